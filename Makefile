@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+# Builds librlx, the rlx tool and the tests into $(BUILD); see README.md.
+BUILD	?= build
+CC	?= gcc
+AR	?= ar
+PREFIX	?= /usr/local
+LIBDIR	?= $(PREFIX)/lib
+V	?= 0
+
+VERSION	:= 0.1.0
+SOMAJOR	:= 1
+
+MAKEFLAGS += --no-builtin-rules
+ifeq ($(origin CC),default)
+CC := gcc
+endif
+ifeq ($(V),0)
+Q := @
+say = @printf '  %-7s %s\n' $(1) $(2)
+else
+say = @:
+endif
+
+OPT	?= -O2 -g1
+WARN	:= -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes \
+	   -Wmissing-prototypes -Wno-missing-field-initializers -Wno-unused-parameter
+CPPFLAGS += -D_GNU_SOURCE -DRLX_VERSION='"$(VERSION)"' \
+	    -I. -Ilibuser -Ilibuser/include -I$(BUILD)/gen
+CFLAGS	+= -std=gnu11 $(OPT) $(WARN) -fPIC -fvisibility=hidden -pthread $(SAN)
+LDFLAGS	+= -pthread $(SAN)
+LDLIBS	+= -luring -lm -ldl
+
+.DEFAULT_GOAL := all
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+include libuser/build.mk kernels/build.mk backends/build.mk tools/build.mk selftests/build.mk
+
+all: lib tools
+
+$(BUILD)/obj/%.o: %.c $(GEN)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+clean:
+	rm -rf $(BUILD)
+
+.PHONY: all lib tools clean
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

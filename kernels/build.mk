@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+# CPU kernels: each kernels/cpu/*.c is built once per ISA level. A file named
+# *_dot.c uses bf16 and int8 dot products and is built at level v4x only.
+ARCH	:= $(shell $(CC) -dumpmachine | cut -d- -f1)
+KERNEL_SRC := $(filter-out kernels/cpu/table.c %_dot.c,$(wildcard kernels/cpu/*.c))
+KERNEL_DOT := $(wildcard kernels/cpu/*_dot.c)
+KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast
+
+ISA_FLAGS_base :=
+ISA_FLAGS_v3   := -march=x86-64-v3
+ISA_FLAGS_v4   := -march=x86-64-v4 -mprefer-vector-width=512
+ISA_FLAGS_v4x  := $(ISA_FLAGS_v4) -mavx512vnni -mavx512bf16
+
+KERNEL_OBJ := $(KERNEL_SRC:kernels/cpu/%.c=$(BUILD)/obj/kernels/base/%.o)
+ifeq ($(ARCH),x86_64)
+KERNEL_OBJ += $(KERNEL_SRC:kernels/cpu/%.c=$(BUILD)/obj/kernels/v3/%.o) \
+	      $(KERNEL_SRC:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4/%.o) \
+	      $(KERNEL_DOT:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4x/%.o)
+endif
+
+define kernel_rule
+$(BUILD)/obj/kernels/$(1)/%.o: kernels/cpu/%.c
+	@mkdir -p $$(@D)
+	$$(call say,CC,$$< [$(1)])
+	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(KERNEL_OPT) $$(ISA_FLAGS_$(1)) \
+		-DRLX_ISA=$(1) -DRLX_ISA_$(1)=1 -MMD -MP -c $$< -o $$@
+endef
+$(foreach l,base v3 v4 v4x,$(eval $(call kernel_rule,$(l))))
+KERNEL_OBJ += $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard kernels/cpu/table.c))

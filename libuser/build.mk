@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+# The library's own sources, by wildcard, and the two library files.
+LIB_SRC	:= $(wildcard libuser/*/*.c)
+LIB_OBJ	 = $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(KERNEL_OBJ) $(BACKEND_OBJ)
+OP_SRC	:= $(wildcard libuser/ops/*.c)
+GEN	:= $(if $(OP_SRC),$(BUILD)/gen/rlx/ops.list.h)
+
+$(BUILD)/gen/rlx/ops.list.h: libuser/ops/ops.awk $(OP_SRC)
+	@mkdir -p $(@D)
+	$(call say,HARVEST,$@)
+	$(Q)awk -f libuser/ops/ops.awk $(OP_SRC) | LC_ALL=C sort >$@.new
+	$(Q)cmp -s $@.new $@ && touch $@ && rm $@.new || mv $@.new $@
+
+lib: $(BUILD)/lib/librlx.so $(BUILD)/lib/librlx.a
+
+# Response files: the object list outgrows a comfortable command line.
+$(BUILD)/lib/librlx.a: $(LIB_OBJ)
+	@mkdir -p $(@D)
+	$(call say,AR,$@)
+	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)
+
+$(BUILD)/lib/librlx.so.$(SOMAJOR): $(LIB_OBJ) $(wildcard libuser/librlx.map)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -Wl,-soname,librlx.so.$(SOMAJOR) -Wl,-z,defs \
+		$(if $(wildcard libuser/librlx.map),-Wl$(comma)--version-script=libuser/librlx.map) \
+		$(LDFLAGS) $(LIB_OBJ) $(LDLIBS) -o $@
+comma := ,
+
+$(BUILD)/lib/librlx.so: $(BUILD)/lib/librlx.so.$(SOMAJOR)
+	$(Q)ln -sf librlx.so.$(SOMAJOR) $@

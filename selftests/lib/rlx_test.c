@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+/* The TAP harness of rlx_test.h. */
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "selftests/lib/rlx_test.h"
+
+enum { EXIT_TEST_FAIL = 1, EXIT_TEST_SKIP = 4 };
+
+static struct rlx_test *first, **last = &first;
+static uint64_t seed;
+
+void rlx_test_add(struct rlx_test *t)
+{
+	*last = t;
+	last = &t->next;
+}
+
+void rlx_test_fail(const char *file, int line, const char *fmt, ...)
+{
+	va_list ap;
+
+	printf("# %s:%d: ", file, line);
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	if (seed)
+		printf(" [RLX_TEST_SEED=%llu]", (unsigned long long)seed);
+	printf("\n");
+	fflush(stdout);
+	_exit(EXIT_TEST_FAIL);
+}
+
+void rlx_test_skip(const char *fmt, ...)
+{
+	va_list ap;
+
+	printf("# SKIP ");
+	va_start(ap, fmt);
+	vprintf(fmt, ap);
+	va_end(ap);
+	printf("\n");
+	fflush(stdout);
+	_exit(EXIT_TEST_SKIP);
+}
+
+uint64_t rlx_test_seed(void)
+{
+	const char *s = getenv("RLX_TEST_SEED");
+	struct timespec ts;
+
+	if (seed)
+		return seed;
+	clock_gettime(CLOCK_REALTIME, &ts);
+	seed = s ? strtoull(s, NULL, 0)
+		 : (uint64_t)ts.tv_nsec * 2654435761u ^ (uint64_t)getpid();
+	if (!seed)
+		seed = 1;
+	return seed;
+}
+
+/* splitmix64 */
+uint64_t rlx_test_rand(uint64_t *state)
+{
+	uint64_t z = *state += 0x9e3779b97f4a7c15u;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+double rlx_test_uniform(uint64_t *state, double lo, double hi)
+{
+	return lo + (hi - lo) * (double)(rlx_test_rand(state) >> 11) * 0x1p-53;
+}
+
+static int run_one(const struct rlx_test *t, unsigned int timeout)
+{
+	int st;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid < 0) {
+		printf("# fork: %s\n", strerror(errno));
+		return EXIT_TEST_FAIL;
+	}
+	if (!pid) {
+		alarm(timeout);
+		t->fn();
+		fflush(NULL);
+		exit(0);	/* not _exit: leak checkers report at exit */
+	}
+	while (waitpid(pid, &st, 0) < 0 && errno == EINTR)
+		;
+	if (WIFSIGNALED(st)) {
+		printf("# %s\n", WTERMSIG(st) == SIGALRM ? "timed out" :
+		       strsignal(WTERMSIG(st)));
+		return EXIT_TEST_FAIL;
+	}
+	return WEXITSTATUS(st);
+}
+
+static bool wanted(const char *name, int argc, char **argv)
+{
+	int i;
+
+	for (i = 1; i < argc; i++)
+		if (!strcmp(argv[i], name))
+			return true;
+	return argc < 2;
+}
+
+int rlx_test_main(int argc, char **argv)
+{
+	const char *limit = getenv("RLX_TEST_TIMEOUT");
+	unsigned int timeout = limit ? (unsigned int)atoi(limit) : 120;
+	unsigned int n = 0, bad = 0;
+	const struct rlx_test *t;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	for (t = first; t; t = t->next) {
+		int rc;
+
+		if (!wanted(t->name, argc, argv))
+			continue;
+		rc = run_one(t, timeout);
+		n++;
+		if (rc == EXIT_TEST_SKIP) {
+			printf("ok %u %s # SKIP\n", n, t->name);
+			continue;
+		}
+		printf("%sok %u %s\n", rc ? "not " : "", n, t->name);
+		bad += !!rc;
+	}
+	printf("1..%u\n", n);
+	return bad || !n;
+}
