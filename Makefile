@@ -34,7 +34,7 @@ LDLIBS	+= -luring -lm -ldl
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-include libuser/build.mk kernels/build.mk backends/build.mk tools/build.mk selftests/build.mk
+include kernels/build.mk backends/build.mk libuser/build.mk tools/build.mk selftests/build.mk
 
 all: lib tools
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The library's own sources, by wildcard, and the two library files.
 LIB_SRC	:= $(wildcard libuser/*/*.c)
-LIB_OBJ	 = $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(KERNEL_OBJ) $(BACKEND_OBJ)
+LIB_OBJ	 := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(KERNEL_OBJ) $(BACKEND_OBJ)
 OP_SRC	:= $(wildcard libuser/ops/*.c)
 GEN	:= $(if $(OP_SRC),$(BUILD)/gen/rlx/ops.list.h)
 

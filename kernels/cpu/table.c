@@ -5,11 +5,11 @@
 #define DECL_0(name, isa)
 #define DECL_1(name, isa)	rlx_k_fn rlx_k_##name##__##isa;
 #if defined(__x86_64__)
-#define KERNEL(name, base, v3, v4, v4x)			\
-	DECL_##base(name, base) DECL_##v3(name, v3)	\
-	DECL_##v4(name, v4) DECL_##v4x(name, v4x)
+#define KERNEL(name, b, c, d, e)			\
+	DECL_##b(name, base) DECL_##c(name, v3)		\
+	DECL_##d(name, v4) DECL_##e(name, v4x)
 #else
-#define KERNEL(name, base, v3, v4, v4x)	DECL_##base(name, base)
+#define KERNEL(name, b, c, d, e)	DECL_##b(name, base)
 #endif
 #include "kernels/cpu/kernels.def"
 #undef KERNEL
