@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* Attribute value types and the named constants that attributes take. */
+#ifndef RLX_ATTR_H
+#define RLX_ATTR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "rlx/type.h"
+
+struct rlx_graph;
+struct rlx_blob;
+
+/* A value in a graph: an id, stable for the graph's life; {0} is "none". */
+typedef struct rlx_value { uint32_t id; } rlx_value;
+#define RLX_NONE	((rlx_value){ 0 })
+
+/* Lists passed as attributes or variadic inputs; copied by the call. */
+struct rlx_values { const rlx_value *v; uint32_t n; };
+struct rlx_ints   { const int64_t *v; uint32_t n; };
+struct rlx_floats { const double *v; uint32_t n; };
+
+#define RLX_INTS(...)							\
+	((struct rlx_ints){ (const int64_t[]){ __VA_ARGS__ },		\
+		sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t) })
+#define RLX_FLOATS(...)							\
+	((struct rlx_floats){ (const double[]){ __VA_ARGS__ },		\
+		sizeof((double[]){ __VA_ARGS__ }) / sizeof(double) })
+#define RLX_VALUES(...)							\
+	((struct rlx_values){ (const rlx_value[]){ __VA_ARGS__ },	\
+		sizeof((rlx_value[]){ __VA_ARGS__ }) / sizeof(rlx_value) })
+
+typedef int32_t			 rlx_attr_i32;
+typedef int64_t			 rlx_attr_i64;
+typedef float			 rlx_attr_f32;
+typedef double			 rlx_attr_f64;
+typedef bool			 rlx_attr_bool;
+typedef enum rlx_dtype		 rlx_attr_dtype;
+typedef const char		*rlx_attr_str;
+typedef struct rlx_ints		 rlx_attr_ints;
+typedef struct rlx_floats	 rlx_attr_floats;
+typedef struct rlx_type		 rlx_attr_type;
+typedef struct rlx_blob		*rlx_attr_blob;
+typedef struct rlx_graph	*rlx_attr_graph;
+
+/* Activations a fused op may apply; CLIP uses act_lo and act_hi. */
+enum rlx_act {
+	RLX_ACT_NONE,		/* x */
+	RLX_ACT_RELU,		/* max(x, 0) */
+	RLX_ACT_GELU,		/* x/2 (1 + erf(x / sqrt 2)) */
+	RLX_ACT_GELU_TANH,	/* the tanh approximation */
+	RLX_ACT_SILU,		/* x sigmoid(x) */
+	RLX_ACT_SIGMOID,
+	RLX_ACT_TANH,
+	RLX_ACT_HARD_SWISH,	/* x clip(x/6 + 1/2, 0, 1) */
+	RLX_ACT_HARD_SIGMOID,	/* clip(act_lo x + act_hi, 0, 1) */
+	RLX_ACT_CLIP,		/* min(max(x, act_lo), act_hi) */
+	RLX_ACT_COUNT,
+};
+
+enum rlx_reduce_kind {
+	RLX_REDUCE_SUM, RLX_REDUCE_MEAN, RLX_REDUCE_MAX, RLX_REDUCE_MIN,
+	RLX_REDUCE_PROD, RLX_REDUCE_COUNT,
+};
+
+enum rlx_pad_mode {
+	RLX_PAD_CONSTANT, RLX_PAD_REFLECT, RLX_PAD_EDGE, RLX_PAD_WRAP,
+};
+
+enum rlx_scatter_reduction {
+	RLX_SCATTER_NONE, RLX_SCATTER_ADD, RLX_SCATTER_MUL, RLX_SCATTER_MAX,
+	RLX_SCATTER_MIN,
+};
+
+enum rlx_pool_kind { RLX_POOL_MAX, RLX_POOL_AVG, RLX_POOL_LP };
+
+enum rlx_resize_mode { RLX_RESIZE_NEAREST, RLX_RESIZE_LINEAR, RLX_RESIZE_CUBIC };
+
+enum rlx_coord {
+	RLX_COORD_HALF_PIXEL, RLX_COORD_HALF_PIXEL_SYMMETRIC,
+	RLX_COORD_PYTORCH_HALF_PIXEL, RLX_COORD_ALIGN_CORNERS,
+	RLX_COORD_ASYMMETRIC, RLX_COORD_TF_CROP_AND_RESIZE,
+	RLX_COORD_TF_HALF_PIXEL_NN,
+};
+
+enum rlx_nearest {
+	RLX_NEAREST_ROUND_PREFER_FLOOR, RLX_NEAREST_ROUND_PREFER_CEIL,
+	RLX_NEAREST_FLOOR, RLX_NEAREST_CEIL, RLX_NEAREST_SIMPLE,
+};
+
+enum rlx_grid_padding { RLX_GRID_ZEROS, RLX_GRID_BORDER, RLX_GRID_REFLECTION };
+
+enum rlx_norm_kind { RLX_NORM_LAYER, RLX_NORM_RMS };
+
+enum rlx_head_layout {
+	RLX_BSHD,	/* [batch, sequence, heads, head_dim] */
+	RLX_BHSD,	/* [batch, heads, sequence, head_dim] */
+};
+
+enum rlx_mask { RLX_MASK_NONE, RLX_MASK_CAUSAL, RLX_MASK_SLIDING };
+
+enum rlx_rope_style {
+	RLX_ROPE_NEOX,	/* element i pairs with i + n_rot/2 */
+	RLX_ROPE_GPTJ,	/* element 2i pairs with 2i + 1 */
+};
+
+enum rlx_rnn_direction { RLX_RNN_FORWARD, RLX_RNN_REVERSE, RLX_RNN_BIDI };
+
+enum rlx_rnn_act {
+	RLX_RNN_SIGMOID, RLX_RNN_TANH, RLX_RNN_RELU, RLX_RNN_AFFINE,
+	RLX_RNN_LEAKY_RELU, RLX_RNN_THRESHOLDED_RELU, RLX_RNN_SCALED_TANH,
+	RLX_RNN_HARD_SIGMOID, RLX_RNN_ELU, RLX_RNN_SOFTSIGN, RLX_RNN_SOFTPLUS,
+};
+
+enum rlx_rng_kind { RLX_RNG_UNIFORM, RLX_RNG_NORMAL };
+
+enum rlx_ste {
+	RLX_STE_IDENTITY, RLX_STE_CLIPPED, RLX_STE_TANH, RLX_STE_HARD_TANH,
+};
+
+enum rlx_scale_mode { RLX_SCALE_BATCH, RLX_SCALE_EMA, RLX_SCALE_FIXED };
+
+enum rlx_scheme {
+	RLX_SCHEME_INT8_BLOCK, RLX_SCHEME_INT8_BLOCK_ASYM,
+	RLX_SCHEME_INT4_BLOCK, RLX_SCHEME_UINT4_BLOCK,
+	RLX_SCHEME_F8E4M3, RLX_SCHEME_F8E5M2,
+};
+
+#endif

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* Element types and tensor types: dtype, rank and concrete dimensions. */
+#ifndef RLX_TYPE_H
+#define RLX_TYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rlx/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define RLX_MAX_RANK	8
+
+/**
+ * enum rlx_dtype - element types. The numbers are part of the ABI.
+ *
+ * Floats are IEEE; bf16 is the upper half of f32; f8e4m3 is OCP E4M3FN (no
+ * infinity, largest 448), f8e5m2 is OCP E5M2. bool is one byte, 0 or 1.
+ * c64 is two f32, real then imaginary. All little-endian in memory.
+ */
+enum rlx_dtype {
+	RLX_NODTYPE	= 0,
+	RLX_F64		= 1,
+	RLX_F32		= 2,
+	RLX_F16		= 3,
+	RLX_BF16	= 4,
+	RLX_F8E4M3	= 5,
+	RLX_F8E5M2	= 6,
+	RLX_I64		= 7,
+	RLX_I32		= 8,
+	RLX_I16		= 9,
+	RLX_I8		= 10,
+	RLX_U64		= 11,
+	RLX_U32		= 12,
+	RLX_U16		= 13,
+	RLX_U8		= 14,
+	RLX_BOOL	= 15,
+	RLX_C64		= 16,
+	RLX_DTYPE_COUNT,
+};
+
+/**
+ * struct rlx_type - a tensor's type: row-major, dense, outermost dimension first.
+ * @dtype: element type
+ * @rank:  0 (a scalar) to RLX_MAX_RANK
+ * @dim:   sizes, each >= 0; entries at and beyond @rank are 0
+ */
+struct rlx_type {
+	enum rlx_dtype	dtype;
+	uint32_t	rank;
+	int64_t		dim[RLX_MAX_RANK];
+};
+
+/* rlx_type(RLX_F32, 2, 3): a type with these dimensions; needs at least one. */
+#define rlx_type(dt, ...)						\
+	((struct rlx_type){ .dtype = (dt),				\
+		.rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), \
+		.dim = { __VA_ARGS__ } })
+#define rlx_scalar(dt)	((struct rlx_type){ .dtype = (dt) })
+
+/* Bytes of one element; 0 for a value that is no dtype. Context: any. */
+RLX_EXPORT size_t rlx_dtype_size(enum rlx_dtype dt);
+
+/* "f32"; "?" for a value that is no dtype. Context: any. Static string. */
+RLX_EXPORT const char *rlx_dtype_name(enum rlx_dtype dt);
+
+/* The dtype of that name, RLX_NODTYPE if none. Context: any. */
+RLX_EXPORT enum rlx_dtype rlx_dtype_parse(const char *name);
+
+/**
+ * rlx_dtype_promote - the dtype of a binary operation on @a and @b.
+ *
+ * bool < u8,i8 < i16,u16 < i32,u32 < i64,u64 among integers (signed wins a tie);
+ * an integer with a float gives f32, with i64 or u64 and a float f64 only if
+ * the float is f64, else f32; f16 with bf16 gives f32; c64 wins over all.
+ * Context: any. Return: RLX_NODTYPE if either is no dtype.
+ */
+RLX_EXPORT enum rlx_dtype rlx_dtype_promote(enum rlx_dtype a, enum rlx_dtype b);
+
+/* Number of elements (1 for a scalar), -1 if it overflows or a dim is < 0. */
+RLX_EXPORT int64_t rlx_type_count(const struct rlx_type *t);
+
+/* Bytes of a dense tensor, -1 if the type is malformed or too large. */
+RLX_EXPORT int64_t rlx_type_bytes(const struct rlx_type *t);
+
+/* Same dtype, rank and dimensions. */
+RLX_EXPORT bool rlx_type_equal(const struct rlx_type *a, const struct rlx_type *b);
+
+/**
+ * rlx_type_print - "f32[2,3]" into @buf, always terminated.
+ * Return: the length it has or would have, as snprintf. Context: any.
+ */
+RLX_EXPORT int rlx_type_print(const struct rlx_type *t, char *buf, size_t size);
+
+static inline bool rlx_dtype_is_float(enum rlx_dtype dt)
+{
+	return dt >= RLX_F64 && dt <= RLX_F8E5M2;
+}
+
+static inline bool rlx_dtype_is_signed(enum rlx_dtype dt)
+{
+	return dt >= RLX_I64 && dt <= RLX_I8;
+}
+
+static inline bool rlx_dtype_is_unsigned(enum rlx_dtype dt)
+{
+	return dt >= RLX_U64 && dt <= RLX_U8;
+}
+
+/* Signed or unsigned, not bool. */
+static inline bool rlx_dtype_is_int(enum rlx_dtype dt)
+{
+	return dt >= RLX_I64 && dt <= RLX_U8;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
