@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* The vector dialect for AVX2, FMA and F16C; included by vec.h alone. */
+#ifndef RLX_SIMD_VEC_V3_H
+#define RLX_SIMD_VEC_V3_H
+
+#include <immintrin.h>
+
+typedef vi vm;		/* all ones or all zeros by lane */
+
+RLX_INLINE vm vm_and(vm a, vm b) { return a & b; }
+RLX_INLINE vm vm_or(vm a, vm b) { return a | b; }
+RLX_INLINE vm vm_not(vm a) { return ~a; }
+RLX_INLINE unsigned int vm_bits(vm a)
+{
+	return (unsigned int)_mm256_movemask_ps((__m256)a);
+}
+
+RLX_INLINE int vm_any(vm a) { return vm_bits(a) != 0; }
+RLX_INLINE int vm_all(vm a) { return vm_bits(a) == 255; }
+RLX_INLINE vm vm_first(size_t n)
+{
+	const vi iota = { 0, 1, 2, 3, 4, 5, 6, 7 };
+
+	return iota < (int32_t)(n < RLX_VL ? n : RLX_VL);
+}
+
+RLX_INLINE vf vf_loadn(const void *p, size_t n)
+{
+	return (vf)_mm256_maskload_ps(p, (__m256i)vm_first(n));
+}
+
+RLX_INLINE void vf_storen(void *p, vf x, size_t n)
+{
+	_mm256_maskstore_ps(p, (__m256i)vm_first(n), (__m256)x);
+}
+
+RLX_INLINE vi vi_loadn(const void *p, size_t n)
+{
+	return (vi)vf_loadn(p, n);
+}
+
+RLX_INLINE void vi_storen(void *p, vi x, size_t n)
+{
+	vf_storen(p, (vf)x, n);
+}
+
+RLX_INLINE vm vf_lt(vf a, vf b) { return a < b; }
+RLX_INLINE vm vf_le(vf a, vf b) { return a <= b; }
+RLX_INLINE vm vf_gt(vf a, vf b) { return a > b; }
+RLX_INLINE vm vf_ge(vf a, vf b) { return a >= b; }
+RLX_INLINE vm vf_eq(vf a, vf b) { return a == b; }
+RLX_INLINE vm vf_ne(vf a, vf b) { return a != b; }
+RLX_INLINE vm vi_eq(vi a, vi b) { return a == b; }
+RLX_INLINE vm vi_lt(vi a, vi b) { return a < b; }
+RLX_INLINE vm vi_gt(vi a, vi b) { return a > b; }
+RLX_INLINE vf vf_sel(vm m, vf a, vf b)
+{
+	return (vf)_mm256_blendv_ps((__m256)b, (__m256)a, (__m256)m);
+}
+
+RLX_INLINE vi vi_sel(vm m, vi a, vi b)
+{
+	return (vi)vf_sel(m, (vf)a, (vf)b);
+}
+
+RLX_INLINE vf vf_fma(vf a, vf b, vf c)
+{
+	return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+
+RLX_INLINE vf vf_fnma(vf a, vf b, vf c)
+{
+	return (vf)_mm256_fnmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+
+RLX_INLINE vf vf_min(vf a, vf b)
+{
+	return (vf)_mm256_min_ps((__m256)a, (__m256)b);
+}
+
+RLX_INLINE vf vf_max(vf a, vf b)
+{
+	return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+}
+
+RLX_INLINE vi vi_min(vi a, vi b)
+{
+	return (vi)_mm256_min_epi32((__m256i)a, (__m256i)b);
+}
+
+RLX_INLINE vi vi_max(vi a, vi b)
+{
+	return (vi)_mm256_max_epi32((__m256i)a, (__m256i)b);
+}
+
+RLX_INLINE vf vf_sqrt(vf x) { return (vf)_mm256_sqrt_ps((__m256)x); }
+RLX_INLINE vf vf_from_vi(vi x) { return (vf)_mm256_cvtepi32_ps((__m256i)x); }
+RLX_INLINE vi vi_trunc(vf x) { return (vi)_mm256_cvttps_epi32((__m256)x); }
+RLX_INLINE vi vi_round(vf x) { return (vi)_mm256_cvtps_epi32((__m256)x); }
+RLX_INLINE vf vf_round(vf x)
+{
+	return (vf)_mm256_round_ps((__m256)x, _MM_FROUND_TO_NEAREST_INT |
+				   _MM_FROUND_NO_EXC);
+}
+
+RLX_INLINE vf vf_floor(vf x) { return (vf)_mm256_floor_ps((__m256)x); }
+RLX_INLINE vf vf_ceil(vf x) { return (vf)_mm256_ceil_ps((__m256)x); }
+RLX_INLINE vf vf_trunc(vf x)
+{
+	return (vf)_mm256_round_ps((__m256)x, _MM_FROUND_TO_ZERO |
+				   _MM_FROUND_NO_EXC);
+}
+
+/* In three steps, so that no factor overflows for |n| <= 300. */
+RLX_INLINE vf vf_scale2(vf x, vf n)
+{
+	vi k = vi_trunc(n);
+	vi a = k >> 2, b = k - 3 * a;
+	vf fa = (vf)((a + 127) << 23);
+
+	return x * fa * fa * fa * (vf)((b + 127) << 23);
+}
+
+RLX_INLINE vf vf_gather(const float *p, vi i)
+{
+	return (vf)_mm256_i32gather_ps(p, (__m256i)i, 4);
+}
+
+RLX_INLINE vi vi_gather(const int32_t *p, vi i)
+{
+	return (vi)_mm256_i32gather_epi32(p, (__m256i)i, 4);
+}
+
+RLX_INLINE vf vf_from_f16(vu16h h)
+{
+	return (vf)_mm256_cvtph_ps((__m128i)h);
+}
+
+RLX_INLINE vu16h vf_to_f16(vf x)
+{
+	return (vu16h)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
+}
+
+RLX_INLINE vd vd_fma(vd a, vd b, vd c)
+{
+	return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+}
+
+RLX_INLINE vd vd_loadn(const void *p, size_t n)
+{
+	const __m256i m = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(
+				(__m256i)vm_first(n < 4 ? n : 4)));
+
+	return (vd)_mm256_maskload_pd(p, m);
+}
+
+RLX_INLINE void vd_storen(void *p, vd x, size_t n)
+{
+	const __m256i m = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(
+				(__m256i)vm_first(n < 4 ? n : 4)));
+
+	_mm256_maskstore_pd(p, m, (__m256d)x);
+}
+
+#endif

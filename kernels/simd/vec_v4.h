@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/* The vector dialect for AVX-512 F, BW, DQ and VL; included by vec.h alone. */
+#ifndef RLX_SIMD_VEC_V4_H
+#define RLX_SIMD_VEC_V4_H
+
+#include <immintrin.h>
+
+typedef __mmask16 vm;
+
+RLX_INLINE vm vm_and(vm a, vm b) { return a & b; }
+RLX_INLINE vm vm_or(vm a, vm b) { return a | b; }
+RLX_INLINE vm vm_not(vm a) { return (vm)~a; }
+RLX_INLINE unsigned int vm_bits(vm a) { return a; }
+RLX_INLINE int vm_any(vm a) { return a != 0; }
+RLX_INLINE int vm_all(vm a) { return a == 0xffff; }
+RLX_INLINE vm vm_first(size_t n)
+{
+	return n < 16 ? (vm)((1u << n) - 1) : (vm)0xffff;
+}
+
+RLX_INLINE vf vf_loadn(const void *p, size_t n)
+{
+	return (vf)_mm512_maskz_loadu_ps(vm_first(n), p);
+}
+
+RLX_INLINE void vf_storen(void *p, vf x, size_t n)
+{
+	_mm512_mask_storeu_ps(p, vm_first(n), (__m512)x);
+}
+
+RLX_INLINE vi vi_loadn(const void *p, size_t n)
+{
+	return (vi)_mm512_maskz_loadu_epi32(vm_first(n), p);
+}
+
+RLX_INLINE void vi_storen(void *p, vi x, size_t n)
+{
+	_mm512_mask_storeu_epi32(p, vm_first(n), (__m512i)x);
+}
+
+RLX_INLINE vu16h vu16h_loadn(const void *p, size_t n)
+{
+	return (vu16h)_mm256_maskz_loadu_epi16(vm_first(n), p);
+}
+
+RLX_INLINE void vu16h_storen(void *p, vu16h x, size_t n)
+{
+	_mm256_mask_storeu_epi16(p, vm_first(n), (__m256i)x);
+}
+
+#define RLX_VF_CMP(name, op)						\
+RLX_INLINE vm name(vf a, vf b)						\
+{									\
+	return _mm512_cmp_ps_mask((__m512)a, (__m512)b, op);		\
+}
+RLX_VF_CMP(vf_lt, _CMP_LT_OQ)
+RLX_VF_CMP(vf_le, _CMP_LE_OQ)
+RLX_VF_CMP(vf_gt, _CMP_GT_OQ)
+RLX_VF_CMP(vf_ge, _CMP_GE_OQ)
+RLX_VF_CMP(vf_eq, _CMP_EQ_OQ)
+RLX_VF_CMP(vf_ne, _CMP_NEQ_UQ)
+#undef RLX_VF_CMP
+
+RLX_INLINE vm vi_eq(vi a, vi b)
+{
+	return _mm512_cmpeq_epi32_mask((__m512i)a, (__m512i)b);
+}
+
+RLX_INLINE vm vi_lt(vi a, vi b)
+{
+	return _mm512_cmplt_epi32_mask((__m512i)a, (__m512i)b);
+}
+
+RLX_INLINE vm vi_gt(vi a, vi b)
+{
+	return _mm512_cmpgt_epi32_mask((__m512i)a, (__m512i)b);
+}
+
+RLX_INLINE vf vf_sel(vm m, vf a, vf b)
+{
+	return (vf)_mm512_mask_blend_ps(m, (__m512)b, (__m512)a);
+}
+
+RLX_INLINE vi vi_sel(vm m, vi a, vi b)
+{
+	return (vi)_mm512_mask_blend_epi32(m, (__m512i)b, (__m512i)a);
+}
+
+RLX_INLINE vf vf_fma(vf a, vf b, vf c)
+{
+	return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+
+RLX_INLINE vf vf_fnma(vf a, vf b, vf c)
+{
+	return (vf)_mm512_fnmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+
+RLX_INLINE vf vf_min(vf a, vf b)
+{
+	return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+}
+
+RLX_INLINE vf vf_max(vf a, vf b)
+{
+	return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+}
+
+RLX_INLINE vi vi_min(vi a, vi b)
+{
+	return (vi)_mm512_min_epi32((__m512i)a, (__m512i)b);
+}
+
+RLX_INLINE vi vi_max(vi a, vi b)
+{
+	return (vi)_mm512_max_epi32((__m512i)a, (__m512i)b);
+}
+
+RLX_INLINE vf vf_sqrt(vf x) { return (vf)_mm512_sqrt_ps((__m512)x); }
+RLX_INLINE vf vf_from_vi(vi x) { return (vf)_mm512_cvtepi32_ps((__m512i)x); }
+RLX_INLINE vi vi_trunc(vf x) { return (vi)_mm512_cvttps_epi32((__m512)x); }
+RLX_INLINE vi vi_round(vf x) { return (vi)_mm512_cvtps_epi32((__m512)x); }
+RLX_INLINE vf vf_round(vf x)
+{
+	return (vf)_mm512_roundscale_ps((__m512)x, 8);
+}
+
+RLX_INLINE vf vf_floor(vf x)
+{
+	return (vf)_mm512_roundscale_ps((__m512)x, 9);
+}
+
+RLX_INLINE vf vf_ceil(vf x)
+{
+	return (vf)_mm512_roundscale_ps((__m512)x, 10);
+}
+
+RLX_INLINE vf vf_trunc(vf x)
+{
+	return (vf)_mm512_roundscale_ps((__m512)x, 11);
+}
+
+RLX_INLINE vf vf_scale2(vf x, vf n)
+{
+	return (vf)_mm512_scalef_ps((__m512)x, (__m512)n);
+}
+
+RLX_INLINE vf vf_gather(const float *p, vi i)
+{
+	return (vf)_mm512_i32gather_ps((__m512i)i, p, 4);
+}
+
+RLX_INLINE vi vi_gather(const int32_t *p, vi i)
+{
+	return (vi)_mm512_i32gather_epi32((__m512i)i, p, 4);
+}
+
+RLX_INLINE vf vf_from_f16(vu16h h)
+{
+	return (vf)_mm512_cvtph_ps((__m256i)h);
+}
+
+RLX_INLINE vu16h vf_to_f16(vf x)
+{
+	return (vu16h)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT |
+				      _MM_FROUND_NO_EXC);
+}
+
+RLX_INLINE float vf_hsum(vf x) { return _mm512_reduce_add_ps((__m512)x); }
+RLX_INLINE float vf_hmax(vf x) { return _mm512_reduce_max_ps((__m512)x); }
+RLX_INLINE float vf_hmin(vf x) { return _mm512_reduce_min_ps((__m512)x); }
+RLX_INLINE int32_t vi_hsum(vi x)
+{
+	return _mm512_reduce_add_epi32((__m512i)x);
+}
+
+RLX_INLINE int32_t vi_hmax(vi x)
+{
+	return _mm512_reduce_max_epi32((__m512i)x);
+}
+
+RLX_INLINE int32_t vi_hmin(vi x)
+{
+	return _mm512_reduce_min_epi32((__m512i)x);
+}
+
+RLX_INLINE vd vd_fma(vd a, vd b, vd c)
+{
+	return (vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+}
+
+RLX_INLINE vd vd_loadn(const void *p, size_t n)
+{
+	const __mmask8 m = (__mmask8)vm_first(n < 8 ? n : 8);
+
+	return (vd)_mm512_maskz_loadu_pd(m, p);
+}
+
+RLX_INLINE void vd_storen(void *p, vd x, size_t n)
+{
+	const __mmask8 m = (__mmask8)vm_first(n < 8 ? n : 8);
+
+	_mm512_mask_storeu_pd(p, m, (__m512d)x);
+}
+
+#endif
