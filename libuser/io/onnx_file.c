@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Opening ONNX files: mappings of the model and of the external data beside
+ * it, held together by one count.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "io/onnx_desc.h"
+
+struct mapping {
+	struct mapping	*next;
+	char		*name;	/* external file's name in the model; else NULL */
+	void		*p;
+	size_t		 n;
+};
+
+struct onnx_file {
+	_Atomic unsigned int	 refs;
+	enum onnx_root		 root;
+	char			*name;
+	char			*dir;	/* NULL: opened from memory */
+	struct mapping		*maps;
+	struct onnx_arena	 arena;
+	union {
+		struct onnx_model	model;
+		struct onnx_tensor	tensor;
+		struct onnx_seq_value	seq;
+		struct onnx_opt_value	opt;
+	};
+};
+
+static enum rlx_status io_status(int e)
+{
+	switch (e) {
+	case ENOENT:
+	case ENOTDIR:
+		return RLX_ENOENT;
+	case EACCES:
+	case EPERM:
+		return RLX_EACCES;
+	case ENOMEM:
+		return RLX_ENOMEM;
+	default:
+		return RLX_EIO;
+	}
+}
+
+/* Map a regular file read-only. An empty one gives p NULL. */
+static enum rlx_status map_path(const char *path, struct mapping *m,
+				struct rlx_error *err)
+{
+	/* Not blocking: a FIFO must not hang us before fstat sees it. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	enum rlx_status st = RLX_OK;
+	struct stat sb;
+
+	if (fd < 0)
+		return rlx_fail(err, io_status(errno), "%s: %s", path,
+				strerror(errno));
+	if (fstat(fd, &sb)) {
+		st = rlx_fail(err, RLX_EIO, "%s: %s", path, strerror(errno));
+		goto out_close;
+	}
+	if (!S_ISREG(sb.st_mode)) {
+		st = rlx_fail(err, RLX_EBADFD, "%s: not a regular file", path);
+		goto out_close;
+	}
+	m->n = (size_t)sb.st_size;
+	if (!m->n)
+		goto out_close;
+	m->p = mmap(NULL, m->n, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (m->p == MAP_FAILED) {
+		m->p = NULL;
+		st = rlx_fail(err, io_status(errno), "%s: mmap of %zu bytes: "
+			      "%s", path, m->n, strerror(errno));
+	}
+out_close:
+	close(fd);
+	return st;
+}
+
+static void mapping_free(struct mapping *m)
+{
+	if (m->p)
+		munmap(m->p, m->n);
+	rlx_free(m->name);
+	rlx_free(m);
+}
+
+/* A relative path without ".." and without a NUL inside. */
+static bool path_is_inside(struct onnx_str s)
+{
+	size_t i, start = 0;
+
+	if (!s.n || s.p[0] == '/' || memchr(s.p, 0, s.n))
+		return false;
+	for (i = 0; i <= s.n; i++) {
+		if (i < s.n && s.p[i] != '/')
+			continue;
+		if (i - start == 2 && !memcmp(s.p + start, "..", 2))
+			return false;
+		start = i + 1;
+	}
+	return true;
+}
+
+/*
+ * The file's real path, if it is below @dir's: a link in a downloaded folder
+ * must not make us read what the folder does not hold.
+ */
+static enum rlx_status resolve(struct onnx_pb *pb, const char *dir,
+			       const char *name, char out[PATH_MAX])
+{
+	char root[PATH_MAX], joined[PATH_MAX];
+	size_t n;
+
+	if ((size_t)snprintf(joined, sizeof(joined), "%s/%s", dir, name) >=
+	    sizeof(joined))
+		return rlx_fail(pb->err, RLX_ENOENT, "%s: the path of external "
+				"data '%.80s' is too long", pb->file, name);
+	if (!realpath(dir, root) || !realpath(joined, out))
+		return rlx_fail(pb->err, io_status(errno), "%s: external data "
+				"'%.80s': %s", pb->file, name, strerror(errno));
+	n = strlen(root);
+	if (n > 1 && (strncmp(out, root, n) || out[n] != '/'))
+		return rlx_fail(pb->err, RLX_EACCES, "%s: external data "
+				"'%.80s' is a link to outside the model's "
+				"directory; put the file itself there",
+				pb->file, name);
+	return RLX_OK;
+}
+
+static enum rlx_status external_map(struct onnx_pb *pb, struct onnx_str name,
+				    struct mapping **out)
+{
+	struct onnx_file *f = pb->user;
+	struct mapping *m;
+	char path[PATH_MAX];
+	enum rlx_status st;
+
+	if (!path_is_inside(name))
+		return rlx_fail(pb->err, RLX_EACCES, "%s: external data "
+				"location '%.*s' leaves the model's directory",
+				pb->file, ONNX_STR(name));
+	for (m = f->maps; m; m = m->next)
+		if (m->name && strlen(m->name) == name.n &&
+		    !memcmp(m->name, name.p, name.n)) {
+			*out = m;
+			return RLX_OK;
+		}
+	if (!f->dir)
+		return rlx_fail(pb->err, RLX_ENOSUP, "%s: external data "
+				"'%.*s': a model in memory has no directory; "
+				"open it by path", pb->file, ONNX_STR(name));
+	m = rlx_calloc(1, sizeof(*m));
+	if (m)
+		m->name = rlx_strndup(name.p, name.n);
+	if (!m || !m->name) {
+		rlx_free(m);
+		return pb_nomem(pb);
+	}
+	st = resolve(pb, f->dir, m->name, path);
+	if (!st)
+		st = map_path(path, m, pb->err);
+	if (st) {
+		mapping_free(m);
+		return st;
+	}
+	m->next = f->maps;
+	f->maps = m;
+	*out = m;
+	return RLX_OK;
+}
+
+enum rlx_status onnx_file_external(struct onnx_pb *pb, struct onnx_str name,
+				   uint64_t offset, int64_t length,
+				   struct onnx_str *out)
+{
+	enum rlx_status st;
+	struct mapping *m;
+	uint64_t left;
+
+	st = external_map(pb, name, &m);
+	if (st)
+		return st;
+	left = offset <= m->n ? m->n - offset : 0;
+	if (offset > m->n || (length >= 0 && (uint64_t)length > left))
+		return rlx_fail(pb->err, RLX_ERANGE, "%s: external data '%.*s' "
+				"has %zu bytes, but %lld are wanted at offset "
+				"%llu", pb->file, ONNX_STR(name), m->n,
+				(long long)length, (unsigned long long)offset);
+	out->n = length >= 0 ? (size_t)length : (size_t)left;
+	out->p = out->n ? (const char *)m->p + offset : NULL;
+	return RLX_OK;
+}
+
+static void file_free(struct onnx_file *f)
+{
+	struct mapping *m = f->maps, *next;
+
+	for (; m; m = next) {
+		next = m->next;
+		mapping_free(m);
+	}
+	onnx_arena_fini(&f->arena);
+	rlx_free(f->dir);
+	rlx_free(f->name);
+	rlx_free(f);
+}
+
+static enum rlx_status parse(struct onnx_file *f, const void *p, size_t n,
+			     struct rlx_error *err)
+{
+	static const struct pb_msg *const root[] = {
+		[ONNX_ROOT_MODEL] = &onnx_msg_model,
+		[ONNX_ROOT_TENSOR] = &onnx_msg_tensor,
+		[ONNX_ROOT_SEQUENCE] = &onnx_msg_seq,
+		[ONNX_ROOT_OPTIONAL] = &onnx_msg_opt,
+	};
+	struct onnx_pb pb = {
+		.base = p, .file = f->name, .arena = &f->arena, .err = err,
+		.user = f,
+	};
+
+	/* Nothing at all is a valid empty sequence or optional. */
+	if (!n)
+		pb.base = p = (const void *)"";
+	return pb_parse(&pb, root[f->root], (struct onnx_str){ p, n },
+			&f->model, 0);
+}
+
+static struct onnx_file *file_new(const char *name, enum onnx_root root)
+{
+	struct onnx_file *f = rlx_calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	f->refs = 1;
+	f->root = root;
+	f->name = rlx_strdup(name);
+	if (!f->name) {
+		rlx_free(f);
+		return NULL;
+	}
+	return f;
+}
+
+enum rlx_status onnx_open(const char *path, enum onnx_root root,
+			  struct onnx_file **out, struct rlx_error *err)
+{
+	struct mapping *m;
+	struct onnx_file *f;
+	enum rlx_status st;
+	const char *slash;
+
+	*out = NULL;
+	if (!path || root > ONNX_ROOT_OPTIONAL)
+		return rlx_fail(err, RLX_EINVAL, "onnx_open: no path");
+	slash = strrchr(path, '/');
+	f = file_new(path, root);
+	if (!f)
+		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", path);
+	/* "/model.onnx" lies in "/", "model.onnx" in ".". */
+	f->dir = !slash ? rlx_strdup(".") :
+		 rlx_strndup(path, slash == path ? 1 : (size_t)(slash - path));
+	m = rlx_calloc(1, sizeof(*m));
+	if (!f->dir || !m) {
+		rlx_free(m);
+		st = rlx_fail(err, RLX_ENOMEM, "%s: out of memory", path);
+		goto out_free;
+	}
+	f->maps = m;
+	st = map_path(path, m, err);
+	if (!st)
+		st = parse(f, m->p, m->n, err);
+	if (st)
+		goto out_free;
+	*out = f;
+	return RLX_OK;
+out_free:
+	file_free(f);
+	return st;
+}
+
+enum rlx_status onnx_open_mem(const void *p, size_t n, const char *name,
+			      enum onnx_root root, struct onnx_file **out,
+			      struct rlx_error *err)
+{
+	struct onnx_file *f;
+	enum rlx_status st;
+
+	*out = NULL;
+	if ((!p && n) || !name || root > ONNX_ROOT_OPTIONAL)
+		return rlx_fail(err, RLX_EINVAL, "onnx_open_mem: no bytes");
+	f = file_new(name, root);
+	if (!f)
+		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", name);
+	st = parse(f, p, n, err);
+	if (st) {
+		file_free(f);
+		return st;
+	}
+	*out = f;
+	return RLX_OK;
+}
+
+struct onnx_file *onnx_get(struct onnx_file *f)
+{
+	atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+	return f;
+}
+
+void onnx_put(struct onnx_file *f)
+{
+	if (f && atomic_fetch_sub_explicit(&f->refs, 1,
+					   memory_order_acq_rel) == 1)
+		file_free(f);
+}
+
+const struct onnx_model *onnx_file_model(const struct onnx_file *f)
+{
+	return f->root == ONNX_ROOT_MODEL ? &f->model : NULL;
+}
+
+const struct onnx_tensor *onnx_file_tensor(const struct onnx_file *f)
+{
+	return f->root == ONNX_ROOT_TENSOR ? &f->tensor : NULL;
+}
+
+const struct onnx_seq_value *onnx_file_sequence(const struct onnx_file *f)
+{
+	return f->root == ONNX_ROOT_SEQUENCE ? &f->seq : NULL;
+}
+
+const struct onnx_opt_value *onnx_file_optional(const struct onnx_file *f)
+{
+	return f->root == ONNX_ROOT_OPTIONAL ? &f->opt : NULL;
+}
+
+const char *onnx_file_name(const struct onnx_file *f)
+{
+	return f->name;
+}
+
+int64_t onnx_opset_find(const struct onnx_opset *o, size_t n,
+			struct onnx_str domain)
+{
+	bool std = !domain.n || onnx_str_is(domain, "ai.onnx");
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (onnx_str_eq(o[i].domain, domain) ||
+		    (std && (!o[i].domain.n ||
+			     onnx_str_is(o[i].domain, "ai.onnx"))))
+			return o[i].version;
+	return 0;
+}
+
+const struct onnx_attr *onnx_attr_find(const struct onnx_node *n,
+				       const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < n->nattrs; i++)
+		if (onnx_str_is(n->attrs[i].name, name))
+			return &n->attrs[i];
+	return NULL;
+}
