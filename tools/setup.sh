@@ -1,0 +1,110 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Installs the Debian packages a group of targets needs and that are missing.
+#
+#   tools/setup.sh build|demo|check ...      each group includes those before it
+#
+# When nothing is missing it only reads a stamp under $BUILD. It needs root, or
+# sudo, only when something is missing.
+set -eu
+
+BUILD=${BUILD:-build}
+build_pkgs="gcc libc6-dev make liburing-dev"
+demo_pkgs="$build_pkgs ca-certificates python3 python3-pip"
+check_pkgs="$demo_pkgs clang libclang-rt-dev libonnx-testdata pkg-config scdoc"
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+die()
+{
+	say "$1"
+	shift
+	for line; do
+		printf '       %s\n' "$line" >&2
+	done
+	exit 1
+}
+
+stamp_is_fresh()
+{
+	[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$pkgs" ] &&
+		[ "$stamp" -nt /var/lib/dpkg/status ]
+}
+
+# The packages of $pkgs that dpkg does not hold as installed.
+list_missing()
+{
+	for p in $pkgs; do
+		st=$(dpkg-query -W -f='${db:Status-Status}' "$p" 2>/dev/null) ||
+			st=
+		[ "$st" = installed ] || printf '%s ' "$p"
+	done
+}
+
+# Systems without dpkg: we cannot install there, only say what is wanting.
+check_other_system()
+{
+	lack=
+	for c in gcc make; do
+		command -v "$c" >/dev/null || lack="$lack $c"
+	done
+	printf '#include <liburing.h>\n' | ${CC:-gcc} -E -x c - \
+		>/dev/null 2>&1 || lack="$lack liburing-headers"
+	if [ "$group" != build ]; then
+		command -v python3 >/dev/null || lack="$lack python3"
+		python3 -m pip --version >/dev/null 2>&1 || lack="$lack pip"
+	fi
+	[ -z "$lack" ] && return
+	die "this is not a Debian system, and these are missing:$lack" \
+	    "Install them with this system's own tools and try again." \
+	    "On Debian 12 the packages would be: $pkgs"
+}
+
+run_apt()
+{
+	$asroot env DEBIAN_FRONTEND=noninteractive apt-get -qq -o \
+		DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"
+}
+
+install_missing()
+{
+	asroot=
+	if [ "$(id -u)" != 0 ]; then
+		command -v sudo >/dev/null || die \
+		    "missing packages: $missing" \
+		    "Neither root nor sudo is available. As root, run:" \
+		    "  apt-get install --no-install-recommends $missing"
+		asroot=sudo
+	fi
+	say "installing: $missing"
+	log=$BUILD/setup.log
+	if ! run_apt update >"$log" 2>&1; then
+		say "the package lists could not be refreshed; trying without"
+	fi
+	# shellcheck disable=SC2086 # a list of words
+	run_apt install -y --no-install-recommends $missing >>"$log" 2>&1 &&
+		return
+	tail -n 5 "$log" >&2
+	die "could not install: $missing" \
+	    "The log is $log. If this machine is offline, connect it once, or" \
+	    "install by hand: apt-get install --no-install-recommends $missing"
+}
+
+for group in "${@:-build}"; do
+	case $group in
+	build)	pkgs=$build_pkgs ;;
+	demo)	pkgs=$demo_pkgs ;;
+	check)	pkgs=$check_pkgs ;;
+	*)	die "unknown group '$group'; there are build, demo and check" ;;
+	esac
+	stamp=$BUILD/.setup-$group
+	stamp_is_fresh && continue
+	mkdir -p "$BUILD"
+	if command -v dpkg-query >/dev/null; then
+		missing=$(list_missing)
+		[ -z "$missing" ] || install_missing
+	else
+		check_other_system
+	fi
+	printf '%s\n' "$pkgs" >"$stamp"
+done
