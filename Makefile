@@ -10,13 +10,20 @@ V	?= 0
 VERSION	:= 0.1.0
 SOMAJOR	:= 1
 
-MAKEFLAGS += --no-builtin-rules
+# As many jobs as processors, unless the caller said -j.
+JOBS	?= $(shell nproc 2>/dev/null || echo 2)
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
+MAKEFLAGS += -j$(JOBS)
+endif
+export BUILD CC
+
 ifeq ($(origin CC),default)
 CC := gcc
 endif
 ifeq ($(V),0)
 Q := @
-say = @printf '  %-7s %s\n' $(1) $(2)
+say = @printf '  %-7s %s\n' '$(1)' '$(2)'
 else
 say = @:
 endif
@@ -34,11 +41,23 @@ LDLIBS	+= -luring -lm -ldl
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-include kernels/build.mk backends/build.mk libuser/build.mk tools/build.mk selftests/build.mk
+include kernels/build.mk backends/build.mk libuser/build.mk tools/build.mk
+include selftests/build.mk
 
 all: lib tools
 
-$(BUILD)/obj/%.o: %.c $(GEN)
+# Installs what building needs and this Debian machine lacks.
+setup:
+	$(Q)tools/setup.sh build
+
+# The one foreign header, looked for once so that its absence is said plainly.
+$(BUILD)/.liburing:
+	@mkdir -p $(@D)
+	@echo '#include <liburing.h>' | $(CC) -E -x c - >/dev/null 2>&1 || { \
+		echo "liburing's headers are missing: run 'make setup'" >&2; exit 1; }
+	@touch $@
+
+$(BUILD)/obj/%.o: %.c $(GEN) | $(BUILD)/.liburing
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
@@ -46,5 +65,5 @@ $(BUILD)/obj/%.o: %.c $(GEN)
 clean:
 	rm -rf $(BUILD)
 
-.PHONY: all lib tools clean
+.PHONY: all lib tools setup clean
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -13,17 +13,18 @@ $(BUILD)/gen/rlx/ops.list.h: libuser/ops/ops.awk $(OP_SRC)
 
 lib: $(BUILD)/lib/librlx.so $(BUILD)/lib/librlx.a
 
-# Response files: the object list outgrows a comfortable command line.
 $(BUILD)/lib/librlx.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)
 
-$(BUILD)/lib/librlx.so.$(SOMAJOR): $(LIB_OBJ) $(wildcard libuser/librlx.map)
+MAP	:= $(wildcard libuser/librlx.map)
+
+$(BUILD)/lib/librlx.so.$(SOMAJOR): $(LIB_OBJ) $(MAP)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared -Wl,-soname,librlx.so.$(SOMAJOR) -Wl,-z,defs \
-		$(if $(wildcard libuser/librlx.map),-Wl$(comma)--version-script=libuser/librlx.map) \
+		$(MAP:%=-Wl$(comma)--version-script=%) \
 		$(LDFLAGS) $(LIB_OBJ) $(LDLIBS) -o $@
 comma := ,
 

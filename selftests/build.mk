@@ -12,3 +12,68 @@ $(BUILD)/test/%: $(BUILD)/obj/selftests/%.o $(TEST_LIB) $(BUILD)/lib/librlx.a
 
 tests: $(TEST_BIN)
 .PHONY: tests
+
+# Groups, by the folder a program stands in. Each target installs and builds what
+# it needs and ends with "N passed, N failed, N skipped".
+RUN	:= selftests/run.sh
+SUBMAKE	:= $(MAKE) $(if $(filter 0,$(V)),-s)
+OPS_BIN	    := $(filter $(BUILD)/test/ops/% $(BUILD)/test/cts/%,$(TEST_BIN))
+ONNX_BIN    := $(filter $(BUILD)/test/onnx/%,$(TEST_BIN))
+MODELS_BIN  := $(filter $(BUILD)/test/models/%,$(TEST_BIN))
+HOSTILE_BIN := $(filter $(BUILD)/test/hostile/% $(BUILD)/test/oom/%,$(TEST_BIN))
+BENCH_BIN   := $(filter $(BUILD)/test/bench/%,$(TEST_BIN))
+UNIT_BIN    := $(filter-out $(OPS_BIN) $(ONNX_BIN) $(MODELS_BIN) \
+			    $(HOSTILE_BIN) $(BENCH_BIN),$(TEST_BIN))
+
+GROUPS := check-style check-unit check-ops check-onnx check-hostile check-models
+
+check-style:
+	$(Q)tools/setup.sh build
+	$(Q)+$(SUBMAKE) lib
+	$(Q)$(RUN) -g $@ tools/check-style tools/check-layers \
+		$(MAP:%=tools/check-exports) selftests/scripts/runner.sh
+
+check-unit:
+	$(Q)tools/setup.sh build
+	$(Q)+$(SUBMAKE) $(UNIT_BIN)
+	$(Q)$(RUN) -g $@ -j $(JOBS) $(UNIT_BIN)
+
+check-ops:
+	$(Q)tools/setup.sh build
+	$(Q)+$(SUBMAKE) $(OPS_BIN)
+	$(Q)$(RUN) -g $@ -j $(JOBS) $(OPS_BIN)
+
+check-onnx:
+	$(Q)tools/setup.sh check
+	$(Q)+$(SUBMAKE) $(ONNX_BIN)
+	$(Q)$(RUN) -g $@ -j $(JOBS) $(ONNX_BIN)
+
+check-hostile:
+	$(Q)tools/setup.sh build
+	$(Q)+$(SUBMAKE) $(HOSTILE_BIN)
+	$(Q)$(RUN) -g $@ -j $(JOBS) $(HOSTILE_BIN)
+
+check-models:
+	$(Q)tools/setup.sh demo
+	$(Q)+$(SUBMAKE) $(MODELS_BIN) models
+	$(Q)$(RUN) -g $@ $(MODELS_BIN)
+
+bench-cpu:
+	$(Q)tools/setup.sh demo
+	$(Q)+$(SUBMAKE) all $(BENCH_BIN) models
+	$(Q)$(RUN) -g $@ $(BENCH_BIN)
+
+# All of it; the last line sums up the groups.
+check:
+	$(Q)tools/setup.sh check
+	$(Q)+selftests/check.sh '$(SUBMAKE)' $(GROUPS)
+
+# The unit and op tests under the sanitizers, each in a build folder of its own.
+SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+SAN_tsan := -fsanitize=thread
+asan tsan:
+	$(Q)tools/setup.sh build
+	$(Q)+selftests/check.sh "$(SUBMAKE) BUILD=build/$@ SAN='$(SAN_$@)'" \
+		check-unit check-ops
+
+.PHONY: check asan tsan bench-cpu $(GROUPS)

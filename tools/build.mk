@@ -9,3 +9,9 @@ $(BUILD)/bin/rlx: $(RLX_OBJ) $(BUILD)/lib/librlx.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) $(RLX_OBJ) $(BUILD)/lib/librlx.a $(LDLIBS) -o $@
+
+# Models: real ones out of wheels, and the files made from them.
+models:
+	$(Q)tools/fetch-models.sh
+
+.PHONY: models
