@@ -47,7 +47,8 @@ typedef uint16_t vu16h __attribute__((vector_size(RLX_VB / 2)));
 
 /* unaligned and aliasing views for loads and stores */
 typedef float vf_u __attribute__((vector_size(RLX_VB), aligned(4), may_alias));
-typedef int32_t vi_u __attribute__((vector_size(RLX_VB), aligned(4), may_alias));
+typedef int32_t vi_u
+	__attribute__((vector_size(RLX_VB), aligned(4), may_alias));
 typedef double vd_u __attribute__((vector_size(RLX_VB), aligned(8), may_alias));
 typedef float vf_a __attribute__((vector_size(RLX_VB), may_alias));
 typedef int32_t vi_a __attribute__((vector_size(RLX_VB), may_alias));
