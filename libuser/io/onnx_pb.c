@@ -72,6 +72,7 @@ enum rlx_status pb_next(struct onnx_pb *pb, const struct pb_msg *m,
 	bool ok;
 
 	it->tag = *p;
+	it->p = NULL;
 	if (!pb_varint(p, end, &key) || key >> 35 || key >> 3 == 0)
 		return pb_fail(pb, m, NULL, it->tag, "malformed field key");
 	it->num = (uint32_t)(key >> 3);
@@ -122,7 +123,7 @@ static enum rlx_status count_item(struct onnx_pb *pb, const struct pb_msg *m,
 				  const struct pb_field *f,
 				  const struct pb_item *it, size_t *n)
 {
-	const uint8_t *p = it->p, *end = p + it->v;
+	const uint8_t *p, *end;
 	uint64_t v;
 
 	*n = 1;
@@ -148,6 +149,8 @@ static enum rlx_status count_item(struct onnx_pb *pb, const struct pb_msg *m,
 			return RLX_OK;
 		if (it->wire != PB_BYTES || !f->rep)
 			break;
+		p = it->p;
+		end = p + it->v;
 		for (*n = 0; p < end; ++*n)
 			if (!pb_varint(&p, end, &v))
 				return pb_fail(pb, m, f->name, p,
@@ -160,13 +163,14 @@ static enum rlx_status count_item(struct onnx_pb *pb, const struct pb_msg *m,
 
 static void store_ints(const struct pb_item *it, int64_t *dst)
 {
-	const uint8_t *p = it->p, *end = p + it->v;
+	const uint8_t *p = it->p, *end;
 	uint64_t v;
 
 	if (it->wire == PB_VARINT) {
 		*dst = (int64_t)it->v;
 		return;
 	}
+	end = p + it->v;
 	while (p < end && pb_varint(&p, end, &v))
 		*dst++ = (int64_t)v;
 }

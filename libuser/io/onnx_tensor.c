@@ -243,7 +243,7 @@ static bool in_range(int64_t dtype, uint64_t v)
 static uint8_t *typed_copy(const struct pb_item *it, const struct dtype_row *r,
 			   int64_t dtype, uint8_t *dst)
 {
-	const uint8_t *q = it->p, *end = q + it->v;
+	const uint8_t *q = it->p, *end;
 	uint64_t v = it->v;
 
 	if (it->wire != PB_BYTES) {
@@ -256,6 +256,7 @@ static uint8_t *typed_copy(const struct pb_item *it, const struct dtype_row *r,
 		memcpy(dst, q, v);
 		return dst + v;
 	}
+	end = q + v;
 	while (q < end && pb_varint(&q, end, &v)) {
 		if (!in_range(dtype, v))
 			return NULL;
