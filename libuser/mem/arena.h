@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/* Inside of an arena, and the table of providers that can make one. */
+#ifndef RLX_MEM_ARENA_H
+#define RLX_MEM_ARENA_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <rlx/arena.h>
+
+enum { RLX_WHY = 224 };		/* bytes of a reason, as in rlx_arena_info */
+
+/* A run of bytes of the arena, used or free. */
+struct rlx_seg {
+	uint64_t	offset, bytes;
+	bool		used;
+};
+
+/*
+ * The buffers of an arena: segments in address order that cover it whole, no
+ * two free ones adjacent. Empty until the first rlx_buf_new().
+ */
+struct rlx_space {
+	pthread_mutex_t	lock;		/* guards all below; innermost */
+	struct rlx_seg	*seg;
+	uint32_t	n, cap;
+	uint64_t	buffers, used;
+};
+
+struct rlx_arena {
+	_Atomic uint32_t		 refs;
+	_Atomic uint32_t		 flags;	/* enum rlx_arena_flags */
+	const struct rlx_arena_provider	*prov;
+	char				*base;
+	uint64_t			 size;
+	uint64_t			 page;	/* of the file */
+	int				 fd;	/* -1: none */
+	uint32_t			 pages;	/* enum rlx_pages, as asked */
+	uint64_t			 nodes;	/* as asked */
+	pthread_mutex_t			 lock;	/* guards locked, why_lock */
+	uint64_t			 locked;
+	void				 (*release)(void *, void *, uint64_t);
+	void				*ctx;
+	struct rlx_space		 space;
+	char				 why_pages[RLX_WHY];
+	char				 why_lock[RLX_WHY];
+	char				 why_node[RLX_WHY];
+};
+
+/*
+ * A way to get memory. Static and const. Members that are NULL are not offered.
+ * Each fills base, size, page, fd, flags of an arena whose other fields are
+ * zero, or fails leaving nothing behind.
+ */
+struct rlx_arena_provider {
+	const char	*name;
+	/* Can it be used on this machine, by this process? Cheap. [any] */
+	bool		(*present)(void);
+	enum rlx_status	(*new)(struct rlx_arena *a,
+			       const struct rlx_arena_opts *opts,
+			       struct rlx_error *err);
+	/* Is @fd a file of this provider? */
+	bool		(*claims)(int fd);
+	/* @fd stays the caller's; @a->flags are those asked for. */
+	enum rlx_status	(*open)(struct rlx_arena *a, int fd,
+				struct rlx_error *err);
+	enum rlx_status	(*dup_readonly)(struct rlx_arena *a, int *out_fd,
+					struct rlx_error *err);
+	enum rlx_status	(*seal)(struct rlx_arena *a, uint32_t seals,
+				struct rlx_error *err);
+	uint32_t	(*seals)(struct rlx_arena *a);
+	/* Undo new or open; the object itself is the core's. */
+	void		(*free)(struct rlx_arena *a);
+};
+
+extern const struct rlx_arena_provider rlx_arena_memfd, rlx_arena_user;
+
+/* place.c: where the pages of a mapping lie. */
+uint64_t rlx_page_bytes(void);
+/* A free, 2 MiB-aligned range of addresses, PROT_NONE; NULL if there is none. */
+char *rlx_place_range(uint64_t bytes);
+/* Ask for the nodes; fills why_node on failure. */
+bool rlx_place_nodes(struct rlx_arena *a);
+/* Take all pages now; false with errno if memory is short. */
+bool rlx_place_fill(struct rlx_arena *a);
+/* Ask for huge pages; @pool: why none of hugetlb. Fills why_pages. */
+void rlx_place_huge(struct rlx_arena *a, const char *pool);
+/* Build huge pages, if RLX_PAGES_HUGE asks for it. Fills why_pages. */
+void rlx_place_collapse(struct rlx_arena *a);
+/* mlock as far as allowed; fills locked and why_lock. */
+void rlx_place_lock(struct rlx_arena *a);
+
+/* buf.c */
+void rlx_space_fini(struct rlx_space *s);
+
+/* stats.c */
+void rlx_stat_copied(uint64_t bytes);	/* each convenience copy calls this */
+void rlx_stat_arena(int64_t arenas, int64_t mapped, int64_t pinned);
+
+#endif

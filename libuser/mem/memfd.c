@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: MIT
+/* The memfd provider: files without a name, from the hugetlb pool or shmem. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/proc.h"
+#include "mem/arena.h"
+
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL		8u
+#endif
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE	16
+#endif
+
+/* File system types, from linux/magic.h. */
+#define MAGIC_TMPFS	0x01021994
+#define MAGIC_HUGETLB	0x958458f6u
+
+static bool memfd_present(void)
+{
+	return true;
+}
+
+static void unmap(struct rlx_arena *a)
+{
+	if (a->base)
+		munmap(a->base, a->size);
+	if (a->fd >= 0)
+		close(a->fd);
+	a->base = NULL;
+	a->fd = -1;
+}
+
+/* Free pages of the pool of @page bytes, reserved ones not counted. */
+static uint64_t pool_free(uint64_t page, uint64_t *total)
+{
+	static const char dir[] = "/sys/kernel/mm/hugepages/hugepages-%llukB/%s";
+	static const char *const name[] = {
+		"nr_hugepages", "free_hugepages", "resv_hugepages",
+		"nr_overcommit_hugepages", "surplus_hugepages",
+	};
+	uint64_t v[5] = { 0 };
+	char path[128];
+	unsigned int i;
+
+	for (i = 0; i < 5; i++) {
+		snprintf(path, sizeof(path), dir,
+			 (unsigned long long)page / 1024, name[i]);
+		if (!rlx_proc_u64(path, &v[i]))
+			v[i] = 0;
+	}
+	*total = v[0];
+	return (v[1] > v[2] ? v[1] - v[2] : 0) +
+	       (v[3] > v[4] ? v[3] - v[4] : 0);
+}
+
+static int memfd_make(const char *name, bool hugetlb)
+{
+	unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	char full[256];
+	int fd;
+
+	if (hugetlb)
+		flags |= MFD_HUGETLB;	/* the default size of the machine */
+	snprintf(full, sizeof(full), "rlx%s%.200s", name ? "-" : "",
+		 name ? name : "");
+	fd = memfd_create(full, flags | MFD_NOEXEC_SEAL);
+	if (fd < 0 && errno == EINVAL)		/* before 6.3 */
+		fd = memfd_create(full, flags);
+	return fd;
+}
+
+static bool map_file(struct rlx_arena *a)
+{
+	int prot = PROT_READ;
+	void *p;
+
+	if (!(a->flags & RLX_ARENA_RDONLY))
+		prot |= PROT_WRITE;
+	if (a->page > (2u << 20)) {	/* the kernel knows the alignment */
+		p = mmap(NULL, a->size, prot, MAP_SHARED, a->fd, 0);
+		if (p == MAP_FAILED)
+			return false;
+		a->base = p;
+		return true;
+	}
+	a->base = rlx_place_range(a->size);
+	if (!a->base)
+		return false;
+	p = mmap(a->base, a->size, prot, MAP_SHARED | MAP_FIXED, a->fd, 0);
+	if (p != MAP_FAILED)
+		return true;
+	munmap(a->base, a->size);
+	a->base = NULL;
+	return false;
+}
+
+static enum rlx_status fail_mem(struct rlx_arena *a, const char *what, int e,
+				struct rlx_error *err)
+{
+	enum rlx_status st = e == EPERM || e == EACCES ? RLX_EACCES : RLX_ENOMEM;
+
+	return rlx_fail(err, st, "arena of %llu bytes: %s: %s",
+			(unsigned long long)a->size, what, strerror(e));
+}
+
+/*
+ * Size, seal, map and fill the file; undone on failure. @pool is why the
+ * hugetlb pool was not used.
+ */
+static enum rlx_status build(struct rlx_arena *a, const char *pool,
+			     struct rlx_error *err)
+{
+	bool lazy = a->flags & RLX_ARENA_LAZY;
+	const char *what = "ftruncate";
+	int e;
+
+	if (ftruncate(a->fd, (off_t)a->size))
+		goto out_unmap;
+	what = "sealing the size";
+	if (fcntl(a->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+		goto out_unmap;
+	what = "mmap";
+	if (!map_file(a))
+		goto out_unmap;
+	rlx_place_nodes(a);
+	if (a->page == rlx_page_bytes()) {
+		rlx_place_huge(a, pool);
+		if (!lazy)
+			rlx_place_collapse(a);
+	}
+	what = "filling it";
+	if (!lazy && !rlx_place_fill(a))
+		goto out_unmap;
+	a->flags |= RLX_ARENA_SHARED;
+	return RLX_OK;
+
+out_unmap:
+	e = errno;
+	unmap(a);
+	return fail_mem(a, what, e, err);
+}
+
+/* Try the pool; on false @why (RLX_WHY bytes) says why not. */
+static bool new_hugetlb(struct rlx_arena *a, const struct rlx_arena_opts *o,
+			char *why)
+{
+	uint64_t page = 0, have, total, need;
+	struct rlx_error err = { 0 };
+
+	if (!rlx_proc_key("/proc/meminfo", "Hugepagesize", &page) || !page) {
+		snprintf(why, RLX_WHY, "kernel without hugetlb");
+		return false;
+	}
+	if (o->pages != RLX_PAGES_HUGETLB && o->size < page) {
+		snprintf(why, RLX_WHY, "smaller than a huge page");
+		return false;
+	}
+	need = o->size / page + !!(o->size % page);
+	have = pool_free(page, &total);
+	if (have < need) {
+		snprintf(why, RLX_WHY,
+			 "hugetlb pool has %llu of %llu pages free, %llu needed",
+			 (unsigned long long)have, (unsigned long long)total,
+			 (unsigned long long)need);
+		return false;
+	}
+	a->fd = memfd_make(o->name, true);
+	if (a->fd < 0) {
+		snprintf(why, RLX_WHY, "hugetlb memfd: %s",
+			 strerror(errno));
+		return false;
+	}
+	a->page = page;
+	a->size = need * page;
+	if (build(a, "", &err)) {		/* somebody else was faster, a limit */
+		snprintf(why, RLX_WHY, "hugetlb: %.200s", err.text);
+		return false;
+	}
+	return true;
+}
+
+/* The OOM killer answers late and kills others: ask before taking. */
+static enum rlx_status check_room(const struct rlx_arena *a,
+				  struct rlx_error *err)
+{
+	uint64_t have = rlx_mem_available();
+
+	if (a->flags & RLX_ARENA_LAZY || a->size <= have)
+		return RLX_OK;
+	return rlx_fail(err, RLX_ENOMEM,
+			"arena of %llu bytes: %llu are available on this "
+			"machine or in this cgroup", (unsigned long long)a->size,
+			(unsigned long long)have);
+}
+
+static enum rlx_status check_exact(struct rlx_arena *a, struct rlx_error *err)
+{
+	const char *why = NULL;
+
+	if (!(a->flags & RLX_ARENA_EXACT))
+		return RLX_OK;
+	if (a->pages >= RLX_PAGES_HUGE && a->why_pages[0])
+		why = a->why_pages;
+	else if (a->why_node[0])
+		why = a->why_node;
+	else if (!(a->flags & RLX_ARENA_NOLOCK) && a->why_lock[0])
+		why = a->why_lock;
+	if (!why)
+		return RLX_OK;
+	return rlx_fail(err, RLX_EACCES, "arena, exactly as asked: %s", why);
+}
+
+static enum rlx_status memfd_new(struct rlx_arena *a,
+				 const struct rlx_arena_opts *o,
+				 struct rlx_error *err)
+{
+	uint64_t page = rlx_page_bytes();
+	char pool[RLX_WHY] = "";
+	enum rlx_status st;
+
+	if (o->pages != RLX_PAGES_SMALL && !new_hugetlb(a, o, pool) &&
+	    o->pages == RLX_PAGES_HUGETLB)
+		return rlx_fail(err, RLX_ENOSUP, "arena of %llu bytes: %s",
+				(unsigned long long)o->size, pool);
+	if (a->fd < 0) {
+		a->page = page;
+		a->size = (o->size + page - 1) & ~(page - 1);
+		st = check_room(a, err);
+		if (st)
+			return st;
+		a->fd = memfd_make(o->name, false);
+		if (a->fd < 0)
+			return fail_mem(a, "memfd_create", errno, err);
+		st = build(a, pool, err);
+		if (st)
+			return st;
+	}
+	rlx_place_lock(a);
+	st = check_exact(a, err);
+	if (st)
+		unmap(a);
+	return st;
+}
+
+static bool memfd_claims(int fd)
+{
+	struct statfs fs;
+	struct stat s;
+	int fl = fcntl(fd, F_GETFL);
+
+	if (fl < 0 || fl & O_PATH || fstat(fd, &s) || !S_ISREG(s.st_mode) ||
+	    fstatfs(fd, &fs))
+		return false;
+	return (uint32_t)fs.f_type == MAGIC_TMPFS ||
+	       (uint32_t)fs.f_type == MAGIC_HUGETLB;
+}
+
+/* See that nobody can shrink the file under our mapping. */
+static enum rlx_status pin_size(const struct rlx_arena *a, struct rlx_error *err)
+{
+	int seals = fcntl(a->fd, F_GET_SEALS);
+
+	if ((seals >= 0 && seals & F_SEAL_SHRINK) ||
+	    a->flags & RLX_ARENA_UNSEALED)
+		return RLX_OK;
+	if (!fcntl(a->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+		return RLX_OK;
+	return rlx_fail(err, RLX_EACCES,
+			"fd: whoever owns it may shrink it, and using it then "
+			"is SIGBUS; seal it with F_SEAL_SHRINK, or pass "
+			"RLX_ARENA_UNSEALED if the owner is trusted");
+}
+
+static enum rlx_status open_map(struct rlx_arena *a, struct rlx_error *err)
+{
+	struct statfs fs;
+	struct stat s;
+	int seals, acc;
+
+	acc = fcntl(a->fd, F_GETFL) & O_ACCMODE;
+	if (acc == O_WRONLY)
+		return rlx_fail(err, RLX_EACCES,
+				"fd is open for writing only; an arena reads");
+	/* Sealed before the size is read, so that the size stays true. */
+	if (pin_size(a, err))
+		return RLX_EACCES;
+	if (fstat(a->fd, &s) || fstatfs(a->fd, &fs))
+		return rlx_fail(err, RLX_EIO, "fstat: %s", strerror(errno));
+	if (s.st_size <= 0)
+		return rlx_fail(err, RLX_ERANGE, "fd holds an empty file");
+	a->size = (uint64_t)s.st_size;
+	a->page = (uint64_t)fs.f_bsize;
+	seals = fcntl(a->fd, F_GET_SEALS);
+	if (acc == O_RDONLY ||
+	    (seals > 0 && seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
+		a->flags |= RLX_ARENA_RDONLY;
+	if ((uint64_t)s.st_blocks < a->size / 512) {	/* holes to be filled */
+		if (check_room(a, err))
+			return RLX_ENOMEM;
+	}
+	if (!map_file(a))
+		return fail_mem(a, "mmap", errno, err);
+	if (!(a->flags & RLX_ARENA_LAZY) && !rlx_place_fill(a))
+		return fail_mem(a, "filling it", errno, err);
+	a->flags |= RLX_ARENA_SHARED;
+	return RLX_OK;
+}
+
+static enum rlx_status memfd_open(struct rlx_arena *a, int fd,
+				  struct rlx_error *err)
+{
+	enum rlx_status st;
+
+	a->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+	if (a->fd < 0)
+		return rlx_fail(err, RLX_ENOMEM, "arena: dup of fd %d: %s", fd,
+				strerror(errno));
+	st = open_map(a, err);
+	if (st) {
+		unmap(a);
+		return st;
+	}
+	snprintf(a->why_pages, RLX_WHY, "as the process that made it chose");
+	rlx_place_lock(a);
+	return RLX_OK;
+}
+
+static int reopen_readonly(int fd)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static enum rlx_status memfd_dup_readonly(struct rlx_arena *a, int *out_fd,
+					  struct rlx_error *err)
+{
+	int fd = reopen_readonly(a->fd);
+
+	if (fd < 0)
+		return rlx_fail(err, errno == EMFILE || errno == ENFILE ||
+				errno == ENOMEM ? RLX_ENOMEM : RLX_EACCES,
+				"arena: opening /proc/self/fd/%d: %s", a->fd,
+				strerror(errno));
+	*out_fd = fd;
+	return RLX_OK;
+}
+
+/*
+ * Put a mapping over ours at the same address, in one step for whoever reads
+ * meanwhile. The pages stay in the file; what the old mapping had in locks and
+ * huge page advice is asked for again.
+ */
+static bool remap(struct rlx_arena *a, int fd, int prot)
+{
+	if (mmap(a->base, a->size, prot, MAP_SHARED | MAP_FIXED, fd, 0) ==
+	    MAP_FAILED)
+		return false;
+	if (a->page == rlx_page_bytes() && a->pages != RLX_PAGES_SMALL)
+		madvise(a->base, a->size, MADV_HUGEPAGE);
+	rlx_stat_arena(0, 0, -(int64_t)a->locked);
+	rlx_place_lock(a);
+	rlx_stat_arena(0, 0, (int64_t)a->locked);
+	return true;
+}
+
+/*
+ * F_SEAL_WRITE is refused while any mapping could become writable, and ours is
+ * one. A mapping of a read-only descriptor never can.
+ */
+static int seal_write(struct rlx_arena *a, int seals)
+{
+	int fd, e = 0;
+
+	if (a->flags & RLX_ARENA_RDONLY)
+		return fcntl(a->fd, F_ADD_SEALS, seals) ? errno : 0;
+	fd = reopen_readonly(a->fd);
+	if (fd < 0)
+		return errno;
+	if (!remap(a, fd, PROT_READ)) {
+		e = errno;
+	} else if (fcntl(a->fd, F_ADD_SEALS, seals)) {
+		e = errno;
+		/* Not possible again after RLX_SEAL_FUTURE_WRITE. */
+		if (!remap(a, a->fd, PROT_READ | PROT_WRITE))
+			a->flags |= RLX_ARENA_RDONLY;
+	} else {
+		a->flags |= RLX_ARENA_RDONLY;
+	}
+	close(fd);
+	return e;
+}
+
+static enum rlx_status memfd_seal(struct rlx_arena *a, uint32_t seals,
+				  struct rlx_error *err)
+{
+	int set = 0, e = 0;
+
+	if (seals & RLX_SEAL_FUTURE_WRITE)
+		set |= F_SEAL_FUTURE_WRITE;
+	if (seals & RLX_SEAL_WRITE)
+		set |= F_SEAL_WRITE;
+	if (seals & RLX_SEAL_SEAL)
+		set |= F_SEAL_SEAL;
+	pthread_mutex_lock(&a->lock);
+	if (set & F_SEAL_WRITE)
+		e = seal_write(a, set);
+	else if (fcntl(a->fd, F_ADD_SEALS, set))
+		e = errno;
+	pthread_mutex_unlock(&a->lock);
+	switch (e) {
+	case 0:
+		return RLX_OK;
+	case EBUSY:
+		return rlx_fail(err, RLX_EBUSY,
+				"arena seal: another process or a device can "
+				"still write to it");
+	case EPERM:
+	case EACCES:
+		return rlx_fail(err, RLX_EACCES,
+				"arena seal: the descriptor is read-only, or no "
+				"further seal is allowed");
+	case EINVAL:
+		return rlx_fail(err, RLX_ENOSUP,
+				"arena seal: this file or kernel does not take "
+				"these seals");
+	}
+	return rlx_fail(err, RLX_ENOMEM, "arena seal: %s", strerror(e));
+}
+
+static uint32_t memfd_seals(struct rlx_arena *a)
+{
+	int s = fcntl(a->fd, F_GET_SEALS);
+
+	if (s < 0)
+		return 0;
+	return (s & F_SEAL_FUTURE_WRITE ? RLX_SEAL_FUTURE_WRITE : 0) |
+	       (s & F_SEAL_WRITE ? RLX_SEAL_WRITE : 0) |
+	       (s & F_SEAL_SEAL ? RLX_SEAL_SEAL : 0);
+}
+
+const struct rlx_arena_provider rlx_arena_memfd = {
+	.name	 = "memfd",
+	.present = memfd_present,
+	.new	 = memfd_new,
+	.claims	 = memfd_claims,
+	.open	 = memfd_open,
+	.dup_readonly = memfd_dup_readonly,
+	.seal	 = memfd_seal,
+	.seals	 = memfd_seals,
+	.free	 = unmap,
+};

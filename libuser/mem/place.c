@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: MIT
+/* Where the pages of a mapping lie: huge, on a node, filled, locked. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/proc.h"
+#include "mem/arena.h"
+
+/* Older headers lack these; the kernel answers EINVAL where it does. */
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ	22
+#define MADV_POPULATE_WRITE	23
+#endif
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE		25
+#endif
+#ifndef MLOCK_ONFAULT
+#define MLOCK_ONFAULT		1
+#endif
+
+/* From linux/mempolicy.h, which not every libc package brings. */
+enum { POLICY_PREFERRED = 1, POLICY_INTERLEAVE = 3 };
+
+enum { HUGE_BYTES = 2 << 20 };
+
+#define SHMEM_THP "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+
+uint64_t rlx_page_bytes(void)
+{
+	long n = sysconf(_SC_PAGESIZE);
+
+	return n > 0 ? (uint64_t)n : 4096;
+}
+
+/*
+ * Huge mappings need address and file offset equal modulo 2 MiB, and what mmap
+ * returns by itself is so only on newer kernels: reserve more, trim the ends.
+ */
+char *rlx_place_range(uint64_t bytes)
+{
+	uint64_t page = rlx_page_bytes(), all, head;
+	uint64_t len = (bytes + page - 1) & ~(page - 1);
+	char *p, *base;
+
+	all = len + HUGE_BYTES;
+	p = mmap(NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS |
+		 MAP_NORESERVE, -1, 0);
+	if (p == MAP_FAILED)
+		return NULL;
+	head = -(uintptr_t)p & (HUGE_BYTES - 1);
+	base = p + head;
+	if (head)
+		munmap(p, head);
+	if (all - head > len)
+		munmap(base + len, all - head - len);
+	return base;
+}
+
+/* Preferred, never bound: a bound node that is full would mean SIGBUS. */
+bool rlx_place_nodes(struct rlx_arena *a)
+{
+	unsigned long mask[2] = { a->nodes, 0 };
+	int mode = a->nodes & (a->nodes - 1) ? POLICY_INTERLEAVE
+					     : POLICY_PREFERRED;
+
+	if (!a->nodes)
+		return true;
+	if (!syscall(SYS_mbind, a->base, a->size, mode, mask, 65ul, 0u))
+		return true;
+	snprintf(a->why_node, sizeof(a->why_node),
+		 "mbind to nodes 0x%llx: %s", (unsigned long long)a->nodes,
+		 errno == EINVAL ? "this machine has no such node" :
+		 errno == ENOSYS ? "this kernel is built without NUMA" :
+		 strerror(errno));
+	return false;
+}
+
+static bool touch(struct rlx_arena *a)
+{
+	/* Reserve in the file first, so that touching cannot fault fatally. */
+	if (a->fd < 0 || a->flags & RLX_ARENA_RDONLY)
+		return true;
+	while (fallocate(a->fd, 0, 0, (off_t)a->size))
+		if (errno != EINTR)
+			return false;
+	return true;
+}
+
+bool rlx_place_fill(struct rlx_arena *a)
+{
+	int how = a->flags & RLX_ARENA_RDONLY ? MADV_POPULATE_READ
+					      : MADV_POPULATE_WRITE;
+
+	while (madvise(a->base, a->size, how)) {
+		if (errno == EINVAL)		/* before 5.14 */
+			return touch(a);
+		if (errno != EINTR && errno != EAGAIN)
+			return false;
+	}
+	return true;
+}
+
+/* The word in brackets in "always within_size advise [never] deny force". */
+static void thp_mode(char *out, size_t size)
+{
+	char text[128], *s, *e;
+
+	snprintf(out, size, "absent");
+	if (!rlx_proc_text(SHMEM_THP, text, sizeof(text)))
+		return;
+	s = strchr(text, '[');
+	e = s ? strchr(s, ']') : NULL;
+	if (e)
+		snprintf(out, size, "%.*s", (int)(e - s - 1), s + 1);
+}
+
+void rlx_place_huge(struct rlx_arena *a, const char *pool)
+{
+	bool given;
+	char mode[32];
+
+	if (a->pages == RLX_PAGES_SMALL)
+		return;
+	if (a->size < HUGE_BYTES) {
+		snprintf(a->why_pages, sizeof(a->why_pages),
+			 "smaller than a huge page");
+		return;
+	}
+	thp_mode(mode, sizeof(mode));
+	given = !strcmp(mode, "advise") || !strcmp(mode, "always") ||
+		!strcmp(mode, "within_size") || !strcmp(mode, "force");
+	if (!madvise(a->base, a->size, MADV_HUGEPAGE) && given)
+		return;
+	if (a->pages == RLX_PAGES_HUGE && !strcmp(mode, "never"))
+		return;		/* rlx_place_collapse() does it */
+	snprintf(a->why_pages, sizeof(a->why_pages),
+		 "%.60s%sshmem THP is '%s': echo advise > " SHMEM_THP "%s",
+		 pool, pool[0] ? "; " : "", mode,
+		 strcmp(mode, "never") ? "" : ", or RLX_PAGES_HUGE");
+}
+
+/*
+ * Let the kernel build huge pages from what is there. One byte per 2 MiB is
+ * touched first: without a page table it answers EINVAL.
+ */
+void rlx_place_collapse(struct rlx_arena *a)
+{
+	uint64_t whole = a->size & ~(uint64_t)(HUGE_BYTES - 1), at;
+
+	if (a->pages != RLX_PAGES_HUGE || a->why_pages[0] || !whole ||
+	    a->page > rlx_page_bytes())
+		return;
+	for (at = 0; at < whole; at += HUGE_BYTES)
+		if (madvise(a->base + at, rlx_page_bytes(),
+			    MADV_POPULATE_WRITE))
+			break;
+	if (!madvise(a->base, whole, MADV_COLLAPSE))
+		return;
+	snprintf(a->why_pages, sizeof(a->why_pages),
+		 "building huge pages (MADV_COLLAPSE): %s",
+		 errno == EINVAL ? "kernel before 6.1, or shmem THP denied" :
+		 errno == ENOMEM || errno == EAGAIN ?
+		 "no 2 MiB of memory in one piece" : strerror(errno));
+}
+
+static bool lock_range(const struct rlx_arena *a, uint64_t bytes)
+{
+	unsigned int how = a->flags & RLX_ARENA_LAZY ? MLOCK_ONFAULT : 0;
+
+	return !syscall(SYS_mlock2, a->base, bytes, how);
+}
+
+void rlx_place_lock(struct rlx_arena *a)
+{
+	uint64_t page = rlx_page_bytes(), room = 0, used = 0;
+	struct rlimit lim = { 0 };
+
+	a->locked = 0;
+	a->why_lock[0] = 0;
+	if (a->page > page) {		/* hugetlb pages never leave memory */
+		a->locked = a->flags & RLX_ARENA_LAZY ? 0 : a->size;
+		return;
+	}
+	if (a->flags & RLX_ARENA_NOLOCK) {
+		snprintf(a->why_lock, sizeof(a->why_lock),
+			 "not asked for (RLX_ARENA_NOLOCK)");
+		return;
+	}
+	if (lock_range(a, a->size)) {
+		a->locked = a->size;
+		return;
+	}
+	getrlimit(RLIMIT_MEMLOCK, &lim);
+	if (rlx_proc_key("/proc/self/status", "VmLck", &used) &&
+	    lim.rlim_cur > used)
+		room = lim.rlim_cur - used;
+	room = (room < a->size ? room : a->size) & ~(page - 1);
+	/* Another thread may take room between the look and the call: halve. */
+	while (room && !lock_range(a, room))
+		room = (room / 2) & ~(page - 1);
+	a->locked = room;
+	snprintf(a->why_lock, sizeof(a->why_lock),
+		 "RLIMIT_MEMLOCK is %llu bytes, %llu used before: locked %llu "
+		 "of %llu; raise it (ulimit -l, LimitMEMLOCK=) or give "
+		 "CAP_IPC_LOCK", (unsigned long long)lim.rlim_cur,
+		 (unsigned long long)used, (unsigned long long)room,
+		 (unsigned long long)a->size);
+}
