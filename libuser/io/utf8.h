@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * UTF-8, and the Unicode properties and normal forms the tokenizers need.
+ * Tables are of one fixed Unicode version (unicode.def says which), unpacked
+ * once at first use.
+ */
+#ifndef RLX_IO_UTF8_H
+#define RLX_IO_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * Decode one code point from [p, end), p < end. Returns its bytes (1..4), or 0
+ * if malformed: overlong, a surrogate, above 0x10FFFF, cut short.
+ */
+unsigned int rlx_utf8_get_slow(const uint8_t *p, const uint8_t *end,
+			       uint32_t *out_cp);
+
+static inline unsigned int rlx_utf8_get(const uint8_t *p, const uint8_t *end,
+					uint32_t *out_cp)
+{
+	if (*p < 0x80) {
+		*out_cp = *p;
+		return 1;
+	}
+	return rlx_utf8_get_slow(p, end, out_cp);
+}
+
+/* As above for text known to be valid. */
+static inline unsigned int rlx_utf8_next(const uint8_t *p, uint32_t *out_cp)
+{
+	if (p[0] < 0x80) {
+		*out_cp = p[0];
+		return 1;
+	}
+	if (p[0] < 0xe0) {
+		*out_cp = (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu);
+		return 2;
+	}
+	if (p[0] < 0xf0) {
+		*out_cp = (p[0] & 0xfu) << 12 | (p[1] & 0x3fu) << 6 |
+			  (p[2] & 0x3fu);
+		return 3;
+	}
+	*out_cp = (p[0] & 7u) << 18 | (p[1] & 0x3fu) << 12 |
+		  (p[2] & 0x3fu) << 6 | (p[3] & 0x3fu);
+	return 4;
+}
+
+/* Bytes of the code point that begins at valid @p. */
+static inline unsigned int rlx_utf8_len(uint8_t b)
+{
+	return b < 0x80 ? 1 : b < 0xe0 ? 2 : b < 0xf0 ? 3 : 4;
+}
+
+/* Write @cp (a valid scalar value) to @p, 4 bytes of room; returns its bytes. */
+unsigned int rlx_utf8_put(uint8_t *p, uint32_t cp);
+
+/* Offset of the first malformed byte, @n if there is none. */
+size_t rlx_utf8_check(const uint8_t *p, size_t n);
+
+/* General categories; Cn (unassigned) is 0. */
+enum rlx_uc_gc {
+	RLX_UC_CN, RLX_UC_LU, RLX_UC_LL, RLX_UC_LT, RLX_UC_LM, RLX_UC_LO,
+	RLX_UC_MN, RLX_UC_MC, RLX_UC_ME, RLX_UC_ND, RLX_UC_NL, RLX_UC_NO,
+	RLX_UC_PC, RLX_UC_PD, RLX_UC_PS, RLX_UC_PE, RLX_UC_PI, RLX_UC_PF,
+	RLX_UC_PO, RLX_UC_SM, RLX_UC_SC, RLX_UC_SK, RLX_UC_SO, RLX_UC_ZS,
+	RLX_UC_ZL, RLX_UC_ZP, RLX_UC_CC, RLX_UC_CF, RLX_UC_CO, RLX_UC_CS,
+	RLX_UC_N,
+};
+
+/* Sets of them, as bits 1 << category. */
+enum {
+	RLX_UC_L = 0x3e, RLX_UC_M = 0x1c0, RLX_UC_NUM = 0xe00,
+	RLX_UC_P = 0x7f000, RLX_UC_S = 0x780000, RLX_UC_Z = 0x3800000,
+	RLX_UC_C = 0x3c000001,
+};
+
+/*
+ * What is known of a code point: bits 0..4 category, these flags, and from
+ * bit 9 on an index of its combining class.
+ */
+enum {
+	RLX_UC_CANON	= 1 << 5,	/* has a canonical decomposition */
+	RLX_UC_COMPAT	= 1 << 6,	/* has a compatibility one only */
+	RLX_UC_LOWER	= 1 << 7,	/* lower case differs */
+	RLX_UC_YOUNG	= 1 << 8,	/* P, Mn or Cf since after Unicode 8 */
+};
+
+enum { RLX_UC_BLOCK = 128, RLX_UC_BLOCKS = 0x110000 / RLX_UC_BLOCK };
+
+/* First index into rlx_uc_props[] of each block of code points. */
+extern uint16_t rlx_uc_block[RLX_UC_BLOCKS];
+extern uint16_t rlx_uc_props[];
+
+/*
+ * Unpack the tables: before any rlx_uc_*() below. Any thread, any number of
+ * times; does not allocate.
+ */
+void rlx_uc_init(void);
+
+static inline uint32_t rlx_uc_prop(uint32_t cp)
+{
+	return rlx_uc_props[rlx_uc_block[cp / RLX_UC_BLOCK] +
+			    cp % RLX_UC_BLOCK];
+}
+
+static inline unsigned int rlx_uc_gc(uint32_t cp)
+{
+	return rlx_uc_prop(cp) & 31;
+}
+
+static inline bool rlx_uc_is(uint32_t cp, uint32_t mask)
+{
+	return mask >> rlx_uc_gc(cp) & 1;
+}
+
+bool rlx_uc_is_space(uint32_t cp);	/* property White_Space */
+bool rlx_uc_is_word(uint32_t cp);	/* \w of Unicode regexes */
+bool rlx_uc_is_cjk(uint32_t cp);	/* the ideograph blocks BERT splits at */
+
+/* As BERT's own code sees them, by the categories of Unicode 8. */
+bool rlx_uc_bert_punct(uint32_t cp);	/* P, and ASCII symbols too */
+bool rlx_uc_bert_control(uint32_t cp);	/* Cc, Cf, Co */
+bool rlx_uc_bert_accent(uint32_t cp);	/* Mn */
+
+/* Lower case of @cp into @out (room for 2); returns how many: 1 or 2. */
+unsigned int rlx_uc_lower(uint32_t cp, uint32_t *out);
+
+enum { RLX_UC_DECOMP_MAX = 18 };
+
+/*
+ * Full decomposition of @cp into @out (room for RLX_UC_DECOMP_MAX), not yet
+ * reordered; returns how many. @compat: NFKD, else NFD.
+ */
+unsigned int rlx_uc_decompose(uint32_t cp, bool compat, uint32_t *out);
+unsigned int rlx_uc_ccc(uint32_t cp);	/* canonical combining class */
+/* The primary composite of @a and @b, 0 if none. */
+uint32_t rlx_uc_compose(uint32_t a, uint32_t b);
+
+#endif
