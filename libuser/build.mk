@@ -2,8 +2,8 @@
 # The library's own sources, by wildcard, and the two library files.
 LIB_SRC	:= $(wildcard libuser/*/*.c)
 LIB_OBJ	 := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(KERNEL_OBJ) $(BACKEND_OBJ)
-OP_SRC	:= $(wildcard libuser/ops/*.c)
-GEN	:= $(if $(OP_SRC),$(BUILD)/gen/rlx/ops.list.h)
+OP_SRC	:= $(wildcard libuser/ops/*.c libuser/ops/*.def)
+GEN	:= $(BUILD)/gen/rlx/ops.list.h
 
 $(BUILD)/gen/rlx/ops.list.h: libuser/ops/ops.awk $(OP_SRC)
 	@mkdir -p $(@D)

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The argument struct and the descriptor of every op, made from the list that
+ * the build harvests out of libuser/ops/. An op's struct only ever grows at its
+ * end and a zero field means "absent", so that a program built against an older
+ * header keeps working with a newer library.
+ */
+#ifndef RLX_OPS_H
+#define RLX_OPS_H
+
+#include "rlx/attr.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rlx_op_def;
+
+/*
+ * struct rlx_op_ref - names an op in a call. One pointer, for ever: programs may
+ * hold a copy of the object, so it must not change size.
+ */
+struct rlx_op_ref {
+	const struct rlx_op_def	*def;
+};
+
+#define IN(n)		rlx_value n;
+#define OPT(n)		rlx_value n;
+#define INS(n)		struct rlx_values n;
+#define ATTR(t, n)	rlx_attr_##t n;
+#define RLX_OP(name, doc, fields, traits)				\
+	struct rlx_op_##name { fields };				\
+	extern RLX_EXPORT const struct rlx_op_ref rlx_op_##name;
+#include "rlx/ops.list.h"
+#undef RLX_OP
+#undef IN
+#undef OPT
+#undef INS
+#undef ATTR
+
+#ifdef __cplusplus
+}
+#endif
+#endif

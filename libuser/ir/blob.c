@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+/* Bytes shared by reference count. */
+#include "base/alloc.h"
+#include "ir/graph.h"
+
+struct rlx_blob *rlx_blob_new(const void *data, size_t bytes,
+			      void (*release)(void *ctx), void *ctx)
+{
+	struct rlx_blob *b = rlx_calloc(1, sizeof(*b));
+
+	if (!b)
+		return NULL;
+	atomic_init(&b->refs, 1);
+	b->data = data;
+	b->bytes = bytes;
+	b->release = release;
+	b->ctx = ctx;
+	return b;
+}
+
+struct rlx_blob *rlx_blob_copy(const void *data, size_t bytes)
+{
+	void *copy = rlx_aligned(64, bytes ? bytes : 1);
+	struct rlx_blob *b;
+
+	if (!copy)
+		return NULL;
+	if (bytes)
+		__builtin_memcpy(copy, data, bytes);
+	b = rlx_blob_new(copy, bytes, rlx_free, copy);
+	if (!b)
+		rlx_free(copy);
+	return b;
+}
+
+struct rlx_blob *rlx_blob_get(struct rlx_blob *b)
+{
+	if (b)
+		atomic_fetch_add_explicit(&b->refs, 1, memory_order_relaxed);
+	return b;
+}
+
+void rlx_blob_put(struct rlx_blob *b)
+{
+	if (!b || atomic_fetch_sub_explicit(&b->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	if (b->release)
+		b->release(b->ctx);
+	rlx_free(b);
+}
+
+const void *rlx_blob_data(const struct rlx_blob *b)
+{
+	return b ? b->data : NULL;
+}
+
+size_t rlx_blob_bytes(const struct rlx_blob *b)
+{
+	return b ? b->bytes : 0;
+}
+
+uint64_t rlx_blob_hash(struct rlx_blob *b)
+{
+	uint64_t h = __atomic_load_n(&b->hash, __ATOMIC_RELAXED);
+
+	if (!h) {
+		/* racing threads store the same value */
+		h = rlx_hash_bytes(b->data, b->bytes, 0) | 1;
+		__atomic_store_n(&b->hash, h, __ATOMIC_RELAXED);
+	}
+	return h;
+}

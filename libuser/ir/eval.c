@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+/* Reference evaluation of one op and of a whole graph, on host tensors. */
+#include "base/alloc.h"
+#include "ir/eval.h"
+#include "ir/graph.h"
+
+static enum rlx_status eval_expanded(const struct rlx_eval *q, const void *args,
+				     struct rlx_error *err);
+
+static enum rlx_status call_graph(struct rlx_eval *q, const struct rlx_graph *sub,
+				  const struct rlx_tensor *in,
+				  struct rlx_tensor *out)
+{
+	return rlx_graph_eval(sub, in, out, q->err);
+}
+
+static size_t scratch_bytes(const struct rlx_eval *q)
+{
+	const struct rlx_type **types;
+	struct rlx_infer inf = { .def = q->def, .args = q->args, .n_in = q->n_in };
+	size_t bytes;
+	uint32_t i;
+
+	if (!q->def->impl->scratch)
+		return 0;
+	types = rlx_malloc((q->n_in + 1) * sizeof(*types));
+	if (!types)
+		return SIZE_MAX;
+	for (i = 0; i < q->n_in; i++)
+		types[i] = q->in[i].data ? &q->in[i].type : NULL;
+	inf.in = types;
+	inf.n_out = q->n_out;
+	for (i = 0; i < q->n_out; i++)
+		inf.out[i] = q->out[i].type;
+	bytes = q->def->impl->scratch(&inf);
+	rlx_free(types);
+	return bytes;
+}
+
+enum rlx_status rlx_op_eval(const struct rlx_op_def *def, const void *args,
+			    uint32_t n_in, const struct rlx_tensor *in,
+			    uint32_t n_out, struct rlx_tensor *out,
+			    struct rlx_error *err)
+{
+	struct rlx_eval q = {
+		.err = err, .def = def, .args = args, .n_in = n_in, .in = in,
+		.n_out = n_out, .out = out, .call = call_graph,
+	};
+	enum rlx_status st;
+	size_t bytes;
+
+	if (!def->impl->eval)
+		return eval_expanded(&q, args, err);
+	bytes = scratch_bytes(&q);
+	if (bytes) {
+		q.scratch = bytes == SIZE_MAX ? NULL : rlx_aligned(64, bytes);
+		if (!q.scratch)
+			return rlx_fail(err, RLX_ENOMEM, "%s: out of memory",
+					def->name);
+	}
+	st = def->impl->eval(&q);
+	rlx_free(q.scratch);
+	return st;
+}
+
+/* Build the graph that the op stands for and evaluate that. */
+static enum rlx_status eval_expanded(const struct rlx_eval *q, const void *args,
+				     struct rlx_error *err)
+{
+	struct rlx_graph *g = rlx_graph_new(q->def->name);
+	rlx_value *v = rlx_calloc(q->n_in + q->n_out + 1, sizeof(*v));
+	struct rlx_tensor *in = rlx_calloc(q->n_in + 1, sizeof(*in));
+	struct rlx_type *types = rlx_calloc(q->n_out + 1, sizeof(*types));
+	struct rlx_expand x = {
+		.g = g, .def = q->def, .args = args, .n_in = q->n_in,
+		.n_out = q->n_out, .in = v, .out_type = types,
+	};
+	enum rlx_status st = RLX_ENOMEM;
+	uint32_t i, n = 0;
+	char name[16];
+
+	if (!g || !v || !in || !types) {
+		rlx_fail(err, RLX_ENOMEM, "%s: out of memory", q->def->name);
+		goto out_free;
+	}
+	x.out = v + q->n_in;
+	for (i = 0; i < q->n_in; i++) {
+		if (!q->in[i].data && rlx_type_bytes(&q->in[i].type))
+			continue;
+		if (!q->in[i].type.dtype)
+			continue;
+		snprintf(name, sizeof(name), "%u", i);
+		v[i] = rlx_input(g, name, q->in[i].type);
+		in[n++] = q->in[i];
+	}
+	for (i = 0; i < q->n_out; i++)
+		types[i] = q->out[i].type;
+	st = q->def->impl->expand(&x);
+	for (i = 0; i < q->n_out; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		rlx_output(g, name, x.out[i]);
+	}
+	if (!st)
+		st = rlx_graph_finish(g);
+	if (st) {
+		rlx_fail(err, st, "%s: %s", q->def->name, rlx_graph_error(g)->text);
+		goto out_free;
+	}
+	st = rlx_graph_eval(g, in, q->out, err);
+out_free:
+	rlx_free(types);
+	rlx_free(in);
+	rlx_free(v);
+	rlx_graph_put(g);
+	return st;
+}
+
+/* Evaluate node @n with the tensors of its values at @t. */
+static enum rlx_status eval_node(const struct rlx_graph *g, uint32_t n,
+				 struct rlx_tensor *t, struct rlx_tensor *in,
+				 struct rlx_error *err)
+{
+	const struct rlx_node *v = &g->node[n];
+	uint32_t i;
+
+	for (i = 0; i < v->n_in; i++)
+		in[i] = v->in[i] ? t[v->in[i]] : (struct rlx_tensor){ 0 };
+	for (i = 0; i < v->n_out; i++) {
+		struct rlx_tensor *o = &t[v->out + i];
+
+		o->type = g->val[v->out + i].type;
+		o->data = rlx_aligned(64, (size_t)rlx_type_bytes(&o->type) + 1);
+		if (!o->data)
+			return rlx_fail(err, RLX_ENOMEM, "%s: out of memory",
+					v->def->name);
+	}
+	return rlx_op_eval(v->def, v->args, v->n_in, in, v->n_out, &t[v->out], err);
+}
+
+static void copy_outputs(const struct rlx_graph *g, const struct rlx_tensor *t,
+			 struct rlx_tensor *out)
+{
+	uint32_t i;
+
+	for (i = 0; i < g->io[RLX_IO_OUTPUT].n; i++) {
+		const struct rlx_tensor *s = &t[g->io[RLX_IO_OUTPUT].e[i].v.id];
+
+		__builtin_memcpy(out[i].data, s->data, (size_t)rlx_type_bytes(&s->type));
+		out[i].type = s->type;
+	}
+}
+
+enum rlx_status rlx_graph_eval(const struct rlx_graph *g,
+			       const struct rlx_tensor *in,
+			       struct rlx_tensor *out, struct rlx_error *err)
+{
+	struct rlx_tensor *t = rlx_calloc(g->n_val, sizeof(*t)), *args;
+	enum rlx_status st = RLX_OK;
+	uint32_t n, i, most = 1;
+
+	for (n = 0; n < g->n_node; n++)
+		most = g->node[n].n_in > most ? g->node[n].n_in : most;
+	args = rlx_calloc(most, sizeof(*args));
+	if (!t || !args) {
+		st = rlx_fail(err, RLX_ENOMEM, "graph '%s': out of memory", g->name);
+		goto out_free;
+	}
+	for (i = 0; i < g->io[RLX_IO_INPUT].n; i++)
+		t[g->io[RLX_IO_INPUT].e[i].v.id] = in[i];
+	for (n = 0; n < g->n_node && !st; n++) {
+		if (g->node[n].def->index == RLX_OP_input)
+			continue;
+		if (g->node[n].def->index == RLX_OP_param)
+			st = rlx_fail(err, RLX_EINVAL,
+				      "graph '%s': a graph evaluated here cannot have params",
+				      g->name);
+		else
+			st = eval_node(g, n, t, args, err);
+	}
+	if (!st)
+		copy_outputs(g, t, out);
+	for (i = 1; i < g->n_val; i++)
+		if (rlx_node_of(g, i)->def->index != RLX_OP_input)
+			rlx_free(t[i].data);
+out_free:
+	rlx_free(args);
+	rlx_free(t);
+	return st;
+}

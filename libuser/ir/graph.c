@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: MIT
+/* Graph storage, the builder and its sticky error. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/half.h"
+#include "ir/graph.h"
+#include "ops/element.h"
+
+static const struct rlx_error no_graph = {
+	.status = RLX_ENOMEM, .text = "no graph: out of memory, or it failed to open",
+};
+
+struct rlx_graph *rlx_graph_new(const char *name)
+{
+	struct rlx_graph *g = rlx_calloc(1, sizeof(*g));
+
+	if (!g)
+		return NULL;
+	atomic_init(&g->refs, 1);
+	g->n_val = 1;
+	g->name = rlx_bump_str(&g->bump, name ? name : "graph",
+			       strlen(name ? name : "graph"));
+	if (!g->name || !rlx_grow(&g->val, &g->cap_val, 8, sizeof(*g->val))) {
+		rlx_graph_put(g);
+		return NULL;
+	}
+	g->val[0] = (struct rlx_val){ 0 };
+	return g;
+}
+
+struct rlx_graph *rlx_graph_get(struct rlx_graph *g)
+{
+	if (g)
+		atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);
+	return g;
+}
+
+/* Drop what a node's attributes refer to. */
+static void put_args(const struct rlx_op_def *def, void *args)
+{
+	unsigned int i;
+
+	for (i = 0; i < def->n_field; i++) {
+		const struct rlx_field *f = &def->field[i];
+		void *p = rlx_field_ptr(f, args);
+
+		if (f->role != RLX_FIELD_ATTR)
+			continue;
+		if (f->kind == RLX_K_blob)
+			rlx_blob_put(*(struct rlx_blob **)p);
+		else if (f->kind == RLX_K_graph)
+			rlx_graph_put(*(struct rlx_graph **)p);
+	}
+}
+
+void rlx_graph_put(struct rlx_graph *g)
+{
+	uint32_t i;
+
+	if (!g || atomic_fetch_sub_explicit(&g->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	for (i = 0; i < g->n_node; i++)
+		put_args(g->node[i].def, g->node[i].args);
+	for (i = 0; i < 3; i++)
+		rlx_free(g->io[i].e);
+	rlx_map_fini(&g->names);
+	rlx_free(g->node);
+	rlx_free(g->val);
+	rlx_bump_fini(&g->bump);
+	rlx_free(g);
+}
+
+const struct rlx_error *rlx_graph_error(const struct rlx_graph *g)
+{
+	return g ? &g->err : &no_graph;
+}
+
+enum rlx_status rlx_graph_finish(struct rlx_graph *g)
+{
+	if (!g || g->err.status || g->finished)
+		return rlx_graph_error(g)->status;
+	if (!g->io[RLX_IO_OUTPUT].n)
+		return rlx_fail(&g->err, RLX_EINVAL,
+				"graph '%s' has no outputs; name one with rlx_output()",
+				g->name);
+	if (!rlx_graph_verify(g, &g->err))
+		g->finished = true;
+	return g->err.status;
+}
+
+static enum rlx_status out_of_memory(struct rlx_graph *g, const char *file,
+				     unsigned int line)
+{
+	return rlx_error_set(&g->err, RLX_ENOMEM, file, line,
+			     "graph '%s': out of memory at node %u", g->name,
+			     g->n_node);
+}
+
+/* Copy one attribute so that the graph owns or references it. */
+static bool copy_attr(struct rlx_graph *g, const struct rlx_field *f, void *args)
+{
+	void *p = rlx_field_ptr(f, args);
+
+	switch (f->kind) {
+	case RLX_K_str: {
+		const char **s = p;
+
+		return !*s || (*s = rlx_bump_str(&g->bump, *s, strlen(*s)));
+	}
+	case RLX_K_ints: {
+		struct rlx_ints *l = p;
+
+		l->v = rlx_bump_dup(&g->bump, l->v, l->n * sizeof(*l->v));
+		return l->v;
+	}
+	case RLX_K_floats: {
+		struct rlx_floats *l = p;
+
+		l->v = rlx_bump_dup(&g->bump, l->v, l->n * sizeof(*l->v));
+		return l->v;
+	}
+	default:
+		return true;
+	}
+}
+
+static void *copy_args(struct rlx_graph *g, const struct rlx_op_def *def,
+		       const void *args)
+{
+	void *copy = rlx_bump_dup(&g->bump, args, def->args_size);
+	unsigned int i;
+
+	if (!copy)
+		return NULL;
+	for (i = 0; i < def->n_field; i++) {
+		const struct rlx_field *f = &def->field[i];
+
+		if (f->role == RLX_FIELD_INS)
+			*(struct rlx_values *)rlx_field_ptr(f, copy) =
+				(struct rlx_values){ 0 };
+		else if (f->role != RLX_FIELD_ATTR)
+			*(rlx_value *)rlx_field_ptr(f, copy) = RLX_NONE;
+		else if (!copy_attr(g, f, copy))
+			return NULL;
+	}
+	/* references last: nothing can fail after they are taken */
+	for (i = 0; i < def->n_field; i++) {
+		const struct rlx_field *f = &def->field[i];
+		void *p = rlx_field_ptr(f, copy);
+
+		if (f->role != RLX_FIELD_ATTR)
+			continue;
+		if (f->kind == RLX_K_blob)
+			rlx_blob_get(*(struct rlx_blob **)p);
+		else if (f->kind == RLX_K_graph)
+			rlx_graph_get(*(struct rlx_graph **)p);
+	}
+	return copy;
+}
+
+enum rlx_status rlx_op_infer(struct rlx_infer *q)
+{
+	enum rlx_status st;
+	uint32_t i;
+
+	q->n_out = 1;
+	memset(q->out, 0, sizeof(q->out[0]));
+	st = q->def->impl->infer(q);
+	for (i = 0; !st && i < q->n_out; i++)
+		if (rlx_type_bytes(&q->out[i]) < 0)
+			st = rlx_fail(q->err, RLX_ESHAPE,
+				      "%s: output %u is larger than 2^63 bytes or has a negative dimension",
+				      q->def->name, i);
+	return st;
+}
+
+static bool reserve(struct rlx_graph *g, uint32_t n_out)
+{
+	return g->n_val < UINT32_MAX - n_out && g->n_node < UINT32_MAX - 1 &&
+	       rlx_grow(&g->node, &g->cap_node, g->n_node + 1, sizeof(*g->node)) &&
+	       rlx_grow(&g->val, &g->cap_val, g->n_val + n_out, sizeof(*g->val));
+}
+
+rlx_value rlx_node_new(struct rlx_graph *g, const struct rlx_op_def *def,
+		       const void *args, const uint32_t *in, uint32_t n_in,
+		       const char *file, unsigned int line)
+{
+	const struct rlx_type *small[16], **types = small;
+	struct rlx_infer q = { .err = &g->err, .def = def, .n_in = n_in };
+	struct rlx_node node = { .def = def, .n_in = n_in, .file = file, .line = line };
+	rlx_value v = RLX_NONE;
+	uint32_t i;
+
+	node.args = copy_args(g, def, args);
+	node.in = rlx_bump_dup(&g->bump, in, n_in * sizeof(*in));
+	if (n_in > 16)
+		types = rlx_malloc(n_in * sizeof(*types));
+	if (!node.args || !node.in || !types) {
+		out_of_memory(g, file, line);
+		goto out_put_args;
+	}
+	for (i = 0; i < n_in; i++)
+		types[i] = in[i] ? &g->val[in[i]].type : NULL;
+	q.args = node.args;
+	q.in = types;
+	if (rlx_op_infer(&q)) {
+		g->err.file = file;
+		g->err.line = line;
+		g->err.node = g->n_node;
+		goto out_put_args;
+	}
+	if (!reserve(g, q.n_out)) {
+		out_of_memory(g, file, line);
+		goto out_put_args;
+	}
+	node.n_out = q.n_out;
+	node.out = g->n_val;
+	for (i = 0; i < q.n_out; i++)
+		g->val[g->n_val++] = (struct rlx_val){
+			.node = g->n_node, .index = i, .type = q.out[i],
+		};
+	g->node[g->n_node++] = node;
+	v.id = node.out;
+	goto out_free_types;
+out_put_args:
+	if (node.args)
+		put_args(def, node.args);
+out_free_types:
+	if (types != small)
+		rlx_free(types);
+	return v;
+}
+
+/* One input of a call: present, in this graph, and given if it must be. */
+static bool take_input(struct rlx_graph *g, const struct rlx_op_def *def,
+		       const struct rlx_field *f, rlx_value v, uint32_t *out_id)
+{
+	if (v.id >= g->n_val) {
+		rlx_fail(&g->err, RLX_EINVAL,
+			 "%s: input '%s' is value %u, this graph has %u: it belongs to another graph",
+			 def->name, f->name, v.id, g->n_val - 1);
+		return false;
+	}
+	if (!v.id && f->role != RLX_FIELD_OPT) {
+		rlx_fail(&g->err, RLX_EINVAL, "%s: input '%s' is missing",
+			 def->name, f->name);
+		return false;
+	}
+	*out_id = v.id;
+	return true;
+}
+
+/* Bring the caller's struct to the size this library knows. */
+static bool fit_args(struct rlx_graph *g, const struct rlx_op_def *def,
+		     void *known, const void *args, size_t size)
+{
+	const char *p = args;
+	size_t i;
+
+	memset(known, 0, def->args_size);
+	memcpy(known, args, size < def->args_size ? size : def->args_size);
+	for (i = def->args_size; i < size; i++)
+		if (p[i]) {
+			rlx_fail(&g->err, RLX_ENOSUP,
+				 "%s: the caller was built for a newer library and uses an argument that this one lacks",
+				 def->name);
+			return false;
+		}
+	return true;
+}
+
+static uint32_t count_inputs(const struct rlx_op_def *def, const void *args)
+{
+	uint32_t n = def->n_fixed, i;
+
+	for (i = 0; i < def->n_field; i++)
+		if (def->field[i].role == RLX_FIELD_INS)
+			n += ((struct rlx_values *)rlx_field_ptr(&def->field[i], args))->n;
+	return n;
+}
+
+/* Fixed inputs in order of declaration, then the list. */
+static bool take_inputs(struct rlx_graph *g, const struct rlx_op_def *def,
+			const void *args, uint32_t *in)
+{
+	uint32_t k = 0, i, j;
+
+	for (i = 0; i < def->n_field; i++) {
+		const struct rlx_field *f = &def->field[i];
+
+		if ((f->role == RLX_FIELD_IN || f->role == RLX_FIELD_OPT) &&
+		    !take_input(g, def, f, *(rlx_value *)rlx_field_ptr(f, args), &in[k++]))
+			return false;
+	}
+	for (i = 0; i < def->n_field; i++) {
+		const struct rlx_field *f = &def->field[i];
+		const struct rlx_values *l;
+
+		if (f->role != RLX_FIELD_INS)
+			continue;
+		l = rlx_field_ptr(f, args);
+		for (j = 0; j < l->n; j++)
+			if (!take_input(g, def, f, l->v[j], &in[k++]))
+				return false;
+	}
+	return true;
+}
+
+rlx_value rlx_emit_raw(struct rlx_graph *g, const struct rlx_op_ref *op,
+		       const void *args, size_t size, const char *file,
+		       unsigned int line)
+{
+	const struct rlx_op_def *def;
+	rlx_value v = RLX_NONE;
+	void *known;
+	uint32_t *in;
+	uint32_t n;
+
+	if (!g || g->err.status)
+		return RLX_NONE;
+	if (g->finished) {
+		rlx_error_set(&g->err, RLX_EINVAL, file, line,
+			      "graph '%s' is finished and takes no more ops", g->name);
+		return RLX_NONE;
+	}
+	if (!op || !op->def || !args) {
+		rlx_error_set(&g->err, RLX_EINVAL, file, line, "no op or no arguments");
+		return RLX_NONE;
+	}
+	def = op->def;
+	known = rlx_malloc(def->args_size + 1u);
+	if (!known) {
+		out_of_memory(g, file, line);
+		return RLX_NONE;
+	}
+	if (!fit_args(g, def, known, args, size))
+		goto out_set_place;
+	n = count_inputs(def, known);
+	in = rlx_malloc((n + 1) * sizeof(*in));
+	if (!in) {
+		out_of_memory(g, file, line);
+		goto out_free_known;
+	}
+	if (take_inputs(g, def, known, in))
+		v = rlx_node_new(g, def, known, in, n, file, line);
+	rlx_free(in);
+out_set_place:
+	if (g->err.status && !v.id) {
+		g->err.file = file;
+		g->err.line = line;
+	}
+out_free_known:
+	rlx_free(known);
+	return v;
+}
+
+static rlx_value leaf_new(struct rlx_graph *g, enum rlx_io io, const char *name,
+			  struct rlx_type type, const char *file, unsigned int line)
+{
+	struct rlx_op_input in = { .name = name, .type = type };
+	struct rlx_op_param pa = { .name = name, .type = type };
+	struct rlx_named_list *l;
+	rlx_value v;
+
+	if (!g || g->err.status)
+		return RLX_NONE;
+	if (!name || !*name) {
+		rlx_error_set(&g->err, RLX_EINVAL, file, line,
+			      "graph '%s': an input or param needs a name", g->name);
+		return RLX_NONE;
+	}
+	if (rlx_map_get(&g->names, name, strlen(name), &(uint64_t){ 0 })) {
+		rlx_error_set(&g->err, RLX_EEXIST, file, line,
+			      "graph '%s': the name '%s' is taken", g->name, name);
+		return RLX_NONE;
+	}
+	if (io == RLX_IO_INPUT)
+		v = rlx_emit_raw(g, &rlx_op_input, &in, sizeof(in), file, line);
+	else
+		v = rlx_emit_raw(g, &rlx_op_param, &pa, sizeof(pa), file, line);
+	if (!v.id)
+		return v;
+	l = &g->io[io];
+	if (!rlx_map_put(&g->names, name, strlen(name), v.id) ||
+	    !rlx_grow(&l->e, &l->cap, l->n + 1, sizeof(*l->e))) {
+		out_of_memory(g, file, line);
+		return RLX_NONE;
+	}
+	/* struct rlx_op_param has the same members in the same places */
+	l->e[l->n++] = (struct rlx_named){
+		((struct rlx_op_input *)g->node[g->n_node - 1].args)->name, v,
+	};
+	return v;
+}
+
+rlx_value rlx_input_at(struct rlx_graph *g, const char *name,
+		       struct rlx_type type, const char *file, unsigned int line)
+{
+	return leaf_new(g, RLX_IO_INPUT, name, type, file, line);
+}
+
+rlx_value rlx_param_at(struct rlx_graph *g, const char *name,
+		       struct rlx_type type, const char *file, unsigned int line)
+{
+	return leaf_new(g, RLX_IO_PARAM, name, type, file, line);
+}
+
+rlx_value rlx_constant_blob(struct rlx_graph *g, struct rlx_type type,
+			    struct rlx_blob *blob)
+{
+	return rlx_emit(g, constant, .type = type, .data = blob);
+}
+
+rlx_value rlx_constant_at(struct rlx_graph *g, struct rlx_type type,
+			  const void *data, const char *file, unsigned int line)
+{
+	int64_t bytes = rlx_type_bytes(&type);
+	struct rlx_op_constant a = { .type = type };
+	rlx_value v;
+
+	if (!g || g->err.status)
+		return RLX_NONE;
+	if (bytes < 0 || (bytes && !data)) {
+		rlx_error_set(&g->err, RLX_EINVAL, file, line,
+			      "constant: the type is malformed or the data is NULL");
+		return RLX_NONE;
+	}
+	a.data = rlx_blob_copy(data, (size_t)bytes);
+	if (!a.data) {
+		out_of_memory(g, file, line);
+		return RLX_NONE;
+	}
+	v = rlx_emit_raw(g, &rlx_op_constant, &a, sizeof(a), file, line);
+	rlx_blob_put(a.data);
+	return v;
+}
+
+rlx_value rlx_scalar_const(struct rlx_graph *g, enum rlx_dtype dt, double x)
+{
+	unsigned char bytes[16] = { 0 };
+	struct rlx_tensor t = { rlx_scalar(dt), bytes };
+
+	el_set(&t, 0, x);
+	return rlx_constant(g, t.type, bytes);
+}
+
+void rlx_output_at(struct rlx_graph *g, const char *name, rlx_value v,
+		   const char *file, unsigned int line)
+{
+	struct rlx_named_list *l;
+	uint32_t i;
+
+	if (!g || g->err.status)
+		return;
+	l = &g->io[RLX_IO_OUTPUT];
+	if (!name || !*name || !v.id || v.id >= g->n_val || g->finished) {
+		rlx_error_set(&g->err, RLX_EINVAL, file, line,
+			      "output '%s': %s", name ? name : "(null)",
+			      g->finished ? "the graph is finished" :
+			      "a name and a value of this graph are needed");
+		return;
+	}
+	for (i = 0; i < l->n; i++)
+		if (!strcmp(l->e[i].name, name)) {
+			rlx_error_set(&g->err, RLX_EEXIST, file, line,
+				      "graph '%s': output '%s' exists", g->name, name);
+			return;
+		}
+	name = rlx_bump_str(&g->bump, name, strlen(name));
+	if (!name || !rlx_grow(&l->e, &l->cap, l->n + 1, sizeof(*l->e))) {
+		out_of_memory(g, file, line);
+		return;
+	}
+	l->e[l->n++] = (struct rlx_named){ name, v };
+}
+
+rlx_value rlx_out(const struct rlx_graph *g, rlx_value v, unsigned int i)
+{
+	const struct rlx_node *n;
+
+	if (!g || !v.id || v.id >= g->n_val)
+		return RLX_NONE;
+	n = rlx_node_of(g, v.id);
+	return i < n->n_out ? (rlx_value){ n->out + i } : RLX_NONE;
+}
+
+const struct rlx_type *rlx_type_of(const struct rlx_graph *g, rlx_value v)
+{
+	return g && v.id && v.id < g->n_val ? &g->val[v.id].type : NULL;
+}
+
+unsigned int rlx_graph_io_count(const struct rlx_graph *g, enum rlx_io io)
+{
+	return g && io <= RLX_IO_OUTPUT ? g->io[io].n : 0;
+}
+
+const char *rlx_graph_io_name(const struct rlx_graph *g, enum rlx_io io,
+			      unsigned int i)
+{
+	return i < rlx_graph_io_count(g, io) ? g->io[io].e[i].name : NULL;
+}
+
+rlx_value rlx_graph_io_value(const struct rlx_graph *g, enum rlx_io io,
+			     unsigned int i)
+{
+	return i < rlx_graph_io_count(g, io) ? g->io[io].e[i].v : RLX_NONE;
+}
+
+unsigned int rlx_graph_size(const struct rlx_graph *g)
+{
+	return g ? g->n_node : 0;
+}

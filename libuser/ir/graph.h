@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* Node and value storage of a graph, as passes and the planner read it. */
+#ifndef RLX_IR_GRAPH_H
+#define RLX_IR_GRAPH_H
+
+#include <stdatomic.h>
+
+#include "base/bump.h"
+#include "base/map.h"
+#include "ir/opdef.h"
+
+struct rlx_node {
+	const struct rlx_op_def	*def;
+	void			*args;	/* struct rlx_op_<name>; input fields are 0, see @in */
+	const uint32_t		*in;	/* value ids; 0: absent optional */
+	uint32_t		 n_in, n_out;
+	uint32_t		 out;	/* id of output 0; the others follow */
+	unsigned int		 line;	/* where the caller emitted it */
+	const char		*file;
+};
+
+struct rlx_val {
+	uint32_t	node;	/* index of the node that makes it */
+	uint32_t	index;	/* which of its outputs */
+	struct rlx_type	type;
+};
+
+struct rlx_named {
+	const char	*name;
+	rlx_value	 v;
+};
+
+struct rlx_named_list {
+	struct rlx_named *e;
+	uint32_t	  n, cap;
+};
+
+/*
+ * Nodes stand in topological order: a node's inputs are made by earlier nodes.
+ * Value ids start at 1. Nothing is ever erased; passes build a new graph
+ * (ir/rewrite.h), so a finished graph can be read without locks.
+ */
+struct rlx_graph {
+	atomic_uint		 refs;
+	bool			 finished;
+	const char		*name;
+	struct rlx_error	 err;
+	struct rlx_bump		 bump;	/* args, lists, names */
+	struct rlx_node		*node;
+	uint32_t		 n_node, cap_node;
+	struct rlx_val		*val;	/* [0] is unused */
+	uint32_t		 n_val, cap_val;
+	struct rlx_named_list	 io[3];	/* by enum rlx_io */
+	struct rlx_map		 names;	/* inputs and params */
+};
+
+struct rlx_blob {
+	atomic_uint	 refs;
+	const void	*data;
+	size_t		 bytes;
+	uint64_t	 hash;	/* of the contents; 0: not computed yet */
+	void		(*release)(void *ctx);
+	void		*ctx;
+};
+
+uint64_t rlx_blob_hash(struct rlx_blob *b);
+
+static inline const struct rlx_node *rlx_node_of(const struct rlx_graph *g,
+						 uint32_t value)
+{
+	return &g->node[g->val[value].node];
+}
+
+/* Pointer to an attribute or input field inside an argument struct. */
+static inline void *rlx_field_ptr(const struct rlx_field *f, const void *args)
+{
+	return (char *)(uintptr_t)args + f->offset;
+}
+
+/*
+ * Append a node whose inputs are given apart (NULL-free ids, 0 absent) and whose
+ * @args' input fields are ignored. What rlx_emit_raw() and the passes end in.
+ */
+rlx_value rlx_node_new(struct rlx_graph *g, const struct rlx_op_def *def,
+		       const void *args, const uint32_t *in, uint32_t n_in,
+		       const char *file, unsigned int line);
+
+/* Equal op and attributes (inputs not compared); blobs by contents. */
+bool rlx_args_equal(const struct rlx_op_def *def, const void *a, const void *b);
+uint64_t rlx_args_hash(const struct rlx_op_def *def, const void *args, uint64_t seed);
+
+enum rlx_status rlx_graph_verify(const struct rlx_graph *g, struct rlx_error *err);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What an op is to the rest of the system: a definition with a field table made
+ * from its RLX_OP block, and the functions its file gives. No op is named here.
+ */
+#ifndef RLX_IR_OPDEF_H
+#define RLX_IR_OPDEF_H
+
+#include "rlx/graph.h"
+
+enum { RLX_MAX_OUT = 64, RLX_MAX_FIELDS = 24 };
+
+/* Kinds of attribute; the names are those of ATTR(kind, name). */
+enum rlx_attr_kind {
+	RLX_K_i32, RLX_K_i64, RLX_K_f32, RLX_K_f64, RLX_K_bool, RLX_K_dtype,
+	RLX_K_str, RLX_K_ints, RLX_K_floats, RLX_K_type, RLX_K_blob,
+	RLX_K_graph,
+};
+
+enum rlx_field_role { RLX_FIELD_ATTR, RLX_FIELD_IN, RLX_FIELD_OPT, RLX_FIELD_INS };
+
+struct rlx_field {
+	const char	*name;
+	uint16_t	 offset;	/* in the op's argument struct */
+	uint8_t		 kind;		/* enum rlx_attr_kind if an attribute */
+	uint8_t		 role;		/* enum rlx_field_role */
+};
+
+/* Traits: what passes may assume of an op without knowing it. */
+#define RLX_T_LEAF	  (1u << 0)	/* input, param, constant */
+#define RLX_T_ELEMENTWISE (1u << 1)	/* out[i] of in[k][i], numpy broadcasting; may join a region */
+#define RLX_T_VIEW	  (1u << 2)	/* output 0 is input 0's bytes under another shape */
+#define RLX_T_INPLACE	  (1u << 3)	/* output 0 may overwrite input 0 if types are equal */
+#define RLX_T_FUSED	  (1u << 4)	/* made by passes; has .expand */
+#define RLX_T_NODIFF	  (1u << 5)	/* no gradient by nature (integer results, comparisons) */
+#define RLX_T_IMPURE	  (1u << 6)	/* two equal calls may differ: not merged, not folded */
+#define RLX_T_SUBGRAPH	  (1u << 7)	/* has graph attributes */
+/* Precision class (ops.md 2.5); none of these on an elementwise op. */
+#define RLX_T_COMPUTE	  (1u << 8)	/* matmul, conv, attention: gains most from 16 bits */
+#define RLX_T_REDUCTION	  (1u << 9)	/* norms, softmax, sums: accumulates */
+#define RLX_T_MOVE	  (1u << 10)	/* copies elements, computes nothing */
+
+/* A tensor in host memory, dense and row-major; @data NULL: an absent input. */
+struct rlx_tensor {
+	struct rlx_type	 type;
+	void		*data;
+};
+
+/* Shape and type inference. The op sets out[0..n_out) or fails. Pure. */
+struct rlx_infer {
+	struct rlx_error		*err;
+	const struct rlx_op_def		*def;
+	const void			*args;	/* struct rlx_op_<name>; its input fields are 0 */
+	uint32_t			 n_in;	/* all declared inputs, then the list's */
+	const struct rlx_type *const	*in;	/* NULL: absent */
+	uint32_t			 n_out;	/* 1 unless changed */
+	struct rlx_type			 out[RLX_MAX_OUT];
+};
+
+/*
+ * Reference evaluation: plain loops, float arithmetic in double, integers exact.
+ * Outputs are allocated, typed as inferred, and hold rubbish on entry; no output
+ * overlaps an input.
+ */
+struct rlx_eval {
+	struct rlx_error		*err;
+	const struct rlx_op_def		*def;
+	const void			*args;
+	uint32_t			 n_in, n_out;
+	const struct rlx_tensor		*in;
+	struct rlx_tensor		*out;
+	void				*scratch;	/* .scratch() bytes, 64-byte aligned */
+	/* Evaluate a sub-graph: @in and @out in order of its inputs and outputs. */
+	enum rlx_status			(*call)(struct rlx_eval *q,
+						const struct rlx_graph *sub,
+						const struct rlx_tensor *in,
+						struct rlx_tensor *out);
+	void				*call_ctx;
+};
+
+/* Reverse mode: set d_in[k] for the inputs that get a gradient, leave the rest. */
+struct rlx_grad {
+	struct rlx_graph	*g;		/* emit here */
+	const struct rlx_op_def	*def;
+	const void		*args;
+	uint32_t		 n_in, n_out;
+	const rlx_value		*in, *out;
+	const rlx_value		*d_out;		/* none: that output has no gradient */
+	rlx_value		*d_in;		/* preset to none */
+};
+
+/* What the op stands for in simpler ops; set out[0..n_out). */
+struct rlx_expand {
+	struct rlx_graph	*g;		/* emit here */
+	const struct rlx_op_def	*def;
+	const void		*args;
+	uint32_t		 n_in, n_out;
+	const rlx_value		*in;		/* {0}: absent */
+	const struct rlx_type	*out_type;	/* as inferred */
+	rlx_value		*out;
+};
+
+/*
+ * One test case: attributes into @args (zeroed struct of the op), input types,
+ * ranges to draw from and a tolerance. Cases use f32 where a float is meant; the
+ * tests also run them in the other float dtypes.
+ */
+enum { RLX_SAMPLE_IN = 16 };
+struct rlx_sample {
+	const struct rlx_op_def *def;
+	void		*args;
+	uint32_t	 n_in;
+	struct rlx_type	 in[RLX_SAMPLE_IN];	/* dtype 0: absent optional */
+	double		 lo[RLX_SAMPLE_IN], hi[RLX_SAMPLE_IN];	/* uniform; both 0: [-2, 2], ints and bool [0, 1] */
+	double		 tol;			/* relative to the largest |truth|, in f32; 0: exact */
+	double		 grad_tol;		/* 0: 2e-4; < 0: no gradient check for this case */
+	bool		 f32_only;		/* not meaningful in other float dtypes */
+	int64_t		 ints[96];		/* where op_keep() puts lists */
+	double		 floats[32];
+	uint32_t	 n_ints, n_floats;
+};
+
+struct rlx_cost {
+	double	flops, bytes;
+};
+
+struct rlx_match;
+/*
+ * A graph that the fused op replaces, as text (syntax in pass/fuse.c), and a test
+ * that fills the fused op's arguments from the match. See pass/fuse.h.
+ */
+struct rlx_pattern {
+	const char	*text;
+	bool		(*accept)(struct rlx_match *m, void *args);
+};
+
+/* NULL members have one meaning each, given behind them. */
+struct rlx_op_impl {
+	enum rlx_status	(*infer)(struct rlx_infer *q);		/* required */
+	enum rlx_status	(*eval)(struct rlx_eval *q);		/* NULL: evaluate .expand */
+	size_t		(*scratch)(const struct rlx_infer *q);	/* NULL: none; types are known */
+	enum rlx_status	(*vjp)(struct rlx_grad *q);		/* NULL: through .expand, or none if NODIFF */
+	enum rlx_status	(*expand)(struct rlx_expand *q);	/* NULL: already simple */
+	const struct rlx_pattern *pattern;			/* NULL: never made by fusion; ends with text NULL */
+	void		(*cost)(const struct rlx_infer *q, struct rlx_cost *c);	/* NULL: bytes in + out, one flop per output element */
+	bool		(*sample)(unsigned int i, struct rlx_sample *s);	/* NULL: not sampled (leaves) */
+};
+
+struct rlx_op_def {
+	const char			*name, *doc;
+	uint32_t			 traits;
+	uint16_t			 index;		/* position in rlx_op_defs[]; moves between versions */
+	uint16_t			 args_size;
+	uint16_t			 n_field;
+	uint16_t			 n_fixed;	/* IN and OPT fields */
+	const struct rlx_field		*field;
+	const struct rlx_op_impl	*impl;
+};
+
+extern const struct rlx_op_def *const rlx_op_defs[];
+extern const unsigned int rlx_op_count;
+
+/* NULL if there is no such op. */
+const struct rlx_op_def *rlx_op_find(const char *name, size_t len);
+
+/* Position of op @name in this build's rlx_op_defs[]; for switch statements and tables. */
+enum rlx_op_index {
+#define RLX_OP(name, doc, fields, traits) RLX_OP_##name,
+#include "rlx/ops.list.h"
+#undef RLX_OP
+	RLX_OP_COUNT,
+};
+
+/*
+ * rlx_op_eval - evaluate one op on host tensors: .eval, or .expand's graph when
+ * there is none. Output data must be allocated by the caller, types as inferred.
+ */
+enum rlx_status rlx_op_eval(const struct rlx_op_def *def, const void *args,
+			    uint32_t n_in, const struct rlx_tensor *in,
+			    uint32_t n_out, struct rlx_tensor *out,
+			    struct rlx_error *err);
+/* Run .infer; @q->in, n_in, args, def, err set by the caller. */
+enum rlx_status rlx_op_infer(struct rlx_infer *q);
+
+#endif

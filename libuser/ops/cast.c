@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+/* Conversion between dtypes. */
+#include "ops/op.h"
+
+RLX_OP(cast, "to another dtype: nearest even; to integers truncate and saturate, NaN is 0",
+	IN(x)
+	ATTR(dtype, to),
+	RLX_T_ELEMENTWISE)
+
+static enum rlx_status cast_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_cast *a = q->args;
+
+	if (!rlx_dtype_size(a->to))
+		return op_fail(q, RLX_ETYPE, "'to' is not a dtype");
+	q->out[0] = *q->in[0];
+	q->out[0].dtype = a->to;
+	return RLX_OK;
+}
+
+static enum rlx_status cast_eval(struct rlx_eval *q)
+{
+	const struct rlx_tensor *x = &q->in[0], *y = &q->out[0];
+	int64_t n = rlx_type_count(&x->type), i;
+
+	if (x->type.dtype == y->type.dtype) {
+		memcpy(y->data, x->data, (size_t)rlx_type_bytes(&x->type));
+	} else if (el_is_int(x->type.dtype) && el_is_int(y->type.dtype)) {
+		for (i = 0; i < n; i++)	/* integer to integer wraps */
+			el_seti(y, i, el_geti(x, i));
+	} else {
+		for (i = 0; i < n; i++)
+			el_set(y, i, el_get(x, i));
+	}
+	return RLX_OK;
+}
+
+static enum rlx_status cast_vjp(struct rlx_grad *q)
+{
+	const struct rlx_type *t = rlx_type_of(q->g, q->in[0]);
+
+	if (rlx_dtype_is_float(t->dtype))
+		q->d_in[0] = rlx_emit(q->g, cast, .x = q->d_out[0], .to = t->dtype);
+	return RLX_OK;
+}
+
+static bool cast_sample(unsigned int i, struct rlx_sample *s)
+{
+	static const enum rlx_dtype to[] = {
+		RLX_F64, RLX_F16, RLX_BF16, RLX_I32, RLX_U8, RLX_BOOL, RLX_I64,
+		RLX_F8E4M3, RLX_F8E5M2, RLX_I8, RLX_F32,
+	};
+	struct rlx_op_cast *a = s->args;
+
+	if (i >= sizeof(to) / sizeof(to[0]))
+		return false;
+	s->n_in = 1;
+	s->in[0] = rlx_type(RLX_F32, 3, 37);
+	s->lo[0] = -300;
+	s->hi[0] = 300;
+	s->grad_tol = -1;
+	a->to = to[i];
+	return true;
+}
+
+const struct rlx_op_impl rlx_op_cast_impl = {
+	.infer = cast_infer, .eval = cast_eval, .vjp = cast_vjp,
+	.sample = cast_sample,
+};

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A recursive-descent reader of the elementwise dialect whose result is not a
+ * number but a value in a graph. Only our own rows are read, so a word it does
+ * not know is a bug of ours and becomes RLX_EBUG on the graph.
+ */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ir/graph.h"
+#include "ops/ew_expr.h"
+
+struct reader {
+	struct rlx_graph	*g;
+	const char		*p;
+	const struct ew_vars	*vars;
+	enum rlx_dtype		 dtype;
+};
+
+static rlx_value compare(struct reader *r);
+
+static void skip(struct reader *r)
+{
+	while (isspace((unsigned char)*r->p))
+		r->p++;
+}
+
+static bool eat(struct reader *r, const char *s)
+{
+	size_t n = strlen(s);
+
+	skip(r);
+	if (strncmp(r->p, s, n))
+		return false;
+	r->p += n;
+	return true;
+}
+
+static rlx_value broken(struct reader *r)
+{
+	rlx_fail(&r->g->err, RLX_EBUG, "elementwise.def: cannot read '%s'", r->p);
+	return RLX_NONE;
+}
+
+static rlx_value call(struct reader *r, const char *name, size_t len)
+{
+	static const struct { const char *word, *op; } other[] = {
+		{ "rint", "round" },
+	};
+	const struct rlx_op_def *def;
+	struct rlx_op_ref ref;
+	rlx_value arg[3];
+	unsigned int n = 0, i;
+
+	do {
+		if (n == 3)
+			return broken(r);
+		arg[n++] = compare(r);
+	} while (eat(r, ","));
+	if (!eat(r, ")"))
+		return broken(r);
+	if (len == 3 && !strncmp(name, "sel", 3))
+		return rlx_emit(r->g, where, .cond = arg[0], .a = arg[1], .b = arg[2]);
+	for (i = 0; i < sizeof(other) / sizeof(other[0]); i++)
+		if (strlen(other[i].word) == len && !strncmp(other[i].word, name, len)) {
+			name = other[i].op;
+			len = strlen(name);
+		}
+	def = rlx_op_find(name, len);
+	if (!def || def->n_fixed != n)
+		return broken(r);
+	/* unary and binary rows hold their inputs first and nothing else */
+	ref.def = def;
+	return rlx_emit_raw(r->g, &ref, arg, def->args_size, __FILE__, __LINE__);
+}
+
+static rlx_value primary(struct reader *r)
+{
+	const char *s;
+	char *end;
+	double x;
+
+	skip(r);
+	if (eat(r, "(")) {
+		rlx_value v = compare(r);
+
+		return eat(r, ")") ? v : broken(r);
+	}
+	if (isdigit((unsigned char)*r->p)) {
+		x = strtod(r->p, &end);
+		r->p = end;
+		return rlx_scalar_const(r->g, r->dtype, x);
+	}
+	s = r->p;
+	while (isalnum((unsigned char)*r->p) || *r->p == '_')
+		r->p++;
+	if (r->p - s == 1) {
+		switch (*s) {
+		case 'x': return r->vars->x;
+		case 'y': return r->vars->y;
+		case 'a': return r->vars->a;
+		case 'b': return r->vars->b;
+		}
+	}
+	if (r->p - s == 4 && !strncmp(s, "cond", 4))
+		return r->vars->cond;
+	if (r->p > s && eat(r, "("))
+		return call(r, s, strcspn(s, "( "));
+	return broken(r);
+}
+
+static rlx_value unary(struct reader *r)
+{
+	if (eat(r, "-"))
+		return rlx_emit(r->g, neg, .x = unary(r));
+	return primary(r);
+}
+
+static rlx_value product(struct reader *r)
+{
+	rlx_value v = unary(r);
+
+	for (;;) {
+		if (eat(r, "*"))
+			v = rlx_emit(r->g, mul, .a = v, .b = unary(r));
+		else if (eat(r, "/"))
+			v = rlx_emit(r->g, div, .a = v, .b = unary(r));
+		else
+			return v;
+	}
+}
+
+static rlx_value sum(struct reader *r)
+{
+	rlx_value v = product(r);
+
+	for (;;) {
+		if (eat(r, "+"))
+			v = rlx_emit(r->g, add, .a = v, .b = product(r));
+		else if (eat(r, "-"))
+			v = rlx_emit(r->g, sub, .a = v, .b = product(r));
+		else
+			return v;
+	}
+}
+
+static rlx_value compare(struct reader *r)
+{
+	rlx_value v = sum(r);
+
+	if (eat(r, "=="))
+		return rlx_emit(r->g, eq, .a = v, .b = sum(r));
+	if (eat(r, ">="))
+		return rlx_emit(r->g, ge, .a = v, .b = sum(r));
+	if (eat(r, "<="))
+		return rlx_emit(r->g, le, .a = v, .b = sum(r));
+	if (eat(r, ">"))
+		return rlx_emit(r->g, gt, .a = v, .b = sum(r));
+	if (eat(r, "<"))
+		return rlx_emit(r->g, lt, .a = v, .b = sum(r));
+	return v;
+}
+
+rlx_value ew_expr_emit(struct rlx_graph *g, const char *text,
+		       const struct ew_vars *vars)
+{
+	const rlx_value list[] = { vars->x, vars->y, vars->a, vars->b };
+	struct reader r = { .g = g, .p = text, .vars = vars, .dtype = RLX_F32 };
+	unsigned int i;
+	rlx_value v;
+
+	for (i = 0; i < 4; i++)
+		if (rlx_type_of(g, list[i]) &&
+		    rlx_dtype_is_float(rlx_type_of(g, list[i])->dtype)) {
+			r.dtype = rlx_type_of(g, list[i])->dtype;
+			break;
+		}
+	v = compare(&r);
+	skip(&r);
+	return *r.p ? broken(&r) : v;
+}

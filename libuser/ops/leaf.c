@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+/* Leaves: tensors given at each run, set once, or known now. */
+#include "ops/op.h"
+
+RLX_OP(input, "a tensor given at each run",
+	ATTR(str, name)
+	ATTR(type, type),
+	RLX_T_LEAF)
+
+RLX_OP(param, "a tensor set once: a weight or a state",
+	ATTR(str, name)
+	ATTR(type, type),
+	RLX_T_LEAF)
+
+RLX_OP(constant, "a tensor known now",
+	ATTR(type, type)
+	ATTR(blob, data),
+	RLX_T_LEAF)
+
+static enum rlx_status leaf_type(struct rlx_infer *q, const struct rlx_type *t)
+{
+	char text[96];
+
+	if (rlx_type_bytes(t) < 0) {
+		rlx_type_print(t, text, sizeof(text));
+		return op_fail(q, RLX_ESHAPE,
+			       "%s is no type: a dtype, rank <= %d, dims >= 0 and less than 2^63 bytes are needed",
+			       text, RLX_MAX_RANK);
+	}
+	q->out[0] = *t;
+	return RLX_OK;
+}
+
+static enum rlx_status input_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_input *a = q->args;
+
+	return leaf_type(q, &a->type);
+}
+
+static enum rlx_status param_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_param *a = q->args;
+
+	return leaf_type(q, &a->type);
+}
+
+static enum rlx_status constant_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_constant *a = q->args;
+	enum rlx_status st = leaf_type(q, &a->type);
+
+	if (st)
+		return st;
+	if (!a->data)
+		return op_fail(q, RLX_EINVAL, "no data");
+	if ((int64_t)rlx_blob_bytes(a->data) != rlx_type_bytes(&a->type))
+		return op_fail(q, RLX_ESHAPE, "the type has %lld bytes, the data %zu",
+			       (long long)rlx_type_bytes(&a->type),
+			       rlx_blob_bytes(a->data));
+	return RLX_OK;
+}
+
+static enum rlx_status constant_eval(struct rlx_eval *q)
+{
+	const struct rlx_op_constant *a = q->args;
+
+	memcpy(q->out[0].data, rlx_blob_data(a->data), rlx_blob_bytes(a->data));
+	return RLX_OK;
+}
+
+const struct rlx_op_impl rlx_op_input_impl = { .infer = input_infer };
+const struct rlx_op_impl rlx_op_param_impl = { .infer = param_infer };
+const struct rlx_op_impl rlx_op_constant_impl = {
+	.infer = constant_infer, .eval = constant_eval,
+};

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+/* Matrix product of the last two dimensions, the others broadcast. */
+#include "ops/op.h"
+
+RLX_OP(matmul, "a[.., m, k] b[.., k, n], numpy broadcasting of leading dimensions",
+	IN(a) IN(b),
+	RLX_T_COMPUTE)
+
+static enum rlx_status matmul_infer(struct rlx_infer *q)
+{
+	const struct rlx_type *a = q->in[0], *b = q->in[1];
+	struct rlx_type ba = *a, bb = *b;
+
+	if (a->rank < 2 || b->rank < 2)
+		return op_fail(q, RLX_ESHAPE, "rank %u x rank %u; both need at least 2",
+			       a->rank, b->rank);
+	if (a->dim[a->rank - 1] != b->dim[b->rank - 2])
+		return op_fail(q, RLX_ESHAPE, "inner dims %lld != %lld",
+			       (long long)a->dim[a->rank - 1],
+			       (long long)b->dim[b->rank - 2]);
+	ba.rank -= 2;
+	bb.rank -= 2;
+	if (!op_broadcast(&ba, &bb, &q->out[0]))
+		return op_fail(q, RLX_ESHAPE, "the batch dimensions do not broadcast");
+	if (q->out[0].rank + 2 > RLX_MAX_RANK)
+		return op_fail(q, RLX_ESHAPE, "rank over %d", RLX_MAX_RANK);
+	q->out[0].dtype = rlx_dtype_promote(a->dtype, b->dtype);
+	if (q->out[0].dtype == RLX_BOOL || q->out[0].dtype == RLX_C64)
+		return op_fail(q, RLX_ETYPE, "%s is not taken",
+			       rlx_dtype_name(q->out[0].dtype));
+	q->out[0].dim[q->out[0].rank++] = a->dim[a->rank - 2];
+	q->out[0].dim[q->out[0].rank++] = b->dim[b->rank - 1];
+	return RLX_OK;
+}
+
+static void one_element(const struct rlx_eval *q, int64_t ai, int64_t bi,
+			int64_t ldb, int64_t k, int64_t out)
+{
+	const struct rlx_tensor *a = &q->in[0], *b = &q->in[1];
+	uint64_t isum = 0;
+	double sum = 0;
+	int64_t p;
+
+	if (el_is_int(q->out[0].type.dtype)) {
+		for (p = 0; p < k; p++)
+			isum += (uint64_t)el_geti(a, ai + p) *
+				(uint64_t)el_geti(b, bi + p * ldb);
+		el_seti(&q->out[0], out, (int64_t)isum);
+		return;
+	}
+	for (p = 0; p < k; p++)
+		sum += el_get(a, ai + p) * el_get(b, bi + p * ldb);
+	el_set(&q->out[0], out, sum);
+}
+
+static enum rlx_status matmul_eval(struct rlx_eval *q)
+{
+	struct rlx_type ta = q->in[0].type, tb = q->in[1].type, to = q->out[0].type;
+	int64_t m = to.dim[to.rank - 2], n = to.dim[to.rank - 1];
+	int64_t k = ta.dim[ta.rank - 1], sa[RLX_MAX_RANK], sb[RLX_MAX_RANK], i, j;
+	struct op_walk w;
+
+	/* strides over the batch dimensions only, counted in matrices */
+	ta.rank -= 2;
+	tb.rank -= 2;
+	to.rank -= 2;
+	op_strides(&ta, &to, sa);
+	op_strides(&tb, &to, sb);
+	op_walk_begin(&w, &to, sa, sb, NULL);
+	for (; !w.done; op_walk_next(&w))
+		for (i = 0; i < m; i++)
+			for (j = 0; j < n; j++)
+				one_element(q, w.off[0] * m * k + i * k,
+					    w.off[1] * k * n + j, n, k,
+					    (w.i * m + i) * n + j);
+	return RLX_OK;
+}
+
+static rlx_value swap_last(struct rlx_graph *g, rlx_value v)
+{
+	const struct rlx_type *t = rlx_type_of(g, v);
+	int64_t perm[RLX_MAX_RANK];
+	uint32_t i, rank = t ? t->rank : 0;
+
+	for (i = 0; i < rank; i++)
+		perm[i] = i;
+	if (rank >= 2) {
+		perm[rank - 1] = rank - 2;
+		perm[rank - 2] = rank - 1;
+	}
+	return rlx_emit(g, transpose, .x = v, .perm = { perm, rank });
+}
+
+static enum rlx_status matmul_vjp(struct rlx_grad *q)
+{
+	rlx_value da = rlx_emit(q->g, matmul, .a = q->d_out[0],
+				.b = swap_last(q->g, q->in[1]));
+	rlx_value db = rlx_emit(q->g, matmul, .a = swap_last(q->g, q->in[0]),
+				.b = q->d_out[0]);
+
+	q->d_in[0] = op_unbroadcast(q->g, da, q->in[0]);
+	q->d_in[1] = op_unbroadcast(q->g, db, q->in[1]);
+	return RLX_OK;
+}
+
+static void matmul_cost(const struct rlx_infer *q, struct rlx_cost *c)
+{
+	c->flops = 2.0 * (double)rlx_type_count(&q->out[0]) *
+		   (double)q->in[0]->dim[q->in[0]->rank - 1];
+}
+
+static bool matmul_sample(unsigned int i, struct rlx_sample *s)
+{
+	static const struct { struct rlx_type a, b; } c[] = {
+		{ { RLX_F32, 2, { 5, 7 } }, { RLX_F32, 2, { 7, 3 } } },
+		{ { RLX_F32, 2, { 1, 64 } }, { RLX_F32, 2, { 64, 33 } } },
+		{ { RLX_F32, 2, { 37, 129 } }, { RLX_F32, 2, { 129, 65 } } },
+		{ { RLX_F32, 3, { 1, 4, 6 } }, { RLX_F32, 3, { 3, 6, 5 } } },
+		{ { RLX_F32, 4, { 2, 1, 4, 6 } }, { RLX_F32, 3, { 3, 6, 5 } } },
+		{ { RLX_F32, 2, { 4, 0 } }, { RLX_F32, 2, { 0, 5 } } },
+		{ { RLX_F32, 2, { 0, 3 } }, { RLX_F32, 2, { 3, 5 } } },
+		{ { RLX_I32, 2, { 4, 6 } }, { RLX_I32, 2, { 6, 5 } } },
+	};
+
+	if (i >= sizeof(c) / sizeof(c[0]))
+		return false;
+	s->n_in = 2;
+	s->in[0] = c[i].a;
+	s->in[1] = c[i].b;
+	s->tol = 1e-5;
+	return true;
+}
+
+const struct rlx_op_impl rlx_op_matmul_impl = {
+	.infer = matmul_infer, .eval = matmul_eval, .vjp = matmul_vjp,
+	.cost = matmul_cost, .sample = matmul_sample,
+};
