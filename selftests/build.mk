@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 # Test programs: every selftests/<dir>/<name>.c is one, linked with the static
-# library so that it may call internals too. selftests/lib/*.c is shared by all.
-TEST_LIB := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard selftests/lib/*.c))
+# library so that it may call internals too. selftests/lib/*.c and the peer
+# harness are shared by all.
+TEST_LIB := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard selftests/lib/*.c) \
+		tools/rlx/peer_ort.c)
 TEST_SRC := $(filter-out selftests/lib/% selftests/fuzz/%,$(wildcard selftests/*/*.c))
 TEST_BIN := $(TEST_SRC:selftests/%.c=$(BUILD)/test/%)
 
@@ -26,6 +28,11 @@ UNIT_BIN    := $(filter-out $(OPS_BIN) $(ONNX_BIN) $(MODELS_BIN) \
 			    $(HOSTILE_BIN) $(BENCH_BIN),$(TEST_BIN))
 
 GROUPS := check-style check-unit check-ops check-onnx check-hostile check-models
+
+# Goals that call make again must not do so side by side in one folder.
+ifneq ($(filter check check-% bench-% asan tsan demo install,$(MAKECMDGOALS)),)
+.NOTPARALLEL:
+endif
 
 check-style:
 	$(Q)tools/setup.sh build
