@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Convolutions: argument structs, units and scratch of the conv kernels.
+ *
+ * Two layouts.
+ *
+ *   plain    [n][channel][spatial...]: what a plan's tensors are (ONNX order).
+ *   blocked  [n][channel / c][height][width][c]: c channels of one pixel lie
+ *            together; c = rlx_conv_block(isa). The last block is filled up
+ *            with pad lanes when c does not divide the channel count. Pad
+ *            lanes hold unspecified values and never reach a real channel:
+ *            any kernel that treats lanes apart may run over them. A buffer
+ *            has rlx_conv_blocked_size() bytes and is 64-byte aligned.
+ *            Concatenating on channels is free when each part but the last
+ *            has a multiple of c channels: let y point into the whole and set
+ *            y_n to its image stride.
+ *
+ * How to use a family, here `conv_c`: zero a struct, fill what stands above
+ * its "derived" line, call its init function for the ISA level once (it checks
+ * the shape and derives the blocking; false: this kernel cannot do it), ask
+ * _units() and _scratch(), then run the kernel of that level's table over
+ * [0, units) in any split. Pointers may change between runs, shapes may not.
+ * Blocks of a plane are re-read per unit unless consecutive units run in one
+ * call, so few long ranges are better than many short ones.
+ *
+ * Weights are packed once with the family's _pack kernel; the packed form
+ * depends on the ISA level.
+ */
+#ifndef RLX_K_CONV_H
+#define RLX_K_CONV_H
+
+#include "kernels/kernel.h"
+
+/**
+ * enum rlx_conv_act - what happens to the sum before it is stored
+ * @RLX_CONV_NONE:     x
+ * @RLX_CONV_RELU:     max(x, 0)
+ * @RLX_CONV_CLIP:     min(max(x, a), b)
+ * @RLX_CONV_LEAKY:    x < 0 ? a * x : x
+ * @RLX_CONV_HSIGMOID: min(max(a * x + b, 0), 1)
+ * @RLX_CONV_HSWISH:   x * min(max(a * x + b, 0), 1); ONNX: a = 1/6, b = 1/2
+ * @RLX_CONV_SIGMOID:  1 / (1 + exp(-x))
+ * @RLX_CONV_SILU:     x * sigmoid(x)
+ * @RLX_CONV_TANH:     tanh(x)
+ * @RLX_CONV_GELU:     x / 2 * (1 + erf(x / sqrt 2))
+ *
+ * A NaN stays NaN in all of them.
+ */
+enum rlx_conv_act {
+	RLX_CONV_NONE,
+	RLX_CONV_RELU,
+	RLX_CONV_CLIP,
+	RLX_CONV_LEAKY,
+	RLX_CONV_HSIGMOID,
+	RLX_CONV_HSWISH,
+	RLX_CONV_SIGMOID,
+	RLX_CONV_SILU,
+	RLX_CONV_TANH,
+	RLX_CONV_GELU,
+};
+
+/* Channels in a block at @isa: 16 at v4 and v4x, 8 at v3, 4 at base. */
+static inline size_t rlx_conv_block(enum rlx_isa isa)
+{
+	return isa >= RLX_ISA_V4 ? 16 : isa == RLX_ISA_V3 ? 8 : 4;
+}
+
+/* Bytes of a blocked f32 buffer; false when that overflows. */
+bool rlx_conv_blocked_size(enum rlx_isa isa, size_t n, size_t channels,
+			   size_t pixels, size_t *bytes);
+
+/**
+ * struct rlx_k_reorder - kernels to_blocked_f32 and to_plain_f32
+ * @src: to_blocked: plain [n][channels][pixels]; to_plain: blocked
+ * @dst: the other; pad lanes are written as 0
+ * @n, @channels, @pixels: the shape; pixels is height * width
+ * @src_n, @dst_n: elements from one image to the next
+ *
+ * One unit is one block of channels of one image:
+ * units = n * ceil(channels / c). Scratch: 0.
+ */
+struct rlx_k_reorder {
+	const float	*src;
+	float		*dst;
+	size_t		n, channels, pixels;
+	size_t		src_n, dst_n;
+};
+
+/**
+ * struct rlx_k_conv_c - kernels conv_c and conv_c_pack: blocked 1-D and 2-D
+ * convolution (1-D: one row). y = act(conv(x, w) + bias + res)
+ * @x: blocked [n][ic], or with @x_plain plain [n][ic][ih][iw]
+ * @w: packed by conv_c_pack
+ * @bias: [oc], or NULL
+ * @res: blocked, shaped as y, or NULL; may be y itself
+ * @y: blocked [n][oc]; not x
+ * @x_n, @y_n, @res_n: elements from one image to the next
+ * @n: images
+ * @ic, @oc: channels of all groups together
+ * @groups: with more than 1, ic / groups and oc / groups must be multiples of
+ *	the block (use dw_c for depthwise, conv_nd for the rest)
+ * @ih, @iw: input height, width
+ * @oh, @ow: output height, width; input beyond the edge reads as 0, so bottom
+ *	and right padding follow from these
+ * @kh, @kw, @sh, @sw, @dh, @dw: kernel, stride, dilation
+ * @pt, @pl: padding above and at the left
+ * @act, @act_a, @act_b: activation and its parameters
+ * @x_plain: the input is plain (the first layer); needs groups 1
+ *
+ * One unit is a block of output pixels by some output channels. Each output's
+ * sum runs in one fixed order.
+ */
+struct rlx_k_conv_c {
+	const float	*x, *w, *bias, *res;
+	float		*y;
+	size_t		x_n, y_n, res_n;
+	size_t		n, ic, oc, groups;
+	size_t		ih, iw, oh, ow;
+	size_t		kh, kw, sh, sw, dh, dw, pt, pl;
+	enum rlx_conv_act act;
+	float		act_a, act_b;
+	bool		x_plain;
+	/* derived by rlx_conv_c_init() */
+	bool		copy;		/* the input goes through scratch */
+	size_t		c, xc;		/* block; lanes of an input block */
+	size_t		rows, cols;	/* output pixels of a unit */
+	size_t		nrows, ncols;	/* units down, across */
+	size_t		chunk, nchunk;	/* output block pairs of a unit, units */
+	size_t		kc;		/* input blocks summed in one pass */
+	size_t		in_rows, in_cols, phases;	/* of the copy */
+};
+
+bool rlx_conv_c_init(enum rlx_isa isa, struct rlx_k_conv_c *a);
+size_t rlx_conv_c_units(const struct rlx_k_conv_c *a);
+size_t rlx_conv_c_scratch(const struct rlx_k_conv_c *a);	/* bytes */
+size_t rlx_conv_c_wsize(const struct rlx_k_conv_c *a);		/* packed bytes */
+
+/**
+ * struct rlx_k_conv_pack - kernel conv_c_pack
+ * @conv: after its init; pointers are not looked at
+ * @src: [oc][ic / groups][kh][kw]
+ * @dst: rlx_conv_c_wsize() bytes, 64-byte aligned
+ *
+ * One unit is one pair of output blocks; rlx_conv_pack_units(). Scratch: 0.
+ */
+struct rlx_k_conv_pack {
+	const struct rlx_k_conv_c *conv;
+	const float	*src;
+	float		*dst;
+};
+
+size_t rlx_conv_pack_units(const struct rlx_k_conv_c *a);
+
+/**
+ * struct rlx_k_dw_c - kernels dw_c and dw_c_pack: blocked depthwise 1-D and
+ * 2-D convolution, one filter per channel. Fields as in rlx_k_conv_c.
+ * @w: packed by dw_c_pack from [channels][kh][kw]
+ *
+ * One unit is some rows of one block of channels of one image. Scratch: 0.
+ */
+struct rlx_k_dw_c {
+	const float	*x, *w, *bias, *res;
+	float		*y;
+	size_t		x_n, y_n, res_n;
+	size_t		n, channels;
+	size_t		ih, iw, oh, ow;
+	size_t		kh, kw, sh, sw, dh, dw, pt, pl;
+	enum rlx_conv_act act;
+	float		act_a, act_b;
+	/* derived by rlx_dw_c_init() */
+	size_t		c, rows, nrows;
+};
+
+bool rlx_dw_c_init(enum rlx_isa isa, struct rlx_k_dw_c *a);
+size_t rlx_dw_c_units(const struct rlx_k_dw_c *a);
+size_t rlx_dw_c_wsize(const struct rlx_k_dw_c *a);
+
+/* Kernel dw_c_pack: one unit is one block of channels. Scratch: 0. */
+struct rlx_k_dw_pack {
+	const struct rlx_k_dw_c *conv;
+	const float	*src;
+	float		*dst;
+};
+
+#endif

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+/* Activations of the convolution epilogue. */
+#include "kernels/cpu/conv_tile.h"
+#include "kernels/simd/math.h"
+
+bool RLX_K(conv_act_range)(const struct conv_act *act, float *lo, float *hi)
+{
+	*lo = -__builtin_inff();
+	*hi = __builtin_inff();
+	if (act->fn == RLX_CONV_RELU)
+		*lo = 0;
+	if (act->fn == RLX_CONV_CLIP) {
+		*lo = act->a;
+		*hi = act->b;
+	}
+	return act->fn <= RLX_CONV_CLIP;
+}
+
+RLX_INLINE vf apply(enum rlx_conv_act act, vf x, vf a, vf b)
+{
+	const vf zero = vf_zero(), one = vf_set1(1);
+
+	switch (act) {
+	case RLX_CONV_RELU:
+		return vf_max(zero, x);
+	case RLX_CONV_CLIP:
+		return vf_min(b, vf_max(a, x));
+	case RLX_CONV_LEAKY:
+		return vf_sel(vf_lt(x, zero), a * x, x);
+	case RLX_CONV_HSIGMOID:
+		return vf_min(one, vf_max(zero, vf_fma(a, x, b)));
+	case RLX_CONV_HSWISH:
+		return x * vf_min(one, vf_max(zero, vf_fma(a, x, b)));
+	case RLX_CONV_SIGMOID:
+		return vf_sigmoid(x);
+	case RLX_CONV_SILU:
+		return vf_silu(x);
+	case RLX_CONV_TANH:
+		return vf_tanh(x);
+	case RLX_CONV_GELU:
+		return vf_gelu_erf(x);
+	default:
+		return x;
+	}
+}
+
+#define RUN(name)							\
+	case name:							\
+		for (i = 0; i < n; i += RLX_VL)				\
+			vf_storeu(y + i,				\
+				  apply(name, vf_loadu(y + i), a, b));	\
+		break
+
+void RLX_K(conv_act_run)(const struct conv_act *act, float *y, size_t n)
+{
+	const vf a = vf_set1(act->a), b = vf_set1(act->b);
+	size_t i;
+
+	switch (act->fn) {
+	RUN(RLX_CONV_RELU);
+	RUN(RLX_CONV_CLIP);
+	RUN(RLX_CONV_LEAKY);
+	RUN(RLX_CONV_HSIGMOID);
+	RUN(RLX_CONV_HSWISH);
+	RUN(RLX_CONV_SIGMOID);
+	RUN(RLX_CONV_SILU);
+	RUN(RLX_CONV_TANH);
+	RUN(RLX_CONV_GELU);
+	default:
+		break;
+	}
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Blocked direct convolution. A unit's input pixels are used in place, or are
+ * copied to scratch once with the padding filled in and the columns sorted by
+ * their phase modulo the stride, so that neighbours in the output are
+ * neighbours there too and the tile needs no edge cases.
+ */
+#include <string.h>
+
+#include "kernels/cpu/conv_tile.h"
+
+rlx_k_fn RLX_K(conv_c);
+rlx_k_fn RLX_K(conv_c_pack);
+
+#define C	RLX_VL
+
+/* One call: what is the same for all its units, and what scratch holds. */
+struct run {
+	const struct rlx_k_conv_c *a;
+	size_t		icg, icb, taps;		/* per group */
+	size_t		pairs;			/* output block pairs of a group */
+	ptrdiff_t	*offs;
+	float		*copy;
+	size_t		row_pitch, row_step;	/* of the tile's input, elements */
+	const float	*x;			/* the block's first pixel */
+	struct conv_act	act;
+	float		lo, hi;
+	bool		clamp;			/* lo and hi are all of act */
+};
+
+/* A unit, taken apart. */
+struct unit {
+	size_t	n, g, oy, ox, rows, cols, pair, pairs;
+	size_t	block;		/* counts (image, group, plane block) */
+};
+
+static struct unit unit_get(const struct run *r, size_t i)
+{
+	const struct rlx_k_conv_c *a = r->a;
+	struct unit u = { .pair = i % a->nchunk * a->chunk };
+
+	i /= a->nchunk;
+	u.block = i;
+	u.g = i % a->groups;
+	i /= a->groups;
+	u.ox = i % a->ncols * a->cols;
+	i /= a->ncols;
+	u.oy = i % a->nrows * a->rows;
+	u.n = i / a->nrows;
+	u.cols = a->ow - u.ox < a->cols ? a->ow - u.ox : a->cols;
+	u.rows = a->oh - u.oy < a->rows ? a->oh - u.oy : a->rows;
+	u.pairs = r->pairs - u.pair < a->chunk ? r->pairs - u.pair : a->chunk;
+	return u;
+}
+
+static void offs_fill(struct run *r)
+{
+	const struct rlx_k_conv_c *a = r->a;
+	size_t plane = a->copy ? a->in_rows * r->row_pitch :
+				 a->ih * a->iw * a->xc;
+	size_t pitch = r->row_pitch;
+	ptrdiff_t *o = r->offs;
+
+	for (size_t b = 0; b < r->icb; b++)
+		for (size_t y = 0; y < a->kh; y++)
+			for (size_t x = 0; x < a->kw; x++) {
+				size_t at = x * a->dw;
+
+				if (a->copy)
+					at = x % a->phases * a->in_cols +
+					     at / a->sw;
+				*o++ = (ptrdiff_t)(b * plane + at * a->xc +
+						   y * a->dh * pitch);
+			}
+}
+
+static void run_init(struct run *r, const struct rlx_k_conv_c *a, void *scratch)
+{
+	size_t bytes;
+
+	r->a = a;
+	r->icg = a->ic / a->groups;
+	r->icb = (r->icg + a->xc - 1) / a->xc;
+	r->taps = a->kh * a->kw;
+	r->pairs = ((a->oc / a->groups + C - 1) / C + TILE_K - 1) / TILE_K;
+	r->offs = scratch;
+	bytes = (r->icb * r->taps * sizeof(*r->offs) + 63) / 64 * 64;
+	r->copy = (float *)((char *)scratch + bytes);
+	if (a->copy) {
+		r->row_pitch = a->phases * a->in_cols * a->xc;
+		r->row_step = (a->kh == 1 ? 1 : a->sh) * r->row_pitch;
+	} else {
+		r->row_pitch = a->iw * a->xc;
+		r->row_step = a->sh * r->row_pitch;
+	}
+	r->act = (struct conv_act){ a->act, a->act_a, a->act_b };
+	r->clamp = RLX_K(conv_act_range)(&r->act, &r->lo, &r->hi);
+	offs_fill(r);
+}
+
+/*
+ * One phase of one input row into @dst: pixels @ix, @ix + sw ..., in_cols of
+ * them; those outside the row are 0.
+ */
+static void copy_row(const struct rlx_k_conv_c *a, float *dst,
+		     const float *row, ptrdiff_t ix)
+{
+	ptrdiff_t n = (ptrdiff_t)a->in_cols, s = (ptrdiff_t)a->sw;
+	ptrdiff_t w = (ptrdiff_t)a->iw, i0, i1, i;
+	size_t xc = a->xc;
+
+	i0 = ix < 0 ? (-ix + s - 1) / s : 0;
+	i1 = ix < w ? (w - ix + s - 1) / s : 0;
+	i0 = i0 < n ? i0 : n;
+	i1 = i1 < n ? i1 : n;
+	i1 = i1 > i0 ? i1 : i0;
+	memset(dst, 0, (size_t)i0 * xc * sizeof(*dst));
+	memset(dst + (size_t)i1 * xc, 0,
+	       (size_t)(n - i1) * xc * sizeof(*dst));
+	if (s == 1) {
+		memcpy(dst + (size_t)i0 * xc, row + (ix + i0) * (ptrdiff_t)xc,
+		       (size_t)(i1 - i0) * xc * sizeof(*dst));
+	} else if (xc == 1) {
+		for (i = i0; i < i1; i++)
+			dst[i] = row[ix + i * s];
+	} else {
+		for (i = i0; i < i1; i++)
+			vf_storeu(dst + i * C, vf_loadu(row + (ix + i * s) * C));
+	}
+}
+
+static void copy_block(struct run *r, const struct unit *u, const float *x)
+{
+	const struct rlx_k_conv_c *a = r->a;
+	size_t step = a->kh == 1 ? 1 : a->sh;
+	size_t tall = (a->kh - 1) * a->dh + 1;
+	size_t rows = (u->rows - 1) * step + tall;
+	ptrdiff_t ix0 = (ptrdiff_t)(u->ox * a->sw) - (ptrdiff_t)a->pl;
+	size_t b, i, p;
+
+	for (b = 0; b < r->icb; b++, x += a->ih * a->iw * a->xc) {
+		float *dst = r->copy + b * a->in_rows * r->row_pitch;
+
+		for (i = 0; i < rows; i++, dst += r->row_pitch) {
+			ptrdiff_t iy = (ptrdiff_t)(u->oy * a->sh) -
+				       (ptrdiff_t)a->pt +
+				       (ptrdiff_t)(a->kh == 1 ? i * a->sh : i);
+
+			if (iy < 0 || iy >= (ptrdiff_t)a->ih) {
+				memset(dst, 0, r->row_pitch * sizeof(*dst));
+				continue;
+			}
+			for (p = 0; p < a->phases; p++)
+				copy_row(a, dst + p * a->in_cols * a->xc,
+					 x + (size_t)iy * a->iw * a->xc,
+					 ix0 + (ptrdiff_t)(p * a->dw % a->sw));
+		}
+	}
+}
+
+static void block_begin(struct run *r, const struct unit *u)
+{
+	const struct rlx_k_conv_c *a = r->a;
+	const float *x = a->x + u->n * a->x_n +
+			 u->g * r->icb * a->ih * a->iw * a->xc;
+
+	if (a->copy) {
+		copy_block(r, u, x);
+		r->x = r->copy;
+	} else {
+		r->x = x + (u->oy * a->sh * a->iw + u->ox) * a->xc;
+	}
+}
+
+/* Where a pair of output blocks lies, and what its tiles share. */
+struct pair {
+	struct conv_tile t;
+	size_t		k;		/* blocks: 2, or 1 at the end */
+	float		*y;
+	const float	*res;
+	size_t		ahead;		/* lines of weights yet to fetch */
+	bool		last;		/* sums are complete after this pass */
+};
+
+/* One pass over some input blocks, for all pixels of the unit. */
+static void pass_run(const struct run *r, const struct unit *u, struct pair *p)
+{
+	const struct rlx_k_conv_c *a = r->a;
+	conv_tile_fn *const *fn = a->x_plain ? RLX_K(conv_tiles1)[p->k - 1] :
+					       RLX_K(conv_tiles)[p->k - 1];
+	size_t tiles = conv_tile_count(u->cols);
+	size_t i, j, row, w, lines = 0;
+
+	/* Spread the lines of the next weights over the entries of all tiles. */
+	if (p->ahead && p->t.nfull)
+		lines = (p->ahead + p->t.nfull * tiles * u->rows - 1) /
+			(p->t.nfull * tiles * u->rows);
+	p->t.ahead = (const char *)p->t.w + p->ahead * 64;
+	for (row = 0; row < u->rows; row++) {
+		size_t at = ((u->oy + row) * a->ow + u->ox) * C;
+
+		p->t.x = r->x + row * r->row_step;
+		for (i = 0; i < tiles; i++, at += w * C) {
+			w = conv_tile_width(u->cols, tiles, i);
+			p->t.y = p->y + at;
+			p->t.res = p->res ? p->res + at : NULL;
+			p->t.lines = p->ahead ? lines : 0;
+			fn[w - 1](&p->t);
+			p->t.x += w * a->xc;
+			p->t.ahead += lines * p->t.nfull * 64;
+			p->ahead -= p->ahead < lines * p->t.nfull ? p->ahead :
+				    lines * p->t.nfull;
+			for (j = 0; p->last && !r->clamp && j < p->k; j++)
+				RLX_K(conv_act_run)(&r->act,
+						    p->t.y + j * p->t.y_k,
+						    w * C);
+		}
+	}
+}
+
+static void pair_run(const struct run *r, const struct unit *u, size_t pair)
+{
+	const struct rlx_k_conv_c *a = r->a;
+	size_t ocg = a->oc / a->groups, blocks = (ocg + C - 1) / C;
+	size_t first = pair * TILE_K, per_block = C * r->icg * r->taps;
+	size_t plane = a->oh * a->ow * C, at = u->g * blocks + first;
+	size_t full = r->icg / a->xc, b, n, real;
+	_Alignas(64) float bias[TILE_K * C] = { 0 };
+	struct pair p = { .k = blocks - first < TILE_K ? blocks - first : TILE_K };
+
+	real = ocg - first * C;
+	real = real < p.k * C ? real : p.k * C;
+	if (a->bias)
+		memcpy(bias, a->bias + u->g * ocg + first * C,
+		       real * sizeof(*bias));
+	p.y = a->y + u->n * a->y_n + at * plane;
+	p.res = a->res ? a->res + u->n * a->res_n + at * plane : NULL;
+	p.t.bias = bias;
+	p.t.y_k = plane;
+	p.t.tail = r->icg % a->xc;
+	p.t.w = a->w + at * per_block;
+	for (b = 0; b < r->icb; b += n) {
+		n = r->icb - b < a->kc ? r->icb - b : a->kc;
+		p.last = b + n == r->icb;
+		p.t.acc = b > 0;
+		p.t.offs = r->offs + b * r->taps;
+		p.t.nfull = ((b + n < full ? b + n : full) - b) * r->taps;
+		p.t.ntail = n * r->taps - p.t.nfull;
+		p.t.lo = p.last ? r->lo : -__builtin_inff();
+		p.t.hi = p.last ? r->hi : __builtin_inff();
+		p.ahead = p.t.nfull * a->xc * p.k * C / 16;
+		if (p.last && pair + 1 == r->pairs)
+			p.ahead = 0;
+		pass_run(r, u, &p);
+		p.t.w += p.t.nfull * a->xc * p.k * C;
+	}
+}
+
+void RLX_K(conv_c)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	size_t i, p, loaded = (size_t)-1;
+	struct run r;
+
+	run_init(&r, args, scratch);
+	for (i = begin; i < end; i++) {
+		struct unit u = unit_get(&r, i);
+
+		if (u.block != loaded)
+			block_begin(&r, &u);
+		loaded = u.block;
+		for (p = 0; p < u.pairs; p++)
+			pair_run(&r, &u, u.pair + p);
+	}
+}
+
+void RLX_K(conv_c_pack)(const void *args, size_t begin, size_t end,
+			void *scratch)
+{
+	const struct rlx_k_conv_pack *pk = args;
+	const struct rlx_k_conv_c *a = pk->conv;
+	size_t icg = a->ic / a->groups, ocg = a->oc / a->groups;
+	size_t blocks = (ocg + C - 1) / C, taps = a->kh * a->kw;
+	size_t pairs = (blocks + TILE_K - 1) / TILE_K;
+	size_t u, b, t, i, o;
+
+	(void)scratch;
+	for (u = begin; u < end; u++) {
+		size_t g = u / pairs, first = u % pairs * TILE_K;
+		size_t k = blocks - first < TILE_K ? blocks - first : TILE_K;
+		const float *src = pk->src + (g * ocg + first * C) * icg * taps;
+		float *d = pk->dst + (g * blocks + first) * C * icg * taps;
+		size_t real = ocg - first * C;
+
+		for (b = 0; b < icg; b += a->xc)
+			for (t = 0; t < taps; t++)
+				for (i = b; i < b + a->xc && i < icg; i++)
+					for (o = 0; o < k * C; o++)
+						*d++ = o >= real ? 0 :
+						       src[(o * icg + i) * taps + t];
+	}
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+/*
+ * How convolutions are cut into units: shared by all levels, so built at the
+ * base level alone.
+ */
+#include "kernels/conv.h"
+
+#ifdef RLX_ISA_base
+
+/* What a thread's share of L2 leaves for input pixels, and for weights. */
+#define BLOCK_BYTES	((size_t)192 << 10)
+#define WEIGHT_BYTES	((size_t)256 << 10)
+/* Work below this is not worth its own unit. */
+#define UNIT_FLOP	4e6
+#define TILE_MAX	14	/* the widest tile of any level */
+#define PAIR		2	/* output blocks of a tile */
+
+static size_t ceil_div(size_t a, size_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+static size_t min_sz(size_t a, size_t b)
+{
+	return a < b ? a : b;
+}
+
+static size_t max_sz(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+/* Product of @n factors; false on overflow or beyond what pointers reach. */
+static bool product(size_t *out, const size_t *f, size_t n)
+{
+	size_t i, p = 1;
+
+	for (i = 0; i < n; i++)
+		if (__builtin_mul_overflow(p, f[i], &p))
+			return false;
+	*out = p;
+	return p <= PTRDIFF_MAX / 16;
+}
+
+#define PRODUCT(out, ...)						\
+	product(out, (const size_t[]){ __VA_ARGS__ },			\
+		sizeof((const size_t[]){ __VA_ARGS__ }) / sizeof(size_t))
+
+bool rlx_conv_blocked_size(enum rlx_isa isa, size_t n, size_t channels,
+			   size_t pixels, size_t *bytes)
+{
+	size_t c = rlx_conv_block(isa);
+
+	return PRODUCT(bytes, n, ceil_div(channels, c), c, pixels,
+		       sizeof(float));
+}
+
+/* The reach of a kernel: (k - 1) * d + 1; false when 0 or too large. */
+static bool reach(size_t k, size_t d, size_t *out)
+{
+	if (!k || !d || __builtin_mul_overflow(k - 1, d, out) ||
+	    *out > PTRDIFF_MAX / 16)
+		return false;
+	*out += 1;
+	return true;
+}
+
+static bool shape_ok(const struct rlx_k_conv_c *a)
+{
+	size_t t, rh, rw;
+
+	if (!a->n || !a->ic || !a->oc || !a->groups || !a->ih || !a->iw ||
+	    !a->oh || !a->ow || !a->sh || !a->sw)
+		return false;
+	if (!reach(a->kh, a->dh, &rh) || !reach(a->kw, a->dw, &rw))
+		return false;
+	if (a->ic % a->groups || a->oc % a->groups)
+		return false;
+	/* 64: a block of channels; products with strides bound coordinates */
+	return PRODUCT(&t, a->n, a->ic, a->ih, a->iw, 64) &&
+	       PRODUCT(&t, a->n, a->oc, a->oh, a->ow, 64) &&
+	       PRODUCT(&t, a->oc, a->ic, a->kh, a->kw, 64 * 64) &&
+	       PRODUCT(&t, a->oh, a->sh, 2) && PRODUCT(&t, a->ow, a->sw, 2) &&
+	       PRODUCT(&t, rh, rw) &&
+	       a->pt < PTRDIFF_MAX / 16 && a->pl < PTRDIFF_MAX / 16;
+}
+
+/* 1 x 1 without stride or padding: pixels form one row. */
+static bool is_flat(const struct rlx_k_conv_c *a)
+{
+	return a->kh == 1 && a->kw == 1 && a->sh == 1 && a->sw == 1 &&
+	       !a->pt && !a->pl && a->ih == a->oh && a->iw == a->ow;
+}
+
+/* Column phases (positions modulo the stride) that some tap reads. */
+static size_t phase_count(const struct rlx_k_conv_c *a)
+{
+	size_t i, d = a->dw % a->sw, at = 0;
+
+	for (i = 0; i < min_sz(a->kw, a->sw); i++) {
+		if (i && !at)
+			break;
+		at = (at + d) % a->sw;
+	}
+	return i;
+}
+
+/* Cut the output plane so that a unit's input is about BLOCK_BYTES. */
+static void plan_block(struct rlx_k_conv_c *a)
+{
+	size_t icg = a->ic / a->groups;
+	size_t icb = ceil_div(icg, a->xc) * a->xc * sizeof(float);
+	size_t want = max_sz(BLOCK_BYTES / icb, 4 * TILE_MAX);
+	size_t span = (a->kw - 1) * a->dw + 1;
+	size_t tall = (a->kh - 1) * a->dh + 1;
+	size_t step = a->kh == 1 ? 1 : a->sh;
+	size_t per_row;
+
+	a->cols = min_sz(a->ow, max_sz(want / tall / a->sw, 2 * TILE_MAX));
+	a->ncols = ceil_div(a->ow, a->cols);
+	a->cols = ceil_div(a->ow, a->ncols);
+	if (a->ncols > 1)
+		a->cols = ceil_div(a->cols, TILE_MAX) * TILE_MAX;
+	a->ncols = ceil_div(a->ow, a->cols);
+	a->phases = a->copy ? phase_count(a) : 1;
+	a->in_cols = a->copy ? a->cols + (span - 1) / a->sw : a->iw;
+	per_row = a->copy ? a->in_cols * a->phases : a->cols * a->sw + span;
+	a->rows = want / per_row;
+	a->rows = a->rows > tall ? (a->rows - tall) / step + 1 : 1;
+	a->rows = min_sz(a->rows, a->oh);
+	a->nrows = ceil_div(a->oh, a->rows);
+	a->rows = ceil_div(a->oh, a->nrows);
+	a->nrows = ceil_div(a->oh, a->rows);
+	a->in_rows = a->copy ? (a->rows - 1) * step + tall : a->ih;
+}
+
+bool rlx_conv_c_init(enum rlx_isa isa, struct rlx_k_conv_c *a)
+{
+	size_t icg, ocg, pairs;
+	double flop;
+
+	if (!shape_ok(a))
+		return false;
+	icg = a->ic / a->groups;
+	ocg = a->oc / a->groups;
+	a->c = rlx_conv_block(isa);
+	a->xc = a->x_plain ? 1 : a->c;
+	if (a->groups > 1 &&
+	    (a->x_plain || icg % a->c || ocg % a->c))
+		return false;
+	if (is_flat(a) && !a->x_plain) {
+		a->iw = a->ow = a->oh * a->ow;
+		a->ih = a->oh = 1;
+	}
+	a->copy = a->x_plain || a->pt || a->pl || a->sw > 1 ||
+		  (a->oh - 1) * a->sh + (a->kh - 1) * a->dh + 1 > a->ih ||
+		  (a->ow - 1) * a->sw + (a->kw - 1) * a->dw + 1 > a->iw;
+	plan_block(a);
+	pairs = ceil_div(ceil_div(ocg, a->c), PAIR);
+	flop = 2.0 * (double)(icg * a->kh * a->kw * PAIR * a->c) *
+	       (double)(a->rows * a->cols);
+	a->chunk = flop >= UNIT_FLOP ? 1 :
+		   min_sz(pairs, (size_t)(UNIT_FLOP / flop) + 1);
+	a->nchunk = ceil_div(pairs, a->chunk);
+	a->chunk = ceil_div(pairs, a->nchunk);
+	a->nchunk = ceil_div(pairs, a->chunk);
+	a->kc = ceil_div(icg, a->xc);
+	if (a->rows > 1 || a->cols > TILE_MAX)
+		a->kc = min_sz(a->kc, max_sz(1, WEIGHT_BYTES /
+			(a->kh * a->kw * a->xc * PAIR * a->c * sizeof(float))));
+	return PRODUCT(&icg, ceil_div(icg, a->xc), a->xc, a->in_rows,
+		       a->phases, a->in_cols, sizeof(float));
+}
+
+size_t rlx_conv_c_units(const struct rlx_k_conv_c *a)
+{
+	return a->n * a->groups * a->nrows * a->ncols * a->nchunk;
+}
+
+size_t rlx_conv_c_scratch(const struct rlx_k_conv_c *a)
+{
+	size_t icb = ceil_div(a->ic / a->groups, a->xc);
+	size_t offs = icb * a->kh * a->kw * sizeof(ptrdiff_t);
+
+	offs = ceil_div(offs, 64) * 64;
+	if (!a->copy)
+		return offs;
+	return offs + icb * a->in_rows * a->phases * a->in_cols * a->xc *
+	       sizeof(float);
+}
+
+size_t rlx_conv_pack_units(const struct rlx_k_conv_c *a)
+{
+	return a->groups * ceil_div(ceil_div(a->oc / a->groups, a->c), PAIR);
+}
+
+size_t rlx_conv_c_wsize(const struct rlx_k_conv_c *a)
+{
+	size_t blocks = ceil_div(a->oc / a->groups, a->c);
+
+	return a->groups * blocks * a->c * (a->ic / a->groups) * a->kh *
+	       a->kw * sizeof(float);
+}
+
+bool rlx_dw_c_init(enum rlx_isa isa, struct rlx_k_dw_c *a)
+{
+	struct rlx_k_conv_c shape = {
+		.n = a->n, .ic = a->channels, .oc = a->channels, .groups = 1,
+		.ih = a->ih, .iw = a->iw, .oh = a->oh, .ow = a->ow,
+		.kh = a->kh, .kw = a->kw, .sh = a->sh, .sw = a->sw,
+		.dh = a->dh, .dw = a->dw, .pt = a->pt, .pl = a->pl,
+	};
+	double flop;
+
+	if (!shape_ok(&shape))
+		return false;
+	a->c = rlx_conv_block(isa);
+	flop = 2.0 * (double)(a->c * a->kh * a->kw) * (double)a->ow;
+	a->rows = flop * (double)a->oh <= UNIT_FLOP / 8 ? a->oh :
+		  min_sz(a->oh, (size_t)(UNIT_FLOP / 8 / flop) + 1);
+	a->nrows = ceil_div(a->oh, a->rows);
+	a->rows = ceil_div(a->oh, a->nrows);
+	a->nrows = ceil_div(a->oh, a->rows);
+	return true;
+}
+
+size_t rlx_dw_c_units(const struct rlx_k_dw_c *a)
+{
+	return a->n * ceil_div(a->channels, a->c) * a->nrows;
+}
+
+size_t rlx_dw_c_wsize(const struct rlx_k_dw_c *a)
+{
+	return ceil_div(a->channels, a->c) * a->c * a->kh * a->kw *
+	       sizeof(float);
+}
+
+#endif

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+/* The register tiles of conv_tile.h, one function per tile shape. */
+#include "kernels/cpu/conv_tile.h"
+
+#ifdef __clang__
+#define UNROLL		_Pragma("clang loop unroll(full)")
+#define UNROLL_4	_Pragma("clang loop unroll_count(4)")
+#else
+#define UNROLL		_Pragma("GCC unroll 16")
+#define UNROLL_4	_Pragma("GCC unroll 4")
+#endif
+
+/* Fixed bounds: with them the compiler keeps every element in a register. */
+typedef vf tile_acc[TILE_K][16];
+
+/* One input lane of R pixels, @step elements apart, against K weight vectors. */
+RLX_INLINE void lane(tile_acc acc, const float *x, const float *w,
+		     const int R, const int K, const int step)
+{
+	vf wv[TILE_K];
+
+	UNROLL
+	for (int k = 0; k < K; k++)
+		wv[k] = vf_load(w + k * RLX_VL);
+	UNROLL
+	for (int r = 0; r < R; r++) {
+		vf b = vf_set1(x[r * step]);
+
+		UNROLL
+		for (int k = 0; k < K; k++)
+			acc[k][r] = vf_fma(b, wv[k], acc[k][r]);
+	}
+}
+
+RLX_INLINE void start(tile_acc acc, const struct conv_tile *t, const int R,
+		      const int K)
+{
+	if (t->acc) {
+		UNROLL
+		for (int k = 0; k < K; k++) {
+			UNROLL
+			for (int r = 0; r < R; r++)
+				acc[k][r] = vf_loadu(t->y + k * t->y_k +
+						     r * RLX_VL);
+		}
+		return;
+	}
+	UNROLL
+	for (int k = 0; k < K; k++) {
+		vf b = vf_loadu(t->bias + k * RLX_VL);
+
+		UNROLL
+		for (int r = 0; r < R; r++)
+			acc[k][r] = b;
+	}
+	if (!t->res)
+		return;
+	UNROLL
+	for (int k = 0; k < K; k++) {
+		UNROLL
+		for (int r = 0; r < R; r++)
+			acc[k][r] += vf_loadu(t->res + k * t->y_k +
+					      r * RLX_VL);
+	}
+}
+
+RLX_INLINE void finish(tile_acc acc, const struct conv_tile *t, const int R,
+		       const int K)
+{
+	const vf lo = vf_set1(t->lo), hi = vf_set1(t->hi);
+
+	UNROLL
+	for (int k = 0; k < K; k++) {
+		UNROLL
+		for (int r = 0; r < R; r++)
+			vf_storeu(t->y + k * t->y_k + r * RLX_VL,
+				  vf_min(hi, vf_max(lo, acc[k][r])));
+	}
+}
+
+RLX_INLINE void tile_blocked(const struct conv_tile *t, const int R,
+			     const int K)
+{
+	const ptrdiff_t *o = t->offs, *full = o + t->nfull;
+	const char *ahead = t->ahead;
+	const float *w = t->w;
+	tile_acc acc;
+
+	start(acc, t, R, K);
+	for (; o < full; o++) {
+		const float *x = t->x + *o;
+
+		for (size_t i = t->lines; i; i--, ahead += 64)
+			__builtin_prefetch(ahead, 0, 2);
+
+		UNROLL_4
+		for (int c = 0; c < RLX_VL; c++)
+			lane(acc, x + c, w + c * K * RLX_VL, R, K, RLX_VL);
+		w += RLX_VL * K * RLX_VL;
+	}
+	for (full += t->ntail; o < full; o++) {
+		const float *x = t->x + *o;
+
+		for (size_t c = 0; c < t->tail; c++, w += K * RLX_VL)
+			lane(acc, x + c, w, R, K, RLX_VL);
+	}
+	finish(acc, t, R, K);
+}
+
+RLX_INLINE void tile_plain(const struct conv_tile *t, const int R, const int K)
+{
+	const ptrdiff_t *o = t->offs, *end = o + t->nfull;
+	const float *w = t->w;
+	tile_acc acc;
+
+	start(acc, t, R, K);
+	for (; o < end; o++, w += K * RLX_VL)
+		lane(acc, t->x + *o, w, R, K, 1);
+	finish(acc, t, R, K);
+}
+
+#define TILES_6(F)	F(1) F(2) F(3) F(4) F(5) F(6)
+#define TILES_13(F)	TILES_6(F) F(7) F(8) F(9) F(10) F(11) F(12) F(13)
+#if TILE_R == 14
+#define TILES(F)	TILES_13(F) F(14)
+#elif TILE_R == 13
+#define TILES(F)	TILES_13(F)
+#else
+#define TILES(F)	TILES_6(F)
+#endif
+
+#define DEFINE(R)							\
+static void blocked_1_##R(const struct conv_tile *t)			\
+{									\
+	tile_blocked(t, R, 1);						\
+}									\
+static void blocked_2_##R(const struct conv_tile *t)			\
+{									\
+	tile_blocked(t, R, 2);						\
+}									\
+static void plain_1_##R(const struct conv_tile *t)			\
+{									\
+	tile_plain(t, R, 1);						\
+}									\
+static void plain_2_##R(const struct conv_tile *t)			\
+{									\
+	tile_plain(t, R, 2);						\
+}
+TILES(DEFINE)
+
+#define BLOCKED_1(R)	blocked_1_##R,
+#define BLOCKED_2(R)	blocked_2_##R,
+#define PLAIN_1(R)	plain_1_##R,
+#define PLAIN_2(R)	plain_2_##R,
+
+conv_tile_fn *const RLX_K(conv_tiles)[TILE_K][TILE_R] = {
+	{ TILES(BLOCKED_1) }, { TILES(BLOCKED_2) },
+};
+conv_tile_fn *const RLX_K(conv_tiles1)[TILE_K][TILE_R] = {
+	{ TILES(PLAIN_1) }, { TILES(PLAIN_2) },
+};

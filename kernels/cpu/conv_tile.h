@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* The register tile all f32 convolution kernels are made of. */
+#ifndef RLX_CPU_CONV_TILE_H
+#define RLX_CPU_CONV_TILE_H
+
+#include "kernels/conv.h"
+#include "kernels/simd/vec.h"
+
+/* A tile is at most TILE_R output pixels by TILE_K blocks of RLX_VL channels. */
+#if defined(RLX_V512) && defined(__clang__)
+#define TILE_R	13	/* clang spills at 14 */
+#elif defined(RLX_V512)
+#define TILE_R	14
+#else
+#define TILE_R	6
+#endif
+#define TILE_K	2
+
+/**
+ * struct conv_tile - one call of a tile function
+ * @x: where input pixel 0 of the tile is, before an entry of @offs is added
+ * @offs: one entry for each (input block, tap): elements from @x
+ * @nfull, @ntail: entries with all lanes, then entries with @tail lanes
+ * @w: for each lane of each entry TILE_K (or 1) vectors, packed
+ * @y: output pixel 0; pixels are RLX_VL elements apart
+ * @y_k: elements from one output block to the next, in @y and @res
+ * @bias: TILE_K vectors the sums start from, unless @acc
+ * @res: added to @bias at the start, or NULL; may be @y
+ * @ahead, @lines: weights to be wanted soon: @lines cache lines are fetched
+ *	from there for each full entry
+ * @acc: sums start from what is in @y
+ * @lo, @hi: the result is clamped to these, NaN kept
+ */
+struct conv_tile {
+	const float	*x;
+	const ptrdiff_t	*offs;
+	size_t		nfull, ntail, tail;
+	const float	*w;
+	float		*y;
+	size_t		y_k;
+	const float	*bias, *res;
+	const char	*ahead;
+	size_t		lines;
+	float		lo, hi;
+	bool		acc;
+};
+
+typedef void conv_tile_fn(const struct conv_tile *t);
+
+/*
+ * Tiles by [blocks - 1][pixels - 1]. In `conv_tiles` input pixels are RLX_VL
+ * elements apart and an entry has RLX_VL lanes; in `conv_tiles1` they are
+ * neighbours and an entry has one lane.
+ */
+extern conv_tile_fn *const RLX_K(conv_tiles)[TILE_K][TILE_R];
+extern conv_tile_fn *const RLX_K(conv_tiles1)[TILE_K][TILE_R];
+
+/* Split @n pixels into tiles of nearly equal width; the width of tile @i. */
+static inline size_t conv_tile_count(size_t n)
+{
+	return (n + TILE_R - 1) / TILE_R;
+}
+
+static inline size_t conv_tile_width(size_t n, size_t tiles, size_t i)
+{
+	return n / tiles + (i < n % tiles);
+}
+
+/* An activation with its parameters. */
+struct conv_act {
+	enum rlx_conv_act fn;
+	float		a, b;
+};
+
+/* The clamp that @act is; false: it is more, call conv_act_run after. */
+bool RLX_K(conv_act_range)(const struct conv_act *act, float *lo, float *hi);
+/* Apply an activation in place to @n floats, n a multiple of RLX_VL. */
+void RLX_K(conv_act_run)(const struct conv_act *act, float *y, size_t n);
+
+#endif

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: MIT
+/* Convolution kernels at every ISA level against sums in double. */
+#include "kernels/conv.h"
+#include "selftests/kernels/kernel_test.h"
+
+/* One convolution, plain tensors, and its reference. */
+struct shape {
+	size_t	n, ic, oc, groups, ih, iw, oh, ow;
+	size_t	kh, kw, sh, sw, dh, dw, pt, pl;
+	enum rlx_conv_act act;
+	float	a, b;
+	bool	bias, res;
+};
+
+struct data {
+	float	*x, *w, *bias, *res;
+	double	*y, *mag;	/* result, and the sum of absolute terms */
+	size_t	nx, nw, ny;
+};
+
+static double act_ref(enum rlx_conv_act act, double a, double b, double x)
+{
+	double h = fmin(fmax(a * x + b, 0), 1);
+
+	switch (act) {
+	case RLX_CONV_RELU:	return fmax(x, 0);
+	case RLX_CONV_CLIP:	return fmin(fmax(x, a), b);
+	case RLX_CONV_LEAKY:	return x < 0 ? a * x : x;
+	case RLX_CONV_HSIGMOID:	return h;
+	case RLX_CONV_HSWISH:	return x * h;
+	case RLX_CONV_SIGMOID:	return 1 / (1 + exp(-x));
+	case RLX_CONV_SILU:	return x / (1 + exp(-x));
+	case RLX_CONV_TANH:	return tanh(x);
+	case RLX_CONV_GELU:	return x / 2 * (1 + erf(x / sqrt(2)));
+	default:		return x;
+	}
+}
+
+static void sum_ref(const struct shape *s, const struct data *d, size_t at,
+		    const size_t *o)
+{
+	size_t icg = s->ic / s->groups, g = o[1] / (s->oc / s->groups);
+	double sum = s->bias ? d->bias[o[1]] : 0, mag = fabs(sum);
+
+	for (size_t c = 0; c < icg; c++)
+		for (size_t y = 0; y < s->kh; y++)
+			for (size_t x = 0; x < s->kw; x++) {
+				size_t iy = o[2] * s->sh + y * s->dh - s->pt;
+				size_t ix = o[3] * s->sw + x * s->dw - s->pl;
+				double p;
+
+				if (iy >= s->ih || ix >= s->iw)
+					continue;
+				p = (double)d->x[((o[0] * s->ic + g * icg + c) *
+						  s->ih + iy) * s->iw + ix] *
+				    d->w[((o[1] * icg + c) * s->kh + y) *
+					 s->kw + x];
+				sum += p;
+				mag += fabs(p);
+			}
+	if (s->res) {
+		sum += d->res[at];
+		mag += fabs(d->res[at]);
+	}
+	d->y[at] = act_ref(s->act, s->a, s->b, sum);
+	d->mag[at] = mag;
+}
+
+static void data_init(const struct shape *s, struct data *d, uint64_t *seed)
+{
+	size_t o[4], at = 0;
+
+	d->nx = s->n * s->ic * s->ih * s->iw;
+	d->nw = s->oc * (s->ic / s->groups) * s->kh * s->kw;
+	d->ny = s->n * s->oc * s->oh * s->ow;
+	d->x = malloc(d->nx * sizeof(float));
+	d->w = malloc(d->nw * sizeof(float));
+	d->bias = malloc(s->oc * sizeof(float));
+	d->res = malloc(d->ny * sizeof(float));
+	d->y = malloc(d->ny * sizeof(double));
+	d->mag = malloc(d->ny * sizeof(double));
+	CHECK(d->x && d->w && d->bias && d->res && d->y && d->mag);
+	kt_fill(d->x, d->nx, seed);
+	kt_fill(d->w, d->nw, seed);
+	kt_fill(d->bias, s->oc, seed);
+	kt_fill(d->res, d->ny, seed);
+	for (o[0] = 0; o[0] < s->n; o[0]++)
+		for (o[1] = 0; o[1] < s->oc; o[1]++)
+			for (o[2] = 0; o[2] < s->oh; o[2]++)
+				for (o[3] = 0; o[3] < s->ow; o[3]++)
+					sum_ref(s, d, at++, o);
+}
+
+static void data_fini(struct data *d)
+{
+	free(d->x);
+	free(d->w);
+	free(d->bias);
+	free(d->res);
+	free(d->y);
+	free(d->mag);
+}
+
+static void compare(const struct shape *s, const struct data *d,
+		    const float *y, const char *what, enum rlx_isa isa)
+{
+	for (size_t i = 0; i < d->ny; i++) {
+		double err = fabs(y[i] - d->y[i]);
+
+		CHECKF(err <= 2e-6 * d->mag[i] + 1e-6,
+		       "%s level %d: [%zu] is %g, not %g; n %zu c %zu>%zu/%zu "
+		       "in %zux%zu out %zux%zu k %zux%zu s %zux%zu d %zux%zu "
+		       "p %zu,%zu act %d", what, isa, i, y[i], d->y[i], s->n,
+		       s->ic, s->oc, s->groups, s->ih, s->iw, s->oh, s->ow,
+		       s->kh, s->kw, s->sh, s->sw, s->dh, s->dw, s->pt, s->pl,
+		       s->act);
+	}
+}
+
+/* Output extent for @in with @lo + @hi of padding; 0 when nothing fits. */
+static size_t extent(size_t in, size_t pad, size_t k, size_t d, size_t s)
+{
+	size_t span = (k - 1) * d + 1;
+
+	return in + pad < span ? 0 : (in + pad - span) / s + 1;
+}
+
+static struct shape shape_random(uint64_t *s)
+{
+	struct shape r = { 0 };
+
+	do {
+		bool line = kt_pick(s, 0, 4) == 0;
+
+		r = (struct shape){
+			.n = kt_pick(s, 1, 2), .groups = 1,
+			.ic = kt_pick(s, 1, 40), .oc = kt_pick(s, 1, 50),
+			.ih = line ? 1 : kt_pick(s, 1, 20),
+			.iw = kt_pick(s, 1, line ? 90 : 35),
+			.kh = line ? 1 : kt_pick(s, 1, 4),
+			.kw = kt_pick(s, 1, 5),
+			.sh = line ? 1 : kt_pick(s, 1, 3),
+			.sw = kt_pick(s, 1, 3),
+			.dh = line ? 1 : kt_pick(s, 1, 2),
+			.dw = kt_pick(s, 1, 3),
+			.act = (enum rlx_conv_act)kt_pick(s, 0, RLX_CONV_GELU),
+			.a = 0.3f, .b = 0.6f,
+			.bias = kt_pick(s, 0, 1), .res = kt_pick(s, 0, 1),
+		};
+		if (kt_pick(s, 0, 3) == 0)
+			r.kh = r.kw = r.sh = r.sw = 1;
+		r.pt = line ? 0 : kt_pick(s, 0, 2);
+		r.pl = kt_pick(s, 0, 4);
+		if (kt_pick(s, 0, 2) == 0)
+			r.pt = r.pl = 0;
+		r.oh = extent(r.ih, r.pt + (line ? 0 : kt_pick(s, 0, 2)),
+			      r.kh, r.dh, r.sh);
+		r.ow = extent(r.iw, r.pl + kt_pick(s, 0, 4), r.kw, r.dw, r.sw);
+	} while (!r.oh || !r.ow);
+	return r;
+}
+
+/* Plain to blocked; pad lanes are then poisoned, so that a use shows. */
+static float *blocked(enum rlx_isa isa, const float *src, const size_t dims[3],
+		      size_t *bytes, uint64_t *s)
+{
+	size_t n = dims[0], channels = dims[1], pixels = dims[2];
+	size_t c = rlx_conv_block(isa), blocks = (channels + c - 1) / c;
+	struct rlx_k_reorder r = {
+		.src = src, .n = n, .channels = channels, .pixels = pixels,
+		.src_n = channels * pixels, .dst_n = blocks * c * pixels,
+	};
+	size_t b, i, p, l;
+
+	CHECK(rlx_conv_blocked_size(isa, n, channels, pixels, bytes));
+	CHECK_EQ(*bytes, n * blocks * c * pixels * 4);
+	r.dst = kt_new(*bytes);
+	if (!src)
+		return r.dst;
+	kt_run(rlx_kernels_get(isa)->to_blocked_f32, &r, n * blocks, 0, s);
+	for (i = 0; i < n; i++)
+		for (b = 0; b < blocks; b++)
+			for (p = 0; p < pixels; p++)
+				for (l = 0; l < c; l++) {
+					float *v = &r.dst[((i * blocks + b) *
+							   pixels + p) * c + l];
+					size_t ch = b * c + l;
+
+					if (ch < channels) {
+						CHECK(*v == src[(i * channels +
+							ch) * pixels + p]);
+					} else {
+						CHECK(*v == 0);
+						*v = NAN;
+					}
+				}
+	return r.dst;
+}
+
+static float *plain(enum rlx_isa isa, const float *src, size_t n,
+		    size_t channels, size_t pixels, uint64_t *s)
+{
+	size_t c = rlx_conv_block(isa), blocks = (channels + c - 1) / c;
+	struct rlx_k_reorder r = {
+		.src = src, .n = n, .channels = channels, .pixels = pixels,
+		.src_n = blocks * c * pixels, .dst_n = channels * pixels,
+	};
+
+	r.dst = kt_new(n * channels * pixels * 4);
+	kt_run(rlx_kernels_get(isa)->to_plain_f32, &r, n * blocks, 0, s);
+	return r.dst;
+}
+
+static void conv_c_one(enum rlx_isa isa, const struct shape *s,
+		       const struct data *d, bool x_plain, uint64_t *seed)
+{
+	const struct rlx_kernels *k = rlx_kernels_get(isa);
+	struct rlx_k_conv_c a = {
+		.bias = s->bias ? d->bias : NULL, .n = s->n, .ic = s->ic,
+		.oc = s->oc, .groups = s->groups, .ih = s->ih, .iw = s->iw,
+		.oh = s->oh, .ow = s->ow, .kh = s->kh, .kw = s->kw,
+		.sh = s->sh, .sw = s->sw, .dh = s->dh, .dw = s->dw,
+		.pt = s->pt, .pl = s->pl, .act = s->act, .act_a = s->a,
+		.act_b = s->b, .x_plain = x_plain,
+	};
+	struct rlx_k_conv_pack pk = { .conv = &a, .src = d->w };
+	const size_t xdims[3] = { s->n, s->ic, s->ih * s->iw };
+	const size_t ydims[3] = { s->n, s->oc, s->oh * s->ow };
+	size_t nx, ny, nr = 0;
+	float *x = NULL, *y, *w, *res = NULL, *out;
+
+	CHECK(rlx_conv_c_init(isa, &a));
+	w = kt_new(rlx_conv_c_wsize(&a));
+	pk.dst = w;
+	kt_run(k->conv_c_pack, &pk, rlx_conv_pack_units(&a), 0, seed);
+	if (!x_plain)
+		x = blocked(isa, d->x, xdims, &nx, seed);
+	y = blocked(isa, NULL, ydims, &ny, seed);
+	a.y_n = a.res_n = ny / s->n / 4;
+	if (s->res) {
+		res = blocked(isa, d->res, ydims, &nr, seed);
+		a.res = res;
+		if (kt_pick(seed, 0, 1)) {
+			memcpy(y, res, ny);
+			a.res = y;
+		}
+	}
+	a.x = x_plain ? d->x : x;
+	a.x_n = x_plain ? s->ic * s->ih * s->iw : nx / s->n / 4;
+	a.w = w;
+	a.y = y;
+	kt_run(k->conv_c, &a, rlx_conv_c_units(&a), rlx_conv_c_scratch(&a),
+	       seed);
+	out = plain(isa, y, s->n, s->oc, s->oh * s->ow, seed);
+	compare(s, d, out, x_plain ? "conv_c plain" : "conv_c", isa);
+	kt_free(out, d->ny * 4);
+	kt_free(y, ny);
+	kt_free(w, rlx_conv_c_wsize(&a));
+	if (x)
+		kt_free(x, nx);
+	if (res)
+		kt_free(res, nr);
+}
+
+static void conv_c_levels(const struct shape *s, bool x_plain, uint64_t *seed)
+{
+	struct data d;
+
+	data_init(s, &d, seed);
+	for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
+		if (kt_isa_runs(isa))
+			conv_c_one(isa, s, &d, x_plain, seed);
+	data_fini(&d);
+}
+
+TEST(conv_c_random)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 150; i++) {
+		struct shape s = shape_random(&seed);
+
+		conv_c_levels(&s, i % 4 == 0, &seed);
+	}
+}
+
+TEST(conv_c_groups)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 20; i++) {
+		struct shape s = shape_random(&seed);
+
+		s.groups = kt_pick(&seed, 2, 3);
+		s.ic = s.groups * 16 * kt_pick(&seed, 1, 2);
+		s.oc = s.groups * 16 * kt_pick(&seed, 1, 3);
+		conv_c_levels(&s, false, &seed);
+	}
+}
+
+/* Large enough for several units each way and several passes. */
+TEST(conv_c_blocks)
+{
+	uint64_t seed = rlx_test_seed();
+	struct shape s = {
+		.n = 1, .ic = 300, .oc = 72, .groups = 1, .ih = 9, .iw = 11,
+		.oh = 9, .ow = 11, .kh = 3, .kw = 3, .sh = 1, .sw = 1, .dh = 1,
+		.dw = 1, .pt = 1, .pl = 1, .act = RLX_CONV_RELU, .bias = true,
+		.res = true,
+	};
+	struct shape wide = {
+		.n = 2, .ic = 5, .oc = 20, .groups = 1, .ih = 70, .iw = 400,
+		.oh = 35, .ow = 200, .kh = 5, .kw = 3, .sh = 2, .sw = 2,
+		.dh = 1, .dw = 1, .pt = 2, .pl = 1, .act = RLX_CONV_CLIP,
+		.a = -0.5, .b = 0.5,
+	};
+
+	conv_c_levels(&s, false, &seed);
+	conv_c_levels(&wide, false, &seed);
+	conv_c_levels(&wide, true, &seed);
+}
+
+TEST(conv_c_refuses)
+{
+	struct rlx_k_conv_c ok = {
+		.n = 1, .ic = 8, .oc = 8, .groups = 1, .ih = 4, .iw = 4,
+		.oh = 4, .ow = 4, .kh = 1, .kw = 1, .sh = 1, .sw = 1, .dh = 1,
+		.dw = 1,
+	}, a = ok;
+	size_t bytes;
+
+	CHECK(rlx_conv_c_init(RLX_ISA_V4, &a));
+	a = ok;
+	a.groups = 3;
+	CHECK(!rlx_conv_c_init(RLX_ISA_V4, &a));
+	a = ok;
+	a.groups = 2;		/* 4 channels each: no block of 16 */
+	CHECK(!rlx_conv_c_init(RLX_ISA_V4, &a));
+	a = ok;
+	a.sh = 0;
+	CHECK(!rlx_conv_c_init(RLX_ISA_V4, &a));
+	a = ok;
+	a.kw = SIZE_MAX / 2;
+	a.dw = 7;
+	CHECK(!rlx_conv_c_init(RLX_ISA_V4, &a));
+	a = ok;
+	a.ih = a.iw = (size_t)1 << 31;
+	CHECK(!rlx_conv_c_init(RLX_ISA_V4, &a));
+	CHECK(!rlx_conv_blocked_size(RLX_ISA_V4, SIZE_MAX / 8, 3, 9, &bytes));
+}
+
+static void dw_one(enum rlx_isa isa, const struct shape *s,
+		   const struct data *d, uint64_t *seed)
+{
+	const struct rlx_kernels *k = rlx_kernels_get(isa);
+	size_t c = rlx_conv_block(isa), blocks = (s->ic + c - 1) / c;
+	struct rlx_k_dw_c a = {
+		.bias = s->bias ? d->bias : NULL, .n = s->n,
+		.channels = s->ic, .ih = s->ih, .iw = s->iw, .oh = s->oh,
+		.ow = s->ow, .kh = s->kh, .kw = s->kw, .sh = s->sh,
+		.sw = s->sw, .dh = s->dh, .dw = s->dw, .pt = s->pt,
+		.pl = s->pl, .act = s->act, .act_a = s->a, .act_b = s->b,
+	};
+	struct rlx_k_dw_pack pk = { .conv = &a, .src = d->w };
+	const size_t xdims[3] = { s->n, s->ic, s->ih * s->iw };
+	const size_t ydims[3] = { s->n, s->oc, s->oh * s->ow };
+	size_t nx, ny, nr = 0;
+	float *x, *y, *w, *res = NULL, *out;
+
+	CHECK(rlx_dw_c_init(isa, &a));
+	w = kt_new(rlx_dw_c_wsize(&a));
+	pk.dst = w;
+	kt_run(k->dw_c_pack, &pk, blocks, 0, seed);
+	x = blocked(isa, d->x, xdims, &nx, seed);
+	y = blocked(isa, NULL, ydims, &ny, seed);
+	if (s->res) {
+		res = blocked(isa, d->res, ydims, &nr, seed);
+		a.res = res;
+		if (kt_pick(seed, 0, 1)) {
+			memcpy(y, res, ny);
+			a.res = y;
+		}
+	}
+	a.x = x;
+	a.y = y;
+	a.w = w;
+	a.x_n = nx / s->n / 4;
+	a.y_n = a.res_n = ny / s->n / 4;
+	kt_run(k->dw_c, &a, rlx_dw_c_units(&a), 0, seed);
+	out = plain(isa, y, s->n, s->ic, s->oh * s->ow, seed);
+	compare(s, d, out, "dw_c", isa);
+	kt_free(out, d->ny * 4);
+	kt_free(y, ny);
+	kt_free(x, nx);
+	kt_free(w, rlx_dw_c_wsize(&a));
+	if (res)
+		kt_free(res, nr);
+}
+
+TEST(dw_c_random)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 200; i++) {
+		struct shape s = shape_random(&seed);
+		struct data d;
+
+		s.groups = s.oc = s.ic;
+		if (i % 2) {	/* the shapes that have their own code */
+			s.kh = s.kw = i % 4 == 1 ? 3 : 5;
+			s.dh = s.dw = 1;
+			s.sh = s.sw = kt_pick(&seed, 1, 2);
+			s.pt = s.pl = s.kh / 2;
+			s.oh = extent(s.ih, 2 * s.pt, s.kh, 1, s.sh);
+			s.ow = extent(s.iw, 2 * s.pl, s.kw, 1, s.sw);
+		}
+		data_init(&s, &d, &seed);
+		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
+			if (kt_isa_runs(isa))
+				dw_one(isa, &s, &d, &seed);
+		data_fini(&d);
+	}
+}
+
+TEST_MAIN()
