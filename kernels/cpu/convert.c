@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: MIT
+/* Converting blocks between element types and the three register classes. */
+#include <math.h>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/simd/vec.h"
+
+#define CHUNK	64	/* elements staged on the stack in two-step conversions */
+
+/* name(dst, src, n): dst[i] = expr of x = src[i] */
+#define CONV(name, dst_t, src_t, expr)					\
+static void name(void *restrict dst, const void *restrict src, size_t n) \
+{									\
+	dst_t *restrict d = dst;					\
+	const src_t *restrict s = src;					\
+									\
+	for (size_t i = 0; i < n; i++) {				\
+		const src_t x = s[i];					\
+									\
+		d[i] = (expr);						\
+	}								\
+}
+
+/*
+ * Truncate and saturate: hi is the first value (f32 can name it) that is too
+ * large or exactly the largest, lo the last that is too small or the smallest.
+ */
+#define SAT(T, x, lo, hi, min, max)					\
+	((x) >= (hi) ? (max) : (x) > (lo) ? (T)(x) : (x) == (x) ? (min) : 0)
+#define SAT_I8(x)	SAT(int8_t, x, -128, 127, INT8_MIN, INT8_MAX)
+#define SAT_I16(x)	SAT(int16_t, x, -32768, 32767, INT16_MIN, INT16_MAX)
+#define SAT_I32(x)	SAT(int32_t, x, -0x1p31f, 0x1p31f, INT32_MIN, INT32_MAX)
+#define SAT_I64(x)	SAT(int64_t, x, -0x1p63f, 0x1p63f, INT64_MIN, INT64_MAX)
+#define SAT_U8(x)	SAT(uint8_t, x, 0, 255, 0, UINT8_MAX)
+#define SAT_U16(x)	SAT(uint16_t, x, 0, 65535, 0, UINT16_MAX)
+#define SAT_U32(x)	SAT(uint32_t, x, 0, 0x1p32f, 0, UINT32_MAX)
+#define SAT_U64(x)	SAT(uint64_t, x, 0, 0x1p64f, 0, UINT64_MAX)
+
+static void copy4(void *restrict d, const void *restrict s, size_t n)
+{
+	memcpy(d, s, n * 4);
+}
+
+static void copy8(void *restrict d, const void *restrict s, size_t n)
+{
+	memcpy(d, s, n * 8);
+}
+
+#define HALF(f)								\
+static void ld_f32_##f(void *restrict dst, const void *restrict src, size_t n) \
+{									\
+	float *d = dst;							\
+	const uint16_t *s = src;					\
+	size_t i = 0;							\
+									\
+	for (; i + RLX_VL <= n; i += RLX_VL)				\
+		vf_storeu(d + i, vf_loadu_##f(s + i));			\
+	if (i < n)							\
+		vf_storen(d + i, vf_loadn_##f(s + i, n - i), n - i);	\
+}									\
+static void st_f32_##f(void *restrict dst, const void *restrict src, size_t n) \
+{									\
+	uint16_t *d = dst;						\
+	const float *s = src;						\
+	size_t i = 0;							\
+									\
+	for (; i + RLX_VL <= n; i += RLX_VL)				\
+		vf_storeu_##f(d + i, vf_loadu(s + i));			\
+	if (i < n)							\
+		vf_storen_##f(d + i, vf_loadn(s + i, n - i), n - i);	\
+}
+HALF(bf16)
+HALF(f16)
+
+/* fp8 decodes through f16: e5m2 is its upper byte, e4m3 sits 8 powers lower. */
+static float f8e5m2_dec(uint8_t b)
+{
+	uint32_t em = (uint32_t)(b & 0x7f) << 21, bits;
+	float v;
+
+	memcpy(&v, &em, 4);
+	v *= 0x1p112f;
+	memcpy(&bits, &v, 4);
+	if ((b & 0x7f) >= 0x7c)
+		bits = 0x7f800000 | em;
+	bits |= (uint32_t)(b & 0x80) << 24;
+	memcpy(&v, &bits, 4);
+	return v;
+}
+
+static float f8e4m3_dec(uint8_t b)
+{
+	uint32_t em = (uint32_t)(b & 0x7f) << 20, bits;
+	float v;
+
+	memcpy(&v, &em, 4);
+	v *= 0x1p120f;
+	memcpy(&bits, &v, 4);
+	if ((b & 0x7f) == 0x7f)
+		bits = 0x7fc00000;
+	bits |= (uint32_t)(b & 0x80) << 24;
+	memcpy(&v, &bits, 4);
+	return v;
+}
+
+/*
+ * To a sign, e, m format with man mantissa bits and lowest normal exponent
+ * low: adding a power of two rounds subnormals at the right bit.
+ */
+static uint8_t f8_enc(float x, int man, int low, uint32_t over, uint32_t nan)
+{
+	uint32_t b, a, r, add;
+	float f, magic;
+
+	memcpy(&b, &x, 4);
+	a = b & 0x7fffffff;
+	if (a > 0x7f800000)
+		return (uint8_t)((b >> 24 & 0x80) | nan);
+	if (a < (uint32_t)(127 + low) << 23) {
+		add = (uint32_t)(127 + low + 23 - man) << 23;
+		memcpy(&f, &a, 4);
+		memcpy(&magic, &add, 4);
+		f += magic;
+		memcpy(&r, &f, 4);
+		r -= add;
+	} else {
+		r = a + (1u << (22 - man)) - 1 + (a >> (23 - man) & 1);
+		r = (r >> (23 - man)) - ((uint32_t)(126 + low) << man);
+	}
+	/* the codes above the largest value: NaN, or inf and NaN */
+	if (r >= (man == 3 ? 0x7fu : 0x7cu) || a == 0x7f800000)
+		r = over;
+	return (uint8_t)((b >> 24 & 0x80) | r);
+}
+
+CONV(ld_f32_f64, float, double, (float)x)
+CONV(ld_f32_f8e4m3, float, uint8_t, f8e4m3_dec(x))
+CONV(ld_f32_f8e5m2, float, uint8_t, f8e5m2_dec(x))
+CONV(ld_f32_i64, float, int64_t, (float)x)
+CONV(ld_f32_i32, float, int32_t, (float)x)
+CONV(ld_f32_i16, float, int16_t, (float)x)
+CONV(ld_f32_i8, float, int8_t, (float)x)
+CONV(ld_f32_u64, float, uint64_t, (float)x)
+CONV(ld_f32_u32, float, uint32_t, (float)x)
+CONV(ld_f32_u16, float, uint16_t, (float)x)
+CONV(ld_f32_u8, float, uint8_t, (float)x)
+CONV(ld_f32_bool, float, uint8_t, (float)(x != 0))
+
+CONV(st_f32_f64, double, float, (double)x)
+CONV(st_f32_f8e4m3, uint8_t, float, f8_enc(x, 3, -6, 0x7f, 0x7f))
+CONV(st_f32_f8e5m2, uint8_t, float, f8_enc(x, 2, -14, 0x7c, 0x7f))
+CONV(st_sat_f8e4m3, uint8_t, float, f8_enc(x, 3, -6, 0x7e, 0x7f))
+CONV(st_sat_f8e5m2, uint8_t, float, f8_enc(x, 2, -14, 0x7b, 0x7f))
+CONV(st_f32_i64, int64_t, float, SAT_I64(x))
+CONV(st_f32_i32, int32_t, float, SAT_I32(x))
+CONV(st_f32_i16, int16_t, float, SAT_I16(x))
+CONV(st_f32_i8, int8_t, float, SAT_I8(x))
+CONV(st_f32_u64, uint64_t, float, SAT_U64(x))
+CONV(st_f32_u32, uint32_t, float, SAT_U32(x))
+CONV(st_f32_u16, uint16_t, float, SAT_U16(x))
+CONV(st_f32_u8, uint8_t, float, SAT_U8(x))
+CONV(st_f32_bool, uint8_t, float, (uint8_t)(x != 0))
+
+CONV(ld_f64_f32, double, float, (double)x)
+CONV(ld_f64_i64, double, int64_t, (double)x)
+CONV(ld_f64_i32, double, int32_t, (double)x)
+CONV(ld_f64_i16, double, int16_t, (double)x)
+CONV(ld_f64_i8, double, int8_t, (double)x)
+CONV(ld_f64_u64, double, uint64_t, (double)x)
+CONV(ld_f64_u32, double, uint32_t, (double)x)
+CONV(ld_f64_u16, double, uint16_t, (double)x)
+CONV(ld_f64_u8, double, uint8_t, (double)x)
+CONV(ld_f64_bool, double, uint8_t, (double)(x != 0))
+
+CONV(st_f64_f32, float, double, (float)x)
+CONV(st_f64_i64, int64_t, double, SAT_I64(x))
+CONV(st_f64_i32, int32_t, double,
+     SAT(int32_t, x, -0x1p31, 0x1p31 - 1, INT32_MIN, INT32_MAX))
+CONV(st_f64_i16, int16_t, double, SAT_I16(x))
+CONV(st_f64_i8, int8_t, double, SAT_I8(x))
+CONV(st_f64_u64, uint64_t, double, SAT_U64(x))
+CONV(st_f64_u32, uint32_t, double, SAT(uint32_t, x, 0, 0x1p32 - 1, 0, UINT32_MAX))
+CONV(st_f64_u16, uint16_t, double, SAT_U16(x))
+CONV(st_f64_u8, uint8_t, double, SAT_U8(x))
+CONV(st_f64_bool, uint8_t, double, (uint8_t)(x != 0))
+
+CONV(ld_i64_f64, int64_t, double, SAT_I64(x))
+CONV(ld_i64_f32, int64_t, float, SAT_I64(x))
+CONV(ld_i64_i32, int64_t, int32_t, x)
+CONV(ld_i64_i16, int64_t, int16_t, x)
+CONV(ld_i64_i8, int64_t, int8_t, x)
+CONV(ld_i64_u32, int64_t, uint32_t, x)
+CONV(ld_i64_u16, int64_t, uint16_t, x)
+CONV(ld_i64_u8, int64_t, uint8_t, x)
+CONV(ld_i64_bool, int64_t, uint8_t, x != 0)
+
+CONV(st_i64_f64, double, int64_t, (double)x)
+CONV(st_i64_f32, float, int64_t, (float)x)
+CONV(st_i64_32, uint32_t, int64_t, (uint32_t)x)
+CONV(st_i64_16, uint16_t, int64_t, (uint16_t)x)
+CONV(st_i64_8, uint8_t, int64_t, (uint8_t)x)
+CONV(st_i64_bool, uint8_t, int64_t, (uint8_t)(x != 0))
+
+/* Toward zero with the last bit set if inexact: a later rounding is exact. */
+static float odd_f32(double x)
+{
+	float f = (float)x;
+	uint32_t b;
+
+	if ((double)f == x || x != x)
+		return f;
+	memcpy(&b, &f, 4);
+	b -= fabs((double)f) > fabs(x);
+	b |= 1;
+	memcpy(&f, &b, 4);
+	return f;
+}
+
+static double sticky(uint64_t m, double sign)
+{
+	if (m >> 53)
+		return sign * 0x1p11 *
+		       (double)(m >> 11 | ((m & 0x7ff) != 0));
+	return sign * (double)m;
+}
+
+static double sticky_i64(int64_t x)
+{
+	return sticky(x < 0 ? 0 - (uint64_t)x : (uint64_t)x, x < 0 ? -1 : 1);
+}
+
+CONV(f64_odd, float, double, odd_f32(x))
+CONV(i64_odd, float, int64_t, odd_f32(sticky_i64(x)))
+
+void RLX_K(load_odd)(void *restrict dst, const void *restrict src, size_t n)
+{
+	f64_odd(dst, src, n);
+}
+
+void RLX_K(load_sticky_u64)(void *restrict dst, const void *restrict src,
+			    size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		((double *)dst)[i] = sticky(((const uint64_t *)src)[i], 1);
+}
+
+void RLX_K(load_sticky_i64)(void *restrict dst, const void *restrict src,
+			    size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		((double *)dst)[i] = sticky_i64(((const int64_t *)src)[i]);
+}
+
+/* Two steps through f32, chunk by chunk. */
+#define CONV_VIA(name, dst_t, first, src_t, second)			\
+static void name(void *restrict dst, const void *restrict src, size_t n) \
+{									\
+	float t[CHUNK];							\
+	dst_t *d = dst;							\
+	const src_t *s = src;						\
+									\
+	for (size_t i = 0; i < n; i += CHUNK) {				\
+		size_t m = n - i < CHUNK ? n - i : CHUNK;		\
+									\
+		first(t, s + i, m);					\
+		second(d + i, t, m);					\
+	}								\
+}
+#define VIA_F32(f, t)							\
+CONV_VIA(ld_f64_##f, double, ld_f32_##f, t, ld_f64_f32)		\
+CONV_VIA(ld_i64_##f, int64_t, ld_f32_##f, t, ld_i64_f32)		\
+CONV_VIA(st_f64_##f, t, f64_odd, double, st_f32_##f)			\
+CONV_VIA(st_i64_##f, t, i64_odd, int64_t, st_f32_##f)
+VIA_F32(f16, uint16_t)
+VIA_F32(bf16, uint16_t)
+VIA_F32(f8e4m3, uint8_t)
+VIA_F32(f8e5m2, uint8_t)
+
+static rlx_convert_fn *const loaders[RLX_EW_CLASSES][RLX_K_TYPE_COUNT] = {
+	[RLX_EW_F32] = {
+		[RLX_K_F64] = ld_f32_f64, [RLX_K_F32] = copy4,
+		[RLX_K_F16] = ld_f32_f16, [RLX_K_BF16] = ld_f32_bf16,
+		[RLX_K_F8E4M3] = ld_f32_f8e4m3, [RLX_K_F8E5M2] = ld_f32_f8e5m2,
+		[RLX_K_I64] = ld_f32_i64, [RLX_K_I32] = ld_f32_i32,
+		[RLX_K_I16] = ld_f32_i16, [RLX_K_I8] = ld_f32_i8,
+		[RLX_K_U64] = ld_f32_u64, [RLX_K_U32] = ld_f32_u32,
+		[RLX_K_U16] = ld_f32_u16, [RLX_K_U8] = ld_f32_u8,
+		[RLX_K_BOOL] = ld_f32_bool,
+	},
+	[RLX_EW_F64] = {
+		[RLX_K_F64] = copy8, [RLX_K_F32] = ld_f64_f32,
+		[RLX_K_F16] = ld_f64_f16, [RLX_K_BF16] = ld_f64_bf16,
+		[RLX_K_F8E4M3] = ld_f64_f8e4m3, [RLX_K_F8E5M2] = ld_f64_f8e5m2,
+		[RLX_K_I64] = ld_f64_i64, [RLX_K_I32] = ld_f64_i32,
+		[RLX_K_I16] = ld_f64_i16, [RLX_K_I8] = ld_f64_i8,
+		[RLX_K_U64] = ld_f64_u64, [RLX_K_U32] = ld_f64_u32,
+		[RLX_K_U16] = ld_f64_u16, [RLX_K_U8] = ld_f64_u8,
+		[RLX_K_BOOL] = ld_f64_bool,
+	},
+	[RLX_EW_I64] = {
+		[RLX_K_F64] = ld_i64_f64, [RLX_K_F32] = ld_i64_f32,
+		[RLX_K_F16] = ld_i64_f16, [RLX_K_BF16] = ld_i64_bf16,
+		[RLX_K_F8E4M3] = ld_i64_f8e4m3, [RLX_K_F8E5M2] = ld_i64_f8e5m2,
+		[RLX_K_I64] = copy8, [RLX_K_I32] = ld_i64_i32,
+		[RLX_K_I16] = ld_i64_i16, [RLX_K_I8] = ld_i64_i8,
+		[RLX_K_U64] = copy8, [RLX_K_U32] = ld_i64_u32,
+		[RLX_K_U16] = ld_i64_u16, [RLX_K_U8] = ld_i64_u8,
+		[RLX_K_BOOL] = ld_i64_bool,
+	},
+};
+
+static rlx_convert_fn *const storers[RLX_EW_CLASSES][RLX_K_TYPE_COUNT] = {
+	[RLX_EW_F32] = {
+		[RLX_K_F64] = st_f32_f64, [RLX_K_F32] = copy4,
+		[RLX_K_F16] = st_f32_f16, [RLX_K_BF16] = st_f32_bf16,
+		[RLX_K_F8E4M3] = st_f32_f8e4m3, [RLX_K_F8E5M2] = st_f32_f8e5m2,
+		[RLX_K_I64] = st_f32_i64, [RLX_K_I32] = st_f32_i32,
+		[RLX_K_I16] = st_f32_i16, [RLX_K_I8] = st_f32_i8,
+		[RLX_K_U64] = st_f32_u64, [RLX_K_U32] = st_f32_u32,
+		[RLX_K_U16] = st_f32_u16, [RLX_K_U8] = st_f32_u8,
+		[RLX_K_BOOL] = st_f32_bool,
+	},
+	[RLX_EW_F64] = {
+		[RLX_K_F64] = copy8, [RLX_K_F32] = st_f64_f32,
+		[RLX_K_F16] = st_f64_f16, [RLX_K_BF16] = st_f64_bf16,
+		[RLX_K_F8E4M3] = st_f64_f8e4m3, [RLX_K_F8E5M2] = st_f64_f8e5m2,
+		[RLX_K_I64] = st_f64_i64, [RLX_K_I32] = st_f64_i32,
+		[RLX_K_I16] = st_f64_i16, [RLX_K_I8] = st_f64_i8,
+		[RLX_K_U64] = st_f64_u64, [RLX_K_U32] = st_f64_u32,
+		[RLX_K_U16] = st_f64_u16, [RLX_K_U8] = st_f64_u8,
+		[RLX_K_BOOL] = st_f64_bool,
+	},
+	[RLX_EW_I64] = {
+		[RLX_K_F64] = st_i64_f64, [RLX_K_F32] = st_i64_f32,
+		[RLX_K_F16] = st_i64_f16, [RLX_K_BF16] = st_i64_bf16,
+		[RLX_K_F8E4M3] = st_i64_f8e4m3, [RLX_K_F8E5M2] = st_i64_f8e5m2,
+		[RLX_K_I64] = copy8, [RLX_K_I32] = st_i64_32,
+		[RLX_K_I16] = st_i64_16, [RLX_K_I8] = st_i64_8,
+		[RLX_K_U64] = copy8, [RLX_K_U32] = st_i64_32,
+		[RLX_K_U16] = st_i64_16, [RLX_K_U8] = st_i64_8,
+		[RLX_K_BOOL] = st_i64_bool,
+	},
+};
+
+rlx_convert_fn *RLX_K(loader)(int cls, int type)
+{
+	return (unsigned)type < RLX_K_TYPE_COUNT ? loaders[cls][type] : NULL;
+}
+
+rlx_convert_fn *RLX_K(storer)(int cls, int type)
+{
+	return (unsigned)type < RLX_K_TYPE_COUNT ? storers[cls][type] : NULL;
+}
+
+rlx_convert_fn *RLX_K(storer_sat)(int type)
+{
+	return type == RLX_K_F8E4M3 ? st_sat_f8e4m3 :
+	       type == RLX_K_F8E5M2 ? st_sat_f8e5m2 : NULL;
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+/* The interpreter of elementwise programs. */
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/ew_step.h"
+
+rlx_k_fn RLX_K(ew);
+
+/* operands: inputs, then steps; an immediate takes its step's splat */
+#define SLOTS	(RLX_EW_MAX_IN + RLX_EW_MAX_STEP)
+
+struct state {
+	const struct rlx_k_ew	*a;
+	rlx_ew_step_fn *const	*ops;
+	size_t			lane;		/* bytes of a register lane */
+	char			*regs, *ins;	/* blocks in scratch */
+	char			*raw;		/* gathered, not yet converted */
+	struct rlx_ew_src	slot[SLOTS];
+	rlx_convert_fn		*load[RLX_EW_MAX_IN];
+	int64_t			pos[RLX_K_DIMS];	/* where the unit starts */
+	char			splat[SLOTS][RLX_VB]
+				__attribute__((aligned(RLX_VB)));
+};
+
+static bool in_class(const struct state *st, int type)
+{
+	int cls = st->a->cls;
+
+	if (cls == RLX_EW_F32)
+		return type == RLX_K_F32;
+	if (cls == RLX_EW_F64)
+		return type == RLX_K_F64;
+	return type == RLX_K_I64 || type == RLX_K_U64;
+}
+
+static void fill(char *dst, const void *one, size_t lane)
+{
+	for (size_t i = 0; i < RLX_VB; i += lane)
+		memcpy(dst + i, one, lane);
+}
+
+static void splat_imm(struct state *st, int s)
+{
+	const struct rlx_k_ew_step *step = &st->a->step[s];
+	float f = (float)step->imm.f;
+	char *to = st->splat[RLX_EW_MAX_IN + s];
+
+	if (st->a->cls == RLX_EW_F32)
+		fill(to, &f, 4);
+	else
+		fill(to, &step->imm, 8);
+}
+
+/* Everything that is the same for all units of this call. */
+static void setup(struct state *st, const struct rlx_k_ew *a, char *scratch)
+{
+	st->a = a;
+	st->lane = rlx_k_ew_lane(a);
+	st->ops = a->cls == RLX_EW_F32 ? RLX_K(ew_f32_steps) :
+		  a->cls == RLX_EW_F64 ? RLX_K(ew_f64_steps) :
+					 RLX_K(ew_i64_steps);
+	st->ins = scratch;
+	st->regs = st->ins + (size_t)a->n_in * RLX_EW_BLOCK_BYTES;
+	st->raw = st->regs + (size_t)a->n_reg * RLX_EW_BLOCK_BYTES;
+	for (int i = 0; i < a->n_in; i++) {
+		double one;
+
+		st->load[i] = RLX_K(loader)(a->cls, a->in[i].type);
+		if (a->in[i].kind != RLX_EW_SCALAR)
+			continue;
+		st->load[i](&one, a->in[i].p, 1);
+		fill(st->splat[i], &one, st->lane);
+		st->slot[i] = (struct rlx_ew_src){ st->splat[i], 0 };
+	}
+	for (int s = 0; s < a->n_step; s++) {
+		splat_imm(st, s);
+		st->slot[RLX_EW_MAX_IN + s] = (struct rlx_ew_src){
+			st->regs + a->reg[s] * RLX_EW_BLOCK_BYTES, RLX_VB };
+		if (a->step[s].op == RLX_EW_const_)
+			st->slot[RLX_EW_MAX_IN + s] = (struct rlx_ew_src){
+				st->splat[RLX_EW_MAX_IN + s], 0 };
+	}
+}
+
+/* n elements of an input into its block; whole blocks are read in place. */
+static void bind_run(struct state *st, int i, const char *p, size_t n)
+{
+	char *block = st->ins + (size_t)i * RLX_EW_BLOCK_BYTES;
+
+	if (in_class(st, st->a->in[i].type) && n * st->lane % RLX_VB == 0) {
+		st->slot[i] = (struct rlx_ew_src){ p, RLX_VB };
+		return;
+	}
+	st->load[i](block, p, n);
+	st->slot[i] = (struct rlx_ew_src){ block, RLX_VB };
+}
+
+static void bind_one(struct state *st, int i, const char *p)
+{
+	double one;
+
+	st->load[i](&one, p, 1);
+	fill(st->splat[i], &one, st->lane);
+	st->slot[i] = (struct rlx_ew_src){ st->splat[i], 0 };
+}
+
+#define GATHER(T)							\
+static void gather_##T(T *d, const T *s, int64_t stride, int64_t n)	\
+{									\
+	if (stride == 0)						\
+		for (int64_t i = 0; i < n; i++)				\
+			d[i] = *s;					\
+	else								\
+		for (int64_t i = 0; i < n; i++)				\
+			d[i] = s[i * stride];				\
+}
+GATHER(uint8_t)
+GATHER(uint16_t)
+GATHER(uint32_t)
+GATHER(uint64_t)
+
+static void gather_run(char *d, const char *s, int64_t stride, int64_t n,
+		       size_t size)
+{
+	if (stride == 1)
+		memcpy(d, s, (size_t)n * size);
+	else if (size == 1)
+		gather_uint8_t((void *)d, (const void *)s, stride, n);
+	else if (size == 2)
+		gather_uint16_t((void *)d, (const void *)s, stride, n);
+	else if (size == 4)
+		gather_uint32_t((void *)d, (const void *)s, stride, n);
+	else
+		gather_uint64_t((void *)d, (const void *)s, stride, n);
+}
+
+/* The next n elements from st->pos on, in output order, run by run. */
+static void bind_gather(struct state *st, int i, size_t n)
+{
+	const struct rlx_k_ew *a = st->a;
+	const struct rlx_k_ew_in *in = &a->in[i];
+	const size_t size = rlx_k_type_size((enum rlx_k_type)in->type);
+	const int last = a->rank - 1;
+	int64_t pos[RLX_K_DIMS], off = 0;
+	char *d = st->raw;
+
+	for (int k = 0; k <= last; k++) {
+		pos[k] = st->pos[k];
+		off += pos[k] * in->stride[k];
+	}
+	for (int64_t left = (int64_t)n; left > 0;) {
+		int64_t run = a->dim[last] - pos[last];
+		int k = last;
+
+		run = run < left ? run : left;
+		gather_run(d, (const char *)in->p + off * (int64_t)size,
+			   in->stride[last], run, size);
+		d += run * (int64_t)size;
+		left -= run;
+		pos[last] += run;
+		off += run * in->stride[last];
+		while (k > 0 && pos[k] == a->dim[k]) {
+			off += in->stride[k - 1] - pos[k] * in->stride[k];
+			pos[k] = 0;
+			pos[--k]++;
+		}
+	}
+	d = st->ins + (size_t)i * RLX_EW_BLOCK_BYTES;
+	st->load[i](d, st->raw, n);
+	st->slot[i] = (struct rlx_ew_src){ d, RLX_VB };
+}
+
+/* The coordinates of output element @at. */
+static void locate(struct state *st, int64_t at)
+{
+	for (int d = st->a->rank; d-- > 0;) {
+		st->pos[d] = at % st->a->dim[d];
+		at /= st->a->dim[d];
+	}
+}
+
+static void bind(struct state *st, int64_t at, size_t n)
+{
+	const struct rlx_k_ew *a = st->a;
+
+	for (int i = 0; i < a->n_in; i++) {
+		const struct rlx_k_ew_in *in = &a->in[i];
+		int64_t size = (int64_t)rlx_k_type_size(
+			(enum rlx_k_type)in->type);
+		const char *p = in->p;
+		int64_t off = 0;
+
+		if (in->kind == RLX_EW_SCALAR)
+			continue;
+		if (in->kind == RLX_EW_LINEAR) {
+			bind_run(st, i, p + at * size, n);
+			continue;
+		}
+		if (in->kind == RLX_EW_GATHER) {
+			bind_gather(st, i, n);
+			continue;
+		}
+		for (int d = 0; d < a->rank; d++)
+			off += st->pos[d] * in->stride[d];
+		if (in->stride[a->rank - 1])
+			bind_run(st, i, p + off * size, n);
+		else
+			bind_one(st, i, p + off * size);
+	}
+}
+
+static void finish(struct state *st, const struct rlx_k_ew_out *out, char *p,
+		   size_t n)
+{
+	rlx_convert_fn *store = RLX_K(storer)(st->a->cls, out->type);
+	const struct rlx_ew_src *s = &st->slot[out->src];
+	char *block = st->raw;
+
+	if (s->inc) {
+		if (s->p != p)
+			store(p, s->p, n);
+		return;
+	}
+	for (size_t i = 0; i < n * st->lane; i += RLX_VB)
+		memcpy(block + i, s->p, RLX_VB);
+	store(p, block, n);
+}
+
+/* Elements [at, at + n) of the output. */
+static void block(struct state *st, int64_t at, size_t n)
+{
+	const struct rlx_k_ew *a = st->a;
+	const size_t nv = (n * st->lane + RLX_VB - 1) / RLX_VB;
+
+	bind(st, at, n);
+	for (int s = 0; s < a->n_step; s++) {
+		const struct rlx_k_ew_step *step = &a->step[s];
+		struct rlx_ew_src src[3] = { { st->splat[0], 0 } };
+		char *dst = st->regs + a->reg[s] * RLX_EW_BLOCK_BYTES;
+
+		if (step->op == RLX_EW_const_)
+			continue;
+		for (int k = 0; k < 3; k++)
+			if (step->src[k] == RLX_EW_IMM)
+				src[k] = (struct rlx_ew_src){
+					st->splat[RLX_EW_MAX_IN + s], 0 };
+			else if (step->src[k] < SLOTS)
+				src[k] = st->slot[step->src[k]];
+		/* The last step may write its output in place. */
+		if (s == a->n_step - 1 && n * st->lane % RLX_VB == 0 &&
+		    a->n_out == 1 && in_class(st, a->out[0].type) &&
+		    a->out[0].src == RLX_EW_STEP(s))
+			dst = (char *)a->out[0].p + (size_t)at * st->lane;
+		st->ops[step->op](dst, src, nv, step->type);
+		st->slot[RLX_EW_MAX_IN + s] =
+			(struct rlx_ew_src){ dst, RLX_VB };
+	}
+	for (int k = 0; k < a->n_out; k++) {
+		size_t size = rlx_k_type_size(
+			(enum rlx_k_type)a->out[k].type);
+
+		finish(st, &a->out[k], (char *)a->out[k].p + (size_t)at * size,
+		       n);
+	}
+}
+
+void RLX_K(ew)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_ew *a = args;
+	struct state st;
+	const int64_t inner = a->flat ? a->total : a->dim[a->rank - 1];
+
+	setup(&st, a, scratch);
+	for (size_t u = begin; u < end; u++) {
+		int64_t row = (int64_t)u / a->pieces;
+		int64_t col = (int64_t)u % a->pieces * a->block;
+		int64_t n = inner - col < a->block ? inner - col : a->block;
+
+		locate(&st, row * inner + col);
+		block(&st, row * inner + col, (size_t)n);
+	}
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+/* Steps of elementwise programs on floats. */
+#include <math.h>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/ew_step.h"
+#include "kernels/simd/math.h"
+
+#define UN(name, expr)	RLX_EW_UN(name, vf, vf_u, expr)
+#define BIN(name, expr)	RLX_EW_BIN(name, vf, vf_u, expr)
+#define L1(name, expr)	RLX_EW_LANES1(name, float, expr)
+#define L2(name, expr)	RLX_EW_LANES2(name, float, expr)
+
+RLX_INLINE vf truth(vm m)
+{
+	return vf_sel(m, vf_set1(1.0f), vf_zero());
+}
+
+RLX_INLINE vm isset(vf x)
+{
+	return vf_ne(x, vf_zero());
+}
+
+RLX_INLINE vf sign_of(vf x)
+{
+	vf one = vf_copysign(vf_set1(1.0f), x);
+
+	return vf_sel(vm_or(vf_lt(x, vf_zero()), vf_gt(x, vf_zero())), one, x);
+}
+
+/* Never through an overflow, so that tiny results stay. */
+RLX_INLINE vf sigmoid_of(vf x)
+{
+	vf e = vf_exp(-vf_abs(x));
+	vf top = vf_sel(vf_lt(x, vf_zero()), e, vf_set1(1.0f));
+
+	return vf_sel(vf_isnan(x), x, top / (e + 1.0f));
+}
+
+RLX_INLINE vf softplus_of(vf x)
+{
+	return vf_max(vf_zero(), x) + vf_log1p(vf_exp(-vf_abs(x)));
+}
+
+/* tanh(log(1 + e)) = ((1 + e)^2 - 1) / ((1 + e)^2 + 1), e = exp x; up to where
+ * it is 1 */
+RLX_INLINE vf mish_of(vf x)
+{
+	vf e = vf_exp(vf_min(vf_set1(20.0f), x));
+	vf t = e * (e + 2.0f);
+
+	return x * (t / (t + 2.0f));
+}
+
+RLX_INLINE vf clip01(vf x)
+{
+	return vf_min(vf_set1(1.0f), vf_max(vf_zero(), x));
+}
+
+/* fmod is exact; only where the signs differ is the divisor added. */
+static float mod_floor(float x, float y)
+{
+	float r = fmodf(x, y);
+
+	if (r != 0 && (r < 0) != (y < 0))
+		return r + y;
+	return r == 0 ? copysignf(0.0f, y) : r;
+}
+
+/* x to a constant power that multiplication does as well. */
+RLX_INLINE vf pow_small(vf x, int n)
+{
+	return n == 3 ? x * x * x : n == 2 ? x * x : x;
+}
+
+static void pow_const(char *d, const struct rlx_ew_src *s, size_t nv, int n)
+{
+	const char *p = s[0].p;
+
+	for (size_t k = 0; k < nv; k++) {
+		vf_storeu(d + k * RLX_VB, pow_small(vf_loadu(p), n));
+		p += s[0].inc;
+	}
+}
+
+L2(pow_any, powf(x, y))
+
+static void pow_(char *d, const struct rlx_ew_src *s, size_t nv, int type)
+{
+	float y;
+
+	memcpy(&y, s[1].p, 4);
+	if (s[1].inc == 0 && (y == 1.0f || y == 2.0f || y == 3.0f))
+		pow_const(d, s, nv, (int)y);
+	else
+		pow_any(d, s, nv, type);
+}
+
+static void cast(char *d, const struct rlx_ew_src *s, size_t nv, int type)
+{
+	rlx_convert_fn *store = RLX_K(storer)(RLX_EW_F32, type);
+	rlx_convert_fn *load = RLX_K(loader)(RLX_EW_F32, type);
+	float v[RLX_VL];
+	double raw[RLX_VL];
+
+	for (size_t k = 0; k < nv; k++) {
+		memcpy(v, s[0].p + k * s[0].inc, RLX_VB);
+		store(raw, v, RLX_VL);
+		load(v, raw, RLX_VL);
+		memcpy(d + k * RLX_VB, v, RLX_VB);
+	}
+}
+
+UN(copy, x)
+UN(neg, -x)
+UN(abs_, vf_abs(x))
+UN(sign, sign_of(x))
+UN(not_, truth(vf_eq(x, vf_zero())))
+UN(exp_, vf_exp(x))
+UN(log_, vf_log(x))
+UN(sqrt_, vf_sqrt(x))
+UN(rsqrt, 1.0f / vf_sqrt(x))
+UN(recip, 1.0f / x)
+UN(sin_, vf_sin(x))
+UN(cos_, vf_cos(x))
+L1(tan_, tanf(x))
+L1(asin_, asinf(x))
+L1(acos_, acosf(x))
+L1(atan_, atanf(x))
+L1(sinh_, sinhf(x))
+L1(cosh_, coshf(x))
+UN(tanh_, vf_tanh(x))
+L1(asinh_, asinhf(x))
+L1(acosh_, acoshf(x))
+L1(atanh_, atanhf(x))
+UN(sigmoid, sigmoid_of(x))
+UN(silu, vf_silu(x))
+UN(gelu, vf_gelu_erf(x))
+UN(gelu_tanh, vf_gelu_tanh(x))
+UN(relu, vf_max(vf_zero(), x))
+UN(erf_, vf_erf(x))
+UN(ceil_, vf_ceil(x))
+UN(floor_, vf_floor(x))
+UN(round_, vf_round(x))
+UN(trunc_, vf_trunc(x))
+UN(softplus, softplus_of(x))
+UN(softsign, x / (vf_abs(x) + 1.0f))
+UN(mish, mish_of(x))
+UN(hard_sigmoid, clip01(x * 0.2f + 0.5f))
+UN(hard_swish, vf_hard_swish(x))
+UN(is_nan, truth(vf_isnan(x)))
+UN(is_inf, truth(vf_eq(vf_abs(x), vf_set1(INFINITY))))
+L1(exp2_, exp2f(x))
+L1(log2_, log2f(x))
+UN(expm1_, vf_expm1(x))
+UN(log1p_, vf_log1p(x))
+BIN(add, x + y)
+BIN(sub, x - y)
+BIN(mul, x * y)
+BIN(div_, x / y)
+BIN(max, vf_max_nan(x, y))
+BIN(min, vf_min_nan(x, y))
+L2(mod, mod_floor(x, y))
+L2(fmod_, fmodf(x, y))
+L2(atan2_, atan2f(x, y))
+BIN(eq, truth(vf_eq(x, y)))
+BIN(ne, truth(vf_ne(x, y)))
+BIN(lt, truth(vf_lt(x, y)))
+BIN(le, truth(vf_le(x, y)))
+BIN(gt, truth(vf_gt(x, y)))
+BIN(ge, truth(vf_ge(x, y)))
+BIN(and_, truth(vm_and(isset(x), isset(y))))
+BIN(or_, truth(vm_or(isset(x), isset(y))))
+BIN(xor_, truth(vf_ne(truth(isset(x)), truth(isset(y)))))
+RLX_EW_TER(where, vf, vf_u, vf_sel(isset(x), y, z))
+RLX_EW_TER(fma_, vf, vf_u, vf_fma(x, y, z))
+
+rlx_ew_step_fn *const RLX_K(ew_f32_steps)[RLX_EW_OP_COUNT] = {
+	[RLX_EW_copy] = copy, [RLX_EW_cast] = cast, [RLX_EW_neg] = neg,
+	[RLX_EW_abs] = abs_, [RLX_EW_sign] = sign, [RLX_EW_not_] = not_,
+	[RLX_EW_exp] = exp_, [RLX_EW_log] = log_, [RLX_EW_sqrt] = sqrt_,
+	[RLX_EW_rsqrt] = rsqrt, [RLX_EW_recip] = recip, [RLX_EW_sin] = sin_,
+	[RLX_EW_cos] = cos_, [RLX_EW_tan] = tan_, [RLX_EW_asin] = asin_,
+	[RLX_EW_acos] = acos_, [RLX_EW_atan] = atan_, [RLX_EW_sinh] = sinh_,
+	[RLX_EW_cosh] = cosh_, [RLX_EW_tanh] = tanh_,
+	[RLX_EW_asinh] = asinh_, [RLX_EW_acosh] = acosh_,
+	[RLX_EW_atanh] = atanh_, [RLX_EW_sigmoid] = sigmoid,
+	[RLX_EW_silu] = silu, [RLX_EW_gelu] = gelu,
+	[RLX_EW_gelu_tanh] = gelu_tanh, [RLX_EW_relu] = relu,
+	[RLX_EW_erf] = erf_, [RLX_EW_ceil] = ceil_, [RLX_EW_floor] = floor_,
+	[RLX_EW_round] = round_, [RLX_EW_trunc] = trunc_,
+	[RLX_EW_softplus] = softplus, [RLX_EW_softsign] = softsign,
+	[RLX_EW_mish] = mish, [RLX_EW_hard_sigmoid] = hard_sigmoid,
+	[RLX_EW_hard_swish] = hard_swish, [RLX_EW_is_nan] = is_nan,
+	[RLX_EW_is_inf] = is_inf, [RLX_EW_exp2] = exp2_,
+	[RLX_EW_log2] = log2_, [RLX_EW_expm1] = expm1_,
+	[RLX_EW_log1p] = log1p_, [RLX_EW_add] = add, [RLX_EW_sub] = sub,
+	[RLX_EW_mul] = mul, [RLX_EW_div] = div_, [RLX_EW_max] = max,
+	[RLX_EW_min] = min, [RLX_EW_pow] = pow_, [RLX_EW_mod] = mod,
+	[RLX_EW_fmod] = fmod_, [RLX_EW_atan2] = atan2_, [RLX_EW_eq] = eq,
+	[RLX_EW_ne] = ne, [RLX_EW_lt] = lt, [RLX_EW_le] = le,
+	[RLX_EW_gt] = gt, [RLX_EW_ge] = ge, [RLX_EW_and_] = and_,
+	[RLX_EW_or_] = or_, [RLX_EW_xor_] = xor_, [RLX_EW_where] = where,
+	[RLX_EW_fma] = fma_,
+};

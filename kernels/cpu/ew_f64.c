@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+/* Steps of elementwise programs on doubles; functions are libm's. */
+#include <math.h>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/cpu/ew_step.h"
+
+typedef int64_t vl __attribute__((vector_size(RLX_VB)));
+
+#define UN(name, expr)	RLX_EW_UN(name, vd, vd_u, expr)
+#define BIN(name, expr)	RLX_EW_BIN(name, vd, vd_u, expr)
+#define L1(name, expr)	RLX_EW_LANES1(name, double, expr)
+#define L2(name, expr)	RLX_EW_LANES2(name, double, expr)
+
+#define ONE		((vl)((vd){0} + 1.0))
+#define BOOL(m)		((vd)((vl)(m) & ONE))
+#define SEL(m, a, b)	((vd)(((vl)(m) & (vl)(a)) | (~(vl)(m) & (vl)(b))))
+
+static double mod_floor(double x, double y)
+{
+	double r = fmod(x, y);
+
+	if (r != 0 && (r < 0) != (y < 0))
+		return r + y;
+	return r == 0 ? copysign(0.0, y) : r;
+}
+
+static double sigmoid_of(double x)
+{
+	double e = exp(-fabs(x));
+
+	return (x < 0 ? e : 1) / (1 + e);
+}
+
+static double softplus_of(double x)
+{
+	return (x > 0 ? x : x == x ? 0 : x) + log1p(exp(-fabs(x)));
+}
+
+static double clip01(double x)
+{
+	return x < 0 ? 0 : x > 1 ? 1 : x;
+}
+
+static double gelu_tanh_of(double x)
+{
+	return x / (1 + exp(-1.59576912160573071176 *
+			    (x + 0.044715 * x * x * x)));
+}
+
+static void cast(char *d, const struct rlx_ew_src *s, size_t nv, int type)
+{
+	const size_t lanes = RLX_VB / 8;
+	rlx_convert_fn *store = RLX_K(storer)(RLX_EW_F64, type);
+	rlx_convert_fn *load = RLX_K(loader)(RLX_EW_F64, type);
+	double v[RLX_VB / 8], raw[RLX_VB / 8];
+
+	for (size_t k = 0; k < nv; k++) {
+		memcpy(v, s[0].p + k * s[0].inc, RLX_VB);
+		store(raw, v, lanes);
+		load(v, raw, lanes);
+		memcpy(d + k * RLX_VB, v, RLX_VB);
+	}
+}
+
+UN(copy, x)
+UN(neg, -x)
+UN(abs_, (vd)((vl)x & INT64_MAX))
+UN(sign, SEL(x == x, BOOL(x > 0) - BOOL(x < 0), x))
+UN(not_, BOOL(x == 0))
+UN(relu, SEL(x < 0, (vd){0}, x))
+UN(recip, 1.0 / x)
+UN(is_nan, BOOL(x != x))
+UN(is_inf, BOOL((vd)((vl)x & INT64_MAX) == HUGE_VAL))
+UN(softsign, x / (1.0 + (vd)((vl)x & INT64_MAX)))
+L1(exp_, exp(x))
+L1(exp2_, exp2(x))
+L1(expm1_, expm1(x))
+L1(log_, log(x))
+L1(log2_, log2(x))
+L1(log1p_, log1p(x))
+L1(sqrt_, sqrt(x))
+L1(rsqrt, 1 / sqrt(x))
+L1(sin_, sin(x))
+L1(cos_, cos(x))
+L1(tan_, tan(x))
+L1(asin_, asin(x))
+L1(acos_, acos(x))
+L1(atan_, atan(x))
+L1(sinh_, sinh(x))
+L1(cosh_, cosh(x))
+L1(tanh_, tanh(x))
+L1(asinh_, asinh(x))
+L1(acosh_, acosh(x))
+L1(atanh_, atanh(x))
+L1(sigmoid, sigmoid_of(x))
+L1(silu, x * sigmoid_of(x))
+L1(gelu, 0.5 * x * erfc(-x * 0.70710678118654752440))
+L1(gelu_tanh, gelu_tanh_of(x))
+L1(erf_, erf(x))
+L1(ceil_, ceil(x))
+L1(floor_, floor(x))
+L1(round_, nearbyint(x))
+L1(trunc_, trunc(x))
+L1(softplus, softplus_of(x))
+L1(mish, x * tanh(softplus_of(x)))
+L1(hard_sigmoid, clip01(0.2 * x + 0.5))
+L1(hard_swish, x * clip01(x / 6 + 0.5))
+BIN(add, x + y)
+BIN(sub, x - y)
+BIN(mul, x * y)
+BIN(div_, x / y)
+BIN(max, SEL((x > y) | (x != x), x, y))
+BIN(min, SEL((x < y) | (x != x), x, y))
+L2(pow_, pow(x, y))
+L2(mod, mod_floor(x, y))
+L2(fmod_, fmod(x, y))
+L2(atan2_, atan2(x, y))
+BIN(eq, BOOL(x == y))
+BIN(ne, BOOL(x != y))
+BIN(lt, BOOL(x < y))
+BIN(le, BOOL(x <= y))
+BIN(gt, BOOL(x > y))
+BIN(ge, BOOL(x >= y))
+BIN(and_, BOOL((x != 0) & (y != 0)))
+BIN(or_, BOOL((x != 0) | (y != 0)))
+BIN(xor_, BOOL((x != 0) ^ (y != 0)))
+RLX_EW_TER(where, vd, vd_u, SEL(x != 0, y, z))
+RLX_EW_TER(fma_, vd, vd_u, vd_fma(x, y, z))
+
+rlx_ew_step_fn *const RLX_K(ew_f64_steps)[RLX_EW_OP_COUNT] = {
+	[RLX_EW_copy] = copy, [RLX_EW_cast] = cast, [RLX_EW_neg] = neg,
+	[RLX_EW_abs] = abs_, [RLX_EW_sign] = sign, [RLX_EW_not_] = not_,
+	[RLX_EW_exp] = exp_, [RLX_EW_log] = log_, [RLX_EW_sqrt] = sqrt_,
+	[RLX_EW_rsqrt] = rsqrt, [RLX_EW_recip] = recip, [RLX_EW_sin] = sin_,
+	[RLX_EW_cos] = cos_, [RLX_EW_tan] = tan_, [RLX_EW_asin] = asin_,
+	[RLX_EW_acos] = acos_, [RLX_EW_atan] = atan_, [RLX_EW_sinh] = sinh_,
+	[RLX_EW_cosh] = cosh_, [RLX_EW_tanh] = tanh_,
+	[RLX_EW_asinh] = asinh_, [RLX_EW_acosh] = acosh_,
+	[RLX_EW_atanh] = atanh_, [RLX_EW_sigmoid] = sigmoid,
+	[RLX_EW_silu] = silu, [RLX_EW_gelu] = gelu,
+	[RLX_EW_gelu_tanh] = gelu_tanh, [RLX_EW_relu] = relu,
+	[RLX_EW_erf] = erf_, [RLX_EW_ceil] = ceil_, [RLX_EW_floor] = floor_,
+	[RLX_EW_round] = round_, [RLX_EW_trunc] = trunc_,
+	[RLX_EW_softplus] = softplus, [RLX_EW_softsign] = softsign,
+	[RLX_EW_mish] = mish, [RLX_EW_hard_sigmoid] = hard_sigmoid,
+	[RLX_EW_hard_swish] = hard_swish, [RLX_EW_is_nan] = is_nan,
+	[RLX_EW_is_inf] = is_inf, [RLX_EW_exp2] = exp2_,
+	[RLX_EW_log2] = log2_, [RLX_EW_expm1] = expm1_,
+	[RLX_EW_log1p] = log1p_, [RLX_EW_add] = add, [RLX_EW_sub] = sub,
+	[RLX_EW_mul] = mul, [RLX_EW_div] = div_, [RLX_EW_max] = max,
+	[RLX_EW_min] = min, [RLX_EW_pow] = pow_, [RLX_EW_mod] = mod,
+	[RLX_EW_fmod] = fmod_, [RLX_EW_atan2] = atan2_, [RLX_EW_eq] = eq,
+	[RLX_EW_ne] = ne, [RLX_EW_lt] = lt, [RLX_EW_le] = le,
+	[RLX_EW_gt] = gt, [RLX_EW_ge] = ge, [RLX_EW_and_] = and_,
+	[RLX_EW_or_] = or_, [RLX_EW_xor_] = xor_, [RLX_EW_where] = where,
+	[RLX_EW_fma] = fma_,
+};

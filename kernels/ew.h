@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Elementwise regions: a straight-line program over broadcast inputs, run
+ * block by block so that its intermediates stay in the first-level cache.
+ *
+ * The lowering fills struct rlx_k_ew (rank, dim, inputs with element strides,
+ * steps, outputs), calls rlx_k_ew_plan once, and may afterwards change only
+ * the pointers. Kernel: ew. One unit is one block; there are
+ * rlx_k_ew_units(), each costing about a->block elements times steps.
+ * Scratch: rlx_k_ew_scratch() bytes.
+ *
+ * All registers of a program have one class. Inputs of any element type are
+ * converted to it on load, outputs from it on store, by the rules of cast.h
+ * (fp8 does not saturate: overflow is NaN or inf). Integers wider than the
+ * class holds exactly round to nearest: use the class the values need.
+ */
+#ifndef RLX_K_EW_H
+#define RLX_K_EW_H
+
+#include "kernels/type.h"
+
+enum rlx_k_ew_class {
+	RLX_EW_F32,
+	RLX_EW_F64,
+	RLX_EW_I64,	/* all integers and bool; u64 keeps its bits */
+	RLX_EW_CLASSES,
+};
+
+/*
+ * X(name, operands, classes): classes is a mask of 1 f32, 2 f64, 4 i64.
+ * Comparisons and logic give 0 or 1; logic and where test for nonzero. max,
+ * min: NaN if either is NaN. mod has the sign of the divisor (Python), fmod
+ * that of the dividend (C). i64: x / 0 = x mod 0 = 0, INT64_MIN / -1 wraps,
+ * shift counts of 64 and more give 0 (shr of a negative: -1); u* are the
+ * unsigned forms. round: ties to even. cast: rounds or wraps to step.type.
+ * gelu is the erf form. softplus, hard_sigmoid (alpha 0.2, beta 0.5) and
+ * hard_swish are ONNX's. const takes only the immediate; fma is a * b + c.
+ */
+#define RLX_EW_OPS(X)							\
+	X(const_, 0, 7) X(copy, 1, 7) X(cast, 1, 7)			\
+	X(neg, 1, 7) X(abs, 1, 7) X(sign, 1, 7) X(not_, 1, 7)		\
+	X(exp, 1, 3) X(log, 1, 3) X(sqrt, 1, 3) X(rsqrt, 1, 3)		\
+	X(recip, 1, 3) X(sin, 1, 3) X(cos, 1, 3) X(tan, 1, 3)		\
+	X(asin, 1, 3) X(acos, 1, 3) X(atan, 1, 3) X(sinh, 1, 3)		\
+	X(cosh, 1, 3) X(tanh, 1, 3) X(asinh, 1, 3) X(acosh, 1, 3)	\
+	X(atanh, 1, 3) X(sigmoid, 1, 3) X(silu, 1, 3) X(gelu, 1, 3)	\
+	X(gelu_tanh, 1, 3) X(relu, 1, 7) X(erf, 1, 3) X(ceil, 1, 3)	\
+	X(floor, 1, 3) X(round, 1, 3) X(trunc, 1, 3)			\
+	X(softplus, 1, 3) X(softsign, 1, 3) X(mish, 1, 3)		\
+	X(hard_sigmoid, 1, 3) X(hard_swish, 1, 3) X(is_nan, 1, 3)	\
+	X(is_inf, 1, 3) X(exp2, 1, 3) X(log2, 1, 3) X(expm1, 1, 3)	\
+	X(log1p, 1, 3) X(bnot, 1, 4)					\
+	X(add, 2, 7) X(sub, 2, 7) X(mul, 2, 7) X(div, 2, 7)		\
+	X(max, 2, 7) X(min, 2, 7) X(pow, 2, 7) X(mod, 2, 7)		\
+	X(fmod, 2, 7) X(atan2, 2, 3) X(eq, 2, 7) X(ne, 2, 7)		\
+	X(lt, 2, 7) X(le, 2, 7) X(gt, 2, 7) X(ge, 2, 7)			\
+	X(and_, 2, 7) X(or_, 2, 7) X(xor_, 2, 7)			\
+	X(band, 2, 4) X(bor, 2, 4) X(bxor, 2, 4) X(shl, 2, 4)		\
+	X(shr, 2, 4) X(ushr, 2, 4) X(udiv, 2, 4) X(umod, 2, 4)		\
+	X(umax, 2, 4) X(umin, 2, 4) X(ult, 2, 4) X(ule, 2, 4)		\
+	X(where, 3, 7) X(fma, 3, 7)
+
+/* clang-format off */
+enum rlx_k_ew_op {
+#define RLX_EW_ENUM_(n, a, c)	RLX_EW_##n,
+	RLX_EW_OPS(RLX_EW_ENUM_)
+#undef RLX_EW_ENUM_
+	RLX_EW_OP_COUNT,
+};
+/* clang-format on */
+
+/* The operands of an op, or -1 where the class does not have it. */
+static inline int rlx_k_ew_arity(int cls, int op)
+{
+	static const uint8_t row[RLX_EW_OP_COUNT][2] = {
+#define RLX_EW_ROW_(n, a, c)	{ a, c },
+		RLX_EW_OPS(RLX_EW_ROW_)
+#undef RLX_EW_ROW_
+	};
+
+	if ((unsigned)op >= RLX_EW_OP_COUNT || !(row[op][1] >> cls & 1))
+		return -1;
+	return row[op][0];
+}
+
+#define RLX_EW_MAX_IN	16
+#define RLX_EW_MAX_STEP	64
+#define RLX_EW_MAX_OUT	4
+#define RLX_EW_STEP(j)	(RLX_EW_MAX_IN + (j))	/* operand: result of step j */
+#define RLX_EW_IMM	255			/* operand: step.imm */
+
+struct rlx_k_ew_step {
+	uint8_t		op;		/* enum rlx_k_ew_op */
+	uint8_t		src[3];		/* input i, RLX_EW_STEP(j), RLX_EW_IMM */
+	uint8_t		type;		/* cast: the enum rlx_k_type */
+	union {
+		double	f;
+		int64_t	i;
+	} imm;				/* f, or i in class i64 */
+};
+
+struct rlx_k_ew_in {
+	const void	*p;
+	int64_t		stride[RLX_K_DIMS];	/* elements; 0 broadcasts */
+	uint8_t		type;
+	uint8_t		kind;			/* set by plan */
+};
+
+struct rlx_k_ew_out {
+	void		*p;		/* contiguous in the order of dim */
+	uint8_t		type;
+	uint8_t		src;		/* input i or RLX_EW_STEP(j) */
+};
+
+/*
+ * An output may be the same memory as an input of the same shape, strides and
+ * element size; otherwise nothing may overlap an output.
+ */
+struct rlx_k_ew {
+	uint8_t		cls;		/* enum rlx_k_ew_class */
+	uint8_t		n_in, n_step, n_out;
+	int		rank;
+	int64_t		dim[RLX_K_DIMS];
+	struct rlx_k_ew_in	in[RLX_EW_MAX_IN];
+	struct rlx_k_ew_step	step[RLX_EW_MAX_STEP];
+	struct rlx_k_ew_out	out[RLX_EW_MAX_OUT];
+	/* set by rlx_k_ew_plan */
+	uint8_t		reg[RLX_EW_MAX_STEP];	/* register of each step */
+	uint8_t		n_reg;
+	bool		flat;		/* blocks run over the flattened output */
+	int64_t		total, block, pieces;
+};
+
+enum { RLX_EW_LINEAR, RLX_EW_SCALAR, RLX_EW_ROW, RLX_EW_GATHER };
+enum { RLX_EW_BLOCK_BYTES = 4096 };
+
+static inline size_t rlx_k_ew_lane(const struct rlx_k_ew *a)
+{
+	return a->cls == RLX_EW_F32 ? 4 : 8;
+}
+
+/* Give each step a register; a register is free after its value's last use. */
+static inline void rlx_k_ew_regs(struct rlx_k_ew *a)
+{
+	uint8_t last[RLX_EW_MAX_STEP] = {0};
+	bool used[RLX_EW_MAX_STEP] = {0};
+
+	a->n_reg = 0;
+	for (int s = 0; s < a->n_step; s++) {
+		last[s] = (uint8_t)s;
+		for (int k = 0; k < 3; k++) {
+			int o = a->step[s].src[k];
+
+			if (o >= RLX_EW_MAX_IN && o != RLX_EW_IMM &&
+			    o - RLX_EW_MAX_IN < s)
+				last[o - RLX_EW_MAX_IN] = (uint8_t)s;
+		}
+	}
+	for (int k = 0; k < a->n_out; k++)
+		if (a->out[k].src >= RLX_EW_MAX_IN)
+			last[a->out[k].src - RLX_EW_MAX_IN] = RLX_EW_MAX_STEP;
+	for (int s = 0; s < a->n_step; s++) {
+		uint8_t r = 0;
+
+		while (used[r])
+			r++;
+		used[r] = true;
+		a->reg[s] = r;
+		if (r >= a->n_reg)
+			a->n_reg = r + 1;
+		for (int j = 0; j <= s; j++)
+			if (last[j] == s)
+				used[a->reg[j]] = false;
+	}
+}
+
+static inline void rlx_k_ew_kinds(struct rlx_k_ew *a)
+{
+	for (int i = 0; i < a->n_in; i++) {
+		struct rlx_k_ew_in *in = &a->in[i];
+		bool linear = true, scalar = true;
+		int64_t want = 1;
+
+		for (int d = a->rank; d-- > 0;) {
+			linear &= in->stride[d] == want;
+			scalar &= in->stride[d] == 0;
+			want *= a->dim[d];
+		}
+		in->kind = scalar ? RLX_EW_SCALAR : linear ? RLX_EW_LINEAR :
+			   a->flat ? RLX_EW_GATHER : RLX_EW_ROW;
+	}
+}
+
+/*
+ * Collapse the dimensions, choose the blocks, assign registers. Unused src
+ * bytes must be 0 or RLX_EW_IMM. A program of 0 steps converts and copies.
+ */
+static inline void rlx_k_ew_plan(struct rlx_k_ew *a)
+{
+	int64_t stride[RLX_EW_MAX_IN + 1][RLX_K_DIMS];
+	int64_t most = RLX_EW_BLOCK_BYTES / (int64_t)rlx_k_ew_lane(a);
+	int64_t inner, want = 1;
+
+	for (int d = a->rank; d-- > 0;) {
+		for (int i = 0; i < a->n_in; i++)
+			stride[i][d] = a->in[i].stride[d];
+		stride[a->n_in][d] = want;
+		want *= a->dim[d];
+	}
+	a->rank = rlx_k_collapse(a->rank, a->dim, a->n_in + 1, stride);
+	inner = a->dim[a->rank - 1];
+	a->flat = a->rank > 1 && inner < 128;
+	for (int i = 0; i < a->n_in; i++) {
+		for (int d = 0; d < a->rank; d++)
+			a->in[i].stride[d] = stride[i][d];
+		if ((uint64_t)stride[i][a->rank - 1] > 1)
+			a->flat = true;
+	}
+	a->total = want;
+	if (a->flat)
+		inner = want;
+	a->pieces = (inner + most - 1) / most;
+	a->block = a->pieces ? (inner + a->pieces - 1) / a->pieces : 0;
+	a->block = (a->block + 15) / 16 * 16;
+	if (a->block)
+		a->pieces = (inner + a->block - 1) / a->block;
+	rlx_k_ew_kinds(a);
+	rlx_k_ew_regs(a);
+}
+
+static inline size_t rlx_k_ew_units(const struct rlx_k_ew *a)
+{
+	if (a->total == 0)
+		return 0;
+	if (a->flat)
+		return (size_t)a->pieces;
+	return (size_t)(a->total / a->dim[a->rank - 1] * a->pieces);
+}
+
+static inline size_t rlx_k_ew_scratch(const struct rlx_k_ew *a)
+{
+	return (size_t)(a->n_reg + a->n_in + 4) * RLX_EW_BLOCK_BYTES;
+}
+
+#endif

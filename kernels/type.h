@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* Element types as kernels name them, and the shape helper kernels share. */
+#ifndef RLX_K_TYPE_H
+#define RLX_K_TYPE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The numbers are those of enum rlx_dtype (rlx/type.h), which this layer does
+ * not see. Bool is one byte, 0 or 1; any nonzero byte reads as true.
+ */
+enum rlx_k_type {
+	RLX_K_F64 = 1,
+	RLX_K_F32,
+	RLX_K_F16,
+	RLX_K_BF16,
+	RLX_K_F8E4M3,
+	RLX_K_F8E5M2,
+	RLX_K_I64,
+	RLX_K_I32,
+	RLX_K_I16,
+	RLX_K_I8,
+	RLX_K_U64,
+	RLX_K_U32,
+	RLX_K_U16,
+	RLX_K_U8,
+	RLX_K_BOOL,
+	RLX_K_TYPE_COUNT,
+};
+
+static inline size_t rlx_k_type_size(enum rlx_k_type t)
+{
+	static const uint8_t size[RLX_K_TYPE_COUNT] = {
+		[RLX_K_F64] = 8, [RLX_K_F32] = 4, [RLX_K_F16] = 2,
+		[RLX_K_BF16] = 2, [RLX_K_F8E4M3] = 1, [RLX_K_F8E5M2] = 1,
+		[RLX_K_I64] = 8, [RLX_K_I32] = 4, [RLX_K_I16] = 2,
+		[RLX_K_I8] = 1, [RLX_K_U64] = 8, [RLX_K_U32] = 4,
+		[RLX_K_U16] = 2, [RLX_K_U8] = 1, [RLX_K_BOOL] = 1,
+	};
+
+	return (unsigned)t < RLX_K_TYPE_COUNT ? size[t] : 0;
+}
+
+static inline bool rlx_k_type_float(enum rlx_k_type t)
+{
+	return t >= RLX_K_F64 && t <= RLX_K_F8E5M2;
+}
+
+#define RLX_K_DIMS	8	/* the most dimensions a kernel walks */
+
+/*
+ * Merge neighbouring dimensions that every operand walks as one, and drop
+ * those of size 1. @dim is outermost first, stride[op][d] in any one unit.
+ * Writes @dim and @stride in place; returns the new rank, at least 1.
+ */
+static inline int rlx_k_collapse(int rank, int64_t *dim, int n_ops,
+				 int64_t (*stride)[RLX_K_DIMS])
+{
+	int n = 0;
+
+	for (int d = 0; d < rank; d++) {
+		bool merge = n > 0;
+
+		if (dim[d] == 1)
+			continue;
+		for (int o = 0; o < n_ops && merge; o++)
+			merge = stride[o][n - 1] == stride[o][d] * dim[d];
+		if (merge)
+			n--;
+		dim[n] = merge ? dim[n] * dim[d] : dim[d];
+		for (int o = 0; o < n_ops; o++)
+			stride[o][n] = stride[o][d];
+		n++;
+	}
+	if (n == 0) {
+		dim[0] = 1;
+		for (int o = 0; o < n_ops; o++)
+			stride[o][0] = 0;
+		n = 1;
+	}
+	return n;
+}
+
+#endif

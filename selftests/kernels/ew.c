@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: MIT
+/* Elementwise programs against double and 64-bit arithmetic, at every level. */
+#include "kernels/ew.h"
+#include "selftests/kernels/kcheck.h"
+
+static double softplus(double x)
+{
+	return (x > 0 ? x : x == x ? 0 : x) + log1p(exp(-fabs(x)));
+}
+
+static double clip01(double x)
+{
+	return x < 0 ? 0 : x > 1 ? 1 : x;
+}
+
+static double pymod(double x, double y)
+{
+	double r = fmod(x, y);
+
+	return r != 0 && (r < 0) != (y < 0) ? r + y : r;
+}
+
+static double want_f(int op, double x, double y, double z)
+{
+	switch (op) {
+	case RLX_EW_copy: return x;
+	case RLX_EW_neg: return -x;
+	case RLX_EW_abs: return fabs(x);
+	case RLX_EW_sign: return x > 0 ? 1 : x < 0 ? -1 : x;
+	case RLX_EW_not_: return x == 0;
+	case RLX_EW_exp: return exp(x);
+	case RLX_EW_log: return log(x);
+	case RLX_EW_sqrt: return sqrt(x);
+	case RLX_EW_rsqrt: return 1 / sqrt(x);
+	case RLX_EW_recip: return 1 / x;
+	case RLX_EW_sin: return sin(x);
+	case RLX_EW_cos: return cos(x);
+	case RLX_EW_tan: return tan(x);
+	case RLX_EW_asin: return asin(x);
+	case RLX_EW_acos: return acos(x);
+	case RLX_EW_atan: return atan(x);
+	case RLX_EW_sinh: return sinh(x);
+	case RLX_EW_cosh: return cosh(x);
+	case RLX_EW_tanh: return tanh(x);
+	case RLX_EW_asinh: return asinh(x);
+	case RLX_EW_acosh: return acosh(x);
+	case RLX_EW_atanh: return atanh(x);
+	case RLX_EW_sigmoid:
+		return x < 0 ? exp(x) / (1 + exp(x)) : 1 / (1 + exp(-x));
+	case RLX_EW_silu: return x / (1 + exp(-x));
+	case RLX_EW_gelu: return 0.5 * x * erfc(-x / sqrt(2));
+	case RLX_EW_gelu_tanh:
+		return x / (1 + exp(-2 * sqrt(2 / M_PI) *
+				    (x + 0.044715 * x * x * x)));
+	case RLX_EW_relu: return x < 0 ? 0 : x;
+	case RLX_EW_erf: return erf(x);
+	case RLX_EW_ceil: return ceil(x);
+	case RLX_EW_floor: return floor(x);
+	case RLX_EW_round: return nearbyint(x);
+	case RLX_EW_trunc: return trunc(x);
+	case RLX_EW_softplus: return softplus(x);
+	case RLX_EW_softsign: return x / (1 + fabs(x));
+	case RLX_EW_mish: return x * tanh(softplus(x));
+	case RLX_EW_hard_sigmoid: return clip01(0.2 * x + 0.5);
+	case RLX_EW_hard_swish: return x * clip01(x / 6 + 0.5);
+	case RLX_EW_is_nan: return x != x;
+	case RLX_EW_is_inf: return fabs(x) == INFINITY;
+	case RLX_EW_exp2: return exp2(x);
+	case RLX_EW_log2: return log2(x);
+	case RLX_EW_expm1: return expm1(x);
+	case RLX_EW_log1p: return log1p(x);
+	case RLX_EW_add: return x + y;
+	case RLX_EW_sub: return x - y;
+	case RLX_EW_mul: return x * y;
+	case RLX_EW_div: return x / y;
+	case RLX_EW_max: return x != x || x > y ? x : y;
+	case RLX_EW_min: return x != x || x < y ? x : y;
+	case RLX_EW_pow: return pow(x, y);
+	case RLX_EW_mod: return pymod(x, y);
+	case RLX_EW_fmod: return fmod(x, y);
+	case RLX_EW_atan2: return atan2(x, y);
+	case RLX_EW_eq: return x == y;
+	case RLX_EW_ne: return x != y;
+	case RLX_EW_lt: return x < y;
+	case RLX_EW_le: return x <= y;
+	case RLX_EW_gt: return x > y;
+	case RLX_EW_ge: return x >= y;
+	case RLX_EW_and_: return x != 0 && y != 0;
+	case RLX_EW_or_: return x != 0 || y != 0;
+	case RLX_EW_xor_: return (x != 0) != (y != 0);
+	case RLX_EW_where: return x != 0 ? y : z;
+	case RLX_EW_fma: return x * y + z;
+	}
+	return NAN;
+}
+
+/* Errors relative to these absolute values are allowed besides 4 ulp. */
+static double slack(int op, int cls, double x, double y, double z)
+{
+	double eps = cls == RLX_EW_F32 ? 0x1p-24 : 0x1p-52;
+
+	switch (op) {
+	case RLX_EW_gelu:
+	case RLX_EW_gelu_tanh:
+	case RLX_EW_silu:
+		return cls == RLX_EW_F32 ? 8e-7 * fmin(fabs(x), 1) :
+					   8 * eps * fabs(x);
+	case RLX_EW_hard_sigmoid: return 2 * eps;
+	case RLX_EW_hard_swish: return 4 * eps * fabs(x);
+	case RLX_EW_fma: return 2 * eps * (fabs(x * y) + fabs(z));
+	case RLX_EW_mod: return eps * fabs(y);
+	case RLX_EW_mish: return 0x1p-149 * fabs(x);
+	}
+	return 0;
+}
+
+static uint64_t rand64(uint64_t *seed)
+{
+	return rlx_test_rand(seed) << 32 ^ rlx_test_rand(seed);
+}
+
+static const float special[] = {
+	0.0f, -0.0f, 1.0f, -1.0f, 0.5f, 1.5f, 2.5f, -2.5f, 3.0f, 1e-40f,
+	-1e-45f, 0x1p-126f, 0x1p127f, 88.8f, -88.8f, -103.9f, 100.0f, 1e10f,
+	-1e10f, 8192.5f, 3e38f, -3e38f, INFINITY, -INFINITY, NAN, 0.9999999f,
+};
+#define N_SPECIAL	(sizeof(special) / sizeof(special[0]))
+
+static double draw(uint64_t *seed, int cls)
+{
+	uint64_t k = rlx_test_rand(seed) % 8;
+	uint32_t b;
+	float f;
+
+	if (k == 0)
+		return special[rlx_test_rand(seed) % N_SPECIAL];
+	if (k == 1) {
+		b = (uint32_t)rand64(seed);
+		memcpy(&f, &b, 4);
+		return f;
+	}
+	if (k == 2)
+		return (double)kc_pick(seed, -4, 4);
+	f = (float)rlx_test_uniform(seed, k < 5 ? -2 : -30, k < 5 ? 2 : 30);
+	return cls == RLX_EW_F32 ? f : rlx_test_uniform(seed, -9, 9);
+}
+
+/* Huge arguments where these give NaN rather than the limit. */
+static bool undefined(int op, double x)
+{
+	return (op == RLX_EW_gelu || op == RLX_EW_gelu_tanh ||
+		op == RLX_EW_silu || op == RLX_EW_softsign ||
+		op == RLX_EW_hard_swish || op == RLX_EW_mish) &&
+	       (isinf(x) || fabs(x) > 1e30);
+}
+
+static void one_op(const struct rlx_kernels *k, int op, int cls, uint64_t *seed)
+{
+	int type = cls == RLX_EW_F32 ? RLX_K_F32 : RLX_K_F64;
+	size_t size = cls == RLX_EW_F32 ? 4 : 8;
+	int64_t n = kc_pick(seed, 1, 3000);
+	struct kc_buf in[3], out = kc_buf_new((size_t)n * size, size);
+	struct rlx_k_ew a = { .cls = (uint8_t)cls, .n_in = 3, .n_step = 1,
+			      .n_out = 1, .rank = 1, .dim = { n } };
+
+	for (int i = 0; i < 3; i++) {
+		in[i] = kc_buf_new((size_t)n * size, size);
+		for (int64_t j = 0; j < n; j++) {
+			double v = draw(seed, cls);
+
+			if (cls == RLX_EW_F32)
+				((float *)in[i].p)[j] = (float)v;
+			else
+				((double *)in[i].p)[j] = v;
+		}
+		a.in[i] = (struct rlx_k_ew_in){ .p = in[i].p, .stride = { 1 },
+						.type = (uint8_t)type };
+	}
+	a.step[0] = (struct rlx_k_ew_step){ .op = (uint8_t)op,
+					    .src = { 0, 1, 2 } };
+	a.out[0] = (struct rlx_k_ew_out){ out.p, (uint8_t)type,
+					  RLX_EW_STEP(0) };
+	rlx_k_ew_plan(&a);
+	kc_run(k->ew, &a, rlx_k_ew_units(&a), rlx_k_ew_scratch(&a), seed);
+	for (int64_t j = 0; j < n; j++) {
+		double v[4], want, err;
+
+		for (int i = 0; i < 4; i++) {
+			void *p = i < 3 ? in[i].p : out.p;
+
+			v[i] = cls == RLX_EW_F32 ? ((float *)p)[j]
+						 : ((double *)p)[j];
+		}
+		if (undefined(op, v[0]) ||
+		    (op == RLX_EW_fma && fabs(v[0] * v[1]) > 1e38))
+			continue;
+		want = want_f(op, v[0], v[1], v[2]);
+		if (cls == RLX_EW_F32)
+			err = kc_ulp((float)v[3], want);
+		else
+			err = want != want ? (v[3] == v[3] ? INFINITY : 0) :
+			      v[3] == want ? 0 :
+			      fabs(v[3] - want) /
+				      (fabs(want) * 0x1p-52 + 0x1p-1074);
+		CHECKF(err <= 4 || fabs(v[3] - want) <=
+				   slack(op, cls, v[0], v[1], v[2]),
+		       "op %d class %d (%.9g, %.9g, %.9g) gives %.9g, not %.9g"
+		       " (%g ulp)", op, cls, v[0], v[1], v[2], v[3], want, err);
+	}
+	for (int i = 0; i < 3; i++)
+		kc_buf_free(&in[i]);
+	kc_buf_free(&out);
+}
+
+static void all_ops(int cls)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int l = 0; l < kc_levels(); l++)
+		for (int op = RLX_EW_copy; op < RLX_EW_OP_COUNT; op++)
+			if (rlx_k_ew_arity(cls, op) > 0 && op != RLX_EW_cast)
+				for (int t = 0; t < 4; t++)
+					one_op(rlx_kernels_get(
+						(enum rlx_isa)l),
+					       op, cls, &seed);
+}
+
+TEST(every_f32_op_is_within_4_ulp)
+{
+	all_ops(RLX_EW_F32);
+}
+
+TEST(every_f64_op_is_libm)
+{
+	all_ops(RLX_EW_F64);
+}
+
+static int64_t want_i(int op, int64_t x, int64_t y, int64_t z)
+{
+	uint64_t ux = (uint64_t)x, uy = (uint64_t)y;
+	int64_t r = y == 0 || y == -1 ? 0 : x % y;
+
+	switch (op) {
+	case RLX_EW_copy: return x;
+	case RLX_EW_neg: return (int64_t)(0 - ux);
+	case RLX_EW_abs: return x < 0 ? (int64_t)(0 - ux) : x;
+	case RLX_EW_sign: return x > 0 ? 1 : x < 0 ? -1 : 0;
+	case RLX_EW_not_: return !x;
+	case RLX_EW_relu: return x < 0 ? 0 : x;
+	case RLX_EW_bnot: return ~x;
+	case RLX_EW_add: return (int64_t)(ux + uy);
+	case RLX_EW_sub: return (int64_t)(ux - uy);
+	case RLX_EW_mul: return (int64_t)(ux * uy);
+	case RLX_EW_div:
+		return y == 0 ? 0 : y == -1 ? (int64_t)(0 - ux) : x / y;
+	case RLX_EW_max: return x > y ? x : y;
+	case RLX_EW_min: return x < y ? x : y;
+	case RLX_EW_fmod: return r;
+	case RLX_EW_mod: return r && (r < 0) != (y < 0) ? r + y : r;
+	case RLX_EW_eq: return x == y;
+	case RLX_EW_ne: return x != y;
+	case RLX_EW_lt: return x < y;
+	case RLX_EW_le: return x <= y;
+	case RLX_EW_gt: return x > y;
+	case RLX_EW_ge: return x >= y;
+	case RLX_EW_and_: return x && y;
+	case RLX_EW_or_: return x || y;
+	case RLX_EW_xor_: return !x != !y;
+	case RLX_EW_band: return x & y;
+	case RLX_EW_bor: return x | y;
+	case RLX_EW_bxor: return x ^ y;
+	case RLX_EW_shl: return uy > 63 ? 0 : (int64_t)(ux << uy);
+	case RLX_EW_shr: return uy > 63 ? (x < 0 ? -1 : 0) : x >> y;
+	case RLX_EW_ushr: return uy > 63 ? 0 : (int64_t)(ux >> uy);
+	case RLX_EW_udiv: return uy ? (int64_t)(ux / uy) : 0;
+	case RLX_EW_umod: return uy ? (int64_t)(ux % uy) : 0;
+	case RLX_EW_umax: return ux > uy ? x : y;
+	case RLX_EW_umin: return ux < uy ? x : y;
+	case RLX_EW_ult: return ux < uy;
+	case RLX_EW_ule: return ux <= uy;
+	case RLX_EW_where: return x ? y : z;
+	case RLX_EW_fma: return (int64_t)(ux * uy + (uint64_t)z);
+	}
+	return 0;
+}
+
+static int64_t draw_i(uint64_t *seed)
+{
+	static const int64_t sp[] = { 0, 1, -1, INT64_MIN, INT64_MAX, 63, 64 };
+	uint64_t k = rlx_test_rand(seed) % 4;
+
+	if (k == 0)
+		return sp[rlx_test_rand(seed) % 7];
+	return k == 1 ? (int64_t)rand64(seed) : kc_pick(seed, -9, 70);
+}
+
+TEST(every_i64_op_is_exact)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int l = 0; l < kc_levels(); l++)
+		for (int op = RLX_EW_copy; op < RLX_EW_OP_COUNT; op++) {
+			int64_t in[3][777], out[777];
+			struct rlx_k_ew a = { .cls = RLX_EW_I64, .n_in = 3,
+					      .n_step = 1, .n_out = 1,
+					      .rank = 1, .dim = { 777 } };
+
+			if (rlx_k_ew_arity(RLX_EW_I64, op) < 1 ||
+			    op == RLX_EW_cast || op == RLX_EW_pow)
+				continue;
+			for (int i = 0; i < 3; i++) {
+				for (int j = 0; j < 777; j++)
+					in[i][j] = draw_i(&seed);
+				a.in[i] = (struct rlx_k_ew_in){
+					.p = in[i], .stride = { 1 },
+					.type = RLX_K_I64 };
+			}
+			a.step[0] = (struct rlx_k_ew_step){
+				.op = (uint8_t)op, .src = { 0, 1, 2 } };
+			a.out[0] = (struct rlx_k_ew_out){ out, RLX_K_I64,
+							  RLX_EW_STEP(0) };
+			rlx_k_ew_plan(&a);
+			kc_run(rlx_kernels_get((enum rlx_isa)l)->ew, &a,
+			       rlx_k_ew_units(&a), rlx_k_ew_scratch(&a), &seed);
+			for (int j = 0; j < 777; j++)
+				CHECKF(out[j] == want_i(op, in[0][j], in[1][j],
+							in[2][j]),
+				       "op %d (%lld, %lld, %lld) is %lld", op,
+				       (long long)in[0][j],
+				       (long long)in[1][j],
+				       (long long)in[2][j], (long long)out[j]);
+		}
+}
+
+/* A random program of cheap ops over randomly broadcast inputs. */
+static void random_program(const struct rlx_kernels *k, uint64_t *seed)
+{
+	static const uint8_t ops[] = { RLX_EW_add, RLX_EW_sub, RLX_EW_mul,
+				       RLX_EW_max, RLX_EW_neg, RLX_EW_where,
+				       RLX_EW_const_, RLX_EW_min };
+	static const uint8_t types[] = { RLX_K_F32, RLX_K_F32, RLX_K_BF16,
+					 RLX_K_I8, RLX_K_I64, RLX_K_U8 };
+	struct rlx_k_ew a = { .cls = (uint8_t)kc_pick(seed, 0, 1) };
+	struct kc_buf in[4], out[2];
+	int64_t total = 1, idx[4];
+	int rank = (int)kc_pick(seed, 1, 4), n_step, last;
+
+	a.rank = rank;
+	for (int d = 0; d < rank; d++) {
+		a.dim[d] = kc_pick(seed, 1, d == rank - 1 ? 400 : 9);
+		total *= a.dim[d];
+	}
+	a.n_in = (uint8_t)kc_pick(seed, 1, 4);
+	for (int i = 0; i < a.n_in; i++) {
+		int64_t run = 1;
+		size_t size;
+
+		a.in[i].type = types[rlx_test_rand(seed) % 6];
+		size = rlx_k_type_size((enum rlx_k_type)a.in[i].type);
+		for (int d = rank; d-- > 0;)
+			if (rlx_test_rand(seed) % 3) {
+				a.in[i].stride[d] = run;
+				run *= a.dim[d];
+			}
+		in[i] = kc_buf_new((size_t)run * size, size);
+		a.in[i].p = in[i].p;
+		for (int64_t j = 0; j < run; j++) {
+			int64_t v = kc_pick(seed, 0, 7);
+			char *p = (char *)in[i].p + (size_t)j * size;
+			float f = (float)v;
+			uint16_t h = kc_to_bf16(f);
+
+			if (a.in[i].type == RLX_K_F32)
+				memcpy(p, &f, 4);
+			else if (a.in[i].type == RLX_K_BF16)
+				memcpy(p, &h, 2);
+			else
+				memcpy(p, &v, size);
+		}
+	}
+	n_step = (int)kc_pick(seed, 0, 12);
+	a.n_step = (uint8_t)n_step;
+	for (int s = 0; s < n_step; s++) {
+		a.step[s].op = ops[rlx_test_rand(seed) % 8];
+		a.step[s].imm.f = (double)kc_pick(seed, -3, 3);
+		for (int j = 0; j < 3; j++) {
+			int64_t o = kc_pick(seed, -1, a.n_in + s - 1);
+
+			a.step[s].src[j] = (uint8_t)(o < 0 ? RLX_EW_IMM :
+				o < a.n_in ? o : RLX_EW_STEP(o - a.n_in));
+		}
+	}
+	last = n_step ? RLX_EW_STEP(n_step - 1) : 0;
+	a.n_out = 2;
+	out[0] = kc_buf_new((size_t)total * 4, 4);
+	out[1] = kc_buf_new((size_t)total * 8, 8);
+	a.out[0] = (struct rlx_k_ew_out){ out[0].p, RLX_K_F32, (uint8_t)last };
+	a.out[1] = (struct rlx_k_ew_out){ out[1].p, RLX_K_F64, (uint8_t)
+		(n_step ? RLX_EW_STEP(n_step / 2) : 0) };
+	struct rlx_k_ew p = a;
+
+	rlx_k_ew_plan(&p);
+	kc_run(k->ew, &p, rlx_k_ew_units(&p), rlx_k_ew_scratch(&p), seed);
+	for (int64_t e = 0; e < total; e++) {
+		double v[RLX_EW_MAX_IN + RLX_EW_MAX_STEP], w0, w1;
+		int64_t at = e;
+
+		for (int d = rank; d-- > 0; at /= a.dim[d])
+			idx[d] = at % a.dim[d];
+		for (int i = 0; i < a.n_in; i++) {
+			size_t size = rlx_k_type_size(
+				(enum rlx_k_type)a.in[i].type);
+			int64_t off = 0, x = 0;
+			float f;
+
+			for (int d = 0; d < rank; d++)
+				off += idx[d] * a.in[i].stride[d];
+			memcpy(&x, (char *)in[i].p + off * (int64_t)size,
+			       size);
+			memcpy(&f, &x, 4);
+			v[i] = a.in[i].type == RLX_K_F32 ? f :
+			       a.in[i].type == RLX_K_BF16 ?
+			       kc_from_bf16((uint16_t)x) : (double)x;
+		}
+		for (int s = 0; s < n_step; s++) {
+			double x[3];
+
+			for (int j = 0; j < 3; j++)
+				x[j] = a.step[s].src[j] == RLX_EW_IMM ?
+				       a.step[s].imm.f : v[a.step[s].src[j]];
+			v[RLX_EW_STEP(s)] = a.step[s].op == RLX_EW_const_ ?
+				a.step[s].imm.f :
+				want_f(a.step[s].op, x[0], x[1], x[2]);
+		}
+		w0 = v[a.out[0].src];
+		w1 = v[a.out[1].src];
+		CHECKF(fabs(((float *)out[0].p)[e] - w0) <= 1e-5 * fabs(w0),
+		       "element %lld of %lld is %g, not %g", (long long)e,
+		       (long long)total, ((float *)out[0].p)[e], w0);
+		CHECKF(fabs(((double *)out[1].p)[e] - w1) <= 1e-5 * fabs(w1),
+		       "element %lld of output 1 is %g, not %g", (long long)e,
+		       ((double *)out[1].p)[e], w1);
+	}
+	for (int i = 0; i < a.n_in; i++)
+		kc_buf_free(&in[i]);
+	kc_buf_free(&out[0]);
+	kc_buf_free(&out[1]);
+}
+
+TEST(random_programs_broadcast_right)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int l = 0; l < kc_levels(); l++)
+		for (int t = 0; t < 300; t++)
+			random_program(rlx_kernels_get((enum rlx_isa)l), &seed);
+}
+
+TEST(output_may_be_the_input)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int l = 0; l < kc_levels(); l++)
+		for (int n = 1; n < 2500; n += 97) {
+			struct kc_buf b = kc_buf_new((size_t)n * 4, 4);
+			float *x = b.p;
+			struct rlx_k_ew a = { .n_in = 1, .n_step = 2,
+				.n_out = 1, .rank = 1, .dim = { n } };
+
+			for (int i = 0; i < n; i++)
+				x[i] = (float)i;
+			a.in[0] = (struct rlx_k_ew_in){ .p = x,
+				.stride = { 1 }, .type = RLX_K_F32 };
+			a.step[0] = (struct rlx_k_ew_step){ .op = RLX_EW_mul,
+				.src = { 0, RLX_EW_IMM }, .imm.f = 3 };
+			a.step[1] = (struct rlx_k_ew_step){ .op = RLX_EW_sub,
+				.src = { RLX_EW_STEP(0), 0 } };
+			a.out[0] = (struct rlx_k_ew_out){ x, RLX_K_F32,
+							  RLX_EW_STEP(1) };
+			rlx_k_ew_plan(&a);
+			kc_run(rlx_kernels_get((enum rlx_isa)l)->ew, &a,
+			       rlx_k_ew_units(&a), rlx_k_ew_scratch(&a), &seed);
+			for (int i = 0; i < n; i++)
+				CHECK(x[i] == 2.0f * (float)i);
+			kc_buf_free(&b);
+		}
+}
+
+TEST(cast_step_rounds_to_the_type)
+{
+	for (int l = 0; l < kc_levels(); l++) {
+		float x[20], y[20];
+		struct rlx_k_ew a = { .n_in = 1, .n_step = 1, .n_out = 1,
+				      .rank = 1, .dim = { 20 } };
+		char scratch[32 * 4096] __attribute__((aligned(64)));
+
+		for (int i = 0; i < 20; i++)
+			x[i] = 1.0f + (float)i / 64;
+		a.in[0] = (struct rlx_k_ew_in){ .p = x, .stride = { 1 },
+						.type = RLX_K_F32 };
+		a.step[0] = (struct rlx_k_ew_step){ .op = RLX_EW_cast,
+			.type = RLX_K_BF16 };
+		a.out[0] = (struct rlx_k_ew_out){ y, RLX_K_F32,
+						  RLX_EW_STEP(0) };
+		rlx_k_ew_plan(&a);
+		CHECK(rlx_k_ew_scratch(&a) <= sizeof(scratch));
+		rlx_kernels_get((enum rlx_isa)l)->ew(&a, 0, 1, scratch);
+		for (int i = 0; i < 20; i++)
+			CHECK(y[i] == kc_from_bf16(kc_to_bf16(x[i])));
+	}
+}
+
+TEST_MAIN()
