@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT
+/* Layer and RMS norm of rows, with the residual addition in front of them. */
+#include <math.h>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/norm.h"
+#include "kernels/simd/vec.h"
+
+rlx_k_fn RLX_K(norm);
+
+struct rows {
+	const float	*gamma, *beta, *bias;	/* as floats, or NULL */
+	float		*row;
+};
+
+/* v as floats: itself if it is that already, else converted into buf */
+static const float *as_floats(const void *v, int type, float *buf, size_t n)
+{
+	if (!v || type == RLX_K_F32)
+		return v;
+	RLX_K(loader)(RLX_EW_F32, type)(buf, v, n);
+	return buf;
+}
+
+static void add(float *d, const float *x, const float *y, size_t n)
+{
+	size_t i = 0;
+
+	for (; i + RLX_VL <= n; i += RLX_VL)
+		vf_storeu(d + i, vf_loadu(x + i) + vf_loadu(y + i));
+	if (i < n)
+		vf_storen(d + i, vf_loadn(x + i, n - i) +
+				 vf_loadn(y + i, n - i), n - i);
+}
+
+static float sum(const float *x, size_t n)
+{
+	vf s0 = vf_zero(), s1 = vf_zero();
+	size_t i = 0;
+
+	for (; i + 2 * RLX_VL <= n; i += 2 * RLX_VL) {
+		s0 += vf_loadu(x + i);
+		s1 += vf_loadu(x + i + RLX_VL);
+	}
+	for (; i < n; i += RLX_VL)
+		s0 += vf_loadn(x + i, n - i);
+	return vf_hsum(s0 + s1);
+}
+
+/* The sum of (x - mean)^2 */
+static float spread(const float *x, float mean, size_t n)
+{
+	vf s0 = vf_zero(), s1 = vf_zero(), d;
+	const vf m = vf_set1(mean);
+	size_t i = 0;
+
+	for (; i + 2 * RLX_VL <= n; i += 2 * RLX_VL) {
+		d = vf_loadu(x + i) - m;
+		s0 = vf_fma(d, d, s0);
+		d = vf_loadu(x + i + RLX_VL) - m;
+		s1 = vf_fma(d, d, s1);
+	}
+	for (; i < n; i += RLX_VL) {
+		d = vf_sel(vm_first(n - i), vf_loadn(x + i, n - i) - m,
+			   vf_zero());
+		s0 = vf_fma(d, d, s0);
+	}
+	return vf_hsum(s0 + s1);
+}
+
+static void scale(float *y, const float *x, const struct rows *r, float mean,
+		  float inv, size_t n)
+{
+	const vf one = vf_set1(1.0f), m = vf_set1(mean);
+
+	for (size_t i = 0; i < n; i += RLX_VL) {
+		size_t k = n - i;
+		vf g = r->gamma ? vf_loadn(r->gamma + i, k) : one;
+		vf b = r->beta ? vf_loadn(r->beta + i, k) : vf_zero();
+		vf v = (vf_loadn(x + i, k) - m) * inv;
+
+		vf_storen(y + i, vf_fma(v, g, b), k);
+	}
+}
+
+/* Both parameters and whole vectors: the common row, without the masks. */
+static void scale_plain(float *y, const float *x, const struct rows *r,
+			float mean, float inv, size_t n)
+{
+	const vf m = vf_set1(mean), s = vf_set1(inv);
+
+	for (size_t i = 0; i < n; i += RLX_VL) {
+		vf v = (vf_loadu(x + i) - m) * s;
+
+		v = vf_fma(v, vf_loadu(r->gamma + i), vf_loadu(r->beta + i));
+		vf_storeu(y + i, v);
+	}
+}
+
+static const float *input_row(const struct rlx_k_norm *a, const struct rows *r,
+			      size_t u)
+{
+	const size_t n = (size_t)a->n;
+	const size_t xs = rlx_k_type_size((enum rlx_k_type)a->x_type);
+	const size_t rs = rlx_k_type_size((enum rlx_k_type)a->residual_type);
+	const float *x = as_floats((const char *)a->x + u * n * xs, a->x_type,
+				   r->row, n);
+	const char *res = a->residual;
+
+	if (res) {
+		const char *p = res + u * (size_t)a->residual_stride * rs;
+		float t[256];
+
+		for (size_t i = 0; i < n; i += 256) {
+			size_t k = n - i < 256 ? n - i : 256;
+			const float *q = as_floats(p + i * rs,
+						   a->residual_type, t, k);
+
+			add(r->row + i, x + i, q, k);
+		}
+		x = r->row;
+	}
+	if (r->bias) {
+		add(r->row, x, r->bias, n);
+		x = r->row;
+	}
+	if (a->sum)
+		RLX_K(storer)(RLX_EW_F32, a->x_type)(
+			(char *)a->sum + u * n * xs, x, n);
+	return x;
+}
+
+void RLX_K(norm)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_norm *a = args;
+	const size_t n = (size_t)a->n, pad = (n + 31) / 32 * 32;
+	const size_t ys = rlx_k_type_size((enum rlx_k_type)a->y_type);
+	float *buf = scratch;
+	struct rows r = { .row = buf };
+	bool plain;
+
+	r.gamma = as_floats(a->gamma, a->param_type, buf + pad, n);
+	r.beta = as_floats(a->beta, a->param_type, buf + 2 * pad, n);
+	r.bias = as_floats(a->bias, a->param_type, buf + 3 * pad, n);
+	plain = r.gamma && r.beta && n % RLX_VL == 0;
+	for (size_t u = begin; u < end; u++) {
+		const float *x = input_row(a, &r, u);
+		float mean = a->rms ? 0 : sum(x, n) / (float)n;
+		float inv = 1 / sqrtf(spread(x, mean, n) / (float)n + a->eps);
+		char *y = (char *)a->y + u * n * ys;
+		float *to = a->y_type == RLX_K_F32 ? (float *)(void *)y : r.row;
+
+		if (a->stat) {
+			a->stat[2 * u] = mean;
+			a->stat[2 * u + 1] = inv;
+		}
+		if (plain)
+			scale_plain(to, x, &r, mean, inv, n);
+		else
+			scale(to, x, &r, mean, inv, n);
+		if (to == r.row && n)
+			RLX_K(storer)(RLX_EW_F32, a->y_type)(y, to, n);
+	}
+}

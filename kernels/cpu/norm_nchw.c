@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+/* Norms of [batch, channels, inner]: batch, group and local response norm. */
+#include <math.h>
+
+#include "kernels/kernel.h"
+#include "kernels/norm.h"
+#include "kernels/simd/math.h"
+
+rlx_k_fn RLX_K(channel_norm), RLX_K(group_norm), RLX_K(lrn);
+
+/* y = x * scale + shift */
+static void affine(float *y, const float *x, float scale, float shift, size_t n)
+{
+	const vf a = vf_set1(scale), b = vf_set1(shift);
+	size_t i = 0;
+
+	for (; i + RLX_VL <= n; i += RLX_VL)
+		vf_storeu(y + i, vf_fma(vf_loadu(x + i), a, b));
+	if (i < n)
+		vf_storen(y + i, vf_fma(vf_loadn(x + i, n - i), a, b), n - i);
+}
+
+void RLX_K(channel_norm)(const void *args, size_t begin, size_t end,
+			 void *scratch)
+{
+	const struct rlx_k_channel_norm *a = args;
+	const size_t n = (size_t)a->inner;
+
+	(void)scratch;
+	for (size_t u = begin; u < end; u++) {
+		size_t c = u % (size_t)a->channels;
+		float s = a->scale ? a->scale[c] : 1;
+		float b = a->shift ? a->shift[c] : 0;
+
+		if (a->var)
+			s /= sqrtf(a->var[c] + a->eps);
+		if (a->mean)
+			b -= a->mean[c] * s;
+		affine(a->y + u * n, a->x + u * n, s, b, n);
+	}
+}
+
+/* In doubles by blocks: a group may hold a million elements. */
+static void moments(const float *x, size_t n, float *mean, float *var)
+{
+	double s = 0, q = 0, m;
+
+	for (size_t i = 0; i < n; i += 1024) {
+		size_t end = n - i < 1024 ? n : i + 1024;
+		vf t = vf_zero();
+
+		for (size_t k = i; k < end; k += RLX_VL)
+			t += vf_loadn(x + k, end - k);
+		s += vf_hsum(t);
+	}
+	m = s / (double)n;
+	for (size_t i = 0; i < n; i += 1024) {
+		size_t end = n - i < 1024 ? n : i + 1024;
+		vf t = vf_zero();
+
+		for (size_t k = i; k < end; k += RLX_VL) {
+			vf d = vf_loadn(x + k, end - k) - (float)m;
+
+			d = vf_sel(vm_first(end - k), d, vf_zero());
+			t = vf_fma(d, d, t);
+		}
+		q += vf_hsum(t);
+	}
+	*mean = (float)m;
+	*var = (float)(q / (double)n);
+}
+
+void RLX_K(group_norm)(const void *args, size_t begin, size_t end,
+		       void *scratch)
+{
+	const struct rlx_k_group_norm *a = args;
+	const size_t per = (size_t)(a->channels / a->groups);
+	const size_t inner = (size_t)a->inner;
+
+	(void)scratch;
+	for (size_t u = begin; u < end; u++) {
+		size_t c0 = u % (size_t)a->groups * per;
+		const float *x = a->x + u * per * inner;
+		float *y = a->y + u * per * inner;
+		float mean, var, inv;
+
+		moments(x, per * inner, &mean, &var);
+		inv = 1 / sqrtf(var + a->eps);
+		for (size_t c = 0; c < per; c++) {
+			float g = a->gamma ? a->gamma[c0 + c] : 1;
+			float b = a->beta ? a->beta[c0 + c] : 0;
+
+			affine(y + c * inner, x + c * inner, g * inv,
+			       b - mean * g * inv, inner);
+		}
+	}
+}
+
+/* d += sign * x^2, or d = 0 for sign 0 */
+static void squares(float *d, const float *x, float sign, size_t n)
+{
+	for (size_t i = 0; i < n; i += RLX_VL) {
+		vf v = vf_loadn(x + i, n - i);
+
+		v = vf_fma(v * v, vf_set1(sign), vf_load(d + i));
+		vf_store(d + i, v);
+	}
+}
+
+static void lrn_apply(const struct rlx_k_lrn *a, float *y, const float *x,
+		      const float *s, size_t n)
+{
+	const vf k = vf_set1(a->alpha / (float)a->size);
+
+	for (size_t i = 0; i < n; i += RLX_VL) {
+		vf base = vf_fma(vf_load(s + i), k, vf_set1(a->bias));
+		vf p = vf_exp(vf_log(base) * -a->beta);
+
+		vf_storen(y + i, vf_loadn(x + i, n - i) * p, n - i);
+	}
+}
+
+void RLX_K(lrn)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_lrn *a = args;
+	const int64_t blocks = (a->inner + RLX_K_LRN_BLOCK - 1) /
+			       RLX_K_LRN_BLOCK;
+	const int64_t below = (a->size - 1) / 2, above = a->size / 2;
+	float *s = scratch;
+
+	for (size_t u = begin; u < end; u++) {
+		int64_t b = (int64_t)u / blocks;
+		int64_t at = (int64_t)u % blocks * RLX_K_LRN_BLOCK;
+		int64_t left = a->inner - at;
+		size_t n = (size_t)(left < RLX_K_LRN_BLOCK ? left :
+				    RLX_K_LRN_BLOCK);
+		int64_t base = b * a->channels * a->inner + at;
+
+		for (int64_t c = 0; c < a->channels; c++) {
+			memset(s, 0, RLX_K_LRN_BLOCK * sizeof(*s));
+			for (int64_t k = c - below; k <= c + above; k++)
+				if (k >= 0 && k < a->channels)
+					squares(s, a->x + base + k * a->inner,
+						1, n);
+			lrn_apply(a, a->y + base + c * a->inner,
+				  a->x + base + c * a->inner, s, n);
+		}
+	}
+}
