@@ -27,7 +27,8 @@ BENCH_BIN   := $(filter $(BUILD)/test/bench/%,$(TEST_BIN))
 UNIT_BIN    := $(filter-out $(OPS_BIN) $(ONNX_BIN) $(MODELS_BIN) \
 			    $(HOSTILE_BIN) $(BENCH_BIN),$(TEST_BIN))
 
-GROUPS := check-style check-unit check-ops check-onnx check-hostile check-models
+GROUPS := check-style check-unit check-install check-ops check-onnx check-hostile \
+	  check-models
 
 # Goals that call make again must not do so side by side in one folder.
 ifneq ($(filter check check-% bench-% asan tsan demo install,$(MAKECMDGOALS)),)
@@ -44,6 +45,11 @@ check-unit:
 	$(Q)tools/setup.sh build
 	$(Q)+$(SUBMAKE) $(UNIT_BIN)
 	$(Q)$(RUN) -g $@ -j $(JOBS) $(UNIT_BIN)
+
+check-install:
+	$(Q)tools/setup.sh check
+	$(Q)+$(SUBMAKE) all man
+	$(Q)$(RUN) -g $@ selftests/scripts/install.sh
 
 check-ops:
 	$(Q)tools/setup.sh build

@@ -1,0 +1,170 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Installs into an empty folder and builds programs against what lies there.
+set -u
+
+cd "$(dirname "$0")/../.." || exit 1
+CC=${CC:-gcc} BUILD=${BUILD:-build}
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+dest=$tmp/dest lib=/opt/rlx/lib/arch
+n=0 rc=0
+
+# check NAME COMMAND ...: passes if the command does; its output is kept on failure
+check()
+{
+	n=$((n + 1)) name=$1
+	shift
+	if "$@" >"$tmp/out" 2>&1; then
+		echo "ok $n $name"
+	else
+		sed 's/^/# /' "$tmp/out" | tail -n 20
+		echo "not ok $n $name"
+		rc=1
+	fi
+}
+
+skip()
+{
+	n=$((n + 1))
+	echo "ok $n $1 # SKIP $2"
+}
+
+install_it()
+{
+	${MAKE:-make} -s BUILD="$BUILD" DESTDIR="$dest" PREFIX=/opt/rlx \
+		LIBDIR=$lib install
+}
+
+# Everything that must be there, and nothing outside the prefix.
+files_are_there()
+{
+	for f in include/rlx/status.h include/rlx/ops.list.h lib/arch/librlx.a \
+		 lib/arch/librlx.so lib/arch/librlx.so.1 \
+		 lib/arch/pkgconfig/rlx.pc lib/arch/cmake/rlx/rlxConfig.cmake; do
+		[ -s "$dest/opt/rlx/$f" ] || { echo "$f is missing"; return 1; }
+	done
+	for h in libuser/include/rlx/*.h; do
+		cmp "$h" "$dest/opt/rlx/include/rlx/$(basename "$h")" || return 1
+	done
+	[ "$(cd "$dest" && echo *)/$(cd "$dest/opt" && echo *)" = opt/rlx ]
+}
+
+pc()
+{
+	PKG_CONFIG_SYSROOT_DIR=$dest PKG_CONFIG_LIBDIR=$dest$lib/pkgconfig \
+		pkg-config "$@" rlx
+}
+
+cat >"$tmp/prog.c" <<'EOF'
+#include <stdio.h>
+#include <string.h>
+#include <rlx/arena.h>
+#include <rlx/graph.h>
+
+int main(void)
+{
+	struct rlx_arena_opts opts = { .size = 4096 };
+	struct rlx_error err = { 0 };
+	struct rlx_arena *a = NULL;
+
+	if (rlx_arena_new(&opts, &a, &err)) {
+		puts(err.text);
+		return 1;
+	}
+	rlx_arena_put(a);
+	return strcmp(rlx_status_name(RLX_ESHAPE), "RLX_ESHAPE");
+}
+EOF
+
+# shellcheck disable=SC2046 # flags are words
+shared_program()
+{
+	$CC -Wall -Werror "$tmp/prog.c" $(pc --cflags --libs) -o "$tmp/prog" &&
+	LD_LIBRARY_PATH=$dest$lib "$tmp/prog" &&
+	ldd "$tmp/prog" | grep -q 'librlx\.so\.1 '
+}
+
+# shellcheck disable=SC2046
+static_program()
+{
+	$CC -Wall -Werror "$tmp/prog.c" $(pc --cflags) \
+		"$dest$lib/librlx.a" $(pc --static --libs-only-l |
+		sed 's/-lrlx//') -pthread -o "$tmp/prog.static" &&
+	"$tmp/prog.static" && ! ldd "$tmp/prog.static" | grep librlx
+}
+
+# Each header by itself, in the language "$1" of the standard "$2".
+headers_alone()
+{
+	for h in "$dest"/opt/rlx/include/rlx/*.h; do
+		case $h in *.list.h) continue ;; esac
+		$CC -x "$1" -std="$2" -Wall -Wextra -Werror -fsyntax-only \
+			-I"$dest/opt/rlx/include" - <<EOF || return 1
+#include <rlx/$(basename "$h")>
+EOF
+	done
+}
+
+cmake_program()
+{
+	mkdir -p "$tmp/cm" && cat >"$tmp/cm/CMakeLists.txt" <<'EOF' || return 1
+cmake_minimum_required(VERSION 3.16)
+project(prog C)
+find_package(rlx 0.1 REQUIRED)
+add_executable(shared ../prog.c)
+target_link_libraries(shared rlx::rlx)
+add_executable(static ../prog.c)
+target_link_libraries(static rlx::static)
+EOF
+	cmake -S "$tmp/cm" -B "$tmp/cm/b" -DCMAKE_C_COMPILER="${CC##* }" \
+		-Drlx_DIR="$dest$lib/cmake/rlx" &&
+	cmake --build "$tmp/cm/b" && "$tmp/cm/b/shared" && "$tmp/cm/b/static"
+}
+
+# The promise to users of small machines: 2.5 MB without debug information.
+small_enough()
+{
+	strip -o "$tmp/stripped.so" "$dest$lib/librlx.so" &&
+	size=$(stat -c %s "$tmp/stripped.so") &&
+	echo "$size bytes" && [ "$size" -lt 2500000 ]
+}
+
+manual_pages()
+{
+	[ -f docs/librlx.3.scd ] || return 1
+	for m in docs/*.scd; do
+		p=$(basename "$m" .scd)
+		grep -q '^\.TH ' "$dest/opt/rlx/share/man/man${p##*.}/$p" ||
+			return 1
+	done
+}
+
+check install install_it
+check files files_are_there
+check size small_enough
+check headers-c headers_alone c c11
+if echo 'int x;' | $CC -x c++ -fsyntax-only - 2>/dev/null; then
+	check headers-c++ headers_alone c++ c++17
+else
+	skip headers-c++ "no C++ compiler"
+fi
+if command -v pkg-config >/dev/null; then
+	check pkg-config-shared shared_program
+	check pkg-config-static static_program
+else
+	skip pkg-config-shared "no pkg-config"
+	skip pkg-config-static "no pkg-config"
+fi
+if command -v cmake >/dev/null; then
+	check cmake cmake_program
+else
+	skip cmake "no cmake"
+fi
+if command -v scdoc >/dev/null; then
+	check manual manual_pages
+else
+	skip manual "no scdoc"
+fi
+echo "1..$n"
+exit $rc
