@@ -37,6 +37,13 @@
 
 #define RLX_INLINE	static inline __attribute__((always_inline, unused))
 
+/* before a for loop over registers: its trip count must be a constant */
+#ifdef __clang__
+#define RLX_UNROLL	_Pragma("clang loop unroll(full)")
+#else
+#define RLX_UNROLL	_Pragma("GCC unroll 32")
+#endif
+
 typedef float vf __attribute__((vector_size(RLX_VB)));
 typedef int32_t vi __attribute__((vector_size(RLX_VB)));
 typedef uint32_t vu __attribute__((vector_size(RLX_VB)));

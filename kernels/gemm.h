@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Matrix products: arguments, units, scratch and packed layouts.
+ *
+ *	C[M,N] = act(alpha * A[M,K] B[K,N] + bias + beta * R[M,N])
+ *
+ * for every batch index, rows of A, B, C and R lying lda, ldb, ldc and ldr
+ * elements apart. Sums run over K in one fixed order, whatever M, N, the batch
+ * or the split over threads: a row's result has the same bits alone and among
+ * others. (The one exception is B by columns with M <= RLX_K_GEMM_DOT_M.)
+ *
+ * How to use it, here for weights known at load time, on ISA level isa with
+ * kernels K = rlx_kernels_get(isa):
+ *
+ *	struct rlx_k_gemm_pack p = { .k, .n, .b, .ldb, .trans, .dst };
+ *	dst has rlx_k_gemm_f32_pack_size(n, k, isa) bytes, 64-byte aligned
+ *	K->gemm_f32_pack(&p, 0, rlx_k_gemm_panels(n, isa), NULL)
+ *
+ *	struct rlx_k_gemm g = { .m, .n, .k, .a, .lda, .b = dst,
+ *		.b_form = RLX_B_PACKED, .c, .ldc, .alpha = 1, ... };
+ *	units = rlx_k_gemm_units(&g, isa), split over threads as you like, but
+ *	in contiguous ranges: units next to each other share a block of A;
+ *	each thread has rlx_k_gemm_scratch(&g, isa) bytes of scratch
+ *	K->gemm_f32(&g, begin, end, scratch)
+ *
+ * The packed layout belongs to a level (panels are as wide as its registers
+ * want): pack and multiply at one and the same level.
+ */
+#ifndef RLX_K_GEMM_H
+#define RLX_K_GEMM_H
+
+#include "kernels/kernel.h"
+
+/**
+ * enum rlx_k_act - what is done to each element last
+ * @RLX_ACT_CLIP: min(max(x, lo), hi)
+ * @RLX_ACT_HARD_SWISH: x * clip(x / 6 + 1 / 2, 0, 1)
+ */
+enum rlx_k_act {
+	RLX_ACT_NONE,
+	RLX_ACT_RELU,
+	RLX_ACT_GELU_ERF,
+	RLX_ACT_GELU_TANH,
+	RLX_ACT_SILU,
+	RLX_ACT_SIGMOID,
+	RLX_ACT_TANH,
+	RLX_ACT_HARD_SWISH,
+	RLX_ACT_CLIP,
+};
+
+/**
+ * enum rlx_k_b_form - how B lies in memory
+ * @RLX_B_ROWS:   B[K,N], row-major, ldb between rows
+ * @RLX_B_COLS:   B transposed: [N,K], row-major, ldb between rows
+ * @RLX_B_PACKED: what the pack kernel wrote; ldb is not read
+ */
+enum rlx_k_b_form {
+	RLX_B_ROWS,
+	RLX_B_COLS,
+	RLX_B_PACKED,
+};
+
+/** enum rlx_k_num - the type of A or C where a kernel offers a choice */
+enum rlx_k_num {
+	RLX_NUM_F32,
+	RLX_NUM_BF16,
+	RLX_NUM_F16,
+};
+
+/**
+ * struct rlx_k_gemm - a product; fields left 0 mean absent, but alpha does not.
+ * @m, @n, @k:	any of them may be 0 (k of 0: the product is 0, the rest holds)
+ * @a:		A[M,K], or A^T [K,M] where trans_a
+ * @b:		see b_form
+ * @c:		C[M,N]; may not overlap A or B
+ * @bias:	n floats added to every row, or NULL
+ * @row_bias:	m floats, one for each row, or NULL (convolution: channels)
+ * @residual:	R[M,N] like C, or NULL. May be C itself with ldr = ldc, which
+ *		adds to what is there: beta C + alpha A B.
+ * @a_num:	gemm_bf16: type of A; f32 is rounded to bf16 as it is read
+ * @c_num:	gemm_bf16: type of C and of R
+ * @alpha, @beta: factors of the product and of R
+ * @lo, @hi:	bounds of RLX_ACT_CLIP
+ * @batch:	counts of two batch dimensions, outer first; 0 counts as 1
+ * @a_step ...:	elements (bytes for a packed B) between batch indices; 0
+ *		broadcasts. bias and row_bias are the same for all.
+ *
+ * All vectors and matrices are of the kernel's type (f32; f64; bf16 see above)
+ * except bias and row_bias: double for gemm_f64, else float.
+ */
+struct rlx_k_gemm {
+	size_t			m, n, k;
+	const void		*a, *b;
+	void			*c;
+	size_t			lda, ldb, ldc, ldr;
+	const void		*bias, *row_bias;
+	const void		*residual;
+	double			alpha, beta, lo, hi;
+	enum rlx_k_act		act;
+	enum rlx_k_b_form	b_form;
+	enum rlx_k_num		a_num, c_num;
+	bool			trans_a;
+	size_t			batch[2];
+	size_t			a_step[2], b_step[2], c_step[2], r_step[2];
+};
+
+/**
+ * struct rlx_k_gemm_pack - weights into panels; a unit is one panel
+ * @b:		B[K,N], or [N,K] where trans; ldb elements between rows
+ * @num:	type of b: gemm_bf16_pack takes any, gemm_f32_pack any (widened)
+ * @dst:	64-byte aligned, as large as the pack_size function says
+ */
+struct rlx_k_gemm_pack {
+	size_t		k, n;
+	const void	*b;
+	size_t		ldb;
+	bool		trans;
+	enum rlx_k_num	num;
+	void		*dst;
+};
+
+/* Columns of a panel and most rows of a register tile, by level. */
+static inline size_t rlx_k_gemm_nr(enum rlx_isa isa)
+{
+	return isa >= RLX_ISA_V4 ? 32 : isa == RLX_ISA_V3 ? 16 : 8;
+}
+
+static inline size_t rlx_k_gemm_mr(enum rlx_isa isa)
+{
+	return isa >= RLX_ISA_V4 ? 14 : isa == RLX_ISA_V3 ? 6 : 4;
+}
+
+static inline size_t rlx_k_gemm_panels(size_t n, enum rlx_isa isa)
+{
+	size_t nr = rlx_k_gemm_nr(isa);
+
+	return n / nr + !!(n % nr);
+}
+
+/*
+ * Bytes of packed weights: whole panels of K rows. The caller has checked that
+ * (n + 31) * (k + 4) * 8 does not overflow.
+ */
+static inline size_t rlx_k_gemm_f32_pack_size(size_t n, size_t k,
+					      enum rlx_isa isa)
+{
+	return rlx_k_gemm_panels(n, isa) * rlx_k_gemm_nr(isa) * k * 4;
+}
+
+/*
+ * Rows of A a unit covers: few enough that they stay in a second-level cache
+ * (half a megabyte of them) and that there is work for many threads.
+ */
+static inline size_t rlx_k_gemm_rows(const struct rlx_k_gemm *g,
+				     enum rlx_isa isa)
+{
+	size_t mr = rlx_k_gemm_mr(isa), fit = 131072 / (g->k + 1);
+	size_t panels = rlx_k_gemm_panels(g->n, isa), blocks, rows;
+
+	rows = fit < mr ? mr : fit > 8 * mr ? 8 * mr : fit / mr * mr;
+	while (rows > 2 * mr && (g->m + rows - 1) / rows * panels < 64)
+		rows -= mr;
+	/* the last block is not left short */
+	blocks = g->m / rows + !!(g->m % rows);
+	return blocks ? (g->m + blocks - 1) / blocks : 1;
+}
+
+static inline size_t rlx_k_gemm_batches(const struct rlx_k_gemm *g)
+{
+	return (g->batch[0] ? g->batch[0] : 1) *
+	       (g->batch[1] ? g->batch[1] : 1);
+}
+
+/* Units of gemm_f32, gemm_bf16 and gemm_f64: rows x one panel, by batch. */
+static inline size_t rlx_k_gemm_units(const struct rlx_k_gemm *g,
+				      enum rlx_isa isa)
+{
+	size_t rows = rlx_k_gemm_rows(g, isa);
+
+	return rlx_k_gemm_batches(g) * (g->m / rows + !!(g->m % rows)) *
+	       rlx_k_gemm_panels(g->n, isa);
+}
+
+/*
+ * Bytes of scratch a thread needs: one tile, a block of A laid out afresh and
+ * one panel of B where it is not packed.
+ */
+static inline size_t rlx_k_gemm_scratch(const struct rlx_k_gemm *g,
+					enum rlx_isa isa)
+{
+	size_t rows = rlx_k_gemm_rows(g, isa), nr = rlx_k_gemm_nr(isa);
+
+	return rlx_k_gemm_mr(isa) * nr * 8 + rows * (g->k + 48) * 8 +
+	       (g->b_form == RLX_B_PACKED ? 0 : nr * (g->k + 4) * 8);
+}
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Walking a product: units to blocks of rows and panels, panels to tiles. For
+ * f32 sums (gemm_f32, gemm_bf16). The includer has gemm_tile.h and defines
+ *	GD_ISA		its enum rlx_isa
+ *	GD_K(k)		groups in k elements
+ *	GD_AGROUP	bytes of a group of A
+ *	GD_BROW		bytes of one packed row (group) of a panel
+ *	gd_a_size(g)	bytes of an element of A as given
+ *	gd_b_size(g)	bytes of an element of B as given, if not packed
+ *	gd_direct_a(g, rows)	A can be read where it is
+ *	gd_direct_b(g, rows)	whole panels of B can be read where they are
+ *	gd_stage_a(g, a, dst, ld, rows)	rows of A as groups, ld bytes apart
+ *	gd_stage_b(g, b, dst, panel)	one panel as the pack kernel makes it
+ */
+#include "kernels/simd/gemm_epi.h"
+
+/* A block of rows at one batch index. */
+struct gd {
+	const struct rlx_k_gemm	*g;
+	const char		*a, *b, *r;
+	char			*c;
+	size_t			row, rows;
+	float			*tile;		/* GT_MR x GD_NR, or 3 x 2 GD_NR */
+	char			*panel;
+	size_t			lda;		/* bytes */
+	bool			plain;		/* sums go to C as they are */
+};
+
+/* Groups of a staged row, spread so that rows do not share cache sets. */
+static inline size_t gd_staged_ld(size_t k)
+{
+	size_t ld = (GD_K(k) * GD_AGROUP + 63) / 64 * 64 + 64;
+
+	return ld % 2048 ? ld : ld + 64;
+}
+
+/* Columns from @col on of rows [@i, @i + @mr) of the block: sums to results. */
+static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
+		      size_t cols)
+{
+	const struct rlx_k_gemm *g = d->g;
+	size_t row = d->row + i, es = ge_size(g->c_num);
+	struct ge e = {
+		.t = d->tile, .ldt = cols > GD_NR ? 2 * GD_NR : GD_NR,
+		.c = d->c + (row * g->ldc + col) * es,
+		.r = d->r ? d->r + (row * g->ldr + col) * es : NULL,
+		.ldc = g->ldc, .ldr = g->ldr, .rows = mr, .cols = cols,
+		.row_bias = g->row_bias ? (const float *)g->row_bias + row :
+			    NULL,
+		.alpha = (float)g->alpha, .beta = (float)g->beta,
+		.lo = (float)g->lo, .hi = (float)g->hi, .num = g->c_num,
+	};
+	float bias[2 * GD_NR];
+
+	if (g->bias && g->alpha != 1) {
+		memcpy(bias, (const float *)g->bias + col, cols * 4);
+		e.bias = bias;
+	}
+	ge_fns[g->act](&e);
+}
+
+/* All rows of the block times one panel, or two where few rows want that. */
+static void gd_panels(const struct gd *d, struct gt *t, size_t col, size_t cols)
+{
+	const struct rlx_k_gemm *g = d->g;
+	size_t nr = cols > GD_NR ? 2 * GD_NR : GD_NR;
+	size_t tiles = (d->rows + GT_MR - 1) / GT_MR, i, j;
+	bool plain = d->plain && cols == nr;
+	float init[2 * GD_NR];
+
+	t->init = NULL;
+	if (g->bias && g->alpha == 1) {
+		memcpy(init, (const float *)g->bias + col, cols * 4);
+		memset(init + cols, 0, (nr - cols) * 4);
+		t->init = init;
+	}
+	t->ldc = plain ? g->ldc : nr;
+	for (j = 0, i = 0; j < tiles; j++) {
+		size_t mr = d->rows * (j + 1) / tiles - i;
+
+		t->a = d->a + i * d->lda;
+		t->c = plain ? (float *)d->c + (d->row + i) * g->ldc + col :
+		       d->tile;
+		if (cols > GD_NR)
+			gt_flats[mr](t);
+		else
+			gt_tiles[mr](t);
+		if (!plain)
+			gd_finish(d, i, mr, col, cols);
+		i += mr;
+	}
+}
+
+static void gd_block(const struct gd *d, size_t panel, size_t end)
+{
+	const struct rlx_k_gemm *g = d->g;
+	size_t k = GD_K(g->k), size = k * GD_BROW;
+	struct gt t = { .lda = d->lda, .ldb = GD_BROW, .skip = size, .k = k };
+
+	while (panel < end) {
+		size_t col = panel * GD_NR, cols = g->n - col, step = 1;
+
+		t.ldb = GD_BROW;
+		if (g->b_form == RLX_B_PACKED) {
+			t.b = d->b + panel * size;
+			if (d->rows <= GT_FLAT_MR && end - panel > 1)
+				step = 2;
+		} else if (cols >= GD_NR && gd_direct_b(g, d->rows)) {
+			t.b = d->b + col * gd_b_size(g);
+			t.ldb = g->ldb * gd_b_size(g);
+		} else {
+			gd_stage_b(g, d->b, d->panel, panel);
+			t.b = d->panel;
+		}
+		gd_panels(d, &t, col, cols < step * GD_NR ? cols :
+			  step * GD_NR);
+		panel += step;
+	}
+}
+
+/* Point @d at batch index @i and lay out its rows of A. */
+static void gd_begin(struct gd *d, size_t i, char *stage)
+{
+	const struct rlx_k_gemm *g = d->g;
+	size_t in = g->batch[1] ? g->batch[1] : 1, x = i / in, y = i % in;
+	size_t bs = g->b_form == RLX_B_PACKED ? 1 : gd_b_size(g);
+	size_t cs = ge_size(g->c_num);
+
+	d->b = (const char *)g->b + (x * g->b_step[0] + y * g->b_step[1]) * bs;
+	d->c = (char *)g->c + (x * g->c_step[0] + y * g->c_step[1]) * cs;
+	d->r = g->residual ? (const char *)g->residual +
+	       (x * g->r_step[0] + y * g->r_step[1]) * cs : NULL;
+	d->a = (const char *)g->a +
+	       (x * g->a_step[0] + y * g->a_step[1]) * gd_a_size(g);
+	if (gd_direct_a(g, d->rows)) {
+		d->lda = g->lda * gd_a_size(g);
+		d->a += d->row * d->lda;
+		return;
+	}
+	d->a += d->row * (g->trans_a ? 1 : g->lda) * gd_a_size(g);
+	d->lda = gd_staged_ld(g->k);
+	gd_stage_a(g, d->a, stage, d->lda, d->rows);
+	d->a = stage;
+}
+
+static void gd_gemm(const struct rlx_k_gemm *g, size_t begin, size_t end,
+		    char *scratch)
+{
+	size_t rows = rlx_k_gemm_rows(g, GD_ISA), blocks = (g->m + rows - 1) / rows;
+	size_t panels = rlx_k_gemm_panels(g->n, GD_ISA), u = begin;
+	char *stage = scratch + GT_MR * GD_NR * sizeof(float);
+	struct gd d = {
+		.g = g, .tile = (float *)scratch,
+		.panel = stage + rows * gd_staged_ld(g->k),
+		.plain = g->alpha == 1 && g->act == RLX_ACT_NONE &&
+			 !g->residual && !g->row_bias &&
+			 g->c_num == RLX_NUM_F32,
+	};
+
+	while (u < end) {
+		size_t panel = u % panels, block = u / panels % blocks;
+		size_t n = panels - panel < end - u ? panels - panel : end - u;
+
+		d.row = block * rows;
+		d.rows = g->m - d.row < rows ? g->m - d.row : rows;
+		gd_begin(&d, u / panels / blocks, stage);
+		gd_block(&d, panel, panel + n);
+		u += n;
+	}
+}
