@@ -17,6 +17,7 @@ ifeq ($(MAKELEVEL)$(filter -j%,$(MAKEFLAGS)),0)
 MAKEFLAGS += -j$(JOBS)
 endif
 export BUILD CC
+SUBMAKE	= $(MAKE) $(if $(filter 0,$(V)),-s)
 
 ifeq ($(origin CC),default)
 CC := gcc

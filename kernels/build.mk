@@ -19,7 +19,7 @@ KERNEL_OBJ += $(KERNEL_SRC:kernels/cpu/%.c=$(BUILD)/obj/kernels/v3/%.o) \
 endif
 
 define kernel_rule
-$(BUILD)/obj/kernels/$(1)/%.o: kernels/cpu/%.c
+$(BUILD)/obj/kernels/$(1)/%.o: kernels/cpu/%.c | $$(BUILD)/.liburing
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$< [$(1)])
 	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(KERNEL_OPT) $$(ISA_FLAGS_$(1)) \

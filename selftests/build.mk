@@ -18,7 +18,6 @@ tests: $(TEST_BIN)
 # Groups, by the folder a program stands in. Each target installs and builds what
 # it needs and ends with "N passed, N failed, N skipped".
 RUN	:= selftests/run.sh
-SUBMAKE	:= $(MAKE) $(if $(filter 0,$(V)),-s)
 OPS_BIN	    := $(filter $(BUILD)/test/ops/% $(BUILD)/test/cts/%,$(TEST_BIN))
 ONNX_BIN    := $(filter $(BUILD)/test/onnx/%,$(TEST_BIN))
 MODELS_BIN  := $(filter $(BUILD)/test/models/%,$(TEST_BIN))
