@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT
+/* Strided copies: rows by vectors, transposes by register tiles. */
+#include "kernels/kernel.h"
+#include "kernels/move.h"
+#include "kernels/simd/tiles.h"
+
+rlx_k_fn RLX_K(copy), RLX_K(index_copy), RLX_K(trilu);
+
+typedef uint8_t v16_u __attribute__((vector_size(16), aligned(1), may_alias));
+typedef uint8_t vb_u __attribute__((vector_size(RLX_VB), aligned(1), may_alias));
+
+/* Rows are mostly a head's or a channel's: too short for a call. */
+RLX_INLINE void copy_bytes(char *d, const char *s, size_t n)
+{
+	if (n > 2048 || n < 16) {
+		memcpy(d, s, n);
+		return;
+	}
+	if (n >= RLX_VB) {
+		for (size_t i = 0; i + RLX_VB < n; i += RLX_VB)
+			*(vb_u *)(d + i) = *(const vb_u *)(s + i);
+		*(vb_u *)(d + n - RLX_VB) = *(const vb_u *)(s + n - RLX_VB);
+		return;
+	}
+	for (size_t i = 0; i + 16 < n; i += 16)
+		*(v16_u *)(d + i) = *(const v16_u *)(s + i);
+	*(v16_u *)(d + n - 16) = *(const v16_u *)(s + n - 16);
+}
+
+/* A walk over the outer @rank dimensions, in elements. */
+struct walk {
+	int64_t	pos[RLX_K_DIMS], src, dst;
+	int	rank;
+};
+
+static void walk_start(struct walk *w, const struct rlx_k_copy *a, int rank,
+		       int64_t row)
+{
+	w->rank = rank;
+	w->src = w->dst = 0;
+	for (int d = rank; d-- > 0; row /= a->dim[d]) {
+		w->pos[d] = row % a->dim[d];
+		w->src += w->pos[d] * a->src_stride[d];
+		w->dst += w->pos[d] * a->dst_stride[d];
+	}
+}
+
+static void walk_next(struct walk *w, const struct rlx_k_copy *a)
+{
+	for (int d = w->rank; d-- > 0;) {
+		w->src += a->src_stride[d];
+		w->dst += a->dst_stride[d];
+		if (++w->pos[d] < a->dim[d])
+			return;
+		w->src -= a->dim[d] * a->src_stride[d];
+		w->dst -= a->dim[d] * a->dst_stride[d];
+		w->pos[d] = 0;
+	}
+}
+
+typedef struct { uint64_t a, b; } uint128;
+#define STRIDED(T)							\
+static void strided_##T(T *d, int64_t ds, const T *s, int64_t ss, int64_t n) \
+{									\
+	if (ds == 1 && ss == 0)						\
+		for (int64_t i = 0; i < n; i++)				\
+			d[i] = *s;					\
+	else if (ds == 1)						\
+		for (int64_t i = 0; i < n; i++)				\
+			d[i] = s[i * ss];				\
+	else								\
+		for (int64_t i = 0; i < n; i++)				\
+			d[i * ds] = s[i * ss];				\
+}
+STRIDED(uint8_t)
+STRIDED(uint16_t)
+STRIDED(uint32_t)
+STRIDED(uint64_t)
+STRIDED(uint128)
+
+static void strided(void *d, int64_t ds, const void *s, int64_t ss, int64_t n,
+		    size_t size)
+{
+	switch (size) {
+	case 1:
+		strided_uint8_t(d, ds, s, ss, n);
+		break;
+	case 2:
+		strided_uint16_t(d, ds, s, ss, n);
+		break;
+	case 4:
+		strided_uint32_t(d, ds, s, ss, n);
+		break;
+	case 8:
+		strided_uint64_t(d, ds, s, ss, n);
+		break;
+	default:
+		strided_uint128(d, ds, s, ss, n);
+	}
+}
+
+/* Elements [from, from + n) of @rows rows from @row on. */
+static void copy_rows(const struct rlx_k_copy *a, int64_t row, int64_t rows,
+		      int64_t from, int64_t n)
+{
+	const int last = a->rank - 1;
+	const int64_t size = a->size;
+	struct walk w;
+
+	walk_start(&w, a, last, row);
+	for (int64_t r = 0; r < rows; r++) {
+		const char *s = (const char *)a->src +
+			(w.src + from * a->src_stride[last]) * size;
+		char *d = (char *)a->dst +
+			(w.dst + from * a->dst_stride[last]) * size;
+
+		if (a->mode == RLX_COPY_ROWS)
+			copy_bytes(d, s, (size_t)(n * size));
+		else
+			strided(d, a->dst_stride[last], s, a->src_stride[last],
+				n, a->size);
+		walk_next(&w, a);
+	}
+}
+
+/*
+ * dst[i][j] = src[j][i] for i < rows, j < cols: ld and ls are the byte strides
+ * of i in dst and of j in src.
+ */
+#define TILES(bits, n)							\
+static void tiles_##bits(char *d, ptrdiff_t ld, const char *s, ptrdiff_t ls, \
+			 int64_t rows, int64_t cols)			\
+{									\
+	const ptrdiff_t b = (bits) / 8;					\
+	int64_t i = 0, j;						\
+									\
+	for (; i + (n) <= rows; i += (n)) {				\
+		for (j = 0; j + (n) <= cols; j += (n))			\
+			rlx_tr_##n##_##bits(d + i * ld + j * b, ld,	\
+					    s + j * ls + i * b, ls);	\
+		for (; j < cols; j++)					\
+			for (int64_t k = i; k < i + (n); k++)		\
+				memcpy(d + k * ld + j * b,		\
+				       s + j * ls + k * b, b);		\
+	}								\
+	for (; i < rows; i++)						\
+		for (j = 0; j < cols; j++)				\
+			memcpy(d + i * ld + j * b, s + j * ls + i * b, b); \
+}
+TILES(8, 16)
+TILES(16, 8)
+#if defined(RLX_V512)
+TILES(32, 16)
+#elif defined(RLX_V256)
+TILES(32, 8)
+#else
+TILES(32, 4)
+#endif
+TILES(64, 4)
+
+static void copy_tiles(const struct rlx_k_copy *a, int64_t row, int64_t piece)
+{
+	const int last = a->rank - 1;
+	const int64_t size = a->size, i = piece * a->per;
+	const int64_t left = a->dim[last - 1] - i;
+	const int64_t rows = left < a->per ? left : a->per;
+	const ptrdiff_t ld = a->dst_stride[last - 1] * size;
+	const ptrdiff_t ls = a->src_stride[last] * size;
+	struct walk w;
+	const char *s;
+	char *d;
+
+	walk_start(&w, a, last - 1, row);
+	s = (const char *)a->src + (w.src + i) * size;
+	d = (char *)a->dst + w.dst * size + i * ld;
+	switch (size) {
+	case 1:
+		tiles_8(d, ld, s, ls, rows, a->dim[last]);
+		break;
+	case 2:
+		tiles_16(d, ld, s, ls, rows, a->dim[last]);
+		break;
+	case 4:
+		tiles_32(d, ld, s, ls, rows, a->dim[last]);
+		break;
+	default:
+		tiles_64(d, ld, s, ls, rows, a->dim[last]);
+	}
+}
+
+void RLX_K(copy)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_copy *a = args;
+	const int64_t inner = a->dim[a->rank - 1];
+	int64_t row, n, last;
+
+	(void)scratch;
+	if (a->mode == RLX_COPY_TILES) {
+		for (size_t u = begin; u < end; u++)
+			copy_tiles(a, (int64_t)u / a->pieces,
+				   (int64_t)u % a->pieces);
+		return;
+	}
+	if (a->pieces == 1) {
+		row = (int64_t)begin * a->per;
+		last = (int64_t)end * a->per;
+		n = (last < a->rows ? last : a->rows) - row;
+		copy_rows(a, row, n, 0, inner);
+		return;
+	}
+	for (size_t u = begin; u < end; u++) {
+		row = (int64_t)u % a->pieces * a->per;
+		n = inner - row < a->per ? inner - row : a->per;
+		copy_rows(a, (int64_t)u / a->pieces, 1, row, n);
+	}
+}
+
+static void index_row(const struct rlx_k_index_copy *a, char *d, int64_t base)
+{
+	const int last = a->rank - 1;
+	const int64_t *t = a->table[last];
+	const size_t size = a->size;
+
+	for (int64_t i = 0; i < a->dim[last]; i++) {
+		const void *s = a->fill;
+
+		if (t[i] != RLX_K_NO_INDEX && base != RLX_K_NO_INDEX)
+			s = (const char *)a->src +
+			    (base + t[i]) * (int64_t)size;
+		if (size == 4)
+			memcpy(d + i * 4, s, 4);
+		else
+			memcpy(d + i * (int64_t)size, s, size);
+	}
+}
+
+void RLX_K(index_copy)(const void *args, size_t begin, size_t end,
+		       void *scratch)
+{
+	const struct rlx_k_index_copy *a = args;
+	const int last = a->rank - 1;
+	const size_t row = (size_t)a->dim[last] * a->size;
+
+	(void)scratch;
+	for (size_t u = begin; u < end; u++) {
+		int64_t base = 0, at = (int64_t)u;
+
+		for (int d = last; d-- > 0; at /= a->dim[d]) {
+			int64_t o = a->table[d][at % a->dim[d]];
+
+			if (o == RLX_K_NO_INDEX || base == RLX_K_NO_INDEX)
+				base = RLX_K_NO_INDEX;
+			else
+				base += o;
+		}
+		index_row(a, (char *)a->dst + u * row, base);
+	}
+}
+
+void RLX_K(trilu)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_trilu *a = args;
+	const size_t row = (size_t)a->cols * a->size;
+
+	(void)scratch;
+	for (size_t u = begin; u < end; u++) {
+		int64_t cut = (int64_t)(u % (size_t)a->rows) + a->k + !a->upper;
+		const char *s = (const char *)a->src + u * row;
+		char *d = (char *)a->dst + u * row;
+		size_t at;
+
+		cut = cut < 0 ? 0 : cut > a->cols ? a->cols : cut;
+		at = (size_t)cut * a->size;
+		if (s != d)
+			memcpy(d, s, row);
+		if (a->upper)
+			memset(d, 0, at);
+		else
+			memset(d + at, 0, row - at);
+	}
+}
