@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT
+/* From a graph to steps and places: liveness, views, in-place use, outputs. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ir/graph.h"
+#include "plan/plan.h"
+
+/* What is worked out per value before places are given. */
+struct planner {
+	struct rlx_plan		*p;
+	const struct rlx_graph	*g;
+	bool			*node_live;
+	struct rlx_error	*err;
+};
+
+static void mark_live(struct planner *pl)
+{
+	const struct rlx_graph *g = pl->g;
+	uint32_t n, i;
+
+	for (i = 0; i < g->io[RLX_IO_OUTPUT].n; i++)
+		pl->node_live[g->val[g->io[RLX_IO_OUTPUT].e[i].v.id].node] = true;
+	for (n = g->n_node; n-- > 0;)
+		for (i = 0; pl->node_live[n] && i < g->node[n].n_in; i++)
+			if (g->node[n].in[i])
+				pl->node_live[g->val[g->node[n].in[i]].node] = true;
+}
+
+static void name_io(struct planner *pl, enum rlx_io io)
+{
+	const struct rlx_named_list *l = &pl->g->io[io];
+	uint32_t i;
+
+	for (i = 0; i < l->n; i++) {
+		pl->p->io[io][i] = (struct rlx_plan_io){ l->e[i].name, l->e[i].v.id };
+		if (io != RLX_IO_OUTPUT)
+			pl->p->val[l->e[i].v.id].place = (struct rlx_place){
+				.kind = io == RLX_IO_INPUT ? RLX_PLACE_INPUT
+							   : RLX_PLACE_PARAM,
+				.index = i,
+			};
+	}
+}
+
+static uint32_t root_of(const struct rlx_plan *p, uint32_t v)
+{
+	while (p->val[v].root != v)
+		v = p->val[v].root;
+	return v;
+}
+
+/* Steps in node order; leaves become places. */
+static void list_steps(struct planner *pl)
+{
+	const struct rlx_graph *g = pl->g;
+	struct rlx_plan *p = pl->p;
+	uint32_t n, i, *out;
+
+	for (n = 0; n < g->n_node; n++) {
+		const struct rlx_node *v = &g->node[n];
+
+		if (!pl->node_live[n] || v->def->traits & RLX_T_LEAF)
+			continue;
+		out = rlx_bump_new(&p->bump, v->n_out, sizeof(*out));
+		if (!out) {
+			rlx_fail(pl->err, RLX_ENOMEM, "plan: out of memory");
+			return;
+		}
+		for (i = 0; i < v->n_out; i++)
+			out[i] = v->out + i;
+		p->step[p->n_step++] = (struct rlx_plan_step){
+			.def = v->def, .args = v->args, .in = v->in, .out = out,
+			.n_in = v->n_in, .n_out = v->n_out, .node = n,
+			.file = v->file, .line = v->line,
+		};
+	}
+}
+
+static void list_constants(struct planner *pl)
+{
+	const struct rlx_graph *g = pl->g;
+	struct rlx_plan *p = pl->p;
+	uint32_t n;
+
+	for (n = 0; n < g->n_node; n++) {
+		const struct rlx_op_constant *a = g->node[n].args;
+
+		if (!pl->node_live[n] || g->node[n].def->index != RLX_OP_constant)
+			continue;
+		p->val[g->node[n].out].place = (struct rlx_place){
+			.kind = RLX_PLACE_CONST, .index = p->n_constant,
+		};
+		p->constant[p->n_constant++] = a->data;
+	}
+}
+
+/* Last step that reads each value, following views to their root. */
+static void find_lives(struct rlx_plan *p)
+{
+	uint32_t s, i;
+
+	for (s = 0; s < p->n_step; s++) {
+		struct rlx_plan_step *st = &p->step[s];
+
+		for (i = 0; i < st->n_out; i++)
+			p->val[st->out[i]].first = p->val[st->out[i]].last = s;
+		for (i = 0; i < st->n_in; i++)
+			if (st->in[i])
+				p->val[st->in[i]].last = s;
+	}
+	/* outputs are read after the last step */
+	for (i = 0; i < p->n_io[RLX_IO_OUTPUT]; i++)
+		p->val[p->io[RLX_IO_OUTPUT][i].val].last = p->n_step;
+}
+
+static bool is_work(const struct rlx_plan *p, uint32_t v)
+{
+	return p->val[root_of(p, v)].place.kind == RLX_PLACE_NONE;
+}
+
+/* May step @st write output 0 over its input @k, whose root dies here? */
+static bool may_overwrite(const struct rlx_plan *p, uint32_t s, uint32_t k)
+{
+	const struct rlx_plan_step *st = &p->step[s];
+	uint32_t root, i;
+
+	if (!st->in[k] || !is_work(p, st->in[k]) ||
+	    !rlx_type_equal(&p->val[st->in[k]].type, &p->val[st->out[0]].type))
+		return false;
+	root = root_of(p, st->in[k]);
+	if (p->val[root].last > s ||
+	    rlx_type_bytes(&p->val[root].type) != rlx_type_bytes(&p->val[st->in[k]].type))
+		return false;
+	for (i = 0; i < st->n_in; i++)
+		if (i != k && st->in[i] && root_of(p, st->in[i]) == root)
+			return false;
+	return true;
+}
+
+static void share(struct rlx_plan *p, uint32_t v, uint32_t with)
+{
+	uint32_t root = root_of(p, with);
+
+	p->val[v].root = root;
+	if (p->val[v].last > p->val[root].last)
+		p->val[root].last = p->val[v].last;
+}
+
+/* In order: views join their input's storage, then in-place ops theirs. */
+static void find_aliases(struct rlx_plan *p)
+{
+	uint32_t s, k, last_in;
+
+	/* views first, so that a root's life covers all its views */
+	for (s = 0; s < p->n_step; s++)
+		if (p->step[s].def->traits & RLX_T_VIEW)
+			share(p, p->step[s].out[0], p->step[s].in[0]);
+	for (s = p->n_step; s-- > 0;)
+		if (p->step[s].def->traits & RLX_T_VIEW) {
+			uint32_t v = p->step[s].out[0], root = root_of(p, v);
+
+			if (p->val[v].last > p->val[root].last)
+				p->val[root].last = p->val[v].last;
+		}
+	for (s = 0; s < p->n_step; s++) {
+		const struct rlx_op_def *def = p->step[s].def;
+
+		if (!(def->traits & RLX_T_INPLACE) || def->traits & RLX_T_VIEW)
+			continue;
+		last_in = def->traits & RLX_T_ELEMENTWISE ? p->step[s].n_in : 1;
+		for (k = 0; k < last_in && k < p->step[s].n_in; k++)
+			if (may_overwrite(p, s, k)) {
+				share(p, p->step[s].out[0], p->step[s].in[k]);
+				break;
+			}
+	}
+}
+
+/* Views need no step: their bytes are there already. */
+static void drop_views(struct rlx_plan *p)
+{
+	uint32_t s, n = 0;
+
+	for (s = 0; s < p->n_step; s++)
+		if (!(p->step[s].def->traits & RLX_T_VIEW))
+			p->step[n++] = p->step[s];
+	p->n_step = n;
+}
+
+/*
+ * An output's storage is the caller's buffer if nobody else claims it;
+ * otherwise a copy is made at the end.
+ */
+static enum rlx_status place_outputs(struct planner *pl)
+{
+	struct rlx_plan *p = pl->p;
+	uint32_t i;
+
+	for (i = 0; i < p->n_io[RLX_IO_OUTPUT]; i++) {
+		struct rlx_plan_io *o = &p->io[RLX_IO_OUTPUT][i];
+		uint32_t root = root_of(p, o->val), *ids, copy = p->n_val;
+
+		if (p->val[root].place.kind == RLX_PLACE_NONE &&
+		    rlx_plan_bytes(p, root) == rlx_plan_bytes(p, o->val)) {
+			p->val[root].place = (struct rlx_place){
+				.kind = RLX_PLACE_OUTPUT, .index = i,
+			};
+			continue;
+		}
+		ids = rlx_bump_new(&p->bump, 2, sizeof(*ids));
+		if (!ids)
+			return rlx_fail(pl->err, RLX_ENOMEM, "plan: out of memory");
+		ids[0] = o->val;
+		ids[1] = copy;
+		p->val[p->n_val++] = (struct rlx_plan_val){
+			.type = p->val[o->val].type, .first = p->n_step,
+			.last = p->n_step, .root = copy,
+			.place = { .kind = RLX_PLACE_OUTPUT, .index = i },
+		};
+		o->val = copy;
+		p->step[p->n_step++] = (struct rlx_plan_step){
+			.in = ids, .out = ids + 1, .n_in = 1, .n_out = 1,
+		};
+	}
+	return RLX_OK;
+}
+
+static struct rlx_plan *plan_alloc(struct rlx_graph *g)
+{
+	struct rlx_plan *p = rlx_calloc(1, sizeof(*p));
+	uint32_t outs = g->io[RLX_IO_OUTPUT].n, i;
+	bool ok;
+
+	if (!p)
+		return NULL;
+	p->g = rlx_graph_get(g);
+	p->n_val = g->n_val;
+	p->val = rlx_bump_new(&p->bump, (size_t)g->n_val + outs, sizeof(*p->val));
+	p->step = rlx_bump_new(&p->bump, (size_t)g->n_node + outs, sizeof(*p->step));
+	p->constant = rlx_bump_new(&p->bump, g->n_node, sizeof(*p->constant));
+	ok = p->val && p->step && p->constant;
+	for (i = 0; i < 3; i++) {
+		p->n_io[i] = g->io[i].n;
+		p->io[i] = rlx_bump_new(&p->bump, g->io[i].n, sizeof(*p->io[i]));
+		ok = ok && p->io[i];
+	}
+	if (!ok) {
+		rlx_plan_free(p);
+		return NULL;
+	}
+	for (i = 1; i < g->n_val; i++) {
+		p->val[i].type = g->val[i].type;
+		p->val[i].root = i;
+	}
+	return p;
+}
+
+/* Every value takes the place of its storage root. */
+static void spread_places(struct rlx_plan *p)
+{
+	uint32_t v;
+
+	for (v = 1; v < p->n_val; v++)
+		p->val[v].place = p->val[root_of(p, v)].place;
+}
+
+enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out,
+			     struct rlx_error *err)
+{
+	struct planner pl = { .g = g, .err = err };
+	struct rlx_plan *p = plan_alloc(g);
+	enum rlx_status st = RLX_ENOMEM;
+
+	pl.p = p;
+	pl.node_live = rlx_calloc(g->n_node + 1, sizeof(*pl.node_live));
+	if (!p || !pl.node_live) {
+		rlx_fail(err, RLX_ENOMEM, "plan of '%s': out of memory", g->name);
+		goto out_free;
+	}
+	mark_live(&pl);
+	name_io(&pl, RLX_IO_INPUT);
+	name_io(&pl, RLX_IO_PARAM);
+	name_io(&pl, RLX_IO_OUTPUT);
+	list_constants(&pl);
+	list_steps(&pl);
+	if (err->status) {
+		st = err->status;
+		goto out_free;
+	}
+	find_lives(p);
+	find_aliases(p);
+	st = place_outputs(&pl);
+	if (!st)
+		st = rlx_plan_place(p, err);
+	if (st)
+		goto out_free;
+	spread_places(p);
+	drop_views(p);
+	*out = p;
+	p = NULL;
+out_free:
+	rlx_free(pl.node_live);
+	rlx_plan_free(p);
+	return st;
+}
+
+void rlx_plan_free(struct rlx_plan *p)
+{
+	if (!p)
+		return;
+	rlx_graph_put(p->g);
+	rlx_bump_fini(&p->bump);
+	rlx_free(p);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The immutable plan that a backend compiles: the steps of a program in order,
+ * and for every value where its bytes live.
+ */
+#ifndef RLX_PLAN_PLAN_H
+#define RLX_PLAN_PLAN_H
+
+#include <stdio.h>
+
+#include "base/bump.h"
+#include "ir/opdef.h"
+
+enum { RLX_PLAN_ALIGN = 64 };
+
+enum rlx_place_kind {
+	RLX_PLACE_NONE,		/* an absent input; a value nobody reads */
+	RLX_PLACE_CONST,	/* constant[index] */
+	RLX_PLACE_INPUT,	/* the caller's input[index] */
+	RLX_PLACE_PARAM,	/* the session's param[index] */
+	RLX_PLACE_OUTPUT,	/* the caller's output[index] */
+	RLX_PLACE_WORK,		/* workspace */
+	RLX_PLACE_KINDS,
+};
+
+/* Bytes @offset of what @kind and @index name. */
+struct rlx_place {
+	enum rlx_place_kind	kind;
+	uint32_t		index;
+	uint64_t		offset;
+};
+
+struct rlx_plan_val {
+	struct rlx_type		type;
+	struct rlx_place	place;
+	uint32_t		first, last;	/* steps that write and last read it */
+	uint32_t		root;		/* value whose storage this is; itself if its own */
+};
+
+/*
+ * One op. def NULL: copy the bytes of in[0] to out[0].
+ * Inputs never overlap an output, except where the op is RLX_T_INPLACE and the
+ * input has the output's type and the same place.
+ */
+struct rlx_plan_step {
+	const struct rlx_op_def	*def;
+	const void		*args;
+	const uint32_t		*in, *out;	/* value ids; 0: absent */
+	uint32_t		 n_in, n_out;
+	uint32_t		 node;
+	const char		*file;		/* where the caller emitted it */
+	unsigned int		 line;
+};
+
+struct rlx_plan_io {
+	const char	*name;
+	uint32_t	 val;
+};
+
+struct rlx_plan {
+	struct rlx_graph	*g;		/* keeps args and names alive */
+	struct rlx_bump		 bump;
+	struct rlx_plan_val	*val;		/* [0] is unused */
+	struct rlx_plan_step	*step;
+	uint32_t		 n_val, n_step;
+	struct rlx_plan_io	*io[3];		/* by enum rlx_io */
+	uint32_t		 n_io[3];
+	struct rlx_blob		**constant;	/* referenced by g */
+	uint32_t		 n_constant;
+	uint64_t		 work_bytes;
+	uint64_t		 naive_bytes;	/* without reuse, for the report */
+};
+
+/*
+ * Plan @g, which must be finished. Values that nothing needs get no place.
+ * Context: allocates. Ownership: the caller's, freed with rlx_plan_free().
+ */
+enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out,
+			     struct rlx_error *err);
+void rlx_plan_free(struct rlx_plan *p);
+
+/* Memory over time as an SVG picture; the steps as text. */
+enum rlx_status rlx_plan_svg(const struct rlx_plan *p, FILE *f);
+enum rlx_status rlx_plan_print(const struct rlx_plan *p, FILE *f);
+
+static inline uint64_t rlx_plan_bytes(const struct rlx_plan *p, uint32_t v)
+{
+	return (uint64_t)rlx_type_bytes(&p->val[v].type);
+}
+
+/* plan/place.c: give every WORK root an offset; sets work_bytes. */
+enum rlx_status rlx_plan_place(struct rlx_plan *p, struct rlx_error *err);
+
+#endif
