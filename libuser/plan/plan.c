@@ -156,13 +156,6 @@ static void find_aliases(struct rlx_plan *p)
 	for (s = 0; s < p->n_step; s++)
 		if (p->step[s].def->traits & RLX_T_VIEW)
 			share(p, p->step[s].out[0], p->step[s].in[0]);
-	for (s = p->n_step; s-- > 0;)
-		if (p->step[s].def->traits & RLX_T_VIEW) {
-			uint32_t v = p->step[s].out[0], root = root_of(p, v);
-
-			if (p->val[v].last > p->val[root].last)
-				p->val[root].last = p->val[v].last;
-		}
 	for (s = 0; s < p->n_step; s++) {
 		const struct rlx_op_def *def = p->step[s].def;
 
@@ -218,6 +211,8 @@ static enum rlx_status place_outputs(struct planner *pl)
 			.last = p->n_step, .root = copy,
 			.place = { .kind = RLX_PLACE_OUTPUT, .index = i },
 		};
+		if (p->val[root].last < p->n_step)
+			p->val[root].last = p->n_step;
 		o->val = copy;
 		p->step[p->n_step++] = (struct rlx_plan_step){
 			.in = ids, .out = ids + 1, .n_in = 1, .n_out = 1,
