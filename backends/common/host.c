@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+/* Plan steps by reference evaluation. */
+#include <string.h>
+
+#include "backends/common/host.h"
+#include "base/alloc.h"
+#include "ir/eval.h"
+
+void *rlx_host_ptr(const struct rlx_exec *exec, uint32_t v)
+{
+	const struct rlx_plan *p = exec->code->plan;
+	const struct rlx_place *at = &p->val[v].place;
+	char *base = NULL;
+
+	switch (v ? at->kind : RLX_PLACE_NONE) {
+	case RLX_PLACE_CONST:
+		base = (char *)(uintptr_t)rlx_blob_data(p->constant[at->index]);
+		break;
+	case RLX_PLACE_INPUT:
+		base = exec->ptr[RLX_IO_INPUT][at->index];
+		break;
+	case RLX_PLACE_PARAM:
+		base = exec->ptr[RLX_IO_PARAM][at->index];
+		break;
+	case RLX_PLACE_OUTPUT:
+		base = exec->ptr[RLX_IO_OUTPUT][at->index];
+		break;
+	case RLX_PLACE_WORK:
+		base = exec->work;
+		break;
+	default:
+		break;
+	}
+	return base ? base + at->offset : NULL;
+}
+
+enum rlx_status rlx_host_scratch(const struct rlx_plan *p,
+				 const struct rlx_plan_step *st,
+				 uint64_t *out_bytes, struct rlx_error *err)
+{
+	const struct rlx_type **types;
+	struct rlx_infer q = { .def = st->def, .args = st->args, .n_in = st->n_in };
+	uint32_t i;
+
+	*out_bytes = 0;
+	if (!st->def || !st->def->impl->eval || !st->def->impl->scratch)
+		return RLX_OK;
+	types = rlx_malloc((st->n_in + 1) * sizeof(*types));
+	if (!types)
+		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", st->def->name);
+	for (i = 0; i < st->n_in; i++)
+		types[i] = st->in[i] ? &p->val[st->in[i]].type : NULL;
+	q.in = types;
+	q.n_out = st->n_out;
+	for (i = 0; i < st->n_out; i++)
+		q.out[i] = p->val[st->out[i]].type;
+	*out_bytes = st->def->impl->scratch(&q);
+	rlx_free(types);
+	return RLX_OK;
+}
+
+static enum rlx_status call_graph(struct rlx_eval *q, const struct rlx_graph *sub,
+				  const struct rlx_tensor *in,
+				  struct rlx_tensor *out)
+{
+	return rlx_graph_eval(sub, in, out, q->err);
+}
+
+static void fill(const struct rlx_exec *exec, const uint32_t *v, uint32_t n,
+		 struct rlx_tensor *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		t[i] = v[i] ? (struct rlx_tensor){
+			exec->code->plan->val[v[i]].type, rlx_host_ptr(exec, v[i]),
+		} : (struct rlx_tensor){ 0 };
+}
+
+enum rlx_status rlx_host_step(const struct rlx_exec *exec,
+			      const struct rlx_plan_step *st, void *scratch,
+			      struct rlx_tensor *tensors)
+{
+	struct rlx_tensor *in = tensors, *out = tensors + st->n_in;
+	struct rlx_eval q = {
+		.err = exec->err, .def = st->def, .args = st->args,
+		.n_in = st->n_in, .n_out = st->n_out, .in = in, .out = out,
+		.scratch = scratch, .call = call_graph,
+	};
+	enum rlx_status rc;
+
+	fill(exec, st->in, st->n_in, in);
+	fill(exec, st->out, st->n_out, out);
+	if (!st->def) {
+		memcpy(out[0].data, in[0].data, (size_t)rlx_type_bytes(&in[0].type));
+		return RLX_OK;
+	}
+	if (st->def->impl->eval)
+		rc = st->def->impl->eval(&q);
+	else
+		rc = rlx_op_eval(st->def, st->args, st->n_in, in, st->n_out, out,
+				 exec->err);
+	if (rc && exec->err->status && st->file) {
+		exec->err->file = st->file;	/* where the caller asked for the op */
+		exec->err->line = st->line;
+		exec->err->node = st->node;
+	}
+	return rc;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Running a plan's steps by the ops' own reference evaluation, on the plan's
+ * memory: all of the ref backend, and what others do with ops they lack.
+ */
+#ifndef RLX_BACKENDS_HOST_H
+#define RLX_BACKENDS_HOST_H
+
+#include "rlx/backend.h"
+#include "plan/plan.h"
+
+/* Where value @v of the plan is in this exec; NULL for an absent input. */
+void *rlx_host_ptr(const struct rlx_exec *exec, uint32_t v);
+
+/* Bytes of scratch that step @st needs at run time. */
+enum rlx_status rlx_host_scratch(const struct rlx_plan *p,
+				 const struct rlx_plan_step *st,
+				 uint64_t *out_bytes, struct rlx_error *err);
+
+/*
+ * Evaluate one step. @scratch: as rlx_host_scratch() said, 64-byte aligned.
+ * @tensors: room for n_in + n_out.
+ */
+enum rlx_status rlx_host_step(const struct rlx_exec *exec,
+			      const struct rlx_plan_step *st, void *scratch,
+			      struct rlx_tensor *tensors);
+
+#endif

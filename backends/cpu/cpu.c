@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT
+/* The CPU backend's vtable: device, target and what it can. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+
+cpu_lower_fn *cpu_lowering(unsigned int index)
+{
+#define LOWER(op) cpu_lower_fn cpu_lower_##op;
+#include "backends/cpu/lower.def"
+#undef LOWER
+	static cpu_lower_fn *const table[RLX_OP_COUNT] = {
+#define LOWER(op) [RLX_OP_##op] = cpu_lower_##op,
+#include "backends/cpu/lower.def"
+#undef LOWER
+	};
+
+	return index < RLX_OP_COUNT ? table[index] : NULL;
+}
+
+static void cpu_model_name(char *buf, size_t size)
+{
+	FILE *f = fopen("/proc/cpuinfo", "re");
+	char line[256], *p;
+
+	snprintf(buf, size, "CPU");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (strncmp(line, "model name", 10))
+			continue;
+		p = strchr(line, ':');
+		line[strcspn(line, "\n")] = 0;
+		if (p && p[1])
+			snprintf(buf, size, "%s", p + 2);
+		break;
+	}
+	if (f)
+		fclose(f);
+}
+
+static unsigned int cpu_probe(struct rlx_dev_info *info, unsigned int max)
+{
+	if (max) {
+		*info = (struct rlx_dev_info){ .backend = "cpu" };
+		cpu_model_name(info->name, sizeof(info->name));
+		snprintf(info->isa, sizeof(info->isa), "%s",
+			 cpu_isa_name(cpu_isa_detect()));
+		info->threads = rlx_pool_default_size();
+	}
+	return 1;
+}
+
+static enum rlx_status cpu_open(struct rlx_device *dev, struct rlx_error *err)
+{
+	struct cpu_device *d = (struct cpu_device *)dev;
+	enum rlx_status st = rlx_pool_new(dev->threads, &d->pool, err);
+
+	if (st)
+		return st;
+	dev->threads = rlx_pool_size(d->pool);
+	d->isa = cpu_isa_detect();
+	d->k = rlx_kernels_get(d->isa);
+	return RLX_OK;
+}
+
+static void cpu_close(struct rlx_device *dev)
+{
+	rlx_pool_free(((struct cpu_device *)dev)->pool);
+}
+
+static enum rlx_can cpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
+{
+	(void)dev;
+	if (cpu_lowering(q->def->index))
+		return RLX_CAN_NATIVE;
+	return q->def->impl->eval ? RLX_CAN_HOST : RLX_CAN_NOT;
+}
+
+static enum rlx_can target_can(const struct rlx_target *t, const struct rlx_infer *q)
+{
+	return cpu_can(t->dev, q);
+}
+
+static void cpu_target(const struct rlx_device *dev, struct rlx_target *t)
+{
+	const struct cpu_device *d = (const struct cpu_device *)dev;
+
+	t->fuse = true;
+	t->bf16 = d->isa >= RLX_ISA_V4X;
+	t->can = target_can;
+	t->dev = dev;
+}
+
+const struct rlx_backend rlx_backend_cpu = {
+	.abi = RLX_BACKEND_ABI,
+	.name = "cpu",
+	.device_size = sizeof(struct cpu_device),
+	.code_size = sizeof(struct cpu_code),
+	.exec_size = sizeof(struct cpu_exec),
+	.probe = cpu_probe, .open = cpu_open, .close = cpu_close,
+	.target = cpu_target, .can = cpu_can,
+	.compile = cpu_compile, .release = cpu_release,
+	.init = cpu_init, .fini = cpu_fini, .bind = cpu_bind,
+	.extent = cpu_set_extent, .run = cpu_run,
+};

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT
+/* One session's argument image, and the run: a walk over the calls. */
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+#include "base/alloc.h"
+
+static void patch(struct cpu_exec *x, const struct cpu_reloc *r)
+{
+	char *base = NULL;
+
+	if (r->status) {
+		base = (char *)&x->status;
+	} else {
+		switch (r->place.kind) {
+		case RLX_PLACE_INPUT:
+			base = x->base.ptr[RLX_IO_INPUT][r->place.index];
+			break;
+		case RLX_PLACE_PARAM:
+			base = x->base.ptr[RLX_IO_PARAM][r->place.index];
+			break;
+		case RLX_PLACE_OUTPUT:
+			base = x->base.ptr[RLX_IO_OUTPUT][r->place.index];
+			break;
+		case RLX_PLACE_WORK:
+			base = x->base.work;
+			break;
+		default:
+			break;
+		}
+		base = base ? base + r->place.offset : NULL;
+	}
+	memcpy(x->image + r->at, &base, sizeof(base));
+}
+
+enum rlx_status cpu_init(struct rlx_exec *exec)
+{
+	struct cpu_exec *x = (struct cpu_exec *)exec;
+	const struct cpu_code *c = (const struct cpu_code *)exec->code;
+	const struct rlx_plan *p = exec->code->plan;
+	uint32_t i, most = 2;
+
+	for (i = 0; i < p->n_step; i++)
+		if (p->step[i].n_in + p->step[i].n_out > most)
+			most = p->step[i].n_in + p->step[i].n_out;
+	x->tensors = rlx_calloc(most, sizeof(*x->tensors));
+	x->image = rlx_aligned(64, c->n_image + 64);
+	if (!x->tensors || !x->image) {
+		cpu_fini(exec);
+		return rlx_fail(exec->err, RLX_ENOMEM, "cpu: out of memory");
+	}
+	if (c->n_image)
+		memcpy(x->image, c->image, c->n_image);
+	for (i = 0; i < c->n_reloc; i++)
+		if (c->reloc[i].status || c->reloc[i].place.kind == RLX_PLACE_WORK)
+			patch(x, &c->reloc[i]);
+	return RLX_OK;
+}
+
+void cpu_fini(struct rlx_exec *exec)
+{
+	struct cpu_exec *x = (struct cpu_exec *)exec;
+
+	rlx_free(x->tensors);
+	rlx_free(x->image);
+	x->tensors = NULL;
+	x->image = NULL;
+}
+
+void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
+{
+	static const enum rlx_place_kind kinds[] = {
+		[RLX_IO_INPUT] = RLX_PLACE_INPUT, [RLX_IO_PARAM] = RLX_PLACE_PARAM,
+		[RLX_IO_OUTPUT] = RLX_PLACE_OUTPUT,
+	};
+	const struct cpu_code *c = (const struct cpu_code *)exec->code;
+	uint32_t r;
+
+	for (r = 0; r < c->n_reloc; r++)
+		if (!c->reloc[r].status && c->reloc[r].place.kind == kinds[io] &&
+		    c->reloc[r].place.index == i)
+			patch((struct cpu_exec *)exec, &c->reloc[r]);
+}
+
+/* rows * actual / upper, for row counts that are multiples of upper. */
+static int64_t scaled(const struct rlx_exec *e, int64_t rows)
+{
+	if (!e->extent || !rows || rows % e->upper)
+		return rows;
+	return rows / e->upper * e->extent;
+}
+
+void cpu_set_extent(struct rlx_exec *exec)
+{
+	struct cpu_exec *x = (struct cpu_exec *)exec;
+	const struct cpu_code *c = (const struct cpu_code *)exec->code;
+	uint32_t i;
+
+	for (i = 0; i < c->n_call; i++) {
+		int64_t rows = scaled(exec, c->call[i].rows);
+
+		if (c->call[i].rows_field != ~0ull)
+			memcpy(x->image + c->call[i].rows_field, &rows, sizeof(rows));
+	}
+}
+
+struct shared {
+	rlx_k_fn	*fn;
+	const void	*args;
+	char		*scratch;
+	uint64_t	 scratch_bytes;
+};
+
+static void run_units(void *ctx, uint64_t begin, uint64_t end, unsigned int worker)
+{
+	const struct shared *s = ctx;
+
+	s->fn(s->args, begin, end, s->scratch + worker * s->scratch_bytes);
+}
+
+static void run_kernel(struct cpu_exec *x, const struct cpu_call *call)
+{
+	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
+	struct cpu_device *dev = (struct cpu_device *)c->base.dev;
+	struct shared s = {
+		.fn = call->fn, .args = x->image + call->args,
+		.scratch = (char *)x->base.work + c->scratch_at,
+		.scratch_bytes = c->scratch_bytes,
+	};
+	uint64_t units = call->units;
+
+	if (x->base.extent && call->rows && call->rows_field == ~0ull)
+		units = units * (uint64_t)scaled(&x->base, call->rows) /
+			(uint64_t)call->rows;
+	if (call->parallel)
+		rlx_pool_run(dev->pool, run_units, &s, units, call->grain);
+	else if (units)
+		call->fn(s.args, 0, units, s.scratch);
+}
+
+static enum rlx_status bad_data(struct cpu_exec *x, const struct cpu_call *call)
+{
+	const struct rlx_plan_step *st = &x->base.code->plan->step[call->step];
+
+	x->status = 0;
+	return rlx_error_set(x->base.err, RLX_ERANGE, st->file, st->line,
+			     "%s: an index is outside what it refers to", st->def->name);
+}
+
+enum rlx_status cpu_run(struct rlx_exec *exec)
+{
+	struct cpu_exec *x = (struct cpu_exec *)exec;
+	const struct cpu_code *c = (const struct cpu_code *)exec->code;
+	struct cpu_device *dev = (struct cpu_device *)c->base.dev;
+	const struct rlx_plan *p = exec->code->plan;
+	enum rlx_status st = RLX_OK;
+	uint32_t i;
+
+	rlx_pool_begin(dev->pool);
+	for (i = 0; i < c->n_call && !st; i++) {
+		const struct cpu_call *call = &c->call[i];
+
+		if (exec->skip && exec->skip[call->step])
+			continue;
+		if (call->kind == CPU_CALL_KERNEL)
+			run_kernel(x, call);
+		else
+			st = rlx_host_step(exec, &p->step[call->step],
+					   (char *)exec->work + c->host_at, x->tensors);
+		if (x->status)
+			st = bad_data(x, call);
+	}
+	rlx_pool_end(dev->pool);
+	return st;
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT
+/* Which kernels this CPU can run; RLX_ISA takes a lower level. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+
+static const char *const names[RLX_ISA_COUNT] = { "base", "v3", "v4", "v4x" };
+
+const char *cpu_isa_name(enum rlx_isa isa)
+{
+	return (unsigned int)isa < RLX_ISA_COUNT ? names[isa] : "?";
+}
+
+static enum rlx_isa best(void)
+{
+#if defined(__x86_64__)
+	__builtin_cpu_init();
+	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+	    !__builtin_cpu_supports("bmi2"))
+		return RLX_ISA_BASE;
+	if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+	    !__builtin_cpu_supports("avx512cd") || !__builtin_cpu_supports("avx512dq") ||
+	    !__builtin_cpu_supports("avx512vl"))
+		return RLX_ISA_V3;
+	if (!__builtin_cpu_supports("avx512vnni") || !__builtin_cpu_supports("avx512bf16"))
+		return RLX_ISA_V4;
+	return RLX_ISA_V4X;
+#else
+	return RLX_ISA_BASE;
+#endif
+}
+
+enum rlx_isa cpu_isa_detect(void)
+{
+	const char *want = getenv("RLX_ISA");
+	enum rlx_isa have = best();
+	unsigned int i;
+
+	for (i = 0; want && i < RLX_ISA_COUNT; i++)
+		if (!strcmp(want, names[i]) && i < (unsigned int)have)
+			return (enum rlx_isa)i;
+	return have;
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The null backend: accepts everything and computes nothing. The skeleton to
+ * copy for a new backend, and what tests of plumbing run on.
+ */
+#include "rlx/backend.h"
+#include "plan/plan.h"
+
+/* How many devices there are; here always one. */
+static unsigned int null_probe(struct rlx_dev_info *info, unsigned int max)
+{
+	if (max)
+		*info = (struct rlx_dev_info){
+			.backend = "null", .name = "computes nothing", .threads = 1,
+		};
+	return 1;
+}
+
+/* Open what the device needs for all programs: contexts, thread pools. */
+static enum rlx_status null_open(struct rlx_device *dev, struct rlx_error *err)
+{
+	(void)err;
+	dev->threads = 1;
+	return RLX_OK;
+}
+
+static void null_close(struct rlx_device *dev)
+{
+	(void)dev;
+}
+
+/* Say which ops have a kernel; the compiler expands or hosts the rest. */
+static enum rlx_can null_can(const struct rlx_device *dev, const struct rlx_infer *q)
+{
+	(void)dev;
+	(void)q;
+	return RLX_CAN_NATIVE;
+}
+
+/* Choose kernels, pack weights, add own scratch to the workspace. */
+static enum rlx_status null_compile(struct rlx_code *code, uint32_t flags,
+				    struct rlx_error *err)
+{
+	(void)flags;
+	(void)err;
+	code->work_bytes = code->plan->work_bytes;
+	code->native = code->plan->n_step;
+	return RLX_OK;
+}
+
+static void null_release(struct rlx_code *code)
+{
+	(void)code;
+}
+
+/* Make what one session needs: argument blocks, command buffers. */
+static enum rlx_status null_init(struct rlx_exec *exec)
+{
+	(void)exec;
+	return RLX_OK;
+}
+
+static void null_fini(struct rlx_exec *exec)
+{
+	(void)exec;
+}
+
+/* Put an address that changed where the kernels will read it. */
+static void null_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
+{
+	(void)exec;
+	(void)io;
+	(void)i;
+}
+
+static enum rlx_status null_run(struct rlx_exec *exec)
+{
+	(void)exec;
+	return RLX_OK;
+}
+
+const struct rlx_backend rlx_backend_null = {
+	.abi = RLX_BACKEND_ABI,
+	.name = "null",
+	.device_size = sizeof(struct rlx_device),
+	.code_size = sizeof(struct rlx_code),
+	.exec_size = sizeof(struct rlx_exec),
+	.probe = null_probe, .open = null_open, .close = null_close,
+	.can = null_can,
+	.compile = null_compile, .release = null_release,
+	.init = null_init, .fini = null_fini, .bind = null_bind, .run = null_run,
+};

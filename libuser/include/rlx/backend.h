@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/* The vtable of a backend, for its implementers. Not an installed interface yet. */
+#ifndef RLX_BACKEND_H
+#define RLX_BACKEND_H
+
+#include "rlx/compile.h"
+#include "rlx/device.h"
+
+struct rlx_plan;
+struct rlx_infer;
+
+#define RLX_BACKEND_ABI	1
+
+enum rlx_can {
+	RLX_CAN_NOT,		/* neither here nor on the host */
+	RLX_CAN_HOST,		/* by the reference evaluator, on the same memory */
+	RLX_CAN_NATIVE,
+};
+
+/*
+ * What the passes should aim at. Zero: plain ops.
+ * @fuse:     fused ops and regions are worth making
+ * @channels: channels per block of the blocked convolution layout; 0: none
+ * @bf16:     16-bit compute is native
+ */
+struct rlx_target {
+	bool		fuse, bf16;
+	unsigned int	channels;
+	/* As the backend's .can, with the device at hand. */
+	enum rlx_can	(*can)(const struct rlx_target *t, const struct rlx_infer *q);
+	const void	*dev;
+};
+
+/* Embedded first in the backend's own structs; the core fills and owns these. */
+struct rlx_device {
+	const struct rlx_backend *be;
+	unsigned int		  threads;
+};
+
+struct rlx_code {			/* a compiled plan */
+	struct rlx_device	*dev;
+	const struct rlx_plan	*plan;	/* lives as long as the code */
+	uint64_t		 work_bytes;	/* set by compile: plan's and its own */
+	uint64_t		 packed_bytes, pack_ns;
+	unsigned int		 native, host;	/* steps, set by compile */
+};
+
+/*
+ * One session's use of a code. @work is @code->work_bytes long and 64-byte
+ * aligned; the others hold one address per input, param, output.
+ */
+struct rlx_exec {
+	const struct rlx_code	*code;
+	void			*work;
+	void			**ptr[3];	/* by enum rlx_io */
+	const uint8_t		*skip;		/* per plan step: 1 leaves it out; NULL: none */
+	int64_t			 extent, upper;	/* active extent; extent 0: off */
+	struct rlx_error	*err;
+};
+
+/*
+ * struct rlx_backend - one kind of device. Static, const, never freed.
+ *
+ * The core allocates devices, codes and execs with the sizes given here, zeroed.
+ * Members are required unless marked optional, may sleep, and are not called
+ * twice at once for one object; "[any]" means any thread, also at once. A failing
+ * member leaves its story in @err and the object as it was.
+ */
+struct rlx_backend {
+	uint32_t	 abi;			/* RLX_BACKEND_ABI */
+	uint32_t	 device_size, code_size, exec_size;
+	const char	*name;
+
+	/* How many devices are there; fills up to @max. No side effects. [any] */
+	unsigned int	(*probe)(struct rlx_dev_info *info, unsigned int max);
+	/* @dev->threads is what was asked for (0: all); set it to what it has. */
+	enum rlx_status	(*open)(struct rlx_device *dev, struct rlx_error *err);
+	void		(*close)(struct rlx_device *dev);
+
+	/* Optional: leaves the target at zero. [any] */
+	void		(*target)(const struct rlx_device *dev, struct rlx_target *t);
+	/* May an op with these types run here. Pure. [any] */
+	enum rlx_can	(*can)(const struct rlx_device *dev, const struct rlx_infer *q);
+
+	/* Turn @code->plan into something that runs. */
+	enum rlx_status	(*compile)(struct rlx_code *code, uint32_t flags,
+				   struct rlx_error *err);
+	void		(*release)(struct rlx_code *code);
+
+	/* @exec->code, work and err are set; addresses come with bind. */
+	enum rlx_status	(*init)(struct rlx_exec *exec);
+	void		(*fini)(struct rlx_exec *exec);
+	/* exec->ptr[io][i] changed. */
+	void		(*bind)(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
+	/* Optional: exec->extent changed. NULL: extents are not honoured. */
+	void		(*extent)(struct rlx_exec *exec);
+	/* Run all steps and return when done. Codes run at once from many threads. [any] */
+	enum rlx_status	(*run)(struct rlx_exec *exec);
+};
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/* From a finished graph to an immutable program for one device. */
+#ifndef RLX_COMPILE_H
+#define RLX_COMPILE_H
+
+#include "rlx/graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rlx_program;
+
+/**
+ * enum rlx_precision - what float ops compute in.
+ * @RLX_PRECISION_AS_WRITTEN: the graph's own dtypes
+ * @RLX_PRECISION_BF16:       matmul, conv and attention take bf16 and accumulate
+ *                            in f32; everything else stays as written
+ * @RLX_PRECISION_MIXED_BF16: bf16 between ops too; reductions accumulate in f32
+ * @RLX_PRECISION_F16, @RLX_PRECISION_MIXED_F16: the same with f16
+ *
+ * Inputs, outputs and params keep their dtypes under each of them; indices and
+ * integers are never touched.
+ */
+enum rlx_precision {
+	RLX_PRECISION_AS_WRITTEN,
+	RLX_PRECISION_BF16,
+	RLX_PRECISION_MIXED_BF16,
+	RLX_PRECISION_F16,
+	RLX_PRECISION_MIXED_F16,
+};
+
+/* What the compiler may leave out or must not do. */
+enum rlx_compile_flags {
+	RLX_COMPILE_NO_FUSE	= 1u << 0,	/* no regions, no fused ops */
+	RLX_COMPILE_NO_SIMPLIFY	= 1u << 1,	/* the graph as built */
+	RLX_COMPILE_NATIVE	= 1u << 2,	/* an op without a native kernel is an error */
+};
+
+/**
+ * struct rlx_compile_opts - zero means the default everywhere.
+ * @size:      sizeof(struct rlx_compile_opts), so that it may grow
+ * @device:    "cpu" (default), "ref", "null"; a name of rlx_device_list()
+ * @threads:   worker threads of the device, the caller included; 0: all allowed
+ * @precision: see enum rlx_precision
+ * @flags:     of enum rlx_compile_flags
+ * @dump:      called after each pass with the graph as it then is; may be NULL
+ */
+struct rlx_compile_opts {
+	size_t		 size;
+	const char	*device;
+	unsigned int	 threads;
+	enum rlx_precision precision;
+	uint32_t	 flags;
+	void		(*dump)(void *ctx, const char *pass,
+				const struct rlx_graph *g);
+	void		*dump_ctx;
+};
+
+/**
+ * rlx_compile - compile @g for a device.
+ * @g:    finished; referenced, not changed
+ * @opts: NULL for the defaults
+ * Context: any thread; allocates. The program may be shared by threads.
+ * Ownership: one reference to *@out is the caller's (rlx_program_put()).
+ * Return: RLX_ENODEV (no such device), RLX_ENOSUP (an op nobody can run, or not
+ * natively under RLX_COMPILE_NATIVE), RLX_ENOMEM, or the graph's own error.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *opts,
+	    struct rlx_program **out, struct rlx_error *err);
+
+RLX_EXPORT struct rlx_program *rlx_program_get(struct rlx_program *p);
+RLX_EXPORT void rlx_program_put(struct rlx_program *p);
+
+/* Inputs, params and outputs of a program, in the graph's order. */
+RLX_EXPORT unsigned int rlx_program_io_count(const struct rlx_program *p,
+					     enum rlx_io io);
+RLX_EXPORT const char *rlx_program_io_name(const struct rlx_program *p,
+					   enum rlx_io io, unsigned int i);
+RLX_EXPORT const struct rlx_type *rlx_program_io_type(const struct rlx_program *p,
+						      enum rlx_io io, unsigned int i);
+/* Index of a name, -1 if there is none. */
+RLX_EXPORT int rlx_program_io_find(const struct rlx_program *p, enum rlx_io io,
+				   const char *name);
+
+/**
+ * struct rlx_program_info - what compiling gave.
+ * @device:       name of the device
+ * @isa:          instruction set level of the kernels, "" if it has none
+ * @threads:      threads a run may use
+ * @nodes, @steps: ops in the graph given and steps that run
+ * @native, @host: steps with a kernel, and steps run by the reference evaluator
+ * @work_bytes:   workspace of one session, @naive_bytes without reuse of storage
+ * @const_bytes:  constants read in place, @packed_bytes: prepared copies of them
+ * @flops, @bytes: of one run, by the ops' cost functions
+ * @compile_ns:   wall time of rlx_compile() and the part spent packing weights
+ */
+struct rlx_program_info {
+	const char	*device, *isa;
+	unsigned int	 threads, nodes, steps, native, host;
+	uint64_t	 work_bytes, naive_bytes, const_bytes, packed_bytes;
+	double		 flops, bytes;
+	uint64_t	 compile_ns, pack_ns;
+};
+
+RLX_EXPORT void rlx_program_info(const struct rlx_program *p,
+				 struct rlx_program_info *out);
+
+/**
+ * rlx_program_report - per op kind: how many steps, native or host, and what was
+ * fused. Also printed by rlx_compile() to stderr if RLX_DISPATCH_REPORT is set.
+ */
+RLX_EXPORT enum rlx_status rlx_program_report(const struct rlx_program *p, FILE *f);
+
+/* The plan as text, and its memory over time as an SVG picture. */
+RLX_EXPORT enum rlx_status rlx_program_print(const struct rlx_program *p, FILE *f);
+RLX_EXPORT enum rlx_status rlx_program_svg(const struct rlx_program *p, FILE *f);
+
+/* The graph after all passes; lives as long as @p. */
+RLX_EXPORT const struct rlx_graph *rlx_program_graph(const struct rlx_program *p);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Running a program. A session binds buffers to a program's inputs, outputs and
+ * params and owns one workspace. Bound buffers are read and written in place;
+ * the copying calls are a convenience on top, and counted (rlx_stats).
+ *
+ * One session is used by one thread at a time; any number of sessions may run
+ * one program at once.
+ */
+#ifndef RLX_RUN_H
+#define RLX_RUN_H
+
+#include "rlx/arena.h"
+#include "rlx/compile.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rlx_session;
+
+/**
+ * struct rlx_session_opts - zero means the default everywhere.
+ * @size:   sizeof(struct rlx_session_opts)
+ * @arena:  where the workspace and unbound inputs, outputs and params live; NULL:
+ *          an arena of the session's own
+ * @strict: refuse the copying calls (RLX_EACCES), so that a copy cannot creep in
+ */
+struct rlx_session_opts {
+	size_t			 size;
+	struct rlx_arena	*arena;
+	bool			 strict;
+};
+
+/**
+ * rlx_session_new - a session over @p, which it references.
+ * Context: allocates. Return: RLX_ENOMEM, RLX_ERANGE (@opts->arena is too small).
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_session_new(struct rlx_program *p, const struct rlx_session_opts *opts,
+		struct rlx_session **out, struct rlx_error *err);
+
+/* Waits for submitted runs. NULL is fine. */
+RLX_EXPORT void rlx_session_free(struct rlx_session *s);
+
+/**
+ * rlx_session_clone - a session over the same program with the same bindings of
+ * params, its own workspace, and its own inputs and outputs, unbound.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_session_clone(const struct rlx_session *s, struct rlx_session **out,
+		  struct rlx_error *err);
+
+/* The failure of the last call on this session, or one with status RLX_OK. */
+RLX_EXPORT const struct rlx_error *rlx_session_error(const struct rlx_session *s);
+
+/**
+ * rlx_session_bind - use @buf for an input, output or param from the next run on.
+ * @io, @name: what to bind
+ * @buf:       at least the type's bytes, 64-byte aligned; its arena is referenced
+ *             until it is bound anew or the session ends
+ *
+ * An output may overlap an input only if both are the same slice; the program
+ * then works on a copy of that input, which is counted as copied.
+ * Return: RLX_ENOENT (no such name), RLX_ERANGE (too small, or not aligned),
+ * RLX_EACCES (an output in a read-only arena), RLX_EBUSY (a run is under way).
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_bind(struct rlx_session *s, enum rlx_io io, const char *name,
+		 struct rlx_buf buf);
+
+/**
+ * rlx_session_buf - the buffer bound now: the caller's, or the session's own slot,
+ * which may be filled or read in place. Empty if there is no such name.
+ */
+RLX_EXPORT struct rlx_buf rlx_session_buf(struct rlx_session *s, enum rlx_io io,
+					  const char *name);
+
+/**
+ * rlx_session_set, rlx_session_get - copy a whole tensor in or out.
+ * @type: what @data holds; must be the input's type, only the dtype may differ
+ *        among floats or among integers, and is then converted
+ * Return: RLX_ENOENT, RLX_ESHAPE, RLX_ETYPE, RLX_EACCES (a strict session).
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_set(struct rlx_session *s, enum rlx_io io, const char *name,
+		struct rlx_type type, const void *data);
+RLX_EXPORT enum rlx_status
+rlx_session_get(struct rlx_session *s, enum rlx_io io, const char *name,
+		struct rlx_type type, void *data);
+
+/**
+ * rlx_session_rows - copy rows [@first, @first + @n) of an output's leading axis.
+ * @bytes: room at @data; must be n times the bytes of one row
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_rows(struct rlx_session *s, const char *output, int64_t first,
+		 int64_t n, void *data, size_t bytes);
+
+/**
+ * rlx_session_want - compute only these outputs in later runs; NULL: all.
+ * Steps that no wanted output needs are skipped. Unknown name: RLX_ENOENT and
+ * nothing changes.
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_want(struct rlx_session *s, const char *const *outputs, unsigned int n);
+
+/**
+ * rlx_session_feed - after each run, output @output becomes input @input of the
+ * next: the two exchange buffers, nothing is copied. For state: KV caches, RNN
+ * states, optimiser moments. Both must have one type. NULL @output ends it.
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_feed(struct rlx_session *s, const char *output, const char *input);
+
+/**
+ * rlx_session_extent - only the first @actual of @upper rows carry data.
+ *
+ * @upper is the leading dimension that the program was compiled for, @actual at
+ * most that. Every op whose leading axis is that dimension (or a multiple of it,
+ * rows times sequence) works on the first rows only; the others are left as they
+ * are. @actual 0 turns it off.
+ * Return: RLX_ERANGE.
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_extent(struct rlx_session *s, int64_t actual, int64_t upper);
+
+/**
+ * rlx_session_run - run to the end on the calling thread and the device's.
+ * Context: sleeps for at most the device's own waits; takes no lock and
+ * allocates nothing on "cpu" when all steps are native.
+ * Return: RLX_OK; RLX_ERANGE and others from an op that met bad data (an index
+ * out of range), with the op's name and the caller's file and line in
+ * rlx_session_error(). The session can be run again.
+ */
+RLX_EXPORT enum rlx_status rlx_session_run(struct rlx_session *s);
+
+/**
+ * rlx_session_submit - queue a run and return at once.
+ * @out_point: its place on the device's timeline, for rlx_session_wait()
+ * Buffers must not be touched until it is done. One run may be under way.
+ * Return: RLX_EBUSY, RLX_ENOMEM.
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_submit(struct rlx_session *s, uint64_t *out_point);
+
+/**
+ * rlx_session_wait - wait for a submitted run.
+ * @timeout_ns: < 0 waits for ever, 0 polls
+ * Return: the run's own status, or RLX_ETIME: it goes on, wait again.
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_wait(struct rlx_session *s, uint64_t point, int64_t timeout_ns);
+
+/* The program, referenced by the session. */
+RLX_EXPORT struct rlx_program *rlx_session_program(const struct rlx_session *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
