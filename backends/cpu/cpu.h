@@ -93,6 +93,7 @@ struct cpu_lower {
 	const void			*args;	/* st->args */
 	struct rlx_error		*err;
 	enum rlx_status			 status;
+	struct cpu_prepared		*filling;
 	uint64_t			 tmp;	/* taken by this step so far */
 	uint32_t			 n_ref;
 	struct cpu_reloc		 ref[CPU_STEP_RELOCS];
@@ -155,6 +156,8 @@ struct cpu_prepared *cpu_prepared_get(struct rlx_blob *blob, const char *kind,
 				      const int64_t param[4], size_t bytes,
 				      bool *out_new);
 void *cpu_prepared_data(struct cpu_prepared *p);
+/* Whoever got *@out_new has filled it; others who asked wait for this. */
+void cpu_prepared_ready(struct cpu_prepared *p);
 void cpu_prepared_put(struct cpu_prepared *p);
 
 /* lower.c, exec.c */

@@ -130,6 +130,14 @@ void cpu_extent(struct cpu_lower *lo, int64_t rows, const void *field)
 			       : ~0ull;
 }
 
+/* The block that cpu_prepare() last gave out new has been filled by now. */
+static void finish_filling(struct cpu_lower *lo)
+{
+	if (lo->filling)
+		cpu_prepared_ready(lo->filling);
+	lo->filling = NULL;
+}
+
 static bool reserve_image(struct cpu_code *c, uint64_t need)
 {
 	uint64_t cap = c->cap_image ? c->cap_image : 65536;
@@ -165,6 +173,7 @@ enum rlx_status cpu_call(struct cpu_lower *lo, rlx_k_fn *fn, uint64_t units,
 	uint64_t at = align64(c->n_image);
 	uint32_t i;
 
+	finish_filling(lo);
 	if (lo->status)
 		return lo->status;
 	if (!fn)
@@ -205,6 +214,7 @@ void *cpu_prepare(struct cpu_lower *lo, uint32_t k, const char *kind,
 	struct cpu_prepared *p;
 
 	*out_new = false;
+	finish_filling(lo);
 	if (!rlx_grow(&c->prepared, &c->cap_prepared, c->n_prepared + 1,
 		      sizeof(*c->prepared))) {
 		no_memory(lo);
@@ -216,6 +226,8 @@ void *cpu_prepare(struct cpu_lower *lo, uint32_t k, const char *kind,
 		return NULL;
 	}
 	c->prepared[c->n_prepared++] = p;
+	if (*out_new)
+		lo->filling = p;
 	c->base.packed_bytes += bytes;
 	return cpu_prepared_data(p);
 }
@@ -258,6 +270,7 @@ static enum rlx_status lower_step(struct cpu_lower *lo, uint32_t flags)
 		return lower_host(lo, flags, &why);
 	lo->err = &why;
 	lo->status = fn(lo);
+	finish_filling(lo);
 	lo->err = err;
 	if (!lo->status) {
 		c->base.native++;

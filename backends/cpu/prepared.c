@@ -18,11 +18,13 @@ struct cpu_prepared {
 	int64_t			 param[4];
 	size_t			 bytes;
 	unsigned int		 refs;
+	bool			 ready;		/* filled */
 	void			*data;
 };
 
 enum { BUCKETS = 1024 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
 static struct cpu_prepared *bucket[BUCKETS];
 
 static struct cpu_prepared **bucket_of(const struct rlx_blob *blob)
@@ -53,6 +55,8 @@ struct cpu_prepared *cpu_prepared_get(struct rlx_blob *blob, const char *kind,
 		if (p->blob == blob && p->bytes == bytes && !strcmp(p->kind, kind) &&
 		    !memcmp(p->param, param, sizeof(p->param))) {
 			p->refs++;
+			while (!p->ready)	/* another thread packs it */
+				pthread_cond_wait(&filled, &lock);
 			goto out_unlock;
 		}
 	p = rlx_calloc(1, sizeof(*p));
@@ -75,6 +79,14 @@ struct cpu_prepared *cpu_prepared_get(struct rlx_blob *blob, const char *kind,
 out_unlock:
 	pthread_mutex_unlock(&lock);
 	return p;
+}
+
+void cpu_prepared_ready(struct cpu_prepared *p)
+{
+	pthread_mutex_lock(&lock);
+	p->ready = true;
+	pthread_cond_broadcast(&filled);
+	pthread_mutex_unlock(&lock);
 }
 
 void *cpu_prepared_data(struct cpu_prepared *p)
