@@ -33,19 +33,19 @@
 
 /**
  * enum rlx_k_act - what is done to each element last
- * @RLX_ACT_CLIP: min(max(x, lo), hi)
- * @RLX_ACT_HARD_SWISH: x * clip(x / 6 + 1 / 2, 0, 1)
+ * @RLX_K_ACT_CLIP: min(max(x, lo), hi)
+ * @RLX_K_ACT_HARD_SWISH: x * clip(x / 6 + 1 / 2, 0, 1)
  */
 enum rlx_k_act {
-	RLX_ACT_NONE,
-	RLX_ACT_RELU,
-	RLX_ACT_GELU_ERF,
-	RLX_ACT_GELU_TANH,
-	RLX_ACT_SILU,
-	RLX_ACT_SIGMOID,
-	RLX_ACT_TANH,
-	RLX_ACT_HARD_SWISH,
-	RLX_ACT_CLIP,
+	RLX_K_ACT_NONE,
+	RLX_K_ACT_RELU,
+	RLX_K_ACT_GELU_ERF,
+	RLX_K_ACT_GELU_TANH,
+	RLX_K_ACT_SILU,
+	RLX_K_ACT_SIGMOID,
+	RLX_K_ACT_TANH,
+	RLX_K_ACT_HARD_SWISH,
+	RLX_K_ACT_CLIP,
 };
 
 /**
@@ -80,7 +80,7 @@ enum rlx_k_num {
  * @a_num:	gemm_bf16: type of A; f32 is rounded to bf16 as it is read
  * @c_num:	gemm_bf16: type of C and of R
  * @alpha, @beta: factors of the product and of R
- * @lo, @hi:	bounds of RLX_ACT_CLIP
+ * @lo, @hi:	bounds of RLX_K_ACT_CLIP
  * @batch:	counts of two batch dimensions, outer first; 0 counts as 1
  * @a_step ...:	elements (bytes for a packed B) between batch indices; 0
  *		broadcasts. bias and row_bias are the same for all.

@@ -182,11 +182,11 @@ struct rlx_k_gather_nd {
 };
 
 enum rlx_k_scatter {
-	RLX_SCATTER_NONE,	/* the last update in order of idx wins */
-	RLX_SCATTER_ADD,
-	RLX_SCATTER_MUL,
-	RLX_SCATTER_MAX,	/* NaN wins */
-	RLX_SCATTER_MIN,
+	RLX_K_SCATTER_NONE,	/* the last update in order of idx wins */
+	RLX_K_SCATTER_ADD,
+	RLX_K_SCATTER_MUL,
+	RLX_K_SCATTER_MAX,	/* NaN wins */
+	RLX_K_SCATTER_MIN,
 };
 
 /*

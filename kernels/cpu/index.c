@@ -128,9 +128,9 @@ void RLX_K(gather_nd)(const void *args, size_t begin, size_t end, void *scratch)
 static void merge_##T(T *d, const T *s, size_t n, int op)		\
 {									\
 	for (size_t i = 0; i < n; i++)					\
-		d[i] = op == RLX_SCATTER_ADD ? (T)((U)d[i] + (U)s[i]) :	\
-		       op == RLX_SCATTER_MUL ? (T)((U)d[i] * (U)s[i]) :	\
-		       op == RLX_SCATTER_MAX ? MAX_NAN(d[i], s[i]) :	\
+		d[i] = op == RLX_K_SCATTER_ADD ? (T)((U)d[i] + (U)s[i]) :	\
+		       op == RLX_K_SCATTER_MUL ? (T)((U)d[i] * (U)s[i]) :	\
+		       op == RLX_K_SCATTER_MAX ? MAX_NAN(d[i], s[i]) :	\
 					       MIN_NAN(d[i], s[i]);	\
 }
 MERGE(float, float)
@@ -164,7 +164,7 @@ static void merge_half(char *d, const char *s, size_t n, int type, int op)
 /* bool: add and max are or, mul and min are and */
 static void merge_bool(uint8_t *d, const uint8_t *s, size_t n, int op)
 {
-	bool any = op == RLX_SCATTER_ADD || op == RLX_SCATTER_MAX;
+	bool any = op == RLX_K_SCATTER_ADD || op == RLX_K_SCATTER_MAX;
 
 	for (size_t i = 0; i < n; i++)
 		d[i] = any ? d[i] || s[i] : d[i] && s[i];
@@ -173,7 +173,7 @@ static void merge_bool(uint8_t *d, const uint8_t *s, size_t n, int op)
 /* d op= s for n elements */
 static void merge(void *d, const void *s, size_t n, int type, int op)
 {
-	if (op == RLX_SCATTER_NONE) {
+	if (op == RLX_K_SCATTER_NONE) {
 		memcpy(d, s, n * rlx_k_type_size((enum rlx_k_type)type));
 		return;
 	}

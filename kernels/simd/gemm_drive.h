@@ -153,7 +153,7 @@ static void gd_gemm(const struct rlx_k_gemm *g, size_t begin, size_t end,
 	struct gd d = {
 		.g = g, .tile = (float *)scratch,
 		.panel = stage + rows * gd_staged_ld(g->k),
-		.plain = g->alpha == 1 && g->act == RLX_ACT_NONE &&
+		.plain = g->alpha == 1 && g->act == RLX_K_ACT_NONE &&
 			 !g->residual && !g->row_bias &&
 			 g->c_num == RLX_NUM_F32,
 	};

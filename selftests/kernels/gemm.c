@@ -43,22 +43,22 @@ static double act(double x, const struct rlx_k_gemm *g)
 	double u;
 
 	switch (g->act) {
-	case RLX_ACT_RELU:
+	case RLX_K_ACT_RELU:
 		return x > 0 ? x : 0;
-	case RLX_ACT_GELU_ERF:
+	case RLX_K_ACT_GELU_ERF:
 		return x * 0.5 * erfc(-x * M_SQRT1_2);
-	case RLX_ACT_GELU_TANH:
+	case RLX_K_ACT_GELU_TANH:
 		u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
 		return 0.5 * x * (1 + tanh(u));
-	case RLX_ACT_SILU:
+	case RLX_K_ACT_SILU:
 		return x / (1 + exp(-x));
-	case RLX_ACT_SIGMOID:
+	case RLX_K_ACT_SIGMOID:
 		return 1 / (1 + exp(-x));
-	case RLX_ACT_TANH:
+	case RLX_K_ACT_TANH:
 		return tanh(x);
-	case RLX_ACT_HARD_SWISH:
+	case RLX_K_ACT_HARD_SWISH:
 		return x * fmin(fmax(x / 6 + 0.5, 0), 1);
-	case RLX_ACT_CLIP:
+	case RLX_K_ACT_CLIP:
 		return fmin(fmax(x, g->lo), g->hi);
 	default:
 		return x;
@@ -94,9 +94,9 @@ static void work_new(struct work *w, enum rlx_isa isa)
 	g->k = pick(0, 15) ? dim() * (pick(0, 7) ? 1 : 8) : 0;
 	g->trans_a = !pick(0, 3);
 	g->b_form = (enum rlx_k_b_form)pick(0, 2);
-	g->act = (enum rlx_k_act)pick(0, RLX_ACT_CLIP);
+	g->act = (enum rlx_k_act)pick(0, RLX_K_ACT_CLIP);
 	if (!pick(0, 2))
-		g->act = RLX_ACT_NONE;
+		g->act = RLX_K_ACT_NONE;
 	g->alpha = pick(0, 1) ? 1 : rlx_test_uniform(&rng, -2, 2);
 	g->lo = -0.7;
 	g->hi = 1.3;
@@ -379,7 +379,7 @@ static void f32_special(enum rlx_isa isa)
 		work_new(&w, isa);
 	} while (w.batch > 1 || w.g.trans_a || w.g.k < 1 || w.g.m < 3 ||
 		 w.g.b_form == RLX_B_PACKED);
-	w.g.act = RLX_ACT_NONE;
+	w.g.act = RLX_K_ACT_NONE;
 	w.a.p[w.a.ld] = NAN;
 	run_split(&w, rlx_kernels_get(isa)->gemm_f32);
 	for (i = 0; i < w.g.m; i++)

@@ -260,10 +260,10 @@ static void one_elements(const struct rlx_kernels *k, uint64_t *seed)
 		for (int d = 0; d < rank; d++)
 			off += idx[d] * stride[d];
 		CHECK(out[e] == data[off]);
-		want[off] = op == RLX_SCATTER_NONE ? upd[e] :
-			    op == RLX_SCATTER_ADD ? want[off] + upd[e] :
-			    op == RLX_SCATTER_MUL ? want[off] * upd[e] :
-			    op == RLX_SCATTER_MAX ? fmaxf(want[off], upd[e]) :
+		want[off] = op == RLX_K_SCATTER_NONE ? upd[e] :
+			    op == RLX_K_SCATTER_ADD ? want[off] + upd[e] :
+			    op == RLX_K_SCATTER_MUL ? want[off] * upd[e] :
+			    op == RLX_K_SCATTER_MAX ? fmaxf(want[off], upd[e]) :
 						    fminf(want[off], upd[e]);
 	}
 	kc_run(k->scatter_elements, &s, (size_t)(n / dim[axis]), 0, seed);
@@ -302,7 +302,7 @@ TEST(gather_nd_and_scatter_nd)
 			struct rlx_k_scatter_nd s = { .bad = &bad, .n = 20,
 				.inner = inner, .k = 2, .dim = { 3, 4 },
 				.type = RLX_K_I64, .idx_type = RLX_K_I32,
-				.op = RLX_SCATTER_ADD };
+				.op = RLX_K_SCATTER_ADD };
 			const struct rlx_kernels *k =
 				rlx_kernels_get((enum rlx_isa)l);
 			size_t units = (size_t)(inner + RLX_K_SCATTER_BLOCK -
