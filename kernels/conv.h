@@ -182,4 +182,53 @@ struct rlx_k_dw_pack {
 	float		*dst;
 };
 
+/**
+ * struct rlx_k_conv_nd - kernels conv_nd and conv_nd_pack: plain convolution
+ * and transposed convolution of any shape. y = act(conv(x, w) + bias + res)
+ * @x, @y, @res: plain [n][channels][depth][height][width]; @res may be @y
+ * @w: packed by conv_nd_pack
+ * @bias: [oc], or NULL
+ * @x_n, @y_n, @res_n: elements from one image to the next
+ * @in, @out, @k, @s, @d, @p: depth, height, width of input, output, kernel,
+ *	stride, dilation and padding before; fewer dimensions: the leading ones
+ *	are 1 (padding 0). Padding after follows from @out; transposed: so does
+ *	output_padding
+ * @transposed: input pixel i reaches output pixels i * s - p + k * d
+ *
+ * One unit is a run of output pixels by some output channels.
+ */
+struct rlx_k_conv_nd {
+	const float	*x, *w, *bias, *res;
+	float		*y;
+	size_t		x_n, y_n, res_n;
+	size_t		n, ic, oc, groups;
+	size_t		in[3], out[3], k[3], s[3], d[3], p[3];
+	enum rlx_conv_act act;
+	float		act_a, act_b;
+	bool		transposed;
+	/* derived by rlx_conv_nd_init() */
+	size_t		c;
+	size_t		pixels, blocks;		/* of a unit; units */
+	size_t		tiles, chunk, chunks;	/* channel tiles: all, of a unit */
+	size_t		rows;			/* most channels of a unit */
+};
+
+#define RLX_CONV_ND_KC		256	/* terms summed in one pass */
+#define RLX_CONV_ND_PANELS	4	/* pairs of pixel vectors in a unit */
+
+bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a);
+size_t rlx_conv_nd_units(const struct rlx_k_conv_nd *a);
+size_t rlx_conv_nd_scratch(const struct rlx_k_conv_nd *a);
+size_t rlx_conv_nd_wsize(const struct rlx_k_conv_nd *a);
+
+/*
+ * Kernel conv_nd_pack: @src is [oc][ic / groups][taps], transposed
+ * [ic][oc / groups][taps]. One unit is one group. Scratch: 0.
+ */
+struct rlx_k_conv_nd_pack {
+	const struct rlx_k_conv_nd *conv;
+	const float	*src;
+	float		*dst;
+};
+
 #endif

@@ -235,4 +235,87 @@ size_t rlx_dw_c_wsize(const struct rlx_k_dw_c *a)
 	       sizeof(float);
 }
 
+static bool nd_ok(const struct rlx_k_conv_nd *a)
+{
+	size_t t, r[3], i;
+
+	if (!a->n || !a->ic || !a->oc || !a->groups)
+		return false;
+	if (a->ic % a->groups || a->oc % a->groups)
+		return false;
+	for (i = 0; i < 3; i++)
+		if (!a->in[i] || !a->out[i] || !a->s[i] ||
+		    !reach(a->k[i], a->d[i], &r[i]) ||
+		    a->p[i] > PTRDIFF_MAX / 16 ||
+		    !PRODUCT(&t, a->out[i], a->s[i], 2) ||
+		    !PRODUCT(&t, a->in[i], a->s[i], 2))
+			return false;
+	return PRODUCT(&t, a->n, a->ic, a->in[0], a->in[1], a->in[2], 4) &&
+	       PRODUCT(&t, a->n, a->oc, a->out[0], a->out[1], a->out[2], 4) &&
+	       PRODUCT(&t, a->ic, a->oc, a->k[0], a->k[1], a->k[2], 64) &&
+	       PRODUCT(&t, a->n, a->oc, a->s[0], a->s[1], a->s[2], a->out[0],
+		       a->out[1], a->out[2]);
+}
+
+/* Output pixels in the largest phase of a transposed convolution, or all. */
+static size_t nd_pixels(const struct rlx_k_conv_nd *a)
+{
+	size_t i, n = 1;
+
+	for (i = 0; i < 3; i++)
+		n *= a->transposed ? ceil_div(a->out[i], a->s[i]) : a->out[i];
+	return n;
+}
+
+static size_t nd_phases(const struct rlx_k_conv_nd *a)
+{
+	return a->transposed ? a->s[0] * a->s[1] * a->s[2] : 1;
+}
+
+bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a)
+{
+	size_t ocg, panel, rows, all;
+	double flop;
+
+	if (!nd_ok(a))
+		return false;
+	a->c = rlx_conv_block(isa);
+	panel = PAIR * a->c;
+	all = nd_pixels(a);
+	a->pixels = min_sz(ceil_div(all, panel), RLX_CONV_ND_PANELS) * panel;
+	a->blocks = ceil_div(all, a->pixels);
+	ocg = a->oc / a->groups;
+	rows = isa >= RLX_ISA_V4 ? 12 : 6;
+	a->tiles = ceil_div(ocg, rows);
+	flop = 2.0 * (double)(a->ic / a->groups) *
+	       (double)(a->k[0] * a->k[1] * a->k[2]) /
+	       (double)nd_phases(a) * (double)(rows * min_sz(a->pixels, all));
+	a->chunk = flop >= UNIT_FLOP ? 1 :
+		   min_sz(a->tiles, (size_t)(UNIT_FLOP / flop) + 1);
+	a->chunks = ceil_div(a->tiles, a->chunk);
+	a->chunk = ceil_div(a->tiles, a->chunks);
+	a->chunks = ceil_div(a->tiles, a->chunk);
+	a->rows = min_sz(a->chunk * ceil_div(ocg, a->tiles), ocg);
+	return true;
+}
+
+size_t rlx_conv_nd_units(const struct rlx_k_conv_nd *a)
+{
+	return a->n * a->groups * a->chunks * nd_phases(a) * a->blocks;
+}
+
+size_t rlx_conv_nd_scratch(const struct rlx_k_conv_nd *a)
+{
+	size_t panels = a->pixels * RLX_CONV_ND_KC;
+
+	return (panels + a->pixels * a->rows) * sizeof(float) +
+	       RLX_CONV_ND_KC * sizeof(ptrdiff_t);
+}
+
+size_t rlx_conv_nd_wsize(const struct rlx_k_conv_nd *a)
+{
+	return a->oc * (a->ic / a->groups) * a->k[0] * a->k[1] * a->k[2] *
+	       sizeof(float);
+}
+
 #endif
