@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+/* Pooling kernels at every ISA level against a plain double reference. */
+#include "kernels/conv.h"
+#include "kernels/pool.h"
+#include "selftests/kernels/kernel_test.h"
+
+static size_t volume(const size_t d[3])
+{
+	return d[0] * d[1] * d[2];
+}
+
+/* One window of plane @x; *@where counts the plane's elements. */
+static double window(const struct rlx_k_pool *a, const float *x,
+		     const size_t o[3], int64_t *where)
+{
+	double acc = a->kind == RLX_POOL_MAX ? -INFINITY : 0;
+	size_t k[3], v[3], counted = 0, seen = 0;
+
+	*where = -1;
+	for (k[0] = 0; k[0] < a->k[0]; k[0]++)
+		for (k[1] = 0; k[1] < a->k[1]; k[1]++)
+			for (k[2] = 0; k[2] < a->k[2]; k[2]++) {
+				bool in = true, near = true;
+				double e;
+
+				for (int j = 0; j < 3; j++) {
+					v[j] = o[j] * a->s[j] +
+					       k[j] * a->d[j] - a->p[j];
+					if (v[j] >= a->in[j])
+						in = false;
+					if ((ptrdiff_t)v[j] >= (ptrdiff_t)
+					    (a->in[j] + a->p_end[j]))
+						near = false;
+				}
+				counted += near;
+				if (!in)
+					continue;
+				seen++;
+				e = x[(v[0] * a->in[1] + v[1]) * a->in[2] +
+				      v[2]];
+				if (a->kind == RLX_POOL_AVG) {
+					acc += e;
+				} else if (a->kind == RLX_POOL_LP) {
+					acc += pow(fabs(e), a->lp);
+				} else if (*where < 0 ||
+					   (acc == acc &&
+					    (e > acc || e != e))) {
+					acc = e;
+					*where = (int64_t)(a->column_major ?
+	(v[2] * a->in[1] + v[1]) * a->in[0] + v[0] :
+	(v[0] * a->in[1] + v[1]) * a->in[2] + v[2]);
+				}
+			}
+	if (a->kind == RLX_POOL_AVG && !a->include_pad)
+		counted = seen;
+	if (a->kind == RLX_POOL_AVG)
+		return counted ? acc / (double)counted : 0;
+	return a->kind == RLX_POOL_LP ? pow(acc, 1.0 / a->lp) : acc;
+}
+
+static void shape_random(struct rlx_k_pool *a, size_t dims, uint64_t *s)
+{
+	size_t j;
+
+	*a = (struct rlx_k_pool){
+		.planes = kt_pick(s, 1, 6), .kind = kt_pick(s, 0, 2),
+		.lp = (unsigned int)kt_pick(s, 1, 3),
+		.include_pad = kt_pick(s, 0, 1),
+		.column_major = kt_pick(s, 0, 1),
+	};
+	for (j = 0; j < 3; j++) {
+		bool used = j + dims >= 3;
+		size_t span, full;
+
+		do {
+			a->in[j] = used ? kt_pick(s, 1, dims > 2 ? 9 : 40) : 1;
+			a->k[j] = used ? kt_pick(s, 1, 5) : 1;
+			a->s[j] = used ? kt_pick(s, 1, 3) : 1;
+			a->d[j] = used ? kt_pick(s, 1, 2) : 1;
+			a->p[j] = used ? kt_pick(s, 0, a->k[j] - 1) : 0;
+			a->p_end[j] = used ? kt_pick(s, 0, a->k[j] - 1) : 0;
+			span = (a->k[j] - 1) * a->d[j] + 1;
+			full = a->in[j] + a->p[j] + a->p_end[j];
+		} while (full < span);
+		full -= span;
+		/* rounded up as ceil_mode does, or down */
+		if (kt_pick(s, 0, 1))
+			full += a->s[j] - 1;
+		a->out[j] = full / a->s[j] + 1;
+	}
+}
+
+static void check(const struct rlx_k_pool *a, const float *x, const float *y,
+		  const int64_t *index, const char *what)
+{
+	size_t p, o[3], at = 0;
+	int64_t where;
+
+	for (p = 0; p < a->planes; p++)
+		for (o[0] = 0; o[0] < a->out[0]; o[0]++)
+			for (o[1] = 0; o[1] < a->out[1]; o[1]++)
+				for (o[2] = 0; o[2] < a->out[2]; o[2]++, at++) {
+					double v = window(a, x + p *
+							  volume(a->in), o,
+							  &where);
+
+					if (where >= 0)
+						where += (int64_t)
+							 (p * volume(a->in));
+					CHECKF(v == y[at] || (v != v &&
+					       y[at] != y[at]) ||
+					       fabs(v - y[at]) <=
+					       4e-6 * (1 + fabs(v)),
+					       "%s kind %d [%zu]: %g, not %g",
+					       what, a->kind, at, y[at], v);
+					if (index)
+						CHECK_EQ(index[at], where);
+				}
+}
+
+TEST(pool_f32)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 300; i++) {
+		struct rlx_k_pool a;
+		size_t nx, ny, j;
+		float *x;
+
+		shape_random(&a, kt_pick(&seed, 1, 3), &seed);
+		nx = a.planes * volume(a.in);
+		ny = a.planes * volume(a.out);
+		x = kt_new(nx * 4);
+		kt_fill(x, nx, &seed);
+		for (j = 0; j < nx; j++) {	/* ties, and now and then a NaN */
+			if (i % 2)
+				x[j] = roundf(x[j] * 3);
+			if (i % 3 == 0 && kt_pick(&seed, 0, 30) == 0)
+				x[j] = NAN;
+		}
+		a.x = x;
+		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++) {
+			if (!kt_isa_runs(isa))
+				continue;
+			a.y = kt_new(ny * 4);
+			a.index = a.kind == RLX_POOL_MAX && i % 4 < 2 ?
+				  kt_new(ny * 8) : NULL;
+			kt_run(rlx_kernels_get(isa)->pool_f32, &a,
+			       a.planes * a.out[0] * a.out[1], 0, &seed);
+			check(&a, x, a.y, a.index, "pool_f32");
+			kt_free(a.y, ny * 4);
+			if (a.index)
+				kt_free(a.index, ny * 8);
+		}
+		kt_free(x, nx * 4);
+	}
+}
+
+/* Lanes of a blocked buffer are planes of their own. */
+static void blocked_check(enum rlx_isa isa, const struct rlx_k_pool *a)
+{
+	size_t c = rlx_conv_block(isa), px = volume(a->in), i, l, p;
+	size_t py = volume(a->out);
+	struct rlx_k_pool one = *a;
+	float *x = malloc(px * sizeof(*x)), *y = malloc(py * sizeof(*y));
+
+	CHECK(x && y);
+	one.planes = 1;
+	for (p = 0; p < a->planes; p++)
+		for (l = 0; l < c; l++) {
+			for (i = 0; i < px; i++)
+				x[i] = a->x[(p * px + i) * c + l];
+			for (i = 0; i < py; i++)
+				y[i] = a->y[(p * py + i) * c + l];
+			check(&one, x, y, NULL, "pool_c");
+		}
+	free(x);
+	free(y);
+}
+
+TEST(pool_c)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 60; i++) {
+		struct rlx_k_pool a;
+
+		do
+			shape_random(&a, kt_pick(&seed, 1, 2), &seed);
+		while (a.kind == RLX_POOL_LP);
+		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++) {
+			size_t c = rlx_conv_block(isa);
+			size_t nx = a.planes * volume(a.in) * c;
+			size_t ny = a.planes * volume(a.out) * c;
+			float *x;
+
+			if (!kt_isa_runs(isa))
+				continue;
+			x = kt_new(nx * 4);
+			kt_fill(x, nx, &seed);
+			if (i % 3 == 0)
+				x[kt_pick(&seed, 0, nx - 1)] = NAN;
+			a.x = x;
+			a.y = kt_new(ny * 4);
+			kt_run(rlx_kernels_get(isa)->pool_c, &a,
+			       a.planes * a.out[1], 0, &seed);
+			blocked_check(isa, &a);
+			kt_free(a.y, ny * 4);
+			kt_free(x, nx * 4);
+		}
+	}
+}
+
+static void global_one(enum rlx_isa isa, size_t planes, size_t pixels,
+		       uint64_t *seed)
+{
+	const struct rlx_kernels *k = rlx_kernels_get(isa);
+	size_t c = rlx_conv_block(isa), p, i, l;
+	struct rlx_k_global_pool a = { .planes = planes, .pixels = pixels,
+				       .kind = kt_pick(seed, 0, 1) };
+	bool max = a.kind == RLX_POOL_MAX;
+	float *x = kt_new(planes * pixels * c * 4);
+	float *y = kt_new(planes * 4), *yc = kt_new(planes * c * 4);
+
+	kt_fill(x, planes * pixels * c, seed);
+	if (kt_pick(seed, 0, 2) == 0)
+		x[kt_pick(seed, 0, planes * pixels - 1)] = NAN;
+	a.x = x;
+	a.y = y;
+	kt_run(k->global_pool_f32, &a, planes, 0, seed);
+	a.y = yc;
+	kt_run(k->global_pool_c, &a, planes, 0, seed);
+	for (p = 0; p < planes; p++)
+		for (l = 0; l <= c; l++) {
+			/* lane @l of the blocked result; at c the plain one */
+			double acc = max ? -INFINITY : 0;
+			double got = l < c ? yc[p * c + l] : y[p];
+
+			for (i = 0; i < pixels; i++) {
+				double v = l < c ? x[(p * pixels + i) * c + l] :
+						   x[p * pixels + i];
+
+				acc = max ? (v > acc || v != v ? v : acc) :
+					    acc + v;
+			}
+			acc = max ? acc : acc / (double)pixels;
+			CHECKF((acc != acc && got != got) ||
+			       fabs(acc - got) <= 1e-6,
+			       "level %d max %d lane %zu: %g, not %g", isa,
+			       max, l, got, acc);
+		}
+	kt_free(x, planes * pixels * c * 4);
+	kt_free(y, planes * 4);
+	kt_free(yc, planes * c * 4);
+}
+
+TEST(global_pool)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 100; i++)
+		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
+			if (kt_isa_runs(isa))
+				global_one(isa, kt_pick(&seed, 1, 5),
+					   kt_pick(&seed, 1, 150), &seed);
+}
+
+TEST_MAIN()
