@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
+#include "base/proc.h"
 
 cpu_lower_fn *cpu_lowering(unsigned int index)
 {
@@ -46,7 +47,7 @@ static unsigned int cpu_probe(struct rlx_dev_info *info, unsigned int max)
 		cpu_model_name(info->name, sizeof(info->name));
 		snprintf(info->isa, sizeof(info->isa), "%s",
 			 cpu_isa_name(cpu_isa_detect()));
-		info->threads = rlx_pool_default_size();
+		info->threads = rlx_cpu_allowed();
 	}
 	return 1;
 }
