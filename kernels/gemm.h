@@ -77,7 +77,11 @@ enum rlx_k_num {
  * @row_bias:	m floats, one for each row, or NULL (convolution: channels)
  * @residual:	R[M,N] like C, or NULL. May be C itself with ldr = ldc, which
  *		adds to what is there: beta C + alpha A B.
- * @a_num:	gemm_bf16: type of A; f32 is rounded to bf16 as it is read
+ * @a_num:	gemm_bf16: type of A. Where the machine multiplies bf16 (v4x), f32
+ *		and f16 are rounded to bf16 first, anew for each range of units;
+ *		where many threads share few rows, casting A to bf16 beforehand
+ *		(and an even k) saves that.
+ * @b_num:	gemm_bf16: type of B unless packed; rounded likewise
  * @c_num:	gemm_bf16: type of C and of R
  * @alpha, @beta: factors of the product and of R
  * @lo, @hi:	bounds of RLX_K_ACT_CLIP
@@ -98,7 +102,7 @@ struct rlx_k_gemm {
 	double			alpha, beta, lo, hi;
 	enum rlx_k_act		act;
 	enum rlx_k_b_form	b_form;
-	enum rlx_k_num		a_num, c_num;
+	enum rlx_k_num		a_num, b_num, c_num;
 	bool			trans_a;
 	size_t			batch[2];
 	size_t			a_step[2], b_step[2], c_step[2], r_step[2];
@@ -107,7 +111,8 @@ struct rlx_k_gemm {
 /**
  * struct rlx_k_gemm_pack - weights into panels; a unit is one panel
  * @b:		B[K,N], or [N,K] where trans; ldb elements between rows
- * @num:	type of b: gemm_bf16_pack takes any, gemm_f32_pack any (widened)
+ * @num:	type of b; gemm_bf16_pack and gemm_f32_pack take any and convert,
+ *		gemm_f64_pack ignores it: b is double
  * @dst:	64-byte aligned, as large as the pack_size function says
  */
 struct rlx_k_gemm_pack {
@@ -147,28 +152,43 @@ static inline size_t rlx_k_gemm_f32_pack_size(size_t n, size_t k,
 	return rlx_k_gemm_panels(n, isa) * rlx_k_gemm_nr(isa) * k * 4;
 }
 
-/*
- * Rows of A a unit covers: few enough that they stay in a second-level cache
- * (half a megabyte of them) and that there is work for many threads.
- */
-static inline size_t rlx_k_gemm_rows(const struct rlx_k_gemm *g,
-				     enum rlx_isa isa)
+static inline size_t rlx_k_gemm_bf16_pack_size(size_t n, size_t k,
+					       enum rlx_isa isa)
 {
-	size_t mr = rlx_k_gemm_mr(isa), fit = 131072 / (g->k + 1);
-	size_t panels = rlx_k_gemm_panels(g->n, isa), blocks, rows;
+	return rlx_k_gemm_panels(n, isa) * rlx_k_gemm_nr(isa) * (k + k % 2) * 2;
+}
 
-	rows = fit < mr ? mr : fit > 8 * mr ? 8 * mr : fit / mr * mr;
-	while (rows > 2 * mr && (g->m + rows - 1) / rows * panels < 64)
-		rows -= mr;
-	/* the last block is not left short */
-	blocks = g->m / rows + !!(g->m % rows);
-	return blocks ? (g->m + blocks - 1) / blocks : 1;
+static inline size_t rlx_k_gemm_f64_pack_size(size_t n, size_t k,
+					      enum rlx_isa isa)
+{
+	return rlx_k_gemm_panels(n, isa) * rlx_k_gemm_nr(isa) * k * 8;
 }
 
 static inline size_t rlx_k_gemm_batches(const struct rlx_k_gemm *g)
 {
 	return (g->batch[0] ? g->batch[0] : 1) *
 	       (g->batch[1] ? g->batch[1] : 1);
+}
+
+/*
+ * Rows of A a unit covers: few enough that they stay in a second-level cache
+ * (half a megabyte of them) and that there is work for many threads, but so
+ * many that a panel of B laid out on the way is worth it.
+ */
+static inline size_t rlx_k_gemm_rows(const struct rlx_k_gemm *g,
+				     enum rlx_isa isa)
+{
+	size_t mr = rlx_k_gemm_mr(isa), fit = 131072 / (g->k + 1);
+	size_t panels = rlx_k_gemm_panels(g->n, isa) * rlx_k_gemm_batches(g);
+	size_t least = g->b_form == RLX_B_PACKED ? 2 * mr : 4 * mr;
+	size_t blocks, rows;
+
+	rows = fit < mr ? mr : fit > 8 * mr ? 8 * mr : fit / mr * mr;
+	while (rows > least && (g->m + rows - 1) / rows * panels < 64)
+		rows -= mr;
+	/* the last block is not left short */
+	blocks = g->m / rows + !!(g->m % rows);
+	return blocks ? (g->m + blocks - 1) / blocks : 1;
 }
 
 /* Units of gemm_f32, gemm_bf16 and gemm_f64: rows x one panel, by batch. */

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Walking a product: units to blocks of rows and panels, panels to tiles. For
- * f32 sums (gemm_f32, gemm_bf16). The includer has gemm_tile.h and defines
+ * Walking a product: units to blocks of rows and panels, panels to tiles. The
+ * includer has gemm_tile.h and defines
  *	GD_ISA		its enum rlx_isa
  *	GD_K(k)		groups in k elements
  *	GD_AGROUP	bytes of a group of A
  *	GD_BROW		bytes of one packed row (group) of a panel
+ *	GD_OWN_FINISH	if it has its own gd_finish(); else sums are f32
  *	gd_a_size(g)	bytes of an element of A as given
  *	gd_b_size(g)	bytes of an element of B as given, if not packed
  *	gd_direct_a(g, rows)	A can be read where it is
  *	gd_direct_b(g, rows)	whole panels of B can be read where they are
  *	gd_stage_a(g, a, dst, ld, rows)	rows of A as groups, ld bytes apart
  *	gd_stage_b(g, b, dst, panel)	one panel as the pack kernel makes it
+ *	gd_c_size(g)	bytes of an element of C and R
  */
 #include "kernels/simd/gemm_epi.h"
 
@@ -21,7 +23,7 @@ struct gd {
 	const char		*a, *b, *r;
 	char			*c;
 	size_t			row, rows;
-	float			*tile;		/* GT_MR x GD_NR, or 3 x 2 GD_NR */
+	GT_T			*tile;		/* GT_MR x GD_NR, or 3 x 2 GD_NR */
 	char			*panel;
 	size_t			lda;		/* bytes */
 	bool			plain;		/* sums go to C as they are */
@@ -35,7 +37,14 @@ static inline size_t gd_staged_ld(size_t k)
 	return ld % 2048 ? ld : ld + 64;
 }
 
-/* Columns from @col on of rows [@i, @i + @mr) of the block: sums to results. */
+/*
+ * Columns from @col on of rows [@i, @i + @mr) of the block: sums to results.
+ * The rows of d->tile are one panel apart, or two where @cols needs two.
+ */
+static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
+		      size_t cols);
+
+#ifndef GD_OWN_FINISH
 static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 		      size_t cols)
 {
@@ -59,6 +68,7 @@ static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 	}
 	ge_fns[g->act](&e);
 }
+#endif
 
 /* All rows of the block times one panel, or two where few rows want that. */
 static void gd_panels(const struct gd *d, struct gt *t, size_t col, size_t cols)
@@ -67,12 +77,12 @@ static void gd_panels(const struct gd *d, struct gt *t, size_t col, size_t cols)
 	size_t nr = cols > GD_NR ? 2 * GD_NR : GD_NR;
 	size_t tiles = (d->rows + GT_MR - 1) / GT_MR, i, j;
 	bool plain = d->plain && cols == nr;
-	float init[2 * GD_NR];
+	GT_T init[2 * GD_NR];
 
 	t->init = NULL;
 	if (g->bias && g->alpha == 1) {
-		memcpy(init, (const float *)g->bias + col, cols * 4);
-		memset(init + cols, 0, (nr - cols) * 4);
+		memcpy(init, (const GT_T *)g->bias + col, cols * sizeof(GT_T));
+		memset(init + cols, 0, (nr - cols) * sizeof(GT_T));
 		t->init = init;
 	}
 	t->ldc = plain ? g->ldc : nr;
@@ -80,7 +90,7 @@ static void gd_panels(const struct gd *d, struct gt *t, size_t col, size_t cols)
 		size_t mr = d->rows * (j + 1) / tiles - i;
 
 		t->a = d->a + i * d->lda;
-		t->c = plain ? (float *)d->c + (d->row + i) * g->ldc + col :
+		t->c = plain ? (GT_T *)d->c + (d->row + i) * g->ldc + col :
 		       d->tile;
 		if (cols > GD_NR)
 			gt_flats[mr](t);
@@ -125,7 +135,7 @@ static void gd_begin(struct gd *d, size_t i, char *stage)
 	const struct rlx_k_gemm *g = d->g;
 	size_t in = g->batch[1] ? g->batch[1] : 1, x = i / in, y = i % in;
 	size_t bs = g->b_form == RLX_B_PACKED ? 1 : gd_b_size(g);
-	size_t cs = ge_size(g->c_num);
+	size_t cs = gd_c_size(g);
 
 	d->b = (const char *)g->b + (x * g->b_step[0] + y * g->b_step[1]) * bs;
 	d->c = (char *)g->c + (x * g->c_step[0] + y * g->c_step[1]) * cs;
@@ -149,13 +159,13 @@ static void gd_gemm(const struct rlx_k_gemm *g, size_t begin, size_t end,
 {
 	size_t rows = rlx_k_gemm_rows(g, GD_ISA), blocks = (g->m + rows - 1) / rows;
 	size_t panels = rlx_k_gemm_panels(g->n, GD_ISA), u = begin;
-	char *stage = scratch + GT_MR * GD_NR * sizeof(float);
+	char *stage = scratch + GT_MR * GD_NR * sizeof(GT_T);
 	struct gd d = {
-		.g = g, .tile = (float *)scratch,
+		.g = g, .tile = (GT_T *)scratch,
 		.panel = stage + rows * gd_staged_ld(g->k),
 		.plain = g->alpha == 1 && g->act == RLX_K_ACT_NONE &&
 			 !g->residual && !g->row_bias &&
-			 g->c_num == RLX_NUM_F32,
+			 gd_c_size(g) == sizeof(GT_T),
 	};
 
 	while (u < end) {

@@ -6,6 +6,7 @@
  * each column. The includer defines
  *	GT_A		type of a group of A
  *	GT_T, GT_V	type of a result, vector of results
+ *	GT_VB		vector of groups, if not GT_V
  *	GT_L		lanes of GT_V
  *	GT_MR		most rows
  *	GT_NV		vectors across one panel
@@ -16,6 +17,9 @@
  * which does two adjacent panels at once: few rows alone do not keep enough
  * sums in flight.
  */
+#ifndef GT_VB
+#define GT_VB		GT_V
+#endif
 #ifndef GT_FLAT_MR
 #define GT_FLAT_MR	3
 #endif
@@ -60,7 +64,7 @@ RLX_INLINE void gt_run(const struct gt *t, const int mr, const int nv)
 	for (i = 0; i < (mr + 3) / 4; i++)
 		a[i] = t->a + 4 * (size_t)i * lda;
 	for (k = t->k; k; k--) {
-		GT_V bv[GT_NV * 2];
+		GT_VB bv[GT_NV * 2];
 
 		__asm__("" : "+r"(lda), "+r"(lda3));
 		RLX_UNROLL
@@ -71,7 +75,7 @@ RLX_INLINE void gt_run(const struct gt *t, const int mr, const int nv)
 		for (i = 0; i < mr; i++) {
 			const char *p = a[i / 4] + (i % 4 == 3 ? lda3 :
 						    (size_t)(i % 4) * lda);
-			GT_V av = GT_BCAST(*(const GT_A *)p);
+			GT_VB av = GT_BCAST(*(const GT_A *)p);
 
 			RLX_UNROLL
 			for (j = 0; j < nv; j++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * gemm_f32 and gemm_f64 against sums in double at every level this machine
- * runs: random shapes, forms, gaps, epilogues, splits.
+ * gemm_f32 and gemm_bf16 against sums in double at every level this machine
+ * runs: random shapes, forms, types, gaps, epilogues, splits.
  */
 #include "kernels/gemm.h"
 #include "selftests/kernels/isa.h"
@@ -9,33 +9,95 @@
 enum { CASES = 250, POISON = 0xa5 };
 
 struct mat {
-	float	*p;
-	size_t	rows, cols, ld, n;	/* n: elements from first to last */
+	void		*p;
+	enum rlx_k_num	num;
+	size_t		rows, cols, ld, n;	/* n: elements, first to last */
 };
 
 static uint64_t rng;
+static bool low;	/* the product is gemm_bf16: inputs bf16 can hold */
 
 static size_t pick(size_t lo, size_t hi)
 {
 	return lo + rlx_test_rand(&rng) % (hi - lo + 1);
 }
 
-static struct mat mat_new(size_t rows, size_t cols)
+static size_t num_size(enum rlx_k_num num)
 {
-	struct mat m = { .rows = rows, .cols = cols };
+	return num == RLX_NUM_F32 ? 4 : 2;
+}
+
+static float bf16_round(float x)
+{
+	uint32_t b;
+
+	memcpy(&b, &x, 4);
+	b = (b + 0x7fff + (b >> 16 & 1)) & 0xffff0000;
+	memcpy(&x, &b, 4);
+	return x;
+}
+
+/* Values of |x| <= 1 that all three types hold exactly, but for 0 or f32. */
+static void put(struct mat *m, size_t i, float x)
+{
+	uint16_t h;
+	uint32_t b;
+	int e;
+
+	if (m->num == RLX_NUM_F32) {
+		((float *)m->p)[i] = x;
+		return;
+	}
+	memcpy(&b, &x, 4);
+	if (m->num == RLX_NUM_BF16) {
+		h = (uint16_t)(b >> 16);
+	} else {
+		e = (int)(b >> 23 & 255) - 112;
+		h = e <= 0 ? 0 : (uint16_t)((b >> 16 & 0x8000) | e << 10 |
+					    (b >> 13 & 0x3ff));
+	}
+	((uint16_t *)m->p)[i] = h;
+}
+
+static double get(const struct mat *m, size_t i)
+{
+	uint16_t h;
+	uint32_t b;
+	float x;
+
+	if (m->num == RLX_NUM_F32)
+		return ((const float *)m->p)[i];
+	h = ((const uint16_t *)m->p)[i];
+	if (m->num == RLX_NUM_BF16) {
+		b = (uint32_t)h << 16;
+		memcpy(&x, &b, 4);
+		return x;
+	}
+	if (!(h & 0x7c00))
+		return (h & 0x8000 ? -1 : 1) * ldexp(h & 0x3ff, -24);
+	return (h & 0x8000 ? -1 : 1) *
+	       ldexp((h & 0x3ff) + 0x400, (h >> 10 & 31) - 25);
+}
+
+static struct mat mat_new(size_t rows, size_t cols, enum rlx_k_num num)
+{
+	struct mat m = { .rows = rows, .cols = cols, .num = num };
 	size_t i;
 
 	m.ld = cols + (pick(0, 2) ? pick(0, 19) : 0);
 	m.n = rows && cols ? (rows - 1) * m.ld + cols : 0;
-	m.p = fence_alloc(m.n * sizeof(float), sizeof(float));
-	for (i = 0; i < m.n; i++)
-		m.p[i] = (float)rlx_test_uniform(&rng, -1, 1);
+	m.p = fence_alloc(m.n * num_size(num), num_size(num));
+	for (i = 0; i < m.n; i++) {
+		float x = (float)rlx_test_uniform(&rng, -1, 1);
+
+		put(&m, i, low ? bf16_round(x) : x);
+	}
 	return m;
 }
 
 static float *vec_new(size_t n)
 {
-	return mat_new(1, n).p;
+	return mat_new(1, n, RLX_NUM_F32).p;
 }
 
 static double act(double x, const struct rlx_k_gemm *g)
@@ -100,12 +162,18 @@ static void work_new(struct work *w, enum rlx_isa isa)
 	g->alpha = pick(0, 1) ? 1 : rlx_test_uniform(&rng, -2, 2);
 	g->lo = -0.7;
 	g->hi = 1.3;
-	w->a = g->trans_a ? mat_new(w->batch * g->k, g->m) :
-	       mat_new(w->batch * g->m, g->k);
-	w->b = g->b_form == RLX_B_COLS ? mat_new(w->batch * g->n, g->k) :
-	       mat_new(w->batch * g->k, g->n);
-	w->c = mat_new(w->batch * g->m, g->n);
-	memset(w->c.p, POISON, w->c.n * sizeof(float));
+	if (low) {
+		g->a_num = (enum rlx_k_num)pick(0, 2);
+		g->b_num = (enum rlx_k_num)pick(0, 2);
+		g->c_num = (enum rlx_k_num)pick(0, 2);
+	}
+	w->a = g->trans_a ? mat_new(w->batch * g->k, g->m, g->a_num) :
+	       mat_new(w->batch * g->m, g->k, g->a_num);
+	w->b = g->b_form == RLX_B_COLS ?
+	       mat_new(w->batch * g->n, g->k, g->b_num) :
+	       mat_new(w->batch * g->k, g->n, g->b_num);
+	w->c = mat_new(w->batch * g->m, g->n, g->c_num);
+	memset(w->c.p, POISON, w->c.n * num_size(g->c_num));
 	g->a = w->a.p;
 	g->lda = w->a.ld;
 	g->b = w->b.p;
@@ -115,7 +183,7 @@ static void work_new(struct work *w, enum rlx_isa isa)
 	g->bias = pick(0, 1) ? vec_new(g->n) : NULL;
 	g->row_bias = pick(0, 3) ? NULL : vec_new(g->m);
 	if (!pick(0, 2)) {
-		w->r = mat_new(w->batch * g->m, g->n);
+		w->r = mat_new(w->batch * g->m, g->n, g->c_num);
 		g->residual = w->r.p;
 		g->ldr = w->r.ld;
 		g->beta = pick(0, 1) ? 1 : rlx_test_uniform(&rng, -2, 2);
@@ -132,30 +200,37 @@ static void work_new(struct work *w, enum rlx_isa isa)
 	}
 }
 
-static void *pack_f32(const struct work *w, bool trans)
+static size_t pack_size(const struct work *w)
+{
+	return low ? rlx_k_gemm_bf16_pack_size(w->g.n, w->g.k, w->isa) :
+	       rlx_k_gemm_f32_pack_size(w->g.n, w->g.k, w->isa);
+}
+
+static void *pack(const struct work *w, bool trans)
 {
 	const struct rlx_k_gemm *g = &w->g;
 	const struct rlx_kernels *t = rlx_kernels_get(w->isa);
-	size_t size = rlx_k_gemm_f32_pack_size(g->n, g->k, w->isa);
-	size_t panels = rlx_k_gemm_panels(g->n, w->isa), i, j;
+	size_t size = pack_size(w), i, j;
 	char *dst = fence_alloc(size * w->batch, 64);
 
 	for (i = 0; i < w->batch; i++) {
 		struct rlx_k_gemm_pack p = {
 			.k = g->k, .n = g->n, .ldb = w->b.ld, .trans = trans,
-			.b = w->b.p + i * w->b.ld * (trans ? g->n : g->k),
-			.dst = dst + i * size,
+			.b = (char *)w->b.p + i * w->b.ld *
+			     (trans ? g->n : g->k) * num_size(w->b.num),
+			.num = w->b.num, .dst = dst + i * size,
 		};
 
-		for (j = panels; j; j--)
-			t->gemm_f32_pack(&p, j - 1, j, NULL);
+		for (j = rlx_k_gemm_panels(g->n, w->isa); j; j--)
+			(low ? t->gemm_bf16_pack : t->gemm_f32_pack)(
+				&p, j - 1, j, NULL);
 	}
 	return dst;
 }
 
 static double at(const struct mat *m, size_t i, size_t j)
 {
-	return m->p[i * m->ld + j];
+	return get(m, i * m->ld + j);
 }
 
 static void check_one(const struct work *w, size_t batch, size_t i, size_t j)
@@ -185,17 +260,19 @@ static void check_one(const struct work *w, size_t batch, size_t i, size_t j)
 	want = act(sum, g);
 	got = at(&w->c, batch * g->m + i, j);
 	tol = 0x1p-24 * (2 + sqrt((double)g->k) * 2) * (mag + 5) +
-	      2.5e-7 * fmax(1, fabs(sum));
+	      2.5e-7 * fmax(1, fabs(sum)) +
+	      (g->c_num == RLX_NUM_F32 ? 0 : 0x1p-8 * fabs(want) + 0x1p-25);
 	CHECKF(fabs(got - want) <= tol,
-	       "%s m%zu n%zu k%zu form%d trans%d act%d: c[%zu][%zu][%zu] is %.9g, not %.9g (%.3g off, %.3g allowed)",
+	       "%s m%zu n%zu k%zu form%d trans%d act%d num%d%d%d: "
+	       "c[%zu][%zu][%zu] is %.9g, not %.9g (%.3g off, %.3g allowed)",
 	       isa_name(w->isa), g->m, g->n, g->k, g->b_form, g->trans_a,
-	       g->act, batch, i, j, got, want, fabs(got - want), tol);
+	       g->act, g->a_num, g->b_num, g->c_num, batch, i, j, got, want, fabs(got - want), tol);
 }
 
 static void check_all(const struct work *w)
 {
-	const unsigned char *p = (const void *)w->c.p;
-	size_t i, j;
+	const unsigned char *p = w->c.p;
+	size_t es = num_size(w->g.c_num), i, j;
 
 	for (i = 0; i < w->batch * w->g.m; i++)
 		for (j = 0; j < w->g.n; j++)
@@ -203,8 +280,8 @@ static void check_all(const struct work *w)
 	/* the gaps between rows are as they were */
 	for (i = 0; i < w->c.n; i++)
 		if (i % w->c.ld >= w->g.n)
-			for (j = 0; j < 4; j++)
-				CHECK(p[i * 4 + j] == POISON);
+			for (j = 0; j < es; j++)
+				CHECK(p[i * es + j] == POISON);
 }
 
 /* Run all units in ranges of random length, in no order, scratch poisoned. */
@@ -232,21 +309,22 @@ static void levels(void (*fn)(enum rlx_isa isa))
 			fn(isa);
 }
 
-static void f32_random(enum rlx_isa isa)
+static void any_random(enum rlx_isa isa)
 {
+	const struct rlx_kernels *t = rlx_kernels_get(isa);
 	struct work w;
 	int i;
 
 	for (i = 0; i < CASES; i++) {
 		work_new(&w, isa);
 		if (w.g.b_form == RLX_B_PACKED) {
-			w.g.b = pack_f32(&w, false);
+			w.g.b = pack(&w, false);
 			w.g.b_step[0] = w.g.b_step[1] = 0;
-			w.g.b_step[w.g.batch[0] <= 1] = w.batch > 1 ?
-				rlx_k_gemm_f32_pack_size(w.g.n, w.g.k, isa) : 0;
+			if (w.batch > 1)
+				w.g.b_step[w.g.batch[0] <= 1] = pack_size(&w);
 			w.g.ldb = 0;
 		}
-		run_split(&w, rlx_kernels_get(isa)->gemm_f32);
+		run_split(&w, low ? t->gemm_bf16 : t->gemm_f32);
 		check_all(&w);
 		fence_reset();
 	}
@@ -254,86 +332,139 @@ static void f32_random(enum rlx_isa isa)
 
 TEST(f32_matches_double_for_random_products)
 {
-	levels(f32_random);
+	levels(any_random);
+}
+
+TEST(bf16_matches_double_for_random_products)
+{
+	low = true;
+	levels(any_random);
 }
 
 /* Packing B transposed gives the bytes packing B gives. */
-static void f32_pack(enum rlx_isa isa)
+static void any_pack(enum rlx_isa isa)
 {
 	int i;
 
 	for (i = 0; i < 40; i++) {
 		struct work w;
 		struct mat bt;
-		size_t size, x, y;
+		size_t x, y;
 		void *p, *q;
 
-		work_new(&w, isa);
-		w.batch = 1;
-		if (w.g.b_form == RLX_B_COLS) {
+		do {
 			fence_reset();
-			continue;
-		}
-		p = pack_f32(&w, false);
-		bt = mat_new(w.g.n, w.g.k);
+			work_new(&w, isa);
+		} while (w.g.b_form == RLX_B_COLS);
+		w.batch = 1;
+		p = pack(&w, false);
+		bt = mat_new(w.g.n, w.g.k, w.b.num);
 		for (x = 0; x < w.g.k; x++)
 			for (y = 0; y < w.g.n; y++)
-				bt.p[y * bt.ld + x] = w.b.p[x * w.b.ld + y];
+				put(&bt, y * bt.ld + x,
+				    (float)get(&w.b, x * w.b.ld + y));
 		w.b = bt;
-		q = pack_f32(&w, true);
-		size = rlx_k_gemm_f32_pack_size(w.g.n, w.g.k, isa);
-		CHECKF(!memcmp(p, q, size), "%s n%zu k%zu", isa_name(isa),
-		       w.g.n, w.g.k);
+		q = pack(&w, true);
+		CHECKF(!memcmp(p, q, pack_size(&w)), "%s n%zu k%zu num%d",
+		       isa_name(isa), w.g.n, w.g.k, w.b.num);
 		fence_reset();
 	}
 }
 
-TEST(f32_packs_rows_and_columns_alike)
+TEST(rows_and_columns_pack_alike)
 {
-	levels(f32_pack);
+	levels(any_pack);
+	low = true;
+	levels(any_pack);
 }
 
 /* A row's bits do not depend on how many rows are multiplied with it. */
-static void f32_rows(enum rlx_isa isa)
+static void any_rows(enum rlx_isa isa)
 {
+	const struct rlx_kernels *t = rlx_kernels_get(isa);
 	int i;
 
 	for (i = 0; i < 40; i++) {
 		struct work w, one;
-		float *row;
-		size_t r;
+		char *row, *many;
+		size_t r, es;
 
 		work_new(&w, isa);
+		es = num_size(w.g.c_num);
 		w.batch = 1;
 		w.g.batch[0] = w.g.batch[1] = 0;
 		w.g.trans_a = false;
-		w.a = mat_new(w.g.m, w.g.k);
+		w.a = mat_new(w.g.m, w.g.k, w.g.a_num);
 		w.g.a = w.a.p;
 		w.g.lda = w.a.ld;
 		if (w.g.b_form == RLX_B_PACKED)
-			w.g.b = pack_f32(&w, false);
-		run_split(&w, rlx_kernels_get(isa)->gemm_f32);
+			w.g.b = pack(&w, false);
+		run_split(&w, low ? t->gemm_bf16 : t->gemm_f32);
 		one = w;
 		r = pick(0, w.g.m - 1);
-		row = fence_alloc(w.g.n * 4, 4);
+		row = fence_alloc(w.g.n * es, es);
 		one.g.m = 1;
 		one.g.c = row;
-		one.g.a = w.a.p + r * w.a.ld;
+		one.g.a = (char *)w.a.p + r * w.a.ld * num_size(w.a.num);
 		if (w.g.residual)
-			one.g.residual = w.r.p + r * w.r.ld;
+			one.g.residual = (char *)w.r.p + r * w.r.ld * es;
 		if (w.g.row_bias)
 			one.g.row_bias = (const float *)w.g.row_bias + r;
-		run_split(&one, rlx_kernels_get(isa)->gemm_f32);
-		CHECKF(!memcmp(row, w.c.p + r * w.c.ld, w.g.n * 4),
+		run_split(&one, low ? t->gemm_bf16 : t->gemm_f32);
+		many = (char *)w.c.p + r * w.c.ld * es;
+		CHECKF(!memcmp(row, many, w.g.n * es),
 		       "%s m%zu n%zu k%zu row %zu", isa_name(isa), w.g.m,
 		       w.g.n, w.g.k, r);
 		fence_reset();
 	}
 }
 
-TEST(f32_row_has_the_same_bits_alone)
+TEST(a_row_has_the_same_bits_alone)
 {
-	levels(f32_rows);
+	levels(any_rows);
+	low = true;
+	levels(any_rows);
+}
+
+/* Where bf16 is multiplied as such, f32 operands are rounded to nearest even. */
+static void bf16_rounds(enum rlx_isa isa)
+{
+	const struct rlx_kernels *t = rlx_kernels_get(isa);
+	float a[33], b[33], c[33 * 33];
+	char pack[4096] __attribute__((aligned(64)));
+	char scratch[1 << 18] __attribute__((aligned(64)));
+	struct rlx_k_gemm g = {
+		.m = 33, .n = 33, .k = 1, .a = a, .lda = 1, .b = pack,
+		.b_form = RLX_B_PACKED, .c = c, .ldc = 33, .alpha = 1,
+	};
+	struct rlx_k_gemm_pack p = {
+		.k = 1, .n = 33, .b = b, .ldb = 33, .dst = pack,
+	};
+	size_t i, j;
+
+	for (i = 0; i < 33; i++) {
+		a[i] = (float)rlx_test_uniform(&rng, -9, 9);
+		b[i] = (float)rlx_test_uniform(&rng, -9, 9);
+	}
+	a[0] = 0x1.01p0f;	/* half way: to even, down */
+	a[1] = 0x1.03p0f;	/* half way: to even, up */
+	CHECK(rlx_k_gemm_bf16_pack_size(33, 1, isa) <= sizeof(pack));
+	CHECK(rlx_k_gemm_scratch(&g, isa) <= sizeof(scratch));
+	t->gemm_bf16_pack(&p, 0, rlx_k_gemm_panels(33, isa), NULL);
+	t->gemm_bf16(&g, 0, rlx_k_gemm_units(&g, isa), scratch);
+	for (i = 0; i < 33; i++)
+		for (j = 0; j < 33; j++) {
+			float x = isa == RLX_ISA_V4X ? bf16_round(a[i]) : a[i];
+
+			x *= bf16_round(b[j]);
+			CHECKF(c[i * 33 + j] == x, "%s: %a x %a gives %a not %a",
+			       isa_name(isa), a[i], b[j], c[i * 33 + j], x);
+		}
+}
+
+TEST(bf16_rounds_to_nearest_even)
+{
+	levels(bf16_rounds);
 }
 
 /* R may be C: C = A B + C. */
@@ -349,7 +480,7 @@ static void f32_onto(enum rlx_isa isa)
 			fence_reset();
 			continue;
 		}
-		w.r = mat_new(w.g.m, w.c.ld);
+		w.r = mat_new(w.g.m, w.c.ld, RLX_NUM_F32);
 		w.r.ld = w.c.ld;
 		memcpy(w.c.p, w.r.p, w.c.n * 4);
 		w.g.residual = w.g.c;
@@ -380,11 +511,11 @@ static void f32_special(enum rlx_isa isa)
 	} while (w.batch > 1 || w.g.trans_a || w.g.k < 1 || w.g.m < 3 ||
 		 w.g.b_form == RLX_B_PACKED);
 	w.g.act = RLX_K_ACT_NONE;
-	w.a.p[w.a.ld] = NAN;
+	((float *)w.a.p)[w.a.ld] = NAN;
 	run_split(&w, rlx_kernels_get(isa)->gemm_f32);
 	for (i = 0; i < w.g.m; i++)
 		for (j = 0; j < w.g.n; j++)
-			CHECK(isnan(w.c.p[i * w.c.ld + j]) == (i == 1));
+			CHECK(isnan(at(&w.c, i, j)) == (i == 1));
 	fence_reset();
 }
 

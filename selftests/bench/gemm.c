@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Matrix products on one core: GFLOP/s and the share of what back-to-back
+ * multiply-add instructions reach in the same process. Weights are packed and
+ * random; each figure is the best of several short runs, the peak measured in
+ * between, so that a busy machine slows both.
+ */
+#include <time.h>
+
+#include "kernels/gemm.h"
+#include "selftests/kernels/isa.h"
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+#if defined(__x86_64__)
+#define R(x)	#x
+#define OP(insn, r)	insn " %%" r "30, %%" r "31, %%" r
+#define FOUR(insn, r, a, b, c, d)					\
+	OP(insn, r) R(a) "\n" OP(insn, r) R(b) "\n"			\
+	OP(insn, r) R(c) "\n" OP(insn, r) R(d) "\n"
+#define TWELVE(insn, r)							\
+	FOUR(insn, r, 0, 1, 2, 3) FOUR(insn, r, 4, 5, 6, 7)		\
+	FOUR(insn, r, 8, 9, 10, 11)
+#define YOP(r)	"vfmadd231ps %%ymm14, %%ymm15, %%ymm" #r "\n"
+#define YTWELVE	YOP(0) YOP(1) YOP(2) YOP(3) YOP(4) YOP(5)		\
+	YOP(6) YOP(7) YOP(8) YOP(9) YOP(10) YOP(11)
+#define XOP(r)	"mulps %%xmm14, %%xmm" #r "\naddps %%xmm15, %%xmm" #r "\n"
+#define XTWELVE	XOP(0) XOP(1) XOP(2) XOP(3) XOP(4) XOP(5)		\
+	XOP(6) XOP(7) XOP(8) XOP(9) XOP(10) XOP(11)
+#define SPIN(n, zero, body)						\
+	__asm__ volatile(zero "\n1:\n" body "sub $1, %0\njnz 1b\n"	\
+		: "+r"(n) : : "cc", "xmm0", "xmm1", "xmm2", "xmm3",	\
+		"xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
+		"xmm11", "xmm14", "xmm15")
+
+enum unit { UNIT_F32, UNIT_BF16, UNIT_I8 };
+
+/* Multiply-adds a second, in GFLOP/s, of twelve independent chains. */
+static double peak(enum rlx_isa isa, enum unit unit)
+{
+	static const double flops[] = { 4, 8, 16, 16 };
+	size_t n = 2000000;
+	double t = now();
+
+	if (isa == RLX_ISA_BASE)
+		SPIN(n, "", XTWELVE);
+	else if (isa == RLX_ISA_V3)
+		SPIN(n, "vzeroall", YTWELVE);
+	else if (unit == UNIT_F32 || isa == RLX_ISA_V4)
+		SPIN(n, "vzeroall", TWELVE("vfmadd231ps", "zmm"));
+	else if (unit == UNIT_BF16)
+		SPIN(n, "vzeroall", TWELVE("vdpbf16ps", "zmm"));
+	else
+		SPIN(n, "vzeroall", TWELVE("vpdpbusd", "zmm"));
+	t = now() - t;
+	return 2e6 * 12 * 2 * flops[isa] / t * 1e-9 *
+	       (isa < RLX_ISA_V4X || unit == UNIT_F32 ? 1 :
+		unit == UNIT_BF16 ? 2 : 4);
+}
+#else
+enum unit { UNIT_F32, UNIT_BF16, UNIT_I8 };
+
+static double peak(enum rlx_isa isa, enum unit unit)
+{
+	return NAN;
+}
+#endif
+
+struct shape {
+	const char	*model;
+	size_t		n, k;
+	enum rlx_k_act	act;
+};
+
+static const struct shape shapes[] = {
+	{ "MiniLM qkv",	  1152,  384, RLX_K_ACT_NONE },
+	{ "MiniLM out",	   384,  384, RLX_K_ACT_NONE },
+	{ "MiniLM up",	  1536,  384, RLX_K_ACT_GELU_ERF },
+	{ "MiniLM down",   384, 1536, RLX_K_ACT_NONE },
+	{ "BERT out",	   768,  768, RLX_K_ACT_NONE },
+	{ "BERT up",	  3072,  768, RLX_K_ACT_GELU_ERF },
+	{ "BERT down",	   768, 3072, RLX_K_ACT_NONE },
+	{ "ResNet fc",	  1000, 2048, RLX_K_ACT_NONE },
+	{ "ResNet 1x1",	   256,   64, RLX_K_ACT_RELU },
+	{ "pow2",	  1024, 1024, RLX_K_ACT_NONE },
+};
+
+static const size_t rows[] = { 1, 4, 32, 128, 512 };
+
+static void *fill(size_t n)
+{
+	float *p = aligned_alloc(64, (n * sizeof(*p) + 63) / 64 * 64);
+	uint64_t s = rlx_test_seed();
+	size_t i;
+
+	CHECK(p);
+	for (i = 0; i < n; i++)
+		p[i] = (float)rlx_test_uniform(&s, -1, 1);
+	return p;
+}
+
+/* The fastest the process has seen these instructions go. */
+static double ceiling(enum rlx_isa isa, enum unit unit)
+{
+	static double top[RLX_ISA_COUNT][3];
+	double p = peak(isa, unit);
+
+	if (!(top[isa][unit] >= p))
+		top[isa][unit] = p;
+	return top[isa][unit];
+}
+
+/* Best GFLOP/s over runs of some milliseconds each; *share of the peak. */
+static double measure(const struct rlx_k_gemm *g, enum rlx_isa isa,
+		      rlx_k_fn *fn, enum unit unit, double *share)
+{
+	size_t units = rlx_k_gemm_units(g, isa), i;
+	void *scratch = aligned_alloc(64, (rlx_k_gemm_scratch(g, isa) + 63) /
+				      64 * 64);
+	double work = 2.0 * (double)g->m * (double)g->n * (double)g->k;
+	size_t reps = (size_t)(2e8 / work) + 1;
+	double best = 0, top = 0, t;
+	int run;
+
+	CHECK(scratch);
+	for (run = 0; run < 12; run++) {
+		if (run % 4 == 0)
+			top = ceiling(isa, unit);
+		t = now();
+		for (i = 0; i < reps; i++)
+			fn(g, 0, units, scratch);
+		t = now() - t;
+		if (work * (double)reps / t * 1e-9 > best)
+			best = work * (double)reps / t * 1e-9;
+	}
+	free(scratch);
+	*share = best / top;
+	return best;
+}
+
+struct kind {
+	const char	*name;
+	enum unit	unit;
+	enum rlx_k_num	a_num;
+};
+
+static void bench_shape(const struct kind *q, const struct shape *s,
+			enum rlx_isa isa)
+{
+	const struct rlx_kernels *t = rlx_kernels_get(isa);
+	bool bf16 = q->unit == UNIT_BF16;
+	struct rlx_k_gemm g = {
+		.n = s->n, .k = s->k, .lda = s->k, .ldc = s->n, .act = s->act,
+		.alpha = 1, .b_form = RLX_B_PACKED, .a_num = q->a_num,
+		.a = fill(512 * s->k), .c = fill(512 * s->n),
+		.bias = fill(s->n),
+		.b = fill(rlx_k_gemm_f32_pack_size(s->n, s->k, isa) / 4),
+	};
+	struct rlx_k_gemm_pack p = {
+		.k = s->k, .n = s->n, .b = fill(s->n * s->k), .ldb = s->n,
+		.dst = (void *)g.b,
+	};
+	size_t i;
+
+	(bf16 ? t->gemm_bf16_pack : t->gemm_f32_pack)(
+		&p, 0, rlx_k_gemm_panels(s->n, isa), NULL);
+	/* any bits will do as bf16, but not those of NaN */
+	for (i = 0; q->a_num && i < 512 * s->k; i++)
+		((uint16_t *)g.a)[i] = (uint16_t)(0x3f00 + i % 199);
+	printf("# %-6s %-12s n%-5zu k%-5zu", q->name, s->model, s->n, s->k);
+	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		double share, rate;
+
+		g.m = rows[i];
+		rate = measure(&g, isa, bf16 ? t->gemm_bf16 : t->gemm_f32,
+			       isa < RLX_ISA_V4X ? UNIT_F32 : q->unit, &share);
+		printf("  m%zu %.0f (%.0f%%)", g.m, rate, 100 * share);
+	}
+	printf("\n");
+	free((void *)g.a);
+	free((void *)g.b);
+	free((void *)p.b);
+	free(g.c);
+	free((void *)g.bias);
+}
+
+static void bench(const struct kind *q, enum rlx_isa isa)
+{
+	size_t i;
+
+	printf("# %s %s, peak %.0f GFLOP/s\n", q->name, isa_name(isa),
+	       ceiling(isa, isa < RLX_ISA_V4X ? UNIT_F32 : q->unit));
+	for (i = 0; i < sizeof(shapes) / sizeof(*shapes); i++)
+		bench_shape(q, &shapes[i], isa);
+}
+
+/* The best level here, or those RLX_BENCH_ISA names. */
+static bool chosen(enum rlx_isa isa)
+{
+	const char *want = getenv("RLX_BENCH_ISA");
+
+	if (want)
+		return isa_runs(isa) && strstr(want, isa_name(isa));
+	return isa_runs(isa) &&
+	       (isa + 1 == RLX_ISA_COUNT || !isa_runs(isa + 1));
+}
+
+static void each(const struct kind *q)
+{
+	enum rlx_isa isa;
+
+	for (isa = RLX_ISA_BASE; isa < RLX_ISA_COUNT; isa++)
+		if (chosen(isa))
+			bench(q, isa);
+}
+
+TEST(f32)
+{
+	each(&(struct kind){ "f32", UNIT_F32, RLX_NUM_F32 });
+}
+
+TEST(bf16)
+{
+	each(&(struct kind){ "bf16", UNIT_BF16, RLX_NUM_BF16 });
+	each(&(struct kind){ "bf16<f32", UNIT_BF16, RLX_NUM_F32 });
+}
+
+TEST_MAIN()
