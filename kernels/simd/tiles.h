@@ -38,7 +38,7 @@
 			9, 25, 11, 27, 13, 29, 15, 31
 
 #define RLX_TR_STAGE(V, v, n, h)					\
-	_Pragma("GCC unroll 16")					\
+	RLX_UNROLL					\
 	for (int i = 0; i < (n); i++)					\
 		if (!(i & (h))) {					\
 			V a = v[i], b = v[i + (h)];			\
@@ -71,11 +71,11 @@ RLX_INLINE void rlx_tr_##n##_##bits(char *dst, ptrdiff_t dst_ld,	\
 {									\
 	rlx_v##n##x##bits v[n];						\
 									\
-	_Pragma("GCC unroll 16")					\
+	RLX_UNROLL					\
 	for (int i = 0; i < (n); i++)					\
 		v[i] = *(const rlx_v##n##x##bits##_u *)(src + i * src_ld); \
 	STAGES(rlx_v##n##x##bits, v)					\
-	_Pragma("GCC unroll 16")					\
+	RLX_UNROLL					\
 	for (int i = 0; i < (n); i++)					\
 		*(rlx_v##n##x##bits##_u *)(dst + i * dst_ld) = v[i];	\
 }

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+/* The attention kernel: splits its units and feeds one of two loops. */
+#include "kernels/cpu/attention.h"
+
+rlx_k_fn RLX_K(attention);
+
+void RLX_K(att_query)(const struct att_block *t, int64_t r, float *to)
+{
+	const struct rlx_k_attention *a = t->a;
+	const struct att_row w = att_row_at(t, r);
+	const int64_t off = t->b * a->q_stride[0] + w.head * a->q_stride[1] +
+			    w.query * a->q_stride[2];
+	const int64_t size = (int64_t)rlx_k_type_size(
+		(enum rlx_k_type)a->q_type);
+	const char *p = (const char *)a->q + off * size;
+	const size_t d = (size_t)a->head_dim;
+	const float *x = (const float *)(const void *)p;
+
+	if (a->q_type != RLX_K_F32) {
+		RLX_K(loader)(RLX_EW_F32, a->q_type)(to, p, d);
+		x = to;
+	}
+	for (size_t i = 0; i < t->d; i += RLX_VL) {
+		vf v = vf_loadn(x + i, i < d ? d - i : 0);
+
+		vf_storeu(to + i, v * a->scale);
+	}
+}
+
+void RLX_K(att_store)(const struct att_block *t, int64_t r, const float *from)
+{
+	const struct rlx_k_attention *a = t->a;
+	const struct att_row w = att_row_at(t, r);
+	const int64_t off = t->b * a->out_stride[0] +
+			    w.head * a->out_stride[1] +
+			    w.query * a->out_stride[2];
+	const int64_t size = (int64_t)rlx_k_type_size(
+		(enum rlx_k_type)a->out_type);
+
+	RLX_K(storer)(RLX_EW_F32, a->out_type)(
+		(char *)a->out + off * size, from, (size_t)a->v_dim);
+}
+
+/* Rows of floats: where they are, or converted into buf. */
+static const float *rows_of(const void *p, int type, int64_t off,
+			    int64_t stride, size_t n, size_t d, float *buf,
+			    size_t *ld)
+{
+	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_k_type)type);
+	rlx_convert_fn *load = RLX_K(loader)(RLX_EW_F32, type);
+	const char *s = (const char *)p + off * size;
+
+	if (type == RLX_K_F32) {
+		*ld = (size_t)stride;
+		return (const float *)(const void *)s;
+	}
+	*ld = (d + 15) / 16 * 16;
+	for (size_t i = 0; i < n; i++)
+		load(buf + i * *ld, s + (int64_t)i * stride * size, d);
+	return buf;
+}
+
+void RLX_K(att_tile)(const struct att_block *t, struct att_tile *k, int64_t at)
+{
+	const struct rlx_k_attention *a = t->a;
+	const int64_t *ks = a->k_stride, *vs = a->v_stride;
+
+	k->at = at;
+	k->n = (size_t)(t->hi - at < KEYS ? t->hi - at : KEYS);
+	k->k = rows_of(a->k, a->kv_type, t->b * ks[0] + t->kvh * ks[1] +
+		       at * ks[2], ks[2], k->n, (size_t)a->head_dim, t->kbuf,
+		       &k->ldk);
+	k->v = rows_of(a->v, a->kv_type, t->b * vs[0] + t->kvh * vs[1] +
+		       at * vs[2], vs[2], k->n, (size_t)a->v_dim, t->vbuf,
+		       &k->ldv);
+}
+
+static int64_t keys_of(const struct rlx_k_attention *a, int64_t b)
+{
+	int64_t n = a->kv_len;
+
+	if (a->kv_lens && a->lens_type == RLX_K_I32)
+		n = ((const int32_t *)a->kv_lens)[b];
+	else if (a->kv_lens)
+		n = ((const int64_t *)a->kv_lens)[b];
+	n = n < a->kv_len ? n : a->kv_len;
+	return n < 0 ? 0 : n;
+}
+
+static void layout(struct att_block *t, const struct rlx_k_attention *a,
+		   float *s)
+{
+	t->a = a;
+	t->d = ((size_t)a->head_dim + 15) / 16 * 16;
+	t->v = ((size_t)a->v_dim + 15) / 16 * 16;
+	t->wide = t->d > t->v ? t->d : t->v;
+	t->rows = s;
+	t->qt = t->rows + RLX_K_ATT_ROWS * t->wide;
+	t->ot = t->qt + RLX_K_ATT_ROWS * t->d;
+	t->s = t->ot + RLX_K_ATT_ROWS * t->v;
+	t->mask = t->s + KEYS * RLX_K_ATT_ROWS;
+	t->kbuf = t->mask + KEYS * RLX_K_ATT_ROWS;
+	t->vbuf = t->kbuf + KEYS * t->d;
+}
+
+void RLX_K(attention)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_attention *a = args;
+	const int64_t rows = a->heads / a->kv_heads * a->q_len;
+	const int64_t blocks = rlx_k_attention_blocks(a);
+	struct att_block t;
+
+	layout(&t, a, scratch);
+	for (size_t u = begin; u < end; u++) {
+		int64_t bh = (int64_t)u / blocks, lo, hi;
+
+		t.row = (int64_t)u % blocks * RLX_K_ATT_ROWS;
+		t.n_rows = rows - t.row < RLX_K_ATT_ROWS ? rows - t.row :
+							   RLX_K_ATT_ROWS;
+		t.b = bh / a->kv_heads;
+		t.kvh = bh % a->kv_heads;
+		t.len = keys_of(a, t.b);
+		t.lo = t.len;
+		t.hi = 0;
+		for (int64_t r = 0; r < t.n_rows; r++) {
+			att_range(&t, att_row_at(&t, r).query, &lo, &hi);
+			t.lo = lo < t.lo ? lo : t.lo;
+			t.hi = hi > t.hi ? hi : t.hi;
+		}
+		t.hi = t.hi < t.len ? t.hi : t.len;
+		if (t.n_rows <= 8)
+			RLX_K(att_few)(&t);
+		else
+			RLX_K(att_many)(&t);
+	}
+}
