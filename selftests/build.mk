@@ -13,7 +13,23 @@ $(BUILD)/test/%: $(BUILD)/obj/selftests/%.o $(TEST_LIB) $(BUILD)/lib/librlx.a
 	$(Q)$(CC) $(LDFLAGS) $< $(TEST_LIB) $(BUILD)/lib/librlx.a $(LDLIBS) -o $@
 
 tests: $(TEST_BIN)
-.PHONY: tests
+
+# Fuzzers, one per selftests/fuzz/*.c; they want clang and a folder of their own.
+# They aim at parsers, so kernels go without the instruments, which would take
+# minutes to compile there.
+FUZZ_BIN := $(patsubst selftests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard selftests/fuzz/*.c))
+FUZZ_MAKE = $(SUBMAKE) BUILD=$(BUILD)/clang CC=$(FUZZ_CC) OPT='-O1 -g1' \
+	SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined' \
+	KERNEL_OPT='-O1 -g1 -ffp-contract=fast -fno-sanitize=all'
+FUZZ_CC	?= clang
+
+$(BUILD)/fuzz/%: $(BUILD)/obj/selftests/fuzz/%.o $(BUILD)/lib/librlx.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer $< $(BUILD)/lib/librlx.a $(LDLIBS) -o $@
+
+fuzzers: $(FUZZ_BIN)
+.PHONY: tests fuzzers
 
 # Groups, by the folder a program stands in. Each target installs and builds what
 # it needs and ends with "N passed, N failed, N skipped".
@@ -60,10 +76,12 @@ check-onnx:
 	$(Q)+$(SUBMAKE) $(ONNX_BIN)
 	$(Q)$(RUN) -g $@ -j $(JOBS) $(ONNX_BIN)
 
+# RLX_FUZZ_SECONDS is the time each fuzzer gets.
 check-hostile:
-	$(Q)tools/setup.sh build
+	$(Q)tools/setup.sh check
 	$(Q)+$(SUBMAKE) $(HOSTILE_BIN)
-	$(Q)$(RUN) -g $@ -j $(JOBS) $(HOSTILE_BIN)
+	$(Q)+$(FUZZ_MAKE) fuzzers
+	$(Q)$(RUN) -g $@ -j $(JOBS) selftests/fuzz/run.sh $(HOSTILE_BIN)
 
 check-models:
 	$(Q)tools/setup.sh demo
