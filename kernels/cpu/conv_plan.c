@@ -202,6 +202,100 @@ size_t rlx_conv_c_wsize(const struct rlx_k_conv_c *a)
 	       a->kw * sizeof(float);
 }
 
+/* Transformed input of a unit, and tiles that fill two register tiles. */
+#define WINO_BYTES	((size_t)608 << 10)
+#define WINO_TILES	((size_t)2 * TILE_MAX)
+
+bool rlx_wino_c_init(enum rlx_isa isa, struct rlx_k_wino_c *a)
+{
+	struct rlx_k_conv_c shape = {
+		.n = a->n, .ic = a->ic, .oc = a->oc, .groups = 1,
+		.ih = a->ih, .iw = a->iw, .oh = a->oh, .ow = a->ow,
+		.kh = 3, .kw = 3, .sh = 1, .sw = 1, .dh = 1, .dw = 1,
+		.pt = a->pt, .pl = a->pl,
+	};
+	size_t pos = (a->m + 2) * (a->m + 2), icp, pairs, tiles;
+	double flop;
+
+	if ((a->m != 2 && a->m != 4) || !shape_ok(&shape))
+		return false;
+	a->c = rlx_conv_block(isa);
+	a->ty = ceil_div(a->oh, a->m);
+	a->tx = ceil_div(a->ow, a->m);
+	tiles = a->ty * a->tx;
+	icp = ceil_div(a->ic, a->c) * a->c;
+	a->block = WINO_BYTES / (pos * icp * sizeof(float));
+	a->block = min_sz(tiles, min_sz(WINO_TILES, max_sz(a->block, 4)));
+	a->nblock = ceil_div(tiles, a->block);
+	a->block = ceil_div(tiles, a->nblock);
+	a->nblock = ceil_div(tiles, a->block);
+	pairs = ceil_div(ceil_div(a->oc, a->c), PAIR);
+	flop = 2.0 * (double)(pos * a->ic * PAIR * a->c) * (double)a->block;
+	a->chunk = flop >= UNIT_FLOP ? 1 :
+		   min_sz(pairs, (size_t)(UNIT_FLOP / flop) + 1);
+	a->nchunk = ceil_div(pairs, a->chunk);
+	a->chunk = ceil_div(pairs, a->nchunk);
+	a->nchunk = ceil_div(pairs, a->chunk);
+	return true;
+}
+
+size_t rlx_wino_c_units(const struct rlx_k_wino_c *a)
+{
+	return a->n * a->nblock * a->nchunk;
+}
+
+size_t rlx_wino_c_scratch(const struct rlx_k_wino_c *a)
+{
+	size_t pos = (a->m + 2) * (a->m + 2), icb = ceil_div(a->ic, a->c);
+
+	return pos * (icb + PAIR) * a->block * a->c * sizeof(float) +
+	       icb * sizeof(ptrdiff_t);
+}
+
+size_t rlx_wino_c_wsize(const struct rlx_k_wino_c *a)
+{
+	size_t pos = (a->m + 2) * (a->m + 2);
+
+	return pos * a->ic * ceil_div(a->oc, a->c) * a->c * sizeof(float);
+}
+
+size_t rlx_wino_c_pack_units(const struct rlx_k_wino_c *a)
+{
+	return ceil_div(ceil_div(a->oc, a->c), PAIR);
+}
+
+size_t rlx_wino_c_pick(enum rlx_isa isa, const struct rlx_k_conv_c *a)
+{
+	/* floating point per second of a core, bytes from memory likewise */
+	double rate = isa >= RLX_ISA_V4 ? 27e10 : isa == RLX_ISA_V3 ? 13e10 : 4e10;
+	const double bytes = 35e9;
+	size_t c = rlx_conv_block(isa), m, best = 0;
+	double icp, ocp, least, t;
+
+	if (a->kh != 3 || a->kw != 3 || a->sh != 1 || a->sw != 1 ||
+	    a->dh != 1 || a->dw != 1 || a->groups != 1 || a->x_plain)
+		return 0;
+	icp = (double)(ceil_div(a->ic, c) * c);
+	ocp = (double)(ceil_div(a->oc, c) * c);
+	least = 18.0 * (double)a->ic * ocp * (double)(a->oh * a->ow) / rate;
+	for (m = 2; m <= 4; m += 2) {
+		double pos = (double)((m + 2) * (m + 2)), w;
+		double tiles = (double)(ceil_div(a->oh, m) * ceil_div(a->ow, m));
+		double rows = tiles < 8 ? 8 : tiles;
+
+		w = pos * (double)a->ic * ocp * sizeof(float);
+		t = 2 * pos * (double)a->ic * ocp * rows / (rate * 0.92);
+		t = w / bytes > t ? w / bytes : t;
+		/* transforms: some ten operations an element */
+		t += tiles * pos * (icp + ocp) * 10 / rate * 2;
+		if (t < 0.95 * least) {
+			least = t;
+			best = m;
+		}
+	}
+	return best;
+}
+
 bool rlx_dw_c_init(enum rlx_isa isa, struct rlx_k_dw_c *a)
 {
 	struct rlx_k_conv_c shape = {

@@ -4,7 +4,10 @@
  * share of the measured FMA peak: each layer with warm caches, then all of
  * them in order, each with its own weights, as a network runs them.
  *
- *	build/test/bench/conv [base|v3|v4|v4x] [repetitions]
+ *	build/test/bench/conv [base|v3|v4|v4x] [repetitions] [direct]
+ *
+ * FLOP are those of the direct sum, also where Winograd's algorithm does with
+ * fewer; "direct" turns that off.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,15 +42,18 @@ static const struct layer resnet50[] = {
 /* One convolution ready to run. */
 struct conv {
 	struct rlx_k_conv_c a;
-	size_t		units;
+	struct rlx_k_wino_c wino;
+	size_t		units, scratch;
+	bool		use_wino;
 	double		flop;
 };
 
+/* This thread's time on a CPU: others on the machine count less. */
 static double now(void)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
@@ -110,32 +116,72 @@ static double peak(enum rlx_isa isa)
 	return best * 1e-9;
 }
 
-static void setup(struct conv *c, const struct layer *l, enum rlx_isa isa)
+/* Weights for the kernel the layer will use. */
+static void setup_weights(struct conv *c, const float *src, enum rlx_isa isa)
+{
+	const struct rlx_kernels *k = rlx_kernels_get(isa);
+	struct rlx_k_conv_pack pk = { .conv = &c->a, .src = src };
+	struct rlx_k_wino_pack pw = { .conv = &c->wino, .src = src };
+
+	if (c->use_wino) {
+		pw.dst = need(rlx_wino_c_wsize(&c->wino));
+		k->wino_c_pack(&pw, 0, rlx_wino_c_pack_units(&c->wino), NULL);
+		c->wino.w = pw.dst;
+		c->units = rlx_wino_c_units(&c->wino);
+		c->scratch = rlx_wino_c_scratch(&c->wino);
+		return;
+	}
+	pk.dst = need(rlx_conv_c_wsize(&c->a));
+	k->conv_c_pack(&pk, 0, rlx_conv_pack_units(&c->a), NULL);
+	c->a.w = pk.dst;
+	c->units = rlx_conv_c_units(&c->a);
+	c->scratch = rlx_conv_c_scratch(&c->a);
+}
+
+static void setup(struct conv *c, const struct layer *l, enum rlx_isa isa,
+		  bool wino)
 {
 	size_t o = l->hw / l->s, n;
 	float *src, *bias;
 	uint64_t seed = 1;
 
+	bias = need(l->oc * sizeof(*bias));
 	c->a = (struct rlx_k_conv_c){
 		.n = 1, .ic = l->ic, .oc = l->oc, .groups = 1, .ih = l->hw,
 		.iw = l->hw, .oh = o, .ow = o, .kh = l->k, .kw = l->k,
 		.sh = l->s, .sw = l->s, .dh = 1, .dw = 1, .pt = l->k / 2,
 		.pl = l->k / 2, .act = RLX_CONV_RELU, .x_plain = l->ic == 3,
+		.bias = bias,
+	};
+	c->wino = (struct rlx_k_wino_c){
+		.n = 1, .ic = l->ic, .oc = l->oc, .ih = l->hw, .iw = l->hw,
+		.oh = o, .ow = o, .pt = 1, .pl = 1, .act = RLX_CONV_RELU,
+		.bias = bias,
 	};
 	if (!rlx_conv_c_init(isa, &c->a))
 		exit(1);
+	c->wino.m = wino ? rlx_wino_c_pick(isa, &c->a) : 0;
+	c->use_wino = rlx_wino_c_init(isa, &c->wino);
 	n = l->oc * l->ic * l->k * l->k;
 	src = need(n * sizeof(*src));
-	bias = need(l->oc * sizeof(*bias));
 	kt_fill(src, n, &seed);
-	c->a.bias = bias;
-	c->a.w = need(rlx_conv_c_wsize(&c->a));
-	rlx_kernels_get(isa)->conv_c_pack(&(struct rlx_k_conv_pack){
-		.conv = &c->a, .src = src, .dst = (float *)c->a.w,
-	}, 0, rlx_conv_pack_units(&c->a), NULL);
+	setup_weights(c, src, isa);
 	free(src);
-	c->units = rlx_conv_c_units(&c->a);
 	c->flop = 2.0 * (double)n * (double)(o * o);
+}
+
+static double timed(const struct rlx_kernels *k, struct conv *c,
+		    const float *x, float *y, void *scratch)
+{
+	double t = now();
+
+	c->a.x = c->wino.x = x;
+	c->a.y = c->wino.y = y;
+	if (c->use_wino)
+		k->wino_c(&c->wino, 0, c->units, scratch);
+	else
+		k->conv_c(&c->a, 0, c->units, scratch);
+	return now() - t;
 }
 
 int main(int argc, char **argv)
@@ -160,12 +206,10 @@ int main(int argc, char **argv)
 	k = rlx_kernels_get(isa);
 	for (i = 0; i < LAYERS; i++)
 		for (j = 0; j < resnet50[i].times; j++, n++) {
-			size_t b;
-
-			setup(&c[n], &resnet50[i], isa);
+			setup(&c[n], &resnet50[i], isa, argc < 4);
 			which[n] = i;
-			b = rlx_conv_c_scratch(&c[n].a);
-			scratch = b > scratch ? b : scratch;
+			if (c[n].scratch > scratch)
+				scratch = c[n].scratch;
 			all += c[n].flop;
 		}
 	sc = need(scratch);
@@ -184,30 +228,22 @@ int main(int argc, char **argv)
 
 		if (i && which[i] == which[i - 1])
 			continue;
-		c[i].a.x = buf[0];
-		c[i].a.y = buf[1];
 		for (int r = 0; r < reps; r++) {
-			t = now();
-			k->conv_c(&c[i].a, 0, c[i].units, sc);
-			t = now() - t;
+			t = timed(k, &c[i], buf[0], buf[1], sc);
 			lb = t < lb ? t : lb;
 		}
 		sum += lb * (double)l->times;
-		printf("%zux %4zu>%4zu %3zux%-3zu k%zu s%zu %3zu units "
+		printf("%zux %4zu>%4zu %3zux%-3zu k%zu s%zu m%zu %3zu units "
 		       "%7.3f ms %6.1f GFLOP/s %3.0f%%\n", l->times, l->ic,
-		       l->oc, l->hw, l->hw, l->k, l->s, c[i].units, lb * 1e3,
+		       l->oc, l->hw, l->hw, l->k, l->s,
+		       c[i].use_wino ? c[i].wino.m : 0, c[i].units, lb * 1e3,
 		       c[i].flop / lb * 1e-9, c[i].flop / lb * 1e-7 / top);
 	}
 	printf("sum of layers          %7.3f ms %6.1f GFLOP/s %3.0f%%\n",
 	       sum * 1e3, all / sum * 1e-9, all / sum * 1e-7 / top);
 	for (int r = 0; r < reps; r++) {
-		t = now();
-		for (i = 0; i < n; i++) {
-			c[i].a.x = buf[i % 3];
-			c[i].a.y = buf[(i + 1) % 3];
-			k->conv_c(&c[i].a, 0, c[i].units, sc);
-		}
-		t = now() - t;
+		for (t = 0, i = 0; i < n; i++)
+			t += timed(k, &c[i], buf[i % 3], buf[(i + 1) % 3], sc);
 		best = t < best ? t : best;
 	}
 	printf("in order, cold weights %7.3f ms %6.1f GFLOP/s %3.0f%%\n",

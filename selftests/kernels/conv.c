@@ -422,4 +422,144 @@ TEST(dw_c_random)
 	}
 }
 
+/* Norm of output @o's input patch times the norm of its filter. */
+static double patch_norm(const struct shape *s, const struct data *d,
+			 const size_t *o)
+{
+	double x = 0, w = 0, v;
+
+	for (size_t c = 0; c < s->ic; c++)
+		for (size_t y = 0; y < 3; y++)
+			for (size_t z = 0; z < 3; z++) {
+				size_t iy = o[2] + y - s->pt;
+				size_t ix = o[3] + z - s->pl;
+
+				v = d->w[((o[1] * s->ic + c) * 3 + y) * 3 + z];
+				w += v * v;
+				if (iy >= s->ih || ix >= s->iw)
+					continue;
+				v = d->x[((o[0] * s->ic + c) * s->ih + iy) *
+					 s->iw + ix];
+				x += v * v;
+			}
+	return sqrt(x * w);
+}
+
+/* The largest error of wino_c in the unit its header states. */
+static double wino_error(const struct shape *s, const struct data *d,
+			 const float *y)
+{
+	double worst = 0, err;
+	size_t o[4], at = 0;
+
+	for (o[0] = 0; o[0] < s->n; o[0]++)
+		for (o[1] = 0; o[1] < s->oc; o[1]++)
+			for (o[2] = 0; o[2] < s->oh; o[2]++)
+				for (o[3] = 0; o[3] < s->ow; o[3]++, at++) {
+					err = fabs(y[at] - d->y[at]);
+					err /= patch_norm(s, d, o) + 1;
+					worst = err == err && err < worst ?
+						worst : err;
+				}
+	return worst;
+}
+
+static void wino_one(enum rlx_isa isa, const struct shape *s,
+		     const struct data *d, size_t m, uint64_t *seed)
+{
+	const size_t xdims[3] = { s->n, s->ic, s->ih * s->iw };
+	const size_t ydims[3] = { s->n, s->oc, s->oh * s->ow };
+	const struct rlx_kernels *k = rlx_kernels_get(isa);
+	struct rlx_k_wino_c a = {
+		.bias = s->bias ? d->bias : NULL, .n = s->n, .ic = s->ic,
+		.oc = s->oc, .ih = s->ih, .iw = s->iw, .oh = s->oh,
+		.ow = s->ow, .pt = s->pt, .pl = s->pl, .act = s->act,
+		.act_a = s->a, .act_b = s->b, .m = m,
+	};
+	struct rlx_k_wino_pack pk = { .conv = &a, .src = d->w };
+	size_t nx, ny, nr = 0;
+	float *x, *y, *w, *res = NULL, *out;
+	double worst;
+
+	CHECK(rlx_wino_c_init(isa, &a));
+	w = kt_new(rlx_wino_c_wsize(&a));
+	pk.dst = w;
+	kt_run(k->wino_c_pack, &pk, rlx_wino_c_pack_units(&a), 0, seed);
+	x = blocked(isa, d->x, xdims, &nx, seed);
+	y = blocked(isa, NULL, ydims, &ny, seed);
+	if (s->res) {
+		res = blocked(isa, d->res, ydims, &nr, seed);
+		a.res = res;
+		if (kt_pick(seed, 0, 1)) {
+			memcpy(y, res, ny);
+			a.res = y;
+		}
+	}
+	a.x = x;
+	a.y = y;
+	a.w = w;
+	a.x_n = nx / s->n / 4;
+	a.y_n = a.res_n = ny / s->n / 4;
+	kt_run(k->wino_c, &a, rlx_wino_c_units(&a), rlx_wino_c_scratch(&a),
+	       seed);
+	out = plain(isa, y, s->n, s->oc, s->oh * s->ow, seed);
+	worst = wino_error(s, d, out);
+	CHECKF(worst <= (m == 2 ? 1e-6 : 4e-6),
+	       "level %d m %zu: error %g; c %zu>%zu %zux%zu>%zux%zu p %zu,%zu "
+	       "act %d", isa, m, worst, s->ic, s->oc, s->ih, s->iw, s->oh,
+	       s->ow, s->pt, s->pl, s->act);
+	if (getenv("RLX_TEST_VERBOSE"))
+		printf("# level %d m %zu ic %zu error %g\n", isa, m, s->ic,
+		       worst);
+	kt_free(out, d->ny * 4);
+	kt_free(y, ny);
+	kt_free(x, nx);
+	kt_free(w, rlx_wino_c_wsize(&a));
+	if (res)
+		kt_free(res, nr);
+}
+
+TEST(wino_c_random)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 100; i++) {
+		struct shape s = shape_random(&seed);
+		struct data d;
+
+		s.kh = s.kw = 3;
+		s.sh = s.sw = s.dh = s.dw = 1;
+		if (i % 10 == 0)
+			s.ic = 200;
+		do {
+			s.pt = kt_pick(&seed, 0, 2);
+			s.pl = kt_pick(&seed, 0, 2);
+			s.oh = extent(s.ih, s.pt + kt_pick(&seed, 0, 2), 3, 1, 1);
+			s.ow = extent(s.iw, s.pl + kt_pick(&seed, 0, 2), 3, 1, 1);
+		} while (!s.oh || !s.ow);
+		data_init(&s, &d, &seed);
+		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
+			for (size_t m = 2; m <= 4; m += 2)
+				if (kt_isa_runs(isa))
+					wino_one(isa, &s, &d, m, &seed);
+		data_fini(&d);
+	}
+}
+
+TEST(wino_c_refuses)
+{
+	struct rlx_k_wino_c ok = {
+		.n = 1, .ic = 8, .oc = 8, .ih = 4, .iw = 4, .oh = 4, .ow = 4,
+		.pt = 1, .pl = 1, .m = 4,
+	}, a = ok;
+
+	CHECK(rlx_wino_c_init(RLX_ISA_V4, &a));
+	a = ok;
+	a.m = 3;
+	CHECK(!rlx_wino_c_init(RLX_ISA_V4, &a));
+	a = ok;
+	a.ic = 0;
+	CHECK(!rlx_wino_c_init(RLX_ISA_V4, &a));
+}
+
 TEST_MAIN()

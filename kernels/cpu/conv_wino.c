@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Winograd's minimal filtering for blocked 3 x 3 convolution. A unit turns
+ * its input tiles into (m + 2)^2 planes, multiplies each plane with its
+ * weights as a 1 x 1 convolution whose pixels are tiles, and turns the sums
+ * back. The points of F(4, 3) are 0, +-3/4, +-3/2 and infinity: of the points
+ * with short binary fractions these lose the least, half of what 1 and 2 do.
+ */
+#include <string.h>
+
+#include "kernels/cpu/conv_tile.h"
+
+rlx_k_fn RLX_K(wino_c);
+rlx_k_fn RLX_K(wino_c_pack);
+
+#define C	RLX_VL
+#define SIDE	6		/* of the largest input tile */
+
+#ifdef __clang__
+#define UNROLL	_Pragma("clang loop unroll(full)")
+#else
+#define UNROLL	_Pragma("GCC unroll 8")
+#endif
+
+/* The points of F(4, 3) and their powers. */
+#define PA	0.75f
+#define PB	1.5f
+#define PA2	(PA * PA)
+#define PB2	(PB * PB)
+
+struct run {
+	const struct rlx_k_wino_c *a;
+	size_t		side, pos;		/* m + 2, its square */
+	size_t		icb, pairs, tiles;
+	ptrdiff_t	*offs;
+	float		*v, *sums;
+	size_t		plane;			/* elements of a plane of v */
+	struct conv_act	act;
+	float		lo, hi;
+	bool		clamp;
+};
+
+/* Input along one axis: d is side elements, @s apart; so is o. */
+RLX_INLINE void in_line(const vf *d, vf *o, const int s, const int m)
+{
+	if (m == 2) {
+		o[0] = d[0] - d[2 * s];
+		o[s] = d[s] + d[2 * s];
+		o[2 * s] = d[2 * s] - d[s];
+		o[3 * s] = d[s] - d[3 * s];
+	} else {
+		vf e = d[4 * s] - PB2 * d[2 * s];
+		vf f = PA * (d[3 * s] - PB2 * d[s]);
+		vf g = d[4 * s] - PA2 * d[2 * s];
+		vf h = PB * (d[3 * s] - PA2 * d[s]);
+
+		o[0] = (PA2 * PB2) * d[0] - (PA2 + PB2) * d[2 * s] + d[4 * s];
+		o[5 * s] = (PA2 * PB2) * d[s] - (PA2 + PB2) * d[3 * s] +
+			   d[5 * s];
+		o[s] = e + f;
+		o[2 * s] = e - f;
+		o[3 * s] = g + h;
+		o[4 * s] = g - h;
+	}
+}
+
+/* Sums along one axis: q has side elements, @s apart; o has m, @so apart. */
+RLX_INLINE void out_line(const vf *q, const int s, vf *o, const int so,
+			 const int m)
+{
+	if (m == 2) {
+		o[0] = q[0] + q[s] + q[2 * s];
+		o[so] = q[s] - q[2 * s] - q[3 * s];
+	} else {
+		vf e = q[s] + q[2 * s], f = q[s] - q[2 * s];
+		vf g = q[3 * s] + q[4 * s], h = q[3 * s] - q[4 * s];
+
+		o[0] = q[0] + e + g;
+		o[so] = PA * f + PB * h;
+		o[2 * so] = PA2 * e + PB2 * g;
+		o[3 * so] = (PA2 * PA) * f + (PB2 * PB) * h + q[5 * s];
+	}
+}
+
+/* One tile of one input block: @x is the block's plane, (iy, ix) its corner. */
+RLX_INLINE void tile_in(const struct run *r, const float *x, ptrdiff_t iy,
+			ptrdiff_t ix, float *v, const int m)
+{
+	const struct rlx_k_wino_c *a = r->a;
+	const int side = m + 2;
+	ptrdiff_t h = (ptrdiff_t)a->ih, w = (ptrdiff_t)a->iw;
+	vf d[SIDE * SIDE], t[SIDE * SIDE];
+
+	if (iy >= 0 && ix >= 0 && iy + side <= h && ix + side <= w) {
+		UNROLL
+		for (int i = 0; i < side; i++) {
+			const float *row = x + ((iy + i) * w + ix) * C;
+
+			UNROLL
+			for (int j = 0; j < side; j++)
+				d[i * side + j] = vf_loadu(row + j * C);
+		}
+	} else {
+		for (int i = 0; i < side * side; i++) {
+			ptrdiff_t at[2] = { iy + i / side, ix + i % side };
+			bool on = at[0] >= 0 && at[0] < h && at[1] >= 0 &&
+				  at[1] < w;
+
+			d[i] = on ? vf_loadu(x + (at[0] * w + at[1]) * C) :
+				    vf_zero();
+		}
+	}
+	UNROLL
+	for (int j = 0; j < side; j++)
+		in_line(d + j, t + j, side, m);
+	UNROLL
+	for (int i = 0; i < side; i++) {
+		in_line(t + i * side, d + i * side, 1, m);
+		UNROLL
+		for (int j = 0; j < side; j++)
+			vf_storeu(v + (size_t)(i * side + j) * r->plane,
+				  d[i * side + j]);
+	}
+}
+
+RLX_INLINE void block_in(const struct run *r, size_t n, size_t first,
+			 size_t count, const int m)
+{
+	const struct rlx_k_wino_c *a = r->a;
+	size_t plane = a->ih * a->iw * C, b, i;
+
+	for (b = 0; b < r->icb; b++)
+		for (i = 0; i < count; i++) {
+			size_t t = first + i;
+
+			tile_in(r, a->x + n * a->x_n + b * plane,
+				(ptrdiff_t)(t / a->tx * (size_t)m) -
+					(ptrdiff_t)a->pt,
+				(ptrdiff_t)(t % a->tx * (size_t)m) -
+					(ptrdiff_t)a->pl,
+				r->v + (b * count + i) * C, m);
+		}
+}
+
+/* One tile of one output block; @q is its first plane, planes @step apart. */
+RLX_INLINE void tile_out(const struct run *r, const float *q, size_t step,
+			 vf bias, size_t tile, float *y, const float *res,
+			 const int m)
+{
+	const struct rlx_k_wino_c *a = r->a;
+	const int side = m + 2;
+	const vf lo = vf_set1(r->lo), hi = vf_set1(r->hi);
+	size_t oy = tile / a->tx * (size_t)m, ox = tile % a->tx * (size_t)m;
+	size_t rows = a->oh - oy, cols = a->ow - ox, at;
+	vf d[SIDE * SIDE], t[4 * SIDE], o[16];
+
+	UNROLL
+	for (int i = 0; i < side * side; i++)
+		d[i] = vf_loadu(q + (size_t)i * step);
+	UNROLL
+	for (int j = 0; j < side; j++)
+		out_line(d + j, side, t + j, side, m);
+	UNROLL
+	for (int i = 0; i < m; i++)
+		out_line(t + i * side, 1, o + i * m, 1, m);
+	UNROLL
+	for (int i = 0; i < m; i++) {
+		if ((size_t)i >= rows)
+			break;
+		at = ((oy + (size_t)i) * a->ow + ox) * C;
+		UNROLL
+		for (int j = 0; j < m; j++) {
+			vf s = o[i * m + j] + bias;
+
+			if ((size_t)j >= cols)
+				break;
+			if (res)
+				s += vf_loadu(res + at + j * C);
+			vf_storeu(y + at + j * C, vf_min(hi, vf_max(lo, s)));
+		}
+		if (!r->clamp)
+			RLX_K(conv_act_run)(&r->act, y + at,
+					    (cols < (size_t)m ? cols :
+					     (size_t)m) * C);
+	}
+}
+
+/* All planes of the block times one pair of output blocks, into r->sums. */
+static void pair_multiply(const struct run *r, size_t pair, size_t k,
+			  size_t count)
+{
+	static const _Alignas(64) float zero[TILE_K * C];
+	const struct rlx_k_wino_c *a = r->a;
+	size_t slab = a->ic * k * C, tiles = conv_tile_count(count), i, p, at, w;
+	struct conv_tile t = {
+		.offs = r->offs, .nfull = a->ic / C, .ntail = a->ic % C != 0,
+		.tail = a->ic % C, .bias = zero, .y_k = count * C,
+		.w = a->w + pair * TILE_K * C * a->ic * r->pos,
+		.lo = -__builtin_inff(), .hi = __builtin_inff(),
+	};
+
+	for (p = 0; p < r->pos; p++, t.w += slab) {
+		/* the next plane's weights come in while this one's work */
+		if (t.nfull && (p + 1 < r->pos || pair + 1 < r->pairs))
+			t.lines = (slab / 16 + t.nfull * tiles - 1) /
+				  (t.nfull * tiles);
+		else
+			t.lines = 0;
+		t.ahead = (const char *)(t.w + slab);
+		for (i = 0, at = 0; i < tiles; i++, at += w) {
+			w = conv_tile_width(count, tiles, i);
+			t.x = r->v + p * r->plane + at * C;
+			t.y = r->sums + (p * k * count + at) * C;
+			RLX_K(conv_tiles)[k - 1][w - 1](&t);
+			t.ahead += t.lines * t.nfull * 64;
+		}
+	}
+}
+
+RLX_INLINE void pair_out(const struct run *r, size_t n, size_t pair, size_t k,
+			 const size_t tiles[2], const int m)
+{
+	const struct rlx_k_wino_c *a = r->a;
+	size_t plane = a->oh * a->ow * C, b, i, count = tiles[1];
+
+	for (b = 0; b < k; b++) {
+		size_t block = pair * TILE_K + b, at = block * plane;
+		vf bias = a->bias ? vf_loadn(a->bias + block * C,
+					     a->oc - block * C) : vf_zero();
+		const float *res = a->res ? a->res + n * a->res_n + at : NULL;
+
+		for (i = 0; i < count; i++)
+			tile_out(r, r->sums + (b * count + i) * C,
+				 k * count * C, bias, tiles[0] + i,
+				 a->y + n * a->y_n + at, res, m);
+	}
+}
+
+/* By m, so that each is compiled with it fixed. */
+static void block_in_2(const struct run *r, size_t n, const size_t tiles[2])
+{
+	block_in(r, n, tiles[0], tiles[1], 2);
+}
+
+static void block_in_4(const struct run *r, size_t n, const size_t tiles[2])
+{
+	block_in(r, n, tiles[0], tiles[1], 4);
+}
+
+static void pair_out_2(const struct run *r, size_t n, size_t pair, size_t k,
+		       const size_t tiles[2])
+{
+	pair_out(r, n, pair, k, tiles, 2);
+}
+
+static void pair_out_4(const struct run *r, size_t n, size_t pair, size_t k,
+		       const size_t tiles[2])
+{
+	pair_out(r, n, pair, k, tiles, 4);
+}
+
+static void run_init(struct run *r, const struct rlx_k_wino_c *a, float *scratch)
+{
+	memset(r, 0, sizeof(*r));
+	r->a = a;
+	r->side = a->m + 2;
+	r->pos = r->side * r->side;
+	r->icb = (a->ic + C - 1) / C;
+	r->pairs = ((a->oc + C - 1) / C + TILE_K - 1) / TILE_K;
+	r->tiles = a->ty * a->tx;
+	r->v = scratch;
+	r->sums = r->v + r->pos * r->icb * a->block * C;
+	r->offs = (ptrdiff_t *)(r->sums + r->pos * TILE_K * a->block * C);
+	r->act = (struct conv_act){ a->act, a->act_a, a->act_b };
+	r->clamp = RLX_K(conv_act_range)(&r->act, &r->lo, &r->hi);
+}
+
+void RLX_K(wino_c)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_wino_c *a = args;
+	size_t u, i, b, loaded = (size_t)-1;
+	struct run r;
+
+	run_init(&r, a, scratch);
+	for (u = begin; u < end; u++) {
+		size_t block = u / a->nchunk, n = block / a->nblock;
+		size_t pair = u % a->nchunk * a->chunk, blocks, k;
+		size_t tiles[2] = { block % a->nblock * a->block, a->block };
+
+		if (r.tiles - tiles[0] < tiles[1])
+			tiles[1] = r.tiles - tiles[0];
+		if (block != loaded) {
+			r.plane = r.icb * tiles[1] * C;
+			for (b = 0; b < r.icb; b++)
+				r.offs[b] = (ptrdiff_t)(b * tiles[1] * C);
+			(a->m == 2 ? block_in_2 : block_in_4)(&r, n, tiles);
+		}
+		loaded = block;
+		blocks = (a->oc + C - 1) / C;
+		for (i = 0; i < a->chunk && pair < r.pairs; i++, pair++) {
+			k = blocks - pair * TILE_K;
+			k = k < TILE_K ? k : TILE_K;
+			pair_multiply(&r, pair, k, tiles[1]);
+			(a->m == 2 ? pair_out_2 : pair_out_4)(&r, n, pair, k,
+							      tiles);
+		}
+	}
+}
+
+/* Weights along one axis, in double: 3 values @s apart to side, @so apart. */
+static void weight_line(const double *g, size_t s, double *o, size_t so,
+			size_t m)
+{
+	const double p[2] = { PA, PB };
+
+	if (m == 2) {
+		o[0] = g[0];
+		o[so] = (g[0] + g[s] + g[2 * s]) / 2;
+		o[2 * so] = (g[0] - g[s] + g[2 * s]) / 2;
+		o[3 * so] = g[2 * s];
+		return;
+	}
+	o[0] = g[0] / (PA2 * PB2);
+	for (size_t i = 0; i < 2; i++) {
+		double a = p[i], b = p[1 - i], q = 2 * a * a * (a * a - b * b);
+		double even = (g[0] + a * a * g[2 * s]) / q, odd = a * g[s] / q;
+
+		o[(2 * i + 1) * so] = even + odd;
+		o[(2 * i + 2) * so] = even - odd;
+	}
+	o[5 * so] = g[2 * s];
+}
+
+/* G g G' of one filter. */
+static void weight_planes(const float *src, double *out, size_t m)
+{
+	size_t side = m + 2, i;
+	double g[9], t[3 * SIDE];
+
+	for (i = 0; i < 9; i++)
+		g[i] = src[i];
+	for (i = 0; i < 3; i++)
+		weight_line(g + i, 3, t + i, 3, m);
+	for (i = 0; i < side; i++)
+		weight_line(t + i * 3, 1, out + i * side, 1, m);
+}
+
+void RLX_K(wino_c_pack)(const void *args, size_t begin, size_t end,
+			void *scratch)
+{
+	const struct rlx_k_wino_pack *pk = args;
+	const struct rlx_k_wino_c *a = pk->conv;
+	size_t blocks = (a->oc + C - 1) / C, pos = (a->m + 2) * (a->m + 2);
+	double w[SIDE * SIDE];
+	size_t u, i, o, p;
+
+	(void)scratch;
+	for (u = begin; u < end; u++) {
+		size_t k = blocks - u * TILE_K < TILE_K ? blocks - u * TILE_K :
+			   TILE_K;
+		float *d = pk->dst + u * TILE_K * C * a->ic * pos;
+
+		for (i = 0; i < a->ic; i++)
+			for (o = 0; o < k * C; o++) {
+				size_t oc = u * TILE_K * C + o;
+
+				memset(w, 0, sizeof(w));
+				if (oc < a->oc)
+					weight_planes(pk->src +
+						      (oc * a->ic + i) * 9,
+						      w, a->m);
+				for (p = 0; p < pos; p++)
+					d[(p * a->ic + i) * k * C + o] =
+						(float)w[p];
+			}
+	}
+}
