@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT
+/* Structural hash and equality, from the field tables alone. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ir/graph.h"
+
+/* Blobs over this size are compared by identity within CSE, see rlx_args_equal(). */
+static uint64_t hash_field(const struct rlx_field *f, const void *args, uint64_t h)
+{
+	const void *p = rlx_field_ptr(f, args);
+
+	switch (f->kind) {
+	case RLX_K_i32:
+	case RLX_K_f32:
+	case RLX_K_dtype:
+		return rlx_hash_bytes(p, 4, h);
+	case RLX_K_i64:
+	case RLX_K_f64:
+		return rlx_hash_bytes(p, 8, h);
+	case RLX_K_bool:
+		return rlx_hash_bytes(p, sizeof(bool), h);
+	case RLX_K_str: {
+		const char *s = *(const char *const *)p;
+
+		return rlx_hash_bytes(s ? s : "", s ? strlen(s) : 0, h);
+	}
+	case RLX_K_ints:
+	case RLX_K_floats: {
+		const struct rlx_ints *l = p;	/* both hold 8-byte elements */
+
+		return rlx_hash_bytes(l->v, l->n * 8ul, h);
+	}
+	case RLX_K_type: {
+		const struct rlx_type *t = p;
+
+		h = rlx_hash_bytes(t->dim, t->rank * sizeof(t->dim[0]), h);
+		return rlx_hash_bytes(&t->dtype, sizeof(t->dtype), h);
+	}
+	case RLX_K_blob: {
+		struct rlx_blob *b = *(struct rlx_blob *const *)p;
+		uint64_t c = b ? rlx_blob_hash(b) : 0;
+
+		return rlx_hash_bytes(&c, sizeof(c), h);
+	}
+	case RLX_K_graph: {
+		uint64_t c = rlx_graph_hash(*(struct rlx_graph *const *)p);
+
+		return rlx_hash_bytes(&c, sizeof(c), h);
+	}
+	}
+	return h;
+}
+
+uint64_t rlx_args_hash(const struct rlx_op_def *def, const void *args, uint64_t seed)
+{
+	uint64_t h = rlx_hash_bytes(def->name, strlen(def->name), seed);
+	unsigned int i;
+
+	for (i = 0; i < def->n_field; i++)
+		if (def->field[i].role == RLX_FIELD_ATTR)
+			h = hash_field(&def->field[i], args, h);
+	return h;
+}
+
+static bool field_equal(const struct rlx_field *f, const void *a, const void *b)
+{
+	const void *p = rlx_field_ptr(f, a), *q = rlx_field_ptr(f, b);
+
+	switch (f->kind) {
+	case RLX_K_i32:
+	case RLX_K_f32:
+	case RLX_K_dtype:
+		return !memcmp(p, q, 4);
+	case RLX_K_i64:
+	case RLX_K_f64:
+		return !memcmp(p, q, 8);
+	case RLX_K_bool:
+		return *(const bool *)p == *(const bool *)q;
+	case RLX_K_str: {
+		const char *s = *(const char *const *)p, *t = *(const char *const *)q;
+
+		return !strcmp(s ? s : "", t ? t : "");
+	}
+	case RLX_K_ints:
+	case RLX_K_floats: {
+		const struct rlx_ints *l = p, *m = q;
+
+		return l->n == m->n && !memcmp(l->v, m->v, l->n * 8ul);
+	}
+	case RLX_K_type:
+		return rlx_type_equal(p, q);
+	case RLX_K_blob: {
+		const struct rlx_blob *s = *(struct rlx_blob *const *)p;
+		const struct rlx_blob *t = *(struct rlx_blob *const *)q;
+
+		/* comparing large weights costs more than merging them gains */
+		return s == t || (s && t && s->bytes == t->bytes && s->bytes <= 4096 &&
+				  !memcmp(s->data, t->data, s->bytes));
+	}
+	case RLX_K_graph:
+		return *(struct rlx_graph *const *)p == *(struct rlx_graph *const *)q;
+	}
+	return false;
+}
+
+bool rlx_args_equal(const struct rlx_op_def *def, const void *a, const void *b)
+{
+	unsigned int i;
+
+	for (i = 0; i < def->n_field; i++)
+		if (def->field[i].role == RLX_FIELD_ATTR &&
+		    !field_equal(&def->field[i], a, b))
+			return false;
+	return true;
+}
+
+/* Of each value, from its op, attributes and inputs; @h indexed by value. */
+static void hash_values(const struct rlx_graph *g, uint64_t *h)
+{
+	uint32_t n, i;
+
+	h[0] = 0x6e6f6e65;
+	for (n = 0; n < g->n_node; n++) {
+		const struct rlx_node *v = &g->node[n];
+		uint64_t x = rlx_args_hash(v->def, v->args, v->n_in);
+
+		for (i = 0; i < v->n_in; i++)
+			x = rlx_hash_bytes(&h[v->in[i]], sizeof(*h), x);
+		for (i = 0; i < v->n_out; i++)
+			h[v->out + i] = rlx_hash_bytes(&i, sizeof(i), x);
+	}
+}
+
+uint64_t rlx_graph_hash(const struct rlx_graph *g)
+{
+	uint64_t *h, x = 0;
+	uint32_t i;
+	int io;
+
+	if (!g)
+		return 0;
+	h = rlx_calloc(g->n_val, sizeof(*h));
+	if (!h)
+		return 0;
+	hash_values(g, h);
+	for (io = 0; io < 3; io++)
+		for (i = 0; i < g->io[io].n; i++) {
+			const struct rlx_named *e = &g->io[io].e[i];
+
+			x = rlx_hash_bytes(e->name, strlen(e->name), x);
+			x = rlx_hash_bytes(&h[e->v.id], sizeof(*h), x);
+		}
+	rlx_free(h);
+	return x | 1;
+}

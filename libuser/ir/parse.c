@@ -1,0 +1,575 @@
+// SPDX-License-Identifier: MIT
+/* Reading the text form of print.c back. Input is hostile until proven otherwise. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ir/graph.h"
+
+enum { MAX_DEPTH = 16, MAX_NAME = 256 };
+
+struct parser {
+	const char	*p, *end, *start;
+	struct rlx_error *err;
+	int		 depth;
+	enum rlx_status	 st;	/* first failure; then nothing is read */
+};
+
+/* The graph being read and the values its text ids stand for. */
+struct scope {
+	struct rlx_graph *g;
+	uint32_t	 *map;
+	uint32_t	  cap;
+};
+
+static struct rlx_graph *parse_graph(struct parser *p);
+
+static void __rlx_printf(2, 3) bad(struct parser *p, const char *fmt, ...)
+{
+	unsigned int line = 1, col = 1;
+	char text[160];
+	const char *s;
+	va_list ap;
+
+	if (p->st)
+		return;
+	for (s = p->start; s < p->p; s++, col++)
+		if (*s == '\n') {
+			line++;
+			col = 0;
+		}
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	p->st = rlx_fail(p->err, RLX_EPARSE, "line %u, column %u: %s", line, col, text);
+}
+
+static void space(struct parser *p)
+{
+	while (p->p < p->end && isspace((unsigned char)*p->p))
+		p->p++;
+}
+
+static bool eat(struct parser *p, const char *s)
+{
+	size_t n = strlen(s);
+
+	space(p);
+	if (p->st || (size_t)(p->end - p->p) < n || memcmp(p->p, s, n))
+		return false;
+	p->p += n;
+	return true;
+}
+
+static void need(struct parser *p, const char *s)
+{
+	if (!eat(p, s))
+		bad(p, "'%s' expected", s);
+}
+
+/* A word of letters, digits and _ into @buf. */
+static size_t word(struct parser *p, char *buf, size_t size)
+{
+	size_t n = 0;
+
+	space(p);
+	while (!p->st && p->p < p->end && (isalnum((unsigned char)*p->p) || *p->p == '_')) {
+		if (n + 1 >= size) {
+			bad(p, "word too long");
+			break;
+		}
+		buf[n++] = *p->p++;
+	}
+	buf[n] = 0;
+	if (!n)
+		bad(p, "a word expected");
+	return n;
+}
+
+/* The text of a number, terminated, for strto*. */
+static bool number_text(struct parser *p, char *buf, size_t size)
+{
+	size_t n = 0;
+
+	space(p);
+	while (!p->st && p->p < p->end && n + 1 < size &&
+	       (isalnum((unsigned char)*p->p) || strchr("+-.", *p->p)))
+		buf[n++] = *p->p++;
+	buf[n] = 0;
+	return n;
+}
+
+static int64_t integer(struct parser *p)
+{
+	char buf[64], *end;
+	long long v;
+
+	errno = 0;
+	number_text(p, buf, sizeof(buf));
+	v = strtoll(buf, &end, 10);
+	if (!*buf || *end || errno)
+		bad(p, "'%s' is no 64-bit integer", buf);
+	return v;
+}
+
+static double real(struct parser *p)
+{
+	char buf[64], *end;
+	double v;
+
+	number_text(p, buf, sizeof(buf));
+	v = strtod(buf, &end);
+	if (!*buf || *end)
+		bad(p, "'%s' is no number", buf);
+	return v;
+}
+
+static int hex_digit(int c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* A quoted string; freed with rlx_free(). NULL: failed. */
+static char *string(struct parser *p)
+{
+	const char *s, *stop;
+	char *out;
+	size_t n = 0;
+
+	need(p, "\"");
+	for (stop = p->p; stop < p->end && *stop != '"'; stop++)
+		if (*stop == '\\')
+			stop++;
+	if (p->st || stop >= p->end) {
+		bad(p, "a string is not closed");
+		return NULL;
+	}
+	out = rlx_malloc((size_t)(stop - p->p) + 1);
+	if (!out) {
+		p->st = rlx_fail(p->err, RLX_ENOMEM, "parse: out of memory");
+		return NULL;
+	}
+	for (s = p->p; s < stop; s++) {
+		if (*s == '\\' && s[1] == 'x' && stop - s > 3 && hex_digit(s[2]) >= 0 &&
+		    hex_digit(s[3]) >= 0) {
+			out[n++] = (char)(hex_digit(s[2]) << 4 | hex_digit(s[3]));
+			s += 3;
+		} else {
+			s += *s == '\\';
+			out[n++] = *s;
+		}
+	}
+	out[n] = 0;
+	p->p = stop + 1;
+	return out;
+}
+
+static struct rlx_type type(struct parser *p)
+{
+	struct rlx_type t = { 0 };
+	char name[16];
+
+	word(p, name, sizeof(name));
+	t.dtype = rlx_dtype_parse(name);
+	if (!t.dtype)
+		bad(p, "'%s' is no dtype", name);
+	need(p, "[");
+	while (!p->st && !eat(p, "]")) {
+		if (t.rank == RLX_MAX_RANK) {
+			bad(p, "rank over %d", RLX_MAX_RANK);
+			break;
+		}
+		t.dim[t.rank++] = integer(p);
+		if (t.dim[t.rank - 1] < 0)
+			bad(p, "a dimension is negative");
+		if (!eat(p, ",")) {
+			need(p, "]");
+			break;
+		}
+	}
+	return t;
+}
+
+static struct rlx_blob *blob(struct parser *p)
+{
+	const char *s;
+	unsigned char *bytes;
+	struct rlx_blob *b;
+	size_t n, i;
+
+	need(p, "hex\"");
+	for (s = p->p; s < p->end && hex_digit(*s) >= 0; s++)
+		;
+	n = (size_t)(s - p->p) / 2;
+	if (p->st || s >= p->end || *s != '"' || (size_t)(s - p->p) % 2) {
+		bad(p, "hex data is cut or has an odd number of digits");
+		return NULL;
+	}
+	bytes = rlx_malloc(n + 1);
+	for (i = 0; bytes && i < n; i++)
+		bytes[i] = (unsigned char)(hex_digit(p->p[2 * i]) << 4 |
+					   hex_digit(p->p[2 * i + 1]));
+	b = bytes ? rlx_blob_copy(bytes, n) : NULL;
+	rlx_free(bytes);
+	if (!b)
+		p->st = rlx_fail(p->err, RLX_ENOMEM, "parse: out of memory");
+	p->p = s + 1;
+	return b;
+}
+
+/* "[a, b]" of integers or reals as one 8-byte list in the graph's memory. */
+static void list(struct parser *p, struct scope *s, bool reals, void *out)
+{
+	struct rlx_ints *l = out;
+	int64_t *v = NULL;
+	uint32_t n = 0, cap = 0;
+
+	need(p, "[");
+	while (!p->st && !eat(p, "]")) {
+		if (!rlx_grow(&v, &cap, n + 1, sizeof(*v))) {
+			p->st = rlx_fail(p->err, RLX_ENOMEM, "parse: out of memory");
+			break;
+		}
+		if (reals)
+			((double *)(void *)v)[n++] = real(p);
+		else
+			v[n++] = integer(p);
+		if (!eat(p, ",")) {
+			need(p, "]");
+			break;
+		}
+	}
+	l->v = rlx_bump_dup(&s->g->bump, v, n * sizeof(*v));
+	l->n = l->v ? n : 0;
+	rlx_free(v);
+}
+
+static uint32_t value(struct parser *p, const struct scope *s)
+{
+	int64_t id;
+
+	need(p, "%");
+	id = p->st ? 0 : integer(p);
+	if (!p->st && (id < 1 || id >= s->cap || !s->map[id]))
+		bad(p, "%%%lld is not made before", (long long)id);
+	return p->st ? 0 : s->map[id];
+}
+
+static bool define(struct parser *p, struct scope *s, int64_t id, uint32_t v)
+{
+	uint32_t old = s->cap;
+
+	if (id < 1 || id > 100000000) {
+		bad(p, "value id %lld is out of range", (long long)id);
+		return false;
+	}
+	if (!rlx_grow(&s->map, &s->cap, (uint32_t)id + 1, sizeof(*s->map))) {
+		p->st = rlx_fail(p->err, RLX_ENOMEM, "parse: out of memory");
+		return false;
+	}
+	memset(s->map + old, 0, (s->cap - old) * sizeof(*s->map));
+	if (s->map[id])
+		bad(p, "%%%lld is made twice", (long long)id);
+	s->map[id] = v;
+	return !p->st;
+}
+
+/* What one node's text gave, before the node is made. */
+struct draft {
+	const struct rlx_op_def	*def;
+	void			*args;
+	uint32_t		*in;
+	uint32_t		 n_in, cap_in;
+	char			*str[RLX_MAX_FIELDS];
+};
+
+static void attribute(struct parser *p, struct scope *s, struct draft *d,
+		      unsigned int field)
+{
+	const struct rlx_field *f = &d->def->field[field];
+	void *v = rlx_field_ptr(f, d->args);
+	char name[16];
+	int64_t x;
+
+	switch (f->kind) {
+	case RLX_K_i32:
+		x = integer(p);
+		if (x < INT32_MIN || x > INT32_MAX)
+			bad(p, "%s is out of range", f->name);
+		*(int32_t *)v = (int32_t)x;
+		break;
+	case RLX_K_i64: *(int64_t *)v = integer(p); break;
+	case RLX_K_f32: *(float *)v = (float)real(p); break;
+	case RLX_K_f64: *(double *)v = real(p); break;
+	case RLX_K_bool:
+		*(bool *)v = eat(p, "true");
+		if (!*(bool *)v)
+			need(p, "false");
+		break;
+	case RLX_K_dtype:
+		word(p, name, sizeof(name));
+		*(enum rlx_dtype *)v = rlx_dtype_parse(name);
+		if (!rlx_dtype_parse(name))
+			bad(p, "'%s' is no dtype", name);
+		break;
+	case RLX_K_str:
+		rlx_free(d->str[field]);
+		d->str[field] = string(p);
+		*(const char **)v = d->str[field];
+		break;
+	case RLX_K_ints: list(p, s, false, v); break;
+	case RLX_K_floats: list(p, s, true, v); break;
+	case RLX_K_type: *(struct rlx_type *)v = type(p); break;
+	case RLX_K_blob:
+		rlx_blob_put(*(struct rlx_blob **)v);
+		*(struct rlx_blob **)v = blob(p);
+		break;
+	case RLX_K_graph:
+		rlx_graph_put(*(struct rlx_graph **)v);
+		*(struct rlx_graph **)v = parse_graph(p);
+		break;
+	}
+}
+
+static void input_list(struct parser *p, struct scope *s, struct draft *d)
+{
+	need(p, "[");
+	while (!p->st && !eat(p, "]")) {
+		if (!rlx_grow(&d->in, &d->cap_in, d->n_in + 1, sizeof(*d->in))) {
+			p->st = rlx_fail(p->err, RLX_ENOMEM, "parse: out of memory");
+			return;
+		}
+		d->in[d->n_in++] = value(p, s);
+		if (!eat(p, ",")) {
+			need(p, "]");
+			break;
+		}
+	}
+}
+
+/* name=value, by the op's field table. */
+static void field(struct parser *p, struct scope *s, struct draft *d)
+{
+	char name[64];
+	uint32_t i, k = 0;
+
+	word(p, name, sizeof(name));
+	need(p, "=");
+	for (i = 0; !p->st && i < d->def->n_field; i++) {
+		const struct rlx_field *f = &d->def->field[i];
+
+		if (!strcmp(f->name, name)) {
+			if (f->role == RLX_FIELD_INS)
+				input_list(p, s, d);
+			else if (f->role == RLX_FIELD_ATTR)
+				attribute(p, s, d, i);
+			else
+				d->in[k] = value(p, s);
+			return;
+		}
+		k += f->role == RLX_FIELD_IN || f->role == RLX_FIELD_OPT;
+	}
+	bad(p, "%s has no field '%s'", d->def->name, name);
+}
+
+static void draft_fini(struct draft *d)
+{
+	unsigned int i;
+
+	for (i = 0; d->args && i < d->def->n_field && i < RLX_MAX_FIELDS; i++) {
+		const struct rlx_field *f = &d->def->field[i];
+		void *v = rlx_field_ptr(f, d->args);
+
+		rlx_free(d->str[i]);
+		if (f->role == RLX_FIELD_ATTR && f->kind == RLX_K_blob)
+			rlx_blob_put(*(struct rlx_blob **)v);
+		if (f->role == RLX_FIELD_ATTR && f->kind == RLX_K_graph)
+			rlx_graph_put(*(struct rlx_graph **)v);
+	}
+	rlx_free(d->args);
+	rlx_free(d->in);
+}
+
+static bool draft_init(struct parser *p, struct draft *d)
+{
+	char name[64];
+	size_t n = word(p, name, sizeof(name));
+
+	*d = (struct draft){ .def = p->st ? NULL : rlx_op_find(name, n) };
+	if (!d->def) {
+		bad(p, "there is no op '%s'", name);
+		return false;
+	}
+	d->args = rlx_calloc(1, d->def->args_size + 1u);
+	if (!d->args || !rlx_grow(&d->in, &d->cap_in, d->def->n_fixed + 1u, sizeof(*d->in))) {
+		p->st = rlx_fail(p->err, RLX_ENOMEM, "parse: out of memory");
+		return false;
+	}
+	memset(d->in, 0, d->cap_in * sizeof(*d->in));
+	d->n_in = d->def->n_fixed;
+	return true;
+}
+
+static rlx_value make_node(struct parser *p, struct scope *s, struct draft *d)
+{
+	const struct rlx_op_input *leaf = d->args;	/* param has the same members */
+	rlx_value v = RLX_NONE;
+	uint32_t i, k = 0;
+
+	if (d->def->index == RLX_OP_input)
+		v = rlx_input_at(s->g, leaf->name, leaf->type, NULL, 0);
+	else if (d->def->index == RLX_OP_param)
+		v = rlx_param_at(s->g, leaf->name, leaf->type, NULL, 0);
+	else {
+		for (i = 0; i < d->def->n_field; i++) {
+			const struct rlx_field *f = &d->def->field[i];
+
+			if (f->role != RLX_FIELD_IN && f->role != RLX_FIELD_OPT)
+				continue;
+			if (!d->in[k++] && f->role == RLX_FIELD_IN)
+				bad(p, "%s: input '%s' is missing", d->def->name, f->name);
+		}
+		if (!p->st)
+			v = rlx_node_new(s->g, d->def, d->args, d->in, d->n_in, NULL, 0);
+	}
+	if (!v.id && !p->st)
+		bad(p, "%s", rlx_graph_error(s->g)->text);
+	return v;
+}
+
+enum { MAX_OUTS = RLX_MAX_OUT };
+
+static void check_types(struct parser *p, struct scope *s, rlx_value v, uint32_t n)
+{
+	char want[128], got[128];
+	struct rlx_type t;
+	uint32_t i;
+
+	if (!eat(p, ":"))
+		return;
+	for (i = 0; i < n && !p->st; i++) {
+		if (i)
+			need(p, ",");
+		t = type(p);
+		if (p->st || rlx_type_equal(&t, rlx_type_of(s->g, rlx_out(s->g, v, i))))
+			continue;
+		rlx_type_print(&t, want, sizeof(want));
+		rlx_type_print(rlx_type_of(s->g, rlx_out(s->g, v, i)), got, sizeof(got));
+		bad(p, "the text says %s, the op gives %s", want, got);
+	}
+}
+
+static void node(struct parser *p, struct scope *s)
+{
+	int64_t ids[MAX_OUTS];
+	uint32_t n = 0, i, have;
+	struct draft d;
+	rlx_value v;
+
+	do {
+		need(p, "%");
+		if (n == MAX_OUTS) {
+			bad(p, "over %d outputs", MAX_OUTS);
+			return;
+		}
+		ids[n++] = p->st ? 0 : integer(p);
+	} while (eat(p, ","));
+	need(p, "=");
+	if (p->st || !draft_init(p, &d))
+		return;
+	need(p, "(");
+	while (!p->st && !eat(p, ")")) {
+		field(p, s, &d);
+		if (!eat(p, ",")) {
+			need(p, ")");
+			break;
+		}
+	}
+	v = p->st ? RLX_NONE : make_node(p, s, &d);
+	draft_fini(&d);
+	if (!v.id)
+		return;
+	have = rlx_node_of(s->g, v.id)->n_out;
+	if (have != n)
+		bad(p, "the op has %u outputs, the text names %u", have, n);
+	for (i = 0; i < n && !p->st; i++)
+		define(p, s, ids[i], v.id + i);
+	check_types(p, s, v, n);
+}
+
+static void outputs(struct parser *p, struct scope *s)
+{
+	char *name;
+	uint32_t v;
+
+	do {
+		name = string(p);
+		need(p, "=");
+		v = value(p, s);
+		if (!p->st)
+			rlx_output_at(s->g, name, (rlx_value){ v }, NULL, 0);
+		if (!p->st && rlx_graph_error(s->g)->status)
+			bad(p, "%s", rlx_graph_error(s->g)->text);
+		rlx_free(name);
+	} while (!p->st && eat(p, ","));
+}
+
+static struct rlx_graph *parse_graph(struct parser *p)
+{
+	struct scope s = { 0 };
+	char *name;
+
+	if (p->depth == MAX_DEPTH) {
+		bad(p, "sub-graphs nest over %d deep", MAX_DEPTH);
+		return NULL;
+	}
+	need(p, "graph");
+	name = string(p);
+	s.g = p->st ? NULL : rlx_graph_new(name);
+	rlx_free(name);
+	if (!s.g) {
+		if (!p->st)
+			p->st = rlx_fail(p->err, RLX_ENOMEM, "parse: out of memory");
+		return NULL;
+	}
+	p->depth++;
+	need(p, "{");
+	while (!p->st && !eat(p, "return"))
+		node(p, &s);
+	if (!p->st)
+		outputs(p, &s);
+	need(p, "}");
+	p->depth--;
+	if (!p->st && rlx_graph_finish(s.g))
+		bad(p, "%s", rlx_graph_error(s.g)->text);
+	rlx_free(s.map);
+	if (p->st) {
+		rlx_graph_put(s.g);
+		return NULL;
+	}
+	return s.g;
+}
+
+enum rlx_status rlx_graph_parse(const char *text, size_t len,
+				struct rlx_graph **out_g, struct rlx_error *err)
+{
+	struct parser p = { .p = text, .start = text, .end = text + len, .err = err };
+	struct rlx_graph *g;
+
+	if (!text || !out_g)
+		return rlx_fail(err, RLX_EINVAL, "parse: no text, or no place for the graph");
+	*out_g = NULL;
+	g = parse_graph(&p);
+	space(&p);
+	if (g && p.p != p.end)
+		bad(&p, "text after the graph");
+	if (p.st) {
+		rlx_graph_put(g);
+		return p.st;
+	}
+	*out_g = g;
+	return RLX_OK;
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The text form of a graph, one node a line, made from the field tables:
+ *
+ *	graph "block" {
+ *	  %1 = input(name="x", type=f32[2,64])
+ *	  %2 = softmax(x=%1, axis=-1) : f32[2,64]
+ *	  return "y"=%2
+ *	}
+ *
+ * Attributes that are zero or empty are left out: they mean "absent".
+ */
+#include <ctype.h>
+#include <string.h>
+
+#include "ir/graph.h"
+
+enum { ELIDE_OVER = 64 };
+
+struct printer {
+	FILE	*f;
+	bool	 elide;
+	int	 depth;
+};
+
+static void print_graph(struct printer *p, const struct rlx_graph *g);
+
+static void print_string(FILE *f, const char *s)
+{
+	fputc('"', f);
+	for (; *s; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		if (c == '"' || c == '\\')
+			fprintf(f, "\\%c", c);
+		else if (c < 0x20 || c == 0x7f)
+			fprintf(f, "\\x%02x", c);
+		else
+			fputc(c, f);
+	}
+	fputc('"', f);
+}
+
+static void print_blob(struct printer *p, const struct rlx_blob *b)
+{
+	const unsigned char *d = b->data;
+	size_t i;
+
+	if (p->elide && b->bytes > ELIDE_OVER) {
+		fprintf(p->f, "<%zu bytes>", b->bytes);
+		return;
+	}
+	fputs("hex\"", p->f);
+	for (i = 0; i < b->bytes; i++)
+		fprintf(p->f, "%02x", d[i]);
+	fputc('"', p->f);
+}
+
+/* Zero means absent, and absent is not printed. */
+static bool is_zero(const struct rlx_field *f, const void *p)
+{
+	static const unsigned char none[8];
+
+	switch (f->kind) {
+	case RLX_K_i32:
+	case RLX_K_f32:
+	case RLX_K_dtype:
+		return !memcmp(p, none, 4);
+	case RLX_K_i64:
+	case RLX_K_f64:
+		return !memcmp(p, none, 8);
+	case RLX_K_bool:
+		return !*(const bool *)p;
+	case RLX_K_ints:
+	case RLX_K_floats:
+		return !((const struct rlx_ints *)p)->n;
+	case RLX_K_type:
+		return !((const struct rlx_type *)p)->dtype;
+	default:
+		return !*(void *const *)p;
+	}
+}
+
+static void print_attr(struct printer *p, const struct rlx_field *f, const void *v)
+{
+	const struct rlx_ints *l = v;
+	const struct rlx_floats *fl = v;
+	char type[128];
+	uint32_t i;
+
+	switch (f->kind) {
+	case RLX_K_i32: fprintf(p->f, "%d", *(const int32_t *)v); break;
+	case RLX_K_i64: fprintf(p->f, "%lld", (long long)*(const int64_t *)v); break;
+	case RLX_K_f32: fprintf(p->f, "%.9g", (double)*(const float *)v); break;
+	case RLX_K_f64: fprintf(p->f, "%.17g", *(const double *)v); break;
+	case RLX_K_bool: fputs("true", p->f); break;
+	case RLX_K_dtype:
+		fputs(rlx_dtype_name(*(const enum rlx_dtype *)v), p->f);
+		break;
+	case RLX_K_str: print_string(p->f, *(const char *const *)v); break;
+	case RLX_K_ints:
+		for (i = 0; i < l->n; i++)
+			fprintf(p->f, "%s%lld", i ? "," : "[", (long long)l->v[i]);
+		fputc(']', p->f);
+		break;
+	case RLX_K_floats:
+		for (i = 0; i < fl->n; i++)
+			fprintf(p->f, "%s%.17g", i ? "," : "[", fl->v[i]);
+		fputc(']', p->f);
+		break;
+	case RLX_K_type:
+		rlx_type_print(v, type, sizeof(type));
+		fputs(type, p->f);
+		break;
+	case RLX_K_blob: print_blob(p, *(struct rlx_blob *const *)v); break;
+	case RLX_K_graph:
+		p->depth++;
+		print_graph(p, *(struct rlx_graph *const *)v);
+		p->depth--;
+		break;
+	}
+}
+
+static void print_fields(struct printer *p, const struct rlx_node *n)
+{
+	const char *sep = "";
+	uint32_t k = 0, i, j;
+
+	for (i = 0; i < n->def->n_field; i++) {
+		const struct rlx_field *f = &n->def->field[i];
+		const void *v = rlx_field_ptr(f, n->args);
+
+		if (f->role == RLX_FIELD_INS) {
+			fprintf(p->f, "%s%s=[", sep, f->name);
+			for (j = n->def->n_fixed; j < n->n_in; j++)
+				fprintf(p->f, "%s%%%u", j > n->def->n_fixed ? "," : "", n->in[j]);
+			fputs("]", p->f);
+		} else if (f->role != RLX_FIELD_ATTR) {
+			if (!n->in[k++])
+				continue;
+			fprintf(p->f, "%s%s=%%%u", sep, f->name, n->in[k - 1]);
+		} else if (is_zero(f, v)) {
+			continue;
+		} else {
+			fprintf(p->f, "%s%s=", sep, f->name);
+			print_attr(p, f, v);
+		}
+		sep = ", ";
+	}
+}
+
+static void indent(const struct printer *p, int more)
+{
+	fprintf(p->f, "%*s", 2 * (p->depth + more), "");
+}
+
+static void print_node(struct printer *p, const struct rlx_graph *g,
+		       const struct rlx_node *n)
+{
+	char type[128];
+	uint32_t i;
+
+	indent(p, 1);
+	for (i = 0; i < n->n_out; i++)
+		fprintf(p->f, "%s%%%u", i ? ", " : "", n->out + i);
+	fprintf(p->f, "%s%s(", n->n_out ? " = " : "", n->def->name);
+	print_fields(p, n);
+	fputc(')', p->f);
+	for (i = 0; !(n->def->traits & RLX_T_LEAF) && i < n->n_out; i++) {
+		rlx_type_print(&g->val[n->out + i].type, type, sizeof(type));
+		fprintf(p->f, "%s%s", i ? ", " : " : ", type);
+	}
+	fputc('\n', p->f);
+}
+
+static void print_graph(struct printer *p, const struct rlx_graph *g)
+{
+	uint32_t i;
+
+	fputs("graph ", p->f);
+	print_string(p->f, g->name);
+	fputs(" {\n", p->f);
+	for (i = 0; i < g->n_node; i++)
+		print_node(p, g, &g->node[i]);
+	indent(p, 1);
+	fputs("return", p->f);
+	for (i = 0; i < g->io[RLX_IO_OUTPUT].n; i++) {
+		fputs(i ? ", " : " ", p->f);
+		print_string(p->f, g->io[RLX_IO_OUTPUT].e[i].name);
+		fprintf(p->f, "=%%%u", g->io[RLX_IO_OUTPUT].e[i].v.id);
+	}
+	fputc('\n', p->f);
+	indent(p, 0);
+	fputc('}', p->f);
+}
+
+enum rlx_status rlx_graph_print(const struct rlx_graph *g, FILE *f, bool elide)
+{
+	struct printer p = { .f = f, .elide = elide };
+
+	if (!g || !f)
+		return RLX_EINVAL;
+	print_graph(&p, g);
+	fputc('\n', f);
+	return ferror(f) ? RLX_EIO : RLX_OK;
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT
+/* The pipeline from a graph to a program: passes, plan, backend. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "pass/pass.h"
+#include "rt/rt.h"
+
+static uint64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static enum rlx_status run_passes(struct rlx_program *p,
+				  const struct rlx_compile_opts *o,
+				  struct rlx_graph *g, struct rlx_error *err)
+{
+	struct rlx_pass_ctx c = {
+		.precision = o->precision, .flags = o->flags, .err = err,
+	};
+	size_t len = 0;
+	enum rlx_status st;
+
+	if (p->dev->be->target)
+		p->dev->be->target(p->dev, &c.target);
+	c.report = open_memstream(&p->fused, &len);
+	st = rlx_passes_run(&c, o, g, &p->g);
+	if (c.report)
+		fclose(c.report);
+	return st;
+}
+
+static enum rlx_status make_code(struct rlx_program *p, uint32_t flags,
+				 struct rlx_error *err)
+{
+	struct rlx_code *code = rlx_calloc(1, p->dev->be->code_size);
+	enum rlx_status st;
+
+	if (!code)
+		return rlx_fail(err, RLX_ENOMEM, "compile: out of memory");
+	code->dev = p->dev;
+	code->plan = p->plan;
+	st = p->dev->be->compile(code, flags, err);
+	if (st)
+		rlx_free(code);
+	else
+		p->code = code;
+	return st;
+}
+
+static void add_costs(struct rlx_program *p)
+{
+	const struct rlx_type **types = rlx_malloc(1024 * sizeof(*types));
+	uint32_t s, i;
+
+	for (s = 0; types && s < p->plan->n_step; s++) {
+		const struct rlx_plan_step *st = &p->plan->step[s];
+		struct rlx_infer q = { .def = st->def, .args = st->args,
+				       .n_in = st->n_in, .in = types };
+		struct rlx_cost c = { 0 };
+
+		if (!st->def || st->n_in > 1024)
+			continue;
+		for (i = 0; i < st->n_in; i++) {
+			types[i] = st->in[i] ? &p->plan->val[st->in[i]].type : NULL;
+			c.bytes += types[i] ? (double)rlx_type_bytes(types[i]) : 0;
+		}
+		for (i = 0; i < st->n_out && i < RLX_MAX_OUT; i++) {
+			q.out[i] = p->plan->val[st->out[i]].type;
+			c.bytes += (double)rlx_type_bytes(&q.out[i]);
+			c.flops += (double)rlx_type_count(&q.out[i]);
+		}
+		q.n_out = st->n_out;
+		if (st->def->impl->cost)
+			st->def->impl->cost(&q, &c);
+		p->info.flops += c.flops;
+		p->info.bytes += c.bytes;
+	}
+	rlx_free(types);
+}
+
+static void fill_info(struct rlx_program *p, const struct rlx_graph *g, uint64_t t0)
+{
+	struct rlx_dev_info dev = { .isa = "" };
+	uint32_t i;
+
+	p->dev->be->probe(&dev, 1);
+	memcpy(p->isa, dev.isa, sizeof(p->isa));
+	p->info.device = p->dev->be->name;
+	p->info.isa = p->isa;
+	p->info.threads = p->dev->threads;
+	p->info.nodes = g->n_node;
+	p->info.steps = p->plan->n_step;
+	p->info.native = p->code->native;
+	p->info.host = p->code->host;
+	p->info.work_bytes = p->code->work_bytes;
+	p->info.naive_bytes = p->plan->naive_bytes;
+	for (i = 0; i < p->plan->n_constant; i++)
+		p->info.const_bytes += rlx_blob_bytes(p->plan->constant[i]);
+	p->info.packed_bytes = p->code->packed_bytes;
+	p->info.pack_ns = p->code->pack_ns;
+	add_costs(p);
+	p->info.compile_ns = now_ns() - t0;
+}
+
+/* Bring the caller's options to the size this library knows. */
+static enum rlx_status take_opts(const struct rlx_compile_opts *in,
+				 struct rlx_compile_opts *o, struct rlx_error *err)
+{
+	const char *env = getenv("RLX_DEVICE");
+
+	*o = (struct rlx_compile_opts){ 0 };
+	if (in) {
+		if (!in->size)
+			return rlx_fail(err, RLX_EINVAL,
+					"compile: set opts.size to sizeof(struct rlx_compile_opts)");
+		memcpy(o, in, in->size < sizeof(*o) ? in->size : sizeof(*o));
+	}
+	if (!o->device)
+		o->device = env && *env ? env : "cpu";
+	if ((unsigned int)o->precision > RLX_PRECISION_MIXED_F16)
+		return rlx_fail(err, RLX_EINVAL, "compile: precision %d is unknown",
+				o->precision);
+	return RLX_OK;
+}
+
+enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *opts,
+			    struct rlx_program **out, struct rlx_error *err)
+{
+	struct rlx_error own = { 0 };
+	struct rlx_compile_opts o;
+	struct rlx_program *p;
+	uint64_t t0 = now_ns();
+	enum rlx_status st;
+
+	if (!err)
+		err = &own;
+	if (!out)
+		return rlx_fail(err, RLX_EINVAL, "compile: no place for the program");
+	*out = NULL;
+	if (!g || g->err.status)
+		return rlx_error_set(err, rlx_graph_error(g)->status,
+				     rlx_graph_error(g)->file, rlx_graph_error(g)->line,
+				     "%s", rlx_graph_error(g)->text);
+	if (!g->finished)
+		return rlx_fail(err, RLX_EINVAL,
+				"compile: graph '%s' is not finished; call rlx_graph_finish()",
+				g->name);
+	st = take_opts(opts, &o, err);
+	if (st)
+		return st;
+	p = rlx_calloc(1, sizeof(*p));
+	if (!p)
+		return rlx_fail(err, RLX_ENOMEM, "compile: out of memory");
+	atomic_init(&p->refs, 1);
+	st = rlx_device_get(o.device, o.threads, &p->dev, err);
+	if (!st)
+		st = run_passes(p, &o, g, err);
+	if (!st)
+		st = rlx_plan_new(p->g, &p->plan, err);
+	if (!st)
+		st = make_code(p, o.flags, err);
+	if (st) {
+		rlx_program_put(p);
+		return st;
+	}
+	fill_info(p, g, t0);
+	if (getenv("RLX_DISPATCH_REPORT"))
+		rlx_program_report(p, stderr);
+	*out = p;
+	return RLX_OK;
+}
+
+struct rlx_program *rlx_program_get(struct rlx_program *p)
+{
+	if (p)
+		atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
+	return p;
+}
+
+void rlx_program_put(struct rlx_program *p)
+{
+	if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	if (p->code) {
+		p->dev->be->release(p->code);
+		rlx_free(p->code);
+	}
+	rlx_plan_free(p->plan);
+	rlx_graph_put(p->g);
+	rlx_device_put(p->dev);
+	free(p->fused);		/* open_memstream's own */
+	rlx_free(p);
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+/* Looking into a program: names, types, figures, the dispatch report. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "rt/rt.h"
+
+unsigned int rlx_program_io_count(const struct rlx_program *p, enum rlx_io io)
+{
+	return p && (unsigned int)io <= RLX_IO_OUTPUT ? p->plan->n_io[io] : 0;
+}
+
+const char *rlx_program_io_name(const struct rlx_program *p, enum rlx_io io,
+				unsigned int i)
+{
+	return i < rlx_program_io_count(p, io) ? p->plan->io[io][i].name : NULL;
+}
+
+const struct rlx_type *rlx_program_io_type(const struct rlx_program *p,
+					   enum rlx_io io, unsigned int i)
+{
+	return i < rlx_program_io_count(p, io) ?
+	       &p->plan->val[p->plan->io[io][i].val].type : NULL;
+}
+
+int rlx_program_io_find(const struct rlx_program *p, enum rlx_io io, const char *name)
+{
+	unsigned int i, n = rlx_program_io_count(p, io);
+
+	for (i = 0; name && i < n; i++)
+		if (!strcmp(p->plan->io[io][i].name, name))
+			return (int)i;
+	return -1;
+}
+
+void rlx_program_info(const struct rlx_program *p, struct rlx_program_info *out)
+{
+	*out = p ? p->info : (struct rlx_program_info){ .device = "", .isa = "" };
+}
+
+const struct rlx_graph *rlx_program_graph(const struct rlx_program *p)
+{
+	return p ? p->g : NULL;
+}
+
+enum rlx_status rlx_program_print(const struct rlx_program *p, FILE *f)
+{
+	return p && f ? rlx_plan_print(p->plan, f) : RLX_EINVAL;
+}
+
+enum rlx_status rlx_program_svg(const struct rlx_program *p, FILE *f)
+{
+	return p && f ? rlx_plan_svg(p->plan, f) : RLX_EINVAL;
+}
+
+enum rlx_status rlx_program_report(const struct rlx_program *p, FILE *f)
+{
+	unsigned int *count, i;
+
+	if (!p || !f)
+		return RLX_EINVAL;
+	count = rlx_calloc(RLX_OP_COUNT, sizeof(*count));
+	if (!count)
+		return RLX_ENOMEM;
+	for (i = 0; i < p->plan->n_step; i++)
+		if (p->plan->step[i].def)
+			count[p->plan->step[i].def->index]++;
+	fprintf(f, "# %s %s, %u threads: %u nodes -> %u steps, %u native, %u on the host\n",
+		p->info.device, p->info.isa, p->info.threads, p->info.nodes,
+		p->info.steps, p->info.native, p->info.host);
+	for (i = 0; i < RLX_OP_COUNT; i++)
+		if (count[i])
+			fprintf(f, "%6u  %s\n", count[i], rlx_op_defs[i]->name);
+	if (p->fused && *p->fused)
+		fprintf(f, "%s", p->fused);
+	rlx_free(count);
+	return ferror(f) ? RLX_EIO : RLX_OK;
+}

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* Private structs of the runtime: devices, programs, sessions. */
+#ifndef RLX_RT_RT_H
+#define RLX_RT_RT_H
+
+#include <stdatomic.h>
+
+#include "plan/plan.h"
+#include "rlx/backend.h"
+#include "rlx/run.h"
+
+/*
+ * Devices are opened on first use and shared: one per (backend, threads asked
+ * for), counted. The lock is private to registry.c.
+ */
+enum rlx_status rlx_device_get(const char *name, unsigned int threads,
+			       struct rlx_device **out, struct rlx_error *err);
+void rlx_device_put(struct rlx_device *dev);
+
+struct rlx_program {
+	atomic_uint		 refs;
+	struct rlx_device	*dev;
+	struct rlx_graph	*g;		/* after all passes */
+	struct rlx_plan		*plan;
+	struct rlx_code		*code;
+	struct rlx_program_info	 info;
+	char			 isa[16];
+	char			*fused;		/* the passes' own lines; may be NULL */
+};
+
+#endif

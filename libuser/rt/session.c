@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT
+/* A session's life, its run, and which outputs a run computes. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "mem/arena.h"
+#include "rt/session.h"
+
+static uint64_t align64(uint64_t n)
+{
+	return (n + 63) & ~63ull;
+}
+
+/* One arena for the workspace, the inputs and the outputs. */
+static enum rlx_status take_arena(struct rlx_session *s, struct rlx_arena *given,
+				  struct rlx_error *err)
+{
+	struct rlx_arena_opts o = { .name = "rlx-session" };
+	uint64_t bytes = align64(s->p->code->work_bytes) + 4096;
+	enum rlx_status st;
+	unsigned int i;
+	int io;
+
+	if (given) {
+		s->arena = rlx_arena_get(given);
+	} else {
+		for (io = 0; io < 3; io += 2)
+			for (i = 0; i < rlx_program_io_count(s->p, io); i++)
+				bytes += align64((uint64_t)rlx_type_bytes(
+					rlx_program_io_type(s->p, io, i)) + 64);
+		o.size = bytes;
+		st = rlx_arena_new(&o, &s->arena, err);
+		if (st)
+			return st;
+	}
+	st = rlx_buf_new(s->arena, s->p->code->work_bytes ? s->p->code->work_bytes : 1,
+			 64, &s->work, err);
+	return st;
+}
+
+static enum rlx_status take_slots(struct rlx_session *s, struct rlx_error *err)
+{
+	unsigned int i, n;
+	int io;
+
+	s->exec = rlx_calloc(1, s->p->dev->be->exec_size);
+	if (!s->exec)
+		goto out_no_memory;
+	for (io = 0; io < 3; io++) {
+		n = rlx_program_io_count(s->p, io);
+		s->slot[io] = rlx_calloc(n + 1, sizeof(*s->slot[io]));
+		s->ptr[io] = rlx_calloc(n + 1, sizeof(*s->ptr[io]));
+		if (!s->slot[io] || !s->ptr[io])
+			goto out_no_memory;
+		for (i = 0; i < n; i++)
+			s->slot[io][i].feeds = -1;
+		s->exec->ptr[io] = s->ptr[io];
+	}
+	return RLX_OK;
+out_no_memory:
+	return rlx_fail(err, RLX_ENOMEM, "session: out of memory");
+}
+
+enum rlx_status rlx_session_new(struct rlx_program *p,
+				const struct rlx_session_opts *opts,
+				struct rlx_session **out, struct rlx_error *err)
+{
+	struct rlx_session_opts o = { 0 };
+	struct rlx_error own = { 0 };
+	struct rlx_session *s;
+	enum rlx_status st;
+
+	if (!err)
+		err = &own;
+	if (!p || !out || (opts && !opts->size))
+		return rlx_fail(err, RLX_EINVAL,
+				"session: a program, a place for the result and opts.size are needed");
+	*out = NULL;
+	if (opts)
+		memcpy(&o, opts, opts->size < sizeof(o) ? opts->size : sizeof(o));
+	s = rlx_calloc(1, sizeof(*s));
+	if (!s)
+		return rlx_fail(err, RLX_ENOMEM, "session: out of memory");
+	s->p = rlx_program_get(p);
+	s->strict = o.strict;
+	pthread_mutex_init(&s->runner.lock, NULL);
+	pthread_cond_init(&s->runner.work, NULL);
+	pthread_cond_init(&s->runner.done, NULL);
+	st = take_slots(s, err);
+	if (!st)
+		st = take_arena(s, o.arena, err);
+	if (!st) {
+		s->exec->code = p->code;
+		s->exec->work = rlx_buf_ptr(s->work);
+		s->exec->err = err;
+		st = p->dev->be->init(s->exec);
+		s->exec->err = &s->err;
+		if (st)		/* nothing for fini to undo */
+			s->exec->code = NULL;
+	}
+	if (st) {
+		rlx_session_free(s);
+		return st;
+	}
+	*out = s;
+	return RLX_OK;
+}
+
+void rlx_session_free(struct rlx_session *s)
+{
+	unsigned int i;
+	int io;
+
+	if (!s)
+		return;
+	rlx_runner_fini(s);
+	if (s->exec && s->exec->code)
+		s->p->dev->be->fini(s->exec);
+	for (io = 0; io < 3; io++) {
+		for (i = 0; s->slot[io] && i < rlx_program_io_count(s->p, io); i++)
+			rlx_slot_fini(&s->slot[io][i]);
+		rlx_free(s->slot[io]);
+		rlx_free(s->ptr[io]);
+	}
+	if (s->work.arena)
+		rlx_buf_free(s->work, NULL);
+	rlx_arena_put(s->arena);
+	rlx_free(s->skip);
+	rlx_free(s->exec);
+	rlx_program_put(s->p);
+	rlx_free(s);
+}
+
+enum rlx_status rlx_session_clone(const struct rlx_session *s,
+				  struct rlx_session **out, struct rlx_error *err)
+{
+	struct rlx_session_opts o = { .size = sizeof(o) };
+	struct rlx_session *c = NULL;
+	enum rlx_status st;
+	unsigned int i;
+
+	if (!s || !out)
+		return rlx_fail(err, RLX_EINVAL, "session clone: nothing to clone");
+	o.strict = s->strict;
+	st = rlx_session_new(s->p, &o, &c, err);
+	if (st)
+		return st;
+	for (i = 0; i < rlx_program_io_count(s->p, RLX_IO_PARAM); i++) {
+		const struct rlx_slot *from = &s->slot[RLX_IO_PARAM][i];
+
+		if (!from->buf.arena)
+			continue;
+		c->slot[RLX_IO_PARAM][i].buf = from->buf;
+		c->slot[RLX_IO_PARAM][i].filled = from->filled;
+		rlx_arena_get(from->buf.arena);
+		rlx_slot_apply(c, RLX_IO_PARAM, i);
+	}
+	*out = c;
+	return RLX_OK;
+}
+
+const struct rlx_error *rlx_session_error(const struct rlx_session *s)
+{
+	static const struct rlx_error none = {
+		.status = RLX_EINVAL, .text = "no session",
+	};
+
+	return s ? &s->err : &none;
+}
+
+struct rlx_program *rlx_session_program(const struct rlx_session *s)
+{
+	return s ? s->p : NULL;
+}
+
+/* Which steps the chosen outputs need; storage roots stand for their values. */
+static void mark_needed(const struct rlx_plan *p, uint8_t *root, uint8_t *skip)
+{
+	uint32_t s = p->n_step, i;
+
+	while (s-- > 0) {
+		const struct rlx_plan_step *st = &p->step[s];
+		bool need = false;
+
+		for (i = 0; i < st->n_out; i++)
+			need = need || root[p->val[st->out[i]].root];
+		skip[s] = !need;
+		for (i = 0; need && i < st->n_in; i++)
+			if (st->in[i])
+				root[p->val[st->in[i]].root] = 1;
+	}
+}
+
+enum rlx_status rlx_session_want(struct rlx_session *s, const char *const *outputs,
+				 unsigned int n)
+{
+	const struct rlx_plan *p;
+	uint8_t *root, *skip;
+	unsigned int i, at;
+
+	if (!s)
+		return RLX_EINVAL;
+	s->err = (struct rlx_error){ 0 };
+	if (rlx_runner_busy(s))
+		return rlx_fail(&s->err, RLX_EBUSY, "a submitted run is under way");
+	p = s->p->plan;
+	if (!outputs) {
+		rlx_free(s->skip);
+		s->skip = NULL;
+		s->exec->skip = NULL;
+		return RLX_OK;
+	}
+	root = rlx_calloc(p->n_val + 1, 1);
+	skip = rlx_calloc(p->n_step + 1, 1);
+	if (!root || !skip) {
+		rlx_fail(&s->err, RLX_ENOMEM, "session: out of memory");
+		goto out_free;
+	}
+	for (i = 0; i < n; i++) {
+		if (!rlx_slot_find(s, RLX_IO_OUTPUT, outputs[i], &at))
+			goto out_free;
+		root[p->val[p->io[RLX_IO_OUTPUT][at].val].root] = 1;
+	}
+	mark_needed(p, root, skip);
+	rlx_free(s->skip);
+	s->skip = skip;
+	s->exec->skip = skip;
+	skip = NULL;
+out_free:
+	rlx_free(root);
+	rlx_free(skip);
+	return s->err.status;
+}
+
+enum rlx_status rlx_session_extent(struct rlx_session *s, int64_t actual, int64_t upper)
+{
+	if (!s)
+		return RLX_EINVAL;
+	s->err = (struct rlx_error){ 0 };
+	if (rlx_runner_busy(s))
+		return rlx_fail(&s->err, RLX_EBUSY, "a submitted run is under way");
+	if (actual < 0 || upper < 1 || actual > upper)
+		return rlx_fail(&s->err, RLX_ERANGE, "extent %lld of %lld",
+				(long long)actual, (long long)upper);
+	s->exec->extent = actual == upper ? 0 : actual;
+	s->exec->upper = upper;
+	if (s->p->dev->be->extent)
+		s->p->dev->be->extent(s->exec);
+	return RLX_OK;
+}
+
+/* Outputs that become inputs: exchange buffers, so nothing is copied. */
+static void feed(struct rlx_session *s)
+{
+	unsigned int o, n = rlx_program_io_count(s->p, RLX_IO_OUTPUT);
+
+	for (o = 0; o < n; o++) {
+		struct rlx_slot *out = &s->slot[RLX_IO_OUTPUT][o], *in;
+		struct rlx_buf t = out->buf;
+
+		if (out->feeds < 0)
+			continue;
+		in = &s->slot[RLX_IO_INPUT][out->feeds];
+		out->buf = in->buf;
+		in->buf = t;
+		rlx_slot_apply(s, RLX_IO_OUTPUT, o);
+		rlx_slot_apply(s, RLX_IO_INPUT, (unsigned int)out->feeds);
+	}
+}
+
+static void copy_staged(struct rlx_session *s)
+{
+	unsigned int i, n = rlx_program_io_count(s->p, RLX_IO_INPUT);
+
+	for (i = 0; i < n; i++) {
+		struct rlx_slot *in = &s->slot[RLX_IO_INPUT][i];
+		uint64_t bytes;
+
+		if (!in->staged)
+			continue;
+		bytes = (uint64_t)rlx_type_bytes(rlx_program_io_type(s->p, RLX_IO_INPUT, i));
+		memcpy(rlx_buf_ptr(in->stage), rlx_buf_ptr(in->buf), bytes);
+		rlx_stat_copied(bytes);
+	}
+}
+
+enum rlx_status rlx_session_run_now(struct rlx_session *s)
+{
+	enum rlx_status st;
+
+	copy_staged(s);
+	st = s->p->dev->be->run(s->exec);
+	if (!st)
+		feed(s);
+	return st;
+}
+
+enum rlx_status rlx_session_run(struct rlx_session *s)
+{
+	enum rlx_status st;
+
+	if (!s)
+		return RLX_EINVAL;
+	if (s->err.status)
+		s->err = (struct rlx_error){ 0 };
+	if (rlx_runner_busy(s))
+		return rlx_fail(&s->err, RLX_EBUSY,
+				"a submitted run is under way; wait for it first");
+	st = s->ready ? RLX_OK : rlx_slots_ready(s);
+	return st ? st : rlx_session_run_now(s);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* A session's private struct, shared by session.c, slot.c and submit.c. */
+#ifndef RLX_RT_SESSION_H
+#define RLX_RT_SESSION_H
+
+#include <pthread.h>
+
+#include "rt/rt.h"
+
+/* One input, param or output of a session. */
+struct rlx_slot {
+	struct rlx_buf	 buf;		/* bound now; arena NULL: none yet */
+	struct rlx_buf	 own;		/* what the session made, if it did */
+	struct rlx_buf	 stage;		/* copy of an input that an output overlaps */
+	bool		 bound;		/* by the caller */
+	bool		 filled;	/* an input or param that has a value */
+	bool		 staged;
+	int		 feeds;		/* outputs: index of the input it becomes; -1 */
+};
+
+/* The thread that runs what was submitted; started by the first submit. */
+struct rlx_runner {
+	pthread_t	 thread;
+	pthread_mutex_t	 lock;		/* guards all below */
+	pthread_cond_t	 work, done;
+	bool		 started, stop, busy;
+	uint64_t	 asked, finished;
+	enum rlx_status	 result;
+};
+
+struct rlx_session {
+	struct rlx_program	*p;
+	struct rlx_arena	*arena;		/* where own buffers come from */
+	bool			 strict;
+	struct rlx_slot		*slot[3];
+	struct rlx_buf		 work;
+	struct rlx_exec		*exec;
+	void			**ptr[3];	/* exec->ptr */
+	uint8_t			*skip;		/* per plan step, if outputs were chosen */
+	bool			 ready;		/* every buffer is there */
+	struct rlx_error	 err;
+	struct rlx_runner	 runner;
+};
+
+/* slot.c: find by name (story in s->err), give it memory, tell the backend. */
+struct rlx_slot *rlx_slot_find(struct rlx_session *s, enum rlx_io io,
+			       const char *name, unsigned int *out_i);
+enum rlx_status rlx_slot_own(struct rlx_session *s, enum rlx_io io, unsigned int i);
+void rlx_slot_apply(struct rlx_session *s, enum rlx_io io, unsigned int i);
+void rlx_slot_fini(struct rlx_slot *slot);
+/* All inputs filled, all outputs have memory, no harmful overlap. */
+enum rlx_status rlx_slots_ready(struct rlx_session *s);
+
+/* submit.c */
+bool rlx_runner_busy(struct rlx_session *s);
+void rlx_runner_fini(struct rlx_session *s);
+/* session.c: the run itself, on whichever thread. */
+enum rlx_status rlx_session_run_now(struct rlx_session *s);
+
+#endif

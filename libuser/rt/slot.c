@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: MIT
+/* Binding, filling and reading a session's inputs, params and outputs. */
+#include <string.h>
+
+#include "mem/arena.h"
+#include "ops/element.h"
+#include "rt/session.h"
+
+static const char *const io_names[] = {
+	[RLX_IO_INPUT] = "input", [RLX_IO_PARAM] = "param", [RLX_IO_OUTPUT] = "output",
+};
+
+static const struct rlx_type *type_at(const struct rlx_session *s, enum rlx_io io,
+				      unsigned int i)
+{
+	return rlx_program_io_type(s->p, io, i);
+}
+
+static uint64_t bytes_at(const struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	return (uint64_t)rlx_type_bytes(type_at(s, io, i));
+}
+
+struct rlx_slot *rlx_slot_find(struct rlx_session *s, enum rlx_io io,
+			       const char *name, unsigned int *out_i)
+{
+	int i = (unsigned int)io <= RLX_IO_OUTPUT ? rlx_program_io_find(s->p, io, name) : -1;
+	char known[256];
+	size_t n = 0;
+	unsigned int k;
+
+	if (i >= 0) {
+		*out_i = (unsigned int)i;
+		return &s->slot[io][i];
+	}
+	if ((unsigned int)io > RLX_IO_OUTPUT || !name) {
+		rlx_fail(&s->err, RLX_EINVAL, "session: %s", name ?
+			 "io is not one of enum rlx_io" : "no name given");
+		return NULL;
+	}
+	known[0] = 0;
+	for (k = 0; k < rlx_program_io_count(s->p, io) && n < sizeof(known); k++)
+		n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", k ? ", " : "",
+				      rlx_program_io_name(s->p, io, k));
+	rlx_fail(&s->err, RLX_ENOENT, "no %s '%.64s'; there %s %s", io_names[io], name,
+		 k == 1 ? "is" : "are", k ? known : "none");
+	return NULL;
+}
+
+/* Memory of the session's own, from its arena. */
+static enum rlx_status own_memory(struct rlx_session *s, uint64_t bytes,
+				  struct rlx_buf *out)
+{
+	struct rlx_arena_opts o = { .name = "rlx-tensor" };
+	struct rlx_arena *a;
+	enum rlx_status st;
+
+	bytes = bytes ? bytes : 1;
+	if (s->arena) {
+		st = rlx_buf_new(s->arena, bytes, 64, out, NULL);
+		if (!st) {
+			rlx_arena_get(out->arena);
+			return RLX_OK;
+		}
+	}
+	/* not foreseen in the session's arena (a param, a staged input): one more */
+	o.size = bytes;
+	st = rlx_arena_new(&o, &a, &s->err);
+	if (!st)
+		*out = (struct rlx_buf){ a, 0, bytes };
+	return st;
+}
+
+static void drop(struct rlx_buf *b, bool own)
+{
+	if (b->arena) {
+		if (own)
+			rlx_buf_free(*b, NULL);
+		rlx_arena_put(b->arena);
+	}
+	*b = (struct rlx_buf){ 0 };
+}
+
+void rlx_slot_fini(struct rlx_slot *slot)
+{
+	drop(&slot->buf, false);
+	drop(&slot->own, true);
+	drop(&slot->stage, true);
+}
+
+enum rlx_status rlx_slot_own(struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	struct rlx_slot *slot = &s->slot[io][i];
+	enum rlx_status st;
+
+	if (slot->buf.arena)
+		return RLX_OK;
+	st = own_memory(s, bytes_at(s, io, i), &slot->own);
+	if (st)
+		return st;
+	slot->buf = slot->own;
+	rlx_arena_get(slot->buf.arena);
+	rlx_slot_apply(s, io, i);
+	return RLX_OK;
+}
+
+void rlx_slot_apply(struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	struct rlx_slot *slot = &s->slot[io][i];
+
+	s->ptr[io][i] = rlx_buf_ptr(slot->staged ? slot->stage : slot->buf);
+	s->p->dev->be->bind(s->exec, io, i);
+}
+
+static bool overlap(struct rlx_buf a, struct rlx_buf b, uint64_t na, uint64_t nb)
+{
+	const char *pa = rlx_buf_ptr(a), *pb = rlx_buf_ptr(b);
+
+	return pa && pb && na && nb && pa < pb + nb && pb < pa + na;
+}
+
+/* An input that an output overlaps is read from a copy, if it is all of it. */
+static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
+{
+	struct rlx_slot *in = &s->slot[RLX_IO_INPUT][i];
+	uint64_t n = bytes_at(s, RLX_IO_INPUT, i), m;
+	bool hit = false, was = in->staged;
+	unsigned int o;
+	enum rlx_status st;
+
+	for (o = 0; o < rlx_program_io_count(s->p, RLX_IO_OUTPUT); o++) {
+		struct rlx_slot *out = &s->slot[RLX_IO_OUTPUT][o];
+
+		m = bytes_at(s, RLX_IO_OUTPUT, o);
+		if (!overlap(in->buf, out->buf, n, m))
+			continue;
+		if (rlx_buf_ptr(in->buf) != rlx_buf_ptr(out->buf) || n != m)
+			return rlx_fail(&s->err, RLX_EINVAL,
+					"input '%s' and output '%s' overlap in part; bind the same slice or different ones",
+					rlx_program_io_name(s->p, RLX_IO_INPUT, i),
+					rlx_program_io_name(s->p, RLX_IO_OUTPUT, o));
+		hit = true;
+	}
+	if (hit && s->strict)
+		return rlx_fail(&s->err, RLX_EACCES,
+				"input '%s' shares its memory with an output, which takes a copy, and the session is strict",
+				rlx_program_io_name(s->p, RLX_IO_INPUT, i));
+	if (hit && !in->stage.arena) {
+		st = own_memory(s, n, &in->stage);
+		if (st)
+			return st;
+	}
+	in->staged = hit;
+	if (hit || was)
+		rlx_slot_apply(s, RLX_IO_INPUT, i);
+	return RLX_OK;
+}
+
+static enum rlx_status two_outputs(struct rlx_session *s)
+{
+	unsigned int n = rlx_program_io_count(s->p, RLX_IO_OUTPUT), a, b;
+
+	for (a = 0; a < n; a++)
+		for (b = a + 1; b < n; b++)
+			if (overlap(s->slot[RLX_IO_OUTPUT][a].buf,
+				    s->slot[RLX_IO_OUTPUT][b].buf,
+				    bytes_at(s, RLX_IO_OUTPUT, a),
+				    bytes_at(s, RLX_IO_OUTPUT, b)))
+				return rlx_fail(&s->err, RLX_EINVAL,
+						"outputs '%s' and '%s' overlap",
+						rlx_program_io_name(s->p, RLX_IO_OUTPUT, a),
+						rlx_program_io_name(s->p, RLX_IO_OUTPUT, b));
+	return RLX_OK;
+}
+
+enum rlx_status rlx_slots_ready(struct rlx_session *s)
+{
+	enum rlx_status st = RLX_OK;
+	unsigned int i;
+	int io;
+
+	for (io = RLX_IO_INPUT; io <= RLX_IO_PARAM; io++)
+		for (i = 0; i < rlx_program_io_count(s->p, io); i++)
+			if (!s->slot[io][i].filled)
+				return rlx_fail(&s->err, RLX_EINVAL,
+						"%s '%s' has no value; bind or set it before the run",
+						io_names[io], rlx_program_io_name(s->p, io, i));
+	for (i = 0; !st && i < rlx_program_io_count(s->p, RLX_IO_OUTPUT); i++)
+		st = rlx_slot_own(s, RLX_IO_OUTPUT, i);
+	if (!st)
+		st = two_outputs(s);
+	for (i = 0; !st && i < rlx_program_io_count(s->p, RLX_IO_INPUT); i++)
+		st = stage_input(s, i);
+	s->ready = !st;
+	return st;
+}
+
+static enum rlx_status not_busy(struct rlx_session *s)
+{
+	s->err = (struct rlx_error){ 0 };
+	if (rlx_runner_busy(s))
+		return rlx_fail(&s->err, RLX_EBUSY,
+				"a submitted run is under way; wait for it first");
+	return RLX_OK;
+}
+
+enum rlx_status rlx_session_bind(struct rlx_session *s, enum rlx_io io,
+				 const char *name, struct rlx_buf buf)
+{
+	struct rlx_slot *slot;
+	unsigned int i;
+	uint64_t bytes;
+
+	if (!s || not_busy(s))
+		return s ? s->err.status : RLX_EINVAL;
+	slot = rlx_slot_find(s, io, name, &i);
+	if (!slot)
+		return s->err.status;
+	bytes = bytes_at(s, io, i);
+	if (!buf.arena || !rlx_buf_ptr(buf))
+		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': the buffer is empty or lies outside its arena",
+				io_names[io], name);
+	if (buf.bytes < bytes || (uintptr_t)rlx_buf_ptr(buf) % 64)
+		return rlx_fail(&s->err, RLX_ERANGE,
+				"%s '%s': the buffer has %llu bytes of %llu, at %llu past a 64-byte boundary",
+				io_names[io], name, (unsigned long long)buf.bytes,
+				(unsigned long long)bytes,
+				(unsigned long long)((uintptr_t)rlx_buf_ptr(buf) % 64));
+	if (io == RLX_IO_OUTPUT && rlx_arena_flags(buf.arena) & RLX_ARENA_RDONLY)
+		return rlx_fail(&s->err, RLX_EACCES,
+				"output '%s': the arena is mapped read-only", name);
+	rlx_arena_get(buf.arena);
+	drop(&slot->buf, false);
+	slot->buf = buf;
+	slot->bound = true;
+	slot->filled = true;
+	slot->staged = false;
+	s->ready = false;
+	rlx_slot_apply(s, io, i);
+	return RLX_OK;
+}
+
+struct rlx_buf rlx_session_buf(struct rlx_session *s, enum rlx_io io, const char *name)
+{
+	struct rlx_slot *slot;
+	unsigned int i;
+
+	if (!s || not_busy(s))
+		return (struct rlx_buf){ 0 };
+	slot = rlx_slot_find(s, io, name, &i);
+	if (!slot || rlx_slot_own(s, io, i))
+		return (struct rlx_buf){ 0 };
+	if (!slot->filled) {
+		slot->filled = true;	/* the caller may write it now */
+		s->ready = false;
+	}
+	return slot->buf;
+}
+
+/* Same dtype: bytes; another of the same family: element by element. */
+static void convert(struct rlx_type to, void *dst, struct rlx_type from,
+		    const void *src)
+{
+	struct rlx_tensor d = { to, dst }, f = { from, (void *)(uintptr_t)src };
+	int64_t n = rlx_type_count(&to), i;
+
+	if (to.dtype == from.dtype && n)
+		memcpy(dst, src, (size_t)rlx_type_bytes(&to));
+	else if (el_is_int(to.dtype))
+		for (i = 0; i < n; i++)
+			el_seti(&d, i, el_geti(&f, i));
+	else
+		for (i = 0; i < n; i++)
+			el_set(&d, i, el_get(&f, i));
+	rlx_stat_copied((uint64_t)rlx_type_bytes(&to));
+}
+
+static enum rlx_status may_copy(struct rlx_session *s, enum rlx_io io,
+				const char *name, const struct rlx_type *have,
+				const struct rlx_type *given)
+{
+	struct rlx_type t = *given;
+	char a[96], b[96];
+
+	if (s->strict)
+		return rlx_fail(&s->err, RLX_EACCES,
+				"%s '%s': the session is strict and copies nothing; bind a buffer",
+				io_names[io], name);
+	t.dtype = have->dtype;
+	rlx_type_print(have, a, sizeof(a));
+	rlx_type_print(given, b, sizeof(b));
+	if (!rlx_type_equal(&t, have))
+		return rlx_fail(&s->err, RLX_ESHAPE, "%s '%s' is %s, not %s",
+				io_names[io], name, a, b);
+	if (given->dtype != have->dtype &&
+	    !(rlx_dtype_is_float(given->dtype) && rlx_dtype_is_float(have->dtype)) &&
+	    !(el_is_int(given->dtype) && el_is_int(have->dtype)))
+		return rlx_fail(&s->err, RLX_ETYPE, "%s '%s' is %s, not %s",
+				io_names[io], name, a, b);
+	return RLX_OK;
+}
+
+enum rlx_status rlx_session_set(struct rlx_session *s, enum rlx_io io,
+				const char *name, struct rlx_type type,
+				const void *data)
+{
+	struct rlx_slot *slot;
+	enum rlx_status st;
+	unsigned int i;
+
+	if (!s || not_busy(s))
+		return s ? s->err.status : RLX_EINVAL;
+	slot = rlx_slot_find(s, io, name, &i);
+	if (!slot)
+		return s->err.status;
+	if (io == RLX_IO_OUTPUT || (!data && rlx_type_bytes(&type)))
+		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", io_names[io], name,
+				data ? "outputs are not set" : "no data");
+	st = may_copy(s, io, name, type_at(s, io, i), &type);
+	if (!st && rlx_arena_flags(slot->buf.arena) & RLX_ARENA_RDONLY)
+		st = rlx_fail(&s->err, RLX_EACCES, "%s '%s' is bound to a read-only arena",
+			      io_names[io], name);
+	if (!st)
+		st = rlx_slot_own(s, io, i);
+	if (st)
+		return st;
+	convert(*type_at(s, io, i), rlx_buf_ptr(slot->buf), type, data);
+	if (!slot->filled) {
+		slot->filled = true;
+		s->ready = false;
+	}
+	return RLX_OK;
+}
+
+enum rlx_status rlx_session_get(struct rlx_session *s, enum rlx_io io,
+				const char *name, struct rlx_type type, void *data)
+{
+	struct rlx_slot *slot;
+	enum rlx_status st;
+	unsigned int i;
+
+	if (!s || not_busy(s))
+		return s ? s->err.status : RLX_EINVAL;
+	slot = rlx_slot_find(s, io, name, &i);
+	if (!slot)
+		return s->err.status;
+	if (!slot->buf.arena || (!data && rlx_type_bytes(&type)))
+		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", io_names[io], name,
+				data ? "nothing is there yet" : "no room given");
+	st = may_copy(s, io, name, type_at(s, io, i), &type);
+	if (!st)
+		convert(type, data, *type_at(s, io, i), rlx_buf_ptr(slot->buf));
+	return st;
+}
+
+enum rlx_status rlx_session_rows(struct rlx_session *s, const char *output,
+				 int64_t first, int64_t n, void *data, size_t bytes)
+{
+	const struct rlx_type *t;
+	struct rlx_slot *slot;
+	uint64_t row, want;
+	unsigned int i;
+
+	if (!s || not_busy(s))
+		return s ? s->err.status : RLX_EINVAL;
+	slot = rlx_slot_find(s, RLX_IO_OUTPUT, output, &i);
+	if (!slot)
+		return s->err.status;
+	t = type_at(s, RLX_IO_OUTPUT, i);
+	if (!slot->buf.arena || !data || s->strict)
+		return rlx_fail(&s->err, s->strict ? RLX_EACCES : RLX_EINVAL,
+				"rows of '%s': %s", output, s->strict ?
+				"the session is strict and copies nothing" :
+				"no run yet, or no room given");
+	if (!t->rank || first < 0 || n < 0 || first > t->dim[0] - n)
+		return rlx_fail(&s->err, RLX_ERANGE,
+				"rows [%lld, +%lld) of '%s': it has %lld", (long long)first,
+				(long long)n, output, t->rank ? (long long)t->dim[0] : 0ll);
+	row = t->dim[0] ? bytes_at(s, RLX_IO_OUTPUT, i) / (uint64_t)t->dim[0] : 0;
+	want = row * (uint64_t)n;
+	if (bytes != want)
+		return rlx_fail(&s->err, RLX_ERANGE,
+				"%lld rows of '%s' are %llu bytes, the room is %zu",
+				(long long)n, output, (unsigned long long)want, bytes);
+	memcpy(data, (char *)rlx_buf_ptr(slot->buf) + (uint64_t)first * row, want);
+	rlx_stat_copied(want);
+	return RLX_OK;
+}
+
+enum rlx_status rlx_session_feed(struct rlx_session *s, const char *output,
+				 const char *input)
+{
+	struct rlx_slot *out;
+	unsigned int i, o;
+
+	if (!s || not_busy(s))
+		return s ? s->err.status : RLX_EINVAL;
+	if (!rlx_slot_find(s, RLX_IO_INPUT, input, &i))
+		return s->err.status;
+	for (o = 0; o < rlx_program_io_count(s->p, RLX_IO_OUTPUT); o++)
+		if (s->slot[RLX_IO_OUTPUT][o].feeds == (int)i)
+			s->slot[RLX_IO_OUTPUT][o].feeds = -1;
+	if (!output)
+		return RLX_OK;
+	out = rlx_slot_find(s, RLX_IO_OUTPUT, output, &o);
+	if (!out)
+		return s->err.status;
+	if (!rlx_type_equal(type_at(s, RLX_IO_OUTPUT, o), type_at(s, RLX_IO_INPUT, i)))
+		return rlx_fail(&s->err, RLX_ESHAPE,
+				"output '%s' and input '%s' differ in type; one cannot become the other",
+				output, input);
+	out->feeds = (int)i;
+	return RLX_OK;
+}

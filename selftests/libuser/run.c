@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+/* Compile and run small graphs on each backend through sessions. */
+#include "rlx/run.h"
+#include "selftests/lib/rlx_test.h"
+
+static const char *const devices[] = { "cpu", "ref" };
+
+/* y = gelu(x w + b), z = 2 y + x0 */
+static struct rlx_graph *small_graph(void)
+{
+	struct rlx_graph *g = rlx_graph_new("small");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 4, 3));
+	rlx_value w = rlx_param(g, "w", rlx_type(RLX_F32, 3, 5));
+	rlx_value b = rlx_constant(g, rlx_type(RLX_F32, 5), ((float[]){ 1, 2, 3, 4, 5 }));
+	rlx_value h = rlx_emit(g, add, .a = rlx_emit(g, matmul, .a = x, .b = w), .b = b);
+	rlx_value y = rlx_emit(g, gelu, .x = h);
+
+	rlx_output(g, "y", y);
+	rlx_output(g, "z", rlx_emit(g, mul, .a = y, .b = rlx_scalar_const(g, RLX_F32, 2)));
+	rlx_output(g, "same", x);
+	return g;
+}
+
+static struct rlx_session *small_session(const char *device)
+{
+	struct rlx_graph *g = small_graph();
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = device };
+	struct rlx_error err = { 0 };
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	rlx_graph_put(g);
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	rlx_program_put(p);
+	return s;
+}
+
+static void fill_and_check(struct rlx_session *s)
+{
+	uint64_t seed = rlx_test_seed();
+	float x[12], w[15], y[20], z[20], same[12];
+	int i, j, k;
+
+	for (i = 0; i < 12; i++)
+		x[i] = (float)rlx_test_uniform(&seed, -1, 1);
+	for (i = 0; i < 15; i++)
+		w[i] = (float)rlx_test_uniform(&seed, -1, 1);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 4, 3), x), 0);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", rlx_type(RLX_F32, 3, 5), w), 0);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 4, 5), y), 0);
+	CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "z", rlx_type(RLX_F32, 4, 5), z), 0);
+	CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "same", rlx_type(RLX_F32, 4, 3), same), 0);
+	for (i = 0; i < 4; i++)
+		for (j = 0; j < 5; j++) {
+			double h = j + 1, t;
+
+			for (k = 0; k < 3; k++)
+				h += (double)x[3 * i + k] * (double)w[5 * k + j];
+			t = h * 0.5 * (1 + erf(h * M_SQRT1_2));
+			CHECKF(fabs((double)y[5 * i + j] - t) < 1e-5, "y is %g, not %g",
+			       (double)y[5 * i + j], t);
+			CHECKF(fabs((double)z[5 * i + j] - 2 * t) < 2e-5, "z is %g, not %g",
+			       (double)z[5 * i + j], 2 * t);
+		}
+	CHECK(!memcmp(x, same, sizeof(x)));
+}
+
+TEST(runs_on_every_backend)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		struct rlx_session *s = small_session(devices[i]);
+
+		fill_and_check(s);
+		fill_and_check(s);
+		rlx_session_free(s);
+	}
+}
+
+TEST(clone_shares_params_and_nothing_else)
+{
+	struct rlx_session *s = small_session("cpu"), *c = NULL;
+	struct rlx_error err = { 0 };
+	float y[20], x[12] = { 1, 2, 3 }, first[20];
+
+	fill_and_check(s);
+	CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 4, 5), first), 0);
+	CHECKF(!rlx_session_clone(s, &c, &err), "%s", err.text);
+	CHECK_EQ(rlx_session_run(c), RLX_EINVAL);
+	CHECK(strstr(rlx_session_error(c)->text, "'x'"));
+	CHECK_EQ(rlx_session_set(c, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 4, 3), x), 0);
+	CHECKF(!rlx_session_run(c), "%s", rlx_session_error(c)->text);
+	CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 4, 5), y), 0);
+	CHECK(!memcmp(first, y, sizeof(y)));
+	rlx_session_free(s);
+	CHECKF(!rlx_session_run(c), "%s", rlx_session_error(c)->text);
+	rlx_session_free(c);
+}
+
+TEST(submit_and_wait)
+{
+	struct rlx_session *s = small_session("cpu");
+	uint64_t point = 0;
+	int i;
+
+	fill_and_check(s);
+	for (i = 0; i < 50; i++) {
+		CHECKF(!rlx_session_submit(s, &point), "%s", rlx_session_error(s)->text);
+		CHECK_EQ(rlx_session_wait(s, point, -1), 0);
+	}
+	CHECK_EQ(rlx_session_wait(s, point + 1, 0), RLX_EINVAL);
+	rlx_session_free(s);
+}
+
+TEST(bad_names_types_and_sizes_are_named)
+{
+	struct rlx_session *s = small_session("cpu");
+	struct rlx_buf b = rlx_session_buf(s, RLX_IO_INPUT, "x");
+	float x[12] = { 0 };
+
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "nope", rlx_type(RLX_F32, 4, 3), x), RLX_ENOENT);
+	CHECK(strstr(rlx_session_error(s)->text, "'nope'"));
+	CHECK(strstr(rlx_session_error(s)->text, "there is x"));
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 4, 4), x), RLX_ESHAPE);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_I32, 4, 3), x), RLX_ETYPE);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 4, 5), x), RLX_EINVAL);
+	b.bytes = 4;
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_INPUT, "x", b), RLX_ERANGE);
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_INPUT, "x", (struct rlx_buf){ 0 }), RLX_EINVAL);
+	CHECK_EQ(rlx_session_run(s), RLX_EINVAL);
+	CHECK(strstr(rlx_session_error(s)->text, "'w'"));
+	CHECK_EQ(rlx_session_rows(s, "y", 0, 5, x, sizeof(x)), RLX_EINVAL);
+	CHECK_EQ(rlx_session_extent(s, 5, 4), RLX_ERANGE);
+	CHECK_EQ(rlx_session_feed(s, "y", "x"), RLX_ESHAPE);
+	rlx_session_free(s);
+}
+
+/* x and its own doubling in one buffer: the program must read x first. */
+TEST(an_output_may_be_an_input)
+{
+	struct rlx_graph *g = rlx_graph_new("alias");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 64));
+	rlx_value e = rlx_emit(g, add, .a = x, .b = x);
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	struct rlx_buf b;
+	float *v;
+	int i;
+
+	rlx_output(g, "y", rlx_emit(g, add, .a = e, .b = x));
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	CHECK_EQ(rlx_compile(g, NULL, &p, &err), 0);
+	CHECK_EQ(rlx_session_new(p, NULL, &s, &err), 0);
+	b = rlx_session_buf(s, RLX_IO_INPUT, "x");
+	v = rlx_buf_ptr(b);
+	for (i = 0; i < 64; i++)
+		v[i] = (float)i;
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_OUTPUT, "y", b), 0);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	for (i = 0; i < 64; i++)
+		CHECK_EQ(v[i], 3 * i);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
+TEST(feed_makes_an_output_the_next_input)
+{
+	struct rlx_graph *g = rlx_graph_new("count");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2));
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	float v[2] = { 0, 10 };
+	int i;
+
+	rlx_output(g, "y", rlx_emit(g, add, .a = x, .b = rlx_scalar_const(g, RLX_F32, 1)));
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	CHECK_EQ(rlx_compile(g, NULL, &p, &err), 0);
+	CHECK_EQ(rlx_session_new(p, NULL, &s, &err), 0);
+	CHECK_EQ(rlx_session_feed(s, "y", "x"), 0);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 2), v), 0);
+	for (i = 0; i < 7; i++)
+		CHECK_EQ(rlx_session_run(s), 0);
+	CHECK_EQ(rlx_session_get(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 2), v), 0);
+	CHECK_EQ(v[0], 7);
+	CHECK_EQ(v[1], 17);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
+TEST(only_wanted_outputs_are_computed)
+{
+	struct rlx_session *s = small_session("cpu");
+	const char *y[] = { "y" }, *bad[] = { "y", "nope" };
+	float z[20], poison[20];
+	int i;
+
+	fill_and_check(s);
+	for (i = 0; i < 20; i++)
+		poison[i] = -77;
+	memcpy(rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, "z")), poison, sizeof(poison));
+	memcpy(rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, "y")), poison, sizeof(poison));
+	CHECK_EQ(rlx_session_want(s, bad, 2), RLX_ENOENT);
+	CHECK_EQ(rlx_session_want(s, y, 1), 0);
+	CHECK_EQ(rlx_session_run(s), 0);
+	CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "z", rlx_type(RLX_F32, 4, 5), z), 0);
+	CHECK(!memcmp(z, poison, sizeof(z)));
+	CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 4, 5), z), 0);
+	CHECK(memcmp(z, poison, sizeof(z)));
+	rlx_session_free(s);
+}
+
+TEST(text_form_round_trips)
+{
+	struct rlx_graph *g = small_graph(), *back = NULL;
+	struct rlx_error err = { 0 };
+	char *text = NULL;
+	size_t len = 0;
+	FILE *f = open_memstream(&text, &len);
+
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	CHECK_EQ(rlx_graph_print(g, f, false), 0);
+	fclose(f);
+	CHECKF(!rlx_graph_parse(text, len, &back, &err), "%s in\n%s", err.text, text);
+	CHECK(rlx_graph_hash(g) == rlx_graph_hash(back));
+	rlx_graph_put(back);
+	text[strcspn(text, "%")] = '!';
+	CHECK_EQ(rlx_graph_parse(text, len, &back, &err), RLX_EPARSE);
+	CHECK(strstr(err.text, "line 2"));
+	free(text);
+	rlx_graph_put(g);
+}
+
+TEST_MAIN()
