@@ -176,7 +176,7 @@ static void drop_views(struct rlx_plan *p)
 	uint32_t s, n = 0;
 
 	for (s = 0; s < p->n_step; s++)
-		if (!(p->step[s].def->traits & RLX_T_VIEW))
+		if (!p->step[s].def || !(p->step[s].def->traits & RLX_T_VIEW))
 			p->step[n++] = p->step[s];
 	p->n_step = n;
 }
