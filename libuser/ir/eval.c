@@ -27,7 +27,7 @@ static size_t scratch_bytes(const struct rlx_eval *q)
 	if (!types)
 		return SIZE_MAX;
 	for (i = 0; i < q->n_in; i++)
-		types[i] = q->in[i].data ? &q->in[i].type : NULL;
+		types[i] = q->in[i].type.dtype ? &q->in[i].type : NULL;
 	inf.in = types;
 	inf.n_out = q->n_out;
 	for (i = 0; i < q->n_out; i++)

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: MIT
+/* Scaled dot-product attention with grouped heads, masks, bias and lengths. */
+#include "ops/emit.h"
+
+RLX_OP(attention, "softmax(softcap(scale q k') + bias, masked) v; a row that sees no key is 0",
+	IN(q) IN(k) IN(v) OPT(bias) OPT(lens)
+	ATTR(i32, heads)
+	ATTR(i32, kv_heads)
+	ATTR(i32, layout)
+	ATTR(i32, mask)
+	ATTR(i32, window)
+	ATTR(f32, scale)
+	ATTR(f32, softcap),
+	RLX_T_COMPUTE)
+
+/* One operand as [batch, heads, rows, width], with element strides. */
+struct heads {
+	int64_t b, h, s, d, sb, sh, ss;
+};
+
+static struct heads heads_of(const struct rlx_type *t, int32_t heads, int32_t layout)
+{
+	struct heads o = { .b = t->dim[0], .h = heads, .s = t->dim[1] };
+
+	if (t->rank == 3) {
+		o.d = t->dim[2] / heads;
+	} else if (layout == RLX_BSHD) {
+		o.h = t->dim[2];
+		o.d = t->dim[3];
+	} else {
+		o.h = t->dim[1];
+		o.s = t->dim[2];
+		o.d = t->dim[3];
+	}
+	o.sb = o.h * o.s * o.d;
+	o.sh = t->rank == 4 && layout == RLX_BHSD ? o.s * o.d : o.d;
+	o.ss = t->rank == 4 && layout == RLX_BHSD ? o.d : o.h * o.d;
+	return o;
+}
+
+static int32_t kv_heads(const struct rlx_op_attention *a, int64_t h)
+{
+	return a->kv_heads ? a->kv_heads : (int32_t)h;
+}
+
+static enum rlx_status check_args(struct rlx_infer *q)
+{
+	const struct rlx_op_attention *a = q->args;
+	enum rlx_status st = op_need_enum(q, "layout", a->layout, RLX_BHSD + 1);
+	uint32_t k;
+
+	if (!st)
+		st = op_need_enum(q, "mask", a->mask, RLX_MASK_SLIDING + 1);
+	if (!st)
+		st = op_need_real(q, "softcap", a->softcap, 0);
+	if (!st && !isfinite(a->scale))
+		st = op_fail(q, RLX_EINVAL, "scale is %g", (double)a->scale);
+	if (!st && a->mask == RLX_MASK_SLIDING && a->window < 1)
+		st = op_fail(q, RLX_EINVAL, "window is %d; it counts keys, 1 or more",
+			     a->window);
+	for (k = 0; !st && k < 3; k++) {
+		st = op_need_float(q, k, false);
+		if (!st)
+			st = op_need_rank(q, k, 3, 4);
+		if (!st && q->in[k]->rank != q->in[0]->rank)
+			st = op_fail(q, RLX_ESHAPE, "q, k and v have ranks %u, %u, %u",
+				     q->in[0]->rank, q->in[1]->rank, q->in[2]->rank);
+	}
+	if (st)
+		return st;
+	if (a->heads < (q->in[0]->rank == 3) || a->kv_heads < 0)
+		return op_fail(q, RLX_EINVAL, "heads is %d, kv_heads %d", a->heads,
+			       a->kv_heads);
+	if (q->in[0]->rank == 3 && a->layout != RLX_BSHD)
+		return op_fail(q, RLX_EINVAL,
+			       "rank 3 is [batch, sequence, heads dim]: layout BSHD");
+	return RLX_OK;
+}
+
+static enum rlx_status check_heads(struct rlx_infer *q, struct heads h[3])
+{
+	const struct rlx_op_attention *a = q->args;
+	static const char names[] = "qkv";
+	int64_t want;
+	uint32_t k;
+
+	for (k = 0; k < 3; k++) {
+		want = k ? kv_heads(a, h[0].h) : a->heads;
+		if (q->in[k]->rank == 3 && q->in[k]->dim[2] % want)
+			return op_fail(q, RLX_ESHAPE,
+				       "%c has %lld columns, not a multiple of %lld heads",
+				       names[k], (long long)q->in[k]->dim[2], (long long)want);
+		h[k] = heads_of(q->in[k], (int32_t)want, a->layout);
+		if (h[k].h < 1 || h[k].h > INT32_MAX || (want && h[k].h != want))
+			return op_fail(q, RLX_ESHAPE,
+				       "%c has %lld heads, not %lld (see heads, kv_heads)",
+				       names[k], (long long)h[k].h, (long long)want);
+	}
+	if (h[0].h % h[1].h)
+		return op_fail(q, RLX_ESHAPE, "%lld heads do not share %lld key heads evenly",
+			       (long long)h[0].h, (long long)h[1].h);
+	if (h[0].b != h[1].b || h[0].b != h[2].b || h[0].d != h[1].d || h[1].s != h[2].s)
+		return op_fail(q, RLX_ESHAPE,
+			       "batches %lld, %lld, %lld, widths of q and k %lld, %lld, "
+			       "or rows of k and v %lld, %lld differ",
+			       (long long)h[0].b, (long long)h[1].b, (long long)h[2].b,
+			       (long long)h[0].d, (long long)h[1].d,
+			       (long long)h[1].s, (long long)h[2].s);
+	return RLX_OK;
+}
+
+static enum rlx_status attention_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_attention *a = q->args;
+	const struct rlx_type *bias = q->in[3], *lens = q->in[4];
+	enum rlx_status st = check_args(q);
+	struct heads h[3];
+	struct rlx_type score;
+
+	if (!st)
+		st = check_heads(q, h);
+	if (!st && lens)
+		st = op_need_index(q, 4);
+	if (!st && bias && bias->dtype != RLX_BOOL)
+		st = op_need_float(q, 3, false);
+	if (st)
+		return st;
+	score = rlx_type(RLX_F32, h[0].b, h[0].h, h[0].s, h[1].s);
+	if (bias && !op_fits(bias, &score))
+		return op_fail(q, RLX_ESHAPE,
+			       "the bias does not broadcast to [%lld, %lld, %lld, %lld]",
+			       (long long)h[0].b, (long long)h[0].h, (long long)h[0].s,
+			       (long long)h[1].s);
+	if (lens && (lens->rank != 1 || lens->dim[0] != h[0].b))
+		return op_fail(q, RLX_ESHAPE, "lens must be [%lld]", (long long)h[0].b);
+	q->out[0] = *q->in[0];
+	q->out[0].dtype = rlx_dtype_promote(rlx_dtype_promote(q->in[0]->dtype,
+					    q->in[1]->dtype), q->in[2]->dtype);
+	if (q->in[0]->rank == 4)
+		q->out[0].dim[3] = h[2].d;
+	else if (__builtin_mul_overflow((int64_t)a->heads, h[2].d, &q->out[0].dim[2]))
+		return op_fail(q, RLX_ESHAPE, "heads times %lld overflows",
+			       (long long)h[2].d);
+	return RLX_OK;
+}
+
+static double scale_of(const struct rlx_op_attention *a, int64_t d)
+{
+	return a->scale != 0 ? (double)a->scale : d ? 1 / sqrt((double)d) : 1;
+}
+
+/* One row of scores and one row of output. */
+static size_t attention_scratch(const struct rlx_infer *q)
+{
+	const struct rlx_op_attention *a = q->args;
+	struct heads h = heads_of(q->in[0], a->heads ? a->heads : 1, a->layout), v;
+
+	h = heads_of(q->in[1], kv_heads(a, h.h), a->layout);
+	v = heads_of(q->in[2], kv_heads(a, h.h), a->layout);
+	return (size_t)(h.s + v.d + 1) * sizeof(double);
+}
+
+struct attend {
+	const struct rlx_op_attention *a;
+	struct heads	 q, k, v;
+	int64_t		 sbias[RLX_MAX_RANK];
+	double		 scale;
+	double		*score, *sum;
+};
+
+/* The masked score of key @j for row @i; -inf: not seen. */
+static double score_at(const struct rlx_eval *q, const struct attend *t, int64_t b,
+		       int64_t h, int64_t i, int64_t j)
+{
+	int64_t pos = i + t->k.s - t->q.s, d, at;
+	int64_t kh = h / (t->q.h / t->k.h);
+	double s = 0, cap = t->a->softcap;
+
+	if (op_has(&q->in[4]) && j >= el_geti(&q->in[4], b))
+		return -INFINITY;
+	if (t->a->mask != RLX_MASK_NONE && j > pos)
+		return -INFINITY;
+	if (t->a->mask == RLX_MASK_SLIDING && j <= pos - t->a->window)
+		return -INFINITY;
+	for (d = 0; d < t->q.d; d++)
+		s += el_get(&q->in[0], b * t->q.sb + h * t->q.sh + i * t->q.ss + d) *
+		     el_get(&q->in[1], b * t->k.sb + kh * t->k.sh + j * t->k.ss + d);
+	s *= t->scale;
+	if (cap != 0)
+		s = cap * tanh(s / cap);
+	if (!op_has(&q->in[3]))
+		return s;
+	at = b * t->sbias[0] + h * t->sbias[1] + i * t->sbias[2] + j * t->sbias[3];
+	if (q->in[3].type.dtype == RLX_BOOL)
+		return el_geti(&q->in[3], at) ? s : -INFINITY;
+	return s + el_get(&q->in[3], at);
+}
+
+static void one_row(const struct rlx_eval *q, const struct attend *t, int64_t b,
+		    int64_t h, int64_t i)
+{
+	int64_t kh = h / (t->q.h / t->k.h), j, d;
+	double top = -INFINITY, total = 0;
+
+	memset(t->sum, 0, (size_t)t->v.d * sizeof(*t->sum));
+	for (j = 0; j < t->k.s; j++) {
+		t->score[j] = score_at(q, t, b, h, i, j);
+		top = isnan(t->score[j]) || t->score[j] > top ? t->score[j] : top;
+	}
+	for (j = 0; j < t->k.s; j++) {
+		double p = t->score[j] == -INFINITY ? 0 : exp(t->score[j] - top);
+
+		total += p;
+		for (d = 0; p != 0 && d < t->v.d; d++)
+			t->sum[d] += p * el_get(&q->in[2], b * t->v.sb + kh * t->v.sh +
+						j * t->v.ss + d);
+	}
+	for (d = 0; d < t->v.d; d++)
+		t->sum[d] = total == 0 ? 0 : t->sum[d] / total;
+}
+
+static enum rlx_status attention_eval(struct rlx_eval *q)
+{
+	const struct rlx_op_attention *a = q->args;
+	struct attend t = { .a = a };
+	struct rlx_type score;
+	struct heads o;
+	int64_t b, h, i, d;
+
+	t.q = heads_of(&q->in[0].type, a->heads ? a->heads : 1, a->layout);
+	t.k = heads_of(&q->in[1].type, kv_heads(a, t.q.h), a->layout);
+	t.v = heads_of(&q->in[2].type, kv_heads(a, t.q.h), a->layout);
+	o = heads_of(&q->out[0].type, (int32_t)t.q.h, a->layout);
+	t.scale = scale_of(a, t.q.d);
+	t.score = q->scratch;
+	t.sum = t.score + t.k.s;
+	score = rlx_type(RLX_F32, t.q.b, t.q.h, t.q.s, t.k.s);
+	if (op_has(&q->in[3]))
+		op_strides(&q->in[3].type, &score, t.sbias);
+	for (b = 0; b < t.q.b; b++)
+		for (h = 0; h < t.q.h; h++)
+			for (i = 0; i < t.q.s; i++) {
+				one_row(q, &t, b, h, i);
+				for (d = 0; d < t.v.d; d++)
+					el_set(&q->out[0], b * o.sb + h * o.sh +
+					       i * o.ss + d, t.sum[d]);
+			}
+	return RLX_OK;
+}
+
+/* ---- the same in simpler ops: everything as [batch, key heads, group, rows, width] ---- */
+
+static rlx_value split_heads(struct rlx_graph *g, rlx_value x, const struct heads *h,
+			     int64_t kv, int32_t layout)
+{
+	struct rlx_type t = op_type(g, x);
+
+	x = op_cast(g, x, op_acc_type(t.dtype));
+	if (t.rank == 3 || layout == RLX_BSHD) {
+		x = op_reshape(g, x, (int64_t[]){ h->b, h->s, h->h, h->d }, 4);
+		x = rlx_emit(g, transpose, .x = x, .perm = RLX_INTS(0, 2, 1, 3));
+	}
+	return op_reshape(g, x, (int64_t[]){ h->b, kv, h->h / kv, h->s, h->d }, 5);
+}
+
+static rlx_value both(struct rlx_graph *g, rlx_value a, rlx_value b)
+{
+	return a.id && b.id ? rlx_emit(g, bit_and, .a = a, .b = b) : a.id ? a : b;
+}
+
+/* Which keys each row may see by position and length; none if all. */
+static rlx_value visible(struct rlx_expand *q, const struct heads *qh,
+			 const struct heads *kh)
+{
+	const struct rlx_op_attention *a = q->args;
+	struct rlx_graph *g = q->g;
+	rlx_value key, row, len, v = RLX_NONE;
+
+	key = rlx_emit(g, iota, .type = rlx_type(RLX_I64, 1, kh->s), .axis = 1, .step = 1);
+	if (a->mask != RLX_MASK_NONE) {
+		row = rlx_emit(g, iota, .type = rlx_type(RLX_I64, qh->s, 1),
+			       .start = (double)(kh->s - qh->s), .step = 1);
+		v = rlx_emit(g, le, .a = key, .b = row);
+		if (a->mask == RLX_MASK_SLIDING)
+			v = both(g, v, rlx_emit(g, gt, .a = key,
+					.b = op_add_const(g, row, -(double)a->window)));
+	}
+	if (q->in[4].id) {
+		len = op_cast(g, q->in[4], RLX_I64);
+		len = op_reshape(g, len, (int64_t[]){ qh->b, 1, 1, 1, 1 }, 5);
+		v = both(g, v, rlx_emit(g, lt, .a = key, .b = len));
+	}
+	return v;
+}
+
+/* The bias as [batch, key heads, group, rows, keys], each its size or 1. */
+static rlx_value split_bias(struct rlx_graph *g, rlx_value bias, int64_t kv)
+{
+	struct rlx_type t = op_type(g, bias);
+	int64_t d[4] = { 1, 1, 1, 1 };
+	uint32_t i;
+
+	for (i = 0; i < t.rank; i++)
+		d[4 - t.rank + i] = t.dim[i];
+	return op_reshape(g, bias, (int64_t[]){ d[0], d[1] == 1 ? 1 : kv,
+			  d[1] == 1 ? 1 : d[1] / kv, d[2], d[3] }, 5);
+}
+
+static rlx_value scores(struct rlx_expand *q, rlx_value s, rlx_value *vis, int64_t kv)
+{
+	const struct rlx_op_attention *a = q->args;
+	struct rlx_graph *g = q->g;
+	rlx_value bias;
+
+	if (a->softcap != 0) {
+		s = rlx_emit(g, tanh, .x = op_mul_const(g, s, 1.0 / (double)a->softcap));
+		s = op_mul_const(g, s, a->softcap);
+	}
+	if (!q->in[3].id)
+		return s;
+	bias = split_bias(g, q->in[3], kv);
+	if (op_type(g, bias).dtype == RLX_BOOL) {
+		*vis = both(g, *vis, bias);
+		return s;
+	}
+	s = rlx_emit(g, add, .a = s, .b = op_cast(g, bias, op_type(g, s).dtype));
+	*vis = both(g, *vis, rlx_emit(g, ne, .a = s, .b = op_const_like(g, s, -INFINITY)));
+	return s;
+}
+
+static enum rlx_status attention_expand(struct rlx_expand *q)
+{
+	const struct rlx_op_attention *a = q->args;
+	struct rlx_graph *g = q->g;
+	struct rlx_type tq = op_type(g, q->in[0]), tk = op_type(g, q->in[1]);
+	struct rlx_type tv = op_type(g, q->in[2]);
+	struct heads qh, kh, vh;
+	rlx_value x, k, v, s, vis;
+
+	qh = heads_of(&tq, a->heads ? a->heads : 1, a->layout);
+	kh = heads_of(&tk, kv_heads(a, qh.h), a->layout);
+	vh = heads_of(&tv, kv_heads(a, qh.h), a->layout);
+	x = split_heads(g, q->in[0], &qh, kh.h, a->layout);
+	k = split_heads(g, q->in[1], &kh, kh.h, a->layout);
+	v = split_heads(g, q->in[2], &vh, kh.h, a->layout);
+	x = op_mul_const(g, x, scale_of(a, qh.d));
+	s = rlx_emit(g, matmul, .a = x, .b = op_swap_last(g, k));
+	vis = visible(q, &qh, &kh);
+	s = scores(q, s, &vis, kh.h);
+	/* a finite floor, so that a row without keys has no NaN to hide */
+	if (vis.id)
+		s = rlx_emit(g, where, .cond = vis, .a = s,
+			     .b = op_const_like(g, s, -1e30));
+	s = rlx_emit(g, softmax, .x = s, .axis = -1);
+	if (vis.id)
+		s = rlx_emit(g, where, .cond = vis, .a = s, .b = op_const_like(g, s, 0));
+	x = rlx_emit(g, matmul, .a = s, .b = v);
+	x = op_reshape(g, x, (int64_t[]){ qh.b, qh.h, qh.s, vh.d }, 4);
+	if (tq.rank == 3 || a->layout == RLX_BSHD)
+		x = rlx_emit(g, transpose, .x = x, .perm = RLX_INTS(0, 2, 1, 3));
+	x = op_reshape(g, x, q->out_type->dim, q->out_type->rank);
+	q->out[0] = op_cast(g, x, q->out_type->dtype);
+	return op_done(g);
+}
+
+static void attention_cost(const struct rlx_infer *q, struct rlx_cost *c)
+{
+	const struct rlx_op_attention *a = q->args;
+	struct heads h = heads_of(q->in[0], a->heads ? a->heads : 1, a->layout), k, v;
+
+	k = heads_of(q->in[1], kv_heads(a, h.h), a->layout);
+	v = heads_of(q->in[2], kv_heads(a, h.h), a->layout);
+	c->flops = 2.0 * (double)h.b * (double)h.h * (double)h.s * (double)k.s *
+		   (double)(h.d + v.d);
+	if (a->mask == RLX_MASK_CAUSAL && h.s == k.s)
+		c->flops /= 2;
+}
+
+static void sample_heads(struct rlx_sample *s, int64_t b, int64_t sq, int64_t sk,
+			 int64_t h, int64_t kv)
+{
+	s->in[0] = rlx_type(RLX_F32, b, h, sq, 8);
+	s->in[1] = rlx_type(RLX_F32, b, kv, sk, 8);
+	s->in[2] = rlx_type(RLX_F32, b, kv, sk, 8);
+	((struct rlx_op_attention *)s->args)->layout = RLX_BHSD;
+	((struct rlx_op_attention *)s->args)->heads = (int32_t)h;
+	((struct rlx_op_attention *)s->args)->kv_heads = (int32_t)kv;
+}
+
+static bool attention_sample(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_attention *a = s->args;
+
+	s->n_in = 5;
+	s->tol = 1e-5;
+	sample_heads(s, 2, 5, 7, 4, 2);
+	switch (i) {
+	case 0:		/* rank 3, several heads */
+		s->in[0] = s->in[1] = s->in[2] = rlx_type(RLX_F32, 2, 9, 24);
+		*a = (struct rlx_op_attention){ .heads = 3 };
+		return true;
+	case 1:		/* grouped heads, wider values, everything at once */
+		s->in[2].dim[3] = 5;
+		s->in[3] = rlx_type(RLX_F32, 4, 1, 7);
+		s->in[4] = rlx_type(RLX_I64, 2);
+		s->lo[4] = 1;
+		s->hi[4] = 7;
+		a->mask = RLX_MASK_CAUSAL;
+		a->scale = 0.7f;
+		a->softcap = 1.5f;
+		return true;
+	case 2:		/* exactly 3 keys */
+		a->mask = RLX_MASK_SLIDING;
+		a->window = 3;
+		return true;
+	case 3:		/* bool mask, some rows see nothing; layout BSHD */
+		s->in[0] = rlx_type(RLX_F32, 2, 4, 4, 6);
+		s->in[1] = s->in[2] = rlx_type(RLX_F32, 2, 3, 4, 6);
+		s->in[3] = rlx_type(RLX_BOOL, 2, 1, 4, 3);
+		*a = (struct rlx_op_attention){ .layout = RLX_BSHD };
+		return true;
+	case 4:		/* one new token against a cache */
+		sample_heads(s, 1, 1, 33, 8, 1);
+		a->mask = RLX_MASK_CAUSAL;
+		a->softcap = 20;
+		return true;
+	case 5:		/* more queries than keys: the first see nothing */
+		sample_heads(s, 1, 6, 3, 2, 2);
+		a->mask = RLX_MASK_CAUSAL;
+		return true;
+	case 6:		/* no keys at all */
+		sample_heads(s, 1, 3, 0, 2, 1);
+		return true;
+	case 7:
+		sample_heads(s, 0, 3, 2, 2, 1);
+		return true;
+	case 8:
+		s->in[4] = rlx_type(RLX_I32, 2);
+		s->hi[4] = 7;
+		return true;
+	}
+	return false;
+}
+
+const struct rlx_op_impl rlx_op_attention_impl = {
+	.infer = attention_infer, .scratch = attention_scratch, .eval = attention_eval,
+	.expand = attention_expand, .cost = attention_cost, .sample = attention_sample,
+};

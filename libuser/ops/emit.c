@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT
+/* Short forms for graphs written by ops, and checks that many ops share. */
+#include "ops/emit.h"
+
+struct rlx_type op_type(const struct rlx_graph *g, rlx_value v)
+{
+	const struct rlx_type *t = rlx_type_of(g, v);
+
+	return t ? *t : (struct rlx_type){ 0 };
+}
+
+enum rlx_status op_done(const struct rlx_graph *g)
+{
+	return rlx_graph_error(g)->status;
+}
+
+rlx_value op_cast(struct rlx_graph *g, rlx_value x, enum rlx_dtype dt)
+{
+	return op_type(g, x).dtype == dt ? x : rlx_emit(g, cast, .x = x, .to = dt);
+}
+
+rlx_value op_reshape(struct rlx_graph *g, rlx_value x, const int64_t *dim,
+		     uint32_t rank)
+{
+	struct rlx_type t = op_type(g, x);
+
+	if (t.rank == rank && !memcmp(t.dim, dim, rank * sizeof(*dim)))
+		return x;
+	return rlx_emit(g, reshape, .x = x, .shape = { dim, rank });
+}
+
+rlx_value op_fold3(struct rlx_graph *g, rlx_value x, uint32_t axis)
+{
+	struct rlx_type t = op_type(g, x);
+	int64_t dim[3] = { op_span(&t, 0, axis), t.dim[axis],
+			   op_span(&t, axis + 1, t.rank) };
+
+	return op_reshape(g, x, dim, 3);
+}
+
+rlx_value op_expand_to(struct rlx_graph *g, rlx_value x, const struct rlx_type *t)
+{
+	struct rlx_type own = op_type(g, x), want = *t;
+
+	want.dtype = own.dtype;
+	if (rlx_type_equal(&own, &want))
+		return x;
+	return rlx_emit(g, expand, .x = x, .shape = { want.dim, want.rank });
+}
+
+rlx_value op_fill(struct rlx_graph *g, const struct rlx_type *t, double c)
+{
+	return op_expand_to(g, rlx_scalar_const(g, t->dtype, c), t);
+}
+
+rlx_value op_mul_const(struct rlx_graph *g, rlx_value x, double c)
+{
+	return c == 1 ? x : rlx_emit(g, mul, .a = x, .b = op_const_like(g, x, c));
+}
+
+rlx_value op_add_const(struct rlx_graph *g, rlx_value x, double c)
+{
+	return c == 0 ? x : rlx_emit(g, add, .a = x, .b = op_const_like(g, x, c));
+}
+
+rlx_value op_swap_last(struct rlx_graph *g, rlx_value x)
+{
+	struct rlx_type t = op_type(g, x);
+	int64_t perm[RLX_MAX_RANK];
+	uint32_t i;
+
+	for (i = 0; i < t.rank; i++)
+		perm[i] = i;
+	if (t.rank >= 2) {
+		perm[t.rank - 1] = t.rank - 2;
+		perm[t.rank - 2] = t.rank - 1;
+	}
+	return rlx_emit(g, transpose, .x = x, .perm = { perm, t.rank });
+}
+
+rlx_value op_transpose(struct rlx_graph *g, rlx_value x, struct rlx_ints perm)
+{
+	uint32_t i;
+
+	for (i = 0; i < perm.n && perm.v[i] == i; i++)
+		;
+	return i == perm.n ? x : rlx_emit(g, transpose, .x = x, .perm = perm);
+}
+
+rlx_value op_reduce_span(struct rlx_graph *g, rlx_value x, int kind,
+			 uint32_t from, uint32_t to)
+{
+	int64_t axes[RLX_MAX_RANK];
+	uint32_t n = 0;
+
+	for (; from < to; from++)
+		axes[n++] = from;
+	if (!n)		/* an empty list would mean all axes */
+		return x;
+	return rlx_emit(g, reduce, .x = x, .axes = { axes, n }, .kind = kind,
+			.keep_dims = true);
+}
+
+rlx_value op_gather_grad(struct rlx_graph *g, rlx_value dy, rlx_value idx,
+			 const struct rlx_type *x, uint32_t axis)
+{
+	int64_t pre = op_span(x, 0, axis), post = op_span(x, axis + 1, x->rank);
+	struct rlx_type it = op_type(g, idx), z = { .dtype = x->dtype, .rank = 3 };
+	int64_t n = rlx_type_count(&it);
+	rlx_value d;
+
+	dy = op_cast(g, dy, x->dtype);
+	d = op_reshape(g, dy, (int64_t[]){ pre, n, post }, 3);
+	d = op_transpose(g, d, RLX_INTS(1, 0, 2));
+	z.dim[0] = x->dim[axis];
+	z.dim[1] = pre;
+	z.dim[2] = post;
+	d = rlx_emit(g, scatter_nd, .x = op_fill(g, &z, 0),
+		     .indices = op_reshape(g, idx, (int64_t[]){ n, 1 }, 2),
+		     .updates = d, .reduction = RLX_SCATTER_ADD);
+	d = op_transpose(g, d, RLX_INTS(1, 0, 2));
+	return op_reshape(g, d, x->dim, x->rank);
+}
+
+rlx_value op_i64_const(struct rlx_graph *g, const int64_t *v, int64_t n)
+{
+	return rlx_constant(g, rlx_type(RLX_I64, n), v);
+}
+
+bool op_fits(const struct rlx_type *t, const struct rlx_type *to)
+{
+	struct rlx_type got = *to;
+
+	if (t->rank > to->rank || !op_broadcast(t, to, &got))
+		return false;
+	return !memcmp(got.dim, to->dim, to->rank * sizeof(got.dim[0]));
+}
+
+enum rlx_status op_need_enum(struct rlx_infer *q, const char *what, int64_t v,
+			     int64_t count)
+{
+	if (v < 0 || v >= count)
+		return op_fail(q, RLX_EINVAL, "%s is %lld, 0 to %lld are known",
+			       what, (long long)v, (long long)(count - 1));
+	return RLX_OK;
+}
+
+enum rlx_status op_need_number(struct rlx_infer *q, uint32_t k)
+{
+	enum rlx_dtype dt = q->in[k]->dtype;
+
+	return rlx_dtype_is_int(dt) ? RLX_OK : op_need_float(q, k, false);
+}
+
+enum rlx_status op_need_rank(struct rlx_infer *q, uint32_t k, uint32_t lo,
+			     uint32_t hi)
+{
+	uint32_t rank = q->in[k]->rank;
+
+	if (rank >= lo && rank <= hi)
+		return RLX_OK;
+	if (lo == hi)
+		return op_fail(q, RLX_ESHAPE, "input %u has rank %u, %u is needed",
+			       k, rank, lo);
+	return op_fail(q, RLX_ESHAPE, "input %u has rank %u, %u to %u are taken",
+		       k, rank, lo, hi);
+}
+
+enum rlx_status op_need_real(struct rlx_infer *q, const char *what, double v,
+			     double lo)
+{
+	if (!isfinite(v) || v < lo)
+		return op_fail(q, RLX_EINVAL, "%s is %g; a finite number >= %g is needed",
+			       what, v, lo);
+	return RLX_OK;
+}
+
+enum rlx_status op_index(const struct rlx_eval *q, int64_t i, int64_t dim,
+			 int64_t *out)
+{
+	if (i < -dim || i >= dim)
+		return op_fail(q, RLX_ERANGE,
+			       "index %lld is outside a dimension of %lld",
+			       (long long)i, (long long)dim);
+	*out = i < 0 ? i + dim : i;
+	return RLX_OK;
+}
+
+int op_compare(const struct rlx_tensor *t, int64_t i, int64_t j)
+{
+	double a, b;
+
+	if (el_is_int(t->type.dtype)) {
+		int64_t x = el_geti(t, i), y = el_geti(t, j);
+
+		if (t->type.dtype == RLX_U64)
+			return (uint64_t)x < (uint64_t)y ? -1 : x != y;
+		return x < y ? -1 : x > y;
+	}
+	a = el_get(t, i);
+	b = el_get(t, j);
+	if (isnan(a) || isnan(b))
+		return (isnan(a) != 0) - (isnan(b) != 0);
+	return a < b ? -1 : a > b;
+}
+
+static bool before(const struct op_line *l, int64_t i, int64_t j)
+{
+	int c = op_compare(l->t, l->base + i * l->stride, l->base + j * l->stride);
+
+	return c ? (c < 0) != l->descending : i < j;
+}
+
+static void sift(const struct op_line *l, int64_t *idx, int64_t at, int64_t n)
+{
+	int64_t child, v = idx[at];
+
+	for (; (child = 2 * at + 1) < n; at = child) {
+		if (child + 1 < n && before(l, idx[child], idx[child + 1]))
+			child++;
+		if (!before(l, v, idx[child]))
+			break;
+		idx[at] = idx[child];
+	}
+	idx[at] = v;
+}
+
+void op_sort(const struct op_line *l, int64_t *idx, int64_t n)
+{
+	int64_t i, v;
+
+	for (i = n / 2; i-- > 0;)
+		sift(l, idx, i, n);
+	for (i = n - 1; i > 0; i--) {
+		v = idx[0];
+		idx[0] = idx[i];
+		idx[i] = v;
+		sift(l, idx, 0, i);
+	}
+}

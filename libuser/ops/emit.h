@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/* Short forms for the graphs that .expand and .vjp write, and for .eval's checks. */
+#ifndef RLX_OPS_EMIT_H
+#define RLX_OPS_EMIT_H
+
+#include "ops/op.h"
+
+/* A copy of a value's type, which later emits do not move; zero for none. */
+struct rlx_type op_type(const struct rlx_graph *g, rlx_value v);
+/* The sticky status of @g: how .expand and .vjp end. */
+enum rlx_status op_done(const struct rlx_graph *g);
+
+/* @x itself if it has the dtype or the shape already. */
+rlx_value op_cast(struct rlx_graph *g, rlx_value x, enum rlx_dtype dt);
+rlx_value op_reshape(struct rlx_graph *g, rlx_value x, const int64_t *dim,
+		     uint32_t rank);
+/* [pre, dim(axis), post]: what many ops along one axis are written on. */
+rlx_value op_fold3(struct rlx_graph *g, rlx_value x, uint32_t axis);
+rlx_value op_expand_to(struct rlx_graph *g, rlx_value x, const struct rlx_type *t);
+/* A scalar @c of @t's dtype spread over @t's shape. */
+rlx_value op_fill(struct rlx_graph *g, const struct rlx_type *t, double c);
+/* x * c and x + c with a constant of x's dtype. */
+rlx_value op_mul_const(struct rlx_graph *g, rlx_value x, double c);
+rlx_value op_add_const(struct rlx_graph *g, rlx_value x, double c);
+rlx_value op_swap_last(struct rlx_graph *g, rlx_value x);
+rlx_value op_transpose(struct rlx_graph *g, rlx_value x, struct rlx_ints perm);
+/* Sum or mean over axes [from, to), kept as 1. */
+rlx_value op_reduce_span(struct rlx_graph *g, rlx_value x, int kind,
+			 uint32_t from, uint32_t to);
+/* numpy take()'s gradient: rows of @dy added into zeros of @x at @idx. */
+rlx_value op_gather_grad(struct rlx_graph *g, rlx_value dy, rlx_value idx,
+			 const struct rlx_type *x, uint32_t axis);
+rlx_value op_i64_const(struct rlx_graph *g, const int64_t *v, int64_t n);
+
+/* The dtype sums are kept in: f64 for f64, else f32. */
+static inline enum rlx_dtype op_acc_type(enum rlx_dtype dt)
+{
+	return dt == RLX_F64 ? RLX_F64 : RLX_F32;
+}
+
+/* The input was given; zero-size tensors may have no data. */
+static inline bool op_has(const struct rlx_tensor *t)
+{
+	return t->type.dtype != RLX_NODTYPE;
+}
+
+/* True if @t broadcasts to exactly @to's shape. */
+bool op_fits(const struct rlx_type *t, const struct rlx_type *to);
+/* RLX_EINVAL unless 0 <= @v < @count; @what names the attribute. */
+enum rlx_status op_need_enum(struct rlx_infer *q, const char *what, int64_t v,
+			     int64_t count);
+/* RLX_ETYPE unless input @k is a float (no f8) or an integer. */
+enum rlx_status op_need_number(struct rlx_infer *q, uint32_t k);
+/* RLX_ESHAPE unless input @k has rank in [lo, hi]. */
+enum rlx_status op_need_rank(struct rlx_infer *q, uint32_t k, uint32_t lo,
+			     uint32_t hi);
+/* RLX_EINVAL unless @v is finite and at least @lo. */
+enum rlx_status op_need_real(struct rlx_infer *q, const char *what, double v,
+			     double lo);
+
+/* Wrap a negative index; RLX_ERANGE with a story if outside [-dim, dim). */
+enum rlx_status op_index(const struct rlx_eval *q, int64_t i, int64_t dim,
+			 int64_t *out);
+
+/*
+ * Order positions of a line of a tensor: element k is at base + k * stride. NaN
+ * counts as the largest number; equal elements keep the order of their positions.
+ */
+struct op_line {
+	const struct rlx_tensor	*t;
+	int64_t			 base, stride;
+	bool			 descending;
+};
+/* < 0, 0, > 0 by value alone, ascending. */
+int op_compare(const struct rlx_tensor *t, int64_t i, int64_t j);
+/* Sort idx[0..n), which holds positions on the line; takes no memory. */
+void op_sort(const struct op_line *l, int64_t *idx, int64_t n);
+
+#endif

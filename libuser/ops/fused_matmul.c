@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT
+/* A matrix product with what commonly stands around it. */
+#include "ops/act.h"
+
+RLX_OP(fused_matmul, "act(alpha op(a) op(b) + bias + residual); op transposes the last two dims",
+	IN(a) IN(b) OPT(bias) OPT(residual)
+	ATTR(bool, trans_a)
+	ATTR(bool, trans_b)
+	ATTR(f32, alpha)
+	ATTR(i32, act)
+	ATTR(f32, act_lo)
+	ATTR(f32, act_hi),
+	RLX_T_COMPUTE | RLX_T_FUSED)
+
+static enum rlx_status product_shape(struct rlx_infer *q)
+{
+	const struct rlx_op_fused_matmul *a = q->args;
+	const struct rlx_type *x = q->in[0], *w = q->in[1];
+	struct rlx_type bx = *x, bw = *w, *y = &q->out[0];
+	int64_t kx, kw;
+
+	if (x->rank < 2 || w->rank < 2)
+		return op_fail(q, RLX_ESHAPE, "rank %u x rank %u; both need at least 2",
+			       x->rank, w->rank);
+	kx = x->dim[x->rank - (a->trans_a ? 2 : 1)];
+	kw = w->dim[w->rank - (a->trans_b ? 1 : 2)];
+	if (kx != kw)
+		return op_fail(q, RLX_ESHAPE, "inner dims %lld != %lld",
+			       (long long)kx, (long long)kw);
+	bx.rank -= 2;
+	bw.rank -= 2;
+	if (!op_broadcast(&bx, &bw, y))
+		return op_fail(q, RLX_ESHAPE, "the batch dimensions do not broadcast");
+	y->dtype = rlx_dtype_promote(x->dtype, w->dtype);
+	y->dim[y->rank++] = x->dim[x->rank - (a->trans_a ? 1 : 2)];
+	y->dim[y->rank++] = w->dim[w->rank - (a->trans_b ? 2 : 1)];
+	return RLX_OK;
+}
+
+static enum rlx_status fused_matmul_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_fused_matmul *a = q->args;
+	const struct rlx_type *bias = q->in[2], *res = q->in[3], *y = &q->out[0];
+	enum rlx_status st = RLX_OK;
+	uint32_t k;
+
+	for (k = 0; !st && k < 4; k++)
+		if (q->in[k])
+			st = op_need_float(q, k, false);
+	if (!st)
+		st = op_act_infer(q, a->act, a->act_lo, a->act_hi);
+	if (!st && !isfinite(a->alpha))
+		st = op_fail(q, RLX_EINVAL, "alpha is %g", (double)a->alpha);
+	if (!st)
+		st = product_shape(q);
+	if (st)
+		return st;
+	if (bias && (bias->rank != 1 || (bias->dim[0] != 1 &&
+					 bias->dim[0] != y->dim[y->rank - 1])))
+		return op_fail(q, RLX_ESHAPE, "the bias must have 1 or %lld elements",
+			       (long long)y->dim[y->rank - 1]);
+	if (res && (res->rank != y->rank ||
+		    memcmp(res->dim, y->dim, y->rank * sizeof(y->dim[0]))))
+		return op_fail(q, RLX_ESHAPE, "the residual has not the result's shape");
+	return RLX_OK;
+}
+
+static enum rlx_status fused_matmul_expand(struct rlx_expand *q)
+{
+	const struct rlx_op_fused_matmul *a = q->args;
+	rlx_value x = q->in[0], w = q->in[1], y;
+
+	if (a->trans_a)
+		x = op_swap_last(q->g, x);
+	if (a->trans_b)
+		w = op_swap_last(q->g, w);
+	y = rlx_emit(q->g, matmul, .a = x, .b = w);
+	if (a->alpha != 0)
+		y = op_mul_const(q->g, y, a->alpha);
+	if (q->in[2].id)
+		y = rlx_emit(q->g, add, .a = y,
+			     .b = op_cast(q->g, q->in[2], q->out_type->dtype));
+	if (q->in[3].id)
+		y = rlx_emit(q->g, add, .a = y,
+			     .b = op_cast(q->g, q->in[3], q->out_type->dtype));
+	q->out[0] = op_act_emit(q->g, y, a->act, a->act_lo, a->act_hi);
+	return op_done(q->g);
+}
+
+static void fused_matmul_cost(const struct rlx_infer *q, struct rlx_cost *c)
+{
+	const struct rlx_op_fused_matmul *a = q->args;
+	const struct rlx_type *x = q->in[0];
+
+	c->flops = 2.0 * (double)rlx_type_count(&q->out[0]) *
+		   (double)x->dim[x->rank - (a->trans_a ? 2 : 1)];
+}
+
+static bool fused_matmul_sample(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_fused_matmul *a = s->args;
+
+	s->n_in = 4;
+	s->tol = 1e-5;
+	s->in[0] = rlx_type(RLX_F32, 7, 19);
+	s->in[1] = rlx_type(RLX_F32, 19, 33);
+	if (i < RLX_ACT_COUNT) {
+		a->act = (int32_t)i;
+		a->act_lo = i == RLX_ACT_HARD_SIGMOID ? 0.2f : -1;
+		a->act_hi = i == RLX_ACT_HARD_SIGMOID ? 0.5f : 2;
+		s->in[2] = rlx_type(RLX_F32, 33);
+		if (i & 1)
+			s->in[3] = rlx_type(RLX_F32, 7, 33);
+		if (i == RLX_ACT_CLIP || i == RLX_ACT_HARD_SIGMOID ||
+		    i == RLX_ACT_RELU || i == RLX_ACT_HARD_SWISH)
+			s->grad_tol = 2e-3;	/* a difference may cross a kink */
+		return true;
+	}
+	switch (i - RLX_ACT_COUNT) {
+	case 0:
+		s->in[0] = rlx_type(RLX_F32, 19, 7);
+		s->in[2] = rlx_type(RLX_F32, 1);
+		a->trans_a = true;
+		a->alpha = -0.5f;
+		return true;
+	case 1:
+		s->in[1] = rlx_type(RLX_F32, 33, 19);
+		a->trans_b = true;
+		return true;
+	case 2:
+		s->in[0] = rlx_type(RLX_F32, 2, 1, 5, 6);
+		s->in[1] = rlx_type(RLX_F32, 3, 4, 5);
+		s->in[3] = rlx_type(RLX_F32, 2, 3, 6, 4);
+		a->trans_a = a->trans_b = true;
+		return true;
+	case 3:
+		s->in[0] = rlx_type(RLX_F32, 3, 0);
+		s->in[1] = rlx_type(RLX_F32, 0, 4);
+		s->in[2] = rlx_type(RLX_F32, 4);
+		a->act = RLX_ACT_GELU;
+		return true;
+	case 4:
+		s->in[0] = rlx_type(RLX_F32, 0, 19);
+		return true;
+	case 5:
+		s->in[0] = rlx_type(RLX_F32, 1, 19);
+		return true;
+	}
+	return false;
+}
+
+const struct rlx_op_impl rlx_op_fused_matmul_impl = {
+	.infer = fused_matmul_infer, .expand = fused_matmul_expand,
+	.cost = fused_matmul_cost, .sample = fused_matmul_sample,
+};

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+/* Layer normalisation over the trailing axes. */
+#include "ops/emit.h"
+
+RLX_OP(layer_norm, "(x - mean) / sqrt(var + eps) gamma + beta over axes from 'axis' on",
+	IN(x) OPT(gamma) OPT(beta)
+	ATTR(i32, axis)
+	ATTR(f32, eps)
+	ATTR(bool, stats),
+	RLX_T_REDUCTION)
+
+/* The normalised dimensions of @x as a shape of their own. */
+static struct rlx_type tail_of(const struct rlx_type *x, uint32_t ax)
+{
+	struct rlx_type t = { .dtype = x->dtype };
+
+	for (; ax < x->rank; ax++)
+		t.dim[t.rank++] = x->dim[ax];
+	return t;
+}
+
+static enum rlx_status layer_norm_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_layer_norm *a = q->args;
+	const struct rlx_type *x = q->in[0];
+	enum rlx_status st = op_need_float(q, 0, false);
+	struct rlx_type tail;
+	uint32_t ax, k;
+
+	if (!st)
+		st = op_infer_axis(q, a->axis, x->rank, &ax);
+	if (!st)
+		st = op_need_real(q, "eps", a->eps, 0);
+	if (st)
+		return st;
+	tail = tail_of(x, ax);
+	for (k = 1; k < 3; k++) {
+		if (!q->in[k])
+			continue;
+		st = op_need_float(q, k, false);
+		if (st)
+			return st;
+		if (!op_fits(q->in[k], &tail))
+			return op_fail(q, RLX_ESHAPE,
+				       "%s does not broadcast to x's axes from %u on",
+				       k == 1 ? "gamma" : "beta", ax);
+	}
+	q->out[0] = *x;
+	if (a->stats) {
+		q->n_out = 3;
+		q->out[1] = *x;
+		q->out[1].dtype = op_acc_type(x->dtype);
+		for (k = ax; k < x->rank; k++)
+			q->out[1].dim[k] = 1;
+		q->out[2] = q->out[1];
+	}
+	return RLX_OK;
+}
+
+static enum rlx_status layer_norm_eval(struct rlx_eval *q)
+{
+	const struct rlx_op_layer_norm *a = q->args;
+	const struct rlx_tensor *x = &q->in[0], *gm = &q->in[1], *bt = &q->in[2];
+	int64_t sg[RLX_MAX_RANK], sb[RLX_MAX_RANK], n, rows, r, i;
+	double mean, var, inv, v;
+	struct rlx_type tail;
+	struct op_walk w;
+	uint32_t ax = 0;
+
+	op_axis(a->axis, x->type.rank, &ax);
+	tail = tail_of(&x->type, ax);
+	n = rlx_type_count(&tail);
+	rows = op_span(&x->type, 0, ax);
+	op_strides(op_has(gm) ? &gm->type : &tail, &tail, sg);
+	op_strides(op_has(bt) ? &bt->type : &tail, &tail, sb);
+	for (r = 0; r < rows; r++) {
+		mean = var = 0;
+		for (i = 0; i < n; i++)
+			mean += el_get(x, r * n + i);
+		mean /= (double)n;
+		for (i = 0; i < n; i++) {
+			v = el_get(x, r * n + i) - mean;
+			var += v * v;
+		}
+		inv = 1 / sqrt(var / (double)n + a->eps);
+		op_walk_begin(&w, &tail, sg, sb, NULL);
+		for (; !w.done; op_walk_next(&w)) {
+			v = (el_get(x, r * n + w.i) - mean) * inv;
+			v = op_has(gm) ? v * el_get(gm, w.off[0]) : v;
+			v = op_has(bt) ? v + el_get(bt, w.off[1]) : v;
+			el_set(&q->out[0], r * n + w.i, v);
+		}
+		if (a->stats) {
+			el_set(&q->out[1], r, mean);
+			el_set(&q->out[2], r, inv);
+		}
+	}
+	return RLX_OK;
+}
+
+static enum rlx_status layer_norm_expand(struct rlx_expand *q)
+{
+	const struct rlx_op_layer_norm *a = q->args;
+	struct rlx_type t = op_type(q->g, q->in[0]);
+	enum rlx_dtype acc = op_acc_type(t.dtype);
+	rlx_value x = op_cast(q->g, q->in[0], acc), mean, inv, sq;
+	uint32_t ax = 0;
+
+	op_axis(a->axis, t.rank, &ax);
+	mean = op_reduce_span(q->g, x, RLX_REDUCE_MEAN, ax, t.rank);
+	x = rlx_emit(q->g, sub, .a = x, .b = mean);
+	sq = rlx_emit(q->g, mul, .a = x, .b = x);
+	sq = op_reduce_span(q->g, sq, RLX_REDUCE_MEAN, ax, t.rank);
+	inv = rlx_emit(q->g, rsqrt, .x = op_add_const(q->g, sq, a->eps));
+	x = rlx_emit(q->g, mul, .a = x, .b = inv);
+	if (q->in[1].id)
+		x = rlx_emit(q->g, mul, .a = x, .b = op_cast(q->g, q->in[1], acc));
+	if (q->in[2].id)
+		x = rlx_emit(q->g, add, .a = x, .b = op_cast(q->g, q->in[2], acc));
+	q->out[0] = op_cast(q->g, x, t.dtype);
+	if (a->stats) {
+		q->out[1] = mean;
+		q->out[2] = inv;
+	}
+	return op_done(q->g);
+}
+
+static bool layer_norm_sample(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_layer_norm *a = s->args;
+
+	s->n_in = 3;
+	s->in[0] = rlx_type(RLX_F32, 3, 5, 33);
+	s->in[1] = s->in[2] = rlx_type(RLX_F32, 33);
+	s->tol = 1e-5;
+	a->eps = 1e-5f;
+	a->axis = -1;
+	switch (i) {
+	case 0:
+		return true;
+	case 1:
+		s->in[1] = rlx_type(RLX_F32, 5, 33);
+		s->in[2] = (struct rlx_type){ 0 };
+		a->axis = 1;
+		a->stats = true;
+		return true;
+	case 2:		/* everything, nothing scaled */
+		s->in[1] = s->in[2] = (struct rlx_type){ 0 };
+		a->axis = 0;
+		return true;
+	case 3:		/* broadcast gamma */
+		s->in[1] = rlx_type(RLX_F32, 5, 1);
+		s->in[2] = rlx_type(RLX_F32, 1);
+		a->axis = -2;
+		return true;
+	case 4:
+		s->in[0] = rlx_type(RLX_F32, 4, 1);
+		s->in[1] = s->in[2] = rlx_type(RLX_F32, 1);
+		s->grad_tol = -1;	/* constant: differences are all rounding */
+		return true;
+	case 5:
+		s->in[0] = rlx_type(RLX_F32, 0, 33);
+		a->stats = true;
+		return true;
+	}
+	return false;
+}
+
+const struct rlx_op_impl rlx_op_layer_norm_impl = {
+	.infer = layer_norm_infer, .eval = layer_norm_eval,
+	.expand = layer_norm_expand, .sample = layer_norm_sample,
+};

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: MIT
+/* Pooling: maximum, average and p-norm of sliding windows. */
+#include "base/alloc.h"
+#include "ops/window.h"
+
+RLX_OP(pool, "max, average or p-norm of windows; .indices adds each maximum's flat position",
+	IN(x)
+	ATTR(i32, kind)
+	ATTR(ints, kernel)
+	ATTR(ints, stride)
+	ATTR(ints, pad)
+	ATTR(ints, dilation)
+	ATTR(bool, ceil)
+	ATTR(bool, include_pad)
+	ATTR(i32, p)
+	ATTR(bool, indices)
+	ATTR(bool, column_major),
+	RLX_T_REDUCTION)
+
+static struct op_window_args window_args(const struct rlx_op_pool *a)
+{
+	return (struct op_window_args){ a->stride, a->pad, a->dilation, a->ceil };
+}
+
+static enum rlx_status pool_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_pool *a = q->args;
+	const struct op_window_args wa = window_args(a);
+	enum rlx_status st = op_need_rank(q, 0, 3, 5);
+	struct op_window w;
+	uint32_t i;
+
+	if (!st)
+		st = op_need_enum(q, "kind", a->kind, RLX_POOL_LP + 1);
+	if (!st)
+		st = a->kind == RLX_POOL_MAX ? op_need_number(q, 0) :
+		     op_need_float(q, 0, false);
+	if (st)
+		return st;
+	if (a->kernel.n != q->in[0]->rank - 2)
+		return op_fail(q, RLX_EINVAL, "%u kernel sizes for %u spatial dimensions",
+			       a->kernel.n, q->in[0]->rank - 2);
+	if (a->kind == RLX_POOL_LP && a->p < 1)
+		return op_fail(q, RLX_EINVAL, "p is %d; 1 or more is needed", a->p);
+	if (a->indices && a->kind != RLX_POOL_MAX)
+		return op_fail(q, RLX_EINVAL, "only max pooling has indices");
+	st = op_window_infer(q, &wa, a->kernel.v, &w);
+	if (st)
+		return st;
+	q->out[0] = *q->in[0];
+	for (i = 0; i < w.nd; i++)
+		q->out[0].dim[2 + i] = w.out[3 - w.nd + i];
+	if (a->indices) {
+		q->n_out = 2;
+		q->out[1] = q->out[0];
+		q->out[1].dtype = RLX_I64;
+	}
+	return RLX_OK;
+}
+
+static void geometry(const struct rlx_op_pool *a, const struct rlx_type *x,
+		     struct op_window *w)
+{
+	const struct op_window_args wa = window_args(a);
+
+	op_window_set(w, &wa, x, a->kernel.v, x->rank - 2);
+	op_window_out(w, a->ceil);
+}
+
+/* What one window gathers. */
+struct window_sum {
+	double	sum;
+	int64_t	best;		/* offset in the plane, -1: none yet */
+	int64_t	taps, padded;	/* inside the input; inside it or its padding */
+};
+
+static void gather_window(const struct rlx_eval *q, const struct op_window *w,
+			  int64_t base, const int64_t o[3], struct window_sum *r)
+{
+	const struct rlx_op_pool *a = q->args;
+	int64_t taps = w->k[0] * w->k[1] * w->k[2], t, p[3], at, k;
+	bool inside, in_pad;
+	uint32_t j;
+
+	*r = (struct window_sum){ .best = -1 };
+	for (t = 0; t < taps; t++) {
+		inside = in_pad = true;
+		for (k = t, j = 3; j-- > 0; k /= w->k[j]) {
+			p[j] = o[j] * w->stride[j] - w->pad[j] + k % w->k[j] * w->dil[j];
+			inside = inside && p[j] >= 0 && p[j] < w->in[j];
+			in_pad = in_pad && p[j] < w->in[j] + w->pad_end[j];
+		}
+		r->padded += in_pad;
+		if (!inside)
+			continue;
+		r->taps++;
+		at = (p[0] * w->in[1] + p[1]) * w->in[2] + p[2];
+		if (a->kind == RLX_POOL_AVG)
+			r->sum += el_get(&q->in[0], base + at);
+		else if (a->kind == RLX_POOL_LP)
+			r->sum += pow(fabs(el_get(&q->in[0], base + at)), a->p);
+		else if (r->best < 0 ||
+			 op_compare(&q->in[0], base + at, base + r->best) > 0)
+			r->best = at;
+	}
+}
+
+/* The flat position as ONNX counts it: rows or columns first within the plane. */
+static int64_t position(const struct op_window *w, bool columns, int64_t at)
+{
+	int64_t x = at % w->in[2], y = at / w->in[2] % w->in[1];
+	int64_t z = at / w->in[2] / w->in[1];
+
+	if (!columns)
+		return at;
+	return w->nd == 1 ? at : w->nd == 2 ? x * w->in[1] + y :
+	       (x * w->in[1] + y) * w->in[0] + z;
+}
+
+static void write_max(struct rlx_eval *q, const struct op_window *w, int64_t to,
+		      int64_t base, int64_t best)
+{
+	const struct rlx_op_pool *a = q->args;
+
+	if (best < 0)	/* only padding: nothing is larger than its value */
+		el_set(&q->out[0], to, -INFINITY);
+	else
+		el_copy(&q->out[0], to, &q->in[0], base + best);
+	if (a->indices)
+		el_seti(&q->out[1], to, best < 0 ? -1 :
+			base + position(w, a->column_major, best));
+}
+
+static enum rlx_status pool_eval(struct rlx_eval *q)
+{
+	const struct rlx_op_pool *a = q->args;
+	const struct rlx_type *x = &q->in[0].type;
+	struct rlx_type shape;
+	struct window_sum r;
+	struct op_window g;
+	struct op_walk w;
+	int64_t base, n;
+
+	geometry(a, x, &g);
+	shape = (struct rlx_type){ RLX_F64, 4, { x->dim[0] * x->dim[1], g.out[0],
+						 g.out[1], g.out[2] } };
+	op_walk_begin(&w, &shape, NULL, NULL, NULL);
+	for (; !w.done; op_walk_next(&w)) {
+		base = w.idx[0] * g.in[0] * g.in[1] * g.in[2];
+		gather_window(q, &g, base, w.idx + 1, &r);
+		if (a->kind == RLX_POOL_MAX) {
+			write_max(q, &g, w.i, base, r.best);
+			continue;
+		}
+		n = a->include_pad ? r.padded : r.taps;
+		if (a->kind == RLX_POOL_AVG)
+			el_set(&q->out[0], w.i, n ? r.sum / (double)n : 0);
+		else
+			el_set(&q->out[0], w.i, pow(r.sum, 1.0 / a->p));
+	}
+	return RLX_OK;
+}
+
+/* How many positions of each window count, as a constant of the output's plane. */
+static rlx_value counts(struct rlx_graph *g, const struct rlx_op_pool *a,
+			const struct op_window *w)
+{
+	int64_t n = w->out[0] * w->out[1] * w->out[2], i, o, k, p;
+	struct rlx_type t = { RLX_F64, w->nd, { 0 } };
+	double *c = rlx_malloc((size_t)(n + 1) * sizeof(*c));
+	rlx_value v = RLX_NONE;
+	uint32_t j;
+
+	for (i = 0; c && i < n; i++) {
+		for (c[i] = 1, o = i, j = 3; j-- > 0; o /= w->out[j]) {
+			double hits = 0;
+
+			for (k = 0; k < w->k[j]; k++) {
+				p = o % w->out[j] * w->stride[j] - w->pad[j] + k * w->dil[j];
+				if (a->include_pad)
+					hits += p < w->in[j] + w->pad_end[j];
+				else
+					hits += p >= 0 && p < w->in[j];
+			}
+			c[i] *= hits;
+		}
+		c[i] = c[i] > 0 ? c[i] : 1;
+	}
+	for (j = 0; j < w->nd; j++)
+		t.dim[j] = w->out[3 - w->nd + j];
+	if (c)
+		v = rlx_constant(g, t, c);
+	rlx_free(c);
+	return v;
+}
+
+static enum rlx_status max_vjp(struct rlx_grad *q)
+{
+	const struct rlx_op_pool *a = q->args;
+	struct rlx_type x = op_type(q->g, q->in[0]), y = op_type(q->g, q->out[0]);
+	struct rlx_type flat = { x.dtype, 1, { rlx_type_count(&x) } };
+	int64_t n = rlx_type_count(&y);
+	rlx_value idx, d, zero = rlx_scalar_const(q->g, RLX_I64, 0), hit;
+
+	idx = rlx_emit(q->g, pool, .x = q->in[0], .kernel = a->kernel,
+		       .stride = a->stride, .pad = a->pad, .dilation = a->dilation,
+		       .ceil = a->ceil, .indices = true);
+	idx = op_reshape(q->g, rlx_out(q->g, idx, 1), &n, 1);
+	hit = rlx_emit(q->g, ge, .a = idx, .b = zero);
+	d = op_reshape(q->g, q->d_out[0], &n, 1);
+	d = rlx_emit(q->g, where, .cond = hit, .a = d, .b = op_const_like(q->g, d, 0));
+	idx = rlx_emit(q->g, max, .a = idx, .b = zero);
+	if (flat.dim[0])
+		d = rlx_emit(q->g, scatter_elements, .x = op_fill(q->g, &flat, 0),
+			     .indices = idx, .updates = d, .reduction = RLX_SCATTER_ADD);
+	else
+		d = op_fill(q->g, &flat, 0);
+	q->d_in[0] = op_reshape(q->g, d, x.dim, x.rank);
+	return op_done(q->g);
+}
+
+static enum rlx_status pool_vjp(struct rlx_grad *q)
+{
+	const struct rlx_op_pool *a = q->args;
+	struct rlx_type x = op_type(q->g, q->in[0]);
+	struct op_window w;
+	rlx_value d = q->d_out[0], n, t;
+
+	if (!d.id)
+		return RLX_OK;
+	if (a->kind == RLX_POOL_MAX)
+		return max_vjp(q);
+	geometry(a, &x, &w);
+	if (a->kind == RLX_POOL_AVG) {
+		n = counts(q->g, a, &w);
+		if (!n.id)
+			return op_done(q->g) ? op_done(q->g) : RLX_ENOMEM;
+		d = rlx_emit(q->g, div, .a = d, .b = op_cast(q->g, n, x.dtype));
+		q->d_in[0] = op_window_spread(q->g, d, &w);
+		return op_done(q->g);
+	}
+	/* dy y^(1-p) sign(x) |x|^(p-1) */
+	t = rlx_emit(q->g, pow, .a = q->out[0],
+		     .b = op_const_like(q->g, q->out[0], 1.0 - a->p));
+	d = op_window_spread(q->g, rlx_emit(q->g, mul, .a = d, .b = t), &w);
+	t = rlx_emit(q->g, pow, .a = rlx_emit(q->g, abs, .x = q->in[0]),
+		     .b = op_const_like(q->g, q->in[0], a->p - 1.0));
+	t = rlx_emit(q->g, mul, .a = t, .b = rlx_emit(q->g, sign, .x = q->in[0]));
+	q->d_in[0] = rlx_emit(q->g, mul, .a = d, .b = t);
+	return op_done(q->g);
+}
+
+static void pool_cost(const struct rlx_infer *q, struct rlx_cost *c)
+{
+	const struct rlx_op_pool *a = q->args;
+	uint32_t i;
+
+	c->flops = (double)rlx_type_count(&q->out[0]);
+	for (i = 0; i < a->kernel.n; i++)
+		c->flops *= (double)a->kernel.v[i];
+}
+
+static bool pool_sample(unsigned int i, struct rlx_sample *s)
+{
+	static const struct {
+		struct rlx_type x;
+		int64_t k[3], stride[3], pad[6], dil[3];
+		int kind, p;
+		bool ceil, include, indices, columns;
+	} c[] = {
+		{ { RLX_F32, 4, { 2, 3, 8, 9 } }, { 2, 3 }, { 2, 2 }, { 0 }, { 1, 1 } },
+		{ { RLX_F32, 4, { 1, 2, 7, 7 } }, { 3, 3 }, { 2, 2 }, { 1, 1, 1, 1 },
+		  { 1, 1 }, .indices = true },
+		{ { RLX_F32, 4, { 1, 2, 8, 6 } }, { 3, 2 }, { 2, 3 }, { 1, 0, 0, 1 },
+		  { 1, 1 }, .ceil = true, .indices = true, .columns = true },
+		{ { RLX_F32, 3, { 2, 3, 11 } }, { 3 }, { 1 }, { 0 }, { 2 } },
+		{ { RLX_F32, 5, { 1, 2, 4, 5, 6 } }, { 2, 2, 3 }, { 1, 2, 2 },
+		  { 1, 0, 1, 0, 1, 0 }, { 1, 1, 1 }, .indices = true, .columns = true },
+		{ { RLX_F32, 4, { 2, 3, 8, 9 } }, { 3, 3 }, { 2, 2 }, { 1, 1, 1, 1 },
+		  { 1, 1 }, RLX_POOL_AVG },
+		{ { RLX_F32, 4, { 1, 3, 8, 9 } }, { 3, 2 }, { 2, 1 }, { 1, 0, 1, 1 },
+		  { 1, 2 }, RLX_POOL_AVG, .ceil = true, .include = true },
+		{ { RLX_F32, 3, { 2, 1, 10 } }, { 4 }, { 3 }, { 1, 1 }, { 1 },
+		  RLX_POOL_AVG, .ceil = true },
+		{ { RLX_F32, 4, { 1, 2, 6, 6 } }, { 3, 3 }, { 1, 2 }, { 0, 1, 0, 1 },
+		  { 1, 1 }, RLX_POOL_LP, 2 },
+		{ { RLX_F32, 4, { 1, 2, 6, 6 } }, { 2, 2 }, { 2, 2 }, { 0 }, { 1, 1 },
+		  RLX_POOL_LP, 3 },
+		{ { RLX_U8, 4, { 1, 2, 5, 5 } }, { 3, 3 }, { 1, 1 }, { 1, 1, 1, 1 },
+		  { 1, 1 }, .indices = true },
+		{ { RLX_F32, 4, { 0, 2, 5, 5 } }, { 3, 3 }, { 1, 1 }, { 0 }, { 1, 1 } },
+		{ { RLX_F32, 4, { 1, 1, 1, 1 } }, { 1, 1 }, { 1, 1 }, { 0 }, { 1, 1 },
+		  RLX_POOL_AVG },
+	};
+	struct rlx_op_pool *a = s->args;
+	uint32_t nd;
+
+	if (i >= sizeof(c) / sizeof(c[0]))
+		return false;
+	nd = c[i].x.rank - 2;
+	s->n_in = 1;
+	s->in[0] = c[i].x;
+	if (c[i].x.dtype == RLX_U8)
+		s->hi[0] = 255;
+	else
+		s->lo[0] = -20, s->hi[0] = 20;	/* so that few maxima are near ties */
+	s->tol = 2e-6;
+	*a = (struct rlx_op_pool){
+		.kind = c[i].kind, .p = c[i].p, .ceil = c[i].ceil,
+		.include_pad = c[i].include, .indices = c[i].indices,
+		.column_major = c[i].columns,
+	};
+	a->kernel = op_keep(s, (struct rlx_ints){ c[i].k, nd });
+	a->stride = op_keep(s, (struct rlx_ints){ c[i].stride, nd });
+	a->pad = op_keep(s, (struct rlx_ints){ c[i].pad, 2 * nd });
+	a->dilation = op_keep(s, (struct rlx_ints){ c[i].dil, nd });
+	return true;
+}
+
+const struct rlx_op_impl rlx_op_pool_impl = {
+	.infer = pool_infer, .eval = pool_eval, .vjp = pool_vjp, .cost = pool_cost,
+	.sample = pool_sample,
+};

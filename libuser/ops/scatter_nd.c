@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT
+/* Slices written by index tuples. */
+#include "ops/scatter.h"
+
+RLX_OP(scatter_nd, "y = x; y[tuple] op= update, for each tuple in indices' last axis",
+	IN(x) IN(indices) IN(updates)
+	ATTR(i32, reduction),
+	RLX_T_MOVE)
+
+static enum rlx_status scatter_nd_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_scatter_nd *a = q->args;
+	const struct rlx_type *x = q->in[0], *idx = q->in[1], *u = q->in[2];
+	enum rlx_status st = op_scatter_infer(q, a->reduction);
+	struct rlx_type want = { .dtype = x->dtype };
+	char have[96], need[96];
+	uint32_t i;
+	int64_t m;
+
+	if (st)
+		return st;
+	if (!idx->rank)
+		return op_fail(q, RLX_ESHAPE,
+			       "the indices are a scalar; their last axis holds the tuples");
+	m = idx->dim[idx->rank - 1];
+	if (m > x->rank)
+		return op_fail(q, RLX_ESHAPE, "tuples of %lld for rank %u",
+			       (long long)m, x->rank);
+	if (idx->rank - 1 + x->rank - (uint32_t)m > RLX_MAX_RANK)
+		return op_fail(q, RLX_ESHAPE, "the updates' rank would be over %d",
+			       RLX_MAX_RANK);
+	for (i = 0; i + 1 < idx->rank; i++)
+		want.dim[want.rank++] = idx->dim[i];
+	for (i = (uint32_t)m; i < x->rank; i++)
+		want.dim[want.rank++] = x->dim[i];
+	if (!rlx_type_equal(&want, u)) {
+		rlx_type_print(u, have, sizeof(have));
+		rlx_type_print(&want, need, sizeof(need));
+		return op_fail(q, RLX_ESHAPE, "the updates are %s, %s is needed",
+			       have, need);
+	}
+	return op_infer_same(q);
+}
+
+static size_t scatter_nd_scratch(const struct rlx_infer *q)
+{
+	const struct rlx_op_scatter_nd *a = q->args;
+
+	return op_scatter_scratch(q, a->reduction);
+}
+
+static enum rlx_status scatter_nd_eval(struct rlx_eval *q)
+{
+	const struct rlx_op_scatter_nd *a = q->args;
+	const struct rlx_tensor *x = &q->in[0], *idx = &q->in[1];
+	int64_t s[RLX_MAX_RANK], tuples, row, i, j, at, off;
+	enum rlx_status st;
+	uint32_t m, k;
+
+	m = (uint32_t)idx->type.dim[idx->type.rank - 1];
+	tuples = op_span(&idx->type, 0, idx->type.rank - 1);
+	row = op_span(&x->type, m, x->type.rank);
+	op_dense(&x->type, s);
+	op_scatter_begin(q, a->reduction);
+	for (i = 0; i < tuples; i++) {
+		off = 0;
+		for (k = 0; k < m; k++) {
+			st = op_index(q, el_geti(idx, i * m + k), x->type.dim[k], &at);
+			if (st)
+				return st;
+			off += at * s[k];
+		}
+		for (j = 0; j < row; j++)
+			op_scatter_one(q, a->reduction, off + j, i * row + j);
+	}
+	op_scatter_end(q, a->reduction);
+	return RLX_OK;
+}
+
+static rlx_value pick(struct rlx_grad *q, rlx_value v)
+{
+	return rlx_emit(q->g, gather_nd, .x = v, .indices = q->in[1]);
+}
+
+static rlx_value hit(struct rlx_graph *g, rlx_value d, rlx_value a, rlx_value b)
+{
+	return rlx_emit(g, where, .cond = rlx_emit(g, eq, .a = a, .b = b), .a = d,
+			.b = op_const_like(g, d, 0));
+}
+
+static enum rlx_status scatter_nd_vjp(struct rlx_grad *q)
+{
+	const struct rlx_op_scatter_nd *a = q->args;
+	rlx_value dy = q->d_out[0], p;
+
+	switch (a->reduction) {
+	case RLX_SCATTER_NONE:
+		q->d_in[0] = rlx_emit(q->g, scatter_nd, .x = dy, .indices = q->in[1],
+				      .updates = op_zeros_like(q->g, q->in[2]));
+		q->d_in[2] = pick(q, dy);
+		break;
+	case RLX_SCATTER_ADD:
+		q->d_in[0] = dy;
+		q->d_in[2] = pick(q, dy);
+		break;
+	case RLX_SCATTER_MUL:	/* not defined at zeros */
+		p = rlx_emit(q->g, mul, .a = dy, .b = q->out[0]);
+		q->d_in[0] = rlx_emit(q->g, div, .a = p, .b = q->in[0]);
+		q->d_in[2] = rlx_emit(q->g, div, .a = pick(q, p), .b = q->in[2]);
+		break;
+	default:
+		q->d_in[0] = hit(q->g, dy, q->in[0], q->out[0]);
+		q->d_in[2] = hit(q->g, pick(q, dy), q->in[2], pick(q, q->out[0]));
+	}
+	return op_done(q->g);
+}
+
+static bool scatter_nd_sample(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_scatter_nd *a = s->args;
+
+	s->n_in = 3;
+	s->tol = 1e-6;
+	if (i < 5) {
+		s->in[0] = rlx_type(RLX_F32, 4, 5, 3);
+		s->in[1] = rlx_type(RLX_I64, 6, 2);
+		s->in[2] = rlx_type(RLX_F32, 6, 3);
+		if (!i) {	/* one tuple: no two updates meet */
+			s->in[1].dim[0] = 1;
+			s->in[2].dim[0] = 1;
+		}
+		a->reduction = (int32_t)i;
+		s->lo[1] = -4;
+		s->hi[1] = 3;
+		if (i == RLX_SCATTER_MUL) {
+			s->lo[0] = s->lo[2] = 0.5;
+			s->hi[0] = s->hi[2] = 1.5;
+		}
+	} else if (i == 5) {
+		s->in[0] = rlx_type(RLX_I64, 3);
+		s->in[1] = rlx_type(RLX_I32, 2, 4, 1);
+		s->in[2] = rlx_type(RLX_I64, 2, 4);
+		a->reduction = RLX_SCATTER_ADD;
+		s->hi[1] = 2;
+	} else if (i == 6) {
+		s->in[0] = rlx_type(RLX_F32, 3, 2);
+		s->in[1] = rlx_type(RLX_I64, 0, 1);
+		s->in[2] = rlx_type(RLX_F32, 0, 2);
+	} else {
+		return false;
+	}
+	return true;
+}
+
+const struct rlx_op_impl rlx_op_scatter_nd_impl = {
+	.infer = scatter_nd_infer, .scratch = scatter_nd_scratch,
+	.eval = scatter_nd_eval, .vjp = scatter_nd_vjp, .sample = scatter_nd_sample,
+};

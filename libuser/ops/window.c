@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: MIT
+/* Geometry of sliding windows, and what gradients of them share. */
+#include "ops/window.h"
+
+enum rlx_status op_window_check(struct rlx_infer *q, const struct op_window_args *a,
+				uint32_t nd)
+{
+	uint32_t i;
+
+	if ((a->stride.n && a->stride.n != nd) || (a->dilation.n && a->dilation.n != nd) ||
+	    (a->pad.n && a->pad.n != 2 * nd))
+		return op_fail(q, RLX_EINVAL,
+			       "%u strides, %u dilations, %u pads; "
+			       "%u spatial dimensions need %u, %u, %u",
+			       a->stride.n, a->dilation.n, a->pad.n, nd, nd, nd, 2 * nd);
+	for (i = 0; i < a->stride.n; i++)
+		if (a->stride.v[i] < 1 || a->stride.v[i] > INT32_MAX)
+			return op_fail(q, RLX_EINVAL, "stride %lld is not in 1 to 2^31 - 1",
+				       (long long)a->stride.v[i]);
+	for (i = 0; i < a->dilation.n; i++)
+		if (a->dilation.v[i] < 1 || a->dilation.v[i] > INT32_MAX)
+			return op_fail(q, RLX_EINVAL, "dilation %lld is not in 1 to 2^31 - 1",
+				       (long long)a->dilation.v[i]);
+	for (i = 0; i < a->pad.n; i++)
+		if (a->pad.v[i] < 0 || a->pad.v[i] > INT32_MAX)
+			return op_fail(q, RLX_EINVAL, "pad %lld is not in 0 to 2^31 - 1",
+				       (long long)a->pad.v[i]);
+	return RLX_OK;
+}
+
+void op_window_set(struct op_window *w, const struct op_window_args *a,
+		   const struct rlx_type *x, const int64_t *k, uint32_t nd)
+{
+	uint32_t i, j;
+
+	*w = (struct op_window){
+		.nd = nd, .in = { 1, 1, 1 }, .out = { 1, 1, 1 }, .k = { 1, 1, 1 },
+		.stride = { 1, 1, 1 }, .dil = { 1, 1, 1 },
+	};
+	for (i = 0; i < nd; i++) {
+		j = 3 - nd + i;
+		w->in[j] = x->dim[2 + i];
+		w->k[j] = k[i];
+		w->stride[j] = a->stride.n ? a->stride.v[i] : 1;
+		w->dil[j] = a->dilation.n ? a->dilation.v[i] : 1;
+		w->pad[j] = a->pad.n ? a->pad.v[i] : 0;
+		w->pad_end[j] = a->pad.n ? a->pad.v[nd + i] : 0;
+	}
+}
+
+bool op_window_out(struct op_window *w, bool ceil)
+{
+	int64_t room, reach;
+	uint32_t j;
+
+	for (j = 3 - w->nd; j < 3; j++) {
+		if (__builtin_mul_overflow(w->k[j] - 1, w->dil[j], &reach) ||
+		    __builtin_add_overflow(w->in[j], w->pad[j] + w->pad_end[j], &room))
+			return false;
+		room -= reach + 1;
+		if (w->k[j] < 1 || reach == INT64_MAX || room < 0)
+			return false;
+		w->out[j] = room / w->stride[j] + 1;
+		/* a last, partial window, unless it starts in the padding behind */
+		if (ceil && room % w->stride[j] &&
+		    w->out[j] * w->stride[j] < w->in[j] + w->pad[j])
+			w->out[j]++;
+	}
+	return true;
+}
+
+enum rlx_status op_window_infer(struct rlx_infer *q, const struct op_window_args *a,
+				const int64_t *k, struct op_window *w)
+{
+	uint32_t nd = q->in[0]->rank - 2, i;
+	enum rlx_status st = op_window_check(q, a, nd);
+
+	if (st)
+		return st;
+	for (i = 0; i < nd; i++)
+		if (k[i] < 1 || k[i] > INT32_MAX)
+			return op_fail(q, RLX_EINVAL, "kernel size %lld is not in 1 to 2^31 - 1",
+				       (long long)k[i]);
+	op_window_set(w, a, q->in[0], k, nd);
+	if (!op_window_out(w, a->ceil))
+		return op_fail(q, RLX_ESHAPE,
+			       "the kernel is larger than the padded input");
+	return RLX_OK;
+}
+
+enum rlx_status op_conv_infer(struct rlx_infer *q, const struct op_window_args *a,
+			      int64_t groups, struct op_conv *c, struct rlx_type *y)
+{
+	const struct rlx_type *x = q->in[0], *w = q->in[1];
+	enum rlx_status st = op_need_rank(q, 0, 3, 5);
+	uint32_t i;
+
+	if (!st)
+		st = op_need_rank(q, 1, x->rank, x->rank);
+	if (st)
+		return st;
+	groups = groups ? groups : 1;
+	if (groups < 0 || w->dim[0] % groups || x->dim[1] % groups)
+		return op_fail(q, RLX_ESHAPE,
+			       "%lld input and %lld output channels do not split into %lld groups",
+			       (long long)x->dim[1], (long long)w->dim[0], (long long)groups);
+	if (x->dim[1] / groups != w->dim[1])
+		return op_fail(q, RLX_ESHAPE,
+			       "x has %lld channels in %lld groups, the weight takes %lld a group",
+			       (long long)x->dim[1], (long long)groups, (long long)w->dim[1]);
+	st = op_window_infer(q, a, w->dim + 2, &c->w);
+	if (st)
+		return st;
+	y->rank = x->rank;
+	y->dim[0] = x->dim[0];
+	y->dim[1] = w->dim[0];
+	for (i = 0; i < c->w.nd; i++)
+		y->dim[2 + i] = c->w.out[3 - c->w.nd + i];
+	return RLX_OK;
+}
+
+void op_conv_set(struct op_conv *c, const struct op_window_args *a, int64_t groups,
+		 const struct rlx_type *x, const struct rlx_type *w,
+		 const struct rlx_type *y)
+{
+	uint32_t i;
+
+	op_window_set(&c->w, a, x, w->dim + 2, x->rank - 2);
+	for (i = 0; i < c->w.nd; i++)
+		c->w.out[3 - c->w.nd + i] = y->dim[2 + i];
+	c->n = x->dim[0];
+	c->ci = x->dim[1];
+	c->co = y->dim[1];
+	c->groups = groups ? groups : 1;
+}
+
+/* [N, C, ..] as [C / groups, groups N, ..]: channels become the batch. */
+static rlx_value channels_first(struct rlx_graph *g, rlx_value x, int64_t groups)
+{
+	struct rlx_type t = op_type(g, x), r = t;
+	int64_t n = t.dim[0], per = t.dim[1] / groups, sp = op_span(&t, 2, t.rank);
+
+	x = op_reshape(g, x, (int64_t[]){ n, groups, per, sp }, 4);
+	x = rlx_emit(g, transpose, .x = x, .perm = RLX_INTS(2, 1, 0, 3));
+	r.dim[0] = per;
+	r.dim[1] = groups * n;
+	return op_reshape(g, x, r.dim, r.rank);
+}
+
+static rlx_value swap_two(struct rlx_graph *g, rlx_value x)
+{
+	int64_t perm[RLX_MAX_RANK] = { 1, 0, 2, 3, 4, 5, 6, 7 };
+
+	return rlx_emit(g, transpose, .x = x, .perm = { perm, op_type(g, x).rank });
+}
+
+/*
+ * The weight's gradient is itself a convolution: channels play the batch, the
+ * small operand is the kernel, stride and dilation change places. It may reach
+ * further than the kernel; that part is cut off.
+ */
+rlx_value op_conv_weight_grad(struct rlx_graph *g, rlx_value big, rlx_value small,
+			      const struct rlx_type *w, int64_t groups,
+			      const struct op_window_args *a)
+{
+	int64_t axes[3] = { 2, 3, 4 }, zero[3] = { 0 };
+	uint32_t nd = w->rank - 2;
+	rlx_value d;
+
+	d = rlx_emit(g, conv, .x = channels_first(g, big, groups),
+		     .w = swap_two(g, small), .stride = a->dilation,
+		     .dilation = a->stride, .pad = a->pad, .groups = groups);
+	d = swap_two(g, d);	/* [Cs, Cb / groups, ..] */
+	return rlx_emit(g, slice, .x = d, .axes = { axes, nd },
+			.starts = { zero, nd }, .ends = { w->dim + 2, nd });
+}
+
+rlx_value op_window_spread(struct rlx_graph *g, rlx_value dy,
+			   const struct op_window *w)
+{
+	struct rlx_type t = op_type(g, dy), one = { .dtype = t.dtype, .rank = 2 + w->nd };
+	int64_t dim[RLX_MAX_RANK] = { 0 }, pads[2 * RLX_MAX_RANK] = { 0 };
+	uint32_t j = 3 - w->nd, i;
+	int64_t full;
+
+	one.dim[0] = one.dim[1] = 1;
+	dim[0] = t.dim[0] * t.dim[1];
+	dim[1] = 1;
+	for (i = 0; i < w->nd; i++) {
+		one.dim[2 + i] = w->k[j + i];
+		dim[2 + i] = w->out[j + i];
+		full = (w->out[j + i] - 1) * w->stride[j + i] +
+		       (w->k[j + i] - 1) * w->dil[j + i] + 1;
+		pads[2 + i] = -w->pad[j + i];
+		pads[t.rank + 2 + i] = w->in[j + i] + w->pad[j + i] - full;
+	}
+	dy = op_reshape(g, dy, dim, t.rank);
+	dy = rlx_emit(g, conv_transpose, .x = dy, .w = op_fill(g, &one, 1),
+		      .stride = { w->stride + j, w->nd },
+		      .dilation = { w->dil + j, w->nd });
+	dy = rlx_emit(g, pad, .x = dy, .pads = { pads, 2 * t.rank });
+	for (i = 0; i < w->nd; i++)
+		t.dim[2 + i] = w->in[j + i];
+	return op_reshape(g, dy, t.dim, t.rank);
+}
