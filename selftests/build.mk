@@ -51,10 +51,11 @@ ifneq ($(filter check check-% bench-% asan tsan demo install,$(MAKECMDGOALS)),)
 endif
 
 check-style:
-	$(Q)tools/setup.sh build
+	$(Q)tools/setup.sh demo
 	$(Q)+$(SUBMAKE) lib
 	$(Q)$(RUN) -g $@ tools/check-style tools/check-layers \
-		$(MAP:%=tools/check-exports) selftests/scripts/runner.sh
+		$(MAP:%=tools/check-exports) selftests/scripts/runner.sh \
+		selftests/scripts/tools.sh
 
 check-unit:
 	$(Q)tools/setup.sh build

@@ -1,0 +1,139 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Tests tools/setup.sh, fetch-models.sh and the check scripts, without a network.
+set -u
+
+root=$(cd "$(dirname "$0")/../.." && pwd)
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+n=0 rc=0
+
+check()
+{
+	n=$((n + 1)) name=$1
+	shift
+	if "$@" >"$tmp/out" 2>&1; then
+		echo "ok $n $name"
+	else
+		sed 's/^/# /' "$tmp/out" | tail -n 20
+		echo "not ok $n $name"
+		rc=1
+	fi
+}
+
+# must_say PATTERN COMMAND ...: the command fails and its words match
+must_say()
+{
+	want=$1
+	shift
+	if said=$("$@" 2>&1); then
+		echo "succeeded: $said"
+		return 1
+	fi
+	printf '%s\n' "$said"
+	printf '%s' "$said" | tr '\n' ' ' | grep -qE "$want"
+}
+
+# A copy of the fetcher whose table has two wheels: one cached, one nowhere.
+mkdir -p "$tmp/tools/models" "$tmp/cache/rlx/wheels"
+cp "$root/tools/fetch-models.sh" "$tmp/tools/"
+python3 - "$tmp/w.zip" <<'EOF'
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1], "w") as z:
+    z.writestr("pkg/model.bin", "weights")
+EOF
+sha=$(sha256sum "$tmp/w.zip" | cut -d' ' -f1)
+none=$(printf none | sha256sum | cut -d' ' -f1)
+cat >"$tmp/tools/models/models.txt" <<EOF
+wheel	here	rlx-test-here	1.0	py/none	$sha
+file	here	pkg/model.bin	sub/model.bin
+wheel	away	rlx-test-away	2.0	py/none	$none
+EOF
+wheel=$tmp/cache/rlx/wheels/$sha.whl
+cp "$tmp/w.zip" "$wheel"
+
+fetch()
+{
+	env XDG_CACHE_HOME="$tmp/cache" BUILD="$tmp/b" PIP_NO_INDEX=1 \
+		PIP_FIND_LINKS= PIP_CONFIG_FILE=/dev/null \
+		"$tmp/tools/fetch-models.sh" "$@"
+}
+
+unpacked()
+{
+	fetch here && [ "$(cat "$tmp/b/models/sub/model.bin")" = weights ]
+}
+
+damaged()
+{
+	rm -rf "$tmp/b"
+	echo junk >>"$wheel"
+	must_say 'damaged.*rlx-test-here 1.0' fetch here && [ ! -e "$wheel" ]
+}
+
+check fetch-unpacks-cached unpacked
+rm -rf "$tmp/cache"
+check fetch-again-needs-nothing fetch here
+mkdir -p "$tmp/cache/rlx/wheels" && cp "$tmp/w.zip" "$wheel"
+check fetch-offline-says-what-why-do \
+	must_say 'rlx-test-away 2.0.*why:.*do:.*put the wheel at' fetch away
+check fetch-unknown-name must_say "no row 'nothing'" fetch nothing
+check fetch-damaged-cache damaged
+
+# setup.sh on a machine that lacks a package, seen through stand-in commands.
+bin=$tmp/bin
+mkdir -p "$bin"
+for c in cat mkdir printf tail dirname env sh; do
+	ln -s "$(command -v $c)" "$bin/$c"
+done
+stub() { printf '#!/bin/sh\n%s\n' "$2" >"$bin/$1"; chmod +x "$bin/$1"; }
+stub dpkg-query 'case "$*" in *liburing-dev*) exit 1 ;; esac; echo installed'
+
+setup() { env PATH="$bin" BUILD="$tmp/s" sh "$root/tools/setup.sh" "$@"; }
+
+installs()
+{
+	stub id 'echo 0'
+	stub apt-get 'echo "$*" >>"'"$tmp"'/apt"'
+	setup build && grep -q 'install.* liburing-dev$' "$tmp/apt" &&
+	[ "$(cat "$tmp/s/.setup-build")" = "gcc libc6-dev make liburing-dev" ]
+}
+
+stub id 'echo 1000'
+check setup-without-rights must_say 'apt-get install.*liburing-dev' setup build
+stub id 'echo 0'
+stub apt-get 'echo "E: no route" >&2; exit 100'
+check setup-offline must_say 'no route.*could not install: liburing-dev' \
+	setup build
+check setup-installs installs
+check setup-unknown-group must_say "unknown group 'x'" setup x
+rm -r "$bin/dpkg-query" "$tmp/s"
+check setup-other-system must_say 'not a Debian system' setup build
+
+# The style rules find what they are for, in a tree that breaks each of them.
+bad=$tmp/bad
+mkdir -p "$bad/libuser/base" "$bad/libuser/ir" "$bad/tools"
+cp "$root"/tools/check-style* "$root/tools/check-layers" "$bad/tools/"
+{
+	printf '#include "ir/b.h"\n\n'
+	printf 'int f(int a, int b, int c, int d, int e, int g, int h)\n{\n'
+	printf '        int x; \n\tchar *p = malloc(1);\n\tabort();\n'
+	printf '\tprintf("%%d", x);\n\t/* TO''DO */\n\t/* /ho''me/x */\n'
+	printf '\tint wide = %0101d;\n' 0
+	printf '\t/* ht''tp://example */\n'
+	i=0; while [ $((i += 1)) -lt 1200 ]; do echo; done
+	printf '}\n'
+} >"$bad/libuser/base/a.c"
+: >"$bad/libuser/ir/b.h"
+all_rules_break()
+{
+	"$bad/tools/check-style" >"$tmp/style"
+	cat "$tmp/style"
+	! grep '^ok ' "$tmp/style"
+}
+
+check style-rules-find-breaches all_rules_break
+check layers-find-breaches must_say 'base may not include ir/b.h' \
+	"$bad/tools/check-layers"
+echo "1..$n"
+exit $rc
