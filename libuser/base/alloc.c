@@ -8,6 +8,7 @@
 
 static _Atomic uint64_t count;
 static _Atomic uint64_t fail_at;	/* value of count that fails; 0: none */
+static _Atomic int64_t live;
 
 static bool may_fail(void)
 {
@@ -26,19 +27,33 @@ uint64_t rlx_alloc_count(void)
 	return atomic_load(&count);
 }
 
+int64_t rlx_alloc_live(void)
+{
+	return atomic_load(&live);
+}
+
+static void *counted(void *p)
+{
+	if (p)
+		atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
+	return p;
+}
+
 void *rlx_malloc(size_t size)
 {
-	return size && !may_fail() ? malloc(size) : NULL;
+	return size && !may_fail() ? counted(malloc(size)) : NULL;
 }
 
 void *rlx_calloc(size_t n, size_t size)
 {
-	return n && size && !may_fail() ? calloc(n, size) : NULL;
+	return n && size && !may_fail() ? counted(calloc(n, size)) : NULL;
 }
 
 void *rlx_realloc(void *p, size_t size)
 {
-	return size && !may_fail() ? realloc(p, size) : NULL;
+	if (!size || may_fail())
+		return NULL;
+	return p ? realloc(p, size) : counted(malloc(size));
 }
 
 void *rlx_aligned(size_t align, size_t size)
@@ -47,7 +62,7 @@ void *rlx_aligned(size_t align, size_t size)
 
 	if (!size || may_fail() || posix_memalign(&p, align, size))
 		return NULL;
-	return p;
+	return counted(p);
 }
 
 void *rlx_memdup(const void *p, size_t size)
@@ -78,6 +93,8 @@ char *rlx_strdup(const char *s)
 
 void rlx_free(void *p)
 {
+	if (p)
+		atomic_fetch_sub_explicit(&live, 1, memory_order_relaxed);
 	free(p);
 }
 

@@ -39,5 +39,6 @@ static inline bool rlx_add(size_t a, size_t b, size_t *out)
 /* Test hooks: fail the @n-th allocation from now (1 is the next), 0 turns off. */
 void rlx_alloc_fail_nth(uint64_t n);
 uint64_t rlx_alloc_count(void);		/* allocations so far, all threads */
+int64_t rlx_alloc_live(void);		/* blocks not yet freed, all threads */
 
 #endif
