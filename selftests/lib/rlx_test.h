@@ -15,6 +15,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Built with the thread sanitizer? With the address sanitizer? */
+#if defined(__has_feature)
+#define RLX_TEST_TSAN	__has_feature(thread_sanitizer)
+#define RLX_TEST_ASAN	__has_feature(address_sanitizer)
+#else
+#ifdef __SANITIZE_THREAD__
+#define RLX_TEST_TSAN	1
+#else
+#define RLX_TEST_TSAN	0
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#define RLX_TEST_ASAN	1
+#else
+#define RLX_TEST_ASAN	0
+#endif
+#endif
+
 struct rlx_test {
 	const char	*name;
 	void		(*fn)(void);

@@ -12,17 +12,6 @@
 #include "base/proc.h"
 #include "selftests/lib/rlx_test.h"
 
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define __SANITIZE_THREAD__ 1
-#endif
-#endif
-#ifdef __SANITIZE_THREAD__
-enum { TSAN = 1 };
-#else
-enum { TSAN = 0 };
-#endif
-
 static struct rlx_pool *make(unsigned int n)
 {
 	struct rlx_error err = { 0 };
@@ -233,7 +222,7 @@ TEST(a_forked_child_works_alone)
 		rlx_pool_end(p);
 		rlx_pool_end(p);
 		rlx_pool_free(p);
-		if (!TSAN) {		/* which forbids threads after a fork */
+		if (!RLX_TEST_TSAN) {		/* which forbids threads after a fork */
 			p = make(2);
 			CHECK(rlx_pool_begin(p));
 			check_once(p, 500, 3);
@@ -294,11 +283,11 @@ TEST(no_memory_is_an_error)
 /* Both threads must be in at once: a true hand-over, and a true return. */
 static void meet(void *ctx, uint64_t begin, uint64_t end, unsigned int w)
 {
-	_Atomic uint32_t *at = ctx;
+	_Atomic uint32_t *here = ctx;
 	int i;
 
-	(*at)++;
-	for (i = 0; i < 100000 && *at < 2; i++)
+	*here |= 1u << w;
+	for (i = 0; i < 100000 && *here != 3; i++)
 		;
 }
 
@@ -313,7 +302,7 @@ static double seconds(void)
 /* Reports; judges only by a bound that no spinning pool misses. */
 TEST(hand_over_is_far_cheaper_than_a_wake)
 {
-	_Atomic uint32_t at;
+	_Atomic uint32_t here;
 	struct rlx_pool *p;
 	double best = 1, t;
 	int i, k;
@@ -321,21 +310,23 @@ TEST(hand_over_is_far_cheaper_than_a_wake)
 	if (rlx_cpu_allowed() < 2)
 		rlx_test_skip("one CPU");
 	p = make(2);
+	/* The best single step: on a busy machine most wait for a CPU. */
 	for (k = 0; k < 100; k++) {
 		rlx_pool_begin(p);
-		at = 0;
-		rlx_pool_run(p, meet, &at, 2, 1);
-		t = seconds();
 		for (i = 0; i < 100; i++) {
-			at = 0;
-			rlx_pool_run(p, meet, &at, 2, 1);
+			here = 0;
+			t = seconds();
+			rlx_pool_run(p, meet, &here, 2, 1);
+			t = seconds() - t;
+			if (here == 3 && t < best)
+				best = t;
 		}
-		t = (seconds() - t) / 100;
-		best = t < best ? t : best;
 		rlx_pool_end(p);
 	}
+	if (best == 1)
+		rlx_test_skip("the other CPU has no time for us");
 	printf("# a step of two threads that meet: %.3f us\n", best * 1e6);
-	CHECK(best < (TSAN ? 200e-6 : 20e-6));
+	CHECK(best < 20e-6);
 	rlx_pool_free(p);
 }
 
