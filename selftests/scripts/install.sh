@@ -94,6 +94,19 @@ static_program()
 	"$tmp/prog.static" && ! ldd "$tmp/prog.static" | grep librlx
 }
 
+# The tutorial's program prints what the tutorial says. shellcheck disable=SC2046
+tutorial()
+{
+	awk '/^```c/ { on = 1; next } /^```/ { on = 0 } on' docs/tutorial.md \
+		>"$tmp/first.c"
+	awk '/^It prints/ { p = 1 } p && /^```/ { n++; next } n == 1' \
+		docs/tutorial.md >"$tmp/want"
+	$CC -Wall -Wextra -Werror "$tmp/first.c" $(pc --cflags --libs) \
+		-o "$tmp/first" &&
+	LD_LIBRARY_PATH=$dest$lib "$tmp/first" >"$tmp/got" &&
+	[ -s "$tmp/want" ] && diff "$tmp/want" "$tmp/got"
+}
+
 # Each header by itself, in the language "$1" of the standard "$2".
 headers_alone()
 {
@@ -152,9 +165,11 @@ fi
 if command -v pkg-config >/dev/null; then
 	check pkg-config-shared shared_program
 	check pkg-config-static static_program
+	check tutorial tutorial
 else
 	skip pkg-config-shared "no pkg-config"
 	skip pkg-config-static "no pkg-config"
+	skip tutorial "no pkg-config"
 fi
 if command -v cmake >/dev/null; then
 	check cmake cmake_program
