@@ -142,10 +142,17 @@ RLX_INLINE void block_in(const struct run *r, size_t n, size_t first,
 		}
 }
 
-/* One tile of one output block; @q is its first plane, planes @step apart. */
-RLX_INLINE void tile_out(const struct run *r, const float *q, size_t step,
-			 vf bias, size_t tile, float *y, const float *res,
-			 const int m)
+/* One output block of the result. */
+struct out {
+	size_t		step;		/* from plane to plane of the sums */
+	vf		bias;
+	float		*y;
+	const float	*res;
+};
+
+/* One tile of it; @q is where the tile is in the first plane. */
+RLX_INLINE void tile_out(const struct run *r, const struct out *out,
+			 const float *q, size_t tile, const int m)
 {
 	const struct rlx_k_wino_c *a = r->a;
 	const int side = m + 2;
@@ -156,7 +163,7 @@ RLX_INLINE void tile_out(const struct run *r, const float *q, size_t step,
 
 	UNROLL
 	for (int i = 0; i < side * side; i++)
-		d[i] = vf_loadu(q + (size_t)i * step);
+		d[i] = vf_loadu(q + (size_t)i * out->step);
 	UNROLL
 	for (int j = 0; j < side; j++)
 		out_line(d + j, side, t + j, side, m);
@@ -170,16 +177,17 @@ RLX_INLINE void tile_out(const struct run *r, const float *q, size_t step,
 		at = ((oy + (size_t)i) * a->ow + ox) * C;
 		UNROLL
 		for (int j = 0; j < m; j++) {
-			vf s = o[i * m + j] + bias;
+			vf s = o[i * m + j] + out->bias;
 
 			if ((size_t)j >= cols)
 				break;
-			if (res)
-				s += vf_loadu(res + at + j * C);
-			vf_storeu(y + at + j * C, vf_min(hi, vf_max(lo, s)));
+			if (out->res)
+				s += vf_loadu(out->res + at + j * C);
+			vf_storeu(out->y + at + j * C,
+				  vf_min(hi, vf_max(lo, s)));
 		}
 		if (!r->clamp)
-			RLX_K(conv_act_run)(&r->act, y + at,
+			RLX_K(conv_act_run)(&r->act, out->y + at,
 					    (cols < (size_t)m ? cols :
 					     (size_t)m) * C);
 	}
@@ -225,14 +233,18 @@ RLX_INLINE void pair_out(const struct run *r, size_t n, size_t pair, size_t k,
 
 	for (b = 0; b < k; b++) {
 		size_t block = pair * TILE_K + b, at = block * plane;
-		vf bias = a->bias ? vf_loadn(a->bias + block * C,
-					     a->oc - block * C) : vf_zero();
-		const float *res = a->res ? a->res + n * a->res_n + at : NULL;
+		struct out out = {
+			.step = k * count * C,
+			.bias = a->bias ? vf_loadn(a->bias + block * C,
+						   a->oc - block * C) :
+					  vf_zero(),
+			.y = a->y + n * a->y_n + at,
+			.res = a->res ? a->res + n * a->res_n + at : NULL,
+		};
 
 		for (i = 0; i < count; i++)
-			tile_out(r, r->sums + (b * count + i) * C,
-				 k * count * C, bias, tiles[0] + i,
-				 a->y + n * a->y_n + at, res, m);
+			tile_out(r, &out, r->sums + (b * count + i) * C,
+				 tiles[0] + i, m);
 	}
 }
 
