@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Resizing by tables: the outer axes are summed into one input row in scratch
+ * (or used in place when there is one tap), then that row along its own axis.
+ */
+#include <string.h>
+
+#include "kernels/resize.h"
+#include "kernels/simd/vec.h"
+
+rlx_k_fn RLX_K(resize_f32);
+rlx_k_fn RLX_K(resize_c);
+rlx_k_fn RLX_K(resize_nearest);
+
+#define C	RLX_VL
+
+/* Input position of tap @t of output position @o; -1 outside. */
+static ptrdiff_t tap_index(const struct rlx_k_resize_axis *a, size_t o,
+			   size_t t)
+{
+	return a->index ? a->index[o * a->taps + t] : (ptrdiff_t)o;
+}
+
+static float tap_weight(const struct rlx_k_resize_axis *a, size_t o, size_t t)
+{
+	return a->weight ? a->weight[o * a->taps + t] : 1;
+}
+
+static void row_add(float *restrict d, const float *restrict s, float w,
+		    size_t n, bool first)
+{
+	const vf wv = vf_set1(w);
+	size_t i;
+
+	for (i = 0; i + C <= n; i += C) {
+		vf v = wv * vf_loadu(s + i);
+
+		vf_storeu(d + i, first ? v : vf_loadu(d + i) + v);
+	}
+	for (; i < n; i++)
+		d[i] = first ? w * s[i] : d[i] + w * s[i];
+}
+
+/*
+ * The input row that output row @o of the outer axes is made from, @n floats;
+ * NULL when it lies outside.
+ */
+static const float *row_get(const struct rlx_k_resize *a, const float *x,
+			    const size_t o[2], size_t n, float *scratch)
+{
+	const struct rlx_k_resize_axis *p = &a->axis[0], *q = &a->axis[1];
+	bool first = true;
+
+	if (tap_index(p, o[0], 0) < 0 || tap_index(q, o[1], 0) < 0)
+		return NULL;
+	if (p->taps == 1 && q->taps == 1 && !p->weight && !q->weight)
+		return x + ((size_t)tap_index(p, o[0], 0) * q->in +
+			    (size_t)tap_index(q, o[1], 0)) * n;
+	for (size_t i = 0; i < p->taps; i++)
+		for (size_t j = 0; j < q->taps; j++) {
+			float w = tap_weight(p, o[0], i) *
+				  tap_weight(q, o[1], j);
+			size_t at = (size_t)tap_index(p, o[0], i) * q->in +
+				    (size_t)tap_index(q, o[1], j);
+
+			/* a tap that does not count: its NaN neither */
+			if (w == 0)
+				continue;
+			row_add(scratch, x + at * n, w, n, first);
+			first = false;
+		}
+	if (first)
+		memset(scratch, 0, n * sizeof(*scratch));
+	return scratch;
+}
+
+/* Linear: two taps, gathered. Returns how many outputs are done. */
+static size_t line_2(const struct rlx_k_resize_axis *a, const float *x,
+		     float *y)
+{
+	size_t i, j;
+
+	for (i = 0; i + C <= a->out; i += C) {
+		int32_t at[2][C];
+		float w[2][C];
+
+		for (j = 0; j < C; j++) {
+			at[0][j] = a->index[(i + j) * 2];
+			at[1][j] = a->index[(i + j) * 2 + 1];
+			w[0][j] = a->weight[(i + j) * 2];
+			w[1][j] = a->weight[(i + j) * 2 + 1];
+			if (at[0][j] < 0)
+				return i;
+		}
+		vf_storeu(y + i, vf_fma(vf_gather(x, vi_loadu(at[0])),
+					vf_loadu(w[0]),
+					vf_gather(x, vi_loadu(at[1])) *
+					vf_loadu(w[1])));
+	}
+	return i;
+}
+
+static void line_f32(const struct rlx_k_resize *r, const float *x, float *y)
+{
+	const struct rlx_k_resize_axis *a = &r->axis[2];
+	size_t i = 0, t;
+
+	if (!a->index && !a->weight) {
+		memcpy(y, x, a->out * sizeof(*y));
+		return;
+	}
+	if (a->index && a->weight && a->taps == 2)
+		i = line_2(a, x, y);
+	for (; i < a->out; i++) {
+		ptrdiff_t at = tap_index(a, i, 0);
+		float s = 0, w;
+
+		if (at < 0) {
+			y[i] = r->outside;
+			continue;
+		}
+		if (a->taps == 1 && !a->weight) {
+			y[i] = x[at];
+			continue;
+		}
+		for (t = 0; t < a->taps; t++) {
+			w = tap_weight(a, i, t);
+			if (w != 0)
+				s += w * x[tap_index(a, i, t)];
+		}
+		y[i] = s;
+	}
+}
+
+static void line_c(const struct rlx_k_resize *r, const float *x, float *y)
+{
+	const struct rlx_k_resize_axis *a = &r->axis[2];
+	size_t i, t;
+
+	for (i = 0; i < a->out; i++, y += C) {
+		ptrdiff_t at = tap_index(a, i, 0);
+		vf s = vf_zero();
+		float w;
+
+		if (at < 0) {
+			vf_storeu(y, vf_set1(r->outside));
+			continue;
+		}
+		if (a->taps == 1 && !a->weight) {
+			vf_storeu(y, vf_loadu(x + at * C));
+			continue;
+		}
+		for (t = 0; t < a->taps; t++) {
+			w = tap_weight(a, i, t);
+			if (w != 0)
+				s = vf_fma(vf_loadu(x + tap_index(a, i, t) * C),
+					   vf_set1(w), s);
+		}
+		vf_storeu(y, s);
+	}
+}
+
+RLX_INLINE void run(const struct rlx_k_resize *a, size_t begin, size_t end,
+		    float *scratch, const size_t lanes)
+{
+	size_t rows = a->axis[0].out * a->axis[1].out, u, i;
+	size_t plane = a->axis[0].in * a->axis[1].in * a->axis[2].in * lanes;
+	size_t wide = a->axis[2].out * lanes;
+
+	for (u = begin; u < end; u++) {
+		size_t o[2] = { u % rows / a->axis[1].out,
+				u % rows % a->axis[1].out };
+		const float *x = (const float *)a->x + u / rows * plane;
+		float *y = (float *)a->y + u * wide;
+
+		x = row_get(a, x, o, a->axis[2].in * lanes, scratch);
+		if (!x)
+			for (i = 0; i < wide; i++)
+				y[i] = a->outside;
+		else if (lanes == 1)
+			line_f32(a, x, y);
+		else
+			line_c(a, x, y);
+	}
+}
+
+void RLX_K(resize_f32)(const void *args, size_t begin, size_t end,
+		       void *scratch)
+{
+	run(args, begin, end, scratch, 1);
+}
+
+void RLX_K(resize_c)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	run(args, begin, end, scratch, C);
+}
+
+#define PICK(type)							\
+	do {								\
+		const type *s = (const type *)x;			\
+		type *d = (type *)y;					\
+									\
+		for (i = 0; i < q->out; i++)				\
+			d[i] = s[tap_index(q, i, 0)];			\
+	} while (0)
+
+void RLX_K(resize_nearest)(const void *args, size_t begin, size_t end,
+			   void *scratch)
+{
+	const struct rlx_k_resize *a = args;
+	const struct rlx_k_resize_axis *q = &a->axis[2];
+	size_t rows = a->axis[0].out * a->axis[1].out, u, i;
+
+	(void)scratch;
+	for (u = begin; u < end; u++) {
+		size_t z = (size_t)tap_index(&a->axis[0],
+					     u % rows / a->axis[1].out, 0);
+		size_t v = (size_t)tap_index(&a->axis[1],
+					     u % rows % a->axis[1].out, 0);
+		size_t from = (u / rows * a->axis[0].in + z) * a->axis[1].in + v;
+		const char *x = (const char *)a->x + from * q->in * a->esize;
+		char *y = (char *)a->y + u * q->out * a->esize;
+
+		if (a->esize == 1)
+			PICK(uint8_t);
+		else if (a->esize == 2)
+			PICK(uint16_t);
+		else if (a->esize == 4)
+			PICK(uint32_t);
+		else
+			PICK(uint64_t);
+	}
+}

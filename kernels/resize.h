@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Resizing along up to three axes by tables the caller makes: every output
+ * position of an axis is a weighted sum of a few input positions. So nearest,
+ * linear, cubic, antialiased and every coordinate convention are one kernel.
+ */
+#ifndef RLX_K_RESIZE_H
+#define RLX_K_RESIZE_H
+
+#include "kernels/kernel.h"
+
+/**
+ * struct rlx_k_resize_axis - how one axis is resized
+ * @in, @out: its extent before and after
+ * @taps: input positions for each output position, at least 1: nearest 1,
+ *	linear 2, cubic 4; unused ones have weight 0 and any valid index
+ * @index: [out][taps] input positions, each below @in; or index[i * taps] = -1:
+ *	output position i lies outside, and gets the value `outside`
+ * @weight: [out][taps]; NULL where taps is 1 and every weight is 1
+ *
+ * An axis that keeps its size has taps 1 and index i for i; @index may then be
+ * NULL.
+ */
+struct rlx_k_resize_axis {
+	size_t		in, out, taps;
+	const int32_t	*index;
+	const float	*weight;
+};
+
+/**
+ * struct rlx_k_resize - kernels resize_f32, resize_c and resize_nearest
+ * @x: [planes][axis 0][axis 1][axis 2]; resize_c: each element is a block of
+ *	channels (planes: images times blocks), in kernels/conv.h's sense
+ * @y: likewise
+ * @planes: what lies before the axes, as one
+ * @axis: the innermost one last; unused leading ones: in, out, taps 1
+ * @outside: see index above
+ * @esize: resize_nearest alone: bytes of an element, 1, 2, 4 or 8. Its axes
+ *	have taps 1, no weight and no -1.
+ *
+ * One unit is one row of the output: units = planes * axis[0].out *
+ * axis[1].out. Scratch: rlx_resize_scratch() (resize_nearest: 0).
+ */
+struct rlx_k_resize {
+	const void	*x;
+	void		*y;
+	size_t		planes;
+	struct rlx_k_resize_axis axis[3];
+	float		outside;
+	size_t		esize;
+};
+
+/* Bytes: one input row of @lanes floats (resize_f32: 1, resize_c: the block). */
+static inline size_t rlx_resize_scratch(const struct rlx_k_resize *a,
+					size_t lanes)
+{
+	return a->axis[2].in * lanes * sizeof(float);
+}
+
+#endif
