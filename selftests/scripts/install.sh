@@ -94,7 +94,8 @@ static_program()
 	"$tmp/prog.static" && ! ldd "$tmp/prog.static" | grep librlx
 }
 
-# The tutorial's program prints what the tutorial says. shellcheck disable=SC2046
+# The tutorial's program prints what the tutorial says.
+# shellcheck disable=SC2046
 tutorial()
 {
 	awk '/^```c/ { on = 1; next } /^```/ { on = 0 } on' docs/tutorial.md \
