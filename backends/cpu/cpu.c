@@ -9,9 +9,6 @@
 
 cpu_lower_fn *cpu_lowering(unsigned int index)
 {
-#define LOWER(op) cpu_lower_fn cpu_lower_##op;
-#include "backends/cpu/lower.def"
-#undef LOWER
 	static cpu_lower_fn *const table[RLX_OP_COUNT] = {
 #define LOWER(op) [RLX_OP_##op] = cpu_lower_##op,
 #include "backends/cpu/lower.def"

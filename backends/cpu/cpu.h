@@ -145,6 +145,9 @@ void *cpu_prepare(struct cpu_lower *lo, uint32_t k, const char *kind,
 		  const int64_t param[4], size_t bytes, bool *out_new);
 
 typedef enum rlx_status cpu_lower_fn(struct cpu_lower *lo);
+#define LOWER(op) cpu_lower_fn cpu_lower_##op;
+#include "backends/cpu/lower.def"
+#undef LOWER
 /* NULL: op @index has no native kernel. */
 cpu_lower_fn *cpu_lowering(unsigned int index);
 

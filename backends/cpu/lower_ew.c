@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+/* Pointwise ops, casts and regions as programs of the ew kernel. */
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/shape.h"
+#include "ir/graph.h"
+#include "kernels/cast.h"
+#include "kernels/ew.h"
+
+/* The kernel's op for each of ours; 0 (const_) where there is none. */
+static const uint8_t ew_op[RLX_OP_COUNT] = {
+#define SAME(n) [RLX_OP_##n] = RLX_EW_##n,
+	SAME(neg) SAME(abs) SAME(sign) SAME(exp) SAME(log) SAME(sqrt) SAME(rsqrt)
+	SAME(recip) SAME(sin) SAME(cos) SAME(tan) SAME(asin) SAME(acos) SAME(atan)
+	SAME(sinh) SAME(cosh) SAME(tanh) SAME(asinh) SAME(acosh) SAME(atanh)
+	SAME(sigmoid) SAME(silu) SAME(gelu) SAME(gelu_tanh) SAME(relu) SAME(erf)
+	SAME(ceil) SAME(floor) SAME(round) SAME(trunc) SAME(softplus)
+	SAME(softsign) SAME(mish) SAME(hard_swish) SAME(is_nan) SAME(is_inf)
+	SAME(add) SAME(sub) SAME(mul) SAME(div) SAME(max) SAME(min) SAME(pow)
+	SAME(mod) SAME(fmod) SAME(atan2) SAME(eq) SAME(ne) SAME(lt) SAME(le)
+	SAME(gt) SAME(ge) SAME(shl) SAME(shr) SAME(where)
+#undef SAME
+	[RLX_OP_bit_and] = RLX_EW_band, [RLX_OP_bit_or] = RLX_EW_bor,
+	[RLX_OP_bit_xor] = RLX_EW_bxor, [RLX_OP_bit_not] = RLX_EW_bnot,
+	[RLX_OP_logical_not] = RLX_EW_not_, [RLX_OP_cast] = RLX_EW_copy,
+};
+
+static int class_of(enum rlx_dtype dt)
+{
+	return dt == RLX_F64 ? RLX_EW_F64 : rlx_dtype_is_float(dt) ? RLX_EW_F32 :
+	       dt == RLX_C64 ? -1 : RLX_EW_I64;
+}
+
+/* u64 keeps its bits in i64 registers, so order and division need other ops. */
+static int unsigned_op(int op)
+{
+	static const uint8_t to[RLX_EW_OP_COUNT] = {
+		[RLX_EW_div] = RLX_EW_udiv, [RLX_EW_mod] = RLX_EW_umod,
+		[RLX_EW_fmod] = RLX_EW_umod, [RLX_EW_max] = RLX_EW_umax,
+		[RLX_EW_min] = RLX_EW_umin, [RLX_EW_lt] = RLX_EW_ult,
+		[RLX_EW_le] = RLX_EW_ule, [RLX_EW_shr] = RLX_EW_ushr,
+	};
+
+	return to[op] ? to[op] : op;
+}
+
+/* A program being written: the value numbers are those of the body. */
+struct writer {
+	struct rlx_k_ew	*a;
+	int		 cls;
+	bool		 ok;
+};
+
+static uint8_t add_step(struct writer *w, int op, const uint8_t src[3])
+{
+	struct rlx_k_ew_step *s;
+
+	if (w->a->n_step == RLX_EW_MAX_STEP || rlx_k_ew_arity(w->cls, op) < 0) {
+		w->ok = false;
+		return 0;
+	}
+	s = &w->a->step[w->a->n_step];
+	*s = (struct rlx_k_ew_step){ .op = (uint8_t)op,
+				     .src = { src[0], src[1], src[2] } };
+	return (uint8_t)RLX_EW_STEP(w->a->n_step++);
+}
+
+static uint8_t add_cast(struct writer *w, uint8_t src, enum rlx_dtype to)
+{
+	uint8_t r = add_step(w, RLX_EW_cast, (uint8_t[3]){ src, 0, 0 });
+
+	if (w->ok)
+		w->a->step[w->a->n_step - 1].type = (uint8_t)to;
+	return r;
+}
+
+/* May the result leave the range of a narrower integer type? */
+static bool may_overflow(int op)
+{
+	return op == RLX_EW_add || op == RLX_EW_sub || op == RLX_EW_mul ||
+	       op == RLX_EW_neg || op == RLX_EW_abs || op == RLX_EW_pow ||
+	       op == RLX_EW_shl || op == RLX_EW_bnot || op == RLX_EW_div;
+}
+
+/* One op over sources that are in registers; @compute: dtype it works in. */
+static uint8_t add_op(struct writer *w, const struct rlx_op_def *def,
+		      enum rlx_dtype compute, enum rlx_dtype result,
+		      const uint8_t src[3])
+{
+	int op = ew_op[def->index];
+	uint8_t s[3] = { src[0], src[1], src[2] }, r;
+
+	if (compute == RLX_U64) {
+		if (op == RLX_EW_gt || op == RLX_EW_ge) {
+			op = op == RLX_EW_gt ? RLX_EW_lt : RLX_EW_le;
+			s[0] = src[1];
+			s[1] = src[0];
+		}
+		op = unsigned_op(op);
+	}
+	if (compute == RLX_BOOL && op == RLX_EW_bnot)
+		op = RLX_EW_not_;
+	r = add_step(w, op, s);
+	if (w->cls == RLX_EW_I64 && result != RLX_BOOL && may_overflow(op) &&
+	    rlx_dtype_size(result) < 8)
+		r = add_cast(w, r, result);
+	return r;
+}
+
+static void add_input(struct cpu_lower *lo, struct writer *w, uint32_t k,
+		      const struct rlx_type *shape)
+{
+	const struct rlx_type *t = cpu_in(lo, k);
+	struct rlx_k_ew_in *in = &w->a->in[w->a->n_in++];
+
+	in->type = (uint8_t)t->dtype;
+	shape_broadcast(t, shape, in->stride);
+	cpu_ref_in(lo, &in->p, k, 0);
+}
+
+static struct rlx_k_ew *begin(struct cpu_lower *lo, struct writer *w, int cls,
+			      const struct rlx_type *shape)
+{
+	struct rlx_k_ew *a = cpu_args(lo, sizeof(*a));
+
+	*w = (struct writer){ .a = a, .cls = cls, .ok = cls >= 0 };
+	a->cls = (uint8_t)(cls < 0 ? 0 : cls);
+	a->rank = (int)shape->rank;
+	for (uint32_t d = 0; d < shape->rank; d++)
+		a->dim[d] = shape->dim[d];
+	return a;
+}
+
+static enum rlx_status finish(struct cpu_lower *lo, struct writer *w)
+{
+	struct rlx_k_ew *a = w->a;
+
+	if (!w->ok)
+		return cpu_no(lo, "the kernel has no such program");
+	rlx_k_ew_plan(a);
+	return cpu_call(lo, lo->k->ew, rlx_k_ew_units(a),
+			(double)a->total * (a->n_step + 1), rlx_k_ew_scratch(a));
+}
+
+/* The dtype that an op's operands are promoted to. */
+static enum rlx_dtype compute_type(const struct rlx_type *const *in, uint32_t n)
+{
+	return n == 1 ? in[0]->dtype : rlx_dtype_promote(in[n - 2]->dtype, in[n - 1]->dtype);
+}
+
+static enum rlx_status lower_one(struct cpu_lower *lo)
+{
+	const struct rlx_type *out = cpu_out(lo, 0), *in[3];
+	uint32_t n = lo->st->n_in, k;
+	enum rlx_dtype dt;
+	struct writer w;
+	struct rlx_k_ew *a;
+
+	for (k = 0; k < n; k++)
+		in[k] = cpu_in(lo, k);
+	dt = compute_type(in, n);
+	if (out->dtype == RLX_C64 || dt == RLX_C64)
+		return cpu_no(lo, "complex numbers");
+	a = begin(lo, &w, class_of(dt), out);
+	for (k = 0; k < n; k++)
+		add_input(lo, &w, k, out);
+	a->n_out = 1;
+	a->out[0].src = add_op(&w, lo->st->def, dt, out->dtype, (uint8_t[3]){ 0, 1, 2 });
+	a->out[0].type = (uint8_t)out->dtype;
+	cpu_ref_out(lo, &a->out[0].p, 0, 0);
+	if (out->rank)
+		cpu_extent(lo, out->dim[0], NULL);
+	return finish(lo, &w);
+}
+
+enum rlx_status cpu_lower_cast(struct cpu_lower *lo)
+{
+	const struct rlx_type *x = cpu_in(lo, 0), *y = cpu_out(lo, 0);
+	struct rlx_k_cast *a = cpu_args(lo, sizeof(*a));
+
+	if (x->dtype == RLX_C64 || y->dtype == RLX_C64)
+		return cpu_no(lo, "complex numbers");
+	a->n = rlx_type_count(x);
+	a->src_type = (uint8_t)x->dtype;
+	a->dst_type = (uint8_t)y->dtype;
+	a->saturate = true;
+	cpu_ref_in(lo, &a->src, 0, 0);
+	cpu_ref_out(lo, &a->dst, 0, 0);
+	return cpu_call(lo, lo->k->cast, rlx_k_cast_units(a), (double)a->n, 0);
+}
+
+/* ---- regions ---- */
+
+/* Class of a region: that of its first op that is not a cast at the edge. */
+static int region_class(const struct rlx_graph *b)
+{
+	const struct rlx_type *in[3];
+	uint32_t n, k;
+
+	for (n = 0; n < b->n_node; n++) {
+		const struct rlx_node *v = &b->node[n];
+
+		if (v->def->traits & RLX_T_LEAF || v->def->index == RLX_OP_cast)
+			continue;
+		for (k = 0; k < v->n_in; k++)
+			in[k] = &b->val[v->in[k]].type;
+		return class_of(compute_type(in, v->n_in));
+	}
+	return RLX_EW_F32;
+}
+
+/* A constant of one element becomes an immediate. */
+static uint8_t add_constant(struct writer *w, const struct rlx_node *v)
+{
+	const struct rlx_op_constant *c = v->args;
+	const struct rlx_type *t = &c->type;
+	uint8_t r = add_step(w, RLX_EW_const_, (uint8_t[3]){ 0, 0, 0 });
+	struct rlx_tensor one = { *t, (void *)(uintptr_t)rlx_blob_data(c->data) };
+	double f = 0;
+	int64_t i = 0;
+	struct rlx_tensor d = { rlx_scalar(RLX_F64), &f }, di = { rlx_scalar(RLX_I64), &i };
+	struct rlx_op_cast to = { .to = w->cls == RLX_EW_I64 ? RLX_I64 : RLX_F64 };
+
+	if (!w->ok || rlx_type_count(t) != 1) {
+		w->ok = false;
+		return 0;
+	}
+	one.type.rank = 0;
+	if (rlx_op_eval(rlx_op_cast.def, &to, 1, &one, 1,
+			w->cls == RLX_EW_I64 ? &di : &d, NULL))
+		w->ok = false;
+	if (w->cls == RLX_EW_I64)
+		w->a->step[w->a->n_step - 1].imm.i = i;
+	else
+		w->a->step[w->a->n_step - 1].imm.f = f;
+	return r;
+}
+
+static uint8_t add_node(struct writer *w, const struct rlx_graph *b,
+			const struct rlx_node *v, const uint8_t *reg)
+{
+	const struct rlx_type *in[3] = { 0 };
+	uint8_t src[3] = { 0 };
+	enum rlx_dtype to = b->val[v->out].type.dtype;
+	uint32_t k;
+
+	for (k = 0; k < v->n_in; k++) {
+		in[k] = &b->val[v->in[k]].type;
+		src[k] = reg[v->in[k]];
+	}
+	if (v->def->index != RLX_OP_cast)
+		return add_op(w, v->def, compute_type(in, v->n_in), to, src);
+	/* a cast at the edge is done by the load; one inside must narrow */
+	if (to == RLX_F64 || (to == RLX_F32 && w->cls == RLX_EW_F32) || to == RLX_I64 ||
+	    (w->cls != RLX_EW_I64 && !rlx_dtype_is_float(to)))
+		return src[0];	/* to an integer: only as an output, by the store */
+	return add_cast(w, src[0], to);
+}
+
+enum rlx_status cpu_lower_region(struct cpu_lower *lo)
+{
+	const struct rlx_op_region *args = lo->args;
+	const struct rlx_graph *b = args->body;
+	const struct rlx_type *shape = cpu_out(lo, 0);
+	uint8_t reg[512] = { 0 };
+	struct rlx_k_ew *a;
+	struct writer w;
+	uint32_t n, k;
+
+	if (lo->st->n_in > RLX_EW_MAX_IN || lo->st->n_out > RLX_EW_MAX_OUT ||
+	    b->n_val > sizeof(reg))
+		return cpu_no(lo, "the region is too large");
+	a = begin(lo, &w, region_class(b), shape);
+	for (k = 0; k < lo->st->n_in; k++) {
+		add_input(lo, &w, k, shape);
+		reg[b->io[RLX_IO_INPUT].e[k].v.id] = (uint8_t)k;
+	}
+	for (n = 0; n < b->n_node && w.ok; n++) {
+		const struct rlx_node *v = &b->node[n];
+
+		if (v->def->index == RLX_OP_constant)
+			reg[v->out] = add_constant(&w, v);
+		else if (v->def->index != RLX_OP_input)
+			reg[v->out] = add_node(&w, b, v, reg);
+	}
+	a->n_out = (uint8_t)lo->st->n_out;
+	for (k = 0; k < lo->st->n_out; k++) {
+		a->out[k].src = reg[b->io[RLX_IO_OUTPUT].e[k].v.id];
+		a->out[k].type = (uint8_t)cpu_out(lo, k)->dtype;
+		cpu_ref_out(lo, &a->out[k].p, k, 0);
+	}
+	if (shape->rank)
+		cpu_extent(lo, shape->dim[0], NULL);
+	return finish(lo, &w);
+}
+
+#define EW(n)								\
+	enum rlx_status cpu_lower_##n(struct cpu_lower *lo) { return lower_one(lo); }
+#define EW1(n, ...) EW(n)
+#define EW2(n, ...) EW(n)
+#define EW3(n, ...) EW(n)
+#include "ops/elementwise.def"
