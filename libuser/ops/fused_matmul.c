@@ -9,7 +9,8 @@ RLX_OP(fused_matmul, "act(alpha op(a) op(b) + bias + residual); op transposes th
 	ATTR(f32, alpha)
 	ATTR(i32, act)
 	ATTR(f32, act_lo)
-	ATTR(f32, act_hi),
+	ATTR(f32, act_hi)
+	ATTR(dtype, compute),
 	RLX_T_COMPUTE | RLX_T_FUSED)
 
 static enum rlx_status product_shape(struct rlx_infer *q)
@@ -51,6 +52,9 @@ static enum rlx_status fused_matmul_infer(struct rlx_infer *q)
 		st = op_act_infer(q, a->act, a->act_lo, a->act_hi);
 	if (!st && !isfinite(a->alpha))
 		st = op_fail(q, RLX_EINVAL, "alpha is %g", (double)a->alpha);
+	if (!st && a->compute && a->compute != RLX_BF16 && a->compute != RLX_F16)
+		st = op_fail(q, RLX_ETYPE, "compute is %s; bf16, f16 or nothing",
+			     rlx_dtype_name(a->compute));
 	if (!st)
 		st = product_shape(q);
 	if (st)
@@ -70,6 +74,10 @@ static enum rlx_status fused_matmul_expand(struct rlx_expand *q)
 	const struct rlx_op_fused_matmul *a = q->args;
 	rlx_value x = q->in[0], w = q->in[1], y;
 
+	if (a->compute) {	/* rounded to it, multiplied and summed as wide as before */
+		x = op_cast(q->g, op_cast(q->g, x, a->compute), q->out_type->dtype);
+		w = op_cast(q->g, op_cast(q->g, w, a->compute), q->out_type->dtype);
+	}
 	if (a->trans_a)
 		x = op_swap_last(q->g, x);
 	if (a->trans_b)
@@ -144,6 +152,11 @@ static bool fused_matmul_sample(unsigned int i, struct rlx_sample *s)
 		return true;
 	case 5:
 		s->in[0] = rlx_type(RLX_F32, 1, 19);
+		return true;
+	case 6:
+		a->compute = RLX_BF16;
+		s->tol = 2e-2;
+		s->grad_tol = -1;
 		return true;
 	}
 	return false;
