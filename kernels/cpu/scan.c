@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+/* Arg-reductions and running sums along one axis. */
+#include <math.h>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/reduce.h"
+#include "kernels/simd/vec.h"
+
+rlx_k_fn RLX_K(argreduce), RLX_K(scan);
+
+static int class_of(int type, int small)
+{
+	if (type == RLX_K_F64)
+		return RLX_EW_F64;
+	return rlx_k_type_float((enum rlx_k_type)type) ? small : RLX_EW_I64;
+}
+
+/* Whether x takes the place of the best so far. */
+#define BETTER(x, best, min, last)					\
+	((x) != (x) ? (best) == (best) || (last) :			\
+	 (min) ? (x) < (best) || ((last) && (x) == (best)) :		\
+		 (x) > (best) || ((last) && (x) == (best)))
+
+#define ARG(T)								\
+static int64_t arg_##T(const T *x, int64_t n, int64_t at, T *best,	\
+		       int64_t idx, const struct rlx_k_argreduce *a)	\
+{									\
+	for (int64_t i = 0; i < n; i++)					\
+		if (BETTER(x[i], *best, a->min, a->last)) {		\
+			*best = x[i];					\
+			idx = at + i;					\
+		}							\
+	return idx;							\
+}
+typedef double f64;
+typedef float f32;
+typedef int64_t i64;
+typedef uint64_t u64;
+ARG(f64)
+ARG(f32)
+ARG(i64)
+ARG(u64)
+
+static void put_index(const struct rlx_k_argreduce *a, int64_t at, int64_t v)
+{
+	if (a->idx_type == RLX_K_I32)
+		((int32_t *)a->idx)[at] = (int32_t)v;
+	else
+		((int64_t *)a->idx)[at] = v;
+}
+
+/* The largest of a row without NaN, by vectors; only its value. */
+static bool row_best(const float *x, size_t n, bool min, float *best)
+{
+	vf m = vf_set1(min ? INFINITY : -INFINITY);
+	vm nan = vf_isnan(m);
+
+	for (size_t i = 0; i + RLX_VL <= n; i += RLX_VL) {
+		vf v = vf_loadu(x + i);
+
+		nan = vm_or(nan, vf_isnan(v));
+		m = min ? vf_min(v, m) : vf_max(v, m);
+	}
+	*best = min ? vf_hmin(m) : vf_hmax(m);
+	for (size_t i = n / RLX_VL * RLX_VL; i < n; i++) {
+		if (x[i] != x[i])
+			return false;
+		if (min ? x[i] < *best : x[i] > *best)
+			*best = x[i];
+	}
+	return !vm_any(nan);
+}
+
+static int64_t fast_row(const struct rlx_k_argreduce *a, const float *x)
+{
+	float best;
+	int64_t i;
+
+	if (!row_best(x, (size_t)a->n, a->min, &best)) {
+		best = x[0];
+		return arg_f32(x + 1, a->n - 1, 1, &best, 0, a);
+	}
+	if (a->last) {
+		for (i = a->n - 1; x[i] != best; i--)
+			;
+		return i;
+	}
+	for (i = 0; x[i] != best; i++)
+		;
+	return i;
+}
+
+/* Results [c, c + n) of outer o: the best so far in @best, its index in @idx. */
+static void arg_cols(const struct rlx_k_argreduce *a, int64_t o, int64_t c,
+		     size_t n, char *scratch)
+{
+	const int cls = class_of(a->type, RLX_EW_F64);
+	const size_t size = rlx_k_type_size((enum rlx_k_type)a->type);
+	rlx_convert_fn *load = RLX_K(loader)(cls, a->type);
+	char *best = scratch, *row = scratch + RLX_K_REDUCE_COLS * 8;
+	int64_t *idx = (void *)(scratch + RLX_K_REDUCE_COLS * 16);
+
+	for (int64_t j = 0; j < a->n; j++) {
+		const char *p = (const char *)a->x +
+			(size_t)((o * a->n + j) * a->inner + c) * size;
+
+		load(j ? row : best, p, n);
+		for (size_t i = 0; i < n; i++) {
+			if (j == 0)
+				idx[i] = 0;
+			else if (cls == RLX_EW_F64)
+				idx[i] = arg_f64((f64 *)(void *)row + i, 1, j,
+						 (f64 *)(void *)best + i,
+						 idx[i], a);
+			else if (a->type == RLX_K_U64)
+				idx[i] = arg_u64((u64 *)(void *)row + i, 1, j,
+						 (u64 *)(void *)best + i,
+						 idx[i], a);
+			else
+				idx[i] = arg_i64((i64 *)(void *)row + i, 1, j,
+						 (i64 *)(void *)best + i,
+						 idx[i], a);
+		}
+	}
+	for (size_t i = 0; i < n; i++)
+		put_index(a, o * a->inner + c + (int64_t)i, idx[i]);
+}
+
+void RLX_K(argreduce)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_argreduce *a = args;
+
+	for (size_t u = begin; u < end; u++) {
+		int64_t o = (int64_t)u;
+
+		if (a->inner == 1 && a->type == RLX_K_F32) {
+			put_index(a, o, fast_row(a, (const float *)a->x +
+						 o * a->n));
+			continue;
+		}
+		for (int64_t c = 0; c < a->inner; c += RLX_K_REDUCE_COLS) {
+			int64_t n = a->inner - c;
+
+			n = n < RLX_K_REDUCE_COLS ? n : RLX_K_REDUCE_COLS;
+			arg_cols(a, o, c, (size_t)n, scratch);
+		}
+	}
+}
+
+#define SCAN(T)								\
+static void scan_##T(T *acc, T *x, size_t n, const struct rlx_k_scan *a) \
+{									\
+	for (size_t i = 0; i < n; i++) {				\
+		T before = acc[i];					\
+									\
+		acc[i] = a->prod ? before * x[i] : before + x[i];	\
+		x[i] = a->exclusive ? before : acc[i];			\
+	}								\
+}
+SCAN(f64)
+SCAN(u64)
+
+#define SCAN_ROW(T)							\
+static void row_##T(T *acc, T *x, size_t n, const struct rlx_k_scan *a)	\
+{									\
+	for (size_t i = 0; i < n; i++)					\
+		scan_##T(acc, x + (a->reverse ? n - 1 - i : i), 1, a);	\
+}
+SCAN_ROW(f64)
+SCAN_ROW(u64)
+
+/* inner is 1: the row in blocks, each converted at once */
+static void scan_row(const struct rlx_k_scan *a, int64_t o, int cls, char *row)
+{
+	const size_t size = rlx_k_type_size((enum rlx_k_type)a->type);
+	rlx_convert_fn *load = RLX_K(loader)(cls, a->type);
+	rlx_convert_fn *store = RLX_K(storer)(cls, a->type);
+	f64 facc = a->prod;
+	u64 iacc = a->prod;
+
+	for (int64_t k = 0; k < a->n; k += RLX_K_REDUCE_COLS) {
+		int64_t n = a->n - k;
+		size_t off;
+
+		n = n < RLX_K_REDUCE_COLS ? n : RLX_K_REDUCE_COLS;
+		off = (size_t)(o * a->n + (a->reverse ? a->n - k - n : k)) *
+		      size;
+		load(row, (const char *)a->x + off, (size_t)n);
+		if (cls == RLX_EW_F64)
+			row_f64(&facc, (void *)row, (size_t)n, a);
+		else
+			row_u64(&iacc, (void *)row, (size_t)n, a);
+		store((char *)a->y + off, row, (size_t)n);
+	}
+}
+
+void RLX_K(scan)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_scan *a = args;
+	const int cls = class_of(a->type, RLX_EW_F64);
+	const size_t size = rlx_k_type_size((enum rlx_k_type)a->type);
+	const int64_t blocks = (a->inner + RLX_K_SCAN_COLS - 1) /
+			       RLX_K_SCAN_COLS;
+	rlx_convert_fn *load = RLX_K(loader)(cls, a->type);
+	rlx_convert_fn *store = RLX_K(storer)(cls, a->type);
+	char *acc = scratch, *row = acc + RLX_K_SCAN_COLS * 8;
+
+	for (size_t u = begin; u < end; u++) {
+		int64_t o = (int64_t)u / blocks;
+		int64_t c = (int64_t)u % blocks * RLX_K_SCAN_COLS;
+		int64_t left = a->inner - c;
+		size_t n = (size_t)(left < RLX_K_SCAN_COLS ? left :
+				    RLX_K_SCAN_COLS);
+
+		if (a->inner == 1) {
+			scan_row(a, o, cls, scratch);
+			continue;
+		}
+		for (size_t i = 0; i < n; i++) {
+			if (cls == RLX_EW_F64)
+				((f64 *)(void *)acc)[i] = a->prod;
+			else
+				((u64 *)(void *)acc)[i] = a->prod;
+		}
+		for (int64_t k = 0; k < a->n; k++) {
+			int64_t j = a->reverse ? a->n - 1 - k : k;
+			size_t off = (size_t)((o * a->n + j) * a->inner + c) *
+				     size;
+
+			load(row, (const char *)a->x + off, n);
+			if (cls == RLX_EW_F64)
+				scan_f64((void *)acc, (void *)row, n, a);
+			else
+				scan_u64((void *)acc, (void *)row, n, a);
+			store((char *)a->y + off, row, n);
+		}
+	}
+}

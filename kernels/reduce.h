@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* Reductions over any set of axes, arg-reductions, and running sums. */
+#ifndef RLX_K_REDUCE_H
+#define RLX_K_REDUCE_H
+
+#include "kernels/type.h"
+
+enum rlx_k_reduce_op {
+	RLX_REDUCE_SUM,
+	RLX_REDUCE_MEAN,	/* floats only */
+	RLX_REDUCE_MAX,		/* NaN wins */
+	RLX_REDUCE_MIN,
+	RLX_REDUCE_PROD,
+	RLX_REDUCE_SUMSQ,
+	RLX_REDUCE_L1,
+	RLX_REDUCE_L2,		/* floats only */
+	RLX_REDUCE_LOGSUM,	/* floats only */
+	RLX_REDUCE_OPS,
+};
+
+/*
+ * Kernel: reduce. y, dense over the kept dimensions in order, is x, dense over
+ * dim, reduced over those d with bit d of @axes set. Halves and fp8 accumulate
+ * in f32, integers and bool wrap in 64 bits and then in their type. f32 sums
+ * are folded in blocks, so the error grows with log n rather than n.
+ * Over nothing: 0 for sums, 1 for prod, the lowest (max) or highest (min) value
+ * of f32, f64 or i64; the mean of nothing is NaN.
+ * Fill the upper members, call rlx_k_reduce_plan once; later only pointers may
+ * change. There are rlx_k_reduce_units(); scratch is RLX_K_REDUCE_SCRATCH.
+ * One unit is @per results (last axis reduced) or up to RLX_K_REDUCE_COLS
+ * neighbouring ones.
+ */
+#define RLX_K_REDUCE_COLS	512
+#define RLX_K_REDUCE_SCRATCH	(3 * RLX_K_REDUCE_COLS * 8)
+
+struct rlx_k_reduce {
+	const void	*x;
+	void		*y;
+	int		rank;
+	int64_t		dim[RLX_K_DIMS];
+	uint32_t	axes;
+	uint8_t		op, type;
+	/* set by rlx_k_reduce_plan */
+	int64_t		n_out, n_red, per;
+};
+
+static inline void rlx_k_reduce_plan(struct rlx_k_reduce *a)
+{
+	uint32_t axes = 0;
+	int n = 0;
+
+	a->n_out = a->n_red = 1;
+	for (int d = 0; d < a->rank; d++) {
+		uint32_t bit = a->axes >> d & 1;
+		bool same = n > 0 && (axes >> (n - 1) & 1) == bit;
+
+		if (bit)
+			a->n_red *= a->dim[d];
+		else
+			a->n_out *= a->dim[d];
+		if (a->dim[d] == 1)
+			continue;
+		if (same) {
+			a->dim[n - 1] *= a->dim[d];
+			continue;
+		}
+		a->dim[n] = a->dim[d];
+		axes |= bit << n;
+		n++;
+	}
+	if (n == 0) {
+		a->dim[0] = 1;
+		n = 1;
+	}
+	a->rank = n;
+	a->axes = axes;
+	a->per = a->n_red < 16384 ? 16384 / (a->n_red ? a->n_red : 1) : 1;
+}
+
+static inline size_t rlx_k_reduce_units(const struct rlx_k_reduce *a)
+{
+	int64_t cols = a->dim[a->rank - 1];
+
+	if (a->n_out == 0)
+		return 0;
+	if (a->axes >> (a->rank - 1) & 1)
+		return (size_t)((a->n_out + a->per - 1) / a->per);
+	return (size_t)(a->n_out / cols * ((cols + RLX_K_REDUCE_COLS - 1) /
+					   RLX_K_REDUCE_COLS));
+}
+
+/*
+ * Kernel: argreduce. x is [outer, n, inner], idx is [outer, inner]: the index
+ * along n of the largest (or smallest) value; NaN beats all. Of equals the
+ * first, or the last if @last. n is at least 1. One unit is one outer; there
+ * are @outer. Scratch: RLX_K_REDUCE_SCRATCH.
+ */
+struct rlx_k_argreduce {
+	const void	*x;
+	void		*idx;
+	int64_t		outer, n, inner;
+	uint8_t		type, idx_type;		/* idx: i64 or i32 */
+	bool		min, last;
+};
+
+/*
+ * Kernel: scan. Running sums or products of [outer, n, inner] along n; at i
+ * over j <= i, j < i if @exclusive, from the other end if @reverse. f32 and
+ * halves accumulate in f64, integers wrap. x and y may be the same memory. One
+ * unit is one (outer, up to RLX_K_SCAN_COLS inner); there are
+ * rlx_k_scan_units(). Scratch: RLX_K_REDUCE_SCRATCH.
+ */
+#define RLX_K_SCAN_COLS	64
+
+struct rlx_k_scan {
+	const void	*x;
+	void		*y;
+	int64_t		outer, n, inner;
+	uint8_t		type;
+	bool		prod, exclusive, reverse;
+};
+
+static inline size_t rlx_k_scan_units(const struct rlx_k_scan *a)
+{
+	return (size_t)(a->outer * ((a->inner + RLX_K_SCAN_COLS - 1) /
+				    RLX_K_SCAN_COLS));
+}
+
+#endif
