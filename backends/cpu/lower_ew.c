@@ -97,8 +97,9 @@ static uint8_t add_op(struct writer *w, const struct rlx_op_def *def,
 		}
 		op = unsigned_op(op);
 	}
-	if (compute == RLX_BOOL && op == RLX_EW_bnot)
-		op = RLX_EW_not_;
+	if (compute == RLX_BOOL)	/* 0 and 1 in any class of register */
+		op = op == RLX_EW_band ? RLX_EW_and_ : op == RLX_EW_bor ? RLX_EW_or_ :
+		     op == RLX_EW_bxor ? RLX_EW_xor_ : op;
 	r = add_step(w, op, s);
 	if (w->cls == RLX_EW_I64 && result != RLX_BOOL && may_overflow(op) &&
 	    rlx_dtype_size(result) < 8)

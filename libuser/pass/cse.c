@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT
+/* Merge equal computations: same op, attributes and (already merged) inputs. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "pass/pass.h"
+
+rlx_pass_fn rlx_pass_cse;
+
+/* Open-addressed table of nodes of the new graph, by hash. */
+struct table {
+	uint32_t	*slot;		/* node + 1 */
+	uint64_t	*hash;
+	uint32_t	 mask;
+};
+
+static uint64_t node_hash(const struct rlx_rewrite *rw, const struct rlx_node *n)
+{
+	const struct rlx_op_constant *c = n->args;
+	uint64_t h;
+	uint32_t i;
+
+	/* as rlx_args_equal(): large blobs are equal only to themselves */
+	if (n->def->index == RLX_OP_constant && rlx_blob_bytes(c->data) > 4096)
+		return rlx_hash_bytes(&c->data, sizeof(c->data), 1);
+	h = rlx_args_hash(n->def, n->args, n->n_in);
+	for (i = 0; i < n->n_in; i++)
+		h = rlx_hash_bytes(&rw->map[n->in[i]], sizeof(uint32_t), h);
+	return h;
+}
+
+static bool same(const struct rlx_rewrite *rw, const struct rlx_node *old,
+		 const struct rlx_node *new)
+{
+	uint32_t i;
+
+	if (old->def != new->def || old->n_in != new->n_in)
+		return false;
+	for (i = 0; i < old->n_in; i++)
+		if (rw->map[old->in[i]] != new->in[i])
+			return false;
+	return rlx_args_equal(old->def, old->args, new->args);
+}
+
+static void merge_or_copy(struct rlx_rewrite *rw, struct table *t, uint32_t n)
+{
+	const struct rlx_node *node = &rw->old->node[n];
+	uint64_t h = node_hash(rw, node);
+	uint32_t i = (uint32_t)h & t->mask, k;
+
+	for (; t->slot[i]; i = (i + 1) & t->mask) {
+		const struct rlx_node *have = &rw->g->node[t->slot[i] - 1];
+
+		if (t->hash[i] != h || !same(rw, node, have))
+			continue;
+		for (k = 0; k < node->n_out; k++)
+			rlx_rewrite_set(rw, node->out + k, (rlx_value){ have->out + k });
+		return;
+	}
+	rlx_rewrite_copy(rw, n);
+	t->slot[i] = rw->g->n_node;
+	t->hash[i] = h;
+}
+
+enum rlx_status rlx_pass_cse(struct rlx_pass_ctx *c, struct rlx_graph *g,
+			     struct rlx_graph **out)
+{
+	struct table t = { .mask = 15 };
+	struct rlx_rewrite rw;
+	enum rlx_status st = rlx_rewrite_begin(&rw, g, c->err);
+	uint32_t n;
+
+	if (st)
+		return st;
+	while (t.mask < g->n_node * 2)
+		t.mask = t.mask * 2 + 1;
+	t.slot = rlx_calloc(t.mask + 1ul, sizeof(*t.slot));
+	t.hash = rlx_calloc(t.mask + 1ul, sizeof(*t.hash));
+	for (n = 0; n < g->n_node; n++) {
+		if (!rw.live[n])
+			continue;
+		if (!t.slot || !t.hash || g->node[n].def->traits & RLX_T_IMPURE ||
+		    g->node[n].def->index == RLX_OP_input ||
+		    g->node[n].def->index == RLX_OP_param)
+			rlx_rewrite_copy(&rw, n);
+		else
+			merge_or_copy(&rw, &t, n);
+	}
+	if (!t.slot || !t.hash)
+		rlx_fail(&rw.g->err, RLX_ENOMEM, "cse: out of memory");
+	rlx_free(t.slot);
+	rlx_free(t.hash);
+	return rlx_rewrite_end(&rw, out);
+}

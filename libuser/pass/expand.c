@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Replace ops that the target cannot run natively by what they stand for, until
+ * every op is one it can run, one the host can, or one with no simpler form.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "pass/pass.h"
+
+rlx_pass_fn rlx_pass_expand;
+
+/* An op that expands into itself would never end. */
+enum { MAX_ROUNDS = 16 };
+
+static bool must_expand(const struct rlx_pass_ctx *c, const struct rlx_graph *g,
+			const struct rlx_node *n, const struct rlx_type **types)
+{
+	struct rlx_infer q = { .def = n->def, .args = n->args, .n_in = n->n_in, .in = types };
+	enum rlx_can can;
+	uint32_t i;
+
+	if (!n->def->impl->expand)
+		return false;
+	if (!c->target.can)	/* the reference runs everything that has .eval */
+		return false;
+	for (i = 0; i < n->n_in; i++)
+		types[i] = n->in[i] ? &g->val[n->in[i]].type : NULL;
+	q.n_out = n->n_out;
+	for (i = 0; i < n->n_out; i++)
+		q.out[i] = g->val[n->out + i].type;
+	can = c->target.can(&c->target, &q);
+	return can != RLX_CAN_NATIVE;
+}
+
+static void expand_node(struct rlx_rewrite *rw, uint32_t idx, rlx_value *v,
+			struct rlx_type *types)
+{
+	const struct rlx_node *n = &rw->old->node[idx];
+	struct rlx_expand q = {
+		.g = rw->g, .def = n->def, .args = n->args, .n_in = n->n_in,
+		.n_out = n->n_out, .in = v, .out = v + n->n_in, .out_type = types,
+	};
+	uint32_t i;
+
+	for (i = 0; i < n->n_in; i++)
+		v[i] = rlx_rewrite_value(rw, n->in[i]);
+	for (i = 0; i < n->n_out; i++) {
+		types[i] = rw->old->val[n->out + i].type;
+		q.out[i] = RLX_NONE;
+	}
+	if (n->def->impl->expand(&q) && !rw->g->err.status)
+		rlx_fail(&rw->g->err, RLX_EBUG, "%s: expand failed without a reason", n->def->name);
+	for (i = 0; i < n->n_out; i++)
+		rlx_rewrite_set(rw, n->out + i, q.out[i]);
+}
+
+static enum rlx_status one_round(struct rlx_pass_ctx *c, struct rlx_graph *g,
+				 struct rlx_graph **out)
+{
+	const struct rlx_type **types;
+	struct rlx_type *out_types;
+	struct rlx_rewrite rw;
+	enum rlx_status st = rlx_rewrite_begin(&rw, g, c->err);
+	uint32_t n, most = 1;
+	rlx_value *v;
+
+	if (st)
+		return st;
+	for (n = 0; n < g->n_node; n++)
+		if (g->node[n].n_in + g->node[n].n_out > most)
+			most = g->node[n].n_in + g->node[n].n_out;
+	types = rlx_calloc(most, sizeof(*types));
+	out_types = rlx_calloc(most, sizeof(*out_types));
+	v = rlx_calloc(most, sizeof(*v));
+	if (!types || !v || !out_types)
+		rlx_fail(&rw.g->err, RLX_ENOMEM, "expand: out of memory");
+	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
+		if (!rw.live[n])
+			continue;
+		if (must_expand(c, g, &g->node[n], types))
+			expand_node(&rw, n, v, out_types);
+		else
+			rlx_rewrite_copy(&rw, n);
+	}
+	rlx_free(types);
+	rlx_free(out_types);
+	rlx_free(v);
+	return rlx_rewrite_end(&rw, out);
+}
+
+enum rlx_status rlx_pass_expand(struct rlx_pass_ctx *c, struct rlx_graph *g,
+				struct rlx_graph **out)
+{
+	struct rlx_graph *cur = g, *next;
+	enum rlx_status st;
+	int i;
+
+	for (i = 0; i < MAX_ROUNDS; i++) {
+		next = NULL;
+		st = one_round(c, cur, &next);
+		if (st || !next)
+			break;
+		if (cur != g)
+			rlx_graph_put(cur);
+		cur = next;
+	}
+	if (cur != g && !st)
+		*out = cur;
+	else if (cur != g)
+		rlx_graph_put(cur);
+	if (!st && i == MAX_ROUNDS)
+		st = rlx_fail(c->err, RLX_EBUG, "expand: no end after %d rounds", MAX_ROUNDS);
+	return st;
+}

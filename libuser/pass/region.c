@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Grow regions of pointwise ops. From the last node back, each pointwise node
+ * that no region holds becomes the root of one, which then takes in producers
+ * that are pointwise, work in the same kind of register, have the root's shape
+ * and are used nowhere else. A region thus has one output and computes nothing
+ * twice.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "pass/pass.h"
+
+rlx_pass_fn rlx_pass_region;
+
+enum { MAX_INPUTS = 14, MAX_NODES = 48 };
+enum kind { K_NONE, K_ANY, K_F32, K_F64, K_INT };
+
+struct grower {
+	const struct rlx_graph	*g;
+	const struct rlx_rewrite *rw;
+	uint32_t		*region;	/* per node: root + 1; 0: none */
+	uint32_t		 member[MAX_NODES];
+	uint32_t		 n_member;
+	enum kind		 kind;
+};
+
+static enum kind kind_of(enum rlx_dtype dt)
+{
+	return dt == RLX_F64 ? K_F64 : rlx_dtype_is_float(dt) && rlx_dtype_size(dt) > 1 ?
+	       K_F32 : dt == RLX_BOOL ? K_ANY : rlx_dtype_is_int(dt) ? K_INT : K_NONE;
+}
+
+/* @edge: the op reads its operand by a converting load; @last: only as a root. */
+static enum kind cast_kind(enum rlx_dtype from, enum rlx_dtype to, bool *edge, bool *last)
+{
+	enum kind a = kind_of(from), b = kind_of(to);
+
+	*edge = a != b && a != K_ANY;
+	*last = false;
+	if (a == K_NONE || b == K_NONE)
+		return K_NONE;
+	if (a == b || a == K_ANY)
+		return b == K_ANY ? K_NONE : b;
+	if ((a == K_INT && (b == K_F32 || b == K_F64)) || (a == K_F32 && b == K_F64))
+		return b;
+	/* narrowing: the store converts */
+	*edge = false;
+	*last = true;
+	return a == K_INT ? K_NONE : a;
+}
+
+static enum kind node_kind(const struct rlx_graph *g, const struct rlx_node *n,
+			   bool *edge, bool *last)
+{
+	enum rlx_dtype dt;
+
+	*edge = *last = false;
+	if (!(n->def->traits & RLX_T_ELEMENTWISE) || n->n_in < 1 || n->n_in > 3)
+		return K_NONE;
+	dt = g->val[n->in[n->n_in - 1]].type.dtype;
+	if (n->def->index == RLX_OP_cast)
+		return cast_kind(dt, g->val[n->out].type.dtype, edge, last);
+	if (n->n_in > 1)
+		dt = rlx_dtype_promote(g->val[n->in[n->n_in - 2]].type.dtype, dt);
+	return kind_of(dt);
+}
+
+/* Operands of another kind than the op computes in are converted by a load. */
+static bool loads_other_kind(const struct grower *gr, const struct rlx_node *n, uint32_t k)
+{
+	enum kind in = kind_of(gr->g->val[n->in[k]].type.dtype);
+
+	return in != K_ANY && in != gr->kind;
+}
+
+static bool in_region(const struct grower *gr, uint32_t node, uint32_t root)
+{
+	return gr->region[node] == root + 1;
+}
+
+static bool used_only_inside(const struct grower *gr, uint32_t node, uint32_t root)
+{
+	uint32_t v = gr->g->node[node].out, inside = 0, i, k;
+
+	for (i = 0; i < gr->n_member; i++) {
+		const struct rlx_node *m = &gr->g->node[gr->member[i]];
+
+		for (k = 0; k < m->n_in; k++)
+			inside += m->in[k] == v;
+	}
+	(void)root;
+	return inside == gr->rw->uses[v];
+}
+
+static bool is_immediate(const struct rlx_graph *g, uint32_t v)
+{
+	return rlx_node_of(g, v)->def->index == RLX_OP_constant &&
+	       rlx_type_count(&g->val[v].type) == 1;
+}
+
+/* Values that come into the region from outside, immediates apart. */
+static uint32_t list_inputs(const struct grower *gr, uint32_t root, uint32_t *out,
+			    uint32_t max)
+{
+	uint32_t n = 0, i, k, j;
+
+	for (i = 0; i < gr->n_member; i++) {
+		const struct rlx_node *m = &gr->g->node[gr->member[i]];
+
+		for (k = 0; k < m->n_in; k++) {
+			uint32_t v = m->in[k];
+
+			if (in_region(gr, gr->g->val[v].node, root) || is_immediate(gr->g, v))
+				continue;
+			for (j = 0; j < n && out[j] != v; j++)
+				;
+			if (j == n) {
+				if (n == max)
+					return max + 1;
+				out[n++] = v;
+			}
+		}
+	}
+	return n;
+}
+
+/* May input @k of member @m bring its producer into the region? */
+static bool may_join(struct grower *gr, uint32_t m, uint32_t k, uint32_t root,
+		     const struct rlx_type *shape)
+{
+	const struct rlx_node *n = &gr->g->node[m];
+	uint32_t p = gr->g->val[n->in[k]].node, list[MAX_INPUTS + 1];
+	bool edge, last, m_edge, m_last;
+	enum kind kind = node_kind(gr->g, &gr->g->node[p], &edge, &last);
+	struct rlx_type t = gr->g->val[n->in[k]].type;
+
+	t.dtype = shape->dtype;
+	node_kind(gr->g, n, &m_edge, &m_last);
+	if (kind == K_NONE || last || m_edge || gr->region[p] ||
+	    (kind != K_ANY && kind != gr->kind) || loads_other_kind(gr, n, k) ||
+	    !rlx_type_equal(&t, shape) || gr->n_member == MAX_NODES ||
+	    !used_only_inside(gr, p, root))
+		return false;
+	gr->region[p] = root + 1;
+	gr->member[gr->n_member++] = p;
+	if (list_inputs(gr, root, list, MAX_INPUTS) <= MAX_INPUTS)
+		return true;
+	gr->n_member--;
+	gr->region[p] = 0;
+	return false;
+}
+
+/* Grow from @root; false if it stays alone. */
+static bool grow(struct grower *gr, uint32_t root)
+{
+	struct rlx_type shape = gr->g->val[gr->g->node[root].out].type;
+	bool edge, last, more = true;
+	uint32_t i, k;
+
+	gr->kind = node_kind(gr->g, &gr->g->node[root], &edge, &last);
+	if (gr->kind == K_NONE || gr->kind == K_ANY)
+		return false;
+	gr->member[0] = root;
+	gr->n_member = 1;
+	gr->region[root] = root + 1;
+	while (more) {
+		more = false;
+		for (i = 0; i < gr->n_member; i++)
+			for (k = 0; k < gr->g->node[gr->member[i]].n_in; k++)
+				more |= may_join(gr, gr->member[i], k, root, &shape);
+	}
+	if (gr->n_member > 1)
+		return true;
+	gr->region[root] = 0;
+	return false;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* The body: the members over fresh inputs, in the old order. */
+static struct rlx_graph *make_body(const struct grower *gr, uint32_t root,
+				   const uint32_t *inputs, uint32_t n_in)
+{
+	struct rlx_graph *b = rlx_graph_new("region");
+	uint32_t order[MAX_NODES], map[MAX_NODES], in[3], i, j, k;
+	uint32_t from[MAX_INPUTS];
+	char name[16];
+
+	for (i = 0; i < n_in; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		from[i] = rlx_input(b, name, gr->g->val[inputs[i]].type).id;
+	}
+	memcpy(order, gr->member, gr->n_member * sizeof(*order));
+	qsort(order, gr->n_member, sizeof(*order), by_number);
+	for (i = 0; b && i < gr->n_member; i++) {
+		const struct rlx_node *n = &gr->g->node[order[i]];
+
+		for (k = 0; k < n->n_in; k++) {
+			in[k] = 0;
+			for (j = 0; j < i; j++)
+				if (gr->g->node[order[j]].out == n->in[k])
+					in[k] = map[j];
+			for (j = 0; !in[k] && j < n_in; j++)
+				if (inputs[j] == n->in[k])
+					in[k] = from[j];
+			if (!in[k] && !b->err.status) {
+				const struct rlx_op_constant *c = rlx_node_of(gr->g, n->in[k])->args;
+
+				in[k] = rlx_constant_blob(b, c->type, c->data).id;
+			}
+		}
+		map[i] = b->err.status ? 0 : rlx_node_new(b, n->def, n->args, in, n->n_in,
+							  n->file, n->line).id;
+	}
+	rlx_output(b, "y", (rlx_value){ b && !b->err.status ? map[gr->n_member - 1] : 0 });
+	(void)root;
+	return b;
+}
+
+struct region_list {
+	struct rlx_graph	**body;		/* per root node */
+	uint32_t		**inputs;
+	uint32_t		*n_inputs;
+};
+
+static enum rlx_status collect(struct grower *gr, struct region_list *l,
+			       struct rlx_pass_ctx *c, unsigned int *count)
+{
+	uint32_t n, list[MAX_INPUTS + 1];
+
+	for (n = gr->g->n_node; n-- > 0;) {
+		if (!gr->rw->live[n] || gr->region[n] || !grow(gr, n))
+			continue;
+		l->n_inputs[n] = list_inputs(gr, n, list, MAX_INPUTS);
+		l->inputs[n] = rlx_memdup(list, l->n_inputs[n] * sizeof(*list));
+		l->body[n] = make_body(gr, n, list, l->n_inputs[n]);
+		if (!l->inputs[n] || rlx_graph_finish(l->body[n]))
+			return rlx_fail(c->err, rlx_graph_error(l->body[n])->status ?
+					rlx_graph_error(l->body[n])->status : RLX_ENOMEM,
+					"region: %s", rlx_graph_error(l->body[n])->text);
+		(*count)++;
+	}
+	return RLX_OK;
+}
+
+static void emit_all(struct rlx_rewrite *rw, const struct grower *gr,
+		     const struct region_list *l)
+{
+	uint32_t n, i, in[MAX_INPUTS];
+
+	for (n = 0; n < gr->g->n_node; n++) {
+		const struct rlx_node *node = &gr->g->node[n];
+		struct rlx_op_region a = { .body = l->body[n] };
+		rlx_value v;
+
+		if (!rw->live[n] || (gr->region[n] && gr->region[n] != n + 1))
+			continue;
+		if (!l->body[n]) {
+			rlx_rewrite_copy(rw, n);
+			continue;
+		}
+		for (i = 0; i < l->n_inputs[n]; i++)
+			in[i] = rw->map[l->inputs[n][i]];
+		v = rw->g->err.status ? RLX_NONE :
+		    rlx_node_new(rw->g, rlx_op_region.def, &a, in, l->n_inputs[n],
+				 node->file, node->line);
+		rlx_rewrite_set(rw, node->out, v);
+	}
+}
+
+enum rlx_status rlx_pass_region(struct rlx_pass_ctx *c, struct rlx_graph *g,
+				struct rlx_graph **out)
+{
+	struct rlx_rewrite rw;
+	struct grower gr = { .g = g, .rw = &rw };
+	struct region_list l = { 0 };
+	enum rlx_status st = rlx_rewrite_begin(&rw, g, c->err), end;
+	unsigned int count = 0;
+	uint32_t n;
+
+	if (st)
+		return st;
+	gr.region = rlx_calloc(g->n_node + 1, sizeof(*gr.region));
+	l.body = rlx_calloc(g->n_node + 1, sizeof(*l.body));
+	l.inputs = rlx_calloc(g->n_node + 1, sizeof(*l.inputs));
+	l.n_inputs = rlx_calloc(g->n_node + 1, sizeof(*l.n_inputs));
+	if (!gr.region || !l.body || !l.inputs || !l.n_inputs)
+		st = rlx_fail(c->err, RLX_ENOMEM, "region: out of memory");
+	if (!st)
+		st = collect(&gr, &l, c, &count);
+	if (!st)
+		emit_all(&rw, &gr, &l);
+	else
+		rlx_fail(&rw.g->err, st, "%s", c->err->text);
+	end = rlx_rewrite_end(&rw, out);
+	if (!st && !end && c->report && count)
+		fprintf(c->report, "made %u regions\n", count);
+	for (n = 0; l.body && l.inputs && n < g->n_node; n++) {
+		rlx_graph_put(l.body[n]);
+		rlx_free(l.inputs[n]);
+	}
+	rlx_free(gr.region);
+	rlx_free(l.body);
+	rlx_free(l.inputs);
+	rlx_free(l.n_inputs);
+	return st ? st : end;
+}
