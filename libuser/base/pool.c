@@ -17,6 +17,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -43,7 +44,8 @@ enum {
 	SPIN_HOT  = 500000,	/* within a run, and the owner at a step's end */
 	SPIN_IDLE = 30000,	/* after a run: the next may come at once */
 	SPIN_FULL = 1000,	/* more threads than CPUs */
-	SHIFT_MAX = 8,
+	/* No more: a worker asleep before the next step helps nobody. */
+	SHIFT_MAX = 2,
 };
 
 struct worker {
@@ -60,6 +62,7 @@ struct rlx_pool {
 	_Alignas(LINE) rlx_pool_fn	fn;
 	void				*ctx;
 	uint64_t			 units, grain, chunks;
+	_Atomic int			 owner_cpu;	/* where the owner was */
 
 	_Alignas(LINE) _Atomic uint64_t	next;	/* chunk to be taken */
 
@@ -239,6 +242,28 @@ static bool park(struct rlx_pool *p, uint32_t *seen, uint32_t seen_wake)
 	return in;
 }
 
+/*
+ * A wake-up likes to put a thread on the CPU of who woke it, and on a busy
+ * machine nothing moves it off again: then two threads that should work at
+ * once take turns. If we find ourselves there, ask for any other CPU, and at
+ * once for all of them again, which does not move us back.
+ */
+static void leave_owner_cpu(struct rlx_pool *p)
+{
+	int cpu = sched_getcpu();
+	cpu_set_t all, rest;
+
+	if (p->full || cpu < 0 || cpu >= CPU_SETSIZE ||
+	    cpu != atomic_load_explicit(&p->owner_cpu, memory_order_relaxed))
+		return;
+	if (sched_getaffinity(0, sizeof(all), &all) || CPU_COUNT(&all) < 2)
+		return;
+	rest = all;
+	CPU_CLR(cpu, &rest);
+	if (!sched_setaffinity(0, sizeof(rest), &rest))
+		sched_setaffinity(0, sizeof(all), &all);
+}
+
 static void *work(void *arg)
 {
 	struct worker *w = arg;
@@ -262,6 +287,8 @@ static void *work(void *arg)
 				shift -= shift > 0;
 			lost = n;
 			in = park(p, &seen, wake);
+			if (atomic_load(&p->hot))
+				leave_owner_cpu(p);
 		}
 		if (!in)
 			continue;
@@ -403,6 +430,8 @@ bool rlx_pool_begin(struct rlx_pool *p)
 						     memory_order_relaxed))
 		return false;
 	p->depth = 1;
+	atomic_store_explicit(&p->owner_cpu, sched_getcpu(),
+			      memory_order_relaxed);
 	atomic_store(&p->hot, true);
 	atomic_fetch_add(&p->wake, 1);
 	if (atomic_load(&p->sleepers))
@@ -469,6 +498,8 @@ static void run_shared(struct rlx_pool *p, rlx_pool_fn fn, void *ctx,
 	p->grain = grain;
 	p->chunks = chunks;
 	atomic_store_explicit(&p->next, 0, memory_order_relaxed);
+	atomic_store_explicit(&p->owner_cpu, sched_getcpu(),
+			      memory_order_relaxed);
 	want = chunks - 1 < p->size - 1 ? chunks - 1 : p->size - 1;
 	atomic_store(&p->gate, (uint64_t)gen << 32 | GATE_OPEN |
 		     GATE_WANT(want));
