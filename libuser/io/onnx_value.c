@@ -390,6 +390,7 @@ static rlx_value fold(struct onnx_build *b, const struct rlx_op_def *def,
 	};
 	int64_t bytes = 0;
 	rlx_value v = RLX_NONE;
+	enum rlx_status st;
 	uint32_t i;
 
 	for (i = 0; i < o->n; i++) {
@@ -412,10 +413,15 @@ static rlx_value fold(struct onnx_build *b, const struct rlx_op_def *def,
 	if (bytes < 0 || bytes > FOLD_BYTES)
 		return RLX_NONE;
 	out.data = rlx_aligned(64, bytes ? (size_t)bytes : 1);
-	if (!out.data)
+	if (!out.data) {
+		onnx_nomem(b);
 		return RLX_NONE;
-	if (!rlx_op_eval(def, args, o->n, in, 1, &out, &err))
+	}
+	st = rlx_op_eval(def, args, o->n, in, 1, &out, &err);
+	if (!st)
 		v = rlx_constant(b->ctx->g, out.type, out.data);
+	else if (st == RLX_ENOMEM)
+		onnx_nomem(b);	/* not merely unknown: it would be a cut */
 	rlx_free(out.data);
 	return v;
 }

@@ -10,64 +10,8 @@
 
 #include "base/alloc.h"
 #include "io/onnx_proto.h"
+#include "selftests/io/onnx_write.h"
 #include "selftests/lib/rlx_test.h"
-
-/* A protobuf writer just large enough for the tests. */
-struct out {
-	uint8_t	b[1 << 16];
-	size_t	n;
-};
-
-static void byte(struct out *o, unsigned int v)
-{
-	CHECK(o->n < sizeof(o->b));
-	o->b[o->n++] = (uint8_t)v;
-}
-
-static void varint(struct out *o, uint64_t v)
-{
-	for (; v >= 0x80; v >>= 7)
-		byte(o, (unsigned int)(v & 0x7f) | 0x80);
-	byte(o, (unsigned int)v);
-}
-
-static void raw(struct out *o, const void *p, size_t n)
-{
-	size_t i;
-
-	for (i = 0; i < n; i++)
-		byte(o, ((const uint8_t *)p)[i]);
-}
-
-static void put_int(struct out *o, unsigned int field, uint64_t v)
-{
-	varint(o, field << 3 | 0);
-	varint(o, v);
-}
-
-static void put_f32(struct out *o, unsigned int field, float v)
-{
-	varint(o, field << 3 | 5);
-	raw(o, &v, 4);
-}
-
-static void put_bytes(struct out *o, unsigned int field, const void *p,
-		      size_t n)
-{
-	varint(o, field << 3 | 2);
-	varint(o, n);
-	raw(o, p, n);
-}
-
-static void put_str(struct out *o, unsigned int field, const char *s)
-{
-	put_bytes(o, field, s, strlen(s));
-}
-
-static void put_msg(struct out *o, unsigned int field, const struct out *m)
-{
-	put_bytes(o, field, m->b, m->n);
-}
 
 static struct onnx_file *open_as(const struct out *o, enum onnx_root root)
 {
@@ -97,13 +41,6 @@ static void refuse(const struct out *o, enum onnx_root root,
 	CHECK(!f);
 	CHECKF(strstr(err.text, text), "\"%s\" lacks \"%s\"", err.text, text);
 	free(p);
-}
-
-static void tensor_head(struct out *o, const char *name, int dtype, int64_t n)
-{
-	put_str(o, 8, name);
-	put_int(o, 2, (uint64_t)dtype);
-	put_int(o, 1, (uint64_t)n);
 }
 
 TEST(raw_data_is_used_in_place)

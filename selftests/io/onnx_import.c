@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The ONNX importer on models written here: what it folds away, where it stops
+ * and how it goes on, and what it refuses.
+ */
+#include "base/alloc.h"
+#include "io/onnx_build.h"
+#include "ir/eval.h"
+#include "ir/graph.h"
+#include "selftests/io/onnx_write.h"
+
+static const int64_t dims_n4[] = { -1, 4 };
+
+static struct onnx_file *open_model(const struct out *o)
+{
+	struct rlx_error err = { 0 };
+	uint8_t *p = malloc(o->n);
+	struct onnx_file *f;
+
+	CHECK(p);
+	memcpy(p, o->b, o->n);
+	CHECKF(!onnx_open_mem(p, o->n, "mem", ONNX_ROOT_MODEL, &f, &err), "%s",
+	       err.text);
+	return f;
+}
+
+static struct onnx_spec f32_spec(const char *name, int64_t a, int64_t b)
+{
+	return (struct onnx_spec){
+		.kind = ONNX_TENSOR, .name = name, .type = rlx_type(RLX_F32, a, b),
+	};
+}
+
+static void build(struct onnx_file *f, struct onnx_instance in,
+		  struct onnx_segment *seg)
+{
+	struct rlx_error err = { 0 };
+
+	CHECKF(!onnx_build(f, &in, seg, &err), "%s", err.text);
+}
+
+/* The model with these inputs is refused with @st and a text with @text. */
+static void refuse(const struct out *g, int64_t opset, struct onnx_spec spec,
+		   enum rlx_status st, const char *text)
+{
+	struct onnx_instance in = { .spec = &spec, .n_spec = 1 };
+	struct rlx_error err = { 0 };
+	struct onnx_segment seg;
+	struct onnx_file *f;
+	struct out o;
+
+	model_of(&o, g, opset);
+	f = open_model(&o);
+	CHECKF(onnx_build(f, &in, &seg, &err) == st, "%s: %s",
+	       rlx_status_name(err.status), err.text);
+	CHECKF(strstr(err.text, text), "\"%s\" lacks \"%s\"", err.text, text);
+	CHECK(!seg.g && !seg.mem);
+	onnx_put(f);
+}
+
+/* How many nodes of the graph are not leaves. */
+static unsigned int work(const struct rlx_graph *g)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < g->n_node; i++)
+		n += !(g->node[i].def->traits & RLX_T_LEAF);
+	return n;
+}
+
+/* Run a segment with f32 inputs given by name. */
+static void run(const struct onnx_segment *seg, const char *const *name,
+		const void *const *data, struct rlx_tensor *out)
+{
+	struct rlx_error err = { 0 };
+	struct rlx_tensor in[8];
+	unsigned int i, k;
+
+	for (i = 0; i < rlx_graph_io_count(seg->g, RLX_IO_INPUT); i++) {
+		const char *want = rlx_graph_io_name(seg->g, RLX_IO_INPUT, i);
+
+		for (k = 0; name[k] && strcmp(name[k], want); k++)
+			;
+		CHECKF(name[k], "nobody gives '%s'", want);
+		in[i].type = *rlx_type_of(seg->g, rlx_graph_io_value(seg->g,
+					  RLX_IO_INPUT, i));
+		in[i].data = (void *)(uintptr_t)data[k];
+	}
+	for (i = 0; i < rlx_graph_io_count(seg->g, RLX_IO_OUTPUT); i++) {
+		out[i].type = *rlx_type_of(seg->g, rlx_graph_io_value(seg->g,
+					   RLX_IO_OUTPUT, i));
+		out[i].data = malloc((size_t)rlx_type_bytes(&out[i].type) + 1);
+		memset(out[i].data, 0xa5,
+		       (size_t)rlx_type_bytes(&out[i].type));
+	}
+	CHECKF(!rlx_graph_eval(seg->g, in, out, &err), "%s", err.text);
+}
+
+/* y = reshape(x, [shape(x)[0] * 2, -1]): only the reshape is left. */
+TEST(shape_arithmetic_disappears)
+{
+	static const int64_t zero = 0, two = 2, minus = -1;
+	struct onnx_spec x = f32_spec("x", 3, 4);
+	struct onnx_segment seg;
+	struct out g = { .n = 0 }, n, o;
+	struct onnx_file *f;
+
+	put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, dims_n4, 2);
+	put_i64_tensor(&g, 5, "zero", &zero, 1);
+	put_i64_tensor(&g, 5, "two", &two, 1);
+	put_i64_tensor(&g, 5, "rest", &minus, 1);
+	put_node(&g, "Shape x > s");
+	put_node(&g, "Gather s zero > n");
+	put_node(&g, "Mul n two > n2");
+	node_of(&n, "Concat n2 rest > t");
+	put_attr_i(&n, "axis", 0);
+	put_msg(&g, 1, &n);
+	put_node(&g, "Reshape x t > y");
+	model_of(&o, &g, 13);
+	f = open_model(&o);
+	build(f, (struct onnx_instance){ &x, 1 }, &seg);
+	/* The file may go: nothing is left of it, or it is still referenced. */
+	onnx_put(f);
+	CHECK_EQ(seg.need, ONNX_NEED_NOTHING);
+	CHECK_EQ(work(seg.g), 1);
+	CHECK_EQ(seg.n_out, 1);
+	CHECK_STR(seg.out[0].name, "y");
+	CHECK(rlx_type_equal(&seg.out[0].type,
+			     &(struct rlx_type)rlx_type(RLX_F32, 6, 2)));
+	onnx_segment_fini(&seg);
+}
+
+TEST(big_weights_stay_in_the_file)
+{
+	static struct out g, o, t;
+	struct onnx_spec x = f32_spec("x", 1, 1024);
+	static float w[1024];
+	struct onnx_segment seg;
+	struct onnx_file *f;
+	const struct rlx_graph *gr;
+	unsigned int i, found = 0;
+
+	g.n = o.n = t.n = 0;
+	for (i = 0; i < 1024; i++)
+		w[i] = (float)i;
+	tensor_head(&t, "w", ONNX_FLOAT, 1024);
+	put_bytes(&t, 9, w, sizeof(w));
+	put_msg(&g, 5, &t);
+	put_info(&g, 11, "x", ONNX_FLOAT, (const int64_t[]){ 1, 1024 }, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+	put_node(&g, "Add x w > y");
+	model_of(&o, &g, 13);
+	f = open_model(&o);
+	build(f, (struct onnx_instance){ &x, 1 }, &seg);
+	onnx_put(f);
+	gr = seg.g;
+	for (i = 0; i < gr->n_node; i++) {
+		const struct rlx_op_constant *c = gr->node[i].args;
+
+		if (gr->node[i].def != rlx_op_constant.def)
+			continue;
+		found++;
+		CHECK(!memcmp(rlx_blob_data(c->data), w, sizeof(w)));
+	}
+	CHECK_EQ(found, 1);
+	onnx_segment_fini(&seg);
+}
+
+static void reshape_by_input(struct out *g)
+{
+	static const int64_t two = 2;
+
+	put_info(g, 11, "x", ONNX_FLOAT, dims_n4, 2);
+	put_info(g, 11, "s", ONNX_INT64, &two, 1);
+	put_info(g, 12, "y", ONNX_FLOAT, dims_n4, 2);
+	put_node(g, "Reshape x s > y");
+}
+
+/* A shape that is a model input: its contents are asked for. */
+TEST(shape_inputs_specialise)
+{
+	static const int64_t want[2] = { 2, 6 };
+	struct onnx_spec spec[2] = {
+		f32_spec("x", 3, 4),
+		{ .kind = ONNX_TENSOR, .name = "s",
+		  .type = rlx_type(RLX_I64, 2) },
+	};
+	struct onnx_segment seg;
+	struct out g = { .n = 0 }, o;
+	struct onnx_file *f;
+
+	reshape_by_input(&g);
+	model_of(&o, &g, 13);
+	f = open_model(&o);
+	build(f, (struct onnx_instance){ spec, 2 }, &seg);
+	CHECK_EQ(seg.need, ONNX_NEED_INPUTS);
+	CHECK_EQ(seg.inputs, 2);
+	CHECK(!seg.g);
+	onnx_segment_fini(&seg);
+	spec[1].data = want;
+	build(f, (struct onnx_instance){ spec, 2 }, &seg);
+	CHECK_EQ(seg.need, ONNX_NEED_NOTHING);
+	CHECK_EQ(seg.out[0].type.dim[1], 6);
+	/* A known input is no input of the graph any more. */
+	CHECK_EQ(rlx_graph_io_count(seg.g, RLX_IO_INPUT), 1);
+	onnx_segment_fini(&seg);
+	onnx_put(f);
+}
+
+/*
+ * y = reshape(x + x, cast(sum(x))): the shape depends on float data, so the
+ * import runs in two segments, and x + x crosses the cut.
+ */
+TEST(data_dependent_shapes_cut)
+{
+	static const float data[4] = { 1, 0, 2, 1 };
+	const char *names[] = { "x", NULL, NULL };
+	const void *given[] = { data, NULL };
+	struct onnx_spec x = f32_spec("x", 1, 4);
+	static const int64_t one = 1;
+	struct onnx_segment a, b;
+	struct onnx_answer answer;
+	struct rlx_tensor out[4], last[2];
+	struct out g = { .n = 0 }, n, o;
+	struct onnx_file *f;
+	unsigned int i;
+
+	put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+	put_node(&g, "Add x x > twice");
+	node_of(&n, "ReduceSum x > sum");
+	put_attr_i(&n, "keepdims", 0);
+	put_msg(&g, 1, &n);
+	put_i64_tensor(&g, 5, "one", &one, 1);
+	put_node(&g, "Reshape sum one > sum1");
+	node_of(&n, "Cast sum1 > shape");
+	put_attr_i(&n, "to", ONNX_INT64);
+	put_msg(&g, 1, &n);
+	put_node(&g, "Reshape twice shape > flat");
+	put_node(&g, "Neg flat > y");
+	model_of(&o, &g, 13);
+	f = open_model(&o);
+	build(f, (struct onnx_instance){ &x, 1 }, &a);
+	CHECK_EQ(a.need, ONNX_NEED_VALUES);
+	CHECK_EQ(a.n_needed, 1);
+	CHECK_EQ(rlx_graph_io_count(a.g, RLX_IO_OUTPUT), 2);
+	run(&a, names, given, out);
+	CHECK_EQ(*(int64_t *)out[0].data, 4);
+	answer = (struct onnx_answer){ 1, out };
+	build(f, (struct onnx_instance){ &x, 1, 1, &answer }, &b);
+	CHECK_EQ(b.need, ONNX_NEED_NOTHING);
+	/* The sum is not computed again: twice comes from the first segment. */
+	CHECK_EQ(work(b.g), 2);
+	names[1] = rlx_graph_io_name(a.g, RLX_IO_OUTPUT, 1);
+	given[1] = out[1].data;
+	run(&b, names, given, last);
+	CHECK_EQ(last[0].type.rank, 1);
+	for (i = 0; i < 4; i++)
+		CHECK(((float *)last[0].data)[i] == -2 * data[i]);
+	onnx_segment_fini(&a);
+	onnx_segment_fini(&b);
+	onnx_put(f);
+}
+
+TEST(functions_are_inlined_with_their_attributes)
+{
+	struct out g = { .n = 0 }, fn = { .n = 0 }, n, a = { .n = 0 }, o;
+	struct out ops = { .n = 0 };
+	struct onnx_spec x = f32_spec("x", 2, 3);
+	struct onnx_segment seg;
+	struct onnx_file *f;
+
+	/* Turn(x; axis) = Flatten(x; axis = axis) */
+	node_of(&n, "Flatten p > q");
+	put_str(&a, 1, "axis");
+	put_str(&a, 21, "way");
+	put_int(&a, 20, ONNX_ATTR_INT);
+	put_msg(&n, 5, &a);
+	put_str(&fn, 1, "Turn");
+	put_str(&fn, 4, "p");
+	put_str(&fn, 5, "q");
+	put_str(&fn, 6, "way");
+	put_msg(&fn, 7, &n);
+	put_int(&ops, 2, 13);
+	put_msg(&fn, 9, &ops);
+	put_str(&fn, 10, "mine");
+	node_of(&n, "Turn x > y");
+	put_str(&n, 7, "mine");
+	put_attr_i(&n, "way", 2);
+	put_msg(&g, 1, &n);
+	put_info(&g, 11, "x", ONNX_FLOAT, (const int64_t[]){ 2, 3 }, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+	model_of(&o, &g, 13);
+	put_msg(&o, 25, &fn);
+	f = open_model(&o);
+	build(f, (struct onnx_instance){ &x, 1 }, &seg);
+	CHECK_EQ(seg.out[0].type.dim[0], 6);
+	CHECK_EQ(seg.out[0].type.dim[1], 1);
+	onnx_segment_fini(&seg);
+	onnx_put(f);
+}
+
+/* A function that calls itself must not exhaust the stack. */
+TEST(endless_recursion_is_refused)
+{
+	struct out g = { .n = 0 }, fn = { .n = 0 }, n, o, ops = { .n = 0 };
+	struct onnx_spec x = f32_spec("x", 2, 4);
+	struct onnx_instance in = { &x, 1 };
+	struct rlx_error err = { 0 };
+	struct onnx_segment seg;
+	struct onnx_file *f;
+
+	put_str(&fn, 1, "F");
+	put_str(&fn, 4, "p");
+	put_str(&fn, 5, "q");
+	node_of(&n, "F p > q");
+	put_str(&n, 7, "mine");
+	put_msg(&fn, 7, &n);
+	put_int(&ops, 2, 13);
+	put_msg(&fn, 9, &ops);
+	put_str(&fn, 10, "mine");
+	node_of(&n, "F x > y");
+	put_str(&n, 7, "mine");
+	put_msg(&g, 1, &n);
+	put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+	model_of(&o, &g, 13);
+	put_msg(&o, 25, &fn);
+	f = open_model(&o);
+	CHECK_EQ(onnx_build(f, &in, &seg, &err), RLX_EPARSE);
+	CHECK(strstr(err.text, "nest more than"));
+	onnx_put(f);
+}
+
+TEST(errors_name_op_opset_and_node)
+{
+	struct onnx_spec x = f32_spec("x", 2, 4), bad;
+	struct out g = { .n = 0 }, n;
+
+	put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+	put_node(&g, "NoSuchOp x > y");
+	refuse(&g, 13, x, RLX_ENOSUP, "NoSuchOp (opset 13, node 'y')");
+	g.n = 0;
+	put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+	node_of(&n, "Relu x > y");
+	put_attr_i(&n, "speed", 11);
+	put_msg(&g, 1, &n);
+	refuse(&g, 13, x, RLX_ENOSUP, "attribute speed is not supported");
+	g.n = 0;
+	put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+	put_node(&g, "Relu nowhere > y");
+	refuse(&g, 13, x, RLX_EPARSE, "'nowhere' is made by no earlier node");
+	g.n = 0;
+	put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
+	put_info(&g, 12, "z", ONNX_FLOAT, NULL, 0);
+	put_node(&g, "Relu x > y");
+	refuse(&g, 13, x, RLX_EPARSE, "output 'z' is made by no node");
+	put_node(&g, "Abs x > y");
+	refuse(&g, 13, x, RLX_EPARSE, "two values are named 'y'");
+	g.n = 0;
+	put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+	put_node(&g, "MatMul x x > y");
+	refuse(&g, 13, x, RLX_ESHAPE, "MatMul (opset 13, node 'y')");
+	bad = x;
+	bad.name = "q";
+	refuse(&g, 13, bad, RLX_ENOENT, "no input 'q'");
+	bad = x;
+	bad.type.dim[1] = 5;
+	refuse(&g, 13, bad, RLX_ESHAPE, "dim 1 of input 'x' is 5");
+	bad = x;
+	bad.type.dtype = RLX_I64;
+	refuse(&g, 13, bad, RLX_ETYPE, "input 'x' has type i64");
+	bad = x;
+	bad.type.rank = 1;
+	refuse(&g, 13, bad, RLX_ESHAPE, "has rank 1");
+	bad = x;
+	bad.type.dim[0] = -1;
+	refuse(&g, 13, bad, RLX_ESHAPE, "no valid type");
+}
+
+TEST(missing_inputs_are_named)
+{
+	struct onnx_instance in = { 0 };
+	struct rlx_error err = { 0 };
+	struct out g = { .n = 0 }, o;
+	struct onnx_segment seg;
+	struct onnx_file *f;
+
+	reshape_by_input(&g);
+	model_of(&o, &g, 13);
+	f = open_model(&o);
+	CHECK_EQ(onnx_build(f, &in, &seg, &err), RLX_ENOENT);
+	CHECK(strstr(err.text, "'x'"));
+	onnx_put(f);
+}
+
+TEST(wrong_answers_are_refused)
+{
+	struct onnx_spec spec[2] = {
+		f32_spec("x", 3, 4),
+		{ .kind = ONNX_TENSOR, .name = "s",
+		  .type = rlx_type(RLX_F32, 3, 4) },
+	};
+	struct out g = { .n = 0 }, n, o;
+	struct onnx_answer answer = { 0 };
+	struct onnx_instance in = { spec, 1, 1, &answer };
+	struct rlx_error err = { 0 };
+	struct onnx_segment seg;
+	struct onnx_file *f;
+
+	put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+	node_of(&n, "Cast x > shape");
+	put_attr_i(&n, "to", ONNX_INT64);
+	put_msg(&g, 1, &n);
+	put_node(&g, "Reshape x shape > y");
+	model_of(&o, &g, 13);
+	f = open_model(&o);
+	CHECK_EQ(onnx_build(f, &in, &seg, &err), RLX_EINVAL);
+	CHECK(strstr(err.text, "answer 0"));
+	onnx_put(f);
+}
+
+TEST(no_allocation_failure_leaks_or_crashes)
+{
+	static const int64_t want[2] = { 2, 6 };
+	struct onnx_spec spec[2] = {
+		f32_spec("x", 3, 4),
+		{ .kind = ONNX_TENSOR, .name = "s",
+		  .type = rlx_type(RLX_I64, 2), .data = want },
+	};
+	struct onnx_instance in = { spec, 2 };
+	struct out g = { .n = 0 }, o;
+	struct onnx_file *f;
+	uint64_t n;
+
+	reshape_by_input(&g);
+	put_node(&g, "Shape y > sh");
+	put_node(&g, "Mul sh sh > sq");
+	put_info(&g, 12, "sq", ONNX_INT64, NULL, 0);
+	model_of(&o, &g, 13);
+	f = open_model(&o);
+	for (n = 1; n < 2000; n++) {
+		struct rlx_error err = { 0 };
+		struct onnx_segment seg;
+		enum rlx_status st;
+
+		rlx_alloc_fail_nth(n);
+		st = onnx_build(f, &in, &seg, &err);
+		rlx_alloc_fail_nth(0);
+		if (!st) {
+			onnx_segment_fini(&seg);
+			break;
+		}
+		CHECKF(st == RLX_ENOMEM, "%s: %s", rlx_status_name(st),
+		       err.text);
+		CHECK(err.text[0]);
+	}
+	CHECK(n > 10 && n < 2000);
+	onnx_put(f);
+}
+
+TEST_MAIN()
