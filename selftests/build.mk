@@ -54,7 +54,7 @@ check-style:
 	$(Q)tools/setup.sh demo
 	$(Q)+$(SUBMAKE) lib
 	$(Q)$(RUN) -g $@ tools/check-style tools/check-layers \
-		$(MAP:%=tools/check-exports) selftests/scripts/runner.sh \
+		tools/check-twins $(MAP:%=tools/check-exports) selftests/scripts/runner.sh \
 		selftests/scripts/tools.sh
 
 check-unit:
@@ -92,7 +92,7 @@ check-models:
 bench-cpu:
 	$(Q)tools/setup.sh demo
 	$(Q)+$(SUBMAKE) all $(BENCH_BIN) models
-	$(Q)$(RUN) -g $@ $(BENCH_BIN)
+	$(Q)selftests/bench/run.sh $(BENCH_BIN)
 
 # All of it; the last line sums up the groups.
 check:

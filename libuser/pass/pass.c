@@ -48,7 +48,7 @@ static enum rlx_status roundtrip(struct rlx_pass_ctx *c, const char *pass,
 		st = rlx_fail(c->err, RLX_EBUG,
 			      "pass %s: the printed graph parses to another one", pass);
 	rlx_graph_put(back);
-	free(text);
+	free(text);		/* open_memstream's own */
 	return st;
 }
 
