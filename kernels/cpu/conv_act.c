@@ -3,17 +3,26 @@
 #include "kernels/cpu/conv_tile.h"
 #include "kernels/simd/math.h"
 
-bool RLX_K(conv_act_range)(const struct conv_act *act, float *lo, float *hi)
+bool RLX_K(conv_act_fuse)(const struct conv_act *act, struct conv_fuse *f)
 {
-	*lo = -__builtin_inff();
-	*hi = __builtin_inff();
-	if (act->fn == RLX_CONV_RELU)
-		*lo = 0;
-	if (act->fn == RLX_CONV_CLIP) {
-		*lo = act->a;
-		*hi = act->b;
+	*f = (struct conv_fuse){ .lo = -__builtin_inff(),
+				 .hi = __builtin_inff() };
+	switch (act->fn) {
+	case RLX_CONV_NONE:
+		return true;
+	case RLX_CONV_RELU:
+		f->lo = 0;
+		return true;
+	case RLX_CONV_CLIP:
+		f->lo = act->a;
+		f->hi = act->b;
+		return true;
+	case RLX_CONV_HSWISH:
+		*f = (struct conv_fuse){ 0, 1, act->a, act->b, true };
+		return true;
+	default:
+		return false;
 	}
-	return act->fn <= RLX_CONV_CLIP;
 }
 
 RLX_INLINE vf apply(enum rlx_conv_act act, vf x, vf a, vf b)

@@ -24,8 +24,8 @@ struct run {
 	size_t		row_pitch, row_step;	/* of the tile's input, elements */
 	const float	*x;			/* the block's first pixel */
 	struct conv_act	act;
-	float		lo, hi;
-	bool		clamp;			/* lo and hi are all of act */
+	struct conv_fuse fuse;
+	bool		fused;			/* fuse is all of act */
 };
 
 /* A unit, taken apart. */
@@ -94,7 +94,7 @@ static void run_init(struct run *r, const struct rlx_k_conv_c *a, void *scratch)
 		r->row_step = a->sh * r->row_pitch;
 	}
 	r->act = (struct conv_act){ a->act, a->act_a, a->act_b };
-	r->clamp = RLX_K(conv_act_range)(&r->act, &r->lo, &r->hi);
+	r->fused = RLX_K(conv_act_fuse)(&r->act, &r->fuse);
 	offs_fill(r);
 }
 
@@ -172,10 +172,10 @@ static void block_begin(struct run *r, const struct unit *u)
 	}
 }
 
-/* Where a pair of output blocks lies, and what its tiles share. */
+/* Where a pair (or some) of output blocks lies; what its tiles share. */
 struct pair {
 	struct conv_tile t;
-	size_t		k;		/* blocks: 2, or 1 at the end */
+	size_t		k;		/* blocks: 2, 1 at the end, wide: more */
 	float		*y;
 	const float	*res;
 	size_t		ahead;		/* lines of weights yet to fetch */
@@ -186,7 +186,8 @@ struct pair {
 static void pass_run(const struct run *r, const struct unit *u, struct pair *p)
 {
 	const struct rlx_k_conv_c *a = r->a;
-	conv_tile_fn *const *fn = a->x_plain ? RLX_K(conv_tiles1)[p->k - 1] :
+	conv_tile_fn *const *fn = p->k > TILE_K ? RLX_K(conv_tiles_wide) :
+				  a->x_plain ? RLX_K(conv_tiles1)[p->k - 1] :
 					       RLX_K(conv_tiles)[p->k - 1];
 	size_t tiles = conv_tile_count(u->cols);
 	size_t i, j, row, w, lines = 0;
@@ -210,7 +211,7 @@ static void pass_run(const struct run *r, const struct unit *u, struct pair *p)
 			p->t.ahead += lines * p->t.nfull * 64;
 			p->ahead -= p->ahead < lines * p->t.nfull ? p->ahead :
 				    lines * p->t.nfull;
-			for (j = 0; p->last && !r->clamp && j < p->k; j++)
+			for (j = 0; p->last && !r->fused && j < p->k; j++)
 				RLX_K(conv_act_run)(&r->act,
 						    p->t.y + j * p->t.y_k,
 						    w * C);
@@ -218,16 +219,20 @@ static void pass_run(const struct run *r, const struct unit *u, struct pair *p)
 	}
 }
 
-static void pair_run(const struct run *r, const struct unit *u, size_t pair)
+/* @pairs: 1, or as many as a wide tile takes. */
+static void pair_run(const struct run *r, const struct unit *u, size_t pair,
+		     size_t pairs)
 {
 	const struct rlx_k_conv_c *a = r->a;
 	size_t ocg = a->oc / a->groups, blocks = (ocg + C - 1) / C;
 	size_t first = pair * TILE_K, per_block = C * r->icg * r->taps;
 	size_t plane = a->oh * a->ow * C, at = u->g * blocks + first;
 	size_t full = r->icg / a->xc, b, n, real;
-	_Alignas(64) float bias[TILE_K * C] = { 0 };
-	struct pair p = { .k = blocks - first < TILE_K ? blocks - first : TILE_K };
+	_Alignas(64) float bias[TILE_WIDE_PAIRS * TILE_K * C] = { 0 };
+	struct pair p = { .k = blocks - first };
 
+	p.k = p.k < pairs * TILE_K ? p.k : pairs * TILE_K;
+	p.t.w_step = TILE_K * per_block;
 	real = ocg - first * C;
 	real = real < p.k * C ? real : p.k * C;
 	if (a->bias)
@@ -246,19 +251,31 @@ static void pair_run(const struct run *r, const struct unit *u, size_t pair)
 		p.t.offs = r->offs + b * r->taps;
 		p.t.nfull = ((b + n < full ? b + n : full) - b) * r->taps;
 		p.t.ntail = n * r->taps - p.t.nfull;
-		p.t.lo = p.last ? r->lo : -__builtin_inff();
-		p.t.hi = p.last ? r->hi : __builtin_inff();
+		p.t.fuse = p.last ? &r->fuse : &conv_fuse_none;
 		p.ahead = p.t.nfull * a->xc * p.k * C / 16;
-		if (p.last && pair + 1 == r->pairs)
+		if (p.k > TILE_K || (p.last && pair + 1 == r->pairs))
 			p.ahead = 0;
 		pass_run(r, u, &p);
 		p.t.w += p.t.nfull * a->xc * p.k * C;
 	}
 }
 
+/* How many of the @left pairs from @pair on the next tiles take. */
+static size_t pairs_at_once(const struct run *r, const struct unit *u,
+			    size_t pair, size_t left)
+{
+	size_t blocks = (r->a->oc / r->a->groups + C - 1) / C;
+	size_t n = conv_wide_pairs(u->cols);
+
+	if (u->cols > TILE_WIDE_R || r->a->x_plain || r->a->kc < r->icb ||
+	    left < n || (pair + n) * TILE_K > blocks)
+		return 1;
+	return n;
+}
+
 void RLX_K(conv_c)(const void *args, size_t begin, size_t end, void *scratch)
 {
-	size_t i, p, loaded = (size_t)-1;
+	size_t i, p, n, loaded = (size_t)-1;
 	struct run r;
 
 	run_init(&r, args, scratch);
@@ -268,8 +285,10 @@ void RLX_K(conv_c)(const void *args, size_t begin, size_t end, void *scratch)
 		if (u.block != loaded)
 			block_begin(&r, &u);
 		loaded = u.block;
-		for (p = 0; p < u.pairs; p++)
-			pair_run(&r, &u, u.pair + p);
+		for (p = 0; p < u.pairs; p += n) {
+			n = pairs_at_once(&r, &u, u.pair + p, u.pairs - p);
+			pair_run(&r, &u, u.pair + p, n);
+		}
 	}
 }
 

@@ -26,16 +26,17 @@ struct dw_row {
 	const float	*w;
 	float		*y;		/* the output row */
 	const float	*res;
-	vf		bias, lo, hi;
+	vf		bias;
+	struct conv_fuse fuse;
 	ptrdiff_t	iy;		/* input row of tap row 0 */
 	size_t		y0, y1;		/* tap rows inside */
 };
 
-static void put(const struct dw_row *r, size_t ox, vf v)
+RLX_INLINE void put(const struct dw_row *r, size_t ox, vf v)
 {
 	if (r->res)
 		v += vf_loadu(r->res + ox * C);
-	vf_storeu(r->y + ox * C, vf_min(r->hi, vf_max(r->lo, v)));
+	vf_storeu(r->y + ox * C, conv_fuse_run(&r->fuse, v));
 }
 
 /* Any pixel: taps are checked one by one. */
@@ -196,12 +197,9 @@ void RLX_K(dw_c)(const void *args, size_t begin, size_t end, void *scratch)
 	size_t blocks = (a->channels + C - 1) / C, x0, x1;
 	wide_fn *fn = wide_pick(a);
 	struct dw_row r = { .a = a };
-	float lo, hi;
-	bool clamp = RLX_K(conv_act_range)(&act, &lo, &hi);
+	bool fused = RLX_K(conv_act_fuse)(&act, &r.fuse);
 
 	(void)scratch;
-	r.lo = vf_set1(lo);
-	r.hi = vf_set1(hi);
 	inner(a, &x0, &x1);
 	for (size_t u = begin; u < end; u++) {
 		size_t b = u / a->nrows % blocks, n = u / a->nrows / blocks;
@@ -219,7 +217,7 @@ void RLX_K(dw_c)(const void *args, size_t begin, size_t end, void *scratch)
 			r.y = a->y + n * a->y_n + at;
 			r.res = a->res ? a->res + n * a->res_n + at : NULL;
 			row_run(&r, fn, x0, x1);
-			if (!clamp)
+			if (!fused)
 				RLX_K(conv_act_run)(&act, r.y, a->ow * C);
 		}
 	}

@@ -220,7 +220,7 @@ static void pass_run(const struct run *r, const struct unit *u, size_t n,
 	size_t terms = r->icg * r->taps, i, p, j, rows, last = 1;
 	struct conv_tile t = {
 		.offs = r->offs, .nfull = n, .bias = zero, .acc = !first,
-		.lo = -__builtin_inff(), .hi = __builtin_inff(),
+		.fuse = &conv_fuse_none,
 	};
 
 	for (i = 0; i < u->tiles; i++) {

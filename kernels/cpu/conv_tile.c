@@ -67,14 +67,14 @@ RLX_INLINE void start(tile_acc acc, const struct conv_tile *t, const int R,
 RLX_INLINE void finish(tile_acc acc, const struct conv_tile *t, const int R,
 		       const int K)
 {
-	const vf lo = vf_set1(t->lo), hi = vf_set1(t->hi);
+	const struct conv_fuse f = *t->fuse;
 
 	UNROLL
 	for (int k = 0; k < K; k++) {
 		UNROLL
 		for (int r = 0; r < R; r++)
 			vf_storeu(t->y + k * t->y_k + r * RLX_VL,
-				  vf_min(hi, vf_max(lo, acc[k][r])));
+				  conv_fuse_run(&f, acc[k][r]));
 	}
 }
 
@@ -119,6 +119,59 @@ RLX_INLINE void tile_plain(const struct conv_tile *t, const int R, const int K)
 	finish(acc, t, R, K);
 }
 
+/* One input lane of R pixels against G pairs of weight vectors. */
+RLX_INLINE void lane_wide(vf acc[2 * TILE_WIDE_PAIRS][TILE_WIDE_R],
+			  const float *x, const float *w, size_t w_step,
+			  const int R, const int G)
+{
+	vf b[TILE_WIDE_R];
+
+	UNROLL
+	for (int r = 0; r < R; r++)
+		b[r] = vf_set1(x[r * RLX_VL]);
+	UNROLL
+	for (int g = 0; g < 2 * G; g++) {
+		vf wv = vf_load(w + (size_t)(g / 2) * w_step + g % 2 * RLX_VL);
+
+		UNROLL
+		for (int r = 0; r < R; r++)
+			acc[g][r] = vf_fma(b[r], wv, acc[g][r]);
+	}
+}
+
+RLX_INLINE void tile_wide(const struct conv_tile *t, const int R, const int G)
+{
+	const struct conv_fuse f = *t->fuse;
+	const ptrdiff_t *o = t->offs, *end = o + t->nfull + t->ntail;
+	vf acc[2 * TILE_WIDE_PAIRS][TILE_WIDE_R];
+	const float *w = t->w;
+
+	UNROLL
+	for (int g = 0; g < 2 * G; g++) {
+		UNROLL
+		for (int r = 0; r < R; r++) {
+			acc[g][r] = vf_loadu(t->bias + g * RLX_VL);
+			if (t->res)
+				acc[g][r] += vf_loadu(t->res + r * RLX_VL +
+						      (size_t)g * t->y_k);
+		}
+	}
+	for (; o < end; o++) {
+		const float *x = t->x + *o;
+		size_t n = o < t->offs + t->nfull ? RLX_VL : t->tail;
+
+		for (size_t c = 0; c < n; c++, w += 2 * RLX_VL)
+			lane_wide(acc, x + c, w, t->w_step, R, G);
+	}
+	UNROLL
+	for (int g = 0; g < 2 * G; g++) {
+		UNROLL
+		for (int r = 0; r < R; r++)
+			vf_storeu(t->y + (size_t)g * t->y_k + r * RLX_VL,
+				  conv_fuse_run(&f, acc[g][r]));
+	}
+}
+
 #define TILES_6(F)	F(1) F(2) F(3) F(4) F(5) F(6)
 #define TILES_13(F)	TILES_6(F) F(7) F(8) F(9) F(10) F(11) F(12) F(13)
 #if TILE_R == 14
@@ -158,4 +211,23 @@ conv_tile_fn *const RLX_K(conv_tiles)[TILE_K][TILE_R] = {
 };
 conv_tile_fn *const RLX_K(conv_tiles1)[TILE_K][TILE_R] = {
 	{ TILES(PLAIN_1) }, { TILES(PLAIN_2) },
+};
+
+static void wide_1(const struct conv_tile *t)
+{
+	tile_wide(t, 1, 4);
+}
+
+static void wide_2(const struct conv_tile *t)
+{
+	tile_wide(t, 2, TILE_R > 6 ? 4 : 2);
+}
+
+static void wide_3(const struct conv_tile *t)
+{
+	tile_wide(t, 3, TILE_R > 6 ? 4 : 2);
+}
+
+conv_tile_fn *const RLX_K(conv_tiles_wide)[TILE_WIDE_R] = {
+	wide_1, wide_2, wide_3,
 };

@@ -16,12 +16,35 @@
 #endif
 #define TILE_K	2
 
+/*
+ * The activations done in registers: v clamped to [lo, hi], or with @gate
+ * v times (a v + b) clamped so. NaN stays.
+ */
+struct conv_fuse {
+	float		lo, hi, a, b;
+	bool		gate;
+};
+
+static const struct conv_fuse conv_fuse_none __attribute__((unused)) = {
+	.lo = -__builtin_inff(), .hi = __builtin_inff(),
+};
+
+RLX_INLINE vf conv_fuse_run(const struct conv_fuse *f, vf v)
+{
+	const vf lo = vf_set1(f->lo), hi = vf_set1(f->hi);
+	vf g = f->gate ? vf_fma(v, vf_set1(f->a), vf_set1(f->b)) : v;
+
+	g = vf_min(hi, vf_max(lo, g));
+	return f->gate ? v * g : g;
+}
+
 /**
  * struct conv_tile - one call of a tile function
  * @x: where input pixel 0 of the tile is, before an entry of @offs is added
  * @offs: one entry for each (input block, tap): elements from @x
  * @nfull, @ntail: entries with all lanes, then entries with @tail lanes
  * @w: for each lane of each entry TILE_K (or 1) vectors, packed
+ * @w_step: conv_tiles_wide alone, see there
  * @y: output pixel 0; pixels are RLX_VL elements apart
  * @y_k: elements from one output block to the next, in @y and @res
  * @bias: TILE_K vectors the sums start from, unless @acc
@@ -29,19 +52,20 @@
  * @ahead, @lines: weights to be wanted soon: @lines cache lines are fetched
  *	from there for each full entry
  * @acc: sums start from what is in @y
- * @lo, @hi: the result is clamped to these, NaN kept
+ * @fuse: what happens to the sums before they are stored
  */
 struct conv_tile {
 	const float	*x;
 	const ptrdiff_t	*offs;
 	size_t		nfull, ntail, tail;
 	const float	*w;
+	size_t		w_step;
 	float		*y;
 	size_t		y_k;
 	const float	*bias, *res;
 	const char	*ahead;
 	size_t		lines;
-	float		lo, hi;
+	const struct conv_fuse *fuse;
 	bool		acc;
 };
 
@@ -54,6 +78,21 @@ typedef void conv_tile_fn(const struct conv_tile *t);
  */
 extern conv_tile_fn *const RLX_K(conv_tiles)[TILE_K][TILE_R];
 extern conv_tile_fn *const RLX_K(conv_tiles1)[TILE_K][TILE_R];
+
+/*
+ * Few pixels leave too few sums to hide the latency of a multiply-add, so
+ * these take several pairs of output blocks at once: conv_wide_pairs() of
+ * them, by [pixels - 1]. Weights of the next pair are @w_step elements on,
+ * its output and bias follow as those of further blocks.
+ */
+#define TILE_WIDE_R	3
+#define TILE_WIDE_PAIRS	4	/* the most */
+extern conv_tile_fn *const RLX_K(conv_tiles_wide)[TILE_WIDE_R];
+
+static inline size_t conv_wide_pairs(size_t pixels)
+{
+	return TILE_R > 6 || pixels == 1 ? 4 : 2;
+}
 
 /* Split @n pixels into tiles of nearly equal width; the width of tile @i. */
 static inline size_t conv_tile_count(size_t n)
@@ -72,8 +111,8 @@ struct conv_act {
 	float		a, b;
 };
 
-/* The clamp that @act is; false: it is more, call conv_act_run after. */
-bool RLX_K(conv_act_range)(const struct conv_act *act, float *lo, float *hi);
+/* False: @act is more than @f can be; call conv_act_run after. */
+bool RLX_K(conv_act_fuse)(const struct conv_act *act, struct conv_fuse *f);
 /* Apply an activation in place to @n floats, n a multiple of RLX_VL. */
 void RLX_K(conv_act_run)(const struct conv_act *act, float *y, size_t n);
 

@@ -36,8 +36,8 @@ struct run {
 	float		*v, *sums;
 	size_t		plane;			/* elements of a plane of v */
 	struct conv_act	act;
-	float		lo, hi;
-	bool		clamp;
+	struct conv_fuse fuse;
+	bool		fused;
 };
 
 /* Input along one axis: d is side elements, @s apart; so is o. */
@@ -156,7 +156,7 @@ RLX_INLINE void tile_out(const struct run *r, const struct out *out,
 {
 	const struct rlx_k_wino_c *a = r->a;
 	const int side = m + 2;
-	const vf lo = vf_set1(r->lo), hi = vf_set1(r->hi);
+	const struct conv_fuse f = r->fuse;
 	size_t oy = tile / a->tx * (size_t)m, ox = tile % a->tx * (size_t)m;
 	size_t rows = a->oh - oy, cols = a->ow - ox, at;
 	vf d[SIDE * SIDE], t[4 * SIDE], o[16];
@@ -184,9 +184,9 @@ RLX_INLINE void tile_out(const struct run *r, const struct out *out,
 			if (out->res)
 				s += vf_loadu(out->res + at + j * C);
 			vf_storeu(out->y + at + j * C,
-				  vf_min(hi, vf_max(lo, s)));
+				  conv_fuse_run(&f, s));
 		}
-		if (!r->clamp)
+		if (!r->fused)
 			RLX_K(conv_act_run)(&r->act, out->y + at,
 					    (cols < (size_t)m ? cols :
 					     (size_t)m) * C);
@@ -204,7 +204,7 @@ static void pair_multiply(const struct run *r, size_t pair, size_t k,
 		.offs = r->offs, .nfull = a->ic / C, .ntail = a->ic % C != 0,
 		.tail = a->ic % C, .bias = zero, .y_k = count * C,
 		.w = a->w + pair * TILE_K * C * a->ic * r->pos,
-		.lo = -__builtin_inff(), .hi = __builtin_inff(),
+		.fuse = &conv_fuse_none,
 	};
 
 	for (p = 0; p < r->pos; p++, t.w += slab) {
@@ -284,7 +284,7 @@ static void run_init(struct run *r, const struct rlx_k_wino_c *a, float *scratch
 	r->sums = r->v + r->pos * r->icb * a->block * C;
 	r->offs = (ptrdiff_t *)(r->sums + r->pos * TILE_K * a->block * C);
 	r->act = (struct conv_act){ a->act, a->act_a, a->act_b };
-	r->clamp = RLX_K(conv_act_range)(&r->act, &r->lo, &r->hi);
+	r->fused = RLX_K(conv_act_fuse)(&r->act, &r->fuse);
 }
 
 void RLX_K(wino_c)(const void *args, size_t begin, size_t end, void *scratch)

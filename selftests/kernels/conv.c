@@ -298,6 +298,26 @@ TEST(conv_c_groups)
 	}
 }
 
+/* One to three pixels: wide tiles. */
+TEST(conv_c_few_pixels)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 60; i++) {
+		struct shape s = shape_random(&seed);
+
+		s.ih = s.kh = s.oh = s.sh = s.dh = 1;
+		s.pt = 0;
+		s.oc = kt_pick(&seed, 30, 200);
+		s.kw = kt_pick(&seed, 1, 3);
+		s.sw = kt_pick(&seed, 1, 2);
+		s.dw = s.pl = 1;
+		s.iw = kt_pick(&seed, 1, 3) * s.sw;
+		s.ow = extent(s.iw, 2, s.kw, 1, s.sw);
+		conv_c_levels(&s, false, &seed);
+	}
+}
+
 /* Large enough for several units each way and several passes. */
 TEST(conv_c_blocks)
 {
