@@ -18,6 +18,7 @@
  *
  *	struct rlx_k_gemm g = { .m, .n, .k, .a, .lda, .b = dst,
  *		.b_form = RLX_B_PACKED, .c, .ldc, .alpha = 1, ... };
+ *	(fill all of g first: what follows depends on it)
  *	units = rlx_k_gemm_units(&g, isa), split over threads as you like, but
  *	in contiguous ranges: units next to each other share a block of A;
  *	each thread has rlx_k_gemm_scratch(&g, isa) bytes of scratch
@@ -212,6 +213,71 @@ static inline size_t rlx_k_gemm_scratch(const struct rlx_k_gemm *g,
 
 	return rlx_k_gemm_mr(isa) * nr * 8 + rows * (g->k + 48) * 8 +
 	       (g->b_form == RLX_B_PACKED ? 0 : nr * (g->k + 4) * 8);
+}
+
+/**
+ * enum rlx_k_i8_out - what gemm_i8 writes
+ * @RLX_I8_OUT_I32: the sums, with ibias
+ * @RLX_I8_OUT_F32: y = act(sum * scale + bias + beta * R)
+ * @RLX_I8_OUT_U8:  round(y * requant) + c_zero, to nearest even, saturated
+ * @RLX_I8_OUT_I8:  the same, signed
+ */
+enum rlx_k_i8_out {
+	RLX_I8_OUT_I32,
+	RLX_I8_OUT_F32,
+	RLX_I8_OUT_U8,
+	RLX_I8_OUT_I8,
+};
+
+/**
+ * struct rlx_k_gemm_i8 - sums of (a - a_zero) (b - b_zero) over bytes, exact
+ * modulo 2^32 whatever the signs; the result as @out says
+ * @g:		as for gemm_f32, but A and B are bytes and strides of C are in
+ *		elements of out. bias, row_bias, residual (f32), act, beta, lo
+ *		and hi apply to all kinds but I32; alpha is the scale of the
+ *		whole tensor. a_num ... c_num are not read.
+ * @a_signed, @b_signed: int8_t, else uint8_t. b_signed must be the same at
+ *		packing.
+ * @a_zero, @b_zero: zero points of the tensors
+ * @a_zeros:	m zero points, one for each row, instead of a_zero; or NULL
+ * @b_zeros:	n, one for each column, instead of b_zero; or NULL
+ * @ibias:	n, added to the sums; or NULL
+ * @scales:	n, one for each column, times alpha; or NULL
+ * @row_scales:	m, one for each row, times that; or NULL
+ * @requant:	1 / scale of the result, or 1 where alpha and scales have it
+ *		in them already, as QLinearMatMul does (act then sees quantised
+ *		units)
+ * @c_zero:	zero point of the result
+ *
+ * rlx_k_gemm_units(&i.g, isa) and rlx_k_gemm_scratch(&i.g, isa) apply.
+ */
+struct rlx_k_gemm_i8 {
+	struct rlx_k_gemm	g;
+	enum rlx_k_i8_out	out;
+	bool			a_signed, b_signed;
+	int32_t			a_zero, b_zero, c_zero;
+	const int32_t		*a_zeros, *b_zeros, *ibias;
+	const float		*scales, *row_scales;
+	float			requant;
+};
+
+/** struct rlx_k_gemm_i8_pack - bytes into panels; a unit is one panel */
+struct rlx_k_gemm_i8_pack {
+	size_t		k, n;
+	const void	*b;
+	size_t		ldb;
+	bool		trans, b_signed;
+	void		*dst;
+};
+
+/* The sums of each column lie behind each panel. */
+static inline size_t rlx_k_gemm_i8_pack_size(size_t n, size_t k,
+					     enum rlx_isa isa)
+{
+	size_t row = rlx_k_gemm_nr(isa) * 4;
+	size_t g = isa == RLX_ISA_V4X ? 4 : 2;
+
+	return rlx_k_gemm_panels(n, isa) * row * (k / g + !!(k % g) + 1);
 }
 
 #endif

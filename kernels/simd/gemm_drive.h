@@ -7,6 +7,9 @@
  *	GD_AGROUP	bytes of a group of A
  *	GD_BROW		bytes of one packed row (group) of a panel
  *	GD_OWN_FINISH	if it has its own gd_finish(); else sums are f32
+ *			(and its own gd_starts_at_bias(g): sums may start from
+ *			bias; and gd_plain(g): sums may go to C as they are)
+ *	GD_TAIL		bytes behind each panel, if any
  *	gd_a_size(g)	bytes of an element of A as given
  *	gd_b_size(g)	bytes of an element of B as given, if not packed
  *	gd_direct_a(g, rows)	A can be read where it is
@@ -17,6 +20,10 @@
  */
 #include "kernels/simd/gemm_epi.h"
 
+#ifndef GD_TAIL
+#define GD_TAIL		0
+#endif
+
 /* A block of rows at one batch index. */
 struct gd {
 	const struct rlx_k_gemm	*g;
@@ -25,6 +32,8 @@ struct gd {
 	size_t			row, rows;
 	GT_T			*tile;		/* GT_MR x GD_NR, or 3 x 2 GD_NR */
 	char			*panel;
+	const char		*tail;		/* of the panel at hand */
+	size_t			skip;		/* to that of the next */
 	size_t			lda;		/* bytes */
 	bool			plain;		/* sums go to C as they are */
 };
@@ -45,6 +54,17 @@ static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 		      size_t cols);
 
 #ifndef GD_OWN_FINISH
+static inline bool gd_starts_at_bias(const struct rlx_k_gemm *g)
+{
+	return g->alpha == 1;
+}
+
+static inline bool gd_plain(const struct rlx_k_gemm *g)
+{
+	return g->alpha == 1 && g->act == RLX_K_ACT_NONE && !g->residual &&
+	       !g->row_bias && g->c_num == RLX_NUM_F32;
+}
+
 static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 		      size_t cols)
 {
@@ -71,7 +91,7 @@ static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 #endif
 
 /* All rows of the block times one panel, or two where few rows want that. */
-static void gd_panels(const struct gd *d, struct gt *t, size_t col, size_t cols)
+static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 {
 	const struct rlx_k_gemm *g = d->g;
 	size_t nr = cols > GD_NR ? 2 * GD_NR : GD_NR;
@@ -80,7 +100,7 @@ static void gd_panels(const struct gd *d, struct gt *t, size_t col, size_t cols)
 	GT_T init[2 * GD_NR];
 
 	t->init = NULL;
-	if (g->bias && g->alpha == 1) {
+	if (g->bias && gd_starts_at_bias(g)) {
 		memcpy(init, (const GT_T *)g->bias + col, cols * sizeof(GT_T));
 		memset(init + cols, 0, (nr - cols) * sizeof(GT_T));
 		t->init = init;
@@ -102,10 +122,10 @@ static void gd_panels(const struct gd *d, struct gt *t, size_t col, size_t cols)
 	}
 }
 
-static void gd_block(const struct gd *d, size_t panel, size_t end)
+static void gd_block(struct gd *d, size_t panel, size_t end)
 {
 	const struct rlx_k_gemm *g = d->g;
-	size_t k = GD_K(g->k), size = k * GD_BROW;
+	size_t k = GD_K(g->k), size = k * GD_BROW + GD_TAIL;
 	struct gt t = { .lda = d->lda, .ldb = GD_BROW, .skip = size, .k = k };
 
 	while (panel < end) {
@@ -123,6 +143,8 @@ static void gd_block(const struct gd *d, size_t panel, size_t end)
 			gd_stage_b(g, d->b, d->panel, panel);
 			t.b = d->panel;
 		}
+		d->tail = t.b + k * GD_BROW;
+		d->skip = size;
 		gd_panels(d, &t, col, cols < step * GD_NR ? cols :
 			  step * GD_NR);
 		panel += step;
@@ -163,9 +185,7 @@ static void gd_gemm(const struct rlx_k_gemm *g, size_t begin, size_t end,
 	struct gd d = {
 		.g = g, .tile = (GT_T *)scratch,
 		.panel = stage + rows * gd_staged_ld(g->k),
-		.plain = g->alpha == 1 && g->act == RLX_K_ACT_NONE &&
-			 !g->residual && !g->row_bias &&
-			 gd_c_size(g) == sizeof(GT_T),
+		.plain = gd_plain(g),
 	};
 
 	while (u < end) {

@@ -67,27 +67,31 @@ RLX_INLINE vf ge_act(vf x, const int act, vf lo, vf hi)
 	}
 }
 
-RLX_INLINE void ge_run(const struct ge *e, const int act)
+RLX_INLINE void ge_run(const struct ge *args, const int act)
 {
-	const vf alpha = vf_set1(e->alpha), beta = vf_set1(e->beta);
-	const vf lo = vf_set1(e->lo), hi = vf_set1(e->hi);
-	size_t es = ge_size(e->num), i, j;
+	/* a copy, which stores to C cannot change behind the compiler's back */
+	const struct ge e = *args;
+	const vf alpha = vf_set1(e.alpha), beta = vf_set1(e.beta);
+	const vf lo = vf_set1(e.lo), hi = vf_set1(e.hi);
+	size_t es = ge_size(e.num), i, j;
 
-	for (j = 0; j < e->cols; j += RLX_VL) {
-		size_t n = e->cols - j;
-		vf bias = e->bias ? vf_loadu(e->bias + j) : vf_zero();
+	for (j = 0; j < e.cols; j += RLX_VL) {
+		size_t n = e.cols - j;
+		vf bias = e.bias ? vf_loadu(e.bias + j) : vf_zero();
+		const float *t = e.t + j;
+		const char *r = e.r ? e.r + j * es : NULL;
+		char *c = e.c + j * es;
 
-		for (i = 0; i < e->rows; i++) {
-			vf x = vf_loadu(e->t + i * e->ldt + j), b = bias;
+		for (i = 0; i < e.rows; i++, t += e.ldt, c += e.ldc * es) {
+			vf x = vf_loadu(t), b = bias;
 
-			if (e->row_bias)
-				b += vf_set1(e->row_bias[i]);
+			if (e.row_bias)
+				b += vf_set1(e.row_bias[i]);
 			x = vf_fma(x, alpha, b);
-			if (e->r)
-				x = vf_fma(ge_load(e->r + (i * e->ldr + j) * es,
-						   e->num, n), beta, x);
-			x = ge_act(x, act, lo, hi);
-			ge_store(e->c + (i * e->ldc + j) * es, x, e->num, n);
+			if (r)
+				x = vf_fma(ge_load(r + i * e.ldr * es, e.num,
+						   n), beta, x);
+			ge_store(c, ge_act(x, act, lo, hi), e.num, n);
 		}
 	}
 }

@@ -27,6 +27,9 @@ static double now(void)
 #define TWELVE(insn, r)							\
 	FOUR(insn, r, 0, 1, 2, 3) FOUR(insn, r, 4, 5, 6, 7)		\
 	FOUR(insn, r, 8, 9, 10, 11)
+#define ZMM(insn)							\
+	TWELVE(insn, "zmm") FOUR(insn, "zmm", 16, 17, 18, 19)		\
+	FOUR(insn, "zmm", 20, 21, 22, 23) FOUR(insn, "zmm", 24, 25, 26, 27)
 #define YOP(r)	"vfmadd231ps %%ymm14, %%ymm15, %%ymm" #r "\n"
 #define YTWELVE	YOP(0) YOP(1) YOP(2) YOP(3) YOP(4) YOP(5)		\
 	YOP(6) YOP(7) YOP(8) YOP(9) YOP(10) YOP(11)
@@ -41,7 +44,7 @@ static double now(void)
 
 enum unit { UNIT_F32, UNIT_BF16, UNIT_I8 };
 
-/* Multiply-adds a second, in GFLOP/s, of twelve independent chains. */
+/* Multiply-adds a second, in GFLOP/s, of independent chains. */
 static double peak(enum rlx_isa isa, enum unit unit)
 {
 	static const double flops[] = { 4, 8, 16, 16 };
@@ -53,13 +56,13 @@ static double peak(enum rlx_isa isa, enum unit unit)
 	else if (isa == RLX_ISA_V3)
 		SPIN(n, "vzeroall", YTWELVE);
 	else if (unit == UNIT_F32 || isa == RLX_ISA_V4)
-		SPIN(n, "vzeroall", TWELVE("vfmadd231ps", "zmm"));
+		SPIN(n, "vzeroall", ZMM("vfmadd231ps"));
 	else if (unit == UNIT_BF16)
-		SPIN(n, "vzeroall", TWELVE("vdpbf16ps", "zmm"));
+		SPIN(n, "vzeroall", ZMM("vdpbf16ps"));
 	else
-		SPIN(n, "vzeroall", TWELVE("vpdpbusd", "zmm"));
+		SPIN(n, "vzeroall", ZMM("vpdpbusd"));
 	t = now() - t;
-	return 2e6 * 12 * 2 * flops[isa] / t * 1e-9 *
+	return 2e6 * (isa < RLX_ISA_V4 ? 12 : 24) * 2 * flops[isa] / t * 1e-9 *
 	       (isa < RLX_ISA_V4X || unit == UNIT_F32 ? 1 :
 		unit == UNIT_BF16 ? 2 : 4);
 }
@@ -166,10 +169,23 @@ static void bench_shape(const struct kind *q, const struct shape *s,
 		.k = s->k, .n = s->n, .b = fill(s->n * s->k), .ldb = s->n,
 		.dst = (void *)g.b,
 	};
+	struct rlx_k_gemm_i8 q8 = {
+		.out = RLX_I8_OUT_F32, .a_zero = 7, .b_signed = true,
+	};
+	struct rlx_k_gemm_i8_pack p8 = {
+		.k = s->k, .n = s->n, .b = p.b, .ldb = s->n, .b_signed = true,
+		.dst = p.dst,
+	};
+	rlx_k_fn *fn = bf16 ? t->gemm_bf16 : t->gemm_f32;
 	size_t i;
 
-	(bf16 ? t->gemm_bf16_pack : t->gemm_f32_pack)(
-		&p, 0, rlx_k_gemm_panels(s->n, isa), NULL);
+	if (q->unit == UNIT_I8) {
+		fn = t->gemm_i8;
+		t->gemm_i8_pack(&p8, 0, rlx_k_gemm_panels(s->n, isa), NULL);
+	} else {
+		(bf16 ? t->gemm_bf16_pack : t->gemm_f32_pack)(
+			&p, 0, rlx_k_gemm_panels(s->n, isa), NULL);
+	}
 	/* any bits will do as bf16, but not those of NaN */
 	for (i = 0; q->a_num && i < 512 * s->k; i++)
 		((uint16_t *)g.a)[i] = (uint16_t)(0x3f00 + i % 199);
@@ -178,7 +194,8 @@ static void bench_shape(const struct kind *q, const struct shape *s,
 		double share, rate;
 
 		g.m = rows[i];
-		rate = measure(&g, isa, bf16 ? t->gemm_bf16 : t->gemm_f32,
+		q8.g = g;
+		rate = measure(&q8.g, isa, fn,
 			       isa < RLX_ISA_V4X ? UNIT_F32 : q->unit, &share);
 		printf("  m%zu %.0f (%.0f%%)", g.m, rate, 100 * share);
 	}
@@ -229,6 +246,11 @@ TEST(bf16)
 {
 	each(&(struct kind){ "bf16", UNIT_BF16, RLX_NUM_BF16 });
 	each(&(struct kind){ "bf16<f32", UNIT_BF16, RLX_NUM_F32 });
+}
+
+TEST(i8)
+{
+	each(&(struct kind){ "u8xs8", UNIT_I8, RLX_NUM_F32 });
 }
 
 TEST_MAIN()
