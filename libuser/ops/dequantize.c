@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+/* From quantised numbers back to floats. */
+#include "ops/quant.h"
+
+RLX_OP(dequantize, "(x - zero point) * scale, in the scale's dtype",
+	IN(x) IN(scale) OPT(zp)
+	ATTR(i32, axis)
+	ATTR(i64, block),
+	RLX_T_MOVE)
+
+static enum rlx_status dequantize_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_dequantize *a = q->args;
+	enum rlx_status st = op_need_float(q, 1, false);
+
+	if (!st)
+		st = op_quant_infer(q, a->axis, a->block);
+	if (st)
+		return st;
+	if (!op_quant_dtype(q->in[0]->dtype))
+		return op_fail(q, RLX_ETYPE, "%s is no quantised dtype",
+			       rlx_dtype_name(q->in[0]->dtype));
+	if (q->in[2] && q->in[2]->dtype != q->in[0]->dtype)
+		return op_fail(q, RLX_ETYPE, "the zero point is %s, x is %s",
+			       rlx_dtype_name(q->in[2]->dtype),
+			       rlx_dtype_name(q->in[0]->dtype));
+	q->out[0] = *q->in[0];
+	q->out[0].dtype = q->in[1]->dtype;
+	return RLX_OK;
+}
+
+static enum rlx_status dequantize_eval(struct rlx_eval *q)
+{
+	const struct rlx_op_dequantize *a = q->args;
+	const struct rlx_tensor *x = &q->in[0];
+	int64_t n = rlx_type_count(&x->type), i, at;
+	double zp;
+
+	for (i = 0; i < n; i++) {
+		at = op_quant_at(&x->type, &q->in[1].type, a->axis, a->block, i);
+		zp = op_has(&q->in[2]) ? el_get(&q->in[2], at) : 0;
+		el_set(&q->out[0], i, (el_get(x, i) - zp) * el_get(&q->in[1], at));
+	}
+	return RLX_OK;
+}
+
+/* A scale or zero point spread over x's shape. */
+static rlx_value spread(struct rlx_expand *q, rlx_value v)
+{
+	const struct rlx_op_dequantize *a = q->args;
+	struct rlx_type x = op_type(q->g, q->in[0]), s = op_type(q->g, v);
+	int64_t dim[RLX_MAX_RANK], post;
+	uint32_t ax = 0, i;
+
+	if (rlx_type_count(&s) == 1 && !a->block)
+		return op_reshape(q->g, v, NULL, 0);
+	op_axis(a->axis, x.rank, &ax);
+	if (!a->block) {
+		for (i = 0; i < x.rank; i++)
+			dim[i] = i == ax ? x.dim[i] : 1;
+		return op_reshape(q->g, v, dim, x.rank);
+	}
+	post = op_span(&x, ax + 1, x.rank);
+	v = op_reshape(q->g, v, (int64_t[]){ op_span(&x, 0, ax), s.dim[ax], 1, post }, 4);
+	v = rlx_emit(q->g, tile, .x = v, .repeats = RLX_INTS(1, 1, a->block, 1));
+	s.dim[ax] *= a->block;
+	v = op_reshape(q->g, v, s.dim, s.rank);
+	return rlx_emit(q->g, slice, .x = v, .axes = RLX_INTS(ax), .starts = RLX_INTS(0),
+			.ends = RLX_INTS(x.dim[ax]));
+}
+
+static enum rlx_status dequantize_expand(struct rlx_expand *q)
+{
+	enum rlx_dtype dt = q->out_type->dtype, acc = op_acc_type(dt);
+	rlx_value x = q->in[0], zp = q->in[2];
+
+	/* an i32 does not fit an f32: subtract in i64 first */
+	if (!rlx_dtype_is_float(op_type(q->g, x).dtype)) {
+		x = op_cast(q->g, x, RLX_I64);
+		if (zp.id)
+			x = rlx_emit(q->g, sub, .a = x,
+				     .b = spread(q, op_cast(q->g, zp, RLX_I64)));
+		x = op_cast(q->g, x, acc);
+	} else {
+		x = op_cast(q->g, x, acc);
+		if (zp.id)
+			x = rlx_emit(q->g, sub, .a = x,
+				     .b = spread(q, op_cast(q->g, zp, acc)));
+	}
+	x = rlx_emit(q->g, mul, .a = x, .b = spread(q, op_cast(q->g, q->in[1], acc)));
+	q->out[0] = op_cast(q->g, x, dt);
+	return op_done(q->g);
+}
+
+static bool dequantize_sample(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_dequantize *a = s->args;
+	enum rlx_dtype dt = RLX_I32;
+
+	if (i > 9)
+		return false;
+	a->axis = 1;
+	op_quant_sample(i < 9 ? i : 2, s, &a->axis, &a->block, &dt);
+	dt = i < 9 ? dt : RLX_I32;
+	s->in[0].dtype = dt;
+	s->hi[0] = 100;
+	s->lo[0] = rlx_dtype_is_signed(dt) || rlx_dtype_is_float(dt) ? -100 : 0;
+	s->tol = 1e-6;
+	return true;
+}
+
+const struct rlx_op_impl rlx_op_dequantize_impl = {
+	.infer = dequantize_infer, .eval = dequantize_eval,
+	.expand = dequantize_expand, .sample = dequantize_sample,
+};

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+/* Gated recurrent unit, as ONNX defines it. */
+#include "ops/rnn_cell.h"
+
+RLX_OP(gru, "GRU; gates z r h; outputs y, h; activations f g for each direction",
+	IN(x) IN(w) IN(r) OPT(bias) OPT(lens) OPT(h0)
+	ATTR(i32, direction)
+	ATTR(bool, batch_first)
+	ATTR(f32, clip)
+	ATTR(ints, acts)
+	ATTR(floats, act_alpha)
+	ATTR(floats, act_beta)
+	ATTR(bool, linear_before_reset),
+	RLX_T_COMPUTE)
+
+static struct rnn_args args_of(const struct rlx_op_gru *a)
+{
+	static const int32_t defaults[] = { RLX_RNN_SIGMOID, RLX_RNN_TANH };
+
+	return (struct rnn_args){
+		.direction = a->direction, .batch_first = a->batch_first,
+		.clip = a->clip, .acts = a->acts, .alpha = a->act_alpha,
+		.beta = a->act_beta, .gates = 3, .n_act = 2, .defaults = defaults,
+	};
+}
+
+static enum rlx_status gru_infer(struct rlx_infer *q)
+{
+	const struct rnn_args a = args_of(q->args);
+
+	return rnn_infer(q, &a);
+}
+
+static size_t gru_scratch(const struct rlx_infer *q)
+{
+	const struct rnn_args a = args_of(q->args);
+
+	return rnn_scratch(q, &a);
+}
+
+/* z = f(..), r = f(..), h = (1 - z) g(.., r) + z h */
+static void step(const struct rnn_step *s, bool linear_before_reset)
+{
+	int64_t h = s->m.h, k, j;
+	double z, n;
+
+	for (k = 0; k < 2 * h; k++)
+		s->gx[k] = rnn_act(s, 0, s->gx[k] + s->gh[k] + s->rb[k]);
+	for (k = 0; k < h; k++) {
+		n = linear_before_reset ? s->gh[2 * h + k] : 0;
+		for (j = 0; !linear_before_reset && j < h; j++)
+			n += s->r[(2 * h + k) * h + j] * s->gx[h + j] * s->h[j];
+		n += s->rb[2 * h + k];
+		if (linear_before_reset)
+			n *= s->gx[h + k];
+		s->tmp[k] = rnn_act(s, 1, s->gx[2 * h + k] + n);
+	}
+	for (k = 0; k < h; k++) {
+		z = s->gx[k];
+		s->h[k] = (1 - z) * s->tmp[k] + z * s->h[k];
+	}
+}
+
+static void cell(const struct rnn_step *s)
+{
+	step(s, false);
+}
+
+static void cell_linear(const struct rnn_step *s)
+{
+	step(s, true);
+}
+
+static enum rlx_status gru_eval(struct rlx_eval *q)
+{
+	const struct rlx_op_gru *l = q->args;
+	const struct rnn_args a = args_of(l);
+
+	return rnn_eval(q, &a, l->linear_before_reset ? cell_linear : cell);
+}
+
+static void gru_cost(const struct rlx_infer *q, struct rlx_cost *c)
+{
+	const struct rlx_type *x = q->in[0];
+
+	c->flops = 2.0 * (double)(x->dim[0] * x->dim[1]) *
+		   (double)(rlx_type_count(q->in[1]) + rlx_type_count(q->in[2]));
+}
+
+static bool gru_sample(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_gru *a = s->args;
+	struct rnn_args r = args_of(a);
+
+	if (!rnn_sample(i, s, &r))
+		return false;
+	*a = (struct rlx_op_gru){
+		.direction = r.direction, .batch_first = r.batch_first, .clip = r.clip,
+		.acts = r.acts, .act_alpha = r.alpha, .act_beta = r.beta,
+		.linear_before_reset = i & 1,
+	};
+	return true;
+}
+
+const struct rlx_op_impl rlx_op_gru_impl = {
+	.infer = gru_infer, .scratch = gru_scratch, .eval = gru_eval,
+	.cost = gru_cost, .sample = gru_sample,
+};

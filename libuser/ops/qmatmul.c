@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT
+/* Matrix product of 8-bit integers. */
+#include "ops/quant.h"
+
+RLX_OP(qmatmul, "(a - a_zp)(b - b_zp): i32; f32 with scales; u8 or i8 with y_scale as well",
+	IN(a) IN(b) OPT(a_scale) OPT(a_zp) OPT(b_scale) OPT(b_zp) OPT(y_scale) OPT(y_zp) OPT(bias),
+	RLX_T_COMPUTE | RLX_T_NODIFF)
+
+static enum rlx_status qmatmul_infer(struct rlx_infer *q)
+{
+	const struct rlx_type *a = q->in[0], *b = q->in[1], *bias = q->in[8];
+	struct rlx_type ba = *a, bb = *b, *y = &q->out[0];
+	enum rlx_status st = op_requant_infer(q, 2);
+	int64_t m, n;
+
+	if (st)
+		return st;
+	if (a->rank < 2 || b->rank < 2 || a->dim[a->rank - 1] != b->dim[b->rank - 2])
+		return op_fail(q, RLX_ESHAPE,
+			       "ranks %u and %u of at least 2 with equal inner dims are needed",
+			       a->rank, b->rank);
+	ba.rank -= 2;
+	bb.rank -= 2;
+	if (!op_broadcast(&ba, &bb, y))
+		return op_fail(q, RLX_ESHAPE, "the batch dimensions do not broadcast");
+	m = y->dim[y->rank++] = a->dim[a->rank - 2];
+	n = y->dim[y->rank++] = b->dim[b->rank - 1];
+	st = op_quant_vector(q, 2, "a_scale", m);
+	st = st ? st : op_quant_vector(q, 3, "a_zp", m);
+	st = st ? st : op_quant_vector(q, 4, "b_scale", n);
+	st = st ? st : op_quant_vector(q, 5, "b_zp", n);
+	st = st ? st : op_quant_vector(q, 8, "bias", n);
+	if (!st && bias && bias->dtype != RLX_I32 &&
+	    !(bias->dtype == RLX_F32 && y->dtype == RLX_F32))
+		st = op_fail(q, RLX_ETYPE, "the bias is %s; i32, or f32 with an f32 result",
+			     rlx_dtype_name(bias->dtype));
+	return st;
+}
+
+static void one_element(struct rlx_eval *q, int64_t ai, int64_t bi, int64_t out)
+{
+	const struct rlx_type *ta = &q->in[0].type, *y = &q->out[0].type;
+	int64_t n = y->dim[y->rank - 1], k = ta->dim[ta->rank - 1], p, sum = 0;
+	int64_t row = out / n % y->dim[y->rank - 2], col = out % n;
+	int64_t az = (int64_t)op_quant_get(&q->in[3], row, 0);
+	int64_t bz = (int64_t)op_quant_get(&q->in[5], col, 0);
+	double v;
+
+	for (p = 0; p < k; p++)
+		sum += (el_geti(&q->in[0], ai + p) - az) * (el_geti(&q->in[1], bi + p * n) - bz);
+	if (op_has(&q->in[8]) && q->in[8].type.dtype == RLX_I32)
+		sum += (int64_t)op_quant_get(&q->in[8], col, 0);
+	if (!op_has(&q->in[2])) {
+		el_seti(&q->out[0], out, sum);
+		return;
+	}
+	v = (double)sum * op_quant_get(&q->in[2], row, 1) * op_quant_get(&q->in[4], col, 1);
+	if (op_has(&q->in[8]) && q->in[8].type.dtype == RLX_F32)
+		v += op_quant_get(&q->in[8], col, 0);
+	if (op_has(&q->in[6]))
+		v = rint(v / el_get(&q->in[6], 0)) + op_quant_get(&q->in[7], 0, 0);
+	el_set(&q->out[0], out, v);
+}
+
+static enum rlx_status qmatmul_eval(struct rlx_eval *q)
+{
+	struct rlx_type ta = q->in[0].type, tb = q->in[1].type, to = q->out[0].type;
+	int64_t m = to.dim[to.rank - 2], n = to.dim[to.rank - 1], i, j;
+	int64_t k = ta.dim[ta.rank - 1], sa[RLX_MAX_RANK], sb[RLX_MAX_RANK];
+	struct op_walk w;
+
+	/* strides over the batch dimensions only, counted in matrices */
+	ta.rank -= 2;
+	tb.rank -= 2;
+	to.rank -= 2;
+	op_strides(&ta, &to, sa);
+	op_strides(&tb, &to, sb);
+	op_walk_begin(&w, &to, sa, sb, NULL);
+	for (; !w.done; op_walk_next(&w))
+		for (i = 0; i < m; i++)
+			for (j = 0; j < n; j++)
+				one_element(q, w.off[0] * m * k + i * k,
+					    w.off[1] * k * n + j, (w.i * m + i) * n + j);
+	return RLX_OK;
+}
+
+static void qmatmul_cost(const struct rlx_infer *q, struct rlx_cost *c)
+{
+	c->flops = 2.0 * (double)rlx_type_count(&q->out[0]) *
+		   (double)q->in[0]->dim[q->in[0]->rank - 1];
+}
+
+static bool qmatmul_sample(unsigned int i, struct rlx_sample *s)
+{
+	uint32_t k;
+
+	if (i >= 9)
+		return false;
+	s->n_in = 9;
+	s->f32_only = true;
+	s->in[0] = rlx_type(i & 1 ? RLX_I8 : RLX_U8, 5, 67);
+	s->in[1] = rlx_type(i & 2 ? RLX_U8 : RLX_I8, 67, 9);
+	s->in[3] = i == 1 ? rlx_type(s->in[0].dtype, 5) : rlx_scalar(s->in[0].dtype);
+	s->in[5] = i == 2 ? rlx_type(s->in[1].dtype, 9) : rlx_scalar(s->in[1].dtype);
+	if (i == 3)
+		s->in[3] = s->in[5] = (struct rlx_type){ 0 };
+	if (i >= 4) {
+		s->in[2] = i == 4 ? rlx_type(RLX_F32, 5) : rlx_type(RLX_F32, 1);
+		s->in[4] = i == 5 ? rlx_type(RLX_F32, 9) : rlx_scalar(RLX_F32);
+		s->in[8] = rlx_type(i == 5 ? RLX_F32 : RLX_I32, 9);
+	}
+	if (i >= 6) {
+		s->in[6] = rlx_scalar(RLX_F32);
+		if (i != 7)
+			s->in[7] = rlx_scalar(i == 6 ? RLX_U8 : RLX_I8);
+	}
+	if (i == 8) {	/* batches */
+		s->in[0] = rlx_type(RLX_U8, 2, 1, 3, 4);
+		s->in[1] = rlx_type(RLX_I8, 3, 4, 2);
+		s->in[3] = rlx_scalar(RLX_U8);
+		s->in[5] = rlx_scalar(RLX_I8);
+		s->in[8] = (struct rlx_type){ 0 };
+	}
+	for (k = 0; k < 8; k++) {
+		s->hi[k] = k < 2 ? 127 : 20;
+		s->lo[k] = s->in[k].dtype == RLX_I8 ? -s->hi[k] : 0;
+	}
+	for (k = 2; k < 7; k += 2) {
+		s->lo[k] = 0.01;
+		s->hi[k] = 0.02;
+	}
+	s->lo[6] = s->hi[6] = 0.9;
+	s->lo[8] = -100;
+	s->hi[8] = 100;
+	s->tol = i < 4 ? 0 : i < 6 ? 1e-6 : 0.01;	/* requantised: one step */
+	return true;
+}
+
+const struct rlx_op_impl rlx_op_qmatmul_impl = {
+	.infer = qmatmul_infer, .eval = qmatmul_eval, .cost = qmatmul_cost,
+	.sample = qmatmul_sample,
+};

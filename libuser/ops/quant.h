@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* What quantising ops share: where scales and zero points lie. */
+#ifndef RLX_OPS_QUANT_H
+#define RLX_OPS_QUANT_H
+
+#include "ops/emit.h"
+
+/* u8 i8 u16 i16 i32 f8e4m3 f8e5m2 */
+bool op_quant_dtype(enum rlx_dtype dt);
+/*
+ * Scale (input 1) and zero point (input 2) fit input 0: one element for the
+ * tensor; a vector along @axis; or, with @block > 0, x's shape with dim @axis
+ * divided by @block, rounded up.
+ */
+enum rlx_status op_quant_infer(struct rlx_infer *q, int32_t axis, int64_t block);
+/* Which element of the scale belongs to element @i of @x. */
+int64_t op_quant_at(const struct rlx_type *x, const struct rlx_type *scale,
+		    int32_t axis, int64_t block, int64_t i);
+/* Cases 0..8 that quantize and dequantize share. */
+bool op_quant_sample(unsigned int i, struct rlx_sample *s, int32_t *axis,
+		     int64_t *block, enum rlx_dtype *to);
+
+/* One element, or a vector of @n: scales of rows, columns or channels. */
+enum rlx_status op_quant_vector(struct rlx_infer *q, uint32_t k, const char *what,
+				int64_t n);
+/* Element @i of such an input; @absent if it was not given. */
+double op_quant_get(const struct rlx_tensor *t, int64_t i, double absent);
+
+/*
+ * The output rule of qmatmul and qconv; inputs from @first on are x_scale, x_zp,
+ * w_scale, w_zp, y_scale, y_zp.
+ */
+enum rlx_status op_requant_infer(struct rlx_infer *q, uint32_t first);
+
+#endif

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT
+/* Linear quantisation, per tensor, per axis or per block. */
+#include "ops/quant.h"
+
+RLX_OP(quantize, "saturate(round(x / scale) + zero point), ties to even",
+	IN(x) IN(scale) OPT(zp)
+	ATTR(i32, axis)
+	ATTR(dtype, to)
+	ATTR(i64, block),
+	RLX_T_MOVE | RLX_T_NODIFF)
+
+static enum rlx_status quantize_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_quantize *a = q->args;
+	const struct rlx_type *zp = q->in[2];
+	enum rlx_dtype to = a->to ? a->to : zp ? zp->dtype : RLX_U8;
+	enum rlx_status st = op_need_number(q, 0);
+
+	if (!st)
+		st = op_need_float(q, 1, false);
+	if (!st)
+		st = op_quant_infer(q, a->axis, a->block);
+	if (st)
+		return st;
+	if (!op_quant_dtype(to))
+		return op_fail(q, RLX_ETYPE, "cannot quantise to %s", rlx_dtype_name(to));
+	if (zp && zp->dtype != to)
+		return op_fail(q, RLX_ETYPE, "the zero point is %s, the result %s",
+			       rlx_dtype_name(zp->dtype), rlx_dtype_name(to));
+	q->out[0] = *q->in[0];
+	q->out[0].dtype = to;
+	return RLX_OK;
+}
+
+/*
+ * The quotient is taken in f32 unless x is f64: it decides ties, so that all
+ * backends must divide alike.
+ */
+static enum rlx_status quantize_eval(struct rlx_eval *q)
+{
+	const struct rlx_op_quantize *a = q->args;
+	const struct rlx_tensor *x = &q->in[0], *y = &q->out[0];
+	bool f8 = rlx_dtype_is_float(y->type.dtype), wide = x->type.dtype == RLX_F64;
+	int64_t n = rlx_type_count(&x->type), i, at;
+	double v, zp;
+
+	for (i = 0; i < n; i++) {
+		at = op_quant_at(&x->type, &q->in[1].type, a->axis, a->block, i);
+		zp = op_has(&q->in[2]) ? el_get(&q->in[2], at) : 0;
+		if (wide)
+			v = el_get(x, i) / el_get(&q->in[1], at);
+		else
+			v = (double)((float)el_get(x, i) / (float)el_get(&q->in[1], at));
+		el_set(y, i, (f8 ? v : rint(v)) + zp);
+	}
+	return RLX_OK;
+}
+
+static bool quantize_sample(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_quantize *a = s->args;
+
+	s->f32_only = true;
+	s->tol = 0.005;		/* one step: backends may divide through a reciprocal */
+	a->axis = 1;
+	switch (i) {
+	case 9:
+		a->to = RLX_I32;
+		s->n_in = 2;
+		s->in[0] = rlx_type(RLX_F32, 3, 4);
+		s->in[1] = rlx_scalar(RLX_F32);
+		s->lo[1] = 0.02;
+		s->hi[1] = 0.1;
+		return true;
+	default:
+		return op_quant_sample(i, s, &a->axis, &a->block, &a->to);
+	}
+}
+
+const struct rlx_op_impl rlx_op_quantize_impl = {
+	.infer = quantize_infer, .eval = quantize_eval, .sample = quantize_sample,
+};

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+/* Root-mean-square normalisation over the trailing axes. */
+#include "ops/emit.h"
+
+RLX_OP(rms_norm, "x / sqrt(mean x^2 + eps) gamma + beta over axes from 'axis' on",
+	IN(x) OPT(gamma) OPT(beta)
+	ATTR(i32, axis)
+	ATTR(f32, eps),
+	RLX_T_REDUCTION)
+
+/* The normalised dimensions of @x as a shape of their own. */
+static struct rlx_type tail_of(const struct rlx_type *x, uint32_t ax)
+{
+	struct rlx_type t = { .dtype = x->dtype };
+
+	for (; ax < x->rank; ax++)
+		t.dim[t.rank++] = x->dim[ax];
+	return t;
+}
+
+static enum rlx_status rms_norm_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_rms_norm *a = q->args;
+	const struct rlx_type *x = q->in[0];
+	enum rlx_status st = op_need_float(q, 0, false);
+	struct rlx_type tail;
+	uint32_t ax, k;
+
+	if (!st)
+		st = op_infer_axis(q, a->axis, x->rank, &ax);
+	if (!st)
+		st = op_need_real(q, "eps", a->eps, 0);
+	if (st)
+		return st;
+	tail = tail_of(x, ax);
+	for (k = 1; k < 3; k++) {
+		if (!q->in[k])
+			continue;
+		st = op_need_float(q, k, false);
+		if (st)
+			return st;
+		if (!op_fits(q->in[k], &tail))
+			return op_fail(q, RLX_ESHAPE,
+				       "%s does not broadcast to x's axes from %u on",
+				       k == 1 ? "gamma" : "beta", ax);
+	}
+	q->out[0] = *x;
+	return RLX_OK;
+}
+
+static enum rlx_status rms_norm_eval(struct rlx_eval *q)
+{
+	const struct rlx_op_rms_norm *a = q->args;
+	const struct rlx_tensor *x = &q->in[0], *gm = &q->in[1], *bt = &q->in[2];
+	int64_t sg[RLX_MAX_RANK], sb[RLX_MAX_RANK], n, rows, r, i;
+	double sum, inv, v;
+	struct rlx_type tail;
+	struct op_walk w;
+	uint32_t ax = 0;
+
+	op_axis(a->axis, x->type.rank, &ax);
+	tail = tail_of(&x->type, ax);
+	n = rlx_type_count(&tail);
+	rows = op_span(&x->type, 0, ax);
+	op_strides(op_has(gm) ? &gm->type : &tail, &tail, sg);
+	op_strides(op_has(bt) ? &bt->type : &tail, &tail, sb);
+	for (r = 0; r < rows; r++) {
+		sum = 0;
+		for (i = 0; i < n; i++) {
+			v = el_get(x, r * n + i);
+			sum += v * v;
+		}
+		inv = 1 / sqrt(sum / (double)n + a->eps);
+		op_walk_begin(&w, &tail, sg, sb, NULL);
+		for (; !w.done; op_walk_next(&w)) {
+			v = el_get(x, r * n + w.i) * inv;
+			v = op_has(gm) ? v * el_get(gm, w.off[0]) : v;
+			v = op_has(bt) ? v + el_get(bt, w.off[1]) : v;
+			el_set(&q->out[0], r * n + w.i, v);
+		}
+	}
+	return RLX_OK;
+}
+
+static enum rlx_status rms_norm_expand(struct rlx_expand *q)
+{
+	const struct rlx_op_rms_norm *a = q->args;
+	struct rlx_type t = op_type(q->g, q->in[0]);
+	enum rlx_dtype acc = op_acc_type(t.dtype);
+	rlx_value x = op_cast(q->g, q->in[0], acc), inv, sq;
+	uint32_t ax = 0;
+
+	op_axis(a->axis, t.rank, &ax);
+	sq = rlx_emit(q->g, mul, .a = x, .b = x);
+	sq = op_reduce_span(q->g, sq, RLX_REDUCE_MEAN, ax, t.rank);
+	inv = rlx_emit(q->g, rsqrt, .x = op_add_const(q->g, sq, a->eps));
+	x = rlx_emit(q->g, mul, .a = x, .b = inv);
+	if (q->in[1].id)
+		x = rlx_emit(q->g, mul, .a = x, .b = op_cast(q->g, q->in[1], acc));
+	if (q->in[2].id)
+		x = rlx_emit(q->g, add, .a = x, .b = op_cast(q->g, q->in[2], acc));
+	q->out[0] = op_cast(q->g, x, t.dtype);
+	return op_done(q->g);
+}
+
+static bool rms_norm_sample(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_rms_norm *a = s->args;
+
+	s->n_in = 3;
+	s->in[0] = rlx_type(RLX_F32, 3, 5, 33);
+	s->in[1] = rlx_type(RLX_F32, 33);
+	s->tol = 1e-5;
+	a->eps = 1e-6f;
+	a->axis = -1;
+	switch (i) {
+	case 0:
+		return true;
+	case 1:
+		s->in[1] = s->in[2] = rlx_type(RLX_F32, 5, 33);
+		a->axis = 1;
+		return true;
+	case 2:		/* everything, nothing scaled */
+		s->in[1] = (struct rlx_type){ 0 };
+		a->axis = 0;
+		return true;
+	case 3:
+		s->in[1] = rlx_type(RLX_F32, 5, 1);
+		s->in[2] = rlx_type(RLX_F32, 1);
+		a->axis = -2;
+		return true;
+	case 4:
+		s->in[0] = rlx_type(RLX_F32, 4, 1);
+		s->in[1] = rlx_type(RLX_F32, 1);
+		s->lo[0] = 0.5;
+		s->hi[0] = 2;
+		s->grad_tol = -1;	/* constant: differences are all rounding */
+		return true;
+	case 5:
+		s->in[0] = rlx_type(RLX_F32, 0, 33);
+		return true;
+	}
+	return false;
+}
+
+const struct rlx_op_impl rlx_op_rms_norm_impl = {
+	.infer = rms_norm_infer, .eval = rms_norm_eval, .expand = rms_norm_expand,
+	.sample = rms_norm_sample,
+};

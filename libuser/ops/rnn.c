@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+/* The plain recurrent layer, as ONNX defines it. */
+#include "ops/rnn_cell.h"
+
+RLX_OP(rnn, "h = f(x w' + h r' + bias); outputs y, h; one activation for each direction",
+	IN(x) IN(w) IN(r) OPT(bias) OPT(lens) OPT(h0)
+	ATTR(i32, direction)
+	ATTR(bool, batch_first)
+	ATTR(f32, clip)
+	ATTR(ints, acts)
+	ATTR(floats, act_alpha)
+	ATTR(floats, act_beta),
+	RLX_T_COMPUTE)
+
+static struct rnn_args args_of(const struct rlx_op_rnn *a)
+{
+	static const int32_t defaults[] = { RLX_RNN_TANH };
+
+	return (struct rnn_args){
+		.direction = a->direction, .batch_first = a->batch_first,
+		.clip = a->clip, .acts = a->acts, .alpha = a->act_alpha,
+		.beta = a->act_beta, .gates = 1, .n_act = 1, .defaults = defaults,
+	};
+}
+
+static enum rlx_status rnn_op_infer(struct rlx_infer *q)
+{
+	const struct rnn_args a = args_of(q->args);
+
+	return rnn_infer(q, &a);
+}
+
+static size_t rnn_op_scratch(const struct rlx_infer *q)
+{
+	const struct rnn_args a = args_of(q->args);
+
+	return rnn_scratch(q, &a);
+}
+
+static void cell(const struct rnn_step *s)
+{
+	int64_t k;
+
+	for (k = 0; k < s->m.h; k++)
+		s->h[k] = rnn_act(s, 0, s->gx[k] + s->gh[k] + s->rb[k]);
+}
+
+static enum rlx_status rnn_op_eval(struct rlx_eval *q)
+{
+	const struct rnn_args a = args_of(q->args);
+
+	return rnn_eval(q, &a, cell);
+}
+
+static void rnn_op_cost(const struct rlx_infer *q, struct rlx_cost *c)
+{
+	const struct rlx_type *x = q->in[0];
+
+	c->flops = 2.0 * (double)(x->dim[0] * x->dim[1]) *
+		   (double)(rlx_type_count(q->in[1]) + rlx_type_count(q->in[2]));
+}
+
+static bool rnn_op_sample(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_rnn *a = s->args;
+	struct rnn_args r = args_of(a);
+
+	if (!rnn_sample(i, s, &r))
+		return false;
+	*a = (struct rlx_op_rnn){
+		.direction = r.direction, .batch_first = r.batch_first, .clip = r.clip,
+		.acts = r.acts, .act_alpha = r.alpha, .act_beta = r.beta,
+	};
+	return true;
+}
+
+const struct rlx_op_impl rlx_op_rnn_impl = {
+	.infer = rnn_op_infer, .scratch = rnn_op_scratch, .eval = rnn_op_eval,
+	.cost = rnn_op_cost, .sample = rnn_op_sample,
+};
