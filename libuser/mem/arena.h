@@ -85,11 +85,12 @@ char *rlx_place_range(uint64_t bytes);
 /* Ask for the nodes; fills why_node on failure. */
 bool rlx_place_nodes(struct rlx_arena *a);
 /* Take all pages now; false with errno if memory is short. */
-bool rlx_place_fill(struct rlx_arena *a);
-/* Ask for huge pages; @pool: why none of hugetlb. Fills why_pages. */
+bool rlx_place_fill(struct rlx_arena *a, bool write);
+/*
+ * Get huge pages, on touch or built at once; @pool: why none of hugetlb. Fills
+ * why_pages.
+ */
 void rlx_place_huge(struct rlx_arena *a, const char *pool);
-/* Build huge pages, if RLX_PAGES_HUGE asks for it. Fills why_pages. */
-void rlx_place_collapse(struct rlx_arena *a);
 /* mlock as far as allowed; fills locked and why_lock. */
 void rlx_place_lock(struct rlx_arena *a);
 

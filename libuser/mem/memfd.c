@@ -131,13 +131,10 @@ static enum rlx_status build(struct rlx_arena *a, const char *pool,
 	if (!map_file(a))
 		goto out_unmap;
 	rlx_place_nodes(a);
-	if (a->page == rlx_page_bytes()) {
+	if (a->page == rlx_page_bytes())
 		rlx_place_huge(a, pool);
-		if (!lazy)
-			rlx_place_collapse(a);
-	}
 	what = "filling it";
-	if (!lazy && !rlx_place_fill(a))
+	if (!lazy && !rlx_place_fill(a, true))
 		goto out_unmap;
 	a->flags |= RLX_ARENA_SHARED;
 	return RLX_OK;
@@ -308,7 +305,8 @@ static enum rlx_status open_map(struct rlx_arena *a, struct rlx_error *err)
 	}
 	if (!map_file(a))
 		return fail_mem(a, "mmap", errno, err);
-	if (!(a->flags & RLX_ARENA_LAZY) && !rlx_place_fill(a))
+	if (!(a->flags & RLX_ARENA_LAZY) &&
+	    !rlx_place_fill(a, !(a->flags & RLX_ARENA_RDONLY)))
 		return fail_mem(a, "filling it", errno, err);
 	a->flags |= RLX_ARENA_SHARED;
 	return RLX_OK;
@@ -367,6 +365,9 @@ static bool remap(struct rlx_arena *a, int fd, int prot)
 		return false;
 	if (a->page == rlx_page_bytes() && a->pages != RLX_PAGES_SMALL)
 		madvise(a->base, a->size, MADV_HUGEPAGE);
+	/* The pages are there; failing to map them now costs a fault later. */
+	if (!(a->flags & RLX_ARENA_LAZY))
+		rlx_place_fill(a, prot & PROT_WRITE);
 	rlx_stat_arena(0, 0, -(int64_t)a->locked);
 	rlx_place_lock(a);
 	rlx_stat_arena(0, 0, (int64_t)a->locked);

@@ -81,10 +81,10 @@ bool rlx_place_nodes(struct rlx_arena *a)
 	return false;
 }
 
-static bool touch(struct rlx_arena *a)
+/* At least the file's pages, so that a touch later cannot be fatal. */
+static bool reserve(struct rlx_arena *a, bool write)
 {
-	/* Reserve in the file first, so that touching cannot fault fatally. */
-	if (a->fd < 0 || a->flags & RLX_ARENA_RDONLY)
+	if (a->fd < 0 || !write)
 		return true;
 	while (fallocate(a->fd, 0, 0, (off_t)a->size))
 		if (errno != EINTR)
@@ -92,14 +92,13 @@ static bool touch(struct rlx_arena *a)
 	return true;
 }
 
-bool rlx_place_fill(struct rlx_arena *a)
+bool rlx_place_fill(struct rlx_arena *a, bool write)
 {
-	int how = a->flags & RLX_ARENA_RDONLY ? MADV_POPULATE_READ
-					      : MADV_POPULATE_WRITE;
+	int how = write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
 
 	while (madvise(a->base, a->size, how)) {
 		if (errno == EINVAL)		/* before 5.14 */
-			return touch(a);
+			return reserve(a, write);
 		if (errno != EINTR && errno != EAGAIN)
 			return false;
 	}
@@ -120,9 +119,33 @@ static void thp_mode(char *out, size_t size)
 		snprintf(out, size, "%.*s", (int)(e - s - 1), s + 1);
 }
 
+/*
+ * Let the kernel build huge pages where it would not give them by itself; that
+ * is cheaper than filling 4 KiB pages. One page per 2 MiB is touched first:
+ * without a page table it answers EINVAL.
+ */
+static void collapse(struct rlx_arena *a, const char *pool)
+{
+	uint64_t whole = a->size & ~(uint64_t)(HUGE_BYTES - 1), at;
+	const char *why;
+
+	for (at = 0; at < whole; at += HUGE_BYTES)
+		if (madvise(a->base + at, rlx_page_bytes(),
+			    MADV_POPULATE_WRITE))
+			break;
+	if (!madvise(a->base, whole, MADV_COLLAPSE))
+		return;
+	why = errno == EINVAL ? "kernel before 6.1" :
+	      errno == ENOMEM || errno == EAGAIN ?
+	      "no 2 MiB of memory in one piece" : strerror(errno);
+	snprintf(a->why_pages, sizeof(a->why_pages),
+		 "%.60s%sbuilding huge pages: %.40s, and shmem THP is 'never': "
+		 "echo advise > " SHMEM_THP, pool, pool[0] ? "; " : "", why);
+}
+
 void rlx_place_huge(struct rlx_arena *a, const char *pool)
 {
-	bool given;
+	bool advised;
 	char mode[32];
 
 	if (a->pages == RLX_PAGES_SMALL)
@@ -133,40 +156,17 @@ void rlx_place_huge(struct rlx_arena *a, const char *pool)
 		return;
 	}
 	thp_mode(mode, sizeof(mode));
-	given = !strcmp(mode, "advise") || !strcmp(mode, "always") ||
-		!strcmp(mode, "within_size") || !strcmp(mode, "force");
-	if (!madvise(a->base, a->size, MADV_HUGEPAGE) && given)
+	advised = !madvise(a->base, a->size, MADV_HUGEPAGE);
+	if (advised && (!strcmp(mode, "advise") || !strcmp(mode, "always") ||
+			!strcmp(mode, "within_size") || !strcmp(mode, "force")))
+		return;		/* given on first touch */
+	if (!strcmp(mode, "never") && !(a->flags & RLX_ARENA_LAZY)) {
+		collapse(a, pool);
 		return;
-	if (a->pages == RLX_PAGES_HUGE && !strcmp(mode, "never"))
-		return;		/* rlx_place_collapse() does it */
+	}
 	snprintf(a->why_pages, sizeof(a->why_pages),
-		 "%.60s%sshmem THP is '%s': echo advise > " SHMEM_THP "%s",
-		 pool, pool[0] ? "; " : "", mode,
-		 strcmp(mode, "never") ? "" : ", or RLX_PAGES_HUGE");
-}
-
-/*
- * Let the kernel build huge pages from what is there. One byte per 2 MiB is
- * touched first: without a page table it answers EINVAL.
- */
-void rlx_place_collapse(struct rlx_arena *a)
-{
-	uint64_t whole = a->size & ~(uint64_t)(HUGE_BYTES - 1), at;
-
-	if (a->pages != RLX_PAGES_HUGE || a->why_pages[0] || !whole ||
-	    a->page > rlx_page_bytes())
-		return;
-	for (at = 0; at < whole; at += HUGE_BYTES)
-		if (madvise(a->base + at, rlx_page_bytes(),
-			    MADV_POPULATE_WRITE))
-			break;
-	if (!madvise(a->base, whole, MADV_COLLAPSE))
-		return;
-	snprintf(a->why_pages, sizeof(a->why_pages),
-		 "building huge pages (MADV_COLLAPSE): %s",
-		 errno == EINVAL ? "kernel before 6.1, or shmem THP denied" :
-		 errno == ENOMEM || errno == EAGAIN ?
-		 "no 2 MiB of memory in one piece" : strerror(errno));
+		 "%.60s%sshmem THP is '%s': echo advise > " SHMEM_THP, pool,
+		 pool[0] ? "; " : "", mode);
 }
 
 static bool lock_range(const struct rlx_arena *a, uint64_t bytes)

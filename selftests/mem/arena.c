@@ -252,6 +252,7 @@ TEST(write_seal_makes_our_mapping_readonly_too)
 	CHECK(rlx_arena_flags(a) & RLX_ARENA_RDONLY);
 	rlx_arena_info(a, &info);
 	CHECK_EQ(info.seals, RLX_SEAL_WRITE | RLX_SEAL_SEAL);
+	CHECK_EQ(info.bytes_there, 1 << 20);
 	CHECK_EQ(info.bytes_locked, locked);
 	CHECK_EQ(rlx_arena_seal(a, RLX_SEAL_FUTURE_WRITE, NULL), RLX_EACCES);
 	rlx_arena_put(a);
@@ -417,7 +418,7 @@ TEST(huge_pages_are_counted_or_explained)
 
 TEST(collapse_gives_huge_pages_where_the_kernel_can)
 {
-	struct rlx_arena *a = make(8 << 20, 0, RLX_PAGES_HUGE);
+	struct rlx_arena *a = make(8 << 20, 0, RLX_PAGES_AUTO);
 	struct rlx_arena_info info;
 
 	rlx_arena_info(a, &info);

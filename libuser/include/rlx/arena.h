@@ -26,14 +26,11 @@ struct rlx_arena;
 /**
  * enum rlx_pages - which pages an arena asks for.
  *
- * @RLX_PAGES_AUTO:    the largest that cost nothing extra: hugetlb pages when
- *                     the pool has enough and at least one is filled, else
- *                     transparent huge pages where the kernel gives them on
- *                     first touch, else 4 KiB
- * @RLX_PAGES_SMALL:   4 KiB, for small and short-lived arenas
- * @RLX_PAGES_HUGE:    as AUTO, and where the kernel does not give huge pages on
- *                     first touch, have it put them together now. That takes
- *                     milliseconds of CPU per 2 MiB: for weights that stay
+ * @RLX_PAGES_AUTO:    the largest there are: hugetlb pages when the pool has
+ *                     enough and at least one is filled, else transparent huge
+ *                     pages, else 4 KiB
+ * @RLX_PAGES_SMALL:   4 KiB
+ * @RLX_PAGES_HUGE:    as AUTO; with RLX_ARENA_EXACT, 4 KiB is a failure
  * @RLX_PAGES_HUGETLB: from the hugetlb pool only
  */
 enum rlx_pages {
