@@ -6,16 +6,16 @@
 #include "kernels/type.h"
 
 enum rlx_k_reduce_op {
-	RLX_REDUCE_SUM,
-	RLX_REDUCE_MEAN,	/* floats only */
-	RLX_REDUCE_MAX,		/* NaN wins */
-	RLX_REDUCE_MIN,
-	RLX_REDUCE_PROD,
-	RLX_REDUCE_SUMSQ,
-	RLX_REDUCE_L1,
-	RLX_REDUCE_L2,		/* floats only */
-	RLX_REDUCE_LOGSUM,	/* floats only */
-	RLX_REDUCE_OPS,
+	RLX_K_REDUCE_SUM,
+	RLX_K_REDUCE_MEAN,	/* floats only */
+	RLX_K_REDUCE_MAX,		/* NaN wins */
+	RLX_K_REDUCE_MIN,
+	RLX_K_REDUCE_PROD,
+	RLX_K_REDUCE_SUMSQ,
+	RLX_K_REDUCE_L1,
+	RLX_K_REDUCE_L2,		/* floats only */
+	RLX_K_REDUCE_LOGSUM,	/* floats only */
+	RLX_K_REDUCE_OPS,
 };
 
 /*

@@ -21,12 +21,12 @@ enum kind { ADD, SQUARES, ABSOLUTE, PRODUCT, LARGEST, SMALLEST };
 static enum kind kind_of(int op)
 {
 	switch (op) {
-	case RLX_REDUCE_MAX: return LARGEST;
-	case RLX_REDUCE_MIN: return SMALLEST;
-	case RLX_REDUCE_PROD: return PRODUCT;
-	case RLX_REDUCE_SUMSQ:
-	case RLX_REDUCE_L2: return SQUARES;
-	case RLX_REDUCE_L1: return ABSOLUTE;
+	case RLX_K_REDUCE_MAX: return LARGEST;
+	case RLX_K_REDUCE_MIN: return SMALLEST;
+	case RLX_K_REDUCE_PROD: return PRODUCT;
+	case RLX_K_REDUCE_SUMSQ:
+	case RLX_K_REDUCE_L2: return SQUARES;
+	case RLX_K_REDUCE_L1: return ABSOLUTE;
 	default: return ADD;
 	}
 }
@@ -255,11 +255,11 @@ static void finish(const struct run *r, int64_t at, void *acc, size_t n)
 		bool f32s = r->cls == RLX_EW_F32;
 		double x = f32s ? ((f32 *)acc)[i] : ((f64 *)acc)[i];
 
-		if (a->op == RLX_REDUCE_MEAN)
+		if (a->op == RLX_K_REDUCE_MEAN)
 			x /= by;
-		else if (a->op == RLX_REDUCE_L2)
+		else if (a->op == RLX_K_REDUCE_L2)
 			x = sqrt(x);
-		else if (a->op == RLX_REDUCE_LOGSUM)
+		else if (a->op == RLX_K_REDUCE_LOGSUM)
 			x = log(x);
 		else
 			break;

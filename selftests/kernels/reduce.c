@@ -77,43 +77,43 @@ static int64_t members(const struct rlx_k_reduce *a, int64_t out, int64_t *off)
 static double want_f(int op, const void *x, int type, const int64_t *off,
 		     int64_t n)
 {
-	double r = op == RLX_REDUCE_MAX ? -INFINITY :
-		   op == RLX_REDUCE_MIN ? INFINITY : op == RLX_REDUCE_PROD;
+	double r = op == RLX_K_REDUCE_MAX ? -INFINITY :
+		   op == RLX_K_REDUCE_MIN ? INFINITY : op == RLX_K_REDUCE_PROD;
 
 	for (int64_t i = 0; i < n; i++) {
 		double v = get(x, type, off[i]);
 
 		switch (op) {
-		case RLX_REDUCE_MAX: r = v > r ? v : r; break;
-		case RLX_REDUCE_MIN: r = v < r ? v : r; break;
-		case RLX_REDUCE_PROD: r *= v; break;
-		case RLX_REDUCE_L1: r += fabs(v); break;
-		case RLX_REDUCE_SUMSQ:
-		case RLX_REDUCE_L2: r += v * v; break;
+		case RLX_K_REDUCE_MAX: r = v > r ? v : r; break;
+		case RLX_K_REDUCE_MIN: r = v < r ? v : r; break;
+		case RLX_K_REDUCE_PROD: r *= v; break;
+		case RLX_K_REDUCE_L1: r += fabs(v); break;
+		case RLX_K_REDUCE_SUMSQ:
+		case RLX_K_REDUCE_L2: r += v * v; break;
 		default: r += v;
 		}
 	}
-	return op == RLX_REDUCE_MEAN ? r / (double)n :
-	       op == RLX_REDUCE_L2 ? sqrt(r) :
-	       op == RLX_REDUCE_LOGSUM ? log(r) : r;
+	return op == RLX_K_REDUCE_MEAN ? r / (double)n :
+	       op == RLX_K_REDUCE_L2 ? sqrt(r) :
+	       op == RLX_K_REDUCE_LOGSUM ? log(r) : r;
 }
 
 static uint64_t want_i(int op, const void *x, int type, const int64_t *off,
 		       int64_t n)
 {
 	bool u = type == RLX_K_U64;
-	uint64_t r = op == RLX_REDUCE_PROD;
+	uint64_t r = op == RLX_K_REDUCE_PROD;
 
 	for (int64_t i = 0; i < n; i++) {
 		uint64_t v = get_int(x, type, off[i]);
 		bool less = u ? v < r : (int64_t)v < (int64_t)r;
 
 		switch (op) {
-		case RLX_REDUCE_MAX: r = i && less ? r : v; break;
-		case RLX_REDUCE_MIN: r = i && !less ? r : v; break;
-		case RLX_REDUCE_PROD: r *= v; break;
-		case RLX_REDUCE_SUMSQ: r += v * v; break;
-		case RLX_REDUCE_L1:
+		case RLX_K_REDUCE_MAX: r = i && less ? r : v; break;
+		case RLX_K_REDUCE_MIN: r = i && !less ? r : v; break;
+		case RLX_K_REDUCE_PROD: r *= v; break;
+		case RLX_K_REDUCE_SUMSQ: r += v * v; break;
+		case RLX_K_REDUCE_L1:
 			r += (int64_t)v < 0 ? 0 - v : v;
 			break;
 		default: r += v;
@@ -127,14 +127,14 @@ static void one_reduce(const struct rlx_kernels *k, uint64_t *seed)
 	int type = types[rlx_test_rand(seed) % sizeof(types)];
 	struct rlx_k_reduce a = { .rank = (int)kc_pick(seed, 1, 4),
 		.type = (uint8_t)type, .op = (uint8_t)kc_pick(seed, 0,
-			RLX_REDUCE_OPS - 1) }, p;
+			RLX_K_REDUCE_OPS - 1) }, p;
 	size_t size = rlx_k_type_size((enum rlx_k_type)type);
 	int64_t total = 1, outs = 1, *off;
 	struct kc_buf x, y;
 
-	if (!is_float(type) && (a.op == RLX_REDUCE_MEAN ||
-				a.op >= RLX_REDUCE_L2))
-		a.op = RLX_REDUCE_SUM;
+	if (!is_float(type) && (a.op == RLX_K_REDUCE_MEAN ||
+				a.op >= RLX_K_REDUCE_L2))
+		a.op = RLX_K_REDUCE_SUM;
 	a.axes = (uint32_t)kc_pick(seed, 0, (1 << a.rank) - 1);
 	for (int d = 0; d < a.rank; d++) {
 		a.dim[d] = kc_pick(seed, 1, a.rank == 1 ? 3000 :
@@ -161,7 +161,7 @@ static void one_reduce(const struct rlx_kernels *k, uint64_t *seed)
 		if (is_float(type)) {
 			double w = want_f(a.op, x.p, type, off, n);
 			double g = get(y.p, type, o);
-			double tol = a.op == RLX_REDUCE_LOGSUM && w < 0 ? 1 :
+			double tol = a.op == RLX_K_REDUCE_LOGSUM && w < 0 ? 1 :
 				     type == RLX_K_F64 ? 1e-12 :
 				     type == RLX_K_F32 ? 2e-6 : 5e-3;
 
@@ -200,10 +200,10 @@ TEST(long_sums_stay_accurate)
 		x[i] = 0.1f;
 	for (int l = 0; l < kc_levels(); l++) {
 		float y[2];
-		struct rlx_k_reduce a = { x, y, 1, { N }, 1, RLX_REDUCE_MEAN,
+		struct rlx_k_reduce a = { x, y, 1, { N }, 1, RLX_K_REDUCE_MEAN,
 					  RLX_K_F32 };
 		struct rlx_k_reduce b = { x, y, 2, { N / 2, 2 }, 1,
-					  RLX_REDUCE_MEAN, RLX_K_F32 };
+					  RLX_K_REDUCE_MEAN, RLX_K_F32 };
 
 		rlx_k_reduce_plan(&a);
 		rlx_kernels_get((enum rlx_isa)l)->reduce(&a, 0, 1, scratch);
@@ -222,9 +222,9 @@ TEST(empty_and_nan)
 	for (int l = 0; l < kc_levels(); l++) {
 		const struct rlx_kernels *k = rlx_kernels_get((enum rlx_isa)l);
 		float x[50], y[3] = { 9, 9, 9 };
-		struct rlx_k_reduce a = { x, y, 2, { 3, 0 }, 2, RLX_REDUCE_SUM,
+		struct rlx_k_reduce a = { x, y, 2, { 3, 0 }, 2, RLX_K_REDUCE_SUM,
 					  RLX_K_F32 };
-		struct rlx_k_reduce b = { x, y, 1, { 50 }, 1, RLX_REDUCE_MAX,
+		struct rlx_k_reduce b = { x, y, 1, { 50 }, 1, RLX_K_REDUCE_MAX,
 					  RLX_K_F32 };
 
 		rlx_k_reduce_plan(&a);

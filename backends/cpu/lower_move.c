@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: MIT
+/* Ops that move elements: copies with strides, gathers and scatters. */
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/shape.h"
+#include "kernels/fill.h"
+#include "kernels/move.h"
+
+/* A box of elements and how both sides walk it. */
+struct box {
+	int	rank;
+	int64_t	dim[RLX_MAX_RANK], src[RLX_MAX_RANK], dst[RLX_MAX_RANK];
+	int64_t	src_at, dst_at;		/* first element, counted from the tensor's */
+};
+
+/* Copy a box of input @k into output 0. Nothing to do if it is empty. */
+static enum rlx_status copy_box(struct cpu_lower *lo, uint32_t k, const struct box *b)
+{
+	struct rlx_k_copy *a = cpu_args(lo, sizeof(*a));
+	size_t size = rlx_dtype_size(cpu_out(lo, 0)->dtype);
+	double n = 1;
+	int d;
+
+	a->rank = b->rank ? b->rank : 1;
+	a->dim[0] = 1;
+	for (d = 0; d < b->rank; d++) {
+		a->dim[d] = b->dim[d];
+		a->src_stride[d] = b->src[d];
+		a->dst_stride[d] = b->dst[d];
+		n *= (double)b->dim[d];
+	}
+	if (n == 0)
+		return lo->status;
+	a->size = (uint8_t)size;
+	rlx_k_copy_plan(a);
+	cpu_ref_in(lo, &a->src, k, (uint64_t)b->src_at * size);
+	cpu_ref_out(lo, &a->dst, 0, (uint64_t)b->dst_at * size);
+	return cpu_call(lo, lo->k->copy, rlx_k_copy_units(a), n, 0);
+}
+
+/* A box over all of the output, in its own order. */
+static struct box whole_output(const struct cpu_lower *lo)
+{
+	const struct rlx_type *y = cpu_out(lo, 0);
+	struct box b = { .rank = (int)y->rank };
+
+	memcpy(b.dim, y->dim, sizeof(b.dim));
+	shape_dense(y, b.dst);
+	return b;
+}
+
+enum rlx_status cpu_lower_transpose(struct cpu_lower *lo)
+{
+	const struct rlx_op_transpose *t = lo->args;
+	struct box b = whole_output(lo);
+	int64_t own[RLX_MAX_RANK];
+	int d;
+
+	shape_dense(cpu_in(lo, 0), own);
+	for (d = 0; d < b.rank; d++)
+		b.src[d] = own[t->perm.n ? t->perm.v[d] : b.rank - 1 - d];
+	return copy_box(lo, 0, &b);
+}
+
+enum rlx_status cpu_lower_expand(struct cpu_lower *lo)
+{
+	struct box b = whole_output(lo);
+
+	shape_broadcast(cpu_in(lo, 0), cpu_out(lo, 0), b.src);
+	return copy_box(lo, 0, &b);
+}
+
+/* numpy's clamping of a start against @n elements. */
+static int64_t clamp_start(int64_t s, int64_t n, int64_t step)
+{
+	if (s < 0)
+		s += n;
+	if (s < 0)
+		return step > 0 ? 0 : -1;
+	return s >= n ? (step > 0 ? n : n - 1) : s;
+}
+
+enum rlx_status cpu_lower_slice(struct cpu_lower *lo)
+{
+	const struct rlx_op_slice *s = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0);
+	struct box b = whole_output(lo);
+	uint32_t i, ax;
+
+	shape_dense(x, b.src);
+	for (i = 0; i < s->starts.n; i++) {
+		int64_t step = s->steps.n ? s->steps.v[i] : 1;
+
+		ax = s->axes.n ? shape_axis(s->axes.v[i], x->rank) : i;
+		b.src_at += clamp_start(s->starts.v[i], x->dim[ax], step) * b.src[ax];
+		b.src[ax] *= step;
+	}
+	return copy_box(lo, 0, &b);
+}
+
+enum rlx_status cpu_lower_concat(struct cpu_lower *lo)
+{
+	const struct rlx_op_concat *c = lo->args;
+	const struct rlx_type *y = cpu_out(lo, 0);
+	uint32_t ax = shape_axis(c->axis, y->rank), k;
+	enum rlx_status st = RLX_OK;
+	int64_t at = 0;
+
+	for (k = 0; k < lo->st->n_in && !st; k++) {
+		const struct rlx_type *x = cpu_in(lo, k);
+		struct box b = whole_output(lo);
+
+		shape_dense(x, b.src);
+		b.dim[ax] = x->dim[ax];
+		b.dst_at = at * b.dst[ax];
+		at += x->dim[ax];
+		st = copy_box(lo, k, &b);
+	}
+	return st;
+}
+
+enum rlx_status cpu_lower_tile(struct cpu_lower *lo)
+{
+	const struct rlx_type *x = cpu_in(lo, 0), *y = cpu_out(lo, 0);
+	struct box b = { 0 };
+	int64_t own[RLX_MAX_RANK], out[RLX_MAX_RANK];
+	uint32_t d;
+
+	shape_dense(x, own);
+	shape_dense(y, out);
+	for (d = 0; d < x->rank; d++) {
+		if (y->dim[d] != x->dim[d] && x->dim[d]) {	/* [repeat, size] */
+			if (b.rank + 2 > RLX_MAX_RANK)
+				return cpu_no(lo, "too many repeated axes");
+			b.dim[b.rank] = y->dim[d] / x->dim[d];
+			b.dst[b.rank++] = out[d] * x->dim[d];
+		}
+		if (b.rank == RLX_MAX_RANK)
+			return cpu_no(lo, "too many repeated axes");
+		b.dim[b.rank] = x->dim[d];
+		b.src[b.rank] = own[d];
+		b.dst[b.rank++] = out[d];
+	}
+	if (!rlx_type_count(y))
+		return lo->status;
+	return copy_box(lo, 0, &b);
+}
+
+/* The part of the output that comes from x; crops are negative pads. */
+static struct box padded_box(const struct cpu_lower *lo)
+{
+	const struct rlx_op_pad *p = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0);
+	struct box b = whole_output(lo);
+	int64_t crop, pad;
+	uint32_t d;
+
+	shape_dense(x, b.src);
+	for (d = 0; d < x->rank; d++) {
+		int64_t before = p->pads.v[d], after = p->pads.v[d + x->rank];
+
+		crop = before < 0 ? -before : 0;
+		pad = before > 0 ? before : 0;
+		b.dim[d] = x->dim[d] - crop - (after < 0 ? -after : 0);
+		if (b.dim[d] < 0)
+			b.dim[d] = 0;
+		b.src_at += crop * b.src[d];
+		b.dst_at += pad * b.dst[d];
+	}
+	return b;
+}
+
+enum rlx_status cpu_lower_pad(struct cpu_lower *lo)
+{
+	const struct rlx_op_pad *p = lo->args;
+	const struct rlx_type *y = cpu_out(lo, 0);
+	struct rlx_k_zero *z;
+	struct box b = whole_output(lo), part;
+	enum rlx_status st;
+
+	if (p->mode != RLX_PAD_CONSTANT)
+		return cpu_no(lo, "only constant padding has a kernel");
+	part = padded_box(lo);
+	if (cpu_in(lo, 1)) {
+		st = copy_box(lo, 1, &b);	/* all source strides 0: a fill */
+	} else {
+		z = cpu_args(lo, sizeof(*z));
+		cpu_ref_out(lo, &z->dst, 0, 0);
+		st = cpu_call(lo, lo->k->zero, (uint64_t)rlx_type_bytes(y), 0, 0);
+	}
+	return st ? st : copy_box(lo, 0, &part);
+}
+
+enum rlx_status cpu_lower_gather(struct cpu_lower *lo)
+{
+	const struct rlx_op_gather *g = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0), *idx = cpu_in(lo, 1);
+	struct rlx_k_gather *a = cpu_args(lo, sizeof(*a));
+	uint32_t ax = shape_axis(g->axis, x->rank);
+
+	a->outer = shape_span(x, 0, ax);
+	a->rows = x->dim[ax];
+	a->n_idx = rlx_type_count(idx);
+	a->inner = shape_span(x, ax + 1, x->rank) * (int64_t)rlx_dtype_size(x->dtype);
+	a->idx_type = (uint8_t)idx->dtype;
+	if (!a->outer || !a->n_idx || !a->inner)
+		return lo->status;
+	cpu_ref_in(lo, &a->table, 0, 0);
+	cpu_ref_in(lo, &a->idx, 1, 0);
+	cpu_ref_out(lo, &a->out, 0, 0);
+	cpu_ref_status(lo, &a->bad);
+	return cpu_call(lo, lo->k->gather, (uint64_t)(a->outer * a->n_idx),
+			(double)(a->outer * a->n_idx) * (double)(a->inner + 32) / 16, 0);
+}
+
+enum rlx_status cpu_lower_gather_elements(struct cpu_lower *lo)
+{
+	const struct rlx_op_gather_elements *g = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0), *idx = cpu_in(lo, 1);
+	struct rlx_k_gather_elements *a = cpu_args(lo, sizeof(*a));
+	int64_t n = rlx_type_count(idx);
+
+	if (!n)
+		return lo->status;
+	a->rank = (int)x->rank;
+	a->axis = (int)shape_axis(g->axis, x->rank);
+	memcpy(a->dim, idx->dim, sizeof(a->dim));
+	shape_dense(x, a->data_stride);
+	a->axis_dim = x->dim[a->axis];
+	a->size = (uint8_t)rlx_dtype_size(x->dtype);
+	a->idx_type = (uint8_t)idx->dtype;
+	cpu_ref_in(lo, &a->data, 0, 0);
+	cpu_ref_in(lo, &a->idx, 1, 0);
+	cpu_ref_out(lo, &a->out, 0, 0);
+	cpu_ref_status(lo, &a->bad);
+	return cpu_call(lo, lo->k->gather_elements, (uint64_t)(n / idx->dim[idx->rank - 1]),
+			(double)n * 4, 0);
+}
+
+enum rlx_status cpu_lower_gather_nd(struct cpu_lower *lo)
+{
+	const struct rlx_op_gather_nd *g = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0), *idx = cpu_in(lo, 1);
+	struct rlx_k_gather_nd *a = cpu_args(lo, sizeof(*a));
+	uint32_t b = (uint32_t)g->batch_dims, i;
+
+	a->k = (int)idx->dim[idx->rank - 1];
+	if (b + (uint32_t)a->k > x->rank || !rlx_type_count(cpu_out(lo, 0)))
+		return rlx_type_count(cpu_out(lo, 0)) ? cpu_no(lo, "odd shapes") : lo->status;
+	a->batch = shape_span(x, 0, b);
+	a->n = shape_span(idx, b, idx->rank - 1);
+	for (i = 0; i < (uint32_t)a->k; i++)
+		a->dim[i] = x->dim[b + i];
+	a->inner = shape_span(x, b + (uint32_t)a->k, x->rank) *
+		   (int64_t)rlx_dtype_size(x->dtype);
+	a->idx_type = (uint8_t)idx->dtype;
+	cpu_ref_in(lo, &a->data, 0, 0);
+	cpu_ref_in(lo, &a->idx, 1, 0);
+	cpu_ref_out(lo, &a->out, 0, 0);
+	cpu_ref_status(lo, &a->bad);
+	return cpu_call(lo, lo->k->gather_nd, (uint64_t)(a->batch * a->n),
+			(double)rlx_type_bytes(cpu_out(lo, 0)), 0);
+}
+
+/* y = x, which the scatter then changes. */
+static enum rlx_status copy_whole(struct cpu_lower *lo)
+{
+	struct box b = whole_output(lo);
+
+	shape_dense(cpu_in(lo, 0), b.src);
+	return copy_box(lo, 0, &b);
+}
+
+enum rlx_status cpu_lower_scatter_elements(struct cpu_lower *lo)
+{
+	const struct rlx_op_scatter_elements *s = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0), *idx = cpu_in(lo, 1);
+	struct rlx_k_scatter_elements *a;
+	int64_t n = rlx_type_count(idx);
+	enum rlx_status st = copy_whole(lo);
+
+	if (st || !n)
+		return st;
+	if (!rlx_dtype_is_float(x->dtype) && !rlx_dtype_is_int(x->dtype) && s->reduction)
+		return cpu_no(lo, "this dtype does not reduce");
+	a = cpu_args(lo, sizeof(*a));
+	a->rank = (int)x->rank;
+	a->axis = (int)shape_axis(s->axis, x->rank);
+	memcpy(a->dim, idx->dim, sizeof(a->dim));
+	shape_dense(x, a->out_stride);
+	a->axis_dim = x->dim[a->axis];
+	a->type = (uint8_t)x->dtype;
+	a->idx_type = (uint8_t)idx->dtype;
+	a->op = (uint8_t)s->reduction;
+	cpu_ref_in(lo, &a->idx, 1, 0);
+	cpu_ref_in(lo, &a->upd, 2, 0);
+	cpu_ref_out(lo, &a->out, 0, 0);
+	cpu_ref_status(lo, &a->bad);
+	return cpu_call(lo, lo->k->scatter_elements, (uint64_t)(n / idx->dim[a->axis]),
+			(double)n * 4, 0);
+}
+
+enum rlx_status cpu_lower_scatter_nd(struct cpu_lower *lo)
+{
+	const struct rlx_op_scatter_nd *s = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0), *idx = cpu_in(lo, 1);
+	struct rlx_k_scatter_nd *a;
+	enum rlx_status st;
+	uint32_t i;
+
+	if (s->reduction && !rlx_dtype_is_float(x->dtype) && !rlx_dtype_is_int(x->dtype))
+		return cpu_no(lo, "this dtype does not reduce");
+	st = copy_whole(lo);
+	if (st || !rlx_type_count(cpu_in(lo, 2)))
+		return st;
+	a = cpu_args(lo, sizeof(*a));
+	a->k = (int)idx->dim[idx->rank - 1];
+	a->n = shape_span(idx, 0, idx->rank - 1);
+	for (i = 0; i < (uint32_t)a->k; i++)
+		a->dim[i] = x->dim[i];
+	a->inner = shape_span(x, (uint32_t)a->k, x->rank);
+	a->type = (uint8_t)x->dtype;
+	a->idx_type = (uint8_t)idx->dtype;
+	a->op = (uint8_t)s->reduction;
+	cpu_ref_in(lo, &a->idx, 1, 0);
+	cpu_ref_in(lo, &a->upd, 2, 0);
+	cpu_ref_out(lo, &a->out, 0, 0);
+	cpu_ref_status(lo, &a->bad);
+	return cpu_call(lo, lo->k->scatter_nd,
+			(uint64_t)((a->inner + RLX_K_SCATTER_BLOCK - 1) / RLX_K_SCATTER_BLOCK),
+			(double)rlx_type_count(cpu_in(lo, 2)), 0);
+}
+
+enum rlx_status cpu_lower_trilu(struct cpu_lower *lo)
+{
+	const struct rlx_op_trilu *t = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0);
+	struct rlx_k_trilu *a = cpu_args(lo, sizeof(*a));
+
+	a->batch = shape_span(x, 0, x->rank - 2);
+	a->rows = x->dim[x->rank - 2];
+	a->cols = x->dim[x->rank - 1];
+	a->k = t->k;
+	a->upper = t->upper;
+	a->size = (uint8_t)rlx_dtype_size(x->dtype);
+	cpu_ref_in(lo, &a->src, 0, 0);
+	cpu_ref_out(lo, &a->dst, 0, 0);
+	return cpu_call(lo, lo->k->trilu, (uint64_t)(a->batch * a->rows),
+			(double)rlx_type_count(x), 0);
+}

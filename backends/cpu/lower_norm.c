@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT
+/* Norms, softmax and reductions. */
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/shape.h"
+#include "kernels/norm.h"
+#include "kernels/reduce.h"
+#include "kernels/softmax.h"
+#include "kernels/type.h"
+
+static bool is_real(const struct rlx_type *t)
+{
+	return t->dtype == RLX_F32 || t->dtype == RLX_BF16 || t->dtype == RLX_F16;
+}
+
+/* gamma, beta or bias at input @k: absent, or @n elements of one dtype. */
+static bool take_param(struct cpu_lower *lo, uint32_t k, int64_t n, void *field,
+		       uint8_t *type)
+{
+	const struct rlx_type *t = cpu_in(lo, k);
+
+	if (!t)
+		return true;
+	if (rlx_type_count(t) != n || !is_real(t) || (*type && *type != t->dtype))
+		return false;
+	*type = (uint8_t)t->dtype;
+	cpu_ref_in(lo, field, k, 0);
+	return true;
+}
+
+/* The kernel over rows of @n; residual and sum are set by the caller before. */
+static enum rlx_status call_norm(struct cpu_lower *lo, struct rlx_k_norm *a)
+{
+	if (!a->param_type)
+		a->param_type = RLX_K_F32;
+	if (!a->residual_type)
+		a->residual_type = a->x_type;
+	cpu_extent(lo, a->rows, NULL);
+	return cpu_call(lo, lo->k->norm, (uint64_t)a->rows,
+			(double)a->rows * (double)a->n * 3, rlx_k_norm_scratch(a));
+}
+
+static enum rlx_status last_axis_norm(struct cpu_lower *lo, int64_t axis, float eps,
+				      bool rms)
+{
+	const struct rlx_type *x = cpu_in(lo, 0), *y = cpu_out(lo, 0);
+	struct rlx_k_norm *a = cpu_args(lo, sizeof(*a));
+	uint32_t ax = shape_axis(axis, x->rank);
+
+	if (!is_real(x) || !is_real(y) || lo->st->n_out != 1)
+		return cpu_no(lo, "no kernel for these dtypes, or for statistics");
+	a->rows = shape_span(x, 0, ax);
+	a->n = shape_span(x, ax, x->rank);
+	a->eps = eps;
+	a->rms = rms;
+	a->x_type = (uint8_t)x->dtype;
+	a->y_type = (uint8_t)y->dtype;
+	if (!take_param(lo, 1, a->n, &a->gamma, &a->param_type) ||
+	    !take_param(lo, 2, a->n, &a->beta, &a->param_type))
+		return cpu_no(lo, "gamma or beta is not one value for each element");
+	if (!a->rows || !a->n)
+		return lo->status;
+	cpu_ref_in(lo, &a->x, 0, 0);
+	cpu_ref_out(lo, &a->y, 0, 0);
+	return call_norm(lo, a);
+}
+
+enum rlx_status cpu_lower_layer_norm(struct cpu_lower *lo)
+{
+	const struct rlx_op_layer_norm *n = lo->args;
+
+	return last_axis_norm(lo, n->axis, n->eps, false);
+}
+
+enum rlx_status cpu_lower_softmax(struct cpu_lower *lo)
+{
+	const struct rlx_op_softmax *s = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0);
+	struct rlx_k_softmax *a = cpu_args(lo, sizeof(*a));
+	uint32_t ax = shape_axis(s->axis, x->rank);
+
+	if (!is_real(x))
+		return cpu_no(lo, "no kernel for this dtype");
+	a->outer = shape_span(x, 0, ax);
+	a->n = x->dim[ax];
+	a->inner = shape_span(x, ax + 1, x->rank);
+	a->x_type = a->y_type = (uint8_t)x->dtype;
+	a->log = lo->st->def->index == RLX_OP_log_softmax;
+	if (!rlx_type_count(x))
+		return lo->status;
+	cpu_ref_in(lo, &a->x, 0, 0);
+	cpu_ref_out(lo, &a->y, 0, 0);
+	if (ax)
+		cpu_extent(lo, a->outer, NULL);
+	return cpu_call(lo, lo->k->softmax, rlx_k_softmax_units(a),
+			(double)rlx_type_count(x) * 4, rlx_k_softmax_scratch(a));
+}
+
+/* struct rlx_op_log_softmax has the same member in the same place. */
+enum rlx_status cpu_lower_log_softmax(struct cpu_lower *lo)
+{
+	return cpu_lower_softmax(lo);
+}
+
+enum rlx_status cpu_lower_reduce(struct cpu_lower *lo)
+{
+	static const uint8_t ops[RLX_REDUCE_COUNT] = {
+		[RLX_REDUCE_SUM] = RLX_K_REDUCE_SUM, [RLX_REDUCE_MEAN] = RLX_K_REDUCE_MEAN,
+		[RLX_REDUCE_MAX] = RLX_K_REDUCE_MAX, [RLX_REDUCE_MIN] = RLX_K_REDUCE_MIN,
+		[RLX_REDUCE_PROD] = RLX_K_REDUCE_PROD,
+	};
+	const struct rlx_op_reduce *r = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0);
+	struct rlx_k_reduce *a = cpu_args(lo, sizeof(*a));
+	uint32_t i;
+
+	if (x->dtype == RLX_C64 || !rlx_type_count(x) ||
+	    (r->kind == RLX_REDUCE_MEAN && !rlx_dtype_is_float(x->dtype)))
+		return cpu_no(lo, "no kernel for this dtype or for nothing");
+	a->rank = (int)x->rank;
+	memcpy(a->dim, x->dim, sizeof(a->dim));
+	for (i = 0; i < r->axes.n; i++)
+		a->axes |= 1u << shape_axis(r->axes.v[i], x->rank);
+	if (!r->axes.n)
+		a->axes = (1u << x->rank) - 1;
+	a->op = ops[r->kind];
+	a->type = (uint8_t)x->dtype;
+	rlx_k_reduce_plan(a);
+	cpu_ref_in(lo, &a->x, 0, 0);
+	cpu_ref_out(lo, &a->y, 0, 0);
+	return cpu_call(lo, lo->k->reduce, rlx_k_reduce_units(a),
+			(double)rlx_type_count(x), RLX_K_REDUCE_SCRATCH);
+}
+
+enum rlx_status cpu_lower_arg_reduce(struct cpu_lower *lo)
+{
+	const struct rlx_op_arg_reduce *r = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0);
+	struct rlx_k_argreduce *a = cpu_args(lo, sizeof(*a));
+	uint32_t ax = shape_axis(r->axis, x->rank);
+
+	a->outer = shape_span(x, 0, ax);
+	a->n = x->dim[ax];
+	a->inner = shape_span(x, ax + 1, x->rank);
+	a->type = (uint8_t)x->dtype;
+	a->idx_type = RLX_K_I64;
+	a->min = r->min;
+	a->last = r->last_index;
+	if (!rlx_type_count(x) || x->dtype == RLX_C64)
+		return cpu_no(lo, "no kernel for this dtype or for nothing");
+	cpu_ref_in(lo, &a->x, 0, 0);
+	cpu_ref_out(lo, &a->idx, 0, 0);
+	return cpu_call(lo, lo->k->argreduce, (uint64_t)a->outer,
+			(double)rlx_type_count(x) * 2, RLX_K_REDUCE_SCRATCH);
+}
+
+enum rlx_status cpu_lower_cumsum(struct cpu_lower *lo)
+{
+	const struct rlx_op_cumsum *c = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0);
+	struct rlx_k_scan *a = cpu_args(lo, sizeof(*a));
+	uint32_t ax = shape_axis(c->axis, x->rank);
+
+	if (!rlx_type_count(x))
+		return lo->status;
+	a->outer = shape_span(x, 0, ax);
+	a->n = x->dim[ax];
+	a->inner = shape_span(x, ax + 1, x->rank);
+	a->type = (uint8_t)x->dtype;
+	a->exclusive = c->exclusive;
+	a->reverse = c->reverse;
+	cpu_ref_in(lo, &a->x, 0, 0);
+	cpu_ref_out(lo, &a->y, 0, 0);
+	return cpu_call(lo, lo->k->scan, rlx_k_scan_units(a),
+			(double)rlx_type_count(x), RLX_K_REDUCE_SCRATCH);
+}
