@@ -113,6 +113,7 @@ static enum rlx_status fill(struct cpu_lower *lo, struct rlx_k_gemm *g,
 	g->lo = p->lo;
 	g->hi = p->hi;
 	g->a_num = num_of(a->dtype);
+	g->b_num = num_of(p->b->dtype);
 	g->c_num = num_of(p->y->dtype);
 	if (g->n > SIZE_MAX / 64 / (g->k + 4))
 		return cpu_no(lo, "the right-hand side is too large");
@@ -151,8 +152,6 @@ static enum rlx_status lower_product(struct cpu_lower *lo, const struct product 
 	st = fill(lo, g, p, bf16);
 	if (st)
 		return st;
-	if (bf16 && g->b_form != RLX_B_PACKED && p->b->dtype != RLX_BF16)
-		return cpu_no(lo, "bf16 products need a constant or bf16 right-hand side");
 	cpu_ref_in(lo, &g->a, 0, 0);
 	if (g->b_form != RLX_B_PACKED)
 		cpu_ref_in(lo, &g->b, 1, 0);

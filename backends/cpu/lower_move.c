@@ -341,7 +341,8 @@ enum rlx_status cpu_lower_trilu(struct cpu_lower *lo)
 	a->batch = shape_span(x, 0, x->rank - 2);
 	a->rows = x->dim[x->rank - 2];
 	a->cols = x->dim[x->rank - 1];
-	a->k = t->k;
+	/* beyond the matrix all diagonals are alike */
+	a->k = t->k < -a->rows ? -a->rows : t->k > a->cols ? a->cols : t->k;
 	a->upper = t->upper;
 	a->size = (uint8_t)rlx_dtype_size(x->dtype);
 	cpu_ref_in(lo, &a->src, 0, 0);
