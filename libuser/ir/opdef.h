@@ -118,6 +118,8 @@ struct rlx_sample {
 	int64_t		 ints[96];		/* where op_keep() puts lists */
 	double		 floats[32];
 	uint32_t	 n_ints, n_floats;
+	struct rlx_graph *graphs[4];	/* sub-graphs made by the case: the caller puts them */
+	uint32_t	 n_graphs;
 };
 
 struct rlx_cost {

@@ -209,3 +209,14 @@ struct rlx_floats op_keep_floats(struct rlx_sample *s, struct rlx_floats l)
 	s->n_floats += l.n;
 	return (struct rlx_floats){ to, l.n };
 }
+
+struct rlx_graph *op_keep_graph(struct rlx_sample *s, struct rlx_graph *g)
+{
+	if (!g || s->n_graphs == sizeof(s->graphs) / sizeof(s->graphs[0]) ||
+	    rlx_graph_finish(g)) {
+		rlx_graph_put(g);
+		return NULL;
+	}
+	s->graphs[s->n_graphs++] = g;
+	return g;
+}

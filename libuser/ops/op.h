@@ -91,5 +91,7 @@ rlx_value op_reshape_like(struct rlx_graph *g, rlx_value x, rlx_value like);
  */
 struct rlx_ints op_keep(struct rlx_sample *s, struct rlx_ints l);
 struct rlx_floats op_keep_floats(struct rlx_sample *s, struct rlx_floats l);
+/* A sub-graph: finished here, handed over to @s, whose caller drops it. */
+struct rlx_graph *op_keep_graph(struct rlx_sample *s, struct rlx_graph *g);
 
 #endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* What if, while and scan share: checking sub-graphs and calling them. */
+#ifndef RLX_OPS_SUBGRAPH_H
+#define RLX_OPS_SUBGRAPH_H
+
+#include "base/alloc.h"
+#include "ir/graph.h"
+#include "ops/emit.h"
+
+static inline uint32_t sub_inputs(const struct rlx_graph *g)
+{
+	return rlx_graph_io_count(g, RLX_IO_INPUT);
+}
+
+static inline uint32_t sub_outputs(const struct rlx_graph *g)
+{
+	return rlx_graph_io_count(g, RLX_IO_OUTPUT);
+}
+
+/* Type of input or output @i; never NULL for an @i in range. */
+static inline const struct rlx_type *sub_type(const struct rlx_graph *g,
+					      enum rlx_io io, uint32_t i)
+{
+	return rlx_type_of(g, rlx_graph_io_value(g, io, i));
+}
+
+/*
+ * @g is given, finished, has no params and takes @n inputs; @what names it.
+ */
+enum rlx_status sub_infer(struct rlx_infer *q, const struct rlx_graph *g,
+			  const char *what, uint32_t n);
+/* Input or output @i of @g has type @t; @what names the graph. */
+enum rlx_status sub_need_type(struct rlx_infer *q, const struct rlx_graph *g,
+			      enum rlx_io io, uint32_t i, const struct rlx_type *t,
+			      const char *what);
+/* Bytes of a tensor, rounded up so that the next one is aligned. */
+static inline size_t sub_room(const struct rlx_type *t)
+{
+	return ((size_t)rlx_type_bytes(t) + 64) / 64 * 64;
+}
+
+#endif

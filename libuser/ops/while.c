@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+/* A loop over values of fixed types. */
+#include "ops/subgraph.h"
+
+RLX_OP(while, "while cond_g(carries, captures): carries = body_g(carries, captures)",
+	ATTR(graph, cond_g)
+	ATTR(graph, body_g)
+	ATTR(i64, max_trip)
+	ATTR(i32, n_carry)
+	INS(xs),
+	RLX_T_SUBGRAPH)
+
+static enum rlx_status while_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_while *a = q->args;
+	enum rlx_status st = sub_infer(q, a->cond_g, "cond_g", q->n_in);
+	uint32_t n = (uint32_t)a->n_carry, i;
+
+	if (!st)
+		st = sub_infer(q, a->body_g, "body_g", q->n_in);
+	if (st)
+		return st;
+	if (a->n_carry < 1 || n > q->n_in || n > RLX_MAX_OUT || a->max_trip < 0)
+		return op_fail(q, RLX_EINVAL,
+			       "n_carry is %d of %u inputs (at most %d), max_trip %lld",
+			       a->n_carry, q->n_in, RLX_MAX_OUT, (long long)a->max_trip);
+	if (sub_outputs(a->body_g) != n)
+		return op_fail(q, RLX_EINVAL, "body_g gives %u values, %u are carried",
+			       sub_outputs(a->body_g), n);
+	if (sub_outputs(a->cond_g) != 1 ||
+	    sub_type(a->cond_g, RLX_IO_OUTPUT, 0)->dtype != RLX_BOOL ||
+	    rlx_type_count(sub_type(a->cond_g, RLX_IO_OUTPUT, 0)) != 1)
+		return op_fail(q, RLX_ETYPE, "cond_g must give one bool");
+	for (i = 0; !st && i < q->n_in; i++) {
+		st = sub_need_type(q, a->cond_g, RLX_IO_INPUT, i, q->in[i], "cond_g");
+		if (!st)
+			st = sub_need_type(q, a->body_g, RLX_IO_INPUT, i, q->in[i],
+					   "body_g");
+	}
+	q->n_out = n;
+	for (i = 0; !st && i < n; i++) {
+		q->out[i] = *q->in[i];
+		st = sub_need_type(q, a->body_g, RLX_IO_OUTPUT, i, q->in[i], "body_g");
+	}
+	return st;
+}
+
+/* Input list, next carries' list, one bool; then the next carries' data. */
+static size_t while_scratch(const struct rlx_infer *q)
+{
+	const struct rlx_op_while *a = q->args;
+	size_t n = (q->n_in + (size_t)a->n_carry + 1) * sizeof(struct rlx_tensor) + 128;
+	int32_t i;
+
+	for (i = 0; i < a->n_carry; i++)
+		if (!rlx_add(n, sub_room(q->in[i]), &n))
+			return SIZE_MAX;
+	return n;
+}
+
+static enum rlx_status while_eval(struct rlx_eval *q)
+{
+	const struct rlx_op_while *a = q->args;
+	struct rlx_tensor *in = q->scratch, *next = in + q->n_in;
+	uint32_t n = (uint32_t)a->n_carry, i;
+	char *room = (char *)(next + n);
+	struct rlx_tensor go = { rlx_scalar(RLX_BOOL), room };
+	enum rlx_status st = RLX_OK;
+	int64_t trip;
+
+	room += 64 - (uintptr_t)room % 64 + 64;
+	/* the carries live in the outputs; a step's results wait in scratch */
+	memcpy(in, q->in, q->n_in * sizeof(*in));
+	for (i = 0; i < n; i++) {
+		size_t bytes = (size_t)rlx_type_bytes(&q->in[i].type);
+
+		in[i] = q->out[i];
+		if (bytes)
+			memcpy(in[i].data, q->in[i].data, bytes);
+		next[i] = (struct rlx_tensor){ q->out[i].type, room };
+		room += sub_room(&q->out[i].type);
+	}
+	for (trip = 0; !a->max_trip || trip < a->max_trip; trip++) {
+		st = q->call(q, a->cond_g, in, &go);
+		if (st || !el_geti(&go, 0))
+			break;
+		st = q->call(q, a->body_g, in, next);
+		if (st)
+			break;
+		for (i = 0; i < n; i++)
+			if (rlx_type_bytes(&in[i].type))
+				memcpy(in[i].data, next[i].data,
+				       (size_t)rlx_type_bytes(&in[i].type));
+	}
+	return st;
+}
+
+/* i < stop, and x = x * y + 1 with i counted up */
+static bool while_sample(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_while *a = s->args;
+	struct rlx_graph *g[2];
+	unsigned int k;
+
+	if (i > 2)
+		return false;
+	s->n_in = 4;
+	s->f32_only = true;
+	s->tol = 1e-5;
+	s->grad_tol = -1;
+	s->in[0] = s->in[3] = rlx_scalar(RLX_I64);
+	s->in[1] = rlx_type(RLX_F32, i == 2 ? 0 : 2, 3);
+	s->in[2] = rlx_type(RLX_F32, 3);
+	s->lo[3] = s->hi[3] = i ? 9 : 4;
+	s->hi[0] = 4;
+	for (k = 0; k < 2; k++) {
+		rlx_value v[4];
+
+		g[k] = rlx_graph_new(k ? "body" : "cond");
+		v[0] = rlx_input(g[k], "i", s->in[0]);
+		v[1] = rlx_input(g[k], "x", s->in[1]);
+		v[2] = rlx_input(g[k], "y", s->in[2]);
+		v[3] = rlx_input(g[k], "stop", s->in[3]);
+		if (k) {
+			rlx_output(g[k], "i", op_add_const(g[k], v[0], 1));
+			v[1] = rlx_emit(g[k], mul, .a = v[1], .b = v[2]);
+			rlx_output(g[k], "x", op_add_const(g[k], v[1], 1));
+		} else {
+			rlx_output(g[k], "go", rlx_emit(g[k], lt, .a = v[0], .b = v[3]));
+		}
+		g[k] = op_keep_graph(s, g[k]);
+	}
+	a->cond_g = g[0];
+	a->body_g = g[1];
+	a->n_carry = 2;
+	a->max_trip = i == 1 ? 3 : 0;
+	return g[0] && g[1];
+}
+
+const struct rlx_op_impl rlx_op_while_impl = {
+	.infer = while_infer, .scratch = while_scratch, .eval = while_eval,
+	.sample = while_sample,
+};
