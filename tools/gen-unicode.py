@@ -163,11 +163,11 @@ def decompositions(old):
 
 
 def young(gc):
-    return GC[gc][0] == "P" or GC[gc] in ("Mn", "Cf")
+    return GC[gc][0] in "PM" or GC[gc] == "Cf"
 
 
 def old_view(cat, old):
-    """Runs of P, Mn and Cf younger than Unicode 8: gap, length."""
+    """Runs of P, M and Cf younger than Unicode 8: gap, length."""
     out, i, last = "", 0, 0
     while i < TOP:
         k = i

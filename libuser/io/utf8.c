@@ -451,6 +451,27 @@ bool rlx_uc_bert_accent(uint32_t cp)
 	return bert_is(cp, 1u << RLX_UC_MN);
 }
 
+bool rlx_uc_old_mark(uint32_t cp)
+{
+	/* the marks of Unicode 9 that are younger than 8 */
+	static const uint32_t nine[][2] = {
+		{ 0x8d4, 0x8e1 }, { 0x1885, 0x1886 }, { 0x1dfb, 0x1dfb },
+		{ 0xa8c5, 0xa8c5 }, { 0x1123e, 0x1123e },
+		{ 0x11435, 0x11446 }, { 0x11c2f, 0x11cb6 },
+		{ 0x1e000, 0x1e02a }, { 0x1e944, 0x1e94a },
+	};
+	uint32_t i;
+
+	if (cp == 0x1cf2 || cp == 0x1cf3)	/* since then letters */
+		return true;
+	if (cp < 0x300 || !rlx_uc_is(cp, RLX_UC_M) || cp == 0x111c9)
+		return false;
+	for (i = 0; i < sizeof(nine) / sizeof(*nine); i++)
+		if (cp >= nine[i][0] && cp <= nine[i][1])
+			return true;
+	return !(rlx_uc_prop(cp) & RLX_UC_YOUNG);
+}
+
 unsigned int rlx_uc_lower(uint32_t cp, uint32_t *out)
 {
 	uint32_t lo = 0, hi = lower_n;

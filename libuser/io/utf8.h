@@ -86,7 +86,7 @@ enum {
 	RLX_UC_CANON	= 1 << 5,	/* has a canonical decomposition */
 	RLX_UC_COMPAT	= 1 << 6,	/* has a compatibility one only */
 	RLX_UC_LOWER	= 1 << 7,	/* lower case differs */
-	RLX_UC_YOUNG	= 1 << 8,	/* P, Mn or Cf since after Unicode 8 */
+	RLX_UC_YOUNG	= 1 << 8,	/* P, M or Cf since after Unicode 8 */
 };
 
 enum { RLX_UC_BLOCK = 128, RLX_UC_BLOCKS = 0x110000 / RLX_UC_BLOCK };
@@ -125,6 +125,7 @@ bool rlx_uc_is_cjk(uint32_t cp);	/* the ideograph blocks BERT splits at */
 bool rlx_uc_bert_punct(uint32_t cp);	/* P, and ASCII symbols too */
 bool rlx_uc_bert_control(uint32_t cp);	/* Cc, Cf, Co */
 bool rlx_uc_bert_accent(uint32_t cp);	/* Mn */
+bool rlx_uc_old_mark(uint32_t cp);	/* M, for StripAccents */
 
 /* Lower case of @cp into @out (room for 2); returns how many: 1 or 2. */
 unsigned int rlx_uc_lower(uint32_t cp, uint32_t *out);
