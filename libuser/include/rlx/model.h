@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Models in files. A model is opened once and instantiated for concrete inputs;
+ * its weights are mapped, not read, and shared by all instances.
+ *
+ * rlx_model_graph() gives the graph of a model whose shapes follow from the
+ * shapes (and, where asked, the contents) of its inputs. rlx_runner_run() takes
+ * any model: it instantiates, compiles and caches as inputs come, and where a
+ * size depends on computed data it runs a part, looks, and goes on.
+ */
+#ifndef RLX_MODEL_H
+#define RLX_MODEL_H
+
+#include "rlx/run.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct rlx_model;
+struct rlx_runner;
+
+/**
+ * rlx_model_open - map and parse a model file (ONNX).
+ * @path: kept mapped; must not be truncated while the model lives
+ * Context: any thread; allocates, sleeps. Ownership: one reference is the
+ * caller's. Return: RLX_ENOENT, RLX_EIO, RLX_EPARSE (with the byte offset),
+ * RLX_ENOSUP, RLX_ENOMEM.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_model_open(const char *path, struct rlx_model **out, struct rlx_error *err);
+RLX_EXPORT struct rlx_model *rlx_model_get(struct rlx_model *m);
+RLX_EXPORT void rlx_model_put(struct rlx_model *m);
+
+/**
+ * struct rlx_model_io - an input or output as the file declares it.
+ * @name:   owned by the model
+ * @dtype:  RLX_NODTYPE if it is no tensor of numbers
+ * @rank:   -1 if not declared
+ * @dim:    -1 where not fixed; @dim_name is then its name, or ""
+ */
+struct rlx_model_io {
+	const char	*name;
+	enum rlx_dtype	 dtype;
+	int		 rank;
+	int64_t		 dim[RLX_MAX_RANK];
+	const char	*dim_name[RLX_MAX_RANK];
+};
+
+/* Inputs that have no default, and outputs, in the file's order. */
+RLX_EXPORT unsigned int rlx_model_io_count(const struct rlx_model *m, enum rlx_io io);
+RLX_EXPORT bool rlx_model_io_at(const struct rlx_model *m, enum rlx_io io,
+				unsigned int i, struct rlx_model_io *out);
+
+/* A named tensor in the caller's memory; @data may be NULL where said. */
+struct rlx_named_tensor {
+	const char	*name;
+	struct rlx_type	 type;
+	const void	*data;
+};
+
+/**
+ * rlx_model_graph - instantiate for these inputs.
+ * @in:    all inputs without a default; @data where the contents are known and
+ *         the graph may depend on them (NULL elsewhere)
+ * @out_g: finished, one reference; it keeps the model's weights alive
+ * Return: RLX_EINVAL names an input whose contents are needed; RLX_ENOSUP: a size
+ * depends on computed data, use rlx_runner_run(); see also rlx_model_open().
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_model_graph(struct rlx_model *m, const struct rlx_named_tensor *in,
+		unsigned int n_in, struct rlx_graph **out_g, struct rlx_error *err);
+
+/**
+ * rlx_runner_new - runs @m, compiling as inputs come.
+ * @opts: for rlx_compile(); strings are copied
+ * Context: one thread at a time per runner; any number of runners.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_runner_new(struct rlx_model *m, const struct rlx_compile_opts *opts,
+	       struct rlx_runner **out, struct rlx_error *err);
+RLX_EXPORT void rlx_runner_free(struct rlx_runner *r);
+
+/**
+ * rlx_runner_run - one inference.
+ * @in: all inputs without a default, with data; copied in
+ * Afterwards the outputs are at rlx_runner_output() until the next run.
+ */
+RLX_EXPORT enum rlx_status
+rlx_runner_run(struct rlx_runner *r, const struct rlx_named_tensor *in,
+	       unsigned int n_in, struct rlx_error *err);
+
+/* Output @i of the last run; false if there is none or it is no tensor. */
+RLX_EXPORT unsigned int rlx_runner_output_count(const struct rlx_runner *r);
+RLX_EXPORT bool rlx_runner_output(const struct rlx_runner *r, unsigned int i,
+				  struct rlx_named_tensor *out);
+
+/**
+ * rlx_runner_session - the session that these inputs run in, for binding buffers
+ * and running without the runner. NULL (and RLX_ENOSUP in @err) if the model needs
+ * several. Owned by the runner, valid until rlx_runner_free().
+ */
+RLX_EXPORT struct rlx_session *
+rlx_runner_session(struct rlx_runner *r, const struct rlx_named_tensor *in,
+		   unsigned int n_in, struct rlx_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/* Private structs of the model layer, and runs over values of any ONNX type. */
+#ifndef RLX_MODEL_MODEL_H
+#define RLX_MODEL_MODEL_H
+
+#include <stdatomic.h>
+
+#include "base/map.h"
+#include "io/onnx_build.h"
+#include "rlx/model.h"
+
+struct rlx_model {
+	atomic_uint		 refs;
+	struct onnx_file	*file;
+	struct rlx_model_io	*io[2];		/* inputs, outputs */
+	unsigned int		 n_io[2];
+	struct rlx_bump		*bump;
+};
+
+/*
+ * One segment of a model for known inputs, compiled. What comes after it depends
+ * on the values of its needed outputs: children by those.
+ */
+struct rlx_stage {
+	struct rlx_stage	*parent, *next_all;
+	struct onnx_segment	 seg;
+	struct rlx_program	*program;
+	struct rlx_session	*session;	/* NULL: nothing to run */
+	struct rlx_map		 child;		/* contents of the answer -> stage */
+	struct onnx_answer	 answer;	/* this stage's, in its session's memory */
+	struct rlx_tensor	*answers;
+};
+
+struct rlx_runner {
+	struct rlx_model	*m;
+	struct rlx_compile_opts	 opts;
+	char			*device;
+	struct rlx_map		 asked;		/* input types -> mask of contents asked */
+	struct rlx_map		 first;		/* ... and those contents -> stage */
+	struct rlx_stage	*all;		/* list of every stage, for freeing */
+	unsigned int		 n_stage;
+	struct rlx_stage	*last;		/* of the last run: where outputs are */
+};
+
+/* As rlx_runner_run(), for lists and strings too; outputs in last->seg.out. */
+enum rlx_status rlx_runner_run_specs(struct rlx_runner *r,
+				     const struct onnx_spec *in, unsigned int n_in,
+				     struct rlx_error *err);
+
+/*
+ * Where the tensor @name of the last run's outputs is: a graph output of the last
+ * stage. NULL: not there.
+ */
+const void *rlx_runner_find(const struct rlx_runner *r, const char *name);
+
+#endif

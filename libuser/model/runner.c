@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Running models whose shapes are known only as inputs come. For given input
+ * types the import may ask for the contents of some small inputs; types and those
+ * contents lead to a first stage. A stage that ends at a cut is run, and the
+ * values it gives lead to the next. Every stage is built and compiled once.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "model/model.h"
+
+/* More than this and all are dropped: a stream of ever new shapes must not grow. */
+enum { MAX_STAGES = 512, MAX_ASKS = 64 };
+
+/* A growing key; bytes that say all there is to say. */
+struct key {
+	unsigned char	*p;
+	uint32_t	 n, cap;
+	bool		 failed;
+};
+
+static void key_add(struct key *k, const void *p, size_t n)
+{
+	if (k->failed || n > UINT32_MAX - k->n ||
+	    !rlx_grow(&k->p, &k->cap, k->n + (uint32_t)n, 1)) {
+		k->failed = true;
+		return;
+	}
+	if (n)
+		memcpy(k->p + k->n, p, n);
+	k->n += (uint32_t)n;
+}
+
+static void key_type(struct key *k, const struct rlx_type *t)
+{
+	int32_t head[2] = { (int32_t)t->dtype, (int32_t)t->rank };
+
+	key_add(k, head, sizeof(head));
+	key_add(k, t->dim, t->rank * sizeof(t->dim[0]));
+}
+
+static void key_spec(struct key *k, const struct onnx_spec *s, int depth)
+{
+	uint32_t kind = s->kind, i;
+
+	key_add(k, &kind, sizeof(kind));
+	if (s->name)
+		key_add(k, s->name, strlen(s->name) + 1);
+	key_add(k, &s->n_item, sizeof(s->n_item));
+	key_type(k, &s->type);
+	for (i = 0; s->kind == ONNX_STRINGS && i < rlx_type_count(&s->type); i++) {
+		key_add(k, &s->str[i].n, sizeof(s->str[i].n));
+		key_add(k, s->str[i].p, s->str[i].n);
+	}
+	for (i = 0; s->kind == ONNX_LIST && i < s->n_item && depth < 8; i++)
+		key_spec(k, &s->item[i], depth + 1);
+}
+
+static void key_contents(struct key *k, const struct onnx_spec *s)
+{
+	uint32_t i;
+
+	if (s->kind == ONNX_TENSOR && s->data)
+		key_add(k, s->data, (size_t)rlx_type_bytes(&s->type));
+	for (i = 0; s->kind == ONNX_LIST && i < s->n_item; i++)
+		key_contents(k, &s->item[i]);
+}
+
+static void stage_free(struct rlx_stage *s)
+{
+	onnx_segment_fini(&s->seg);
+	rlx_session_free(s->session);
+	rlx_program_put(s->program);
+	rlx_map_fini(&s->child);
+	rlx_free(s->answers);
+	rlx_free(s);
+}
+
+static void drop_stages(struct rlx_runner *r)
+{
+	struct rlx_stage *s, *next;
+
+	for (s = r->all; s; s = next) {
+		next = s->next_all;
+		stage_free(s);
+	}
+	r->all = NULL;
+	r->last = NULL;
+	r->n_stage = 0;
+	rlx_map_fini(&r->first);
+	rlx_map_fini(&r->asked);
+}
+
+static enum rlx_status compile_stage(struct rlx_runner *r, struct rlx_stage *s,
+				     struct rlx_error *err)
+{
+	enum rlx_status st;
+	uint32_t i;
+
+	if (!s->seg.g)
+		return RLX_OK;
+	st = rlx_compile(s->seg.g, &r->opts, &s->program, err);
+	if (!st)
+		st = rlx_session_new(s->program, NULL, &s->session, err);
+	if (st)
+		return st;
+	s->answers = rlx_calloc(s->seg.n_needed + 1, sizeof(*s->answers));
+	if (!s->answers)
+		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+	for (i = 0; i < s->seg.n_needed; i++) {
+		const char *name = rlx_program_io_name(s->program, RLX_IO_OUTPUT, i);
+
+		s->answers[i].type = *rlx_program_io_type(s->program, RLX_IO_OUTPUT, i);
+		s->answers[i].data = rlx_buf_ptr(rlx_session_buf(s->session, RLX_IO_OUTPUT, name));
+	}
+	s->answer = (struct onnx_answer){ s->seg.n_needed, s->answers };
+	return RLX_OK;
+}
+
+static struct rlx_stage *stage_new(struct rlx_runner *r, struct rlx_stage *parent,
+				   const struct onnx_segment *seg,
+				   struct rlx_error *err)
+{
+	struct rlx_stage *s = rlx_calloc(1, sizeof(*s));
+
+	if (!s) {
+		rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+		return NULL;
+	}
+	s->parent = parent;
+	s->seg = *seg;
+	if (compile_stage(r, s, err)) {
+		s->seg = (struct onnx_segment){ 0 };	/* the caller's still */
+		stage_free(s);
+		return NULL;
+	}
+	s->next_all = r->all;
+	r->all = s;
+	r->n_stage++;
+	return s;
+}
+
+/* Answers of all stages before the one to build, first stage first. */
+static struct onnx_answer *list_answers(const struct rlx_stage *last, uint32_t *out_n)
+{
+	const struct rlx_stage *s;
+	struct onnx_answer *a;
+	uint32_t n = 0;
+
+	for (s = last; s; s = s->parent)
+		n++;
+	a = rlx_calloc(n + 1, sizeof(*a));
+	*out_n = n;
+	for (s = last; a && s; s = s->parent)
+		a[--n] = s->answer;
+	return a;
+}
+
+/* Build the segment after @parent; with RLX_EAGAIN-like need of inputs in @seg. */
+static enum rlx_status build_after(struct rlx_runner *r, struct rlx_stage *parent,
+				   const struct onnx_spec *in, unsigned int n_in,
+				   struct onnx_segment *seg, struct rlx_error *err)
+{
+	struct onnx_instance want = { .spec = in, .n_spec = n_in };
+	struct onnx_answer *a = list_answers(parent, &want.n_answer);
+	enum rlx_status st;
+
+	if (!a)
+		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+	want.answer = a;
+	st = onnx_build(r->m->file, &want, seg, err);
+	rlx_free(a);
+	return st;
+}
+
+/* Contents only where the import asked for them: others must not matter. */
+static struct onnx_spec *mask_specs(const struct onnx_spec *in, unsigned int n,
+				    uint64_t asked)
+{
+	struct onnx_spec *s = rlx_memdup(in, n * sizeof(*in));
+	unsigned int i;
+
+	for (i = 0; s && i < n; i++)
+		if (i >= 64 || !(asked >> i & 1))
+			s[i].data = NULL;
+	return s;
+}
+
+static enum rlx_status not_enough(struct rlx_error *err)
+{
+	return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
+}
+
+/* Build for these types, asking for contents until the import is content. */
+static enum rlx_status build_first(struct rlx_runner *r, const struct onnx_spec *in,
+				   unsigned int n, uint64_t *asked,
+				   struct onnx_segment *seg, struct rlx_error *err)
+{
+	struct onnx_spec *masked;
+	enum rlx_status st;
+	int i;
+
+	for (i = 0; i < MAX_ASKS; i++) {
+		masked = mask_specs(in, n, *asked);
+		if (!masked)
+			return not_enough(err);
+		st = build_after(r, NULL, masked, n, seg, err);
+		rlx_free(masked);
+		if (st || seg->need != ONNX_NEED_INPUTS)
+			return st;
+		if (!(seg->inputs & ~*asked)) {
+			onnx_segment_fini(seg);
+			break;
+		}
+		*asked |= seg->inputs;
+		onnx_segment_fini(seg);
+	}
+	return rlx_fail(err, RLX_EBUG, "runner: the import keeps asking for inputs");
+}
+
+static struct rlx_stage *first_stage(struct rlx_runner *r, const struct onnx_spec *in,
+				     unsigned int n, uint64_t *out_asked,
+				     struct rlx_error *err)
+{
+	struct key types = { 0 }, full = { 0 };
+	struct rlx_stage *s = NULL;
+	struct onnx_segment seg;
+	uint64_t asked = 0, at;
+	unsigned int i;
+	bool known;
+
+	for (i = 0; i < n; i++)
+		key_spec(&types, &in[i], 0);
+	known = !types.failed && rlx_map_get(&r->asked, types.p, types.n, &asked);
+	*out_asked = asked;
+	if (known) {
+		key_add(&full, types.p, types.n);
+		for (i = 0; i < n && i < 64; i++)
+			if (asked >> i & 1)
+				key_contents(&full, &in[i]);
+		if (!full.failed && rlx_map_get(&r->first, full.p, full.n, &at)) {
+			s = (struct rlx_stage *)(uintptr_t)at;
+			goto out_free;
+		}
+	}
+	if (types.failed || full.failed || build_first(r, in, n, &asked, &seg, err))
+		goto out_free;
+	*out_asked = asked;
+	full.n = 0;
+	key_add(&full, types.p, types.n);
+	for (i = 0; i < n && i < 64; i++)
+		if (asked >> i & 1)
+			key_contents(&full, &in[i]);
+	s = stage_new(r, NULL, &seg, err);
+	if (!s) {
+		onnx_segment_fini(&seg);
+		goto out_free;
+	}
+	/* a stage that is not found again is built again: no harm but time */
+	if (!full.failed && rlx_map_put(&r->asked, types.p, types.n, asked))
+		rlx_map_put(&r->first, full.p, full.n, (uintptr_t)s);
+out_free:
+	if (!s && !err->status)
+		not_enough(err);
+	rlx_free(types.p);
+	rlx_free(full.p);
+	return s;
+}
+
+static struct rlx_stage *next_stage(struct rlx_runner *r, struct rlx_stage *s,
+				    const struct onnx_spec *in, unsigned int n,
+				    struct rlx_error *err)
+{
+	struct onnx_segment seg;
+	struct rlx_stage *c;
+	struct key k = { 0 };
+	uint64_t at;
+	uint32_t i;
+
+	for (i = 0; i < s->answer.n; i++) {
+		key_type(&k, &s->answers[i].type);
+		key_add(&k, s->answers[i].data,
+			(size_t)rlx_type_bytes(&s->answers[i].type));
+	}
+	if (!k.failed && rlx_map_get(&s->child, k.p, k.n, &at)) {
+		rlx_free(k.p);
+		return (struct rlx_stage *)(uintptr_t)at;
+	}
+	c = NULL;
+	if (k.failed)
+		not_enough(err);
+	else if (!build_after(r, s, in, n, &seg, err)) {
+		c = stage_new(r, s, &seg, err);
+		if (!c)
+			onnx_segment_fini(&seg);
+		else
+			rlx_map_put(&s->child, k.p, k.n, (uintptr_t)c);
+	}
+	rlx_free(k.p);
+	return c;
+}
+
+/* "name" of a tensor or "name[i]" of a list's item among the specs. */
+static const struct onnx_spec *find_spec(const struct onnx_spec *in, unsigned int n,
+					 const char *name)
+{
+	const char *open = strrchr(name, '[');
+	unsigned int i, item;
+	size_t len;
+
+	for (i = 0; i < n; i++)
+		if (in[i].kind == ONNX_TENSOR && !strcmp(in[i].name, name))
+			return &in[i];
+	if (!open || sscanf(open, "[%u]", &item) != 1)
+		return NULL;
+	len = (size_t)(open - name);
+	for (i = 0; i < n; i++)
+		if (in[i].kind == ONNX_LIST && strlen(in[i].name) == len &&
+		    !memcmp(in[i].name, name, len) && item < in[i].n_item)
+			return &in[i].item[item];
+	return NULL;
+}
+
+/* Inputs of a stage: the caller's, or outputs of stages before it, in place. */
+static enum rlx_status feed_stage(struct rlx_stage *s, const struct onnx_spec *in,
+				  unsigned int n_in, struct rlx_error *err)
+{
+	unsigned int i, n = rlx_program_io_count(s->program, RLX_IO_INPUT);
+
+	for (i = 0; i < n; i++) {
+		const char *name = rlx_program_io_name(s->program, RLX_IO_INPUT, i);
+		const struct onnx_spec *spec = find_spec(in, n_in, name);
+		struct rlx_stage *p;
+		enum rlx_status st;
+
+		if (spec && spec->data) {
+			st = rlx_session_set(s->session, RLX_IO_INPUT, name, spec->type,
+					     spec->data);
+		} else {
+			for (p = s->parent; p; p = p->parent)
+				if (p->program && rlx_program_io_find(p->program,
+								      RLX_IO_OUTPUT, name) >= 0)
+					break;
+			if (!p)
+				return rlx_fail(err, RLX_EINVAL, "input '%s' has no data", name);
+			st = rlx_session_bind(s->session, RLX_IO_INPUT, name,
+					      rlx_session_buf(p->session, RLX_IO_OUTPUT, name));
+		}
+		if (st)
+			return rlx_fail(err, st, "%s", rlx_session_error(s->session)->text);
+	}
+	return RLX_OK;
+}
+
+static enum rlx_status run_stage(struct rlx_stage *s, const struct onnx_spec *in,
+				 unsigned int n, struct rlx_error *err)
+{
+	enum rlx_status st;
+
+	if (!s->session)
+		return RLX_OK;
+	st = feed_stage(s, in, n, err);
+	if (st)
+		return st;
+	st = rlx_session_run(s->session);
+	if (st)
+		*err = *rlx_session_error(s->session);
+	return st;
+}
+
+enum rlx_status rlx_runner_run_specs(struct rlx_runner *r,
+				     const struct onnx_spec *in, unsigned int n_in,
+				     struct rlx_error *err)
+{
+	struct onnx_spec *masked = NULL;
+	struct rlx_stage *s;
+	uint64_t asked = 0;
+	enum rlx_status st;
+
+	if (r->n_stage > MAX_STAGES)
+		drop_stages(r);
+	r->last = NULL;
+	s = first_stage(r, in, n_in, &asked, err);
+	while (s) {
+		st = run_stage(s, in, n_in, err);
+		if (st) {
+			rlx_free(masked);
+			return st;
+		}
+		if (s->seg.need == ONNX_NEED_NOTHING)
+			break;
+		if (!masked)
+			masked = mask_specs(in, n_in, asked);
+		s = masked ? next_stage(r, s, masked, n_in, err) : NULL;
+	}
+	rlx_free(masked);
+	if (!s)
+		return err->status ? err->status : not_enough(err);
+	r->last = s;
+	return RLX_OK;
+}
+
+const void *rlx_runner_find(const struct rlx_runner *r, const char *name)
+{
+	if (!r->last || !r->last->session ||
+	    rlx_program_io_find(r->last->program, RLX_IO_OUTPUT, name) < 0)
+		return NULL;
+	return rlx_buf_ptr(rlx_session_buf(r->last->session, RLX_IO_OUTPUT, name));
+}
+
+enum rlx_status rlx_runner_new(struct rlx_model *m, const struct rlx_compile_opts *opts,
+			       struct rlx_runner **out, struct rlx_error *err)
+{
+	struct rlx_runner *r;
+
+	if (!m || !out || (opts && !opts->size))
+		return rlx_fail(err, RLX_EINVAL,
+				"runner: a model, a place for it and opts.size are needed");
+	*out = NULL;
+	r = rlx_calloc(1, sizeof(*r));
+	if (!r)
+		return not_enough(err);
+	r->opts.size = sizeof(r->opts);
+	if (opts) {
+		memcpy(&r->opts, opts, opts->size < sizeof(r->opts) ? opts->size
+								    : sizeof(r->opts));
+		r->opts.size = sizeof(r->opts);
+	}
+	if (r->opts.device) {
+		r->device = rlx_strdup(r->opts.device);
+		r->opts.device = r->device;
+		if (!r->device) {
+			rlx_free(r);
+			return not_enough(err);
+		}
+	}
+	r->m = rlx_model_get(m);
+	*out = r;
+	return RLX_OK;
+}
+
+void rlx_runner_free(struct rlx_runner *r)
+{
+	if (!r)
+		return;
+	drop_stages(r);
+	rlx_model_put(r->m);
+	rlx_free(r->device);
+	rlx_free(r);
+}
+
+static struct onnx_spec *specs_of(const struct rlx_named_tensor *in, unsigned int n,
+				  struct rlx_error *err)
+{
+	struct onnx_spec *s = rlx_calloc(n + 1, sizeof(*s));
+	unsigned int i;
+
+	for (i = 0; s && i < n; i++)
+		s[i] = (struct onnx_spec){ .kind = ONNX_TENSOR, .name = in[i].name ?
+					   in[i].name : "", .type = in[i].type,
+					   .data = in[i].data };
+	if (!s)
+		not_enough(err);
+	return s;
+}
+
+enum rlx_status rlx_runner_run(struct rlx_runner *r, const struct rlx_named_tensor *in,
+			       unsigned int n_in, struct rlx_error *err)
+{
+	struct rlx_error own = { 0 };
+	struct onnx_spec *s;
+	enum rlx_status st;
+
+	err = err ? err : &own;
+	if (!r || (n_in && !in))
+		return rlx_fail(err, RLX_EINVAL, "runner: no runner or no inputs");
+	s = specs_of(in, n_in, err);
+	st = s ? rlx_runner_run_specs(r, s, n_in, err) : RLX_ENOMEM;
+	rlx_free(s);
+	return st;
+}
+
+unsigned int rlx_runner_output_count(const struct rlx_runner *r)
+{
+	return r && r->last ? r->last->seg.n_out : 0;
+}
+
+bool rlx_runner_output(const struct rlx_runner *r, unsigned int i,
+		       struct rlx_named_tensor *out)
+{
+	const struct onnx_spec *s;
+
+	if (i >= rlx_runner_output_count(r))
+		return false;
+	s = &r->last->seg.out[i];
+	if (s->kind != ONNX_TENSOR)
+		return false;
+	*out = (struct rlx_named_tensor){
+		s->name, s->type, s->data ? s->data : rlx_runner_find(r, s->name),
+	};
+	return out->data || !rlx_type_bytes(&s->type);
+}
+
+struct rlx_session *rlx_runner_session(struct rlx_runner *r,
+				       const struct rlx_named_tensor *in,
+				       unsigned int n_in, struct rlx_error *err)
+{
+	struct rlx_error own = { 0 };
+	struct rlx_stage *s = NULL;
+	struct onnx_spec *specs;
+	uint64_t asked;
+
+	err = err ? err : &own;
+	if (!r || (n_in && !in)) {
+		rlx_fail(err, RLX_EINVAL, "runner: no runner or no inputs");
+		return NULL;
+	}
+	specs = specs_of(in, n_in, err);
+	if (specs)
+		s = first_stage(r, specs, n_in, &asked, err);
+	rlx_free(specs);
+	if (!s)
+		return NULL;
+	if (s->seg.need != ONNX_NEED_NOTHING || !s->session) {
+		rlx_fail(err, RLX_ENOSUP,
+			 "this model needs several programs for these inputs; use rlx_runner_run()");
+		return NULL;
+	}
+	return s->session;
+}
