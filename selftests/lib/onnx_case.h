@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* The ONNX backend test cases: a model and tensors in files, one folder each. */
+#ifndef SELFTESTS_ONNX_CASE_H
+#define SELFTESTS_ONNX_CASE_H
+
+/*
+ * Run every case on @device, each in a child with a time limit, and print TAP.
+ * Arguments name cases (all if none): "node/test_abs". The folder is
+ * RLX_ONNX_DATA, or where Debian's libonnx-testdata puts it.
+ */
+int onnx_cases_main(const char *device, int argc, char **argv);
+
+#endif
