@@ -465,6 +465,8 @@ static enum rlx_status bind_inputs(struct onnx_build *b, struct onnx_scope *s)
 		if (st)
 			return st;
 		v = spec_val(b, sp, sp->name, i);
+		if (v && g->inputs[k].type && g->inputs[k].type->tensor)
+			v->elem = g->inputs[k].type->tensor->elem;
 		st = v ? bind(b, s, g->inputs[k].name, v) : b->err->status;
 	}
 	if (!st)

@@ -29,6 +29,7 @@ struct onnx_val {
 	rlx_value		 v;
 	struct rlx_type		 type;
 	struct rlx_blob		*blob;		/* known contents */
+	int64_t			 elem;		/* its ONNX type if known, 0 */
 	uint64_t		 roots;		/* which model inputs it comes from */
 	const char		*input;		/* it is this graph input */
 	const struct onnx_str	*str;

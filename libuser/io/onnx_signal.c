@@ -168,6 +168,41 @@ static rlx_value dft_last(struct onnx_op *q, rlx_value x, const struct dft *d)
 	return E(q, concat, .axis = -1, .xs = RLX_VALUES(yr, yi));
 }
 
+/*
+ * The real signal of half a spectrum, [.., bins, 2] -> [.., len, 1]: all bins
+ * but the first and, for even lengths, the middle one stand for two.
+ */
+static rlx_value dft_half(struct onnx_op *q, rlx_value x, const struct dft *d)
+{
+	struct rlx_type t = onnx_type(q, x);
+	uint32_t r = t.rank - 2;
+	int64_t bins = t.dim[r], dim[RLX_MAX_RANK], k;
+	double *two = onnx_arena_alloc(&q->b->mem, (size_t)bins, sizeof(*two));
+	struct dft inv = { d->len, d->len, true };
+	rlx_value c, s, w, re, im;
+	uint32_t i;
+
+	if (!two) {
+		onnx_nomem(q->b);
+		return RLX_NONE;
+	}
+	for (k = 0; k < bins; k++)
+		two[k] = 2 * k > d->len ? 0 : !k || 2 * k == d->len ? 1 : 2;
+	w = constant_f64(q, rlx_type(RLX_F64, bins), two, t.dtype);
+	c = waves(q, &inv, bins, false, t.dtype);
+	s = waves(q, &inv, bins, true, t.dtype);
+	for (i = 0; i <= r; i++)
+		dim[i] = t.dim[i];
+	re = onnx_reshape(q, onnx_cut(q, x, r + 1, 0, 1), r + 1, dim);
+	im = onnx_reshape(q, onnx_cut(q, x, r + 1, 1, 2), r + 1, dim);
+	re = onnx_matmul_of(q, E(q, mul, .a = re, .b = w), c);
+	im = onnx_matmul_of(q, E(q, mul, .a = im, .b = w), s);
+	dim[r] = d->len;
+	dim[r + 1] = 1;
+	/* waves() has the sine negated for the inverse. */
+	return onnx_reshape(q, E(q, add, .a = re, .b = im), r + 2, dim);
+}
+
 /* Exchange @axis with the last but one. */
 static rlx_value to_back(struct onnx_op *q, rlx_value x, uint32_t axis)
 {
@@ -187,7 +222,7 @@ static rlx_value to_back(struct onnx_op *q, rlx_value x, uint32_t axis)
 enum rlx_status onnx_dft(struct onnx_op *q)
 {
 	struct dft d = { .inverse = onnx_attr_i(q, "inverse", 0) };
-	bool onesided = onnx_attr_i(q, "onesided", 0);
+	bool onesided = onnx_attr_i(q, "onesided", 0), half;
 	int64_t axis = q->opset < 20 ? onnx_attr_i(q, "axis", 1) : -2, n;
 	enum rlx_status st;
 	struct rlx_type t;
@@ -208,15 +243,17 @@ enum rlx_status onnx_dft(struct onnx_op *q)
 		return op_err(q, RLX_ESHAPE, "axis %lld is the complex one",
 			      (long long)axis);
 	n = t.dim[a];
+	half = d.inverse && onesided && t.dim[t.rank - 1] == 2;
 	if (!d.len)
-		d.len = n;
+		d.len = half ? 2 * (n - 1) : n;
 	d.out = onesided ? d.len / 2 + 1 : d.len;
 	if (d.len < 1 || d.out > MAX_MATRIX / d.len)
 		return op_err(q, RLX_ENOSUP, "a transform of length %lld",
 			      (long long)d.len);
 	if (n > d.len)
 		x = onnx_cut(q, x, a, 0, d.len);
-	x = dft_last(q, to_back(q, x, a), &d);
+	x = to_back(q, x, a);
+	x = half ? dft_half(q, x, &d) : dft_last(q, x, &d);
 	onnx_out(q, 0, to_back(q, x, a));
 	return RLX_OK;
 }

@@ -112,11 +112,49 @@ static enum rlx_status from_strings(struct onnx_op *q, enum rlx_dtype dt)
 	return RLX_OK;
 }
 
+/* Without saturation what rounds past the largest float8 is no number. */
+static rlx_value overflow(struct onnx_op *q, rlx_value x, rlx_value y, int64_t to)
+{
+	enum rlx_dtype dt = onnx_type(q, x).dtype;
+	bool e5 = to == ONNX_F8E5M2;
+	rlx_value far = E(q, abs, .x = x), sign, bad;
+
+	/* Half way to the next value ties to it, or back, by the last bit. */
+	far = e5 ? E(q, ge, .a = far, .b = onnx_num(q, dt, 61440)) :
+	      E(q, gt, .a = far, .b = onnx_num(q, dt, 464));
+	sign = E(q, sign, .x = x);
+	bad = E(q, mul, .a = sign, .b = onnx_num(q, dt, (double)INFINITY));
+	bad = e5 ? bad : E(q, mul, .a = bad, .b = onnx_num(q, dt, 0));
+	return E(q, where, .cond = far,
+		 .a = E(q, cast, .x = bad, .to = onnx_type(q, y).dtype),
+		 .b = y);
+}
+
+/* Values of 4 and 2 bits are bytes here: keep the low bits, with their sign. */
+static rlx_value narrow(struct onnx_op *q, rlx_value x, int64_t to)
+{
+	unsigned int bits = onnx_dtype_bits(to);
+	bool is_signed = to == ONNX_INT4 || to == ONNX_INT2;
+	enum rlx_dtype dt = is_signed ? RLX_I8 : RLX_U8;
+	double low = (1u << bits) - 1, half = 1u << (bits - 1);
+
+	if (!rlx_dtype_is_int(onnx_type(q, x).dtype))
+		x = E(q, cast, .x = x, .to = RLX_I32);
+	x = E(q, bit_and, .a = x,
+	      .b = onnx_num(q, onnx_type(q, x).dtype, low));
+	x = E(q, cast, .x = x, .to = dt);
+	if (!is_signed)
+		return x;
+	x = E(q, bit_xor, .a = x, .b = onnx_num(q, dt, half));
+	return E(q, sub, .a = x, .b = onnx_num(q, dt, half));
+}
+
 static enum rlx_status cast_to(struct onnx_op *q, int64_t to)
 {
 	enum rlx_dtype dt = onnx_dtype_to_rlx(to);
+	bool saturate = onnx_attr_i(q, "saturate", 1);
+	rlx_value x, y;
 
-	onnx_attr_i(q, "saturate", 1);
 	if (!onnx_given(q, 0) || !q->n_out)
 		return op_err(q, RLX_EPARSE, "no input");
 	if (to == ONNX_STRING)
@@ -127,9 +165,20 @@ static enum rlx_status cast_to(struct onnx_op *q, int64_t to)
 			      onnx_dtype_name(to));
 	if (q->in[0]->kind == ONNX_STRINGS)
 		return from_strings(q, dt);
+	x = onnx_in(q, 0);
+	if (onnx_dtype_bits(to) < 8) {
+		onnx_out(q, 0, narrow(q, x, to));
+		if (q->out[0])
+			q->out[0]->elem = to;
+		return RLX_OK;
+	}
 	if (q->in[0]->kind == ONNX_TENSOR && q->in[0]->type.dtype == dt)
 		return onnx_identity(q);
-	onnx_out(q, 0, E(q, cast, .x = onnx_in(q, 0), .to = dt));
+	y = E(q, cast, .x = x, .to = dt);
+	if (!saturate && (to == ONNX_F8E4M3FN || to == ONNX_F8E5M2) &&
+	    rlx_dtype_is_float(onnx_type(q, x).dtype))
+		y = overflow(q, x, y, to);
+	onnx_out(q, 0, y);
 	return RLX_OK;
 }
 
@@ -162,9 +211,12 @@ enum rlx_status onnx_cast_like(struct onnx_op *q)
 		return op_err(q, RLX_EPARSE, "no second input");
 	if (q->in[1]->kind == ONNX_STRINGS)
 		return cast_to(q, ONNX_STRING);
-	for (to = 1; to <= ONNX_F8E5M2; to++)
-		if (onnx_dtype_to_rlx(to) == q->in[1]->type.dtype)
-			break;
+	/* Several types of ONNX are one of ours. */
+	to = q->in[1]->elem;
+	if (onnx_dtype_to_rlx(to) != q->in[1]->type.dtype)
+		for (to = 1; to <= ONNX_F8E5M2; to++)
+			if (onnx_dtype_to_rlx(to) == q->in[1]->type.dtype)
+				break;
 	return cast_to(q, to);
 }
 

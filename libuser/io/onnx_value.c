@@ -212,6 +212,7 @@ struct onnx_val *onnx_val_tensor(struct onnx_build *b,
 	if (!v)
 		return NULL;
 	v->type.dtype = dt;
+	v->elem = t->dtype;
 	v->type.rank = (uint32_t)t->ndims;
 	if (t->ndims)
 		memcpy(v->type.dim, t->dims, t->ndims * sizeof(*t->dims));
