@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/* Recurrent cells: LSTM, GRU and plain RNN, after the input projection. */
+#ifndef RLX_K_RNN_H
+#define RLX_K_RNN_H
+
+#include "kernels/type.h"
+
+#define RLX_K_RNN_PANEL	16	/* hidden units packed side by side */
+#define RLX_K_RNN_ROWS	4	/* batch rows of a unit */
+
+enum rlx_k_rnn_cell {
+	RLX_RNN_LSTM,	/* gates i o f c */
+	RLX_RNN_GRU,	/* gates z r h */
+	RLX_RNN_PLAIN,
+};
+
+/* ONNX's activations; alpha and beta as it says, given explicitly. */
+enum rlx_k_rnn_act {
+	RLX_RNN_SIGMOID,
+	RLX_RNN_TANH,
+	RLX_RNN_RELU,
+	RLX_RNN_AFFINE,
+	RLX_RNN_LEAKY_RELU,
+	RLX_RNN_THRESHOLDED_RELU,
+	RLX_RNN_SCALED_TANH,
+	RLX_RNN_HARD_SIGMOID,
+	RLX_RNN_ELU,
+	RLX_RNN_SOFTSIGN,
+	RLX_RNN_SOFTPLUS,
+};
+
+static inline int64_t rlx_k_rnn_gates(int cell)
+{
+	return cell == RLX_RNN_LSTM ? 4 : cell == RLX_RNN_GRU ? 3 : 1;
+}
+
+static inline int64_t rlx_k_rnn_panels(int64_t hidden)
+{
+	return (hidden + RLX_K_RNN_PANEL - 1) / RLX_K_RNN_PANEL;
+}
+
+/* Floats of one direction's packed recurrence weights. */
+static inline size_t rlx_k_rnn_packed(int cell, int64_t hidden)
+{
+	return (size_t)(rlx_k_rnn_panels(hidden) * RLX_K_RNN_PANEL * hidden *
+			rlx_k_rnn_gates(cell));
+}
+
+/*
+ * Kernel: rnn_pack. r is [dirs, gates * hidden, hidden] as ONNX has it; dst gets
+ * rlx_k_rnn_packed() floats for each direction. One unit is one direction; there
+ * are @dirs. Scratch: 0. The layout is the same at every level.
+ */
+struct rlx_k_rnn_pack {
+	const float	*r;
+	float		*dst;
+	int64_t		dirs, hidden;
+	uint8_t		cell;
+};
+
+struct rlx_k_rnn_fn {
+	uint8_t	fn;		/* enum rlx_k_rnn_act */
+	float	alpha, beta;
+};
+
+/*
+ * Kernel: rnn. For each direction, batch row and time step, with x the
+ * projected input x W^T + Wb + Rb of all gates, computed beforehand by a matrix
+ * product (for a GRU with linear_before_reset the h gate gets Wb only and rb is
+ * its Rb):
+ *
+ *	LSTM	i = f(x_i + h R_i + P_i c), f likewise (1 - i if input_forget),
+ *		c' = f c + i g(x_c + h R_c), o = f(x_o + h R_o + P_o c'),
+ *		h' = o h(c')
+ *	GRU	z, r = f(x + h R), n = g(x_h + (r h) R_h) or, if
+ *		linear_before_reset, g(x_h + r (h R_h + rb)),
+ *		h' = (1 - z) n + z h
+ *	RNN	h' = f(x + h R)
+ *
+ * Arguments of activations are clipped to [-clip, clip] if clip > 0. A row
+ * shorter than steps gives zeros in y beyond its length and its last state in
+ * yh, yc; a reverse direction begins at the row's own end. yh, yc may be the
+ * same memory as h0, c0.
+ *
+ * One unit is one direction of RLX_K_RNN_ROWS batch rows; there are
+ * rlx_k_rnn_units(). Scratch: rlx_k_rnn_scratch().
+ */
+struct rlx_k_rnn {
+	const float	*x;
+	const float	*r;		/* packed, direction after direction */
+	const float	*rb;		/* GRU, linear_before_reset: dirs x hidden,
+					 * or NULL */
+	const float	*peep;		/* LSTM: dirs x 3 x hidden (i o f), or NULL */
+	const float	*h0, *c0;	/* dirs x batch x hidden, or NULL: zeros */
+	const void	*lens;		/* batch, i32 or i64, or NULL */
+	float		*y;		/* or NULL */
+	float		*yh, *yc;	/* dirs x batch x hidden, or NULL */
+	/* elements: time, batch, direction; gates and hidden are dense */
+	int64_t		x_stride[3], y_stride[3];
+	int64_t		steps, batch, hidden, dirs;
+	struct rlx_k_rnn_fn	act[2][3];	/* direction; f, g, h */
+	float		clip;
+	uint8_t		cell, lens_type;
+	bool		reverse[2];
+	bool		input_forget, linear_before_reset;
+};
+
+static inline size_t rlx_k_rnn_units(const struct rlx_k_rnn *a)
+{
+	return (size_t)(a->dirs * ((a->batch + RLX_K_RNN_ROWS - 1) /
+				   RLX_K_RNN_ROWS));
+}
+
+/* h, its next value, c, and two values of the GRU, for each row */
+static inline size_t rlx_k_rnn_scratch(const struct rlx_k_rnn *a)
+{
+	return (size_t)rlx_k_rnn_panels(a->hidden) * RLX_K_RNN_PANEL *
+	       RLX_K_RNN_ROWS * 5 * sizeof(float);
+}
+
+#endif
