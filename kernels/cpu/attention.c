@@ -41,22 +41,28 @@ void RLX_K(att_store)(const struct att_block *t, int64_t r, const float *from)
 		(char *)a->out + off * size, from, (size_t)a->v_dim);
 }
 
-/* Rows of floats: where they are, or converted into buf. */
-static const float *rows_of(const void *p, int type, int64_t off,
-			    int64_t stride, size_t n, size_t d, float *buf,
+/* Rows of keys or values: the first, their distance in elements, their width. */
+struct rows {
+	const void	*p;
+	int64_t		off, stride;
+	size_t		n, d;
+};
+
+/* As floats: where they are, or converted into buf. */
+static const float *rows_of(const struct rows *r, int type, float *buf,
 			    size_t *ld)
 {
 	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_k_type)type);
 	rlx_convert_fn *load = RLX_K(loader)(RLX_EW_F32, type);
-	const char *s = (const char *)p + off * size;
+	const char *s = (const char *)r->p + r->off * size;
 
 	if (type == RLX_K_F32) {
-		*ld = (size_t)stride;
+		*ld = (size_t)r->stride;
 		return (const float *)(const void *)s;
 	}
-	*ld = (d + 15) / 16 * 16;
-	for (size_t i = 0; i < n; i++)
-		load(buf + i * *ld, s + (int64_t)i * stride * size, d);
+	*ld = (r->d + 15) / 16 * 16;
+	for (size_t i = 0; i < r->n; i++)
+		load(buf + i * *ld, s + (int64_t)i * r->stride * size, r->d);
 	return buf;
 }
 
@@ -64,15 +70,20 @@ void RLX_K(att_tile)(const struct att_block *t, struct att_tile *k, int64_t at)
 {
 	const struct rlx_k_attention *a = t->a;
 	const int64_t *ks = a->k_stride, *vs = a->v_stride;
+	struct rows r = {
+		.p = a->k, .stride = ks[2], .d = (size_t)a->head_dim,
+		.off = t->b * ks[0] + t->kvh * ks[1] + at * ks[2],
+		.n = (size_t)(t->hi - at < KEYS ? t->hi - at : KEYS),
+	};
 
 	k->at = at;
-	k->n = (size_t)(t->hi - at < KEYS ? t->hi - at : KEYS);
-	k->k = rows_of(a->k, a->kv_type, t->b * ks[0] + t->kvh * ks[1] +
-		       at * ks[2], ks[2], k->n, (size_t)a->head_dim, t->kbuf,
-		       &k->ldk);
-	k->v = rows_of(a->v, a->kv_type, t->b * vs[0] + t->kvh * vs[1] +
-		       at * vs[2], vs[2], k->n, (size_t)a->v_dim, t->vbuf,
-		       &k->ldv);
+	k->n = r.n;
+	k->k = rows_of(&r, a->kv_type, t->kbuf, &k->ldk);
+	r.p = a->v;
+	r.stride = vs[2];
+	r.d = (size_t)a->v_dim;
+	r.off = t->b * vs[0] + t->kvh * vs[1] + at * vs[2];
+	k->v = rows_of(&r, a->kv_type, t->vbuf, &k->ldv);
 }
 
 static int64_t keys_of(const struct rlx_k_attention *a, int64_t b)

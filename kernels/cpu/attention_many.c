@@ -22,10 +22,12 @@ struct stats {
 };
 
 /* s[m][.] = k[m] . q, m < mr; rows at or past n repeat the last one. */
-RLX_INLINE void scores(float *s, const float *qt, const struct att_tile *k,
-		       size_t at, size_t d, const int mr, const int nq)
+RLX_INLINE void scores(const struct att_block *t, const struct att_tile *k,
+		       size_t at, const int mr, const int nq)
 {
-	const float *p[8];
+	const size_t d = (size_t)t->a->head_dim;
+	const float *qt = t->qt, *p[8];
+	float *s = t->s;
 	vf acc[8][4];
 
 	RLX_UNROLL
@@ -61,13 +63,22 @@ RLX_INLINE void scores(float *s, const float *qt, const struct att_tile *k,
 				       (size_t)c) * RLX_VL, acc[m][c]);
 }
 
+struct sums {
+	float		*o;
+	const float	*p;
+	const vf	*fix;	/* NULL: o holds nothing yet */
+};
+
 /*
  * o[m][.] = o * fix + sum_j v[j][m] p[j][.], m < mr; past dim the last repeats,
  * but for whole tiles the offsets are constants.
  */
-RLX_INLINE void values(float *o, const float *p, const struct att_tile *k,
-		       const vf *fix, size_t dim, const int mr, const int nq)
+RLX_INLINE void values(const struct sums *w, const struct att_tile *k,
+		       size_t dim, const int mr, const int nq)
 {
+	const vf *fix = w->fix;
+	const float *p = w->p;
+	float *o = w->o;
 	const bool whole = dim >= (size_t)mr;
 	size_t off[8];
 	vf acc[8][4];
@@ -108,16 +119,16 @@ RLX_INLINE void all_values(const struct att_block *t, struct att_tile k,
 			   const vf *fix, const int mr, const int nq)
 {
 	const size_t dim = (size_t)t->a->v_dim, step = (size_t)mr;
-	float *o = t->ot;
+	struct sums x = { t->ot, t->s, fix };
 	size_t i = 0;
 
 	for (; i + step <= dim; i += step) {
-		values(o, t->s, &k, fix, step, mr, nq);
-		o += step * (size_t)nq * RLX_VL;
+		values(&x, &k, step, mr, nq);
+		x.o += step * (size_t)nq * RLX_VL;
 		k.v += step;
 	}
 	if (i < dim)
-		values(o, t->s, &k, fix, dim - i, mr, nq);
+		values(&x, &k, dim - i, mr, nq);
 }
 
 /* The bias of a tile as [key][query], if it is not the same for all queries. */
@@ -272,7 +283,6 @@ static void results(const struct att_block *t, const struct stats *st, int nq)
 
 RLX_INLINE void run(struct att_block *t, const int nq, const int mr)
 {
-	const size_t d = (size_t)t->a->head_dim;
 	struct att_tile k;
 	struct stats st;
 	bool first = true;
@@ -286,7 +296,7 @@ RLX_INLINE void run(struct att_block *t, const int nq, const int mr)
 	for (int64_t at = t->lo; at < t->hi; at += KEYS, first = false) {
 		RLX_K(att_tile)(t, &k, at);
 		for (size_t j = 0; j < k.n; j += (size_t)mr)
-			scores(t->s, t->qt, &k, j, d, mr, nq);
+			scores(t, &k, j, mr, nq);
 		soften(t, &k, &st, nq);
 		all_values(t, k, first ? NULL : st.fix, mr, nq);
 	}

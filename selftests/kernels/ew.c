@@ -332,114 +332,128 @@ TEST(every_i64_op_is_exact)
 		}
 }
 
-/* A random program of cheap ops over randomly broadcast inputs. */
-static void random_program(const struct rlx_kernels *k, uint64_t *seed)
+static struct kc_buf random_input(struct rlx_k_ew *a, int i, uint64_t *seed)
+{
+	static const uint8_t types[] = { RLX_K_F32, RLX_K_F32, RLX_K_BF16,
+					 RLX_K_I8, RLX_K_I64, RLX_K_U8 };
+	int type = types[rlx_test_rand(seed) % 6];
+	size_t size = rlx_k_type_size((enum rlx_k_type)type);
+	int64_t run = 1;
+	struct kc_buf b;
+
+	a->in[i].type = (uint8_t)type;
+	for (int d = a->rank; d-- > 0;)
+		if (rlx_test_rand(seed) % 3) {
+			a->in[i].stride[d] = run;
+			run *= a->dim[d];
+		}
+	b = kc_buf_new((size_t)run * size, size);
+	a->in[i].p = b.p;
+	for (int64_t j = 0; j < run; j++) {
+		int64_t v = kc_pick(seed, 0, 7);
+		float f = (float)v;
+		uint16_t h = kc_to_bf16(f);
+
+		memcpy((char *)b.p + (size_t)j * size,
+		       type == RLX_K_F32 ? (void *)&f :
+		       type == RLX_K_BF16 ? (void *)&h : (void *)&v, size);
+	}
+	return b;
+}
+
+/* Steps of cheap ops whose results floats hold exactly. */
+static void random_steps(struct rlx_k_ew *a, uint64_t *seed)
 {
 	static const uint8_t ops[] = { RLX_EW_add, RLX_EW_sub, RLX_EW_mul,
 				       RLX_EW_max, RLX_EW_neg, RLX_EW_where,
 				       RLX_EW_const_, RLX_EW_min };
-	static const uint8_t types[] = { RLX_K_F32, RLX_K_F32, RLX_K_BF16,
-					 RLX_K_I8, RLX_K_I64, RLX_K_U8 };
-	struct rlx_k_ew a = { .cls = (uint8_t)kc_pick(seed, 0, 1) };
-	struct kc_buf in[4], out[2];
-	int64_t total = 1, idx[4];
-	int rank = (int)kc_pick(seed, 1, 4), n_step, last;
 
-	a.rank = rank;
-	for (int d = 0; d < rank; d++) {
-		a.dim[d] = kc_pick(seed, 1, d == rank - 1 ? 400 : 9);
+	for (int s = 0; s < a->n_step; s++) {
+		a->step[s].op = ops[rlx_test_rand(seed) % 8];
+		a->step[s].imm.f = (double)kc_pick(seed, -3, 3);
+		for (int j = 0; j < 3; j++) {
+			int64_t o = kc_pick(seed, -1, a->n_in + s - 1);
+
+			a->step[s].src[j] = (uint8_t)(o < 0 ? RLX_EW_IMM :
+				o < a->n_in ? o : RLX_EW_STEP(o - a->n_in));
+		}
+	}
+}
+
+static double input_at(const struct rlx_k_ew *a, int i, const int64_t *idx)
+{
+	size_t size = rlx_k_type_size((enum rlx_k_type)a->in[i].type);
+	int64_t off = 0, x = 0;
+	float f;
+
+	for (int d = 0; d < a->rank; d++)
+		off += idx[d] * a->in[i].stride[d];
+	memcpy(&x, (const char *)a->in[i].p + off * (int64_t)size, size);
+	memcpy(&f, &x, 4);
+	return a->in[i].type == RLX_K_F32 ? (double)f :
+	       a->in[i].type == RLX_K_BF16 ?
+	       (double)kc_from_bf16((uint16_t)x) : (double)x;
+}
+
+/* Element e of every operand of the program. */
+static void follow(const struct rlx_k_ew *a, int64_t e, double *v)
+{
+	int64_t idx[4];
+
+	for (int d = a->rank; d-- > 0; e /= a->dim[d])
+		idx[d] = e % a->dim[d];
+	for (int i = 0; i < a->n_in; i++)
+		v[i] = input_at(a, i, idx);
+	for (int s = 0; s < a->n_step; s++) {
+		const struct rlx_k_ew_step *t = &a->step[s];
+		double x[3];
+
+		for (int j = 0; j < 3; j++)
+			x[j] = t->src[j] == RLX_EW_IMM ? t->imm.f :
+							 v[t->src[j]];
+		v[RLX_EW_STEP(s)] = t->op == RLX_EW_const_ ? t->imm.f :
+				    want_f(t->op, x[0], x[1], x[2]);
+	}
+}
+
+static void random_program(const struct rlx_kernels *k, uint64_t *seed)
+{
+	struct rlx_k_ew a = { .cls = (uint8_t)kc_pick(seed, 0, 1),
+			      .rank = (int)kc_pick(seed, 1, 4),
+			      .n_in = (uint8_t)kc_pick(seed, 1, 4),
+			      .n_step = (uint8_t)kc_pick(seed, 0, 12),
+			      .n_out = 2 }, p;
+	int last = a.n_step ? RLX_EW_STEP(a.n_step - 1) : 0;
+	int mid = a.n_step ? RLX_EW_STEP(a.n_step / 2) : 0;
+	struct kc_buf in[4], out[2];
+	int64_t total = 1;
+
+	for (int d = 0; d < a.rank; d++) {
+		a.dim[d] = kc_pick(seed, 1, d == a.rank - 1 ? 400 : 9);
 		total *= a.dim[d];
 	}
-	a.n_in = (uint8_t)kc_pick(seed, 1, 4);
-	for (int i = 0; i < a.n_in; i++) {
-		int64_t run = 1;
-		size_t size;
-
-		a.in[i].type = types[rlx_test_rand(seed) % 6];
-		size = rlx_k_type_size((enum rlx_k_type)a.in[i].type);
-		for (int d = rank; d-- > 0;)
-			if (rlx_test_rand(seed) % 3) {
-				a.in[i].stride[d] = run;
-				run *= a.dim[d];
-			}
-		in[i] = kc_buf_new((size_t)run * size, size);
-		a.in[i].p = in[i].p;
-		for (int64_t j = 0; j < run; j++) {
-			int64_t v = kc_pick(seed, 0, 7);
-			char *p = (char *)in[i].p + (size_t)j * size;
-			float f = (float)v;
-			uint16_t h = kc_to_bf16(f);
-
-			if (a.in[i].type == RLX_K_F32)
-				memcpy(p, &f, 4);
-			else if (a.in[i].type == RLX_K_BF16)
-				memcpy(p, &h, 2);
-			else
-				memcpy(p, &v, size);
-		}
-	}
-	n_step = (int)kc_pick(seed, 0, 12);
-	a.n_step = (uint8_t)n_step;
-	for (int s = 0; s < n_step; s++) {
-		a.step[s].op = ops[rlx_test_rand(seed) % 8];
-		a.step[s].imm.f = (double)kc_pick(seed, -3, 3);
-		for (int j = 0; j < 3; j++) {
-			int64_t o = kc_pick(seed, -1, a.n_in + s - 1);
-
-			a.step[s].src[j] = (uint8_t)(o < 0 ? RLX_EW_IMM :
-				o < a.n_in ? o : RLX_EW_STEP(o - a.n_in));
-		}
-	}
-	last = n_step ? RLX_EW_STEP(n_step - 1) : 0;
-	a.n_out = 2;
+	for (int i = 0; i < a.n_in; i++)
+		in[i] = random_input(&a, i, seed);
+	random_steps(&a, seed);
 	out[0] = kc_buf_new((size_t)total * 4, 4);
 	out[1] = kc_buf_new((size_t)total * 8, 8);
 	a.out[0] = (struct rlx_k_ew_out){ out[0].p, RLX_K_F32, (uint8_t)last };
-	a.out[1] = (struct rlx_k_ew_out){ out[1].p, RLX_K_F64, (uint8_t)
-		(n_step ? RLX_EW_STEP(n_step / 2) : 0) };
-	struct rlx_k_ew p = a;
-
+	a.out[1] = (struct rlx_k_ew_out){ out[1].p, RLX_K_F64, (uint8_t)mid };
+	p = a;
 	rlx_k_ew_plan(&p);
 	kc_run(k->ew, &p, rlx_k_ew_units(&p), rlx_k_ew_scratch(&p), seed);
 	for (int64_t e = 0; e < total; e++) {
-		double v[RLX_EW_MAX_IN + RLX_EW_MAX_STEP], w0, w1;
-		int64_t at = e;
+		double v[RLX_EW_MAX_IN + RLX_EW_MAX_STEP], w0, w1, g0, g1;
 
-		for (int d = rank; d-- > 0; at /= a.dim[d])
-			idx[d] = at % a.dim[d];
-		for (int i = 0; i < a.n_in; i++) {
-			size_t size = rlx_k_type_size(
-				(enum rlx_k_type)a.in[i].type);
-			int64_t off = 0, x = 0;
-			float f;
-
-			for (int d = 0; d < rank; d++)
-				off += idx[d] * a.in[i].stride[d];
-			memcpy(&x, (char *)in[i].p + off * (int64_t)size,
-			       size);
-			memcpy(&f, &x, 4);
-			v[i] = a.in[i].type == RLX_K_F32 ? f :
-			       a.in[i].type == RLX_K_BF16 ?
-			       kc_from_bf16((uint16_t)x) : (double)x;
-		}
-		for (int s = 0; s < n_step; s++) {
-			double x[3];
-
-			for (int j = 0; j < 3; j++)
-				x[j] = a.step[s].src[j] == RLX_EW_IMM ?
-				       a.step[s].imm.f : v[a.step[s].src[j]];
-			v[RLX_EW_STEP(s)] = a.step[s].op == RLX_EW_const_ ?
-				a.step[s].imm.f :
-				want_f(a.step[s].op, x[0], x[1], x[2]);
-		}
-		w0 = v[a.out[0].src];
-		w1 = v[a.out[1].src];
-		CHECKF(fabs(((float *)out[0].p)[e] - w0) <= 1e-5 * fabs(w0),
-		       "element %lld of %lld is %g, not %g", (long long)e,
-		       (long long)total, ((float *)out[0].p)[e], w0);
-		CHECKF(fabs(((double *)out[1].p)[e] - w1) <= 1e-5 * fabs(w1),
-		       "element %lld of output 1 is %g, not %g", (long long)e,
-		       ((double *)out[1].p)[e], w1);
+		follow(&a, e, v);
+		w0 = v[last];
+		w1 = v[mid];
+		g0 = (double)((float *)out[0].p)[e];
+		g1 = ((double *)out[1].p)[e];
+		CHECKF(fabs(g0 - w0) <= 1e-5 * fabs(w0) &&
+		       fabs(g1 - w1) <= 1e-5 * fabs(w1),
+		       "element %lld of %lld is %g, %g, not %g, %g",
+		       (long long)e, (long long)total, g0, g1, w0, w1);
 	}
 	for (int i = 0; i < a.n_in; i++)
 		kc_buf_free(&in[i]);
