@@ -281,4 +281,62 @@ struct rlx_k_conv_nd_pack {
 	float		*dst;
 };
 
+/**
+ * enum rlx_conv_i8_out - what conv_i8 stores
+ * @RLX_CONV_I32: the sum
+ * @RLX_CONV_U8, @RLX_CONV_I8: round(sum * scale) + y_zero, saturated; halves
+ *	are rounded to even
+ */
+enum rlx_conv_i8_out {
+	RLX_CONV_I32,
+	RLX_CONV_U8,
+	RLX_CONV_I8,
+};
+
+/**
+ * struct rlx_k_conv_i8 - kernels conv_i8 and conv_i8_pack: plain convolution
+ * of 8-bit integers: sum = (x - x_zero) * (w - w_zero) + bias, exactly, modulo
+ * 2^32
+ * @shape: n, ic, oc, groups, in, out, k, s, d, p, x_n and y_n as for conv_nd;
+ *	not transposed; its pointers and activation are not looked at
+ * @x: [n][ic][in], unsigned unless @x_signed
+ * @w: packed by conv_i8_pack
+ * @bias: [oc], or NULL
+ * @scale: [oc], for 8-bit results: x_scale * w_scale / y_scale
+ * @y: [n][oc][out] as @out says
+ * @x_zero, @y_zero: zero points
+ * @w_zero: [oc] zero points of the weights, or NULL for 0; also for packing
+ * @w_signed: for packing and for running
+ * @lo, @hi: bounds of 8-bit results, within the type's; a relu is @y_zero as @lo
+ *
+ * One unit is a run of output pixels by some output channels.
+ */
+struct rlx_k_conv_i8 {
+	struct rlx_k_conv_nd shape;
+	const void	*x, *w;
+	const int32_t	*bias;
+	const float	*scale;
+	void		*y;
+	int32_t		x_zero, y_zero;
+	const int32_t	*w_zero;
+	bool		x_signed, w_signed;
+	enum rlx_conv_i8_out out;
+	int32_t		lo, hi;
+	/* derived by rlx_conv_i8_init() */
+	size_t		depth;		/* terms multiplied at once */
+	size_t		groups;		/* of so many in a sum */
+};
+
+bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a);
+size_t rlx_conv_i8_units(const struct rlx_k_conv_i8 *a);
+size_t rlx_conv_i8_scratch(const struct rlx_k_conv_i8 *a);
+size_t rlx_conv_i8_wsize(const struct rlx_k_conv_i8 *a);
+
+/* Kernel conv_i8_pack: @src is [oc][ic / groups][taps]; a unit is a group. */
+struct rlx_k_conv_i8_pack {
+	const struct rlx_k_conv_i8 *conv;
+	const void	*src;
+	void		*dst;
+};
+
 #endif

@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "kernels/cpu/conv_nd.h"
 #include "kernels/cpu/conv_tile.h"
 
 rlx_k_fn RLX_K(conv_nd);
@@ -18,123 +19,13 @@ rlx_k_fn RLX_K(conv_nd_pack);
 #define PANEL	(TILE_K * C)		/* pixels of a panel */
 #define KC	((size_t)RLX_CONV_ND_KC)
 
-/* Neighbouring output pixels of one row, within a panel. */
-struct seg {
-	size_t		at, len;	/* in the panel */
-	ptrdiff_t	in[3];		/* input coordinate of the first, tap 0 */
-	size_t		out;		/* output element of the first */
-};
-
 struct run {
 	const struct rlx_k_conv_nd *a;
-	size_t		icg, ocg, taps;
+	struct walk	walk;
 	ptrdiff_t	*offs;
 	float		*panel, *sums;
 	struct conv_act	act;
 };
-
-struct unit {
-	size_t		n, g, tile, tiles;	/* first tile, count */
-	size_t		row, rows;		/* output channels in the group */
-	size_t		phase[3], dims[3];	/* pixels of the phase */
-	size_t		pixel, pixels;
-	ptrdiff_t	step[3];		/* input from pixel to pixel */
-};
-
-static size_t tile_first(const struct run *r, size_t tile)
-{
-	size_t q = r->ocg / r->a->tiles, m = r->ocg % r->a->tiles;
-
-	return tile * q + (tile < m ? tile : m);
-}
-
-/* False when the phase has fewer blocks than the largest one. */
-static bool unit_get(const struct run *r, size_t i, struct unit *u)
-{
-	const struct rlx_k_conv_nd *a = r->a;
-	size_t j, all = 1;
-
-	u->pixel = i % a->blocks * a->pixels;
-	i /= a->blocks;
-	for (j = 3; j-- > 0;) {
-		size_t s = a->transposed ? a->s[j] : 1;
-
-		u->phase[j] = i % s;
-		i /= s;
-		u->dims[j] = a->out[j] > u->phase[j] ?
-			     (a->out[j] - u->phase[j] + s - 1) / s : 0;
-		u->step[j] = a->transposed ? 1 : (ptrdiff_t)a->s[j];
-		all *= u->dims[j];
-	}
-	u->tile = i % a->chunks * a->chunk;
-	i /= a->chunks;
-	u->g = i % a->groups;
-	u->n = i / a->groups;
-	if (u->pixel >= all)
-		return false;
-	u->pixels = all - u->pixel < a->pixels ? all - u->pixel : a->pixels;
-	u->tiles = a->tiles - u->tile < a->chunk ? a->tiles - u->tile : a->chunk;
-	u->row = tile_first(r, u->tile);
-	u->rows = tile_first(r, u->tile + u->tiles) - u->row;
-	return true;
-}
-
-/* Cut pixels [first, first + count) of the phase where a row ends. */
-static size_t segs_get(const struct run *r, const struct unit *u, size_t first,
-		       size_t count, struct seg *s)
-{
-	const struct rlx_k_conv_nd *a = r->a;
-	size_t n = 0, at = 0;
-
-	while (at < count) {
-		size_t p = first + at, t[3], o[3], j;
-
-		t[2] = p % u->dims[2];
-		t[1] = p / u->dims[2] % u->dims[1];
-		t[0] = p / u->dims[2] / u->dims[1];
-		for (j = 0; j < 3; j++) {
-			o[j] = a->transposed ? t[j] * a->s[j] + u->phase[j] :
-					       t[j];
-			s[n].in[j] = (ptrdiff_t)t[j] * u->step[j];
-		}
-		s[n].at = at;
-		s[n].len = u->dims[2] - t[2] < count - at ?
-			   u->dims[2] - t[2] : count - at;
-		s[n].out = (o[0] * a->out[1] + o[1]) * a->out[2] + o[2];
-		at += s[n++].len;
-	}
-	return n;
-}
-
-/*
- * The next tap from @tap on that reaches the phase, and where it reads
- * relative to a segment's coordinates; false at the end.
- */
-static bool tap_next(const struct run *r, const struct unit *u, size_t *tap,
-		     ptrdiff_t off[3])
-{
-	const struct rlx_k_conv_nd *a = r->a;
-
-	for (; *tap < r->taps; ++*tap) {
-		size_t k = *tap, j;
-
-		for (j = 3; j-- > 0; k /= a->k[j]) {
-			ptrdiff_t at = (ptrdiff_t)(k % a->k[j] * a->d[j]) -
-				       (ptrdiff_t)a->p[j];
-
-			off[j] = at;
-			if (!a->transposed)
-				continue;
-			at = (ptrdiff_t)u->phase[j] - at;
-			if (at % (ptrdiff_t)a->s[j])
-				break;
-			off[j] = at / (ptrdiff_t)a->s[j];
-		}
-		if (j == (size_t)-1)
-			return true;
-	}
-	return false;
-}
 
 /* One segment of one channel's plane, as seen by one tap. */
 static void gather(const struct run *r, const struct unit *u, float *dst,
@@ -166,13 +57,6 @@ static void gather(const struct run *r, const struct unit *u, float *dst,
 		dst[i] = 0;
 }
 
-/* Terms of one pass: a tap for some channels, again and again. */
-struct terms {
-	size_t		tap, ci;	/* the next term */
-	ptrdiff_t	off[3];
-	bool		more;
-};
-
 /*
  * Gather up to KC terms for the pixels of one panel, and remember where their
  * weights are. Returns how many; @t moves on.
@@ -186,10 +70,10 @@ static size_t panel_fill(const struct run *r, const struct unit *u,
 	size_t count = left < PANEL ? left : PANEL;
 	size_t width = count > C ? PANEL : C;
 	float *dst = r->panel + panel * PANEL * KC;
-	const float *x = a->x + u->n * a->x_n + u->g * r->icg * plane;
+	const float *x = a->x + u->n * a->x_n + u->g * r->walk.icg * plane;
 	struct seg segs[PANEL];
 
-	nseg = segs_get(r, u, u->pixel + panel * PANEL, count, segs);
+	nseg = segs_get(&r->walk, u, u->pixel + panel * PANEL, count, segs);
 	for (n = 0; n < KC && t->more; n++, dst += width) {
 		for (i = 0; i < nseg; i++) {
 			const struct seg *s = &segs[i];
@@ -202,12 +86,8 @@ static size_t panel_fill(const struct run *r, const struct unit *u,
 		}
 		for (i = count; i < width; i++)
 			dst[i] = 0;
-		r->offs[n] = (ptrdiff_t)(t->tap * r->icg + t->ci);
-		if (++t->ci == r->icg) {
-			t->ci = 0;
-			t->tap++;
-			t->more = tap_next(r, u, &t->tap, t->off);
-		}
+		r->offs[n] = (ptrdiff_t)(t->tap * r->walk.icg + t->ci);
+		terms_next(t, &r->walk, u);
 	}
 	return n;
 }
@@ -217,22 +97,22 @@ static void pass_run(const struct run *r, const struct unit *u, size_t n,
 		     bool first)
 {
 	static const _Alignas(64) float zero[PANEL];
-	size_t terms = r->icg * r->taps, i, p, j, rows, last = 1;
+	size_t terms = r->walk.icg * r->walk.taps, i, p, j, rows, last = 1;
 	struct conv_tile t = {
 		.offs = r->offs, .nfull = n, .bias = zero, .acc = !first,
 		.fuse = &conv_fuse_none,
 	};
 
 	for (i = 0; i < u->tiles; i++) {
-		size_t row = tile_first(r, u->tile + i);
+		size_t row = tile_first(&r->walk, u->tile + i);
 
-		rows = tile_first(r, u->tile + i + 1) - row;
+		rows = tile_first(&r->walk, u->tile + i + 1) - row;
 		/* offsets count terms of @last floats; now of @rows */
 		for (j = 0; rows != last && j < n; j++)
 			r->offs[j] = r->offs[j] / (ptrdiff_t)last *
 				     (ptrdiff_t)rows;
 		last = rows;
-		t.x = r->a->w + (u->g * r->ocg + row) * terms;
+		t.x = r->a->w + (u->g * r->walk.ocg + row) * terms;
 		t.y_k = rows * C;
 		for (p = 0; p * PANEL < u->pixels; p++) {
 			size_t k = u->pixels - p * PANEL > C ? 2 : 1;
@@ -286,10 +166,10 @@ static void unit_store(const struct run *r, const struct unit *u)
 		size_t count = left < PANEL ? left : PANEL;
 		const float *sums = r->sums + p * PANEL * u->rows;
 
-		nseg = segs_get(r, u, u->pixel + p * PANEL, count, segs);
+		nseg = segs_get(&r->walk, u, u->pixel + p * PANEL, count, segs);
 		for (i = 0; i < u->tiles; i++) {
-			size_t row = tile_first(r, u->tile + i);
-			size_t rows = tile_first(r, u->tile + i + 1) - row;
+			size_t row = tile_first(&r->walk, u->tile + i);
+			size_t rows = tile_first(&r->walk, u->tile + i + 1) - row;
 			const float *s = sums + (row - u->row) * PANEL;
 
 			for (j = 0; j < rows; j++) {
@@ -299,7 +179,7 @@ static void unit_store(const struct run *r, const struct unit *u)
 				for (; k < TILE_K; k++)
 					vf_store(v + k * C, vf_zero());
 				row_store(r, u, v, segs, nseg,
-					  u->g * r->ocg + row + j);
+					  u->g * r->walk.ocg + row + j);
 			}
 		}
 	}
@@ -308,23 +188,20 @@ static void unit_store(const struct run *r, const struct unit *u)
 void RLX_K(conv_nd)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_conv_nd *a = args;
-	struct run r = { .a = a, .icg = a->ic / a->groups,
-			 .ocg = a->oc / a->groups,
-			 .taps = a->k[0] * a->k[1] * a->k[2],
-			 .offs = scratch,
+	struct run r = { .a = a, .walk = walk_of(a), .offs = scratch,
 			 .act = { a->act, a->act_a, a->act_b } };
 	size_t i, p, n;
 
 	r.panel = (float *)(r.offs + KC);
 	r.sums = r.panel + a->pixels * KC;
 	for (i = begin; i < end; i++) {
-		struct terms t = { 0 }, from;
+		struct terms t, from;
 		bool first = true;
 		struct unit u;
 
-		if (!unit_get(&r, i, &u))
+		if (!unit_get(&r.walk, i, &u))
 			continue;
-		t.more = tap_next(&r, &u, &t.tap, t.off);
+		terms_begin(&t, &r.walk, &u);
 		do {
 			from = t;
 			for (p = 0, n = 0; p * PANEL < u.pixels; p++) {
@@ -343,9 +220,7 @@ void RLX_K(conv_nd_pack)(const void *args, size_t begin, size_t end,
 {
 	const struct rlx_k_conv_nd_pack *pk = args;
 	const struct rlx_k_conv_nd *a = pk->conv;
-	struct run r = { .a = a, .icg = a->ic / a->groups,
-			 .ocg = a->oc / a->groups,
-			 .taps = a->k[0] * a->k[1] * a->k[2] };
+	const struct walk r = walk_of(a);
 	size_t g, i, tap, ci, o;
 
 	(void)scratch;

@@ -412,4 +412,34 @@ size_t rlx_conv_nd_wsize(const struct rlx_k_conv_nd *a)
 	       sizeof(float);
 }
 
+bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
+{
+	const struct rlx_k_conv_nd *s = &a->shape;
+
+	if (s->transposed || !rlx_conv_nd_init(isa, &a->shape))
+		return false;
+	a->depth = isa == RLX_ISA_V4X ? 4 : 2;
+	a->groups = ceil_div(s->ic / s->groups * s->k[0] * s->k[1] * s->k[2],
+			     a->depth);
+	return true;
+}
+
+size_t rlx_conv_i8_units(const struct rlx_k_conv_i8 *a)
+{
+	return rlx_conv_nd_units(&a->shape);
+}
+
+size_t rlx_conv_i8_scratch(const struct rlx_k_conv_i8 *a)
+{
+	const struct rlx_k_conv_nd *s = &a->shape;
+
+	return s->pixels * (RLX_CONV_ND_KC / a->depth + s->rows + 1) *
+	       sizeof(int32_t);
+}
+
+size_t rlx_conv_i8_wsize(const struct rlx_k_conv_i8 *a)
+{
+	return a->shape.oc * (a->groups + 1) * sizeof(int32_t);
+}
+
 #endif

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The 8-bit convolution kernels, over i8_dot(acc, x, w): each 32-bit lane gets
+ * the product of DEPTH elements of type i8_elem of x and w. Built like conv_nd:
+ * vectors are output pixels, weights are broadcast. Included once per level.
+ */
+#ifndef RLX_CPU_CONV_I8_H
+#define RLX_CPU_CONV_I8_H
+
+#include <string.h>
+
+#include "kernels/cpu/conv_nd.h"
+#include "kernels/cpu/conv_tile.h"
+
+rlx_k_fn RLX_K(conv_i8);
+rlx_k_fn RLX_K(conv_i8_pack);
+
+#define C	RLX_VL
+#define PANEL	(TILE_K * C)
+#define KC	((size_t)RLX_CONV_ND_KC)
+#define KG	(KC / DEPTH)		/* groups of a pass */
+#define ROWS	(TILE_R > 6 ? 12 : 6)	/* most channels of a tile, as planned */
+
+#ifdef __clang__
+#define UNROLL	_Pragma("clang loop unroll(full)")
+#else
+#define UNROLL	_Pragma("GCC unroll 16")
+#endif
+
+struct run {
+	const struct rlx_k_conv_i8 *a;
+	struct walk	walk;
+	int32_t		*panel, *sums, *xsum;
+	int32_t		x_zero;		/* as the elements in panels have it */
+	bool		sum_x;		/* some weight's zero point needs xsum */
+};
+
+/* @n groups of @rows channels against one panel of @k vectors of pixels. */
+struct i8_tile {
+	const int32_t	*w, *x;
+	int32_t		*y;
+	size_t		n;
+	bool		acc;
+};
+
+RLX_INLINE void tile(const struct i8_tile *t, const int R, const int K)
+{
+	const int32_t *x = t->x, *w = t->w;
+	vi acc[TILE_K][16];
+
+	UNROLL
+	for (int k = 0; k < K; k++) {
+		UNROLL
+		for (int r = 0; r < R; r++)
+			acc[k][r] = t->acc ? vi_load(t->y + r * PANEL + k * C) :
+					     vi_zero();
+	}
+	for (size_t i = 0; i < t->n; i++, x += PANEL, w += R) {
+		vi xv[TILE_K];
+
+		UNROLL
+		for (int k = 0; k < K; k++)
+			xv[k] = vi_load(x + k * C);
+		UNROLL
+		for (int r = 0; r < R; r++) {
+			vi wv = vi_set1(w[r]);
+
+			UNROLL
+			for (int k = 0; k < K; k++)
+				acc[k][r] = i8_dot(acc[k][r], xv[k], wv);
+		}
+	}
+	UNROLL
+	for (int k = 0; k < K; k++) {
+		UNROLL
+		for (int r = 0; r < R; r++)
+			vi_store(t->y + r * PANEL + k * C, acc[k][r]);
+	}
+}
+
+#define I8_TILES_6(F)	F(1) F(2) F(3) F(4) F(5) F(6)
+#if TILE_R > 6
+#define I8_TILES(F)	I8_TILES_6(F) F(7) F(8) F(9) F(10) F(11) F(12)
+#else
+#define I8_TILES(F)	I8_TILES_6(F)
+#endif
+#define I8_DEFINE(R)							\
+static void tile_1_##R(const struct i8_tile *t)				\
+{									\
+	tile(t, R, 1);							\
+}									\
+static void tile_2_##R(const struct i8_tile *t)				\
+{									\
+	tile(t, R, 2);							\
+}
+I8_TILES(I8_DEFINE)
+#define I8_ONE(R)	tile_1_##R,
+#define I8_TWO(R)	tile_2_##R,
+
+typedef void i8_tile_fn(const struct i8_tile *t);
+
+static i8_tile_fn *const tiles[TILE_K][ROWS] = {
+	{ I8_TILES(I8_ONE) }, { I8_TILES(I8_TWO) },
+};
+
+/* An input byte as an element of a panel. */
+RLX_INLINE i8_elem x_elem(const struct run *r, uint8_t v)
+{
+	if (DEPTH == 4)		/* unsigned; the zero point moves along */
+		return (i8_elem)(r->a->x_signed ? v ^ 0x80 : v);
+	return (i8_elem)((r->a->x_signed ? (int8_t)v : v) - r->x_zero);
+}
+
+/* What padding is: the zero point. */
+static i8_elem x_pad(const struct run *r)
+{
+	return (i8_elem)(DEPTH == 4 ? r->x_zero : 0);
+}
+
+/* One segment of one channel's plane, as seen by one tap. */
+static void gather(const struct run *r, i8_elem *dst, const uint8_t *x,
+		   const ptrdiff_t at[3], size_t len)
+{
+	const struct rlx_k_conv_nd *a = r->walk.a;
+	ptrdiff_t s = (ptrdiff_t)a->s[2], w = (ptrdiff_t)a->in[2];
+	ptrdiff_t n = (ptrdiff_t)len, i0, i1, i;
+	const i8_elem pad = x_pad(r);
+
+	i0 = at[2] < 0 ? (-at[2] + s - 1) / s : 0;
+	i1 = at[2] < w ? (w - at[2] + s - 1) / s : 0;
+	i0 = i0 < n ? i0 : n;
+	i1 = i1 < n ? i1 : n;
+	if (at[0] < 0 || at[0] >= (ptrdiff_t)a->in[0] ||
+	    at[1] < 0 || at[1] >= (ptrdiff_t)a->in[1])
+		i1 = i0 = n;
+	else
+		x += ((size_t)at[0] * a->in[1] + (size_t)at[1]) * a->in[2];
+	for (i = 0; i < i0; i++)
+		dst[i] = pad;
+	for (; i < i1; i++)
+		dst[i] = x_elem(r, x[at[2] + i * s]);
+	for (; i < n; i++)
+		dst[i] = pad;
+}
+
+/* DEPTH rows of elements, interleaved into one row of groups. */
+static void interleave(int32_t *dst, i8_elem rows[DEPTH][PANEL])
+{
+	i8_elem *d = (i8_elem *)dst;
+
+	for (size_t i = 0; i < PANEL; i++)
+		for (size_t j = 0; j < DEPTH; j++)
+			d[i * DEPTH + j] = rows[j][i];
+}
+
+/* As conv_nd's: up to KC terms for one panel. Returns the groups. */
+static size_t panel_fill(const struct run *r, const struct unit *u,
+			 struct terms *t, size_t panel)
+{
+	const struct rlx_k_conv_nd *a = r->walk.a;
+	size_t plane = a->in[0] * a->in[1] * a->in[2], nseg, n, i, j;
+	size_t left = u->pixels - panel * PANEL;
+	size_t count = left < PANEL ? left : PANEL;
+	const uint8_t *x = (const uint8_t *)r->a->x + u->n * a->x_n +
+			   u->g * r->walk.icg * plane;
+	int32_t *dst = r->panel + panel * PANEL * KG;
+	i8_elem rows[DEPTH][PANEL];
+	struct seg segs[PANEL];
+
+	nseg = segs_get(&r->walk, u, u->pixel + panel * PANEL, count, segs);
+	for (n = 0; n < KG && t->more; n++, dst += PANEL) {
+		memset(rows, 0, sizeof(rows));
+		for (j = 0; j < DEPTH && t->more; j++) {
+			for (i = 0; i < nseg; i++) {
+				const struct seg *s = &segs[i];
+				const ptrdiff_t at[3] = {
+					s->in[0] + t->off[0],
+					s->in[1] + t->off[1],
+					s->in[2] + t->off[2] };
+
+				gather(r, rows[j] + s->at, x + t->ci * plane,
+				       at, s->len);
+			}
+			for (i = 0; r->sum_x && i < count; i++)
+				r->xsum[panel * PANEL + i] += rows[j][i];
+			terms_next(t, &r->walk, u);
+		}
+		interleave(dst, rows);
+	}
+	return n;
+}
+
+static void pass_run(const struct run *r, const struct unit *u, size_t first,
+		     size_t n)
+{
+	struct i8_tile t = { .n = n, .acc = first > 0 };
+	size_t i, p;
+
+	for (i = 0; i < u->tiles; i++) {
+		size_t row = tile_first(&r->walk, u->tile + i);
+		size_t rows = tile_first(&r->walk, u->tile + i + 1) - row;
+
+		t.w = (const int32_t *)r->a->w + first * rows +
+		      (u->g * r->walk.ocg + row) * r->a->groups;
+		for (p = 0; p * PANEL < u->pixels; p++) {
+			size_t k = u->pixels - p * PANEL > C ? 2 : 1;
+
+			t.x = r->panel + p * PANEL * KG;
+			t.y = r->sums + (p * u->rows + row - u->row) * PANEL;
+			tiles[k - 1][rows - 1](&t);
+		}
+	}
+}
+
+/* Take the zero points off and add the bias; sums wrap, so unsigned. */
+static void row_correct(const struct run *r, int32_t *v, const int32_t *xsum,
+			size_t oc)
+{
+	const struct rlx_k_conv_i8 *a = r->a;
+	const int32_t *wsum = (const int32_t *)a->w + a->shape.oc * a->groups;
+	uint32_t add = a->bias ? (uint32_t)a->bias[oc] : 0, wz = 0;
+
+	if (DEPTH == 4) {
+		/* unsigned weights were moved down to fit */
+		wz = (a->w_zero ? (uint32_t)a->w_zero[oc] : 0) -
+		     (a->w_signed ? 0 : 128);
+		add -= (uint32_t)r->x_zero * (uint32_t)wsum[oc];
+		add += (uint32_t)r->x_zero * wz *
+		       (uint32_t)(r->walk.icg * r->walk.taps);
+	}
+	for (size_t i = 0; i < PANEL; i++)
+		v[i] = (int32_t)((uint32_t)v[i] + add);
+	for (size_t i = 0; wz && i < PANEL; i++)
+		v[i] = (int32_t)((uint32_t)v[i] - wz * (uint32_t)xsum[i]);
+}
+
+/* Scale, round, clamp: the 8-bit value, still in 32 bits. */
+static void row_scale(const struct rlx_k_conv_i8 *a, int32_t *v, float scale)
+{
+	const vf lo = vf_set1((float)(a->lo - a->y_zero));
+	const vf hi = vf_set1((float)(a->hi - a->y_zero));
+
+	for (size_t i = 0; i < PANEL; i += C) {
+		vf f = vf_from_vi(vi_load(v + i)) * vf_set1(scale);
+
+		f = vf_min(hi, vf_max(lo, f));
+		vi_store(v + i, vi_round(f) + vi_set1(a->y_zero));
+	}
+}
+
+static void row_store(const struct run *r, const struct unit *u,
+		      const int32_t *v, const struct seg *segs, size_t nseg,
+		      size_t oc)
+{
+	const struct rlx_k_conv_nd *s = r->walk.a;
+	size_t plane = s->out[0] * s->out[1] * s->out[2], i, j;
+	size_t base = u->n * s->y_n + oc * plane;
+
+	for (i = 0; i < nseg; i++) {
+		size_t at = base + segs[i].out;
+		const int32_t *from = v + segs[i].at;
+
+		if (r->a->out == RLX_CONV_I32)
+			memcpy((int32_t *)r->a->y + at, from,
+			       segs[i].len * sizeof(*from));
+		else
+			for (j = 0; j < segs[i].len; j++)
+				((uint8_t *)r->a->y)[at + j] = (uint8_t)from[j];
+	}
+}
+
+static void unit_store(const struct run *r, const struct unit *u)
+{
+	struct seg segs[PANEL];
+	size_t p, i, nseg;
+
+	for (p = 0; p * PANEL < u->pixels; p++) {
+		size_t left = u->pixels - p * PANEL;
+		int32_t *v = r->sums + p * u->rows * PANEL;
+
+		nseg = segs_get(&r->walk, u, u->pixel + p * PANEL,
+				left < PANEL ? left : PANEL, segs);
+		for (i = 0; i < u->rows; i++, v += PANEL) {
+			size_t oc = u->g * r->walk.ocg + u->row + i;
+
+			if (left <= C)	/* the tile did not write these */
+				memset(v + C, 0, C * sizeof(*v));
+			row_correct(r, v, r->xsum + p * PANEL, oc);
+			if (r->a->out != RLX_CONV_I32)
+				row_scale(r->a, v, r->a->scale[oc]);
+			row_store(r, u, v, segs, nseg, oc);
+		}
+	}
+}
+
+void RLX_K(conv_i8)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_conv_i8 *a = args;
+	struct run r = { .a = a, .walk = walk_of(&a->shape), .panel = scratch,
+			 .x_zero = a->x_zero,
+			 .sum_x = DEPTH == 4 && (a->w_zero || !a->w_signed) };
+	size_t i, p, n, first;
+
+	if (DEPTH == 4 && a->x_signed)
+		r.x_zero += 128;
+	r.sums = r.panel + a->shape.pixels * KG;
+	r.xsum = r.sums + a->shape.pixels * a->shape.rows;
+	for (i = begin; i < end; i++) {
+		struct terms t, from;
+		struct unit u;
+
+		if (!unit_get(&r.walk, i, &u))
+			continue;
+		memset(r.xsum, 0, a->shape.pixels * sizeof(*r.xsum));
+		terms_begin(&t, &r.walk, &u);
+		for (first = 0; t.more; first += n) {
+			from = t;
+			for (p = 0, n = 0; p * PANEL < u.pixels; p++) {
+				t = from;
+				n = panel_fill(&r, &u, &t, p);
+			}
+			pass_run(&r, &u, first, n);
+		}
+		unit_store(&r, &u);
+	}
+}
+
+/* Weight @k of output channel @oc as an element, summed for the zero points. */
+static i8_elem w_elem(const struct rlx_k_conv_i8_pack *pk, size_t oc, size_t k,
+		      int32_t *sum)
+{
+	const struct rlx_k_conv_i8 *a = pk->conv;
+	const struct walk r = walk_of(&a->shape);
+	size_t at = (oc * r.icg + k % r.icg) * r.taps + k / r.icg;
+	int32_t v;
+
+	if (k >= r.icg * r.taps)
+		return 0;
+	v = a->w_signed ? ((const int8_t *)pk->src)[at] :
+			  ((const uint8_t *)pk->src)[at];
+	if (DEPTH == 4)
+		v -= a->w_signed ? 0 : 128;
+	else
+		v -= a->w_zero ? a->w_zero[oc] : 0;
+	*sum += v;
+	return (i8_elem)v;
+}
+
+void RLX_K(conv_i8_pack)(const void *args, size_t begin, size_t end,
+			 void *scratch)
+{
+	const struct rlx_k_conv_i8_pack *pk = args;
+	const struct rlx_k_conv_i8 *a = pk->conv;
+	const struct walk r = walk_of(&a->shape);
+	int32_t *wsum = (int32_t *)pk->dst + a->shape.oc * a->groups;
+	size_t g, i, j, k, o, row, stop;
+
+	(void)scratch;
+	for (g = begin; g < end; g++) {
+		i8_elem *d = (i8_elem *)((int32_t *)pk->dst +
+					 g * r.ocg * a->groups);
+
+		memset(wsum + g * r.ocg, 0, r.ocg * sizeof(*wsum));
+		for (i = 0; i < a->shape.tiles; i++) {
+			row = tile_first(&r, i);
+			stop = tile_first(&r, i + 1);
+			for (k = 0; k < a->groups; k++)
+				for (o = row; o < stop; o++)
+					for (j = 0; j < DEPTH; j++)
+						*d++ = w_elem(pk, g * r.ocg + o,
+							k * DEPTH + j,
+							&wsum[g * r.ocg + o]);
+		}
+	}
+}
+
+#endif
