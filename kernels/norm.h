@@ -21,8 +21,8 @@ struct rlx_k_norm {
 	const void	*gamma, *beta;	/* n, or NULL */
 	void		*y;
 	void		*sum;		/* x + residual + bias, or NULL */
-	float		*stat;		/* rows x 2: mean (0 if rms) and 1 / std,
-					 * or NULL */
+	float		*mean, *inv;	/* rows, or NULL: the mean (0 if rms) and
+					 * 1 / sqrt(var + eps), for the gradient */
 	int64_t		rows, n;
 	int64_t		residual_stride; /* elements between rows; 0 if one row
 					 * serves all */

@@ -9,7 +9,7 @@
  * Four words for a counter and a key, as published (Salmon et al. 2011):
  * multipliers 0xd2511f53 and 0xcd9e8d57, key increments 0x9e3779b9, 0xbb67ae85.
  */
-static inline void rlx_philox(const uint32_t ctr[4], const uint32_t key[2],
+static inline void rlx_k_philox(const uint32_t ctr[4], const uint32_t key[2],
 			      uint32_t out[4])
 {
 	uint32_t c0 = ctr[0], c1 = ctr[1], c2 = ctr[2], c3 = ctr[3];
@@ -33,15 +33,16 @@ static inline void rlx_philox(const uint32_t ctr[4], const uint32_t key[2],
 }
 
 /*
- * Kernel: rng. Element i takes word i % 4 of the block with counter
- * (low, high word of i / 4, low, high word of call) and key (low, high word
- * of seed); t = (word >> 8) / 2^24.
- *	uniform: fma(t, b - a, a), in f64, then rounded to the type
- *	normal (Box-Muller): of each pair of words, with
- *		r = sqrt(-2 log(((word0 >> 8) + 1) / 2^24)) and t of word1,
- *		a + b r cos(2 pi t), then a + b r sin(2 pi t)
+ * Kernel: rng. Block j has the counter (low, high word of j, low, high word of
+ * call) and the key (low, high word of seed). f64 takes two numbers of a block,
+ *	u = ((word0 >> 5) * 2^26 + (word1 >> 6)) / 2^53, likewise words 2 and 3;
+ * other types four, u = (word >> 8) / 2^24. In f64, then rounded to the type:
+ *	uniform: a + (b - a) u
+ *	normal (Box-Muller), of each pair of numbers: with
+ *		r = sqrt(-2 log(1 - u0)) and t = 2 pi u1,
+ *		a + b (r cos t), then a + b (r sin t)
  * One unit is RLX_K_RNG_UNIT elements; there are ceil(n / RLX_K_RNG_UNIT).
- * Scratch: 0.
+ * Scratch: 0. Built at the base level alone, where nothing is contracted.
  */
 #define RLX_K_RNG_UNIT	4096
 
@@ -55,21 +56,23 @@ struct rlx_k_rng {
 };
 
 /*
- * Kernel: sample. One token of each row of logits [rows, n]:
- *  1. temperature <= 0: the largest (of equals the smallest index; NaN never)
- *  2. p = exp((x - max x) / temperature); NaN counts as 0
- *  3. top_k > 0: only the k largest stay (of equals the smaller indices)
- *  4. 0 < top_p < 1: of those the largest whose sum first reaches top_p of the
- *     sum (same order)
- *  5. the first index at which the running sum in index order exceeds
- *     u * sum, u = (word0 * 2^32 + word1 >> 11) / 2^53 of the block with
- *     counter (low, high word of row, low, high word of call), key as in rng
+ * Kernel: sample. One column of each row of x [rows, n], of the classes in order
+ * from the largest, of equals the smaller index first:
+ *  1. temperature 0: the first
+ *  2. p = exp((x - max x) / temperature)
+ *  3. top_k > 0: only the first top_k stay
+ *  4. 0 < top_p < 1: of those the fewest whose sum reaches top_p of the sum
+ *  5. the first at which the running sum exceeds u times the sum,
+ *     u = (word0 >> 8) / 2^24 of block number row, as in rng
+ * A row with a NaN, or whose largest value is infinite (no finite sum), gives 0
+ * and sets *bad to 1. n is at least 1.
  * One unit is one row; there are @rows. Scratch: rlx_k_sample_scratch().
  */
 struct rlx_k_sample {
 	const float	*x;
 	const int64_t	*call;		/* or NULL: call 0 */
 	int64_t		*y;
+	int32_t		*bad;
 	int64_t		rows, n, seed, top_k;
 	float		top_p, temperature;
 };

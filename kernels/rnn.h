@@ -9,29 +9,29 @@
 #define RLX_K_RNN_ROWS	4	/* batch rows of a unit */
 
 enum rlx_k_rnn_cell {
-	RLX_RNN_LSTM,	/* gates i o f c */
-	RLX_RNN_GRU,	/* gates z r h */
-	RLX_RNN_PLAIN,
+	RLX_K_RNN_LSTM,	/* gates i o f c */
+	RLX_K_RNN_GRU,	/* gates z r h */
+	RLX_K_RNN_PLAIN,
 };
 
 /* ONNX's activations; alpha and beta as it says, given explicitly. */
 enum rlx_k_rnn_act {
-	RLX_RNN_SIGMOID,
-	RLX_RNN_TANH,
-	RLX_RNN_RELU,
-	RLX_RNN_AFFINE,
-	RLX_RNN_LEAKY_RELU,
-	RLX_RNN_THRESHOLDED_RELU,
-	RLX_RNN_SCALED_TANH,
-	RLX_RNN_HARD_SIGMOID,
-	RLX_RNN_ELU,
-	RLX_RNN_SOFTSIGN,
-	RLX_RNN_SOFTPLUS,
+	RLX_K_RNN_SIGMOID,
+	RLX_K_RNN_TANH,
+	RLX_K_RNN_RELU,
+	RLX_K_RNN_AFFINE,
+	RLX_K_RNN_LEAKY_RELU,
+	RLX_K_RNN_THRESHOLDED_RELU,
+	RLX_K_RNN_SCALED_TANH,
+	RLX_K_RNN_HARD_SIGMOID,
+	RLX_K_RNN_ELU,
+	RLX_K_RNN_SOFTSIGN,
+	RLX_K_RNN_SOFTPLUS,
 };
 
 static inline int64_t rlx_k_rnn_gates(int cell)
 {
-	return cell == RLX_RNN_LSTM ? 4 : cell == RLX_RNN_GRU ? 3 : 1;
+	return cell == RLX_K_RNN_LSTM ? 4 : cell == RLX_K_RNN_GRU ? 3 : 1;
 }
 
 static inline int64_t rlx_k_rnn_panels(int64_t hidden)

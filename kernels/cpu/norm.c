@@ -150,10 +150,10 @@ void RLX_K(norm)(const void *args, size_t begin, size_t end, void *scratch)
 		char *y = (char *)a->y + u * n * ys;
 		float *to = a->y_type == RLX_K_F32 ? (float *)(void *)y : r.row;
 
-		if (a->stat) {
-			a->stat[2 * u] = mean;
-			a->stat[2 * u + 1] = inv;
-		}
+		if (a->mean)
+			a->mean[u] = mean;
+		if (a->inv)
+			a->inv[u] = inv;
 		if (plain)
 			scale_plain(to, x, &r, mean, inv, n);
 		else

@@ -55,7 +55,7 @@ void RLX_K(rnn_pack)(const void *args, size_t begin, size_t end, void *scratch)
 		float *d = a->dst + u * rlx_k_rnn_packed(a->cell, a->hidden);
 
 		/* a GRU's last gate may have to wait for the reset gate */
-		if (a->cell == RLX_RNN_GRU) {
+		if (a->cell == RLX_K_RNN_GRU) {
 			d = pack_gates(d, r, a->hidden, 0, 2);
 			pack_gates(d, r, a->hidden, 2, 1);
 		} else {
@@ -130,25 +130,25 @@ static vf activate(const struct rlx_k_rnn_fn *f, vf x, float clip)
 	if (clip > 0)
 		x = vf_min(vf_set1(clip), vf_max(vf_set1(-clip), x));
 	switch (f->fn) {
-	case RLX_RNN_SIGMOID:
+	case RLX_K_RNN_SIGMOID:
 		return vf_sigmoid(x);
-	case RLX_RNN_TANH:
+	case RLX_K_RNN_TANH:
 		return vf_tanh(x);
-	case RLX_RNN_RELU:
+	case RLX_K_RNN_RELU:
 		return vf_max(vf_zero(), x);
-	case RLX_RNN_AFFINE:
+	case RLX_K_RNN_AFFINE:
 		return a * x + b;
-	case RLX_RNN_LEAKY_RELU:
+	case RLX_K_RNN_LEAKY_RELU:
 		return vf_sel(vf_lt(x, vf_zero()), a * x, x);
-	case RLX_RNN_THRESHOLDED_RELU:
-		return vf_sel(vf_le(x, a), vf_zero(), x);
-	case RLX_RNN_SCALED_TANH:
+	case RLX_K_RNN_THRESHOLDED_RELU:
+		return vf_sel(vf_lt(x, a), vf_zero(), x);
+	case RLX_K_RNN_SCALED_TANH:
 		return a * vf_tanh(b * x);
-	case RLX_RNN_HARD_SIGMOID:
+	case RLX_K_RNN_HARD_SIGMOID:
 		return vf_min(vf_set1(1), vf_max(vf_zero(), a * x + b));
-	case RLX_RNN_ELU:
+	case RLX_K_RNN_ELU:
 		return vf_sel(vf_lt(x, vf_zero()), a * vf_expm1(x), x);
-	case RLX_RNN_SOFTSIGN:
+	case RLX_K_RNN_SOFTSIGN:
 		return x / (vf_abs(x) + 1.0f);
 	default:
 		return vf_max(vf_zero(), x) +
@@ -366,12 +366,12 @@ static void run(struct state *s)
 		s->lens[m] = len < 0 ? 0 : len < a->steps ? len : a->steps;
 	}
 	load_state(s, s->h, a->h0);
-	load_state(s, s->c, a->cell == RLX_RNN_LSTM ? a->c0 : NULL);
+	load_state(s, s->c, a->cell == RLX_K_RNN_LSTM ? a->c0 : NULL);
 	memset(s->rh, 0, ROWS * s->width * sizeof(float));
 	for (int64_t step = 0; step < a->steps; step++) {
-		if (a->cell == RLX_RNN_LSTM)
+		if (a->cell == RLX_K_RNN_LSTM)
 			sweep_lstm(s, step);
-		else if (a->cell == RLX_RNN_GRU)
+		else if (a->cell == RLX_K_RNN_GRU)
 			sweep_gru(s, step);
 		else
 			sweep_plain(s, step);

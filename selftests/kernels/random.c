@@ -17,7 +17,7 @@ TEST(philox_known_answers)
 	for (int i = 0; i < 3; i++) {
 		uint32_t w[4];
 
-		rlx_philox(kat[i], kat[i] + 4, w);
+		rlx_k_philox(kat[i], kat[i] + 4, w);
 		for (int j = 0; j < 4; j++)
 			CHECK(w[j] == kat[i][6 + j]);
 	}
@@ -107,8 +107,9 @@ TEST(samples_come_from_the_kept_tokens)
 			static float x[ROWS][N];
 			int64_t y[ROWS], drawn[N] = { 0 };
 			bool ok[N];
-			struct rlx_k_sample a = { x[0], NULL, y, ROWS, N, t,
-				kc_pick(&seed, 0, 20), kc_pick(&seed, 0, 2) ?
+			int32_t bad = 0;
+			struct rlx_k_sample a = { x[0], NULL, y, &bad, ROWS, N,
+				t, kc_pick(&seed, 0, 20), kc_pick(&seed, 0, 2) ?
 				0.8f : 0, 0.9f };
 
 			for (int i = 0; i < N; i++) {
@@ -132,14 +133,58 @@ TEST(samples_come_from_the_kept_tokens)
 
 TEST(temperature_zero_is_argmax)
 {
-	float x[2][5] = { { 1, NAN, 3, 3, 2 }, { -INFINITY, -1, -2, -1, 0 } };
-	int64_t y[2];
-	struct rlx_k_sample a = { x[0], NULL, y, 2, 5, 0, 0, 0, 0 };
+	float x[3][5] = { { 1, -3, 3, 3, 2 }, { -INFINITY, -1, -2, -1, 0 },
+			  { 0, NAN, 1, 2, 3 } };
+	int64_t y[3];
+	int32_t bad = 0;
+	struct rlx_k_sample a = { x[0], NULL, y, &bad, 2, 5, 0, 0, 0, 0 };
 	char scratch[4096] __attribute__((aligned(64)));
 
 	rlx_kernels_get(RLX_ISA_BASE)->sample(&a, 0, 2, scratch);
 	CHECK_EQ(y[0], 2);
 	CHECK_EQ(y[1], 4);
+	CHECK_EQ(bad, 0);
+	rlx_kernels_get(RLX_ISA_BASE)->sample(&a, 2, 3, scratch);
+	CHECK_EQ(y[2], 0);
+	CHECK_EQ(bad, 1);
+}
+
+/* The draw itself: in order from the largest, at the given quantile. */
+TEST(draws_by_quantile_from_the_largest)
+{
+	enum { N = 40 };
+	uint64_t seed = rlx_test_seed();
+
+	for (int t = 0; t < 300; t++) {
+		float x[N];
+		int64_t y;
+		int32_t bad = 0;
+		struct rlx_k_sample a = { x, NULL, &y, &bad, 1, N, t, 0, 0,
+					  1.5f };
+		const uint32_t ctr[4] = { 0 }, key[2] = { (uint32_t)t, 0 };
+		char scratch[4096] __attribute__((aligned(64)));
+		double all = 0, sum = 0;
+		uint32_t w[4];
+		int order[N], i;
+
+		for (i = 0; i < N; i++) {
+			int j = i;
+
+			x[i] = (float)kc_pick(&seed, -9, 9) / 2;
+			for (; j > 0 && x[order[j - 1]] < x[i]; j--)
+				order[j] = order[j - 1];
+			order[j] = i;
+			all += exp((double)x[i] / 1.5);
+		}
+		rlx_k_philox(ctr, key, w);
+		for (i = 0; i < N - 1; i++) {
+			sum += exp((double)x[order[i]] / 1.5);
+			if (sum > (w[0] >> 8) * 0x1p-24 * all)
+				break;
+		}
+		rlx_kernels_get(RLX_ISA_V4)->sample(&a, 0, 1, scratch);
+		CHECK_EQ(y, order[i]);
+	}
 }
 
 TEST(frequencies_follow_the_softmax)
@@ -148,7 +193,8 @@ TEST(frequencies_follow_the_softmax)
 	static float x[ROWS][3];
 	static int64_t y[ROWS];
 	int count[3] = { 0 };
-	struct rlx_k_sample a = { x[0], NULL, y, ROWS, 3, 11, 0, 0, 1 };
+	int32_t bad = 0;
+	struct rlx_k_sample a = { x[0], NULL, y, &bad, ROWS, 3, 11, 0, 0, 1 };
 	char scratch[4096] __attribute__((aligned(64)));
 
 	for (int r = 0; r < ROWS; r++) {

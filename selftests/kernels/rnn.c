@@ -10,16 +10,16 @@ static double act(const struct rlx_k_rnn_fn *f, double x, double clip)
 	if (clip > 0)
 		x = fmin(clip, fmax(-clip, x));
 	switch (f->fn) {
-	case RLX_RNN_SIGMOID: return 1 / (1 + exp(-x));
-	case RLX_RNN_TANH: return tanh(x);
-	case RLX_RNN_RELU: return x > 0 ? x : 0;
-	case RLX_RNN_AFFINE: return a * x + b;
-	case RLX_RNN_LEAKY_RELU: return x < 0 ? a * x : x;
-	case RLX_RNN_THRESHOLDED_RELU: return x > a ? x : 0;
-	case RLX_RNN_SCALED_TANH: return a * tanh(b * x);
-	case RLX_RNN_HARD_SIGMOID: return fmin(1, fmax(0, a * x + b));
-	case RLX_RNN_ELU: return x < 0 ? a * (exp(x) - 1) : x;
-	case RLX_RNN_SOFTSIGN: return x / (1 + fabs(x));
+	case RLX_K_RNN_SIGMOID: return 1 / (1 + exp(-x));
+	case RLX_K_RNN_TANH: return tanh(x);
+	case RLX_K_RNN_RELU: return x > 0 ? x : 0;
+	case RLX_K_RNN_AFFINE: return a * x + b;
+	case RLX_K_RNN_LEAKY_RELU: return x < 0 ? a * x : x;
+	case RLX_K_RNN_THRESHOLDED_RELU: return x > a ? x : 0;
+	case RLX_K_RNN_SCALED_TANH: return a * tanh(b * x);
+	case RLX_K_RNN_HARD_SIGMOID: return fmin(1, fmax(0, a * x + b));
+	case RLX_K_RNN_ELU: return x < 0 ? a * (exp(x) - 1) : x;
+	case RLX_K_RNN_SOFTSIGN: return x / (1 + fabs(x));
 	default: return fmax(x, 0) + log1p(exp(-fabs(x)));
 	}
 }
@@ -44,7 +44,7 @@ static void step(const struct rlx_k_rnn *a, const float *r, const float *x,
 	const float *p = a->peep ? a->peep + dir * 3 * n : NULL;
 	double next[64], z[64], rh[64], clip = (double)a->clip;
 
-	for (int64_t j = 0; j < n && a->cell == RLX_RNN_GRU; j++) {
+	for (int64_t j = 0; j < n && a->cell == RLX_K_RNN_GRU; j++) {
 		z[j] = act(&f[0], (double)x[j] + recur(r, h, n, 0, j), clip);
 		rh[j] = act(&f[0], (double)x[n + j] + recur(r, h, n, 1, j),
 			    clip);
@@ -55,7 +55,7 @@ static void step(const struct rlx_k_rnn *a, const float *r, const float *x,
 		double i, o, g, fg, rb;
 
 		switch (a->cell) {
-		case RLX_RNN_LSTM:
+		case RLX_K_RNN_LSTM:
 			i = act(&f[0], (double)x[j] + recur(r, h, n, 0, j) +
 				(p ? (double)p[j] * c[j] : 0), clip);
 			fg = act(&f[0], (double)x[2 * n + j] +
@@ -68,7 +68,7 @@ static void step(const struct rlx_k_rnn *a, const float *r, const float *x,
 				(p ? (double)p[n + j] * c[j] : 0), clip);
 			next[j] = o * act(&f[2], c[j], 0);
 			break;
-		case RLX_RNN_GRU:
+		case RLX_K_RNN_GRU:
 			rb = a->rb ? (double)a->rb[dir * n + j] : 0;
 			g = a->linear_before_reset ?
 			    rh[j] * (recur(r, h, n, 2, j) + rb) :
@@ -123,7 +123,7 @@ static void check(const struct rlx_k_rnn *a, const float *r, const float *h0,
 		}
 		for (int64_t j = 0; j < n; j++) {
 			near(a->yh[u * n + j], h[j], "yh");
-			if (a->cell == RLX_RNN_LSTM)
+			if (a->cell == RLX_K_RNN_LSTM)
 				near(a->yc[u * n + j], c[j], "yc");
 		}
 	}
@@ -150,8 +150,8 @@ static void options(struct rlx_k_rnn *a, uint64_t *seed)
 		for (int i = 0; i < 3; i++)
 			a->act[d][i] = (struct rlx_k_rnn_fn){
 				rare ? (uint8_t)kc_pick(seed, 0, 10) :
-				i == 0 && a->cell != RLX_RNN_PLAIN ?
-				RLX_RNN_SIGMOID : RLX_RNN_TANH, 0.3f, 0.4f };
+				i == 0 && a->cell != RLX_K_RNN_PLAIN ?
+				RLX_K_RNN_SIGMOID : RLX_K_RNN_TANH, 0.3f, 0.4f };
 }
 
 static void one(const struct rlx_kernels *k, uint64_t *seed)
