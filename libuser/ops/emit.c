@@ -204,37 +204,43 @@ int op_compare(const struct rlx_tensor *t, int64_t i, int64_t j)
 	return a < b ? -1 : a > b;
 }
 
-static bool before(const struct op_line *l, int64_t i, int64_t j)
+static bool line_before(const void *ctx, int64_t i, int64_t j)
 {
+	const struct op_line *l = ctx;
 	int c = op_compare(l->t, l->base + i * l->stride, l->base + j * l->stride);
 
 	return c ? (c < 0) != l->descending : i < j;
 }
 
-static void sift(const struct op_line *l, int64_t *idx, int64_t at, int64_t n)
+static void sift(op_before *before, const void *ctx, int64_t *idx, int64_t at, int64_t n)
 {
 	int64_t child, v = idx[at];
 
 	for (; (child = 2 * at + 1) < n; at = child) {
-		if (child + 1 < n && before(l, idx[child], idx[child + 1]))
+		if (child + 1 < n && before(ctx, idx[child], idx[child + 1]))
 			child++;
-		if (!before(l, v, idx[child]))
+		if (!before(ctx, v, idx[child]))
 			break;
 		idx[at] = idx[child];
 	}
 	idx[at] = v;
 }
 
-void op_sort(const struct op_line *l, int64_t *idx, int64_t n)
+void op_sort_by(op_before *before, const void *ctx, int64_t *idx, int64_t n)
 {
 	int64_t i, v;
 
 	for (i = n / 2; i-- > 0;)
-		sift(l, idx, i, n);
+		sift(before, ctx, idx, i, n);
 	for (i = n - 1; i > 0; i--) {
 		v = idx[0];
 		idx[0] = idx[i];
 		idx[i] = v;
-		sift(l, idx, 0, i);
+		sift(before, ctx, idx, 0, i);
 	}
+}
+
+void op_sort(const struct op_line *l, int64_t *idx, int64_t n)
+{
+	op_sort_by(line_before, l, idx, n);
 }

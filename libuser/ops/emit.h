@@ -75,5 +75,8 @@ struct op_line {
 int op_compare(const struct rlx_tensor *t, int64_t i, int64_t j);
 /* Sort idx[0..n), which holds positions on the line; takes no memory. */
 void op_sort(const struct op_line *l, int64_t *idx, int64_t n);
+/* The same by any strict total order. */
+typedef bool op_before(const void *ctx, int64_t i, int64_t j);
+void op_sort_by(op_before *before, const void *ctx, int64_t *idx, int64_t n);
 
 #endif

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+/* Rounding to a few bits and back, for training that expects it. */
+#include "ops/emit.h"
+
+RLX_OP(fake_quantize, "clamp(round(x / s), -qmax, qmax) s with s = max|x| / qmax, or from a state",
+	IN(x) OPT(state)
+	ATTR(i32, bits)
+	ATTR(i32, axis)
+	ATTR(bool, per_axis)
+	ATTR(i32, ste)
+	ATTR(i32, scale_mode)
+	ATTR(f32, decay),
+	RLX_T_REDUCTION)
+
+/* The state is the range max|x|, one number or one for each index of the axis. */
+static int64_t groups_of(const struct rlx_op_fake_quantize *a, const struct rlx_type *x,
+			 int64_t *post)
+{
+	uint32_t ax = 0;
+
+	*post = 1;
+	if (!a->per_axis)
+		return 1;
+	op_axis(a->axis, x->rank, &ax);
+	*post = op_span(x, ax + 1, x->rank);
+	return x->dim[ax];
+}
+
+static enum rlx_status fake_quantize_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_fake_quantize *a = q->args;
+	const struct rlx_type *x = q->in[0], *state = q->in[1];
+	enum rlx_status st = op_need_float(q, 0, false);
+	int64_t post, n;
+	uint32_t ax;
+
+	st = st ? st : op_need_enum(q, "ste", a->ste, RLX_STE_HARD_TANH + 1);
+	st = st ? st : op_need_enum(q, "scale_mode", a->scale_mode, RLX_SCALE_FIXED + 1);
+	if (!st && a->per_axis)
+		st = op_infer_axis(q, a->axis, x->rank, &ax);
+	if (st)
+		return st;
+	if (a->bits < 2 || a->bits > 16)
+		return op_fail(q, RLX_EINVAL, "bits is %d, 2 to 16 are taken", a->bits);
+	if (!(a->decay >= 0 && a->decay <= 1))
+		return op_fail(q, RLX_EINVAL, "decay %g is not in 0 to 1", (double)a->decay);
+	if (!state != (a->scale_mode == RLX_SCALE_BATCH))
+		return op_fail(q, RLX_EINVAL, "a state is %s",
+			       state ? "given but the mode takes none" : "missing");
+	q->out[0] = *x;
+	if (!state)
+		return RLX_OK;
+	n = groups_of(a, x, &post);
+	if (!rlx_dtype_is_float(state->dtype) || state->rank > 1 ||
+	    rlx_type_count(state) != n)
+		return op_fail(q, RLX_ESHAPE, "the state must be %lld floats", (long long)n);
+	if (a->scale_mode == RLX_SCALE_EMA) {
+		q->n_out = 2;
+		q->out[1] = *state;
+	}
+	return RLX_OK;
+}
+
+static size_t fake_quantize_scratch(const struct rlx_infer *q)
+{
+	int64_t post;
+
+	return (size_t)(groups_of(q->args, q->in[0], &post) + 1) * sizeof(double);
+}
+
+static double q_max(const struct rlx_op_fake_quantize *a)
+{
+	return (double)((1 << (a->bits - 1)) - 1);
+}
+
+/* Ranges into r[], from the batch, the state or both. */
+static void ranges(struct rlx_eval *q, double *r, int64_t groups, int64_t post)
+{
+	const struct rlx_op_fake_quantize *a = q->args;
+	int64_t n = rlx_type_count(&q->in[0].type), i;
+	double old;
+
+	for (i = 0; i < groups; i++)
+		r[i] = a->scale_mode == RLX_SCALE_FIXED ? el_get(&q->in[1], i) : 0;
+	for (i = 0; a->scale_mode != RLX_SCALE_FIXED && i < n; i++)
+		r[i / post % groups] = fmax(r[i / post % groups],
+					    fabs(el_get(&q->in[0], i)));
+	for (i = 0; a->scale_mode == RLX_SCALE_EMA && i < groups; i++) {
+		old = el_get(&q->in[1], i);
+		if (old > 0)	/* else a cold start */
+			r[i] = a->decay * old + (1 - (double)a->decay) * r[i];
+		el_set(&q->out[1], i, r[i]);
+	}
+}
+
+static enum rlx_status fake_quantize_eval(struct rlx_eval *q)
+{
+	const struct rlx_op_fake_quantize *a = q->args;
+	int64_t n = rlx_type_count(&q->in[0].type), post, groups, i;
+	double *r = q->scratch, top = q_max(a), s, v;
+
+	groups = groups_of(a, &q->in[0].type, &post);
+	ranges(q, r, groups, post);
+	for (i = 0; i < n; i++) {
+		s = fmax(r[i / post % groups] / top, 1e-12);
+		v = rint(el_get(&q->in[0], i) / s);
+		el_set(&q->out[0], i, fmin(fmax(v, -top), top) * s);
+	}
+	return RLX_OK;
+}
+
+/* The range shaped to broadcast against x. */
+static rlx_value range_value(struct rlx_grad *q, const struct rlx_type *x)
+{
+	const struct rlx_op_fake_quantize *a = q->args;
+	int64_t dim[RLX_MAX_RANK], axes[RLX_MAX_RANK];
+	uint32_t ax = RLX_MAX_RANK, i, n = 0;
+	rlx_value r;
+
+	if (a->per_axis)
+		op_axis(a->axis, x->rank, &ax);
+	for (i = 0; i < x->rank; i++) {
+		dim[i] = i == ax ? x->dim[i] : 1;
+		if (i != ax)
+			axes[n++] = i;
+	}
+	if (a->scale_mode == RLX_SCALE_EMA)
+		r = rlx_out(q->g, q->out[0], 1);
+	else if (a->scale_mode == RLX_SCALE_FIXED)
+		r = q->in[1];
+	else if (!n && x->rank)
+		r = rlx_emit(q->g, abs, .x = q->in[0]);
+	else
+		r = rlx_emit(q->g, reduce, .x = rlx_emit(q->g, abs, .x = q->in[0]),
+			     .axes = { axes, n }, .kind = RLX_REDUCE_MAX, .keep_dims = true);
+	return op_cast(q->g, op_reshape(q->g, r, dim, x->rank), x->dtype);
+}
+
+/*
+ * Straight through: rounding is taken for the identity, damped by z = x / range:
+ * not at all, outside |z| <= 1, by 1 - tanh(z)^2, or by max(0, 1 - |z|).
+ */
+static enum rlx_status fake_quantize_vjp(struct rlx_grad *q)
+{
+	const struct rlx_op_fake_quantize *a = q->args;
+	struct rlx_type x = op_type(q->g, q->in[0]);
+	struct rlx_graph *g = q->g;
+	rlx_value dy = q->d_out[0], z, f;
+
+	if (!dy.id || a->ste == RLX_STE_IDENTITY) {
+		q->d_in[0] = dy;
+		return RLX_OK;
+	}
+	z = range_value(q, &x);
+	z = rlx_emit(g, max, .a = z, .b = op_const_like(g, z, 1e-12 * q_max(a)));
+	z = rlx_emit(g, div, .a = q->in[0], .b = z);
+	if (a->ste == RLX_STE_TANH) {
+		f = rlx_emit(g, tanh, .x = z);
+		f = rlx_emit(g, neg, .x = rlx_emit(g, mul, .a = f, .b = f));
+		f = op_add_const(g, f, 1);
+		q->d_in[0] = rlx_emit(g, mul, .a = dy, .b = f);
+		return op_done(g);
+	}
+	z = rlx_emit(g, abs, .x = z);
+	if (a->ste == RLX_STE_CLIPPED)
+		q->d_in[0] = rlx_emit(g, where, .a = dy, .b = op_const_like(g, dy, 0),
+				      .cond = rlx_emit(g, le, .a = z,
+						       .b = op_const_like(g, z, 1)));
+	else
+		q->d_in[0] = rlx_emit(g, mul, .a = dy,
+				      .b = rlx_emit(g, relu, .x = op_add_const(g,
+						    rlx_emit(g, neg, .x = z), 1)));
+	return op_done(g);
+}
+
+static bool fake_quantize_sample(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_fake_quantize *a = s->args;
+
+	if (i > 9)
+		return false;
+	s->n_in = 2;
+	s->f32_only = true;	/* ties depend on every bit of the range */
+	s->grad_tol = -1;	/* the gradient is straight through by design */
+	s->in[0] = i == 8 ? rlx_type(RLX_F32, 0, 4) : i == 9 ? rlx_scalar(RLX_F32) :
+		   rlx_type(RLX_F32, 3, 5, 7);
+	a->bits = i % 3 == 0 ? 8 : i % 3 == 1 ? 4 : 2;
+	a->ste = (int32_t)(i % 4);
+	a->scale_mode = (int32_t)(i / 2 % 3);
+	a->per_axis = i & 1 && i < 8;
+	a->axis = 1;
+	a->decay = 0.9f;
+	if (i >= 8)
+		a->scale_mode = RLX_SCALE_BATCH;
+	if (a->scale_mode != RLX_SCALE_BATCH) {
+		s->in[1] = a->per_axis ? rlx_type(RLX_F32, 5) : rlx_scalar(RLX_F32);
+		s->lo[1] = i < 4 ? -1 : 0.5;
+		s->hi[1] = 2;
+	}
+	s->tol = 1.0 / 60;	/* a tie may fall to the other side: half a step */
+	if (a->bits < 8)
+		s->tol = a->bits == 4 ? 0.15 : 1;
+	return true;
+}
+
+const struct rlx_op_impl rlx_op_fake_quantize_impl = {
+	.infer = fake_quantize_infer, .scratch = fake_quantize_scratch,
+	.eval = fake_quantize_eval, .vjp = fake_quantize_vjp,
+	.sample = fake_quantize_sample,
+};

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+/* Positions of elements that are not zero, and their number. */
+#include "ops/emit.h"
+
+RLX_OP(nonzero, "i64 [rank, count]: coordinates of the nonzero elements, row-major order",
+	IN(x)
+	ATTR(i64, count),
+	RLX_T_MOVE | RLX_T_NODIFF)
+
+RLX_OP(nonzero_count, "how many elements are not zero, an i64 scalar",
+	IN(x),
+	RLX_T_REDUCTION | RLX_T_NODIFF)
+
+static bool is_set(const struct rlx_tensor *x, int64_t i)
+{
+	if (el_is_int(x->type.dtype))
+		return el_geti(x, i) != 0;
+	return el_get(x, i) != 0;
+}
+
+static int64_t count_set(const struct rlx_tensor *x)
+{
+	int64_t n = rlx_type_count(&x->type), c = 0, i;
+
+	for (i = 0; i < n; i++)
+		c += is_set(x, i);
+	return c;
+}
+
+static enum rlx_status need_real(struct rlx_infer *q)
+{
+	return q->in[0]->dtype == RLX_BOOL ? RLX_OK : op_need_number(q, 0);
+}
+
+static enum rlx_status nonzero_infer(struct rlx_infer *q)
+{
+	const struct rlx_op_nonzero *a = q->args;
+	enum rlx_status st = need_real(q);
+
+	if (!st && (a->count < 0 || a->count > rlx_type_count(q->in[0])))
+		st = op_fail(q, RLX_EINVAL, "count is %lld, x has %lld elements",
+			     (long long)a->count, (long long)rlx_type_count(q->in[0]));
+	q->out[0] = rlx_type(RLX_I64, q->in[0]->rank, a->count);
+	return st;
+}
+
+static enum rlx_status nonzero_eval(struct rlx_eval *q)
+{
+	const struct rlx_op_nonzero *a = q->args;
+	const struct rlx_tensor *x = &q->in[0];
+	int64_t have = count_set(x), n = 0;
+	struct op_walk w;
+	uint32_t d;
+
+	if (have != a->count)
+		return op_fail(q, RLX_ERANGE, "%lld elements are not zero, count is %lld",
+			       (long long)have, (long long)a->count);
+	op_walk_begin(&w, &x->type, NULL, NULL, NULL);
+	for (; !w.done; op_walk_next(&w)) {
+		if (!is_set(x, w.i))
+			continue;
+		for (d = 0; d < x->type.rank; d++)
+			el_seti(&q->out[0], d * a->count + n, w.idx[d]);
+		n++;
+	}
+	return RLX_OK;
+}
+
+static enum rlx_status nonzero_count_infer(struct rlx_infer *q)
+{
+	q->out[0] = rlx_scalar(RLX_I64);
+	return need_real(q);
+}
+
+static enum rlx_status nonzero_count_eval(struct rlx_eval *q)
+{
+	el_seti(&q->out[0], 0, count_set(&q->in[0]));
+	return RLX_OK;
+}
+
+/* All or none set: the count is then known without looking. */
+static bool nonzero_sample(unsigned int i, struct rlx_sample *s)
+{
+	static const struct rlx_type x[] = {
+		{ RLX_F32, 2, { 3, 5 } }, { RLX_I64, 3, { 2, 1, 3 } }, { RLX_BOOL, 1, { 7 } },
+		{ RLX_F32, 0, { 0 } }, { RLX_I32, 2, { 0, 3 } },
+	};
+	struct rlx_op_nonzero *a = s->args;
+
+	if (i >= 5)
+		return false;
+	s->n_in = 1;
+	s->in[0] = x[i];
+	s->lo[0] = s->hi[0] = 1;
+	a->count = rlx_type_count(&x[i]);
+	return true;
+}
+
+static bool nonzero_count_sample(unsigned int i, struct rlx_sample *s)
+{
+	static const struct rlx_type x[] = {
+		{ RLX_I64, 3, { 4, 3, 3 } }, { RLX_BOOL, 1, { 17 } }, { RLX_F32, 2, { 4, 4 } },
+		{ RLX_BOOL, 1, { 0 } },
+	};
+
+	if (i >= sizeof(x) / sizeof(x[0]))
+		return false;
+	s->n_in = 1;
+	s->in[0] = x[i];
+	return true;
+}
+
+const struct rlx_op_impl rlx_op_nonzero_impl = {
+	.infer = nonzero_infer, .eval = nonzero_eval, .sample = nonzero_sample,
+};
+
+const struct rlx_op_impl rlx_op_nonzero_count_impl = {
+	.infer = nonzero_count_infer, .eval = nonzero_count_eval,
+	.sample = nonzero_count_sample,
+};
