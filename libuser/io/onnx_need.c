@@ -9,7 +9,7 @@
 
 #include "base/alloc.h"
 #include "io/onnx_imp.h"
-#include "ops/element.h"
+#include "ir/element.h"
 
 static bool known(const struct onnx_val *v)
 {

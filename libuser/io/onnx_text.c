@@ -10,7 +10,7 @@
 
 #include "base/alloc.h"
 #include "io/onnx_handlers.h"
-#include "ops/element.h"
+#include "ir/element.h"
 
 static int64_t count_of(const struct rlx_type *t)
 {

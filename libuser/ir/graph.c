@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "base/half.h"
 #include "ir/graph.h"
-#include "ops/element.h"
+#include "ir/element.h"
 
 static const struct rlx_error no_graph = {
 	.status = RLX_ENOMEM, .text = "no graph: out of memory, or it failed to open",

@@ -36,3 +36,17 @@ rlx_value op_act_emit(struct rlx_graph *g, rlx_value x, int act, float lo, float
 	default: return x;
 	}
 }
+
+int op_act_of(unsigned int index)
+{
+	switch (index) {
+	case RLX_OP_relu: return RLX_ACT_RELU;
+	case RLX_OP_gelu: return RLX_ACT_GELU;
+	case RLX_OP_gelu_tanh: return RLX_ACT_GELU_TANH;
+	case RLX_OP_silu: return RLX_ACT_SILU;
+	case RLX_OP_sigmoid: return RLX_ACT_SIGMOID;
+	case RLX_OP_tanh: return RLX_ACT_TANH;
+	case RLX_OP_hard_swish: return RLX_ACT_HARD_SWISH;
+	default: return RLX_ACT_NONE;
+	}
+}

@@ -7,6 +7,8 @@
 
 /* RLX_EINVAL unless the activation and its bounds make sense. */
 enum rlx_status op_act_infer(struct rlx_infer *q, int act, float lo, float hi);
+/* The activation that the pointwise op @index is; RLX_ACT_NONE for others. */
+int op_act_of(unsigned int index);
 rlx_value op_act_emit(struct rlx_graph *g, rlx_value x, int act, float lo, float hi);
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Scaled dot-product attention with grouped heads, masks, bias and lengths. */
 #include "ops/emit.h"
+#include "ir/match.h"
 
 RLX_OP(attention, "softmax(softcap(scale q k') + bias, masked) v; a row that sees no key is 0",
 	IN(q) IN(k) IN(v) OPT(bias) OPT(lens)
@@ -442,7 +443,94 @@ static bool attention_sample(unsigned int i, struct rlx_sample *s)
 	return false;
 }
 
+static bool has_perm(const struct rlx_match *m, const char *name, const int64_t want[4])
+{
+	const struct rlx_node *n = rlx_match_node(m, name);
+	const struct rlx_op_transpose *t = n ? n->args : NULL;
+
+	return t && t->perm.n == 4 && !memcmp(t->perm.v, want, 4 * sizeof(want[0]));
+}
+
+/* Softmax over the keys, and a constant factor on the scores. */
+static bool take_scores(const struct rlx_match *m, struct rlx_op_attention *a)
+{
+	const struct rlx_node *n = rlx_match_node(m, "p");
+	const struct rlx_op_softmax *sm = n->args;
+	double s = 1;
+
+	if (sm->axis != -1 && sm->axis != 3)
+		return false;
+	if (rlx_match_scalar(m, "d", &s))
+		s = 1 / s;
+	else if (!rlx_match_scalar(m, "s", &s))
+		s = 1;
+	a->scale = (float)s;
+	a->bias = rlx_match_value(m, "bias");
+	return isfinite(a->scale) && a->scale != 0 &&
+	       (!a->bias.id || rlx_match_type(m, "bias")->dtype == RLX_F32);
+}
+
+/* [B, S, H D] split, turned, and joined again at the end. */
+static bool attention_accept_joined(struct rlx_match *m, void *args)
+{
+	static const int64_t heads_first[4] = { 0, 2, 1, 3 }, keys[4] = { 0, 2, 3, 1 };
+	const struct rlx_type *q = rlx_match_type(m, "rq"), *y;
+	struct rlx_op_attention *a = args;
+
+	if (!has_perm(m, "tq", heads_first) || !has_perm(m, "tk", keys) ||
+	    !has_perm(m, "tv", heads_first) || !has_perm(m, "t", heads_first) ||
+	    !take_scores(m, a))
+		return false;
+	a->q = rlx_match_value(m, "q");
+	a->k = rlx_match_value(m, "k");
+	a->v = rlx_match_value(m, "v");
+	a->heads = (int32_t)q->dim[2];
+	a->kv_heads = (int32_t)rlx_match_type(m, "rk")->dim[2];
+	y = &m->g->val[m->g->node[m->root].out].type;
+	/* the reshapes split the last axis only, and the outer one joins it */
+	return rlx_match_type(m, "q")->rank == 3 && rlx_match_type(m, "k")->rank == 3 &&
+	       rlx_match_type(m, "v")->rank == 3 && y->rank == 3 &&
+	       q->dim[0] == y->dim[0] && q->dim[1] == y->dim[1] &&
+	       rlx_match_type(m, "q")->dim[1] == q->dim[1] &&
+	       rlx_match_type(m, "k")->dim[1] == rlx_match_type(m, "rk")->dim[1] &&
+	       rlx_match_type(m, "v")->dim[1] == rlx_match_type(m, "rv")->dim[1];
+}
+
+/* [B, H, S, D] throughout, keys turned. */
+static bool attention_accept_split(struct rlx_match *m, void *args)
+{
+	static const int64_t turned[4] = { 0, 1, 3, 2 };
+	struct rlx_op_attention *a = args;
+
+	if (!has_perm(m, "tk", turned) || !take_scores(m, a))
+		return false;
+	a->q = rlx_match_value(m, "q");
+	a->k = rlx_match_value(m, "k");
+	a->v = rlx_match_value(m, "v");
+	if (rlx_match_type(m, "q")->rank != 4 || rlx_match_type(m, "v")->rank != 4)
+		return false;
+	a->heads = (int32_t)rlx_match_type(m, "q")->dim[1];
+	a->kv_heads = (int32_t)rlx_match_type(m, "k")->dim[1];
+	a->layout = RLX_BHSD;
+	return true;
+}
+
+/* q k', its factor, the bias; then what stands around them */
+#define QK_JOINED "matmul(tq:transpose(rq:reshape(q)), tk:transpose(rk:reshape(k)))"
+#define QK_SPLIT "matmul(q, tk:transpose(k))"
+#define SCORES(X, qk)							\
+	X("add(div(" qk ", #d), bias)"), X("add(mul(" qk ", #s), bias)"), \
+	X("add(" qk ", bias)"), X("div(" qk ", #d)"), X("mul(" qk ", #s)"), X(qk)
+#define JOINED(scores) { "reshape(t:transpose(matmul(p:softmax(" scores "), tv:transpose(rv:reshape(v)))))", attention_accept_joined }
+#define SPLIT(scores) { "matmul(p:softmax(" scores "), v)", attention_accept_split }
+static const struct rlx_pattern attention_patterns[] = {
+	SCORES(JOINED, QK_JOINED),
+	SCORES(SPLIT, QK_SPLIT),
+	{ NULL, NULL },
+};
+
 const struct rlx_op_impl rlx_op_attention_impl = {
+	.pattern = attention_patterns,
 	.infer = attention_infer, .scratch = attention_scratch, .eval = attention_eval,
 	.expand = attention_expand, .cost = attention_cost, .sample = attention_sample,
 };

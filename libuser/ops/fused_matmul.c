@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* A matrix product with what commonly stands around it. */
 #include "ops/act.h"
+#include "ir/match.h"
 
 RLX_OP(fused_matmul, "act(alpha op(a) op(b) + bias + residual); op transposes the last two dims",
 	IN(a) IN(b) OPT(bias) OPT(residual)
@@ -162,7 +163,56 @@ static bool fused_matmul_sample(unsigned int i, struct rlx_sample *s)
 	return false;
 }
 
+/* Which activation the root of a match is, by op; clip is min(max(.., lo), hi). */
+static bool take_act(const struct rlx_match *m, struct rlx_op_fused_matmul *a)
+{
+	double lo, hi;
+
+	a->act = op_act_of(m->g->node[m->root].def->index);
+	if (!rlx_match_scalar(m, "hi", &hi))
+		return true;
+	a->act = RLX_ACT_CLIP;
+	a->act_hi = (float)hi;
+	a->act_lo = rlx_match_scalar(m, "lo", &lo) ? (float)lo : 0;
+	return true;
+}
+
+static bool fused_matmul_accept(struct rlx_match *m, void *args)
+{
+	struct rlx_op_fused_matmul *a = args;
+
+	a->a = rlx_match_value(m, "a");
+	a->b = rlx_match_value(m, "b");
+	a->bias = rlx_match_value(m, "bias");
+	a->residual = rlx_match_value(m, "r");
+	/* a vector on both sides of the sum: the row one is the bias */
+	if (a->bias.id && rlx_match_type(m, "bias")->rank != 1)
+		return false;
+	return take_act(m, a);
+}
+
+#define MM  "matmul(a, b)"
+#define MMB "add(matmul(a, b), bias)"
+#define MMR "add(add(matmul(a, b), bias), r)"
+#define ACTS(x)								\
+	{ "gelu(" x ")", fused_matmul_accept },				\
+	{ "gelu_tanh(" x ")", fused_matmul_accept },			\
+	{ "relu(" x ")", fused_matmul_accept },				\
+	{ "silu(" x ")", fused_matmul_accept },				\
+	{ "sigmoid(" x ")", fused_matmul_accept },			\
+	{ "tanh(" x ")", fused_matmul_accept },				\
+	{ "hard_swish(" x ")", fused_matmul_accept },			\
+	{ "min(relu(" x "), #hi)", fused_matmul_accept },		\
+	{ "min(max(" x ", #lo), #hi)", fused_matmul_accept }
+static const struct rlx_pattern fused_matmul_patterns[] = {
+	ACTS(MMR), ACTS(MMB), ACTS(MM),
+	{ MMR, fused_matmul_accept },
+	{ MMB, fused_matmul_accept },
+	{ NULL, NULL },
+};
+
 const struct rlx_op_impl rlx_op_fused_matmul_impl = {
+	.pattern = fused_matmul_patterns,
 	.infer = fused_matmul_infer, .expand = fused_matmul_expand,
 	.cost = fused_matmul_cost, .sample = fused_matmul_sample,
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Layer normalisation over the trailing axes. */
 #include "ops/emit.h"
+#include "ir/match.h"
 
 RLX_OP(layer_norm, "(x - mean) / sqrt(var + eps) gamma + beta over axes from 'axis' on",
 	IN(x) OPT(gamma) OPT(beta)
@@ -166,7 +167,55 @@ static bool layer_norm_sample(unsigned int i, struct rlx_sample *s)
 	return false;
 }
 
+/* Both reductions are means over the same trailing axes, kept. */
+static bool trailing_mean(const struct rlx_match *m, const char *name, uint32_t *out_first)
+{
+	const struct rlx_node *n = rlx_match_node(m, name);
+	const struct rlx_op_reduce *r = n->args;
+	uint32_t rank = m->g->val[n->in[0]].type.rank, mask = 0, i, ax;
+
+	if (r->kind != RLX_REDUCE_MEAN || !r->keep_dims || !rank)
+		return false;
+	for (i = 0; i < r->axes.n; i++)
+		if (op_axis(r->axes.v[i], rank, &ax))
+			mask |= 1u << ax;
+	if (!r->axes.n)
+		mask = (1u << rank) - 1;
+	for (*out_first = rank; *out_first && mask >> (*out_first - 1) & 1; --*out_first)
+		;
+	return *out_first < rank && mask == ((1u << rank) - 1) >> *out_first << *out_first;
+}
+
+static bool layer_norm_accept(struct rlx_match *m, void *args)
+{
+	struct rlx_op_layer_norm *a = args;
+	uint32_t first, second;
+	double eps;
+
+	if (!trailing_mean(m, "m", &first) || !trailing_mean(m, "v", &second) ||
+	    first != second || !rlx_match_scalar(m, "eps", &eps) || !(eps > 0))
+		return false;
+	a->x = rlx_match_value(m, "x");
+	a->gamma = rlx_match_value(m, "gamma");
+	a->beta = rlx_match_value(m, "beta");
+	a->axis = (int32_t)first;
+	a->eps = (float)eps;
+	return true;
+}
+
+/* (x - mean) / sqrt(mean (x - mean)^2 + eps), as exporters write it */
+#define NORMAL1 "div(d:sub(x, m:reduce(x)), sqrt(add(v:reduce(mul(d, d)), #eps)))"
+#define NORMAL2 "mul(d:sub(x, m:reduce(x)), rsqrt(add(v:reduce(mul(d, d)), #eps)))"
+static const struct rlx_pattern layer_norm_patterns[] = {
+	{ "add(mul(" NORMAL1 ", gamma), beta)", layer_norm_accept },
+	{ "add(mul(" NORMAL2 ", gamma), beta)", layer_norm_accept },
+	{ NORMAL1, layer_norm_accept },
+	{ NORMAL2, layer_norm_accept },
+	{ NULL, NULL },
+};
+
 const struct rlx_op_impl rlx_op_layer_norm_impl = {
+	.pattern = layer_norm_patterns,
 	.infer = layer_norm_infer, .eval = layer_norm_eval,
 	.expand = layer_norm_expand, .sample = layer_norm_sample,
 };

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "ir/opdef.h"
-#include "ops/element.h"
+#include "ir/element.h"
 
 #define RLX_OP(...)
 

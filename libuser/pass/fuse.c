@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
  * Fusion: wherever a fused op's declared pattern (struct rlx_pattern in its op
- * file, syntax in pass/match.h) matches, the fused op takes the place of the
+ * file, syntax in ir/match.h) matches, the fused op takes the place of the
  * match. Roots are tried from the last node back, so that the largest match
  * around a node is found before a smaller one inside it.
  */
 #include <string.h>
 
 #include "base/alloc.h"
-#include "pass/match.h"
+#include "ir/match.h"
 #include "pass/pass.h"
 
 rlx_pass_fn rlx_pass_fuse;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "mem/arena.h"
-#include "ops/element.h"
+#include "ir/element.h"
 #include "rt/session.h"
 
 static const char *const io_names[] = {

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "model/model.h"
-#include "ops/element.h"
+#include "ir/element.h"
 #include "selftests/lib/onnx_case.h"
 #include "selftests/lib/rlx_test.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Running the samples of ops; see op_case.h. */
 #include "selftests/lib/op_case.h"
-#include "ops/element.h"
+#include "ir/element.h"
 #include "selftests/lib/rlx_test.h"
 
 static void fill(struct rlx_tensor t, double lo, double hi, uint64_t *seed)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* One element of any dtype, read and written. */
-#include "ops/element.h"
+#include "ir/element.h"
 
 #include <math.h>
 

@@ -13,8 +13,8 @@
  * Optional inputs that the pattern does not list must be absent. A node inside
  * the match (not its root) must have no use outside it.
  */
-#ifndef RLX_PASS_MATCH_H
-#define RLX_PASS_MATCH_H
+#ifndef RLX_IR_MATCH_H
+#define RLX_IR_MATCH_H
 
 #include "ir/graph.h"
 

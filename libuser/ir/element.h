@@ -4,8 +4,8 @@
  * made of. Float dtypes go through double, integers through 64 bits, so both
  * are exact; conversion follows the rules of the cast op.
  */
-#ifndef RLX_OPS_ELEMENT_H
-#define RLX_OPS_ELEMENT_H
+#ifndef RLX_IR_ELEMENT_H
+#define RLX_IR_ELEMENT_H
 
 #include "base/half.h"
 #include "ir/opdef.h"

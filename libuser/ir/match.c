@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/element.h"
-#include "pass/match.h"
+#include "ir/element.h"
+#include "ir/match.h"
 
 static const char *skip(const char *p)
 {
