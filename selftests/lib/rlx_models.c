@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+/* Files, inputs and graphs of the models that tests and benchmarks run. */
+#include "selftests/lib/rlx_models.h"
+
+unsigned int rlx_model_inputs(const struct rlx_model *m)
+{
+	unsigned int n = 0;
+
+	while (n < RLX_MODEL_INPUTS && m->in[n].name)
+		n++;
+	return n;
+}
+
+const char *rlx_model_path(char *buf, const char *name)
+{
+	const char *build = getenv("BUILD");
+
+	snprintf(buf, 512, "%s/models/%s", build ? build : "build", name);
+	return buf;
+}
+
+static void *fill_one(const struct rlx_model_input *in, uint64_t *state)
+{
+	int64_t i, n = rlx_type_count(&in->type);
+	void *data = malloc((size_t)rlx_type_bytes(&in->type));
+	double x;
+
+	CHECK(data);
+	for (i = 0; i < n; i++) {
+		x = rlx_test_uniform(state, in->lo, in->hi);
+		if (in->type.dtype == RLX_F32)
+			((float *)data)[i] = (float)x;
+		else if (in->type.dtype == RLX_I32)
+			((int32_t *)data)[i] = (int32_t)x;
+		else
+			((int64_t *)data)[i] = (int64_t)x;
+	}
+	return data;
+}
+
+void rlx_model_fill(const struct rlx_model *m, uint64_t seed, void **data)
+{
+	unsigned int i;
+
+	for (i = 0; i < rlx_model_inputs(m); i++)
+		data[i] = fill_one(&m->in[i], &seed);
+}
+
+void rlx_model_drop(const struct rlx_model *m, void **data)
+{
+	unsigned int i;
+
+	for (i = 0; i < rlx_model_inputs(m); i++)
+		free(data[i]);
+}
+
+enum rlx_status rlx_model_peer(const struct rlx_model *m, void *const *data,
+			       int threads, struct rlx_peer **out,
+			       struct rlx_error *err)
+{
+	struct rlx_peer_value v[RLX_MODEL_INPUTS];
+	unsigned int i, n = rlx_model_inputs(m);
+	char lib[512], path[512];
+	enum rlx_status st;
+
+	for (i = 0; i < n; i++)
+		v[i] = (struct rlx_peer_value){
+			.name = m->in[i].name, .type = m->in[i].type,
+			.data = data[i],
+			.bytes = (size_t)rlx_type_bytes(&m->in[i].type),
+		};
+	st = rlx_peer_open(rlx_model_path(lib, "libonnxruntime.so"),
+			   rlx_model_path(path, m->file), threads, out, err);
+	return st ? st : rlx_peer_bind(*out, v, n, err);
+}
+
+enum rlx_status rlx_model_import(const struct rlx_model *m, void *const *data,
+				 struct onnx_segment *seg, struct rlx_error *err)
+{
+	struct onnx_spec spec[RLX_MODEL_INPUTS] = { 0 };
+	struct onnx_instance want = { .spec = spec };
+	struct onnx_file *f = NULL;
+	enum rlx_status st;
+	char path[512];
+	unsigned int i;
+
+	want.n_spec = rlx_model_inputs(m);
+	for (i = 0; i < want.n_spec; i++)
+		spec[i] = (struct onnx_spec){
+			.kind = ONNX_TENSOR, .name = m->in[i].name,
+			.type = m->in[i].type,
+		};
+	st = onnx_open(rlx_model_path(path, m->file), ONNX_ROOT_MODEL, &f, err);
+	if (st)
+		return st;
+	st = onnx_build(f, &want, seg, err);
+	if (!st && seg->need == ONNX_NEED_INPUTS) {
+		for (i = 0; i < want.n_spec; i++)
+			if (seg->inputs >> i & 1)
+				spec[i].data = data[i];
+		onnx_segment_fini(seg);
+		st = onnx_build(f, &want, seg, err);
+	}
+	if (!st && seg->need != ONNX_NEED_NOTHING) {
+		onnx_segment_fini(seg);
+		st = rlx_fail(err, RLX_ENOSUP, "%s is not one graph", m->file);
+	}
+	onnx_put(f);
+	return st;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The models that tests and benchmarks run: their files below $BUILD/models, how
+ * to fill their inputs, and the way from a file to a graph.
+ */
+#ifndef RLX_TEST_MODELS_H
+#define RLX_TEST_MODELS_H
+
+#include "io/onnx_build.h"
+#include "selftests/lib/rlx_test.h"
+#include "tools/rlx/peer_ort.h"
+
+enum { RLX_MODEL_INPUTS = 3 };
+
+/* How to fill an input: uniform in [lo, hi), whole numbers if it is integral. */
+struct rlx_model_input {
+	const char	*name;
+	struct rlx_type	 type;
+	double		 lo, hi;
+};
+
+struct rlx_model {
+	const char		*label, *file;
+	struct rlx_model_input	 in[RLX_MODEL_INPUTS];
+};
+
+/* The rows of one model, by file and dimensions. */
+#define RLX_MODEL_BERT(label, file, batch, seq)				\
+	{ label, file, {						\
+		{ "input_ids", { RLX_I64, 2, { batch, seq } }, 0, 30522 }, \
+		{ "attention_mask", { RLX_I64, 2, { batch, seq } }, 1, 2 }, \
+		{ "token_type_ids", { RLX_I64, 2, { batch, seq } }, 0, 2 } } }
+#define RLX_MODEL_IMAGE(label, file, input, h, w)			\
+	{ label, file, { { input, { RLX_F32, 4, { 1, 3, h, w } }, -1, 1 } } }
+#define RLX_MODEL_VAD(label, file)					\
+	{ label, file, {						\
+		{ "input", { RLX_F32, 2, { 1, 576 } }, -0.5, 0.5 },	\
+		{ "state", { RLX_F32, 3, { 2, 1, 128 } }, -0.5, 0.5 },	\
+		{ "sr", { RLX_I64, 0, { 0 } }, 16000, 16001 } } }
+#define RLX_MODEL_MAGIKA(label, batch)					\
+	{ label, "magika.onnx", {					\
+		{ "bytes", { RLX_I32, 2, { batch, 2048 } }, 0, 257 } } }
+
+unsigned int rlx_model_inputs(const struct rlx_model *m);
+
+/* $BUILD/models/@name into @buf of 512 bytes. */
+const char *rlx_model_path(char *buf, const char *name);
+
+/* Random contents of each input; freed with rlx_model_drop(). */
+void rlx_model_fill(const struct rlx_model *m, uint64_t seed, void **data);
+void rlx_model_drop(const struct rlx_model *m, void **data);
+
+/* The peer with @m loaded and @data bound. */
+enum rlx_status rlx_model_peer(const struct rlx_model *m, void *const *data,
+			       int threads, struct rlx_peer **out,
+			       struct rlx_error *err);
+
+/*
+ * @m as one graph, with inputs whose contents shape it folded in. @seg owns the
+ * graph. RLX_ENOSUP if it takes more than one graph.
+ */
+enum rlx_status rlx_model_import(const struct rlx_model *m, void *const *data,
+				 struct onnx_segment *seg, struct rlx_error *err);
+
+#endif

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+/* Real models give what ONNX Runtime gives, on fresh random inputs. */
+#include "rlx/run.h"
+#include "selftests/lib/rlx_models.h"
+
+/* Of |a - b| / (|b| + rms(b)). */
+static const double f32_tolerance = 1e-4;
+
+static const struct rlx_model minilm = RLX_MODEL_BERT("", "minilm.onnx", 2, 33);
+static const struct rlx_model bert = RLX_MODEL_BERT("", "bert-base.onnx", 1, 24);
+static const struct rlx_model resnet =
+	RLX_MODEL_IMAGE("", "resnet50.onnx", "input", 224, 224);
+static const struct rlx_model det =
+	RLX_MODEL_IMAGE("", "ppocr_det.onnx", "x", 160, 256);
+static const struct rlx_model rec =
+	RLX_MODEL_IMAGE("", "ppocr_rec.onnx", "x", 48, 320);
+static const struct rlx_model cls =
+	RLX_MODEL_IMAGE("", "ppocr_cls.onnx", "x", 48, 192);
+static const struct rlx_model magika = RLX_MODEL_MAGIKA("", 2);
+static const struct rlx_model vad = RLX_MODEL_VAD("", "silero_vad.onnx");
+static const struct rlx_model vad_ifless =
+	RLX_MODEL_VAD("", "silero_vad_ifless.onnx");
+
+static void must(enum rlx_status st, const struct rlx_error *err, const char *what)
+{
+	if (st)
+		rlx_test_fail(__FILE__, __LINE__, "%s: %s: %s", what,
+			      rlx_status_name(st), err->text);
+}
+
+static struct rlx_session *run_ours(const struct rlx_model *m, void *const *data,
+				    struct rlx_graph *g,
+				    const struct rlx_compile_opts *opts)
+{
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	unsigned int i;
+
+	must(rlx_compile(g, opts, &p, &err), &err, m->file);
+	must(rlx_session_new(p, NULL, &s, &err), &err, m->file);
+	for (i = 0; i < rlx_model_inputs(m); i++) {
+		if (rlx_program_io_find(p, RLX_IO_INPUT, m->in[i].name) < 0)
+			continue;	/* folded into the graph */
+		must(rlx_session_set(s, RLX_IO_INPUT, m->in[i].name,
+				     m->in[i].type, data[i]),
+		     rlx_session_error(s), m->in[i].name);
+	}
+	must(rlx_session_run(s), rlx_session_error(s), m->file);
+	rlx_program_put(p);
+	return s;
+}
+
+struct distance {
+	double	relative, cosine;
+};
+
+static struct distance compare(const float *a, const float *b, int64_t n)
+{
+	double rms = 0, worst = 0, ab = 0, aa = 0, bb = 0, e;
+	int64_t i;
+
+	for (i = 0; i < n; i++) {
+		bb += (double)b[i] * b[i];
+		aa += (double)a[i] * a[i];
+		ab += (double)a[i] * b[i];
+	}
+	rms = sqrt(bb / (double)n);
+	for (i = 0; i < n; i++) {
+		e = fabs((double)a[i] - b[i]) / (fabs((double)b[i]) + rms);
+		if (!(e <= worst))	/* so that a NaN wins */
+			worst = e;
+	}
+	return (struct distance){ worst, ab / sqrt(aa * bb) };
+}
+
+static void check_outputs(const struct rlx_model *m, struct rlx_peer *peer,
+			  struct rlx_session *s, bool exact)
+{
+	const struct rlx_peer_value *decl;
+	size_t k, n = rlx_peer_outputs(peer, &decl);
+	struct rlx_error err = { 0 };
+	struct rlx_peer_value want;
+	const float *got;
+	struct distance d;
+
+	CHECK(n > 0);
+	for (k = 0; k < n; k++) {
+		struct rlx_program *p = rlx_session_program(s);
+		int i = rlx_program_io_find(p, RLX_IO_OUTPUT, decl[k].name);
+
+		must(rlx_peer_output(peer, k, &want, &err), &err, m->file);
+		CHECKF(i >= 0, "%s: no output %s", m->file, decl[k].name);
+		CHECKF(rlx_type_equal(rlx_program_io_type(p, RLX_IO_OUTPUT,
+							  (unsigned int)i),
+				      &want.type),
+		       "%s: output %s has another type", m->file, decl[k].name);
+		got = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, decl[k].name));
+		d = compare(got, want.data, rlx_type_count(&want.type));
+		printf("# %s %s: relative %.2g, cosine %.8f\n", m->file,
+		       decl[k].name, d.relative, d.cosine);
+		if (exact)
+			CHECKF(d.relative <= f32_tolerance, "relative error %g > %g",
+			       d.relative, f32_tolerance);
+		else
+			CHECKF(d.cosine > 0.9999, "cosine %.8f", d.cosine);
+	}
+}
+
+/* Runs @m here and in the peer on the same random inputs. */
+static void parity(const struct rlx_model *m, const struct rlx_compile_opts *opts)
+{
+	bool exact = opts->precision == RLX_PRECISION_AS_WRITTEN;
+	void *data[RLX_MODEL_INPUTS] = { NULL };
+	struct onnx_segment seg = { 0 };
+	struct rlx_error err = { 0 };
+	struct rlx_peer *peer = NULL;
+	struct rlx_session *s;
+
+	rlx_model_fill(m, rlx_test_seed(), data);
+	must(rlx_model_peer(m, data, 2, &peer, &err), &err, m->file);
+	must(rlx_peer_run(peer, &err), &err, m->file);
+	must(rlx_model_import(m, data, &seg, &err), &err, m->file);
+	s = run_ours(m, data, seg.g, opts);
+	check_outputs(m, peer, s, exact);
+	rlx_session_free(s);
+	onnx_segment_fini(&seg);
+	rlx_peer_close(peer);
+	rlx_model_drop(m, data);
+}
+
+static const struct rlx_compile_opts f32_opts = { .size = sizeof(f32_opts) };
+static const struct rlx_compile_opts bf16_opts = {
+	.size = sizeof(bf16_opts), .precision = RLX_PRECISION_BF16,
+};
+static const struct rlx_compile_opts one_opts = {
+	.size = sizeof(one_opts), .threads = 1,
+};
+
+TEST(minilm) { parity(&minilm, &f32_opts); }
+TEST(minilm_one_thread) { parity(&minilm, &one_opts); }
+TEST(minilm_bf16) { parity(&minilm, &bf16_opts); }
+TEST(bert_base) { parity(&bert, &f32_opts); }
+TEST(resnet50) { parity(&resnet, &f32_opts); }
+TEST(resnet50_bf16) { parity(&resnet, &bf16_opts); }
+TEST(ppocr_det) { parity(&det, &f32_opts); }
+TEST(ppocr_det_bf16) { parity(&det, &bf16_opts); }
+TEST(ppocr_rec) { parity(&rec, &f32_opts); }
+TEST(ppocr_rec_bf16) { parity(&rec, &bf16_opts); }
+TEST(ppocr_cls) { parity(&cls, &f32_opts); }
+TEST(magika) { parity(&magika, &f32_opts); }
+TEST(magika_bf16) { parity(&magika, &bf16_opts); }
+TEST(silero_vad) { parity(&vad, &f32_opts); }
+TEST(silero_vad_bf16) { parity(&vad, &bf16_opts); }
+TEST(silero_vad_ifless) { parity(&vad_ifless, &f32_opts); }
+
+/* 16-bit products must show, or the precision was not applied. */
+TEST(minilm_bf16_rounds)
+{
+	uint64_t seed = rlx_test_seed();
+	void *data[RLX_MODEL_INPUTS] = { NULL };
+	struct onnx_segment seg = { 0 };
+	struct rlx_error err = { 0 };
+	struct rlx_session *a, *b;
+	const float *x, *y;
+	struct distance d;
+
+	rlx_model_fill(&minilm, seed, data);
+	must(rlx_model_import(&minilm, data, &seg, &err), &err, "minilm");
+	a = run_ours(&minilm, data, seg.g, &f32_opts);
+	b = run_ours(&minilm, data, seg.g, &bf16_opts);
+	x = rlx_buf_ptr(rlx_session_buf(a, RLX_IO_OUTPUT, "last_hidden_state"));
+	y = rlx_buf_ptr(rlx_session_buf(b, RLX_IO_OUTPUT, "last_hidden_state"));
+	d = compare(y, x, 2 * 33 * 384);
+	CHECKF(d.relative > 1e-4, "bf16 and f32 differ by %g only", d.relative);
+	rlx_session_free(a);
+	rlx_session_free(b);
+	onnx_segment_fini(&seg);
+	rlx_model_drop(&minilm, data);
+}
+
+TEST_MAIN()
