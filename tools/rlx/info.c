@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+/* rlx info: what this machine offers, and what an arena got here. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "base/proc.h"
+#include "rlx/device.h"
+#include "tools/rlx/tool.h"
+
+#define MODULE_NODE	"/dev/rlx"
+#define THP		"/sys/kernel/mm/transparent_hugepage/"
+
+static void versions(struct out *o)
+{
+	struct utsname u;
+
+	out_section(o, "version");
+	out_str(o, "rlx", RLX_VERSION);
+	out_str(o, "compiler", __VERSION__);
+	if (!uname(&u)) {
+		out_str(o, "kernel", u.release);
+		out_str(o, "machine", u.machine);
+	}
+	out_section_end(o);
+}
+
+/* The value of the first "key : value" line of /proc/cpuinfo. */
+static bool cpuinfo(const char *key, char *buf, size_t size)
+{
+	struct rlx_lines l;
+	size_t n = strlen(key);
+	bool found = false;
+	char *s;
+
+	if (!rlx_lines_open(&l, "/proc/cpuinfo"))
+		return false;
+	while (!found && (s = rlx_lines_next(&l))) {
+		char *v = strchr(s, ':');
+
+		found = v && !strncmp(s, key, n) && strspn(s + n, " \t") ==
+			(size_t)(v - s) - n;
+		if (found)
+			snprintf(buf, size, "%s", v + 1 + strspn(v + 1, " \t"));
+	}
+	rlx_lines_close(&l);
+	return found;
+}
+
+static bool first_line(const char *path, char *buf, size_t size)
+{
+	if (!rlx_proc_text(path, buf, size))
+		return false;
+	buf[strcspn(buf, "\n")] = 0;
+	return true;
+}
+
+static void caches(struct out *o)
+{
+	static const char *const leaf[3] = { "level", "type", "size" };
+	char path[96], v[3][32], key[64];
+	unsigned int i, k;
+
+	for (i = 0; i < 16; i++) {
+		for (k = 0; k < 3; k++) {
+			snprintf(path, sizeof(path),
+				 "/sys/devices/system/cpu/cpu0/cache/index%u/%s", i,
+				 leaf[k]);
+			if (!first_line(path, v[k], sizeof(v[k])))
+				return;
+		}
+		snprintf(key, sizeof(key), "cache_l%s%s", v[0],
+			 *v[1] == 'U' ? "" : *v[1] == 'D' ? "d" : "i");
+		out_str(o, key, v[2]);
+	}
+}
+
+static void cpu(struct out *o)
+{
+	static const char *const flags[] = {
+		"avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16",
+		"amx_bf16", "amx_int8", "asimd", "asimddp", "i8mm", "bf16", "sve",
+	};
+	char text[4096], have[256] = "";
+	unsigned int i;
+	size_t n = 0;
+
+	out_section(o, "cpu");
+	out_str(o, "model", cpuinfo("model name", text, sizeof(text)) ? text : "unknown");
+	out_int(o, "online", sysconf(_SC_NPROCESSORS_ONLN));
+	out_int(o, "usable_here", rlx_cpu_allowed());
+	caches(o);
+	if (cpuinfo("flags", text, sizeof(text)) ||
+	    cpuinfo("Features", text, sizeof(text)))
+		for (i = 0; i < N_ELEM(flags); i++) {
+			const char *at = strstr(text, flags[i]);
+			size_t k = strlen(flags[i]);
+
+			if (at && (at == text || at[-1] == ' ') && (!at[k] || at[k] == ' '))
+				n += (size_t)snprintf(have + n, sizeof(have) - n, "%s%s",
+						      n ? " " : "", flags[i]);
+		}
+	out_str(o, "vector", n ? have : "none known");
+	out_section_end(o);
+}
+
+static void devices(struct out *o)
+{
+	struct rlx_dev_info d[16];
+	unsigned int n = rlx_device_list(d, N_ELEM(d)), i;
+	char text[192];
+
+	out_section(o, "devices");
+	for (i = 0; i < n && i < N_ELEM(d); i++) {
+		snprintf(text, sizeof(text), "%s%s%s, %u thread%s", d[i].name,
+			 *d[i].isa ? ", kernels for " : "", d[i].isa, d[i].threads,
+			 d[i].threads == 1 ? "" : "s");
+		if (!o->json) {
+			out_str(o, d[i].backend, text);
+			continue;
+		}
+		out_section(o, d[i].backend);
+		out_str(o, "name", d[i].name);
+		out_str(o, "isa", d[i].isa);
+		out_int(o, "threads", d[i].threads);
+		out_section_end(o);
+	}
+	out_section_end(o);
+}
+
+static void memory(struct out *o)
+{
+	static const char info[] = "/proc/meminfo";
+	struct rlimit lock;
+	uint64_t v;
+	char text[256];
+
+	out_section(o, "memory");
+	if (rlx_proc_key(info, "MemTotal", &v))
+		out_bytes(o, "total", v);
+	v = rlx_mem_available();
+	if (v != UINT64_MAX)
+		out_bytes(o, "available", v);
+	if (!getrlimit(RLIMIT_MEMLOCK, &lock)) {
+		if (lock.rlim_cur == RLIM_INFINITY)
+			out_str(o, "memlock_limit", "unlimited");
+		else
+			out_bytes(o, "memlock_limit", lock.rlim_cur);
+	}
+	if (rlx_proc_key(info, "Hugepagesize", &v))
+		out_bytes(o, "huge_page", v);
+	if (rlx_proc_key(info, "HugePages_Total", &v))
+		out_int(o, "huge_pages_in_pool", (int64_t)v);
+	if (rlx_proc_key(info, "HugePages_Free", &v))
+		out_int(o, "huge_pages_free", (int64_t)v);
+	if (first_line(THP "enabled", text, sizeof(text)))
+		out_str(o, "transparent_huge", text);
+	if (first_line(THP "shmem_enabled", text, sizeof(text)))
+		out_str(o, "transparent_huge_shared", text);
+	if (first_line("/sys/devices/system/node/online", text, sizeof(text)))
+		out_str(o, "numa_nodes", text);
+	out_section_end(o);
+}
+
+/* Providers by asking each for the example; the first that gives is used. */
+static void arena(struct out *o, uint64_t bytes)
+{
+	struct rlx_arena_opts opts = { .size = bytes, .name = "info" };
+	struct rlx_error err = { 0 };
+	struct rlx_arena_info i;
+	struct rlx_arena *a;
+
+	out_section(o, "arena");
+	out_bytes(o, "asked_for", bytes);
+	if (rlx_arena_new(&opts, &a, &err)) {
+		out_str(o, "failed", err.text);
+		out_section_end(o);
+		return;
+	}
+	rlx_arena_info(a, &i);
+	out_str(o, "provider", i.provider);
+	out_bytes(o, "bytes", i.bytes);
+	out_bytes(o, "page", i.page_bytes);
+	out_bytes(o, "in_huge_pages", i.bytes_huge);
+	out_bytes(o, "locked", i.bytes_locked);
+	out_int(o, "node", i.node);
+	out_str(o, "why_not_larger_pages", *i.why_pages ? i.why_pages : "as asked");
+	out_str(o, "why_not_all_locked", *i.why_lock ? i.why_lock : "all is");
+	rlx_arena_put(a);
+	out_section_end(o);
+}
+
+static void module(struct out *o)
+{
+	struct stat st;
+	bool node = !stat(MODULE_NODE, &st), loaded = !stat("/sys/module/rlx", &st);
+	char v[64];
+
+	out_section(o, "module");
+	out_bool(o, "loaded", loaded);
+	if (loaded && first_line("/sys/module/rlx/version", v, sizeof(v)))
+		out_str(o, "version", v);
+	out_bool(o, "node", node);
+	out_bool(o, "readable_and_writable", node && !access(MODULE_NODE, R_OK | W_OK));
+	if (!node)
+		out_str(o, "note", MODULE_NODE " is absent: arenas are memfds, which "
+				   "need no module");
+	out_section_end(o);
+}
+
+int cmd_info(int argc, char **argv)
+{
+	bool json = false;
+	uint64_t mib = 64;
+	const struct arg arg[] = {
+		{ "json", ARG_FLAG, &json, NULL, "print JSON" },
+		{ "arena", ARG_UINT, &mib, "MIB", "size of the example arena (64)" },
+	};
+	const struct args a = {
+		"info", "[--json] [--arena MIB]",
+		"Tells what this machine offers, what an arena of an example size got\n"
+		"here, and why it got no larger pages or no more locked memory.",
+		arg, N_ELEM(arg),
+	};
+	struct out o;
+	int rc;
+
+	if (!args_parse(&a, argc, argv, &rc))
+		return rc;
+	if (!mib || mib > UINT64_MAX >> 20)
+		return tool_fail("info", TOOL_USAGE, "--arena must be at least 1 MiB");
+	out_begin(&o, json);
+	versions(&o);
+	cpu(&o);
+	devices(&o);
+	memory(&o);
+	arena(&o, mib << 20);
+	module(&o);
+	return out_end(&o) ? TOOL_OK :
+	       tool_fail("info", TOOL_FAILED, "cannot write to standard output");
+}
