@@ -10,14 +10,11 @@
 #include <string.h>
 
 #include "kernels/cpu/conv_nd.h"
-#include "kernels/cpu/conv_tile.h"
 
 rlx_k_fn RLX_K(conv_i8);
 rlx_k_fn RLX_K(conv_i8_pack);
 
 #define C	RLX_VL
-#define PANEL	(TILE_K * C)
-#define KC	((size_t)RLX_CONV_ND_KC)
 #define KG	(KC / DEPTH)		/* groups of a pass */
 #define ROWS	(TILE_R > 6 ? 12 : 6)	/* most channels of a tile, as planned */
 
@@ -33,6 +30,8 @@ struct run {
 	int32_t		*panel, *sums, *xsum;
 	int32_t		x_zero;		/* as the elements in panels have it */
 	bool		sum_x;		/* some weight's zero point needs xsum */
+	struct unit_segs segs;
+	struct pass	pass;
 };
 
 /* @n groups of @rows channels against one panel of @k vectors of pixels. */
@@ -117,30 +116,29 @@ static i8_elem x_pad(const struct run *r)
 	return (i8_elem)(DEPTH == 4 ? r->x_zero : 0);
 }
 
-/* One segment of one channel's plane, as seen by one tap. */
-static void gather(const struct run *r, i8_elem *dst, const uint8_t *x,
-		   const ptrdiff_t at[3], size_t len)
+/* What one tap reads of one channel's plane @x. */
+static void channel_fill(const struct run *r, i8_elem *dst, const uint8_t *x,
+			 const struct cut *c, size_t n)
 {
-	const struct rlx_k_conv_nd *a = r->walk.a;
-	ptrdiff_t s = (ptrdiff_t)a->s[2], w = (ptrdiff_t)a->in[2];
-	ptrdiff_t n = (ptrdiff_t)len, i0, i1, i;
+	const size_t step = r->walk.a->s[2];
 	const i8_elem pad = x_pad(r);
+	size_t i;
 
-	i0 = at[2] < 0 ? (-at[2] + s - 1) / s : 0;
-	i1 = at[2] < w ? (w - at[2] + s - 1) / s : 0;
-	i0 = i0 < n ? i0 : n;
-	i1 = i1 < n ? i1 : n;
-	if (at[0] < 0 || at[0] >= (ptrdiff_t)a->in[0] ||
-	    at[1] < 0 || at[1] >= (ptrdiff_t)a->in[1])
-		i1 = i0 = n;
-	else
-		x += ((size_t)at[0] * a->in[1] + (size_t)at[1]) * a->in[2];
-	for (i = 0; i < i0; i++)
-		dst[i] = pad;
-	for (; i < i1; i++)
-		dst[i] = x_elem(r, x[at[2] + i * s]);
-	for (; i < n; i++)
-		dst[i] = pad;
+	for (; n--; c++) {
+		const uint8_t *s = x + c->from;
+		i8_elem *d = dst + c->at;
+
+		for (i = 0; i < c->i0; i++)
+			d[i] = pad;
+		if (step == 1)
+			for (; i < c->i1; i++)
+				d[i] = x_elem(r, *s++);
+		else
+			for (; i < c->i1; i++, s += step)
+				d[i] = x_elem(r, *s);
+		for (; i < c->len; i++)
+			d[i] = pad;
+	}
 }
 
 /* DEPTH rows of elements, interleaved into one row of groups. */
@@ -153,41 +151,40 @@ static void interleave(int32_t *dst, i8_elem rows[DEPTH][PANEL])
 			d[i * DEPTH + j] = rows[j][i];
 }
 
-/* As conv_nd's: up to KC terms for one panel. Returns the groups. */
-static size_t panel_fill(const struct run *r, const struct unit *u,
-			 struct terms *t, size_t panel)
+/* Gather the pass's terms for the pixels of one panel, in groups. */
+static void panel_fill(const struct run *r, const struct unit *u, size_t panel)
 {
 	const struct rlx_k_conv_nd *a = r->walk.a;
-	size_t plane = a->in[0] * a->in[1] * a->in[2], nseg, n, i, j;
-	size_t left = u->pixels - panel * PANEL;
+	const struct alike *t = r->pass.runs, *end = t + r->pass.nrun;
+	const size_t *first = r->segs.first + panel;
+	size_t plane = a->in[0] * a->in[1] * a->in[2], n = 0, i, j;
+	size_t left = u->pixels - panel * PANEL, nseg = first[1] - first[0];
 	size_t count = left < PANEL ? left : PANEL;
 	const uint8_t *x = (const uint8_t *)r->a->x + u->n * a->x_n +
 			   u->g * r->walk.icg * plane;
 	int32_t *dst = r->panel + panel * PANEL * KG;
 	i8_elem rows[DEPTH][PANEL];
-	struct seg segs[PANEL];
+	struct cut cuts[PANEL];
 
-	nseg = segs_get(&r->walk, u, u->pixel + panel * PANEL, count, segs);
-	for (n = 0; n < KG && t->more; n++, dst += PANEL) {
-		memset(rows, 0, sizeof(rows));
-		for (j = 0; j < DEPTH && t->more; j++) {
-			for (i = 0; i < nseg; i++) {
-				const struct seg *s = &segs[i];
-				const ptrdiff_t at[3] = {
-					s->in[0] + t->off[0],
-					s->in[1] + t->off[1],
-					s->in[2] + t->off[2] };
+	memset(rows, 0, sizeof(rows));
+	for (; t < end; t++) {
+		cuts_get(&r->walk, u, r->segs.s + first[0], nseg, t->off, cuts);
+		for (i = 0; i < t->n; i++, n++) {
+			i8_elem *row = rows[n % DEPTH];
 
-				gather(r, rows[j] + s->at, x + t->ci * plane,
-				       at, s->len);
-			}
-			for (i = 0; r->sum_x && i < count; i++)
-				r->xsum[panel * PANEL + i] += rows[j][i];
-			terms_next(t, &r->walk, u);
+			channel_fill(r, row, x + (t->ci + i) * plane, cuts,
+				     nseg);
+			for (j = 0; r->sum_x && j < count; j++)
+				r->xsum[panel * PANEL + j] += row[j];
+			if (n % DEPTH < DEPTH - 1)
+				continue;
+			interleave(dst, rows);
+			dst += PANEL;
+			memset(rows, 0, sizeof(rows));
 		}
-		interleave(dst, rows);
 	}
-	return n;
+	if (n % DEPTH)
+		interleave(dst, rows);
 }
 
 static void pass_run(const struct run *r, const struct unit *u, size_t first,
@@ -271,15 +268,14 @@ static void row_store(const struct run *r, const struct unit *u,
 
 static void unit_store(const struct run *r, const struct unit *u)
 {
-	struct seg segs[PANEL];
-	size_t p, i, nseg;
+	size_t p, i;
 
 	for (p = 0; p * PANEL < u->pixels; p++) {
 		size_t left = u->pixels - p * PANEL;
 		int32_t *v = r->sums + p * u->rows * PANEL;
+		const struct seg *segs = r->segs.s + r->segs.first[p];
+		size_t nseg = r->segs.first[p + 1] - r->segs.first[p];
 
-		nseg = segs_get(&r->walk, u, u->pixel + p * PANEL,
-				left < PANEL ? left : PANEL, segs);
 		for (i = 0; i < u->rows; i++, v += PANEL) {
 			size_t oc = u->g * r->walk.ocg + u->row + i;
 
@@ -296,30 +292,30 @@ static void unit_store(const struct run *r, const struct unit *u)
 void RLX_K(conv_i8)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_conv_i8 *a = args;
-	struct run r = { .a = a, .walk = walk_of(&a->shape), .panel = scratch,
-			 .x_zero = a->x_zero,
-			 .sum_x = DEPTH == 4 && (a->w_zero || !a->w_signed) };
-	size_t i, p, n, first;
+	size_t i, p, first;
+	struct run r;
 
-	if (DEPTH == 4 && a->x_signed)
-		r.x_zero += 128;
+	r.a = a;
+	r.walk = walk_of(&a->shape);
+	r.x_zero = a->x_zero + (DEPTH == 4 && a->x_signed ? 128 : 0);
+	r.sum_x = DEPTH == 4 && (a->w_zero || !a->w_signed);
+	r.panel = scratch;
 	r.sums = r.panel + a->shape.pixels * KG;
 	r.xsum = r.sums + a->shape.pixels * a->shape.rows;
 	for (i = begin; i < end; i++) {
-		struct terms t, from;
+		struct terms t;
 		struct unit u;
 
 		if (!unit_get(&r.walk, i, &u))
 			continue;
 		memset(r.xsum, 0, a->shape.pixels * sizeof(*r.xsum));
+		unit_segs_get(&r.walk, &u, &r.segs);
 		terms_begin(&t, &r.walk, &u);
-		for (first = 0; t.more; first += n) {
-			from = t;
-			for (p = 0, n = 0; p * PANEL < u.pixels; p++) {
-				t = from;
-				n = panel_fill(&r, &u, &t, p);
-			}
-			pass_run(&r, &u, first, n);
+		for (first = 0; t.more; first += KG) {
+			pass_get(&r.pass, &t, &r.walk, &u);
+			for (p = 0; p < r.segs.panels; p++)
+				panel_fill(&r, &u, p);
+			pass_run(&r, &u, first, (r.pass.n + DEPTH - 1) / DEPTH);
 		}
 		unit_store(&r, &u);
 	}

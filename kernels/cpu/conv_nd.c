@@ -10,14 +10,11 @@
 #include <string.h>
 
 #include "kernels/cpu/conv_nd.h"
-#include "kernels/cpu/conv_tile.h"
 
 rlx_k_fn RLX_K(conv_nd);
 rlx_k_fn RLX_K(conv_nd_pack);
 
 #define C	RLX_VL
-#define PANEL	(TILE_K * C)		/* pixels of a panel */
-#define KC	((size_t)RLX_CONV_ND_KC)
 
 struct run {
 	const struct rlx_k_conv_nd *a;
@@ -25,71 +22,75 @@ struct run {
 	ptrdiff_t	*offs;
 	float		*panel, *sums;
 	struct conv_act	act;
+	struct unit_segs segs;
+	struct pass	pass;
 };
 
-/* One segment of one channel's plane, as seen by one tap. */
-static void gather(const struct run *r, const struct unit *u, float *dst,
-		   const float *x, const ptrdiff_t at[3], size_t len)
+/* What one tap reads of one channel's plane @x. */
+static void channel_fill(float *dst, const float *x, const struct cut *c,
+			 size_t n, size_t step)
 {
-	const struct rlx_k_conv_nd *a = r->a;
-	ptrdiff_t s = u->step[2], w = (ptrdiff_t)a->in[2];
-	ptrdiff_t n = (ptrdiff_t)len, i0, i1, i;
+	size_t i;
 
-	if (at[0] < 0 || at[0] >= (ptrdiff_t)a->in[0] ||
-	    at[1] < 0 || at[1] >= (ptrdiff_t)a->in[1]) {
-		memset(dst, 0, len * sizeof(*dst));
-		return;
+	for (; n--; c++) {
+		const float *s = x + c->from;
+		float *d = dst + c->at;
+
+		if (c->i1 - c->i0 == PANEL && step == 1) {
+			for (i = 0; i < PANEL; i += C)
+				vf_store(d + i, vf_loadu(s + i));
+			continue;
+		}
+		for (i = 0; i < c->i0; i++)
+			d[i] = 0;
+		if (step == 1) {
+			for (; i + C <= c->i1; i += C, s += C)
+				vf_storeu(d + i, vf_loadu(s));
+			for (; i < c->i1; i++)
+				d[i] = *s++;
+		} else {
+			for (; i < c->i1; i++, s += step)
+				d[i] = *s;
+		}
+		for (; i < c->len; i++)
+			d[i] = 0;
 	}
-	x += ((size_t)at[0] * a->in[1] + (size_t)at[1]) * a->in[2];
-	i0 = at[2] < 0 ? (-at[2] + s - 1) / s : 0;
-	i1 = at[2] < w ? (w - at[2] + s - 1) / s : 0;
-	i0 = i0 < n ? i0 : n;
-	i1 = i1 < n ? i1 : n;
-	for (i = 0; i < i0; i++)
-		dst[i] = 0;
-	if (s == 1)
-		for (; i < i1; i++)
-			dst[i] = x[at[2] + i];
-	else
-		for (; i < i1; i++)
-			dst[i] = x[at[2] + i * s];
-	for (; i < n; i++)
-		dst[i] = 0;
 }
 
-/*
- * Gather up to KC terms for the pixels of one panel, and remember where their
- * weights are. Returns how many; @t moves on.
- */
-static size_t panel_fill(const struct run *r, const struct unit *u,
-			 struct terms *t, size_t panel)
+/* Gather the pass's terms for the pixels of one panel. */
+static void panel_fill(const struct run *r, const struct unit *u, size_t panel)
 {
 	const struct rlx_k_conv_nd *a = r->a;
-	size_t plane = a->in[0] * a->in[1] * a->in[2], nseg, n, i;
-	size_t left = u->pixels - panel * PANEL;
+	const struct alike *t = r->pass.runs, *end = t + r->pass.nrun;
+	const size_t *first = r->segs.first + panel;
+	size_t plane = a->in[0] * a->in[1] * a->in[2], i, j;
+	size_t left = u->pixels - panel * PANEL, nseg = first[1] - first[0];
 	size_t count = left < PANEL ? left : PANEL;
 	size_t width = count > C ? PANEL : C;
 	float *dst = r->panel + panel * PANEL * KC;
 	const float *x = a->x + u->n * a->x_n + u->g * r->walk.icg * plane;
-	struct seg segs[PANEL];
+	struct cut cuts[PANEL];
 
-	nseg = segs_get(&r->walk, u, u->pixel + panel * PANEL, count, segs);
-	for (n = 0; n < KC && t->more; n++, dst += width) {
-		for (i = 0; i < nseg; i++) {
-			const struct seg *s = &segs[i];
-			const ptrdiff_t at[3] = { s->in[0] + t->off[0],
-						  s->in[1] + t->off[1],
-						  s->in[2] + t->off[2] };
-
-			gather(r, u, dst + s->at, x + t->ci * plane, at,
-			       s->len);
+	for (; t < end; t++) {
+		cuts_get(&r->walk, u, r->segs.s + first[0], nseg, t->off, cuts);
+		for (i = 0; i < t->n; i++, dst += width) {
+			channel_fill(dst, x + (t->ci + i) * plane, cuts, nseg,
+				     (size_t)u->step[2]);
+			for (j = count; j < width; j++)
+				dst[j] = 0;
 		}
-		for (i = count; i < width; i++)
-			dst[i] = 0;
-		r->offs[n] = (ptrdiff_t)(t->tap * r->walk.icg + t->ci);
-		terms_next(t, &r->walk, u);
 	}
-	return n;
+}
+
+/* Where the weights of the pass's terms are, counted in terms. */
+static void offs_fill(const struct run *r)
+{
+	const struct alike *t = r->pass.runs, *end = t + r->pass.nrun;
+	ptrdiff_t *o = r->offs;
+
+	for (; t < end; t++)
+		for (size_t i = 0; i < t->n; i++)
+			*o++ = (ptrdiff_t)(t->tap * r->walk.icg + t->ci + i);
 }
 
 /* @n gathered terms against all weights of the unit, into r->sums. */
@@ -157,16 +158,16 @@ static void row_store(const struct run *r, const struct unit *u, float *v,
 
 static void unit_store(const struct run *r, const struct unit *u)
 {
-	struct seg segs[PANEL];
 	_Alignas(64) float v[PANEL];
-	size_t p, i, j, k, nseg;
+	size_t p, i, j, k;
 
 	for (p = 0; p * PANEL < u->pixels; p++) {
 		size_t left = u->pixels - p * PANEL;
 		size_t count = left < PANEL ? left : PANEL;
 		const float *sums = r->sums + p * PANEL * u->rows;
+		const struct seg *segs = r->segs.s + r->segs.first[p];
+		size_t nseg = r->segs.first[p + 1] - r->segs.first[p];
 
-		nseg = segs_get(&r->walk, u, u->pixel + p * PANEL, count, segs);
 		for (i = 0; i < u->tiles; i++) {
 			size_t row = tile_first(&r->walk, u->tile + i);
 			size_t rows = tile_first(&r->walk, u->tile + i + 1) - row;
@@ -188,27 +189,30 @@ static void unit_store(const struct run *r, const struct unit *u)
 void RLX_K(conv_nd)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_conv_nd *a = args;
-	struct run r = { .a = a, .walk = walk_of(a), .offs = scratch,
-			 .act = { a->act, a->act_a, a->act_b } };
-	size_t i, p, n;
+	struct run r;
+	size_t i, p;
 
+	r.a = a;
+	r.walk = walk_of(a);
+	r.act = (struct conv_act){ a->act, a->act_a, a->act_b };
+	r.offs = scratch;
 	r.panel = (float *)(r.offs + KC);
 	r.sums = r.panel + a->pixels * KC;
 	for (i = begin; i < end; i++) {
-		struct terms t, from;
 		bool first = true;
+		struct terms t;
 		struct unit u;
 
 		if (!unit_get(&r.walk, i, &u))
 			continue;
+		unit_segs_get(&r.walk, &u, &r.segs);
 		terms_begin(&t, &r.walk, &u);
 		do {
-			from = t;
-			for (p = 0, n = 0; p * PANEL < u.pixels; p++) {
-				t = from;
-				n = panel_fill(&r, &u, &t, p);
-			}
-			pass_run(&r, &u, n, first);
+			pass_get(&r.pass, &t, &r.walk, &u);
+			for (p = 0; p < r.segs.panels; p++)
+				panel_fill(&r, &u, p);
+			offs_fill(&r);
+			pass_run(&r, &u, r.pass.n, first);
 			first = false;
 		} while (t.more);
 		unit_store(&r, &u);

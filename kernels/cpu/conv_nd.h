@@ -4,6 +4,11 @@
 #define RLX_CPU_CONV_ND_H
 
 #include "kernels/conv.h"
+#include "kernels/cpu/conv_tile.h"
+
+#define PANEL	(TILE_K * RLX_VL)	/* pixels gathered side by side */
+#define PANELS	RLX_CONV_ND_PANELS	/* of a unit */
+#define KC	((size_t)RLX_CONV_ND_KC)
 
 /* Neighbouring output pixels of one row, within a panel. */
 struct seg {
@@ -46,8 +51,7 @@ static inline bool unit_get(const struct walk *r, size_t i, struct unit *u)
 	const struct rlx_k_conv_nd *a = r->a;
 	size_t j, all = 1;
 
-	u->pixel = i % a->blocks * a->pixels;
-	i /= a->blocks;
+	/* phases first: they read the same input */
 	for (j = 3; j-- > 0;) {
 		size_t s = a->transposed ? a->s[j] : 1;
 
@@ -58,6 +62,8 @@ static inline bool unit_get(const struct walk *r, size_t i, struct unit *u)
 		u->step[j] = a->transposed ? 1 : (ptrdiff_t)a->s[j];
 		all *= u->dims[j];
 	}
+	u->pixel = i % a->blocks * a->pixels;
+	i /= a->blocks;
 	u->tile = i % a->chunks * a->chunk;
 	i /= a->chunks;
 	u->g = i % a->groups;
@@ -98,6 +104,29 @@ static inline size_t segs_get(const struct walk *r, const struct unit *u, size_t
 	return n;
 }
 
+/* The segments of a unit, panel by panel. */
+struct unit_segs {
+	struct seg	s[PANELS * PANEL];
+	size_t		first[PANELS + 1];	/* of each panel, and the end */
+	size_t		panels;
+};
+
+static inline void unit_segs_get(const struct walk *r, const struct unit *u,
+				 struct unit_segs *q)
+{
+	size_t p, left;
+
+	q->first[0] = 0;
+	for (p = 0; p * PANEL < u->pixels; p++) {
+		left = u->pixels - p * PANEL;
+		q->first[p + 1] = q->first[p] +
+			segs_get(r, u, u->pixel + p * PANEL,
+				 left < PANEL ? left : PANEL,
+				 q->s + q->first[p]);
+	}
+	q->panels = p;
+}
+
 /*
  * The next tap from @tap on that reaches the phase, and where it reads
  * relative to a segment's coordinates; false at the end.
@@ -128,9 +157,9 @@ static inline bool tap_next(const struct walk *r, const struct unit *u, size_t *
 	return false;
 }
 
-/* Terms of one pass: a tap for some channels, again and again. */
+/* Terms: every channel of a tap, tap after tap; this is the next one. */
 struct terms {
-	size_t		tap, ci;	/* the next term */
+	size_t		tap, ci;
 	ptrdiff_t	off[3];
 	bool		more;
 };
@@ -142,14 +171,68 @@ static inline void terms_begin(struct terms *t, const struct walk *r,
 	t->more = tap_next(r, u, &t->tap, t->off);
 }
 
-static inline void terms_next(struct terms *t, const struct walk *r,
-			      const struct unit *u)
+/* Channels [ci, ci + n) of one tap. */
+struct alike {
+	size_t		tap, ci, n;
+	ptrdiff_t	off[3];
+};
+
+/* The terms of one pass, at most KC, in runs of the same tap. */
+struct pass {
+	struct alike	runs[RLX_CONV_ND_KC];
+	size_t		nrun, n;
+};
+
+static inline void pass_get(struct pass *p, struct terms *t,
+			    const struct walk *r, const struct unit *u)
 {
-	if (++t->ci < r->icg)
-		return;
-	t->ci = 0;
-	t->tap++;
-	t->more = tap_next(r, u, &t->tap, t->off);
+	p->n = p->nrun = 0;
+	while (t->more && p->n < KC) {
+		struct alike *a = &p->runs[p->nrun++];
+
+		*a = (struct alike){ t->tap, t->ci, KC - p->n,
+				     { t->off[0], t->off[1], t->off[2] } };
+		a->n = r->icg - t->ci < a->n ? r->icg - t->ci : a->n;
+		p->n += a->n;
+		t->ci += a->n;
+		if (t->ci < r->icg)
+			break;
+		t->ci = 0;
+		t->tap++;
+		t->more = tap_next(r, u, &t->tap, t->off);
+	}
+}
+
+/*
+ * What a tap reads of a segment: elements [i0, i1) are in the input, the first
+ * of them at element @from of a channel's plane; the rest is padding.
+ */
+struct cut {
+	size_t		at, i0, i1, len, from;
+};
+
+static inline void cuts_get(const struct walk *r, const struct unit *u,
+			    const struct seg *s, size_t n,
+			    const ptrdiff_t off[3], struct cut *c)
+{
+	const struct rlx_k_conv_nd *a = r->a;
+	ptrdiff_t step = u->step[2], w = (ptrdiff_t)a->in[2];
+
+	for (; n--; s++, c++) {
+		ptrdiff_t z = s->in[0] + off[0], y = s->in[1] + off[1];
+		ptrdiff_t x = s->in[2] + off[2], len = (ptrdiff_t)s->len;
+		ptrdiff_t i0 = x < 0 ? (-x + step - 1) / step : 0;
+		ptrdiff_t i1 = x < w ? (w - x + step - 1) / step : 0;
+
+		*c = (struct cut){ .at = s->at, .len = s->len };
+		if (z < 0 || z >= (ptrdiff_t)a->in[0] || y < 0 ||
+		    y >= (ptrdiff_t)a->in[1] || i0 >= len || i1 <= i0)
+			continue;
+		c->i0 = (size_t)i0;
+		c->i1 = (size_t)(i1 < len ? i1 : len);
+		c->from = (size_t)((z * (ptrdiff_t)a->in[1] + y) * w + x +
+				   i0 * step);
+	}
 }
 
 #endif

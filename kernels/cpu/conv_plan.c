@@ -351,6 +351,11 @@ static bool nd_ok(const struct rlx_k_conv_nd *a)
 		       a->out[1], a->out[2]);
 }
 
+/* Channels of a unit, at most and where units are few; units wanted. */
+#define ND_ROWS		480
+#define ND_LEAST	48
+#define ND_UNITS	16
+
 /* Output pixels in the largest phase of a transposed convolution, or all. */
 static size_t nd_pixels(const struct rlx_k_conv_nd *a)
 {
@@ -368,8 +373,7 @@ static size_t nd_phases(const struct rlx_k_conv_nd *a)
 
 bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a)
 {
-	size_t ocg, panel, rows, all;
-	double flop;
+	size_t ocg, panel, rows, all, units;
 
 	if (!nd_ok(a))
 		return false;
@@ -381,11 +385,15 @@ bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a)
 	ocg = a->oc / a->groups;
 	rows = isa >= RLX_ISA_V4 ? 12 : 6;
 	a->tiles = ceil_div(ocg, rows);
-	flop = 2.0 * (double)(a->ic / a->groups) *
-	       (double)(a->k[0] * a->k[1] * a->k[2]) /
-	       (double)nd_phases(a) * (double)(rows * min_sz(a->pixels, all));
-	a->chunk = flop >= UNIT_FLOP ? 1 :
-		   min_sz(a->tiles, (size_t)(UNIT_FLOP / flop) + 1);
+	/*
+	 * A unit gathers its pixels again for each chunk of channels: cut them
+	 * only when the sums are too many or the pixels give too few units.
+	 */
+	units = a->n * a->groups * nd_phases(a) * a->blocks;
+	a->chunk = ND_ROWS / rows;
+	if (units < ND_UNITS)
+		a->chunk = min_sz(a->chunk, max_sz(ND_LEAST / rows,
+				  ceil_div(a->tiles * units, ND_UNITS)));
 	a->chunks = ceil_div(a->tiles, a->chunk);
 	a->chunk = ceil_div(a->tiles, a->chunks);
 	a->chunks = ceil_div(a->tiles, a->chunk);
