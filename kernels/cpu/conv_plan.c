@@ -11,7 +11,9 @@
 #define BLOCK_BYTES	((size_t)192 << 10)
 #define WEIGHT_BYTES	((size_t)256 << 10)
 /* Work below this is not worth its own unit. */
-#define UNIT_FLOP	4e6
+#define UNIT_FLOP	3e6
+/* Units for a handful of threads, where few output channels give few. */
+#define UNITS		16
 #define TILE_MAX	14	/* the widest tile of any level */
 #define PAIR		2	/* output blocks of a tile */
 
@@ -110,7 +112,10 @@ static void plan_block(struct rlx_k_conv_c *a)
 {
 	size_t icg = a->ic / a->groups;
 	size_t icb = ceil_div(icg, a->xc) * a->xc * sizeof(float);
-	size_t want = max_sz(BLOCK_BYTES / icb, 4 * TILE_MAX);
+	size_t pairs = ceil_div(ceil_div(a->oc / a->groups, a->c), PAIR);
+	size_t parts = ceil_div(UNITS, a->n * a->groups * pairs);
+	size_t share = ceil_div(a->oh * a->ow, parts) * a->sh * a->sw;
+	size_t want = max_sz(min_sz(BLOCK_BYTES / icb, share), 4 * TILE_MAX);
 	size_t span = (a->kw - 1) * a->dw + 1;
 	size_t tall = (a->kh - 1) * a->dh + 1;
 	size_t step = a->kh == 1 ? 1 : a->sh;
