@@ -129,6 +129,8 @@ static bool scatter_elements_sample(unsigned int i, struct rlx_sample *s)
 	} else if (i == 5) {
 		s->in[0] = rlx_type(RLX_I32, 1);
 		s->in[1] = rlx_type(RLX_I32, 9);
+		s->lo[1] = -0.4;	/* only 0, but not "both 0" */
+		s->hi[1] = 0.4;
 		a->reduction = RLX_SCATTER_ADD;
 	} else if (i == 6) {
 		s->in[0] = rlx_type(RLX_F32, 3, 0);

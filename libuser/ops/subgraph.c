@@ -32,6 +32,7 @@ enum rlx_status sub_need_type(struct rlx_infer *q, const struct rlx_graph *g,
 		return RLX_OK;
 	rlx_type_print(sub_type(g, io, i), have, sizeof(have));
 	rlx_type_print(t, need, sizeof(need));
-	return op_fail(q, RLX_ESHAPE, "%s %u of %s is %s, %s is needed",
+	return op_fail(q, sub_type(g, io, i)->dtype != t->dtype ? RLX_ETYPE : RLX_ESHAPE,
+		       "%s %u of %s is %s, %s is needed",
 		       io == RLX_IO_INPUT ? "input" : "output", i, what, have, need);
 }

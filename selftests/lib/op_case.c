@@ -15,7 +15,8 @@ static void fill(struct rlx_tensor t, double lo, double hi, uint64_t *seed)
 	}
 	for (i = 0; i < n; i++)
 		if (ints)
-			el_seti(&t, i, (int64_t)floor(rlx_test_uniform(seed, lo, hi + 1)));
+			el_seti(&t, i, (int64_t)floor(rlx_test_uniform(seed, ceil(lo),
+							       floor(hi) + 1)));
 		else
 			el_set(&t, i, rlx_test_uniform(seed, lo, hi));
 }
@@ -40,7 +41,7 @@ bool op_case_init(struct op_case *c, const struct rlx_op_def *def, unsigned int 
 	c->s.def = def;
 	c->s.args = c->args;
 	if (!def->impl->sample || !def->impl->sample(i, &c->s)) {
-		free(c->args);
+		op_case_fini(c);
 		return false;
 	}
 	for (k = 0; k < c->s.n_in; k++) {
@@ -87,6 +88,8 @@ void op_case_fini(struct op_case *c)
 
 	for (k = 0; k < RLX_SAMPLE_IN; k++)
 		free(c->data[k]);
+	for (k = 0; c->args && k < c->s.n_graphs; k++)
+		rlx_graph_put(c->s.graphs[k]);
 	free(c->args);
 }
 

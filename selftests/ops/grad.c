@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Gradient rules against central differences in f64: for every sample of every
+ * op the loss is a random weighting of all float outputs.
+ */
+#include "ir/eval.h"
+#include "ir/graph.h"
+#include "ops/element.h"
+#include "rlx/grad.h"
+#include "selftests/lib/op_case.h"
+#include "selftests/lib/rlx_test.h"
+
+enum { MAX_IO = 2 * RLX_MAX_OUT + 2 * RLX_SAMPLE_IN };
+
+static unsigned int failures, checked, refused;
+
+#define WANT(c, ...)							\
+	do {								\
+		if (!(c)) {						\
+			printf("# " __VA_ARGS__);			\
+			printf("\n");					\
+			failures++;					\
+		}							\
+	} while (0)
+
+static struct rlx_tensor tensor_new(struct rlx_type t)
+{
+	struct rlx_tensor x = { t, NULL };
+	size_t n = (size_t)rlx_type_bytes(&t) + 64;
+
+	CHECK(!posix_memalign(&x.data, 64, n));
+	memset(x.data, 0xa5, n);
+	return x;
+}
+
+/* A graph with tensors for its inputs and outputs, in their order. */
+struct bench {
+	struct rlx_graph	*g;
+	struct rlx_tensor	 in[MAX_IO], out[MAX_IO];
+	unsigned int		 n_in, n_out;
+};
+
+static void bench_init(struct bench *b, struct rlx_graph *g)
+{
+	unsigned int i;
+
+	*b = (struct bench){ .g = g, .n_in = rlx_graph_io_count(g, RLX_IO_INPUT),
+			     .n_out = rlx_graph_io_count(g, RLX_IO_OUTPUT) };
+	CHECK(b->n_in <= MAX_IO && b->n_out <= MAX_IO);
+	for (i = 0; i < b->n_out; i++)
+		b->out[i] = tensor_new(*rlx_type_of(g,
+				rlx_graph_io_value(g, RLX_IO_OUTPUT, i)));
+}
+
+static void bench_fini(struct bench *b)
+{
+	unsigned int i;
+
+	for (i = 0; i < b->n_out; i++)
+		free(b->out[i].data);
+}
+
+/* Sum of the float outputs, each element weighed. */
+static double loss(struct bench *b, const struct rlx_tensor *weight)
+{
+	struct rlx_error err = { 0 };
+	double sum = 0;
+	unsigned int k;
+	int64_t i;
+
+	CHECKF(!rlx_graph_eval(b->g, b->in, b->out, &err), "%s", err.text);
+	for (k = 0; k < b->n_out; k++) {
+		if (!rlx_dtype_is_float(b->out[k].type.dtype))
+			continue;
+		for (i = 0; i < rlx_type_count(&b->out[k].type); i++)
+			sum += el_get(&weight[k], i) * el_get(&b->out[k], i);
+	}
+	return sum;
+}
+
+/*
+ * The slope along a random direction of input @k against <gradient, direction>.
+ * One element alone if @single.
+ */
+static void check_direction(const struct op_case *c, unsigned int i, struct bench *b,
+			    const struct rlx_tensor *weight, unsigned int k,
+			    const struct rlx_tensor *grad, bool single, uint64_t *seed)
+{
+	struct rlx_tensor *x = &b->in[k], keep = *x;
+	int64_t n = rlx_type_count(&x->type), j, only;
+	double *dir, h = 1e-5, want, got = 0, size = 0, tol;
+	struct rlx_tensor moved = tensor_new(x->type);
+
+	if (!n)
+		goto out_free;
+	dir = calloc((size_t)n, sizeof(*dir));
+	CHECK(dir);
+	only = (int64_t)(rlx_test_rand(seed) % (uint64_t)n);
+	for (j = 0; j < n; j++) {
+		dir[j] = single ? j == only : rlx_test_uniform(seed, -1, 1);
+		got += dir[j] * el_get(grad, j);
+		size += fabs(dir[j] * el_get(grad, j));
+	}
+	*x = moved;
+	for (j = 0; j < n; j++)
+		el_set(x, j, el_get(&keep, j) + h * dir[j]);
+	want = loss(b, weight);
+	for (j = 0; j < n; j++)
+		el_set(x, j, el_get(&keep, j) - h * dir[j]);
+	want = (want - loss(b, weight)) / (2 * h);
+	*x = keep;
+	tol = c->s.grad_tol > 0 ? c->s.grad_tol : 2e-4;
+	WANT(fabs(got - want) <= tol * fmax(fmax(size, fabs(want)), 1e-2),
+	     "%s sample %u input %u: gradient %.8g, difference %.8g", c->def->name, i, k,
+	     got, want);
+	checked++;
+	free(dir);
+out_free:
+	free(moved.data);
+}
+
+/* Whether anything of this case can have a gradient at all. */
+static bool has_floats(const struct op_case *c, const struct bench *b)
+{
+	bool in = false, out = false;
+	unsigned int k;
+
+	for (k = 0; k < c->s.n_in; k++)
+		in = in || rlx_dtype_is_float(c->s.in[k].dtype);
+	for (k = 0; k < b->n_out; k++)
+		out = out || rlx_dtype_is_float(b->out[k].type.dtype);
+	return in && out;
+}
+
+static void compare(const struct op_case *c, unsigned int i, struct bench *b,
+		    struct rlx_graph *vjp, uint64_t *seed)
+{
+	struct rlx_tensor weight[MAX_IO];
+	struct rlx_error err = { 0 };
+	unsigned int k, n = 0, got;
+	struct bench v;
+	int64_t j;
+
+	bench_init(&v, vjp);
+	memcpy(v.in, b->in, sizeof(b->in));
+	for (k = 0; k < b->n_out; k++) {
+		weight[k] = tensor_new(b->out[k].type);
+		for (j = 0; j < rlx_type_count(&weight[k].type); j++)
+			el_set(&weight[k], j, rlx_test_uniform(seed, -1, 1));
+		if (rlx_dtype_is_float(weight[k].type.dtype))
+			v.in[b->n_in + n++] = weight[k];
+	}
+	WANT(v.n_in == b->n_in + n, "%s: inputs of the gradient", c->def->name);
+	WANT(!rlx_graph_eval(vjp, v.in, v.out, &err), "%s sample %u: %s", c->def->name, i,
+	     err.text);
+	for (k = 0, got = b->n_out; !err.status && k < b->n_in; k++) {
+		if (!rlx_dtype_is_float(b->in[k].type.dtype))
+			continue;
+		if (rlx_dtype_size(b->in[k].type.dtype) == 1) {
+			got++;	/* f8: no small steps to take differences by */
+			continue;
+		}
+		check_direction(c, i, b, weight, k, &v.out[got], false, seed);
+		check_direction(c, i, b, weight, k, &v.out[got], true, seed);
+		check_direction(c, i, b, weight, k, &v.out[got], true, seed);
+		got++;
+	}
+	for (k = 0; k < b->n_out; k++)
+		free(weight[k].data);
+	bench_fini(&v);
+}
+
+static void check_case(const struct op_case *c, unsigned int i, uint64_t *seed)
+{
+	const struct rlx_op_impl *im = c->def->impl;
+	struct rlx_graph *g = op_case_graph(c), *vjp = NULL;
+	rlx_value wrt[RLX_SAMPLE_IN];
+	struct rlx_error err = { 0 };
+	unsigned int k, n = 0, in = 0;
+	enum rlx_status st;
+	struct bench b;
+
+	if (rlx_graph_error(g)->status) {	/* an op that fixes f32 */
+		WANT(c->s.grad_tol < 0 || c->def->traits & RLX_T_NODIFF || c->s.f32_only,
+		     "%s sample %u in f64: %s", c->def->name, i, rlx_graph_error(g)->text);
+		goto out_put;
+	}
+	bench_init(&b, g);
+	for (k = 0; k < c->s.n_in; k++) {
+		if (!c->s.in[k].dtype)
+			continue;
+		b.in[in] = (struct rlx_tensor){ c->s.in[k], c->data[k] };
+		if (rlx_dtype_is_float(c->s.in[k].dtype))
+			wrt[n++] = rlx_graph_io_value(g, RLX_IO_INPUT, in);
+		in++;
+	}
+	if (!has_floats(c, &b))
+		goto out_fini;
+	st = rlx_graph_vjp(g, wrt, n, &vjp, &err);
+	if (!im->vjp && !im->expand && !(c->def->traits & RLX_T_NODIFF)) {
+		WANT(st == RLX_ENOSUP && strstr(err.text, c->def->name),
+		     "%s has no rule, but: %s", c->def->name, err.text);
+		refused++;
+		goto out_fini;
+	}
+	WANT(!st, "%s sample %u: %s", c->def->name, i, err.text);
+	if (!st && c->s.grad_tol >= 0 && !(c->def->traits & RLX_T_NODIFF))
+		compare(c, i, &b, vjp, seed);
+out_fini:
+	bench_fini(&b);
+out_put:
+	rlx_graph_put(vjp);
+	rlx_graph_put(g);
+}
+
+TEST(differences)
+{
+	uint64_t seed = rlx_test_seed();
+	struct op_case c;
+	unsigned int d, i;
+
+	for (d = 0; d < rlx_op_count; d++)
+		for (i = 0; op_case_init(&c, rlx_op_defs[d], i, RLX_F64, &seed); i++) {
+			check_case(&c, i, &seed);
+			op_case_fini(&c);
+		}
+	CHECKF(checked > 1000 && refused, "only %u directions checked, %u ops refused",
+	       checked, refused);
+	CHECKF(!failures, "%u of %u directions are wrong", failures, checked);
+}
+
+/* loss = sum((x w + b)^2) with x used twice and w a param */
+static struct rlx_graph *small_loss(rlx_value wrt[4])
+{
+	struct rlx_graph *g = rlx_graph_new("loss");
+	rlx_value y;
+
+	wrt[0] = rlx_input(g, "x", rlx_type(RLX_F64, 2, 2));
+	wrt[1] = rlx_param(g, "w", rlx_type(RLX_F64, 2, 2));
+	wrt[2] = rlx_input(g, "unused", rlx_type(RLX_F32, 3));
+	y = rlx_emit(g, matmul, .a = wrt[0], .b = wrt[1]);
+	y = rlx_emit(g, add, .a = y, .b = wrt[0]);
+	wrt[3] = y;
+	y = rlx_emit(g, mul, .a = y, .b = y);
+	rlx_output(g, "loss", rlx_emit(g, reduce, .x = y));
+	return g;
+}
+
+TEST(names_and_zeros)
+{
+	struct rlx_graph *v = NULL, *g;
+	struct rlx_error err = { 0 };
+	rlx_value wrt[4];
+
+	g = small_loss(wrt);
+	CHECK_EQ(rlx_graph_grad(g, wrt, 4, &v, &err), RLX_EINVAL);	/* not finished */
+	CHECK(!rlx_graph_finish(g));
+	err = (struct rlx_error){ 0 };
+	CHECKF(!rlx_graph_grad(g, wrt, 4, &v, &err), "%s", err.text);
+	CHECK_EQ(rlx_graph_io_count(v, RLX_IO_INPUT), 2);
+	CHECK_EQ(rlx_graph_io_count(v, RLX_IO_OUTPUT), 5);
+	CHECK_STR(rlx_graph_io_name(v, RLX_IO_OUTPUT, 0), "loss");
+	CHECK_STR(rlx_graph_io_name(v, RLX_IO_OUTPUT, 1), "d_x");
+	CHECK_STR(rlx_graph_io_name(v, RLX_IO_OUTPUT, 2), "d_w");
+	CHECK_STR(rlx_graph_io_name(v, RLX_IO_OUTPUT, 3), "d_unused");
+	CHECK_STR(rlx_graph_io_name(v, RLX_IO_OUTPUT, 4), "d_wrt_3");
+	CHECK_EQ(rlx_type_of(v, rlx_graph_io_value(v, RLX_IO_OUTPUT, 3))->dtype, RLX_F32);
+	rlx_graph_put(v);
+
+	v = NULL;
+	CHECKF(!rlx_graph_vjp(g, wrt, 1, &v, &err), "%s", err.text);
+	CHECK_STR(rlx_graph_io_name(v, RLX_IO_INPUT, 2), "d_loss");
+	rlx_graph_put(v);
+	rlx_graph_put(g);
+}
+
+TEST(refusals)
+{
+	struct rlx_graph *g = rlx_graph_new("g"), *v = NULL;
+	struct rlx_error err = { 0 };
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 3, 3));
+	rlx_value i = rlx_input(g, "i", rlx_scalar(RLX_I64)), none = RLX_NONE;
+	rlx_value far = { 1000 };
+
+	rlx_output(g, "y", rlx_emit(g, det, .x = x));
+	rlx_output(g, "z", x);
+	rlx_output(g, "i", i);
+	CHECK(!rlx_graph_finish(g));
+	CHECK_EQ(rlx_graph_vjp(NULL, &x, 1, &v, &err), RLX_EINVAL);
+	CHECK_EQ(rlx_graph_vjp(g, &none, 1, &v, NULL), RLX_EINVAL);
+	CHECK_EQ(rlx_graph_vjp(g, &far, 1, &v, NULL), RLX_EINVAL);
+	CHECK_EQ(rlx_graph_vjp(g, NULL, 1, &v, NULL), RLX_EINVAL);
+	CHECK_EQ(rlx_graph_vjp(g, &i, 1, &v, NULL), RLX_ETYPE);
+	err = (struct rlx_error){ 0 };
+	CHECK_EQ(rlx_graph_vjp(g, &x, 1, &v, &err), RLX_ENOSUP);
+	CHECKF(strstr(err.text, "det has no gradient rule"), "%s", err.text);
+	CHECK(err.file && strstr(err.file, "grad.c"));
+	CHECK(!v);
+	rlx_graph_put(g);
+
+	g = rlx_graph_new("g");
+	x = rlx_input(g, "x", rlx_type(RLX_F32, 3));
+	rlx_output(g, "y", x);
+	rlx_output(g, "d_x", rlx_emit(g, exp, .x = x));
+	CHECK(!rlx_graph_finish(g));
+	err = (struct rlx_error){ 0 };
+	CHECK_EQ(rlx_graph_vjp(g, &x, 1, &v, &err), RLX_EEXIST);
+	err = (struct rlx_error){ 0 };
+	CHECK_EQ(rlx_graph_grad(g, &x, 1, &v, &err), RLX_ESHAPE);
+	rlx_graph_put(g);
+}
+
+TEST_MAIN()
