@@ -100,7 +100,7 @@ struct rlx_graph *op_case_graph(const struct op_case *c)
 	unsigned char args[4096] = { 0 };
 	rlx_value in[RLX_SAMPLE_IN] = { 0 }, v;
 	unsigned int i, k = 0;
-	char name[8];
+	char name[16];
 
 	memcpy(args, c->s.args, c->def->args_size);
 	for (i = 0; i < c->s.n_in; i++) {
@@ -134,7 +134,7 @@ static enum rlx_status run(const struct op_case *c, struct rlx_session *s,
 	struct rlx_program *p = rlx_session_program(s);
 	enum rlx_status st = RLX_OK;
 	unsigned int i, n = rlx_program_io_count(p, RLX_IO_OUTPUT);
-	char name[8];
+	char name[16];
 
 	for (i = 0; i < c->s.n_in && !st; i++) {
 		snprintf(name, sizeof(name), "%u", i);

@@ -4,7 +4,7 @@
  * same inputs, what a fused op stands for against its own evaluation, and no
  * byte written outside the outputs.
  */
-#include "ops/element.h"
+#include "ir/element.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_test.h"
 

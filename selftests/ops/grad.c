@@ -5,7 +5,7 @@
  */
 #include "ir/eval.h"
 #include "ir/graph.h"
-#include "ops/element.h"
+#include "ir/element.h"
 #include "rlx/grad.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_test.h"

@@ -4,7 +4,7 @@
  * sample is bent in turn. Inference must refuse with a text that names the op, or
  * give types that evaluation can then work with.
  */
-#include "ops/element.h"
+#include "ir/element.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_test.h"
 
