@@ -6,7 +6,8 @@ KERNEL_SRC := $(filter-out kernels/cpu/table.c %_dot.c,$(wildcard kernels/cpu/*.
 KERNEL_DOT := $(wildcard kernels/cpu/*_dot.c)
 KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast
 
-ISA_FLAGS_base :=
+# On x86 the portable level is the last resort: small there, not unrolled.
+ISA_FLAGS_base := $(if $(filter x86_64,$(ARCH)),-O2)
 ISA_FLAGS_v3   := -march=x86-64-v3
 ISA_FLAGS_v4   := -march=x86-64-v4 -mprefer-vector-width=512
 ISA_FLAGS_v4x  := $(ISA_FLAGS_v4) -mavx512vnni -mavx512bf16

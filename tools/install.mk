@@ -7,13 +7,23 @@ COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 SOFILE	:= librlx.so.$(SOMAJOR).$(VERSION)
 
 MAN_SRC	:= $(wildcard docs/*.scd)
-MAN	:= $(MAN_SRC:docs/%.scd=$(BUILD)/man/%)
+COMMANDS := $(shell awk -F'[^a-z]+' '/^COMMAND/ { print $$2 }' \
+		tools/rlx/commands.def)
+MAN	:= $(MAN_SRC:docs/%.scd=$(BUILD)/man/%) \
+	   $(COMMANDS:%=$(BUILD)/man/rlx-%.1)
 MAN_OK	= $(if $(shell command -v scdoc),$(MAN))
 
 $(BUILD)/man/%: docs/%.scd
 	@mkdir -p $(@D)
 	$(call say,MAN,$@)
 	$(Q)scdoc <$< >$@
+
+# Pages of the commands are made of what they print as help.
+$(BUILD)/man/rlx-%.1: $(BUILD)/bin/rlx tools/help2scd.awk
+	@mkdir -p $(@D)
+	$(call say,MAN,$@)
+	$(Q)$(BUILD)/bin/rlx $* --help | awk -v name=$* -v about="$$($(BUILD)/bin/rlx \
+		--help | sed -n 's/^  $* *//p')" -f tools/help2scd.awk | scdoc >$@
 
 man: $(MAN)
 
@@ -38,10 +48,8 @@ install: all $(MAN_OK)
 	$(Q)$(call fill,rlx.pc,$(LIBDIR)/pkgconfig)
 	$(Q)$(call fill,rlxConfig.cmake,$(LIBDIR)/cmake/rlx)
 	$(Q)$(call fill,rlxConfigVersion.cmake,$(LIBDIR)/cmake/rlx)
-	$(Q)for b in $(wildcard $(BUILD)/bin/rlx); do \
-		install -m 755 $$b '$(DESTDIR)$(BINDIR)'; done
-	$(Q)for c in $(wildcard tools/install/rlx.bash); do \
-		install -m 644 $$c '$(DESTDIR)$(COMPLETIONDIR)/rlx'; done
+	$(Q)install -m 755 $(BUILD)/bin/rlx '$(DESTDIR)$(BINDIR)'
+	$(Q)install -m 644 tools/install/rlx.bash '$(DESTDIR)$(COMPLETIONDIR)/rlx'
 	$(Q)for m in $(MAN_OK); do d='$(DESTDIR)$(MANDIR)'/man$${m##*.}; \
 		install -d "$$d" && install -m 644 $$m "$$d" || exit 1; done
 	$(Q)test -n '$(MAN_OK)' || echo 'scdoc is missing: no manual pages' >&2

@@ -41,7 +41,7 @@ files_are_there()
 {
 	for f in include/rlx/status.h include/rlx/ops.list.h lib/arch/librlx.a \
 		 lib/arch/librlx.so lib/arch/librlx.so.1 \
-		 lib/arch/pkgconfig/rlx.pc lib/arch/cmake/rlx/rlxConfig.cmake; do
+		 bin/rlx lib/arch/pkgconfig/rlx.pc lib/arch/cmake/rlx/rlxConfig.cmake; do
 		[ -s "$dest/opt/rlx/$f" ] || { echo "$f is missing"; return 1; }
 	done
 	for h in libuser/include/rlx/*.h; do
@@ -144,14 +144,35 @@ small_enough()
 	echo "$size bytes" && [ "$size" -lt 2500000 ]
 }
 
+# Pages of the library and the command, and one for each subcommand.
 manual_pages()
 {
-	[ -f docs/librlx.3.scd ] || return 1
-	for m in docs/*.scd; do
-		p=$(basename "$m" .scd)
-		grep -q '^\.TH ' "$dest/opt/rlx/share/man/man${p##*.}/$p" ||
-			return 1
+	for p in librlx.3 rlx.1 $("$dest/opt/rlx/bin/rlx" --help |
+			sed -n 's/^  \([a-z]*\) .*/rlx-\1.1/p'); do
+		m=$dest/opt/rlx/share/man/man${p##*.}/$p
+		grep -q '^\.TH ' "$m" || { echo "$p: no page"; return 1; }
 	done
+	grep -q json "$dest/opt/rlx/share/man/man1/rlx-info.1"
+}
+
+# What bash would offer behind the words given, the last of which is begun.
+offers()
+{
+	bash -c '
+		PATH=$1:$PATH
+		. "$2"
+		shift 2
+		COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+		_rlx rlx
+		printf "%s\n" "${COMPREPLY[@]}"
+	' x "$dest/opt/rlx/bin" \
+		"$dest/opt/rlx/share/bash-completion/completions/rlx" "$@"
+}
+
+completion()
+{
+	offers rlx in | grep -qx info && offers rlx info --js | grep -qx -e --json &&
+	[ "$(offers rlx info x)" = "" ]
 }
 
 check install install_it
@@ -182,5 +203,6 @@ if command -v scdoc >/dev/null; then
 else
 	skip manual "no scdoc"
 fi
+check completion completion
 echo "1..$n"
 exit $rc
