@@ -19,6 +19,7 @@
 #define GT_STORE(p, v)	vf_storeu(p, v)
 #if defined(RLX_V512)
 #define GT_MR		14
+#define GT_FLAT_MR	6
 #define GD_ISA		RLX_ISA_V4
 #elif defined(RLX_V256)
 #define GT_MR		6

@@ -21,6 +21,7 @@ typedef int32_t pair_a __attribute__((aligned(2), may_alias));
 #define GT_LOADB(p)	vi_loadu(p)
 #define GT_STORE(p, v)	vf_storeu(p, v)
 #define GT_MR		14
+#define GT_FLAT_MR	6
 #include "kernels/simd/gemm_tile.h"
 
 #define GD_ISA		RLX_ISA_V4X

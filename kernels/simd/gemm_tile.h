@@ -67,6 +67,12 @@ RLX_INLINE void gt_run(const struct gt *t, const int mr, const int nv)
 		GT_VB bv[GT_NV * 2];
 
 		__asm__("" : "+r"(lda), "+r"(lda3));
+		/* few rows: what comes after B is needed soon */
+		if (nv == GT_NV && mr >= 4 && mr <= 8) {
+			RLX_UNROLL
+			for (j = 0; j < nv * (int)GT_BV; j += 64)
+				__builtin_prefetch(b + 16 * t->ldb + j);
+		}
 		RLX_UNROLL
 		for (j = 0; j < nv; j++)
 			bv[j] = GT_LOADB(b + (size_t)(j / GT_NV) * t->skip +
@@ -109,6 +115,9 @@ GT_FLAT(2)
 #if GT_FLAT_MR >= 3
 GT_FLAT(3)
 #endif
+#if GT_FLAT_MR >= 6
+GT_FLAT(4) GT_FLAT(5) GT_FLAT(6)
+#endif
 #if GT_MR >= 4
 GT_ROWS(4)
 #endif
@@ -141,5 +150,8 @@ static void (*const gt_flats[])(const struct gt *) = {
 #endif
 #if GT_FLAT_MR >= 3
 	gt_flat_3,
+#endif
+#if GT_FLAT_MR >= 6
+	gt_flat_4, gt_flat_5, gt_flat_6,
 #endif
 };
