@@ -7,7 +7,8 @@
  * for every batch index, rows of A, B, C and R lying lda, ldb, ldc and ldr
  * elements apart. Sums run over K in one fixed order, whatever M, N, the batch
  * or the split over threads: a row's result has the same bits alone and among
- * others. (The one exception is B by columns with M <= RLX_K_GEMM_DOT_M.)
+ * others. (But B by columns times M <= RLX_K_GEMM_DOT_M rows sums otherwise
+ * than with more rows.)
  *
  * How to use it, here for weights known at load time, on ISA level isa with
  * kernels K = rlx_kernels_get(isa):
@@ -31,6 +32,9 @@
 #define RLX_K_GEMM_H
 
 #include "kernels/kernel.h"
+
+/* B by columns times so few rows needs no copy of B. */
+#define RLX_K_GEMM_DOT_M	4
 
 /**
  * enum rlx_k_act - what is done to each element last

@@ -65,6 +65,24 @@ static inline bool gd_direct_b(const struct rlx_k_gemm *g, size_t rows)
 	       rows <= 2 * GT_MR;
 }
 
+#define GD_DOT		RLX_VL
+
+static inline bool gd_can_dot(const struct rlx_k_gemm *g)
+{
+	return g->b_num == RLX_NUM_BF16;
+}
+
+RLX_INLINE vf gd_dot_a(const char *a, size_t k, size_t n)
+{
+	return n < RLX_VL ? vf_loadn(a + k * 4, n) : vf_loadu(a + k * 4);
+}
+
+RLX_INLINE vf gd_dot_b(const char *b, size_t k, size_t n)
+{
+	return n < RLX_VL ? vf_loadn_bf16(b + k * 2, n) :
+	       vf_loadu_bf16(b + k * 2);
+}
+
 #include "kernels/simd/gemm_drive.h"
 
 rlx_k_fn RLX_K(gemm_bf16), RLX_K(gemm_bf16_pack);

@@ -182,6 +182,23 @@ static void gd_stage_b(const struct rlx_k_gemm *g, const char *b, char *dst,
 	pack_panel(&p, panel, dst);
 }
 
+#define GD_DOT		32
+
+static inline bool gd_can_dot(const struct rlx_k_gemm *g)
+{
+	return g->b_num == RLX_NUM_BF16;
+}
+
+RLX_INLINE vi gd_dot_a(const char *a, size_t k, size_t n)
+{
+	return pairs_along(a + k * 2, RLX_NUM_BF16, n);
+}
+
+RLX_INLINE vi gd_dot_b(const char *b, size_t k, size_t n)
+{
+	return pairs_along(b + k * 2, RLX_NUM_BF16, n);
+}
+
 #include "kernels/simd/gemm_drive.h"
 
 rlx_k_fn RLX_K(gemm_bf16), RLX_K(gemm_bf16_pack);

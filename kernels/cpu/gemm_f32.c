@@ -61,6 +61,23 @@ static inline bool gd_direct_b(const struct rlx_k_gemm *g, size_t rows)
 
 #define GW_B		RLX_NUM_F32
 #include "kernels/simd/gemm_widen.h"
+#define GD_DOT		RLX_VL
+
+static inline bool gd_can_dot(const struct rlx_k_gemm *g)
+{
+	return true;
+}
+
+RLX_INLINE vf gd_dot_a(const char *a, size_t k, size_t n)
+{
+	return n < RLX_VL ? vf_loadn(a + k * 4, n) : vf_loadu(a + k * 4);
+}
+
+RLX_INLINE vf gd_dot_b(const char *b, size_t k, size_t n)
+{
+	return gd_dot_a(b, k, n);
+}
+
 #include "kernels/simd/gemm_drive.h"
 
 rlx_k_fn RLX_K(gemm_f32), RLX_K(gemm_f32_pack);

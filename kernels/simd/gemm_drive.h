@@ -10,6 +10,10 @@
  *			(and its own gd_starts_at_bias(g): sums may start from
  *			bias; and gd_plain(g): sums may go to C as they are)
  *	GD_TAIL		bytes behind each panel, if any
+ *	GD_DOT		if few rows times B by columns go along K: elements a
+ *			vector takes; then gd_dot_a(a, k, n) and gd_dot_b() load
+ *			elements [k, k + n) (no more than GD_DOT) of a row of A
+ *			as groups and of B as given, where gd_can_dot(g)
  *	gd_a_size(g)	bytes of an element of A as given
  *	gd_b_size(g)	bytes of an element of B as given, if not packed
  *	gd_direct_a(g, rows)	A can be read where it is
@@ -18,7 +22,12 @@
  *	gd_stage_b(g, b, dst, panel)	one panel as the pack kernel makes it
  *	gd_c_size(g)	bytes of an element of C and R
  */
+#include <string.h>
+
+#include "kernels/gemm.h"
+#ifndef GD_OWN_FINISH
 #include "kernels/simd/gemm_epi.h"
+#endif
 
 #ifndef GD_TAIL
 #define GD_TAIL		0
@@ -122,6 +131,76 @@ static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 	}
 }
 
+#ifdef GD_DOT
+/* Four columns of B, each a row of memory, times m rows: sums along vectors. */
+RLX_INLINE void gd_dot_four(const struct gd *d, const char *const b[4],
+			    const int m, GT_T *out)
+{
+	const char *a = d->a;
+	size_t k, n;
+	GT_V acc[RLX_K_GEMM_DOT_M][4];
+	int i, j;
+
+	RLX_UNROLL
+	for (i = 0; i < m; i++)
+		RLX_UNROLL
+		for (j = 0; j < 4; j++)
+			acc[i][j] = (GT_V){ 0 };
+	for (k = 0; k < d->g->k; k += GD_DOT) {
+		GT_VB bv[4];
+
+		n = d->g->k - k;
+		RLX_UNROLL
+		for (j = 0; j < 4; j++)
+			bv[j] = gd_dot_b(b[j], k, n);
+		RLX_UNROLL
+		for (i = 0; i < m; i++) {
+			GT_VB av = gd_dot_a(a + (size_t)i * d->lda, k, n);
+
+			RLX_UNROLL
+			for (j = 0; j < 4; j++)
+				acc[i][j] = GT_STEP(acc[i][j], av, bv[j]);
+		}
+	}
+	RLX_UNROLL
+	for (i = 0; i < m; i++)
+		RLX_UNROLL
+		for (j = 0; j < 4; j++)
+			out[i * GD_NR + j] = vf_hsum(acc[i][j]);
+}
+
+static void gd_dots(const struct gd *d, size_t col, size_t cols)
+{
+	const struct rlx_k_gemm *g = d->g;
+	const GT_T *bias = gd_starts_at_bias(g) ? g->bias : NULL;
+	size_t ldb = g->ldb * gd_b_size(g), i, j, q;
+
+	for (j = 0; j < cols; j += 4) {
+		const char *b[4];
+
+		for (q = 0; q < 4; q++)
+			b[q] = d->b + (col + (j + q < cols ? j + q : j)) * ldb;
+		switch (d->rows) {
+		case 1:
+			gd_dot_four(d, b, 1, d->tile + j);
+			break;
+		case 2:
+			gd_dot_four(d, b, 2, d->tile + j);
+			break;
+		case 3:
+			gd_dot_four(d, b, 3, d->tile + j);
+			break;
+		default:
+			gd_dot_four(d, b, 4, d->tile + j);
+		}
+	}
+	for (i = 0; bias && i < d->rows; i++)
+		for (j = 0; j < cols; j++)
+			d->tile[i * GD_NR + j] += bias[col + j];
+	gd_finish(d, 0, d->rows, col, cols);
+}
+#endif
+
 static void gd_block(struct gd *d, size_t panel, size_t end)
 {
 	const struct rlx_k_gemm *g = d->g;
@@ -131,6 +210,14 @@ static void gd_block(struct gd *d, size_t panel, size_t end)
 	while (panel < end) {
 		size_t col = panel * GD_NR, cols = g->n - col, step = 1;
 
+#ifdef GD_DOT
+		if (g->b_form == RLX_B_COLS && g->m <= RLX_K_GEMM_DOT_M &&
+		    gd_can_dot(g)) {
+			gd_dots(d, col, cols < GD_NR ? cols : GD_NR);
+			panel++;
+			continue;
+		}
+#endif
 		t.ldb = GD_BROW;
 		if (g->b_form == RLX_B_PACKED) {
 			t.b = d->b + panel * size;

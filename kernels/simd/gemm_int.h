@@ -13,7 +13,7 @@
  * Sums of a' lie at the end of each staged row, those of b' behind each panel.
  */
 #include "kernels/gemm.h"
-#include "kernels/simd/math.h"
+#include "kernels/simd/gemm_epi.h"
 
 #define GD_K(k)		((k) / GI_G + !!((k) % GI_G))
 #define GD_AGROUP	sizeof(int32_t)

@@ -389,7 +389,10 @@ static void any_rows(enum rlx_isa isa)
 		char *row, *many;
 		size_t r, es;
 
-		work_new(&w, isa);
+		do {
+			fence_reset();
+			work_new(&w, isa);
+		} while (w.g.b_form == RLX_B_COLS);
 		es = num_size(w.g.c_num);
 		w.batch = 1;
 		w.g.batch[0] = w.g.batch[1] = 0;

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+/* Matrix products in f64: the same walk, activations through libm. */
+#include "kernels/gemm.h"
+#include "kernels/simd/math.h"
+
+#define GT_A		double
+#define GT_T		double
+#define GT_V		vd
+#define GT_L		RLX_VLD
+#define GT_NV		4
+#define GT_BV		sizeof(vd)
+#define GT_STEP(c, a, b) vd_fma(a, b, c)
+#define GT_BCAST(x)	vd_set1(x)
+#define GT_LOAD(p)	vd_loadu(p)
+#define GT_LOADB(p)	vd_loadu(p)
+#define GT_STORE(p, v)	vd_storeu(p, v)
+#define GT_FLAT_MR	1
+#if defined(RLX_V512)
+#define GT_MR		6
+#define GD_ISA		RLX_ISA_V4
+#elif defined(RLX_V256)
+#define GT_MR		3
+#define GD_ISA		RLX_ISA_V3
+#else
+#define GT_MR		3
+#define GD_ISA		RLX_ISA_BASE
+#endif
+#include "kernels/simd/gemm_tile.h"
+
+#define GD_K(k)		(k)
+#define GD_AGROUP	sizeof(double)
+#define GD_BROW		(GT_NV * sizeof(vd))
+#define GD_OWN_FINISH
+
+static inline size_t gd_a_size(const struct rlx_k_gemm *g)
+{
+	return sizeof(double);
+}
+
+static inline size_t gd_b_size(const struct rlx_k_gemm *g)
+{
+	return sizeof(double);
+}
+
+static inline size_t gd_c_size(const struct rlx_k_gemm *g)
+{
+	return sizeof(double);
+}
+
+static inline bool gd_starts_at_bias(const struct rlx_k_gemm *g)
+{
+	return g->alpha == 1;
+}
+
+static inline bool gd_plain(const struct rlx_k_gemm *g)
+{
+	return g->alpha == 1 && g->act == RLX_K_ACT_NONE && !g->residual &&
+	       !g->row_bias;
+}
+
+static inline bool gd_direct_a(const struct rlx_k_gemm *g, size_t rows)
+{
+	return !g->trans_a;
+}
+
+static inline bool gd_direct_b(const struct rlx_k_gemm *g, size_t rows)
+{
+	return g->b_form == RLX_B_ROWS && rows <= 2 * GT_MR;
+}
+
+/* dst[j][i] = src[i][j] in blocks that stay in the first-level cache */
+static void transpose_f64(const double *restrict src, size_t lds,
+			  double *restrict dst, size_t ldd, size_t ni,
+			  size_t nj)
+{
+	enum { STEP = 16 };
+	size_t i, j, y, x;
+
+	for (i = 0; i < ni; i += STEP)
+		for (j = 0; j < nj; j += STEP)
+			for (y = j; y < j + STEP && y < nj; y++)
+				for (x = i; x < i + STEP && x < ni; x++)
+					dst[y * ldd + x] = src[x * lds + y];
+}
+
+static void gd_stage_a(const struct rlx_k_gemm *g, const char *a, char *dst,
+		       size_t ld, size_t rows)
+{
+	transpose_f64((const double *)a, g->lda, (double *)dst,
+		      ld / sizeof(double), g->k, rows);
+}
+
+static void pack_panel(const struct rlx_k_gemm_pack *p, size_t panel, char *to)
+{
+	size_t col = panel * GD_NR, k;
+	size_t cols = p->n - col < GD_NR ? p->n - col : GD_NR;
+	const double *b = (const double *)p->b + col * (p->trans ? p->ldb : 1);
+	double *dst = (double *)to;
+
+	for (k = 0; cols < GD_NR && k < p->k; k++)
+		memset(dst + k * GD_NR + cols, 0, (GD_NR - cols) * sizeof(*dst));
+	if (p->trans)
+		transpose_f64(b, p->ldb, dst, GD_NR, cols, p->k);
+	else
+		for (k = 0; k < p->k; k++)
+			memcpy(dst + k * GD_NR, b + k * p->ldb,
+			       cols * sizeof(*dst));
+}
+
+static void gd_stage_b(const struct rlx_k_gemm *g, const char *b, char *dst,
+		       size_t panel)
+{
+	const struct rlx_k_gemm_pack p = {
+		.k = g->k, .n = g->n, .b = b, .ldb = g->ldb,
+		.trans = g->b_form == RLX_B_COLS,
+	};
+
+	pack_panel(&p, panel, dst);
+}
+
+#include "kernels/simd/gemm_drive.h"
+
+static double act_f64(double x, const struct rlx_k_gemm *g)
+{
+	double t;
+
+	switch (g->act) {
+	case RLX_K_ACT_RELU:
+		return x < 0 ? 0 : x;
+	case RLX_K_ACT_GELU_ERF:
+		return x * 0.5 * erfc(x * -M_SQRT1_2);
+	case RLX_K_ACT_GELU_TANH:
+		t = 2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x);
+		return x / (1 + exp(-t));
+	case RLX_K_ACT_SILU:
+		return x / (1 + exp(-x));
+	case RLX_K_ACT_SIGMOID:
+		return 1 / (1 + exp(-x));
+	case RLX_K_ACT_TANH:
+		return tanh(x);
+	case RLX_K_ACT_HARD_SWISH:
+		t = x / 6 + 0.5;
+		return x * (t < 0 ? 0 : t > 1 ? 1 : t);
+	case RLX_K_ACT_CLIP:
+		x = x < g->lo ? g->lo : x;
+		return x > g->hi ? g->hi : x;
+	default:
+		return x;
+	}
+}
+
+static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
+		      size_t cols)
+{
+	const struct rlx_k_gemm *g = d->g;
+	const double *bias = g->bias && g->alpha != 1 ?
+			     (const double *)g->bias + col : NULL;
+	const double *row_bias = g->row_bias;
+	size_t ldt = cols > GD_NR ? 2 * GD_NR : GD_NR, r, j;
+
+	for (r = 0; r < mr; r++) {
+		size_t row = d->row + i + r;
+		double *c = (double *)d->c + row * g->ldc + col;
+		const double *res = d->r ? (const double *)d->r +
+				    row * g->ldr + col : NULL;
+
+		for (j = 0; j < cols; j++) {
+			double x = d->tile[r * ldt + j] * g->alpha;
+
+			x += bias ? bias[j] : 0;
+			x += row_bias ? row_bias[row] : 0;
+			x += res ? g->beta * res[j] : 0;
+			c[j] = act_f64(x, g);
+		}
+	}
+}
+
+rlx_k_fn RLX_K(gemm_f64), RLX_K(gemm_f64_pack);
+
+void RLX_K(gemm_f64)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	gd_gemm(args, begin, end, scratch);
+}
+
+void RLX_K(gemm_f64_pack)(const void *args, size_t begin, size_t end,
+			  void *scratch)
+{
+	const struct rlx_k_gemm_pack *p = args;
+
+	for (; begin < end; begin++)
+		pack_panel(p, begin, (char *)p->dst + begin * p->k * GD_BROW);
+}
