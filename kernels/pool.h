@@ -10,22 +10,22 @@
 #include "kernels/kernel.h"
 
 /**
- * enum rlx_pool_kind - what a window becomes
- * @RLX_POOL_MAX: its largest element
- * @RLX_POOL_AVG: sum / count; see include_pad
- * @RLX_POOL_LP:  (sum of |x|^lp)^(1/lp)
+ * enum rlx_k_pool_kind - what a window becomes
+ * @RLX_K_POOL_MAX: its largest element
+ * @RLX_K_POOL_AVG: sum / count; see include_pad
+ * @RLX_K_POOL_LP:  (sum of |x|^lp)^(1/lp)
  */
-enum rlx_pool_kind {
-	RLX_POOL_MAX,
-	RLX_POOL_AVG,
-	RLX_POOL_LP,
+enum rlx_k_pool_kind {
+	RLX_K_POOL_MAX,
+	RLX_K_POOL_AVG,
+	RLX_K_POOL_LP,
 };
 
 /**
  * struct rlx_k_pool - kernels pool_f32 (plain) and pool_c (blocked)
  * @x: pool_f32: plain [planes][in...]; pool_c: blocked, planes is n * blocks
  * @y: likewise [planes][out...]
- * @index: pool_f32 with RLX_POOL_MAX: where each maximum came from, or NULL;
+ * @index: pool_f32 with RLX_K_POOL_MAX: where each maximum came from, or NULL;
  *	counts elements of the whole of @x; the first of equals; -1 for a window
  *	wholly in the padding
  * @planes: images times channels, or for pool_c times blocks
@@ -33,8 +33,8 @@ enum rlx_pool_kind {
  *	stride, dilation, padding before; unused leading ones are 1 (padding 0).
  *	pool_c: depth is 1
  * @p_end: padding after; only the average with @include_pad looks at it
- * @kind: pool_c: RLX_POOL_MAX or RLX_POOL_AVG
- * @lp: the exponent of RLX_POOL_LP, 1 or more
+ * @kind: pool_c: RLX_K_POOL_MAX or RLX_K_POOL_AVG
+ * @lp: the exponent of RLX_K_POOL_LP, 1 or more
  * @include_pad: the average counts padding (but nothing beyond @p_end, where
  *	rounding up may have put the last window), else input elements only
  * @column_major: @index counts a plane's elements with the first dimension
@@ -49,7 +49,7 @@ struct rlx_k_pool {
 	int64_t		*index;
 	size_t		planes;
 	size_t		in[3], out[3], k[3], s[3], d[3], p[3], p_end[3];
-	enum rlx_pool_kind kind;
+	enum rlx_k_pool_kind kind;
 	unsigned int	lp;
 	bool		include_pad, column_major;
 };
@@ -59,7 +59,7 @@ struct rlx_k_pool {
  * @x: plain [planes][pixels], or blocked (planes is n * blocks)
  * @y: plain [planes], or blocked with one pixel
  * @planes, @pixels: the shape; @pixels at least 1
- * @kind: RLX_POOL_MAX or RLX_POOL_AVG
+ * @kind: RLX_K_POOL_MAX or RLX_K_POOL_AVG
  *
  * One unit is one plane. Scratch: 0.
  */
@@ -67,7 +67,7 @@ struct rlx_k_global_pool {
 	const float	*x;
 	float		*y;
 	size_t		planes, pixels;
-	enum rlx_pool_kind kind;
+	enum rlx_k_pool_kind kind;
 };
 
 #endif

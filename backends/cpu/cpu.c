@@ -6,6 +6,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "base/proc.h"
+#include "kernels/conv.h"
 
 cpu_lower_fn *cpu_lowering(unsigned int index)
 {
@@ -86,6 +87,7 @@ static void cpu_target(const struct rlx_device *dev, struct rlx_target *t)
 
 	t->fuse = true;
 	t->bf16 = d->isa >= RLX_ISA_V4X;
+	t->channels = (unsigned int)rlx_conv_block(d->isa);
 	t->can = target_can;
 	t->dev = dev;
 }

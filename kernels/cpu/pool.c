@@ -92,9 +92,9 @@ static void row_fold(const struct row *r)
 				x += o0 * s + kx * a->d[2] - a->p[2];
 				if (o0 == o1)
 					continue;
-				if (a->kind == RLX_POOL_MAX)
+				if (a->kind == RLX_K_POOL_MAX)
 					fold_max(r->y + o0, x, o1 - o0, s);
-				else if (a->kind == RLX_POOL_AVG)
+				else if (a->kind == RLX_K_POOL_AVG)
 					fold_sum(r->y + o0, x, o1 - o0, s);
 				else
 					fold_lp(r->y + o0, x, o1 - o0, s,
@@ -107,7 +107,7 @@ static void row_finish(const struct row *r)
 	const struct rlx_k_pool *a = r->a;
 	size_t i, span[2], count;
 
-	if (a->kind == RLX_POOL_LP) {
+	if (a->kind == RLX_K_POOL_LP) {
 		for (i = 0; i < a->out[2]; i++)
 			r->y[i] = a->lp == 1 ? r->y[i] :
 				  a->lp == 2 ? sqrtf(r->y[i]) :
@@ -176,7 +176,7 @@ void RLX_K(pool_f32)(const void *args, size_t begin, size_t end, void *scratch)
 	for (u = begin; u < end; u++) {
 		size_t p = u / rows, o[2] = { u % rows / a->out[1],
 					      u % rows % a->out[1] };
-		float init = a->kind == RLX_POOL_MAX ? -INFINITY : 0;
+		float init = a->kind == RLX_K_POOL_MAX ? -INFINITY : 0;
 
 		r.x = a->x + p * plane;
 		r.y = a->y + u * a->out[2];
@@ -193,7 +193,7 @@ void RLX_K(pool_f32)(const void *args, size_t begin, size_t end, void *scratch)
 			r.counted *= a->include_pad ? pad[1] :
 				     r.span[j][1] - r.span[j][0];
 		}
-		if (a->index && a->kind == RLX_POOL_MAX) {
+		if (a->index && a->kind == RLX_K_POOL_MAX) {
 			row_index(&r, a->index + u * a->out[2],
 				  (int64_t)(p * plane));
 			continue;
@@ -201,7 +201,7 @@ void RLX_K(pool_f32)(const void *args, size_t begin, size_t end, void *scratch)
 		for (i = 0; i < a->out[2]; i++)
 			r.y[i] = init;
 		row_fold(&r);
-		if (a->kind != RLX_POOL_MAX)
+		if (a->kind != RLX_K_POOL_MAX)
 			row_finish(&r);
 	}
 }
@@ -246,5 +246,5 @@ void RLX_K(global_pool_f32)(const void *args, size_t begin, size_t end,
 	(void)scratch;
 	for (size_t u = begin; u < end; u++)
 		a->y[u] = plane_fold(a->x + u * a->pixels, a->pixels,
-				     a->kind == RLX_POOL_MAX);
+				     a->kind == RLX_K_POOL_MAX);
 }

@@ -53,7 +53,7 @@ static void row_run(const struct rlx_k_pool *a, const float *x, float *y,
 		taps_inside(ix, a->k[2], a->d[2], a->in[2], sx);
 		if (sx[1] > sx[0])
 			p += ((size_t)ix + sx[0] * a->d[2]) * C;
-		if (a->kind == RLX_POOL_MAX) {
+		if (a->kind == RLX_K_POOL_MAX) {
 			vf_storeu(y, window(a, p, ny, sx[1] - sx[0], true));
 			continue;
 		}
@@ -82,7 +82,7 @@ void RLX_K(global_pool_c)(const void *args, size_t begin, size_t end,
 			  void *scratch)
 {
 	const struct rlx_k_global_pool *a = args;
-	bool max = a->kind == RLX_POOL_MAX;
+	bool max = a->kind == RLX_K_POOL_MAX;
 
 	(void)scratch;
 	for (size_t u = begin; u < end; u++) {

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 /* A convolution with what commonly stands behind it. */
+#include "ir/match.h"
 #include "ops/act.h"
 #include "ops/window.h"
 
+/* With .block the result, the residual and (if of rank 5) x are as block_channels
+ * gives them. */
 RLX_OP(fused_conv, "act(conv(x, w) + bias + residual)",
 	IN(x) IN(w) OPT(bias) OPT(residual)
 	ATTR(ints, stride)
@@ -11,29 +14,69 @@ RLX_OP(fused_conv, "act(conv(x, w) + bias + residual)",
 	ATTR(i64, groups)
 	ATTR(i32, act)
 	ATTR(f32, act_lo)
-	ATTR(f32, act_hi),
+	ATTR(f32, act_hi)
+	ATTR(i32, block),
 	RLX_T_COMPUTE | RLX_T_FUSED)
+
+/* The plain shape that a blocked x stands for; false if it cannot be blocked. */
+static bool plain_x(const struct rlx_op_fused_conv *a, const struct rlx_type *x,
+		    const struct rlx_type *w, struct rlx_type *out)
+{
+	int64_t groups = a->groups ? a->groups : 1, c;
+
+	*out = *x;
+	if (x->rank != 5)
+		return x->rank == 4;
+	if (w->rank != 4 || __builtin_mul_overflow(w->dim[1], groups, &c) ||
+	    x->dim[4] != a->block || x->dim[1] != c / a->block + !!(c % a->block))
+		return false;
+	*out = (struct rlx_type){ x->dtype, 4, { x->dim[0], c, x->dim[2], x->dim[3] } };
+	return true;
+}
+
+static enum rlx_status fused_conv_shape(struct rlx_infer *q, struct rlx_type *y)
+{
+	const struct rlx_op_fused_conv *a = q->args;
+	const struct op_window_args wa = { a->stride, a->pad, a->dilation, false };
+	const struct rlx_type *types[4] = { q->in[0], q->in[1], q->in[2], q->in[3] };
+	const struct rlx_type *const *given = q->in;
+	struct rlx_type x;
+	enum rlx_status st;
+	struct op_conv c;
+
+	if (!a->block)
+		return op_conv_infer(q, &wa, a->groups, &c, y);
+	if (a->block < 1 || a->block > 64 || !plain_x(a, q->in[0], q->in[1], &x))
+		return op_fail(q, RLX_ESHAPE, "block is %d, and x is not blocked so", a->block);
+	types[0] = &x;
+	q->in = types;
+	st = op_conv_infer(q, &wa, a->groups, &c, y);
+	q->in = given;
+	return st;
+}
 
 static enum rlx_status fused_conv_infer(struct rlx_infer *q)
 {
 	const struct rlx_op_fused_conv *a = q->args;
-	const struct op_window_args wa = { a->stride, a->pad, a->dilation, false };
 	const struct rlx_type *bias = q->in[2], *res = q->in[3];
 	struct rlx_type *y = &q->out[0];
 	enum rlx_status st = op_act_infer(q, a->act, a->act_lo, a->act_hi);
-	struct op_conv c;
 	uint32_t k;
 
 	for (k = 0; !st && k < 4; k++)
 		if (q->in[k])
 			st = op_need_float(q, k, false);
 	if (!st)
-		st = op_conv_infer(q, &wa, a->groups, &c, y);
+		st = fused_conv_shape(q, y);
 	if (st)
 		return st;
 	if (bias && (bias->rank != 1 || bias->dim[0] != y->dim[1]))
 		return op_fail(q, RLX_ESHAPE, "the bias must be [%lld]",
 			       (long long)y->dim[1]);
+	if (a->block)
+		*y = (struct rlx_type){ y->dtype, 5, { y->dim[0],
+			y->dim[1] / a->block + !!(y->dim[1] % a->block), y->dim[2],
+			y->dim[3], a->block } };
 	if (res && (res->rank != y->rank ||
 		    memcmp(res->dim, y->dim, y->rank * sizeof(y->dim[0]))))
 		return op_fail(q, RLX_ESHAPE, "the residual has not the result's shape");
@@ -44,11 +87,17 @@ static enum rlx_status fused_conv_infer(struct rlx_infer *q)
 static enum rlx_status fused_conv_expand(struct rlx_expand *q)
 {
 	const struct rlx_op_fused_conv *a = q->args;
-	rlx_value y;
+	rlx_value x = q->in[0], y;
+	struct rlx_type plain;
 
-	y = rlx_emit(q->g, conv, .x = q->in[0], .w = q->in[1], .bias = q->in[2],
+	if (a->block && rlx_type_of(q->g, x) && rlx_type_of(q->g, x)->rank == 5 &&
+	    plain_x(a, rlx_type_of(q->g, x), rlx_type_of(q->g, q->in[1]), &plain))
+		x = rlx_emit(q->g, unblock_channels, .x = x, .channels = plain.dim[1]);
+	y = rlx_emit(q->g, conv, .x = x, .w = q->in[1], .bias = q->in[2],
 		     .stride = a->stride, .pad = a->pad, .dilation = a->dilation,
 		     .groups = a->groups);
+	if (a->block)
+		y = rlx_emit(q->g, block_channels, .x = y, .block = a->block);
 	if (q->in[3].id)
 		y = rlx_emit(q->g, add, .a = y,
 			     .b = op_cast(q->g, q->in[3], q->out_type->dtype));
@@ -66,7 +115,7 @@ static bool fused_conv_sample(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_fused_conv *a = s->args;
 
-	if (i > RLX_ACT_COUNT + 1)
+	if (i > RLX_ACT_COUNT + 5)
 		return false;
 	s->n_in = 4;
 	s->tol = 1e-5;
@@ -86,6 +135,15 @@ static bool fused_conv_sample(unsigned int i, struct rlx_sample *s)
 		a->pad = (struct rlx_ints){ 0 };
 		a->stride = op_keep(s, RLX_INTS(2));
 		a->groups = 2;
+	} else if (i > RLX_ACT_COUNT + 1) {	/* blocked, with and without a plain x */
+		a->block = 16;
+		s->in[0] = i & 1 ? rlx_type(RLX_F32, 2, 3, 7, 9) :
+			   rlx_type(RLX_F32, 2, 2, 7, 9, 16);
+		s->in[1] = i & 1 ? rlx_type(RLX_F32, 32, 3, 3, 3) :
+			   rlx_type(RLX_F32, 32, 20, 3, 3);
+		s->in[2] = rlx_type(RLX_F32, 32);
+		s->in[3] = i > RLX_ACT_COUNT + 3 ? rlx_type(RLX_F32, 2, 2, 7, 9, 16) :
+			   (struct rlx_type){ 0 };
 	} else if (i > RLX_ACT_COUNT) {
 		s->in[0].dim[0] = 0;
 		s->in[3] = (struct rlx_type){ 0 };
@@ -96,7 +154,60 @@ static bool fused_conv_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+static bool fused_conv_accept(struct rlx_match *m, void *args)
+{
+	const struct rlx_op_conv *c = rlx_match_node(m, "c")->args;
+	struct rlx_op_fused_conv *a = args;
+	double lo = 0, hi;
+
+	a->x = rlx_match_value(m, "x");
+	a->w = rlx_match_value(m, "w");
+	a->bias = rlx_match_value(m, "b");
+	a->residual = rlx_match_value(m, "r");
+	a->stride = c->stride;
+	a->pad = c->pad;
+	a->dilation = c->dilation;
+	a->groups = c->groups;
+	a->act = op_act_of(m->g->node[m->root].def->index);
+	if (rlx_match_scalar(m, "hi", &hi)) {
+		rlx_match_scalar(m, "lo", &lo);
+		a->act = RLX_ACT_CLIP;
+		a->act_lo = (float)lo;
+		a->act_hi = (float)hi;
+	}
+	if (rlx_match_value(m, "al").id) {	/* clip(al x + be, 0, 1) */
+		rlx_match_scalar(m, "al", &lo);
+		rlx_match_scalar(m, "be", &hi);
+		a->act = RLX_ACT_HARD_SIGMOID;
+		a->act_lo = (float)lo;
+		a->act_hi = (float)hi;
+	}
+	return true;
+}
+
+#define CB  "c:conv(x, w, b)"
+#define C   "c:conv(x, w)"
+#define CBR "add(c:conv(x, w, b), r)"
+#define CR  "add(c:conv(x, w), r)"
+#define ACTS(x)								\
+	{ "relu(" x ")", fused_conv_accept },				\
+	{ "silu(" x ")", fused_conv_accept },				\
+	{ "sigmoid(" x ")", fused_conv_accept },			\
+	{ "tanh(" x ")", fused_conv_accept },				\
+	{ "gelu(" x ")", fused_conv_accept },				\
+	{ "hard_swish(" x ")", fused_conv_accept },			\
+	{ "min(relu(" x "), #hi)", fused_conv_accept },			\
+	{ "min(max(" x ", #lo), #hi)", fused_conv_accept },		\
+	{ "min(relu(add(mul(" x ", #al), #be)), 1)", fused_conv_accept }
+static const struct rlx_pattern fused_conv_patterns[] = {
+	ACTS(CBR), ACTS(CR), ACTS(CB), ACTS(C),
+	{ CBR, fused_conv_accept }, { CR, fused_conv_accept },
+	{ CB, fused_conv_accept }, { C, fused_conv_accept },
+	{ NULL, NULL },
+};
+
 const struct rlx_op_impl rlx_op_fused_conv_impl = {
+	.pattern = fused_conv_patterns,
 	.infer = fused_conv_infer, .expand = fused_conv_expand,
 	.cost = fused_conv_cost, .sample = fused_conv_sample,
 };

@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "pass/pass.h"
 
-rlx_pass_fn rlx_pass_fold;
+rlx_pass_fn rlx_pass_fold, rlx_pass_fold_again;
 
 /* Reference evaluation is slow: leave what would take it long. */
 static const double MOST_FLOPS = 3e7;
@@ -109,4 +109,11 @@ enum rlx_status rlx_pass_fold(struct rlx_pass_ctx *c, struct rlx_graph *g,
 			rlx_rewrite_copy(&rw, n);
 	}
 	return rlx_rewrite_end(&rw, out);
+}
+
+/* What layout and expansion made constant. */
+enum rlx_status rlx_pass_fold_again(struct rlx_pass_ctx *c, struct rlx_graph *g,
+				    struct rlx_graph **out)
+{
+	return rlx_pass_fold(c, g, out);
 }

@@ -13,7 +13,7 @@ static size_t volume(const size_t d[3])
 static double window(const struct rlx_k_pool *a, const float *x,
 		     const size_t o[3], int64_t *where)
 {
-	double acc = a->kind == RLX_POOL_MAX ? -INFINITY : 0;
+	double acc = a->kind == RLX_K_POOL_MAX ? -INFINITY : 0;
 	size_t k[3], v[3], counted = 0, seen = 0;
 
 	*where = -1;
@@ -38,9 +38,9 @@ static double window(const struct rlx_k_pool *a, const float *x,
 				seen++;
 				e = x[(v[0] * a->in[1] + v[1]) * a->in[2] +
 				      v[2]];
-				if (a->kind == RLX_POOL_AVG) {
+				if (a->kind == RLX_K_POOL_AVG) {
 					acc += e;
-				} else if (a->kind == RLX_POOL_LP) {
+				} else if (a->kind == RLX_K_POOL_LP) {
 					acc += pow(fabs(e), a->lp);
 				} else if (*where < 0 ||
 					   (acc == acc &&
@@ -51,11 +51,11 @@ static double window(const struct rlx_k_pool *a, const float *x,
 	(v[0] * a->in[1] + v[1]) * a->in[2] + v[2]);
 				}
 			}
-	if (a->kind == RLX_POOL_AVG && !a->include_pad)
+	if (a->kind == RLX_K_POOL_AVG && !a->include_pad)
 		counted = seen;
-	if (a->kind == RLX_POOL_AVG)
+	if (a->kind == RLX_K_POOL_AVG)
 		return counted ? acc / (double)counted : 0;
-	return a->kind == RLX_POOL_LP ? pow(acc, 1.0 / a->lp) : acc;
+	return a->kind == RLX_K_POOL_LP ? pow(acc, 1.0 / a->lp) : acc;
 }
 
 static void shape_random(struct rlx_k_pool *a, size_t dims, uint64_t *s)
@@ -143,7 +143,7 @@ TEST(pool_f32)
 			if (!kt_isa_runs(isa))
 				continue;
 			a.y = kt_new(ny * 4);
-			a.index = a.kind == RLX_POOL_MAX && i % 4 < 2 ?
+			a.index = a.kind == RLX_K_POOL_MAX && i % 4 < 2 ?
 				  kt_new(ny * 8) : NULL;
 			kt_run(rlx_kernels_get(isa)->pool_f32, &a,
 			       a.planes * a.out[0] * a.out[1], 0, &seed);
@@ -187,7 +187,7 @@ TEST(pool_c)
 
 		do
 			shape_random(&a, kt_pick(&seed, 1, 2), &seed);
-		while (a.kind == RLX_POOL_LP);
+		while (a.kind == RLX_K_POOL_LP);
 		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++) {
 			size_t c = rlx_conv_block(isa);
 			size_t nx = a.planes * volume(a.in) * c;
@@ -218,7 +218,7 @@ static void global_one(enum rlx_isa isa, size_t planes, size_t pixels,
 	size_t c = rlx_conv_block(isa), p, i, l;
 	struct rlx_k_global_pool a = { .planes = planes, .pixels = pixels,
 				       .kind = kt_pick(seed, 0, 1) };
-	bool max = a.kind == RLX_POOL_MAX;
+	bool max = a.kind == RLX_K_POOL_MAX;
 	float *x = kt_new(planes * pixels * c * 4);
 	float *y = kt_new(planes * 4), *yc = kt_new(planes * c * 4);
 

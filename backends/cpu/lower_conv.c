@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: MIT
+/* Convolutions, plain and blocked, pools, and the reorders between layouts. */
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/shape.h"
+#include "base/map.h"
+#include "kernels/conv.h"
+#include "kernels/pool.h"
+
+/* A convolution's geometry, dimensions filled up in front to three. */
+struct geometry {
+	size_t	n, ic, oc, groups, nd;
+	size_t	in[3], out[3], k[3], s[3], d[3], p[3], p_end[3];
+	enum rlx_conv_act act;
+	float	act_a, act_b;
+	bool	has_bias, has_residual;
+};
+
+static void take_list(size_t to[3], struct rlx_ints l, uint32_t from, size_t nd, int64_t fill)
+{
+	for (size_t i = 0; i < 3; i++)
+		to[i] = i + nd < 3 ? (fill ? (size_t)fill : 0) :
+			l.n ? (size_t)l.v[from + i + nd - 3] : (size_t)fill;
+}
+
+static void take_dims(size_t to[3], const struct rlx_type *t, size_t nd)
+{
+	for (size_t i = 0; i < 3; i++)
+		to[i] = i + nd < 3 ? 1 : (size_t)t->dim[2 + i + nd - 3];
+}
+
+static bool take_act(struct geometry *g, int act, float lo, float hi)
+{
+	static const uint8_t acts[RLX_ACT_COUNT] = {
+		[RLX_ACT_NONE] = RLX_CONV_NONE, [RLX_ACT_RELU] = RLX_CONV_RELU,
+		[RLX_ACT_GELU] = RLX_CONV_GELU, [RLX_ACT_SILU] = RLX_CONV_SILU,
+		[RLX_ACT_SIGMOID] = RLX_CONV_SIGMOID, [RLX_ACT_TANH] = RLX_CONV_TANH,
+		[RLX_ACT_HARD_SWISH] = RLX_CONV_HSWISH,
+		[RLX_ACT_HARD_SIGMOID] = RLX_CONV_HSIGMOID,
+		[RLX_ACT_CLIP] = RLX_CONV_CLIP,
+	};
+
+	g->act = (enum rlx_conv_act)acts[act];
+	g->act_a = act == RLX_ACT_HARD_SWISH ? 1.0f / 6 : lo;
+	g->act_b = act == RLX_ACT_HARD_SWISH ? 0.5f : hi;
+	return act != RLX_ACT_GELU_TANH;
+}
+
+/* Stride, pads, dilation as both conv ops hold them. */
+struct lists {
+	struct rlx_ints	stride, pad, dilation;
+	int64_t		groups;
+};
+
+/* @x, @y: plain shapes; channels are those of the weights. */
+static void take_geometry(struct geometry *g, const struct lists *l,
+			  const struct rlx_type *x, const struct rlx_type *w,
+			  const struct rlx_type *y)
+{
+	size_t nd = x->rank - 2;
+
+	g->nd = nd;
+	g->n = (size_t)x->dim[0];
+	g->groups = l->groups ? (size_t)l->groups : 1;
+	g->oc = (size_t)w->dim[0];
+	g->ic = (size_t)w->dim[1] * g->groups;
+	take_dims(g->in, x, nd);
+	take_dims(g->out, y, nd);
+	take_dims(g->k, w, nd);
+	take_list(g->s, l->stride, 0, nd, 1);
+	take_list(g->d, l->dilation, 0, nd, 1);
+	take_list(g->p, l->pad, 0, nd, 0);
+	take_list(g->p_end, l->pad, (uint32_t)nd, nd, 0);
+}
+
+static double conv_work(const struct geometry *g)
+{
+	double taps = (double)(g->k[0] * g->k[1] * g->k[2]) * (double)(g->ic / g->groups);
+
+	return (double)(g->n * g->oc) * (double)(g->out[0] * g->out[1] * g->out[2]) *
+	       (taps + 1) / 4;
+}
+
+static void refs(struct cpu_lower *lo, const struct geometry *g, void *x, void *bias,
+		 void *res, void *y)
+{
+	cpu_ref_in(lo, x, 0, 0);
+	if (g->has_bias)
+		cpu_ref_in(lo, bias, 2, 0);
+	if (g->has_residual)
+		cpu_ref_in(lo, res, 3, 0);
+	cpu_ref_out(lo, y, 0, 0);
+}
+
+/* The packed layout may depend on all of the geometry: it is the key. */
+static void *packed(struct cpu_lower *lo, const char *kind, const struct geometry *g,
+		    size_t bytes, bool *is_new)
+{
+	const int64_t key[4] = {
+		(int64_t)(g->ic << 32 | g->oc), (int64_t)(g->groups << 8 | lo->dev->isa),
+		(int64_t)rlx_hash_bytes(g->in, sizeof(g->in), rlx_hash_bytes(g->k,
+			sizeof(g->k), rlx_hash_bytes(g->s, sizeof(g->s), 1))),
+		(int64_t)rlx_hash_bytes(g->d, sizeof(g->d),
+			rlx_hash_bytes(g->p, sizeof(g->p),
+			rlx_hash_bytes(g->out, sizeof(g->out), g->n))),
+	};
+
+	return cpu_prepare(lo, 1, kind, key, bytes + 64, is_new);
+}
+
+#define COPY_SHAPE(a, g)						\
+	((a)->n = (g)->n, (a)->ih = (g)->in[1], (a)->iw = (g)->in[2],	\
+	 (a)->oh = (g)->out[1], (a)->ow = (g)->out[2],			\
+	 (a)->pt = (g)->p[1], (a)->pl = (g)->p[2],			\
+	 (a)->act = (g)->act, (a)->act_a = (g)->act_a, (a)->act_b = (g)->act_b)
+#define COPY_WINDOW(a, g)						\
+	((a)->kh = (g)->k[1], (a)->kw = (g)->k[2], (a)->sh = (g)->s[1],	\
+	 (a)->sw = (g)->s[2], (a)->dh = (g)->d[1], (a)->dw = (g)->d[2])
+
+static enum rlx_status lower_depthwise(struct cpu_lower *lo, const struct geometry *g,
+				       const size_t image[2])
+{
+	struct rlx_k_dw_c *a = cpu_args(lo, sizeof(*a));
+	struct rlx_k_dw_pack pack = { .conv = a, .src = cpu_const(lo, 1) };
+	bool is_new;
+
+	COPY_SHAPE(a, g);
+	COPY_WINDOW(a, g);
+	a->channels = g->oc;
+	a->x_n = image[0];
+	a->y_n = a->res_n = image[1];
+	if (!rlx_dw_c_init(lo->dev->isa, a))
+		return cpu_no(lo, "the depthwise kernel does not take this shape");
+	pack.dst = packed(lo, "dw_c", g, rlx_dw_c_wsize(a), &is_new);
+	if (!pack.dst)
+		return lo->status;
+	if (is_new)
+		lo->k->dw_c_pack(&pack, 0, (g->oc + a->c - 1) / a->c, NULL);
+	a->w = pack.dst;
+	refs(lo, g, &a->x, &a->bias, &a->res, &a->y);
+	cpu_extent(lo, (int64_t)g->n, NULL);
+	return cpu_call(lo, lo->k->dw_c, rlx_dw_c_units(a), conv_work(g), 0);
+}
+
+static enum rlx_status lower_winograd(struct cpu_lower *lo, const struct geometry *g,
+				      const size_t image[2], size_t m)
+{
+	struct rlx_k_wino_c *a = cpu_args(lo, sizeof(*a));
+	struct rlx_k_wino_pack pack = { .conv = a, .src = cpu_const(lo, 1) };
+	bool is_new;
+
+	COPY_SHAPE(a, g);
+	a->ic = g->ic;
+	a->oc = g->oc;
+	a->m = m;
+	a->x_n = image[0];
+	a->y_n = a->res_n = image[1];
+	if (!rlx_wino_c_init(lo->dev->isa, a))
+		return cpu_no(lo, "the Winograd kernel does not take this shape");
+	pack.dst = packed(lo, m == 4 ? "wino4_c" : "wino2_c", g, rlx_wino_c_wsize(a), &is_new);
+	if (!pack.dst)
+		return lo->status;
+	if (is_new)
+		lo->k->wino_c_pack(&pack, 0, rlx_wino_c_pack_units(a), NULL);
+	a->w = pack.dst;
+	refs(lo, g, &a->x, &a->bias, &a->res, &a->y);
+	cpu_extent(lo, (int64_t)g->n, NULL);
+	return cpu_call(lo, lo->k->wino_c, rlx_wino_c_units(a), conv_work(g),
+			rlx_wino_c_scratch(a));
+}
+
+static enum rlx_status lower_blocked(struct cpu_lower *lo, const struct geometry *g,
+				     bool x_plain)
+{
+	struct rlx_k_conv_c *a = cpu_args(lo, sizeof(*a));
+	struct rlx_k_conv_pack pack = { .conv = a, .src = cpu_const(lo, 1) };
+	size_t b = rlx_conv_block(lo->dev->isa), m, image[2];
+	bool is_new;
+
+	image[0] = (g->ic + b - 1) / b * b * g->in[1] * g->in[2];
+	image[1] = (g->oc + b - 1) / b * b * g->out[1] * g->out[2];
+	if (g->groups > 1 && g->groups == g->oc && g->ic == g->oc)
+		return lower_depthwise(lo, g, image);
+	COPY_SHAPE(a, g);
+	COPY_WINDOW(a, g);
+	a->ic = g->ic;
+	a->oc = g->oc;
+	a->groups = g->groups;
+	a->x_plain = x_plain;
+	a->x_n = x_plain ? g->ic * g->in[1] * g->in[2] : image[0];
+	a->y_n = a->res_n = image[1];
+	if (!rlx_conv_c_init(lo->dev->isa, a))
+		return cpu_no(lo, "the blocked kernel does not take this shape");
+	m = x_plain ? 0 : rlx_wino_c_pick(lo->dev->isa, a);
+	if (m)
+		return lower_winograd(lo, g, image, m);
+	pack.dst = packed(lo, x_plain ? "conv_c plain" : "conv_c", g, rlx_conv_c_wsize(a),
+			  &is_new);
+	if (!pack.dst)
+		return lo->status;
+	if (is_new)
+		lo->k->conv_c_pack(&pack, 0, rlx_conv_pack_units(a), NULL);
+	a->w = pack.dst;
+	refs(lo, g, &a->x, &a->bias, &a->res, &a->y);
+	cpu_extent(lo, (int64_t)g->n, NULL);
+	return cpu_call(lo, lo->k->conv_c, rlx_conv_c_units(a), conv_work(g),
+			rlx_conv_c_scratch(a));
+}
+
+static enum rlx_status lower_plain(struct cpu_lower *lo, const struct geometry *g,
+				   bool transposed)
+{
+	struct rlx_k_conv_nd *a = cpu_args(lo, sizeof(*a));
+	struct rlx_k_conv_nd_pack pack = { .conv = a, .src = cpu_const(lo, 1) };
+	bool is_new;
+	size_t i;
+
+	a->n = g->n;
+	a->ic = g->ic;
+	a->oc = g->oc;
+	a->groups = g->groups;
+	for (i = 0; i < 3; i++) {
+		a->in[i] = g->in[i];
+		a->out[i] = g->out[i];
+		a->k[i] = g->k[i];
+		a->s[i] = g->s[i];
+		a->d[i] = g->d[i];
+		a->p[i] = g->p[i];
+	}
+	a->act = g->act;
+	a->act_a = g->act_a;
+	a->act_b = g->act_b;
+	a->transposed = transposed;
+	a->x_n = g->ic * g->in[0] * g->in[1] * g->in[2];
+	a->y_n = a->res_n = g->oc * g->out[0] * g->out[1] * g->out[2];
+	if (!rlx_conv_nd_init(lo->dev->isa, a))
+		return cpu_no(lo, "the plain kernel does not take this shape");
+	pack.dst = packed(lo, transposed ? "conv_t" : "conv_nd", g, rlx_conv_nd_wsize(a),
+			  &is_new);
+	if (!pack.dst)
+		return lo->status;
+	if (is_new)
+		lo->k->conv_nd_pack(&pack, 0, g->groups, NULL);
+	a->w = pack.dst;
+	refs(lo, g, &a->x, &a->bias, &a->res, &a->y);
+	cpu_extent(lo, (int64_t)g->n, NULL);
+	return cpu_call(lo, lo->k->conv_nd, rlx_conv_nd_units(a), conv_work(g),
+			rlx_conv_nd_scratch(a));
+}
+
+/* f32 throughout, constant weights, and something to compute. */
+static bool takes(struct cpu_lower *lo)
+{
+	uint32_t k;
+
+	for (k = 0; k < lo->st->n_in; k++)
+		if (cpu_in(lo, k) && cpu_in(lo, k)->dtype != RLX_F32)
+			return false;
+	return cpu_const(lo, 1) && rlx_type_count(cpu_out(lo, 0)) > 0 &&
+	       rlx_type_count(cpu_in(lo, 0)) > 0 && rlx_type_count(cpu_in(lo, 1)) > 0 &&
+	       cpu_in(lo, 0)->rank <= 5;
+}
+
+enum rlx_status cpu_lower_fused_conv(struct cpu_lower *lo)
+{
+	const struct rlx_op_fused_conv *f = lo->args;
+	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
+	const struct rlx_type *w = cpu_in(lo, 1);
+	struct rlx_type x = *cpu_in(lo, 0), y = *cpu_out(lo, 0);
+	struct geometry g = { .has_bias = cpu_in(lo, 2), .has_residual = cpu_in(lo, 3) };
+	bool x_plain = f->block && x.rank == 4;
+
+	if (!takes(lo) || !take_act(&g, f->act, f->act_lo, f->act_hi))
+		return cpu_no(lo, "no kernel for these dtypes, weights or this activation");
+	if (f->block) {
+		if ((size_t)f->block != rlx_conv_block(lo->dev->isa))
+			return cpu_no(lo, "another block than this level's");
+		x.rank = y.rank = 4;
+		take_geometry(&g, &l, &x, w, &y);
+		return lower_blocked(lo, &g, x_plain);
+	}
+	take_geometry(&g, &l, &x, w, &y);
+	return lower_plain(lo, &g, false);
+}
+
+enum rlx_status cpu_lower_conv(struct cpu_lower *lo)
+{
+	const struct rlx_op_conv *f = lo->args;
+	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
+	struct geometry g = { .has_bias = cpu_in(lo, 2) };
+
+	if (!takes(lo))
+		return cpu_no(lo, "no kernel for these dtypes or weights");
+	take_geometry(&g, &l, cpu_in(lo, 0), cpu_in(lo, 1), cpu_out(lo, 0));
+	return lower_plain(lo, &g, false);
+}
+
+enum rlx_status cpu_lower_conv_transpose(struct cpu_lower *lo)
+{
+	const struct rlx_op_conv_transpose *f = lo->args;
+	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
+	struct geometry g = { .has_bias = cpu_in(lo, 2) };
+	const struct rlx_type *w = cpu_in(lo, 1);
+
+	if (!takes(lo))
+		return cpu_no(lo, "no kernel for these dtypes or weights");
+	take_geometry(&g, &l, cpu_in(lo, 0), w, cpu_out(lo, 0));
+	g.ic = (size_t)w->dim[0];
+	g.oc = (size_t)w->dim[1] * g.groups;
+	return lower_plain(lo, &g, true);
+}
+
+/* A trailing window of one lane is the blocked layout's (pass/layout.c). */
+static bool is_blocked(const struct cpu_lower *lo, const struct rlx_op_pool *p)
+{
+	const struct rlx_type *x = cpu_in(lo, 0), *y = cpu_out(lo, 0);
+
+	return x->rank == 5 && x->dim[4] == (int64_t)rlx_conv_block(lo->dev->isa) &&
+	       p->kernel.v[2] == 1 && y->dim[4] == x->dim[4] &&
+	       (!p->stride.n || p->stride.v[2] == 1) &&
+	       (!p->pad.n || (!p->pad.v[2] && !p->pad.v[5])) &&
+	       p->kind != RLX_POOL_LP && !p->indices;
+}
+
+enum rlx_status cpu_lower_pool(struct cpu_lower *lo)
+{
+	const struct rlx_op_pool *p = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0), *y = cpu_out(lo, 0);
+	struct rlx_k_pool *a = cpu_args(lo, sizeof(*a));
+	size_t nd = p->kernel.n - (is_blocked(lo, p) ? 1 : 0), i;
+	double taps = 1;
+
+	if (x->dtype != RLX_F32 || !rlx_type_count(x) || !rlx_type_count(y))
+		return cpu_no(lo, "no kernel for this dtype or for nothing");
+	a->planes = (size_t)(x->dim[0] * x->dim[1]);
+	for (i = 0; i < 3; i++) {
+		size_t d = i + nd - 3;	/* wraps where there is no such dimension */
+		bool here = i + nd >= 3;
+
+		a->in[i] = here ? (size_t)x->dim[2 + d] : 1;
+		a->out[i] = here ? (size_t)y->dim[2 + d] : 1;
+		a->k[i] = here ? (size_t)p->kernel.v[d] : 1;
+		a->s[i] = here && p->stride.n ? (size_t)p->stride.v[d] : 1;
+		a->d[i] = here && p->dilation.n ? (size_t)p->dilation.v[d] : 1;
+		a->p[i] = here && p->pad.n ? (size_t)p->pad.v[d] : 0;
+		a->p_end[i] = here && p->pad.n ? (size_t)p->pad.v[d + p->kernel.n] : 0;
+		taps *= (double)a->k[i];
+	}
+	a->kind = p->kind == RLX_POOL_MAX ? RLX_K_POOL_MAX :
+		  p->kind == RLX_POOL_AVG ? RLX_K_POOL_AVG : RLX_K_POOL_LP;
+	a->lp = (unsigned int)p->p;
+	a->include_pad = p->include_pad;
+	a->column_major = p->column_major;
+	cpu_ref_in(lo, &a->x, 0, 0);
+	cpu_ref_out(lo, &a->y, 0, 0);
+	if (p->indices)
+		cpu_ref_out(lo, &a->index, 1, 0);
+	return cpu_call(lo, is_blocked(lo, p) ? lo->k->pool_c : lo->k->pool_f32,
+			a->planes * a->out[0] * a->out[1],
+			(double)rlx_type_count(y) * taps, 0);
+}
+
+static enum rlx_status lower_reorder(struct cpu_lower *lo, const struct rlx_type *plain,
+				     const struct rlx_type *blk, rlx_k_fn *fn, bool to)
+{
+	struct rlx_k_reorder *a = cpu_args(lo, sizeof(*a));
+
+	if (plain->dtype != RLX_F32 ||
+	    (size_t)blk->dim[4] != rlx_conv_block(lo->dev->isa) || !rlx_type_count(plain))
+		return cpu_no(lo, "no kernel for this dtype or block");
+	a->n = (size_t)plain->dim[0];
+	a->channels = (size_t)plain->dim[1];
+	a->pixels = (size_t)(plain->dim[2] * plain->dim[3]);
+	a->src_n = (size_t)shape_span(to ? plain : blk, 1, to ? 4 : 5);
+	a->dst_n = (size_t)shape_span(to ? blk : plain, 1, to ? 5 : 4);
+	cpu_ref_in(lo, &a->src, 0, 0);
+	cpu_ref_out(lo, &a->dst, 0, 0);
+	return cpu_call(lo, fn, a->n * (size_t)blk->dim[1], (double)rlx_type_count(blk), 0);
+}
+
+enum rlx_status cpu_lower_block_channels(struct cpu_lower *lo)
+{
+	return lower_reorder(lo, cpu_in(lo, 0), cpu_out(lo, 0), lo->k->to_blocked_f32, true);
+}
+
+enum rlx_status cpu_lower_unblock_channels(struct cpu_lower *lo)
+{
+	return lower_reorder(lo, cpu_out(lo, 0), cpu_in(lo, 0), lo->k->to_plain_f32, false);
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The blocked layout: 2-D convolutions take and give tensors in which a target's
+ * block of channels lies together, and what stands between them (pointwise ops,
+ * pools, means over pixels) works on that too. A tensor is reordered where a
+ * reader wants the other form, once.
+ */
+#include <string.h>
+
+#include "pass/pass.h"
+
+rlx_pass_fn rlx_pass_layout;
+
+struct layout {
+	struct rlx_rewrite	*rw;
+	uint32_t		*blocked;	/* per old value: new blocked value or 0 */
+	int32_t			 block;
+};
+
+/* The plain form of an old value, reordering if only the blocked one is there. */
+static rlx_value plain(struct layout *l, uint32_t v)
+{
+	if (v && !l->rw->map[v] && l->blocked[v])
+		l->rw->map[v] = rlx_emit(l->rw->g, unblock_channels,
+					 .x = { l->blocked[v] },
+					 .channels = l->rw->old->val[v].type.dim[1]).id;
+	return (rlx_value){ l->rw->map[v] };
+}
+
+static rlx_value blocked(struct layout *l, uint32_t v)
+{
+	if (!l->blocked[v])
+		l->blocked[v] = rlx_emit(l->rw->g, block_channels, .x = plain(l, v),
+					 .block = l->block).id;
+	return (rlx_value){ l->blocked[v] };
+}
+
+static void give_blocked(struct layout *l, uint32_t v, rlx_value with)
+{
+	l->blocked[v] = with.id;
+	l->rw->map[v] = 0;
+	l->rw->changed = true;
+}
+
+static const struct rlx_type *type_of(const struct layout *l, uint32_t v)
+{
+	return &l->rw->old->val[v].type;
+}
+
+static bool is_image(const struct rlx_type *t)
+{
+	return t->dtype == RLX_F32 && t->rank == 4 && rlx_type_count(t) > 0;
+}
+
+/* Groups that the blocked kernels take: one, one a channel, or whole blocks. */
+static bool good_groups(const struct layout *l, int64_t groups, const struct rlx_type *w)
+{
+	int64_t in = w->dim[1], out;
+
+	groups = groups ? groups : 1;
+	out = w->dim[0] / groups;
+	return groups == 1 || (in == 1 && out == 1) ||
+	       (in % l->block == 0 && out % l->block == 0);
+}
+
+static bool take_conv(struct layout *l, const struct rlx_node *n)
+{
+	struct rlx_op_fused_conv a = *(const struct rlx_op_fused_conv *)n->args;
+	const struct rlx_type *x = type_of(l, n->in[0]), *w = type_of(l, n->in[1]);
+	bool first;
+
+	if (a.block || !is_image(x) || !is_image(w) || !good_groups(l, a.groups, w) ||
+	    rlx_node_of(l->rw->old, n->in[1])->def->index != RLX_OP_constant ||
+	    (n->in[2] && type_of(l, n->in[2])->dtype != RLX_F32) ||
+	    (n->in[3] && type_of(l, n->in[3])->dtype != RLX_F32))
+		return false;
+	/* few channels in: read the plain image as it is */
+	first = !l->blocked[n->in[0]] && x->dim[1] < l->block && (a.groups ? a.groups : 1) == 1;
+	a.block = l->block;
+	a.x = first ? plain(l, n->in[0]) : blocked(l, n->in[0]);
+	a.w = plain(l, n->in[1]);
+	a.bias = plain(l, n->in[2]);
+	a.residual = n->in[3] ? blocked(l, n->in[3]) : RLX_NONE;
+	give_blocked(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_fused_conv, &a, sizeof(a),
+					     n->file, n->line));
+	return true;
+}
+
+static struct rlx_ints longer(struct rlx_graph *g, struct rlx_ints a, int64_t fill)
+{
+	int64_t *v;
+
+	if (!a.n)
+		return a;
+	v = rlx_bump_new(&g->bump, a.n + 1, sizeof(*v));
+	if (!v)
+		return (struct rlx_ints){ 0 };
+	memcpy(v, a.v, a.n * sizeof(*v));
+	v[a.n] = fill;
+	return (struct rlx_ints){ v, a.n + 1 };
+}
+
+/* Begins then ends, each with one more dimension that is not padded. */
+static struct rlx_ints longer_pads(struct rlx_graph *g, struct rlx_ints a)
+{
+	int64_t *v;
+	uint32_t half = a.n / 2;
+
+	if (!a.n)
+		return a;
+	v = rlx_bump_new(&g->bump, a.n + 2, sizeof(*v));
+	if (!v)
+		return (struct rlx_ints){ 0 };
+	memcpy(v, a.v, half * sizeof(*v));
+	memcpy(v + half + 1, a.v + half, half * sizeof(*v));
+	return (struct rlx_ints){ v, a.n + 2 };
+}
+
+/* The lane is a third spatial dimension with windows of one. */
+static bool take_pool(struct layout *l, const struct rlx_node *n)
+{
+	struct rlx_op_pool a = *(const struct rlx_op_pool *)n->args;
+
+	if (!l->blocked[n->in[0]] || !is_image(type_of(l, n->in[0])) || a.indices ||
+	    a.kind == RLX_POOL_LP)
+		return false;
+	a.x = blocked(l, n->in[0]);
+	a.kernel = longer(l->rw->g, a.kernel, 1);
+	a.stride = longer(l->rw->g, a.stride, 1);
+	a.dilation = longer(l->rw->g, a.dilation, 1);
+	a.pad = longer_pads(l->rw->g, a.pad);
+	give_blocked(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_pool, &a, sizeof(a),
+					     n->file, n->line));
+	return true;
+}
+
+/* Reductions over both pixel axes that keep them. */
+static bool take_reduce(struct layout *l, const struct rlx_node *n)
+{
+	struct rlx_op_reduce a = *(const struct rlx_op_reduce *)n->args;
+	uint32_t mask = 0, i;
+
+	if (!l->blocked[n->in[0]] || !is_image(type_of(l, n->in[0])) || !a.keep_dims)
+		return false;
+	for (i = 0; i < a.axes.n; i++)
+		mask |= 1u << (a.axes.v[i] < 0 ? a.axes.v[i] + 4 : a.axes.v[i]);
+	if (mask != 0xc)
+		return false;
+	a.x = blocked(l, n->in[0]);
+	a.axes = RLX_INTS(2, 3);
+	give_blocked(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_reduce, &a, sizeof(a),
+					     n->file, n->line));
+	return true;
+}
+
+/* An operand of a blocked pointwise op; none if it has no blocked form. */
+static rlx_value operand(struct layout *l, uint32_t v, const struct rlx_type *y)
+{
+	const struct rlx_type *t = type_of(l, v);
+	int64_t dims[RLX_MAX_RANK] = { 1, 1, 1, 1 };
+	uint32_t i;
+
+	if (rlx_type_count(t) == 1)
+		return plain(l, v);
+	if (t->dtype != RLX_F32 || t->rank > 4)
+		return RLX_NONE;
+	for (i = 0; i < t->rank; i++)
+		dims[4 - t->rank + i] = t->dim[i];
+	if (dims[1] == y->dim[1]) {
+		if (t->rank == 4)
+			return blocked(l, v);
+		return rlx_emit(l->rw->g, block_channels, .block = l->block,
+				.x = rlx_emit(l->rw->g, reshape, .x = plain(l, v),
+					      .shape = { dims, 4 }));
+	}
+	dims[4] = 1;	/* the same for all channels */
+	return rlx_emit(l->rw->g, reshape, .x = plain(l, v), .shape = { dims, 5 });
+}
+
+static bool take_pointwise(struct layout *l, const struct rlx_node *n)
+{
+	const struct rlx_type *y = type_of(l, n->out);
+	unsigned char args[16 * sizeof(rlx_value)] = { 0 };
+	struct rlx_op_ref ref = { n->def };
+	bool any = false, worth;
+	rlx_value in[3];
+	uint32_t k;
+
+	if (!is_image(y) || n->def->index == RLX_OP_cast || n->n_in > 3 ||
+	    n->def->args_size != n->n_in * sizeof(rlx_value))
+		return false;
+	for (k = 0; k < n->n_in; k++) {
+		const struct rlx_type *t = type_of(l, n->in[k]);
+
+		/* one full-size operand already blocked decides */
+		any = any || (l->blocked[n->in[k]] && rlx_type_equal(t, y));
+		worth = t->dtype == RLX_F32 || rlx_type_count(t) == 1;
+		if (!worth || t->rank > 4)
+			return false;
+	}
+	if (!any)
+		return false;
+	for (k = 0; k < n->n_in; k++) {
+		in[k] = operand(l, n->in[k], y);
+		memcpy(args + k * sizeof(in[k]), &in[k], sizeof(in[k]));
+	}
+	give_blocked(l, n->out, rlx_emit_raw(l->rw->g, &ref, args, n->def->args_size,
+					     n->file, n->line));
+	return true;
+}
+
+/* Joining along channels, when every part but the last ends with a full block. */
+static bool take_concat(struct layout *l, const struct rlx_node *n)
+{
+	const struct rlx_op_concat *a = n->args;
+	rlx_value in[16];
+	uint32_t k;
+
+	if ((a->axis != 1 && a->axis != -3) || n->n_in > 16 || !is_image(type_of(l, n->out)))
+		return false;
+	for (k = 0; k < n->n_in; k++)
+		if (!l->blocked[n->in[k]] ||
+		    (k + 1 < n->n_in && type_of(l, n->in[k])->dim[1] % l->block))
+			return false;
+	for (k = 0; k < n->n_in; k++)
+		in[k] = blocked(l, n->in[k]);
+	give_blocked(l, n->out, rlx_emit(l->rw->g, concat, .axis = 1, .xs = { in, n->n_in }));
+	return true;
+}
+
+static bool take(struct layout *l, const struct rlx_node *n)
+{
+	switch (n->def->index) {
+	case RLX_OP_fused_conv: return take_conv(l, n);
+	case RLX_OP_pool: return take_pool(l, n);
+	case RLX_OP_reduce: return take_reduce(l, n);
+	case RLX_OP_concat: return take_concat(l, n);
+	}
+	return n->def->traits & RLX_T_ELEMENTWISE && take_pointwise(l, n);
+}
+
+enum rlx_status rlx_pass_layout(struct rlx_pass_ctx *c, struct rlx_graph *g,
+				struct rlx_graph **out)
+{
+	struct rlx_rewrite rw;
+	struct layout l = { .rw = &rw, .block = (int32_t)c->target.channels };
+	enum rlx_status st;
+	uint32_t n, k;
+
+	if (!l.block)
+		return RLX_OK;
+	st = rlx_rewrite_begin(&rw, g, c->err);
+	if (st)
+		return st;
+	l.blocked = rlx_bump_new(&rw.g->bump, g->n_val, sizeof(*l.blocked));
+	if (!l.blocked)
+		rlx_fail(&rw.g->err, RLX_ENOMEM, "layout: out of memory");
+	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
+		if (!rw.live[n] || take(&l, &g->node[n]))
+			continue;
+		for (k = 0; k < g->node[n].n_in; k++)
+			plain(&l, g->node[n].in[k]);
+		rlx_rewrite_copy(&rw, n);
+	}
+	for (k = 0; l.blocked && k < g->io[RLX_IO_OUTPUT].n; k++)
+		plain(&l, g->io[RLX_IO_OUTPUT].e[k].v.id);
+	return rlx_rewrite_end(&rw, out);
+}
