@@ -482,7 +482,7 @@ enum rlx_status tk_tokenize(struct rlx_tokenizer_scratch *s, const char *text,
 		return rlx_fail(err, st, "tokenizer: no memory for a text of %zu bytes",
 				len);
 	if (st)
-		return rlx_fail(err, st, 
+		return rlx_fail(err, st,
 				"tokenizer: a pattern takes too many steps on this text");
 	return RLX_OK;
 }

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* Whole files mapped for reading, and files written whole or not at all. */
+#ifndef RLX_IO_FILE_H
+#define RLX_IO_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "rlx/status.h"
+
+/* Bytes of a mapped file, or of memory that somebody else owns. */
+struct rlx_file {
+	const uint8_t	*p;	/* never NULL once open, even if empty */
+	size_t		 n;
+	void		*map;	/* NULL: nothing to unmap */
+};
+
+/* RLX_ENOENT, RLX_EACCES, RLX_EBADFD (no regular file), RLX_ENOMEM, RLX_EIO. */
+enum rlx_status __rlx_must_check
+rlx_file_map(struct rlx_file *f, const char *path, struct rlx_error *err);
+void rlx_file_unmap(struct rlx_file *f);
+
+/*
+ * Write @path through a file beside it that takes its name at the end, so that
+ * a reader never sees half of it. @end either way.
+ */
+struct rlx_file_writer {
+	FILE		*f;
+	const char	*path;
+	char		*tmp;
+};
+
+enum rlx_status __rlx_must_check
+rlx_file_write_begin(struct rlx_file_writer *w, const char *path,
+		     struct rlx_error *err);
+/* @st: what came of the writing; if it failed, the file beside goes away. */
+enum rlx_status __rlx_must_check
+rlx_file_write_end(struct rlx_file_writer *w, enum rlx_status st,
+		   struct rlx_error *err);
+enum rlx_status __rlx_must_check
+rlx_file_put(struct rlx_file_writer *w, const void *p, size_t n,
+	     struct rlx_error *err);
+
+#endif
