@@ -8,6 +8,16 @@
 
 #define GUARD	256	/* bytes on both sides of a buffer */
 
+/* Under the address sanitizer reads of the guards are caught as well. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#define kt_forbid(p, n)	__asan_poison_memory_region(p, n)
+#define kt_allow(p, n)	__asan_unpoison_memory_region(p, n)
+#else
+#define kt_forbid(p, n)	((void)(p), (void)(n))
+#define kt_allow(p, n)	((void)(p), (void)(n))
+#endif
+
 static inline bool kt_isa_runs(enum rlx_isa isa)
 {
 	if (isa == RLX_ISA_BASE)
@@ -37,6 +47,8 @@ static inline void *kt_new(size_t bytes)
 	CHECK(p != NULL);
 	memset(p, 0xa5, all);
 	memset(p + GUARD, 0xff, bytes);	/* NaN as f32 */
+	kt_forbid(p, GUARD);
+	kt_forbid(p + GUARD + bytes, all - GUARD - bytes);
 	return p + GUARD;
 }
 
@@ -46,6 +58,7 @@ static inline void kt_free(void *buf, size_t bytes)
 	unsigned char *p = (unsigned char *)buf - GUARD;
 	size_t i;
 
+	kt_allow(p, bytes + 2 * GUARD);
 	for (i = 0; i < GUARD; i++)
 		CHECKF(p[i] == 0xa5, "byte -%zu written", GUARD - i);
 	for (i = 0; i < GUARD; i++)
