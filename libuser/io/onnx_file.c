@@ -31,6 +31,7 @@ struct onnx_file {
 	char			*dir;	/* NULL: opened from memory */
 	struct mapping		*maps;
 	struct onnx_arena	 arena;
+	struct onnx_blobs	*blobs;
 	union {
 		struct onnx_model	model;
 		struct onnx_tensor	tensor;
@@ -114,15 +115,24 @@ static bool path_is_inside(struct onnx_str s)
 	return true;
 }
 
+static bool is_below(const char *path, const char *root)
+{
+	size_t n = strlen(root);
+
+	return n == 1 || (!strncmp(path, root, n) && path[n] == '/');
+}
+
 /*
- * The file's real path, if it is below @dir's: a link in a downloaded folder
- * must not make us read what the folder does not hold.
+ * The file's real path, if it is below the real directory of @dir or of the
+ * model file: a link in a downloaded folder must not make us read what the
+ * folder does not hold. Caches keep files by hash and a folder of links to
+ * them; there the model and its data are links to the same place.
  */
 static enum rlx_status resolve(struct onnx_pb *pb, const char *dir,
 			       const char *name, char out[PATH_MAX])
 {
 	char root[PATH_MAX], joined[PATH_MAX];
-	size_t n;
+	char *slash;
 
 	if ((size_t)snprintf(joined, sizeof(joined), "%s/%s", dir, name) >=
 	    sizeof(joined))
@@ -131,8 +141,12 @@ static enum rlx_status resolve(struct onnx_pb *pb, const char *dir,
 	if (!realpath(dir, root) || !realpath(joined, out))
 		return rlx_fail(pb->err, io_status(errno), "%s: external data "
 				"'%.80s': %s", pb->file, name, strerror(errno));
-	n = strlen(root);
-	if (n > 1 && (strncmp(out, root, n) || out[n] != '/'))
+	if (is_below(out, root))
+		return RLX_OK;
+	slash = realpath(pb->file, root) ? strrchr(root, '/') : NULL;
+	if (slash)
+		slash[slash == root] = 0;
+	if (!slash || !is_below(out, root))
 		return rlx_fail(pb->err, RLX_EACCES, "%s: external data "
 				"'%.80s' is a link to outside the model's "
 				"directory; put the file itself there",
@@ -213,6 +227,7 @@ static void file_free(struct onnx_file *f)
 		mapping_free(m);
 	}
 	onnx_arena_fini(&f->arena);
+	onnx_blobs_free(f->blobs);
 	rlx_free(f->dir);
 	rlx_free(f->name);
 	rlx_free(f);
@@ -248,7 +263,10 @@ static struct onnx_file *file_new(const char *name, enum onnx_root root)
 	f->refs = 1;
 	f->root = root;
 	f->name = rlx_strdup(name);
-	if (!f->name) {
+	f->blobs = onnx_blobs_new();
+	if (!f->name || !f->blobs) {
+		onnx_blobs_free(f->blobs);
+		rlx_free(f->name);
 		rlx_free(f);
 		return NULL;
 	}
@@ -345,6 +363,11 @@ const struct onnx_seq_value *onnx_file_sequence(const struct onnx_file *f)
 const struct onnx_opt_value *onnx_file_optional(const struct onnx_file *f)
 {
 	return f->root == ONNX_ROOT_OPTIONAL ? &f->opt : NULL;
+}
+
+struct onnx_blobs *onnx_file_blobs(const struct onnx_file *f)
+{
+	return f->blobs;
 }
 
 const char *onnx_file_name(const struct onnx_file *f)

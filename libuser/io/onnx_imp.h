@@ -156,6 +156,10 @@ const void *onnx_const(struct onnx_build *b, rlx_value v);
 /* The tensor's status in the graph: 0, or an error worth passing on. */
 enum rlx_status onnx_graph_status(struct onnx_op *q);
 
+/* onnx_blob.c: the tensor's bytes; NULL if memory ran out. Any thread. */
+struct rlx_blob *onnx_tensor_blob(struct onnx_file *f,
+				  const struct onnx_tensor *t);
+
 /* onnx_need.c: values that must be known. */
 /* Make all of @v known, or stop the import for them. NULL entries are fine. */
 enum rlx_status onnx_need(struct onnx_build *b, struct onnx_val *const *v,

@@ -278,6 +278,12 @@ const struct onnx_seq_value *onnx_file_sequence(const struct onnx_file *f);
 const struct onnx_opt_value *onnx_file_optional(const struct onnx_file *f);
 const char *onnx_file_name(const struct onnx_file *f);
 
+/* What the importer keeps with the file; made with it. */
+struct onnx_blobs;
+struct onnx_blobs *onnx_file_blobs(const struct onnx_file *f);
+struct onnx_blobs *onnx_blobs_new(void);	/* NULL: out of memory */
+void onnx_blobs_free(struct onnx_blobs *s);
+
 /* Bits of one element; 0 for strings and unknown types. */
 unsigned int onnx_dtype_bits(int64_t dtype);
 const char *onnx_dtype_name(int64_t dtype);	/* "?" if unknown */

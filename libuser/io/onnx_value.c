@@ -12,8 +12,6 @@
 
 /* Ops on constants up to this size are evaluated while importing. */
 #define FOLD_BYTES	(64 << 10)
-/* Constants up to this size are copied so that their elements are aligned. */
-#define COPY_BYTES	(1 << 20)
 
 enum rlx_status onnx_nomem(struct onnx_build *b)
 {
@@ -118,77 +116,6 @@ enum rlx_dtype onnx_dtype_to_rlx(int64_t dtype)
 	return map[dtype];
 }
 
-static void unref_file(void *ctx)
-{
-	onnx_put(ctx);
-}
-
-static void free_bytes(void *ctx)
-{
-	rlx_free(ctx);
-}
-
-/* 4- and 2-bit elements, the first in the low bits, as one byte each. */
-static struct rlx_blob *unpack(const struct onnx_tensor *t)
-{
-	unsigned int bits = onnx_dtype_bits(t->dtype), per = 8 / bits;
-	bool sign = t->dtype == ONNX_INT4 || t->dtype == ONNX_INT2;
-	uint8_t *p = rlx_malloc(t->count ? t->count : 1);
-	const uint8_t *s = t->data;
-	struct rlx_blob *blob;
-	uint64_t i;
-
-	if (!p)
-		return NULL;
-	for (i = 0; i < t->count; i++) {
-		unsigned int v = s[i / per] >> i % per * bits;
-
-		v &= (1u << bits) - 1;
-		if (sign && v >> (bits - 1))
-			v |= ~0u << bits;
-		p[i] = (uint8_t)v;
-	}
-	blob = rlx_blob_new(p, t->count, free_bytes, p);
-	if (!blob)
-		rlx_free(p);
-	return blob;
-}
-
-static struct rlx_blob *tensor_blob(struct onnx_build *b,
-				    const struct onnx_tensor *t)
-{
-	unsigned int bits = onnx_dtype_bits(t->dtype);
-	struct rlx_blob *blob;
-
-	if (bits < 8)
-		return unpack(t);
-	if (!t->nbytes)
-		return rlx_blob_copy("", 0);
-	if (t->nbytes <= COPY_BYTES && (uintptr_t)t->data % (bits / 8))
-		return rlx_blob_copy(t->data, t->nbytes);
-	blob = rlx_blob_new(t->data, t->nbytes, unref_file, b->file);
-	if (blob)
-		onnx_get(b->file);
-	return blob;
-}
-
-/* Bools are 0 or 1 everywhere else; a file may hold any byte. */
-static struct rlx_blob *bool_blob(const struct onnx_tensor *t)
-{
-	uint8_t *p = rlx_malloc(t->count ? t->count : 1);
-	struct rlx_blob *blob;
-	uint64_t i;
-
-	if (!p)
-		return NULL;
-	for (i = 0; i < t->count; i++)
-		p[i] = ((const uint8_t *)t->data)[i] != 0;
-	blob = rlx_blob_new(p, t->count, free_bytes, p);
-	if (!blob)
-		rlx_free(p);
-	return blob;
-}
-
 struct onnx_val *onnx_val_tensor(struct onnx_build *b,
 				 const struct onnx_tensor *t)
 {
@@ -220,7 +147,7 @@ struct onnx_val *onnx_val_tensor(struct onnx_build *b,
 		v->str = t->strings;
 		return v;
 	}
-	v->blob = dt == RLX_BOOL ? bool_blob(t) : tensor_blob(b, t);
+	v->blob = onnx_tensor_blob(b->file, t);
 	if (!v->blob) {
 		onnx_nomem(b);
 		return NULL;

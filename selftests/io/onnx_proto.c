@@ -441,7 +441,7 @@ TEST(external_data)
 	struct rlx_error err;
 	struct onnx_file *f;
 	struct out o;
-	char path[100], away[100];
+	char path[100], away[100], link[120], model[120];
 
 	strcpy(dir, "/tmp/rlx-onnx-XXXXXX");
 	CHECK(mkdtemp(dir));
@@ -481,7 +481,21 @@ TEST(external_data)
 	CHECK(!unlink(away));
 	CHECK(!mkfifo(away, 0600));
 	CHECK_EQ(open_dir(&o, &f, &err), RLX_EBADFD);
-	CHECK(!unlink(away) && !unlink(path));
+	/* A cache: a folder of links, all to one place. */
+	CHECK(!unlink(away) && !mkdir(away, 0700));
+	snprintf(link, sizeof(link), "%s/w.bin", away);
+	CHECK(!symlink("../w.bin", link));
+	external_model(&o, "w.bin", "4", "8", 2);
+	CHECK(!open_dir(&o, &f, &err));
+	onnx_put(f);
+	snprintf(model, sizeof(model), "%s/m.onnx", away);
+	CHECK(!symlink("../m.onnx", model));
+	CHECKF(!onnx_open(model, ONNX_ROOT_MODEL, &f, &err), "%s", err.text);
+	onnx_put(f);
+	CHECK(!unlink(link) && !symlink("/proc/self/status", link));
+	CHECK_EQ(onnx_open(model, ONNX_ROOT_MODEL, &f, NULL), RLX_EACCES);
+	CHECK(!unlink(link) && !unlink(model) && !rmdir(away));
+	CHECK(!unlink(path));
 	refuse(&o, ONNX_ROOT_MODEL, RLX_ENOSUP, "open it by path");
 	snprintf(path, sizeof(path), "%s/m.onnx", dir);
 	CHECK(!unlink(path) && !rmdir(dir));
