@@ -88,6 +88,14 @@ static bool bind(struct rlx_match *m, const char *s, size_t n, uint32_t v)
 	return true;
 }
 
+static bool bind_node(struct rlx_match *m, const char *s, size_t n, uint32_t v)
+{
+	if (!bind(m, s, n, v))
+		return false;
+	name_of(m, s, n)->inner = true;
+	return true;
+}
+
 static bool commutes(const struct rlx_op_def *def)
 {
 	switch (def->index) {
@@ -177,7 +185,23 @@ static bool match_expr(struct rlx_match *m, uint32_t v, const char *p)
 	if (p[len] != '(')
 		return bind(m, p, len, v);
 	return match_call(m, v, p, len, p + len + 1) &&
-	       (!name || bind(m, name, name_len, v));
+	       (!name || bind_node(m, name, name_len, v));
+}
+
+/*
+ * An operand of the match made by the match would be lost with it: in
+ * mm + (mm + b) the first mm is no value from outside.
+ */
+static bool operands_outside(const struct rlx_match *m)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < m->n_name; i++)
+		for (k = 0; k < m->n_node && !m->name[i].inner; k++)
+			if (m->name[i].value &&
+			    m->g->val[m->name[i].value].node == m->node[k])
+				return false;
+	return true;
 }
 
 /* Every use of an inner node's value must be by a matched node. */
@@ -185,6 +209,8 @@ static bool closed(const struct rlx_match *m)
 {
 	unsigned int i, j, k;
 
+	if (!operands_outside(m))
+		return false;
 	for (i = 1; i < m->n_node; i++) {
 		uint32_t v = m->g->node[m->node[i]].out, inside = 0;
 

@@ -10,6 +10,7 @@
  *	div(x, #c)			#c: any constant of one element
  *
  * add, mul, max, min and the commutative bit ops are tried in both orders.
+ * A word for a value from outside never stands for a matched node's.
  * Optional inputs that the pattern does not list must be absent. A node inside
  * the match (not its root) must have no use outside it.
  */
@@ -23,6 +24,7 @@ enum { RLX_MATCH_NAMES = 24, RLX_MATCH_NODES = 32 };
 struct rlx_match_name {
 	char		text[16];
 	uint32_t	value;	/* in the graph; 0 while unbound */
+	bool		inner;	/* names a matched node: "m:op(..)" */
 };
 
 struct rlx_match {
