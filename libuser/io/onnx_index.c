@@ -104,6 +104,7 @@ enum rlx_status onnx_arg_reduce(struct onnx_op *q)
 	return RLX_OK;
 }
 
+/* CumSum; CumProd if the row's argument is set. */
 enum rlx_status onnx_cumsum(struct onnx_op *q)
 {
 	bool exclusive = onnx_attr_i(q, "exclusive", 0);
@@ -114,7 +115,13 @@ enum rlx_status onnx_cumsum(struct onnx_op *q)
 	st = onnx_int(q, 1, 0, &axis);
 	if (st)
 		return st;
-	onnx_out(q, 0, E(q, cumsum, .x = onnx_in(q, 0), .axis = (int32_t)axis,
-			 .exclusive = exclusive, .reverse = reverse));
+	if (q->row->arg)
+		onnx_out(q, 0, E(q, cumprod, .x = onnx_in(q, 0),
+				 .axis = (int32_t)axis, .exclusive = exclusive,
+				 .reverse = reverse));
+	else
+		onnx_out(q, 0, E(q, cumsum, .x = onnx_in(q, 0),
+				 .axis = (int32_t)axis, .exclusive = exclusive,
+				 .reverse = reverse));
 	return RLX_OK;
 }

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: MIT
-/* Loop, unrolled: the import waits for the condition where it is not known. */
+/*
+ * Loop. Short loops of known length are unrolled, long ones become our scan;
+ * what changes its types from step to step, or ends by a condition, is unrolled
+ * and the import waits for the condition at each step.
+ */
 #include "base/alloc.h"
-#include "io/onnx_handlers.h"
+#include "io/onnx_body.h"
 
+/* Steps up to this many are unrolled when their number is known. */
+#define UNROLL		8
 #define MAX_TRIPS	(1 << 20)
 
 struct loop {
@@ -73,32 +79,6 @@ static bool ys_grow(struct onnx_op *q, struct loop *l, uint32_t need)
 	}
 	l->cap = cap;
 	return true;
-}
-
-/* Stack steps [n, ...] of one scan output along a new first axis. */
-static enum rlx_status onnx_stack(struct onnx_op *q, struct onnx_val *const *y,
-			     uint32_t n, rlx_value *out)
-{
-	rlx_value *v = onnx_arena_alloc(&q->b->mem, n, sizeof(*v));
-	int64_t dim[RLX_MAX_RANK];
-	struct rlx_type t;
-	uint32_t i, k;
-
-	if (!v)
-		return onnx_nomem(q->b);
-	for (i = 0; i < n; i++) {
-		v[i] = onnx_use(q->b, y[i]);
-		t = onnx_type(q, v[i]);
-		if (t.rank == RLX_MAX_RANK)
-			return op_err(q, RLX_ENOSUP, "rank over %d",
-				      RLX_MAX_RANK);
-		dim[0] = 1;
-		for (k = 0; k < t.rank; k++)
-			dim[1 + k] = t.dim[k];
-		v[i] = onnx_reshape(q, v[i], t.rank + 1, dim);
-	}
-	*out = E(q, concat, .axis = 0, .xs = { v, n });
-	return RLX_OK;
 }
 
 /* Without a step there is no value to take the type from: the model says it. */
@@ -206,8 +186,85 @@ static enum rlx_status unroll(struct onnx_op *q, struct loop *l)
 	return st ? st : loop_outputs(q, l, step);
 }
 
+/* Is the value the same input of the body, unchanged, or known to be true? */
+static bool stays_true(struct onnx_op *q, struct onnx_val *v,
+		       const struct onnx_val *in)
+{
+	const int64_t *p;
+	uint32_t n;
+
+	if (v == in)
+		return true;
+	if (v->kind != ONNX_TENSOR || !v->blob)
+		return false;
+	p = onnx_val_ints(q->b, v, &n);
+	return p && n == 1 && p[0];
+}
+
+/*
+ * A loop of a known number of steps whose condition stays true and whose
+ * carried types stay the same: our scan over the step number.
+ */
+static enum rlx_status scan_loop(struct onnx_op *q, struct loop *l)
+{
+	uint32_t n = l->n_carry, i, k;
+	struct rlx_type *type = onnx_arena_alloc(&q->b->mem, n + 1,
+						 sizeof(*type));
+	struct onnx_val **v = onnx_arena_alloc(&q->b->mem, n + 1, sizeof(*v));
+	struct onnx_body b = { 0 };
+	enum rlx_status st;
+	rlx_value *xs, y;
+
+	if (!type || !v)
+		return onnx_nomem(q->b);
+	for (i = 0; i < n; i++) {
+		if (l->carry[i]->kind != ONNX_TENSOR)
+			return ONNX_INNER;
+		type[i] = l->carry[i]->type;
+	}
+	type[n] = rlx_scalar(RLX_I64);
+	st = onnx_body_begin(q, &b, type, n + 1, v);
+	if (st)
+		goto out_free;
+	l->in[0] = v[n];
+	l->in[1] = constant_val(q, RLX_BOOL, true);
+	for (i = 0; i < n; i++)
+		l->in[2 + i] = v[i];
+	st = l->in[1] ? onnx_inline(q, l->g,
+			(struct onnx_vals){ l->in, n + 2 },
+			(struct onnx_vals){ l->out, n + l->n_scan + 1 }, true) :
+	     onnx_nomem(q->b);
+	if (!st && !stays_true(q, l->out[0], l->in[1]))
+		st = ONNX_INNER;
+	st = onnx_body_end(q, &b, l->out + 1, n + l->n_scan, st);
+	for (i = 0; !st && i < n; i++)
+		if (!onnx_body_gives(&b, i, &type[i]))
+			st = ONNX_INNER;
+	if (st)
+		goto out_free;
+	k = b.ctx->n_capture;
+	xs = onnx_arena_alloc(&q->b->mem, n + 1ull + k, sizeof(*xs));
+	if (!xs || rlx_graph_finish(b.ctx->g)) {
+		st = ONNX_INNER;
+		goto out_free;
+	}
+	for (i = 0; i < n; i++)
+		xs[i] = onnx_use(q->b, l->carry[i]);
+	xs[n] = E(q, iota, .type = rlx_type(RLX_I64, l->trips), .start = 0,
+		  .step = 1);
+	onnx_captures(q, &b, xs + n + 1);
+	y = E(q, scan, .body_g = b.ctx->g, .n_carry = (int32_t)n, .n_xs = 1,
+	      .length = l->trips, .xs = { xs, n + 1 + k });
+	for (i = 0; i < q->n_out; i++)
+		onnx_out(q, i, onnx_nth(q, y, i));
+out_free:
+	onnx_ctx_free(b.ctx);
+	return st;
+}
+
 enum rlx_status onnx_loop(struct onnx_op *q)
 {
+	struct rlx_error saved = *q->b->err;
 	struct loop l = { 0 };
 	enum rlx_status st;
 
@@ -218,5 +275,11 @@ enum rlx_status onnx_loop(struct onnx_op *q)
 		return st;
 	if (onnx_given(q, 0) && l.trips < 0)
 		l.trips = 0;
+	if (l.trips > UNROLL && (!onnx_given(q, 1) || q->in[1]->blob)) {
+		st = scan_loop(q, &l);
+		if (st != ONNX_INNER && st != RLX_ESHAPE && st != RLX_ENOSUP)
+			return st;
+		*q->b->err = saved;
+	}
 	return unroll(q, &l);
 }

@@ -14,13 +14,10 @@ static const int64_t dims_n4[] = { -1, 4 };
 static struct onnx_file *open_model(const struct out *o)
 {
 	struct rlx_error err = { 0 };
-	uint8_t *p = malloc(o->n);
 	struct onnx_file *f;
 
-	CHECK(p);
-	memcpy(p, o->b, o->n);
-	CHECKF(!onnx_open_mem(p, o->n, "mem", ONNX_ROOT_MODEL, &f, &err), "%s",
-	       err.text);
+	CHECKF(!onnx_open_mem(keep_copy(o->b, o->n), o->n, "mem",
+			      ONNX_ROOT_MODEL, &f, &err), "%s", err.text);
 	return f;
 }
 
@@ -89,7 +86,8 @@ static void run(const struct onnx_segment *seg, const char *const *name,
 	for (i = 0; i < rlx_graph_io_count(seg->g, RLX_IO_OUTPUT); i++) {
 		out[i].type = *rlx_type_of(seg->g, rlx_graph_io_value(seg->g,
 					   RLX_IO_OUTPUT, i));
-		out[i].data = malloc((size_t)rlx_type_bytes(&out[i].type) + 1);
+		out[i].data = keep_copy(NULL, (size_t)
+					rlx_type_bytes(&out[i].type));
 		memset(out[i].data, 0xa5,
 		       (size_t)rlx_type_bytes(&out[i].type));
 	}
@@ -100,6 +98,7 @@ static void run(const struct onnx_segment *seg, const char *const *name,
 TEST(shape_arithmetic_disappears)
 {
 	static const int64_t zero = 0, two = 2, minus = -1;
+	const struct rlx_type want = rlx_type(RLX_F32, 6, 2);
 	struct onnx_spec x = f32_spec("x", 3, 4);
 	struct onnx_segment seg;
 	struct out g = { .n = 0 }, n, o;
@@ -126,8 +125,7 @@ TEST(shape_arithmetic_disappears)
 	CHECK_EQ(work(seg.g), 1);
 	CHECK_EQ(seg.n_out, 1);
 	CHECK_STR(seg.out[0].name, "y");
-	CHECK(rlx_type_equal(&seg.out[0].type,
-			     &(struct rlx_type)rlx_type(RLX_F32, 6, 2)));
+	CHECK(rlx_type_equal(&seg.out[0].type, &want));
 	onnx_segment_fini(&seg);
 }
 

@@ -18,12 +18,8 @@ static struct onnx_file *open_as(const struct out *o, enum onnx_root root)
 	struct rlx_error err = { 0 };
 	struct onnx_file *f;
 
-	/* An exact heap copy, so that ASan sees the first byte too far. */
-	uint8_t *p = malloc(o->n ? o->n : 1);
-
-	CHECK(p);
-	memcpy(p, o->b, o->n);
-	CHECKF(!onnx_open_mem(p, o->n, "mem", root, &f, &err), "%s", err.text);
+	CHECKF(!onnx_open_mem(keep_copy(o->b, o->n), o->n, "mem", root, &f,
+			      &err), "%s", err.text);
 	return f;
 }
 
