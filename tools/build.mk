@@ -38,9 +38,9 @@ $(MODELS)/resnet50.onnx: tools/models/resnet50.py tools/models/onnxw.py
 # The main job: semantic search over this machine's licence texts.
 demo:
 	$(Q)tools/setup.sh demo
-	$(Q)+$(SUBMAKE) all $(MODELS)/minilm.onnx
-	$(Q)$(BUILD)/bin/rlx embed --model $(MODELS)/minilm.onnx \
-		--tokenizer $(MODELS)/minilm/tokenizer.json \
+	$(Q)tools/fetch-models.sh minilm
+	$(Q)+$(SUBMAKE) all
+	$(Q)$(BUILD)/bin/rlx embed --model $(MODELS)/minilm \
 		--corpus /usr/share/common-licenses --top 3 \
 		--query 'May I sell copies of the program for money?' \
 		--query 'Who pays if the software breaks something?' \
