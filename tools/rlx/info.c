@@ -119,7 +119,7 @@ static void devices(struct out *o)
 			 *d[i].isa ? ", kernels for " : "", d[i].isa, d[i].threads,
 			 d[i].threads == 1 ? "" : "s");
 		if (!o->json) {
-			out_str(o, d[i].backend, text);
+			out_named(o, d[i].backend, text);
 			continue;
 		}
 		out_section(o, d[i].backend);

@@ -32,7 +32,6 @@ bool out_end(struct out *o)
 	if (o->json) {
 		rlx_json_put_end(&o->w);
 		ok = rlx_json_writer_end(&o->w);
-		putchar('\n');
 	}
 	return !fflush(stdout) && !ferror(stdout) && ok;
 }
@@ -67,6 +66,16 @@ static void put_key(struct out *o, const char *key)
 		if (name[i] == '_')
 			name[i] = ' ';
 	printf("  %-22s ", name);
+}
+
+void out_named(struct out *o, const char *name, const char *v)
+{
+	if (o->json) {
+		rlx_json_put_key(&o->w, name);
+		rlx_json_put_str(&o->w, v);
+	} else {
+		printf("  %-22s %s\n", name, v);
+	}
 }
 
 void out_str(struct out *o, const char *key, const char *v)

@@ -22,6 +22,8 @@ bool out_end(struct out *o);
 void out_section(struct out *o, const char *section);
 void out_section_end(struct out *o);
 void out_str(struct out *o, const char *key, const char *v);
+/* @name is somebody else's: printed as it is. */
+void out_named(struct out *o, const char *name, const char *v);
 void out_int(struct out *o, const char *key, int64_t v);
 void out_bool(struct out *o, const char *key, bool v);
 /* @unit is printed for people only; the key names it for programs. */

@@ -129,7 +129,6 @@ static bool print_json(const struct table *t)
 {
 	struct rlx_json_writer w;
 	unsigned int c, r;
-	bool ok;
 
 	rlx_json_writer_begin(&w, stdout, true);
 	rlx_json_put_begin(&w, '[');
@@ -149,9 +148,7 @@ static bool print_json(const struct table *t)
 		rlx_json_put_end(&w);
 	}
 	rlx_json_put_end(&w);
-	ok = rlx_json_writer_end(&w);
-	putchar('\n');
-	return ok;
+	return rlx_json_writer_end(&w);
 }
 
 bool table_print(const struct table *t, enum table_format how)

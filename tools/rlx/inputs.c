@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: MIT
+/* Inputs as the command line describes them: shapes first, then contents. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ir/element.h"
+#include "tools/rlx/subject.h"
+
+/* A growing line for messages that list things. */
+struct line {
+	char	text[400];
+	size_t	n;
+};
+
+static void line_add(struct line *l, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+static void line_add(struct line *l, const char *fmt, ...)
+{
+	va_list ap;
+	int k;
+
+	va_start(ap, fmt);
+	k = vsnprintf(l->text + l->n, sizeof(l->text) - l->n, fmt, ap);
+	va_end(ap);
+	if (k > 0)
+		l->n += (size_t)k < sizeof(l->text) - l->n ? (size_t)k :
+			sizeof(l->text) - l->n - 1;
+}
+
+const char *value_of(const char *text, const char *name)
+{
+	size_t n = strlen(name);
+
+	return !strncmp(text, name, n) && text[n] == '=' ? text + n + 1 : NULL;
+}
+
+/* The last value given for @name: later options win. */
+static const char *find(const struct arg_list *l, const char *name)
+{
+	const char *v = NULL, *s;
+	unsigned int i;
+
+	for (i = 0; i < l->n; i++) {
+		s = value_of(l->v[i], name);
+		v = s ? s : v;
+	}
+	return v;
+}
+
+/* Input @i as declared; a graph's are inputs, then params, all of fixed shape. */
+static void declared(const struct subject *s, unsigned int i, struct rlx_model_io *io)
+{
+	unsigned int n, d;
+	enum rlx_io kind = RLX_IO_INPUT;
+	const struct rlx_type *t;
+
+	if (s->model) {
+		rlx_model_io_at(s->model, RLX_IO_INPUT, i, io);
+		return;
+	}
+	n = rlx_graph_io_count(s->graph, RLX_IO_INPUT);
+	if (i >= n) {
+		kind = RLX_IO_PARAM;
+		i -= n;
+	}
+	t = rlx_type_of(s->graph, rlx_graph_io_value(s->graph, kind, i));
+	*io = (struct rlx_model_io){
+		.name = rlx_graph_io_name(s->graph, kind, i),
+		.dtype = t->dtype, .rank = (int)t->rank,
+	};
+	for (d = 0; d < t->rank; d++) {
+		io->dim[d] = t->dim[d];
+		io->dim_name[d] = "";
+	}
+}
+
+static const char *list_inputs(const struct subject *s, struct line *l)
+{
+	struct rlx_model_io io;
+	unsigned int i;
+
+	for (i = 0; i < s->n_in; i++) {
+		declared(s, i, &io);
+		line_add(l, "%s%s", i ? ", " : "", io.name);
+	}
+	return s->n_in ? l->text : "none";
+}
+
+/* Every NAME= of --input and --shape must be an input. */
+static int check_names(const struct subject *s, const struct arg_list *l,
+		       const char *option)
+{
+	struct rlx_model_io io;
+	struct line names = { "", 0 };
+	unsigned int i, k;
+
+	for (i = 0; i < l->n; i++) {
+		for (k = 0; k < s->n_in; k++) {
+			declared(s, k, &io);
+			if (value_of(l->v[i], io.name))
+				break;
+		}
+		if (k == s->n_in)
+			return tool_fail(s->cmd, TOOL_USAGE,
+					 "--%s %s: no such input; there are: %s", option,
+					 l->v[i], list_inputs(s, &names));
+	}
+	return TOOL_OK;
+}
+
+static int check_dims(const struct subject *s, const struct arg_list *l)
+{
+	struct rlx_model_io io;
+	struct line names = { "", 0 };
+	unsigned int i, k;
+	uint64_t v;
+	int d;
+
+	for (i = 0; i < l->n; i++) {
+		bool known = false;
+
+		for (k = 0; k < s->n_in; k++) {
+			declared(s, k, &io);
+			for (d = 0; d < io.rank; d++) {
+				const char *text = *io.dim_name[d] ?
+					value_of(l->v[i], io.dim_name[d]) : NULL;
+
+				if (!i && *io.dim_name[d] &&
+				    !strstr(names.text, io.dim_name[d]))
+					line_add(&names, "%s%s", names.n ? ", " : "",
+						 io.dim_name[d]);
+				if (text && !parse_u64(text, INT64_MAX, &v))
+					return tool_fail(s->cmd, TOOL_USAGE,
+							 "--dim %s: want a whole number",
+							 l->v[i]);
+				known = known || text;
+			}
+		}
+		if (!known)
+			return tool_fail(s->cmd, TOOL_USAGE,
+					 "--dim %s: no such dimension; there are: %s",
+					 l->v[i], names.n ? names.text : "none");
+	}
+	return TOOL_OK;
+}
+
+static bool is_file(const char *spec)
+{
+	return spec && strcmp(spec, "random") && strcmp(spec, "zeros") &&
+	       strncmp(spec, "random:", 7) && strncmp(spec, "const:", 6);
+}
+
+static int open_files(struct subject *s, const struct subject_args *a)
+{
+	struct rlx_error err = { 0 };
+	struct rlx_model_io io;
+	const char *spec;
+	unsigned int i;
+
+	for (i = 0; i < s->n_in; i++) {
+		declared(s, i, &io);
+		spec = find(&a->input, io.name);
+		if (is_file(spec) && rlx_npy_open(spec, &s->npy[i], &err))
+			return tool_fail(s->cmd, TOOL_FAILED, "input '%s': %s", io.name,
+					 err.text);
+	}
+	return TOOL_OK;
+}
+
+/* A dimension's size by --dim, else by a file whose input has that dimension. */
+static bool named_dim(const struct subject *s, const struct subject_args *a,
+		      const char *name, int64_t *out)
+{
+	const char *text = *name ? find(&a->dim, name) : NULL;
+	struct rlx_model_io io;
+	unsigned int i;
+	uint64_t v;
+	int d;
+
+	if (text && parse_u64(text, INT64_MAX, &v)) {
+		*out = (int64_t)v;
+		return true;
+	}
+	for (i = 0; *name && i < s->n_in; i++) {
+		declared(s, i, &io);
+		for (d = 0; s->npy[i] && d < io.rank; d++)
+			if (!strcmp(io.dim_name[d], name) &&
+			    (uint32_t)d < rlx_npy_type(s->npy[i])->rank) {
+				*out = rlx_npy_type(s->npy[i])->dim[d];
+				return true;
+			}
+	}
+	return false;
+}
+
+static bool parse_shape(const char *text, struct rlx_type *t)
+{
+	char num[32];
+	uint64_t v;
+	size_t n;
+
+	for (t->rank = 0; *text; t->rank++) {
+		n = strcspn(text, ",");
+		if (t->rank == RLX_MAX_RANK || n >= sizeof(num))
+			return false;
+		memcpy(num, text, n);
+		num[n] = 0;
+		if (!parse_u64(num, INT64_MAX, &v))
+			return false;
+		t->dim[t->rank] = (int64_t)v;
+		text += n;
+		if (*text && !*++text)
+			return false;
+	}
+	return true;
+}
+
+/* The type of input @i; what is left open is added to @open. */
+static int type_of(struct subject *s, const struct subject_args *a, unsigned int i,
+		   struct line *open)
+{
+	struct rlx_type *t = &s->in[i].type;
+	struct rlx_model_io io;
+	const char *shape;
+	char how[160];
+	int d;
+
+	declared(s, i, &io);
+	s->in[i].name = io.name;
+	if (s->npy[i]) {
+		*t = *rlx_npy_type(s->npy[i]);
+		return TOOL_OK;
+	}
+	*t = (struct rlx_type){ .dtype = io.dtype };
+	if (io.dtype == RLX_NODTYPE)
+		return tool_fail(s->cmd, TOOL_FAILED,
+				 "%s: input '%s' is no tensor of numbers; this command gives only those",
+				 s->path, io.name);
+	shape = find(&a->shape, io.name);
+	if (shape && !parse_shape(shape, t))
+		return tool_fail(s->cmd, TOOL_USAGE,
+				 "--shape %s=%s: want up to %d sizes with commas between",
+				 io.name, shape, RLX_MAX_RANK);
+	if (shape)
+		return TOOL_OK;
+	if (io.rank < 0)
+		line_add(open, "%s%s (--shape %s=D,...)", open->n ? ", " : "", io.name,
+			 io.name);
+	for (d = 0; d < io.rank; d++) {
+		t->dim[d] = io.dim[d];
+		if (io.dim[d] >= 0 || named_dim(s, a, io.dim_name[d], &t->dim[d]))
+			continue;
+		snprintf(how, sizeof(how), *io.dim_name[d] ? "(--dim %s=N)" :
+			 "(--shape %s=D,...)", *io.dim_name[d] ? io.dim_name[d] : io.name);
+		if (!strstr(open->text, how))	/* once, if inputs share it */
+			line_add(open, "%s%s[%d] %s", open->n ? ", " : "", io.name, d, how);
+	}
+	t->rank = io.rank < 0 ? 0 : (uint32_t)io.rank;
+	return TOOL_OK;
+}
+
+static uint64_t next_random(uint64_t *s)
+{
+	uint64_t z = (*s += 0x9e3779b97f4a7c15u);
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+	return z ^ (z >> 31);
+}
+
+/* Uniform in [lo, hi]; integers take both ends. */
+static void fill_random(const struct rlx_tensor *t, double lo, double hi, uint64_t seed)
+{
+	int64_t n = rlx_type_count(&t->type), i;
+
+	for (i = 0; i < n; i++) {
+		double u = (double)(next_random(&seed) >> 11) * 0x1p-53;
+
+		if (el_is_int(t->type.dtype))
+			el_set(t, i, floor(lo + u * (hi - lo + 1)));
+		else
+			el_set(t, i, lo + u * (hi - lo));
+	}
+}
+
+/* "random:LO:HI" */
+static bool range_of(const char *text, double *lo, double *hi)
+{
+	const char *colon = strchr(text, ':');
+	char first[64];
+
+	if (!colon || (size_t)(colon - text) >= sizeof(first))
+		return false;
+	memcpy(first, text, (size_t)(colon - text));
+	first[colon - text] = 0;
+	return parse_num(first, lo) && parse_num(colon + 1, hi) && *lo <= *hi;
+}
+
+static int fill(struct subject *s, const struct subject_args *a, unsigned int i)
+{
+	const char *name = s->in[i].name, *spec = find(&a->input, name);
+	struct rlx_tensor t = { s->in[i].type, NULL };
+	int64_t bytes = rlx_type_bytes(&t.type), k, n;
+	bool whole = el_is_int(t.type.dtype);
+	double lo = whole ? 0 : -1, hi = 1, v = 0;
+	char type[96];
+
+	rlx_type_print(&t.type, type, sizeof(type));
+	if (bytes < 0 || (uint64_t)bytes > SIZE_MAX - 64)
+		return tool_fail(s->cmd, TOOL_FAILED, "input '%s' as %s is too large", name,
+				 type);
+	t.data = s->own[i] = rlx_aligned(64, ((size_t)bytes + 127) / 64 * 64);
+	if (!t.data)
+		return tool_fail(s->cmd, TOOL_FAILED, "input '%s': no memory for %s", name,
+				 type);
+	memset(t.data, 0, (size_t)bytes);
+	s->in[i].data = t.data;
+	n = rlx_type_count(&t.type);
+	if (spec && !strcmp(spec, "zeros"))
+		return TOOL_OK;
+	if (spec && !strncmp(spec, "const:", 6)) {
+		if (!parse_num(spec + 6, &v))
+			return tool_fail(s->cmd, TOOL_USAGE, "--input %s=%s: want const:NUMBER",
+					 name, spec);
+		for (k = 0; k < n; k++)
+			el_set(&t, k, v);
+		return TOOL_OK;
+	}
+	if (spec && spec[6] && !range_of(spec + 7, &lo, &hi))
+		return tool_fail(s->cmd, TOOL_USAGE,
+				 "--input %s=%s: want random:LO:HI with LO not above HI", name,
+				 spec);
+	fill_random(&t, lo, hi, a->seed + i * 0x100000001b3u);
+	return TOOL_OK;
+}
+
+int subject_inputs(struct subject *s, const struct subject_args *a)
+{
+	struct line open = { "", 0 };
+	unsigned int i;
+	int rc;
+
+	s->n_in = s->model ? rlx_model_io_count(s->model, RLX_IO_INPUT) :
+		  rlx_graph_io_count(s->graph, RLX_IO_INPUT) +
+		  rlx_graph_io_count(s->graph, RLX_IO_PARAM);
+	s->in = rlx_calloc(s->n_in + 1, sizeof(*s->in));
+	s->own = rlx_calloc(s->n_in + 1, sizeof(*s->own));
+	s->npy = rlx_calloc(s->n_in + 1, sizeof(struct rlx_npy *));
+	if (!s->in || !s->own || !s->npy)
+		return tool_fail(s->cmd, TOOL_FAILED, "out of memory");
+	rc = check_names(s, &a->input, "input");
+	rc = rc ? rc : check_names(s, &a->shape, "shape");
+	rc = rc ? rc : check_dims(s, &a->dim);
+	rc = rc ? rc : open_files(s, a);
+	for (i = 0; !rc && i < s->n_in; i++)
+		rc = type_of(s, a, i, &open);
+	if (!rc && open.n)
+		return tool_fail(s->cmd, TOOL_USAGE, "%s: sizes are missing: %s", s->path,
+				 open.text);
+	for (i = 0; !rc && i < s->n_in; i++) {
+		if (s->npy[i])
+			s->in[i].data = rlx_npy_data(s->npy[i]);
+		else
+			rc = fill(s, a, i);
+	}
+	return rc;
+}
+
+void subject_args_free(struct subject_args *a)
+{
+	arg_list_free(&a->input);
+	arg_list_free(&a->dim);
+	arg_list_free(&a->shape);
+}

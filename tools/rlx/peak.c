@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The machine's limits. Multiply-add chains are written in assembler, since a
+ * compiler is free to do less; enough of them that none waits for its result.
+ */
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "tools/rlx/out.h"
+#include "tools/rlx/peak.h"
+
+enum { ROUNDS = 4, MAX_THREADS = 256 };
+static const size_t read_bytes = (size_t)128 << 20;
+
+enum gate { SHUT, OPEN, OFF };
+
+struct job {
+	int		 what;		/* enum below */
+	const char	*mem;
+	size_t		 bytes;
+	atomic_int	*gate;		/* all begin together, or not at all */
+	double		 amount, end;	/* flops or bytes of this thread */
+};
+
+enum { FMA_BASE, FMA_V3, FMA_V4, DOT_BF16, READ };
+
+#if defined(__x86_64__)
+#define R4(insn, r, a, b, c, d)						\
+	insn r "30, %%" r "31, %%" r #a "\n" insn r "30, %%" r "31, %%" r #b "\n" \
+	insn r "30, %%" r "31, %%" r #c "\n" insn r "30, %%" r "31, %%" r #d "\n"
+#define ZMM24(insn)							\
+	R4(insn " %%", "zmm", 0, 1, 2, 3) R4(insn " %%", "zmm", 4, 5, 6, 7) \
+	R4(insn " %%", "zmm", 8, 9, 10, 11)				\
+	R4(insn " %%", "zmm", 16, 17, 18, 19)				\
+	R4(insn " %%", "zmm", 20, 21, 22, 23)				\
+	R4(insn " %%", "zmm", 24, 25, 26, 27)
+#define YMM(r)	"vfmadd231ps %%ymm14, %%ymm15, %%ymm" #r "\n"
+#define XMM(r)	"mulps %%xmm14, %%xmm" #r "\naddps %%xmm15, %%xmm" #r "\n"
+#define TWELVE(m) m(0) m(1) m(2) m(3) m(4) m(5) m(6) m(7) m(8) m(9) m(10) m(11)
+#define LOOP(n, first, body)						\
+	__asm__ volatile(first "\n1:\n" body "sub $1, %0\njnz 1b\n"	\
+		: "+r"(n) : : "cc", "xmm0", "xmm1", "xmm2", "xmm3",	\
+		"xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
+		"xmm11", "xmm14", "xmm15")
+
+static double spin(int what)
+{
+	size_t n = 400000;
+	double done = (double)n * 2;
+
+	if (what == FMA_BASE) {
+		LOOP(n, "", TWELVE(XMM));
+		return done * 12 * 4;
+	}
+	if (what == FMA_V3) {
+		LOOP(n, "vzeroall", TWELVE(YMM));
+		return done * 12 * 8;
+	}
+	if (what == FMA_V4) {
+		LOOP(n, "vzeroall", ZMM24("vfmadd231ps"));
+		return done * 24 * 16;
+	}
+	LOOP(n, "vzeroall", ZMM24("vdpbf16ps"));
+	return done * 24 * 32;
+}
+#else
+typedef float v4 __attribute__((vector_size(16)));
+
+/* The compiler's own multiply-adds; twelve chains that it may not merge. */
+static double spin(int what)
+{
+	v4 acc[12], x = { 1, 1, 1, 1 }, y = { 0 };
+	size_t n = 400000, i;
+	int k;
+
+	memset(acc, 0, sizeof(acc));
+	for (i = 0; i < n; i++)
+		for (k = 0; k < 12; k++) {
+			acc[k] = acc[k] * x + y;
+			__asm__ volatile("" : "+w"(acc[k]));
+		}
+	return what < READ ? (double)n * 2 * 12 * 4 : 0;
+}
+#endif
+
+typedef uint64_t v8 __attribute__((vector_size(64)));
+
+static double read_all(const char *p, size_t n)
+{
+	v8 a = { 0 }, b = { 0 }, c = { 0 }, d = { 0 };
+	const v8 *v = (const v8 *)p;
+	size_t i;
+
+	for (i = 0; i < n / sizeof(*v); i += 4) {
+		a ^= v[i];
+		b ^= v[i + 1];
+		c ^= v[i + 2];
+		d ^= v[i + 3];
+	}
+	a ^= b ^ c ^ d;
+	__asm__ volatile("" : : "m"(a));	/* the reads must happen */
+	return (double)n;
+}
+
+static void *work(void *arg)
+{
+	struct job *j = arg;
+	int gate;
+
+	while ((gate = atomic_load(j->gate)) == SHUT)
+		sched_yield();
+	if (gate == OPEN)
+		j->amount = j->what == READ ? read_all(j->mem, j->bytes) : spin(j->what);
+	j->end = now();
+	return NULL;
+}
+
+/* Giga-somethings a second of all threads together; 0 if it could not be. */
+static double once(int what, unsigned int threads, const char *mem)
+{
+	struct job job[MAX_THREADS];
+	pthread_t t[MAX_THREADS];
+	size_t part = read_bytes / threads / 256 * 256;
+	double begin, end = 0, sum = 0;
+	atomic_int gate = SHUT;
+	unsigned int i, n;
+
+	for (i = 0; i < threads; i++)
+		job[i] = (struct job){ what, mem ? mem + part * i : NULL, part, &gate };
+	for (n = 1; n < threads; n++)
+		if (pthread_create(&t[n], NULL, work, &job[n]))
+			break;
+	begin = now();
+	atomic_store(&gate, n == threads ? OPEN : OFF);
+	work(&job[0]);
+	for (i = 1; i < n; i++)
+		pthread_join(t[i], NULL);
+	for (i = 0; i < n; i++) {
+		sum += job[i].amount;
+		end = job[i].end > end ? job[i].end : end;
+	}
+	return n == threads ? sum / (end - begin) * 1e-9 : 0;
+}
+
+static double best(int what, unsigned int threads, const char *mem)
+{
+	double top = 0, x;
+	int i;
+
+	for (i = 0; i < ROUNDS; i++) {
+		x = once(what, threads, mem);
+		top = x > top ? x : top;
+	}
+	return top > 0 ? top : NAN;
+}
+
+void peak_measure(const char *isa, unsigned int threads, struct peak *out)
+{
+	int fma = !strcmp(isa, "v3") ? FMA_V3 : *isa == 'v' ? FMA_V4 : FMA_BASE;
+	char *mem;
+
+	threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+	*out = (struct peak){ NAN, NAN, NAN };
+	out->gflops = best(fma, threads, NULL);
+	out->gflops_bf16 = strcmp(isa, "v4x") ? out->gflops :
+			   best(DOT_BF16, threads, NULL);
+	mem = mmap(NULL, read_bytes, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (mem == MAP_FAILED)
+		return;
+	madvise(mem, read_bytes, MADV_HUGEPAGE);
+	memset(mem, 1, read_bytes);
+	out->gbytes = best(READ, threads, mem);
+	munmap(mem, read_bytes);
+}

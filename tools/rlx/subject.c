@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT
+/* A model or graph file: opened, compiled, run, its outputs. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "tools/rlx/subject.h"
+
+static int told(const struct subject *s, enum rlx_status st, const struct rlx_error *err)
+{
+	return tool_fail(s->cmd, TOOL_FAILED, "%s: %s", s->path,
+			 err->status ? err->text : rlx_status_name(st));
+}
+
+/* Does the file begin as the text form does, behind blanks and comments? */
+static bool is_text(const char *s, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n) {
+		if (s[i] == '#') {
+			while (i < n && s[i] != '\n')
+				i++;
+		} else if (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r') {
+			i++;
+		} else {
+			return n - i > 6 && !memcmp(s + i, "graph ", 6);
+		}
+	}
+	return false;
+}
+
+/* The whole of a text file, if it is one; NULL with *@failed unset if not. */
+static char *read_text(const char *path, size_t *out_n, bool *failed)
+{
+	FILE *f = fopen(path, "rb");
+	char head[4096], *text = NULL;
+	struct stat st;
+	size_t n = f ? fread(head, 1, sizeof(head), f) : 0;
+
+	if (f && is_text(head, n) && !fstat(fileno(f), &st) && S_ISREG(st.st_mode)) {
+		*out_n = (size_t)st.st_size;
+		text = rlx_malloc(*out_n + 1);
+		rewind(f);
+		*failed = !text || fread(text, 1, *out_n, f) != *out_n;
+	}
+	if (f)
+		fclose(f);
+	return text;
+}
+
+int subject_open(struct subject *s, const char *cmd, const char *path)
+{
+	struct rlx_error err = { 0 };
+	enum rlx_status st;
+	bool failed = false;
+	size_t n = 0;
+	char *text;
+
+	*s = (struct subject){ .cmd = cmd, .path = path };
+	text = read_text(path, &n, &failed);
+	if (failed)
+		st = rlx_fail(&err, RLX_EIO, "cannot be read whole");
+	else if (text)
+		st = rlx_graph_parse(text, n, &s->graph, &err);
+	else
+		st = rlx_model_open(path, &s->model, &err);
+	rlx_free(text);
+	/* the library's story of a model file begins with its path */
+	if (st && err.status && !strncmp(err.text, path, strlen(path)))
+		return tool_fail(cmd, TOOL_FAILED, "%s", err.text);
+	return st ? told(s, st, &err) : TOOL_OK;
+}
+
+static enum rlx_status compile_graph(struct subject *s,
+				     const struct rlx_compile_opts *o,
+				     struct rlx_error *err)
+{
+	unsigned int n = rlx_graph_io_count(s->graph, RLX_IO_INPUT), i;
+	struct rlx_program *p;
+	enum rlx_status st = rlx_compile(s->graph, o, &p, err);
+
+	if (st)
+		return st;
+	st = rlx_session_new(p, NULL, &s->session, err);
+	rlx_program_put(p);
+	s->own_session = !st;
+	for (i = 0; !st && i < s->n_in; i++) {
+		st = rlx_session_set(s->session, i < n ? RLX_IO_INPUT : RLX_IO_PARAM,
+				     s->in[i].name, s->in[i].type, s->in[i].data);
+		if (st)
+			*err = *rlx_session_error(s->session);
+	}
+	return st ? st : subject_run(s, err);
+}
+
+int subject_compile(struct subject *s, const struct subject_args *a,
+		    struct rlx_compile_opts o)
+{
+	struct rlx_error err = { 0 };
+	enum rlx_status st;
+
+	o.size = sizeof(o);
+	o.device = a->device;
+	o.threads = a->threads > UINT32_MAX ? UINT32_MAX : (unsigned int)a->threads;
+	o.precision = (enum rlx_precision)a->precision;
+	o.flags = (a->no_fuse ? RLX_COMPILE_NO_FUSE : 0) |
+		  (a->no_simplify ? RLX_COMPILE_NO_SIMPLIFY : 0) |
+		  (a->native ? RLX_COMPILE_NATIVE : 0);
+	if (s->graph) {
+		st = compile_graph(s, &o, &err);
+		return st ? told(s, st, &err) : TOOL_OK;
+	}
+	st = rlx_runner_new(s->model, &o, &s->runner, &err);
+	if (!st)
+		st = rlx_runner_run(s->runner, s->in, s->n_in, &err);
+	if (st)
+		return told(s, st, &err);
+	/* none: it takes several stages, and the runner runs them */
+	s->session = rlx_runner_session(s->runner, s->in, s->n_in, NULL);
+	return TOOL_OK;
+}
+
+void subject_drop(struct subject *s)
+{
+	if (s->own_session)
+		rlx_session_free(s->session);
+	s->session = NULL;
+	s->own_session = false;
+	rlx_runner_free(s->runner);
+	s->runner = NULL;
+}
+
+void subject_close(struct subject *s)
+{
+	unsigned int i;
+
+	subject_drop(s);
+	for (i = 0; i < s->n_in; i++) {
+		if (s->npy)
+			rlx_npy_close(s->npy[i]);
+		if (s->own)
+			rlx_free(s->own[i]);
+	}
+	rlx_free(s->npy);
+	rlx_free(s->own);
+	rlx_free(s->in);
+	rlx_model_put(s->model);
+	rlx_graph_put(s->graph);
+	*s = (struct subject){ .cmd = s->cmd, .path = s->path };
+}
+
+enum rlx_status subject_run(struct subject *s, struct rlx_error *err)
+{
+	enum rlx_status st;
+
+	if (!s->session)
+		return rlx_runner_run(s->runner, s->in, s->n_in, err);
+	st = rlx_session_run(s->session);
+	if (st)
+		*err = *rlx_session_error(s->session);
+	return st;
+}
+
+unsigned int subject_outputs(const struct subject *s)
+{
+	return s->own_session ?
+	       rlx_program_io_count(rlx_session_program(s->session), RLX_IO_OUTPUT) :
+	       rlx_runner_output_count(s->runner);
+}
+
+bool subject_output(const struct subject *s, unsigned int i,
+		    struct rlx_named_tensor *out)
+{
+	struct rlx_program *p;
+
+	if (!s->own_session)
+		return rlx_runner_output(s->runner, i, out);
+	p = rlx_session_program(s->session);
+	if (i >= subject_outputs(s))
+		return false;
+	out->name = rlx_program_io_name(p, RLX_IO_OUTPUT, i);
+	out->type = *rlx_program_io_type(p, RLX_IO_OUTPUT, i);
+	out->data = rlx_buf_ptr(rlx_session_buf(s->session, RLX_IO_OUTPUT, out->name));
+	return true;
+}
