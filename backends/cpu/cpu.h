@@ -25,6 +25,7 @@
 #define RLX_BACKENDS_CPU_H
 
 #include "backends/common/host.h"
+#include "base/bump.h"
 #include "base/pool.h"
 #include "kernels/kernel.h"
 
@@ -66,6 +67,7 @@ struct cpu_code {
 	uint64_t		 n_image, cap_image;
 	struct cpu_reloc	*reloc;
 	uint32_t		 n_reloc, cap_reloc;
+	struct rlx_bump		 bump;		/* tables of cpu_keep() */
 	struct cpu_prepared	**prepared;	/* referenced */
 	uint32_t		 n_prepared, cap_prepared;
 	uint64_t		 tmp_bytes;	/* most that one step takes */
@@ -143,6 +145,9 @@ enum rlx_status cpu_no(struct cpu_lower *lo, const char *why);
  */
 void *cpu_prepare(struct cpu_lower *lo, uint32_t k, const char *kind,
 		  const int64_t param[4], size_t bytes, bool *out_new);
+
+/* Zeroed memory that lives as long as the code (index tables); NULL: none left. */
+void *cpu_keep(struct cpu_lower *lo, size_t n, size_t size);
 
 typedef enum rlx_status cpu_lower_fn(struct cpu_lower *lo);
 #define LOWER(op) cpu_lower_fn cpu_lower_##op;

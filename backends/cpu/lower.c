@@ -232,6 +232,15 @@ void *cpu_prepare(struct cpu_lower *lo, uint32_t k, const char *kind,
 	return cpu_prepared_data(p);
 }
 
+void *cpu_keep(struct cpu_lower *lo, size_t n, size_t size)
+{
+	void *p = rlx_bump_new(&lo->code->bump, n, size);
+
+	if (!p)
+		no_memory(lo);
+	return p;
+}
+
 /* What is left when no kernel takes a step. */
 static enum rlx_status lower_host(struct cpu_lower *lo, uint32_t flags,
 				  const struct rlx_error *why)
@@ -332,6 +341,7 @@ void cpu_release(struct rlx_code *code)
 
 	for (i = 0; i < c->n_prepared; i++)
 		cpu_prepared_put(c->prepared[i]);
+	rlx_bump_fini(&c->bump);
 	rlx_free(c->prepared);
 	rlx_free(c->call);
 	rlx_free(c->reloc);

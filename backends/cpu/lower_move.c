@@ -171,6 +171,50 @@ static struct box padded_box(const struct cpu_lower *lo)
 	return b;
 }
 
+/* Which of @n elements stands at position @i, counted from the first. */
+static int64_t padded_from(int64_t i, int64_t n, int32_t mode)
+{
+	int64_t period = mode == RLX_PAD_REFLECT ? 2 * (n - 1) : n;
+
+	if (mode == RLX_PAD_EDGE)
+		return i < 0 ? 0 : i >= n ? n - 1 : i;
+	if (period < 1)
+		return 0;
+	i = (i % period + period) % period;
+	return i < n ? i : period - i;
+}
+
+/* Reflected, repeated or wrapped edges, by one table of offsets for each axis. */
+static enum rlx_status pad_by_tables(struct cpu_lower *lo)
+{
+	const struct rlx_op_pad *p = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0), *y = cpu_out(lo, 0);
+	struct rlx_k_index_copy *a;
+	int64_t own[RLX_MAX_RANK], *table[RLX_MAX_RANK], i;
+	uint32_t d;
+
+	if (!rlx_type_count(y) || !rlx_type_count(x) || !y->rank)
+		return cpu_no(lo, "nothing to pad");
+	shape_dense(x, own);
+	for (d = 0; d < y->rank; d++) {
+		table[d] = cpu_keep(lo, (size_t)y->dim[d], sizeof(int64_t));
+		for (i = 0; table[d] && i < y->dim[d]; i++)
+			table[d][i] = own[d] * padded_from(i - p->pads.v[d], x->dim[d], p->mode);
+	}
+	a = cpu_args(lo, sizeof(*a));
+	a->rank = (int)y->rank;
+	for (d = 0; d < y->rank; d++) {
+		a->dim[d] = y->dim[d];
+		a->table[d] = table[d];
+	}
+	a->size = (uint8_t)rlx_dtype_size(y->dtype);
+	cpu_ref_in(lo, &a->src, 0, 0);
+	cpu_ref_out(lo, &a->dst, 0, 0);
+	return cpu_call(lo, lo->k->index_copy,
+			(uint64_t)(rlx_type_count(y) / y->dim[y->rank - 1]),
+			(double)rlx_type_count(y) * 2, 0);
+}
+
 enum rlx_status cpu_lower_pad(struct cpu_lower *lo)
 {
 	const struct rlx_op_pad *p = lo->args;
@@ -180,7 +224,7 @@ enum rlx_status cpu_lower_pad(struct cpu_lower *lo)
 	enum rlx_status st;
 
 	if (p->mode != RLX_PAD_CONSTANT)
-		return cpu_no(lo, "only constant padding has a kernel");
+		return pad_by_tables(lo);
 	part = padded_box(lo);
 	if (cpu_in(lo, 1)) {
 		st = copy_box(lo, 1, &b);	/* all source strides 0: a fill */

@@ -106,7 +106,8 @@ struct rlx_graph *op_case_graph(const struct op_case *c)
 	for (i = 0; i < c->s.n_in; i++) {
 		snprintf(name, sizeof(name), "%u", i);
 		if (c->s.in[i].dtype)
-			in[i] = rlx_input(g, name, c->s.in[i]);
+			in[i] = i && c->fixed ? rlx_constant(g, c->s.in[i], c->data[i]) :
+				rlx_input(g, name, c->s.in[i]);
 	}
 	for (i = 0; i < c->def->n_field; i++) {
 		const struct rlx_field *f = &c->def->field[i];
@@ -138,7 +139,7 @@ static enum rlx_status run(const struct op_case *c, struct rlx_session *s,
 
 	for (i = 0; i < c->s.n_in && !st; i++) {
 		snprintf(name, sizeof(name), "%u", i);
-		if (c->s.in[i].dtype)
+		if (c->s.in[i].dtype && !(i && c->fixed))
 			st = rlx_session_set(s, RLX_IO_INPUT, name, c->s.in[i], c->data[i]);
 	}
 	for (i = 0; i < n && !st; i++) {

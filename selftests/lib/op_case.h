@@ -11,6 +11,7 @@ struct op_case {
 	struct rlx_sample	 s;
 	void			*args;
 	void			*data[RLX_SAMPLE_IN];	/* of the types in s.in */
+	bool			 fixed;			/* all inputs but the first are constants */
 };
 
 /*
