@@ -156,7 +156,7 @@ static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 	const double *bias = g->bias && g->alpha != 1 ?
 			     (const double *)g->bias + col : NULL;
 	const double *row_bias = g->row_bias;
-	size_t ldt = cols > GD_NR ? 2 * GD_NR : GD_NR, r, j;
+	size_t r, j;
 
 	for (r = 0; r < mr; r++) {
 		size_t row = d->row + i + r;
@@ -165,7 +165,7 @@ static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 				    row * g->ldr + col : NULL;
 
 		for (j = 0; j < cols; j++) {
-			double x = d->tile[r * ldt + j] * g->alpha;
+			double x = d->tile[r * d->ldt + j] * g->alpha;
 
 			x += bias ? bias[j] : 0;
 			x += row_bias ? row_bias[row] : 0;

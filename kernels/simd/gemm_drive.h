@@ -39,7 +39,8 @@ struct gd {
 	const char		*a, *b, *r;
 	char			*c;
 	size_t			row, rows;
-	GT_T			*tile;		/* GT_MR x GD_NR, or 3 x 2 GD_NR */
+	GT_T			*tile;		/* sums of a tile */
+	size_t			ldt;		/* one panel or two */
 	char			*panel;
 	const char		*tail;		/* of the panel at hand */
 	size_t			skip;		/* to that of the next */
@@ -55,10 +56,7 @@ static inline size_t gd_staged_ld(size_t k)
 	return ld % 2048 ? ld : ld + 64;
 }
 
-/*
- * Columns from @col on of rows [@i, @i + @mr) of the block: sums to results.
- * The rows of d->tile are one panel apart, or two where @cols needs two.
- */
+/* Columns from @col on of rows [@i, @i + @mr) of the block: sums to results. */
 static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 		      size_t cols);
 
@@ -80,7 +78,7 @@ static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 	const struct rlx_k_gemm *g = d->g;
 	size_t row = d->row + i, es = ge_size(g->c_num);
 	struct ge e = {
-		.t = d->tile, .ldt = cols > GD_NR ? 2 * GD_NR : GD_NR,
+		.t = d->tile, .ldt = d->ldt,
 		.c = d->c + (row * g->ldc + col) * es,
 		.r = d->r ? d->r + (row * g->ldr + col) * es : NULL,
 		.ldc = g->ldc, .ldr = g->ldr, .rows = mr, .cols = cols,
@@ -114,6 +112,7 @@ static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 		memset(init + cols, 0, (nr - cols) * sizeof(GT_T));
 		t->init = init;
 	}
+	d->ldt = nr;
 	t->ldc = plain ? g->ldc : nr;
 	for (j = 0, i = 0; j < tiles; j++) {
 		size_t mr = d->rows * (j + 1) / tiles - i;
@@ -169,7 +168,7 @@ RLX_INLINE void gd_dot_four(const struct gd *d, const char *const b[4],
 			out[i * GD_NR + j] = vf_hsum(acc[i][j]);
 }
 
-static void gd_dots(const struct gd *d, size_t col, size_t cols)
+static void gd_dots(struct gd *d, size_t col, size_t cols)
 {
 	const struct rlx_k_gemm *g = d->g;
 	const GT_T *bias = gd_starts_at_bias(g) ? g->bias : NULL;
@@ -197,6 +196,7 @@ static void gd_dots(const struct gd *d, size_t col, size_t cols)
 	for (i = 0; bias && i < d->rows; i++)
 		for (j = 0; j < cols; j++)
 			d->tile[i * GD_NR + j] += bias[col + j];
+	d->ldt = GD_NR;
 	gd_finish(d, 0, d->rows, col, cols);
 }
 #endif

@@ -196,8 +196,7 @@ static vf (*const gi_acts[])(vf x, vf lo, vf hi) = {
 
 /* What one vector of columns shares, over rows. */
 struct gi_cols {
-	const struct rlx_k_gemm_i8	*q;
-	vi	colsum, zero, ibias;
+	vi	fixed, colsum, zero;	/* fixed: what is the same for all rows */
 	vf	scale, bias;
 	size_t	col, n;
 };
@@ -207,15 +206,18 @@ static void gi_cols_init(struct gi_cols *c, const struct gd *d, size_t col,
 {
 	const struct rlx_k_gemm_i8 *q = gi_of(d->g);
 	const char *sums = d->tail + j / GD_NR * d->skip;
+	uint32_t za = (uint32_t)q->a_zero + GI_A_OFF(q);
 
 	c->col = col + j;
 	c->n = d->g->n - c->col;
-	c->colsum = vi_loadu(sums + j % GD_NR * 4);
 	c->zero = vi_set1(q->b_zero);
 	if (q->b_zeros)
 		c->zero = vi_loadn(q->b_zeros + c->col, c->n);
 	c->zero += GI_B_OFF(q);
-	c->ibias = q->ibias ? vi_loadn(q->ibias + c->col, c->n) : vi_zero();
+	c->colsum = vi_loadu(sums + j % GD_NR * 4);
+	c->fixed = q->ibias ? vi_loadn(q->ibias + c->col, c->n) : vi_zero();
+	if (!q->a_zeros)
+		c->fixed = (vi)((vu)c->fixed - (vu)c->colsum * za);
 	c->scale = vf_set1((float)d->g->alpha);
 	if (q->scales)
 		c->scale *= vf_loadn(q->scales + c->col, c->n);
@@ -223,30 +225,35 @@ static void gi_cols_init(struct gi_cols *c, const struct gd *d, size_t col,
 					c->n) : vf_zero();
 }
 
-/* The whole sum for row @row (of C), whose A' adds up to @rowsum. */
-static inline vi gi_sum(const struct gi_cols *c, const int32_t *t, size_t row,
-			int32_t rowsum)
+/* Takes off what zero points add in a row of C (and of the block: @i). */
+RLX_INLINE vi gi_sum(const struct gi_cols *c, const struct gd *d, size_t i,
+			vi acc, bool symmetric)
 {
-	const struct rlx_k_gemm_i8 *q = c->q;
-	int32_t za = (q->a_zeros ? q->a_zeros[row] : q->a_zero) + GI_A_OFF(q);
-	uint32_t rest = (uint32_t)rowsum - (uint32_t)q->g.k * (uint32_t)za;
+	const struct rlx_k_gemm_i8 *q = gi_of(d->g);
+	vu sum = (vu)acc + (vu)c->fixed;
+	uint32_t za = (uint32_t)q->a_zero;
+	int32_t rowsum;
 
-	return (vi)((vu)vi_loadu(t) + (vu)c->ibias -
-		    (vu)c->colsum * (uint32_t)za - (vu)c->zero * rest);
+	if (q->a_zeros)
+		za = (uint32_t)q->a_zeros[d->row + i];
+	za += GI_A_OFF(q);
+	if (q->a_zeros)
+		sum -= (vu)c->colsum * za;
+	if (!symmetric) {
+		memcpy(&rowsum, d->a + (i + 1) * d->lda - 4, 4);
+		sum -= (vu)c->zero * ((uint32_t)rowsum -
+				      (uint32_t)d->g->k * za);
+	}
+	return (vi)sum;
 }
 
-RLX_INLINE void gi_store(const struct gi_cols *c, vi sum, const struct gd *d,
-			 size_t row)
+RLX_INLINE vf gi_real(const struct gi_cols *c, const struct gd *d,
+			 size_t row, vi sum)
 {
-	const struct rlx_k_gemm_i8 *q = c->q;
+	const struct rlx_k_gemm_i8 *q = gi_of(d->g);
 	const struct rlx_k_gemm *g = d->g;
-	size_t at = row * g->ldc + c->col;
 	vf x, b = c->bias, scale = c->scale;
 
-	if (q->out == RLX_I8_OUT_I32) {
-		vi_storen(d->c + at * 4, sum, c->n);
-		return;
-	}
 	if (q->row_scales)
 		scale *= q->row_scales[row];
 	if (g->row_bias)
@@ -255,39 +262,76 @@ RLX_INLINE void gi_store(const struct gi_cols *c, vi sum, const struct gd *d,
 	if (d->r)
 		x = vf_fma(vf_loadn((const float *)d->r + row * g->ldr +
 				    c->col, c->n), vf_set1((float)g->beta), x);
+	/* the common one without a call */
+	if (g->act == RLX_K_ACT_RELU)
+		return vf_max(vf_zero(), x);
 	if (g->act)
 		x = gi_acts[g->act](x, vf_set1((float)g->lo),
 				    vf_set1((float)g->hi));
-	if (q->out == RLX_I8_OUT_F32) {
-		vf_storen(d->c + at * 4, x, c->n);
-		return;
+	return x;
+}
+
+/* Rows [i, last) of the block from sums at @t, a panel or two apart. */
+RLX_INLINE void gi_rows(const struct gi_cols *cols, const struct gd *dp,
+			size_t i, size_t last, const int32_t *t, const int out)
+{
+	/* copies, which stores to C cannot change behind the compiler's back */
+	const struct gi_cols cc = *cols, *c = &cc;
+	const struct gd dd = *dp, *d = &dd;
+	const struct rlx_k_gemm_i8 *q = gi_of(d->g);
+	const vf end = vf_set1(0x1p20f), requant = vf_set1(q->requant);
+	bool symmetric = gi_symmetric(q);
+	size_t n = c->n;
+
+	for (; i < last; i++, t += d->ldt) {
+		size_t row = d->row + i, at = row * d->g->ldc + c->col;
+		vi sum = gi_sum(c, d, i, vi_loadu(t), symmetric);
+		vf x;
+
+		if (out == RLX_I8_OUT_I32) {
+			vi_storen(d->c + at * 4, sum, n);
+			continue;
+		}
+		x = gi_real(c, d, row, sum);
+		if (out == RLX_I8_OUT_F32) {
+			vf_storen(d->c + at * 4, x, n);
+			continue;
+		}
+		/* beyond +-end all saturate, and rounding stays defined */
+		sum = vi_round(vf_clamp(x * requant, -end, end)) + q->c_zero;
+		if (out == RLX_I8_OUT_U8 && n >= RLX_VL)
+			vi_storeu_u8(d->c + at, sum);
+		else if (out == RLX_I8_OUT_U8)
+			vi_storen_u8(d->c + at, sum, n);
+		else if (n >= RLX_VL)
+			vi_storeu_i8(d->c + at, sum);
+		else
+			vi_storen_i8(d->c + at, sum, n);
 	}
-	/* beyond this all saturate, and rounding to int32 stays defined */
-	x = vf_clamp(x * q->requant, vf_set1(-0x1p20f), vf_set1(0x1p20f));
-	sum = vi_round(x) + q->c_zero;
-	if (q->out == RLX_I8_OUT_U8)
-		vi_storen_u8(d->c + at, sum, c->n);
-	else
-		vi_storen_i8(d->c + at, sum, c->n);
 }
 
 static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 		      size_t cols)
 {
-	size_t ldt = cols > GD_NR ? 2 * GD_NR : GD_NR, j, r;
-	struct gi_cols c = { .q = gi_of(d->g) };
+	struct gi_cols c;
+	size_t j;
 
 	for (j = 0; j < cols; j += RLX_VL) {
-		gi_cols_init(&c, d, col, j);
-		for (r = 0; r < mr; r++) {
-			int32_t rowsum = 0;
+		const int32_t *t = d->tile + j;
 
-			if (!gi_symmetric(c.q))
-				memcpy(&rowsum, d->a + (i + r + 1) * d->lda - 4,
-				       4);
-			gi_store(&c, gi_sum(&c, d->tile + r * ldt + j,
-					    d->row + i + r, rowsum), d,
-				 d->row + i + r);
+		gi_cols_init(&c, d, col, j);
+		switch (gi_of(d->g)->out) {
+		case RLX_I8_OUT_I32:
+			gi_rows(&c, d, i, i + mr, t, RLX_I8_OUT_I32);
+			break;
+		case RLX_I8_OUT_F32:
+			gi_rows(&c, d, i, i + mr, t, RLX_I8_OUT_F32);
+			break;
+		case RLX_I8_OUT_U8:
+			gi_rows(&c, d, i, i + mr, t, RLX_I8_OUT_U8);
+			break;
+		default:
+			gi_rows(&c, d, i, i + mr, t, RLX_I8_OUT_I8);
 		}
 	}
 }
