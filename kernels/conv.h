@@ -19,7 +19,8 @@
  * its "derived" line, call its init function for the ISA level once (it checks
  * the shape and derives the blocking; false: this kernel cannot do it), ask
  * _units() and _scratch(), then run the kernel of that level's table over
- * [0, units) in any split. Pointers may change between runs, shapes may not.
+ * [0, units) in any split. Pointers may change between runs, shapes may not;
+ * no extent may be 0 (an empty batch has nothing to run).
  * Blocks of a plane are re-read per unit unless consecutive units run in one
  * call, so few long ranges are better than many short ones.
  *
@@ -108,7 +109,8 @@ struct rlx_k_reorder {
  * @x_plain: the input is plain (the first layer); needs groups 1
  *
  * One unit is a block of output pixels by some output channels. Each output's
- * sum runs in one fixed order.
+ * sum runs in one fixed order. For 1 x 1 without stride or padding the init
+ * function rewrites the extents: all pixels as one row.
  */
 struct rlx_k_conv_c {
 	const float	*x, *w, *bias, *res;

@@ -340,6 +340,53 @@ TEST(conv_c_blocks)
 	conv_c_levels(&wide, true, &seed);
 }
 
+/* A NaN reaches its own pixel and no other, through every activation. */
+TEST(conv_c_nan)
+{
+	enum { PIXELS = 23, HIT = 9 };
+	uint64_t seed = rlx_test_seed();
+
+	for (int act = 0; act <= RLX_CONV_GELU; act++)
+		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++) {
+			const struct rlx_kernels *k = rlx_kernels_get(isa);
+			float x[3 * PIXELS], src[15], *w, *y, *out, *sc;
+			struct rlx_k_conv_c a = {
+				.x = x, .n = 1, .ic = 3, .oc = 5, .groups = 1,
+				.ih = 1, .iw = PIXELS, .oh = 1, .ow = PIXELS,
+				.kh = 1, .kw = 1, .sh = 1, .sw = 1, .dh = 1,
+				.dw = 1, .act = (enum rlx_conv_act)act,
+				.act_a = 0.3f, .act_b = 0.6f, .x_plain = true,
+			};
+			struct rlx_k_conv_pack pk = { .conv = &a, .src = src };
+			const size_t dims[3] = { 1, 5, PIXELS };
+			size_t ny;
+
+			if (!kt_isa_runs(isa))
+				continue;
+			kt_fill(x, 3 * PIXELS, &seed);
+			kt_fill(src, 15, &seed);
+			x[PIXELS + HIT] = NAN;
+			CHECK(rlx_conv_c_init(isa, &a));
+			w = kt_new(rlx_conv_c_wsize(&a));
+			sc = kt_new(rlx_conv_c_scratch(&a));
+			pk.dst = w;
+			k->conv_c_pack(&pk, 0, rlx_conv_pack_units(&a), NULL);
+			y = blocked(isa, NULL, dims, &ny, &seed);
+			a.w = w;
+			a.y = y;
+			k->conv_c(&a, 0, rlx_conv_c_units(&a), sc);
+			out = plain(isa, y, 1, 5, PIXELS, &seed);
+			for (size_t i = 0; i < 5 * PIXELS; i++)
+				CHECKF((out[i] != out[i]) == (i % PIXELS == HIT),
+				       "act %d level %d [%zu] is %g", act, isa,
+				       i, out[i]);
+			kt_free(out, 5 * PIXELS * 4);
+			kt_free(y, ny);
+			kt_free(w, rlx_conv_c_wsize(&a));
+			kt_free(sc, rlx_conv_c_scratch(&a));
+		}
+}
+
 TEST(conv_c_refuses)
 {
 	struct rlx_k_conv_c ok = {
