@@ -198,5 +198,7 @@ enum rlx_status cpu_lower_fused_matmul(struct cpu_lower *lo)
 		.bf16 = f->compute == RLX_BF16,
 	};
 
+	if (f->compute == RLX_F16)
+		return cpu_no(lo, "no f16 products");
 	return lower_product(lo, &p);
 }

@@ -21,10 +21,10 @@ enum rlx_can {
  * What the passes should aim at. Zero: plain ops.
  * @fuse:     fused ops and regions are worth making
  * @channels: channels per block of the blocked convolution layout; 0: none
- * @bf16:     16-bit compute is native
+ * @bf16, @f16: products in that format are native
  */
 struct rlx_target {
-	bool		fuse, bf16;
+	bool		fuse, bf16, f16;
 	unsigned int	channels;
 	/* As the backend's .can, with the device at hand. */
 	enum rlx_can	(*can)(const struct rlx_target *t, const struct rlx_infer *q);

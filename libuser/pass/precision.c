@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The precision policy (enum rlx_precision). BF16 and F16 let products round their
+ * operands and leave every tensor as written. The mixed forms also keep tensors
+ * between ops in 16 bits: compute, pointwise and moving ops work in them, and so
+ * do reductions, whose kernels accumulate in f32. Inputs, params and outputs keep
+ * their dtypes; integers, indices and bool are never touched.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "pass/pass.h"
+
+rlx_pass_fn rlx_pass_precision;
+
+struct policy {
+	struct rlx_rewrite	*rw;
+	enum rlx_dtype		 small;
+	uint32_t		*cast;		/* per new value: its 16-bit form, or 0 */
+	uint32_t		 n_cast;
+};
+
+/* Products of two f32 tensors get a compute dtype. */
+static bool product_only(struct policy *p, const struct rlx_node *n)
+{
+	const struct rlx_graph *g = p->rw->old;
+	struct rlx_op_fused_matmul a = { .compute = p->small };
+
+	if (n->def->index != RLX_OP_matmul && n->def->index != RLX_OP_fused_matmul)
+		return false;
+	if (g->val[n->in[0]].type.dtype != RLX_F32 || g->val[n->in[1]].type.dtype != RLX_F32)
+		return false;
+	if (n->def->index == RLX_OP_fused_matmul) {
+		a = *(const struct rlx_op_fused_matmul *)n->args;
+		a.bias = rlx_rewrite_value(p->rw, n->in[2]);
+		a.residual = rlx_rewrite_value(p->rw, n->in[3]);
+		a.compute = p->small;
+	}
+	a.a = rlx_rewrite_value(p->rw, n->in[0]);
+	a.b = rlx_rewrite_value(p->rw, n->in[1]);
+	rlx_rewrite_set(p->rw, n->out, rlx_emit_raw(p->rw->g, &rlx_op_fused_matmul, &a,
+						    sizeof(a), n->file, n->line));
+	return true;
+}
+
+/* Small per-channel constants of a norm or product stay as they are. */
+static bool stays(const struct policy *p, const struct rlx_node *n, uint32_t k)
+{
+	const struct rlx_graph *g = p->rw->old;
+
+	if (n->def->traits & (RLX_T_ELEMENTWISE | RLX_T_MOVE))
+		return false;
+	return k >= 2 || (k && g->val[n->in[k]].type.rank <= 1);
+}
+
+/* A finite constant that would round to infinity (a mask's -3.4e38). */
+static bool would_overflow(const struct rlx_graph *g, uint32_t v)
+{
+	const struct rlx_node *n = rlx_node_of(g, v);
+	const struct rlx_op_constant *c = n->args;
+	const float *x;
+	int64_t count, i;
+
+	if (n->def->index != RLX_OP_constant)
+		return false;
+	x = rlx_blob_data(c->data);
+	count = rlx_type_count(&c->type);
+	for (i = 0; i < count && i < 65536; i++)
+		if (isfinite(x[i]) && fabsf(x[i]) > 65504.0f)
+			return true;
+	return false;
+}
+
+/* The 16-bit form of a new f32 value, made once. */
+static uint32_t narrowed(struct policy *p, uint32_t v)
+{
+	struct rlx_graph *g = p->rw->g;
+
+	if (!v || g->val[v].type.dtype != RLX_F32 || would_overflow(g, v))
+		return v;
+	if (v < p->n_cast && p->cast[v])
+		return p->cast[v];
+	v = rlx_emit(g, cast, .x = { v }, .to = p->small).id;
+	return v;
+}
+
+/* As the graph had it: a bias or mask made by ops that now work in 16 bits. */
+static uint32_t widened(struct policy *p, uint32_t v, uint32_t old)
+{
+	enum rlx_dtype want = p->rw->old->val[old].type.dtype;
+
+	if (!v || p->rw->g->val[v].type.dtype == want)
+		return v;
+	return rlx_emit(p->rw->g, cast, .x = { v }, .to = want).id;
+}
+
+static void mixed(struct policy *p, uint32_t idx)
+{
+	struct rlx_rewrite *rw = p->rw;
+	const struct rlx_node *n = &rw->old->node[idx];
+	uint32_t in[16], k, i, from;
+	rlx_value v;
+
+	if (n->n_in > 16 || n->def->traits & (RLX_T_LEAF | RLX_T_SUBGRAPH) ||
+	    n->def->index == RLX_OP_cast) {
+		/* these want what they were written for */
+		for (k = 0; k < n->n_in; k++) {
+			uint32_t old = n->in[k];
+			enum rlx_dtype want = rw->old->val[old].type.dtype;
+
+			from = rw->map[old];
+			if (old && rw->g->val[from].type.dtype != want)
+				rw->map[old] = rlx_emit(rw->g, cast, .x = { from }, .to = want).id;
+		}
+		rlx_rewrite_copy(rw, idx);
+		return;
+	}
+	for (k = 0; k < n->n_in; k++) {
+		from = rw->map[n->in[k]];
+		in[k] = stays(p, n, k) ? widened(p, from, n->in[k]) : narrowed(p, from);
+		/* written once more only where two ops want different forms */
+		if (in[k] != from && from < p->n_cast)
+			p->cast[from] = in[k];
+	}
+	v = rw->g->err.status ? RLX_NONE :
+	    rlx_node_new(rw->g, n->def, n->args, in, n->n_in, n->file, n->line);
+	for (i = 0; v.id && i < n->n_out; i++)
+		rlx_rewrite_set(rw, n->out + i, (rlx_value){ v.id + i });
+}
+
+static void restore_outputs(struct rlx_rewrite *rw)
+{
+	const struct rlx_named_list *l = &rw->old->io[RLX_IO_OUTPUT];
+	uint32_t i;
+
+	for (i = 0; i < l->n && !rw->g->err.status; i++) {
+		uint32_t v = l->e[i].v.id;
+
+		if (rw->g->val[rw->map[v]].type.dtype != rw->old->val[v].type.dtype)
+			rw->map[v] = rlx_emit(rw->g, cast, .x = { rw->map[v] },
+					      .to = rw->old->val[v].type.dtype).id;
+	}
+}
+
+enum rlx_status rlx_pass_precision(struct rlx_pass_ctx *c, struct rlx_graph *g,
+				   struct rlx_graph **out)
+{
+	struct rlx_rewrite rw;
+	struct policy p = { .rw = &rw, .small = RLX_BF16 };
+	bool mix = c->precision == RLX_PRECISION_MIXED_BF16 ||
+		   c->precision == RLX_PRECISION_MIXED_F16;
+	enum rlx_status st;
+	uint32_t n;
+
+	if (c->precision == RLX_PRECISION_AS_WRITTEN)
+		return RLX_OK;
+	if (c->precision == RLX_PRECISION_F16 || c->precision == RLX_PRECISION_MIXED_F16)
+		p.small = RLX_F16;
+	if (p.small == RLX_F16 && c->target.fuse && !c->target.f16)
+		return rlx_fail(c->err, RLX_ENOSUP,
+				"precision f16: this device has no f16 products; bf16 is what it has");
+	st = rlx_rewrite_begin(&rw, g, c->err);
+	if (st)
+		return st;
+	/* values of the new graph: at most the old ones and a cast for each input */
+	p.n_cast = g->n_val * 4 + 64;
+	p.cast = rlx_bump_new(&rw.g->bump, p.n_cast, sizeof(*p.cast));
+	if (!p.cast)
+		rlx_fail(&rw.g->err, RLX_ENOMEM, "precision: out of memory");
+	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
+		if (!rw.live[n])
+			continue;
+		if (mix)
+			mixed(&p, n);
+		else if (!product_only(&p, &g->node[n]))
+			rlx_rewrite_copy(&rw, n);
+	}
+	if (!rw.g->err.status)
+		restore_outputs(&rw);
+	return rlx_rewrite_end(&rw, out);
+}
