@@ -215,8 +215,9 @@ static size_t resize_scratch(const struct rlx_infer *q)
 
 	if (a->mode == RLX_RESIZE_NEAREST) {	/* a table per axis */
 		for (i = 0; i < q->out[0].rank; i++)
-			bytes += q->out[0].dim[i] * (int64_t)sizeof(int64_t);
-		return (size_t)bytes;
+			if (__builtin_add_overflow(bytes, q->out[0].dim[i], &bytes))
+				return SIZE_MAX;
+		return bytes > INT64_MAX / 8 ? SIZE_MAX : (size_t)bytes * 8;
 	}
 	work_sizes(a, q->in[0], &image, &taps);
 	/* too much to count is too much to allocate */
@@ -302,8 +303,6 @@ static enum rlx_status resize_eval(struct rlx_eval *q)
 	uint32_t d;
 	double *swap;
 
-	if (!rlx_type_count(&q->out[0].type))
-		return RLX_OK;
 	if (a->mode == RLX_RESIZE_NEAREST)
 		return eval_nearest(q);
 	work_sizes(a, &t, &image, &taps);
