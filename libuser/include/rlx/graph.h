@@ -161,6 +161,15 @@ RLX_EXPORT enum rlx_status rlx_graph_print(const struct rlx_graph *g, FILE *f,
 					   bool elide);
 
 /**
+ * rlx_graph_dot, rlx_graph_svg - the graph as a picture: for Graphviz, or drawn
+ * already. Constants and the insides of sub-graphs are left out.
+ * Context: any thread; rlx_graph_svg() allocates. Return: RLX_OK, RLX_EIO,
+ * RLX_ENOMEM.
+ */
+RLX_EXPORT enum rlx_status rlx_graph_dot(const struct rlx_graph *g, FILE *f);
+RLX_EXPORT enum rlx_status rlx_graph_svg(const struct rlx_graph *g, FILE *f);
+
+/**
  * rlx_graph_parse - read the text form; the result is finished and verified.
  * @text, @len: need not be terminated
  * Return: RLX_OK and *@out_g with one reference; RLX_EPARSE names line and
