@@ -48,8 +48,9 @@ static bool stays(const struct policy *p, const struct rlx_node *n, uint32_t k)
 {
 	const struct rlx_graph *g = p->rw->old;
 
-	if (n->def->traits & (RLX_T_ELEMENTWISE | RLX_T_MOVE))
-		return false;
+	if (n->def->traits & (RLX_T_ELEMENTWISE | RLX_T_MOVE) ||
+	    rlx_type_equal(&g->val[n->in[k]].type, &g->val[n->out].type))
+		return false;	/* a residual goes with the result */
 	return k >= 2 || (k && g->val[n->in[k]].type.rank <= 1);
 }
 
