@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+/*
+ * rlx ops: the operators and who can run them. Nothing is listed by hand: every
+ * op's own test samples are compiled for the device, and its program is asked.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "ir/graph.h"
+#include "rlx/compile.h"
+#include "tools/rlx/tool.h"
+
+enum { MAX_SAMPLES = 400 };
+
+enum ran { RAN_NOT, RAN_HOST, RAN_EXPANDED, RAN_NATIVE };
+
+struct tally {
+	unsigned int	samples, by[RAN_NATIVE + 1];
+};
+
+static void sample_fini(struct rlx_sample *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->n_graphs; i++)
+		rlx_graph_put(s->graphs[i]);
+}
+
+/* A constant of zeros: a valid index, and a weight like any other. */
+static rlx_value zeros(struct rlx_graph *g, struct rlx_type type)
+{
+	int64_t n = rlx_type_bytes(&type);
+	void *data = n < 0 ? NULL : rlx_calloc((size_t)n + 1, 1);
+	rlx_value v = data ? rlx_constant(g, type, data) : RLX_NONE;
+
+	rlx_free(data);
+	return v;
+}
+
+/* The sample as a graph; inputs but the first are constants if @fixed. */
+static struct rlx_graph *graph_of(const struct rlx_op_def *def, const struct rlx_sample *s,
+				  bool fixed)
+{
+	struct rlx_graph *g = rlx_graph_new(def->name);
+	uint32_t in[RLX_SAMPLE_IN] = { 0 }, i;
+	rlx_value v;
+	char name[16];
+
+	for (i = 0; i < s->n_in; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		if (!s->in[i].dtype)
+			continue;
+		v = i && fixed ? zeros(g, s->in[i]) : rlx_input(g, name, s->in[i]);
+		in[i] = v.id;
+	}
+	v = rlx_node_new(g, def, s->args, in, s->n_in > def->n_fixed ? s->n_in : def->n_fixed,
+			 __FILE__, __LINE__);
+	for (i = 0; rlx_out(g, v, i).id; i++) {
+		snprintf(name, sizeof(name), "%u", i);
+		rlx_output(g, name, rlx_out(g, v, i));
+	}
+	return g;
+}
+
+static enum ran compile(const struct rlx_op_def *def, struct rlx_graph *g,
+			const char *device)
+{
+	struct rlx_compile_opts o = {
+		.size = sizeof(o), .device = device, .threads = 1,
+		.flags = RLX_COMPILE_NO_FUSE | RLX_COMPILE_NO_SIMPLIFY,
+	};
+	struct rlx_program_info info;
+	struct rlx_program *p;
+	const struct rlx_graph *left;
+	enum ran ran = RAN_EXPANDED;
+	uint32_t i;
+
+	if (rlx_graph_finish(g) || rlx_compile(g, &o, &p, NULL))
+		return RAN_NOT;
+	rlx_program_info(p, &info);
+	left = rlx_program_graph(p);
+	for (i = 0; i < left->n_node; i++)
+		if (left->node[i].def == def)
+			ran = RAN_NATIVE;
+	if (info.host)
+		ran = RAN_HOST;
+	rlx_program_put(p);
+	return ran;
+}
+
+static struct tally try_samples(const struct rlx_op_def *def, const char *device)
+{
+	struct tally t = { 0 };
+	struct rlx_sample *s = rlx_calloc(1, sizeof(*s));
+	void *args = rlx_calloc(1, def->args_size + 1u);
+	struct rlx_graph *g;
+	enum ran a, b;
+
+	while (s && args && def->impl->sample && t.samples < MAX_SAMPLES) {
+		memset(s, 0, sizeof(*s));
+		memset(args, 0, def->args_size);
+		s->def = def;
+		s->args = args;
+		if (!def->impl->sample(t.samples, s)) {
+			sample_fini(s);
+			break;
+		}
+		g = graph_of(def, s, false);
+		a = compile(def, g, device);
+		rlx_graph_put(g);
+		if (a < RAN_NATIVE) {	/* some take their weights only if they are known */
+			g = graph_of(def, s, true);
+			b = compile(def, g, device);
+			rlx_graph_put(g);
+			a = b > a ? b : a;
+		}
+		t.by[a]++;
+		t.samples++;
+		sample_fini(s);
+	}
+	rlx_free(s);
+	rlx_free(args);
+	return t;
+}
+
+static const char *verdict(const struct rlx_op_def *def, const struct tally *t, char buf[32])
+{
+	if (def->traits & RLX_T_LEAF)
+		return "leaf";
+	if (!t->samples)
+		return "no samples";
+	if (t->by[RAN_NATIVE] == t->samples)
+		return "native";
+	if (t->by[RAN_EXPANDED] + t->by[RAN_NATIVE] == t->samples)
+		return "expanded";
+	if (t->by[RAN_HOST] == t->samples)
+		return "host";
+	if (t->by[RAN_NOT] == t->samples)
+		return "no";
+	snprintf(buf, 32, "%u of %u", t->by[RAN_NATIVE] + t->by[RAN_EXPANDED], t->samples);
+	return buf;
+}
+
+static const char *gradient(const struct rlx_op_def *def)
+{
+	if (def->impl->vjp)
+		return "own";
+	if (def->traits & (RLX_T_NODIFF | RLX_T_LEAF))
+		return "none";
+	return def->impl->expand ? "expanded" : "missing";
+}
+
+static const struct table_col columns[] = {
+	{ "op", -1 }, { "device", -1 }, { "reference", -1 }, { "gradient", -1 }, { "doc", -1 },
+	{ "samples", 0, true }, { "native", 0, true }, { "expanded", 0, true },
+	{ "host", 0, true }, { "refused", 0, true }, { "fused", 0, true },
+};
+
+static void add_op(struct table *t, const struct rlx_op_def *def, const char *device)
+{
+	struct tally n = try_samples(def, device);
+	char buf[32];
+
+	table_row(t, (struct table_cell[N_ELEM(columns)]){
+		{ def->name }, { verdict(def, &n, buf) },
+		{ def->impl->eval ? "own" : def->impl->expand ? "expanded" : "none" },
+		{ gradient(def) }, { def->doc },
+		{ NULL, n.samples }, { NULL, n.by[RAN_NATIVE] },
+		{ NULL, n.by[RAN_EXPANDED] }, { NULL, n.by[RAN_HOST] },
+		{ NULL, n.by[RAN_NOT] }, { NULL, !!(def->traits & RLX_T_FUSED) },
+	});
+}
+
+/* The table's end for people: how many of each. */
+static void print_sums(const struct table *t, const char *device)
+{
+	unsigned int native = 0, expanded = 0, host = 0, part = 0, leaf = 0, i;
+
+	for (i = 0; i < t->n_row; i++) {
+		const char *v = t->cell[i * t->n_col + 1].text;
+
+		native += !strcmp(v, "native");
+		expanded += !strcmp(v, "expanded");
+		host += !strcmp(v, "host");
+		leaf += !strcmp(v, "leaf");
+		part += strstr(v, " of ") != NULL;
+	}
+	printf("\n%u ops on %s: %u native, %u expanded into native ones, %u in part, "
+	       "%u on the host, %u leaves\n", t->n_row, device, native, expanded, part, host,
+	       leaf);
+}
+
+int cmd_ops(int argc, char **argv)
+{
+	struct table t = { .col = columns, .n_col = N_ELEM(columns) };
+	const char *device = "cpu";
+	struct arg_list rest = { 0 };
+	bool json = false, ok;
+	int format = TABLE_TEXT, rc;
+	const struct arg arg[] = {
+		{ "device", ARG_STR, &device, "NAME", "whose kernels are asked for (cpu)" },
+		{ "format", ARG_WORD, &format, TABLE_WORDS, "(table)" },
+		{ "json", ARG_FLAG, &json, NULL, "the same as --format json" },
+	};
+	const struct args args = {
+		"ops", "[OP ...] [OPTION ...]",
+		"Lists the operators. Who runs one is found by compiling its test samples:\n"
+		"native means by a kernel, expanded by kernels for simpler ops, host by the\n"
+		"reference evaluator. A gradient or a reference of its own stands in the\n"
+		"op's file; expanded comes from what the op stands for.",
+		arg, N_ELEM(arg), NULL, &rest, 0, 1000,
+	};
+	struct progress p;
+	unsigned int i;
+
+	if (!args_parse(&args, argc, argv, &rc))
+		goto out_free;
+	for (i = 0; !rc && i < rest.n; i++)
+		if (!rlx_op_find(rest.v[i], strlen(rest.v[i])))
+			rc = tool_fail("ops", TOOL_FAILED, "no op '%s'; rlx ops lists them",
+				       rest.v[i]);
+	progress_begin(&p, "compiling samples", rest.n ? rest.n : rlx_op_count);
+	for (i = 0; !rc && i < (rest.n ? rest.n : rlx_op_count); i++) {
+		add_op(&t, rest.n ? rlx_op_find(rest.v[i], strlen(rest.v[i])) : rlx_op_defs[i],
+		       device);
+		progress_at(&p, i);
+	}
+	progress_end(&p);
+	if (!rc) {
+		ok = table_print(&t, json ? TABLE_JSON : (enum table_format)format);
+		if (ok && !json && format == TABLE_TEXT && !rest.n)
+			print_sums(&t, device);
+		if (!ok || fflush(stdout))
+			rc = tool_fail("ops", TOOL_FAILED, "cannot write to standard output");
+	}
+	table_fini(&t);
+out_free:
+	arg_list_free(&rest);
+	return rc;
+}
