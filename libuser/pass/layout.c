@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * The blocked layout: 2-D convolutions take and give tensors in which a target's
+ * The blocked layout: 1-D and 2-D convolutions take and give tensors in which a target's
  * block of channels lies together, and what stands between them (pointwise ops,
  * pools, means over pixels) works on that too. A tensor is reordered where a
- * reader wants the other form, once.
+ * reader wants the other form, once. A 1-D tensor [n, c, w] is taken as [n, c, 1, w].
  */
 #include <string.h>
 
@@ -20,17 +20,48 @@ struct layout {
 /* The plain form of an old value, reordering if only the blocked one is there. */
 static rlx_value plain(struct layout *l, uint32_t v)
 {
-	if (v && !l->rw->map[v] && l->blocked[v])
-		l->rw->map[v] = rlx_emit(l->rw->g, unblock_channels,
-					 .x = { l->blocked[v] },
-					 .channels = l->rw->old->val[v].type.dim[1]).id;
+	const struct rlx_type *t = &l->rw->old->val[v].type;
+	rlx_value x;
+
+	if (v && !l->rw->map[v] && l->blocked[v]) {
+		x = rlx_emit(l->rw->g, unblock_channels, .x = { l->blocked[v] },
+			     .channels = t->dim[1]);
+		if (t->rank == 3)
+			x = rlx_emit(l->rw->g, reshape, .x = x, .shape = { t->dim, 3 });
+		l->rw->map[v] = x.id;
+	}
 	return (rlx_value){ l->rw->map[v] };
+}
+
+/* @t seen as part of a tensor of rank @rank (3 or 4): four dimensions. */
+static void four_dims(const struct rlx_type *t, uint32_t rank, int64_t dims[4])
+{
+	uint32_t i, at;
+
+	for (i = 0; i < 4; i++)
+		dims[i] = 1;
+	for (i = 0; i < t->rank; i++) {
+		at = rank - t->rank + i;
+		dims[rank == 3 && at == 2 ? 3 : at] = t->dim[i];
+	}
+}
+
+/* The plain form with four dimensions. */
+static rlx_value image(struct layout *l, uint32_t v)
+{
+	const struct rlx_type *t = &l->rw->old->val[v].type;
+	int64_t dims[4];
+
+	if (t->rank == 4)
+		return plain(l, v);
+	four_dims(t, t->rank, dims);
+	return rlx_emit(l->rw->g, reshape, .x = plain(l, v), .shape = { dims, 4 });
 }
 
 static rlx_value blocked(struct layout *l, uint32_t v)
 {
 	if (!l->blocked[v])
-		l->blocked[v] = rlx_emit(l->rw->g, block_channels, .x = plain(l, v),
+		l->blocked[v] = rlx_emit(l->rw->g, block_channels, .x = image(l, v),
 					 .block = l->block).id;
 	return (rlx_value){ l->blocked[v] };
 }
@@ -49,7 +80,21 @@ static const struct rlx_type *type_of(const struct layout *l, uint32_t v)
 
 static bool is_image(const struct rlx_type *t)
 {
-	return t->dtype == RLX_F32 && t->rank == 4 && rlx_type_count(t) > 0;
+	return t->dtype == RLX_F32 && (t->rank == 4 || t->rank == 3) && rlx_type_count(t) > 0;
+}
+
+/* "[s]" as "[fill, s]", "[begin, end]" as "[0, begin, 0, end]"; empty stays. */
+static struct rlx_ints two_dims(struct rlx_graph *g, struct rlx_ints a, int64_t fill, bool pads)
+{
+	int64_t *v = a.n ? rlx_bump_new(&g->bump, 4, sizeof(*v)) : NULL;
+
+	if (!v)
+		return (struct rlx_ints){ 0 };
+	v[0] = fill;
+	v[1] = a.v[0];
+	v[2] = fill;
+	v[3] = pads ? a.v[1] : 0;
+	return (struct rlx_ints){ v, pads ? 4 : 2 };
 }
 
 /* Groups that the blocked kernels take: one, one a channel, or whole blocks. */
@@ -76,9 +121,14 @@ static bool take_conv(struct layout *l, const struct rlx_node *n)
 		return false;
 	/* few channels in: read the plain image as it is */
 	first = !l->blocked[n->in[0]] && x->dim[1] < l->block && (a.groups ? a.groups : 1) == 1;
+	if (x->rank == 3) {
+		a.stride = two_dims(l->rw->g, a.stride, 1, false);
+		a.dilation = two_dims(l->rw->g, a.dilation, 1, false);
+		a.pad = two_dims(l->rw->g, a.pad, 0, true);
+	}
 	a.block = l->block;
-	a.x = first ? plain(l, n->in[0]) : blocked(l, n->in[0]);
-	a.w = plain(l, n->in[1]);
+	a.x = first ? image(l, n->in[0]) : blocked(l, n->in[0]);
+	a.w = image(l, n->in[1]);
 	a.bias = plain(l, n->in[2]);
 	a.residual = n->in[3] ? blocked(l, n->in[3]) : RLX_NONE;
 	give_blocked(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_fused_conv, &a, sizeof(a),
@@ -121,7 +171,7 @@ static bool take_pool(struct layout *l, const struct rlx_node *n)
 {
 	struct rlx_op_pool a = *(const struct rlx_op_pool *)n->args;
 
-	if (!l->blocked[n->in[0]] || !is_image(type_of(l, n->in[0])) || a.indices ||
+	if (!l->blocked[n->in[0]] || type_of(l, n->in[0])->rank != 4 || a.indices ||
 	    a.kind == RLX_POOL_LP)
 		return false;
 	a.x = blocked(l, n->in[0]);
@@ -140,7 +190,7 @@ static bool take_reduce(struct layout *l, const struct rlx_node *n)
 	struct rlx_op_reduce a = *(const struct rlx_op_reduce *)n->args;
 	uint32_t mask = 0, i;
 
-	if (!l->blocked[n->in[0]] || !is_image(type_of(l, n->in[0])) || !a.keep_dims)
+	if (!l->blocked[n->in[0]] || type_of(l, n->in[0])->rank != 4 || !a.keep_dims)
 		return false;
 	for (i = 0; i < a.axes.n; i++)
 		mask |= 1u << (a.axes.v[i] < 0 ? a.axes.v[i] + 4 : a.axes.v[i]);
@@ -157,17 +207,13 @@ static bool take_reduce(struct layout *l, const struct rlx_node *n)
 static rlx_value operand(struct layout *l, uint32_t v, const struct rlx_type *y)
 {
 	const struct rlx_type *t = type_of(l, v);
-	int64_t dims[RLX_MAX_RANK] = { 1, 1, 1, 1 };
-	uint32_t i;
+	int64_t dims[5];
 
 	if (rlx_type_count(t) == 1)
-		return plain(l, v);
-	if (t->dtype != RLX_F32 || t->rank > 4)
-		return RLX_NONE;
-	for (i = 0; i < t->rank; i++)
-		dims[4 - t->rank + i] = t->dim[i];
+		return rlx_emit(l->rw->g, reshape, .x = plain(l, v), .shape = { dims, 0 });
+	four_dims(t, y->rank, dims);
 	if (dims[1] == y->dim[1]) {
-		if (t->rank == 4)
+		if (t->rank == y->rank)
 			return blocked(l, v);
 		return rlx_emit(l->rw->g, block_channels, .block = l->block,
 				.x = rlx_emit(l->rw->g, reshape, .x = plain(l, v),
@@ -195,7 +241,7 @@ static bool take_pointwise(struct layout *l, const struct rlx_node *n)
 		/* one full-size operand already blocked decides */
 		any = any || (l->blocked[n->in[k]] && rlx_type_equal(t, y));
 		worth = t->dtype == RLX_F32 || rlx_type_count(t) == 1;
-		if (!worth || t->rank > 4)
+		if (!worth || t->rank > y->rank)
 			return false;
 	}
 	if (!any)
@@ -216,7 +262,8 @@ static bool take_concat(struct layout *l, const struct rlx_node *n)
 	rlx_value in[16];
 	uint32_t k;
 
-	if ((a->axis != 1 && a->axis != -3) || n->n_in > 16 || !is_image(type_of(l, n->out)))
+	if ((a->axis != 1 && a->axis != 1 - (int32_t)type_of(l, n->out)->rank) ||
+	    n->n_in > 16 || !is_image(type_of(l, n->out)))
 		return false;
 	for (k = 0; k < n->n_in; k++)
 		if (!l->blocked[n->in[k]] ||
