@@ -192,6 +192,8 @@ rlx_value rlx_node_new(struct rlx_graph *g, const struct rlx_op_def *def,
 	rlx_value v = RLX_NONE;
 	uint32_t i;
 
+	if (g->err.status)	/* sticky: the inputs may be none because of it */
+		return RLX_NONE;
 	node.args = copy_args(g, def, args);
 	node.in = rlx_bump_dup(&g->bump, in, n_in * sizeof(*in));
 	if (n_in > 16)

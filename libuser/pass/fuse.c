@@ -80,7 +80,7 @@ static bool try_root(struct rlx_pass_ctx *c, const struct rlx_rewrite *rw, uint3
 				continue;
 			args = rlx_calloc(1, def->args_size);
 			if (!args) {
-				rlx_fail(c->err, RLX_ENOMEM, "fuse: out of memory");
+				rlx_fail(&rw->g->err, RLX_ENOMEM, "fuse: out of memory");
 				return false;
 			}
 			if (!p->accept(&m, args) || !free_and_typed(&m, taken, def, args)) {
@@ -124,10 +124,11 @@ enum rlx_status rlx_pass_fuse(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	struct plan *plan = rlx_calloc(g->n_node + 1, sizeof(*plan));
 	uint32_t n;
 
-	if (st || !taken || !plan) {
-		if (!st)
-			rlx_rewrite_end(&rw, out);
-		st = st ? st : rlx_fail(c->err, RLX_ENOMEM, "fuse: out of memory");
+	if (st)
+		goto out_free;
+	if (!taken || !plan) {
+		rlx_fail(&rw.g->err, RLX_ENOMEM, "fuse: out of memory");
+		st = rlx_rewrite_end(&rw, out);
 		goto out_free;
 	}
 	for (d = 0; d < rlx_op_count; d++)
@@ -150,5 +151,5 @@ enum rlx_status rlx_pass_fuse(struct rlx_pass_ctx *c, struct rlx_graph *g,
 out_free:
 	rlx_free(plan);
 	rlx_free(taken);
-	return st ? st : c->err->status;
+	return st;
 }
