@@ -27,7 +27,8 @@ struct scope {
 
 static struct rlx_graph *parse_graph(struct parser *p);
 
-static void __rlx_printf(2, 3) bad(struct parser *p, const char *fmt, ...)
+static void __rlx_printf(3, 4) fail_at(struct parser *p, enum rlx_status st,
+				       const char *fmt, ...)
 {
 	unsigned int line = 1, col = 1;
 	char text[160];
@@ -44,7 +45,17 @@ static void __rlx_printf(2, 3) bad(struct parser *p, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	p->st = rlx_fail(p->err, RLX_EPARSE, "line %u, column %u: %s", line, col, text);
+	p->st = rlx_fail(p->err, st, "line %u, column %u: %s", line, col, text);
+}
+
+#define bad(p, ...) fail_at(p, RLX_EPARSE, __VA_ARGS__)
+
+/* The text is well formed, but the builder refused it, or memory ran out. */
+static void refused(struct parser *p, const struct rlx_graph *g)
+{
+	const struct rlx_error *e = rlx_graph_error(g);
+
+	fail_at(p, e->status ? e->status : RLX_EPARSE, "%s", e->text);
 }
 
 static void space(struct parser *p)
@@ -96,7 +107,7 @@ static bool number_text(struct parser *p, char *buf, size_t size)
 
 	space(p);
 	while (!p->st && p->p < p->end && n + 1 < size &&
-	       (isalnum((unsigned char)*p->p) || strchr("+-.", *p->p)))
+	       (isalnum((unsigned char)*p->p) || (*p->p && strchr("+-.", *p->p))))
 		buf[n++] = *p->p++;
 	buf[n] = 0;
 	return n;
@@ -436,7 +447,7 @@ static rlx_value make_node(struct parser *p, struct scope *s, struct draft *d)
 			v = rlx_node_new(s->g, d->def, d->args, d->in, d->n_in, NULL, 0);
 	}
 	if (!v.id && !p->st)
-		bad(p, "%s", rlx_graph_error(s->g)->text);
+		refused(p, s->g);
 	return v;
 }
 
@@ -478,8 +489,12 @@ static void node(struct parser *p, struct scope *s)
 		ids[n++] = p->st ? 0 : integer(p);
 	} while (eat(p, ","));
 	need(p, "=");
-	if (p->st || !draft_init(p, &d))
+	if (p->st)
 		return;
+	if (!draft_init(p, &d)) {
+		draft_fini(&d);
+		return;
+	}
 	need(p, "(");
 	while (!p->st && !eat(p, ")")) {
 		field(p, s, &d);
@@ -512,7 +527,7 @@ static void outputs(struct parser *p, struct scope *s)
 		if (!p->st)
 			rlx_output_at(s->g, name, (rlx_value){ v }, NULL, 0);
 		if (!p->st && rlx_graph_error(s->g)->status)
-			bad(p, "%s", rlx_graph_error(s->g)->text);
+			refused(p, s->g);
 		rlx_free(name);
 	} while (!p->st && eat(p, ","));
 }
@@ -544,7 +559,7 @@ static struct rlx_graph *parse_graph(struct parser *p)
 	need(p, "}");
 	p->depth--;
 	if (!p->st && rlx_graph_finish(s.g))
-		bad(p, "%s", rlx_graph_error(s.g)->text);
+		refused(p, s.g);
 	rlx_free(s.map);
 	if (p->st) {
 		rlx_graph_put(s.g);
