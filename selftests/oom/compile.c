@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+/* Every allocation of building, compiling and running fails once. */
+#include "selftests/lib/rlx_oom.h"
+#include "selftests/lib/rlx_test.h"
+#include "selftests/lib/small_net.h"
+
+struct work {
+	unsigned int	 parts;
+	const char	*device;
+	uint32_t	 flags;
+	enum rlx_precision precision;
+	bool		 run;
+};
+
+/* Build, compile, and if asked run in a session; free it all. */
+static enum rlx_status whole(void *ctx)
+{
+	const struct work *w = ctx;
+	struct rlx_graph *g = small_net(w->parts, 2);
+	struct rlx_compile_opts o = {
+		.size = sizeof(o), .device = w->device, .threads = 1,
+		.flags = w->flags, .precision = w->precision,
+	};
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	enum rlx_status st = rlx_graph_error(g)->status;
+
+	if (!st)
+		st = rlx_compile(g, &o, &p, &err);
+	if (!st && w->run) {
+		st = rlx_session_new(p, NULL, &s, &err);
+		if (!st)
+			st = small_net_fill(s, 1);
+		if (!st)
+			st = rlx_session_run(s);
+	}
+	CHECKF(!st || st == RLX_ENOMEM, "%s: %s", rlx_status_name(st),
+	       s ? rlx_session_error(s)->text : err.status ? err.text :
+	       rlx_graph_error(g)->text);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	return st;
+}
+
+/* Once without a fault first, so that what a process keeps is there. */
+static void sweep(struct work w)
+{
+	CHECK_EQ(whole(&w), 0);
+	CHECK(rlx_oom_sweep(whole, &w) > 20);
+}
+
+#define EACH_PART(X)							\
+	X(mlp, SMALL_NET_MLP) X(attn, SMALL_NET_ATTN)			\
+	X(norm, SMALL_NET_NORM) X(conv, SMALL_NET_CONV)			\
+	X(ew, SMALL_NET_EW) X(move, SMALL_NET_MOVE) X(sub, SMALL_NET_SUB)
+
+#define COMPILE_ON_CPU(name, part)					\
+	TEST(compile_##name##_for_cpu)					\
+	{								\
+		sweep((struct work){ .parts = part, .device = "cpu" });	\
+	}
+EACH_PART(COMPILE_ON_CPU)
+
+TEST(compile_all_for_ref)
+{
+	sweep((struct work){ .parts = SMALL_NET_ALL, .device = "ref" });
+}
+
+TEST(compile_all_for_null)
+{
+	sweep((struct work){ .parts = SMALL_NET_ALL, .device = "null" });
+}
+
+TEST(compile_without_passes)
+{
+	sweep((struct work){ .parts = SMALL_NET_ALL, .device = "cpu",
+			     .flags = RLX_COMPILE_NO_FUSE | RLX_COMPILE_NO_SIMPLIFY });
+}
+
+TEST(compile_in_bf16)
+{
+	sweep((struct work){ .parts = SMALL_NET_MLP | SMALL_NET_NORM, .device = "cpu",
+			     .precision = RLX_PRECISION_BF16 });
+}
+
+TEST_MAIN()
