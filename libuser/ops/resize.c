@@ -2,6 +2,7 @@
 /* Resampling along any axes: nearest, linear and cubic, as ONNX Resize. */
 #include "base/alloc.h"
 #include "ops/emit.h"
+#include "ops/resize_axis.h"
 
 RLX_OP(resize, "resample to 'sizes'; separable, with ONNX's coordinate and rounding modes",
 	IN(x)
@@ -64,124 +65,6 @@ static enum rlx_status resize_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
-/* One axis: sizes and scale; taps is how many inputs one output may read. */
-struct axis {
-	int64_t	in, out, taps;
-	double	scale, roi[2];
-	bool	same;		/* output = input */
-};
-
-static struct axis axis_of(const struct rlx_op_resize *a, const struct rlx_type *x,
-			   uint32_t i)
-{
-	struct axis ax = { .in = x->dim[i], .out = a->sizes.v[i] };
-	double s;
-
-	ax.scale = a->scales.n ? a->scales.v[i] : ax.in ? (double)ax.out / (double)ax.in : 1;
-	if (a->roi.n) {
-		ax.roi[0] = a->roi.v[i];
-		ax.roi[1] = a->roi.v[x->rank + i];
-	}
-	ax.same = ax.in == ax.out && ax.scale == 1 &&
-		  a->coord != RLX_COORD_TF_CROP_AND_RESIZE;
-	ax.taps = a->mode == RLX_RESIZE_CUBIC ? 4 : 2;
-	if (a->antialias && ax.scale < 1) {
-		s = floor(-(double)(ax.taps / 2) / ax.scale) + 1;
-		ax.taps = s < -0x1p40 ? INT64_C(1) << 41 : 2 - 2 * (int64_t)s;
-	}
-	return ax;
-}
-
-/* Where output @o lies in the input. */
-static double source(const struct rlx_op_resize *a, const struct axis *x, int64_t o)
-{
-	double wide = x->scale * (double)x->in, in = (double)x->in, p = (double)o;
-
-	switch (a->coord) {
-	case RLX_COORD_ALIGN_CORNERS:
-		return wide == 1 || x->out == 1 ? 0 : p * (in - 1) / (wide - 1);
-	case RLX_COORD_ASYMMETRIC:
-		return p / x->scale;
-	case RLX_COORD_TF_CROP_AND_RESIZE:
-		if (x->out == 1)
-			return (x->roi[0] + x->roi[1]) * (in - 1) / 2;
-		return p * (x->roi[1] - x->roi[0]) * (in - 1) / (wide - 1) +
-		       x->roi[0] * (in - 1);
-	case RLX_COORD_PYTORCH_HALF_PIXEL:
-		return x->out == 1 ? 0 : (p + 0.5) / x->scale - 0.5;
-	case RLX_COORD_HALF_PIXEL_SYMMETRIC:
-		return in / 2 * (1 - (double)x->out / wide) + (p + 0.5) / x->scale - 0.5;
-	case RLX_COORD_TF_HALF_PIXEL_NN:
-		return (p + 0.5) / x->scale;
-	default:
-		return (p + 0.5) / x->scale - 0.5;
-	}
-}
-
-static bool outside(const struct rlx_op_resize *a, const struct axis *x, double at)
-{
-	return a->coord == RLX_COORD_TF_CROP_AND_RESIZE &&
-	       (at < 0 || at > (double)(x->in - 1));
-}
-
-static int64_t clamp(double at, int64_t n)
-{
-	/* NaN too is 0 */
-	return !(at > 0) ? 0 : at > (double)(n - 1) ? n - 1 : (int64_t)at;
-}
-
-static int64_t nearest(const struct rlx_op_resize *a, const struct axis *x, int64_t o)
-{
-	double at = source(a, x, o);
-
-	switch (a->nearest) {
-	case RLX_NEAREST_ROUND_PREFER_FLOOR: at = ceil(at - 0.5); break;
-	case RLX_NEAREST_ROUND_PREFER_CEIL: at = floor(at + 0.5); break;
-	case RLX_NEAREST_FLOOR: at = floor(at); break;
-	case RLX_NEAREST_CEIL: at = ceil(at); break;
-	default: at = x->scale < 1 ? ceil(at) : floor(at); break;
-	}
-	return clamp(at, x->in);
-}
-
-static double kernel(const struct rlx_op_resize *a, double d)
-{
-	double k = a->cubic_a != 0 ? (double)a->cubic_a : -0.75;
-
-	d = fabs(d);
-	if (a->mode == RLX_RESIZE_LINEAR)
-		return d < 1 ? 1 - d : 0;
-	if (d <= 1)
-		return ((k + 2) * d - (k + 3)) * d * d + 1;
-	return d < 2 ? ((k * d - 5 * k) * d + 8 * k) * d - 4 * k : 0;
-}
-
-/*
- * Weights w[0..taps) of output @o and the inputs at[] they belong to, clamped
- * into the input. All zero if the output lies outside a cropped region.
- */
-static void weights(const struct rlx_op_resize *a, const struct axis *x, int64_t o,
-		    double *w, int64_t *at)
-{
-	double pos = source(a, x, o), base = ceil(pos) - 1, sum = 0;
-	double shrink = a->antialias && x->scale < 1 ? x->scale : 1;
-	int64_t i;
-
-	for (i = 0; i < x->taps; i++) {
-		double p = base + (double)(i - (x->taps / 2 - 1));
-
-		at[i] = clamp(p, x->in);
-		w[i] = kernel(a, (p - pos) * shrink);
-		if (outside(a, x, pos) ||
-		    (a->exclude_outside && (p < 0 || p > (double)(x->in - 1))))
-			w[i] = 0;
-		sum += w[i];
-	}
-	if ((a->exclude_outside || shrink < 1) && sum != 0)
-		for (i = 0; i < x->taps; i++)
-			w[i] /= sum;
-}
-
 /* Two images as doubles, then the taps of one output. */
 struct work {
 	double	*from, *to, *w;
@@ -192,14 +75,14 @@ static void work_sizes(const struct rlx_op_resize *a, const struct rlx_type *x,
 		       int64_t *image, int64_t *taps)
 {
 	struct rlx_type t = *x;
-	struct axis ax;
+	struct op_resize_axis ax;
 	uint32_t i;
 	int64_t n;
 
 	*image = rlx_type_count(x);
 	*taps = 1;
 	for (i = 0; i < x->rank; i++) {
-		ax = axis_of(a, x, i);
+		ax = op_resize_axis_of(a, x, i);
 		t.dim[i] = ax.out;
 		n = rlx_type_count(&t);
 		*image = n < 0 ? INT64_MAX : n > *image ? n : *image;
@@ -227,14 +110,14 @@ static size_t resize_scratch(const struct rlx_infer *q)
 	return (size_t)bytes;
 }
 
-static void one_axis(const struct rlx_op_resize *a, const struct axis *x,
+static void one_axis(const struct rlx_op_resize *a, const struct op_resize_axis *x,
 		     const struct work *b, int64_t pre, int64_t post)
 {
 	int64_t o, i, j, k;
 	double sum;
 
 	for (o = 0; o < x->out; o++) {
-		weights(a, x, o, b->w, b->at);
+		op_resize_weights(a, x, o, b->w, b->at);
 		for (i = 0; i < pre; i++)
 			for (j = 0; j < post; j++) {
 				sum = 0;
@@ -251,17 +134,17 @@ static enum rlx_status eval_nearest(struct rlx_eval *q)
 	const struct rlx_op_resize *a = q->args;
 	const struct rlx_type *x = &q->in[0].type, *y = &q->out[0].type;
 	int64_t *table[RLX_MAX_RANK], *next = q->scratch, s[RLX_MAX_RANK], off, o;
-	struct axis ax;
+	struct op_resize_axis ax;
 	struct op_walk w;
 	uint32_t i;
 
 	op_dense(x, s);
 	for (i = 0; i < x->rank; i++, next += y->dim[i - 1]) {
 		table[i] = next;
-		ax = axis_of(a, x, i);
+		ax = op_resize_axis_of(a, x, i);
 		for (o = 0; o < y->dim[i]; o++)
-			next[o] = outside(a, &ax, source(a, &ax, o)) ? -1 :
-				  ax.same ? o * s[i] : nearest(a, &ax, o) * s[i];
+			next[o] = op_resize_outside(a, &ax, o) ? -1 :
+				  ax.same ? o * s[i] : op_resize_nearest(a, &ax, o) * s[i];
 	}
 	op_walk_begin(&w, y, NULL, NULL, NULL);
 	for (; !w.done; op_walk_next(&w)) {
@@ -279,14 +162,14 @@ static enum rlx_status eval_nearest(struct rlx_eval *q)
 static bool extrapolated(const struct rlx_op_resize *a, const struct rlx_type *x,
 			 const int64_t *idx)
 {
-	struct axis ax;
+	struct op_resize_axis ax;
 	uint32_t i;
 
 	if (a->coord != RLX_COORD_TF_CROP_AND_RESIZE)
 		return false;
 	for (i = 0; i < x->rank; i++) {
-		ax = axis_of(a, x, i);
-		if (outside(a, &ax, source(a, &ax, idx[i])))
+		ax = op_resize_axis_of(a, x, i);
+		if (op_resize_outside(a, &ax, idx[i]))
 			return true;
 	}
 	return false;
@@ -298,7 +181,7 @@ static enum rlx_status resize_eval(struct rlx_eval *q)
 	struct rlx_type t = q->in[0].type;
 	struct work b = { .from = q->scratch };
 	int64_t image, taps, i;
-	struct axis ax;
+	struct op_resize_axis ax;
 	struct op_walk w;
 	uint32_t d;
 	double *swap;
@@ -312,7 +195,7 @@ static enum rlx_status resize_eval(struct rlx_eval *q)
 	for (i = 0; i < rlx_type_count(&t); i++)
 		b.from[i] = el_get(&q->in[0], i);
 	for (d = 0; d < t.rank; d++) {
-		ax = axis_of(a, &q->in[0].type, d);
+		ax = op_resize_axis_of(a, &q->in[0].type, d);
 		if (ax.same)
 			continue;
 		one_axis(a, &ax, &b, op_span(&t, 0, d), op_span(&t, d + 1, t.rank));
@@ -330,7 +213,7 @@ static enum rlx_status resize_eval(struct rlx_eval *q)
 
 /* One axis as a constant matrix [in, out]: what multiplies the gradient. */
 static rlx_value matrix(struct rlx_graph *g, const struct rlx_op_resize *a,
-			const struct axis *x, enum rlx_dtype dt)
+			const struct op_resize_axis *x, enum rlx_dtype dt)
 {
 	double *m = rlx_calloc((size_t)x->in, (size_t)x->out * sizeof(*m));
 	double *w = rlx_calloc((size_t)x->taps, sizeof(*w) + sizeof(int64_t));
@@ -339,11 +222,11 @@ static rlx_value matrix(struct rlx_graph *g, const struct rlx_op_resize *a,
 
 	for (o = 0; m && w && o < x->out; o++) {
 		if (a->mode == RLX_RESIZE_NEAREST) {
-			if (!outside(a, x, source(a, x, o)))
-				m[nearest(a, x, o) * x->out + o] = 1;
+			if (!op_resize_outside(a, x, o))
+				m[op_resize_nearest(a, x, o) * x->out + o] = 1;
 			continue;
 		}
-		weights(a, x, o, w, at);
+		op_resize_weights(a, x, o, w, at);
 		for (k = 0; k < x->taps; k++)
 			m[at[k] * x->out + o] += w[k];
 	}
@@ -359,7 +242,7 @@ static enum rlx_status resize_vjp(struct rlx_grad *q)
 	const struct rlx_op_resize *a = q->args;
 	struct rlx_type x = op_type(q->g, q->in[0]), t = op_type(q->g, q->out[0]);
 	rlx_value d = q->d_out[0], m;
-	struct axis ax;
+	struct op_resize_axis ax;
 	uint32_t i;
 
 	if (!rlx_type_count(&x) || !rlx_type_count(&t)) {
@@ -367,7 +250,7 @@ static enum rlx_status resize_vjp(struct rlx_grad *q)
 		return op_done(q->g);
 	}
 	for (i = 0; i < x.rank; i++) {
-		ax = axis_of(a, &x, i);
+		ax = op_resize_axis_of(a, &x, i);
 		if (ax.same)
 			continue;
 		m = matrix(q->g, a, &ax, x.dtype);

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+/* resize: the op's coordinate rules turned into tables of taps and weights. */
+#include "backends/cpu/cpu.h"
+#include "backends/cpu/shape.h"
+#include "kernels/conv.h"
+#include "kernels/resize.h"
+#include "ops/resize_axis.h"
+
+/* Beyond this an axis' table costs more than the image. */
+enum { MOST_TAPS = 1 << 12, MOST_TABLE = 1 << 26 };
+
+/* Neighbouring dimensions that keep their size count as one. */
+struct run {
+	struct op_resize_axis	ax;	/* its in and out of a merged run */
+	int64_t			size;	/* of a run that stays */
+	bool			same;
+};
+
+/* Dimensions as runs; returns how many, or -1 when they are over @most. */
+static int find_runs(const struct cpu_lower *lo, struct run *r, int most)
+{
+	const struct rlx_type *x = cpu_in(lo, 0);
+	int n = 0;
+
+	for (uint32_t i = 0; i < x->rank; i++) {
+		struct op_resize_axis ax = op_resize_axis_of(lo->args, x, i);
+
+		if (ax.same && n && r[n - 1].same) {
+			r[n - 1].size *= ax.in;
+			continue;
+		}
+		if (n == most)
+			return -1;
+		r[n++] = (struct run){ ax, ax.in, ax.same };
+	}
+	return n;
+}
+
+static bool is_outside(const struct cpu_lower *lo, const struct run *r, int n)
+{
+	for (int i = 0; i < n; i++)
+		for (int64_t o = 0; !r[i].same && o < r[i].ax.out; o++)
+			if (op_resize_outside(lo->args, &r[i].ax, o))
+				return true;
+	return false;
+}
+
+/* One position: its taps' inputs, or -1 outside, and weights where there are any. */
+static void fill_position(const struct rlx_op_resize *a, const struct op_resize_axis *ax,
+			  int64_t o, int32_t *index, float *weight, double *w, int64_t *at)
+{
+	if (op_resize_outside(a, ax, o)) {
+		index[0] = -1;
+	} else if (!weight) {
+		index[0] = (int32_t)op_resize_nearest(a, ax, o);
+	} else {
+		op_resize_weights(a, ax, o, w, at);
+		for (int64_t i = 0; i < ax->taps; i++) {
+			index[i] = (int32_t)at[i];
+			weight[i] = (float)w[i];
+		}
+	}
+}
+
+static enum rlx_status fill_axis(struct cpu_lower *lo, const struct run *r,
+				 struct rlx_k_resize_axis *to)
+{
+	const struct rlx_op_resize *a = lo->args;
+	int64_t taps = a->mode == RLX_RESIZE_NEAREST ? 1 : r->ax.taps, o, *at = NULL;
+	float *weight = NULL;
+	double *w = NULL;
+	int32_t *index;
+
+	*to = (struct rlx_k_resize_axis){ (size_t)r->size, (size_t)r->size, 1, NULL, NULL };
+	if (r->same)
+		return RLX_OK;
+	if (r->ax.in > INT32_MAX || taps > MOST_TAPS || r->ax.out > MOST_TABLE / taps)
+		return cpu_no(lo, "the tables of an axis would be too large");
+	index = cpu_keep(lo, (size_t)(r->ax.out * taps), sizeof(*index));
+	if (a->mode != RLX_RESIZE_NEAREST) {
+		weight = cpu_keep(lo, (size_t)(r->ax.out * taps), sizeof(*weight));
+		w = cpu_keep(lo, (size_t)taps, sizeof(*w));
+		at = cpu_keep(lo, (size_t)taps, sizeof(*at));
+	}
+	if (lo->status)
+		return lo->status;
+	for (o = 0; o < r->ax.out; o++)
+		fill_position(a, &r->ax, o, index + o * taps,
+			      weight ? weight + o * taps : NULL, w, at);
+	*to = (struct rlx_k_resize_axis){ (size_t)r->ax.in, (size_t)r->ax.out, (size_t)taps,
+					  index, weight };
+	return RLX_OK;
+}
+
+/* Which kernel, and how many floats it takes for one element (0: bytes). */
+static rlx_k_fn *pick_kernel(struct cpu_lower *lo, const struct run *r, int n, size_t *lanes)
+{
+	const struct rlx_op_resize *a = lo->args;
+	size_t block = rlx_conv_block(lo->dev->isa);
+	enum rlx_dtype dt = cpu_in(lo, 0)->dtype;
+
+	*lanes = 0;
+	if (dt == RLX_F32 && n > 1 && r[n - 1].same && (size_t)r[n - 1].size == block) {
+		*lanes = block;
+		return lo->k->resize_c;
+	}
+	if (a->mode == RLX_RESIZE_NEAREST && dt != RLX_C64 && !is_outside(lo, r, n))
+		return lo->k->resize_nearest;
+	*lanes = 1;
+	if (dt == RLX_F32)
+		return lo->k->resize_f32;
+	cpu_no(lo, "no kernel interpolates, or extrapolates, this dtype");
+	return NULL;
+}
+
+enum rlx_status cpu_lower_resize(struct cpu_lower *lo)
+{
+	const struct rlx_op_resize *op = lo->args;
+	const struct rlx_type *y = cpu_out(lo, 0);
+	struct rlx_k_resize *a = cpu_args(lo, sizeof(*a));
+	struct run r[5];
+	size_t lanes, planes = 1;
+	int n = find_runs(lo, r, 5), first, i;
+	rlx_k_fn *fn;
+	double taps = 1;
+
+	if (!rlx_type_count(y))
+		return lo->status;
+	if (n < 0)
+		return cpu_no(lo, "too many axes change their size");
+	fn = pick_kernel(lo, r, n, &lanes);
+	n -= lanes > 1;
+	first = n > 1 && r[0].same;
+	if (first)
+		planes = (size_t)r[0].size;
+	if (lo->status || n - first > 3)
+		return cpu_no(lo, "over three axes change their size");
+	a->planes = planes;
+	a->outside = op->extrapolation;
+	a->esize = rlx_dtype_size(y->dtype);
+	for (i = 0; i < 3; i++) {
+		int k = i - 3 + n;
+
+		a->axis[i] = (struct rlx_k_resize_axis){ 1, 1, 1, NULL, NULL };
+		if (k >= first && fill_axis(lo, &r[k], &a->axis[i]))
+			return lo->status;
+		taps *= (double)a->axis[i].taps;
+	}
+	cpu_ref_in(lo, &a->x, 0, 0);
+	cpu_ref_out(lo, &a->y, 0, 0);
+	return cpu_call(lo, fn, planes * a->axis[0].out * a->axis[1].out,
+			(double)rlx_type_count(y) * (taps + 1),
+			lanes ? rlx_resize_scratch(a, lanes) : 0);
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+/* Which inputs, by which weights, make an output along one axis of resize. */
+#include <math.h>
+
+#include "ops/resize_axis.h"
+
+struct op_resize_axis op_resize_axis_of(const struct rlx_op_resize *a,
+					const struct rlx_type *x, uint32_t i)
+{
+	struct op_resize_axis ax = { .in = x->dim[i], .out = a->sizes.v[i] };
+	double s;
+
+	ax.scale = a->scales.n ? a->scales.v[i] : ax.in ? (double)ax.out / (double)ax.in : 1;
+	if (a->roi.n) {
+		ax.roi[0] = a->roi.v[i];
+		ax.roi[1] = a->roi.v[x->rank + i];
+	}
+	ax.same = ax.in == ax.out && ax.scale == 1 &&
+		  a->coord != RLX_COORD_TF_CROP_AND_RESIZE;
+	ax.taps = a->mode == RLX_RESIZE_CUBIC ? 4 : 2;
+	if (a->antialias && ax.scale < 1) {
+		s = floor(-(double)(ax.taps / 2) / ax.scale) + 1;
+		ax.taps = s < -0x1p40 ? INT64_C(1) << 41 : 2 - 2 * (int64_t)s;
+	}
+	return ax;
+}
+
+/* Where output @o lies in the input. */
+static double source(const struct rlx_op_resize *a, const struct op_resize_axis *x,
+		     int64_t o)
+{
+	double wide = x->scale * (double)x->in, in = (double)x->in, p = (double)o;
+
+	switch (a->coord) {
+	case RLX_COORD_ALIGN_CORNERS:
+		return wide == 1 || x->out == 1 ? 0 : p * (in - 1) / (wide - 1);
+	case RLX_COORD_ASYMMETRIC:
+		return p / x->scale;
+	case RLX_COORD_TF_CROP_AND_RESIZE:
+		if (x->out == 1)
+			return (x->roi[0] + x->roi[1]) * (in - 1) / 2;
+		return p * (x->roi[1] - x->roi[0]) * (in - 1) / (wide - 1) +
+		       x->roi[0] * (in - 1);
+	case RLX_COORD_PYTORCH_HALF_PIXEL:
+		return x->out == 1 ? 0 : (p + 0.5) / x->scale - 0.5;
+	case RLX_COORD_HALF_PIXEL_SYMMETRIC:
+		return in / 2 * (1 - (double)x->out / wide) + (p + 0.5) / x->scale - 0.5;
+	case RLX_COORD_TF_HALF_PIXEL_NN:
+		return (p + 0.5) / x->scale;
+	default:
+		return (p + 0.5) / x->scale - 0.5;
+	}
+}
+
+bool op_resize_outside(const struct rlx_op_resize *a, const struct op_resize_axis *x,
+		       int64_t o)
+{
+	double at;
+
+	if (a->coord != RLX_COORD_TF_CROP_AND_RESIZE)
+		return false;
+	at = source(a, x, o);
+	return at < 0 || at > (double)(x->in - 1);
+}
+
+static int64_t clamp(double at, int64_t n)
+{
+	/* NaN too is 0 */
+	return !(at > 0) ? 0 : at > (double)(n - 1) ? n - 1 : (int64_t)at;
+}
+
+int64_t op_resize_nearest(const struct rlx_op_resize *a, const struct op_resize_axis *x,
+			  int64_t o)
+{
+	double at = source(a, x, o);
+
+	switch (a->nearest) {
+	case RLX_NEAREST_ROUND_PREFER_FLOOR: at = ceil(at - 0.5); break;
+	case RLX_NEAREST_ROUND_PREFER_CEIL: at = floor(at + 0.5); break;
+	case RLX_NEAREST_FLOOR: at = floor(at); break;
+	case RLX_NEAREST_CEIL: at = ceil(at); break;
+	default: at = x->scale < 1 ? ceil(at) : floor(at); break;
+	}
+	return clamp(at, x->in);
+}
+
+static double kernel(const struct rlx_op_resize *a, double d)
+{
+	double k = a->cubic_a != 0 ? (double)a->cubic_a : -0.75;
+
+	d = fabs(d);
+	if (a->mode == RLX_RESIZE_LINEAR)
+		return d < 1 ? 1 - d : 0;
+	if (d <= 1)
+		return ((k + 2) * d - (k + 3)) * d * d + 1;
+	return d < 2 ? ((k * d - 5 * k) * d + 8 * k) * d - 4 * k : 0;
+}
+
+void op_resize_weights(const struct rlx_op_resize *a, const struct op_resize_axis *x,
+		       int64_t o, double *w, int64_t *at)
+{
+	bool out = op_resize_outside(a, x, o);
+	double pos = source(a, x, o), base = ceil(pos) - 1, sum = 0;
+	double shrink = a->antialias && x->scale < 1 ? x->scale : 1;
+	int64_t i;
+
+	for (i = 0; i < x->taps; i++) {
+		double p = base + (double)(i - (x->taps / 2 - 1));
+
+		at[i] = clamp(p, x->in);
+		w[i] = kernel(a, (p - pos) * shrink);
+		if (out ||
+		    (a->exclude_outside && (p < 0 || p > (double)(x->in - 1))))
+			w[i] = 0;
+		sum += w[i];
+	}
+	if ((a->exclude_outside || shrink < 1) && sum != 0)
+		for (i = 0; i < x->taps; i++)
+			w[i] /= sum;
+}
