@@ -12,6 +12,9 @@ $(BUILD)/test/%: $(BUILD)/obj/selftests/%.o $(TEST_LIB) $(BUILD)/lib/librlx.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) $< $(TEST_LIB) $(BUILD)/lib/librlx.a $(LDLIBS) -o $@
 
+# These run the command itself.
+$(filter $(BUILD)/test/cli/%,$(TEST_BIN)): $(BUILD)/bin/rlx
+
 tests: $(TEST_BIN)
 
 # Fuzzers, one per selftests/fuzz/*.c; they want clang and a folder of their own.

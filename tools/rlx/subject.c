@@ -13,22 +13,14 @@ static int told(const struct subject *s, enum rlx_status st, const struct rlx_er
 			 err->status ? err->text : rlx_status_name(st));
 }
 
-/* Does the file begin as the text form does, behind blanks and comments? */
+/* Does the file begin as the text form does? */
 static bool is_text(const char *s, size_t n)
 {
 	size_t i = 0;
 
-	while (i < n) {
-		if (s[i] == '#') {
-			while (i < n && s[i] != '\n')
-				i++;
-		} else if (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r') {
-			i++;
-		} else {
-			return n - i > 6 && !memcmp(s + i, "graph ", 6);
-		}
-	}
-	return false;
+	while (i < n && (s[i] == ' ' || s[i] == '\t' || s[i] == '\n' || s[i] == '\r'))
+		i++;
+	return n - i > 6 && !memcmp(s + i, "graph ", 6);
 }
 
 /* The whole of a text file, if it is one; NULL with *@failed unset if not. */

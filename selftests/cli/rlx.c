@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT
+/* The rlx command: help, wrong usage, info, run, bench, dump, ops. */
+#include "rlx/npy.h"
+#include "selftests/cli/cli.h"
+#include "selftests/io/onnx_write.h"
+
+static const char relu[] =
+	"graph \"t\" {\n"
+	"  %1 = input(name=\"x\", type=f32[4,3])\n"
+	"  %2 = relu(x=%1) : f32[4,3]\n"
+	"  return \"y\"=%2\n"
+	"}\n";
+
+static void relu_model(void)
+{
+	cli_begin();
+	cli_write("relu.rlx", relu);
+}
+
+/* y = a + b, both f32["n", 2]. */
+static void open_model(void)
+{
+	static const int64_t dim[2] = { -1, 2 };
+	static struct out g, m;
+	FILE *f;
+
+	cli_begin();
+	g.n = 0;
+	put_node(&g, "Add a b > y");
+	put_str(&g, 2, "t");
+	put_info(&g, 11, "a", ONNX_FLOAT, dim, 2);
+	put_info(&g, 11, "b", ONNX_FLOAT, dim, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, dim, 2);
+	model_of(&m, &g, 17);
+	f = fopen("add.onnx", "wb");
+	CHECK(f && fwrite(m.b, 1, m.n, f) == m.n && !fclose(f));
+}
+
+static void write_npy(const char *path, const float *v, int64_t rows, int64_t cols)
+{
+	struct rlx_type t = rlx_type(RLX_F32, rows, cols);
+	struct rlx_error err = { 0 };
+
+	CHECKF(!rlx_npy_write(path, &t, v, &err), "%s", err.text);
+}
+
+static void read_npy(const char *path, float *v, int64_t rows, int64_t cols)
+{
+	struct rlx_type t = rlx_type(RLX_F32, rows, cols);
+	struct rlx_error err = { 0 };
+	struct rlx_npy *f;
+
+	CHECKF(!rlx_npy_open(path, &f, &err), "%s", err.text);
+	CHECK(rlx_type_equal(rlx_npy_type(f), &t));
+	memcpy(v, rlx_npy_data(f), (size_t)rlx_type_bytes(&t));
+	rlx_npy_close(f);
+}
+
+TEST(help)
+{
+	static const char *const commands[] = { "info", "run", "embed", "bench", "dump", "ops" };
+	unsigned int i;
+
+	cli_begin();
+	ENDS(RLX("--version"), 0, out, "rlx ");
+	for (i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+		ENDS(RLX("--help"), 0, out, commands[i]);
+		ENDS(RLX(commands[i], "--help"), 0, out, "usage: rlx ");
+		ENDS(RLX("help", commands[i]), 0, out, "Exit status: ");
+		ENDS(RLX(commands[i], "--no-such-option"), 2, err, "--no-such-option");
+		ENDS(RLX(commands[i], "-x"), 2, err, "no option '-x'");
+	}
+	ENDS(rlx_cmd(NULL), 2, err, "usage: rlx");
+	ENDS(RLX("ruin"), 2, err, "did you mean 'run'");
+	ENDS(RLX("help", "xyz"), 2, err, "no command 'xyz'");
+}
+
+TEST(wrong_usage)
+{
+	relu_model();
+	ENDS(RLX("run"), 2, err, "usage: rlx run MODEL");
+	ENDS(RLX("run", "relu.rlx", "again"), 2, err, "'again'");
+	ENDS(RLX("run", "relu.rlx", "--seed"), 2, err, "a value is missing behind '--seed'");
+	ENDS(RLX("run", "relu.rlx", "--seed", "-1"), 2, err, "--seed is '-1', want a whole number");
+	ENDS(RLX("run", "relu.rlx", "--seed=99999999999999999999"), 2, err, "want a whole number");
+	ENDS(RLX("run", "relu.rlx", "--rtol", "nan"), 2, err, "want a number");
+	ENDS(RLX("run", "relu.rlx", "--json=yes"), 2, err, "no value belongs to");
+	ENDS(RLX("run", "relu.rlx", "--precision", "f8"), 2, err, "want f32|bf16");
+	ENDS(RLX("run", "relu.rlx", "--repeat", "0"), 2, err, "at least 1");
+	ENDS(RLX("run", "relu.rlx", "--input", "z=zeros"), 2, err, "no such input; there are: x");
+	ENDS(RLX("run", "relu.rlx", "--input", "x=const:y"), 2, err, "want const:NUMBER");
+	ENDS(RLX("run", "relu.rlx", "--input", "x=random:2:1"), 2, err, "want random:LO:HI");
+	ENDS(RLX("run", "relu.rlx", "--shape", "x=1,,2"), 2, err, "want up to 8 sizes");
+	ENDS(RLX("run", "relu.rlx", "--output", "z=f"), 2, err, "no such output; there are: y");
+	ENDS(RLX("bench", "relu.rlx", "--threads", "1,x"), 2, err, "numbers from 1");
+	ENDS(RLX("bench", "relu.rlx", "--seconds", "0"), 2, err, "above 0");
+	ENDS(RLX("bench", "relu.rlx", "--peer", "tflite"), 2, err, "want onnxruntime");
+	ENDS(RLX("dump", "relu.rlx", "--pass", "all", "--format", "svg"), 2, err, "name one pass");
+	ENDS(RLX("embed", "--corpus", "x", "--query", "y"), 2, err, "--model is needed");
+	ENDS(RLX("info", "--arena", "0"), 2, err, "at least 1 MiB");
+}
+
+TEST(what_cannot_be_read)
+{
+	relu_model();
+	cli_write("rubbish", "no model at all");
+	cli_write("cut.rlx", "graph \"t\" {\n  %1 = input(name=");
+	ENDS(RLX("run", "nowhere.onnx"), 3, err, "nowhere.onnx: ");
+	ENDS(RLX("run", "."), 3, err, "rlx run: ");
+	ENDS(RLX("run", "rubbish"), 3, err, "rubbish");
+	ENDS(RLX("dump", "cut.rlx"), 3, err, "cut.rlx: ");
+	ENDS(RLX("run", "relu.rlx", "--device", "abacus"), 3, err, "no device 'abacus'");
+	ENDS(RLX("run", "relu.rlx", "--input", "x=nowhere.npy"), 3, err, "nowhere.npy");
+	ENDS(RLX("run", "relu.rlx", "--input", "x=rubbish"), 3, err, "rubbish");
+	ENDS(RLX("run", "relu.rlx", "--output", "y=no/such/folder.npy"), 3, err, "no/such");
+	ENDS(RLX("run", "relu.rlx", "--shape", "x=9223372036854775807,9"), 3, err, "too large");
+	ENDS(RLX("ops", "no_such_op"), 3, err, "no op 'no_such_op'");
+	ENDS(RLX("bench", "relu.rlx", "--peer", "onnxruntime=nowhere.so"), 3, err, "nowhere.so");
+}
+
+TEST(info)
+{
+	struct rlx_json *j;
+	uint32_t arena;
+	int64_t v;
+
+	cli_begin();
+	j = cli_json(RLX("info", "--json", "--arena", "2"));
+	arena = rlx_json_get(j, 0, "arena");
+	CHECK(rlx_json_int(j, rlx_json_get(j, arena, "bytes"), &v) && v >= 2 << 20);
+	CHECK(rlx_json_str_is(j, rlx_json_get(j, arena, "provider"), "memfd"));
+	CHECK(rlx_json_get(j, rlx_json_get(j, 0, "devices"), "cpu"));
+	CHECK(rlx_json_get(j, rlx_json_get(j, 0, "module"), "loaded"));
+	ENDS(RLX("info"), 0, out, "memlock limit");
+}
+
+TEST(run_computes_and_checks)
+{
+	float x[12], y[12];
+	uint64_t seed = rlx_test_seed();
+	int i;
+
+	relu_model();
+	for (i = 0; i < 12; i++)
+		x[i] = (float)rlx_test_uniform(&seed, -2, 2);
+	write_npy("x.npy", x, 4, 3);
+	ENDS(RLX("run", "relu.rlx", "--input", "x=x.npy", "--output", "y=y.npy"), 0, out, "f32[4,3]");
+	read_npy("y.npy", y, 4, 3);
+	for (i = 0; i < 12; i++)
+		CHECK(y[i] == (x[i] > 0 ? x[i] : 0));
+	ENDS(RLX("run", "relu.rlx", "--input", "x=x.npy", "--expect", "y=y.npy"), 0, out,
+	     "as expected");
+	ENDS(RLX("run", "relu.rlx", "--input", "x=x.npy", "--expect", "y=y.npy", "--device", "ref"),
+	     0, out, "as expected");
+	y[7] += 0.5f;
+	write_npy("y.npy", y, 4, 3);
+	ENDS(RLX("run", "relu.rlx", "--input", "x=x.npy", "--expect", "y=y.npy"), 1, out,
+	     "1 elements differ; the worst is 7");
+	ENDS(RLX("run", "relu.rlx", "--input", "x=x.npy", "--expect", "y=y.npy", "--atol", "1"), 0,
+	     out, "as expected");
+	write_npy("y.npy", y, 3, 4);
+	ENDS(RLX("run", "relu.rlx", "--input", "x=x.npy", "--expect", "y=y.npy"), 1, out,
+	     "is f32[4,3], expected f32[3,4]");
+	write_npy("x.npy", x, 3, 4);
+	ENDS(RLX("run", "relu.rlx", "--input", "x=x.npy"), 3, err, "f32[3,4]");
+}
+
+TEST(random_inputs_have_a_seed)
+{
+	float a[12], b[12], c[12];
+	int i;
+
+	relu_model();
+	CHECK(!RLX("run", "relu.rlx", "--output", "y=a.npy")->status);
+	CHECK(!RLX("run", "relu.rlx", "--output", "y=b.npy", "--seed", "1")->status);
+	CHECK(!RLX("run", "relu.rlx", "--output", "y=c.npy", "--seed", "2")->status);
+	read_npy("a.npy", a, 4, 3);
+	read_npy("b.npy", b, 4, 3);
+	read_npy("c.npy", c, 4, 3);
+	CHECK(!memcmp(a, b, sizeof(a)));
+	CHECK(memcmp(a, c, sizeof(a)));
+	CHECK(!RLX("run", "relu.rlx", "--input=x=random:3:4", "--output", "y=a.npy")->status);
+	read_npy("a.npy", a, 4, 3);
+	for (i = 0; i < 12; i++)
+		CHECK(a[i] >= 3 && a[i] <= 4);
+	CHECK(!RLX("run", "relu.rlx", "--input=x=const:2.5", "--output", "y=a.npy")->status);
+	read_npy("a.npy", a, 4, 3);
+	for (i = 0; i < 12; i++)
+		CHECK(a[i] == 2.5f);
+}
+
+TEST(open_sizes)
+{
+	float a[6] = { 1, 2, 3, 4, 5, 6 }, y[6];
+	int i;
+
+	open_model();
+	ENDS(RLX("run", "add.onnx"), 2, err, "sizes are missing: a[0] (--dim n=N)");
+	ENDS(RLX("run", "add.onnx", "--dim", "m=3"), 2, err, "no such dimension; there are: n");
+	ENDS(RLX("run", "add.onnx", "--dim", "n=3x"), 2, err, "want a whole number");
+	ENDS(RLX("run", "add.onnx", "--dim", "n=5"), 0, out, "f32[5,2]");
+	ENDS(RLX("run", "add.onnx", "--shape", "a=4,2", "--shape", "b=1,2"), 0, out, "f32[4,2]");
+	write_npy("a.npy", a, 3, 2);
+	CHECK(!RLX("run", "add.onnx", "--input", "a=a.npy", "--input", "b=const:1", "--output",
+		   "y=y.npy")->status);
+	read_npy("y.npy", y, 3, 2);
+	for (i = 0; i < 6; i++)
+		CHECK(y[i] == a[i] + 1);
+}
+
+TEST(run_json)
+{
+	struct rlx_json *j;
+	double v;
+
+	relu_model();
+	j = cli_json(RLX("run", "relu.rlx", "--json", "--input", "x=const:2"));
+	CHECK(rlx_json_double(j, rlx_json_get(j, rlx_json_get(j, rlx_json_get(j, 0, "outputs"), "y"),
+					      "mean"), &v) && v == 2);
+}
+
+TEST(bench)
+{
+	struct rlx_json *j;
+	struct rlx_json_iter it;
+	double v;
+	char *row;
+
+	relu_model();
+	ENDS(RLX("bench", "relu.rlx", "--seconds", "0.05"), 0, out, "p99_ms");
+	row = strchr(RLX("bench", "relu.rlx", "--seconds", "0.05", "--format", "csv")->out, '\n');
+	CHECK(row && !strncmp(row + 1, "1,rlx,", 6));
+	j = cli_json(RLX("bench", "relu.rlx", "--seconds", "0.05", "--format", "json"));
+	it = rlx_json_iter(j, 0);
+	CHECK(rlx_json_next(&it));
+	CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "runs"), &v) && v >= 1);
+	CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "p50_ms"), &v) && v > 0);
+	CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "peak_gflops"), &v) && v > 0);
+	CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "peak_gbytes"), &v) && v > 0);
+}
+
+TEST(dump_can_be_read_back)
+{
+	struct said *s;
+
+	open_model();
+	s = RLX("dump", "add.onnx", "--dim", "n=2", "--pass", "none", "--whole");
+	ENDS(s, 0, out, "add(a=%1, b=%2)");
+	cli_write("again.rlx", s->out);
+	CHECK(!RLX("run", "add.onnx", "--dim", "n=2", "--output", "y=y.npy")->status);
+	ENDS(RLX("run", "again.rlx", "--expect", "y=y.npy", "--rtol", "0", "--atol", "0"), 0, out,
+	     "as expected");
+}
+
+TEST(dump_pictures_and_reports)
+{
+	struct said *s;
+
+	relu_model();
+	ENDS(RLX("dump", "relu.rlx", "--pass", "all"), 0, out, "# before all passes: ");
+	ENDS(RLX("dump", "relu.rlx", "--passes"), 0, out, "none, ");
+	ENDS(RLX("dump", "relu.rlx", "--pass", "nope"), 2, err, "no pass 'nope' ran");
+	s = RLX("dump", "relu.rlx", "--format", "dot");
+	ENDS(s, 0, out, "digraph");
+	CHECK(strstr(s->out, "-> o0;\n}"));
+	s = RLX("dump", "relu.rlx", "--format", "svg", "--output", "g.svg");
+	ENDS(s, 0, out, "");
+	cli_read("g.svg", s->out, sizeof(s->out));
+	CHECK(!strncmp(s->out, "<svg ", 5) && strstr(s->out, ">x</text>") &&
+	      strstr(s->out, "</svg>\n"));
+	ENDS(RLX("dump", "relu.rlx", "--plan", "svg"), 0, out, "<svg");
+	ENDS(RLX("dump", "relu.rlx", "--plan", "text"), 0, out, "steps");
+	ENDS(RLX("dump", "relu.rlx", "--report"), 0, out, "native");
+}
+
+TEST(ops_are_counted)
+{
+	struct rlx_json *j;
+	struct rlx_json_iter it;
+	uint32_t n = 0;
+	double samples, native;
+
+	cli_begin();
+	ENDS(RLX("ops", "relu", "matmul"), 0, out, "matmul");
+	j = cli_json(RLX("ops", "--json"));
+	for (it = rlx_json_iter(j, 0); rlx_json_next(&it); n++) {
+		uint32_t name = rlx_json_get(j, it.val, "op");
+
+		CHECK(rlx_json_get(j, it.val, "doc") && name);
+		CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "samples"), &samples));
+		CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "native"), &native));
+		if (rlx_json_str_is(j, name, "relu"))
+			CHECK(samples > 0 && native == samples);
+	}
+	CHECK(n > 100);
+	j = cli_json(RLX("ops", "relu", "--json", "--device", "null"));
+}
+
+TEST_MAIN()
