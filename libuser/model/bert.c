@@ -414,13 +414,29 @@ static rlx_value embed(struct build *q, rlx_value ids, rlx_value types)
 	return norm(q, x, "embeddings.LayerNorm");
 }
 
+/* 0, 1, ... seq - 1 */
+static rlx_value positions(struct build *q)
+{
+	int64_t *v = rlx_calloc((size_t)q->seq, sizeof(*v)), i;
+	rlx_value at;
+
+	if (!v) {
+		rlx_fail(q->err, RLX_ENOMEM, "bert: out of memory");
+		return RLX_NONE;
+	}
+	for (i = 0; i < q->seq; i++)
+		v[i] = i;
+	at = rlx_constant(q->g, rlx_type(RLX_I64, 1, 1, q->seq), v);
+	rlx_free(v);
+	return at;
+}
+
 /* The mean over the first lengths[b] rows of each x[b], as a product. */
 static rlx_value mean(struct build *q, rlx_value x, rlx_value lengths)
 {
 	struct rlx_graph *g = q->g;
-	rlx_value at, n, mask;
+	rlx_value at = positions(q), n, mask;
 
-	at = rlx_emit(g, iota, .type = rlx_type(RLX_I64, 1, 1, q->seq), .axis = 2, .step = 1);
 	n = rlx_emit(g, reshape, .x = lengths, .shape = RLX_INTS(q->batch, 1, 1));
 	mask = rlx_emit(g, cast, .x = rlx_emit(g, lt, .a = at, .b = n), .to = RLX_F32);
 	mask = rlx_emit(g, div, .a = mask, .b = rlx_emit(g, cast, .x = n, .to = RLX_F32));

@@ -35,6 +35,20 @@ static enum rlx_status open_tokenizer(struct encoder *e, const char *dir,
 	return st ? st : rlx_tokenizer_scratch_new(e->tok, &e->scratch, err);
 }
 
+/* A model with fewer positions than the longest bucket: cut there. */
+static void fit_model(struct encoder *e)
+{
+	struct rlx_bert_info info;
+	unsigned int i;
+
+	rlx_bert_info(e->bert, &info);
+	if (info.max_seq < e->max_tokens)
+		e->max_tokens = (uint32_t)info.max_seq;
+	for (i = 0; i < ENCODER_BUCKETS; i++)
+		if (e->bucket[i].seq > info.max_seq)
+			e->bucket[i].seq = info.max_seq;
+}
+
 enum rlx_status encoder_open(struct encoder *e, const char *model, const char *tokenizer,
 			     const struct rlx_compile_opts *opts, uint32_t max_tokens,
 			     struct rlx_error *err)
@@ -49,7 +63,9 @@ enum rlx_status encoder_open(struct encoder *e, const char *model, const char *t
 		e->bucket[i].seq = lengths[i];
 	st = dir ? rlx_bert_open(model, &e->bert, err) :
 	     rlx_model_open(model, &e->model, err);
-	if (!st && !dir)
+	if (!st && dir)
+		fit_model(e);
+	else if (!st)
 		st = rlx_runner_new(e->model, opts, &e->runner, err);
 	return st ? st : open_tokenizer(e, dir ? model : NULL, tokenizer, err);
 }
