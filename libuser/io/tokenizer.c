@@ -223,13 +223,17 @@ enum rlx_status rlx_tokenizer_scratch_new(const struct rlx_tokenizer *t,
 	if (!t)
 		return rlx_fail(err, RLX_EINVAL, "tokenizer: no tokenizer");
 	s = rlx_calloc(1, sizeof(*s));
-	if (s && t->model == TK_BPE)
+	if (!s)
+		return rlx_fail(err, RLX_ENOMEM, "tokenizer: no memory");
+	s->t = t;
+	if (t->model == TK_BPE)
 		s->cache = rlx_calloc(TK_CACHE_SLOTS, sizeof(*s->cache));
-	if (!s || (t->model == TK_BPE && !s->cache)) {
-		rlx_free(s);
+	/* so that the working text is never NULL, even when it is empty */
+	if ((t->model == TK_BPE && !s->cache) || !tk_buf_room(&s->text, 64) ||
+	    !tk_buf_room(&s->seg, 64) || !tk_buf_room(&s->tmp, 64)) {
+		rlx_tokenizer_scratch_free(s);
 		return rlx_fail(err, RLX_ENOMEM, "tokenizer: no memory");
 	}
-	s->t = t;
 	*out_s = s;
 	return RLX_OK;
 }

@@ -222,6 +222,8 @@ bool tk_buf_put(struct tk_buf *b, const void *s, uint32_t n,
 {
 	uint32_t i;
 
+	if (!n)
+		return true;
 	if (!tk_buf_room(b, n))
 		return false;
 	memcpy(b->b + b->n, s, n);
@@ -243,10 +245,10 @@ bool tk_buf_copy(struct tk_buf *b, const struct tk_buf *from, uint32_t begin,
 {
 	uint32_t n = end - begin;
 
-	if (!tk_buf_room(b, n))
-		return false;
 	if (!n)
 		return true;
+	if (!tk_buf_room(b, n))
+		return false;
 	memcpy(b->b + b->n, from->b + begin, n);
 	memcpy(b->map + b->n, from->map + begin, n * sizeof(*b->map));
 	b->n += n;
