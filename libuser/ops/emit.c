@@ -24,7 +24,7 @@ rlx_value op_reshape(struct rlx_graph *g, rlx_value x, const int64_t *dim,
 {
 	struct rlx_type t = op_type(g, x);
 
-	if (t.rank == rank && !memcmp(t.dim, dim, rank * sizeof(*dim)))
+	if (t.rank == rank && (!rank || !memcmp(t.dim, dim, rank * sizeof(*dim))))
 		return x;
 	return rlx_emit(g, reshape, .x = x, .shape = { dim, rank });
 }

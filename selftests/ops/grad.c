@@ -78,45 +78,66 @@ static double loss(struct bench *b, const struct rlx_tensor *weight)
 	return sum;
 }
 
-/*
- * The slope along a random direction of input @k against <gradient, direction>.
- * One element alone if @single.
- */
-static void check_direction(const struct op_case *c, unsigned int i, struct bench *b,
-			    const struct rlx_tensor *weight, unsigned int k,
-			    const struct rlx_tensor *grad, bool single, uint64_t *seed)
-{
-	struct rlx_tensor *x = &b->in[k], keep = *x;
-	int64_t n = rlx_type_count(&x->type), j, only;
-	double *dir, h = 1e-5, want, got = 0, size = 0, tol;
-	struct rlx_tensor moved = tensor_new(x->type);
+/* One sample with the weights of its loss. */
+struct trial {
+	const struct op_case	*c;
+	unsigned int		 i;
+	struct bench		*b;
+	struct rlx_tensor	 weight[MAX_IO];
+	uint64_t		*seed;
+};
 
-	if (!n)
-		goto out_free;
-	dir = calloc((size_t)n, sizeof(*dir));
-	CHECK(dir);
-	only = (int64_t)(rlx_test_rand(seed) % (uint64_t)n);
-	for (j = 0; j < n; j++) {
-		dir[j] = single ? j == only : rlx_test_uniform(seed, -1, 1);
-		got += dir[j] * el_get(grad, j);
-		size += fabs(dir[j] * el_get(grad, j));
-	}
+/* Fill dir[] at random, or with one 1 at a random place. */
+static void draw(const struct trial *t, double *dir, int64_t n, bool single)
+{
+	int64_t only = (int64_t)(rlx_test_rand(t->seed) % (uint64_t)n), j;
+
+	for (j = 0; j < n; j++)
+		dir[j] = single ? j == only : rlx_test_uniform(t->seed, -1, 1);
+}
+
+/* The slope of the loss along @dir from input @k. */
+static double slope(struct trial *t, unsigned int k, const double *dir)
+{
+	struct rlx_tensor *x = &t->b->in[k], keep = *x, moved = tensor_new(x->type);
+	int64_t n = rlx_type_count(&x->type), j;
+	double h = 1e-5, up, down;
+
 	*x = moved;
 	for (j = 0; j < n; j++)
 		el_set(x, j, el_get(&keep, j) + h * dir[j]);
-	want = loss(b, weight);
+	up = loss(t->b, t->weight);
 	for (j = 0; j < n; j++)
 		el_set(x, j, el_get(&keep, j) - h * dir[j]);
-	want = (want - loss(b, weight)) / (2 * h);
+	down = loss(t->b, t->weight);
 	*x = keep;
-	tol = c->s.grad_tol > 0 ? c->s.grad_tol : 2e-4;
+	free(moved.data);
+	return (up - down) / (2 * h);
+}
+
+/* That slope against <gradient, direction>; one element alone if @single. */
+static void check_direction(struct trial *t, unsigned int k,
+			    const struct rlx_tensor *grad, bool single)
+{
+	int64_t n = rlx_type_count(&grad->type), j;
+	double *dir, want, got = 0, size = 0, tol;
+
+	if (!n)
+		return;
+	dir = calloc((size_t)n, sizeof(*dir));
+	CHECK(dir);
+	draw(t, dir, n, single);
+	for (j = 0; j < n; j++) {
+		got += dir[j] * el_get(grad, j);
+		size += fabs(dir[j] * el_get(grad, j));
+	}
+	want = slope(t, k, dir);
+	tol = t->c->s.grad_tol > 0 ? t->c->s.grad_tol : 2e-4;
 	WANT(fabs(got - want) <= tol * fmax(fmax(size, fabs(want)), 1e-2),
-	     "%s sample %u input %u: gradient %.8g, difference %.8g", c->def->name, i, k,
-	     got, want);
+	     "%s sample %u input %u: gradient %.8g, difference %.8g", t->c->def->name,
+	     t->i, k, got, want);
 	checked++;
 	free(dir);
-out_free:
-	free(moved.data);
 }
 
 /* Whether anything of this case can have a gradient at all. */
@@ -135,7 +156,8 @@ static bool has_floats(const struct op_case *c, const struct bench *b)
 static void compare(const struct op_case *c, unsigned int i, struct bench *b,
 		    struct rlx_graph *vjp, uint64_t *seed)
 {
-	struct rlx_tensor weight[MAX_IO];
+	struct trial t = { .c = c, .i = i, .b = b, .seed = seed };
+	struct rlx_tensor *weight = t.weight;
 	struct rlx_error err = { 0 };
 	unsigned int k, n = 0, got;
 	struct bench v;
@@ -160,9 +182,9 @@ static void compare(const struct op_case *c, unsigned int i, struct bench *b,
 			got++;	/* f8: no small steps to take differences by */
 			continue;
 		}
-		check_direction(c, i, b, weight, k, &v.out[got], false, seed);
-		check_direction(c, i, b, weight, k, &v.out[got], true, seed);
-		check_direction(c, i, b, weight, k, &v.out[got], true, seed);
+		check_direction(&t, k, &v.out[got], false);
+		check_direction(&t, k, &v.out[got], true);
+		check_direction(&t, k, &v.out[got], true);
 		got++;
 	}
 	for (k = 0; k < b->n_out; k++)
