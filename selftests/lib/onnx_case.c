@@ -61,6 +61,14 @@ static const struct onnx_type *inner_type(const struct onnx_type *t)
 	return t && t->optional && t->optional->elem ? t->optional->elem : t;
 }
 
+/* The files hold bfloat16 as the uint16 of its bits; the declaration tells. */
+static void fix_bf16(const struct onnx_type *t, struct onnx_spec *s)
+{
+	if (t && t->tensor && onnx_dtype_to_rlx(t->tensor->elem) == RLX_BF16 &&
+	    s->kind == ONNX_TENSOR && s->type.dtype == RLX_U16)
+		s->type.dtype = RLX_BF16;
+}
+
 /* Read @path as what the model's declaration says. */
 static bool load(const char *path, const struct onnx_value_info *v,
 		 struct onnx_spec *out)
@@ -84,7 +92,10 @@ static bool load(const char *path, const struct onnx_value_info *v,
 		return spec_of_sequence(onnx_file_sequence(f), name, out);
 	}
 	CHECKF(!onnx_open(path, ONNX_ROOT_TENSOR, &f, &err), "%s", err.text);
-	return spec_of_tensor(onnx_file_tensor(f), name, out);
+	if (!spec_of_tensor(onnx_file_tensor(f), name, out))
+		return false;
+	fix_bf16(t, out);
+	return true;
 }
 
 static void compare_tensor(const struct checker *c, struct rlx_tensor got,
