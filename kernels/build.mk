@@ -4,7 +4,11 @@
 ARCH	:= $(shell $(CC) -dumpmachine | cut -d- -f1)
 KERNEL_SRC := $(filter-out kernels/cpu/table.c %_dot.c,$(wildcard kernels/cpu/*.c))
 KERNEL_DOT := $(wildcard kernels/cpu/*_dot.c)
-KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast
+KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast \
+	      -fno-asynchronous-unwind-tables
+# Many short loops over many types: unrolled they would be a tenth of the library.
+KERNEL_OPT_convert := -O2 -ftree-vectorize $(if $(findstring gcc,$(CC)),-fvect-cost-model=dynamic)
+KERNEL_OPT_index := $(KERNEL_OPT_convert)
 
 # On x86 the portable level is the last resort: small there, not unrolled.
 ISA_FLAGS_base := $(if $(filter x86_64,$(ARCH)),-O2)
@@ -23,7 +27,8 @@ define kernel_rule
 $(BUILD)/obj/kernels/$(1)/%.o: kernels/cpu/%.c | $$(BUILD)/.liburing
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$< [$(1)])
-	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(KERNEL_OPT) $$(ISA_FLAGS_$(1)) \
+	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(KERNEL_OPT) $$(KERNEL_OPT_$$*) \
+		$$(ISA_FLAGS_$(1)) \
 		-DRLX_ISA=$(1) -DRLX_ISA_$(1)=1 -MMD -MP -c $$< -o $$@
 endef
 $(foreach l,base v3 v4 v4x,$(eval $(call kernel_rule,$(l))))

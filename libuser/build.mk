@@ -23,10 +23,14 @@ MAP	:= $(wildcard libuser/librlx.map)
 $(BUILD)/lib/librlx.so.$(SOMAJOR): $(LIB_OBJ) $(MAP)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) -shared -Wl,-soname,librlx.so.$(SOMAJOR) -Wl,-z,defs \
+	$(Q)$(CC) -shared $(RELR) -Wl,-soname,librlx.so.$(SOMAJOR) -Wl,-z,defs \
 		$(MAP:%=-Wl$(comma)--version-script=%) \
 		$(LDFLAGS) $(LIB_OBJ) $(LDLIBS) -o $@
 comma := ,
 
 $(BUILD)/lib/librlx.so: $(BUILD)/lib/librlx.so.$(SOMAJOR)
 	$(Q)ln -sf librlx.so.$(SOMAJOR) $@
+
+# Packed relative relocations, where the linker has them: a twentieth of the file.
+RELR := $(shell echo 'int x;' | $(CC) -shared -fPIC -xc - -Wl,-z,pack-relative-relocs \
+	-Wl,--fatal-warnings -o /dev/null 2>/dev/null && echo -Wl,-z,pack-relative-relocs)
