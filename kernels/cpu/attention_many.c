@@ -131,12 +131,27 @@ RLX_INLINE void all_values(const struct att_block *t, struct att_tile k,
 		values(&x, &k, dim - i, mr, nq);
 }
 
+/* Whether the queries' biases are rows of one matrix. */
+static bool one_head(const struct att_block *t)
+{
+	return att_row_at(t, 0).head == att_row_at(t, t->n_rows - 1).head;
+}
+
 /* The bias of a tile as [key][query], if it is not the same for all queries. */
 static void bias_tile(const struct att_block *t, const struct att_tile *k,
 		      size_t width)
 {
-	const int64_t sk = t->a->bias_stride[3];
+	const int64_t sk = t->a->bias_stride[3], sq = t->a->bias_stride[2];
 
+	if (t->a->bias_type == RLX_K_F32 && sk == 1 && one_head(t)) {
+		const float *from = t->a->bias;
+
+		from += att_bias_at(t, att_row_at(t, 0)) + k->at;
+		vi_transpose_block((const char *)from, (size_t)sq * 4,
+				   (char *)t->mask, width * 4,
+				   (size_t)t->n_rows, k->n);
+		return;
+	}
 	for (size_t r = 0; r < width; r++) {
 		int64_t q = (int64_t)r < t->n_rows ? (int64_t)r : t->n_rows - 1;
 		int64_t off = att_bias_at(t, att_row_at(t, q)) + k->at * sk;
@@ -151,9 +166,7 @@ static bool bias_shared(const struct att_block *t)
 {
 	const int64_t *s = t->a->bias_stride;
 
-	return s[2] == 0 &&
-	       (s[1] == 0 || att_row_at(t, 0).head ==
-				     att_row_at(t, t->n_rows - 1).head);
+	return s[2] == 0 && (s[1] == 0 || one_head(t));
 }
 
 static void add_bias(const struct att_block *t, const struct att_tile *k,

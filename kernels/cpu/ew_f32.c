@@ -67,18 +67,31 @@ static float mod_floor(float x, float y)
 	return r == 0 ? copysignf(0.0f, y) : r;
 }
 
-/* x to a constant power that multiplication does as well. */
-RLX_INLINE vf pow_small(vf x, int n)
+/* x to one of the powers that need no powf. */
+RLX_INLINE vf pow_simple(vf x, float y)
 {
-	return n == 3 ? x * x * x : n == 2 ? x * x : x;
+	const vf inf = vf_set1(INFINITY);
+	vf r;
+
+	if (y == 1.0f)
+		return x;
+	if (y == 2.0f)
+		return x * x;
+	if (y == 3.0f)
+		return x * x * x;
+	if (y == -1.0f)
+		return 1.0f / x;
+	/* unlike sqrt: +0 of -0, inf of -inf */
+	r = vf_sel(vf_eq(x, -inf), inf, vf_sqrt(x) + 0.0f);
+	return y == 0.5f ? r : 1.0f / r;
 }
 
-static void pow_const(char *d, const struct rlx_ew_src *s, size_t nv, int n)
+static void pow_const(char *d, const struct rlx_ew_src *s, size_t nv, float y)
 {
 	const char *p = s[0].p;
 
 	for (size_t k = 0; k < nv; k++) {
-		vf_storeu(d + k * RLX_VB, pow_small(vf_loadu(p), n));
+		vf_storeu(d + k * RLX_VB, pow_simple(vf_loadu(p), y));
 		p += s[0].inc;
 	}
 }
@@ -90,8 +103,9 @@ static void pow_(char *d, const struct rlx_ew_src *s, size_t nv, int type)
 	float y;
 
 	memcpy(&y, s[1].p, 4);
-	if (s[1].inc == 0 && (y == 1.0f || y == 2.0f || y == 3.0f))
-		pow_const(d, s, nv, (int)y);
+	if (s[1].inc == 0 && (y == 1.0f || y == 2.0f || y == 3.0f ||
+			      y == -1.0f || y == 0.5f || y == -0.5f))
+		pow_const(d, s, nv, y);
 	else
 		pow_any(d, s, nv, type);
 }

@@ -500,6 +500,36 @@ TEST(output_may_be_the_input)
 		}
 }
 
+/* Powers of a constant take shortcuts; the odd values must come out the same. */
+TEST(constant_powers)
+{
+	static const float y[] = { 1, 2, 3, -1, 0.5f, -0.5f, 4, -2, 0, 1.5f };
+	uint64_t seed = rlx_test_seed();
+
+	for (int l = 0; l < kc_levels(); l++)
+		for (int p = 0; p < 10; p++) {
+			float x[64], r[64];
+			struct rlx_k_ew a = { .n_in = 1, .n_step = 1,
+				.n_out = 1, .rank = 1, .dim = { 64 } };
+
+			for (size_t i = 0; i < 64; i++)
+				x[i] = i < N_SPECIAL ? special[i] :
+				       (float)rlx_test_uniform(&seed, -9, 9);
+			a.in[0] = (struct rlx_k_ew_in){ .p = x,
+				.stride = { 1 }, .type = RLX_K_F32 };
+			a.step[0] = (struct rlx_k_ew_step){ .op = RLX_EW_pow,
+				.src = { 0, RLX_EW_IMM }, .imm.f = y[p] };
+			a.out[0] = (struct rlx_k_ew_out){ r, RLX_K_F32,
+							  RLX_EW_STEP(0) };
+			rlx_k_ew_plan(&a);
+			kc_run(rlx_kernels_get((enum rlx_isa)l)->ew, &a, 1,
+			       rlx_k_ew_scratch(&a), &seed);
+			for (int i = 0; i < 64; i++)
+				CHECKF(kc_ulp(r[i], pow(x[i], y[p])) <= 4,
+				       "%g to %g is %g", x[i], y[p], r[i]);
+		}
+}
+
 TEST(cast_step_rounds_to_the_type)
 {
 	for (int l = 0; l < kc_levels(); l++) {
