@@ -98,7 +98,7 @@ RLX_INLINE vf vf_log(vf x)
 	const vf inf = vf_set1(INFINITY);
 	vm den = vf_lt(x, vf_set1(0x1p-126f));
 	vf m = vf_sel(den, x * 0x1p24f, x);
-	vi b = (vi)m - 0x3f3504f3;
+	vi b = (vi)((vu)m - 0x3f3504f3);
 	vf e = vf_from_vi(b >> 23) + vf_sel(den, vf_set1(-24.0f), vf_zero());
 	vf f = (vf)((b & 0x7fffff) + 0x3f3504f3) - 1.0f;
 	vf f2 = f * f, p, y;

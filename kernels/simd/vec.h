@@ -185,9 +185,9 @@ RLX_INLINE vf vf_from_bf16(vu16h x)
 
 RLX_INLINE vu16h vf_to_bf16(vf x)
 {
-	vi b = (vi)x;
-	vi r = vi_shr(b + 0x7fff + (vi_shr(b, 16) & 1), 16);
-	vi q = vi_shr(b, 16) | 0x40;
+	vu b = (vu)x;
+	vi r = (vi)((b + 0x7fff + ((b >> 16) & 1)) >> 16);
+	vi q = (vi)(b >> 16) | 0x40;
 
 	return __builtin_convertvector((vu)vi_sel(vf_isnan(x), q, r), vu16h);
 }

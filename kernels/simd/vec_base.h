@@ -144,7 +144,8 @@ RLX_INLINE vu16h vf_to_f16(vf x)
 	vi b = (vi)x;
 	vi sign = vi_shr(b, 16) & 0x8000;
 	vi a = b & 0x7fffffff;
-	vi big = ((a + 0xfff + (vi_shr(a, 13) & 1)) >> 13) - (112 << 10);
+	vu up = (vu)a + 0xfff + (vu)(vi_shr(a, 13) & 1);
+	vi big = (vi)(up >> 13) - (112 << 10);
 	vi tiny = (vi)((vf)a + 0.5f) - 0x3f000000;
 	vi nan = vi_shr(a, 13) | 0x7e00;
 	vi r = vi_sel(a < 0x38800000, tiny, big);
