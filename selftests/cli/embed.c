@@ -154,7 +154,8 @@ TEST(refused)
 	     "nowhere");
 	ENDS(RLX("embed", "--model", ".", "--corpus", "model.safetensors", "--query", "x"), 3, err,
 	     "no paragraph under");
-	ENDS(RLX("embed", "--model", ".", "--corpus", "a.txt", "--query", "a\xff"), 3, err, "UTF-8");
+	ENDS(RLX("embed", "--model", ".", "--corpus", "a.txt", "--query", "a\xff"), 3, err,
+	     "UTF-8");
 	ENDS(RLX("embed", "--model", ".", "--corpus", "a.txt", "--query", "x", "--top", "0"), 2,
 	     err, "--top must be");
 	ENDS(RLX("embed", "--model", ".", "--corpus", "a.txt", "--query", "x", "--tokenizer",
