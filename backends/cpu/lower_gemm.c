@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Matrix products: constant right-hand sides are packed once. */
+#include "backends/cpu/batch.h"
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/shape.h"
-#include "kernels/gemm.h"
-#include "kernels/type.h"
 
 /* The product as both ops say it. */
 struct product {
@@ -28,36 +26,6 @@ static enum rlx_k_num num_of(enum rlx_dtype dt)
 {
 	return dt == RLX_BF16 ? RLX_NUM_BF16 : dt == RLX_F16 ? RLX_NUM_F16 :
 	       RLX_NUM_F32;
-}
-
-/* Batch dimensions as at most two, with a step for each operand. */
-static bool plan_batch(struct rlx_k_gemm *g, const struct product *p)
-{
-	int64_t dim[RLX_K_DIMS], st[3][RLX_K_DIMS];
-	struct rlx_type a = *p->a, b = *p->b, y = *p->y;
-	const int64_t size[3] = { (int64_t)(g->m * g->k), (int64_t)(g->k * g->n),
-				  (int64_t)(g->m * g->n) };
-	int rank, d, i;
-
-	a.rank -= 2;
-	b.rank -= 2;
-	y.rank -= 2;
-	shape_broadcast(&a, &y, st[0]);
-	shape_broadcast(&b, &y, st[1]);
-	shape_broadcast(&y, &y, st[2]);
-	for (d = 0; d < (int)y.rank; d++)
-		dim[d] = y.dim[d];
-	rank = rlx_k_collapse((int)y.rank, dim, 3, st);
-	if (rank > 2)
-		return false;
-	for (i = 0; i < rank; i++) {
-		d = 2 - rank + i;
-		g->batch[d] = (size_t)dim[i];
-		g->a_step[d] = (size_t)(st[0][i] * size[0]);
-		g->b_step[d] = (size_t)(st[1][i] * size[1]);
-		g->c_step[d] = g->r_step[d] = (size_t)(st[2][i] * size[2]);
-	}
-	return true;
 }
 
 /* The right-hand side, packed by the kernel of @bf16 or f32; NULL: failed. */
@@ -100,7 +68,7 @@ static enum rlx_status fill(struct cpu_lower *lo, struct rlx_k_gemm *g,
 	/* one matrix on the right: all rows on the left are one matrix too */
 	if (flat_weights(p))
 		g->m = (size_t)shape_span(p->y, 0, p->y->rank - 1);
-	else if (!plan_batch(g, p))
+	else if (!batch_plan(g, p->a, p->b, p->y))
 		return cpu_no(lo, "over two batch dimensions that do not collapse");
 	g->lda = p->trans_a ? g->m : g->k;
 	g->ldb = p->trans_b ? g->k : g->n;
