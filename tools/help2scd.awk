@@ -5,6 +5,7 @@
 function esc(s)
 {
 	gsub(/[\\_*#<>~`]/, "\\\\&", s)
+	sub(/^[-.|[\]]/, "\\\\&", s)	# no list, macro or table begins here
 	return s
 }
 
@@ -42,9 +43,6 @@ part == "synopsis" {		# a synopsis of several lines
 	if (match(text, /   *[^ ]/)) {
 		rest = substr(text, RSTART + RLENGTH - 1)
 		text = substr(text, 1, RSTART - 1)
-	} else if (length($0) > 28) {
-		rest = substr($0, 30)
-		text = substr($0, 3, 26)
 	}
 	print "*" esc(text) "*"
 	if (rest != "")

@@ -33,7 +33,7 @@ static const struct row rows[] = {
 	{ RLX_MODEL_IMAGE("ResNet-50 f32", "resnet50.onnx", "input", 224, 224), 0 },
 	{ RLX_MODEL_VAD("Silero VAD", "silero_vad.onnx"), 0 },
 	{ RLX_MODEL_MAGIKA("Magika", 1), 0 },
-	{ RLX_MODEL_IMAGE("PP-OCR det 640x640", "ppocr_det.onnx", "x", 640, 640),
+	{ RLX_MODEL_PAGE("PP-OCR det 640x640", "ppocr_det.onnx", "x", 640, 640),
 	  0 },
 	{ RLX_MODEL_IMAGE("PP-OCR rec 48x320", "ppocr_rec.onnx", "x", 48, 320), 0 },
 };

@@ -19,6 +19,21 @@ const char *rlx_model_path(char *buf, const char *name)
 	return buf;
 }
 
+/* Bars of random width in lines ten high, over the noise that is there. */
+static void draw_page(float *x, const struct rlx_type *t, uint64_t *state)
+{
+	int64_t c, row, col, ink = 0, h = t->dim[2], w = t->dim[3];
+	float shade[2] = { 0.9f, -0.8f };
+
+	for (row = 0; row < h; row++)
+		for (col = 0; col < w; col++) {
+			if (!(rlx_test_rand(state) % 4))
+				ink = row / 10 % 2 && col > 9 && col < w - 9 && !ink;
+			for (c = 0; c < t->dim[1]; c++)
+				x[(c * h + row) * w + col] += shade[ink];
+		}
+}
+
 static void *fill_one(const struct rlx_model_input *in, uint64_t *state)
 {
 	int64_t i, n = rlx_type_count(&in->type);
@@ -35,6 +50,8 @@ static void *fill_one(const struct rlx_model_input *in, uint64_t *state)
 		else
 			((int64_t *)data)[i] = (int64_t)x;
 	}
+	if (in->page)
+		draw_page(data, &in->type, state);
 	return data;
 }
 

@@ -12,11 +12,16 @@
 
 enum { RLX_MODEL_INPUTS = 3 };
 
-/* How to fill an input: uniform in [lo, hi), whole numbers if it is integral. */
+/*
+ * How to fill an input: uniform in [lo, hi), whole numbers if it is integral. A
+ * page has dark strokes in lines on light ground: on noise a detector of text
+ * gives probabilities so near 0 that the peer's exp() is not exact enough.
+ */
 struct rlx_model_input {
 	const char	*name;
 	struct rlx_type	 type;
 	double		 lo, hi;
+	bool		 page;
 };
 
 struct rlx_model {
@@ -32,6 +37,9 @@ struct rlx_model {
 		{ "token_type_ids", { RLX_I64, 2, { batch, seq } }, 0, 2 } } }
 #define RLX_MODEL_IMAGE(label, file, input, h, w)			\
 	{ label, file, { { input, { RLX_F32, 4, { 1, 3, h, w } }, -1, 1 } } }
+#define RLX_MODEL_PAGE(label, file, input, h, w)			\
+	{ label, file, {						\
+		{ input, { RLX_F32, 4, { 1, 3, h, w } }, -0.1, 0.1, true } } }
 #define RLX_MODEL_VAD(label, file)					\
 	{ label, file, {						\
 		{ "input", { RLX_F32, 2, { 1, 576 } }, -0.5, 0.5 },	\

@@ -11,7 +11,7 @@ static const struct rlx_model bert = RLX_MODEL_BERT("", "bert-base.onnx", 1, 24)
 static const struct rlx_model resnet =
 	RLX_MODEL_IMAGE("", "resnet50.onnx", "input", 224, 224);
 static const struct rlx_model det =
-	RLX_MODEL_IMAGE("", "ppocr_det.onnx", "x", 160, 256);
+	RLX_MODEL_PAGE("", "ppocr_det.onnx", "x", 160, 256);
 static const struct rlx_model rec =
 	RLX_MODEL_IMAGE("", "ppocr_rec.onnx", "x", 48, 320);
 static const struct rlx_model cls =
