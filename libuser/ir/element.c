@@ -108,6 +108,7 @@ void el_seti(const struct rlx_tensor *t, int64_t i, int64_t x)
 	case RLX_I8:
 	case RLX_U8: ((uint8_t *)p)[i] = (uint8_t)x; break;
 	case RLX_BOOL: ((uint8_t *)p)[i] = x != 0; break;
+	case RLX_NODTYPE: break;
 	default: el_set(t, i, (double)x); break;
 	}
 }
