@@ -75,6 +75,31 @@ int64_t onnx_attr_i(struct onnx_op *q, const char *name, int64_t dflt)
 	return a ? a->i : dflt;
 }
 
+int32_t onnx_attr_i32(struct onnx_op *q, const char *name, int32_t dflt)
+{
+	int64_t v = onnx_attr_i(q, name, dflt);
+
+	if (v == (int32_t)v)
+		return (int32_t)v;
+	op_err(q, RLX_ERANGE, "attribute %s=%lld is out of range", name,
+	       (long long)v);
+	return dflt;
+}
+
+bool onnx_modest(struct onnx_op *q, struct rlx_ints v, int64_t most)
+{
+	uint32_t i;
+
+	for (i = 0; i < v.n; i++)
+		if (v.v[i] > most || v.v[i] < -most) {
+			op_err(q, RLX_ERANGE, "%lld is beyond what is "
+			       "supported, %lld", (long long)v.v[i],
+			       (long long)most);
+			return false;
+		}
+	return true;
+}
+
 double onnx_attr_f(struct onnx_op *q, const char *name, double dflt)
 {
 	const struct onnx_attr *a = typed(q, name, ONNX_ATTR_FLOAT);
@@ -123,7 +148,7 @@ struct rlx_floats onnx_attr_floats(struct onnx_op *q, const char *name)
 
 	if (!a || a->nfloats > UINT32_MAX)
 		return (struct rlx_floats){ 0 };
-	v = onnx_arena_alloc(&q->b->mem, a->nfloats, sizeof(*v));
+	v = rlx_bump_new(&q->b->mem, a->nfloats, sizeof(*v));
 	if (!v) {
 		onnx_nomem(q->b);
 		return (struct rlx_floats){ 0 };

@@ -12,7 +12,7 @@ enum rlx_status onnx_body_begin(struct onnx_op *q, struct onnx_body *b,
 	uint32_t i;
 
 	b->ctx = onnx_ctx_begin(q->b, true);
-	b->in = onnx_arena_alloc(&q->b->mem, n, sizeof(*b->in));
+	b->in = rlx_bump_new(&q->b->mem, n, sizeof(*b->in));
 	b->n_in = n;
 	if (!b->ctx)
 		return RLX_ENOMEM;
@@ -46,7 +46,7 @@ enum rlx_status onnx_body_end(struct onnx_op *q, struct onnx_body *b,
 		if (out[i]->kind != ONNX_TENSOR)
 			st = ONNX_INNER;
 	b->n_out = n;
-	b->out = onnx_arena_alloc(&q->b->mem, n, sizeof(*b->out));
+	b->out = rlx_bump_new(&q->b->mem, n, sizeof(*b->out));
 	if (!b->out && !st)
 		st = onnx_nomem(q->b);
 	for (i = 0; !st && i < n; i++) {
@@ -81,7 +81,7 @@ void onnx_captures(struct onnx_op *q, const struct onnx_body *b, rlx_value *v)
 enum rlx_status onnx_stack(struct onnx_op *q, struct onnx_val *const *y,
 			     uint32_t n, rlx_value *out)
 {
-	rlx_value *v = onnx_arena_alloc(&q->b->mem, n, sizeof(*v));
+	rlx_value *v = rlx_bump_new(&q->b->mem, n, sizeof(*v));
 	int64_t dim[RLX_MAX_RANK];
 	struct rlx_type t;
 	uint32_t i, k;

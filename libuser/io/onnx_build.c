@@ -11,7 +11,7 @@
 
 #define MAX_DEPTH	64	/* of scopes */
 /* Unrolling and nested functions multiply: a bound against hostile models. */
-#define MAX_NODES	(4u << 20)
+#define MAX_NODES	(256u << 10)
 
 struct onnx_val *onnx_lookup(struct onnx_scope *s, struct onnx_str name)
 {
@@ -161,8 +161,8 @@ static enum rlx_status call_args(struct onnx_op *q,
 				 const struct onnx_function *f,
 				 struct onnx_scope *s)
 {
-	struct onnx_attr *a = onnx_arena_alloc(&q->b->mem, q->n->nattrs +
-					       f->nattrs, sizeof(*a));
+	struct onnx_attr *a = rlx_bump_new(&q->b->mem, q->n->nattrs +
+					   f->nattrs, sizeof(*a));
 	size_t i, k;
 
 	if (!a)
@@ -295,8 +295,8 @@ static enum rlx_status run_node(struct onnx_build *b, struct onnx_scope *s,
 			      "unrolling", MAX_NODES);
 	q.n_in = (uint32_t)n->ninputs;
 	q.n_out = (uint32_t)n->noutputs;
-	q.in = onnx_arena_alloc(&b->mem, n->ninputs, sizeof(*q.in));
-	q.out = onnx_arena_alloc(&b->mem, n->noutputs, sizeof(*q.out));
+	q.in = rlx_bump_new(&b->mem, n->ninputs, sizeof(*q.in));
+	q.out = rlx_bump_new(&b->mem, n->noutputs, sizeof(*q.out));
 	if (!q.in || !q.out)
 		return onnx_nomem(b);
 	for (i = 0; i < q.n_in; i++) {
@@ -381,11 +381,11 @@ static bool spec_items(struct onnx_build *b, const struct onnx_spec *s,
 	uint32_t i;
 	char *name;
 
-	v->item = onnx_arena_alloc(&b->mem, s->n_item, sizeof(*v->item));
+	v->item = rlx_bump_new(&b->mem, s->n_item, sizeof(*v->item));
 	if (!v->item)
 		return false;
 	for (i = 0; i < s->n_item; i++) {
-		name = onnx_arena_alloc(&b->mem, size, 1);
+		name = rlx_bump_new(&b->mem, size, 1);
 		if (!name)
 			return false;
 		snprintf(name, size, "%s[%u]", v->input, i);
@@ -483,7 +483,7 @@ static enum rlx_status bind_inputs(struct onnx_build *b, struct onnx_scope *s)
 /* The strings may lie in the import's memory: copy them. */
 static enum rlx_status put_strings(struct onnx_build *b, struct onnx_spec *o,
 				   const struct onnx_val *v,
-				   struct onnx_arena *mem)
+				   struct rlx_bump *mem)
 {
 	struct onnx_str *str;
 	size_t n = 1, i;
@@ -491,11 +491,11 @@ static enum rlx_status put_strings(struct onnx_build *b, struct onnx_spec *o,
 
 	for (i = 0; i < v->type.rank; i++)
 		n *= (size_t)v->type.dim[i];
-	o->str = str = onnx_arena_alloc(mem, n, sizeof(*str));
+	o->str = str = rlx_bump_new(mem, n, sizeof(*str));
 	if (!str)
 		return onnx_nomem(b);
 	for (i = 0; i < n; i++) {
-		s = onnx_arena_alloc(mem, v->str[i].n + 1, 1);
+		s = rlx_bump_new(mem, v->str[i].n + 1, 1);
 		if (!s)
 			return onnx_nomem(b);
 		if (v->str[i].n)
@@ -507,7 +507,7 @@ static enum rlx_status put_strings(struct onnx_build *b, struct onnx_spec *o,
 
 static enum rlx_status put_output(struct onnx_build *b, struct onnx_spec *o,
 				  struct onnx_val *v, const char *name,
-				  struct onnx_arena *mem)
+				  struct rlx_bump *mem)
 {
 	size_t size = strlen(name) + 16;
 	enum rlx_status st = RLX_OK;
@@ -517,9 +517,9 @@ static enum rlx_status put_output(struct onnx_build *b, struct onnx_spec *o,
 
 	o->kind = v->kind;
 	o->type = v->type;
-	o->name = s = onnx_arena_alloc(mem, size, 1);
-	o->item = item = onnx_arena_alloc(mem, v->n_item, sizeof(*item));
-	sub = onnx_arena_alloc(mem, size, 1);
+	o->name = s = rlx_bump_new(mem, size, 1);
+	o->item = item = rlx_bump_new(mem, v->n_item, sizeof(*item));
+	sub = rlx_bump_new(mem, size, 1);
 	if (!s || !item || !sub)
 		return onnx_nomem(b);
 	strcpy(s, name);
@@ -538,7 +538,7 @@ static enum rlx_status put_output(struct onnx_build *b, struct onnx_spec *o,
 static enum rlx_status put_outputs(struct onnx_build *b, struct onnx_scope *s)
 {
 	const struct onnx_graph *g = b->model->graph;
-	struct onnx_arena *mem = rlx_calloc(1, sizeof(*mem));
+	struct rlx_bump *mem = rlx_calloc(1, sizeof(*mem));
 	enum rlx_status st = RLX_OK;
 	struct onnx_val *v;
 	char name[256];
@@ -548,7 +548,7 @@ static enum rlx_status put_outputs(struct onnx_build *b, struct onnx_scope *s)
 	if (!mem)
 		return onnx_nomem(b);
 	b->seg->n_out = (uint32_t)g->noutputs;
-	b->seg->out = onnx_arena_alloc(mem, g->noutputs, sizeof(*b->seg->out));
+	b->seg->out = rlx_bump_new(mem, g->noutputs, sizeof(*b->seg->out));
 	if (!b->seg->out)
 		return onnx_nomem(b);
 	for (i = 0; !st && i < g->noutputs; i++) {
@@ -618,7 +618,7 @@ void onnx_segment_fini(struct onnx_segment *seg)
 {
 	rlx_graph_put(seg->g);
 	if (seg->mem)
-		onnx_arena_fini(seg->mem);
+		rlx_bump_fini(seg->mem);
 	rlx_free(seg->mem);
 	*seg = (struct onnx_segment){ 0 };
 }
@@ -649,7 +649,7 @@ enum rlx_status onnx_build(struct onnx_file *f,
 		onnx_ctx_free(b.all_ctx[i]);
 	for (v = b.vals; v; v = v->next)
 		rlx_blob_put(v->blob);
-	onnx_arena_fini(&b.mem);
+	rlx_bump_fini(&b.mem);
 	if (!st)
 		return RLX_OK;
 	onnx_segment_fini(seg);

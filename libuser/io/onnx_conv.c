@@ -40,6 +40,13 @@ enum rlx_status onnx_slide(struct onnx_op *q, const struct rlx_type *x,
 	    (w->dilation.n && w->dilation.n != n))
 		return op_err(q, RLX_ESHAPE, "kernel, strides, dilations or "
 			      "pads do not fit %u spatial dims", n);
+	if (!onnx_modest(q, w->kernel, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, w->stride, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, w->dilation, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, w->pad, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, (struct rlx_ints){ x->dim, x->rank },
+			 ONNX_MOST_DIM))
+		return RLX_ERANGE;
 	if (mode == NOTSET)
 		return RLX_OK;
 	for (i = 0; i < n; i++) {
@@ -98,6 +105,16 @@ static enum rlx_status transpose_pads(struct onnx_op *q,
 	if ((shape.n && shape.n != n) || (given.n && given.n != 2 * n))
 		return op_err(q, RLX_ESHAPE, "output_shape or pads do not fit "
 			      "%u spatial dims", n);
+	if (!onnx_modest(q, shape, ONNX_MOST_DIM) ||
+	    !onnx_modest(q, given, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, more, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, w->stride, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, w->dilation, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, (struct rlx_ints){ x->dim, x->rank },
+			 ONNX_MOST_DIM) ||
+	    !onnx_modest(q, (struct rlx_ints){ k->dim, k->rank },
+			 ONNX_MOST_ATTR))
+		return RLX_ERANGE;
 	for (i = 0; i < n; i++) {
 		int64_t s = at(w->stride, i, 1), total, want;
 
@@ -164,7 +181,7 @@ enum rlx_status onnx_pool(struct onnx_op *q)
 	      .stride = w.stride, .pad = w.pad, .dilation = w.dilation,
 	      .ceil = onnx_attr_i(q, "ceil_mode", 0),
 	      .include_pad = onnx_attr_i(q, "count_include_pad", 0),
-	      .p = (int32_t)onnx_attr_i(q, "p", 2),
+	      .p = onnx_attr_i32(q, "p", 2),
 	      .indices = q->n_out > 1,
 	      .column_major = onnx_attr_i(q, "storage_order", 0));
 	onnx_out(q, 0, y);

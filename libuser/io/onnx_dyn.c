@@ -24,7 +24,7 @@ static enum rlx_status compress_known(struct onnx_op *q, rlx_value x,
 	uint32_t i, n, k = 0;
 
 	v = onnx_val_ints(q->b, c, &n);
-	idx = onnx_arena_alloc(&q->b->mem, n, sizeof(*idx));
+	idx = rlx_bump_new(&q->b->mem, n, sizeof(*idx));
 	if (!v || !idx)
 		return onnx_nomem(q->b);
 	for (i = 0; i < n; i++)
@@ -75,7 +75,7 @@ enum rlx_status onnx_unique(struct onnx_op *q)
 {
 	bool flat = !onnx_has(q, "axis");
 	bool unsorted = !onnx_attr_i(q, "sorted", 1);
-	int32_t axis = (int32_t)onnx_attr_i(q, "axis", 0);
+	int32_t axis = onnx_attr_i32(q, "axis", 0);
 	enum rlx_status st;
 	rlx_value y;
 	int64_t n;

@@ -247,8 +247,8 @@ static void wanted(const struct labels *term, uint32_t n, uint32_t i,
 enum rlx_status onnx_einsum(struct onnx_op *q)
 {
 	const struct onnx_attr *a = onnx_attr_of(q, "equation");
-	struct labels *term = onnx_arena_alloc(&q->b->mem, q->n_in + 1,
-					       sizeof(*term));
+	struct labels *term = rlx_bump_new(&q->b->mem, q->n_in + 1,
+					   sizeof(*term));
 	struct labels out, keep;
 	int64_t perm[RLX_MAX_RANK];
 	uint32_t i, k;
@@ -256,7 +256,7 @@ enum rlx_status onnx_einsum(struct onnx_op *q)
 
 	if (!term)
 		return onnx_nomem(q->b);
-	if (!a || !q->n_in || !parse_equation(q, a->s, term, &out))
+	if (!a || !a->s.n || !q->n_in || !parse_equation(q, a->s, term, &out))
 		return op_err(q, RLX_EPARSE, "equation '%.*s' does not fit the "
 			      "operands", ONNX_STR(a ? a->s : q->n->name));
 	x = diagonals(q, onnx_in(q, 0), &term[0]);

@@ -30,7 +30,7 @@ struct onnx_file {
 	char			*name;
 	char			*dir;	/* NULL: opened from memory */
 	struct mapping		*maps;
-	struct onnx_arena	 arena;
+	struct rlx_bump	 arena;
 	struct onnx_blobs	*blobs;
 	union {
 		struct onnx_model	model;
@@ -226,7 +226,7 @@ static void file_free(struct onnx_file *f)
 		next = m->next;
 		mapping_free(m);
 	}
-	onnx_arena_fini(&f->arena);
+	rlx_bump_fini(&f->arena);
 	onnx_blobs_free(f->blobs);
 	rlx_free(f->dir);
 	rlx_free(f->name);

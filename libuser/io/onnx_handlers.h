@@ -18,6 +18,10 @@ extern const enum rlx_pool_kind onnx_pool_kinds[];
 extern const double onnx_window_hann[], onnx_window_hamming[],
 	onnx_window_blackman[];
 
+/* Bounds for window attributes and the dims they are combined with. */
+#define ONNX_MOST_ATTR	((int64_t)1 << 24)
+#define ONNX_MOST_DIM	((int64_t)1 << 36)
+
 /* x * k and x + k in x's dtype; nothing is emitted for 1 and 0. */
 rlx_value onnx_scale(struct onnx_op *q, rlx_value x, double k);
 rlx_value onnx_shift(struct onnx_op *q, rlx_value x, double k);
@@ -42,6 +46,7 @@ enum rlx_status onnx_list(struct onnx_op *q, const char *name, uint32_t input,
 			  int64_t since, struct rlx_ints *out);
 enum rlx_status onnx_axes(struct onnx_op *q, struct rlx_ints axes,
 			  uint32_t rank, uint32_t *mask);
+void onnx_fold_dims(const struct rlx_type *t, uint32_t axis, int64_t dim[2]);
 bool onnx_broadcast(const struct rlx_type *a, const struct rlx_type *b,
 		    struct rlx_type *out);
 

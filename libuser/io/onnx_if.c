@@ -22,8 +22,8 @@ static void take_captures(struct onnx_op *q, struct onnx_ctx *c,
 static enum rlx_status branch(struct onnx_op *q, const struct onnx_graph *g,
 			      const struct onnx_ctx *like, struct onnx_body *b)
 {
-	struct onnx_val **out = onnx_arena_alloc(&q->b->mem, q->n_out,
-						 sizeof(*out));
+	struct onnx_val **out = rlx_bump_new(&q->b->mem, q->n_out,
+					     sizeof(*out));
 	enum rlx_status st;
 
 	if (!out)
@@ -58,7 +58,7 @@ static enum rlx_status emit_if(struct onnx_op *q, struct onnx_body *t,
 	take_captures(q, t->ctx, e->ctx);
 	if (rlx_graph_finish(t->ctx->g) || rlx_graph_finish(e->ctx->g))
 		return ONNX_INNER;
-	xs = onnx_arena_alloc(&q->b->mem, t->ctx->n_capture, sizeof(*xs));
+	xs = rlx_bump_new(&q->b->mem, t->ctx->n_capture, sizeof(*xs));
 	if (!xs)
 		return onnx_nomem(q->b);
 	onnx_captures(q, t, xs);

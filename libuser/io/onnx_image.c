@@ -34,6 +34,12 @@ enum rlx_status onnx_col2im(struct onnx_op *q)
 		return op_err(q, RLX_ESHAPE, "an image of %u dims, a block of "
 			      "%u, columns of rank %u", image.n, block.n,
 			      t.rank);
+	if (!onnx_modest(q, image, ONNX_MOST_DIM) ||
+	    !onnx_modest(q, block, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, stride, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, pads, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, dil, ONNX_MOST_ATTR))
+		return RLX_ERANGE;
 	for (i = 0; i < block.n; i++) {
 		int64_t s = at(stride, i, 1), span, room;
 

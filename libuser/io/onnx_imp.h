@@ -67,13 +67,13 @@ struct onnx_build {
 	const struct onnx_model		*model;
 	const struct onnx_instance	*want;
 	struct rlx_error		*err;
-	struct onnx_arena		 mem;
+	struct rlx_bump		 mem;
 	struct onnx_ctx			*ctx;
 	struct onnx_ctx			*all_ctx[64];	/* segments replayed */
 	uint32_t			 n_segment, n_serial, n_val, n_walk;
 	uint32_t			 body;		/* depth of bodies */
 	uint32_t			 depth;		/* of scopes */
-	uint64_t			 n_node;
+	uint64_t			 n_node, folded;	/* bytes */
 	struct onnx_scope		*scope;
 	struct onnx_pin			*pins;
 	struct onnx_val			*vals;
@@ -182,6 +182,9 @@ enum rlx_status onnx_need_value(struct onnx_op *q, rlx_value v, int64_t *out);
 const struct onnx_attr *onnx_attr_of(struct onnx_op *q, const char *name);
 bool onnx_has(struct onnx_op *q, const char *name);
 int64_t onnx_attr_i(struct onnx_op *q, const char *name, int64_t dflt);
+int32_t onnx_attr_i32(struct onnx_op *q, const char *name, int32_t dflt);
+/* All of [-most, most], so that sums and products cannot overflow; or fails. */
+bool onnx_modest(struct onnx_op *q, struct rlx_ints v, int64_t most);
 double onnx_attr_f(struct onnx_op *q, const char *name, double dflt);
 bool onnx_attr_is(struct onnx_op *q, const char *name, const char *value,
 		  bool dflt);
@@ -236,7 +239,8 @@ static inline rlx_value onnx_nth(struct onnx_op *q, rlx_value v, uint32_t i)
 
 static inline rlx_value onnx_num(struct onnx_op *q, enum rlx_dtype dt, double x)
 {
-	return rlx_scalar_const(q->b->ctx->g, dt, x);
+	/* No dtype: of a value that failed, whose error is known. */
+	return dt ? rlx_scalar_const(q->b->ctx->g, dt, x) : RLX_NONE;
 }
 
 rlx_value onnx_reshape(struct onnx_op *q, rlx_value x, uint32_t rank,

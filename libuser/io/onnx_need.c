@@ -187,7 +187,7 @@ const int64_t *onnx_val_ints(struct onnx_build *b, const struct onnx_val *v,
 	*n = 0;
 	if (count > UINT32_MAX)
 		count = 0;
-	out = onnx_arena_alloc(&b->mem, (size_t)count, sizeof(*out));
+	out = rlx_bump_new(&b->mem, (size_t)count, sizeof(*out));
 	if (!out) {
 		onnx_nomem(b);
 		return NULL;
@@ -239,7 +239,7 @@ enum rlx_status onnx_floats(struct onnx_op *q, uint32_t i, const double **v,
 	count = rlx_type_count(&val->type);
 	t.type = val->type;
 	t.data = (void *)(uintptr_t)rlx_blob_data(val->blob);
-	out = onnx_arena_alloc(&q->b->mem, (size_t)count, sizeof(*out));
+	out = rlx_bump_new(&q->b->mem, (size_t)count, sizeof(*out));
 	if (!out || count > UINT32_MAX)
 		return onnx_nomem(q->b);
 	for (k = 0; k < count; k++)

@@ -28,8 +28,7 @@ enum rlx_status pb_fail(struct onnx_pb *pb, const struct pb_msg *m,
 
 enum rlx_status pb_nomem(struct onnx_pb *pb)
 {
-	return rlx_fail(pb->err, RLX_ENOMEM, "%s: out of memory after %zu bytes",
-			pb->file, pb->arena->total);
+	return rlx_fail(pb->err, RLX_ENOMEM, "%s: out of memory", pb->file);
 }
 
 bool pb_varint(const uint8_t **p, const uint8_t *end, uint64_t *out)
@@ -197,7 +196,7 @@ static enum rlx_status store_item(struct onnx_pb *pb, const struct pb_field *f,
 	case PB_MSG:
 		if (f->rep)
 			return pb_parse(pb, f->sub, s, dst, depth + 1);
-		sub = onnx_arena_alloc(pb->arena, 1, f->sub->size);
+		sub = rlx_bump_new(pb->arena, 1, f->sub->size);
 		if (!sub)
 			return pb_nomem(pb);
 		memcpy(dst, &sub, sizeof(sub));
@@ -274,7 +273,7 @@ enum rlx_status pb_parse(struct onnx_pb *pb, const struct pb_msg *m,
 		dst[i] = to + f->off;
 		if (!f->rep || !count[i])
 			continue;
-		dst[i] = onnx_arena_alloc(pb->arena, count[i], elem_size(f));
+		dst[i] = rlx_bump_new(pb->arena, count[i], elem_size(f));
 		if (!dst[i])
 			return pb_nomem(pb);
 		memcpy(to + f->off, &dst[i], sizeof(dst[i]));

@@ -2,7 +2,7 @@
 /*
  * A bounded protobuf reader driven by tables: one row per field says where the
  * value goes in a plain struct. Strings and sub-messages stay slices of the
- * input; everything else is copied into an arena.
+ * input; everything else is copied into one allocator.
  */
 #ifndef RLX_IO_ONNX_PB_H
 #define RLX_IO_ONNX_PB_H
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "io/onnx_arena.h"
+#include "base/bump.h"
 #include "rlx/status.h"
 
 struct onnx_str {
@@ -64,7 +64,7 @@ struct pb_msg {
 struct onnx_pb {
 	const uint8_t		*base;	/* for byte offsets in errors */
 	const char		*file;	/* for errors */
-	struct onnx_arena	*arena;
+	struct rlx_bump	*arena;
 	struct rlx_error	*err;
 	void			*user;	/* for finish() */
 };

@@ -45,7 +45,7 @@ enum rlx_status onnx_quantize(struct onnx_op *q)
 	onnx_out(q, 0, E(q, quantize, .x = onnx_in(q, 0),
 			 .scale = scalar(q, onnx_in(q, 1)),
 			 .zp = scalar(q, zp),
-			 .axis = (int32_t)onnx_attr_i(q, "axis", 1),
+			 .axis = onnx_attr_i32(q, "axis", 1),
 			 .to = zp.id ? onnx_type(q, zp).dtype : to ?
 			 onnx_dtype_to_rlx(to) : RLX_U8,
 			 .block = onnx_attr_i(q, "block_size", 0)));
@@ -58,7 +58,7 @@ enum rlx_status onnx_dequantize(struct onnx_op *q)
 	onnx_out(q, 0, E(q, dequantize, .x = onnx_in(q, 0),
 			 .scale = scalar(q, onnx_in(q, 1)),
 			 .zp = scalar(q, onnx_in(q, 2)),
-			 .axis = (int32_t)onnx_attr_i(q, "axis", 1),
+			 .axis = onnx_attr_i32(q, "axis", 1),
 			 .block = onnx_attr_i(q, "block_size", 0)));
 	return RLX_OK;
 }

@@ -82,9 +82,8 @@ static enum rlx_status flat_axis(struct onnx_op *q, rlx_value *x,
 				 uint32_t *axis, struct rlx_type *t)
 {
 	int64_t a = onnx_attr_i(q, "axis", q->opset < 13 ? 1 : -1);
-	int64_t dim[2] = { 1, 1 };
 	enum rlx_status st;
-	uint32_t i;
+	int64_t dim[2];
 
 	*x = onnx_in(q, 0);
 	*t = onnx_type(q, *x);
@@ -97,8 +96,7 @@ static enum rlx_status flat_axis(struct onnx_op *q, rlx_value *x,
 	st = onnx_axis(q, a, t->rank, axis);
 	if (st || q->opset >= 13 || *axis + 1 == t->rank)
 		return st;
-	for (i = 0; i < t->rank; i++)
-		dim[i >= *axis] *= t->dim[i];
+	onnx_fold_dims(t, *axis, dim);
 	*x = onnx_reshape(q, *x, 2, dim);
 	*axis = 1;
 	return RLX_OK;

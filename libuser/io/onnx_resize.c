@@ -73,9 +73,15 @@ static enum rlx_status by_sizes(struct onnx_op *q, struct resize *r,
 	if (n != r->n_axis)
 		return op_err(q, RLX_ESHAPE, "%u sizes for %u axes", n,
 			      r->n_axis);
+	if (!onnx_modest(q, (struct rlx_ints){ size, n }, ONNX_MOST_DIM))
+		return RLX_ERANGE;
 	for (i = 0; i < n; i++) {
 		double k = (double)size[i] / (double)r->t.dim[r->axis[i]];
 
+		if (policy && !(k >= 0 && k < 1e9))
+			return op_err(q, RLX_ESHAPE, "size %lld of %lld",
+				      (long long)size[i],
+				      (long long)r->t.dim[r->axis[i]]);
 		if (!i || (policy == 1 ? k < keep : k > keep))
 			keep = k;
 	}

@@ -43,7 +43,7 @@ enum rlx_status onnx_ms_rotary(struct onnx_op *q)
 
 	onnx_attr_f(q, "scale", 1);
 	onnx_attr_i(q, "is_packed_batching", 0);
-	if (t.rank == 3 && !heads && tc.rank == 2)
+	if (t.rank == 3 && !heads && tc.rank == 2 && tc.dim[1] > 0)
 		heads = t.dim[2] / (n_rot ? n_rot : 2 * tc.dim[1]);
 	/* One position: where the sequence starts. */
 	if (tp.rank == 1 && tp.dim[0] == 1)

@@ -56,7 +56,7 @@ static enum rlx_status scan_init(struct onnx_op *q, struct scan *s)
 	    (s->out_axes.n && s->out_axes.n != s->n_y) ||
 	    (s->out_dirs.n && s->out_dirs.n != s->n_y))
 		return op_err(q, RLX_EPARSE, "axes or directions do not fit");
-	s->x = onnx_arena_alloc(&q->b->mem, s->n_x, sizeof(*s->x));
+	s->x = rlx_bump_new(&q->b->mem, s->n_x, sizeof(*s->x));
 	if (!s->x)
 		return onnx_nomem(q->b);
 	for (i = 0; i < s->n_x; i++) {
@@ -80,10 +80,10 @@ static enum rlx_status scan_body(struct onnx_op *q, const struct scan *s,
 				 struct onnx_body *b)
 {
 	uint32_t n = s->n_carry + s->n_x, i, k;
-	struct rlx_type *type = onnx_arena_alloc(&q->b->mem, n, sizeof(*type));
-	struct onnx_val **v = onnx_arena_alloc(&q->b->mem, n, sizeof(*v));
-	struct onnx_val **out = onnx_arena_alloc(&q->b->mem, q->n_out,
-						 sizeof(*out));
+	struct rlx_type *type = rlx_bump_new(&q->b->mem, n, sizeof(*type));
+	struct onnx_val **v = rlx_bump_new(&q->b->mem, n, sizeof(*v));
+	struct onnx_val **out = rlx_bump_new(&q->b->mem, q->n_out,
+					     sizeof(*out));
 	enum rlx_status st;
 
 	if (!type || !v || !out)
@@ -115,7 +115,7 @@ static enum rlx_status scan_emit(struct onnx_op *q, const struct scan *s,
 				 struct onnx_body *b)
 {
 	uint32_t k = b->ctx->n_capture, i, n = q->n_in + k;
-	rlx_value *xs = onnx_arena_alloc(&q->b->mem, n, sizeof(*xs)), y, o;
+	rlx_value *xs = rlx_bump_new(&q->b->mem, n, sizeof(*xs)), y, o;
 
 	if (!xs)
 		return onnx_nomem(q->b);
@@ -201,17 +201,17 @@ static enum rlx_status batched_scan(struct onnx_op *q)
 	batch = n && q->in[1]->type.rank ? q->in[1]->type.dim[0] : 0;
 	if (batch < 1 || batch > MAX_BATCH)
 		return op_err(q, RLX_ESHAPE, "%lld batches", (long long)batch);
-	ys = onnx_arena_alloc(&q->b->mem, q->n_out, sizeof(*ys));
+	ys = rlx_bump_new(&q->b->mem, q->n_out, sizeof(*ys));
 	for (k = 0; ys && k < q->n_out; k++) {
-		ys[k] = onnx_arena_alloc(&q->b->mem, (size_t)batch,
-					 sizeof(**ys));
+		ys[k] = rlx_bump_new(&q->b->mem, (size_t)batch,
+				     sizeof(**ys));
 		if (!ys[k])
 			return onnx_nomem(q->b);
 	}
 	if (!ys)
 		return onnx_nomem(q->b);
 	for (i = 0; i < batch; i++) {
-		one.in = onnx_arena_alloc(&q->b->mem, n, sizeof(*one.in));
+		one.in = rlx_bump_new(&q->b->mem, n, sizeof(*one.in));
 		one.n_in = n;
 		if (!one.in)
 			return onnx_nomem(q->b);
@@ -244,8 +244,8 @@ enum rlx_status onnx_reverse_sequence(struct onnx_op *q)
 {
 	onnx_out(q, 0, E(q, reverse_sequence, .x = onnx_in(q, 0),
 			 .lens = onnx_in(q, 1),
-			 .time_axis = (int32_t)onnx_attr_i(q, "time_axis", 0),
-			 .batch_axis = (int32_t)onnx_attr_i(q, "batch_axis",
+			 .time_axis = onnx_attr_i32(q, "time_axis", 0),
+			 .batch_axis = onnx_attr_i32(q, "batch_axis",
 							    1)));
 	return RLX_OK;
 }

@@ -91,8 +91,8 @@ enum rlx_status onnx_sequence_insert(struct onnx_op *q)
 	y = onnx_val_list(q->b, NULL, 0);
 	if (!y)
 		return RLX_ENOMEM;
-	y->item = onnx_arena_alloc(&q->b->mem, s->n_item + 1ull,
-				   sizeof(*y->item));
+	y->item = rlx_bump_new(&q->b->mem, s->n_item + 1ull,
+			       sizeof(*y->item));
 	if (!y->item)
 		return onnx_nomem(q->b);
 	y->n_item = s->n_item + 1;
@@ -169,7 +169,7 @@ enum rlx_status onnx_split_to_sequence(struct onnx_op *q)
 	y = onnx_val_list(q->b, NULL, 0);
 	if (!y || !q->n_out)
 		return onnx_nomem(q->b);
-	y->item = onnx_arena_alloc(&q->b->mem, n, sizeof(*y->item));
+	y->item = rlx_bump_new(&q->b->mem, n, sizeof(*y->item));
 	if (!y->item)
 		return onnx_nomem(q->b);
 	for (i = 0; i < n; i++, at += len) {
@@ -201,7 +201,7 @@ enum rlx_status onnx_concat_from_sequence(struct onnx_op *q)
 	st = list_in(q, 0, &s);
 	if (st)
 		return st;
-	v = onnx_arena_alloc(&q->b->mem, s->n_item, sizeof(*v));
+	v = rlx_bump_new(&q->b->mem, s->n_item, sizeof(*v));
 	if (!v)
 		return onnx_nomem(q->b);
 	for (i = 0; i < s->n_item; i++) {
@@ -239,8 +239,8 @@ enum rlx_status onnx_sequence_map(struct onnx_op *q)
 	st = list_in(q, 0, &s);
 	if (st)
 		return st;
-	in = onnx_arena_alloc(&q->b->mem, q->n_in, sizeof(*in));
-	out = onnx_arena_alloc(&q->b->mem, q->n_out, sizeof(*out));
+	in = rlx_bump_new(&q->b->mem, q->n_in, sizeof(*in));
+	out = rlx_bump_new(&q->b->mem, q->n_out, sizeof(*out));
 	if (!in || !out)
 		return onnx_nomem(q->b);
 	for (k = 0; k < q->n_out; k++) {

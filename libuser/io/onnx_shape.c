@@ -80,20 +80,30 @@ enum rlx_status onnx_do_reshape(struct onnx_op *q)
 	return RLX_OK;
 }
 
+/* Products of the dims before @axis and from it on; an empty tensor's wrap. */
+void onnx_fold_dims(const struct rlx_type *t, uint32_t axis, int64_t dim[2])
+{
+	uint64_t p[2] = { 1, 1 };
+	uint32_t i;
+
+	for (i = 0; i < t->rank; i++)
+		p[i >= axis] *= (uint64_t)t->dim[i];
+	dim[0] = (int64_t)p[0];
+	dim[1] = (int64_t)p[1];
+}
+
 enum rlx_status onnx_flatten(struct onnx_op *q)
 {
-	int64_t axis = onnx_attr_i(q, "axis", 1), dim[2] = { 1, 1 };
+	int64_t axis = onnx_attr_i(q, "axis", 1), dim[2];
 	rlx_value x = onnx_in(q, 0);
 	struct rlx_type t = onnx_type(q, x);
-	uint32_t i;
 
 	if (axis < 0)
 		axis += t.rank;
 	if (axis < 0 || axis > t.rank)
 		return op_err(q, RLX_ESHAPE, "axis %lld of a tensor of rank %u",
 			      (long long)axis, t.rank);
-	for (i = 0; i < t.rank; i++)
-		dim[i >= axis] *= t.dim[i];
+	onnx_fold_dims(&t, (uint32_t)axis, dim);
 	onnx_out(q, 0, onnx_reshape(q, x, 2, dim));
 	return RLX_OK;
 }
@@ -182,15 +192,15 @@ enum rlx_status onnx_transpose(struct onnx_op *q)
 
 enum rlx_status onnx_concat(struct onnx_op *q)
 {
-	rlx_value *v = onnx_arena_alloc(&q->b->mem, q->n_in, sizeof(*v));
-	int64_t axis = onnx_attr_i(q, "axis", 1);
+	rlx_value *v = rlx_bump_new(&q->b->mem, q->n_in, sizeof(*v));
+	int32_t axis = onnx_attr_i32(q, "axis", 1);
 	uint32_t i;
 
 	if (!v)
 		return onnx_nomem(q->b);
 	for (i = 0; i < q->n_in; i++)
 		v[i] = onnx_in(q, i);
-	onnx_out(q, 0, E(q, concat, .axis = (int32_t)axis,
+	onnx_out(q, 0, E(q, concat, .axis = axis,
 			 .xs = { v, q->n_in }));
 	return RLX_OK;
 }
@@ -206,7 +216,8 @@ rlx_value onnx_cut(struct onnx_op *q, rlx_value x, uint32_t axis, int64_t from,
 enum rlx_status onnx_split(struct onnx_op *q)
 {
 	int64_t axis = onnx_attr_i(q, "axis", 0), at = 0, len, dim, chunk;
-	uint32_t i, a, n = q->n_out;
+	uint32_t i, a;
+	int64_t n = q->n_out;
 	struct rlx_ints parts;
 	enum rlx_status st;
 	rlx_value x;
@@ -215,17 +226,17 @@ enum rlx_status onnx_split(struct onnx_op *q)
 	if (st)
 		return st;
 	if (q->opset >= 18)
-		n = (uint32_t)onnx_attr_i(q, "num_outputs", n);
+		n = onnx_attr_i(q, "num_outputs", n);
 	x = onnx_in(q, 0);
 	st = onnx_axis(q, axis, onnx_type(q, x).rank, &a);
 	if (st)
 		return st;
-	if (!n || (parts.n && parts.n < q->n_out))
+	if (n < 1 || n > 1 << 30 || (parts.n && parts.n < q->n_out))
 		return op_err(q, RLX_EPARSE, "%u lengths for %u outputs",
 			      parts.n, q->n_out);
 	dim = onnx_type(q, x).dim[a];
 	/* Without lengths the last part is the smaller one. */
-	chunk = (dim + n - 1) / n;
+	chunk = dim / n + (dim % n != 0);
 	for (i = 0; i < q->n_out; i++, at += len) {
 		len = parts.n ? parts.v[i] : chunk;
 		if (!parts.n && len > dim - at)
@@ -411,13 +422,13 @@ enum rlx_status onnx_size(struct onnx_op *q)
 {
 	struct rlx_type t;
 	enum rlx_status st = shape_of(q, &t);
-	int64_t n = 1;
+	uint64_t n = 1;
 	uint32_t i;
 
 	if (st)
 		return st;
 	for (i = 0; i < t.rank; i++)
-		n *= t.dim[i];
+		n *= (uint64_t)t.dim[i];
 	onnx_out(q, 0, rlx_constant(q->b->ctx->g, rlx_scalar(RLX_I64), &n));
 	return RLX_OK;
 }
@@ -572,7 +583,7 @@ enum rlx_status onnx_depth_to_space(struct onnx_op *q)
 	struct rlx_type t = onnx_type(q, x);
 	int64_t c;
 
-	if (t.rank != 4 || s < 1 || t.dim[1] % (s * s))
+	if (t.rank != 4 || s < 1 || s > 1 << 16 || t.dim[1] % (s * s))
 		return op_err(q, RLX_ESHAPE, "blocksize %lld does not fit",
 			      (long long)s);
 	c = t.dim[1] / (s * s);
@@ -595,7 +606,8 @@ enum rlx_status onnx_space_to_depth(struct onnx_op *q)
 	rlx_value x = onnx_in(q, 0);
 	struct rlx_type t = onnx_type(q, x);
 
-	if (t.rank != 4 || s < 1 || t.dim[2] % s || t.dim[3] % s)
+	if (t.rank != 4 || s < 1 || s > 1 << 16 || t.dim[2] % s ||
+	    t.dim[3] % s)
 		return op_err(q, RLX_ESHAPE, "blocksize %lld does not fit",
 			      (long long)s);
 	h = t.dim[2] / s;
@@ -628,6 +640,9 @@ enum rlx_status onnx_center_crop_pad(struct onnx_op *q)
 		st = onnx_axis(q, axes.n ? axes.v[i] : i, t.rank, &a);
 		if (st)
 			return st;
+		if (shape.v[i] < 0)
+			return op_err(q, RLX_ESHAPE, "size %lld",
+				      (long long)shape.v[i]);
 		d = shape.v[i] - t.dim[a];
 		/* The odd element is padded after, and cropped after. */
 		pads[a] = d >= 0 ? d / 2 : -((-d) / 2);

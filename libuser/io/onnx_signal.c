@@ -38,7 +38,7 @@ enum rlx_status onnx_window(struct onnx_op *q)
 		return st;
 	if (n < 0 || n > MAX_MATRIX)
 		return op_err(q, RLX_ERANGE, "a window of %lld", (long long)n);
-	v = onnx_arena_alloc(&q->b->mem, (size_t)n, sizeof(*v));
+	v = rlx_bump_new(&q->b->mem, (size_t)n, sizeof(*v));
 	if (!v)
 		return onnx_nomem(q->b);
 	len = (double)(periodic ? n : n - 1);
@@ -76,13 +76,19 @@ enum rlx_status onnx_mel_weights(struct onnx_op *q)
 			return op_err(q, RLX_ESHAPE, "input %u is no scalar",
 				      m);
 	}
+	for (m = 0; m < 2; m++)
+		if (!(p[m][0] >= 1 && p[m][0] <= MAX_MATRIX))
+			return op_err(q, RLX_ERANGE, "input %u is %g", m,
+				      p[m][0]);
 	bins = (int64_t)p[0][0];
 	len = (int64_t)p[1][0];
 	spec = len / 2 + 1;
-	if (bins < 1 || len < 1 || bins > MAX_MATRIX / spec)
+	if (!(p[2][0] > 0) || !(p[3][0] >= 0) || !(p[4][0] < 1e9) ||
+	    !(p[3][0] < 1e9) || bins < 1 || len < 1 ||
+	    bins > MAX_MATRIX / spec)
 		return op_err(q, RLX_ERANGE, "%lld bins of %lld",
 			      (long long)bins, (long long)len);
-	v = onnx_arena_alloc(&q->b->mem, (size_t)(bins * spec), sizeof(*v));
+	v = rlx_bump_new(&q->b->mem, (size_t)(bins * spec), sizeof(*v));
 	if (!v)
 		return onnx_nomem(q->b);
 	lo = mel(p[3][0]);
@@ -91,9 +97,9 @@ enum rlx_status onnx_mel_weights(struct onnx_op *q)
 	for (i = 0; i < bins; i++) {
 		/* Left foot, peak and right foot as spectrum bins. */
 		for (m = 0; m < 3; m++)
-			bin[m] = (int64_t)floor((double)(len + 1) * 700 *
-				(pow(10, (lo + step * (double)(i + m)) / 2595)
-				 - 1) / p[2][0]);
+			bin[m] = (int64_t)fmin(1e9, floor((double)(len + 1) *
+				700 * (pow(10, (lo + step * (double)(i + m)) /
+				2595) - 1) / p[2][0]));
 		for (k = bin[0]; k <= bin[1] && k < spec; k++)
 			if (k >= 0)
 				v[k * bins + i] = bin[1] == bin[0] ? 1 :
@@ -120,8 +126,8 @@ static rlx_value waves(struct onnx_op *q, const struct dft *d, int64_t n,
 		       bool sine, enum rlx_dtype dt)
 {
 	double gain = d->inverse ? (sine ? -1 : 1) / (double)d->len : 1;
-	double *v = onnx_arena_alloc(&q->b->mem, (size_t)(n * d->out),
-				     sizeof(*v));
+	double *v = rlx_bump_new(&q->b->mem, (size_t)(n * d->out),
+				 sizeof(*v));
 	int64_t i, j, k = d->out;
 
 	if (!v) {
@@ -177,7 +183,7 @@ static rlx_value dft_half(struct onnx_op *q, rlx_value x, const struct dft *d)
 	struct rlx_type t = onnx_type(q, x);
 	uint32_t r = t.rank - 2;
 	int64_t bins = t.dim[r], dim[RLX_MAX_RANK], k;
-	double *two = onnx_arena_alloc(&q->b->mem, (size_t)bins, sizeof(*two));
+	double *two = rlx_bump_new(&q->b->mem, (size_t)bins, sizeof(*two));
 	struct dft inv = { d->len, d->len, true };
 	rlx_value c, s, w, re, im;
 	uint32_t i;
@@ -210,7 +216,7 @@ static rlx_value to_back(struct onnx_op *q, rlx_value x, uint32_t axis)
 	int64_t perm[RLX_MAX_RANK];
 	uint32_t i;
 
-	if (axis == t.rank - 2)
+	if (!x.id || axis == t.rank - 2)
 		return x;
 	for (i = 0; i < t.rank; i++)
 		perm[i] = i;
@@ -253,6 +259,8 @@ enum rlx_status onnx_dft(struct onnx_op *q)
 	if (n > d.len)
 		x = onnx_cut(q, x, a, 0, d.len);
 	x = to_back(q, x, a);
+	if (!x.id)
+		return onnx_graph_status(q);
 	x = half ? dft_half(q, x, &d) : dft_last(q, x, &d);
 	onnx_out(q, 0, to_back(q, x, a));
 	return RLX_OK;
@@ -291,8 +299,8 @@ enum rlx_status onnx_stft(struct onnx_op *q)
 	frames = (t.dim[1] - len) / step + 1;
 	if (frames > MAX_MATRIX / len)
 		return op_err(q, RLX_ENOSUP, "%lld frames", (long long)frames);
-	idx = onnx_arena_alloc(&q->b->mem, (size_t)(frames * len),
-			       sizeof(*idx));
+	idx = rlx_bump_new(&q->b->mem, (size_t)(frames * len),
+			   sizeof(*idx));
 	if (!idx)
 		return onnx_nomem(q->b);
 	for (i = 0; i < frames; i++)
@@ -303,6 +311,8 @@ enum rlx_status onnx_stft(struct onnx_op *q)
 	if (w.id)
 		x = E(q, mul, .a = x, .b = E(q, reshape, .x = w,
 					     .shape = RLX_INTS(len, 1)));
+	if (!x.id)
+		return onnx_graph_status(q);
 	onnx_out(q, 0, dft_last(q, x, &d));
 	return RLX_OK;
 }

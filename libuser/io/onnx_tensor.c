@@ -288,7 +288,7 @@ static enum rlx_status typed(struct onnx_pb *pb, struct onnx_tensor *t,
 		t->data = ty.packed;
 		return RLX_OK;
 	}
-	dst = onnx_arena_alloc(pb->arena, t->nbytes, 1);
+	dst = rlx_bump_new(pb->arena, t->nbytes, 1);
 	if (!dst)
 		return pb_nomem(pb);
 	t->data = dst;

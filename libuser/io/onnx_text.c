@@ -22,7 +22,7 @@ static int64_t count_of(const struct rlx_type *t)
 
 static struct onnx_str dup_str(struct onnx_op *q, const char *s, size_t n)
 {
-	char *p = onnx_arena_alloc(&q->b->mem, n + 1, 1);
+	char *p = rlx_bump_new(&q->b->mem, n + 1, 1);
 
 	if (!p) {
 		onnx_nomem(q->b);
@@ -76,7 +76,7 @@ static enum rlx_status to_strings(struct onnx_op *q)
 	t.data = (void *)(uintptr_t)rlx_blob_data(x->blob);
 	n = count_of(&x->type);
 	y = onnx_val_new(q->b, ONNX_STRINGS);
-	s = onnx_arena_alloc(&q->b->mem, (size_t)n, sizeof(*s));
+	s = rlx_bump_new(&q->b->mem, (size_t)n, sizeof(*s));
 	if (!y || !s)
 		return onnx_nomem(q->b);
 	for (i = 0; i < n; i++)
@@ -95,7 +95,7 @@ static enum rlx_status from_strings(struct onnx_op *q, enum rlx_dtype dt)
 	rlx_value y;
 	double *v;
 
-	v = onnx_arena_alloc(&q->b->mem, (size_t)n, sizeof(*v));
+	v = rlx_bump_new(&q->b->mem, (size_t)n, sizeof(*v));
 	if (!v)
 		return onnx_nomem(q->b);
 	for (i = 0; i < n; i++) {
@@ -278,7 +278,7 @@ enum rlx_status onnx_string_normalizer(struct onnx_op *q)
 			      "tensor of strings");
 	n = count_of(&x->type);
 	y = onnx_val_new(q->b, ONNX_STRINGS);
-	s = onnx_arena_alloc(&q->b->mem, (size_t)n + 1, sizeof(*s));
+	s = rlx_bump_new(&q->b->mem, (size_t)n + 1, sizeof(*s));
 	if (!y || !s)
 		return onnx_nomem(q->b);
 	for (i = 0; i < n; i++) {
@@ -298,6 +298,10 @@ enum rlx_status onnx_string_normalizer(struct onnx_op *q)
 }
 
 /* ---- TfIdfVectorizer ---- */
+
+/* Done while importing, so within bounds. */
+#define MOST_CELLS	(1 << 24)
+#define MOST_WORK	1e9
 
 struct tfidf {
 	const struct onnx_attr	*strings, *ints;
@@ -430,8 +434,13 @@ enum rlx_status onnx_tfidf(struct onnx_op *q)
 	f.x = x;
 	rows = x->type.rank == 2 ? x->type.dim[0] : 1;
 	len = x->type.dim[x->type.rank - 1];
-	out = onnx_arena_alloc(&q->b->mem, (size_t)rows * f.width,
-			       sizeof(*out));
+	if (rows > MOST_CELLS / (f.width + 1) || len > MOST_CELLS ||
+	    (double)rows * (double)len * f.columns.n *
+	    (double)(f.skips + 1) > MOST_WORK)
+		return op_err(q, RLX_ENOSUP, "%lld rows of %lld are more than "
+			      "is supported", (long long)rows, (long long)len);
+	out = rlx_bump_new(&q->b->mem, (size_t)rows * f.width,
+			   sizeof(*out));
 	if (!out)
 		return onnx_nomem(q->b);
 	for (i = 0; i < rows; i++) {

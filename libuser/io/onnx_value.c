@@ -10,8 +10,13 @@
 #include "io/onnx_imp.h"
 #include "ir/graph.h"
 
-/* Ops on constants up to this size are evaluated while importing. */
+/*
+ * Ops on constants up to this size are evaluated while importing: shapes always,
+ * larger ones until a hostile model has had its share of time and memory.
+ */
 #define FOLD_BYTES	(64 << 10)
+#define FOLD_SHAPE	1024
+#define FOLD_TOTAL	(64ull << 20)
 
 enum rlx_status onnx_nomem(struct onnx_build *b)
 {
@@ -21,7 +26,7 @@ enum rlx_status onnx_nomem(struct onnx_build *b)
 
 struct onnx_val *onnx_val_new(struct onnx_build *b, enum onnx_kind kind)
 {
-	struct onnx_val *v = onnx_arena_alloc(&b->mem, 1, sizeof(*v));
+	struct onnx_val *v = rlx_bump_new(&b->mem, 1, sizeof(*v));
 
 	if (!v) {
 		onnx_nomem(b);
@@ -162,7 +167,7 @@ struct onnx_val *onnx_val_list(struct onnx_build *b,
 
 	if (!v)
 		return NULL;
-	v->item = onnx_arena_alloc(&b->mem, n, sizeof(*v->item));
+	v->item = rlx_bump_new(&b->mem, n, sizeof(*v->item));
 	if (!v->item) {
 		onnx_nomem(b);
 		return NULL;
@@ -297,8 +302,10 @@ static void operands(const struct rlx_op_def *def, const void *args,
 			o->n++;
 			continue;
 		}
-		for (k = 0; k < list->n && o->n < 64; k++)
+		for (k = 0; k < list->n && o->n < 64; k++) {
+			o->missing |= !list->v[k].id;
 			o->v[o->n++] = &list->v[k];
+		}
 		o->too_many = k < list->n;
 	}
 }
@@ -316,11 +323,14 @@ static rlx_value fold(struct onnx_build *b, const struct rlx_op_def *def,
 		.err = &err, .def = def, .args = args, .n_in = o->n,
 		.in = type, .n_out = 1,
 	};
-	int64_t bytes = 0;
+	int64_t bytes = 0, limit = FOLD_BYTES;
 	rlx_value v = RLX_NONE;
 	enum rlx_status st;
 	uint32_t i;
 
+	/* Matrix products cost more than their bytes. */
+	if (def->traits & RLX_T_COMPUTE || b->folded > FOLD_TOTAL)
+		limit = FOLD_SHAPE;
 	for (i = 0; i < o->n; i++) {
 		in[i] = (struct rlx_tensor){ 0 };
 		if (!o->v[i]->id)
@@ -331,15 +341,17 @@ static rlx_value fold(struct onnx_build *b, const struct rlx_op_def *def,
 			return RLX_NONE;
 		in[i].type = *type[i];
 		bytes += rlx_type_bytes(type[i]);
-		if (bytes > FOLD_BYTES)
+		if (bytes > limit)
 			return RLX_NONE;
 	}
 	if (rlx_op_infer(&q) || q.n_out != 1)
 		return RLX_NONE;
 	out.type = q.out[0];
+	b->folded += (uint64_t)bytes;
 	bytes = rlx_type_bytes(&out.type);
-	if (bytes < 0 || bytes > FOLD_BYTES)
+	if (bytes < 0 || bytes > limit)
 		return RLX_NONE;
+	b->folded += (uint64_t)bytes;
 	out.data = rlx_aligned(64, bytes ? (size_t)bytes : 1);
 	if (!out.data) {
 		onnx_nomem(b);
@@ -363,6 +375,8 @@ rlx_value onnx_emit(struct onnx_build *b, const struct rlx_op_ref *op,
 	uint64_t roots = 0;
 	uint32_t i, n;
 
+	if (rlx_graph_error(b->ctx->g)->status || b->err->status)
+		return v;
 	operands(def, args, &o);
 	if (!(def->traits & NEVER_FOLD) && !o.too_many && !o.missing)
 		v = fold(b, def, args, &o);

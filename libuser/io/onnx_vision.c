@@ -29,6 +29,12 @@ enum rlx_status onnx_max_unpool(struct onnx_op *q)
 	n = t.rank > 2 ? t.rank - 2 : 0;
 	if (!n || kernel.n != n)
 		return op_err(q, RLX_ESHAPE, "kernel_shape does not fit");
+	if (!onnx_modest(q, kernel, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, stride, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, pads, ONNX_MOST_ATTR) ||
+	    !onnx_modest(q, shape, ONNX_MOST_DIM) ||
+	    !onnx_modest(q, (struct rlx_ints){ t.dim, t.rank }, ONNX_MOST_DIM))
+		return RLX_ERANGE;
 	dim[0] = t.dim[0];
 	dim[1] = t.dim[1];
 	for (i = 0; i < n; i++)

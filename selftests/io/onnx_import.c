@@ -331,6 +331,184 @@ TEST(functions_are_inlined_with_their_attributes)
 }
 
 /* A function that calls itself must not exhaust the stack. */
+/*
+ * Loop: v = v + v while v < 100, optionally with v of each step stacked. The
+ * condition depends on data; @limit is a name for the trip count or "_".
+ */
+static void doubling_loop(struct out *g, const char *limit, bool stacked)
+{
+	struct out body = { .n = 0 }, n;
+	const float hundred = 100;
+	struct out t = { .n = 0 };
+	char text[64];
+
+	put_str(&t, 8, "hundred");
+	put_int(&t, 2, ONNX_FLOAT);
+	put_bytes(&t, 9, &hundred, 4);
+	put_msg(g, 5, &t);
+	put_info(&body, 11, "i", ONNX_INT64, NULL, 0);
+	put_info(&body, 11, "c", ONNX_BOOL, NULL, 0);
+	put_info(&body, 11, "v", ONNX_FLOAT, NULL, 0);
+	put_info(&body, 12, "c2", ONNX_BOOL, NULL, 0);
+	put_info(&body, 12, "v2", ONNX_FLOAT, NULL, 0);
+	if (stacked)
+		put_info(&body, 12, "v3", ONNX_FLOAT, NULL, 0);
+	put_node(&body, "Add v v > v2");
+	put_node(&body, "Less v2 hundred > c2");
+	if (stacked)
+		put_node(&body, "Identity v2 > v3");
+	put_info(g, 11, "x", ONNX_FLOAT, NULL, 0);
+	put_info(g, 12, "y", ONNX_FLOAT, NULL, 0);
+	if (stacked)
+		put_info(g, 12, "all", ONNX_FLOAT, NULL, 0);
+	put_node(g, "Less x hundred > go");
+	snprintf(text, sizeof(text), "Loop %s go x > y%s", limit,
+		 stacked ? " all" : "");
+	node_of(&n, text);
+	put_attr_graph(&n, "body", &body);
+	put_msg(g, 1, &n);
+}
+
+static struct onnx_spec scalar_spec(const char *name)
+{
+	return (struct onnx_spec){ .kind = ONNX_TENSOR, .name = name,
+				   .type = rlx_scalar(RLX_F32) };
+}
+
+/* Without stacked outputs: one graph, whatever the number of steps. */
+TEST(loops_that_end_by_data_are_one_graph)
+{
+	static const float start[3] = { 3, 200, 60 };
+	static const float want[3] = { 192, 200, 120 };
+	const char *names[] = { "x", NULL };
+	struct onnx_spec x = scalar_spec("x");
+	struct out g = { .n = 0 }, o;
+	struct onnx_segment seg;
+	struct rlx_tensor out[2];
+	struct onnx_file *f;
+	int i;
+
+	doubling_loop(&g, "_", false);
+	model_of(&o, &g, 13);
+	f = open_model(&o);
+	build(f, (struct onnx_instance){ &x, 1 }, &seg);
+	CHECK_EQ(seg.need, ONNX_NEED_NOTHING);
+	for (i = 0; i < 3; i++) {
+		const void *data[] = { &start[i] };
+
+		run(&seg, names, data, out);
+		CHECK(*(float *)out[0].data == want[i]);
+	}
+	onnx_segment_fini(&seg);
+	onnx_put(f);
+}
+
+/* The limit comes from data too: trunc(x) steps at most. */
+TEST(loops_with_a_limit_from_data)
+{
+	static const float start[2] = { 3, 1 };
+	static const float want[2] = { 24, 2 };
+	const char *names[] = { "x", NULL };
+	struct onnx_spec x = scalar_spec("x");
+	struct out g = { .n = 0 }, n, o;
+	struct onnx_segment seg;
+	struct rlx_tensor out[2];
+	struct onnx_file *f;
+	int i;
+
+	node_of(&n, "Cast x > m");
+	put_attr_i(&n, "to", ONNX_INT64);
+	put_msg(&g, 1, &n);
+	doubling_loop(&g, "m", false);
+	model_of(&o, &g, 13);
+	f = open_model(&o);
+	build(f, (struct onnx_instance){ &x, 1 }, &seg);
+	CHECK_EQ(seg.need, ONNX_NEED_NOTHING);
+	for (i = 0; i < 2; i++) {
+		const void *data[] = { &start[i] };
+
+		run(&seg, names, data, out);
+		CHECK(*(float *)out[0].data == want[i]);
+	}
+	onnx_segment_fini(&seg);
+	onnx_put(f);
+}
+
+/* Stacked outputs have as many rows as there are steps: two segments. */
+TEST(loops_that_stack_are_counted_first)
+{
+	static const float start = 30;
+	const char *names[] = { "x", NULL };
+	const void *data[] = { &start, NULL };
+	struct onnx_spec x = scalar_spec("x");
+	struct out g = { .n = 0 }, o;
+	struct onnx_segment a, b;
+	struct rlx_tensor first[4], out[4];
+	struct onnx_answer answer = { 1, first };
+	struct onnx_file *f;
+
+	doubling_loop(&g, "_", true);
+	model_of(&o, &g, 13);
+	f = open_model(&o);
+	build(f, (struct onnx_instance){ &x, 1 }, &a);
+	CHECK_EQ(a.need, ONNX_NEED_VALUES);
+	run(&a, names, data, first);
+	CHECK_EQ(*(int64_t *)first[0].data, 2);
+	build(f, (struct onnx_instance){ &x, 1, 1, &answer }, &b);
+	CHECK_EQ(b.need, ONNX_NEED_NOTHING);
+	run(&b, names, data, out);
+	CHECK(*(float *)out[0].data == 120);
+	CHECK_EQ(out[1].type.dim[0], 2);
+	CHECK(((float *)out[1].data)[0] == 60);
+	CHECK(((float *)out[1].data)[1] == 120);
+	onnx_segment_fini(&a);
+	onnx_segment_fini(&b);
+	onnx_put(f);
+}
+
+/* Both branches in one graph when only data decide. */
+TEST(conditions_from_data_keep_both_branches)
+{
+	static const float in[2] = { -3, 5 }, want[2] = { 3, 10 };
+	const char *names[] = { "x", NULL };
+	struct onnx_spec x = scalar_spec("x");
+	struct out g = { .n = 0 }, t = { .n = 0 }, e = { .n = 0 }, n, o;
+	struct out z = { .n = 0 };
+	const float zero = 0;
+	struct onnx_segment seg;
+	struct rlx_tensor out[2];
+	struct onnx_file *f;
+	int i;
+
+	put_str(&z, 8, "zero");
+	put_int(&z, 2, ONNX_FLOAT);
+	put_bytes(&z, 9, &zero, 4);
+	put_msg(&g, 5, &z);
+	put_info(&g, 11, "x", ONNX_FLOAT, NULL, 0);
+	put_info(&g, 12, "y", ONNX_FLOAT, NULL, 0);
+	put_node(&g, "Less x zero > neg");
+	put_node(&t, "Neg x > a");
+	put_info(&t, 12, "a", ONNX_FLOAT, NULL, 0);
+	put_node(&e, "Add x x > b");
+	put_info(&e, 12, "b", ONNX_FLOAT, NULL, 0);
+	node_of(&n, "If neg > y");
+	put_attr_graph(&n, "then_branch", &t);
+	put_attr_graph(&n, "else_branch", &e);
+	put_msg(&g, 1, &n);
+	model_of(&o, &g, 13);
+	f = open_model(&o);
+	build(f, (struct onnx_instance){ &x, 1 }, &seg);
+	CHECK_EQ(seg.need, ONNX_NEED_NOTHING);
+	for (i = 0; i < 2; i++) {
+		const void *data[] = { &in[i] };
+
+		run(&seg, names, data, out);
+		CHECK(*(float *)out[0].data == want[i]);
+	}
+	onnx_segment_fini(&seg);
+	onnx_put(f);
+}
+
 TEST(endless_recursion_is_refused)
 {
 	struct out g = { .n = 0 }, fn = { .n = 0 }, n, o, ops = { .n = 0 };
