@@ -36,6 +36,9 @@ struct cpu_device {
 	struct rlx_pool			*pool;
 };
 
+/* Bring @args to @rows rows and return the units of that. */
+typedef uint64_t cpu_units_fn(void *args, int64_t rows, enum rlx_isa isa);
+
 enum cpu_call_kind { CPU_CALL_KERNEL, CPU_CALL_HOST, CPU_CALL_COPY };
 
 struct cpu_call {
@@ -46,8 +49,8 @@ struct cpu_call {
 	uint8_t		 kind;		/* enum cpu_call_kind */
 	uint8_t		 parallel;
 	/* Active extent: see cpu_extent(). */
-	int64_t		 rows;
-	uint64_t	 rows_field;	/* offset in the image of an int64_t, or ~0 */
+	int64_t		 rows;		/* 0: always all of it */
+	cpu_units_fn	*set_rows;	/* NULL: units in proportion */
 };
 
 /* A pointer in the image. */
@@ -80,6 +83,8 @@ struct cpu_exec {
 	struct rlx_exec		 base;
 	unsigned char		*image;
 	struct rlx_tensor	*tensors;
+	uint64_t		*units;		/* of each call, by the extent */
+	uint8_t			*leads;		/* per value, see extent.c */
 	int			 status;	/* set by kernels that meet bad data */
 };
 
@@ -101,7 +106,7 @@ struct cpu_lower {
 	struct cpu_reloc		 ref[CPU_STEP_RELOCS];
 	_Alignas(64) unsigned char	 staged[CPU_ARGS_MAX];
 	uint64_t			 n_staged;
-	uint64_t			 rows_field;
+	cpu_units_fn			*set_rows;
 	int64_t				 rows;
 };
 
@@ -130,11 +135,12 @@ void cpu_ref_tmp(struct cpu_lower *lo, void *field, uint64_t tmp);
 enum rlx_status cpu_call(struct cpu_lower *lo, rlx_k_fn *fn, uint64_t units,
 			 double work, size_t scratch);
 /*
- * Say, before cpu_call(), that the call's work is proportional to the leading
- * dimension of @rows rows. With @field (an int64_t row count in the args) an
- * active extent rewrites it; with NULL it shortens the units in proportion.
+ * Say, before cpu_call(), that the call's work is along the output's leading axis,
+ * of @rows rows. An active extent then asks @set_rows to bring the arguments to
+ * fewer rows; without one it runs the first units only, in proportion, rounded
+ * up: they must be in row order and of one size. Scratch must do for any number.
  */
-void cpu_extent(struct cpu_lower *lo, int64_t rows, const void *field);
+void cpu_extent(struct cpu_lower *lo, int64_t rows, cpu_units_fn *set_rows);
 /* cpu_call() that fails with RLX_ENOSUP if @fn is NULL. */
 enum rlx_status cpu_no(struct cpu_lower *lo, const char *why);
 
@@ -168,6 +174,9 @@ void *cpu_prepared_data(struct cpu_prepared *p);
 void cpu_prepared_ready(struct cpu_prepared *p);
 void cpu_prepared_put(struct cpu_prepared *p);
 
+/* extent.c: exec->extent changed */
+void cpu_set_extent(struct rlx_exec *exec);
+
 /* lower.c, exec.c */
 enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 			    struct rlx_error *err);
@@ -175,7 +184,6 @@ void cpu_release(struct rlx_code *code);
 enum rlx_status cpu_init(struct rlx_exec *exec);
 void cpu_fini(struct rlx_exec *exec);
 void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
-void cpu_set_extent(struct rlx_exec *exec);
 enum rlx_status cpu_run(struct rlx_exec *exec);
 
 #endif

@@ -45,7 +45,9 @@ enum rlx_status cpu_init(struct rlx_exec *exec)
 			most = p->step[i].n_in + p->step[i].n_out;
 	x->tensors = rlx_calloc(most, sizeof(*x->tensors));
 	x->image = rlx_aligned(64, c->n_image + 64);
-	if (!x->tensors || !x->image) {
+	x->units = rlx_calloc(c->n_call + 1, sizeof(*x->units));
+	x->leads = rlx_calloc(p->n_val, sizeof(*x->leads));
+	if (!x->tensors || !x->image || !x->units || !x->leads) {
 		cpu_fini(exec);
 		return rlx_fail(exec->err, RLX_ENOMEM, "cpu: out of memory");
 	}
@@ -54,6 +56,8 @@ enum rlx_status cpu_init(struct rlx_exec *exec)
 	for (i = 0; i < c->n_reloc; i++)
 		if (c->reloc[i].status || c->reloc[i].place.kind == RLX_PLACE_WORK)
 			patch(x, &c->reloc[i]);
+	for (i = 0; i < c->n_call; i++)
+		x->units[i] = c->call[i].units;
 	return RLX_OK;
 }
 
@@ -63,8 +67,12 @@ void cpu_fini(struct rlx_exec *exec)
 
 	rlx_free(x->tensors);
 	rlx_free(x->image);
+	rlx_free(x->units);
+	rlx_free(x->leads);
 	x->tensors = NULL;
 	x->image = NULL;
+	x->units = NULL;
+	x->leads = NULL;
 }
 
 void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
@@ -82,28 +90,6 @@ void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 			patch((struct cpu_exec *)exec, &c->reloc[r]);
 }
 
-/* rows * actual / upper, for row counts that are multiples of upper. */
-static int64_t scaled(const struct rlx_exec *e, int64_t rows)
-{
-	if (!e->extent || !rows || rows % e->upper)
-		return rows;
-	return rows / e->upper * e->extent;
-}
-
-void cpu_set_extent(struct rlx_exec *exec)
-{
-	struct cpu_exec *x = (struct cpu_exec *)exec;
-	const struct cpu_code *c = (const struct cpu_code *)exec->code;
-	uint32_t i;
-
-	for (i = 0; i < c->n_call; i++) {
-		int64_t rows = scaled(exec, c->call[i].rows);
-
-		if (c->call[i].rows_field != ~0ull)
-			memcpy(x->image + c->call[i].rows_field, &rows, sizeof(rows));
-	}
-}
-
 struct shared {
 	rlx_k_fn	*fn;
 	const void	*args;
@@ -118,7 +104,7 @@ static void run_units(void *ctx, uint64_t begin, uint64_t end, unsigned int work
 	s->fn(s->args, begin, end, s->scratch + worker * s->scratch_bytes);
 }
 
-static void run_kernel(struct cpu_exec *x, const struct cpu_call *call)
+static void run_kernel(struct cpu_exec *x, const struct cpu_call *call, uint64_t units)
 {
 	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
 	struct cpu_device *dev = (struct cpu_device *)c->base.dev;
@@ -127,11 +113,7 @@ static void run_kernel(struct cpu_exec *x, const struct cpu_call *call)
 		.scratch = (char *)x->base.work + c->scratch_at,
 		.scratch_bytes = c->scratch_bytes,
 	};
-	uint64_t units = call->units;
 
-	if (x->base.extent && call->rows && call->rows_field == ~0ull)
-		units = units * (uint64_t)scaled(&x->base, call->rows) /
-			(uint64_t)call->rows;
 	if (call->parallel)
 		rlx_pool_run(dev->pool, run_units, &s, units, call->grain);
 	else if (units)
@@ -163,7 +145,7 @@ enum rlx_status cpu_run(struct rlx_exec *exec)
 		if (exec->skip && exec->skip[call->step])
 			continue;
 		if (call->kind == CPU_CALL_KERNEL)
-			run_kernel(x, call);
+			run_kernel(x, call, x->units[i]);
 		else
 			st = rlx_host_step(exec, &p->step[call->step],
 					   (char *)exec->work + c->host_at, x->tensors);

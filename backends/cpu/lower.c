@@ -52,7 +52,7 @@ void *cpu_args(struct cpu_lower *lo, size_t size)
 	lo->n_staged = size < CPU_ARGS_MAX ? size : CPU_ARGS_MAX;
 	lo->n_ref = 0;
 	lo->rows = 0;
-	lo->rows_field = ~0ull;
+	lo->set_rows = NULL;
 	return lo->staged;
 }
 
@@ -123,11 +123,10 @@ void cpu_ref_tmp(struct cpu_lower *lo, void *field, uint64_t tmp)
 		RLX_PLACE_WORK, 0, lo->code->tmp_at + tmp }, false);
 }
 
-void cpu_extent(struct cpu_lower *lo, int64_t rows, const void *field)
+void cpu_extent(struct cpu_lower *lo, int64_t rows, cpu_units_fn *set_rows)
 {
 	lo->rows = rows;
-	lo->rows_field = field ? (uint64_t)((const unsigned char *)field - lo->staged)
-			       : ~0ull;
+	lo->set_rows = set_rows;
 }
 
 /* The block that cpu_prepare() last gave out new has been filled by now. */
@@ -193,8 +192,7 @@ enum rlx_status cpu_call(struct cpu_lower *lo, rlx_k_fn *fn, uint64_t units,
 	return append(lo, (struct cpu_call){
 		.fn = fn, .args = at, .units = units, .kind = CPU_CALL_KERNEL,
 		.grain = 0, .parallel = units > 1 && work >= PARALLEL_WORK,
-		.rows = lo->rows,
-		.rows_field = lo->rows_field == ~0ull ? ~0ull : at + lo->rows_field,
+		.rows = lo->rows, .set_rows = lo->set_rows,
 	});
 }
 

@@ -108,6 +108,29 @@ static bool pick_kernel(const struct product *p, bool *out_bf16)
 	       (p->y->dtype == RLX_BF16 || p->y->dtype == RLX_F32);
 }
 
+static uint64_t set_rows(void *args, int64_t rows, enum rlx_isa isa)
+{
+	struct rlx_k_gemm *g = args;
+
+	g->m = (size_t)rows;
+	return rlx_k_gemm_units(g, isa);
+}
+
+/* Fewer rows may be cut into taller blocks: room for the tallest. */
+static size_t most_scratch(const struct rlx_k_gemm *g, enum rlx_isa isa)
+{
+	size_t tallest = 8 * rlx_k_gemm_mr(isa), most = 0, bytes;
+	struct rlx_k_gemm fewer = *g;
+
+	if (g->m > tallest)
+		fewer.m = (size_t)1 << 24;	/* no block is cut short for its sake */
+	for (; fewer.m; fewer.m = fewer.m > tallest ? 0 : fewer.m - 1) {
+		bytes = rlx_k_gemm_scratch(&fewer, isa);
+		most = bytes > most ? bytes : most;
+	}
+	return most;
+}
+
 static enum rlx_status lower_product(struct cpu_lower *lo, const struct product *p)
 {
 	struct rlx_k_gemm *g = cpu_args(lo, sizeof(*g));
@@ -136,12 +159,12 @@ static enum rlx_status lower_product(struct cpu_lower *lo, const struct product 
 	}
 	cpu_ref_out(lo, &g->c, 0, 0);
 	if (flat_weights(p) && !g->batch[0] && !g->batch[1])
-		cpu_extent(lo, (int64_t)g->m, &g->m);
+		cpu_extent(lo, (int64_t)g->m, set_rows);
 	return cpu_call(lo, bf16 ? lo->k->gemm_bf16 : lo->k->gemm_f32,
 			rlx_k_gemm_units(g, isa),
 			2.0 * (double)g->m * (double)g->n * (double)(g->k + 1) *
 			(double)rlx_k_gemm_batches(g) / 8,
-			rlx_k_gemm_scratch(g, isa));
+			most_scratch(g, isa));
 }
 
 enum rlx_status cpu_lower_matmul(struct cpu_lower *lo)

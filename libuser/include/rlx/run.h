@@ -117,9 +117,10 @@ rlx_session_feed(struct rlx_session *s, const char *output, const char *input);
  * rlx_session_extent - only the first @actual of @upper rows carry data.
  *
  * @upper is the leading dimension that the program was compiled for, @actual at
- * most that. Every op whose leading axis is that dimension (or a multiple of it,
- * rows times sequence) works on the first rows only; the others are left as they
- * are. @actual 0 turns it off.
+ * most that. Ops along the leading axis of inputs with that dimension (or a
+ * multiple of it, rows times sequence) work on the first rows only. The other rows
+ * of an output are left as they are, or hold what came of the other rows of the
+ * inputs where an op was computed whole. @actual 0 turns it off.
  * Return: RLX_ERANGE.
  */
 RLX_EXPORT enum rlx_status
