@@ -98,8 +98,9 @@ enum rlx_status rlx_host_step(const struct rlx_exec *exec,
 	if (st->def->impl->eval)
 		rc = st->def->impl->eval(&q);
 	else
-		rc = rlx_op_eval(st->def, st->args, st->n_in, in, st->n_out, out,
-				 exec->err);
+		rc = rlx_op_eval(&(struct rlx_eval){
+			.err = exec->err, .def = st->def, .args = st->args, .n_in = st->n_in,
+			.in = in, .n_out = st->n_out, .out = out });
 	if (rc && exec->err->status && st->file) {
 		exec->err->file = st->file;	/* where the caller asked for the op */
 		exec->err->line = st->line;

@@ -226,8 +226,9 @@ static uint8_t add_constant(struct writer *w, const struct rlx_node *v)
 		return 0;
 	}
 	one.type.rank = 0;
-	if (rlx_op_eval(rlx_op_cast.def, &to, 1, &one, 1,
-			w->cls == RLX_EW_I64 ? &di : &d, NULL))
+	if (rlx_op_eval(&(struct rlx_eval){
+			.err = NULL, .def = rlx_op_cast.def, .args = &to, .n_in = 1,
+			.in = &one, .n_out = 1, .out = w->cls == RLX_EW_I64 ? &di : &d }))
 		w->ok = false;
 	if (w->cls == RLX_EW_I64)
 		w->a->step[w->a->n_step - 1].imm.i = i;

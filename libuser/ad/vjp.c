@@ -95,7 +95,7 @@ static rlx_value copy_node(struct rlx_graph *g, const struct rlx_graph *old, uin
 	}
 	for (i = 0; i < v->n_in; i++)
 		in[i] = map[v->in[i]];
-	out = rlx_node_new(g, v->def, v->args, in, v->n_in, v->file, v->line);
+	out = rlx_node_new(g, v->def, v->args, in, v->n_in, v);
 	rlx_free(in);
 	return out;
 }

@@ -357,7 +357,9 @@ static rlx_value fold(struct onnx_build *b, const struct rlx_op_def *def,
 		onnx_nomem(b);
 		return RLX_NONE;
 	}
-	st = rlx_op_eval(def, args, o->n, in, 1, &out, &err);
+	st = rlx_op_eval(&(struct rlx_eval){
+			.err = &err, .def = def, .args = args, .n_in = o->n,
+			.in = in, .n_out = 1, .out = &out });
 	if (!st)
 		v = rlx_constant(b->ctx->g, out.type, out.data);
 	else if (st == RLX_ENOMEM)

@@ -12,9 +12,9 @@
 
 /* Element @i as double (integers rounded to nearest). c64: the real part. */
 double el_get(const struct rlx_tensor *t, int64_t i);
-/* Store with the cast rules: round to nearest even; to integer truncate, saturate, NaN to 0. */
+/* Store with the cast rules: nearest even; to integer truncate, saturate, NaN is 0. */
 void el_set(const struct rlx_tensor *t, int64_t i, double x);
-/* Element @i of an integer or bool tensor; floats are truncated and saturated. u64 keeps its bits. */
+/* Element @i of an integer or bool tensor, floats truncated; u64 keeps its bits. */
 int64_t el_geti(const struct rlx_tensor *t, int64_t i);
 /* Store the low bits (wraps); floats get the value, rounded. bool: x != 0. */
 void el_seti(const struct rlx_tensor *t, int64_t i, int64_t x);

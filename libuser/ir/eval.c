@@ -54,22 +54,20 @@ static bool all_empty(const struct rlx_eval *q)
 	return empty;
 }
 
-enum rlx_status rlx_op_eval(const struct rlx_op_def *def, const void *args,
-			    uint32_t n_in, const struct rlx_tensor *in,
-			    uint32_t n_out, struct rlx_tensor *out,
-			    struct rlx_error *err)
+enum rlx_status rlx_op_eval(const struct rlx_eval *given)
 {
-	struct rlx_eval q = {
-		.err = err, .def = def, .args = args, .n_in = n_in, .in = in,
-		.n_out = n_out, .out = out, .call = call_graph,
-	};
+	struct rlx_eval q = *given;
+	const struct rlx_op_def *def = q.def;
+	struct rlx_error *err = q.err;
 	enum rlx_status st;
 	size_t bytes;
 
+	q.call = call_graph;
+	q.scratch = NULL;
 	if (all_empty(&q))
 		return RLX_OK;
 	if (!def->impl->eval)
-		return eval_expanded(&q, args, err);
+		return eval_expanded(&q, q.args, err);
 	bytes = scratch_bytes(&q);
 	if (bytes) {
 		q.scratch = bytes == SIZE_MAX ? NULL : rlx_aligned(64, bytes);
@@ -153,7 +151,10 @@ static enum rlx_status eval_node(const struct rlx_graph *g, uint32_t n,
 			return rlx_fail(err, RLX_ENOMEM, "%s: out of memory",
 					v->def->name);
 	}
-	return rlx_op_eval(v->def, v->args, v->n_in, in, v->n_out, &t[v->out], err);
+	return rlx_op_eval(&(struct rlx_eval){
+		.err = err, .def = v->def, .args = v->args, .n_in = v->n_in, .in = in,
+		.n_out = v->n_out, .out = &t[v->out],
+	});
 }
 
 static void copy_outputs(const struct rlx_graph *g, const struct rlx_tensor *t,

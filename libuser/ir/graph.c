@@ -170,7 +170,7 @@ enum rlx_status rlx_op_infer(struct rlx_infer *q)
 	for (i = 0; !st && i < q->n_out; i++)
 		if (rlx_type_bytes(&q->out[i]) < 0)
 			st = rlx_fail(q->err, RLX_ESHAPE,
-				      "%s: output %u is larger than 2^63 bytes or has a negative dimension",
+				      "%s: output %u is over 2^63 bytes or has a dimension below 0",
 				      q->def->name, i);
 	return st;
 }
@@ -184,10 +184,12 @@ static bool reserve(struct rlx_graph *g, uint32_t n_out)
 
 rlx_value rlx_node_new(struct rlx_graph *g, const struct rlx_op_def *def,
 		       const void *args, const uint32_t *in, uint32_t n_in,
-		       const char *file, unsigned int line)
+		       const struct rlx_node *at)
 {
 	const struct rlx_type *small[16], **types = small;
 	struct rlx_infer q = { .err = &g->err, .def = def, .n_in = n_in };
+	const char *file = at ? at->file : NULL;
+	unsigned int line = at ? at->line : 0;
 	struct rlx_node node = { .def = def, .n_in = n_in, .file = file, .line = line };
 	rlx_value v = RLX_NONE;
 	uint32_t i;
@@ -240,7 +242,7 @@ static bool take_input(struct rlx_graph *g, const struct rlx_op_def *def,
 {
 	if (v.id >= g->n_val) {
 		rlx_fail(&g->err, RLX_EINVAL,
-			 "%s: input '%s' is value %u, this graph has %u: it belongs to another graph",
+			 "%s: input '%s' is value %u, this graph has %u: it is another graph's",
 			 def->name, f->name, v.id, g->n_val - 1);
 		return false;
 	}
@@ -265,7 +267,8 @@ static bool fit_args(struct rlx_graph *g, const struct rlx_op_def *def,
 	for (i = def->args_size; i < size; i++)
 		if (p[i]) {
 			rlx_fail(&g->err, RLX_ENOSUP,
-				 "%s: the caller was built for a newer library and uses an argument that this one lacks",
+				 "%s: the caller was built for a newer library and uses an "
+				 "argument that this one lacks",
 				 def->name);
 			return false;
 		}
@@ -291,8 +294,9 @@ static bool take_inputs(struct rlx_graph *g, const struct rlx_op_def *def,
 	for (i = 0; i < def->n_field; i++) {
 		const struct rlx_field *f = &def->field[i];
 
-		if ((f->role == RLX_FIELD_IN || f->role == RLX_FIELD_OPT) &&
-		    !take_input(g, def, f, *(rlx_value *)rlx_field_ptr(f, args), &in[k++]))
+		if (f->role != RLX_FIELD_IN && f->role != RLX_FIELD_OPT)
+			continue;
+		if (!take_input(g, def, f, *(rlx_value *)rlx_field_ptr(f, args), &in[k++]))
 			return false;
 	}
 	for (i = 0; i < def->n_field; i++) {
@@ -345,7 +349,8 @@ rlx_value rlx_emit_raw(struct rlx_graph *g, const struct rlx_op_ref *op,
 		goto out_free_known;
 	}
 	if (take_inputs(g, def, known, in))
-		v = rlx_node_new(g, def, known, in, n, file, line);
+		v = rlx_node_new(g, def, known, in, n,
+				 &(struct rlx_node){ .file = file, .line = line });
 	rlx_free(in);
 out_set_place:
 	if (g->err.status && !v.id) {

@@ -78,12 +78,13 @@ static inline void *rlx_field_ptr(const struct rlx_field *f, const void *args)
 }
 
 /*
- * Append a node whose inputs are given apart (NULL-free ids, 0 absent) and whose
- * @args' input fields are ignored. What rlx_emit_raw() and the passes end in.
+ * Append a node whose inputs are given apart (value ids, 0 absent) and whose
+ * @args' input fields are ignored. @at: a node whose file and line it takes, or
+ * NULL. What rlx_emit_raw() and the passes end in.
  */
 rlx_value rlx_node_new(struct rlx_graph *g, const struct rlx_op_def *def,
 		       const void *args, const uint32_t *in, uint32_t n_in,
-		       const char *file, unsigned int line);
+		       const struct rlx_node *at);
 
 /* Equal op and attributes (inputs not compared); blobs by contents. */
 bool rlx_args_equal(const struct rlx_op_def *def, const void *a, const void *b);

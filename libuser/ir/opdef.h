@@ -28,7 +28,7 @@ struct rlx_field {
 
 /* Traits: what passes may assume of an op without knowing it. */
 #define RLX_T_LEAF	  (1u << 0)	/* input, param, constant */
-#define RLX_T_ELEMENTWISE (1u << 1)	/* out[i] of in[k][i], numpy broadcasting; may join a region */
+#define RLX_T_ELEMENTWISE (1u << 1)	/* out[i] of in[k][i], broadcasting; may join a region */
 #define RLX_T_VIEW	  (1u << 2)	/* output 0 is input 0's bytes under another shape */
 #define RLX_T_INPLACE	  (1u << 3)	/* output 0 may overwrite input 0 if types are equal */
 #define RLX_T_FUSED	  (1u << 4)	/* made by passes; has .expand */
@@ -111,7 +111,8 @@ struct rlx_sample {
 	void		*args;
 	uint32_t	 n_in;
 	struct rlx_type	 in[RLX_SAMPLE_IN];	/* dtype 0: absent optional */
-	double		 lo[RLX_SAMPLE_IN], hi[RLX_SAMPLE_IN];	/* uniform; both 0: [-2, 2], ints and bool [0, 1] */
+	/* uniform; both 0: [-2, 2], ints and bool [0, 1] */
+	double		 lo[RLX_SAMPLE_IN], hi[RLX_SAMPLE_IN];
 	double		 tol;			/* relative to the largest |truth|, in f32; 0: exact */
 	double		 grad_tol;		/* 0: 2e-4; < 0: no gradient check for this case */
 	bool		 f32_only;		/* not meaningful in other float dtypes */
@@ -141,11 +142,14 @@ struct rlx_op_impl {
 	enum rlx_status	(*infer)(struct rlx_infer *q);		/* required */
 	enum rlx_status	(*eval)(struct rlx_eval *q);		/* NULL: evaluate .expand */
 	size_t		(*scratch)(const struct rlx_infer *q);	/* NULL: none; types are known */
-	enum rlx_status	(*vjp)(struct rlx_grad *q);		/* NULL: through .expand, or none if NODIFF */
+	enum rlx_status	(*vjp)(struct rlx_grad *q);		/* NULL: through .expand; NODIFF: none */
 	enum rlx_status	(*expand)(struct rlx_expand *q);	/* NULL: already simple */
-	const struct rlx_pattern *pattern;			/* NULL: never made by fusion; ends with text NULL */
-	void		(*cost)(const struct rlx_infer *q, struct rlx_cost *c);	/* NULL: bytes in + out, one flop per output element */
-	bool		(*sample)(unsigned int i, struct rlx_sample *s);	/* NULL: not sampled (leaves) */
+	/* NULL: never made by fusion; ends with text NULL */
+	const struct rlx_pattern *pattern;
+	/* NULL: bytes in and out, one flop for each output element */
+	void		(*cost)(const struct rlx_infer *q, struct rlx_cost *c);
+	/* NULL: not sampled (leaves) */
+	bool		(*sample)(unsigned int i, struct rlx_sample *s);
 };
 
 struct rlx_op_def {
@@ -175,12 +179,10 @@ enum rlx_op_index {
 
 /*
  * rlx_op_eval - evaluate one op on host tensors: .eval, or .expand's graph when
- * there is none. Output data must be allocated by the caller, types as inferred.
+ * there is none. @q: err, def, args, n_in, in, n_out and out are set by the caller,
+ * output data allocated and typed as inferred; the rest is ignored.
  */
-enum rlx_status rlx_op_eval(const struct rlx_op_def *def, const void *args,
-			    uint32_t n_in, const struct rlx_tensor *in,
-			    uint32_t n_out, struct rlx_tensor *out,
-			    struct rlx_error *err);
+enum rlx_status rlx_op_eval(const struct rlx_eval *q);
 /* Run .infer; @q->in, n_in, args, def, err set by the caller. */
 enum rlx_status rlx_op_infer(struct rlx_infer *q);
 

@@ -444,7 +444,7 @@ static rlx_value make_node(struct parser *p, struct scope *s, struct draft *d)
 				bad(p, "%s: input '%s' is missing", d->def->name, f->name);
 		}
 		if (!p->st)
-			v = rlx_node_new(s->g, d->def, d->args, d->in, d->n_in, NULL, 0);
+			v = rlx_node_new(s->g, d->def, d->args, d->in, d->n_in, NULL);
 	}
 	if (!v.id && !p->st)
 		refused(p, s->g);

@@ -142,7 +142,8 @@ static enum rlx_status explain(const struct onnx_segment *seg,
 					"the graph depends on the contents of input '%s': give its data",
 					in[i].name);
 	return rlx_fail(err, RLX_ENOSUP,
-			"a shape in this model depends on computed data: run it with rlx_runner_run()");
+			"a shape in this model depends on computed data: "
+			"run it with rlx_runner_run()");
 }
 
 enum rlx_status rlx_model_graph(struct rlx_model *m, const struct rlx_named_tensor *in,

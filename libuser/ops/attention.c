@@ -521,8 +521,11 @@ static bool attention_accept_split(struct rlx_match *m, void *args)
 #define SCORES(X, qk)							\
 	X("add(div(" qk ", #d), bias)"), X("add(mul(" qk ", #s), bias)"), \
 	X("add(" qk ", bias)"), X("div(" qk ", #d)"), X("mul(" qk ", #s)"), X(qk)
-#define JOINED(scores) { "reshape(t:transpose(matmul(p:softmax(" scores "), tv:transpose(rv:reshape(v)))))", attention_accept_joined }
-#define SPLIT(scores) { "matmul(p:softmax(" scores "), v)", attention_accept_split }
+#define JOINED(scores)							\
+	{ "reshape(t:transpose(matmul(p:softmax(" scores "), "		\
+	  "tv:transpose(rv:reshape(v)))))", attention_accept_joined }
+#define SPLIT(scores)							\
+	{ "matmul(p:softmax(" scores "), v)", attention_accept_split }
 static const struct rlx_pattern attention_patterns[] = {
 	SCORES(JOINED, QK_JOINED),
 	SCORES(SPLIT, QK_SPLIT),

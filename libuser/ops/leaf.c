@@ -24,7 +24,8 @@ static enum rlx_status leaf_type(struct rlx_infer *q, const struct rlx_type *t)
 	if (rlx_type_bytes(t) < 0) {
 		rlx_type_print(t, text, sizeof(text));
 		return op_fail(q, RLX_ESHAPE,
-			       "%s is no type: a dtype, rank <= %d, dims >= 0 and less than 2^63 bytes are needed",
+			       "%s is no type: a dtype, rank <= %d, dims >= 0 and "
+			       "less than 2^63 bytes are needed",
 			       text, RLX_MAX_RANK);
 	}
 	q->out[0] = *t;

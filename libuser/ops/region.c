@@ -59,8 +59,7 @@ static enum rlx_status region_expand(struct rlx_expand *q)
 			continue;
 		for (i = 0; i < v->n_in; i++)
 			in[i] = map[v->in[i]];
-		map[v->out] = rlx_node_new(q->g, v->def, v->args, in, v->n_in, v->file,
-					   v->line).id;
+		map[v->out] = rlx_node_new(q->g, v->def, v->args, in, v->n_in, v).id;
 	}
 	for (i = 0; i < q->n_out; i++)
 		q->out[i] = (rlx_value){ map[b->io[RLX_IO_OUTPUT].e[i].v.id] };

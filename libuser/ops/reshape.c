@@ -23,7 +23,8 @@ static enum rlx_status reshape_infer(struct rlx_infer *q)
 		int64_t d = a->shape.v[i];
 
 		if (d < -1 || (d == -1 && hole < RLX_MAX_RANK))
-			return op_fail(q, RLX_ESHAPE, "dimension %u is %lld; one -1 at most, the others >= 0",
+			return op_fail(q, RLX_ESHAPE,
+				       "dimension %u is %lld; one -1 at most, the others >= 0",
 				       i, (long long)d);
 		if (d == -1)
 			hole = i;

@@ -140,8 +140,7 @@ static rlx_value fold(struct rlx_rewrite *rw, const struct rlx_node *conv,
 	uint32_t x = conv->in[0], in[3] = { x, conv->in[1], 0 };
 	float *nw, *nb;
 	int64_t per, i;
-	const char *file = conv->file;
-	unsigned int line = conv->line;
+	struct rlx_node at = { .file = conv->file, .line = conv->line };
 
 	if (!constant_at(g, conv->in[1], &w) || w.type.dtype != RLX_F32 ||
 	    (conv->in[2] && !constant_at(g, conv->in[2], &b)))
@@ -163,7 +162,7 @@ static rlx_value fold(struct rlx_rewrite *rw, const struct rlx_node *conv,
 		in[1] = f32_constant(g, w.type, nw).id;
 	in[2] = f32_constant(g, rlx_type(RLX_F32, a->n), nb).id;
 	return g->err.status ? RLX_NONE :
-	       rlx_node_new(g, rlx_op_conv.def, &args, in, 3, file, line);
+	       rlx_node_new(g, rlx_op_conv.def, &args, in, 3, &at);
 }
 
 static rlx_value try_fold(struct rlx_rewrite *rw, const struct rlx_node *n)

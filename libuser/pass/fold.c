@@ -71,7 +71,9 @@ static void fold_node(struct rlx_rewrite *rw, uint32_t idx)
 			st = RLX_ENOMEM;
 	}
 	if (!st)
-		st = rlx_op_eval(n->def, n->args, n->n_in, in, n->n_out, out, &err);
+		st = rlx_op_eval(&(struct rlx_eval){
+			.err = &err, .def = n->def, .args = n->args, .n_in = n->n_in,
+			.in = in, .n_out = n->n_out, .out = out });
 	for (i = 0; i < n->n_out && !st; i++) {
 		struct rlx_blob *b = rlx_blob_new(out[i].data,
 				(size_t)rlx_type_bytes(&out[i].type), rlx_free, out[i].data);

@@ -109,7 +109,7 @@ static void emit(struct rlx_rewrite *rw, uint32_t n, const struct plan *plan)
 		if (f->role == RLX_FIELD_IN || f->role == RLX_FIELD_OPT)
 			in[k++] = rw->map[((rlx_value *)rlx_field_ptr(f, plan->args))->id];
 	}
-	v = rlx_node_new(rw->g, plan->def, plan->args, in, k, node->file, node->line);
+	v = rlx_node_new(rw->g, plan->def, plan->args, in, k, node);
 	rlx_rewrite_set(rw, node->out, v);
 }
 

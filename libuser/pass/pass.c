@@ -62,7 +62,7 @@ static enum rlx_status after(struct rlx_pass_ctx *c, const char *pass,
 	if (rlx_debug_on(RLX_DEBUG_PASS))
 		rlx_log(RLX_LOG_DEBUG, "pass %s: %u nodes", pass, g->n_node);
 	if (rlx_debug_on(RLX_DEBUG_PRINT)) {
-		fprintf(stderr, "# after %s\n", pass);
+		rlx_log(RLX_LOG_DEBUG, "after %s", pass);
 		rlx_graph_print(g, stderr, true);
 	}
 	return st;

@@ -124,7 +124,7 @@ static void mixed(struct policy *p, uint32_t idx)
 			p->cast[from] = in[k];
 	}
 	v = rw->g->err.status ? RLX_NONE :
-	    rlx_node_new(rw->g, n->def, n->args, in, n->n_in, n->file, n->line);
+	    rlx_node_new(rw->g, n->def, n->args, in, n->n_in, n);
 	for (i = 0; v.id && i < n->n_out; i++)
 		rlx_rewrite_set(rw, n->out + i, (rlx_value){ v.id + i });
 }

@@ -216,8 +216,7 @@ static struct rlx_graph *make_body(const struct grower *gr, uint32_t root,
 				in[k] = rlx_constant_blob(b, c->type, c->data).id;
 			}
 		}
-		map[i] = b->err.status ? 0 : rlx_node_new(b, n->def, n->args, in, n->n_in,
-							  n->file, n->line).id;
+		map[i] = b->err.status ? 0 : rlx_node_new(b, n->def, n->args, in, n->n_in, n).id;
 	}
 	rlx_output(b, "y", (rlx_value){ b && !b->err.status ? map[gr->n_member - 1] : 0 });
 	(void)root;
@@ -269,8 +268,7 @@ static void emit_all(struct rlx_rewrite *rw, const struct grower *gr,
 		for (i = 0; i < l->n_inputs[n]; i++)
 			in[i] = rw->map[l->inputs[n][i]];
 		v = rw->g->err.status ? RLX_NONE :
-		    rlx_node_new(rw->g, rlx_op_region.def, &a, in, l->n_inputs[n],
-				 node->file, node->line);
+		    rlx_node_new(rw->g, rlx_op_region.def, &a, in, l->n_inputs[n], node);
 		rlx_rewrite_set(rw, node->out, v);
 	}
 }

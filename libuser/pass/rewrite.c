@@ -95,8 +95,7 @@ void rlx_rewrite_copy(struct rlx_rewrite *rw, uint32_t n)
 	}
 	for (i = 0; i < node->n_in; i++)
 		in[i] = rw->map[node->in[i]];
-	v = rlx_node_new(rw->g, node->def, node->args, in, node->n_in, node->file,
-			 node->line);
+	v = rlx_node_new(rw->g, node->def, node->args, in, node->n_in, node);
 	for (i = 0; v.id && i < node->n_out; i++)
 		rw->map[node->out + i] = v.id + i;
 	if (in != small)

@@ -54,9 +54,11 @@ enum rlx_status rlx_plan_svg(const struct rlx_plan *p, FILE *f)
 	char type[96];
 	uint32_t v;
 
-	fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" font-family=\"sans-serif\" font-size=\"12\">\n"
+	fprintf(f, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" "
+		"font-family=\"sans-serif\" font-size=\"12\">\n"
 		"<rect width=\"100%%\" height=\"100%%\" fill=\"#ffffff\"/>\n"
-		"<text x=\"%g\" y=\"24\">workspace %llu bytes over %u steps (%llu without reuse)</text>\n",
+		"<text x=\"%g\" y=\"24\">workspace %llu bytes over %u steps "
+		"(%llu without reuse)</text>\n",
 		w, h, left, (unsigned long long)p->work_bytes, p->n_step,
 		(unsigned long long)p->naive_bytes);
 	for (v = 1; v < p->n_val; v++) {
@@ -66,7 +68,9 @@ enum rlx_status rlx_plan_svg(const struct rlx_plan *p, FILE *f)
 		if (x->place.kind != RLX_PLACE_WORK || x->root != v || !bytes)
 			continue;
 		rlx_type_print(&x->type, type, sizeof(type));
-		fprintf(f, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\" stroke=\"#ffffff\" stroke-width=\"0.3\"><title>%%%u %s, steps %u to %u, %llu bytes at %llu</title></rect>\n",
+		fprintf(f, "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" "
+			"fill=\"%s\" stroke=\"#ffffff\" stroke-width=\"0.3\"><title>%%%u %s, "
+			"steps %u to %u, %llu bytes at %llu</title></rect>\n",
 			left + sx * x->first, h - top - sy * (double)(x->place.offset + bytes),
 			sx * (x->last - x->first + 1), sy * (double)bytes,
 			palette[v % (sizeof(palette) / sizeof(palette[0]))], v, type,

@@ -200,7 +200,8 @@ enum rlx_status rlx_cache_compile(struct rlx_cache *c, struct rlx_graph *g,
 	enum rlx_status st;
 
 	if (!c || !out)
-		return rlx_fail(err, RLX_EINVAL, "cache: a cache and a place for the program are needed");
+		return rlx_fail(err, RLX_EINVAL,
+				"cache: a cache and a place for the program are needed");
 	*out = NULL;
 	st = take_key(&key, g, opts, err);
 	if (st)

@@ -136,14 +136,16 @@ static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 			continue;
 		if (rlx_buf_ptr(in->buf) != rlx_buf_ptr(out->buf) || n != m)
 			return rlx_fail(&s->err, RLX_EINVAL,
-					"input '%s' and output '%s' overlap in part; bind the same slice or different ones",
+					"input '%s' and output '%s' overlap in part; "
+					"bind the same slice or different ones",
 					rlx_program_io_name(s->p, RLX_IO_INPUT, i),
 					rlx_program_io_name(s->p, RLX_IO_OUTPUT, o));
 		hit = true;
 	}
 	if (hit && s->strict)
 		return rlx_fail(&s->err, RLX_EACCES,
-				"input '%s' shares its memory with an output, which takes a copy, and the session is strict",
+				"input '%s' shares its memory with an output, which takes "
+				"a copy, and the session is strict",
 				rlx_program_io_name(s->p, RLX_IO_INPUT, i));
 	if (hit && !in->stage.arena) {
 		st = own_memory(s, n, &in->stage);
@@ -218,11 +220,13 @@ enum rlx_status rlx_session_bind(struct rlx_session *s, enum rlx_io io,
 		return s->err.status;
 	bytes = bytes_at(s, io, i);
 	if (!buf.arena || !rlx_buf_ptr(buf))
-		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': the buffer is empty or lies outside its arena",
+		return rlx_fail(&s->err, RLX_EINVAL, 
+				"%s '%s': the buffer is empty or lies outside its arena",
 				io_names[io], name);
 	if (buf.bytes < bytes || (uintptr_t)rlx_buf_ptr(buf) % 64)
 		return rlx_fail(&s->err, RLX_ERANGE,
-				"%s '%s': the buffer has %llu bytes of %llu, at %llu past a 64-byte boundary",
+				"%s '%s': the buffer has %llu bytes of %llu, "
+				"at %llu past a 64-byte boundary",
 				io_names[io], name, (unsigned long long)buf.bytes,
 				(unsigned long long)bytes,
 				(unsigned long long)((uintptr_t)rlx_buf_ptr(buf) % 64));

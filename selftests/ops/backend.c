@@ -54,7 +54,8 @@ static void check_case(struct op_case *c, unsigned int i, enum rlx_dtype real)
 		if (!rlx_dtype_is_float(got.type[k].dtype) && real != RLX_F32)
 			continue;
 		e = op_result_error(&got, &truth, k);
-		WANT(e <= tolerance(c, real), "%s sample %u output %u (%s) on %s: error %.3g over %.3g",
+		WANT(e <= tolerance(c, real),
+		     "%s sample %u output %u (%s) on %s: error %.3g over %.3g",
 		     c->def->name, i, k, rlx_dtype_name(real), device, e,
 		     tolerance(c, real));
 	}

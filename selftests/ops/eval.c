@@ -99,7 +99,9 @@ static enum rlx_status evaluate(const struct op_case *c, bool expand,
 	outputs_new(&q, out);
 	for (k = 0; k < q.n_out; k++)
 		res[k] = (struct rlx_tensor){ out->type[k], out->data[k] };
-	return rlx_op_eval(&def, c->s.args, c->s.n_in, in, q.n_out, res, err);
+	return rlx_op_eval(&(struct rlx_eval){
+			.err = err, .def = &def, .args = c->s.args, .n_in = c->s.n_in,
+			.in = in, .n_out = q.n_out, .out = res });
 }
 
 static void compare(const struct op_case *c, unsigned int i, const char *what,

@@ -62,7 +62,9 @@ static void run(const struct op_case *c, unsigned int sample, const struct rlx_i
 			in[k] = (struct rlx_tensor){ *q->in[k], filled(q->in[k]) };
 	for (k = 0; k < q->n_out; k++)
 		out[k] = (struct rlx_tensor){ q->out[k], filled(&q->out[k]) };
-	st = rlx_op_eval(c->def, c->s.args, q->n_in, in, q->n_out, out, &err);
+	st = rlx_op_eval(&(struct rlx_eval){
+			.err = &err, .def = c->def, .args = c->s.args, .n_in = q->n_in,
+			.in = in, .n_out = q->n_out, .out = out });
 	WANT(!st || (strstr(err.text, c->def->name) && err.status == st),
 	     "%s sample %u: status %d without a story: %s", c->def->name, sample, st,
 	     err.text);

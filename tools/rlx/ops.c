@@ -55,7 +55,7 @@ static struct rlx_graph *graph_of(const struct rlx_op_def *def, const struct rlx
 		in[i] = v.id;
 	}
 	v = rlx_node_new(g, def, s->args, in, s->n_in > def->n_fixed ? s->n_in : def->n_fixed,
-			 __FILE__, __LINE__);
+			 NULL);
 	for (i = 0; rlx_out(g, v, i).id; i++) {
 		snprintf(name, sizeof(name), "%u", i);
 		rlx_output(g, name, rlx_out(g, v, i));
