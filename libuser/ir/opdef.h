@@ -113,8 +113,8 @@ struct rlx_sample {
 	struct rlx_type	 in[RLX_SAMPLE_IN];	/* dtype 0: absent optional */
 	/* uniform; both 0: [-2, 2], ints and bool [0, 1] */
 	double		 lo[RLX_SAMPLE_IN], hi[RLX_SAMPLE_IN];
-	double		 tol;			/* relative to the largest |truth|, in f32; 0: exact */
-	double		 grad_tol;		/* 0: 2e-4; < 0: no gradient check for this case */
+	double		 tol;		/* relative to the largest |truth|, in f32; 0: exact */
+	double		 grad_tol;		/* 0: 2e-4; < 0: no gradient check */
 	bool		 f32_only;		/* not meaningful in other float dtypes */
 	int64_t		 ints[96];		/* where op_keep() puts lists */
 	double		 floats[32];
@@ -142,7 +142,7 @@ struct rlx_op_impl {
 	enum rlx_status	(*infer)(struct rlx_infer *q);		/* required */
 	enum rlx_status	(*eval)(struct rlx_eval *q);		/* NULL: evaluate .expand */
 	size_t		(*scratch)(const struct rlx_infer *q);	/* NULL: none; types are known */
-	enum rlx_status	(*vjp)(struct rlx_grad *q);		/* NULL: through .expand; NODIFF: none */
+	enum rlx_status	(*vjp)(struct rlx_grad *q);	/* NULL: through .expand; NODIFF: none */
 	enum rlx_status	(*expand)(struct rlx_expand *q);	/* NULL: already simple */
 	/* NULL: never made by fusion; ends with text NULL */
 	const struct rlx_pattern *pattern;
@@ -155,7 +155,7 @@ struct rlx_op_impl {
 struct rlx_op_def {
 	const char			*name, *doc;
 	uint32_t			 traits;
-	uint16_t			 index;		/* position in rlx_op_defs[]; moves between versions */
+	uint16_t			 index;	/* position in rlx_op_defs[]; moves */
 	uint16_t			 args_size;
 	uint16_t			 n_field;
 	uint16_t			 n_fixed;	/* IN and OPT fields */

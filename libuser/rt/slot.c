@@ -220,7 +220,7 @@ enum rlx_status rlx_session_bind(struct rlx_session *s, enum rlx_io io,
 		return s->err.status;
 	bytes = bytes_at(s, io, i);
 	if (!buf.arena || !rlx_buf_ptr(buf))
-		return rlx_fail(&s->err, RLX_EINVAL, 
+		return rlx_fail(&s->err, RLX_EINVAL,
 				"%s '%s': the buffer is empty or lies outside its arena",
 				io_names[io], name);
 	if (buf.bytes < bytes || (uintptr_t)rlx_buf_ptr(buf) % 64)

@@ -145,7 +145,8 @@ static void compare(const struct checker *c, const struct rlx_runner *r,
 		CHECKF(n == rlx_type_count(&got->type), "%s: counts differ", c->what);
 		for (i = 0; i < n; i++)
 			CHECKF(onnx_str_eq(got->str[i], want->str[i]),
-			       "%s[%u] is '%.*s', not '%.*s'", c->what, i, ONNX_STR(got->str[i]), ONNX_STR(want->str[i]));
+			       "%s[%u] is '%.*s', not '%.*s'", c->what, i,
+			       ONNX_STR(got->str[i]), ONNX_STR(want->str[i]));
 	}
 	if (want->kind == ONNX_LIST) {
 		CHECKF(got->n_item == want->n_item, "%s has %u items, not %u", c->what,
