@@ -391,7 +391,8 @@ int cmd_bench(int argc, char **argv)
 		"bench", "MODEL [OPTION ...]",
 		"Times a model: percentiles, rates, and their share of what this machine\n"
 		"reaches at most, measured in the same process. A ratio is the peer's time\n"
-		"by ours, the median over turns, with its range.",
+		"by ours, the median over turns, with its range. Bytes are what the ops read and\n"
+		"write; above the memory's rate they come out of caches.",
 		arg, N_ELEM(arg),
 		SUBJECT_MORE "\n\nThe peer's library is --peer onnxruntime=FILE, else "
 		PEER_ENV ", else\n" PEER_HERE ".", &rest, 1, 1,

@@ -165,7 +165,28 @@ static unsigned int search(const struct embed *m, unsigned int query, struct hit
 	return n;
 }
 
-/* The beginning of a paragraph on one line, cut between characters. */
+enum { INDENT = 9, LINE = 78, EXCERPT = 3 * LINE };
+
+/* In lines cut between words; a word that is longer has a line of its own. */
+static void print_wrapped(const char *s)
+{
+	while (*s) {
+		size_t n = 0, k;
+
+		for (;;) {
+			k = strcspn(s + n, " ");
+			if (n && n + k > LINE)
+				break;
+			n += k + (s[n + k] == ' ');
+			if (!s[n])
+				break;
+		}
+		printf("%*s%.*s\n", INDENT, "", (int)(n && s[n - 1] == ' ' ? n - 1 : n), s);
+		s += n;
+	}
+}
+
+/* The beginning of a paragraph on one line, cut between words if there are some. */
 static void excerpt(const struct para *p, char *out, size_t size)
 {
 	size_t n = 0;
@@ -179,29 +200,31 @@ static void excerpt(const struct para *p, char *out, size_t size)
 		else if (n && out[n - 1] != ' ')
 			out[n++] = ' ';
 	}
+	out[n] = 0;
 	if (i < p->len) {
+		char *blank = strrchr(out, ' ');
+
 		while (n && ((unsigned char)out[n - 1] & 0xc0) == 0x80)
 			n--;
 		if (n && (unsigned char)out[n - 1] >= 0xc0)
 			n--;
-		memcpy(out + n, "...", 3);
-		n += 3;
+		strcpy(blank ? blank : out + n, " ...");
 	}
-	out[n] = 0;
 }
 
 static void print_hit(const struct embed *m, struct out *o, const struct hit *h)
 {
 	const struct para *p = &m->corpus.para[h->para];
 	const char *path = m->corpus.file[p->file].path;
-	char text[110];
+	char text[EXCERPT];
 
 	excerpt(p, text, sizeof(text));
 	if (!o->json) {
 		printf("  %.3f  %s:%u", (double)h->score, path, p->line);
 		if (p->copies)
 			printf(" (and %u more place%s)", p->copies, p->copies == 1 ? "" : "s");
-		printf("\n         %s\n", text);
+		putchar('\n');
+		print_wrapped(text);
 		return;
 	}
 	rlx_json_put_begin(&o->w, '{');

@@ -77,21 +77,21 @@ static int width(const struct table *t, unsigned int c)
 
 static void print_text(const struct table *t)
 {
-	unsigned int c, r;
+	unsigned int c, r, last = 0;
 	char buf[64];
 
 	for (c = 0; c < t->n_col; c++)
+		last = t->col[c].wide ? last : c;
+	for (c = 0; c < last; c++)
 		if (!t->col[c].wide)
-			printf("%*s%s", width(t, c), t->col[c].name,
-			       c + 1 < t->n_col ? "  " : "");
-	putchar('\n');
+			printf("%*s  ", width(t, c), t->col[c].name);
+	printf("%*s\n", t->col[last].decimals < 0 ? 0 : width(t, last), t->col[last].name);
 	for (r = 0; r < t->n_row; r++) {
-		for (c = 0; c < t->n_col; c++)
+		for (c = 0; c < last; c++)
 			if (!t->col[c].wide)
-				printf("%*s%s", width(t, c),
-				       cell_text(t, r, c, buf),
-				       c + 1 < t->n_col ? "  " : "");
-		putchar('\n');
+				printf("%*s  ", width(t, c), cell_text(t, r, c, buf));
+		printf("%*s\n", t->col[last].decimals < 0 ? 0 : width(t, last),
+		       cell_text(t, r, last, buf));
 	}
 }
 
