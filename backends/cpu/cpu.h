@@ -162,6 +162,10 @@ typedef enum rlx_status cpu_lower_fn(struct cpu_lower *lo);
 /* NULL: op @index has no native kernel. */
 cpu_lower_fn *cpu_lowering(unsigned int index);
 
+/* takes.c: is this form of the op one that its kernel takes? */
+bool cpu_takes(const struct rlx_infer *q);
+bool cpu_takes_step(const struct cpu_lower *lo);
+
 enum rlx_isa cpu_isa_detect(void);
 const char *cpu_isa_name(enum rlx_isa isa);
 

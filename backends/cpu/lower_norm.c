@@ -14,19 +14,13 @@ static bool is_real(const struct rlx_type *t)
 	return t->dtype == RLX_F32 || t->dtype == RLX_BF16 || t->dtype == RLX_F16;
 }
 
-/* gamma, beta or bias at input @k: absent, or @n elements of one dtype. */
-static bool take_param(struct cpu_lower *lo, uint32_t k, int64_t n, void *field,
-		       uint8_t *type)
+/* gamma, beta or bias at input @k, if it is there: takes.c has seen to its form. */
+static void take_param(struct cpu_lower *lo, uint32_t k, void *field, uint8_t *type)
 {
-	const struct rlx_type *t = cpu_in(lo, k);
-
-	if (!t)
-		return true;
-	if (rlx_type_count(t) != n || !is_real(t) || (*type && *type != t->dtype))
-		return false;
-	*type = (uint8_t)t->dtype;
+	if (!cpu_in(lo, k))
+		return;
+	*type = (uint8_t)cpu_in(lo, k)->dtype;
 	cpu_ref_in(lo, field, k, 0);
-	return true;
 }
 
 /* The kernel over rows of @n; residual and sum are set by the caller before. */
@@ -44,25 +38,27 @@ static enum rlx_status call_norm(struct cpu_lower *lo, struct rlx_k_norm *a)
 static enum rlx_status last_axis_norm(struct cpu_lower *lo, int64_t axis, float eps,
 				      bool rms)
 {
-	const struct rlx_type *x = cpu_in(lo, 0), *y = cpu_out(lo, 0);
+	const struct rlx_type *x = cpu_in(lo, 0);
 	struct rlx_k_norm *a = cpu_args(lo, sizeof(*a));
 	uint32_t ax = shape_axis(axis, x->rank);
 
-	if (!is_real(x) || !is_real(y) || lo->st->n_out != 1)
-		return cpu_no(lo, "no kernel for these dtypes, or for statistics");
+	if (!cpu_takes_step(lo))
+		return cpu_no(lo, "no kernel for these dtypes or this broadcasting");
 	a->rows = shape_span(x, 0, ax);
 	a->n = shape_span(x, ax, x->rank);
 	a->eps = eps;
 	a->rms = rms;
-	a->x_type = (uint8_t)x->dtype;
-	a->y_type = (uint8_t)y->dtype;
-	if (!take_param(lo, 1, a->n, &a->gamma, &a->param_type) ||
-	    !take_param(lo, 2, a->n, &a->beta, &a->param_type))
-		return cpu_no(lo, "gamma or beta is not one value for each element");
+	a->x_type = a->y_type = (uint8_t)x->dtype;
 	if (!a->rows || !a->n)
-		return lo->status;
+		return a->rows ? cpu_no(lo, "the mean of nothing") : lo->status;
+	take_param(lo, 1, &a->gamma, &a->param_type);
+	take_param(lo, 2, &a->beta, &a->param_type);
 	cpu_ref_in(lo, &a->x, 0, 0);
 	cpu_ref_out(lo, &a->y, 0, 0);
+	if (lo->st->n_out == 3) {
+		cpu_ref_out(lo, &a->mean, 1, 0);
+		cpu_ref_out(lo, &a->inv, 2, 0);
+	}
 	return call_norm(lo, a);
 }
 
@@ -71,6 +67,87 @@ enum rlx_status cpu_lower_layer_norm(struct cpu_lower *lo)
 	const struct rlx_op_layer_norm *n = lo->args;
 
 	return last_axis_norm(lo, n->axis, n->eps, false);
+}
+
+enum rlx_status cpu_lower_rms_norm(struct cpu_lower *lo)
+{
+	const struct rlx_op_rms_norm *n = lo->args;
+
+	return last_axis_norm(lo, n->axis, n->eps, true);
+}
+
+enum rlx_status cpu_lower_fused_residual_norm(struct cpu_lower *lo)
+{
+	const struct rlx_op_fused_residual_norm *n = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0), *r = cpu_in(lo, 1);
+	struct rlx_k_norm *a = cpu_args(lo, sizeof(*a));
+
+	if (!cpu_takes_step(lo))
+		return cpu_no(lo, "no kernel for these dtypes or this broadcasting");
+	if (!rlx_type_count(x))
+		return lo->status;
+	a->n = x->dim[x->rank - 1];
+	a->rows = shape_span(x, 0, x->rank - 1);
+	a->eps = n->eps;
+	a->rms = n->kind == RLX_NORM_RMS;
+	a->x_type = a->y_type = (uint8_t)x->dtype;
+	a->residual_type = (uint8_t)r->dtype;
+	a->residual_stride = rlx_type_count(r) == rlx_type_count(x) ? a->n : 0;
+	take_param(lo, 2, &a->bias, &a->param_type);
+	take_param(lo, 3, &a->gamma, &a->param_type);
+	take_param(lo, 4, &a->beta, &a->param_type);
+	cpu_ref_in(lo, &a->x, 0, 0);
+	cpu_ref_in(lo, &a->residual, 1, 0);
+	cpu_ref_out(lo, &a->y, 0, 0);
+	cpu_ref_out(lo, &a->sum, 1, 0);
+	return call_norm(lo, a);
+}
+
+enum rlx_status cpu_lower_group_norm(struct cpu_lower *lo)
+{
+	const struct rlx_op_group_norm *n = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0);
+	struct rlx_k_group_norm *a = cpu_args(lo, sizeof(*a));
+
+	if (!cpu_takes_step(lo))
+		return cpu_no(lo, "no kernel for these dtypes");
+	if (!rlx_type_count(x))
+		return lo->status;
+	a->batch = x->dim[0];
+	a->channels = x->dim[1];
+	a->inner = shape_span(x, 2, x->rank);
+	a->groups = n->groups;
+	a->eps = n->eps;
+	cpu_ref_in(lo, &a->x, 0, 0);
+	cpu_ref_in(lo, &a->gamma, 1, 0);
+	cpu_ref_in(lo, &a->beta, 2, 0);
+	cpu_ref_out(lo, &a->y, 0, 0);
+	cpu_extent(lo, a->batch, NULL);
+	return cpu_call(lo, lo->k->group_norm, (uint64_t)(a->batch * a->groups),
+			(double)rlx_type_count(x) * 3, 0);
+}
+
+enum rlx_status cpu_lower_lrn(struct cpu_lower *lo)
+{
+	const struct rlx_op_lrn *n = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0);
+	struct rlx_k_lrn *a = cpu_args(lo, sizeof(*a));
+
+	if (!cpu_takes_step(lo))
+		return cpu_no(lo, "no kernel for this dtype or these constants");
+	if (!rlx_type_count(x))
+		return lo->status;
+	a->batch = x->dim[0];
+	a->channels = x->dim[1];
+	a->inner = shape_span(x, 2, x->rank);
+	a->size = n->size;
+	a->alpha = n->alpha;
+	a->beta = n->beta;
+	a->bias = n->bias;
+	cpu_ref_in(lo, &a->x, 0, 0);
+	cpu_ref_out(lo, &a->y, 0, 0);
+	return cpu_call(lo, lo->k->lrn, rlx_k_lrn_units(a), (double)rlx_type_count(x) * 16,
+			RLX_K_LRN_BLOCK * sizeof(float));
 }
 
 enum rlx_status cpu_lower_softmax(struct cpu_lower *lo)
@@ -155,23 +232,37 @@ enum rlx_status cpu_lower_arg_reduce(struct cpu_lower *lo)
 			(double)rlx_type_count(x) * 2, RLX_K_REDUCE_SCRATCH);
 }
 
-enum rlx_status cpu_lower_cumsum(struct cpu_lower *lo)
+static enum rlx_status lower_scan(struct cpu_lower *lo, struct rlx_k_scan set, int64_t axis)
 {
-	const struct rlx_op_cumsum *c = lo->args;
 	const struct rlx_type *x = cpu_in(lo, 0);
 	struct rlx_k_scan *a = cpu_args(lo, sizeof(*a));
-	uint32_t ax = shape_axis(c->axis, x->rank);
+	uint32_t ax = shape_axis(axis, x->rank);
 
+	*a = set;
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->outer = shape_span(x, 0, ax);
 	a->n = x->dim[ax];
 	a->inner = shape_span(x, ax + 1, x->rank);
 	a->type = (uint8_t)x->dtype;
-	a->exclusive = c->exclusive;
-	a->reverse = c->reverse;
 	cpu_ref_in(lo, &a->x, 0, 0);
 	cpu_ref_out(lo, &a->y, 0, 0);
 	return cpu_call(lo, lo->k->scan, rlx_k_scan_units(a),
 			(double)rlx_type_count(x), RLX_K_REDUCE_SCRATCH);
+}
+
+enum rlx_status cpu_lower_cumsum(struct cpu_lower *lo)
+{
+	const struct rlx_op_cumsum *c = lo->args;
+
+	return lower_scan(lo, (struct rlx_k_scan){ .exclusive = c->exclusive,
+						   .reverse = c->reverse }, c->axis);
+}
+
+enum rlx_status cpu_lower_cumprod(struct cpu_lower *lo)
+{
+	const struct rlx_op_cumprod *c = lo->args;
+
+	return lower_scan(lo, (struct rlx_k_scan){ .prod = true, .exclusive = c->exclusive,
+						   .reverse = c->reverse }, c->axis);
 }

@@ -74,7 +74,7 @@ enum rlx_status cpu_lower_dequantize(struct cpu_lower *lo)
 	const struct rlx_op_dequantize *q = lo->args;
 	struct rlx_k_quant *a = cpu_args(lo, sizeof(*a));
 
-	if (!is_real(cpu_in(lo, 1)) || (cpu_in(lo, 0)->dtype == RLX_I32 && cpu_in(lo, 2)))
+	if (!cpu_takes_step(lo))
 		return cpu_no(lo, "no kernel for these dtypes");
 	take_layout(a, cpu_in(lo, 0), cpu_in(lo, 1), q->axis, q->block);
 	return call_quant(lo, a, lo->k->dequantize);
