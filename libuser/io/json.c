@@ -418,9 +418,9 @@ enum rlx_status rlx_json_parse(struct rlx_json *out, const char *text,
 			       const char *name, struct rlx_error *err)
 {
 	static const struct rlx_json_limits none;
+	const uint8_t *src = (const uint8_t *)(text ? text : "");
 	struct parser q = {
-		.begin = (const uint8_t *)text, .p = (const uint8_t *)text,
-		.end = (const uint8_t *)text + len, .j = out, .err = err,
+		.begin = src, .p = src, .end = src + len, .j = out, .err = err,
 	};
 	enum rlx_status st;
 	size_t most;

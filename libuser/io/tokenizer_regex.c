@@ -393,7 +393,6 @@ static bool parse_set(struct re_parse *q, uint32_t *out)
 static bool set_has_slow(const struct tk_regex *re, const struct re_set *x,
 			 uint32_t cp)
 {
-	const struct re_range *r = re->range + x->range;
 	const struct re_set *inner = x;
 	bool in;
 	uint32_t i;
@@ -404,7 +403,8 @@ static bool set_has_slow(const struct tk_regex *re, const struct re_set *x,
 	     (x->word && rlx_uc_is_word(cp)) ||
 	     (x->not_word && !rlx_uc_is_word(cp));
 	for (i = 0; i < x->ranges && !in; i++)
-		in = cp >= r[i].lo && cp <= r[i].hi;
+		in = cp >= re->range[x->range + i].lo &&
+		     cp <= re->range[x->range + i].hi;
 	/* members of the list are plain: the outer set alone walks it */
 	while (!in && inner->nested != NO_NODE) {
 		struct re_set alone;

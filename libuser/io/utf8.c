@@ -108,11 +108,14 @@ unsigned int rlx_utf8_put(uint8_t *p, uint32_t cp)
 
 size_t rlx_utf8_check(const uint8_t *p, size_t n)
 {
-	const uint8_t *q = p, *end = p + n;
+	const uint8_t *q = p, *end;
 	unsigned int k;
 	uint64_t word;
 	uint32_t cp;
 
+	if (!n)		/* @p may be NULL */
+		return 0;
+	end = p + n;
 	while (q < end) {
 		if (end - q >= 8) {
 			__builtin_memcpy(&word, q, 8);
