@@ -28,13 +28,40 @@ static enum rlx_k_num num_of(enum rlx_dtype dt)
 	       RLX_NUM_F32;
 }
 
-/* The right-hand side, packed by the kernel of @bf16 or f32; NULL: failed. */
+/* The family that multiplies. */
+struct family {
+	const char	*name;
+	enum rlx_dtype	 bias;
+	rlx_k_fn	*run, *pack;
+	size_t		(*pack_size)(size_t n, size_t k, enum rlx_isa isa);
+};
+
+/* Dtypes that one of the families takes. */
+static bool pick_family(const struct cpu_lower *lo, const struct product *p, struct family *f)
+{
+	const enum rlx_dtype a = p->a->dtype, b = p->b->dtype, y = p->y->dtype;
+
+	if (a == RLX_F64 || b == RLX_F64) {
+		*f = (struct family){ "gemm_f64", RLX_F64, lo->k->gemm_f64,
+				      lo->k->gemm_f64_pack, rlx_k_gemm_f64_pack_size };
+		return a == RLX_F64 && b == RLX_F64 && y == RLX_F64;
+	}
+	if (a == RLX_BF16 || b == RLX_BF16 || p->bf16) {
+		*f = (struct family){ "gemm_bf16", RLX_F32, lo->k->gemm_bf16,
+				      lo->k->gemm_bf16_pack, rlx_k_gemm_bf16_pack_size };
+		return (a == RLX_BF16 || a == RLX_F32) && (b == RLX_BF16 || b == RLX_F32) &&
+		       (y == RLX_BF16 || y == RLX_F32);
+	}
+	*f = (struct family){ "gemm_f32", RLX_F32, lo->k->gemm_f32, lo->k->gemm_f32_pack,
+			      rlx_k_gemm_f32_pack_size };
+	return a == RLX_F32 && b == RLX_F32 && y == RLX_F32;
+}
+
+/* The right-hand side, packed by the family's kernel; NULL: failed. */
 static const void *packed(struct cpu_lower *lo, const struct rlx_k_gemm *g,
-			  const struct product *p, bool bf16)
+			  const struct product *p, const struct family *f)
 {
 	enum rlx_isa isa = lo->dev->isa;
-	size_t bytes = bf16 ? rlx_k_gemm_bf16_pack_size(g->n, g->k, isa)
-			    : rlx_k_gemm_f32_pack_size(g->n, g->k, isa);
 	const int64_t key[4] = { (int64_t)g->n, (int64_t)g->k, isa,
 				 p->trans_b | num_of(p->b->dtype) << 1 };
 	struct rlx_k_gemm_pack pack = {
@@ -44,11 +71,10 @@ static const void *packed(struct cpu_lower *lo, const struct rlx_k_gemm *g,
 	};
 	bool is_new;
 
-	pack.dst = cpu_prepare(lo, 1, bf16 ? "gemm_bf16" : "gemm_f32", key,
-			       bytes + 64, &is_new);
+	pack.dst = cpu_prepare(lo, 1, f->name, key, f->pack_size(g->n, g->k, isa) + 64,
+			       &is_new);
 	if (pack.dst && is_new)
-		(bf16 ? lo->k->gemm_bf16_pack : lo->k->gemm_f32_pack)
-			(&pack, 0, rlx_k_gemm_panels(g->n, isa), NULL);
+		f->pack(&pack, 0, rlx_k_gemm_panels(g->n, isa), NULL);
 	return pack.dst;
 }
 
@@ -58,7 +84,7 @@ static bool flat_weights(const struct product *p)
 }
 
 static enum rlx_status fill(struct cpu_lower *lo, struct rlx_k_gemm *g,
-			    const struct product *p, bool bf16)
+			    const struct product *p, const struct family *f)
 {
 	const struct rlx_type *a = p->a, *b = p->b;
 
@@ -86,26 +112,12 @@ static enum rlx_status fill(struct cpu_lower *lo, struct rlx_k_gemm *g,
 	if (g->n > SIZE_MAX / 64 / (g->k + 4))
 		return cpu_no(lo, "the right-hand side is too large");
 	if (cpu_const(lo, 1) && shape_span(b, 0, b->rank - 2) == 1 && g->k) {
-		g->b = packed(lo, g, p, bf16);
+		g->b = packed(lo, g, p, f);
 		g->b_form = RLX_B_PACKED;
 		if (!g->b)
 			return lo->status;
 	}
 	return RLX_OK;
-}
-
-/* Dtypes that one of the kernels takes; *out_bf16 says which. */
-static bool pick_kernel(const struct product *p, bool *out_bf16)
-{
-	bool small = p->a->dtype == RLX_BF16 || p->b->dtype == RLX_BF16 || p->bf16;
-
-	*out_bf16 = small;
-	if (!small)
-		return p->a->dtype == RLX_F32 && p->b->dtype == RLX_F32 &&
-		       p->y->dtype == RLX_F32;
-	return (p->a->dtype == RLX_BF16 || p->a->dtype == RLX_F32) &&
-	       (p->b->dtype == RLX_BF16 || p->b->dtype == RLX_F32) &&
-	       (p->y->dtype == RLX_BF16 || p->y->dtype == RLX_F32);
 }
 
 static uint64_t set_rows(void *args, int64_t rows, enum rlx_isa isa)
@@ -136,20 +148,20 @@ static enum rlx_status lower_product(struct cpu_lower *lo, const struct product 
 	struct rlx_k_gemm *g = cpu_args(lo, sizeof(*g));
 	enum rlx_isa isa = lo->dev->isa;
 	enum rlx_status st;
-	bool bf16;
+	struct family f;
 
-	if (!pick_kernel(p, &bf16) || acts[p->act] < 0)
+	if (!pick_family(lo, p, &f) || acts[p->act] < 0)
 		return cpu_no(lo, "no kernel for these dtypes or this activation");
-	st = fill(lo, g, p, bf16);
+	st = fill(lo, g, p, &f);
 	if (st)
 		return st;
 	cpu_ref_in(lo, &g->a, 0, 0);
 	if (g->b_form != RLX_B_PACKED)
 		cpu_ref_in(lo, &g->b, 1, 0);
 	if (p->has_bias) {
-		if (cpu_in(lo, 2)->dtype != RLX_F32 ||
+		if (cpu_in(lo, 2)->dtype != f.bias ||
 		    rlx_type_count(cpu_in(lo, 2)) != (int64_t)g->n)
-			return cpu_no(lo, "the bias is not f32, one for each column");
+			return cpu_no(lo, "the bias is not f32 (f64), one for each column");
 		cpu_ref_in(lo, &g->bias, 2, 0);
 	}
 	if (p->has_residual) {
@@ -160,8 +172,7 @@ static enum rlx_status lower_product(struct cpu_lower *lo, const struct product 
 	cpu_ref_out(lo, &g->c, 0, 0);
 	if (flat_weights(p) && !g->batch[0] && !g->batch[1])
 		cpu_extent(lo, (int64_t)g->m, set_rows);
-	return cpu_call(lo, bf16 ? lo->k->gemm_bf16 : lo->k->gemm_f32,
-			rlx_k_gemm_units(g, isa),
+	return cpu_call(lo, f.run, rlx_k_gemm_units(g, isa),
 			2.0 * (double)g->m * (double)g->n * (double)(g->k + 1) *
 			(double)rlx_k_gemm_batches(g) / 8,
 			most_scratch(g, isa));
