@@ -45,19 +45,29 @@ static bool is_outside(const struct cpu_lower *lo, const struct run *r, int n)
 	return false;
 }
 
+/* The tables of one axis, and room for the taps of one position. */
+struct tables {
+	int32_t	*index;
+	float	*weight;	/* NULL: nearest */
+	double	*w;
+	int64_t	*at;
+};
+
 /* One position: its taps' inputs, or -1 outside, and weights where there are any. */
 static void fill_position(const struct rlx_op_resize *a, const struct op_resize_axis *ax,
-			  int64_t o, int32_t *index, float *weight, double *w, int64_t *at)
+			  const struct tables *t, int64_t o)
 {
+	int64_t taps = t->weight ? ax->taps : 1, i;
+
 	if (op_resize_outside(a, ax, o)) {
-		index[0] = -1;
-	} else if (!weight) {
-		index[0] = (int32_t)op_resize_nearest(a, ax, o);
+		t->index[o * taps] = -1;
+	} else if (!t->weight) {
+		t->index[o] = (int32_t)op_resize_nearest(a, ax, o);
 	} else {
-		op_resize_weights(a, ax, o, w, at);
-		for (int64_t i = 0; i < ax->taps; i++) {
-			index[i] = (int32_t)at[i];
-			weight[i] = (float)w[i];
+		op_resize_weights(a, ax, o, t->w, t->at);
+		for (i = 0; i < taps; i++) {
+			t->index[o * taps + i] = (int32_t)t->at[i];
+			t->weight[o * taps + i] = (float)t->w[i];
 		}
 	}
 }
@@ -66,29 +76,26 @@ static enum rlx_status fill_axis(struct cpu_lower *lo, const struct run *r,
 				 struct rlx_k_resize_axis *to)
 {
 	const struct rlx_op_resize *a = lo->args;
-	int64_t taps = a->mode == RLX_RESIZE_NEAREST ? 1 : r->ax.taps, o, *at = NULL;
-	float *weight = NULL;
-	double *w = NULL;
-	int32_t *index;
+	int64_t taps = a->mode == RLX_RESIZE_NEAREST ? 1 : r->ax.taps, o;
+	struct tables t = { NULL };
 
 	*to = (struct rlx_k_resize_axis){ (size_t)r->size, (size_t)r->size, 1, NULL, NULL };
 	if (r->same)
 		return RLX_OK;
 	if (r->ax.in > INT32_MAX || taps > MOST_TAPS || r->ax.out > MOST_TABLE / taps)
 		return cpu_no(lo, "the tables of an axis would be too large");
-	index = cpu_keep(lo, (size_t)(r->ax.out * taps), sizeof(*index));
+	t.index = cpu_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.index));
 	if (a->mode != RLX_RESIZE_NEAREST) {
-		weight = cpu_keep(lo, (size_t)(r->ax.out * taps), sizeof(*weight));
-		w = cpu_keep(lo, (size_t)taps, sizeof(*w));
-		at = cpu_keep(lo, (size_t)taps, sizeof(*at));
+		t.weight = cpu_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.weight));
+		t.w = cpu_keep(lo, (size_t)taps, sizeof(*t.w));
+		t.at = cpu_keep(lo, (size_t)taps, sizeof(*t.at));
 	}
 	if (lo->status)
 		return lo->status;
 	for (o = 0; o < r->ax.out; o++)
-		fill_position(a, &r->ax, o, index + o * taps,
-			      weight ? weight + o * taps : NULL, w, at);
+		fill_position(a, &r->ax, &t, o);
 	*to = (struct rlx_k_resize_axis){ (size_t)r->ax.in, (size_t)r->ax.out, (size_t)taps,
-					  index, weight };
+					  t.index, t.weight };
 	return RLX_OK;
 }
 
