@@ -191,10 +191,15 @@ enum rlx_status cpu_lower_cast(struct cpu_lower *lo)
 
 /* ---- regions ---- */
 
-/* Class of a region: that of its first op that is not a cast at the edge. */
+/*
+ * Class of a region: that of its first op on numbers. Casts stand at the edge,
+ * and bools fit any class of register.
+ */
 static int region_class(const struct rlx_graph *b)
 {
 	const struct rlx_type *in[3];
+	int cls = RLX_EW_F32;
+	enum rlx_dtype dt;
 	uint32_t n, k;
 
 	for (n = 0; n < b->n_node; n++) {
@@ -204,9 +209,12 @@ static int region_class(const struct rlx_graph *b)
 			continue;
 		for (k = 0; k < v->n_in; k++)
 			in[k] = &b->val[v->in[k]].type;
-		return class_of(compute_type(in, v->n_in));
+		dt = compute_type(in, v->n_in);
+		cls = class_of(dt);
+		if (dt != RLX_BOOL)
+			break;
 	}
-	return RLX_EW_F32;
+	return cls;
 }
 
 /* A constant of one element becomes an immediate. */
