@@ -32,23 +32,43 @@ enum rlx_status onnx_qlinear_matmul(struct onnx_op *q)
 	return RLX_OK;
 }
 
+/* 4- and 2-bit types are bytes here, but saturate where they end. */
+static rlx_value saturate(struct onnx_op *q, rlx_value y, int64_t type)
+{
+	unsigned int bits = onnx_dtype_bits(type);
+	bool sign = type == ONNX_INT4 || type == ONNX_INT2;
+	enum rlx_dtype dt = onnx_type(q, y).dtype;
+	double lo, hi;
+
+	if (!bits || bits >= 8 || !rlx_dtype_is_int(dt))
+		return y;
+	lo = sign ? -(double)(1u << (bits - 1)) : 0;
+	hi = lo + (1u << bits) - 1;
+	y = E(q, max, .a = y, .b = onnx_num(q, dt, lo));
+	return E(q, min, .a = y, .b = onnx_num(q, dt, hi));
+}
+
 enum rlx_status onnx_quantize(struct onnx_op *q)
 {
 	int64_t to = onnx_attr_i(q, "output_dtype", 0);
-	rlx_value zp;
+	rlx_value zp, y;
 
 	onnx_attr_i(q, "precision", 0);
 	if (!onnx_attr_i(q, "saturate", 1))
 		return op_err(q, RLX_ENOSUP, "attribute saturate=0 is not "
 			      "supported");
 	zp = onnx_in(q, 2);
-	onnx_out(q, 0, E(q, quantize, .x = onnx_in(q, 0),
-			 .scale = scalar(q, onnx_in(q, 1)),
-			 .zp = scalar(q, zp),
-			 .axis = onnx_attr_i32(q, "axis", 1),
-			 .to = zp.id ? onnx_type(q, zp).dtype : to ?
-			 onnx_dtype_to_rlx(to) : RLX_U8,
-			 .block = onnx_attr_i(q, "block_size", 0)));
+	if (zp.id && q->in[2]->elem)
+		to = q->in[2]->elem;
+	y = E(q, quantize, .x = onnx_in(q, 0),
+	      .scale = scalar(q, onnx_in(q, 1)), .zp = scalar(q, zp),
+	      .axis = onnx_attr_i32(q, "axis", 1),
+	      .to = zp.id ? onnx_type(q, zp).dtype : to ?
+	      onnx_dtype_to_rlx(to) : RLX_U8,
+	      .block = onnx_attr_i(q, "block_size", 0));
+	onnx_out(q, 0, saturate(q, y, to));
+	if (q->n_out && q->out[0])
+		q->out[0]->elem = to;
 	return RLX_OK;
 }
 
