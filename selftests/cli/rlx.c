@@ -114,6 +114,7 @@ TEST(what_cannot_be_read)
 	ENDS(RLX("run", "relu.rlx", "--input", "x=rubbish"), 3, err, "rubbish");
 	ENDS(RLX("run", "relu.rlx", "--output", "y=no/such/folder.npy"), 3, err, "no/such");
 	ENDS(RLX("run", "relu.rlx", "--shape", "x=9223372036854775807,9"), 3, err, "too large");
+	ENDS(RLX("run", "relu.rlx", "--shape", "x=99999999999999"), 3, err, "too large");
 	ENDS(RLX("ops", "no_such_op"), 3, err, "no op 'no_such_op'");
 	ENDS(RLX("bench", "relu.rlx", "--peer", "onnxruntime=nowhere.so"), 3, err, "nowhere.so");
 }

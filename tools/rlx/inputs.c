@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/proc.h"
 #include "ir/element.h"
 #include "tools/rlx/subject.h"
 
@@ -309,8 +310,10 @@ static int fill(struct subject *s, const struct subject_args *a, unsigned int i)
 	char type[96];
 
 	rlx_type_print(&t.type, type, sizeof(type));
-	if (bytes < 0 || (uint64_t)bytes > SIZE_MAX - 64)
-		return tool_fail(s->cmd, TOOL_FAILED, "input '%s' as %s is too large", name,
+	/* filling more than there is would end in the OOM killer's hands */
+	if (bytes < 0 || (uint64_t)bytes > rlx_mem_available() / 2)
+		return tool_fail(s->cmd, TOOL_FAILED,
+				 "input '%s' as %s is too large for this machine's memory", name,
 				 type);
 	t.data = s->own[i] = rlx_aligned(64, ((size_t)bytes + 127) / 64 * 64);
 	if (!t.data)

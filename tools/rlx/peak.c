@@ -42,8 +42,9 @@ enum { FMA_BASE, FMA_V3, FMA_V4, DOT_BF16, READ };
 #define YMM(r)	"vfmadd231ps %%ymm14, %%ymm15, %%ymm" #r "\n"
 #define XMM(r)	"mulps %%xmm14, %%xmm" #r "\naddps %%xmm15, %%xmm" #r "\n"
 #define TWELVE(m) m(0) m(1) m(2) m(3) m(4) m(5) m(6) m(7) m(8) m(9) m(10) m(11)
-#define LOOP(n, first, body)						\
-	__asm__ volatile(first "\n1:\n" body "sub $1, %0\njnz 1b\n"	\
+/* vzero clears the vector registers, or nothing: before and after. */
+#define LOOP(n, vzero, body)						\
+	__asm__ volatile(vzero "\n1:\n" body "sub $1, %0\njnz 1b\n" vzero "\n" \
 		: "+r"(n) : : "cc", "xmm0", "xmm1", "xmm2", "xmm3",	\
 		"xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
 		"xmm11", "xmm14", "xmm15")
