@@ -275,6 +275,38 @@ static bool fit_args(struct rlx_graph *g, const struct rlx_op_def *def,
 	return true;
 }
 
+/* A list that says it has elements must have them. */
+static bool lists_there(struct rlx_graph *g, const struct rlx_op_def *def,
+			const void *args)
+{
+	uint32_t i, n;
+	const void *v;
+
+	for (i = 0; i < def->n_field; i++) {
+		const struct rlx_field *f = &def->field[i];
+		void *p = rlx_field_ptr(f, args);
+
+		if (f->role == RLX_FIELD_INS) {
+			n = ((struct rlx_values *)p)->n;
+			v = ((struct rlx_values *)p)->v;
+		} else if (f->role == RLX_FIELD_ATTR && f->kind == RLX_K_ints) {
+			n = ((struct rlx_ints *)p)->n;
+			v = ((struct rlx_ints *)p)->v;
+		} else if (f->role == RLX_FIELD_ATTR && f->kind == RLX_K_floats) {
+			n = ((struct rlx_floats *)p)->n;
+			v = ((struct rlx_floats *)p)->v;
+		} else {
+			continue;
+		}
+		if (n && !v) {
+			rlx_fail(&g->err, RLX_EINVAL, "%s: list '%s' is NULL and has %u elements",
+				 def->name, f->name, n);
+			return false;
+		}
+	}
+	return true;
+}
+
 static uint32_t count_inputs(const struct rlx_op_def *def, const void *args)
 {
 	uint32_t n = def->n_fixed, i;
@@ -340,7 +372,7 @@ rlx_value rlx_emit_raw(struct rlx_graph *g, const struct rlx_op_ref *op,
 		out_of_memory(g, file, line);
 		return RLX_NONE;
 	}
-	if (!fit_args(g, def, known, args, size))
+	if (!fit_args(g, def, known, args, size) || !lists_there(g, def, known))
 		goto out_set_place;
 	n = count_inputs(def, known);
 	in = rlx_malloc((n + 1) * sizeof(*in));
