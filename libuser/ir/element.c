@@ -90,7 +90,10 @@ void el_set(const struct rlx_tensor *t, int64_t i, double x)
 		((uint8_t *)p)[i] = (uint8_t)rlx_minifloat_from(format_of(dt), x, 1);
 		break;
 	case RLX_BOOL: ((uint8_t *)p)[i] = x != 0; break;
-	default: el_seti(t, i, saturate(dt, x)); break;
+	default:
+		if (rlx_dtype_is_int(dt))
+			el_seti(t, i, saturate(dt, x));
+		break;	/* no dtype: no bytes to write */
 	}
 }
 

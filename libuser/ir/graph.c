@@ -480,7 +480,8 @@ rlx_value rlx_scalar_const(struct rlx_graph *g, enum rlx_dtype dt, double x)
 	unsigned char bytes[16] = { 0 };
 	struct rlx_tensor t = { rlx_scalar(dt), bytes };
 
-	el_set(&t, 0, x);
+	if (rlx_dtype_size(dt))	/* else rlx_constant() says what is wrong */
+		el_set(&t, 0, x);
 	return rlx_constant(g, t.type, bytes);
 }
 
