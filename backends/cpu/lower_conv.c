@@ -206,12 +206,42 @@ static enum rlx_status lower_blocked(struct cpu_lower *lo, const struct geometry
 			rlx_conv_c_scratch(a));
 }
 
+static const void *pack_once(struct cpu_lower *lo, const struct geometry *g,
+			     const struct rlx_k_conv_nd *a)
+{
+	struct rlx_k_conv_nd_pack pack = { .conv = a, .src = cpu_const(lo, 1) };
+	bool is_new;
+
+	pack.dst = packed(lo, a->transposed ? "conv_t" : "conv_nd", g, rlx_conv_nd_wsize(a),
+			  &is_new);
+	if (pack.dst && is_new)
+		lo->k->conv_nd_pack(&pack, 0, a->groups, NULL);
+	return pack.dst;
+}
+
+/* Weights that are known only then: a call before that of the convolution. */
+static uint64_t pack_each_run(struct cpu_lower *lo, const struct rlx_k_conv_nd *plan)
+{
+	struct rlx_k_conv_nd *kept = cpu_keep(lo, 1, sizeof(*kept));
+	uint64_t tmp = cpu_tmp(lo, rlx_conv_nd_wsize(plan) + 64);
+	struct rlx_k_conv_nd_pack *p = cpu_args(lo, sizeof(*p));
+
+	if (!kept)
+		return 0;
+	*kept = *plan;
+	p->conv = kept;
+	cpu_ref_in(lo, &p->src, 1, 0);
+	cpu_ref_tmp(lo, &p->dst, tmp);
+	cpu_call(lo, lo->k->conv_nd_pack, plan->groups,
+		 (double)rlx_type_count(cpu_in(lo, 1)), 0);
+	return tmp;
+}
+
 static enum rlx_status lower_plain(struct cpu_lower *lo, const struct geometry *g,
 				   bool transposed)
 {
-	struct rlx_k_conv_nd *a = cpu_args(lo, sizeof(*a));
-	struct rlx_k_conv_nd_pack pack = { .conv = a, .src = cpu_const(lo, 1) };
-	bool is_new;
+	struct rlx_k_conv_nd *a = cpu_args(lo, sizeof(*a)), plan;
+	uint64_t tmp;
 	size_t i;
 
 	a->n = g->n;
@@ -234,20 +264,24 @@ static enum rlx_status lower_plain(struct cpu_lower *lo, const struct geometry *
 	a->y_n = a->res_n = g->oc * g->out[0] * g->out[1] * g->out[2];
 	if (!rlx_conv_nd_init(lo->dev->isa, a))
 		return cpu_no(lo, "the plain kernel does not take this shape");
-	pack.dst = packed(lo, transposed ? "conv_t" : "conv_nd", g, rlx_conv_nd_wsize(a),
-			  &is_new);
-	if (!pack.dst)
+	if (!cpu_const(lo, 1)) {
+		plan = *a;
+		tmp = pack_each_run(lo, &plan);
+		a = cpu_args(lo, sizeof(*a));
+		*a = plan;
+		cpu_ref_tmp(lo, &a->w, tmp);
+	} else {
+		a->w = pack_once(lo, g, a);
+	}
+	if (lo->status)
 		return lo->status;
-	if (is_new)
-		lo->k->conv_nd_pack(&pack, 0, g->groups, NULL);
-	a->w = pack.dst;
 	refs(lo, g, &a->x, &a->bias, &a->res, &a->y);
 	cpu_extent(lo, (int64_t)g->n, NULL);
 	return cpu_call(lo, lo->k->conv_nd, rlx_conv_nd_units(a), conv_work(g),
 			rlx_conv_nd_scratch(a));
 }
 
-/* f32 throughout, constant weights, and something to compute. */
+/* f32 throughout, and something to compute. */
 static bool takes(struct cpu_lower *lo)
 {
 	uint32_t k;
@@ -255,9 +289,8 @@ static bool takes(struct cpu_lower *lo)
 	for (k = 0; k < lo->st->n_in; k++)
 		if (cpu_in(lo, k) && cpu_in(lo, k)->dtype != RLX_F32)
 			return false;
-	return cpu_const(lo, 1) && rlx_type_count(cpu_out(lo, 0)) > 0 &&
-	       rlx_type_count(cpu_in(lo, 0)) > 0 && rlx_type_count(cpu_in(lo, 1)) > 0 &&
-	       cpu_in(lo, 0)->rank <= 5;
+	return rlx_type_count(cpu_out(lo, 0)) > 0 && rlx_type_count(cpu_in(lo, 0)) > 0 &&
+	       rlx_type_count(cpu_in(lo, 1)) > 0 && cpu_in(lo, 0)->rank <= 5;
 }
 
 enum rlx_status cpu_lower_fused_conv(struct cpu_lower *lo)
@@ -272,6 +305,8 @@ enum rlx_status cpu_lower_fused_conv(struct cpu_lower *lo)
 	if (!takes(lo) || !take_act(&g, f->act, f->act_lo, f->act_hi))
 		return cpu_no(lo, "no kernel for these dtypes, weights or this activation");
 	if (f->block) {
+		if (!cpu_const(lo, 1))
+			return cpu_no(lo, "blocked weights known only at run time");
 		if ((size_t)f->block != rlx_conv_block(lo->dev->isa))
 			return cpu_no(lo, "another block than this level's");
 		x.rank = y.rank = 4;

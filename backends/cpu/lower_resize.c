@@ -16,6 +16,27 @@ struct run {
 	bool			same;
 };
 
+/* A crop to all of an axis: each output is the input at its place. */
+static bool stays(const struct rlx_op_resize *a, const struct op_resize_axis *ax)
+{
+	double w[4], sum;
+	int64_t at[4], o, i;
+	bool same = ax->in == ax->out && ax->taps <= 4;
+
+	for (o = 0; o < ax->out && same; o++) {
+		same = !op_resize_outside(a, ax, o);
+		if (a->mode == RLX_RESIZE_NEAREST) {
+			same = same && op_resize_nearest(a, ax, o) == o;
+			continue;
+		}
+		op_resize_weights(a, ax, o, w, at);
+		for (i = 0, sum = 0; i < ax->taps; sum += w[i++])
+			same = same && (w[i] == 0 || at[i] == o);
+		same = same && sum == 1;
+	}
+	return same;
+}
+
 /* Dimensions as runs; returns how many, or -1 when they are over @most. */
 static int find_runs(const struct cpu_lower *lo, struct run *r, int most)
 {
@@ -25,6 +46,7 @@ static int find_runs(const struct cpu_lower *lo, struct run *r, int most)
 	for (uint32_t i = 0; i < x->rank; i++) {
 		struct op_resize_axis ax = op_resize_axis_of(lo->args, x, i);
 
+		ax.same = ax.same || stays(lo->args, &ax);
 		if (ax.same && n && r[n - 1].same) {
 			r[n - 1].size *= ax.in;
 			continue;

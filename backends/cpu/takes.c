@@ -70,6 +70,18 @@ static bool takes_lrn(const struct rlx_infer *q)
 	return all_f32(q) && a->bias > 0 && a->alpha >= 0 && a->size <= 4096;
 }
 
+static bool takes_product(const struct rlx_infer *q)
+{
+	const struct rlx_op_fused_matmul *a = q->args;
+	const struct rlx_type *bias = q->in[2], *res = q->in[3], *y = &q->out[0];
+
+	if (bias && (rlx_type_count(bias) != y->dim[y->rank - 1] ||
+		     bias->dtype != (y->dtype == RLX_F64 ? RLX_F64 : RLX_F32)))
+		return false;
+	return a->act != RLX_ACT_HARD_SIGMOID && a->compute != RLX_F16 &&
+	       (!res || res->dtype == y->dtype);
+}
+
 bool cpu_takes(const struct rlx_infer *q)
 {
 	switch (q->def->index) {
@@ -83,6 +95,10 @@ bool cpu_takes(const struct rlx_infer *q)
 		return all_f32(q);
 	case RLX_OP_lrn:
 		return takes_lrn(q);
+	case RLX_OP_fused_matmul:
+		return takes_product(q);
+	case RLX_OP_fused_conv:
+		return ((const struct rlx_op_fused_conv *)q->args)->act != RLX_ACT_GELU_TANH;
 	case RLX_OP_rope:
 		return is_real(q->in[0]) && is_real(q->in[1]) &&
 		       q->in[1]->dtype == q->in[2]->dtype;
