@@ -94,7 +94,7 @@ static bool qmatmul_sample(unsigned int i, struct rlx_sample *s)
 {
 	uint32_t k;
 
-	if (i >= 9)
+	if (i >= 11)
 		return false;
 	s->n_in = 9;
 	s->f32_only = true;
@@ -121,6 +121,15 @@ static bool qmatmul_sample(unsigned int i, struct rlx_sample *s)
 		s->in[5] = rlx_scalar(RLX_I8);
 		s->in[8] = (struct rlx_type){ 0 };
 	}
+	if (i >= 9) {	/* one right-hand side, scales and zero points of rows */
+		s->in[0] = rlx_type(RLX_I8, 2, 3, 5);
+		s->in[1] = rlx_type(RLX_U8, 5, 4);
+		s->in[2] = rlx_type(RLX_F32, i == 9 ? 3 : 1);
+		s->in[3] = rlx_type(RLX_I8, i == 9 ? 3 : 1);
+		s->in[4] = rlx_type(RLX_F32, i == 9 ? 1 : 4);
+		s->in[5] = rlx_type(RLX_U8, i == 9 ? 1 : 4);
+		s->in[6] = s->in[7] = s->in[8] = (struct rlx_type){ 0 };
+	}
 	for (k = 0; k < 8; k++) {
 		s->hi[k] = k < 2 ? 127 : 20;
 		s->lo[k] = s->in[k].dtype == RLX_I8 ? -s->hi[k] : 0;
@@ -132,7 +141,7 @@ static bool qmatmul_sample(unsigned int i, struct rlx_sample *s)
 	s->lo[6] = s->hi[6] = 0.9;
 	s->lo[8] = -100;
 	s->hi[8] = 100;
-	s->tol = i < 4 ? 0 : i < 6 ? 1e-6 : 0.01;	/* requantised: one step */
+	s->tol = i < 4 ? 0 : i < 6 || i > 8 ? 1e-6 : 0.01;	/* requantised: one step */
 	return true;
 }
 

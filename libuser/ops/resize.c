@@ -323,6 +323,16 @@ static bool resize_sample(unsigned int i, struct rlx_sample *s)
 		a->sizes = op_keep(s, RLX_INTS(3, 0));
 		a->mode = RLX_RESIZE_CUBIC;
 		return true;
+	case 47: case 48:	/* channels last, as many as a vector or two have */
+		s->in[0] = rlx_type(RLX_F32, 2, 4, 3, i == 47 ? 8 : 16);
+		a->sizes = op_keep(s, RLX_INTS(2, 5, 6, s->in[0].dim[3]));
+		a->mode = i == 47 ? RLX_RESIZE_NEAREST : RLX_RESIZE_LINEAR;
+		return true;
+	case 49: case 50:
+		s->in[0] = rlx_type(RLX_F32, 2, 4, 3, i == 49 ? 16 : 8);
+		a->sizes = op_keep(s, RLX_INTS(2, 3, 7, s->in[0].dim[3]));
+		a->mode = i == 49 ? RLX_RESIZE_NEAREST : RLX_RESIZE_CUBIC;
+		return true;
 	}
 	return false;
 }
