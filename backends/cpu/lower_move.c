@@ -4,6 +4,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/shape.h"
+#include "ir/element.h"
 #include "kernels/fill.h"
 #include "kernels/move.h"
 
@@ -393,4 +394,50 @@ enum rlx_status cpu_lower_trilu(struct cpu_lower *lo)
 	cpu_ref_out(lo, &a->dst, 0, 0);
 	return cpu_call(lo, lo->k->trilu, (uint64_t)(a->batch * a->rows),
 			(double)rlx_type_count(x), 0);
+}
+
+/* Batches [b, b + n) of one length: its steps backwards, then the rest as it is. */
+static enum rlx_status reverse_batches(struct cpu_lower *lo, int64_t b, int64_t n, int64_t len)
+{
+	const struct rlx_op_reverse_sequence *r = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0);
+	uint32_t t = shape_axis(r->time_axis, x->rank), ba = shape_axis(r->batch_axis, x->rank);
+	struct box turned = whole_output(lo), rest;
+	enum rlx_status st;
+
+	shape_dense(x, turned.src);
+	turned.dim[ba] = n;
+	turned.src_at = turned.dst_at = b * turned.src[ba];
+	rest = turned;
+	turned.dim[t] = len;
+	turned.src_at += (len - 1) * turned.src[t];
+	turned.src[t] = -turned.src[t];
+	rest.dim[t] -= len;
+	rest.src_at += len * rest.src[t];
+	rest.dst_at = rest.src_at;
+	st = len ? copy_box(lo, 0, &turned) : RLX_OK;
+	return st ? st : copy_box(lo, 0, &rest);
+}
+
+enum rlx_status cpu_lower_reverse_sequence(struct cpu_lower *lo)
+{
+	const struct rlx_op_reverse_sequence *r = lo->args;
+	const struct rlx_type *x = cpu_in(lo, 0), *lens = cpu_in(lo, 1);
+	struct rlx_tensor at = { .type = *lens, .data = (void *)cpu_const(lo, 1) };
+	int64_t most = x->dim[shape_axis(r->time_axis, x->rank)], i, n;
+	enum rlx_status st = RLX_OK;
+
+	if (!rlx_type_count(x))
+		return cpu_no(lo, "nothing to reverse");	/* but lengths to check */
+	if (!cpu_const(lo, 1))
+		return cpu_no(lo, "lengths known only at run time");
+	for (i = 0; i < lens->dim[0]; i++)
+		if (el_geti(&at, i) < 0 || el_geti(&at, i) > most)
+			return cpu_no(lo, "a length is out of range");
+	for (i = 0; i < lens->dim[0] && !st; i += n) {
+		for (n = 1; i + n < lens->dim[0] && el_geti(&at, i + n) == el_geti(&at, i); n++)
+			;
+		st = reverse_batches(lo, i, n, el_geti(&at, i));
+	}
+	return st;
 }
