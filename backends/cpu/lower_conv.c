@@ -168,6 +168,28 @@ static enum rlx_status lower_winograd(struct cpu_lower *lo, const struct geometr
 			rlx_wino_c_scratch(a));
 }
 
+static void swap_last(size_t d[3])
+{
+	size_t t = d[1];
+
+	d[1] = d[2];
+	d[2] = t;
+}
+
+/* The kernels run along rows: a picture one pixel wide is taken as one row. */
+static void lay_flat(struct geometry *g)
+{
+	if (g->in[2] != 1 || g->out[2] != 1 || g->k[2] != 1 || g->p[2])
+		return;
+	swap_last(g->in);
+	swap_last(g->out);
+	swap_last(g->k);
+	swap_last(g->s);
+	swap_last(g->d);
+	swap_last(g->p);
+	swap_last(g->p_end);
+}
+
 static enum rlx_status lower_blocked(struct cpu_lower *lo, const struct geometry *g,
 				     bool x_plain)
 {
@@ -311,6 +333,7 @@ enum rlx_status cpu_lower_fused_conv(struct cpu_lower *lo)
 			return cpu_no(lo, "another block than this level's");
 		x.rank = y.rank = 4;
 		take_geometry(&g, &l, &x, w, &y);
+		lay_flat(&g);
 		return lower_blocked(lo, &g, x_plain);
 	}
 	take_geometry(&g, &l, &x, w, &y);

@@ -71,6 +71,16 @@ static rlx_value simpler_reshape(struct rlx_rewrite *rw, const struct rlx_node *
 	return rlx_emit(rw->g, reshape, .x = { below->in[0] }, .shape = { y->dim, y->rank });
 }
 
+static bool forward(const struct rlx_op_slice *a)
+{
+	uint32_t i;
+
+	for (i = 0; i < a->steps.n; i++)
+		if (a->steps.v[i] < 1)
+			return false;
+	return true;
+}
+
 static rlx_value simpler(struct rlx_rewrite *rw, const struct rlx_node *n)
 {
 	uint32_t v = n->n_in ? n->in[0] : 0;
@@ -87,6 +97,8 @@ static rlx_value simpler(struct rlx_rewrite *rw, const struct rlx_node *n)
 	case RLX_OP_cast:
 	case RLX_OP_tile:
 		return rlx_type_equal(in, out) ? x : RLX_NONE;
+	case RLX_OP_slice:	/* all of it, in order */
+		return rlx_type_equal(in, out) && forward(n->args) ? x : RLX_NONE;
 	case RLX_OP_concat:
 		return n->n_in == 1 ? x : RLX_NONE;
 	}
