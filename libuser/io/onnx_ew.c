@@ -7,11 +7,10 @@
 enum rlx_status onnx_unary(struct onnx_op *q)
 {
 	const struct rlx_op_ref *op = q->row->arg;
-	rlx_value x = onnx_in(q, 0);
+	struct rlx_op_neg a = { .x = onnx_in(q, 0) };	/* all have one field, x */
 
-	/* All of them have one field, x. */
 	onnx_attr_of(q, "consumed_inputs");
-	onnx_out(q, 0, onnx_emit(q->b, op, &x, sizeof(x)));
+	onnx_out(q, 0, onnx_emit(q->b, op, &a, sizeof(a)));
 	return RLX_OK;
 }
 
@@ -35,9 +34,9 @@ static rlx_value place(struct onnx_op *q, rlx_value a, rlx_value b)
 static rlx_value binary(struct onnx_op *q, const struct rlx_op_ref *op,
 			rlx_value a, rlx_value b)
 {
-	rlx_value ab[2] = { a, b };
+	struct rlx_op_add ab = { .a = a, .b = b };	/* all have these fields */
 
-	return onnx_emit(q->b, op, ab, sizeof(ab));
+	return onnx_emit(q->b, op, &ab, sizeof(ab));
 }
 
 enum rlx_status onnx_binary(struct onnx_op *q)

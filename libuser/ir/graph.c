@@ -394,6 +394,23 @@ out_free_known:
 	return v;
 }
 
+rlx_value rlx_emit_inputs(struct rlx_graph *g, const struct rlx_op_def *def,
+			  const rlx_value *in, uint32_t n, const struct rlx_node *at)
+{
+	_Alignas(16) unsigned char args[4096] = { 0 };
+	struct rlx_op_ref ref = { def };
+	uint32_t i, k = 0;
+
+	if (g && def->args_size > sizeof(args))
+		rlx_fail(&g->err, RLX_EBUG, "%s has %u bytes of arguments", def->name,
+			 def->args_size);
+	for (i = 0; def->args_size <= sizeof(args) && i < def->n_field && k < n; i++)
+		if (def->field[i].role == RLX_FIELD_IN || def->field[i].role == RLX_FIELD_OPT)
+			*(rlx_value *)rlx_field_ptr(&def->field[i], args) = in[k++];
+	return rlx_emit_raw(g, &ref, args, def->args_size, at ? at->file : NULL,
+			    at ? at->line : 0);
+}
+
 static rlx_value leaf_new(struct rlx_graph *g, enum rlx_io io, const char *name,
 			  struct rlx_type type, const char *file, unsigned int line)
 {

@@ -86,6 +86,10 @@ rlx_value rlx_node_new(struct rlx_graph *g, const struct rlx_op_def *def,
 		       const void *args, const uint32_t *in, uint32_t n_in,
 		       const struct rlx_node *at);
 
+/* Append a node of an op that has @n inputs in order and no other field but absent. */
+rlx_value rlx_emit_inputs(struct rlx_graph *g, const struct rlx_op_def *def,
+			  const rlx_value *in, uint32_t n, const struct rlx_node *at);
+
 /* Equal op and attributes (inputs not compared); blobs by contents. */
 bool rlx_args_equal(const struct rlx_op_def *def, const void *a, const void *b);
 uint64_t rlx_args_hash(const struct rlx_op_def *def, const void *args, uint64_t seed);

@@ -49,7 +49,6 @@ static rlx_value call(struct reader *r, const char *name, size_t len)
 		{ "rint", "round" },
 	};
 	const struct rlx_op_def *def;
-	struct rlx_op_ref ref;
 	rlx_value arg[3];
 	unsigned int n = 0, i;
 
@@ -70,9 +69,7 @@ static rlx_value call(struct reader *r, const char *name, size_t len)
 	def = rlx_op_find(name, len);
 	if (!def || def->n_fixed != n)
 		return broken(r);
-	/* unary and binary rows hold their inputs first and nothing else */
-	ref.def = def;
-	return rlx_emit_raw(r->g, &ref, arg, def->args_size, __FILE__, __LINE__);
+	return rlx_emit_inputs(r->g, def, arg, n, NULL);
 }
 
 static rlx_value primary(struct reader *r)

@@ -45,7 +45,6 @@ static void skip(struct builder *b)
 static rlx_value build(struct builder *b)
 {
 	const struct rlx_op_def *def;
-	struct rlx_op_ref ref;
 	rlx_value in[3] = { 0 };
 	unsigned int n = 0;
 	const char *s;
@@ -76,8 +75,7 @@ static rlx_value build(struct builder *b)
 		rlx_fail(&b->rw->g->err, RLX_EBUG, "algebra.def: cannot build '%s'", s);
 		return RLX_NONE;
 	}
-	ref.def = def;
-	return rlx_emit_raw(b->rw->g, &ref, in, n * sizeof(in[0]), NULL, 0);
+	return rlx_emit_inputs(b->rw->g, def, in, n, NULL);
 }
 
 static bool apply(struct rlx_rewrite *rw, uint32_t n, const struct row *r)

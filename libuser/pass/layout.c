@@ -226,14 +226,12 @@ static rlx_value operand(struct layout *l, uint32_t v, const struct rlx_type *y)
 static bool take_pointwise(struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_type *y = type_of(l, n->out);
-	unsigned char args[16 * sizeof(rlx_value)] = { 0 };
-	struct rlx_op_ref ref = { n->def };
 	bool any = false, worth;
 	rlx_value in[3];
 	uint32_t k;
 
 	if (!is_image(y) || n->def->index == RLX_OP_cast || n->n_in > 3 ||
-	    n->def->args_size != n->n_in * sizeof(rlx_value))
+	    n->def->n_field != n->n_in)		/* attributes too */
 		return false;
 	for (k = 0; k < n->n_in; k++) {
 		const struct rlx_type *t = type_of(l, n->in[k]);
@@ -246,12 +244,9 @@ static bool take_pointwise(struct layout *l, const struct rlx_node *n)
 	}
 	if (!any)
 		return false;
-	for (k = 0; k < n->n_in; k++) {
+	for (k = 0; k < n->n_in; k++)
 		in[k] = operand(l, n->in[k], y);
-		memcpy(args + k * sizeof(in[k]), &in[k], sizeof(in[k]));
-	}
-	give_blocked(l, n->out, rlx_emit_raw(l->rw->g, &ref, args, n->def->args_size,
-					     n->file, n->line));
+	give_blocked(l, n->out, rlx_emit_inputs(l->rw->g, n->def, in, n->n_in, n));
 	return true;
 }
 

@@ -24,10 +24,16 @@ struct rlx_op_ref {
 	const struct rlx_op_def	*def;
 };
 
-#define IN(n)		rlx_value n;
-#define OPT(n)		rlx_value n;
-#define INS(n)		struct rlx_values n;
-#define ATTR(t, n)	rlx_attr_##t n;
+/*
+ * Each member starts a slot of 8 bytes: one that is added later then lies beyond
+ * the struct that older programs pass, never in the padding at its end, which
+ * they leave as it was.
+ */
+#define RLX_SLOT	__attribute__((aligned(8)))
+#define IN(n)		RLX_SLOT rlx_value n;
+#define OPT(n)		RLX_SLOT rlx_value n;
+#define INS(n)		RLX_SLOT struct rlx_values n;
+#define ATTR(t, n)	RLX_SLOT rlx_attr_##t n;
 #define RLX_OP(name, doc, fields, traits)				\
 	struct rlx_op_##name { fields };				\
 	extern RLX_EXPORT const struct rlx_op_ref rlx_op_##name;
