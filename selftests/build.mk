@@ -68,7 +68,7 @@ check-unit:
 check-install:
 	$(Q)tools/setup.sh check
 	$(Q)+$(SUBMAKE) all man
-	$(Q)$(RUN) -g $@ selftests/scripts/install.sh
+	$(Q)$(RUN) -g $@ selftests/scripts/install.sh selftests/scripts/abi.sh
 
 check-ops:
 	$(Q)tools/setup.sh build
