@@ -89,6 +89,10 @@ static uint8_t add_op(struct writer *w, const struct rlx_op_def *def,
 	int op = ew_op[def->index];
 	uint8_t s[3] = { src[0], src[1], src[2] }, r;
 
+	if (!op) {	/* a row that the kernel does not know yet */
+		w->ok = false;
+		return 0;
+	}
 	if (compute == RLX_U64) {
 		if (op == RLX_EW_gt || op == RLX_EW_ge) {
 			op = op == RLX_EW_gt ? RLX_EW_lt : RLX_EW_le;
