@@ -98,7 +98,10 @@ static enum rlx_status take_numbers(struct cpu_lower *lo, struct rlx_k_conv_i8 *
 					   number(lo, W_SCALE, (int64_t)i, 1) /
 					   number(lo, Y_SCALE, 0, 1));
 	}
-	a->w_zero = zero;
+	/* symmetric weights spare the sums of the inputs */
+	for (i = 0; zero && i < oc && !zero[i]; i++)
+		;
+	a->w_zero = zero && i < oc ? zero : NULL;
 	a->x_zero = (int32_t)number(lo, X_ZP, 0, 0);
 	a->y_zero = (int32_t)number(lo, Y_ZP, 0, 0);
 	a->x_signed = cpu_in(lo, 0)->dtype == RLX_I8;

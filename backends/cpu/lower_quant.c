@@ -134,18 +134,36 @@ static struct rlx_tensor const_tensor(const struct cpu_lower *lo, uint32_t k)
 	return (struct rlx_tensor){ .type = *cpu_in(lo, k), .data = (void *)cpu_const(lo, k) };
 }
 
+static double first_of(const struct cpu_lower *lo, uint32_t k)
+{
+	struct rlx_tensor t = const_tensor(lo, k);
+
+	return el_get(&t, 0);
+}
+
+/* Constant input @k is one number, however often. */
+static bool all_one(const struct cpu_lower *lo, uint32_t k)
+{
+	int64_t n = rlx_type_count(cpu_in(lo, k)), i;
+	struct rlx_tensor t;
+
+	if (!cpu_const(lo, k) || !n)
+		return false;
+	t = const_tensor(lo, k);
+	for (i = 1; i < n && el_get(&t, i) == el_get(&t, 0); i++)
+		;
+	return i == n;
+}
+
 /* One constant number: absent gives @absent. */
 static bool take_number(const struct cpu_lower *lo, uint32_t k, double absent, double *out)
 {
-	struct rlx_tensor t;
-
 	*out = absent;
 	if (!cpu_in(lo, k))
 		return true;
 	if (!cpu_const(lo, k) || rlx_type_count(cpu_in(lo, k)) != 1)
 		return false;
-	t = const_tensor(lo, k);
-	*out = el_get(&t, 0);
+	*out = first_of(lo, k);
 	return true;
 }
 
@@ -209,9 +227,9 @@ static struct param take_param(struct cpu_lower *lo, uint32_t k, const int64_t s
 	if (!cpu_in(lo, k))
 		return p;
 	n = rlx_type_count(cpu_in(lo, k));
-	if (n == 1 && cpu_const(lo, k)) {
+	if (all_one(lo, k)) {
 		p.kind = NUMBER;
-		take_number(lo, k, 0, &p.value);
+		p.value = first_of(lo, k);
 	} else if (cpu_const(lo, k) && shape[0] == 1) {
 		p.kind = KEPT;
 		p.kept = keep_array(lo, k, shape[1], whole);

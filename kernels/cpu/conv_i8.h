@@ -144,11 +144,16 @@ static void channel_fill(const struct run *r, i8_elem *dst, const uint8_t *x,
 /* DEPTH rows of elements, interleaved into one row of groups. */
 static void interleave(int32_t *dst, i8_elem rows[DEPTH][PANEL])
 {
-	i8_elem *d = (i8_elem *)dst;
+	/* by shifts, which vectorise; the first element is the lowest */
+	for (size_t i = 0; i < PANEL; i++) {
+		uint32_t v = 0;
 
-	for (size_t i = 0; i < PANEL; i++)
 		for (size_t j = 0; j < DEPTH; j++)
-			d[i * DEPTH + j] = rows[j][i];
+			v |= (DEPTH == 4 ? (uint32_t)(uint8_t)rows[j][i] :
+					   (uint32_t)(uint16_t)rows[j][i]) <<
+			     32 / DEPTH * j;
+		dst[i] = (int32_t)v;
+	}
 }
 
 /* Gather the pass's terms for the pixels of one panel, in groups. */
