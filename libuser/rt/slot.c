@@ -158,6 +158,24 @@ static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 	return RLX_OK;
 }
 
+/* A param is read in place and again in the next run: nothing may write it. */
+static enum rlx_status written_params(struct rlx_session *s)
+{
+	unsigned int n = rlx_program_io_count(s->p, RLX_IO_PARAM), i, o;
+
+	for (o = 0; o < rlx_program_io_count(s->p, RLX_IO_OUTPUT); o++)
+		for (i = 0; i < n; i++)
+			if (overlap(s->slot[RLX_IO_PARAM][i].buf,
+				    s->slot[RLX_IO_OUTPUT][o].buf,
+				    bytes_at(s, RLX_IO_PARAM, i),
+				    bytes_at(s, RLX_IO_OUTPUT, o)))
+				return rlx_fail(&s->err, RLX_EINVAL,
+						"param '%s' and output '%s' overlap",
+						rlx_program_io_name(s->p, RLX_IO_PARAM, i),
+						rlx_program_io_name(s->p, RLX_IO_OUTPUT, o));
+	return RLX_OK;
+}
+
 static enum rlx_status two_outputs(struct rlx_session *s)
 {
 	unsigned int n = rlx_program_io_count(s->p, RLX_IO_OUTPUT), a, b;
@@ -191,6 +209,8 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s)
 		st = rlx_slot_own(s, RLX_IO_OUTPUT, i);
 	if (!st)
 		st = two_outputs(s);
+	if (!st)
+		st = written_params(s);
 	for (i = 0; !st && i < rlx_program_io_count(s->p, RLX_IO_INPUT); i++)
 		st = stage_input(s, i);
 	s->ready = !st;

@@ -88,6 +88,26 @@ TEST(overlaps_in_part_are_refused)
 	}
 }
 
+TEST(an_output_over_a_param_is_refused)
+{
+	struct rlx_graph *g = rlx_graph_new("param");
+	rlx_value w = rlx_param(g, "w", rlx_type(RLX_F32, 64));
+	struct rlx_arena *a = arena(4096);
+	struct rlx_session *s;
+
+	rlx_output(g, "y", rlx_emit(g, neg, .x = w));
+	s = session(g, "cpu");
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_PARAM, "w", part(a, 0, 256)), 0);
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_OUTPUT, "y", part(a, 0, 256)), 0);
+	failed(s, rlx_session_run(s), RLX_EINVAL, "param 'w' and output 'y'");
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_OUTPUT, "y", part(a, 128, 256)), 0);
+	failed(s, rlx_session_run(s), RLX_EINVAL, "param 'w' and output 'y'");
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_OUTPUT, "y", part(a, 256, 256)), 0);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	rlx_session_free(s);
+	rlx_arena_put(a);
+}
+
 TEST(buffers_that_cannot_be)
 {
 	struct rlx_session *s = session(two_outputs(), "cpu");

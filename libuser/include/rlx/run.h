@@ -61,7 +61,8 @@ RLX_EXPORT const struct rlx_error *rlx_session_error(const struct rlx_session *s
  *             until it is bound anew or the session ends
  *
  * An output may overlap an input only if both are the same slice; the program
- * then works on a copy of that input, which is counted as copied.
+ * then works on a copy of that input, which is counted as copied. It may overlap
+ * neither another output nor a param: the next run says so with RLX_EINVAL.
  * Return: RLX_ENOENT (no such name), RLX_ERANGE (too small, or not aligned),
  * RLX_EACCES (an output in a read-only arena), RLX_EBUSY (a run is under way).
  */
