@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Plan steps by reference evaluation. */
 #include <string.h>
+#include <time.h>
 
 #include "backends/common/host.h"
 #include "base/alloc.h"
@@ -107,4 +108,20 @@ enum rlx_status rlx_host_step(const struct rlx_exec *exec,
 		exec->err->node = st->node;
 	}
 	return rc;
+}
+
+uint64_t rlx_host_clock(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t rlx_host_step_time(const struct rlx_exec *exec, uint32_t step, uint64_t from)
+{
+	uint64_t at = rlx_host_clock();
+
+	exec->step_ns[step] += at - from;
+	return at;
 }

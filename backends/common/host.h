@@ -25,4 +25,11 @@ enum rlx_status rlx_host_step(const struct rlx_exec *exec,
 			      const struct rlx_plan_step *st, void *scratch,
 			      struct rlx_tensor *tensors);
 
+/*
+ * For exec->step_ns: nanoseconds of the monotonic clock, and the time since @from
+ * added to @step; gives the time now.
+ */
+uint64_t rlx_host_clock(void);
+uint64_t rlx_host_step_time(const struct rlx_exec *exec, uint32_t step, uint64_t from);
+
 #endif

@@ -136,6 +136,7 @@ enum rlx_status cpu_run(struct rlx_exec *exec)
 	struct cpu_device *dev = (struct cpu_device *)c->base.dev;
 	const struct rlx_plan *p = exec->code->plan;
 	enum rlx_status st = RLX_OK;
+	uint64_t at = exec->step_ns ? rlx_host_clock() : 0;
 	uint32_t i;
 
 	rlx_pool_begin(dev->pool);
@@ -151,6 +152,8 @@ enum rlx_status cpu_run(struct rlx_exec *exec)
 					   (char *)exec->work + c->host_at, x->tensors);
 		if (x->status)
 			st = bad_data(x, call);
+		if (exec->step_ns)
+			at = rlx_host_step_time(exec, call->step, at);
 	}
 	rlx_pool_end(dev->pool);
 	return st;

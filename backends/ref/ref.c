@@ -100,11 +100,15 @@ static enum rlx_status ref_run(struct rlx_exec *exec)
 	const struct rlx_plan *p = exec->code->plan;
 	char *scratch = (char *)exec->work + p->work_bytes;
 	enum rlx_status st = RLX_OK;
+	uint64_t at = exec->step_ns ? rlx_host_clock() : 0;
 	uint32_t i;
 
-	for (i = 0; i < p->n_step && !st; i++)
+	for (i = 0; i < p->n_step && !st; i++) {
 		if (!exec->skip || !exec->skip[i])
 			st = rlx_host_step(exec, &p->step[i], scratch, x->tensors);
+		if (exec->step_ns)
+			at = rlx_host_step_time(exec, i, at);
+	}
 	return st;
 }
 

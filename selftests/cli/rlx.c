@@ -242,6 +242,28 @@ TEST(bench)
 	CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "peak_gbytes"), &v) && v > 0);
 }
 
+TEST(profile)
+{
+	struct rlx_json *j;
+	struct rlx_json_iter it;
+	static const char *const devices[] = { "cpu", "ref" };
+	double ms, pct;
+	unsigned int i;
+
+	relu_model();
+	for (i = 0; i < 2; i++) {
+		j = cli_json(RLX("bench", "relu.rlx", "--profile", "--seconds", "0.05", "--format",
+				 "json", "--device", devices[i]));
+		it = rlx_json_iter(j, 0);
+		CHECK(rlx_json_next(&it));
+		CHECK(rlx_json_str_is(j, rlx_json_get(j, it.val, "op"), "relu"));
+		CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "ms"), &ms) && ms > 0);
+		CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "pct"), &pct) && pct == 100);
+	}
+	ENDS(RLX("bench", "relu.rlx", "--profile", "--peer", "onnxruntime"), 2, err,
+	     "without --peer");
+}
+
 TEST(dump_can_be_read_back)
 {
 	struct said *s;

@@ -23,6 +23,7 @@ struct bench_args {
 	const char		*threads, *peer;
 	double			seconds;
 	int			format;
+	bool			profile;
 };
 
 /* Run times of one engine in ms. */
@@ -301,6 +302,10 @@ static int bench_threads(struct subject *s, const struct bench_args *a,
 	rc = subject_compile(s, &m, (struct rlx_compile_opts){ 0 });
 	if (rc)
 		goto out_drop;
+	if (a->profile) {
+		rc = profile(s, a->seconds, (enum table_format)a->format);
+		goto out_drop;
+	}
 	if (s->session)
 		rlx_program_info(rlx_session_program(s->session), &info);
 	peak_measure(s->session ? info.isa : "", threads, &b.peak);
@@ -350,11 +355,13 @@ static int peer_lib(const char *peer, const char **lib)
 static int bench(struct subject *s, const struct bench_args *a)
 {
 	struct table t = { .col = columns, .n_col = N_COLUMNS };
-	const char *at = a->threads, *lib;
+	const char *at = a->threads, *lib = NULL;
 	char num[16];
 	uint64_t v;
 	size_t n;
-	int rc = peer_lib(a->peer, &lib);
+	int rc = a->profile && a->peer ?
+		 tool_fail("bench", TOOL_USAGE, "--profile looks at rlx alone, without --peer") :
+		 peer_lib(a->peer, &lib);
 
 	if (!rc && lib && s->graph)
 		rc = tool_fail("bench", TOOL_USAGE, "%s: the peer reads ONNX files only", s->path);
@@ -385,6 +392,8 @@ int cmd_bench(int argc, char **argv)
 		{ "seconds", ARG_NUM, &a.seconds, "S", "time of one measurement (3)" },
 		{ "peer", ARG_STR, &a.peer, "ENGINE",
 		  "onnxruntime[=FILE]: measure in turns with it" },
+		{ "profile", ARG_FLAG, &a.profile, NULL,
+		  "where the time goes: a row for each kind of step" },
 		{ "format", ARG_WORD, &a.format, TABLE_WORDS, "(table)" },
 	};
 	const struct args args = {

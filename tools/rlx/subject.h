@@ -73,6 +73,12 @@ void subject_args_free(struct subject_args *a);
 /* One run on the inputs that are bound already. */
 enum rlx_status subject_run(struct subject *s, struct rlx_error *err);
 
+/*
+ * Run for @seconds with a clock at every step, and print a row for each kind of
+ * step, the costliest first.
+ */
+int profile(struct subject *s, double seconds, enum table_format how);
+
 /* Output @i of the last run; @n of them. */
 unsigned int subject_outputs(const struct subject *s);
 bool subject_output(const struct subject *s, unsigned int i,

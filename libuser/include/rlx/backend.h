@@ -56,6 +56,7 @@ struct rlx_exec {
 	const uint8_t		*skip;		/* per plan step: 1 leaves it out; NULL: none */
 	int64_t			 extent, upper;	/* active extent; extent 0: off */
 	struct rlx_error	*err;
+	uint64_t		*step_ns;	/* per plan step: add its time; NULL: nobody asks */
 };
 
 /*
