@@ -127,7 +127,8 @@ TEST(buffers_that_cannot_be)
 	failed(s, rlx_session_bind(s, RLX_IO_INPUT, "x", part(a, 4000, 256)), RLX_EINVAL, "'x'");
 	failed(s, rlx_session_bind(s, RLX_IO_INPUT, "x", part(a, UINT64_MAX - 63, 256)),
 	       RLX_EINVAL, "'x'");
-	failed(s, rlx_session_bind(s, RLX_IO_INPUT, "x", part(a, 0, UINT64_MAX)), RLX_EINVAL, "'x'");
+	failed(s, rlx_session_bind(s, RLX_IO_INPUT, "x", part(a, 0, UINT64_MAX)),
+	       RLX_EINVAL, "'x'");
 	failed(s, rlx_session_bind(s, RLX_IO_INPUT, "x", part(a, 0, 255)), RLX_ERANGE, "'x'");
 	failed(s, rlx_session_bind(s, RLX_IO_INPUT, "x", part(a, 4, 256)), RLX_ERANGE, "'x'");
 	failed(s, rlx_session_bind(s, (enum rlx_io)7, "x", part(a, 0, 256)), RLX_EINVAL, "io");
@@ -179,6 +180,7 @@ TEST(indices_out_of_range)
 		struct rlx_graph *g = rlx_graph_new("pick");
 		rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 5, 3));
 		rlx_value i = rlx_input(g, "i", rlx_type(RLX_I64, 4));
+		struct rlx_type ti = rlx_type(RLX_I64, 4), ty = rlx_type(RLX_F32, 4, 3);
 		int64_t idx[4] = { 0, 4, -5, -1 };
 		float table[15], y[12];
 		unsigned int line = __LINE__ + 1, j;
@@ -194,15 +196,15 @@ TEST(indices_out_of_range)
 			const struct rlx_error *e = rlx_session_error(s);
 
 			idx[2] = bad[k];
-			CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "i", rlx_type(RLX_I64, 4), idx), 0);
+			CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "i", ti, idx), 0);
 			failed(s, rlx_session_run(s), RLX_ERANGE, "gather");
 			CHECKF(e->line == line && e->file && strstr(e->file, "session.c"),
 			       "%s: %s:%u", devices[d], e->file ? e->file : "?", e->line);
 			idx[2] = -5;
-			CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "i", rlx_type(RLX_I64, 4), idx), 0);
+			CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "i", ti, idx), 0);
 			CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
 			CHECK_EQ(e->status, 0);
-			CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 4, 3), y), 0);
+			CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "y", ty, y), 0);
 			for (j = 0; j < 3; j++)
 				CHECK(y[j] == (float)j && y[3 + j] == (float)(12 + j) &&
 				      y[6 + j] == (float)j && y[9 + j] == (float)(12 + j));
