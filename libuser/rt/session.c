@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* A session's life, its run, and which outputs a run computes. */
 #include <string.h>
+#include <time.h>
 
 #include "base/alloc.h"
 #include "mem/arena.h"
@@ -67,6 +68,7 @@ enum rlx_status rlx_session_new(struct rlx_program *p,
 {
 	struct rlx_session_opts o = { 0 };
 	struct rlx_error own = { 0 };
+	pthread_condattr_t attr;
 	struct rlx_session *s;
 	enum rlx_status st;
 
@@ -85,7 +87,10 @@ enum rlx_status rlx_session_new(struct rlx_program *p,
 	s->strict = o.strict;
 	pthread_mutex_init(&s->runner.lock, NULL);
 	pthread_cond_init(&s->runner.work, NULL);
-	pthread_cond_init(&s->runner.done, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);	/* of deadlines */
+	pthread_cond_init(&s->runner.done, &attr);
+	pthread_condattr_destroy(&attr);
 	st = take_slots(s, err);
 	if (!st)
 		st = take_arena(s, o.arena, err);

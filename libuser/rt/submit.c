@@ -80,7 +80,7 @@ enum rlx_status rlx_session_wait(struct rlx_session *s, uint64_t point,
 	if (!s)
 		return RLX_EINVAL;
 	r = &s->runner;
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	if (timeout_ns > 0) {
 		until.tv_sec += timeout_ns / 1000000000;
 		until.tv_nsec += timeout_ns % 1000000000;
