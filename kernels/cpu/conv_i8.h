@@ -156,15 +156,24 @@ static void interleave(int32_t *dst, i8_elem rows[DEPTH][PANEL])
 	}
 }
 
+/* Add a row of groups to the sums of the inputs, where those are needed. */
+static void sum_add(const struct run *r, size_t panel, const int32_t *groups)
+{
+	int32_t *sum = r->xsum + panel * PANEL;
+
+	for (size_t i = 0; r->sum_x && i < PANEL; i += C)
+		vi_store(sum + i, i8_dot(vi_load(sum + i), vi_load(groups + i),
+					 vi_set1(0x01010101)));
+}
+
 /* Gather the pass's terms for the pixels of one panel, in groups. */
 static void panel_fill(const struct run *r, const struct unit *u, size_t panel)
 {
 	const struct rlx_k_conv_nd *a = r->walk.a;
 	const struct alike *t = r->pass.runs, *end = t + r->pass.nrun;
 	const size_t *first = r->segs.first + panel;
-	size_t plane = a->in[0] * a->in[1] * a->in[2], n = 0, i, j;
-	size_t left = u->pixels - panel * PANEL, nseg = first[1] - first[0];
-	size_t count = left < PANEL ? left : PANEL;
+	size_t plane = a->in[0] * a->in[1] * a->in[2], n = 0, i;
+	size_t nseg = first[1] - first[0];
 	const uint8_t *x = (const uint8_t *)r->a->x + u->n * a->x_n +
 			   u->g * r->walk.icg * plane;
 	int32_t *dst = r->panel + panel * PANEL * KG;
@@ -179,17 +188,18 @@ static void panel_fill(const struct run *r, const struct unit *u, size_t panel)
 
 			channel_fill(r, row, x + (t->ci + i) * plane, cuts,
 				     nseg);
-			for (j = 0; r->sum_x && j < count; j++)
-				r->xsum[panel * PANEL + j] += row[j];
 			if (n % DEPTH < DEPTH - 1)
 				continue;
 			interleave(dst, rows);
+			sum_add(r, panel, dst);
 			dst += PANEL;
 			memset(rows, 0, sizeof(rows));
 		}
 	}
-	if (n % DEPTH)
+	if (n % DEPTH) {
 		interleave(dst, rows);
+		sum_add(r, panel, dst);
+	}
 }
 
 static void pass_run(const struct run *r, const struct unit *u, size_t first,
