@@ -21,10 +21,11 @@ struct rlx_slot {
 /* The thread that runs what was submitted; started by the first submit. */
 struct rlx_runner {
 	pthread_t	 thread;
-	pthread_mutex_t	 lock;		/* guards all below */
+	pthread_mutex_t	 lock;		/* guards all below; see rlx_runner_busy() */
 	pthread_cond_t	 work, done;
 	bool		 started, stop, busy;
-	uint64_t	 asked, finished;
+	uint64_t	 asked;
+	_Atomic uint64_t finished;
 	enum rlx_status	 result;
 };
 

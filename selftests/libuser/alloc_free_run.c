@@ -156,6 +156,18 @@ TEST(two_threads)
 	rlx_session_free(s);
 }
 
+/* The thread that a submit started stays; runs by call do not meet it. */
+TEST(after_a_submit)
+{
+	struct rlx_session *s = session(1);
+	uint64_t point;
+
+	CHECK_EQ(rlx_session_submit(s, &point), 0);
+	CHECK_EQ(rlx_session_wait(s, point, -1), 0);
+	check_quiet(s);
+	rlx_session_free(s);
+}
+
 TEST(with_an_output_left_out_and_an_extent)
 {
 	static const char *const some[] = { "mlp", "conv" };
