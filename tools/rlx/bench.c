@@ -359,8 +359,9 @@ static int bench(struct subject *s, const struct bench_args *a)
 	char num[16];
 	uint64_t v;
 	size_t n;
-	int rc = a->profile && a->peer ?
-		 tool_fail("bench", TOOL_USAGE, "--profile looks at rlx alone, without --peer") :
+	int rc = a->profile && (a->peer || strchr(a->threads, ',')) ?
+		 tool_fail("bench", TOOL_USAGE, "--profile looks at rlx alone, without --peer, "
+			   "and with one number of --threads") :
 		 peer_lib(a->peer, &lib);
 
 	if (!rc && lib && s->graph)
