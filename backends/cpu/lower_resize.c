@@ -99,7 +99,7 @@ static enum rlx_status fill_axis(struct cpu_lower *lo, const struct run *r,
 {
 	const struct rlx_op_resize *a = lo->args;
 	int64_t taps = a->mode == RLX_RESIZE_NEAREST ? 1 : r->ax.taps, o;
-	struct tables t = { NULL };
+	struct tables t = { .index = NULL };
 
 	*to = (struct rlx_k_resize_axis){ (size_t)r->size, (size_t)r->size, 1, NULL, NULL };
 	if (r->same)
