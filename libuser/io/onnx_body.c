@@ -60,6 +60,13 @@ enum rlx_status onnx_body_end(struct onnx_op *q, struct onnx_body *b,
 	return st;
 }
 
+enum rlx_status onnx_body_finish(struct onnx_op *q, struct onnx_body *b)
+{
+	enum rlx_status st = rlx_graph_finish(b->ctx->g);
+
+	return !st ? RLX_OK : st == RLX_ENOMEM ? onnx_nomem(q->b) : ONNX_INNER;
+}
+
 bool onnx_body_gives(const struct onnx_body *b, uint32_t out,
 		    const struct rlx_type *t)
 {

@@ -23,6 +23,8 @@ enum rlx_status onnx_body_begin(struct onnx_op *q, struct onnx_body *b,
 enum rlx_status onnx_body_end(struct onnx_op *q, struct onnx_body *b,
 			      struct onnx_val *const *out, uint32_t n,
 			      enum rlx_status st);
+/* Finish its graph; ONNX_INNER if it is no good, unless memory ran out. */
+enum rlx_status onnx_body_finish(struct onnx_op *q, struct onnx_body *b);
 bool onnx_body_gives(const struct onnx_body *b, uint32_t out,
 		     const struct rlx_type *t);
 /* Captured values as inputs of the op: used in the graph around it. */

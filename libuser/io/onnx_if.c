@@ -51,13 +51,17 @@ static bool same_results(const struct onnx_body *a, const struct onnx_body *b)
 static enum rlx_status emit_if(struct onnx_op *q, struct onnx_body *t,
 			       struct onnx_body *e)
 {
+	enum rlx_status st;
 	rlx_value *xs, y;
 	uint32_t i;
 
 	/* Now both have one list: @e's began with @t's. */
 	take_captures(q, t->ctx, e->ctx);
-	if (rlx_graph_finish(t->ctx->g) || rlx_graph_finish(e->ctx->g))
-		return ONNX_INNER;
+	st = onnx_body_finish(q, t);
+	if (!st)
+		st = onnx_body_finish(q, e);
+	if (st)
+		return st;
 	xs = rlx_bump_new(&q->b->mem, t->ctx->n_capture, sizeof(*xs));
 	if (!xs)
 		return onnx_nomem(q->b);

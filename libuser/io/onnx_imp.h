@@ -110,13 +110,15 @@ struct onnx_row {
 	const void	*arg;
 };
 
-/* Fails with the op, its opset and node in front. */
-#define op_err(q, st, fmt, ...)						\
-	rlx_fail((q)->b->err, (st), "onnx: %.*s (opset %lld, node '%.*s'): " \
-		 fmt, ONNX_STR((q)->n->op_type), (long long)(q)->opset,	\
-		 ONNX_STR((q)->n->name.n ? (q)->n->name :		\
-			  (q)->n->noutputs ? (q)->n->outputs[0] :	\
-			  (q)->n->name), ##__VA_ARGS__)
+/*
+ * Fails with the op, its opset and node in front; with the graph's own error if
+ * it has one, for what the handler stumbles over may be its consequence.
+ */
+enum rlx_status __rlx_printf(5, 6)
+onnx_op_fail(struct onnx_op *q, enum rlx_status st, const char *file,
+	     unsigned int line, const char *fmt, ...);
+#define op_err(q, st, ...) \
+	onnx_op_fail((q), (st), __FILE__, __LINE__, __VA_ARGS__)
 
 /* A list of values; the callee of @out writes to it. */
 struct onnx_vals {

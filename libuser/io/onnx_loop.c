@@ -300,8 +300,8 @@ static enum rlx_status scan_loop(struct onnx_op *q, struct loop *l)
 	}
 	if (!st)
 		st = same_types(&b, 0, type, n);
-	if (!st && rlx_graph_finish(b.ctx->g))
-		st = ONNX_INNER;
+	if (!st)
+		st = onnx_body_finish(q, &b);
 	if (st)
 		goto out_free;
 	xs = rlx_bump_new(&q->b->mem, n + 1ull + b.ctx->n_capture, sizeof(*xs));
@@ -397,12 +397,13 @@ static enum rlx_status while_loop(struct onnx_op *q, struct loop *l,
 	st = onnx_body_end(q, &b, out, n, st);
 	if (!st)
 		st = same_types(&b, 0, type, n);
-	cond = st || rlx_graph_finish(b.ctx->g) ? NULL :
-	       cond_graph(&b, n, limit);
+	if (!st)
+		st = onnx_body_finish(q, &b);
+	cond = st ? NULL : cond_graph(&b, n, limit);
 	xs = rlx_bump_new(&q->b->mem, n + (b.ctx ? b.ctx->n_capture : 0ull),
 			  sizeof(*xs));
 	if (!st && (!cond || !xs))
-		st = ONNX_INNER;
+		st = onnx_nomem(q->b);
 	if (st)
 		goto out_free;
 	xs[0] = onnx_num(q, RLX_I64, 0);

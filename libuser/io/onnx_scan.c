@@ -116,12 +116,13 @@ static enum rlx_status scan_emit(struct onnx_op *q, const struct scan *s,
 {
 	uint32_t k = b->ctx->n_capture, i, n = q->n_in + k;
 	rlx_value *xs = rlx_bump_new(&q->b->mem, n, sizeof(*xs)), y, o;
+	enum rlx_status st;
 
 	if (!xs)
 		return onnx_nomem(q->b);
-	if (rlx_graph_finish(b->ctx->g))
-		return op_err(q, RLX_ENOSUP, "body: %s",
-			      rlx_graph_error(b->ctx->g)->text);
+	st = onnx_body_finish(q, b);
+	if (st)
+		return st;
 	for (i = 0; i < s->n_carry; i++)
 		xs[i] = onnx_in(q, i);
 	for (i = 0; i < s->n_x; i++)

@@ -21,6 +21,7 @@ rlx_value onnx_ints_const(struct onnx_op *q, const int64_t *v, uint32_t n)
 enum rlx_status onnx_axis(struct onnx_op *q, int64_t axis, uint32_t rank,
 			  uint32_t *out)
 {
+	*out = 0;
 	if (axis < -(int64_t)rank || axis >= (int64_t)rank)
 		return op_err(q, RLX_ESHAPE, "axis %lld of a tensor of rank %u",
 			      (long long)axis, rank);

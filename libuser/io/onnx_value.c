@@ -3,6 +3,7 @@
  * Values of an import and the graphs they live in. A value made by one graph
  * and used in another becomes an input there; a known one becomes a constant.
  */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -397,6 +398,28 @@ rlx_value onnx_emit(struct onnx_build *b, const struct rlx_op_ref *op,
 		roots_set(b, out, roots);
 	}
 	return v;
+}
+
+enum rlx_status onnx_op_fail(struct onnx_op *q, enum rlx_status st,
+			     const char *file, unsigned int line,
+			     const char *fmt, ...)
+{
+	const struct rlx_error *e = rlx_graph_error(q->b->ctx->g);
+	struct onnx_str name = q->n->name;
+	char text[300];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (!name.n && q->n->noutputs)
+		name = q->n->outputs[0];
+	if (e->status)
+		st = e->status;
+	return rlx_error_set(q->b->err, st, file, line,
+			     "onnx: %.*s (opset %lld, node '%.*s'): %s",
+			     ONNX_STR(q->n->op_type), (long long)q->opset,
+			     ONNX_STR(name), e->status ? e->text : text);
 }
 
 enum rlx_status onnx_graph_status(struct onnx_op *q)

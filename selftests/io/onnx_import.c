@@ -3,6 +3,8 @@
  * The ONNX importer on models written here: what it folds away, where it stops
  * and how it goes on, and what it refuses.
  */
+#include <pthread.h>
+
 #include "base/alloc.h"
 #include "io/onnx_build.h"
 #include "ir/eval.h"
@@ -633,31 +635,22 @@ TEST(wrong_answers_are_refused)
 	onnx_put(f);
 }
 
-TEST(no_allocation_failure_leaks_or_crashes)
+/* Fail each allocation of an import in turn: no memory, and nothing else. */
+static void sweep(const struct out *g, const struct onnx_spec *spec, uint32_t n)
 {
-	static const int64_t want[2] = { 2, 6 };
-	struct onnx_spec spec[2] = {
-		f32_spec("x", 3, 4),
-		{ .kind = ONNX_TENSOR, .name = "s",
-		  .type = rlx_type(RLX_I64, 2), .data = want },
-	};
-	struct onnx_instance in = { spec, 2 };
-	struct out g = { .n = 0 }, o;
+	struct onnx_instance in = { spec, n };
 	struct onnx_file *f;
-	uint64_t n;
+	struct out o;
+	uint64_t k;
 
-	reshape_by_input(&g);
-	put_node(&g, "Shape y > sh");
-	put_node(&g, "Mul sh sh > sq");
-	put_info(&g, 12, "sq", ONNX_INT64, NULL, 0);
-	model_of(&o, &g, 13);
+	model_of(&o, g, 13);
 	f = open_model(&o);
-	for (n = 1; n < 2000; n++) {
+	for (k = 1; k < 2000; k++) {
 		struct rlx_error err = { 0 };
 		struct onnx_segment seg;
 		enum rlx_status st;
 
-		rlx_alloc_fail_nth(n);
+		rlx_alloc_fail_nth(k);
 		st = onnx_build(f, &in, &seg, &err);
 		rlx_alloc_fail_nth(0);
 		if (!st) {
@@ -668,8 +661,81 @@ TEST(no_allocation_failure_leaks_or_crashes)
 		       err.text);
 		CHECK(err.text[0]);
 	}
-	CHECK(n > 10 && n < 2000);
+	CHECK(k > 10 && k < 2000);
 	onnx_put(f);
+}
+
+TEST(no_allocation_failure_leaks_or_crashes)
+{
+	static const int64_t want[2] = { 2, 6 };
+	struct onnx_spec spec[2] = {
+		f32_spec("x", 3, 4),
+		{ .kind = ONNX_TENSOR, .name = "s",
+		  .type = rlx_type(RLX_I64, 2), .data = want },
+	};
+	struct onnx_spec x = scalar_spec("x");
+	struct out g = { .n = 0 };
+
+	reshape_by_input(&g);
+	put_node(&g, "Shape y > sh");
+	put_node(&g, "Mul sh sh > sq");
+	put_info(&g, 12, "sq", ONNX_INT64, NULL, 0);
+	sweep(&g, spec, 2);
+	g.n = 0;
+	doubling_loop(&g, "_", false);
+	sweep(&g, &x, 1);
+	g.n = 0;
+	doubling_loop(&g, "_", true);
+	sweep(&g, &x, 1);
+}
+
+struct shared {
+	struct onnx_file	*file;
+	const float		*want;
+	bool			 ok;
+};
+
+static void *import_often(void *arg)
+{
+	struct shared *s = arg;
+	struct onnx_spec x = f32_spec("x", 1, 1024);
+	struct onnx_instance in = { &x, 1 };
+	struct onnx_segment seg;
+	int i;
+
+	s->ok = true;
+	for (i = 0; i < 200 && s->ok; i++) {
+		if (onnx_build(s->file, &in, &seg, NULL)) {
+			s->ok = false;
+			break;
+		}
+		s->ok = !memcmp(rlx_blob_data(only_constant(seg.g)), s->want,
+				1024 * sizeof(float));
+		onnx_segment_fini(&seg);
+	}
+	return NULL;
+}
+
+/* The last reference to a shared tensor goes while another is being taken. */
+TEST(threads_may_import_one_file)
+{
+	struct shared s[4];
+	pthread_t t[4];
+	float w[1024];
+	int i;
+
+	for (i = 0; i < 1024; i++)
+		w[i] = (float)i;
+	s[0].file = weights_model(w, 1024);
+	for (i = 0; i < 4; i++) {
+		s[i] = (struct shared){ s[0].file, w, false };
+		CHECK(!pthread_create(&t[i], NULL, import_often, &s[i]));
+	}
+	for (i = 0; i < 4; i++) {
+		CHECK(!pthread_join(t[i], NULL));
+		CHECK(s[i].ok);
+	}
+	onnx_put(s[0].file);
 }
 
 TEST_MAIN()
