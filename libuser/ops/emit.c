@@ -244,3 +244,41 @@ void op_sort(const struct op_line *l, int64_t *idx, int64_t n)
 {
 	op_sort_by(line_before, l, idx, n);
 }
+
+struct rlx_type op_tail(const struct rlx_type *x, uint32_t ax)
+{
+	struct rlx_type t = { .dtype = x->dtype };
+
+	for (; ax < x->rank; ax++)
+		t.dim[t.rank++] = x->dim[ax];
+	return t;
+}
+
+enum rlx_status op_infer_norm(struct rlx_infer *q, int32_t axis, float eps,
+			      uint32_t *out_ax)
+{
+	enum rlx_status st = op_need_float(q, 0, false);
+	struct rlx_type tail;
+	uint32_t k;
+
+	if (!st)
+		st = op_infer_axis(q, axis, q->in[0]->rank, out_ax);
+	if (!st)
+		st = op_need_real(q, "eps", eps, 0);
+	if (st)
+		return st;
+	tail = op_tail(q->in[0], *out_ax);
+	for (k = 1; k < 3; k++) {
+		if (!q->in[k])
+			continue;
+		st = op_need_float(q, k, false);
+		if (st)
+			return st;
+		if (!op_fits(q->in[k], &tail))
+			return op_fail(q, RLX_ESHAPE,
+				       "%s does not broadcast to x's axes from %u on",
+				       k == 1 ? "gamma" : "beta", *out_ax);
+	}
+	q->out[0] = *q->in[0];
+	return RLX_OK;
+}

@@ -79,4 +79,13 @@ void op_sort(const struct op_line *l, int64_t *idx, int64_t n);
 typedef bool op_before(const void *ctx, int64_t i, int64_t j);
 void op_sort_by(op_before *before, const void *ctx, int64_t *idx, int64_t n);
 
+/* Dimensions of @x from axis @ax on, as a shape of their own. */
+struct rlx_type op_tail(const struct rlx_type *x, uint32_t ax);
+/*
+ * What layer and RMS norm ask of x, gamma and beta (inputs 0 to 2), axis and eps;
+ * sets out[0] and *@out_ax.
+ */
+enum rlx_status op_infer_norm(struct rlx_infer *q, int32_t axis, float eps,
+			      uint32_t *out_ax);
+
 #endif

@@ -10,43 +10,15 @@ RLX_OP(layer_norm, "(x - mean) / sqrt(var + eps) gamma + beta over axes from 'ax
 	ATTR(bool, stats),
 	RLX_T_REDUCTION)
 
-/* The normalised dimensions of @x as a shape of their own. */
-static struct rlx_type tail_of(const struct rlx_type *x, uint32_t ax)
-{
-	struct rlx_type t = { .dtype = x->dtype };
-
-	for (; ax < x->rank; ax++)
-		t.dim[t.rank++] = x->dim[ax];
-	return t;
-}
-
 static enum rlx_status layer_norm_infer(struct rlx_infer *q)
 {
 	const struct rlx_op_layer_norm *a = q->args;
 	const struct rlx_type *x = q->in[0];
-	enum rlx_status st = op_need_float(q, 0, false);
-	struct rlx_type tail;
 	uint32_t ax, k;
+	enum rlx_status st = op_infer_norm(q, a->axis, a->eps, &ax);
 
-	if (!st)
-		st = op_infer_axis(q, a->axis, x->rank, &ax);
-	if (!st)
-		st = op_need_real(q, "eps", a->eps, 0);
 	if (st)
 		return st;
-	tail = tail_of(x, ax);
-	for (k = 1; k < 3; k++) {
-		if (!q->in[k])
-			continue;
-		st = op_need_float(q, k, false);
-		if (st)
-			return st;
-		if (!op_fits(q->in[k], &tail))
-			return op_fail(q, RLX_ESHAPE,
-				       "%s does not broadcast to x's axes from %u on",
-				       k == 1 ? "gamma" : "beta", ax);
-	}
-	q->out[0] = *x;
 	if (a->stats) {
 		q->n_out = 3;
 		q->out[1] = *x;
@@ -69,7 +41,7 @@ static enum rlx_status layer_norm_eval(struct rlx_eval *q)
 	uint32_t ax = 0;
 
 	op_axis(a->axis, x->type.rank, &ax);
-	tail = tail_of(&x->type, ax);
+	tail = op_tail(&x->type, ax);
 	n = rlx_type_count(&tail);
 	rows = op_span(&x->type, 0, ax);
 	op_strides(op_has(gm) ? &gm->type : &tail, &tail, sg);

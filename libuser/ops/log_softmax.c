@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Logarithm of softmax along any axis. */
-#include "ops/emit.h"
+#include "ops/softmax.h"
 
 RLX_OP(log_softmax, "x - max - log(sum(exp(x - max))) along one axis",
 	IN(x)
@@ -10,40 +10,15 @@ RLX_OP(log_softmax, "x - max - log(sum(exp(x - max))) along one axis",
 static enum rlx_status log_softmax_infer(struct rlx_infer *q)
 {
 	const struct rlx_op_log_softmax *a = q->args;
-	enum rlx_status st = op_need_float(q, 0, false);
-	uint32_t ax;
 
-	if (!st)
-		st = op_infer_axis(q, a->axis, q->in[0]->rank, &ax);
-	return st ? st : op_infer_same(q);
+	return op_infer_lines(q, a->axis);
 }
 
 static enum rlx_status log_softmax_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_log_softmax *a = q->args;
-	const struct rlx_tensor *x = &q->in[0];
-	int64_t d, post, lines, i, k, base;
-	double top, sum, v;
-	uint32_t ax = 0;
 
-	op_axis(a->axis, x->type.rank, &ax);
-	d = x->type.dim[ax];
-	post = op_span(&x->type, ax + 1, x->type.rank);
-	lines = op_span(&x->type, 0, ax) * post;
-	for (i = 0; i < lines; i++) {
-		base = i / post * d * post + i % post;
-		top = -INFINITY;
-		sum = 0;
-		for (k = 0; k < d; k++) {
-			v = el_get(x, base + k * post);
-			top = isnan(v) || v > top ? v : top;
-		}
-		for (k = 0; k < d; k++)
-			sum += exp(el_get(x, base + k * post) - top);
-		for (k = 0; k < d; k++)
-			el_set(&q->out[0], base + k * post,
-			       el_get(x, base + k * post) - top - log(sum));
-	}
+	op_softmax_lines(q, a->axis, true);
 	return RLX_OK;
 }
 

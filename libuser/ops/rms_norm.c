@@ -8,44 +8,12 @@ RLX_OP(rms_norm, "x / sqrt(mean x^2 + eps) gamma + beta over axes from 'axis' on
 	ATTR(f32, eps),
 	RLX_T_REDUCTION)
 
-/* The normalised dimensions of @x as a shape of their own. */
-static struct rlx_type tail_of(const struct rlx_type *x, uint32_t ax)
-{
-	struct rlx_type t = { .dtype = x->dtype };
-
-	for (; ax < x->rank; ax++)
-		t.dim[t.rank++] = x->dim[ax];
-	return t;
-}
-
 static enum rlx_status rms_norm_infer(struct rlx_infer *q)
 {
 	const struct rlx_op_rms_norm *a = q->args;
-	const struct rlx_type *x = q->in[0];
-	enum rlx_status st = op_need_float(q, 0, false);
-	struct rlx_type tail;
-	uint32_t ax, k;
+	uint32_t ax;
 
-	if (!st)
-		st = op_infer_axis(q, a->axis, x->rank, &ax);
-	if (!st)
-		st = op_need_real(q, "eps", a->eps, 0);
-	if (st)
-		return st;
-	tail = tail_of(x, ax);
-	for (k = 1; k < 3; k++) {
-		if (!q->in[k])
-			continue;
-		st = op_need_float(q, k, false);
-		if (st)
-			return st;
-		if (!op_fits(q->in[k], &tail))
-			return op_fail(q, RLX_ESHAPE,
-				       "%s does not broadcast to x's axes from %u on",
-				       k == 1 ? "gamma" : "beta", ax);
-	}
-	q->out[0] = *x;
-	return RLX_OK;
+	return op_infer_norm(q, a->axis, a->eps, &ax);
 }
 
 static enum rlx_status rms_norm_eval(struct rlx_eval *q)
@@ -59,7 +27,7 @@ static enum rlx_status rms_norm_eval(struct rlx_eval *q)
 	uint32_t ax = 0;
 
 	op_axis(a->axis, x->type.rank, &ax);
-	tail = tail_of(&x->type, ax);
+	tail = op_tail(&x->type, ax);
 	n = rlx_type_count(&tail);
 	rows = op_span(&x->type, 0, ax);
 	op_strides(op_has(gm) ? &gm->type : &tail, &tail, sg);

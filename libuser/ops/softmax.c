@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Softmax along any axis. */
-#include "ops/emit.h"
+#include "ops/softmax.h"
 
 RLX_OP(softmax, "exp(x - max) / sum along one axis",
 	IN(x)
@@ -10,40 +10,15 @@ RLX_OP(softmax, "exp(x - max) / sum along one axis",
 static enum rlx_status softmax_infer(struct rlx_infer *q)
 {
 	const struct rlx_op_softmax *a = q->args;
-	enum rlx_status st = op_need_float(q, 0, false);
-	uint32_t ax;
 
-	if (!st)
-		st = op_infer_axis(q, a->axis, q->in[0]->rank, &ax);
-	return st ? st : op_infer_same(q);
+	return op_infer_lines(q, a->axis);
 }
 
 static enum rlx_status softmax_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_softmax *a = q->args;
-	const struct rlx_tensor *x = &q->in[0];
-	int64_t d, post, lines, i, k, base;
-	double top, sum, v;
-	uint32_t ax = 0;
 
-	op_axis(a->axis, x->type.rank, &ax);
-	d = x->type.dim[ax];
-	post = op_span(&x->type, ax + 1, x->type.rank);
-	lines = op_span(&x->type, 0, ax) * post;
-	for (i = 0; i < lines; i++) {
-		base = i / post * d * post + i % post;
-		top = -INFINITY;
-		sum = 0;
-		for (k = 0; k < d; k++) {
-			v = el_get(x, base + k * post);
-			top = isnan(v) || v > top ? v : top;
-		}
-		for (k = 0; k < d; k++)
-			sum += exp(el_get(x, base + k * post) - top);
-		for (k = 0; k < d; k++)
-			el_set(&q->out[0], base + k * post,
-			       exp(el_get(x, base + k * post) - top) / sum);
-	}
+	op_softmax_lines(q, a->axis, false);
 	return RLX_OK;
 }
 

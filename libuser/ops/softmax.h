@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* What softmax and its logarithm share: they differ in the last step. */
+#ifndef RLX_OPS_SOFTMAX_H
+#define RLX_OPS_SOFTMAX_H
+
+#include "ops/emit.h"
+
+/* A float x and an axis of it; the output is like x. */
+static inline enum rlx_status op_infer_lines(struct rlx_infer *q, int32_t axis)
+{
+	enum rlx_status st = op_need_float(q, 0, false);
+	uint32_t ax;
+
+	if (!st)
+		st = op_infer_axis(q, axis, q->in[0]->rank, &ax);
+	return st ? st : op_infer_same(q);
+}
+
+/* Line by line along the axis, less its largest element so that exp stays finite. */
+static inline void op_softmax_lines(struct rlx_eval *q, int32_t axis, bool log_of)
+{
+	const struct rlx_tensor *x = &q->in[0];
+	int64_t d, post, lines, i, k, base;
+	double top, sum, v;
+	uint32_t ax = 0;
+
+	op_axis(axis, x->type.rank, &ax);
+	d = x->type.dim[ax];
+	post = op_span(&x->type, ax + 1, x->type.rank);
+	lines = op_span(&x->type, 0, ax) * post;
+	for (i = 0; i < lines; i++) {
+		base = i / post * d * post + i % post;
+		top = -INFINITY;
+		sum = 0;
+		for (k = 0; k < d; k++) {
+			v = el_get(x, base + k * post);
+			top = isnan(v) || v > top ? v : top;
+		}
+		for (k = 0; k < d; k++)
+			sum += exp(el_get(x, base + k * post) - top);
+		for (k = 0; k < d; k++) {
+			v = el_get(x, base + k * post) - top;
+			el_set(&q->out[0], base + k * post, log_of ? v - log(sum) : exp(v) / sum);
+		}
+	}
+}
+
+#endif
