@@ -7,7 +7,8 @@
 
 /*
  * Figures of @threads threads at once, @isa as rlx_device_list() names it: the
- * best of a few short measurements. NAN if memory or threads could not be had.
+ * best of a few short measurements and of what stands in @out, NAN at first. It
+ * stays so if memory or threads could not be had.
  */
 struct peak {
 	double	gflops;		/* f32 multiply-adds of independent chains, as 2 flops */
