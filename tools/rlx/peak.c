@@ -163,7 +163,7 @@ static double best(int what, unsigned int threads, const char *mem)
 /* NAN is nothing yet. */
 static void raise_to(double *top, double x)
 {
-	if (!(*top >= x))
+	if (isnan(*top) || x > *top)
 		*top = x;
 }
 
