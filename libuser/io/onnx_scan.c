@@ -2,7 +2,7 @@
 /* Scan, our op with other axes moved to the front, and ReverseSequence. */
 #include "io/onnx_body.h"
 
-#define MAX_BATCH	(1 << 20)
+#define MAX_BATCH	(1 << 12)
 
 struct scan {
 	const struct onnx_graph	*g;
@@ -192,6 +192,8 @@ static enum rlx_status batched_scan(struct onnx_op *q)
 	uint32_t k, n = q->n_in - 1;
 	rlx_value y;
 
+	if (q->n_in < 2)
+		return op_err(q, RLX_EPARSE, "%u inputs", q->n_in);
 	if (onnx_given(q, 0))
 		return op_err(q, RLX_ENOSUP, "input sequence_lens is not "
 			      "supported");
@@ -221,6 +223,8 @@ static enum rlx_status batched_scan(struct onnx_op *q)
 		st = pick_batch(&one, one.in, n, i);
 		if (!st)
 			st = run_scan(&one);
+		if (!st)
+			st = onnx_graph_status(&one);
 		if (st)
 			return st;
 		for (k = 0; k < q->n_out; k++)
