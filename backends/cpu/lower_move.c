@@ -95,7 +95,8 @@ enum rlx_status cpu_lower_slice(struct cpu_lower *lo)
 
 		ax = s->axes.n ? shape_axis(s->axes.v[i], x->rank) : i;
 		b.src_at += clamp_start(s->starts.v[i], x->dim[ax], step) * b.src[ax];
-		b.src[ax] *= step;
+		/* with two elements or more the step is within the dimension */
+		b.src[ax] = b.dim[ax] > 1 ? b.src[ax] * step : 0;
 	}
 	return copy_box(lo, 0, &b);
 }
