@@ -189,7 +189,7 @@ static inline size_t rlx_k_gemm_rows(const struct rlx_k_gemm *g,
 	size_t blocks, rows;
 
 	rows = fit < mr ? mr : fit > 8 * mr ? 8 * mr : fit / mr * mr;
-	while (rows > least && (g->m + rows - 1) / rows * panels < 64)
+	while (rows > least && (g->m + rows - 1) / rows * panels < 12)
 		rows -= mr;
 	/* the last block is not left short */
 	blocks = g->m / rows + !!(g->m % rows);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * Weights packed once per process: entries by (blob, kind, parameters), counted.
- * An entry keeps its blob alive, so that a blob's address identifies it. The
- * lock guards the list and the counts and is held at compile time only.
+ * An entry keeps its blob alive, so that a blob's address identifies it. Weights
+ * lie side by side in slabs of huge pages: a model's are streamed through in each
+ * run, and 4 KiB pages would cost a TLB miss every few cache lines. The lock guards
+ * lists, counts and slabs and is held at compile time only.
  */
 #include <pthread.h>
 #include <string.h>
@@ -20,9 +22,20 @@ struct cpu_prepared {
 	unsigned int		 refs;
 	bool			 ready;		/* filled */
 	void			*data;
+	struct slab		*slab;		/* NULL: data is a block of its own */
+};
+
+struct slab {
+	char		*base;
+	size_t		 bytes, used;
+	unsigned int	 refs;
 };
 
 enum { BUCKETS = 1024 };
+static const size_t SLAB_BYTES = 8u << 20, HUGE_BYTES = 2u << 20;
+/* Less than this does not stream: it may lie anywhere. */
+static const size_t SMALL_BYTES = 64u << 10;
+static struct slab *current;	/* has room; NULL: none */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t filled = PTHREAD_COND_INITIALIZER;
 static struct cpu_prepared *bucket[BUCKETS];
@@ -32,15 +45,62 @@ static struct cpu_prepared **bucket_of(const struct rlx_blob *blob)
 	return &bucket[((uintptr_t)blob >> 6) % BUCKETS];
 }
 
-/* Large blocks start at a huge page and ask for huge pages. */
-static void *take(size_t bytes)
+static struct slab *slab_new(size_t bytes)
 {
-	size_t huge = 2u << 20;
-	void *p = rlx_aligned(bytes >= huge ? huge : 64, bytes + 64);
+	struct slab *sl = rlx_calloc(1, sizeof(*sl));
 
-	if (p && bytes >= huge)
-		madvise(p, bytes, MADV_HUGEPAGE);
-	return p;
+	bytes = bytes < SLAB_BYTES ? SLAB_BYTES :
+		(bytes + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
+	if (sl)
+		sl->base = rlx_aligned(HUGE_BYTES, bytes);
+	if (!sl || !sl->base) {
+		rlx_free(sl);
+		return NULL;
+	}
+	madvise(sl->base, bytes, MADV_HUGEPAGE);
+	sl->bytes = bytes;
+	return sl;
+}
+
+/* Memory for @p; false: out of memory. The lock is held. */
+static bool take(struct cpu_prepared *p)
+{
+	size_t bytes = (p->bytes + 127) & ~(size_t)63;	/* a vector may be read beyond */
+	struct slab *sl = current;
+
+	if (p->bytes < SMALL_BYTES) {
+		p->data = rlx_aligned(64, bytes);
+		return p->data;
+	}
+	if (!sl || sl->bytes - sl->used < bytes) {
+		sl = slab_new(bytes);
+		if (!sl)
+			return false;
+		/* the old one lives on with its weights; keep the one with more room */
+		if (!current || current->bytes - current->used < sl->bytes - bytes)
+			current = sl;
+	}
+	p->slab = sl;
+	p->data = sl->base + sl->used;
+	sl->used += bytes;
+	sl->refs++;
+	return true;
+}
+
+static void give_back(struct cpu_prepared *p)
+{
+	struct slab *sl = p->slab;
+
+	if (!sl) {
+		rlx_free(p->data);
+		return;
+	}
+	if (--sl->refs)
+		return;
+	if (sl == current)
+		current = NULL;
+	rlx_free(sl->base);
+	rlx_free(sl);
 }
 
 struct cpu_prepared *cpu_prepared_get(struct rlx_blob *blob, const char *kind,
@@ -62,8 +122,8 @@ struct cpu_prepared *cpu_prepared_get(struct rlx_blob *blob, const char *kind,
 	p = rlx_calloc(1, sizeof(*p));
 	if (!p)
 		goto out_unlock;
-	p->data = take(bytes);
-	if (!p->data) {
+	p->bytes = bytes;
+	if (!take(p)) {
 		rlx_free(p);
 		p = NULL;
 		goto out_unlock;
@@ -71,7 +131,6 @@ struct cpu_prepared *cpu_prepared_get(struct rlx_blob *blob, const char *kind,
 	p->blob = rlx_blob_get(blob);
 	p->kind = kind;
 	memcpy(p->param, param, sizeof(p->param));
-	p->bytes = bytes;
 	p->refs = 1;
 	p->next = *head;
 	*head = p;
@@ -106,8 +165,8 @@ void cpu_prepared_put(struct cpu_prepared *p)
 	for (at = bucket_of(p->blob); *at != p; at = &(*at)->next)
 		;
 	*at = p->next;
+	give_back(p);
 	pthread_mutex_unlock(&lock);
 	rlx_blob_put(p->blob);
-	rlx_free(p->data);
 	rlx_free(p);
 }
