@@ -107,6 +107,7 @@ SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 SAN_tsan := -fsanitize=thread
 # Absurd sizes are asked for on purpose; the allocator shall say no, not stop.
 asan: export ASAN_OPTIONS := allocator_may_return_null=1
+tsan: export TSAN_OPTIONS := allocator_may_return_null=1
 asan tsan:
 	$(Q)tools/setup.sh build
 	$(Q)+selftests/check.sh "$(SUBMAKE) BUILD=build/$@ SAN='$(SAN_$@)'" \
