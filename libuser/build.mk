@@ -5,11 +5,16 @@ LIB_OBJ	 := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(KERNEL_OBJ) $(BACKEND_OBJ)
 OP_SRC	:= $(wildcard libuser/ops/*.c libuser/ops/*.def)
 GEN	:= $(BUILD)/gen/rlx/ops.list.h
 
-$(BUILD)/gen/rlx/ops.list.h: libuser/ops/ops.awk $(OP_SRC)
-	@mkdir -p $(@D)
-	$(call say,HARVEST,$@)
-	$(Q)awk -f libuser/ops/ops.awk $(OP_SRC) | LC_ALL=C sort >$@.new
-	$(Q)cmp -s $@.new $@ && touch $@ && rm $@.new || mv $@.new $@
+# Everything includes the list: it keeps its date while no op's block changes.
+$(BUILD)/gen/.harvest: libuser/ops/ops.awk $(OP_SRC)
+	@mkdir -p $(GEN:%/ops.list.h=%)
+	$(call say,HARVEST,$(GEN))
+	$(Q)awk -f libuser/ops/ops.awk $(OP_SRC) | LC_ALL=C sort >$(GEN).new
+	$(Q)cmp -s $(GEN).new $(GEN) && rm $(GEN).new || mv $(GEN).new $(GEN)
+	$(Q)touch $@
+
+$(GEN): $(BUILD)/gen/.harvest
+	@test -f $@ || { rm -f $<; $(MAKE) --no-print-directory $@; }
 
 lib: $(BUILD)/lib/librlx.so $(BUILD)/lib/librlx.a
 
