@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+/* The squared magnitude of complex numbers. */
+#include "ops/emit.h"
+
+RLX_OP(norm_sq, "re^2 + im^2 of c64, as f32",
+	IN(x),
+	RLX_T_REDUCTION | RLX_T_NODIFF)
+
+static enum rlx_status norm_sq_infer(struct rlx_infer *q)
+{
+	if (q->in[0]->dtype != RLX_C64)
+		return op_fail(q, RLX_ETYPE, "x is %s, c64 is needed",
+			       rlx_dtype_name(q->in[0]->dtype));
+	q->out[0] = *q->in[0];
+	q->out[0].dtype = RLX_F32;
+	return RLX_OK;
+}
+
+static enum rlx_status norm_sq_eval(struct rlx_eval *q)
+{
+	const float *x = q->in[0].data;
+	int64_t n = rlx_type_count(&q->in[0].type), i;
+
+	for (i = 0; i < n; i++) {
+		double re = (double)x[2 * i], im = (double)x[2 * i + 1];
+
+		el_set(&q->out[0], i, re * re + im * im);
+	}
+	return RLX_OK;
+}
+
+static bool norm_sq_sample(unsigned int i, struct rlx_sample *s)
+{
+	if (i > 1)
+		return false;
+	s->n_in = 1;
+	s->in[0] = i ? rlx_type(RLX_C64, 0, 3) : rlx_type(RLX_C64, 3, 5);
+	s->tol = 1e-6;
+	s->f32_only = true;
+	return true;
+}
+
+const struct rlx_op_impl rlx_op_norm_sq_impl = {
+	.infer = norm_sq_infer, .eval = norm_sq_eval, .sample = norm_sq_sample,
+};
