@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Quantising a graph, in steps: rlx_quant_simplify(), runs that note what is read,
+ * rlx_quant_insert(), rlx_quant_propagate(). Ranges, and what can be quantised,
+ * speak of the simplified graph.
+ */
+#ifndef RLX_PASS_QUANT_H
+#define RLX_PASS_QUANT_H
+
+#include "pass/rewrite.h"
+
+/* What a value was between; lo > hi: not known. */
+struct rlx_quant_range {
+	float	lo, hi;
+};
+
+struct rlx_quant_scheme {
+	const struct rlx_quant_range *range;	/* per value */
+	bool	matmul, conv;			/* take these */
+	bool	symmetric, per_tensor;
+};
+
+/* The passes that products profit from before their weights are rounded. */
+enum rlx_status rlx_quant_simplify(struct rlx_graph *g, struct rlx_graph **out,
+				   struct rlx_error *err);
+
+/* Is @n a product that can be quantised? It reads its input 0. */
+bool rlx_quant_takes(const struct rlx_graph *g, const struct rlx_node *n);
+
+/* Replace the products that have a range. *@out: one reference, also if none had. */
+enum rlx_status rlx_quant_insert(struct rlx_graph *g, const struct rlx_quant_scheme *s,
+				 struct rlx_graph **out, struct rlx_error *err);
+
+/* Move quantising upwards until nothing moves. As rlx_quant_insert(). */
+enum rlx_status rlx_quant_propagate(struct rlx_graph *g, struct rlx_graph **out,
+				    struct rlx_error *err);
+
+/* Elements of an f32 constant; NULL if @v is something else. */
+const float *rlx_quant_floats(const struct rlx_graph *g, uint32_t v);
+
+#endif
