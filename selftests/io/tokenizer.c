@@ -932,12 +932,12 @@ TEST(every_truncation_of_a_file)
 
 static void sweep(const char *json, const char *text)
 {
-	int64_t ids[64];
+	int64_t ids[160];
 	char buf[256];
 	uint64_t n;
 
 	for (n = 1; n < 20000; n++) {
-		struct rlx_encoding e = { .ids = ids, .capacity = 64 };
+		struct rlx_encoding e = { .ids = ids, .capacity = 160 };
 		struct rlx_decoding d = { .ids = ids, .text = buf,
 					  .capacity = sizeof(buf) };
 		struct rlx_tokenizer_scratch *s = NULL;
