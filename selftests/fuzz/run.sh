@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Runs each fuzzer for RLX_FUZZ_SECONDS (10) and prints TAP. Seeds stand in
-# selftests/fuzz/corpus/NAME, what it finds in $BUILD/clang/fuzz/NAME.found.
+# selftests/fuzz/corpus/NAME (those with zero bytes as base64, NAME.b64), what it
+# finds in $BUILD/clang/fuzz/NAME.found.
 set -u
 
 here=$(dirname "$0")
@@ -13,6 +14,9 @@ for src in "$here"/*.c; do
 	found=$bin.found corpus=$bin.corpus
 	mkdir -p "$found" "$corpus"
 	seeds=$here/corpus/$name
+	for coded in "$seeds"/*.b64; do
+		[ -f "$coded" ] && base64 -d "$coded" >"$corpus/$(basename "$coded" .b64)"
+	done
 	[ -d "$seeds" ] || seeds=
 	if "$bin" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=3000 \
 	     -print_final_stats=1 -artifact_prefix="$found/" \
