@@ -35,9 +35,6 @@ static double recur(const float *r, const double *h, int64_t hidden, int64_t g,
 	return s;
 }
 
-/* The largest state since the check began. */
-static double peak;
-
 /* h and c of one row after one step, from the unpacked weights. */
 static void step(const struct rlx_k_rnn *a, const float *r, const float *x,
 		 int64_t dir, double *h, double *c)
@@ -85,19 +82,14 @@ static void step(const struct rlx_k_rnn *a, const float *r, const float *x,
 		}
 	}
 	memcpy(h, next, (size_t)n * sizeof(*h));
-	for (int64_t k = 0; k < n; k++)
-		peak = fmax(peak, fmax(fabs(h[k]), c ? fabs(c[k]) : 0));
 }
 
-/*
- * Random activations may let states grow; the others then carry the rounding of the
- * largest. Beyond a thousand nothing is compared.
- */
+/* Random activations may let a state grow without bound; not compared then. */
 static void near(float got, double want, const char *what)
 {
-	if (peak > 1e3)
+	if (fabs(want) > 1e3)
 		return;
-	CHECKF(fabs((double)got - want) < 2e-5 * (1 + peak),
+	CHECKF(fabs((double)got - want) < 2e-5 * (1 + fabs(want)),
 	       "%s: %g, not %g", what, (double)got, want);
 }
 
@@ -106,7 +98,6 @@ static void check(const struct rlx_k_rnn *a, const float *r, const float *h0,
 {
 	int64_t n = a->hidden, gates = rlx_k_rnn_gates(a->cell);
 
-	peak = 0;
 	for (int64_t u = 0; u < a->dirs * a->batch; u++) {
 		int64_t d = u / a->batch, b = u % a->batch;
 		int64_t len = a->lens ? ((const int32_t *)a->lens)[b] :
@@ -146,10 +137,8 @@ static struct kc_buf floats(int64_t n, double range, uint64_t *seed)
 	return b;
 }
 
-static void options(struct rlx_k_rnn *a, uint64_t *seed)
+static void options(struct rlx_k_rnn *a, bool rare, uint64_t *seed)
 {
-	bool rare = kc_pick(seed, 0, 2) == 0;
-
 	a->reverse[0] = a->dirs == 1 && kc_pick(seed, 0, 1);
 	a->reverse[1] = true;
 	a->clip = kc_pick(seed, 0, 2) ? 0 : 0.7f;
@@ -171,8 +160,11 @@ static void one(const struct rlx_kernels *k, uint64_t *seed)
 		.lens_type = RLX_K_I32 };
 	int64_t g = rlx_k_rnn_gates(a.cell), n = a.hidden;
 	int64_t db = a.dirs * a.batch;
-	struct kc_buf x = floats(a.steps * db * g * n, 1, seed);
-	struct kc_buf r = floats(a.dirs * g * n * n, 1 / sqrt((double)n), seed);
+	bool rare = kc_pick(seed, 0, 2) == 0;
+	/* gates without bounds multiply states: small inputs keep those from growing */
+	double size = rare ? 0.25 : 1;
+	struct kc_buf x = floats(a.steps * db * g * n, size, seed);
+	struct kc_buf r = floats(a.dirs * g * n * n, size / sqrt((double)n), seed);
 	struct kc_buf s[4], h0, c0, y = floats(a.steps * db * n, 0, seed);
 	struct kc_buf packed = kc_buf_new((size_t)a.dirs *
 					  rlx_k_rnn_packed(a.cell, n) * 4, 4);
@@ -180,13 +172,13 @@ static void one(const struct rlx_kernels *k, uint64_t *seed)
 	int32_t lens[9];
 
 	for (int i = 0; i < 4; i++)
-		s[i] = floats(db * n, 1, seed);
-	h0 = floats(db * n, 1, seed);
-	c0 = floats(a.dirs * 3 * n, 1, seed);
+		s[i] = floats(db * n, size, seed);
+	h0 = floats(db * n, size, seed);
+	c0 = floats(a.dirs * 3 * n, size, seed);
 	memcpy(h0.p, s[0].p, s[0].size);
 	for (int i = 0; i < 9; i++)
 		lens[i] = (int32_t)kc_pick(seed, 0, a.steps);
-	options(&a, seed);
+	options(&a, rare, seed);
 	a.x = x.p;
 	a.r = packed.p;
 	a.rb = kc_pick(seed, 0, 1) ? c0.p : NULL;
