@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the pure files (slot.c and others that touch neither memory nor files of
+ * the kernel) need of it. The tests compile them in user space, where a small
+ * shim stands in.
+ */
+#ifndef RLX_PURE_H
+#define RLX_PURE_H
+
+#ifdef __KERNEL__
+#include <linux/bitops.h>
+#include <linux/bug.h>
+#include <linux/errno.h>
+#include <linux/list.h>
+#include <linux/lockdep.h>
+#include <linux/minmax.h>
+#include <linux/spinlock.h>
+#include <linux/string.h>
+#include <linux/types.h>
+#else
+#include "selftests/kmod/shim/kernel.h"
+#endif
+
+#endif

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The life of requests: a queue's slots, lent to channels, and the table of what
+ * each event does to each state. Pure: no allocation, no user memory, no sleep, no
+ * file; what must happen outside the lock comes back as a record.
+ *
+ * A queue (struct rlx_slots) owns an array of `depth` slots; the index is the tag
+ * the executor sees. A channel (struct rlx_lane) borrows a fixed number of slots
+ * while it is open, so no client can take another's place nor see its traffic in
+ * its own tags. Executors fetch from lanes in turn, `quantum` requests a turn.
+ *
+ * Locking: one spinlock a queue, q->lock, irqsave, because fence callbacks enter.
+ * It protects the queue, its slots and every lane opened on it; there is no lock
+ * per channel. A lock for each channel would make things worse: fetch and commit
+ * walk tags of many channels, so they would take the queue's lock and then one for
+ * each channel, where here a batch of 64 takes one lock once; and submit and reap
+ * would still need the queue's lock to make a request visible or to return a slot.
+ * Every critical section is short and bounded: the `max` of a call bounds it, the
+ * heap adds log2(depth) steps. A service that needs more parallelism has more
+ * queues. Every function here is called with q->lock held unless it says other-
+ * wise, and none of them calls out.
+ *
+ * Nothing may be done with a record but after unlocking, except to take a reference
+ * on what record.lane is part of (a lane may drain as soon as the lock is dropped).
+ */
+#ifndef RLX_SLOT_H
+#define RLX_SLOT_H
+
+#include "pure.h"
+
+#define RLX_SLOTS_DEPTH_MAX	4096	/* slots of one queue */
+#define RLX_LANE_ARENAS		256	/* attachments of one channel */
+
+enum rlx_slot_state {
+	RLX_SLOT_FREE,		/* nobody's; on its lane's, or the pool's, list */
+	RLX_SLOT_TAKEN,		/* its submitter fills the descriptor */
+	RLX_SLOT_WAITING,	/* points not reached yet */
+	RLX_SLOT_READY,		/* may be fetched */
+	RLX_SLOT_DELIVERED,	/* the executor of generation slot->gen has it */
+	RLX_SLOT_ORPHAN,	/* the same, but nobody wants the result */
+	RLX_SLOT_DONE,		/* result waits to be reaped */
+	RLX_SLOT_STATES
+};
+
+enum rlx_slot_event {
+	RLX_EV_TAKE,		/* a submitter wants a slot */
+	RLX_EV_DROP,		/* it failed to fill it, or the queue refused */
+	RLX_EV_SUBMIT,		/* filled, nothing to wait for */
+	RLX_EV_SUBMIT_WAIT,	/* filled, points to wait for */
+	RLX_EV_POINTS_MET,
+	RLX_EV_POINTS_FAIL,	/* a timeline was poisoned, a fence failed */
+	RLX_EV_FETCH,
+	RLX_EV_UNDELIVER,	/* fetched, but the executor could not be told */
+	RLX_EV_COMMIT,
+	RLX_EV_CANCEL,		/* the client asked */
+	RLX_EV_ABANDON,		/* the parked command must go: its ring dies */
+	RLX_EV_DEADLINE,
+	RLX_EV_CLIENT_GONE,
+	RLX_EV_EXEC_GONE_REQUEUE, /* executor died, RECOVER_REQUEUE */
+	RLX_EV_EXEC_GONE_FAIL,	/* executor died, RECOVER_FAIL */
+	RLX_EV_SERVICE_GONE,	/* and no other will ever come */
+	RLX_EV_REAP,
+	RLX_SLOT_EVENTS
+};
+
+/* What the caller does with a record after unlocking. */
+enum rlx_slot_act {
+	RLX_ACT_CMD	= 1 << 0, /* complete .cmd with .result and .aux: it is yours */
+	RLX_ACT_WAIT	= 1 << 1, /* .wait is yours: detach it where still attached, free */
+	RLX_ACT_REAP	= 1 << 2, /* a result waits: wake reapers of .lane */
+	RLX_ACT_FETCH	= 1 << 3, /* a request is ready: wake a fetcher of the queue */
+	RLX_ACT_SPACE	= 1 << 4, /* .lane has a free slot again: wake submitters */
+	RLX_ACT_HINT	= 1 << 5, /* tell the executor (desc.flags) it is not wanted */
+	RLX_ACT_TIMER	= 1 << 6, /* rlx_slots_next_deadline() became earlier */
+	RLX_ACT_DRAINED	= 1 << 7, /* .lane gave its last slot back, once in its life */
+};
+
+struct rlx_lane;
+struct rlx_slots;
+
+/* Of a parked command and a request's wait object only the address is known here. */
+struct rlx_slot {
+	struct list_head	node;	/* lane->list[state], or the pool */
+	struct rlx_lane		*lane;	/* whose it is; stale while in the pool */
+	void			*cmd;	/* parked command; taken by claim only */
+	void			*wait;	/* set while WAITING; leaves in a record */
+	u64			seq;	/* generation: +1 at each TAKE */
+	u64			user_data;
+	u64			deadline; /* ns, 0 none */
+	u64			aux;	/* of the result */
+	s32			result;
+	u32			heap;	/* 1 + index in q->heap, 0 if not there */
+	u32			gen;	/* service generation it was delivered to */
+	u8			state;	/* enum rlx_slot_state */
+	unsigned long		lease[BITS_TO_LONGS(RLX_LANE_ARENAS)];
+};
+
+/* A channel's share of a queue. Embedded in the channel; see rlx_lane_open(). */
+struct rlx_lane {
+	struct rlx_slots	*q;
+	struct list_head	all;	/* q->lanes */
+	struct list_head	turn;	/* q->turns while it has READY slots */
+	struct list_head	list[RLX_SLOT_STATES];
+	u32			nr[RLX_SLOT_STATES];
+	u32			depth;	/* slots it holds: the sum of nr[] */
+	u32			quantum; /* requests fetched a turn */
+	u32			left;	/* of this turn */
+	bool			shut;	/* takes no more requests */
+	bool			drained;
+	u64			batch;	/* last batch that woke its reapers */
+	u32			leases[RLX_LANE_ARENAS]; /* requests naming each */
+};
+
+struct rlx_slots {
+	spinlock_t		lock;	/* all below, the slots, and the lanes */
+	struct rlx_slot		*slot;
+	u32			*heap;	/* tags, earliest deadline first */
+	u32			nr_heap;
+	u32			depth;
+	struct list_head	pool;	/* slots no lane holds */
+	u32			nr_pool;
+	struct list_head	lanes;
+	struct list_head	turns;	/* lanes with READY slots, next first */
+	u32			nr[RLX_SLOT_STATES]; /* sums over the lanes */
+	u32			gen;	/* service generation, 0 before the first */
+	bool			live;	/* an executor of that generation is there */
+	bool			requeue; /* RECOVER_REQUEUE */
+	bool			gone;	/* no executor will ever come again */
+	u64			batch;	/* number of the batch call under way */
+};
+
+/* What one transition leaves to do. */
+struct rlx_slot_out {
+	void		*cmd;
+	void		*wait;
+	struct rlx_lane	*lane;	/* NULL where err */
+	u64		seq;
+	u64		aux;
+	u32		tag;
+	s32		result;
+	u32		acts;	/* enum rlx_slot_act */
+	int		err;	/* 0, or why nothing happened; see the table */
+};
+
+/* One element of a commit; the layout is that of the uapi's rlx_complete. */
+struct rlx_slot_commit {
+	u64	seq;
+	u32	tag;
+	s32	result;
+	u64	aux;
+};
+
+struct rlx_slot_result {
+	u64	seq;
+	u32	tag;
+	s32	result;
+	u64	aux;
+	u64	user_data;
+};
+
+/* ---- the queue ---- */
+
+/*
+ * @slot, @heap: arrays of @depth (1..RLX_SLOTS_DEPTH_MAX) elements, zeroed, the
+ * caller's, alive as long as @q. Called before anybody else knows @q. -EINVAL.
+ */
+int rlx_slots_init(struct rlx_slots *q, struct rlx_slot *slot, u32 *heap,
+		   u32 depth, bool requeue);
+
+/*
+ * An executor is there. @gen must be greater than any before (-EINVAL). -EBUSY
+ * while one is there, or rlx_slots_bury() has work; -EPIPE after detach(gone).
+ * The caller wakes fetchers if rlx_slots_ready().
+ */
+int rlx_slots_attach(struct rlx_slots *q, u32 gen);
+
+/*
+ * The executor died: from now on its generation fetches and commits nothing. Then
+ * rlx_slots_bury() until it returns false. @gone: no other will come, everything
+ * outstanding fails; without it WAITING requests stay, and in RECOVER_REQUEUE the
+ * READY and DELIVERED ones become READY again in the order they were submitted.
+ */
+void rlx_slots_detach(struct rlx_slots *q, bool gone);
+/* At most @max transitions into @out, *@n of them; true: unlock, act, call again. */
+bool rlx_slots_bury(struct rlx_slots *q, struct rlx_slot_out *out, u32 max, u32 *n);
+
+static inline u32 rlx_slots_ready(const struct rlx_slots *q)
+{
+	return READ_ONCE(q->nr[RLX_SLOT_READY]);	/* the lock is not needed */
+}
+
+/*
+ * Delivers at most @max READY requests to generation @gen, lanes in turn; returns
+ * how many tags were written. -EPIPE if @gen is not the live one.
+ */
+int rlx_slots_fetch(struct rlx_slots *q, u32 gen, u32 *tags, u32 max);
+
+/*
+ * Commits @n elements, each on its own: out[i].err is 0, or -ESTALE for what
+ * generation @gen does not hold. RLX_ACT_REAP and _SPACE stand at most once a lane
+ * and batch. Returns how many succeeded; -EPIPE, with nothing written, if @gen is
+ * not the live one. A tag may come from user space unchecked.
+ */
+int rlx_slots_commit(struct rlx_slots *q, u32 gen, const struct rlx_slot_commit *in,
+		     u32 n, struct rlx_slot_out *out);
+
+/* The earliest deadline of a request not yet delivered; U64_MAX if there is none. */
+u64 rlx_slots_next_deadline(const struct rlx_slots *q);
+/* Ends at most @max requests whose deadline is <= @now; returns how many. */
+u32 rlx_slots_expire(struct rlx_slots *q, u64 now, struct rlx_slot_out *out, u32 max);
+
+/* NULL, or which invariant of S1..S6 (or of the lists) is broken. O(depth), debug. */
+const char *rlx_slots_check(const struct rlx_slots *q);
+
+/* ---- a channel's share ---- */
+
+/* Borrows @depth (>= 1) slots. -ENOSPC if the pool has fewer; @quantum >= 1. */
+int rlx_lane_open(struct rlx_slots *q, struct rlx_lane *lane, u32 depth, u32 quantum);
+
+/*
+ * The client died. At most @max transitions into @out, *@n of them. The caller
+ * unlocks, acts, and calls again while it says MORE.
+ */
+enum rlx_lane_end {
+	RLX_LANE_MORE,
+	RLX_LANE_LATER,		/* requests still out: RLX_ACT_DRAINED will come */
+	RLX_LANE_DRAINED,	/* nothing refers to the lane; no ACT_DRAINED comes */
+};
+enum rlx_lane_end rlx_lane_close(struct rlx_lane *lane, struct rlx_slot_out *out,
+				 u32 max, u32 *n);
+
+/*
+ * Takes a slot to fill: its tag and seq are set, so the caller may write the
+ * descriptor, under the lock or outside. -EPIPE (lane shut, executor gone without
+ * RECOVER_REQUEUE), -ENOTCONN (never was one), -EAGAIN (no slot is free). Ends with
+ * rlx_slot_submit() or rlx_slot_drop().
+ */
+int rlx_lane_take(struct rlx_lane *lane, struct rlx_slot **slot);
+
+/* Results in the order they came; returns how many. */
+u32 rlx_lane_reap(struct rlx_lane *lane, struct rlx_slot_result *res, u32 max);
+
+static inline u32 rlx_lane_done(const struct rlx_lane *lane)
+{
+	return READ_ONCE(lane->nr[RLX_SLOT_DONE]);	/* the lock is not needed */
+}
+
+/* May a take() succeed now? The lock is not needed. */
+static inline bool rlx_lane_space(const struct rlx_lane *lane)
+{
+	return READ_ONCE(lane->nr[RLX_SLOT_FREE]) != 0;
+}
+
+/* Requests, from TAKEN+submit to their end, that name attachment @index. */
+static inline u32 rlx_lane_leases(const struct rlx_lane *lane, u32 index)
+{
+	return index < RLX_LANE_ARENAS ? READ_ONCE(lane->leases[index]) : 0;
+}
+
+/* ---- one request ---- */
+
+static inline u32 rlx_slot_tag(const struct rlx_slots *q, const struct rlx_slot *s)
+{
+	return s - q->slot;
+}
+
+/* What a request holds; all opaque here but the leases. */
+struct rlx_slot_req {
+	void		*cmd;	/* parked command to complete, or NULL: to be reaped */
+	void		*wait;	/* points to wait for, or NULL: READY at once */
+	u64		user_data;
+	u64		deadline; /* absolute ns, 0 none */
+	unsigned long	lease[BITS_TO_LONGS(RLX_LANE_ARENAS)]; /* attachments named */
+};
+
+/*
+ * TAKEN -> WAITING or READY. On error (those of take, but -EAGAIN) the slot is free
+ * again, and cmd and wait stay the caller's. The descriptor is published (its seq
+ * stored with release) before this is called.
+ */
+int rlx_slot_submit(struct rlx_slots *q, struct rlx_slot *s,
+		    const struct rlx_slot_req *req, struct rlx_slot_out *out);
+void rlx_slot_drop(struct rlx_slots *q, struct rlx_slot *s, struct rlx_slot_out *out);
+
+/*
+ * The points were met (@err 0) or never will be (@err < 0). out->wait comes back to
+ * the caller here too. -ESTALE if the request is not waiting any more.
+ */
+int rlx_slot_points(struct rlx_slots *q, u32 tag, u64 seq, int err,
+		    struct rlx_slot_out *out);
+
+/*
+ * A fetch that could not be told to its executor: back to the head of its lane.
+ * -ESTALE, nothing done, if it was committed or its generation died meanwhile.
+ */
+int rlx_slot_undeliver(struct rlx_slots *q, u32 gen, u32 tag, u64 seq,
+		       struct rlx_slot_out *out);
+
+/*
+ * The client's wish. 0: it ends with -ECANCELED. -EALREADY: delivered, it will end
+ * by its executor (record: RLX_ACT_HINT). -ESTALE: not a running request of @lane.
+ */
+int rlx_slot_cancel(struct rlx_lane *lane, u32 tag, u64 seq, struct rlx_slot_out *out);
+
+/*
+ * The parked command must go now, whatever its request does. 0: the caller has it
+ * (RLX_ACT_CMD, -ECANCELED). -ESTALE: somebody else claimed @cmd and completes it.
+ */
+int rlx_slot_abandon(struct rlx_slots *q, u32 tag, u64 seq, void *cmd,
+		     struct rlx_slot_out *out);
+
+/* Whoever gets non-NULL completes the command, nobody else does. */
+void *rlx_slot_claim_cmd(struct rlx_slot *s);
+
+#endif
