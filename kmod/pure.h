@@ -14,6 +14,7 @@
 #include <linux/list.h>
 #include <linux/lockdep.h>
 #include <linux/minmax.h>
+#include <linux/nospec.h>
 #include <linux/spinlock.h>
 #include <linux/string.h>
 #include <linux/types.h>

@@ -107,7 +107,8 @@ struct rlx_lane {
 	u32			left;	/* of this turn */
 	bool			shut;	/* takes no more requests */
 	bool			drained;
-	u64			batch;	/* last batch that woke its reapers */
+	u64			call;	/* q->call when .told was written */
+	u32			told;	/* wakes asked for in that call */
 	u32			leases[RLX_LANE_ARENAS]; /* requests naming each */
 };
 
@@ -126,10 +127,13 @@ struct rlx_slots {
 	bool			live;	/* an executor of that generation is there */
 	bool			requeue; /* RECOVER_REQUEUE */
 	bool			gone;	/* no executor will ever come again */
-	u64			batch;	/* number of the batch call under way */
+	u64			call;	/* number of the call under way */
 };
 
-/* What one transition leaves to do. */
+/*
+ * What one transition leaves to do. Wakes (REAP, FETCH, SPACE) stand at most once a
+ * lane and call, however many records the call writes.
+ */
 struct rlx_slot_out {
 	void		*cmd;
 	void		*wait;
@@ -148,6 +152,12 @@ struct rlx_slot_commit {
 	u32	tag;
 	s32	result;
 	u64	aux;
+};
+
+/* A delivered request. */
+struct rlx_slot_ref {
+	u64	seq;
+	u32	tag;
 };
 
 struct rlx_slot_result {
@@ -191,15 +201,22 @@ static inline u32 rlx_slots_ready(const struct rlx_slots *q)
 
 /*
  * Delivers at most @max READY requests to generation @gen, lanes in turn; returns
- * how many tags were written. -EPIPE if @gen is not the live one.
+ * how many were written. -EPIPE if @gen is not the live one.
  */
-int rlx_slots_fetch(struct rlx_slots *q, u32 gen, u32 *tags, u32 max);
+int rlx_slots_fetch(struct rlx_slots *q, u32 gen, struct rlx_slot_ref *ref, u32 max);
+
+/*
+ * Takes back what was fetched but could not be told to the executor: each request
+ * goes to the head of its lane, their order kept. Those committed meanwhile, or of
+ * a dead generation, are let be. @n records: err is 0 or -ESTALE.
+ */
+void rlx_slots_undeliver(struct rlx_slots *q, u32 gen, const struct rlx_slot_ref *ref,
+			 u32 n, struct rlx_slot_out *out);
 
 /*
  * Commits @n elements, each on its own: out[i].err is 0, or -ESTALE for what
- * generation @gen does not hold. RLX_ACT_REAP and _SPACE stand at most once a lane
- * and batch. Returns how many succeeded; -EPIPE, with nothing written, if @gen is
- * not the live one. A tag may come from user space unchecked.
+ * generation @gen does not hold. Returns how many succeeded; -EPIPE, with nothing
+ * written, if @gen is not the live one. Tags may come from user space unchecked.
  */
 int rlx_slots_commit(struct rlx_slots *q, u32 gen, const struct rlx_slot_commit *in,
 		     u32 n, struct rlx_slot_out *out);
@@ -209,7 +226,7 @@ u64 rlx_slots_next_deadline(const struct rlx_slots *q);
 /* Ends at most @max requests whose deadline is <= @now; returns how many. */
 u32 rlx_slots_expire(struct rlx_slots *q, u64 now, struct rlx_slot_out *out, u32 max);
 
-/* NULL, or which invariant of S1..S6 (or of the lists) is broken. O(depth), debug. */
+/* NULL, or which invariant of S1..S3 (or of the lists) is broken. O(depth), debug. */
 const char *rlx_slots_check(const struct rlx_slots *q);
 
 /* ---- a channel's share ---- */
@@ -275,11 +292,12 @@ struct rlx_slot_req {
 
 /*
  * TAKEN -> WAITING or READY. On error (those of take, but -EAGAIN) the slot is free
- * again, and cmd and wait stay the caller's. The descriptor is published (its seq
- * stored with release) before this is called.
+ * again, and cmd and wait stay the caller's; @out is to be acted on all the same.
+ * The descriptor is published (its seq stored with release) before this is called.
  */
 int rlx_slot_submit(struct rlx_slots *q, struct rlx_slot *s,
 		    const struct rlx_slot_req *req, struct rlx_slot_out *out);
+/* TAKEN -> FREE. */
 void rlx_slot_drop(struct rlx_slots *q, struct rlx_slot *s, struct rlx_slot_out *out);
 
 /*
@@ -288,13 +306,6 @@ void rlx_slot_drop(struct rlx_slots *q, struct rlx_slot *s, struct rlx_slot_out 
  */
 int rlx_slot_points(struct rlx_slots *q, u32 tag, u64 seq, int err,
 		    struct rlx_slot_out *out);
-
-/*
- * A fetch that could not be told to its executor: back to the head of its lane.
- * -ESTALE, nothing done, if it was committed or its generation died meanwhile.
- */
-int rlx_slot_undeliver(struct rlx_slots *q, u32 gen, u32 tag, u64 seq,
-		       struct rlx_slot_out *out);
 
 /*
  * The client's wish. 0: it ends with -ECANCELED. -EALREADY: delivered, it will end
