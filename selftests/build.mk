@@ -4,7 +4,8 @@
 # harness are shared by all.
 TEST_LIB := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard selftests/lib/*.c) \
 		tools/rlx/peer_ort.c)
-TEST_SRC := $(filter-out selftests/lib/% selftests/fuzz/%,$(wildcard selftests/*/*.c))
+TEST_SRC := $(filter-out selftests/lib/% selftests/fuzz/% selftests/kmod/%, \
+		$(wildcard selftests/*/*.c))
 TEST_BIN := $(TEST_SRC:selftests/%.c=$(BUILD)/test/%)
 
 $(BUILD)/test/%: $(BUILD)/obj/selftests/%.o $(TEST_LIB) $(BUILD)/lib/librlx.a
@@ -49,7 +50,7 @@ GROUPS := check-style check-unit check-install check-ops check-onnx check-hostil
 	  check-models
 
 # Goals that call make again must not do so side by side in one folder.
-ifneq ($(filter check check-% bench-% asan tsan demo install,$(MAKECMDGOALS)),)
+ifneq ($(filter check check-% bench-% asan tsan demo install guest,$(MAKECMDGOALS)),)
 .NOTPARALLEL:
 endif
 

@@ -3,6 +3,7 @@
 # Installs the Debian packages a group of targets needs and that are missing.
 #
 #   tools/setup.sh build|demo|check ...      each group includes those before it
+#   tools/setup.sh kmod                      build, and guests for the module
 #
 # When nothing is missing it only reads a stamp under $BUILD. It needs root, or
 # sudo, only when something is missing.
@@ -12,6 +13,8 @@ BUILD=${BUILD:-build}
 build_pkgs="gcc libc6-dev make liburing-dev"
 demo_pkgs="$build_pkgs ca-certificates python3 python3-pip"
 check_pkgs="$demo_pkgs clang libclang-rt-dev libonnx-testdata pkg-config scdoc"
+kmod_pkgs="$build_pkgs binutils busybox-static ccache cpio gcc-multilib kmod"
+kmod_pkgs="$kmod_pkgs qemu-system-x86 sparse xz-utils zstd"
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -95,7 +98,8 @@ for group in "${@:-build}"; do
 	build)	pkgs=$build_pkgs ;;
 	demo)	pkgs=$demo_pkgs ;;
 	check)	pkgs=$check_pkgs ;;
-	*)	die "unknown group '$group'; there are build, demo and check" ;;
+	kmod)	pkgs=$kmod_pkgs ;;
+	*)	die "unknown group '$group': build, demo, check or kmod" ;;
 	esac
 	stamp=$BUILD/.setup-$group
 	stamp_is_fresh && continue

@@ -1,0 +1,56 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Builds the kernel module, or modules of selftests/kmod, for one kernel.
+#
+#   selftests/kmod/build-module.sh [-d FOLDER] [-o OUT] [-v WORD ...] KERNEL
+#
+# KERNEL is a folder of $BUILD/kernels. Without -d it is the module itself; its
+# sources are linked into OUT ($BUILD/kmod/KERNEL) so that kernels do not share
+# objects. -d names another folder with a Kbuild, which lands next to kmod/ as
+# it does in the repository. OUT/*.ko are the modules. -v gives make variables.
+set -eu
+
+BUILD=${BUILD:-build}
+here=$(cd "$(dirname "$0")/../.." && pwd)
+folder=kmod out='' vars=''
+while getopts d:o:v: o; do
+	case $o in
+	d)	folder=${OPTARG%/} ;;
+	o)	out=$OPTARG ;;
+	v)	vars="$vars $OPTARG" ;;
+	*)	exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
+kernel=$1
+kdir=$BUILD/kernels/$kernel/build
+out=${out:-$BUILD/kmod/$kernel}
+
+[ -d "$kdir/include" ] || {
+	printf 'build-module: no headers in %s: run "make kernels"\n' "$kdir" >&2
+	exit 1
+}
+mkdir -p "$out/src"
+out=$(cd "$out" && pwd)
+
+# Links to the sources; those whose source went are removed.
+cd "$here"
+find kmod uapi "$folder" -type f \( -name '*.[ch]' -o -name '*.sh' -o \
+     -name 'Kbuild' -o -name '*.mk' \) 2>/dev/null | sort -u |
+while read -r f; do
+	[ -L "$out/src/$f" ] && continue
+	mkdir -p "$out/src/$(dirname "$f")"
+	ln -sf "$here/$f" "$out/src/$f"
+done
+find "$out/src" -xtype l -delete
+cd - >/dev/null
+
+# shellcheck disable=SC2086 # words for make
+make ${JOBS:+-j$JOBS} -s -C "$kdir" M="$out/src/$folder" $vars modules >"$out/log" 2>&1 || {
+	cat "$out/log" >&2
+	exit 1
+}
+# What is said of every module that is built apart from its kernel.
+grep -vE -e 'BTF|^make(\[[0-9]\])?: (Enter|Leav)' -e 'compiler differs' \
+	-e 'The kernel was built by|You are using' "$out/log" >&2 || :
+find "$out/src/$folder" -name '*.ko' -exec cp -p {} "$out/" \;

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+# The kernel module and its tests, which run in guests; see README.md here.
+#
+# Each selftests/kmod/t/NAME.c is a static program $(BUILD)/test/kmod/NAME. Next
+# to it stands NAME.rig, what the source declares in "/* rig: ... */".
+KMOD_STOCK	:= 6.1 6.12
+KMOD_KERNELS	:= $(KMOD_STOCK) debug
+KMOD_DIR	:= $(BUILD)/test/kmod
+KMOD_SRC	:= $(wildcard selftests/kmod/t/*.c)
+KMOD_BIN	:= $(KMOD_SRC:selftests/kmod/t/%.c=$(KMOD_DIR)/%)
+KMOD_LIB	:= $(patsubst %.c,$(BUILD)/obj/%.o,selftests/lib/rlx_test.c \
+			$(wildcard selftests/kmod/lib/*.c))
+# Those that also exist as 32-bit programs, NAME.32; they go without liburing.
+KMOD_SRC32	:= $(if $(KMOD_SRC),$(shell grep -lE '^.. rig:.*\bm32\b' $(KMOD_SRC)))
+KMOD_BIN32	:= $(KMOD_SRC32:selftests/kmod/t/%.c=$(KMOD_DIR)/%.32)
+KMOD_CPPFLAGS	:= -Iuapi -Iselftests/kmod
+
+$(KMOD_SRC:%.c=$(BUILD)/obj/%.o) $(filter $(BUILD)/obj/selftests/kmod/%,$(KMOD_LIB)): \
+	CPPFLAGS += $(KMOD_CPPFLAGS)
+
+rig_words = sed -n '1,12s,^.*/\?\* rig: *\(.*[^ ]\) *\*/$$,\1,p'
+
+# The library is there for those that call it: rlx_open() and others.
+$(KMOD_DIR)/%: $(BUILD)/obj/selftests/kmod/t/%.o $(KMOD_LIB) $(BUILD)/lib/librlx.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(rig_words) selftests/kmod/t/$*.c >$@.rig
+	$(Q)$(CC) $(LDFLAGS) -static $< $(KMOD_LIB) $(BUILD)/lib/librlx.a $(LDLIBS) \
+		-o $@ 2>$@.warn || { cat $@.warn >&2; exit 1; }
+
+$(KMOD_DIR)/%.32: selftests/kmod/t/%.c selftests/lib/rlx_test.c \
+		$(wildcard selftests/kmod/lib/*.[ch]) selftests/lib/rlx_test.h
+	@mkdir -p $(@D)
+	$(call say,CC32,$@)
+	$(Q)$(rig_words) $< >$@.rig
+	$(Q)$(CC) -m32 $(CPPFLAGS) $(KMOD_CPPFLAGS) $(CFLAGS) -DRLX_TEST_M32 -static \
+		$< selftests/lib/rlx_test.c $(wildcard selftests/kmod/lib/*.c) -lm -o $@
+
+kmod-tests: $(KMOD_BIN) $(KMOD_BIN32)
+
+# What can be had of them; what cannot is said, and its tests are skipped.
+kernels:
+	$(Q)tools/setup.sh kmod
+	$(Q)tools/fetch-kernels.sh $(KMOD_STOCK) || :
+	$(Q)tools/debug-kernel.sh find || :
+
+# The module for one kernel: $(BUILD)/kmod/KERNEL/rlx.ko
+$(KMOD_KERNELS:%=kmod-%): kmod-%: kernels
+	$(call say,KMOD,$(BUILD)/kmod/$*/rlx.ko)
+	$(Q)JOBS=$(JOBS) selftests/kmod/build-module.sh $(KMOD_VARS:%=-v %) $*
+
+.PHONY: kmod-tests kernels $(KMOD_KERNELS:%=kmod-%)
+
+# One boot by hand: make guest K=6.1 T='arena errno' RIG='-t 100'
+K	?= 6.12
+T	?= $(notdir $(KMOD_BIN) $(KMOD_BIN32))
+RIG	?=
+guest: kmod-$(K) kmod-tests
+	$(Q)selftests/kmod/run-qemu.sh -k $(K) $(RIG) $(T:%=$(KMOD_DIR)/%)
+
+.PHONY: guest

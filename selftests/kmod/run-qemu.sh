@@ -1,0 +1,225 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Boots a kernel in QEMU, runs programs there, and prints TAP.
+#
+#   selftests/kmod/run-qemu.sh [OPTION ...] ['PROGRAM [ARG ...]' ...]
+#
+#   -k KERNEL    6.1, 6.12 or debug: a folder of $BUILD/kernels (default 6.12)
+#   -o FILE      the module; $BUILD/kmod/KERNEL/rlx.ko by default, "none" for none
+#   -p PARAMS    parameters of the module, for programs that declare none
+#   -t SECONDS   limit of the whole run (default 600); -T of a program (60)
+#   -m MIB       memory (2048)          -c CPUS      processors (2)
+#   -u UID       who runs the programs that do not say (0)
+#   -a WORDS     more for the kernel's command line
+#   -f SRC:DST   a file or folder for the guest, absolute there; may be repeated
+#   -l NAMES     modules of the kernel to load first (as vgem), by commas
+#   -K FILE      a module of KUnit suites; may be repeated
+#   -x           without the options that make the kernel slow and strict
+#   -n NAME      names the log folder, $BUILD/test-log/kmod/NAME (KERNEL)
+#   -i           a shell on the console instead of programs
+#
+# A program is linked statically. Next to it PROGRAM.rig may say what it needs,
+# as the source does in "/* rig: timeout=90 uid=1000 modules=vgem */"; README.md
+# lists the words. RLX_QEMU_LOCK names a file that runs take turns by.
+set -u
+
+BUILD=${BUILD:-build}
+here=$(cd "$(dirname "$0")" && pwd)
+kernel=6.12 ko='' params=- limit=600 each=60 mem=2048 cpus=2 uid=0 append=''
+files='' load='' kunit='' strict=1 name='' shell='' names=''
+nl='
+'
+
+while getopts k:o:p:t:T:m:c:u:a:f:l:K:xn:i o; do
+	case $o in
+	k)	kernel=$OPTARG ;;
+	o)	ko=$OPTARG ;;
+	p)	params=$OPTARG ;;
+	t)	limit=$OPTARG ;;
+	T)	each=$OPTARG ;;
+	m)	mem=$OPTARG ;;
+	c)	cpus=$OPTARG ;;
+	u)	uid=$OPTARG ;;
+	a)	append=$OPTARG ;;
+	f)	files=$files$OPTARG$nl ;;
+	l)	load=$load,$OPTARG ;;
+	K)	kunit=$kunit$OPTARG$nl ;;
+	x)	strict='' ;;
+	n)	name=$OPTARG ;;
+	i)	shell=1 ;;
+	*)	exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
+
+kdir=$BUILD/kernels/$kernel
+log=$BUILD/test-log/kmod/${name:-$kernel}
+[ -n "$ko" ] || ko=$BUILD/kmod/$kernel/rlx.ko
+[ "$kernel" = debug ] && slow=4 || slow=1
+
+die() { printf 'run-qemu: %s\n' "$1" >&2; exit 1; }
+
+[ -f "$kdir/vmlinuz" ] || die "no kernel in $kdir: run 'make kernels'"
+[ "$ko" = none ] || [ -f "$ko" ] ||
+	die "no module $ko: run 'make kmod-$kernel', or say -o none"
+for c in qemu-system-x86_64 busybox cpio; do
+	command -v $c >/dev/null || die "no $c: run 'tools/setup.sh kmod'"
+done
+
+# What never changes between runs of one kernel.
+make_base()
+{
+	base=$BUILD/kmod/guest/$kernel.cpio
+	[ -f "$base" ] && [ "$base" -nt "$here/init.c" ] &&
+		[ "$base" -nt "$here/run-qemu.sh" ] &&
+		[ "$base" -nt "$kdir/release" ] && return
+	root=$BUILD/kmod/guest/$kernel.root
+	rm -rf "$root"
+	mkdir -p "$root/bin" "$root/dev" "$root/proc" "$root/sys" "$root/tmp" \
+		"$root/rig/modules" "$root/etc" || exit 1
+	${CC:-gcc} -static -O2 -s -o "$root/init" "$here/init.c" ||
+		die "cannot compile init.c"
+	cp "$(command -v busybox)" "$root/bin/busybox"
+	busybox --list | while read -r a; do
+		[ "$a" = busybox ] || ln -s busybox "$root/bin/$a"
+	done
+	printf 'root:x:0:0::/tmp:/bin/sh\nuser:x:1000:1000::/tmp:/bin/sh\n%s\n' \
+		'other:x:1001:1001::/tmp:/bin/sh' >"$root/etc/passwd"
+	printf 'root:x:0:\nrender:x:105:user\nuser:x:1000:\nother:x:1001:\n' \
+		>"$root/etc/group"
+	cp "$kdir"/modules/*.ko "$root/rig/modules/" 2>/dev/null
+	(cd "$root" && find . | cpio -o -H newc --quiet -R 0:0) >"$base.new" &&
+		mv "$base.new" "$base" || exit 1
+	rm -rf "$root"
+}
+
+# A module of the kernel after those it needs, each once.
+add_module()
+{
+	f=$kdir/modules/$1.ko
+	[ -f "$f" ] || return 0
+	case " $loaded " in *" $1 "*) return 0 ;; esac
+	loaded="$loaded $1"
+	for d in $(modinfo -F depends "$f" | tr ',' ' '); do
+		add_module "$d"
+	done
+	echo "insmod /rig/modules/$1.ko" >>"$top/rig/list"
+}
+
+# word FILE KEY: what a program's declaration says of one word
+word()
+{
+	[ ! -f "$1" ] || tr ' ' '\n' <"$1" | sed -n "s/^$2=//p" | tail -n 1
+}
+
+add_program()
+{
+	cmd=$1
+	file=${cmd%% *}
+	[ -f "$file" ] || die "no program $file"
+	prog=$(basename "$file")
+	t=$(word "$file.rig" timeout)
+	u=$(word "$file.rig" uid)
+	p=$(word "$file.rig" params)
+	m=$(word "$file.rig" memory)
+	[ "${m:-0}" -le "$mem" ] || mem=$m
+	load=$load,$(word "$file.rig" modules)
+	append="$append $(word "$file.rig" append | tr '+' ' ')"
+	strip -o "$top/rig/bin/$prog" "$file" 2>/dev/null ||
+		cp "$file" "$top/rig/bin/$prog"
+	args=''
+	[ "$cmd" = "$file" ] || args=" ${cmd#* }"
+	unique=$prog$(printf '%s' "$args" | tr ' /' '+_')
+	names="$names $unique"
+	printf 'run %s %s %s %s /rig/bin/%s%s\n' "$unique" \
+		"$((${t:-$each} * slow))" "${u:-$uid}" "${p:-$params}" "$prog" \
+		"$args" >>"$top/list"
+}
+
+add_files()
+{
+	printf '%s' "$files" | while IFS=: read -r src dst; do
+		mkdir -p "$top$(dirname "$dst")"
+		cp -RL "$src" "$top$dst" || exit 1
+	done
+}
+
+# The initramfs: the base, and this run's own archive behind it.
+make_guest()
+{
+	top=$log/top
+	rm -rf "$log"
+	mkdir -p "$top/rig/bin" "$BUILD/kmod/guest"
+	: >"$top/list"
+	make_base
+	add_files || die "could not copy a file for the guest"
+	for cmd; do
+		add_program "$cmd"
+	done
+	: >"$top/rig/list"
+	loaded=''
+	for m in $(printf '%s' "$load" | tr ',' ' '); do
+		add_module "$m"
+	done
+	if [ "$ko" != none ]; then
+		cp "$ko" "$top/rig/rlx.ko"
+		echo "module /rig/rlx.ko" >>"$top/rig/list"
+	fi
+	cat "$top/list" >>"$top/rig/list"
+	rm "$top/list"
+	printf '%s' "$kunit" >"$log/kunit"
+	while read -r f; do
+		cp "$f" "$top/rig/"
+		b=$(basename "$f")
+		names="$names ${b%.ko}"
+		echo "kunit ${b%.ko} /rig/$b" >>"$top/rig/list"
+	done <"$log/kunit"
+	cp "$top/rig/list" "$log/list"
+	{
+		cat "$BUILD/kmod/guest/$kernel.cpio"
+		(cd "$top" && find . | cpio -o -H newc --quiet -R 0:0)
+	} >"$log/initrd" || die "could not write $log/initrd"
+	rm -rf "$top" "$log/kunit"
+}
+
+boot()
+{
+	words="console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr mitigations=off"
+	words="$words kasan_multi_shot audit=0 $append"
+	[ -z "$strict" ] || [ "$kernel" = debug ] ||
+		words="$words slub_debug=FZPU page_poison=1 kfence.sample_interval=100"
+	set -- -accel tcg,thread=multi -cpu max -smp "$cpus" -m "$mem" \
+		-nodefaults -no-user-config -display none -no-reboot \
+		-kernel "$kdir/vmlinuz" -initrd "$log/initrd"
+	if [ -n "$shell" ]; then
+		qemu-system-x86_64 "$@" -serial mon:stdio -serial null \
+			-append "$words rig.shell"
+		return
+	fi
+	timeout -k 5 "$limit" qemu-system-x86_64 "$@" \
+		-serial "file:$log/console" -serial "file:$log/results" \
+		-append "$words" </dev/null
+}
+
+make_guest "$@"
+if [ -n "${RLX_QEMU_LOCK-}" ]; then
+	exec 9>"$RLX_QEMU_LOCK"
+	flock 9
+fi
+start=$(date +%s.%N)
+boot
+ended=$?
+[ -z "$shell" ] || exit 0
+touch "$log/console" "$log/results"
+printf '# %s, %s s of wall time; the logs are in %s\n' "$(cat "$kdir/release")" \
+	"$(echo "$(date +%s.%N) $start" | awk '{ printf "%.1f", $1 - $2 }')" \
+	"$log"
+awk -v names="$names" -v ended="$ended" -f "$here/rig.awk" "$log/console" \
+	"$log/results"
+rc=$?
+if grep -q '^#rig done' "$log/results"; then
+	rm -f "$log/initrd"
+else
+	tail -n 30 "$log/console" | sed 's/^/# console: /'
+fi
+exit $rc

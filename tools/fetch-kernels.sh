@@ -1,0 +1,194 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Gets Debian's newest kernel of a series, unpacked and never installed.
+#
+#   tools/fetch-kernels.sh [-p] [SERIES ...]           6.1 and 6.12 when none
+#
+# Of each series come the image, the few modules the guests need and the headers
+# to build against, by apt alone. They are kept in
+# ${XDG_CACHE_HOME:-~/.cache}/rlx/kernels/RELEASE, and $BUILD/kernels/SERIES
+# points there:
+#
+#   vmlinuz  config  release  build/ (the headers)  modules/*.ko
+#
+# -p looks at the package lists again for a newer release; without it a second
+# run asks for nothing. A series that apt does not offer, or cannot bring, is
+# named and the exit status is 4; a series with headers alone has no vmlinuz.
+set -u
+
+BUILD=${BUILD:-build}
+cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/rlx/kernels
+arch=amd64
+probe=
+tmp=
+trap '[ -z "$tmp" ] || rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM
+
+say() { printf 'fetch-kernels: %s\n' "$*" >&2; }
+
+# Modules wanted in a guest, with what they depend on among these folders.
+module_dirs='*/kernel/drivers/gpu/drm/drm*.ko* */kernel/drivers/gpu/drm/vgem/*
+*/kernel/net/9p/9pnet.ko* */kernel/net/9p/9pnet_virtio.ko* */kernel/fs/9p/*
+*/kernel/fs/netfs/* */kernel/fs/fscache/* */kernel/drivers/block/ublk_drv.ko*
+*/kernel/drivers/virtio/virtio.ko* */kernel/drivers/virtio/virtio_[pr]*'
+
+candidate() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [0-9]'; }
+
+# The newest release of a series whose headers apt can bring.
+newest_release()
+{
+	apt-cache pkgnames "linux-headers-$1." 2>/dev/null |
+	sed -n "s/^linux-headers-\([0-9][0-9.]*[-+~a-z0-9.]*\)-$arch\$/\1/p" |
+	grep -Ev -- '-(rt|cloud)$' | sort -rV |
+	while read -r v; do
+		candidate "linux-headers-$v-$arch" && echo "$v" && break
+	done
+}
+
+depends_of()
+{
+	apt-cache depends --no-recommends --no-suggests "$1" 2>/dev/null |
+		sed -n 's/^ *Depends: \(linux-\(headers\|kbuild\)-.*\)/\1/p'
+}
+
+image_of()
+{
+	for p in "linux-image-$1-$arch" "linux-image-$1-$arch-unsigned"; do
+		candidate "$p" && echo "$p" && return
+	done
+}
+
+refresh()
+{
+	root=
+	if [ "$(id -u)" != 0 ]; then
+		command -v sudo >/dev/null || return 1
+		root="sudo -n"
+	fi
+	say "refreshing the package lists"
+	$root apt-get -qq -o DPkg::Lock::Timeout=300 update >/dev/null 2>&1
+}
+
+# Depmod's work for few files: a module next to the others, uncompressed.
+place_modules()
+{
+	mkdir -p "$1/modules"
+	find "$1/raw/lib/modules" "$1/raw/usr/lib/modules" -name '*.ko*' \
+	     2>/dev/null | while read -r f; do
+		case $f in
+		*.xz)	xz -dc "$f" >"$1/modules/$(basename "$f" .xz)" ;;
+		*.zst)	zstd -qdc "$f" >"$1/modules/$(basename "$f" .zst)" ;;
+		*)	cp "$f" "$1/modules/" ;;
+		esac
+	done
+}
+
+# The packages' makefiles name /usr/src and /usr/lib; ours lie elsewhere.
+move_paths()
+{
+	hdr=$1/usr/src/linux-headers-$2-$arch
+	grep -rlE '/usr/(src|lib)/linux-' "$1"/usr/src/*/Makefile \
+	     "$hdr/.kernelvariables" 2>/dev/null | while read -r f; do
+		sed -i "s,/usr/\(src\|lib\)/linux-,$3/usr/\1/linux-,g" "$f"
+	done
+}
+
+# unpack DIR RELEASE FINAL, with the packages in DIR/deb
+unpack()
+{
+	mkdir -p "$1/raw"
+	for d in "$1"/deb/linux-headers-*.deb "$1"/deb/linux-kbuild-*.deb; do
+		dpkg-deb -x "$d" "$1" || return 1
+	done
+	move_paths "$1" "$2" "$3"
+	ln -s "usr/src/linux-headers-$2-$arch" "$1/build"
+	for d in "$1"/deb/linux-image-*.deb; do
+		[ -f "$d" ] || continue
+		# No match for one of many patterns is no error here.
+		set -f
+		# shellcheck disable=SC2086 # a list of patterns
+		dpkg-deb --fsys-tarfile "$d" | tar -x -C "$1/raw" --wildcards \
+			'./boot/vmlinuz-*' './boot/config-*' $module_dirs \
+			2>/dev/null
+		set +f
+		mv "$1"/raw/boot/vmlinuz-* "$1/vmlinuz" || return 1
+		mv "$1"/raw/boot/config-* "$1/config"
+		place_modules "$1"
+	done
+	rm -rf "${1:?}/raw" "$1/deb" "$1/usr/share"
+	printf '%s-%s\n' "$2" "$arch" >"$1/release"
+}
+
+download()
+{
+	(cd "$1/deb" && shift &&
+	 apt-get -o APT::Sandbox::User=root download "$@") \
+		>"$1/log" 2>&1
+}
+
+# fetch_release SERIES RELEASE: the unpacked tree at $cache/RELEASE
+fetch_release()
+{
+	final=$cache/$2
+	[ -f "$final/release" ] && return
+	pkgs="linux-headers-$2-$arch $(depends_of "linux-headers-$2-$arch") \
+		$(image_of "$2")"
+	tmp=$(mktemp -d "$cache/tmp.XXXXXX") || return 1
+	mkdir "$tmp/deb"
+	printf '  FETCH   linux %s\n' "$2"
+	# shellcheck disable=SC2086 # a list of words
+	if ! download "$tmp" $pkgs && { ! refresh || ! download "$tmp" $pkgs; }
+	then
+		tail -n 2 "$tmp/log" | cut -c 1-200 >&2
+		say "apt could not bring linux $2"
+		rm -rf "$tmp"
+		return 1
+	fi
+	if ! unpack "$tmp" "$2" "$final"; then
+		say "could not unpack linux $2: is the disk full?"
+		rm -rf "$tmp"
+		return 1
+	fi
+	rm -rf "$final" "$tmp/log"
+	mv "$tmp" "$final"
+	tmp=
+}
+
+fetch_series()
+{
+	link=$BUILD/kernels/$1
+	[ -z "$probe" ] && [ -f "$link/release" ] && return
+	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || {
+		say "linux $1: this system has no apt"
+		return 1
+	}
+	rel=$(newest_release "$1")
+	if [ -z "$rel" ] && [ -z "$(newest_release 6)" ]; then
+		refresh
+		rel=$(newest_release "$1")
+	fi
+	[ -n "$rel" ] || {
+		say "linux $1: apt's package lists have no headers of it"
+		return 1
+	}
+	fetch_release "$1" "$rel" || return 1
+	ln -sfn "$cache/$rel" "$link"
+}
+
+while getopts p o; do
+	case $o in
+	p)	probe=1 ;;
+	*)	exit 2 ;;
+	esac
+done
+shift $((OPTIND - 1))
+[ $# -gt 0 ] || set -- 6.1 6.12
+
+mkdir -p "$BUILD/kernels" "$cache" || exit 1
+exec 9>"$cache/.lock"
+flock 9 2>/dev/null
+rc=0
+for series; do
+	fetch_series "$series" || rc=4
+done
+exit $rc
