@@ -71,6 +71,7 @@
 
 #define RLX_ABI			1	/* grows when old programs would break */
 #define RLX_IOC_MAGIC		'R'
+#define RLX_FS_MAGIC		0x524c5841	/* statfs f_type of arenas */
 
 /* ---- session ---------------------------------------------------------- */
 
@@ -161,6 +162,7 @@ struct rlx_ioc_arena_create {
 #define RLX_KSEAL_NO_EXPORT	(1U << 1)
 #define RLX_KSEAL_NO_ATTACH	(1U << 2)
 #define RLX_KSEAL_SEAL		(1U << 3)	/* no further seal */
+#define RLX_KSEAL_FUTURE_WRITE	(1U << 4)	/* no new one of those; present ones stay */
 
 /**
  * struct rlx_ioc_arena_info - out: an arena as it is now.
