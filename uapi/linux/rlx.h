@@ -176,7 +176,7 @@ struct rlx_ioc_arena_create {
  * @seals:      RLX_KSEAL_*
  * @nr_huge:    huge pages it is made of
  * @nr_chunks:  physically contiguous pieces
- * @nr_leases:  requests under way that name it
+ * @nr_leases:  attachments: channels whose requests may name it
  * @nr_exports: live dma-bufs
  * @numa_node:  of the first page
  * @pad:        0
@@ -390,14 +390,19 @@ struct rlx_slice {
 #define RLX_RQ_WAIT		(1U << 1)	/* not before @wait reaches @wait_value */
 #define RLX_RQ_FLAGS		0x3U
 #define RLX_RQ_USER_FLAGS	0xffff0000U	/* carried, not looked at */
+/*
+ * Set by the kernel, in rlx_desc.flags alone: the client wanted the request back,
+ * or is gone. The executor may do less, but commits all the same.
+ */
+#define RLX_RQ_UNWANTED		(1U << 8)
 
 /**
  * struct rlx_rq - a request, as the client submits it; 256 bytes.
- * @opcode:      carried; the top bit is 0
+ * @opcode:      carried, not looked at
  * @flags:       RLX_RQ_*
  * @user_data:   carried, and given back with the completion
  * @deadline_ns: CLOCK_MONOTONIC; 0 none. What is not fetched by then completes
- *               with -ETIME
+ *               with -ETIME, at the next tick of the kernel's clock
  * @nr_slices:   up to RLX_RQ_SLICES, or RLX_RQ_SLICES_MAX with INDIRECT
  * @inline_len:  bytes of @inline_data that mean something
  * @wait:        handle of an attached timeline, with RLX_RQ_WAIT
@@ -460,8 +465,10 @@ struct rlx_cqe {
 /* ---- shared rings ----------------------------------------------------- */
 
 /*
- * Offsets for mmap. KIND_QUEUE rings and descriptors are on the executor fd, one
- * of each per queue; the completion ring is on the channel fd, queue 0.
+ * Offsets for mmap. Descriptors and request rings are on the executor fd, one of
+ * each per queue; the completion ring is on the channel fd, queue 0. A mapping
+ * starts at the beginning, is shared, is not inherited by fork, and keeps its
+ * executor or channel alive like an fd of it.
  */
 #define RLX_MAP_DESC		1	/* read-only: struct rlx_desc[depth] */
 #define RLX_MAP_RING		2	/* read-only: struct rlx_ring, entries */
@@ -472,7 +479,7 @@ struct rlx_cqe {
 /**
  * struct rlx_ring - written by the kernel, read by the one consumer.
  * @tail:    entries ever written, modulo 2^32; load with acquire
- * @mask:    number of entries less one
+ * @mask:    number of entries less one; entry n is at n & mask
  * @error:   0, or -EPROTO once the consumer wrote nonsense
  * @entry_bytes: 4 (__u32 tag, queues) or 32 (struct rlx_cqe, channels)
  * @reserved: 0; entries follow at byte 64
@@ -487,7 +494,8 @@ struct rlx_ring {
 
 /**
  * struct rlx_ring_user - written by the consumer, read by the kernel.
- * @head:        entries consumed; store with release
+ * @head:        entries consumed, modulo 2^32; store with release. More than were
+ *               written, or less than one ring behind: the ring is broken (-EPROTO)
  * @need_wakeup: 1 while the consumer sleeps or is about to. The order is: store
  *               1, full barrier, load tail again, and only then FETCH or REAP.
  */
@@ -533,7 +541,9 @@ struct rlx_ioc_service_dup {
 
 /**
  * struct rlx_ioc_executor_attach - become the executor; on a service fd that may
- * write; returns the executor's fd. EBUSY while another one lives.
+ * write; returns the executor's fd. EBUSY while another one lives: until its last
+ * fd, mapping and parked command are gone. EPIPE once the service is over: no
+ * executor, and no fd left that may make one.
  * @flags:      RLX_EXEC_*
  * @generation: out: 1 for the first executor, and so on
  */
@@ -576,11 +586,11 @@ struct rlx_ioc_service_info {
 /**
  * struct rlx_ioc_fetch - take requests; returns how many tags.
  * @tags:       user address of __u32[@max]; with RLX_EXEC_RING 0: only wait
- *              until the ring has entries
- * @max:        at most this many
- * @min:        wait for this many (0 or 1: any)
- * @timeout_ns: from now; ~0 for ever. With at least one tag at the timeout,
- *              that is success
+ *              until the ring has entries, and return how many
+ * @max:        at most this many; not 0
+ * @min:        wait for this many (0 or 1: any), at most @max
+ * @timeout_ns: from now; ~0 for ever, the only one over io_uring. With at least
+ *              one tag at the timeout, that is success
  * @queue:      which
  * @flags:      RLX_FETCH_*
  */
@@ -610,8 +620,11 @@ struct rlx_complete {
 /**
  * struct rlx_ioc_commit - give results; returns how many were taken.
  * @entries: user address of struct rlx_complete[@nr]
- * @errors:  user address of __s32[@nr] for the outcome of each, or 0: then the
- *           first stale one ends the call
+ * @errors:  user address of __s32[@nr] for the outcome of each (0 or -ESTALE), or
+ *           0: then the first stale one ends the call, and is its error if it
+ *           was the first
+ * @nr:      how many
+ * @queue:   which they came from
  */
 struct rlx_ioc_commit {
 	__u64	entries;
@@ -620,7 +633,12 @@ struct rlx_ioc_commit {
 	__u32	queue;
 };
 
-/** struct rlx_ioc_commit_fetch - both in one; returns how many tags were fetched. */
+/**
+ * struct rlx_ioc_commit_fetch - both in one; returns how many tags were fetched.
+ *
+ * Without @commit.errors a stale element means -ESTALE and no fetch. Where all was
+ * committed and nothing came to fetch (NOWAIT, timeout, signal), 0 is returned.
+ */
 struct rlx_ioc_commit_fetch {
 	struct rlx_ioc_commit commit;
 	struct rlx_ioc_fetch  fetch;
@@ -658,7 +676,7 @@ struct rlx_ioc_exec_slices {
 };
 
 #define RLX_EVENT_DETACH	1U	/* @handle is gone: unmap it */
-#define RLX_EVENT_GONE		2U	/* the channel is gone */
+#define RLX_EVENT_GONE		2U	/* the channel is gone, with all its requests */
 
 /** struct rlx_event - something about a channel. */
 struct rlx_event {
@@ -687,7 +705,8 @@ struct rlx_ioc_exec_events {
  * struct rlx_ioc_connect - make a channel, on a session; returns its fd.
  * @service: fd of a service
  * @queue:   which, or RLX_QUEUE_ANY; out: the one got
- * @depth:   requests under way and results not reaped, at most; a power of two
+ * @depth:   requests under way and results not reaped, at most; a power of two.
+ *           ENOSPC if the queue has no such number left
  * @flags:   RLX_CHANNEL_*
  * @user_tag: for the reader of debug output
  * @channel: out: id, as the executor sees it
@@ -717,7 +736,10 @@ struct rlx_ioc_attach {
 	__u64	reserved;
 };
 
-/** struct rlx_ioc_detach - take it back: EBUSY while a request names it. */
+/**
+ * struct rlx_ioc_detach - take it back: EBUSY while a request names it. Its place
+ * in the table is free again when the executor has read the event.
+ */
 struct rlx_ioc_detach {
 	__u32	handle;
 	__u32	flags;
@@ -731,7 +753,7 @@ struct rlx_ioc_detach {
  * @flags:   0
  *
  * An entry that is refused ends the call; the error is returned if it was the
- * first one.
+ * first one. @ids are written before a request becomes visible to the executor.
  */
 struct rlx_ioc_submit {
 	__u64	entries;
@@ -753,6 +775,9 @@ struct rlx_rq_id {
  * @entries: user address of struct rlx_cqe[@max]; with RLX_CHANNEL_RING 0: only
  *           wait until the ring has @min entries
  * @max, @min, @timeout_ns: as in struct rlx_ioc_fetch; @min 0 does not wait
+ * @flags: 0
+ *
+ * EPIPE if there is nothing to take and, the executor being gone, nothing to come.
  */
 struct rlx_ioc_reap {
 	__u64	entries;
@@ -777,12 +802,19 @@ struct rlx_ioc_cancel {
 
 /**
  * struct rlx_uring_cmd - payload of every command, 16 bytes.
- * @addr: user address of the command's struct: SUBMIT one struct rlx_rq (the
- *        CQE comes when the request completes, with its result); FETCH struct
- *        rlx_ioc_fetch; COMMIT struct rlx_ioc_commit; COMMIT_AND_FETCH; TIMELINE_WAIT_ONE
- *        struct rlx_ioc_timeline_wait_one. res is what the ioctl would return.
+ * @addr: user address of the command's struct: SUBMIT one struct rlx_rq, else what
+ *        the ioctl takes
  * @flags: RLX_URING_*
  * @pad:  0
+ *
+ * SUBMIT parks: its CQE comes when the request completes, with the result as res
+ * and, in rings of 32-byte CQEs, aux in big_cqe[0]; it is then not reaped. With
+ * RLX_URING_POST it is answered at once with 0 and reaped as if the ioctl had
+ * submitted it. FETCH and COMMIT_AND_FETCH park while nothing is there, TIMELINE_
+ * WAIT_ONE until its point; res is what the ioctl would return. Parked commands end
+ * with -ECANCELED when their ring is closed (IORING_OP_ASYNC_CANCEL does not reach
+ * them). Without RLX_FEAT_URING_ASYNC nothing parks: EOPNOTSUPP for SUBMIT without
+ * POST and for FETCH without NOWAIT.
  */
 struct rlx_uring_cmd {
 	__u64	addr;
@@ -797,11 +829,16 @@ struct rlx_uring_cmd {
 #define RLX_URING_EMBEDDED	(1U << 0)
 /* FETCH, with provided buffers: tags as they come, until it is cancelled. */
 #define RLX_URING_MULTISHOT	(1U << 1)
+/* SUBMIT: do not park, see above. */
+#define RLX_URING_POST		(1U << 2)
 
-/** struct rlx_uring_rq - a short request inside the SQE, 80 bytes. */
+/**
+ * struct rlx_uring_rq - a short request inside the SQE, 80 bytes. Its user_data is
+ * the SQE's.
+ */
 struct rlx_uring_rq {
 	__u64	zero;		/* the place of rlx_uring_cmd.addr */
-	__u32	uflags;		/* RLX_URING_EMBEDDED */
+	__u32	uflags;		/* RLX_URING_EMBEDDED, RLX_URING_POST */
 	__u32	opcode;
 	__u32	flags;		/* RLX_RQ_USER_FLAGS alone */
 	__u32	nr_slices;	/* up to 2 */
