@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT
 /* Arenas as counted objects, the provider table, and wrapped user memory. */
-#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
 #include "mem/arena.h"
 
-/* In order of preference; the row of the kernel module goes first. */
+#define PROVIDER_ENV	"RLX_ARENA_PROVIDER"
+
+/* In order of preference. */
 static const struct rlx_arena_provider *const providers[] = {
+	&rlx_arena_kmod,
 	&rlx_arena_memfd,
 	&rlx_arena_user,
 };
@@ -76,23 +79,64 @@ static enum rlx_status check_opts(const struct rlx_arena_opts *o,
 	return RLX_OK;
 }
 
-static const struct rlx_arena_provider *pick(const char *name)
+/* Give back what a failed new left, so that another may try. */
+static void arena_clear(struct rlx_arena *a, const struct rlx_arena_opts *o)
+{
+	a->base = NULL;
+	a->size = a->page = a->locked = 0;
+	a->fd = -1;
+	a->flags = o->flags;
+	a->pages = o->pages;
+	a->nodes = o->nodes;
+	a->why_pages[0] = a->why_lock[0] = a->why_node[0] = 0;
+}
+
+static enum rlx_status new_named(struct rlx_arena *a,
+				 const struct rlx_arena_opts *o,
+				 const char *name, struct rlx_error *err)
 {
 	unsigned int i;
 
 	for (i = 0; i < N_PROVIDERS; i++) {
-		const struct rlx_arena_provider *p = providers[i];
-
-		if (p->new && (name ? !strcmp(name, p->name) : p->present()))
-			return p;
+		a->prov = providers[i];
+		if (a->prov->new && !strcmp(name, a->prov->name))
+			return a->prov->new(a, o, err);
 	}
-	return NULL;
+	return rlx_fail(err, RLX_ENOENT,
+			"arena provider \"%.40s\": there are kmod and memfd%s",
+			name, o->provider ? "" : " (" PROVIDER_ENV " said so)");
+}
+
+/* The first provider that suits and can; why_prov tells why not an earlier one. */
+static enum rlx_status new_any(struct rlx_arena *a,
+			       const struct rlx_arena_opts *o,
+			       struct rlx_error *err)
+{
+	enum rlx_status st = RLX_ENOENT;
+	unsigned int i;
+
+	for (i = 0; i < N_PROVIDERS; i++) {
+		struct rlx_error why = { 0 };
+
+		a->prov = providers[i];
+		if (!a->prov->new || (a->prov->suits &&
+				      !a->prov->suits(o, a->why_prov)))
+			continue;
+		st = a->prov->new(a, o, &why);
+		if (!st)
+			return RLX_OK;
+		if (a->prov == &rlx_arena_memfd)
+			return rlx_fail(err, st, "%s", why.text);
+		snprintf(a->why_prov, RLX_WHY, "%.*s", RLX_WHY - 1, why.text);
+		arena_clear(a, o);
+	}
+	return rlx_fail(err, st, "arena: no provider of memory");
 }
 
 enum rlx_status rlx_arena_new(const struct rlx_arena_opts *opts,
 			      struct rlx_arena **out, struct rlx_error *err)
 {
-	const struct rlx_arena_provider *p;
+	const char *name;
 	struct rlx_arena *a;
 	enum rlx_status st;
 
@@ -104,19 +148,13 @@ enum rlx_status rlx_arena_new(const struct rlx_arena_opts *opts,
 	st = check_opts(opts, err);
 	if (st)
 		return st;
-	p = pick(opts->provider);
-	if (!p)
-		return rlx_fail(err, RLX_ENOENT,
-				"arena provider \"%.40s\": there is only memfd",
-				opts->provider ? opts->provider : "(any)");
 	a = arena_alloc();
 	if (!a)
 		return rlx_fail(err, RLX_ENOMEM, "arena: no memory for it");
-	a->prov = p;
-	a->flags = opts->flags;
-	a->pages = opts->pages;
-	a->nodes = opts->nodes;
-	st = p->new(a, opts, err);
+	arena_clear(a, opts);
+	name = opts->provider ? opts->provider : getenv(PROVIDER_ENV);
+	st = name && *name ? new_named(a, opts, name, err)
+			   : new_any(a, opts, err);
 	if (st) {
 		arena_free(a);
 		return st;
@@ -148,8 +186,9 @@ enum rlx_status rlx_arena_open_fd(int fd, uint32_t flags,
 			p = providers[i];
 	if (!p)
 		return rlx_fail(err, RLX_EBADFD,
-				"fd %d is not memory: an arena opens a memfd "
-				"or a file on tmpfs or hugetlbfs", fd);
+				"fd %d is not memory: an arena opens a memfd, "
+				"a file on tmpfs or hugetlbfs, or what the "
+				"module made", fd);
 	a = arena_alloc();
 	if (!a)
 		return rlx_fail(err, RLX_ENOMEM, "arena: no memory for it");
@@ -165,11 +204,6 @@ enum rlx_status rlx_arena_open_fd(int fd, uint32_t flags,
 	return RLX_OK;
 }
 
-static bool user_present(void)
-{
-	return true;
-}
-
 static void user_free(struct rlx_arena *a)
 {
 	if (a->release)
@@ -178,9 +212,8 @@ static void user_free(struct rlx_arena *a)
 
 /* No new: the memory is somebody's already. */
 const struct rlx_arena_provider rlx_arena_user = {
-	.name	 = "user",
-	.present = user_present,
-	.free	 = user_free,
+	.name	= "user",
+	.free	= user_free,
 };
 
 enum rlx_status rlx_arena_wrap(const struct rlx_arena_user *user,
@@ -259,35 +292,4 @@ uint32_t rlx_arena_flags(const struct rlx_arena *a)
 int rlx_arena_fd(const struct rlx_arena *a)
 {
 	return a ? a->fd : -1;
-}
-
-enum rlx_status rlx_arena_dup_readonly(struct rlx_arena *a, int *out_fd,
-				       struct rlx_error *err)
-{
-	if (!a || !out_fd)
-		return rlx_fail(err, RLX_EINVAL,
-				"arena dup: no arena, or no place for the fd");
-	*out_fd = -1;
-	if (!a->prov->dup_readonly)
-		return rlx_fail(err, RLX_ENOSUP,
-				"a \"%s\" arena has no descriptor to share",
-				a->prov->name);
-	return a->prov->dup_readonly(a, out_fd, err);
-}
-
-enum rlx_status rlx_arena_seal(struct rlx_arena *a, uint32_t seals,
-			       struct rlx_error *err)
-{
-	const uint32_t known = RLX_SEAL_FUTURE_WRITE | RLX_SEAL_WRITE |
-			       RLX_SEAL_SEAL;
-
-	if (!a || !seals || seals & ~known)
-		return rlx_fail(err, RLX_EINVAL,
-				"arena seal: no arena, or seals 0x%x unknown",
-				seals);
-	if (!a->prov->seal)
-		return rlx_fail(err, RLX_ENOSUP,
-				"a \"%s\" arena cannot be sealed",
-				a->prov->name);
-	return a->prov->seal(a, seals, err);
 }

@@ -13,6 +13,8 @@
 
 enum { RLX_WHY = 224 };		/* bytes of a reason, as in rlx_arena_info */
 
+#define RLX_KMOD_NODE	"/dev/rlx"
+
 /* A run of bytes of the arena, used or free. */
 struct rlx_seg {
 	uint64_t	offset, bytes;
@@ -48,17 +50,21 @@ struct rlx_arena {
 	char				 why_pages[RLX_WHY];
 	char				 why_lock[RLX_WHY];
 	char				 why_node[RLX_WHY];
+	char				 why_prov[RLX_WHY];
 };
 
 /*
  * A way to get memory. Static and const. Members that are NULL are not offered.
- * Each fills base, size, page, fd, flags of an arena whose other fields are
- * zero, or fails leaving nothing behind.
+ * new and open fill base, size, page, fd, locked and the reasons, and add to
+ * flags, of an arena whose other fields are zero; or fail leaving nothing behind.
  */
 struct rlx_arena_provider {
 	const char	*name;
-	/* Can it be used on this machine, by this process? Cheap. [any] */
-	bool		(*present)(void);
+	/*
+	 * Would it be chosen for @opts, where no provider is named? If not, why
+	 * (RLX_WHY bytes). NULL: always.
+	 */
+	bool		(*suits)(const struct rlx_arena_opts *opts, char *why);
 	enum rlx_status	(*new)(struct rlx_arena *a,
 			       const struct rlx_arena_opts *opts,
 			       struct rlx_error *err);
@@ -67,21 +73,38 @@ struct rlx_arena_provider {
 	/* @fd stays the caller's; @a->flags are those asked for. */
 	enum rlx_status	(*open)(struct rlx_arena *a, int fd,
 				struct rlx_error *err);
-	enum rlx_status	(*dup_readonly)(struct rlx_arena *a, int *out_fd,
-					struct rlx_error *err);
-	enum rlx_status	(*seal)(struct rlx_arena *a, uint32_t seals,
-				struct rlx_error *err);
+	/* A descriptor that maps only for reading, or -errno. */
+	int		(*reopen)(struct rlx_arena *a);
+	/*
+	 * Forbid for good (enum rlx_seal); 0 or -errno: EBUSY while somebody can
+	 * write, EPERM or EACCES where it may not, EINVAL where it cannot.
+	 */
+	int		(*add_seals)(struct rlx_arena *a, uint32_t seals);
 	uint32_t	(*seals)(struct rlx_arena *a);
+	/* A mapping was put over the old one: see to huge pages and locks. */
+	void		(*settle)(struct rlx_arena *a, bool write);
+	/* A range, checked, as a dma-buf. */
+	enum rlx_status	(*export)(struct rlx_arena *a, struct rlx_buf range,
+				  bool write, int *out_fd, struct rlx_error *err);
 	/* Undo new or open; the object itself is the core's. */
 	void		(*free)(struct rlx_arena *a);
 };
 
-extern const struct rlx_arena_provider rlx_arena_memfd, rlx_arena_user;
+extern const struct rlx_arena_provider rlx_arena_kmod, rlx_arena_memfd,
+				       rlx_arena_user;
 
 /* place.c: where the pages of a mapping lie. */
 uint64_t rlx_page_bytes(void);
 /* A free, 2 MiB-aligned range of addresses, PROT_NONE; NULL if there is none. */
 char *rlx_place_range(uint64_t bytes);
+/* Map the file whole, for writing unless RDONLY; false with errno. */
+bool rlx_place_map(struct rlx_arena *a);
+/* Unmap and close. */
+void rlx_place_unmap(struct rlx_arena *a);
+/* The OOM killer answers late and kills others: ask before taking. */
+enum rlx_status rlx_place_room(const struct rlx_arena *a, struct rlx_error *err);
+/* Under RLX_ARENA_EXACT, a reason why less was got is a failure. */
+enum rlx_status rlx_place_exact(const struct rlx_arena *a, struct rlx_error *err);
 /* Ask for the nodes; fills why_node on failure. */
 bool rlx_place_nodes(struct rlx_arena *a);
 /* Take all pages now; false with errno if memory is short. */

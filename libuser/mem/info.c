@@ -108,6 +108,7 @@ void rlx_arena_info(struct rlx_arena *a, struct rlx_arena_info *out)
 	pthread_mutex_unlock(&a->space.lock);
 	memcpy(out->why_pages, a->why_pages, sizeof(out->why_pages));
 	memcpy(out->why_node, a->why_node, sizeof(out->why_node));
+	memcpy(out->why_provider, a->why_prov, sizeof(out->why_provider));
 	smaps(a, out);
 	out->node = node_of(a);
 	whole = a->size & ~((2ull << 20) - 1);

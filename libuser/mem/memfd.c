@@ -4,10 +4,13 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+
+#include <linux/udmabuf.h>
 
 #include "base/proc.h"
 #include "mem/arena.h"
@@ -23,20 +26,7 @@
 #define MAGIC_TMPFS	0x01021994
 #define MAGIC_HUGETLB	0x958458f6u
 
-static bool memfd_present(void)
-{
-	return true;
-}
-
-static void unmap(struct rlx_arena *a)
-{
-	if (a->base)
-		munmap(a->base, a->size);
-	if (a->fd >= 0)
-		close(a->fd);
-	a->base = NULL;
-	a->fd = -1;
-}
+#define UDMABUF		"/dev/udmabuf"
 
 /* Free pages of the pool of @page bytes, reserved ones not counted. */
 static uint64_t pool_free(uint64_t page, uint64_t *total)
@@ -77,31 +67,6 @@ static int memfd_make(const char *name, bool hugetlb)
 	return fd;
 }
 
-static bool map_file(struct rlx_arena *a)
-{
-	int prot = PROT_READ;
-	void *p;
-
-	if (!(a->flags & RLX_ARENA_RDONLY))
-		prot |= PROT_WRITE;
-	if (a->page > (2u << 20)) {	/* the kernel knows the alignment */
-		p = mmap(NULL, a->size, prot, MAP_SHARED, a->fd, 0);
-		if (p == MAP_FAILED)
-			return false;
-		a->base = p;
-		return true;
-	}
-	a->base = rlx_place_range(a->size);
-	if (!a->base)
-		return false;
-	p = mmap(a->base, a->size, prot, MAP_SHARED | MAP_FIXED, a->fd, 0);
-	if (p != MAP_FAILED)
-		return true;
-	munmap(a->base, a->size);
-	a->base = NULL;
-	return false;
-}
-
 static enum rlx_status fail_mem(struct rlx_arena *a, const char *what, int e,
 				struct rlx_error *err)
 {
@@ -128,7 +93,7 @@ static enum rlx_status build(struct rlx_arena *a, const char *pool,
 	if (fcntl(a->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
 		goto out_unmap;
 	what = "mmap";
-	if (!map_file(a))
+	if (!rlx_place_map(a))
 		goto out_unmap;
 	rlx_place_nodes(a);
 	if (a->page == rlx_page_bytes())
@@ -141,7 +106,7 @@ static enum rlx_status build(struct rlx_arena *a, const char *pool,
 
 out_unmap:
 	e = errno;
-	unmap(a);
+	rlx_place_unmap(a);
 	return fail_mem(a, what, e, err);
 }
 
@@ -184,37 +149,6 @@ static bool new_hugetlb(struct rlx_arena *a, const struct rlx_arena_opts *o,
 	return true;
 }
 
-/* The OOM killer answers late and kills others: ask before taking. */
-static enum rlx_status check_room(const struct rlx_arena *a,
-				  struct rlx_error *err)
-{
-	uint64_t have = rlx_mem_available();
-
-	if (a->flags & RLX_ARENA_LAZY || a->size <= have)
-		return RLX_OK;
-	return rlx_fail(err, RLX_ENOMEM,
-			"arena of %llu bytes: %llu are available on this "
-			"machine or in this cgroup", (unsigned long long)a->size,
-			(unsigned long long)have);
-}
-
-static enum rlx_status check_exact(struct rlx_arena *a, struct rlx_error *err)
-{
-	const char *why = NULL;
-
-	if (!(a->flags & RLX_ARENA_EXACT))
-		return RLX_OK;
-	if (a->pages >= RLX_PAGES_HUGE && a->why_pages[0])
-		why = a->why_pages;
-	else if (a->why_node[0])
-		why = a->why_node;
-	else if (!(a->flags & RLX_ARENA_NOLOCK) && a->why_lock[0])
-		why = a->why_lock;
-	if (!why)
-		return RLX_OK;
-	return rlx_fail(err, RLX_EACCES, "arena, exactly as asked: %s", why);
-}
-
 static enum rlx_status memfd_new(struct rlx_arena *a,
 				 const struct rlx_arena_opts *o,
 				 struct rlx_error *err)
@@ -230,7 +164,7 @@ static enum rlx_status memfd_new(struct rlx_arena *a,
 	if (a->fd < 0) {
 		a->page = page;
 		a->size = (o->size + page - 1) & ~(page - 1);
-		st = check_room(a, err);
+		st = rlx_place_room(a, err);
 		if (st)
 			return st;
 		a->fd = memfd_make(o->name, false);
@@ -241,9 +175,9 @@ static enum rlx_status memfd_new(struct rlx_arena *a,
 			return st;
 	}
 	rlx_place_lock(a);
-	st = check_exact(a, err);
+	st = rlx_place_exact(a, err);
 	if (st)
-		unmap(a);
+		rlx_place_unmap(a);
 	return st;
 }
 
@@ -300,10 +234,10 @@ static enum rlx_status open_map(struct rlx_arena *a, struct rlx_error *err)
 	    (seals > 0 && seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)))
 		a->flags |= RLX_ARENA_RDONLY;
 	if ((uint64_t)s.st_blocks < a->size / 512) {	/* holes to be filled */
-		if (check_room(a, err))
+		if (rlx_place_room(a, err))
 			return RLX_ENOMEM;
 	}
-	if (!map_file(a))
+	if (!rlx_place_map(a))
 		return fail_mem(a, "mmap", errno, err);
 	if (!(a->flags & RLX_ARENA_LAZY) &&
 	    !rlx_place_fill(a, !(a->flags & RLX_ARENA_RDONLY)))
@@ -323,7 +257,7 @@ static enum rlx_status memfd_open(struct rlx_arena *a, int fd,
 				strerror(errno));
 	st = open_map(a, err);
 	if (st) {
-		unmap(a);
+		rlx_place_unmap(a);
 		return st;
 	}
 	snprintf(a->why_pages, RLX_WHY, "as the process that made it chose");
@@ -331,80 +265,19 @@ static enum rlx_status memfd_open(struct rlx_arena *a, int fd,
 	return RLX_OK;
 }
 
-static int reopen_readonly(int fd)
+static int memfd_reopen(struct rlx_arena *a)
 {
 	char path[64];
+	int fd;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return open(path, O_RDONLY | O_CLOEXEC);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", a->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
 }
 
-static enum rlx_status memfd_dup_readonly(struct rlx_arena *a, int *out_fd,
-					  struct rlx_error *err)
+static int memfd_add_seals(struct rlx_arena *a, uint32_t seals)
 {
-	int fd = reopen_readonly(a->fd);
-
-	if (fd < 0)
-		return rlx_fail(err, errno == EMFILE || errno == ENFILE ||
-				errno == ENOMEM ? RLX_ENOMEM : RLX_EACCES,
-				"arena: opening /proc/self/fd/%d: %s", a->fd,
-				strerror(errno));
-	*out_fd = fd;
-	return RLX_OK;
-}
-
-/*
- * Put a mapping over ours at the same address, in one step for whoever reads
- * meanwhile. The pages stay in the file; what the old mapping had in locks and
- * huge page advice is asked for again.
- */
-static bool remap(struct rlx_arena *a, int fd, int prot)
-{
-	if (mmap(a->base, a->size, prot, MAP_SHARED | MAP_FIXED, fd, 0) ==
-	    MAP_FAILED)
-		return false;
-	if (a->page == rlx_page_bytes() && a->pages != RLX_PAGES_SMALL)
-		madvise(a->base, a->size, MADV_HUGEPAGE);
-	/* The pages are there; failing to map them now costs a fault later. */
-	if (!(a->flags & RLX_ARENA_LAZY))
-		rlx_place_fill(a, prot & PROT_WRITE);
-	rlx_stat_arena(0, 0, -(int64_t)a->locked);
-	rlx_place_lock(a);
-	rlx_stat_arena(0, 0, (int64_t)a->locked);
-	return true;
-}
-
-/*
- * F_SEAL_WRITE is refused while any mapping could become writable, and ours is
- * one. A mapping of a read-only descriptor never can.
- */
-static int seal_write(struct rlx_arena *a, int seals)
-{
-	int fd, e = 0;
-
-	if (a->flags & RLX_ARENA_RDONLY)
-		return fcntl(a->fd, F_ADD_SEALS, seals) ? errno : 0;
-	fd = reopen_readonly(a->fd);
-	if (fd < 0)
-		return errno;
-	if (!remap(a, fd, PROT_READ)) {
-		e = errno;
-	} else if (fcntl(a->fd, F_ADD_SEALS, seals)) {
-		e = errno;
-		/* Not possible again after RLX_SEAL_FUTURE_WRITE. */
-		if (!remap(a, a->fd, PROT_READ | PROT_WRITE))
-			a->flags |= RLX_ARENA_RDONLY;
-	} else {
-		a->flags |= RLX_ARENA_RDONLY;
-	}
-	close(fd);
-	return e;
-}
-
-static enum rlx_status memfd_seal(struct rlx_arena *a, uint32_t seals,
-				  struct rlx_error *err)
-{
-	int set = 0, e = 0;
+	int set = 0;
 
 	if (seals & RLX_SEAL_FUTURE_WRITE)
 		set |= F_SEAL_FUTURE_WRITE;
@@ -412,30 +285,7 @@ static enum rlx_status memfd_seal(struct rlx_arena *a, uint32_t seals,
 		set |= F_SEAL_WRITE;
 	if (seals & RLX_SEAL_SEAL)
 		set |= F_SEAL_SEAL;
-	pthread_mutex_lock(&a->lock);
-	if (set & F_SEAL_WRITE)
-		e = seal_write(a, set);
-	else if (fcntl(a->fd, F_ADD_SEALS, set))
-		e = errno;
-	pthread_mutex_unlock(&a->lock);
-	switch (e) {
-	case 0:
-		return RLX_OK;
-	case EBUSY:
-		return rlx_fail(err, RLX_EBUSY,
-				"arena seal: another process or a device can "
-				"still write to it");
-	case EPERM:
-	case EACCES:
-		return rlx_fail(err, RLX_EACCES,
-				"arena seal: the descriptor is read-only, or no "
-				"further seal is allowed");
-	case EINVAL:
-		return rlx_fail(err, RLX_ENOSUP,
-				"arena seal: this file or kernel does not take "
-				"these seals");
-	}
-	return rlx_fail(err, RLX_ENOMEM, "arena seal: %s", strerror(e));
+	return fcntl(a->fd, F_ADD_SEALS, set) ? -errno : 0;
 }
 
 static uint32_t memfd_seals(struct rlx_arena *a)
@@ -449,14 +299,63 @@ static uint32_t memfd_seals(struct rlx_arena *a)
 	       (s & F_SEAL_SEAL ? RLX_SEAL_SEAL : 0);
 }
 
+static void memfd_settle(struct rlx_arena *a, bool write)
+{
+	if (a->page == rlx_page_bytes() && a->pages != RLX_PAGES_SMALL)
+		madvise(a->base, a->size, MADV_HUGEPAGE);
+	/* The pages are there; failing to map them now costs a fault later. */
+	if (!(a->flags & RLX_ARENA_LAZY))
+		rlx_place_fill(a, write);
+	rlx_place_lock(a);
+}
+
+/*
+ * Exports of a memfd are udmabuf's, which gives no read-only ones and refuses a
+ * file that was sealed against writing.
+ */
+static enum rlx_status memfd_export(struct rlx_arena *a, struct rlx_buf r,
+				    bool write, int *out_fd,
+				    struct rlx_error *err)
+{
+	struct udmabuf_create c = {
+		.memfd = (uint32_t)a->fd, .flags = UDMABUF_FLAGS_CLOEXEC,
+		.offset = r.offset, .size = r.bytes,
+	};
+	int dev, e;
+
+	if (!write)
+		return rlx_fail(err, RLX_ENOSUP,
+				"arena export: read-only dma-bufs need the module "
+				"(" RLX_KMOD_NODE "); this is a memfd");
+	dev = open(UDMABUF, O_RDWR | O_CLOEXEC);
+	if (dev < 0)
+		return rlx_fail(err, errno == EMFILE || errno == ENFILE ?
+				RLX_ENOMEM : RLX_ENOSUP,
+				"arena export: dma-bufs need the module ("
+				RLX_KMOD_NODE "), or of a memfd " UDMABUF ": %s",
+				strerror(errno));
+	*out_fd = ioctl(dev, UDMABUF_CREATE, &c);
+	e = errno;
+	close(dev);
+	if (*out_fd >= 0)
+		return RLX_OK;
+	*out_fd = -1;
+	return rlx_fail(err, e == EINVAL ? RLX_ENOSUP : RLX_ENOMEM,
+			"arena export: " UDMABUF " of %llu bytes: %s%s",
+			(unsigned long long)r.bytes, strerror(e), e != EINVAL ?
+			"" : "; it takes no more than its size_limit_mb, and no "
+			"file sealed against writing");
+}
+
 const struct rlx_arena_provider rlx_arena_memfd = {
 	.name	 = "memfd",
-	.present = memfd_present,
 	.new	 = memfd_new,
 	.claims	 = memfd_claims,
 	.open	 = memfd_open,
-	.dup_readonly = memfd_dup_readonly,
-	.seal	 = memfd_seal,
+	.reopen	 = memfd_reopen,
+	.add_seals = memfd_add_seals,
 	.seals	 = memfd_seals,
-	.free	 = unmap,
+	.settle	 = memfd_settle,
+	.export	 = memfd_export,
+	.free	 = rlx_place_unmap,
 };

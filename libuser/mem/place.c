@@ -212,3 +212,67 @@ void rlx_place_lock(struct rlx_arena *a)
 		 (unsigned long long)used, (unsigned long long)room,
 		 (unsigned long long)a->size);
 }
+
+bool rlx_place_map(struct rlx_arena *a)
+{
+	int prot = PROT_READ;
+	void *p;
+
+	if (!(a->flags & RLX_ARENA_RDONLY))
+		prot |= PROT_WRITE;
+	if (a->page > (2u << 20)) {	/* the kernel knows the alignment */
+		p = mmap(NULL, a->size, prot, MAP_SHARED, a->fd, 0);
+		if (p == MAP_FAILED)
+			return false;
+		a->base = p;
+		return true;
+	}
+	a->base = rlx_place_range(a->size);
+	if (!a->base)
+		return false;
+	p = mmap(a->base, a->size, prot, MAP_SHARED | MAP_FIXED, a->fd, 0);
+	if (p != MAP_FAILED)
+		return true;
+	munmap(a->base, a->size);
+	a->base = NULL;
+	return false;
+}
+
+void rlx_place_unmap(struct rlx_arena *a)
+{
+	if (a->base)
+		munmap(a->base, a->size);
+	if (a->fd >= 0)
+		close(a->fd);
+	a->base = NULL;
+	a->fd = -1;
+}
+
+enum rlx_status rlx_place_room(const struct rlx_arena *a, struct rlx_error *err)
+{
+	uint64_t have = rlx_mem_available();
+
+	if (a->flags & RLX_ARENA_LAZY || a->size <= have)
+		return RLX_OK;
+	return rlx_fail(err, RLX_ENOMEM,
+			"arena of %llu bytes: %llu are available on this "
+			"machine or in this cgroup", (unsigned long long)a->size,
+			(unsigned long long)have);
+}
+
+enum rlx_status rlx_place_exact(const struct rlx_arena *a, struct rlx_error *err)
+{
+	const char *why = NULL;
+
+	if (!(a->flags & RLX_ARENA_EXACT))
+		return RLX_OK;
+	if (a->pages >= RLX_PAGES_HUGE && a->why_pages[0])
+		why = a->why_pages;
+	else if (a->why_node[0])
+		why = a->why_node;
+	else if (!(a->flags & RLX_ARENA_NOLOCK) && a->why_lock[0])
+		why = a->why_lock;
+	if (!why)
+		return RLX_OK;
+	return rlx_fail(err, RLX_EACCES, "arena, exactly as asked: %s", why);
+}

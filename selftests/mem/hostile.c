@@ -19,6 +19,7 @@
 #include "rlx/dlpack.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
+#include "selftests/mem/provider.h"
 
 static void refuse_fd(int fd, uint32_t flags, enum rlx_status want,
 		      const char *word)
@@ -193,7 +194,7 @@ TEST(absurd_options_are_refused)
 	/* More than an address space: there is nothing to be lazy about. */
 	o.size = 1ull << 60;
 	o.flags = RLX_ARENA_LAZY | RLX_ARENA_NOLOCK;
-	refuse_opts(&o, RLX_ENOMEM, "mmap");
+	refuse_opts(&o, RLX_ENOMEM, on_kmod() ? "limit" : "mmap");
 	o = good; o.flags = RLX_ARENA_RDONLY; refuse_opts(&o, RLX_EINVAL, "flags");
 	o = good; o.flags = 1u << 31; refuse_opts(&o, RLX_EINVAL, "flags");
 	o = good; o.pages = 77; refuse_opts(&o, RLX_EINVAL, "77");

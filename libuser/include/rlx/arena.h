@@ -17,9 +17,11 @@ extern "C" {
 /**
  * struct rlx_arena - one contiguous mapping of memory with a reference count.
  *
- * An arena of the memfd provider is a file without a name: its descriptor can
- * be passed to another process (SCM_RIGHTS, /proc/PID/fd), which then sees the
- * same bytes. An arena of the user provider is memory the caller owns.
+ * Where memory comes from is the provider's matter. "kmod" is the kernel module
+ * (/dev/rlx): memory pinned from the start, of huge pages where there are any,
+ * that devices can import. "memfd" is a file without a name, for which nothing
+ * need be installed. The descriptor of both can be passed to another process
+ * (SCM_RIGHTS), which then sees the same bytes. "user" is memory the caller owns.
  */
 struct rlx_arena;
 
@@ -70,7 +72,10 @@ enum rlx_arena_flags {
  * struct rlx_arena_opts - what rlx_arena_new() shall make.
  * @size:     bytes; rounded up to a whole page of the kind got
  * @name:     shown in /proc/PID/maps as memfd:rlx-NAME; NULL for none
- * @provider: "memfd"; NULL takes the first that is present
+ * @provider: "kmod" or "memfd"; NULL takes what RLX_ARENA_PROVIDER in the
+ *            environment names, else kmod where it can give the memory (but not
+ *            for LAZY, NOLOCK or hugetlb, which it has no equal of), else memfd;
+ *            why_provider of the info tells why it was not kmod
  * @flags:    LAZY, NOLOCK, EXACT
  * @pages:    enum rlx_pages
  * @nodes:    NUMA nodes as a bit mask: 0 no wish, one bit prefers that node,
@@ -101,7 +106,9 @@ struct rlx_arena_opts {
  * Return: RLX_EINVAL for size 0, unknown flags or pages, a name over 200
  * bytes; RLX_ERANGE for a size no address space holds; RLX_ENOMEM if the
  * machine or the cgroup has too little; RLX_ENOENT for an unknown provider;
- * RLX_EACCES or RLX_ENOSUP if EXACT and something cannot be had.
+ * RLX_EACCES or RLX_ENOSUP if EXACT and something cannot be had. With "kmod"
+ * named also RLX_ENODEV without the module, RLX_EACCES without the right to use
+ * it, RLX_ENOSUP if it is of another version, RLX_ENOMEM for RLIMIT_MEMLOCK.
  */
 RLX_EXPORT __rlx_must_check enum rlx_status
 rlx_arena_new(const struct rlx_arena_opts *opts, struct rlx_arena **out,
@@ -109,8 +116,8 @@ rlx_arena_new(const struct rlx_arena_opts *opts, struct rlx_arena **out,
 
 /**
  * rlx_arena_open_fd - map an arena that another process made.
- * @fd:    a memfd or a file on tmpfs or hugetlbfs; the caller keeps it, the
- *         arena holds a duplicate
+ * @fd:    an arena of the module, a memfd, or a file on tmpfs or hugetlbfs; the
+ *         caller keeps it, the arena holds a duplicate
  * @flags: RDONLY, LAZY, NOLOCK, UNSEALED
  *
  * A descriptor opened read-only, or a file sealed against writing, gives an
@@ -187,11 +194,12 @@ RLX_EXPORT int rlx_arena_fd(const struct rlx_arena *arena);
  * rlx_arena_dup_readonly - a descriptor that maps only for reading.
  * @out_fd: closed by the caller
  *
- * The descriptor itself refuses writing and writable mappings. That alone binds
- * a receiver who plays by it: a process of the same user can open the file
- * again through /proc/self/fd for writing. Against that stands the seal
- * RLX_SEAL_FUTURE_WRITE (rlx_arena_seal()), which holds for every descriptor
- * of the file, while mappings that exist, ours among them, keep writing.
+ * The descriptor itself refuses writing and writable mappings. With kmod that is
+ * all there is to it. A memfd binds only a receiver who plays by it: a process
+ * of the same user can open the file again through /proc/self/fd for writing.
+ * Against that stands the seal RLX_SEAL_FUTURE_WRITE (rlx_arena_seal()), which
+ * holds for every descriptor of the file, while mappings that exist, ours among
+ * them, keep writing.
  *
  * Context: any thread; sleeps. Return: RLX_ENOSUP for an arena without a
  * descriptor; RLX_EACCES if /proc is not mounted or forbids it; RLX_ENOMEM if
@@ -235,13 +243,13 @@ rlx_arena_seal(struct rlx_arena *arena, uint32_t seals, struct rlx_error *err);
 
 /**
  * struct rlx_arena_info - what an arena got, and why not more.
- * @provider:    "memfd" or "user"
+ * @provider:    "kmod", "memfd" or "user"
  * @bytes:       size
  * @page_bytes:  size of the pages the file is made of: 4096 (also when huge
  *               pages were put together from them) or a hugetlb size
  * @bytes_huge:  mapped with huge pages now, counted in /proc/self/smaps
  * @bytes_there: in memory and mapped now, by the same count
- * @bytes_locked: cannot be swapped out: mlocked, or hugetlb
+ * @bytes_locked: cannot be swapped out: the module's, mlocked, or hugetlb
  * @node:        NUMA node of most pages looked at; -1 unknown
  * @flags:       enum rlx_arena_flags
  * @seals:       enum rlx_seal that hold
@@ -250,6 +258,8 @@ rlx_arena_seal(struct rlx_arena *arena, uint32_t seals, struct rlx_error *err);
  * @why_pages:   why pages are no larger; empty if they are as large as asked
  * @why_lock:    why not all is locked; empty if it is
  * @why_node:    why the nodes asked for were not got; empty if they were
+ * @why_provider: why it was not the module, though it would have been preferred;
+ *               empty if it was, or a provider was named
  */
 struct rlx_arena_info {
 	const char	*provider;
@@ -259,6 +269,7 @@ struct rlx_arena_info {
 	uint32_t	 flags, seals;
 	uint64_t	 buffers, bytes_used;
 	char		 why_pages[224], why_lock[224], why_node[224];
+	char		 why_provider[224];
 };
 
 /**
@@ -325,6 +336,27 @@ rlx_buf_slice(struct rlx_buf buf, uint64_t offset, uint64_t bytes,
  * not inside its arena. Context: any.
  */
 RLX_EXPORT void *rlx_buf_ptr(struct rlx_buf buf);
+
+/**
+ * rlx_arena_export - a range of an arena as a dma-buf, for a device to import.
+ * @range:  whole pages, less than 4 GiB (importers keep the size in 32 bits)
+ * @flags:  RLX_ARENA_RDONLY if importers may only read
+ * @out_fd: closed by the caller; -1 on failure
+ *
+ * The pages stay while a dma-buf of them lives, also when the arena is put. The
+ * module exports any of its arenas. For a memfd this goes through /dev/udmabuf,
+ * where the machine has it and lets the caller open it; that exports for writing
+ * only, and limits the size (size_limit_mb of the module udmabuf).
+ *
+ * Context: any thread; sleeps. Return: RLX_EINVAL if the range is empty or not of
+ * whole pages, or for an unknown flag; RLX_ERANGE if it leaves the arena or is too
+ * long; RLX_EACCES if the arena is read-only or sealed and RDONLY is not given;
+ * RLX_ENOSUP for memory of the caller, or a memfd without udmabuf; RLX_ENOMEM if
+ * descriptors ran out.
+ */
+RLX_EXPORT __rlx_must_check enum rlx_status
+rlx_arena_export(struct rlx_buf range, uint32_t flags, int *out_fd,
+		 struct rlx_error *err);
 
 /**
  * struct rlx_stats - counts of the whole process since it started.
