@@ -62,6 +62,8 @@ FNR == NR {
 		owner = ""
 		left = 0
 	}
+	if (/\] (R[A-D]X|RBP|R10|R13|[FC]S|CR2|PKRU|Code|Hardware name|Tainted):/)
+		next		# registers tell a reader of TAP nothing
 	if (is_finding($0))
 		left = 24
 	if (left > 0 && lines_of[owner]++ < 80) {

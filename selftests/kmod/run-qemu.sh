@@ -162,8 +162,8 @@ make_guest()
 		add_module "$m"
 	done
 	if [ "$ko" != none ]; then
-		cp "$ko" "$top/rig/rlx.ko"
-		echo "module /rig/rlx.ko" >>"$top/rig/list"
+		cp "$ko" "$top/rig/"
+		echo "module /rig/$(basename "$ko")" >>"$top/rig/list"
 	fi
 	cat "$top/list" >>"$top/rig/list"
 	rm "$top/list"
