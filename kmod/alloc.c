@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* The pages of KERNEL arenas: huge where they can be had, zeroed, charged. */
+#include <linux/gfp.h>
+#include <linux/mm.h>
+#include <linux/sched/signal.h>
+
+#include "arena.h"
+#include "compat.h"
+
+/*
+ * Between a huge page and a small one: contiguity that an IOMMU and a fault can
+ * use, and that a machine up for long still has.
+ */
+#define RLX_ALLOC_ORDER_MID	4
+
+/**
+ * struct rlx_alloc - where filling an arena stands.
+ * @nid:     node, or NUMA_NO_NODE
+ * @order:   largest one still tried: what failed once is not asked for again
+ * @require: @order or nothing
+ */
+struct rlx_alloc {
+	int	nid;
+	int	order;
+	bool	require;
+};
+
+static int rlx_alloc_next_order(int order)
+{
+	return order > RLX_ALLOC_ORDER_MID ? RLX_ALLOC_ORDER_MID : 0;
+}
+
+/*
+ * Never the OOM killer: an arena that does not fit is an error of its creator.
+ * Never __GFP_MOVABLE: the pages are pinned from birth.
+ */
+static gfp_t rlx_alloc_gfp(const struct rlx_alloc *s, int order)
+{
+	gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_COMP | __GFP_NOWARN;
+
+	if (order && !s->require)
+		return gfp | __GFP_NORETRY;
+	return gfp | __GFP_RETRY_MAYFAIL;
+}
+
+static struct page *rlx_alloc_piece(struct rlx_alloc *s, unsigned long left)
+{
+	struct page *page;
+	int order = s->order;
+
+	for (;;) {
+		while (order && left < 1UL << order)
+			order = rlx_alloc_next_order(order);
+		page = alloc_pages_node(s->nid, rlx_alloc_gfp(s, order), order);
+		if (page || !order || s->require)
+			return page;
+		order = rlx_alloc_next_order(order);
+		s->order = order;
+	}
+}
+
+static int rlx_alloc_fill(struct rlx_arena *a, struct rlx_alloc *s)
+{
+	while (a->table.filled < a->table.nr) {
+		unsigned long at = a->table.filled;
+		struct page *page;
+		int ret;
+
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		page = rlx_alloc_piece(s, a->table.nr - at);
+		if (!page)
+			return -ENOMEM;
+		ret = rlx_table_append(&a->table, page, compound_nr(page));
+		if (ret) {
+			put_page(page);
+			return ret;
+		}
+		if (compound_order(page) == RLX_HUGE_ORDER)
+			a->nr_huge++;
+		cond_resched();
+	}
+	return 0;
+}
+
+/*
+ * Whoever pinned a page keeps it, and gives it back to the system with the last
+ * reference; ours is only one of them.
+ */
+static void rlx_alloc_release(struct rlx_arena *a)
+{
+	unsigned long at = 0;
+
+	while (at < a->table.filled) {
+		struct page *page = rlx_arena_page(a, at);
+
+		at += compound_nr(page);
+		put_page(page);
+		cond_resched();
+	}
+}
+
+/*
+ * A device or ring that pinned a writable mapping can write after the mapping
+ * is gone. The kernel cannot tell pins for writing from others, nor surely pins
+ * of a small page from a thousand mappings: it errs towards EBUSY.
+ */
+static int rlx_alloc_seal(struct rlx_arena *a)
+{
+	unsigned long at = 0;
+
+	while (at < a->table.filled) {
+		struct page *page = rlx_arena_page(a, at);
+
+		if (folio_maybe_dma_pinned(page_folio(page)))
+			return -EBUSY;
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		at += compound_nr(page);
+		cond_resched();
+	}
+	return 0;
+}
+
+static const struct rlx_arena_ops rlx_alloc_ops = {
+	.release	= rlx_alloc_release,
+	.mmap		= rlx_arena_mmap_pages,
+	.seal		= rlx_alloc_seal,
+};
+
+struct rlx_arena *rlx_alloc_arena(struct rlx_session *session,
+				  const struct rlx_ioc_arena_create *c)
+{
+	const u32 huge = RLX_AF_HUGE_TRY | RLX_AF_HUGE_REQUIRE;
+	struct rlx_alloc s = {
+		.nid = c->numa_node,
+		.order = c->flags & huge ? RLX_HUGE_ORDER : 0,
+		.require = c->flags & RLX_AF_HUGE_REQUIRE,
+	};
+	struct rlx_arena *a;
+	int ret;
+
+	/* Without trying: what cannot be would push everybody else out first. */
+	if (c->size >> PAGE_SHIFT > totalram_pages())
+		return ERR_PTR(-ENOMEM);
+	a = rlx_arena_new(session, &rlx_alloc_ops, c);
+	if (IS_ERR(a))
+		return a;
+	ret = rlx_alloc_fill(a, &s);
+	if (ret) {
+		rlx_arena_put_now(a);
+		return ERR_PTR(ret);
+	}
+	rlx_arena_publish(a);
+	return a;
+}

@@ -1,0 +1,514 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* Arenas: their life, their counts, and the ioctls on their fds. */
+#include <linux/cred.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/nodemask.h>
+#include <linux/overflow.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+
+#include "arena.h"
+#include "compat.h"
+#include "device.h"
+#include "fs.h"
+#include "ioctl.h"
+#include "session.h"
+#include "testing.h"
+#include "trace.h"
+
+#define RLX_ARENA_SEALED	(LONG_MIN / 2)	/* of ->writers */
+
+static const struct file_operations rlx_arena_fops;
+
+/* ---- life -------------------------------------------------------------- */
+
+static int rlx_arena_count(struct rlx_session *session)
+{
+	int max = READ_ONCE(rlx_max_arenas);
+
+	if (atomic_inc_return(&session->arenas) > max) {
+		atomic_dec(&session->arenas);
+		return -ENOSPC;
+	}
+	return 0;
+}
+
+static void rlx_arena_free(struct rlx_arena *a)
+{
+	if (a->table.top)
+		a->ops->release(a);
+	rlx_table_fini(&a->table);
+	if (a->inode)
+		rlx_fs_inode_free(a->inode);
+	rlx_account_uncharge(&a->charge);
+	atomic_dec(&a->session->arenas);
+	rlx_session_put(a->session);
+	mutex_destroy(&a->attach_lock);
+	mutex_destroy(&a->seal_lock);
+	kfree(a);
+}
+
+static void rlx_arena_retract(struct rlx_arena *a)
+{
+	mutex_lock(&rlx_dev.lock);
+	list_del(&a->node);
+	mutex_unlock(&rlx_dev.lock);
+	rlx_stat_dec(RLX_STAT_ARENAS);
+	rlx_stat_add(RLX_STAT_BYTES, -(s64)a->size);
+	rlx_stat_add(RLX_STAT_HUGE_BYTES,
+		     -(s64)((u64)a->nr_huge << PMD_SHIFT));
+	trace_rlx_arena_free(a->id, a->size);
+}
+
+static void rlx_arena_end(struct rlx_arena *a)
+{
+	long writers = atomic_long_read(&a->writers);
+
+	WARN_ON_ONCE(writers && writers != RLX_ARENA_SEALED);
+	WARN_ON_ONCE(atomic_long_read(&a->leases));
+	WARN_ON_ONCE(atomic_long_read(&a->exports));
+	if (!list_empty(&a->node))
+		rlx_arena_retract(a);
+	rlx_arena_free(a);
+}
+
+static void rlx_arena_put_work(struct work_struct *work)
+{
+	rlx_arena_end(container_of(work, struct rlx_arena, put_work));
+}
+
+static void rlx_arena_end_later(struct kref *ref)
+{
+	struct rlx_arena *a = container_of(ref, struct rlx_arena, ref);
+
+	queue_work(rlx_dev.wq, &a->put_work);
+}
+
+static void rlx_arena_end_now(struct kref *ref)
+{
+	rlx_arena_end(container_of(ref, struct rlx_arena, ref));
+}
+
+struct rlx_arena *rlx_arena_get(struct rlx_arena *a)
+{
+	kref_get(&a->ref);
+	return a;
+}
+
+void rlx_arena_put(struct rlx_arena *a)
+{
+	kref_put(&a->ref, rlx_arena_end_later);
+}
+
+void rlx_arena_put_now(struct rlx_arena *a)
+{
+	might_sleep();
+	kref_put(&a->ref, rlx_arena_end_now);
+}
+
+static void rlx_arena_init(struct rlx_arena *a,
+			   const struct rlx_ioc_arena_create *c)
+{
+	kref_init(&a->ref);
+	a->id = rlx_id_new();
+	a->size = c->size;
+	a->cookie = c->cookie;
+	a->kind = c->kind;
+	a->flags = c->flags;
+	a->seals = c->flags & RLX_AF_NOEXPORT ? RLX_KSEAL_NO_EXPORT : 0;
+	mutex_init(&a->seal_lock);
+	mutex_init(&a->attach_lock);
+	INIT_LIST_HEAD(&a->attached);
+	INIT_LIST_HEAD(&a->node);
+	INIT_WORK(&a->put_work, rlx_arena_put_work);
+}
+
+struct rlx_arena *rlx_arena_new(struct rlx_session *session,
+				const struct rlx_arena_ops *ops,
+				const struct rlx_ioc_arena_create *c)
+{
+	struct rlx_arena *a;
+	int ret;
+
+	ret = rlx_arena_count(session);
+	if (ret)
+		return ERR_PTR(ret);
+	a = kzalloc(sizeof(*a), GFP_KERNEL_ACCOUNT);
+	if (!a) {
+		atomic_dec(&session->arenas);
+		return ERR_PTR(-ENOMEM);
+	}
+	rlx_arena_init(a, c);
+	a->session = rlx_session_get(session);
+	a->ops = ops;
+
+	ret = rlx_account_charge(&a->charge, session, c->size >> PAGE_SHIFT);
+	if (ret)
+		goto out_free;
+	a->inode = rlx_fs_inode_new();
+	if (IS_ERR(a->inode)) {
+		ret = PTR_ERR(a->inode);
+		a->inode = NULL;
+		goto out_free;
+	}
+	ret = rlx_table_init(&a->table, c->size >> PAGE_SHIFT);
+	if (ret)
+		goto out_free;
+	return a;
+
+out_free:
+	rlx_arena_free(a);
+	return ERR_PTR(ret);
+}
+
+static unsigned long rlx_arena_count_chunks(const struct rlx_arena *a)
+{
+	unsigned long at = 0, chunks = 0, n;
+	struct page *page;
+
+	while ((n = rlx_arena_run(a, at, ULONG_MAX, &page))) {
+		at += n;
+		chunks++;
+		cond_resched();
+	}
+	return chunks;
+}
+
+void rlx_arena_publish(struct rlx_arena *a)
+{
+	WARN_ON_ONCE(a->table.filled != a->size >> PAGE_SHIFT);
+	a->nr_chunks = rlx_arena_count_chunks(a);
+
+	rlx_stat_inc(RLX_STAT_ARENAS);
+	rlx_stat_add(RLX_STAT_BYTES, a->size);
+	rlx_stat_add(RLX_STAT_HUGE_BYTES, (u64)a->nr_huge << PMD_SHIFT);
+	trace_rlx_arena_create(a->id, a->size, a->nr_huge);
+	mutex_lock(&rlx_dev.lock);
+	list_add_tail(&a->node, &rlx_dev.arenas);
+	mutex_unlock(&rlx_dev.lock);
+}
+
+/* ---- files ------------------------------------------------------------- */
+
+struct file *rlx_arena_file_new(struct rlx_arena *a, u32 access)
+{
+	struct file *file;
+
+	file = rlx_fs_file_new(a->inode, "rlx-arena",
+			       access & RLX_W ? O_RDWR : O_RDONLY,
+			       &rlx_arena_fops, a);
+	if (!IS_ERR(file))
+		rlx_arena_get(a);
+	return file;
+}
+
+static int rlx_arena_release(struct inode *inode, struct file *file)
+{
+	rlx_arena_put_now(file->private_data);
+	return 0;
+}
+
+static u32 rlx_arena_file_access(const struct file *file)
+{
+	return RLX_R | (file->f_mode & FMODE_WRITE ? RLX_W : 0);
+}
+
+struct rlx_arena *rlx_arena_get_fd(int fd, u32 *access)
+{
+	struct rlx_arena *a = ERR_PTR(-EINVAL);
+	struct file *file = fget(fd);
+
+	if (!file)
+		return ERR_PTR(-EBADF);
+	if (file->f_op == &rlx_arena_fops) {
+		a = rlx_arena_get(file->private_data);
+		if (access)
+			*access = rlx_arena_file_access(file);
+	}
+	fput(file);
+	return a;
+}
+
+/* ---- counts ------------------------------------------------------------ */
+
+int rlx_arena_check_range(const struct rlx_arena *a, u64 offset, u64 length)
+{
+	u64 end;
+
+	if (check_add_overflow(offset, length, &end))
+		return -EOVERFLOW;
+	return length && end <= a->size ? 0 : -EINVAL;
+}
+
+int rlx_arena_read(const struct rlx_arena *a, u64 offset, void *dst, size_t n)
+{
+	while (n) {
+		struct page *page = rlx_arena_page(a, offset >> PAGE_SHIFT);
+		size_t at = offset_in_page(offset);
+		size_t take = min_t(size_t, n, PAGE_SIZE - at);
+
+		if (!page)
+			return -EINVAL;
+		memcpy_from_page(dst, page, at, take);
+		dst += take;
+		offset += take;
+		n -= take;
+	}
+	return 0;
+}
+
+int rlx_arena_writer_get(struct rlx_arena *a)
+{
+	return atomic_long_inc_unless_negative(&a->writers) ? 0 : -EPERM;
+}
+
+void rlx_arena_writer_put(struct rlx_arena *a)
+{
+	WARN_ON_ONCE(atomic_long_dec_return(&a->writers) < 0);
+}
+
+int rlx_arena_lease(struct rlx_arena *a, u32 access)
+{
+	int ret;
+
+	if (rlx_arena_seals(a) & RLX_KSEAL_NO_ATTACH)
+		return -EPERM;
+	if (access & RLX_W) {
+		ret = rlx_arena_writer_get(a);
+		if (ret)
+			return ret;
+	}
+	rlx_arena_get(a);
+	atomic_long_inc(&a->leases);
+	return 0;
+}
+
+void rlx_arena_unlease(struct rlx_arena *a, u32 access)
+{
+	if (access & RLX_W)
+		rlx_arena_writer_put(a);
+	WARN_ON_ONCE(atomic_long_dec_return(&a->leases) < 0);
+	rlx_arena_put(a);
+}
+
+struct rlx_arena *rlx_arena_attach_get(int fd, u32 access)
+{
+	struct rlx_arena *a;
+	u32 may;
+	int ret;
+
+	a = rlx_arena_get_fd(fd, &may);
+	if (IS_ERR(a))
+		return a;
+	ret = access & ~may ? -EACCES : rlx_arena_lease(a, access);
+	rlx_arena_put_now(a);
+	return ret ? ERR_PTR(ret) : a;
+}
+
+int rlx_arena_export_get(struct rlx_arena *a, u32 access)
+{
+	int ret;
+
+	if (rlx_arena_seals(a) & RLX_KSEAL_NO_EXPORT)
+		return -EPERM;
+	if (access & RLX_W) {
+		ret = rlx_arena_writer_get(a);
+		if (ret)
+			return ret;
+	}
+	rlx_arena_get(a);
+	atomic_long_inc(&a->exports);
+	rlx_stat_inc(RLX_STAT_DMABUFS);
+	return 0;
+}
+
+void rlx_arena_export_put(struct rlx_arena *a, u32 access)
+{
+	if (access & RLX_W)
+		rlx_arena_writer_put(a);
+	WARN_ON_ONCE(atomic_long_dec_return(&a->exports) < 0);
+	rlx_stat_dec(RLX_STAT_DMABUFS);
+	rlx_arena_put(a);
+}
+
+/* ---- ioctls ------------------------------------------------------------ */
+
+static int rlx_arena_check_kernel(const struct rlx_ioc_arena_create *c)
+{
+	if (c->flags & RLX_AF_RDONLY || c->addr || c->memfd != -1)
+		return -EINVAL;
+	if (c->flags & RLX_AF_HUGE_REQUIRE && c->size & (PMD_SIZE - 1))
+		return -EINVAL;
+	if (c->numa_node != NUMA_NO_NODE &&
+	    (c->numa_node < 0 || c->numa_node >= MAX_NUMNODES ||
+	     !node_online(c->numa_node)))
+		return -EINVAL;
+	return 0;
+}
+
+static int rlx_arena_check_create(const struct rlx_ioc_arena_create *c)
+{
+	const u32 flags = RLX_AF_HUGE_TRY | RLX_AF_HUGE_REQUIRE |
+			  RLX_AF_RDONLY | RLX_AF_NOEXPORT;
+
+	if (c->flags & ~flags || !RLX_IS_ZERO(c->reserved))
+		return -EINVAL;
+	if (!c->size || !PAGE_ALIGNED(c->size) ||
+	    c->size > READ_ONCE(rlx_max_arena_bytes) ||
+	    c->size > RLX_ARENA_BYTES_MAX)
+		return -EINVAL;
+	return 0;
+}
+
+long rlx_arena_ioctl_create(struct rlx_call *call)
+{
+	struct rlx_ioc_arena_create *c = call->arg;
+	struct rlx_session *session = call->priv;
+	struct rlx_arena *a;
+	int ret;
+
+	ret = rlx_arena_check_create(c);
+	if (ret)
+		return ret;
+	switch (c->kind) {
+	case RLX_KIND_KERNEL:
+		ret = rlx_arena_check_kernel(c);
+		a = ret ? ERR_PTR(ret) : rlx_alloc_arena(session, c);
+		break;
+	case RLX_KIND_MEMFD:
+	case RLX_KIND_USER:
+		a = ERR_PTR(-EOPNOTSUPP);
+		break;
+	default:
+		a = ERR_PTR(-EINVAL);
+	}
+	if (IS_ERR(a))
+		return PTR_ERR(a);
+
+	rlx_stall("arena-made");
+	call->newfile = rlx_arena_file_new(a, RLX_R | RLX_W);
+	rlx_arena_put_now(a);
+	return PTR_ERR_OR_ZERO(call->newfile);
+}
+
+static long rlx_arena_ioctl_info(struct rlx_call *call)
+{
+	struct rlx_ioc_arena_info *info = call->arg;
+	struct rlx_arena *a = call->priv;
+
+	if (!RLX_IS_ZERO(info->reserved) || info->pad)
+		return -EINVAL;
+	*info = (struct rlx_ioc_arena_info){
+		.size = a->size,
+		.cookie = a->cookie,
+		.id = a->id,
+		.kind = a->kind,
+		.flags = a->flags,
+		.access = rlx_arena_file_access(call->file),
+		.seals = rlx_arena_seals(a),
+		.nr_huge = a->nr_huge,
+		.nr_chunks = a->nr_chunks,
+		.nr_leases = atomic_long_read(&a->leases),
+		.nr_exports = atomic_long_read(&a->exports),
+		.numa_node = page_to_nid(rlx_arena_page(a, 0)),
+	};
+	return 0;
+}
+
+static long rlx_arena_ioctl_dup(struct rlx_call *call)
+{
+	const struct rlx_ioc_arena_dup *d = call->arg;
+	struct rlx_arena *a = call->priv;
+
+	if (d->flags || !RLX_IS_ZERO(d->reserved))
+		return -EINVAL;
+	if (!(d->access & RLX_R) || d->access & ~(RLX_R | RLX_W))
+		return -EINVAL;
+	if (d->access & ~rlx_arena_file_access(call->file))
+		return -EACCES;
+	if (d->access & RLX_W && rlx_arena_seals(a) & RLX_KSEAL_NO_WRITE)
+		return -EPERM;
+	call->newfile = rlx_arena_file_new(a, d->access);
+	return PTR_ERR_OR_ZERO(call->newfile);
+}
+
+/* Keeps writers out first, then looks for those that no count shows. */
+static int rlx_arena_seal_write(struct rlx_arena *a)
+{
+	long writers;
+	int ret = 0;
+
+	writers = atomic_long_cmpxchg(&a->writers, 0, RLX_ARENA_SEALED);
+	if (writers < 0)
+		return 0;
+	if (writers)
+		return -EBUSY;
+	if (a->ops->seal)
+		ret = a->ops->seal(a);
+	if (ret)
+		atomic_long_set(&a->writers, 0);
+	return ret;
+}
+
+static long rlx_arena_ioctl_seal(struct rlx_call *call)
+{
+	const struct rlx_ioc_arena_seal *s = call->arg;
+	const u32 all = RLX_KSEAL_NO_WRITE | RLX_KSEAL_NO_EXPORT |
+			RLX_KSEAL_NO_ATTACH | RLX_KSEAL_SEAL;
+	struct rlx_arena *a = call->priv;
+	int ret = 0;
+
+	if (!s->seals || s->seals & ~all || s->pad || s->reserved)
+		return -EINVAL;
+	if (!(call->file->f_mode & FMODE_WRITE))
+		return -EACCES;
+	if (mutex_lock_killable(&a->seal_lock))
+		return -EINTR;
+	if (a->seals & RLX_KSEAL_SEAL)
+		ret = -EPERM;
+	else if (s->seals & RLX_KSEAL_NO_WRITE)
+		ret = rlx_arena_seal_write(a);
+	if (!ret)
+		WRITE_ONCE(a->seals, a->seals | s->seals);
+	mutex_unlock(&a->seal_lock);
+	return ret;
+}
+
+static const struct rlx_ioctl rlx_arena_ioctls[] = {
+	RLX_IOCTL_ROW(RLX_IOC_ARENA_INFO, RLX_IOCTL_OUT, rlx_arena_ioctl_info),
+	RLX_IOCTL_ROW(RLX_IOC_ARENA_DUP, RLX_IOCTL_FD, rlx_arena_ioctl_dup),
+	RLX_IOCTL_ROW(RLX_IOC_ARENA_SEAL, 0, rlx_arena_ioctl_seal),
+};
+
+static long rlx_arena_ioctl(struct file *file, unsigned int cmd,
+			    unsigned long arg)
+{
+	return rlx_ioctl_dispatch(file, cmd, arg, rlx_arena_ioctls,
+				  ARRAY_SIZE(rlx_arena_ioctls));
+}
+
+static void rlx_arena_show_fdinfo(struct seq_file *m, struct file *file)
+{
+	struct rlx_arena *a = file->private_data;
+
+	rlx_stats_fdinfo(m, "arena", a->id);
+	seq_printf(m, "rlx-size:\t%llu\n", a->size);
+	seq_printf(m, "rlx-huge:\t%lu\n", a->nr_huge);
+	seq_printf(m, "rlx-access:\t%u\n", rlx_arena_file_access(file));
+	seq_printf(m, "rlx-seals:\t%u\n", rlx_arena_seals(a));
+	seq_printf(m, "rlx-leases:\t%ld\n", atomic_long_read(&a->leases));
+	seq_printf(m, "rlx-exports:\t%ld\n", atomic_long_read(&a->exports));
+}
+
+static const struct file_operations rlx_arena_fops = {
+	.owner			= THIS_MODULE,
+	.release		= rlx_arena_release,
+	.unlocked_ioctl		= rlx_arena_ioctl,
+	.compat_ioctl		= compat_ptr_ioctl,
+	.mmap			= rlx_arena_mmap,
+	.get_unmapped_area	= thp_get_unmapped_area,
+	.show_fdinfo		= rlx_arena_show_fdinfo,
+};

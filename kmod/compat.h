@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The differences between kernels, and the only place that knows them. What is
+ * asked here was answered by conftest.sh.
+ */
+#ifndef RLX_COMPAT_H
+#define RLX_COMPAT_H
+
+#include <linux/eventfd.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/sched.h>
+
+#include "rlx_conf.h"
+
+#ifdef RLX_HAVE_IO_URING_CMD_H
+#include <linux/io_uring/cmd.h>
+#else
+#include <linux/io_uring.h>
+#endif
+
+/* ---- memory ----------------------------------------------------------- */
+
+/* What a PMD maps; MAX_ORDER has meant three things. */
+#define RLX_HUGE_ORDER	(PMD_SHIFT - PAGE_SHIFT)
+#define RLX_HUGE_PAGES	(1UL << RLX_HUGE_ORDER)
+
+static inline void rlx_vm_flags_set(struct vm_area_struct *vma,
+				    unsigned long flags)
+{
+#ifdef RLX_HAVE_VM_FLAGS_SET
+	vm_flags_set(vma, flags);
+#else
+	vma->vm_flags |= flags;
+#endif
+}
+
+static inline void rlx_vm_flags_clear(struct vm_area_struct *vma,
+				      unsigned long flags)
+{
+#ifdef RLX_HAVE_VM_FLAGS_SET
+	vm_flags_clear(vma, flags);
+#else
+	vma->vm_flags &= ~flags;
+#endif
+}
+
+/* ---- eventfd, namespaces ---------------------------------------------- */
+
+static inline void rlx_eventfd_signal(struct eventfd_ctx *ctx)
+{
+#ifdef RLX_HAVE_EVENTFD_SIGNAL_N
+	eventfd_signal(ctx, 1);
+#else
+	eventfd_signal(ctx);
+#endif
+}
+
+#ifdef RLX_HAVE_IMPORT_NS_IDENT
+#define RLX_IMPORT_DMA_BUF	MODULE_IMPORT_NS(DMA_BUF)
+#else
+#define RLX_IMPORT_DMA_BUF	MODULE_IMPORT_NS("DMA_BUF")
+#endif
+
+/* ---- io_uring commands ------------------------------------------------ */
+
+/* The payload of a 64-byte entry (16 bytes) and of a 128-byte one (80). */
+#if defined(RLX_HAVE_SQE_CMD_TYPE)
+#define rlx_cmd_payload(cmd, type)	io_uring_sqe_cmd((cmd)->sqe, type)
+#define rlx_cmd_payload128(cmd, type)	io_uring_sqe128_cmd((cmd)->sqe, type)
+#elif defined(RLX_HAVE_SQE_CMD)
+#define rlx_cmd_payload(cmd, type) \
+	((const type *)io_uring_sqe_cmd((cmd)->sqe))
+#define rlx_cmd_payload128(cmd, type)	rlx_cmd_payload(cmd, type)
+#else
+#define rlx_cmd_payload(cmd, type)	((const type *)(cmd)->cmd)
+#define rlx_cmd_payload128(cmd, type)	rlx_cmd_payload(cmd, type)
+#endif
+
+#ifdef RLX_HAVE_CMD_TO_PDU
+#define rlx_cmd_pdu(cmd, type)		io_uring_cmd_to_pdu(cmd, type)
+#else
+#define rlx_cmd_pdu(cmd, type) ({					\
+	BUILD_BUG_ON(sizeof(type) > sizeof_field(struct io_uring_cmd, pdu)); \
+	(type *)&(cmd)->pdu;						\
+})
+#endif
+
+/*
+ * Completes @cmd, once. Takes the ring's mutex if @flags has IO_URING_F_UNLOCKED
+ * and the command is cancelable: never under a spinlock.
+ */
+static inline void rlx_cmd_done(struct io_uring_cmd *cmd, s32 ret,
+				unsigned int flags)
+{
+#ifdef RLX_HAVE_CMD_DONE_RES2
+	io_uring_cmd_done(cmd, ret, 0, flags);
+#else
+	io_uring_cmd_done(cmd, ret, flags);
+#endif
+}
+
+/* The same with the second result that a ring of 32-byte CQEs shows. */
+static inline void rlx_cmd_done32(struct io_uring_cmd *cmd, s32 ret, u64 res2,
+				  unsigned int flags)
+{
+#ifdef RLX_HAVE_CMD_DONE_RES2
+	io_uring_cmd_done(cmd, ret, res2, flags);
+#else
+	io_uring_cmd_done32(cmd, ret, res2, flags);
+#endif
+}
+
+/*
+ * Defines the task work NAME for io_uring_cmd_complete_in_task(): BODY(cmd,
+ * flags, dead) is called in the submitter's task, or with dead set where that
+ * task is on its way out and its memory must not be touched.
+ */
+#ifdef RLX_HAVE_CMD_TW_REQ
+#define RLX_DEFINE_TW(name, body)					\
+static void name(struct io_tw_req tw_req, io_tw_token_t tw)		\
+{									\
+	body(io_uring_cmd_from_tw(tw_req),				\
+	     IO_URING_CMD_TASK_WORK_ISSUE_FLAGS, tw.cancel);		\
+}
+#elif defined(RLX_HAVE_TASK_DEAD)
+#define RLX_DEFINE_TW(name, body)					\
+static void name(struct io_uring_cmd *cmd, unsigned int flags)		\
+{									\
+	body(cmd, flags & ~IO_URING_F_TASK_DEAD,			\
+	     !!(flags & IO_URING_F_TASK_DEAD));				\
+}
+#else
+#define RLX_DEFINE_TW(name, body)					\
+static void name(struct io_uring_cmd *cmd, unsigned int flags)		\
+{									\
+	body(cmd, flags, !!(current->flags & (PF_EXITING | PF_KTHREAD))); \
+}
+#endif
+
+/*
+ * From 6.7 a command may be parked: the ring's end cancels it by calling
+ * ->uring_cmd with IO_URING_F_CANCEL.
+ */
+#ifdef RLX_HAVE_CMD_CANCELABLE
+#define RLX_CMD_CANCEL		IO_URING_F_CANCEL
+static inline void rlx_cmd_mark_cancelable(struct io_uring_cmd *cmd,
+					   unsigned int flags)
+{
+	io_uring_cmd_mark_cancelable(cmd, flags);
+}
+#else
+#define RLX_CMD_CANCEL		0U
+#endif
+
+#endif

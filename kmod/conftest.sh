@@ -1,0 +1,158 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# Asks the target kernel what it has, by compiling and by looking at the symbols
+# it exports; never by its version: stable trees bring things back.
+# usage: conftest.sh OUT MODULE_SYMVERS RELEASE CC FLAGS...
+set -u
+
+out=$1 symvers=$2 release=$3
+shift 3
+
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/rlx-conf.XXXXXX") || exit 1
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 1' HUP INT TERM
+
+# compiles SOURCE (stdin) with the flags of the kernel
+compiles()
+{
+	cat > "$tmp/t.c"
+	"$@" -DKBUILD_MODNAME='"rlx"' -DKBUILD_BASENAME='"conftest"' -DMODULE \
+		-Werror=implicit-function-declaration \
+		-Werror=incompatible-pointer-types -Wno-missing-prototypes \
+		-Wno-missing-declarations -Wno-unused \
+		-c -o "$tmp/t.o" "$tmp/t.c" 2> "$tmp/err"
+}
+
+flag()		# NAME YES?
+{
+	if [ "$2" = 0 ]; then
+		echo "#define RLX_HAVE_$1 1"
+	else
+		echo "/* no RLX_HAVE_$1 */"
+	fi >> "$tmp/conf.h"
+}
+
+probe()		# NAME FLAGS...; source on stdin
+{
+	name=$1
+	shift
+	compiles "$@"
+	flag "$name" $?
+}
+
+exported()	# NAME SYMBOL
+{
+	grep -q "^[^	]*	$2	" "$symvers"
+	flag "$1" $?
+}
+
+# A set of flags that compiles nothing, or everything, would answer nonsense.
+if ! compiles "$@" <<EOF
+#include <linux/module.h>
+#include <linux/fs.h>
+int rlx_probe(void) { return PAGE_SHIFT; }
+EOF
+then
+	echo "rlx: nothing compiles against kernel $release:" >&2
+	cat "$tmp/err" >&2
+	exit 1
+fi
+if compiles "$@" <<EOF
+#include <linux/module.h>
+int rlx_probe(void) { return rlx_there_is_no_such_function(); }
+EOF
+then
+	echo "rlx: probing kernel $release does not work: everything compiles" >&2
+	exit 1
+fi
+if [ ! -s "$symvers" ]; then
+	echo "rlx: no $symvers: install the headers package of $release" >&2
+	exit 1
+fi
+
+{
+	echo "/* Made by conftest.sh for $release: do not edit. */"
+	echo "#ifndef RLX_CONF_H"
+	echo "#define RLX_CONF_H"
+	echo
+} > "$tmp/conf.h"
+
+# -- memory ----------------------------------------------------------------
+
+probe VM_FLAGS_SET "$@" <<EOF
+#include <linux/mm.h>
+void rlx_probe(struct vm_area_struct *vma) { vm_flags_set(vma, VM_DONTEXPAND); }
+EOF
+exported MEMFD_PIN_FOLIOS memfd_pin_folios
+exported UNPIN_FOLIOS unpin_folios
+
+# -- io_uring --------------------------------------------------------------
+
+probe IO_URING_CMD_H "$@" <<EOF
+#include <linux/io_uring/cmd.h>
+EOF
+if grep -q "define RLX_HAVE_IO_URING_CMD_H" "$tmp/conf.h"; then
+	uring="linux/io_uring/cmd.h"
+else
+	uring="linux/io_uring.h"
+fi
+
+probe SQE_CMD "$@" <<EOF
+#include <linux/fs.h>
+#include <$uring>
+const void *rlx_probe(const struct io_uring_sqe *s) { return io_uring_sqe_cmd(s); }
+EOF
+probe SQE_CMD_TYPE "$@" <<EOF
+#include <linux/fs.h>
+#include <$uring>
+struct t { u64 a; };
+const struct t *rlx_probe(const struct io_uring_sqe *s)
+{ return io_uring_sqe_cmd(s, struct t); }
+EOF
+probe CMD_DONE_RES2 "$@" <<EOF
+#include <linux/fs.h>
+#include <$uring>
+void rlx_probe(struct io_uring_cmd *c) { io_uring_cmd_done(c, 0, 0, 0); }
+EOF
+probe CMD_DONE32 "$@" <<EOF
+#include <linux/fs.h>
+#include <$uring>
+void rlx_probe(struct io_uring_cmd *c) { io_uring_cmd_done32(c, 0, 0, 0); }
+EOF
+probe CMD_TW_REQ "$@" <<EOF
+#include <linux/fs.h>
+#include <$uring>
+struct io_uring_cmd *rlx_probe(struct io_tw_req r)
+{ return io_uring_cmd_from_tw(r); }
+EOF
+probe TASK_DEAD "$@" <<EOF
+#include <linux/fs.h>
+#include <$uring>
+int rlx_probe(void) { return IO_URING_F_TASK_DEAD; }
+EOF
+probe CMD_TO_PDU "$@" <<EOF
+#include <linux/fs.h>
+#include <$uring>
+u64 *rlx_probe(struct io_uring_cmd *c) { return io_uring_cmd_to_pdu(c, u64); }
+EOF
+exported CMD_CANCELABLE io_uring_cmd_mark_cancelable
+exported CMD_MSHOT io_uring_mshot_cmd_post_cqe
+
+# -- the rest --------------------------------------------------------------
+
+probe EVENTFD_SIGNAL_N "$@" <<EOF
+#include <linux/eventfd.h>
+void rlx_probe(struct eventfd_ctx *c) { eventfd_signal(c, 1); }
+EOF
+# A string is an identifier's expansion to older kernels: only this way round.
+probe IMPORT_NS_IDENT "$@" <<EOF
+#include <linux/module.h>
+MODULE_IMPORT_NS(DMA_BUF);
+EOF
+
+{
+	echo
+	echo "#endif"
+} >> "$tmp/conf.h"
+
+cp "$tmp/conf.h" "$out"

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* /dev/rlx: the module's beginning and end, its parameters, QUERY. */
+#include <linux/fs.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/seq_file.h>
+#include <linux/workqueue.h>
+
+#include "arena.h"
+#include "compat.h"
+#include "device.h"
+#include "ioctl.h"
+#include "session.h"
+
+unsigned long rlx_max_arena_bytes = 64UL << 30;
+module_param_named(max_arena_bytes, rlx_max_arena_bytes, ulong, 0644);
+MODULE_PARM_DESC(max_arena_bytes, "size of the largest arena");
+
+unsigned long rlx_max_user_bytes;
+module_param_named(max_user_bytes, rlx_max_user_bytes, ulong, 0644);
+MODULE_PARM_DESC(max_user_bytes, "arenas of one user together, 0: no cap");
+
+unsigned long rlx_max_total_bytes;
+module_param_named(max_total_bytes, rlx_max_total_bytes, ulong, 0644);
+MODULE_PARM_DESC(max_total_bytes, "arenas of all users together, 0: no cap");
+
+unsigned int rlx_max_sessions = 1024;
+module_param_named(max_sessions, rlx_max_sessions, uint, 0644);
+MODULE_PARM_DESC(max_sessions, "open sessions of one user");
+
+unsigned int rlx_max_arenas = 4096;
+module_param_named(max_arenas, rlx_max_arenas, uint, 0644);
+MODULE_PARM_DESC(max_arenas, "arenas of one session");
+
+u64 rlx_features(void)
+{
+	u64 features = 0;
+
+	if (IS_ENABLED(CONFIG_TRANSPARENT_HUGEPAGE))
+		features |= RLX_FEAT_HUGE;
+#ifdef RLX_TESTING
+	features |= RLX_FEAT_TESTING;
+#endif
+	return features;
+}
+
+static long rlx_main_ioctl_query(struct rlx_call *call)
+{
+	struct rlx_ioc_query *q = call->arg;
+
+	if (!rlx_ioctl_is_zero(q, sizeof(*q)))
+		return -EINVAL;
+	q->abi = RLX_ABI;
+	q->features = rlx_features();
+	q->limits[RLX_LIMIT_ARENA_BYTES] = min_t(u64, rlx_max_arena_bytes,
+						 RLX_ARENA_BYTES_MAX);
+	q->limits[RLX_LIMIT_USER_BYTES] = rlx_max_user_bytes;
+	q->limits[RLX_LIMIT_TOTAL_BYTES] = rlx_max_total_bytes;
+	q->limits[RLX_LIMIT_SESSIONS] = rlx_max_sessions;
+	q->limits[RLX_LIMIT_ARENAS] = rlx_max_arenas;
+	q->limits[RLX_LIMIT_HUGE_BYTES] = PMD_SIZE;
+	return 0;
+}
+
+static const struct rlx_ioctl rlx_main_ioctls[] = {
+	RLX_IOCTL_ROW(RLX_IOC_QUERY, RLX_IOCTL_OUT, rlx_main_ioctl_query),
+	RLX_IOCTL_ROW(RLX_IOC_ARENA_CREATE, RLX_IOCTL_FD,
+		      rlx_arena_ioctl_create),
+};
+
+static long rlx_main_ioctl(struct file *file, unsigned int cmd,
+			   unsigned long arg)
+{
+	return rlx_ioctl_dispatch(file, cmd, arg, rlx_main_ioctls,
+				  ARRAY_SIZE(rlx_main_ioctls));
+}
+
+static void rlx_main_show_fdinfo(struct seq_file *m, struct file *file)
+{
+	struct rlx_session *s = file->private_data;
+
+	rlx_stats_fdinfo(m, "session", s->id);
+	seq_printf(m, "rlx-arenas:\t%d\n", atomic_read(&s->arenas));
+}
+
+static const struct file_operations rlx_main_fops = {
+	.owner		= THIS_MODULE,
+	.open		= rlx_session_open,
+	.release	= rlx_session_release,
+	.unlocked_ioctl	= rlx_main_ioctl,
+	.compat_ioctl	= compat_ptr_ioctl,
+	.show_fdinfo	= rlx_main_show_fdinfo,
+};
+
+struct rlx_device rlx_dev = {
+	.misc = {
+		.minor	= MISC_DYNAMIC_MINOR,
+		.name	= "rlx",
+		.fops	= &rlx_main_fops,
+		.groups	= rlx_stats_groups,
+		.mode	= 0660,
+	},
+	.lock		= __MUTEX_INITIALIZER(rlx_dev.lock),
+	.users		= LIST_HEAD_INIT(rlx_dev.users),
+	.sessions	= LIST_HEAD_INIT(rlx_dev.sessions),
+	.arenas		= LIST_HEAD_INIT(rlx_dev.arenas),
+};
+
+static int __init rlx_main_init(void)
+{
+	int ret;
+
+	rlx_dev.wq = alloc_workqueue("rlx", WQ_UNBOUND, 0);
+	if (!rlx_dev.wq)
+		return -ENOMEM;
+	rlx_stats_init();
+	ret = misc_register(&rlx_dev.misc);
+	if (ret)
+		goto out_stats;
+	return 0;
+
+out_stats:
+	rlx_stats_fini();
+	destroy_workqueue(rlx_dev.wq);
+	return ret;
+}
+
+/* No fd, mapping or export is left; what their ends put off may be. */
+static void __exit rlx_main_exit(void)
+{
+	misc_deregister(&rlx_dev.misc);
+	destroy_workqueue(rlx_dev.wq);
+	rlx_stats_fini();
+	rcu_barrier();
+	WARN_ON(!list_empty(&rlx_dev.arenas) || !list_empty(&rlx_dev.sessions) ||
+		!list_empty(&rlx_dev.users));
+}
+
+module_init(rlx_main_init);
+module_exit(rlx_main_exit);
+
+MODULE_AUTHOR("The RLX authors");
+MODULE_DESCRIPTION("Pinned DMA-shareable arenas and request channels");
+MODULE_LICENSE("GPL");
+MODULE_VERSION("0.1.0");

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/* sysfs, debugfs and the common part of fdinfo. Nothing prints an address. */
+#include <linux/cred.h>
+#include <linux/debugfs.h>
+#include <linux/device.h>
+#include <linux/pid.h>
+#include <linux/pid_namespace.h>
+#include <linux/sched.h>
+#include <linux/sched/user.h>
+#include <linux/seq_file.h>
+#include <linux/sysfs.h>
+
+#include "arena.h"
+#include "device.h"
+#include "session.h"
+#include "stats.h"
+
+void rlx_stat_add(enum rlx_stat stat, s64 n)
+{
+	atomic64_add(n, &rlx_dev.stats[stat]);
+}
+
+/* ---- sysfs: totals ------------------------------------------------------ */
+
+/* Attachments are too many to count twice: those of published arenas, summed. */
+static s64 rlx_stats_sum_leases(void)
+{
+	struct rlx_arena *a;
+	s64 sum = 0;
+
+	mutex_lock(&rlx_dev.lock);
+	list_for_each_entry(a, &rlx_dev.arenas, node)
+		sum += atomic_long_read(&a->leases);
+	mutex_unlock(&rlx_dev.lock);
+	return sum;
+}
+
+static ssize_t rlx_stats_show(struct device *dev, struct device_attribute *attr,
+			      char *buf)
+{
+	struct dev_ext_attribute *ext =
+		container_of(attr, struct dev_ext_attribute, attr);
+	unsigned long stat = (unsigned long)ext->var;
+
+	if (stat == RLX_STAT_LEASES)
+		return sysfs_emit(buf, "%lld\n", rlx_stats_sum_leases());
+	return sysfs_emit(buf, "%lld\n",
+			  (s64)atomic64_read(&rlx_dev.stats[stat]));
+}
+
+static ssize_t abi_show(struct device *dev, struct device_attribute *attr,
+			char *buf)
+{
+	return sysfs_emit(buf, "%u\n", RLX_ABI);
+}
+static DEVICE_ATTR_RO(abi);
+
+static ssize_t features_show(struct device *dev, struct device_attribute *attr,
+			     char *buf)
+{
+	return sysfs_emit(buf, "0x%llx\n", rlx_features());
+}
+static DEVICE_ATTR_RO(features);
+
+#define RLX_STATS_ATTR(_name, _stat)					\
+static struct dev_ext_attribute rlx_stats_##_name = {			\
+	.attr = __ATTR(_name, 0444, rlx_stats_show, NULL),		\
+	.var = (void *)(unsigned long)(_stat),				\
+}
+
+RLX_STATS_ATTR(sessions, RLX_STAT_SESSIONS);
+RLX_STATS_ATTR(arenas, RLX_STAT_ARENAS);
+RLX_STATS_ATTR(bytes, RLX_STAT_BYTES);
+RLX_STATS_ATTR(huge_bytes, RLX_STAT_HUGE_BYTES);
+RLX_STATS_ATTR(leases, RLX_STAT_LEASES);
+RLX_STATS_ATTR(dmabufs, RLX_STAT_DMABUFS);
+RLX_STATS_ATTR(timelines, RLX_STAT_TIMELINES);
+RLX_STATS_ATTR(waiters, RLX_STAT_WAITERS);
+RLX_STATS_ATTR(services, RLX_STAT_SERVICES);
+RLX_STATS_ATTR(executors, RLX_STAT_EXECUTORS);
+RLX_STATS_ATTR(channels, RLX_STAT_CHANNELS);
+RLX_STATS_ATTR(slots, RLX_STAT_SLOTS);
+
+static struct attribute *rlx_stats_attrs[] = {
+	&dev_attr_abi.attr,
+	&dev_attr_features.attr,
+	&rlx_stats_sessions.attr.attr,
+	&rlx_stats_arenas.attr.attr,
+	&rlx_stats_bytes.attr.attr,
+	&rlx_stats_huge_bytes.attr.attr,
+	&rlx_stats_leases.attr.attr,
+	&rlx_stats_dmabufs.attr.attr,
+	&rlx_stats_timelines.attr.attr,
+	&rlx_stats_waiters.attr.attr,
+	&rlx_stats_services.attr.attr,
+	&rlx_stats_executors.attr.attr,
+	&rlx_stats_channels.attr.attr,
+	&rlx_stats_slots.attr.attr,
+	NULL
+};
+
+static const struct attribute_group rlx_stats_group = {
+	.attrs = rlx_stats_attrs,
+};
+
+const struct attribute_group *rlx_stats_groups[] = {
+	&rlx_stats_group,
+	NULL
+};
+
+/* ---- debugfs: each object ----------------------------------------------- */
+
+/* Who opened it, as the reader numbers processes; 0 if it cannot see it. */
+static pid_t rlx_stats_pid(struct pid *pid)
+{
+	return pid_nr_ns(pid, task_active_pid_ns(current));
+}
+
+static int rlx_sessions_show(struct seq_file *m, void *unused)
+{
+	struct rlx_session *s;
+
+	seq_puts(m, "id pid uid arenas user_bytes\n");
+	mutex_lock(&rlx_dev.lock);
+	list_for_each_entry(s, &rlx_dev.sessions, node)
+		seq_printf(m, "%llu %d %u %d %lld\n", s->id,
+			   rlx_stats_pid(s->owner),
+			   from_kuid_munged(current_user_ns(),
+					    s->user->user->uid),
+			   atomic_read(&s->arenas),
+			   (s64)atomic64_read(&s->user->bytes));
+	mutex_unlock(&rlx_dev.lock);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(rlx_sessions);
+
+static int rlx_arenas_show(struct seq_file *m, void *unused)
+{
+	struct rlx_arena *a;
+
+	seq_puts(m, "id session pid kind flags seals size huge chunks leases exports cookie\n");
+	mutex_lock(&rlx_dev.lock);
+	list_for_each_entry(a, &rlx_dev.arenas, node)
+		seq_printf(m, "%llu %llu %d %u %x %x %llu %lu %lu %ld %ld %llx\n",
+			   a->id, a->session->id,
+			   rlx_stats_pid(a->session->owner), a->kind, a->flags,
+			   rlx_arena_seals(a), a->size, a->nr_huge,
+			   a->nr_chunks, atomic_long_read(&a->leases),
+			   atomic_long_read(&a->exports), a->cookie);
+	mutex_unlock(&rlx_dev.lock);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(rlx_arenas);
+
+void rlx_stats_init(void)
+{
+	rlx_dev.debugfs = debugfs_create_dir("rlx", NULL);
+	debugfs_create_file("sessions", 0400, rlx_dev.debugfs, NULL,
+			    &rlx_sessions_fops);
+	debugfs_create_file("arenas", 0400, rlx_dev.debugfs, NULL,
+			    &rlx_arenas_fops);
+}
+
+void rlx_stats_fini(void)
+{
+	debugfs_remove_recursive(rlx_dev.debugfs);
+}
+
+/* ---- fdinfo ------------------------------------------------------------- */
+
+void rlx_stats_fdinfo(struct seq_file *m, const char *kind, u64 id)
+{
+	seq_printf(m, "rlx-kind:\t%s\n", kind);
+	seq_printf(m, "rlx-id:\t%llu\n", id);
+}
