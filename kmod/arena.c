@@ -46,7 +46,7 @@ static void rlx_arena_free(struct rlx_arena *a)
 	rlx_account_uncharge(&a->charge);
 	atomic_dec(&a->session->arenas);
 	rlx_session_put(a->session);
-	mutex_destroy(&a->attach_lock);
+	mutex_destroy(&a->export_lock);
 	mutex_destroy(&a->seal_lock);
 	kfree(a);
 }
@@ -68,8 +68,8 @@ static void rlx_arena_end(struct rlx_arena *a)
 	long writers = atomic_long_read(&a->writers);
 
 	WARN_ON_ONCE(writers && writers != RLX_ARENA_SEALED);
-	WARN_ON_ONCE(atomic_long_read(&a->leases));
-	WARN_ON_ONCE(atomic_long_read(&a->exports));
+	WARN_ON_ONCE(atomic_long_read(&a->nr_leases));
+	WARN_ON_ONCE(atomic_long_read(&a->nr_exports));
 	if (!list_empty(&a->node))
 		rlx_arena_retract(a);
 	rlx_arena_free(a);
@@ -120,8 +120,8 @@ static void rlx_arena_init(struct rlx_arena *a,
 	a->flags = c->flags;
 	a->seals = c->flags & RLX_AF_NOEXPORT ? RLX_KSEAL_NO_EXPORT : 0;
 	mutex_init(&a->seal_lock);
-	mutex_init(&a->attach_lock);
-	INIT_LIST_HEAD(&a->attached);
+	mutex_init(&a->export_lock);
+	INIT_LIST_HEAD(&a->export_list);
 	INIT_LIST_HEAD(&a->node);
 	INIT_WORK(&a->put_work, rlx_arena_put_work);
 }
@@ -282,7 +282,7 @@ int rlx_arena_lease(struct rlx_arena *a, u32 access)
 			return ret;
 	}
 	rlx_arena_get(a);
-	atomic_long_inc(&a->leases);
+	atomic_long_inc(&a->nr_leases);
 	return 0;
 }
 
@@ -290,7 +290,7 @@ void rlx_arena_unlease(struct rlx_arena *a, u32 access)
 {
 	if (access & RLX_W)
 		rlx_arena_writer_put(a);
-	WARN_ON_ONCE(atomic_long_dec_return(&a->leases) < 0);
+	WARN_ON_ONCE(atomic_long_dec_return(&a->nr_leases) < 0);
 	rlx_arena_put(a);
 }
 
@@ -320,7 +320,7 @@ int rlx_arena_export_get(struct rlx_arena *a, u32 access)
 			return ret;
 	}
 	rlx_arena_get(a);
-	atomic_long_inc(&a->exports);
+	atomic_long_inc(&a->nr_exports);
 	rlx_stat_inc(RLX_STAT_DMABUFS);
 	return 0;
 }
@@ -329,7 +329,7 @@ void rlx_arena_export_put(struct rlx_arena *a, u32 access)
 {
 	if (access & RLX_W)
 		rlx_arena_writer_put(a);
-	WARN_ON_ONCE(atomic_long_dec_return(&a->exports) < 0);
+	WARN_ON_ONCE(atomic_long_dec_return(&a->nr_exports) < 0);
 	rlx_stat_dec(RLX_STAT_DMABUFS);
 	rlx_arena_put(a);
 }
@@ -411,8 +411,8 @@ static long rlx_arena_ioctl_info(struct rlx_call *call)
 		.seals = rlx_arena_seals(a),
 		.nr_huge = a->nr_huge,
 		.nr_chunks = a->nr_chunks,
-		.nr_leases = atomic_long_read(&a->leases),
-		.nr_exports = atomic_long_read(&a->exports),
+		.nr_leases = atomic_long_read(&a->nr_leases),
+		.nr_exports = atomic_long_read(&a->nr_exports),
 		.numa_node = page_to_nid(rlx_arena_page(a, 0)),
 	};
 	return 0;
@@ -499,8 +499,8 @@ static void rlx_arena_show_fdinfo(struct seq_file *m, struct file *file)
 	seq_printf(m, "rlx-huge:\t%lu\n", a->nr_huge);
 	seq_printf(m, "rlx-access:\t%u\n", rlx_arena_file_access(file));
 	seq_printf(m, "rlx-seals:\t%u\n", rlx_arena_seals(a));
-	seq_printf(m, "rlx-leases:\t%ld\n", atomic_long_read(&a->leases));
-	seq_printf(m, "rlx-exports:\t%ld\n", atomic_long_read(&a->exports));
+	seq_printf(m, "rlx-leases:\t%ld\n", atomic_long_read(&a->nr_leases));
+	seq_printf(m, "rlx-exports:\t%ld\n", atomic_long_read(&a->nr_exports));
 }
 
 static const struct file_operations rlx_arena_fops = {

@@ -59,15 +59,15 @@ struct rlx_arena_ops {
  *             PMDs, and without writeback, so that mappings can be pinned
  * @writers:   writable mappings, exports and attachments; below 0 once
  *             NO_WRITE is set: that one word decides who was first
- * @leases:    attachments
- * @exports:   live dma-bufs
+ * @nr_leases:    attachments
+ * @nr_exports:   live dma-bufs
  * @seal_lock: one SEAL at a time
  * @seals:     RLX_KSEAL_*; written under @seal_lock, read anywhere
  * @node:      in rlx_dev.arenas once published, protected by rlx_dev.lock
  * @put_work:  the end, where putting must not sleep
  *
- * @attach_lock: protects @attached
- * @attached:    devices that use an export; dmabuf.c
+ * @export_lock: protects @export_list
+ * @export_list:   devices that use an export; dmabuf.c
  */
 struct rlx_arena {
 	struct kref			ref;
@@ -87,16 +87,16 @@ struct rlx_arena {
 	struct inode			*inode;
 
 	atomic_long_t			writers;
-	atomic_long_t			leases;
-	atomic_long_t			exports;
+	atomic_long_t			nr_leases;
+	atomic_long_t			nr_exports;
 	struct mutex			seal_lock;
 	u32				seals;
 
 	struct list_head		node;
 	struct work_struct		put_work;
 
-	struct mutex			attach_lock;
-	struct list_head		attached;
+	struct mutex			export_lock;
+	struct list_head		export_list;
 };
 
 /* ---- making one: for the sources (alloc.c, pin.c) ---------------------- */

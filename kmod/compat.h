@@ -45,6 +45,14 @@ static inline void rlx_vm_flags_clear(struct vm_area_struct *vma,
 #endif
 }
 
+/* Sets, then clears. */
+static inline void rlx_vm_flags_mod(struct vm_area_struct *vma,
+				    unsigned long set, unsigned long clear)
+{
+	rlx_vm_flags_set(vma, set);
+	rlx_vm_flags_clear(vma, clear);
+}
+
 /* ---- eventfd, namespaces ---------------------------------------------- */
 
 static inline void rlx_eventfd_signal(struct eventfd_ctx *ctx)

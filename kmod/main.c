@@ -129,9 +129,11 @@ out_stats:
 static void __exit rlx_main_exit(void)
 {
 	misc_deregister(&rlx_dev.misc);
+	rcu_barrier();			/* queue_rcu_work() */
+	flush_workqueue(rlx_dev.wq);
+	rcu_barrier();			/* kfree_rcu() and so on, of that work */
 	destroy_workqueue(rlx_dev.wq);
 	rlx_stats_fini();
-	rcu_barrier();
 	WARN_ON(!list_empty(&rlx_dev.arenas) || !list_empty(&rlx_dev.sessions) ||
 		!list_empty(&rlx_dev.users));
 }

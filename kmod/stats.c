@@ -30,7 +30,7 @@ static s64 rlx_stats_sum_leases(void)
 
 	mutex_lock(&rlx_dev.lock);
 	list_for_each_entry(a, &rlx_dev.arenas, node)
-		sum += atomic_long_read(&a->leases);
+		sum += atomic_long_read(&a->nr_leases);
 	mutex_unlock(&rlx_dev.lock);
 	return sum;
 }
@@ -145,8 +145,8 @@ static int rlx_arenas_show(struct seq_file *m, void *unused)
 			   a->id, a->session->id,
 			   rlx_stats_pid(a->session->owner), a->kind, a->flags,
 			   rlx_arena_seals(a), a->size, a->nr_huge,
-			   a->nr_chunks, atomic_long_read(&a->leases),
-			   atomic_long_read(&a->exports), a->cookie);
+			   a->nr_chunks, atomic_long_read(&a->nr_leases),
+			   atomic_long_read(&a->nr_exports), a->cookie);
 	mutex_unlock(&rlx_dev.lock);
 	return 0;
 }
