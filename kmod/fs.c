@@ -10,10 +10,9 @@
 #include <linux/module.h>
 #include <linux/mount.h>
 #include <linux/pseudo_fs.h>
+#include <linux/rlx.h>
 
 #include "fs.h"
-
-#define RLX_FS_MAGIC	0x524c5846	/* "RLXF" */
 
 static int rlx_fs_init_context(struct fs_context *fc)
 {

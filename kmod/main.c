@@ -48,8 +48,9 @@ static long rlx_main_ioctl_query(struct rlx_call *call)
 {
 	struct rlx_ioc_query *q = call->arg;
 
-	if (!rlx_ioctl_is_zero(q, sizeof(*q)))
+	if (q->pad)
 		return -EINVAL;
+	memset(q, 0, sizeof(*q));
 	q->abi = RLX_ABI;
 	q->features = rlx_features();
 	q->limits[RLX_LIMIT_ARENA_BYTES] = min_t(u64, rlx_max_arena_bytes,

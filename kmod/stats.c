@@ -68,34 +68,34 @@ static struct dev_ext_attribute rlx_stats_##_name = {			\
 	.var = (void *)(unsigned long)(_stat),				\
 }
 
-RLX_STATS_ATTR(sessions, RLX_STAT_SESSIONS);
-RLX_STATS_ATTR(arenas, RLX_STAT_ARENAS);
+RLX_STATS_ATTR(nr_sessions, RLX_STAT_SESSIONS);
+RLX_STATS_ATTR(nr_arenas, RLX_STAT_ARENAS);
 RLX_STATS_ATTR(bytes, RLX_STAT_BYTES);
 RLX_STATS_ATTR(huge_bytes, RLX_STAT_HUGE_BYTES);
-RLX_STATS_ATTR(leases, RLX_STAT_LEASES);
-RLX_STATS_ATTR(dmabufs, RLX_STAT_DMABUFS);
-RLX_STATS_ATTR(timelines, RLX_STAT_TIMELINES);
-RLX_STATS_ATTR(waiters, RLX_STAT_WAITERS);
-RLX_STATS_ATTR(services, RLX_STAT_SERVICES);
-RLX_STATS_ATTR(executors, RLX_STAT_EXECUTORS);
-RLX_STATS_ATTR(channels, RLX_STAT_CHANNELS);
-RLX_STATS_ATTR(slots, RLX_STAT_SLOTS);
+RLX_STATS_ATTR(nr_leases, RLX_STAT_LEASES);
+RLX_STATS_ATTR(nr_dmabufs, RLX_STAT_DMABUFS);
+RLX_STATS_ATTR(nr_timelines, RLX_STAT_TIMELINES);
+RLX_STATS_ATTR(nr_waiters, RLX_STAT_WAITERS);
+RLX_STATS_ATTR(nr_services, RLX_STAT_SERVICES);
+RLX_STATS_ATTR(nr_executors, RLX_STAT_EXECUTORS);
+RLX_STATS_ATTR(nr_channels, RLX_STAT_CHANNELS);
+RLX_STATS_ATTR(nr_slots, RLX_STAT_SLOTS);
 
 static struct attribute *rlx_stats_attrs[] = {
 	&dev_attr_abi.attr,
 	&dev_attr_features.attr,
-	&rlx_stats_sessions.attr.attr,
-	&rlx_stats_arenas.attr.attr,
+	&rlx_stats_nr_sessions.attr.attr,
+	&rlx_stats_nr_arenas.attr.attr,
 	&rlx_stats_bytes.attr.attr,
 	&rlx_stats_huge_bytes.attr.attr,
-	&rlx_stats_leases.attr.attr,
-	&rlx_stats_dmabufs.attr.attr,
-	&rlx_stats_timelines.attr.attr,
-	&rlx_stats_waiters.attr.attr,
-	&rlx_stats_services.attr.attr,
-	&rlx_stats_executors.attr.attr,
-	&rlx_stats_channels.attr.attr,
-	&rlx_stats_slots.attr.attr,
+	&rlx_stats_nr_leases.attr.attr,
+	&rlx_stats_nr_dmabufs.attr.attr,
+	&rlx_stats_nr_timelines.attr.attr,
+	&rlx_stats_nr_waiters.attr.attr,
+	&rlx_stats_nr_services.attr.attr,
+	&rlx_stats_nr_executors.attr.attr,
+	&rlx_stats_nr_channels.attr.attr,
+	&rlx_stats_nr_slots.attr.attr,
 	NULL
 };
 
