@@ -182,6 +182,8 @@ static void arena(struct out *o, uint64_t bytes)
 	}
 	rlx_arena_info(a, &i);
 	out_str(o, "provider", i.provider);
+	out_str(o, "why_not_the_module", *i.why_provider ? i.why_provider :
+		strcmp(i.provider, "kmod") ? "RLX_ARENA_PROVIDER" : "it is");
 	out_bytes(o, "bytes", i.bytes);
 	out_bytes(o, "page", i.page_bytes);
 	out_bytes(o, "in_huge_pages", i.bytes_huge);
@@ -205,9 +207,12 @@ static void module(struct out *o)
 		out_str(o, "version", v);
 	out_bool(o, "node", node);
 	out_bool(o, "readable_and_writable", node && !access(MODULE_NODE, R_OK | W_OK));
+	if (loaded && first_line("/sys/class/misc/rlx/abi", v, sizeof(v)))
+		out_str(o, "abi", v);
 	if (!node)
 		out_str(o, "note", MODULE_NODE " is absent: arenas are memfds, which "
 				   "need no module");
+	out_str(o, "more", "rlx doctor");
 	out_section_end(o);
 }
 
