@@ -266,6 +266,8 @@ static int rlx_slot_apply(struct rlx_slots *q, struct rlx_slot *s,
 	out->seq = s->seq;
 	if (m->how != MOVE && m->how != HEAD)
 		return rlx_slot_refuse(m, out);
+	if (s->state == RLX_SLOT_FREE)
+		out->seq = ++s->seq;	/* who kept the old one holds nothing now */
 	out->lane = s->lane;
 	out->result = m->value == GIVEN ? result : m->value;
 	if (next == RLX_SLOT_DONE) {
@@ -352,7 +354,6 @@ int rlx_lane_take(struct rlx_lane *lane, struct rlx_slot **slot)
 		return -EAGAIN;
 	s = list_first_entry(&lane->list[RLX_SLOT_FREE], struct rlx_slot, node);
 	rlx_slot_apply(lane->q, s, RLX_EV_TAKE, 0, &out);
-	s->seq++;
 	*slot = s;
 	return 0;
 }

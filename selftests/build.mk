@@ -46,6 +46,8 @@ BENCH_BIN   := $(filter $(BUILD)/test/bench/%,$(TEST_BIN))
 UNIT_BIN    := $(filter-out $(OPS_BIN) $(ONNX_BIN) $(MODELS_BIN) \
 			    $(HOSTILE_BIN) $(BENCH_BIN),$(TEST_BIN))
 
+include selftests/slot/build.mk
+
 GROUPS := check-style check-unit check-install check-ops check-onnx check-hostile \
 	  check-models
 
