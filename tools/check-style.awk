@@ -50,10 +50,10 @@ function parameters(s,	i, c, depth, n)
 
 function wanted_licence()
 {
-	if (FILENAME ~ /^kmod\//)
+	if (FILENAME ~ /^kmod\/|^selftests\/kmod\/(bad|kunit)\//)
 		return "GPL-2.0-only"
 	if (FILENAME ~ /^uapi\//)
-		return "(GPL-2.0-only WITH Linux-syscall-note) OR MIT"
+		return "GPL-2.0-only WITH Linux-syscall-note OR MIT"
 	return "MIT"
 }
 

@@ -1,41 +1,67 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Finds a built debug kernel and puts it where tools/fetch-kernels.sh puts others.
+# Finds a built debug kernel, or builds one from Debian's source of 6.12.
 #
-#   tools/debug-kernel.sh find       status 4 when there is none
+#   tools/debug-kernel.sh find        what was built; status 4 when nothing was
+#   tools/debug-kernel.sh config      fetches the source, configures and checks
+#   tools/debug-kernel.sh build       all of it: 20 minutes on two processors
+#   tools/debug-kernel.sh pack FILE   an archive of what "find" found
 #
-# $BUILD/kernels/debug gets vmlinuz, build/ (the headers), modules/ and release
-# out of the archive that $RLX_DEBUG_KERNEL names, or ../shared/kernel/debug-*
-# when it names none.
+# $BUILD/kernels/debug gets vmlinuz, build/ (the headers), modules/ and release,
+# as tools/fetch-kernels.sh leaves them for other kernels. "find" takes the archive
+# that $RLX_DEBUG_KERNEL names, or what "build" left in the cache for this very
+# fragment (${XDG_CACHE_HOME:-~/.cache}/rlx/kernels), or the newest archive
+# ../shared/kernel/debug-*.tar.zst. "build" does nothing for a source, a fragment
+# (selftests/kmod/debug.config) and a compiler it knows already.
 set -u
+unset MAKEFLAGS MFLAGS
 
 BUILD=${BUILD:-build}
+JOBS=${JOBS:-$(nproc)}
 here=$(cd "$(dirname "$0")/.." && pwd)
+fragment=$here/selftests/kmod/debug.config
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/rlx/kernels
 link=$BUILD/kernels/debug
+pkg=linux-source-6.12
 
 say() { printf 'debug-kernel: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
 
-# An archive that was built elsewhere: DIR/bzImage, DIR/headers, DIR/modules.
+unpack_archive()
+{
+	command -v zstd >/dev/null || die "no zstd: run 'tools/setup.sh kmod'"
+	tmp=$(mktemp -d "$cache/tmp.XXXXXX") || exit 1
+	printf '  UNPACK  %s\n' "$(basename "$1")"
+	if ! zstd -dc "$1" | tar -x -C "$tmp" --strip-components=1 ||
+	   [ ! -f "$tmp/headers/Makefile" ]; then
+		rm -rf "$tmp"
+		die "cannot unpack $1"
+	fi
+	[ -f "$tmp/vmlinuz" ] || mv "$tmp/bzImage" "$tmp/vmlinuz"
+	ln -sfn headers "$tmp/build"
+	mkdir -p "$tmp/modules"
+	cp "$tmp/headers/include/config/kernel.release" "$tmp/release"
+	rm -rf "$2"
+	mv "$tmp" "$2"
+}
+
 use_archive()
 {
-	key=$(sha256sum "$1" | cut -c 1-16)
-	dir=$cache/debug-$key
-	if [ ! -f "$dir/release" ]; then
-		command -v zstd >/dev/null || die "no zstd: tools/setup.sh kmod"
-		tmp=$(mktemp -d "$cache/tmp.XXXXXX") || exit 1
-		printf '  UNPACK  %s\n' "$(basename "$1")"
-		zstd -dc "$1" | tar -x -C "$tmp" --strip-components=1 ||
-			die "cannot unpack $1"
-		mv "$tmp/bzImage" "$tmp/vmlinuz"
-		ln -s headers "$tmp/build"
-		mkdir -p "$tmp/modules"
-		cp "$tmp/headers/include/config/kernel.release" "$tmp/release"
-		rm -rf "$dir"
-		mv "$tmp" "$dir"
-	fi
+	dir=$cache/debug-$(sha256sum "$1" | cut -c 1-16)
+	[ -f "$dir/release" ] || unpack_archive "$1" "$dir"
 	ln -sfn "$dir" "$link"
+}
+
+# What was built here for this fragment, if anything, the newest first.
+use_built()
+{
+	for d in $(find "$cache" -maxdepth 1 -name 'debug-built-*' -printf \
+		   '%T@ %p\n' | sort -rn | cut -d' ' -f2); do
+		cmp -s "$fragment" "$d/fragment" || continue
+		ln -sfn "$d" "$link"
+		return 0
+	done
+	return 1
 }
 
 find_kernel()
@@ -46,20 +72,143 @@ find_kernel()
 		use_archive "$RLX_DEBUG_KERNEL"
 		return
 	fi
-	for f in "$here"/../shared/kernel/debug-*.tar.zst; do
-		[ -f "$f" ] || continue
-		use_archive "$f"
+	use_built && return
+	newest=$(find "$here/../shared/kernel" -name 'debug-*.tar.zst' \
+		 -printf '%T@ %p\n' 2>/dev/null | sort -rn | sed 's/^[^ ]* //;q')
+	if [ -n "$newest" ]; then
+		use_archive "$newest"
 		return
-	done
-	say "no debug kernel: RLX_DEBUG_KERNEL may name an archive of one"
+	fi
 	rm -f "$link"
+	say "there is none: 'make debug-kernel' builds one, and" \
+	    "RLX_DEBUG_KERNEL names an archive of one"
 	exit 4
 }
 
+source_version()
+{
+	apt-cache show --no-all-versions $pkg 2>/dev/null |
+		sed -n 's/^Version: //p'
+}
+
+compiler() { gcc --version | head -n 1; }
+
+fetch_source()
+{
+	version=$(source_version)
+	[ -n "$version" ] || die "apt's package lists have no $pkg"
+	src=$BUILD/debug-kernel
+	[ "$(cat "$src/.version" 2>/dev/null)" = "$version" ] && return
+	rm -rf "$src" "$src.deb"
+	mkdir -p "$src" "$src.deb"
+	printf '  FETCH   %s %s\n' "$pkg" "$version"
+	(cd "$src.deb" && apt-get -o APT::Sandbox::User=root download $pkg) \
+		>"$src.deb/log" 2>&1 || {
+		tail -n 2 "$src.deb/log" >&2
+		die "apt could not bring $pkg"
+	}
+	dpkg-deb --fsys-tarfile "$src.deb"/*.deb |
+		tar -xO --wildcards './usr/src/linux-source-*.tar.xz' |
+		tar -xJ -C "$src" --strip-components=1 || die "cannot unpack $pkg"
+	rm -rf "$src.deb"
+	echo "$version" >"$src/.version"
+}
+
+# Fixed names and dates: with them ccache knows every object again.
+kmake()
+{
+	cc=gcc
+	command -v ccache >/dev/null && cc="ccache gcc"
+	make -s -C "$src" -j"$JOBS" CC="$cc" HOSTCC="$cc" KBUILD_BUILD_USER=rlx \
+		KBUILD_BUILD_HOST=rlx KBUILD_BUILD_VERSION=1 \
+		KBUILD_BUILD_TIMESTAMP='2025-01-01 00:00:00 UTC' "$@"
+}
+
+# Lines of the fragment that the configuration did not take.
+lost_lines()
+{
+	grep -E '^(CONFIG_|# CONFIG_)' "$fragment" | while read -r line; do
+		name=$(printf '%s' "$line" | sed 's/^# //;s/[= ].*//')
+		case $line in
+		'#'*)	grep -q "^$name=" "$src/.config" && echo "$line" ;;
+		*)	grep -qxF "$line" "$src/.config" || echo "$line" ;;
+		esac
+	done
+}
+
+configure()
+{
+	printf '  CONFIG  %s\n' "$src"
+	if ! { kmake tinyconfig && (cd "$src" &&
+	       scripts/kconfig/merge_config.sh -m .config "$fragment") &&
+	       kmake olddefconfig; } >"$src/.log" 2>&1; then
+		tail -n 5 "$src/.log" >&2
+		die "could not configure the kernel"
+	fi
+	lost=$(lost_lines)
+	[ -z "$lost" ] || die "lines of debug.config that did not survive:" "$lost"
+}
+
+# Collects DIR: what a guest boots, and what a module is built against.
+collect()
+{
+	mkdir -p "$1/modules" "$1/headers"
+	cp "$src/arch/x86/boot/bzImage" "$1/vmlinuz"
+	strip -o "$1/vmlinux" "$src/vmlinux"
+	find "$src/drivers" -name '*.ko' -exec cp {} "$1/modules/" \;
+	strip -g "$1"/modules/*.ko
+	top=$(cd "$1" && pwd)
+	(cd "$src" && srctree=. SRCARCH=x86 CC=gcc HOSTCC=gcc MAKE=make \
+		KCONFIG_CONFIG=.config KBUILD_EXTMOD='' \
+		sh scripts/package/install-extmod-build "$top/headers") \
+		>>"$src/.log" 2>&1 || die "cannot collect headers: see $src/.log"
+	ln -sfn headers "$1/build"
+	cp "$src/include/config/kernel.release" "$1/release"
+	cp "$fragment" "$1/fragment"
+}
+
+build_kernel()
+{
+	fetch_source
+	key=$({ echo "$version"; compiler; cat "$fragment"; } | sha256sum)
+	dir=$cache/debug-built-$(printf '%s' "$key" | cut -c 1-16)
+	if [ ! -f "$dir/release" ]; then
+		configure
+		printf '  BUILD   linux %s, %s jobs\n' "$version" "$JOBS"
+		start=$(date +%s)
+		kmake bzImage modules >>"$src/.log" 2>&1 || {
+			tail -n 10 "$src/.log" >&2
+			die "the kernel did not build: see $src/.log"
+		}
+		printf '  BUILD   took %s s\n' "$(($(date +%s) - start))"
+		tmp=$(mktemp -d "$cache/tmp.XXXXXX") || exit 1
+		collect "$tmp"
+		rm -rf "$dir"
+		mv "$tmp" "$dir"
+	fi
+	ln -sfn "$dir" "$link"
+}
+
+pack()
+{
+	[ -f "$link/release" ] || find_kernel
+	top=$(readlink -f "$link")
+	tar -c -C "$(dirname "$top")" --transform \
+		"s,^$(basename "$top"),debug-$(cat "$link/release")," \
+		"$(basename "$top")" | zstd -q -19 -T0 -f -o "$1"
+}
+
+# Runs take turns: those that unpack by the cache, those that build by their folder.
 mkdir -p "$BUILD/kernels" "$cache" || exit 1
-exec 9>"$cache/.lock-debug"
-flock 9 2>/dev/null
+case ${1-} in
+config|build)	exec 9>"$BUILD/kernels/.lock-build" ;;
+*)		exec 9>"$cache/.lock-debug" ;;
+esac
+flock 9
 case ${1-} in
 find)	find_kernel ;;
-*)	sed -n '3,6s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+config)	fetch_source && configure ;;
+build)	build_kernel ;;
+pack)	pack "${2:?the file}" ;;
+*)	sed -n '5,8s/^# *//p' "$0" >&2; exit 2 ;;
 esac

@@ -4,6 +4,7 @@
 #
 #   tools/setup.sh build|demo|check ...      each group includes those before it
 #   tools/setup.sh kmod                      build, and guests for the module
+#   tools/setup.sh kernel                    kmod, and compiling a kernel
 #
 # When nothing is missing it only reads a stamp under $BUILD. It needs root, or
 # sudo, only when something is missing.
@@ -15,6 +16,7 @@ demo_pkgs="$build_pkgs ca-certificates python3 python3-pip"
 check_pkgs="$demo_pkgs clang libclang-rt-dev libonnx-testdata pkg-config scdoc"
 kmod_pkgs="$build_pkgs binutils busybox-static ccache cpio gcc-multilib kmod"
 kmod_pkgs="$kmod_pkgs qemu-system-x86 sparse xz-utils zstd"
+kernel_pkgs="$kmod_pkgs bc bison cpio flex libelf-dev"
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 
@@ -99,7 +101,8 @@ for group in "${@:-build}"; do
 	demo)	pkgs=$demo_pkgs ;;
 	check)	pkgs=$check_pkgs ;;
 	kmod)	pkgs=$kmod_pkgs ;;
-	*)	die "unknown group '$group': build, demo, check or kmod" ;;
+	kernel)	pkgs=$kernel_pkgs ;;
+	*)	die "unknown group '$group': build, demo, check, kmod or kernel" ;;
 	esac
 	stamp=$BUILD/.setup-$group
 	stamp_is_fresh && continue

@@ -9,6 +9,7 @@
 # objects. -d names another folder with a Kbuild, which lands next to kmod/ as
 # it does in the repository. OUT/*.ko are the modules. -v gives make variables.
 set -eu
+unset MAKEFLAGS MFLAGS
 
 BUILD=${BUILD:-build}
 here=$(cd "$(dirname "$0")/../.." && pwd)

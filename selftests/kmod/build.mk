@@ -59,3 +59,10 @@ guest: kmod-$(K) kmod-tests
 	$(Q)selftests/kmod/run-qemu.sh -k $(K) $(RIG) $(T:%=$(KMOD_DIR)/%)
 
 .PHONY: guest
+
+# The debug kernel, where none was brought: see tools/debug-kernel.sh.
+debug-kernel:
+	$(Q)tools/setup.sh kernel
+	$(Q)JOBS=$(JOBS) tools/debug-kernel.sh build
+
+.PHONY: debug-kernel
