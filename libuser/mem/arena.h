@@ -93,6 +93,9 @@ struct rlx_arena_provider {
 extern const struct rlx_arena_provider rlx_arena_kmod, rlx_arena_memfd,
 				       rlx_arena_user;
 
+/* kmod.c: the version of the module's ABI that is spoken here. */
+extern const uint32_t rlx_kmod_abi;
+
 /* place.c: where the pages of a mapping lie. */
 uint64_t rlx_page_bytes(void);
 /* A free, 2 MiB-aligned range of addresses, PROT_NONE; NULL if there is none. */

@@ -21,6 +21,8 @@
 #define NODE		RLX_KMOD_NODE
 #define TELLS		"'rlx doctor' tells more"
 
+const uint32_t rlx_kmod_abi = RLX_ABI;
+
 /* The name of a group, without asking name services. */
 static void group_name(unsigned int gid, char *out, size_t size)
 {

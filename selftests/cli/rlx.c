@@ -58,7 +58,9 @@ static void read_npy(const char *path, float *v, int64_t rows, int64_t cols)
 
 TEST(help)
 {
-	static const char *const commands[] = { "info", "doctor", "run", "embed", "bench", "dump", "ops" };
+	static const char *const commands[] = {
+		"info", "doctor", "run", "embed", "bench", "dump", "ops",
+	};
 	unsigned int i;
 
 	cli_begin();

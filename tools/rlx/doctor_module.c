@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include "base/proc.h"
+#include "mem/arena.h"
 #include "tools/rlx/doctor.h"
-#include "uapi/linux/rlx.h"
 
 #define DKMS		"/var/lib/dkms/rlx/"
 #define KEY		"/var/lib/dkms/mok.pub"
-#define NODE		"/dev/rlx"
+#define NODE		RLX_KMOD_NODE
 #define ENROLLED	"/sys/firmware/efi/efivars/" \
 			"MokListRT-605dab50-e046-4300-abb6-3dd810dd8b23"
 #define SIGNED		"~Module signature appended~\n"
@@ -320,13 +320,14 @@ static void check_abi(const struct patient *p, struct finding *f)
 	uint64_t v;
 
 	if (!patient_u64(p, "/sys/class/misc/rlx/abi", &v)) {
-		found(f, FINDING_INFO, "this tool speaks %d; no module to ask",
-		      RLX_ABI);
-	} else if (v == RLX_ABI) {
-		found(f, FINDING_OK, "module and library speak %d", RLX_ABI);
+		found(f, FINDING_INFO, "this tool speaks %u; no module to ask",
+		      rlx_kmod_abi);
+	} else if (v == rlx_kmod_abi) {
+		found(f, FINDING_OK, "module and library speak %u",
+		      rlx_kmod_abi);
 	} else {
-		found(f, FINDING_MISSING, "the module speaks %llu, the library %d",
-		      (unsigned long long)v, RLX_ABI);
+		found(f, FINDING_MISSING, "the module speaks %llu, the library %u",
+		      (unsigned long long)v, rlx_kmod_abi);
 		fix(f, "apt install rlx-dkms librlx1 && modprobe -r rlx && "
 		    "modprobe rlx");
 	}
