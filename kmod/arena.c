@@ -13,8 +13,10 @@
 #include "arena.h"
 #include "compat.h"
 #include "device.h"
+#include "dmabuf.h"
 #include "fs.h"
 #include "ioctl.h"
+#include "pin.h"
 #include "session.h"
 #include "testing.h"
 #include "trace.h"
@@ -379,8 +381,10 @@ long rlx_arena_ioctl_create(struct rlx_call *call)
 		a = ret ? ERR_PTR(ret) : rlx_alloc_arena(session, c);
 		break;
 	case RLX_KIND_MEMFD:
+		a = rlx_pin_memfd_arena(session, c);
+		break;
 	case RLX_KIND_USER:
-		a = ERR_PTR(-EOPNOTSUPP);
+		a = rlx_pin_user_arena(session, c);
 		break;
 	default:
 		a = ERR_PTR(-EINVAL);
@@ -389,7 +393,8 @@ long rlx_arena_ioctl_create(struct rlx_call *call)
 		return PTR_ERR(a);
 
 	rlx_stall("arena-made");
-	call->newfile = rlx_arena_file_new(a, RLX_R | RLX_W);
+	call->newfile = rlx_arena_file_new(a, c->flags & RLX_AF_RDONLY ?
+					   RLX_R : RLX_R | RLX_W);
 	rlx_arena_put_now(a);
 	return PTR_ERR_OR_ZERO(call->newfile);
 }
@@ -481,6 +486,9 @@ static const struct rlx_ioctl rlx_arena_ioctls[] = {
 	RLX_IOCTL_ROW(RLX_IOC_ARENA_INFO, RLX_IOCTL_OUT, rlx_arena_ioctl_info),
 	RLX_IOCTL_ROW(RLX_IOC_ARENA_DUP, RLX_IOCTL_FD, rlx_arena_ioctl_dup),
 	RLX_IOCTL_ROW(RLX_IOC_ARENA_SEAL, 0, rlx_arena_ioctl_seal),
+	RLX_IOCTL_ROW(RLX_IOC_ARENA_EXPORT, RLX_IOCTL_FD,
+		      rlx_dmabuf_ioctl_export),
+	RLX_IOCTL_ROW(RLX_IOC_ARENA_SYNC, 0, rlx_dmabuf_ioctl_sync),
 };
 
 static long rlx_arena_ioctl(struct file *file, unsigned int cmd,

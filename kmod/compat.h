@@ -7,6 +7,7 @@
 #define RLX_COMPAT_H
 
 #include <linux/eventfd.h>
+#include <linux/fs.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/sched.h>
@@ -51,6 +52,16 @@ static inline void rlx_vm_flags_mod(struct vm_area_struct *vma,
 {
 	rlx_vm_flags_set(vma, set);
 	rlx_vm_flags_clear(vma, clear);
+}
+
+/* The mmap of another file, from ours. */
+static inline int rlx_call_mmap(struct file *file, struct vm_area_struct *vma)
+{
+#ifdef RLX_HAVE_VFS_MMAP
+	return vfs_mmap(file, vma);
+#else
+	return call_mmap(file, vma);
+#endif
 }
 
 /* ---- eventfd, namespaces ---------------------------------------------- */

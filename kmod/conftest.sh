@@ -83,6 +83,10 @@ probe VM_FLAGS_SET "$@" <<EOF
 #include <linux/mm.h>
 void rlx_probe(struct vm_area_struct *vma) { vm_flags_set(vma, VM_DONTEXPAND); }
 EOF
+probe VFS_MMAP "$@" <<EOF
+#include <linux/fs.h>
+int rlx_probe(struct file *f, struct vm_area_struct *v) { return vfs_mmap(f, v); }
+EOF
 exported MEMFD_PIN_FOLIOS memfd_pin_folios
 exported UNPIN_FOLIOS unpin_folios
 

@@ -11,6 +11,8 @@
 #include "device.h"
 #include "ioctl.h"
 #include "session.h"
+#include "timeline.h"
+#include "timeline_wait.h"
 
 unsigned long rlx_max_arena_bytes = 64UL << 30;
 module_param_named(max_arena_bytes, rlx_max_arena_bytes, ulong, 0644);
@@ -38,6 +40,10 @@ u64 rlx_features(void)
 
 	if (IS_ENABLED(CONFIG_TRANSPARENT_HUGEPAGE))
 		features |= RLX_FEAT_HUGE;
+	features |= RLX_FEAT_USER | RLX_FEAT_DMABUF | RLX_FEAT_SYNC_FILE;
+#ifdef RLX_HAVE_MEMFD_PIN_FOLIOS
+	features |= RLX_FEAT_MEMFD;
+#endif
 #ifdef RLX_TESTING
 	features |= RLX_FEAT_TESTING;
 #endif
@@ -59,6 +65,7 @@ static long rlx_main_ioctl_query(struct rlx_call *call)
 	q->limits[RLX_LIMIT_TOTAL_BYTES] = rlx_max_total_bytes;
 	q->limits[RLX_LIMIT_SESSIONS] = rlx_max_sessions;
 	q->limits[RLX_LIMIT_ARENAS] = rlx_max_arenas;
+	q->limits[RLX_LIMIT_WAITERS] = RLX_TIMELINE_WAITERS;
 	q->limits[RLX_LIMIT_HUGE_BYTES] = PMD_SIZE;
 	return 0;
 }
@@ -67,6 +74,10 @@ static const struct rlx_ioctl rlx_main_ioctls[] = {
 	RLX_IOCTL_ROW(RLX_IOC_QUERY, RLX_IOCTL_OUT, rlx_main_ioctl_query),
 	RLX_IOCTL_ROW(RLX_IOC_ARENA_CREATE, RLX_IOCTL_FD,
 		      rlx_arena_ioctl_create),
+	RLX_IOCTL_ROW(RLX_IOC_TIMELINE_CREATE, RLX_IOCTL_FD,
+		      rlx_timeline_ioctl_create),
+	RLX_IOCTL_ROW(RLX_IOC_TIMELINE_WAIT, RLX_IOCTL_OUT,
+		      rlx_timeline_ioctl_wait),
 };
 
 static long rlx_main_ioctl(struct file *file, unsigned int cmd,

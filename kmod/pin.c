@@ -1,0 +1,420 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Arenas of pages that were somebody's before: user memory and memfds.
+ *
+ * What devices wrote is not in any page table, so pages that may be written are
+ * marked dirty when they are let go; else reclaim would drop the data.
+ */
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/hugetlb.h>
+#include <linux/mm.h>
+#include <linux/overflow.h>
+#include <linux/pagemap.h>
+#include <linux/sched/signal.h>
+#include <linux/shmem_fs.h>
+#include <linux/slab.h>
+#include <uapi/linux/fcntl.h>
+
+#include "arena.h"
+#include "compat.h"
+#include "pin.h"
+
+/* Pages, or folios, asked for at once. */
+#define RLX_PIN_BATCH	512
+
+static bool rlx_pin_writable(const struct rlx_arena *a)
+{
+	return !(a->flags & RLX_AF_RDONLY);
+}
+
+/* What KERNEL arenas are asked for at allocation is looked up here. */
+static int rlx_pin_count_huge(struct rlx_arena *a)
+{
+	unsigned long at;
+	struct page *page;
+
+	for (at = 0; at + RLX_HUGE_PAGES <= a->table.nr; at += RLX_HUGE_PAGES) {
+		if (rlx_arena_run(a, at, RLX_HUGE_PAGES, &page) ==
+		    RLX_HUGE_PAGES &&
+		    IS_ALIGNED(page_to_pfn(page), RLX_HUGE_PAGES))
+			a->nr_huge++;
+	}
+	if (a->flags & RLX_AF_HUGE_REQUIRE &&
+	    a->nr_huge * RLX_HUGE_PAGES != a->table.nr)
+		return -ENOMEM;
+	return 0;
+}
+
+/* Common to both; what differs is the address and the fd. */
+static int rlx_pin_check(const struct rlx_ioc_arena_create *c)
+{
+	u64 end;
+
+	if (c->numa_node != NUMA_NO_NODE || !PAGE_ALIGNED(c->addr))
+		return -EINVAL;
+	if (check_add_overflow(c->addr, c->size, &end))
+		return -EOVERFLOW;
+	return 0;
+}
+
+/* Publishes what was pinned, or lets it go. */
+static struct rlx_arena *rlx_pin_finish(struct rlx_arena *a, int ret)
+{
+	if (!ret)
+		ret = rlx_pin_count_huge(a);
+	if (ret) {
+		rlx_arena_put_now(a);
+		return ERR_PTR(ret);
+	}
+	rlx_arena_publish(a);
+	return a;
+}
+
+/* ---- user memory ------------------------------------------------------- */
+
+static void rlx_pin_user_release(struct rlx_arena *a)
+{
+	unsigned long at = 0, n;
+	struct page *page;
+
+	while (at < a->table.filled) {
+		n = rlx_arena_run(a, at, a->table.filled - at, &page);
+		unpin_user_page_range_dirty_lock(page, n, rlx_pin_writable(a));
+		at += n;
+		cond_resched();
+	}
+}
+
+/* The owner maps them as it likes, and may write. */
+static int rlx_pin_user_seal(struct rlx_arena *a)
+{
+	return -EBUSY;
+}
+
+static const struct rlx_arena_ops rlx_pin_user_ops = {
+	.release	= rlx_pin_user_release,
+	.seal		= rlx_pin_user_seal,
+};
+
+/* Pages that follow each other in memory, among @n. */
+static unsigned long rlx_pin_run(struct page **pages, unsigned long n)
+{
+	unsigned long i = 1;
+
+	while (i < n && page_to_pfn(pages[i]) == page_to_pfn(pages[0]) + i)
+		i++;
+	return i;
+}
+
+/* Puts @n pinned pages into the table; those that did not get in are let go. */
+static int rlx_pin_append(struct rlx_arena *a, struct page **pages,
+			  unsigned long n)
+{
+	unsigned long first = a->table.filled, at = 0, run;
+	int ret = 0;
+
+	while (at < n && !ret) {
+		run = rlx_pin_run(pages + at, n - at);
+		ret = rlx_table_append(&a->table, pages[at], run);
+		at += run;
+	}
+	at = a->table.filled - first;
+	if (at < n)
+		unpin_user_pages(pages + at, n - at);
+	return ret;
+}
+
+static int rlx_pin_user_fill(struct rlx_arena *a, unsigned long addr,
+			     struct page **pages)
+{
+	unsigned int flags = FOLL_LONGTERM;
+	long n;
+	int ret;
+
+	if (rlx_pin_writable(a))
+		flags |= FOLL_WRITE;
+	while (a->table.filled < a->table.nr) {
+		unsigned long at = a->table.filled;
+
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		n = min(a->table.nr - at, (unsigned long)RLX_PIN_BATCH);
+		n = pin_user_pages_fast(addr + (at << PAGE_SHIFT), n, flags,
+					pages);
+		if (n <= 0)
+			return n ? n : -EFAULT;
+		ret = rlx_pin_append(a, pages, n);
+		if (ret)
+			return ret;
+		cond_resched();
+	}
+	return 0;
+}
+
+struct rlx_arena *rlx_pin_user_arena(struct rlx_session *session,
+				     const struct rlx_ioc_arena_create *c)
+{
+	struct page **pages;
+	struct rlx_arena *a;
+	int ret;
+
+	if (c->memfd != -1)
+		return ERR_PTR(-EINVAL);
+	ret = rlx_pin_check(c);
+	if (ret)
+		return ERR_PTR(ret);
+	if (c->addr + c->size > ULONG_MAX)
+		return ERR_PTR(-EFAULT);
+	pages = kmalloc_array(RLX_PIN_BATCH, sizeof(*pages), GFP_KERNEL);
+	if (!pages)
+		return ERR_PTR(-ENOMEM);
+	a = rlx_arena_new(session, &rlx_pin_user_ops, c);
+	if (!IS_ERR(a))
+		a = rlx_pin_finish(a, rlx_pin_user_fill(a, c->addr, pages));
+	kfree(pages);
+	return a;
+}
+
+/* ---- memfds ------------------------------------------------------------ */
+
+#ifdef RLX_HAVE_MEMFD_PIN_FOLIOS
+
+/* What such an arena was made of. */
+struct rlx_pin_memfd {
+	struct file *file;	/* with a reference */
+	unsigned long first;	/* page of it that is the arena's first */
+};
+
+/* How much of the folio at @page belongs to the @left pages that follow. */
+static unsigned long rlx_pin_folio_run(struct page *page, unsigned long left)
+{
+	struct folio *folio = page_folio(page);
+
+	return min_t(unsigned long, left, folio_nr_pages(folio) -
+					  folio_page_idx(folio, page));
+}
+
+static void rlx_pin_memfd_release(struct rlx_arena *a)
+{
+	struct rlx_pin_memfd *m = a->source;
+	unsigned long at = 0;
+
+	while (at < a->table.filled) {
+		struct page *page = rlx_arena_page(a, at);
+		struct folio *folio = page_folio(page);
+
+		at += rlx_pin_folio_run(page, a->table.filled - at);
+		if (rlx_pin_writable(a)) {
+			folio_lock(folio);
+			folio_mark_dirty(folio);
+			folio_unlock(folio);
+		}
+		unpin_folio(folio);
+		cond_resched();
+	}
+	fput(m->file);
+	kfree(m);
+}
+
+/* Under inode_lock_shared(): seals are added with the lock held. */
+static unsigned int rlx_pin_memfd_seals(struct file *memfd)
+{
+	struct inode *inode = file_inode(memfd);
+
+	return is_file_hugepages(memfd) ? HUGETLBFS_I(inode)->seals :
+					  SHMEM_I(inode)->seals;
+}
+
+/* Others map the memfd as they like: only its own seal keeps them out. */
+static int rlx_pin_memfd_seal(struct rlx_arena *a)
+{
+	struct rlx_pin_memfd *m = a->source;
+	unsigned int seals;
+
+	inode_lock_shared(file_inode(m->file));
+	seals = rlx_pin_memfd_seals(m->file);
+	inode_unlock_shared(file_inode(m->file));
+	return seals & F_SEAL_WRITE ? 0 : -EBUSY;
+}
+
+/*
+ * A mapping of the arena is one of the memfd, with all that follows: struct
+ * pages, huge where they are, and a hole punched later shows. It does not keep
+ * the arena, and need not: the memfd keeps the pages.
+ */
+static int rlx_pin_memfd_mmap(struct rlx_arena *a, struct vm_area_struct *vma)
+{
+	struct rlx_pin_memfd *m = a->source;
+
+	if (is_file_hugepages(m->file) &&
+	    !IS_ALIGNED(vma->vm_start | vma->vm_end,
+			huge_page_size(hstate_file(m->file))))
+		return -EINVAL;
+	if (!rlx_pin_writable(a) || rlx_arena_seals(a) & RLX_KSEAL_NO_WRITE) {
+		if (vma->vm_flags & VM_WRITE)
+			return -EPERM;
+		rlx_vm_flags_clear(vma, VM_MAYWRITE);
+	}
+	vma->vm_pgoff += m->first;
+	vma_set_file(vma, m->file);
+	return rlx_call_mmap(m->file, vma);
+}
+
+static const struct rlx_arena_ops rlx_pin_memfd_ops = {
+	.release	= rlx_pin_memfd_release,
+	.mmap		= rlx_pin_memfd_mmap,
+	.seal		= rlx_pin_memfd_seal,
+};
+
+/*
+ * Puts @n pinned folios into the table. The first may begin @skip pages before
+ * what was asked for, the last end behind. A folio of which a part is in the
+ * table is the release's to unpin; the others are let go.
+ */
+static int rlx_pin_folios(struct rlx_arena *a, struct folio **folios, long n,
+			  unsigned long skip)
+{
+	int ret = 0;
+	long i;
+
+	for (i = 0; i < n && !ret; i++) {
+		unsigned long first = a->table.filled;
+		unsigned long take = folio_nr_pages(folios[i]) - skip;
+
+		ret = rlx_table_append(&a->table, folio_page(folios[i], skip),
+				       min(a->table.nr - first, take));
+		if (a->table.filled == first)
+			break;
+		skip = 0;
+	}
+	if (i < n)
+		unpin_folios(folios + i, n - i);
+	return ret;
+}
+
+static int rlx_pin_memfd_fill(struct rlx_arena *a, struct folio **folios)
+{
+	struct rlx_pin_memfd *m = a->source;
+	loff_t last = ((loff_t)(m->first + a->table.nr) << PAGE_SHIFT) - 1;
+	pgoff_t offset;
+	loff_t start;
+	long n;
+	int ret;
+
+	while (a->table.filled < a->table.nr) {
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		start = (loff_t)(m->first + a->table.filled) << PAGE_SHIFT;
+		n = memfd_pin_folios(m->file, start, last, folios,
+				     RLX_PIN_BATCH, &offset);
+		if (n <= 0)
+			return n ? n : -EINVAL;
+		ret = rlx_pin_folios(a, folios, n, offset >> PAGE_SHIFT);
+		if (ret)
+			return ret;
+		cond_resched();
+	}
+	return 0;
+}
+
+/* What must hold of the seals as long as the pages are being pinned. */
+static int rlx_pin_memfd_check(struct file *memfd,
+			       const struct rlx_ioc_arena_create *c)
+{
+	unsigned int seals = rlx_pin_memfd_seals(memfd);
+
+	if (!(seals & F_SEAL_SHRINK))
+		return -EINVAL;
+	if (!(c->flags & RLX_AF_RDONLY) &&
+	    seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE))
+		return -EINVAL;
+	if (c->addr + c->size > i_size_read(file_inode(memfd)))
+		return -EINVAL;
+	return 0;
+}
+
+/* An arena that owns a reference to @memfd; without pages yet. */
+static struct rlx_arena *rlx_pin_memfd_new(struct rlx_session *session,
+					   struct file *memfd,
+					   const struct rlx_ioc_arena_create *c)
+{
+	struct rlx_pin_memfd *m;
+	struct rlx_arena *a;
+
+	m = kzalloc(sizeof(*m), GFP_KERNEL_ACCOUNT);
+	if (!m)
+		return ERR_PTR(-ENOMEM);
+	a = rlx_arena_new(session, &rlx_pin_memfd_ops, c);
+	if (IS_ERR(a)) {
+		kfree(m);
+		return a;
+	}
+	m->file = get_file(memfd);
+	m->first = c->addr >> PAGE_SHIFT;
+	a->source = m;
+	return a;
+}
+
+/*
+ * The lock is held across check and pinning: a write seal added between the two
+ * would not see our pins. Afterwards it does, and is refused.
+ */
+static int rlx_pin_memfd_pages(struct rlx_arena *a,
+			       const struct rlx_ioc_arena_create *c)
+{
+	struct rlx_pin_memfd *m = a->source;
+	struct folio **folios;
+	int ret;
+
+	folios = kmalloc_array(RLX_PIN_BATCH, sizeof(*folios), GFP_KERNEL);
+	if (!folios)
+		return -ENOMEM;
+	inode_lock_shared(file_inode(m->file));
+	ret = rlx_pin_memfd_check(m->file, c);
+	if (!ret)
+		ret = rlx_pin_memfd_fill(a, folios);
+	inode_unlock_shared(file_inode(m->file));
+	kfree(folios);
+	return ret;
+}
+
+static int rlx_pin_memfd_kind(struct file *memfd,
+			      const struct rlx_ioc_arena_create *c)
+{
+	if (!shmem_file(memfd) && !is_file_hugepages(memfd))
+		return -EBADFD;
+	if (!(memfd->f_mode & FMODE_READ))
+		return -EACCES;
+	if (!(c->flags & RLX_AF_RDONLY) && !(memfd->f_mode & FMODE_WRITE))
+		return -EACCES;
+	return 0;
+}
+
+struct rlx_arena *rlx_pin_memfd_arena(struct rlx_session *session,
+				      const struct rlx_ioc_arena_create *c)
+{
+	struct rlx_arena *a;
+	struct file *memfd;
+	int ret;
+
+	ret = rlx_pin_check(c);
+	if (ret)
+		return ERR_PTR(ret);
+	memfd = fget(c->memfd);
+	if (!memfd)
+		return ERR_PTR(-EBADF);
+	ret = rlx_pin_memfd_kind(memfd, c);
+	a = ret ? ERR_PTR(ret) : rlx_pin_memfd_new(session, memfd, c);
+	fput(memfd);
+	if (IS_ERR(a))
+		return a;
+	return rlx_pin_finish(a, rlx_pin_memfd_pages(a, c));
+}
+#else
+struct rlx_arena *rlx_pin_memfd_arena(struct rlx_session *session,
+				      const struct rlx_ioc_arena_create *c)
+{
+	return ERR_PTR(-EOPNOTSUPP);
+}
+#endif

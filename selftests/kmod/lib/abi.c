@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT
+/* Calling /dev/rlx as a test does: plain results, and the rules of every struct. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "selftests/lib/rlx_test.h"
+#include "lib/abi.h"
+
+long k_ioctl(int fd, unsigned long cmd, void *arg)
+{
+	int ret = ioctl(fd, cmd, arg);
+
+	return ret < 0 ? -errno : ret;
+}
+
+int k_open(void)
+{
+	int fd = open("/dev/rlx", O_RDWR | O_CLOEXEC);
+
+	CHECKF(fd >= 0, "/dev/rlx: %s", strerror(errno));
+	return fd;
+}
+
+int k_arena(int session, uint64_t size, uint32_t flags)
+{
+	struct rlx_ioc_arena_create a = {
+		.size = size, .kind = RLX_KIND_KERNEL, .flags = flags,
+		.numa_node = -1, .memfd = -1,
+	};
+	long fd = k_ioctl(session, RLX_IOC_ARENA_CREATE, &a);
+
+	CHECKF(fd >= 0, "an arena of %llu bytes: %s", (unsigned long long)size,
+	       strerror(-(int)fd));
+	return fd;
+}
+
+int k_timeline(int session, uint64_t initial)
+{
+	struct rlx_ioc_timeline_create t = { .initial = initial };
+	long fd = k_ioctl(session, RLX_IOC_TIMELINE_CREATE, &t);
+
+	CHECKF(fd >= 0, "a timeline: %s", strerror(-(int)fd));
+	return fd;
+}
+
+long k_signal(int timeline, uint64_t value)
+{
+	struct rlx_ioc_timeline_signal s = { .value = value };
+
+	return k_ioctl(timeline, RLX_IOC_TIMELINE_SIGNAL, &s);
+}
+
+uint64_t k_query(int timeline, int *error)
+{
+	struct rlx_ioc_timeline_query q = { 0 };
+
+	CHECK_EQ(k_ioctl(timeline, RLX_IOC_TIMELINE_QUERY, &q), 0);
+	if (error)
+		*error = q.error;
+	return q.value;
+}
+
+uint64_t k_now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+}
+
+/* ---- the rules of structs ---------------------------------------------- */
+
+static unsigned long cmd_resized(unsigned long cmd, int by)
+{
+	return _IOC(_IOC_DIR(cmd), _IOC_TYPE(cmd), _IOC_NR(cmd),
+		    (_IOC_SIZE(cmd) + by));
+}
+
+static void abi_call(int fd, unsigned long cmd, const void *arg, size_t size,
+		     int by, unsigned char tail, long want, const char *what)
+{
+	unsigned char buf[512];
+	long ret;
+
+	CHECK(size + 8 <= sizeof(buf));
+	memset(buf, tail, sizeof(buf));
+	memcpy(buf, arg, size);
+	ret = k_ioctl(fd, cmd_resized(cmd, by), buf);
+	if (ret > 2 && want == 0) {	/* a descriptor */
+		close(ret);
+		ret = 0;
+	}
+	CHECKF(ret == want, "command %#lx, %s: %ld, not %ld", cmd, what, ret,
+	       want);
+}
+
+void k_abi_check(int fd, unsigned long cmd, const void *arg, long want,
+		 const struct k_range *zero, size_t nr)
+{
+	size_t size = _IOC_SIZE(cmd), i, j;
+	unsigned char buf[512];
+	char what[64];
+
+	abi_call(fd, cmd, arg, size, 0, 0, want, "as it is");
+	abi_call(fd, cmd, arg, size, -8, 0, -EINVAL, "8 bytes shorter");
+	abi_call(fd, cmd, arg, size, 8, 0, want, "8 zeroes longer");
+	abi_call(fd, cmd, arg, size, 8, 1, -E2BIG, "8 ones longer");
+	for (i = 0; i < nr; i++) {
+		for (j = 0; j < zero[i].len * 8; j++) {
+			memcpy(buf, arg, size);
+			buf[zero[i].off + j / 8] ^= 1u << (j % 8);
+			snprintf(what, sizeof(what), "bit %zu of byte %zu",
+				 j % 8, zero[i].off + j / 8);
+			abi_call(fd, cmd, buf, size, 0, 0, -EINVAL, what);
+		}
+	}
+	CHECK_EQ(k_ioctl(fd, cmd, NULL), -EFAULT);
+	CHECK_EQ(k_ioctl(fd, cmd, (void *)(uintptr_t)0xfffff000u), -EFAULT);
+}
+
+void k_abi_foreign(int fd, const unsigned long *others, size_t nr)
+{
+	unsigned char buf[512];
+	size_t i;
+
+	for (i = 0; i < nr; i++) {
+		memset(buf, 0, sizeof(buf));
+		CHECKF(k_ioctl(fd, others[i], buf) == -ENOTTY,
+		       "command %#lx is known here", others[i]);
+	}
+}
+
+/* ---- faults ------------------------------------------------------------ */
+
+static int write_file(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY);
+	ssize_t n;
+
+	if (fd < 0)
+		return -1;
+	n = write(fd, text, strlen(text));
+	close(fd);
+	return n < 0 ? -1 : 0;
+}
+
+/* Lets allocations that may sleep fail too; silently. */
+static void fail_prepare(void)
+{
+	static const char *const dirs[] = { "failslab", "fail_page_alloc",
+					    "fail_usercopy" };
+	char path[128];
+	size_t i;
+
+	for (i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", dirs[i],
+			 "verbose");
+		write_file(path, "0");
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", dirs[i],
+			 "ignore-gfp-wait");
+		write_file(path, "0");
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", dirs[i],
+			 "ignore-gfp-highmem");
+		write_file(path, "0");
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", dirs[i],
+			 "min-order");
+		write_file(path, "0");
+	}
+}
+
+/* Whether the fault was injected: the file counts down to 0. */
+static int fail_left(int fd)
+{
+	char buf[32] = "";
+
+	CHECK(pread(fd, buf, sizeof(buf) - 1, 0) > 0);
+	return atoi(buf);
+}
+
+int k_fail_nth(const char *name, long (*fn)(void *arg), void *arg,
+	       const int *errors)
+{
+	int fd = open("/proc/self/fail-nth", O_RDWR), n, i, left;
+	char buf[32];
+	long ret;
+
+	if (fd < 0)
+		return 0;
+	fail_prepare();
+	for (n = 1; n < 10000; n++) {
+		snprintf(buf, sizeof(buf), "%d", n);
+		CHECK(pwrite(fd, buf, strlen(buf), 0) > 0);
+		ret = fn(arg);
+		left = fail_left(fd);
+		CHECK(pwrite(fd, "0", 1, 0) > 0);
+		for (i = 0; errors && errors[i] && errors[i] != ret; i++)
+			;
+		CHECKF(ret == 0 || ret == -ENOMEM || (errors && errors[i]),
+		       "%s with fault %d: %ld", name, n, ret);
+		/* Not reached: the whole call went without a fault. */
+		if (left) {
+			CHECKF(ret == 0, "%s without a fault: %ld", name, ret);
+			break;
+		}
+	}
+	close(fd);
+	CHECKF(n < 10000, "%s does not end", name);
+	printf("# %s: %d faults\n", name, n - 1);
+	return n - 1;
+}
+
+void k_no_fd(long (*fn)(void *arg), void *arg)
+{
+	struct rlimit old, lim;
+	int fd = dup(0), i;
+
+	CHECK(fd >= 0);
+	close(fd);	/* the lowest free one; whatever is above stays open */
+	for (i = fd + 1; i < 1024; i++)
+		CHECK(fcntl(i, F_GETFD) < 0);
+	CHECK(!getrlimit(RLIMIT_NOFILE, &old));
+	lim = old;
+	lim.rlim_cur = fd;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &lim));
+	CHECK_EQ(fn(arg), -EMFILE);
+	CHECK_EQ(fn(arg), -EMFILE);
+	lim.rlim_cur = fd + 1;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &lim));
+	CHECK_EQ(fn(arg), 0);
+	CHECK(!setrlimit(RLIMIT_NOFILE, &old));
+}
