@@ -34,6 +34,13 @@ extern "C" {
  * @RLX_ENODEV:  no such device, or its driver library is absent
  * @RLX_ETIME:   the deadline passed; the work goes on
  * @RLX_ELOST:   the device failed; its buffers' contents are undefined
+ * @RLX_EAGAIN:  full, or nothing there yet; later it may work
+ * @RLX_ENOTCONN: nobody listens there
+ * @RLX_EPIPE:   the other side is gone
+ * @RLX_EOWNERDEAD: the other side died holding the request
+ * @RLX_ECANCELED: taken back before it was begun
+ * @RLX_ESTALE:  it names a request that has ended
+ * @RLX_EPROTO:  the other side does not keep to the protocol
  * @RLX_EBUG:    an invariant of ours broke; please report
  */
 enum rlx_status {
@@ -54,6 +61,13 @@ enum rlx_status {
 	RLX_ENODEV	= -ENODEV,
 	RLX_ETIME	= -ETIME,
 	RLX_ELOST	= -EREMOTEIO,
+	RLX_EAGAIN	= -EAGAIN,
+	RLX_ENOTCONN	= -ENOTCONN,
+	RLX_EPIPE	= -EPIPE,
+	RLX_EOWNERDEAD	= -EOWNERDEAD,
+	RLX_ECANCELED	= -ECANCELED,
+	RLX_ESTALE	= -ESTALE,
+	RLX_EPROTO	= -EPROTO,
 	RLX_EBUG	= -ENOTRECOVERABLE,
 };
 

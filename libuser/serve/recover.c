@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+/* The end of an executor: what becomes of its requests, and finding the next. */
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+
+#include "serve/channel.h"
+
+enum { LOOK_NS = 5000000 };	/* while lost, rlx_channel_fd() ticks */
+
+static bool recovers(const struct rlx_channel *ch)
+{
+	return ch->opts.flags & (RLX_CHANNEL_RECOVER | RLX_CHANNEL_RECOVER_ALL);
+}
+
+void rlx_channel_over(struct rlx_channel *ch, uint32_t i, int32_t result,
+		      uint32_t flags)
+{
+	struct rlx_tag *t = &ch->tag[i];
+
+	t->state = RLX_TAG_OVER;
+	t->result = result;
+	t->flags = flags;
+	ch->over[(ch->over_head + ch->nr_over++) & (ch->depth - 1)] =
+		(uint16_t)i;
+}
+
+/*
+ * The descriptor is ready: while up when the bell rings, while lost every few
+ * milliseconds, so that its owner comes to look, when down for ever.
+ */
+void rlx_channel_watch(struct rlx_channel *ch)
+{
+	struct epoll_event ev = { EPOLLIN, { 0 } };
+	struct itimerspec t = { 0 };
+
+	if (ch->epfd < 0)
+		return;
+	if (ch->state == RLX_CHANNEL_UP) {
+		epoll_ctl(ch->epfd, EPOLL_CTL_ADD, ch->ops->pollable(ch), &ev);
+	} else {
+		t.it_value.tv_nsec = 1;
+		t.it_interval.tv_nsec = ch->state == RLX_CHANNEL_LOST ?
+					LOOK_NS : 0;
+	}
+	timerfd_settime(ch->timer, 0, &t, NULL);
+}
+
+/* What the executor still answered, and what nobody will answer any more. */
+static void settle(struct rlx_channel *ch, bool keep)
+{
+	uint32_t i;
+
+	while (ch->ops->next(ch, &i) == 1)
+		rlx_channel_over(ch, i, ch->tag[i].result, ch->tag[i].flags);
+	for (i = 0; i < ch->depth; i++) {
+		struct rlx_tag *t = &ch->tag[i];
+		bool fresh;
+
+		if (t->state != RLX_TAG_SENT)
+			continue;
+		fresh = ch->ops->withdraw(ch, i);
+		t->flags = fresh ? RLX_REPLY_UNDELIVERED : 0;
+		if (keep && (fresh || ch->opts.flags & RLX_CHANNEL_RECOVER_ALL))
+			t->state = RLX_TAG_KEPT;
+		else
+			rlx_channel_over(ch, i, -EOWNERDEAD, t->flags);
+	}
+}
+
+static void give_up(struct rlx_channel *ch)
+{
+	uint32_t i;
+
+	for (i = 0; i < ch->depth; i++)
+		if (ch->tag[i].state == RLX_TAG_KEPT)
+			rlx_channel_over(ch, i, -EOWNERDEAD, ch->tag[i].flags);
+	ch->state = RLX_CHANNEL_DOWN;
+	rlx_channel_watch(ch);
+}
+
+void rlx_channel_ruin(struct rlx_channel *ch, enum rlx_status st,
+		      const char *why)
+{
+	rlx_fail(&ch->err, st, "%s", why);
+	settle(ch, false);
+	rlx_channel_disconnect(ch);
+	give_up(ch);
+}
+
+void rlx_channel_lost(struct rlx_channel *ch)
+{
+	rlx_channel_last_words(ch);
+	/* Thrown out for a reason: the next one would do the same. */
+	if (!recovers(ch) || ch->err.status == RLX_EPROTO) {
+		rlx_channel_ruin(ch, RLX_EPIPE, "the executor is gone");
+		return;
+	}
+	ch->err = (struct rlx_error){ 0 };
+	settle(ch, true);
+	rlx_channel_disconnect(ch);
+	ch->state = RLX_CHANNEL_LOST;
+	ch->lost_until = rlx_deadline_in(ch->opts.recover_ns);
+	rlx_channel_watch(ch);
+}
+
+static void send_again(struct rlx_channel *ch)
+{
+	uint32_t i, best;
+
+	for (;;) {	/* the oldest first */
+		best = ch->depth;
+		for (i = 0; i < ch->depth; i++)
+			if (ch->tag[i].state == RLX_TAG_KEPT &&
+			    (best == ch->depth ||
+			     ch->tag[i].order < ch->tag[best].order))
+				best = i;
+		if (best == ch->depth)
+			break;
+		ch->tag[best].state = RLX_TAG_SENT;
+		/* The ring is new and as large as the table: there is room. */
+		ch->ops->send(ch, best, &ch->tag[best].req);
+	}
+	ch->ops->bell(ch);
+}
+
+void rlx_channel_retry(struct rlx_channel *ch, uint64_t deadline_ns)
+{
+	struct rlx_error err = { 0 };
+	uint64_t until = ch->lost_until;
+
+	if (until > deadline_ns)
+		until = deadline_ns;
+	if (!rlx_channel_connect(ch, until, &err)) {
+		ch->recoveries++;
+		send_again(ch);
+	} else if (rlx_now() >= ch->lost_until) {
+		rlx_fail(&ch->err, RLX_EPIPE,
+			 "the executor is gone, and no other came: %.300s",
+			 err.text);
+		give_up(ch);
+	}
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* How long to spin before sleeping, learnt from how long waits took. */
+#ifndef RLX_SERVE_SPIN_H
+#define RLX_SERVE_SPIN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "serve/sock.h"
+
+enum {
+	RLX_SPIN_MAX_NS	= 50000,	/* about what waking a sleeper costs */
+	RLX_SPIN_PROBE	= 64,		/* one in so many spins to learn anew */
+	RLX_SPIN_BATCH	= 16,		/* looks between looks at the clock */
+};
+
+/* @mean: of what waits took, an average that forgets; 0 before the first. */
+struct rlx_spin {
+	uint64_t	fixed;		/* as opts say: AUTO, NEVER or ns */
+	uint64_t	mean;
+	uint32_t	probe;
+	bool		alone;		/* one processor: spinning keeps it */
+};
+
+void rlx_spin_init(struct rlx_spin *s, uint64_t opt);
+
+static inline uint64_t rlx_spin_for(struct rlx_spin *s)
+{
+	if (s->fixed == RLX_SPIN_NEVER || s->alone)
+		return 0;
+	if (s->fixed != RLX_SPIN_AUTO)
+		return s->fixed;
+	if (s->mean < RLX_SPIN_MAX_NS || ++s->probe % RLX_SPIN_PROBE == 0)
+		return RLX_SPIN_MAX_NS;
+	return 0;
+}
+
+static inline void rlx_spin_learn(struct rlx_spin *s, uint64_t took)
+{
+	if (took > 4 * RLX_SPIN_MAX_NS)	/* one long pause is not a habit */
+		took = 4 * RLX_SPIN_MAX_NS;
+	s->mean = (s->mean * 7 + took) / 8;
+}
+
+static inline void rlx_spin_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ __volatile__("yield");
+#endif
+}
+
+#endif
