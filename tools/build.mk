@@ -47,3 +47,5 @@ demo:
 		--query 'What happens to my rights when I violate the licence?'
 
 .PHONY: models demo
+
+include tools/rlxd/build.mk

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT
+/* /healthz and /metrics. */
+#include "tools/rlxd/api.h"
+#include "tools/rlxd/loop.h"
+#include "tools/rlxd/metric.h"
+#include "tools/rlxd/req.h"
+#include "tools/rlxd/server.h"
+
+bool api_healthz(struct req *r)
+{
+	if (!atomic_load(&r->loop->server->ready)) {
+		req_fail(r, 503, "not ready: models are being loaded, or the server drains");
+		return true;
+	}
+	req_ok(r, "text/plain; charset=utf-8");
+	obuf_str(&r->reply.body, "ok\n");
+	return true;
+}
+
+bool api_metrics(struct req *r)
+{
+	req_ok(r, "text/plain; version=0.0.4; charset=utf-8");
+	metrics_print(r->loop->server, &r->reply.body);
+	return true;
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT
+/* KServe's protocol, version 2: health, metadata, inference, shared memory. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/api.h"
+#include "tools/rlxd/infer.h"
+#include "tools/rlxd/loop.h"
+#include "tools/rlxd/server.h"
+#include "tools/rlxd/wire.h"
+
+enum { INLINE_JSON = 8 << 10 };	/* longer JSON is read by a worker */
+
+bool kserve_server(struct req *r)
+{
+	req_ok(r, "application/json");
+	obuf_str(&r->reply.body, "{\"name\":\"rlxd\",\"version\":\"" RLX_VERSION "\","
+		 "\"extensions\":[\"binary_tensor_data\",\"system_shared_memory\","
+		 "\"model_repository\",\"model_configuration\"]}");
+	return true;
+}
+
+bool kserve_live(struct req *r)
+{
+	req_ok(r, "application/json");
+	obuf_str(&r->reply.body, "{\"live\":true}");
+	return true;
+}
+
+bool kserve_ready(struct req *r)
+{
+	if (!atomic_load(&r->loop->server->ready)) {
+		req_fail(r, 503, "not ready: models are being loaded, or the server drains");
+		return true;
+	}
+	req_ok(r, "application/json");
+	obuf_str(&r->reply.body, "{\"ready\":true}");
+	return true;
+}
+
+bool kserve_index(struct req *r)
+{
+	struct obuf *o = &r->reply.body;
+	unsigned int i, n = 0;
+
+	req_ok(r, "application/json");
+	obuf_str(o, "[");
+	for (i = 0; i < r->set->n; i++) {
+		if (!(r->may_use >> i & 1))
+			continue;
+		obuf_str(o, n++ ? ",{\"name\":" : "{\"name\":");
+		obuf_json(o, r->set->model[i]->name, strlen(r->set->model[i]->name));
+		obuf_str(o, ",\"version\":\"1\",\"state\":\"READY\"}");
+	}
+	obuf_str(o, "]");
+	return true;
+}
+
+static void put_tensors(struct obuf *o, const struct tensor_desc *d, unsigned int n)
+{
+	unsigned int i, k;
+
+	obuf_str(o, "[");
+	for (i = 0; i < n; i++, d++) {
+		obuf_str(o, i ? ",{\"name\":" : "{\"name\":");
+		obuf_json(o, d->name, strlen(d->name));
+		obuf_fmt(o, ",\"datatype\":\"%s\",\"shape\":[",
+			 wire_name(d->dtype) ? wire_name(d->dtype) : "?");
+		for (k = 0; k < d->rank; k++) {
+			obuf_str(o, k ? "," : "");
+			obuf_int(o, d->dim[k]);
+		}
+		obuf_str(o, "]}");
+	}
+	obuf_str(o, "]");
+}
+
+bool kserve_model(struct req *r)
+{
+	struct obuf *o = &r->reply.body;
+
+	req_ok(r, "application/json");
+	obuf_str(o, "{\"name\":");
+	obuf_json(o, r->model->name, strlen(r->model->name));
+	obuf_str(o, ",\"versions\":[\"1\"],\"platform\":\"");
+	obuf_str(o, r->model->kind == &model_bert ? "rlx_encoder" : "onnx_rlx");
+	obuf_str(o, "\",\"inputs\":");
+	put_tensors(o, r->model->in, r->model->n_in);
+	obuf_str(o, ",\"outputs\":");
+	put_tensors(o, r->model->out, r->model->n_out);
+	obuf_str(o, "}");
+	return true;
+}
+
+bool kserve_model_ready(struct req *r)
+{
+	req_ok(r, "application/json");
+	obuf_str(&r->reply.body, "{\"name\":");
+	obuf_json(&r->reply.body, r->model->name, strlen(r->model->name));
+	obuf_str(&r->reply.body, ",\"ready\":true}");
+	return true;
+}
+
+static void put_config_tensors(struct obuf *o, const struct tensor_desc *d, unsigned int n)
+{
+	unsigned int i, k;
+
+	obuf_str(o, "[");
+	for (i = 0; i < n; i++, d++) {
+		obuf_str(o, i ? ",{\"name\":" : "{\"name\":");
+		obuf_json(o, d->name, strlen(d->name));
+		obuf_fmt(o, ",\"data_type\":\"TYPE_%s\",\"dims\":[",
+			 wire_name(d->dtype) ? wire_name(d->dtype) : "?");
+		for (k = 0; k < d->rank; k++) {
+			obuf_str(o, k ? "," : "");
+			obuf_int(o, d->dim[k]);
+		}
+		obuf_fmt(o, "],\"optional\":%s}", d->optional ? "true" : "false");
+	}
+	obuf_str(o, "]");
+}
+
+/* Batches are part of the dims, so max_batch_size is 0 as Triton has it. */
+bool kserve_config(struct req *r)
+{
+	struct obuf *o = &r->reply.body;
+
+	req_ok(r, "application/json");
+	obuf_str(o, "{\"name\":");
+	obuf_json(o, r->model->name, strlen(r->model->name));
+	obuf_str(o, ",\"platform\":\"\",\"backend\":\"rlx\",\"max_batch_size\":0,\"input\":");
+	put_config_tensors(o, r->model->in, r->model->n_in);
+	obuf_str(o, ",\"output\":");
+	put_config_tensors(o, r->model->out, r->model->n_out);
+	obuf_str(o, "}");
+	return true;
+}
+
+void kserve_infer_clean(struct req *r)
+{
+	struct infer *f = r->work;
+	unsigned int i;
+
+	if (!f)
+		return;
+	for (i = 0; i < MODEL_IO_MAX; i++) {
+		rlx_free(f->own[i]);
+		if (!f->vectors)
+			rlx_free((void *)f->result[i].data);
+	}
+	for (i = 0; i < f->n_region; i++)
+		region_put(f->region[i]);
+	rlx_free(f->vectors);
+	rlx_free(r->rows);
+	rlx_free(f);
+}
+
+/* Row @i's tokens: those before its first 0 in the mask, all of them valid ids. */
+static bool take_row(struct req *r, const struct tensor *ids, const struct tensor *mask,
+		     unsigned int i)
+{
+	int64_t seq = ids->type.dim[1], n = 0, k;
+	const int64_t *id = (const int64_t *)ids->data + i * seq;
+	const int64_t *m = mask ? (const int64_t *)mask->data + i * seq : NULL;
+	int64_t vocab = bert_vocab(r->model);
+
+	while (n < seq && (!m || m[n] == 1))
+		n++;
+	for (k = n; k < seq; k++)
+		if (m[k]) {
+			req_fail(r, 400, "attention_mask row %u is not ones followed by zeros", i);
+			return false;
+		}
+	if (!n || n > bert_max_tokens(r->model)) {
+		req_fail(r, 400, "row %u has %lld tokens, model %s takes 1 to %lld", i,
+			 (long long)n, r->model->name, (long long)bert_max_tokens(r->model));
+		return false;
+	}
+	for (k = 0; k < n; k++)
+		if (id[k] < 0 || id[k] >= vocab) {
+			req_fail(r, 400, "input_ids[%u][%lld] is %lld, no token id of model %s "
+				 "(0 to %lld)", i, (long long)k, (long long)id[k],
+				 r->model->name, (long long)vocab - 1);
+			return false;
+		}
+	r->rows[i].ids = id;
+	r->rows[i].tokens = (uint32_t)n;
+	return true;
+}
+
+static const struct tensor *input(const struct infer *f, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < f->n_in; i++)
+		if (!strcmp(f->in[i].name, name))
+			return &f->in[i];
+	return NULL;
+}
+
+/*
+ * Shared memory can change between our check of an id and its use: then a copy of
+ * it is what is checked and used.
+ */
+static bool own_inputs(struct req *r)
+{
+	struct infer *f = r->work;
+	unsigned int i;
+
+	for (i = 0; f->n_region && i < f->n_in; i++) {
+		if (f->own[i])
+			continue;
+		f->own[i] = rlx_memdup(f->in[i].data, f->in[i].bytes);
+		if (!f->own[i]) {
+			req_fail(r, 503, "out of memory; try again later");
+			return false;
+		}
+		f->in[i].data = f->own[i];
+		r->copied += f->in[i].bytes;
+	}
+	return true;
+}
+
+static bool submit_encoder(struct req *r)
+{
+	struct infer *f = r->work;
+	const struct tensor *ids = input(f, "input_ids"), *mask = input(f, "attention_mask");
+	int64_t n = ids->type.dim[0];
+	size_t width = (size_t)r->model->width;
+	unsigned int i;
+
+	if (n < 1 || n > r->model->conf.max_queue) {
+		req_fail(r, 400, "a batch of %lld rows; model %s takes 1 to %lld", (long long)n,
+			 r->model->name, (long long)r->model->conf.max_queue);
+		return false;
+	}
+	if (mask && memcmp(mask->type.dim, ids->type.dim, 2 * sizeof(int64_t))) {
+		req_fail(r, 400, "attention_mask and input_ids differ in shape");
+		return false;
+	}
+	r->rows = rlx_calloc((size_t)n, sizeof(*r->rows));
+	f->vectors = rlx_malloc((size_t)n * width * sizeof(float));
+	if (!r->rows || !f->vectors) {
+		req_fail(r, 503, "out of memory; try again later");
+		return false;
+	}
+	if (!own_inputs(r))
+		return false;
+	ids = input(f, "input_ids");
+	mask = input(f, "attention_mask");
+	for (i = 0; i < n; i++) {
+		if (!take_row(r, ids, mask, i))
+			return false;
+		r->rows[i].out = f->vectors + i * width;
+	}
+	r->n_rows = (unsigned int)n;
+	f->result[0] = (struct tensor){
+		r->model->out[0].name, rlx_type(RLX_F32, n, r->model->width), f->vectors,
+		(size_t)n * width * sizeof(float),
+	};
+	return model_submit(r);
+}
+
+static bool submit_whole(struct req *r)
+{
+	struct infer *f = r->work;
+
+	r->rows = rlx_calloc(1, sizeof(*r->rows));
+	if (!r->rows) {
+		req_fail(r, 503, "out of memory; try again later");
+		return false;
+	}
+	r->n_rows = 1;
+	r->rows->in = f->in;
+	r->rows->n_in = f->n_in;
+	r->rows->result = f->result;
+	return model_submit(r);
+}
+
+/* True: queued, false: the reply says why not. */
+static bool prepare(struct req *r)
+{
+	struct rlx_json_limits lim = { .nodes = 16 << 20, .depth = 16 };
+	size_t n = r->has_infer_length ? (size_t)r->infer_length : r->body_n;
+	struct rlx_error err = { 0 };
+
+	lim.bytes = n + 1;
+	if (rlx_json_parse(&r->json, r->body, n, &lim, "request", &err)) {
+		req_fail(r, err.status == RLX_ENOMEM ? 503 : 400, "%s", err.text);
+		return false;
+	}
+	r->work = rlx_calloc(1, sizeof(struct infer));
+	if (!r->work) {
+		req_fail(r, 503, "out of memory; try again later");
+		return false;
+	}
+	r->finish = infer_reply;
+	if (!infer_read(r))
+		return false;
+	return r->model->embeds ? submit_encoder(r) : submit_whole(r);
+}
+
+static void prepare_task(struct task *t)
+{
+	struct req *r = (struct req *)((char *)t - offsetof(struct req, task));
+
+	if (!prepare(r))
+		loop_post(r->loop, r);
+}
+
+bool kserve_infer(struct req *r)
+{
+	size_t n = r->has_infer_length ? (size_t)r->infer_length : r->body_n;
+
+	if (r->has_infer_length && r->infer_length > r->body_n) {
+		req_fail(r, 400, "Inference-Header-Content-Length is %llu, the body has %zu bytes",
+			 (unsigned long long)r->infer_length, r->body_n);
+		return true;
+	}
+	if (n <= INLINE_JSON)
+		return !prepare(r);
+	r->with_workers = true;
+	r->task.fn = prepare_task;
+	crew_post(r->loop->server->crew, &r->task);
+	return false;
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT
+/* OpenAI's /v1/models and /v1/embeddings. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/api.h"
+#include "tools/rlxd/loop.h"
+#include "tools/rlxd/model.h"
+#include "tools/rlxd/req.h"
+#include "tools/rlxd/server.h"
+
+enum {
+	INPUTS_MAX	= 2048,		/* as the original has it */
+	INLINE_BODY	= 8 << 10,	/* larger bodies are read by a worker */
+};
+
+/* Between the request and its reply. */
+struct embed {
+	bool		 base64;
+	int64_t		**ids;		/* of each input, own memory */
+	float		*out;
+	uint64_t	 tokens;
+};
+
+static void put_model(struct obuf *o, const struct model *m)
+{
+	obuf_str(o, "{\"id\":");
+	obuf_json(o, m->name, strlen(m->name));
+	obuf_str(o, ",\"object\":\"model\",\"created\":");
+	obuf_int(o, m->loaded);
+	obuf_str(o, ",\"owned_by\":\"rlxd\"}");
+}
+
+bool openai_models(struct req *r)
+{
+	struct obuf *o = &r->reply.body;
+	unsigned int i, n = 0;
+
+	req_ok(r, "application/json");
+	obuf_str(o, "{\"object\":\"list\",\"data\":[");
+	for (i = 0; i < r->set->n; i++) {
+		if (!(r->may_use >> i & 1))
+			continue;
+		obuf_str(o, n++ ? "," : "");
+		put_model(o, r->set->model[i]);
+	}
+	obuf_str(o, "]}");
+	return true;
+}
+
+bool openai_model(struct req *r)
+{
+	req_ok(r, "application/json");
+	put_model(&r->reply.body, r->model);
+	return true;
+}
+
+static void finish(struct req *r)
+{
+	struct embed *e = r->work;
+	struct obuf *o = &r->reply.body;
+	size_t width = (size_t)r->model->width, k;
+	unsigned int i;
+
+	req_ok(r, "application/json");
+	obuf_str(o, "{\"object\":\"list\",\"data\":[");
+	for (i = 0; i < r->n_rows; i++) {
+		const float *x = e->out + i * width;
+
+		obuf_str(o, i ? ",{" : "{");
+		obuf_str(o, "\"object\":\"embedding\",\"index\":");
+		obuf_int(o, i);
+		obuf_str(o, ",\"embedding\":");
+		if (e->base64) {
+			obuf_str(o, "\"");
+			obuf_base64(o, x, width * sizeof(*x));
+			obuf_str(o, "\"}");
+			continue;
+		}
+		for (k = 0; k < width; k++) {
+			obuf_str(o, k ? "," : "[");
+			obuf_float(o, x[k]);
+		}
+		obuf_str(o, "]}");
+	}
+	obuf_str(o, "],\"model\":");
+	obuf_json(o, r->model->name, strlen(r->model->name));
+	obuf_str(o, ",\"usage\":{\"prompt_tokens\":");
+	obuf_u64(o, e->tokens);
+	obuf_str(o, ",\"total_tokens\":");
+	obuf_u64(o, e->tokens);
+	obuf_str(o, "}}");
+}
+
+void openai_embeddings_clean(struct req *r)
+{
+	struct embed *e = r->work;
+	unsigned int i;
+
+	if (!e)
+		return;
+	for (i = 0; e->ids && i < r->n_rows; i++)
+		rlx_free(e->ids[i]);
+	rlx_free(e->ids);
+	rlx_free(e->out);
+	rlx_free(r->rows);
+	rlx_free(e);
+}
+
+static bool is_ids(const struct rlx_json *j, uint32_t node)
+{
+	return rlx_json_kind(j, node) == RLX_JSON_ARR && rlx_json_len(j, node) &&
+	       rlx_json_kind(j, node + 1) == RLX_JSON_NUM;
+}
+
+/* Inputs of @node: a text, a list of ids, or a list of one of the two. */
+static unsigned int count_inputs(const struct rlx_json *j, uint32_t node)
+{
+	if (rlx_json_kind(j, node) != RLX_JSON_ARR || is_ids(j, node))
+		return 1;
+	return rlx_json_len(j, node);
+}
+
+static bool take_ids(struct req *r, uint32_t node, unsigned int i)
+{
+	struct embed *e = r->work;
+	const struct rlx_json *j = &r->json;
+	uint32_t n = rlx_json_len(j, node), k = 0;
+	struct rlx_json_iter it;
+
+	if (n > bert_max_tokens(r->model)) {
+		req_fail(r, 400, "input[%u] has %u tokens, model %s takes at most %lld", i, n,
+			 r->model->name, (long long)bert_max_tokens(r->model));
+		return false;
+	}
+	e->ids[i] = rlx_malloc(n * sizeof(int64_t));
+	if (!e->ids[i]) {
+		req_fail(r, 503, "out of memory; try again later");
+		return false;
+	}
+	for (it = rlx_json_iter(j, node); rlx_json_next(&it); k++)
+		if (!rlx_json_int(j, it.val, &e->ids[i][k]) || e->ids[i][k] < 0 ||
+		    e->ids[i][k] >= bert_vocab(r->model)) {
+			req_fail(r, 400, "input[%u][%u] is no token id of model %s (0 to %lld)",
+				 i, k, r->model->name, (long long)bert_vocab(r->model) - 1);
+			return false;
+		}
+	r->rows[i].tokens = n;
+	return true;
+}
+
+static bool take_text(struct req *r, uint32_t node, unsigned int i)
+{
+	struct embed *e = r->work;
+	struct rlx_error err = { 0 };
+	enum rlx_status st;
+
+	if (!rlx_json_len(&r->json, node)) {
+		req_fail(r, 400, "input[%u] is an empty text", i);
+		return false;
+	}
+	st = bert_encode(r->model, rlx_json_text(&r->json, node), rlx_json_len(&r->json, node),
+			 &e->ids[i], &r->rows[i].tokens, &err);
+	if (st)
+		req_fail(r, st == RLX_ENOMEM ? 503 : 400, "input[%u]: %s", i, err.text);
+	return !st;
+}
+
+static bool take_input(struct req *r, uint32_t node, unsigned int i)
+{
+	struct embed *e = r->work;
+	bool ok;
+
+	if (rlx_json_kind(&r->json, node) == RLX_JSON_STR) {
+		ok = take_text(r, node, i);
+	} else if (is_ids(&r->json, node)) {
+		ok = take_ids(r, node, i);
+	} else {
+		req_fail(r, 400, "input[%u] is neither a text nor a list of token ids", i);
+		ok = false;
+	}
+	if (!ok)
+		return false;
+	r->rows[i].ids = e->ids[i];
+	r->rows[i].out = e->out + (size_t)i * (size_t)r->model->width;
+	e->tokens += r->rows[i].tokens;
+	return true;
+}
+
+static bool take_inputs(struct req *r, uint32_t node)
+{
+	unsigned int n = count_inputs(&r->json, node), i = 0;
+	struct embed *e = r->work;
+	struct rlx_json_iter it;
+
+	if (!n || n > INPUTS_MAX) {
+		req_fail(r, 400, "input has %u entries; 1 to %d are taken", n, INPUTS_MAX);
+		return false;
+	}
+	e->ids = rlx_calloc(n, sizeof(*e->ids));
+	r->rows = rlx_calloc(n, sizeof(*r->rows));
+	e->out = rlx_malloc((size_t)n * (size_t)r->model->width * sizeof(float));
+	if (!e->ids || !r->rows || !e->out) {
+		req_fail(r, 503, "out of memory; try again later");
+		return false;
+	}
+	r->n_rows = n;
+	if (rlx_json_kind(&r->json, node) != RLX_JSON_ARR || is_ids(&r->json, node))
+		return take_input(r, node, 0);
+	for (it = rlx_json_iter(&r->json, node); rlx_json_next(&it); i++)
+		if (!take_input(r, it.val, i))
+			return false;
+	return true;
+}
+
+static bool take_model(struct req *r)
+{
+	uint32_t node = rlx_json_get(&r->json, 0, "model");
+
+	if (!node || rlx_json_kind(&r->json, node) != RLX_JSON_STR) {
+		req_fail(r, 400, "'model' is missing: a name out of /v1/models");
+		return false;
+	}
+	if (server_may_use(r, rlx_json_text(&r->json, node)))
+		r->model = model_find(r->set, rlx_json_text(&r->json, node));
+	if (!r->model) {
+		req_fail(r, 404, "there is no model '%.60s' here; /v1/models lists what there is",
+			 rlx_json_text(&r->json, node));
+		return false;
+	}
+	if (!r->model->embeds) {
+		req_fail(r, 400, "model %s makes no embeddings; see /v2/models/%s for what it "
+			 "takes", r->model->name, r->model->name);
+		return false;
+	}
+	return true;
+}
+
+static bool take_options(struct req *r)
+{
+	struct embed *e = r->work;
+	uint32_t node = rlx_json_get(&r->json, 0, "encoding_format");
+	int64_t v;
+
+	if (node && !rlx_json_str_is(&r->json, node, "float") &&
+	    !rlx_json_str_is(&r->json, node, "base64") &&
+	    rlx_json_kind(&r->json, node) != RLX_JSON_NULL) {
+		req_fail(r, 400, "encoding_format is neither 'float' nor 'base64'");
+		return false;
+	}
+	e->base64 = node && rlx_json_str_is(&r->json, node, "base64");
+	node = rlx_json_get(&r->json, 0, "dimensions");
+	if (node && rlx_json_kind(&r->json, node) != RLX_JSON_NULL &&
+	    (!rlx_json_int(&r->json, node, &v) || v != r->model->width)) {
+		req_fail(r, 400, "model %s gives %lld dimensions and cannot be asked for others",
+			 r->model->name, (long long)r->model->width);
+		return false;
+	}
+	return true;
+}
+
+/* True: queued, false: the reply says why not. */
+static bool prepare(struct req *r)
+{
+	struct rlx_json_limits lim = { .bytes = r->body_n + 1, .nodes = 4 << 20, .depth = 8 };
+	struct rlx_error err = { 0 };
+	uint32_t node;
+
+	if (rlx_json_parse(&r->json, r->body, r->body_n, &lim, "request", &err)) {
+		req_fail(r, err.status == RLX_ENOMEM ? 503 : 400, "%s", err.text);
+		return false;
+	}
+	if (rlx_json_kind(&r->json, 0) != RLX_JSON_OBJ) {
+		req_fail(r, 400, "the body is no JSON object");
+		return false;
+	}
+	r->work = rlx_calloc(1, sizeof(struct embed));
+	if (!r->work) {
+		req_fail(r, 503, "out of memory; try again later");
+		return false;
+	}
+	if (!take_model(r) || !take_options(r))
+		return false;
+	node = rlx_json_get(&r->json, 0, "input");
+	if (!node) {
+		req_fail(r, 400, "'input' is missing: a text, a list of texts, or token ids");
+		return false;
+	}
+	if (!take_inputs(r, node))
+		return false;
+	r->finish = finish;
+	return model_submit(r);
+}
+
+static void prepare_task(struct task *t)
+{
+	struct req *r = (struct req *)((char *)t - offsetof(struct req, task));
+
+	if (!prepare(r))
+		loop_post(r->loop, r);
+}
+
+bool openai_embeddings(struct req *r)
+{
+	if (r->body_n <= INLINE_BODY)
+		return !prepare(r);
+	r->with_workers = true;
+	r->task.fn = prepare_task;
+	crew_post(r->loop->server->crew, &r->task);
+	return false;
+}

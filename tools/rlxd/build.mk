@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+# The daemon. It is part of `make` where its libraries are: llhttp, which Debian has
+# as the sources that nodejs is built of (node-llhttp), and libinih.
+LLHTTP	?= /usr/share
+RLXD_SRC := $(wildcard tools/rlxd/*.c)
+RLXD_OBJ := $(RLXD_SRC:%.c=$(BUILD)/obj/%.o)
+LLHTTP_OBJ := $(BUILD)/obj/llhttp/llhttp.o $(BUILD)/obj/llhttp/api.o \
+	      $(BUILD)/obj/llhttp/http.o
+RLXD_LIBS := -linih
+
+ifneq ($(and $(wildcard $(LLHTTP)/llhttp/llhttp.c),$(wildcard /usr/include/ini.h)),)
+tools: $(BUILD)/bin/rlxd
+endif
+
+$(RLXD_OBJ): CPPFLAGS += -I$(LLHTTP)/include/llhttp -DLLHTTP_STRICT_MODE=1
+
+# Foreign code: its warnings are not ours to mend.
+$(BUILD)/obj/llhttp/%.o: $(LLHTTP)/llhttp/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,llhttp/$*.c)
+	$(Q)$(CC) -DLLHTTP_STRICT_MODE=1 -I$(LLHTTP)/include/llhttp -std=gnu11 $(OPT) \
+		-fPIC -fvisibility=hidden $(SAN) -c $< -o $@
+
+$(BUILD)/bin/rlxd: $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a $(LDLIBS) \
+		$(RLXD_LIBS) -o $@
+
+rlxd: $(BUILD)/bin/rlxd
+.PHONY: rlxd

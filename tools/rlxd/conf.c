@@ -1,0 +1,633 @@
+// SPDX-License-Identifier: MIT
+/* Reads rlxd.conf: INI by libinih, options by one table each. */
+#include <fcntl.h>
+#include <ini.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/conf.h"
+#include "tools/rlxd/log.h"
+
+enum { NAME_MAX_LEN = 40, FILE_MAX = 1 << 20 };
+
+enum form {
+	FORM_STR,	/* const char * */
+	FORM_INT,	/* int64_t, with K, M, G */
+	FORM_TIME,	/* int64_t nanoseconds, with us, ms, s, min */
+	FORM_BOOL,
+	FORM_WORD,	/* int64_t, index in words plus .low */
+	FORM_LISTEN,	/* the three lists */
+	FORM_BUCKETS,
+	FORM_MODELS,
+};
+
+struct option {
+	const char	*name;
+	enum form	 form;
+	size_t		 at;
+	int64_t		 low, high, def;
+	const char	*words;		/* "a|b|c" */
+};
+
+#define KIB 1024ll
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+#define MS 1000000ll
+#define SEC (1000 * MS)
+
+#define AT(m) offsetof(struct conf_server, m)
+static const struct option server_option[] = {
+	{ "listen", FORM_LISTEN },
+	{ "threads", FORM_INT, AT(threads), 1, 64, 1 },
+	{ "engine", FORM_WORD, AT(engine), 0, 2, 0, "auto|io_uring|epoll" },
+	{ "max_connections", FORM_INT, AT(max_connections), 1, 1 << 20, 1024 },
+	{ "max_header", FORM_INT, AT(max_header), 512, 64 * KIB, 8 * KIB },
+	{ "max_body", FORM_INT, AT(max_body), 1 * KIB, 4 * GIB, 64 * MIB },
+	{ "max_memory", FORM_INT, AT(max_memory), 1 * MIB, 1024 * GIB, 1 * GIB },
+	{ "header_timeout", FORM_TIME, AT(header_timeout_ns), 10 * MS, 3600 * SEC, 10 * SEC },
+	{ "body_timeout", FORM_TIME, AT(body_timeout_ns), 10 * MS, 3600 * SEC, 60 * SEC },
+	{ "idle_timeout", FORM_TIME, AT(idle_timeout_ns), 10 * MS, 86400 * SEC, 75 * SEC },
+	{ "send_timeout", FORM_TIME, AT(send_timeout_ns), 10 * MS, 3600 * SEC, 60 * SEC },
+	{ "request_timeout", FORM_TIME, AT(request_timeout_ns), MS, 3600 * SEC, 60 * SEC },
+	{ "drain_timeout", FORM_TIME, AT(drain_timeout_ns), 0, 3600 * SEC, 30 * SEC },
+	{ "inline_below", FORM_TIME, AT(inline_ns), 0, SEC, 5 * MS },
+	{ "log", FORM_WORD, AT(log_json), 0, 1, 0, "text|json" },
+	{ "log_level", FORM_WORD, AT(log_level), LOG_ERROR, LOG_DEBUG, LOG_INFO,
+	  "error|warning|notice|info|debug" },
+	{ "access_log", FORM_WORD, AT(access_log), 0, 2, CONF_ACCESS_ERRORS,
+	  "none|errors|all" },
+	{ "shared_memory", FORM_WORD, AT(shared_memory), 0, 2, CONF_SHM_OFF,
+	  "off|unix|local" },
+};
+#undef AT
+
+#define AT(m) offsetof(struct conf_model, m)
+static const struct option model_option[] = {
+	{ "path", FORM_STR, AT(path) },
+	{ "kind", FORM_WORD, AT(kind), 0, 2, CONF_KIND_AUTO, "auto|bert|onnx" },
+	{ "tokenizer", FORM_STR, AT(tokenizer) },
+	{ "device", FORM_STR, AT(device) },
+	{ "precision", FORM_WORD, AT(precision), 0, 4, 0, "f32|bf16|mixed-bf16|f16|mixed-f16" },
+	{ "threads", FORM_INT, AT(threads), 0, 1024, 0 },
+	{ "replicas", FORM_INT, AT(replicas), 1, 64, 1 },
+	{ "max_batch", FORM_INT, AT(max_batch), 1, 1024, 8 },
+	{ "batch_delay", FORM_TIME, AT(batch_delay_ns), 0, SEC, 0 },
+	{ "max_queue", FORM_INT, AT(max_queue), 1, 1 << 20, 4096 },
+	{ "max_tokens", FORM_INT, AT(max_tokens), 3, 1 << 20, 512 },
+	{ "max_shapes", FORM_INT, AT(max_shapes), 1, 4096, 32 },
+	{ "buckets", FORM_BUCKETS },
+	{ "pool", FORM_WORD, AT(pool), 0, 1, 0, "mean|cls" },
+	{ "normalise", FORM_BOOL, AT(normalise), 0, 1, 1 },
+	{ "truncate", FORM_BOOL, AT(truncate), 0, 1, 0 },
+};
+#undef AT
+
+#define AT(m) offsetof(struct conf_key, m)
+static const struct option key_option[] = {
+	{ "secret_file", FORM_STR, AT(secret_file) },
+	{ "models", FORM_MODELS },
+	{ "max_rows", FORM_INT, AT(max_rows), 1, 1 << 20, 4096 },
+};
+#undef AT
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static const int64_t default_bucket[] = { 16, 32, 64, 128, 256, 512 };
+
+struct reader {
+	struct conf		*c;
+	const char		*text, *end, *name;
+	unsigned int		 line;
+	struct rlx_error	*err;
+	const struct option	*option;	/* of the section under way */
+	size_t			 n_option;
+	void			*obj;
+	uint64_t		 seen;
+};
+
+static enum rlx_status bad(struct reader *r, const char *fmt, ...) __rlx_printf(2, 3);
+
+static enum rlx_status bad(struct reader *r, const char *fmt, ...)
+{
+	char text[400];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return rlx_fail(r->err, RLX_EPARSE, "%s:%u: %s", r->name, r->line, text);
+}
+
+static void set_defaults(void *obj, const struct option *o, size_t n)
+{
+	for (; n--; o++) {
+		void *to = (char *)obj + o->at;
+
+		if (o->form == FORM_INT || o->form == FORM_TIME || o->form == FORM_WORD)
+			*(int64_t *)to = o->def;
+		else if (o->form == FORM_BOOL)
+			*(bool *)to = o->def;
+	}
+}
+
+/* A number and what stands behind it; false if there is none or it is too large. */
+static bool number(const char *s, int64_t *out, const char **rest)
+{
+	int64_t v = 0;
+
+	if (*s < '0' || *s > '9')
+		return false;
+	for (; *s >= '0' && *s <= '9'; s++)
+		if (__builtin_mul_overflow(v, 10, &v) ||
+		    __builtin_add_overflow(v, *s - '0', &v))
+			return false;
+	*out = v;
+	*rest = s;
+	return true;
+}
+
+struct unit {
+	const char	*name;
+	int64_t		 factor;
+};
+
+static const struct unit sizes[] = {
+	{ "", 1 }, { "K", KIB }, { "M", MIB }, { "G", GIB }, { NULL, 0 },
+};
+
+static const struct unit times[] = {
+	{ "us", 1000 }, { "ms", MS }, { "s", SEC }, { "min", 60 * SEC }, { NULL, 0 },
+};
+
+static bool scaled(const char *s, const struct unit *u, int64_t *out)
+{
+	const char *rest;
+	int64_t v;
+
+	if (!number(s, &v, &rest))
+		return false;
+	while (*rest == ' ')
+		rest++;
+	if (u == times && !*rest && !v) {
+		*out = 0;
+		return true;
+	}
+	for (; u->name; u++)
+		if (!strcmp(u->name, rest))
+			return !__builtin_mul_overflow(v, u->factor, out);
+	return false;
+}
+
+static enum rlx_status set_number(struct reader *r, const struct option *o,
+				  const char *value, int64_t *out)
+{
+	bool time = o->form == FORM_TIME;
+	const char *what = time ? "a time such as 250us, 5ms, 10s or 2min" :
+			   "a number, with K, M or G for a size";
+
+	if (!scaled(value, time ? times : sizes, out))
+		return bad(r, "%s = '%s' is not %s", o->name, value, what);
+	if (*out < o->low || *out > o->high)
+		return time ? bad(r, "%s = %s is outside %lld to %lld ms", o->name, value,
+				  (long long)(o->low / MS), (long long)(o->high / MS)) :
+			      bad(r, "%s = %s is outside %lld to %lld", o->name, value,
+				  (long long)o->low, (long long)o->high);
+	return RLX_OK;
+}
+
+static enum rlx_status set_word(struct reader *r, const struct option *o,
+				const char *value, int64_t *out)
+{
+	const char *s = o->words;
+	size_t len = strlen(value), n;
+	int64_t i;
+
+	for (i = 0; *s; i++) {
+		n = strcspn(s, "|");
+		if (n == len && !memcmp(s, value, n)) {
+			*out = i + o->low;
+			return RLX_OK;
+		}
+		s += n + (s[n] == '|');
+	}
+	return bad(r, "%s = '%s' is none of %s", o->name, value, o->words);
+}
+
+static enum rlx_status set_bool(struct reader *r, const struct option *o,
+				const char *value, bool *out)
+{
+	if (!strcmp(value, "yes") || !strcmp(value, "true") || !strcmp(value, "on"))
+		*out = true;
+	else if (!strcmp(value, "no") || !strcmp(value, "false") || !strcmp(value, "off"))
+		*out = false;
+	else
+		return bad(r, "%s = '%s' is neither yes nor no", o->name, value);
+	return RLX_OK;
+}
+
+static const char *keep(struct reader *r, const char *s, size_t n)
+{
+	const char *p = rlx_bump_str(&r->c->mem, s, n);
+
+	if (!p)
+		rlx_fail(r->err, RLX_ENOMEM, "%s: out of memory", r->name);
+	return p;
+}
+
+static enum rlx_status add_bucket(struct reader *r, const char *s, size_t n)
+{
+	struct conf_model *m = r->obj;
+	const char *rest;
+	int64_t v;
+
+	if (!number(s, &v, &rest) || rest != s + n || v < 1 || v > 1 << 20)
+		return bad(r, "bucket '%.*s' is not a number of tokens", (int)n, s);
+	if (m->n_bucket == CONF_BUCKETS_MAX)
+		return bad(r, "more than %d buckets", CONF_BUCKETS_MAX);
+	if (m->n_bucket && m->bucket[m->n_bucket - 1] >= v)
+		return bad(r, "buckets must grow: %lld behind %lld", (long long)v,
+			   (long long)m->bucket[m->n_bucket - 1]);
+	m->bucket[m->n_bucket++] = v;
+	return RLX_OK;
+}
+
+static enum rlx_status add_item(struct reader *r, enum form form, const char *s,
+				size_t n)
+{
+	struct conf_server *sv = r->obj;
+	struct conf_key *key = r->obj;
+
+	if (form == FORM_BUCKETS)
+		return add_bucket(r, s, n);
+	if (form == FORM_LISTEN) {
+		if (sv->n_listen == CONF_LISTEN_MAX)
+			return bad(r, "more than %d addresses", CONF_LISTEN_MAX);
+		sv->listen[sv->n_listen] = keep(r, s, n);
+		return sv->listen[sv->n_listen++] ? RLX_OK : RLX_ENOMEM;
+	}
+	if (key->n_model == CONF_MODELS_MAX)
+		return bad(r, "more than %d models", CONF_MODELS_MAX);
+	key->model[key->n_model] = keep(r, s, n);
+	return key->model[key->n_model++] ? RLX_OK : RLX_ENOMEM;
+}
+
+static enum rlx_status set_list(struct reader *r, enum form form, const char *s)
+{
+	enum rlx_status st = RLX_OK;
+	size_t n;
+
+	while (!st && *(s += strspn(s, " \t,"))) {
+		n = strcspn(s, " \t,");
+		st = add_item(r, form, s, n);
+		s += n;
+	}
+	return st;
+}
+
+static enum rlx_status set_option(struct reader *r, const struct option *o,
+				  const char *value)
+{
+	void *to = (char *)r->obj + o->at;
+
+	switch (o->form) {
+	case FORM_STR:
+		if (!*value)
+			return bad(r, "%s is empty", o->name);
+		*(const char **)to = keep(r, value, strlen(value));
+		return *(const char **)to ? RLX_OK : RLX_ENOMEM;
+	case FORM_INT:
+	case FORM_TIME:
+		return set_number(r, o, value, to);
+	case FORM_BOOL:
+		return set_bool(r, o, value, to);
+	case FORM_WORD:
+		return set_word(r, o, value, to);
+	default:
+		return set_list(r, o->form, value);
+	}
+}
+
+static bool good_name(const char *s, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') ||
+		      (s[i] >= '0' && s[i] <= '9') || (i && strchr("._-", s[i]))))
+			return false;
+	return n && n <= NAME_MAX_LEN;
+}
+
+static enum rlx_status begin_model(struct reader *r, const char *name, size_t n)
+{
+	struct conf *c = r->c;
+	struct conf_model *m;
+	unsigned int i;
+
+	for (i = 0; i < c->n_model; i++)
+		if (!strncmp(c->model[i].name, name, n) && !c->model[i].name[n])
+			return bad(r, "[model %s] stands in line %u already",
+				   c->model[i].name, c->model[i].line);
+	if (c->n_model == CONF_MODELS_MAX)
+		return bad(r, "more than %d models", CONF_MODELS_MAX);
+	m = &c->model[c->n_model];
+	set_defaults(m, model_option, COUNT(model_option));
+	m->line = r->line;
+	m->name = keep(r, name, n);
+	if (!m->name)
+		return RLX_ENOMEM;
+	c->n_model++;
+	r->obj = m;
+	r->option = model_option;
+	r->n_option = COUNT(model_option);
+	return RLX_OK;
+}
+
+static enum rlx_status begin_key(struct reader *r, const char *name, size_t n)
+{
+	struct conf *c = r->c;
+	struct conf_key *k;
+	unsigned int i;
+
+	for (i = 0; i < c->n_key; i++)
+		if (!strncmp(c->key[i].name, name, n) && !c->key[i].name[n])
+			return bad(r, "[key %s] stands in line %u already",
+				   c->key[i].name, c->key[i].line);
+	if (c->n_key == CONF_KEYS_MAX)
+		return bad(r, "more than %d keys", CONF_KEYS_MAX);
+	k = &c->key[c->n_key];
+	set_defaults(k, key_option, COUNT(key_option));
+	k->line = r->line;
+	k->name = keep(r, name, n);
+	if (!k->name)
+		return RLX_ENOMEM;
+	c->n_key++;
+	r->obj = k;
+	r->option = key_option;
+	r->n_option = COUNT(key_option);
+	return RLX_OK;
+}
+
+/* Told here and not by libinih, which passes no line, no section without options
+ * and cuts names. */
+static enum rlx_status begin_section(struct reader *r, const char *s, size_t n)
+{
+	const char *end = memchr(s, ']', n);
+	size_t i;
+
+	if (!end)
+		return bad(r, "a section begins with '[' but has no ']'");
+	s++;
+	n = (size_t)(end - s);
+	for (i = 1; i < (size_t)(r->end - end) && end[i] && strchr(" \t\r", end[i]); i++)
+		;
+	if (end + i < r->end && end[i] != '\n' && end[i] != ';' && end[i] != '#')
+		return bad(r, "something stands behind ']'");
+	r->seen = 0;
+	if (n == 6 && !memcmp(s, "server", 6)) {
+		r->obj = &r->c->server;
+		r->option = server_option;
+		r->n_option = COUNT(server_option);
+		return RLX_OK;
+	}
+	if (n > 6 && !memcmp(s, "model ", 6) && good_name(s + 6, n - 6))
+		return begin_model(r, s + 6, n - 6);
+	if (n > 4 && !memcmp(s, "key ", 4) && good_name(s + 4, n - 4))
+		return begin_key(r, s + 4, n - 4);
+	return bad(r, "unknown section [%.*s]; there are [server], [model NAME] and "
+		   "[key NAME], a name being at most %d letters, digits, '.', '_', '-'",
+		   (int)(n < 60 ? n : 60), s, NAME_MAX_LEN);
+}
+
+/* libinih's source of lines: refuses what its buffers would silently cut. */
+static char *next_line(char *str, int num, void *ctx)
+{
+	struct reader *r = ctx;
+	const char *nl;
+	size_t n, skip;
+
+	if (r->text == r->end || r->err->status)
+		return NULL;
+	r->line++;
+	nl = memchr(r->text, '\n', (size_t)(r->end - r->text));
+	n = nl ? (size_t)(nl + 1 - r->text) : (size_t)(r->end - r->text);
+	if (n >= (size_t)num) {
+		bad(r, "the line has more than %d bytes", num - 2);
+		return NULL;
+	}
+	if (memchr(r->text, 0, n)) {
+		bad(r, "the line holds a zero byte");
+		return NULL;
+	}
+	for (skip = 0; skip < n && (r->text[skip] == ' ' || r->text[skip] == '\t'); skip++)
+		;
+	if (skip < n && r->text[skip] == '[' && begin_section(r, r->text + skip, n - skip))
+		return NULL;
+	memcpy(str, r->text, n);
+	str[n] = 0;
+	r->text += n;
+	return str;
+}
+
+/* libinih's sink. @section is not looked at: see begin_section(). */
+static int take_option(void *ctx, const char *section, const char *name,
+		       const char *value)
+{
+	struct reader *r = ctx;
+	size_t i;
+
+	if (r->err->status)
+		return 0;
+	if (!r->obj) {
+		bad(r, "'%s' stands before the first section", name);
+		return 0;
+	}
+	for (i = 0; i < r->n_option; i++) {
+		const struct option *o = &r->option[i];
+
+		if (strcmp(o->name, name))
+			continue;
+		if (r->seen & 1ull << i && o->form < FORM_LISTEN) {
+			bad(r, "%s is given twice in one section", name);
+			return 0;
+		}
+		r->seen |= 1ull << i;
+		return !set_option(r, o, value ? value : "");
+	}
+	bad(r, "no option '%s' in this section; see rlxd.conf(5)", name);
+	return 0;
+}
+
+static const struct conf_model *find_model(const struct conf *c, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < c->n_model; i++)
+		if (!strcmp(c->model[i].name, name))
+			return &c->model[i];
+	return NULL;
+}
+
+/* What one option alone cannot tell. */
+static enum rlx_status check(struct reader *r)
+{
+	struct conf *c = r->c;
+	unsigned int i, k;
+
+	for (i = 0; i < c->n_model; i++) {
+		struct conf_model *m = &c->model[i];
+
+		r->line = m->line;
+		if (!m->path)
+			return bad(r, "[model %s] has no path", m->name);
+		if (!m->n_bucket) {
+			memcpy(m->bucket, default_bucket, sizeof(default_bucket));
+			m->n_bucket = COUNT(default_bucket);
+		}
+	}
+	for (i = 0; i < c->n_key; i++) {
+		struct conf_key *key = &c->key[i];
+
+		r->line = key->line;
+		if (!key->secret_file)
+			return bad(r, "[key %s] has no secret_file", key->name);
+		for (k = 0; k < key->n_model; k++)
+			if (!find_model(c, key->model[k]))
+				return bad(r, "[key %s] may use model %s, but there is no "
+					   "[model %s]", key->name, key->model[k],
+					   key->model[k]);
+	}
+	return RLX_OK;
+}
+
+enum rlx_status conf_parse(const char *text, size_t len, const char *name,
+			   struct conf **out, struct rlx_error *err)
+{
+	struct rlx_error own = { 0 };
+	struct reader r = { .text = text, .end = text + len, .name = name, .err = &own };
+	struct conf *c = rlx_calloc(1, sizeof(*c));
+	int rc;
+
+	*out = NULL;
+	if (!c)
+		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", name);
+	r.c = c;
+	set_defaults(&c->server, server_option, COUNT(server_option));
+	rc = ini_parse_stream(next_line, &r, take_option, &r);
+	if (rc && !own.status) {
+		r.line = rc > 0 ? (unsigned int)rc : r.line;
+		bad(&r, "neither a section, a comment nor NAME = VALUE");
+	}
+	if (!own.status)
+		check(&r);
+	if (own.status) {
+		conf_free(c);
+		return rlx_fail(err, own.status, "%s", own.text);
+	}
+	*out = c;
+	return RLX_OK;
+}
+
+/* A whole small file; one byte more than @max means it is too large. */
+static enum rlx_status slurp(const char *path, char *to, size_t max, size_t *out_len,
+			     struct rlx_error *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t n = 0;
+	ssize_t got = 0;
+
+	if (fd < 0)
+		return rlx_fail(err, errno == EACCES ? RLX_EACCES : RLX_ENOENT, "%s: %m", path);
+	while (n < max + 1 && (got = read(fd, to + n, max + 1 - n)) > 0)
+		n += (size_t)got;
+	close(fd);
+	if (got < 0)
+		return rlx_fail(err, RLX_EIO, "%s: %m", path);
+	if (n > max)
+		return rlx_fail(err, RLX_ERANGE, "%s has more than %zu bytes", path, max);
+	*out_len = n;
+	return RLX_OK;
+}
+
+static enum rlx_status load_secret(struct conf_key *key, struct rlx_error *err)
+{
+	char text[CONF_SECRET_MAX + 2];
+	enum rlx_status st;
+	struct stat sb;
+	size_t n;
+
+	st = slurp(key->secret_file, text, CONF_SECRET_MAX, &n, err);
+	if (st)
+		return st;
+	while (n && strchr("\r\n", text[n - 1]))
+		n--;
+	if (n < 16)
+		return rlx_fail(err, RLX_EINVAL, "%s: [key %s] needs a secret of 16 to %d "
+				"bytes on one line", key->secret_file, key->name,
+				CONF_SECRET_MAX);
+	if (memchr(text, 0, n) || memchr(text, '\n', n) || memchr(text, ' ', n))
+		return rlx_fail(err, RLX_EINVAL, "%s: a secret is one line without blanks",
+				key->secret_file);
+	if (!stat(key->secret_file, &sb) && sb.st_mode & 077)
+		log_event(LOG_WARN, "others can read a secret", L_STR("file", key->secret_file),
+			  L_STR("do", "chmod 600"));
+	memcpy(key->secret, text, n);
+	key->secret_len = n;
+	explicit_bzero(text, sizeof(text));
+	return RLX_OK;
+}
+
+enum rlx_status conf_load(const char *path, struct conf **out, struct rlx_error *err)
+{
+	char *text = rlx_malloc(FILE_MAX + 2);
+	enum rlx_status st;
+	unsigned int i;
+	size_t n;
+
+	*out = NULL;
+	if (!text)
+		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", path);
+	st = slurp(path, text, FILE_MAX, &n, err);
+	if (!st)
+		st = conf_parse(text, n, path, out, err);
+	rlx_free(text);
+	for (i = 0; !st && i < (*out)->n_key; i++)
+		st = load_secret(&(*out)->key[i], err);
+	if (st) {
+		conf_free(*out);
+		*out = NULL;
+	}
+	return st;
+}
+
+void conf_free(struct conf *c)
+{
+	if (!c)
+		return;
+	rlx_bump_fini(&c->mem);
+	explicit_bzero(c->key, sizeof(c->key));
+	rlx_free(c);
+}
+
+static bool same(const char *a, const char *b)
+{
+	return a && b ? !strcmp(a, b) : a == b;
+}
+
+bool conf_model_equal(const struct conf_model *a, const struct conf_model *b)
+{
+	return same(a->name, b->name) && same(a->path, b->path) &&
+	       same(a->tokenizer, b->tokenizer) && same(a->device, b->device) &&
+	       a->kind == b->kind && a->pool == b->pool && a->precision == b->precision &&
+	       a->threads == b->threads && a->replicas == b->replicas &&
+	       a->max_batch == b->max_batch && a->batch_delay_ns == b->batch_delay_ns &&
+	       a->max_queue == b->max_queue && a->max_tokens == b->max_tokens &&
+	       a->max_shapes == b->max_shapes && a->normalise == b->normalise &&
+	       a->truncate == b->truncate &&
+	       a->n_bucket == b->n_bucket &&
+	       !memcmp(a->bucket, b->bucket, a->n_bucket * sizeof(*a->bucket));
+}

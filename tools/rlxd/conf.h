@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* What rlxd.conf says: the server, its models, and who may use them. */
+#ifndef RLXD_CONF_H
+#define RLXD_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bump.h"
+#include "rlx/compile.h"
+
+enum {
+	CONF_LISTEN_MAX	 = 16,
+	CONF_MODELS_MAX	 = 64,
+	CONF_KEYS_MAX	 = 256,
+	CONF_BUCKETS_MAX = 16,
+	CONF_SECRET_MAX	 = 128,
+};
+
+enum conf_kind { CONF_KIND_AUTO, CONF_KIND_BERT, CONF_KIND_ONNX };
+
+enum conf_access { CONF_ACCESS_NONE, CONF_ACCESS_ERRORS, CONF_ACCESS_ALL };
+
+/* Who may name POSIX shared memory: nobody, peers of a unix socket whose own it
+ * is, or every peer of this machine. */
+enum conf_shm { CONF_SHM_OFF, CONF_SHM_UNIX, CONF_SHM_LOCAL };
+
+struct conf_model {
+	const char	*name, *path, *tokenizer, *device;
+	int64_t		 kind, pool, precision;
+	int64_t		 threads, replicas, max_batch, batch_delay_ns, max_queue;
+	int64_t		 max_tokens, max_shapes;
+	bool		 normalise, truncate;
+	int64_t		 bucket[CONF_BUCKETS_MAX];
+	unsigned int	 n_bucket;
+	unsigned int	 line;
+};
+
+struct conf_key {
+	const char	*name, *secret_file;
+	char		 secret[CONF_SECRET_MAX];	/* zeros behind it */
+	size_t		 secret_len;
+	const char	*model[CONF_MODELS_MAX];	/* none: all */
+	unsigned int	 n_model;
+	int64_t		 max_rows;
+	unsigned int	 line;
+};
+
+struct conf_server {
+	const char	*listen[CONF_LISTEN_MAX];
+	unsigned int	 n_listen;
+	int64_t		 threads, max_connections, max_header, max_body, max_memory;
+	int64_t		 header_timeout_ns, body_timeout_ns, idle_timeout_ns;
+	int64_t		 request_timeout_ns, send_timeout_ns, drain_timeout_ns;
+	int64_t		 inline_ns;
+	int64_t		 log_level, log_json, access_log, shared_memory, engine;
+};
+
+struct conf {
+	struct conf_server	 server;
+	struct conf_model	 model[CONF_MODELS_MAX];
+	struct conf_key		 key[CONF_KEYS_MAX];
+	unsigned int		 n_model, n_key;
+	struct rlx_bump		 mem;
+};
+
+/*
+ * Read a file; secrets are read from the files it names. On failure @err names
+ * file, line, what is wrong and what would be right.
+ */
+enum rlx_status __rlx_must_check
+conf_load(const char *path, struct conf **out, struct rlx_error *err);
+
+/* The same from memory; secrets are not read, so that it touches no file. */
+enum rlx_status __rlx_must_check
+conf_parse(const char *text, size_t len, const char *name, struct conf **out,
+	   struct rlx_error *err);
+void conf_free(struct conf *c);
+
+/* True if two sections would give the same model. */
+bool conf_model_equal(const struct conf_model *a, const struct conf_model *b);
+
+#endif

@@ -1,0 +1,675 @@
+// SPDX-License-Identifier: MIT
+/* A connection: heads and bodies out of chunks, replies in order. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/log.h"
+#include "tools/rlxd/loop.h"
+#include "tools/rlxd/metric.h"
+#include "tools/rlxd/req.h"
+#include "tools/rlxd/server.h"
+
+enum { BODY_FIRST = 1 << 20 };
+
+static const int64_t linger_ns = 2000000000;
+
+/* Who is at the other end: a user on a unix socket, else an address. */
+static void name_peer(struct conn *c)
+{
+	struct sockaddr_storage a;
+	socklen_t n = sizeof(a);
+	struct ucred cred;
+	int one = 1;
+
+	c->uid = -1;
+	if (c->listener->is_unix) {
+		n = sizeof(cred);
+		if (!getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &cred, &n))
+			c->uid = (int)cred.uid;
+		snprintf(c->peer, sizeof(c->peer), "uid:%d", c->uid);
+		return;
+	}
+	setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (getpeername(c->fd, (struct sockaddr *)&a, &n)) {
+		snprintf(c->peer, sizeof(c->peer), "unknown");
+		return;
+	}
+	if (a.ss_family == AF_INET6)
+		inet_ntop(AF_INET6, &((struct sockaddr_in6 *)&a)->sin6_addr, c->peer,
+			  sizeof(c->peer));
+	else
+		inet_ntop(AF_INET, &((struct sockaddr_in *)&a)->sin_addr, c->peer,
+			  sizeof(c->peer));
+}
+
+/* Too many: the peer learns why, if its socket takes it at once. */
+static void turn_away(struct loop *l, int fd)
+{
+	static const char text[] =
+		"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
+		"Retry-After: 1\r\nConnection: close\r\n\r\n";
+
+	if (send(fd, text, sizeof(text) - 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		errno = 0;
+	close(fd);
+	metric_add(&metrics.connections_refused, 1);
+}
+
+struct conn *conn_new(struct loop *l, int fd, const struct listener *s)
+{
+	const struct conf_server *cf = &l->server->limits;
+	struct conn *c;
+
+	if (l->draining ||
+	    atomic_fetch_add(&l->server->n_conn, 1) >= (unsigned int)cf->max_connections) {
+		if (!l->draining)
+			atomic_fetch_sub(&l->server->n_conn, 1);
+		turn_away(l, fd);
+		return NULL;
+	}
+	c = rlx_calloc(1, sizeof(*c));
+	if (!c) {
+		atomic_fetch_sub(&l->server->n_conn, 1);
+		turn_away(l, fd);
+		return NULL;
+	}
+	c->loop = l;
+	c->fd = fd;
+	c->listener = s;
+	c->first = c->last_chunk = -1;
+	c->deadline = l->now + cf->header_timeout_ns;
+	name_peer(c);
+	c->next = l->conns;
+	if (c->next)
+		c->next->prev = c;
+	l->conns = c;
+	l->n_conn++;
+	metric_add(&metrics.connections, 1);
+	l->engine->adopt(c);
+	l->engine->want(c);
+	return c;
+}
+
+void conn_ready(struct conn *c)
+{
+	if (c->ready)
+		return;
+	c->ready = true;
+	c->ready_next = c->loop->ready;
+	c->loop->ready = c;
+}
+
+void conn_chunk(struct conn *c, uint16_t id, uint32_t n)
+{
+	struct loop *l = c->loop;
+
+	l->n_held++;
+	l->chunk[id] = (struct chunk){ 0, n, -1 };
+	if (c->first < 0)
+		c->first = id;
+	else
+		l->chunk[c->last_chunk].next = id;
+	c->last_chunk = id;
+	metric_add(&metrics.bytes_in, n);
+	if (++c->n_chunk >= CONN_CHUNKS)
+		l->engine->stop(c);
+}
+
+static void give_chunk(struct loop *l, int32_t id)
+{
+	l->n_held--;
+	l->engine->give(l, (uint16_t)id);
+}
+
+/* The first chunk leaves the list; whoever calls gives or keeps it. */
+static int32_t take_chunk(struct conn *c)
+{
+	int32_t id = c->first;
+
+	c->first = c->loop->chunk[id].next;
+	if (c->first < 0)
+		c->last_chunk = -1;
+	c->n_chunk--;
+	return id;
+}
+
+static void drop_chunks(struct conn *c)
+{
+	while (c->first >= 0)
+		give_chunk(c->loop, take_chunk(c));
+}
+
+void conn_eof(struct conn *c, int error)
+{
+	c->eof = true;
+	c->bad |= error != 0;
+}
+
+/* Nobody reads the reply: what has not begun need not begin. */
+static void abandon(struct conn *c)
+{
+	struct req *r = c->req;
+
+	if (!r)
+		return;
+	c->req = NULL;
+	r->conn = NULL;
+	atomic_fetch_sub(&c->loop->busy, 1);
+	if (r->with_workers) {
+		atomic_store(&r->cancelled, true);
+		metric_add(&metrics.abandoned, 1);
+	} else {
+		req_free(r);
+	}
+}
+
+static void unstarve(struct conn *c)
+{
+	struct conn **p = &c->loop->starved;
+
+	if (!c->starved)
+		return;
+	while (*p && *p != c)
+		p = &(*p)->starved_next;
+	if (*p)
+		*p = c->starved_next;
+	c->starved = false;
+}
+
+void conn_shut(struct conn *c)
+{
+	if (c->state == CONN_GONE)
+		return;
+	c->state = CONN_GONE;
+	unstarve(c);
+	/* A reply under way, or a body that is received in place, is in use until
+	 * the engine lets go: conn_gone() gives it up. */
+	if (!c->sending && !c->filling)
+		abandon(c);
+	drop_chunks(c);
+	c->loop->engine->shut(c);
+}
+
+void conn_gone(struct conn *c)
+{
+	struct loop *l = c->loop;
+
+	abandon(c);
+	drop_chunks(c);
+	close(c->fd);
+	if (c->next)
+		c->next->prev = c->prev;
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		l->conns = c->next;
+	l->n_conn--;
+	atomic_fetch_sub(&l->server->n_conn, 1);
+	metric_add(&metrics.connections, -1);
+	if (c->ready) {
+		struct conn **p = &l->ready;
+
+		while (*p != c)
+			p = &(*p)->ready_next;
+		*p = c->ready_next;
+	}
+	rlx_free(c->head);
+	rlx_free(c);
+}
+
+/* Send what the request's reply says. */
+static void send_reply(struct conn *c)
+{
+	struct loop *l = c->loop;
+	struct req *r = c->req;
+	struct reply *y = &r->reply;
+	bool last = c->last || c->eof || l->draining;
+
+	if (y->body.failed) {
+		obuf_fini(&y->body);
+		req_fail(r, 503, "out of memory for the reply; try again later");
+	}
+	c->last = last;
+	c->iov[0] = (struct iovec){ y->head, req_head(r, last, l->date) };
+	c->n_iov = 1;
+	if (y->body.n && r->method != METHOD_HEAD)
+		c->iov[c->n_iov++] = (struct iovec){ y->body.p, y->body.n };
+	c->zerocopy = y->body.n >= ZEROCOPY_BYTES && r->method != METHOD_HEAD;
+	c->msg = (struct msghdr){ .msg_iov = c->iov, .msg_iovlen = c->n_iov };
+	c->state = CONN_SEND;
+	c->deadline = l->now + l->server->limits.send_timeout_ns;
+	l->engine->send(c);
+}
+
+void conn_reply(struct conn *c)
+{
+	c->req->with_workers = false;
+	send_reply(c);
+}
+
+/* An answer to what could not be made a request. */
+static void refuse(struct conn *c, int status, const char *why)
+{
+	struct req *r = c->req;
+
+	if (!r) {
+		r = req_new(c->loop);
+		if (!r) {
+			conn_shut(c);
+			return;
+		}
+		r->conn = c;
+		c->req = r;
+		atomic_fetch_add(&c->loop->busy, 1);
+	}
+	obuf_fini(&r->reply.body);
+	req_fail(r, status, "%s", why);
+	c->last = true;
+	send_reply(c);
+}
+
+static size_t iov_bytes(const struct conn *c)
+{
+	const struct req *r = c->req;
+
+	return c->n_iov ? strlen(r->reply.head) + (c->n_iov > 1 ? r->reply.body.n : 0) : 0;
+}
+
+void conn_sent(struct conn *c, ssize_t n)
+{
+	struct loop *l = c->loop;
+	struct req *r = c->req;
+
+	if (n > 0)
+		metric_add(&metrics.bytes_out, (uint64_t)n);
+	if (n < 0 || (size_t)n != iov_bytes(c)) {
+		conn_shut(c);
+		return;
+	}
+	l->now = now_ns();
+	metric_request(r, l->now);
+	req_log(r, l->now);
+	c->req = NULL;
+	atomic_fetch_sub(&l->busy, 1);
+	req_free(r);
+	c->http.err.status = 0;
+	if (c->last) {
+		/* Closing with unread bytes would reset the connection and take
+		 * the reply along. */
+		shutdown(c->fd, SHUT_WR);
+		c->state = CONN_LINGER;
+		c->deadline = l->now + linger_ns;
+	} else {
+		c->state = CONN_HEAD;
+		c->deadline = l->now + l->server->limits.idle_timeout_ns;
+	}
+	conn_ready(c);
+}
+
+/* Room for @n more bytes of the body, charged to the server's budget. */
+static bool body_room(struct conn *c, size_t n)
+{
+	struct server *sv = c->loop->server;
+	struct req *r = c->req;
+	size_t need = r->body_n + n, cap = r->body_cap ? r->body_cap : 4096;
+	void *p;
+
+	if (need <= r->body_cap)
+		return true;
+	if (need > (size_t)sv->limits.max_body)
+		return false;
+	while (cap < need)
+		cap *= 2;
+	if (c->parsed.length && cap > c->parsed.length)
+		cap = c->parsed.length;
+	if (atomic_fetch_add(&sv->body_bytes, cap - r->body_cap) + (cap - r->body_cap) >
+	    (uint64_t)sv->limits.max_memory) {
+		atomic_fetch_sub(&sv->body_bytes, cap - r->body_cap);
+		return false;
+	}
+	p = rlx_realloc(r->body, cap);
+	if (!p) {
+		atomic_fetch_sub(&sv->body_bytes, cap - r->body_cap);
+		return false;
+	}
+	r->body = p;
+	r->body_cap = cap;
+	return true;
+}
+
+static bool put_body(void *ctx, const char *p, size_t n)
+{
+	struct conn *c = ctx;
+	struct req *r = c->req;
+
+	if (!body_room(c, n))
+		return false;
+	memcpy(r->body + r->body_n, p, n);
+	r->body_n += n;
+	r->copied += n;
+	return true;
+}
+
+static void no_room(struct conn *c)
+{
+	if (c->req->body_n >= (size_t)c->loop->server->limits.max_body / 2)
+		refuse(c, 413, "the body is larger than max_body");
+	else
+		refuse(c, 503, "too many bytes of requests are held (max_memory); "
+		       "try again later");
+}
+
+static void run(struct conn *c)
+{
+	struct req *r = c->req;
+
+	c->state = CONN_BUSY;
+	c->deadline = 0;
+	r->t_body = c->loop->now;
+	if (req_run(r))
+		send_reply(c);
+}
+
+/* A head of @n bytes at @p: what it asks for, and where its body goes. */
+static void begin(struct conn *c, const char *p, size_t n)
+{
+	struct loop *l = c->loop;
+	const struct conf_server *cf = &l->server->limits;
+	struct req *r = req_new(l);
+
+	if (!r) {
+		conn_shut(c);
+		return;
+	}
+	r->conn = c;
+	c->req = r;
+	atomic_fetch_add(&l->busy, 1);
+	r->t_head = l->now;
+	c->http.put = put_body;
+	c->http.ctx = c;
+	if (!http_head(&c->http, p, n, &c->parsed)) {
+		refuse(c, c->http.err.status, c->http.err.why);
+		return;
+	}
+	c->last = !c->parsed.keep_alive;
+	if (c->parsed.length > (uint64_t)cf->max_body) {
+		r->method = c->parsed.method;
+		refuse(c, 413, "Content-Length is larger than max_body");
+		return;
+	}
+	if (!req_begin(r, &c->parsed)) {
+		/* A body that nobody asked for is not read: close behind the reply. */
+		c->last |= c->parsed.length || c->parsed.chunked;
+		send_reply(c);
+		return;
+	}
+	c->deadline = l->now + cf->body_timeout_ns;
+	if (!c->parsed.length && !c->parsed.chunked) {
+		run(c);
+		return;
+	}
+	c->state = c->parsed.chunked ? CONN_CHUNKED : CONN_LENGTH;
+	if (c->parsed.expect && c->first < 0 &&
+	    send(c->fd, "HTTP/1.1 100 Continue\r\n\r\n", 25, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		conn_shut(c);
+}
+
+/* Bytes of a head that is not whole in its chunk: kept aside. False: refused. */
+static bool keep_head(struct conn *c, const char *p, size_t n)
+{
+	size_t max = (size_t)c->loop->server->limits.max_header;
+	char *q;
+
+	if (!c->head_n)
+		c->deadline = c->loop->now + c->loop->server->limits.header_timeout_ns;
+	if (!c->head_cap) {
+		q = rlx_malloc(max + CHUNK_BYTES);
+		if (!q) {
+			refuse(c, 503, "out of memory; try again later");
+			return false;
+		}
+		c->head = q;
+		c->head_cap = max + CHUNK_BYTES;
+	}
+	memcpy(c->head + c->head_n, p, n);
+	c->head_n += n;
+	return true;
+}
+
+/* Look for a head in the first chunk, or in what is kept and that. */
+static void read_head(struct conn *c)
+{
+	struct loop *l = c->loop;
+	struct chunk *k = &l->chunk[c->first];
+	const char *p = chunk_bytes(l, (uint16_t)c->first) + k->at;
+	size_t n = k->end - k->at, max = (size_t)l->server->limits.max_header;
+	size_t from = 0, whole, before = c->head_n;
+
+	/* Empty lines before a request are to be skipped. */
+	while (!before && n && (*p == '\r' || *p == '\n'))
+		p++, n--, k->at++;
+	if (!n) {
+		give_chunk(l, take_chunk(c));
+		return;
+	}
+	if (!before) {
+		whole = http_head_length(p, n, &from);
+		if (whole && whole <= max) {
+			k->at += (uint32_t)whole;
+			begin(c, p, whole);
+			if (c->first >= 0 && l->chunk[c->first].at == l->chunk[c->first].end)
+				give_chunk(l, take_chunk(c));
+			return;
+		}
+		c->head_from = 0;
+	}
+	if (!keep_head(c, p, n))
+		return;
+	whole = http_head_length(c->head, c->head_n, &c->head_from);
+	if (whole > max || (!whole && c->head_n >= max)) {
+		refuse(c, 431, "the head is larger than max_header");
+		return;
+	}
+	k->at = whole ? k->at + (uint32_t)(whole - before) : k->end;
+	if (k->at == k->end)
+		give_chunk(l, take_chunk(c));
+	if (!whole)
+		return;
+	c->head_n = 0;
+	begin(c, c->head, whole);
+	if (c->state == CONN_GONE)
+		return;
+	rlx_free(c->head);
+	c->head = NULL;
+	c->head_cap = 0;
+}
+
+/* The body lies whole in a chunk with nothing behind it: used where it is. */
+static bool lend_chunk(struct conn *c)
+{
+	struct loop *l = c->loop;
+	struct chunk *k = &l->chunk[c->first];
+	struct req *r = c->req;
+
+	if (r->body_n || k->end - k->at != c->parsed.length || l->n_held > CHUNKS / 2)
+		return false;
+	r->body = chunk_bytes(l, (uint16_t)c->first) + k->at;
+	r->body_n = k->end - k->at;
+	r->body_chunk = take_chunk(c);
+	return true;
+}
+
+static void read_length(struct conn *c)
+{
+	struct loop *l = c->loop;
+	struct req *r = c->req;
+	struct chunk *k;
+	size_t left, n;
+
+	while (c->first >= 0 && r->body_n < c->parsed.length) {
+		if (lend_chunk(c))
+			break;
+		k = &l->chunk[c->first];
+		left = c->parsed.length - r->body_n;
+		n = k->end - k->at < left ? k->end - k->at : left;
+		if (!put_body(c, chunk_bytes(l, (uint16_t)c->first) + k->at, n)) {
+			no_room(c);
+			return;
+		}
+		k->at += (uint32_t)n;
+		if (k->at == k->end)
+			give_chunk(l, take_chunk(c));
+	}
+	left = c->parsed.length - r->body_n;
+	if (!left) {
+		run(c);
+	} else if (c->eof) {
+		conn_shut(c);
+	} else if (left < DIRECT_BYTES && !c->filling) {
+		l->engine->want(c);
+	} else if (c->armed) {
+		l->engine->stop(c);
+	} else if (!c->filling) {
+		/* In place, a piece at a time so that a length alone takes no memory. */
+		n = left < BODY_FIRST + r->body_n ? left : BODY_FIRST + r->body_n;
+		if (!body_room(c, n)) {
+			no_room(c);
+			return;
+		}
+		l->engine->fill(c, r->body + r->body_n, n);
+	}
+}
+
+void conn_filled(struct conn *c, ssize_t n)
+{
+	if (n <= 0) {
+		conn_eof(c, n ? (int)-n : ECONNRESET);
+	} else {
+		c->req->body_n += (size_t)n;
+		metric_add(&metrics.bytes_in, (uint64_t)n);
+	}
+	conn_ready(c);
+}
+
+static void read_chunked(struct conn *c)
+{
+	struct loop *l = c->loop;
+
+	while (c->first >= 0) {
+		struct chunk *k = &l->chunk[c->first];
+		size_t used, n = k->end - k->at;
+
+		/* Sizes, extensions and trailers are not the body, but not free. */
+		c->body_at += n;
+		if (c->body_at > 65536 + 16 * ((uint64_t)c->req->body_n + n)) {
+			refuse(c, 413, "the chunks are mostly overhead");
+			return;
+		}
+		if (!http_chunks(&c->http, chunk_bytes(l, (uint16_t)c->first) + k->at, n,
+				 &used)) {
+			if (c->http.err.status == 413)
+				no_room(c);
+			else
+				refuse(c, c->http.err.status, c->http.err.why);
+			return;
+		}
+		k->at += (uint32_t)used;
+		if (k->at == k->end)
+			give_chunk(l, take_chunk(c));
+		if (c->http.end) {
+			c->body_at = 0;
+			run(c);
+			return;
+		}
+	}
+	if (c->eof)
+		conn_shut(c);
+	else
+		l->engine->want(c);
+}
+
+static void wait_for_head(struct conn *c)
+{
+	if (c->eof || (c->loop->draining && !c->head_n))
+		conn_shut(c);
+	else
+		c->loop->engine->want(c);
+}
+
+/* Go on as far as the bytes that are there allow. */
+void conn_process(struct conn *c)
+{
+	enum conn_state before;
+	int32_t first;
+
+	do {
+		before = c->state;
+		first = c->first;
+		if (c->bad && c->state != CONN_GONE)
+			conn_shut(c);
+		switch (c->state) {
+		case CONN_HEAD:
+			if (c->first >= 0)
+				read_head(c);
+			else
+				wait_for_head(c);
+			break;
+		case CONN_LENGTH:
+			read_length(c);
+			break;
+		case CONN_CHUNKED:
+			read_chunked(c);
+			break;
+		case CONN_LINGER:
+			drop_chunks(c);
+			if (c->eof)
+				conn_shut(c);
+			else
+				c->loop->engine->want(c);
+			break;
+		case CONN_BUSY:
+			/* A peer that half-closes still reads; one that is gone
+			 * shows when the reply is sent, or as bad. */
+		case CONN_SEND:
+		case CONN_GONE:
+			break;
+		}
+	} while (c->state != CONN_GONE && (c->state != before || c->first != first));
+}
+
+void conn_timeout(struct conn *c)
+{
+	c->deadline = 0;
+	switch (c->state) {
+	case CONN_HEAD:
+		if (c->head_n)
+			refuse(c, 408, "the head did not arrive within header_timeout");
+		else
+			conn_shut(c);
+		break;
+	case CONN_LENGTH:
+		/* Received in place: the request's memory is in use until shut. */
+		if (c->filling)
+			conn_shut(c);
+		else
+			refuse(c, 408, "the body did not arrive within body_timeout");
+		break;
+	case CONN_CHUNKED:
+		refuse(c, 408, "the body did not arrive within body_timeout");
+		break;
+	default:
+		conn_shut(c);
+	}
+}
+
+void conn_drain(struct conn *c)
+{
+	if (c->state == CONN_HEAD && !c->head_n && c->first < 0)
+		conn_shut(c);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * HTTP/1.1 requests out of bytes. The head must lie in one piece; llhttp reads it
+ * after a check of its own that leaves no room for two readings of one head (bare
+ * CR or LF, folded lines, blanks before a colon), as request smuggling needs them.
+ */
+#ifndef RLXD_HTTP_H
+#define RLXD_HTTP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <llhttp.h>
+
+struct slice {
+	const char	*p;
+	size_t		 n;
+};
+
+enum { HTTP_HEADERS_MAX = 64 };
+
+enum http_method { METHOD_GET, METHOD_HEAD, METHOD_POST, METHOD_OPTIONS, METHOD_OTHER };
+
+/* Slices point into the head. */
+struct http_head {
+	enum http_method method;
+	struct slice	 path, query;		/* as sent; path begins with '/' */
+	struct slice	 authorization, api_key, content_encoding, request_id;
+	struct slice	 infer_length;		/* Inference-Header-Content-Length */
+	bool		 keep_alive, chunked, expect;
+	uint64_t	 length;		/* Content-Length, 0 if none */
+};
+
+/* What was wrong with a request: the reply's status and a text. */
+struct http_error {
+	int		 status;
+	const char	*why;
+};
+
+struct http {
+	llhttp_t	 parser;
+	struct http_head *head;
+	struct slice	 name, value, url;
+	unsigned int	 n_header;
+	bool		 have_host, have_length, have_encoding, in_head, end;
+	struct http_error err;
+	/* Where the decoded body goes; false: it has no room. */
+	bool		 (*put)(void *ctx, const char *p, size_t n);
+	void		*ctx;
+};
+
+/*
+ * The length of a head within @n bytes, its empty line included; 0: more is
+ * needed. @from is where to go on looking, 0 at first.
+ */
+size_t http_head_length(const char *p, size_t n, size_t *from);
+
+/* Read a whole head. False: @h->err says what to answer; then close. */
+bool http_head(struct http *h, const char *p, size_t n, struct http_head *out);
+
+/*
+ * Decode a chunked body behind a head; @out_used is how many of @n bytes belong to
+ * it. When @h->end is set, the body was whole. False: as for http_head().
+ */
+bool http_chunks(struct http *h, const char *p, size_t n, size_t *out_used);
+
+/* "OK" for 200 and so on. */
+const char *http_reason(int status);
+
+static inline bool slice_is(struct slice s, const char *text)
+{
+	size_t i;
+
+	for (i = 0; i < s.n; i++)
+		if (s.p[i] != text[i])
+			return false;	/* also at @text's end */
+	return !text[s.n];
+}
+
+/* All digits, no more than 18. */
+bool slice_u64(struct slice s, uint64_t *out);
+
+#endif

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: MIT
+/* KServe's inference requests: tensors out of JSON, binary data and shared memory. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/infer.h"
+#include "tools/rlxd/loop.h"
+#include "tools/rlxd/server.h"
+#include "tools/rlxd/wire.h"
+
+enum { ALIGN = 8 };
+
+/* What is wrong with input or output @name; false, so that it can be returned. */
+#define refuse(r, ...) (req_fail((r), 400, __VA_ARGS__), false)
+
+static bool read_shape(struct req *r, uint32_t node, const struct tensor_desc *d,
+		       struct rlx_type *out)
+{
+	const struct rlx_json *j = &r->json;
+	struct rlx_json_iter it;
+	uint32_t k = 0;
+
+	if (!node || rlx_json_kind(j, node) != RLX_JSON_ARR || rlx_json_len(j, node) > RLX_MAX_RANK)
+		return refuse(r, "input %s: 'shape' is no list of at most %d numbers", d->name,
+			      RLX_MAX_RANK);
+	*out = (struct rlx_type){ .dtype = d->dtype, .rank = rlx_json_len(j, node) };
+	if (d->rank != out->rank)
+		return refuse(r, "input %s: the shape has %u dimensions, model %s takes %u",
+			      d->name, out->rank, r->model->name, d->rank);
+	for (it = rlx_json_iter(j, node); rlx_json_next(&it); k++) {
+		if (!rlx_json_int(j, it.val, &out->dim[k]) || out->dim[k] < 0)
+			return refuse(r, "input %s: shape[%u] is no size", d->name, k);
+		if (d->dim[k] >= 0 && out->dim[k] != d->dim[k])
+			return refuse(r, "input %s: shape[%u] is %lld, model %s takes %lld", d->name,
+				      k, (long long)out->dim[k], r->model->name,
+				      (long long)d->dim[k]);
+	}
+	if (rlx_type_bytes(out) < 0)
+		return refuse(r, "input %s: the shape is too large", d->name);
+	return true;
+}
+
+/* A size or offset in "parameters"; 0 if it is not there. */
+static bool read_param(struct req *r, uint32_t params, const char *key, uint64_t *out)
+{
+	uint32_t node = params ? rlx_json_get(&r->json, params, key) : 0;
+	int64_t v = 0;
+
+	*out = 0;
+	if (!node)
+		return true;
+	if (!rlx_json_int(&r->json, node, &v) || v < 0)
+		return refuse(r, "%s is no size", key);
+	*out = (uint64_t)v;
+	return true;
+}
+
+/* Data that a kernel would find at an odd address goes to memory of our own. */
+static bool align(struct req *r, unsigned int i, const void *p, size_t bytes)
+{
+	struct infer *f = r->work;
+
+	f->in[i].data = p;
+	f->in[i].bytes = bytes;
+	if ((uintptr_t)p % ALIGN == 0)
+		return true;
+	f->own[i] = rlx_memdup(p, bytes);
+	if (!f->own[i]) {
+		req_fail(r, 503, "out of memory; try again later");
+		return false;
+	}
+	f->in[i].data = f->own[i];
+	r->copied += bytes;
+	return true;
+}
+
+static bool take_region(struct req *r, uint32_t node, struct region **out)
+{
+	const char *name = rlx_json_text(&r->json, node);
+	struct infer *f = r->work;
+
+	if (rlx_json_kind(&r->json, node) != RLX_JSON_STR)
+		return refuse(r, "shared_memory_region is no name");
+	*out = region_get(name);
+	if (!*out)
+		return refuse(r, "no shared memory region '%.79s' is registered", name);
+	f->region[f->n_region++] = *out;
+	return true;
+}
+
+static bool take_shared(struct req *r, uint32_t params, uint32_t region, unsigned int i)
+{
+	struct infer *f = r->work;
+	const char *name = f->in[i].name;
+	uint64_t bytes, offset;
+	struct region *g;
+	void *p;
+
+	if (!read_param(r, params, "shared_memory_byte_size", &bytes) ||
+	    !read_param(r, params, "shared_memory_offset", &offset) || !take_region(r, region, &g))
+		return false;
+	if (bytes != f->in[i].bytes)
+		return refuse(r, "input %s: shared_memory_byte_size is %llu, the shape needs %zu",
+			      name, (unsigned long long)bytes, f->in[i].bytes);
+	p = region_at(g, offset, bytes);
+	if (!p)
+		return refuse(r, "input %s: bytes %llu to %llu are not in the region", name,
+			      (unsigned long long)offset, (unsigned long long)(offset + bytes));
+	return align(r, i, p, bytes);
+}
+
+static bool take_binary(struct req *r, uint64_t bytes, unsigned int i)
+{
+	struct infer *f = r->work;
+	size_t left = r->body_n - (size_t)r->infer_length - f->binary_at;
+	const char *p = r->body + r->infer_length + f->binary_at;
+
+	if (!r->has_infer_length)
+		return refuse(r, "binary_data_size without Inference-Header-Content-Length");
+	if (bytes != f->in[i].bytes)
+		return refuse(r, "input %s: binary_data_size is %llu, the shape needs %zu",
+			      f->in[i].name, (unsigned long long)bytes, f->in[i].bytes);
+	if (bytes > left)
+		return refuse(r, "input %s: the body ends %llu bytes too early", f->in[i].name,
+			      (unsigned long long)(bytes - left));
+	f->binary_at += bytes;
+	return align(r, i, p, bytes);
+}
+
+static bool take_json(struct req *r, uint32_t node, unsigned int i)
+{
+	struct infer *f = r->work;
+	char why[160];
+
+	/* At least two bytes of text an element: no shape can ask for more memory. */
+	if ((uint64_t)rlx_type_count(&f->in[i].type) > r->body_n)
+		return refuse(r, "input %s: the shape has more elements than the body bytes",
+			      f->in[i].name);
+	f->own[i] = rlx_malloc(f->in[i].bytes + ALIGN);
+	if (!f->own[i]) {
+		req_fail(r, 503, "out of memory; try again later");
+		return false;
+	}
+	f->in[i].data = f->own[i];
+	if (!wire_from_json(&r->json, node, &f->in[i].type, f->own[i], why))
+		return refuse(r, "input %s: %s", f->in[i].name, why);
+	r->copied += f->in[i].bytes;
+	return true;
+}
+
+static const struct tensor_desc *find_desc(const struct tensor_desc *d, unsigned int n,
+					   const char *name)
+{
+	for (; n--; d++)
+		if (!strcmp(d->name, name))
+			return d;
+	return NULL;
+}
+
+static bool read_input(struct req *r, uint32_t node)
+{
+	const struct rlx_json *j = &r->json;
+	struct infer *f = r->work;
+	uint32_t name = rlx_json_get(j, node, "name"), type = rlx_json_get(j, node, "datatype");
+	uint32_t data = rlx_json_get(j, node, "data");
+	uint32_t params = rlx_json_get(j, node, "parameters"), region = 0;
+	const struct tensor_desc *d;
+	unsigned int i = f->n_in, k;
+	uint64_t bytes;
+
+	if (!name || rlx_json_kind(j, name) != RLX_JSON_STR)
+		return refuse(r, "inputs[%u] has no name", i);
+	d = find_desc(r->model->in, r->model->n_in, rlx_json_text(j, name));
+	if (!d)
+		return refuse(r, "model %s has no input '%.60s'; /v2/models/%s lists them",
+			      r->model->name, rlx_json_text(j, name), r->model->name);
+	for (k = 0; k < i; k++)
+		if (f->in[k].name == d->name)
+			return refuse(r, "input %s is given twice", d->name);
+	if (!type || rlx_json_kind(j, type) != RLX_JSON_STR ||
+	    wire_dtype(rlx_json_text(j, type)) != d->dtype)
+		return refuse(r, "input %s: datatype is '%.20s', model %s takes %s", d->name,
+			      type && rlx_json_kind(j, type) == RLX_JSON_STR ?
+			      rlx_json_text(j, type) : "", r->model->name, wire_name(d->dtype));
+	f->in[i].name = d->name;
+	if (!read_shape(r, rlx_json_get(j, node, "shape"), d, &f->in[i].type))
+		return false;
+	f->in[i].bytes = (size_t)rlx_type_bytes(&f->in[i].type);
+	f->n_in++;
+	if (params)
+		region = rlx_json_get(j, params, "shared_memory_region");
+	if (region)
+		return take_shared(r, params, region, i);
+	if (params && rlx_json_get(j, params, "binary_data_size"))
+		return read_param(r, params, "binary_data_size", &bytes) &&
+		       take_binary(r, bytes, i);
+	if (!data)
+		return refuse(r, "input %s has neither 'data' nor binary data", d->name);
+	return take_json(r, data, i);
+}
+
+static bool read_inputs(struct req *r)
+{
+	uint32_t node = rlx_json_get(&r->json, 0, "inputs");
+	struct infer *f = r->work;
+	struct rlx_json_iter it;
+	unsigned int i, k;
+
+	if (!node || rlx_json_kind(&r->json, node) != RLX_JSON_ARR)
+		return refuse(r, "'inputs' is missing: a list of tensors");
+	if (rlx_json_len(&r->json, node) > r->model->n_in)
+		return refuse(r, "%u inputs, model %s has %u", rlx_json_len(&r->json, node),
+			      r->model->name, r->model->n_in);
+	for (it = rlx_json_iter(&r->json, node); rlx_json_next(&it); )
+		if (!read_input(r, it.val))
+			return false;
+	for (i = 0; i < r->model->n_in; i++) {
+		for (k = 0; k < f->n_in && f->in[k].name != r->model->in[i].name; k++)
+			;
+		if (k == f->n_in && !r->model->in[i].optional)
+			return refuse(r, "input %s of model %s is missing", r->model->in[i].name,
+				      r->model->name);
+	}
+	if (r->has_infer_length && f->binary_at != r->body_n - r->infer_length)
+		return refuse(r, "%llu bytes of binary data belong to no input",
+			      (unsigned long long)(r->body_n - r->infer_length - f->binary_at));
+	return true;
+}
+
+static bool is_true(const struct rlx_json *j, uint32_t obj, const char *key, bool otherwise)
+{
+	uint32_t node = obj ? rlx_json_get(j, obj, key) : 0;
+
+	return node && rlx_json_kind(j, node) == RLX_JSON_BOOL ? j->node[node].truth : otherwise;
+}
+
+static bool read_output(struct req *r, uint32_t node)
+{
+	const struct rlx_json *j = &r->json;
+	struct infer *f = r->work;
+	struct infer_out *o = &f->out[f->n_out];
+	uint32_t name = rlx_json_get(j, node, "name");
+	uint32_t params = rlx_json_get(j, node, "parameters"), region = 0;
+	const struct tensor_desc *d;
+	unsigned int i;
+
+	if (!name || rlx_json_kind(j, name) != RLX_JSON_STR)
+		return refuse(r, "outputs[%u] has no name", f->n_out);
+	d = find_desc(r->model->out, r->model->n_out, rlx_json_text(j, name));
+	if (!d)
+		return refuse(r, "model %s has no output '%.60s'; /v2/models/%s lists them",
+			      r->model->name, rlx_json_text(j, name), r->model->name);
+	o->index = (unsigned int)(d - r->model->out);
+	for (i = 0; i < f->n_out; i++)
+		if (f->out[i].index == o->index)
+			return refuse(r, "output %s is asked for twice", d->name);
+	if (params && rlx_json_get(j, params, "classification"))
+		return refuse(r, "output %s: classification is not done here", d->name);
+	o->binary = is_true(j, params, "binary_data", f->binary);
+	if (params)
+		region = rlx_json_get(j, params, "shared_memory_region");
+	if (region && (!take_region(r, region, &o->region) ||
+		       !read_param(r, params, "shared_memory_byte_size", &o->bytes) ||
+		       !read_param(r, params, "shared_memory_offset", &o->offset)))
+		return false;
+	f->n_out++;
+	return true;
+}
+
+static bool read_outputs(struct req *r)
+{
+	uint32_t node = rlx_json_get(&r->json, 0, "outputs");
+	struct infer *f = r->work;
+	struct rlx_json_iter it;
+	unsigned int i;
+
+	if (!node) {
+		for (i = 0; i < r->model->n_out; i++)
+			f->out[f->n_out++] = (struct infer_out){ .index = i, .binary = f->binary };
+		return true;
+	}
+	if (rlx_json_kind(&r->json, node) != RLX_JSON_ARR || !rlx_json_len(&r->json, node) ||
+	    rlx_json_len(&r->json, node) > r->model->n_out)
+		return refuse(r, "'outputs' is no list of 1 to %u outputs", r->model->n_out);
+	for (it = rlx_json_iter(&r->json, node); rlx_json_next(&it); )
+		if (!read_output(r, it.val))
+			return false;
+	return true;
+}
+
+bool infer_read(struct req *r)
+{
+	const struct rlx_json *j = &r->json;
+	struct infer *f = r->work;
+	uint32_t id, params;
+
+	if (rlx_json_kind(j, 0) != RLX_JSON_OBJ)
+		return refuse(r, "the body is no JSON object");
+	params = rlx_json_get(j, 0, "parameters");
+	f->binary = is_true(j, params, "binary_data_output", false);
+	id = rlx_json_get(j, 0, "id");
+	if (id && rlx_json_kind(j, id) == RLX_JSON_STR)
+		f->id = (struct slice){ rlx_json_text(j, id), rlx_json_len(j, id) };
+	return read_inputs(r) && read_outputs(r);
+}
+
+/* The file behind a region shrank: what we read, or wrote, was not there. */
+static bool is_torn(const struct infer *f)
+{
+	unsigned int i;
+
+	for (i = 0; i < f->n_region; i++)
+		if (region_is_torn(f->region[i]))
+			return true;
+	return false;
+}
+
+static bool to_region(struct req *r, const struct infer_out *o, const struct tensor *t)
+{
+	void *p;
+
+	if (t->bytes > o->bytes)
+		return refuse(r, "output %s has %zu bytes, shared_memory_byte_size is %llu",
+			      t->name, t->bytes, (unsigned long long)o->bytes);
+	p = region_at(o->region, o->offset, t->bytes);
+	if (!p)
+		return refuse(r, "output %s: bytes %llu to %llu are not in the region", t->name,
+			      (unsigned long long)o->offset,
+			      (unsigned long long)(o->offset + t->bytes));
+	memcpy(p, t->data, t->bytes);
+	return true;
+}
+
+static bool put_output(struct req *r, const struct infer_out *o, const struct tensor *t)
+{
+	struct obuf *b = &r->reply.body;
+	unsigned int k;
+
+	obuf_str(b, "{\"name\":");
+	obuf_json(b, t->name, strlen(t->name));
+	obuf_fmt(b, ",\"datatype\":\"%s\",\"shape\":[", wire_name(t->type.dtype) ?
+		 wire_name(t->type.dtype) : "?");
+	for (k = 0; k < t->type.rank; k++) {
+		obuf_str(b, k ? "," : "");
+		obuf_int(b, t->type.dim[k]);
+	}
+	obuf_str(b, "]");
+	if (o->region) {
+		obuf_fmt(b, ",\"parameters\":{\"shared_memory_byte_size\":%zu}", t->bytes);
+	} else if (o->binary) {
+		obuf_fmt(b, ",\"parameters\":{\"binary_data_size\":%zu}", t->bytes);
+	} else {
+		obuf_str(b, ",\"data\":");
+		if (!wire_to_json(b, &t->type, t->data))
+			return refuse(r, "output %s: this datatype has no form in JSON; ask for "
+				      "binary data", t->name);
+	}
+	obuf_str(b, "}");
+	return true;
+}
+
+static void put_begin(struct req *r)
+{
+	const struct infer *f = r->work;
+	struct obuf *b = &r->reply.body;
+
+	obuf_str(b, "{\"model_name\":");
+	obuf_json(b, r->model->name, strlen(r->model->name));
+	obuf_str(b, ",\"model_version\":\"1\"");
+	if (f->id.n) {
+		obuf_str(b, ",\"id\":");
+		obuf_json(b, f->id.p, f->id.n);
+	}
+	obuf_str(b, ",\"outputs\":[");
+}
+
+void infer_reply(struct req *r)
+{
+	struct infer *f = r->work;
+	struct obuf *b = &r->reply.body;
+	bool binary = false;
+	unsigned int i;
+
+	for (i = 0; i < f->n_out; i++)
+		if (f->out[i].region && !to_region(r, &f->out[i], &f->result[f->out[i].index]))
+			return;
+	if (is_torn(f)) {
+		req_fail(r, 400, "a shared memory region became shorter while it was used");
+		return;
+	}
+	put_begin(r);
+	for (i = 0; i < f->n_out; i++) {
+		obuf_str(b, i ? "," : "");
+		binary |= f->out[i].binary && !f->out[i].region;
+		if (!put_output(r, &f->out[i], &f->result[f->out[i].index]))
+			return;
+	}
+	obuf_str(b, "]}");
+	req_ok(r, binary ? "application/octet-stream" : "application/json");
+	r->reply.json_bytes = binary ? b->n : 0;
+	for (i = 0; binary && i < f->n_out; i++) {
+		const struct tensor *t = &f->result[f->out[i].index];
+
+		if (f->out[i].binary && !f->out[i].region) {
+			obuf_put(b, t->data, t->bytes);
+			r->copied += t->bytes;
+		}
+	}
+}

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: MIT
+/* The engine on io_uring: multishot accept and receive into provided buffers. */
+#include <liburing.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/log.h"
+#include "tools/rlxd/loop.h"
+
+enum { ENTRIES = 512, CQ_ENTRIES = 8192, GROUP = 1 };
+
+/* What a completion is of: the low bits of its user data, above them whose. */
+enum op { OP_ACCEPT, OP_RECV, OP_FILL, OP_SEND, OP_WAKE, OP_IGNORE, OP_MASK = 7 };
+
+struct uring {
+	struct io_uring		 ring;
+	struct io_uring_buf_ring *bufs;
+	size_t			 bufs_bytes;
+	const struct listener	*listener[16];
+	bool			 listening[16];
+	unsigned int		 n_listener;
+	uint64_t		 wake_value;
+	int64_t			 accept_at;	/* not before: descriptors ran out */
+	bool			 enabled, unlistened;
+};
+
+static struct io_uring_sqe *sqe_get(struct uring *u)
+{
+	struct io_uring_sqe *s = io_uring_get_sqe(&u->ring);
+
+	while (!s) {
+		io_uring_submit(&u->ring);
+		s = io_uring_get_sqe(&u->ring);
+	}
+	return s;
+}
+
+static void sqe_tag(struct io_uring_sqe *s, const void *p, enum op op)
+{
+	s->user_data = (uint64_t)(uintptr_t)p | (uint64_t)op;
+}
+
+/* DEFER_TASKRUN came with 6.1; before it COOP_TASKRUN spares the interrupts. */
+static int ring_init(struct uring *u)
+{
+	static const unsigned int flags[] = {
+		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+		IORING_SETUP_COOP_TASKRUN,
+		0,
+	};
+	struct io_uring_params p;
+	unsigned int i;
+	int rc = -EINVAL;
+
+	for (i = 0; i < 3 && rc == -EINVAL; i++) {
+		memset(&p, 0, sizeof(p));
+		p.flags = flags[i] | IORING_SETUP_CQSIZE | IORING_SETUP_R_DISABLED;
+		p.cq_entries = CQ_ENTRIES;
+		rc = io_uring_queue_init_params(ENTRIES, &u->ring, &p);
+	}
+	return rc;
+}
+
+static void give(struct loop *l, uint16_t id)
+{
+	struct uring *u = l->state;
+
+	io_uring_buf_ring_add(u->bufs, chunk_bytes(l, id), CHUNK_BYTES, id,
+			      io_uring_buf_ring_mask(CHUNKS), 0);
+	io_uring_buf_ring_advance(u->bufs, 1);
+}
+
+static int bufs_init(struct loop *l, struct uring *u)
+{
+	struct io_uring_buf_reg reg = { .ring_entries = CHUNKS, .bgid = GROUP };
+	unsigned int i;
+	void *p;
+	int rc;
+
+	u->bufs_bytes = CHUNKS * sizeof(struct io_uring_buf);
+	p = mmap(NULL, u->bufs_bytes, PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return -ENOMEM;
+	u->bufs = p;
+	reg.ring_addr = (uint64_t)(uintptr_t)p;
+	rc = io_uring_register_buf_ring(&u->ring, &reg, 0);
+	if (rc)
+		return rc;
+	io_uring_buf_ring_init(u->bufs);
+	for (i = 0; i < CHUNKS; i++)
+		give(l, (uint16_t)i);
+	return 0;
+}
+
+static void uring_close(struct loop *l)
+{
+	struct uring *u = l->state;
+
+	if (!u)
+		return;
+	io_uring_queue_exit(&u->ring);
+	if (u->bufs)
+		munmap(u->bufs, u->bufs_bytes);
+	rlx_free(u);
+	l->state = NULL;
+}
+
+/*
+ * Sending without a copy came with 6.0, as did multishot receive, for which there
+ * is no question to ask; provided buffer rings and multishot accept are older.
+ */
+static enum rlx_status uring_open(struct loop *l, struct rlx_error *err)
+{
+	struct uring *u = rlx_calloc(1, sizeof(*u));
+	struct io_uring_probe *probe;
+	int rc, ok;
+
+	if (!u)
+		return rlx_fail(err, RLX_ENOMEM, "io_uring: out of memory");
+	rc = ring_init(u);
+	if (rc) {
+		rlx_free(u);
+		return rlx_fail(err, RLX_ENOSUP, "io_uring: %s", strerror(-rc));
+	}
+	l->state = u;
+	probe = io_uring_get_probe_ring(&u->ring);
+	ok = probe && io_uring_opcode_supported(probe, IORING_OP_SENDMSG_ZC);
+	io_uring_free_probe(probe);
+	rc = ok ? bufs_init(l, u) : -EOPNOTSUPP;
+	if (!rc)
+		return RLX_OK;
+	uring_close(l);
+	return rlx_fail(err, RLX_ENOSUP, "io_uring: this kernel lacks %s: %s",
+			ok ? "provided buffer rings" : "multishot receive", strerror(-rc));
+}
+
+static void arm_wake(struct loop *l)
+{
+	struct uring *u = l->state;
+	struct io_uring_sqe *s = sqe_get(u);
+
+	io_uring_prep_read(s, l->wake_fd, &u->wake_value, sizeof(u->wake_value), 0);
+	sqe_tag(s, NULL, OP_WAKE);
+}
+
+static void arm_accept(struct uring *u, unsigned int i)
+{
+	struct io_uring_sqe *s = sqe_get(u);
+
+	io_uring_prep_multishot_accept(s, u->listener[i]->fd, NULL, NULL, SOCK_CLOEXEC);
+	s->user_data = (uint64_t)i << 3 | OP_ACCEPT;
+	u->listening[i] = true;
+}
+
+static bool uring_listen(struct loop *l, const struct listener *ln)
+{
+	struct uring *u = l->state;
+
+	if (u->n_listener == 16)
+		return false;
+	u->listener[u->n_listener++] = ln;
+	return true;
+}
+
+static void uring_unlisten(struct loop *l)
+{
+	struct uring *u = l->state;
+	struct io_uring_sqe *s;
+	unsigned int i;
+
+	u->unlistened = true;
+	for (i = 0; i < u->n_listener; i++) {
+		if (!u->listening[i])
+			continue;
+		s = sqe_get(u);
+		io_uring_prep_cancel64(s, (uint64_t)i << 3 | OP_ACCEPT, 0);
+		sqe_tag(s, NULL, OP_IGNORE);
+	}
+}
+
+static void uring_want(struct conn *c)
+{
+	struct uring *u = c->loop->state;
+	struct io_uring_sqe *s;
+
+	if (c->armed || c->shut || c->starved)
+		return;
+	s = sqe_get(u);
+	io_uring_prep_recv_multishot(s, c->fd, NULL, 0, 0);
+	s->flags |= IOSQE_BUFFER_SELECT;
+	s->buf_group = GROUP;
+	sqe_tag(s, c, OP_RECV);
+	c->armed = true;
+	c->ops++;
+}
+
+static void uring_stop(struct conn *c)
+{
+	struct uring *u = c->loop->state;
+	struct io_uring_sqe *s;
+
+	if (!c->armed || c->stopping)
+		return;
+	s = sqe_get(u);
+	io_uring_prep_cancel64(s, (uint64_t)(uintptr_t)c | OP_RECV, 0);
+	sqe_tag(s, NULL, OP_IGNORE);
+	c->stopping = true;
+}
+
+static void uring_fill(struct conn *c, void *p, size_t n)
+{
+	struct uring *u = c->loop->state;
+	struct io_uring_sqe *s = sqe_get(u);
+
+	io_uring_prep_recv(s, c->fd, p, n, MSG_WAITALL);
+	sqe_tag(s, c, OP_FILL);
+	c->filling = true;
+	c->ops++;
+}
+
+static void uring_send(struct conn *c)
+{
+	struct uring *u = c->loop->state;
+	struct io_uring_sqe *s = sqe_get(u);
+
+	if (c->zerocopy)
+		io_uring_prep_sendmsg_zc(s, c->fd, &c->msg, MSG_NOSIGNAL | MSG_WAITALL);
+	else
+		io_uring_prep_sendmsg(s, c->fd, &c->msg, MSG_NOSIGNAL | MSG_WAITALL);
+	sqe_tag(s, c, OP_SEND);
+	c->sending = true;
+	c->ops++;
+}
+
+static void uring_shut(struct conn *c)
+{
+	c->shut = true;
+	if (c->ops)
+		shutdown(c->fd, SHUT_RDWR);
+	else
+		conn_gone(c);
+}
+
+static void uring_adopt(struct conn *c)
+{
+}
+
+static void let_go(struct conn *c)
+{
+	if (!--c->ops && c->shut)
+		conn_gone(c);
+}
+
+static void on_accept(struct loop *l, const struct io_uring_cqe *e)
+{
+	struct uring *u = l->state;
+	unsigned int i = (unsigned int)(e->user_data >> 3);
+
+	if (e->res >= 0)
+		conn_new(l, e->res, u->listener[i]);
+	else if (e->res != -ECANCELED && log_allow())
+		log_event(LOG_WARN, "accept failed", L_STR("address", u->listener[i]->name),
+			  L_STR("error", strerror(-e->res)));
+	/* wait() arms it again; a little later if descriptors ran out. */
+	if (e->res < 0)
+		u->accept_at = now_ns() + 100000000;
+	if (!(e->flags & IORING_CQE_F_MORE))
+		u->listening[i] = false;
+}
+
+static void on_recv(struct conn *c, const struct io_uring_cqe *e)
+{
+	if (e->flags & IORING_CQE_F_BUFFER)
+		conn_chunk(c, (uint16_t)(e->flags >> IORING_CQE_BUFFER_SHIFT),
+			   e->res > 0 ? (uint32_t)e->res : 0);
+	if (e->flags & IORING_CQE_F_MORE) {
+		conn_ready(c);
+		return;
+	}
+	c->armed = c->stopping = false;
+	if (e->res == -ENOBUFS && !c->shut && !c->starved) {
+		c->starved = true;
+		c->starved_next = c->loop->starved;
+		c->loop->starved = c;
+	} else if (e->res <= 0 && e->res != -ECANCELED && e->res != -ENOBUFS) {
+		conn_eof(c, -e->res);
+	}
+	conn_ready(c);
+	let_go(c);
+}
+
+static void on_send(struct conn *c, const struct io_uring_cqe *e)
+{
+	ssize_t n = e->res;
+
+	/* Without a copy: the bytes may be changed only after the notification. */
+	if (e->flags & IORING_CQE_F_MORE) {
+		c->sent = e->res;
+		return;
+	}
+	if (e->flags & IORING_CQE_F_NOTIF)
+		n = c->sent;
+	c->sending = false;
+	if (!c->shut)
+		conn_sent(c, n);
+	let_go(c);
+}
+
+static void on_cqe(struct loop *l, const struct io_uring_cqe *e)
+{
+	struct conn *c = (struct conn *)(uintptr_t)(e->user_data & ~(uint64_t)OP_MASK);
+
+	switch (e->user_data & OP_MASK) {
+	case OP_ACCEPT:
+		on_accept(l, e);
+		break;
+	case OP_RECV:
+		on_recv(c, e);
+		break;
+	case OP_FILL:
+		c->filling = false;
+		if (!c->shut)
+			conn_filled(c, e->res);
+		let_go(c);
+		break;
+	case OP_SEND:
+		on_send(c, e);
+		break;
+	case OP_WAKE:
+		arm_wake(l);
+		break;
+	default:
+		break;
+	}
+}
+
+static void uring_wait(struct loop *l, int64_t until)
+{
+	struct uring *u = l->state;
+	int64_t left = until - now_ns();
+	struct __kernel_timespec ts;
+	struct io_uring_cqe *cqe, copy;
+	unsigned int i;
+
+	if (!u->enabled) {
+		/* liburing 2.3 does not export io_uring_enable_rings(). */
+		io_uring_register((unsigned int)u->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS,
+				  NULL, 0);
+		u->enabled = true;
+		arm_wake(l);
+	}
+	for (i = 0; i < u->n_listener && !u->unlistened && now_ns() >= u->accept_at; i++)
+		if (!u->listening[i])
+			arm_accept(u, i);
+	left = left < 0 ? 0 : left;
+	ts = (struct __kernel_timespec){ left / 1000000000, left % 1000000000 };
+	io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, &ts, NULL);
+	while (!io_uring_peek_cqe(&u->ring, &cqe)) {
+		copy = *cqe;
+		io_uring_cqe_seen(&u->ring, cqe);
+		on_cqe(l, &copy);
+	}
+}
+
+const struct engine engine_uring = {
+	.name	  = "io_uring",
+	.open	  = uring_open,
+	.close	  = uring_close,
+	.listen	  = uring_listen,
+	.unlisten = uring_unlisten,
+	.adopt	  = uring_adopt,
+	.want	  = uring_want,
+	.stop	  = uring_stop,
+	.fill	  = uring_fill,
+	.send	  = uring_send,
+	.shut	  = uring_shut,
+	.give	  = give,
+	.wait	  = uring_wait,
+};

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+/* Log lines put together on the stack and written at once. */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rlx/log.h"
+#include "tools/rlxd/log.h"
+
+enum { LINE = 2048, BURST = 20 };
+
+struct line {
+	char	buf[LINE];
+	size_t	n;
+	bool	cut;
+};
+
+static atomic_int most = LOG_INFO;
+static atomic_bool as_json;
+
+static void put(struct line *l, const char *s, size_t n)
+{
+	if (n > LINE - 16 - l->n) {
+		l->cut = true;
+		return;
+	}
+	memcpy(l->buf + l->n, s, n);
+	l->n += n;
+}
+
+static void put_str(struct line *l, const char *s)
+{
+	put(l, s, strlen(s));
+}
+
+/* Quoted with the escapes of JSON; what is not ASCII passes as it is. */
+static void put_quoted(struct line *l, const char *s)
+{
+	char esc[8];
+
+	put(l, "\"", 1);
+	for (; *s && !l->cut; s++) {
+		unsigned char c = (unsigned char)*s;
+
+		if (c == '"' || c == '\\') {
+			esc[0] = '\\';
+			esc[1] = (char)c;
+			put(l, esc, 2);
+		} else if (c < 0x20 || c == 0x7f) {
+			put(l, esc, (size_t)snprintf(esc, sizeof(esc), "\\u%04x", c));
+		} else {
+			put(l, s, 1);
+		}
+	}
+	put(l, "\"", 1);
+}
+
+static bool is_word(const char *s)
+{
+	if (!*s)
+		return false;
+	for (; *s; s++)
+		if ((unsigned char)*s <= ' ' || *s == '"' || *s == '=' || *s == '\\' ||
+		    (unsigned char)*s >= 0x7f)
+			return false;
+	return true;
+}
+
+static void put_field(struct line *l, bool json, const char *key, const char *str,
+		      int64_t num)
+{
+	char text[32];
+
+	put_str(l, json ? ",\"" : " ");
+	put_str(l, key);
+	put_str(l, json ? "\":" : "=");
+	if (!str)
+		put(l, text, (size_t)snprintf(text, sizeof(text), "%lld", (long long)num));
+	else if (!json && is_word(str))
+		put_str(l, str);
+	else
+		put_quoted(l, str);
+}
+
+static const char *level_name(enum log_level level)
+{
+	switch (level) {
+	case LOG_ERROR:	return "error";
+	case LOG_WARN:	return "warning";
+	case LOG_NOTE:	return "notice";
+	case LOG_INFO:	return "info";
+	case LOG_DEBUG:	return "debug";
+	}
+	return "?";
+}
+
+/* The journal has its own clock and takes the level from the start. */
+static void put_start(struct line *l, bool json, enum log_level level)
+{
+	struct timespec ts;
+	char text[64];
+	struct tm tm;
+	size_t n;
+
+	if (getenv("JOURNAL_STREAM"))
+		put(l, text, (size_t)snprintf(text, sizeof(text), "<%d>", level));
+	clock_gettime(CLOCK_REALTIME, &ts);
+	gmtime_r(&ts.tv_sec, &tm);
+	n = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(text + n, sizeof(text) - n, ".%06ldZ", ts.tv_nsec / 1000);
+	put_str(l, json ? "{\"ts\":\"" : "ts=");
+	put_str(l, text);
+	put_str(l, json ? "\",\"level\":\"" : " level=");
+	put_str(l, level_name(level));
+	put_str(l, json ? "\",\"event\":" : " event=");
+}
+
+void log_write(enum log_level level, const char *event,
+	       const struct log_field *field, size_t n)
+{
+	bool json = atomic_load_explicit(&as_json, memory_order_relaxed);
+	struct line l = { .n = 0 };
+	size_t i;
+
+	if (!log_wanted(level))
+		return;
+	put_start(&l, json, level);
+	if (json || !is_word(event))
+		put_quoted(&l, event);
+	else
+		put_str(&l, event);
+	for (i = 0; i < n; i++)
+		if (field[i].key)
+			put_field(&l, json, field[i].key, field[i].str, field[i].num);
+	/* A cut line keeps its form: put() leaves room for this. */
+	if (l.cut) {
+		memcpy(l.buf + l.n, json ? "\"" : "", json);
+		l.n += json;
+		memcpy(l.buf + l.n, "...", 3);
+		l.n += 3;
+	}
+	if (json)
+		l.buf[l.n++] = '}';
+	l.buf[l.n++] = '\n';
+	if (write(STDERR_FILENO, l.buf, l.n) < 0)
+		return;		/* nowhere to tell it */
+}
+
+static void from_library(void *ctx, enum rlx_log_level level, const char *line)
+{
+	log_event(level == RLX_LOG_WARN ? LOG_WARN : LOG_DEBUG, "library",
+		  L_STR("text", line));
+}
+
+void log_setup(enum log_level most_level, bool json)
+{
+	atomic_store(&most, most_level);
+	atomic_store(&as_json, json);
+	rlx_log_set(from_library, NULL);
+}
+
+bool log_wanted(enum log_level level)
+{
+	return (int)level <= atomic_load_explicit(&most, memory_order_relaxed);
+}
+
+bool log_allow(void)
+{
+	static _Atomic(int64_t) second;
+	static atomic_int count;
+	struct timespec ts;
+	int64_t was = atomic_load(&second);
+	int n;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+	if (was != ts.tv_sec && atomic_compare_exchange_strong(&second, &was, ts.tv_sec)) {
+		n = atomic_exchange(&count, 0);
+		if (n > BURST)
+			log_event(LOG_WARN, "lines left out", L_INT("count", n - BURST));
+	}
+	return atomic_fetch_add(&count, 1) < BURST;
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+/* A loop's thread: wait, read what came, answer what is ready, look at the clock. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/log.h"
+#include "tools/rlxd/loop.h"
+#include "tools/rlxd/model.h"
+#include "tools/rlxd/req.h"
+#include "tools/rlxd/server.h"
+
+enum { FREE_REQS = 64 };
+
+static const int64_t sweep_ns = 250000000;
+
+int64_t now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+}
+
+static enum rlx_status open_engine(struct loop *l, struct rlx_error *err)
+{
+	int64_t wish = l->server->limits.engine;
+	struct rlx_error why = { 0 };
+	enum rlx_status st;
+
+	if (wish != 2) {
+		l->engine = &engine_uring;
+		st = l->engine->open(l, wish == 1 ? err : &why);
+		if (!st || wish == 1)
+			return st;
+		if (!l->index)
+			log_event(LOG_NOTE, "using epoll", L_STR("because", why.text));
+	}
+	l->engine = &engine_epoll;
+	return l->engine->open(l, err);
+}
+
+enum rlx_status loop_open(struct loop *l, struct server *server, unsigned int index,
+			  struct rlx_error *err)
+{
+	struct rlx_arena_opts o = {
+		.size = (uint64_t)CHUNKS * CHUNK_BYTES, .name = "rlxd-chunks",
+	};
+	enum rlx_status st;
+
+	*l = (struct loop){ .server = server, .index = index, .wake_fd = -1 };
+	l->now = now_ns();
+	l->date_second = -1;
+	l->wake_fd = eventfd(0, EFD_CLOEXEC);
+	if (l->wake_fd < 0)
+		return rlx_fail(err, RLX_EIO, "eventfd: %m");
+	st = rlx_arena_new(&o, &l->arena, err);
+	if (st)
+		return st;
+	l->chunks = rlx_arena_base(l->arena);
+	return open_engine(l, err);
+}
+
+/* The clock, and the text of it that each reply carries. */
+static void tick(struct loop *l)
+{
+	struct timespec ts;
+	struct tm tm;
+
+	l->now = now_ns();
+	atomic_store_explicit(&l->beat, l->now, memory_order_relaxed);
+	clock_gettime(CLOCK_REALTIME_COARSE, &ts);
+	if (ts.tv_sec == l->date_second)
+		return;
+	l->date_second = ts.tv_sec;
+	gmtime_r(&ts.tv_sec, &tm);
+	strftime(l->date, sizeof(l->date), "%a, %d %b %Y %H:%M:%S GMT", &tm);
+}
+
+static void take_posted(struct loop *l)
+{
+	struct req *r = atomic_exchange(&l->posted, NULL), *next, *in_order = NULL;
+
+	for (; r; r = next) {
+		next = r->next;
+		r->next = in_order;
+		in_order = r;
+	}
+	for (r = in_order; r; r = next) {
+		next = r->next;
+		if (r->conn)
+			conn_reply(r->conn);
+		else
+			req_free(r);
+	}
+}
+
+static void process_ready(struct loop *l)
+{
+	struct conn *c;
+
+	while ((c = l->ready)) {
+		l->ready = c->ready_next;
+		c->ready = false;
+		conn_process(c);
+	}
+}
+
+static void feed_starved(struct loop *l)
+{
+	unsigned int n = CHUNKS - l->n_held;
+	struct conn *c;
+
+	while (n-- && (c = l->starved)) {
+		l->starved = c->starved_next;
+		c->starved = false;
+		if (!c->filling)
+			l->engine->want(c);
+		conn_ready(c);
+	}
+}
+
+static void sweep(struct loop *l)
+{
+	struct conn *c, *next;
+
+	if (l->now < l->next_sweep)
+		return;
+	l->next_sweep = l->now + sweep_ns;
+	for (c = l->conns; c; c = next) {
+		next = c->next;
+		if (c->deadline && c->deadline < l->now)
+			conn_timeout(c);
+	}
+}
+
+static void start_drain(struct loop *l)
+{
+	struct conn *c, *next;
+
+	l->draining = true;
+	l->engine->unlisten(l);
+	for (c = l->conns; c; c = next) {
+		next = c->next;
+		conn_drain(c);
+	}
+}
+
+static void turn(struct loop *l)
+{
+	atomic_store(&l->sleeping, true);
+	if (atomic_load(&l->posted) || l->ready || l->n_deferred)
+		l->engine->wait(l, 0);
+	else
+		l->engine->wait(l, l->next_sweep);
+	atomic_store(&l->sleeping, false);
+	tick(l);
+	if (atomic_load(&l->drain) && !l->draining)
+		start_drain(l);
+	take_posted(l);
+	process_ready(l);
+	model_run_deferred(l);
+	take_posted(l);
+	feed_starved(l);
+	sweep(l);
+}
+
+/* What is under way is given up; requests with workers come back to loop_close(). */
+static void shut_all(struct loop *l)
+{
+	struct conn *c, *next;
+	int turns;
+
+	if (!l->draining)
+		start_drain(l);
+	for (c = l->conns; c; c = next) {
+		next = c->next;
+		conn_shut(c);
+	}
+	for (turns = 0; l->conns && turns < 100; turns++)
+		l->engine->wait(l, now_ns() + 10000000);
+}
+
+static void *loop_main(void *ctx)
+{
+	struct loop *l = ctx;
+	sigset_t all;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	tick(l);
+	l->next_sweep = l->now;
+	while (!atomic_load(&l->stop))
+		turn(l);
+	shut_all(l);
+	return NULL;
+}
+
+enum rlx_status loop_start(struct loop *l, struct rlx_error *err)
+{
+	int rc = pthread_create(&l->thread, NULL, loop_main, l);
+
+	if (rc)
+		return rlx_fail(err, RLX_ENOMEM, "cannot start a thread: %s", strerror(rc));
+	pthread_setname_np(l->thread, "rlxd-loop");
+	return RLX_OK;
+}
+
+static void wake(struct loop *l)
+{
+	uint64_t one = 1;
+
+	if (atomic_exchange(&l->sleeping, false) &&
+	    write(l->wake_fd, &one, sizeof(one)) < 0)
+		log_event(LOG_ERROR, "cannot wake a loop", L_STR("error", strerror(errno)));
+}
+
+void loop_post(struct loop *l, struct req *r)
+{
+	struct req *head = atomic_load(&l->posted);
+
+	do
+		r->next = head;
+	while (!atomic_compare_exchange_weak(&l->posted, &head, r));
+	wake(l);
+}
+
+void loop_drain(struct loop *l)
+{
+	atomic_store(&l->drain, true);
+	wake(l);
+}
+
+void loop_stop(struct loop *l)
+{
+	atomic_store(&l->stop, true);
+	wake(l);
+}
+
+void loop_join(struct loop *l)
+{
+	pthread_join(l->thread, NULL);
+}
+
+/* The thread is gone, and so are the workers: nobody else refers to anything here. */
+void loop_close(struct loop *l)
+{
+	struct req *r;
+
+	if (!l->server)
+		return;
+	take_posted(l);
+	while (l->n_deferred)
+		model_put(l->deferred[--l->n_deferred]);
+	while ((r = l->free_req)) {
+		l->free_req = r->next;
+		rlx_free(r);
+	}
+	if (l->state)
+		l->engine->close(l);
+	rlx_arena_put(l->arena);
+	if (l->wake_fd >= 0)
+		close(l->wake_fd);
+	l->server = NULL;
+}
+
+struct req *req_new(struct loop *l)
+{
+	struct req *r = l->free_req;
+
+	if (r) {
+		l->free_req = r->next;
+		l->n_free_req--;
+	} else {
+		r = rlx_malloc(sizeof(*r));
+		if (!r)
+			return NULL;
+	}
+	memset(r, 0, sizeof(*r));
+	atomic_flag_clear(&r->err_taken);
+	r->loop = l;
+	r->body_chunk = -1;
+	return r;
+}
+
+void req_free(struct req *r)
+{
+	struct loop *l = r->loop;
+
+	if (r->route && r->route->clean)
+		r->route->clean(r);
+	if (r->body_chunk >= 0) {
+		l->n_held--;
+		l->engine->give(l, (uint16_t)r->body_chunk);
+	} else {
+		atomic_fetch_sub(&l->server->body_bytes, r->body_cap);
+		rlx_free(r->body);
+	}
+	rlx_json_fini(&r->json);
+	obuf_fini(&r->reply.body);
+	server_put(r);
+	if (l->n_free_req >= FREE_REQS) {
+		rlx_free(r);
+		return;
+	}
+	r->next = l->free_req;
+	l->free_req = r;
+	l->n_free_req++;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One thread's connections: an engine (io_uring, or epoll where that is missing)
+ * moves bytes, conn.c makes requests of them. Everything in a loop belongs to its
+ * thread; other threads reach it through loop_post() and loop_stop() alone.
+ */
+#ifndef RLXD_LOOP_H
+#define RLXD_LOOP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "rlx/arena.h"
+#include "tools/rlxd/http.h"
+#include "tools/rlxd/obuf.h"
+
+enum {
+	CHUNK_BYTES	= 16 << 10,
+	CHUNKS		= 256,		/* of a loop; a power of two */
+	CONN_CHUNKS	= 4,		/* unread ones of a connection; then it waits */
+	CONN_IOV	= 4,
+	DIRECT_BYTES	= 32 << 10,	/* a body's rest is received in place from here */
+	ZEROCOPY_BYTES	= 64 << 10,	/* sent without a copy from here */
+};
+
+struct conf;
+struct loop;
+struct model;
+struct req;
+struct server;
+
+struct listener {
+	int		 fd;
+	bool		 is_unix, ours;
+	char		 name[128];
+};
+
+enum conn_state {
+	CONN_HEAD,	/* between requests, or a head is not whole */
+	CONN_LENGTH,	/* body of known length */
+	CONN_CHUNKED,
+	CONN_BUSY,	/* a request is being answered */
+	CONN_SEND,
+	CONN_LINGER,	/* last reply sent: reading on until the peer has it */
+	CONN_GONE,	/* closed as soon as the engine lets go */
+};
+
+/* Received bytes, [at, end) of the chunk with this index, and the one behind it. */
+struct chunk {
+	uint32_t	at, end;
+	int32_t		next;		/* -1: none */
+};
+
+struct conn {
+	struct loop		*loop;
+	struct conn		*next, *prev;
+	struct conn		*ready_next, *starved_next, *gone_next;
+	const struct listener	*listener;
+	int			 fd, uid;	/* uid -1: not known */
+	char			 peer[64];
+	enum conn_state		 state;
+	bool			 last;		/* close behind this reply */
+	bool			 eof, bad, ready;
+	int64_t			 deadline;	/* CLOCK_MONOTONIC ns, 0 none */
+
+	/* The engine's. */
+	bool			 armed, stopping, want, filling, sending, shut, starved;
+	unsigned int		 ops;		/* completions still to come */
+	ssize_t			 sent;
+	void			*fill_p;
+	size_t			 fill_n, filled;
+	struct msghdr		 msg;
+	struct iovec		 iov[CONN_IOV];
+	unsigned int		 n_iov;
+	bool			 zerocopy;
+
+	int32_t			 first, last_chunk;	/* unread ones, -1: none */
+	unsigned int		 n_chunk;
+	char			*head;		/* a head that came in pieces */
+	size_t			 head_n, head_cap, head_from;
+	struct http		 http;
+	struct http_head	 parsed;
+	struct req		*req;
+	size_t			 body_at;	/* bytes of the body that are there */
+};
+
+/* What an engine does. Calls come from the loop's thread. */
+struct engine {
+	const char	*name;
+	enum rlx_status	 (*open)(struct loop *l, struct rlx_error *err);
+	void		 (*close)(struct loop *l);
+	bool		 (*listen)(struct loop *l, const struct listener *s);
+	void		 (*unlisten)(struct loop *l);
+	void		 (*adopt)(struct conn *c);
+	/* Chunks are wanted, or no more of them: conn_ready() when none is coming. */
+	void		 (*want)(struct conn *c);
+	void		 (*stop)(struct conn *c);
+	/* Exactly @n bytes to @p, then conn_filled(). Not while armed. */
+	void		 (*fill)(struct conn *c, void *p, size_t n);
+	/* What msg holds, then conn_sent(). */
+	void		 (*send)(struct conn *c);
+	/* End all of it; conn_gone() when nothing is under way. */
+	void		 (*shut)(struct conn *c);
+	void		 (*give)(struct loop *l, uint16_t chunk);
+	/* Wait until @until (CLOCK_MONOTONIC ns) for something, and act on it. */
+	void		 (*wait)(struct loop *l, int64_t until);
+};
+
+extern const struct engine engine_uring, engine_epoll;
+
+struct loop {
+	struct server		*server;
+	const struct engine	*engine;
+	void			*state;		/* the engine's */
+	unsigned int		 index;
+	pthread_t		 thread;
+	struct rlx_arena	*arena;		/* the chunks */
+	char			*chunks;
+	struct chunk		 chunk[CHUNKS];
+	struct conn		*conns;
+	unsigned int		 n_conn;
+	struct conn		*ready;
+	struct conn		*starved;	/* wanted a chunk when there was none */
+	unsigned int		 n_held;	/* chunks that are read or waited for */
+	struct req		*free_req;
+	unsigned int		 n_free_req;
+	int64_t			 now, next_sweep;
+	char			 date[40];
+	int64_t			 date_second;
+	int			 wake_fd;
+	bool			 draining;	/* no new connections, no keep-alive */
+	/* Models whose queues this turn filled: run at its end. */
+	struct model		*deferred[64];
+	unsigned int		 n_deferred;
+
+	/* Of other threads. */
+	_Atomic(struct req *)	 posted;
+	atomic_bool		 sleeping, stop, drain;
+	_Atomic(int64_t)	 beat;		/* when its last turn began */
+	atomic_uint		 busy;		/* connections with a request, for draining */
+};
+
+enum rlx_status __rlx_must_check
+loop_open(struct loop *l, struct server *server, unsigned int index, struct rlx_error *err);
+enum rlx_status __rlx_must_check loop_start(struct loop *l, struct rlx_error *err);
+/* Take no more connections and end those that idle; answer what was asked. */
+void loop_drain(struct loop *l);
+void loop_stop(struct loop *l);
+void loop_join(struct loop *l);
+void loop_close(struct loop *l);
+
+/* Any thread: a request's reply is ready. */
+void loop_post(struct loop *l, struct req *r);
+
+int64_t now_ns(void);
+
+/* Engines call these. */
+struct conn *conn_new(struct loop *l, int fd, const struct listener *s);
+void conn_chunk(struct conn *c, uint16_t id, uint32_t n);
+void conn_ready(struct conn *c);	/* look at it at the end of the turn */
+void conn_eof(struct conn *c, int error);
+void conn_filled(struct conn *c, ssize_t n);
+void conn_sent(struct conn *c, ssize_t n);
+void conn_gone(struct conn *c);
+
+/* loop.c calls these. */
+void conn_process(struct conn *c);
+void conn_reply(struct conn *c);	/* c->req has its reply */
+void conn_timeout(struct conn *c);
+void conn_shut(struct conn *c);
+void conn_drain(struct conn *c);
+
+static inline char *chunk_bytes(const struct loop *l, uint16_t id)
+{
+	return l->chunks + (size_t)id * CHUNK_BYTES;
+}
+
+#endif

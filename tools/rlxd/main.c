@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: MIT
+/* rlxd: starts, reloads, drains and ends the server. */
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/crew.h"
+#include "tools/rlxd/listen.h"
+#include "tools/rlxd/log.h"
+#include "tools/rlxd/notify.h"
+#include "tools/rlxd/obuf.h"
+#include "tools/rlxd/region.h"
+#include "tools/rlxd/server.h"
+
+static const char default_listen[] = "127.0.0.1:8000";
+
+/* What the command line says. */
+struct args {
+	const char	*config;
+	struct obuf	 text;		/* a configuration, if there is no file */
+	bool		 check;
+};
+
+/* Loading a configuration, in a thread of its own so that signals are heard. */
+struct load {
+	struct server	*server;
+	const struct args *args;
+	pthread_t	 thread;
+	bool		 running, first;
+	atomic_bool	 done;
+	enum rlx_status	 st;
+	struct rlx_error err;
+};
+
+static const char help[] =
+	"usage: rlxd [--config FILE] [--check]\n"
+	"       rlxd --model NAME=PATH ... [--listen ADDRESS ...]\n\n"
+	"Serves models over HTTP: OpenAI's embeddings, KServe's inference protocol,\n"
+	"metrics for Prometheus.\n\n"
+	"  -c, --config FILE       what to serve; see rlxd.conf(5)\n"
+	"                          (/etc/rlxd/rlxd.conf)\n"
+	"  -m, --model NAME=PATH   serve this model, without a file: an ONNX file, or a\n"
+	"                          folder with config.json, model.safetensors and a\n"
+	"                          tokenizer\n"
+	"  -l, --listen ADDRESS    127.0.0.1:PORT, [::1]:PORT or unix:/PATH\n"
+	"                          (127.0.0.1:8000)\n"
+	"      --check             read the configuration, load nothing, tell what is\n"
+	"                          wrong\n"
+	"  -h, --help\n"
+	"  -V, --version\n\n"
+	"SIGHUP reloads the configuration, SIGTERM answers what was asked and ends.\n";
+
+static int usage(const char *why, const char *what)
+{
+	fprintf(stderr, "rlxd: %s%s; see rlxd --help\n", why, what);
+	return 2;
+}
+
+/* "NAME=PATH" becomes a section of a configuration in memory. */
+static bool add_model(struct args *a, const char *s)
+{
+	const char *eq = strchr(s, '=');
+
+	if (!eq || eq == s || !eq[1] || strchr(s, '\n'))
+		return false;
+	obuf_fmt(&a->text, "[model %.*s]\npath = %s\n", (int)(eq - s), s, eq + 1);
+	return true;
+}
+
+/* -1: go on; else the exit status. */
+static int parse_args(struct args *a, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "config", required_argument, NULL, 'c' },
+		{ "model", required_argument, NULL, 'm' },
+		{ "listen", required_argument, NULL, 'l' },
+		{ "check", no_argument, NULL, 'k' },
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ NULL, 0, NULL, 0 },
+	};
+	int o;
+
+	while ((o = getopt_long(argc, argv, "c:m:l:hV", longs, NULL)) != -1) {
+		switch (o) {
+		case 'c':
+			a->config = optarg;
+			break;
+		case 'm':
+			if (!add_model(a, optarg))
+				return usage("--model wants NAME=PATH, not ", optarg);
+			break;
+		case 'l':
+			obuf_fmt(&a->text, "[server]\nlisten = %s\n", optarg);
+			break;
+		case 'k':
+			a->check = true;
+			break;
+		case 'h':
+			fputs(help, stdout);
+			return 0;
+		case 'V':
+			puts("rlxd " RLX_VERSION);
+			return 0;
+		default:
+			return usage("unknown option", "");
+		}
+	}
+	if (optind < argc)
+		return usage("what is ", argv[optind]);
+	if (a->config && a->text.n)
+		return usage("--config and --model or --listen exclude each other", "");
+	if (a->text.failed)
+		return usage("out of memory", "");
+	return -1;
+}
+
+static enum rlx_status read_conf(const struct args *a, struct conf **out, struct rlx_error *err)
+{
+	if (a->text.n)
+		return conf_parse(a->text.p, a->text.n, "command line", out, err);
+	return conf_load(a->config ? a->config : "/etc/rlxd/rlxd.conf", out, err);
+}
+
+/* What only a start can change is told and left as it is. */
+static void compare_server(const struct server *s, const struct conf_server *now)
+{
+	size_t from = offsetof(struct conf_server, threads);
+
+	if (memcmp((const char *)&s->limits + from, (const char *)now + from,
+		   sizeof(*now) - from))
+		log_event(LOG_WARN, "changes in [server] other than logging need a restart");
+}
+
+static void *load_main(void *ctx)
+{
+	struct load *ld = ctx;
+	struct server *s = ld->server;
+	struct model_set *set = NULL;
+	unsigned int threads = 2, i;
+	struct conf *c;
+
+	ld->st = read_conf(ld->args, &c, &ld->err);
+	if (ld->st)
+		goto out;
+	for (i = 0; i < c->n_model; i++)
+		threads += (unsigned int)c->model[i].replicas;
+	ld->st = crew_grow(s->crew, threads, &ld->err);
+	if (!ld->st)
+		ld->st = model_set_open(c, s->set, s->crew, &set, &ld->err);
+	if (ld->st) {
+		conf_free(c);
+		goto out;
+	}
+	log_setup((enum log_level)c->server.log_level, c->server.log_json);
+	if (!ld->first)
+		compare_server(s, &c->server);
+	server_swap(s, c, set);
+out:
+	atomic_store(&ld->done, true);
+	return NULL;
+}
+
+static void load_begin(struct load *ld)
+{
+	struct timespec ts;
+	int rc;
+
+	if (ld->running) {
+		log_event(LOG_WARN, "a reload is under way already");
+		return;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	if (!ld->first)
+		notify("RELOADING=1\nMONOTONIC_USEC=%lld",
+		       (long long)ts.tv_sec * 1000000 + ts.tv_nsec / 1000);
+	ld->err = (struct rlx_error){ 0 };
+	atomic_store(&ld->done, false);
+	rc = pthread_create(&ld->thread, NULL, load_main, ld);
+	ld->running = !rc;
+	if (rc) {
+		ld->st = rlx_fail(&ld->err, RLX_ENOMEM, "cannot start a thread: %s", strerror(rc));
+		atomic_store(&ld->done, true);
+	}
+}
+
+/* Loading ended. False: it was the first, and nothing can be served. */
+static bool load_end(struct load *ld)
+{
+	struct server *s = ld->server;
+
+	pthread_join(ld->thread, NULL);
+	ld->running = false;
+	if (ld->st) {
+		log_event(LOG_ERROR, ld->first ? "cannot start" : "reload failed, nothing changed",
+			  L_STR("error", ld->err.text));
+		if (ld->first)
+			return false;
+		metric_add(&metrics.reloads_failed, 1);
+	} else {
+		atomic_store(&s->loading, false);
+		atomic_store(&s->ready, true);
+		if (!ld->first)
+			metric_add(&metrics.reloads, 1);
+		log_event(LOG_NOTE, ld->first ? "ready" : "reloaded", L_INT("models", s->set->n));
+	}
+	ld->first = false;
+	notify("READY=1\nSTATUS=Serving %u models%s", s->set->n,
+	       ld->st ? "; the last reload failed" : "");
+	return true;
+}
+
+static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
+				      struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+	unsigned int i;
+
+	for (i = 0; !st && i < n_passed && s->n_listener < LISTENERS_MAX; i++)
+		st = listen_adopt(3 + (int)i, &s->listener[s->n_listener++], err);
+	for (i = 0; !st && i < s->conf->server.n_listen; i++) {
+		if (s->n_listener == LISTENERS_MAX)
+			return rlx_fail(err, RLX_ERANGE, "more than %d addresses", LISTENERS_MAX);
+		st = listen_open(s->conf->server.listen[i], &s->listener[s->n_listener++], err);
+	}
+	if (!st && !s->n_listener)
+		st = listen_open(default_listen, &s->listener[s->n_listener++], err);
+	for (i = 0; !st && i < s->n_listener; i++)
+		log_event(LOG_NOTE, "listening", L_STR("address", s->listener[i].name));
+	return st;
+}
+
+static enum rlx_status open_loops(struct server *s, struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+	unsigned int i, k;
+
+	s->loop = rlx_calloc((size_t)s->limits.threads, sizeof(*s->loop));
+	if (!s->loop)
+		return rlx_fail(err, RLX_ENOMEM, "out of memory");
+	for (i = 0; !st && i < (unsigned int)s->limits.threads; i++) {
+		s->n_loop++;
+		st = loop_open(&s->loop[i], s, i, err);
+		for (k = 0; !st && k < s->n_listener; k++)
+			if (!s->loop[i].engine->listen(&s->loop[i], &s->listener[k]))
+				st = rlx_fail(err, RLX_ERANGE, "too many addresses");
+	}
+	for (i = 0; !st && i < s->n_loop; i++) {
+		st = loop_start(&s->loop[i], err);
+		s->n_started += !st;
+	}
+	if (!st)
+		log_event(LOG_NOTE, "started", L_STR("version", RLX_VERSION),
+			  L_STR("engine", s->loop[0].engine->name), L_INT("threads", s->n_loop));
+	return st;
+}
+
+static void raise_limits(void)
+{
+	struct rlimit r;
+
+	if (!getrlimit(RLIMIT_NOFILE, &r) && r.rlim_cur < r.rlim_max) {
+		r.rlim_cur = r.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &r);
+	}
+}
+
+/* Everything but models. */
+static enum rlx_status server_open(struct server *s, const struct args *a, struct rlx_error *err)
+{
+	unsigned int n_passed = notify_fds();
+	enum rlx_status st;
+
+	pthread_mutex_init(&s->lock, NULL);
+	s->started = time(NULL);
+	st = read_conf(a, &s->conf, err);
+	if (st)
+		return st;
+	s->limits = s->conf->server;
+	log_setup((enum log_level)s->limits.log_level, s->limits.log_json);
+	atomic_store(&s->loading, true);
+	s->set = rlx_calloc(1, sizeof(*s->set));
+	if (!s->set)
+		return rlx_fail(err, RLX_ENOMEM, "out of memory");
+	atomic_init(&s->set->refs, 1);
+	raise_limits();
+	st = region_setup(err);
+	if (!st)
+		st = crew_open(2, &s->crew, err);
+	if (!st)
+		st = open_listeners(s, n_passed, err);
+	return st ? st : open_loops(s, err);
+}
+
+static void server_close(struct server *s)
+{
+	struct client *c;
+	unsigned int i;
+
+	for (i = 0; i < s->n_started; i++)
+		loop_stop(&s->loop[i]);
+	for (i = 0; i < s->n_started; i++)
+		loop_join(&s->loop[i]);
+	crew_close(s->crew);
+	for (i = 0; i < s->n_loop; i++)
+		loop_close(&s->loop[i]);
+	rlx_free(s->loop);
+	region_unregister(NULL);
+	model_set_put(s->set);
+	conf_free(s->conf);
+	while ((c = s->clients)) {
+		s->clients = c->next;
+		rlx_free(c);
+	}
+	for (i = 0; i < s->n_listener; i++) {
+		if (s->listener[i].fd < 0)
+			continue;
+		close(s->listener[i].fd);
+		/* A passed one is the manager's: its file stays. */
+		if (s->listener[i].ours && s->listener[i].is_unix)
+			unlink(s->listener[i].name + 5);
+	}
+	pthread_mutex_destroy(&s->lock);
+}
+
+/* All loops did a turn within @ns. */
+static bool is_alive(const struct server *s, int64_t ns)
+{
+	int64_t now = now_ns();
+	unsigned int i;
+
+	for (i = 0; i < s->n_loop; i++)
+		if (now - atomic_load(&s->loop[i].beat) > ns)
+			return false;
+	return true;
+}
+
+/* Ends connections as they become idle, for as long as drain_timeout. */
+static void begin_drain(struct server *s, int64_t *out_end)
+{
+	unsigned int i;
+
+	log_event(LOG_NOTE, "draining", L_INT("connections", atomic_load(&s->n_conn)));
+	notify("STOPPING=1\nSTATUS=Draining");
+	atomic_store(&s->ready, false);
+	*out_end = now_ns() + s->limits.drain_timeout_ns;
+	for (i = 0; i < s->n_loop; i++)
+		loop_drain(&s->loop[i]);
+}
+
+/* Signals, the watchdog and the end; the exit status. */
+static int supervise(struct server *s, struct load *ld, int sig_fd)
+{
+	int64_t watchdog = notify_watchdog_ns(), next = now_ns(), drain_end = 0, wait;
+	struct pollfd p = { .fd = sig_fd, .events = POLLIN };
+	struct signalfd_siginfo si;
+
+	for (;;) {
+		wait = ld->running || drain_end ? 20 : watchdog ? watchdog / 4000000 : -1;
+		p.revents = 0;
+		if (poll(&p, 1, (int)wait) > 0 && read(sig_fd, &si, sizeof(si)) == sizeof(si)) {
+			if (si.ssi_signo == SIGHUP) {
+				load_begin(ld);
+			} else if (drain_end) {
+				log_event(LOG_WARN, "told to end twice, ending now");
+				return 1;
+			} else {
+				begin_drain(s, &drain_end);
+			}
+		}
+		if (ld->running && atomic_load(&ld->done) && !load_end(ld))
+			return 1;
+		if (watchdog && now_ns() >= next && is_alive(s, watchdog)) {
+			notify("WATCHDOG=1");
+			next = now_ns() + watchdog / 4;
+		}
+		if (drain_end && !ld->running && !atomic_load(&s->n_conn)) {
+			log_event(LOG_NOTE, "drained");
+			return 0;
+		}
+		if (drain_end && now_ns() > drain_end) {
+			log_event(LOG_WARN, "drain_timeout passed",
+				  L_INT("connections", atomic_load(&s->n_conn)));
+			return 0;
+		}
+	}
+}
+
+static int serve(const struct args *a)
+{
+	struct server *s = rlx_calloc(1, sizeof(*s));
+	struct load ld = { .server = s, .args = a, .first = true };
+	struct rlx_error err = { 0 };
+	sigset_t set;
+	int fd, rc = 1;
+
+	if (!s)
+		return 1;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	fd = signalfd(-1, &set, SFD_CLOEXEC);
+	if (fd < 0 || server_open(s, a, &err)) {
+		log_event(LOG_ERROR, "cannot start",
+			  L_STR("error", fd < 0 ? strerror(errno) : err.text));
+	} else {
+		load_begin(&ld);
+		rc = supervise(s, &ld, fd);
+		if (ld.running)
+			pthread_join(ld.thread, NULL);
+	}
+	server_close(s);
+	if (fd >= 0)
+		close(fd);
+	log_event(LOG_NOTE, "ended", L_INT("status", rc));
+	rlx_free(s);
+	return rc;
+}
+
+static int check(const struct args *a)
+{
+	struct rlx_error err = { 0 };
+	struct conf *c;
+
+	if (read_conf(a, &c, &err)) {
+		fprintf(stderr, "rlxd: %s\n", err.text);
+		return 1;
+	}
+	printf("ok: %u models, %u keys\n", c->n_model, c->n_key);
+	conf_free(c);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct args a = { 0 };
+	int rc = parse_args(&a, argc, argv);
+
+	if (rc < 0)
+		rc = a.check ? check(&a) : serve(&a);
+	obuf_fini(&a.text);
+	return rc;
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+/* The numbers as text in Prometheus' exposition format. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/proc.h"
+#include "rlx/arena.h"
+#include "tools/rlxd/metric.h"
+#include "tools/rlxd/req.h"
+#include "tools/rlxd/server.h"
+
+struct metrics metrics;
+
+/* Upper bounds in microseconds: 1, 2, 5 in each decade. */
+static const int64_t bound_us[HIST_BUCKETS] = {
+	50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000, 200000, 500000,
+	1000000, 2000000, 5000000, 10000000, 20000000, 50000000, 100000000,
+};
+
+static const int codes[CODES_MAX] = {
+	200, 204, 400, 401, 403, 404, 405, 408, 409, 413, 415, 417, 422, 429, 431, 500,
+	501, 503, 504, 505,
+};
+
+void hist_add(struct hist *h, int64_t ns)
+{
+	unsigned int i;
+
+	ns = ns < 0 ? 0 : ns;
+	for (i = 0; i < HIST_BUCKETS && ns > bound_us[i] * 1000; i++)
+		;
+	atomic_fetch_add_explicit(&h->bucket[i], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&h->sum_ns, (uint64_t)ns, memory_order_relaxed);
+}
+
+/* Labels are pointers to static strings: the place of one never changes. */
+static void count(const char *label, int status)
+{
+	const char *none;
+	unsigned int i, k;
+
+	for (k = 0; k + 1 < CODES_MAX && codes[k] && codes[k] != status; k++)
+		;
+	for (i = 0; i < ROUTES_MAX; i++) {
+		none = NULL;
+		if (atomic_load(&metrics.route[i].label) == label ||
+		    atomic_compare_exchange_strong(&metrics.route[i].label, &none, label) ||
+		    none == label) {
+			atomic_fetch_add_explicit(&metrics.route[i].code[k], 1,
+						  memory_order_relaxed);
+			return;
+		}
+	}
+}
+
+void metric_request(const struct req *r, int64_t now)
+{
+	count(r->route ? r->route->label : "none", r->reply.status);
+	metric_add(&metrics.bytes_copied, r->copied);
+	if (!r->t_head)
+		return;
+	hist_add(&metrics.request, now - r->t_head);
+	if (r->t_done)
+		hist_add(&metrics.reply, now - r->t_done);
+}
+
+static void head(struct obuf *o, const char *name, const char *type, const char *help)
+{
+	obuf_fmt(o, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void one(struct obuf *o, const char *name, const char *type, const char *help,
+		double v)
+{
+	head(o, name, type, help);
+	obuf_fmt(o, "%s %.17g\n", name, v);
+}
+
+static void hist(struct obuf *o, const char *name, const char *label, const char *value,
+		 struct hist *h)
+{
+	uint64_t n = 0;
+	unsigned int i;
+	char sel[96] = "";
+
+	if (label)
+		snprintf(sel, sizeof(sel), "%s=\"%s\",", label, value);
+	for (i = 0; i < HIST_BUCKETS; i++) {
+		n += atomic_load(&h->bucket[i]);
+		obuf_fmt(o, "%s_bucket{%sle=\"%.6g\"} %llu\n", name, sel,
+			 (double)bound_us[i] * 1e-6, (unsigned long long)n);
+	}
+	n += atomic_load(&h->bucket[HIST_BUCKETS]);
+	obuf_fmt(o, "%s_bucket{%sle=\"+Inf\"} %llu\n", name, sel, (unsigned long long)n);
+	if (label)
+		snprintf(sel, sizeof(sel), "{%s=\"%s\"}", label, value);
+	obuf_fmt(o, "%s_sum%s %.9g\n%s_count%s %llu\n", name, sel,
+		 (double)atomic_load(&h->sum_ns) * 1e-9, name, sel, (unsigned long long)n);
+}
+
+static void print_requests(struct obuf *o)
+{
+	unsigned int i, k;
+
+	head(o, "rlxd_requests_total", "counter", "Requests answered, by route and status.");
+	for (i = 0; i < ROUTES_MAX; i++)
+		for (k = 0; k < CODES_MAX && atomic_load(&metrics.route[i].label); k++)
+			if (atomic_load(&metrics.route[i].code[k]))
+				obuf_fmt(o, "rlxd_requests_total{route=\"%s\",code=\"%d\"} %llu\n",
+					 atomic_load(&metrics.route[i].label), codes[k],
+					 (unsigned long long)atomic_load(&metrics.route[i].code[k]));
+	head(o, "rlxd_request_duration_seconds", "histogram",
+	     "From a request's head to its whole reply.");
+	hist(o, "rlxd_request_duration_seconds", NULL, NULL, &metrics.request);
+	head(o, "rlxd_reply_duration_seconds", "histogram",
+	     "From a result to its whole reply.");
+	hist(o, "rlxd_reply_duration_seconds", NULL, NULL, &metrics.reply);
+}
+
+static void print_model_counts(const struct model_set *set, struct obuf *o)
+{
+	unsigned int i;
+
+	head(o, "rlxd_model_rows_total", "counter", "Inputs done, by how they ended.");
+	for (i = 0; i < set->n; i++) {
+		struct model *m = set->model[i];
+		int64_t bad = atomic_load(&m->metric.rows_failed);
+		int64_t late = atomic_load(&m->metric.rows_late);
+
+		obuf_fmt(o, "rlxd_model_rows_total{model=\"%s\",result=\"ok\"} %lld\n", m->name,
+			 (long long)(atomic_load(&m->metric.rows) - bad - late));
+		obuf_fmt(o, "rlxd_model_rows_total{model=\"%s\",result=\"failed\"} %lld\n",
+			 m->name, (long long)bad);
+		obuf_fmt(o, "rlxd_model_rows_total{model=\"%s\",result=\"late\"} %lld\n",
+			 m->name, (long long)late);
+		obuf_fmt(o, "rlxd_model_rows_total{model=\"%s\",result=\"refused\"} %lld\n",
+			 m->name, (long long)atomic_load(&m->metric.rows_refused));
+	}
+	head(o, "rlxd_model_batches_total", "counter", "Runs of a model.");
+	for (i = 0; i < set->n; i++)
+		obuf_fmt(o, "rlxd_model_batches_total{model=\"%s\"} %lld\n", set->model[i]->name,
+			 (long long)atomic_load(&set->model[i]->metric.batches));
+	head(o, "rlxd_model_tokens_total", "counter", "Tokens run, and padding beside them.");
+	for (i = 0; i < set->n; i++) {
+		obuf_fmt(o, "rlxd_model_tokens_total{model=\"%s\",kind=\"token\"} %lld\n",
+			 set->model[i]->name,
+			 (long long)atomic_load(&set->model[i]->metric.tokens));
+		obuf_fmt(o, "rlxd_model_tokens_total{model=\"%s\",kind=\"padding\"} %lld\n",
+			 set->model[i]->name,
+			 (long long)atomic_load(&set->model[i]->metric.padding));
+	}
+	head(o, "rlxd_model_queue_rows", "gauge", "Inputs waiting now.");
+	for (i = 0; i < set->n; i++) {
+		struct model *m = set->model[i];
+
+		pthread_mutex_lock(&m->lock);
+		obuf_fmt(o, "rlxd_model_queue_rows{model=\"%s\"} %u\n", m->name, m->n_rows);
+		pthread_mutex_unlock(&m->lock);
+	}
+}
+
+static void print_models(const struct model_set *set, struct obuf *o)
+{
+	unsigned int i;
+
+	if (!set->n)
+		return;
+	print_model_counts(set, o);
+	head(o, "rlxd_model_queue_seconds", "histogram", "How long an input waited to be run.");
+	for (i = 0; i < set->n; i++)
+		hist(o, "rlxd_model_queue_seconds", "model", set->model[i]->name,
+		     &set->model[i]->metric.queue);
+	head(o, "rlxd_model_run_seconds", "histogram", "How long a batch ran.");
+	for (i = 0; i < set->n; i++)
+		hist(o, "rlxd_model_run_seconds", "model", set->model[i]->name,
+		     &set->model[i]->metric.run);
+}
+
+static void print_memory(struct server *s, struct obuf *o)
+{
+	struct rlx_stats st;
+	uint64_t kb = 0;
+
+	rlx_stats_read(&st);
+	one(o, "rlxd_arenas", "gauge", "Arenas alive.", (double)st.arenas);
+	one(o, "rlxd_arena_bytes", "gauge", "Bytes in them.", (double)st.bytes_mapped);
+	one(o, "rlxd_arena_pinned_bytes", "gauge", "Bytes of them that cannot be swapped out.",
+	    (double)st.bytes_pinned);
+	head(o, "rlxd_copied_bytes_total", "counter",
+	     "Bytes copied by the CPU: of HTTP bodies, and by the library's copying calls.");
+	obuf_fmt(o, "rlxd_copied_bytes_total{by=\"http\"} %lld\n",
+		 (long long)atomic_load(&metrics.bytes_copied));
+	obuf_fmt(o, "rlxd_copied_bytes_total{by=\"library\"} %llu\n",
+		 (unsigned long long)st.bytes_copied);
+	one(o, "rlxd_body_bytes", "gauge", "Bytes of request bodies held outside of arenas.",
+	    (double)atomic_load(&s->body_bytes));
+	if (rlx_proc_key("/proc/self/status", "VmRSS", &kb))
+		one(o, "process_resident_memory_bytes", "gauge", "Resident memory.", (double)kb);
+	one(o, "process_start_time_seconds", "gauge", "When the server started.",
+	    (double)s->started);
+}
+
+void metrics_print(struct server *s, struct obuf *o)
+{
+	struct model_set *set;
+
+	pthread_mutex_lock(&s->lock);
+	set = model_set_get(s->set);
+	pthread_mutex_unlock(&s->lock);
+	one(o, "rlxd_ready", "gauge", "1 while requests are taken.", atomic_load(&s->ready));
+	print_requests(o);
+	print_models(set, o);
+	one(o, "rlxd_connections", "gauge", "Connections open.",
+	    (double)atomic_load(&metrics.connections));
+	one(o, "rlxd_connections_refused_total", "counter", "Turned away, max_connections.",
+	    (double)atomic_load(&metrics.connections_refused));
+	one(o, "rlxd_requests_abandoned_total", "counter",
+	    "Requests whose peer was gone before the reply.",
+	    (double)atomic_load(&metrics.abandoned));
+	one(o, "rlxd_received_bytes_total", "counter", "Bytes from peers.",
+	    (double)atomic_load(&metrics.bytes_in));
+	one(o, "rlxd_sent_bytes_total", "counter", "Bytes to peers.",
+	    (double)atomic_load(&metrics.bytes_out));
+	head(o, "rlxd_reloads_total", "counter", "Reloads of the configuration.");
+	obuf_fmt(o, "rlxd_reloads_total{result=\"ok\"} %lld\nrlxd_reloads_total{result=\"failed\"}"
+		 " %lld\n", (long long)atomic_load(&metrics.reloads),
+		 (long long)atomic_load(&metrics.reloads_failed));
+	print_memory(s, o);
+	model_set_put(set);
+}

@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: MIT
+/* Models from their section of the configuration; replicas that run batches. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/crew.h"
+#include "tools/rlxd/log.h"
+#include "tools/rlxd/loop.h"
+#include "tools/rlxd/model.h"
+#include "tools/rlxd/queue.h"
+#include "tools/rlxd/req.h"
+#include "tools/rlxd/server.h"
+
+static void mark_file(const char *path, struct file_mark *out)
+{
+	struct stat sb;
+
+	*out = (struct file_mark){ 0 };
+	if (stat(path, &sb))
+		return;
+	*out = (struct file_mark){
+		(uint64_t)sb.st_dev, (uint64_t)sb.st_ino, (uint64_t)sb.st_size,
+		(int64_t)sb.st_mtim.tv_sec * 1000000000 + sb.st_mtim.tv_nsec,
+	};
+}
+
+/* The file, or what matters in a folder; and the tokenizer. */
+static void mark_files(const struct conf_model *c, struct file_mark out[3])
+{
+	static const char *const names[] = { "model.safetensors", "tokenizer.json" };
+	struct stat sb;
+	char path[4096];
+	int i;
+
+	memset(out, 0, 3 * sizeof(*out));
+	if (stat(c->path, &sb) || !S_ISDIR(sb.st_mode)) {
+		mark_file(c->path, &out[0]);
+	} else {
+		for (i = 0; i < 2; i++) {
+			snprintf(path, sizeof(path), "%s/%s", c->path, names[i]);
+			mark_file(path, &out[i]);
+		}
+	}
+	if (c->tokenizer)
+		mark_file(c->tokenizer, &out[2]);
+}
+
+bool model_is_current(const struct model *m)
+{
+	struct file_mark now[3];
+
+	mark_files(&m->conf, now);
+	return !memcmp(now, m->mark, sizeof(now));
+}
+
+static enum rlx_status copy_conf(struct model *m, const struct conf_model *c,
+				 struct rlx_error *err)
+{
+	const char *const from[] = { c->name, c->path, c->tokenizer, c->device };
+	const char **to[] = { &m->conf.name, &m->conf.path, &m->conf.tokenizer,
+			      &m->conf.device };
+	int i;
+
+	m->conf = *c;
+	for (i = 0; i < 4; i++) {
+		if (!from[i])
+			continue;
+		*to[i] = rlx_bump_str(&m->mem, from[i], strlen(from[i]));
+		if (!*to[i])
+			return rlx_fail(err, RLX_ENOMEM, "out of memory for model %s", c->name);
+	}
+	m->name = m->conf.name;
+	return RLX_OK;
+}
+
+static const struct model_kind *kind_of(const struct conf_model *c, struct rlx_error *err)
+{
+	struct stat sb;
+
+	if (stat(c->path, &sb)) {
+		rlx_fail(err, RLX_ENOENT, "%s: %m", c->path);
+		return NULL;
+	}
+	if (c->kind == CONF_KIND_BERT || (c->kind == CONF_KIND_AUTO && S_ISDIR(sb.st_mode)))
+		return &model_bert;
+	return &model_onnx;
+}
+
+static void run_on_worker(struct task *t);
+
+static enum rlx_status open_replicas(struct model *m, struct rlx_error *err)
+{
+	unsigned int i, n = (unsigned int)m->conf.replicas;
+	enum rlx_status st = RLX_OK;
+
+	m->replica = rlx_calloc(n, sizeof(*m->replica));
+	if (!m->replica)
+		return rlx_fail(err, RLX_ENOMEM, "out of memory for replicas");
+	for (i = 0; !st && i < n; i++) {
+		struct replica *r = &m->replica[i];
+
+		r->model = m;
+		r->index = i;
+		r->task.fn = run_on_worker;
+		st = m->kind->replica_open(r, err);
+		r->next = m->idle;
+		m->idle = r;
+	}
+	return st;
+}
+
+static void model_close(struct model *m)
+{
+	unsigned int i;
+
+	for (i = 0; m->replica && i < (unsigned int)m->conf.replicas; i++)
+		if (m->replica[i].state)
+			m->kind->replica_close(&m->replica[i]);
+	rlx_free(m->replica);
+	if (m->state)
+		m->kind->close(m);
+	queue_fini(m);
+	pthread_cond_destroy(&m->more);
+	pthread_mutex_destroy(&m->lock);
+	rlx_bump_fini(&m->mem);
+	rlx_free(m);
+}
+
+enum rlx_status model_open(const struct conf_model *c, struct crew *crew,
+			   struct model **out, struct rlx_error *err)
+{
+	struct rlx_error why = { 0 };
+	int64_t begin = now_ns();
+	pthread_condattr_t attr;
+	enum rlx_status st;
+	struct model *m;
+
+	*out = NULL;
+	m = rlx_calloc(1, sizeof(*m));
+	if (!m)
+		return rlx_fail(err, RLX_ENOMEM, "out of memory for model %s", c->name);
+	pthread_mutex_init(&m->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&m->more, &attr);
+	pthread_condattr_destroy(&attr);
+	atomic_init(&m->refs, 1);
+	m->crew = crew;
+	m->loaded = time(NULL);
+	st = copy_conf(m, c, &why);
+	if (!st) {
+		/* Before reading: what changes while we read counts as changed. */
+		mark_files(&m->conf, m->mark);
+		m->kind = kind_of(&m->conf, &why);
+		st = why.status;
+	}
+	if (!st)
+		st = m->kind->open(m, &why);
+	if (!st)
+		st = open_replicas(m, &why);
+	if (st) {
+		rlx_fail(err, st, "[model %s]: %s", c->name, why.text);
+		model_close(m);
+		return st;
+	}
+	m->load_ns = now_ns() - begin;
+	log_event(LOG_NOTE, "model loaded", L_STR("model", m->name),
+		  L_STR("kind", m->kind->name), L_STR("path", m->conf.path),
+		  L_INT("ms", m->load_ns / 1000000), L_INT("weight_bytes", m->weight_bytes));
+	*out = m;
+	return RLX_OK;
+}
+
+struct model *model_get(struct model *m)
+{
+	atomic_fetch_add(&m->refs, 1);
+	return m;
+}
+
+void model_put(struct model *m)
+{
+	if (m && atomic_fetch_sub(&m->refs, 1) == 1)
+		model_close(m);
+}
+
+struct model *model_find(const struct model_set *s, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->n; i++)
+		if (!strcmp(s->model[i]->name, name))
+			return s->model[i];
+	return NULL;
+}
+
+enum rlx_status model_set_open(const struct conf *c, struct model_set *old,
+			       struct crew *crew, struct model_set **out,
+			       struct rlx_error *err)
+{
+	struct model_set *s = rlx_calloc(1, sizeof(*s));
+	enum rlx_status st = RLX_OK;
+	unsigned int i;
+
+	*out = NULL;
+	if (!s)
+		return rlx_fail(err, RLX_ENOMEM, "out of memory");
+	atomic_init(&s->refs, 1);
+	for (i = 0; !st && i < c->n_model; i++) {
+		struct model *was = old ? model_find(old, c->model[i].name) : NULL;
+
+		if (was && conf_model_equal(&was->conf, &c->model[i]) && model_is_current(was))
+			s->model[i] = model_get(was);
+		else
+			st = model_open(&c->model[i], crew, &s->model[i], err);
+		s->n += !st;
+	}
+	if (st) {
+		model_set_put(s);
+		return st;
+	}
+	*out = s;
+	return RLX_OK;
+}
+
+struct model_set *model_set_get(struct model_set *s)
+{
+	atomic_fetch_add(&s->refs, 1);
+	return s;
+}
+
+void model_set_put(struct model_set *s)
+{
+	unsigned int i;
+
+	if (!s || atomic_fetch_sub(&s->refs, 1) != 1)
+		return;
+	for (i = 0; i < s->n; i++)
+		model_put(s->model[i]);
+	rlx_free(s);
+}
+
+void row_done(struct row *row, enum rlx_status st, const struct rlx_error *err)
+{
+	struct req *r = row->req;
+	struct model *m = r->model;
+
+	metric_add(&m->metric.rows, 1);
+	if (st) {
+		metric_add(st == RLX_ETIME ? &m->metric.rows_late : &m->metric.rows_failed, 1);
+		if (!atomic_flag_test_and_set(&r->err_taken))
+			r->err = *err;
+	}
+	atomic_fetch_sub(&r->client->rows, 1);
+	if (atomic_fetch_sub(&r->rows_left, 1) != 1)
+		return;
+	r->t_done = now_ns();
+	if (r->err.status)
+		req_fail_err(r, &r->err);
+	else
+		r->finish(r);
+	loop_post(r->loop, r);
+}
+
+static void drop_rows(struct row *row)
+{
+	struct rlx_error err = { 0 };
+	struct row *next;
+
+	rlx_fail(&err, RLX_ETIME, "the request waited longer than request_timeout; "
+		 "send fewer at once, or try again later");
+	for (; row; row = next) {
+		next = row->next;
+		row_done(row, RLX_ETIME, &err);
+	}
+}
+
+/* One batch of a replica that has taken its rows. */
+static void run_batch(struct replica *r)
+{
+	struct model *m = r->model;
+	struct rlx_error err = { 0 };
+	int64_t begin = now_ns(), end, each;
+	unsigned int i, n = r->n;
+	enum rlx_status st;
+
+	for (i = 0; i < n; i++)
+		hist_add(&m->metric.queue, begin - r->batch[i]->queued);
+	st = m->kind->run(r, &err);
+	/* What one row did wrong is not for the others to pay. */
+	if (st && st != RLX_ENOMEM && n > 1) {
+		for (i = 0; i < n; i++) {
+			r->batch[0] = r->batch[i];
+			r->n = 1;
+			err = (struct rlx_error){ 0 };
+			st = m->kind->run(r, &err);
+			row_done(r->batch[0], st, &err);
+		}
+		return;
+	}
+	end = now_ns();
+	hist_add(&m->metric.run, end - begin);
+	metric_add(&m->metric.batches, 1);
+	each = (end - begin) / n;
+	atomic_store_explicit(&m->row_ns, (atomic_load(&m->row_ns) * 3 + each) / 4,
+			      memory_order_relaxed);
+	for (i = 0; i < n; i++)
+		row_done(r->batch[i], st, &err);
+}
+
+/*
+ * Rows for @r, waiting up to batch_delay for a full batch if @wait. Zero: there are
+ * none, and the replica is idle again.
+ */
+static unsigned int take_rows(struct replica *r, bool wait)
+{
+	struct model *m = r->model;
+	unsigned int max = (unsigned int)m->conf.max_batch;
+	struct row *dropped = NULL, *more;
+	struct timespec ts;
+	int64_t until;
+
+	pthread_mutex_lock(&m->lock);
+	for (;;) {
+		until = m->n_rows ? queue_oldest(m) + m->conf.batch_delay_ns : 0;
+		if (!wait || !m->conf.batch_delay_ns || !m->n_rows || m->n_rows >= max ||
+		    until <= now_ns())
+			break;
+		ts = (struct timespec){ until / 1000000000, until % 1000000000 };
+		m->waiting++;
+		pthread_cond_timedwait(&m->more, &m->lock, &ts);
+		m->waiting--;
+	}
+	do {
+		r->n = queue_take(m, now_ns(), r->batch, max, &more);
+		while (more) {
+			struct row *next = more->next;
+
+			more->next = dropped;
+			dropped = more;
+			more = next;
+		}
+	} while (!r->n && m->n_rows);
+	if (!r->n) {
+		r->next = m->idle;
+		m->idle = r;
+	}
+	pthread_mutex_unlock(&m->lock);
+	drop_rows(dropped);
+	return r->n;
+}
+
+/* Back among the idle ones if nothing waits, else to a worker. */
+static void leave_replica(struct replica *r)
+{
+	struct model *m = r->model;
+	bool more;
+
+	pthread_mutex_lock(&m->lock);
+	more = m->n_rows;
+	if (!more) {
+		r->next = m->idle;
+		m->idle = r;
+	}
+	pthread_mutex_unlock(&m->lock);
+	if (more)
+		crew_post(m->crew, &r->task);
+	else
+		model_put(m);
+}
+
+/*
+ * An idle replica, if there are rows for it. It has a reference to its model until
+ * it is idle again: the rows that it was woken for may be done by another one, and
+ * with the last request a model that was replaced goes.
+ */
+static struct replica *claim(struct model *m, unsigned int *out_rows)
+{
+	struct replica *r = NULL;
+
+	pthread_mutex_lock(&m->lock);
+	*out_rows = m->n_rows;
+	if (m->n_rows && m->idle) {
+		r = m->idle;
+		m->idle = r->next;
+		model_get(m);
+	}
+	pthread_mutex_unlock(&m->lock);
+	return r;
+}
+
+static void run_on_worker(struct task *t)
+{
+	struct replica *r = (struct replica *)((char *)t - offsetof(struct replica, task));
+	struct model *m = r->model;
+
+	while (take_rows(r, true))
+		run_batch(r);
+	model_put(m);
+}
+
+void model_run_deferred(struct loop *l)
+{
+	int64_t limit = l->server->limits.inline_ns;
+	unsigned int rows;
+	struct replica *r;
+	struct model *m;
+
+	while (l->n_deferred) {
+		m = l->deferred[--l->n_deferred];
+		r = claim(m, &rows);
+		if (r && rows > m->conf.max_batch)
+			rows = (unsigned int)m->conf.max_batch;
+		if (r && (m->conf.batch_delay_ns || atomic_load(&m->row_ns) * rows >= limit))
+			crew_post(m->crew, &r->task);
+		else if (r && take_rows(r, false)) {
+			run_batch(r);
+			leave_replica(r);
+		} else if (r) {
+			model_put(m);
+		}
+		model_put(m);
+	}
+}
+
+/* Whoever queued from a loop's thread: at the end of its turn, with the others. */
+static void kick(struct model *m, struct loop *l)
+{
+	struct replica *r;
+	unsigned int i, rows;
+
+	if (!l) {
+		r = claim(m, &rows);
+		if (r)
+			crew_post(m->crew, &r->task);
+		return;
+	}
+	for (i = 0; i < l->n_deferred; i++)
+		if (l->deferred[i] == m)
+			return;
+	if (l->n_deferred == CONF_MODELS_MAX)
+		model_run_deferred(l);
+	l->deferred[l->n_deferred++] = model_get(m);
+}
+
+bool model_submit(struct req *r)
+{
+	struct model *m = r->model;
+	struct client *c = r->client;
+	bool on_loop = !r->with_workers, ok = false, full;
+	struct loop *l = on_loop ? r->loop : NULL;
+	unsigned int i;
+
+	if (atomic_fetch_add(&c->rows, (int)r->n_rows) + (int64_t)r->n_rows > c->max_rows &&
+	    c->max_rows) {
+		atomic_fetch_sub(&c->rows, (int)r->n_rows);
+		metric_add(&m->metric.rows_refused, r->n_rows);
+		req_fail(r, 429, "%s has more than max_rows = %lld inputs under way; "
+			 "wait for replies", c->name, (long long)c->max_rows);
+		r->reply.retry_after = 1;
+		return false;
+	}
+	r->t_queued = now_ns();
+	atomic_store(&r->rows_left, r->n_rows);
+	for (i = 0; i < r->n_rows; i++) {
+		r->rows[i].req = r;
+		r->rows[i].queued = r->t_queued;
+	}
+	/* From here on, once queued, the request may be done at any moment. */
+	model_get(m);
+	r->with_workers = true;
+	pthread_mutex_lock(&m->lock);
+	full = m->n_rows + r->n_rows > m->conf.max_queue;
+	if (!full)
+		ok = queue_put(m, c, r->rows, r->n_rows);
+	if (ok && m->waiting)
+		pthread_cond_broadcast(&m->more);
+	pthread_mutex_unlock(&m->lock);
+	if (ok) {
+		kick(m, l);
+		model_put(m);
+		return true;
+	}
+	atomic_fetch_sub(&c->rows, (int)r->n_rows);
+	metric_add(&m->metric.rows_refused, r->n_rows);
+	r->with_workers = !on_loop;
+	if (full && r->n_rows > m->conf.max_queue)
+		req_fail(r, 413, "%u inputs are more than model %s ever queues (max_queue = "
+			 "%lld); send fewer at once", r->n_rows, m->name,
+			 (long long)m->conf.max_queue);
+	else
+		req_fail(r, 503, full ? "the queue of model %s is full; try again later" :
+			 "no memory to queue for model %s; try again later", m->name);
+	r->reply.retry_after = 1;
+	model_put(m);
+	return false;
+}

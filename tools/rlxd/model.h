@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Models and their queues. A request puts rows into its model's queue; a replica
+ * that is free takes some that fit together and runs them as one batch. Rows of
+ * different clients take turns.
+ */
+#ifndef RLXD_MODEL_H
+#define RLXD_MODEL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "rlx/type.h"
+#include "tools/rlxd/conf.h"
+#include "tools/rlxd/crew.h"
+#include "tools/rlxd/metric.h"
+
+enum { BATCH_MAX = 1024, MODEL_IO_MAX = 16 };
+
+struct client;
+struct flow;
+struct loop;
+struct model;
+struct req;
+
+/* A tensor as the wire has it. dim -1: any. */
+struct tensor_desc {
+	const char	*name;
+	enum rlx_dtype	 dtype;
+	unsigned int	 rank;
+	int64_t		 dim[RLX_MAX_RANK];
+	bool		 optional;
+};
+
+/* A tensor of a request or a reply. */
+struct tensor {
+	const char	*name;
+	struct rlx_type	 type;
+	const void	*data;
+	size_t		 bytes;
+};
+
+/* What waits in a queue. */
+struct row {
+	struct req	*req;
+	struct row	*next;
+	int64_t		 queued;
+	/* For an encoder: tokens in, a vector out. */
+	const int64_t	*ids;
+	uint32_t	 tokens;
+	float		*out;
+	/* For any other model: a whole request. */
+	struct tensor	*in;
+	unsigned int	 n_in;
+	struct tensor	*result;	/* n_out of the model; data owned by the request */
+};
+
+struct replica {
+	struct model	*model;
+	struct replica	*next;
+	void		*state;		/* the kind's */
+	struct task	 task;
+	unsigned int	 index;
+	struct row	*batch[BATCH_MAX];
+	unsigned int	 n;
+};
+
+/* What differs between models of files of different kinds. */
+struct model_kind {
+	const char	*name;
+	enum rlx_status	 (*open)(struct model *m, struct rlx_error *err);
+	void		 (*close)(struct model *m);
+	enum rlx_status	 (*replica_open)(struct replica *r, struct rlx_error *err);
+	void		 (*replica_close)(struct replica *r);
+	/* May @b go into a batch that begins with @a? */
+	bool		 (*fits)(const struct model *m, const struct row *a, const struct row *b);
+	/* Run r->batch; each row's result or, in @err, what went wrong for all. */
+	enum rlx_status	 (*run)(struct replica *r, struct rlx_error *err);
+};
+
+extern const struct model_kind model_bert, model_onnx;
+
+/* Identity of the files a model came of, to see whether they changed. */
+struct file_mark {
+	uint64_t	dev, ino, size;
+	int64_t		mtime_ns;
+};
+
+struct model {
+	const char		*name;		/* conf.name */
+	struct conf_model	 conf;		/* strings in mem */
+	struct rlx_bump		 mem;
+	const struct model_kind	*kind;
+	void			*state;		/* the kind's */
+	atomic_uint		 refs;
+	struct crew		*crew;
+	struct file_mark	 mark[3];
+	struct tensor_desc	 in[MODEL_IO_MAX], out[MODEL_IO_MAX];
+	unsigned int		 n_in, n_out;
+	bool			 embeds;	/* answers /v1/embeddings */
+	int64_t			 width;		/* of its vectors */
+	int64_t			 loaded;	/* realtime, seconds */
+	int64_t			 load_ns;
+	uint64_t		 weight_bytes;
+	struct model_metrics	 metric;
+	_Atomic(int64_t)	 row_ns;	/* what a row took lately */
+
+	/* Guards the flows and the replicas. */
+	pthread_mutex_t		 lock;
+	struct flow		*flow;		/* ring of clients that have rows; NULL: none */
+	struct flow		*spare;
+	unsigned int		 n_rows;
+	struct replica		*replica;	/* all, conf.replicas of them */
+	struct replica		*idle;
+	pthread_cond_t		 more;		/* a replica waits for its batch to fill */
+	unsigned int		 waiting;
+};
+
+struct model_set {
+	atomic_uint	 refs;
+	unsigned int	 n;
+	struct model	*model[CONF_MODELS_MAX];
+};
+
+/* Load and warm up a model. */
+enum rlx_status __rlx_must_check
+model_open(const struct conf_model *c, struct crew *crew, struct model **out,
+	   struct rlx_error *err);
+struct model *model_get(struct model *m);
+void model_put(struct model *m);
+/* True if the files it was loaded from are as they were. */
+bool model_is_current(const struct model *m);
+
+/*
+ * The models of @c; those that @old has in the same form are shared with it. All
+ * or nothing.
+ */
+enum rlx_status __rlx_must_check
+model_set_open(const struct conf *c, struct model_set *old, struct crew *crew,
+	       struct model_set **out, struct rlx_error *err);
+struct model_set *model_set_get(struct model_set *s);
+void model_set_put(struct model_set *s);
+struct model *model_find(const struct model_set *s, const char *name);
+
+/*
+ * Queue r->rows of r->model. False: no room, the reply says so. Afterwards the
+ * request is with the workers.
+ */
+bool model_submit(struct req *r);
+/* At the end of a loop's turn: run what its requests queued, or wake workers. */
+void model_run_deferred(struct loop *l);
+
+/* A row is done: with the last the request's reply is made and goes to its loop. */
+void row_done(struct row *row, enum rlx_status st, const struct rlx_error *err);
+
+/* Encoders: text to ids, at most max_tokens of them, in memory from base/alloc.h. */
+enum rlx_status
+bert_encode(struct model *m, const char *text, size_t n, int64_t **out_ids,
+	    uint32_t *out_n, struct rlx_error *err);
+/* Rows of more tokens than this are refused. */
+int64_t bert_max_tokens(const struct model *m);
+int64_t bert_vocab(const struct model *m);
+
+#endif

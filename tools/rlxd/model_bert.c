@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: MIT
+/* Encoders of the BERT family: tokens in, one vector a row out, in length buckets. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "rlx/bert.h"
+#include "rlx/run.h"
+#include "rlx/tokenizer.h"
+#include "tools/rlxd/model.h"
+
+struct scratch {
+	struct scratch			*next;
+	struct rlx_tokenizer_scratch	*s;
+};
+
+struct bert {
+	struct rlx_bert		*bert;
+	struct rlx_tokenizer	*tok;
+	struct rlx_bert_info	 info;
+	int64_t			 seq[CONF_BUCKETS_MAX];
+	unsigned int		 n_seq;
+	/* Of one row, and of max_batch rows; the same if that is 1. */
+	struct rlx_program	*one[CONF_BUCKETS_MAX], *many[CONF_BUCKETS_MAX];
+	/* Guards the list of scratches nobody uses. */
+	pthread_mutex_t		 lock;
+	struct scratch		*scratch;
+};
+
+/* A session, with its inputs and output where they lie. */
+struct slot {
+	struct rlx_session	*s;
+	int64_t			*ids, *lengths;
+	const float		*out;
+};
+
+struct bert_replica {
+	struct rlx_arena	*arena;
+	struct slot		 one[CONF_BUCKETS_MAX], many[CONF_BUCKETS_MAX];
+};
+
+static unsigned int bucket_of(const struct bert *b, uint32_t tokens)
+{
+	unsigned int i;
+
+	for (i = 0; i + 1 < b->n_seq && b->seq[i] < tokens; i++)
+		;
+	return i;
+}
+
+static enum rlx_status open_tokenizer(struct model *m, struct bert *b, struct rlx_error *err)
+{
+	const char *path = m->conf.tokenizer;
+	char text[4096];
+
+	if (!path) {
+		snprintf(text, sizeof(text), "%s/tokenizer.json", m->conf.path);
+		if (access(text, F_OK))
+			snprintf(text, sizeof(text), "%s/vocab.txt", m->conf.path);
+		path = text;
+	}
+	return rlx_tokenizer_new_file(path, NULL, &b->tok, err);
+}
+
+static enum rlx_status compile(struct model *m, struct bert *b, int64_t batch, int64_t seq,
+			       struct rlx_program **out, struct rlx_error *err)
+{
+	struct rlx_bert_opts o = {
+		.size = sizeof(o), .batch = batch, .seq = seq,
+		.pool = m->conf.pool ? RLX_BERT_CLS : RLX_BERT_MEAN,
+		.normalise = m->conf.normalise,
+	};
+	struct rlx_compile_opts c = {
+		.size = sizeof(c), .device = m->conf.device,
+		.threads = (unsigned int)m->conf.threads,
+		.precision = (enum rlx_precision)m->conf.precision,
+	};
+	struct rlx_graph *g;
+	enum rlx_status st = rlx_bert_graph(b->bert, &o, &g, err);
+
+	if (st)
+		return st;
+	st = rlx_compile(g, &c, out, err);
+	rlx_graph_put(g);
+	return st;
+}
+
+static void fit_buckets(struct model *m, struct bert *b)
+{
+	unsigned int i;
+
+	for (i = 0; i < m->conf.n_bucket; i++) {
+		if (m->conf.bucket[i] >= b->info.max_seq)
+			break;
+		b->seq[b->n_seq++] = m->conf.bucket[i];
+	}
+	if (i < m->conf.n_bucket)
+		b->seq[b->n_seq++] = b->info.max_seq;
+}
+
+static void describe(struct model *m, struct bert *b)
+{
+	m->in[0] = (struct tensor_desc){ "input_ids", RLX_I64, 2, { -1, -1 } };
+	m->in[1] = (struct tensor_desc){ "attention_mask", RLX_I64, 2, { -1, -1 },
+					 .optional = true };
+	m->out[0] = (struct tensor_desc){ "embedding", RLX_F32, 2, { -1, b->info.hidden } };
+	m->n_in = 2;
+	m->n_out = 1;
+	m->embeds = true;
+	m->width = b->info.hidden;
+	m->weight_bytes = b->info.weight_bytes;
+}
+
+static enum rlx_status bert_open(struct model *m, struct rlx_error *err)
+{
+	struct bert *b = rlx_calloc(1, sizeof(*b));
+	enum rlx_status st;
+	unsigned int i;
+
+	if (!b)
+		return rlx_fail(err, RLX_ENOMEM, "out of memory");
+	pthread_mutex_init(&b->lock, NULL);
+	m->state = b;
+	st = rlx_bert_open(m->conf.path, &b->bert, err);
+	if (!st)
+		st = open_tokenizer(m, b, err);
+	if (st)
+		return st;
+	rlx_bert_info(b->bert, &b->info);
+	fit_buckets(m, b);
+	describe(m, b);
+	for (i = 0; !st && i < b->n_seq; i++) {
+		st = compile(m, b, 1, b->seq[i], &b->one[i], err);
+		if (!st && m->conf.max_batch > 1)
+			st = compile(m, b, m->conf.max_batch, b->seq[i], &b->many[i], err);
+	}
+	return st;
+}
+
+static void bert_close(struct model *m)
+{
+	struct bert *b = m->state;
+	struct scratch *s;
+	unsigned int i;
+
+	while ((s = b->scratch)) {
+		b->scratch = s->next;
+		rlx_tokenizer_scratch_free(s->s);
+		rlx_free(s);
+	}
+	for (i = 0; i < b->n_seq; i++) {
+		rlx_program_put(b->one[i]);
+		rlx_program_put(b->many[i]);
+	}
+	rlx_tokenizer_free(b->tok);
+	rlx_bert_put(b->bert);
+	pthread_mutex_destroy(&b->lock);
+	rlx_free(b);
+}
+
+static uint64_t align64(uint64_t n)
+{
+	return (n + 63) & ~63ull;
+}
+
+static uint64_t bytes_of(const struct rlx_program *p)
+{
+	struct rlx_program_info info;
+	uint64_t n;
+	unsigned int i;
+	int io;
+
+	if (!p)
+		return 0;
+	rlx_program_info(p, &info);
+	n = align64(info.work_bytes) + 4096;
+	for (io = RLX_IO_INPUT; io <= RLX_IO_OUTPUT; io++)
+		for (i = 0; i < rlx_program_io_count(p, io); i++)
+			n += align64((uint64_t)rlx_type_bytes(rlx_program_io_type(p, io, i)) + 64);
+	return n;
+}
+
+static enum rlx_status open_slot(struct slot *s, struct rlx_program *p,
+				 struct rlx_arena *arena, struct rlx_error *err)
+{
+	struct rlx_session_opts o = { .size = sizeof(o), .arena = arena, .strict = true };
+	enum rlx_status st;
+
+	if (!p)
+		return RLX_OK;
+	st = rlx_session_new(p, &o, &s->s, err);
+	if (st)
+		return st;
+	s->ids = rlx_buf_ptr(rlx_session_buf(s->s, RLX_IO_INPUT, "input_ids"));
+	s->lengths = rlx_buf_ptr(rlx_session_buf(s->s, RLX_IO_INPUT, "lengths"));
+	s->out = rlx_buf_ptr(rlx_session_buf(s->s, RLX_IO_OUTPUT, "embedding"));
+	if (!s->ids || !s->lengths || !s->out)
+		return rlx_fail(err, RLX_EBUG, "the encoder's program lacks an input or output");
+	return RLX_OK;
+}
+
+static void close_slot(struct slot *s)
+{
+	if (s->s)
+		rlx_session_free(s->s);
+}
+
+static void bert_replica_close(struct replica *r)
+{
+	struct bert *b = r->model->state;
+	struct bert_replica *br = r->state;
+	unsigned int i;
+
+	for (i = 0; i < b->n_seq; i++) {
+		close_slot(&br->one[i]);
+		close_slot(&br->many[i]);
+	}
+	rlx_arena_put(br->arena);
+	rlx_free(br);
+	r->state = NULL;
+}
+
+/* Each program once, so that the first request finds all pages and code there. */
+static enum rlx_status warm_up(struct model *m, struct bert_replica *br, struct rlx_error *err)
+{
+	struct bert *b = m->state;
+	unsigned int i, k;
+	struct slot *s;
+
+	for (i = 0; i < b->n_seq; i++) {
+		for (k = 0; k < 2; k++) {
+			s = k ? &br->many[i] : &br->one[i];
+			if (!s->s)
+				continue;
+			for (int64_t n = 0; n < (k ? m->conf.max_batch : 1); n++)
+				s->lengths[n] = 1;
+			if (rlx_session_run(s->s))
+				return rlx_fail(err, rlx_session_error(s->s)->status, "%s",
+						rlx_session_error(s->s)->text);
+		}
+	}
+	return RLX_OK;
+}
+
+static enum rlx_status bert_replica_open(struct replica *r, struct rlx_error *err)
+{
+	struct bert *b = r->model->state;
+	struct bert_replica *br = rlx_calloc(1, sizeof(*br));
+	struct rlx_arena_opts o = { .name = "rlxd-encoder" };
+	enum rlx_status st;
+	unsigned int i;
+
+	if (!br)
+		return rlx_fail(err, RLX_ENOMEM, "out of memory");
+	r->state = br;
+	for (i = 0; i < b->n_seq; i++)
+		o.size += bytes_of(b->one[i]) + bytes_of(b->many[i]);
+	st = rlx_arena_new(&o, &br->arena, err);
+	for (i = 0; !st && i < b->n_seq; i++) {
+		st = open_slot(&br->one[i], b->one[i], br->arena, err);
+		if (!st)
+			st = open_slot(&br->many[i], b->many[i], br->arena, err);
+	}
+	return st ? st : warm_up(r->model, br, err);
+}
+
+/* Rows of one bucket: a longer one would make the others pay for its length. */
+static bool bert_fits(const struct model *m, const struct row *a, const struct row *c)
+{
+	const struct bert *b = m->state;
+
+	return bucket_of(b, a->tokens) == bucket_of(b, c->tokens);
+}
+
+static enum rlx_status bert_run(struct replica *r, struct rlx_error *err)
+{
+	struct model *m = r->model;
+	struct bert *b = m->state;
+	struct bert_replica *br = r->state;
+	unsigned int k = bucket_of(b, r->batch[0]->tokens), i;
+	struct slot *s = r->n > 1 ? &br->many[k] : &br->one[k];
+	size_t width = (size_t)b->info.hidden, seq = (size_t)b->seq[k];
+	uint64_t tokens = 0;
+	enum rlx_status st = RLX_OK;
+
+	for (i = 0; i < r->n; i++) {
+		const struct row *row = r->batch[i];
+
+		memcpy(s->ids + i * seq, row->ids, row->tokens * sizeof(*s->ids));
+		/* Any id that exists: nothing looks at it. */
+		memset(s->ids + i * seq + row->tokens, 0, (seq - row->tokens) * sizeof(*s->ids));
+		s->lengths[i] = row->tokens;
+		tokens += row->tokens;
+	}
+	if (r->n > 1)
+		st = rlx_session_extent(s->s, r->n, m->conf.max_batch);
+	if (!st)
+		st = rlx_session_run(s->s);
+	if (st)
+		return rlx_fail(err, st, "model %s: %s", m->name,
+				rlx_session_error(s->s)->text);
+	for (i = 0; i < r->n; i++)
+		memcpy(r->batch[i]->out, s->out + i * width, width * sizeof(float));
+	metric_add(&m->metric.tokens, tokens);
+	metric_add(&m->metric.padding, r->n * seq - tokens);
+	return RLX_OK;
+}
+
+int64_t bert_max_tokens(const struct model *m)
+{
+	const struct bert *b = m->state;
+	int64_t most = b->seq[b->n_seq - 1];
+
+	return m->conf.max_tokens < most ? m->conf.max_tokens : most;
+}
+
+int64_t bert_vocab(const struct model *m)
+{
+	const struct bert *b = m->state;
+
+	return b->info.vocab;
+}
+
+static struct scratch *scratch_get(struct bert *b, struct rlx_error *err)
+{
+	struct scratch *s;
+
+	pthread_mutex_lock(&b->lock);
+	s = b->scratch;
+	if (s)
+		b->scratch = s->next;
+	pthread_mutex_unlock(&b->lock);
+	if (s)
+		return s;
+	s = rlx_calloc(1, sizeof(*s));
+	if (!s) {
+		rlx_fail(err, RLX_ENOMEM, "out of memory");
+		return NULL;
+	}
+	if (rlx_tokenizer_scratch_new(b->tok, &s->s, err)) {
+		rlx_free(s);
+		return NULL;
+	}
+	return s;
+}
+
+static void scratch_put(struct bert *b, struct scratch *s)
+{
+	pthread_mutex_lock(&b->lock);
+	s->next = b->scratch;
+	b->scratch = s;
+	pthread_mutex_unlock(&b->lock);
+}
+
+enum rlx_status bert_encode(struct model *m, const char *text, size_t n, int64_t **out_ids,
+			    uint32_t *out_n, struct rlx_error *err)
+{
+	struct bert *b = m->state;
+	uint32_t max = (uint32_t)bert_max_tokens(m);
+	struct rlx_encode_opts o = { .max_tokens = m->conf.truncate ? max : 0 };
+	struct scratch *s = scratch_get(b, err);
+	struct rlx_encoding enc = { 0 };
+	enum rlx_status st;
+
+	*out_ids = NULL;
+	if (!s)
+		return err->status;
+	/* A token stands for one byte at least; the special ones come on top. */
+	enc.capacity = n + 8 < max ? (uint32_t)n + 8 : max;
+	enc.ids = rlx_malloc(enc.capacity * sizeof(*enc.ids));
+	if (!enc.ids) {
+		st = rlx_fail(err, RLX_ENOMEM, "out of memory for tokens");
+		goto out_scratch;
+	}
+	st = rlx_tokenizer_encode(s->s, text, n, &o, &enc, err);
+	if (st == RLX_ERANGE && enc.n > max) {
+		memset(err, 0, sizeof(*err));
+		rlx_fail(err, RLX_ERANGE, "the input has %u tokens, model %s takes at most %u; "
+			 "shorten it or split it", enc.n, m->name, max);
+	}
+	if (st) {
+		rlx_free(enc.ids);
+		goto out_scratch;
+	}
+	*out_ids = enc.ids;
+	*out_n = enc.n;
+out_scratch:
+	scratch_put(b, s);
+	return st;
+}
+
+const struct model_kind model_bert = {
+	.name	       = "bert",
+	.open	       = bert_open,
+	.close	       = bert_close,
+	.replica_open  = bert_replica_open,
+	.replica_close = bert_replica_close,
+	.fits	       = bert_fits,
+	.run	       = bert_run,
+};

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+/* Text, numbers, JSON strings and base64 into a growing buffer. */
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/obuf.h"
+
+char *obuf_room(struct obuf *o, size_t n)
+{
+	size_t need, cap;
+	char *p;
+
+	if (o->failed || !rlx_add(o->n, n, &need)) {
+		o->failed = true;
+		return NULL;
+	}
+	if (need <= o->cap)
+		return o->p + o->n;
+	cap = o->cap ? o->cap : 512;
+	while (cap < need)
+		if (!rlx_mul(cap, 2, &cap))
+			cap = need;
+	p = rlx_realloc(o->p, cap);
+	if (!p) {
+		o->failed = true;
+		return NULL;
+	}
+	o->p = p;
+	o->cap = cap;
+	return o->p + o->n;
+}
+
+void obuf_put(struct obuf *o, const void *p, size_t n)
+{
+	char *to = obuf_room(o, n);
+
+	if (!to || !n)
+		return;
+	memcpy(to, p, n);
+	o->n += n;
+}
+
+void obuf_str(struct obuf *o, const char *s)
+{
+	obuf_put(o, s, strlen(s));
+}
+
+void obuf_fmt(struct obuf *o, const char *fmt, ...)
+{
+	va_list ap, again;
+	char *to;
+	int n;
+
+	va_start(ap, fmt);
+	va_copy(again, ap);
+	n = vsnprintf(NULL, 0, fmt, ap);
+	to = n < 0 ? NULL : obuf_room(o, (size_t)n + 1);
+	if (to) {
+		vsnprintf(to, (size_t)n + 1, fmt, again);
+		o->n += (size_t)n;
+	}
+	va_end(again);
+	va_end(ap);
+}
+
+void obuf_u64(struct obuf *o, uint64_t v)
+{
+	char text[20];
+	size_t at = sizeof(text);
+
+	do
+		text[--at] = (char)('0' + v % 10);
+	while (v /= 10);
+	obuf_put(o, text + at, sizeof(text) - at);
+}
+
+void obuf_int(struct obuf *o, int64_t v)
+{
+	if (v < 0)
+		obuf_put(o, "-", 1);
+	obuf_u64(o, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
+}
+
+/*
+ * Most values of tensors lie between 1e-4 and 1e6: nine significant digits of
+ * those come from one multiplication in double, which is exact enough to read
+ * back as the same float, and no printf.
+ */
+static bool plain_float(struct obuf *o, double v)
+{
+	static const double power[] = {
+		1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13,
+	};
+	double a = fabs(v);
+	int before = 1, after, i;
+	uint64_t digits, whole, part;
+	char text[40];
+	int n;
+
+	if (!(a >= 1e-4 && a < 1e6))
+		return false;
+	while (before < 6 && a >= power[before])
+		before++;
+	after = 9 - before;
+	for (i = 0; a < 1 && i < 4 && a * power[i + 1] < 1; i++)
+		after++;
+	after += a < 1;
+	digits = (uint64_t)(a * power[after] + 0.5);
+	whole = digits / (uint64_t)power[after];
+	part = digits % (uint64_t)power[after];
+	while (after > 1 && part % 10 == 0) {
+		part /= 10;
+		after--;
+	}
+	if (v < 0)
+		obuf_put(o, "-", 1);
+	obuf_u64(o, whole);
+	text[0] = '.';
+	for (n = after; n; n--, part /= 10)
+		text[n] = (char)('0' + part % 10);
+	obuf_put(o, text, (size_t)after + 1);
+	return true;
+}
+
+void obuf_float(struct obuf *o, float v)
+{
+	char text[40];
+	int digits;
+
+	if (!isfinite(v)) {
+		obuf_str(o, "null");
+		return;
+	}
+	if (v == 0) {
+		obuf_str(o, signbit(v) ? "-0.0" : "0.0");
+		return;
+	}
+	if (plain_float(o, (double)v))
+		return;
+	for (digits = 6; digits < 9; digits++) {
+		snprintf(text, sizeof(text), "%.*g", digits, (double)v);
+		if (strtof(text, NULL) == v)
+			break;
+	}
+	obuf_fmt(o, "%.*g", digits, (double)v);
+}
+
+void obuf_double(struct obuf *o, double v)
+{
+	char text[40];
+	int digits;
+
+	if (!isfinite(v)) {
+		obuf_str(o, "null");
+		return;
+	}
+	for (digits = 15; digits < 17; digits++) {
+		snprintf(text, sizeof(text), "%.*g", digits, v);
+		if (strtod(text, NULL) == v)
+			break;
+	}
+	obuf_fmt(o, "%.*g", digits, v);
+}
+
+/* Bytes of the UTF-8 character at @s, 0 if there is none. */
+static size_t utf8_len(const unsigned char *s, size_t n)
+{
+	size_t k = *s < 0x80 ? 1 : *s >= 0xc2 && *s < 0xe0 ? 2 :
+		   (*s & 0xf0) == 0xe0 ? 3 : *s >= 0xf0 && *s < 0xf5 ? 4 : 0;
+	size_t i;
+
+	if (!k || k > n)
+		return 0;
+	for (i = 1; i < k; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	if ((*s == 0xe0 && s[1] < 0xa0) || (*s == 0xed && s[1] >= 0xa0) ||
+	    (*s == 0xf0 && s[1] < 0x90) || (*s == 0xf4 && s[1] >= 0x90))
+		return 0;
+	return k;
+}
+
+void obuf_json(struct obuf *o, const char *s, size_t n)
+{
+	size_t at = 0, k;
+
+	obuf_put(o, "\"", 1);
+	while (at < n) {
+		unsigned char c = (unsigned char)s[at];
+
+		k = utf8_len((const unsigned char *)s + at, n - at);
+		if (!k)
+			obuf_str(o, "\\ufffd");
+		else if (c == '"' || c == '\\')
+			obuf_fmt(o, "\\%c", c);
+		else if (c < 0x20 || c == 0x7f)
+			obuf_fmt(o, "\\u%04x", c);
+		else
+			obuf_put(o, s + at, k);
+		at += k ? k : 1;
+	}
+	obuf_put(o, "\"", 1);
+}
+
+void obuf_base64(struct obuf *o, const void *p, size_t n)
+{
+	static const char set[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	const unsigned char *s = p;
+	uint32_t v;
+	char *to;
+
+	if (n > SIZE_MAX / 2) {
+		o->failed = true;
+		return;
+	}
+	to = obuf_room(o, (n + 2) / 3 * 4);
+	if (!to)
+		return;
+	for (; n >= 3; n -= 3, s += 3) {
+		v = (uint32_t)s[0] << 16 | (uint32_t)s[1] << 8 | s[2];
+		*to++ = set[v >> 18];
+		*to++ = set[v >> 12 & 63];
+		*to++ = set[v >> 6 & 63];
+		*to++ = set[v & 63];
+	}
+	if (n) {
+		v = (uint32_t)s[0] << 16 | (n > 1 ? (uint32_t)s[1] << 8 : 0);
+		*to++ = set[v >> 18];
+		*to++ = set[v >> 12 & 63];
+		*to++ = n > 1 ? set[v >> 6 & 63] : '=';
+		*to++ = '=';
+	}
+	o->n = (size_t)(to - o->p);
+}
+
+void obuf_fini(struct obuf *o)
+{
+	rlx_free(o->p);
+	*o = (struct obuf){ NULL };
+}

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT
+/* Registered shared memory, safe from owners who take it away. */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "rlx/arena.h"
+#include "tools/rlxd/region.h"
+
+struct region {
+	char			 name[REGION_NAME_MAX + 1], key[256];
+	uint64_t		 offset, bytes;
+	struct rlx_arena	*arena;
+	atomic_uint		 refs;
+	unsigned int		 slot;
+};
+
+/*
+ * What the fault handler looks at: fixed memory, written before a mapping is used
+ * and cleared before it goes. @end 0: free.
+ */
+static struct {
+	_Atomic(uintptr_t)	begin, end;
+	atomic_bool		torn;
+} mapped[REGIONS_MAX];
+
+/* Guards the table of names and the slots' use. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct region *regions[REGIONS_MAX];
+
+static void on_fault(int sig, siginfo_t *info, void *ctx)
+{
+	uintptr_t at = (uintptr_t)info->si_addr, page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	int saved = errno;
+	unsigned int i;
+
+	for (i = 0; i < REGIONS_MAX; i++) {
+		if (at < atomic_load(&mapped[i].begin) || at >= atomic_load(&mapped[i].end))
+			continue;
+		if (mmap((void *)(at & ~(page - 1)), page, PROT_READ | PROT_WRITE,
+			 MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+			break;
+		atomic_store(&mapped[i].torn, true);
+		errno = saved;
+		return;
+	}
+	/* None of ours: die of it as if nobody had asked. */
+	signal(SIGBUS, SIG_DFL);
+	raise(SIGBUS);
+}
+
+enum rlx_status region_setup(struct rlx_error *err)
+{
+	struct sigaction sa = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };
+
+	sigemptyset(&sa.sa_mask);
+	if (sigaction(SIGBUS, &sa, NULL))
+		return rlx_fail(err, RLX_EIO, "sigaction(SIGBUS): %m");
+	return RLX_OK;
+}
+
+static enum rlx_status open_key(const char *key, int uid, int *out_fd, struct rlx_error *err)
+{
+	struct stat sb;
+	int fd;
+
+	if (!*key || strlen(key) > 250 || strchr(key + (*key == '/'), '/'))
+		return rlx_fail(err, RLX_EINVAL, "'%.60s' is no name of shared memory: /NAME", key);
+	fd = shm_open(key, O_RDWR | O_CLOEXEC, 0);
+	if (fd < 0)
+		return rlx_fail(err, errno == EACCES ? RLX_EACCES : RLX_ENOENT,
+				"shared memory '%.60s': %m", key);
+	/* Ours to open does not mean the peer's to read. */
+	if (uid >= 0 && (fstat(fd, &sb) || (int)sb.st_uid != uid)) {
+		close(fd);
+		return rlx_fail(err, RLX_EACCES, "shared memory '%.60s' is not owned by the user "
+				"at the other end (uid %d)", key, uid);
+	}
+	*out_fd = fd;
+	return RLX_OK;
+}
+
+static void region_free(struct region *g)
+{
+	atomic_store(&mapped[g->slot].end, 0);
+	rlx_arena_put(g->arena);
+	rlx_free(g);
+}
+
+void region_put(struct region *g)
+{
+	if (!g)
+		return;
+	pthread_mutex_lock(&lock);
+	if (atomic_fetch_sub(&g->refs, 1) == 1)
+		region_free(g);
+	pthread_mutex_unlock(&lock);
+}
+
+/* With the lock held: a slot that nobody uses, also none of a region on its way out. */
+static int free_slot(void)
+{
+	int i;
+
+	for (i = 0; i < REGIONS_MAX; i++)
+		if (!regions[i] && !atomic_load(&mapped[i].end))
+			return i;
+	return -1;
+}
+
+static struct region *find(const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < REGIONS_MAX; i++)
+		if (regions[i] && !strcmp(regions[i]->name, name))
+			return regions[i];
+	return NULL;
+}
+
+static enum rlx_status add(struct region *g, int fd, struct rlx_error *err)
+{
+	enum rlx_status st;
+	uint64_t size;
+	int slot = free_slot();
+
+	if (slot < 0)
+		return rlx_fail(err, RLX_EBUSY, "there are %d regions already; unregister some",
+				REGIONS_MAX);
+	st = rlx_arena_open_fd(fd, RLX_ARENA_UNSEALED | RLX_ARENA_LAZY | RLX_ARENA_NOLOCK,
+			       &g->arena, err);
+	if (st)
+		return st;
+	size = rlx_arena_size(g->arena);
+	if (g->offset > size || g->bytes > size - g->offset || !g->bytes) {
+		rlx_arena_put(g->arena);
+		return rlx_fail(err, RLX_ERANGE, "bytes %llu to %llu are not in '%.60s', which has "
+				"%llu", (unsigned long long)g->offset,
+				(unsigned long long)(g->offset + g->bytes), g->key,
+				(unsigned long long)size);
+	}
+	g->slot = (unsigned int)slot;
+	atomic_store(&mapped[slot].torn, false);
+	atomic_store(&mapped[slot].begin, (uintptr_t)rlx_arena_base(g->arena));
+	atomic_store(&mapped[slot].end, (uintptr_t)rlx_arena_base(g->arena) + size);
+	regions[slot] = g;
+	return RLX_OK;
+}
+
+enum rlx_status region_register(const char *name, const char *key, uint64_t offset,
+				uint64_t bytes, int uid, struct rlx_error *err)
+{
+	struct region *g, *was;
+	enum rlx_status st;
+	int fd = -1;
+
+	if (strlen(name) > REGION_NAME_MAX)
+		return rlx_fail(err, RLX_EINVAL, "a region's name has at most %d bytes",
+				REGION_NAME_MAX);
+	st = open_key(key, uid, &fd, err);
+	if (st)
+		return st;
+	g = rlx_calloc(1, sizeof(*g));
+	if (!g) {
+		close(fd);
+		return rlx_fail(err, RLX_ENOMEM, "out of memory");
+	}
+	snprintf(g->name, sizeof(g->name), "%s", name);
+	snprintf(g->key, sizeof(g->key), "%s", key);
+	g->offset = offset;
+	g->bytes = bytes;
+	atomic_init(&g->refs, 1);
+	pthread_mutex_lock(&lock);
+	was = find(name);
+	if (was)
+		st = rlx_fail(err, RLX_EEXIST, "region '%s' is registered already; unregister it "
+			      "first", name);
+	else
+		st = add(g, fd, err);
+	pthread_mutex_unlock(&lock);
+	close(fd);
+	if (st)
+		rlx_free(g);
+	return st;
+}
+
+bool region_unregister(const char *name)
+{
+	bool found = false;
+	unsigned int i;
+
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < REGIONS_MAX; i++) {
+		struct region *g = regions[i];
+
+		if (!g || (name && strcmp(g->name, name)))
+			continue;
+		found = true;
+		regions[i] = NULL;
+		if (atomic_fetch_sub(&g->refs, 1) == 1)
+			region_free(g);
+	}
+	pthread_mutex_unlock(&lock);
+	return found || !name;
+}
+
+struct region *region_get(const char *name)
+{
+	struct region *g;
+
+	pthread_mutex_lock(&lock);
+	g = find(name);
+	if (g)
+		atomic_fetch_add(&g->refs, 1);
+	pthread_mutex_unlock(&lock);
+	return g;
+}
+
+void *region_at(struct region *g, uint64_t offset, uint64_t n)
+{
+	if (offset > g->bytes || n > g->bytes - offset)
+		return NULL;
+	return (char *)rlx_arena_base(g->arena) + g->offset + offset;
+}
+
+bool region_is_torn(const struct region *g)
+{
+	return atomic_load(&mapped[g->slot].torn);
+}
+
+bool region_status(const char *name, struct obuf *o)
+{
+	unsigned int i, n = 0;
+
+	obuf_str(o, "[");
+	pthread_mutex_lock(&lock);
+	for (i = 0; i < REGIONS_MAX; i++) {
+		const struct region *g = regions[i];
+
+		if (!g || (name && strcmp(g->name, name)))
+			continue;
+		obuf_str(o, n++ ? ",{\"name\":" : "{\"name\":");
+		obuf_json(o, g->name, strlen(g->name));
+		obuf_str(o, ",\"key\":");
+		obuf_json(o, g->key, strlen(g->key));
+		obuf_fmt(o, ",\"offset\":%llu,\"byte_size\":%llu}", (unsigned long long)g->offset,
+			 (unsigned long long)g->bytes);
+	}
+	pthread_mutex_unlock(&lock);
+	obuf_str(o, "]");
+	return n || !name;
+}

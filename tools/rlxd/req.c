@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT
+/* Routes, the heads of replies, and errors in each API's own form. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tools/rlxd/api.h"
+#include "tools/rlxd/log.h"
+#include "tools/rlxd/loop.h"
+#include "tools/rlxd/metric.h"
+#include "tools/rlxd/req.h"
+#include "tools/rlxd/server.h"
+
+static const struct route routes[] = {
+	{ "/healthz", METHOD_GET, API_PLAIN, true, api_healthz, NULL, "/healthz" },
+	{ "/metrics", METHOD_GET, API_PLAIN, true, api_metrics, NULL, "/metrics" },
+	{ "/v1/models", METHOD_GET, API_OPENAI, false, openai_models, NULL, "/v1/models" },
+	{ "/v1/models/{model}", METHOD_GET, API_OPENAI, false, openai_model, NULL,
+	  "/v1/models/{model}" },
+	{ "/v1/embeddings", METHOD_POST, API_OPENAI, false, openai_embeddings,
+	  openai_embeddings_clean, "/v1/embeddings" },
+	{ "/v2", METHOD_GET, API_KSERVE, true, kserve_server, NULL, "/v2" },
+	{ "/v2/", METHOD_GET, API_KSERVE, true, kserve_server, NULL, "/v2" },
+	{ "/v2/health/live", METHOD_GET, API_KSERVE, true, kserve_live, NULL, "/v2/health/live" },
+	{ "/v2/health/ready", METHOD_GET, API_KSERVE, true, kserve_ready, NULL,
+	  "/v2/health/ready" },
+	{ "/v2/repository/index", METHOD_POST, API_KSERVE, false, kserve_index, NULL,
+	  "/v2/repository/index" },
+	{ "/v2/systemsharedmemory/status", METHOD_GET, API_KSERVE, false, shm_status, NULL,
+	  "/v2/systemsharedmemory" },
+	{ "/v2/systemsharedmemory/region/{region}/status", METHOD_GET, API_KSERVE, false,
+	  shm_status, NULL, "/v2/systemsharedmemory" },
+	{ "/v2/systemsharedmemory/region/{region}/register", METHOD_POST, API_KSERVE, false,
+	  shm_register, NULL, "/v2/systemsharedmemory" },
+	{ "/v2/systemsharedmemory/region/{region}/unregister", METHOD_POST, API_KSERVE, false,
+	  shm_unregister, NULL, "/v2/systemsharedmemory" },
+	{ "/v2/systemsharedmemory/unregister", METHOD_POST, API_KSERVE, false, shm_unregister,
+	  NULL, "/v2/systemsharedmemory" },
+	{ "/v2/models/{model}", METHOD_GET, API_KSERVE, false, kserve_model, NULL,
+	  "/v2/models/{model}" },
+	{ "/v2/models/{model}/versions/{}", METHOD_GET, API_KSERVE, false, kserve_model, NULL,
+	  "/v2/models/{model}" },
+	{ "/v2/models/{model}/ready", METHOD_GET, API_KSERVE, false, kserve_model_ready, NULL,
+	  "/v2/models/{model}/ready" },
+	{ "/v2/models/{model}/versions/{}/ready", METHOD_GET, API_KSERVE, false,
+	  kserve_model_ready, NULL, "/v2/models/{model}/ready" },
+	{ "/v2/models/{model}/config", METHOD_GET, API_KSERVE, false, kserve_config, NULL,
+	  "/v2/models/{model}/config" },
+	{ "/v2/models/{model}/versions/{}/config", METHOD_GET, API_KSERVE, false, kserve_config,
+	  NULL, "/v2/models/{model}/config" },
+	{ "/v2/models/{model}/infer", METHOD_POST, API_KSERVE, false, kserve_infer,
+	  kserve_infer_clean, "/v2/models/{model}/infer" },
+	{ "/v2/models/{model}/versions/{}/infer", METHOD_POST, API_KSERVE, false, kserve_infer,
+	  kserve_infer_clean, "/v2/models/{model}/infer" },
+};
+
+enum { N_ROUTES = sizeof(routes) / sizeof(routes[0]) };
+
+/* Does @path match? A {model} or {region} goes to where the request keeps it. */
+static bool match(const char *pat, struct slice path, struct req *r)
+{
+	const char *p = path.p, *end = path.p + path.n;
+
+	while (*pat) {
+		const char *begin = p, *close;
+		char *to = NULL;
+		size_t n, room = 0;
+
+		if (*pat != '{') {
+			if (p == end || *p++ != *pat++)
+				return false;
+			continue;
+		}
+		close = strchr(pat, '}');
+		while (p < end && *p != '/')
+			p++;
+		n = (size_t)(p - begin);
+		if (pat[1] == 'm') {
+			to = r->model_name;
+			room = sizeof(r->model_name);
+		} else if (pat[1] == 'r') {
+			to = r->region;
+			room = sizeof(r->region);
+		}
+		if (!n || (to && n >= room))
+			return false;
+		if (to) {
+			memcpy(to, begin, n);
+			to[n] = 0;
+		}
+		pat = close + 1;
+	}
+	return p == end;
+}
+
+static enum api api_of(struct slice path)
+{
+	if (path.n >= 3 && !memcmp(path.p, "/v2", 3))
+		return API_KSERVE;
+	if (path.n >= 3 && !memcmp(path.p, "/v1", 3))
+		return API_OPENAI;
+	return API_PLAIN;
+}
+
+static bool find_route(struct req *r, const struct http_head *h)
+{
+	enum http_method m = h->method == METHOD_HEAD ? METHOD_GET : h->method;
+	const struct route *other = NULL;
+	unsigned int i;
+
+	for (i = 0; i < N_ROUTES; i++) {
+		if (!match(routes[i].pattern, h->path, r))
+			continue;
+		if (routes[i].method == m) {
+			r->route = &routes[i];
+			return true;
+		}
+		other = &routes[i];
+	}
+	if (!other) {
+		req_fail(r, 404, "nothing is served at this path; there are /v1/embeddings, "
+			 "/v1/models, /v2/models/NAME/infer, /v2/health/ready, /healthz and "
+			 "/metrics");
+		return false;
+	}
+	req_fail(r, 405, "this path takes %s", other->method == METHOD_GET ? "GET" : "POST");
+	r->reply.allow = other->method == METHOD_GET ? "GET, HEAD" : "POST";
+	return false;
+}
+
+/* The peer's id if it is a plain word, else one of our own. */
+static void set_id(struct req *r, struct slice id)
+{
+	static const char ok[] = "-_.:/+=";
+	size_t i;
+
+	for (i = 0; i < id.n && i < REQ_ID_MAX; i++)
+		if (!((id.p[i] >= '0' && id.p[i] <= '9') ||
+		      ((id.p[i] | 32) >= 'a' && (id.p[i] | 32) <= 'z') ||
+		      (id.p[i] && strchr(ok, id.p[i]))))
+			break;
+	if (id.n && i == id.n) {
+		memcpy(r->id, id.p, id.n);
+		r->id[id.n] = 0;
+		return;
+	}
+	snprintf(r->id, sizeof(r->id), "%llx-%llx",
+		 (unsigned long long)r->loop->server->started,
+		 (unsigned long long)atomic_fetch_add(&r->loop->server->next_id, 1));
+}
+
+bool req_begin(struct req *r, const struct http_head *h)
+{
+	r->method = h->method;
+	r->api = api_of(h->path);
+	r->deadline = r->t_head + r->loop->server->limits.request_timeout_ns;
+	snprintf(r->path, sizeof(r->path), "%.*s", (int)(h->path.n < 95 ? h->path.n : 95),
+		 h->path.p);
+	set_id(r, h->request_id);
+	if (!find_route(r, h))
+		return false;
+	r->api = r->route->api;
+	if (h->content_encoding.n) {
+		req_fail(r, 415, "compressed bodies are not taken; send it as it is");
+		return false;
+	}
+	if (h->infer_length.n) {
+		if (!slice_u64(h->infer_length, &r->infer_length)) {
+			req_fail(r, 400, "Inference-Header-Content-Length is not a number");
+			return false;
+		}
+		r->has_infer_length = true;
+	}
+	if (!r->route->open && atomic_load(&r->loop->server->loading)) {
+		req_fail(r, 503, "models are being loaded; try again in a moment");
+		r->reply.retry_after = 1;
+		return false;
+	}
+	return server_admit(r, h, r->route->open);
+}
+
+bool req_run(struct req *r)
+{
+	if (r->model_name[0] && !server_may_use(r, r->model_name)) {
+		req_fail(r, 404, "there is no model '%s' here; /v2/repository/index and "
+			 "/v1/models list what there is", r->model_name);
+		return true;
+	}
+	if (r->model_name[0])
+		r->model = model_find(r->set, r->model_name);
+	return r->route->run(r);
+}
+
+void req_ok(struct req *r, const char *type)
+{
+	r->reply.status = 200;
+	r->reply.type = type;
+}
+
+static const char *openai_type(int status)
+{
+	switch (status) {
+	case 401: return "authentication_error";
+	case 403: return "permission_error";
+	case 429: return "rate_limit_error";
+	default: return status < 500 ? "invalid_request_error" : "server_error";
+	}
+}
+
+void req_fail(struct req *r, int status, const char *fmt, ...)
+{
+	struct reply *y = &r->reply;
+	char text[800];
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (n >= (int)sizeof(text))
+		n = sizeof(text) - 1;
+	snprintf(y->why, sizeof(y->why), "%.*s", (int)sizeof(y->why) - 1, text);
+	y->status = status;
+	y->body.n = 0;
+	y->json_bytes = 0;
+	y->type = r->api == API_PLAIN ? "text/plain; charset=utf-8" : "application/json";
+	if (r->api == API_KSERVE) {
+		obuf_str(&y->body, "{\"error\":");
+		obuf_json(&y->body, text, (size_t)n);
+		obuf_str(&y->body, "}");
+	} else if (r->api == API_OPENAI) {
+		obuf_str(&y->body, "{\"error\":{\"message\":");
+		obuf_json(&y->body, text, (size_t)n);
+		obuf_fmt(&y->body, ",\"type\":\"%s\",\"param\":null,\"code\":%s}}",
+			 openai_type(status), status == 404 ? "\"model_not_found\"" :
+			 status == 401 ? "\"invalid_api_key\"" : "null");
+	} else {
+		obuf_put(&y->body, text, (size_t)n);
+		obuf_str(&y->body, "\n");
+	}
+	/* So little always fits, or the connection is closed instead. */
+	y->body.failed = false;
+}
+
+void req_fail_err(struct req *r, const struct rlx_error *err)
+{
+	int status = r->err_status;
+
+	if (!status)
+		switch (err->status) {
+		case RLX_EINVAL:
+		case RLX_ERANGE:
+		case RLX_ESHAPE:
+		case RLX_ETYPE:
+		case RLX_EPARSE:
+			status = 400;
+			break;
+		case RLX_ENOENT:
+			status = 404;
+			break;
+		case RLX_ENOSUP:
+			status = 501;
+			break;
+		case RLX_ENOMEM:
+			status = 503;
+			break;
+		case RLX_ETIME:
+			status = 504;
+			break;
+		default:
+			status = 500;
+		}
+	req_fail(r, status, "%s", *err->text ? err->text : rlx_status_name(err->status));
+	if (status == 503)
+		r->reply.retry_after = 1;
+}
+
+size_t req_head(struct req *r, bool close, const char *date)
+{
+	struct reply *y = &r->reply;
+	char *p = y->head;
+	size_t max = sizeof(y->head);
+	int n;
+
+	n = snprintf(p, max, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Length: %zu\r\n",
+		     y->status, http_reason(y->status), date, y->body.n);
+	if (y->type)
+		n += snprintf(p + n, max - (size_t)n, "Content-Type: %s\r\n", y->type);
+	if (r->id[0])
+		n += snprintf(p + n, max - (size_t)n, "X-Request-Id: %s\r\n", r->id);
+	if (y->json_bytes)
+		n += snprintf(p + n, max - (size_t)n, "Inference-Header-Content-Length: %llu\r\n",
+			      (unsigned long long)y->json_bytes);
+	if (y->retry_after)
+		n += snprintf(p + n, max - (size_t)n, "Retry-After: %d\r\n", y->retry_after);
+	if (y->allow)
+		n += snprintf(p + n, max - (size_t)n, "Allow: %s\r\n", y->allow);
+	if (y->status == 401)
+		n += snprintf(p + n, max - (size_t)n, "WWW-Authenticate: Bearer\r\n");
+	n += snprintf(p + n, max - (size_t)n, "%s\r\n", close ? "Connection: close\r\n" : "");
+	return (size_t)n;
+}
+
+void req_log(const struct req *r, int64_t now)
+{
+	int64_t wish = r->loop->server->limits.access_log;
+	bool bad = r->reply.status >= 400;
+
+	if (wish == CONF_ACCESS_NONE || (wish == CONF_ACCESS_ERRORS && !bad))
+		return;
+	if (wish == CONF_ACCESS_ERRORS && !log_allow())
+		return;
+	log_event(LOG_INFO, "request", L_STR("id", r->id),
+		  L_STR("client", r->client ? r->client->name : r->conn ? r->conn->peer : ""),
+		  L_STR("path", r->path), L_INT("status", r->reply.status),
+		  L_INT("in", r->body_n), L_INT("out", r->reply.body.n),
+		  L_INT("us", r->t_head ? (now - r->t_head) / 1000 : 0),
+		  L_STR("error", r->reply.why));
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A request between its head and its reply. It belongs to its loop; while it is
+ * with the workers (req_submit() to loop_post()) they alone touch it, but for
+ * @cancelled, which the loop sets when nobody waits for the reply any more.
+ */
+#ifndef RLXD_REQ_H
+#define RLXD_REQ_H
+
+#include <stdatomic.h>
+
+#include "io/json.h"
+#include "tools/rlxd/crew.h"
+#include "tools/rlxd/http.h"
+#include "tools/rlxd/obuf.h"
+
+struct client;
+struct conn;
+struct loop;
+struct model;
+struct model_set;
+struct req;
+struct row;
+
+enum { REQ_ID_MAX = 64, REPLY_HEAD_MAX = 512 };
+
+/* How an API says that something went wrong. */
+enum api { API_PLAIN, API_KSERVE, API_OPENAI };
+
+struct reply {
+	int		 status;
+	const char	*type;			/* Content-Type */
+	struct obuf	 body;
+	uint64_t	 json_bytes;		/* of the body; what is behind is binary */
+	int		 retry_after;		/* seconds, 0 none */
+	const char	*allow;			/* of a 405 */
+	char		 why[160];		/* of an error, for the log */
+	char		 head[REPLY_HEAD_MAX];
+};
+
+struct route;
+
+struct req {
+	struct loop	*loop;
+	struct conn	*conn;			/* NULL: cancelled */
+	struct req	*next;
+	const struct route *route;
+	enum http_method method;
+	enum api	 api;
+	char		 id[REQ_ID_MAX + 1];
+	char		 path[96];		/* the start of it, for the log */
+	char		 model_name[48];	/* out of the path; "" if it names none */
+	char		 region[80];		/* likewise, of shared memory */
+	uint64_t	 infer_length;
+	bool		 has_infer_length;
+
+	char		*body;			/* in a chunk, or own memory */
+	size_t		 body_n, body_cap;
+	int32_t		 body_chunk;		/* -1: own */
+	uint64_t	 copied;		/* of the body, by us */
+
+	struct reply	 reply;
+	atomic_bool	 cancelled;
+	bool		 with_workers;		/* set before they get it */
+	struct task	 task;			/* for what is too long for a loop */
+	void		 (*finish)(struct req *r);	/* all rows are done: make the reply */
+
+	struct client	*client;
+	struct model_set *set;
+	uint64_t	 may_use;		/* a bit for each model of the set */
+	struct model	*model;
+	struct rlx_json	 json;
+	void		*work;			/* the API's, freed by route->clean */
+	struct row	*rows;
+	unsigned int	 n_rows;
+	atomic_uint	 rows_left;
+	struct rlx_error err;			/* of the first row that failed */
+	atomic_flag	 err_taken;
+	int		 err_status;		/* the reply's, 0: by err.status */
+	/* CLOCK_MONOTONIC ns. */
+	int64_t		 t_head, t_body, t_queued, t_done;
+	int64_t		 deadline;
+};
+
+struct route {
+	const char	*pattern;	/* "/v2/models/{model}/infer" */
+	enum http_method method;
+	enum api	 api;
+	bool		 open;		/* no key is asked for */
+	/* With the whole body there. False: workers have it; the reply comes later. */
+	bool		 (*run)(struct req *r);
+	void		 (*clean)(struct req *r);
+	const char	*label;		/* in metrics */
+};
+
+/*
+ * A head is there: find the route, check the key, the sizes. True: go on with the
+ * body; false: the reply says why not.
+ */
+bool req_begin(struct req *r, const struct http_head *h);
+/* The body is whole. True: the reply is ready. */
+bool req_run(struct req *r);
+
+/* Replies. The text says what was wrong, where, and what to do. */
+void req_fail(struct req *r, int status, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* The status that fits a failure of the library. */
+void req_fail_err(struct req *r, const struct rlx_error *err);
+void req_ok(struct req *r, const char *type);
+/* The head of the reply as text in reply.head; its length. */
+size_t req_head(struct req *r, bool close, const char *date);
+
+/* The line in the access log, if one is wanted. */
+void req_log(const struct req *r, int64_t now);
+
+struct req *req_new(struct loop *l);
+void req_free(struct req *r);
+
+#endif

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+/* Who asks and what they may use. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/req.h"
+#include "tools/rlxd/server.h"
+
+enum { CLIENTS_KEPT = 256 };
+
+/* Differences of all bytes, so that time tells nothing of where the first one is. */
+static bool secret_is(const struct conf_key *k, const char candidate[CONF_SECRET_MAX],
+		      size_t n)
+{
+	unsigned char diff = n != k->secret_len;
+	size_t i;
+
+	for (i = 0; i < CONF_SECRET_MAX; i++)
+		diff |= (unsigned char)(k->secret[i] ^ candidate[i]);
+	/* The compiler is not to see that one difference would do. */
+	__asm__ volatile("" : "+r"(diff));
+	return !diff;
+}
+
+static const struct conf_key *find_key(const struct conf *c, struct slice s)
+{
+	char candidate[CONF_SECRET_MAX] = { 0 };
+	const struct conf_key *found = NULL;
+	unsigned int i;
+
+	if (!s.n || s.n > CONF_SECRET_MAX)
+		return NULL;
+	memcpy(candidate, s.p, s.n);
+	for (i = 0; i < c->n_key; i++)
+		if (secret_is(&c->key[i], candidate, s.n))
+			found = &c->key[i];
+	explicit_bzero(candidate, sizeof(candidate));
+	return found;
+}
+
+static struct slice secret_of(const struct http_head *h)
+{
+	struct slice a = h->authorization;
+
+	if (a.n > 7 && !strncasecmp(a.p, "bearer ", 7)) {
+		for (a.p += 7, a.n -= 7; a.n && *a.p == ' '; a.p++)
+			a.n--;
+		return a;
+	}
+	return h->api_key;
+}
+
+/* With the server's lock held. Clients without requests are dropped now and then. */
+static struct client *client_get(struct server *s, const char *name, int64_t max_rows)
+{
+	struct client *c, **p;
+
+	for (c = s->clients; c; c = c->next)
+		if (!strcmp(c->name, name))
+			break;
+	if (!c && s->n_client >= CLIENTS_KEPT)
+		for (p = &s->clients; (c = *p); ) {
+			if (atomic_load(&c->refs)) {
+				p = &c->next;
+				continue;
+			}
+			*p = c->next;
+			rlx_free(c);
+			s->n_client--;
+		}
+	if (!c) {
+		c = rlx_calloc(1, sizeof(*c));
+		if (!c)
+			return NULL;
+		snprintf(c->name, sizeof(c->name), "%s", name);
+		c->next = s->clients;
+		s->clients = c;
+		s->n_client++;
+	}
+	c->max_rows = max_rows;
+	atomic_fetch_add(&c->refs, 1);
+	return c;
+}
+
+bool server_admit(struct req *r, const struct http_head *h, bool open)
+{
+	struct server *s = r->loop->server;
+	const struct conf_key *key = NULL;
+	char name[64];
+	bool ok;
+
+	pthread_mutex_lock(&s->lock);
+	ok = !s->conf->n_key || open;
+	if (s->conf->n_key)
+		key = find_key(s->conf, secret_of(h));
+	ok |= key != NULL;
+	if (ok) {
+		if (key)
+			snprintf(name, sizeof(name), "key:%s", key->name);
+		r->client = client_get(s, key ? name : r->conn->peer, key ? key->max_rows : 0);
+		r->set = model_set_get(s->set);
+		r->may_use = ~0ull;
+		if (key && key->n_model) {
+			unsigned int i, k;
+
+			r->may_use = 0;
+			for (i = 0; i < r->set->n; i++)
+				for (k = 0; k < key->n_model; k++)
+					if (!strcmp(r->set->model[i]->name, key->model[k]))
+						r->may_use |= 1ull << i;
+		}
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (!ok) {
+		req_fail(r, 401, h->authorization.n || h->api_key.n ?
+			 "this key is not known here" :
+			 "a key is needed: send Authorization: Bearer KEY");
+		return false;
+	}
+	if (!r->client) {
+		req_fail(r, 503, "out of memory; try again later");
+		return false;
+	}
+	return true;
+}
+
+bool server_may_use(const struct req *r, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < r->set->n; i++)
+		if (!strcmp(r->set->model[i]->name, name))
+			return r->may_use >> i & 1;
+	return false;
+}
+
+void server_put(struct req *r)
+{
+	if (r->client)
+		atomic_fetch_sub(&r->client->refs, 1);
+	model_set_put(r->set);
+	r->client = NULL;
+	r->set = NULL;
+}
+
+void server_swap(struct server *s, struct conf *c, struct model_set *set)
+{
+	struct model_set *old_set;
+	struct conf *old;
+
+	pthread_mutex_lock(&s->lock);
+	old = s->conf;
+	old_set = s->set;
+	s->conf = c;
+	s->set = set;
+	pthread_mutex_unlock(&s->lock);
+	conf_free(old);
+	model_set_put(old_set);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/* What all loops share: limits, clients and keys, the set of models. */
+#ifndef RLXD_SERVER_H
+#define RLXD_SERVER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "tools/rlxd/conf.h"
+#include "tools/rlxd/loop.h"
+#include "tools/rlxd/model.h"
+
+enum { LISTENERS_MAX = 16 };
+
+struct crew;
+
+/*
+ * Somebody who asks: the owner of a key, a user on a unix socket, an address. What
+ * is queued is shared out fairly among them.
+ */
+struct client {
+	struct client	*next;		/* of the server's list */
+	char		 name[64];
+	atomic_uint	 refs;		/* requests under way */
+	atomic_int	 rows;		/* queued or running */
+	_Atomic(int64_t) max_rows;	/* 0: no limit of its own */
+};
+
+struct server {
+	struct conf_server	 limits;	/* as it was at the start */
+	struct listener		 listener[LISTENERS_MAX];
+	unsigned int		 n_listener;
+	struct loop		*loop;		/* n_loop of them */
+	unsigned int		 n_loop, n_started;
+	struct crew		*crew;
+	atomic_uint		 n_conn;
+	_Atomic(uint64_t)	 body_bytes, next_id;
+	atomic_bool		 ready;		/* models are loaded, not draining */
+	atomic_bool		 loading;	/* there are none yet */
+	int64_t			 started;	/* realtime, seconds */
+
+	/* Guards conf, set and the list of clients: short sections only. */
+	pthread_mutex_t		 lock;
+	struct conf		*conf;
+	struct model_set	*set;		/* one reference is the server's */
+	struct client		*clients;
+	unsigned int		 n_client;
+};
+
+/*
+ * Who asks, by key or address; takes a reference to the client and to the set of
+ * models of this moment. False: no or a wrong key, the reply is made.
+ */
+bool server_admit(struct req *r, const struct http_head *h, bool open);
+/* May the request's client use model @name? */
+bool server_may_use(const struct req *r, const char *name);
+/* Drop what server_admit() took. */
+void server_put(struct req *r);
+
+/* Put a new configuration in place; takes both. */
+void server_swap(struct server *s, struct conf *c, struct model_set *set);
+
+#endif
