@@ -46,8 +46,11 @@ done
 find "$out/src" -xtype l -delete
 cd - >/dev/null
 
+# Debian's headers call ccache only when asked to.
+command -v ccache >/dev/null && vars="$vars DEBIAN_KERNEL_USE_CCACHE=1"
+
 # shellcheck disable=SC2086 # words for make
-make ${JOBS:+-j$JOBS} -s -C "$kdir" M="$out/src/$folder" $vars modules >"$out/log" 2>&1 || {
+make -j"${JOBS:-2}" -s -C "$kdir" M="$out/src/$folder" $vars modules >"$out/log" 2>&1 || {
 	cat "$out/log" >&2
 	exit 1
 }

@@ -44,10 +44,18 @@ kernels:
 	$(Q)tools/fetch-kernels.sh $(KMOD_STOCK) || :
 	$(Q)tools/debug-kernel.sh find || :
 
-# The module for one kernel: $(BUILD)/kmod/KERNEL/rlx.ko
+# The module for one kernel, and its KUnit modules where KUnit is.
+# $(BUILD)/kmod/KERNEL/rlx.ko has what only tests call, unless KMOD_VARS says other.
+KMOD_VARS	?= RLX_TESTING=1
+KUNIT_DIR	:= $(wildcard selftests/kmod/kunit)
+build_module = JOBS=$(JOBS) selftests/kmod/build-module.sh
+
 $(KMOD_KERNELS:%=kmod-%): kmod-%: kernels
-	$(call say,KMOD,$(BUILD)/kmod/$*/rlx.ko)
-	$(Q)JOBS=$(JOBS) selftests/kmod/build-module.sh $(KMOD_VARS:%=-v %) $*
+	$(Q)[ ! -d $(BUILD)/kernels/$*/build ] || { \
+		printf '  %-7s %s\n' KMOD $(BUILD)/kmod/$*/rlx.ko && \
+		$(build_module) $(KMOD_VARS:%=-v %) $*; }
+	$(if $(and $(filter debug,$*),$(KUNIT_DIR)),$(Q)[ ! -d $(BUILD)/kernels/$*/build ] || \
+		$(build_module) -d $(KUNIT_DIR) -o $(BUILD)/kmod/$*/kunit $*)
 
 .PHONY: kmod-tests kernels $(KMOD_KERNELS:%=kmod-%)
 
@@ -58,7 +66,20 @@ RIG	?=
 guest: kmod-$(K) kmod-tests
 	$(Q)selftests/kmod/run-qemu.sh -k $(K) $(RIG) $(T:%=$(KMOD_DIR)/%)
 
-.PHONY: guest
+# Boots one after the other: two would only share the processors.
+run_suites = selftests/run.sh -g $@ -t 3600 $(1) \
+	$$(for k in $(2); do selftests/kmod/suites.sh $$k $(KMOD_BIN) $(KMOD_BIN32); done)
+
+check-kmod:
+	$(Q)+$(SUBMAKE) kernels kmod-tests $(KMOD_STOCK:%=kmod-%)
+	$(Q)$(call run_suites,selftests/kmod/matrix.sh 'selftests/kmod/gate.sh 6.12',\
+		$(KMOD_STOCK))
+
+check-kmod-debug:
+	$(Q)+$(SUBMAKE) kernels kmod-tests kmod-debug
+	$(Q)$(call run_suites,'selftests/kmod/gate.sh debug',debug)
+
+.PHONY: guest check-kmod check-kmod-debug
 
 # The debug kernel, where none was brought: see tools/debug-kernel.sh.
 debug-kernel:

@@ -1,0 +1,126 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Builds the module for every kernel whose headers are here; prints TAP.
+#
+#   selftests/kmod/matrix.sh [KERNEL ...]
+#
+# For each: gcc with W=1, sparse, and clang by the commands gcc was called with,
+# less the options it does not know. A warning is a failure. The debug kernel's
+# headers are for gcc alone. The same is done once to a module with a fault for
+# each check, which must be found.
+set -u
+
+BUILD=${BUILD:-build}
+here=$(cd "$(dirname "$0")" && pwd)
+out=$BUILD/kmod/matrix
+n=0 rc=0
+
+# Options of gcc's that clang lacks, and warnings kernel headers are not free of.
+not_clang='mpreferred-stack-boundary=[0-9]+|mskip-rax-setup|mindirect-branch[^ ]*'
+not_clang="$not_clang|mharden-sls=[a-z]+|mrecord-mcount|fconserve-stack"
+not_clang="$not_clang|fno-allow-store-data-races|fsanitize[^ ]*|falign-[^ ]*"
+not_clang="$not_clang|fno-stack-clash-protection|mfunction-return=[^ ]*|fno-ipa[^ ]*"
+not_clang="$not_clang|fzero-call[^ ]*|ftrivial-auto[^ ]*|mno-fp-ret-in-387"
+not_clang="$not_clang|fmin-function-alignment=[0-9]*|Wimplicit-fallthrough=5"
+not_clang="$not_clang|Werror=designated-init|-param[ =][^ ]*"
+clang_has="-mstack-alignment=8 -Wno-unknown-warning-option -Wimplicit-fallthrough"
+clang_has="$clang_has -Wno-ignored-optimization-argument -Qunused-arguments -Wno-gnu"
+clang_has="$clang_has -Wno-duplicate-decl-specifier"
+
+# verdict NAME LOG [wanted TEXT]: nothing said, or the one thing wanted
+verdict()
+{
+	n=$((n + 1))
+	if [ -n "${4-}" ]; then
+		grep -q -- "$4" "$2"
+	else
+		[ ! -s "$2" ]
+	fi && { echo "ok $n $1"; return; }
+	rc=1
+	head -n 40 "$2" | sed 's/^/# /'
+	[ -z "${4-}" ] || echo "# wanted: $4"
+	echo "not ok $n $1"
+}
+
+# build KERNEL FOLDER OUT [WORD ...]: what it had to say is left in OUT.log
+build()
+{
+	k=$1 d=$2 o=$3
+	shift 3
+	mkdir -p "$(dirname "$o")"
+	# shellcheck disable=SC2046 # words
+	"$here/build-module.sh" -d "$d" -o "$o" $(printf -- '-v %s ' W=1 "$@") \
+		"$k" >"$o.log" 2>&1 || echo "build failed" >>"$o.log"
+	grep -vE '^ +(CC|CHECK|LD|AR|MODPOST|CONFTEST)  ' "$o.log" >"$o.said"
+	mv "$o.said" "$o.log"
+}
+
+# clang KERNEL FOLDER OUT: every file gcc compiled there
+run_clang()
+{
+	src=$(cd "$3/src/$2" && pwd)
+	log=$(cd "$(dirname "$3")" && pwd)/$(basename "$3").log
+	: >"$log"
+	find "$src" -name '.*.o.cmd' ! -name '*.mod.o.cmd' \
+	     ! -name '.module-common*' | sort | while read -r f; do
+		cmd=$(sed -nE '1{
+			/ -c -o /!d
+			s/^[a-z]*cmd_[^ ]* := *(ccache )?[^ ]*gcc[^ ]* //
+			s/; .*//
+			s/ -Wp,-MMD,[^ ]*//
+			s| -c -o [^ ]*| -c -o /dev/null|
+			s/\$\(pound\)/#/g
+			p
+		}' "$f" | sed -E ":a;s/ -($not_clang)( |\$)/ /;ta")
+		[ -n "$cmd" ] || continue
+		# The command is quoted for a shell, as make had it.
+		(cd "$BUILD/kernels/$1/build" &&
+		 eval "clang $clang_has $cmd") >>"$log" 2>&1
+		echo "$f" >>"$src/.clang"
+	done
+	[ -s "$src/.clang" ] || echo "no file was compiled" >>"$log"
+	rm -f "$src/.clang"
+}
+
+check_kernel()
+{
+	k=$1
+	if [ ! -d "$BUILD/kernels/$k/build" ]; then
+		n=$((n + 1))
+		echo "# SKIP no headers of $k"
+		echo "ok $n $k # SKIP"
+		return
+	fi
+	o=$out/$k
+	build "$k" kmod "$o"
+	verdict "$k:gcc" "$o.log"
+	[ "$k" = debug ] && return
+	build "$k" kmod "$o" C=2 CHECK=sparse CF=-D__CHECK_ENDIAN__
+	verdict "$k:sparse" "$o.log"
+	run_clang "$k" kmod "$o"
+	verdict "$k:clang" "$o.log"
+}
+
+# The checks themselves: each must find the fault that is there for it.
+check_checks()
+{
+	bad=selftests/kmod/bad/static
+	o=$out/wrong-$1
+	[ -d "$BUILD/kernels/$1/build" ] || return
+	rm -rf "$o"
+	build "$1" $bad "$o"
+	verdict "finds:gcc" "$o.log" wanted 'no previous prototype'
+	build "$1" $bad "$o" C=2 CHECK=sparse CF=-D__CHECK_ENDIAN__
+	verdict "finds:sparse" "$o.log" wanted 'noderef'
+	run_clang "$1" $bad "$o"
+	verdict "finds:clang" "$o.log" wanted 'self-assign'
+}
+
+mkdir -p "$out"
+[ $# -gt 0 ] || set -- 6.1 6.12 debug
+for kernel; do
+	check_kernel "$kernel"
+done
+check_checks "$1"
+echo "1..$n"
+exit $rc

@@ -1,0 +1,64 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Divides the guest programs among boots of one kernel.
+#
+#   selftests/kmod/suites.sh KERNEL PROGRAM ...
+#
+# Writes $BUILD/test/kmod/guest-KERNEL, which runs in one boot all programs that
+# KERNEL suits and that share, and guest-KERNEL-NAME for each that says "own".
+# KUnit modules ($BUILD/kmod/KERNEL/kunit/*.ko) go with the first. Prints the names.
+set -u
+
+BUILD=${BUILD:-build}
+kernel=$1
+shift
+dir=$BUILD/test/kmod
+first=$dir/guest-$kernel
+
+# has FILE WORD: the declaration holds the word
+has() { [ -f "$1" ] && tr ' ' '\n' <"$1" | grep -qxF "$2"; }
+
+# Does the program want this kernel?
+suits()
+{
+	kernels=$(tr ' ' '\n' <"$1.rig" 2>/dev/null | sed -n 's/^kernels=//p')
+	case ",${kernels:-$kernel}," in
+	*,"$kernel",*)	return 0 ;;
+	esac
+	return 1
+}
+
+# write FILE OPTIONS PROGRAMS
+write()
+{
+	cat >"$1.new" <<END
+#!/bin/sh
+if [ ! -f $BUILD/kernels/$kernel/vmlinuz ]; then
+	echo "# SKIP no kernel $kernel"
+	echo "ok 1 boot # SKIP"
+	echo "1..1"
+	exit 0
+fi
+exec selftests/kmod/run-qemu.sh -k $kernel -n $(basename "$1") $2 $3
+END
+	chmod +x "$1.new"
+	mv "$1.new" "$1"
+	echo "$1"
+}
+
+mkdir -p "$dir"
+shared='' kunit='' seconds=240
+for p; do
+	suits "$p" || continue
+	t=$(tr ' ' '\n' <"$p.rig" 2>/dev/null | sed -n 's/^timeout=//p')
+	if has "$p.rig" own; then
+		write "$first-$(basename "$p")" "-t $((${t:-60} * 4 + 180))" "$p"
+	else
+		shared="$shared $p"
+		seconds=$((seconds + ${t:-20}))
+	fi
+done
+for k in "$BUILD/kmod/$kernel"/kunit/*.ko; do
+	[ -f "$k" ] && kunit="$kunit -K $k"
+done
+[ -z "$shared$kunit" ] || write "$first" "-t $seconds $kunit" "$shared"
