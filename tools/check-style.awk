@@ -50,7 +50,7 @@ function parameters(s,	i, c, depth, n)
 
 function wanted_licence()
 {
-	if (FILENAME ~ /^kmod\/|^selftests\/kmod\/(bad|kunit)\//)
+	if (FILENAME ~ /^Kbuild$|^kmod\/|^selftests\/kmod\/(bad|kunit)\//)
 		return "GPL-2.0-only"
 	if (FILENAME ~ /^uapi\//)
 		return "GPL-2.0-only WITH Linux-syscall-note OR MIT"
