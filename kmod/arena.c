@@ -21,7 +21,8 @@
 #include "testing.h"
 #include "trace.h"
 
-#define RLX_ARENA_SEALED	(LONG_MIN / 2)	/* of ->writers */
+/* Added to ->writers by the seal: below 0 from then on, and still a count. */
+#define RLX_ARENA_SEALED	(LONG_MIN / 2)
 
 static const struct file_operations rlx_arena_fops;
 
@@ -65,11 +66,15 @@ static void rlx_arena_retract(struct rlx_arena *a)
 	trace_rlx_arena_free(a->id, a->size);
 }
 
+/* How many there are, sealed or not. */
+static long rlx_arena_writers(long word)
+{
+	return word < 0 ? word - RLX_ARENA_SEALED : word;
+}
+
 static void rlx_arena_end(struct rlx_arena *a)
 {
-	long writers = atomic_long_read(&a->writers);
-
-	WARN_ON_ONCE(writers && writers != RLX_ARENA_SEALED);
+	WARN_ON_ONCE(rlx_arena_writers(atomic_long_read(&a->writers)));
 	WARN_ON_ONCE(atomic_long_read(&a->nr_leases));
 	WARN_ON_ONCE(atomic_long_read(&a->nr_exports));
 	if (!list_empty(&a->node))
@@ -267,9 +272,14 @@ int rlx_arena_writer_get(struct rlx_arena *a)
 	return atomic_long_inc_unless_negative(&a->writers) ? 0 : -EPERM;
 }
 
+void rlx_arena_writer_copy(struct rlx_arena *a)
+{
+	WARN_ON_ONCE(!rlx_arena_writers(atomic_long_fetch_inc(&a->writers)));
+}
+
 void rlx_arena_writer_put(struct rlx_arena *a)
 {
-	WARN_ON_ONCE(atomic_long_dec_return(&a->writers) < 0);
+	WARN_ON_ONCE(!rlx_arena_writers(atomic_long_fetch_dec(&a->writers)));
 }
 
 int rlx_arena_lease(struct rlx_arena *a, u32 access)
@@ -434,37 +444,65 @@ static long rlx_arena_ioctl_dup(struct rlx_call *call)
 		return -EINVAL;
 	if (d->access & ~rlx_arena_file_access(call->file))
 		return -EACCES;
-	if (d->access & RLX_W && rlx_arena_seals(a) & RLX_KSEAL_NO_WRITE)
+	if (d->access & RLX_W && rlx_arena_seals(a) &
+	    (RLX_KSEAL_NO_WRITE | RLX_KSEAL_FUTURE_WRITE))
 		return -EPERM;
 	call->newfile = rlx_arena_file_new(a, d->access);
 	return PTR_ERR_OR_ZERO(call->newfile);
 }
 
-/* Keeps writers out first, then looks for those that no count shows. */
+/*
+ * Keeps new writers out first, then looks for those that no count shows. What
+ * FUTURE_WRITE keeps out already stays out.
+ */
 static int rlx_arena_seal_write(struct rlx_arena *a)
+	__must_hold(&a->seal_lock)
 {
-	long writers;
+	bool fresh = !(a->seals & (RLX_KSEAL_NO_WRITE | RLX_KSEAL_FUTURE_WRITE));
 	int ret = 0;
 
-	writers = atomic_long_cmpxchg(&a->writers, 0, RLX_ARENA_SEALED);
-	if (writers < 0)
-		return 0;
-	if (writers)
+	lockdep_assert_held(&a->seal_lock);
+	if (fresh) {
+		if (atomic_long_cmpxchg(&a->writers, 0, RLX_ARENA_SEALED))
+			return -EBUSY;
+	} else if (rlx_arena_writers(atomic_long_read(&a->writers))) {
 		return -EBUSY;
+	}
 	if (a->ops->seal)
 		ret = a->ops->seal(a);
-	if (ret)
+	if (ret && fresh)
 		atomic_long_set(&a->writers, 0);
 	return ret;
+}
+
+static int rlx_arena_seal_locked(struct rlx_arena *a, u32 seals)
+	__must_hold(&a->seal_lock)
+{
+	const u32 fixed = RLX_KSEAL_NO_WRITE | RLX_KSEAL_FUTURE_WRITE;
+	int ret;
+
+	lockdep_assert_held(&a->seal_lock);
+	if (a->seals & RLX_KSEAL_SEAL)
+		return -EPERM;
+	if (seals & RLX_KSEAL_NO_WRITE) {
+		ret = rlx_arena_seal_write(a);
+		if (ret)
+			return ret;
+	} else if (seals & RLX_KSEAL_FUTURE_WRITE && !(a->seals & fixed)) {
+		atomic_long_add(RLX_ARENA_SEALED, &a->writers);
+	}
+	WRITE_ONCE(a->seals, a->seals | seals);
+	return 0;
 }
 
 static long rlx_arena_ioctl_seal(struct rlx_call *call)
 {
 	const struct rlx_ioc_arena_seal *s = call->arg;
 	const u32 all = RLX_KSEAL_NO_WRITE | RLX_KSEAL_NO_EXPORT |
-			RLX_KSEAL_NO_ATTACH | RLX_KSEAL_SEAL;
+			RLX_KSEAL_NO_ATTACH | RLX_KSEAL_SEAL |
+			RLX_KSEAL_FUTURE_WRITE;
 	struct rlx_arena *a = call->priv;
-	int ret = 0;
+	int ret;
 
 	if (!s->seals || s->seals & ~all || s->pad || s->reserved)
 		return -EINVAL;
@@ -472,12 +510,7 @@ static long rlx_arena_ioctl_seal(struct rlx_call *call)
 		return -EACCES;
 	if (mutex_lock_killable(&a->seal_lock))
 		return -EINTR;
-	if (a->seals & RLX_KSEAL_SEAL)
-		ret = -EPERM;
-	else if (s->seals & RLX_KSEAL_NO_WRITE)
-		ret = rlx_arena_seal_write(a);
-	if (!ret)
-		WRITE_ONCE(a->seals, a->seals | s->seals);
+	ret = rlx_arena_seal_locked(a, s->seals);
 	mutex_unlock(&a->seal_lock);
 	return ret;
 }

@@ -58,7 +58,8 @@ struct rlx_arena_ops {
  * @inode:     all its fds are of this one: huge, so that the kernel maps
  *             PMDs, and without writeback, so that mappings can be pinned
  * @writers:   writable mappings, exports and attachments; below 0 once
- *             NO_WRITE is set: that one word decides who was first
+ *             NO_WRITE or FUTURE_WRITE is set: this word alone decides who was
+ *             first
  * @nr_leases:    attachments
  * @nr_exports:   live dma-bufs
  * @seal_lock: one SEAL at a time
@@ -182,6 +183,8 @@ int rlx_arena_read(const struct rlx_arena *a, u64 offset, void *dst, size_t n);
  * Return: 0, or -EPERM if the arena is sealed against it.
  */
 int rlx_arena_writer_get(struct rlx_arena *a);
+/* One more where there is one: what fork() does with a mapping, seal or not. */
+void rlx_arena_writer_copy(struct rlx_arena *a);
 void rlx_arena_writer_put(struct rlx_arena *a);
 
 /**

@@ -64,6 +64,13 @@ static inline int rlx_call_mmap(struct file *file, struct vm_area_struct *vma)
 #endif
 }
 
+/* First argument of inode operations. */
+#ifdef RLX_HAVE_SETATTR_IDMAP
+#define rlx_mnt_idmap	mnt_idmap
+#else
+#define rlx_mnt_idmap	user_namespace
+#endif
+
 /* ---- eventfd, namespaces ---------------------------------------------- */
 
 static inline void rlx_eventfd_signal(struct eventfd_ctx *ctx)

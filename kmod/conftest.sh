@@ -144,6 +144,12 @@ exported CMD_MSHOT io_uring_mshot_cmd_post_cqe
 
 # -- the rest --------------------------------------------------------------
 
+probe SETATTR_IDMAP "$@" <<EOF
+#include <linux/fs.h>
+static int set(struct mnt_idmap *m, struct dentry *d, struct iattr *a)
+{ return 0; }
+struct inode_operations rlx_probe = { .setattr = set };
+EOF
 probe EVENTFD_SIGNAL_N "$@" <<EOF
 #include <linux/eventfd.h>
 void rlx_probe(struct eventfd_ctx *c) { eventfd_signal(c, 1); }

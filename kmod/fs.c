@@ -12,6 +12,7 @@
 #include <linux/pseudo_fs.h>
 #include <linux/rlx.h>
 
+#include "compat.h"
 #include "fs.h"
 
 static int rlx_fs_init_context(struct fs_context *fc)
@@ -33,6 +34,17 @@ static struct file_system_type rlx_fs_type = {
 	.kill_sb		= kill_anon_super,
 };
 
+/* Without it ftruncate() could make the inode small. */
+static int rlx_fs_setattr(struct rlx_mnt_idmap *idmap, struct dentry *dentry,
+			  struct iattr *attr)
+{
+	return -EPERM;
+}
+
+static const struct inode_operations rlx_fs_inode_ops = {
+	.setattr	= rlx_fs_setattr,
+};
+
 static struct vfsmount *rlx_fs_mount;
 static int rlx_fs_users;
 
@@ -49,6 +61,7 @@ struct inode *rlx_fs_inode_new(void)
 		simple_release_fs(&rlx_fs_mount, &rlx_fs_users);
 		return inode;
 	}
+	inode->i_op = &rlx_fs_inode_ops;
 	i_size_write(inode, MAX_LFS_FILESIZE);
 	return inode;
 }
@@ -64,10 +77,13 @@ struct file *rlx_fs_file_new(struct inode *inode, const char *name, int flags,
 {
 	struct file *file;
 
+	/* Closing puts the owner; only open() and anon inodes get it. */
+	__module_get(fops->owner);
 	ihold(inode);
 	file = alloc_file_pseudo(inode, rlx_fs_mount, name, flags, fops);
 	if (IS_ERR(file)) {
 		iput(inode);
+		module_put(fops->owner);
 		return file;
 	}
 	file->private_data = priv;

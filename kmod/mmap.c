@@ -18,7 +18,7 @@ static void rlx_mmap_open(struct vm_area_struct *vma)
 	struct rlx_arena *a = vma->vm_file->private_data;
 
 	if (vma->vm_flags & VM_MAYWRITE)
-		WARN_ON_ONCE(rlx_arena_writer_get(a));
+		rlx_arena_writer_copy(a);
 }
 
 static void rlx_mmap_close(struct vm_area_struct *vma)

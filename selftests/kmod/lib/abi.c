@@ -180,7 +180,9 @@ static int fail_left(int fd)
 {
 	char buf[32] = "";
 
-	CHECK(pread(fd, buf, sizeof(buf) - 1, 0) > 0);
+	/* Reading is a call too: a fault still left for it fails it. */
+	if (pread(fd, buf, sizeof(buf) - 1, 0) < 0)
+		return 1;
 	return atoi(buf);
 }
 
