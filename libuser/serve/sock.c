@@ -304,13 +304,18 @@ int rlx_sock_recv(int fd, struct rlx_wire_msg *msg, int *fds, unsigned int max,
 	struct iovec iov = { msg, sizeof(*msg) };
 	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1,
 			     .msg_control = ctl, .msg_controllen = sizeof(ctl) };
+	bool reset = false;
 	unsigned int i;
 	ssize_t n;
 
 	*nr = 0;
-	do
+	/* Closed with a message of ours unread: that comes before its last words. */
+	for (;;) {
 		n = recvmsg(fd, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
+		if (n >= 0 || (errno != EINTR && (errno != ECONNRESET || reset)))
+			break;
+		reset |= errno == ECONNRESET;
+	}
 	if (n < 0)
 		return errno == EAGAIN ? 0 : -1;
 	*nr = take_fds(&mh, fds, max);
