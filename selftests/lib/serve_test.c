@@ -55,6 +55,10 @@ static bool serve_one(struct server *s, struct rlx_work *w)
 {
 	uint32_t i, us;
 
+	if (atomic_load(&s->tame)) {
+		w->aux = do_sum(w);
+		return true;
+	}
 	switch (w->opcode) {
 	case OP_NOP:
 		w->aux = w->user_data;

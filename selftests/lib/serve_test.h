@@ -29,6 +29,7 @@ struct server {
 	char			 address[64];
 	pthread_t		 thread[8];
 	unsigned int		 threads, queues;
+	_Atomic bool		 tame;	/* opcodes may be anything: sum the slices */
 	pthread_mutex_t		 lock;		/* guards held, events */
 	struct rlx_work		*held[SERVER_HELD];
 	unsigned int		 nr_held;
