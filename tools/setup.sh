@@ -15,7 +15,7 @@ build_pkgs="gcc libc6-dev make liburing-dev"
 demo_pkgs="$build_pkgs ca-certificates python3 python3-pip"
 check_pkgs="$demo_pkgs clang libclang-rt-dev libonnx-testdata pkg-config scdoc"
 kmod_pkgs="$build_pkgs binutils busybox-static ccache cpio gcc-multilib kmod"
-kmod_pkgs="$kmod_pkgs qemu-system-x86 sparse xz-utils zstd"
+kmod_pkgs="$kmod_pkgs qemu-system-x86 sparse spin xz-utils zstd"
 kernel_pkgs="$kmod_pkgs bc bison cpio flex libelf-dev"
 
 say() { printf 'setup: %s\n' "$*" >&2; }

@@ -5,7 +5,7 @@
  */
 #include "kmod/slot.c"
 #include "kmod/slot_check.c"
-#include "selftests/slot/model.h"
+#include "selftests/kmod/kunit/slot_model.h"
 
 unsigned int rlx_shim_warned;
 

@@ -72,14 +72,20 @@ run_suites = selftests/run.sh -g $@ -t 3600 $(1) \
 
 check-kmod:
 	$(Q)+$(SUBMAKE) kernels kmod-tests $(KMOD_STOCK:%=kmod-%)
-	$(Q)$(call run_suites,selftests/kmod/matrix.sh 'selftests/kmod/gate.sh 6.12',\
+	$(Q)$(call run_suites,selftests/kmod/matrix.sh selftests/kmod/spin/run.sh \
+		'selftests/kmod/gate.sh 6.12',\
 		$(KMOD_STOCK))
 
 check-kmod-debug:
 	$(Q)+$(SUBMAKE) kernels kmod-tests kmod-debug
 	$(Q)$(call run_suites,'selftests/kmod/gate.sh debug',debug)
 
-.PHONY: guest check-kmod check-kmod-debug
+# The models of the protocols; no kernel is needed.
+check-spin:
+	$(Q)tools/setup.sh kmod
+	$(Q)JOBS=$(JOBS) selftests/run.sh -g $@ selftests/kmod/spin/run.sh
+
+.PHONY: guest check-kmod check-kmod-debug check-spin
 
 # The debug kernel, where none was brought: see tools/debug-kernel.sh.
 debug-kernel:

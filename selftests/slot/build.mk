@@ -2,7 +2,7 @@
 # The tests of the slot machine once more, under the sanitizers: they are small
 # enough for every run, and the races they look for show nowhere else.
 SLOT_DEPS := selftests/lib/rlx_test.c selftests/lib/rlx_test.h \
-	     $(wildcard selftests/slot/*.h kmod/slot*.[ch]) kmod/pure.h \
+	     $(wildcard selftests/kmod/kunit/slot_*.h kmod/slot*.[ch]) kmod/pure.h \
 	     selftests/kmod/shim/kernel.h
 slot_cc = $(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(1) $< selftests/lib/rlx_test.c -lm -o $@
 

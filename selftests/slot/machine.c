@@ -6,8 +6,8 @@
 #include "kmod/slot.c"
 #include "kmod/slot_check.c"
 #include "selftests/lib/rlx_test.h"
-#include "selftests/slot/model.h"
-#include "selftests/slot/pairs.h"
+#include "selftests/kmod/kunit/slot_model.h"
+#include "selftests/kmod/kunit/slot_pairs.h"
 
 unsigned int rlx_shim_warned;
 
@@ -21,6 +21,7 @@ TEST(pairs)
 		for (ev = 0; ev < RLX_SLOT_EVENTS; ev++) {
 			for (variant = 0; variant < PAIR_VARIANTS; variant++) {
 				bad = pair_check(&r, state, ev, variant);
+				spin_unlock(&r.q.lock);
 				CHECKF(!bad, "state %c, event %d, variant %d: %s",
 				       pair_letter[state], ev, variant, bad);
 			}

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Walks every (state, event) pair of the slot machine against a table of its own.
  * Needs kmod/slot.c included before it; runs in user space and in KUnit alike.
  */
-#ifndef RLX_TEST_SLOT_PAIRS_H
-#define RLX_TEST_SLOT_PAIRS_H
+#ifndef RLX_KUNIT_SLOT_PAIRS_H
+#define RLX_KUNIT_SLOT_PAIRS_H
 
 /*
  * What must become of a slot: the letter of the next state (X is DONE), '.' for
@@ -59,7 +59,7 @@ static int pair_state_of(char letter)
 	return -1;
 }
 
-/* Brings a fresh slot to @state by the events that lead there; 0 if it came. */
+/* Takes the lock. Brings a fresh slot to @state by the events that lead there; 0 if it came. */
 static int pair_reach(struct pair_rig *r, int state, int variant)
 {
 	static const u8 path[RLX_SLOT_STATES][5] = {
@@ -139,7 +139,7 @@ static u32 pair_acts(const struct pair_rig *r, int from, int to, int variant, in
 	return acts;
 }
 
-/* NULL, or what was wrong about event @ev in state @from. */
+/* NULL, or what was wrong about event @ev in state @from. Leaves the lock held. */
 static const char *pair_check(struct pair_rig *r, int from, int ev, int variant)
 {
 	const char letter = pair_want[ev].next[from];

@@ -1,11 +1,11 @@
-/* SPDX-License-Identifier: MIT */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Random programs over the slot machine, compared step by step with a slow model
  * that is written from the rules, not from the code: no lists, no heap, no table.
  * Needs kmod/slot.c included before it; runs in user space, as a fuzzer, in KUnit.
  */
-#ifndef RLX_TEST_SLOT_MODEL_H
-#define RLX_TEST_SLOT_MODEL_H
+#ifndef RLX_KUNIT_SLOT_MODEL_H
+#define RLX_KUNIT_SLOT_MODEL_H
 
 #define M_LANES		3
 #define M_DEPTH		10

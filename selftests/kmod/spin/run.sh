@@ -1,0 +1,91 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Checks the models of this folder exhaustively, and prints TAP.
+#
+#   selftests/kmod/spin/run.sh [MODEL ...]
+#
+# The head of a model lists its cases: "right: WORDS" must hold in every execution;
+# "wrong: WORDS", with the words defined, is the model with a mistake in it, which
+# must be found. Work and trails are kept in $BUILD/spin/CASE.
+set -u
+
+BUILD=${BUILD:-build}
+here=$(cd "$(dirname "$0")" && pwd)
+top=$BUILD/spin
+
+# One case: right|wrong MODEL WORDS; its verdict is left in FOLDER/tap.
+run_case()
+{
+	want=$1 model=$2 words=$3 dir=$4
+	set --
+	for w in $words; do
+		set -- "$@" "-D$w"
+	done
+	rm -rf "$dir"
+	mkdir -p "$dir"
+	cd "$dir" || return 1
+	name="$(basename "$model" .pml) $want${words:+ $words}"
+	for w in $words; do	# a word the model does not know would prove nothing
+		grep -q "^#.*def.*\<$w\>" "$model" && continue
+		printf '# %s is not in the model\nnot ok N %s\n' "$w" "$name" >tap
+		return
+	done
+	# Mistakes show within few states: not worth the compiler's time.
+	opt=-O0
+	[ "$want" = wrong ] || opt=-O1
+	if ! { spin "$@" -a "$model" &&
+	       ${CC:-gcc} $opt -w -DSAFETY -DCOLLAPSE -o pan pan.c &&
+	       ./pan -m500000; } >log 2>&1; then
+		: # the log says it
+	fi
+	states=$(sed -n 's/^ *\([0-9e.+]*\) states, stored.*/\1/p' log)
+	errors=$(sed -n 's/.*errors: \([0-9]*\)$/\1/p' log)
+	why=$(sed -n 's/^pan:1: \(.*\) (at depth.*/\1/p' log)
+	verdict="not ok"
+	if [ "$want" = right ] && [ "$errors" = 0 ] &&
+	   ! grep -q 'max search depth\|not completed\|out of memory' log; then
+		verdict=ok
+	elif [ "$want" = wrong ] && [ "${errors:-0}" != 0 ]; then
+		case $why in
+		"assertion violated"*|"invalid end state"*) verdict=ok ;;
+		esac
+	fi
+	{
+		[ "$verdict" = ok ] || tail -n 20 log | sed 's/^/# /'
+		echo "# ${states:-no} states${why:+; $why}"
+		echo "$verdict N $name"
+	} >tap
+	rm -f pan pan.?
+}
+
+if [ "${1-}" = --case ]; then
+	run_case "$2" "$3" "$4" "$5"
+	exit
+fi
+
+[ $# != 0 ] || set -- "$here"/*.pml
+
+# Words are in capitals; what follows them explains.
+cases=$(for model; do
+	sed -n 's/^ \* \(right\|wrong\):[ \t]*\(\([A-Z_0-9]\+ \?\)*\)\([ \t].*\)\?$/\1|\2/p' \
+		"$model" | sed "s|^|$model\||"
+done | sed 's/[ \t]*$//')
+mkdir -p "$top"
+n=0
+printf '%s\n' "$cases" | while IFS='|' read -r model want words; do
+	n=$((n + 1))
+	printf '%s\0%s\0%s\0%s\0%s\0' --case "$want" "$model" "$words" \
+		"$top/$(printf '%03d' $n)"
+done | xargs -0 -n 5 -P "${JOBS:-2}" "$0"
+
+total=$(printf '%s\n' "$cases" | wc -l)
+n=0 rc=0
+while [ $n -lt "$total" ]; do
+	n=$((n + 1))
+	tap=$top/$(printf '%03d' $n)/tap
+	[ -f "$tap" ] || echo "not ok N case $n left no verdict" >"$tap"
+	sed "s/^\(ok\|not ok\) N /\1 $n /" "$tap"
+	grep -q '^not ok' "$tap" && rc=1
+done
+echo "1..$total"
+exit $rc
