@@ -74,9 +74,8 @@ static bool is_vgem(int fd)
 
 int vgem_open(void)
 {
-	static const char *const dirs[] = { "/dev/dri/renderD128",
-					    "/dev/dri/card0",
-					    "/dev/dri/renderD129",
+	/* Not the render nodes: those cannot make buffers. */
+	static const char *const dirs[] = { "/dev/dri/card0",
 					    "/dev/dri/card1" };
 	size_t i;
 	int fd;
