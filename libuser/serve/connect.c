@@ -195,6 +195,21 @@ void rlx_channel_last_words(struct rlx_channel *ch)
 	}
 }
 
+/* A full backlog empties in a moment. */
+static enum rlx_status dial(struct rlx_channel *ch, uint64_t deadline_ns,
+			    struct rlx_error *err)
+{
+	for (;;) {
+		struct rlx_error now = { 0 };
+		enum rlx_status st = rlx_sock_connect(ch->address, &ch->sock,
+						      &now);
+
+		if (st != RLX_EAGAIN || !rlx_poll_ms(deadline_ns))
+			return st ? rlx_fail(err, st, "%s", now.text) : st;
+		poll(NULL, 0, 1);
+	}
+}
+
 enum rlx_status rlx_channel_connect(struct rlx_channel *ch,
 				    uint64_t deadline_ns, struct rlx_error *err)
 {
@@ -205,7 +220,7 @@ enum rlx_status rlx_channel_connect(struct rlx_channel *ch,
 		return rlx_fail(err, RLX_ENOSUP,
 				"transport \"%.20s\" is not there",
 				ch->opts.transport);
-	st = rlx_sock_connect(ch->address, &ch->sock, err);
+	st = dial(ch, deadline_ns, err);
 	if (st)
 		return st;
 	if (!rlx_sock_cred(ch->sock, &ch->cred))

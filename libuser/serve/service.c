@@ -188,7 +188,7 @@ static unsigned int doze(struct rlx_queue *q, struct rlx_work **out,
 	q->sleeping++;
 	ops->sleepers(q);
 	/* Pairs with the client: it stores a request, then looks at the flag. */
-	atomic_thread_fence(memory_order_seq_cst);
+	rlx_shm_fence();
 	n = scan(q, out, max);
 	if (!n && !atomic_load(&q->svc->stopping)) {
 		q->st.sleeps++;
@@ -216,10 +216,12 @@ static unsigned int look(struct rlx_queue *q, struct rlx_work **out,
 static int fetch_wait(struct rlx_queue *q, struct rlx_work **out,
 		      unsigned int min, unsigned int max, uint64_t deadline_ns)
 {
-	uint64_t start = rlx_now(), now = start;
-	uint64_t until, spin = rlx_spin_for(&q->spin);
+	uint64_t start = rlx_now(), now = start, until, spin;
 	unsigned int n = 0, i = 0;
 
+	lock_queue(q);
+	spin = rlx_spin_for(&q->spin);
+	pthread_mutex_unlock(&q->lock);
 	until = spin > RLX_NO_DEADLINE - start ? RLX_NO_DEADLINE : start + spin;
 	if (until > deadline_ns)
 		until = deadline_ns;
@@ -292,7 +294,7 @@ int rlx_service_arm(struct rlx_service *svc, unsigned int queue)
 	lock_queue(q);
 	q->armed = true;
 	svc->ops->sleepers(q);
-	atomic_thread_fence(memory_order_seq_cst);
+	rlx_shm_fence();
 	there = atomic_load(&svc->stopping) || some(q);
 	pthread_mutex_unlock(&q->lock);
 	return there;

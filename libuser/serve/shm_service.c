@@ -181,7 +181,7 @@ static void shm_reply(struct rlx_client *cl, const struct rlx_job *job,
 static void shm_ring(struct rlx_client *cl)
 {
 	/* Pairs with the client: it raises the flag, then looks for replies. */
-	atomic_thread_fence(memory_order_seq_cst);
+	rlx_shm_fence();
 	if (!atomic_load_explicit(&cl->a->need_wakeup, memory_order_relaxed))
 		return;
 	cl->q->st.bells++;

@@ -126,7 +126,7 @@ static bool shm_send(struct rlx_channel *ch, uint32_t tag,
 static void shm_bell(struct rlx_channel *ch)
 {
 	/* Pairs with the executor: it raises the flag, then looks for work. */
-	atomic_thread_fence(memory_order_seq_cst);
+	rlx_shm_fence();
 	if (!atomic_load_explicit(&ch->shm.q->sleepers, memory_order_relaxed))
 		return;
 	ch->bells++;
@@ -195,7 +195,7 @@ static void shm_arm(struct rlx_channel *ch, bool on)
 	atomic_store_explicit(&ch->shm.a->need_wakeup, on,
 			      memory_order_relaxed);
 	if (on)		/* pairs with the executor: it replies, then looks */
-		atomic_thread_fence(memory_order_seq_cst);
+		rlx_shm_fence();
 }
 
 static int shm_pollable(struct rlx_channel *ch)

@@ -154,6 +154,24 @@ static inline uint64_t rlx_shm_service_bytes(uint32_t depth)
 	       depth * (uint64_t)sizeof(struct rlx_shm_reply);
 }
 
+/*
+ * Between raising one's own flag and looking at what the other side wrote: one of
+ * the two sees the other. The thread sanitizer does not know fences, and gcc
+ * warns of that; nothing else here depends on them.
+ */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wtsan"
+#endif
+static inline void rlx_shm_fence(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+}
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
 static inline uint64_t rlx_shm_pair(uint32_t low, uint32_t high)
 {
 	return low | (uint64_t)high << 32;
