@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The slot state machine: two tables say what a state holds and what an event does,
- * rlx_slot_apply() carries a transition out, and the rest finds the slots.
+ * rlx_slot_step() carries a transition out, and the rest finds the slots.
  */
 #include "slot.h"
 
@@ -154,7 +154,7 @@ static void rlx_heap_remove(struct rlx_slots *q, struct rlx_slot *s)
 	u32 at = s->heap - 1, last = q->heap[--q->nr_heap];
 
 	s->heap = 0;
-	if (last != rlx_slot_tag(q, s))
+	if (last != s->tag)
 		rlx_heap_sift(q, at, last);
 }
 
@@ -170,15 +170,14 @@ void *rlx_slot_claim_cmd(struct rlx_slot *s)
 
 static void rlx_slot_lease(struct rlx_slot *s, int by)
 {
-	struct rlx_lane *lane = s->lane;
-	unsigned int i, at;
+	u32 *count = s->lane->leases;
+	const unsigned long *word;
 	unsigned long w;
 
-	for (i = 0; i < ARRAY_SIZE(s->lease); i++) {
-		for (w = s->lease[i]; w; w &= w - 1) {
-			at = i * BITS_PER_LONG + __ffs(w);
-			WRITE_ONCE(lane->leases[at], lane->leases[at] + by);
-		}
+	for (word = s->lease; word < s->lease + ARRAY_SIZE(s->lease); word++) {
+		for (w = *word; w; w &= w - 1)
+			WRITE_ONCE(count[__ffs(w)], count[__ffs(w)] + by);
+		count += BITS_PER_LONG;
 	}
 }
 
@@ -206,14 +205,15 @@ static u32 rlx_slot_return(struct rlx_slots *q, struct rlx_slot *s)
 }
 
 /* Puts the slot on the list of @next; counts; keeps the lane's turn. */
-static u32 rlx_slot_enter(struct rlx_slots *q, struct rlx_slot *s, unsigned int next,
-			  bool head)
+static __always_inline u32 rlx_slot_enter(struct rlx_slots *q, struct rlx_slot *s,
+					  unsigned int from, unsigned int next,
+					  bool head)
 {
 	struct rlx_lane *lane = s->lane;
 
-	rlx_lane_count(lane, s->state, -1);
+	rlx_lane_count(lane, from, -1);
 	rlx_lane_count(lane, next, 1);
-	if (s->state == RLX_SLOT_READY && !lane->nr[RLX_SLOT_READY])
+	if (from == RLX_SLOT_READY && !lane->nr[RLX_SLOT_READY])
 		list_del_init(&lane->turn);
 	s->state = next;
 	/* The slot freed last is the one whose lines are still in the cache. */
@@ -225,7 +225,7 @@ static u32 rlx_slot_enter(struct rlx_slots *q, struct rlx_slot *s, unsigned int 
 		list_add_tail(&lane->turn, &q->turns);
 		lane->left = lane->quantum;
 	}
-	if (next == RLX_SLOT_FREE && lane->shut)
+	if (next == RLX_SLOT_FREE && unlikely(lane->shut))
 		return rlx_slot_return(q, s);
 	return 0;
 }
@@ -253,31 +253,14 @@ static int rlx_slot_refuse(const struct rlx_slot_move *m, struct rlx_slot_out *o
 	return out->err;
 }
 
-/* Event @ev happens to @s; @result is the caller's where the table says GIVEN. */
-static int rlx_slot_apply(struct rlx_slots *q, struct rlx_slot *s,
-			  enum rlx_slot_event ev, s32 result, struct rlx_slot_out *out)
+/* From one state to another: what the next does not hold leaves by @out. */
+static __always_inline void rlx_slot_pass(struct rlx_slots *q, struct rlx_slot *s,
+					  unsigned int from, unsigned int next,
+					  bool head, struct rlx_slot_out *out)
 {
-	const struct rlx_slot_move *m = &rlx_slot_moves[s->state][ev];
-	unsigned int next = m->next, lost, gained;
-	u32 acts;
-
-	memset(out, 0, sizeof(*out));
-	out->tag = rlx_slot_tag(q, s);
-	out->seq = s->seq;
-	if (m->how != MOVE && m->how != HEAD)
-		return rlx_slot_refuse(m, out);
-	if (s->state == RLX_SLOT_FREE)
-		out->seq = ++s->seq;	/* who kept the old one holds nothing now */
-	out->lane = s->lane;
-	out->result = m->value == GIVEN ? result : m->value;
-	if (next == RLX_SLOT_DONE) {
-		s->result = out->result;
-		if (s->cmd)
-			next = RLX_SLOT_FREE;
-	}
-	lost = rlx_slot_is[s->state].holds & ~rlx_slot_is[next].holds;
-	gained = rlx_slot_is[next].holds & ~rlx_slot_is[s->state].holds;
-	acts = rlx_slot_is[next].acts;
+	const unsigned int lost = rlx_slot_is[from].holds & ~rlx_slot_is[next].holds;
+	const unsigned int gained = rlx_slot_is[next].holds & ~rlx_slot_is[from].holds;
+	u32 acts = rlx_slot_is[next].acts;
 
 	if (lost & HOLDS_CMD)
 		out->cmd = rlx_slot_claim_cmd(s);
@@ -292,19 +275,56 @@ static int rlx_slot_apply(struct rlx_slots *q, struct rlx_slot *s,
 	if ((lost & HOLDS_DUE) && s->heap)
 		rlx_heap_remove(q, s);
 	if ((gained & HOLDS_DUE) && s->deadline) {
-		rlx_heap_sift(q, q->nr_heap++, out->tag);
+		rlx_heap_sift(q, q->nr_heap++, s->tag);
 		if (s->heap == 1)
 			acts |= RLX_ACT_TIMER;
 	}
-	acts |= rlx_slot_enter(q, s, next, m->how == HEAD);
+	acts |= rlx_slot_enter(q, s, from, next, head);
 	if (acts & RLX_ACT_DRAINED)
 		acts &= ~RLX_ACT_SPACE;
-	out->acts = rlx_lane_tell(out->lane, acts);
+	out->acts = acts ? rlx_lane_tell(out->lane, acts) : 0;
 	if (out->cmd)
 		out->acts |= RLX_ACT_CMD;
 	if (out->wait)
 		out->acts |= RLX_ACT_WAIT;
+}
+
+/*
+ * Event @ev happens to @s, which is in state @from; @result is the caller's where
+ * the table says GIVEN. Where @from and @ev are constants the compiler looks both
+ * tables up, and little is left of this: the path of a request goes so.
+ */
+static __always_inline int rlx_slot_step(struct rlx_slots *q, struct rlx_slot *s,
+					 unsigned int from, enum rlx_slot_event ev,
+					 s32 result, struct rlx_slot_out *out)
+{
+	const struct rlx_slot_move *m = &rlx_slot_moves[from][ev];
+
+	memset(out, 0, sizeof(*out));
+	out->tag = s->tag;
+	out->seq = s->seq;
+	if (m->how != MOVE && m->how != HEAD)
+		return rlx_slot_refuse(m, out);
+	if (from == RLX_SLOT_FREE)
+		out->seq = ++s->seq;	/* who kept the old one holds nothing now */
+	out->lane = s->lane;
+	out->result = m->value == GIVEN ? result : m->value;
+	if (m->next == RLX_SLOT_DONE) {
+		s->result = out->result;
+		if (s->cmd) {
+			rlx_slot_pass(q, s, from, RLX_SLOT_FREE, false, out);
+			return 0;
+		}
+	}
+	rlx_slot_pass(q, s, from, m->next, m->how == HEAD, out);
 	return 0;
+}
+
+/* The same in any state. */
+static int rlx_slot_apply(struct rlx_slots *q, struct rlx_slot *s,
+			  enum rlx_slot_event ev, s32 result, struct rlx_slot_out *out)
+{
+	return rlx_slot_step(q, s, s->state, ev, result, out);
 }
 
 /* The slot that (tag, seq) names, or NULL. @tag may be anything. */
@@ -353,7 +373,7 @@ int rlx_lane_take(struct rlx_lane *lane, struct rlx_slot **slot)
 	if (list_empty(&lane->list[RLX_SLOT_FREE]))
 		return -EAGAIN;
 	s = list_first_entry(&lane->list[RLX_SLOT_FREE], struct rlx_slot, node);
-	rlx_slot_apply(lane->q, s, RLX_EV_TAKE, 0, &out);
+	rlx_slot_step(lane->q, s, RLX_SLOT_FREE, RLX_EV_TAKE, 0, &out);
 	*slot = s;
 	return 0;
 }
@@ -372,7 +392,7 @@ int rlx_slot_submit(struct rlx_slots *q, struct rlx_slot *s,
 
 	lockdep_assert_held(&q->lock);
 	if (WARN_ON_ONCE(s->state != RLX_SLOT_TAKEN))
-		return rlx_slot_stale(rlx_slot_tag(q, s), s->seq, out);
+		return rlx_slot_stale(s->tag, s->seq, out);
 	err = rlx_lane_accepts(s->lane);
 	if (err) {
 		rlx_slot_drop(q, s, out);
@@ -386,8 +406,9 @@ int rlx_slot_submit(struct rlx_slots *q, struct rlx_slot *s,
 	s->result = 0;
 	s->aux = 0;
 	memcpy(s->lease, req->lease, sizeof(s->lease));
-	return rlx_slot_apply(q, s, req->wait ? RLX_EV_SUBMIT_WAIT : RLX_EV_SUBMIT,
-			      0, out);
+	if (req->wait)
+		return rlx_slot_apply(q, s, RLX_EV_SUBMIT_WAIT, 0, out);
+	return rlx_slot_step(q, s, RLX_SLOT_TAKEN, RLX_EV_SUBMIT, 0, out);
 }
 
 int rlx_slot_points(struct rlx_slots *q, u32 tag, u64 seq, int err,
@@ -509,11 +530,11 @@ u32 rlx_lane_reap(struct rlx_lane *lane, struct rlx_slot_result *res, u32 max)
 	for (n = 0; n < max && !list_empty(done); n++) {
 		s = list_first_entry(done, struct rlx_slot, node);
 		res[n].seq = s->seq;
-		res[n].tag = rlx_slot_tag(lane->q, s);
+		res[n].tag = s->tag;
 		res[n].result = s->result;
 		res[n].aux = s->aux;
 		res[n].user_data = s->user_data;
-		rlx_slot_apply(lane->q, s, RLX_EV_REAP, 0, &out);
+		rlx_slot_step(lane->q, s, RLX_SLOT_DONE, RLX_EV_REAP, 0, &out);
 	}
 	return n;
 }
@@ -537,8 +558,10 @@ int rlx_slots_init(struct rlx_slots *q, struct rlx_slot *slot, u32 *heap,
 	INIT_LIST_HEAD(&q->pool);
 	INIT_LIST_HEAD(&q->lanes);
 	INIT_LIST_HEAD(&q->turns);
-	for (i = 0; i < depth; i++)
+	for (i = 0; i < depth; i++) {
+		slot[i].tag = i;
 		list_add_tail(&slot[i].node, &q->pool);
+	}
 	return 0;
 }
 
@@ -651,7 +674,7 @@ int rlx_slots_fetch(struct rlx_slots *q, u32 gen, struct rlx_slot_ref *ref, u32 
 		struct rlx_slot *s = list_first_entry(&lane->list[RLX_SLOT_READY],
 						      struct rlx_slot, node);
 
-		rlx_slot_apply(q, s, RLX_EV_FETCH, 0, &out);
+		rlx_slot_step(q, s, RLX_SLOT_READY, RLX_EV_FETCH, 0, &out);
 		s->gen = gen;
 		ref[n].seq = s->seq;
 		ref[n].tag = out.tag;
@@ -695,7 +718,10 @@ int rlx_slots_commit(struct rlx_slots *q, u32 gen, const struct rlx_slot_commit 
 			rlx_slot_stale(in[i].tag, in[i].seq, &out[i]);
 			continue;
 		}
-		if (rlx_slot_apply(q, s, RLX_EV_COMMIT, in[i].result, &out[i]))
+		if (likely(s->state == RLX_SLOT_DELIVERED))
+			rlx_slot_step(q, s, RLX_SLOT_DELIVERED, RLX_EV_COMMIT,
+				      in[i].result, &out[i]);
+		else if (rlx_slot_apply(q, s, RLX_EV_COMMIT, 0, &out[i]))
 			continue;
 		s->aux = in[i].aux;
 		out[i].aux = in[i].aux;

@@ -78,20 +78,25 @@ enum rlx_slot_act {
 struct rlx_lane;
 struct rlx_slots;
 
-/* Of a parked command and a request's wait object only the address is known here. */
+/*
+ * Of a parked command and a request's wait object only the address is known here.
+ * The first half is what every event needs: one line of the cache.
+ */
 struct rlx_slot {
 	struct list_head	node;	/* lane->list[state], or the pool */
 	struct rlx_lane		*lane;	/* whose it is; stale while in the pool */
 	void			*cmd;	/* parked command; taken by claim only */
 	void			*wait;	/* set while WAITING; leaves in a record */
 	u64			seq;	/* generation: +1 at each TAKE */
-	u64			user_data;
+	u32			tag;	/* its index, set once */
+	u32			gen;	/* service generation it was delivered to */
+	u32			heap;	/* 1 + index in q->heap, 0 if not there */
+	u8			state;	/* enum rlx_slot_state */
+
 	u64			deadline; /* ns, 0 none */
+	u64			user_data;
 	u64			aux;	/* of the result */
 	s32			result;
-	u32			heap;	/* 1 + index in q->heap, 0 if not there */
-	u32			gen;	/* service generation it was delivered to */
-	u8			state;	/* enum rlx_slot_state */
 	unsigned long		lease[BITS_TO_LONGS(RLX_LANE_ARENAS)];
 };
 
@@ -278,7 +283,7 @@ static inline u32 rlx_lane_leases(const struct rlx_lane *lane, u32 index)
 
 static inline u32 rlx_slot_tag(const struct rlx_slots *q, const struct rlx_slot *s)
 {
-	return s - q->slot;
+	return s->tag;
 }
 
 /* What a request holds; all opaque here but the leases. */

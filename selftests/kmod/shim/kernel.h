@@ -32,6 +32,9 @@ typedef int64_t s64;
 #define likely(x)	__builtin_expect(!!(x), 1)
 #define unlikely(x)	__builtin_expect(!!(x), 0)
 #define __must_hold(l)
+#ifndef __always_inline
+#define __always_inline	inline __attribute__((always_inline))
+#endif
 #define container_of(p, type, member) \
 	((type *)((char *)(p) - offsetof(type, member)))
 #define swap(a, b)	\
