@@ -7,6 +7,7 @@
 #include <linux/workqueue.h>
 
 #include "arena.h"
+#include "channel.h"
 #include "compat.h"
 #include "device.h"
 #include "ioctl.h"
@@ -44,6 +45,10 @@ u64 rlx_features(void)
 #ifdef RLX_HAVE_MEMFD_PIN_FOLIOS
 	features |= RLX_FEAT_MEMFD;
 #endif
+	features |= RLX_FEAT_URING;
+#ifdef RLX_HAVE_CMD_CANCELABLE
+	features |= RLX_FEAT_URING_ASYNC;
+#endif
 #ifdef RLX_TESTING
 	features |= RLX_FEAT_TESTING;
 #endif
@@ -65,6 +70,11 @@ static long rlx_main_ioctl_query(struct rlx_call *call)
 	q->limits[RLX_LIMIT_TOTAL_BYTES] = rlx_max_total_bytes;
 	q->limits[RLX_LIMIT_SESSIONS] = rlx_max_sessions;
 	q->limits[RLX_LIMIT_ARENAS] = rlx_max_arenas;
+	q->limits[RLX_LIMIT_CHANNELS] = RLX_SERVICE_CHANNELS_MAX;
+	q->limits[RLX_LIMIT_ATTACHMENTS] = RLX_LANE_ARENAS;
+	q->limits[RLX_LIMIT_QUEUES] = RLX_SERVICE_QUEUES_MAX;
+	q->limits[RLX_LIMIT_QUEUE_DEPTH] = RLX_SLOTS_DEPTH_MAX;
+	q->limits[RLX_LIMIT_SLICES] = RLX_RQ_SLICES_MAX;
 	q->limits[RLX_LIMIT_WAITERS] = RLX_TIMELINE_WAITERS;
 	q->limits[RLX_LIMIT_HUGE_BYTES] = PMD_SIZE;
 	return 0;
@@ -78,6 +88,9 @@ static const struct rlx_ioctl rlx_main_ioctls[] = {
 		      rlx_timeline_ioctl_create),
 	RLX_IOCTL_ROW(RLX_IOC_TIMELINE_WAIT, RLX_IOCTL_OUT,
 		      rlx_timeline_ioctl_wait),
+	RLX_IOCTL_ROW(RLX_IOC_SERVICE_CREATE, RLX_IOCTL_FD, rlx_service_create),
+	RLX_IOCTL_ROW(RLX_IOC_CONNECT, RLX_IOCTL_FD | RLX_IOCTL_OUT,
+		      rlx_channel_connect),
 };
 
 static long rlx_main_ioctl(struct file *file, unsigned int cmd,

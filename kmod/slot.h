@@ -154,9 +154,9 @@ struct rlx_slot_out {
 /* One element of a commit; the layout is that of the uapi's rlx_complete. */
 struct rlx_slot_commit {
 	u64	seq;
+	u64	aux;
 	u32	tag;
 	s32	result;
-	u64	aux;
 };
 
 /* A delivered request. */

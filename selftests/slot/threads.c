@@ -216,7 +216,8 @@ static void execute(u32 gen, u64 *seed)
 		return;
 	}
 	for (i = 0; i < n; i++)
-		in[i] = (struct rlx_slot_commit){ ref[i].seq, ref[i].tag, 1, 0 };
+		in[i] = (struct rlx_slot_commit){ .seq = ref[i].seq, .tag = ref[i].tag,
+						   .result = 1 };
 	spin_lock(&q.lock);
 	done = rlx_slots_commit(&q, gen, in, (u32)n, out);
 	if (done >= 0)

@@ -494,8 +494,8 @@ struct rlx_ring {
 
 /**
  * struct rlx_ring_user - written by the consumer, read by the kernel.
- * @head:        entries consumed, modulo 2^32; store with release. More than were
- *               written, or less than one ring behind: the ring is broken (-EPROTO)
+ * @head:        entries consumed, modulo 2^32; store with release. Where tail - head
+ *               is more than the ring has entries, it is broken (-EPROTO)
  * @need_wakeup: 1 while the consumer sleeps or is about to. The order is: store
  *               1, full barrier, load tail again, and only then FETCH or REAP.
  */
@@ -618,13 +618,15 @@ struct rlx_complete {
 };
 
 /**
- * struct rlx_ioc_commit - give results; returns how many were taken.
+ * struct rlx_ioc_commit - give results; returns how many were taken, ESTALE if none
+ * was.
  * @entries: user address of struct rlx_complete[@nr]
- * @errors:  user address of __s32[@nr] for the outcome of each (0 or -ESTALE), or
- *           0: then the first stale one ends the call, and is its error if it
- *           was the first
+ * @errors:  user address of __s32[@nr] for the outcome of each (0 or -ESTALE), or 0.
+ *           EFAULT here comes after the results were taken
  * @nr:      how many
  * @queue:   which they came from
+ *
+ * Each element stands for itself: a stale one does not stop the others.
  */
 struct rlx_ioc_commit {
 	__u64	entries;
@@ -636,8 +638,8 @@ struct rlx_ioc_commit {
 /**
  * struct rlx_ioc_commit_fetch - both in one; returns how many tags were fetched.
  *
- * Without @commit.errors a stale element means -ESTALE and no fetch. Where all was
- * committed and nothing came to fetch (NOWAIT, timeout, signal), 0 is returned.
+ * Stale elements do not stop it, any other error of the commit does. Where nothing
+ * came to fetch (NOWAIT, timeout, signal), 0 is returned.
  */
 struct rlx_ioc_commit_fetch {
 	struct rlx_ioc_commit commit;

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A queue between channels and executor: who is told when something is ready or
+ * done, deadlines, and the end of an executor.
+ */
+#include <linux/poll.h>
+#include <linux/slab.h>
+
+#include "channel.h"
+#include "device.h"
+#include "uring.h"
+
+/* ---- the ready side: rings, parked commands, sleepers ---- */
+
+/* The executor wrote nonsense: it is as good as dead. Lock held. */
+static void rlx_queue_break(struct rlx_queue *q)
+{
+	if (!q->slots.live)
+		return;
+	rlx_slots_detach(&q->slots, false);
+	rlx_service_get(q->svc);
+	if (!queue_work(rlx_dev.wq, &q->svc->bury))
+		rlx_service_put(q->svc);
+}
+
+int rlx_queue_pop(struct rlx_queue *q, u32 gen, struct rlx_slot_ref *ref, u32 max)
+{
+	struct rlx_channel *ch;
+	u32 n = 0;
+	int ret;
+
+	lockdep_assert_held(&q->slots.lock);
+	if (!q->slots.live || q->slots.gen != gen)
+		return -EPIPE;
+	while (n < max && q->nr_events) {
+		ch = list_first_entry(&q->events, struct rlx_channel, event);
+		list_del_init(&ch->event);
+		q->nr_events--;
+		ref[n].seq = 0;
+		ref[n++].tag = RLX_TAG_EVENT | ch->id;
+	}
+	ret = rlx_slots_fetch(&q->slots, gen, ref + n, max - n);
+	return ret < 0 ? ret : ret + (int)n;
+}
+
+/* Moves what is ready into the ring, as far as there is room. Lock held. */
+static void rlx_queue_push(struct rlx_queue *q)
+{
+	struct rlx_ringbuf *ring = q->ring;
+	int used = rlx_ringbuf_used(ring), i, n;
+	struct rlx_slot_ref ref[RLX_CHUNK];
+	u32 tail = ring->tail, room;
+
+	if (used < 0) {
+		rlx_queue_break(q);
+		return;
+	}
+	room = ring->mask + 1 - used;
+	while (room) {
+		n = rlx_queue_pop(q, q->slots.gen, ref, min_t(u32, room, RLX_CHUNK));
+		if (n <= 0)
+			break;
+		for (i = 0; i < n; i++)
+			rlx_ringbuf_put_tag(ring, ref[i].tag);
+		room -= n;
+	}
+	if (ring->tail != tail)
+		rlx_ringbuf_publish(ring);
+}
+
+static u32 rlx_queue_ready_locked(struct rlx_queue *q)
+{
+	int used;
+
+	if (!q->ring)
+		return rlx_slots_ready(&q->slots) + q->nr_events;
+	used = rlx_ringbuf_used(q->ring);
+	return used < 0 ? U32_MAX : used;	/* an error is worth waking for */
+}
+
+bool rlx_queue_has(struct rlx_queue *q, u32 min)
+{
+	lockdep_assert_held(&q->slots.lock);
+	return rlx_queue_ready_locked(q) >= min;
+}
+
+u32 rlx_queue_ready(struct rlx_queue *q)
+{
+	unsigned long flags;
+	u32 ready;
+
+	spin_lock_irqsave(&q->slots.lock, flags);
+	ready = rlx_queue_ready_locked(q);
+	spin_unlock_irqrestore(&q->slots.lock, flags);
+	return ready;
+}
+
+void rlx_queue_kick(struct rlx_queue *q, struct rlx_todo *todo)
+{
+	struct rlx_fetcher *f;
+	u32 ready;
+
+	lockdep_assert_held(&q->slots.lock);
+	if (q->ring)
+		rlx_queue_push(q);
+	ready = rlx_queue_ready_locked(q);
+	if (!ready)
+		return;
+	/* In ring mode the consumer says whether it needs to be told. */
+	if (!q->ring || q->ring->error || rlx_ringbuf_asleep(q->ring))
+		todo->wake = true;
+	if (todo->fetcher)
+		return;
+	list_for_each_entry(f, &q->fetchers, node) {
+		if (f->req.min <= ready) {
+			rlx_fetcher_claim(f);
+			todo->fetcher = f;
+			return;
+		}
+	}
+}
+
+/* ---- the done side ---- */
+
+/*
+ * Moves results into the completion ring; whether its consumer needs waking. There
+ * is room: submit counts what is under way and what was not consumed, and where a
+ * consumer lies about that it overwrites its own entries.
+ */
+static bool rlx_channel_fill(struct rlx_channel *ch)
+{
+	struct rlx_slot_result res[4];
+	struct rlx_cqe *cqe;
+	u32 i, n;
+
+	while ((n = rlx_lane_reap(&ch->lane, res, ARRAY_SIZE(res)))) {
+		for (i = 0; i < n; i++) {
+			cqe = rlx_ringbuf_next_cqe(ch->ring);
+			cqe->user_data = res[i].user_data;
+			cqe->seq = res[i].seq;
+			cqe->aux = res[i].aux;
+			cqe->tag = res[i].tag;
+			cqe->result = res[i].result;
+		}
+	}
+	rlx_ringbuf_publish(ch->ring);
+	return rlx_ringbuf_asleep(ch->ring);
+}
+
+void rlx_queue_settle(struct rlx_queue *q, struct rlx_slot_out *out, u32 n,
+		      struct rlx_todo *todo)
+{
+	bool fetch = false;
+	u32 i;
+
+	lockdep_assert_held(&q->slots.lock);
+	for (i = 0; i < n; i++) {
+		u32 acts = out[i].acts;
+		struct rlx_channel *ch;
+
+		if (acts & RLX_ACT_FETCH)
+			fetch = true;
+		if (acts & RLX_ACT_TIMER)
+			todo->timer = true;
+		if (!(acts & RLX_ACT_REAP))
+			continue;
+		ch = rlx_lane_channel(out[i].lane);
+		if (ch->ring && !rlx_channel_fill(ch))
+			out[i].acts &= ~RLX_ACT_REAP;
+	}
+	if (todo->timer)
+		todo->due = rlx_slots_next_deadline(&q->slots);
+	if (fetch)
+		rlx_queue_kick(q, todo);
+}
+
+static void rlx_channel_tell(struct rlx_channel *ch, u32 acts)
+{
+	__poll_t what = 0;
+
+	if (!wq_has_sleeper(&ch->wait))
+		return;
+	if (acts & RLX_ACT_REAP)
+		what |= EPOLLIN;
+	if (acts & RLX_ACT_SPACE)
+		what |= EPOLLOUT;
+	wake_up_poll(&ch->wait, what);
+}
+
+void rlx_queue_act(struct rlx_queue *q, struct rlx_slot_out *out, u32 n,
+		   const struct rlx_todo *todo)
+{
+	u32 i;
+
+	for (i = 0; i < n; i++) {
+		u32 acts = out[i].acts;
+
+		if (acts & RLX_ACT_CMD)
+			rlx_uring_answer(out[i].cmd, out[i].result, out[i].aux);
+		if (acts & RLX_ACT_WAIT)
+			rlx_wait_end(out[i].wait);
+		if (acts & (RLX_ACT_REAP | RLX_ACT_SPACE))
+			rlx_channel_tell(rlx_lane_channel(out[i].lane), acts);
+		if (acts & RLX_ACT_DRAINED)
+			rlx_channel_put_use(rlx_lane_channel(out[i].lane));
+	}
+	if (todo->timer)
+		rlx_queue_arm(q, todo->due);
+	if (todo->fetcher)
+		rlx_uring_wake(todo->fetcher);
+	if (todo->wake && wq_has_sleeper(&q->wait))
+		wake_up_poll(&q->wait, EPOLLIN);
+}
+
+void rlx_queue_unwanted(struct rlx_queue *q, u32 tag)
+{
+	struct rlx_desc *desc = &q->desc[tag];
+
+	lockdep_assert_held(&q->slots.lock);
+	WRITE_ONCE(desc->flags, desc->flags | RLX_RQ_UNWANTED);
+}
+
+/* ---- deadlines ---- */
+
+void rlx_queue_arm(struct rlx_queue *q, u64 due)
+{
+	u64 now = ktime_get_ns();
+	unsigned long ticks = 0;
+
+	if (due == U64_MAX)
+		return;
+	if (due > now)
+		ticks = nsecs_to_jiffies(min_t(u64, due - now, NSEC_PER_SEC * 3600)) + 1;
+	mod_delayed_work(rlx_dev.wq, &q->timer, ticks);
+}
+
+static void rlx_queue_timer(struct work_struct *work)
+{
+	struct rlx_queue *q = container_of(to_delayed_work(work), struct rlx_queue,
+					   timer);
+	struct rlx_slot_out out[RLX_CHUNK];
+	unsigned long flags;
+	u32 n;
+
+	do {
+		struct rlx_todo todo = {};
+
+		rcu_read_lock();
+		spin_lock_irqsave(&q->slots.lock, flags);
+		n = rlx_slots_expire(&q->slots, ktime_get_ns(), out, RLX_CHUNK);
+		q->cancelled += n;
+		todo.timer = true;
+		rlx_queue_settle(q, out, n, &todo);
+		spin_unlock_irqrestore(&q->slots.lock, flags);
+		if (n == RLX_CHUNK)
+			todo.timer = false;	/* the next round says it better */
+		rlx_queue_act(q, out, n, &todo);
+		rcu_read_unlock();
+		cond_resched();
+	} while (n == RLX_CHUNK);
+}
+
+/* ---- the end of an executor, the beginning and end of a queue ---- */
+
+void rlx_queue_bury(struct rlx_queue *q)
+{
+	struct rlx_slot_out out[RLX_CHUNK];
+	unsigned long flags;
+	bool more;
+	u32 n;
+
+	do {
+		struct rlx_todo todo = {};
+
+		rcu_read_lock();
+		spin_lock_irqsave(&q->slots.lock, flags);
+		more = rlx_slots_bury(&q->slots, out, RLX_CHUNK, &n);
+		rlx_queue_settle(q, out, n, &todo);
+		spin_unlock_irqrestore(&q->slots.lock, flags);
+		rlx_queue_act(q, out, n, &todo);
+		rcu_read_unlock();
+		cond_resched();
+	} while (more);
+}
+
+int rlx_queue_init(struct rlx_queue *q, struct rlx_service *svc, u32 index)
+{
+	struct rlx_slot *slot;
+	int err = -ENOMEM;
+	u32 *heap;
+
+	q->svc = svc;
+	q->index = index;
+	INIT_LIST_HEAD(&q->fetchers);
+	INIT_LIST_HEAD(&q->events);
+	init_waitqueue_head(&q->wait);
+	INIT_DELAYED_WORK(&q->timer, rlx_queue_timer);
+	slot = kvcalloc(svc->depth, sizeof(*slot), GFP_KERNEL_ACCOUNT);
+	heap = kvcalloc(svc->depth, sizeof(*heap), GFP_KERNEL_ACCOUNT);
+	q->slices = kvcalloc(svc->depth, sizeof(*q->slices), GFP_KERNEL_ACCOUNT);
+	if (!slot || !heap || !q->slices)
+		goto out_free;
+	err = rlx_area_init(&q->area, svc->session,
+			    (size_t)svc->depth * sizeof(struct rlx_desc));
+	if (err)
+		goto out_free;
+	q->desc = q->area.addr;
+	err = rlx_slots_init(&q->slots, slot, heap, svc->depth,
+			     svc->flags & RLX_SERVICE_REQUEUE);
+	if (err)
+		goto out_fini_area;
+	return 0;
+
+out_fini_area:
+	rlx_area_fini(&q->area);
+out_free:
+	kvfree(q->slices);
+	kvfree(heap);
+	kvfree(slot);
+	return err;
+}
+
+void rlx_queue_fini(struct rlx_queue *q)
+{
+	u32 i;
+
+	cancel_delayed_work_sync(&q->timer);
+	WARN_ON_ONCE(q->nr_fetchers || q->nr_events);
+	for (i = 0; i < q->slots.depth; i++)
+		kfree(q->slices[i]);
+	kvfree(q->slices);
+	rlx_area_fini(&q->area);
+	kvfree(q->slots.heap);
+	kvfree(q->slots.slot);
+}
+
+/* ---- sleeping ---- */
+
+int rlx_sleep(wait_queue_head_t *wq, bool exclusive, const ktime_t *deadline,
+	      bool (*done)(void *arg), void *arg)
+{
+	DEFINE_WAIT(wait);
+	int err = 0;
+
+	for (;;) {
+		ktime_t at = deadline ? *deadline : 0;
+
+		if (exclusive)
+			prepare_to_wait_exclusive(wq, &wait, TASK_INTERRUPTIBLE);
+		else
+			prepare_to_wait(wq, &wait, TASK_INTERRUPTIBLE);
+		if (done(arg) || err)
+			break;
+		if (signal_pending(current)) {
+			err = -EINTR;
+			break;
+		}
+		if (!deadline)
+			schedule();
+		else if (!schedule_hrtimeout(&at, HRTIMER_MODE_ABS))
+			err = -ETIME;	/* and look once more */
+	}
+	finish_wait(wq, &wait);
+	return done(arg) ? 0 : err;
+}
