@@ -43,7 +43,7 @@ LDLIBS	+= -luring -lm -ldl
 .SECONDARY:
 
 include kernels/build.mk backends/build.mk libuser/build.mk tools/build.mk
-include tools/install.mk selftests/build.mk selftests/kmod/build.mk
+include tools/install.mk selftests/build.mk selftests/kmod/build.mk selftests/deb/build.mk
 
 all: lib tools
 

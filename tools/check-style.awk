@@ -65,6 +65,9 @@ BEGIN {
 FNR == 1 {
 	prose = FILENAME ~ /\.(md|txt|scd)$|(^|\/)(README|\.gitignore)$|\.clang-format$/
 	plain = FILENAME ~ /(^|\/)(README|\.gitignore)$|\.(md|json|scd)$/
+	# Files whose every line means something to Debian's tools.
+	if (FILENAME ~ /^debian\/(changelog|copyright|source\/format|.*\.dkms)$/)
+		prose = plain = 1
 	c_file = FILENAME ~ /\.(c|h|cu|comp)$/
 	table = FILENAME ~ /\.(def|txt)$/
 	library = FILENAME ~ /^(libuser|backends|kernels)\// && c_file

@@ -40,6 +40,7 @@ install: all $(MAN_OK)
 		'$(DESTDIR)$(COMPLETIONDIR)'
 	$(Q)install -m 644 libuser/include/rlx/*.h $(BUILD)/gen/rlx/*.h \
 		'$(DESTDIR)$(INCLUDEDIR)/rlx'
+	$(Q)install -m 644 -D uapi/linux/rlx.h '$(DESTDIR)$(INCLUDEDIR)/linux/rlx.h'
 	$(Q)install -m 644 $(BUILD)/lib/librlx.a '$(DESTDIR)$(LIBDIR)'
 	$(Q)install -m 755 $(BUILD)/lib/librlx.so.$(SOMAJOR) \
 		'$(DESTDIR)$(LIBDIR)/$(SOFILE)'

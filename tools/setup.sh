@@ -5,6 +5,7 @@
 #   tools/setup.sh build|demo|check ...      each group includes those before it
 #   tools/setup.sh kmod                      build, and guests for the module
 #   tools/setup.sh kernel                    kmod, and compiling a kernel
+#   tools/setup.sh deb                       build, and the Debian packages
 #
 # When nothing is missing it only reads a stamp under $BUILD. It needs root, or
 # sudo, only when something is missing.
@@ -16,6 +17,8 @@ demo_pkgs="$build_pkgs ca-certificates python3 python3-pip"
 check_pkgs="$demo_pkgs clang libclang-rt-dev libonnx-testdata pkg-config scdoc"
 kmod_pkgs="$build_pkgs binutils busybox-static ccache cpio gcc-multilib kmod"
 kmod_pkgs="$kmod_pkgs qemu-system-x86 sparse spin xz-utils zstd"
+deb_pkgs="$build_pkgs binutils build-essential debhelper dh-dkms dkms fakeroot"
+deb_pkgs="$deb_pkgs kmod lintian openssl scdoc xz-utils"
 kernel_pkgs="$kmod_pkgs bc bison cpio flex libelf-dev"
 
 say() { printf 'setup: %s\n' "$*" >&2; }
@@ -102,7 +105,8 @@ for group in "${@:-build}"; do
 	check)	pkgs=$check_pkgs ;;
 	kmod)	pkgs=$kmod_pkgs ;;
 	kernel)	pkgs=$kernel_pkgs ;;
-	*)	die "unknown group '$group': build, demo, check, kmod or kernel" ;;
+	deb)	pkgs=$deb_pkgs ;;
+	*)	die "unknown group '$group': build, demo, check, kmod, kernel or deb" ;;
 	esac
 	stamp=$BUILD/.setup-$group
 	stamp_is_fresh && continue

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: MIT
+# The Debian packages: built, looked into, installed, upgraded and removed.
+#
+# They lie in $(BUILD)/deb afterwards. The headers that DKMS builds against are
+# those of "make kernels"; a series that cannot be had is skipped.
+deb:
+	$(Q)tools/setup.sh deb
+	$(Q)tools/fetch-kernels.sh 6.1 6.12 || :
+	$(Q)$(RUN) -g $@ -t 1800 selftests/deb/packages.sh selftests/deb/dkms.sh \
+		selftests/deb/install.sh
+
+.PHONY: deb

@@ -1,0 +1,138 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Builds the packages from a clean copy of the tree, and looks into them.
+set -u
+# shellcheck disable=SC1091,SC2154 # it sets tmp, version, rc
+. "$(dirname "$0")/tap.sh"
+trap 'rm -rf "$tmp"' EXIT
+arch=$(dpkg --print-architecture)
+
+# What git would commit; or, where there is no git, all that is not built.
+sources()
+{
+	git ls-files -co --exclude-standard 2>/dev/null ||
+		find . -name .git -prune -o -path "./$BUILD" -prune -o \
+			-path ./build -prune -o -type f -print
+}
+
+# The same version everywhere, or packages and modules would not find each other.
+versions()
+{
+	echo "Makefile says $version"
+	[ "$(dpkg-parsechangelog -S Version)" = "$version" ] ||
+		fail "debian/changelog differs"
+	[ "$(sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)" = "$version" ] ||
+		fail "PACKAGE_VERSION of dkms.conf differs"
+	[ "$(grep -c "rlx/$version/build" dkms.conf)" = 2 ] ||
+		fail "paths of dkms.conf differ"
+	grep -q "MODULE_VERSION(\"$version\")" kmod/main.c ||
+		fail "MODULE_VERSION of kmod/main.c differs"
+	! grep '^[^#]* usr/src/' debian/rlx-dkms.install |
+		grep -v "usr/src/rlx-$version\$" ||
+		fail "debian/rlx-dkms.install differs"
+}
+
+# Every file under the GPL is named so in debian/copyright, and no other.
+copyright()
+{
+	pattern=$(awk '/^Files:/ { f = $0; sub(/^Files: */, "", f) }
+		/^License: GPL-2$/ && f { print f; exit }' debian/copyright |
+		sed 's/\*//g; s/ /|^/g')
+	sources | while read -r f; do
+		case $f in *.md|*.scd|LICENSES/*) continue ;; esac
+		[ -f "$f" ] && head -n 2 "$f" | grep -aq \
+			'SPDX-License-Identifier: GPL-2.0-only\( \*/\)*$' &&
+			echo "${f#./}"
+	done | sort >"$tmp/gpl"
+	sources | sed 's,^\./,,' | grep -E "^$pattern" | while read -r f; do
+		[ -f "$f" ] && echo "$f"
+	done | grep -vE '\.(md|config)$' | sort >"$tmp/said"
+	[ -s "$tmp/gpl" ] && diff "$tmp/gpl" "$tmp/said"
+}
+
+build()
+{
+	src=$tmp/rlx-$version
+	mkdir "$src" && sources | while read -r f; do
+		[ -f "$f" ] && echo "$f"
+	done | tar -cf - -T - | tar -xf - -C "$src" || return 1
+	unset BUILD
+	(cd "$src" && dpkg-buildpackage -us -uc -rfakeroot "-j$(nproc)") || return 1
+	rm -rf "$src"
+	rm -f "$debs"/*.deb "$debs"/rlx_*
+	mv "$tmp"/*.deb "$tmp"/rlx_* "$debs/"
+}
+
+all_are_there()
+{
+	for p in librlx1 librlx-dev rlx-tools; do
+		[ -s "$(deb_of $p "$arch")" ] || fail "no $p"
+	done
+	[ -s "$(deb_of rlx-dkms all)" ] || fail "no rlx-dkms"
+	[ -s "$debs/rlx_$version.dsc" ] && [ -s "$debs/rlx_$version.tar.xz" ] ||
+		fail "no source package"
+}
+
+lintian_clean()
+{
+	user=
+	[ "$(id -u)" != 0 ] || user=--allow-root
+	lintian $user --fail-on error,warning \
+		"$debs"/rlx_"$version"_*.changes \
+		>"$tmp/lintian" 2>&1
+	ret=$?
+	cat "$tmp/lintian"
+	! grep '^[EW]:' "$tmp/lintian" && [ "$ret" = 0 ]
+}
+
+# has PACKAGE FILE ...
+has()
+{
+	dpkg-deb -c "$1" | awk '{ print $6 }' >"$tmp/files"
+	shift
+	for f; do
+		grep -qx "\./$f" "$tmp/files" || fail "no $f" || return 1
+	done
+}
+
+contents()
+{
+	lib=usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
+	has "$(deb_of librlx1 "$arch")" "$lib/librlx.so.1" &&
+	has "$(deb_of librlx-dev "$arch")" usr/include/rlx/arena.h \
+		usr/include/linux/rlx.h "$lib/librlx.a" "$lib/pkgconfig/rlx.pc" \
+		"$lib/cmake/rlx/rlxConfig.cmake" usr/share/man/man3/librlx.3.gz &&
+	has "$(deb_of rlx-tools "$arch")" usr/bin/rlx \
+		usr/share/man/man1/rlx-doctor.1.gz \
+		usr/share/bash-completion/completions/rlx &&
+	has "$(deb_of rlx-dkms all)" "usr/src/rlx-$version/dkms.conf" \
+		"usr/src/rlx-$version/Kbuild" "usr/src/rlx-$version/kmod/main.c" \
+		"usr/src/rlx-$version/uapi/linux/rlx.h" usr/share/man/man4/rlx.4.gz \
+		lib/udev/rules.d/60-rlx.rules usr/lib/modules-load.d/rlx.conf &&
+	! dpkg-deb -c "$(deb_of rlx-dkms all)" | grep -E '\.(o|ko|cmd)$|rlx_conf\.h'
+}
+
+udev_rule()
+{
+	dpkg-deb --fsys-tarfile "$(deb_of rlx-dkms all)" |
+		tar -xO ./lib/udev/rules.d/60-rlx.rules >"$tmp/rule" &&
+	grep -q 'KERNEL=="rlx", GROUP="render", MODE="0660"' "$tmp/rule"
+}
+
+hardened()
+{
+	dpkg-deb -x "$(deb_of rlx-tools "$arch")" "$tmp/tools" &&
+	readelf -d "$tmp/tools/usr/bin/rlx" | grep -q 'BIND_NOW' &&
+	readelf -h "$tmp/tools/usr/bin/rlx" | grep -q 'DYN' &&
+	"$tmp/tools/usr/bin/rlx" --version | grep -qx "rlx $version"
+}
+
+check versions versions
+check copyright copyright
+check build build
+check packages all_are_there
+check lintian lintian_clean
+check contents contents
+check udev-rule udev_rule
+check hardened hardened
+finish
