@@ -187,9 +187,14 @@ static struct sg_table *rlx_export_map(struct dma_buf_attachment *at,
 	if (ret)
 		goto out_free;
 	rlx_export_fill(exp, max, map->sgt.sgl);
-	ret = dma_map_sgtable(at->dev, &map->sgt, dir, 0);
+	/*
+	 * The caches are seen to apart from the mapping: many devices may have
+	 * the same pages, which a mapping that syncs would not allow.
+	 */
+	ret = dma_map_sgtable(at->dev, &map->sgt, dir, DMA_ATTR_SKIP_CPU_SYNC);
 	if (ret)
 		goto out_table;
+	dma_sync_sgtable_for_device(at->dev, &map->sgt, dir);
 	mutex_lock(&exp->lock);
 	list_add(&map->node, &exp->mappings);
 	mutex_unlock(&exp->lock);
@@ -210,7 +215,8 @@ static void rlx_export_unmap(struct dma_buf_attachment *at,
 	mutex_lock(&exp->lock);
 	list_del(&map->node);
 	mutex_unlock(&exp->lock);
-	dma_unmap_sgtable(map->dev, sgt, map->dir, 0);
+	dma_sync_sgtable_for_cpu(map->dev, sgt, map->dir);
+	dma_unmap_sgtable(map->dev, sgt, map->dir, DMA_ATTR_SKIP_CPU_SYNC);
 	sg_free_table(sgt);
 	kfree(map);
 }

@@ -134,8 +134,8 @@ void *vgem_map(int vgem, size_t size, int prot)
 		p = mmap(NULL, size, prot, MAP_SHARED, vgem, at);
 		if (p != MAP_FAILED)
 			return p;
-		/* EINVAL: no buffer begins here. */
-		if (errno != EINVAL)
+		/* No buffer begins here, or one of another open file. */
+		if (errno != EINVAL && errno != EACCES)
 			return NULL;
 	}
 	return NULL;
