@@ -49,7 +49,7 @@ UNIT_BIN    := $(filter-out $(OPS_BIN) $(ONNX_BIN) $(MODELS_BIN) \
 include selftests/slot/build.mk
 
 GROUPS := check-style check-unit check-install check-ops check-onnx check-hostile \
-	  check-models check-kmod check-kmod-debug
+	  check-models check-serve check-kmod check-kmod-debug
 
 # Goals that call make again must not do so side by side in one folder.
 ifneq ($(filter check check-% bench-% asan tsan demo install guest,$(MAKECMDGOALS)),)
@@ -117,3 +117,5 @@ asan tsan:
 		check-unit check-ops
 
 .PHONY: check asan tsan bench-cpu $(GROUPS)
+
+include selftests/serve/build.mk

@@ -3,6 +3,8 @@
 # Installs the Debian packages a group of targets needs and that are missing.
 #
 #   tools/setup.sh build|demo|check ...      each group includes those before it
+#   tools/setup.sh rlxd                      build, and the daemon
+#   tools/setup.sh serve                     check, and the daemon with its tests
 #   tools/setup.sh kmod                      build, and guests for the module
 #   tools/setup.sh kernel                    kmod, and compiling a kernel
 #   tools/setup.sh deb                       build, and the Debian packages
@@ -15,6 +17,8 @@ BUILD=${BUILD:-build}
 build_pkgs="gcc libc6-dev make liburing-dev"
 demo_pkgs="$build_pkgs ca-certificates python3 python3-pip"
 check_pkgs="$demo_pkgs clang libclang-rt-dev libonnx-testdata pkg-config scdoc"
+rlxd_pkgs="$build_pkgs libinih-dev node-llhttp"
+serve_pkgs="$check_pkgs libinih-dev node-llhttp curl prometheus python3-venv"
 kmod_pkgs="$build_pkgs binutils busybox-static ccache cpio gcc-multilib kmod"
 kmod_pkgs="$kmod_pkgs qemu-system-x86 sparse spin xz-utils zstd"
 deb_pkgs="$build_pkgs binutils build-essential debhelper dh-dkms dkms fakeroot"
@@ -103,10 +107,12 @@ for group in "${@:-build}"; do
 	build)	pkgs=$build_pkgs ;;
 	demo)	pkgs=$demo_pkgs ;;
 	check)	pkgs=$check_pkgs ;;
+	rlxd)	pkgs=$rlxd_pkgs ;;
+	serve)	pkgs=$serve_pkgs ;;
 	kmod)	pkgs=$kmod_pkgs ;;
 	kernel)	pkgs=$kernel_pkgs ;;
 	deb)	pkgs=$deb_pkgs ;;
-	*)	die "unknown group '$group': build, demo, check, kmod, kernel or deb" ;;
+	*)	die \"unknown group '$group': build, demo, check, rlxd, serve, kmod, kernel, deb\" ;;
 	esac
 	stamp=$BUILD/.setup-$group
 	stamp_is_fresh && continue

@@ -27,5 +27,7 @@ $(BUILD)/bin/rlxd: $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a
 	$(Q)$(CC) $(LDFLAGS) $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a $(LDLIBS) \
 		$(RLXD_LIBS) -o $@
 
-rlxd: $(BUILD)/bin/rlxd
+rlxd:
+	$(Q)tools/setup.sh rlxd
+	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlxd
 .PHONY: rlxd

@@ -425,7 +425,12 @@ static char *next_line(char *str, int num, void *ctx)
 	}
 	for (skip = 0; skip < n && (r->text[skip] == ' ' || r->text[skip] == '\t'); skip++)
 		;
-	if (skip < n && r->text[skip] == '[' && begin_section(r, r->text + skip, n - skip))
+	/* Indented, it goes on with the line before, as an address may: [::1]:8000. */
+	if (skip < n && r->text[skip] == '[' && skip && !r->seen) {
+		bad(r, "a section begins in the first column");
+		return NULL;
+	}
+	if (!skip && *r->text == '[' && begin_section(r, r->text, n))
 		return NULL;
 	memcpy(str, r->text, n);
 	str[n] = 0;

@@ -376,6 +376,13 @@ static void run(struct conn *c)
 		send_reply(c);
 }
 
+static bool has_bytes(const struct conn *c)
+{
+	const struct chunk *k = c->loop->chunk;
+
+	return c->first >= 0 && (k[c->first].at < k[c->first].end || k[c->first].next >= 0);
+}
+
 /* A head of @n bytes at @p: what it asks for, and where its body goes. */
 static void begin(struct conn *c, const char *p, size_t n)
 {
@@ -415,7 +422,7 @@ static void begin(struct conn *c, const char *p, size_t n)
 		return;
 	}
 	c->state = c->parsed.chunked ? CONN_CHUNKED : CONN_LENGTH;
-	if (c->parsed.expect && c->first < 0 &&
+	if (c->parsed.expect && !has_bytes(c) &&
 	    send(c->fd, "HTTP/1.1 100 Continue\r\n\r\n", 25, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		conn_shut(c);
 }

@@ -26,8 +26,9 @@ static void *crew_main(void *ctx)
 	struct task *t;
 	sigset_t all;
 
-	/* SIGBUS and the like are sent to the thread that caused them all the same. */
+	/* SIGBUS comes of shared memory that a peer cut: see region.c. */
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	pthread_mutex_lock(&c->lock);
 	for (;;) {

@@ -50,25 +50,44 @@ static void remove_stale(const struct sockaddr_un *a)
 	close(fd);
 }
 
+/*
+ * Bind and listen. A process that was killed may hold the address for some moments
+ * more, until the kernel has taken its ring apart.
+ */
+static bool take_address(int fd, const struct sockaddr *a, socklen_t n)
+{
+	int64_t end = now_ns() + 3000000000;
+
+	for (;;) {
+		if (a->sa_family == AF_UNIX)
+			remove_stale((const struct sockaddr_un *)a);
+		if (!bind(fd, a, n) && !listen(fd, BACKLOG))
+			return true;
+		if (errno != EADDRINUSE || now_ns() > end)
+			return false;
+		usleep(20000);
+	}
+}
+
 static enum rlx_status open_unix(const char *path, struct listener *out, struct rlx_error *err)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	mode_t mask;
-	int fd, rc;
+	bool ok;
+	int fd;
 
 	if (*path != '/' || strlen(path) >= sizeof(a.sun_path))
 		return rlx_fail(err, RLX_EINVAL, "unix:%s: an absolute path of at most %zu bytes "
 				"is needed", path, sizeof(a.sun_path) - 1);
 	strcpy(a.sun_path, path);
-	remove_stale(&a);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return rlx_fail(err, RLX_EIO, "unix:%s: %m", path);
 	/* For the user and the group; who may come in is the folder's say as well. */
 	mask = umask(0117);
-	rc = bind(fd, (const struct sockaddr *)&a, sizeof(a));
+	ok = take_address(fd, (const struct sockaddr *)&a, sizeof(a));
 	umask(mask);
-	if (rc || listen(fd, BACKLOG)) {
+	if (!ok) {
 		rlx_fail(err, errno == EADDRINUSE ? RLX_EBUSY : RLX_EIO, "unix:%s: %m", path);
 		close(fd);
 		return RLX_EIO;
@@ -161,7 +180,7 @@ enum rlx_status listen_open(const char *address, struct listener *out, struct rl
 	if (fd < 0)
 		return rlx_fail(err, RLX_EIO, "%s: %m", address);
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, (const struct sockaddr *)&a, n) || listen(fd, BACKLOG)) {
+	if (!take_address(fd, (const struct sockaddr *)&a, n)) {
 		rlx_fail(err, errno == EADDRINUSE ? RLX_EBUSY : RLX_EIO, "%s: %m", address);
 		close(fd);
 		return RLX_EIO;

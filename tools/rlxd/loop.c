@@ -191,7 +191,9 @@ static void *loop_main(void *ctx)
 	struct loop *l = ctx;
 	sigset_t all;
 
+	/* SIGBUS comes of shared memory that a peer cut: see region.c. */
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	tick(l);
 	l->next_sweep = l->now;

@@ -317,7 +317,7 @@ static void run_batch(struct replica *r)
 static unsigned int take_rows(struct replica *r, bool wait)
 {
 	struct model *m = r->model;
-	unsigned int max = (unsigned int)m->conf.max_batch;
+	unsigned int max = (unsigned int)m->conf.max_batch, n;
 	struct row *dropped = NULL, *more;
 	struct timespec ts;
 	int64_t until;
@@ -334,7 +334,7 @@ static unsigned int take_rows(struct replica *r, bool wait)
 		m->waiting--;
 	}
 	do {
-		r->n = queue_take(m, now_ns(), r->batch, max, &more);
+		n = r->n = queue_take(m, now_ns(), r->batch, max, &more);
 		while (more) {
 			struct row *next = more->next;
 
@@ -342,14 +342,15 @@ static unsigned int take_rows(struct replica *r, bool wait)
 			dropped = more;
 			more = next;
 		}
-	} while (!r->n && m->n_rows);
-	if (!r->n) {
+	} while (!n && m->n_rows);
+	/* From the unlocking on an idle replica may be another thread's. */
+	if (!n) {
 		r->next = m->idle;
 		m->idle = r;
 	}
 	pthread_mutex_unlock(&m->lock);
 	drop_rows(dropped);
-	return r->n;
+	return n;
 }
 
 /* Back among the idle ones if nothing waits, else to a worker. */

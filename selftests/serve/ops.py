@@ -1,0 +1,515 @@
+# SPDX-License-Identifier: MIT
+"""Running it: configuration, keys, reload, draining, systemd's protocols, fairness."""
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import threading
+import time
+
+from rlxd import BUILD, ENGINES, RLXD, Server, main, minilm, status_of, test, wait_for
+
+VISION = os.path.abspath(BUILD + "/serve/vision.onnx")
+
+
+def vision(name="vision", extra=""):
+    return "[model %s]\npath = %s\n%s\n" % (name, VISION, extra)
+
+
+def check_conf(text):
+    """rlxd --check: the status and what it says."""
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
+        f.write(text)
+        f.flush()
+        r = subprocess.run([RLXD, "--config", f.name, "--check"], capture_output=True,
+                           text=True)
+        return r.returncode, r.stdout + r.stderr.replace(f.name, "FILE")
+
+
+BAD_CONF = [
+    ("nonsense", "FILE:1: "), ("[server", "FILE:1: a section begins"),
+    ("[server]x\n", "FILE:1: something stands behind"), ("[sarver]\n", "FILE:1: unknown section"),
+    ("threads = 1\n", "FILE:1: 'threads' stands before"),
+    ("[server]\nthreds = 1\n", "FILE:2: no option 'threds'"),
+    ("[server]\nthreads = 0\n", "FILE:2: threads = 0 is outside 1 to 64"),
+    ("[server]\nthreads = x\n", "is not a number"), ("[server]\nthreads = -1\n", "is not a number"),
+    ("[server]\nthreads = 99999999999999999999\n", "is not a number"),
+    ("[server]\nmax_body = 1T\n", "is not a number"),
+    ("[server]\nidle_timeout = 5\n", "is not a time"),
+    ("[server]\nidle_timeout = 5 days\n", "is not a time"),
+    ("[server]\nidle_timeout = 0s\n", "is outside"),
+    ("[server]\nlog = xml\n", "'xml' is none of text|json"),
+    ("[server]\nthreads = 1\nthreads = 2\n", "FILE:3: threads is given twice"),
+    ("[model a]\n", "FILE:1: [model a] has no path"), ("[model a/b]\n", "unknown section"),
+    ("[model ]\n", "unknown section"), ("[model %s]\n" % ("x" * 41), "unknown section"),
+    ("[model a]\npath=x\n[model a]\npath=y\n", "FILE:3: [model a] stands in line 1"),
+    ("[model a]\npath=\n", "path is empty"),
+    ("[model a]\npath=x\nbuckets = 16 8\n", "buckets must grow"),
+    ("[model a]\npath=x\nbuckets = a\n", "is not a number of tokens"),
+    ("[model a]\npath=x\nbuckets = %s\n" % " ".join(str(i) for i in range(1, 30)), "more than 16"),
+    ("[model a]\npath=x\nnormalise = maybe\n", "neither yes nor no"),
+    ("[key k]\n", "[key k] has no secret_file"),
+    ("[key k]\nsecret_file=/nonexistent\n", "/nonexistent: No such file"),
+    ("[model a]\npath=x\n[key k]\nsecret_file=x\nmodels = b\n", "there is no [model b]"),
+    ("[server]\nlisten = %s\n" % ("x" * 300), "FILE:2: the line has more than"),
+    ("[server]\n\0\n", "zero byte"),
+    ("".join("[model m%d]\npath=x\n" % i for i in range(65)), "more than 64 models"),
+]
+
+
+@test
+def bad_configurations_are_told():
+    for text, want in BAD_CONF:
+        rc, out = check_conf(text)
+        assert rc == 1 and want in out, (text[:60], rc, out)
+
+
+@test
+def good_configuration():
+    rc, out = check_conf("""# a comment
+[server]   ; and another
+listen = 127.0.0.1:0 unix:/tmp/x
+  [::1]:0
+max_body = 1 M
+idle_timeout = 2min
+[model a]
+path = /x y z   ; blanks are fine
+buckets = 8, 16 32
+""")
+    assert rc == 0 and "1 models" in out, out
+    assert subprocess.run([RLXD, "--config", "/nonexistent", "--check"],
+                          capture_output=True).returncode == 1
+
+
+@test
+def example_configuration_is_good():
+    text = open("tools/rlxd/rlxd.conf.example").read()
+    rc, out = check_conf(text)
+    assert rc == 0, out
+    # What is commented out there is good as well, but for files that are not here.
+    lines = [ln[1:] if ln.startswith("#") and (" = " in ln or ln.startswith("#["))
+             and not ln.startswith("# ") else ln for ln in text.splitlines()]
+    rc, out = check_conf("\n".join(lines) + "\n")
+    assert rc == 0 or "No such file" in out, out
+
+
+@test
+def other_addresses_are_refused():
+    for a in ("0.0.0.0:0", "[::]:0", "192.0.2.1:0", "127.0.0.1", "127.0.0.1:x", "unix:x", "x:1",
+              "127.0.0.1:70000"):
+        s = Server(vision(), listen=a, wait=False)
+        assert s.proc.wait(20) == 1
+        s.reader.join(5)
+        assert "cannot start" in s.log(), s.log()
+        assert "address" in s.log() or "path" in s.log(), s.log()
+
+
+@test
+def command_line_without_a_file():
+    s = Server(args=[RLXD, "--model", "vision=" + VISION, "--listen", "127.0.0.1:0"])
+    with s:
+        assert s.post("/v2/repository/index", {})[0] == 200
+    for args in (["--model", "x"], ["--nonsense"], ["x"], ["-c", "a", "-m", "b=c"]):
+        assert subprocess.run([RLXD] + args, capture_output=True).returncode == 2, args
+    assert "rlxd" in subprocess.run([RLXD, "--version"], capture_output=True, text=True).stdout
+
+
+@test
+def missing_model_stops_the_start():
+    s = Server("[model a]\npath = /nonexistent\n", wait=False)
+    assert s.proc.wait(30) == 1
+    s.reader.join(5)
+    assert "/nonexistent: No such file" in s.log(), s.log()
+
+
+def unix_request(path, data):
+    c = socket.socket(socket.AF_UNIX)
+    c.settimeout(20)
+    c.connect(path)
+    c.sendall(data)
+    out = b""
+    while True:
+        b = c.recv(65536)
+        if not b:
+            return out
+        out += b
+
+
+@test
+def unix_socket():
+    d = tempfile.mkdtemp()
+    path = d + "/http"
+    try:
+        for _ in range(2):
+            with Server(vision(), listen="unix:" + path):
+                assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
+                out = unix_request(path, b"GET /v2/models/vision HTTP/1.1\r\nHost: x\r\n"
+                                   b"Connection: close\r\n\r\n")
+                assert status_of(out) == 200, out
+            assert not os.path.exists(path)
+        # A socket file that a killed process left behind is no hindrance.
+        s = Server(vision(), listen="unix:" + path)
+        s.kill()
+        assert os.path.exists(path)
+        with Server(vision(), listen="unix:" + path):
+            pass
+    finally:
+        shutil.rmtree(d)
+
+
+@test
+def keys():
+    with tempfile.TemporaryDirectory() as d:
+        for name, secret in (("a", "alice-secret-0123456789"), ("b", "bob-secret-0123456789")):
+            with open(d + "/" + name, "w") as f:
+                f.write(secret + "\n")
+            os.chmod(d + "/" + name, 0o600)
+        conf = vision() + vision("second") + """
+[key alice]
+secret_file = %s/a
+models = second
+[key bob]
+secret_file = %s/b
+""" % (d, d)
+        with Server(conf) as s:
+            def ask(secret, path="/v1/models", header="Authorization"):
+                h = {header: ("Bearer " if header == "Authorization" else "") + secret}
+                return s.get(path, h if secret else {})
+            assert s.get("/healthz")[0] == 200 and s.get("/v2/health/ready")[0] == 200
+            st, h, body = ask("")
+            assert st == 401 and h["WWW-Authenticate"] == "Bearer" and b"key is needed" in body
+            for wrong in ("x", "alice-secret-012345678", "alice-secret-01234567890",
+                          "alice-secret-012345678\0", "A" * 129, "lice-secret-0123456789"):
+                assert ask(wrong.replace("\0", "%"))[0] == 401, wrong
+            names = [m["id"] for m in json.loads(ask("alice-secret-0123456789")[2])["data"]]
+            assert names == ["second"], names
+            names = [m["id"] for m in json.loads(
+                ask("bob-secret-0123456789", header="api-key")[2])["data"]]
+            assert names == ["vision", "second"], names
+            assert ask("alice-secret-0123456789", "/v2/models/second")[0] == 200
+            assert ask("alice-secret-0123456789", "/v2/models/vision")[0] == 404
+            assert ask("bob-secret-0123456789", "/v2/models/vision")[0] == 200
+            assert "alice-secret" not in s.log() and "bob-secret" not in s.log()
+        # Secrets that are none.
+        for text in ("short", "with blank in the middle", "", "x" * 200):
+            with open(d + "/a", "w") as f:
+                f.write(text)
+            assert check_conf(conf)[0] == 1, text
+
+
+@test
+def quota_of_a_key():
+    with tempfile.TemporaryDirectory() as d:
+        with open(d + "/k", "w") as f:
+            f.write("secret-0123456789")
+        os.chmod(d + "/k", 0o600)
+        with Server(minilm() + "[key k]\nsecret_file = %s/k\nmax_rows = 4\n" % d) as s:
+            h = {"Authorization": "Bearer secret-0123456789"}
+            assert len(s.embed(["a"] * 4, headers=h)) == 4
+            st, r = s.post("/v1/embeddings", {"model": "minilm", "input": ["a"] * 5}, h)
+            assert st == 429 and r["error"]["type"] == "rate_limit_error", r
+            assert len(s.embed(["a"] * 4, headers=h)) == 4
+
+
+class Load:
+    """Requests one after another in some threads; every reply is checked."""
+
+    def __init__(self, s, n=3, text="some text to embed", model="minilm"):
+        self.s, self.model, self.text = s, model, text
+        self.want = s.embed(text, model)[0]
+        self.done, self.bad, self.end = 0, [], False
+        self.threads = [threading.Thread(target=self._run) for _ in range(n)]
+        for t in self.threads:
+            t.start()
+
+    def _run(self):
+        c = self.s.http()
+        body = json.dumps({"model": self.model, "input": self.text})
+        while not self.end:
+            try:
+                c.request("POST", "/v1/embeddings", body=body)
+                r = c.getresponse()
+                out = r.read()
+                if r.status != 200:
+                    self.bad.append((r.status, out[:200]))
+                elif json.loads(out)["data"][0]["embedding"] != self.want:
+                    self.bad.append("another vector")
+                self.done += 1
+            except (OSError, http.client.HTTPException) as e:
+                self.bad.append(repr(e))
+                c.close()
+                time.sleep(0.05)
+        c.close()
+
+    def stop(self):
+        self.end = True
+        for t in self.threads:
+            t.join()
+        assert not self.bad, self.bad[:3]
+        assert self.done, "nothing was asked"
+
+
+@test
+def reload_under_load():
+    """Models come, go and are loaded anew; no request fails."""
+    with tempfile.TemporaryDirectory() as d:
+        shutil.copytree(BUILD + "/models/minilm", d + "/m")
+        base = "[model minilm]\npath = %s/m\nbuckets = 16\n" % d
+        with Server(base) as s:
+            load = Load(s)
+            for i in range(6):
+                n = len(s.lines)
+                if i % 2:
+                    # Replaced as a deployment does it: a new file under the old name.
+                    shutil.copy(d + "/m/model.safetensors", d + "/new")
+                    os.replace(d + "/new", d + "/m/model.safetensors")
+                s.write(base + (vision() if i % 3 == 0 else "") +
+                        ("replicas = 2\n" if i == 4 else ""))
+                s.signal(signal.SIGHUP)
+                s.wait_log("event=reloaded", 60, after=n)
+                assert s.get("/v2/models/vision")[0] == (200 if i % 3 == 0 else 404)
+                loads = [ln for ln in s.lines[n:] if "model loaded" in ln and "minilm" in ln]
+                assert len(loads) == (1 if i % 2 or i in (4, 5) else 0), (i, loads)
+            load.stop()
+
+
+@test
+def failed_reload_changes_nothing():
+    with Server(minilm()) as s:
+        load = Load(s, 2)
+        for text, want in (("[model x]\npath = /nonexistent\n", "No such file"),
+                           ("garbage", "neither a section"),
+                           ("[model minilm]\npath = /dev/null\n", "cannot|dev/null")):
+            n = len(s.lines)
+            s.write(text)
+            s.signal(signal.SIGHUP)
+            s.wait_log("reload failed", 30, after=n)
+            assert any(any(w in ln for w in want.split("|")) for ln in s.lines[n:]), s.lines[n:]
+        os.unlink(s.conf)
+        n = len(s.lines)
+        s.signal(signal.SIGHUP)
+        s.wait_log("reload failed", 30, after=n)
+        load.stop()
+        assert s.get("/healthz")[0] == 200
+        assert s.metric('rlxd_reloads_total{result="failed"}') == 4
+
+
+@test
+def model_files_that_vanish():
+    """Deleted files go on being served; a reload says what is missing."""
+    with tempfile.TemporaryDirectory() as d:
+        shutil.copytree(BUILD + "/models/minilm", d + "/m")
+        with Server("[model minilm]\npath = %s/m\nbuckets = 16\n" % d) as s:
+            want = s.embed("hello")
+            shutil.rmtree(d + "/m")
+            assert s.embed("hello") == want
+            n = len(s.lines)
+            s.signal(signal.SIGHUP)
+            s.wait_log("reload failed", 30, after=n)
+            assert s.embed("hello") == want
+
+
+@test
+def drain_answers_what_was_asked():
+    for engine in ENGINES:
+        s = Server(minilm(), engine=engine)
+        want = s.embed(["word " * 60])
+        body = json.dumps({"model": "minilm", "input": ["word " * 60] * 40}).encode()
+        idle = s.connect()
+        busy = [s.connect() for _ in range(4)]
+        for c in busy:
+            c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+                      % len(body) + body)
+        half = s.connect()
+        half.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+                     % len(body) + body[:100])
+        time.sleep(0.1)
+        s.signal(signal.SIGTERM)
+        s.wait_log("event=draining")
+        assert idle.recv(1) == b""
+        half.sendall(body[100:])
+        for c in busy + [half]:
+            c.settimeout(60)
+            out = b""
+            while True:
+                b = c.recv(1 << 20)
+                if not b:
+                    break
+                out += b
+            assert status_of(out) == 200 and b"Connection: close" in out, out[:300]
+            data = json.loads(out.split(b"\r\n\r\n", 1)[1])["data"]
+            assert len(data) == 40
+            for x in (data[0], data[39]):
+                assert max(abs(a - b) for a, b in zip(x["embedding"], want[0])) < 2e-6
+        try:
+            s.connect(2)
+            refused = False
+        except OSError:
+            refused = True
+        assert s.proc.wait(20) == 0 and refused is not None, s.log()
+        s.stop()
+
+
+@test
+def request_timeout():
+    """What cannot be answered in time is told so, and not computed."""
+    with Server(minilm("max_batch = 1\n"), server="request_timeout = 50ms\n") as s:
+        st, r = s.post("/v1/embeddings", {"model": "minilm", "input": ["word " * 60] * 200})
+        assert st == 504 and "request_timeout" in r["error"]["message"], r
+        assert len(s.embed("a")) == 1
+
+
+@test
+def full_queue():
+    with Server(minilm("max_queue = 8\n")) as s:
+        st, r = s.post("/v1/embeddings", {"model": "minilm", "input": ["a"] * 9})
+        assert st == 413 and "max_queue" in r["error"]["message"], r
+        got, lock = [], threading.Lock()
+
+        def ask():
+            v = s.post("/v1/embeddings", {"model": "minilm", "input": ["word " * 60] * 7})[0]
+            with lock:
+                got.append(v)
+        threads = [threading.Thread(target=ask) for _ in range(6)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert set(got) <= {200, 503} and 200 in got and 503 in got, got
+        assert len(s.embed(["a"] * 8)) == 8
+
+
+@test
+def clients_take_turns():
+    """One client with a thousand inputs does not hold up another with one."""
+    with tempfile.TemporaryDirectory() as d:
+        keys = ""
+        for k in "ab":
+            with open(d + "/" + k, "w") as f:
+                f.write(k + "-secret-0123456789")
+            os.chmod(d + "/" + k, 0o600)
+            keys += "[key %s]\nsecret_file = %s/%s\n" % (k, d, k)
+        with Server(minilm() + keys) as s:
+            a = {"Authorization": "Bearer a-secret-0123456789"}
+            b = {"Authorization": "Bearer b-secret-0123456789"}
+            took = {}
+
+            def bulk():
+                begin = time.monotonic()
+                s.embed(["word " * 60] * 600, headers=a)
+                took["bulk"] = time.monotonic() - begin
+            t = threading.Thread(target=bulk)
+            t.start()
+            time.sleep(0.3)
+            worst = 0
+            while t.is_alive() and len(took) == 0:
+                begin = time.monotonic()
+                s.embed("word " * 60, headers=b)
+                worst = max(worst, time.monotonic() - begin)
+            t.join()
+            assert worst < took["bulk"] / 4, (worst, took)
+
+
+class Manager:
+    """The receiving side of sd_notify."""
+
+    def __init__(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.path = self.dir.name + "/notify"
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.sock.bind(self.path)
+        self.sock.settimeout(20)
+
+    def next(self, *want):
+        """Waits for a message that has a line of @want."""
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            lines = self.sock.recv(4096).decode().split("\n")
+            if any(ln.startswith(w) for ln in lines for w in want):
+                return lines
+        raise AssertionError("no %s" % (want,))
+
+
+@test
+def notify_ready_reload_watchdog_stop():
+    m = Manager()
+    s = Server(vision(), env={"NOTIFY_SOCKET": m.path, "WATCHDOG_USEC": "400000"})
+    assert "READY=1" in m.next("READY=1")
+    begin = time.monotonic()
+    for _ in range(5):
+        m.next("WATCHDOG=1")
+    assert time.monotonic() - begin < 2
+    s.signal(signal.SIGHUP)
+    lines = m.next("RELOADING=1")
+    assert any(ln.startswith("MONOTONIC_USEC=") for ln in lines), lines
+    m.next("READY=1")
+    s.signal(signal.SIGTERM)
+    m.next("STOPPING=1")
+    s.stop()
+
+
+@test
+def socket_activation():
+    """A listening socket that was passed: requests that came before the start wait."""
+    ln = socket.socket()
+    ln.bind(("127.0.0.1", 0))
+    ln.listen(16)
+    early = socket.create_connection(ln.getsockname(), timeout=30)
+    early.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    # As the manager does it: descriptor 3, and the pid of the process itself.
+    sh = 'LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=http exec "$0" "$@" 3<&%d' % ln.fileno()
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
+        f.write(vision())
+        f.flush()
+        s = Server(args=["/bin/sh", "-c", sh, RLXD, "--config", f.name],
+                   pass_fds=(ln.fileno(),))
+        with s:
+            assert s.port == ln.getsockname()[1]
+            assert status_of(early.recv(1000)) in (200, 503)
+            assert s.get("/v2/models/vision")[0] == 200
+    early.close()
+    ln.close()
+
+
+@test
+def passed_socket_of_another_kind():
+    a, b = socket.socketpair()
+    sh = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3<&%d' % a.fileno()
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
+        f.write(vision())
+        f.flush()
+        r = subprocess.run(["/bin/sh", "-c", sh, RLXD, "--config", f.name],
+                           pass_fds=(a.fileno(),), capture_output=True, text=True, timeout=30)
+        assert r.returncode == 1 and "no listening socket" in r.stderr, r.stderr
+
+
+@test
+def json_log():
+    with Server(vision(), server="log = json\naccess_log = all\n", wait=False) as s:
+        wait_for(lambda: any('"event":"ready"' in ln for ln in s.lines))
+        for ln in s.lines:
+            if "listening" in ln:
+                s.port = int(json.loads(ln)["address"].rsplit(":", 1)[1])
+        s.get("/v2/models/vision", {"X-Request-Id": "my-id.1"})
+        s.get('/%22quoted%22"')
+        wait_for(lambda: any("quoted" in ln for ln in s.lines))
+        parsed = [json.loads(ln) for ln in s.lines]
+        r = [p for p in parsed if p.get("id") == "my-id.1"]
+        assert r and r[0]["status"] == 200 and r[0]["client"] == "127.0.0.1", r
+
+
+@test
+def two_loops():
+    for engine in ENGINES:
+        with Server(minilm("replicas = 2\n"), engine=engine, server="threads = 2\n") as s:
+            load = Load(s, 6)
+            time.sleep(2)
+            load.stop()
+
+
+main()

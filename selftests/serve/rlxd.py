@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: MIT
+"""What the tests of rlxd share: TAP, a daemon of one's own, raw HTTP."""
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+BUILD = os.environ.get("BUILD", "build")
+RLXD = os.environ.get("RLXD", BUILD + "/bin/rlxd")
+MINILM = BUILD + "/models/minilm"
+ENGINES = os.environ.get("RLXD_ENGINES", "io_uring epoll").split()
+
+
+class Skip(Exception):
+    pass
+
+
+_tests = []
+
+
+def test(fn):
+    """Marks a test; it fails by raising, as assert does."""
+    _tests.append(fn)
+    return fn
+
+
+def main():
+    bad = 0
+    for n, fn in enumerate(_tests, 1):
+        try:
+            fn()
+            print("ok %d %s" % (n, fn.__name__))
+        except Skip as why:
+            print("ok %d %s # SKIP %s" % (n, fn.__name__, why))
+        except BaseException as e:  # also assertions and interrupts of a test
+            bad += 1
+            for line in traceback.format_exc().splitlines():
+                print("# " + line)
+            print("not ok %d %s" % (n, fn.__name__))
+            if isinstance(e, KeyboardInterrupt):
+                raise
+        sys.stdout.flush()
+    print("1..%d" % len(_tests))
+    sys.exit(bad > 0)
+
+
+def wait_for(what, seconds=20.0):
+    """Polls until what() is true, and returns it."""
+    end = time.monotonic() + seconds
+    while True:
+        v = what()
+        if v:
+            return v
+        assert time.monotonic() < end, "waited %g s in vain" % seconds
+        time.sleep(0.02)
+
+
+class Server:
+    """A daemon on a port that the system chose; its log is kept."""
+
+    def __init__(self, sections="", server="", engine=None, wait=True, env=None,
+                 listen="127.0.0.1:0", pass_fds=(), args=None):
+        self.dir = tempfile.TemporaryDirectory(prefix="rlxd-test-")
+        self.conf = self.dir.name + "/rlxd.conf"
+        self.head = "[server]\n" + ("listen = %s\n" % listen if listen else "")
+        self.head += server + "\n"
+        if engine:
+            self.head += "engine = %s\n" % engine
+        self.write(sections)
+        self.lines = []
+        self.port = None
+        self.proc = subprocess.Popen(
+            args or [RLXD, "--config", self.conf], stderr=subprocess.PIPE, text=True,
+            env=dict(os.environ, **(env or {})), pass_fds=pass_fds)
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        if wait:
+            try:
+                self.wait_log("event=ready", 60)
+            except BaseException:
+                self.kill()
+                raise
+
+    def write(self, sections):
+        with open(self.conf, "w") as f:
+            f.write(self.head + sections)
+
+    def _read(self):
+        for line in self.proc.stderr:
+            self.lines.append(line.rstrip("\n"))
+            at = line.find("event=listening address=")
+            if at >= 0 and self.port is None and "unix:" not in line:
+                self.port = int(line.rstrip().rsplit(":", 1)[1])
+
+    def log(self):
+        return "\n".join(self.lines)
+
+    def wait_log(self, text, seconds=20.0, after=0):
+        def there():
+            if any(text in line for line in self.lines[after:]):
+                return True
+            assert self.proc.poll() is None or not self.reader.is_alive() is None, "ended"
+            if self.proc.poll() is not None:
+                time.sleep(0.1)
+                assert any(text in line for line in self.lines[after:]), \
+                    "ended without '%s':\n%s" % (text, self.log())
+                return True
+            return False
+        wait_for(there, seconds)
+
+    def connect(self, timeout=30):
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return s
+
+    def url(self, path):
+        return "%s://127.0.0.1:%d%s" % ("http", self.port, path)
+
+    def http(self, timeout=60):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+
+    def get(self, path, headers=None, method="GET", body=None):
+        """status, headers, body; a connection each."""
+        c = self.http()
+        try:
+            c.request(method, path, body=body, headers=headers or {})
+            r = c.getresponse()
+            return r.status, r.headers, r.read()
+        finally:
+            c.close()
+
+    def post(self, path, obj, headers=None):
+        st, h, b = self.get(path, headers, "POST", json.dumps(obj))
+        return st, json.loads(b)
+
+    def embed(self, texts, model="minilm", headers=None):
+        st, r = self.post("/v1/embeddings", {"model": model, "input": texts}, headers)
+        assert st == 200, (st, r)
+        return [d["embedding"] for d in r["data"]]
+
+    def metric(self, name):
+        """The value of one line of /metrics, 0 if it is not there."""
+        for line in self.get("/metrics")[2].decode().splitlines():
+            if line.startswith(name + " "):
+                return float(line.rsplit(" ", 1)[1])
+        return 0.0
+
+    def raw(self, data, timeout=10, shut=False):
+        """Everything that comes back for @data until the end, or the timeout."""
+        s = self.connect(timeout)
+        try:
+            s.sendall(data)
+            if shut:
+                s.shutdown(socket.SHUT_WR)
+            out = b""
+            try:
+                while True:
+                    b = s.recv(65536)
+                    if not b:
+                        return out
+                    out += b
+            except (ConnectionResetError, BrokenPipeError):
+                return out
+        finally:
+            s.close()
+
+    def signal(self, sig):
+        self.proc.send_signal(sig)
+
+    def kill(self):
+        if self.proc.poll() is None:
+            self.proc.kill()
+        self.proc.wait()
+
+    def stop(self, seconds=40):
+        """SIGTERM; the exit status must be 0 and nothing may have gone wrong."""
+        if self.proc.poll() is None:
+            self.proc.send_signal(signal.SIGTERM)
+        try:
+            rc = self.proc.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError("did not end:\n" + self.log())
+        self.reader.join(5)
+        assert rc == 0, "ended with %d:\n%s" % (rc, self.log())
+        for bad in ("ERROR: AddressSanitizer", "runtime error:", "LeakSanitizer",
+                    "ThreadSanitizer"):
+            assert bad not in self.log(), self.log()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, tb):
+        if kind is None:
+            self.stop()
+        else:
+            self.kill()
+            print("# log of the daemon:")
+            for line in self.lines[-40:]:
+                print("#   " + line)
+        self.dir.cleanup()
+
+
+def minilm(extra=""):
+    if not os.path.exists(MINILM + "/model.safetensors"):
+        raise Skip("the MiniLM model is not fetched")
+    return "[model minilm]\npath = %s\nbuckets = 16 64 128\n%s\n" % (
+        os.path.abspath(MINILM), extra)
+
+
+def status_of(raw):
+    """The status of the first reply in raw bytes; 0 if there is none."""
+    if not raw.startswith(b"HTTP/1.1 "):
+        return 0
+    return int(raw[9:12])

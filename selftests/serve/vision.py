@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: MIT
+"""Writes a small model with weights, a free batch and two outputs: OUT FILE."""
+import os
+import sys
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T
+from onnx import helper as h
+from onnx import numpy_helper as nh
+
+rng = np.random.default_rng(1)
+w = rng.standard_normal((8, 3, 3, 3)).astype(np.float32)
+v = rng.standard_normal((8, 10)).astype(np.float32)
+nodes = [
+    h.make_node("Conv", ["x", "w"], ["c"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]),
+    h.make_node("Relu", ["c"], ["r"]),
+    h.make_node("GlobalAveragePool", ["r"], ["p"]),
+    h.make_node("Flatten", ["p"], ["f"]),
+    h.make_node("MatMul", ["f", "v"], ["y"]),
+    h.make_node("ArgMax", ["y"], ["n"], axis=1, keepdims=0),
+]
+g = h.make_graph(nodes, "vision",
+                 [h.make_tensor_value_info("x", T.FLOAT, ["batch", 3, 16, 16])],
+                 [h.make_tensor_value_info("y", T.FLOAT, ["batch", 10]),
+                  h.make_tensor_value_info("n", T.INT64, ["batch"])],
+                 [nh.from_array(w, "w"), nh.from_array(v, "v")])
+m = h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
+onnx.checker.check_model(m)
+os.makedirs(os.path.dirname(sys.argv[1]) or ".", exist_ok=True)
+onnx.save(m, sys.argv[1])
