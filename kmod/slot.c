@@ -695,7 +695,7 @@ void rlx_slots_undeliver(struct rlx_slots *q, u32 gen, const struct rlx_slot_ref
 	q->call++;
 	while (n--) {	/* last first, for each one goes to the head of READY */
 		s = rlx_slot_find(q, ref[n].tag, ref[n].seq);
-		if (!s || !q->live || gen != q->gen || s->gen != gen)
+		if (!s || !q->live || gen != q->gen)
 			rlx_slot_stale(ref[n].tag, ref[n].seq, &out[n]);
 		else
 			rlx_slot_apply(q, s, RLX_EV_UNDELIVER, 0, &out[n]);
@@ -714,7 +714,7 @@ int rlx_slots_commit(struct rlx_slots *q, u32 gen, const struct rlx_slot_commit 
 	for (i = 0; i < n; i++) {
 		struct rlx_slot *s = rlx_slot_find(q, in[i].tag, in[i].seq);
 
-		if (!s || s->gen != gen) {
+		if (!s) {
 			rlx_slot_stale(in[i].tag, in[i].seq, &out[i]);
 			continue;
 		}

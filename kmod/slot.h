@@ -89,7 +89,7 @@ struct rlx_slot {
 	void			*wait;	/* set while WAITING; leaves in a record */
 	u64			seq;	/* generation: +1 at each TAKE */
 	u32			tag;	/* its index, set once */
-	u32			gen;	/* service generation it was delivered to */
+	u32			gen;	/* delivered to; q->gen while it is, see attach */
 	u32			heap;	/* 1 + index in q->heap, 0 if not there */
 	u8			state;	/* enum rlx_slot_state */
 

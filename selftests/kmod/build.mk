@@ -73,6 +73,7 @@ run_suites = selftests/run.sh -g $@ -t 3600 $(1) \
 check-kmod:
 	$(Q)+$(SUBMAKE) kernels kmod-tests $(KMOD_STOCK:%=kmod-%)
 	$(Q)$(call run_suites,selftests/kmod/matrix.sh selftests/kmod/spin/run.sh \
+		selftests/slot/mutants.sh \
 		'selftests/kmod/gate.sh 6.12',\
 		$(KMOD_STOCK))
 

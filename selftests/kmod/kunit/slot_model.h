@@ -824,15 +824,14 @@ static void m_generation(struct model *w)
 	u32 gen = w->gen + m_below(w, 4);
 	int err, want;
 
-	if (w->live) {
-		if (m_below(w, 8))
-			return;
+	if (w->live && !m_below(w, 8)) {
 		w->gone |= !m_below(w, 32);
 		rlx_slots_detach(&w->q, w->gone);
 		w->live = false;
 		return;
 	}
-	want = w->gone ? -EPIPE : gen <= w->gen ? -EINVAL : m_unburied(w) ? -EBUSY : 0;
+	want = w->gone ? -EPIPE : gen <= w->gen ? -EINVAL :
+	       w->live || m_unburied(w) ? -EBUSY : 0;
 	err = rlx_slots_attach(&w->q, gen);
 	if (err != want)
 		M_BAD(w, "attach: %d, wanted %d", err, want);
