@@ -550,6 +550,7 @@ static const struct file_operations rlx_arena_fops = {
 	.unlocked_ioctl		= rlx_arena_ioctl,
 	.compat_ioctl		= compat_ptr_ioctl,
 	.mmap			= rlx_arena_mmap,
+	.fsync			= noop_fsync,
 	.get_unmapped_area	= thp_get_unmapped_area,
 	.show_fdinfo		= rlx_arena_show_fdinfo,
 };

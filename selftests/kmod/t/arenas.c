@@ -82,7 +82,7 @@ static long long file_number(const char *path)
 	CHECKF(fd >= 0, "%s: %s", path, strerror(errno));
 	CHECK(read(fd, buf, sizeof(buf) - 1) > 0);
 	close(fd);
-	return strtoll(buf, NULL, 0);
+	return strtoull(buf, NULL, 0);
 }
 
 static void file_write(const char *path, long long value)
