@@ -3,13 +3,30 @@
 SERVE_RUN := selftests/serve/run.sh
 SERVE_PY  := hostile clients ops
 
+# Fuzzers of what rlxd reads, made of the few files that are concerned, by clang.
+FUZZ_SERVE := $(patsubst selftests/serve/fuzz/%.c,$(BUILD)/fuzz-serve/%, \
+		$(wildcard selftests/serve/fuzz/*.c))
+FUZZ_SERVE_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard libuser/base/*.c) \
+		tools/rlxd/http.c tools/rlxd/conf.c tools/rlxd/log.c) $(LLHTTP_OBJ)
+
+$(FUZZ_SERVE:$(BUILD)/fuzz-serve/%=$(BUILD)/obj/selftests/serve/fuzz/%.o): \
+	CPPFLAGS += $(LLHTTP_FLAGS)
+
+$(BUILD)/fuzz-serve/%: $(BUILD)/obj/selftests/serve/fuzz/%.o $(FUZZ_SERVE_OBJ)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer $^ $(LDLIBS) $(RLXD_LIBS) -o $@
+
+fuzz-serve: $(FUZZ_SERVE)
+
 check-serve:
 	$(Q)tools/setup.sh serve
 	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd
+	$(Q)+$(FUZZ_MAKE) fuzz-serve
 	$(Q)tools/fetch-models.sh minilm
 	$(Q)+$(SUBMAKE) $(BUILD)/models/minilm.onnx
 	$(Q)selftests/serve/venv.sh
-	$(Q)$(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %')
+	$(Q)$(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %') selftests/serve/fuzz/run.sh
 
 # The same with the daemon under the address and undefined behaviour sanitizers.
 asan-serve: export ASAN_OPTIONS := allocator_may_return_null=1
@@ -23,4 +40,4 @@ asan-serve:
 	$(Q)selftests/serve/venv.sh
 	$(Q)RLXD=build/asan-serve/bin/rlxd $(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %')
 
-.PHONY: check-serve asan-serve
+.PHONY: check-serve asan-serve fuzz-serve

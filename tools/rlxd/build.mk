@@ -7,19 +7,20 @@ RLXD_OBJ := $(RLXD_SRC:%.c=$(BUILD)/obj/%.o)
 LLHTTP_OBJ := $(BUILD)/obj/llhttp/llhttp.o $(BUILD)/obj/llhttp/api.o \
 	      $(BUILD)/obj/llhttp/http.o
 RLXD_LIBS := -linih
+LLHTTP_FLAGS := -I$(LLHTTP)/include/llhttp -DLLHTTP_STRICT_MODE=1
 
 ifneq ($(and $(wildcard $(LLHTTP)/llhttp/llhttp.c),$(wildcard /usr/include/ini.h)),)
 tools: $(BUILD)/bin/rlxd
 endif
 
-$(RLXD_OBJ): CPPFLAGS += -I$(LLHTTP)/include/llhttp -DLLHTTP_STRICT_MODE=1
+$(RLXD_OBJ): CPPFLAGS += $(LLHTTP_FLAGS)
 
 # Foreign code: its warnings are not ours to mend.
 $(BUILD)/obj/llhttp/%.o: $(LLHTTP)/llhttp/%.c
 	@mkdir -p $(@D)
 	$(call say,CC,llhttp/$*.c)
-	$(Q)$(CC) -DLLHTTP_STRICT_MODE=1 -I$(LLHTTP)/include/llhttp -std=gnu11 $(OPT) \
-		-fPIC -fvisibility=hidden $(SAN) -c $< -o $@
+	$(Q)$(CC) $(LLHTTP_FLAGS) -std=gnu11 $(OPT) -fPIC \
+		 -fvisibility=hidden $(SAN) -c $< -o $@
 
 $(BUILD)/bin/rlxd: $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a
 	@mkdir -p $(@D)

@@ -196,7 +196,14 @@ void conn_shut(struct conn *c)
 	c->loop->engine->shut(c);
 }
 
+/* Callers up to the loop may still look at it: freed at the end of the turn. */
 void conn_gone(struct conn *c)
+{
+	c->gone_next = c->loop->gone;
+	c->loop->gone = c;
+}
+
+static void release(struct conn *c)
 {
 	struct loop *l = c->loop;
 
@@ -221,6 +228,16 @@ void conn_gone(struct conn *c)
 	}
 	rlx_free(c->head);
 	rlx_free(c);
+}
+
+void conn_reap(struct loop *l)
+{
+	struct conn *c;
+
+	while ((c = l->gone)) {
+		l->gone = c->gone_next;
+		release(c);
+	}
 }
 
 /* Send what the request's reply says. */

@@ -20,7 +20,6 @@ struct epoll {
 	bool			 listening, unlistened;
 	uint16_t		 free[CHUNKS];
 	unsigned int		 n_free;
-	struct conn		*gone;		/* events of this turn may still name them */
 };
 
 static void epoll_shutdown(struct loop *l)
@@ -149,8 +148,7 @@ static void epoll_shut(struct conn *c)
 	c->shut = true;
 	c->armed = c->filling = c->sending = false;
 	epoll_ctl(e->fd, EPOLL_CTL_DEL, c->fd, NULL);
-	c->gone_next = e->gone;
-	e->gone = c;
+	conn_gone(c);
 }
 
 static void give(struct loop *l, uint16_t id)
@@ -282,7 +280,7 @@ static void epoll_wait_turn(struct loop *l, int64_t until)
 
 	if (!e->unlistened && now_ns() >= e->accept_at)
 		set_listening(e, true);
-	left = left < 0 || e->gone ? 0 : (left + 999999) / 1000000;
+	left = left < 0 ? 0 : (left + 999999) / 1000000;
 	n = epoll_wait(e->fd, ev, EVENTS, (int)left);
 	for (i = 0; i < n; i++) {
 		const struct listener **ln = ev[i].data.ptr;
@@ -298,12 +296,6 @@ static void epoll_wait_turn(struct loop *l, int64_t until)
 			if (!c->shut)
 				on_conn(c, ev[i].events);
 		}
-	}
-	while (e->gone) {
-		struct conn *c = e->gone;
-
-		e->gone = c->gone_next;
-		conn_gone(c);
 	}
 }
 

@@ -168,6 +168,7 @@ static void turn(struct loop *l)
 	take_posted(l);
 	feed_starved(l);
 	sweep(l);
+	conn_reap(l);
 }
 
 /* What is under way is given up; requests with workers come back to loop_close(). */
@@ -182,8 +183,11 @@ static void shut_all(struct loop *l)
 		next = c->next;
 		conn_shut(c);
 	}
-	for (turns = 0; l->conns && turns < 100; turns++)
+	for (turns = 0; l->conns && turns < 100; turns++) {
+		conn_reap(l);
 		l->engine->wait(l, now_ns() + 10000000);
+	}
+	conn_reap(l);
 }
 
 static void *loop_main(void *ctx)

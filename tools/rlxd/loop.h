@@ -121,7 +121,7 @@ struct loop {
 	struct chunk		 chunk[CHUNKS];
 	struct conn		*conns;
 	unsigned int		 n_conn;
-	struct conn		*ready;
+	struct conn		*ready, *gone;
 	struct conn		*starved;	/* wanted a chunk when there was none */
 	unsigned int		 n_held;	/* chunks that are read or waited for */
 	struct req		*free_req;
@@ -171,6 +171,7 @@ void conn_reply(struct conn *c);	/* c->req has its reply */
 void conn_timeout(struct conn *c);
 void conn_shut(struct conn *c);
 void conn_drain(struct conn *c);
+void conn_reap(struct loop *l);
 
 static inline char *chunk_bytes(const struct loop *l, uint16_t id)
 {
