@@ -8,13 +8,14 @@
  * one, unless it is a release or goes to the same word. A full barrier waits for an
  * empty buffer. Loads happen where they stand, but for the mutants that say so.
  *
- * The module's sleepers look at the ring under the queue's lock, so that lock alone
- * orders need_wakeup, and the producer's barrier is for consumers that sleep in some
- * other way: LOCKLESS is that, with a futex or in user space altogether.
+ * FETCH, REAP and parked commands look at the ring once more under the queue's lock
+ * when they are known to sleep; then that lock alone orders need_wakeup. Others do
+ * not: epoll_wait() looks at nothing that was not woken, a futex sleeps without any
+ * lock. For them, here LOCKLESS, both barriers are needed.
  *
  * right:			the module
- * right: LOCKLESS		sleepers look at the shared tail, without the lock
- * right: NO_MB_KERNEL		the lock suffices
+ * right: LOCKLESS		sleeps after a look at the shared tail, as over epoll
+ * right: NO_MB_KERNEL		the lock suffices, for those who take it
  * right: NO_MB_USER
  * right: NO_MB_SLEEP
  * right: NO_PUSH_COMMIT	what found no room is pushed by FETCH
