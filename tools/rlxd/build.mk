@@ -31,4 +31,30 @@ $(BUILD)/bin/rlxd: $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a
 rlxd:
 	$(Q)tools/setup.sh rlxd
 	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlxd
-.PHONY: rlxd
+
+# The daemon's own files; `make install` is of the library and the rlx command.
+SBINDIR	   ?= $(PREFIX)/sbin
+SYSCONFDIR ?= /etc
+UNITDIR	   ?= $(PREFIX)/lib/systemd/system
+RLXD_MAN   := $(BUILD)/man/rlxd.8 $(BUILD)/man/rlxd.conf.5
+RLXD_MAN_OK = $(if $(shell command -v scdoc),$(RLXD_MAN))
+
+$(BUILD)/man/rlxd%: tools/rlxd/rlxd%.scd
+	@mkdir -p $(@D)
+	$(call say,MAN,$@)
+	$(Q)scdoc <$< >$@
+
+install-rlxd: $(BUILD)/bin/rlxd $(RLXD_MAN_OK)
+	$(Q)install -d '$(DESTDIR)$(SBINDIR)' '$(DESTDIR)$(UNITDIR)' \
+		'$(DESTDIR)$(SYSCONFDIR)/rlxd' '$(DESTDIR)$(MANDIR)/man5' \
+		'$(DESTDIR)$(MANDIR)/man8'
+	$(Q)install -m 755 $(BUILD)/bin/rlxd '$(DESTDIR)$(SBINDIR)'
+	$(Q)sed -e 's|@SBINDIR@|$(SBINDIR)|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|' \
+		tools/rlxd/rlxd.service.in >'$(DESTDIR)$(UNITDIR)/rlxd.service'
+	$(Q)install -m 644 tools/rlxd/rlxd.socket '$(DESTDIR)$(UNITDIR)'
+	$(Q)test -e '$(DESTDIR)$(SYSCONFDIR)/rlxd/rlxd.conf' || install -m 644 \
+		tools/rlxd/rlxd.conf.example '$(DESTDIR)$(SYSCONFDIR)/rlxd/rlxd.conf'
+	$(Q)for m in $(RLXD_MAN_OK); do \
+		install -m 644 $$m '$(DESTDIR)$(MANDIR)'/man$${m##*.} || exit 1; done
+
+.PHONY: rlxd install-rlxd

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT
+/* rlx load: asks a server at a given rate and tells how long replies took. */
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include "base/alloc.h"
+#include "io/file.h"
+#include "tools/rlx/load_run.h"
+#include "tools/rlx/tool.h"
+
+struct load_args {
+	const char	*to, *path, *body, *data;
+	struct arg_list	 header;
+	uint64_t	 connections;
+	double		 rate, seconds, warm_up;
+	bool		 same, raw, json;
+};
+
+static bool parse_to(const char *s, struct load_plan *p)
+{
+	struct sockaddr_in *in = (struct sockaddr_in *)&p->to;
+	struct sockaddr_un *un = (struct sockaddr_un *)&p->to;
+	const char *colon = strrchr(s, ':');
+	uint64_t port;
+	char host[64];
+
+	if (!strncmp(s, "unix:", 5) && strlen(s + 5) < sizeof(un->sun_path)) {
+		un->sun_family = AF_UNIX;
+		strcpy(un->sun_path, s + 5);
+		p->to_len = sizeof(*un);
+		return true;
+	}
+	if (!colon || (size_t)(colon - s) >= sizeof(host) || !parse_u64(colon + 1, 65535, &port))
+		return false;
+	snprintf(host, sizeof(host), "%.*s", (int)(colon - s), s);
+	in->sin_family = AF_INET;
+	in->sin_port = htons((uint16_t)port);
+	p->to_len = sizeof(*in);
+	return inet_pton(AF_INET, strcmp(host, "localhost") ? host : "127.0.0.1",
+			 &in->sin_addr) == 1;
+}
+
+/* The request as it goes over the wire, the same each time. */
+static int make_request(const struct load_args *a, struct load_plan *p, char **out)
+{
+	size_t body_n = a->data ? strlen(a->data) : 0, n = 1024, at;
+	const char *body = a->data;
+	struct rlx_error err = { 0 };
+	struct rlx_file f = { 0 };
+	unsigned int i;
+	char *q;
+
+	if (a->body && rlx_file_map(&f, a->body, &err))
+		return tool_fail("load", TOOL_FAILED, "%s", err.text);
+	if (a->body) {
+		body = (const char *)f.p;
+		body_n = f.n;
+	}
+	for (i = 0; i < a->header.n; i++)
+		n += strlen(a->header.v[i]) + 2;
+	n += strlen(a->path) + body_n;
+	q = *out = rlx_malloc(n);
+	if (!q) {
+		rlx_file_unmap(&f);
+		return tool_fail("load", TOOL_FAILED, "out of memory");
+	}
+	at = 0;
+	if (!a->raw) {
+		at = (size_t)snprintf(q, n, "%s %s HTTP/1.1\r\nHost: %s\r\n",
+				      body ? "POST" : "GET", a->path, a->to);
+		for (i = 0; i < a->header.n; i++)
+			at += (size_t)snprintf(q + at, n - at, "%s\r\n", a->header.v[i]);
+		if (body)
+			at += (size_t)snprintf(q + at, n - at, "Content-Length: %zu\r\n", body_n);
+		at += (size_t)snprintf(q + at, n - at, "\r\n");
+	}
+	if (body_n)
+		memcpy(q + at, body, body_n);
+	p->request = q;
+	p->request_n = at + body_n;
+	rlx_file_unmap(&f);
+	return TOOL_OK;
+}
+
+static void print_times(struct out *o, const char *name, const struct hist *h)
+{
+	static const struct { const char *key; double q; } at[] = {
+		{ "p50_us", 0.5 }, { "p90_us", 0.9 }, { "p99_us", 0.99 }, { "p99_9_us", 0.999 },
+		{ "max_us", 1 },
+	};
+	unsigned int i;
+
+	out_section(o, name);
+	out_num(o, "mean_us", h->n ? h->sum / (double)h->n * 1e-3 : 0, 1, "");
+	for (i = 0; i < N_ELEM(at); i++)
+		out_num(o, at[i].key, hist_quantile(h, at[i].q) * 1e-3, 1, "");
+	out_section_end(o);
+}
+
+static int report(const struct load_args *a, const struct load_result *r)
+{
+	uint64_t bad = r->bad_status + r->differ + r->broken + r->late;
+	struct out o;
+
+	out_begin(&o, a->json);
+	out_section(&o, "requests");
+	out_int(&o, "ok", (int64_t)r->ok);
+	out_int(&o, "bad_status", (int64_t)r->bad_status);
+	out_int(&o, "differing", (int64_t)r->differ);
+	out_int(&o, "broken", (int64_t)r->broken);
+	out_int(&o, "never_begun", (int64_t)r->late);
+	if (r->bad_status) {
+		out_int(&o, "status", r->status);
+		out_str(&o, "reply", r->text);
+	}
+	out_num(&o, "per_second", (double)r->ok / r->seconds, 1, "");
+	out_num(&o, "mib_per_second", (double)r->bytes_in / r->seconds / 1048576, 2, "");
+	out_section_end(&o);
+	print_times(&o, "from_when_due", &r->time);
+	print_times(&o, "from_when_sent", &r->service);
+	if (!out_end(&o))
+		return tool_fail("load", TOOL_FAILED, "cannot write to standard output");
+	return bad || !r->ok ? TOOL_MISMATCH : TOOL_OK;
+}
+
+static int check(const struct load_args *a, struct load_plan *p)
+{
+	unsigned int i;
+
+	if (!parse_to(a->to, p))
+		return tool_fail("load", TOOL_USAGE, "--to wants ADDRESS:PORT or unix:/PATH");
+	if (!a->connections || a->connections > 10000)
+		return tool_fail("load", TOOL_USAGE, "--connections must be 1 to 10000");
+	if (a->rate < 0 || a->rate > 1e7 || !(a->seconds > 0) || a->seconds > 86400 ||
+	    a->warm_up < 0 || a->warm_up > 3600)
+		return tool_fail("load", TOOL_USAGE, "--rate, --seconds or --warm-up is out of range");
+	if (a->body && a->data)
+		return tool_fail("load", TOOL_USAGE, "--body and --data exclude each other");
+	if (a->raw && !a->body && !a->data)
+		return tool_fail("load", TOOL_USAGE, "--raw needs --body or --data");
+	for (i = 0; i < a->header.n; i++)
+		if (strpbrk(a->header.v[i], "\r\n") || !strchr(a->header.v[i], ':'))
+			return tool_fail("load", TOOL_USAGE, "--header wants 'NAME: VALUE'");
+	p->connections = (unsigned int)a->connections;
+	p->rate = a->rate;
+	p->seconds = a->seconds;
+	p->warm_up = a->warm_up;
+	p->same = a->same;
+	p->raw = a->raw;
+	return TOOL_OK;
+}
+
+int cmd_load(int argc, char **argv)
+{
+	struct load_args a = {
+		.to = "127.0.0.1:8000", .path = "/v1/embeddings", .connections = 1,
+		.seconds = 10, .warm_up = 1,
+	};
+	const struct arg arg[] = {
+		{ "to", ARG_STR, &a.to, "ADDRESS", "127.0.0.1:PORT (8000) or unix:/PATH" },
+		{ "path", ARG_STR, &a.path, "PATH", "(/v1/embeddings)" },
+		{ "data", ARG_STR, &a.data, "TEXT", "the body; without one it is a GET" },
+		{ "body", ARG_STR, &a.body, "FILE", "the body out of a file" },
+		{ "header", ARG_LIST, &a.header, "LINE", "'NAME: VALUE', one each time" },
+		{ "connections", ARG_UINT, &a.connections, "N", "(1)" },
+		{ "rate", ARG_NUM, &a.rate, "N",
+		  "requests a second; 0: on each connection one\n"
+		  "behind the other (0)" },
+		{ "seconds", ARG_NUM, &a.seconds, "N", "to measure (10)" },
+		{ "warm-up", ARG_NUM, &a.warm_up, "N", "seconds before that (1)" },
+		{ "same", ARG_FLAG, &a.same, NULL, "bodies of replies must all be alike" },
+		{ "raw", ARG_FLAG, &a.raw, NULL, "no HTTP: the body goes out, as many bytes\n"
+		  "come back; to compare with an echo" },
+		{ "json", ARG_FLAG, &a.json, NULL, "print JSON" },
+	};
+	const struct args args = {
+		"load", "[--to ADDRESS] --data TEXT [OPTION ...]",
+		"Asks a server again and again, and tells how long replies took. With --rate\n"
+		"requests begin by the clock, and a reply's time counts from when its request\n"
+		"was due: what a stall held up shows. A reply other than 200, a broken\n"
+		"connection, a request that was never begun make the exit status 1.",
+		arg, N_ELEM(arg),
+	};
+	struct load_result *r = rlx_calloc(1, sizeof(*r));
+	struct load_plan p = { .rate = 0 };
+	struct rlx_error err = { 0 };
+	char *request = NULL;
+	int rc = TOOL_OK;
+
+	if (!r)
+		return tool_fail("load", TOOL_FAILED, "out of memory");
+	if (args_parse(&args, argc, argv, &rc)) {
+		rc = check(&a, &p);
+		rc = rc ? rc : make_request(&a, &p, &request);
+		if (!rc && load_run(&p, r, &err))
+			rc = tool_fail("load", TOOL_FAILED, "%s", err.text);
+		rc = rc ? rc : report(&a, r);
+	}
+	rlx_free(request);
+	rlx_free(r);
+	arg_list_free(&a.header);
+	return rc;
+}

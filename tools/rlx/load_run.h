@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests over a number of connections, begun by the clock and not when the one
+ * before is answered: a reply's time counts from when its request was due, so that
+ * a stall shows in all requests that it held up.
+ */
+#ifndef RLX_TOOLS_LOAD_RUN_H
+#define RLX_TOOLS_LOAD_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "rlx/status.h"
+#include "tools/rlx/hist.h"
+
+struct load_plan {
+	struct sockaddr_storage	 to;
+	socklen_t		 to_len;
+	const char		*request;	/* head and body */
+	size_t			 request_n;
+	unsigned int		 connections;
+	double			 rate;		/* requests a second; 0: one behind the other */
+	double			 seconds, warm_up;
+	bool			 same;		/* bodies of replies must all be alike */
+	bool			 raw;		/* an echo: as many bytes as were sent */
+};
+
+struct load_result {
+	struct hist	time;		/* from when a request was due to its whole reply */
+	struct hist	service;	/* from when it was sent */
+	uint64_t	sent, ok, bad_status, differ, broken, late;
+	uint64_t	bytes_in;
+	double		seconds;
+	int		status;		/* one of the bad ones */
+	char		text[200];	/* the start of its body */
+};
+
+enum rlx_status load_run(const struct load_plan *p, struct load_result *out,
+			 struct rlx_error *err);
+
+#endif
