@@ -30,7 +30,7 @@ die() { say "$@"; exit 1; }
 unpack_archive()
 {
 	command -v zstd >/dev/null || die "no zstd: run 'tools/setup.sh kmod'"
-	tmp=$(mktemp -d "$cache/tmp.XXXXXX") || exit 1
+	tmp=$(mktemp -d "$cache/tmp.XXXXXX") && chmod 755 "$tmp" || exit 1
 	printf '  UNPACK  %s\n' "$(basename "$1")"
 	if ! zstd -dc "$1" | tar -x -C "$tmp" --strip-components=1 ||
 	   [ ! -f "$tmp/headers/Makefile" ]; then
@@ -154,7 +154,6 @@ collect()
 {
 	mkdir -p "$1/modules" "$1/headers"
 	cp "$src/arch/x86/boot/bzImage" "$1/vmlinuz"
-	strip -o "$1/vmlinux" "$src/vmlinux"
 	find "$src/drivers" -name '*.ko' -exec cp {} "$1/modules/" \;
 	strip -g "$1"/modules/*.ko
 	top=$(cd "$1" && pwd)
@@ -181,7 +180,7 @@ build_kernel()
 			die "the kernel did not build: see $src/.log"
 		}
 		printf '  BUILD   took %s s\n' "$(($(date +%s) - start))"
-		tmp=$(mktemp -d "$cache/tmp.XXXXXX") || exit 1
+		tmp=$(mktemp -d "$cache/tmp.XXXXXX") && chmod 755 "$tmp" || exit 1
 		collect "$tmp"
 		rm -rf "$dir"
 		mv "$tmp" "$dir"
@@ -195,7 +194,7 @@ pack()
 	top=$(readlink -f "$link")
 	tar -c -C "$(dirname "$top")" --transform \
 		"s,^$(basename "$top"),debug-$(cat "$link/release")," \
-		"$(basename "$top")" | zstd -q -19 -T0 -f -o "$1"
+		"$(basename "$top")" | zstd -q -12 -T0 -f -o "$1"
 }
 
 # Runs take turns: those that unpack by the cache, those that build by their folder.

@@ -9,7 +9,7 @@
 # ${XDG_CACHE_HOME:-~/.cache}/rlx/kernels/RELEASE, and $BUILD/kernels/SERIES
 # points there:
 #
-#   vmlinuz  config  release  build/ (the headers)  modules/*.ko
+#   vmlinuz  vmlinux  config  release  build/ (the headers)  modules/*.ko
 #
 # -p looks at the package lists again for a newer release; without it a second
 # run asks for nothing. A series that apt does not offer, or cannot bring, is
@@ -69,6 +69,27 @@ refresh()
 	$root apt-get -qq -o DPkg::Lock::Timeout=300 update >/dev/null 2>&1
 }
 
+# number FILE OFFSET SIZE: one of the image's header, little-endian
+number() { od -An "-tu$3" "-j$2" "-N$3" "$1" | tr -d ' '; }
+
+# The kernel out of its own archive (Documentation/arch/x86/boot.rst), which QEMU
+# boots as it is and saves the guest the unpacking.
+extract_vmlinux()
+{
+	at=$((($(number "$1/vmlinuz" 497 1) + 1) * 512 +
+	      $(number "$1/vmlinuz" 584 4)))
+	size=$(number "$1/vmlinuz" 588 4)
+	case $(od -An -tx1 "-j$at" -N4 "$1/vmlinuz" | tr -d ' ') in
+	28b52ffd)	by="zstd -dcq" ;;
+	fd377a58)	by="xz -dc --single-stream" ;;
+	*)		return ;;
+	esac
+	# What follows the stream is its size, which the tools complain of.
+	tail -c "+$((at + 1))" "$1/vmlinuz" | head -c "$size" | $by \
+		>"$1/vmlinux.new" 2>/dev/null
+	mv "$1/vmlinux.new" "$1/vmlinux"
+}
+
 # Depmod's work for few files: a module next to the others, uncompressed.
 place_modules()
 {
@@ -113,6 +134,7 @@ unpack()
 		set +f
 		mv "$1"/raw/boot/vmlinuz-* "$1/vmlinuz" || return 1
 		mv "$1"/raw/boot/config-* "$1/config"
+		extract_vmlinux "$1"
 		place_modules "$1"
 	done
 	rm -rf "${1:?}/raw" "$1/deb" "$1/usr/share"
@@ -133,7 +155,7 @@ fetch_release()
 	[ -f "$final/release" ] && return
 	pkgs="linux-headers-$2-$arch $(depends_of "linux-headers-$2-$arch") \
 		$(image_of "$2")"
-	tmp=$(mktemp -d "$cache/tmp.XXXXXX") || return 1
+	tmp=$(mktemp -d "$cache/tmp.XXXXXX") && chmod 755 "$tmp" || return 1
 	mkdir "$tmp/deb"
 	printf '  FETCH   linux %s\n' "$2"
 	# shellcheck disable=SC2086 # a list of words

@@ -112,7 +112,8 @@ for group in "${@:-build}"; do
 	kmod)	pkgs=$kmod_pkgs ;;
 	kernel)	pkgs=$kernel_pkgs ;;
 	deb)	pkgs=$deb_pkgs ;;
-	*)	die \"unknown group '$group': build, demo, check, rlxd, serve, kmod, kernel, deb\" ;;
+	*)	die "unknown group '$group'" \
+		    "There are: build demo check rlxd serve kmod kernel deb" ;;
 	esac
 	stamp=$BUILD/.setup-$group
 	stamp_is_fresh && continue

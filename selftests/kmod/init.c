@@ -41,8 +41,13 @@
 #define COUNTERS	"/sys/class/misc/rlx"
 #define RENDER_GID	105
 #define OUTPUT_MAX	(4u << 20)	/* of one program */
-/* What page counters may be off by; less than the smallest huge page. */
+#define PAGE_STACKS	"/sys/kernel/debug/page_owner_stacks/show_stacks"
+/*
+ * What page counters may be off by; less than the smallest huge page. The debug
+ * kernel's checkers keep memory of their own, but there page_owner tells.
+ */
 #define DRIFT_MAX_KB	768
+#define DRIFT_MAX_DEBUG_KB (24 << 10)
 
 struct job {
 	char	*name, *params, *command;
@@ -332,12 +337,59 @@ static void leak(const char *fmt, ...)
 	say("leak %s", text);
 }
 
+/* Pages that others keep, though a call of ours was the occasion. */
+static bool is_kept_elsewhere(const char *stack)
+{
+	static const char *const by[] = {
+		"slab", "stack_depot", "kasan_", "pcpu_", "kmemleak",
+		"__pte_alloc", "__pmd_alloc", "__pud_alloc", "__p4d_alloc",
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(by) / sizeof(by[0]); i++)
+		if (strstr(stack, by[i]))
+			return true;
+	return false;
+}
+
+/* With page_owner: the stacks of pages that a call of ours took and nobody freed. */
+static void find_pages(void)
+{
+	FILE *f = fopen(PAGE_STACKS, "r");
+	char stack[4096], line[256], name[64], ours[80];
+	size_t len = 0, n;
+
+	module_name(module_file, name, sizeof(name));
+	snprintf(ours, sizeof(ours), "[%s]", name);
+	stack[0] = '\0';
+	while (f && fgets(line, sizeof(line), f)) {
+		n = strlen(line);
+		if (n > 1) {
+			if (len + n < sizeof(stack)) {
+				memcpy(stack + len, line, n + 1);
+				len += n;
+			}
+			continue;
+		}
+		if (strstr(stack, ours) && !is_kept_elsewhere(stack)) {
+			char *save, *l = strtok_r(stack, "\n", &save);
+
+			for (; l; l = strtok_r(NULL, "\n", &save))
+				leak("pages: %s", l);
+		}
+		len = 0;
+		stack[0] = '\0';
+	}
+	if (f)
+		fclose(f);
+}
+
 /* After a program: nothing of ours may be in use, and the module goes away. */
 static void gate(long *base_kb)
 {
 	const char *busy = NULL;
 	double end = now() + (debug_kernel ? 10 : 5);
-	long kb = 0;
+	long kb = 0, limit = debug_kernel ? DRIFT_MAX_DEBUG_KB : DRIFT_MAX_KB;
 	int rc = EBUSY;
 
 	if (!module_in)
@@ -346,6 +398,7 @@ static void gate(long *base_kb)
 		usleep(20000);
 	if (busy)
 		leak("counter %s", busy);
+	find_pages();
 	while ((rc = unload(module_file)) && now() < end)
 		usleep(20000);
 	if (rc) {
@@ -355,11 +408,11 @@ static void gate(long *base_kb)
 	module_in = false;
 	for (end = now() + 2; now() < end; usleep(50000)) {
 		kb = settled_kb() - *base_kb;
-		if (kb <= DRIFT_MAX_KB)
+		if (kb <= limit)
 			break;
 	}
 	say("drift %ld KiB", kb);
-	if (kb > DRIFT_MAX_KB) {
+	if (kb > limit) {
 		leak("%ld KiB of pages did not come back", kb);
 		*base_kb += kb;		/* the next one is not to blame */
 	}
