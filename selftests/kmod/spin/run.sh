@@ -67,6 +67,7 @@ fi
 
 # Words are in capitals; what follows them explains.
 cases=$(for model; do
+	model=$(realpath "$model")
 	sed -n 's/^ \* \(right\|wrong\):[ \t]*\(\([A-Z_0-9]\+ \?\)*\)\([ \t].*\)\?$/\1|\2/p' \
 		"$model" | sed "s|^|$model\||"
 done | sed 's/[ \t]*$//')

@@ -9,20 +9,24 @@
  * empty buffer. Loads happen where they stand, but for the mutants that say so.
  *
  * FETCH, REAP and parked commands look at the ring once more under the queue's lock
- * when they are known to sleep; then that lock alone orders need_wakeup. Others do
- * not: epoll_wait() looks at nothing that was not woken, a futex sleeps without any
- * lock. For them, here LOCKLESS, both barriers are needed.
+ * when they are known to sleep; then that lock alone orders need_wakeup. Others need
+ * the barriers: EPOLL looks at nothing that was not woken, and LOCKLESS, as over a
+ * futex, takes no lock at all.
  *
  * right:			the module
- * right: LOCKLESS		sleeps after a look at the shared tail, as over epoll
+ * right: EPOLL
+ * right: LOCKLESS
  * right: NO_MB_KERNEL		the lock suffices, for those who take it
  * right: NO_MB_USER
  * right: NO_MB_SLEEP
  * right: NO_PUSH_COMMIT	what found no room is pushed by FETCH
  * right: NO_PUSH_FETCH		or by COMMIT
  * wrong: NO_PUSH_COMMIT NO_PUSH_FETCH
- * wrong: LOCKLESS NO_MB_KERNEL	need_wakeup is read before tail is in memory
- * wrong: LOCKLESS NO_MB_USER NO_MB_SLEEP	tail is read before need_wakeup is
+ * wrong: EPOLL NO_MB_KERNEL	need_wakeup is read before tail is in memory
+ * wrong: EPOLL NO_MB_USER	tail is read before need_wakeup is in memory
+ * wrong: EPOLL WAKE_BEFORE_TAIL
+ * wrong: LOCKLESS NO_MB_KERNEL
+ * wrong: LOCKLESS NO_MB_USER NO_MB_SLEEP
  * wrong: LOCKLESS WAKE_BEFORE_TAIL
  * wrong: LOCKLESS NO_MB_SLEEP	being on the wait queue is not in memory
  * wrong: LOOK_FIRST		looks before it is on the wait queue
@@ -69,6 +73,7 @@ byte next_val = 1;		/* number of the next request to be pushed */
 byte nfree = DEPTH;		/* slots */
 
 bit asleep;			/* the consumer is not runnable */
+bit event;			/* on the ready list of its epoll */
 
 inline STORE(cpu, a, v, release)
 {
@@ -206,7 +211,7 @@ active [PRODUCERS] proctype producer()
 			MB(CPU);	/* wq_has_sleeper() */
 			LOAD(CPU, QUEUED, x);
 			if
-			:: x -> asleep = 0
+			:: x -> asleep = 0; event = 1
 			:: else
 			fi
 		:: else
@@ -237,7 +242,7 @@ inline LOOK()
 }
 
 /* FETCH with min 1: rlx_sleep() on the queue until the ring is not empty. */
-inline FETCH()
+inline SLEEP()
 {
 	do
 	:: true ->
@@ -261,8 +266,21 @@ inline FETCH()
 #endif
 	od;
 	skip;
-	STORE(USER, QUEUED, 0, 0);
-	d_step { asleep = 0; more = 0; x = 0 }
+	STORE(USER, QUEUED, 0, 0)
+}
+
+/* epoll_wait(): what was not woken is not looked at. */
+inline WAIT_EPOLL()
+{
+	do
+	:: event ->
+		event = 0;
+		LOOK();		/* ->poll() */
+		if
+		:: more -> event = 1; break
+		:: else
+		fi
+	od
 }
 
 active proctype consumer()
@@ -270,6 +288,9 @@ active proctype consumer()
 	byte li, x, t, v, head = 0;
 	bit pushed, more;
 
+#ifdef EPOLL
+	mem[QUEUED] = 1;	/* since EPOLL_CTL_ADD */
+#endif
 	do
 	:: head == N -> break
 	:: else ->
@@ -310,10 +331,14 @@ active proctype consumer()
 #endif
 			if
 			:: t != head
-			:: else -> FETCH()
+#ifdef EPOLL
+			:: else -> WAIT_EPOLL(); more = 0
+#else
+			:: else -> SLEEP(); asleep = 0; more = 0
+#endif
 			fi;
 			STORE(USER, NEED, 0, 0);
-			t = 0
+			d_step { t = 0; x = 0 }
 		fi
 	od;
 	assert(nready == 0)
