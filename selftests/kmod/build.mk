@@ -8,8 +8,8 @@ KMOD_KERNELS	:= $(KMOD_STOCK) debug
 KMOD_DIR	:= $(BUILD)/test/kmod
 KMOD_SRC	:= $(wildcard selftests/kmod/t/*.c)
 KMOD_BIN	:= $(KMOD_SRC:selftests/kmod/t/%.c=$(KMOD_DIR)/%)
-KMOD_LIB	:= $(patsubst %.c,$(BUILD)/obj/%.o,selftests/lib/rlx_test.c selftests/lib/rlx_oom.c \
-			$(wildcard selftests/kmod/lib/*.c))
+KMOD_LIB	:= $(patsubst %.c,$(BUILD)/obj/%.o,selftests/lib/rlx_test.c \
+			selftests/lib/rlx_oom.c $(wildcard selftests/kmod/lib/*.c))
 # Those that also exist as 32-bit programs, NAME.32; they go without liburing.
 KMOD_SRC32	:= $(if $(KMOD_SRC),$(shell grep -lE '^.. rig:.*\bm32\b' $(KMOD_SRC)))
 KMOD_BIN32	:= $(KMOD_SRC32:selftests/kmod/t/%.c=$(KMOD_DIR)/%.32)
@@ -71,10 +71,11 @@ run_suites = selftests/run.sh -g $@ -t 3600 $(1) \
 	$$(for k in $(2); do selftests/kmod/suites.sh $$k $(KMOD_BIN) $(KMOD_BIN32); done)
 
 check-kmod:
-	$(Q)+$(SUBMAKE) kernels kmod-tests $(KMOD_STOCK:%=kmod-%)
+	$(Q)+$(SUBMAKE) kernels kmod-tests $(BUILD)/bin/rlx-static $(KMOD_STOCK:%=kmod-%)
+	$(Q)tools/setup.sh demo; tools/fetch-models.sh minilm || :
 	$(Q)$(call run_suites,selftests/kmod/matrix.sh selftests/kmod/spin/run.sh \
 		selftests/slot/mutants.sh \
-		'selftests/kmod/gate.sh 6.12',\
+		'selftests/kmod/gate.sh 6.12' 'selftests/kmod/demo.sh 6.12',\
 		$(KMOD_STOCK))
 
 check-kmod-debug:

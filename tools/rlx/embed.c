@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "mem/arena.h"
 #include "tools/rlx/corpus.h"
 #include "tools/rlx/encoder.h"
 #include "tools/rlx/tool.h"
@@ -326,7 +327,10 @@ static void print_machine(const struct embed *m, struct out *o)
 	out_int(o, "threads", info.threads);
 	out_section_end(o);
 	out_section(o, "memory");
-	out_str(o, "arena_provider", arena.provider);
+	out_str(o, "arena_provider", !o->json && !strcmp(arena.provider, "kmod") ?
+		"kmod " RLX_KMOD_NODE : arena.provider);
+	if (*arena.why_provider)
+		out_str(o, "why_not_the_module", arena.why_provider);
 	out_bytes(o, "arena", arena.bytes);
 	out_bytes(o, "in_huge_pages", arena.bytes_huge);
 	out_bytes(o, "pinned", stats.bytes_pinned);
