@@ -39,7 +39,7 @@ install_it()
 # Everything that must be there, and nothing outside the prefix.
 files_are_there()
 {
-	for f in include/rlx/status.h include/rlx/ops.list.h lib/arch/librlx.a \
+	for f in include/rlx/status.h include/rlx/ops.list.h include/linux/rlx.h lib/arch/librlx.a \
 		 lib/arch/librlx.so lib/arch/librlx.so.1 \
 		 bin/rlx lib/arch/pkgconfig/rlx.pc lib/arch/cmake/rlx/rlxConfig.cmake; do
 		[ -s "$dest/opt/rlx/$f" ] || { echo "$f is missing"; return 1; }
@@ -147,7 +147,7 @@ small_enough()
 # Pages of the library and the command, and one for each subcommand.
 manual_pages()
 {
-	for p in librlx.3 rlx.1 $("$dest/opt/rlx/bin/rlx" --help |
+	for p in librlx.3 rlx.1 rlx.4 $("$dest/opt/rlx/bin/rlx" --help |
 			sed -n 's/^  \([a-z]*\) .*/rlx-\1.1/p'); do
 		m=$dest/opt/rlx/share/man/man${p##*.}/$p
 		grep -q '^\.TH ' "$m" || { echo "$p: no page"; return 1; }
