@@ -12,7 +12,7 @@
 #include "slot_model.h"
 #include "slot_pairs.h"
 
-#define RUNS	400	/* of 400 steps; a few seconds without KVM */
+#define RUNS	150	/* of 400 steps; two seconds without KVM */
 
 static void rlx_slot_kunit_pairs(struct kunit *test)
 {
