@@ -30,6 +30,7 @@ say() { printf 'fetch-kernels: %s\n' "$*" >&2; }
 module_dirs='*/kernel/drivers/gpu/drm/drm*.ko* */kernel/drivers/gpu/drm/vgem/*
 */kernel/net/9p/9pnet.ko* */kernel/net/9p/9pnet_virtio.ko* */kernel/fs/9p/*
 */kernel/fs/netfs/* */kernel/fs/fscache/* */kernel/drivers/block/ublk_drv.ko*
+*/kernel/drivers/block/brd.ko*
 */kernel/drivers/virtio/virtio.ko* */kernel/drivers/virtio/virtio_[pr]*'
 
 candidate() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [0-9]'; }
