@@ -40,4 +40,33 @@ asan-serve:
 	$(Q)selftests/serve/venv.sh
 	$(Q)RLXD=build/asan-serve/bin/rlxd $(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %')
 
-.PHONY: check-serve asan-serve fuzz-serve
+# RLX_SOAK_MINUTES (20) of load, reloads, vanishing clients and kills.
+soak:
+	$(Q)tools/setup.sh serve
+	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlxd
+	$(Q)tools/fetch-models.sh minilm
+	$(Q)selftests/serve/venv.sh
+	$(Q)$(RUN) -g $@ -t 7200 '$(SERVE_RUN) soak'
+
+.PHONY: check-serve asan-serve fuzz-serve soak
+
+# The benchmark of serving, with its echo, its bare run and its peer.
+BENCH_SERVE := $(patsubst selftests/serve/bench/%.c,$(BUILD)/bench-serve/%, \
+		 $(wildcard selftests/serve/bench/*.c))
+
+$(BUILD)/bench-serve/%: $(BUILD)/obj/selftests/serve/bench/%.o \
+		$(BUILD)/obj/tools/rlx/peer_ort.o $(BUILD)/lib/librlx.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+bench-serve-programs: $(BENCH_SERVE)
+
+bench-serve:
+	$(Q)tools/setup.sh serve
+	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd bench-serve-programs
+	$(Q)tools/fetch-models.sh minilm onnxruntime
+	$(Q)+$(SUBMAKE) $(BUILD)/models/minilm.onnx
+	$(Q)selftests/bench/run.sh 'python3 selftests/serve/bench/bench.py'
+
+.PHONY: bench-serve bench-serve-programs

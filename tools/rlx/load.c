@@ -137,7 +137,8 @@ static int check(const struct load_args *a, struct load_plan *p)
 		return tool_fail("load", TOOL_USAGE, "--connections must be 1 to 10000");
 	if (a->rate < 0 || a->rate > 1e7 || !(a->seconds > 0) || a->seconds > 86400 ||
 	    a->warm_up < 0 || a->warm_up > 3600)
-		return tool_fail("load", TOOL_USAGE, "--rate, --seconds or --warm-up is out of range");
+		return tool_fail("load", TOOL_USAGE,
+				 "--rate, --seconds or --warm-up is out of range");
 	if (a->body && a->data)
 		return tool_fail("load", TOOL_USAGE, "--body and --data exclude each other");
 	if (a->raw && !a->body && !a->data)

@@ -221,7 +221,7 @@ static void bert_replica_close(struct replica *r)
 	r->state = NULL;
 }
 
-/* Each program once, so that the first request finds all pages and code there. */
+/* Each program once, on one row, so that the first request finds code and tables there. */
 static enum rlx_status warm_up(struct model *m, struct bert_replica *br, struct rlx_error *err)
 {
 	struct bert *b = m->state;
@@ -233,9 +233,9 @@ static enum rlx_status warm_up(struct model *m, struct bert_replica *br, struct 
 			s = k ? &br->many[i] : &br->one[i];
 			if (!s->s)
 				continue;
-			for (int64_t n = 0; n < (k ? m->conf.max_batch : 1); n++)
-				s->lengths[n] = 1;
-			if (rlx_session_run(s->s))
+			s->lengths[0] = 1;
+			if ((k && rlx_session_extent(s->s, 1, m->conf.max_batch)) ||
+			    rlx_session_run(s->s))
 				return rlx_fail(err, rlx_session_error(s->s)->status, "%s",
 						rlx_session_error(s->s)->text);
 		}

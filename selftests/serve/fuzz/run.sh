@@ -16,14 +16,15 @@ seed()
 	http)
 		h='HTTP/1.1\r\nHost: x\r\n'
 		printf 'GET /v2?a=b %bX-Request-Id: 1\r\n\r\n' "$h" >"$BUILD/fuzz-serve/http/a"
-		printf 'POST /v1/embeddings %bTransfer-Encoding: chunked\r\n\r\n5;e=1\r\nhello\r\n0\r\nT: x\r\n\r\nGET' "$h" |
-			sed 's/\\r\\n/\r\n/g' >"$BUILD/fuzz-serve/http/b"
+		printf 'POST / %bTransfer-Encoding: chunked\r\n\r\n%b' "$h" \
+			'5;e=1\r\nhello\r\n0\r\nT: x\r\n\r\nGET' >"$BUILD/fuzz-serve/http/b"
 		printf 'POST / %bContent-Length: 5\r\nAuthorization: Bearer x\r\n\r\nhello' "$h" \
 			>"$BUILD/fuzz-serve/http/c" ;;
 	conf)
 		cp tools/rlxd/rlxd.conf.example "$BUILD/fuzz-serve/conf/a"
-		printf '[server]\nlisten = a b\n  [::1]:1\nmax_body = 1M\n[model a]\npath = x\nbuckets = 1 2\n[key k]\nsecret_file = y\nmodels = a\n' \
-			>"$BUILD/fuzz-serve/conf/b" ;;
+		printf '%s\n' '[server]' 'listen = a b' '  [::1]:1' 'max_body = 1M' \
+			'[model a]' 'path = x' 'buckets = 1 2' '[key k]' \
+			'secret_file = y' 'models = a' >"$BUILD/fuzz-serve/conf/b" ;;
 	esac
 }
 

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""
+HTTP against the bare run, a raw echo and a server around ONNX Runtime, in turns.
+
+One connection: the median of /infer minus the bare run and minus an echo of the
+same size is what the server costs. Saturation: rows a second against bare batches.
+Equal load: the same rate for both servers, times from when a request was due. The
+least of all rounds stands for each, as other work on the machine only adds.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+BUILD = os.environ.get("BUILD", "build")
+RLX, RLXD = BUILD + "/bin/rlx", BUILD + "/bin/rlxd"
+HERE = BUILD + "/bench-serve/"
+MODEL = BUILD + "/models/minilm"
+SEQ = int(os.environ.get("RLX_BENCH_SEQ", "32"))
+SECONDS = os.environ.get("RLX_BENCH_SECONDS", "0.5")
+ROUNDS = int(os.environ.get("RLX_BENCH_ROUNDS", "15"))
+THREADS = os.environ.get("RLX_BENCH_THREADS", str(len(os.sched_getaffinity(0))))
+
+
+def start(*cmd):
+    """A server that prints its port."""
+    p = subprocess.Popen(cmd, stdout=subprocess.PIPE, text=True)
+    return p, p.stdout.readline().strip()
+
+
+def start_rlxd(conf):
+    p = subprocess.Popen([RLXD, "--config", conf], stderr=subprocess.PIPE, text=True)
+    port = None
+    for line in p.stderr:
+        if "event=listening" in line:
+            port = line.strip().rsplit(":", 1)[1]
+        if "event=ready" in line:
+            return p, port
+    sys.exit("rlxd did not start")
+
+
+def load(port, body, *args):
+    out = subprocess.run([RLX, "load", "--json", "--to", "127.0.0.1:" + port, "--body", body,
+                          "--seconds", SECONDS, "--warm-up", "0.1"] + list(args),
+                         stdout=subprocess.PIPE, text=True)
+    r = json.loads(out.stdout)
+    if out.returncode and not r["requests"]["never_begun"]:
+        sys.exit("a request failed: %s" % r["requests"])
+    return r
+
+
+def bare(batch):
+    out = subprocess.run([HERE + "bare", MODEL, str(SEQ), str(batch), SECONDS],
+                         stdout=subprocess.PIPE, text=True, check=True)
+    return [float(x) for x in out.stdout.split()]
+
+
+def main():
+    tmp = tempfile.mkdtemp()
+    ids = b"".join((2000 + i).to_bytes(8, "little") for i in range(SEQ))
+    head = json.dumps({"inputs": [{"name": "input_ids", "shape": [1, SEQ], "datatype": "INT64",
+                       "parameters": {"binary_data_size": 8 * SEQ}}],
+                       "outputs": [{"name": "embedding",
+                                    "parameters": {"binary_data": True}}]}).encode()
+    head += b" " * (-len(head) % 8)
+    for name, data in (("body", head + ids), ("echo", b"x" * 1800)):
+        with open(tmp + "/" + name, "wb") as f:
+            f.write(data)
+    with open(tmp + "/conf", "w") as f:
+        f.write("[server]\nlisten = 127.0.0.1:0\naccess_log = none\n[model minilm]\n"
+                "path = %s\nbuckets = %d\nmax_batch = 16\nthreads = %s\n"
+                % (os.path.abspath(MODEL), SEQ, THREADS))
+    infer = ("--path", "/v2/models/minilm/infer", "--header",
+             "Inference-Header-Content-Length: %d" % len(head), "--same")
+    body, conns = tmp + "/body", ("--connections", "32")
+    rlxd, port = start_rlxd(tmp + "/conf")
+    echo, echo_port = start(HERE + "echo")
+    ort, ort_port = start(HERE + "peer", BUILD + "/models/libonnxruntime.so",
+                          BUILD + "/models/minilm.onnx", str(SEQ), THREADS)
+    r = {k: [] for k in ("bare", "http", "echo", "ort", "bare16", "http32", "ort32")}
+    try:
+        for _ in range(ROUNDS):
+            r["bare"].append(bare(1)[0])
+            r["http"].append(load(port, body, *infer)["from_when_sent"]["p50_us"])
+            r["echo"].append(load(echo_port, tmp + "/echo", "--raw")["from_when_sent"]["p50_us"])
+            r["ort"].append(load(ort_port, body)["from_when_sent"]["p50_us"])
+            r["bare16"].append(bare(16)[1])
+            r["http32"].append(load(port, body, *infer, *conns)["requests"]["per_second"])
+            r["ort32"].append(load(ort_port, body, *conns)["requests"]["per_second"])
+        rate = str(0.7 * max(r["ort32"]))
+        equal = {"rlxd": [], "ort": []}
+        for _ in range(ROUNDS):
+            for name, to, args in (("rlxd", port, infer), ("ort", ort_port, ())):
+                t = load(to, body, *args, *conns, "--rate", rate)["from_when_due"]
+                equal[name].append((t["p50_us"], t["p99_us"]))
+    finally:
+        for p in (rlxd, echo, ort):
+            p.terminate()
+    low = {k: min(v) for k, v in r.items()}
+    print("%d tokens, %s threads, best of %d rounds of %s s" % (SEQ, THREADS, ROUNDS, SECONDS))
+    print("one connection, median us:  bare run %.1f  rlxd %.1f  echo %.1f  onnxruntime %.1f"
+          % (low["bare"], low["http"], low["echo"], low["ort"]))
+    print("  rlxd minus bare run minus echo: %.1f us"
+          % (low["http"] - low["bare"] - low["echo"]))
+    print("32 connections, rows/s:     bare batches of 16 %.0f  rlxd %.0f (%.0f %%)  "
+          "onnxruntime %.0f" % (max(r["bare16"]), max(r["http32"]), 100 *
+                                max(r["http32"]) / max(r["bare16"]), max(r["ort32"])))
+    for name in ("rlxd", "ort"):
+        p50, p99 = (min(x[i] for x in equal[name]) for i in (0, 1))
+        print("%s/s by the clock, us:     %-4s p50 %.0f  p99 %.0f" % (
+            rate.split(".")[0], name, p50, p99))
+
+
+main()

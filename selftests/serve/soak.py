@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: MIT
+"""
+Minutes of load with reloads, vanishing and hostile clients, then with kills.
+
+Each reply is compared with what a quiet server said. In the first three quarters the
+server is not killed: there no request may fail, and at the end neither memory nor
+descriptors may have grown. Then it is killed (SIGKILL) every few seconds and started
+on the same listening socket: a client that lost its connection asks again and must
+get the right reply, and nothing else may fail.
+"""
+import http.client
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+
+from rlxd import BUILD, ENGINES, RLXD, main, status_of, test, wait_for
+
+MINUTES = float(os.environ.get("RLX_SOAK_MINUTES", "20"))
+TEXTS = ["a", "hello world", "the quick brown fox jumps over the lazy dog " * 2,
+         "word " * 50, "Zürich und 北京"]
+
+
+class Daemon:
+    """rlxd on a socket that outlives it."""
+
+    def __init__(self, dir):
+        self.dir = dir
+        self.ln = socket.socket()
+        self.ln.bind(("127.0.0.1", 0))
+        self.ln.listen(512)
+        self.port = self.ln.getsockname()[1]
+        self.log = open(dir + "/log", "a")
+        self.write(False)
+        self.start()
+
+    def write(self, second):
+        with open(self.dir + "/conf.new", "w") as f:
+            f.write("[server]\naccess_log = none\nengine = %s\nidle_timeout = 5s\n"
+                    "header_timeout = 2s\nbody_timeout = 5s\n"
+                    "[model minilm]\npath = %s/m\nbuckets = 16 64\n" % (ENGINES[0], self.dir))
+            if second:
+                f.write("[model second]\npath = %s\n" % os.path.abspath(
+                    BUILD + "/serve/vision.onnx"))
+        os.rename(self.dir + "/conf.new", self.dir + "/conf")
+
+    def start(self):
+        sh = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3<&%d' % self.ln.fileno()
+        self.proc = subprocess.Popen(
+            ["/bin/sh", "-c", sh, RLXD, "--config", self.dir + "/conf"],
+            stderr=self.log, pass_fds=(self.ln.fileno(),))
+
+    def metrics(self):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        c.request("GET", "/metrics")
+        text = c.getresponse().read().decode()
+        c.close()
+        return {ln.rsplit(" ", 1)[0]: float(ln.rsplit(" ", 1)[1])
+                for ln in text.splitlines() if not ln.startswith("#")}
+
+    def ready(self):
+        try:
+            return self.metrics().get("rlxd_ready") == 1
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def fds(self):
+        return len(os.listdir("/proc/%d/fd" % self.proc.pid))
+
+
+def ask(c, text):
+    c.request("POST", "/v1/embeddings",
+              body=json.dumps({"model": "minilm", "input": text}))
+    r = c.getresponse()
+    body = r.read()
+    return r.status, body
+
+
+class Soak:
+    def __init__(self, d):
+        self.d = d
+        self.end = self.kills = False
+        self.ok = self.again = self.reloads = self.killed = self.vanished = 0
+        self.bad = []
+        c = http.client.HTTPConnection("127.0.0.1", d.port, timeout=60)
+        self.want = {}
+        for t in TEXTS:
+            st, body = ask(c, t)
+            assert st == 200, body
+            self.want[t] = json.loads(body)["data"][0]["embedding"]
+        c.close()
+
+    def right(self, text, body):
+        """A batch may round differently; a wrong reply is far away from that."""
+        got = json.loads(body)["data"][0]["embedding"]
+        return max(abs(a - b) for a, b in zip(got, self.want[text])) < 2e-6
+
+    def good(self, seed):
+        rng = random.Random(seed)
+        c = http.client.HTTPConnection("127.0.0.1", self.d.port, timeout=120)
+        while not self.end:
+            text = rng.choice(TEXTS)
+            while True:
+                try:
+                    st, body = ask(c, text)
+                except (OSError, http.client.HTTPException) as e:
+                    c.close()
+                    if not self.kills:
+                        self.bad.append("lost: %r" % e)
+                    self.again += 1
+                    time.sleep(0.05)
+                    continue
+                if st == 503 and self.kills:    # it is being loaded
+                    self.again += 1
+                    time.sleep(0.05)
+                    continue
+                break
+            if st != 200:
+                self.bad.append("%d %s" % (st, body[:200]))
+            elif not self.right(text, body):
+                self.bad.append("a wrong vector")
+            self.ok += 1
+            if rng.random() < 0.05:
+                c.close()
+        c.close()
+
+    def vanish(self, seed):
+        rng = random.Random(seed)
+        body = json.dumps({"model": "minilm", "input": ["word " * 30] * 5}).encode()
+        whole = (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+                 % len(body)) + body
+        while not self.end:
+            try:
+                c = socket.create_connection(("127.0.0.1", self.d.port), timeout=30)
+                data = whole
+                if rng.random() < 0.3:
+                    data = bytes(rng.randrange(256) for _ in range(300)) + b"\r\n\r\n"
+                c.sendall(data[:rng.randrange(1, len(data) + 1)])
+                time.sleep(rng.random() * 0.2)
+                if rng.random() < 0.5:
+                    c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                c.close()
+                self.vanished += 1
+            except OSError:
+                pass
+            time.sleep(0.05)
+
+    def reload(self):
+        n = 0
+        while not self.end:
+            time.sleep(1 if MINUTES < 5 else 5)
+            n += 1
+            self.d.write(n % 2)
+            if n % 3 == 0:
+                shutil.copy(self.d.dir + "/m/model.safetensors", self.d.dir + "/new")
+                os.replace(self.d.dir + "/new", self.d.dir + "/m/model.safetensors")
+            try:
+                self.d.proc.send_signal(signal.SIGHUP)
+            except ProcessLookupError:
+                continue
+            self.reloads += 1
+
+    def run(self):
+        threads = [threading.Thread(target=self.good, args=(i,)) for i in range(4)]
+        threads += [threading.Thread(target=self.vanish, args=(i,)) for i in range(2)]
+        threads.append(threading.Thread(target=self.reload))
+        for t in threads:
+            t.start()
+        try:
+            self.peace()
+            self.war()
+        finally:
+            self.end = True
+            for t in threads:
+                t.join()
+
+    def settled(self):
+        """The least of some readings: requests under way come and go."""
+        rss, fds = [], []
+        for _ in range(20):
+            rss.append(self.d.metrics()["process_resident_memory_bytes"])
+            fds.append(self.d.fds())
+            time.sleep(0.2)
+        return min(rss), min(fds)
+
+    def peace(self):
+        time.sleep(MINUTES * 60 * 0.25)
+        first = self.settled()
+        time.sleep(MINUTES * 60 * 0.5)
+        last = self.settled()
+        print("# after a quarter: %.1f MB, %d descriptors; after three: %.1f MB, %d"
+              % (first[0] / 1e6, first[1], last[0] / 1e6, last[1]))
+        assert self.d.proc.poll() is None, "ended by itself"
+        assert not self.bad, self.bad[:5]
+        # Two loads of the model may overlap; anything that grows with time is more.
+        assert last[0] < first[0] * 1.25 + 30e6, (first, last)
+        assert last[1] <= first[1] + 12, (first, last)
+
+    def war(self):
+        self.kills = True
+        end = time.monotonic() + MINUTES * 60 * 0.25
+        while time.monotonic() < end:
+            time.sleep(random.random() * 4 + 1)
+            self.d.proc.kill()
+            self.d.proc.wait()
+            self.d.start()
+            self.killed += 1
+            wait_for(self.d.ready, 60)
+        assert not self.bad, self.bad[:5]
+
+
+@test
+def soak():
+    with tempfile.TemporaryDirectory() as tmp:
+        shutil.copytree(BUILD + "/models/minilm", tmp + "/m")
+        d = Daemon(tmp)
+        try:
+            wait_for(d.ready, 60)
+            s = Soak(d)
+            s.run()
+            print("# %d replies right, %d asked again, %d reloads, %d kills, %d vanished"
+                  % (s.ok, s.again, s.reloads, s.killed, s.vanished))
+            assert not s.bad, s.bad[:5]
+            assert s.ok > 100 and s.killed and s.reloads and s.vanished
+            d.proc.send_signal(signal.SIGTERM)
+            assert d.proc.wait(60) == 0
+        finally:
+            d.proc.kill()
+            d.log.flush()
+            with open(tmp + "/log") as f:
+                lines = [ln for ln in f if "level=error" in ln or "Sanitizer" in ln]
+            for ln in lines[-10:]:
+                print("# " + ln.rstrip())
+
+
+main()
