@@ -6,6 +6,7 @@
 #ifndef RLX_IOCTL_H
 #define RLX_IOCTL_H
 
+#include <linux/build_bug.h>
 #include <linux/kernel.h>
 #include <linux/types.h>
 
@@ -54,8 +55,13 @@ struct rlx_ioctl {
 };
 
 /* A row whose struct is still that of its first version. */
-#define RLX_IOCTL_ROW(_cmd, _flags, _fn) \
-	{ .cmd = (_cmd), .min = _IOC_SIZE(_cmd), .flags = (_flags), .fn = (_fn) }
+#define RLX_IOCTL_ROW(_cmd, _flags, _fn) {				\
+	.cmd = (_cmd),							\
+	.min = _IOC_SIZE(_cmd) +					\
+	       BUILD_BUG_ON_ZERO(_IOC_SIZE(_cmd) > RLX_IOCTL_ARG_MAX),	\
+	.flags = (_flags),						\
+	.fn = (_fn),							\
+}
 
 /**
  * rlx_ioctl_dispatch - find the row and do it.

@@ -50,6 +50,7 @@
  *	EBUSY		leased, mapped for writing, not yet acknowledged; a second
  *			executor
  *	ENOSPC		a table is full
+ *	ENODEV		mmap of what has nothing to map
  *	EMFILE, ENFILE	no descriptor left
  *	EAGAIN		the channel is full, or nothing is there and waiting was
  *			not asked for
@@ -229,8 +230,9 @@ struct rlx_ioc_arena_dup {
 
 /**
  * struct rlx_ioc_arena_seal - forbid for good, for every fd.
- * @seals: RLX_KSEAL_*; NO_WRITE is EBUSY while a writable mapping, export or
- *         lease exists
+ * @seals: RLX_KSEAL_*; NO_WRITE is EBUSY while a mapping that is or may be made
+ *         writable, an export or an attachment for writing exists, and while a
+ *         device or ring has pages pinned
  * @pad:   0
  * @reserved: 0
  */
