@@ -317,7 +317,8 @@ def model_files_that_vanish():
 @test
 def drain_answers_what_was_asked():
     for engine in ENGINES:
-        s = Server(minilm(), engine=engine)
+        s = Server(minilm(), engine=engine,
+                   server="drain_timeout = 10min\nrequest_timeout = 10min\n")
         want = s.embed(["word " * 60])
         body = json.dumps({"model": "minilm", "input": ["word " * 60] * 40}).encode()
         idle = s.connect()
@@ -334,7 +335,7 @@ def drain_answers_what_was_asked():
         assert idle.recv(1) == b""
         half.sendall(body[100:])
         for c in busy + [half]:
-            c.settimeout(60)
+            c.settimeout(600)
             out = b""
             while True:
                 b = c.recv(1 << 20)
@@ -394,14 +395,14 @@ def clients_take_turns():
                 f.write(k + "-secret-0123456789")
             os.chmod(d + "/" + k, 0o600)
             keys += "[key %s]\nsecret_file = %s/%s\n" % (k, d, k)
-        with Server(minilm() + keys) as s:
+        with Server(minilm() + keys, server="request_timeout = 10min\n") as s:
             a = {"Authorization": "Bearer a-secret-0123456789"}
             b = {"Authorization": "Bearer b-secret-0123456789"}
             took = {}
 
             def bulk():
                 begin = time.monotonic()
-                s.embed(["word " * 60] * 600, headers=a)
+                s.embed(["word " * 60] * 300, headers=a)
                 took["bulk"] = time.monotonic() - begin
             t = threading.Thread(target=bulk)
             t.start()
@@ -501,6 +502,60 @@ def json_log():
         parsed = [json.loads(ln) for ln in s.lines]
         r = [p for p in parsed if p.get("id") == "my-id.1"]
         assert r and r[0]["status"] == 200 and r[0]["client"] == "127.0.0.1", r
+
+
+RLX = BUILD + "/bin/rlx"
+
+
+def rlx(*args):
+    return subprocess.run([RLX] + list(args), capture_output=True, text=True)
+
+
+@test
+def rlx_load():
+    with Server(minilm()) as s:
+        to = ("--to", "127.0.0.1:%d" % s.port, "--seconds", "1", "--warm-up", "0.2", "--json")
+        body = '{"model":"minilm","input":"hello"}'
+        r = rlx("load", "--data", body, "--connections", "3", *to)
+        assert r.returncode == 0, r.stdout + r.stderr
+        got = json.loads(r.stdout)
+        assert got["requests"]["ok"] > 10 and got["requests"]["broken"] == 0, got
+        t = got["from_when_due"]
+        assert 0 < t["p50_us"] <= t["p90_us"] <= t["p99_us"] <= t["p99_9_us"] <= t["max_us"]
+        # By the clock: as many as were due, whatever the replies took.
+        r = rlx("load", "--path", "/healthz", "--rate", "200", "--connections", "2", *to)
+        got = json.loads(r.stdout)["requests"]
+        assert r.returncode == 0 and 190 <= got["ok"] <= 201, got
+        # What goes wrong is counted and told.
+        r = rlx("load", "--data", "{}", *to)
+        got = json.loads(r.stdout)["requests"]
+        assert r.returncode == 1 and got["status"] == 400 and got["ok"] == 0, got
+        r = rlx("load", "--path", "/metrics", "--same", *to)
+        assert r.returncode == 1 and json.loads(r.stdout)["requests"]["differing"], r.stdout
+        # A stalled server shows in every request that was due meanwhile.
+        p = subprocess.Popen([RLX, "load", "--path", "/healthz", "--rate", "100", *to[:2],
+                              "--seconds", "2", "--warm-up", "0", "--json"],
+                             stdout=subprocess.PIPE, text=True)
+        time.sleep(0.5)
+        s.signal(signal.SIGSTOP)
+        time.sleep(1)
+        s.signal(signal.SIGCONT)
+        got = json.loads(p.communicate()[0])
+        assert got["from_when_due"]["p90_us"] > 300000 > got["from_when_sent"]["p90_us"], got
+    assert rlx("load", "--to", "127.0.0.1:%d" % s.port).returncode == 3
+    for args in (["--to", "x"], ["--rate", "-1"], ["--connections", "0"], ["--raw"],
+                 ["--header", "x"]):
+        assert rlx("load", *args).returncode == 2, args
+
+
+@test
+def rlx_top():
+    with Server(minilm()) as s:
+        s.embed(["a", "b"])
+        r = rlx("top", "--to", "127.0.0.1:%d" % s.port, "--count", "1", "--every", "0.1")
+        assert r.returncode == 0 and "minilm" in r.stdout and "ready" in r.stdout, r.stdout
+    assert rlx("top", "--to", "127.0.0.1:1", "--count", "1").returncode == 3
+    assert rlx("top", "--to", "x", "--count", "1").returncode == 2
 
 
 @test

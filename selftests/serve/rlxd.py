@@ -123,7 +123,7 @@ class Server:
     def url(self, path):
         return "%s://127.0.0.1:%d%s" % ("http", self.port, path)
 
-    def http(self, timeout=60):
+    def http(self, timeout=600):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
 
     def get(self, path, headers=None, method="GET", body=None):
@@ -191,7 +191,7 @@ class Server:
         self.reader.join(5)
         assert rc == 0, "ended with %d:\n%s" % (rc, self.log())
         for bad in ("ERROR: AddressSanitizer", "runtime error:", "LeakSanitizer",
-                    "ThreadSanitizer"):
+                    "WARNING: ThreadSanitizer"):
             assert bad not in self.log(), self.log()
 
     def __enter__(self):

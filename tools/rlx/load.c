@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* rlx load: asks a server at a given rate and tells how long replies took. */
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/un.h>
 
 #include "base/alloc.h"
 #include "io/file.h"
+#include "tools/rlx/address.h"
 #include "tools/rlx/load_run.h"
 #include "tools/rlx/tool.h"
 
@@ -19,30 +17,6 @@ struct load_args {
 	double		 rate, seconds, warm_up;
 	bool		 same, raw, json;
 };
-
-static bool parse_to(const char *s, struct load_plan *p)
-{
-	struct sockaddr_in *in = (struct sockaddr_in *)&p->to;
-	struct sockaddr_un *un = (struct sockaddr_un *)&p->to;
-	const char *colon = strrchr(s, ':');
-	uint64_t port;
-	char host[64];
-
-	if (!strncmp(s, "unix:", 5) && strlen(s + 5) < sizeof(un->sun_path)) {
-		un->sun_family = AF_UNIX;
-		strcpy(un->sun_path, s + 5);
-		p->to_len = sizeof(*un);
-		return true;
-	}
-	if (!colon || (size_t)(colon - s) >= sizeof(host) || !parse_u64(colon + 1, 65535, &port))
-		return false;
-	snprintf(host, sizeof(host), "%.*s", (int)(colon - s), s);
-	in->sin_family = AF_INET;
-	in->sin_port = htons((uint16_t)port);
-	p->to_len = sizeof(*in);
-	return inet_pton(AF_INET, strcmp(host, "localhost") ? host : "127.0.0.1",
-			 &in->sin_addr) == 1;
-}
 
 /* The request as it goes over the wire, the same each time. */
 static int make_request(const struct load_args *a, struct load_plan *p, char **out)
@@ -131,7 +105,7 @@ static int check(const struct load_args *a, struct load_plan *p)
 {
 	unsigned int i;
 
-	if (!parse_to(a->to, p))
+	if (!address_parse(a->to, &p->to, &p->to_len))
 		return tool_fail("load", TOOL_USAGE, "--to wants ADDRESS:PORT or unix:/PATH");
 	if (!a->connections || a->connections > 10000)
 		return tool_fail("load", TOOL_USAGE, "--connections must be 1 to 10000");

@@ -32,6 +32,11 @@ rlxd:
 	$(Q)tools/setup.sh rlxd
 	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlxd
 
+# The encoder that examples and tests serve.
+minilm:
+	$(Q)tools/setup.sh demo
+	$(Q)tools/fetch-models.sh minilm
+
 # The daemon's own files; `make install` is of the library and the rlx command.
 SBINDIR	   ?= $(PREFIX)/sbin
 SYSCONFDIR ?= /etc
@@ -57,4 +62,4 @@ install-rlxd: $(BUILD)/bin/rlxd $(RLXD_MAN_OK)
 	$(Q)for m in $(RLXD_MAN_OK); do \
 		install -m 644 $$m '$(DESTDIR)$(MANDIR)'/man$${m##*.} || exit 1; done
 
-.PHONY: rlxd install-rlxd
+.PHONY: rlxd minilm install-rlxd
