@@ -26,7 +26,7 @@ struct rlx_service;
 #define RLX_QUEUE_PARKED_MAX		256	/* FETCH commands of one queue */
 
 /* Requests handled in one go under the lock; what it needs stays on the stack. */
-#define RLX_CHUNK	16
+#define RLX_CHUNK	8
 
 /*
  * A parked FETCH or COMMIT_AND_FETCH. On q->fetchers it is everybody's to claim,

@@ -18,6 +18,9 @@ static bool rlx_stall_here(const char *where)
 {
 	bool here;
 
+	/* Nearly always: figures are taken with these builds too. */
+	if (!READ_ONCE(rlx_stall_at[0]))
+		return false;
 	spin_lock(&rlx_stall_lock);
 	here = !strcmp(rlx_stall_at, where);
 	spin_unlock(&rlx_stall_lock);

@@ -19,12 +19,13 @@
 /* ---- results ---- */
 
 /*
- * From ->uring_cmd, -EAGAIN means "try again from a thread that may block": as a
- * result it has to be given by hand.
+ * What ->uring_cmd returns for a result. -EAGAIN would mean "try again from a thread
+ * that may block", and a count is taken for a failure by 6.1, which even forgets it
+ * if it comes from such a thread: both are given by hand.
  */
-static int rlx_uring_end(struct io_uring_cmd *cmd, long ret, unsigned int flags)
+static int rlx_uring_end(struct io_uring_cmd *cmd, int ret, unsigned int flags)
 {
-	if (ret != -EAGAIN && ret != -EIOCBQUEUED)
+	if (ret == -EIOCBQUEUED || (ret <= 0 && ret != -EAGAIN))
 		return ret;
 	rlx_cmd_done(cmd, ret, flags);
 	return -EIOCBQUEUED;
@@ -397,8 +398,7 @@ static int rlx_channel_submit_cmd(struct rlx_channel *ch, struct io_uring_cmd *c
 				  unsigned int flags)
 {
 	if (post)
-		return rlx_uring_end(cmd, rlx_channel_submit_one(ch, urq, rq, NULL),
-				     flags);
+		return rlx_channel_submit_one(ch, urq, rq, NULL);
 	if (flags & IO_URING_F_UNLOCKED)
 		return rlx_uring_punt(cmd);
 	return rlx_uring_park_submit(ch, cmd, urq, rq, flags);
@@ -434,7 +434,7 @@ int rlx_channel_uring_cmd(struct io_uring_cmd *cmd, unsigned int flags)
 {
 	if (flags & RLX_CMD_CANCEL)
 		return rlx_uring_cancel(cmd, flags);
-	return rlx_channel_issue(cmd, flags);
+	return rlx_uring_end(cmd, rlx_channel_issue(cmd, flags), flags);
 }
 
 /* ---- executors ---- */
@@ -449,7 +449,7 @@ static int rlx_executor_fetch_cmd(struct rlx_executor *ex, struct io_uring_cmd *
 	if (ret != -EAGAIN)
 		return ret;
 	if (req->flags & RLX_FETCH_NOWAIT)
-		return committed ? 0 : rlx_uring_end(cmd, ret, flags);
+		return committed ? 0 : ret;
 	return rlx_uring_park_fetch(ex, cmd, req, flags);
 }
 
@@ -522,5 +522,5 @@ int rlx_executor_uring_cmd(struct io_uring_cmd *cmd, unsigned int flags)
 {
 	if (flags & RLX_CMD_CANCEL)
 		return rlx_uring_cancel(cmd, flags);
-	return rlx_executor_issue(cmd, flags);
+	return rlx_uring_end(cmd, rlx_executor_issue(cmd, flags), flags);
 }

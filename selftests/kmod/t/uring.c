@@ -49,6 +49,17 @@ static bool parks(int session)
 	return q.features & RLX_FEAT_URING_ASYNC;
 }
 
+/*
+ * Closing a ring of DEFER_TASKRUN that has commands parked, by a living task, makes
+ * 6.12 complete them in a worker, which its own lock checks then complain of
+ * (io_lockdep_assert_cq_locked(); later kernels except rings that go). t/death.c does
+ * it by dying, as is right everywhere.
+ */
+static bool may_close_parked(unsigned int flags)
+{
+	return !(flags & IORING_SETUP_DEFER_TASKRUN) || access("/proc/lockdep", F_OK);
+}
+
 static void need_parking(void)
 {
 	int session = k_open();
@@ -457,6 +468,8 @@ TEST(ring_closed)
 {
 	need_parking();
 	for (unsigned int k = 0; k < NR_KINDS; k++) {
+		if (!may_close_parked(kinds[k].flags))
+			continue;
 		struct scene s = scene_new(kinds[k].flags, 0);
 		int tl = k_timeline(s.session, 0);
 		struct rlx_rq rq = k_rq(1, 1), waits = k_rq(2, 2);
@@ -573,6 +586,8 @@ TEST(many_fetchers)
 {
 	need_parking();
 	for (unsigned int k = 0; k < NR_KINDS; k++) {
+		if (!may_close_parked(kinds[k].flags))
+			continue;
 		struct scene s = scene_new(kinds[k].flags, 0);
 		struct rlx_ioc_fetch f[16];
 		struct rlx_rq rq = k_rq(1, 1);
