@@ -18,6 +18,7 @@
 #include "testing.h"
 #include "trace.h"
 #include "uring.h"
+#include "words.h"
 
 #define RLX_CHANNEL_ID_MAX	(RLX_TAG_EVENT - 1)
 #define RLX_CHANNEL_QUANTUM	8	/* requests it may have fetched a turn */
@@ -373,7 +374,9 @@ static int rlx_channel_reap_chunk(struct rlx_channel *ch, struct rlx_cqe __user 
 		cqe[i].tag = res[i].tag;
 		cqe[i].result = res[i].result;
 	}
-	return copy_to_user(to, cqe, n * sizeof(*cqe)) ? -EFAULT : (int)n;
+	if (rlx_words_to_user(to, cqe, n * (sizeof(*cqe) / sizeof(u64))))
+		return -EFAULT;
+	return (int)n;
 }
 
 static long rlx_channel_take(struct rlx_channel *ch, const struct rlx_ioc_reap *r)

@@ -17,6 +17,7 @@
 #include "testing.h"
 #include "trace.h"
 #include "uring.h"
+#include "words.h"
 
 static_assert(sizeof(struct rlx_slot_commit) == sizeof(struct rlx_complete));
 static_assert(offsetof(struct rlx_slot_commit, seq) ==
@@ -255,7 +256,8 @@ long rlx_executor_commit(struct rlx_executor *ex, const struct rlx_ioc_commit *c
 	q = rlx_executor_queue(ex, c->queue);
 	for (at = 0; at < c->nr; at += n) {
 		n = min_t(u32, c->nr - at, RLX_CHUNK);
-		if (copy_from_user(in, entries + at, n * sizeof(*in)))
+		if (rlx_words_from_user(in, entries + at,
+					n * (sizeof(*in) / sizeof(u64))))
 			return done ? (long)done : -EFAULT;
 		rlx_stall("commit");
 		ret = rlx_executor_commit_chunk(ex, q, in, n, error);

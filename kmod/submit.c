@@ -18,16 +18,13 @@
 #include "ioctl.h"
 #include "trace.h"
 #include "uring.h"
+#include "words.h"
 
 /* What stands before the slices; they and the inline data go to the descriptor. */
 #define RLX_RQ_HEAD	offsetof(struct rlx_rq, slice)
-#define RLX_RQ_BODY	(sizeof(struct rlx_rq) - RLX_RQ_HEAD)
 
-static_assert(sizeof(struct rlx_desc) - offsetof(struct rlx_desc, slice) == RLX_RQ_BODY);
 static_assert(sizeof(struct rlx_desc) == 256 && sizeof(struct rlx_rq) == 256);
-static_assert(offsetof(struct rlx_desc, inline_data) -
-	      offsetof(struct rlx_desc, slice) ==
-	      offsetof(struct rlx_rq, inline_data) - RLX_RQ_HEAD);
+static_assert(sizeof(struct rlx_slice) % sizeof(u64) == 0);
 
 struct rlx_wait {
 	struct rlx_timeline_waiter waiter;
@@ -190,6 +187,43 @@ static int rlx_draft_fill_slices(struct rlx_channel *ch, struct rlx_draft *d,
 	return err;
 }
 
+/* The first part, and of slices and inline data what counts; each word once. */
+static int rlx_draft_copy(struct rlx_channel *ch, struct rlx_draft *d,
+			  const struct rlx_rq __user *urq, struct rlx_desc *desc)
+{
+	u32 slices;
+	int err;
+
+	if (rlx_words_from_user(&d->head, urq, RLX_RQ_HEAD / sizeof(u64)))
+		return -EFAULT;
+	err = rlx_draft_check_head(ch, &d->head);
+	if (err)
+		return err;
+	slices = d->head.flags & RLX_RQ_INDIRECT ? 1 : d->head.nr_slices;
+	if (slices &&
+	    rlx_words_from_user(desc->slice, urq->slice,
+				slices * (sizeof(struct rlx_slice) / sizeof(u64))))
+		return -EFAULT;
+	if (d->head.inline_len &&
+	    rlx_words_from_user(desc->inline_data, urq->inline_data,
+				DIV_ROUND_UP(d->head.inline_len, sizeof(u64))))
+		return -EFAULT;
+	return 0;
+}
+
+/* The same from a copy of the kernel's, which has no more than slices. */
+static int rlx_draft_take_copy(struct rlx_channel *ch, struct rlx_draft *d,
+			       const struct rlx_rq *rq, struct rlx_desc *desc)
+{
+	int err;
+
+	memcpy(&d->head, rq, RLX_RQ_HEAD);
+	err = rlx_draft_check_head(ch, &d->head);
+	if (!err)
+		memcpy(desc->slice, rq->slice, sizeof(desc->slice));
+	return err;
+}
+
 /* Sleeps and copies; what it leaves in @d is undone by rlx_draft_clear(). */
 static int rlx_draft_fill(struct rlx_channel *ch, struct rlx_draft *d,
 			  const struct rlx_rq __user *urq, const struct rlx_rq *rq,
@@ -197,18 +231,12 @@ static int rlx_draft_fill(struct rlx_channel *ch, struct rlx_draft *d,
 {
 	u32 tag = rlx_slot_tag(&ch->q->slots, d->slot);
 	struct rlx_desc *desc = &ch->q->desc[tag];
-	/* Slices and inline data in one piece: both structs end with them. */
-	void *body = (void *)desc + offsetof(struct rlx_desc, slice);
 	int err;
 
-	if (rq) {
-		memcpy(&d->head, rq, RLX_RQ_HEAD);
-		memcpy(body, (const void *)rq + RLX_RQ_HEAD, RLX_RQ_BODY);
-	} else if (copy_from_user(&d->head, urq, RLX_RQ_HEAD) ||
-		   copy_from_user(body, urq->slice, RLX_RQ_BODY)) {
-		return -EFAULT;
-	}
-	err = rlx_draft_check_head(ch, &d->head);
+	if (rq)
+		err = rlx_draft_take_copy(ch, d, rq, desc);
+	else
+		err = rlx_draft_copy(ch, d, urq, desc);
 	if (err)
 		return err;
 	if (d->head.flags & RLX_RQ_INDIRECT) {

@@ -227,14 +227,17 @@ void k_unmap_ring(struct k_ring *r)
 const void *k_ring_next(struct k_ring *r)
 {
 	uint32_t tail = __atomic_load_n(&r->ring->tail, __ATOMIC_ACQUIRE);
-	const void *e;
+	static _Thread_local unsigned char copy[sizeof(struct rlx_cqe)];
+	size_t bytes = r->ring->entry_bytes;
 
 	if (tail == r->head)
 		return NULL;
-	e = (char *)r->entry + (size_t)(r->head & r->ring->mask) * r->ring->entry_bytes;
+	/* Copied before it is consumed: then its place may be written again. */
+	memcpy(copy, (char *)r->entry + (size_t)(r->head & r->ring->mask) * bytes,
+	       bytes <= sizeof(copy) ? bytes : sizeof(copy));
 	r->head++;
 	__atomic_store_n(&r->user->head, r->head, __ATOMIC_RELEASE);
-	return e;
+	return copy;
 }
 
 const void *k_ring_wait(struct k_ring *r)

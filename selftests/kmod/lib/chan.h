@@ -58,7 +58,7 @@ struct k_ring {
 };
 struct k_ring k_map_ring(int fd, uint32_t entries, uint32_t entry_bytes);
 void k_unmap_ring(struct k_ring *r);
-/* The next entry, or NULL; it is consumed. */
+/* A copy of the next entry, good until this thread asks again, or NULL. */
 const void *k_ring_next(struct k_ring *r);
 /* Spins; fails the test after some seconds. */
 const void *k_ring_wait(struct k_ring *r);

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -294,6 +295,11 @@ TEST(clients)
 			if (state == DONE)
 				CHECK_EQ(k_commit1(s.ex, s.desc, tag, 0, 0), 1);
 			victim_kill(&v);
+			/* The last close of a ring is not done when its owner is. */
+			for (int i = 0; state == READY && k_info(s.ex).ready; i++) {
+				CHECK(i < 5000);
+				usleep(1000);
+			}
 			if (state == DELIVERED) {
 				/* It is ours until we say so; nobody waits for it. */
 				volatile const struct rlx_desc *d = &s.desc[tag];
@@ -544,11 +550,14 @@ static int recv_fd(int sock)
 static int sock[2];
 static bool by_fork;
 
-/* Gives the ring to the survivor, or to a child that only sleeps. */
-static void share(struct io_uring *ring, int other)
+/*
+ * Gives the ring to a child that only sleeps, or tells the survivor its number, to
+ * be taken with pidfd_getfd(): sockets refuse rings since 6.8.
+ */
+static void share(struct io_uring *ring)
 {
 	if (!by_fork) {
-		send_fd(sock[1], ring->ring_fd);
+		CHECK_EQ(write(sock[1], &ring->ring_fd, sizeof(int)), sizeof(int));
 		return;
 	}
 	pid_t pid = fork();
@@ -561,11 +570,20 @@ static void share(struct io_uring *ring, int other)
 		/* Until the survivor closes its end. */
 		char c;
 
-		if (read(sock[1], &c, 1))
-			_exit(0);
-		_exit(0);
+		_exit(read(sock[1], &c, 1) != 0);
 	}
-	(void)other;
+}
+
+static int take_ring(const struct victim *v)
+{
+	int pidfd = syscall(SYS_pidfd_open, v->pid, 0), no, fd;
+
+	CHECK(pidfd >= 0);
+	CHECK_EQ(read(sock[0], &no, sizeof(no)), sizeof(no));
+	fd = syscall(SYS_pidfd_getfd, pidfd, no, 0);
+	CHECKF(fd >= 0, "pidfd_getfd: %d", errno);
+	close(pidfd);
+	return fd;
 }
 
 static void sharing_executor(void *arg)
@@ -585,7 +603,7 @@ static void sharing_executor(void *arg)
 		};
 		park(&ring, s->ex, RLX_IOC_FETCH, &f[i]);
 	}
-	share(&ring, s->ex);
+	share(&ring);
 	say();
 }
 
@@ -605,7 +623,7 @@ static void sharing_client(void *arg)
 		rq[i] = request(s, i);
 		park(&ring, s->ch, RLX_IOC_SUBMIT, &rq[i]);
 	}
-	share(&ring, s->ch);
+	share(&ring);
 	say();
 }
 
@@ -630,7 +648,7 @@ TEST(executor_shared_its_ring)
 		v = victim_new(sharing_executor, &s);
 		close(sock[1]);
 		if (!by_fork)
-			ring = recv_fd(sock[0]);
+			ring = take_ring(&v);
 		hear(&v);
 		victim_kill(&v);
 		/* Its commands end although the ring is there. */
@@ -665,7 +683,7 @@ TEST(client_shared_its_ring)
 		v = victim_new(sharing_client, &s);
 		close(sock[1]);
 		if (!by_fork)
-			ring = recv_fd(sock[0]);
+			ring = take_ring(&v);
 		hear(&v);
 		tag = fetch1(&s);
 		victim_kill(&v);
@@ -683,6 +701,72 @@ TEST(client_shared_its_ring)
 			expect_gone(&s, 1);
 		scene_free(&s);
 	}
+}
+
+/* ---- ends passed over a socket ---- */
+
+static void passes_channel(void *arg)
+{
+	struct scene *s = arg;
+
+	s->ch = k_channel(s->session, s->svc, DEPTH, 0, NULL);
+	scene_attach(s);
+	struct rlx_rq rq = request(s, 9);
+
+	CHECK_EQ(k_submit(s->ch, &rq, 1, NULL), 1);
+	send_fd(sock[1], s->ch);
+	say();
+}
+
+static void passes_executor(void *arg)
+{
+	struct scene *s = arg;
+
+	s->ex = k_executor(s->svc, 0);
+	send_fd(sock[1], s->ex);
+	say();
+}
+
+/* Who made a channel or executor may die: it lives while somebody holds it. */
+TEST(passed_over_a_socket)
+{
+	struct scene s = scene_new(0, IOCTL);
+	struct rlx_cqe cqe;
+	struct victim v;
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock), 0);
+	v = victim_new(passes_executor, &s);
+	hear(&v);
+	s.ex = recv_fd(sock[0]);
+	victim_kill(&v);
+	s.desc = k_desc(s.ex, DEPTH);
+	CHECK_EQ(k_try_executor(s.svc, 0), -EBUSY);
+	v = victim_new(passes_channel, &s);
+	hear(&v);
+	s.ch = recv_fd(sock[0]);
+	victim_kill(&v);
+	CHECK_EQ(k_commit1(s.ex, s.desc, fetch1(&s), 31, 0), 1);
+	CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, 10000 * K_MS), 1);
+	CHECK_EQ(cqe.user_data, 9);
+	CHECK_EQ(cqe.result, 31);
+	/* In flight on the socket when its last holder dies: closed with it. */
+	int parked[2];
+
+	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, parked), 0);
+	int spare = sock[1];
+
+	sock[1] = parked[1];
+	v = victim_new(passes_channel, &s);
+	hear(&v);
+	victim_kill(&v);
+	sock[1] = spare;
+	CHECK_EQ(k_info(s.svc).channels, 2);
+	close(parked[0]);
+	close(parked[1]);
+	CHECK(k_stat_becomes("nr_channels", 1));
+	close(sock[0]);
+	close(sock[1]);
+	scene_free(&s);
 }
 
 /* ---- exec ---- */
