@@ -65,6 +65,7 @@ too_old()
 	grep -q BUILD_EXCLUSIVE "$tmp/old"
 }
 
+need_debs
 check unpack unpack
 some=
 for series in 6.1 6.12; do

@@ -124,6 +124,7 @@ if [ "$(id -u)" != 0 ]; then
 	skip install "not root: a system of its own cannot be made"
 	finish
 fi
+need_debs
 selftests/deb/root.sh "$root" >"$tmp/root" 2>&1
 case $? in
 0)	;;

@@ -34,6 +34,14 @@ fail() { echo "$*"; return 1; }
 
 deb_of() { echo "$debs/$1_${version}_$2.deb"; }
 
+# Without packages there is nothing to test, which packages.sh has said.
+need_debs()
+{
+	[ -f "$(deb_of rlx-dkms all)" ] && return
+	check packages fail "no packages in $debs"
+	finish
+}
+
 finish()
 {
 	echo "1..$n"
