@@ -98,7 +98,9 @@ static void tag_take(struct rlx_channel *ch, uint32_t i,
 		ch->att[att[k]].used++;
 	}
 	ch->nr_indirect += t->indirect;
-	if (r->deadline_ns && r->deadline_ns < ch->next_deadline)
+	/* With the module the kernel looks after that. */
+	if (r->deadline_ns && r->deadline_ns < ch->next_deadline &&
+	    !(ch->ops && ch->ops->finish))
 		ch->next_deadline = r->deadline_ns;
 	if (ch->opts.flags)
 		t->req = *r;
@@ -118,6 +120,12 @@ static void tag_free(struct rlx_channel *ch, uint32_t i)
 	if (!++t->gen)		/* 0 is what no request has */
 		t->gen = 1;
 	ch->free[ch->nr_free++] = (uint16_t)i;
+}
+
+void rlx_channel_unsend(struct rlx_channel *ch, uint32_t tag)
+{
+	ch->submitted--;
+	tag_free(ch, tag);
 }
 
 static int submit_one(struct rlx_channel *ch, const struct rlx_request *r,
@@ -158,15 +166,19 @@ int rlx_channel_submit(struct rlx_channel *ch, const struct rlx_request *req,
 		return RLX_EINVAL;
 	if (ch->state == RLX_CHANNEL_LOST)
 		rlx_channel_retry(ch, rlx_deadline_in(ch->opts.timeout_ns));
-	if (ch->state == RLX_CHANNEL_DOWN)
-		return ch->err.status;
+	if (ch->dismissed)
+		rlx_channel_hear(ch);
+	if (ch->state == RLX_CHANNEL_DOWN || ch->dismissed)
+		return ch->err.status ? ch->err.status : RLX_EPIPE;
 	for (i = 0; i < n; i++) {
 		st = submit_one(ch, &req[i], ids ? &ids[i] : NULL);
 		if (st)
 			break;
 	}
 	if (i && ch->state == RLX_CHANNEL_UP)
-		ch->ops->bell(ch);
+		i -= ch->ops->push(ch, &st);
+	if (st == RLX_EPIPE)
+		rlx_channel_lost(ch);
 	return i ? (int)i : st;
 }
 
@@ -259,7 +271,7 @@ int rlx_channel_reap(struct rlx_channel *ch, struct rlx_reply *out,
 /* Sleep until something happens to @ch, or @until. */
 static void doze(struct rlx_channel *ch, uint64_t until)
 {
-	struct pollfd p = { .events = POLLIN };
+	struct pollfd p[2] = { { .events = POLLIN }, { .events = POLLIN } };
 	struct timespec ts;
 
 	if (ch->state == RLX_CHANNEL_LOST) {
@@ -276,13 +288,18 @@ static void doze(struct rlx_channel *ch, uint64_t until)
 	ch->ops->arm(ch, true);
 	if (!ch->ops->some(ch)) {
 		ch->sleeps++;
-		p.fd = ch->ops->pollable(ch);
-		if (ppoll(&p, 1, rlx_poll_ts(until, &ts), NULL) > 0 &&
-		    !ch->ops->drain(ch)) {
+		p[0].fd = ch->ops->pollable(ch);
+		p[1].fd = ch->ops->finish && !ch->dismissed ? ch->sock : -1;
+		if (ppoll(p, 2, rlx_poll_ts(until, &ts), NULL) > 0 &&
+		    p[0].revents && !ch->ops->drain(ch)) {
 			rlx_channel_lost(ch);
 			return;
 		}
+		if (p[1].revents)
+			rlx_channel_hear(ch);
 	}
+	if (ch->state != RLX_CHANNEL_UP)
+		return;
 	ch->ops->arm(ch, false);
 }
 
@@ -350,6 +367,13 @@ int rlx_channel_wait(struct rlx_channel *ch, struct rlx_reply *out,
 		return RLX_EINVAL;
 	disarm(ch);
 	n = take(ch, out, max);
+	if (!n && !in_flight(ch)) {	/* nothing to wait for; or is it the end? */
+		if (ch->state == RLX_CHANNEL_UP && !ch->ops->drain(ch))
+			rlx_channel_lost(ch);
+		rlx_channel_hear(ch);
+		if (ch->state == RLX_CHANNEL_DOWN)
+			return ch->err.status;
+	}
 	if (n < 0 || (unsigned int)n >= min || !deadline_ns)
 		return n;
 	if (!in_flight(ch))
@@ -409,6 +433,7 @@ int rlx_channel_arm(struct rlx_channel *ch)
 		expire(ch);
 	if (ch->state == RLX_CHANNEL_UP && !ch->ops->drain(ch))
 		rlx_channel_lost(ch);
+	rlx_channel_hear(ch);
 	if (ch->state == RLX_CHANNEL_LOST) {
 		rlx_channel_retry(ch, rlx_deadline_in(ch->opts.timeout_ns));
 		rlx_channel_watch(ch);	/* the next tick */

@@ -16,7 +16,6 @@ struct rlx_attached {
 	uint32_t		 handle;
 	uint32_t		 access;
 	uint32_t		 used;		/* slices of requests not reaped */
-	uint32_t		 kernel;	/* kmod: the kernel's handle */
 	struct rlx_arena	*arena;
 	uint64_t		 size;
 };
@@ -62,6 +61,8 @@ struct rlx_shm_channel {
 	uint32_t		 nr_withdrawn;
 };
 
+struct rlx_kmod_channel;
+
 struct rlx_channel {
 	const struct rlx_channel_ops *ops;
 	enum rlx_channel_state	 state;
@@ -72,6 +73,7 @@ struct rlx_channel {
 	struct rlx_cred		 cred;
 	uint32_t		 serial;	/* of messages */
 	uint32_t		 depth, queue, arenas_max, slices_max;
+	uint32_t		 may_park;	/* kmod: as WELCOME said */
 	struct rlx_attached	*att;		/* RLX_CHANNEL_ARENAS_MAX */
 	uint32_t		 att_serial;
 
@@ -83,6 +85,7 @@ struct rlx_channel {
 	uint64_t		 next_deadline;	/* of a request, or earlier */
 	uint32_t		 nr_indirect;	/* under way; may name anything */
 	bool			 armed;
+	bool			 dismissed;	/* kmod: the service closed the socket */
 
 	struct rlx_spin		 spin;
 	uint64_t		 submitted, replied, sleeps, bells, recoveries;
@@ -90,7 +93,7 @@ struct rlx_channel {
 	int			 epfd, timer;	/* of rlx_channel_fd(), else -1 */
 
 	struct rlx_shm_channel	 shm;
-	int			 fd;		/* kmod */
+	struct rlx_kmod_channel	*kmod;
 };
 
 /* A transport, seen from the client. */
@@ -101,15 +104,21 @@ struct rlx_channel_ops {
 	enum rlx_status	 (*up)(struct rlx_channel *ch, int *fds,
 			       unsigned int nr, struct rlx_error *err);
 	void		 (*down)(struct rlx_channel *ch);
-	/* Send a checked request under @tag. False: no room in the ring yet. */
+	/* Put a checked request up under @tag. False: no room in the ring yet. */
 	bool		 (*send)(struct rlx_channel *ch, uint32_t tag,
 				 const struct rlx_request *req);
-	/* After some were sent: wake the executor if it sleeps. */
-	void		 (*bell)(struct rlx_channel *ch);
+	/*
+	 * What was put up goes off, and a sleeping executor is woken. How many of the
+	 * last were refused after all, and why; they got rlx_channel_unsend().
+	 */
+	unsigned int	 (*push)(struct rlx_channel *ch, int *why);
 	/* The next reply into its tag: 1 and *@tag, 0 none, -1 nonsense. */
 	int		 (*next)(struct rlx_channel *ch, uint32_t *tag);
 	bool		 (*some)(struct rlx_channel *ch);
-	/* Take a request back: true if no executor has it or ever will. */
+	/*
+	 * Take a request back: true if no executor has it or ever will. False also
+	 * where that comes as a reply.
+	 */
 	bool		 (*withdraw)(struct rlx_channel *ch, uint32_t tag);
 	/* Ask the executor to give it up. */
 	void		 (*hint)(struct rlx_channel *ch, uint32_t tag);
@@ -119,13 +128,20 @@ struct rlx_channel_ops {
 	int		 (*pollable)(struct rlx_channel *ch);
 	/* Take the ringing back; false: the executor is gone. */
 	bool		 (*drain)(struct rlx_channel *ch);
-	/* NULL: not possible. */
+	/* From here on each may be NULL. */
+	/* Have the kernel know an arena, which gives the handle; and no more. */
+	enum rlx_status	 (*attach)(struct rlx_channel *ch,
+				   struct rlx_attached *att,
+				   struct rlx_error *err);
+	void		 (*detach)(struct rlx_channel *ch, uint32_t handle);
+	/* The executor is gone: wait until @n requests are answered. */
+	void		 (*finish)(struct rlx_channel *ch, uint32_t n);
 	enum rlx_status	 (*prep)(struct rlx_channel *ch,
 				 struct io_uring_sqe *sqe,
 				 const struct rlx_request *req);
 };
 
-extern const struct rlx_channel_ops rlx_channel_shm;
+extern const struct rlx_channel_ops rlx_channel_shm, rlx_channel_kmod;
 
 /* connect.c: one attempt, by @deadline_ns; on success the channel is UP. */
 enum rlx_status rlx_channel_connect(struct rlx_channel *ch,
@@ -152,6 +168,10 @@ void rlx_channel_watch(struct rlx_channel *ch);
 /* Down for good, every open request answered with -EOWNERDEAD. */
 void rlx_channel_ruin(struct rlx_channel *ch, enum rlx_status st,
 		      const char *why);
+/* @tag was put up, and is not sent: as if it had never been. */
+void rlx_channel_unsend(struct rlx_channel *ch, uint32_t tag);
+/* Has the service said goodbye over the socket? Then down, if nothing is open. */
+void rlx_channel_hear(struct rlx_channel *ch);
 /* Tag @i is over here; it will be reaped with this result. */
 void rlx_channel_over(struct rlx_channel *ch, uint32_t i, int32_t result,
 		      uint32_t flags);

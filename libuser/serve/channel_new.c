@@ -78,7 +78,7 @@ enum rlx_status rlx_channel_open(const struct rlx_channel_opts *opts,
 	if (!ch)
 		return rlx_fail(err, RLX_ENOMEM, "channel: no memory");
 	ch->opts = o;
-	ch->sock = ch->epfd = ch->timer = ch->fd = ch->shm.bell = -1;
+	ch->sock = ch->epfd = ch->timer = ch->shm.bell = -1;
 	ch->state = RLX_CHANNEL_DOWN;
 	ch->next_deadline = RLX_NO_DEADLINE;
 	rlx_spin_init(&ch->spin, o.spin_ns);
@@ -212,6 +212,8 @@ enum rlx_status rlx_channel_detach(struct rlx_channel *ch, uint32_t handle,
 				     rlx_deadline_in(ch->opts.timeout_ns), err);
 	if (st)
 		return st;
+	if (ch->ops->detach)
+		ch->ops->detach(ch, handle);
 	rlx_arena_put(att->arena);
 	*att = (struct rlx_attached){ 0 };
 	return RLX_OK;

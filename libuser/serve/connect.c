@@ -10,10 +10,15 @@
 
 static const struct rlx_channel_ops *const transports[] = {
 	&rlx_channel_shm,
+	&rlx_channel_kmod,
 };
 
 enum { N_TRANSPORTS = sizeof(transports) / sizeof(transports[0]) };
 
+/*
+ * Without a wish kmod is offered where arenas come from the module too, as it takes
+ * no others everywhere. Recovery is not for it: what is in the kernel dies with it.
+ */
 static uint32_t wanted(const struct rlx_channel *ch)
 {
 	const char *name = ch->opts.transport;
@@ -23,6 +28,8 @@ static uint32_t wanted(const struct rlx_channel *ch)
 	for (i = 0; i < N_TRANSPORTS; i++)
 		if (!name || !strcmp(name, transports[i]->name))
 			bits |= transports[i]->wire;
+	if (ch->opts.flags || (!name && access("/dev/rlx", R_OK | W_OK)))
+		bits &= ~(uint32_t)RLX_WIRE_KMOD;
 	return bits;
 }
 
@@ -107,6 +114,8 @@ static enum rlx_status check_welcome(struct rlx_channel *ch,
 	ch->queue = m->queue ? m->queue - 1 : 0;
 	ch->arenas_max = m->arenas_max;
 	ch->slices_max = m->slices_max;
+	ch->may_park = m->access;
+	ch->dismissed = false;
 	return RLX_OK;
 }
 
@@ -142,6 +151,16 @@ enum rlx_status rlx_channel_send_arena(struct rlx_channel *ch,
 	int fd = rlx_arena_fd(att->arena), dup = -1;
 	enum rlx_status st;
 
+	if (ch->ops->attach) {		/* the kernel brings it over */
+		st = ch->ops->attach(ch, att, err);
+		if (st)
+			return st;
+		m.handle = att->handle;
+		st = rlx_channel_ask(ch, &m, -1, deadline_ns, err);
+		if (st)
+			ch->ops->detach(ch, att->handle);
+		return st;
+	}
 	/* A service that may only read shall not get a descriptor that writes. */
 	if (!(att->access & RLX_ACCESS_WRITE) &&
 	    !rlx_arena_dup_readonly(att->arena, &dup, NULL))
@@ -218,8 +237,8 @@ enum rlx_status rlx_channel_connect(struct rlx_channel *ch,
 
 	if (!wanted(ch))
 		return rlx_fail(err, RLX_ENOSUP,
-				"transport \"%.20s\" is not there",
-				ch->opts.transport);
+				"transport \"%.20s\" is not there, or cannot "
+				"recover", ch->opts.transport);
 	st = dial(ch, deadline_ns, err);
 	if (st)
 		return st;

@@ -2,13 +2,11 @@
 /* The control thread: letting clients in, mapping what they attach, freeing. */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -20,10 +18,6 @@ enum {
 	HELLO_MS	= 2000,	/* to say who one is */
 	LOOK_MS		= 200,	/* how often that is checked */
 };
-
-#ifndef F_SEAL_FUTURE_WRITE
-#define F_SEAL_FUTURE_WRITE	0x0010
-#endif
 
 void rlx_control_ack(struct rlx_client *cl)
 {
@@ -112,7 +106,8 @@ static void client_free(struct rlx_client *cl)
 			att_drop(cl, &cl->att[i]);
 	if (cl->sock >= 0)
 		close(cl->sock);
-	svc->ops->close(cl);
+	if (cl->ops)
+		cl->ops->close(cl);
 	rlx_free(cl->jobs);
 	rlx_free(cl->att);
 	rlx_free(cl->event.slice);
@@ -169,8 +164,10 @@ static void client_end(struct rlx_client *cl)
 	}
 	rlx_queue_lock(q);
 	atomic_store(&cl->dead, true);
+	rlx_kmod_gone(cl);
 	if (cl->ready) {
-		epoll_ctl(q->epfd, EPOLL_CTL_DEL, cl->bell, NULL);
+		if (cl->bell >= 0)
+			epoll_ctl(q->epfd, EPOLL_CTL_DEL, cl->bell, NULL);
 		q->slot[cl->slot] = NULL;
 		while (q->high && !q->slot[q->high - 1])
 			q->high--;
@@ -207,7 +204,8 @@ static void publish(struct rlx_client *cl)
 	cl->slot = i;
 	cl->ready = true;
 	ev.data.u64 = i;
-	epoll_ctl(q->epfd, EPOLL_CTL_ADD, cl->bell, &ev);
+	if (cl->bell >= 0)
+		epoll_ctl(q->epfd, EPOLL_CTL_ADD, cl->bell, &ev);
 	pthread_mutex_unlock(&q->lock);
 }
 
@@ -217,7 +215,6 @@ static void go_live(struct rlx_client *cl)
 	struct rlx_wire_msg m = { .type = RLX_WIRE_WELCOME, .serial = cl->serial,
 				  .depth = cl->depth,
 				  .queue = cl->peer.queue + 1,
-				  .transports = svc->ops->wire,
 				  .arenas_max = svc->opts.arenas_max,
 				  .slices_max = svc->opts.slices_max,
 				  .bytes = svc->opts.client_bytes };
@@ -227,7 +224,12 @@ static void go_live(struct rlx_client *cl)
 	unsigned int nr;
 	bool sent;
 
-	st = svc->ops->open(cl, fds, &nr, &err);
+	st = cl->ops->open(cl, &m, fds, &nr, &err);
+	if (st && cl->or_shm) {	/* the kernel's tables are full, say */
+		cl->ops = &rlx_service_shm;
+		st = cl->ops->open(cl, &m, fds, &nr, &err);
+	}
+	m.transports = cl->ops->wire;
 	if (st) {
 		refuse(cl, st, err.text);
 		return;
@@ -235,7 +237,7 @@ static void go_live(struct rlx_client *cl)
 	cl->state = RLX_CLIENT_LIVE;
 	publish(cl);
 	sent = rlx_sock_send(cl->sock, &m, fds, nr);
-	svc->ops->sent(cl, fds);
+	cl->ops->sent(cl, fds);
 	if (!sent) {
 		client_end(cl);
 		return;
@@ -290,10 +292,10 @@ static void hello(struct rlx_client *cl, const struct rlx_wire_msg *m)
 		refuse(cl, RLX_ENOSUP, "this service speaks another version");
 		return;
 	}
-	if (!(m->transports & svc->ops->wire)) {
-		refuse(cl, RLX_ENOSUP, svc->ops->wire == RLX_WIRE_SHM ?
-		       "this service has transport \"shm\"" :
-		       "this service has transport \"kmod\"");
+	if (!(m->transports & svc->wire)) {
+		refuse(cl, RLX_ENOSUP, svc->wire == RLX_WIRE_SHM ?
+		       "this service has only transport \"shm\"" :
+		       "this service has only transport \"kmod\"");
 		return;
 	}
 	if (!m->depth || m->depth & (m->depth - 1) ||
@@ -310,6 +312,9 @@ static void hello(struct rlx_client *cl, const struct rlx_wire_msg *m)
 		refuse(cl, RLX_ENOMEM, "the service is out of memory");
 		return;
 	}
+	cl->ops = m->transports & svc->wire & RLX_WIRE_KMOD ?
+		  &rlx_service_kmod : &rlx_service_shm;
+	cl->or_shm = m->transports & svc->wire & RLX_WIRE_SHM;
 	queue = m->queue ? m->queue - 1 : pick_queue(svc);
 	cl->q = &svc->queue[queue];
 	cl->peer.queue = queue;
@@ -323,33 +328,6 @@ static void hello(struct rlx_client *cl, const struct rlx_wire_msg *m)
 	post_event(cl, RLX_WORK_OPEN, NULL);
 }
 
-/*
- * May @fd be mapped? Asked without entering its file system: the server of a
- * FUSE file could let fstat() hang. Only a memfd can be sealed against shrinking,
- * and one that is cannot make us fault; but a hole punched into huge pages that
- * the pool cannot fill again would, so those must not be the client's to punch.
- */
-static const char *why_not(const struct rlx_client *cl, int fd, uint64_t *bytes)
-{
-	int seals = fcntl(fd, F_GET_SEALS);
-	struct statfs fs;
-	struct stat s;
-
-	if (seals < 0)
-		return "not the memory of an arena";
-	if (!(seals & F_SEAL_SHRINK))
-		return "it may shrink: seal it with F_SEAL_SHRINK";
-	if (fstat(fd, &s) || fstatfs(fd, &fs) || s.st_size <= 0)
-		return "it is empty";
-	if ((uint32_t)fs.f_type == HUGETLBFS_MAGIC &&
-	    !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) &&
-	    cl->peer.uid && cl->peer.uid != cl->svc->uid)
-		return "hugetlb memory of another user must be sealed against "
-		       "writing";
-	*bytes = (uint64_t)s.st_size;
-	return NULL;
-}
-
 /* All pages are there, so mapping them now takes no memory. */
 static bool no_holes(int fd)
 {
@@ -358,40 +336,63 @@ static bool no_holes(int fd)
 	return !fstat(fd, &s) && (uint64_t)s.st_blocks >= (uint64_t)s.st_size / 512;
 }
 
-static enum rlx_status map_arena(struct rlx_client *cl,
-				 const struct rlx_wire_msg *m, int fd,
-				 struct rlx_att *att, struct rlx_error *err)
+static enum rlx_status too_much(const struct rlx_client *cl, uint64_t bytes,
+				struct rlx_error *err)
 {
+	return rlx_fail(err, RLX_ERANGE,
+			"attach: %llu bytes, a client may attach %llu",
+			(unsigned long long)bytes,
+			(unsigned long long)cl->svc->opts.client_bytes);
+}
+
+static enum rlx_status map_fd(struct rlx_client *cl,
+			      const struct rlx_wire_msg *m, int fd,
+			      struct rlx_att *att, struct rlx_error *err)
+{
+	uint64_t cap = cl->svc->opts.client_bytes;
 	uint32_t flags = RLX_ARENA_NOLOCK;
-	uint64_t bytes, cap = cl->svc->opts.client_bytes;
-	const char *why = why_not(cl, fd, &bytes);
 	enum rlx_status st;
 
-	if (why)
-		return rlx_fail(err, RLX_EACCES, "attach: %s", why);
-	if (bytes > cap - cl->bytes)
-		return rlx_fail(err, RLX_ERANGE,
-				"attach: %llu bytes, a client may attach %llu",
-				(unsigned long long)bytes,
-				(unsigned long long)cap);
+	if (m->bytes > cap - cl->bytes)
+		return too_much(cl, m->bytes, err);
 	if (!(m->access & RLX_ACCESS_WRITE))
 		flags |= RLX_ARENA_RDONLY;
-	if (!no_holes(fd))
+	if (m->bytes && !no_holes(fd))
 		flags |= RLX_ARENA_LAZY;
 	st = rlx_arena_open_fd(fd, flags, &att->arena, err);
 	if (st)
 		return st;
 	if (m->access & RLX_ACCESS_WRITE &&
-	    rlx_arena_flags(att->arena) & RLX_ARENA_RDONLY) {
+	    rlx_arena_flags(att->arena) & RLX_ARENA_RDONLY)
+		st = rlx_fail(err, RLX_EACCES,
+			      "attach: it is read-only, writing was asked for");
+	if (rlx_arena_size(att->arena) > cap - cl->bytes)
+		st = too_much(cl, rlx_arena_size(att->arena), err);
+	if (st) {
 		rlx_arena_put(att->arena);
-		return rlx_fail(err, RLX_EACCES,
-				"attach: it is read-only, writing was asked for");
+		return st;
 	}
 	att->base = rlx_arena_base(att->arena);
 	att->size = rlx_arena_size(att->arena);
 	att->handle = m->handle;
 	att->access = m->access;
 	return RLX_OK;
+}
+
+static enum rlx_status map_arena(struct rlx_client *cl, struct rlx_wire_msg *m,
+				 int came, struct rlx_att *att,
+				 struct rlx_error *err)
+{
+	const char *why = NULL;
+	enum rlx_status st;
+	int fd = came;
+
+	if (!cl->ops->arena(cl, m, &fd, &why))
+		return rlx_fail(err, RLX_EACCES, "attach: %s", why);
+	st = map_fd(cl, m, fd, att, err);
+	if (fd != came)
+		close(fd);
+	return st;
 }
 
 /* The event is over, or there is none: the attachment may be used. */
@@ -406,18 +407,32 @@ static void attached(struct rlx_client *cl)
 	listen_to(cl, true);
 }
 
-static void attach(struct rlx_client *cl, const struct rlx_wire_msg *m, int fd)
+/* Where an attachment of this handle goes; NULL: it is taken, or out of range. */
+static struct rlx_att *place_for(struct rlx_client *cl, uint32_t handle)
+{
+	uint32_t i = handle & ((1u << RLX_HANDLE_BITS) - 1);
+	uint32_t max = cl->svc->opts.arenas_max;
+
+	if (cl->ops->wire == RLX_WIRE_SHM)
+		return i && i <= max && !cl->att[i - 1].handle ?
+		       &cl->att[i - 1] : NULL;
+	for (i = 0; i < max && cl->att[i].handle; i++)
+		if (cl->att[i].handle == handle)
+			return NULL;
+	return handle && i < max ? &cl->att[i] : NULL;
+}
+
+static void attach(struct rlx_client *cl, struct rlx_wire_msg *m, int fd)
 {
 	const uint32_t known = RLX_ACCESS_READ | RLX_ACCESS_WRITE;
-	uint32_t i = m->handle & ((1u << RLX_HANDLE_BITS) - 1);
-	struct rlx_att *att, new = { .closing = true };
+	struct rlx_att *att = place_for(cl, m->handle);
+	struct rlx_att new = { .closing = true };
 	struct rlx_service *svc = cl->svc;
 	struct rlx_error err = { 0 };
 	enum rlx_status st;
 
 	cl->serial = m->serial;
-	if (!i || i > svc->opts.arenas_max || cl->att[i - 1].handle ||
-	    !m->access || m->access & ~known) {
+	if (!att || !m->access || m->access & ~known) {
 		tell(cl, RLX_WIRE_DONE, m->serial, RLX_EINVAL,
 		     "attach: bad handle or access");
 		return;
@@ -427,7 +442,6 @@ static void attach(struct rlx_client *cl, const struct rlx_wire_msg *m, int fd)
 		tell(cl, RLX_WIRE_DONE, m->serial, st, err.text);
 		return;
 	}
-	att = &cl->att[i - 1];
 	rlx_queue_lock(cl->q);
 	*att = new;
 	pthread_mutex_unlock(&cl->q->lock);
@@ -498,14 +512,16 @@ static void throw_out(struct rlx_client *cl, const char *why)
 	pthread_mutex_unlock(&cl->q->lock);
 }
 
-static void on_message(struct rlx_client *cl, const struct rlx_wire_msg *m,
+static void on_message(struct rlx_client *cl, struct rlx_wire_msg *m,
 		       const int *fds, unsigned int nr)
 {
+	unsigned int due = cl->ops && cl->ops->wire == RLX_WIRE_SHM;
+
 	if (m->type == RLX_WIRE_HELLO && cl->state == RLX_CLIENT_NEW && !nr)
 		hello(cl, m);
 	else if (m->type == RLX_WIRE_ATTACH && cl->state == RLX_CLIENT_LIVE &&
-		 nr == 1)
-		attach(cl, m, fds[0]);
+		 nr == due)
+		attach(cl, m, nr ? fds[0] : -1);
 	else if (m->type == RLX_WIRE_DETACH && cl->state == RLX_CLIENT_LIVE &&
 		 !nr)
 		detach(cl, m);

@@ -6,9 +6,16 @@
 struct rlx_att *rlx_client_att(struct rlx_client *cl, uint32_t handle)
 {
 	uint32_t i = handle & ((1u << RLX_HANDLE_BITS) - 1);
+	uint32_t max = cl->svc->opts.arenas_max;
 	struct rlx_att *att;
 
-	if (!i || i > cl->svc->opts.arenas_max)
+	if (!handle)
+		return NULL;
+	if (cl->ops->wire == RLX_WIRE_KMOD) {	/* the kernel's handles */
+		for (i = 1; i < max && cl->att[i - 1].handle != handle; i++)
+			;
+	}
+	if (!i || i > max)
 		return NULL;
 	att = &cl->att[i - 1];
 	return att->handle == handle && !att->closing ? att : NULL;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The end of an executor: what becomes of its requests, and finding the next. */
+#include <poll.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -38,6 +39,8 @@ void rlx_channel_watch(struct rlx_channel *ch)
 		return;
 	if (ch->state == RLX_CHANNEL_UP) {
 		epoll_ctl(ch->epfd, EPOLL_CTL_ADD, ch->ops->pollable(ch), &ev);
+		if (ch->ops->finish)
+			epoll_ctl(ch->epfd, EPOLL_CTL_ADD, ch->sock, &ev);
 	} else {
 		t.it_value.tv_nsec = 1;
 		t.it_interval.tv_nsec = ch->state == RLX_CHANNEL_LOST ?
@@ -49,8 +52,12 @@ void rlx_channel_watch(struct rlx_channel *ch)
 /* What the executor still answered, and what nobody will answer any more. */
 static void settle(struct rlx_channel *ch, bool keep)
 {
-	uint32_t i;
+	uint32_t i, open = 0;
 
+	for (i = 0; ch->tag && i < ch->depth; i++)
+		open += ch->tag[i].state == RLX_TAG_SENT;
+	if (ch->ops->finish && open)
+		ch->ops->finish(ch, open);
 	while (ch->ops->next(ch, &i) == 1)
 		rlx_channel_over(ch, i, ch->tag[i].result, ch->tag[i].flags);
 	for (i = 0; i < ch->depth; i++) {
@@ -88,6 +95,22 @@ void rlx_channel_ruin(struct rlx_channel *ch, enum rlx_status st,
 	give_up(ch);
 }
 
+void rlx_channel_hear(struct rlx_channel *ch)
+{
+	struct pollfd p = { ch->sock, POLLIN, 0 };
+
+	if (!ch->ops || !ch->ops->finish || ch->state != RLX_CHANNEL_UP)
+		return;
+	if (!ch->dismissed && poll(&p, 1, 0) > 0) {
+		rlx_channel_last_words(ch);
+		ch->dismissed = true;
+		if (ch->epfd >= 0)
+			epoll_ctl(ch->epfd, EPOLL_CTL_DEL, ch->sock, NULL);
+	}
+	if (ch->dismissed && ch->nr_free == ch->depth)
+		rlx_channel_ruin(ch, RLX_EPIPE, "the service let us go");
+}
+
 void rlx_channel_lost(struct rlx_channel *ch)
 {
 	rlx_channel_last_words(ch);
@@ -107,6 +130,7 @@ void rlx_channel_lost(struct rlx_channel *ch)
 static void send_again(struct rlx_channel *ch)
 {
 	uint32_t i, best;
+	int why;
 
 	for (;;) {	/* the oldest first */
 		best = ch->depth;
@@ -121,7 +145,7 @@ static void send_again(struct rlx_channel *ch)
 		/* The ring is new and as large as the table: there is room. */
 		ch->ops->send(ch, best, &ch->tag[best].req);
 	}
-	ch->ops->bell(ch);
+	ch->ops->push(ch, &why);
 }
 
 void rlx_channel_retry(struct rlx_channel *ch, uint64_t deadline_ns)

@@ -31,7 +31,7 @@ static void ring(struct rlx_client *cl)
 	if (!cl->touched)
 		return;
 	cl->touched = false;
-	cl->svc->ops->ring(cl);
+	cl->ops->ring(cl);
 }
 
 /* A job of @cl is over, answered or not. */
@@ -59,7 +59,7 @@ static struct rlx_job *next_event(struct rlx_queue *q)
 static unsigned int take_some(struct rlx_client *cl, struct rlx_work **out,
 			      unsigned int max)
 {
-	const struct rlx_service_ops *ops = cl->svc->ops;
+	const struct rlx_service_ops *ops = cl->ops;
 	struct rlx_queue *q = cl->q;
 	unsigned int n = 0, looked = 0;
 	struct rlx_job *job;
@@ -72,7 +72,8 @@ static unsigned int take_some(struct rlx_client *cl, struct rlx_work **out,
 			break;
 		any = true;
 		if (job->pub.result) {		/* refused */
-			q->st.rejected += job->pub.result != -ETIME;
+			q->st.rejected += job->pub.result != -ETIME &&
+					  job->pub.result != -ECANCELED;
 			q->st.expired += job->pub.result == -ETIME;
 			ops->reply(cl, job, job->pub.result,
 				   RLX_REPLY_UNDELIVERED);
@@ -109,14 +110,12 @@ static void unkick(struct rlx_queue *q)
 		rlx_queue_kick(q);
 }
 
-static unsigned int scan(struct rlx_queue *q, struct rlx_work **out,
-			 unsigned int max)
+/* The clients take turns until nobody has anything. */
+static unsigned int scan_clients(struct rlx_queue *q, struct rlx_work **out,
+				 unsigned int max)
 {
 	unsigned int n = 0, i, idle = 0, quantum = q->svc->opts.quantum;
-	struct rlx_job *ev;
 
-	while (n < max && (ev = next_event(q)))
-		out[n++] = &ev->pub;
 	for (i = q->turn; n < max && idle < q->high; i++) {
 		struct rlx_client *cl;
 		unsigned int got = 0, room = max - n;
@@ -131,6 +130,20 @@ static unsigned int scan(struct rlx_queue *q, struct rlx_work **out,
 		idle = got ? 0 : idle + 1;
 		q->turn = i + 1;
 	}
+	return n;
+}
+
+static unsigned int scan(struct rlx_queue *q, struct rlx_work **out,
+			 unsigned int max)
+{
+	unsigned int n = 0;
+	struct rlx_job *ev;
+
+	while (n < max && (ev = next_event(q)))
+		out[n++] = &ev->pub;
+	if (q->kmod)
+		rlx_kmod_collect(q);
+	n += scan_clients(q, out + n, max - n);
 	if (n == max && q->sleeping)	/* the sleeper's bell may have been ours */
 		rlx_queue_kick(q);
 	return n;
@@ -140,16 +153,28 @@ static bool some(struct rlx_queue *q)
 {
 	uint32_t i;
 
-	if (q->events)
+	if (q->events || (q->kmod && rlx_kmod_some(q)))
 		return true;
 	for (i = 0; i < q->high; i++) {
 		struct rlx_client *cl = q->slot[i];
 
-		if (cl && !atomic_load_explicit(&cl->dead, memory_order_relaxed) &&
-		    cl->free && q->svc->ops->some(cl))
+		if (cl && cl->free &&
+		    !atomic_load_explicit(&cl->dead, memory_order_relaxed) &&
+		    cl->ops->some(cl))
 			return true;
 	}
 	return false;
+}
+
+/* Say where clients and the kernel look how many threads sleep. */
+static void tell_sleepers(struct rlx_queue *q)
+{
+	struct rlx_shm_queue *page = q->page.base;
+	uint32_t n = q->sleeping + q->armed;
+
+	atomic_store_explicit(&page->sleepers, n, memory_order_relaxed);
+	if (q->kmod)
+		rlx_kmod_sleepers(q, n);
 }
 
 /* Wait for a bell, and take back what rang. */
@@ -171,7 +196,8 @@ static void sleep_once(struct rlx_queue *q, uint64_t deadline_ns)
 
 		if (at == RLX_QUEUE_KICK)
 			unkick(q);
-		else if (q->slot[at])
+		else if (at != RLX_QUEUE_KMOD && q->slot[at] &&
+			 q->slot[at]->bell >= 0)
 			rlx_bell_drain(q->slot[at]->bell);
 	}
 	pthread_mutex_unlock(&q->lock);
@@ -181,12 +207,11 @@ static void sleep_once(struct rlx_queue *q, uint64_t deadline_ns)
 static unsigned int doze(struct rlx_queue *q, struct rlx_work **out,
 			 unsigned int max, uint64_t deadline_ns)
 {
-	const struct rlx_service_ops *ops = q->svc->ops;
 	unsigned int n;
 
 	lock_queue(q);
 	q->sleeping++;
-	ops->sleepers(q);
+	tell_sleepers(q);
 	/* Pairs with the client: it stores a request, then looks at the flag. */
 	rlx_shm_fence();
 	n = scan(q, out, max);
@@ -197,7 +222,7 @@ static unsigned int doze(struct rlx_queue *q, struct rlx_work **out,
 		lock_queue(q);
 	}
 	q->sleeping--;
-	ops->sleepers(q);
+	tell_sleepers(q);
 	pthread_mutex_unlock(&q->lock);
 	return n;
 }
@@ -264,7 +289,7 @@ int rlx_service_fetch(struct rlx_service *svc, unsigned int queue,
 	armed = q->armed;
 	q->armed = false;
 	if (armed)
-		svc->ops->sleepers(q);
+		tell_sleepers(q);
 	n = scan(q, out, max);
 	pthread_mutex_unlock(&q->lock);
 	if (armed)		/* or the caller's poll() sees old bells again */
@@ -293,7 +318,7 @@ int rlx_service_arm(struct rlx_service *svc, unsigned int queue)
 	q = &svc->queue[queue];
 	lock_queue(q);
 	q->armed = true;
-	svc->ops->sleepers(q);
+	tell_sleepers(q);
 	rlx_shm_fence();
 	there = atomic_load(&svc->stopping) || some(q);
 	pthread_mutex_unlock(&q->lock);
@@ -317,11 +342,12 @@ static void commit_one(struct rlx_queue *q, struct rlx_job *job)
 		return;
 	}
 	q->st.committed++;
-	if (atomic_load_explicit(&cl->dead, memory_order_relaxed)) {
+	if (atomic_load_explicit(&cl->dead, memory_order_relaxed))
 		q->st.orphaned++;
-	} else {
-		q->svc->ops->reply(cl, job, job->pub.result, 0);
-	}
+	/* A slot of the kernel's must have its answer, whoever may be there. */
+	if (cl->ops->kernel ||
+	    !atomic_load_explicit(&cl->dead, memory_order_relaxed))
+		cl->ops->reply(cl, job, job->pub.result, 0);
 	cl->out--;
 	job_done(cl, job);
 	if (!cl->out && atomic_load_explicit(&cl->dead, memory_order_relaxed))
@@ -372,7 +398,7 @@ bool rlx_work_cancelled(const struct rlx_work *work)
 
 	return work->kind == RLX_WORK_REQUEST &&
 	       (atomic_load_explicit(&job->cl->dead, memory_order_acquire) ||
-		job->cl->svc->ops->cancelled(job));
+		job->cl->ops->cancelled(job));
 }
 
 void rlx_client_cut(struct rlx_client *cl, const char *fmt, ...)
@@ -458,5 +484,5 @@ void rlx_service_stats(struct rlx_service *svc, struct rlx_service_stats *out)
 
 const char *rlx_service_transport(const struct rlx_service *svc)
 {
-	return svc->ops->name;
+	return svc->wire & RLX_WIRE_KMOD ? "kmod" : "shm";
 }

@@ -20,6 +20,8 @@
 #include "serve/spin.h"
 
 struct rlx_client;
+struct rlx_kmod_queue;
+struct rlx_service_ops;
 
 /* An item as the caller has it, and what we know about it. */
 struct rlx_job {
@@ -61,7 +63,8 @@ enum rlx_client_state {
 struct rlx_client {
 	struct rlx_peer		 peer;		/* the caller's view */
 	struct rlx_service	*svc;
-	struct rlx_queue	*q;		/* NULL before HELLO */
+	const struct rlx_service_ops *ops;	/* NULL before HELLO */
+	struct rlx_queue	*q;		/* the same */
 	struct rlx_client	*next;		/* in svc->acks */
 	int			 sock;
 	uint32_t		 depth;
@@ -70,6 +73,7 @@ struct rlx_client {
 	enum rlx_client_state	 state;
 	uint32_t		 serial;	/* of the message an event answers */
 	struct rlx_att		*pending;	/* which the event is about */
+	bool			 or_shm;	/* it would take that too */
 	bool			 opened;	/* the executor knows of it */
 	bool			 doomed;	/* to be freed after this step */
 
@@ -98,7 +102,10 @@ struct rlx_client {
 	int			 bell;
 
 	/* kmod */
-	uint32_t		 channel;	/* id in the kernel */
+	uint32_t		 channel;	/* id in the kernel; 0: none */
+	struct rlx_client	*same;		/* next with this hash; (q) */
+	uint16_t		*line;		/* tags to be taken, a ring; (q) */
+	uint32_t		 line_head, nr_line;
 };
 
 struct rlx_queue {
@@ -114,15 +121,20 @@ struct rlx_queue {
 	struct rlx_service_stats st;
 	struct rlx_spin		 spin;
 	struct rlx_region	 page;		/* struct rlx_shm_queue */
+	struct rlx_kmod_queue	*kmod;		/* NULL without that transport */
 	int			 epfd;
 	int			 kick;		/* eventfd: look again */
 	_Atomic uint32_t	 wanted;	/* the control thread waits */
 };
 
-/* A transport, seen from the executor. All are called under q->lock. */
+/*
+ * A transport, seen from the executor. The first group is called under q->lock,
+ * the second by the control thread without it.
+ */
 struct rlx_service_ops {
 	const char	*name;
 	uint32_t	 wire;			/* enum rlx_wire_transport */
+	bool		 kernel;		/* has slots that must be answered */
 	/* Take the next request of @cl into @job: 1 yes, 0 none, -1 cut it. */
 	int		 (*take)(struct rlx_client *cl, struct rlx_job *job);
 	/* Anything to take? Without taking. */
@@ -133,21 +145,38 @@ struct rlx_service_ops {
 				  int32_t result, uint32_t flags);
 	void		 (*ring)(struct rlx_client *cl);
 	bool		 (*cancelled)(const struct rlx_job *job);
-	/* Say in shared memory how many threads sleep. */
-	void		 (*sleepers)(struct rlx_queue *q);
+
 	/* Make the rings of @cl; @fds go to it with its WELCOME. */
-	enum rlx_status	 (*open)(struct rlx_client *cl, int *fds,
-				 unsigned int *nr, struct rlx_error *err);
+	enum rlx_status	 (*open)(struct rlx_client *cl, struct rlx_wire_msg *m,
+				 int *fds, unsigned int *nr,
+				 struct rlx_error *err);
+	/*
+	 * The memory a client wants to attach by @m, which @fd came with or -1.
+	 * May change *@fd for one of its own. @why says why not.
+	 */
+	bool		 (*arena)(struct rlx_client *cl, struct rlx_wire_msg *m,
+				  int *fd, const char **why);
 	void		 (*close)(struct rlx_client *cl);
 	/* Descriptors of @fds that were made for sending only. */
 	void		 (*sent)(struct rlx_client *cl, int *fds);
 };
 
-extern const struct rlx_service_ops rlx_service_shm;
+extern const struct rlx_service_ops rlx_service_shm, rlx_service_kmod;
+
+/*
+ * transport_kmod.c: a queue of the kernel's. All of its clients' requests come
+ * through one ring; (q) under q->lock.
+ */
+enum rlx_status rlx_kmod_queue_new(struct rlx_queue *q, struct rlx_error *err);
+void rlx_kmod_queue_free(struct rlx_queue *q);
+void rlx_kmod_collect(struct rlx_queue *q);	/* to its clients' lines (q) */
+bool rlx_kmod_some(const struct rlx_queue *q);				/* (q) */
+void rlx_kmod_sleepers(struct rlx_queue *q, uint32_t n);		/* (q) */
+void rlx_kmod_gone(struct rlx_client *cl);				/* (q) */
 
 struct rlx_service {
 	struct rlx_service_opts	 opts;		/* defaults filled in */
-	const struct rlx_service_ops *ops;
+	uint32_t		 wire;		/* enum rlx_wire_transport it has */
 	char			*address;
 	uint32_t		*uids;
 	uint32_t		 uid;		/* ours */
@@ -193,6 +222,7 @@ struct rlx_att *rlx_client_att(struct rlx_client *cl, uint32_t handle);
 enum { RLX_HANDLE_BITS = 9 };
 /* In a queue's epoll set, what is no client's slot. */
 #define RLX_QUEUE_KICK	UINT64_MAX
+#define RLX_QUEUE_KMOD	(UINT64_MAX - 1)
 
 /* Check @rq's slices against what is attached and resolve them into @job. */
 int32_t rlx_job_resolve(struct rlx_client *cl, struct rlx_job *job,

@@ -15,10 +15,6 @@
 
 enum { QUEUES_MAX = 64, CLIENTS_MAX = 65536, UIDS_MAX = 65536 };
 
-static const struct rlx_service_ops *const transports[] = {
-	&rlx_service_shm,
-};
-
 static uint64_t memory_quarter(void)
 {
 	struct sysinfo si;
@@ -78,20 +74,30 @@ static enum rlx_status fill_opts(struct rlx_service_opts *o,
 	return RLX_OK;
 }
 
+/*
+ * "kmod" wants that and nothing else. Without a wish it is an addition, which is
+ * there or not; what speaks against it is told by 'rlx doctor'.
+ */
 static enum rlx_status pick_transport(struct rlx_service *svc,
 				      struct rlx_error *err)
 {
 	const char *name = svc->opts.transport;
-	unsigned int i;
+	enum rlx_status st = RLX_OK;
+	uint32_t i;
 
-	for (i = 0; i < sizeof(transports) / sizeof(transports[0]); i++) {
-		if (name && strcmp(name, transports[i]->name))
-			continue;
-		svc->ops = transports[i];
+	svc->wire = RLX_WIRE_SHM;
+	if (name && !strcmp(name, "shm"))
 		return RLX_OK;
-	}
-	return rlx_fail(err, RLX_ENOSUP,
-			"service: transport \"%.20s\" is not there", name);
+	if (name && strcmp(name, "kmod"))
+		return rlx_fail(err, RLX_ENOSUP, "service: transport \"%.20s\": "
+				"there are \"shm\" and \"kmod\"", name);
+	for (i = 0; i < svc->opts.queues && !st; i++)
+		st = rlx_kmod_queue_new(&svc->queue[i], name ? err : NULL);
+	if (!st)
+		svc->wire = name ? RLX_WIRE_KMOD : RLX_WIRE_KMOD | RLX_WIRE_SHM;
+	for (i = 0; st && i < svc->opts.queues; i++)
+		rlx_kmod_queue_free(&svc->queue[i]);
+	return name ? st : RLX_OK;
 }
 
 static enum rlx_status queue_init(struct rlx_service *svc, uint32_t index,
@@ -123,6 +129,7 @@ static enum rlx_status queue_init(struct rlx_service *svc, uint32_t index,
 
 static void queue_fini(struct rlx_queue *q)
 {
+	rlx_kmod_queue_free(q);
 	rlx_region_fini(&q->page);
 	if (q->epfd >= 0)
 		close(q->epfd);
@@ -217,14 +224,11 @@ enum rlx_status rlx_service_make(const struct rlx_service_opts *opts,
 	svc->opts = o;
 	svc->listen_fd = svc->lock_fd = svc->epfd = svc->ctl = svc->spare = -1;
 	pthread_mutex_init(&svc->lock, NULL);
-	st = pick_transport(svc, err);
-	if (st)
-		goto out_free;
 	st = copy_opts(svc, err);
-	if (st)
-		goto out_free;
 	for (i = 0; i < o.queues && !st; i++)
 		st = queue_init(svc, i, err);
+	if (!st)
+		st = pick_transport(svc, err);
 	if (!st)
 		st = listen_at(svc, err);
 	if (!st)
@@ -271,7 +275,7 @@ void rlx_service_free(struct rlx_service *svc)
 		rlx_service_stop(svc);
 		pthread_join(svc->thread, NULL);
 	}
-	if (svc->ops && svc->client)
+	if (svc->client)
 		rlx_control_fini(svc);
 	rlx_sock_unlisten(svc->address, svc->listen_fd, svc->lock_fd);
 	if (svc->epfd >= 0)

@@ -4,13 +4,21 @@
  * its memory at any time: words are read once, and what they say is checked.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "serve/check.h"
 #include "serve/service.h"
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE	0x0010
+#endif
 
 /*
  * The word of the next request: 1 it is queued, 0 not yet there, 2 the client
@@ -196,16 +204,9 @@ static bool shm_cancelled(const struct rlx_job *job)
 				    memory_order_relaxed) == job->gen;
 }
 
-static void shm_sleepers(struct rlx_queue *q)
-{
-	struct rlx_shm_queue *page = q->page.base;
-
-	atomic_store_explicit(&page->sleepers, q->sleeping + q->armed,
-			      memory_order_relaxed);
-}
-
-static enum rlx_status shm_open(struct rlx_client *cl, int *fds,
-				unsigned int *nr, struct rlx_error *err)
+static enum rlx_status shm_open(struct rlx_client *cl, struct rlx_wire_msg *m,
+				int *fds, unsigned int *nr,
+				struct rlx_error *err)
 {
 	enum rlx_status st;
 	int bell[2];
@@ -260,6 +261,59 @@ static void shm_close(struct rlx_client *cl)
 	cl->b = NULL;
 }
 
+/*
+ * Is @fd an arena of the module? Asked where no other file system answers: only
+ * the module's files say so in their fdinfo.
+ */
+static bool is_kmod_arena(int fd)
+{
+	char path[64], text[512];
+	ssize_t n;
+	int info;
+
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	info = open(path, O_RDONLY | O_CLOEXEC);
+	if (info < 0)
+		return false;
+	n = read(info, text, sizeof(text) - 1);
+	close(info);
+	text[n > 0 ? n : 0] = 0;
+	return strstr(text, "\nrlx-kind:\tarena\n");
+}
+
+/*
+ * May it be mapped? Asked without entering its file system: the server of a FUSE
+ * file could let fstat() hang. Only a memfd can be sealed against shrinking, and
+ * one that is cannot make us fault; but a hole punched into huge pages that the
+ * pool cannot fill again would, so those must not be the client's to punch.
+ */
+static bool shm_arena(struct rlx_client *cl, struct rlx_wire_msg *m, int *fd,
+		      const char **why)
+{
+	int seals = *fd < 0 ? -1 : fcntl(*fd, F_GET_SEALS);
+	struct statfs fs;
+	struct stat s;
+
+	if (seals < 0) {
+		m->bytes = 0;
+		*why = "not the memory of an arena";
+		return *fd >= 0 && is_kmod_arena(*fd);
+	}
+	*why = "it may shrink: seal it with F_SEAL_SHRINK";
+	if (!(seals & F_SEAL_SHRINK))
+		return false;
+	*why = "it is empty";
+	if (fstat(*fd, &s) || fstatfs(*fd, &fs) || s.st_size <= 0)
+		return false;
+	*why = "hugetlb memory of another user must be sealed against writing";
+	if ((uint32_t)fs.f_type == HUGETLBFS_MAGIC &&
+	    !(seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) &&
+	    cl->peer.uid && cl->peer.uid != cl->svc->uid)
+		return false;
+	m->bytes = (uint64_t)s.st_size;
+	return true;
+}
+
 const struct rlx_service_ops rlx_service_shm = {
 	.name	   = "shm",
 	.wire	   = RLX_WIRE_SHM,
@@ -269,8 +323,8 @@ const struct rlx_service_ops rlx_service_shm = {
 	.reply	   = shm_reply,
 	.ring	   = shm_ring,
 	.cancelled = shm_cancelled,
-	.sleepers  = shm_sleepers,
 	.open	   = shm_open,
+	.arena	   = shm_arena,
 	.close	   = shm_close,
 	.sent	   = shm_sent,
 };

@@ -123,14 +123,15 @@ static bool shm_send(struct rlx_channel *ch, uint32_t tag,
 	return true;
 }
 
-static void shm_bell(struct rlx_channel *ch)
+static unsigned int shm_push(struct rlx_channel *ch, int *why)
 {
 	/* Pairs with the executor: it raises the flag, then looks for work. */
 	rlx_shm_fence();
 	if (!atomic_load_explicit(&ch->shm.q->sleepers, memory_order_relaxed))
-		return;
+		return 0;
 	ch->bells++;
 	rlx_bell_ring(ch->shm.bell);
+	return 0;
 }
 
 static bool shm_some(struct rlx_channel *ch)
@@ -265,7 +266,7 @@ const struct rlx_channel_ops rlx_channel_shm = {
 	.up	  = shm_up,
 	.down	  = shm_down,
 	.send	  = shm_send,
-	.bell	  = shm_bell,
+	.push	  = shm_push,
 	.next	  = shm_next,
 	.some	  = shm_some,
 	.withdraw = shm_withdraw,

@@ -23,7 +23,7 @@ enum {
 enum rlx_wire_type {
 	RLX_WIRE_HELLO = 1,	/* client: depth, queue, transports, tag */
 	RLX_WIRE_WELCOME,	/* service: the same as granted; descriptors */
-	RLX_WIRE_ATTACH,	/* client: handle, access; one descriptor */
+	RLX_WIRE_ATTACH,	/* client: handle, access; shm: one descriptor */
 	RLX_WIRE_DETACH,	/* client: handle */
 	RLX_WIRE_DONE,		/* service: status of ATTACH or DETACH */
 	RLX_WIRE_BYE,		/* service: no more, status and text say why */
@@ -33,6 +33,9 @@ enum rlx_wire_transport {
 	RLX_WIRE_SHM	= 1 << 0,
 	RLX_WIRE_KMOD	= 1 << 1,
 };
+
+/* In access of a WELCOME of kmod: requests may be parked in an io_uring. */
+#define RLX_WIRE_URING	1
 
 /* Fields that a type does not use are 0. @text ends in a zero byte. */
 struct rlx_wire_msg {

@@ -6,11 +6,15 @@
 
 #include "selftests/lib/serve_test.h"
 
+#ifndef SERVE_TRANSPORT
+#define SERVE_TRANSPORT	"shm"
+#endif
+
 const char *serve_transport(void)
 {
 	const char *t = getenv("RLX_TEST_TRANSPORT");
 
-	return t && *t ? t : "shm";
+	return t && *t ? t : SERVE_TRANSPORT;
 }
 
 void serve_address(char *buf, size_t n)
@@ -261,8 +265,10 @@ struct rlx_channel *client_open(const char *address, struct rlx_channel_opts o)
 
 struct rlx_arena *client_arena(uint64_t bytes)
 {
+	bool kmod = !strcmp(serve_transport(), "kmod");
 	struct rlx_arena_opts o = { .size = bytes, .pages = RLX_PAGES_SMALL,
-				    .flags = RLX_ARENA_NOLOCK };
+				    .provider = kmod ? "kmod" : "memfd",
+				    .flags = kmod ? 0 : RLX_ARENA_NOLOCK };
 	struct rlx_error err = { 0 };
 	struct rlx_arena *a;
 

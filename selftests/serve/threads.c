@@ -13,11 +13,12 @@ struct user {
 	pthread_t	 thread;
 };
 
-static void check_reply(const struct rlx_reply *r, uint64_t *open)
+static void check_reply(struct rlx_channel *ch, const struct rlx_reply *r,
+			uint64_t *open)
 {
 	CHECKF((!r->result && r->aux == r->user_data) ||
 	       r->result == -ECANCELED || r->result == -ETIME,
-	       "result %d", r->result);
+	       "result %d: %s", r->result, rlx_channel_error(ch)->text);
 	(*open)--;
 }
 
@@ -66,14 +67,14 @@ static void *use(void *arg)
 					     in_ms(20000));
 			CHECKF(n >= 0, "%d", n);
 			for (k = 0; k < n; k++)
-				check_reply(&reply[k], &open);
+				check_reply(ch, &reply[k], &open);
 		}
 		while (round % 3 && open) {	/* else leave with some open */
 			n = rlx_channel_wait(ch, reply, 1, 32, in_ms(20000));
 			CHECKF(n > 0, "%d with %llu open", n,
 			       (unsigned long long)open);
 			for (k = 0; k < n; k++)
-				check_reply(&reply[k], &open);
+				check_reply(ch, &reply[k], &open);
 		}
 		if (!open && round % 2)
 			CHECK_EQ(rlx_channel_detach(ch, h, NULL), RLX_OK);

@@ -95,7 +95,8 @@ enum rlx_request_flags {
  * @flags:       enum rlx_request_flags
  * @user_data:   comes back in the reply
  * @deadline_ns: 0 none. A request no executor has taken by then is answered
- *               with -ETIME; one that was taken runs to its end
+ *               with -ETIME (on "kmod" when the executor looks for work the next
+ *               time); one that was taken runs to its end
  * @nr_slices:   how many of @slice
  * @inline_len:  how many bytes of @inline_data
  * @reserved:    0
@@ -166,7 +167,9 @@ enum rlx_channel_flags {
  * struct rlx_channel_opts - zero means the default everywhere.
  * @size:       sizeof(struct rlx_channel_opts)
  * @address:    "/path" or "@name" (abstract) of the service's socket; required
- * @transport:  "shm" or "kmod"; NULL: the service chooses
+ * @transport:  "shm" or "kmod"; NULL: kmod where /dev/rlx can be used here and the
+ *              service has it, else shm. kmod takes arenas of the module, and
+ *              others where the kernel can pin a memfd (6.11); it does not recover
  * @depth:      requests not yet reaped, at most; a power of two; 0: 64
  * @queue:      1 + the service's queue that is wished; 0: the service chooses
  * @flags:      enum rlx_channel_flags
@@ -313,8 +316,8 @@ rlx_channel_call(struct rlx_channel *ch, const struct rlx_request *req,
  * @id: from rlx_channel_submit() or a reply
  *
  * Either way there will be one reply: -ECANCELED, or the executor's result if it
- * had the request already (it is told, see rlx_work_cancelled(), where the
- * transport can).
+ * had the request already (it is told, see rlx_work_cancelled()). On "shm" it is
+ * there at once; on "kmod" when the executor looks for work the next time.
  * Context: does not sleep. Return: RLX_ESTALE if the request has ended.
  */
 RLX_EXPORT enum rlx_status rlx_channel_cancel(struct rlx_channel *ch,
@@ -350,13 +353,15 @@ rlx_channel_prep_wait(struct rlx_channel *ch, struct io_uring_sqe *sqe);
 /**
  * rlx_channel_prep_request - fill @sqe of the caller's io_uring with a request;
  * its completion is the reply: res is the result.
- * @req: must live until the SQE is submitted; its user_data is not used, the
- *       caller sets the SQE's
+ * @req: must live until the completion; user_data is for the executor, who wants
+ *       it back from the SQE sets it there too
  *
- * The request does not count in rlx_channel_submit()'s depth and is not seen by
- * rlx_channel_wait(). It can be linked to others.
+ * It takes a place of depth while it is open, but is not reaped and not seen by
+ * rlx_channel_wait(). It can be linked to others, and ends with -ECANCELED when
+ * the ring is closed.
  * Return: RLX_ENOSUP on "shm", where the kernel has no part in a request, and on
- * kernels before 6.7: there submit, and wait with rlx_channel_prep_wait().
+ * kernels before 6.7: there submit, and wait with rlx_channel_prep_wait(); else
+ * as rlx_channel_submit() for a bad request.
  */
 RLX_EXPORT enum rlx_status
 rlx_channel_prep_request(struct rlx_channel *ch, struct io_uring_sqe *sqe,
@@ -416,7 +421,7 @@ enum rlx_service_flags {
  * struct rlx_service_opts - zero means the default everywhere.
  * @size:         sizeof(struct rlx_service_opts)
  * @address:      "/path" or "@name" (abstract); required
- * @transport:    "shm" or "kmod"; NULL: kmod where it is there, else shm
+ * @transport:    "shm" or "kmod" and no other; NULL: shm, and kmod where it is there
  * @flags:        enum rlx_service_flags
  * @mode:         permission bits of the socket file; 0: 0600
  * @uids, @nr_uids: users that may connect besides our own and root; as the kernel
@@ -657,7 +662,7 @@ struct rlx_service_stats {
 RLX_EXPORT void rlx_service_stats(struct rlx_service *svc,
 				  struct rlx_service_stats *out);
 
-/** rlx_service_transport - "shm" or "kmod". */
+/** rlx_service_transport - the best it has: "kmod" or "shm". */
 RLX_EXPORT const char *rlx_service_transport(const struct rlx_service *svc);
 
 #ifdef __cplusplus
