@@ -19,14 +19,32 @@ $(BUILD)/fuzz-serve/%: $(BUILD)/obj/selftests/serve/fuzz/%.o $(FUZZ_SERVE_OBJ)
 
 fuzz-serve: $(FUZZ_SERVE)
 
+# Tests that are a server themselves.
+SERVE_INPROC := $(patsubst selftests/serve/inproc/%.c,$(BUILD)/test/rlxd/%, \
+		  $(wildcard selftests/serve/inproc/*.c))
+SERVE_INPROC_OBJ := $(filter-out %/main.o,$(RLXD_OBJ)) $(LLHTTP_OBJ)
+
+$(SERVE_INPROC:$(BUILD)/test/rlxd/%=$(BUILD)/obj/selftests/serve/inproc/%.o): \
+	CPPFLAGS += $(LLHTTP_FLAGS)
+
+$(BUILD)/test/rlxd/%: $(BUILD)/obj/selftests/serve/inproc/%.o $(SERVE_INPROC_OBJ) \
+		$(TEST_LIB) $(BUILD)/lib/librlx.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) $(RLXD_LIBS) -o $@
+
+serve-inproc: $(SERVE_INPROC)
+
 check-serve:
 	$(Q)tools/setup.sh serve
 	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd
+	$(Q)+$(SUBMAKE) serve-inproc
 	$(Q)+$(FUZZ_MAKE) fuzz-serve
 	$(Q)tools/fetch-models.sh minilm
 	$(Q)+$(SUBMAKE) $(BUILD)/models/minilm.onnx
 	$(Q)selftests/serve/venv.sh
-	$(Q)$(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %') selftests/serve/fuzz/run.sh
+	$(Q)$(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %') $(SERVE_INPROC) \
+		selftests/serve/fuzz/run.sh
 
 # The same with the daemon under the address and undefined behaviour sanitizers.
 asan-serve: export ASAN_OPTIONS := allocator_may_return_null=1
@@ -48,7 +66,7 @@ soak:
 	$(Q)selftests/serve/venv.sh
 	$(Q)$(RUN) -g $@ -t 7200 '$(SERVE_RUN) soak'
 
-.PHONY: check-serve asan-serve fuzz-serve soak
+.PHONY: check-serve asan-serve fuzz-serve serve-inproc soak
 
 # The benchmark of serving, with its echo, its bare run and its peer.
 BENCH_SERVE := $(patsubst selftests/serve/bench/%.c,$(BUILD)/bench-serve/%, \

@@ -155,19 +155,27 @@ void kserve_infer_clean(struct req *r)
 	rlx_free(f);
 }
 
+static int64_t at(const char *p, int64_t k)
+{
+	int64_t v;
+
+	memcpy(&v, p + (size_t)k * sizeof(v), sizeof(v));
+	return v;
+}
+
 /* Row @i's tokens: those before its first 0 in the mask, all of them valid ids. */
 static bool take_row(struct req *r, const struct tensor *ids, const struct tensor *mask,
 		     unsigned int i)
 {
 	int64_t seq = ids->type.dim[1], n = 0, k;
-	const int64_t *id = (const int64_t *)ids->data + i * seq;
-	const int64_t *m = mask ? (const int64_t *)mask->data + i * seq : NULL;
+	const char *id = (const char *)ids->data + (size_t)(i * seq) * sizeof(int64_t);
+	const char *m = mask ? (const char *)mask->data + (id - (const char *)ids->data) : NULL;
 	int64_t vocab = bert_vocab(r->model);
 
-	while (n < seq && (!m || m[n] == 1))
+	while (n < seq && (!m || at(m, n) == 1))
 		n++;
 	for (k = n; k < seq; k++)
-		if (m[k]) {
+		if (at(m, k)) {
 			req_fail(r, 400, "attention_mask row %u is not ones followed by zeros", i);
 			return false;
 		}
@@ -177,9 +185,9 @@ static bool take_row(struct req *r, const struct tensor *ids, const struct tenso
 		return false;
 	}
 	for (k = 0; k < n; k++)
-		if (id[k] < 0 || id[k] >= vocab) {
+		if (at(id, k) < 0 || at(id, k) >= vocab) {
 			req_fail(r, 400, "input_ids[%u][%lld] is %lld, no token id of model %s "
-				 "(0 to %lld)", i, (long long)k, (long long)id[k],
+				 "(0 to %lld)", i, (long long)k, (long long)at(id, k),
 				 r->model->name, (long long)vocab - 1);
 			return false;
 		}

@@ -247,6 +247,7 @@ static void send_reply(struct conn *c)
 	struct req *r = c->req;
 	struct reply *y = &r->reply;
 	bool last = c->last || c->eof || l->draining;
+	unsigned int i;
 
 	if (y->body.failed) {
 		obuf_fini(&y->body);
@@ -255,9 +256,14 @@ static void send_reply(struct conn *c)
 	c->last = last;
 	c->iov[0] = (struct iovec){ y->head, req_head(r, last, l->date) };
 	c->n_iov = 1;
-	if (y->body.n && r->method != METHOD_HEAD)
+	c->to_send = c->iov[0].iov_len;
+	if (r->method != METHOD_HEAD) {
 		c->iov[c->n_iov++] = (struct iovec){ y->body.p, y->body.n };
-	c->zerocopy = y->body.n >= ZEROCOPY_BYTES && r->method != METHOD_HEAD;
+		for (i = 0; i < y->n_tail; i++)
+			c->iov[c->n_iov++] = y->tail[i];
+		c->to_send += req_body_bytes(r);
+	}
+	c->zerocopy = c->to_send >= ZEROCOPY_BYTES;
 	c->msg = (struct msghdr){ .msg_iov = c->iov, .msg_iovlen = c->n_iov };
 	c->state = CONN_SEND;
 	c->deadline = l->now + l->server->limits.send_timeout_ns;
@@ -291,13 +297,6 @@ static void refuse(struct conn *c, int status, const char *why)
 	send_reply(c);
 }
 
-static size_t iov_bytes(const struct conn *c)
-{
-	const struct req *r = c->req;
-
-	return c->n_iov ? strlen(r->reply.head) + (c->n_iov > 1 ? r->reply.body.n : 0) : 0;
-}
-
 void conn_sent(struct conn *c, ssize_t n)
 {
 	struct loop *l = c->loop;
@@ -305,7 +304,7 @@ void conn_sent(struct conn *c, ssize_t n)
 
 	if (n > 0)
 		metric_add(&metrics.bytes_out, (uint64_t)n);
-	if (n < 0 || (size_t)n != iov_bytes(c)) {
+	if (n < 0 || (size_t)n != c->to_send) {
 		conn_shut(c);
 		return;
 	}

@@ -63,7 +63,8 @@ static bool align(struct req *r, unsigned int i, const void *p, size_t bytes)
 
 	f->in[i].data = p;
 	f->in[i].bytes = bytes;
-	if ((uintptr_t)p % ALIGN == 0)
+	/* An encoder's rows are put together from wherever they lie. */
+	if ((uintptr_t)p % ALIGN == 0 || r->model->embeds)
 		return true;
 	f->own[i] = rlx_memdup(p, bytes);
 	if (!f->own[i]) {
@@ -402,9 +403,8 @@ void infer_reply(struct req *r)
 	for (i = 0; binary && i < f->n_out; i++) {
 		const struct tensor *t = &f->result[f->out[i].index];
 
-		if (f->out[i].binary && !f->out[i].region) {
-			obuf_put(b, t->data, t->bytes);
-			r->copied += t->bytes;
-		}
+		if (f->out[i].binary && !f->out[i].region && t->bytes)
+			r->reply.tail[r->reply.n_tail++] = (struct iovec){
+				(void *)(uintptr_t)t->data, t->bytes };
 	}
 }

@@ -20,7 +20,7 @@ enum {
 	CHUNK_BYTES	= 16 << 10,
 	CHUNKS		= 256,		/* of a loop; a power of two */
 	CONN_CHUNKS	= 4,		/* unread ones of a connection; then it waits */
-	CONN_IOV	= 4,
+	CONN_IOV	= 18,		/* head, body, REPLY_TAIL_MAX pieces */
 	DIRECT_BYTES	= 32 << 10,	/* a body's rest is received in place from here */
 	ZEROCOPY_BYTES	= 64 << 10,	/* sent without a copy from here */
 };
@@ -74,6 +74,7 @@ struct conn {
 	struct msghdr		 msg;
 	struct iovec		 iov[CONN_IOV];
 	unsigned int		 n_iov;
+	size_t			 to_send;
 	bool			 zerocopy;
 
 	int32_t			 first, last_chunk;	/* unread ones, -1: none */

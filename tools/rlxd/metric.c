@@ -188,7 +188,7 @@ static void print_memory(struct server *s, struct obuf *o)
 	one(o, "rlxd_arena_pinned_bytes", "gauge", "Bytes of them that cannot be swapped out.",
 	    (double)st.bytes_pinned);
 	head(o, "rlxd_copied_bytes_total", "counter",
-	     "Bytes copied by the CPU: of HTTP bodies, and by the library's copying calls.");
+	     "Bytes that the CPU copied: of requests and replies, and by copying calls.");
 	obuf_fmt(o, "rlxd_copied_bytes_total{by=\"http\"} %lld\n",
 		 (long long)atomic_load(&metrics.bytes_copied));
 	obuf_fmt(o, "rlxd_copied_bytes_total{by=\"library\"} %llu\n",

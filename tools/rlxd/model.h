@@ -45,8 +45,8 @@ struct row {
 	struct req	*req;
 	struct row	*next;
 	int64_t		 queued;
-	/* For an encoder: tokens in, a vector out. */
-	const int64_t	*ids;
+	/* For an encoder: tokens in (int64, at any address), a vector out. */
+	const void	*ids;
 	uint32_t	 tokens;
 	float		*out;
 	/* For any other model: a whole request. */

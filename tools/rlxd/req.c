@@ -223,6 +223,7 @@ void req_fail(struct req *r, int status, const char *fmt, ...)
 	y->status = status;
 	y->body.n = 0;
 	y->json_bytes = 0;
+	y->n_tail = 0;
 	y->type = r->api == API_PLAIN ? "text/plain; charset=utf-8" : "application/json";
 	if (r->api == API_KSERVE) {
 		obuf_str(&y->body, "{\"error\":");
@@ -275,6 +276,16 @@ void req_fail_err(struct req *r, const struct rlx_error *err)
 		r->reply.retry_after = 1;
 }
 
+size_t req_body_bytes(const struct req *r)
+{
+	size_t n = r->reply.body.n;
+	unsigned int i;
+
+	for (i = 0; i < r->reply.n_tail; i++)
+		n += r->reply.tail[i].iov_len;
+	return n;
+}
+
 size_t req_head(struct req *r, bool close, const char *date)
 {
 	struct reply *y = &r->reply;
@@ -283,7 +294,7 @@ size_t req_head(struct req *r, bool close, const char *date)
 	int n;
 
 	n = snprintf(p, max, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Length: %zu\r\n",
-		     y->status, http_reason(y->status), date, y->body.n);
+		     y->status, http_reason(y->status), date, req_body_bytes(r));
 	if (y->type)
 		n += snprintf(p + n, max - (size_t)n, "Content-Type: %s\r\n", y->type);
 	if (r->id[0])
@@ -313,7 +324,7 @@ void req_log(const struct req *r, int64_t now)
 	log_event(LOG_INFO, "request", L_STR("id", r->id),
 		  L_STR("client", r->client ? r->client->name : r->conn ? r->conn->peer : ""),
 		  L_STR("path", r->path), L_INT("status", r->reply.status),
-		  L_INT("in", r->body_n), L_INT("out", r->reply.body.n),
+		  L_INT("in", r->body_n), L_INT("out", req_body_bytes(r)),
 		  L_INT("us", r->t_head ? (now - r->t_head) / 1000 : 0),
 		  L_STR("error", r->reply.why));
 }

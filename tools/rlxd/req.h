@@ -8,6 +8,7 @@
 #define RLXD_REQ_H
 
 #include <stdatomic.h>
+#include <sys/uio.h>
 
 #include "io/json.h"
 #include "tools/rlxd/crew.h"
@@ -22,7 +23,7 @@ struct model_set;
 struct req;
 struct row;
 
-enum { REQ_ID_MAX = 64, REPLY_HEAD_MAX = 512 };
+enum { REQ_ID_MAX = 64, REPLY_HEAD_MAX = 512, REPLY_TAIL_MAX = 16 };
 
 /* How an API says that something went wrong. */
 enum api { API_PLAIN, API_KSERVE, API_OPENAI };
@@ -31,7 +32,9 @@ struct reply {
 	int		 status;
 	const char	*type;			/* Content-Type */
 	struct obuf	 body;
-	uint64_t	 json_bytes;		/* of the body; what is behind is binary */
+	struct iovec	 tail[REPLY_TAIL_MAX];	/* sent behind it, from where it lies */
+	unsigned int	 n_tail;
+	uint64_t	 json_bytes;		/* length of the body, if the tail is binary data */
 	int		 retry_after;		/* seconds, 0 none */
 	const char	*allow;			/* of a 405 */
 	char		 why[160];		/* of an error, for the log */
@@ -107,6 +110,8 @@ void req_fail(struct req *r, int status, const char *fmt, ...)
 /* The status that fits a failure of the library. */
 void req_fail_err(struct req *r, const struct rlx_error *err);
 void req_ok(struct req *r, const char *type);
+/* Bytes of the reply behind its head. */
+size_t req_body_bytes(const struct req *r);
 /* The head of the reply as text in reply.head; its length. */
 size_t req_head(struct req *r, bool close, const char *date);
 

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+/* Opens and closes what a server consists of, but for its models. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/crew.h"
+#include "tools/rlxd/listen.h"
+#include "tools/rlxd/log.h"
+#include "tools/rlxd/region.h"
+#include "tools/rlxd/start.h"
+
+static const char default_listen[] = "127.0.0.1:8000";
+
+static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
+				      struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+	unsigned int i;
+
+	for (i = 0; !st && i < n_passed && s->n_listener < LISTENERS_MAX; i++)
+		st = listen_adopt(3 + (int)i, &s->listener[s->n_listener++], err);
+	for (i = 0; !st && i < s->conf->server.n_listen; i++) {
+		if (s->n_listener == LISTENERS_MAX)
+			return rlx_fail(err, RLX_ERANGE, "more than %d addresses", LISTENERS_MAX);
+		st = listen_open(s->conf->server.listen[i], &s->listener[s->n_listener++], err);
+	}
+	if (!st && !s->n_listener)
+		st = listen_open(default_listen, &s->listener[s->n_listener++], err);
+	for (i = 0; !st && i < s->n_listener; i++)
+		log_event(LOG_NOTE, "listening", L_STR("address", s->listener[i].name));
+	return st;
+}
+
+static enum rlx_status open_loops(struct server *s, struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+	unsigned int i, k;
+
+	s->loop = rlx_calloc((size_t)s->limits.threads, sizeof(*s->loop));
+	if (!s->loop)
+		return rlx_fail(err, RLX_ENOMEM, "out of memory");
+	for (i = 0; !st && i < (unsigned int)s->limits.threads; i++) {
+		s->n_loop++;
+		st = loop_open(&s->loop[i], s, i, err);
+		for (k = 0; !st && k < s->n_listener; k++)
+			if (!s->loop[i].engine->listen(&s->loop[i], &s->listener[k]))
+				st = rlx_fail(err, RLX_ERANGE, "too many addresses");
+	}
+	for (i = 0; !st && i < s->n_loop; i++) {
+		st = loop_start(&s->loop[i], err);
+		s->n_started += !st;
+	}
+	if (!st)
+		log_event(LOG_NOTE, "started", L_STR("version", RLX_VERSION),
+			  L_STR("engine", s->loop[0].engine->name), L_INT("threads", s->n_loop));
+	return st;
+}
+
+static void raise_limits(void)
+{
+	struct rlimit r;
+
+	if (!getrlimit(RLIMIT_NOFILE, &r) && r.rlim_cur < r.rlim_max) {
+		r.rlim_cur = r.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &r);
+	}
+}
+
+enum rlx_status server_open(struct server *s, struct conf *c, unsigned int n_passed,
+			    struct rlx_error *err)
+{
+	enum rlx_status st;
+
+	pthread_mutex_init(&s->lock, NULL);
+	s->started = time(NULL);
+	s->conf = c;
+	s->limits = s->conf->server;
+	log_setup((enum log_level)s->limits.log_level, s->limits.log_json);
+	atomic_store(&s->loading, true);
+	s->set = rlx_calloc(1, sizeof(*s->set));
+	if (!s->set)
+		return rlx_fail(err, RLX_ENOMEM, "out of memory");
+	atomic_init(&s->set->refs, 1);
+	raise_limits();
+	st = region_setup(err);
+	if (!st)
+		st = crew_open(2, &s->crew, err);
+	if (!st)
+		st = open_listeners(s, n_passed, err);
+	return st ? st : open_loops(s, err);
+}
+
+void server_close(struct server *s)
+{
+	struct client *c;
+	unsigned int i;
+
+	for (i = 0; i < s->n_started; i++)
+		loop_stop(&s->loop[i]);
+	for (i = 0; i < s->n_started; i++)
+		loop_join(&s->loop[i]);
+	crew_close(s->crew);
+	for (i = 0; i < s->n_loop; i++)
+		loop_close(&s->loop[i]);
+	rlx_free(s->loop);
+	region_unregister(NULL);
+	model_set_put(s->set);
+	conf_free(s->conf);
+	while ((c = s->clients)) {
+		s->clients = c->next;
+		rlx_free(c);
+	}
+	for (i = 0; i < s->n_listener; i++) {
+		if (s->listener[i].fd < 0)
+			continue;
+		close(s->listener[i].fd);
+		/* A passed one is the manager's: its file stays. */
+		if (s->listener[i].ours && s->listener[i].is_unix)
+			unlink(s->listener[i].name + 5);
+	}
+	pthread_mutex_destroy(&s->lock);
+}
