@@ -42,7 +42,7 @@ fetch: turns of one|s/lane->left = lane->quantum;/lane->left = 1;/g
 undeliver: by the dead|s/if (!s || !q->live || gen != q->gen)/if (!s || gen != q->gen)/
 undeliver: by an older one|s/if (!s || !q->live || gen != q->gen)/if (!s || !q->live)/
 undeliver: first first|s/while (n--) {.*/for (u32 k = n, i = 0; i < k; i++) { n = i;/
-undeliver: to the tail|s/RLX_EV_UNDELIVER\]\t\t= { HEAD, RLX_SLOT_READY }/RLX_EV_UNDELIVER] = { MOVE, RLX_SLOT_READY }/
+undeliver: to the tail|/RLX_EV_UNDELIVER\]/s/HEAD, RLX_SLOT_READY/MOVE, RLX_SLOT_READY/
 requeue: to the tail|s/RLX_EV_EXEC_GONE_REQUEUE\]\t= { HEAD,/RLX_EV_EXEC_GONE_REQUEUE] = { MOVE,/
 requeue: first first|s/list_last_entry/list_first_entry/
 bury: while it lives|s/if (q->live || rlx_slots_settled(q))/if (rlx_slots_settled(q))/
