@@ -29,7 +29,8 @@ $(KMOD_DIR)/%: $(BUILD)/obj/selftests/kmod/t/%.o $(KMOD_LIB) $(BUILD)/lib/librlx
 		-o $@ 2>$@.warn || { cat $@.warn >&2; exit 1; }
 
 $(KMOD_DIR)/%.32: selftests/kmod/t/%.c selftests/lib/rlx_test.c \
-		$(wildcard selftests/kmod/lib/*.[ch]) selftests/lib/rlx_test.h
+		$(wildcard selftests/kmod/lib/*.[ch]) selftests/lib/rlx_test.h \
+		uapi/linux/rlx.h
 	@mkdir -p $(@D)
 	$(call say,CC32,$@)
 	$(Q)$(rig_words) $< >$@.rig

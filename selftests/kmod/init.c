@@ -642,7 +642,7 @@ static void find_leaks(void)
 static void work(FILE *list)
 {
 	static char line[4096];
-	char name[128], params[512], file[256];
+	char name[128], params[512], file[256], *p;
 	long base_kb = settled_kb();
 	struct job j;
 	int at, rc;
@@ -665,6 +665,8 @@ static void work(FILE *list)
 			run_kunit(name, file);
 		} else if (sscanf(line, "run %127s %d %d %511s %n", name,
 				  &j.seconds, &j.uid, params, &at) >= 4) {
+			for (p = params; (p = strchr(p, '+')); )
+				*p = ' ';
 			j.name = name;
 			j.params = params;
 			j.command = line + at;
