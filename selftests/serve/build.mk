@@ -82,9 +82,11 @@ bench-serve-programs: $(BENCH_SERVE)
 
 bench-serve:
 	$(Q)tools/setup.sh serve
-	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd bench-serve-programs
+	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/test/bench/channel \
+		bench-serve-programs
 	$(Q)tools/fetch-models.sh minilm onnxruntime
 	$(Q)+$(SUBMAKE) $(BUILD)/models/minilm.onnx
-	$(Q)selftests/bench/run.sh 'python3 selftests/serve/bench/bench.py'
+	$(Q)selftests/bench/run.sh $(BUILD)/test/bench/channel \
+		'python3 selftests/serve/bench/bench.py'
 
 .PHONY: bench-serve bench-serve-programs

@@ -729,6 +729,91 @@ TEST(a_wait_in_the_callers_io_uring)
 	server_stop(&s);
 }
 
+static struct io_uring_sqe *prep(struct rlx_channel *ch, struct io_uring *ring,
+				 const struct rlx_request *r, uint64_t data)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+
+	CHECK_EQ(rlx_channel_prep_request(ch, sqe, r), RLX_OK);
+	io_uring_sqe_set_data64(sqe, data);
+	return sqe;
+}
+
+static int32_t cqe_of(struct io_uring *ring, uint64_t data)
+{
+	struct __kernel_timespec ts = { .tv_sec = 20 };
+	struct io_uring_cqe *cqe;
+	int32_t res;
+
+	CHECK(!io_uring_wait_cqe_timeout(ring, &cqe, &ts));
+	CHECK_EQ(cqe->user_data, data);
+	res = cqe->res;
+	io_uring_cqe_seen(ring, cqe);
+	return res;
+}
+
+/* Its completion is the reply; it can stand in a chain with anything else. */
+TEST(a_request_in_the_callers_io_uring)
+{
+	struct rlx_request add = { .opcode = OP_ADD, .inline_len = 2,
+				   .inline_data = { 20, 22 } };
+	struct rlx_request hold = { .opcode = OP_HOLD }, bad = { .nr_slices = 7 };
+	struct io_uring_sqe *sqe;
+	struct rlx_channel *ch;
+	struct io_uring ring;
+	struct server s;
+	char buf[16] = { 0 };
+	int p[2];
+
+	if (!kmod())
+		rlx_test_skip("the kernel has no part in requests of this transport");
+	CHECK(!io_uring_queue_init(8, &ring, 0));
+	server_start(&s, (struct rlx_service_opts){ 0 }, 1);
+	ch = client_open(s.address, (struct rlx_channel_opts){ 0 });
+	sqe = io_uring_get_sqe(&ring);
+	if (rlx_channel_prep_request(ch, sqe, &add) == RLX_ENOSUP)
+		rlx_test_skip("this kernel cannot cancel parked commands");
+	io_uring_sqe_set_data64(sqe, 1);
+	CHECK_EQ(io_uring_submit(&ring), 1);
+	CHECK_EQ(cqe_of(&ring, 1), 42);
+	CHECK_EQ(rlx_channel_prep_request(ch, sqe, &bad), RLX_EINVAL);
+	/* Read, then ask, then write: one submission. */
+	CHECK(!pipe(p));
+	CHECK_EQ(write(p[1], "in", 2), 2);
+	sqe = io_uring_get_sqe(&ring);
+	io_uring_prep_read(sqe, p[0], buf, 2, 0);
+	io_uring_sqe_set_data64(sqe, 2);
+	sqe->flags |= IOSQE_IO_LINK;
+	prep(ch, &ring, &add, 3)->flags |= IOSQE_IO_LINK;
+	sqe = io_uring_get_sqe(&ring);
+	io_uring_prep_write(sqe, p[1], "out", 3, 0);
+	io_uring_sqe_set_data64(sqe, 4);
+	CHECK_EQ(io_uring_submit(&ring), 3);
+	CHECK_EQ(cqe_of(&ring, 2), 2);
+	CHECK_EQ(cqe_of(&ring, 3), 42);
+	CHECK_EQ(cqe_of(&ring, 4), 3);
+	CHECK_EQ(read(p[0], buf, sizeof(buf)), 3);
+	/* Beside requests of the channel's own; parked until it is answered. */
+	prep(ch, &ring, &hold, 5);
+	CHECK_EQ(io_uring_submit(&ring), 1);
+	CHECK_EQ(client_call(ch, add).result, 42);
+	while (!server_held(&s))
+		usleep(1000);
+	server_release(&s);
+	CHECK_EQ(cqe_of(&ring, 5), 1);
+	/* The ring goes away with one parked. */
+	prep(ch, &ring, &hold, 6);
+	CHECK_EQ(io_uring_submit(&ring), 1);
+	while (!server_held(&s))
+		usleep(1000);
+	io_uring_queue_exit(&ring);
+	server_release(&s);
+	CHECK_EQ(client_call(ch, add).result, 42);
+	rlx_channel_close(ch);
+	server_drained(&s);
+	server_stop(&s);
+}
+
 TEST(several_queues_and_turns)
 {
 	struct rlx_channel_info info;
