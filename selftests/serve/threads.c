@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Many clients and several executor threads at once; for the thread sanitizer. */
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "selftests/lib/serve_test.h"
@@ -136,6 +137,44 @@ TEST(with_events)
 TEST(many_clients)
 {
 	run((struct rlx_service_opts){ .queues = 2 }, 2, 32, 3);
+}
+
+/* More channels than a thread could look after by turns, all with work. */
+TEST(hundreds_of_channels)
+{
+	enum { N = 300 };
+	static struct rlx_channel *ch[N];
+	struct rlx_request r = { .opcode = OP_NOP };
+	struct rlimit lim;
+	struct server s;
+	int i, round;
+
+	CHECK(!getrlimit(RLIMIT_NOFILE, &lim));
+	lim.rlim_cur = lim.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &lim);
+	if (lim.rlim_cur < 3 * N + 64)
+		rlx_test_skip("too few descriptors for hundreds of channels");
+	server_start(&s, (struct rlx_service_opts){ .queues = 2 }, 2);
+	for (i = 0; i < N; i++)
+		ch[i] = client_open(s.address, (struct rlx_channel_opts){
+				    .depth = 4 });
+	for (round = 0; round < 5; round++) {
+		for (i = 0; i < N; i++) {
+			r.user_data = (uint64_t)(i + round * N);
+			CHECK_EQ(rlx_channel_submit(ch[i], &r, 1, NULL), 1);
+		}
+		for (i = N - 1; i >= 0; i--) {
+			struct rlx_reply reply;
+
+			CHECK_EQ(rlx_channel_wait(ch[i], &reply, 1, 1,
+						  in_ms(20000)), 1);
+			CHECK_EQ(reply.aux, i + round * N);
+		}
+	}
+	for (i = 0; i < N; i++)
+		rlx_channel_close(ch[i]);
+	server_drained(&s);
+	server_stop(&s);
 }
 
 /* Thrown out by one thread while others fetch, commit and ask. */
