@@ -20,15 +20,21 @@ $(KMOD_SRC:%.c=$(BUILD)/obj/%.o) $(filter $(BUILD)/obj/selftests/kmod/%,$(KMOD_L
 
 rig_words = sed -n '1,12s,^.*/\?\* rig: *\(.*[^ ]\) *\*/$$,\1,p'
 
+# An archive, so that a program may have its own of what stands there.
+$(KMOD_DIR)/lib.a: $(KMOD_LIB)
+	@mkdir -p $(@D)
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
 # The library is there for those that call it: rlx_open() and others.
-$(KMOD_DIR)/%: $(BUILD)/obj/selftests/kmod/t/%.o $(KMOD_LIB) $(BUILD)/lib/librlx.a
+$(KMOD_BIN): $(KMOD_DIR)/%: $(BUILD)/obj/selftests/kmod/t/%.o $(KMOD_DIR)/lib.a \
+		$(BUILD)/lib/librlx.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(rig_words) selftests/kmod/t/$*.c >$@.rig
-	$(Q)$(CC) $(LDFLAGS) -static $< $(KMOD_LIB) $(BUILD)/lib/librlx.a $(LDLIBS) \
+	$(Q)$(CC) $(LDFLAGS) -static $< $(KMOD_DIR)/lib.a $(BUILD)/lib/librlx.a $(LDLIBS) \
 		-o $@ 2>$@.warn || { cat $@.warn >&2; exit 1; }
 
-$(KMOD_DIR)/%.32: selftests/kmod/t/%.c selftests/lib/rlx_test.c \
+$(KMOD_BIN32): $(KMOD_DIR)/%.32: selftests/kmod/t/%.c selftests/lib/rlx_test.c \
 		$(wildcard selftests/kmod/lib/*.[ch]) selftests/lib/rlx_test.h \
 		uapi/linux/rlx.h
 	@mkdir -p $(@D)
