@@ -82,7 +82,8 @@ check-kmod:
 	$(Q)tools/setup.sh demo; tools/fetch-models.sh minilm || :
 	$(Q)$(call run_suites,selftests/kmod/matrix.sh selftests/kmod/spin/run.sh \
 		selftests/slot/mutants.sh \
-		'selftests/kmod/gate.sh 6.12' 'selftests/kmod/demo.sh 6.12',\
+		'selftests/kmod/gate.sh 6.12' 'selftests/kmod/demo.sh 6.12' \
+		'selftests/kmod/refused.sh 6.12',\
 		$(KMOD_STOCK))
 
 check-kmod-debug:

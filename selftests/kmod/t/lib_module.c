@@ -302,4 +302,35 @@ TEST(a_reader_is_given_no_writable_export)
 	rlx_arena_put(a);
 }
 
+/* Without the module udmabuf does it, where the kernel has that (6.12 here). */
+TEST(a_memfd_is_exported_by_udmabuf)
+{
+	struct rlx_arena *a = make(MIB, "memfd");
+	struct rlx_buf half = { a, MIB / 2, MIB / 2 };
+	struct rlx_error err = { 0 };
+	uint32_t handle;
+	int vgem, fd;
+	char *dev;
+
+	if (access("/dev/udmabuf", F_OK)) {
+		CHECK_EQ(rlx_arena_export(half, 0, &fd, &err), RLX_ENOSUP);
+		CHECK(strstr(err.text, "/dev/udmabuf"));
+		rlx_arena_put(a);
+		return;
+	}
+	CHECKF(!rlx_arena_export(half, 0, &fd, &err), "%s", err.text);
+	vgem = vgem_open();
+	CHECK_EQ(vgem_import(vgem, fd, &handle), 0);
+	dev = vgem_map(vgem, MIB / 2, PROT_READ | PROT_WRITE);
+	CHECKF(dev, "map: %s", strerror(errno));
+	strcpy((char *)rlx_arena_base(a) + MIB / 2, "from the CPU");
+	CHECK_STR(dev, "from the CPU");
+	munmap(dev, MIB / 2);
+	close(fd);
+	vgem_close_handle(vgem, handle);
+	close(vgem);
+	CHECK_EQ(rlx_arena_export(half, RLX_ARENA_RDONLY, &fd, &err), RLX_ENOSUP);
+	rlx_arena_put(a);
+}
+
 TEST_MAIN()

@@ -1,0 +1,38 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Boots a guest of KERNEL that takes signed modules only, as under Secure Boot, has
+# it refuse the module, unsigned and signed by a stranger, and asks rlx doctor why.
+#
+#   selftests/kmod/refused.sh KERNEL
+set -u
+
+cd "$(dirname "$0")/../.." || exit 1
+BUILD=${BUILD:-build}
+kernel=$1
+ko=$BUILD/kmod/$kernel/rlx.ko
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+
+if [ ! -f "$BUILD/kernels/$kernel/vmlinuz" ]; then
+	echo "# SKIP no kernel $kernel"
+	echo "ok 1 refused # SKIP"
+	echo "1..1"
+	exit 0
+fi
+
+# What DKMS does: a key of its own, and sign-file of the kernel's headers.
+mkdir "$tmp/ko"
+cp "$ko" "$tmp/ko/unsigned.ko" && cp "$ko" "$tmp/ko/signed.ko" &&
+openssl req -new -x509 -nodes -days 2 -subj "/CN=DKMS module signing key" \
+	-newkey rsa:2048 -keyout "$tmp/mok.key" -outform DER \
+	-out "$tmp/ko/mok.pub" 2>/dev/null &&
+"$BUILD/kernels/$kernel/build/scripts/sign-file" sha256 "$tmp/mok.key" \
+	"$tmp/ko/mok.pub" "$tmp/ko/signed.ko" || {
+	echo "not ok 1 sign"
+	echo "1..1"
+	exit 1
+}
+cp selftests/kmod/refused-guest "$tmp/refused"
+exec selftests/kmod/run-qemu.sh -k "$kernel" -n "refused-$kernel" -o none -t 300 \
+	-a module.sig_enforce=1 -f "$BUILD/bin/rlx-static:/demo/rlx" \
+	-f "$tmp/ko:/demo/ko" "$tmp/refused"
