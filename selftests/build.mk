@@ -71,7 +71,8 @@ check-unit:
 check-install:
 	$(Q)tools/setup.sh check
 	$(Q)+$(SUBMAKE) all man
-	$(Q)$(RUN) -g $@ selftests/scripts/install.sh selftests/scripts/abi.sh
+	$(Q)$(RUN) -g $@ selftests/scripts/install.sh selftests/scripts/abi.sh \
+		selftests/scripts/channel.sh
 
 check-ops:
 	$(Q)tools/setup.sh build

@@ -3,7 +3,8 @@
  * Round trips between two processes of one machine, in turns so that all suffer
  * the same neighbours: a request that does nothing through a channel, spinning
  * and sleeping, against what else there is: a word in shared memory, an eventfd,
- * a unix socket. Channels of the module too, where it is. For each the distribution of the best of its rounds.
+ * a unix socket. Channels of the module too, where it is. For each the distribution
+ * of the best of its rounds.
  *
  *	bench/channel [ROUNDS [TRIPS]]
  */

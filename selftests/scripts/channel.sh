@@ -1,0 +1,83 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Builds the examples of channels as their readers would, and has one serve the
+# other: over a socket file, twice, with the service killed in between.
+set -u
+
+cd "$(dirname "$0")/../.." || exit 1
+CC=${CC:-gcc} BUILD=${BUILD:-build}
+tmp=$(mktemp -d) || exit 1
+pid=''
+trap '[ -z "$pid" ] || kill -9 $pid 2>/dev/null; rm -rf "$tmp"' EXIT
+n=0 rc=0
+
+check()
+{
+	n=$((n + 1)) name=$1
+	shift
+	if "$@" >"$tmp/out" 2>&1; then
+		echo "ok $n $name"
+	else
+		sed 's/^/# /' "$tmp/out" | tail -n 20
+		echo "not ok $n $name"
+		rc=1
+	fi
+}
+
+compile()
+{
+	# shellcheck disable=SC2086 # a list of options
+	$CC -O2 -Wall -Wextra -Wno-unused-parameter -Werror ${SAN-} \
+		-Ilibuser/include -I"$BUILD/gen" "examples/channel_$1.c" \
+		-L"$BUILD/lib" -lrlx -luring -lm -Wl,-rpath,"$PWD/$BUILD/lib" \
+		-o "$tmp/$1"
+}
+
+start()
+{
+	"$tmp/service" "$tmp/sock" >"$tmp/service.out" 2>&1 &
+	pid=$!
+	i=0
+	until grep -q listening "$tmp/service.out"; do
+		i=$((i + 1))
+		[ $i -lt 100 ] || { cat "$tmp/service.out"; return 1; }
+		sleep 0.1
+	done
+}
+
+ask()
+{
+	"$tmp/client" "$tmp/sock" 500 && "$tmp/client" "$tmp/sock" 7
+}
+
+start_again()
+{
+	kill -9 "$pid" && wait "$pid" 2>/dev/null
+	start
+}
+
+# It ends by itself and says what it did.
+stop()
+{
+	kill "$pid" && wait "$pid" && pid='' || return 1
+	cat "$tmp/service.out"
+	grep -q '^507 requests of 2 clients, 0 bytes copied$' "$tmp/service.out" &&
+		[ ! -e "$tmp/sock" ]
+}
+
+alone()
+{
+	! "$tmp/client" "$tmp/sock" 1 >"$tmp/alone" 2>&1 &&
+		cat "$tmp/alone" && grep -q RLX_ENOTCONN "$tmp/alone"
+}
+
+check service-compiles compile service
+check client-compiles compile client
+check starts start
+check serves ask
+check starts-over-a-dead-one start_again
+check serves-again ask
+check stops stop
+check nobody-listens alone
+echo "1..$n"
+exit $rc
