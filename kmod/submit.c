@@ -408,12 +408,18 @@ static u32 rlx_drafts_publish(struct rlx_channel *ch, struct rlx_draft *d, u32 n
 	return done;
 }
 
-/* How many were submitted; less than @max means @err. */
+/* Where requests come from, and who wants to know of them. */
+struct rlx_source {
+	const struct rlx_rq __user *urq;
+	const struct rlx_rq *rq;	/* instead, if not NULL */
+	struct rlx_rq_id __user *uid;	/* may be NULL */
+	struct io_uring_cmd *cmd;	/* may be NULL; for one request */
+};
+
+/* How many were submitted, from @at on; less than @max means @err. */
 static u32 rlx_channel_submit_chunk(struct rlx_channel *ch,
-				    const struct rlx_rq __user *urq,
-				    const struct rlx_rq *rq,
-				    struct rlx_rq_id __user *uid, u32 max,
-				    struct io_uring_cmd *cmd, int *err)
+				    const struct rlx_source *from, u32 at,
+				    u32 max, int *err)
 {
 	struct rlx_draft d[RLX_DRAFTS];
 	int got = rlx_drafts_take(ch, d, min_t(u32, max, RLX_DRAFTS));
@@ -430,8 +436,8 @@ static u32 rlx_channel_submit_chunk(struct rlx_channel *ch,
 		d[i].wait = NULL;
 	}
 	for (n = 0; n < nr; n++) {
-		int ret = rlx_draft_fill(ch, &d[n], urq + n, rq,
-					 uid ? uid + n : NULL);
+		int ret = rlx_draft_fill(ch, &d[n], from->urq + at + n, from->rq,
+					 from->uid ? from->uid + at + n : NULL);
 
 		if (ret) {
 			*err = ret;
@@ -439,7 +445,7 @@ static u32 rlx_channel_submit_chunk(struct rlx_channel *ch,
 		}
 	}
 	rlx_stall("submit");
-	done = rlx_drafts_publish(ch, d, n, nr, cmd, err);
+	done = rlx_drafts_publish(ch, d, n, nr, from->cmd, err);
 	for (i = 0; i < nr; i++) {
 		if (i < done)
 			trace_rlx_submit(ch->id, rlx_slot_tag(&ch->q->slots, d[i].slot),
@@ -452,16 +458,19 @@ static u32 rlx_channel_submit_chunk(struct rlx_channel *ch,
 int rlx_channel_submit_one(struct rlx_channel *ch, const struct rlx_rq __user *urq,
 			   const struct rlx_rq *rq, struct io_uring_cmd *cmd)
 {
+	const struct rlx_source from = { .urq = urq, .rq = rq, .cmd = cmd };
 	int err;
 
-	return rlx_channel_submit_chunk(ch, urq, rq, NULL, 1, cmd, &err) ? 0 : err;
+	return rlx_channel_submit_chunk(ch, &from, 0, 1, &err) ? 0 : err;
 }
 
 long rlx_channel_submit(struct rlx_call *call)
 {
 	const struct rlx_ioc_submit *s = call->arg;
-	const struct rlx_rq __user *urq = u64_to_user_ptr(s->entries);
-	struct rlx_rq_id __user *uid = u64_to_user_ptr(s->ids);
+	const struct rlx_source from = {
+		.urq = u64_to_user_ptr(s->entries),
+		.uid = u64_to_user_ptr(s->ids),
+	};
 	u32 done = 0, n;
 	int err = 0;
 
@@ -470,8 +479,7 @@ long rlx_channel_submit(struct rlx_call *call)
 	while (done < s->nr) {
 		u32 max = min_t(u32, s->nr - done, RLX_DRAFTS);
 
-		n = rlx_channel_submit_chunk(call->priv, urq + done, NULL,
-					     uid ? uid + done : NULL, max, NULL, &err);
+		n = rlx_channel_submit_chunk(call->priv, &from, done, max, &err);
 		done += n;
 		if (n < max)
 			break;

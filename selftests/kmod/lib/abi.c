@@ -83,42 +83,55 @@ static unsigned long cmd_resized(unsigned long cmd, int by)
 		    (_IOC_SIZE(cmd) + by));
 }
 
-static void abi_call(int fd, unsigned long cmd, const void *arg, size_t size,
-		     int by, unsigned char tail, long want, const char *what)
+/* How a call differs from a good one, and what it then returns. */
+struct abi_try {
+	int by;			/* bytes longer */
+	unsigned char tail;	/* what these are */
+	long want;
+	const char *what;
+};
+
+static void abi_call(int fd, unsigned long cmd, const void *arg, const struct abi_try *t)
 {
+	size_t size = _IOC_SIZE(cmd);
 	unsigned char buf[512];
 	long ret;
 
 	CHECK(size + 8 <= sizeof(buf));
-	memset(buf, tail, sizeof(buf));
+	memset(buf, t->tail, sizeof(buf));
 	memcpy(buf, arg, size);
-	ret = k_ioctl(fd, cmd_resized(cmd, by), buf);
-	if (ret > 2 && want == 0) {	/* a descriptor */
+	ret = k_ioctl(fd, cmd_resized(cmd, t->by), buf);
+	if (ret > 2 && t->want == 0) {	/* a descriptor */
 		close(ret);
 		ret = 0;
 	}
-	CHECKF(ret == want, "command %#lx, %s: %ld, not %ld", cmd, what, ret,
-	       want);
+	CHECKF(ret == t->want, "command %#lx, %s: %ld, not %ld", cmd, t->what, ret,
+	       t->want);
 }
 
 void k_abi_check(int fd, unsigned long cmd, const void *arg, long want,
 		 const struct k_range *zero, size_t nr)
 {
+	const struct abi_try sizes[] = {
+		{ 0, 0, want, "as it is" },
+		{ -8, 0, -EINVAL, "8 bytes shorter" },
+		{ 8, 0, want, "8 zeroes longer" },
+		{ 8, 1, -E2BIG, "8 ones longer" },
+	};
 	size_t size = _IOC_SIZE(cmd), i, j;
 	unsigned char buf[512];
 	char what[64];
 
-	abi_call(fd, cmd, arg, size, 0, 0, want, "as it is");
-	abi_call(fd, cmd, arg, size, -8, 0, -EINVAL, "8 bytes shorter");
-	abi_call(fd, cmd, arg, size, 8, 0, want, "8 zeroes longer");
-	abi_call(fd, cmd, arg, size, 8, 1, -E2BIG, "8 ones longer");
+	for (i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+		abi_call(fd, cmd, arg, &sizes[i]);
 	for (i = 0; i < nr; i++) {
 		for (j = 0; j < zero[i].len * 8; j++) {
 			memcpy(buf, arg, size);
 			buf[zero[i].off + j / 8] ^= 1u << (j % 8);
 			snprintf(what, sizeof(what), "bit %zu of byte %zu",
 				 j % 8, zero[i].off + j / 8);
-			abi_call(fd, cmd, buf, size, 0, 0, -EINVAL, what);
+			abi_call(fd, cmd, buf, &(struct abi_try){
+				.want = -EINVAL, .what = what });
 		}
 	}
 	CHECK_EQ(k_ioctl(fd, cmd, NULL), -EFAULT);
