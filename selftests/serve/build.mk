@@ -46,17 +46,19 @@ check-serve:
 	$(Q)$(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %') $(SERVE_INPROC) \
 		selftests/serve/fuzz/run.sh
 
-# The same with the daemon under the address and undefined behaviour sanitizers.
+# The same with the daemon under the sanitizers; kernels go without.
 asan-serve: export ASAN_OPTIONS := allocator_may_return_null=1
-asan-serve:
+tsan-serve: export TSAN_OPTIONS := allocator_may_return_null=1
+asan-serve tsan-serve:
 	$(Q)tools/setup.sh serve
-	$(Q)+$(SUBMAKE) BUILD=build/asan-serve SAN='$(SAN_asan)' \
-		KERNEL_OPT='-O1 -g1 -ffp-contract=fast -fno-sanitize=all' \
-		build/asan-serve/bin/rlxd
+	$(Q)+$(SUBMAKE) BUILD=build/$@ SAN='$(SAN_$(@:-serve=))' \
+		KERNEL_OPT='-O2 -g1 -ffp-contract=fast -fno-sanitize=all' \
+		build/$@/bin/rlxd
+	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx
 	$(Q)tools/fetch-models.sh minilm
 	$(Q)+$(SUBMAKE) $(BUILD)/models/minilm.onnx
 	$(Q)selftests/serve/venv.sh
-	$(Q)RLXD=build/asan-serve/bin/rlxd $(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %')
+	$(Q)RLXD=build/$@/bin/rlxd $(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %')
 
 # RLX_SOAK_MINUTES (20) of load, reloads, vanishing clients and kills.
 soak:
@@ -66,7 +68,7 @@ soak:
 	$(Q)selftests/serve/venv.sh
 	$(Q)$(RUN) -g $@ -t 7200 '$(SERVE_RUN) soak'
 
-.PHONY: check-serve asan-serve fuzz-serve serve-inproc soak
+.PHONY: check-serve asan-serve tsan-serve fuzz-serve serve-inproc soak
 
 # The benchmark of serving, with its echo, its bare run and its peer.
 BENCH_SERVE := $(patsubst selftests/serve/bench/%.c,$(BUILD)/bench-serve/%, \

@@ -66,7 +66,8 @@ static int ask(const char *path, const char *headers, const char *body, size_t n
 	memcpy(buf + k, body ? body : "", n);
 	if (send(fd, buf, (size_t)k + n, MSG_NOSIGNAL) < 0)
 		k = 0;
-	while (k && got < sizeof(buf) - 1 && (k = recv(fd, buf + got, sizeof(buf) - 1 - got, 0)) > 0)
+	while (k && got < sizeof(buf) - 1 &&
+	       (k = recv(fd, buf + got, sizeof(buf) - 1 - got, 0)) > 0)
 		got += (size_t)k;
 	buf[got] = 0;
 	if (k < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
