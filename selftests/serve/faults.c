@@ -283,8 +283,8 @@ TEST(executor_killed_with_requests_in_every_state)
 	uint64_t spins[] = { RLX_SPIN_NEVER, RLX_SPIN_AUTO, 2000000000 };
 	struct rlx_channel_opts o = { 0 };
 	struct rlx_channel *ch;
+	unsigned int i, k;
 	char address[64];
-	unsigned int i;
 	pid_t pid;
 
 	for (i = 0; i < 3; i++) {
@@ -294,10 +294,10 @@ TEST(executor_killed_with_requests_in_every_state)
 		pid = server_fork(address, (struct rlx_service_opts){ 0 }, 1);
 		ch = client_open(address, o);
 		CHECK_EQ(rlx_channel_submit(ch, &hold, 1, NULL), 1);
-		usleep(20000);
-		/* Answered, and not reaped; taken together with the others. */
+		/* Answered, and not reaped; the first was taken before it. */
 		CHECK_EQ(rlx_channel_submit(ch, &nop, 1, NULL), 1);
-		usleep(20000);
+		for (k = 0; k < 10000 && !rlx_channel_arm(ch); k++)
+			usleep(1000);
 		end_server(pid);
 		expect(ch, 0, 0);
 		expect(ch, -EOWNERDEAD, 0);
@@ -441,7 +441,9 @@ TEST(recovery_gives_requests_to_the_next_executor)
 		CHECK_EQ(rlx_channel_submit(ch, &(struct rlx_request){
 					    .opcode = OP_HOLD, .user_data = 1 },
 					    1, NULL), 1);
-		usleep(30000);
+		CHECK_EQ(rlx_channel_submit(ch, &(struct rlx_request){ 0 }, 1,
+					    NULL), 1);
+		expect(ch, 0, 0);
 		kill(pid, SIGSTOP);
 		for (i = 0; i < 10; i++) {
 			r.user_data = 10u + (unsigned int)i;
@@ -472,7 +474,7 @@ TEST(recovery_gives_requests_to_the_next_executor)
 TEST(recovery_gives_up)
 {
 	struct rlx_channel_opts o = { .flags = RLX_CHANNEL_RECOVER,
-				      .recover_ns = 100000000 };
+				      .recover_ns = 1000000000 };
 	struct rlx_request r = { .opcode = OP_NOP };
 	struct rlx_channel *ch;
 	struct rlx_reply reply;
@@ -531,27 +533,27 @@ TEST(recovery_under_load)
 	snprintf(address, sizeof(address), "%s/sock", path);
 	keeper = fork();
 	if (!keeper) {		/* one service after the other */
-		for (;;) {
+		for (k = 0;; k++) {	/* each a little longer, if all is slow */
 			pid = server_fork(address, (struct rlx_service_opts){ 0 }, 1);
-			usleep(15000);
+			usleep((useconds_t)(15000 + 2000 * k));
 			end_server(pid);
 		}
 	}
 	for (k = 0; k < 5000 && access(address, F_OK); k++)
 		usleep(1000);
-	for (k = 0; k < 100; k++) {	/* it may die before it answers */
+	for (k = 0; k < 5000; k++) {	/* it may die before it answers */
 		struct rlx_error err = { 0 };
 
 		o.size = sizeof(o);
 		o.address = address;
 		o.transport = serve_transport();
 		if (rlx_channel_open(&o, &ch, &err))
-			continue;
+			continue;	/* by and by one lives long enough */
 		if (!rlx_channel_attach(ch, a, RW, &h, &err))
 			break;
 		rlx_channel_close(ch);
 	}
-	CHECK(k < 100);
+	CHECK(k < 5000);
 	while (got < TOTAL) {
 		struct rlx_request r = { .opcode = OP_SUM, .nr_slices = 1,
 					 .user_data = sent };

@@ -20,7 +20,7 @@ static double p50(const char *name)
 
 TEST(round_trips)
 {
-	char *argv[] = { "channel", "3", "1000", NULL };
+	char *argv[] = { "channel", "2", "200", NULL };
 	double one, wake;
 
 	margin = "# ";
