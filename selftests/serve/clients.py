@@ -23,7 +23,9 @@ MODELS = BUILD + "/models/"
 
 server = Server(
     minilm("max_tokens = 128\n") +
-    "[model vision]\npath = %s\n" % os.path.abspath(BUILD + "/serve/vision.onnx"),
+    "[model vision]\npath = %s\n" % os.path.abspath(BUILD + "/serve/vision.onnx") +
+    "[model many]\npath = %s\nbatch = yes\nmax_batch = 4\nbatch_delay = 20ms\n"
+    % os.path.abspath(BUILD + "/serve/vision.onnx"),
     server="shared_memory = local\n", engine=ENGINES[0]).__enter__()
 client = openai.OpenAI(base_url=server.url("/v1"), api_key="none")
 tc = triton.InferenceServerClient("127.0.0.1:%d" % server.port)
@@ -51,7 +53,7 @@ def truth(ids):
 @test
 def openai_models():
     names = [m.id for m in client.models.list()]
-    assert names == ["minilm", "vision"], names
+    assert names == ["minilm", "vision", "many"], names
     assert client.models.retrieve("minilm").object == "model"
     try:
         client.models.retrieve("nothing")
@@ -129,7 +131,7 @@ def triton_health_and_metadata():
     m = tc.get_model_metadata("minilm")
     assert m["inputs"][0] == {"name": "input_ids", "datatype": "INT64", "shape": [-1, -1]}
     assert tc.get_model_config("minilm")["max_batch_size"] == 0
-    assert [x["name"] for x in tc.get_model_repository_index()] == ["minilm", "vision"]
+    assert [x["name"] for x in tc.get_model_repository_index()] == ["minilm", "vision", "many"]
 
 
 def ids_input(ids, binary=True):
@@ -208,6 +210,26 @@ def onnx_model_any_shape():
                 g = got.as_numpy(name)
                 assert g.shape == w.shape and g.dtype == w.dtype, (g.shape, w.shape)
                 assert np.abs(g.astype(np.float64) - w).max() < 1e-4
+
+
+@test
+def onnx_rows_in_batches():
+    """Requests of one row are run together, others alone; each gets its own result."""
+    rng = np.random.default_rng(4)
+    o = onnxruntime.InferenceSession(BUILD + "/serve/vision.onnx",
+                                     providers=["CPUExecutionProvider"])
+    c = triton.InferenceServerClient("127.0.0.1:%d" % server.port, concurrency=12)
+    xs = [rng.standard_normal((3 if i % 7 == 0 else 1, 3, 16, 16), dtype=np.float32)
+          for i in range(60)]
+    pending = [c.async_infer("many", [vision_input(x)]) for x in xs]
+    for x, p in zip(xs, pending):
+        got = p.get_result()
+        for name, w in zip(("y", "n"), o.run(None, {"x": x})):
+            g = got.as_numpy(name)
+            assert g.shape == w.shape and np.abs(g.astype(np.float64) - w).max() < 1e-4
+    c.close()
+    batches = server.metric('rlxd_model_batches_total{model="many"}')
+    assert 9 <= batches <= 50, batches
 
 
 @test

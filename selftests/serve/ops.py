@@ -357,6 +357,15 @@ def drain_answers_what_was_asked():
 
 
 @test
+def batch_needs_a_free_dimension():
+    s = Server("[model m]\npath = %s\nbatch = yes\n" % os.path.abspath(
+        BUILD + "/serve/fixed.onnx"), wait=False)
+    assert s.proc.wait(30) == 1
+    s.reader.join(5)
+    assert "first dimension of x is not free" in s.log(), s.log()
+
+
+@test
 def request_timeout():
     """What cannot be answered in time is told so, and not computed."""
     with Server(minilm("max_batch = 1\n"), server="request_timeout = 50ms\n") as s:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Writes a small model with weights, a free batch and two outputs: OUT FILE."""
+"""Writes small models into a folder: one with a free batch, one without."""
 import os
 import sys
 
@@ -20,12 +20,13 @@ nodes = [
     h.make_node("MatMul", ["f", "v"], ["y"]),
     h.make_node("ArgMax", ["y"], ["n"], axis=1, keepdims=0),
 ]
-g = h.make_graph(nodes, "vision",
-                 [h.make_tensor_value_info("x", T.FLOAT, ["batch", 3, 16, 16])],
-                 [h.make_tensor_value_info("y", T.FLOAT, ["batch", 10]),
-                  h.make_tensor_value_info("n", T.INT64, ["batch"])],
-                 [nh.from_array(w, "w"), nh.from_array(v, "v")])
-m = h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
-onnx.checker.check_model(m)
-os.makedirs(os.path.dirname(sys.argv[1]) or ".", exist_ok=True)
-onnx.save(m, sys.argv[1])
+for name, batch in (("vision", "batch"), ("fixed", 2)):
+    g = h.make_graph(nodes, name,
+                     [h.make_tensor_value_info("x", T.FLOAT, [batch, 3, 16, 16])],
+                     [h.make_tensor_value_info("y", T.FLOAT, [batch, 10]),
+                      h.make_tensor_value_info("n", T.INT64, [batch])],
+                     [nh.from_array(w, "w"), nh.from_array(v, "v")])
+    m = h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(m)
+    os.makedirs(sys.argv[1], exist_ok=True)
+    onnx.save(m, "%s/%s.onnx" % (sys.argv[1], name))

@@ -83,6 +83,7 @@ static const struct option model_option[] = {
 	{ "pool", FORM_WORD, AT(pool), 0, 1, 0, "mean|cls" },
 	{ "normalise", FORM_BOOL, AT(normalise), 0, 1, 1 },
 	{ "truncate", FORM_BOOL, AT(truncate), 0, 1, 0 },
+	{ "batch", FORM_BOOL, AT(batch), 0, 1, 0 },
 };
 #undef AT
 
@@ -632,7 +633,7 @@ bool conf_model_equal(const struct conf_model *a, const struct conf_model *b)
 	       a->max_batch == b->max_batch && a->batch_delay_ns == b->batch_delay_ns &&
 	       a->max_queue == b->max_queue && a->max_tokens == b->max_tokens &&
 	       a->max_shapes == b->max_shapes && a->normalise == b->normalise &&
-	       a->truncate == b->truncate &&
+	       a->truncate == b->truncate && a->batch == b->batch &&
 	       a->n_bucket == b->n_bucket &&
 	       !memcmp(a->bucket, b->bucket, a->n_bucket * sizeof(*a->bucket));
 }

@@ -31,7 +31,7 @@ struct conf_model {
 	int64_t		 kind, pool, precision;
 	int64_t		 threads, replicas, max_batch, batch_delay_ns, max_queue;
 	int64_t		 max_tokens, max_shapes;
-	bool		 normalise, truncate;
+	bool		 normalise, truncate, batch;
 	int64_t		 bucket[CONF_BUCKETS_MAX];
 	unsigned int	 n_bucket;
 	unsigned int	 line;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Any ONNX file: a request at a time, compiled for the shapes that come. */
+/* Any ONNX file, compiled for the shapes that come; requests of one row in batches. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,10 +13,18 @@ struct onnx {
 	struct rlx_model	*model;
 };
 
+/* max_batch rows of one shape. */
+struct batch {
+	uint64_t		 shape;		/* hash */
+	struct rlx_session	*session;	/* NULL: this shape cannot be batched */
+};
+
 struct onnx_replica {
 	struct rlx_runner	*runner;
 	uint64_t		*seen;		/* hashes of the shapes it holds programs for */
 	unsigned int		 n_seen;
+	struct batch		*batch;
+	unsigned int		 n_batch;
 };
 
 static bool describe(struct rlx_model *model, enum rlx_io io, unsigned int i,
@@ -31,6 +39,21 @@ static bool describe(struct rlx_model *model, enum rlx_io io, unsigned int i,
 	for (k = 0; k < d.rank; k++)
 		out->dim[k] = d.dim[k];
 	return true;
+}
+
+/* Rows can be put together where every tensor has a free first dimension for them. */
+static enum rlx_status check_batch(const struct model *m, struct rlx_error *err)
+{
+	unsigned int i;
+
+	for (i = 0; i < m->n_in + m->n_out; i++) {
+		const struct tensor_desc *d = i < m->n_in ? &m->in[i] : &m->out[i - m->n_in];
+
+		if (!d->rank || d->dim[0] >= 0)
+			return rlx_fail(err, RLX_EINVAL, "batch = yes, but the first dimension of %s "
+					"is not free", d->name);
+	}
+	return RLX_OK;
 }
 
 static enum rlx_status onnx_open(struct model *m, struct rlx_error *err)
@@ -59,7 +82,7 @@ static enum rlx_status onnx_open(struct model *m, struct rlx_error *err)
 			return rlx_fail(err, RLX_ENOSUP, "output %u is no tensor of numbers", i);
 	if (!stat(m->conf.path, &sb))
 		m->weight_bytes = (uint64_t)sb.st_size;
-	return RLX_OK;
+	return m->conf.batch ? check_batch(m, err) : RLX_OK;
 }
 
 static void onnx_close(struct model *m)
@@ -86,11 +109,20 @@ static enum rlx_status new_runner(struct replica *r, struct rlx_error *err)
 	return rlx_runner_new(o->model, &c, &or->runner, err);
 }
 
+static void drop_batches(struct onnx_replica *or)
+{
+	while (or->n_batch)
+		if (or->batch[--or->n_batch].session)
+			rlx_session_free(or->batch[or->n_batch].session);
+}
+
 static void onnx_replica_close(struct replica *r)
 {
 	struct onnx_replica *or = r->state;
 
+	drop_batches(or);
 	rlx_runner_free(or->runner);
+	rlx_free(or->batch);
 	rlx_free(or->seen);
 	rlx_free(or);
 	r->state = NULL;
@@ -136,7 +168,8 @@ static enum rlx_status onnx_replica_open(struct replica *r, struct rlx_error *er
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	r->state = or;
 	or->seen = rlx_calloc((size_t)r->model->conf.max_shapes, sizeof(*or->seen));
-	if (!or->seen)
+	or->batch = rlx_calloc((size_t)r->model->conf.max_shapes, sizeof(*or->batch));
+	if (!or->seen || !or->batch)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	st = new_runner(r, err);
 	if (!st)
@@ -144,9 +177,31 @@ static enum rlx_status onnx_replica_open(struct replica *r, struct rlx_error *er
 	return st;
 }
 
+/* One row each, and alike in all else. */
 static bool onnx_fits(const struct model *m, const struct row *a, const struct row *b)
 {
-	return false;
+	unsigned int i;
+
+	if (!m->conf.batch || a->n_in != b->n_in)
+		return false;
+	for (i = 0; i < a->n_in; i++)
+		if (a->in[i].name != b->in[i].name || a->in[i].type.dim[0] != 1 ||
+		    !rlx_type_equal(&a->in[i].type, &b->in[i].type))
+			return false;
+	return true;
+}
+
+static uint64_t shape_hash(const struct row *row)
+{
+	uint64_t h = 0;
+	unsigned int i;
+
+	for (i = 0; i < row->n_in; i++) {
+		h = rlx_hash_bytes(row->in[i].name, strlen(row->in[i].name), h + 1);
+		h = rlx_hash_bytes(row->in[i].type.dim,
+				   row->in[i].type.rank * sizeof(row->in[i].type.dim[0]), h);
+	}
+	return h;
 }
 
 /* Programs are cached by shape: whoever sends ever new shapes must not fill memory. */
@@ -154,13 +209,10 @@ static enum rlx_status note_shape(struct replica *r, const struct row *row,
 				  struct rlx_error *err)
 {
 	struct onnx_replica *or = r->state;
-	uint64_t h = 0;
+	uint64_t h = shape_hash(row);
 	enum rlx_status st;
 	unsigned int i;
 
-	for (i = 0; i < row->n_in; i++)
-		h = rlx_hash_bytes(row->in[i].type.dim,
-				   row->in[i].type.rank * sizeof(row->in[i].type.dim[0]), h + i + 1);
 	for (i = 0; i < or->n_seen; i++)
 		if (or->seen[i] == h)
 			return RLX_OK;
@@ -190,6 +242,7 @@ static enum rlx_status keep_outputs(struct replica *r, struct row *row,
 		to->name = r->model->out[i].name;
 		to->type = t.type;
 		to->bytes = (size_t)rlx_type_bytes(&t.type);
+		rlx_free((void *)(uintptr_t)to->data);	/* of a batch that failed */
 		to->data = rlx_memdup(t.data, to->bytes);
 		if (!to->data)
 			return rlx_fail(err, RLX_ENOMEM, "out of memory for the outputs");
@@ -197,10 +250,9 @@ static enum rlx_status keep_outputs(struct replica *r, struct row *row,
 	return RLX_OK;
 }
 
-static enum rlx_status onnx_run(struct replica *r, struct rlx_error *err)
+static enum rlx_status run_one(struct replica *r, struct row *row, struct rlx_error *err)
 {
 	struct onnx_replica *or = r->state;
-	struct row *row = r->batch[0];
 	struct rlx_named_tensor in[MODEL_IO_MAX];
 	enum rlx_status st = note_shape(r, row, err);
 	unsigned int i;
@@ -212,6 +264,126 @@ static enum rlx_status onnx_run(struct replica *r, struct rlx_error *err)
 						   row->in[i].data };
 	st = rlx_runner_run(or->runner, in, row->n_in, err);
 	return st ? st : keep_outputs(r, row, err);
+}
+
+/* The model for max_batch rows like @row, if it can be made: a size may depend on data. */
+static struct rlx_session *compile_batch(struct replica *r, const struct row *row)
+{
+	struct onnx *o = r->model->state;
+	struct rlx_compile_opts c = {
+		.size = sizeof(c), .device = r->model->conf.device,
+		.threads = (unsigned int)r->model->conf.threads,
+		.precision = (enum rlx_precision)r->model->conf.precision,
+	};
+	struct rlx_named_tensor in[MODEL_IO_MAX];
+	struct rlx_session *s = NULL;
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+	const struct rlx_type *t;
+	struct rlx_graph *g;
+	unsigned int i;
+
+	for (i = 0; i < row->n_in; i++) {
+		in[i] = (struct rlx_named_tensor){ row->in[i].name, row->in[i].type };
+		in[i].type.dim[0] = r->model->conf.max_batch;
+	}
+	if (rlx_model_graph(o->model, in, row->n_in, &g, &err))
+		return NULL;
+	if (!rlx_compile(g, &c, &p, &err) && rlx_session_new(p, NULL, &s, &err))
+		s = NULL;
+	rlx_graph_put(g);
+	for (i = 0; s && i < r->model->n_out; i++) {
+		int k = rlx_program_io_find(p, RLX_IO_OUTPUT, r->model->out[i].name);
+
+		t = k < 0 ? NULL : rlx_program_io_type(p, RLX_IO_OUTPUT, (unsigned int)k);
+		if (t && t->rank && t->dim[0] == r->model->conf.max_batch)
+			continue;
+		rlx_session_free(s);
+		s = NULL;
+	}
+	rlx_program_put(p);
+	return s;
+}
+
+/* NULL: rows like this one are run one by one. */
+static struct rlx_session *batch_of(struct replica *r, const struct row *row)
+{
+	struct onnx_replica *or = r->state;
+	uint64_t h = shape_hash(row);
+	unsigned int i;
+
+	for (i = 0; i < or->n_batch; i++)
+		if (or->batch[i].shape == h)
+			return or->batch[i].session;
+	if (or->n_batch == (unsigned int)r->model->conf.max_shapes)
+		drop_batches(or);
+	or->batch[or->n_batch] = (struct batch){ h, compile_batch(r, row) };
+	return or->batch[or->n_batch++].session;
+}
+
+static enum rlx_status keep_row(struct replica *r, struct rlx_session *s, unsigned int i,
+				struct rlx_error *err)
+{
+	struct row *row = r->batch[i];
+	unsigned int k;
+
+	for (k = 0; k < r->model->n_out; k++) {
+		const char *name = r->model->out[k].name;
+		struct rlx_program *p = rlx_session_program(s);
+		int at = rlx_program_io_find(p, RLX_IO_OUTPUT, name);
+		struct rlx_type t = *rlx_program_io_type(p, RLX_IO_OUTPUT, (unsigned int)at);
+		const char *from = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, name));
+		struct tensor *to = &row->result[k];
+
+		t.dim[0] = 1;
+		to->name = name;
+		to->type = t;
+		to->bytes = (size_t)rlx_type_bytes(&t);
+		rlx_free((void *)(uintptr_t)to->data);
+		to->data = rlx_memdup(from + i * to->bytes, to->bytes);
+		if (!to->data)
+			return rlx_fail(err, RLX_ENOMEM, "out of memory for the outputs");
+	}
+	return RLX_OK;
+}
+
+static enum rlx_status run_batch(struct replica *r, struct rlx_session *s, struct rlx_error *err)
+{
+	const struct row *first = r->batch[0];
+	enum rlx_status st;
+	unsigned int i, k;
+
+	for (k = 0; k < first->n_in; k++) {
+		char *to = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, first->in[k].name));
+
+		if (!to)
+			return rlx_fail(err, RLX_EBUG, "the batch lacks input %s",
+					first->in[k].name);
+		for (i = 0; i < r->n; i++)
+			memcpy(to + i * first->in[k].bytes, r->batch[i]->in[k].data,
+			       first->in[k].bytes);
+	}
+	st = rlx_session_extent(s, r->n, r->model->conf.max_batch);
+	if (!st)
+		st = rlx_session_run(s);
+	if (st)
+		return rlx_fail(err, st, "model %s: %s", r->model->name, rlx_session_error(s)->text);
+	for (i = 0; !st && i < r->n; i++)
+		st = keep_row(r, s, i, err);
+	return st;
+}
+
+static enum rlx_status onnx_run(struct replica *r, struct rlx_error *err)
+{
+	struct rlx_session *s = r->n > 1 ? batch_of(r, r->batch[0]) : NULL;
+	enum rlx_status st = RLX_OK;
+	unsigned int i;
+
+	if (s)
+		return run_batch(r, s, err);
+	for (i = 0; !st && i < r->n; i++)
+		st = run_one(r, r->batch[i], err);
+	return st;
 }
 
 const struct model_kind model_onnx = {
