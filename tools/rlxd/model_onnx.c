@@ -50,8 +50,8 @@ static enum rlx_status check_batch(const struct model *m, struct rlx_error *err)
 		const struct tensor_desc *d = i < m->n_in ? &m->in[i] : &m->out[i - m->n_in];
 
 		if (!d->rank || d->dim[0] >= 0)
-			return rlx_fail(err, RLX_EINVAL, "batch = yes, but the first dimension of %s "
-					"is not free", d->name);
+			return rlx_fail(err, RLX_EINVAL, "batch = yes, but the first dimension "
+					"of %s is not free", d->name);
 	}
 	return RLX_OK;
 }
@@ -367,7 +367,8 @@ static enum rlx_status run_batch(struct replica *r, struct rlx_session *s, struc
 	if (!st)
 		st = rlx_session_run(s);
 	if (st)
-		return rlx_fail(err, st, "model %s: %s", r->model->name, rlx_session_error(s)->text);
+		return rlx_fail(err, st, "model %s: %s", r->model->name,
+				rlx_session_error(s)->text);
 	for (i = 0; !st && i < r->n; i++)
 		st = keep_row(r, s, i, err);
 	return st;

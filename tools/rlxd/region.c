@@ -35,6 +35,10 @@ static struct {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct region *regions[REGIONS_MAX];
 
+static const char model_text[] =
+	"rlxd: a mapped file became shorter: was a model's file overwritten in place? Replace it "
+	"by renaming a new one over it\n";
+
 static void on_fault(int sig, siginfo_t *info, void *ctx)
 {
 	uintptr_t at = (uintptr_t)info->si_addr, page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -51,7 +55,9 @@ static void on_fault(int sig, siginfo_t *info, void *ctx)
 		errno = saved;
 		return;
 	}
-	/* None of ours: die of it as if nobody had asked. */
+	/* None of ours: die of it, but say what it most likely was. */
+	if (write(STDERR_FILENO, model_text, sizeof(model_text) - 1) < 0)
+		errno = saved;
 	signal(SIGBUS, SIG_DFL);
 	raise(SIGBUS);
 }
