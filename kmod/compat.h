@@ -8,6 +8,7 @@
 
 #include <linux/eventfd.h>
 #include <linux/fs.h>
+#include <linux/hrtimer.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/sched.h>
@@ -70,6 +71,21 @@ static inline int rlx_call_mmap(struct file *file, struct vm_area_struct *vma)
 #else
 #define rlx_mnt_idmap	user_namespace
 #endif
+
+/* ---- timers ------------------------------------------------------------ */
+
+static inline void
+rlx_hrtimer_setup(struct hrtimer *timer,
+		  enum hrtimer_restart (*fn)(struct hrtimer *),
+		  clockid_t clock, enum hrtimer_mode mode)
+{
+#ifdef RLX_HAVE_HRTIMER_SETUP
+	hrtimer_setup(timer, fn, clock, mode);
+#else
+	hrtimer_init(timer, clock, mode);
+	timer->function = fn;
+#endif
+}
 
 /* ---- eventfd, namespaces ---------------------------------------------- */
 

@@ -150,6 +150,11 @@ static int set(struct mnt_idmap *m, struct dentry *d, struct iattr *a)
 { return 0; }
 struct inode_operations rlx_probe = { .setattr = set };
 EOF
+probe HRTIMER_SETUP "$@" <<EOF
+#include <linux/hrtimer.h>
+void rlx_probe(struct hrtimer *t)
+{ hrtimer_setup(t, 0, CLOCK_MONOTONIC, HRTIMER_MODE_ABS); }
+EOF
 probe EVENTFD_SIGNAL_N "$@" <<EOF
 #include <linux/eventfd.h>
 void rlx_probe(struct eventfd_ctx *c) { eventfd_signal(c, 1); }

@@ -14,6 +14,7 @@
 #include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
 #include <linux/slab.h>
+#include <uapi/linux/falloc.h>
 #include <uapi/linux/fcntl.h>
 
 #include "arena.h"
@@ -318,6 +319,49 @@ static int rlx_pin_memfd_fill(struct rlx_arena *a, struct folio **folios)
 	return 0;
 }
 
+/*
+ * Kernels before 6.17 fill a hole in a hugetlb memfd with a page that another
+ * one has reserved, and lose count, or stop at a BUG(). So holes are filled
+ * here first, with a reservation, and none may be left: under the inode's lock
+ * nobody punches one.
+ */
+static int rlx_pin_huge_fill(struct file *memfd,
+			     const struct rlx_ioc_arena_create *c)
+{
+	int ret;
+
+	if (c->flags & RLX_AF_RDONLY)
+		return 0;
+	ret = vfs_fallocate(memfd, FALLOC_FL_KEEP_SIZE, c->addr, c->size);
+	switch (ret) {
+	case -ENOSPC:
+		return -ENOMEM;
+	case -EPERM:	/* sealed against writing */
+	case -EFBIG:
+		return -EINVAL;
+	default:
+		return ret;
+	}
+}
+
+static int rlx_pin_huge_present(struct file *memfd,
+				const struct rlx_ioc_arena_create *c)
+{
+	unsigned long step = pages_per_huge_page(hstate_file(memfd));
+	pgoff_t at = round_down(c->addr >> PAGE_SHIFT, step);
+	pgoff_t end = (c->addr + c->size) >> PAGE_SHIFT;
+	struct folio *folio;
+
+	for (; at < end; at += step) {
+		folio = filemap_get_folio(memfd->f_mapping, at);
+		if (IS_ERR(folio))
+			return -EINVAL;
+		folio_put(folio);
+		cond_resched();
+	}
+	return 0;
+}
+
 /* What must hold of the seals as long as the pages are being pinned. */
 static int rlx_pin_memfd_check(struct file *memfd,
 			       const struct rlx_ioc_arena_create *c)
@@ -331,7 +375,7 @@ static int rlx_pin_memfd_check(struct file *memfd,
 		return -EINVAL;
 	if (c->addr + c->size > i_size_read(file_inode(memfd)))
 		return -EINVAL;
-	return 0;
+	return is_file_hugepages(memfd) ? rlx_pin_huge_present(memfd, c) : 0;
 }
 
 /* An arena that owns a reference to @memfd; without pages yet. */
@@ -367,6 +411,11 @@ static int rlx_pin_memfd_pages(struct rlx_arena *a,
 	struct folio **folios;
 	int ret;
 
+	if (is_file_hugepages(m->file)) {
+		ret = rlx_pin_huge_fill(m->file, c);
+		if (ret)
+			return ret;
+	}
 	folios = kmalloc_array(RLX_PIN_BATCH, sizeof(*folios), GFP_KERNEL);
 	if (!folios)
 		return -ENOMEM;

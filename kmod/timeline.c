@@ -263,16 +263,20 @@ static int rlx_timeline_fop_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
+struct rlx_timeline *rlx_timeline_of_file(struct file *file)
+{
+	struct rlx_timeline_file *tf = file->private_data;
+
+	return tf->tl;
+}
+
 struct rlx_timeline *rlx_timeline_get_file(struct file *file, fmode_t mode)
 {
-	struct rlx_timeline_file *tf;
-
 	if (file->f_op != &rlx_timeline_fops)
 		return ERR_PTR(-EINVAL);
 	if ((file->f_mode & mode) != mode)
 		return ERR_PTR(-EACCES);
-	tf = file->private_data;
-	return rlx_timeline_get(tf->tl);
+	return rlx_timeline_get(rlx_timeline_of_file(file));
 }
 
 struct rlx_timeline *rlx_timeline_get_fd(int fd, fmode_t mode)
@@ -388,13 +392,6 @@ long rlx_timeline_ioctl_create(struct rlx_call *call)
 	return 0;
 }
 
-static struct rlx_timeline *rlx_timeline_of(struct rlx_call *call)
-{
-	struct rlx_timeline_file *tf = call->priv;
-
-	return tf->tl;
-}
-
 static long rlx_timeline_ioctl_query(struct rlx_call *call)
 {
 	struct rlx_timeline_file *tf = call->priv;
@@ -421,7 +418,7 @@ static long rlx_timeline_ioctl_signal(struct rlx_call *call)
 		return -EINVAL;
 	if (!(call->file->f_mode & FMODE_WRITE))
 		return -EACCES;
-	return rlx_timeline_raise(rlx_timeline_of(call), arg->value);
+	return rlx_timeline_raise(rlx_timeline_of_file(call->file), arg->value);
 }
 
 static long rlx_timeline_ioctl_dup(struct rlx_call *call)
@@ -434,7 +431,7 @@ static long rlx_timeline_ioctl_dup(struct rlx_call *call)
 		return -EINVAL;
 	if ((arg->access & RLX_W) && !(call->file->f_mode & FMODE_WRITE))
 		return -EACCES;
-	file = rlx_timeline_open(rlx_timeline_of(call), arg->access & RLX_W);
+	file = rlx_timeline_open(rlx_timeline_of_file(call->file), arg->access & RLX_W);
 	if (IS_ERR(file))
 		return PTR_ERR(file);
 	call->newfile = file;
@@ -476,7 +473,7 @@ static long rlx_timeline_ioctl_eventfd(struct rlx_call *call)
 	ev->ctx = ctx;
 	ev->waiter.value = arg->value;
 	ev->waiter.wake = rlx_timeline_eventfd_wake;
-	ret = rlx_timeline_wait_add(rlx_timeline_of(call), &ev->waiter);
+	ret = rlx_timeline_wait_add(rlx_timeline_of_file(call->file), &ev->waiter);
 	if (!ret)
 		return 0;
 	if (ret > 0)
@@ -496,7 +493,7 @@ static long rlx_timeline_ioctl_import(struct rlx_call *call)
 		return -EACCES;
 	if (arg->value == U64_MAX)
 		return -EOVERFLOW;
-	return rlx_fence_import(rlx_timeline_of(call), arg->sync_file,
+	return rlx_fence_import(rlx_timeline_of_file(call->file), arg->sync_file,
 				arg->value);
 }
 
@@ -504,7 +501,7 @@ static long rlx_timeline_ioctl_wait_one(struct rlx_call *call)
 {
 	struct rlx_ioc_timeline_wait_one *arg = call->arg;
 
-	return rlx_timeline_wait_one(rlx_timeline_of(call), arg->value,
+	return rlx_timeline_wait_one(rlx_timeline_of_file(call->file), arg->value,
 				     arg->deadline_ns);
 }
 
@@ -532,6 +529,7 @@ static const struct file_operations rlx_timeline_fops = {
 	.release = rlx_timeline_fop_release,
 	.unlocked_ioctl = rlx_timeline_fop_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
+	.uring_cmd = rlx_timeline_uring_cmd,
 	.mmap = rlx_timeline_mmap,
 	.poll = rlx_timeline_poll,
 	.llseek = noop_llseek,

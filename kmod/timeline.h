@@ -73,6 +73,9 @@ struct rlx_timeline *rlx_timeline_get_fd(int fd, fmode_t mode);
 /* The same for an open file. */
 struct rlx_timeline *rlx_timeline_get_file(struct file *file, fmode_t mode);
 
+/* Of a file of ours, which the caller holds. */
+struct rlx_timeline *rlx_timeline_of_file(struct file *file);
+
 /* Context: process; the last put may sleep. NULL is nothing. */
 void rlx_timeline_put(struct rlx_timeline *tl);
 

@@ -5,6 +5,7 @@
 
 #include <linux/types.h>
 
+struct io_uring_cmd;
 struct rlx_call;
 struct rlx_timeline;
 
@@ -17,5 +18,8 @@ int rlx_timeline_wait_one(struct rlx_timeline *tl, u64 value, u64 deadline_ns);
 
 /* RLX_IOC_TIMELINE_WAIT, on a session. */
 long rlx_timeline_ioctl_wait(struct rlx_call *call);
+
+/* ->uring_cmd of timelines (timeline_uring.c): TIMELINE_WAIT_ONE. */
+int rlx_timeline_uring_cmd(struct io_uring_cmd *cmd, unsigned int flags);
 
 #endif

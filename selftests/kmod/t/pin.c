@@ -454,6 +454,13 @@ TEST(memfd_that_is_none)
 	CHECK_EQ(pin_memfd(s, k_arena(s, MIB, 0), 0, MIB, 0), -EBADFD);
 	CHECK_EQ(pin_memfd(s, export(k_arena(s, MIB, 0), MIB, RW), 0, MIB, 0),
 		 -EBADFD);
+	/* Huge pages that are not there are not made for one who only reads. */
+	fd = make_memfd(8 * MIB, MFD_HUGETLB, MUST);
+	CHECK_EQ(pin_memfd(s, fd, 0, 8 * MIB, RLX_AF_RDONLY), -EINVAL);
+	CHECK(!fallocate(fd, 0, 0, 4 * MIB));
+	CHECK(pin_memfd(s, fd, 0, 4 * MIB, RLX_AF_RDONLY) >= 0);
+	CHECK_EQ(pin_memfd(s, fd, 0, 4 * MIB + PAGE, RLX_AF_RDONLY), -EINVAL);
+	CHECK(pin_memfd(s, fd, 0, 8 * MIB, 0) >= 0);
 	/* Hugetlb pages ran out: an error, and nothing is kept. */
 	fd = make_memfd(256 * MIB, MFD_HUGETLB, MUST);
 	CHECK_EQ(pin_memfd(s, fd, 0, 256 * MIB, 0), -ENOMEM);
