@@ -286,7 +286,13 @@ static void doze(struct rlx_channel *ch, uint64_t until)
 	if (ch->state == RLX_CHANNEL_DOWN)
 		return;
 	ch->ops->arm(ch, true);
-	if (!ch->ops->some(ch)) {
+	if (!ch->ops->some(ch) && until == RLX_NO_DEADLINE && ch->ops->sleep) {
+		ch->sleeps++;
+		if (!ch->ops->sleep(ch)) {
+			rlx_channel_lost(ch);
+			return;
+		}
+	} else if (!ch->ops->some(ch)) {
 		ch->sleeps++;
 		p[0].fd = ch->ops->pollable(ch);
 		p[1].fd = ch->ops->finish && !ch->dismissed ? ch->sock : -1;

@@ -129,6 +129,8 @@ struct rlx_channel_ops {
 	/* Take the ringing back; false: the executor is gone. */
 	bool		 (*drain)(struct rlx_channel *ch);
 	/* From here on each may be NULL. */
+	/* Sleep without end until it rings, and drain it, in one. */
+	bool		 (*sleep)(struct rlx_channel *ch);
 	/* Have the kernel know an arena, which gives the handle; and no more. */
 	enum rlx_status	 (*attach)(struct rlx_channel *ch,
 				   struct rlx_attached *att,

@@ -265,6 +265,14 @@ bool rlx_bell_drain(int fd)
 	return n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
+bool rlx_bell_wait(int fd)
+{
+	char buf[256];
+	ssize_t n = recv(fd, buf, sizeof(buf), 0);
+
+	return n > 0 || (n < 0 && errno == EINTR);
+}
+
 bool rlx_wire_sane(const struct rlx_wire_msg *msg)
 {
 	return msg->magic == RLX_WIRE_MAGIC && msg->type >= RLX_WIRE_HELLO &&

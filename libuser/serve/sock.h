@@ -47,6 +47,8 @@ bool rlx_wire_sane(const struct rlx_wire_msg *msg);
 void rlx_bell_ring(int fd);
 /* False: whoever held the other end is gone. */
 bool rlx_bell_drain(int fd);
+/* The same, but sleeps until it rings. */
+bool rlx_bell_wait(int fd);
 
 uint64_t rlx_now(void);		/* CLOCK_MONOTONIC, ns */
 /* Time left until @deadline_ns as poll() wants it; -1 for ever; rounded up. */

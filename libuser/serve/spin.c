@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT
 /* May spinning pay at all here? */
-#include <sched.h>
+#include <unistd.h>
 
 #include "serve/spin.h"
 
+/*
+ * The processors of the machine, not those we may run on: who is pinned to one is
+ * pinned apart from his peer more often than not, and if not, it is learnt soon.
+ */
 void rlx_spin_init(struct rlx_spin *s, uint64_t opt)
 {
-	cpu_set_t set;
-
 	*s = (struct rlx_spin){ .fixed = opt };
-	if (opt == RLX_SPIN_AUTO && !sched_getaffinity(0, sizeof(set), &set))
-		s->alone = CPU_COUNT(&set) < 2;
+	if (opt == RLX_SPIN_AUTO)
+		s->alone = sysconf(_SC_NPROCESSORS_ONLN) < 2;
 }

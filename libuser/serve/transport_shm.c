@@ -209,6 +209,11 @@ static bool shm_drain(struct rlx_channel *ch)
 	return rlx_bell_drain(ch->shm.bell);
 }
 
+static bool shm_sleep(struct rlx_channel *ch)
+{
+	return rlx_bell_wait(ch->shm.bell);
+}
+
 static void shm_down(struct rlx_channel *ch)
 {
 	struct rlx_shm_channel *s = &ch->shm;
@@ -274,4 +279,5 @@ const struct rlx_channel_ops rlx_channel_shm = {
 	.arm	  = shm_arm,
 	.pollable = shm_pollable,
 	.drain	  = shm_drain,
+	.sleep	  = shm_sleep,
 };
