@@ -547,6 +547,8 @@ static void run_job(const struct job *j, long *base_kb)
 	int p[2], st;
 	pid_t pid;
 
+	/* Huge pages for each, however the one before tore memory up. */
+	put("/proc/sys/vm/compact_memory", "1");
 	put_log("begin", j->name);
 	say("begin %s", j->name);
 	leaks = 0;
