@@ -25,16 +25,19 @@
 
 #include "rlx/serve.h"
 
-enum { DEPTH = 64, BATCH = 64, SPIN = 1000000000 };
+enum { DEPTH = 64, BATCH = 64, SPIN = 1000000000, ROUND_NS = 2000000000 };
 
 /* A test that runs this as one writes its lines as comments. */
 static const char *margin = "";
 
 struct way {
 	const char	*name;
-	/* Make what both processes share; then each side, for @n trips. */
+	/*
+	 * Make what both processes share; then each side, for @n trips, or as many
+	 * as there is time for: how many.
+	 */
 	void		 (*setup)(struct way *w);
-	void		 (*client)(struct way *w, uint32_t *ns, int n);
+	int		 (*client)(struct way *w, uint32_t *ns, int n);
 	void		 (*server)(struct way *w);
 	uint64_t	 spin_ns;
 	int		 batch;
@@ -54,6 +57,13 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t stop_at;		/* of the round under way */
+
+static bool in_time(int done)
+{
+	return done < 20 || now_ns() < stop_at;
 }
 
 static void die(const char *what)
@@ -83,11 +93,11 @@ static void word_setup(struct way *w)
 	w->word = p;
 }
 
-static void word_client(struct way *w, uint32_t *ns, int n)
+static int word_client(struct way *w, uint32_t *ns, int n)
 {
 	int i;
 
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n && in_time(i); i++) {
 		uint64_t t = now_ns(), v = (uint64_t)i * 2 + 1;
 
 		atomic_store_explicit(&w->word[0], v, memory_order_release);
@@ -96,6 +106,7 @@ static void word_client(struct way *w, uint32_t *ns, int n)
 		ns[i] = (uint32_t)(now_ns() - t);
 	}
 	munmap(w->word, 4096);
+	return i;
 }
 
 static void word_server(struct way *w)
@@ -132,12 +143,12 @@ static void socket_setup(struct way *w)
 	w->fd[2] = w->fd[3] = s[1];
 }
 
-static void fd_client(struct way *w, uint32_t *ns, int n)
+static int fd_client(struct way *w, uint32_t *ns, int n)
 {
 	uint64_t v = 1;
 	int i;
 
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n && in_time(i); i++) {
 		uint64_t t = now_ns();
 
 		v = 1;
@@ -149,6 +160,7 @@ static void fd_client(struct way *w, uint32_t *ns, int n)
 	close(w->fd[1]);
 	close(w->fd[2]);
 	close(w->fd[3]);
+	return i;
 }
 
 static void event_server(struct way *w)
@@ -177,7 +189,7 @@ static void channel_setup(struct way *w)
 		 (int)getpid(), count++);
 }
 
-static void channel_client(struct way *w, uint32_t *ns, int n)
+static int channel_client(struct way *w, uint32_t *ns, int n)
 {
 	struct rlx_channel_opts o = { .size = sizeof(o), .address = w->address,
 				      .depth = DEPTH, .spin_ns = w->spin_ns,
@@ -194,7 +206,7 @@ static void channel_client(struct way *w, uint32_t *ns, int n)
 		fprintf(stderr, "%s\n", err.text);
 		exit(1);
 	}
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n && in_time(i); i++) {
 		uint64_t t = now_ns();
 
 		if (rlx_channel_submit(ch, r, (unsigned int)w->batch, NULL) !=
@@ -211,6 +223,7 @@ static void channel_client(struct way *w, uint32_t *ns, int n)
 		ns[i] = (uint32_t)((now_ns() - t) / (uint64_t)w->batch);
 	}
 	rlx_channel_close(ch);
+	return i;
 }
 
 static void channel_server(struct way *w)
@@ -282,7 +295,8 @@ static void run(struct way *w, uint32_t *ns, int n)
 		_exit(0);
 	}
 	pin(0);
-	w->client(w, ns, n);
+	stop_at = now_ns() + ROUND_NS;
+	n = w->client(w, ns, n);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	qsort(ns, (size_t)n, sizeof(*ns), by_value);
@@ -309,7 +323,7 @@ int main(int argc, char **argv)
 		for (k = 0; k < sizeof(ways) / sizeof(ways[0]); k++)
 			if (possible(&ways[k]))
 				run(&ways[k], ns, n);
-	printf("%s%-38s %10s %10s %10s   (ns, best of %d rounds of %d)\n",
+	printf("%s%-38s %10s %10s %10s   (ns, best of %d rounds of up to %d)\n",
 	       margin, "round trip", "p50", "p99", "p99.9", rounds, n);
 	for (k = 0; k < sizeof(ways) / sizeof(ways[0]); k++)
 		if (possible(&ways[k]))
