@@ -87,6 +87,7 @@ class Soak:
     def __init__(self, d):
         self.d = d
         self.end = self.kills = False
+        self.up = threading.Lock()      # held while it is killed and started
         self.ok = self.again = self.reloads = self.killed = self.vanished = 0
         self.bad = []
         c = http.client.HTTPConnection("127.0.0.1", d.port, timeout=60)
@@ -107,7 +108,7 @@ class Soak:
         c = http.client.HTTPConnection("127.0.0.1", self.d.port, timeout=120)
         while not self.end:
             text = rng.choice(TEXTS)
-            while True:
+            while not self.end:
                 try:
                     st, body = ask(c, text)
                 except (OSError, http.client.HTTPException) as e:
@@ -121,6 +122,8 @@ class Soak:
                     self.again += 1
                     time.sleep(0.05)
                     continue
+                break
+            else:
                 break
             if st != 200:
                 self.bad.append("%d %s" % (st, body[:200]))
@@ -161,10 +164,8 @@ class Soak:
             if n % 3 == 0:
                 shutil.copy(self.d.dir + "/m/model.safetensors", self.d.dir + "/new")
                 os.replace(self.d.dir + "/new", self.d.dir + "/m/model.safetensors")
-            try:
+            with self.up:       # before it listens to signals, this one would end it
                 self.d.proc.send_signal(signal.SIGHUP)
-            except ProcessLookupError:
-                continue
             self.reloads += 1
 
     def run(self):
@@ -208,11 +209,12 @@ class Soak:
         end = time.monotonic() + MINUTES * 60 * 0.25
         while time.monotonic() < end:
             time.sleep(random.random() * 4 + 1)
-            self.d.proc.kill()
-            self.d.proc.wait()
-            self.d.start()
-            self.killed += 1
-            wait_for(self.d.ready, 60)
+            with self.up:
+                self.d.proc.kill()
+                self.d.proc.wait()
+                self.d.start()
+                self.killed += 1
+                wait_for(self.d.ready, 60)
         assert not self.bad, self.bad[:5]
 
 
