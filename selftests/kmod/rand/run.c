@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+/* Random programs: the table of calls, the beginning, and one step. */
+#include <errno.h>
+#include <string.h>
+
+#include "rand/rand.h"
+
+#define IOC(n, ...)	{ #n, RLX_IOC_##n, { __VA_ARGS__ } }
+
+const struct rnd_call_name rnd_calls[RND_CALLS] = {
+	[RND_QUERY] = IOC(QUERY, ENOTTY, EBADF, EINVAL, E2BIG, EFAULT),
+	[RND_ARENA_CREATE] = IOC(ARENA_CREATE, ENOTTY, EBADF, EINVAL, E2BIG, EFAULT, ENOMEM,
+				 EOVERFLOW),
+	[RND_TIMELINE_CREATE] = IOC(TIMELINE_CREATE, EINVAL, EFAULT, EOVERFLOW),
+	[RND_TIMELINE_WAIT] = IOC(TIMELINE_WAIT, EBADF, EINVAL, EFAULT, EAGAIN, ETIME,
+				  EOWNERDEAD),
+	[RND_SERVICE_CREATE] = IOC(SERVICE_CREATE, EINVAL, EFAULT),
+	[RND_CONNECT] = IOC(CONNECT, EBADF, EINVAL, EFAULT, ENOSPC, EPIPE),
+	[RND_ARENA_INFO] = IOC(ARENA_INFO, ENOTTY, EINVAL, E2BIG, EFAULT),
+	[RND_ARENA_EXPORT] = IOC(ARENA_EXPORT, EINVAL, EFAULT, EACCES, EPERM),
+	[RND_ARENA_DUP] = IOC(ARENA_DUP, EINVAL, EFAULT, EACCES, EPERM),
+	[RND_ARENA_SEAL] = IOC(ARENA_SEAL, EINVAL, EFAULT, EACCES, EPERM, EBUSY),
+	[RND_ARENA_SYNC] = IOC(ARENA_SYNC, EINVAL, EFAULT, EACCES, EOVERFLOW),
+	[RND_TIMELINE_QUERY] = IOC(TIMELINE_QUERY, ENOTTY, EINVAL, EFAULT),
+	[RND_TIMELINE_SIGNAL] = IOC(TIMELINE_SIGNAL, EINVAL, EFAULT, EACCES, EOVERFLOW),
+	[RND_TIMELINE_DUP] = IOC(TIMELINE_DUP, EINVAL, EFAULT, EACCES),
+	[RND_TIMELINE_EVENTFD] = IOC(TIMELINE_EVENTFD, EINVAL, EFAULT, EBADF, EOWNERDEAD),
+	[RND_TIMELINE_IMPORT] = IOC(TIMELINE_IMPORT, EINVAL, EFAULT, EACCES, EOVERFLOW),
+	[RND_TIMELINE_WAIT_ONE] = IOC(TIMELINE_WAIT_ONE, EFAULT, EAGAIN, ETIME, EOWNERDEAD),
+	[RND_SERVICE_INFO] = IOC(SERVICE_INFO, ENOTTY, EINVAL, EFAULT),
+	[RND_SERVICE_DUP] = IOC(SERVICE_DUP, EINVAL, EFAULT, EACCES),
+	[RND_EXECUTOR_ATTACH] = IOC(EXECUTOR_ATTACH, EINVAL, EFAULT, EBUSY, EACCES),
+	[RND_FETCH] = IOC(FETCH, EINVAL, EFAULT, EAGAIN, EPIPE, EPROTO, ETIME),
+	[RND_COMMIT] = IOC(COMMIT, EINVAL, EFAULT, ESTALE, EPIPE),
+	[RND_COMMIT_AND_FETCH] = IOC(COMMIT_AND_FETCH, EINVAL, EFAULT),
+	[RND_EXEC_ARENA] = IOC(EXEC_ARENA, EINVAL, EFAULT, ENOENT),
+	[RND_EXEC_SLICES] = IOC(EXEC_SLICES, EINVAL, EFAULT, ESTALE),
+	[RND_EXEC_EVENTS] = IOC(EXEC_EVENTS, EINVAL, EFAULT, ENOENT),
+	[RND_ATTACH] = IOC(ATTACH, EINVAL, EFAULT, EBADF, EPERM),
+	[RND_DETACH] = IOC(DETACH, EINVAL, EFAULT, ENOENT, EBUSY),
+	[RND_SUBMIT] = IOC(SUBMIT, EINVAL, EFAULT, EAGAIN, ENOENT, EACCES, EPIPE),
+	[RND_REAP] = IOC(REAP, EINVAL, EFAULT, EAGAIN, EPIPE, ETIME),
+	[RND_CANCEL] = IOC(CANCEL, EINVAL, EFAULT, ESTALE, EBUSY),
+	[RND_UR_SUBMIT] = { "uring SUBMIT", 0, { EFAULT, EINVAL, ECANCELED, EAGAIN } },
+	[RND_UR_POST] = { "uring SUBMIT, posted", 0, { EFAULT, EINVAL, EAGAIN } },
+	[RND_UR_EMBEDDED] = { "uring SUBMIT, embedded", 0, { EINVAL } },
+	[RND_UR_FETCH] = { "uring FETCH", 0, { EFAULT, EINVAL, EAGAIN, ECANCELED } },
+	[RND_UR_COMMIT] = { "uring COMMIT", 0, { EFAULT, ESTALE } },
+	[RND_UR_COMMIT_AND_FETCH] = { "uring COMMIT_AND_FETCH", 0, { EFAULT, EINVAL } },
+	[RND_UR_WAIT_ONE] = { "uring TIMELINE_WAIT_ONE", 0, { EOPNOTSUPP } },
+	[RND_OPEN] = { "open", 0, { 0 } },
+	[RND_MMAP_ARENA] = { "mmap of an arena", 0, { EINVAL, EPERM, EACCES } },
+	[RND_MMAP_DMABUF] = { "mmap of a dma-buf", 0, { EINVAL, EACCES } },
+	[RND_MMAP_TIMELINE] = { "mmap of a timeline", 0, { EINVAL, EACCES } },
+	[RND_MMAP_RING] = { "mmap of a ring", 0, { EINVAL, EACCES } },
+	[RND_MEMORY] = { "memory", 0, { 0 } },
+	[RND_FILE] = { "files", 0, { 0 } },
+	[RND_POLL] = { "poll", 0, { 0 } },
+	[RND_PASS] = { "SCM_RIGHTS", 0, { 0 } },
+	[RND_DMABUF_IOCTL] = { "dma-buf's ioctls", 0, { 0 } },
+};
+
+static const struct {
+	const struct rnd_op *ops;
+	uint32_t weight;
+} groups[] = {
+	{ rnd_ops_arena, 20 }, { rnd_ops_timeline, 20 }, { rnd_ops_chan, 50 },
+	{ rnd_ops_memory, 20 }, { rnd_ops_uring, 12 },
+};
+#define NR_GROUPS	(sizeof(groups) / sizeof(*groups))
+
+static void rnd_one_of(struct rnd *r, const struct rnd_op *ops)
+{
+	uint32_t sum = 0, at;
+
+	for (const struct rnd_op *o = ops; o->fn; o++)
+		sum += o->weight;
+	at = rnd_below(r, sum);
+	while (at >= ops->weight)
+		at -= (ops++)->weight;
+	ops->fn(r);
+}
+
+void rnd_step(struct rnd *r)
+{
+	uint32_t sum = 0, at, i = 0;
+
+	for (uint32_t g = 0; g < NR_GROUPS; g++)
+		sum += groups[g].weight;
+	at = rnd_below(r, sum);
+	while (at >= groups[i].weight)
+		at -= groups[i++].weight;
+	r->wild = false;
+	rnd_one_of(r, groups[i].ops);
+	__atomic_fetch_add(&r->w->tally->ops, 1, __ATOMIC_RELAXED);
+}
+
+/* One of each, in the order they need each other; nothing of it has to succeed. */
+void rnd_begin(struct rnd *r)
+{
+	static const struct rnd_op *const first[] = {
+		rnd_ops_timeline, rnd_ops_arena, rnd_ops_chan,
+	};
+
+	/* The ops that stand first in their tables make what the others are done to. */
+	for (int i = 0; i < 3; i++)
+		first[i]->fn(r);
+	for (int i = 0; i < 4; i++)
+		rnd_step(r);
+}
