@@ -87,6 +87,7 @@ bench-serve:
 	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/test/bench/channel \
 		bench-serve-programs
 	$(Q)tools/fetch-models.sh minilm onnxruntime
+	$(Q)selftests/serve/venv.sh
 	$(Q)+$(SUBMAKE) $(BUILD)/models/minilm.onnx
 	$(Q)selftests/bench/run.sh $(BUILD)/test/bench/channel \
 		'python3 selftests/serve/bench/bench.py'
