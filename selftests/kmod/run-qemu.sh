@@ -20,7 +20,8 @@
 #
 # A program is linked statically. Next to it PROGRAM.rig may say what it needs,
 # as the source does in "/* rig: timeout=90 uid=1000 modules=vgem */"; README.md
-# lists the words. RLX_QEMU_LOCK names a file that runs take turns by.
+# lists the words. RLX_QEMU_LOCK names a file that runs take turns by;
+# RLX_KMOD_FUZZ_OPS says how much t/random.c does.
 set -u
 
 BUILD=${BUILD:-build}
@@ -194,6 +195,7 @@ boot()
 {
 	words="console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr mitigations=off"
 	words="$words kasan_multi_shot audit=0 $append"
+	words="$words ${RLX_KMOD_FUZZ_OPS:+RLX_KMOD_FUZZ_OPS=$RLX_KMOD_FUZZ_OPS}"
 	case ${strict:+strict}$kernel in
 	strictdebug)	words="$words page_owner=on" ;;
 	strict*)	words="$words slub_debug=FZPU page_poison=1"

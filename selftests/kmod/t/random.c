@@ -4,10 +4,10 @@
  *
  * "random --seed S [--ops N] [--threads T]" runs one program by itself and tells every
  * call; the seed is in what a failed run prints. What one thread does follows from its
- * seed, as far as the kernel's answers do. RLX_KMOD_FUZZ_OPS in the environment (or on
- * the guest's command line) says how many operations each test does.
+ * seed, as far as the kernel's answers do. Each test ends after some minutes, or after
+ * RLX_KMOD_FUZZ_OPS operations if the environment of run-qemu.sh says so.
  */
-/* rig: own timeout=900 memory=2560 params=max_user_bytes=50331648+max_sessions=24 */
+/* rig: own kernels=debug timeout=900 memory=2560 params=max_user_bytes=50331648+max_sessions=24 */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -35,6 +35,8 @@
 #define MANY_OPS	100000u	/* in which every error has to come up */
 #define THREADS		3
 #define HANG_SECONDS	120
+#define NORMAL_OPS	500000u
+#define NORMAL_SECONDS	110u
 
 /* ---- one program ---- */
 
@@ -174,11 +176,14 @@ static void run_program(struct rnd_tally *tally, uint64_t seed, uint32_t ops,
 
 /* ---- many ---- */
 
-static uint32_t total_ops(uint32_t normally)
+/* Operations, or seconds if nobody said how many. */
+static bool enough(const struct rnd_tally *t, uint64_t from)
 {
 	const char *s = getenv("RLX_KMOD_FUZZ_OPS");
 
-	return s ? (uint32_t)strtoul(s, NULL, 0) : normally;
+	if (s)
+		return t->ops >= strtoul(s, NULL, 0);
+	return t->ops >= NORMAL_OPS || k_now() - from > NORMAL_SECONDS * 1000000000ull;
 }
 
 /* Where each thread of a program that does not end is. */
@@ -270,7 +275,7 @@ static void check_coverage(const struct rnd_tally *t)
 }
 
 /* Two at a time, for two processors; one in four is killed on its way. */
-static void run_many(uint32_t threads, uint32_t ops)
+static void run_many(uint32_t threads)
 {
 	struct rnd_tally *t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE,
 				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -278,7 +283,7 @@ static void run_many(uint32_t threads, uint32_t ops)
 	pid_t pid[2];
 
 	CHECK(t != MAP_FAILED);
-	for (uint32_t round = 0; t->ops < ops; round++) {
+	for (uint32_t round = 0; !enough(t, from); round++) {
 		for (int i = 0; i < 2; i++) {
 			seed[i] = rlx_test_rand(&dice) >> 16;
 			pid[i] = start(t, seed[i], threads);
@@ -306,12 +311,12 @@ static void run_many(uint32_t threads, uint32_t ops)
 
 TEST(alone)
 {
-	run_many(1, total_ops(500000));
+	run_many(1);
 }
 
 TEST(racing)
 {
-	run_many(THREADS, total_ops(500000));
+	run_many(THREADS);
 }
 
 static int replay(int argc, char **argv)
