@@ -502,6 +502,38 @@ TEST(faults)
 	close(s);
 }
 
+#define FAIL	"/sys/kernel/debug/fail_page_alloc/"
+
+/* Without huge pages: what only tries goes on with small ones. */
+TEST(no_huge_pages)
+{
+	struct rlx_ioc_arena_info in;
+	int s = k_open(), fd;
+
+	if (access(FAIL "min-order", F_OK))
+		rlx_test_skip("no failing page allocations in this kernel");
+	file_write(FAIL "min-order", 9);
+	file_write(FAIL "ignore-gfp-wait", 0);
+	file_write(FAIL "verbose", 0);
+	file_write(FAIL "interval", 1);
+	file_write(FAIL "times", -1);
+	file_write(FAIL "probability", 100);
+	CHECK_EQ(create(s, kernel_arena(4 * MIB, RLX_AF_HUGE_REQUIRE)), -ENOMEM);
+	fd = create(s, kernel_arena(4 * MIB + 3 * 4096, RLX_AF_HUGE_TRY));
+	file_write(FAIL "min-order", 4);
+	CHECKF(fd > 0, "created: %d", fd);
+	in = info(fd);
+	CHECK_EQ(in.nr_huge, 0);
+	CHECKF(in.nr_chunks <= 128 + 3, "%llu pieces",
+	       (unsigned long long)in.nr_chunks);
+	close(fd);
+	fd = create(s, kernel_arena(MIB, RLX_AF_HUGE_TRY));
+	file_write(FAIL "probability", 0);
+	CHECKF(fd > 0, "created: %d", fd);
+	close(fd);
+	close(s);
+}
+
 /* ---- rights ------------------------------------------------------------- */
 
 TEST(duplicates)
