@@ -133,6 +133,8 @@ unpack()
 			'./boot/vmlinuz-*' './boot/config-*' $module_dirs \
 			2>/dev/null
 		set +f
+		# Later packages keep the image elsewhere: headers alone then.
+		[ -d "$1/raw/boot" ] || continue
 		mv "$1"/raw/boot/vmlinuz-* "$1/vmlinuz" || return 1
 		mv "$1"/raw/boot/config-* "$1/config"
 		extract_vmlinux "$1"

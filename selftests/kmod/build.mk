@@ -4,6 +4,8 @@
 # Each selftests/kmod/t/NAME.c is a static program $(BUILD)/test/kmod/NAME. Next
 # to it stands NAME.rig, what the source declares in "/* rig: ... */".
 KMOD_STOCK	:= 6.1 6.12
+# Of these the headers alone, where apt's sources have them.
+KMOD_HEADERS	:= 7
 KMOD_KERNELS	:= $(KMOD_STOCK) debug
 KMOD_DIR	:= $(BUILD)/test/kmod
 KMOD_SRC	:= $(wildcard selftests/kmod/t/*.c)
@@ -49,7 +51,7 @@ kmod-tests: $(KMOD_BIN) $(KMOD_BIN32)
 # What can be had of them; what cannot is said, and its tests are skipped.
 kernels:
 	$(Q)tools/setup.sh kmod
-	$(Q)tools/fetch-kernels.sh $(KMOD_STOCK) || :
+	$(Q)tools/fetch-kernels.sh $(KMOD_STOCK) $(KMOD_HEADERS) || :
 	$(Q)tools/debug-kernel.sh find || :
 
 # The module for one kernel, and its KUnit modules where KUnit is.

@@ -117,7 +117,7 @@ check_checks()
 }
 
 mkdir -p "$out"
-[ $# -gt 0 ] || set -- 6.1 6.12 debug
+[ $# -gt 0 ] || set -- 6.1 6.12 7 debug
 for kernel; do
 	check_kernel "$kernel"
 done
