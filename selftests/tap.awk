@@ -83,6 +83,13 @@ FILENAME ~ /expect\/[^\/]*\.txt$/ {
 	next
 }
 
+# What a program measured of its parts; the long ones are worth a line.
+/^# time: / {
+	if ($(NF - 1) >= 5)
+		said = said "      " substr($0, 3) "\n"
+	next
+}
+
 /^1\.\.[0-9]+/ { planned = 1; plan = substr($1, 4) + 0; next }
 
 {
