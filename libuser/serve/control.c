@@ -15,7 +15,7 @@
 enum {
 	EVENTS_AT_ONCE	= 32,
 	ACCEPTS_AT_ONCE	= 16,
-	HELLO_MS	= 2000,	/* to say who one is */
+	HELLO_MS	= 5000,	/* to say who one is */
 	LOOK_MS		= 200,	/* how often that is checked */
 };
 

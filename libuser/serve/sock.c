@@ -91,10 +91,22 @@ static enum rlx_status sock_errno(const char *what, const char *address,
 	return rlx_fail(err, st, "%s of %.100s: %s", what, address, strerror(e));
 }
 
+/* Does anybody answer there? */
+static bool answers(const char *path)
+{
+	int fd;
+
+	if (rlx_sock_connect(path, &fd, NULL))
+		return false;
+	close(fd);
+	return true;
+}
+
 /*
  * Whoever holds the lock on PATH.lock owns PATH, so a socket file found then was
  * left by a service that died. Without it, two services that start at once could
- * each remove the other's.
+ * each remove the other's; where the file system or the kernel has no locks, that
+ * is left to chance, and only who answers is respected.
  */
 static enum rlx_status take_path(const char *path, int *lock_fd,
 				 struct rlx_error *err)
@@ -106,7 +118,8 @@ static enum rlx_status take_path(const char *path, int *lock_fd,
 	*lock_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (*lock_fd < 0)
 		return sock_errno("lock file", path, err);
-	if (flock(*lock_fd, LOCK_EX | LOCK_NB)) {
+	if (flock(*lock_fd, LOCK_EX | LOCK_NB) &&
+	    (errno == EWOULDBLOCK || answers(path))) {
 		close(*lock_fd);
 		*lock_fd = -1;
 		return rlx_fail(err, RLX_EBUSY,

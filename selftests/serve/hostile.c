@@ -502,7 +502,7 @@ TEST(silent_clients)
 	server_start(&s, (struct rlx_service_opts){ .clients_max = 4 }, 1);
 	for (i = 0; i < 4; i++)
 		CHECK_EQ(rlx_sock_connect(s.address, &sock[i], NULL), RLX_OK);
-	for (i = 0; i < 100; i++) {
+	for (i = 0; i < 200; i++) {
 		usleep(100000);
 		rlx_service_stats(s.svc, &st);
 		if (st.refused == 4)
