@@ -27,6 +27,7 @@
 #include "device.h"
 #include "dmabuf.h"
 #include "ioctl.h"
+#include "trace.h"
 
 RLX_IMPORT_DMA_BUF;
 
@@ -448,6 +449,7 @@ long rlx_dmabuf_ioctl_export(struct rlx_call *call)
 	}
 	/* From here on @exp belongs to the dma-buf, and that to its file. */
 	call->newfile = buf->file;
+	trace_rlx_export(arena->id, arg->offset, arg->length);
 	return 0;
 }
 

@@ -252,7 +252,8 @@ static int rlx_pin_memfd_mmap(struct rlx_arena *a, struct vm_area_struct *vma)
 	    !IS_ALIGNED(vma->vm_start | vma->vm_end,
 			huge_page_size(hstate_file(m->file))))
 		return -EINVAL;
-	if (!rlx_pin_writable(a) || rlx_arena_seals(a) & RLX_KSEAL_NO_WRITE) {
+	if (!rlx_pin_writable(a) || rlx_arena_seals(a) &
+	    (RLX_KSEAL_NO_WRITE | RLX_KSEAL_FUTURE_WRITE)) {
 		if (vma->vm_flags & VM_WRITE)
 			return -EPERM;
 		rlx_vm_flags_clear(vma, VM_MAYWRITE);
@@ -330,6 +331,9 @@ static int rlx_pin_huge_fill(struct file *memfd,
 {
 	int ret;
 
+	/* Looked at again under the lock; here it keeps the file as it is. */
+	if (c->addr + c->size > i_size_read(file_inode(memfd)))
+		return -EINVAL;
 	if (c->flags & RLX_AF_RDONLY)
 		return 0;
 	ret = vfs_fallocate(memfd, FALLOC_FL_KEEP_SIZE, c->addr, c->size);

@@ -33,8 +33,10 @@
  *			length that leaves the object; MAP_PRIVATE; an fd that is
  *			not of the kind asked for; a timeline value that is not
  *			larger than the present one; memfd without F_SEAL_SHRINK
- *			or with a write seal and not RDONLY; SQE128 needed
- *	EOVERFLOW	offset + length, or a count, passes 2^64
+ *			or with a write seal and not RDONLY, hugetlb memfd with
+ *			holes and RDONLY; SQE128 needed
+ *	EOVERFLOW	offset + length, or a count, passes 2^64; the value 2^64 - 1
+ *			of a timeline, which is never reached
  *	E2BIG		a larger struct with something behind what we know
  *	EFAULT		a pointer that cannot be read or written; user memory
  *			that cannot be pinned (device memory)
@@ -45,12 +47,13 @@
  *	EPERM		no right to lock memory at all; the object is sealed;
  *			a service of SINGLE_USER and another user
  *	EACCES		writing through what is read-only: mapping, export,
- *			duplicate, slice
+ *			duplicate, slice, signal; a read-only memfd, not RDONLY
  *	ENOENT		no such arena, channel or request
  *	EBUSY		leased, mapped for writing, not yet acknowledged; a second
  *			executor
  *	ENOSPC		a table is full
- *	ENODEV		mmap of what has nothing to map
+ *	ENODEV		mmap of what has nothing to map, an arena of user memory
+ *			too
  *	EMFILE, ENFILE	no descriptor left
  *	EAGAIN		the channel is full, or nothing is there and waiting was
  *			not asked for
@@ -204,7 +207,8 @@ struct rlx_ioc_arena_info {
  * struct rlx_ioc_arena_export - a range as a dma-buf; returns its fd.
  * @offset:   page-aligned
  * @length:   page-aligned, below 4 GiB (importers keep it in 32 bits)
- * @access:   RLX_R or RLX_R | RLX_W
+ * @access:   RLX_R or RLX_R | RLX_W. Importers that ask for both directions,
+ *            as all of DRM does, cannot import what is RLX_R alone
  * @pad:      0
  * @reserved: 0
  */
@@ -331,9 +335,14 @@ struct rlx_point {
  * @points:      user address of struct rlx_point[@nr]
  * @nr:          1 to RLX_WAIT_MAX
  * @flags:       RLX_WAIT_ANY or RLX_WAIT_ALL
- * @deadline_ns: CLOCK_MONOTONIC; 0 asks without waiting, ~0 waits for ever
- * @index:       out: the point that ended the wait
+ * @deadline_ns: CLOCK_MONOTONIC; 0 asks without waiting (EAGAIN), ~0 waits for
+ *               ever
+ * @index:       0; out: the point that ended the wait
  * @pad:         0
+ *
+ * A value that was reached stays reached when the timeline is poisoned later;
+ * any other point of it ends the wait with its error, unless ANY finds one that
+ * is reached.
  */
 struct rlx_ioc_timeline_wait {
 	__u64	points;

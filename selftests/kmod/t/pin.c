@@ -426,6 +426,11 @@ TEST(memfd_seals)
 	CHECK(a >= 0);
 	/* Who else maps it may write: the arena's own seal would promise much. */
 	CHECK_EQ(seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
+	CHECK_EQ(seal(a, RLX_KSEAL_FUTURE_WRITE), 0);
+	CHECK(mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, a, 0) ==
+	      MAP_FAILED && errno == EPERM);
+	CHECK(mmap(NULL, MIB, PROT_READ, MAP_SHARED, a, 0) != MAP_FAILED);
+	CHECK_EQ(export(a, MIB, RW), -EPERM);
 	/* An fd that may only read gives no right to write. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	ro = open(path, O_RDONLY);
@@ -461,6 +466,7 @@ TEST(memfd_that_is_none)
 	CHECK(pin_memfd(s, fd, 0, 4 * MIB, RLX_AF_RDONLY) >= 0);
 	CHECK_EQ(pin_memfd(s, fd, 0, 4 * MIB + PAGE, RLX_AF_RDONLY), -EINVAL);
 	CHECK(pin_memfd(s, fd, 0, 8 * MIB, 0) >= 0);
+	CHECK_EQ(pin_memfd(s, fd, 4 * MIB, 8 * MIB, 0), -EINVAL);
 	/* Hugetlb pages ran out: an error, and nothing is kept. */
 	fd = make_memfd(256 * MIB, MFD_HUGETLB, MUST);
 	CHECK_EQ(pin_memfd(s, fd, 0, 256 * MIB, 0), -ENOMEM);
