@@ -11,6 +11,9 @@
 # What a sound kernel never says, in two parts for the sake of length.
 function is_finding(line)
 {
+	# A page fault that was made to find no memory, on purpose, is tried again.
+	if (line ~ /VM_FAULT_OOM leaked out to the #PF handler/)
+		return 0
 	return line ~ /WARNING:|BUG[: ]|K[AC]SAN|KFENCE|UBSAN|ODEBUG|DMA-API/ ||
 	       line ~ /possible (circular|recursive)|inconsistent (lock|{)/ ||
 	       line ~ /suspicious RCU|[Ll]eaked|refcount_t|list_(add|del) corr/ ||
