@@ -209,9 +209,11 @@ static void kmod_settle(struct rlx_arena *a, bool write)
 static enum rlx_status map(struct rlx_arena *a, struct rlx_error *err)
 {
 	if (!rlx_place_map(a))
-		return rlx_fail(err, RLX_ENOMEM,
-				"arena of %llu bytes of " NODE ": mmap: %s",
-				(unsigned long long)a->size, strerror(errno));
+		return rlx_fail(err, errno == ENODEV ? RLX_ENOSUP : RLX_ENOMEM,
+				"arena of %llu bytes of " NODE ": mmap: %s%s",
+				(unsigned long long)a->size, strerror(errno),
+				errno != ENODEV ? "" : " (pinned memory of a "
+				"process: it is for devices only)");
 	kmod_settle(a, !(a->flags & RLX_ARENA_RDONLY));
 	a->flags |= RLX_ARENA_SHARED;
 	a->locked = a->size;
