@@ -45,10 +45,44 @@ unpack_archive()
 	mv "$tmp" "$2"
 }
 
+# An archive of a kernel and headers alone lacks the importer of the PRIME tests:
+# it is built of Debian's source, if that is of the same version. Tests of it are
+# skipped otherwise.
+add_vgem()
+{
+	[ ! -f "$1/modules/vgem.ko" ] || return 0
+	release=$(sed 's/-.*//' "$1/release")
+	case $(source_version) in
+	"$release"-*)	;;
+	*)	say "no vgem: apt's $pkg is not $release"; return 0 ;;
+	esac
+	gpu=drivers/gpu/drm
+	mkdir -p "$1/vgem"
+	printf '  FETCH   %s %s, for vgem\n' "$pkg" "$release"
+	if ! (cd "$1/vgem" &&
+	      apt-get -o APT::Sandbox::User=root download $pkg &&
+	      dpkg-deb --fsys-tarfile ./*.deb |
+		tar -xO --wildcards './usr/src/linux-source-*.tar.xz' |
+		tar -xJ --strip-components=4 --wildcards "*/$gpu/vgem/*" \
+			"*/$gpu/drm_gem_shmem_helper.c" &&
+	      mv vgem/*.[ch] . &&
+	      printf 'obj-m += drm_shmem_helper.o vgem.o\n%s\n%s\n' \
+		'drm_shmem_helper-y := drm_gem_shmem_helper.o' \
+		'vgem-y := vgem_drv.o vgem_fence.o' >Kbuild &&
+	      make -s -C "$1/headers" M="$PWD" modules && strip -g ./*.ko
+	     ) >"$1/vgem.log" 2>&1; then
+		say "no vgem: $(tail -n 1 "$1/vgem.log")"
+		return 0
+	fi
+	mv "$1"/vgem/*.ko "$1/modules/"
+	rm -rf "$1/vgem"
+}
+
 use_archive()
 {
 	dir=$cache/debug-$(sha256sum "$1" | cut -c 1-16)
 	[ -f "$dir/release" ] || unpack_archive "$1" "$dir"
+	[ -f "$dir/vgem.log" ] || add_vgem "$dir"
 	ln -sfn "$dir" "$link"
 }
 

@@ -87,8 +87,7 @@ int vgem_open(void)
 		if (fd >= 0)
 			close(fd);
 	}
-	CHECKF(0, "no vgem device");
-	return -1;
+	rlx_test_skip("no vgem device");
 }
 
 uint32_t vgem_create(int vgem, size_t size)
