@@ -385,7 +385,7 @@ static void op_attach(struct rnd *r)
 		return;
 	h.handle = a->handle;
 	ch->handle[rnd_below(r, RND_HANDLES)] = h;
-	if (!timeline && rnd_one_in(r, 3))
+	if (!timeline)
 		rnd_write_slices(r, t, h.handle);
 }
 
@@ -429,7 +429,7 @@ struct rlx_rq *rnd_request(struct rnd *r, struct rnd_thing *ch, struct rlx_rq *r
 		s->length = rnd_u64(r, 1 + rnd_below(r, 2048));
 		rq->nr_slices++;
 	}
-	if (rq->nr_slices && rnd_one_in(r, 6)) {
+	if (rq->nr_slices && rnd_one_in(r, 4)) {
 		rq->flags |= RLX_RQ_INDIRECT;
 		rq->slice[0].length = 2048;
 		rq->slice[0].offset = 0;
