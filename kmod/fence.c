@@ -8,7 +8,9 @@
 #include <linux/file.h>
 #include <linux/slab.h>
 #include <linux/sync_file.h>
+#include <linux/workqueue.h>
 
+#include "device.h"
 #include "stats.h"
 #include "timeline.h"
 
@@ -18,6 +20,7 @@ struct rlx_import {
 	struct rlx_timeline *tl;
 	struct dma_fence *fence;
 	u64 value;
+	struct work_struct free;
 };
 
 static void rlx_import_unlink(struct rlx_import *imp)
@@ -32,6 +35,11 @@ static void rlx_import_free(struct rlx_import *imp)
 {
 	dma_fence_put(imp->fence);
 	kfree(imp);
+}
+
+static void rlx_import_free_work(struct work_struct *work)
+{
+	rlx_import_free(container_of(work, struct rlx_import, free));
 }
 
 /*
@@ -54,8 +62,13 @@ static void rlx_import_signalled(struct dma_fence *fence,
 		rlx_timeline_import_done(tl, imp->value, fence->error);
 	}
 	spin_unlock_irqrestore(&tl->lock, flags);
+	/*
+	 * Not here: the reference may be the last one, and what releases the
+	 * fence may want fence->lock (sw_sync's does, and has it when its
+	 * timeline is closed).
+	 */
 	if (mine)
-		rlx_import_free(imp);
+		queue_work(rlx_dev.wq, &imp->free);
 }
 
 /* Put on the list, and counted as a signaller, before the fence knows it. */
@@ -101,6 +114,7 @@ int rlx_fence_import(struct rlx_timeline *tl, int sync_file, u64 value)
 	if (!imp)
 		return -ENOMEM;
 	INIT_LIST_HEAD(&imp->node);
+	INIT_WORK(&imp->free, rlx_import_free_work);
 	imp->tl = tl;
 	imp->value = value;
 	imp->fence = rlx_fence_get_fd(sync_file);

@@ -122,7 +122,7 @@ static void op_dup(struct rnd *r)
 	d->access = rnd_u32(r, rnd_one_in(r, 2) ? RLX_R : RLX_R | RLX_W);
 	d->flags = rnd_u32(r, 0);
 	fd = rnd_ioctl(r, RND_ARENA_DUP, rnd_fd(r, t), d, true);
-	if (fd > 2) {
+	if (rnd_made(r, fd)) {
 		n = rnd_place(r, RND_ARENA, fd);
 		n->size = size;
 		n->access = d->access;

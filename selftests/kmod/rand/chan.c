@@ -75,7 +75,7 @@ static void op_service_dup(struct rnd *r)
 
 	d->access = rnd_u32(r, rnd_one_in(r, 2) ? RLX_R : RLX_R | RLX_W);
 	fd = rnd_ioctl(r, RND_SERVICE_DUP, rnd_fd(r, t), d, true);
-	if (fd > 2) {
+	if (rnd_made(r, fd)) {
 		n = rnd_place(r, RND_SERVICE, fd);
 		n->queues = queues;
 		n->depth = depth;
@@ -101,7 +101,7 @@ static void op_executor(struct rnd *r)
 	a->flags = rnd_u32(r, rnd_one_in(r, 3) ? RLX_EXEC_RING : 0);
 	a->pad = rnd_u32(r, 0);
 	fd = rnd_ioctl(r, RND_EXECUTOR_ATTACH, rnd_fd(r, s), a, true);
-	if (fd <= 2)
+	if (!rnd_made(r, fd))
 		return;
 	t = rnd_place(r, RND_EXECUTOR, fd);
 	t->queues = queues;

@@ -72,7 +72,7 @@ uint64_t rnd_ptr(struct rnd *r, void *good)
 	case 0:
 		return rnd_u64(r, 8);
 	case 1:		/* the end of what is mapped comes soon */
-		return (uintptr_t)r->buf + (64u << 10) - 8 * (1 + rnd_below(r, 16));
+		return (uintptr_t)r->keep + (64u << 10) - 8 * (1 + rnd_below(r, 16));
 	case 2:		/* read-only */
 		return (uintptr_t)rnd_calls;
 	}
@@ -234,6 +234,13 @@ long rnd_ioctl(struct rnd *r, enum rnd_call call, int fd, void *arg, bool good)
 		rnd_broken(r, "a good %s: %ld", rnd_calls[call].name, ret);
 	}
 	return ret;
+}
+
+bool rnd_made(struct rnd *r, long fd)
+{
+	if (fd > 2 && r->wild)
+		close((int)fd);
+	return fd > 2 && !r->wild;
 }
 
 /* ---- memory that may not be there ---- */

@@ -155,6 +155,11 @@ void rnd_drop(struct rnd *r, enum rnd_kind kind, struct rnd_thing *t);
 long rnd_ioctl(struct rnd *r, enum rnd_call call, int fd, void *arg, bool good);
 /* The same for what a system call returned. */
 long rnd_count(struct rnd *r, enum rnd_call call, long ret);
+/*
+ * Whether @fd is a new descriptor to be remembered. After a wild call it may be of
+ * something else than was meant: it is closed.
+ */
+bool rnd_made(struct rnd *r, long fd);
 void rnd_broken(struct rnd *r, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
