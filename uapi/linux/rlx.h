@@ -859,7 +859,12 @@ struct rlx_uring_rq {
 	struct rlx_slice slice[2];
 };
 
-/** struct rlx_ioc_timeline_wait_one - for io_uring: on the timeline's own fd. */
+/**
+ * struct rlx_ioc_timeline_wait_one - for io_uring: on the timeline's own fd.
+ *
+ * A wait under way keeps the fd it came by open: wait by a read-only duplicate,
+ * or the last signaller never goes away.
+ */
 struct rlx_ioc_timeline_wait_one {
 	__u64	value;
 	__u64	deadline_ns;
