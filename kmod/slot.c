@@ -300,9 +300,16 @@ static __always_inline int rlx_slot_step(struct rlx_slots *q, struct rlx_slot *s
 {
 	const struct rlx_slot_move *m = &rlx_slot_moves[from][ev];
 
-	memset(out, 0, sizeof(*out));
-	out->tag = s->tag;
+	/* One by one: a string instruction would cost more than all the rest. */
+	out->cmd = NULL;
+	out->wait = NULL;
+	out->lane = NULL;
 	out->seq = s->seq;
+	out->aux = 0;
+	out->tag = s->tag;
+	out->result = 0;
+	out->acts = 0;
+	out->err = 0;
 	if (m->how != MOVE && m->how != HEAD)
 		return rlx_slot_refuse(m, out);
 	if (from == RLX_SLOT_FREE)

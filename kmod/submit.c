@@ -20,9 +20,22 @@
 #include "uring.h"
 #include "words.h"
 
-/* What stands before the slices; they and the inline data go to the descriptor. */
-#define RLX_RQ_HEAD	offsetof(struct rlx_rq, slice)
+/*
+ * The first four words of a request are four words of its descriptor, and so are the
+ * slices and the inline data; between them stand two that only the kernel needs.
+ */
+#define RLX_RQ_WORDS	(offsetof(struct rlx_rq, wait) / sizeof(u64))
+#define RLX_SAME_PLACE(field)	\
+	static_assert(offsetof(struct rlx_desc, field) - \
+		      offsetof(struct rlx_desc, opcode) == \
+		      offsetof(struct rlx_rq, field))
 
+RLX_SAME_PLACE(flags);
+RLX_SAME_PLACE(user_data);
+RLX_SAME_PLACE(deadline_ns);
+RLX_SAME_PLACE(nr_slices);
+RLX_SAME_PLACE(inline_len);
+static_assert(RLX_RQ_WORDS == 4 && offsetof(struct rlx_rq, wait_value) == 40);
 static_assert(sizeof(struct rlx_desc) == 256 && sizeof(struct rlx_rq) == 256);
 static_assert(sizeof(struct rlx_slice) % sizeof(u64) == 0);
 
@@ -37,34 +50,19 @@ struct rlx_wait {
 	struct work_struct free;
 };
 
-/* The first part of struct rlx_rq. */
-struct rlx_rq_head {
-	u32 opcode;
-	u32 flags;
-	u64 user_data;
-	u64 deadline_ns;
-	u32 nr_slices;
-	u32 inline_len;
-	u32 wait;
-	u32 pad;
-	u64 wait_value;
-};
-
-static_assert(sizeof(struct rlx_rq_head) == RLX_RQ_HEAD);
-static_assert(offsetof(struct rlx_rq_head, nr_slices) ==
-	      offsetof(struct rlx_rq, nr_slices));
-static_assert(offsetof(struct rlx_rq_head, wait_value) ==
-	      offsetof(struct rlx_rq, wait_value));
-
 /* A request between its copying and its publication. */
 struct rlx_draft {
 	struct rlx_slot *slot;
 	struct rlx_slice *slices;	/* indirect ones */
 	struct rlx_wait *wait;
-	struct rlx_rq_head head;
+	u64 wait_handle;		/* with rlx_rq.pad, which is 0 */
+	u64 wait_value;
+	u64 seq;			/* with @late */
+	int error;			/* with @late */
+	bool late;			/* its point came before it was there */
 };
 
-#define RLX_DRAFTS	8	/* under one lock, and on the stack */
+#define RLX_DRAFTS	16	/* under one lock, and on the stack */
 
 /* ---- waiting for a timeline ---- */
 
@@ -120,11 +118,10 @@ static void rlx_wait_wake(struct rlx_timeline_waiter *waiter, int error)
 	rlx_wait_free_later(w);
 }
 
-/* 0 with *@wait set, or NULL where the point is reached already. */
-static int rlx_wait_begin(struct rlx_channel *ch, const struct rlx_rq_head *head,
-			  const struct rlx_slot *slot, struct rlx_wait **wait)
+/* 0 with @d->wait set, or NULL where the point is reached already. */
+static int rlx_wait_begin(struct rlx_channel *ch, struct rlx_draft *d)
 {
-	struct rlx_timeline *tl = rlx_channel_timeline(ch, head->wait);
+	struct rlx_timeline *tl = rlx_channel_timeline(ch, (u32)d->wait_handle);
 	struct rlx_wait *w;
 	int ret;
 
@@ -136,14 +133,14 @@ static int rlx_wait_begin(struct rlx_channel *ch, const struct rlx_rq_head *head
 		goto out_put;
 	w->timeline = tl;
 	w->q = ch->q;
-	w->tag = rlx_slot_tag(&ch->q->slots, slot);
-	w->seq = slot->seq;
-	w->waiter.value = head->wait_value;
+	w->tag = rlx_slot_tag(&ch->q->slots, d->slot);
+	w->seq = d->slot->seq;
+	w->waiter.value = d->wait_value;
 	w->waiter.wake = rlx_wait_wake;
 	ret = rlx_timeline_wait_add(tl, &w->waiter);
 	if (ret)
 		goto out_free;
-	*wait = w;
+	d->wait = w;
 	return 0;
 
 out_free:
@@ -155,31 +152,95 @@ out_put:
 
 /* ---- a draft ---- */
 
-static int rlx_draft_check_head(struct rlx_channel *ch, const struct rlx_rq_head *head)
+static struct rlx_desc *rlx_draft_desc(struct rlx_channel *ch, const struct rlx_draft *d)
 {
-	u32 most = head->flags & RLX_RQ_INDIRECT ? RLX_RQ_SLICES_MAX : RLX_RQ_SLICES;
+	return &ch->q->desc[rlx_slot_tag(&ch->q->slots, d->slot)];
+}
 
-	if (head->flags & ~(RLX_RQ_FLAGS | RLX_RQ_USER_FLAGS) || head->pad ||
-	    head->inline_len > RLX_RQ_INLINE ||
-	    head->nr_slices > min(most, ch->svc->max_slices))
+/*
+ * The heads of @n requests into their descriptors, each word once; how many could be
+ * read. One access to user space for all of them.
+ */
+static u32 rlx_drafts_read(struct rlx_channel *ch, struct rlx_draft *d,
+			   const struct rlx_rq __user *urq, u32 n)
+{
+	u32 i = 0;
+
+	if (!user_read_access_begin(urq, n * sizeof(*urq)))
+		return 0;
+	for (; i < n; i++, d++, urq++) {
+		u64 *to = (u64 *)&rlx_draft_desc(ch, d)->opcode;
+		const u64 __user *from = (const u64 __user *)urq;
+
+		unsafe_get_user(to[0], &from[0], out_fault);
+		unsafe_get_user(to[1], &from[1], out_fault);
+		unsafe_get_user(to[2], &from[2], out_fault);
+		unsafe_get_user(to[3], &from[3], out_fault);
+		unsafe_get_user(d->wait_handle, &from[4], out_fault);
+		unsafe_get_user(d->wait_value, &from[5], out_fault);
+	}
+out_fault:
+	user_read_access_end();
+	return i;
+}
+
+/* The same of one request from a copy of the kernel's, which has only slices. */
+static void rlx_draft_copy(struct rlx_channel *ch, struct rlx_draft *d,
+			   const struct rlx_rq *rq)
+{
+	struct rlx_desc *desc = rlx_draft_desc(ch, d);
+
+	desc->opcode = rq->opcode;
+	desc->flags = rq->flags;
+	desc->user_data = rq->user_data;
+	desc->deadline_ns = rq->deadline_ns;
+	desc->nr_slices = rq->nr_slices;
+	desc->inline_len = rq->inline_len;
+	memcpy(desc->slice, rq->slice, sizeof(desc->slice));
+	d->wait_handle = 0;
+	d->wait_value = 0;
+}
+
+static int rlx_draft_check(struct rlx_channel *ch, const struct rlx_draft *d,
+			   const struct rlx_desc *desc)
+{
+	u32 most = desc->flags & RLX_RQ_INDIRECT ? RLX_RQ_SLICES_MAX : RLX_RQ_SLICES;
+
+	if (desc->flags & ~(RLX_RQ_FLAGS | RLX_RQ_USER_FLAGS) || d->wait_handle >> 32 ||
+	    desc->inline_len > RLX_RQ_INLINE ||
+	    desc->nr_slices > min(most, ch->svc->max_slices))
 		return -EINVAL;
-	if (!(head->flags & RLX_RQ_WAIT) && (head->wait || head->wait_value))
+	if (!(desc->flags & RLX_RQ_WAIT) && (d->wait_handle || d->wait_value))
 		return -EINVAL;
-	if ((head->flags & RLX_RQ_INDIRECT) && !head->nr_slices)
+	if ((desc->flags & RLX_RQ_INDIRECT) && !desc->nr_slices)
 		return -EINVAL;
 	return 0;
 }
 
-static int rlx_draft_fill_slices(struct rlx_channel *ch, struct rlx_draft *d,
+/* Of slices and inline data what counts. */
+static int rlx_draft_read_body(struct rlx_desc *desc, const struct rlx_rq __user *urq)
+{
+	u32 slices = desc->flags & RLX_RQ_INDIRECT ? 1 : desc->nr_slices;
+	u32 words = slices * (sizeof(struct rlx_slice) / sizeof(u64));
+
+	if (words && rlx_words_from_user(desc->slice, urq->slice, words))
+		return -EFAULT;
+	words = DIV_ROUND_UP(desc->inline_len, sizeof(u64));
+	if (words && rlx_words_from_user(desc->inline_data, urq->inline_data, words))
+		return -EFAULT;
+	return 0;
+}
+
+static int rlx_draft_read_slices(struct rlx_channel *ch, struct rlx_draft *d,
 				 const struct rlx_desc *desc)
 {
-	u32 nr = d->head.nr_slices;
 	int err;
 
-	d->slices = kmalloc_array(nr, sizeof(*d->slices), GFP_KERNEL_ACCOUNT);
+	d->slices = kmalloc_array(desc->nr_slices, sizeof(*d->slices),
+				  GFP_KERNEL_ACCOUNT);
 	if (!d->slices)
 		return -ENOMEM;
-	err = rlx_channel_copy_slices(ch, &desc->slice[0], d->slices, nr);
+	err = rlx_channel_copy_slices(ch, &desc->slice[0], d->slices, desc->nr_slices);
 	if (err) {
 		kfree(d->slices);
 		d->slices = NULL;
@@ -187,72 +248,34 @@ static int rlx_draft_fill_slices(struct rlx_channel *ch, struct rlx_draft *d,
 	return err;
 }
 
-/* The first part, and of slices and inline data what counts; each word once. */
-static int rlx_draft_copy(struct rlx_channel *ch, struct rlx_draft *d,
-			  const struct rlx_rq __user *urq, struct rlx_desc *desc)
-{
-	u32 slices;
-	int err;
-
-	if (rlx_words_from_user(&d->head, urq, RLX_RQ_HEAD / sizeof(u64)))
-		return -EFAULT;
-	err = rlx_draft_check_head(ch, &d->head);
-	if (err)
-		return err;
-	slices = d->head.flags & RLX_RQ_INDIRECT ? 1 : d->head.nr_slices;
-	if (slices &&
-	    rlx_words_from_user(desc->slice, urq->slice,
-				slices * (sizeof(struct rlx_slice) / sizeof(u64))))
-		return -EFAULT;
-	if (d->head.inline_len &&
-	    rlx_words_from_user(desc->inline_data, urq->inline_data,
-				DIV_ROUND_UP(d->head.inline_len, sizeof(u64))))
-		return -EFAULT;
-	return 0;
-}
-
-/* The same from a copy of the kernel's, which has no more than slices. */
-static int rlx_draft_take_copy(struct rlx_channel *ch, struct rlx_draft *d,
-			       const struct rlx_rq *rq, struct rlx_desc *desc)
-{
-	int err;
-
-	memcpy(&d->head, rq, RLX_RQ_HEAD);
-	err = rlx_draft_check_head(ch, &d->head);
-	if (!err)
-		memcpy(desc->slice, rq->slice, sizeof(desc->slice));
-	return err;
-}
-
-/* Sleeps and copies; what it leaves in @d is undone by rlx_draft_clear(). */
+/* The head is there; the rest. What it leaves in @d, rlx_draft_clear() undoes. */
 static int rlx_draft_fill(struct rlx_channel *ch, struct rlx_draft *d,
-			  const struct rlx_rq __user *urq, const struct rlx_rq *rq,
+			  const struct rlx_rq __user *urq,
 			  struct rlx_rq_id __user *uid)
 {
-	u32 tag = rlx_slot_tag(&ch->q->slots, d->slot);
-	struct rlx_desc *desc = &ch->q->desc[tag];
+	struct rlx_desc *desc = rlx_draft_desc(ch, d);
 	int err;
 
-	if (rq)
-		err = rlx_draft_take_copy(ch, d, rq, desc);
-	else
-		err = rlx_draft_copy(ch, d, urq, desc);
+	err = rlx_draft_check(ch, d, desc);
+	if (!err && urq)
+		err = rlx_draft_read_body(desc, urq);
 	if (err)
 		return err;
-	if (d->head.flags & RLX_RQ_INDIRECT) {
-		err = rlx_draft_fill_slices(ch, d, desc);
+	if (desc->flags & RLX_RQ_INDIRECT) {
+		err = rlx_draft_read_slices(ch, d, desc);
 		if (err)
 			return err;
 	}
 	if (uid) {
-		struct rlx_rq_id id = { .seq = d->slot->seq, .tag = tag };
+		struct rlx_rq_id id = {
+			.seq = d->slot->seq,
+			.tag = rlx_slot_tag(&ch->q->slots, d->slot),
+		};
 
-		if (copy_to_user(uid, &id, sizeof(id)))
+		if (rlx_words_to_user(uid, &id, sizeof(id) / sizeof(u64)))
 			return -EFAULT;
 	}
-	if (d->head.flags & RLX_RQ_WAIT)
-		return rlx_wait_begin(ch, &d->head, d->slot, &d->wait);
-	return 0;
+	return desc->flags & RLX_RQ_WAIT ? rlx_wait_begin(ch, d) : 0;
 }
 
 /* Every slice; what the request names as leases. Lock held. */
@@ -263,14 +286,14 @@ static int rlx_draft_check_slices(struct rlx_channel *ch, const struct rlx_draft
 	u32 i;
 	int err;
 
-	for (i = 0; i < d->head.nr_slices; i++) {
+	for (i = 0; i < desc->nr_slices; i++) {
 		err = rlx_channel_check_slice(ch, &s[i]);
 		if (err)
 			return err;
 		__set_bit(RLX_ATTACH_INDEX(s[i].arena), lease);
 	}
-	if (d->head.flags & RLX_RQ_WAIT)
-		__set_bit(RLX_ATTACH_INDEX(d->head.wait), lease);
+	if (desc->flags & RLX_RQ_WAIT)
+		__set_bit(RLX_ATTACH_INDEX((u32)d->wait_handle), lease);
 	if (!d->slices)
 		return 0;
 	/* The range they came from, once more: detached in between? */
@@ -279,62 +302,65 @@ static int rlx_draft_check_slices(struct rlx_channel *ch, const struct rlx_draft
 	return err;
 }
 
-static void rlx_draft_write(struct rlx_channel *ch, const struct rlx_draft *d,
-			    struct rlx_desc *desc, u32 tag)
-{
-	desc->channel = ch->id;
-	desc->tag = tag;
-	desc->opcode = d->head.opcode;
-	desc->flags = d->head.flags;
-	desc->user_data = d->head.user_data;
-	desc->deadline_ns = d->head.deadline_ns;
-	desc->nr_slices = d->head.nr_slices;
-	desc->inline_len = d->head.inline_len;
-	smp_store_release(&desc->seq, d->slot->seq);
-}
-
-/*
- * The request becomes one. Lock held; on error the slot is free again. @out is to be
- * acted on in both cases.
- */
+/* The request becomes one. Lock held; on error the slot is free again. */
 static int rlx_draft_publish(struct rlx_channel *ch, struct rlx_draft *d,
-			     struct io_uring_cmd *cmd, struct rlx_slot_out *out,
-			     struct rlx_todo *todo)
+			     struct io_uring_cmd *cmd, struct rlx_slot_out *out)
 {
 	struct rlx_queue *q = ch->q;
 	u32 tag = rlx_slot_tag(&q->slots, d->slot);
-	struct rlx_slot_req req = {
-		.cmd = cmd,
-		.wait = d->wait,
-		.user_data = d->head.user_data,
-		.deadline = d->head.deadline_ns,
-	};
+	struct rlx_desc *desc = &q->desc[tag];
+	struct rlx_slot_req req;
 	int err;
 
-	err = rlx_draft_check_slices(ch, d, &q->desc[tag], req.lease);
+	memset(req.lease, 0, sizeof(req.lease));
+	err = rlx_draft_check_slices(ch, d, desc, req.lease);
 	if (err) {
 		rlx_slot_drop(&q->slots, d->slot, out);
 		return err;
 	}
-	rlx_draft_write(ch, d, &q->desc[tag], tag);
+	desc->channel = ch->id;
+	desc->tag = tag;
+	smp_store_release(&desc->seq, d->slot->seq);
 	if (d->slices)
 		swap(q->slices[tag], d->slices);
 	if (cmd)
 		rlx_uring_parked(cmd, tag, d->slot->seq);
+	req.cmd = cmd;
+	req.wait = d->wait;
+	req.user_data = desc->user_data;
+	req.deadline = desc->deadline_ns;
 	err = rlx_slot_submit(&q->slots, d->slot, &req, out);
 	if (err)
 		return err;
 	q->submitted++;
 	if (d->wait && d->wait->fired) {
-		/* Reached or poisoned before the request was there to be told. */
-		rlx_queue_settle(q, out, 1, todo);
-		if (!rlx_slot_points(&q->slots, tag, d->slot->seq, d->wait->error, out))
-			out->acts &= ~RLX_ACT_WAIT;
-	} else {
-		d->wait = NULL;		/* the request's now */
+		d->late = true;
+		d->error = d->wait->error;
+		d->seq = d->slot->seq;
 	}
-	rlx_queue_settle(q, out, 1, todo);
+	d->wait = NULL;			/* the request's now */
 	return 0;
+}
+
+/*
+ * The point was reached or poisoned before the request was there to be told. No lock
+ * held: it may have ended meanwhile, and then whoever ended it freed its wait.
+ */
+static void rlx_draft_point(struct rlx_channel *ch, const struct rlx_draft *d)
+{
+	struct rlx_queue *q = ch->q;
+	struct rlx_todo todo = {};
+	struct rlx_slot_out out;
+	unsigned long flags;
+
+	rcu_read_lock();
+	spin_lock_irqsave(&q->slots.lock, flags);
+	rlx_slot_points(&q->slots, rlx_slot_tag(&q->slots, d->slot), d->seq, d->error,
+			&out);
+	rlx_queue_settle(q, &out, 1, &todo);
+	spin_unlock_irqrestore(&q->slots.lock, flags);
+	rlx_queue_act(q, &out, 1, &todo);
+	rcu_read_unlock();
 }
 
 /* What publication did not take. No lock held. */
@@ -382,28 +408,32 @@ static int rlx_drafts_take(struct rlx_channel *ch, struct rlx_draft *d, u32 max)
 static u32 rlx_drafts_publish(struct rlx_channel *ch, struct rlx_draft *d, u32 n,
 			      u32 nr, struct io_uring_cmd *cmd, int *err)
 {
-	struct rlx_slot_out out[RLX_DRAFTS];
+	/* All these records are of one lane, and have nothing but wakes. */
+	struct rlx_slot_out out, all = { .lane = &ch->lane };
 	struct rlx_queue *q = ch->q;
 	struct rlx_todo todo = {};
 	unsigned long flags;
 	u32 done = 0, i;
+	int ret;
 
 	rcu_read_lock();
 	spin_lock_irqsave(&q->slots.lock, flags);
-	for (i = 0; i < nr; i++) {
-		if (i < n && done == i) {
-			int ret = rlx_draft_publish(ch, &d[i], cmd, &out[i], &todo);
-
-			if (ret)
-				*err = ret;
-			else
-				done++;
-		} else {
-			rlx_slot_drop(&q->slots, d[i].slot, &out[i]);
+	for (; done < n; done++) {
+		ret = rlx_draft_publish(ch, &d[done], cmd, &out);
+		all.acts |= out.acts;
+		if (unlikely(ret)) {
+			*err = ret;
+			break;
 		}
 	}
+	/* The one refused has given its slot back already. */
+	for (i = done < n ? done + 1 : done; i < nr; i++) {
+		rlx_slot_drop(&q->slots, d[i].slot, &out);
+		all.acts |= out.acts;
+	}
+	rlx_queue_settle(q, &all, 1, &todo);
 	spin_unlock_irqrestore(&q->slots.lock, flags);
-	rlx_queue_act(q, out, nr, &todo);
+	rlx_queue_act(q, &all, 1, &todo);
 	rcu_read_unlock();
 	return done;
 }
@@ -411,10 +441,40 @@ static u32 rlx_drafts_publish(struct rlx_channel *ch, struct rlx_draft *d, u32 n
 /* Where requests come from, and who wants to know of them. */
 struct rlx_source {
 	const struct rlx_rq __user *urq;
-	const struct rlx_rq *rq;	/* instead, if not NULL */
+	const struct rlx_rq *rq;	/* instead, if not NULL; of one request */
 	struct rlx_rq_id __user *uid;	/* may be NULL */
-	struct io_uring_cmd *cmd;	/* may be NULL; for one request */
+	struct io_uring_cmd *cmd;	/* may be NULL; of one request */
 };
+
+/* Fills at most @nr drafts from @at on; how many. @err is why not all. */
+static u32 rlx_drafts_fill(struct rlx_channel *ch, struct rlx_draft *d,
+			   const struct rlx_source *from, u32 at, u32 nr, int *err)
+{
+	u32 readable = 1, n, i;
+
+	for (i = 0; i < nr; i++) {
+		d[i].slices = NULL;
+		d[i].wait = NULL;
+		d[i].late = false;
+	}
+	if (from->rq)
+		rlx_draft_copy(ch, d, from->rq);
+	else
+		readable = rlx_drafts_read(ch, d, from->urq + at, nr);
+	for (n = 0; n < readable; n++) {
+		int ret = rlx_draft_fill(ch, &d[n],
+					 from->rq ? NULL : from->urq + at + n,
+					 from->uid ? from->uid + at + n : NULL);
+
+		if (ret) {
+			*err = ret;
+			return n;
+		}
+	}
+	if (n < nr)
+		*err = -EFAULT;
+	return n;
+}
 
 /* How many were submitted, from @at on; less than @max means @err. */
 static u32 rlx_channel_submit_chunk(struct rlx_channel *ch,
@@ -431,26 +491,17 @@ static u32 rlx_channel_submit_chunk(struct rlx_channel *ch,
 	}
 	nr = got;
 	*err = nr < max ? -EAGAIN : 0;
-	for (i = 0; i < nr; i++) {
-		d[i].slices = NULL;
-		d[i].wait = NULL;
-	}
-	for (n = 0; n < nr; n++) {
-		int ret = rlx_draft_fill(ch, &d[n], from->urq + at + n, from->rq,
-					 from->uid ? from->uid + at + n : NULL);
-
-		if (ret) {
-			*err = ret;
-			break;
-		}
-	}
+	n = rlx_drafts_fill(ch, d, from, at, nr, err);
 	rlx_stall("submit");
 	done = rlx_drafts_publish(ch, d, n, nr, from->cmd, err);
 	for (i = 0; i < nr; i++) {
 		if (i < done)
 			trace_rlx_submit(ch->id, rlx_slot_tag(&ch->q->slots, d[i].slot),
 					 d[i].slot->seq, 0);
-		rlx_draft_clear(&d[i]);
+		if (unlikely(d[i].late))
+			rlx_draft_point(ch, &d[i]);
+		if (unlikely(d[i].slices || d[i].wait))
+			rlx_draft_clear(&d[i]);
 	}
 	return done;
 }
