@@ -226,8 +226,9 @@ static int rlx_executor_commit_chunk(struct rlx_executor *ex, struct rlx_queue *
 	if (ret >= 0) {
 		q->committed += ret;
 		rlx_queue_settle(q, out, n, &todo);
-		if (q->ring)
-			rlx_queue_kick(q, &todo);	/* there may be room now */
+		/* There may be room now for what found none. */
+		if (q->ring && (rlx_slots_ready(&q->slots) || q->nr_events))
+			rlx_queue_kick(q, &todo);
 	}
 	spin_unlock_irqrestore(&q->slots.lock, flags);
 	if (ret >= 0) {
@@ -446,9 +447,9 @@ static void rlx_executor_drop_news(struct rlx_service *svc)
 	}
 }
 
-static int rlx_executor_release(struct inode *inode, struct file *file)
+/* It fetches and commits no more: its requests are told, the next one may come. */
+static void rlx_executor_retire(struct rlx_executor *ex)
 {
-	struct rlx_executor *ex = file->private_data;
 	struct rlx_service *svc = ex->svc;
 
 	mutex_lock(&svc->lock);
@@ -459,18 +460,33 @@ static int rlx_executor_release(struct inode *inode, struct file *file)
 		rlx_executor_drop_news(svc);
 	}
 	mutex_unlock(&svc->lock);
+}
+
+static int rlx_executor_release(struct inode *inode, struct file *file)
+{
+	struct rlx_executor *ex = file->private_data;
+
+	rlx_executor_retire(ex);
 	rlx_executor_free(ex);
 	return 0;
 }
 
 /*
- * Called at each close of an fd, and at exit. A dying task that shares its ring with
- * others leaves commands parked that nobody will ever complete: they go now.
+ * Called at each close of an fd, and at exit. Parked commands hold the file too, but
+ * alone they are no executor: where nothing else is left, with this fd, nobody can
+ * commit any more (a command's file cannot become an fd again), and nobody will
+ * complete them while a ring shared with a living process keeps them.
  */
 static int rlx_executor_flush(struct file *file, fl_owner_t id)
 {
-	if (current->flags & PF_EXITING)
-		rlx_uring_muster(file->private_data);
+	struct rlx_executor *ex = file->private_data;
+	int parked = atomic_read(&ex->nr_holding);
+
+	if (parked && file_count(file) == 1 + parked)
+		rlx_executor_retire(ex);
+	else if (!(current->flags & PF_EXITING))
+		return 0;
+	rlx_uring_muster(ex);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "ioctl.h"
 #include "testing.h"
+#include "words.h"
 
 bool rlx_ioctl_is_zero(const void *p, size_t bytes)
 {
@@ -19,6 +20,9 @@ int rlx_ioctl_copy_in(void *dst, size_t ksize, size_t min,
 {
 	if (usize < min)
 		return -EINVAL;
+	/* Nearly always. All our structs are made of words. */
+	if (likely(usize == ksize))
+		return rlx_words_from_user(dst, src, ksize / sizeof(u64));
 	return copy_struct_from_user(dst, ksize, src, usize);
 }
 

@@ -58,7 +58,8 @@ struct rlx_ioctl {
 #define RLX_IOCTL_ROW(_cmd, _flags, _fn) {				\
 	.cmd = (_cmd),							\
 	.min = _IOC_SIZE(_cmd) +					\
-	       BUILD_BUG_ON_ZERO(_IOC_SIZE(_cmd) > RLX_IOCTL_ARG_MAX),	\
+	       BUILD_BUG_ON_ZERO(_IOC_SIZE(_cmd) > RLX_IOCTL_ARG_MAX ||	\
+				 _IOC_SIZE(_cmd) % 8),			\
 	.flags = (_flags),						\
 	.fn = (_fn),							\
 }

@@ -43,8 +43,11 @@ int rlx_queue_pop(struct rlx_queue *q, u32 gen, struct rlx_slot_ref *ref, u32 ma
 	return ret < 0 ? ret : ret + (int)n;
 }
 
-/* Moves what is ready into the ring, as far as there is room. Lock held. */
-static void rlx_queue_push(struct rlx_queue *q)
+/*
+ * Moves what is ready into the ring, as far as there is room; how much lies there
+ * now, -EPROTO. Lock held.
+ */
+static int rlx_queue_push(struct rlx_queue *q)
 {
 	struct rlx_ringbuf *ring = q->ring;
 	int used = rlx_ringbuf_used(ring), i, n;
@@ -53,10 +56,10 @@ static void rlx_queue_push(struct rlx_queue *q)
 
 	if (used < 0) {
 		rlx_queue_break(q);
-		return;
+		return used;
 	}
 	room = ring->mask + 1 - used;
-	while (room) {
+	while (room && (rlx_slots_ready(&q->slots) || q->nr_events)) {
 		n = rlx_queue_pop(q, q->slots.gen, ref, min_t(u32, room, RLX_CHUNK));
 		if (n <= 0)
 			break;
@@ -66,6 +69,7 @@ static void rlx_queue_push(struct rlx_queue *q)
 	}
 	if (ring->tail != tail)
 		rlx_ringbuf_publish(ring);
+	return ring->mask + 1 - room;
 }
 
 static u32 rlx_queue_ready_locked(struct rlx_queue *q)
@@ -102,8 +106,9 @@ void rlx_queue_kick(struct rlx_queue *q, struct rlx_todo *todo)
 
 	lockdep_assert_held(&q->slots.lock);
 	if (q->ring)
-		rlx_queue_push(q);
-	ready = rlx_queue_ready_locked(q);
+		ready = rlx_queue_push(q);	/* an error is worth waking for */
+	else
+		ready = rlx_slots_ready(&q->slots) + q->nr_events;
 	if (!ready)
 		return;
 	/* In ring mode the consumer says whether it needs to be told. */
@@ -165,8 +170,10 @@ void rlx_queue_settle(struct rlx_queue *q, struct rlx_slot_out *out, u32 n,
 		if (!(acts & RLX_ACT_REAP))
 			continue;
 		ch = rlx_lane_channel(out[i].lane);
-		if (ch->ring && !rlx_channel_fill(ch))
-			out[i].acts &= ~RLX_ACT_REAP;
+		/* Whoever consumes a ring makes its room too, and knows of it. */
+		if (ch->ring)
+			out[i].acts &= rlx_channel_fill(ch) ? ~RLX_ACT_SPACE :
+				       ~(RLX_ACT_REAP | RLX_ACT_SPACE);
 	}
 	if (todo->timer)
 		todo->due = rlx_slots_next_deadline(&q->slots);

@@ -40,6 +40,7 @@ struct rlx_fetcher {
 	struct io_uring_cmd *cmd;
 	struct rlx_ioc_fetch req;
 	bool claimed;			/* (q) not on the list */
+	bool holds;			/* counted in ex->nr_holding */
 };
 
 /* Lock of the queue held, and @f on its list. */
@@ -108,12 +109,14 @@ struct rlx_service {
 /**
  * struct rlx_executor - who fetches and commits, for one generation.
  *
- * Lives as long as its file: fds, mappings and parked commands hold that.
+ * The struct lives as long as its file: fds, mappings and parked commands hold that.
+ * In office it is (svc->exec) no longer than fds and mappings are there.
  */
 struct rlx_executor {
 	struct rlx_service *svc;
 	u32 gen;
 	u32 flags;
+	atomic_t nr_holding;		/* parked commands with a reference to the file */
 	struct rlx_ringbuf *ring;	/* [nr_queues] with RLX_EXEC_RING */
 };
 

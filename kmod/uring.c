@@ -110,6 +110,9 @@ static void rlx_fetcher_end(struct rlx_fetcher *f, long ret, unsigned int flags)
 	spin_lock_irqsave(&q->slots.lock, irq);
 	q->nr_fetchers--;
 	spin_unlock_irqrestore(&q->slots.lock, irq);
+	/* Before the reference goes, so that never more are counted than there are. */
+	if (f->holds)
+		atomic_dec(&f->ex->nr_holding);
 	rlx_uring_pass_on(q);
 	rlx_cmd_done(f->cmd, ret, flags);
 	kfree(f);
@@ -218,6 +221,10 @@ static struct rlx_fetcher *rlx_fetcher_new(struct rlx_executor *ex,
 		kfree(f);
 		return ERR_PTR(-ENOSPC);
 	}
+	/* Of a registered file the table has the reference. */
+	f->holds = !(cmd_to_io_kiocb(cmd)->flags & REQ_F_FIXED_FILE);
+	if (f->holds)
+		atomic_inc(&ex->nr_holding);
 	return f;
 }
 
