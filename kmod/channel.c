@@ -356,8 +356,8 @@ static int rlx_channel_results(struct rlx_channel *ch)
 static int rlx_channel_reap_chunk(struct rlx_channel *ch, struct rlx_cqe __user *to,
 				  u32 max)
 {
-	struct rlx_slot_result res[RLX_CHANNEL_REAP];
-	struct rlx_cqe cqe[RLX_CHANNEL_REAP];
+	struct rlx_slot_result res[RLX_CHANNEL_REAP] RLX_UNINIT;
+	struct rlx_cqe cqe[RLX_CHANNEL_REAP] RLX_UNINIT;
 	struct rlx_queue *q = ch->q;
 	unsigned long flags;
 	u32 i, n;

@@ -56,7 +56,7 @@ int rlx_executor_check_fetch(struct rlx_executor *ex, const struct rlx_ioc_fetch
 static void rlx_executor_return(struct rlx_executor *ex, struct rlx_queue *q,
 				const struct rlx_slot_ref *ref, u32 n)
 {
-	struct rlx_slot_out out[RLX_CHUNK];
+	struct rlx_slot_out out[RLX_CHUNK] RLX_UNINIT;
 	struct rlx_todo todo = {};
 	unsigned long flags;
 	u32 events = 0;
@@ -83,8 +83,8 @@ static void rlx_executor_return(struct rlx_executor *ex, struct rlx_queue *q,
 static int rlx_executor_take_chunk(struct rlx_executor *ex, struct rlx_queue *q,
 				   u32 __user *tags, u32 max)
 {
-	struct rlx_slot_ref ref[RLX_CHUNK];
-	u32 tag[RLX_CHUNK];
+	struct rlx_slot_ref ref[RLX_CHUNK] RLX_UNINIT;
+	u32 tag[RLX_CHUNK] RLX_UNINIT;
 	unsigned long flags;
 	int i, n;
 
@@ -214,7 +214,7 @@ static int rlx_executor_commit_chunk(struct rlx_executor *ex, struct rlx_queue *
 				     const struct rlx_slot_commit *in, u32 n,
 				     s32 *errors)
 {
-	struct rlx_slot_out out[RLX_CHUNK];
+	struct rlx_slot_out out[RLX_CHUNK] RLX_UNINIT;
 	struct rlx_todo todo = {};
 	unsigned long flags;
 	int ret;
@@ -246,8 +246,8 @@ long rlx_executor_commit(struct rlx_executor *ex, const struct rlx_ioc_commit *c
 {
 	const struct rlx_complete __user *entries = u64_to_user_ptr(c->entries);
 	s32 __user *errors = u64_to_user_ptr(c->errors);
-	struct rlx_slot_commit in[RLX_CHUNK];
-	s32 error[RLX_CHUNK];
+	struct rlx_slot_commit in[RLX_CHUNK] RLX_UNINIT;
+	s32 error[RLX_CHUNK] RLX_UNINIT;
 	struct rlx_queue *q;
 	u32 at, n, done = 0;
 	int ret;

@@ -7,6 +7,7 @@
 #include <linux/uaccess.h>
 
 #include "ioctl.h"
+#include "pure.h"
 #include "testing.h"
 #include "words.h"
 
@@ -87,7 +88,7 @@ out_put_fd:
 long rlx_ioctl_dispatch(struct file *file, unsigned int cmd, unsigned long arg,
 			const struct rlx_ioctl *rows, size_t nr)
 {
-	u64 buf[RLX_IOCTL_ARG_MAX / sizeof(u64)];
+	u64 buf[RLX_IOCTL_ARG_MAX / sizeof(u64)] RLX_UNINIT;
 	struct rlx_call call = {
 		.file = file,
 		.priv = file->private_data,

@@ -22,4 +22,18 @@
 #include "selftests/kmod/shim/kernel.h"
 #endif
 
+/*
+ * A local that is written before it is read: kernels that zero every local at the
+ * start of its function (INIT_STACK_ALL_ZERO) leave it alone. For those of the path
+ * of a request, where this would cost more than the rest.
+ */
+#if defined(__has_attribute) && !defined(__CHECKER__)
+#if __has_attribute(uninitialized)
+#define RLX_UNINIT	__attribute__((uninitialized))
+#endif
+#endif
+#ifndef RLX_UNINIT
+#define RLX_UNINIT
+#endif
+
 #endif

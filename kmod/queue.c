@@ -51,7 +51,7 @@ static int rlx_queue_push(struct rlx_queue *q)
 {
 	struct rlx_ringbuf *ring = q->ring;
 	int used = rlx_ringbuf_used(ring), i, n;
-	struct rlx_slot_ref ref[RLX_CHUNK];
+	struct rlx_slot_ref ref[RLX_CHUNK] RLX_UNINIT;
 	u32 tail = ring->tail, room;
 
 	if (used < 0) {
@@ -134,7 +134,7 @@ void rlx_queue_kick(struct rlx_queue *q, struct rlx_todo *todo)
  */
 static bool rlx_channel_fill(struct rlx_channel *ch)
 {
-	struct rlx_slot_result res[4];
+	struct rlx_slot_result res[4] RLX_UNINIT;
 	struct rlx_cqe *cqe;
 	u32 i, n;
 
@@ -245,7 +245,7 @@ static void rlx_queue_timer(struct work_struct *work)
 {
 	struct rlx_queue *q = container_of(to_delayed_work(work), struct rlx_queue,
 					   timer);
-	struct rlx_slot_out out[RLX_CHUNK];
+	struct rlx_slot_out out[RLX_CHUNK] RLX_UNINIT;
 	unsigned long flags;
 	u32 n;
 
@@ -271,7 +271,7 @@ static void rlx_queue_timer(struct work_struct *work)
 
 void rlx_queue_bury(struct rlx_queue *q)
 {
-	struct rlx_slot_out out[RLX_CHUNK];
+	struct rlx_slot_out out[RLX_CHUNK] RLX_UNINIT;
 	unsigned long flags;
 	bool more;
 	u32 n;

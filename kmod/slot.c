@@ -371,7 +371,7 @@ static int rlx_lane_accepts(const struct rlx_lane *lane)
 int rlx_lane_take(struct rlx_lane *lane, struct rlx_slot **slot)
 {
 	int err = rlx_lane_accepts(lane);
-	struct rlx_slot_out out;
+	struct rlx_slot_out out RLX_UNINIT;
 	struct rlx_slot *s;
 
 	lockdep_assert_held(&lane->q->lock);
@@ -526,7 +526,7 @@ enum rlx_lane_end rlx_lane_close(struct rlx_lane *lane, struct rlx_slot_out *out
 u32 rlx_lane_reap(struct rlx_lane *lane, struct rlx_slot_result *res, u32 max)
 {
 	struct list_head *done = &lane->list[RLX_SLOT_DONE];
-	struct rlx_slot_out out;
+	struct rlx_slot_out out RLX_UNINIT;
 	struct rlx_slot *s;
 	u32 n;
 
@@ -669,7 +669,7 @@ bool rlx_slots_bury(struct rlx_slots *q, struct rlx_slot_out *out, u32 max, u32 
 
 int rlx_slots_fetch(struct rlx_slots *q, u32 gen, struct rlx_slot_ref *ref, u32 max)
 {
-	struct rlx_slot_out out;
+	struct rlx_slot_out out RLX_UNINIT;
 	u32 n;
 
 	lockdep_assert_held(&q->lock);

@@ -309,7 +309,7 @@ static int rlx_draft_publish(struct rlx_channel *ch, struct rlx_draft *d,
 	struct rlx_queue *q = ch->q;
 	u32 tag = rlx_slot_tag(&q->slots, d->slot);
 	struct rlx_desc *desc = &q->desc[tag];
-	struct rlx_slot_req req;
+	struct rlx_slot_req req RLX_UNINIT;
 	int err;
 
 	memset(req.lease, 0, sizeof(req.lease));
@@ -409,7 +409,8 @@ static u32 rlx_drafts_publish(struct rlx_channel *ch, struct rlx_draft *d, u32 n
 			      u32 nr, struct io_uring_cmd *cmd, int *err)
 {
 	/* All these records are of one lane, and have nothing but wakes. */
-	struct rlx_slot_out out, all = { .lane = &ch->lane };
+	struct rlx_slot_out out RLX_UNINIT;
+	struct rlx_slot_out all = { .lane = &ch->lane };
 	struct rlx_queue *q = ch->q;
 	struct rlx_todo todo = {};
 	unsigned long flags;
@@ -481,7 +482,7 @@ static u32 rlx_channel_submit_chunk(struct rlx_channel *ch,
 				    const struct rlx_source *from, u32 at,
 				    u32 max, int *err)
 {
-	struct rlx_draft d[RLX_DRAFTS];
+	struct rlx_draft d[RLX_DRAFTS] RLX_UNINIT;
 	int got = rlx_drafts_take(ch, d, min_t(u32, max, RLX_DRAFTS));
 	u32 nr, n, i, done;
 
