@@ -55,6 +55,7 @@ struct rlx_parked {
 	u64 aux;
 	u32 tag;
 	s32 result;
+	u32 large;		/* IO_URING_F_SQE128 of who is sent to its task */
 	bool submit;
 };
 
@@ -319,16 +320,19 @@ static void rlx_uring_reissue(struct io_uring_cmd *cmd, unsigned int flags, bool
 {
 	int ret = -ECANCELED;
 
+	/* Task work is not told how large the entries are. */
+	flags |= rlx_cmd_pdu(cmd, struct rlx_parked)->large;
 	if (!dead)
 		ret = cmd->file->f_op == &rlx_channel_fops ?
 		      rlx_channel_issue(cmd, flags) : rlx_executor_issue(cmd, flags);
 	if (ret != -EIOCBQUEUED)
-		rlx_cmd_done(cmd, ret, flags);
+		rlx_cmd_done(cmd, ret, flags & ~IO_URING_F_SQE128);
 }
 RLX_DEFINE_TW(rlx_uring_reissue_tw, rlx_uring_reissue)
 
-static int rlx_uring_punt(struct io_uring_cmd *cmd)
+static int rlx_uring_punt(struct io_uring_cmd *cmd, unsigned int flags)
 {
+	rlx_cmd_pdu(cmd, struct rlx_parked)->large = flags & IO_URING_F_SQE128;
 	io_uring_cmd_complete_in_task(cmd, rlx_uring_reissue_tw);
 	return -EIOCBQUEUED;
 }
@@ -365,7 +369,7 @@ static int rlx_uring_park_submit(struct rlx_channel *ch, struct io_uring_cmd *cm
 	return -EOPNOTSUPP;
 }
 
-static int rlx_uring_punt(struct io_uring_cmd *cmd)
+static int rlx_uring_punt(struct io_uring_cmd *cmd, unsigned int flags)
 {
 	return -EOPNOTSUPP;
 }
@@ -407,7 +411,7 @@ static int rlx_channel_submit_cmd(struct rlx_channel *ch, struct io_uring_cmd *c
 	if (post)
 		return rlx_channel_submit_one(ch, urq, rq, NULL);
 	if (flags & IO_URING_F_UNLOCKED)
-		return rlx_uring_punt(cmd);
+		return rlx_uring_punt(cmd, flags);
 	return rlx_uring_park_submit(ch, cmd, urq, rq, flags);
 }
 
@@ -516,7 +520,7 @@ static int rlx_executor_issue(struct io_uring_cmd *cmd, unsigned int flags)
 	}
 	/* What may park does so in its task, and does nothing before. */
 	if ((flags & IO_URING_F_UNLOCKED) && RLX_CMD_PARKS)
-		return rlx_uring_punt(cmd);
+		return rlx_uring_punt(cmd, flags);
 	if (cmd->cmd_op == RLX_IOC_COMMIT_AND_FETCH)
 		return rlx_executor_issue_both(ex, cmd, from, flags);
 	if (copy_from_user(&f, from, sizeof(f)))

@@ -408,8 +408,16 @@ TEST(embedded)
 		CHECK_EQ(k_commit1(s.ex, s.desc, tag, 9, 0), 1);
 		CHECK_EQ(result(&s, NULL, NULL), s.parks ? 9 : 0);
 	}
-	struct io_uring_sqe *sqe = prep(&s, s.ch, RLX_IOC_SUBMIT, NULL, flags, 77);
+	/* By way of a worker thread too. */
+	struct io_uring_sqe *sqe = prep(&s, s.ch, RLX_IOC_SUBMIT, NULL, flags, 78);
 
+	sqe->flags = IOSQE_ASYNC;
+	push(&s);
+	tag = fetch1(&s);
+	CHECK_EQ(s.desc[tag].user_data, 78);
+	CHECK_EQ(k_commit1(s.ex, s.desc, tag, 9, 0), 1);
+	CHECK_EQ(result(&s, NULL, NULL), s.parks ? 9 : 0);
+	sqe = prep(&s, s.ch, RLX_IOC_SUBMIT, NULL, flags, 77);
 	((struct rlx_uring_rq *)sqe->cmd)->flags = RLX_RQ_INDIRECT;
 	push(&s);
 	CHECK_EQ(result(&s, NULL, NULL), -EINVAL);
