@@ -7,7 +7,7 @@
 
 #define IOC(n, ...)	{ #n, RLX_IOC_##n, { __VA_ARGS__ } }
 
-/* The errors are those that some ten thousand operations meet often. */
+/* The errors are those that a hundred thousand operations meet often. */
 const struct rnd_call_name rnd_calls[RND_CALLS] = {
 	[RND_QUERY] = IOC(QUERY, 0),
 	[RND_ARENA_CREATE] = IOC(ARENA_CREATE, ENOTTY, EINVAL, EFAULT),

@@ -32,7 +32,7 @@
 #include "lib/vgem.h"
 
 #define PROGRAM_OPS	4000u	/* of one process */
-#define MANY_OPS	40000u	/* in which all has to come up */
+#define MANY_OPS	100000u	/* in which all has to come up */
 #define THREADS		3
 #define HANG_SECONDS	120
 #define NORMAL_OPS	500000u
