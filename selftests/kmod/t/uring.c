@@ -185,8 +185,11 @@ static int now(struct scene *s, int fd, uint32_t op, const void *arg, uint32_t f
 static uint32_t fetch1(struct scene *s)
 {
 	uint32_t tag = ~0u;
-	long n = k_fetch(s->ex, &tag, 1, 1, 5000 * K_MS);
+	long n;
 
+	do	/* task work of our own ring interrupts like a signal */
+		n = k_fetch(s->ex, &tag, 1, 1, 5000 * K_MS);
+	while (n == -EINTR);
 	CHECKF(n == 1, "FETCH: %ld", n);
 	return tag;
 }
