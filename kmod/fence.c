@@ -53,22 +53,20 @@ static void rlx_import_signalled(struct dma_fence *fence,
 	struct rlx_import *imp = container_of(cb, struct rlx_import, cb);
 	struct rlx_timeline *tl = imp->tl;
 	unsigned long flags;
-	bool mine;
 
 	spin_lock_irqsave(&tl->lock, flags);
-	mine = !list_empty(&imp->node);
-	if (mine) {
+	if (!list_empty(&imp->node)) {
 		rlx_import_unlink(imp);
 		rlx_timeline_import_done(tl, imp->value, fence->error);
+		/*
+		 * Not freed here: the reference may be the last one, and what
+		 * releases the fence may want fence->lock (sw_sync's does, and
+		 * has it when its timeline is closed). Queued under the lock:
+		 * the last close takes it, so module exit finds the work.
+		 */
+		queue_work(rlx_dev.wq, &imp->free);
 	}
 	spin_unlock_irqrestore(&tl->lock, flags);
-	/*
-	 * Not here: the reference may be the last one, and what releases the
-	 * fence may want fence->lock (sw_sync's does, and has it when its
-	 * timeline is closed).
-	 */
-	if (mine)
-		queue_work(rlx_dev.wq, &imp->free);
 }
 
 /* Put on the list, and counted as a signaller, before the fence knows it. */
