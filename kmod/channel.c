@@ -186,6 +186,7 @@ static struct rlx_channel *rlx_channel_new(struct rlx_service *svc,
 	ch->user_tag = c->user_tag;
 	init_waitqueue_head(&ch->wait);
 	mutex_init(&ch->lock);
+	mutex_init(&ch->reap_lock);
 	INIT_LIST_HEAD(&ch->event);
 	INIT_WORK(&ch->drained, rlx_channel_drained);
 	kref_init(&ch->ref);		/* what holds use */
@@ -353,8 +354,10 @@ static int rlx_channel_results(struct rlx_channel *ch)
 	return n;
 }
 
+/* What cannot be copied stays for the next one who asks. */
 static int rlx_channel_reap_chunk(struct rlx_channel *ch, struct rlx_cqe __user *to,
 				  u32 max)
+	__must_hold(&ch->reap_lock)
 {
 	struct rlx_slot_result res[RLX_CHANNEL_REAP] RLX_UNINIT;
 	struct rlx_cqe cqe[RLX_CHANNEL_REAP] RLX_UNINIT;
@@ -365,7 +368,7 @@ static int rlx_channel_reap_chunk(struct rlx_channel *ch, struct rlx_cqe __user 
 	if (!rlx_lane_done(&ch->lane))
 		return 0;
 	spin_lock_irqsave(&q->slots.lock, flags);
-	n = rlx_lane_reap(&ch->lane, res, min_t(u32, max, RLX_CHANNEL_REAP));
+	n = rlx_lane_peek(&ch->lane, res, min_t(u32, max, RLX_CHANNEL_REAP));
 	spin_unlock_irqrestore(&q->slots.lock, flags);
 	for (i = 0; i < n; i++) {
 		cqe[i].user_data = res[i].user_data;
@@ -376,6 +379,9 @@ static int rlx_channel_reap_chunk(struct rlx_channel *ch, struct rlx_cqe __user 
 	}
 	if (rlx_words_to_user(to, cqe, n * (sizeof(*cqe) / sizeof(u64))))
 		return -EFAULT;
+	spin_lock_irqsave(&q->slots.lock, flags);
+	rlx_lane_reap(&ch->lane, res, n);
+	spin_unlock_irqrestore(&q->slots.lock, flags);
 	return (int)n;
 }
 
@@ -387,12 +393,16 @@ static long rlx_channel_take(struct rlx_channel *ch, const struct rlx_ioc_reap *
 
 	if (ch->ring)
 		return rlx_channel_results(ch);
+	if (!rlx_lane_done(&ch->lane))
+		return 0;
+	mutex_lock(&ch->reap_lock);
 	do {
 		n = rlx_channel_reap_chunk(ch, to + got, r->max - got);
-		if (n < 0)
-			return got ? (long)got : n;
-		got += n;
+		got += n < 0 ? 0 : n;
 	} while (n == RLX_CHANNEL_REAP && got < r->max);
+	mutex_unlock(&ch->reap_lock);
+	if (n < 0 && !got)
+		return n;
 	/* Somebody may wait for the room. */
 	if (got && wq_has_sleeper(&ch->wait))
 		wake_up_poll(&ch->wait, EPOLLOUT);

@@ -4,6 +4,7 @@
  *
  * Locking order, outermost first. Nothing is taken from right to left.
  *
+ *	ch->reap_lock		mutex	who takes results; user memory is touched
  *	uring_lock (io_uring's, around ->uring_cmd and task work)
  *	  svc->lock		mutex	who is executor, the table of channels
  *	    ch->lock		mutex	attach against detach
@@ -79,6 +80,8 @@ struct rlx_channel {
 	struct list_head event;		/* (q) in q->events */
 	u32 next_index;			/* ch->lock: where to look for a free one */
 	struct mutex lock;		/* see att */
+	/* Held over copying results to user memory: between a look and the taking. */
+	struct mutex reap_lock;
 	struct kref use;
 	struct kref ref;
 	u64 user_tag;

@@ -523,6 +523,31 @@ enum rlx_lane_end rlx_lane_close(struct rlx_lane *lane, struct rlx_slot_out *out
 	return lane->drained ? RLX_LANE_DRAINED : RLX_LANE_LATER;
 }
 
+static void rlx_slot_tell(const struct rlx_slot *s, struct rlx_slot_result *res)
+{
+	res->seq = s->seq;
+	res->tag = s->tag;
+	res->result = s->result;
+	res->aux = s->aux;
+	res->user_data = s->user_data;
+}
+
+u32 rlx_lane_peek(struct rlx_lane *lane, struct rlx_slot_result *res, u32 max)
+{
+	struct rlx_slot *s;
+	u32 n = 0;
+
+	lockdep_assert_held(&lane->q->lock);
+	if (lane->shut)
+		return 0;
+	list_for_each_entry(s, &lane->list[RLX_SLOT_DONE], node) {
+		if (n == max)
+			break;
+		rlx_slot_tell(s, &res[n++]);
+	}
+	return n;
+}
+
 u32 rlx_lane_reap(struct rlx_lane *lane, struct rlx_slot_result *res, u32 max)
 {
 	struct list_head *done = &lane->list[RLX_SLOT_DONE];
@@ -536,11 +561,7 @@ u32 rlx_lane_reap(struct rlx_lane *lane, struct rlx_slot_result *res, u32 max)
 		return 0;
 	for (n = 0; n < max && !list_empty(done); n++) {
 		s = list_first_entry(done, struct rlx_slot, node);
-		res[n].seq = s->seq;
-		res[n].tag = s->tag;
-		res[n].result = s->result;
-		res[n].aux = s->aux;
-		res[n].user_data = s->user_data;
+		rlx_slot_tell(s, &res[n]);
 		rlx_slot_step(lane->q, s, RLX_SLOT_DONE, RLX_EV_REAP, 0, &out);
 	}
 	return n;

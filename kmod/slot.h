@@ -259,7 +259,8 @@ enum rlx_lane_end rlx_lane_close(struct rlx_lane *lane, struct rlx_slot_out *out
  */
 int rlx_lane_take(struct rlx_lane *lane, struct rlx_slot **slot);
 
-/* Results in the order they came; returns how many. */
+/* Results in the order they came; returns how many. peek() leaves them. */
+u32 rlx_lane_peek(struct rlx_lane *lane, struct rlx_slot_result *res, u32 max);
 u32 rlx_lane_reap(struct rlx_lane *lane, struct rlx_slot_result *res, u32 max);
 
 static inline u32 rlx_lane_done(const struct rlx_lane *lane)

@@ -639,6 +639,32 @@ TEST(fetch_fault)
 	scene_free(&s);
 }
 
+/* Nor a result. */
+TEST(reap_fault)
+{
+	struct scene s = scene_new(0);
+	struct rlx_rq rq[DEPTH];
+	struct rlx_cqe cqe[DEPTH];
+	uint32_t tag[DEPTH];
+
+	for (int i = 0; i < DEPTH; i++)
+		rq[i] = k_rq(i, i);
+	CHECK_EQ(k_submit(s.ch, rq, DEPTH, NULL), DEPTH);
+	CHECK_EQ(k_fetch(s.ex, tag, DEPTH, DEPTH, K_EVER), DEPTH);
+	for (int i = 0; i < DEPTH; i++) {
+		struct rlx_complete c = { .seq = s.desc[tag[i]].seq, .tag = tag[i],
+					  .result = i };
+
+		CHECK_EQ(k_commit(s.ex, &c, 1, NULL), 1);
+	}
+	CHECK_EQ(k_reap(s.ch, (void *)16, DEPTH, 1, K_EVER), -EFAULT);
+	CHECK_EQ(k_reap(s.ch, cqe, DEPTH, DEPTH, K_EVER), DEPTH);
+	for (int i = 0; i < DEPTH; i++)
+		CHECK_EQ(cqe[i].result, i);
+	CHECK_EQ(k_reap(s.ch, cqe, DEPTH, 0, 0), -EAGAIN);
+	scene_free(&s);
+}
+
 /* Two clients with different loads both get their turn. */
 TEST(turns)
 {
