@@ -16,6 +16,10 @@ $(BUILD)/gen/.harvest: libuser/ops/ops.awk $(OP_SRC)
 $(GEN): $(BUILD)/gen/.harvest
 	@test -f $@ || { rm -f $<; $(MAKE) --no-print-directory $@; }
 
+# A model is read once: its readers may be small rather than fast.
+$(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard libuser/io/onnx_*.c)): CFLAGS += $(SMALL)
+SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
+
 lib: $(BUILD)/lib/librlx.so $(BUILD)/lib/librlx.a
 
 $(BUILD)/lib/librlx.a: $(LIB_OBJ)

@@ -81,6 +81,7 @@ run_suites = selftests/run.sh -g $@ -t 3600 $(1) \
 	$$(for k in $(2); do selftests/kmod/suites.sh $$k $(KMOD_BIN) $(KMOD_BIN32); done)
 
 check-kmod:
+	$(Q)tools/setup.sh kmod
 	$(Q)+$(SUBMAKE) kernels kmod-tests $(BUILD)/bin/rlx-static $(KMOD_STOCK:%=kmod-%)
 	$(Q)tools/setup.sh demo; tools/fetch-models.sh minilm || :
 	$(Q)$(call run_suites,selftests/kmod/matrix.sh selftests/kmod/spin/run.sh \
@@ -89,7 +90,11 @@ check-kmod:
 		'selftests/kmod/refused.sh 6.12',\
 		$(KMOD_STOCK))
 
+# Random programs run where RLX_KMOD_FUZZ_OPS says how many calls: README.md.
+check-kmod-debug: KMOD_BIN := $(if $(RLX_KMOD_FUZZ_OPS),$(KMOD_BIN),$(filter-out \
+				%/random,$(KMOD_BIN)))
 check-kmod-debug:
+	$(Q)tools/setup.sh kmod
 	$(Q)+$(SUBMAKE) kernels kmod-tests kmod-debug
 	$(Q)$(call run_suites,'selftests/kmod/gate.sh debug',debug)
 

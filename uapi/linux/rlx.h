@@ -553,8 +553,8 @@ struct rlx_ioc_service_dup {
 /**
  * struct rlx_ioc_executor_attach - become the executor; on a service fd that may
  * write; returns the executor's fd. EBUSY while another one lives: until its last
- * fd and mapping are gone (commands parked by it then end with -EPIPE). EPIPE once the service is over: no
- * executor, and no fd left that may make one.
+ * fd and mapping are gone (commands parked by it then end with -EPIPE). EPIPE once
+ * the service is over: no executor, and no fd left that may make one.
  * @flags:      RLX_EXEC_*
  * @generation: out: 1 for the first executor, and so on
  */
