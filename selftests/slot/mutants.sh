@@ -67,7 +67,7 @@ close: told twice|s/out\[(\*n)++\].acts &= ~RLX_ACT_DRAINED;/(*n)++;/
 close: drained by another|s/^\tif (lane->drained)$/\tif (0)/
 close: never drained|s/^\tlane->drained = true;$//
 reap: of a shut lane|/^u32 rlx_lane_reap/,/^}/s/if (lane->shut)/if (0)/
-reap: another's data|s/res\[n\].user_data = s->user_data;/res[n].user_data = s->seq;/
+reap: another's data|s/res->user_data = s->user_data;/res->user_data = s->seq;/
 reap: last first|s/s = list_first_entry(done,/s = list_last_entry(done,/
 expire: too late|s/rlx_slots_next_deadline(q) <= now/rlx_slots_next_deadline(q) < now/
 told: never again|s/lane->told = 0;/;/
