@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* Plan steps by reference evaluation. */
 #include <string.h>
-#include <time.h>
 
 #include "backends/common/host.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "ir/eval.h"
 
 void *rlx_host_ptr(const struct rlx_exec *exec, uint32_t v)
@@ -110,17 +110,9 @@ enum rlx_status rlx_host_step(const struct rlx_exec *exec,
 	return rc;
 }
 
-uint64_t rlx_host_clock(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 uint64_t rlx_host_step_time(const struct rlx_exec *exec, uint32_t step, uint64_t from)
 {
-	uint64_t at = rlx_host_clock();
+	uint64_t at = rlx_now();
 
 	exec->step_ns[step] += at - from;
 	return at;

@@ -26,10 +26,9 @@ enum rlx_status rlx_host_step(const struct rlx_exec *exec,
 			      struct rlx_tensor *tensors);
 
 /*
- * For exec->step_ns: nanoseconds of the monotonic clock, and the time since @from
- * added to @step; gives the time now.
+ * For exec->step_ns: adds the time since @from, by rlx_now(), to @step; gives the time
+ * now.
  */
-uint64_t rlx_host_clock(void);
 uint64_t rlx_host_step_time(const struct rlx_exec *exec, uint32_t step, uint64_t from);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 
 static void patch(struct cpu_exec *x, const struct cpu_reloc *r)
 {
@@ -136,7 +137,7 @@ enum rlx_status cpu_run(struct rlx_exec *exec)
 	struct cpu_device *dev = (struct cpu_device *)c->base.dev;
 	const struct rlx_plan *p = exec->code->plan;
 	enum rlx_status st = RLX_OK;
-	uint64_t at = exec->step_ns ? rlx_host_clock() : 0;
+	uint64_t at = exec->step_ns ? rlx_now() : 0;
 	uint32_t i;
 
 	rlx_pool_begin(dev->pool);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* From plan steps to kernel calls: the image, its relocations, the work areas. */
 #include <string.h>
-#include <time.h>
 
 #include "backends/cpu/cpu.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 
 /* Less work than this is done sooner by one thread than handed to another. */
 static const double PARALLEL_WORK = 16384;
@@ -291,14 +291,6 @@ static enum rlx_status lower_step(struct cpu_lower *lo, uint32_t flags)
 	return lower_host(lo, flags, &why);
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 			    struct rlx_error *err)
 {
@@ -306,7 +298,7 @@ enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 	const struct cpu_device *dev = (const struct cpu_device *)code->dev;
 	struct cpu_lower *lo = rlx_aligned(64, sizeof(*lo));
 	enum rlx_status st = RLX_OK;
-	uint64_t t0 = now_ns();
+	uint64_t t0 = rlx_now();
 	uint32_t i;
 
 	if (!lo)
@@ -325,7 +317,7 @@ enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 	c->scratch_at = align64(c->tmp_at + c->tmp_bytes);
 	c->host_at = align64(c->scratch_at + c->scratch_bytes * dev->base.threads);
 	code->work_bytes = c->host_at + c->host_bytes;
-	code->pack_ns = now_ns() - t0;
+	code->pack_ns = rlx_now() - t0;
 	rlx_free(lo);
 	if (st)
 		cpu_release(code);

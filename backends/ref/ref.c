@@ -7,6 +7,7 @@
 
 #include "backends/common/host.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 
 struct ref_exec {
 	struct rlx_exec		 base;
@@ -100,7 +101,7 @@ static enum rlx_status ref_run(struct rlx_exec *exec)
 	const struct rlx_plan *p = exec->code->plan;
 	char *scratch = (char *)exec->work + p->work_bytes;
 	enum rlx_status st = RLX_OK;
-	uint64_t at = exec->step_ns ? rlx_host_clock() : 0;
+	uint64_t at = exec->step_ns ? rlx_now() : 0;
 	uint32_t i;
 
 	for (i = 0; i < p->n_step && !st; i++) {

@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/pool.h"
 #include "base/proc.h"
 
@@ -98,14 +99,6 @@ static void on_fork(void)
 static void watch_forks(void)
 {
 	pthread_atfork(NULL, NULL, on_fork);
-}
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
 }
 
 static inline void relax(void)
@@ -205,7 +198,7 @@ static void leave(struct rlx_pool *p)
 /* Spin till a step can be entered (true), or it lasts too long or ends. */
 static bool spin(struct rlx_pool *p, uint32_t *seen, unsigned int shift)
 {
-	uint64_t start = now_ns(), limit;
+	uint64_t start = rlx_now(), limit;
 	unsigned int i;
 
 	for (;;) {
@@ -219,7 +212,7 @@ static bool spin(struct rlx_pool *p, uint32_t *seen, unsigned int shift)
 		limit = atomic_load_explicit(&p->hot, memory_order_relaxed) ?
 			SPIN_HOT : SPIN_IDLE;
 		limit = p->full ? SPIN_FULL : limit >> shift;
-		if (now_ns() - start > limit)
+		if (rlx_now() - start > limit)
 			return false;
 	}
 }
@@ -462,8 +455,8 @@ static void wait_inside(struct rlx_pool *p)
 		if (++i % 32)
 			continue;
 		if (!start)
-			start = now_ns();
-		if (now_ns() - start <= limit)
+			start = rlx_now();
+		if (rlx_now() - start <= limit)
 			continue;
 		/* Somebody lost its CPU, or has a long chunk: sleep. */
 		d = atomic_load(&p->done);

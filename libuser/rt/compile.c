@@ -2,19 +2,11 @@
 /* The pipeline from a graph to a program: passes, plan, backend. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "pass/pass.h"
 #include "rt/rt.h"
-
-static uint64_t now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 static enum rlx_status run_passes(struct rlx_program *p,
 				  const struct rlx_compile_opts *o,
@@ -105,7 +97,7 @@ static void fill_info(struct rlx_program *p, const struct rlx_graph *g, uint64_t
 	p->info.packed_bytes = p->code->packed_bytes;
 	p->info.pack_ns = p->code->pack_ns;
 	add_costs(p);
-	p->info.compile_ns = now_ns() - t0;
+	p->info.compile_ns = rlx_now() - t0;
 }
 
 /* Bring the caller's options to the size this library knows. */
@@ -135,7 +127,7 @@ enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *
 	struct rlx_error own = { 0 };
 	struct rlx_compile_opts o;
 	struct rlx_program *p;
-	uint64_t t0 = now_ns();
+	uint64_t t0 = rlx_now();
 	enum rlx_status st;
 
 	if (!err)

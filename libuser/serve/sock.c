@@ -14,14 +14,6 @@
 
 #include "serve/sock.h"
 
-uint64_t rlx_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 uint64_t rlx_deadline_in(uint64_t ns)
 {
 	uint64_t now = rlx_now();

@@ -5,6 +5,7 @@
 
 #include <time.h>
 
+#include "base/clock.h"
 #include "serve/wire.h"
 
 struct rlx_cred {
@@ -50,7 +51,6 @@ bool rlx_bell_drain(int fd);
 /* The same, but sleeps until it rings. */
 bool rlx_bell_wait(int fd);
 
-uint64_t rlx_now(void);		/* CLOCK_MONOTONIC, ns */
 /* Time left until @deadline_ns as poll() wants it; -1 for ever; rounded up. */
 int rlx_poll_ms(uint64_t deadline_ns);
 /* The same as ppoll() wants it; NULL for ever. */

@@ -23,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "rlx/serve.h"
 
 enum { DEPTH = 64, BATCH = 64, SPIN = 1000000000, ROUND_NS = 2000000000 };
@@ -51,19 +52,11 @@ struct way {
 	double		 p50, p99, p999;
 };
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 static uint64_t stop_at;		/* of the round under way */
 
 static bool in_time(int done)
 {
-	return done < 20 || now_ns() < stop_at;
+	return done < 20 || rlx_now() < stop_at;
 }
 
 static void die(const char *what)
@@ -98,12 +91,12 @@ static int word_client(struct way *w, uint32_t *ns, int n)
 	int i;
 
 	for (i = 0; i < n && in_time(i); i++) {
-		uint64_t t = now_ns(), v = (uint64_t)i * 2 + 1;
+		uint64_t t = rlx_now(), v = (uint64_t)i * 2 + 1;
 
 		atomic_store_explicit(&w->word[0], v, memory_order_release);
 		while (atomic_load_explicit(&w->word[16], memory_order_acquire) != v)
 			__builtin_ia32_pause();
-		ns[i] = (uint32_t)(now_ns() - t);
+		ns[i] = (uint32_t)(rlx_now() - t);
 	}
 	munmap(w->word, 4096);
 	return i;
@@ -149,12 +142,12 @@ static int fd_client(struct way *w, uint32_t *ns, int n)
 	int i;
 
 	for (i = 0; i < n && in_time(i); i++) {
-		uint64_t t = now_ns();
+		uint64_t t = rlx_now();
 
 		v = 1;
 		if (write(w->fd[0], &v, 8) != 8 || read(w->fd[1], &v, 8) != 8)
 			die("round trip");
-		ns[i] = (uint32_t)(now_ns() - t);
+		ns[i] = (uint32_t)(rlx_now() - t);
 	}
 	close(w->fd[0]);
 	close(w->fd[1]);
@@ -207,7 +200,7 @@ static int channel_client(struct way *w, uint32_t *ns, int n)
 		exit(1);
 	}
 	for (i = 0; i < n && in_time(i); i++) {
-		uint64_t t = now_ns();
+		uint64_t t = rlx_now();
 
 		if (rlx_channel_submit(ch, r, (unsigned int)w->batch, NULL) !=
 		    w->batch)
@@ -220,7 +213,7 @@ static int channel_client(struct way *w, uint32_t *ns, int n)
 				die("wait");
 			k += got;
 		}
-		ns[i] = (uint32_t)((now_ns() - t) / (uint64_t)w->batch);
+		ns[i] = (uint32_t)((rlx_now() - t) / (uint64_t)w->batch);
 	}
 	rlx_channel_close(ch);
 	return i;
@@ -295,7 +288,7 @@ static void run(struct way *w, uint32_t *ns, int n)
 		_exit(0);
 	}
 	pin(0);
-	stop_at = now_ns() + ROUND_NS;
+	stop_at = rlx_now() + ROUND_NS;
 	n = w->client(w, ns, n);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);

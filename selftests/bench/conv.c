@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "selftests/bench/cpu_time.h"
 #include "kernels/conv.h"
 #include "selftests/kernels/kernel_test.h"
 
@@ -47,15 +47,6 @@ struct conv {
 	bool		use_wino;
 	double		flop;
 };
-
-/* This thread's time on a CPU: others on the machine count less. */
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void *need(size_t bytes)
 {
@@ -107,10 +98,10 @@ static double peak(enum rlx_isa isa)
 	double best = 0, t, f;
 
 	for (int i = 0; i < 20; i++) {
-		t = now();
+		t = cpu_time();
 		f = isa >= RLX_ISA_V4 ? peak_v4(sink) :
 		    isa == RLX_ISA_V3 ? peak_v3(sink) : peak_base(sink);
-		t = now() - t;
+		t = cpu_time() - t;
 		best = f / t > best ? f / t : best;
 	}
 	return best * 1e-9;
@@ -173,7 +164,7 @@ static void setup(struct conv *c, const struct layer *l, enum rlx_isa isa,
 static double timed(const struct rlx_kernels *k, struct conv *c,
 		    const float *x, float *y, void *scratch)
 {
-	double t = now();
+	double t = cpu_time();
 
 	c->a.x = c->wino.x = x;
 	c->a.y = c->wino.y = y;
@@ -181,7 +172,7 @@ static double timed(const struct rlx_kernels *k, struct conv *c,
 		k->wino_c(&c->wino, 0, c->units, scratch);
 	else
 		k->conv_c(&c->a, 0, c->units, scratch);
-	return now() - t;
+	return cpu_time() - t;
 }
 
 int main(int argc, char **argv)

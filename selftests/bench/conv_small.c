@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "selftests/bench/cpu_time.h"
 #include "kernels/conv.h"
 #include "selftests/kernels/kernel_test.h"
 
@@ -60,14 +60,6 @@ static const struct layer vad[] = {
 	{ 1, 64, 1, 1, 128, 1, 3, 1, 1, 1, false, RLX_CONV_RELU },
 };
 
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static float *need(size_t n)
 {
 	float *p = aligned_alloc(64, (n * 4 + 127) / 64 * 64);
@@ -86,10 +78,10 @@ static double best_of(rlx_k_fn *fn, const void *args, size_t units,
 	int i, n = 20;
 
 	while (reps--) {
-		t = now();
+		t = cpu_time();
 		for (i = 0; i < n; i++)
 			fn(args, 0, units, scratch);
-		t = (now() - t) / n;
+		t = (cpu_time() - t) / n;
 		best = t < best ? t : best;
 	}
 	return best;

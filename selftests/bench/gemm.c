@@ -5,19 +5,10 @@
  * random; each figure is the best of several short runs, the peak measured in
  * between, so that a busy machine slows both.
  */
-#include <time.h>
 
+#include "selftests/bench/cpu_time.h"
 #include "kernels/gemm.h"
 #include "selftests/kernels/isa.h"
-
-/* Time of this thread alone: others may hold the core meanwhile. */
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 #if defined(__x86_64__)
 #define R(x)	#x
@@ -50,7 +41,7 @@ static double peak(enum rlx_isa isa, enum unit unit)
 {
 	static const double flops[] = { 4, 8, 16, 16 };
 	size_t n = 2000000;
-	double t = now();
+	double t = cpu_time();
 
 	if (isa == RLX_ISA_BASE)
 		SPIN(n, "", XTWELVE);
@@ -62,7 +53,7 @@ static double peak(enum rlx_isa isa, enum unit unit)
 		SPIN(n, "vzeroall", ZMM("vdpbf16ps"));
 	else
 		SPIN(n, "vzeroall", ZMM("vpdpbusd"));
-	t = now() - t;
+	t = cpu_time() - t;
 	return 2e6 * (isa < RLX_ISA_V4 ? 12 : 24) * 2 * flops[isa] / t * 1e-9 *
 	       (isa < RLX_ISA_V4X || unit == UNIT_F32 ? 1 :
 		unit == UNIT_BF16 ? 2 : 4);
@@ -136,10 +127,10 @@ static double measure(const struct rlx_k_gemm *g, enum rlx_isa isa,
 	for (run = 0; run < 12; run++) {
 		if (run % 4 == 0)
 			top = ceiling(isa, unit);
-		t = now();
+		t = cpu_time();
 		for (i = 0; i < reps; i++)
 			fn(g, 0, units, scratch);
-		t = now() - t;
+		t = cpu_time() - t;
 		if (work * (double)reps / t * 1e-9 > best)
 			best = work * (double)reps / t * 1e-9;
 	}

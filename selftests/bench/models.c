@@ -12,6 +12,7 @@
  */
 #include <time.h>
 
+#include "base/clock.h"
 #include "rlx/run.h"
 #include "selftests/lib/rlx_models.h"
 
@@ -48,10 +49,7 @@ struct side {
 
 static double now_us(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+	return 1e-3 * (double)rlx_now();
 }
 
 static enum rlx_status run_ours(struct side *s)

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/alloc.h"
 #include "tools/rlx/load_run.h"
 
@@ -43,10 +44,7 @@ struct run {
 
 static int64_t clock_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+	return (int64_t)rlx_now();
 }
 
 static void watch(struct run *u, struct conn *c, int op)

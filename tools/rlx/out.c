@@ -6,14 +6,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "tools/rlx/out.h"
 
 double now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+	return 1e-9 * (double)rlx_now();
 }
 
 void out_begin(struct out *o, bool json)

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "tools/rlx/peer_ort.h"
 
 /*
@@ -481,27 +482,19 @@ enum rlx_status rlx_peer_output(struct rlx_peer *p, size_t i,
 	return RLX_OK;
 }
 
-static double now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
-
 enum rlx_status rlx_peer_time(struct rlx_peer *p, size_t n, double *ns,
 			      struct rlx_error *err)
 {
 	enum rlx_status st;
-	double begin;
+	uint64_t begin;
 	size_t i;
 
 	for (i = 0; i < n; i++) {
-		begin = now_ns();
+		begin = rlx_now();
 		st = rlx_peer_run(p, err);
 		if (st)
 			return st;
-		ns[i] = now_ns() - begin;
+		ns[i] = (double)(rlx_now() - begin);
 	}
 	return RLX_OK;
 }

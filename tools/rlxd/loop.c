@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/alloc.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"
@@ -21,10 +22,7 @@ static const int64_t sweep_ns = 250000000;
 
 int64_t now_ns(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
+	return (int64_t)rlx_now();
 }
 
 static enum rlx_status open_engine(struct loop *l, struct rlx_error *err)

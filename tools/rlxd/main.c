@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/alloc.h"
 #include "tools/rlxd/crew.h"
 #include "tools/rlxd/log.h"
@@ -167,17 +168,15 @@ out:
 
 static void load_begin(struct load *ld)
 {
-	struct timespec ts;
 	int rc;
 
 	if (ld->running) {
 		log_event(LOG_WARN, "a reload is under way already");
 		return;
 	}
-	clock_gettime(CLOCK_MONOTONIC, &ts);
 	if (!ld->first)
 		notify("RELOADING=1\nMONOTONIC_USEC=%lld",
-		       (long long)ts.tv_sec * 1000000 + ts.tv_nsec / 1000);
+		       (long long)(rlx_now() / 1000));
 	ld->err = (struct rlx_error){ 0 };
 	atomic_store(&ld->done, false);
 	rc = pthread_create(&ld->thread, NULL, load_main, ld);

@@ -8,16 +8,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/alloc.h"
 #include "rlx/bert.h"
 #include "rlx/run.h"
 
 static double now_us(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec * 1e-3;
+	return 1e-3 * (double)rlx_now();
 }
 
 static int compare(const void *a, const void *b)
