@@ -359,8 +359,7 @@ enum rlx_status tk_load_vocab_txt(struct rlx_tokenizer *t, const char *text,
 				  const struct rlx_tokenizer_opts *opts,
 				  struct rlx_error *err);
 enum rlx_status tk_load_norm(struct tk_load *l, uint32_t i);
-enum rlx_status tk_load_charsmap(struct tk_load *l, uint32_t i,
-				 struct tk_norm *op);
+enum rlx_status tk_load_charsmap(struct tk_load *l, uint32_t i, void *norm);
 enum rlx_status tk_load_pre(struct tk_load *l, uint32_t i);
 enum rlx_status tk_load_post(struct tk_load *l, uint32_t i);
 enum rlx_status tk_load_dec(struct tk_load *l, uint32_t i);

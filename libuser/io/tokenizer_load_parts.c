@@ -11,6 +11,39 @@ static const char gpt2_pattern[] =
 	"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"
 	"\\s+(?!\\S)|\\s+";
 
+/* What a part is called in the file, what it becomes, and who reads its members. */
+struct part {
+	const char	*name;
+	int		 kind;
+	enum rlx_status	(*load)(struct tk_load *l, uint32_t i, void *op);
+};
+
+#define PARTS(a)	a, sizeof(a) / sizeof(*(a))
+
+/* NULL: @st says why. */
+static const struct part *part_find(struct tk_load *l, uint32_t i, const char *what,
+				    const struct part *parts, size_t n,
+				    enum rlx_status *st)
+{
+	const char *type = tk_type(l, i, what);
+	size_t k;
+
+	*st = RLX_EPARSE;
+	if (!type)
+		return NULL;
+	for (k = 0; k < n; k++)
+		if (!strcmp(type, parts[k].name))
+			return &parts[k];
+	*st = tk_no_such(l, rlx_json_get(l->j, i, "type"), what);
+	return NULL;
+}
+
+static enum rlx_status part_load(struct tk_load *l, uint32_t i,
+				 const struct part *part, void *op)
+{
+	return part->load ? part->load(l, i, op) : RLX_OK;
+}
+
 static struct tk_norm *norm_add(struct rlx_tokenizer *t)
 {
 	if (!rlx_grow(&t->norm, &t->cap_norm, t->n_norm + 1, sizeof(*t->norm)))
@@ -19,12 +52,11 @@ static struct tk_norm *norm_add(struct rlx_tokenizer *t)
 	return &t->norm[t->n_norm++];
 }
 
-static enum rlx_status load_bert_norm(struct tk_load *l, uint32_t i,
-				      struct tk_norm *op)
+static enum rlx_status load_bert_norm(struct tk_load *l, uint32_t i, void *part)
 {
+	struct tk_norm *op = part;
 	enum rlx_status st;
 
-	op->kind = TK_NORM_BERT;
 	st = tk_get_bool(l, i, "clean_text", true, &op->clean);
 	if (!st)
 		st = tk_get_bool(l, i, "handle_chinese_chars", true, &op->cjk);
@@ -35,64 +67,61 @@ static enum rlx_status load_bert_norm(struct tk_load *l, uint32_t i,
 	return st;
 }
 
-static enum rlx_status load_replace(struct tk_load *l, uint32_t i,
-				    struct tk_norm *op)
+static enum rlx_status get_replace(struct tk_load *l, uint32_t i,
+				   struct tk_pattern *pat, struct tk_str *by)
 {
-	enum rlx_status st;
+	enum rlx_status st = tk_get_pattern(l, i, "pattern", pat);
 
-	op->kind = TK_NORM_REPLACE;
-	st = tk_get_pattern(l, i, "pattern", &op->pat);
-	return st ? st : tk_get_text(l, i, "content", NULL, &op->text);
+	return st ? st : tk_get_text(l, i, "content", NULL, by);
 }
 
-static enum rlx_status load_strip(struct tk_load *l, uint32_t i,
-				  struct tk_norm *op)
+static enum rlx_status load_replace(struct tk_load *l, uint32_t i, void *part)
 {
+	struct tk_norm *op = part;
+
+	return get_replace(l, i, &op->pat, &op->text);
+}
+
+static enum rlx_status load_strip(struct tk_load *l, uint32_t i, void *part)
+{
+	struct tk_norm *op = part;
 	enum rlx_status st;
 
-	op->kind = TK_NORM_STRIP;
 	st = tk_get_bool(l, i, "strip_left", true, &op->left);
 	return st ? st : tk_get_bool(l, i, "strip_right", true, &op->right);
 }
 
+static enum rlx_status load_prepend(struct tk_load *l, uint32_t i, void *part)
+{
+	struct tk_norm *op = part;
+
+	return tk_get_text(l, i, "prepend", NULL, &op->text);
+}
+
 enum rlx_status tk_load_norm(struct tk_load *l, uint32_t i)
 {
-	static const struct {
-		const char		*name;
-		enum tk_norm_kind	 kind;
-	} plain[] = {
+	static const struct part parts[] = {
 		{ "NFC", TK_NORM_NFC }, { "NFD", TK_NORM_NFD },
 		{ "NFKC", TK_NORM_NFKC }, { "NFKD", TK_NORM_NFKD },
-		{ "Lowercase", TK_NORM_LOWER },
-		{ "StripAccents", TK_NORM_ACCENTS },
+		{ "Lowercase", TK_NORM_LOWER }, { "StripAccents", TK_NORM_ACCENTS },
+		{ "BertNormalizer", TK_NORM_BERT, load_bert_norm },
+		{ "Replace", TK_NORM_REPLACE, load_replace },
+		{ "Strip", TK_NORM_STRIP, load_strip },
+		{ "Prepend", TK_NORM_PREPEND, load_prepend },
+		{ "Precompiled", TK_NORM_CHARSMAP, tk_load_charsmap },
 	};
-	const char *type = tk_type(l, i, "normalizer");
+	const struct part *part;
 	struct tk_norm *op;
-	size_t k;
+	enum rlx_status st;
 
-	if (!type)
-		return RLX_EPARSE;
+	part = part_find(l, i, "normalizer", PARTS(parts), &st);
+	if (!part)
+		return st;
 	op = norm_add(l->t);
 	if (!op)
 		return tk_nomem(l);
-	for (k = 0; k < sizeof(plain) / sizeof(*plain); k++)
-		if (!strcmp(type, plain[k].name)) {
-			op->kind = plain[k].kind;
-			return RLX_OK;
-		}
-	if (!strcmp(type, "BertNormalizer"))
-		return load_bert_norm(l, i, op);
-	if (!strcmp(type, "Replace"))
-		return load_replace(l, i, op);
-	if (!strcmp(type, "Strip"))
-		return load_strip(l, i, op);
-	if (!strcmp(type, "Prepend")) {
-		op->kind = TK_NORM_PREPEND;
-		return tk_get_text(l, i, "prepend", NULL, &op->text);
-	}
-	if (!strcmp(type, "Precompiled"))
-		return tk_load_charsmap(l, i, op);
-	return tk_no_such(l, rlx_json_get(l->j, i, "type"), "normalizer");
+	op->kind = (enum tk_norm_kind)part->kind;
+	return part_load(l, i, part, op);
 }
 
 static struct tk_pre *pre_add(struct rlx_tokenizer *t)
@@ -129,24 +158,22 @@ static enum rlx_status load_behavior(struct tk_load *l, uint32_t i,
 	return tk_no_such(l, b, "behavior");
 }
 
-static enum rlx_status load_split(struct tk_load *l, uint32_t i,
-				  struct tk_pre *op)
+static enum rlx_status load_split(struct tk_load *l, uint32_t i, void *part)
 {
+	struct tk_pre *op = part;
 	enum rlx_status st;
 
-	op->kind = TK_PRE_SPLIT;
 	st = tk_get_pattern(l, i, "pattern", &op->pat);
 	if (!st)
 		st = load_behavior(l, i, &op->behavior);
 	return st ? st : tk_get_bool(l, i, "invert", false, &op->invert);
 }
 
-static enum rlx_status load_bytes(struct tk_load *l, uint32_t i,
-				  struct tk_pre *op)
+static enum rlx_status load_bytes(struct tk_load *l, uint32_t i, void *part)
 {
+	struct tk_pre *op = part;
 	enum rlx_status st;
 
-	op->kind = TK_PRE_BYTES;
 	st = tk_get_bool(l, i, "add_prefix_space", true, &op->prefix);
 	if (!st)
 		st = tk_get_bool(l, i, "use_regex", true, &op->split);
@@ -195,12 +222,11 @@ static enum rlx_status load_scheme(struct tk_load *l, uint32_t i,
 	return RLX_OK;
 }
 
-static enum rlx_status load_meta(struct tk_load *l, uint32_t i,
-				 struct tk_pre *op)
+static enum rlx_status load_meta(struct tk_load *l, uint32_t i, void *part)
 {
+	struct tk_pre *op = part;
 	enum rlx_status st;
 
-	op->kind = TK_PRE_META;
 	op->behavior = TK_MERGE_NEXT;
 	st = get_char(l, i, "replacement", NULL, &op->pat.lit, &op->cp);
 	if (!st)
@@ -208,72 +234,66 @@ static enum rlx_status load_meta(struct tk_load *l, uint32_t i,
 	return st ? st : tk_get_bool(l, i, "split", true, &op->split);
 }
 
-static enum rlx_status load_digits(struct tk_load *l, uint32_t i,
-				   struct tk_pre *op)
+static enum rlx_status load_digits(struct tk_load *l, uint32_t i, void *part)
 {
+	struct tk_pre *op = part;
 	enum rlx_status st;
 	bool each;
 
-	op->kind = TK_PRE_DIGITS;
 	st = tk_get_bool(l, i, "individual_digits", false, &each);
 	op->behavior = each ? TK_ISOLATED : TK_CONTIGUOUS;
 	return st;
 }
 
-static enum rlx_status load_fixed(struct tk_load *l, uint32_t i,
-				  struct tk_pre *op)
+static enum rlx_status load_fixed(struct tk_load *l, uint32_t i, void *part)
 {
+	struct tk_pre *op = part;
 	enum rlx_status st;
 
-	op->kind = TK_PRE_FIXED;
 	st = tk_get_u32(l, i, "length", 5, &op->length);
 	return st || op->length ? st : tk_bad(l, i, "\"length\" must not be 0");
 }
 
+static enum rlx_status load_punctuation(struct tk_load *l, uint32_t i, void *part)
+{
+	struct tk_pre *op = part;
+
+	return load_behavior(l, i, &op->behavior);
+}
+
+static enum rlx_status load_delimiter(struct tk_load *l, uint32_t i, void *part)
+{
+	struct tk_pre *op = part;
+	struct tk_str one;
+
+	return get_char(l, i, "delimiter", NULL, &one, &op->cp);
+}
+
 enum rlx_status tk_load_pre(struct tk_load *l, uint32_t i)
 {
-	static const struct {
-		const char		*name;
-		enum tk_pre_kind	 kind;
-	} plain[] = {
-		{ "BertPreTokenizer", TK_PRE_BERT },
-		{ "Whitespace", TK_PRE_WORDS },
+	static const struct part parts[] = {
+		{ "BertPreTokenizer", TK_PRE_BERT }, { "Whitespace", TK_PRE_WORDS },
 		{ "WhitespaceSplit", TK_PRE_SPACES },
+		{ "ByteLevel", TK_PRE_BYTES, load_bytes },
+		{ "Split", TK_PRE_SPLIT, load_split },
+		{ "Metaspace", TK_PRE_META, load_meta },
+		{ "Digits", TK_PRE_DIGITS, load_digits },
+		{ "FixedLength", TK_PRE_FIXED, load_fixed },
+		{ "Punctuation", TK_PRE_PUNCT, load_punctuation },
+		{ "CharDelimiterSplit", TK_PRE_CHAR, load_delimiter },
 	};
-	const char *type = tk_type(l, i, "pre-tokenizer");
-	struct tk_str one;
+	const struct part *part;
 	struct tk_pre *op;
-	size_t k;
+	enum rlx_status st;
 
-	if (!type)
-		return RLX_EPARSE;
+	part = part_find(l, i, "pre-tokenizer", PARTS(parts), &st);
+	if (!part)
+		return st;
 	op = pre_add(l->t);
 	if (!op)
 		return tk_nomem(l);
-	for (k = 0; k < sizeof(plain) / sizeof(*plain); k++)
-		if (!strcmp(type, plain[k].name)) {
-			op->kind = plain[k].kind;
-			return RLX_OK;
-		}
-	if (!strcmp(type, "ByteLevel"))
-		return load_bytes(l, i, op);
-	if (!strcmp(type, "Split"))
-		return load_split(l, i, op);
-	if (!strcmp(type, "Metaspace"))
-		return load_meta(l, i, op);
-	if (!strcmp(type, "Digits"))
-		return load_digits(l, i, op);
-	if (!strcmp(type, "FixedLength"))
-		return load_fixed(l, i, op);
-	if (!strcmp(type, "Punctuation")) {
-		op->kind = TK_PRE_PUNCT;
-		return load_behavior(l, i, &op->behavior);
-	}
-	if (!strcmp(type, "CharDelimiterSplit")) {
-		op->kind = TK_PRE_CHAR;
-		return get_char(l, i, "delimiter", NULL, &one, &op->cp);
-	}
-	return tk_no_such(l, rlx_json_get(l->j, i, "type"), "pre-tokenizer");
+	op->kind = (enum tk_pre_kind)part->kind;
+	return part_load(l, i, part, op);
 }
 
 /* The ids that the template's special token @name stands for. */
@@ -365,6 +385,15 @@ static enum rlx_status get_pair_id(struct tk_load *l, uint32_t i,
 	return RLX_OK;
 }
 
+/* How offsets are cut to the text without its spaces. */
+static enum rlx_status load_trim(struct tk_load *l, uint32_t i, void *part)
+{
+	struct rlx_tokenizer *t = l->t;
+	enum rlx_status st = tk_get_bool(l, i, "trim_offsets", true, &t->trim);
+
+	return st ? st : tk_get_bool(l, i, "add_prefix_space", true, &t->trim_prefix);
+}
+
 /* cls A sep, and cls A sep B sep; Roberta has sep twice between, no types. */
 static enum rlx_status load_cls_sep(struct tk_load *l, uint32_t i, bool roberta)
 {
@@ -376,10 +405,6 @@ static enum rlx_status load_cls_sep(struct tk_load *l, uint32_t i, bool roberta)
 	st = get_pair_id(l, i, "cls", &cls);
 	if (!st)
 		st = get_pair_id(l, i, "sep", &sep);
-	if (!st && roberta)
-		st = tk_get_bool(l, i, "trim_offsets", true, &t->trim);
-	if (!st && roberta)
-		st = tk_get_bool(l, i, "add_prefix_space", true, &t->trim_prefix);
 	if (st)
 		return st;
 	t->type_zero = roberta;
@@ -396,32 +421,43 @@ static enum rlx_status load_cls_sep(struct tk_load *l, uint32_t i, bool roberta)
 	return ok ? RLX_OK : tk_nomem(l);
 }
 
+static enum rlx_status load_templates(struct tk_load *l, uint32_t i, void *part)
+{
+	struct rlx_tokenizer *t = l->t;
+	enum rlx_status st = load_template(l, i, "single", &t->single);
+
+	if (!st)
+		st = check_template(l, i, &t->single, 0);
+	if (!st)
+		st = load_template(l, i, "pair", &t->pair);
+	return st ? st : check_template(l, i, &t->pair, 1);
+}
+
+static enum rlx_status load_bert_post(struct tk_load *l, uint32_t i, void *part)
+{
+	return load_cls_sep(l, i, false);
+}
+
+static enum rlx_status load_roberta_post(struct tk_load *l, uint32_t i, void *part)
+{
+	enum rlx_status st = load_trim(l, i, part);
+
+	return st ? st : load_cls_sep(l, i, true);
+}
+
 enum rlx_status tk_load_post(struct tk_load *l, uint32_t i)
 {
-	const char *type = tk_type(l, i, "post-processor");
-	struct rlx_tokenizer *t = l->t;
+	static const struct part parts[] = {
+		{ "TemplateProcessing", 0, load_templates },
+		{ "BertProcessing", 0, load_bert_post },
+		{ "RobertaProcessing", 0, load_roberta_post },
+		{ "ByteLevel", 0, load_trim },
+	};
+	const struct part *part;
 	enum rlx_status st;
 
-	if (!type)
-		return RLX_EPARSE;
-	if (!strcmp(type, "TemplateProcessing")) {
-		st = load_template(l, i, "single", &t->single);
-		if (!st)
-			st = check_template(l, i, &t->single, 0);
-		if (!st)
-			st = load_template(l, i, "pair", &t->pair);
-		return st ? st : check_template(l, i, &t->pair, 1);
-	}
-	if (!strcmp(type, "BertProcessing"))
-		return load_cls_sep(l, i, false);
-	if (!strcmp(type, "RobertaProcessing"))
-		return load_cls_sep(l, i, true);
-	if (!strcmp(type, "ByteLevel")) {
-		st = tk_get_bool(l, i, "trim_offsets", true, &t->trim);
-		return st ? st : tk_get_bool(l, i, "add_prefix_space", true,
-					     &t->trim_prefix);
-	}
-	return tk_no_such(l, rlx_json_get(l->j, i, "type"), "post-processor");
+	part = part_find(l, i, "post-processor", PARTS(parts), &st);
+	return part ? part_load(l, i, part, NULL) : st;
 }
 
 static struct tk_dec *dec_add(struct rlx_tokenizer *t)
@@ -432,71 +468,71 @@ static struct tk_dec *dec_add(struct rlx_tokenizer *t)
 	return &t->dec[t->n_dec++];
 }
 
-static enum rlx_status load_strip_dec(struct tk_load *l, uint32_t i,
-				      struct tk_dec *op)
+static enum rlx_status load_strip_dec(struct tk_load *l, uint32_t i, void *part)
 {
+	struct tk_dec *op = part;
 	enum rlx_status st;
 	uint32_t cp;
 
-	op->kind = TK_DEC_STRIP;
 	st = get_char(l, i, "content", " ", &op->text, &cp);
 	if (!st)
 		st = tk_get_u32(l, i, "start", 0, &op->start);
 	return st ? st : tk_get_u32(l, i, "stop", 0, &op->stop);
 }
 
-static enum rlx_status load_other_dec(struct tk_load *l, uint32_t i,
-				      const char *type, struct tk_dec *op)
+static enum rlx_status load_wordpiece(struct tk_load *l, uint32_t i, void *part)
 {
+	struct tk_dec *op = part;
+	enum rlx_status st = tk_get_text(l, i, "prefix", "##", &op->text);
+
+	return st ? st : tk_get_bool(l, i, "cleanup", true, &op->cleanup);
+}
+
+static enum rlx_status load_meta_dec(struct tk_load *l, uint32_t i, void *part)
+{
+	struct tk_dec *op = part;
 	enum rlx_status st;
 	uint32_t cp;
 
-	if (!strcmp(type, "WordPiece")) {
-		op->kind = TK_DEC_WORDPIECE;
-		st = tk_get_text(l, i, "prefix", "##", &op->text);
-		return st ? st : tk_get_bool(l, i, "cleanup", true, &op->cleanup);
-	}
-	if (!strcmp(type, "Metaspace")) {
-		op->kind = TK_DEC_META;
-		st = get_char(l, i, "replacement", NULL, &op->text, &cp);
-		return st ? st : load_scheme(l, i, &op->scheme);
-	}
-	if (!strcmp(type, "Replace")) {
-		op->kind = TK_DEC_REPLACE;
-		st = tk_get_pattern(l, i, "pattern", &op->pat);
-		return st ? st : tk_get_text(l, i, "content", NULL, &op->text);
-	}
-	if (!strcmp(type, "Strip"))
-		return load_strip_dec(l, i, op);
-	if (!strcmp(type, "BPEDecoder")) {
-		op->kind = TK_DEC_BPE;
-		return tk_get_text(l, i, "suffix", "</w>", &op->text);
-	}
-	return tk_no_such(l, rlx_json_get(l->j, i, "type"), "decoder");
+	st = get_char(l, i, "replacement", NULL, &op->text, &cp);
+	return st ? st : load_scheme(l, i, &op->scheme);
+}
+
+static enum rlx_status load_replace_dec(struct tk_load *l, uint32_t i, void *part)
+{
+	struct tk_dec *op = part;
+
+	return get_replace(l, i, &op->pat, &op->text);
+}
+
+static enum rlx_status load_bpe_dec(struct tk_load *l, uint32_t i, void *part)
+{
+	struct tk_dec *op = part;
+
+	return tk_get_text(l, i, "suffix", "</w>", &op->text);
 }
 
 enum rlx_status tk_load_dec(struct tk_load *l, uint32_t i)
 {
-	static const struct {
-		const char		*name;
-		enum tk_dec_kind	 kind;
-	} plain[] = {
+	static const struct part parts[] = {
 		{ "ByteLevel", TK_DEC_BYTES }, { "Fuse", TK_DEC_FUSE },
 		{ "ByteFallback", TK_DEC_FALLBACK },
+		{ "WordPiece", TK_DEC_WORDPIECE, load_wordpiece },
+		{ "Metaspace", TK_DEC_META, load_meta_dec },
+		{ "Replace", TK_DEC_REPLACE, load_replace_dec },
+		{ "Strip", TK_DEC_STRIP, load_strip_dec },
+		{ "BPEDecoder", TK_DEC_BPE, load_bpe_dec },
 	};
-	const char *type = tk_type(l, i, "decoder");
+	const struct part *part;
 	struct tk_dec *op;
-	size_t k;
+	enum rlx_status st;
 
-	if (!type)
-		return RLX_EPARSE;
+	part = part_find(l, i, "decoder", PARTS(parts), &st);
+	if (!part)
+		return st;
 	op = dec_add(l->t);
 	if (!op)
 		return tk_nomem(l);
-	for (k = 0; k < sizeof(plain) / sizeof(*plain); k++)
-		if (!strcmp(type, plain[k].name)) {
-			op->kind = plain[k].kind;
-			return RLX_OK;
-		}
-	return load_other_dec(l, i, type, op);
+	op->kind = (enum tk_dec_kind)part->kind;
+	return part_load(l, i, part, op);
 }

@@ -158,15 +158,14 @@ static int64_t base64_decode(uint8_t *p, uint32_t n)
 	return out;
 }
 
-enum rlx_status tk_load_charsmap(struct tk_load *l, uint32_t i,
-				 struct tk_norm *op)
+enum rlx_status tk_load_charsmap(struct tk_load *l, uint32_t i, void *part)
 {
 	struct rlx_tokenizer *t = l->t;
+	struct tk_norm *op = part;
 	enum rlx_status st;
 	uint32_t trie;
 	int64_t n;
 
-	op->kind = TK_NORM_CHARSMAP;
 	st = tk_get_text(l, i, "precompiled_charsmap", "", &op->text);
 	if (st || !op->text.len)
 		return st;
