@@ -138,7 +138,6 @@ static enum rlx_status conv_vjp(struct rlx_grad *q)
 	const struct rlx_op_conv *a = q->args;
 	const struct op_window_args wa = window_args(a);
 	struct rlx_type y = op_type(q->g, q->out[0]), w = op_type(q->g, q->in[1]);
-	rlx_value d;
 
 	if (!rlx_type_count(&y)) {
 		q->d_in[0] = op_zeros_like(q->g, q->in[0]);
@@ -148,11 +147,8 @@ static enum rlx_status conv_vjp(struct rlx_grad *q)
 		q->d_in[1] = op_conv_weight_grad(q->g, q->in[0], q->d_out[0], &w,
 						 a->groups ? a->groups : 1, &wa);
 	}
-	if (q->in[2].id) {
-		d = op_reshape(q->g, q->d_out[0], (int64_t[]){ y.dim[0], y.dim[1],
-			       op_span(&y, 2, y.rank) }, 3);
-		q->d_in[2] = rlx_emit(q->g, reduce, .x = d, .axes = RLX_INTS(0, 2));
-	}
+	if (q->in[2].id)
+		q->d_in[2] = op_conv_bias_grad(q->g, q->d_out[0]);
 	return op_done(q->g);
 }
 

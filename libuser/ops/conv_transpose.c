@@ -192,11 +192,8 @@ static enum rlx_status conv_transpose_vjp(struct rlx_grad *q)
 		q->d_in[1] = op_conv_weight_grad(q->g, q->d_out[0], q->in[0], &w,
 						 a->groups ? a->groups : 1, &wa);
 	}
-	if (q->in[2].id) {
-		d = op_reshape(q->g, q->d_out[0], (int64_t[]){ y.dim[0], y.dim[1],
-			       op_span(&y, 2, y.rank) }, 3);
-		q->d_in[2] = rlx_emit(q->g, reduce, .x = d, .axes = RLX_INTS(0, 2));
-	}
+	if (q->in[2].id)
+		q->d_in[2] = op_conv_bias_grad(q->g, q->d_out[0]);
 	return op_done(q->g);
 }
 

@@ -90,3 +90,29 @@ enum rlx_status op_scatter_infer(struct rlx_infer *q, int reduction)
 		return op_fail(q, RLX_ETYPE, "c64 cannot be combined here");
 	return RLX_OK;
 }
+
+static rlx_value hit(struct rlx_graph *g, rlx_value d, rlx_value a, rlx_value b)
+{
+	return rlx_emit(g, where, .cond = rlx_emit(g, eq, .a = a, .b = b), .a = d,
+			.b = op_const_like(g, d, 0));
+}
+
+void op_scatter_vjp(struct rlx_grad *q, int reduction, op_scatter_pick *pick)
+{
+	rlx_value dy = q->d_out[0], p;
+
+	switch (reduction) {
+	case RLX_SCATTER_ADD:
+		q->d_in[0] = dy;
+		q->d_in[2] = pick(q, dy);
+		break;
+	case RLX_SCATTER_MUL:	/* not defined at zeros */
+		p = rlx_emit(q->g, mul, .a = dy, .b = q->out[0]);
+		q->d_in[0] = rlx_emit(q->g, div, .a = p, .b = q->in[0]);
+		q->d_in[2] = rlx_emit(q->g, div, .a = pick(q, p), .b = q->in[2]);
+		break;
+	default:
+		q->d_in[0] = hit(q->g, dy, q->in[0], q->out[0]);
+		q->d_in[2] = hit(q->g, pick(q, dy), q->in[2], pick(q, q->out[0]));
+	}
+}

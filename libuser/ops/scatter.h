@@ -15,4 +15,9 @@ void op_scatter_end(struct rlx_eval *q, int reduction);
 /* RLX_ETYPE unless input 2 has input 0's dtype and the reduction is known. */
 enum rlx_status op_scatter_infer(struct rlx_infer *q, int reduction);
 
+/* Elements of @v where the op's indices point. */
+typedef rlx_value op_scatter_pick(struct rlx_grad *q, rlx_value v);
+/* Gradients where updates are combined: any reduction but RLX_SCATTER_NONE. */
+void op_scatter_vjp(struct rlx_grad *q, int reduction, op_scatter_pick *pick);
+
 #endif

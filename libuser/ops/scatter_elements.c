@@ -72,36 +72,17 @@ static rlx_value pick(struct rlx_grad *q, rlx_value v)
 			.axis = a->axis);
 }
 
-static rlx_value hit(struct rlx_graph *g, rlx_value d, rlx_value a, rlx_value b)
-{
-	return rlx_emit(g, where, .cond = rlx_emit(g, eq, .a = a, .b = b), .a = d,
-			.b = op_const_like(g, d, 0));
-}
-
 static enum rlx_status scatter_elements_vjp(struct rlx_grad *q)
 {
 	const struct rlx_op_scatter_elements *a = q->args;
-	rlx_value dy = q->d_out[0], p;
 
-	switch (a->reduction) {
-	case RLX_SCATTER_NONE:
-		q->d_in[0] = rlx_emit(q->g, scatter_elements, .x = dy,
+	if (a->reduction == RLX_SCATTER_NONE) {
+		q->d_in[0] = rlx_emit(q->g, scatter_elements, .x = q->d_out[0],
 				      .indices = q->in[1], .axis = a->axis,
 				      .updates = op_zeros_like(q->g, q->in[2]));
-		q->d_in[2] = pick(q, dy);
-		break;
-	case RLX_SCATTER_ADD:
-		q->d_in[0] = dy;
-		q->d_in[2] = pick(q, dy);
-		break;
-	case RLX_SCATTER_MUL:	/* not defined at zeros */
-		p = rlx_emit(q->g, mul, .a = dy, .b = q->out[0]);
-		q->d_in[0] = rlx_emit(q->g, div, .a = p, .b = q->in[0]);
-		q->d_in[2] = rlx_emit(q->g, div, .a = pick(q, p), .b = q->in[2]);
-		break;
-	default:
-		q->d_in[0] = hit(q->g, dy, q->in[0], q->out[0]);
-		q->d_in[2] = hit(q->g, pick(q, dy), q->in[2], pick(q, q->out[0]));
+		q->d_in[2] = pick(q, q->d_out[0]);
+	} else {
+		op_scatter_vjp(q, a->reduction, pick);
 	}
 	return op_done(q->g);
 }

@@ -37,22 +37,7 @@ static enum rlx_status softmax_vjp(struct rlx_grad *q)
 
 static bool softmax_sample(unsigned int i, struct rlx_sample *s)
 {
-	static const struct { struct rlx_type x; int32_t axis; } c[] = {
-		{ { RLX_F32, 2, { 5, 17 } }, -1 }, { { RLX_F32, 2, { 5, 17 } }, 0 },
-		{ { RLX_F32, 4, { 2, 3, 4, 65 } }, 3 }, { { RLX_F32, 4, { 2, 3, 4, 5 } }, 1 },
-		{ { RLX_F32, 1, { 1 } }, 0 }, { { RLX_F32, 3, { 3, 0, 2 } }, 1 },
-		{ { RLX_F32, 2, { 0, 7 } }, -1 },
-	};
-
-	if (i >= sizeof(c) / sizeof(c[0]))
-		return false;
-	s->n_in = 1;
-	s->in[0] = c[i].x;
-	s->lo[0] = -9;
-	s->hi[0] = 9;
-	s->tol = 2e-6;
-	((struct rlx_op_softmax *)s->args)->axis = c[i].axis;
-	return true;
+	return op_softmax_sample(i, s, &((struct rlx_op_softmax *)s->args)->axis);
 }
 
 const struct rlx_op_impl rlx_op_softmax_impl = {

@@ -45,4 +45,24 @@ static inline void op_softmax_lines(struct rlx_eval *q, int32_t axis, bool log_o
 	}
 }
 
+static inline bool op_softmax_sample(unsigned int i, struct rlx_sample *s, int32_t *axis)
+{
+	static const struct { struct rlx_type x; int32_t axis; } c[] = {
+		{ { RLX_F32, 2, { 5, 17 } }, -1 }, { { RLX_F32, 2, { 5, 17 } }, 0 },
+		{ { RLX_F32, 4, { 2, 3, 4, 65 } }, 3 }, { { RLX_F32, 4, { 2, 3, 4, 5 } }, 1 },
+		{ { RLX_F32, 1, { 1 } }, 0 }, { { RLX_F32, 3, { 3, 0, 2 } }, 1 },
+		{ { RLX_F32, 2, { 0, 7 } }, -1 },
+	};
+
+	if (i >= sizeof(c) / sizeof(c[0]))
+		return false;
+	s->n_in = 1;
+	s->in[0] = c[i].x;
+	s->lo[0] = -9;
+	s->hi[0] = 9;
+	s->tol = 2e-6;
+	*axis = c[i].axis;
+	return true;
+}
+
 #endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Sorting along an axis. */
-#include "ops/emit.h"
+#include "ops/order.h"
 
 RLX_OP(sort, "ascending (or descending) along an axis, and i64 positions; stable, NaN is largest",
 	IN(x)
@@ -11,67 +11,27 @@ RLX_OP(sort, "ascending (or descending) along an axis, and i64 positions; stable
 static enum rlx_status sort_infer(struct rlx_infer *q)
 {
 	const struct rlx_op_sort *a = q->args;
-	enum rlx_status st = op_need_number(q, 0);
 	uint32_t ax;
 
-	if (!st)
-		st = op_infer_axis(q, a->axis, q->in[0]->rank, &ax);
-	if (st)
-		return st;
-	q->n_out = 2;
-	q->out[0] = *q->in[0];
-	q->out[1] = q->out[0];
-	q->out[1].dtype = RLX_I64;
-	return RLX_OK;
+	return op_order_infer(q, a->axis, &ax);
 }
 
-/* Positions of one line. */
 static size_t sort_scratch(const struct rlx_infer *q)
 {
-	const struct rlx_op_sort *a = q->args;
-	uint32_t ax = 0;
-
-	op_axis(a->axis, q->in[0]->rank, &ax);
-	return (size_t)q->in[0]->dim[ax] * sizeof(int64_t) + sizeof(int64_t);
+	return op_order_scratch(q, ((const struct rlx_op_sort *)q->args)->axis);
 }
 
 static enum rlx_status sort_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_sort *a = q->args;
-	const struct rlx_tensor *x = &q->in[0];
-	struct op_line l = { .t = x, .descending = a->descending };
-	int64_t *idx = q->scratch, d, lines, i, k;
-	uint32_t ax = 0;
 
-	op_axis(a->axis, x->type.rank, &ax);
-	d = x->type.dim[ax];
-	l.stride = op_span(&x->type, ax + 1, x->type.rank);
-	lines = op_span(&x->type, 0, ax) * l.stride;
-	for (i = 0; i < lines; i++) {
-		l.base = i / l.stride * d * l.stride + i % l.stride;
-		for (k = 0; k < d; k++)
-			idx[k] = k;
-		op_sort(&l, idx, d);
-		for (k = 0; k < d; k++) {
-			el_copy(&q->out[0], l.base + k * l.stride, x,
-				l.base + idx[k] * l.stride);
-			el_seti(&q->out[1], l.base + k * l.stride, idx[k]);
-		}
-	}
+	op_order_eval(q, a->axis, a->descending);
 	return RLX_OK;
 }
 
 static enum rlx_status sort_vjp(struct rlx_grad *q)
 {
-	const struct rlx_op_sort *a = q->args;
-
-	if (!q->d_out[0].id)
-		return RLX_OK;
-	q->d_in[0] = rlx_emit(q->g, scatter_elements,
-			      .x = op_zeros_like(q->g, q->in[0]), .indices = q->out[1],
-			      .updates = q->d_out[0], .axis = a->axis,
-			      .reduction = RLX_SCATTER_ADD);
-	return op_done(q->g);
+	return op_order_vjp(q, ((const struct rlx_op_sort *)q->args)->axis);
 }
 
 static bool sort_sample(unsigned int i, struct rlx_sample *s)

@@ -175,6 +175,15 @@ rlx_value op_conv_weight_grad(struct rlx_graph *g, rlx_value big, rlx_value smal
 			.starts = { zero, nd }, .ends = { w->dim + 2, nd });
 }
 
+rlx_value op_conv_bias_grad(struct rlx_graph *g, rlx_value dy)
+{
+	struct rlx_type y = op_type(g, dy);
+	int64_t lines[3] = { y.dim[0], y.dim[1], op_span(&y, 2, y.rank) };
+
+	return rlx_emit(g, reduce, .x = op_reshape(g, dy, lines, 3),
+			.axes = RLX_INTS(0, 2));
+}
+
 rlx_value op_window_spread(struct rlx_graph *g, rlx_value dy,
 			   const struct op_window *w)
 {

@@ -55,6 +55,8 @@ void op_conv_set(struct op_conv *c, const struct op_window_args *a, int64_t grou
 rlx_value op_conv_weight_grad(struct rlx_graph *g, rlx_value big, rlx_value small,
 			      const struct rlx_type *w, int64_t groups,
 			      const struct op_window_args *a);
+/* Gradient in a bias [C] that was added to every position: sums of @dy [N, C, ..]. */
+rlx_value op_conv_bias_grad(struct rlx_graph *g, rlx_value dy);
 /*
  * Sum of @dy [N, C, out..] scattered to every position its window covers:
  * [N, C, in..]. The gradient of summing windows.
