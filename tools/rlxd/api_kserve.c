@@ -151,7 +151,7 @@ void kserve_infer_clean(struct req *r)
 	for (i = 0; i < f->n_region; i++)
 		region_put(f->region[i]);
 	rlx_free(f->vectors);
-	rlx_free(r->rows);
+	rlx_free(r->job.rows);
 	rlx_free(f);
 }
 
@@ -191,8 +191,8 @@ static bool take_row(struct req *r, const struct tensor *ids, const struct tenso
 				 r->model->name, (long long)vocab - 1);
 			return false;
 		}
-	r->rows[i].ids = id;
-	r->rows[i].tokens = (uint32_t)n;
+	r->job.rows[i].ids = id;
+	r->job.rows[i].tokens = (uint32_t)n;
 	return true;
 }
 
@@ -246,9 +246,9 @@ static bool submit_encoder(struct req *r)
 		req_fail(r, 400, "attention_mask and input_ids differ in shape");
 		return false;
 	}
-	r->rows = rlx_calloc((size_t)n, sizeof(*r->rows));
+	r->job.rows = rlx_calloc((size_t)n, sizeof(*r->job.rows));
 	f->vectors = rlx_malloc((size_t)n * width * sizeof(float));
-	if (!r->rows || !f->vectors) {
+	if (!r->job.rows || !f->vectors) {
 		req_fail(r, 503, "out of memory; try again later");
 		return false;
 	}
@@ -259,30 +259,30 @@ static bool submit_encoder(struct req *r)
 	for (i = 0; i < n; i++) {
 		if (!take_row(r, ids, mask, i))
 			return false;
-		r->rows[i].out = f->vectors + i * width;
+		r->job.rows[i].out = f->vectors + i * width;
 	}
-	r->n_rows = (unsigned int)n;
+	r->job.n_rows = (unsigned int)n;
 	f->result[0] = (struct tensor){
 		r->model->out[0].name, rlx_type(RLX_F32, n, r->model->width), f->vectors,
 		(size_t)n * width * sizeof(float),
 	};
-	return model_submit(r);
+	return req_submit(r);
 }
 
 static bool submit_whole(struct req *r)
 {
 	struct infer *f = r->work;
 
-	r->rows = rlx_calloc(1, sizeof(*r->rows));
-	if (!r->rows) {
+	r->job.rows = rlx_calloc(1, sizeof(*r->job.rows));
+	if (!r->job.rows) {
 		req_fail(r, 503, "out of memory; try again later");
 		return false;
 	}
-	r->n_rows = 1;
-	r->rows->in = f->in;
-	r->rows->n_in = f->n_in;
-	r->rows->result = f->result;
-	return model_submit(r);
+	r->job.n_rows = 1;
+	r->job.rows->in = f->in;
+	r->job.rows->n_in = f->n_in;
+	r->job.rows->result = f->result;
+	return req_submit(r);
 }
 
 /* True: queued, false: the reply says why not. */

@@ -64,7 +64,7 @@ static void finish(struct req *r)
 
 	req_ok(r, "application/json");
 	obuf_str(o, "{\"object\":\"list\",\"data\":[");
-	for (i = 0; i < r->n_rows; i++) {
+	for (i = 0; i < r->job.n_rows; i++) {
 		const float *x = e->out + i * width;
 
 		obuf_str(o, i ? ",{" : "{");
@@ -99,11 +99,11 @@ void openai_embeddings_clean(struct req *r)
 
 	if (!e)
 		return;
-	for (i = 0; e->ids && i < r->n_rows; i++)
+	for (i = 0; e->ids && i < r->job.n_rows; i++)
 		rlx_free(e->ids[i]);
 	rlx_free(e->ids);
 	rlx_free(e->out);
-	rlx_free(r->rows);
+	rlx_free(r->job.rows);
 	rlx_free(e);
 }
 
@@ -145,7 +145,7 @@ static bool take_ids(struct req *r, uint32_t node, unsigned int i)
 				 i, k, r->model->name, (long long)bert_vocab(r->model) - 1);
 			return false;
 		}
-	r->rows[i].tokens = n;
+	r->job.rows[i].tokens = n;
 	return true;
 }
 
@@ -160,7 +160,7 @@ static bool take_text(struct req *r, uint32_t node, unsigned int i)
 		return false;
 	}
 	st = bert_encode(r->model, rlx_json_text(&r->json, node), rlx_json_len(&r->json, node),
-			 &e->ids[i], &r->rows[i].tokens, &err);
+			 &e->ids[i], &r->job.rows[i].tokens, &err);
 	if (st)
 		req_fail(r, st == RLX_ENOMEM ? 503 : 400, "input[%u]: %s", i, err.text);
 	return !st;
@@ -181,9 +181,9 @@ static bool take_input(struct req *r, uint32_t node, unsigned int i)
 	}
 	if (!ok)
 		return false;
-	r->rows[i].ids = e->ids[i];
-	r->rows[i].out = e->out + (size_t)i * (size_t)r->model->width;
-	e->tokens += r->rows[i].tokens;
+	r->job.rows[i].ids = e->ids[i];
+	r->job.rows[i].out = e->out + (size_t)i * (size_t)r->model->width;
+	e->tokens += r->job.rows[i].tokens;
 	return true;
 }
 
@@ -198,13 +198,13 @@ static bool take_inputs(struct req *r, uint32_t node)
 		return false;
 	}
 	e->ids = rlx_calloc(n, sizeof(*e->ids));
-	r->rows = rlx_calloc(n, sizeof(*r->rows));
+	r->job.rows = rlx_calloc(n, sizeof(*r->job.rows));
 	e->out = rlx_malloc((size_t)n * (size_t)r->model->width * sizeof(float));
-	if (!e->ids || !r->rows || !e->out) {
+	if (!e->ids || !r->job.rows || !e->out) {
 		req_fail(r, 503, "out of memory; try again later");
 		return false;
 	}
-	r->n_rows = n;
+	r->job.n_rows = n;
 	if (rlx_json_kind(&r->json, node) != RLX_JSON_ARR || is_ids(&r->json, node))
 		return take_input(r, node, 0);
 	for (it = rlx_json_iter(&r->json, node); rlx_json_next(&it); i++)
@@ -289,7 +289,7 @@ static bool prepare(struct req *r)
 	if (!take_inputs(r, node))
 		return false;
 	r->finish = finish;
-	return model_submit(r);
+	return req_submit(r);
 }
 
 static void prepare_task(struct task *t)

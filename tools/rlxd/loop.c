@@ -52,6 +52,7 @@ enum rlx_status loop_open(struct loop *l, struct server *server, unsigned int in
 	enum rlx_status st;
 
 	*l = (struct loop){ .server = server, .index = index, .wake_fd = -1 };
+	l->turn.inline_ns = server->limits.inline_ns;
 	l->now = now_ns();
 	l->date_second = -1;
 	l->wake_fd = eventfd(0, EFD_CLOEXEC);
@@ -152,7 +153,7 @@ static void start_drain(struct loop *l)
 static void turn(struct loop *l)
 {
 	atomic_store(&l->sleeping, true);
-	if (atomic_load(&l->posted) || l->ready || l->n_deferred)
+	if (atomic_load(&l->posted) || l->ready || l->turn.n)
 		l->engine->wait(l, 0);
 	else
 		l->engine->wait(l, l->next_sweep);
@@ -162,7 +163,7 @@ static void turn(struct loop *l)
 		start_drain(l);
 	take_posted(l);
 	process_ready(l);
-	model_run_deferred(l);
+	turn_end(&l->turn);
 	take_posted(l);
 	feed_starved(l);
 	sweep(l);
@@ -259,8 +260,7 @@ void loop_close(struct loop *l)
 	if (!l->server)
 		return;
 	take_posted(l);
-	while (l->n_deferred)
-		model_put(l->deferred[--l->n_deferred]);
+	turn_drop(&l->turn);
 	while ((r = l->free_req)) {
 		l->free_req = r->next;
 		rlx_free(r);
@@ -286,7 +286,7 @@ struct req *req_new(struct loop *l)
 			return NULL;
 	}
 	memset(r, 0, sizeof(*r));
-	atomic_flag_clear(&r->err_taken);
+	atomic_flag_clear(&r->job.err_taken);
 	r->loop = l;
 	r->body_chunk = -1;
 	return r;

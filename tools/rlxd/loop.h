@@ -14,6 +14,7 @@
 
 #include "rlx/arena.h"
 #include "tools/rlxd/http.h"
+#include "tools/rlxd/model.h"
 #include "tools/rlxd/obuf.h"
 
 enum {
@@ -27,7 +28,6 @@ enum {
 
 struct conf;
 struct loop;
-struct model;
 struct req;
 struct server;
 
@@ -132,9 +132,7 @@ struct loop {
 	int64_t			 date_second;
 	int			 wake_fd;
 	bool			 draining;	/* no new connections, no keep-alive */
-	/* Models whose queues this turn filled: run at its end. */
-	struct model		*deferred[64];
-	unsigned int		 n_deferred;
+	struct turn		 turn;
 
 	/* Of other threads. */
 	_Atomic(struct req *)	 posted;

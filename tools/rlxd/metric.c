@@ -127,13 +127,16 @@ static void print_model_counts(const struct model_set *set, struct obuf *o)
 		struct model *m = set->model[i];
 		int64_t bad = atomic_load(&m->metric.rows_failed);
 		int64_t late = atomic_load(&m->metric.rows_late);
+		int64_t gone = atomic_load(&m->metric.rows_cancelled);
 
 		obuf_fmt(o, "rlxd_model_rows_total{model=\"%s\",result=\"ok\"} %lld\n", m->name,
-			 (long long)(atomic_load(&m->metric.rows) - bad - late));
+			 (long long)(atomic_load(&m->metric.rows) - bad - late - gone));
 		obuf_fmt(o, "rlxd_model_rows_total{model=\"%s\",result=\"failed\"} %lld\n",
 			 m->name, (long long)bad);
 		obuf_fmt(o, "rlxd_model_rows_total{model=\"%s\",result=\"late\"} %lld\n",
 			 m->name, (long long)late);
+		obuf_fmt(o, "rlxd_model_rows_total{model=\"%s\",result=\"cancelled\"} %lld\n",
+			 m->name, (long long)gone);
 		obuf_fmt(o, "rlxd_model_rows_total{model=\"%s\",result=\"refused\"} %lld\n",
 			 m->name, (long long)atomic_load(&m->metric.rows_refused));
 	}

@@ -34,7 +34,7 @@ struct metrics {
 
 struct model_metrics {
 	struct hist		queue, run;
-	_Atomic(int64_t)	rows, rows_failed, rows_late, rows_refused;
+	_Atomic(int64_t)	rows, rows_failed, rows_late, rows_cancelled, rows_refused;
 	_Atomic(int64_t)	batches, tokens, padding;
 };
 

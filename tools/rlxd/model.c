@@ -11,7 +11,6 @@
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/model.h"
 #include "tools/rlxd/queue.h"
-#include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
 
 static void mark_file(const char *path, struct file_mark *out)
@@ -242,38 +241,38 @@ void model_set_put(struct model_set *s)
 	rlx_free(s);
 }
 
-void row_done(struct row *row, enum rlx_status st, const struct rlx_error *err)
+/* With the last row its job is done. */
+static void row_done(struct row *row, enum rlx_status st, const struct rlx_error *err)
 {
-	struct req *r = row->req;
-	struct model *m = r->model;
+	struct job *j = row->job;
+	struct model *m = j->model;
 
 	metric_add(&m->metric.rows, 1);
 	if (st) {
-		metric_add(st == RLX_ETIME ? &m->metric.rows_late : &m->metric.rows_failed, 1);
-		if (!atomic_flag_test_and_set(&r->err_taken))
-			r->err = *err;
+		metric_add(st == RLX_ETIME ? &m->metric.rows_late :
+			   st == RLX_ECANCELED ? &m->metric.rows_cancelled :
+						 &m->metric.rows_failed, 1);
+		if (!atomic_flag_test_and_set(&j->err_taken))
+			j->err = *err;
 	}
-	atomic_fetch_sub(&r->client->rows, 1);
-	if (atomic_fetch_sub(&r->rows_left, 1) != 1)
-		return;
-	r->t_done = now_ns();
-	if (r->err.status)
-		req_fail_err(r, &r->err);
-	else
-		r->finish(r);
-	loop_post(r->loop, r);
+	atomic_fetch_sub(&j->client->rows, 1);
+	if (atomic_fetch_sub(&j->rows_left, 1) == 1)
+		j->done(j);
 }
 
 static void drop_rows(struct row *row)
 {
-	struct rlx_error err = { 0 };
+	struct rlx_error late = { 0 }, gone = { 0 };
 	struct row *next;
+	bool unwanted;
 
-	rlx_fail(&err, RLX_ETIME, "the request waited longer than request_timeout; "
+	rlx_fail(&late, RLX_ETIME, "the request waited longer than request_timeout; "
 		 "send fewer at once, or try again later");
+	rlx_fail(&gone, RLX_ECANCELED, "nobody waits for the reply");
 	for (; row; row = next) {
 		next = row->next;
-		row_done(row, RLX_ETIME, &err);
+		unwanted = row->job->unwanted(row->job);
+		row_done(row, unwanted ? RLX_ECANCELED : RLX_ETIME, unwanted ? &gone : &late);
 	}
 }
 
@@ -402,19 +401,19 @@ static void run_on_worker(struct task *t)
 	model_put(m);
 }
 
-void model_run_deferred(struct loop *l)
+void turn_end(struct turn *t)
 {
-	int64_t limit = l->server->limits.inline_ns;
 	unsigned int rows;
 	struct replica *r;
 	struct model *m;
 
-	while (l->n_deferred) {
-		m = l->deferred[--l->n_deferred];
+	while (t->n) {
+		m = t->model[--t->n];
 		r = claim(m, &rows);
 		if (r && rows > m->conf.max_batch)
 			rows = (unsigned int)m->conf.max_batch;
-		if (r && (m->conf.batch_delay_ns || atomic_load(&m->row_ns) * rows >= limit))
+		if (r && (m->conf.batch_delay_ns ||
+			  atomic_load(&m->row_ns) * rows >= t->inline_ns))
 			crew_post(m->crew, &r->task);
 		else if (r && take_rows(r, false)) {
 			run_batch(r);
@@ -426,75 +425,85 @@ void model_run_deferred(struct loop *l)
 	}
 }
 
-/* Whoever queued from a loop's thread: at the end of its turn, with the others. */
-static void kick(struct model *m, struct loop *l)
+void turn_drop(struct turn *t)
+{
+	while (t->n)
+		model_put(t->model[--t->n]);
+}
+
+/* Whoever queued in a turn: at its end, with the others. */
+static void kick(struct model *m, struct turn *t)
 {
 	struct replica *r;
 	unsigned int i, rows;
 
-	if (!l) {
+	if (!t) {
 		r = claim(m, &rows);
 		if (r)
 			crew_post(m->crew, &r->task);
 		return;
 	}
-	for (i = 0; i < l->n_deferred; i++)
-		if (l->deferred[i] == m)
+	for (i = 0; i < t->n; i++)
+		if (t->model[i] == m)
 			return;
-	if (l->n_deferred == CONF_MODELS_MAX)
-		model_run_deferred(l);
-	l->deferred[l->n_deferred++] = model_get(m);
+	if (t->n == CONF_MODELS_MAX)
+		turn_end(t);
+	t->model[t->n++] = model_get(m);
 }
 
-bool model_submit(struct req *r)
+/* Why there is no room for @j. */
+static enum rlx_status no_room(const struct job *j, bool full, struct rlx_error *err)
 {
-	struct model *m = r->model;
-	struct client *c = r->client;
-	bool on_loop = !r->with_workers, ok = false, full;
-	struct loop *l = on_loop ? r->loop : NULL;
+	const struct model *m = j->model;
+
+	if (!full)
+		return rlx_fail(err, RLX_ENOMEM, "no memory to queue for model %s; try again "
+				"later", m->name);
+	if (j->n_rows > m->conf.max_queue)
+		return rlx_fail(err, RLX_ERANGE, "%u inputs are more than model %s ever queues "
+				"(max_queue = %lld); send fewer at once", j->n_rows, m->name,
+				(long long)m->conf.max_queue);
+	return rlx_fail(err, RLX_EAGAIN, "the queue of model %s is full; try again later",
+			m->name);
+}
+
+enum rlx_status model_submit(struct job *j, struct turn *t, struct rlx_error *err)
+{
+	struct model *m = j->model;
+	struct client *c = j->client;
+	enum rlx_status st = RLX_OK;
+	int64_t now = now_ns();
+	bool full, ok = false;
 	unsigned int i;
 
-	if (atomic_fetch_add(&c->rows, (int)r->n_rows) + (int64_t)r->n_rows > c->max_rows &&
+	if (atomic_fetch_add(&c->rows, (int)j->n_rows) + (int64_t)j->n_rows > c->max_rows &&
 	    c->max_rows) {
-		atomic_fetch_sub(&c->rows, (int)r->n_rows);
-		metric_add(&m->metric.rows_refused, r->n_rows);
-		req_fail(r, 429, "%s has more than max_rows = %lld inputs under way; "
-			 "wait for replies", c->name, (long long)c->max_rows);
-		r->reply.retry_after = 1;
-		return false;
+		atomic_fetch_sub(&c->rows, (int)j->n_rows);
+		metric_add(&m->metric.rows_refused, j->n_rows);
+		return rlx_fail(err, RLX_EBUSY, "%s has more than max_rows = %lld inputs under "
+				"way; wait for replies", c->name, (long long)c->max_rows);
 	}
-	r->t_queued = now_ns();
-	atomic_store(&r->rows_left, r->n_rows);
-	for (i = 0; i < r->n_rows; i++) {
-		r->rows[i].req = r;
-		r->rows[i].queued = r->t_queued;
+	atomic_store(&j->rows_left, j->n_rows);
+	for (i = 0; i < j->n_rows; i++) {
+		j->rows[i].job = j;
+		j->rows[i].queued = now;
 	}
-	/* From here on, once queued, the request may be done at any moment. */
+	/* From here on, once queued, the job may be done at any moment. */
 	model_get(m);
-	r->with_workers = true;
 	pthread_mutex_lock(&m->lock);
-	full = m->n_rows + r->n_rows > m->conf.max_queue;
+	full = m->n_rows + j->n_rows > m->conf.max_queue;
 	if (!full)
-		ok = queue_put(m, c, r->rows, r->n_rows);
+		ok = queue_put(m, c, j->rows, j->n_rows);
 	if (ok && m->waiting)
 		pthread_cond_broadcast(&m->more);
 	pthread_mutex_unlock(&m->lock);
 	if (ok) {
-		kick(m, l);
-		model_put(m);
-		return true;
+		kick(m, t);
+	} else {
+		atomic_fetch_sub(&c->rows, (int)j->n_rows);
+		metric_add(&m->metric.rows_refused, j->n_rows);
+		st = no_room(j, full, err);
 	}
-	atomic_fetch_sub(&c->rows, (int)r->n_rows);
-	metric_add(&m->metric.rows_refused, r->n_rows);
-	r->with_workers = !on_loop;
-	if (full && r->n_rows > m->conf.max_queue)
-		req_fail(r, 413, "%u inputs are more than model %s ever queues (max_queue = "
-			 "%lld); send fewer at once", r->n_rows, m->name,
-			 (long long)m->conf.max_queue);
-	else
-		req_fail(r, 503, full ? "the queue of model %s is full; try again later" :
-			 "no memory to queue for model %s; try again later", m->name);
-	r->reply.retry_after = 1;
 	model_put(m);
-	return false;
+	return st;
 }

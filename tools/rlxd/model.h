@@ -19,9 +19,7 @@ enum { BATCH_MAX = 1024, MODEL_IO_MAX = 16 };
 
 struct client;
 struct flow;
-struct loop;
 struct model;
-struct req;
 
 /* A tensor as the wire has it. dim -1: any. */
 struct tensor_desc {
@@ -40,9 +38,28 @@ struct tensor {
 	size_t		 bytes;
 };
 
+/*
+ * What a request of any front end has a model do. From model_submit() to done() it
+ * is the workers'.
+ */
+struct job {
+	struct model	*model;
+	struct client	*client;
+	struct row	*rows;
+	unsigned int	 n_rows;
+	int64_t		 deadline;	/* CLOCK_MONOTONIC ns */
+	/* Does nobody wait for it any more? */
+	bool		 (*unwanted)(const struct job *j);
+	/* All rows are done, by any thread; @err tells whether one failed. */
+	void		 (*done)(struct job *j);
+	struct rlx_error err;		/* of the first row that failed */
+	atomic_flag	 err_taken;
+	atomic_uint	 rows_left;
+};
+
 /* What waits in a queue. */
 struct row {
-	struct req	*req;
+	struct job	*job;
 	struct row	*next;
 	int64_t		 queued;
 	/* For an encoder: tokens in (int64, at any address), a vector out. */
@@ -142,16 +159,24 @@ struct model_set *model_set_get(struct model_set *s);
 void model_set_put(struct model_set *s);
 struct model *model_find(const struct model_set *s, const char *name);
 
-/*
- * Queue r->rows of r->model. False: no room, the reply says so. Afterwards the
- * request is with the workers.
- */
-bool model_submit(struct req *r);
-/* At the end of a loop's turn: run what its requests queued, or wake workers. */
-void model_run_deferred(struct loop *l);
+/* Models whose queues a thread filled: run at the end of its turn, all at once. */
+struct turn {
+	struct model	*model[CONF_MODELS_MAX];
+	unsigned int	 n;
+	int64_t		 inline_ns;	/* what takes longer is for the workers */
+};
 
-/* A row is done: with the last the request's reply is made and goes to its loop. */
-void row_done(struct row *row, enum rlx_status st, const struct rlx_error *err);
+/*
+ * Queue j->rows of j->model; @t: of the calling thread, or NULL to have workers run
+ * them. Return: RLX_EBUSY past the client's max_rows; RLX_ERANGE for more rows than
+ * ever wait; RLX_EAGAIN if the queue is full; RLX_ENOMEM. Then done() is not called.
+ */
+enum rlx_status __rlx_must_check
+model_submit(struct job *j, struct turn *t, struct rlx_error *err);
+/* Run what @t holds, or wake workers. */
+void turn_end(struct turn *t);
+/* Forget what @t holds. */
+void turn_drop(struct turn *t);
 
 /* Encoders: text to ids, at most max_tokens of them, in memory from base/alloc.h. */
 enum rlx_status

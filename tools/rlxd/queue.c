@@ -2,7 +2,6 @@
 /* Rows wait in a line per client; a batch takes one of each in turn. */
 #include "base/alloc.h"
 #include "tools/rlxd/queue.h"
-#include "tools/rlxd/req.h"
 
 enum { LOOK_AHEAD = 64 };	/* rows of one line looked at for one that fits */
 
@@ -74,8 +73,7 @@ static struct row *unlink_row(struct model *m, struct flow *f, struct row **at)
 
 static bool is_wanted(const struct row *row, int64_t now)
 {
-	return !atomic_load_explicit(&row->req->cancelled, memory_order_relaxed) &&
-	       row->req->deadline > now;
+	return row->job->deadline > now && !row->job->unwanted(row->job);
 }
 
 /* The first row of @f that fits behind @first (NULL: any), unlinked; or NULL. */

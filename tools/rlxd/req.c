@@ -191,6 +191,49 @@ bool req_run(struct req *r)
 	return r->route->run(r);
 }
 
+static bool is_cancelled(const struct job *j)
+{
+	const struct req *r = (const struct req *)((const char *)j - offsetof(struct req, job));
+
+	return atomic_load_explicit(&r->cancelled, memory_order_relaxed);
+}
+
+static void job_done(struct job *j)
+{
+	struct req *r = (struct req *)((char *)j - offsetof(struct req, job));
+
+	r->t_done = now_ns();
+	if (j->err.status)
+		req_fail_err(r, &j->err);
+	else
+		r->finish(r);
+	loop_post(r->loop, r);
+}
+
+bool req_submit(struct req *r)
+{
+	bool on_loop = !r->with_workers;
+	struct rlx_error err = { 0 };
+	struct job *j = &r->job;
+	enum rlx_status st;
+
+	j->model = r->model;
+	j->client = r->client;
+	j->deadline = r->deadline;
+	j->unwanted = is_cancelled;
+	j->done = job_done;
+	/* Once queued it may be done at any moment. */
+	r->with_workers = true;
+	st = model_submit(j, on_loop ? &r->loop->turn : NULL, &err);
+	if (!st)
+		return true;
+	r->with_workers = !on_loop;
+	if (st == RLX_ERANGE)
+		r->err_status = 413;
+	req_fail_err(r, &err);
+	return false;
+}
+
 void req_ok(struct req *r, const char *type)
 {
 	r->reply.status = 200;
@@ -262,6 +305,10 @@ void req_fail_err(struct req *r, const struct rlx_error *err)
 		case RLX_ENOSUP:
 			status = 501;
 			break;
+		case RLX_EBUSY:
+			status = 429;
+			break;
+		case RLX_EAGAIN:
 		case RLX_ENOMEM:
 			status = 503;
 			break;
@@ -272,7 +319,7 @@ void req_fail_err(struct req *r, const struct rlx_error *err)
 			status = 500;
 		}
 	req_fail(r, status, "%s", *err->text ? err->text : rlx_status_name(err->status));
-	if (status == 503)
+	if (status == 503 || status == 429)
 		r->reply.retry_after = 1;
 }
 

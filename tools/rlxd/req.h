@@ -13,6 +13,7 @@
 #include "io/json.h"
 #include "tools/rlxd/crew.h"
 #include "tools/rlxd/http.h"
+#include "tools/rlxd/model.h"
 #include "tools/rlxd/obuf.h"
 
 struct client;
@@ -21,7 +22,6 @@ struct loop;
 struct model;
 struct model_set;
 struct req;
-struct row;
 
 enum { REQ_ID_MAX = 64, REPLY_HEAD_MAX = 512, REPLY_TAIL_MAX = 16 };
 
@@ -74,14 +74,10 @@ struct req {
 	struct model	*model;
 	struct rlx_json	 json;
 	void		*work;			/* the API's, freed by route->clean */
-	struct row	*rows;
-	unsigned int	 n_rows;
-	atomic_uint	 rows_left;
-	struct rlx_error err;			/* of the first row that failed */
-	atomic_flag	 err_taken;
+	struct job	 job;			/* with rows, for req_submit() */
 	int		 err_status;		/* the reply's, 0: by err.status */
 	/* CLOCK_MONOTONIC ns. */
-	int64_t		 t_head, t_body, t_queued, t_done;
+	int64_t		 t_head, t_body, t_done;
 	int64_t		 deadline;
 };
 
@@ -103,6 +99,11 @@ struct route {
 bool req_begin(struct req *r, const struct http_head *h);
 /* The body is whole. True: the reply is ready. */
 bool req_run(struct req *r);
+/*
+ * Queue r->job.rows of r->model; with the last of them r->finish() is called and the
+ * request goes back to its loop. False: no room, the reply says so.
+ */
+bool req_submit(struct req *r);
 
 /* Replies. The text says what was wrong, where, and what to do. */
 void req_fail(struct req *r, int status, const char *fmt, ...)
