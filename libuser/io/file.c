@@ -11,7 +11,7 @@
 #include "base/alloc.h"
 #include "io/file.h"
 
-static enum rlx_status status_of(int e)
+enum rlx_status rlx_file_status(int e)
 {
 	switch (e) {
 	case ENOENT:
@@ -39,16 +39,17 @@ enum rlx_status rlx_file_map(struct rlx_file *f, const char *path,
 	*f = (struct rlx_file){ .p = (const uint8_t *)"" };
 	if (!path)
 		return rlx_fail(err, RLX_EINVAL, "path is NULL");
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	/* not blocking: a FIFO must not hang us before fstat sees it */
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
-		return rlx_fail(err, status_of(errno), "%s: %s", path,
+		return rlx_fail(err, rlx_file_status(errno), "%s: %s", path,
 				strerror(errno));
 	if (fstat(fd, &sb) || !S_ISREG(sb.st_mode)) {
 		st = rlx_fail(err, RLX_EBADFD, "%s: not a regular file", path);
 	} else if (sb.st_size) {
 		p = mmap(NULL, (size_t)sb.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 		if (p == MAP_FAILED) {
-			st = rlx_fail(err, status_of(errno), "%s: mmap: %s", path,
+			st = rlx_fail(err, rlx_file_status(errno), "%s: mmap: %s", path,
 				      strerror(errno));
 		} else {
 			f->map = p;
@@ -87,7 +88,7 @@ enum rlx_status rlx_file_write_begin(struct rlx_file_writer *w, const char *path
 	memcpy(w->tmp + n, suffix, sizeof(suffix));
 	fd = mkstemp(w->tmp);
 	if (fd < 0) {
-		st = rlx_fail(err, status_of(errno), "%s: %s", path,
+		st = rlx_fail(err, rlx_file_status(errno), "%s: %s", path,
 			      strerror(errno));
 		goto out_free_name;
 	}
@@ -98,7 +99,7 @@ enum rlx_status rlx_file_write_begin(struct rlx_file_writer *w, const char *path
 		w->f = fdopen(fd, "wb");
 	if (w->f)
 		return RLX_OK;
-	st = rlx_fail(err, status_of(errno), "%s: %s", path, strerror(errno));
+	st = rlx_fail(err, rlx_file_status(errno), "%s: %s", path, strerror(errno));
 	close(fd);
 	unlink(w->tmp);
 out_free_name:
@@ -123,7 +124,7 @@ enum rlx_status rlx_file_write_end(struct rlx_file_writer *w, enum rlx_status st
 		st = rlx_fail(err, RLX_EIO, "%s: write: %s", w->path,
 			      strerror(errno));
 	if (!st && rename(w->tmp, w->path))
-		st = rlx_fail(err, status_of(errno), "%s: rename: %s", w->path,
+		st = rlx_fail(err, rlx_file_status(errno), "%s: rename: %s", w->path,
 			      strerror(errno));
 	if (st)
 		unlink(w->tmp);

@@ -16,6 +16,8 @@ struct rlx_file {
 	void		*map;	/* NULL: nothing to unmap */
 };
 
+/* What an errno of a file means: RLX_ENOENT, RLX_EACCES, RLX_ENOMEM, RLX_EIO. */
+enum rlx_status rlx_file_status(int e);
 /* RLX_ENOENT, RLX_EACCES, RLX_EBADFD (no regular file), RLX_ENOMEM, RLX_EIO. */
 enum rlx_status __rlx_must_check
 rlx_file_map(struct rlx_file *f, const char *path, struct rlx_error *err);

@@ -4,24 +4,20 @@
  * it, held together by one count.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/alloc.h"
+#include "io/file.h"
 #include "io/onnx_desc.h"
 
 struct mapping {
 	struct mapping	*next;
 	char		*name;	/* external file's name in the model; else NULL */
-	void		*p;
-	size_t		 n;
+	struct rlx_file	 file;
 };
 
 struct onnx_file {
@@ -40,60 +36,9 @@ struct onnx_file {
 	};
 };
 
-static enum rlx_status io_status(int e)
-{
-	switch (e) {
-	case ENOENT:
-	case ENOTDIR:
-		return RLX_ENOENT;
-	case EACCES:
-	case EPERM:
-		return RLX_EACCES;
-	case ENOMEM:
-		return RLX_ENOMEM;
-	default:
-		return RLX_EIO;
-	}
-}
-
-/* Map a regular file read-only. An empty one gives p NULL. */
-static enum rlx_status map_path(const char *path, struct mapping *m,
-				struct rlx_error *err)
-{
-	/* Not blocking: a FIFO must not hang us before fstat sees it. */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	enum rlx_status st = RLX_OK;
-	struct stat sb;
-
-	if (fd < 0)
-		return rlx_fail(err, io_status(errno), "%s: %s", path,
-				strerror(errno));
-	if (fstat(fd, &sb)) {
-		st = rlx_fail(err, RLX_EIO, "%s: %s", path, strerror(errno));
-		goto out_close;
-	}
-	if (!S_ISREG(sb.st_mode)) {
-		st = rlx_fail(err, RLX_EBADFD, "%s: not a regular file", path);
-		goto out_close;
-	}
-	m->n = (size_t)sb.st_size;
-	if (!m->n)
-		goto out_close;
-	m->p = mmap(NULL, m->n, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (m->p == MAP_FAILED) {
-		m->p = NULL;
-		st = rlx_fail(err, io_status(errno), "%s: mmap of %zu bytes: "
-			      "%s", path, m->n, strerror(errno));
-	}
-out_close:
-	close(fd);
-	return st;
-}
-
 static void mapping_free(struct mapping *m)
 {
-	if (m->p)
-		munmap(m->p, m->n);
+	rlx_file_unmap(&m->file);
 	rlx_free(m->name);
 	rlx_free(m);
 }
@@ -139,7 +84,7 @@ static enum rlx_status resolve(struct onnx_pb *pb, const char *dir,
 		return rlx_fail(pb->err, RLX_ENOENT, "%s: the path of external "
 				"data '%.80s' is too long", pb->file, name);
 	if (!realpath(dir, root) || !realpath(joined, out))
-		return rlx_fail(pb->err, io_status(errno), "%s: external data "
+		return rlx_fail(pb->err, rlx_file_status(errno), "%s: external data "
 				"'%.80s': %s", pb->file, name, strerror(errno));
 	if (is_below(out, root))
 		return RLX_OK;
@@ -185,7 +130,7 @@ static enum rlx_status external_map(struct onnx_pb *pb, struct onnx_str name,
 	}
 	st = resolve(pb, f->dir, m->name, path);
 	if (!st)
-		st = map_path(path, m, pb->err);
+		st = rlx_file_map(&m->file, path, pb->err);
 	if (st) {
 		mapping_free(m);
 		return st;
@@ -207,14 +152,14 @@ enum rlx_status onnx_file_external(struct onnx_pb *pb, struct onnx_str name,
 	st = external_map(pb, name, &m);
 	if (st)
 		return st;
-	left = offset <= m->n ? m->n - offset : 0;
-	if (offset > m->n || (length >= 0 && (uint64_t)length > left))
+	left = offset <= m->file.n ? m->file.n - offset : 0;
+	if (offset > m->file.n || (length >= 0 && (uint64_t)length > left))
 		return rlx_fail(pb->err, RLX_ERANGE, "%s: external data '%.*s' "
 				"has %zu bytes, but %lld are wanted at offset "
-				"%llu", pb->file, ONNX_STR(name), m->n,
+				"%llu", pb->file, ONNX_STR(name), m->file.n,
 				(long long)length, (unsigned long long)offset);
 	out->n = length >= 0 ? (size_t)length : (size_t)left;
-	out->p = out->n ? (const char *)m->p + offset : NULL;
+	out->p = out->n ? (const char *)m->file.p + offset : NULL;
 	return RLX_OK;
 }
 
@@ -298,9 +243,9 @@ enum rlx_status onnx_open(const char *path, enum onnx_root root,
 		goto out_free;
 	}
 	f->maps = m;
-	st = map_path(path, m, err);
+	st = rlx_file_map(&m->file, path, err);
 	if (!st)
-		st = parse(f, m->p, m->n, err);
+		st = parse(f, m->file.p, m->file.n, err);
 	if (st)
 		goto out_free;
 	*out = f;

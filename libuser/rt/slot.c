@@ -158,39 +158,34 @@ static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 	return RLX_OK;
 }
 
-/* A param is read in place and again in the next run: nothing may write it. */
-static enum rlx_status written_params(struct rlx_session *s)
+/* RLX_EINVAL if output @o lies over value @i of @io. */
+static enum rlx_status apart(struct rlx_session *s, int io, unsigned int i,
+			     unsigned int o)
 {
-	unsigned int n = rlx_program_io_count(s->p, RLX_IO_PARAM), i, o;
-
-	for (o = 0; o < rlx_program_io_count(s->p, RLX_IO_OUTPUT); o++)
-		for (i = 0; i < n; i++)
-			if (overlap(s->slot[RLX_IO_PARAM][i].buf,
-				    s->slot[RLX_IO_OUTPUT][o].buf,
-				    bytes_at(s, RLX_IO_PARAM, i),
-				    bytes_at(s, RLX_IO_OUTPUT, o)))
-				return rlx_fail(&s->err, RLX_EINVAL,
-						"param '%s' and output '%s' overlap",
-						rlx_program_io_name(s->p, RLX_IO_PARAM, i),
-						rlx_program_io_name(s->p, RLX_IO_OUTPUT, o));
-	return RLX_OK;
+	if (!overlap(s->slot[io][i].buf, s->slot[RLX_IO_OUTPUT][o].buf,
+		     bytes_at(s, io, i), bytes_at(s, RLX_IO_OUTPUT, o)))
+		return RLX_OK;
+	return rlx_fail(&s->err, RLX_EINVAL, "%s '%s' and output '%s' overlap",
+			io_names[io], rlx_program_io_name(s->p, io, i),
+			rlx_program_io_name(s->p, RLX_IO_OUTPUT, o));
 }
 
-static enum rlx_status two_outputs(struct rlx_session *s)
+/*
+ * No two outputs in one place, and none over a param: that is read in place and again
+ * in the next run.
+ */
+static enum rlx_status outputs_apart(struct rlx_session *s)
 {
-	unsigned int n = rlx_program_io_count(s->p, RLX_IO_OUTPUT), a, b;
+	unsigned int n = rlx_program_io_count(s->p, RLX_IO_PARAM), i, o;
+	enum rlx_status st = RLX_OK;
 
-	for (a = 0; a < n; a++)
-		for (b = a + 1; b < n; b++)
-			if (overlap(s->slot[RLX_IO_OUTPUT][a].buf,
-				    s->slot[RLX_IO_OUTPUT][b].buf,
-				    bytes_at(s, RLX_IO_OUTPUT, a),
-				    bytes_at(s, RLX_IO_OUTPUT, b)))
-				return rlx_fail(&s->err, RLX_EINVAL,
-						"outputs '%s' and '%s' overlap",
-						rlx_program_io_name(s->p, RLX_IO_OUTPUT, a),
-						rlx_program_io_name(s->p, RLX_IO_OUTPUT, b));
-	return RLX_OK;
+	for (o = 0; !st && o < rlx_program_io_count(s->p, RLX_IO_OUTPUT); o++) {
+		for (i = 0; !st && i < o; i++)
+			st = apart(s, RLX_IO_OUTPUT, i, o);
+		for (i = 0; !st && i < n; i++)
+			st = apart(s, RLX_IO_PARAM, i, o);
+	}
+	return st;
 }
 
 enum rlx_status rlx_slots_ready(struct rlx_session *s)
@@ -208,9 +203,7 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s)
 	for (i = 0; !st && i < rlx_program_io_count(s->p, RLX_IO_OUTPUT); i++)
 		st = rlx_slot_own(s, RLX_IO_OUTPUT, i);
 	if (!st)
-		st = two_outputs(s);
-	if (!st)
-		st = written_params(s);
+		st = outputs_apart(s);
 	for (i = 0; !st && i < rlx_program_io_count(s->p, RLX_IO_INPUT); i++)
 		st = stage_input(s, i);
 	s->ready = !st;

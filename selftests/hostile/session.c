@@ -75,7 +75,7 @@ TEST(overlaps_in_part_are_refused)
 		failed(s, rlx_session_run(s), RLX_EINVAL, "'x' and output 'y'");
 		CHECK_EQ(rlx_session_bind(s, RLX_IO_OUTPUT, "y", part(a, 512, 256)), 0);
 		CHECK_EQ(rlx_session_bind(s, RLX_IO_OUTPUT, "z", part(a, 576, 256)), 0);
-		failed(s, rlx_session_run(s), RLX_EINVAL, "'y' and 'z'");
+		failed(s, rlx_session_run(s), RLX_EINVAL, "'y' and output 'z'");
 		/* the whole of it is fine, and the input is then read first */
 		CHECK_EQ(rlx_session_bind(s, RLX_IO_OUTPUT, "y", part(a, 0, 256)), 0);
 		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
