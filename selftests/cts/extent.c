@@ -3,6 +3,7 @@
  * The active extent on cpu: the first rows are as in a full run though the other
  * rows of the inputs are NaN, and a later full run is full again.
  */
+#include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/lib/small_net.h"
 
@@ -10,19 +11,9 @@ enum { UPPER = 8, POISON = 0xa5 };
 
 static struct rlx_session *session(struct rlx_graph *g, unsigned int threads)
 {
-	struct rlx_compile_opts o = {
-		.size = sizeof(o), .device = "cpu", .threads = threads,
-	};
-	struct rlx_program *p = NULL;
-	struct rlx_session *s = NULL;
-	struct rlx_error err = { 0 };
-
-	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
-	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
-	rlx_graph_put(g);
-	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
-	rlx_program_put(p);
-	return s;
+	return rig_session(g, &(struct rlx_compile_opts){
+		.size = sizeof(struct rlx_compile_opts), .device = "cpu",
+		.threads = threads });
 }
 
 static size_t bytes_of(struct rlx_session *s, unsigned int i)

@@ -2,6 +2,7 @@
 /* NULL and rubbish to the public calls: an error that names the thing, no crash. */
 #include "rlx/device.h"
 #include "rlx/model.h"
+#include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/lib/small_net.h"
 
@@ -337,17 +338,8 @@ TEST(a_workspace_no_machine_has)
 
 static struct rlx_session *session(struct rlx_graph *g, const char *device)
 {
-	struct rlx_compile_opts o = { .size = sizeof(o), .device = device };
-	struct rlx_program *p = NULL;
-	struct rlx_session *s = NULL;
-	struct rlx_error err = { 0 };
-
-	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
-	CHECKF(!rlx_compile(g, &o, &p, &err), "%s: %s", device, err.text);
-	rlx_graph_put(g);
-	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s: %s", device, err.text);
-	rlx_program_put(p);
-	return s;
+	return rig_session(g, &(struct rlx_compile_opts){
+		.size = sizeof(struct rlx_compile_opts), .device = device });
 }
 
 static float *output(struct rlx_session *s, const char *name)

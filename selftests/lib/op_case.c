@@ -4,6 +4,8 @@
 #include "ir/element.h"
 #include "selftests/lib/rlx_test.h"
 
+unsigned int op_case_failures;
+
 static void fill(struct rlx_tensor t, double lo, double hi, uint64_t *seed)
 {
 	int64_t n = rlx_type_count(&t.type), i;

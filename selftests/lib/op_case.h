@@ -46,4 +46,15 @@ void op_result_fini(struct op_result *r);
 double op_result_error(const struct op_result *got, const struct op_result *truth,
 		       unsigned int k);
 
+/* Report and go on: one run shows every op that is wrong. */
+extern unsigned int op_case_failures;
+#define WANT(c, ...)							\
+	do {								\
+		if (!(c)) {						\
+			printf("# " __VA_ARGS__);			\
+			printf("\n");					\
+			op_case_failures++;				\
+		}							\
+	} while (0)
+
 #endif

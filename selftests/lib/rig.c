@@ -16,6 +16,8 @@ static struct rlx_tensor tensor_new(struct rlx_type t)
 	return x;
 }
 
+const char *const rig_devices[3] = { NULL, "ref", "cpu" };
+
 void rig_init(struct rig *r, const char *device)
 {
 	*r = (struct rig){ .device = device, .seed = rlx_test_seed() };
@@ -164,4 +166,18 @@ void rig_want(const struct rig *r, unsigned int k, int64_t i, double want, doubl
 	       fabs(got - want) <= tol * (1 + fabs(want)),
 	       "%s: output %u, element %lld is %.9g, not %.9g",
 	       r->device ? r->device : "eval", k, (long long)i, got, want);
+}
+
+struct rlx_session *rig_session(struct rlx_graph *g, const struct rlx_compile_opts *o)
+{
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	CHECKF(!rlx_compile(g, o, &p, &err), "%s: %s", o->device, err.text);
+	rlx_graph_put(g);
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s: %s", o->device, err.text);
+	rlx_program_put(p);
+	return s;
 }

@@ -49,4 +49,25 @@ double rig_get(const struct rig *r, unsigned int k, int64_t i);
 /* Fail unless output @k, element @i is @want up to @tol (1 + |want|). */
 void rig_want(const struct rig *r, unsigned int k, int64_t i, double want, double tol);
 
+/* Finish @g, compile it and make a session; a failure fails the test. Takes @g. */
+struct rlx_session *rig_session(struct rlx_graph *g, const struct rlx_compile_opts *o);
+
+/* TEST(name) that runs a body of the same name by the evaluator and on every device. */
+extern const char *const rig_devices[3];
+#define EVERYWHERE(n)							\
+	static void body_##n(struct rig *r);				\
+	TEST(n)								\
+	{								\
+		unsigned int d;						\
+									\
+		for (d = 0; d < 3; d++) {				\
+			struct rig r;					\
+									\
+			rig_init(&r, rig_devices[d]);			\
+			body_##n(&r);					\
+			rig_fini(&r);					\
+		}							\
+	}								\
+	static void body_##n(struct rig *r)
+
 #endif

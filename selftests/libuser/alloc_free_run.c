@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/alloc.h"
+#include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/lib/small_net.h"
 
@@ -80,20 +81,11 @@ int pthread_mutex_lock(pthread_mutex_t *m)
 
 static struct rlx_session *session(unsigned int threads)
 {
-	struct rlx_graph *g = small_net(SMALL_NET_NATIVE, 4);
-	struct rlx_compile_opts o = {
-		.size = sizeof(o), .device = "cpu", .threads = threads,
-		.flags = RLX_COMPILE_NATIVE,
-	};
-	struct rlx_program *p = NULL;
-	struct rlx_session *s = NULL;
-	struct rlx_error err = { 0 };
+	struct rlx_session *s = rig_session(small_net(SMALL_NET_NATIVE, 4),
+		&(struct rlx_compile_opts){
+			.size = sizeof(struct rlx_compile_opts), .device = "cpu",
+			.threads = threads, .flags = RLX_COMPILE_NATIVE });
 
-	CHECKF(!rlx_graph_error(g)->status, "%s", rlx_graph_error(g)->text);
-	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
-	rlx_graph_put(g);
-	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
-	rlx_program_put(p);
 	CHECK_EQ(small_net_fill(s, rlx_test_seed()), 0);
 	return s;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Compile and run small graphs on each backend through sessions. */
 #include "rlx/run.h"
+#include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
 static const char *const devices[] = { "cpu", "ref" };
@@ -23,18 +24,8 @@ static struct rlx_graph *small_graph(void)
 
 static struct rlx_session *small_session(const char *device)
 {
-	struct rlx_graph *g = small_graph();
-	struct rlx_compile_opts o = { .size = sizeof(o), .device = device };
-	struct rlx_error err = { 0 };
-	struct rlx_program *p = NULL;
-	struct rlx_session *s = NULL;
-
-	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
-	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
-	rlx_graph_put(g);
-	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
-	rlx_program_put(p);
-	return s;
+	return rig_session(small_graph(), &(struct rlx_compile_opts){
+		.size = sizeof(struct rlx_compile_opts), .device = device });
 }
 
 static void fill_and_check(struct rlx_session *s)

@@ -7,18 +7,7 @@
 #include "selftests/lib/rlx_test.h"
 
 static const char *device;
-static unsigned int failures;
 static bool fixed;	/* weights known at compile time, so that they are packed */
-
-/* Report and go on: one run shows every op that is wrong. */
-#define WANT(c, ...)							\
-	do {								\
-		if (!(c)) {						\
-			printf("# " __VA_ARGS__);			\
-			printf("\n");					\
-			failures++;					\
-		}							\
-	} while (0)
 
 static double tolerance(const struct op_case *c, enum rlx_dtype real)
 {
@@ -81,7 +70,7 @@ static void all_ops(enum rlx_dtype real)
 			op_case_fini(&c);
 		}
 	CHECKF(n > 100, "only %u samples", n);
-	CHECKF(!failures, "%u of %u samples failed", failures, n);
+	CHECKF(!op_case_failures, "%u of %u samples failed", op_case_failures, n);
 }
 
 TEST(cpu_f32) { device = "cpu"; all_ops(RLX_F32); }

@@ -6,24 +6,6 @@
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
-static const char *const devices[] = { NULL, "ref", "cpu" };
-
-#define EVERYWHERE(n)							\
-	static void body_##n(struct rig *r);				\
-	TEST(n)								\
-	{								\
-		unsigned int d;						\
-									\
-		for (d = 0; d < sizeof(devices) / sizeof(devices[0]); d++) { \
-			struct rig r;					\
-									\
-			rig_init(&r, devices[d]);			\
-			body_##n(&r);					\
-			rig_fini(&r);					\
-		}							\
-	}								\
-	static void body_##n(struct rig *r)
-
 static void want_all(const struct rig *r, unsigned int k, const int64_t *want, int64_t n)
 {
 	int64_t i;

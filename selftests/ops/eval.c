@@ -10,16 +10,7 @@
 
 enum { GUARD = 64 };
 
-static unsigned int failures, compared;
-
-#define WANT(c, ...)							\
-	do {								\
-		if (!(c)) {						\
-			printf("# " __VA_ARGS__);			\
-			printf("\n");					\
-			failures++;					\
-		}							\
-	} while (0)
+static unsigned int compared;
 
 static void outputs_new(const struct rlx_infer *q, struct op_result *r)
 {
@@ -182,7 +173,7 @@ static void all_samples(enum rlx_dtype real, void (*check)(const struct op_case 
 			op_case_fini(&c);
 		}
 	CHECKF(compared, "nothing was compared");
-	CHECKF(!failures, "%u failures in %u comparisons", failures, compared);
+	CHECKF(!op_case_failures, "%u failures in %u comparisons", op_case_failures, compared);
 }
 
 TEST(f32) { all_samples(RLX_F32, check_narrow); }

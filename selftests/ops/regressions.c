@@ -11,25 +11,6 @@
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
-static const char *const devices[] = { NULL, "ref", "cpu" };
-
-/* TEST(name) that runs a body of the same name everywhere. */
-#define EVERYWHERE(n)							\
-	static void body_##n(struct rig *r);				\
-	TEST(n)								\
-	{								\
-		unsigned int d;						\
-									\
-		for (d = 0; d < sizeof(devices) / sizeof(devices[0]); d++) { \
-			struct rig r;					\
-									\
-			rig_init(&r, devices[d]);			\
-			body_##n(&r);					\
-			rig_fini(&r);					\
-		}							\
-	}								\
-	static void body_##n(struct rig *r)
-
 /* 1 and 11: integer indices are integers, constant or not, of any size. */
 EVERYWHERE(gather_constant_indices)
 {
@@ -429,8 +410,8 @@ TEST(session_inputs_are_checked)
 
 	rlx_output(g, "y", rlx_emit(g, neg, .x = x));
 	CHECK(!rlx_graph_finish(g));
-	for (d = 1; d < sizeof(devices) / sizeof(devices[0]); d++) {
-		o.device = devices[d];
+	for (d = 1; d < 3; d++) {
+		o.device = rig_devices[d];
 		CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
 		CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
 		CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "z", rlx_type(RLX_F32, 4), data),
