@@ -76,6 +76,24 @@ static void add_costs(struct rlx_program *p)
 	rlx_free(types);
 }
 
+static uint64_t align64(uint64_t n)
+{
+	return (n + 63) & ~63ull;
+}
+
+/* Each tensor at a multiple of 64, wherever the arena begins to be free. */
+static uint64_t session_bytes(const struct rlx_program *p)
+{
+	uint64_t n = align64(p->code->work_bytes) + 4096;
+	unsigned int i;
+	int io;
+
+	for (io = RLX_IO_INPUT; io <= RLX_IO_OUTPUT; io += RLX_IO_OUTPUT)
+		for (i = 0; i < rlx_program_io_count(p, io); i++)
+			n += align64((uint64_t)rlx_type_bytes(rlx_program_io_type(p, io, i)) + 64);
+	return n;
+}
+
 static void fill_info(struct rlx_program *p, const struct rlx_graph *g, uint64_t t0)
 {
 	struct rlx_dev_info dev = { .isa = "" };
@@ -91,6 +109,7 @@ static void fill_info(struct rlx_program *p, const struct rlx_graph *g, uint64_t
 	p->info.native = p->code->native;
 	p->info.host = p->code->host;
 	p->info.work_bytes = p->code->work_bytes;
+	p->info.session_bytes = session_bytes(p);
 	p->info.naive_bytes = p->plan->naive_bytes;
 	for (i = 0; i < p->plan->n_constant; i++)
 		p->info.const_bytes += rlx_blob_bytes(p->plan->constant[i]);

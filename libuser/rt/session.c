@@ -7,29 +7,18 @@
 #include "mem/arena.h"
 #include "rt/session.h"
 
-static uint64_t align64(uint64_t n)
-{
-	return (n + 63) & ~63ull;
-}
-
 /* One arena for the workspace, the inputs and the outputs. */
 static enum rlx_status take_arena(struct rlx_session *s, struct rlx_arena *given,
 				  struct rlx_error *err)
 {
-	struct rlx_arena_opts o = { .name = "rlx-session" };
-	uint64_t bytes = align64(s->p->code->work_bytes) + 4096;
+	struct rlx_arena_opts o = {
+		.name = "rlx-session", .size = s->p->info.session_bytes,
+	};
 	enum rlx_status st;
-	unsigned int i;
-	int io;
 
 	if (given) {
 		s->arena = rlx_arena_get(given);
 	} else {
-		for (io = 0; io < 3; io += 2)
-			for (i = 0; i < rlx_program_io_count(s->p, io); i++)
-				bytes += align64((uint64_t)rlx_type_bytes(
-					rlx_program_io_type(s->p, io, i)) + 64);
-		o.size = bytes;
 		st = rlx_arena_new(&o, &s->arena, err);
 		if (st)
 			return st;

@@ -159,21 +159,6 @@ static enum rlx_status find_output(struct encoder *e, struct encoder_bucket *b,
 	return RLX_OK;
 }
 
-static uint64_t bytes_of(const struct rlx_program *p)
-{
-	struct rlx_program_info info;
-	uint64_t n;
-	unsigned int i;
-	int io;
-
-	rlx_program_info(p, &info);
-	n = align64(info.work_bytes) + 4096;
-	for (io = RLX_IO_INPUT; io <= RLX_IO_OUTPUT; io++)
-		for (i = 0; i < rlx_program_io_count(p, io); i++)
-			n += align64((uint64_t)rlx_type_bytes(rlx_program_io_type(p, io, i)) + 64);
-	return n;
-}
-
 static int64_t *input(struct encoder_bucket *b, const char *name)
 {
 	struct rlx_buf buf;
@@ -224,7 +209,7 @@ enum rlx_status encoder_load(struct encoder *e, uint64_t n_rows, struct rlx_erro
 		rlx_program_info(b->program, &info);
 		e->compile_ns += info.compile_ns;
 		e->pack_ns += info.pack_ns;
-		o.size += bytes_of(b->program);
+		o.size += info.session_bytes;
 	}
 	if (st)
 		return st;

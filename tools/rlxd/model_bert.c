@@ -159,26 +159,12 @@ static void bert_close(struct model *m)
 	rlx_free(b);
 }
 
-static uint64_t align64(uint64_t n)
-{
-	return (n + 63) & ~63ull;
-}
-
-static uint64_t bytes_of(const struct rlx_program *p)
+static uint64_t session_bytes(const struct rlx_program *p)
 {
 	struct rlx_program_info info;
-	uint64_t n;
-	unsigned int i;
-	int io;
 
-	if (!p)
-		return 0;
 	rlx_program_info(p, &info);
-	n = align64(info.work_bytes) + 4096;
-	for (io = RLX_IO_INPUT; io <= RLX_IO_OUTPUT; io++)
-		for (i = 0; i < rlx_program_io_count(p, io); i++)
-			n += align64((uint64_t)rlx_type_bytes(rlx_program_io_type(p, io, i)) + 64);
-	return n;
+	return info.session_bytes;
 }
 
 static enum rlx_status open_slot(struct slot *s, struct rlx_program *p,
@@ -255,7 +241,7 @@ static enum rlx_status bert_replica_open(struct replica *r, struct rlx_error *er
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	r->state = br;
 	for (i = 0; i < b->n_seq; i++)
-		o.size += bytes_of(b->one[i]) + bytes_of(b->many[i]);
+		o.size += session_bytes(b->one[i]) + session_bytes(b->many[i]);
 	st = rlx_arena_new(&o, &br->arena, err);
 	for (i = 0; !st && i < b->n_seq; i++) {
 		st = open_slot(&br->one[i], b->one[i], br->arena, err);

@@ -92,6 +92,8 @@ RLX_EXPORT int rlx_program_io_find(const struct rlx_program *p, enum rlx_io io,
  * @nodes, @steps: ops in the graph given and steps that run
  * @native, @host: steps with a kernel, and steps run by the reference evaluator
  * @work_bytes:   workspace of one session, @naive_bytes without reuse of storage
+ * @session_bytes: what a session takes of the arena it is given: its workspace,
+ *                inputs and outputs
  * @const_bytes:  constants read in place, @packed_bytes: prepared copies of them
  * @flops, @bytes: of one run, by the ops' cost functions
  * @compile_ns:   wall time of rlx_compile() and the part spent packing weights
@@ -99,7 +101,8 @@ RLX_EXPORT int rlx_program_io_find(const struct rlx_program *p, enum rlx_io io,
 struct rlx_program_info {
 	const char	*device, *isa;
 	unsigned int	 threads, nodes, steps, native, host;
-	uint64_t	 work_bytes, naive_bytes, const_bytes, packed_bytes;
+	uint64_t	 work_bytes, naive_bytes, session_bytes;
+	uint64_t	 const_bytes, packed_bytes;
 	double		 flops, bytes;
 	uint64_t	 compile_ns, pack_ns;
 };
