@@ -83,6 +83,18 @@ static enum rlx_status sock_errno(const char *what, const char *address,
 	return rlx_fail(err, st, "%s of %.100s: %s", what, address, strerror(e));
 }
 
+/* A socket for @address, neither bound nor connected yet. */
+static enum rlx_status new_sock(const char *address, struct sockaddr_un *sun,
+				socklen_t *len, int *out_fd, struct rlx_error *err)
+{
+	enum rlx_status st = fill_addr(address, sun, len, err);
+
+	if (st)
+		return st;
+	*out_fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	return *out_fd < 0 ? sock_errno("socket", address, err) : RLX_OK;
+}
+
 /* Does anybody answer there? */
 static bool answers(const char *path)
 {
@@ -141,12 +153,9 @@ enum rlx_status rlx_sock_listen(const char *address, uint32_t mode, int *out_fd,
 	int fd;
 
 	*lock_fd = -1;
-	st = fill_addr(address, &sun, &len, err);
+	st = new_sock(address, &sun, &len, &fd, err);
 	if (st)
 		return st;
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return sock_errno("socket", address, err);
 	if (address[0] == '/') {
 		st = take_path(address, lock_fd, err);
 		if (st)
@@ -187,12 +196,9 @@ enum rlx_status rlx_sock_connect(const char *address, int *out_fd,
 	socklen_t len;
 	int fd;
 
-	st = fill_addr(address, &sun, &len, err);
+	st = new_sock(address, &sun, &len, &fd, err);
 	if (st)
 		return st;
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return sock_errno("socket", address, err);
 	if (!connect(fd, (struct sockaddr *)&sun, len)) {
 		*out_fd = fd;
 		return RLX_OK;
