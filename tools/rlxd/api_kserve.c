@@ -56,21 +56,23 @@ bool kserve_index(struct req *r)
 	return true;
 }
 
-static void put_tensors(struct obuf *o, const struct tensor_desc *d, unsigned int n)
+/* A model's inputs or outputs, in metadata's form or in that of a configuration. */
+static void put_tensors(struct obuf *o, const struct tensor_desc *d, unsigned int n,
+			bool config)
 {
-	unsigned int i, k;
+	unsigned int i;
 
 	obuf_str(o, "[");
 	for (i = 0; i < n; i++, d++) {
 		obuf_str(o, i ? ",{\"name\":" : "{\"name\":");
 		obuf_json(o, d->name, strlen(d->name));
-		obuf_fmt(o, ",\"datatype\":\"%s\",\"shape\":[",
+		obuf_fmt(o, config ? ",\"data_type\":\"TYPE_%s\",\"dims\":" :
+			 ",\"datatype\":\"%s\",\"shape\":",
 			 wire_name(d->dtype) ? wire_name(d->dtype) : "?");
-		for (k = 0; k < d->rank; k++) {
-			obuf_str(o, k ? "," : "");
-			obuf_int(o, d->dim[k]);
-		}
-		obuf_str(o, "]}");
+		wire_shape(o, d->dim, d->rank);
+		if (config)
+			obuf_fmt(o, ",\"optional\":%s", d->optional ? "true" : "false");
+		obuf_str(o, "}");
 	}
 	obuf_str(o, "]");
 }
@@ -85,9 +87,9 @@ bool kserve_model(struct req *r)
 	obuf_str(o, ",\"versions\":[\"1\"],\"platform\":\"");
 	obuf_str(o, r->model->kind == &model_bert ? "rlx_encoder" : "onnx_rlx");
 	obuf_str(o, "\",\"inputs\":");
-	put_tensors(o, r->model->in, r->model->n_in);
+	put_tensors(o, r->model->in, r->model->n_in, false);
 	obuf_str(o, ",\"outputs\":");
-	put_tensors(o, r->model->out, r->model->n_out);
+	put_tensors(o, r->model->out, r->model->n_out, false);
 	obuf_str(o, "}");
 	return true;
 }
@@ -101,25 +103,6 @@ bool kserve_model_ready(struct req *r)
 	return true;
 }
 
-static void put_config_tensors(struct obuf *o, const struct tensor_desc *d, unsigned int n)
-{
-	unsigned int i, k;
-
-	obuf_str(o, "[");
-	for (i = 0; i < n; i++, d++) {
-		obuf_str(o, i ? ",{\"name\":" : "{\"name\":");
-		obuf_json(o, d->name, strlen(d->name));
-		obuf_fmt(o, ",\"data_type\":\"TYPE_%s\",\"dims\":[",
-			 wire_name(d->dtype) ? wire_name(d->dtype) : "?");
-		for (k = 0; k < d->rank; k++) {
-			obuf_str(o, k ? "," : "");
-			obuf_int(o, d->dim[k]);
-		}
-		obuf_fmt(o, "],\"optional\":%s}", d->optional ? "true" : "false");
-	}
-	obuf_str(o, "]");
-}
-
 /* Batches are part of the dims, so max_batch_size is 0 as Triton has it. */
 bool kserve_config(struct req *r)
 {
@@ -129,9 +112,9 @@ bool kserve_config(struct req *r)
 	obuf_str(o, "{\"name\":");
 	obuf_json(o, r->model->name, strlen(r->model->name));
 	obuf_str(o, ",\"platform\":\"\",\"backend\":\"rlx\",\"max_batch_size\":0,\"input\":");
-	put_config_tensors(o, r->model->in, r->model->n_in);
+	put_tensors(o, r->model->in, r->model->n_in, true);
 	obuf_str(o, ",\"output\":");
-	put_config_tensors(o, r->model->out, r->model->n_out);
+	put_tensors(o, r->model->out, r->model->n_out, true);
 	obuf_str(o, "}");
 	return true;
 }

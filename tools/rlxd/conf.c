@@ -323,53 +323,50 @@ static bool good_name(const char *s, size_t n)
 	return n && n <= NAME_MAX_LEN;
 }
 
-static enum rlx_status begin_model(struct reader *r, const char *name, size_t n)
+/* Sections that have a name: where theirs go in struct conf. */
+struct kind {
+	const char		*word;
+	const struct option	*option;
+	size_t			 n_option, at, size, name_at, line_at, count_at;
+	unsigned int		 max;
+};
+
+#define KIND(w, type, max) \
+	{ #w, w##_option, COUNT(w##_option), offsetof(struct conf, w), sizeof(struct type), \
+	  offsetof(struct type, name), offsetof(struct type, line), \
+	  offsetof(struct conf, n_##w), max }
+static const struct kind kinds[] = {
+	KIND(model, conf_model, CONF_MODELS_MAX),
+	KIND(key, conf_key, CONF_KEYS_MAX),
+};
+#undef KIND
+
+static enum rlx_status begin_named(struct reader *r, const struct kind *k, const char *name,
+				   size_t n)
 {
-	struct conf *c = r->c;
-	struct conf_model *m;
-	unsigned int i;
+	char *first = (char *)r->c + k->at, *obj;
+	unsigned int *count = (unsigned int *)((char *)r->c + k->count_at), i;
+	const char *has;
 
-	for (i = 0; i < c->n_model; i++)
-		if (!strncmp(c->model[i].name, name, n) && !c->model[i].name[n])
-			return bad(r, "[model %s] stands in line %u already",
-				   c->model[i].name, c->model[i].line);
-	if (c->n_model == CONF_MODELS_MAX)
-		return bad(r, "more than %d models", CONF_MODELS_MAX);
-	m = &c->model[c->n_model];
-	set_defaults(m, model_option, COUNT(model_option));
-	m->line = r->line;
-	m->name = keep(r, name, n);
-	if (!m->name)
+	for (i = 0; i < *count; i++) {
+		obj = first + i * k->size;
+		has = *(const char **)(obj + k->name_at);
+		if (!strncmp(has, name, n) && !has[n])
+			return bad(r, "[%s %s] stands in line %u already", k->word, has,
+				   *(unsigned int *)(obj + k->line_at));
+	}
+	if (*count == k->max)
+		return bad(r, "more than %u %ss", k->max, k->word);
+	obj = first + *count * k->size;
+	set_defaults(obj, k->option, k->n_option);
+	*(unsigned int *)(obj + k->line_at) = r->line;
+	has = *(const char **)(obj + k->name_at) = keep(r, name, n);
+	if (!has)
 		return RLX_ENOMEM;
-	c->n_model++;
-	r->obj = m;
-	r->option = model_option;
-	r->n_option = COUNT(model_option);
-	return RLX_OK;
-}
-
-static enum rlx_status begin_key(struct reader *r, const char *name, size_t n)
-{
-	struct conf *c = r->c;
-	struct conf_key *k;
-	unsigned int i;
-
-	for (i = 0; i < c->n_key; i++)
-		if (!strncmp(c->key[i].name, name, n) && !c->key[i].name[n])
-			return bad(r, "[key %s] stands in line %u already",
-				   c->key[i].name, c->key[i].line);
-	if (c->n_key == CONF_KEYS_MAX)
-		return bad(r, "more than %d keys", CONF_KEYS_MAX);
-	k = &c->key[c->n_key];
-	set_defaults(k, key_option, COUNT(key_option));
-	k->line = r->line;
-	k->name = keep(r, name, n);
-	if (!k->name)
-		return RLX_ENOMEM;
-	c->n_key++;
-	r->obj = k;
-	r->option = key_option;
-	r->n_option = COUNT(key_option);
+	++*count;
+	r->obj = obj;
+	r->option = k->option;
+	r->n_option = k->n_option;
 	return RLX_OK;
 }
 
@@ -395,10 +392,13 @@ static enum rlx_status begin_section(struct reader *r, const char *s, size_t n)
 		r->n_option = COUNT(server_option);
 		return RLX_OK;
 	}
-	if (n > 6 && !memcmp(s, "model ", 6) && good_name(s + 6, n - 6))
-		return begin_model(r, s + 6, n - 6);
-	if (n > 4 && !memcmp(s, "key ", 4) && good_name(s + 4, n - 4))
-		return begin_key(r, s + 4, n - 4);
+	for (i = 0; i < COUNT(kinds); i++) {
+		size_t k = strlen(kinds[i].word);
+
+		if (n > k && !memcmp(s, kinds[i].word, k) && s[k] == ' ' &&
+		    good_name(s + k + 1, n - k - 1))
+			return begin_named(r, &kinds[i], s + k + 1, n - k - 1);
+	}
 	return bad(r, "unknown section [%.*s]; there are [server], [model NAME] and "
 		   "[key NAME], a name being at most %d letters, digits, '.', '_', '-'",
 		   (int)(n < 60 ? n : 60), s, NAME_MAX_LEN);

@@ -336,17 +336,12 @@ static bool to_region(struct req *r, const struct infer_out *o, const struct ten
 static bool put_output(struct req *r, const struct infer_out *o, const struct tensor *t)
 {
 	struct obuf *b = &r->reply.body;
-	unsigned int k;
 
 	obuf_str(b, "{\"name\":");
 	obuf_json(b, t->name, strlen(t->name));
-	obuf_fmt(b, ",\"datatype\":\"%s\",\"shape\":[", wire_name(t->type.dtype) ?
+	obuf_fmt(b, ",\"datatype\":\"%s\",\"shape\":", wire_name(t->type.dtype) ?
 		 wire_name(t->type.dtype) : "?");
-	for (k = 0; k < t->type.rank; k++) {
-		obuf_str(b, k ? "," : "");
-		obuf_int(b, t->type.dim[k]);
-	}
-	obuf_str(b, "]");
+	wire_shape(b, t->type.dim, t->type.rank);
 	if (o->region) {
 		obuf_fmt(b, ",\"parameters\":{\"shared_memory_byte_size\":%zu}", t->bytes);
 	} else if (o->binary) {

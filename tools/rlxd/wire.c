@@ -136,6 +136,18 @@ static int64_t get_int(enum rlx_dtype dt, const void *p)
 	}
 }
 
+void wire_shape(struct obuf *o, const int64_t *dim, unsigned int rank)
+{
+	unsigned int k;
+
+	obuf_str(o, "[");
+	for (k = 0; k < rank; k++) {
+		obuf_str(o, k ? "," : "");
+		obuf_int(o, dim[k]);
+	}
+	obuf_str(o, "]");
+}
+
 bool wire_to_json(struct obuf *o, const struct rlx_type *type, const void *data)
 {
 	int64_t n = rlx_type_count(type), i;

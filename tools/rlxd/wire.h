@@ -17,6 +17,8 @@ enum rlx_dtype wire_dtype(const char *name);
  */
 bool wire_from_json(const struct rlx_json *j, uint32_t node, const struct rlx_type *type,
 		    void *to, char why[160]);
+/* [1,2,3] */
+void wire_shape(struct obuf *o, const int64_t *dim, unsigned int rank);
 /* A flat JSON array. False: the dtype has no form in JSON (floats of 16 bits). */
 bool wire_to_json(struct obuf *o, const struct rlx_type *type, const void *data);
 
