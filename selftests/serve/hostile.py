@@ -9,10 +9,12 @@ import sys
 import threading
 import time
 
-from rlxd import ENGINES, Server, main, minilm, status_of, test, wait_for
+from rlxd import ENGINES, Server, main, minilm, read_all, status_of, test, wait_for
 
 OK = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 CLOSE = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+POST = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\n"
 
 # What must be answered with which status; 0: closed without an answer.
 BAD = [
@@ -36,36 +38,34 @@ BAD = [
     (b"GET /health\x80z HTTP/1.1\r\nHost: x\r\n\r\n", {400}),
     (b"BREW /pot HTTP/1.1\r\nHost: x\r\n\r\n", {400, 501}),
     (b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n", {400, 501}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
+    (POST + b"Content-Length: 5\r\n"
      b"Content-Length: 5\r\n\r\nhello", {400}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", {400}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\n", {400}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 1,1\r\n\r\n", {400}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 0x10\r\n\r\n", {400}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 1 1\r\n\r\n", {400}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\n"
-     b"Content-Length: 99999999999999999999999\r\n\r\n", {400, 413}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n",
+    (POST + b"Content-Length: -1\r\n\r\n", {400}),
+    (POST + b"Content-Length: +1\r\n\r\n", {400}),
+    (POST + b"Content-Length: 1,1\r\n\r\n", {400}),
+    (POST + b"Content-Length: 0x10\r\n\r\n", {400}),
+    (POST + b"Content-Length: 1 1\r\n\r\n", {400}),
+    (POST + b"Content-Length: 99999999999999999999999\r\n\r\n", {400, 413}),
+    (POST + b"Content-Length: 99999999999\r\n\r\n",
      {413}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
+    (POST + b"Content-Length: 5\r\n"
      b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {400}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n",
+    (POST + b"Transfer-Encoding: gzip\r\n\r\n",
      {400, 501}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\n"
-     b"Transfer-Encoding: chunked, identity\r\n\r\n", {400, 501}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+    (POST + b"Transfer-Encoding: chunked, identity\r\n\r\n", {400, 501}),
+    (POST + b"Transfer-Encoding: chunked\r\n"
      b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {400}),
     (b"POST /v1/embeddings HTTP/1.0\r\nHost: x\r\n"
      b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {400}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    (POST + b"Transfer-Encoding: chunked\r\n\r\n"
      b"xyz\r\n", {400}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    (POST + b"Transfer-Encoding: chunked\r\n\r\n"
      b"ffffffffffffffffff\r\n", {400, 413}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    (POST + b"Transfer-Encoding: chunked\r\n\r\n"
      b"5\r\nhelloX", {400}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nExpect: a-miracle\r\n"
+    (POST + b"Expect: a-miracle\r\n"
      b"Content-Length: 5\r\n\r\nhello", {417}),
-    (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\n"
+    (POST + b"Content-Encoding: gzip\r\n"
      b"Content-Length: 5\r\n\r\nhello", {415}),
     (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", {431}),
     (b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 100 + b"\r\n", {431}),
@@ -294,12 +294,7 @@ def expect_continue(s):
               b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body))
     assert c.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
     c.sendall(body)
-    out = b""
-    while True:
-        b = c.recv(65536)
-        if not b:
-            break
-        out += b
+    out = read_all(c)
     assert status_of(out) == 200, out[:200]
     c.close()
     # Told no before the body, not after.
@@ -341,15 +336,7 @@ def slow_loris(s):
         time.sleep(0.5)
     for c in slow:
         c.settimeout(5)
-        out = b""
-        try:
-            while True:
-                b = c.recv(4096)
-                if not b:
-                    break
-                out += b
-        except ConnectionError:
-            pass
+        out = read_all(c)
         assert not out or status_of(out) == 408, out
         c.close()
 
@@ -398,12 +385,7 @@ def large_bodies(s):
                   b"Content-Length: %d\r\n\r\n" % len(body))
         for i in range(0, len(body), step):
             c.sendall(body[i:i + step])
-        out = b""
-        while True:
-            b = c.recv(65536)
-            if not b:
-                break
-            out += b
+        out = read_all(c)
         assert status_of(out) == 200, out[:300]
         c.close()
     assert s.get("/v1/embeddings", method="POST", body=body + b" ")[0] == 413

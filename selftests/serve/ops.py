@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 
-from rlxd import BUILD, ENGINES, RLXD, Server, main, minilm, status_of, test, wait_for
+from rlxd import BUILD, ENGINES, RLXD, Server, main, minilm, read_all, status_of, test, wait_for
 
 VISION = os.path.abspath(BUILD + "/serve/vision.onnx")
 
@@ -132,12 +132,7 @@ def unix_request(path, data):
     c.settimeout(20)
     c.connect(path)
     c.sendall(data)
-    out = b""
-    while True:
-        b = c.recv(65536)
-        if not b:
-            return out
-        out += b
+    return read_all(c)
 
 
 @test
@@ -336,12 +331,7 @@ def drain_answers_what_was_asked():
         half.sendall(body[100:])
         for c in busy + [half]:
             c.settimeout(600)
-            out = b""
-            while True:
-                b = c.recv(1 << 20)
-                if not b:
-                    break
-                out += b
+            out = read_all(c)
             assert status_of(out) == 200 and b"Connection: close" in out, out[:300]
             data = json.loads(out.split(b"\r\n\r\n", 1)[1])["data"]
             assert len(data) == 40

@@ -62,6 +62,19 @@ def wait_for(what, seconds=20.0):
         time.sleep(0.02)
 
 
+def read_all(sock):
+    """What comes until the peer closes, in one way or another."""
+    out = b""
+    try:
+        while True:
+            b = sock.recv(65536)
+            if not b:
+                return out
+            out += b
+    except (ConnectionResetError, BrokenPipeError):
+        return out
+
+
 class Server:
     """A daemon on a port that the system chose; its log is kept."""
 
@@ -159,15 +172,7 @@ class Server:
             s.sendall(data)
             if shut:
                 s.shutdown(socket.SHUT_WR)
-            out = b""
-            try:
-                while True:
-                    b = s.recv(65536)
-                    if not b:
-                        return out
-                    out += b
-            except (ConnectionResetError, BrokenPipeError):
-                return out
+            return read_all(s)
         finally:
             s.close()
 
