@@ -71,6 +71,11 @@ static int rlx_alloc_fill(struct rlx_arena *a, struct rlx_alloc *s)
 		page = rlx_alloc_piece(s, a->table.nr - at);
 		if (!page)
 			return -ENOMEM;
+		/*
+		 * A folio that seems to lie behind the end of the file is mapped
+		 * small, and what was here before left anything in the index.
+		 */
+		page_folio(page)->index = at;
 		ret = rlx_table_append(&a->table, page, compound_nr(page));
 		if (ret) {
 			put_page(page);

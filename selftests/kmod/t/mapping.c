@@ -13,6 +13,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -173,6 +174,43 @@ TEST(huge)
 	check(p, size - HUGE, 1);
 	CHECK_EQ(smaps(p, "FilePmdMapped:", NULL, 0), 0);
 	munmap(q, size + HUGE);
+	close(fd);
+	close(s);
+}
+
+/* Makes and frees about @bytes of slabs. */
+static void use_slabs(size_t bytes)
+{
+	static const char data[3000];
+	int pair[2], room = 1 << 30;
+	size_t n;
+
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+	CHECK(!setsockopt(pair[0], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof(room)));
+	for (n = 0; n < bytes; n += PAGE)
+		CHECK_EQ(send(pair[0], data, sizeof(data), MSG_DONTWAIT),
+			 sizeof(data));
+	close(pair[0]);
+	close(pair[1]);
+}
+
+/*
+ * Pages that were others' before are mapped huge as well: a slab leaves a pointer
+ * where the kernel (6.12, finish_fault()) looks for the place in the file, and what
+ * lies behind the end of a file it maps small.
+ */
+TEST(huge_after_slabs)
+{
+	const size_t size = 128 * MIB;
+	int s = k_open(), fd;
+	unsigned char *p;
+
+	use_slabs(2 * size);
+	fd = k_arena(s, size, RLX_AF_HUGE_REQUIRE);
+	p = map(fd, size);
+	touch(p, size);
+	CHECK_EQ(smaps(p, "FilePmdMapped:", NULL, 0), size >> 10);
+	munmap(p, size);
 	close(fd);
 	close(s);
 }
