@@ -55,6 +55,14 @@ struct rlx_kernels {
 #undef KERNEL
 };
 
+/* A row of kernels.def by name, for callers that have a table of their own. */
+enum rlx_kernel_id {
+#define KERNEL(name, base, v3, v4, v4x)	RLX_KERNEL_##name,
+#include "kernels/cpu/kernels.def"
+#undef KERNEL
+	RLX_KERNEL_COUNT,
+};
+
 /* The table for a level: each member is the best kernel at or below it. */
 const struct rlx_kernels *rlx_kernels_get(enum rlx_isa isa);
 

@@ -8,9 +8,12 @@
 #include "base/proc.h"
 #include "kernels/conv.h"
 
-cpu_lower_fn *cpu_lowering(unsigned int index)
+rlx_lower_fn *cpu_lowering(unsigned int index)
 {
-	static cpu_lower_fn *const table[RLX_OP_COUNT] = {
+	static rlx_lower_fn *const table[RLX_OP_COUNT] = {
+#define LOWER(op) [RLX_OP_##op] = rlx_lower_##op,
+#include "backends/common/lower.def"
+#undef LOWER
 #define LOWER(op) [RLX_OP_##op] = cpu_lower_##op,
 #include "backends/cpu/lower.def"
 #undef LOWER
@@ -71,7 +74,7 @@ static void cpu_close(struct rlx_device *dev)
 static enum rlx_can cpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
 {
 	(void)dev;
-	if (cpu_lowering(q->def->index) && cpu_takes(q))
+	if (cpu_lowering(q->def->index) && rlx_takes(q))
 		return RLX_CAN_NATIVE;
 	return q->def->impl->eval ? RLX_CAN_HOST : RLX_CAN_NOT;
 }

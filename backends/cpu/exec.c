@@ -6,11 +6,11 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-static void patch(struct cpu_exec *x, const struct cpu_reloc *r)
+static void patch(struct cpu_exec *x, const struct rlx_ref *r)
 {
 	char *base = NULL;
 
-	if (r->status) {
+	if (r->kind == RLX_REF_STATUS) {
 		base = (char *)&x->status;
 	} else {
 		switch (r->place.kind) {
@@ -55,7 +55,8 @@ enum rlx_status cpu_init(struct rlx_exec *exec)
 	if (c->n_image)
 		memcpy(x->image, c->image, c->n_image);
 	for (i = 0; i < c->n_reloc; i++)
-		if (c->reloc[i].status || c->reloc[i].place.kind == RLX_PLACE_WORK)
+		if (c->reloc[i].kind == RLX_REF_STATUS ||
+		    c->reloc[i].place.kind == RLX_PLACE_WORK)
 			patch(x, &c->reloc[i]);
 	for (i = 0; i < c->n_call; i++)
 		x->units[i] = c->call[i].units;
@@ -86,7 +87,8 @@ void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 	uint32_t r;
 
 	for (r = 0; r < c->n_reloc; r++)
-		if (!c->reloc[r].status && c->reloc[r].place.kind == kinds[io] &&
+		if (c->reloc[r].kind == RLX_REF_PLACE &&
+		    c->reloc[r].place.kind == kinds[io] &&
 		    c->reloc[r].place.index == i)
 			patch((struct cpu_exec *)exec, &c->reloc[r]);
 }
@@ -146,7 +148,7 @@ enum rlx_status cpu_run(struct rlx_exec *exec)
 
 		if (exec->skip && exec->skip[call->step])
 			continue;
-		if (call->kind == CPU_CALL_KERNEL)
+		if (call->kind == RLX_CALL_KERNEL)
 			run_kernel(x, call, x->units[i]);
 		else
 			st = rlx_host_step(exec, &p->step[call->step],

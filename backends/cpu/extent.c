@@ -7,7 +7,7 @@
  * slower and never wrong.
  */
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/shape.h"
+#include "backends/common/shape.h"
 
 static const struct rlx_type *type_of(const struct rlx_plan *p, uint32_t v)
 {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-/* Convolutions, plain and blocked, pools, and the reorders between layouts. */
+/* Convolutions, plain and blocked, and the reorders between layouts. */
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/shape.h"
+#include "backends/common/shape.h"
 #include "base/map.h"
 #include "kernels/conv.h"
-#include "kernels/pool.h"
 
 /* A convolution's geometry, dimensions filled up in front to three. */
 struct geometry {
@@ -80,23 +79,23 @@ static double conv_work(const struct geometry *g)
 	       (taps + 1) / 4;
 }
 
-static void refs(struct cpu_lower *lo, const struct geometry *g, void *x, void *bias,
+static void refs(struct rlx_lower *lo, const struct geometry *g, void *x, void *bias,
 		 void *res, void *y)
 {
-	cpu_ref_in(lo, x, 0, 0);
+	lower_ref_in(lo, x, 0, 0);
 	if (g->has_bias)
-		cpu_ref_in(lo, bias, 2, 0);
+		lower_ref_in(lo, bias, 2, 0);
 	if (g->has_residual)
-		cpu_ref_in(lo, res, 3, 0);
-	cpu_ref_out(lo, y, 0, 0);
+		lower_ref_in(lo, res, 3, 0);
+	lower_ref_out(lo, y, 0, 0);
 }
 
 /* The packed layout may depend on all of the geometry: it is the key. */
-static void *packed(struct cpu_lower *lo, const char *kind, const struct geometry *g,
+static void *packed(struct rlx_lower *lo, const char *kind, const struct geometry *g,
 		    size_t bytes, bool *is_new)
 {
 	const int64_t key[4] = {
-		(int64_t)(g->ic << 32 | g->oc), (int64_t)(g->groups << 8 | lo->dev->isa),
+		(int64_t)(g->ic << 32 | g->oc), (int64_t)(g->groups << 8 | cpu_isa(lo)),
 		(int64_t)rlx_hash_bytes(g->in, sizeof(g->in), rlx_hash_bytes(g->k,
 			sizeof(g->k), rlx_hash_bytes(g->s, sizeof(g->s), 1))),
 		(int64_t)rlx_hash_bytes(g->d, sizeof(g->d),
@@ -116,11 +115,11 @@ static void *packed(struct cpu_lower *lo, const char *kind, const struct geometr
 	((a)->kh = (g)->k[1], (a)->kw = (g)->k[2], (a)->sh = (g)->s[1],	\
 	 (a)->sw = (g)->s[2], (a)->dh = (g)->d[1], (a)->dw = (g)->d[2])
 
-static enum rlx_status lower_depthwise(struct cpu_lower *lo, const struct geometry *g,
+static enum rlx_status lower_depthwise(struct rlx_lower *lo, const struct geometry *g,
 				       const size_t image[2])
 {
-	struct rlx_k_dw_c *a = cpu_args(lo, sizeof(*a));
-	struct rlx_k_dw_pack pack = { .conv = a, .src = cpu_const(lo, 1) };
+	struct rlx_k_dw_c *a = lower_args(lo, sizeof(*a));
+	struct rlx_k_dw_pack pack = { .conv = a, .src = lower_const(lo, 1) };
 	bool is_new;
 
 	COPY_SHAPE(a, g);
@@ -128,24 +127,24 @@ static enum rlx_status lower_depthwise(struct cpu_lower *lo, const struct geomet
 	a->channels = g->oc;
 	a->x_n = image[0];
 	a->y_n = a->res_n = image[1];
-	if (!rlx_dw_c_init(lo->dev->isa, a))
-		return cpu_no(lo, "the depthwise kernel does not take this shape");
+	if (!rlx_dw_c_init(cpu_isa(lo), a))
+		return lower_no(lo, "the depthwise kernel does not take this shape");
 	pack.dst = packed(lo, "dw_c", g, rlx_dw_c_wsize(a), &is_new);
 	if (!pack.dst)
 		return lo->status;
 	if (is_new)
-		lo->k->dw_c_pack(&pack, 0, (g->oc + a->c - 1) / a->c, NULL);
+		cpu_kernels(lo)->dw_c_pack(&pack, 0, (g->oc + a->c - 1) / a->c, NULL);
 	a->w = pack.dst;
 	refs(lo, g, &a->x, &a->bias, &a->res, &a->y);
-	cpu_extent(lo, (int64_t)g->n, NULL);
-	return cpu_call(lo, lo->k->dw_c, rlx_dw_c_units(a), conv_work(g), 0);
+	lower_extent(lo, (int64_t)g->n, NULL);
+	return lower_call(lo, RLX_KERNEL_dw_c, rlx_dw_c_units(a), conv_work(g), 0);
 }
 
-static enum rlx_status lower_winograd(struct cpu_lower *lo, const struct geometry *g,
+static enum rlx_status lower_winograd(struct rlx_lower *lo, const struct geometry *g,
 				      const size_t image[2], size_t m)
 {
-	struct rlx_k_wino_c *a = cpu_args(lo, sizeof(*a));
-	struct rlx_k_wino_pack pack = { .conv = a, .src = cpu_const(lo, 1) };
+	struct rlx_k_wino_c *a = lower_args(lo, sizeof(*a));
+	struct rlx_k_wino_pack pack = { .conv = a, .src = lower_const(lo, 1) };
 	bool is_new;
 
 	COPY_SHAPE(a, g);
@@ -154,18 +153,18 @@ static enum rlx_status lower_winograd(struct cpu_lower *lo, const struct geometr
 	a->m = m;
 	a->x_n = image[0];
 	a->y_n = a->res_n = image[1];
-	if (!rlx_wino_c_init(lo->dev->isa, a))
-		return cpu_no(lo, "the Winograd kernel does not take this shape");
+	if (!rlx_wino_c_init(cpu_isa(lo), a))
+		return lower_no(lo, "the Winograd kernel does not take this shape");
 	pack.dst = packed(lo, m == 4 ? "wino4_c" : "wino2_c", g, rlx_wino_c_wsize(a), &is_new);
 	if (!pack.dst)
 		return lo->status;
 	if (is_new)
-		lo->k->wino_c_pack(&pack, 0, rlx_wino_c_pack_units(a), NULL);
+		cpu_kernels(lo)->wino_c_pack(&pack, 0, rlx_wino_c_pack_units(a), NULL);
 	a->w = pack.dst;
 	refs(lo, g, &a->x, &a->bias, &a->res, &a->y);
-	cpu_extent(lo, (int64_t)g->n, NULL);
-	return cpu_call(lo, lo->k->wino_c, rlx_wino_c_units(a), conv_work(g),
-			rlx_wino_c_scratch(a));
+	lower_extent(lo, (int64_t)g->n, NULL);
+	return lower_call(lo, RLX_KERNEL_wino_c, rlx_wino_c_units(a), conv_work(g),
+			  rlx_wino_c_scratch(a));
 }
 
 static void swap_last(size_t d[3])
@@ -190,12 +189,12 @@ static void lay_flat(struct geometry *g)
 	swap_last(g->p_end);
 }
 
-static enum rlx_status lower_blocked(struct cpu_lower *lo, const struct geometry *g,
+static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct geometry *g,
 				     bool x_plain)
 {
-	struct rlx_k_conv_c *a = cpu_args(lo, sizeof(*a));
-	struct rlx_k_conv_pack pack = { .conv = a, .src = cpu_const(lo, 1) };
-	size_t b = rlx_conv_block(lo->dev->isa), m, image[2];
+	struct rlx_k_conv_c *a = lower_args(lo, sizeof(*a));
+	struct rlx_k_conv_pack pack = { .conv = a, .src = lower_const(lo, 1) };
+	size_t b = rlx_conv_block(cpu_isa(lo)), m, image[2];
 	bool is_new;
 
 	image[0] = (g->ic + b - 1) / b * b * g->in[1] * g->in[2];
@@ -210,9 +209,9 @@ static enum rlx_status lower_blocked(struct cpu_lower *lo, const struct geometry
 	a->x_plain = x_plain;
 	a->x_n = x_plain ? g->ic * g->in[1] * g->in[2] : image[0];
 	a->y_n = a->res_n = image[1];
-	if (!rlx_conv_c_init(lo->dev->isa, a))
-		return cpu_no(lo, "the blocked kernel does not take this shape");
-	m = x_plain ? 0 : rlx_wino_c_pick(lo->dev->isa, a);
+	if (!rlx_conv_c_init(cpu_isa(lo), a))
+		return lower_no(lo, "the blocked kernel does not take this shape");
+	m = x_plain ? 0 : rlx_wino_c_pick(cpu_isa(lo), a);
 	if (m)
 		return lower_winograd(lo, g, image, m);
 	pack.dst = packed(lo, x_plain ? "conv_c plain" : "conv_c", g, rlx_conv_c_wsize(a),
@@ -220,49 +219,49 @@ static enum rlx_status lower_blocked(struct cpu_lower *lo, const struct geometry
 	if (!pack.dst)
 		return lo->status;
 	if (is_new)
-		lo->k->conv_c_pack(&pack, 0, rlx_conv_pack_units(a), NULL);
+		cpu_kernels(lo)->conv_c_pack(&pack, 0, rlx_conv_pack_units(a), NULL);
 	a->w = pack.dst;
 	refs(lo, g, &a->x, &a->bias, &a->res, &a->y);
-	cpu_extent(lo, (int64_t)g->n, NULL);
-	return cpu_call(lo, lo->k->conv_c, rlx_conv_c_units(a), conv_work(g),
-			rlx_conv_c_scratch(a));
+	lower_extent(lo, (int64_t)g->n, NULL);
+	return lower_call(lo, RLX_KERNEL_conv_c, rlx_conv_c_units(a), conv_work(g),
+			  rlx_conv_c_scratch(a));
 }
 
-static const void *pack_once(struct cpu_lower *lo, const struct geometry *g,
+static const void *pack_once(struct rlx_lower *lo, const struct geometry *g,
 			     const struct rlx_k_conv_nd *a)
 {
-	struct rlx_k_conv_nd_pack pack = { .conv = a, .src = cpu_const(lo, 1) };
+	struct rlx_k_conv_nd_pack pack = { .conv = a, .src = lower_const(lo, 1) };
 	bool is_new;
 
 	pack.dst = packed(lo, a->transposed ? "conv_t" : "conv_nd", g, rlx_conv_nd_wsize(a),
 			  &is_new);
 	if (pack.dst && is_new)
-		lo->k->conv_nd_pack(&pack, 0, a->groups, NULL);
+		cpu_kernels(lo)->conv_nd_pack(&pack, 0, a->groups, NULL);
 	return pack.dst;
 }
 
 /* Weights that are known only then: a call before that of the convolution. */
-static uint64_t pack_each_run(struct cpu_lower *lo, const struct rlx_k_conv_nd *plan)
+static uint64_t pack_each_run(struct rlx_lower *lo, const struct rlx_k_conv_nd *plan)
 {
-	struct rlx_k_conv_nd *kept = cpu_keep(lo, 1, sizeof(*kept));
-	uint64_t tmp = cpu_tmp(lo, rlx_conv_nd_wsize(plan) + 64);
-	struct rlx_k_conv_nd_pack *p = cpu_args(lo, sizeof(*p));
+	struct rlx_k_conv_nd *kept = lower_keep(lo, 1, sizeof(*kept));
+	uint64_t tmp = lower_tmp(lo, rlx_conv_nd_wsize(plan) + 64);
+	struct rlx_k_conv_nd_pack *p = lower_args(lo, sizeof(*p));
 
 	if (!kept)
 		return 0;
 	*kept = *plan;
 	p->conv = kept;
-	cpu_ref_in(lo, &p->src, 1, 0);
-	cpu_ref_tmp(lo, &p->dst, tmp);
-	cpu_call(lo, lo->k->conv_nd_pack, plan->groups,
-		 (double)rlx_type_count(cpu_in(lo, 1)), 0);
+	lower_ref_in(lo, &p->src, 1, 0);
+	lower_ref_tmp(lo, &p->dst, tmp);
+	lower_call(lo, RLX_KERNEL_conv_nd_pack, plan->groups,
+		   (double)rlx_type_count(lower_in(lo, 1)), 0);
 	return tmp;
 }
 
-static enum rlx_status lower_plain(struct cpu_lower *lo, const struct geometry *g,
+static enum rlx_status lower_plain(struct rlx_lower *lo, const struct geometry *g,
 				   bool transposed)
 {
-	struct rlx_k_conv_nd *a = cpu_args(lo, sizeof(*a)), plan;
+	struct rlx_k_conv_nd *a = lower_args(lo, sizeof(*a)), plan;
 	uint64_t tmp;
 	size_t i;
 
@@ -284,53 +283,53 @@ static enum rlx_status lower_plain(struct cpu_lower *lo, const struct geometry *
 	a->transposed = transposed;
 	a->x_n = g->ic * g->in[0] * g->in[1] * g->in[2];
 	a->y_n = a->res_n = g->oc * g->out[0] * g->out[1] * g->out[2];
-	if (!rlx_conv_nd_init(lo->dev->isa, a))
-		return cpu_no(lo, "the plain kernel does not take this shape");
-	if (!cpu_const(lo, 1)) {
+	if (!rlx_conv_nd_init(cpu_isa(lo), a))
+		return lower_no(lo, "the plain kernel does not take this shape");
+	if (!lower_const(lo, 1)) {
 		plan = *a;
 		tmp = pack_each_run(lo, &plan);
-		a = cpu_args(lo, sizeof(*a));
+		a = lower_args(lo, sizeof(*a));
 		*a = plan;
-		cpu_ref_tmp(lo, &a->w, tmp);
+		lower_ref_tmp(lo, &a->w, tmp);
 	} else {
 		a->w = pack_once(lo, g, a);
 	}
 	if (lo->status)
 		return lo->status;
 	refs(lo, g, &a->x, &a->bias, &a->res, &a->y);
-	cpu_extent(lo, (int64_t)g->n, NULL);
-	return cpu_call(lo, lo->k->conv_nd, rlx_conv_nd_units(a), conv_work(g),
-			rlx_conv_nd_scratch(a));
+	lower_extent(lo, (int64_t)g->n, NULL);
+	return lower_call(lo, RLX_KERNEL_conv_nd, rlx_conv_nd_units(a), conv_work(g),
+			  rlx_conv_nd_scratch(a));
 }
 
 /* f32 throughout, and something to compute. */
-static bool takes(struct cpu_lower *lo)
+static bool takes(struct rlx_lower *lo)
 {
 	uint32_t k;
 
 	for (k = 0; k < lo->st->n_in; k++)
-		if (cpu_in(lo, k) && cpu_in(lo, k)->dtype != RLX_F32)
+		if (lower_in(lo, k) && lower_in(lo, k)->dtype != RLX_F32)
 			return false;
-	return rlx_type_count(cpu_out(lo, 0)) > 0 && rlx_type_count(cpu_in(lo, 0)) > 0 &&
-	       rlx_type_count(cpu_in(lo, 1)) > 0 && cpu_in(lo, 0)->rank <= 5;
+	return rlx_type_count(lower_out(lo, 0)) > 0 && rlx_type_count(lower_in(lo, 0)) > 0 &&
+	       rlx_type_count(lower_in(lo, 1)) > 0 && lower_in(lo, 0)->rank <= 5;
 }
 
-enum rlx_status cpu_lower_fused_conv(struct cpu_lower *lo)
+enum rlx_status cpu_lower_fused_conv(struct rlx_lower *lo)
 {
 	const struct rlx_op_fused_conv *f = lo->args;
 	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
-	const struct rlx_type *w = cpu_in(lo, 1);
-	struct rlx_type x = *cpu_in(lo, 0), y = *cpu_out(lo, 0);
-	struct geometry g = { .has_bias = cpu_in(lo, 2), .has_residual = cpu_in(lo, 3) };
+	const struct rlx_type *w = lower_in(lo, 1);
+	struct rlx_type x = *lower_in(lo, 0), y = *lower_out(lo, 0);
+	struct geometry g = { .has_bias = lower_in(lo, 2), .has_residual = lower_in(lo, 3) };
 	bool x_plain = f->block && x.rank == 4;
 
 	if (!takes(lo) || !take_act(&g, f->act, f->act_lo, f->act_hi))
-		return cpu_no(lo, "no kernel for these dtypes, weights or this activation");
+		return lower_no(lo, "no kernel for these dtypes, weights or this activation");
 	if (f->block) {
-		if (!cpu_const(lo, 1))
-			return cpu_no(lo, "blocked weights known only at run time");
-		if ((size_t)f->block != rlx_conv_block(lo->dev->isa))
-			return cpu_no(lo, "another block than this level's");
+		if (!lower_const(lo, 1))
+			return lower_no(lo, "blocked weights known only at run time");
+		if ((size_t)f->block != rlx_conv_block(cpu_isa(lo)))
+			return lower_no(lo, "another block than this level's");
 		x.rank = y.rank = 4;
 		take_geometry(&g, &l, &x, w, &y);
 		lay_flat(&g);
@@ -340,107 +339,59 @@ enum rlx_status cpu_lower_fused_conv(struct cpu_lower *lo)
 	return lower_plain(lo, &g, false);
 }
 
-enum rlx_status cpu_lower_conv(struct cpu_lower *lo)
+enum rlx_status cpu_lower_conv(struct rlx_lower *lo)
 {
 	const struct rlx_op_conv *f = lo->args;
 	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
-	struct geometry g = { .has_bias = cpu_in(lo, 2) };
+	struct geometry g = { .has_bias = lower_in(lo, 2) };
 
 	if (!takes(lo))
-		return cpu_no(lo, "no kernel for these dtypes or weights");
-	take_geometry(&g, &l, cpu_in(lo, 0), cpu_in(lo, 1), cpu_out(lo, 0));
+		return lower_no(lo, "no kernel for these dtypes or weights");
+	take_geometry(&g, &l, lower_in(lo, 0), lower_in(lo, 1), lower_out(lo, 0));
 	return lower_plain(lo, &g, false);
 }
 
-enum rlx_status cpu_lower_conv_transpose(struct cpu_lower *lo)
+enum rlx_status cpu_lower_conv_transpose(struct rlx_lower *lo)
 {
 	const struct rlx_op_conv_transpose *f = lo->args;
 	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
-	struct geometry g = { .has_bias = cpu_in(lo, 2) };
-	const struct rlx_type *w = cpu_in(lo, 1);
+	struct geometry g = { .has_bias = lower_in(lo, 2) };
+	const struct rlx_type *w = lower_in(lo, 1);
 
 	if (!takes(lo))
-		return cpu_no(lo, "no kernel for these dtypes or weights");
-	take_geometry(&g, &l, cpu_in(lo, 0), w, cpu_out(lo, 0));
+		return lower_no(lo, "no kernel for these dtypes or weights");
+	take_geometry(&g, &l, lower_in(lo, 0), w, lower_out(lo, 0));
 	g.ic = (size_t)w->dim[0];
 	g.oc = (size_t)w->dim[1] * g.groups;
 	return lower_plain(lo, &g, true);
 }
 
-/* A trailing window of one lane is the blocked layout's (pass/layout.c). */
-static bool is_blocked(const struct cpu_lower *lo, const struct rlx_op_pool *p)
+static enum rlx_status lower_reorder(struct rlx_lower *lo, const struct rlx_type *plain,
+				     const struct rlx_type *blk, enum rlx_kernel_id id, bool to)
 {
-	const struct rlx_type *x = cpu_in(lo, 0), *y = cpu_out(lo, 0);
-
-	return x->rank == 5 && x->dim[4] == (int64_t)rlx_conv_block(lo->dev->isa) &&
-	       p->kernel.v[2] == 1 && y->dim[4] == x->dim[4] &&
-	       (!p->stride.n || p->stride.v[2] == 1) &&
-	       (!p->pad.n || (!p->pad.v[2] && !p->pad.v[5])) &&
-	       p->kind != RLX_POOL_LP && !p->indices;
-}
-
-enum rlx_status cpu_lower_pool(struct cpu_lower *lo)
-{
-	const struct rlx_op_pool *p = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0), *y = cpu_out(lo, 0);
-	struct rlx_k_pool *a = cpu_args(lo, sizeof(*a));
-	size_t nd = p->kernel.n - (is_blocked(lo, p) ? 1 : 0), i;
-	double taps = 1;
-
-	if (x->dtype != RLX_F32 || !rlx_type_count(x) || !rlx_type_count(y))
-		return cpu_no(lo, "no kernel for this dtype or for nothing");
-	a->planes = (size_t)(x->dim[0] * x->dim[1]);
-	for (i = 0; i < 3; i++) {
-		size_t d = i + nd - 3;	/* wraps where there is no such dimension */
-		bool here = i + nd >= 3;
-
-		a->in[i] = here ? (size_t)x->dim[2 + d] : 1;
-		a->out[i] = here ? (size_t)y->dim[2 + d] : 1;
-		a->k[i] = here ? (size_t)p->kernel.v[d] : 1;
-		a->s[i] = here && p->stride.n ? (size_t)p->stride.v[d] : 1;
-		a->d[i] = here && p->dilation.n ? (size_t)p->dilation.v[d] : 1;
-		a->p[i] = here && p->pad.n ? (size_t)p->pad.v[d] : 0;
-		a->p_end[i] = here && p->pad.n ? (size_t)p->pad.v[d + p->kernel.n] : 0;
-		taps *= (double)a->k[i];
-	}
-	a->kind = p->kind == RLX_POOL_MAX ? RLX_K_POOL_MAX :
-		  p->kind == RLX_POOL_AVG ? RLX_K_POOL_AVG : RLX_K_POOL_LP;
-	a->lp = (unsigned int)p->p;
-	a->include_pad = p->include_pad;
-	a->column_major = p->column_major;
-	cpu_ref_in(lo, &a->x, 0, 0);
-	cpu_ref_out(lo, &a->y, 0, 0);
-	if (p->indices)
-		cpu_ref_out(lo, &a->index, 1, 0);
-	return cpu_call(lo, is_blocked(lo, p) ? lo->k->pool_c : lo->k->pool_f32,
-			a->planes * a->out[0] * a->out[1],
-			(double)rlx_type_count(y) * taps, 0);
-}
-
-static enum rlx_status lower_reorder(struct cpu_lower *lo, const struct rlx_type *plain,
-				     const struct rlx_type *blk, rlx_k_fn *fn, bool to)
-{
-	struct rlx_k_reorder *a = cpu_args(lo, sizeof(*a));
+	struct rlx_k_reorder *a = lower_args(lo, sizeof(*a));
 
 	if (plain->dtype != RLX_F32 ||
-	    (size_t)blk->dim[4] != rlx_conv_block(lo->dev->isa) || !rlx_type_count(plain))
-		return cpu_no(lo, "no kernel for this dtype or block");
+	    (size_t)blk->dim[4] != rlx_conv_block(cpu_isa(lo)) || !rlx_type_count(plain))
+		return lower_no(lo, "no kernel for this dtype or block");
 	a->n = (size_t)plain->dim[0];
 	a->channels = (size_t)plain->dim[1];
 	a->pixels = (size_t)(plain->dim[2] * plain->dim[3]);
 	a->src_n = (size_t)shape_span(to ? plain : blk, 1, to ? 4 : 5);
 	a->dst_n = (size_t)shape_span(to ? blk : plain, 1, to ? 5 : 4);
-	cpu_ref_in(lo, &a->src, 0, 0);
-	cpu_ref_out(lo, &a->dst, 0, 0);
-	return cpu_call(lo, fn, a->n * (size_t)blk->dim[1], (double)rlx_type_count(blk), 0);
+	lower_ref_in(lo, &a->src, 0, 0);
+	lower_ref_out(lo, &a->dst, 0, 0);
+	return lower_call(lo, id, a->n * (size_t)blk->dim[1], (double)rlx_type_count(blk), 0);
 }
 
-enum rlx_status cpu_lower_block_channels(struct cpu_lower *lo)
+enum rlx_status cpu_lower_block_channels(struct rlx_lower *lo)
 {
-	return lower_reorder(lo, cpu_in(lo, 0), cpu_out(lo, 0), lo->k->to_blocked_f32, true);
+	return lower_reorder(lo, lower_in(lo, 0), lower_out(lo, 0),
+			     RLX_KERNEL_to_blocked_f32, true);
 }
 
-enum rlx_status cpu_lower_unblock_channels(struct cpu_lower *lo)
+enum rlx_status cpu_lower_unblock_channels(struct rlx_lower *lo)
 {
-	return lower_reorder(lo, cpu_out(lo, 0), cpu_in(lo, 0), lo->k->to_plain_f32, false);
+	return lower_reorder(lo, lower_out(lo, 0), lower_in(lo, 0),
+			     RLX_KERNEL_to_plain_f32, false);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Pointwise ops, casts and regions as programs of the ew kernel. */
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/shape.h"
+#include "backends/common/shape.h"
 #include "ir/graph.h"
 #include "kernels/cast.h"
 #include "kernels/ew.h"
@@ -111,21 +111,21 @@ static uint8_t add_op(struct writer *w, const struct rlx_op_def *def,
 	return r;
 }
 
-static void add_input(struct cpu_lower *lo, struct writer *w, uint32_t k,
+static void add_input(struct rlx_lower *lo, struct writer *w, uint32_t k,
 		      const struct rlx_type *shape)
 {
-	const struct rlx_type *t = cpu_in(lo, k);
+	const struct rlx_type *t = lower_in(lo, k);
 	struct rlx_k_ew_in *in = &w->a->in[w->a->n_in++];
 
 	in->type = (uint8_t)t->dtype;
 	shape_broadcast(t, shape, in->stride);
-	cpu_ref_in(lo, &in->p, k, 0);
+	lower_ref_in(lo, &in->p, k, 0);
 }
 
-static struct rlx_k_ew *begin(struct cpu_lower *lo, struct writer *w, int cls,
+static struct rlx_k_ew *begin(struct rlx_lower *lo, struct writer *w, int cls,
 			      const struct rlx_type *shape)
 {
-	struct rlx_k_ew *a = cpu_args(lo, sizeof(*a));
+	struct rlx_k_ew *a = lower_args(lo, sizeof(*a));
 
 	*w = (struct writer){ .a = a, .cls = cls, .ok = cls >= 0 };
 	a->cls = (uint8_t)(cls < 0 ? 0 : cls);
@@ -135,15 +135,15 @@ static struct rlx_k_ew *begin(struct cpu_lower *lo, struct writer *w, int cls,
 	return a;
 }
 
-static enum rlx_status finish(struct cpu_lower *lo, struct writer *w)
+static enum rlx_status finish(struct rlx_lower *lo, struct writer *w)
 {
 	struct rlx_k_ew *a = w->a;
 
 	if (!w->ok)
-		return cpu_no(lo, "the kernel has no such program");
+		return lower_no(lo, "the kernel has no such program");
 	rlx_k_ew_plan(a);
-	return cpu_call(lo, lo->k->ew, rlx_k_ew_units(a),
-			(double)a->total * (a->n_step + 1), rlx_k_ew_scratch(a));
+	return lower_call(lo, RLX_KERNEL_ew, rlx_k_ew_units(a),
+			  (double)a->total * (a->n_step + 1), rlx_k_ew_scratch(a));
 }
 
 /* The dtype that an op's operands are promoted to. */
@@ -152,45 +152,45 @@ static enum rlx_dtype compute_type(const struct rlx_type *const *in, uint32_t n)
 	return n == 1 ? in[0]->dtype : rlx_dtype_promote(in[n - 2]->dtype, in[n - 1]->dtype);
 }
 
-static enum rlx_status lower_one(struct cpu_lower *lo)
+static enum rlx_status lower_one(struct rlx_lower *lo)
 {
-	const struct rlx_type *out = cpu_out(lo, 0), *in[3];
+	const struct rlx_type *out = lower_out(lo, 0), *in[3];
 	uint32_t n = lo->st->n_in, k;
 	enum rlx_dtype dt;
 	struct writer w;
 	struct rlx_k_ew *a;
 
 	for (k = 0; k < n; k++)
-		in[k] = cpu_in(lo, k);
+		in[k] = lower_in(lo, k);
 	dt = compute_type(in, n);
 	if (out->dtype == RLX_C64 || dt == RLX_C64)
-		return cpu_no(lo, "complex numbers");
+		return lower_no(lo, "complex numbers");
 	a = begin(lo, &w, class_of(dt), out);
 	for (k = 0; k < n; k++)
 		add_input(lo, &w, k, out);
 	a->n_out = 1;
 	a->out[0].src = add_op(&w, lo->st->def, dt, out->dtype, (uint8_t[3]){ 0, 1, 2 });
 	a->out[0].type = (uint8_t)out->dtype;
-	cpu_ref_out(lo, &a->out[0].p, 0, 0);
+	lower_ref_out(lo, &a->out[0].p, 0, 0);
 	if (out->rank)
-		cpu_extent(lo, out->dim[0], NULL);
+		lower_extent(lo, out->dim[0], NULL);
 	return finish(lo, &w);
 }
 
-enum rlx_status cpu_lower_cast(struct cpu_lower *lo)
+enum rlx_status cpu_lower_cast(struct rlx_lower *lo)
 {
-	const struct rlx_type *x = cpu_in(lo, 0), *y = cpu_out(lo, 0);
-	struct rlx_k_cast *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
+	struct rlx_k_cast *a = lower_args(lo, sizeof(*a));
 
 	if (x->dtype == RLX_C64 || y->dtype == RLX_C64)
-		return cpu_no(lo, "complex numbers");
+		return lower_no(lo, "complex numbers");
 	a->n = rlx_type_count(x);
 	a->src_type = (uint8_t)x->dtype;
 	a->dst_type = (uint8_t)y->dtype;
 	a->saturate = true;
-	cpu_ref_in(lo, &a->src, 0, 0);
-	cpu_ref_out(lo, &a->dst, 0, 0);
-	return cpu_call(lo, lo->k->cast, rlx_k_cast_units(a), (double)a->n, 0);
+	lower_ref_in(lo, &a->src, 0, 0);
+	lower_ref_out(lo, &a->dst, 0, 0);
+	return lower_call(lo, RLX_KERNEL_cast, rlx_k_cast_units(a), (double)a->n, 0);
 }
 
 /* ---- regions ---- */
@@ -270,11 +270,11 @@ static uint8_t add_node(struct writer *w, const struct rlx_graph *b,
 	return add_cast(w, src[0], to);
 }
 
-enum rlx_status cpu_lower_region(struct cpu_lower *lo)
+enum rlx_status cpu_lower_region(struct rlx_lower *lo)
 {
 	const struct rlx_op_region *args = lo->args;
 	const struct rlx_graph *b = args->body;
-	const struct rlx_type *shape = cpu_out(lo, 0);
+	const struct rlx_type *shape = lower_out(lo, 0);
 	uint8_t reg[512] = { 0 };
 	struct rlx_k_ew *a;
 	struct writer w;
@@ -282,7 +282,7 @@ enum rlx_status cpu_lower_region(struct cpu_lower *lo)
 
 	if (lo->st->n_in > RLX_EW_MAX_IN || lo->st->n_out > RLX_EW_MAX_OUT ||
 	    b->n_val > sizeof(reg))
-		return cpu_no(lo, "the region is too large");
+		return lower_no(lo, "the region is too large");
 	a = begin(lo, &w, region_class(b), shape);
 	for (k = 0; k < lo->st->n_in; k++) {
 		add_input(lo, &w, k, shape);
@@ -299,16 +299,16 @@ enum rlx_status cpu_lower_region(struct cpu_lower *lo)
 	a->n_out = (uint8_t)lo->st->n_out;
 	for (k = 0; k < lo->st->n_out; k++) {
 		a->out[k].src = reg[b->io[RLX_IO_OUTPUT].e[k].v.id];
-		a->out[k].type = (uint8_t)cpu_out(lo, k)->dtype;
-		cpu_ref_out(lo, &a->out[k].p, k, 0);
+		a->out[k].type = (uint8_t)lower_out(lo, k)->dtype;
+		lower_ref_out(lo, &a->out[k].p, k, 0);
 	}
 	if (shape->rank)
-		cpu_extent(lo, shape->dim[0], NULL);
+		lower_extent(lo, shape->dim[0], NULL);
 	return finish(lo, &w);
 }
 
 #define EW(n)								\
-	enum rlx_status cpu_lower_##n(struct cpu_lower *lo) { return lower_one(lo); }
+	enum rlx_status cpu_lower_##n(struct rlx_lower *lo) { return lower_one(lo); }
 #define EW1(n, ...) EW(n)
 #define EW2(n, ...) EW(n)
 #define EW3(n, ...) EW(n)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Convolution of 8-bit integers; zero points and scales are known at compile time. */
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/shape.h"
+#include "backends/common/shape.h"
 #include "base/map.h"
 #include "ir/element.h"
 #include "kernels/conv.h"
@@ -10,31 +10,31 @@
 enum { BIAS = 2, X_SCALE, X_ZP, W_SCALE, W_ZP, Y_SCALE, Y_ZP };
 
 /* Element @i of constant input @k, or its only one; @absent if there is none. */
-static double number(const struct cpu_lower *lo, uint32_t k, int64_t i, double absent)
+static double number(const struct rlx_lower *lo, uint32_t k, int64_t i, double absent)
 {
 	struct rlx_tensor t;
 
-	if (!cpu_in(lo, k))
+	if (!lower_in(lo, k))
 		return absent;
-	t = (struct rlx_tensor){ .type = *cpu_in(lo, k), .data = (void *)cpu_const(lo, k) };
+	t = (struct rlx_tensor){ .type = *lower_in(lo, k), .data = (void *)lower_const(lo, k) };
 	return el_get(&t, rlx_type_count(&t.type) == 1 ? 0 : i);
 }
 
-static bool takes(const struct cpu_lower *lo)
+static bool takes(const struct rlx_lower *lo)
 {
 	uint32_t k;
 
 	for (k = X_SCALE; k <= Y_ZP; k++)
-		if (cpu_in(lo, k) && !cpu_const(lo, k))
+		if (lower_in(lo, k) && !lower_const(lo, k))
 			return false;
-	return cpu_const(lo, 1) && cpu_in(lo, 0)->rank <= 5 &&
-	       rlx_type_count(cpu_in(lo, 0)) > 0 && rlx_type_count(cpu_in(lo, 1)) > 0;
+	return lower_const(lo, 1) && lower_in(lo, 0)->rank <= 5 &&
+	       rlx_type_count(lower_in(lo, 0)) > 0 && rlx_type_count(lower_in(lo, 1)) > 0;
 }
 
-static void take_shape(struct rlx_k_conv_nd *s, const struct cpu_lower *lo)
+static void take_shape(struct rlx_k_conv_nd *s, const struct rlx_lower *lo)
 {
 	const struct rlx_op_qconv *c = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0), *w = cpu_in(lo, 1), *y = cpu_out(lo, 0);
+	const struct rlx_type *x = lower_in(lo, 0), *w = lower_in(lo, 1), *y = lower_out(lo, 0);
 	uint32_t nd = x->rank - 2, i;
 
 	s->n = (size_t)x->dim[0];
@@ -57,42 +57,42 @@ static void take_shape(struct rlx_k_conv_nd *s, const struct cpu_lower *lo)
 }
 
 /* The packed weights hold their zero points, and depend on all of the shape. */
-static enum rlx_status pack(struct cpu_lower *lo, struct rlx_k_conv_i8 *a)
+static enum rlx_status pack(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 {
 	const struct rlx_k_conv_nd *s = &a->shape;
 	const int64_t key[4] = {
-		(int64_t)(s->ic << 32 | s->oc), (int64_t)(s->groups << 8 | lo->dev->isa),
+		(int64_t)(s->ic << 32 | s->oc), (int64_t)(s->groups << 8 | cpu_isa(lo)),
 		(int64_t)rlx_hash_bytes(s->in, sizeof(s->in), rlx_hash_bytes(s->k,
 			sizeof(s->k), rlx_hash_bytes(s->out, sizeof(s->out), s->n))),
 		(int64_t)rlx_hash_bytes(a->w_zero, a->w_zero ? s->oc * sizeof(*a->w_zero) : 0,
 			(uint64_t)a->w_signed << 1 | !!a->w_zero),
 	};
-	struct rlx_k_conv_i8_pack p = { .conv = a, .src = cpu_const(lo, 1) };
+	struct rlx_k_conv_i8_pack p = { .conv = a, .src = lower_const(lo, 1) };
 	bool is_new;
 
 	p.dst = cpu_prepare(lo, 1, "conv_i8", key, rlx_conv_i8_wsize(a) + 64, &is_new);
 	if (p.dst && is_new)
-		lo->k->conv_i8_pack(&p, 0, s->groups, NULL);
+		cpu_kernels(lo)->conv_i8_pack(&p, 0, s->groups, NULL);
 	a->w = p.dst;
 	return lo->status;
 }
 
 /* Scales and zero points; the kernel gives 8-bit integers, or the sums. */
-static enum rlx_status take_numbers(struct cpu_lower *lo, struct rlx_k_conv_i8 *a,
+static enum rlx_status take_numbers(struct rlx_lower *lo, struct rlx_k_conv_i8 *a,
 				    const float **out_scale)
 {
-	const struct rlx_type *y = cpu_out(lo, 0);
+	const struct rlx_type *y = lower_out(lo, 0);
 	size_t oc = a->shape.oc, i;
 	int32_t *zero = NULL;
 	float *scale = NULL;
 
-	if (cpu_in(lo, W_ZP)) {
-		zero = cpu_keep(lo, oc, sizeof(*zero));
+	if (lower_in(lo, W_ZP)) {
+		zero = lower_keep(lo, oc, sizeof(*zero));
 		for (i = 0; zero && i < oc; i++)
 			zero[i] = (int32_t)number(lo, W_ZP, (int64_t)i, 0);
 	}
 	if (y->dtype != RLX_I32) {
-		scale = cpu_keep(lo, oc, sizeof(*scale));
+		scale = lower_keep(lo, oc, sizeof(*scale));
 		for (i = 0; scale && i < oc; i++)
 			scale[i] = (float)(number(lo, X_SCALE, 0, 1) *
 					   number(lo, W_SCALE, (int64_t)i, 1) /
@@ -104,8 +104,8 @@ static enum rlx_status take_numbers(struct cpu_lower *lo, struct rlx_k_conv_i8 *
 	a->w_zero = zero && i < oc ? zero : NULL;
 	a->x_zero = (int32_t)number(lo, X_ZP, 0, 0);
 	a->y_zero = (int32_t)number(lo, Y_ZP, 0, 0);
-	a->x_signed = cpu_in(lo, 0)->dtype == RLX_I8;
-	a->w_signed = cpu_in(lo, 1)->dtype == RLX_I8;
+	a->x_signed = lower_in(lo, 0)->dtype == RLX_I8;
+	a->w_signed = lower_in(lo, 1)->dtype == RLX_I8;
 	a->out = y->dtype == RLX_U8 ? RLX_CONV_U8 : y->dtype == RLX_I8 ? RLX_CONV_I8 :
 		 RLX_CONV_I32;
 	a->lo = y->dtype == RLX_I8 ? -128 : 0;
@@ -118,10 +118,10 @@ static enum rlx_status take_numbers(struct cpu_lower *lo, struct rlx_k_conv_i8 *
 }
 
 /* f32 results: the sums times one scale for each channel. */
-static enum rlx_status call_scale(struct cpu_lower *lo, uint64_t sums, const float *scale)
+static enum rlx_status call_scale(struct rlx_lower *lo, uint64_t sums, const float *scale)
 {
-	const struct rlx_type *y = cpu_out(lo, 0);
-	struct rlx_k_quant *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *y = lower_out(lo, 0);
+	struct rlx_k_quant *a = lower_args(lo, sizeof(*a));
 
 	a->outer = y->dim[0];
 	a->axis = y->dim[1];
@@ -130,16 +130,16 @@ static enum rlx_status call_scale(struct cpu_lower *lo, uint64_t sums, const flo
 	a->x_type = RLX_K_I32;
 	a->y_type = a->scale_type = RLX_K_F32;
 	a->scale = scale;
-	cpu_ref_tmp(lo, &a->x, sums);
-	cpu_ref_out(lo, &a->y, 0, 0);
-	return cpu_call(lo, lo->k->dequantize, rlx_k_quant_units(a),
-			(double)rlx_type_count(y) * 2, 0);
+	lower_ref_tmp(lo, &a->x, sums);
+	lower_ref_out(lo, &a->y, 0, 0);
+	return lower_call(lo, RLX_KERNEL_dequantize, rlx_k_quant_units(a),
+			  (double)rlx_type_count(y) * 2, 0);
 }
 
-enum rlx_status cpu_lower_qconv(struct cpu_lower *lo)
+enum rlx_status cpu_lower_qconv(struct rlx_lower *lo)
 {
-	const struct rlx_type *w = cpu_in(lo, 1), *y = cpu_out(lo, 0);
-	struct rlx_k_conv_i8 *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *w = lower_in(lo, 1), *y = lower_out(lo, 0);
+	struct rlx_k_conv_i8 *a = lower_args(lo, sizeof(*a));
 	const float *scale = NULL;
 	uint64_t sums = 0;
 	enum rlx_status st;
@@ -147,26 +147,26 @@ enum rlx_status cpu_lower_qconv(struct cpu_lower *lo)
 	if (!rlx_type_count(y))
 		return lo->status;
 	if (!takes(lo))
-		return cpu_no(lo, "weights, scales or zero points known only at run time");
+		return lower_no(lo, "weights, scales or zero points known only at run time");
 	take_shape(&a->shape, lo);
 	if (take_numbers(lo, a, &scale))
 		return lo->status;
-	if (!rlx_conv_i8_init(lo->dev->isa, a))
-		return cpu_no(lo, "the 8-bit kernel does not take this shape");
+	if (!rlx_conv_i8_init(cpu_isa(lo), a))
+		return lower_no(lo, "the 8-bit kernel does not take this shape");
 	if (pack(lo, a))
 		return lo->status;
-	cpu_ref_in(lo, &a->x, 0, 0);
-	if (cpu_in(lo, BIAS))
-		cpu_ref_in(lo, &a->bias, BIAS, 0);
+	lower_ref_in(lo, &a->x, 0, 0);
+	if (lower_in(lo, BIAS))
+		lower_ref_in(lo, &a->bias, BIAS, 0);
 	if (scale) {
-		sums = cpu_tmp(lo, (uint64_t)rlx_type_count(y) * sizeof(int32_t));
-		cpu_ref_tmp(lo, &a->y, sums);
+		sums = lower_tmp(lo, (uint64_t)rlx_type_count(y) * sizeof(int32_t));
+		lower_ref_tmp(lo, &a->y, sums);
 	} else {
-		cpu_ref_out(lo, &a->y, 0, 0);
+		lower_ref_out(lo, &a->y, 0, 0);
 	}
-	cpu_extent(lo, y->dim[0], NULL);
-	st = cpu_call(lo, lo->k->conv_i8, rlx_conv_i8_units(a),
-		      (double)rlx_type_count(y) * (double)shape_span(w, 1, w->rank) / 8,
-		      rlx_conv_i8_scratch(a));
+	lower_extent(lo, y->dim[0], NULL);
+	st = lower_call(lo, RLX_KERNEL_conv_i8, rlx_conv_i8_units(a),
+			(double)rlx_type_count(y) * (double)shape_span(w, 1, w->rank) / 8,
+			rlx_conv_i8_scratch(a));
 	return st || !scale ? st : call_scale(lo, sums, scale);
 }

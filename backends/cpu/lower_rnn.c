@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/shape.h"
+#include "backends/common/shape.h"
 #include "kernels/gemm.h"
 #include "kernels/rnn.h"
 
@@ -43,26 +43,28 @@ static bool take_acts(const struct recurrence *r, struct rlx_k_rnn *a)
 	return true;
 }
 
-static bool takes(struct cpu_lower *lo, const struct recurrence *r)
+static bool takes(struct rlx_lower *lo, const struct recurrence *r)
 {
 	uint32_t k;
 
 	for (k = 0; k < lo->st->n_in; k++)
-		if (cpu_in(lo, k) && k != 4 && cpu_in(lo, k)->dtype != RLX_F32)
+		if (lower_in(lo, k) && k != 4 && lower_in(lo, k)->dtype != RLX_F32)
 			return false;
-	if (cpu_in(lo, 4) && cpu_in(lo, 4)->dtype != RLX_I32 && cpu_in(lo, 4)->dtype != RLX_I64)
+	if (lower_in(lo, 4) && lower_in(lo, 4)->dtype != RLX_I32 &&
+	    lower_in(lo, 4)->dtype != RLX_I64)
 		return false;
 	/* with the batch outermost, states lie [batch, dirs, hidden] */
 	if (r->batch_first && r->dirs > 1 && r->batch > 1)
 		return false;
-	return cpu_const(lo, 1) && cpu_const(lo, 2) && (!cpu_in(lo, 3) || cpu_const(lo, 3)) &&
+	return lower_const(lo, 1) && lower_const(lo, 2) &&
+	       (!lower_in(lo, 3) || lower_const(lo, 3)) &&
 	       r->steps && r->batch && r->in && r->hidden;
 }
 
 /* W of all directions, packed for the product. */
-static char *pack_w(struct cpu_lower *lo, const struct recurrence *r, size_t *out_bytes)
+static char *pack_w(struct rlx_lower *lo, const struct recurrence *r, size_t *out_bytes)
 {
-	enum rlx_isa isa = lo->dev->isa;
+	enum rlx_isa isa = cpu_isa(lo);
 	size_t n = (size_t)(r->gates * r->hidden), k = (size_t)r->in;
 	size_t bytes = (rlx_k_gemm_f32_pack_size(n, k, isa) + 63) / 64 * 64;
 	const int64_t key[4] = { (int64_t)n, (int64_t)k, isa, r->dirs };
@@ -72,19 +74,19 @@ static char *pack_w(struct cpu_lower *lo, const struct recurrence *r, size_t *ou
 	for (int64_t d = 0; dst && is_new && d < r->dirs; d++) {
 		struct rlx_k_gemm_pack p = {
 			.k = k, .n = n, .ldb = k, .trans = true, .dst = dst + (size_t)d * bytes,
-			.b = (const float *)cpu_const(lo, 1) + (size_t)d * n * k,
+			.b = (const float *)lower_const(lo, 1) + (size_t)d * n * k,
 		};
 
-		lo->k->gemm_f32_pack(&p, 0, rlx_k_gemm_panels(n, isa), NULL);
+		cpu_kernels(lo)->gemm_f32_pack(&p, 0, rlx_k_gemm_panels(n, isa), NULL);
 	}
 	*out_bytes = bytes;
 	return dst;
 }
 
 /* Wb + Rb a gate, but only Wb for the last gate of a GRU that resets late. */
-static float *sum_bias(struct cpu_lower *lo, const struct recurrence *r)
+static float *sum_bias(struct rlx_lower *lo, const struct recurrence *r)
 {
-	const float *b = cpu_const(lo, 3);
+	const float *b = lower_const(lo, 3);
 	int64_t n = r->gates * r->hidden, late = (r->gates - 1) * r->hidden, d, i;
 	const int64_t key[4] = { n, r->dirs, r->cell, r->linear_before_reset };
 	bool is_new;
@@ -97,7 +99,7 @@ static float *sum_bias(struct cpu_lower *lo, const struct recurrence *r)
 	return dst;
 }
 
-static enum rlx_status project(struct cpu_lower *lo, const struct recurrence *r,
+static enum rlx_status project(struct rlx_lower *lo, const struct recurrence *r,
 			       uint64_t tmp)
 {
 	size_t n = (size_t)(r->gates * r->hidden), w_bytes;
@@ -107,12 +109,12 @@ static enum rlx_status project(struct cpu_lower *lo, const struct recurrence *r,
 	char *w;
 
 	w = pack_w(lo, r, &w_bytes);
-	if (w && cpu_in(lo, 3))
+	if (w && lower_in(lo, 3))
 		bias = sum_bias(lo, r);
-	if (!w || (cpu_in(lo, 3) && !bias))
+	if (!w || (lower_in(lo, 3) && !bias))
 		return lo->status;
 	for (d = 0; d < r->dirs && !st; d++) {
-		struct rlx_k_gemm *g = cpu_args(lo, sizeof(*g));
+		struct rlx_k_gemm *g = lower_args(lo, sizeof(*g));
 
 		g->m = (size_t)(r->steps * r->batch);
 		g->n = n;
@@ -122,27 +124,27 @@ static enum rlx_status project(struct cpu_lower *lo, const struct recurrence *r,
 		g->b_form = RLX_B_PACKED;
 		g->bias = bias ? bias + (size_t)d * n : NULL;
 		g->alpha = 1;
-		cpu_ref_in(lo, &g->a, 0, 0);
-		cpu_ref_tmp(lo, &g->c, tmp + (uint64_t)d * n * 4);
-		st = cpu_call(lo, lo->k->gemm_f32, rlx_k_gemm_units(g, lo->dev->isa),
-			      (double)g->m * (double)n * (double)g->k / 4,
-			      rlx_k_gemm_scratch(g, lo->dev->isa));
+		lower_ref_in(lo, &g->a, 0, 0);
+		lower_ref_tmp(lo, &g->c, tmp + (uint64_t)d * n * 4);
+		st = lower_call(lo, RLX_KERNEL_gemm_f32, rlx_k_gemm_units(g, cpu_isa(lo)),
+				(double)g->m * (double)n * (double)g->k / 4,
+				rlx_k_gemm_scratch(g, cpu_isa(lo)));
 	}
 	return st;
 }
 
-static float *pack_r(struct cpu_lower *lo, const struct recurrence *r)
+static float *pack_r(struct rlx_lower *lo, const struct recurrence *r)
 {
 	size_t floats = rlx_k_rnn_packed(r->cell, r->hidden);
 	const int64_t key[4] = { r->cell, r->hidden, r->dirs, 0 };
 	struct rlx_k_rnn_pack p = {
-		.r = cpu_const(lo, 2), .dirs = r->dirs, .hidden = r->hidden, .cell = r->cell,
+		.r = lower_const(lo, 2), .dirs = r->dirs, .hidden = r->hidden, .cell = r->cell,
 	};
 	bool is_new;
 
 	p.dst = cpu_prepare(lo, 2, "rnn_r", key, floats * (size_t)r->dirs * 4 + 64, &is_new);
 	if (p.dst && is_new)
-		lo->k->rnn_pack(&p, 0, (size_t)r->dirs, NULL);
+		cpu_kernels(lo)->rnn_pack(&p, 0, (size_t)r->dirs, NULL);
 	return p.dst;
 }
 
@@ -158,13 +160,13 @@ static void strides(const struct recurrence *r, struct rlx_k_rnn *a)
 	a->y_stride[2] = r->batch_first ? h : r->batch * h;
 }
 
-static enum rlx_status recur(struct cpu_lower *lo, const struct recurrence *r,
+static enum rlx_status recur(struct rlx_lower *lo, const struct recurrence *r,
 			     uint64_t tmp)
 {
 	float *packed = pack_r(lo, r);
-	struct rlx_k_rnn *a = cpu_args(lo, sizeof(*a));
+	struct rlx_k_rnn *a = lower_args(lo, sizeof(*a));
 	int64_t n = r->gates * r->hidden, d;
-	const float *b = cpu_const(lo, 3);
+	const float *b = lower_const(lo, 3);
 	float *rb = NULL;
 	bool is_new;
 
@@ -195,27 +197,27 @@ static enum rlx_status recur(struct cpu_lower *lo, const struct recurrence *r,
 	a->reverse[1] = true;
 	strides(r, a);
 	take_acts(r, a);
-	cpu_ref_tmp(lo, &a->x, tmp);
-	cpu_ref_in(lo, &a->h0, 5, 0);
-	if (cpu_in(lo, 4)) {
-		a->lens_type = (uint8_t)cpu_in(lo, 4)->dtype;
-		cpu_ref_in(lo, &a->lens, 4, 0);
+	lower_ref_tmp(lo, &a->x, tmp);
+	lower_ref_in(lo, &a->h0, 5, 0);
+	if (lower_in(lo, 4)) {
+		a->lens_type = (uint8_t)lower_in(lo, 4)->dtype;
+		lower_ref_in(lo, &a->lens, 4, 0);
 	}
-	cpu_ref_out(lo, &a->y, 0, 0);
-	cpu_ref_out(lo, &a->yh, 1, 0);
+	lower_ref_out(lo, &a->y, 0, 0);
+	lower_ref_out(lo, &a->yh, 1, 0);
 	if (r->cell == RLX_K_RNN_LSTM) {
-		cpu_ref_in(lo, &a->c0, 6, 0);
-		cpu_ref_in(lo, &a->peep, 7, 0);
-		cpu_ref_out(lo, &a->yc, 2, 0);
+		lower_ref_in(lo, &a->c0, 6, 0);
+		lower_ref_in(lo, &a->peep, 7, 0);
+		lower_ref_out(lo, &a->yc, 2, 0);
 	}
-	return cpu_call(lo, lo->k->rnn, rlx_k_rnn_units(a),
-			(double)(r->steps * r->batch * n) * (double)r->hidden / 4,
-			rlx_k_rnn_scratch(a));
+	return lower_call(lo, RLX_KERNEL_rnn, rlx_k_rnn_units(a),
+			  (double)(r->steps * r->batch * n) * (double)r->hidden / 4,
+			  rlx_k_rnn_scratch(a));
 }
 
-static enum rlx_status lower(struct cpu_lower *lo, struct recurrence *r)
+static enum rlx_status lower(struct rlx_lower *lo, struct recurrence *r)
 {
-	const struct rlx_type *x = cpu_in(lo, 0), *w = cpu_in(lo, 1);
+	const struct rlx_type *x = lower_in(lo, 0), *w = lower_in(lo, 1);
 	struct rlx_k_rnn probe = { 0 };
 	enum rlx_status st;
 	uint64_t tmp;
@@ -227,13 +229,13 @@ static enum rlx_status lower(struct cpu_lower *lo, struct recurrence *r)
 	r->gates = rlx_k_rnn_gates(r->cell);
 	r->hidden = w->dim[1] / r->gates;
 	if (!takes(lo, r) || !take_acts(r, &probe))
-		return cpu_no(lo, "no kernel for these dtypes, layout or activations");
-	tmp = cpu_tmp(lo, (uint64_t)(r->steps * r->batch * r->dirs * r->gates * r->hidden) * 4);
+		return lower_no(lo, "no kernel for these dtypes, layout or activations");
+	tmp = lower_tmp(lo, (uint64_t)(r->steps * r->batch * r->dirs * r->gates * r->hidden) * 4);
 	st = project(lo, r, tmp);
 	return st ? st : recur(lo, r, tmp);
 }
 
-enum rlx_status cpu_lower_lstm(struct cpu_lower *lo)
+enum rlx_status cpu_lower_lstm(struct rlx_lower *lo)
 {
 	static const uint8_t defaults[] = { RLX_RNN_SIGMOID, RLX_RNN_TANH, RLX_RNN_TANH };
 	const struct rlx_op_lstm *o = lo->args;
@@ -247,7 +249,7 @@ enum rlx_status cpu_lower_lstm(struct cpu_lower *lo)
 	return lower(lo, &r);
 }
 
-enum rlx_status cpu_lower_gru(struct cpu_lower *lo)
+enum rlx_status cpu_lower_gru(struct rlx_lower *lo)
 {
 	static const uint8_t defaults[] = { RLX_RNN_SIGMOID, RLX_RNN_TANH };
 	const struct rlx_op_gru *o = lo->args;
@@ -261,7 +263,7 @@ enum rlx_status cpu_lower_gru(struct cpu_lower *lo)
 	return lower(lo, &r);
 }
 
-enum rlx_status cpu_lower_rnn(struct cpu_lower *lo)
+enum rlx_status cpu_lower_rnn(struct rlx_lower *lo)
 {
 	static const uint8_t defaults[] = { RLX_RNN_TANH };
 	const struct rlx_op_rnn *o = lo->args;

@@ -2,8 +2,7 @@
 /* Ops that move elements: copies with strides, gathers and scatters. */
 #include <string.h>
 
-#include "backends/cpu/cpu.h"
-#include "backends/cpu/shape.h"
+#include "backends/common/lower.h"
 #include "ir/element.h"
 #include "kernels/fill.h"
 #include "kernels/move.h"
@@ -16,10 +15,10 @@ struct box {
 };
 
 /* Copy a box of input @k into output 0. Nothing to do if it is empty. */
-static enum rlx_status copy_box(struct cpu_lower *lo, uint32_t k, const struct box *b)
+static enum rlx_status copy_box(struct rlx_lower *lo, uint32_t k, const struct box *b)
 {
-	struct rlx_k_copy *a = cpu_args(lo, sizeof(*a));
-	size_t size = rlx_dtype_size(cpu_out(lo, 0)->dtype);
+	struct rlx_k_copy *a = lower_args(lo, sizeof(*a));
+	size_t size = rlx_dtype_size(lower_out(lo, 0)->dtype);
 	double n = 1;
 	int d;
 
@@ -35,15 +34,15 @@ static enum rlx_status copy_box(struct cpu_lower *lo, uint32_t k, const struct b
 		return lo->status;
 	a->size = (uint8_t)size;
 	rlx_k_copy_plan(a);
-	cpu_ref_in(lo, &a->src, k, (uint64_t)b->src_at * size);
-	cpu_ref_out(lo, &a->dst, 0, (uint64_t)b->dst_at * size);
-	return cpu_call(lo, lo->k->copy, rlx_k_copy_units(a), n, 0);
+	lower_ref_in(lo, &a->src, k, (uint64_t)b->src_at * size);
+	lower_ref_out(lo, &a->dst, 0, (uint64_t)b->dst_at * size);
+	return lower_call(lo, RLX_KERNEL_copy, rlx_k_copy_units(a), n, 0);
 }
 
 /* A box over all of the output, in its own order. */
-static struct box whole_output(const struct cpu_lower *lo)
+static struct box whole_output(const struct rlx_lower *lo)
 {
-	const struct rlx_type *y = cpu_out(lo, 0);
+	const struct rlx_type *y = lower_out(lo, 0);
 	struct box b = { .rank = (int)y->rank };
 
 	memcpy(b.dim, y->dim, sizeof(b.dim));
@@ -51,24 +50,24 @@ static struct box whole_output(const struct cpu_lower *lo)
 	return b;
 }
 
-enum rlx_status cpu_lower_transpose(struct cpu_lower *lo)
+enum rlx_status rlx_lower_transpose(struct rlx_lower *lo)
 {
 	const struct rlx_op_transpose *t = lo->args;
 	struct box b = whole_output(lo);
 	int64_t own[RLX_MAX_RANK];
 	int d;
 
-	shape_dense(cpu_in(lo, 0), own);
+	shape_dense(lower_in(lo, 0), own);
 	for (d = 0; d < b.rank; d++)
 		b.src[d] = own[t->perm.n ? t->perm.v[d] : b.rank - 1 - d];
 	return copy_box(lo, 0, &b);
 }
 
-enum rlx_status cpu_lower_expand(struct cpu_lower *lo)
+enum rlx_status rlx_lower_expand(struct rlx_lower *lo)
 {
 	struct box b = whole_output(lo);
 
-	shape_broadcast(cpu_in(lo, 0), cpu_out(lo, 0), b.src);
+	shape_broadcast(lower_in(lo, 0), lower_out(lo, 0), b.src);
 	return copy_box(lo, 0, &b);
 }
 
@@ -82,10 +81,10 @@ static int64_t clamp_start(int64_t s, int64_t n, int64_t step)
 	return s >= n ? (step > 0 ? n : n - 1) : s;
 }
 
-enum rlx_status cpu_lower_slice(struct cpu_lower *lo)
+enum rlx_status rlx_lower_slice(struct rlx_lower *lo)
 {
 	const struct rlx_op_slice *s = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0);
+	const struct rlx_type *x = lower_in(lo, 0);
 	struct box b = whole_output(lo);
 	uint32_t i, ax;
 
@@ -101,16 +100,16 @@ enum rlx_status cpu_lower_slice(struct cpu_lower *lo)
 	return copy_box(lo, 0, &b);
 }
 
-enum rlx_status cpu_lower_concat(struct cpu_lower *lo)
+enum rlx_status rlx_lower_concat(struct rlx_lower *lo)
 {
 	const struct rlx_op_concat *c = lo->args;
-	const struct rlx_type *y = cpu_out(lo, 0);
+	const struct rlx_type *y = lower_out(lo, 0);
 	uint32_t ax = shape_axis(c->axis, y->rank), k;
 	enum rlx_status st = RLX_OK;
 	int64_t at = 0;
 
 	for (k = 0; k < lo->st->n_in && !st; k++) {
-		const struct rlx_type *x = cpu_in(lo, k);
+		const struct rlx_type *x = lower_in(lo, k);
 		struct box b = whole_output(lo);
 
 		shape_dense(x, b.src);
@@ -122,9 +121,9 @@ enum rlx_status cpu_lower_concat(struct cpu_lower *lo)
 	return st;
 }
 
-enum rlx_status cpu_lower_tile(struct cpu_lower *lo)
+enum rlx_status rlx_lower_tile(struct rlx_lower *lo)
 {
-	const struct rlx_type *x = cpu_in(lo, 0), *y = cpu_out(lo, 0);
+	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
 	struct box b = { 0 };
 	int64_t own[RLX_MAX_RANK], out[RLX_MAX_RANK];
 	uint32_t d;
@@ -134,12 +133,12 @@ enum rlx_status cpu_lower_tile(struct cpu_lower *lo)
 	for (d = 0; d < x->rank; d++) {
 		if (y->dim[d] != x->dim[d] && x->dim[d]) {	/* [repeat, size] */
 			if (b.rank + 2 > RLX_MAX_RANK)
-				return cpu_no(lo, "too many repeated axes");
+				return lower_no(lo, "too many repeated axes");
 			b.dim[b.rank] = y->dim[d] / x->dim[d];
 			b.dst[b.rank++] = out[d] * x->dim[d];
 		}
 		if (b.rank == RLX_MAX_RANK)
-			return cpu_no(lo, "too many repeated axes");
+			return lower_no(lo, "too many repeated axes");
 		b.dim[b.rank] = x->dim[d];
 		b.src[b.rank] = own[d];
 		b.dst[b.rank++] = out[d];
@@ -150,10 +149,10 @@ enum rlx_status cpu_lower_tile(struct cpu_lower *lo)
 }
 
 /* The part of the output that comes from x; crops are negative pads. */
-static struct box padded_box(const struct cpu_lower *lo)
+static struct box padded_box(const struct rlx_lower *lo)
 {
 	const struct rlx_op_pad *p = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0);
+	const struct rlx_type *x = lower_in(lo, 0);
 	struct box b = whole_output(lo);
 	int64_t crop, pad;
 	uint32_t d;
@@ -187,40 +186,40 @@ static int64_t padded_from(int64_t i, int64_t n, int32_t mode)
 }
 
 /* Reflected, repeated or wrapped edges, by one table of offsets for each axis. */
-static enum rlx_status pad_by_tables(struct cpu_lower *lo)
+static enum rlx_status pad_by_tables(struct rlx_lower *lo)
 {
 	const struct rlx_op_pad *p = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0), *y = cpu_out(lo, 0);
+	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
 	struct rlx_k_index_copy *a;
 	int64_t own[RLX_MAX_RANK], *table[RLX_MAX_RANK], i;
 	uint32_t d;
 
 	if (!rlx_type_count(y) || !rlx_type_count(x) || !y->rank)
-		return cpu_no(lo, "nothing to pad");
+		return lower_no(lo, "nothing to pad");
 	shape_dense(x, own);
 	for (d = 0; d < y->rank; d++) {
-		table[d] = cpu_keep(lo, (size_t)y->dim[d], sizeof(int64_t));
+		table[d] = lower_keep(lo, (size_t)y->dim[d], sizeof(int64_t));
 		for (i = 0; table[d] && i < y->dim[d]; i++)
 			table[d][i] = own[d] * padded_from(i - p->pads.v[d], x->dim[d], p->mode);
 	}
-	a = cpu_args(lo, sizeof(*a));
+	a = lower_args(lo, sizeof(*a));
 	a->rank = (int)y->rank;
 	for (d = 0; d < y->rank; d++) {
 		a->dim[d] = y->dim[d];
-		a->table[d] = table[d];
+		lower_ref_keep(lo, &a->table[d], table[d], (size_t)y->dim[d] * sizeof(int64_t));
 	}
 	a->size = (uint8_t)rlx_dtype_size(y->dtype);
-	cpu_ref_in(lo, &a->src, 0, 0);
-	cpu_ref_out(lo, &a->dst, 0, 0);
-	return cpu_call(lo, lo->k->index_copy,
-			(uint64_t)(rlx_type_count(y) / y->dim[y->rank - 1]),
-			(double)rlx_type_count(y) * 2, 0);
+	lower_ref_in(lo, &a->src, 0, 0);
+	lower_ref_out(lo, &a->dst, 0, 0);
+	return lower_call(lo, RLX_KERNEL_index_copy,
+			  (uint64_t)(rlx_type_count(y) / y->dim[y->rank - 1]),
+			  (double)rlx_type_count(y) * 2, 0);
 }
 
-enum rlx_status cpu_lower_pad(struct cpu_lower *lo)
+enum rlx_status rlx_lower_pad(struct rlx_lower *lo)
 {
 	const struct rlx_op_pad *p = lo->args;
-	const struct rlx_type *y = cpu_out(lo, 0);
+	const struct rlx_type *y = lower_out(lo, 0);
 	struct rlx_k_zero *z;
 	struct box b = whole_output(lo), part;
 	enum rlx_status st;
@@ -228,21 +227,21 @@ enum rlx_status cpu_lower_pad(struct cpu_lower *lo)
 	if (p->mode != RLX_PAD_CONSTANT)
 		return pad_by_tables(lo);
 	part = padded_box(lo);
-	if (cpu_in(lo, 1)) {
+	if (lower_in(lo, 1)) {
 		st = copy_box(lo, 1, &b);	/* all source strides 0: a fill */
 	} else {
-		z = cpu_args(lo, sizeof(*z));
-		cpu_ref_out(lo, &z->dst, 0, 0);
-		st = cpu_call(lo, lo->k->zero, (uint64_t)rlx_type_bytes(y), 0, 0);
+		z = lower_args(lo, sizeof(*z));
+		lower_ref_out(lo, &z->dst, 0, 0);
+		st = lower_call(lo, RLX_KERNEL_zero, (uint64_t)rlx_type_bytes(y), 0, 0);
 	}
 	return st ? st : copy_box(lo, 0, &part);
 }
 
-enum rlx_status cpu_lower_gather(struct cpu_lower *lo)
+enum rlx_status rlx_lower_gather(struct rlx_lower *lo)
 {
 	const struct rlx_op_gather *g = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0), *idx = cpu_in(lo, 1);
-	struct rlx_k_gather *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *x = lower_in(lo, 0), *idx = lower_in(lo, 1);
+	struct rlx_k_gather *a = lower_args(lo, sizeof(*a));
 	uint32_t ax = shape_axis(g->axis, x->rank);
 
 	a->outer = shape_span(x, 0, ax);
@@ -252,19 +251,19 @@ enum rlx_status cpu_lower_gather(struct cpu_lower *lo)
 	a->idx_type = (uint8_t)idx->dtype;
 	if (!a->outer || !a->n_idx || !a->inner)
 		return lo->status;
-	cpu_ref_in(lo, &a->table, 0, 0);
-	cpu_ref_in(lo, &a->idx, 1, 0);
-	cpu_ref_out(lo, &a->out, 0, 0);
-	cpu_ref_status(lo, &a->bad);
-	return cpu_call(lo, lo->k->gather, (uint64_t)(a->outer * a->n_idx),
-			(double)(a->outer * a->n_idx) * (double)(a->inner + 32) / 16, 0);
+	lower_ref_in(lo, &a->table, 0, 0);
+	lower_ref_in(lo, &a->idx, 1, 0);
+	lower_ref_out(lo, &a->out, 0, 0);
+	lower_ref_status(lo, &a->bad);
+	return lower_call(lo, RLX_KERNEL_gather, (uint64_t)(a->outer * a->n_idx),
+			  (double)(a->outer * a->n_idx) * (double)(a->inner + 32) / 16, 0);
 }
 
-enum rlx_status cpu_lower_gather_elements(struct cpu_lower *lo)
+enum rlx_status rlx_lower_gather_elements(struct rlx_lower *lo)
 {
 	const struct rlx_op_gather_elements *g = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0), *idx = cpu_in(lo, 1);
-	struct rlx_k_gather_elements *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *x = lower_in(lo, 0), *idx = lower_in(lo, 1);
+	struct rlx_k_gather_elements *a = lower_args(lo, sizeof(*a));
 	int64_t n = rlx_type_count(idx);
 
 	if (!n)
@@ -276,24 +275,24 @@ enum rlx_status cpu_lower_gather_elements(struct cpu_lower *lo)
 	a->axis_dim = x->dim[a->axis];
 	a->size = (uint8_t)rlx_dtype_size(x->dtype);
 	a->idx_type = (uint8_t)idx->dtype;
-	cpu_ref_in(lo, &a->data, 0, 0);
-	cpu_ref_in(lo, &a->idx, 1, 0);
-	cpu_ref_out(lo, &a->out, 0, 0);
-	cpu_ref_status(lo, &a->bad);
-	return cpu_call(lo, lo->k->gather_elements, (uint64_t)(n / idx->dim[idx->rank - 1]),
-			(double)n * 4, 0);
+	lower_ref_in(lo, &a->data, 0, 0);
+	lower_ref_in(lo, &a->idx, 1, 0);
+	lower_ref_out(lo, &a->out, 0, 0);
+	lower_ref_status(lo, &a->bad);
+	return lower_call(lo, RLX_KERNEL_gather_elements, (uint64_t)(n / idx->dim[idx->rank - 1]),
+			  (double)n * 4, 0);
 }
 
-enum rlx_status cpu_lower_gather_nd(struct cpu_lower *lo)
+enum rlx_status rlx_lower_gather_nd(struct rlx_lower *lo)
 {
 	const struct rlx_op_gather_nd *g = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0), *idx = cpu_in(lo, 1);
-	struct rlx_k_gather_nd *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *x = lower_in(lo, 0), *idx = lower_in(lo, 1);
+	struct rlx_k_gather_nd *a = lower_args(lo, sizeof(*a));
 	uint32_t b = (uint32_t)g->batch_dims, i;
 
 	a->k = (int)idx->dim[idx->rank - 1];
-	if (b + (uint32_t)a->k > x->rank || !rlx_type_count(cpu_out(lo, 0)))
-		return rlx_type_count(cpu_out(lo, 0)) ? cpu_no(lo, "odd shapes") : lo->status;
+	if (b + (uint32_t)a->k > x->rank || !rlx_type_count(lower_out(lo, 0)))
+		return rlx_type_count(lower_out(lo, 0)) ? lower_no(lo, "odd shapes") : lo->status;
 	a->batch = shape_span(x, 0, b);
 	a->n = shape_span(idx, b, idx->rank - 1);
 	for (i = 0; i < (uint32_t)a->k; i++)
@@ -301,27 +300,27 @@ enum rlx_status cpu_lower_gather_nd(struct cpu_lower *lo)
 	a->inner = shape_span(x, b + (uint32_t)a->k, x->rank) *
 		   (int64_t)rlx_dtype_size(x->dtype);
 	a->idx_type = (uint8_t)idx->dtype;
-	cpu_ref_in(lo, &a->data, 0, 0);
-	cpu_ref_in(lo, &a->idx, 1, 0);
-	cpu_ref_out(lo, &a->out, 0, 0);
-	cpu_ref_status(lo, &a->bad);
-	return cpu_call(lo, lo->k->gather_nd, (uint64_t)(a->batch * a->n),
-			(double)rlx_type_bytes(cpu_out(lo, 0)), 0);
+	lower_ref_in(lo, &a->data, 0, 0);
+	lower_ref_in(lo, &a->idx, 1, 0);
+	lower_ref_out(lo, &a->out, 0, 0);
+	lower_ref_status(lo, &a->bad);
+	return lower_call(lo, RLX_KERNEL_gather_nd, (uint64_t)(a->batch * a->n),
+			  (double)rlx_type_bytes(lower_out(lo, 0)), 0);
 }
 
 /* y = x, which the scatter then changes. */
-static enum rlx_status copy_whole(struct cpu_lower *lo)
+static enum rlx_status copy_whole(struct rlx_lower *lo)
 {
 	struct box b = whole_output(lo);
 
-	shape_dense(cpu_in(lo, 0), b.src);
+	shape_dense(lower_in(lo, 0), b.src);
 	return copy_box(lo, 0, &b);
 }
 
-enum rlx_status cpu_lower_scatter_elements(struct cpu_lower *lo)
+enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 {
 	const struct rlx_op_scatter_elements *s = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0), *idx = cpu_in(lo, 1);
+	const struct rlx_type *x = lower_in(lo, 0), *idx = lower_in(lo, 1);
 	struct rlx_k_scatter_elements *a;
 	int64_t n = rlx_type_count(idx);
 	enum rlx_status st = copy_whole(lo);
@@ -329,8 +328,8 @@ enum rlx_status cpu_lower_scatter_elements(struct cpu_lower *lo)
 	if (st || !n)
 		return st;
 	if (!rlx_dtype_is_float(x->dtype) && !rlx_dtype_is_int(x->dtype) && s->reduction)
-		return cpu_no(lo, "this dtype does not reduce");
-	a = cpu_args(lo, sizeof(*a));
+		return lower_no(lo, "this dtype does not reduce");
+	a = lower_args(lo, sizeof(*a));
 	a->rank = (int)x->rank;
 	a->axis = (int)shape_axis(s->axis, x->rank);
 	memcpy(a->dim, idx->dim, sizeof(a->dim));
@@ -339,28 +338,28 @@ enum rlx_status cpu_lower_scatter_elements(struct cpu_lower *lo)
 	a->type = (uint8_t)x->dtype;
 	a->idx_type = (uint8_t)idx->dtype;
 	a->op = (uint8_t)s->reduction;
-	cpu_ref_in(lo, &a->idx, 1, 0);
-	cpu_ref_in(lo, &a->upd, 2, 0);
-	cpu_ref_out(lo, &a->out, 0, 0);
-	cpu_ref_status(lo, &a->bad);
-	return cpu_call(lo, lo->k->scatter_elements, (uint64_t)(n / idx->dim[a->axis]),
-			(double)n * 4, 0);
+	lower_ref_in(lo, &a->idx, 1, 0);
+	lower_ref_in(lo, &a->upd, 2, 0);
+	lower_ref_out(lo, &a->out, 0, 0);
+	lower_ref_status(lo, &a->bad);
+	return lower_call(lo, RLX_KERNEL_scatter_elements, (uint64_t)(n / idx->dim[a->axis]),
+			  (double)n * 4, 0);
 }
 
-enum rlx_status cpu_lower_scatter_nd(struct cpu_lower *lo)
+enum rlx_status rlx_lower_scatter_nd(struct rlx_lower *lo)
 {
 	const struct rlx_op_scatter_nd *s = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0), *idx = cpu_in(lo, 1);
+	const struct rlx_type *x = lower_in(lo, 0), *idx = lower_in(lo, 1);
 	struct rlx_k_scatter_nd *a;
 	enum rlx_status st;
 	uint32_t i;
 
 	if (s->reduction && !rlx_dtype_is_float(x->dtype) && !rlx_dtype_is_int(x->dtype))
-		return cpu_no(lo, "this dtype does not reduce");
+		return lower_no(lo, "this dtype does not reduce");
 	st = copy_whole(lo);
-	if (st || !rlx_type_count(cpu_in(lo, 2)))
+	if (st || !rlx_type_count(lower_in(lo, 2)))
 		return st;
-	a = cpu_args(lo, sizeof(*a));
+	a = lower_args(lo, sizeof(*a));
 	a->k = (int)idx->dim[idx->rank - 1];
 	a->n = shape_span(idx, 0, idx->rank - 1);
 	for (i = 0; i < (uint32_t)a->k; i++)
@@ -369,20 +368,20 @@ enum rlx_status cpu_lower_scatter_nd(struct cpu_lower *lo)
 	a->type = (uint8_t)x->dtype;
 	a->idx_type = (uint8_t)idx->dtype;
 	a->op = (uint8_t)s->reduction;
-	cpu_ref_in(lo, &a->idx, 1, 0);
-	cpu_ref_in(lo, &a->upd, 2, 0);
-	cpu_ref_out(lo, &a->out, 0, 0);
-	cpu_ref_status(lo, &a->bad);
-	return cpu_call(lo, lo->k->scatter_nd,
-			(uint64_t)((a->inner + RLX_K_SCATTER_BLOCK - 1) / RLX_K_SCATTER_BLOCK),
-			(double)rlx_type_count(cpu_in(lo, 2)), 0);
+	lower_ref_in(lo, &a->idx, 1, 0);
+	lower_ref_in(lo, &a->upd, 2, 0);
+	lower_ref_out(lo, &a->out, 0, 0);
+	lower_ref_status(lo, &a->bad);
+	return lower_call(lo, RLX_KERNEL_scatter_nd,
+			  (uint64_t)((a->inner + RLX_K_SCATTER_BLOCK - 1) / RLX_K_SCATTER_BLOCK),
+			  (double)rlx_type_count(lower_in(lo, 2)), 0);
 }
 
-enum rlx_status cpu_lower_trilu(struct cpu_lower *lo)
+enum rlx_status rlx_lower_trilu(struct rlx_lower *lo)
 {
 	const struct rlx_op_trilu *t = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0);
-	struct rlx_k_trilu *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *x = lower_in(lo, 0);
+	struct rlx_k_trilu *a = lower_args(lo, sizeof(*a));
 
 	a->batch = shape_span(x, 0, x->rank - 2);
 	a->rows = x->dim[x->rank - 2];
@@ -391,17 +390,17 @@ enum rlx_status cpu_lower_trilu(struct cpu_lower *lo)
 	a->k = t->k < -a->rows ? -a->rows : t->k > a->cols ? a->cols : t->k;
 	a->upper = t->upper;
 	a->size = (uint8_t)rlx_dtype_size(x->dtype);
-	cpu_ref_in(lo, &a->src, 0, 0);
-	cpu_ref_out(lo, &a->dst, 0, 0);
-	return cpu_call(lo, lo->k->trilu, (uint64_t)(a->batch * a->rows),
-			(double)rlx_type_count(x), 0);
+	lower_ref_in(lo, &a->src, 0, 0);
+	lower_ref_out(lo, &a->dst, 0, 0);
+	return lower_call(lo, RLX_KERNEL_trilu, (uint64_t)(a->batch * a->rows),
+			  (double)rlx_type_count(x), 0);
 }
 
 /* Batches [b, b + n) of one length: its steps backwards, then the rest as it is. */
-static enum rlx_status reverse_batches(struct cpu_lower *lo, int64_t b, int64_t n, int64_t len)
+static enum rlx_status reverse_batches(struct rlx_lower *lo, int64_t b, int64_t n, int64_t len)
 {
 	const struct rlx_op_reverse_sequence *r = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0);
+	const struct rlx_type *x = lower_in(lo, 0);
 	uint32_t t = shape_axis(r->time_axis, x->rank), ba = shape_axis(r->batch_axis, x->rank);
 	struct box turned = whole_output(lo), rest;
 	enum rlx_status st;
@@ -420,21 +419,21 @@ static enum rlx_status reverse_batches(struct cpu_lower *lo, int64_t b, int64_t 
 	return st ? st : copy_box(lo, 0, &rest);
 }
 
-enum rlx_status cpu_lower_reverse_sequence(struct cpu_lower *lo)
+enum rlx_status rlx_lower_reverse_sequence(struct rlx_lower *lo)
 {
 	const struct rlx_op_reverse_sequence *r = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0), *lens = cpu_in(lo, 1);
-	struct rlx_tensor at = { .type = *lens, .data = (void *)cpu_const(lo, 1) };
+	const struct rlx_type *x = lower_in(lo, 0), *lens = lower_in(lo, 1);
+	struct rlx_tensor at = { .type = *lens, .data = (void *)lower_const(lo, 1) };
 	int64_t most = x->dim[shape_axis(r->time_axis, x->rank)], i, n;
 	enum rlx_status st = RLX_OK;
 
 	if (!rlx_type_count(x))
-		return cpu_no(lo, "nothing to reverse");	/* but lengths to check */
-	if (!cpu_const(lo, 1))
-		return cpu_no(lo, "lengths known only at run time");
+		return lower_no(lo, "nothing to reverse");	/* but lengths to check */
+	if (!lower_const(lo, 1))
+		return lower_no(lo, "lengths known only at run time");
 	for (i = 0; i < lens->dim[0]; i++)
 		if (el_geti(&at, i) < 0 || el_geti(&at, i) > most)
-			return cpu_no(lo, "a length is out of range");
+			return lower_no(lo, "a length is out of range");
 	for (i = 0; i < lens->dim[0] && !st; i += n) {
 		for (n = 1; i + n < lens->dim[0] && el_geti(&at, i + n) == el_geti(&at, i); n++)
 			;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Strides and products of shapes, for lowering. */
-#ifndef RLX_BACKENDS_CPU_SHAPE_H
-#define RLX_BACKENDS_CPU_SHAPE_H
+#ifndef RLX_BACKENDS_SHAPE_H
+#define RLX_BACKENDS_SHAPE_H
 
 #include "rlx/type.h"
 
@@ -24,6 +24,11 @@ static inline void shape_broadcast(const struct rlx_type *t,
 	shape_dense(t, own);
 	for (uint32_t i = 0; i < out->rank; i++)
 		stride[i] = i < pad || t->dim[i - pad] == 1 ? 0 : own[i - pad];
+}
+
+static inline uint64_t shape_align64(uint64_t n)
+{
+	return (n + 63) & ~63ull;
 }
 
 /* Product of dimensions [from, to). */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Attention over strided heads, so that no operand is transposed first. */
-#include "backends/cpu/cpu.h"
-#include "backends/cpu/shape.h"
+#include "backends/common/lower.h"
 #include "kernels/attention.h"
 #include "kernels/type.h"
 
@@ -36,15 +35,10 @@ static void copy3(int64_t *to, const int64_t *from)
 	to[2] = from[2];
 }
 
-static bool is_real(enum rlx_dtype dt)
-{
-	return dt == RLX_F32 || dt == RLX_BF16 || dt == RLX_F16;
-}
-
 /* Bias and lengths; false: a kind the kernel does not take. */
-static bool take_masks(struct cpu_lower *lo, struct rlx_k_attention *a)
+static bool take_masks(struct rlx_lower *lo, struct rlx_k_attention *a)
 {
-	const struct rlx_type *bias = cpu_in(lo, 3), *lens = cpu_in(lo, 4);
+	const struct rlx_type *bias = lower_in(lo, 3), *lens = lower_in(lo, 4);
 	struct rlx_type scores = { RLX_F32, 4, { a->batch, a->heads, a->q_len, a->kv_len } };
 
 	if (bias) {
@@ -52,20 +46,20 @@ static bool take_masks(struct cpu_lower *lo, struct rlx_k_attention *a)
 			return false;
 		shape_broadcast(bias, &scores, a->bias_stride);
 		a->bias_type = (uint8_t)bias->dtype;
-		cpu_ref_in(lo, &a->bias, 3, 0);
+		lower_ref_in(lo, &a->bias, 3, 0);
 	}
 	if (lens) {
 		a->lens_type = (uint8_t)lens->dtype;
-		cpu_ref_in(lo, &a->kv_lens, 4, 0);
+		lower_ref_in(lo, &a->kv_lens, 4, 0);
 	}
 	return !lens || lens->dtype == RLX_I32 || lens->dtype == RLX_I64;
 }
 
-enum rlx_status cpu_lower_attention(struct cpu_lower *lo)
+enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
 {
 	const struct rlx_op_attention *at = lo->args;
-	const struct rlx_type *q = cpu_in(lo, 0), *k = cpu_in(lo, 1), *v = cpu_in(lo, 2);
-	struct rlx_k_attention *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *q = lower_in(lo, 0), *k = lower_in(lo, 1), *v = lower_in(lo, 2);
+	struct rlx_k_attention *a = lower_args(lo, sizeof(*a));
 	struct view vq, vk, vv, vo;
 
 	vq = view_of(q, at->heads, at->layout);
@@ -73,7 +67,7 @@ enum rlx_status cpu_lower_attention(struct cpu_lower *lo)
 	a->kv_heads = at->kv_heads ? at->kv_heads : vq.heads;
 	vk = view_of(k, a->kv_heads, at->layout);
 	vv = view_of(v, a->kv_heads, at->layout);
-	vo = view_of(cpu_out(lo, 0), a->heads, at->layout);
+	vo = view_of(lower_out(lo, 0), a->heads, at->layout);
 	a->batch = q->dim[0];
 	a->q_len = vq.len;
 	a->kv_len = vk.len;
@@ -90,18 +84,18 @@ enum rlx_status cpu_lower_attention(struct cpu_lower *lo)
 	a->window = at->mask == RLX_MASK_SLIDING ? at->window : 0;
 	a->q_type = (uint8_t)q->dtype;
 	a->kv_type = (uint8_t)k->dtype;
-	a->out_type = (uint8_t)cpu_out(lo, 0)->dtype;
-	if (!is_real(q->dtype) || !is_real(k->dtype) || k->dtype != v->dtype ||
+	a->out_type = (uint8_t)lower_out(lo, 0)->dtype;
+	if (!lower_real(q->dtype) || !lower_real(k->dtype) || k->dtype != v->dtype ||
 	    a->head_dim > 1024 || a->v_dim > 1024 || a->head_dim < 1 || a->v_dim < 1 ||
-	    a->kv_len < 1 || !rlx_type_count(cpu_out(lo, 0)) || !take_masks(lo, a))
-		return cpu_no(lo, "no kernel for these dtypes or sizes");
-	cpu_ref_in(lo, &a->q, 0, 0);
-	cpu_ref_in(lo, &a->k, 1, 0);
-	cpu_ref_in(lo, &a->v, 2, 0);
-	cpu_ref_out(lo, &a->out, 0, 0);
-	cpu_extent(lo, a->batch, NULL);
-	return cpu_call(lo, lo->k->attention, rlx_k_attention_units(a),
-			(double)(a->batch * a->heads) * (double)a->q_len *
-			(double)a->kv_len * (double)(a->head_dim + a->v_dim) / 4,
-			rlx_k_attention_scratch(a));
+	    a->kv_len < 1 || !rlx_type_count(lower_out(lo, 0)) || !take_masks(lo, a))
+		return lower_no(lo, "no kernel for these dtypes or sizes");
+	lower_ref_in(lo, &a->q, 0, 0);
+	lower_ref_in(lo, &a->k, 1, 0);
+	lower_ref_in(lo, &a->v, 2, 0);
+	lower_ref_out(lo, &a->out, 0, 0);
+	lower_extent(lo, a->batch, NULL);
+	return lower_call(lo, RLX_KERNEL_attention, rlx_k_attention_units(a),
+			  (double)(a->batch * a->heads) * (double)a->q_len *
+			  (double)a->kv_len * (double)(a->head_dim + a->v_dim) / 4,
+			  rlx_k_attention_scratch(a));
 }

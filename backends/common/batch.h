@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* How batch dimensions of a matrix product map on those a kernel walks. */
-#ifndef RLX_BACKENDS_CPU_BATCH_H
-#define RLX_BACKENDS_CPU_BATCH_H
+#ifndef RLX_BACKENDS_BATCH_H
+#define RLX_BACKENDS_BATCH_H
 
-#include "backends/cpu/shape.h"
+#include "backends/common/shape.h"
 #include "kernels/gemm.h"
 #include "kernels/type.h"
 

@@ -3,13 +3,7 @@
  * Forms of an op that its kernel does not take, where the op stands for simpler
  * ones: those are better than the host.
  */
-#include "backends/cpu/cpu.h"
-#include "backends/cpu/shape.h"
-
-static bool is_real(const struct rlx_type *t)
-{
-	return t->dtype == RLX_F32 || t->dtype == RLX_BF16 || t->dtype == RLX_F16;
-}
+#include "backends/common/lower.h"
 
 /* Inputs [from, to): each absent or a row of @n values, all of one dtype. */
 static bool takes_rows(const struct rlx_infer *q, uint32_t from, uint32_t to, int64_t n)
@@ -20,7 +14,8 @@ static bool takes_rows(const struct rlx_infer *q, uint32_t from, uint32_t to, in
 		t = q->in[from];
 		if (!t)
 			continue;
-		if (rlx_type_count(t) != n || !is_real(t) || (first && first->dtype != t->dtype))
+		if (rlx_type_count(t) != n || !lower_real(t->dtype) ||
+		    (first && first->dtype != t->dtype))
 			return false;
 		first = t;
 	}
@@ -33,7 +28,7 @@ static bool takes_norm(const struct rlx_infer *q, int32_t axis)
 
 	if (q->n_out == 3 && q->out[1].dtype != RLX_F32)
 		return false;
-	return is_real(x) && takes_rows(q, 1, 3, shape_span(x, shape_axis(axis, x->rank),
+	return lower_real(x->dtype) && takes_rows(q, 1, 3, shape_span(x, shape_axis(axis, x->rank),
 							    x->rank));
 }
 
@@ -42,7 +37,8 @@ static bool takes_residual_norm(const struct rlx_infer *q)
 	const struct rlx_type *x = q->in[0], *r = q->in[1], *b = q->in[2];
 	int64_t n = x->dim[x->rank - 1];
 
-	if (!is_real(x) || !is_real(r) || rlx_dtype_promote(x->dtype, r->dtype) != x->dtype ||
+	if (!lower_real(x->dtype) || !lower_real(r->dtype) ||
+	    rlx_dtype_promote(x->dtype, r->dtype) != x->dtype ||
 	    !takes_rows(q, 2, 5, n))
 		return false;
 	/* as many values, but along another axis */
@@ -82,7 +78,7 @@ static bool takes_product(const struct rlx_infer *q)
 	       (!res || res->dtype == y->dtype);
 }
 
-bool cpu_takes(const struct rlx_infer *q)
+bool rlx_takes(const struct rlx_infer *q)
 {
 	switch (q->def->index) {
 	case RLX_OP_layer_norm:
@@ -100,15 +96,15 @@ bool cpu_takes(const struct rlx_infer *q)
 	case RLX_OP_fused_conv:
 		return ((const struct rlx_op_fused_conv *)q->args)->act != RLX_ACT_GELU_TANH;
 	case RLX_OP_rope:
-		return is_real(q->in[0]) && is_real(q->in[1]) &&
+		return lower_real(q->in[0]->dtype) && lower_real(q->in[1]->dtype) &&
 		       q->in[1]->dtype == q->in[2]->dtype;
 	case RLX_OP_dequantize:
-		return is_real(q->in[1]) && !(q->in[0]->dtype == RLX_I32 && q->in[2]);
+		return lower_real(q->in[1]->dtype) && !(q->in[0]->dtype == RLX_I32 && q->in[2]);
 	}
 	return true;
 }
 
-bool cpu_takes_step(const struct cpu_lower *lo)
+bool lower_takes(const struct rlx_lower *lo)
 {
 	const struct rlx_type *in[8] = { NULL };
 	struct rlx_infer q = { .def = lo->st->def, .args = lo->args, .in = in };
@@ -117,8 +113,8 @@ bool cpu_takes_step(const struct cpu_lower *lo)
 	q.n_in = lo->st->n_in < 8 ? lo->st->n_in : 8;
 	q.n_out = lo->st->n_out < RLX_MAX_OUT ? lo->st->n_out : RLX_MAX_OUT;
 	for (k = 0; k < q.n_in; k++)
-		in[k] = cpu_in(lo, k);
+		in[k] = lower_in(lo, k);
 	for (k = 0; k < q.n_out; k++)
-		q.out[k] = *cpu_out(lo, k);
-	return cpu_takes(&q);
+		q.out[k] = *lower_out(lo, k);
+	return rlx_takes(&q);
 }

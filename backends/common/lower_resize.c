@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* resize: the op's coordinate rules turned into tables of taps and weights. */
-#include "backends/cpu/cpu.h"
-#include "backends/cpu/shape.h"
-#include "kernels/conv.h"
+#include "backends/common/lower.h"
 #include "kernels/resize.h"
 #include "ops/resize_axis.h"
 
@@ -38,9 +36,9 @@ static bool stays(const struct rlx_op_resize *a, const struct op_resize_axis *ax
 }
 
 /* Dimensions as runs; returns how many, or -1 when they are over @most. */
-static int find_runs(const struct cpu_lower *lo, struct run *r, int most)
+static int find_runs(const struct rlx_lower *lo, struct run *r, int most)
 {
-	const struct rlx_type *x = cpu_in(lo, 0);
+	const struct rlx_type *x = lower_in(lo, 0);
 	int n = 0;
 
 	for (uint32_t i = 0; i < x->rank; i++) {
@@ -58,7 +56,7 @@ static int find_runs(const struct cpu_lower *lo, struct run *r, int most)
 	return n;
 }
 
-static bool is_outside(const struct cpu_lower *lo, const struct run *r, int n)
+static bool is_outside(const struct rlx_lower *lo, const struct run *r, int n)
 {
 	for (int i = 0; i < n; i++)
 		for (int64_t o = 0; !r[i].same && o < r[i].ax.out; o++)
@@ -94,7 +92,7 @@ static void fill_position(const struct rlx_op_resize *a, const struct op_resize_
 	}
 }
 
-static enum rlx_status fill_axis(struct cpu_lower *lo, const struct run *r,
+static enum rlx_status fill_axis(struct rlx_lower *lo, const struct run *r,
 				 struct rlx_k_resize_axis *to)
 {
 	const struct rlx_op_resize *a = lo->args;
@@ -105,65 +103,68 @@ static enum rlx_status fill_axis(struct cpu_lower *lo, const struct run *r,
 	if (r->same)
 		return RLX_OK;
 	if (r->ax.in > INT32_MAX || taps > MOST_TAPS || r->ax.out > MOST_TABLE / taps)
-		return cpu_no(lo, "the tables of an axis would be too large");
-	t.index = cpu_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.index));
+		return lower_no(lo, "the tables of an axis would be too large");
+	t.index = lower_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.index));
 	if (a->mode != RLX_RESIZE_NEAREST) {
-		t.weight = cpu_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.weight));
-		t.w = cpu_keep(lo, (size_t)taps, sizeof(*t.w));
-		t.at = cpu_keep(lo, (size_t)taps, sizeof(*t.at));
+		t.weight = lower_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.weight));
+		t.w = lower_keep(lo, (size_t)taps, sizeof(*t.w));
+		t.at = lower_keep(lo, (size_t)taps, sizeof(*t.at));
 	}
 	if (lo->status)
 		return lo->status;
 	for (o = 0; o < r->ax.out; o++)
 		fill_position(a, &r->ax, &t, o);
 	*to = (struct rlx_k_resize_axis){ (size_t)r->ax.in, (size_t)r->ax.out, (size_t)taps,
-					  t.index, t.weight };
+					  NULL, NULL };
+	lower_ref_keep(lo, &to->index, t.index, (size_t)(r->ax.out * taps) * sizeof(*t.index));
+	lower_ref_keep(lo, &to->weight, t.weight,
+		       (size_t)(r->ax.out * taps) * sizeof(*t.weight));
 	return RLX_OK;
 }
 
 /* Which kernel, and how many floats it takes for one element (0: bytes). */
-static rlx_k_fn *pick_kernel(struct cpu_lower *lo, const struct run *r, int n, size_t *lanes)
+static enum rlx_kernel_id pick_kernel(struct rlx_lower *lo, const struct run *r, int n,
+				      size_t *lanes)
 {
 	const struct rlx_op_resize *a = lo->args;
-	size_t block = rlx_conv_block(lo->dev->isa);
-	enum rlx_dtype dt = cpu_in(lo, 0)->dtype;
+	enum rlx_dtype dt = lower_in(lo, 0)->dtype;
 
 	*lanes = 0;
-	if (dt == RLX_F32 && n > 1 && r[n - 1].same && (size_t)r[n - 1].size == block) {
-		*lanes = block;
-		return lo->k->resize_c;
+	if (dt == RLX_F32 && n > 1 && r[n - 1].same && lo->block && r[n - 1].size == lo->block) {
+		*lanes = lo->block;
+		return RLX_KERNEL_resize_c;
 	}
 	if (a->mode == RLX_RESIZE_NEAREST && dt != RLX_C64 && !is_outside(lo, r, n))
-		return lo->k->resize_nearest;
+		return RLX_KERNEL_resize_nearest;
 	*lanes = 1;
 	if (dt == RLX_F32)
-		return lo->k->resize_f32;
-	cpu_no(lo, "no kernel interpolates, or extrapolates, this dtype");
-	return NULL;
+		return RLX_KERNEL_resize_f32;
+	lower_no(lo, "no kernel interpolates, or extrapolates, this dtype");
+	return RLX_KERNEL_COUNT;
 }
 
-enum rlx_status cpu_lower_resize(struct cpu_lower *lo)
+enum rlx_status rlx_lower_resize(struct rlx_lower *lo)
 {
 	const struct rlx_op_resize *op = lo->args;
-	const struct rlx_type *y = cpu_out(lo, 0);
-	struct rlx_k_resize *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *y = lower_out(lo, 0);
+	struct rlx_k_resize *a = lower_args(lo, sizeof(*a));
 	struct run r[5];
 	size_t lanes, planes = 1;
 	int n = find_runs(lo, r, 5), first, i;
-	rlx_k_fn *fn;
+	enum rlx_kernel_id id;
 	double taps = 1;
 
 	if (!rlx_type_count(y))
 		return lo->status;
 	if (n < 0)
-		return cpu_no(lo, "too many axes change their size");
-	fn = pick_kernel(lo, r, n, &lanes);
+		return lower_no(lo, "too many axes change their size");
+	id = pick_kernel(lo, r, n, &lanes);
 	n -= lanes > 1;
 	first = n > 1 && r[0].same;
 	if (first)
 		planes = (size_t)r[0].size;
 	if (lo->status || n - first > 3)
-		return cpu_no(lo, "over three axes change their size");
+		return lower_no(lo, "over three axes change their size");
 	a->planes = planes;
 	a->outside = op->extrapolation;
 	a->esize = rlx_dtype_size(y->dtype);
@@ -175,9 +176,9 @@ enum rlx_status cpu_lower_resize(struct cpu_lower *lo)
 			return lo->status;
 		taps *= (double)a->axis[i].taps;
 	}
-	cpu_ref_in(lo, &a->x, 0, 0);
-	cpu_ref_out(lo, &a->y, 0, 0);
-	return cpu_call(lo, fn, planes * a->axis[0].out * a->axis[1].out,
-			(double)rlx_type_count(y) * (taps + 1),
-			lanes ? rlx_resize_scratch(a, lanes) : 0);
+	lower_ref_in(lo, &a->x, 0, 0);
+	lower_ref_out(lo, &a->y, 0, 0);
+	return lower_call(lo, id, planes * a->axis[0].out * a->axis[1].out,
+			  (double)rlx_type_count(y) * (taps + 1),
+			  lanes ? rlx_resize_scratch(a, lanes) : 0);
 }

@@ -2,23 +2,22 @@
 /* Order, position and chance: top-k, sorting, counting, rope, random numbers. */
 #include <string.h>
 
-#include "backends/cpu/cpu.h"
-#include "backends/cpu/shape.h"
+#include "backends/common/lower.h"
 #include "kernels/move.h"
 #include "kernels/random.h"
 #include "kernels/rope.h"
 #include "kernels/sortk.h"
 
 /* The @k first of axis @axis in order; k of all of them sorts. */
-static enum rlx_status lower_topk(struct cpu_lower *lo, int64_t axis, int64_t k, bool smallest)
+static enum rlx_status lower_topk(struct rlx_lower *lo, int64_t axis, int64_t k, bool smallest)
 {
-	const struct rlx_type *x = cpu_in(lo, 0);
-	struct rlx_k_topk *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *x = lower_in(lo, 0);
+	struct rlx_k_topk *a = lower_args(lo, sizeof(*a));
 	uint32_t ax = shape_axis(axis, x->rank);
 
 	if (x->dtype == RLX_C64 || x->dim[ax] > UINT32_MAX / 2)
-		return cpu_no(lo, "no kernel for this dtype or so long an axis");
-	if (!rlx_type_count(cpu_out(lo, 0)))
+		return lower_no(lo, "no kernel for this dtype or so long an axis");
+	if (!rlx_type_count(lower_out(lo, 0)))
 		return lo->status;
 	a->outer = shape_span(x, 0, ax);
 	a->n = x->dim[ax];
@@ -27,24 +26,24 @@ static enum rlx_status lower_topk(struct cpu_lower *lo, int64_t axis, int64_t k,
 	a->type = (uint8_t)x->dtype;
 	a->idx_type = RLX_K_I64;
 	a->smallest = smallest;
-	cpu_ref_in(lo, &a->x, 0, 0);
-	cpu_ref_out(lo, &a->values, 0, 0);
-	cpu_ref_out(lo, &a->idx, 1, 0);
-	return cpu_call(lo, lo->k->topk, (uint64_t)(a->outer * a->inner),
-			(double)rlx_type_count(x) * 8, rlx_k_topk_scratch(a));
+	lower_ref_in(lo, &a->x, 0, 0);
+	lower_ref_out(lo, &a->values, 0, 0);
+	lower_ref_out(lo, &a->idx, 1, 0);
+	return lower_call(lo, RLX_KERNEL_topk, (uint64_t)(a->outer * a->inner),
+			  (double)rlx_type_count(x) * 8, rlx_k_topk_scratch(a));
 }
 
-enum rlx_status cpu_lower_topk(struct cpu_lower *lo)
+enum rlx_status rlx_lower_topk(struct rlx_lower *lo)
 {
 	const struct rlx_op_topk *t = lo->args;
 
 	return lower_topk(lo, t->axis, t->k, t->smallest);
 }
 
-enum rlx_status cpu_lower_sort(struct cpu_lower *lo)
+enum rlx_status rlx_lower_sort(struct rlx_lower *lo)
 {
 	const struct rlx_op_sort *s = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0);
+	const struct rlx_type *x = lower_in(lo, 0);
 
 	return lower_topk(lo, s->axis, x->dim[shape_axis(s->axis, x->rank)], !s->descending);
 }
@@ -57,10 +56,10 @@ struct fill {
 	int64_t		dim[3], src[3];	/* strides of the source */
 };
 
-static enum rlx_status fill_output(struct cpu_lower *lo, const struct fill *f)
+static enum rlx_status fill_output(struct rlx_lower *lo, const struct fill *f)
 {
-	size_t size = rlx_dtype_size(cpu_out(lo, 0)->dtype);
-	struct rlx_k_copy *c = cpu_args(lo, sizeof(*c));
+	size_t size = rlx_dtype_size(lower_out(lo, 0)->dtype);
+	struct rlx_k_copy *c = lower_args(lo, sizeof(*c));
 	int64_t n = f->dim[0] * f->dim[1] * f->dim[2];
 
 	c->rank = 3;
@@ -72,18 +71,18 @@ static enum rlx_status fill_output(struct cpu_lower *lo, const struct fill *f)
 	c->size = (uint8_t)size;
 	rlx_k_copy_plan(c);
 	if (f->k < 0)
-		cpu_ref_tmp(lo, &c->src, f->tmp);
+		lower_ref_tmp(lo, &c->src, f->tmp);
 	else
-		cpu_ref_in(lo, &c->src, (uint32_t)f->k, (uint64_t)f->at * size);
-	cpu_ref_out(lo, &c->dst, 0, 0);
-	return cpu_call(lo, lo->k->copy, rlx_k_copy_units(c), (double)n, 0);
+		lower_ref_in(lo, &c->src, (uint32_t)f->k, (uint64_t)f->at * size);
+	lower_ref_out(lo, &c->dst, 0, 0);
+	return lower_call(lo, RLX_KERNEL_copy, rlx_k_copy_units(c), (double)n, 0);
 }
 
-enum rlx_status cpu_lower_iota(struct cpu_lower *lo)
+enum rlx_status rlx_lower_iota(struct rlx_lower *lo)
 {
 	const struct rlx_op_iota *i = lo->args;
-	const struct rlx_type *y = cpu_out(lo, 0);
-	struct rlx_k_iota *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *y = lower_out(lo, 0);
+	struct rlx_k_iota *a = lower_args(lo, sizeof(*a));
 	uint32_t ax = y->rank ? shape_axis(i->axis, y->rank) : 0;
 	struct fill f = { .k = -1 };
 
@@ -102,23 +101,23 @@ enum rlx_status cpu_lower_iota(struct cpu_lower *lo)
 	f.dim[2] = y->rank ? shape_span(y, ax + 1, y->rank) : 1;
 	f.src[1] = 1;
 	if (f.dim[0] * f.dim[2] == 1) {
-		cpu_ref_out(lo, &a->dst, 0, 0);
+		lower_ref_out(lo, &a->dst, 0, 0);
 	} else {
-		f.tmp = cpu_tmp(lo, (uint64_t)a->n * rlx_dtype_size(y->dtype));
-		cpu_ref_tmp(lo, &a->dst, f.tmp);
+		f.tmp = lower_tmp(lo, (uint64_t)a->n * rlx_dtype_size(y->dtype));
+		lower_ref_tmp(lo, &a->dst, f.tmp);
 	}
-	if (cpu_call(lo, lo->k->iota,
-		     (uint64_t)(a->n + RLX_K_IOTA_BLOCK - 1) / RLX_K_IOTA_BLOCK,
-		     (double)a->n, 0) || f.dim[0] * f.dim[2] == 1)
+	if (lower_call(lo, RLX_KERNEL_iota,
+		       (uint64_t)(a->n + RLX_K_IOTA_BLOCK - 1) / RLX_K_IOTA_BLOCK,
+		       (double)a->n, 0) || f.dim[0] * f.dim[2] == 1)
 		return lo->status;
 	return fill_output(lo, &f);
 }
 
 /* All off, then the on value at each index; one out of range changes nothing. */
-enum rlx_status cpu_lower_one_hot(struct cpu_lower *lo)
+enum rlx_status rlx_lower_one_hot(struct rlx_lower *lo)
 {
 	const struct rlx_op_one_hot *h = lo->args;
-	const struct rlx_type *idx = cpu_in(lo, 0), *y = cpu_out(lo, 0);
+	const struct rlx_type *idx = lower_in(lo, 0), *y = lower_out(lo, 0);
 	int64_t n = rlx_type_count(idx), own[RLX_MAX_RANK], in[RLX_MAX_RANK];
 	struct fill all = { .k = 1, .dim = { 1, 1, rlx_type_count(y) } };
 	struct rlx_k_scatter_elements *a;
@@ -130,18 +129,18 @@ enum rlx_status cpu_lower_one_hot(struct cpu_lower *lo)
 	if (!rlx_type_count(y))
 		return lo->status;
 	fill_output(lo, &all);
-	upd = cpu_tmp(lo, (uint64_t)n * size);
-	bad = cpu_tmp(lo, sizeof(int32_t));
-	c = cpu_args(lo, sizeof(*c));
+	upd = lower_tmp(lo, (uint64_t)n * size);
+	bad = lower_tmp(lo, sizeof(int32_t));
+	c = lower_args(lo, sizeof(*c));
 	c->rank = 1;
 	c->dim[0] = n;
 	c->dst_stride[0] = 1;
 	c->size = (uint8_t)size;
 	rlx_k_copy_plan(c);
-	cpu_ref_in(lo, &c->src, 1, size);
-	cpu_ref_tmp(lo, &c->dst, upd);
-	cpu_call(lo, lo->k->copy, rlx_k_copy_units(c), (double)n, 0);
-	a = cpu_args(lo, sizeof(*a));
+	lower_ref_in(lo, &c->src, 1, size);
+	lower_ref_tmp(lo, &c->dst, upd);
+	lower_call(lo, RLX_KERNEL_copy, rlx_k_copy_units(c), (double)n, 0);
+	a = lower_args(lo, sizeof(*a));
 	shape_dense(y, own);
 	memcpy(in, y->dim, sizeof(in));
 	in[ax] = 1;
@@ -153,11 +152,11 @@ enum rlx_status cpu_lower_one_hot(struct cpu_lower *lo)
 	a->type = (uint8_t)y->dtype;
 	a->idx_type = (uint8_t)idx->dtype;
 	a->op = RLX_K_SCATTER_NONE;
-	cpu_ref_tmp(lo, &a->upd, upd);
-	cpu_ref_in(lo, &a->idx, 0, 0);
-	cpu_ref_out(lo, &a->out, 0, 0);
-	cpu_ref_tmp(lo, &a->bad, bad);
-	return cpu_call(lo, lo->k->scatter_elements, (uint64_t)n, (double)n * 4, 0);
+	lower_ref_tmp(lo, &a->upd, upd);
+	lower_ref_in(lo, &a->idx, 0, 0);
+	lower_ref_out(lo, &a->out, 0, 0);
+	lower_ref_tmp(lo, &a->bad, bad);
+	return lower_call(lo, RLX_KERNEL_scatter_elements, (uint64_t)n, (double)n * 4, 0);
 }
 
 static void rope_strides(struct rlx_k_rope *a, bool bhsd)
@@ -173,15 +172,15 @@ static void rope_strides(struct rlx_k_rope *a, bool bhsd)
 	memcpy(a->y_stride, s, sizeof(s));
 }
 
-enum rlx_status cpu_lower_rope(struct cpu_lower *lo)
+enum rlx_status rlx_lower_rope(struct rlx_lower *lo)
 {
 	const struct rlx_op_rope *r = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0), *cos = cpu_in(lo, 1), *pos = cpu_in(lo, 3);
-	struct rlx_k_rope *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *x = lower_in(lo, 0), *cos = lower_in(lo, 1), *pos = lower_in(lo, 3);
+	struct rlx_k_rope *a = lower_args(lo, sizeof(*a));
 	bool bhsd = x->rank == 4 && r->layout == RLX_BHSD;
 
-	if (!cpu_takes_step(lo))
-		return cpu_no(lo, "no kernel for these dtypes");
+	if (!lower_takes(lo))
+		return lower_no(lo, "no kernel for these dtypes");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->batch = x->dim[0];
@@ -197,52 +196,52 @@ enum rlx_status cpu_lower_rope(struct cpu_lower *lo)
 	if (pos) {
 		a->pos_stride = pos->rank == 2 && pos->dim[0] > 1 ? a->len : 0;
 		a->pos_type = (uint8_t)pos->dtype;
-		cpu_ref_in(lo, &a->pos, 3, 0);
-		cpu_ref_status(lo, &a->bad);
+		lower_ref_in(lo, &a->pos, 3, 0);
+		lower_ref_status(lo, &a->bad);
 	}
-	cpu_ref_in(lo, &a->x, 0, 0);
-	cpu_ref_in(lo, &a->cos, 1, 0);
-	cpu_ref_in(lo, &a->sin, 2, 0);
-	cpu_ref_out(lo, &a->y, 0, 0);
-	return cpu_call(lo, lo->k->rope, (uint64_t)(a->batch * a->len),
-			(double)rlx_type_count(x) * 2, rlx_k_rope_scratch(a));
+	lower_ref_in(lo, &a->x, 0, 0);
+	lower_ref_in(lo, &a->cos, 1, 0);
+	lower_ref_in(lo, &a->sin, 2, 0);
+	lower_ref_out(lo, &a->y, 0, 0);
+	return lower_call(lo, RLX_KERNEL_rope, (uint64_t)(a->batch * a->len),
+			  (double)rlx_type_count(x) * 2, rlx_k_rope_scratch(a));
 }
 
 /* The number of the call at input @k, absent or an i64. */
-static bool takes_call(const struct cpu_lower *lo, uint32_t k)
+static bool takes_call(const struct rlx_lower *lo, uint32_t k)
 {
-	return !cpu_in(lo, k) || cpu_in(lo, k)->dtype == RLX_I64;
+	return !lower_in(lo, k) || lower_in(lo, k)->dtype == RLX_I64;
 }
 
-enum rlx_status cpu_lower_rng(struct cpu_lower *lo)
+enum rlx_status rlx_lower_rng(struct rlx_lower *lo)
 {
 	const struct rlx_op_rng *r = lo->args;
-	const struct rlx_type *y = cpu_out(lo, 0);
-	struct rlx_k_rng *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *y = lower_out(lo, 0);
+	struct rlx_k_rng *a = lower_args(lo, sizeof(*a));
 
 	if (!takes_call(lo, 0))
-		return cpu_no(lo, "the call's number is not an i64");
+		return lower_no(lo, "the call's number is not an i64");
 	a->n = rlx_type_count(y);
 	a->seed = r->seed;
 	a->a = r->a;
 	a->b = r->b;
 	a->normal = r->kind == RLX_RNG_NORMAL;
 	a->type = (uint8_t)y->dtype;
-	cpu_ref_in(lo, &a->call, 0, 0);
-	cpu_ref_out(lo, &a->y, 0, 0);
-	return cpu_call(lo, lo->k->rng,
-			(uint64_t)((a->n + RLX_K_RNG_UNIT - 1) / RLX_K_RNG_UNIT),
-			(double)a->n * 20, 0);
+	lower_ref_in(lo, &a->call, 0, 0);
+	lower_ref_out(lo, &a->y, 0, 0);
+	return lower_call(lo, RLX_KERNEL_rng,
+			  (uint64_t)((a->n + RLX_K_RNG_UNIT - 1) / RLX_K_RNG_UNIT),
+			  (double)a->n * 20, 0);
 }
 
-enum rlx_status cpu_lower_sample(struct cpu_lower *lo)
+enum rlx_status rlx_lower_sample(struct rlx_lower *lo)
 {
 	const struct rlx_op_sample *s = lo->args;
-	const struct rlx_type *x = cpu_in(lo, 0);
-	struct rlx_k_sample *a = cpu_args(lo, sizeof(*a));
+	const struct rlx_type *x = lower_in(lo, 0);
+	struct rlx_k_sample *a = lower_args(lo, sizeof(*a));
 
 	if (x->dtype != RLX_F32 || !takes_call(lo, 1) || x->dim[1] > UINT32_MAX / 2)
-		return cpu_no(lo, "no kernel for these dtypes");
+		return lower_no(lo, "no kernel for these dtypes");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->rows = x->dim[0];
@@ -251,10 +250,10 @@ enum rlx_status cpu_lower_sample(struct cpu_lower *lo)
 	a->top_k = s->top_k;
 	a->top_p = s->top_p;
 	a->temperature = s->temperature;
-	cpu_ref_in(lo, &a->x, 0, 0);
-	cpu_ref_in(lo, &a->call, 1, 0);
-	cpu_ref_out(lo, &a->y, 0, 0);
-	cpu_ref_status(lo, &a->bad);
-	return cpu_call(lo, lo->k->sample, (uint64_t)a->rows, (double)rlx_type_count(x) * 20,
-			rlx_k_sample_scratch(a));
+	lower_ref_in(lo, &a->x, 0, 0);
+	lower_ref_in(lo, &a->call, 1, 0);
+	lower_ref_out(lo, &a->y, 0, 0);
+	lower_ref_status(lo, &a->bad);
+	return lower_call(lo, RLX_KERNEL_sample, (uint64_t)a->rows, (double)rlx_type_count(x) * 20,
+			  rlx_k_sample_scratch(a));
 }

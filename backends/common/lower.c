@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+/* What lowering functions use, and when a step goes to the host. */
+#include <string.h>
+
+#include "backends/common/lower.h"
+
+const struct rlx_type *lower_in(const struct rlx_lower *lo, uint32_t k)
+{
+	return k < lo->st->n_in && lo->st->in[k] ?
+	       &lo->plan->val[lo->st->in[k]].type : NULL;
+}
+
+const struct rlx_type *lower_out(const struct rlx_lower *lo, uint32_t k)
+{
+	return k < lo->st->n_out ? &lo->plan->val[lo->st->out[k]].type : NULL;
+}
+
+const void *lower_const(const struct rlx_lower *lo, uint32_t k)
+{
+	const struct rlx_place *at;
+
+	if (!lower_in(lo, k))
+		return NULL;
+	at = &lo->plan->val[lo->st->in[k]].place;
+	if (at->kind != RLX_PLACE_CONST)
+		return NULL;
+	return (const char *)rlx_blob_data(lo->plan->constant[at->index]) + at->offset;
+}
+
+/* Names the backend and the op, as every story of lowering begins. */
+static enum rlx_status fail(struct rlx_lower *lo, enum rlx_status st, const char *why)
+{
+	if (!lo->status)
+		lo->status = rlx_fail(lo->err, st, "%s: %s: %s", lo->code->dev->be->name,
+				      lo->st && lo->st->def ? lo->st->def->name : "copy",
+				      why);
+	return lo->status;
+}
+
+enum rlx_status lower_no_memory(struct rlx_lower *lo)
+{
+	return fail(lo, RLX_ENOMEM, "out of memory compiling");
+}
+
+enum rlx_status lower_no(struct rlx_lower *lo, const char *why)
+{
+	return fail(lo, RLX_ENOSUP, why);
+}
+
+void *lower_args(struct rlx_lower *lo, size_t size)
+{
+	if (size > RLX_LOWER_ARGS)
+		fail(lo, RLX_EBUG, "the arguments are too large");
+	memset(lo->staged, 0, size < RLX_LOWER_ARGS ? size : RLX_LOWER_ARGS);
+	lo->n_staged = size < RLX_LOWER_ARGS ? size : RLX_LOWER_ARGS;
+	lo->n_ref = 0;
+	lo->rows = 0;
+	lo->set_rows = NULL;
+	return lo->staged;
+}
+
+void lower_ref_add(struct rlx_lower *lo, void *field, struct rlx_ref ref)
+{
+	if (lo->n_ref == RLX_LOWER_REFS) {
+		fail(lo, RLX_EBUG, "too many pointers in a call");
+		return;
+	}
+	ref.at = (uint64_t)((unsigned char *)field - lo->staged);
+	lo->ref[lo->n_ref++] = ref;
+}
+
+static void ref_value(struct rlx_lower *lo, void *field, uint32_t v, uint64_t off)
+{
+	struct rlx_place at = lo->plan->val[v].place;
+
+	at.offset += off;
+	if (v)
+		lower_ref_add(lo, field, (struct rlx_ref){ .place = at });
+}
+
+void lower_ref_in(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off)
+{
+	if (k < lo->st->n_in)
+		ref_value(lo, field, lo->st->in[k], off);
+}
+
+void lower_ref_out(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off)
+{
+	if (k < lo->st->n_out)
+		ref_value(lo, field, lo->st->out[k], off);
+}
+
+void lower_ref_status(struct rlx_lower *lo, void *field)
+{
+	lower_ref_add(lo, field, (struct rlx_ref){ .kind = RLX_REF_STATUS });
+}
+
+uint64_t lower_tmp(struct rlx_lower *lo, uint64_t bytes)
+{
+	uint64_t at = lo->tmp;
+
+	if (bytes > UINT64_MAX / 4 - at) {
+		lower_no_memory(lo);
+		return 0;
+	}
+	lo->tmp = shape_align64(at + bytes);
+	if (lo->tmp > lo->tmp_most)
+		lo->tmp_most = lo->tmp;
+	return at;
+}
+
+void lower_ref_tmp(struct rlx_lower *lo, void *field, uint64_t tmp)
+{
+	lower_ref_add(lo, field, (struct rlx_ref){
+		.place = { RLX_PLACE_WORK, 0, lo->tmp_at + tmp } });
+}
+
+void *lower_keep(struct rlx_lower *lo, size_t n, size_t size)
+{
+	void *p = rlx_bump_new(lo->bump, n, size);
+
+	if (!p)
+		lower_no_memory(lo);
+	return p;
+}
+
+void lower_ref_keep(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
+{
+	if (p)
+		lo->ops->kept(lo, field, p, bytes);
+}
+
+void lower_extent(struct rlx_lower *lo, int64_t rows, rlx_units_fn *set_rows)
+{
+	lo->rows = rows;
+	lo->set_rows = set_rows;
+}
+
+enum rlx_status lower_call(struct rlx_lower *lo, enum rlx_kernel_id id, uint64_t units,
+			   double work, size_t scratch)
+{
+	return lo->status ? lo->status : lo->ops->call(lo, id, units, work, scratch);
+}
+
+/* What is left when no kernel takes a step. */
+static enum rlx_status to_host(struct rlx_lower *lo, uint32_t flags,
+			       const struct rlx_error *why)
+{
+	if (flags & RLX_COMPILE_NATIVE)
+		return rlx_error_set(lo->err, RLX_ENOSUP, lo->st->file, lo->st->line,
+				     "%s has no native kernel here%s%s, and native ones were asked for",
+				     lo->st->def->name, why->status ? ": " : "", why->text);
+	lo->code->host++;
+	return lo->ops->whole(lo, RLX_CALL_HOST);
+}
+
+enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t flags)
+{
+	struct rlx_error why = { 0 }, *err = lo->err;
+
+	lo->args = lo->st->args;
+	lo->status = RLX_OK;
+	lo->tmp = 0;
+	if (!lo->st->def) {
+		lo->code->native++;
+		return lo->ops->whole(lo, RLX_CALL_COPY);
+	}
+	if (!fn)
+		return to_host(lo, flags, &why);
+	lo->err = &why;
+	lo->status = fn(lo);
+	lo->err = err;
+	if (!lo->status) {
+		lo->code->native++;
+		return RLX_OK;
+	}
+	lo->ops->undo(lo);
+	if (lo->status != RLX_ENOSUP)
+		return rlx_error_set(err, lo->status, why.file, why.line, "%s", why.text);
+	lo->status = RLX_OK;
+	return to_host(lo, flags, &why);
+}

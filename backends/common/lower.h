@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lowering: from plan steps to kernel calls, for every backend whose kernels take
+ * the argument structs that the headers of kernels/ define.
+ *
+ * A plan step becomes zero or more calls. Each has an argument struct, made at
+ * compile time, in which pointers to tensors are holes listed as references; the
+ * backend keeps both and fills the holes with its own addresses. A run then only
+ * walks the list of calls.
+ *
+ *	enum rlx_status rlx_lower_softmax(struct rlx_lower *lo)
+ *	{
+ *		struct rlx_k_softmax *a = lower_args(lo, sizeof(*a));
+ *		...
+ *		a->n = ...;
+ *		lower_ref_in(lo, &a->x, 0, 0);
+ *		lower_ref_out(lo, &a->y, 0, 0);
+ *		return lower_call(lo, RLX_KERNEL_softmax, rlx_k_softmax_units(a), work,
+ *				  scratch);
+ *	}
+ *
+ * Lowering functions are rows of lower.def, here for all backends and in a
+ * backend's folder for its own. RLX_ENOSUP from one (a dtype, a mode) sends the
+ * step to the reference evaluator on the host. Sticky: after a failure the
+ * lower_* functions do nothing.
+ */
+#ifndef RLX_BACKENDS_LOWER_H
+#define RLX_BACKENDS_LOWER_H
+
+#include "backends/common/host.h"
+#include "backends/common/shape.h"
+#include "base/bump.h"
+#include "kernels/kernel.h"
+
+/* Bring @args to @rows rows and return the units of that. */
+typedef uint64_t rlx_units_fn(void *args, int64_t rows, enum rlx_isa isa);
+
+enum rlx_ref_kind {
+	RLX_REF_PLACE,		/* a value, or work memory: @place */
+	RLX_REF_STATUS,		/* the word that says "bad data" */
+	RLX_REF_KEPT,		/* a table: @place.offset is what the backend said */
+};
+
+/* A pointer in an argument struct. */
+struct rlx_ref {
+	uint64_t		at;
+	struct rlx_place	place;		/* WORK: offset in the work memory */
+	uint8_t			kind;		/* enum rlx_ref_kind */
+};
+
+enum rlx_call_kind { RLX_CALL_KERNEL, RLX_CALL_HOST, RLX_CALL_COPY };
+
+struct rlx_lower;
+struct rlx_k_gemm;
+struct rlx_product;
+
+/* The backend's half. */
+struct rlx_lower_ops {
+	/* Append a call of the staged arguments. */
+	enum rlx_status	(*call)(struct rlx_lower *lo, enum rlx_kernel_id id,
+				uint64_t units, double work, size_t scratch);
+	/* Append the step as it is: by the reference evaluator, or as a copy. */
+	enum rlx_status	(*whole)(struct rlx_lower *lo, enum rlx_call_kind kind);
+	/* Forget what the step has appended so far. */
+	void		(*undo)(struct rlx_lower *lo);
+	/* Make @field point at @bytes at @p, which live as long as the code. */
+	void		(*kept)(struct rlx_lower *lo, void *field, const void *p,
+				size_t bytes);
+	/* Call the family that multiplies; a, residual and c are there already. */
+	enum rlx_status	(*product)(struct rlx_lower *lo, struct rlx_k_gemm *g,
+				   const struct rlx_product *p);
+};
+
+/* Argument structs are at most this large. */
+enum { RLX_LOWER_ARGS = 16384, RLX_LOWER_REFS = 64 };
+
+struct rlx_lower {
+	const struct rlx_lower_ops	*ops;
+	struct rlx_code			*code;
+	const struct rlx_plan		*plan;
+	const struct rlx_plan_step	*st;
+	const void			*args;	/* st->args */
+	struct rlx_error		*err;
+	struct rlx_bump			*bump;	/* tables of lower_keep() */
+	enum rlx_status			 status;
+	int64_t				 block;	/* of the blocked layout; 0: none */
+	uint64_t			 tmp_at, tmp, tmp_most;
+	uint32_t			 n_ref;
+	struct rlx_ref			 ref[RLX_LOWER_REFS];
+	_Alignas(64) unsigned char	 staged[RLX_LOWER_ARGS];
+	uint64_t			 n_staged;
+	rlx_units_fn			*set_rows;
+	int64_t				 rows;
+};
+
+typedef enum rlx_status rlx_lower_fn(struct rlx_lower *lo);
+#define LOWER(op) rlx_lower_fn rlx_lower_##op;
+#include "backends/common/lower.def"
+#undef LOWER
+
+/*
+ * Lower lo->st by @fn (NULL: there is none), or leave it to the host, which
+ * @flags may forbid. Counts it in the code.
+ */
+enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t flags);
+
+/* Types of the step's inputs (NULL: absent) and outputs. */
+const struct rlx_type *lower_in(const struct rlx_lower *lo, uint32_t k);
+const struct rlx_type *lower_out(const struct rlx_lower *lo, uint32_t k);
+/* Address of input @k if it is a constant, else NULL. */
+const void *lower_const(const struct rlx_lower *lo, uint32_t k);
+
+/* A zeroed argument struct for the next call; valid until lower_call(). */
+void *lower_args(struct rlx_lower *lo, size_t size);
+/* @field is a pointer member of that struct: input @k, output @k plus @off bytes. */
+void lower_ref_in(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off);
+void lower_ref_out(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off);
+/* The word that a kernel sets when it meets bad data (an index out of range). */
+void lower_ref_status(struct rlx_lower *lo, void *field);
+/* Memory that lives from this call of the step to its last one. */
+uint64_t lower_tmp(struct rlx_lower *lo, uint64_t bytes);
+void lower_ref_tmp(struct rlx_lower *lo, void *field, uint64_t tmp);
+/* Zeroed memory that lives as long as the code (index tables); NULL: none left. */
+void *lower_keep(struct rlx_lower *lo, size_t n, size_t size);
+/* Such memory, filled by now. */
+void lower_ref_keep(struct rlx_lower *lo, void *field, const void *p, size_t bytes);
+/* For backends: one more entry of lo->ref. */
+void lower_ref_add(struct rlx_lower *lo, void *field, struct rlx_ref ref);
+
+/*
+ * Append a call of the staged arguments. @units as the family's header says;
+ * @work about how many simple operations all of it is, which decides whether
+ * threads share it; @scratch bytes per thread.
+ */
+enum rlx_status lower_call(struct rlx_lower *lo, enum rlx_kernel_id id, uint64_t units,
+			   double work, size_t scratch);
+/*
+ * Say, before lower_call(), that the call's work is along the output's leading
+ * axis, of @rows rows. An active extent then asks @set_rows to bring the arguments
+ * to fewer rows; without one it runs the first units only, in proportion, rounded
+ * up: they must be in row order and of one size. Scratch must do for any number.
+ */
+void lower_extent(struct rlx_lower *lo, int64_t rows, rlx_units_fn *set_rows);
+/* RLX_ENOSUP: this form has no kernel. */
+enum rlx_status lower_no(struct rlx_lower *lo, const char *why);
+enum rlx_status lower_no_memory(struct rlx_lower *lo);
+
+/* takes.c: is this form of the op one that its kernel takes? */
+bool rlx_takes(const struct rlx_infer *q);
+bool lower_takes(const struct rlx_lower *lo);
+
+static inline bool lower_real(enum rlx_dtype dt)
+{
+	return dt == RLX_F32 || dt == RLX_BF16 || dt == RLX_F16;
+}
+
+#endif

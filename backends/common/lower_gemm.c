@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+/* Matrix products: shapes, batches and operands; the backend picks the family. */
+#include "backends/common/batch.h"
+#include "backends/common/product.h"
+
+static const int8_t acts[RLX_ACT_COUNT] = {
+	[RLX_ACT_NONE] = RLX_K_ACT_NONE, [RLX_ACT_RELU] = RLX_K_ACT_RELU,
+	[RLX_ACT_GELU] = RLX_K_ACT_GELU_ERF,
+	[RLX_ACT_GELU_TANH] = RLX_K_ACT_GELU_TANH,
+	[RLX_ACT_SILU] = RLX_K_ACT_SILU, [RLX_ACT_SIGMOID] = RLX_K_ACT_SIGMOID,
+	[RLX_ACT_TANH] = RLX_K_ACT_TANH,
+	[RLX_ACT_HARD_SWISH] = RLX_K_ACT_HARD_SWISH,
+	[RLX_ACT_HARD_SIGMOID] = -1, [RLX_ACT_CLIP] = RLX_K_ACT_CLIP,
+};
+
+enum rlx_k_num rlx_product_num(enum rlx_dtype dt)
+{
+	return dt == RLX_BF16 ? RLX_NUM_BF16 : dt == RLX_F16 ? RLX_NUM_F16 :
+	       RLX_NUM_F32;
+}
+
+enum rlx_status rlx_product_bias(struct rlx_lower *lo, struct rlx_k_gemm *g,
+				 const struct rlx_product *p, enum rlx_dtype dtype)
+{
+	if (!p->has_bias)
+		return RLX_OK;
+	if (lower_in(lo, 2)->dtype != dtype ||
+	    rlx_type_count(lower_in(lo, 2)) != (int64_t)g->n)
+		return lower_no(lo, "the bias is not f32 (f64), one for each column");
+	lower_ref_in(lo, &g->bias, 2, 0);
+	return lo->status;
+}
+
+static enum rlx_status fill(struct rlx_lower *lo, struct rlx_k_gemm *g,
+			    const struct rlx_product *p)
+{
+	const struct rlx_type *a = p->a;
+
+	g->m = (size_t)p->y->dim[p->y->rank - 2];
+	g->n = (size_t)p->y->dim[p->y->rank - 1];
+	g->k = (size_t)a->dim[a->rank - (p->trans_a ? 2 : 1)];
+	if (p->flat)
+		g->m = (size_t)shape_span(p->y, 0, p->y->rank - 1);
+	else if (!batch_plan(g, p->a, p->b, p->y))
+		return lower_no(lo, "over two batch dimensions that do not collapse");
+	g->lda = p->trans_a ? g->m : g->k;
+	g->ldb = p->trans_b ? g->k : g->n;
+	g->ldc = g->ldr = g->n;
+	g->trans_a = p->trans_a;
+	g->b_form = p->trans_b ? RLX_B_COLS : RLX_B_ROWS;
+	g->alpha = p->alpha;
+	g->beta = 1;
+	g->act = (enum rlx_k_act)acts[p->act];
+	g->lo = p->lo;
+	g->hi = p->hi;
+	g->a_num = rlx_product_num(a->dtype);
+	g->b_num = rlx_product_num(p->b->dtype);
+	g->c_num = rlx_product_num(p->y->dtype);
+	if (g->n > SIZE_MAX / 64 / (g->k + 4))
+		return lower_no(lo, "the right-hand side is too large");
+	return RLX_OK;
+}
+
+static enum rlx_status lower_product(struct rlx_lower *lo, struct rlx_product *p)
+{
+	struct rlx_k_gemm *g = lower_args(lo, sizeof(*g));
+	enum rlx_status st;
+
+	if (acts[p->act] < 0)
+		return lower_no(lo, "no kernel for this activation");
+	p->flat = shape_span(p->b, 0, p->b->rank - 2) == 1 && !p->trans_a;
+	st = fill(lo, g, p);
+	if (st)
+		return st;
+	lower_ref_in(lo, &g->a, 0, 0);
+	if (p->has_residual) {
+		if (lower_in(lo, 3)->dtype != p->y->dtype)
+			return lower_no(lo, "the residual is not of the result's dtype");
+		lower_ref_in(lo, &g->residual, 3, 0);
+	}
+	lower_ref_out(lo, &g->c, 0, 0);
+	return lo->ops->product(lo, g, p);
+}
+
+enum rlx_status rlx_lower_matmul(struct rlx_lower *lo)
+{
+	struct rlx_product p = {
+		.a = lower_in(lo, 0), .b = lower_in(lo, 1), .y = lower_out(lo, 0),
+		.alpha = 1,
+	};
+
+	return lower_product(lo, &p);
+}
+
+enum rlx_status rlx_lower_fused_matmul(struct rlx_lower *lo)
+{
+	const struct rlx_op_fused_matmul *f = lo->args;
+	struct rlx_product p = {
+		.a = lower_in(lo, 0), .b = lower_in(lo, 1), .y = lower_out(lo, 0),
+		.trans_a = f->trans_a, .trans_b = f->trans_b,
+		.has_bias = lower_in(lo, 2), .has_residual = lower_in(lo, 3),
+		.alpha = f->alpha != 0 ? (double)f->alpha : 1,
+		.act = f->act, .lo = (double)f->act_lo, .hi = (double)f->act_hi,
+		.compute = f->compute,
+	};
+
+	return lower_product(lo, &p);
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+/* Pools, plain and over blocks of channels. */
+#include "backends/common/lower.h"
+#include "kernels/pool.h"
+
+/* A trailing window of one lane is the blocked layout's (pass/layout.c). */
+static bool is_blocked(const struct rlx_lower *lo, const struct rlx_op_pool *p)
+{
+	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
+
+	return x->rank == 5 && lo->block && x->dim[4] == lo->block &&
+	       p->kernel.v[2] == 1 && y->dim[4] == x->dim[4] &&
+	       (!p->stride.n || p->stride.v[2] == 1) &&
+	       (!p->pad.n || (!p->pad.v[2] && !p->pad.v[5])) &&
+	       p->kind != RLX_POOL_LP && !p->indices;
+}
+
+enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
+{
+	const struct rlx_op_pool *p = lo->args;
+	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
+	struct rlx_k_pool *a = lower_args(lo, sizeof(*a));
+	size_t nd = p->kernel.n - (is_blocked(lo, p) ? 1 : 0), i;
+	double taps = 1;
+
+	if (x->dtype != RLX_F32 || !rlx_type_count(x) || !rlx_type_count(y))
+		return lower_no(lo, "no kernel for this dtype or for nothing");
+	a->planes = (size_t)(x->dim[0] * x->dim[1]);
+	for (i = 0; i < 3; i++) {
+		size_t d = i + nd - 3;	/* wraps where there is no such dimension */
+		bool here = i + nd >= 3;
+
+		a->in[i] = here ? (size_t)x->dim[2 + d] : 1;
+		a->out[i] = here ? (size_t)y->dim[2 + d] : 1;
+		a->k[i] = here ? (size_t)p->kernel.v[d] : 1;
+		a->s[i] = here && p->stride.n ? (size_t)p->stride.v[d] : 1;
+		a->d[i] = here && p->dilation.n ? (size_t)p->dilation.v[d] : 1;
+		a->p[i] = here && p->pad.n ? (size_t)p->pad.v[d] : 0;
+		a->p_end[i] = here && p->pad.n ? (size_t)p->pad.v[d + p->kernel.n] : 0;
+		taps *= (double)a->k[i];
+	}
+	a->kind = p->kind == RLX_POOL_MAX ? RLX_K_POOL_MAX :
+		  p->kind == RLX_POOL_AVG ? RLX_K_POOL_AVG : RLX_K_POOL_LP;
+	a->lp = (unsigned int)p->p;
+	a->include_pad = p->include_pad;
+	a->column_major = p->column_major;
+	lower_ref_in(lo, &a->x, 0, 0);
+	lower_ref_out(lo, &a->y, 0, 0);
+	if (p->indices)
+		lower_ref_out(lo, &a->index, 1, 0);
+	return lower_call(lo, is_blocked(lo, p) ? RLX_KERNEL_pool_c : RLX_KERNEL_pool_f32,
+			  a->planes * a->out[0] * a->out[1],
+			  (double)rlx_type_count(y) * taps, 0);
+}
