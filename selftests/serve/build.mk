@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 # The tests of rlxd: with real clients and hostile ones, each in its own process.
 SERVE_RUN := selftests/serve/run.sh
-SERVE_PY  := hostile clients ops
+SERVE_PY  := hostile clients ops tls
 
 # Fuzzers of what rlxd reads, made of the few files that are concerned, by clang.
 FUZZ_SERVE := $(patsubst selftests/serve/fuzz/%.c,$(BUILD)/fuzz-serve/%, \
 		$(wildcard selftests/serve/fuzz/*.c))
 FUZZ_SERVE_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard libuser/base/*.c) \
-		tools/rlxd/http.c tools/rlxd/conf.c tools/rlxd/log.c) $(LLHTTP_OBJ)
+		tools/rlxd/http.c tools/rlxd/conf.c tools/rlxd/log.c \
+		tools/rlxd/tls_ctx.c tools/rlx/address.c) $(LLHTTP_OBJ)
 
 $(FUZZ_SERVE:$(BUILD)/fuzz-serve/%=$(BUILD)/obj/selftests/serve/fuzz/%.o): \
 	CPPFLAGS += $(LLHTTP_FLAGS)

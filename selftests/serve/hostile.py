@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 
-from rlxd import ENGINES, Server, main, minilm, read_all, status_of, test, wait_for
+from rlxd import (ENGINES, Server, main, minilm, read_all, reset, status_of, test, trickle,
+                  wait_for)
 
 OK = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 CLOSE = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -327,18 +328,7 @@ def slow_loris(s):
                   b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
     alive(s)
     assert time.monotonic() - begin < 5
-    while time.monotonic() - begin < 4:
-        for c in slow:
-            try:
-                c.send(b"a")
-            except OSError:
-                pass
-        time.sleep(0.5)
-    for c in slow:
-        c.settimeout(5)
-        out = read_all(c)
-        assert not out or status_of(out) == 408, out
-        c.close()
+    trickle(slow, b"a", begin + 4)
 
 
 @each_engine
@@ -404,8 +394,9 @@ def vanishing_clients(s):
         n = len(whole) if i % 2 else rng.randrange(len(whole))
         c.sendall(whole[:n])
         if i % 3 == 0:
-            c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        c.close()
+            reset(c)
+        else:
+            c.close()
     wait_for(lambda: s.metric("rlxd_connections") <= 1, 120)
     wait_for(lambda: s.metric('rlxd_model_queue_rows{model="minilm"}') == 0, 120)
 

@@ -12,7 +12,8 @@ import tempfile
 import threading
 import time
 
-from rlxd import BUILD, ENGINES, RLXD, Server, main, minilm, read_all, status_of, test, wait_for
+from rlxd import (BUILD, ENGINES, RLXD, Server, activated, main, minilm, read_all, status_of,
+                  test, wait_for)
 
 VISION = os.path.abspath(BUILD + "/serve/vision.onnx")
 
@@ -461,13 +462,10 @@ def socket_activation():
     ln.listen(16)
     early = socket.create_connection(ln.getsockname(), timeout=30)
     early.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-    # As the manager does it: descriptor 3, and the pid of the process itself.
-    sh = 'LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=http exec "$0" "$@" 3<&%d' % ln.fileno()
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
         f.write(vision())
         f.flush()
-        s = Server(args=["/bin/sh", "-c", sh, RLXD, "--config", f.name],
-                   pass_fds=(ln.fileno(),))
+        s = Server(args=activated(ln, f.name), pass_fds=(ln.fileno(),))
         with s:
             assert s.port == ln.getsockname()[1]
             assert status_of(early.recv(1000)) in (200, 503)
@@ -479,12 +477,11 @@ def socket_activation():
 @test
 def passed_socket_of_another_kind():
     a, b = socket.socketpair()
-    sh = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3<&%d' % a.fileno()
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
         f.write(vision())
         f.flush()
-        r = subprocess.run(["/bin/sh", "-c", sh, RLXD, "--config", f.name],
-                           pass_fds=(a.fileno(),), capture_output=True, text=True, timeout=30)
+        r = subprocess.run(activated(a, f.name), pass_fds=(a.fileno(),), capture_output=True,
+                           text=True, timeout=30)
         assert r.returncode == 1 and "no listening socket" in r.stderr, r.stderr
 
 

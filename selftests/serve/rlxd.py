@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -75,6 +76,28 @@ def read_all(sock):
         return out
 
 
+def trickle(socks, byte, until):
+    """A byte now and then, until that time; then all must have been closed."""
+    while time.monotonic() < until:
+        for c in socks:
+            try:
+                c.send(byte)
+            except OSError:
+                pass
+        time.sleep(0.2)
+    for c in socks:
+        c.settimeout(5)
+        out = read_all(c)
+        assert not out or b"HTTP" not in out or status_of(out) == 408, out
+        c.close()
+
+
+def reset(sock):
+    """Close it so that the peer sees an error."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
 class Server:
     """A daemon on a port that the system chose; its log is kept."""
 
@@ -88,7 +111,7 @@ class Server:
             self.head += "engine = %s\n" % engine
         self.write(sections)
         self.lines = []
-        self.port = None
+        self.port = self.tls_port = None
         self.proc = subprocess.Popen(
             args or [RLXD, "--config", self.conf], stderr=subprocess.PIPE, text=True,
             env=dict(os.environ, **(env or {})), pass_fds=pass_fds)
@@ -111,6 +134,8 @@ class Server:
             at = line.find("event=listening address=")
             if at >= 0 and self.port is None and "unix:" not in line:
                 self.port = int(line.rstrip().rsplit(":", 1)[1])
+            if at >= 0 and "address=tls:" in line:
+                self.tls_port = int(line.rstrip().rsplit(":", 1)[1])
 
     def log(self):
         return "\n".join(self.lines)
@@ -211,6 +236,13 @@ class Server:
             for line in self.lines[-40:]:
                 print("#   " + line)
         self.dir.cleanup()
+
+
+def activated(sock, conf, name="http"):
+    """A command that passes a socket, as a manager does: 3, and the process's own pid."""
+    sh = 'LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=%s exec "$0" "$@" 3<&%d' % (
+        name, sock.fileno())
+    return ["/bin/sh", "-c", sh, RLXD, "--config", conf]
 
 
 def minilm(extra=""):

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* "127.0.0.1:8000" and "unix:/path", as several subcommands take them. */
+/* Addresses of servers, for those who connect and those who listen. */
 #ifndef RLX_TOOLS_ADDRESS_H
 #define RLX_TOOLS_ADDRESS_H
 
 #include <stdbool.h>
 #include <sys/socket.h>
 
+/* "127.0.0.1:8000", "[::1]:8000", "localhost:8000" or "unix:/path". */
 bool address_parse(const char *s, struct sockaddr_storage *out, socklen_t *out_len);
+/* Can only processes of this machine reach it? */
+bool address_is_local(const struct sockaddr_storage *a);
 
 #endif

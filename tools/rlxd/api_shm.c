@@ -15,6 +15,10 @@ static bool is_allowed(struct req *r, int *out_uid)
 	const struct conn *c = r->conn;
 
 	*out_uid = c->uid;
+	if (c->listener->tls) {
+		req_fail(r, 403, "shared memory is for peers of this machine, not by TLS");
+		return false;
+	}
 	if (mode == CONF_SHM_LOCAL || (mode == CONF_SHM_UNIX && c->uid >= 0))
 		return true;
 	req_fail(r, 403, mode == CONF_SHM_UNIX ?

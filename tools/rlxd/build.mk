@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
 # The daemon. It is part of `make` where its libraries are: llhttp, which Debian has
-# as the sources that nodejs is built of (node-llhttp), and libinih.
+# as the sources that nodejs is built of (node-llhttp), libinih, and OpenSSL 3.
 LLHTTP	?= /usr/share
 RLXD_SRC := $(wildcard tools/rlxd/*.c)
-RLXD_OBJ := $(RLXD_SRC:%.c=$(BUILD)/obj/%.o)
+RLXD_OBJ := $(RLXD_SRC:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/tools/rlx/address.o
 LLHTTP_OBJ := $(BUILD)/obj/llhttp/llhttp.o $(BUILD)/obj/llhttp/api.o \
 	      $(BUILD)/obj/llhttp/http.o
-RLXD_LIBS := -linih
+RLXD_LIBS := -linih -lssl -lcrypto
 LLHTTP_FLAGS := -I$(LLHTTP)/include/llhttp -DLLHTTP_STRICT_MODE=1
 
-ifneq ($(and $(wildcard $(LLHTTP)/llhttp/llhttp.c),$(wildcard /usr/include/ini.h)),)
+ifneq ($(and $(wildcard $(LLHTTP)/llhttp/llhttp.c),$(wildcard /usr/include/ini.h), \
+	$(wildcard /usr/include/openssl/ssl.h)),)
 tools: $(BUILD)/bin/rlxd
 endif
 

@@ -10,7 +10,9 @@
 
 #include "base/alloc.h"
 #include "tools/rlxd/conf.h"
+#include "tools/rlx/address.h"
 #include "tools/rlxd/log.h"
+#include "tools/rlxd/tls.h"
 
 enum { NAME_MAX_LEN = 40, FILE_MAX = 1 << 20 };
 
@@ -42,6 +44,9 @@ struct option {
 #define AT(m) offsetof(struct conf_server, m)
 static const struct option server_option[] = {
 	{ "listen", FORM_LISTEN },
+	{ "tls_certificate", FORM_STR, AT(tls_certificate) },
+	{ "tls_key", FORM_STR, AT(tls_key) },
+	{ "tls_client_ca", FORM_STR, AT(tls_client_ca) },
 	{ "threads", FORM_INT, AT(threads), 1, 64, 1 },
 	{ "engine", FORM_WORD, AT(engine), 0, 2, 0, "auto|io_uring|epoll" },
 	{ "max_connections", FORM_INT, AT(max_connections), 1, 1 << 20, 1024 },
@@ -261,14 +266,18 @@ static enum rlx_status add_item(struct reader *r, enum form form, const char *s,
 {
 	struct conf_server *sv = r->obj;
 	struct conf_key *key = r->obj;
+	struct rlx_error why = { 0 };
 
 	if (form == FORM_BUCKETS)
 		return add_bucket(r, s, n);
 	if (form == FORM_LISTEN) {
 		if (sv->n_listen == CONF_LISTEN_MAX)
 			return bad(r, "more than %d addresses", CONF_LISTEN_MAX);
-		sv->listen[sv->n_listen] = keep(r, s, n);
-		return sv->listen[sv->n_listen++] ? RLX_OK : RLX_ENOMEM;
+		s = keep(r, s, n);
+		if (!s)
+			return RLX_ENOMEM;
+		return conf_listen(s, &sv->listen[sv->n_listen++], &why) ?
+		       bad(r, "%s", why.text) : RLX_OK;
 	}
 	if (key->n_model == CONF_MODELS_MAX)
 		return bad(r, "more than %d models", CONF_MODELS_MAX);
@@ -478,6 +487,47 @@ static const struct conf_model *find_model(const struct conf *c, const char *nam
 	return NULL;
 }
 
+enum rlx_status conf_listen(const char *text, struct conf_listen *out, struct rlx_error *err)
+{
+	const char *s = text;
+
+	*out = (struct conf_listen){ .text = text, .tls = !strncmp(text, "tls:", 4) };
+	s += out->tls ? 4 : 0;
+	if (!strncmp(s, "unix:", 5) && (out->tls || s[5] != '/'))
+		return rlx_fail(err, RLX_EINVAL, out->tls ? "%s: TLS is for addresses of the "
+				"network" : "%s: an absolute path is needed", text);
+	if (!address_parse(s, &out->addr, &out->len))
+		return rlx_fail(err, RLX_EINVAL, "'%s' is no address: 127.0.0.1:PORT, [::1]:PORT, "
+				"unix:/PATH of at most 107 bytes, or tls:ADDRESS:PORT", text);
+	if (!out->tls && !address_is_local(&out->addr))
+		return rlx_fail(err, RLX_EACCES, "%s is not an address of this machine alone; "
+				"write tls:%s, with tls_certificate, tls_key and a [key NAME] "
+				"section, or listen on 127.0.0.1:PORT, [::1]:PORT or unix:/PATH",
+				text, text);
+	return RLX_OK;
+}
+
+static enum rlx_status check_tls(struct reader *r)
+{
+	const struct conf_server *sv = &r->c->server;
+	unsigned int i;
+
+	if (!sv->tls_certificate != !sv->tls_key || (sv->tls_client_ca && !sv->tls_key))
+		return bad(r, "tls_certificate and tls_key belong together, and tls_client_ca "
+			   "to them");
+	for (i = 0; i < sv->n_listen; i++) {
+		if (!sv->listen[i].tls)
+			continue;
+		if (!sv->tls_key)
+			return bad(r, "listen = %s needs tls_certificate and tls_key in [server]",
+				   sv->listen[i].text);
+		if (!r->c->n_key)
+			return bad(r, "listen = %s needs a [key NAME] section: without one, whoever "
+				   "reaches it could ask everything", sv->listen[i].text);
+	}
+	return RLX_OK;
+}
+
 /* What one option alone cannot tell. */
 static enum rlx_status check(struct reader *r)
 {
@@ -507,7 +557,7 @@ static enum rlx_status check(struct reader *r)
 					   "[model %s]", key->name, key->model[k],
 					   key->model[k]);
 	}
-	return RLX_OK;
+	return check_tls(r);
 }
 
 enum rlx_status conf_parse(const char *text, size_t len, const char *name,
@@ -559,11 +609,19 @@ static enum rlx_status slurp(const char *path, char *to, size_t max, size_t *out
 	return RLX_OK;
 }
 
+void conf_warn_readable(const char *path)
+{
+	struct stat sb;
+
+	if (!stat(path, &sb) && sb.st_mode & 077)
+		log_event(LOG_WARN, "others can read a secret", L_STR("file", path),
+			  L_STR("do", "chmod 600"));
+}
+
 static enum rlx_status load_secret(struct conf_key *key, struct rlx_error *err)
 {
 	char text[CONF_SECRET_MAX + 2];
 	enum rlx_status st;
-	struct stat sb;
 	size_t n;
 
 	st = slurp(key->secret_file, text, CONF_SECRET_MAX, &n, err);
@@ -578,9 +636,7 @@ static enum rlx_status load_secret(struct conf_key *key, struct rlx_error *err)
 	if (memchr(text, 0, n) || memchr(text, '\n', n) || memchr(text, ' ', n))
 		return rlx_fail(err, RLX_EINVAL, "%s: a secret is one line without blanks",
 				key->secret_file);
-	if (!stat(key->secret_file, &sb) && sb.st_mode & 077)
-		log_event(LOG_WARN, "others can read a secret", L_STR("file", key->secret_file),
-			  L_STR("do", "chmod 600"));
+	conf_warn_readable(key->secret_file);
 	memcpy(key->secret, text, n);
 	key->secret_len = n;
 	explicit_bzero(text, sizeof(text));
@@ -603,6 +659,8 @@ enum rlx_status conf_load(const char *path, struct conf **out, struct rlx_error 
 	rlx_free(text);
 	for (i = 0; !st && i < (*out)->n_key; i++)
 		st = load_secret(&(*out)->key[i], err);
+	if (!st && (*out)->server.tls_key)
+		st = tls_ctx_new(&(*out)->server, &(*out)->tls, err);
 	if (st) {
 		conf_free(*out);
 		*out = NULL;
@@ -615,6 +673,7 @@ void conf_free(struct conf *c)
 	if (!c)
 		return;
 	rlx_bump_fini(&c->mem);
+	tls_ctx_free(c->tls);
 	explicit_bzero(c->key, sizeof(c->key));
 	rlx_free(c);
 }

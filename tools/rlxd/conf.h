@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "base/bump.h"
 #include "rlx/compile.h"
@@ -47,9 +48,17 @@ struct conf_key {
 	unsigned int	 line;
 };
 
+struct conf_listen {
+	const char		*text;
+	struct sockaddr_storage	 addr;
+	socklen_t		 len;
+	bool			 tls;
+};
+
 struct conf_server {
-	const char	*listen[CONF_LISTEN_MAX];
+	struct conf_listen listen[CONF_LISTEN_MAX];
 	unsigned int	 n_listen;
+	const char	*tls_certificate, *tls_key, *tls_client_ca;
 	int64_t		 threads, max_connections, max_header, max_body, max_memory;
 	int64_t		 header_timeout_ns, body_timeout_ns, idle_timeout_ns;
 	int64_t		 request_timeout_ns, send_timeout_ns, drain_timeout_ns;
@@ -62,11 +71,12 @@ struct conf {
 	struct conf_model	 model[CONF_MODELS_MAX];
 	struct conf_key		 key[CONF_KEYS_MAX];
 	unsigned int		 n_model, n_key;
+	struct ssl_ctx_st	*tls;		/* NULL: there is no certificate */
 	struct rlx_bump		 mem;
 };
 
 /*
- * Read a file; secrets are read from the files it names. On failure @err names
+ * Read a file; secrets and certificates are read from the files it names. On failure @err names
  * file, line, what is wrong and what would be right.
  */
 enum rlx_status __rlx_must_check
@@ -77,6 +87,16 @@ enum rlx_status __rlx_must_check
 conf_parse(const char *text, size_t len, const char *name, struct conf **out,
 	   struct rlx_error *err);
 void conf_free(struct conf *c);
+
+/*
+ * "127.0.0.1:8000", "[::1]:8000", "localhost:8000", "unix:/path", or "tls:" and an
+ * address. Without TLS others than this machine's own are refused: whoever can reach
+ * them could read and ask everything. @text is kept.
+ */
+enum rlx_status __rlx_must_check
+conf_listen(const char *text, struct conf_listen *out, struct rlx_error *err);
+/* A secret is in that file: complain if others can read it. */
+void conf_warn_readable(const char *path);
 
 /* True if two sections would give the same model. */
 bool conf_model_equal(const struct conf_model *a, const struct conf_model *b);

@@ -14,6 +14,7 @@
 #include "tools/rlxd/metric.h"
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
+#include "tools/rlxd/tls.h"
 
 enum { BODY_FIRST = 1 << 20 };
 
@@ -49,13 +50,13 @@ static void name_peer(struct conn *c)
 }
 
 /* Too many: the peer learns why, if its socket takes it at once. */
-static void turn_away(struct loop *l, int fd)
+static void turn_away(const struct listener *s, int fd)
 {
 	static const char text[] =
 		"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
 		"Retry-After: 1\r\nConnection: close\r\n\r\n";
 
-	if (send(fd, text, sizeof(text) - 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+	if (!s->tls && send(fd, text, sizeof(text) - 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
 		errno = 0;
 	close(fd);
 	metric_add(&metrics.connections_refused, 1);
@@ -70,19 +71,21 @@ struct conn *conn_new(struct loop *l, int fd, const struct listener *s)
 	    atomic_fetch_add(&l->server->n_conn, 1) >= (unsigned int)cf->max_connections) {
 		if (!l->draining)
 			atomic_fetch_sub(&l->server->n_conn, 1);
-		turn_away(l, fd);
+		turn_away(s, fd);
 		return NULL;
 	}
 	c = rlx_calloc(1, sizeof(*c));
 	if (!c) {
 		atomic_fetch_sub(&l->server->n_conn, 1);
-		turn_away(l, fd);
+		turn_away(s, fd);
 		return NULL;
 	}
 	c->loop = l;
+	c->io = &l->engine->io;
 	c->fd = fd;
 	c->listener = s;
 	c->first = c->last_chunk = -1;
+	c->state = CONN_HEAD;
 	c->deadline = l->now + cf->header_timeout_ns;
 	name_peer(c);
 	c->next = l->conns;
@@ -92,7 +95,10 @@ struct conn *conn_new(struct loop *l, int fd, const struct listener *s)
 	l->n_conn++;
 	metric_add(&metrics.connections, 1);
 	l->engine->adopt(c);
-	l->engine->want(c);
+	if (!s->tls)
+		c->io->want(c);
+	else if (!tls_begin(c))
+		conn_shut(c);
 	return c;
 }
 
@@ -109,7 +115,7 @@ void conn_chunk(struct conn *c, uint16_t id, uint32_t n)
 {
 	struct loop *l = c->loop;
 
-	l->n_held++;
+	l->n_held += id < CHUNKS;
 	l->chunk[id] = (struct chunk){ 0, n, -1 };
 	if (c->first < 0)
 		c->first = id;
@@ -118,13 +124,7 @@ void conn_chunk(struct conn *c, uint16_t id, uint32_t n)
 	c->last_chunk = id;
 	metric_add(&metrics.bytes_in, n);
 	if (++c->n_chunk >= CONN_CHUNKS)
-		l->engine->stop(c);
-}
-
-static void give_chunk(struct loop *l, int32_t id)
-{
-	l->n_held--;
-	l->engine->give(l, (uint16_t)id);
+		c->io->stop(c);
 }
 
 /* The first chunk leaves the list; whoever calls gives or keeps it. */
@@ -142,11 +142,14 @@ static int32_t take_chunk(struct conn *c)
 static void drop_chunks(struct conn *c)
 {
 	while (c->first >= 0)
-		give_chunk(c->loop, take_chunk(c));
+		chunk_give(c->loop, take_chunk(c));
 }
 
 void conn_eof(struct conn *c, int error)
 {
+	/* TLS in the kernel: a record that is no data, as a farewell is. */
+	if (c->tls && error == EIO)
+		error = 0;
 	c->eof = true;
 	c->bad |= error != 0;
 }
@@ -186,6 +189,8 @@ void conn_shut(struct conn *c)
 {
 	if (c->state == CONN_GONE)
 		return;
+	if (c->tls)
+		tls_goodbye(c);
 	c->state = CONN_GONE;
 	unstarve(c);
 	/* A reply under way, or a body that is received in place, is in use until
@@ -209,6 +214,8 @@ static void release(struct conn *c)
 
 	abandon(c);
 	drop_chunks(c);
+	if (c->tls)
+		tls_end(c);
 	close(c->fd);
 	if (c->next)
 		c->next->prev = c->prev;
@@ -263,11 +270,12 @@ static void send_reply(struct conn *c)
 			c->iov[c->n_iov++] = y->tail[i];
 		c->to_send += req_body_bytes(r);
 	}
-	c->zerocopy = c->to_send >= ZEROCOPY_BYTES;
+	c->zerocopy = c->to_send >= ZEROCOPY_BYTES && !c->tls;
+	c->sent = 0;
 	c->msg = (struct msghdr){ .msg_iov = c->iov, .msg_iovlen = c->n_iov };
 	c->state = CONN_SEND;
 	c->deadline = l->now + l->server->limits.send_timeout_ns;
-	l->engine->send(c);
+	c->io->send(c);
 }
 
 void conn_reply(struct conn *c)
@@ -297,6 +305,24 @@ static void refuse(struct conn *c, int status, const char *why)
 	send_reply(c);
 }
 
+bool conn_advance(struct conn *c, size_t n)
+{
+	struct iovec *v;
+	size_t k;
+
+	c->sent += (ssize_t)n;
+	for (; c->msg.msg_iovlen; c->msg.msg_iov++, c->msg.msg_iovlen--) {
+		v = c->msg.msg_iov;
+		k = n < v->iov_len ? n : v->iov_len;
+		v->iov_base = (char *)v->iov_base + k;
+		v->iov_len -= k;
+		n -= k;
+		if (v->iov_len)
+			return false;
+	}
+	return true;
+}
+
 void conn_sent(struct conn *c, ssize_t n)
 {
 	struct loop *l = c->loop;
@@ -318,6 +344,8 @@ void conn_sent(struct conn *c, ssize_t n)
 	if (c->last) {
 		/* Closing with unread bytes would reset the connection and take
 		 * the reply along. */
+		if (c->tls)
+			tls_goodbye(c);
 		shutdown(c->fd, SHUT_WR);
 		c->state = CONN_LINGER;
 		c->deadline = l->now + linger_ns;
@@ -399,6 +427,16 @@ static bool has_bytes(const struct conn *c)
 	return c->first >= 0 && (k[c->first].at < k[c->first].end || k[c->first].next >= 0);
 }
 
+static bool say_continue(struct conn *c)
+{
+	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+	size_t n = sizeof(text) - 1;
+
+	if (c->tls)
+		return tls_say(c, text, n);
+	return send(c->fd, text, n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n;
+}
+
 /* A head of @n bytes at @p: what it asks for, and where its body goes. */
 static void begin(struct conn *c, const char *p, size_t n)
 {
@@ -438,8 +476,7 @@ static void begin(struct conn *c, const char *p, size_t n)
 		return;
 	}
 	c->state = c->parsed.chunked ? CONN_CHUNKED : CONN_LENGTH;
-	if (c->parsed.expect && !has_bytes(c) &&
-	    send(c->fd, "HTTP/1.1 100 Continue\r\n\r\n", 25, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+	if (c->parsed.expect && !has_bytes(c) && !say_continue(c))
 		conn_shut(c);
 }
 
@@ -478,7 +515,7 @@ static void read_head(struct conn *c)
 	while (!before && n && (*p == '\r' || *p == '\n'))
 		p++, n--, k->at++;
 	if (!n) {
-		give_chunk(l, take_chunk(c));
+		chunk_give(l, take_chunk(c));
 		return;
 	}
 	if (!before) {
@@ -487,7 +524,7 @@ static void read_head(struct conn *c)
 			k->at += (uint32_t)whole;
 			begin(c, p, whole);
 			if (c->first >= 0 && l->chunk[c->first].at == l->chunk[c->first].end)
-				give_chunk(l, take_chunk(c));
+				chunk_give(l, take_chunk(c));
 			return;
 		}
 		c->head_from = 0;
@@ -501,7 +538,7 @@ static void read_head(struct conn *c)
 	}
 	k->at = whole ? k->at + (uint32_t)(whole - before) : k->end;
 	if (k->at == k->end)
-		give_chunk(l, take_chunk(c));
+		chunk_give(l, take_chunk(c));
 	if (!whole)
 		return;
 	c->head_n = 0;
@@ -520,7 +557,8 @@ static bool lend_chunk(struct conn *c)
 	struct chunk *k = &l->chunk[c->first];
 	struct req *r = c->req;
 
-	if (r->body_n || k->end - k->at != c->parsed.length || l->n_held > CHUNKS / 2)
+	if (r->body_n || k->end - k->at != c->parsed.length ||
+	    (c->first < CHUNKS ? l->n_held > CHUNKS / 2 : l->n_spare < SPARE_CHUNKS / 2))
 		return false;
 	r->body = chunk_bytes(l, (uint16_t)c->first) + k->at;
 	r->body_n = k->end - k->at;
@@ -547,17 +585,17 @@ static void read_length(struct conn *c)
 		}
 		k->at += (uint32_t)n;
 		if (k->at == k->end)
-			give_chunk(l, take_chunk(c));
+			chunk_give(l, take_chunk(c));
 	}
 	left = c->parsed.length - r->body_n;
 	if (!left) {
 		run(c);
 	} else if (c->eof) {
 		conn_shut(c);
-	} else if (left < DIRECT_BYTES && !c->filling) {
-		l->engine->want(c);
+	} else if (left < c->io->direct && !c->filling) {
+		c->io->want(c);
 	} else if (c->armed) {
-		l->engine->stop(c);
+		c->io->stop(c);
 	} else if (!c->filling) {
 		/* In place, a piece at a time so that a length alone takes no memory. */
 		n = left < BODY_FIRST + r->body_n ? left : BODY_FIRST + r->body_n;
@@ -565,7 +603,7 @@ static void read_length(struct conn *c)
 			no_room(c);
 			return;
 		}
-		l->engine->fill(c, r->body + r->body_n, n);
+		c->io->fill(c, r->body + r->body_n, n);
 	}
 }
 
@@ -604,7 +642,7 @@ static void read_chunked(struct conn *c)
 		}
 		k->at += (uint32_t)used;
 		if (k->at == k->end)
-			give_chunk(l, take_chunk(c));
+			chunk_give(l, take_chunk(c));
 		if (c->http.end) {
 			c->body_at = 0;
 			run(c);
@@ -614,7 +652,7 @@ static void read_chunked(struct conn *c)
 	if (c->eof)
 		conn_shut(c);
 	else
-		l->engine->want(c);
+		c->io->want(c);
 }
 
 static void wait_for_head(struct conn *c)
@@ -622,7 +660,7 @@ static void wait_for_head(struct conn *c)
 	if (c->eof || (c->loop->draining && !c->head_n))
 		conn_shut(c);
 	else
-		c->loop->engine->want(c);
+		c->io->want(c);
 }
 
 /* Go on as far as the bytes that are there allow. */
@@ -654,7 +692,11 @@ void conn_process(struct conn *c)
 			if (c->eof)
 				conn_shut(c);
 			else
-				c->loop->engine->want(c);
+				c->io->want(c);
+			break;
+		case CONN_SHAKE:
+			if (c->eof)
+				conn_shut(c);
 			break;
 		case CONN_BUSY:
 			/* A peer that half-closes still reads; one that is gone
@@ -693,6 +735,7 @@ void conn_timeout(struct conn *c)
 
 void conn_drain(struct conn *c)
 {
-	if (c->state == CONN_HEAD && !c->head_n && c->first < 0)
+	if (c->state == CONN_SHAKE ||
+	    (c->state == CONN_HEAD && !c->head_n && c->first < 0))
 		conn_shut(c);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The engine on epoll, for kernels and containers without io_uring. */
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -95,11 +96,19 @@ static void watch(struct conn *c, int op)
 	struct epoll *e = c->loop->state;
 	struct epoll_event ev = { .data.ptr = c };
 
-	if (c->armed || c->filling)
+	bool own = c->io == &engine_epoll.io;
+
+	if (own ? c->armed || c->filling : c->polled & POLLIN)
 		ev.events |= EPOLLIN | EPOLLRDHUP;
-	if (c->sending)
+	if (own ? c->sending : c->polled & POLLOUT)
 		ev.events |= EPOLLOUT;
 	epoll_ctl(e->fd, op, c->fd, &ev);
+}
+
+static void epoll_poll(struct conn *c, unsigned int events)
+{
+	c->polled |= events;
+	watch(c, EPOLL_CTL_MOD);
 }
 
 static void epoll_adopt(struct conn *c)
@@ -137,7 +146,6 @@ static void epoll_fill(struct conn *c, void *p, size_t n)
 static void epoll_send(struct conn *c)
 {
 	c->sending = true;
-	c->sent = 0;
 	watch(c, EPOLL_CTL_MOD);
 }
 
@@ -232,30 +240,32 @@ static void do_send(struct conn *c)
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	if (n > 0) {
-		c->sent += n;
-		while (n && c->msg.msg_iovlen) {
-			struct iovec *v = c->msg.msg_iov;
-			size_t k = (size_t)n < v->iov_len ? (size_t)n : v->iov_len;
-
-			v->iov_base = (char *)v->iov_base + k;
-			v->iov_len -= k;
-			n -= (ssize_t)k;
-			if (v->iov_len)
-				break;
-			c->msg.msg_iov++;
-			c->msg.msg_iovlen--;
-		}
-		if (c->msg.msg_iovlen)
-			return;
-	}
+	if (n > 0 && !conn_advance(c, (size_t)n))
+		return;
 	c->sending = false;
 	watch(c, EPOLL_CTL_MOD);
 	conn_sent(c, n < 0 ? -errno : c->sent);
 }
 
+/* Somebody else moves its bytes, and asked when it can. */
+static void on_polled(struct conn *c, uint32_t events)
+{
+	if (c->polled) {
+		c->polled = 0;
+		watch(c, EPOLL_CTL_MOD);
+		conn_polled(c);
+	} else if (!c->eof && events & (EPOLLERR | EPOLLHUP)) {
+		conn_eof(c, ECONNRESET);
+		conn_ready(c);
+	}
+}
+
 static void on_conn(struct conn *c, uint32_t events)
 {
+	if (c->io != &engine_epoll.io) {
+		on_polled(c, events);
+		return;
+	}
 	if (c->sending && events & (EPOLLOUT | EPOLLERR | EPOLLHUP))
 		do_send(c);
 	if (c->filling && events & (EPOLLIN | EPOLLRDHUP | EPOLLERR | EPOLLHUP))
@@ -306,10 +316,14 @@ const struct engine engine_epoll = {
 	.listen	  = epoll_listen,
 	.unlisten = epoll_unlisten,
 	.adopt	  = epoll_adopt,
-	.want	  = epoll_want,
-	.stop	  = epoll_stop,
-	.fill	  = epoll_fill,
-	.send	  = epoll_send,
+	.io	  = {
+		.want	= epoll_want,
+		.stop	= epoll_stop,
+		.fill	= epoll_fill,
+		.send	= epoll_send,
+		.direct	= DIRECT_BYTES,
+	},
+	.poll	  = epoll_poll,
 	.shut	  = epoll_shut,
 	.give	  = give,
 	.wait	  = epoll_wait_turn,

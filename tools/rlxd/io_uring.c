@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The engine on io_uring: multishot accept and receive into provided buffers. */
 #include <liburing.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,7 +14,10 @@
 enum { ENTRIES = 512, CQ_ENTRIES = 8192, GROUP = 1 };
 
 /* What a completion is of: the low bits of its user data, above them whose. */
-enum op { OP_ACCEPT, OP_RECV, OP_FILL, OP_SEND, OP_WAKE, OP_IGNORE, OP_MASK = 7 };
+enum op {
+	OP_ACCEPT, OP_RECV, OP_FILL, OP_SEND, OP_WAKE, OP_IGNORE, OP_POLL_IN, OP_POLL_OUT,
+	OP_MASK = 7,
+};
 
 struct uring {
 	struct io_uring		 ring;
@@ -227,13 +231,45 @@ static void uring_send(struct conn *c)
 	struct uring *u = c->loop->state;
 	struct io_uring_sqe *s = sqe_get(u);
 
+	/* TLS in the kernel knows no MSG_WAITALL: on_send() goes on where it stopped. */
+	unsigned int flags = MSG_NOSIGNAL | (c->tls ? 0 : MSG_WAITALL);
+
 	if (c->zerocopy)
-		io_uring_prep_sendmsg_zc(s, c->fd, &c->msg, MSG_NOSIGNAL | MSG_WAITALL);
+		io_uring_prep_sendmsg_zc(s, c->fd, &c->msg, flags);
 	else
-		io_uring_prep_sendmsg(s, c->fd, &c->msg, MSG_NOSIGNAL | MSG_WAITALL);
+		io_uring_prep_sendmsg(s, c->fd, &c->msg, flags);
 	sqe_tag(s, c, OP_SEND);
 	c->sending = true;
 	c->ops++;
+}
+
+static void uring_poll(struct conn *c, unsigned int events)
+{
+	struct uring *u = c->loop->state;
+	struct io_uring_sqe *s;
+
+	events &= ~c->polled;
+	c->polled |= events;
+	for (; events; events &= events - 1) {
+		s = sqe_get(u);
+		io_uring_prep_poll_add(s, c->fd, events & -events);
+		sqe_tag(s, c, events & -events & POLLIN ? OP_POLL_IN : OP_POLL_OUT);
+		c->ops++;
+	}
+}
+
+static void let_go(struct conn *c)
+{
+	if (!--c->ops && c->shut)
+		conn_gone(c);
+}
+
+static void on_poll(struct conn *c, unsigned int event)
+{
+	c->polled &= ~event;
+	if (!c->shut)
+		conn_polled(c);
+	let_go(c);
 }
 
 static void uring_shut(struct conn *c)
@@ -247,12 +283,6 @@ static void uring_shut(struct conn *c)
 
 static void uring_adopt(struct conn *c)
 {
-}
-
-static void let_go(struct conn *c)
-{
-	if (!--c->ops && c->shut)
-		conn_gone(c);
 }
 
 static void on_accept(struct loop *l, const struct io_uring_cqe *e)
@@ -299,14 +329,16 @@ static void on_send(struct conn *c, const struct io_uring_cqe *e)
 
 	/* Without a copy: the bytes may be changed only after the notification. */
 	if (e->flags & IORING_CQE_F_MORE) {
-		c->sent = e->res;
+		c->uncopied = e->res;
 		return;
 	}
 	if (e->flags & IORING_CQE_F_NOTIF)
-		n = c->sent;
+		n = c->uncopied;
 	c->sending = false;
-	if (!c->shut)
-		conn_sent(c, n);
+	if (!c->shut && n > 0 && !conn_advance(c, (size_t)n))
+		uring_send(c);
+	else if (!c->shut)
+		conn_sent(c, n < 0 ? n : c->sent);
 	let_go(c);
 }
 
@@ -329,6 +361,12 @@ static void on_cqe(struct loop *l, const struct io_uring_cqe *e)
 		break;
 	case OP_SEND:
 		on_send(c, e);
+		break;
+	case OP_POLL_IN:
+		on_poll(c, POLLIN);
+		break;
+	case OP_POLL_OUT:
+		on_poll(c, POLLOUT);
 		break;
 	case OP_WAKE:
 		arm_wake(l);
@@ -373,10 +411,14 @@ const struct engine engine_uring = {
 	.listen	  = uring_listen,
 	.unlisten = uring_unlisten,
 	.adopt	  = uring_adopt,
-	.want	  = uring_want,
-	.stop	  = uring_stop,
-	.fill	  = uring_fill,
-	.send	  = uring_send,
+	.io	  = {
+		.want	= uring_want,
+		.stop	= uring_stop,
+		.fill	= uring_fill,
+		.send	= uring_send,
+		.direct	= DIRECT_BYTES,
+	},
+	.poll	  = uring_poll,
 	.shut	  = uring_shut,
 	.give	  = give,
 	.wait	  = uring_wait,

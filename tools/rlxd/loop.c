@@ -50,6 +50,7 @@ enum rlx_status loop_open(struct loop *l, struct server *server, unsigned int in
 		.size = (uint64_t)CHUNKS * CHUNK_BYTES, .name = "rlxd-chunks",
 	};
 	enum rlx_status st;
+	unsigned int i;
 
 	*l = (struct loop){ .server = server, .index = index, .wake_fd = -1 };
 	l->turn.inline_ns = server->limits.inline_ns;
@@ -58,6 +59,12 @@ enum rlx_status loop_open(struct loop *l, struct server *server, unsigned int in
 	l->wake_fd = eventfd(0, EFD_CLOEXEC);
 	if (l->wake_fd < 0)
 		return rlx_fail(err, RLX_EIO, "eventfd: %m");
+	for (i = 0; i < server->n_listener; i++)
+		if (server->listener[i].tls)
+			l->n_spare = SPARE_CHUNKS;
+	for (i = 0; i < l->n_spare; i++)
+		l->spare[i] = (uint16_t)(CHUNKS + i);
+	o.size += (uint64_t)l->n_spare * CHUNK_BYTES;
 	st = rlx_arena_new(&o, &l->arena, err);
 	if (st)
 		return st;
@@ -99,6 +106,16 @@ static void take_posted(struct loop *l)
 	}
 }
 
+void chunk_give(struct loop *l, int32_t id)
+{
+	if (id >= CHUNKS) {
+		l->spare[l->n_spare++] = (uint16_t)id;
+		return;
+	}
+	l->n_held--;
+	l->engine->give(l, (uint16_t)id);
+}
+
 static void process_ready(struct loop *l)
 {
 	struct conn *c;
@@ -112,14 +129,24 @@ static void process_ready(struct loop *l)
 
 static void feed_starved(struct loop *l)
 {
-	unsigned int n = CHUNKS - l->n_held;
-	struct conn *c;
+	unsigned int n = CHUNKS - l->n_held, spare = l->n_spare, *left;
+	struct conn *c, *list = l->starved;
 
-	while (n-- && (c = l->starved)) {
-		l->starved = c->starved_next;
+	if (!n && !spare)
+		return;
+	l->starved = NULL;
+	while ((c = list)) {
+		list = c->starved_next;
+		left = c->io == &l->engine->io ? &n : &spare;
+		if (!*left) {
+			c->starved_next = l->starved;
+			l->starved = c;
+			continue;
+		}
+		--*left;
 		c->starved = false;
 		if (!c->filling)
-			l->engine->want(c);
+			c->io->want(c);
 		conn_ready(c);
 	}
 }
@@ -299,8 +326,7 @@ void req_free(struct req *r)
 	if (r->route && r->route->clean)
 		r->route->clean(r);
 	if (r->body_chunk >= 0) {
-		l->n_held--;
-		l->engine->give(l, (uint16_t)r->body_chunk);
+		chunk_give(l, r->body_chunk);
 	} else {
 		atomic_fetch_sub(&l->server->body_bytes, r->body_cap);
 		rlx_free(r->body);

@@ -19,10 +19,11 @@
 
 enum {
 	CHUNK_BYTES	= 16 << 10,
-	CHUNKS		= 256,		/* of a loop; a power of two */
+	CHUNKS		= 256,		/* of a loop's engine; a power of two */
+	SPARE_CHUNKS	= 128,		/* more of them, where TLS is spoken */
 	CONN_CHUNKS	= 4,		/* unread ones of a connection; then it waits */
 	CONN_IOV	= 18,		/* head, body, REPLY_TAIL_MAX pieces */
-	DIRECT_BYTES	= 32 << 10,	/* a body's rest is received in place from here */
+	DIRECT_BYTES	= 32 << 10,	/* an engine's transport.direct */
 	ZEROCOPY_BYTES	= 64 << 10,	/* sent without a copy from here */
 };
 
@@ -33,11 +34,12 @@ struct server;
 
 struct listener {
 	int		 fd;
-	bool		 is_unix, ours;
+	bool		 is_unix, ours, tls;
 	char		 name[128];
 };
 
 enum conn_state {
+	CONN_SHAKE,	/* TLS is being agreed on */
 	CONN_HEAD,	/* between requests, or a head is not whole */
 	CONN_LENGTH,	/* body of known length */
 	CONN_CHUNKED,
@@ -53,8 +55,25 @@ struct chunk {
 	int32_t		next;		/* -1: none */
 };
 
+struct conn;
+
+/* How a connection's bytes move. Calls come from the loop's thread. */
+struct transport {
+	/* Chunks are wanted, or no more of them: conn_ready() when none is coming. */
+	void	(*want)(struct conn *c);
+	void	(*stop)(struct conn *c);
+	/* Exactly @n bytes to @p, then conn_filled(). Not while armed. */
+	void	(*fill)(struct conn *c, void *p, size_t n);
+	/* What msg holds, then conn_sent(). */
+	void	(*send)(struct conn *c);
+	/* A body's rest is received in place from so many bytes on. */
+	size_t	direct;
+};
+
 struct conn {
 	struct loop		*loop;
+	const struct transport	*io;
+	struct tls		*tls;		/* NULL: plain */
 	struct conn		*next, *prev;
 	struct conn		*ready_next, *starved_next, *gone_next;
 	const struct listener	*listener;
@@ -68,7 +87,8 @@ struct conn {
 	/* The engine's. */
 	bool			 armed, stopping, want, filling, sending, shut, starved;
 	unsigned int		 ops;		/* completions still to come */
-	ssize_t			 sent;
+	unsigned int		 polled;	/* POLLIN, POLLOUT: looked out for */
+	ssize_t			 sent, uncopied;
 	void			*fill_p;
 	size_t			 fill_n, filled;
 	struct msghdr		 msg;
@@ -90,18 +110,14 @@ struct conn {
 /* What an engine does. Calls come from the loop's thread. */
 struct engine {
 	const char	*name;
+	struct transport io;
 	enum rlx_status	 (*open)(struct loop *l, struct rlx_error *err);
 	void		 (*close)(struct loop *l);
 	bool		 (*listen)(struct loop *l, const struct listener *s);
 	void		 (*unlisten)(struct loop *l);
 	void		 (*adopt)(struct conn *c);
-	/* Chunks are wanted, or no more of them: conn_ready() when none is coming. */
-	void		 (*want)(struct conn *c);
-	void		 (*stop)(struct conn *c);
-	/* Exactly @n bytes to @p, then conn_filled(). Not while armed. */
-	void		 (*fill)(struct conn *c, void *p, size_t n);
-	/* What msg holds, then conn_sent(). */
-	void		 (*send)(struct conn *c);
+	/* conn_polled() once when one of @events (POLLIN, POLLOUT) is there. */
+	void		 (*poll)(struct conn *c, unsigned int events);
 	/* End all of it; conn_gone() when nothing is under way. */
 	void		 (*shut)(struct conn *c);
 	void		 (*give)(struct loop *l, uint16_t chunk);
@@ -119,12 +135,14 @@ struct loop {
 	pthread_t		 thread;
 	struct rlx_arena	*arena;		/* the chunks */
 	char			*chunks;
-	struct chunk		 chunk[CHUNKS];
+	struct chunk		 chunk[CHUNKS + SPARE_CHUNKS];
+	uint16_t		 spare[SPARE_CHUNKS];
+	unsigned int		 n_spare;	/* free ones */
 	struct conn		*conns;
 	unsigned int		 n_conn;
 	struct conn		*ready, *gone;
 	struct conn		*starved;	/* wanted a chunk when there was none */
-	unsigned int		 n_held;	/* chunks that are read or waited for */
+	unsigned int		 n_held;	/* the engine's that are read or waited for */
 	struct req		*free_req;
 	unsigned int		 n_free_req;
 	int64_t			 now, next_sweep;
@@ -162,6 +180,9 @@ void conn_ready(struct conn *c);	/* look at it at the end of the turn */
 void conn_eof(struct conn *c, int error);
 void conn_filled(struct conn *c, ssize_t n);
 void conn_sent(struct conn *c, ssize_t n);
+void conn_polled(struct conn *c);
+/* @n bytes more of msg are sent; true if that was the last. */
+bool conn_advance(struct conn *c, size_t n);
 void conn_gone(struct conn *c);
 
 /* loop.c calls these. */
@@ -171,6 +192,9 @@ void conn_timeout(struct conn *c);
 void conn_shut(struct conn *c);
 void conn_drain(struct conn *c);
 void conn_reap(struct loop *l);
+
+/* A chunk is free again. */
+void chunk_give(struct loop *l, int32_t id);
 
 static inline char *chunk_bytes(const struct loop *l, uint16_t id)
 {

@@ -9,6 +9,7 @@
 #include "tools/rlxd/metric.h"
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
+#include "tools/rlxd/tls.h"
 
 struct metrics metrics;
 
@@ -204,6 +205,31 @@ static void print_memory(struct server *s, struct obuf *o)
 	    (double)s->started);
 }
 
+static void print_tls(struct server *s, struct obuf *o)
+{
+	int64_t expiry = 0;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->conf->tls)
+		expiry = tls_ctx_expiry(s->conf->tls);
+	pthread_mutex_unlock(&s->lock);
+	if (!expiry)
+		return;
+	one(o, "rlxd_tls_certificate_expiry_seconds", "gauge",
+	    "When the certificate ends, since 1970.", (double)expiry);
+	head(o, "rlxd_tls_handshakes_total", "counter", "Connections that wanted TLS.");
+	obuf_fmt(o, "rlxd_tls_handshakes_total{result=\"ok\"} %lld\n"
+		 "rlxd_tls_handshakes_total{result=\"failed\"} %lld\n",
+		 (long long)atomic_load(&metrics.handshakes),
+		 (long long)atomic_load(&metrics.handshakes_failed));
+	head(o, "rlxd_tls_kernel_total", "counter",
+	     "Connections whose TLS the kernel does, by direction.");
+	obuf_fmt(o, "rlxd_tls_kernel_total{way=\"send\"} %lld\n"
+		 "rlxd_tls_kernel_total{way=\"receive\"} %lld\n",
+		 (long long)atomic_load(&metrics.kernel_sends),
+		 (long long)atomic_load(&metrics.kernel_receives));
+}
+
 void metrics_print(struct server *s, struct obuf *o)
 {
 	struct model_set *set;
@@ -229,6 +255,7 @@ void metrics_print(struct server *s, struct obuf *o)
 	obuf_fmt(o, "rlxd_reloads_total{result=\"ok\"} %lld\nrlxd_reloads_total{result=\"failed\"}"
 		 " %lld\n", (long long)atomic_load(&metrics.reloads),
 		 (long long)atomic_load(&metrics.reloads_failed));
+	print_tls(s, o);
 	print_memory(s, o);
 	model_set_put(set);
 }

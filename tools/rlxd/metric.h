@@ -25,6 +25,8 @@ struct metrics {
 	_Atomic(int64_t)	connections_refused, abandoned;
 	_Atomic(int64_t)	bytes_in, bytes_out, bytes_copied;
 	_Atomic(int64_t)	reloads, reloads_failed;
+	_Atomic(int64_t)	handshakes, handshakes_failed;	/* TLS */
+	_Atomic(int64_t)	kernel_sends, kernel_receives;
 	struct {
 		_Atomic(const char *)	label;	/* of a route, static */
 		_Atomic(uint64_t)	code[CODES_MAX];

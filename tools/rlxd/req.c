@@ -12,45 +12,46 @@
 #include "tools/rlxd/server.h"
 
 static const struct route routes[] = {
-	{ "/healthz", METHOD_GET, API_PLAIN, true, api_healthz, NULL, "/healthz" },
-	{ "/metrics", METHOD_GET, API_PLAIN, true, api_metrics, NULL, "/metrics" },
-	{ "/v1/models", METHOD_GET, API_OPENAI, false, openai_models, NULL, "/v1/models" },
-	{ "/v1/models/{model}", METHOD_GET, API_OPENAI, false, openai_model, NULL,
+	{ "/healthz", METHOD_GET, API_PLAIN, OPEN_ALL, api_healthz, NULL, "/healthz" },
+	{ "/metrics", METHOD_GET, API_PLAIN, OPEN_HERE, api_metrics, NULL, "/metrics" },
+	{ "/v1/models", METHOD_GET, API_OPENAI, OPEN_NONE, openai_models, NULL, "/v1/models" },
+	{ "/v1/models/{model}", METHOD_GET, API_OPENAI, OPEN_NONE, openai_model, NULL,
 	  "/v1/models/{model}" },
-	{ "/v1/embeddings", METHOD_POST, API_OPENAI, false, openai_embeddings,
+	{ "/v1/embeddings", METHOD_POST, API_OPENAI, OPEN_NONE, openai_embeddings,
 	  openai_embeddings_clean, "/v1/embeddings" },
-	{ "/v2", METHOD_GET, API_KSERVE, true, kserve_server, NULL, "/v2" },
-	{ "/v2/", METHOD_GET, API_KSERVE, true, kserve_server, NULL, "/v2" },
-	{ "/v2/health/live", METHOD_GET, API_KSERVE, true, kserve_live, NULL, "/v2/health/live" },
-	{ "/v2/health/ready", METHOD_GET, API_KSERVE, true, kserve_ready, NULL,
+	{ "/v2", METHOD_GET, API_KSERVE, OPEN_ALL, kserve_server, NULL, "/v2" },
+	{ "/v2/", METHOD_GET, API_KSERVE, OPEN_ALL, kserve_server, NULL, "/v2" },
+	{ "/v2/health/live", METHOD_GET, API_KSERVE, OPEN_ALL, kserve_live, NULL,
+	  "/v2/health/live" },
+	{ "/v2/health/ready", METHOD_GET, API_KSERVE, OPEN_ALL, kserve_ready, NULL,
 	  "/v2/health/ready" },
-	{ "/v2/repository/index", METHOD_POST, API_KSERVE, false, kserve_index, NULL,
+	{ "/v2/repository/index", METHOD_POST, API_KSERVE, OPEN_NONE, kserve_index, NULL,
 	  "/v2/repository/index" },
-	{ "/v2/systemsharedmemory/status", METHOD_GET, API_KSERVE, false, shm_status, NULL,
+	{ "/v2/systemsharedmemory/status", METHOD_GET, API_KSERVE, OPEN_NONE, shm_status, NULL,
 	  "/v2/systemsharedmemory" },
-	{ "/v2/systemsharedmemory/region/{region}/status", METHOD_GET, API_KSERVE, false,
+	{ "/v2/systemsharedmemory/region/{region}/status", METHOD_GET, API_KSERVE, OPEN_NONE,
 	  shm_status, NULL, "/v2/systemsharedmemory" },
-	{ "/v2/systemsharedmemory/region/{region}/register", METHOD_POST, API_KSERVE, false,
+	{ "/v2/systemsharedmemory/region/{region}/register", METHOD_POST, API_KSERVE, OPEN_NONE,
 	  shm_register, NULL, "/v2/systemsharedmemory" },
-	{ "/v2/systemsharedmemory/region/{region}/unregister", METHOD_POST, API_KSERVE, false,
+	{ "/v2/systemsharedmemory/region/{region}/unregister", METHOD_POST, API_KSERVE, OPEN_NONE,
 	  shm_unregister, NULL, "/v2/systemsharedmemory" },
-	{ "/v2/systemsharedmemory/unregister", METHOD_POST, API_KSERVE, false, shm_unregister,
+	{ "/v2/systemsharedmemory/unregister", METHOD_POST, API_KSERVE, OPEN_NONE, shm_unregister,
 	  NULL, "/v2/systemsharedmemory" },
-	{ "/v2/models/{model}", METHOD_GET, API_KSERVE, false, kserve_model, NULL,
+	{ "/v2/models/{model}", METHOD_GET, API_KSERVE, OPEN_NONE, kserve_model, NULL,
 	  "/v2/models/{model}" },
-	{ "/v2/models/{model}/versions/{}", METHOD_GET, API_KSERVE, false, kserve_model, NULL,
+	{ "/v2/models/{model}/versions/{}", METHOD_GET, API_KSERVE, OPEN_NONE, kserve_model, NULL,
 	  "/v2/models/{model}" },
-	{ "/v2/models/{model}/ready", METHOD_GET, API_KSERVE, false, kserve_model_ready, NULL,
+	{ "/v2/models/{model}/ready", METHOD_GET, API_KSERVE, OPEN_NONE, kserve_model_ready, NULL,
 	  "/v2/models/{model}/ready" },
-	{ "/v2/models/{model}/versions/{}/ready", METHOD_GET, API_KSERVE, false,
+	{ "/v2/models/{model}/versions/{}/ready", METHOD_GET, API_KSERVE, OPEN_NONE,
 	  kserve_model_ready, NULL, "/v2/models/{model}/ready" },
-	{ "/v2/models/{model}/config", METHOD_GET, API_KSERVE, false, kserve_config, NULL,
+	{ "/v2/models/{model}/config", METHOD_GET, API_KSERVE, OPEN_NONE, kserve_config, NULL,
 	  "/v2/models/{model}/config" },
-	{ "/v2/models/{model}/versions/{}/config", METHOD_GET, API_KSERVE, false, kserve_config,
+	{ "/v2/models/{model}/versions/{}/config", METHOD_GET, API_KSERVE, OPEN_NONE, kserve_config,
 	  NULL, "/v2/models/{model}/config" },
-	{ "/v2/models/{model}/infer", METHOD_POST, API_KSERVE, false, kserve_infer,
+	{ "/v2/models/{model}/infer", METHOD_POST, API_KSERVE, OPEN_NONE, kserve_infer,
 	  kserve_infer_clean, "/v2/models/{model}/infer" },
-	{ "/v2/models/{model}/versions/{}/infer", METHOD_POST, API_KSERVE, false, kserve_infer,
+	{ "/v2/models/{model}/versions/{}/infer", METHOD_POST, API_KSERVE, OPEN_NONE, kserve_infer,
 	  kserve_infer_clean, "/v2/models/{model}/infer" },
 };
 
@@ -171,12 +172,13 @@ bool req_begin(struct req *r, const struct http_head *h)
 		}
 		r->has_infer_length = true;
 	}
-	if (!r->route->open && atomic_load(&r->loop->server->loading)) {
+	if (r->route->open == OPEN_NONE && atomic_load(&r->loop->server->loading)) {
 		req_fail(r, 503, "models are being loaded; try again in a moment");
 		r->reply.retry_after = 1;
 		return false;
 	}
-	return server_admit(r, h, r->route->open);
+	return server_admit(r, h, r->route->open == OPEN_ALL ||
+			    (r->route->open == OPEN_HERE && !r->conn->listener->tls));
 }
 
 bool req_run(struct req *r)

@@ -81,11 +81,14 @@ struct req {
 	int64_t		 deadline;
 };
 
+/* Whom no key is asked of. */
+enum open { OPEN_NONE, OPEN_HERE /* peers of this machine */, OPEN_ALL };
+
 struct route {
 	const char	*pattern;	/* "/v2/models/{model}/infer" */
 	enum http_method method;
 	enum api	 api;
-	bool		 open;		/* no key is asked for */
+	enum open	 open;
 	/* With the whole body there. False: workers have it; the reply comes later. */
 	bool		 (*run)(struct req *r);
 	void		 (*clean)(struct req *r);

@@ -92,7 +92,8 @@ bool server_admit(struct req *r, const struct http_head *h, bool open)
 	bool ok;
 
 	pthread_mutex_lock(&s->lock);
-	ok = !s->conf->n_key || open;
+	/* Whoever comes by TLS needs one, also after a reload that names none. */
+	ok = open || (!s->conf->n_key && !r->conn->listener->tls);
 	if (s->conf->n_key)
 		key = find_key(s->conf, secret_of(h));
 	ok |= key != NULL;

@@ -10,6 +10,7 @@
 #include "tools/rlxd/crew.h"
 #include "tools/rlxd/listen.h"
 #include "tools/rlxd/log.h"
+#include "tools/rlxd/notify.h"
 #include "tools/rlxd/region.h"
 #include "tools/rlxd/start.h"
 
@@ -18,18 +19,27 @@ static const char default_listen[] = "127.0.0.1:8000";
 static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
 				      struct rlx_error *err)
 {
+	struct conf_listen def;
 	enum rlx_status st = RLX_OK;
 	unsigned int i;
+	bool tls;
 
-	for (i = 0; !st && i < n_passed && s->n_listener < LISTENERS_MAX; i++)
-		st = listen_adopt(3 + (int)i, &s->listener[s->n_listener++], err);
+	for (i = 0; !st && i < n_passed && s->n_listener < LISTENERS_MAX; i++) {
+		tls = !strcmp(notify_fd_name(i), "tls");
+		if (tls && (!s->conf->tls || !s->conf->n_key))
+			return rlx_fail(err, RLX_EACCES, "a socket that was passed to us is named "
+					"tls, but there is no tls_certificate or no [key NAME]");
+		st = listen_adopt(3 + (int)i, tls, &s->listener[s->n_listener++], err);
+	}
 	for (i = 0; !st && i < s->conf->server.n_listen; i++) {
 		if (s->n_listener == LISTENERS_MAX)
 			return rlx_fail(err, RLX_ERANGE, "more than %d addresses", LISTENERS_MAX);
-		st = listen_open(s->conf->server.listen[i], &s->listener[s->n_listener++], err);
+		st = listen_open(&s->conf->server.listen[i], &s->listener[s->n_listener++], err);
 	}
 	if (!st && !s->n_listener)
-		st = listen_open(default_listen, &s->listener[s->n_listener++], err);
+		st = conf_listen(default_listen, &def, err);
+	if (!st && !s->n_listener)
+		st = listen_open(&def, &s->listener[s->n_listener++], err);
 	for (i = 0; !st && i < s->n_listener; i++)
 		log_event(LOG_NOTE, "listening", L_STR("address", s->listener[i].name));
 	return st;

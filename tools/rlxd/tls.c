@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT
+/* Handshakes, and the bytes of connections that OpenSSL encrypts and decrypts. */
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <poll.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/log.h"
+#include "tools/rlxd/metric.h"
+#include "tools/rlxd/server.h"
+#include "tools/rlxd/tls.h"
+
+struct tls {
+	SSL	*ssl;
+	int	 fd_flags;	/* as it was accepted */
+	bool	 kernel_sends;
+	bool	 broken;	/* nothing more may be asked of ssl */
+};
+
+enum outcome { AGAIN, END, BROKEN };
+
+static const struct transport tls_io;
+
+/* What a call that gave back @rc waits for, which the engine is told, or why it ended. */
+static enum outcome outcome(struct conn *c, int rc)
+{
+	switch (SSL_get_error(c->tls->ssl, rc)) {
+	case SSL_ERROR_WANT_READ:
+		c->loop->engine->poll(c, POLLIN);
+		return AGAIN;
+	case SSL_ERROR_WANT_WRITE:
+		c->loop->engine->poll(c, POLLOUT);
+		return AGAIN;
+	case SSL_ERROR_ZERO_RETURN:
+		return END;
+	default:
+		c->tls->broken = true;
+		return BROKEN;
+	}
+}
+
+/* Up to @n bytes. At the end of the connection conn_eof() was told. */
+static size_t take(struct conn *c, char *p, size_t n)
+{
+	size_t got = 0, k;
+	enum outcome o;
+
+	while (got < n) {
+		ERR_clear_error();
+		if (SSL_read_ex(c->tls->ssl, p + got, n - got, &k)) {
+			got += k;
+			continue;
+		}
+		o = outcome(c, 0);
+		if (o == AGAIN)
+			break;
+		c->armed = false;
+		conn_eof(c, o == END ? 0 : EPROTO);
+		conn_ready(c);
+		break;
+	}
+	metric_add(&metrics.bytes_copied, got);
+	return got;
+}
+
+/* One chunk: a body that goes on behind it is received in place. */
+static void pull(struct conn *c)
+{
+	struct loop *l = c->loop;
+	uint16_t id;
+	size_t n;
+
+	if (!l->n_spare) {
+		c->armed = false;
+		c->starved = true;
+		c->starved_next = l->starved;
+		l->starved = c;
+		return;
+	}
+	id = l->spare[--l->n_spare];
+	n = take(c, chunk_bytes(l, id), CHUNK_BYTES);
+	c->armed &= n < CHUNK_BYTES;
+	if (!n) {
+		chunk_give(l, id);
+		return;
+	}
+	conn_chunk(c, id, (uint32_t)n);
+	conn_ready(c);
+}
+
+static void tls_want(struct conn *c)
+{
+	if (c->armed || c->shut || c->starved)
+		return;
+	c->armed = true;
+	pull(c);
+}
+
+static void tls_stop(struct conn *c)
+{
+	c->armed = false;
+	conn_ready(c);
+}
+
+static void fill_on(struct conn *c)
+{
+	c->filled += take(c, (char *)c->fill_p + c->filled, c->fill_n - c->filled);
+	if (c->filled < c->fill_n && !c->eof)
+		return;
+	c->filling = false;
+	conn_filled(c, (ssize_t)c->filled);
+}
+
+static void tls_fill(struct conn *c, void *p, size_t n)
+{
+	c->filling = true;
+	c->fill_p = p;
+	c->fill_n = n;
+	c->filled = 0;
+	fill_on(c);
+}
+
+/* Pieces of a reply are records of their own, but not packets of their own. */
+static void cork(struct conn *c, int on)
+{
+	setsockopt(c->fd, IPPROTO_TCP, TCP_CORK, &on, sizeof(on));
+}
+
+static void send_on(struct conn *c)
+{
+	ssize_t before = c->sent, end;
+	struct iovec *v;
+	size_t n = 0;
+
+	do {
+		v = c->msg.msg_iov;
+		ERR_clear_error();
+		if (!v->iov_len || SSL_write_ex(c->tls->ssl, v->iov_base, v->iov_len, &n))
+			continue;
+		if (outcome(c, 0) != AGAIN)
+			break;
+		if (!c->tls->kernel_sends)
+			metric_add(&metrics.bytes_copied, c->sent - before);
+		return;
+	} while (!conn_advance(c, v->iov_len ? n : 0));
+	if (!c->tls->kernel_sends)
+		metric_add(&metrics.bytes_copied, c->sent - before);
+	end = c->tls->broken ? -EPIPE : c->sent;
+	cork(c, 0);
+	c->sending = false;
+	conn_sent(c, end);
+}
+
+static void tls_send(struct conn *c)
+{
+	c->sending = true;
+	cork(c, 1);
+	send_on(c);
+}
+
+static const struct transport tls_io = {
+	.want = tls_want,
+	.stop = tls_stop,
+	.fill = tls_fill,
+	.send = tls_send,
+	.direct = 1,
+};
+
+bool tls_begin(struct conn *c)
+{
+	struct server *s = c->loop->server;
+	struct tls *t = rlx_calloc(1, sizeof(*t));
+
+	c->io = &tls_io;
+	c->state = CONN_SHAKE;
+	c->tls = t;
+	if (!t)
+		return false;
+	/* The certificate of this moment; SSL_new() takes a reference. */
+	pthread_mutex_lock(&s->lock);
+	t->ssl = s->conf->tls ? SSL_new(s->conf->tls) : NULL;
+	pthread_mutex_unlock(&s->lock);
+	t->broken = !t->ssl;
+	t->fd_flags = fcntl(c->fd, F_GETFL);
+	if (!t->ssl || fcntl(c->fd, F_SETFL, t->fd_flags | O_NONBLOCK) ||
+	    !SSL_set_fd(t->ssl, c->fd)) {
+		if (log_allow())
+			log_event(LOG_WARN, "cannot speak TLS", L_STR("client", c->peer),
+				  L_STR("error", s->conf->tls ? "out of memory" :
+					"the configuration has no tls_certificate any more"));
+		return false;
+	}
+	SSL_set_accept_state(t->ssl);
+	c->loop->engine->poll(c, POLLIN);
+	return true;
+}
+
+static void shake_failed(struct conn *c)
+{
+	static const char plain[] =
+		"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\n"
+		"Content-Length: 24\r\nConnection: close\r\n\r\n"
+		"this address speaks TLS\n";
+	unsigned long e = ERR_peek_error();
+	const char *why = e ? ERR_reason_error_string(e) : "the peer went away";
+
+	metric_add(&metrics.handshakes_failed, 1);
+	if (ERR_GET_REASON(e) == SSL_R_HTTP_REQUEST &&
+	    send(c->fd, plain, sizeof(plain) - 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		why = "a plain HTTP request";
+	if (log_allow())
+		log_event(LOG_INFO, "TLS handshake failed", L_STR("client", c->peer),
+			  L_STR("error", why ? why : "unknown"));
+	conn_shut(c);
+}
+
+/* Bytes that OpenSSL has read ahead keep it between us and the socket. */
+static void shaken(struct conn *c)
+{
+	struct tls *t = c->tls;
+	bool receives = BIO_get_ktls_recv(SSL_get_rbio(t->ssl)) && !SSL_has_pending(t->ssl);
+
+	t->kernel_sends = BIO_get_ktls_send(SSL_get_wbio(t->ssl));
+	metric_add(&metrics.handshakes, 1);
+	metric_add(&metrics.kernel_sends, t->kernel_sends);
+	metric_add(&metrics.kernel_receives, receives);
+	log_event(LOG_DEBUG, "TLS", L_STR("client", c->peer),
+		  L_STR("version", SSL_get_version(t->ssl)),
+		  L_STR("cipher", SSL_get_cipher_name(t->ssl)),
+		  L_STR("kernel", !t->kernel_sends ? "no" : receives ? "both" : "sends"));
+	if (t->kernel_sends && receives && !fcntl(c->fd, F_SETFL, t->fd_flags))
+		c->io = &c->loop->engine->io;
+	c->state = CONN_HEAD;
+	c->deadline = c->loop->now + c->loop->server->limits.header_timeout_ns;
+	c->io->want(c);
+}
+
+static void shake(struct conn *c)
+{
+	int rc;
+
+	ERR_clear_error();
+	rc = SSL_do_handshake(c->tls->ssl);
+	if (rc == 1)
+		shaken(c);
+	else if (outcome(c, rc) != AGAIN)
+		shake_failed(c);
+}
+
+void conn_polled(struct conn *c)
+{
+	if (c->state == CONN_SHAKE) {
+		shake(c);
+		return;
+	}
+	if (c->io != &tls_io)
+		return;
+	if (c->sending)
+		send_on(c);
+	if (c->state == CONN_GONE)
+		return;
+	if (c->filling)
+		fill_on(c);
+	else if (c->armed)
+		pull(c);
+}
+
+bool tls_say(struct conn *c, const char *p, size_t n)
+{
+	size_t k;
+
+	ERR_clear_error();
+	return SSL_write_ex(c->tls->ssl, p, n, &k) && k == n;
+}
+
+void tls_goodbye(struct conn *c)
+{
+	struct tls *t = c->tls;
+
+	if (t->broken || c->sending || c->state == CONN_SHAKE ||
+	    SSL_get_shutdown(t->ssl) & SSL_SENT_SHUTDOWN)
+		return;
+	ERR_clear_error();
+	if (SSL_shutdown(t->ssl) < 0)
+		t->broken = true;
+}
+
+void tls_end(struct conn *c)
+{
+	SSL_free(c->tls->ssl);
+	rlx_free(c->tls);
+	c->tls = NULL;
+}
