@@ -35,7 +35,7 @@ WARN	:= -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes \
 CPPFLAGS += -D_GNU_SOURCE -DRLX_VERSION='"$(VERSION)"' \
 	    -I. -Ilibuser -Ilibuser/include -I$(BUILD)/gen
 CFLAGS	+= -std=gnu11 $(OPT) $(WARN) -fPIC -fvisibility=hidden -pthread $(SAN)
-LDFLAGS	+= -pthread $(SAN)
+LDFLAGS	+= -pthread -Wl,--build-id $(SAN)
 LDLIBS	+= -luring -lm -ldl
 
 .DEFAULT_GOAL := all

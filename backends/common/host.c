@@ -7,6 +7,13 @@
 #include "base/clock.h"
 #include "ir/eval.h"
 
+const void *rlx_host_const(const struct rlx_code *code, uint32_t i)
+{
+	if (code->home && code->home[i])
+		return code->home[i];
+	return rlx_blob_data(code->plan->constant[i]);
+}
+
 void *rlx_host_ptr(const struct rlx_exec *exec, uint32_t v)
 {
 	const struct rlx_plan *p = exec->code->plan;
@@ -15,7 +22,7 @@ void *rlx_host_ptr(const struct rlx_exec *exec, uint32_t v)
 
 	switch (v ? at->kind : RLX_PLACE_NONE) {
 	case RLX_PLACE_CONST:
-		base = (char *)(uintptr_t)rlx_blob_data(p->constant[at->index]);
+		base = (char *)(uintptr_t)rlx_host_const(exec->code, at->index);
 		break;
 	case RLX_PLACE_INPUT:
 		base = exec->ptr[RLX_IO_INPUT][at->index];

@@ -9,6 +9,9 @@
 #include "rlx/backend.h"
 #include "plan/plan.h"
 
+/* Where constant @i of the plan is at run time. */
+const void *rlx_host_const(const struct rlx_code *code, uint32_t i);
+
 /* Where value @v of the plan is in this exec; NULL for an absent input. */
 void *rlx_host_ptr(const struct rlx_exec *exec, uint32_t v);
 

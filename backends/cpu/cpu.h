@@ -58,6 +58,7 @@ struct cpu_exec {
 struct cpu_lower {
 	struct rlx_lower	 base;
 	struct cpu_prepared	*filling;
+	void			*filling_stored;	/* in the code's store */
 	uint32_t		 calls, relocs;	/* when the step began */
 };
 
@@ -79,8 +80,9 @@ static inline const struct rlx_kernels *cpu_kernels(const struct rlx_lower *lo)
 
 /*
  * Memory prepared once from constant input @k and shared by all programs of the
- * process that ask with the same @kind and @param (packed weights). *@out_new:
- * the caller must fill it now, before the next call of a lower_* function. NULL: out of memory.
+ * process, or of the store, that ask with the same @kind and @param (packed
+ * weights). *@out_new: the caller must fill it now, before the next call of a
+ * lower_* function. NULL: out of memory.
  */
 void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 		  const int64_t param[4], size_t bytes, bool *out_new);

@@ -5,6 +5,7 @@
 #include "backends/cpu/cpu.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "ir/graph.h"
 #include "kernels/conv.h"
 
 /* Less work than this is done sooner by one thread than handed to another. */
@@ -17,7 +18,10 @@ static void finish_filling(struct rlx_lower *lo)
 
 	if (cl->filling)
 		cpu_prepared_ready(cl->filling);
+	if (cl->filling_stored)
+		rlx_store_ready(lo->code->store, cl->filling_stored);
 	cl->filling = NULL;
+	cl->filling_stored = NULL;
 }
 
 static struct cpu_code *code_of(const struct rlx_lower *lo)
@@ -53,6 +57,29 @@ static enum rlx_status append(struct rlx_lower *lo, struct cpu_call call)
 	return RLX_OK;
 }
 
+/*
+ * Where constant @i is at run time. What lies in a file is copied to the store, so
+ * that no run depends on the file any more.
+ */
+static const char *home_of(struct rlx_lower *lo, uint32_t i)
+{
+	struct rlx_blob *b = lo->plan->constant[i];
+	struct rlx_code *c = lo->code;
+	static const int64_t none[4];
+	enum rlx_took took;
+	void *p;
+
+	if (c->home && !c->home[i] && b->source) {
+		took = rlx_store_take(c->store, b, "raw", none, b->bytes, &p);
+		if (took == RLX_TOOK_NEW) {
+			memcpy(p, b->data, b->bytes);
+			rlx_store_ready(c->store, p);
+		}
+		if (took != RLX_TOOK_NONE)
+			c->home[i] = p;
+	}
+	return rlx_host_const(c, i);
+}
 
 /* Copy the staged struct behind the image; constants never move, so they are there. */
 static bool add_args(struct rlx_lower *lo, uint64_t at)
@@ -72,8 +99,7 @@ static bool add_args(struct rlx_lower *lo, uint64_t at)
 
 		r.at += at;
 		if (r.kind == RLX_REF_PLACE && r.place.kind == RLX_PLACE_CONST) {
-			p = (const char *)rlx_blob_data(lo->plan->constant[r.place.index]) +
-			    r.place.offset;
+			p = home_of(lo, r.place.index) + r.place.offset;
 			memcpy(c->image + r.at, &p, sizeof(p));
 			continue;
 		}
@@ -107,24 +133,35 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 		  const int64_t param[4], size_t bytes, bool *out_new)
 {
 	const struct rlx_place *at = &lo->plan->val[lo->st->in[k]].place;
+	struct rlx_blob *blob = lo->plan->constant[at->index];
+	struct cpu_lower *cl = (struct cpu_lower *)lo;
 	struct cpu_code *c = code_of(lo);
 	struct cpu_prepared *p;
+	enum rlx_took took;
+	void *stored;
 
 	*out_new = false;
 	finish_filling(lo);
+	took = rlx_store_take(c->base.store, blob, kind, param, bytes, &stored);
+	if (took != RLX_TOOK_NONE) {
+		*out_new = took == RLX_TOOK_NEW;
+		cl->filling_stored = *out_new ? stored : NULL;
+		c->base.packed_bytes += bytes;
+		return stored;
+	}
 	if (!rlx_grow(&c->prepared, &c->cap_prepared, c->n_prepared + 1,
 		      sizeof(*c->prepared))) {
 		lower_no_memory(lo);
 		return NULL;
 	}
-	p = cpu_prepared_get(lo->plan->constant[at->index], kind, param, bytes, out_new);
+	p = cpu_prepared_get(blob, kind, param, bytes, out_new);
 	if (!p) {
 		lower_no_memory(lo);
 		return NULL;
 	}
 	c->prepared[c->n_prepared++] = p;
 	if (*out_new)
-		((struct cpu_lower *)lo)->filling = p;
+		cl->filling = p;
 	c->base.packed_bytes += bytes;
 	return cpu_prepared_data(p);
 }
@@ -134,9 +171,17 @@ static enum rlx_status cpu_whole(struct rlx_lower *lo, enum rlx_call_kind kind)
 	struct cpu_code *c = code_of(lo);
 	uint64_t bytes;
 	enum rlx_status st = rlx_host_scratch(lo->plan, lo->st, &bytes, lo->err);
+	uint32_t i;
 
 	if (st)
 		return st;
+	/* It looks its inputs up when it runs. */
+	for (i = 0; i < lo->st->n_in; i++) {
+		const struct rlx_place *in = &lo->plan->val[lo->st->in[i]].place;
+
+		if (lo->st->in[i] && in->kind == RLX_PLACE_CONST)
+			home_of(lo, in->index);
+	}
 	if (bytes > c->host_bytes)
 		c->host_bytes = shape_align64(bytes);
 	return append(lo, (struct cpu_call){ .kind = (uint8_t)kind, .units = 1 });

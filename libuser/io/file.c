@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/map.h"
 #include "io/file.h"
 
 enum rlx_status rlx_file_status(int e)
@@ -26,6 +27,17 @@ enum rlx_status rlx_file_status(int e)
 	default:
 		return RLX_EIO;
 	}
+}
+
+uint64_t rlx_file_source(const struct stat *sb)
+{
+	const int64_t id[] = {
+		(int64_t)sb->st_dev, (int64_t)sb->st_ino, (int64_t)sb->st_size,
+		sb->st_mtim.tv_sec, sb->st_mtim.tv_nsec,
+		sb->st_ctim.tv_sec, sb->st_ctim.tv_nsec,
+	};
+
+	return rlx_hash_bytes(id, sizeof(id), 0) | 1;
 }
 
 enum rlx_status rlx_file_map(struct rlx_file *f, const char *path,
@@ -55,6 +67,7 @@ enum rlx_status rlx_file_map(struct rlx_file *f, const char *path,
 			f->map = p;
 			f->p = p;
 			f->n = (size_t)sb.st_size;
+			f->source = rlx_file_source(&sb);
 		}
 	}
 	close(fd);

@@ -142,6 +142,7 @@ static struct rlx_blob *blob_new(struct onnx_file *f,
 	uint64_t n = narrow ? t->count : t->nbytes;
 	struct owner *o = rlx_calloc(1, sizeof(*o));
 	struct rlx_blob *b = NULL;
+	uint64_t source, offset;
 
 	if (!o)
 		return NULL;
@@ -155,6 +156,8 @@ static struct rlx_blob *blob_new(struct onnx_file *f,
 	if (!b)
 		goto out_free;
 	o->file = onnx_get(f);
+	if (onnx_file_place(f, t->data, &source, &offset))
+		rlx_blob_set_source(b, source, offset);
 	if (slot)
 		*slot = (struct slot){ b, o };
 	return b;

@@ -310,6 +310,20 @@ const struct onnx_opt_value *onnx_file_optional(const struct onnx_file *f)
 	return f->root == ONNX_ROOT_OPTIONAL ? &f->opt : NULL;
 }
 
+bool onnx_file_place(const struct onnx_file *f, const void *p, uint64_t *out_source,
+		     uint64_t *out_offset)
+{
+	const struct mapping *m;
+
+	for (m = f->maps; m; m = m->next) {
+		*out_offset = (uintptr_t)p - (uintptr_t)m->file.p;
+		*out_source = m->file.source;
+		if (m->file.source && *out_offset < m->file.n)
+			return true;
+	}
+	return false;
+}
+
 struct onnx_blobs *onnx_file_blobs(const struct onnx_file *f)
 {
 	return f->blobs;

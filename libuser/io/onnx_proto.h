@@ -278,6 +278,10 @@ const struct onnx_seq_value *onnx_file_sequence(const struct onnx_file *f);
 const struct onnx_opt_value *onnx_file_optional(const struct onnx_file *f);
 const char *onnx_file_name(const struct onnx_file *f);
 
+/* Where in which file @p lies, as rlx_blob_set_source() wants it; false: in none. */
+bool onnx_file_place(const struct onnx_file *f, const void *p, uint64_t *out_source,
+		     uint64_t *out_offset);
+
 /* What the importer keeps with the file; made with it. */
 struct onnx_blobs;
 struct onnx_blobs *onnx_file_blobs(const struct onnx_file *f);

@@ -335,6 +335,11 @@ enum rlx_status rlx_safetensors_open_mem(const void *p, size_t len,
 	return open_file(&file, "safetensors in memory", out_f, err);
 }
 
+uint64_t rlx_safetensors_source(const struct rlx_safetensors *f)
+{
+	return f->file.source;
+}
+
 void rlx_safetensors_close(struct rlx_safetensors *f)
 {
 	uint32_t i;

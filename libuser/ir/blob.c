@@ -59,6 +59,14 @@ size_t rlx_blob_bytes(const struct rlx_blob *b)
 	return b ? b->bytes : 0;
 }
 
+void rlx_blob_set_source(struct rlx_blob *b, uint64_t source, uint64_t offset)
+{
+	if (!b)
+		return;
+	b->source = source;
+	b->offset = offset;
+}
+
 uint64_t rlx_blob_hash(struct rlx_blob *b)
 {
 	uint64_t h = __atomic_load_n(&b->hash, __ATOMIC_RELAXED);

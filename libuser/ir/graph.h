@@ -59,6 +59,7 @@ struct rlx_blob {
 	const void	*data;
 	size_t		 bytes;
 	uint64_t	 hash;	/* of the contents; 0: not computed yet */
+	uint64_t	 source, offset;	/* in a mapped file; source 0: in none */
 	void		(*release)(void *ctx);
 	void		*ctx;
 };

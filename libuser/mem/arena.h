@@ -110,8 +110,14 @@ enum rlx_status rlx_place_room(const struct rlx_arena *a, struct rlx_error *err)
 enum rlx_status rlx_place_exact(const struct rlx_arena *a, struct rlx_error *err);
 /* Ask for the nodes; fills why_node on failure. */
 bool rlx_place_nodes(struct rlx_arena *a);
-/* Take all pages now; false with errno if memory is short. */
+/* Take all pages, or those of a range, now; false with errno if memory is short. */
 bool rlx_place_fill(struct rlx_arena *a, bool write);
+bool rlx_place_fill_range(struct rlx_arena *a, uint64_t offset, uint64_t bytes, bool write);
+/*
+ * Put the pages of the first @bytes, all there, together to huge ones where the
+ * kernel did not give such by itself; no harm where that is not possible.
+ */
+void rlx_place_gather(struct rlx_arena *a, uint64_t bytes);
 /*
  * Get huge pages, on touch or built at once; @pool: why none of hugetlb. Fills
  * why_pages.

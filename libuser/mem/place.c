@@ -82,11 +82,11 @@ bool rlx_place_nodes(struct rlx_arena *a)
 }
 
 /* At least the file's pages, so that a touch later cannot be fatal. */
-static bool reserve(struct rlx_arena *a, bool write)
+static bool reserve(struct rlx_arena *a, uint64_t offset, uint64_t bytes, bool write)
 {
 	if (a->fd < 0 || !write)
 		return true;
-	while (fallocate(a->fd, 0, 0, (off_t)a->size))
+	while (fallocate(a->fd, 0, (off_t)offset, (off_t)bytes))
 		if (errno != EINTR)
 			return false;
 	return true;
@@ -94,11 +94,18 @@ static bool reserve(struct rlx_arena *a, bool write)
 
 bool rlx_place_fill(struct rlx_arena *a, bool write)
 {
-	int how = write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+	return rlx_place_fill_range(a, 0, a->size, write);
+}
 
-	while (madvise(a->base, a->size, how)) {
+bool rlx_place_fill_range(struct rlx_arena *a, uint64_t offset, uint64_t bytes, bool write)
+{
+	int how = write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+	uint64_t page = rlx_page_bytes(), begin = offset & ~(page - 1);
+
+	bytes += offset - begin;
+	while (bytes && madvise(a->base + begin, bytes, how)) {
 		if (errno == EINVAL)		/* before 5.14 */
-			return reserve(a, write);
+			return reserve(a, begin, bytes, write);
 		if (errno != EINTR && errno != EAGAIN)
 			return false;
 	}
@@ -141,6 +148,12 @@ static void collapse(struct rlx_arena *a, const char *pool)
 	snprintf(a->why_pages, sizeof(a->why_pages),
 		 "%.60s%sbuilding huge pages: %.40s, and shmem THP is 'never': "
 		 "echo advise > " SHMEM_THP, pool, pool[0] ? "; " : "", why);
+}
+
+void rlx_place_gather(struct rlx_arena *a, uint64_t bytes)
+{
+	if (a->page == rlx_page_bytes() && a->pages != RLX_PAGES_SMALL && a->fd >= 0)
+		madvise(a->base, bytes & ~(uint64_t)(HUGE_BYTES - 1), MADV_COLLAPSE);
 }
 
 void rlx_place_huge(struct rlx_arena *a, const char *pool)

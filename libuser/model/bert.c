@@ -45,15 +45,17 @@ static void weights_put(void *ctx)
 	rlx_free(w);
 }
 
-/* A blob over @bytes of the mapped file at @data. */
-static struct rlx_blob *blob_over(struct weights *w, const void *data, size_t bytes)
+/* A blob over the first @bytes of tensor @t. */
+static struct rlx_blob *blob_over(struct weights *w, const struct rlx_safetensor *t,
+				  size_t bytes)
 {
 	struct rlx_blob *blob;
 
 	atomic_fetch_add_explicit(&w->refs, 1, memory_order_relaxed);
-	blob = rlx_blob_new(data, bytes, weights_put, w);
+	blob = rlx_blob_new(t->data, bytes, weights_put, w);
 	if (!blob)
 		weights_put(w);
+	rlx_blob_set_source(blob, rlx_safetensors_source(w->file), t->offset);
 	return blob;
 }
 
@@ -182,7 +184,7 @@ static enum rlx_status need(struct rlx_bert *b, const char *name, int64_t d0, in
 	if (!rlx_dtype_is_float(t->type.dtype))
 		return rlx_fail(err, RLX_ETYPE, "bert: '%s' is %s, not a float", t->name, have);
 	if (!b->blob[i])
-		b->blob[i] = blob_over(b->w, t->data, (size_t)rlx_type_bytes(&t->type));
+		b->blob[i] = blob_over(b->w, t, (size_t)rlx_type_bytes(&t->type));
 	if (!b->blob[i])
 		return rlx_fail(err, RLX_ENOMEM, "bert: out of memory");
 	b->info.weight_bytes += rlx_blob_bytes(b->blob[i]);
@@ -352,7 +354,7 @@ static rlx_value first_rows(struct build *q, const char *name, int64_t rows)
 
 	t = find(q->b, name, &i);
 	type = rlx_type(t->type.dtype, rows, t->type.dim[1]);
-	blob = blob_over(q->b->w, t->data, (size_t)rlx_type_bytes(&type));
+	blob = blob_over(q->b->w, t, (size_t)rlx_type_bytes(&type));
 	if (!blob) {
 		rlx_fail(q->err, RLX_ENOMEM, "bert: out of memory");
 		return RLX_NONE;

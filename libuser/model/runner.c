@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "model/model.h"
+#include "rlx/store.h"
 
 /* More than this and all are dropped: a stream of ever new shapes must not grow. */
 enum { MAX_STAGES = 512, MAX_ASKS = 64 };
@@ -435,6 +436,7 @@ enum rlx_status rlx_runner_new(struct rlx_model *m, const struct rlx_compile_opt
 			return not_enough(err);
 		}
 	}
+	rlx_store_get(r->opts.store);
 	r->m = rlx_model_get(m);
 	*out = r;
 	return RLX_OK;
@@ -445,6 +447,7 @@ void rlx_runner_free(struct rlx_runner *r)
 	if (!r)
 		return;
 	drop_stages(r);
+	rlx_store_put(r->opts.store);
 	rlx_model_put(r->m);
 	rlx_free(r->device);
 	rlx_free(r);

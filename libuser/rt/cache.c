@@ -20,6 +20,7 @@ struct entry {
 	unsigned int		 threads;
 	enum rlx_precision	 precision;
 	uint32_t		 flags;
+	struct rlx_store	*store;		/* the program's; not counted here */
 	struct rlx_program	*program;	/* NULL: being compiled */
 	bool			 failed;	/* that compile; whoever waits tries anew */
 	unsigned int		 waiting;
@@ -110,7 +111,8 @@ static bool matches(const struct entry *e, const struct entry *want)
 {
 	return e->hash == want->hash && e->threads == want->threads &&
 	       e->precision == want->precision && e->flags == want->flags &&
-	       !strcmp(e->device, want->device) && same_graph(e->g, want->g);
+	       e->store == want->store && !strcmp(e->device, want->device) &&
+	       same_graph(e->g, want->g);
 }
 
 /* Find and move to the front; the lock is held. */
@@ -173,6 +175,8 @@ static enum rlx_status take_key(struct entry *k, struct rlx_graph *g,
 	k->threads = opts ? opts->threads : 0;
 	k->precision = opts ? opts->precision : RLX_PRECISION_AS_WRITTEN;
 	k->flags = opts ? opts->flags : 0;
+	k->store = opts && opts->size >= offsetof(struct rlx_compile_opts, store) +
+			   sizeof(opts->store) ? opts->store : NULL;
 	k->hash = rlx_graph_hash(g);
 	return RLX_OK;
 }

@@ -37,11 +37,22 @@ static enum rlx_status make_code(struct rlx_program *p, uint32_t flags,
 		return rlx_fail(err, RLX_ENOMEM, "compile: out of memory");
 	code->dev = p->dev;
 	code->plan = p->plan;
+	code->store = p->store;
+	if (p->store) {
+		code->home = rlx_calloc((size_t)p->plan->n_constant + 1, sizeof(*code->home));
+		if (!code->home) {
+			st = rlx_fail(err, RLX_ENOMEM, "compile: out of memory");
+			goto out_free;
+		}
+	}
 	st = p->dev->be->compile(code, flags, err);
 	if (st)
-		rlx_free(code);
-	else
-		p->code = code;
+		goto out_free;
+	p->code = code;
+	return RLX_OK;
+out_free:
+	rlx_free(code->home);
+	rlx_free(code);
 	return st;
 }
 
@@ -140,6 +151,27 @@ static enum rlx_status take_opts(const struct rlx_compile_opts *in,
 	return RLX_OK;
 }
 
+/* Programs for another device would find nothing there, or wrong things. */
+static enum rlx_status take_store(struct rlx_program *p, const struct rlx_compile_opts *o,
+				  struct rlx_error *err)
+{
+	struct rlx_store_info info;
+	enum rlx_status st;
+	char layout[32];
+
+	if (!o->store)
+		return RLX_OK;
+	st = rlx_device_layout(o->device, layout, sizeof(layout), err);
+	if (st)
+		return st;
+	rlx_store_info(o->store, &info);
+	if (strcmp(info.layout, layout))
+		return rlx_fail(err, RLX_EINVAL, "compile: the store is for '%s', this is '%s'",
+				info.layout, layout);
+	p->store = rlx_store_get(o->store);
+	return RLX_OK;
+}
+
 enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *opts,
 			    struct rlx_program **out, struct rlx_error *err)
 {
@@ -171,6 +203,8 @@ enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *
 	atomic_init(&p->refs, 1);
 	st = rlx_device_get(o.device, o.threads, &p->dev, err);
 	if (!st)
+		st = take_store(p, &o, err);
+	if (!st)
 		st = run_passes(p, &o, g, err);
 	if (!st)
 		st = rlx_plan_new(p->g, &p->plan, err);
@@ -200,11 +234,13 @@ void rlx_program_put(struct rlx_program *p)
 		return;
 	if (p->code) {
 		p->dev->be->release(p->code);
+		rlx_free(p->code->home);
 		rlx_free(p->code);
 	}
 	rlx_plan_free(p->plan);
 	rlx_graph_put(p->g);
 	rlx_device_put(p->dev);
+	rlx_store_put(p->store);
 	free(p->fused);		/* open_memstream's own */
 	rlx_free(p);
 }

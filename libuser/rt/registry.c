@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Which backends and devices there are, and the open ones. */
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -54,6 +55,19 @@ static const struct rlx_backend *find(const char *name, struct rlx_error *err)
 	}
 	rlx_fail(err, RLX_ENODEV, "no device '%.40s'; there are %s", name, known);
 	return NULL;
+}
+
+enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,
+				  struct rlx_error *err)
+{
+	const struct rlx_backend *be = find(name, err);
+	struct rlx_dev_info info = { .isa = "" };
+
+	if (!be)
+		return RLX_ENODEV;
+	be->probe(&info, 1);
+	snprintf(out, size, "%s %s", name, info.isa);
+	return RLX_OK;
 }
 
 static enum rlx_status open_new(const struct rlx_backend *be, unsigned int threads,

@@ -8,6 +8,7 @@
 #include "plan/plan.h"
 #include "rlx/backend.h"
 #include "rlx/run.h"
+#include "rlx/store.h"
 
 /*
  * Devices are opened on first use and shared: one per (backend, threads asked
@@ -16,6 +17,9 @@
 enum rlx_status rlx_device_get(const char *name, unsigned int threads,
 			       struct rlx_device **out, struct rlx_error *err);
 void rlx_device_put(struct rlx_device *dev);
+/* What weights prepared for the device depend on: its name and instruction set. */
+enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,
+				  struct rlx_error *err);
 
 struct rlx_program {
 	atomic_uint		 refs;
@@ -23,6 +27,7 @@ struct rlx_program {
 	struct rlx_graph	*g;		/* after all passes */
 	struct rlx_plan		*plan;
 	struct rlx_code		*code;
+	struct rlx_store	*store;		/* NULL: none */
 	struct rlx_program_info	 info;
 	char			 isa[16];
 	char			*fused;		/* the passes' own lines; may be NULL */

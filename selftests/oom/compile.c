@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Every allocation of building, compiling and running fails once. */
+#include "rlx/store.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/lib/small_net.h"
@@ -83,6 +84,63 @@ TEST(compile_in_bf16)
 {
 	sweep((struct work){ .parts = SMALL_NET_MLP | SMALL_NET_NORM, .device = "cpu",
 			     .precision = RLX_PRECISION_BF16 });
+}
+
+/* Make a store of what @g needs, or find it in @fd. */
+static enum rlx_status stored(struct rlx_graph *g, int fd, struct rlx_store **out,
+			      struct rlx_error *err)
+{
+	struct rlx_arena_opts o = { .size = 1 << 20, .provider = "memfd",
+				    .flags = RLX_ARENA_LAZY | RLX_ARENA_NOLOCK };
+	struct rlx_compile_opts c = { .size = sizeof(c), .threads = 1 };
+	struct rlx_program *p = NULL;
+	struct rlx_store *s = NULL;
+	struct rlx_arena *a;
+	enum rlx_status st;
+
+	st = fd < 0 ? rlx_arena_new(&o, &a, err) :
+	     rlx_arena_open_fd(fd, o.flags | RLX_ARENA_RDONLY, &a, err);
+	if (st)
+		return st;
+	st = fd < 0 ? rlx_store_new(a, "cpu", &s, err) : rlx_store_open(a, "cpu", &s, err);
+	rlx_arena_put(a);
+	c.store = s;
+	if (!st)
+		st = rlx_compile(g, &c, &p, err);
+	rlx_program_put(p);
+	if (!st && fd < 0)
+		st = rlx_store_seal(s, err);
+	if (st)
+		rlx_store_put(s);
+	else
+		*out = s;
+	return st;
+}
+
+static enum rlx_status store_and_adopt(void *ctx)
+{
+	struct rlx_graph *g = small_net(*(unsigned int *)ctx, 2);
+	struct rlx_store *s = NULL, *again = NULL;
+	struct rlx_error err = { 0 };
+	enum rlx_status st = rlx_graph_error(g)->status;
+
+	if (!st)
+		st = stored(g, -1, &s, &err);
+	if (!st)
+		st = stored(g, rlx_arena_fd(rlx_store_arena(s)), &again, &err);
+	CHECKF(!st || st == RLX_ENOMEM, "%s: %s", rlx_status_name(st), err.text);
+	rlx_store_put(again);
+	rlx_store_put(s);
+	rlx_graph_put(g);
+	return st;
+}
+
+TEST(store)
+{
+	unsigned int parts = SMALL_NET_MLP | SMALL_NET_CONV;
+
+	CHECK_EQ(store_and_adopt(&parts), 0);
+	CHECK(rlx_oom_sweep(store_and_adopt, &parts) > 20);
 }
 
 TEST_MAIN()

@@ -40,10 +40,28 @@ struct rlx_device {
 struct rlx_code {			/* a compiled plan */
 	struct rlx_device	*dev;
 	const struct rlx_plan	*plan;	/* lives as long as the code */
+	struct rlx_store	*store;	/* for rlx_store_take(); NULL: none */
+	/* By the plan's constants: where they are at run time; NULL: in their blobs. */
+	const void		**home;
 	uint64_t		 work_bytes;	/* set by compile: plan's and its own */
 	uint64_t		 packed_bytes, pack_ns;
 	unsigned int		 native, host;	/* steps, set by compile */
 };
+
+/*
+ * Weights in a store. @kind, at most 15 bytes, and @param name a layout that a
+ * backend prepares of a constant; the store's device has one meaning for each.
+ */
+enum rlx_took {
+	RLX_TOOK_NONE,		/* not to be had: use memory of your own */
+	RLX_TOOK_FOUND,		/* *@out_data is filled */
+	RLX_TOOK_NEW,		/* fill it, then say rlx_store_ready(): others wait */
+};
+
+/* 64-byte aligned, and readable for 64 bytes beyond @bytes. @s NULL: NONE. */
+enum rlx_took rlx_store_take(struct rlx_store *s, struct rlx_blob *of, const char *kind,
+			     const int64_t param[4], size_t bytes, void **out_data);
+void rlx_store_ready(struct rlx_store *s, const void *data);
 
 /*
  * One session's use of a code. @work is @code->work_bytes long and 64-byte

@@ -10,6 +10,7 @@ extern "C" {
 #endif
 
 struct rlx_program;
+struct rlx_store;
 
 /**
  * enum rlx_precision - what float ops compute in.
@@ -44,6 +45,8 @@ enum rlx_compile_flags {
  * @threads:   worker threads of the device, the caller included; 0: all allowed
  * @precision: see enum rlx_precision
  * @flags:     of enum rlx_compile_flags
+ * @store:     where prepared weights are looked for and put, see rlx/store.h;
+ *             referenced by the program. NULL: memory of the process
  * @dump:      called after each pass with the graph as it then is; may be NULL
  */
 struct rlx_compile_opts {
@@ -55,6 +58,7 @@ struct rlx_compile_opts {
 	void		(*dump)(void *ctx, const char *pass,
 				const struct rlx_graph *g);
 	void		*dump_ctx;
+	struct rlx_store *store;
 };
 
 /**
@@ -64,7 +68,8 @@ struct rlx_compile_opts {
  * Context: any thread; allocates. The program may be shared by threads.
  * Ownership: one reference to *@out is the caller's (rlx_program_put()).
  * Return: RLX_ENODEV (no such device), RLX_ENOSUP (an op nobody can run, or not
- * natively under RLX_COMPILE_NATIVE), RLX_ENOMEM, or the graph's own error.
+ * natively under RLX_COMPILE_NATIVE), RLX_EINVAL (a store for another device),
+ * RLX_ENOMEM, or the graph's own error.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *opts,

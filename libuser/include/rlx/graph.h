@@ -104,6 +104,18 @@ RLX_EXPORT const void *rlx_blob_data(const struct rlx_blob *b);
 RLX_EXPORT size_t rlx_blob_bytes(const struct rlx_blob *b);
 
 /**
+ * rlx_blob_set_source - say where the bytes lie in a file that is mapped.
+ * @source: identifies the file and its version, as rlx_safetensors_source() does;
+ *          never the same for other contents
+ * @offset: of the bytes in it
+ *
+ * What is prepared of the blob is then known again in another process, without
+ * reading the bytes (rlx/store.h). Context: before the blob is shared.
+ */
+RLX_EXPORT void rlx_blob_set_source(struct rlx_blob *b, uint64_t source,
+				    uint64_t offset);
+
+/**
  * rlx_output - name a value as a result. A value may be an output under several
  * names; the order of calls is the order of outputs.
  */

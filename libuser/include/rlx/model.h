@@ -73,7 +73,7 @@ rlx_model_graph(struct rlx_model *m, const struct rlx_named_tensor *in,
 
 /**
  * rlx_runner_new - runs @m, compiling as inputs come.
- * @opts: for rlx_compile(); strings are copied
+ * @opts: for rlx_compile(); strings are copied, the store is referenced
  * Context: one thread at a time per runner; any number of runners.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check

@@ -61,6 +61,12 @@ RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_safetensors_open_mem(const void *p, size_t len,
 			 struct rlx_safetensors **out_f, struct rlx_error *err);
 
+/**
+ * rlx_safetensors_source - the file as rlx_blob_set_source() wants it told; 0 for
+ * one in memory. Context: any.
+ */
+RLX_EXPORT uint64_t rlx_safetensors_source(const struct rlx_safetensors *f);
+
 /* NULL is fine. Context: any thread. */
 RLX_EXPORT void rlx_safetensors_close(struct rlx_safetensors *f);
 
