@@ -148,6 +148,8 @@ void rlx_fence_drain(struct rlx_timeline *tl)
 	while (!list_empty(&tl->imports)) {
 		imp = list_first_entry(&tl->imports, struct rlx_import, node);
 		rlx_import_unlink(imp);
+		/* The last signaller, perhaps: eventfds may still wait for it. */
+		rlx_timeline_import_done(tl, imp->value, -EOWNERDEAD);
 		spin_unlock_irq(&tl->lock);
 		dma_fence_remove_callback(imp->fence, &imp->cb);
 		rlx_import_free(imp);

@@ -559,7 +559,7 @@ TEST(sync_file_raises)
 
 TEST(sync_file_outlives)
 {
-	int s = k_open(), v = vgem_open(), i, sf;
+	int s = k_open(), v = vgem_open(), i, sf, ev;
 	uint32_t fence;
 
 	/* Nobody is left to be told: the callback is taken back. */
@@ -573,6 +573,15 @@ TEST(sync_file_outlives)
 		close(tl);
 		CHECK_EQ(vgem_signal(v, fence), 0);
 	}
+	/* An eventfd counted on such a fence, which is the last signaller. */
+	i = k_timeline(s, 0);
+	sf = make_fence(v, &fence);
+	ev = eventfd(0, EFD_NONBLOCK);
+	CHECK_EQ(tl_import(i, sf, 1), 0);
+	CHECK_EQ(tl_eventfd(i, ev, 1), 0);
+	close(i);
+	CHECK_EQ(ev_read(ev), 1);
+	CHECK_EQ(vgem_signal(v, fence), 0);
 	/* vgem's fd goes, and its fences are signalled by that. */
 	i = k_timeline(s, 0);
 	sf = make_fence(v, &fence);
