@@ -79,9 +79,9 @@ static void rlx_executor_return(struct rlx_executor *ex, struct rlx_queue *q,
 	rcu_read_unlock();
 }
 
-/* At most RLX_CHUNK of them, to user space; how many. */
+/* At most RLX_CHUNK of them, to user space; how many, 0 if less than @min are there. */
 static int rlx_executor_take_chunk(struct rlx_executor *ex, struct rlx_queue *q,
-				   u32 __user *tags, u32 max)
+				   u32 __user *tags, u32 min, u32 max)
 {
 	struct rlx_slot_ref ref[RLX_CHUNK] RLX_UNINIT;
 	u32 tag[RLX_CHUNK] RLX_UNINIT;
@@ -89,7 +89,7 @@ static int rlx_executor_take_chunk(struct rlx_executor *ex, struct rlx_queue *q,
 	int i, n;
 
 	spin_lock_irqsave(&q->slots.lock, flags);
-	n = rlx_queue_pop(q, ex->gen, ref, min_t(u32, max, RLX_CHUNK));
+	n = rlx_queue_pop(q, ex->gen, ref, min, min_t(u32, max, RLX_CHUNK));
 	spin_unlock_irqrestore(&q->slots.lock, flags);
 	if (n < 0)
 		return rlx_executor_why(ex, q);
@@ -137,10 +137,9 @@ static long rlx_executor_take_min(struct rlx_executor *ex,
 	min = max_t(u32, min, 1);
 	if (ex->ring)
 		return rlx_executor_look(ex, q, min);
-	if (min > 1 && rlx_queue_ready(q) < min)
-		return -EAGAIN;
 	do {
-		n = rlx_executor_take_chunk(ex, q, tags + got, req->max - got);
+		n = rlx_executor_take_chunk(ex, q, tags + got, got ? 1 : min,
+					    req->max - got);
 		if (n < 0)
 			return got ? (long)got : n;
 		got += n;

@@ -23,7 +23,8 @@ static void rlx_queue_break(struct rlx_queue *q)
 		rlx_service_put(q->svc);
 }
 
-int rlx_queue_pop(struct rlx_queue *q, u32 gen, struct rlx_slot_ref *ref, u32 max)
+int rlx_queue_pop(struct rlx_queue *q, u32 gen, struct rlx_slot_ref *ref, u32 min,
+		  u32 max)
 {
 	struct rlx_channel *ch;
 	u32 n = 0;
@@ -32,6 +33,8 @@ int rlx_queue_pop(struct rlx_queue *q, u32 gen, struct rlx_slot_ref *ref, u32 ma
 	lockdep_assert_held(&q->slots.lock);
 	if (!q->slots.live || q->slots.gen != gen)
 		return -EPIPE;
+	if (rlx_slots_ready(&q->slots) + q->nr_events < min)
+		return 0;
 	while (n < max && q->nr_events) {
 		ch = list_first_entry(&q->events, struct rlx_channel, event);
 		list_del_init(&ch->event);
@@ -60,7 +63,7 @@ static int rlx_queue_push(struct rlx_queue *q)
 	}
 	room = ring->mask + 1 - used;
 	while (room && (rlx_slots_ready(&q->slots) || q->nr_events)) {
-		n = rlx_queue_pop(q, q->slots.gen, ref, min_t(u32, room, RLX_CHUNK));
+		n = rlx_queue_pop(q, q->slots.gen, ref, 1, min_t(u32, room, RLX_CHUNK));
 		if (n <= 0)
 			break;
 		for (i = 0; i < n; i++)

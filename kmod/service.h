@@ -146,10 +146,12 @@ int rlx_queue_init(struct rlx_queue *q, struct rlx_service *svc, u32 index);
 void rlx_queue_fini(struct rlx_queue *q);
 
 /*
- * Lock held: takes at most @max events and requests for generation @gen; how many.
- * Events have RLX_TAG_EVENT in .tag, and .seq 0. -EPIPE.
+ * Lock held: takes at most @max events and requests for generation @gen; how many,
+ * none where there are less than @min. Events have RLX_TAG_EVENT in .tag, and .seq
+ * 0. -EPIPE, before anything is counted.
  */
-int rlx_queue_pop(struct rlx_queue *q, u32 gen, struct rlx_slot_ref *ref, u32 max);
+int rlx_queue_pop(struct rlx_queue *q, u32 gen, struct rlx_slot_ref *ref, u32 min,
+		  u32 max);
 /* Lock held: hands what is ready to the ring or to somebody who waits for it. */
 void rlx_queue_kick(struct rlx_queue *q, struct rlx_todo *todo);
 /* Lock held: what records ask for that must happen under it. */

@@ -521,6 +521,30 @@ TEST(ring_closed)
 	}
 }
 
+/* The executor's last fd goes; a FETCH is told, however much it waits for. */
+TEST(executor_closed)
+{
+	need_parking();
+	for (unsigned int k = 0; k < NR_KINDS; k++) {
+		struct scene s = scene_new(kinds[k].flags, 0);
+		struct rlx_rq rq = k_rq(1, 1);
+		uint32_t tag[4];
+		struct rlx_ioc_fetch f = {
+			.tags = (uintptr_t)tag, .max = 4, .min = 4, .timeout_ns = K_EVER,
+		};
+
+		prep(&s, s.ex, RLX_IOC_FETCH, &f, 0, 1);
+		push(&s);
+		while (io_uring_sq_ready(&s.ring))	/* SQPOLL has not got to it */
+			usleep(1000);
+		CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
+		CHECK(quiet(&s));
+		scene_kill_executor(&s);
+		CHECK_EQ(result(&s, NULL, NULL), -EPIPE);
+		scene_free(&s);
+	}
+}
+
 /* COMMIT_AND_FETCH as the whole loop of an executor, against a client that waits. */
 static void *echo(void *arg)
 {
