@@ -91,6 +91,13 @@ static bool put(const char *path, const char *text)
 	return n >= 0;
 }
 
+/* What sleeps in the kernel, and what runs there: neither can be killed. */
+static void tell_stacks(void)
+{
+	put("/proc/sysrq-trigger", "w");
+	put("/proc/sysrq-trigger", "l");
+}
+
 static void put_log(const char *what, const char *name)
 {
 	char line[160];
@@ -511,7 +518,7 @@ static int watch(const struct job *j, pid_t pid, int fd, const char *group)
 			continue;
 		if (killed == 0) {
 			killed = now();
-			put("/proc/sysrq-trigger", "w");
+			tell_stacks();
 			say("timeout %s after %d s", j->name, j->seconds);
 			kill(pid, SIGKILL);
 			kill_group(group);
@@ -570,7 +577,7 @@ static void run_job(const struct job *j, long *base_kb)
 	st = watch(j, pid, p[0], group);
 	close(p[0]);
 	if (stuck) {
-		put("/proc/sysrq-trigger", "w");
+		tell_stacks();
 		leak("processes that cannot be killed");
 	} else {
 		rmdir(group);
