@@ -22,7 +22,8 @@ seed()
 			>"$BUILD/fuzz-serve/http/c" ;;
 	conf)
 		cp tools/rlxd/rlxd.conf.example "$BUILD/fuzz-serve/conf/a"
-		printf '%s\n' '[server]' 'listen = 127.0.0.1:1 tls:0.0.0.0:2' '  [::1]:1' 'max_body = 1M' \
+		printf '%s\n' '[server]' 'listen = 127.0.0.1:1 tls:0.0.0.0:2' \
+			'  [::1]:1' 'max_body = 1M' \
 			'[model a]' 'path = x' 'buckets = 1 2' '[key k]' \
 			'secret_file = y' 'models = a' >"$BUILD/fuzz-serve/conf/b" ;;
 	esac
