@@ -503,6 +503,28 @@ def json_log():
 RLX = BUILD + "/bin/rlx"
 
 
+@test
+def traces():
+    """What a proxy calls a request is in the reply and in the log, if it is well formed."""
+    trace, span = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+    good = ["00-%s-%s-01" % (trace, span), "cc-%s-%s-00" % (trace, span),
+            "01-%s-%s-00-what-may-come" % (trace, span)]
+    bad = ["", "00", "00-%s-%s-0" % (trace, span), "00-%s-%s-01-x" % (trace, span),
+           "ff-%s-%s-01" % (trace, span), "00-%s-%s-01" % ("0" * 32, span),
+           "00-%s-%s-01" % (trace, "0" * 16), "00-%s-%s-01" % (trace.upper(), span),
+           "00_%s-%s-01" % (trace, span), "00-%s-%s-0x" % (trace, span),
+           "01-%s-%s-00x" % (trace, span), "0" * 55, "x" * 500]
+    with Server(vision(), server="access_log = all\n") as s:
+        for t in good + bad:
+            n = len(s.lines)
+            h = s.get("/v2/models/vision", {"traceparent": t, "X-Request-Id": "me"})[1]
+            assert h["traceparent"] == (t[:55] if t in good else None), (t, h["traceparent"])
+            assert h["X-Request-Id"] == "me"
+            s.wait_log("event=request id=me", after=n)
+            assert any(("trace=" + trace in ln) == (t in good)
+                       for ln in s.lines[n:] if "id=me" in ln), (t, s.lines[n:])
+
+
 def rlx(*args):
     return subprocess.run([RLX] + list(args), capture_output=True, text=True)
 

@@ -152,6 +152,8 @@ static int take_header(struct http *h, struct slice n, struct slice v)
 		o->content_encoding = v;
 	} else if (name_is(n, "x-request-id")) {
 		o->request_id = v;
+	} else if (name_is(n, "traceparent")) {
+		o->traceparent = v;
 	} else if (name_is(n, "inference-header-content-length")) {
 		o->infer_length = v;
 	}

@@ -26,7 +26,7 @@ enum http_method { METHOD_GET, METHOD_HEAD, METHOD_POST, METHOD_OPTIONS, METHOD_
 struct http_head {
 	enum http_method method;
 	struct slice	 path, query;		/* as sent; path begins with '/' */
-	struct slice	 authorization, api_key, content_encoding, request_id;
+	struct slice	 authorization, api_key, content_encoding, request_id, traceparent;
 	struct slice	 infer_length;		/* Inference-Header-Content-Length */
 	bool		 keep_alive, chunked, expect;
 	uint64_t	 length;		/* Content-Length, 0 if none */

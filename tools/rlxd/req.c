@@ -150,6 +150,25 @@ static void set_id(struct req *r, struct slice id)
 		 (unsigned long long)atomic_fetch_add(&r->loop->server->next_id, 1));
 }
 
+/* "00-TRACE-SPAN-FLAGS", all hex digits; later versions may go on behind it. */
+static void set_trace(struct req *r, struct slice t)
+{
+	static const char form[] = "hh-hhhhhhhhhhhhhhhhhhhhhhhhhhhhhhhh-hhhhhhhhhhhhhhhh-hh";
+	static const char zeros[] = "00000000000000000000000000000000";
+	bool first = t.n >= 2 && !memcmp(t.p, "00", 2);
+	size_t i;
+
+	if (t.n < TRACE_LEN || (t.n > TRACE_LEN && (first || t.p[TRACE_LEN] != '-')))
+		return;
+	for (i = 0; i < TRACE_LEN; i++)
+		if (form[i] == '-' ? t.p[i] != '-' : !((t.p[i] >= '0' && t.p[i] <= '9') ||
+						       (t.p[i] >= 'a' && t.p[i] <= 'f')))
+			return;
+	if (!memcmp(t.p, "ff", 2) || !memcmp(t.p + 3, zeros, 32) || !memcmp(t.p + 36, zeros, 16))
+		return;
+	memcpy(r->trace, t.p, TRACE_LEN);
+}
+
 bool req_begin(struct req *r, const struct http_head *h)
 {
 	r->method = h->method;
@@ -158,6 +177,7 @@ bool req_begin(struct req *r, const struct http_head *h)
 	snprintf(r->path, sizeof(r->path), "%.*s", (int)(h->path.n < 95 ? h->path.n : 95),
 		 h->path.p);
 	set_id(r, h->request_id);
+	set_trace(r, h->traceparent);
 	if (!find_route(r, h))
 		return false;
 	r->api = r->route->api;
@@ -348,6 +368,8 @@ size_t req_head(struct req *r, bool close, const char *date)
 		n += snprintf(p + n, max - (size_t)n, "Content-Type: %s\r\n", y->type);
 	if (r->id[0])
 		n += snprintf(p + n, max - (size_t)n, "X-Request-Id: %s\r\n", r->id);
+	if (r->trace[0])
+		n += snprintf(p + n, max - (size_t)n, "traceparent: %s\r\n", r->trace);
 	if (y->json_bytes)
 		n += snprintf(p + n, max - (size_t)n, "Inference-Header-Content-Length: %llu\r\n",
 			      (unsigned long long)y->json_bytes);
@@ -365,12 +387,16 @@ void req_log(const struct req *r, int64_t now)
 {
 	int64_t wish = r->loop->server->limits.access_log;
 	bool bad = r->reply.status >= 400;
+	char text[33];
+	const char *trace = text;
 
 	if (wish == CONF_ACCESS_NONE || (wish == CONF_ACCESS_ERRORS && !bad))
 		return;
 	if (wish == CONF_ACCESS_ERRORS && !log_allow())
 		return;
+	snprintf(text, sizeof(text), "%.32s", r->trace[0] ? r->trace + 3 : "");
 	log_event(LOG_INFO, "request", L_STR("id", r->id),
+		  L_STR(*trace ? "trace" : NULL, trace),
 		  L_STR("client", r->client ? r->client->name : r->conn ? r->conn->peer : ""),
 		  L_STR("path", r->path), L_INT("status", r->reply.status),
 		  L_INT("in", r->body_n), L_INT("out", req_body_bytes(r)),

@@ -23,7 +23,7 @@ struct model;
 struct model_set;
 struct req;
 
-enum { REQ_ID_MAX = 64, REPLY_HEAD_MAX = 512, REPLY_TAIL_MAX = 16 };
+enum { REQ_ID_MAX = 64, TRACE_LEN = 55, REPLY_HEAD_MAX = 640, REPLY_TAIL_MAX = 16 };
 
 /* How an API says that something went wrong. */
 enum api { API_PLAIN, API_KSERVE, API_OPENAI };
@@ -51,6 +51,7 @@ struct req {
 	enum http_method method;
 	enum api	 api;
 	char		 id[REQ_ID_MAX + 1];
+	char		 trace[TRACE_LEN + 1];	/* traceparent as it came, or "" */
 	char		 path[96];		/* the start of it, for the log */
 	char		 model_name[48];	/* out of the path; "" if it names none */
 	char		 region[80];		/* likewise, of shared memory */
