@@ -30,17 +30,32 @@ enum rlx_k_type {
 	RLX_K_TYPE_COUNT,
 };
 
+/* A switch, as C++ has no array members by name: GPU kernels read this too. */
 static inline size_t rlx_k_type_size(enum rlx_k_type t)
 {
-	static const uint8_t size[RLX_K_TYPE_COUNT] = {
-		[RLX_K_F64] = 8, [RLX_K_F32] = 4, [RLX_K_F16] = 2,
-		[RLX_K_BF16] = 2, [RLX_K_F8E4M3] = 1, [RLX_K_F8E5M2] = 1,
-		[RLX_K_I64] = 8, [RLX_K_I32] = 4, [RLX_K_I16] = 2,
-		[RLX_K_I8] = 1, [RLX_K_U64] = 8, [RLX_K_U32] = 4,
-		[RLX_K_U16] = 2, [RLX_K_U8] = 1, [RLX_K_BOOL] = 1,
-	};
-
-	return (unsigned)t < RLX_K_TYPE_COUNT ? size[t] : 0;
+	switch (t) {
+	case RLX_K_F64:
+	case RLX_K_I64:
+	case RLX_K_U64:
+		return 8;
+	case RLX_K_F32:
+	case RLX_K_I32:
+	case RLX_K_U32:
+		return 4;
+	case RLX_K_F16:
+	case RLX_K_BF16:
+	case RLX_K_I16:
+	case RLX_K_U16:
+		return 2;
+	case RLX_K_F8E4M3:
+	case RLX_K_F8E5M2:
+	case RLX_K_I8:
+	case RLX_K_U8:
+	case RLX_K_BOOL:
+		return 1;
+	default:
+		return 0;
+	}
 }
 
 static inline bool rlx_k_type_float(enum rlx_k_type t)

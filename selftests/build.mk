@@ -44,12 +44,13 @@ MODELS_BIN  := $(filter $(BUILD)/test/models/%,$(TEST_BIN))
 HOSTILE_BIN := $(filter $(BUILD)/test/hostile/% $(BUILD)/test/oom/%,$(TEST_BIN))
 BENCH_BIN   := $(filter $(BUILD)/test/bench/%,$(TEST_BIN))
 UNIT_BIN    := $(filter-out $(OPS_BIN) $(ONNX_BIN) $(MODELS_BIN) \
-			    $(HOSTILE_BIN) $(BENCH_BIN),$(TEST_BIN))
+			    $(HOSTILE_BIN) $(BENCH_BIN) \
+			    $(BUILD)/test/gpu/%,$(TEST_BIN))
 
 include selftests/slot/build.mk
 
 GROUPS := check-style check-unit check-install check-ops check-onnx check-hostile \
-	  check-models check-serve check-kmod-base
+	  check-models check-serve check-kmod-base check-emu
 
 # Goals that call make again must not do so side by side in one folder.
 ifneq ($(filter check check-% bench-% asan tsan demo install guest,$(MAKECMDGOALS)),)
@@ -120,3 +121,4 @@ asan tsan:
 .PHONY: check asan tsan bench-cpu $(GROUPS)
 
 include selftests/serve/build.mk
+include selftests/gpu/build.mk

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The language of the GPU kernels: one source for CUDA (NVRTC, without any headers),
+ * HIP (hipcc or hiprtc) and the test suite's emulator.
+ *
+ *	RLX_G_KERNEL(softmax, struct rlx_k_softmax, 256)
+ *	{
+ *		SHARED(float, part, [8]);
+ *		const float *x = RLX_G_PTR(const float, a.x);
+ *		... a is the argument struct, env the struct rlx_g_env ...
+ *	}
+ *
+ * Indices, __syncthreads() and mathematics have CUDA's names. Shared memory comes
+ * from SHARED() and SHARED_DYNAMIC() only, at the top of the kernel. Operations
+ * of a wave (WAVE threads: 32 or 64) take all of its lanes, so blocks are whole
+ * waves. -DRLX_WAVE=n and -DRLX_ARCH=n (sm_90: 90) come from whoever compiles.
+ */
+#ifndef RLX_G_DIALECT_H
+#define RLX_G_DIALECT_H
+
+#if defined(RLX_EMU)
+#include "kernels/gpu/dialect_emu.h"
+#elif defined(__HIP__) || defined(__HIPCC__) || defined(__HIPCC_RTC__)
+#include "kernels/gpu/dialect_hip.h"
+#else
+#include "kernels/gpu/dialect_cuda.h"
+#endif
+
+#include "kernels/gpu/env.h"
+#include "kernels/type.h"
+
+#define WAVE		RLX_WAVE
+
+/* Rank of a thread in its wave; blocks are one-dimensional in x. */
+static DEV inline int lane_id(void)
+{
+	return (int)(threadIdx.x % WAVE);
+}
+
+static DEV inline int wave_id(void)
+{
+	return (int)(threadIdx.x / WAVE);
+}
+
+static DEV inline uint64_t rlx_g_at(const void *p, const struct rlx_g_env &env)
+{
+	uint64_t u = (uint64_t)p;
+
+	if (!(u & RLX_G_INDIRECT))
+		return u;
+	return env.table[(u >> 48) & 0x7fff] + (u & 0xffffffffffff);
+}
+
+#define RLX_G_PTR(T, p)	((T *)rlx_g_at((p), env))
+
+#ifndef INFINITY
+#define INFINITY	bits_f32(0x7f800000)
+#endif
+#ifndef NAN
+#define NAN		bits_f32(0x7fc00000)
+#endif
+
+/* ---- element types ---- */
+
+struct f16 { uint16_t u; };
+struct bf16 { uint16_t u; };
+struct f8e4m3 { uint8_t u; };
+struct f8e5m2 { uint8_t u; };
+
+static DEV inline float bits_f32(uint32_t u)
+{
+	float f;
+
+	__builtin_memcpy(&f, &u, 4);
+	return f;
+}
+
+static DEV inline uint32_t f32_bits(float f)
+{
+	uint32_t u;
+
+	__builtin_memcpy(&u, &f, 4);
+	return u;
+}
+
+static DEV inline float to_f32(float x) { return x; }
+static DEV inline float to_f32(f16 x) { return f16_to_f32(x.u); }
+static DEV inline float to_f32(bf16 x) { return bits_f32((uint32_t)x.u << 16); }
+
+static DEV inline float to_f32(f8e5m2 x)
+{
+	return f16_to_f32((uint16_t)(x.u << 8));
+}
+
+static DEV inline float to_f32(f8e4m3 x)
+{
+	uint32_t m = x.u & 0x7f, sign = (uint32_t)(x.u & 0x80) << 24;
+
+	if (m == 0x7f)
+		return bits_f32(sign | 0x7fc00000);
+	if (m < 8)	/* below the normal ones: units of 2^-9 */
+		return bits_f32(sign | f32_bits((float)m * 0.001953125f));
+	return bits_f32(sign | ((m << 20) + (120u << 23)));
+}
+
+template <class T> DEV T from_f32(float x);
+template <> DEV inline float from_f32<float>(float x) { return x; }
+template <> DEV inline f16 from_f32<f16>(float x) { return f16{ f32_to_f16(x) }; }
+template <> DEV inline bf16 from_f32<bf16>(float x) { return bf16{ f32_to_bf16(x) }; }
+
+/*
+ * To fp8 by bits: the number in units of its last place, rounded to even. @m: bits
+ * of the fraction, @low: exponent of the smallest normal number.
+ */
+static DEV inline uint32_t f32_to_f8(float x, int m, int low)
+{
+	uint32_t u = f32_bits(x) & 0x7fffffff;
+	int e = (int)(u >> 23) - 127, shift;
+	uint32_t whole = (u & 0x7fffff) | 0x800000, half, rest;
+
+	if (e < low - m - 1)
+		return 0;
+	shift = 23 - m + (e < low ? low - e : 0);
+	half = 1u << (shift - 1);
+	rest = whole & ((1u << shift) - 1);
+	whole >>= shift;
+	if (rest > half || (rest == half && (whole & 1)))
+		whole++;
+	/* the hidden bit is worth one step of the exponent */
+	return e < low ? whole : whole + ((uint32_t)(e - low) << m);
+}
+
+/* Beyond the largest value: NaN for e4m3, inf for e5m2, or that value if @sat. */
+static DEV inline f8e4m3 f32_to_e4m3(float x, bool sat)
+{
+	uint32_t sign = f32_bits(x) >> 24 & 0x80, r;
+
+	if (x != x)
+		return f8e4m3{ (uint8_t)(sign | 0x7f) };
+	r = (f32_bits(x) & 0x7fffffff) >= 0x44000000 ? 0x7f : f32_to_f8(x, 3, -6);
+	if (r > 0x7e)
+		r = sat ? 0x7e : 0x7f;
+	return f8e4m3{ (uint8_t)(sign | r) };
+}
+
+static DEV inline f8e5m2 f32_to_e5m2(float x, bool sat)
+{
+	uint32_t sign = f32_bits(x) >> 24 & 0x80, r;
+
+	if (x != x)
+		return f8e5m2{ (uint8_t)(sign | 0x7e) };
+	r = (f32_bits(x) & 0x7fffffff) >= 0x47800000 ? 0x7c : f32_to_f8(x, 2, -14);
+	if (r > 0x7b)
+		r = sat ? 0x7b : 0x7c;
+	return f8e5m2{ (uint8_t)(sign | r) };
+}
+
+template <> DEV inline f8e4m3 from_f32<f8e4m3>(float x) { return f32_to_e4m3(x, false); }
+template <> DEV inline f8e5m2 from_f32<f8e5m2>(float x) { return f32_to_e5m2(x, false); }
+
+/* double to a narrow float rounds once: to odd in f32 first, then to even */
+static DEV inline float f64_to_odd(double x)
+{
+	float f = (float)x;
+
+	if ((double)f != x && x == x && (f32_bits(f) & 0x7f800000) != 0x7f800000) {
+		uint32_t u = f32_bits(f);
+		bool over = ((double)f > x) == (x > 0);
+
+		if (over)
+			u--;
+		f = bits_f32(u | 1);
+	}
+	return f;
+}
+
+/*
+ * By enum rlx_k_type: mem is what lies in memory, acc what one computes in; get()
+ * and put() convert by the rules of kernels/cast.h (fp8 does not saturate).
+ */
+template <int T> struct rlx_t;
+
+#define RLX_G_TYPE(T, M, A, GET, PUT)					\
+	template <> struct rlx_t<T> {					\
+		typedef M mem;						\
+		typedef A acc;						\
+		static DEV inline A get(M x) { return GET; }		\
+		static DEV inline M put(A x) { return PUT; }		\
+	};
+RLX_G_TYPE(RLX_K_F64, double, double, x, x)
+RLX_G_TYPE(RLX_K_F32, float, float, x, x)
+RLX_G_TYPE(RLX_K_F16, f16, float, to_f32(x), from_f32<f16>(x))
+RLX_G_TYPE(RLX_K_BF16, bf16, float, to_f32(x), from_f32<bf16>(x))
+RLX_G_TYPE(RLX_K_F8E4M3, f8e4m3, float, to_f32(x), from_f32<f8e4m3>(x))
+RLX_G_TYPE(RLX_K_F8E5M2, f8e5m2, float, to_f32(x), from_f32<f8e5m2>(x))
+RLX_G_TYPE(RLX_K_I64, int64_t, int64_t, x, x)
+RLX_G_TYPE(RLX_K_I32, int32_t, int64_t, x, (int32_t)x)
+RLX_G_TYPE(RLX_K_I16, int16_t, int64_t, x, (int16_t)x)
+RLX_G_TYPE(RLX_K_I8, int8_t, int64_t, x, (int8_t)x)
+RLX_G_TYPE(RLX_K_U64, uint64_t, uint64_t, x, x)
+RLX_G_TYPE(RLX_K_U32, uint32_t, int64_t, (int64_t)x, (uint32_t)x)
+RLX_G_TYPE(RLX_K_U16, uint16_t, int64_t, x, (uint16_t)x)
+RLX_G_TYPE(RLX_K_U8, uint8_t, int64_t, x, (uint8_t)x)
+RLX_G_TYPE(RLX_K_BOOL, uint8_t, int64_t, x != 0, x != 0)
+#undef RLX_G_TYPE
+
+/* An f32, bf16 or f16 whose type is known only at run time (uniform, so cheap). */
+static DEV inline float load_float(const void *p, int64_t i, int type)
+{
+	if (type == RLX_K_F32)
+		return ((const float *)p)[i];
+	if (type == RLX_K_BF16)
+		return to_f32(((const bf16 *)p)[i]);
+	return to_f32(((const f16 *)p)[i]);
+}
+
+static DEV inline void store_float(void *p, int64_t i, int type, float x)
+{
+	if (type == RLX_K_F32)
+		((float *)p)[i] = x;
+	else if (type == RLX_K_BF16)
+		((bf16 *)p)[i] = from_f32<bf16>(x);
+	else
+		((f16 *)p)[i] = from_f32<f16>(x);
+}
+
+static DEV inline bool type_is_small_float(int type)
+{
+	return type == RLX_K_F32 || type == RLX_K_BF16 || type == RLX_K_F16;
+}
+
+/* Element @i of an index tensor: i64, i32 or u32. */
+static DEV inline int64_t load_index(const void *p, int64_t i, int type)
+{
+	if (type == RLX_K_I64)
+		return ((const int64_t *)p)[i];
+	if (type == RLX_K_I32)
+		return ((const int32_t *)p)[i];
+	return ((const uint32_t *)p)[i];
+}
+
+/* ---- across a wave and a block ---- */
+
+template <class T> static DEV inline T wave_xor(T v, int mask)
+{
+	return shuffle(v, lane_id() ^ mask);
+}
+
+struct op_sum {
+	template <class T> static DEV inline T of(T a, T b) { return a + b; }
+};
+/* NaN wins */
+struct op_max {
+	template <class T> static DEV inline T of(T a, T b)
+	{
+		return a > b || a != a ? a : b;
+	}
+};
+
+template <class OP, class T> static DEV inline T wave_reduce(T v)
+{
+	for (int m = WAVE / 2; m; m /= 2)
+		v = OP::of(v, wave_xor(v, m));
+	return v;
+}
+
+/*
+ * Over the block, in one fixed order; @room has one T for each wave. Every thread
+ * gets the result. Ends with a barrier, so @room may be used again at once.
+ */
+template <class OP, class T> static DEV inline T block_reduce(T v, T *room)
+{
+	int waves = (int)(blockDim.x / WAVE);
+
+	v = wave_reduce<OP>(v);
+	if (waves == 1)
+		return v;
+	if (lane_id() == 0)
+		room[wave_id()] = v;
+	__syncthreads();
+	v = room[0];
+	for (int i = 1; i < waves; i++)
+		v = OP::of(v, room[i]);
+	__syncthreads();
+	return v;
+}
+
+#define MAX_WAVES	32	/* of a block, where WAVE is 32 */
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* The dialect in the test suite's emulator: host C++, see selftests/gpu/emu. */
+#ifndef RLX_G_DIALECT_EMU_H
+#define RLX_G_DIALECT_EMU_H
+
+#include "stdint.h"
+
+#define DEV		__attribute__((always_inline))
+#define DEV_OUTLINE	__attribute__((noinline))
+
+extern "C" {
+struct emu_dim { unsigned int x, y, z; };
+struct emu_wave_op {
+	int		kind, line;
+	int		lane, type;
+	uint64_t	value;
+	const void	*a, *b;
+	void		*d;
+};
+enum { EMU_OP_SYNC, EMU_OP_SHUFFLE, EMU_OP_BALLOT, EMU_OP_MMA, EMU_OP_LDMATRIX };
+enum { EMU_MMA_F16, EMU_MMA_BF16, EMU_MMA_TF32, EMU_MMA_I8 };
+
+struct emu_dim emu_thread_idx(void) __attribute__((const));
+struct emu_dim emu_block_idx(void) __attribute__((const));
+struct emu_dim emu_block_dim(void) __attribute__((const));
+struct emu_dim emu_grid_dim(void) __attribute__((const));
+void emu_barrier(int line);
+void emu_wave(struct emu_wave_op *op);
+void *emu_shared(unsigned int bytes);
+void *emu_shared_dynamic(void);
+void emu_copy_async(void *dst, const void *src, unsigned int n, unsigned int from);
+void emu_copy_commit(void);
+void emu_copy_wait(unsigned int left);
+uint64_t emu_atomic(void *p, uint64_t v, int kind, int type);
+uint64_t emu_atomic_cas(void *p, uint64_t expected, uint64_t v, int bytes);
+
+float expf(float), exp2f(float), expm1f(float), logf(float), log2f(float), log1pf(float);
+float sqrtf(float), rsqrtf(float), sinf(float), cosf(float), tanf(float), asinf(float);
+float acosf(float), atanf(float), atan2f(float, float), sinhf(float), coshf(float);
+float tanhf(float), asinhf(float), acoshf(float), atanhf(float), erff(float);
+float floorf(float), ceilf(float), rintf(float), truncf(float), fabsf(float);
+float fmodf(float, float), powf(float, float), fmaf(float, float, float);
+float fmaxf(float, float), fminf(float, float);
+double exp(double), exp2(double), expm1(double), log(double), log2(double), log1p(double);
+double sqrt(double), sin(double), cos(double), tan(double), asin(double), acos(double);
+double atan(double), atan2(double, double), sinh(double), cosh(double), tanh(double);
+double asinh(double), acosh(double), atanh(double), erf(double), floor(double);
+double ceil(double), rint(double), trunc(double), fabs(double), fmod(double, double);
+double pow(double, double), fma(double, double, double);
+}
+
+#define threadIdx	(emu_thread_idx())
+#define blockIdx	(emu_block_idx())
+#define blockDim	(emu_block_dim())
+#define gridDim		(emu_grid_dim())
+#define __syncthreads()	emu_barrier(__LINE__)
+
+#define RLX_G_KERNEL(name, type, threads)				\
+	static void rlx_g_##name##_body(const type &a, const struct rlx_g_env &env); \
+	extern "C" {							\
+	extern const unsigned int rlx_g_##name##_emu_sizes[3] =		\
+		{ sizeof(type), sizeof(struct rlx_g_env), 0 };		\
+	extern const int rlx_g_##name##_emu_threads = threads;		\
+	__attribute__((no_sanitize_thread))				\
+	void rlx_g_##name(const void *const *p)				\
+	{								\
+		type a;							\
+		struct rlx_g_env env;					\
+									\
+		__builtin_memcpy(&a, p[0], sizeof(a));			\
+		__builtin_memcpy(&env, p[1], sizeof(env));		\
+		rlx_g_##name##_body(a, env);				\
+	}								\
+	}								\
+	static __attribute__((noinline)) void				\
+	rlx_g_##name##_body(const type &a, const struct rlx_g_env &env)
+
+#define SHARED(T, name, dims)						\
+	typedef T name##_type dims;					\
+	name##_type &name = *(name##_type *)emu_shared(sizeof(name##_type))
+#define SHARED_DYNAMIC(name)						\
+	unsigned char *name = (unsigned char *)emu_shared_dynamic()
+
+static DEV inline float f16_to_f32(uint16_t u)
+{
+	_Float16 h;
+
+	__builtin_memcpy(&h, &u, 2);
+	return (float)h;
+}
+
+static DEV inline uint16_t f32_to_f16(float x)
+{
+	_Float16 h = (_Float16)x;
+	uint16_t u;
+
+	__builtin_memcpy(&u, &h, 2);
+	return u;
+}
+
+static DEV inline uint16_t f32_to_bf16(float x)
+{
+	uint32_t u;
+
+	__builtin_memcpy(&u, &x, 4);
+	if (x != x)
+		return 0x7fff;
+	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+template <class T> static DEV inline T shuffle(T v, int from,
+					       int line = __builtin_LINE())
+{
+	struct emu_wave_op op = { EMU_OP_SHUFFLE, line, from, 0, 0, 0, 0, 0 };
+
+	__builtin_memcpy(&op.value, &v, sizeof(v));
+	emu_wave(&op);
+	__builtin_memcpy(&v, &op.value, sizeof(v));
+	return v;
+}
+
+/* A bit for each lane */
+static DEV inline uint64_t wave_ballot(bool p, int line = __builtin_LINE())
+{
+	struct emu_wave_op op = { EMU_OP_BALLOT, line, 0, 0, p, 0, 0, 0 };
+
+	emu_wave(&op);
+	return op.value;
+}
+
+/* Orders the memory accesses of a wave's lanes. */
+static DEV inline void wave_sync(int line = __builtin_LINE())
+{
+	struct emu_wave_op op = { EMU_OP_SYNC, line, 0, 0, 0, 0, 0, 0 };
+
+	emu_wave(&op);
+}
+
+/* Copy @n (4, 8, 16) bytes into shared memory behind the thread's back; the last
+ * @n - @from of them are zeros. */
+static DEV inline void copy_async(void *dst, const void *src, int n, int from)
+{
+	emu_copy_async(dst, src, (unsigned int)n, (unsigned int)from);
+}
+
+static DEV inline void copy_commit(void)
+{
+	emu_copy_commit();
+}
+
+template <int LEFT> static DEV inline void copy_wait(void)
+{
+	emu_copy_wait(LEFT);
+}
+
+static DEV inline float atomic_add(float *p, float v)
+{
+	uint32_t u;
+	uint64_t r;
+
+	__builtin_memcpy(&u, &v, 4);
+	r = emu_atomic(p, u, 0, 2);
+	u = (uint32_t)r;
+	__builtin_memcpy(&v, &u, 4);
+	return v;
+}
+
+static DEV inline uint32_t atomic_add(uint32_t *p, uint32_t v)
+{
+	return (uint32_t)emu_atomic(p, v, 0, 12);
+}
+
+static DEV inline uint32_t atomic_cas(uint32_t *p, uint32_t old, uint32_t v)
+{
+	return (uint32_t)emu_atomic_cas(p, old, v, 4);
+}
+
+static DEV inline void memory_fence(void)
+{
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+static DEV inline float fast_exp(float x) { return expf(x); }
+static DEV inline float rsqrt_f32(float x) { return 1.0f / sqrtf(x); }
+
+#endif

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How each GPU kernel is launched: host C, one function for each row of
+ * kernels.def, from the argument struct of the CPU kernel of that name.
+ */
+#ifndef RLX_G_LAUNCH_H
+#define RLX_G_LAUNCH_H
+
+#include "kernels/move.h"
+#include "kernels/norm.h"
+#include "kernels/softmax.h"
+
+/**
+ * struct rlx_g_launch - a launch of rlx_g_<name>
+ * @units: set by the caller: units of the CPU kernel
+ * @can: this form of the arguments has a kernel here
+ * @grid: blocks; grid[0] of 0: nothing to do
+ * @block: threads
+ * @shared: bytes of dynamic shared memory
+ * @passes: launches, one after the other, each with its number in env.pass; 0 is 1
+ * @scratch: bytes of device memory at env.scratch, for all passes
+ * @key: what the module is compiled for, as RLX_K0 .. RLX_K3
+ *
+ * Pointers in the arguments are not followed, only told from NULL.
+ */
+struct rlx_g_launch {
+	uint64_t	units;
+	bool		can;
+	uint32_t	grid[3], block[3], shared, passes;
+	uint64_t	scratch;
+	int32_t		key[4];
+};
+
+/* @blocks x 1 x 1 of @threads; more than fits: the kernel strides over the rest. */
+static inline void rlx_g_line(struct rlx_g_launch *l, int64_t blocks, uint32_t threads)
+{
+	const int64_t most = 1 << 30;
+
+	l->can = true;
+	l->grid[0] = (uint32_t)(blocks < most ? blocks : most);
+	l->grid[1] = l->grid[2] = 1;
+	l->block[0] = threads;
+	l->block[1] = l->block[2] = 1;
+}
+
+static inline int64_t rlx_g_ceil(int64_t n, int64_t by)
+{
+	return n / by + (n % by != 0);
+}
+
+static inline bool rlx_g_small_float(int type)
+{
+	return type == RLX_K_F32 || type == RLX_K_BF16 || type == RLX_K_F16;
+}
+
+static inline void rlx_g_softmax_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_softmax *a = (const struct rlx_k_softmax *)args;
+
+	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->y_type))
+		return;
+	if (a->n == 0)
+		rlx_g_line(l, 0, 256);
+	else if (a->inner == 1 && a->n <= 1024)	/* a wave for each row */
+		rlx_g_line(l, rlx_g_ceil(a->outer, 4), 256);
+	else if (a->inner == 1)
+		rlx_g_line(l, a->outer, 256);
+	else				/* a thread for each column */
+		rlx_g_line(l, rlx_g_ceil(a->outer * a->inner, 256), 256);
+	l->key[0] = a->inner == 1 ? a->n <= 1024 ? 0 : 1 : 2;
+}
+
+static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_norm *a = (const struct rlx_k_norm *)args;
+
+	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->y_type) ||
+	    ((a->gamma || a->beta || a->bias) && !rlx_g_small_float(a->param_type)) ||
+	    (a->residual && !rlx_g_small_float(a->residual_type)))
+		return;
+	rlx_g_line(l, a->n ? a->rows : 0, 256);
+}
+
+#endif

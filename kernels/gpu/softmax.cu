@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// Softmax: a wave a row, a block a row, or a thread a column.
+#include "kernels/gpu/dialect.h"
+#include "kernels/softmax.h"
+
+static DEV inline void finish(const struct rlx_k_softmax &a, const void *x, void *y,
+			      int64_t i, float max, float sum)
+{
+	float v = load_float(x, i, a.x_type) - max;
+
+	store_float(y, i, a.y_type, a.log ? v - sum : fast_exp(v) * sum);
+}
+
+/* What finish() wants: the logarithm, or the inverse. */
+static DEV inline float finish_of(const struct rlx_k_softmax &a, float sum)
+{
+	return a.log ? logf(sum) : 1.0f / sum;
+}
+
+#if RLX_K0 == 0
+RLX_G_KERNEL(softmax, struct rlx_k_softmax, 256)
+{
+	const void *x = RLX_G_PTR(const void, a.x);
+	void *y = RLX_G_PTR(void, a.y);
+	int waves = 256 / WAVE;
+	int64_t step = (int64_t)gridDim.x * waves;
+
+	for (int64_t row = (int64_t)blockIdx.x * waves + wave_id(); row < a.outer;
+	     row += step) {
+		int64_t at = row * a.n;
+		float max = -INFINITY, sum = 0;
+
+		for (int64_t i = lane_id(); i < a.n; i += WAVE)
+			max = op_max::of(max, load_float(x, at + i, a.x_type));
+		max = wave_reduce<op_max>(max);
+		for (int64_t i = lane_id(); i < a.n; i += WAVE)
+			sum += fast_exp(load_float(x, at + i, a.x_type) - max);
+		sum = finish_of(a, wave_reduce<op_sum>(sum));
+		for (int64_t i = lane_id(); i < a.n; i += WAVE)
+			finish(a, x, y, at + i, max, sum);
+	}
+}
+#elif RLX_K0 == 1
+RLX_G_KERNEL(softmax, struct rlx_k_softmax, 256)
+{
+	SHARED(float, room, [MAX_WAVES]);
+	const void *x = RLX_G_PTR(const void, a.x);
+	void *y = RLX_G_PTR(void, a.y);
+
+	for (int64_t row = blockIdx.x; row < a.outer; row += gridDim.x) {
+		int64_t at = row * a.n;
+		float max = -INFINITY, sum = 0;
+
+		for (int64_t i = threadIdx.x; i < a.n; i += 256)
+			max = op_max::of(max, load_float(x, at + i, a.x_type));
+		max = block_reduce<op_max>(max, room);
+		for (int64_t i = threadIdx.x; i < a.n; i += 256)
+			sum += fast_exp(load_float(x, at + i, a.x_type) - max);
+		sum = finish_of(a, block_reduce<op_sum>(sum, room));
+		for (int64_t i = threadIdx.x; i < a.n; i += 256)
+			finish(a, x, y, at + i, max, sum);
+	}
+}
+#else
+RLX_G_KERNEL(softmax, struct rlx_k_softmax, 256)
+{
+	const void *x = RLX_G_PTR(const void, a.x);
+	void *y = RLX_G_PTR(void, a.y);
+	int64_t cols = a.outer * a.inner, step = (int64_t)gridDim.x * 256;
+
+	for (int64_t c = (int64_t)blockIdx.x * 256 + threadIdx.x; c < cols; c += step) {
+		int64_t at = c / a.inner * a.n * a.inner + c % a.inner;
+		float max = -INFINITY, sum = 0;
+
+		for (int64_t i = 0; i < a.n; i++)
+			max = op_max::of(max, load_float(x, at + i * a.inner, a.x_type));
+		for (int64_t i = 0; i < a.n; i++)
+			sum += fast_exp(load_float(x, at + i * a.inner, a.x_type) - max);
+		sum = finish_of(a, sum);
+		for (int64_t i = 0; i < a.n; i++)
+			finish(a, x, y, at + i * a.inner, max, sum);
+	}
+}
+#endif

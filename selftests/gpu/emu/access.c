@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT
+// Checks every access of a kernel; the calls are those g++ -fsanitize=thread makes.
+#include "emu.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "emu_device.h"
+
+/* Who touched a byte of shared memory last, and after which barrier. */
+struct emu_mark {
+	uint32_t	w_epoch, r_epoch;
+	uint16_t	w_thread, r_thread, w_wave, r_wave;
+	uint8_t		r_many;		/* 1: others of the wave, 2: other waves */
+};
+
+int emu_access_init(struct emu_block *b)
+{
+	b->marks = mmap(NULL, (EMU_SHARED_MAX + 4096) * sizeof(*b->marks),
+			PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	b->epoch = 1;
+	return b->marks == MAP_FAILED;
+}
+
+/* Epochs run on from one block to the next, so marks need no clearing. */
+void emu_access_reset(struct emu_block *b)
+{
+	b->epoch += 2;
+	b->wave = emu_config.wave;
+}
+
+/* Did another thread touch it with nothing between that orders the two? */
+static bool unordered(const struct emu_block *b, uint32_t epoch, uint16_t thread,
+		      uint16_t wave_epoch)
+{
+	if (epoch != b->epoch || thread == b->thread)
+		return false;
+	return thread / b->wave != b->thread / b->wave ||
+	       wave_epoch == b->wave_epoch;
+}
+
+static const char *race(struct emu_block *b, struct emu_mark *m, bool write)
+{
+	if (unordered(b, m->w_epoch, m->w_thread, m->w_wave))
+		return write ? "writes shared memory that another thread wrote" :
+			       "reads shared memory that another thread writes";
+	if (write) {
+		if (unordered(b, m->r_epoch, m->r_thread, m->r_wave) ||
+		    (m->r_epoch == b->epoch &&
+		     (m->r_many > 1 || (m->r_many && m->r_wave == b->wave_epoch))))
+			return "writes shared memory that another thread reads";
+		m->w_epoch = b->epoch;
+		m->w_thread = b->thread;
+		m->w_wave = b->wave_epoch;
+		return NULL;
+	}
+	if (m->r_epoch != b->epoch || m->r_wave != b->wave_epoch) {
+		if (m->r_epoch != b->epoch || m->r_many < 2)
+			m->r_many = m->r_epoch == b->epoch &&
+				    m->r_thread / b->wave != b->thread / b->wave ?
+					    2 : 0;
+	} else if (m->r_thread != b->thread) {
+		int far = m->r_thread / b->wave != b->thread / b->wave;
+
+		if (m->r_many < 1 + far)
+			m->r_many = (uint8_t)(1 + far);
+	}
+	m->r_epoch = b->epoch;
+	m->r_thread = b->thread;
+	m->r_wave = b->wave_epoch;
+	return NULL;
+}
+
+void emu_access(const void *p, unsigned int n, bool write)
+{
+	struct emu_block *b = emu_block;
+	const char *c = p;
+	uint64_t at;
+
+	if (!b || (c >= b->stacks && c < b->stacks_end))
+		return;
+	if (n <= 16 && (uintptr_t)p % n) {
+		b->fail("a misaligned access", p, n);
+		return;
+	}
+	at = (uint64_t)((const unsigned char *)p - b->shared);
+	if (at < EMU_SHARED_MAX + 4096) {
+		if (at + n > b->shared_bytes) {
+			b->fail("an access beyond the shared memory", p, n);
+			return;
+		}
+		for (unsigned int i = 0; i < n; i++) {
+			const char *what = race(b, &b->marks[at + i], write);
+
+			if (what) {
+				b->fail(what, (const char *)NULL + at + i, n);
+				return;
+			}
+		}
+		return;
+	}
+	if (emu_mem_reserved(p)) {
+		if (!emu_mem_device(p, n))
+			b->fail(write ? "a write outside of any allocation" :
+					"a read outside of any allocation", p, n);
+		return;
+	}
+	if (c >= b->kernel->text && c < b->kernel->text_end)
+		return;
+	if (!emu_mem_registered(p, n))
+		b->fail(write ? "a write to host memory that is not registered" :
+				"a read of host memory that is not registered",
+			p, n);
+}
+
+#define HOOKS(n)							\
+	EMU_API void __tsan_read##n(void *p);				\
+	EMU_API void __tsan_read##n(void *p) { emu_access(p, n, false); } \
+	EMU_API void __tsan_write##n(void *p);				\
+	EMU_API void __tsan_write##n(void *p) { emu_access(p, n, true); } \
+	EMU_API void __tsan_unaligned_read##n(void *p);			\
+	EMU_API void __tsan_unaligned_read##n(void *p) { emu_access(p, n, false); } \
+	EMU_API void __tsan_unaligned_write##n(void *p);		\
+	EMU_API void __tsan_unaligned_write##n(void *p) { emu_access(p, n, true); }
+HOOKS(1)
+HOOKS(2)
+HOOKS(4)
+HOOKS(8)
+HOOKS(16)
+
+EMU_API void __tsan_read_range(void *p, unsigned long n);
+EMU_API void __tsan_read_range(void *p, unsigned long n)
+{
+	emu_access(p, (unsigned int)n, false);
+}
+
+EMU_API void __tsan_write_range(void *p, unsigned long n);
+EMU_API void __tsan_write_range(void *p, unsigned long n)
+{
+	emu_access(p, (unsigned int)n, true);
+}
+
+EMU_API void __tsan_init(void);
+EMU_API void __tsan_init(void)
+{
+}
+
+EMU_API void __tsan_func_entry(void *pc);
+EMU_API void __tsan_func_entry(void *pc)
+{
+}
+
+EMU_API void __tsan_func_exit(void *pc);
+EMU_API void __tsan_func_exit(void *pc)
+{
+}
+
+/* ---- atomics: no race among themselves, so only checked for where they are ---- */
+
+static void atomic_access(void *p, unsigned int n)
+{
+	struct emu_block *b = emu_block;
+	uint64_t at = (uint64_t)((unsigned char *)p - b->shared);
+
+	if (emu_config.fast)
+		return;
+	if (at >= EMU_SHARED_MAX)
+		emu_access(p, n, true);
+	else if (at + n > b->shared_bytes || at % n)
+		b->fail("an atomic operation beyond the shared memory", p, n);
+}
+
+static uint64_t combine(uint64_t old, uint64_t v, int kind, int type)
+{
+	enum { F32 = 2, I64 = 7, I32 = 8 };
+
+	if (type == F32 && kind == 0) {
+		float a, b;
+
+		memcpy(&a, &old, 4);
+		memcpy(&b, &v, 4);
+		a += b;
+		memcpy(&old, &a, 4);
+		return old;
+	}
+	switch (kind) {
+	case 0:
+		return old + v;
+	case 1:
+		if (type == I32)
+			return (int32_t)v < (int32_t)old ? v : old;
+		return type == I64 ? ((int64_t)v < (int64_t)old ? v : old) :
+				     (v < old ? v : old);
+	case 2:
+		if (type == I32)
+			return (int32_t)v > (int32_t)old ? v : old;
+		return type == I64 ? ((int64_t)v > (int64_t)old ? v : old) :
+				     (v > old ? v : old);
+	case 4:
+		return old | v;
+	default:
+		return v;
+	}
+}
+
+EMU_API uint64_t emu_atomic_cas(void *p, uint64_t expected, uint64_t v, int bytes)
+{
+	atomic_access(p, (unsigned int)bytes);
+	if (bytes == 4) {
+		uint32_t e = (uint32_t)expected;
+
+		__atomic_compare_exchange_n((uint32_t *)p, &e, (uint32_t)v, false,
+					    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+		return e;
+	}
+	__atomic_compare_exchange_n((uint64_t *)p, &expected, v, false,
+				    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	return expected;
+}
+
+EMU_API uint64_t emu_atomic(void *p, uint64_t v, int kind, int type)
+{
+	int bytes = type == 7 || type == 11 ? 8 : 4;
+	uint64_t old;
+
+	atomic_access(p, (unsigned int)bytes);
+	do {
+		old = bytes == 4 ? __atomic_load_n((uint32_t *)p, __ATOMIC_SEQ_CST) :
+				   __atomic_load_n((uint64_t *)p, __ATOMIC_SEQ_CST);
+	} while (emu_atomic_cas(p, old, combine(old, v, kind, type), bytes) != old);
+	return old;
+}

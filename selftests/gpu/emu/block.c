@@ -1,0 +1,505 @@
+// SPDX-License-Identifier: MIT
+// Runs a grid: fibers for the threads of a block, waves, barriers, a pool for blocks.
+#include "emu.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "emu_device.h"
+
+enum lane_state { LANE_READY, LANE_WAVE, LANE_BARRIER, LANE_DONE };
+
+struct async_copy {
+	void		*dst;
+	const void	*src;
+	unsigned int	n, from;	/* bytes written, of which read */
+	unsigned int	group;
+};
+
+struct lane {
+	void		*sp;
+	enum lane_state	state;
+	unsigned int	tid[3];
+	int		line;		/* of the barrier it waits at */
+	struct emu_wave_op op;
+	unsigned int	shared_at;	/* next static shared variable */
+	unsigned int	group;		/* of asynchronous copies */
+	struct async_copy *copy;
+	unsigned int	n_copy, cap_copy;
+};
+
+/* One host thread's place to run blocks in. */
+struct worker {
+	struct emu_block	b;
+	struct lane		*lane;
+	char			*stacks;
+	void			*sp;		/* of the scheduler */
+	struct lane		*self;
+	uint16_t		wave_epoch[EMU_MAX_THREADS / 32];
+	unsigned int		bid[3], threads;
+	unsigned int		shared_static;
+	const struct emu_launch	*l;
+	int			failed;
+};
+
+static __thread struct worker *worker;
+__thread struct emu_block *emu_block;
+
+#if defined(__x86_64__)
+void emu_switch(void **from, void *to);
+__asm__(".text\n.type emu_switch,@function\nemu_switch:\n"
+	"push %rbp\npush %rbx\npush %r12\npush %r13\npush %r14\npush %r15\n"
+	"mov %rsp,(%rdi)\nmov %rsi,%rsp\n"
+	"pop %r15\npop %r14\npop %r13\npop %r12\npop %rbx\npop %rbp\nret\n"
+	".size emu_switch,.-emu_switch\n");
+#else
+#error "the emulator's fibers know x86-64 only"
+#endif
+
+static void lane_yield(enum lane_state s)
+{
+	struct worker *w = worker;
+
+	w->self->state = s;
+	emu_switch(&w->self->sp, w->sp);
+}
+
+/* A kernel did what it must not: the block ends here and never goes on. */
+static int lane_fail(const char *what, const void *p, unsigned int n)
+{
+	struct worker *w = worker;
+
+	if (!w->failed) {
+		w->failed = EMU_ILLEGAL_ADDRESS;
+		emu_complain("%s: block (%u,%u,%u) thread (%u,%u,%u): %s, %u bytes at %p",
+			     w->l->kernel->name, w->bid[0], w->bid[1], w->bid[2],
+			     w->self->tid[0], w->self->tid[1], w->self->tid[2],
+			     what, n, p);
+	}
+	lane_yield(LANE_DONE);
+	return 0;
+}
+
+static void lane_main(void)
+{
+	struct worker *w = worker;
+
+	w->l->kernel->entry((const void *const *)w->l->params);
+	w = worker;
+	if (w->self->n_copy)
+		lane_fail("ends with asynchronous copies under way", NULL, 0);
+	lane_yield(LANE_DONE);
+	__builtin_trap();
+}
+
+static void lane_start(struct worker *w, unsigned int i)
+{
+	struct lane *l = &w->lane[i];
+	void **sp = (void **)(w->stacks + (size_t)(i + 1) * EMU_STACK);
+	const unsigned int *d = w->l->block;
+
+	/* the return address of emu_switch(), where the stack is as after a call */
+	*--sp = NULL;
+	*--sp = (void *)lane_main;
+	sp -= 6;
+	memset(sp, 0, 6 * sizeof(*sp));
+	l->sp = sp;
+	l->state = LANE_READY;
+	l->tid[0] = i % d[0];
+	l->tid[1] = i / d[0] % d[1];
+	l->tid[2] = i / d[0] / d[1];
+	l->shared_at = 0;
+	l->group = 0;
+	l->n_copy = 0;
+}
+
+static void lane_resume(struct worker *w, unsigned int i)
+{
+	w->self = &w->lane[i];
+	w->b.thread = (uint16_t)i;
+	w->b.wave_epoch = w->wave_epoch[i / (unsigned int)w->b.wave];
+	emu_switch(&w->sp, w->self->sp);
+}
+
+static void wave_fail(struct worker *w, unsigned int i, const char *what)
+{
+	if (!w->failed)
+		emu_complain("%s: block (%u,%u,%u) thread %u: %s",
+			     w->l->kernel->name, w->bid[0], w->bid[1],
+			     w->bid[2], i, what);
+	w->failed = EMU_LAUNCH_FAILED;
+}
+
+/* All lanes of the wave stand at an operation: is it the same, then do it. */
+static void wave_operate(struct worker *w, unsigned int first, unsigned int n)
+{
+	struct emu_wave_op *op[64];
+
+	for (unsigned int i = 0; i < n; i++) {
+		struct lane *l = &w->lane[first + i];
+
+		if (l->state != LANE_WAVE || l->op.kind != w->lane[first].op.kind ||
+		    l->op.line != w->lane[first].op.line) {
+			wave_fail(w, first + i, "a wave diverges at an operation of all its lanes");
+			return;
+		}
+		op[i] = &l->op;
+	}
+	if (n < (unsigned int)w->b.wave) {
+		wave_fail(w, first, "an operation of a wave that is not full");
+		return;
+	}
+	if (op[0]->kind == EMU_OP_SYNC)
+		w->wave_epoch[first / (unsigned int)w->b.wave]++;
+	else if (!emu_wave_do(op, (int)n))
+		wave_fail(w, first, "an operation of a wave with a wrong lane");
+	for (unsigned int i = 0; i < n; i++)
+		w->lane[first + i].state = LANE_READY;
+}
+
+/* Run a wave until all of it waits at a barrier or is done. */
+static void wave_run(struct worker *w, unsigned int first, unsigned int n)
+{
+	while (!w->failed) {
+		unsigned int at = 0;
+
+		for (unsigned int i = first; i < first + n && !w->failed; i++) {
+			if (w->lane[i].state == LANE_READY)
+				lane_resume(w, i);
+			at += w->lane[i].state == LANE_WAVE;
+		}
+		if (w->failed || !at)
+			return;
+		wave_operate(w, first, n);
+	}
+}
+
+static void block_barrier(struct worker *w)
+{
+	int line = 0;
+
+	for (unsigned int i = 0; i < w->threads; i++) {
+		struct lane *l = &w->lane[i];
+
+		if (l->state != LANE_BARRIER)
+			continue;
+		if (line && l->line != line) {
+			wave_fail(w, i, "threads of a block wait at different barriers");
+			return;
+		}
+		line = l->line;
+		l->state = LANE_READY;
+	}
+	w->b.epoch++;
+}
+
+static int block_run(struct worker *w)
+{
+	unsigned int wave = (unsigned int)w->b.wave;
+	bool some = true;
+
+	w->failed = 0;
+	w->b.epoch++;
+	memset(w->b.shared, 0xff, w->b.shared_bytes);
+	for (unsigned int i = 0; i < w->threads; i++)
+		lane_start(w, i);
+	while (some && !w->failed) {
+		unsigned int done = 0;
+
+		for (unsigned int i = 0; i < w->threads && !w->failed; i += wave)
+			wave_run(w, i, w->threads - i < wave ? w->threads - i : wave);
+		for (unsigned int i = 0; i < w->threads; i++)
+			done += w->lane[i].state == LANE_DONE;
+		some = done < w->threads;
+		if (some && done && !w->failed)
+			wave_fail(w, 0, "some threads of a block ended, others wait at a barrier");
+		if (some && !w->failed)
+			block_barrier(w);
+	}
+	return w->failed;
+}
+
+static struct worker *worker_new(void)
+{
+	struct worker *w = calloc(1, sizeof(*w));
+	size_t bytes = (size_t)EMU_MAX_THREADS * EMU_STACK;
+
+	if (!w)
+		return NULL;
+	w->lane = calloc(EMU_MAX_THREADS, sizeof(*w->lane));
+	w->stacks = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	w->b.shared = mmap(NULL, EMU_SHARED_MAX + 4096, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (!w->lane || w->stacks == MAP_FAILED || w->b.shared == MAP_FAILED ||
+	    emu_access_init(&w->b))
+		return NULL;
+	w->b.stacks = w->stacks;
+	w->b.stacks_end = w->stacks + bytes;
+	w->b.wave = emu_config.wave;
+	w->b.fail = lane_fail;
+	return w;
+}
+
+/* ---- what kernels call: see emu_device.h ---- */
+
+EMU_API struct emu_dim emu_thread_idx(void)
+{
+	const unsigned int *t = worker->self->tid;
+
+	return (struct emu_dim){ t[0], t[1], t[2] };
+}
+
+EMU_API struct emu_dim emu_block_idx(void)
+{
+	const unsigned int *t = worker->bid;
+
+	return (struct emu_dim){ t[0], t[1], t[2] };
+}
+
+EMU_API struct emu_dim emu_block_dim(void)
+{
+	const unsigned int *t = worker->l->block;
+
+	return (struct emu_dim){ t[0], t[1], t[2] };
+}
+
+EMU_API struct emu_dim emu_grid_dim(void)
+{
+	const unsigned int *t = worker->l->grid;
+
+	return (struct emu_dim){ t[0], t[1], t[2] };
+}
+
+EMU_API void emu_barrier(int line)
+{
+	worker->self->line = line;
+	lane_yield(LANE_BARRIER);
+}
+
+EMU_API void emu_wave(struct emu_wave_op *op)
+{
+	struct lane *l = worker->self;
+
+	l->op = *op;
+	lane_yield(LANE_WAVE);
+	l = worker->self;
+	op->value = l->op.value;
+}
+
+/* Static variables follow the dynamic part; every thread asks in the same order. */
+EMU_API void *emu_shared(unsigned int bytes)
+{
+	struct worker *w = worker;
+	unsigned int at = (w->l->shared + 127) / 128 * 128 + w->self->shared_at;
+
+	if (w->self->shared_at + bytes > EMU_SHARED_STATIC ||
+	    at + bytes > EMU_SHARED_MAX)
+		lane_fail("too much static shared memory", NULL, bytes);
+	w->self->shared_at += (bytes + 127) / 128 * 128;
+	if (at + bytes > w->b.shared_bytes) {
+		memset(w->b.shared + w->b.shared_bytes, 0xff,
+		       at + bytes - w->b.shared_bytes);
+		w->b.shared_bytes = at + bytes;
+	}
+	return w->b.shared + at;
+}
+
+EMU_API void *emu_shared_dynamic(void)
+{
+	return worker->b.shared;
+}
+
+/* The bytes arrive when they are waited for, the latest that hardware may be. */
+EMU_API void emu_copy_async(void *dst, const void *src, unsigned int n,
+			    unsigned int from)
+{
+	struct lane *l = worker->self;
+
+	if (((uintptr_t)dst | (from ? (uintptr_t)src : 0)) % n)
+		lane_fail("an asynchronous copy that is not aligned", dst, n);
+	if (l->n_copy == l->cap_copy) {
+		unsigned int cap = l->cap_copy ? l->cap_copy * 2 : 32;
+		struct async_copy *c = realloc(l->copy, cap * sizeof(*c));
+
+		if (!c)
+			lane_fail("no memory for asynchronous copies", dst, n);
+		l->copy = c;
+		l->cap_copy = cap;
+	}
+	/* hardware may as well be quick: a reader of now is in its way */
+	if (!emu_config.fast) {
+		emu_access(dst, n, true);
+		if (from)
+			emu_access(src, from, false);
+	}
+	l->copy[l->n_copy++] = (struct async_copy){ dst, src, n, from, l->group };
+}
+
+EMU_API void emu_copy_commit(void)
+{
+	worker->self->group++;
+}
+
+EMU_API void emu_copy_wait(unsigned int left)
+{
+	struct lane *l = worker->self;
+	unsigned int kept = 0;
+
+	for (unsigned int i = 0; i < l->n_copy; i++) {
+		struct async_copy *c = &l->copy[i];
+
+		if (c->group + left >= l->group) {
+			l->copy[kept++] = *c;
+			continue;
+		}
+		if (!emu_config.fast)
+			emu_access(c->dst, c->n, true);
+		memcpy(c->dst, c->src, c->from);
+		memset((char *)c->dst + c->from, 0, c->n - c->from);
+	}
+	l->n_copy = kept;
+}
+
+/* ---- the pool ---- */
+
+static struct {
+	pthread_mutex_t		lock;
+	pthread_cond_t		work, done;
+	const struct emu_launch	*l;
+	atomic_uint_fast64_t	next;
+	uint64_t		blocks, step;
+	atomic_int		failed;
+	int			helpers, active;
+	uint64_t		generation;
+	bool			started;
+} pool = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.work = PTHREAD_COND_INITIALIZER,
+	.done = PTHREAD_COND_INITIALIZER,
+};
+
+static pthread_mutex_t grid_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void blocks_run(const struct emu_launch *l)
+{
+	struct worker *w = worker;
+	uint64_t i;
+
+	if (!w)
+		w = worker = worker_new();
+	if (!w) {
+		atomic_store(&pool.failed, EMU_OUT_OF_MEMORY);
+		return;
+	}
+	w->l = l;
+	w->b.kernel = l->kernel;
+	w->b.shared_bytes = l->shared;
+	w->threads = l->block[0] * l->block[1] * l->block[2];
+	emu_block = &w->b;
+	emu_access_reset(&w->b);
+	while (!atomic_load(&pool.failed) &&
+	       (i = atomic_fetch_add(&pool.next, 1)) < pool.blocks) {
+		/* a walk through all blocks in an order that is not theirs */
+		i = (uint64_t)((unsigned __int128)i * pool.step % pool.blocks);
+		w->bid[0] = (unsigned int)(i % l->grid[0]);
+		w->bid[1] = (unsigned int)(i / l->grid[0] % l->grid[1]);
+		w->bid[2] = (unsigned int)(i / l->grid[0] / l->grid[1]);
+		if (block_run(w))
+			atomic_store(&pool.failed, w->failed);
+	}
+	emu_block = NULL;
+}
+
+static void *helper(void *arg)
+{
+	uint64_t seen = 0;
+
+	pthread_mutex_lock(&pool.lock);
+	for (;;) {
+		const struct emu_launch *l;
+
+		while (pool.generation == seen || !pool.l)
+			pthread_cond_wait(&pool.work, &pool.lock);
+		seen = pool.generation;
+		l = pool.l;
+		pool.active++;
+		pthread_mutex_unlock(&pool.lock);
+		blocks_run(l);
+		pthread_mutex_lock(&pool.lock);
+		if (--pool.active == 0)
+			pthread_cond_signal(&pool.done);
+	}
+	return arg;
+}
+
+static void pool_start(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+	pthread_t t;
+
+	pool.started = true;
+	for (long i = 1; i < n && i < 8; i++)
+		if (!pthread_create(&t, NULL, helper, NULL)) {
+			pthread_detach(t);
+			pool.helpers++;
+		}
+}
+
+static uint64_t gcd(uint64_t a, uint64_t b)
+{
+	return b ? gcd(b, a % b) : a;
+}
+
+int emu_check_launch(const struct emu_launch *l)
+{
+	uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
+	uint32_t most = EMU_SHARED_STATIC;
+
+	if (l->kernel->max_dynamic > most)
+		most = l->kernel->max_dynamic;
+	for (int i = 0; i < 3; i++)
+		if (!l->grid[i] || !l->block[i])
+			return EMU_INVALID_VALUE;
+	if (l->grid[0] > 0x7fffffff || l->grid[1] > 65535 || l->grid[2] > 65535 ||
+	    l->block[0] > 1024 || l->block[1] > 1024 || l->block[2] > 64 ||
+	    threads > EMU_MAX_THREADS || l->shared > most)
+		return EMU_INVALID_VALUE;
+	return threads > (uint64_t)l->kernel->max_threads ? EMU_OUT_OF_RESOURCES : 0;
+}
+
+int emu_run_grid(const struct emu_launch *l)
+{
+	int err;
+
+	pthread_mutex_lock(&grid_lock);
+	if (!pool.started)
+		pool_start();
+	emu_mem_open();
+	pthread_mutex_lock(&pool.lock);
+	pool.blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
+	pool.step = pool.blocks * 5 / 8 + emu_config.seed % 97 + 1;
+	while (gcd(pool.step, pool.blocks) != 1)
+		pool.step++;
+	atomic_store(&pool.next, 0);
+	atomic_store(&pool.failed, 0);
+	if (pool.blocks > 1 && pool.helpers) {
+		pool.l = l;
+		pool.generation++;
+		pthread_cond_broadcast(&pool.work);
+	}
+	pthread_mutex_unlock(&pool.lock);
+	blocks_run(l);
+	pthread_mutex_lock(&pool.lock);
+	pool.l = NULL;
+	while (pool.active)
+		pthread_cond_wait(&pool.done, &pool.lock);
+	err = atomic_load(&pool.failed);
+	pthread_mutex_unlock(&pool.lock);
+	emu_mem_close();
+	pthread_mutex_unlock(&grid_lock);
+	return err;
+}

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: MIT
+// The emulator's compiler: NVRTC's calls, answered by the host's C++ compiler.
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define EMU_API		__attribute__((visibility("default")))
+
+enum {
+	RTC_OK = 0,
+	RTC_OUT_OF_MEMORY = 1,
+	RTC_INVALID_INPUT = 3,
+	RTC_INVALID_PROGRAM = 4,
+	RTC_INVALID_OPTION = 5,
+	RTC_COMPILATION = 6,
+	RTC_INTERNAL = 11,
+};
+
+struct program {
+	char		*source, *log;
+	int		n;		/* headers */
+	char		**text, **name;
+	char		*image;
+	uint64_t	bytes;
+};
+
+struct head {		/* as module.c reads it */
+	char		magic[8];
+	uint64_t	bytes;
+};
+
+static char *contents(const char *path, uint64_t *bytes)
+{
+	struct stat st;
+	char *p = NULL;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return NULL;
+	if (!fstat(fd, &st))
+		p = malloc((size_t)st.st_size + 1);
+	for (off_t at = 0; p && at < st.st_size;) {
+		ssize_t n = read(fd, p + at, (size_t)(st.st_size - at));
+
+		if (n <= 0) {
+			free(p);
+			p = NULL;
+			break;
+		}
+		at += n;
+	}
+	close(fd);
+	if (p) {
+		p[st.st_size] = 0;
+		*bytes = (uint64_t)st.st_size;
+	}
+	return p;
+}
+
+/* Write @text to dir/name, making folders on the way. */
+static bool write_file(const char *dir, const char *name, const char *text)
+{
+	char path[4096];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	for (char *s = strchr(path + strlen(dir) + 1, '/'); s; s = strchr(s + 1, '/')) {
+		*s = 0;
+		mkdir(path, 0700);
+		*s = '/';
+	}
+	f = fopen(path, "w");
+	if (!f)
+		return false;
+	fputs(text, f);
+	return fclose(f) == 0;
+}
+
+static int unlink_one(const char *path, const struct stat *st, int flag, struct FTW *f)
+{
+	return remove(path);
+}
+
+static bool begins(const char *s, const char *with)
+{
+	return !strncmp(s, with, strlen(with));
+}
+
+/* An option of ours for one of NVRTC's: NULL none, "" not known. */
+static const char *option(const char *o)
+{
+	if (begins(o, "-D") || begins(o, "-U") || begins(o, "-std=c++"))
+		return o;
+	if (begins(o, "--std=c++") || begins(o, "--define-macro="))
+		return begins(o, "--std") ? o + 1 : "";
+	if (begins(o, "--gpu-architecture=sm_") || begins(o, "-arch=sm_") ||
+	    begins(o, "--gpu-architecture=compute_") || begins(o, "-arch=compute_") ||
+	    !strcmp(o, "-default-device") || !strcmp(o, "--device-as-default-execution-space") ||
+	    !strcmp(o, "-lineinfo") || !strcmp(o, "--generate-line-info") ||
+	    begins(o, "--fmad=") || begins(o, "-fmad=") || begins(o, "--maxrregcount="))
+		return NULL;
+	return "";
+}
+
+static bool fast(void)
+{
+	const char *s = getenv("RLX_EMU_FAST");
+
+	return s && *s && *s != '0';
+}
+
+static uint64_t mix(uint64_t h, const char *s)
+{
+	for (; *s; s++)
+		h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+	return (h ^ 0xff) * 0x100000001b3u;
+}
+
+static void cache_path(const struct program *p, int n, const char *const *opt,
+		       char *path, size_t room)
+{
+	const char *dir = getenv("RLX_EMU_CACHE"), *tmp = getenv("TMPDIR");
+	uint64_t h[2] = { 0xcbf29ce484222325u, 0x84222325cbf29ce4u };
+	char own[512];
+
+	for (int k = 0; k < 2; k++) {
+		h[k] = mix(h[k], fast() ? "fast 2" : "checked 2");
+		h[k] = mix(h[k], p->source);
+		for (int i = 0; i < p->n; i++)
+			h[k] = mix(mix(h[k], p->name[i]), p->text[i]);
+		for (int i = 0; i < n; i++)
+			h[k] = mix(h[k], opt[i]);
+	}
+	if (!dir || !*dir) {
+		snprintf(own, sizeof(own), "%s/rlx-emu-%u", tmp ? tmp : "/tmp",
+			 (unsigned int)getuid());
+		dir = own;
+	}
+	mkdir(dir, 0700);
+	snprintf(path, room, "%s/%016llx%016llx", dir, (unsigned long long)h[0],
+		 (unsigned long long)h[1]);
+}
+
+/* Run the compiler; its words go to @log. */
+static int run(char **argv, const char *log)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return -1;
+	if (!pid) {
+		int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+		if (fd >= 0) {
+			dup2(fd, 1);
+			dup2(fd, 2);
+		}
+		execvp(argv[0], argv);
+		_exit(127);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -1;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int compile(struct program *p, const char *dir, int n, const char *const *opt)
+{
+	static const char *const checked[] = { "-O1", "-fsanitize=thread",
+		"--param=tsan-instrument-func-entry-exit=0" };
+	char src[512], obj[512], so[512], log[512], inc[512], *argv[128];
+	const char *cxx = getenv("RLX_EMU_CXX");
+	uint64_t bytes;
+	int a = 0, err;
+
+	snprintf(src, sizeof(src), "%s/program.cu", dir);
+	snprintf(obj, sizeof(obj), "%s/program.o", dir);
+	snprintf(so, sizeof(so), "%s/program.so", dir);
+	snprintf(log, sizeof(log), "%s/program.log", dir);
+	snprintf(inc, sizeof(inc), "-I%s", dir);
+	if (!cxx || !*cxx)
+		cxx = "g++";
+	argv[a++] = (char *)cxx;
+	argv[a++] = "-std=c++17";
+	for (int i = 0; i < n && a < 100; i++) {
+		const char *o = option(opt[i]);
+
+		if (o && !*o) {
+			free(p->log);
+			p->log = malloc(strlen(opt[i]) + 64);
+			if (p->log)
+				sprintf(p->log, "the emulator does not know option %s\n",
+					opt[i]);
+			return RTC_INVALID_OPTION;
+		}
+		if (o)
+			argv[a++] = (char *)o;
+	}
+	for (int i = 0; i < 3 && !fast(); i++)
+		argv[a++] = (char *)checked[i];
+	if (fast())
+		argv[a++] = "-O2";
+	for (const char *const *o = (const char *const[]){ "-march=native", "-fPIC", "-w",
+		"-fno-strict-aliasing", "-fno-math-errno", "-fno-exceptions", "-fno-rtti",
+		"-nostdinc", "-DRLX_EMU=1", "-x", "c++", "-c", NULL }; *o; o++)
+		argv[a++] = (char *)*o;
+	argv[a++] = inc;
+	argv[a++] = src;
+	argv[a++] = "-o";
+	argv[a++] = obj;
+	argv[a] = NULL;
+	err = run(argv, log);
+	if (!err) {
+		/* the calls of the checks are the emulator's, not a sanitizer's */
+		char *link[] = { (char *)cxx, "-shared", "-nostdlib", obj, "-o", so,
+				 "-lm", "-lgcc", NULL };
+
+		err = run(link, log);
+	}
+	free(p->log);
+	p->log = contents(log, &bytes);
+	if (err)
+		return RTC_COMPILATION;
+	p->image = contents(so, &p->bytes);
+	return p->image ? RTC_OK : RTC_INTERNAL;
+}
+
+EMU_API int nvrtcVersion(int *major, int *minor);
+EMU_API int nvrtcVersion(int *major, int *minor)
+{
+	*major = 12;
+	*minor = 9;
+	return 0;
+}
+
+EMU_API int nvrtcDestroyProgram(struct program **prog);
+EMU_API int nvrtcDestroyProgram(struct program **prog)
+{
+	struct program *p = *prog;
+
+	if (!p)
+		return RTC_INVALID_PROGRAM;
+	for (int i = 0; i < p->n; i++) {
+		free(p->text[i]);
+		free(p->name[i]);
+	}
+	free(p->text);
+	free(p->name);
+	free(p->source);
+	free(p->log);
+	free(p->image);
+	free(p);
+	*prog = NULL;
+	return 0;
+}
+
+EMU_API int nvrtcCreateProgram(struct program **out, const char *source,
+			       const char *name, int n, const char *const *text,
+			       const char *const *names);
+EMU_API int nvrtcCreateProgram(struct program **out, const char *source,
+			       const char *name, int n, const char *const *text,
+			       const char *const *names)
+{
+	struct program *p = calloc(1, sizeof(*p));
+
+	if (!p || !source || n < 0)
+		goto out_free;
+	p->source = strdup(source);
+	p->text = calloc((size_t)n + 1, sizeof(*p->text));
+	p->name = calloc((size_t)n + 1, sizeof(*p->name));
+	if (!p->source || !p->text || !p->name)
+		goto out_free;
+	for (p->n = 0; p->n < n; p->n++) {
+		p->text[p->n] = strdup(text[p->n]);
+		p->name[p->n] = strdup(names[p->n]);
+		if (!p->text[p->n] || !p->name[p->n]) {
+			p->n++;
+			goto out_free;
+		}
+	}
+	*out = p;
+	return 0;
+
+out_free:
+	if (p)
+		nvrtcDestroyProgram(&p);
+	return source && n >= 0 ? RTC_OUT_OF_MEMORY : RTC_INVALID_INPUT;
+}
+
+/* Put the new image into the cache whole, whoever else does the same. */
+static void cache_store(const struct program *p, const char *path)
+{
+	struct head head = { "RLXEMU1", p->bytes };
+	char tmp[4200];
+	FILE *f;
+	bool ok;
+
+	snprintf(tmp, sizeof(tmp), "%s.%d", path, (int)getpid());
+	f = fopen(tmp, "w");
+	if (!f)
+		return;
+	ok = fwrite(&head, sizeof(head), 1, f) == 1 &&
+	     fwrite(p->image, p->bytes, 1, f) == 1;
+	if (fclose(f) || !ok || rename(tmp, path))
+		unlink(tmp);
+}
+
+static bool cache_load(struct program *p, const char *path)
+{
+	uint64_t bytes;
+	char *all = contents(path, &bytes);
+	struct head head;
+
+	if (!all)
+		return false;
+	if (bytes > sizeof(head)) {
+		memcpy(&head, all, sizeof(head));
+		if (!memcmp(head.magic, "RLXEMU1", 8) &&
+		    head.bytes == bytes - sizeof(head)) {
+			memmove(all, all + sizeof(head), head.bytes);
+			p->image = all;
+			p->bytes = head.bytes;
+			return true;
+		}
+	}
+	free(all);
+	return false;
+}
+
+EMU_API int nvrtcCompileProgram(struct program *p, int n, const char *const *opt);
+EMU_API int nvrtcCompileProgram(struct program *p, int n, const char *const *opt)
+{
+	char dir[] = "/tmp/rlx-emu-XXXXXX", path[4096];
+	bool ok;
+	int err;
+
+	if (!p)
+		return RTC_INVALID_PROGRAM;
+	cache_path(p, n, opt, path, sizeof(path));
+	if (cache_load(p, path))
+		return RTC_OK;
+	if (!mkdtemp(dir))
+		return RTC_INTERNAL;
+	ok = write_file(dir, "program.cu", p->source);
+	for (int i = 0; i < p->n && ok; i++)
+		ok = write_file(dir, p->name[i], p->text[i]);
+	err = ok ? compile(p, dir, n, opt) : RTC_INTERNAL;
+	nftw(dir, unlink_one, 8, FTW_DEPTH | FTW_PHYS);
+	if (!err)
+		cache_store(p, path);
+	return err;
+}
+
+EMU_API int nvrtcGetProgramLogSize(struct program *p, size_t *out);
+EMU_API int nvrtcGetProgramLogSize(struct program *p, size_t *out)
+{
+	*out = p->log ? strlen(p->log) + 1 : 1;
+	return 0;
+}
+
+EMU_API int nvrtcGetProgramLog(struct program *p, char *out);
+EMU_API int nvrtcGetProgramLog(struct program *p, char *out)
+{
+	strcpy(out, p->log ? p->log : "");
+	return 0;
+}
+
+EMU_API int nvrtcGetCUBINSize(struct program *p, size_t *out);
+EMU_API int nvrtcGetCUBINSize(struct program *p, size_t *out)
+{
+	if (!p->image)
+		return RTC_INVALID_PROGRAM;
+	*out = sizeof(struct head) + p->bytes;
+	return 0;
+}
+
+EMU_API int nvrtcGetCUBIN(struct program *p, char *out);
+EMU_API int nvrtcGetCUBIN(struct program *p, char *out)
+{
+	struct head head = { "RLXEMU1", p->bytes };
+
+	if (!p->image)
+		return RTC_INVALID_PROGRAM;
+	memcpy(out, &head, sizeof(head));
+	memcpy(out + sizeof(head), p->image, p->bytes);
+	return 0;
+}
+
+EMU_API int nvrtcGetPTXSize(struct program *p, size_t *out);
+EMU_API int nvrtcGetPTXSize(struct program *p, size_t *out)
+{
+	return nvrtcGetCUBINSize(p, out);
+}
+
+EMU_API int nvrtcGetPTX(struct program *p, char *out);
+EMU_API int nvrtcGetPTX(struct program *p, char *out)
+{
+	return nvrtcGetCUBIN(p, out);
+}
+
+EMU_API const char *nvrtcGetErrorString(int err);
+EMU_API const char *nvrtcGetErrorString(int err)
+{
+	switch (err) {
+	case RTC_OK:
+		return "NVRTC_SUCCESS";
+	case RTC_OUT_OF_MEMORY:
+		return "NVRTC_ERROR_OUT_OF_MEMORY";
+	case RTC_INVALID_INPUT:
+		return "NVRTC_ERROR_INVALID_INPUT";
+	case RTC_INVALID_PROGRAM:
+		return "NVRTC_ERROR_INVALID_PROGRAM";
+	case RTC_INVALID_OPTION:
+		return "NVRTC_ERROR_INVALID_OPTION";
+	case RTC_COMPILATION:
+		return "NVRTC_ERROR_COMPILATION";
+	default:
+		return "NVRTC_ERROR_INTERNAL_ERROR";
+	}
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+/* GPU kernels that work along rows, on the emulator: softmax, norms. */
+#include "selftests/gpu/against_cpu.h"
+
+static const int small_float[3] = { RLX_K_F32, RLX_K_BF16, RLX_K_F16 };
+
+static double tolerance(int type)
+{
+	return type == RLX_K_F32 ? 2e-5 : type == RLX_K_F16 ? 2e-3 : 1e-2;
+}
+
+static void one_softmax(int64_t outer, int64_t n, int64_t inner, uint64_t *seed)
+{
+	int xt = small_float[kc_pick(seed, 0, 2)], yt = small_float[kc_pick(seed, 0, 2)];
+	struct rlx_k_softmax a = { .outer = outer, .n = n, .inner = inner,
+				   .x_type = (uint8_t)xt, .y_type = (uint8_t)yt,
+				   .log = kc_pick(seed, 0, 1) };
+	int64_t all = outer * n * inner;
+	struct gpu_field f[] = {
+		GPU_IN(struct rlx_k_softmax, x, xt, all),
+		GPU_OUT(struct rlx_k_softmax, y, yt, all, tolerance(yt)),
+	};
+
+	a.x = gpu_alloc((size_t)all, xt, -8, 8, seed);
+	a.y = gpu_alloc((size_t)all, yt, 0, 0, seed);
+	if (xt == RLX_K_F32 && all > 3 && kc_pick(seed, 0, 1))
+		((float *)(uintptr_t)a.x)[kc_pick(seed, 0, all - 1)] = -INFINITY;
+	GPU_AGAINST_CPU("softmax", softmax, a, rlx_k_softmax_units(&a),
+			rlx_k_softmax_scratch(&a), f, seed);
+}
+
+TEST(softmax)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 4; i++) {
+		one_softmax(kc_pick(&seed, 1, 9), kc_pick(&seed, 1, 200), 1, &seed);
+		one_softmax(kc_pick(&seed, 1, 4), kc_pick(&seed, 1025, 2000), 1, &seed);
+		one_softmax(kc_pick(&seed, 1, 4), kc_pick(&seed, 1, 60),
+			    kc_pick(&seed, 2, 80), &seed);
+	}
+}
+
+static void one_norm(int64_t rows, int64_t n, uint64_t *seed)
+{
+	int xt = small_float[kc_pick(seed, 0, 2)], pt = small_float[kc_pick(seed, 0, 2)];
+	int rt = small_float[kc_pick(seed, 0, 2)], yt = small_float[kc_pick(seed, 0, 2)];
+	bool one = kc_pick(seed, 0, 1);
+	struct rlx_k_norm a = { .rows = rows, .n = n, .residual_stride = one ? 0 : n,
+				.eps = 1e-5f, .rms = kc_pick(seed, 0, 1),
+				.x_type = (uint8_t)xt, .residual_type = (uint8_t)rt,
+				.param_type = (uint8_t)pt, .y_type = (uint8_t)yt };
+	struct gpu_field f[] = {
+		GPU_IN(struct rlx_k_norm, x, xt, rows * n),
+		GPU_IN(struct rlx_k_norm, residual, rt, one ? n : rows * n),
+		GPU_IN(struct rlx_k_norm, bias, pt, n),
+		GPU_IN(struct rlx_k_norm, gamma, pt, n),
+		GPU_IN(struct rlx_k_norm, beta, pt, n),
+		GPU_OUT(struct rlx_k_norm, y, yt, rows * n, tolerance(yt)),
+		GPU_OUT(struct rlx_k_norm, sum, xt, rows * n, tolerance(xt)),
+		GPU_OUT(struct rlx_k_norm, mean, RLX_K_F32, rows, 1e-5),
+		GPU_OUT(struct rlx_k_norm, inv, RLX_K_F32, rows, 1e-4),
+	};
+
+	a.x = gpu_alloc((size_t)(rows * n), xt, -2, 3, seed);
+	a.y = gpu_alloc((size_t)(rows * n), yt, 0, 0, seed);
+	if (kc_pick(seed, 0, 1))
+		a.residual = gpu_alloc((size_t)(rows * n), rt, -2, 2, seed);
+	if (kc_pick(seed, 0, 1))
+		a.bias = gpu_alloc((size_t)n, pt, -2, 2, seed);
+	if (kc_pick(seed, 0, 1))
+		a.gamma = gpu_alloc((size_t)n, pt, -2, 2, seed);
+	if (kc_pick(seed, 0, 1))
+		a.beta = gpu_alloc((size_t)n, pt, -2, 2, seed);
+	if (kc_pick(seed, 0, 1)) {
+		a.sum = gpu_alloc((size_t)(rows * n), xt, 0, 0, seed);
+		a.mean = gpu_alloc((size_t)rows, RLX_K_F32, 0, 0, seed);
+		a.inv = gpu_alloc((size_t)rows, RLX_K_F32, 0, 0, seed);
+	}
+	GPU_AGAINST_CPU("norm", norm, a, (size_t)rows, rlx_k_norm_scratch(&a), f, seed);
+}
+
+TEST(norm)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 8; i++)
+		one_norm(kc_pick(&seed, 1, 5), kc_pick(&seed, 1, 700), &seed);
+	one_norm(2, 256 * 8 + 3, &seed);
+	one_norm(1, 5000, &seed);
+}
+
+TEST_MAIN()
