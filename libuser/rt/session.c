@@ -250,13 +250,18 @@ static void feed(struct rlx_session *s)
 
 	for (o = 0; o < n; o++) {
 		struct rlx_slot *out = &s->slot[RLX_IO_OUTPUT][o], *in;
-		struct rlx_buf t = out->buf;
+		struct rlx_slot t = *out;
 
 		if (out->feeds < 0)
 			continue;
 		in = &s->slot[RLX_IO_INPUT][out->feeds];
+		/* With whose they are, for rlx_session_unbind(). */
 		out->buf = in->buf;
-		in->buf = t;
+		out->own = in->own;
+		out->bound = in->bound;
+		in->buf = t.buf;
+		in->own = t.own;
+		in->bound = t.bound;
 		rlx_slot_apply(s, RLX_IO_OUTPUT, o);
 		rlx_slot_apply(s, RLX_IO_INPUT, (unsigned int)out->feeds);
 	}

@@ -95,7 +95,7 @@ enum rlx_status rlx_slot_own(struct rlx_session *s, enum rlx_io io, unsigned int
 
 	if (slot->buf.arena)
 		return RLX_OK;
-	st = own_memory(s, bytes_at(s, io, i), &slot->own);
+	st = slot->own.arena ? RLX_OK : own_memory(s, bytes_at(s, io, i), &slot->own);
 	if (st)
 		return st;
 	slot->buf = slot->own;
@@ -254,6 +254,35 @@ enum rlx_status rlx_session_bind(struct rlx_session *s, enum rlx_io io,
 	slot->staged = false;
 	s->ready = false;
 	rlx_slot_apply(s, io, i);
+	return RLX_OK;
+}
+
+/* What has no memory of ours is not looked at before it is bound or made. */
+enum rlx_status rlx_session_unbind(struct rlx_session *s)
+{
+	unsigned int i;
+	int io;
+
+	if (!s || not_busy(s))
+		return s ? s->err.status : RLX_EINVAL;
+	for (io = RLX_IO_INPUT; io <= RLX_IO_OUTPUT; io += RLX_IO_OUTPUT - RLX_IO_INPUT) {
+		for (i = 0; i < rlx_program_io_count(s->p, io); i++) {
+			struct rlx_slot *slot = &s->slot[io][i];
+
+			if (!slot->bound)
+				continue;
+			drop(&slot->buf, false);
+			slot->bound = false;
+			slot->staged = false;
+			slot->filled = slot->own.arena;
+			slot->buf = slot->own;
+			s->ready = false;
+			if (!slot->own.arena)
+				continue;
+			rlx_arena_get(slot->buf.arena);
+			rlx_slot_apply(s, io, i);
+		}
+	}
 	return RLX_OK;
 }
 

@@ -130,6 +130,46 @@ TEST(bad_names_types_and_sizes_are_named)
 	rlx_session_free(s);
 }
 
+/* What was bound is let go, whatever the session had there before. */
+TEST(unbind_keeps_nothing_of_the_caller)
+{
+	struct rlx_arena_opts o = { .size = 4096 };
+	struct rlx_session *s = small_session("cpu");
+	struct rlx_arena *mine = NULL;
+	struct rlx_stats before, after;
+	struct rlx_buf x, y, own;
+	float w[15] = { 1 }, *v;
+
+	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", rlx_type(RLX_F32, 3, 5), w), 0);
+	own = rlx_session_buf(s, RLX_IO_OUTPUT, "y");
+	rlx_stats_read(&before);
+	CHECK_EQ(rlx_arena_new(&o, &mine, NULL), 0);
+	CHECK_EQ(rlx_buf_new(mine, 48, 64, &x, NULL), 0);
+	CHECK_EQ(rlx_buf_new(mine, 80, 64, &y, NULL), 0);
+	v = rlx_buf_ptr(x);
+	v[0] = 3;
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_INPUT, "x", x), 0);
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_OUTPUT, "y", y), 0);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	CHECK(fabsf(((float *)rlx_buf_ptr(y))[0] - 4) < 1e-3f);
+	CHECK_EQ(rlx_session_unbind(s), 0);
+	rlx_arena_put(mine);
+	rlx_stats_read(&after);
+	CHECK_EQ(after.arenas, before.arenas);
+	/* The output has its own memory again, the input never had any. */
+	CHECK_EQ(rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, "y")), rlx_buf_ptr(own));
+	CHECK_EQ(rlx_session_run(s), RLX_EINVAL);
+	CHECK(strstr(rlx_session_error(s)->text, "'x'"));
+	v = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "x"));
+	memset(v, 0, 48);
+	v[0] = 4;
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	CHECK(fabsf(((float *)rlx_buf_ptr(own))[0] - 5) < 1e-3f);
+	CHECK_EQ(rlx_session_unbind(s), 0);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	rlx_session_free(s);
+}
+
 /* x and its own doubling in one buffer: the program must read x first. */
 TEST(an_output_may_be_an_input)
 {

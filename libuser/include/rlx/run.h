@@ -71,6 +71,13 @@ rlx_session_bind(struct rlx_session *s, enum rlx_io io, const char *name,
 		 struct rlx_buf buf);
 
 /**
+ * rlx_session_unbind - let go of the caller's inputs and outputs: the session has its
+ * own memory there again, if it ever made some, and no reference to theirs.
+ * Context: neither sleeps nor allocates. Return: RLX_EBUSY (a run is under way).
+ */
+RLX_EXPORT enum rlx_status rlx_session_unbind(struct rlx_session *s);
+
+/**
  * rlx_session_buf - the buffer bound now: the caller's, or the session's own slot,
  * which may be filled or read in place. Empty if there is no such name.
  */
