@@ -73,6 +73,7 @@ struct rlx_channel {
 	struct rlx_cred		 cred;
 	uint32_t		 serial;	/* of messages */
 	uint32_t		 depth, queue, arenas_max, slices_max;
+	uint32_t		 transports;	/* enum rlx_wire_transport wished */
 	uint32_t		 may_park;	/* kmod: as WELCOME said */
 	struct rlx_attached	*att;		/* RLX_CHANNEL_ARENAS_MAX */
 	uint32_t		 att_serial;
@@ -145,7 +146,9 @@ struct rlx_channel_ops {
 
 extern const struct rlx_channel_ops rlx_channel_shm, rlx_channel_kmod;
 
-/* connect.c: one attempt, by @deadline_ns; on success the channel is UP. */
+/* connect.c: which transports will do, for good. */
+enum rlx_status rlx_channel_choose(struct rlx_channel *ch, struct rlx_error *err);
+/* One attempt, by @deadline_ns; on success the channel is UP. */
 enum rlx_status rlx_channel_connect(struct rlx_channel *ch,
 				    uint64_t deadline_ns, struct rlx_error *err);
 /* Ask over the socket and wait for DONE. */

@@ -87,6 +87,8 @@ enum rlx_status rlx_channel_open(const struct rlx_channel_opts *opts,
 	if (!ch->address || !ch->att)
 		st = rlx_fail(err, RLX_ENOMEM, "channel: no memory");
 	if (!st)
+		st = rlx_channel_choose(ch, err);
+	if (!st)
 		st = rlx_channel_connect(ch, rlx_deadline_in(o.timeout_ns), err);
 	if (!st)
 		st = make_tags(ch, err);

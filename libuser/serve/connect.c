@@ -19,7 +19,7 @@ enum { N_TRANSPORTS = sizeof(transports) / sizeof(transports[0]) };
  * Without a wish kmod is offered where arenas come from the module too, as it takes
  * no others everywhere. Recovery is not for it: what is in the kernel dies with it.
  */
-static uint32_t wanted(const struct rlx_channel *ch)
+enum rlx_status rlx_channel_choose(struct rlx_channel *ch, struct rlx_error *err)
 {
 	const char *name = ch->opts.transport;
 	uint32_t bits = 0;
@@ -30,7 +30,13 @@ static uint32_t wanted(const struct rlx_channel *ch)
 			bits |= transports[i]->wire;
 	if (ch->opts.flags || (!name && access("/dev/rlx", R_OK | W_OK)))
 		bits &= ~(uint32_t)RLX_WIRE_KMOD;
-	return bits;
+	if (!bits)
+		return rlx_fail(err, RLX_ENOSUP,
+				"transport \"%.20s\" is not there, or cannot "
+				"recover", name);
+	ch->transports = bits;
+	ch->opts.transport = NULL;	/* the caller's string */
+	return RLX_OK;
 }
 
 static enum rlx_status peer_said(const struct rlx_wire_msg *m,
@@ -97,7 +103,7 @@ static enum rlx_status check_welcome(struct rlx_channel *ch,
 	ch->ops = NULL;
 	for (i = 0; i < N_TRANSPORTS; i++)
 		if (m->transports == transports[i]->wire &&
-		    m->transports & wanted(ch))
+		    m->transports & ch->transports)
 			ch->ops = transports[i];
 	if (m->type != RLX_WIRE_WELCOME || !ch->ops || !m->depth ||
 	    m->depth & (m->depth - 1) || m->depth > depth || !m->arenas_max ||
@@ -125,7 +131,7 @@ static enum rlx_status greet(struct rlx_channel *ch, uint64_t deadline_ns,
 	struct rlx_wire_msg m = { .type = RLX_WIRE_HELLO, .serial = ++ch->serial,
 				  .depth = ch->opts.depth,
 				  .queue = ch->opts.queue,
-				  .transports = wanted(ch), .tag = ch->opts.tag };
+				  .transports = ch->transports, .tag = ch->opts.tag };
 	struct got got = { .max = RLX_WIRE_FDS };
 	enum rlx_status st;
 
@@ -235,10 +241,6 @@ enum rlx_status rlx_channel_connect(struct rlx_channel *ch,
 	enum rlx_status st;
 	uint32_t i;
 
-	if (!wanted(ch))
-		return rlx_fail(err, RLX_ENOSUP,
-				"transport \"%.20s\" is not there, or cannot "
-				"recover", ch->opts.transport);
 	st = dial(ch, deadline_ns, err);
 	if (st)
 		return st;

@@ -591,7 +591,7 @@ static void on_ack(struct rlx_client *cl)
 	}
 }
 
-static bool may_connect(const struct rlx_service *svc, uint32_t uid)
+static bool may_connect(const struct rlx_service *svc, int fd, uint32_t uid)
 {
 	uint32_t i;
 
@@ -600,7 +600,8 @@ static bool may_connect(const struct rlx_service *svc, uint32_t uid)
 	for (i = 0; i < svc->opts.nr_uids; i++)
 		if (svc->uids[i] == uid)
 			return true;
-	return false;
+	return svc->opts.nr_gids &&
+	       rlx_sock_in_group(fd, svc->gids, svc->opts.nr_gids);
 }
 
 static uint32_t clients_of(const struct rlx_service *svc, uint32_t uid)
@@ -629,7 +630,7 @@ static void let_in(struct rlx_service *svc, int fd)
 	struct rlx_client *cl;
 	struct rlx_cred cred;
 
-	if (!rlx_sock_cred(fd, &cred) || !may_connect(svc, cred.uid)) {
+	if (!rlx_sock_cred(fd, &cred) || !may_connect(svc, fd, cred.uid)) {
 		turn_away(svc, fd, RLX_EACCES, "this user may not connect");
 		return;
 	}

@@ -178,7 +178,7 @@ struct rlx_service {
 	struct rlx_service_opts	 opts;		/* defaults filled in */
 	uint32_t		 wire;		/* enum rlx_wire_transport it has */
 	char			*address;
-	uint32_t		*uids;
+	uint32_t		*uids, *gids;
 	uint32_t		 uid;		/* ours */
 	struct rlx_queue	*queue;
 	size_t			 job_bytes;

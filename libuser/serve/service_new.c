@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "serve/service.h"
 
-enum { QUEUES_MAX = 64, CLIENTS_MAX = 65536, UIDS_MAX = 65536 };
+enum { QUEUES_MAX = 64, CLIENTS_MAX = 65536, IDS_MAX = 65536 };
 
 static uint64_t memory_quarter(void)
 {
@@ -42,10 +42,11 @@ static enum rlx_status fill_opts(struct rlx_service_opts *o,
 		return rlx_fail(err, RLX_EINVAL,
 				"service: opts is NULL, or its size is not set");
 	*o = *in;
-	if (!o->address || o->flags & ~known || o->pad ||
-	    (o->nr_uids && !o->uids) || o->nr_uids > UIDS_MAX)
+	if (!o->address || o->flags & ~known ||
+	    (o->nr_uids && !o->uids) || o->nr_uids > IDS_MAX ||
+	    (o->nr_gids && !o->gids) || o->nr_gids > IDS_MAX)
 		return rlx_fail(err, RLX_EINVAL,
-				"service: no address, an unknown flag, or uids");
+				"service: no address, an unknown flag, uids or gids");
 	for (i = 0; i < sizeof(o->reserved) / sizeof(o->reserved[0]); i++)
 		if (o->reserved[i])
 			return rlx_fail(err, RLX_EINVAL,
@@ -194,14 +195,17 @@ static enum rlx_status copy_opts(struct rlx_service *svc,
 	svc->address = rlx_strdup(svc->opts.address);
 	svc->uids = rlx_memdup(svc->opts.nr_uids ? svc->opts.uids : &svc->uid,
 			       svc->opts.nr_uids * sizeof(*svc->uids));
+	svc->gids = rlx_memdup(svc->opts.nr_gids ? svc->opts.gids : &svc->uid,
+			       svc->opts.nr_gids * sizeof(*svc->gids));
 	svc->client = rlx_calloc(svc->opts.clients_max, sizeof(*svc->client));
-	if (!svc->address || !svc->uids || !svc->client)
+	if (!svc->address || !svc->uids || !svc->gids || !svc->client)
 		return rlx_fail(err, RLX_ENOMEM, "service: no memory");
 	bytes = sizeof(struct rlx_job) + svc->opts.slices_max *
 		(sizeof(struct rlx_work_slice) + sizeof(uint16_t));
 	svc->job_bytes = (bytes + 63) & ~(size_t)63;
 	svc->opts.address = svc->address;
 	svc->opts.uids = svc->uids;
+	svc->opts.gids = svc->gids;
 	svc->uid = geteuid();
 	return RLX_OK;
 }
@@ -289,6 +293,7 @@ void rlx_service_free(struct rlx_service *svc)
 	rlx_free(svc->queue);
 	rlx_free(svc->client);
 	rlx_free(svc->uids);
+	rlx_free(svc->gids);
 	rlx_free(svc->address);
 	pthread_mutex_destroy(&svc->lock);
 	rlx_free(svc);

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/alloc.h"
 #include "serve/sock.h"
 
 uint64_t rlx_deadline_in(uint64_t ns)
@@ -229,6 +230,31 @@ bool rlx_sock_cred(int fd, struct rlx_cred *out)
 		return false;
 	*out = (struct rlx_cred){ c.pid, c.uid, c.gid };
 	return true;
+}
+
+/* Its own group is not among the others, unless it stands there as well. */
+bool rlx_sock_in_group(int fd, const uint32_t *gids, uint32_t n)
+{
+	struct rlx_cred cred;
+	gid_t *has = NULL;
+	socklen_t len = 0;
+	uint32_t i, k, nr = 0;
+	bool found = false;
+
+	if (!rlx_sock_cred(fd, &cred))
+		return false;
+	/* Without room it tells how much is needed. */
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, NULL, &len) && errno == ERANGE)
+		has = rlx_malloc(len);
+	if (has && !getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, has, &len))
+		nr = len / sizeof(*has);
+	for (i = 0; i < n && !found; i++) {
+		found = gids[i] == cred.gid;
+		for (k = 0; k < nr && !found; k++)
+			found = gids[i] == has[k];
+	}
+	rlx_free(has);
+	return found;
 }
 
 bool rlx_sock_send(int fd, struct rlx_wire_msg *msg, const int *fds,

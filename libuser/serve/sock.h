@@ -23,6 +23,8 @@ void rlx_sock_unlisten(const char *address, int fd, int lock_fd);
 enum rlx_status rlx_sock_connect(const char *address, int *out_fd,
 				 struct rlx_error *err);
 bool rlx_sock_cred(int fd, struct rlx_cred *out);
+/* Was the peer in one of these groups when it connected? */
+bool rlx_sock_in_group(int fd, const uint32_t *gids, uint32_t n);
 
 /* Fills magic and version. False: the peer is gone, or does not read. */
 bool rlx_sock_send(int fd, struct rlx_wire_msg *msg, const int *fds,

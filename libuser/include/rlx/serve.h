@@ -426,6 +426,7 @@ enum rlx_service_flags {
  * @mode:         permission bits of the socket file; 0: 0600
  * @uids, @nr_uids: users that may connect besides our own and root; as the kernel
  *                tells (SO_PEERCRED)
+ * @gids, @nr_gids: groups whose members may connect, likewise (SO_PEERGROUPS)
  * @queues:       1 to 64; 0: 1. A client belongs to one
  * @depth_max:    of a channel; 0: 256
  * @clients_max:  0: 1024
@@ -444,8 +445,8 @@ struct rlx_service_opts {
 	const char	*transport;
 	uint32_t	 flags;
 	uint32_t	 mode;
-	const uint32_t	*uids;
-	uint32_t	 nr_uids;
+	const uint32_t	*uids, *gids;
+	uint32_t	 nr_uids, nr_gids;
 	uint32_t	 queues;
 	uint32_t	 depth_max;
 	uint32_t	 clients_max;
@@ -456,7 +457,6 @@ struct rlx_service_opts {
 	uint64_t	 client_bytes;
 	uint64_t	 spin_ns;
 	int		 listen_fd;
-	uint32_t	 pad;
 	uint64_t	 reserved[4];
 };
 
