@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The tests of rlxd: with real clients and hostile ones, each in its own process.
 SERVE_RUN := selftests/serve/run.sh
-SERVE_PY  := hostile clients ops tls
+SERVE_PY  := hostile clients ops tls channel
 
 # Fuzzers of what rlxd reads, made of the few files that are concerned, by clang.
 FUZZ_SERVE := $(patsubst selftests/serve/fuzz/%.c,$(BUILD)/fuzz-serve/%, \
@@ -38,7 +38,7 @@ serve-inproc: $(SERVE_INPROC)
 
 check-serve:
 	$(Q)tools/setup.sh serve
-	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd
+	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
 	$(Q)+$(SUBMAKE) serve-inproc
 	$(Q)+$(FUZZ_MAKE) fuzz-serve
 	$(Q)tools/fetch-models.sh minilm
@@ -55,7 +55,7 @@ asan-serve tsan-serve:
 	$(Q)+$(SUBMAKE) BUILD=build/$@ SAN='$(SAN_$(@:-serve=))' \
 		KERNEL_OPT='-O2 -g1 -ffp-contract=fast -fno-sanitize=all' \
 		build/$@/bin/rlxd
-	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx
+	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/lib/librlx.so.1
 	$(Q)tools/fetch-models.sh minilm
 	$(Q)+$(SUBMAKE) $(BUILD)/models/minilm.onnx
 	$(Q)selftests/serve/venv.sh

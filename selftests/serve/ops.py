@@ -59,6 +59,16 @@ BAD_CONF = [
     ("[model a]\npath=x\n[key k]\nsecret_file=x\nmodels = b\n", "there is no [model b]"),
     ("[server]\nlisten = %s\n" % ("x" * 300), "FILE:2: the line has more than"),
     ("[server]\n\0\n", "zero byte"),
+    ("[channel c]\n", "FILE:1: [channel c] has no address"),
+    ("[channel c]\naddress = x\n", "neither /PATH nor @NAME"),
+    ("[channel c]\naddress = /x\nmode = 888\n", "FILE:3: mode = '888' is no mode"),
+    ("[channel c]\naddress = /x\nmode = 7777\n", "is no mode"),
+    ("[channel c]\naddress = /x\nmodels = b\n", "[channel c] may use model b"),
+    ("[channel c]\naddress = /x\nmax_depth = 3\n", "no power of two"),
+    ("[channel c]\naddress = /x\nspin = 5us\n", "none of auto|never|always"),
+    ("[channel c]\naddress = /x\nusers = %s\n" % "\nusers = ".join("u%d" % i for i in range(65)),
+     "users: more than 64"),
+    ("".join("[channel c%d]\naddress=/x\n" % i for i in range(17)), "more than 16 channels"),
     ("".join("[model m%d]\npath=x\n" % i for i in range(65)), "more than 64 models"),
 ]
 
@@ -81,8 +91,14 @@ idle_timeout = 2min
 [model a]
 path = /x y z   ; blanks are fine
 buckets = 8, 16 32
+[channel c]
+address = @name
+users = alice, 1000
+groups = bob
+mode = 0660
+models = a
 """)
-    assert rc == 0 and "1 models" in out, out
+    assert rc == 0 and "1 models" in out and "1 channels" in out, out
     assert subprocess.run([RLXD, "--config", "/nonexistent", "--check"],
                           capture_output=True).returncode == 1
 

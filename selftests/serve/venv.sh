@@ -27,7 +27,7 @@ if ! cmp -s "$here/requirements.txt" "$venv/made-of"; then
 	}
 	cp "$here/requirements.txt" "$venv/made-of"
 fi
-if [ ! -f "$BUILD/serve/fixed.onnx" ] || [ "$here/vision.py" -nt "$BUILD/serve/fixed.onnx" ]
+if [ ! -f "$BUILD/serve/relu.onnx" ] || [ "$here/vision.py" -nt "$BUILD/serve/relu.onnx" ]
 then
 	"$venv/bin/python" "$here/vision.py" "$BUILD/serve"
 fi

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Writes small models into a folder: one with a free batch, one without."""
+"""Writes small models into a folder: one with a free batch, one without; and one that
+does next to nothing, to a matrix of any size."""
 import os
 import sys
 
@@ -30,3 +31,9 @@ for name, batch in (("vision", "batch"), ("fixed", 2)):
     onnx.checker.check_model(m)
     os.makedirs(sys.argv[1], exist_ok=True)
     onnx.save(m, "%s/%s.onnx" % (sys.argv[1], name))
+g = h.make_graph([h.make_node("Relu", ["x"], ["y"])], "relu",
+                 [h.make_tensor_value_info("x", T.FLOAT, ["n", "m"])],
+                 [h.make_tensor_value_info("y", T.FLOAT, ["n", "m"])])
+m = h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
+onnx.checker.check_model(m)
+onnx.save(m, sys.argv[1] + "/relu.onnx")

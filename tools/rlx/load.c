@@ -6,17 +6,24 @@
 
 #include "base/alloc.h"
 #include "io/file.h"
+#include "rlx/serve.h"
 #include "tools/rlx/address.h"
 #include "tools/rlx/load_run.h"
 #include "tools/rlx/tool.h"
 
 struct load_args {
-	const char	*to, *path, *body, *data;
-	struct arg_list	 header;
+	const char	*to, *path, *body, *data, *model;
+	struct arg_list	 header, size;
 	uint64_t	 connections;
 	double		 rate, seconds, warm_up;
-	bool		 same, raw, json;
+	bool		 same, raw, json, spin;
 };
+
+/* The address in "channel:ADDRESS"; NULL if it is of another kind. */
+static const char *value_of_channel(const char *to)
+{
+	return !strncmp(to, "channel:", 8) ? to + 8 : NULL;
+}
 
 /* The request as it goes over the wire, the same each time. */
 static int make_request(const struct load_args *a, struct load_plan *p, char **out)
@@ -101,12 +108,42 @@ static int report(const struct load_args *a, const struct load_result *r)
 	return bad || !r->ok ? TOOL_MISMATCH : TOOL_OK;
 }
 
+/* What a channel is asked for; nothing of HTTP. */
+static int check_channel(const struct load_args *a, struct load_plan *p)
+{
+	unsigned int i;
+	char *end;
+
+	p->channel = value_of_channel(a->to);
+	p->model = a->model;
+	p->spin = a->spin;
+	if (!p->channel)
+		return a->model || a->size.n || a->spin ?
+		       tool_fail("load", TOOL_USAGE, "--model, --size and --spin are for --to "
+				 "channel:ADDRESS") : TOOL_OK;
+	if (!a->model || strlen(a->model) > RLXD_NAME)
+		return tool_fail("load", TOOL_USAGE, "a channel wants --model NAME");
+	if (a->body || a->data || a->raw || a->header.n)
+		return tool_fail("load", TOOL_USAGE, "--data, --body, --header and --raw are "
+				 "for HTTP");
+	if (a->connections > RLX_CHANNEL_DEPTH_MAX || a->size.n > RLXD_SIZES)
+		return tool_fail("load", TOOL_USAGE, "over a channel at most %d --connections "
+				 "and %d --size", RLX_CHANNEL_DEPTH_MAX, RLXD_SIZES);
+	for (i = 0; i < a->size.n; i++) {
+		p->size[i] = (uint32_t)strtoul(a->size.v[i], &end, 10);
+		if (*end || !p->size[i] || strlen(a->size.v[i]) > 9)
+			return tool_fail("load", TOOL_USAGE, "--size wants a number from 1");
+	}
+	return TOOL_OK;
+}
+
 static int check(const struct load_args *a, struct load_plan *p)
 {
 	unsigned int i;
 
-	if (!address_parse(a->to, &p->to, &p->to_len))
-		return tool_fail("load", TOOL_USAGE, "--to wants ADDRESS:PORT or unix:/PATH");
+	if (!value_of_channel(a->to) && !address_parse(a->to, &p->to, &p->to_len))
+		return tool_fail("load", TOOL_USAGE, "--to wants ADDRESS:PORT, unix:/PATH or "
+				 "channel:/PATH");
 	if (!a->connections || a->connections > 10000)
 		return tool_fail("load", TOOL_USAGE, "--connections must be 1 to 10000");
 	if (a->rate < 0 || a->rate > 1e7 || !(a->seconds > 0) || a->seconds > 86400 ||
@@ -126,7 +163,7 @@ static int check(const struct load_args *a, struct load_plan *p)
 	p->warm_up = a->warm_up;
 	p->same = a->same;
 	p->raw = a->raw;
-	return TOOL_OK;
+	return check_channel(a, p);
 }
 
 int cmd_load(int argc, char **argv)
@@ -136,12 +173,17 @@ int cmd_load(int argc, char **argv)
 		.seconds = 10, .warm_up = 1,
 	};
 	const struct arg arg[] = {
-		{ "to", ARG_STR, &a.to, "ADDRESS", "127.0.0.1:PORT (8000) or unix:/PATH" },
+		{ "to", ARG_STR, &a.to, "ADDRESS", "127.0.0.1:PORT (8000), unix:/PATH; or\n"
+		  "channel:/PATH or channel:@NAME of rlxd" },
 		{ "path", ARG_STR, &a.path, "PATH", "(/v1/embeddings)" },
 		{ "data", ARG_STR, &a.data, "TEXT", "the body; without one it is a GET" },
 		{ "body", ARG_STR, &a.body, "FILE", "the body out of a file" },
 		{ "header", ARG_LIST, &a.header, "LINE", "'NAME: VALUE', one each time" },
-		{ "connections", ARG_UINT, &a.connections, "N", "(1)" },
+		{ "model", ARG_STR, &a.model, "NAME", "what a channel is asked for, with zeros" },
+		{ "size", ARG_LIST, &a.size, "N", "its inputs' free sizes, one each time (1)" },
+		{ "spin", ARG_FLAG, &a.spin, NULL, "on a channel: wait without sleeping" },
+		{ "connections", ARG_UINT, &a.connections, "N",
+		  "(1); over a channel, requests under way" },
 		{ "rate", ARG_NUM, &a.rate, "N",
 		  "requests a second; 0: on each connection one\n"
 		  "behind the other (0)" },
@@ -170,13 +212,14 @@ int cmd_load(int argc, char **argv)
 		return tool_fail("load", TOOL_FAILED, "out of memory");
 	if (args_parse(&args, argc, argv, &rc)) {
 		rc = check(&a, &p);
-		rc = rc ? rc : make_request(&a, &p, &request);
-		if (!rc && load_run(&p, r, &err))
+		rc = rc || p.channel ? rc : make_request(&a, &p, &request);
+		if (!rc && (p.channel ? load_run_channel : load_run)(&p, r, &err))
 			rc = tool_fail("load", TOOL_FAILED, "%s", err.text);
 		rc = rc ? rc : report(&a, r);
 	}
 	rlx_free(request);
 	rlx_free(r);
 	arg_list_free(&a.header);
+	arg_list_free(&a.size);
 	return rc;
 }

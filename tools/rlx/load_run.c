@@ -34,8 +34,7 @@ struct run {
 	struct load_result	*r;
 	int			 ep;
 	struct conn		*conn, *idle;
-	int64_t			 begin, measure, end;
-	uint64_t		 due_n;		/* requests begun, or due and waiting */
+	struct load_clock	 clock;
 	unsigned int		 busy;
 	char			*first;		/* body of the first reply, if same */
 	size_t			 first_n;
@@ -45,6 +44,27 @@ struct run {
 static int64_t clock_ns(void)
 {
 	return (int64_t)rlx_now();
+}
+
+void load_clock_start(struct load_clock *c, const struct load_plan *p)
+{
+	*c = (struct load_clock){ .rate = p->rate, .begin = clock_ns() };
+	c->measure = c->begin + (int64_t)(p->warm_up * 1e9);
+	c->end = c->measure + (int64_t)(p->seconds * 1e9);
+}
+
+int64_t load_clock_due(const struct load_clock *c, int64_t now)
+{
+	return c->rate > 0 ? c->begin + (int64_t)((double)c->n * 1e9 / c->rate) : now;
+}
+
+void load_clock_end(const struct load_clock *c, struct load_result *r)
+{
+	uint64_t all = (uint64_t)((double)(c->end - c->begin) * c->rate / 1e9);
+
+	/* Nobody was free to begin them. */
+	r->late = all > c->n ? all - c->n : 0;
+	r->seconds = (double)(clock_ns() - c->measure) * 1e-9;
 }
 
 static void watch(struct run *u, struct conn *c, int op)
@@ -220,7 +240,7 @@ static void do_read(struct run *u, struct conn *c)
 		return;
 	now = clock_ns();
 	/* A request that was due before the measuring began is part of the warm-up. */
-	if (c->due >= u->measure)
+	if (c->due >= u->clock.measure)
 		judge(u, c, now);
 	make_idle(u, c);
 }
@@ -231,11 +251,10 @@ static int64_t begin_due(struct run *u)
 	int64_t now = clock_ns(), due;
 
 	for (;;) {
-		due = u->p->rate > 0 ? u->begin + (int64_t)((double)u->due_n * 1e9 / u->p->rate) :
-		      now;
-		if (due > now || due >= u->end || !u->idle)
+		due = load_clock_due(&u->clock, now);
+		if (due > now || due >= u->clock.end || !u->idle)
 			return due;
-		u->due_n++;
+		u->clock.n++;
 		start(u, due, now);
 		if (u->p->rate <= 0)
 			now = clock_ns();
@@ -246,15 +265,15 @@ static void loop(struct run *u)
 {
 	struct epoll_event ev[EVENTS];
 	struct timespec ts;
-	int64_t next, now, wait, give_up = u->end + 10000000000;
+	int64_t next, now, wait, give_up = u->clock.end + 10000000000;
 	int i, n;
 
 	for (;;) {
 		next = begin_due(u);
 		now = clock_ns();
-		if ((now >= u->end && !u->busy) || now > give_up)
+		if ((now >= u->clock.end && !u->busy) || now > give_up)
 			break;
-		wait = u->idle && next < u->end ? next - now : 100000000;
+		wait = u->idle && next < u->clock.end ? next - now : 100000000;
 		wait = wait < 0 ? 0 : wait > 100000000 ? 100000000 : wait;
 		ts = (struct timespec){ 0, wait };
 		n = epoll_pwait2(u->ep, ev, EVENTS, &ts, NULL);
@@ -267,14 +286,8 @@ static void loop(struct run *u)
 				do_read(u, c);
 		}
 	}
-	/* Due within the time, and never begun: nobody was free to. */
-	if (u->p->rate > 0) {
-		uint64_t all = (uint64_t)((double)(u->end - u->begin) * u->p->rate / 1e9);
-
-		u->r->late = all > u->due_n ? all - u->due_n : 0;
-	}
 	u->r->broken += u->busy;
-	u->r->seconds = (double)(clock_ns() - u->measure) * 1e-9;
+	load_clock_end(&u->clock, u->r);
 }
 
 enum rlx_status load_run(const struct load_plan *p, struct load_result *out,
@@ -298,9 +311,7 @@ enum rlx_status load_run(const struct load_plan *p, struct load_result *out,
 			make_idle(&u, &u.conn[i]);
 	}
 	if (!st) {
-		u.begin = clock_ns();
-		u.measure = u.begin + (int64_t)(p->warm_up * 1e9);
-		u.end = u.measure + (int64_t)(p->seconds * 1e9);
+		load_clock_start(&u.clock, p);
 		loop(&u);
 	}
 	for (i = 0; u.conn && i < p->connections; i++) {

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+#include "rlx/rlxd.h"
 #include "rlx/status.h"
 #include "tools/rlx/hist.h"
 
@@ -25,6 +26,17 @@ struct load_plan {
 	double			 seconds, warm_up;
 	bool			 same;		/* bodies of replies must all be alike */
 	bool			 raw;		/* an echo: as many bytes as were sent */
+	/* Over a channel, instead of @to and @request. */
+	const char		*channel, *model;
+	uint32_t		 size[RLXD_SIZES];	/* 0: of one's own choice */
+	bool			 spin;		/* never sleep */
+};
+
+/* When requests are due. */
+struct load_clock {
+	double		rate;
+	int64_t		begin, measure, end;
+	uint64_t	n;		/* begun, or due and waiting */
 };
 
 struct load_result {
@@ -37,6 +49,14 @@ struct load_result {
 	char		text[200];	/* the start of its body */
 };
 
+void load_clock_start(struct load_clock *c, const struct load_plan *p);
+/* When the next request is due; @now if no rate is wished. */
+int64_t load_clock_due(const struct load_clock *c, int64_t now);
+/* How long it took, and what was due within the time and never begun. */
+void load_clock_end(const struct load_clock *c, struct load_result *r);
+
+enum rlx_status load_run_channel(const struct load_plan *p, struct load_result *out,
+				 struct rlx_error *err);
 enum rlx_status load_run(const struct load_plan *p, struct load_result *out,
 			 struct rlx_error *err);
 

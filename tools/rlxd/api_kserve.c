@@ -150,18 +150,16 @@ static int64_t at(const char *p, int64_t k)
 static bool take_row(struct req *r, const struct tensor *ids, const struct tensor *mask,
 		     unsigned int i)
 {
-	int64_t seq = ids->type.dim[1], n = 0, k;
+	int64_t seq = ids->type.dim[1], n, k;
 	const char *id = (const char *)ids->data + (size_t)(i * seq) * sizeof(int64_t);
 	const char *m = mask ? (const char *)mask->data + (id - (const char *)ids->data) : NULL;
 	int64_t vocab = bert_vocab(r->model);
 
-	while (n < seq && (!m || at(m, n) == 1))
-		n++;
-	for (k = n; k < seq; k++)
-		if (at(m, k)) {
-			req_fail(r, 400, "attention_mask row %u is not ones followed by zeros", i);
-			return false;
-		}
+	n = m ? bert_mask_tokens(m, seq) : seq;
+	if (n < 0) {
+		req_fail(r, 400, "attention_mask row %u is not ones followed by zeros", i);
+		return false;
+	}
 	if (!n || n > bert_max_tokens(r->model)) {
 		req_fail(r, 400, "row %u has %lld tokens, model %s takes 1 to %lld", i,
 			 (long long)n, r->model->name, (long long)bert_max_tokens(r->model));

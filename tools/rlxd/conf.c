@@ -4,6 +4,7 @@
 #include <ini.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,9 +23,10 @@ enum form {
 	FORM_TIME,	/* int64_t nanoseconds, with us, ms, s, min */
 	FORM_BOOL,
 	FORM_WORD,	/* int64_t, index in words plus .low */
-	FORM_LISTEN,	/* the three lists */
+	FORM_MODE,	/* int64_t, octal */
+	FORM_LIST,	/* struct conf_list of at most .high */
+	FORM_LISTEN,	/* listen, n_listen */
 	FORM_BUCKETS,
-	FORM_MODELS,
 };
 
 struct option {
@@ -95,7 +97,23 @@ static const struct option model_option[] = {
 #define AT(m) offsetof(struct conf_key, m)
 static const struct option key_option[] = {
 	{ "secret_file", FORM_STR, AT(secret_file) },
-	{ "models", FORM_MODELS },
+	{ "models", FORM_LIST, AT(models), 0, CONF_MODELS_MAX },
+	{ "max_rows", FORM_INT, AT(max_rows), 1, 1 << 20, 4096 },
+};
+#undef AT
+
+#define AT(m) offsetof(struct conf_channel, m)
+static const struct option channel_option[] = {
+	{ "address", FORM_STR, AT(address) },
+	{ "mode", FORM_MODE, AT(mode), 0, 0777, 0 },
+	{ "users", FORM_LIST, AT(users), 0, CONF_LIST_MAX },
+	{ "groups", FORM_LIST, AT(groups), 0, CONF_LIST_MAX },
+	{ "models", FORM_LIST, AT(models), 0, CONF_MODELS_MAX },
+	{ "transport", FORM_WORD, AT(transport), 0, 2, CONF_TRANSPORT_AUTO, "auto|shm|kmod" },
+	{ "spin", FORM_WORD, AT(spin), 0, 2, CONF_SPIN_AUTO, "auto|never|always" },
+	{ "max_clients", FORM_INT, AT(max_clients), 1, 65536, 256 },
+	{ "max_depth", FORM_INT, AT(max_depth), 1, 4096, 256 },
+	{ "max_memory", FORM_INT, AT(max_memory), 4 * KIB, 1024 * GIB, 1 * GIB },
 	{ "max_rows", FORM_INT, AT(max_rows), 1, 1 << 20, 4096 },
 };
 #undef AT
@@ -133,7 +151,8 @@ static void set_defaults(void *obj, const struct option *o, size_t n)
 	for (; n--; o++) {
 		void *to = (char *)obj + o->at;
 
-		if (o->form == FORM_INT || o->form == FORM_TIME || o->form == FORM_WORD)
+		if (o->form == FORM_INT || o->form == FORM_TIME || o->form == FORM_WORD ||
+		    o->form == FORM_MODE)
 			*(int64_t *)to = o->def;
 		else if (o->form == FORM_BOOL)
 			*(bool *)to = o->def;
@@ -223,6 +242,17 @@ static enum rlx_status set_word(struct reader *r, const struct option *o,
 	return bad(r, "%s = '%s' is none of %s", o->name, value, o->words);
 }
 
+static enum rlx_status set_mode(struct reader *r, const struct option *o,
+				const char *value, int64_t *out)
+{
+	size_t n = strspn(value, "01234567");
+
+	if (!n || n > 4 || value[n] || strtol(value, NULL, 8) > o->high)
+		return bad(r, "%s = '%s' is no mode such as 0660", o->name, value);
+	*out = strtol(value, NULL, 8);
+	return RLX_OK;
+}
+
 static enum rlx_status set_bool(struct reader *r, const struct option *o,
 				const char *value, bool *out)
 {
@@ -261,16 +291,16 @@ static enum rlx_status add_bucket(struct reader *r, const char *s, size_t n)
 	return RLX_OK;
 }
 
-static enum rlx_status add_item(struct reader *r, enum form form, const char *s,
+static enum rlx_status add_item(struct reader *r, const struct option *o, const char *s,
 				size_t n)
 {
+	struct conf_list *l = (struct conf_list *)((char *)r->obj + o->at);
 	struct conf_server *sv = r->obj;
-	struct conf_key *key = r->obj;
 	struct rlx_error why = { 0 };
 
-	if (form == FORM_BUCKETS)
+	if (o->form == FORM_BUCKETS)
 		return add_bucket(r, s, n);
-	if (form == FORM_LISTEN) {
+	if (o->form == FORM_LISTEN) {
 		if (sv->n_listen == CONF_LISTEN_MAX)
 			return bad(r, "more than %d addresses", CONF_LISTEN_MAX);
 		s = keep(r, s, n);
@@ -279,20 +309,20 @@ static enum rlx_status add_item(struct reader *r, enum form form, const char *s,
 		return conf_listen(s, &sv->listen[sv->n_listen++], &why) ?
 		       bad(r, "%s", why.text) : RLX_OK;
 	}
-	if (key->n_model == CONF_MODELS_MAX)
-		return bad(r, "more than %d models", CONF_MODELS_MAX);
-	key->model[key->n_model] = keep(r, s, n);
-	return key->model[key->n_model++] ? RLX_OK : RLX_ENOMEM;
+	if (l->n == o->high)
+		return bad(r, "%s: more than %lld", o->name, (long long)o->high);
+	l->v[l->n] = keep(r, s, n);
+	return l->v[l->n++] ? RLX_OK : RLX_ENOMEM;
 }
 
-static enum rlx_status set_list(struct reader *r, enum form form, const char *s)
+static enum rlx_status set_list(struct reader *r, const struct option *o, const char *s)
 {
 	enum rlx_status st = RLX_OK;
 	size_t n;
 
 	while (!st && *(s += strspn(s, " \t,"))) {
 		n = strcspn(s, " \t,");
-		st = add_item(r, form, s, n);
+		st = add_item(r, o, s, n);
 		s += n;
 	}
 	return st;
@@ -316,8 +346,10 @@ static enum rlx_status set_option(struct reader *r, const struct option *o,
 		return set_bool(r, o, value, to);
 	case FORM_WORD:
 		return set_word(r, o, value, to);
+	case FORM_MODE:
+		return set_mode(r, o, value, to);
 	default:
-		return set_list(r, o->form, value);
+		return set_list(r, o, value);
 	}
 }
 
@@ -347,6 +379,7 @@ struct kind {
 static const struct kind kinds[] = {
 	KIND(model, conf_model, CONF_MODELS_MAX),
 	KIND(key, conf_key, CONF_KEYS_MAX),
+	KIND(channel, conf_channel, CONF_CHANNELS_MAX),
 };
 #undef KIND
 
@@ -408,8 +441,8 @@ static enum rlx_status begin_section(struct reader *r, const char *s, size_t n)
 		    good_name(s + k + 1, n - k - 1))
 			return begin_named(r, &kinds[i], s + k + 1, n - k - 1);
 	}
-	return bad(r, "unknown section [%.*s]; there are [server], [model NAME] and "
-		   "[key NAME], a name being at most %d letters, digits, '.', '_', '-'",
+	return bad(r, "unknown section [%.*s]; there are [server], [model NAME], [key NAME] and "
+		   "[channel NAME], a name being at most %d letters, digits, '.', '_', '-'",
 		   (int)(n < 60 ? n : 60), s, NAME_MAX_LEN);
 }
 
@@ -466,7 +499,7 @@ static int take_option(void *ctx, const char *section, const char *name,
 
 		if (strcmp(o->name, name))
 			continue;
-		if (r->seen & 1ull << i && o->form < FORM_LISTEN) {
+		if (r->seen & 1ull << i && o->form < FORM_LIST) {
 			bad(r, "%s is given twice in one section", name);
 			return 0;
 		}
@@ -528,11 +561,37 @@ static enum rlx_status check_tls(struct reader *r)
 	return RLX_OK;
 }
 
+static enum rlx_status check_models(struct reader *r, const char *kind, const char *name,
+				    const struct conf_list *l)
+{
+	unsigned int i;
+
+	for (i = 0; i < l->n; i++)
+		if (!find_model(r->c, l->v[i]))
+			return bad(r, "[%s %s] may use model %s, but there is no [model %s]", kind,
+				   name, l->v[i], l->v[i]);
+	return RLX_OK;
+}
+
+static enum rlx_status check_channel(struct reader *r, const struct conf_channel *ch)
+{
+	const char *a = ch->address;
+
+	if (!a)
+		return bad(r, "[channel %s] has no address", ch->name);
+	if ((*a != '/' && *a != '@') || !a[1])
+		return bad(r, "[channel %s]: address = %s is neither /PATH nor @NAME", ch->name, a);
+	if (ch->max_depth & (ch->max_depth - 1))
+		return bad(r, "[channel %s]: max_depth = %lld is no power of two", ch->name,
+			   (long long)ch->max_depth);
+	return RLX_OK;
+}
+
 /* What one option alone cannot tell. */
 static enum rlx_status check(struct reader *r)
 {
 	struct conf *c = r->c;
-	unsigned int i, k;
+	unsigned int i;
 
 	for (i = 0; i < c->n_model; i++) {
 		struct conf_model *m = &c->model[i];
@@ -551,11 +610,15 @@ static enum rlx_status check(struct reader *r)
 		r->line = key->line;
 		if (!key->secret_file)
 			return bad(r, "[key %s] has no secret_file", key->name);
-		for (k = 0; k < key->n_model; k++)
-			if (!find_model(c, key->model[k]))
-				return bad(r, "[key %s] may use model %s, but there is no "
-					   "[model %s]", key->name, key->model[k],
-					   key->model[k]);
+		if (check_models(r, "key", key->name, &key->models))
+			return RLX_EPARSE;
+	}
+	for (i = 0; i < c->n_channel; i++) {
+		struct conf_channel *ch = &c->channel[i];
+
+		r->line = ch->line;
+		if (check_models(r, "channel", ch->name, &ch->models) || check_channel(r, ch))
+			return RLX_EPARSE;
 	}
 	return check_tls(r);
 }
@@ -695,4 +758,45 @@ bool conf_model_equal(const struct conf_model *a, const struct conf_model *b)
 	       a->truncate == b->truncate && a->batch == b->batch &&
 	       a->n_bucket == b->n_bucket &&
 	       !memcmp(a->bucket, b->bucket, a->n_bucket * sizeof(*a->bucket));
+}
+
+static bool same_list(const struct conf_list *a, const struct conf_list *b)
+{
+	unsigned int i;
+
+	if (a->n != b->n)
+		return false;
+	for (i = 0; i < a->n; i++)
+		if (strcmp(a->v[i], b->v[i]))
+			return false;
+	return true;
+}
+
+bool conf_channels_equal(const struct conf *a, const struct conf *b)
+{
+	unsigned int i;
+
+	if (a->n_channel != b->n_channel)
+		return false;
+	for (i = 0; i < a->n_channel; i++) {
+		const struct conf_channel *x = &a->channel[i], *y = &b->channel[i];
+
+		if (!same(x->name, y->name) || !same(x->address, y->address) ||
+		    !same_list(&x->users, &y->users) || !same_list(&x->groups, &y->groups) ||
+		    x->mode != y->mode || x->transport != y->transport || x->spin != y->spin ||
+		    x->max_clients != y->max_clients || x->max_depth != y->max_depth ||
+		    x->max_memory != y->max_memory)
+			return false;
+	}
+	return true;
+}
+
+bool conf_list_allows(const struct conf_list *l, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < l->n; i++)
+		if (!strcmp(l->v[i], name))
+			return true;
+	return !l->n;
 }

@@ -15,6 +15,8 @@ enum {
 	CONF_LISTEN_MAX	 = 16,
 	CONF_MODELS_MAX	 = 64,
 	CONF_KEYS_MAX	 = 256,
+	CONF_CHANNELS_MAX = 16,
+	CONF_LIST_MAX	 = 64,
 	CONF_BUCKETS_MAX = 16,
 	CONF_SECRET_MAX	 = 128,
 };
@@ -26,6 +28,11 @@ enum conf_access { CONF_ACCESS_NONE, CONF_ACCESS_ERRORS, CONF_ACCESS_ALL };
 /* Who may name POSIX shared memory: nobody, peers of a unix socket whose own it
  * is, or every peer of this machine. */
 enum conf_shm { CONF_SHM_OFF, CONF_SHM_UNIX, CONF_SHM_LOCAL };
+
+struct conf_list {
+	const char	*v[CONF_LIST_MAX];
+	unsigned int	 n;
+};
 
 struct conf_model {
 	const char	*name, *path, *tokenizer, *device;
@@ -42,9 +49,22 @@ struct conf_key {
 	const char	*name, *secret_file;
 	char		 secret[CONF_SECRET_MAX];	/* zeros behind it */
 	size_t		 secret_len;
-	const char	*model[CONF_MODELS_MAX];	/* none: all */
-	unsigned int	 n_model;
+	struct conf_list models;			/* none: all */
 	int64_t		 max_rows;
+	unsigned int	 line;
+};
+
+/* Spinning of a channel's thread while nothing comes. */
+enum conf_spin { CONF_SPIN_AUTO, CONF_SPIN_NEVER, CONF_SPIN_ALWAYS };
+
+enum conf_transport { CONF_TRANSPORT_AUTO, CONF_TRANSPORT_SHM, CONF_TRANSPORT_KMOD };
+
+struct conf_channel {
+	const char	*name, *address;
+	struct conf_list users, groups, models;		/* no models: all */
+	int64_t		 mode;		/* 0: as users and groups need it */
+	int64_t		 transport, spin;
+	int64_t		 max_clients, max_depth, max_memory, max_rows;
 	unsigned int	 line;
 };
 
@@ -70,7 +90,8 @@ struct conf {
 	struct conf_server	 server;
 	struct conf_model	 model[CONF_MODELS_MAX];
 	struct conf_key		 key[CONF_KEYS_MAX];
-	unsigned int		 n_model, n_key;
+	struct conf_channel	 channel[CONF_CHANNELS_MAX];
+	unsigned int		 n_model, n_key, n_channel;
 	struct ssl_ctx_st	*tls;		/* NULL: there is no certificate */
 	struct rlx_bump		 mem;
 };
@@ -100,5 +121,9 @@ void conf_warn_readable(const char *path);
 
 /* True if two sections would give the same model. */
 bool conf_model_equal(const struct conf_model *a, const struct conf_model *b);
+/* True if the same channels stand in both, but for what they allow their clients. */
+bool conf_channels_equal(const struct conf *a, const struct conf *b);
+/* Does a list of models name this one? One that names none names all. */
+bool conf_list_allows(const struct conf_list *l, const char *name);
 
 #endif

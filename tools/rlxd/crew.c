@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* A queue of tasks and the threads that do them, in order. */
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "tools/rlxd/crew.h"
+#include "tools/rlxd/region.h"
 
 enum { THREADS_MAX = 1024 };
 
@@ -24,12 +24,8 @@ static void *crew_main(void *ctx)
 {
 	struct crew *c = ctx;
 	struct task *t;
-	sigset_t all;
 
-	/* SIGBUS comes of shared memory that a peer cut: see region.c. */
-	sigfillset(&all);
-	sigdelset(&all, SIGBUS);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	region_thread_signals();
 	pthread_mutex_lock(&c->lock);
 	for (;;) {
 		while (!c->head && !c->stop)

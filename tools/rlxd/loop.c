@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* A loop's thread: wait, read what came, answer what is ready, look at the clock. */
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -13,6 +12,7 @@
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/model.h"
+#include "tools/rlxd/region.h"
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
 
@@ -219,12 +219,8 @@ static void shut_all(struct loop *l)
 static void *loop_main(void *ctx)
 {
 	struct loop *l = ctx;
-	sigset_t all;
 
-	/* SIGBUS comes of shared memory that a peer cut: see region.c. */
-	sigfillset(&all);
-	sigdelset(&all, SIGBUS);
-	pthread_sigmask(SIG_BLOCK, &all, NULL);
+	region_thread_signals();
 	tick(l);
 	l->next_sweep = l->now;
 	while (!atomic_load(&l->stop))

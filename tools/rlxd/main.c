@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/alloc.h"
+#include "tools/rlxd/channel.h"
 #include "tools/rlxd/crew.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/notify.h"
@@ -128,13 +129,17 @@ static enum rlx_status read_conf(const struct args *a, struct conf **out, struct
 }
 
 /* What only a start can change is told and left as it is. */
-static void compare_server(const struct server *s, const struct conf_server *now)
+static void compare_server(const struct server *s, const struct conf *c)
 {
+	const struct conf_server *now = &c->server;
 	size_t from = offsetof(struct conf_server, threads);
 
 	if (memcmp((const char *)&s->limits + from, (const char *)now + from,
 		   sizeof(*now) - from))
 		log_event(LOG_WARN, "changes in [server] other than logging need a restart");
+	if (!conf_channels_equal(s->conf, c))
+		log_event(LOG_WARN, "changes in [channel], but for models and max_rows, need a "
+			  "restart");
 }
 
 static void *load_main(void *ctx)
@@ -159,7 +164,7 @@ static void *load_main(void *ctx)
 	}
 	log_setup((enum log_level)c->server.log_level, c->server.log_json);
 	if (!ld->first)
-		compare_server(s, &c->server);
+		compare_server(s, c);
 	server_swap(s, c, set);
 out:
 	atomic_store(&ld->done, true);
@@ -194,6 +199,9 @@ static bool load_end(struct load *ld)
 
 	pthread_join(ld->thread, NULL);
 	ld->running = false;
+	/* Not before there are models: who comes back to a channel can go on at once. */
+	if (ld->first && !ld->st)
+		ld->st = channels_open(s, &ld->err);
 	if (ld->st) {
 		log_event(LOG_ERROR, ld->first ? "cannot start" : "reload failed, nothing changed",
 			  L_STR("error", ld->err.text));
@@ -222,7 +230,7 @@ static bool is_alive(const struct server *s, int64_t ns)
 	for (i = 0; i < s->n_loop; i++)
 		if (now - atomic_load(&s->loop[i].beat) > ns)
 			return false;
-	return true;
+	return channels_are_alive(s, ns);
 }
 
 /* Ends connections as they become idle, for as long as drain_timeout. */
@@ -236,6 +244,7 @@ static void begin_drain(struct server *s, int64_t *out_end)
 	*out_end = now_ns() + s->limits.drain_timeout_ns;
 	for (i = 0; i < s->n_loop; i++)
 		loop_drain(&s->loop[i]);
+	channels_drain(s);
 }
 
 /* Signals, the watchdog and the end; the exit status. */
@@ -264,7 +273,8 @@ static int supervise(struct server *s, struct load *ld, int sig_fd)
 			notify("WATCHDOG=1");
 			next = now_ns() + watchdog / 4;
 		}
-		if (drain_end && !ld->running && !atomic_load(&s->n_conn)) {
+		if (drain_end && !ld->running && !atomic_load(&s->n_conn) &&
+		    channels_are_idle(s)) {
 			log_event(LOG_NOTE, "drained");
 			return 0;
 		}
@@ -320,7 +330,7 @@ static int check(const struct args *a)
 		fprintf(stderr, "rlxd: %s\n", err.text);
 		return 1;
 	}
-	printf("ok: %u models, %u keys\n", c->n_model, c->n_key);
+	printf("ok: %u models, %u keys, %u channels\n", c->n_model, c->n_key, c->n_channel);
 	conf_free(c);
 	return 0;
 }

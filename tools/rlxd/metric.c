@@ -6,6 +6,7 @@
 
 #include "base/proc.h"
 #include "rlx/arena.h"
+#include "tools/rlxd/channel.h"
 #include "tools/rlxd/metric.h"
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
@@ -21,7 +22,7 @@ static const int64_t bound_us[HIST_BUCKETS] = {
 
 static const int codes[CODES_MAX] = {
 	200, 204, 400, 401, 403, 404, 405, 408, 409, 413, 415, 417, 422, 429, 431, 500,
-	501, 503, 504, 505,
+	501, 503, 504, 505, 499,
 };
 
 void hist_add(struct hist *h, int64_t ns)
@@ -36,7 +37,7 @@ void hist_add(struct hist *h, int64_t ns)
 }
 
 /* Labels are pointers to static strings: the place of one never changes. */
-static void count(const char *label, int status)
+void metric_count(const char *label, int status)
 {
 	const char *none;
 	unsigned int i, k;
@@ -57,7 +58,7 @@ static void count(const char *label, int status)
 
 void metric_request(const struct req *r, int64_t now)
 {
-	count(r->route ? r->route->label : "none", r->reply.status);
+	metric_count(r->route ? r->route->label : "none", r->reply.status);
 	metric_add(&metrics.bytes_copied, r->copied);
 	if (!r->t_head)
 		return;
@@ -66,7 +67,7 @@ void metric_request(const struct req *r, int64_t now)
 		hist_add(&metrics.reply, now - r->t_done);
 }
 
-static void head(struct obuf *o, const char *name, const char *type, const char *help)
+void metric_head(struct obuf *o, const char *name, const char *type, const char *help)
 {
 	obuf_fmt(o, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
@@ -74,7 +75,7 @@ static void head(struct obuf *o, const char *name, const char *type, const char 
 static void one(struct obuf *o, const char *name, const char *type, const char *help,
 		double v)
 {
-	head(o, name, type, help);
+	metric_head(o, name, type, help);
 	obuf_fmt(o, "%s %.17g\n", name, v);
 }
 
@@ -104,17 +105,17 @@ static void print_requests(struct obuf *o)
 {
 	unsigned int i, k;
 
-	head(o, "rlxd_requests_total", "counter", "Requests answered, by route and status.");
+	metric_head(o, "rlxd_requests_total", "counter", "Requests answered, by route and status.");
 	for (i = 0; i < ROUTES_MAX; i++)
 		for (k = 0; k < CODES_MAX && atomic_load(&metrics.route[i].label); k++)
 			if (atomic_load(&metrics.route[i].code[k]))
 				obuf_fmt(o, "rlxd_requests_total{route=\"%s\",code=\"%d\"} %llu\n",
 					 atomic_load(&metrics.route[i].label), codes[k],
 					 (unsigned long long)atomic_load(&metrics.route[i].code[k]));
-	head(o, "rlxd_request_duration_seconds", "histogram",
+	metric_head(o, "rlxd_request_duration_seconds", "histogram",
 	     "From a request's head to its whole reply.");
 	hist(o, "rlxd_request_duration_seconds", NULL, NULL, &metrics.request);
-	head(o, "rlxd_reply_duration_seconds", "histogram",
+	metric_head(o, "rlxd_reply_duration_seconds", "histogram",
 	     "From a result to its whole reply.");
 	hist(o, "rlxd_reply_duration_seconds", NULL, NULL, &metrics.reply);
 }
@@ -123,7 +124,7 @@ static void print_model_counts(const struct model_set *set, struct obuf *o)
 {
 	unsigned int i;
 
-	head(o, "rlxd_model_rows_total", "counter", "Inputs done, by how they ended.");
+	metric_head(o, "rlxd_model_rows_total", "counter", "Inputs done, by how they ended.");
 	for (i = 0; i < set->n; i++) {
 		struct model *m = set->model[i];
 		int64_t bad = atomic_load(&m->metric.rows_failed);
@@ -141,11 +142,12 @@ static void print_model_counts(const struct model_set *set, struct obuf *o)
 		obuf_fmt(o, "rlxd_model_rows_total{model=\"%s\",result=\"refused\"} %lld\n",
 			 m->name, (long long)atomic_load(&m->metric.rows_refused));
 	}
-	head(o, "rlxd_model_batches_total", "counter", "Runs of a model.");
+	metric_head(o, "rlxd_model_batches_total", "counter", "Runs of a model.");
 	for (i = 0; i < set->n; i++)
 		obuf_fmt(o, "rlxd_model_batches_total{model=\"%s\"} %lld\n", set->model[i]->name,
 			 (long long)atomic_load(&set->model[i]->metric.batches));
-	head(o, "rlxd_model_tokens_total", "counter", "Tokens run, and padding beside them.");
+	metric_head(o, "rlxd_model_tokens_total", "counter",
+		    "Tokens run, and padding beside them.");
 	for (i = 0; i < set->n; i++) {
 		obuf_fmt(o, "rlxd_model_tokens_total{model=\"%s\",kind=\"token\"} %lld\n",
 			 set->model[i]->name,
@@ -154,7 +156,7 @@ static void print_model_counts(const struct model_set *set, struct obuf *o)
 			 set->model[i]->name,
 			 (long long)atomic_load(&set->model[i]->metric.padding));
 	}
-	head(o, "rlxd_model_queue_rows", "gauge", "Inputs waiting now.");
+	metric_head(o, "rlxd_model_queue_rows", "gauge", "Inputs waiting now.");
 	for (i = 0; i < set->n; i++) {
 		struct model *m = set->model[i];
 
@@ -171,11 +173,12 @@ static void print_models(const struct model_set *set, struct obuf *o)
 	if (!set->n)
 		return;
 	print_model_counts(set, o);
-	head(o, "rlxd_model_queue_seconds", "histogram", "How long an input waited to be run.");
+	metric_head(o, "rlxd_model_queue_seconds", "histogram",
+		    "How long an input waited to be run.");
 	for (i = 0; i < set->n; i++)
 		hist(o, "rlxd_model_queue_seconds", "model", set->model[i]->name,
 		     &set->model[i]->metric.queue);
-	head(o, "rlxd_model_run_seconds", "histogram", "How long a batch ran.");
+	metric_head(o, "rlxd_model_run_seconds", "histogram", "How long a batch ran.");
 	for (i = 0; i < set->n; i++)
 		hist(o, "rlxd_model_run_seconds", "model", set->model[i]->name,
 		     &set->model[i]->metric.run);
@@ -191,7 +194,7 @@ static void print_memory(struct server *s, struct obuf *o)
 	one(o, "rlxd_arena_bytes", "gauge", "Bytes in them.", (double)st.bytes_mapped);
 	one(o, "rlxd_arena_pinned_bytes", "gauge", "Bytes of them that cannot be swapped out.",
 	    (double)st.bytes_pinned);
-	head(o, "rlxd_copied_bytes_total", "counter",
+	metric_head(o, "rlxd_copied_bytes_total", "counter",
 	     "Bytes that the CPU copied: of requests and replies, and by copying calls.");
 	obuf_fmt(o, "rlxd_copied_bytes_total{by=\"http\"} %lld\n",
 		 (long long)atomic_load(&metrics.bytes_copied));
@@ -217,12 +220,12 @@ static void print_tls(struct server *s, struct obuf *o)
 		return;
 	one(o, "rlxd_tls_certificate_expiry_seconds", "gauge",
 	    "When the certificate ends, since 1970.", (double)expiry);
-	head(o, "rlxd_tls_handshakes_total", "counter", "Connections that wanted TLS.");
+	metric_head(o, "rlxd_tls_handshakes_total", "counter", "Connections that wanted TLS.");
 	obuf_fmt(o, "rlxd_tls_handshakes_total{result=\"ok\"} %lld\n"
 		 "rlxd_tls_handshakes_total{result=\"failed\"} %lld\n",
 		 (long long)atomic_load(&metrics.handshakes),
 		 (long long)atomic_load(&metrics.handshakes_failed));
-	head(o, "rlxd_tls_kernel_total", "counter",
+	metric_head(o, "rlxd_tls_kernel_total", "counter",
 	     "Connections whose TLS the kernel does, by direction.");
 	obuf_fmt(o, "rlxd_tls_kernel_total{way=\"send\"} %lld\n"
 		 "rlxd_tls_kernel_total{way=\"receive\"} %lld\n",
@@ -240,6 +243,7 @@ void metrics_print(struct server *s, struct obuf *o)
 	one(o, "rlxd_ready", "gauge", "1 while requests are taken.", atomic_load(&s->ready));
 	print_requests(o);
 	print_models(set, o);
+	channels_print(s, o);
 	one(o, "rlxd_connections", "gauge", "Connections open.",
 	    (double)atomic_load(&metrics.connections));
 	one(o, "rlxd_connections_refused_total", "counter", "Turned away, max_connections.",
@@ -251,7 +255,7 @@ void metrics_print(struct server *s, struct obuf *o)
 	    (double)atomic_load(&metrics.bytes_in));
 	one(o, "rlxd_sent_bytes_total", "counter", "Bytes to peers.",
 	    (double)atomic_load(&metrics.bytes_out));
-	head(o, "rlxd_reloads_total", "counter", "Reloads of the configuration.");
+	metric_head(o, "rlxd_reloads_total", "counter", "Reloads of the configuration.");
 	obuf_fmt(o, "rlxd_reloads_total{result=\"ok\"} %lld\nrlxd_reloads_total{result=\"failed\"}"
 		 " %lld\n", (long long)atomic_load(&metrics.reloads),
 		 (long long)atomic_load(&metrics.reloads_failed));

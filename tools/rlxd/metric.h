@@ -45,8 +45,12 @@ extern struct metrics metrics;
 #define metric_add(m, v) atomic_fetch_add_explicit((m), (int64_t)(v), memory_order_relaxed)
 
 void hist_add(struct hist *h, int64_t ns);
+/* One more request by @label, a static string, that ended with this status. */
+void metric_count(const char *label, int status);
 /* A reply was sent whole at @now. */
 void metric_request(const struct req *r, int64_t now);
+/* The lines before a metric's values. */
+void metric_head(struct obuf *o, const char *name, const char *type, const char *help);
 void metrics_print(struct server *s, struct obuf *o);
 
 #endif

@@ -352,23 +352,43 @@ static unsigned int take_rows(struct replica *r, bool wait)
 	return n;
 }
 
-/* Back among the idle ones if nothing waits, else to a worker. */
-static void leave_replica(struct replica *r)
+/* Rows that wait for @r; without any it is idle again. */
+static unsigned int rows_for(struct replica *r)
 {
 	struct model *m = r->model;
-	bool more;
+	unsigned int n;
 
 	pthread_mutex_lock(&m->lock);
-	more = m->n_rows;
-	if (!more) {
+	n = m->n_rows;
+	if (!n) {
 		r->next = m->idle;
 		m->idle = r;
 	}
 	pthread_mutex_unlock(&m->lock);
-	if (more)
-		crew_post(m->crew, &r->task);
-	else
-		model_put(m);
+	return n;
+}
+
+/* Run @rows that wait, and more that come, for at most @ns; the rest is a worker's. */
+static void run_here(struct replica *r, unsigned int rows, int64_t ns)
+{
+	struct model *m = r->model;
+	int64_t end = now_ns() + ns;
+	unsigned int batch;
+
+	while (rows) {
+		batch = rows < m->conf.max_batch ? rows : (unsigned int)m->conf.max_batch;
+		if (atomic_load(&m->row_ns) * batch >= ns) {
+			crew_post(m->crew, &r->task);
+			return;
+		}
+		rows = 0;
+		if (take_rows(r, false)) {
+			run_batch(r);
+			rows = rows_for(r);
+			ns = end - now_ns();
+		}
+	}
+	model_put(m);
 }
 
 /*
@@ -410,17 +430,10 @@ void turn_end(struct turn *t)
 	while (t->n) {
 		m = t->model[--t->n];
 		r = claim(m, &rows);
-		if (r && rows > m->conf.max_batch)
-			rows = (unsigned int)m->conf.max_batch;
-		if (r && (m->conf.batch_delay_ns ||
-			  atomic_load(&m->row_ns) * rows >= t->inline_ns))
+		if (r && m->conf.batch_delay_ns)
 			crew_post(m->crew, &r->task);
-		else if (r && take_rows(r, false)) {
-			run_batch(r);
-			leave_replica(r);
-		} else if (r) {
-			model_put(m);
-		}
+		else if (r)
+			run_here(r, rows, t->inline_ns);
 		model_put(m);
 	}
 }

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "rlx/arena.h"
 #include "rlx/type.h"
 #include "tools/rlxd/conf.h"
 #include "tools/rlxd/crew.h"
@@ -70,6 +71,11 @@ struct row {
 	struct tensor	*in;
 	unsigned int	 n_in;
 	struct tensor	*result;	/* n_out of the model; data owned by the request */
+	/*
+	 * If not NULL, for any model: @in gives types only, and these n_in inputs and
+	 * n_out outputs are used where they lie. Such a row is a batch of its own.
+	 */
+	const struct rlx_buf *place;
 };
 
 struct replica {
@@ -185,5 +191,12 @@ bert_encode(struct model *m, const char *text, size_t n, int64_t **out_ids,
 /* Rows of more tokens than this are refused. */
 int64_t bert_max_tokens(const struct model *m);
 int64_t bert_vocab(const struct model *m);
+/* The lengths of its programs: how many of *@out. */
+unsigned int bert_lengths(const struct model *m, const int64_t **out);
+/*
+ * The tokens of a row of @seq by its mask, which may lie anywhere: ones, then zeros.
+ * -1: it is something else.
+ */
+int64_t bert_mask_tokens(const void *mask, int64_t seq);
 
 #endif

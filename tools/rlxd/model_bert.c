@@ -259,6 +259,85 @@ static bool bert_fits(const struct model *m, const struct row *a, const struct r
 	return bucket_of(b, a->tokens) == bucket_of(b, c->tokens);
 }
 
+int64_t bert_mask_tokens(const void *mask, int64_t seq)
+{
+	int64_t v, k, n = 0;
+
+	for (k = 0; k < seq; k++) {
+		memcpy(&v, (const char *)mask + (size_t)k * sizeof(v), sizeof(v));
+		if (v == 1 && n == k)
+			n++;
+		else if (v)
+			return -1;
+	}
+	return n;
+}
+
+unsigned int bert_lengths(const struct model *m, const int64_t **out)
+{
+	const struct bert *b = m->state;
+
+	*out = b->seq;
+	return b->n_seq;
+}
+
+/* How many tokens the rows of @row have, by their masks. */
+static enum rlx_status placed_lengths(const struct row *row, int64_t *lengths,
+				      uint64_t *out_tokens, struct rlx_error *err)
+{
+	int64_t n = row->in[0].type.dim[0], seq = row->in[0].type.dim[1], i;
+	const char *mask = row->n_in > 1 ? rlx_buf_ptr(row->place[1]) : NULL;
+
+	for (i = 0; i < n; i++) {
+		lengths[i] = mask ? bert_mask_tokens(mask + i * seq * 8, seq) : seq;
+		if (lengths[i] < 1)
+			return rlx_fail(err, RLX_EINVAL, "attention_mask row %lld is not ones "
+					"followed by zeros", (long long)i);
+		*out_tokens += (uint64_t)lengths[i];
+	}
+	return RLX_OK;
+}
+
+/*
+ * Rows where the client has them. It may change them meanwhile: the program checks
+ * an id before it follows it, and lengths are ours.
+ */
+static enum rlx_status run_placed(struct replica *r, const struct row *row,
+				  struct rlx_error *err)
+{
+	struct model *m = r->model;
+	struct bert *b = m->state;
+	struct bert_replica *br = r->state;
+	const int64_t *dim = row->in[0].type.dim;
+	unsigned int k = dim[1] > 0 ? bucket_of(b, (uint32_t)dim[1]) : 0;
+	struct slot *s = dim[0] > 1 ? &br->many[k] : &br->one[k];
+	uint64_t tokens = 0;
+	enum rlx_status st;
+
+	if (dim[1] != b->seq[k] || dim[0] < 1 || dim[0] > m->conf.max_batch)
+		return rlx_fail(err, RLX_ESHAPE, "input_ids of %lld x %lld: in place 1 to %lld "
+				"rows of one of the lengths in buckets are taken",
+				(long long)dim[0], (long long)dim[1], (long long)m->conf.max_batch);
+	if (row->n_in > 1 && memcmp(dim, row->in[1].type.dim, 2 * sizeof(*dim)))
+		return rlx_fail(err, RLX_ESHAPE, "attention_mask and input_ids differ in shape");
+	st = placed_lengths(row, s->lengths, &tokens, err);
+	if (st)
+		return st;
+	st = rlx_session_bind(s->s, RLX_IO_INPUT, "input_ids", row->place[0]);
+	if (!st)
+		st = rlx_session_bind(s->s, RLX_IO_OUTPUT, "embedding", row->place[row->n_in]);
+	if (!st && dim[0] > 1)
+		st = rlx_session_extent(s->s, dim[0], m->conf.max_batch);
+	if (!st)
+		st = rlx_session_run(s->s);
+	if (st)
+		rlx_fail(err, st, "model %s: %s", m->name, rlx_session_error(s->s)->text);
+	rlx_session_unbind(s->s);
+	metric_add(&m->metric.tokens, tokens);
+	metric_add(&m->metric.padding, (uint64_t)(dim[0] * dim[1]) - tokens);
+	return st;
+}
+
 static enum rlx_status bert_run(struct replica *r, struct rlx_error *err)
 {
 	struct model *m = r->model;
@@ -270,6 +349,8 @@ static enum rlx_status bert_run(struct replica *r, struct rlx_error *err)
 	uint64_t tokens = 0;
 	enum rlx_status st = RLX_OK;
 
+	if (r->batch[0]->place)
+		return run_placed(r, r->batch[0], err);
 	for (i = 0; i < r->n; i++) {
 		const struct row *row = r->batch[i];
 

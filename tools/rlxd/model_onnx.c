@@ -13,18 +13,19 @@ struct onnx {
 	struct rlx_model	*model;
 };
 
-/* max_batch rows of one shape. */
-struct batch {
+/* One program for max_batch rows of a shape, or for buffers of clients. */
+struct fixed {
 	uint64_t		 shape;		/* hash */
-	struct rlx_session	*session;	/* NULL: this shape cannot be batched */
+	bool			 placed;
+	struct rlx_session	*session;	/* NULL: it cannot be made */
 };
 
 struct onnx_replica {
 	struct rlx_runner	*runner;
 	uint64_t		*seen;		/* hashes of the shapes it holds programs for */
 	unsigned int		 n_seen;
-	struct batch		*batch;
-	unsigned int		 n_batch;
+	struct fixed		*fixed;
+	unsigned int		 n_fixed;
 };
 
 static bool describe(struct rlx_model *model, enum rlx_io io, unsigned int i,
@@ -93,15 +94,20 @@ static void onnx_close(struct model *m)
 	rlx_free(o);
 }
 
+static struct rlx_compile_opts compile_opts(const struct model *m)
+{
+	return (struct rlx_compile_opts){
+		.size = sizeof(struct rlx_compile_opts), .device = m->conf.device,
+		.threads = (unsigned int)m->conf.threads,
+		.precision = (enum rlx_precision)m->conf.precision,
+	};
+}
+
 static enum rlx_status new_runner(struct replica *r, struct rlx_error *err)
 {
 	struct onnx *o = r->model->state;
 	struct onnx_replica *or = r->state;
-	struct rlx_compile_opts c = {
-		.size = sizeof(c), .device = r->model->conf.device,
-		.threads = (unsigned int)r->model->conf.threads,
-		.precision = (enum rlx_precision)r->model->conf.precision,
-	};
+	struct rlx_compile_opts c = compile_opts(r->model);
 
 	rlx_runner_free(or->runner);
 	or->runner = NULL;
@@ -109,20 +115,19 @@ static enum rlx_status new_runner(struct replica *r, struct rlx_error *err)
 	return rlx_runner_new(o->model, &c, &or->runner, err);
 }
 
-static void drop_batches(struct onnx_replica *or)
+static void drop_fixed(struct onnx_replica *or)
 {
-	while (or->n_batch)
-		if (or->batch[--or->n_batch].session)
-			rlx_session_free(or->batch[or->n_batch].session);
+	while (or->n_fixed)
+		rlx_session_free(or->fixed[--or->n_fixed].session);
 }
 
 static void onnx_replica_close(struct replica *r)
 {
 	struct onnx_replica *or = r->state;
 
-	drop_batches(or);
+	drop_fixed(or);
 	rlx_runner_free(or->runner);
-	rlx_free(or->batch);
+	rlx_free(or->fixed);
 	rlx_free(or->seen);
 	rlx_free(or);
 	r->state = NULL;
@@ -168,8 +173,8 @@ static enum rlx_status onnx_replica_open(struct replica *r, struct rlx_error *er
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	r->state = or;
 	or->seen = rlx_calloc((size_t)r->model->conf.max_shapes, sizeof(*or->seen));
-	or->batch = rlx_calloc((size_t)r->model->conf.max_shapes, sizeof(*or->batch));
-	if (!or->seen || !or->batch)
+	or->fixed = rlx_calloc((size_t)r->model->conf.max_shapes, sizeof(*or->fixed));
+	if (!or->seen || !or->fixed)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	st = new_runner(r, err);
 	if (!st)
@@ -266,59 +271,110 @@ static enum rlx_status run_one(struct replica *r, struct row *row, struct rlx_er
 	return st ? st : keep_outputs(r, row, err);
 }
 
-/* The model for max_batch rows like @row, if it can be made: a size may depend on data. */
-static struct rlx_session *compile_batch(struct replica *r, const struct row *row)
+/* Do all outputs come in rows of the batch? */
+static bool outputs_batched(const struct model *m, const struct rlx_program *p)
 {
-	struct onnx *o = r->model->state;
-	struct rlx_compile_opts c = {
-		.size = sizeof(c), .device = r->model->conf.device,
-		.threads = (unsigned int)r->model->conf.threads,
-		.precision = (enum rlx_precision)r->model->conf.precision,
-	};
-	struct rlx_named_tensor in[MODEL_IO_MAX];
-	struct rlx_session *s = NULL;
-	struct rlx_program *p = NULL;
-	struct rlx_error err = { 0 };
 	const struct rlx_type *t;
+	unsigned int i;
+	int k;
+
+	for (i = 0; i < m->n_out; i++) {
+		k = rlx_program_io_find(p, RLX_IO_OUTPUT, m->out[i].name);
+		t = k < 0 ? NULL : rlx_program_io_type(p, RLX_IO_OUTPUT, (unsigned int)k);
+		if (!t || !t->rank || t->dim[0] != m->conf.max_batch)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * One program for inputs like those of @row: for max_batch of them, or for it alone
+ * if its buffers are to be used in place. It cannot be made where a size depends on
+ * data.
+ */
+static enum rlx_status compile_one(struct replica *r, const struct row *row,
+				   struct rlx_session **out, struct rlx_error *err)
+{
+	struct rlx_session_opts so = { .size = sizeof(so), .strict = row->place != NULL };
+	struct model *m = r->model;
+	struct onnx *o = m->state;
+	struct rlx_compile_opts c = compile_opts(m);
+	struct rlx_named_tensor in[MODEL_IO_MAX];
+	struct rlx_program *p = NULL;
 	struct rlx_graph *g;
+	enum rlx_status st;
 	unsigned int i;
 
 	for (i = 0; i < row->n_in; i++) {
 		in[i] = (struct rlx_named_tensor){ row->in[i].name, row->in[i].type };
-		in[i].type.dim[0] = r->model->conf.max_batch;
+		if (!row->place)
+			in[i].type.dim[0] = m->conf.max_batch;
 	}
-	if (rlx_model_graph(o->model, in, row->n_in, &g, &err))
-		return NULL;
-	if (!rlx_compile(g, &c, &p, &err) && rlx_session_new(p, NULL, &s, &err))
-		s = NULL;
+	st = rlx_model_graph(o->model, in, row->n_in, &g, err);
+	if (st)
+		return st;
+	st = rlx_compile(g, &c, &p, err);
 	rlx_graph_put(g);
-	for (i = 0; s && i < r->model->n_out; i++) {
-		int k = rlx_program_io_find(p, RLX_IO_OUTPUT, r->model->out[i].name);
-
-		t = k < 0 ? NULL : rlx_program_io_type(p, RLX_IO_OUTPUT, (unsigned int)k);
-		if (t && t->rank && t->dim[0] == r->model->conf.max_batch)
-			continue;
-		rlx_session_free(s);
-		s = NULL;
-	}
+	if (!st && !row->place && !outputs_batched(m, p))
+		st = rlx_fail(err, RLX_ENOSUP, "an output does not come in rows");
+	if (!st)
+		st = rlx_session_new(p, &so, out, err);
 	rlx_program_put(p);
-	return s;
+	return st;
 }
 
-/* NULL: rows like this one are run one by one. */
-static struct rlx_session *batch_of(struct replica *r, const struct row *row)
+/* NULL: there is none, @err tells why. That memory ran out is not remembered. */
+static struct rlx_session *session_for(struct replica *r, const struct row *row,
+				       struct rlx_error *err)
 {
 	struct onnx_replica *or = r->state;
 	uint64_t h = shape_hash(row);
+	struct rlx_session *s = NULL;
+	enum rlx_status st;
 	unsigned int i;
 
-	for (i = 0; i < or->n_batch; i++)
-		if (or->batch[i].shape == h)
-			return or->batch[i].session;
-	if (or->n_batch == (unsigned int)r->model->conf.max_shapes)
-		drop_batches(or);
-	or->batch[or->n_batch] = (struct batch){ h, compile_batch(r, row) };
-	return or->batch[or->n_batch++].session;
+	for (i = 0; i < or->n_fixed; i++) {
+		struct fixed *f = &or->fixed[i];
+
+		if (f->shape != h || f->placed != !!row->place)
+			continue;
+		if (!f->session)
+			rlx_fail(err, RLX_ENOSUP, "model %s cannot be one program with inputs of "
+				 "these shapes", r->model->name);
+		return f->session;
+	}
+	st = compile_one(r, row, &s, err);
+	if (st == RLX_ENOMEM)
+		return NULL;
+	if (or->n_fixed == (unsigned int)r->model->conf.max_shapes)
+		drop_fixed(or);
+	or->fixed[or->n_fixed++] = (struct fixed){ h, row->place != NULL, st ? NULL : s };
+	return st ? NULL : s;
+}
+
+/* What the client has is used where it lies; nothing is kept of it. */
+static enum rlx_status run_placed(struct replica *r, const struct row *row,
+				  struct rlx_error *err)
+{
+	const struct model *m = r->model;
+	struct rlx_session *s = session_for(r, row, err);
+	enum rlx_status st = RLX_OK;
+	unsigned int i;
+
+	if (!s)
+		return err->status;
+	for (i = 0; !st && i < row->n_in; i++)
+		/* The program has no input that it does not need. */
+		if (rlx_program_io_find(rlx_session_program(s), RLX_IO_INPUT, m->in[i].name) >= 0)
+			st = rlx_session_bind(s, RLX_IO_INPUT, m->in[i].name, row->place[i]);
+	for (i = 0; !st && i < m->n_out; i++)
+		st = rlx_session_bind(s, RLX_IO_OUTPUT, m->out[i].name, row->place[row->n_in + i]);
+	if (!st)
+		st = rlx_session_run(s);
+	if (st)
+		rlx_fail(err, st, "model %s: %s", m->name, rlx_session_error(s)->text);
+	rlx_session_unbind(s);
+	return st;
 }
 
 static enum rlx_status keep_row(struct replica *r, struct rlx_session *s, unsigned int i,
@@ -376,10 +432,15 @@ static enum rlx_status run_batch(struct replica *r, struct rlx_session *s, struc
 
 static enum rlx_status onnx_run(struct replica *r, struct rlx_error *err)
 {
-	struct rlx_session *s = r->n > 1 ? batch_of(r, r->batch[0]) : NULL;
+	struct rlx_error why = { 0 };
 	enum rlx_status st = RLX_OK;
+	struct rlx_session *s;
 	unsigned int i;
 
+	if (r->batch[0]->place)
+		return run_placed(r, r->batch[0], err);
+	/* Rows that cannot be one batch are run one by one. */
+	s = r->n > 1 ? session_for(r, r->batch[0], &why) : NULL;
 	if (s)
 		return run_batch(r, s, err);
 	for (i = 0; !st && i < r->n; i++)

@@ -89,7 +89,7 @@ static struct row *flow_take(struct model *m, struct flow *f, const struct row *
 			row->next = *dropped;
 			*dropped = row;
 			n--;
-		} else if (!first || m->kind->fits(m, first, row)) {
+		} else if (!first || (!row->place && m->kind->fits(m, first, row))) {
 			return unlink_row(m, f, at);
 		} else {
 			at = &row->next;
@@ -129,6 +129,8 @@ unsigned int queue_take(struct model *m, int64_t now, struct row **batch,
 			if (row) {
 				batch[n++] = row;
 				some = true;
+				if (batch[0]->place)
+					max = 1;
 			}
 			/* Whoever gave the first row is last in turn next time. */
 			if (n == 1 && row)

@@ -62,6 +62,15 @@ static void on_fault(int sig, siginfo_t *info, void *ctx)
 	raise(SIGBUS);
 }
 
+void region_thread_signals(void)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
+}
+
 enum rlx_status region_setup(struct rlx_error *err)
 {
 	struct sigaction sa = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER };

@@ -18,6 +18,8 @@ enum { REGIONS_MAX = 256, REGION_NAME_MAX = 79 };
 
 struct region;
 
+/* A thread that looks at them takes that signal and no other. */
+void region_thread_signals(void);
 /* Catches the faults above; once, before any region. */
 enum rlx_status __rlx_must_check region_setup(struct rlx_error *err);
 

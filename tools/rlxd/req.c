@@ -308,38 +308,39 @@ void req_fail(struct req *r, int status, const char *fmt, ...)
 	y->body.failed = false;
 }
 
+int req_status(enum rlx_status st)
+{
+	switch (st) {
+	case RLX_EINVAL:
+	case RLX_ERANGE:
+	case RLX_ESHAPE:
+	case RLX_ETYPE:
+	case RLX_EPARSE:
+		return 400;
+	case RLX_EACCES:
+		return 403;
+	case RLX_ENOENT:
+		return 404;
+	case RLX_EBUSY:
+		return 429;
+	case RLX_ECANCELED:
+		return 499;
+	case RLX_ENOSUP:
+		return 501;
+	case RLX_EAGAIN:
+	case RLX_ENOMEM:
+		return 503;
+	case RLX_ETIME:
+		return 504;
+	default:
+		return 500;
+	}
+}
+
 void req_fail_err(struct req *r, const struct rlx_error *err)
 {
-	int status = r->err_status;
+	int status = r->err_status ? r->err_status : req_status(err->status);
 
-	if (!status)
-		switch (err->status) {
-		case RLX_EINVAL:
-		case RLX_ERANGE:
-		case RLX_ESHAPE:
-		case RLX_ETYPE:
-		case RLX_EPARSE:
-			status = 400;
-			break;
-		case RLX_ENOENT:
-			status = 404;
-			break;
-		case RLX_ENOSUP:
-			status = 501;
-			break;
-		case RLX_EBUSY:
-			status = 429;
-			break;
-		case RLX_EAGAIN:
-		case RLX_ENOMEM:
-			status = 503;
-			break;
-		case RLX_ETIME:
-			status = 504;
-			break;
-		default:
-			status = 500;
-		}
 	req_fail(r, status, "%s", *err->text ? err->text : rlx_status_name(err->status));
 	if (status == 503 || status == 429)
 		r->reply.retry_after = 1;
@@ -383,16 +384,21 @@ size_t req_head(struct req *r, bool close, const char *date)
 	return (size_t)n;
 }
 
+bool log_request(const struct conf_server *limits, int status)
+{
+	int64_t wish = limits->access_log;
+
+	if (wish == CONF_ACCESS_ERRORS)
+		return status >= 400 && log_allow();
+	return wish == CONF_ACCESS_ALL;
+}
+
 void req_log(const struct req *r, int64_t now)
 {
-	int64_t wish = r->loop->server->limits.access_log;
-	bool bad = r->reply.status >= 400;
 	char text[33];
 	const char *trace = text;
 
-	if (wish == CONF_ACCESS_NONE || (wish == CONF_ACCESS_ERRORS && !bad))
-		return;
-	if (wish == CONF_ACCESS_ERRORS && !log_allow())
+	if (!log_request(&r->loop->server->limits, r->reply.status))
 		return;
 	snprintf(text, sizeof(text), "%.32s", r->trace[0] ? r->trace + 3 : "");
 	log_event(LOG_INFO, "request", L_STR("id", r->id),

@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include "io/json.h"
+#include "tools/rlxd/conf.h"
 #include "tools/rlxd/crew.h"
 #include "tools/rlxd/http.h"
 #include "tools/rlxd/model.h"
@@ -113,6 +114,7 @@ bool req_submit(struct req *r);
 void req_fail(struct req *r, int status, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /* The status that fits a failure of the library. */
+int req_status(enum rlx_status st);
 void req_fail_err(struct req *r, const struct rlx_error *err);
 void req_ok(struct req *r, const char *type);
 /* Bytes of the reply behind its head. */
@@ -120,6 +122,8 @@ size_t req_body_bytes(const struct req *r);
 /* The head of the reply as text in reply.head; its length. */
 size_t req_head(struct req *r, bool close, const char *date);
 
+/* Does the access log want a request that ended with this status? */
+bool log_request(const struct conf_server *limits, int status);
 /* The line in the access log, if one is wanted. */
 void req_log(const struct req *r, int64_t now);
 

@@ -88,6 +88,7 @@ bool server_admit(struct req *r, const struct http_head *h, bool open)
 {
 	struct server *s = r->loop->server;
 	const struct conf_key *key = NULL;
+	unsigned int i;
 	char name[64];
 	bool ok;
 
@@ -103,14 +104,11 @@ bool server_admit(struct req *r, const struct http_head *h, bool open)
 		r->client = client_get(s, key ? name : r->conn->peer, key ? key->max_rows : 0);
 		r->set = model_set_get(s->set);
 		r->may_use = ~0ull;
-		if (key && key->n_model) {
-			unsigned int i, k;
-
+		if (key) {
 			r->may_use = 0;
 			for (i = 0; i < r->set->n; i++)
-				for (k = 0; k < key->n_model; k++)
-					if (!strcmp(r->set->model[i]->name, key->model[k]))
-						r->may_use |= 1ull << i;
+				if (conf_list_allows(&key->models, r->set->model[i]->name))
+					r->may_use |= 1ull << i;
 		}
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -137,10 +135,62 @@ bool server_may_use(const struct req *r, const char *name)
 	return false;
 }
 
+struct client *server_client(struct server *s, const char *name)
+{
+	struct client *c;
+
+	pthread_mutex_lock(&s->lock);
+	c = client_get(s, name, 0);
+	pthread_mutex_unlock(&s->lock);
+	return c;
+}
+
+void client_put(struct client *c)
+{
+	if (c)
+		atomic_fetch_sub(&c->refs, 1);
+}
+
+/* With the server's lock held. NULL: a reload took the section away. */
+static const struct conf_channel *find_channel(const struct conf *c, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < c->n_channel; i++)
+		if (!strcmp(c->channel[i].name, name))
+			return &c->channel[i];
+	return NULL;
+}
+
+struct model *server_channel_model(struct server *s, const char *channel, struct client *c,
+				   const char *name, unsigned int index, uint64_t *out_n)
+{
+	const struct conf_channel *ch;
+	struct model *found = NULL, *m;
+	unsigned int i, n = 0;
+
+	pthread_mutex_lock(&s->lock);
+	ch = find_channel(s->conf, channel);
+	if (ch)
+		c->max_rows = ch->max_rows;
+	for (i = 0; ch && i < s->set->n && (!found || out_n); i++) {
+		m = s->set->model[i];
+		if ((*name && !out_n && strcmp(m->name, name)) ||
+		    !conf_list_allows(&ch->models, m->name))
+			continue;
+		if (!found && (*name ? !strcmp(m->name, name) : n == index))
+			found = model_get(m);
+		n++;
+	}
+	if (out_n)
+		*out_n = n;
+	pthread_mutex_unlock(&s->lock);
+	return found;
+}
+
 void server_put(struct req *r)
 {
-	if (r->client)
-		atomic_fetch_sub(&r->client->refs, 1);
+	client_put(r->client);
 	model_set_put(r->set);
 	r->client = NULL;
 	r->set = NULL;

@@ -12,6 +12,7 @@
 
 enum { LISTENERS_MAX = 16 };
 
+struct channel;
 struct crew;
 
 /*
@@ -33,6 +34,8 @@ struct server {
 	struct loop		*loop;		/* n_loop of them */
 	unsigned int		 n_loop, n_started;
 	struct crew		*crew;
+	struct channel		*channel[CONF_CHANNELS_MAX];
+	atomic_uint		 n_channel;
 	atomic_uint		 n_conn;
 	_Atomic(uint64_t)	 body_bytes, next_id;
 	atomic_bool		 ready;		/* models are loaded, not draining */
@@ -54,6 +57,18 @@ struct server {
 bool server_admit(struct req *r, const struct http_head *h, bool open);
 /* May the request's client use model @name? */
 bool server_may_use(const struct req *r, const char *name);
+/*
+ * Who asks over a channel, with a reference; NULL: out of memory. What it may have is
+ * told with each model.
+ */
+struct client *server_client(struct server *s, const char *name);
+void client_put(struct client *c);
+/*
+ * Model @name, or if that is "" the @index-th, of those that a channel is for now;
+ * with a reference. NULL: there is none. *@out_n, unless NULL: how many there are.
+ */
+struct model *server_channel_model(struct server *s, const char *channel, struct client *c,
+				   const char *name, unsigned int index, uint64_t *out_n);
 /* Drop what server_admit() took. */
 void server_put(struct req *r);
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "tools/rlxd/channel.h"
 #include "tools/rlxd/crew.h"
 #include "tools/rlxd/listen.h"
 #include "tools/rlxd/log.h"
@@ -113,7 +114,9 @@ void server_close(struct server *s)
 		loop_stop(&s->loop[i]);
 	for (i = 0; i < s->n_started; i++)
 		loop_join(&s->loop[i]);
+	channels_stop(s);
 	crew_close(s->crew);
+	channels_close(s);
 	for (i = 0; i < s->n_loop; i++)
 		loop_close(&s->loop[i]);
 	rlx_free(s->loop);

@@ -1,0 +1,559 @@
+# SPDX-License-Identifier: MIT
+"""rlxd over channels: right results with nothing copied, and peers of all kinds."""
+import ctypes
+import errno
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "../../examples"))
+os.environ.setdefault("RLX_LIBRARY",
+                      os.path.abspath(os.environ.get("BUILD", "build")) + "/lib/librlx.so.1")
+
+import numpy as np
+import onnxruntime
+
+import rlx_client as rlx
+from rlxd import BUILD, Server, Skip, main, minilm, test, wait_for
+
+SERVE = os.path.abspath(BUILD) + "/serve/"
+MODELS = "".join("[model %s]\npath = %s%s.onnx\n" % (m, SERVE, m)
+                 for m in ("vision", "fixed", "relu"))
+TRANSPORT = os.environ.get("RLXD_TRANSPORT", "shm")
+rng = np.random.default_rng(7)
+lock = threading.Lock()
+made = 0
+
+
+def address():
+    global made
+    with lock:
+        made += 1
+    return "@rlxd-test-%d-%d" % (os.getpid(), made)
+
+
+def channel(a, extra="", name="c"):
+    return "[channel %s]\naddress = %s\ntransport = %s\n%s\n" % (name, a, TRANSPORT, extra)
+
+
+def connect(a, **kw):
+    kw.setdefault("memory", 8 << 20)
+    return rlx.Channel(a, transport=TRANSPORT, **kw)
+
+
+def ends(code, call, *args):
+    """The errno that a call fails with."""
+    try:
+        call(*args)
+    except rlx.Failed as e:
+        assert e.errno == code, (errno.errorcode.get(e.errno), str(e))
+        return
+    assert not code, "it did not fail"
+
+
+def relu(ch, n=3, m=5):
+    """One request that is checked, with outputs that were something else before."""
+    x, y = ch.empty((n, m)), ch.empty((n, m))
+    x[...] = rng.standard_normal((n, m))
+    y[...] = np.nan
+    ch.infer("relu", [x], [y])
+    assert np.array_equal(y, np.maximum(x, 0)), (x, y)
+
+
+class Load(threading.Thread):
+    """Requests without end, each checked, until stop()."""
+
+    def __init__(self, a, depth=8, flags=0):
+        super().__init__(daemon=True)
+        self.ch = connect(a, depth=depth, flags=flags)
+        self.ask = []
+        for i in range(depth):
+            x, y = self.ch.empty((4, 32)), self.ch.empty((4, 32))
+            x[...] = rng.standard_normal((4, 32))
+            self.ask.append((self.ch.prepare("relu", [x], [y], user_data=i), x, y))
+        self.done, self.error, self.results, self.halt = 0, None, {}, False
+        self.start()
+
+    def send(self, i):
+        rq, x, y = self.ask[i]
+        y[...] = np.nan
+        self.ch.submit(rq)
+
+    def run(self):
+        try:
+            for i in range(len(self.ask)):
+                self.send(i)
+            busy = len(self.ask)
+            while busy:
+                for r in self.ch.wait(1, 64):
+                    _, x, y = self.ask[r.user_data]
+                    self.results[r.result] = self.results.get(r.result, 0) + 1
+                    if not r.result:
+                        assert np.array_equal(y, np.maximum(x, 0)), "wrong result"
+                    self.done += 1
+                    if self.halt:
+                        busy -= 1
+                    else:
+                        self.send(r.user_data)
+        except BaseException as e:
+            self.error = e
+
+    def stop(self):
+        self.halt = True
+        self.join(60)
+        assert not self.is_alive(), "requests that nobody answers"
+        self.ch.close()
+        if self.error:
+            raise self.error
+        assert set(self.results) == {0}, self.results
+        return self.done
+
+
+@test
+def results_are_right():
+    session = onnxruntime.InferenceSession(SERVE + "vision.onnx")
+    a = address()
+    with Server(MODELS + channel(a)) as s, connect(a) as ch:
+        assert sorted(ch.models()) == ["fixed", "relu", "vision"]
+        about = ch.model("vision")
+        assert about.inputs == [rlx.Tensor("x", np.float32, (-1, 3, 16, 16), False)], about
+        assert [o.name for o in about.outputs] == ["y", "n"] and about.in_place
+        for n in (1, 2, 7, 1):
+            x, y, k = ch.empty((n, 3, 16, 16)), ch.empty((n, 10)), ch.empty((n,), np.int64)
+            x[...] = rng.standard_normal(x.shape)
+            y[...], k[...] = np.nan, -1
+            ch.infer("vision", [x], [y, k])
+            want = session.run(None, {"x": x})
+            assert np.allclose(y, want[0], rtol=1e-4, atol=1e-5), abs(y - want[0]).max()
+            assert np.array_equal(k, want[1])
+        for n, m in ((1, 1), (3, 5), (64, 1000)):
+            relu(ch, n, m)
+        assert s.metric('rlxd_requests_total{route="channel",code="200"}') == 10
+
+
+@test
+def encoder_in_place():
+    a = address()
+    with Server(minilm() + channel(a)) as s, connect(a) as ch:
+        about = ch.model("minilm")
+        assert about.lengths == [16, 64, 128] and about.rows_max == 8, about
+        for seq, n in ((16, 1), (64, 3), (128, 8), (16, 2)):
+            room = 1 if n == 1 else 8
+            ids, mask = ch.empty((room, seq), np.int64), ch.empty((room, seq), np.int64)
+            out = ch.empty((room, 384))
+            # Behind the rows of the request masks are not looked at.
+            ids[...], mask[...], out[...] = 0, 7, np.nan
+            mask[:n] = 0
+            for i in range(n):
+                k = int(rng.integers(1, seq + 1))
+                ids[i, :k] = rng.integers(1000, 20000, k)
+                mask[i, :k] = 1
+            ch.infer("minilm", [ids, mask], [out], rows=n)
+            st, r = s.post("/v2/models/minilm/infer", {"inputs": [
+                {"name": name, "datatype": "INT64", "shape": [n, seq], "data": v[:n].tolist()}
+                for name, v in (("input_ids", ids), ("attention_mask", mask))]})
+            want = np.array(r["outputs"][0]["data"]).reshape(n, 384)
+            assert np.allclose(out[:n], want, atol=1e-5), abs(out[:n] - want).max()
+        full = ch.empty((1, 16), np.int64)
+        full[...] = 2000
+        ch.infer("minilm", [full], [out[:1]])
+        assert abs(np.linalg.norm(out[0]) - 1) < 1e-5
+        ids = ch.empty((1, 17), np.int64)
+        ids[...] = 5
+        ends(errno.EDOM, ch.infer, "minilm", [ids], [out[:1]])
+        full[0, 3] = 1 << 40
+        ends(errno.ERANGE, ch.infer, "minilm", [full], [out[:1]])
+        mask = ch.empty((1, 16), np.int64)
+        full[...], mask[...] = 1, 1
+        mask[0, 3] = 0
+        ends(errno.EINVAL, ch.infer, "minilm", [full, mask], [out[:1]])
+
+
+def copied(s):
+    return [s.metric('rlxd_copied_bytes_total{by="%s"}' % by) for by in ("http", "library")]
+
+
+@test
+def nothing_is_copied():
+    a = address()
+    with Server(MODELS + minilm() + channel(a)) as s, connect(a) as ch:
+        before = copied(s)
+        for i in range(20):
+            relu(ch, 8, 100)
+        x, y, k = ch.empty((4, 3, 16, 16)), ch.empty((4, 10)), ch.empty((4,), np.int64)
+        x[...] = 0
+        ch.infer("vision", [x], [y, k])
+        ids, mask = ch.empty((8, 16), np.int64), ch.empty((8, 16), np.int64)
+        out = ch.empty((8, 384))
+        ids[...], mask[...] = 5, 1
+        ch.infer("minilm", [ids, mask], [out], rows=2)
+        assert copied(s) == before, (before, copied(s))
+        # The same over HTTP counts: the counters do work.
+        st, r = s.post("/v2/models/relu/infer", {"inputs": [
+            {"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]})
+        assert st == 200 and copied(s) != before
+
+
+@test
+def bad_requests_are_told():
+    a = address()
+    with Server(MODELS + channel(a)) as s, connect(a) as ch:
+        x, y = ch.empty((4, 8)), ch.empty((4, 8))
+        small, whole = ch.empty((1, 8)), ch.empty((64,), np.uint8)
+
+        def ask(inline, slices, opcode=2):
+            return rlx._check(ch.call(ch.request(opcode, inline, slices)).result)
+
+        def inline(model=b"relu", *size):
+            v = rlx._Ask(model=model)
+            v.size[:len(size)] = size
+            return bytes(v)
+
+        sx, sy = ch.slice(x, rlx.READ), ch.slice(y, rlx.WRITE)
+        good = inline(b"relu", 4, 8)
+        odd = rlx.Slice(sx.arena, rlx.READ, sx.offset + 4, sx.length)
+        for code, args in (
+                (0, (good, [sx, sy])),
+                (errno.EINVAL, (b"", [sx, sy])), (errno.EINVAL, (good[:63], [sx, sy])),
+                (errno.EINVAL, (inline(b""), [sx, sy])), (errno.ENOENT, (inline(b"no"), [sx, sy])),
+                (errno.ENOENT, (b"x" * 64, [sx, sy])), (errno.ENOENT, (inline(b"rel"), [sx, sy])),
+                (errno.EINVAL, (good, [])), (errno.EINVAL, (good, [sx])),
+                (errno.EINVAL, (good, [sx, sy, sy])), (errno.EINVAL, (good, [sx, sy], 3)),
+                (errno.EINVAL, (good, [sx, sy], 0)),
+                (errno.EINVAL, (inline(b"relu", 4, 8, 1), [sx, sy])),
+                (errno.ERANGE, (inline(b"relu", 5, 8), [sx, sy])),
+                (errno.ERANGE, (inline(b"relu", 1 << 31, 8), [sx, sy])),
+                (errno.EDOM, (inline(b"relu", 0xffffffff, 0xffffffff), [sx, sy])),
+                (errno.ERANGE, (good, [sx, ch.slice(small, rlx.WRITE)])),
+                (errno.ERANGE, (good, [odd, sy])),
+                (errno.EACCES, (good, [ch.slice(x, rlx.WRITE), sy])),
+                (errno.EACCES, (good, [sx, ch.slice(y, rlx.READ)])),
+                (errno.EACCES, (good, [sx, ch.slice(x, rlx.WRITE)])),
+                (errno.EINVAL, (inline(b"relu"), [ch.slice(whole, rlx.WRITE)] * 2, 1)),
+                (errno.EACCES, (inline(b"relu"), [ch.slice(whole, rlx.READ)], 1)),
+                (errno.ENOENT, (inline(b"", 3), [ch.slice(whole, rlx.WRITE)], 1)),
+                (0, (inline(b"relu"), [ch.slice(whole, rlx.WRITE)], 1)),
+                (0, (good, [sx, sy]))):
+            ends(code, ask, *args)
+        assert bytes(whole[:5]) == b"relu\0"
+        # A batch that is fixed in the file.
+        x, y, n = ch.empty((2, 3, 16, 16)), ch.empty((2, 10)), ch.empty((2,), np.int64)
+        x[...] = 1
+        ch.infer("fixed", [x], [y, n])
+        assert n[0] == n[1] == y[0].argmax()
+        relu(ch)
+        assert 'error="there is no model' in s.log(), s.log()
+
+
+@test
+def many_slices_lie_in_the_arena():
+    a = address()
+    with Server(MODELS + channel(a)) as s, connect(a) as ch:
+        x, y = ch.empty((4, 8)), ch.empty((4, 8))
+        x[...], y[...] = -1, np.nan
+        rq = ch.prepare("relu", [x], [y])
+        room = ch.empty((2 * 24,), np.uint8)
+        ctypes.memmove(room.ctypes.data, rq.slice, 48)
+        rq.flags, rq.slice[0] = 1, ch.slice(room, rlx.READ)
+        assert ch.call(rq).result == 0 and not y.any()
+
+
+@test
+def cancel_and_deadline():
+    a = address()
+    with Server(minilm("threads = 1\nreplicas = 1\n") + channel(a)) as s, connect(a) as ch:
+        ids, out = ch.empty((8, 128), np.int64), ch.empty((8, 384))
+        ids[...] = 1000
+        slow = ch.prepare("minilm", [ids], [out])
+        slow.user_data = 1
+        begin = time.monotonic()
+        ch.submit(slow)
+        one = time.monotonic() - begin
+        ch.wait(1)
+        wait_for(lambda: s.metric('rlxd_model_queue_rows{model="minilm"}') == 0)
+        ch.submit(slow)
+        for i in range(2, 12):
+            slow.user_data = i
+            slow.deadline_ns = rlx.deadline_in(0.001) if i % 2 else 0
+            rid = ch.submit(slow)
+            if not i % 2:
+                ch.cancel(rid)
+        results = {r.user_data: r.result for r in ch.wait(11, 11)}
+        assert results[1] == 0, (results, one)
+        assert all(results[i] == (-errno.ETIME if i % 2 else -errno.ECANCELED)
+                   for i in range(4, 12)), results
+
+
+CHILD = r"""
+import os, sys, random
+sys.path.insert(0, "examples")
+import numpy as np, rlx_client as rlx
+ch = rlx.Channel(sys.argv[1], memory=4 << 20, transport=sys.argv[2], depth=64)
+ids, out = ch.empty((8, 128), np.int64), ch.empty((8, 384))
+ids[...] = 1000
+rq = ch.prepare("minilm", [ids], [out])
+"""
+
+
+def child(a, code):
+    p = subprocess.Popen([sys.executable, "-c", CHILD + code, a, TRANSPORT],
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return p
+
+
+@test
+def clients_that_die():
+    a = address()
+    with Server(MODELS + minilm() + channel(a)) as s:
+        load = Load(a)
+        for i in range(4):
+            p = child(a, "for i in range(64): ch.submit(rq)\nprint('sent', flush=True)\n"
+                         "import time; time.sleep(100)\n")
+            assert p.stdout.readline() == "sent\n", p.stderr.read()
+            time.sleep(0.05 * i)
+            p.kill()
+            p.wait()
+            p.stdout.close()
+            p.stderr.close()
+        wait_for(lambda: s.metric('rlxd_channel_clients{channel="c"}') == 1)
+        wait_for(lambda: s.metric('rlxd_channel_arenas{channel="c"}') == 1)
+        wait_for(lambda: s.metric('rlxd_model_queue_rows{model="minilm"}') == 0)
+        assert load.stop() > 100
+        wait_for(lambda: s.metric('rlxd_channel_clients{channel="c"}') == 0)
+        assert s.metric('rlxd_channel_arena_bytes{channel="c"}') == 0
+        assert s.metric('rlxd_model_rows_total{model="minilm",result="cancelled"}') > 100
+
+
+@test
+def garbage_in_every_shared_word():
+    """A client that writes noise into all memory it shares, as it asks."""
+    a = address()
+    with Server(MODELS + minilm() + channel(a)) as s:
+        load = Load(a)
+        for seed in range(6):
+            p = child(a, """
+import ctypes
+random.seed(%d)
+spans = []
+for line in open("/proc/self/maps"):
+    if "memfd:rlx" in line and " rw-s " in line:
+        lo, hi = (int(v, 16) for v in line.split()[0].split("-"))
+        spans.append((lo, hi))
+assert spans
+for i in range(400):
+    try:
+        ch.submit(rq)
+        for k in range(random.choice((1, 50, 4000))):
+            lo, hi = random.choice(spans)
+            at = lo + random.randrange(min(hi - lo, 65536)) // 8 * 8
+            v = random.choice((0, 1, 2**64 - 1, random.getrandbits(64), random.randrange(256)))
+            ctypes.c_uint64.from_address(at).value = v
+        ch.wait(0, 64, rlx.deadline_in(0.001))
+    except rlx.Failed as e:
+        if e.errno != 11:
+            print("cut off", e)
+            break
+""" % seed)
+            out, err = p.communicate(timeout=60)
+            assert p.returncode == 0, err
+        assert load.stop() > 100
+        wait_for(lambda: s.metric('rlxd_channel_clients{channel="c"}') == 0)
+        with connect(a) as ch:
+            relu(ch)
+
+
+@test
+def inputs_that_change_while_they_are_used():
+    a = address()
+    with Server(minilm() + channel(a)) as s, connect(a) as ch:
+        ids, out = ch.empty((8, 128), np.int64), ch.empty((8, 384))
+        rq, halt = ch.prepare("minilm", [ids], [out]), []
+
+        def flip():
+            while not halt:
+                ids[...] = random.choice((5, -1, 1 << 62, 30000, -(1 << 62)))
+        t = threading.Thread(target=flip)
+        t.start()
+        results = {ch.call(rq).result for i in range(40)}
+        halt.append(1)
+        t.join()
+        assert results <= {0, -errno.ERANGE}, results
+        ids[...] = 7
+        assert ch.call(rq).result == 0 and np.isfinite(out).all()
+
+
+@test
+def quota_and_models_of_a_channel():
+    a, b = address(), address()
+    text = minilm("replicas = 1\n") + MODELS + channel(a, "models = relu minilm\nmax_rows = 2")
+    text += channel(b, "models = vision", "other")
+    with Server(text) as s, connect(a) as ch, connect(b) as other:
+        assert sorted(ch.models()) == ["minilm", "relu"]
+        assert sorted(other.models()) == ["vision"]
+        ends(errno.ENOENT, relu, other)
+        relu(ch)
+        ids, out = ch.empty((8, 128), np.int64), ch.empty((8, 384))
+        ids[...] = 1000
+        rq = ch.prepare("minilm", [ids], [out])
+        for i in range(6):
+            ch.submit(rq)
+        results = [r.result for r in ch.wait(6, 6)]
+        assert set(results) == {0, -errno.EBUSY} and results.count(0) >= 2, results
+        # A reload changes both, for clients that are there already.
+        s.write(text.replace("models = vision", "models = relu").replace("max_rows = 2", ""))
+        s.signal(signal.SIGHUP)
+        s.wait_log("event=reloaded")
+        relu(other)
+        ends(errno.ENOENT, other._ask, "vision", 0)
+        for i in range(6):
+            ch.submit(rq)
+        assert [r.result for r in ch.wait(6, 6)] == [0] * 6
+        at = len(s.lines)
+        s.write(text.replace("[channel c]\n", "[channel c]\nmode = 0666\n"))
+        s.signal(signal.SIGHUP)
+        s.wait_log("event=reloaded", after=at)
+        assert "need a restart" in s.log(), s.log()
+
+
+@test
+def reload_under_load():
+    a = address()
+    with Server(MODELS + channel(a)) as s:
+        loads = [Load(a) for i in range(3)]
+        for i in range(5):
+            at, done = len(s.lines), loads[0].done
+            s.write(MODELS.replace("[model relu]\n", "[model relu]\nmax_batch = %d\n" % (i + 1)) +
+                    channel(a))
+            s.signal(signal.SIGHUP)
+            s.wait_log("event=reloaded", after=at)
+            wait_for(lambda: loads[0].done > done + 20)
+        for load in loads:
+            load.stop()
+
+
+@test
+def drain_answers_what_was_asked():
+    a = address()
+    s = Server(minilm() + channel(a))
+    with s, connect(a) as ch:
+        ids, out = ch.empty((8, 128), np.int64), ch.empty((8, 384))
+        ids[...] = 1000
+        rq = ch.prepare("minilm", [ids], [out])
+        for i in range(10):
+            ch.submit(rq)
+        s.signal(signal.SIGTERM)
+        assert [r.result for r in ch.wait(10, 10)] == [0] * 10
+        assert s.proc.wait(20) == 0
+        # The channel learns of the end by a request that nobody took, or before.
+        try:
+            r = ch.call(rq)
+            assert r.result == -errno.EOWNERDEAD and r.flags == 1, (r.result, r.flags)
+        except rlx.Failed as e:
+            assert e.errno == errno.EPIPE
+        ends(errno.EPIPE, ch.call, rq)
+
+
+@test
+def killed_under_load():
+    """Another server takes over; what nobody had begun is asked again by itself."""
+    if TRANSPORT != "shm":
+        raise Skip("recovery is of the other transport")
+    a = address()
+    s = Server(MODELS + channel(a))
+    loads = [Load(a, flags=rlx.RECOVER_ALL) for i in range(2)]
+    for i in range(3):
+        wait_for(lambda: all(ld.done > 50 for ld in loads))
+        s.kill()
+        s = Server(MODELS + channel(a))
+        seen = [ld.done for ld in loads]
+        wait_for(lambda: all(ld.done > n + 50 for ld, n in zip(loads, seen)))
+    with s:
+        for load in loads:
+            load.stop()
+
+
+@test
+def who_may_connect():
+    if os.getuid():
+        raise Skip("only root can be somebody else")
+    with tempfile.TemporaryDirectory() as d:
+        os.chmod(d, 0o755)
+        paths = {n: "%s/%s.sock" % (d, n) for n in ("root", "user", "group", "other")}
+        text = MODELS + channel(paths["root"], name="root")
+        text += channel(paths["user"], "users = 1 65534", name="user")
+        text += channel(paths["group"], "groups = 4242", name="group")
+        text += channel(paths["other"], "users = 4243\nmode = 0666", name="other")
+        code = """
+import os, sys
+sys.path.insert(0, "examples")
+import rlx_client as rlx
+groups = [int(sys.argv[2])] if sys.argv[2] else []
+os.setgroups(groups); os.setgid(65534); os.setuid(65534)
+try:
+    with rlx.Channel(sys.argv[1], memory=65536, transport="shm") as ch:
+        print("in", len(ch.models()))
+except rlx.Failed as e:
+    print("out", e.errno)
+"""
+        with Server(text):
+            for path, group, want in (("root", "", "out 13"), ("user", "", "in 3"),
+                                      ("group", "", "out 13"), ("group", "4242", "in 3"),
+                                      ("other", "4242", "out 13")):
+                r = subprocess.run([sys.executable, "-c", code, paths[path], group],
+                                   capture_output=True, text=True)
+                assert r.stdout.strip() == want, (path, group, r.stdout, r.stderr)
+
+
+@test
+def waiting_in_a_poll_loop():
+    a = address()
+    with Server(MODELS + channel(a, "spin = never")), connect(a) as ch:
+        x, y = ch.empty((4, 8)), ch.empty((4, 8))
+        x[...] = -2
+        rq = ch.prepare("relu", [x], [y])
+        poll, fd = select.poll(), ch.fileno()
+        poll.register(fd, select.POLLIN)
+        for i in range(100):
+            ch.submit(rq)
+            while not (got := ch.wait(0, 8, 0)):
+                if not ch.arm():
+                    assert poll.poll(10000), "nothing rang"
+            assert got[0].result == 0
+
+
+@test
+def a_channel_that_cannot_be_opened():
+    with tempfile.TemporaryDirectory() as d:
+        for extra, addr, why in (("", "/nonexistent/dir/x.sock", "No such file"),
+                                 ("users = no-such-user-here", d + "/a", "there is no user"),
+                                 ("groups = no-such-group", d + "/a", "there is no group")):
+            s = Server(MODELS + channel(addr, extra), wait=False)
+            assert s.proc.wait(30) == 1
+            s.reader.join(5)
+            assert "cannot start" in s.log() and why in s.log(), s.log()
+
+
+@test
+def rlx_load_drives_a_channel():
+    a = address()
+    with Server(MODELS + channel(a)):
+        for extra in ([], ["--rate", "500"]):
+            r = subprocess.run([BUILD + "/bin/rlx", "load", "--to", "channel:" + a, "--model",
+                                "vision", "--size", "1", "--seconds", "1", "--warm-up", "0.1",
+                                "--connections", "4", "--json"] + extra,
+                               capture_output=True, text=True)
+            assert r.returncode == 0, r.stdout + r.stderr
+            assert '"ok"' in r.stdout
+        r = subprocess.run([BUILD + "/bin/rlx", "load", "--to", "channel:" + a, "--model", "no"],
+                           capture_output=True, text=True)
+        assert r.returncode and "there is no model" in r.stderr, r.stderr
+
+
+if __name__ == "__main__":
+    main()
