@@ -201,6 +201,7 @@ struct k_ring k_map_ring(int fd, uint32_t entries, uint32_t entry_bytes)
 {
 	struct k_ring r = {
 		.entries = entries,
+		.entry_bytes = entry_bytes,
 		.bytes = (64 + (size_t)entries * entry_bytes + PAGE - 1) &
 			 ~(size_t)(PAGE - 1),
 	};
@@ -224,30 +225,53 @@ void k_unmap_ring(struct k_ring *r)
 	munmap(r->user, PAGE);
 }
 
+uint32_t k_ring_take(struct k_ring *r, void *to, uint32_t max)
+{
+	uint32_t n = __atomic_load_n(&r->ring->tail, __ATOMIC_ACQUIRE) - r->head;
+	uint32_t at = r->head & (r->entries - 1), first;
+	char *out = to;
+
+	if (n > max)
+		n = max;
+	if (!n)
+		return 0;
+	first = n < r->entries - at ? n : r->entries - at;
+	memcpy(out, (char *)r->entry + (size_t)at * r->entry_bytes,
+	       (size_t)first * r->entry_bytes);
+	memcpy(out + (size_t)first * r->entry_bytes, r->entry,
+	       (size_t)(n - first) * r->entry_bytes);
+	/* Copied before they are consumed: then their places may be written again. */
+	r->head += n;
+	__atomic_store_n(&r->user->head, r->head, __ATOMIC_RELEASE);
+	return n;
+}
+
+void k_ring_fill(struct k_ring *r, void *to, uint32_t nr)
+{
+	uint32_t got = k_ring_take(r, to, nr), spins = 0;
+	uint64_t end = 0;
+
+	while (got < nr) {
+		if (spins++ % 1024 == 1023) {
+			end = end ? end : k_now() + 10000 * K_MS;
+			CHECKF(k_now() < end, "nothing came into the ring");
+		}
+		got += k_ring_take(r, (char *)to + (size_t)got * r->entry_bytes,
+				   nr - got);
+	}
+}
+
+static _Thread_local struct rlx_cqe ring_entry;	/* or a tag */
+
 const void *k_ring_next(struct k_ring *r)
 {
-	uint32_t tail = __atomic_load_n(&r->ring->tail, __ATOMIC_ACQUIRE);
-	static _Thread_local unsigned char copy[sizeof(struct rlx_cqe)];
-	size_t bytes = r->ring->entry_bytes;
-
-	if (tail == r->head)
-		return NULL;
-	/* Copied before it is consumed: then its place may be written again. */
-	memcpy(copy, (char *)r->entry + (size_t)(r->head & r->ring->mask) * bytes,
-	       bytes <= sizeof(copy) ? bytes : sizeof(copy));
-	r->head++;
-	__atomic_store_n(&r->user->head, r->head, __ATOMIC_RELEASE);
-	return copy;
+	return k_ring_take(r, &ring_entry, 1) ? &ring_entry : NULL;
 }
 
 const void *k_ring_wait(struct k_ring *r)
 {
-	uint64_t end = k_now() + 10000 * K_MS;
-	const void *e;
-
-	while (!(e = k_ring_next(r)))
-		CHECKF(k_now() < end, "nothing came into the ring");
-	return e;
+	k_ring_fill(r, &ring_entry, 1);
+	return &ring_entry;
 }
 
 uint32_t k_exec_entries(uint32_t depth)

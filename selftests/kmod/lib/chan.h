@@ -54,13 +54,18 @@ struct k_ring {
 	void *entry;
 	uint32_t head;
 	uint32_t entries;
+	uint32_t entry_bytes;
 	size_t bytes;
 };
 struct k_ring k_map_ring(int fd, uint32_t entries, uint32_t entry_bytes);
 void k_unmap_ring(struct k_ring *r);
+/* Copies of the next entries there are, at most @max; how many. */
+uint32_t k_ring_take(struct k_ring *r, void *to, uint32_t max);
+/* The next @nr entries; spins, and fails the test after some seconds. */
+void k_ring_fill(struct k_ring *r, void *to, uint32_t nr);
 /* A copy of the next entry, good until this thread asks again, or NULL. */
 const void *k_ring_next(struct k_ring *r);
-/* Spins; fails the test after some seconds. */
+/* The same by k_ring_fill(). */
 const void *k_ring_wait(struct k_ring *r);
 /* Entries the ring of an executor has, for a service of depth @depth. */
 uint32_t k_exec_entries(uint32_t depth);

@@ -82,23 +82,28 @@ static void ring_new(struct io_uring *ring)
 
 static atomic_bool stop;
 
+/* What lies in the executor's ring now; how many. */
+static uint32_t serve_ring(struct scene *s)
+{
+	struct rlx_complete c[DEPTH];
+	uint32_t tag[DEPTH], n = k_ring_take(&s->rq, tag, DEPTH);
+
+	for (uint32_t i = 0; i < n; i++)
+		c[i] = (struct rlx_complete){
+			.seq = s->desc[tag[i]].seq, .tag = tag[i], .result = 1,
+		};
+	if (n)
+		CHECK_EQ(k_commit(s->ex, c, n, NULL), n);
+	return n;
+}
+
 static void *poll_ring(void *arg)
 {
 	struct scene *s = arg;
-	struct rlx_complete c[DEPTH];
 
 	on_cpu(1);
-	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
-		const uint32_t *e;
-		uint32_t n = 0;
-
-		while (n < DEPTH && (e = k_ring_next(&s->rq)))
-			c[n++] = (struct rlx_complete){
-				.seq = s->desc[*e].seq, .tag = *e, .result = 1,
-			};
-		if (n)
-			k_commit(s->ex, c, n, NULL);
-	}
+	while (!atomic_load_explicit(&stop, memory_order_relaxed))
+		serve_ring(s);
 	return NULL;
 }
 
@@ -139,76 +144,74 @@ static void *echo_fd(void *arg)
 	return NULL;
 }
 
-/* ---- one sample each: ns for one request ---- */
+/* ---- one sample each, of some batches: ns for one request ---- */
 
-static double nops(struct io_uring *ring, uint32_t batch, uint32_t times)
+static uint32_t times_of(uint32_t batch)
+{
+	return batch == 1 ? SINGLES : BATCHES;
+}
+
+static double per_request(uint64_t t0, uint32_t batch)
+{
+	return (double)(k_now() - t0) / times_of(batch) / batch;
+}
+
+static double nops(struct scene *s, uint32_t batch)
 {
 	uint64_t t0 = k_now();
 
-	for (uint32_t t = 0; t < times; t++) {
+	for (uint32_t t = 0; t < times_of(batch); t++) {
 		for (uint32_t i = 0; i < batch; i++)
-			io_uring_prep_nop(io_uring_get_sqe(ring));
-		CHECK_EQ(io_uring_submit_and_wait(ring, batch), batch);
-		io_uring_cq_advance(ring, batch);
+			io_uring_prep_nop(io_uring_get_sqe(&s->ring));
+		CHECK_EQ(io_uring_submit_and_wait(&s->ring, batch), batch);
+		io_uring_cq_advance(&s->ring, batch);
 	}
-	return (double)(k_now() - t0) / times / batch;
+	return per_request(t0, batch);
 }
 
-static double rings(struct scene *s, uint32_t batch, uint32_t times)
+/* By SUBMIT, completed in the ring; @serve: this thread is the other end too. */
+static double requests(struct scene *s, uint32_t batch, bool serve)
 {
 	struct rlx_rq rq[DEPTH];
+	struct rlx_cqe cqe[DEPTH];
 	uint64_t t0;
 
 	for (uint32_t i = 0; i < batch; i++)
 		rq[i] = k_rq(1, i);
 	t0 = k_now();
-	for (uint32_t t = 0; t < times; t++) {
+	for (uint32_t t = 0; t < times_of(batch); t++) {
 		CHECK_EQ(k_submit(s->ch, rq, batch, NULL), batch);
-		for (uint32_t i = 0; i < batch; i++)
-			k_ring_wait(&s->done);
+		if (serve)
+			CHECK_EQ(serve_ring(s), batch);
+		k_ring_fill(&s->done, cqe, batch);
 	}
-	return (double)(k_now() - t0) / times / batch;
+	return per_request(t0, batch);
 }
 
-/* Both ends by one thread: the work alone. */
-static double alone(struct scene *s, uint32_t batch, uint32_t times)
+static double polled(struct scene *s, uint32_t batch)
 {
-	struct rlx_complete c[DEPTH];
-	struct rlx_rq rq[DEPTH];
-	uint64_t t0;
+	return requests(s, batch, false);
+}
 
-	for (uint32_t i = 0; i < batch; i++)
-		rq[i] = k_rq(1, i);
-	t0 = k_now();
-	for (uint32_t t = 0; t < times; t++) {
-		CHECK_EQ(k_submit(s->ch, rq, batch, NULL), batch);
-		for (uint32_t i = 0; i < batch; i++) {
-			const uint32_t *e = k_ring_next(&s->rq);
-
-			c[i] = (struct rlx_complete){
-				.seq = s->desc[*e].seq, .tag = *e, .result = 1,
-			};
-		}
-		CHECK_EQ(k_commit(s->ex, c, batch, NULL), batch);
-		for (uint32_t i = 0; i < batch; i++)
-			CHECK(k_ring_next(&s->done));
-	}
-	return (double)(k_now() - t0) / times / batch;
+static double alone(struct scene *s, uint32_t batch)
+{
+	return requests(s, batch, true);
 }
 
 /* By io_uring: parked, or (@post) answered at once and completed in the ring. */
-static double uring(struct scene *s, uint32_t batch, uint32_t times, bool post)
+static double uring_cmds(struct scene *s, uint32_t batch, bool post)
 {
 	struct rlx_rq rq[DEPTH];
+	struct rlx_cqe cqe[DEPTH];
 	uint64_t t0;
 
 	for (uint32_t i = 0; i < batch; i++)
 		rq[i] = k_rq(1, i);
 	t0 = k_now();
-	for (uint32_t t = 0; t < times; t++) {
+	for (uint32_t t = 0; t < times_of(batch); t++) {
 		for (uint32_t i = 0; i < batch; i++) {
 			struct io_uring_sqe *sqe = io_uring_get_sqe(&s->ring);
-			struct rlx_uring_cmd *p = (struct rlx_uring_cmd *)sqe->cmd;
+			struct rlx_uring_cmd *p = (void *)sqe->cmd;
 
 			CHECK(sqe);
 			memset(sqe, 0, sizeof(*sqe));
@@ -218,18 +221,24 @@ static double uring(struct scene *s, uint32_t batch, uint32_t times, bool post)
 			p->addr = (uintptr_t)&rq[i];
 			p->flags = post ? RLX_URING_POST : 0;
 		}
-		if (post) {
-			CHECK_EQ(io_uring_submit(&s->ring), batch);
-			for (uint32_t i = 0; i < batch; i++)
-				k_ring_wait(&s->done);
-		} else {
-			CHECK_EQ(io_uring_submit(&s->ring), batch);
-			while (io_uring_cq_ready(&s->ring) < batch)
-				io_uring_get_events(&s->ring);
-		}
+		CHECK_EQ(io_uring_submit(&s->ring), batch);
+		if (post)
+			k_ring_fill(&s->done, cqe, batch);
+		while (io_uring_cq_ready(&s->ring) < batch)
+			io_uring_get_events(&s->ring);
 		io_uring_cq_advance(&s->ring, batch);
 	}
-	return (double)(k_now() - t0) / times / batch;
+	return per_request(t0, batch);
+}
+
+static double posted(struct scene *s, uint32_t batch)
+{
+	return uring_cmds(s, batch, true);
+}
+
+static double parked(struct scene *s, uint32_t batch)
+{
+	return uring_cmds(s, batch, false);
 }
 
 static double sleeping(struct scene *s, uint32_t times)
@@ -264,106 +273,90 @@ static void least(double *best, double now)
 
 /* ---- figures ---- */
 
-TEST(one_thread)
+static struct scene bench_new(uint32_t chan)
 {
-	struct scene s = scene_new(RLX_EXEC_RING, RLX_CHANNEL_RING);
-	double nop1 = 0, nop64 = 0, one = 0, many = 0;
+	struct scene s = scene_new(RLX_EXEC_RING, chan);
 
 	on_cpu(0);
 	ring_new(&s.ring);
+	return s;
+}
+
+static void bench_free(struct scene *s)
+{
+	io_uring_queue_exit(&s->ring);
+	scene_free(s);
+}
+
+/* What a request costs by @sample, in NOPs of batches as large. */
+static double in_nops(struct scene *s, uint32_t batch, const char *how,
+		      double (*sample)(struct scene *s, uint32_t batch))
+{
+	double nop = 0, ours = 0;
+
 	for (int i = 0; i < ROUNDS; i++) {
-		least(&nop1, nops(&s.ring, 1, SINGLES));
-		least(&one, alone(&s, 1, SINGLES));
-		least(&nop64, nops(&s.ring, 64, BATCHES));
-		least(&many, alone(&s, 64, BATCHES));
+		least(&nop, nops(s, batch));
+		least(&ours, sample(s, batch));
 	}
-	io_uring_queue_exit(&s.ring);
-	scene_free(&s);
-	printf("# both ends by one thread: NOP %.0f ns, request %.0f ns (%.2f); by 64: "
-	       "NOP %.0f ns, request %.0f ns (%.2f)\n", nop1, one, one / nop1, nop64, many,
-	       many / nop64);
+	printf("# %s, by %u: NOP %.0f ns, request %.0f ns (%.2f)\n", how, batch, nop,
+	       ours, ours / nop);
+	return ours / nop;
+}
+
+/* The same with an executor that polls on the other processor. */
+static double polled_in_nops(uint32_t chan, uint32_t batch, const char *how,
+			     double (*sample)(struct scene *s, uint32_t batch))
+{
+	struct scene s = bench_new(chan);
+	pthread_t t;
+	double ratio;
+
+	stop = false;
+	pthread_create(&t, NULL, poll_ring, &s);
+	ratio = in_nops(&s, batch, how, sample);
+	stop = true;
+	pthread_join(t, NULL);
+	bench_free(&s);
+	return ratio;
+}
+
+TEST(one_thread)
+{
+	struct scene s = bench_new(RLX_CHANNEL_RING);
+
+	in_nops(&s, 1, "both ends by one thread", alone);
+	in_nops(&s, DEPTH, "both ends by one thread", alone);
+	bench_free(&s);
 }
 
 TEST(polling)
 {
-	struct scene s = scene_new(RLX_EXEC_RING, RLX_CHANNEL_RING);
-	double nop1 = 0, nop64 = 0, one = 0, many = 0, post1 = 0, post64 = 0;
-	pthread_t t;
+	double ratio = polled_in_nops(RLX_CHANNEL_RING, 1, "by ioctl", polled);
 
-	on_cpu(0);
-	ring_new(&s.ring);
-	stop = false;
-	pthread_create(&t, NULL, poll_ring, &s);
-	for (int i = 0; i < ROUNDS; i++) {
-		least(&nop1, nops(&s.ring, 1, SINGLES));
-		least(&one, rings(&s, 1, SINGLES));
-		least(&post1, uring(&s, 1, SINGLES, true));
-		least(&nop64, nops(&s.ring, 64, BATCHES));
-		least(&many, rings(&s, 64, BATCHES));
-		least(&post64, uring(&s, 64, BATCHES, true));
-	}
-	stop = true;
-	pthread_join(t, NULL);
-	io_uring_queue_exit(&s.ring);
-	scene_free(&s);
-	printf("# one by one: NOP %.0f ns, request by ioctl %.0f ns (%.2f), "
-	       "by io_uring %.0f ns (%.2f)\n", nop1, one, one / nop1, post1, post1 / nop1);
-	printf("# by 64: NOP %.0f ns, request by ioctl %.0f ns (%.2f), "
-	       "by io_uring %.0f ns (%.2f)\n", nop64, many, many / nop64, post64,
-	       post64 / nop64);
-	CHECKF(one <= 4 * nop1, "%.2f of a NOP", one / nop1);
+	CHECKF(ratio <= 4, "%.2f of a NOP", ratio);
 }
 
-/* The same by 64: the module's lists and copies against a loop over NOPs. */
 TEST(batches)
 {
-	struct scene s = scene_new(RLX_EXEC_RING, RLX_CHANNEL_RING);
-	double nop = 0, many = 0;
-	pthread_t t;
+	double ratio = polled_in_nops(RLX_CHANNEL_RING, DEPTH, "by ioctl", polled);
 
-	on_cpu(0);
-	ring_new(&s.ring);
-	stop = false;
-	pthread_create(&t, NULL, poll_ring, &s);
-	for (int i = 0; i < ROUNDS; i++) {
-		least(&nop, nops(&s.ring, 64, BATCHES));
-		least(&many, rings(&s, 64, BATCHES));
-	}
-	stop = true;
-	pthread_join(t, NULL);
-	io_uring_queue_exit(&s.ring);
-	scene_free(&s);
-	CHECKF(many <= 2.5 * nop, "%.2f of a NOP", many / nop);
+	CHECKF(ratio <= 2.5, "%.2f of a NOP", ratio);
 }
 
-TEST(parked)
+/* By io_uring each request is a command, and there is nothing to share. */
+TEST(commands)
 {
-	struct scene s = scene_new(RLX_EXEC_RING, 0);
 	struct rlx_ioc_query q = { 0 };
-	double nop1 = 0, nop64 = 0, one = 0, many = 0;
-	pthread_t t;
+	int session = k_open();
 
-	CHECK_EQ(k_ioctl(s.session, RLX_IOC_QUERY, &q), 0);
+	CHECK_EQ(k_ioctl(session, RLX_IOC_QUERY, &q), 0);
+	close(session);
+	polled_in_nops(RLX_CHANNEL_RING, 1, "posted", posted);
+	polled_in_nops(RLX_CHANNEL_RING, DEPTH, "posted", posted);
 	if (!(q.features & RLX_FEAT_URING_ASYNC))
 		rlx_test_skip("this kernel cannot cancel parked commands");
-	on_cpu(0);
-	ring_new(&s.ring);
-	stop = false;
-	pthread_create(&t, NULL, poll_ring, &s);
-	for (int i = 0; i < ROUNDS; i++) {
-		least(&nop1, nops(&s.ring, 1, SINGLES));
-		least(&one, uring(&s, 1, SINGLES, false));
-		least(&nop64, nops(&s.ring, 64, BATCHES));
-		least(&many, uring(&s, 64, BATCHES, false));
-	}
-	stop = true;
-	pthread_join(t, NULL);
-	io_uring_queue_exit(&s.ring);
-	scene_free(&s);
-	printf("# parked, one by one: NOP %.0f ns, request %.0f ns (%.2f)\n", nop1, one,
-	       one / nop1);
-	printf("# parked, by 64: NOP %.0f ns, request %.0f ns (%.2f)\n", nop64, many,
-	       many / nop64);
+	polled_in_nops(0, 1, "parked", parked);
+	polled_in_nops(0, DEPTH, "parked", parked);
 }
 
 TEST(sleeping_peers)
