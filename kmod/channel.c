@@ -252,6 +252,8 @@ static int rlx_channel_enter(struct rlx_channel *ch)
 	else
 		err = rlx_lane_open(&q->slots, &ch->lane, ch->depth,
 				    RLX_CHANNEL_QUANTUM);
+	if (!err)
+		ch->lane.ring = ch->ring != NULL;
 	spin_unlock_irqrestore(&q->slots.lock, flags);
 	if (err) {
 		xa_release(&svc->channels, ch->id);

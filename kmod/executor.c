@@ -93,10 +93,10 @@ static int rlx_executor_take_chunk(struct rlx_executor *ex, struct rlx_queue *q,
 	spin_unlock_irqrestore(&q->slots.lock, flags);
 	if (n < 0)
 		return rlx_executor_why(ex, q);
-	for (i = 0; i < n; i++) {
+	for (i = 0; i < n; i++)
 		tag[i] = ref[i].tag;
+	for (i = 0; trace_rlx_fetch_enabled() && i < n; i++)
 		trace_rlx_fetch(0, ref[i].tag, ref[i].seq, 0);
-	}
 	rlx_stall("fetched");
 	if (copy_to_user(tags, tag, n * sizeof(*tag))) {
 		rlx_executor_return(ex, q, ref, n);
@@ -209,62 +209,82 @@ static long rlx_executor_fetch(struct rlx_call *call)
 
 /* ---- commit ---- */
 
+#define RLX_COMMITS	32	/* read from user space at a time */
+
+/* What records ask for that has to wait for the end of the lock. */
+#define RLX_ACTS_LATER	(RLX_ACT_CMD | RLX_ACT_REAP | RLX_ACT_SPACE | RLX_ACT_DRAINED)
+
+/*
+ * Commits from *@at on, in @error what became of each; how many succeeded. Under one
+ * lock as many as leave no more to do afterwards than @out can hold: results for rings
+ * leave nothing.
+ */
 static int rlx_executor_commit_chunk(struct rlx_executor *ex, struct rlx_queue *q,
-				     const struct rlx_slot_commit *in, u32 n,
-				     s32 *errors)
+				     const struct rlx_slot_commit *in, u32 n, u32 *at,
+				     s32 *error)
 {
 	struct rlx_slot_out out[RLX_CHUNK] RLX_UNINIT;
+	u32 kept = 0, from = *at, some, i;
 	struct rlx_todo todo = {};
 	unsigned long flags;
-	int ret;
-	u32 i;
+	int ret, done = 0;
 
 	rcu_read_lock();
 	spin_lock_irqsave(&q->slots.lock, flags);
-	ret = rlx_slots_commit(&q->slots, ex->gen, in, n, out);
-	if (ret >= 0) {
-		q->committed += ret;
-		rlx_queue_settle(q, out, n, &todo);
-		/* There may be room now for what found none. */
-		if (q->ring && (rlx_slots_ready(&q->slots) || q->nr_events))
-			rlx_queue_kick(q, &todo);
-	}
-	spin_unlock_irqrestore(&q->slots.lock, flags);
-	if (ret >= 0) {
-		for (i = 0; i < n; i++) {
-			errors[i] = out[i].err;
-			trace_rlx_commit(0, in[i].tag, in[i].seq, in[i].result);
+	rlx_slots_begin(&q->slots);
+	do {
+		struct rlx_slot_out *now = out + kept;
+
+		some = min_t(u32, n - *at, RLX_CHUNK - kept);
+		ret = rlx_slots_commit(&q->slots, ex->gen, in + *at, some, now);
+		if (ret < 0)
+			break;
+		done += ret;
+		rlx_queue_put_results(q, now, some);
+		for (i = 0; i < some; i++) {
+			error[(*at)++] = now[i].err;
+			if (now[i].acts & RLX_ACTS_LATER)
+				out[kept++] = now[i];
 		}
-		rlx_queue_act(q, out, n, &todo);
-	}
+	} while (*at < n && kept < RLX_CHUNK);
+	q->committed += done;
+	rlx_queue_settle(q, out, kept, &todo);
+	/* There may be room now for what found none. */
+	if (q->ring && (rlx_slots_ready(&q->slots) || q->nr_events))
+		rlx_queue_kick(q, &todo);
+	spin_unlock_irqrestore(&q->slots.lock, flags);
+	rlx_queue_act(q, out, kept, &todo);
 	rcu_read_unlock();
-	return ret;
+	for (i = from; trace_rlx_commit_enabled() && i < *at; i++)
+		trace_rlx_commit(0, in[i].tag, in[i].seq, in[i].result);
+	return ret < 0 ? ret : done;
 }
 
 long rlx_executor_commit(struct rlx_executor *ex, const struct rlx_ioc_commit *c)
 {
 	const struct rlx_complete __user *entries = u64_to_user_ptr(c->entries);
 	s32 __user *errors = u64_to_user_ptr(c->errors);
-	struct rlx_slot_commit in[RLX_CHUNK] RLX_UNINIT;
-	s32 error[RLX_CHUNK] RLX_UNINIT;
+	struct rlx_slot_commit in[RLX_COMMITS] RLX_UNINIT;
+	s32 error[RLX_COMMITS] RLX_UNINIT;
+	u32 at, n, nr, done = 0;
 	struct rlx_queue *q;
-	u32 at, n, done = 0;
 	int ret;
 
 	if (c->queue >= ex->svc->nr_queues || c->nr > INT_MAX)
 		return -EINVAL;
 	q = rlx_executor_queue(ex, c->queue);
-	for (at = 0; at < c->nr; at += n) {
-		n = min_t(u32, c->nr - at, RLX_CHUNK);
+	for (at = 0; at < c->nr; at += nr) {
+		nr = min_t(u32, c->nr - at, RLX_COMMITS);
 		if (rlx_words_from_user(in, entries + at,
-					n * (sizeof(*in) / sizeof(u64))))
+					nr * (sizeof(*in) / sizeof(u64))))
 			return done ? (long)done : -EFAULT;
 		rlx_stall("commit");
-		ret = rlx_executor_commit_chunk(ex, q, in, n, error);
-		if (ret < 0)
-			return done ? (long)done : rlx_executor_why(ex, q);
-		done += ret;
-		if (errors && copy_to_user(errors + at, error, n * sizeof(*error)))
+		for (n = 0; n < nr; done += ret) {
+			ret = rlx_executor_commit_chunk(ex, q, in, nr, &n, error);
+			if (ret < 0)
+				return done ? (long)done : rlx_executor_why(ex, q);
+		}
+		if (errors && copy_to_user(errors + at, error, nr * sizeof(*error)))
 			return -EFAULT;
 	}
 	return done || !c->nr ? (long)done : -ESTALE;
@@ -561,12 +581,11 @@ static void rlx_executor_show_fdinfo(struct seq_file *m, struct file *file)
 	rlx_stats_fdinfo(m, "executor", ex->svc->id);
 	seq_printf(m, "rlx-generation:\t%u\n", ex->gen);
 	for (i = 0; i < ex->svc->nr_queues; i++) {
-		struct rlx_queue *q = &ex->svc->queue[i];
+		struct rlx_queue_counts c;
 
+		rlx_queue_count(&ex->svc->queue[i], &c);
 		seq_printf(m, "rlx-queue-%u:\tready %u delivered %u parked %u\n", i,
-			   rlx_slots_ready(&q->slots),
-			   READ_ONCE(q->slots.nr[RLX_SLOT_DELIVERED]),
-			   READ_ONCE(q->nr_fetchers));
+			   c.ready, c.delivered, c.parked);
 	}
 }
 

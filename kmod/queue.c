@@ -102,6 +102,21 @@ u32 rlx_queue_ready(struct rlx_queue *q)
 	return ready;
 }
 
+void rlx_queue_count(struct rlx_queue *q, struct rlx_queue_counts *c)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&q->slots.lock, flags);
+	c->ready = rlx_slots_ready(&q->slots);
+	c->delivered = rlx_slots_count(&q->slots, RLX_SLOT_DELIVERED) +
+		       rlx_slots_count(&q->slots, RLX_SLOT_ORPHAN);
+	c->parked = q->nr_fetchers;
+	c->submitted = q->submitted;
+	c->committed = q->committed;
+	c->cancelled = q->cancelled;
+	spin_unlock_irqrestore(&q->slots.lock, flags);
+}
+
 void rlx_queue_kick(struct rlx_queue *q, struct rlx_todo *todo)
 {
 	struct rlx_fetcher *f;
@@ -131,56 +146,62 @@ void rlx_queue_kick(struct rlx_queue *q, struct rlx_todo *todo)
 /* ---- the done side ---- */
 
 /*
- * Moves results into the completion ring; whether its consumer needs waking. There
- * is room: submit counts what is under way and what was not consumed, and where a
- * consumer lies about that it overwrites its own entries.
+ * There is room: submit counts what is under way and what was not consumed, and where
+ * a consumer lies about that it overwrites its own entries.
  */
-static bool rlx_channel_fill(struct rlx_channel *ch)
+void rlx_queue_put_results(struct rlx_queue *q, struct rlx_slot_out *out, u32 n)
 {
-	struct rlx_slot_result res[4] RLX_UNINIT;
-	struct rlx_cqe *cqe;
-	u32 i, n;
+	lockdep_assert_held(&q->slots.lock);
+	for (; n; n--, out++) {
+		struct rlx_cqe *cqe;
 
-	while ((n = rlx_lane_reap(&ch->lane, res, ARRAY_SIZE(res)))) {
-		for (i = 0; i < n; i++) {
-			cqe = rlx_ringbuf_next_cqe(ch->ring);
-			cqe->user_data = res[i].user_data;
-			cqe->seq = res[i].seq;
-			cqe->aux = res[i].aux;
-			cqe->tag = res[i].tag;
-			cqe->result = res[i].result;
-		}
+		if (!(out->acts & RLX_ACT_RESULT))
+			continue;
+		out->acts &= ~RLX_ACT_RESULT;
+		cqe = rlx_ringbuf_next_cqe(rlx_lane_channel(out->lane)->ring);
+		cqe->user_data = q->slots.slot[out->tag].user_data;
+		cqe->seq = out->seq;
+		cqe->aux = out->aux;
+		cqe->tag = out->tag;
+		cqe->result = out->result;
 	}
-	rlx_ringbuf_publish(ch->ring);
-	return rlx_ringbuf_asleep(ch->ring);
+}
+
+/*
+ * The consumers of rings that got results; those that do not sleep need no wake, and
+ * whoever consumes makes room too, and knows of it.
+ */
+static void rlx_queue_publish(struct rlx_slot_out *out, u32 n)
+{
+	for (; n; n--, out++) {
+		struct rlx_channel *ch;
+
+		if (!(out->acts & RLX_ACT_REAP))
+			continue;
+		ch = rlx_lane_channel(out->lane);
+		if (!ch->ring)
+			continue;
+		rlx_ringbuf_publish(ch->ring);
+		out->acts &= rlx_ringbuf_asleep(ch->ring) ? ~RLX_ACT_SPACE :
+			     ~(RLX_ACT_REAP | RLX_ACT_SPACE);
+	}
 }
 
 void rlx_queue_settle(struct rlx_queue *q, struct rlx_slot_out *out, u32 n,
 		      struct rlx_todo *todo)
 {
-	bool fetch = false;
-	u32 i;
+	u32 acts = 0, i;
 
-	lockdep_assert_held(&q->slots.lock);
-	for (i = 0; i < n; i++) {
-		u32 acts = out[i].acts;
-		struct rlx_channel *ch;
-
-		if (acts & RLX_ACT_FETCH)
-			fetch = true;
-		if (acts & RLX_ACT_TIMER)
-			todo->timer = true;
-		if (!(acts & RLX_ACT_REAP))
-			continue;
-		ch = rlx_lane_channel(out[i].lane);
-		/* Whoever consumes a ring makes its room too, and knows of it. */
-		if (ch->ring)
-			out[i].acts &= rlx_channel_fill(ch) ? ~RLX_ACT_SPACE :
-				       ~(RLX_ACT_REAP | RLX_ACT_SPACE);
-	}
+	rlx_queue_put_results(q, out, n);
+	for (i = 0; i < n; i++)
+		acts |= out[i].acts;
+	if (acts & RLX_ACT_REAP)
+		rlx_queue_publish(out, n);
+	if (acts & RLX_ACT_TIMER)
+		todo->timer = true;
 	if (todo->timer)
 		todo->due = rlx_slots_next_deadline(&q->slots);
-	if (fetch)
+	if (acts & RLX_ACT_FETCH)
 		rlx_queue_kick(q, todo);
 }
 

@@ -228,7 +228,6 @@ static u32 rlx_service_state(struct rlx_service *svc)
 
 long rlx_service_fill_info(struct rlx_service *svc, struct rlx_ioc_service_info *info)
 {
-	unsigned long flags;
 	u32 i;
 
 	if (info->pad || !RLX_IS_ZERO(info->reserved))
@@ -243,16 +242,14 @@ long rlx_service_fill_info(struct rlx_service *svc, struct rlx_ioc_service_info 
 	info->channels = svc->nr_channels;
 	mutex_unlock(&svc->lock);
 	for (i = 0; i < svc->nr_queues; i++) {
-		struct rlx_queue *q = &svc->queue[i];
+		struct rlx_queue_counts c;
 
-		spin_lock_irqsave(&q->slots.lock, flags);
-		info->ready += q->slots.nr[RLX_SLOT_READY];
-		info->delivered += q->slots.nr[RLX_SLOT_DELIVERED] +
-				   q->slots.nr[RLX_SLOT_ORPHAN];
-		info->submitted += q->submitted;
-		info->committed += q->committed;
-		info->cancelled += q->cancelled;
-		spin_unlock_irqrestore(&q->slots.lock, flags);
+		rlx_queue_count(&svc->queue[i], &c);
+		info->ready += c.ready;
+		info->delivered += c.delivered;
+		info->submitted += c.submitted;
+		info->committed += c.committed;
+		info->cancelled += c.cancelled;
 	}
 	return 0;
 }

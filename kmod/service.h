@@ -154,6 +154,8 @@ int rlx_queue_pop(struct rlx_queue *q, u32 gen, struct rlx_slot_ref *ref, u32 mi
 		  u32 max);
 /* Lock held: hands what is ready to the ring or to somebody who waits for it. */
 void rlx_queue_kick(struct rlx_queue *q, struct rlx_todo *todo);
+/* Lock held: results go into rings; a part of rlx_queue_settle() that may come first. */
+void rlx_queue_put_results(struct rlx_queue *q, struct rlx_slot_out *out, u32 n);
 /* Lock held: what records ask for that must happen under it. */
 void rlx_queue_settle(struct rlx_queue *q, struct rlx_slot_out *out, u32 n,
 		      struct rlx_todo *todo);
@@ -171,6 +173,13 @@ void rlx_queue_unwanted(struct rlx_queue *q, u32 tag);
 bool rlx_queue_has(struct rlx_queue *q, u32 min);
 /* Requests and events that a fetch would find now. Any context. */
 u32 rlx_queue_ready(struct rlx_queue *q);
+
+/* What a queue can be asked about. */
+struct rlx_queue_counts {
+	u32 ready, delivered, parked;	/* requests, requests, fetchers */
+	u64 submitted, committed, cancelled;
+};
+void rlx_queue_count(struct rlx_queue *q, struct rlx_queue_counts *c);
 /* Tells all requests that the executor died; process context. */
 void rlx_queue_bury(struct rlx_queue *q);
 

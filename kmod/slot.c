@@ -44,7 +44,8 @@ struct rlx_slot_move {
 
 /*
  * From each state, by each event. A request that ends (DONE) with a command parked
- * answers through it and is FREE at once: a command needs no reaping.
+ * answers through it and is FREE at once: a command needs no reaping. So is one of a
+ * lane with a ring, whose result leaves with the record.
  */
 static const struct rlx_slot_move rlx_slot_moves[RLX_SLOT_STATES][RLX_SLOT_EVENTS] = {
 	[RLX_SLOT_FREE] = {
@@ -170,14 +171,13 @@ void *rlx_slot_claim_cmd(struct rlx_slot *s)
 
 static void rlx_slot_lease(struct rlx_slot *s, int by)
 {
-	u32 *count = s->lane->leases;
-	const unsigned long *word;
-	unsigned long w;
+	unsigned long words, w;
 
-	for (word = s->lease; word < s->lease + ARRAY_SIZE(s->lease); word++) {
-		for (w = *word; w; w &= w - 1)
+	for (words = s->lease.words; words; words &= words - 1) {
+		u32 at = __ffs(words), *count = &s->lane->leases[at * BITS_PER_LONG];
+
+		for (w = s->lease.word[at]; w; w &= w - 1)
 			WRITE_ONCE(count[__ffs(w)], count[__ffs(w)] + by);
-		count += BITS_PER_LONG;
 	}
 }
 
@@ -186,7 +186,28 @@ static void rlx_lane_count(struct rlx_lane *lane, unsigned int state, int by)
 	struct rlx_slots *q = lane->q;
 
 	WRITE_ONCE(lane->nr[state], lane->nr[state] + by);
-	WRITE_ONCE(q->nr[state], q->nr[state] + by);
+	if (state == RLX_SLOT_READY)
+		WRITE_ONCE(q->nr_ready, q->nr_ready + by);
+}
+
+/*
+ * list_move() and list_move_tail(). A slot changes its list five times a request,
+ * and kernels that check what the list functions are given would spend a fifth of
+ * the request on that; these lists nobody else sees, and rlx_slots_check() does.
+ */
+static __always_inline void rlx_slot_link(struct rlx_slot *s, struct list_head *list,
+					  bool head)
+{
+	struct list_head *prev = s->node.prev, *next = s->node.next;
+
+	next->prev = prev;
+	prev->next = next;
+	prev = head ? list : list->prev;
+	next = head ? list->next : list;
+	s->node.prev = prev;
+	s->node.next = next;
+	prev->next = &s->node;
+	next->prev = &s->node;
 }
 
 /* A FREE slot of a lane that takes no more requests goes home. */
@@ -217,10 +238,7 @@ static __always_inline u32 rlx_slot_enter(struct rlx_slots *q, struct rlx_slot *
 		list_del_init(&lane->turn);
 	s->state = next;
 	/* The slot freed last is the one whose lines are still in the cache. */
-	if (head || next == RLX_SLOT_FREE)
-		list_move(&s->node, &lane->list[next]);
-	else
-		list_move_tail(&s->node, &lane->list[next]);
+	rlx_slot_link(s, &lane->list[next], head || next == RLX_SLOT_FREE);
 	if (next == RLX_SLOT_READY && list_empty(&lane->turn)) {
 		list_add_tail(&lane->turn, &q->turns);
 		lane->left = lane->quantum;
@@ -244,8 +262,12 @@ static u32 rlx_lane_tell(struct rlx_lane *lane, u32 acts)
 	return acts;
 }
 
-static int rlx_slot_refuse(const struct rlx_slot_move *m, struct rlx_slot_out *out)
+static int rlx_slot_refuse(const struct rlx_slot *s, const struct rlx_slot_move *m,
+			   struct rlx_slot_out *out)
 {
+	memset(out, 0, sizeof(*out));
+	out->seq = s->seq;
+	out->tag = s->tag;
 	if (m->how == STAY)
 		return 0;
 	out->err = m->how == DENY ? m->value : -ESTALE;
@@ -260,7 +282,7 @@ static __always_inline void rlx_slot_pass(struct rlx_slots *q, struct rlx_slot *
 {
 	const unsigned int lost = rlx_slot_is[from].holds & ~rlx_slot_is[next].holds;
 	const unsigned int gained = rlx_slot_is[next].holds & ~rlx_slot_is[from].holds;
-	u32 acts = rlx_slot_is[next].acts;
+	u32 acts = out->acts | rlx_slot_is[next].acts;
 
 	if (lost & HOLDS_CMD)
 		out->cmd = rlx_slot_claim_cmd(s);
@@ -268,9 +290,9 @@ static __always_inline void rlx_slot_pass(struct rlx_slots *q, struct rlx_slot *
 		out->wait = s->wait;
 		s->wait = NULL;
 	}
-	if (lost & HOLDS_LEASE)
+	if ((lost & HOLDS_LEASE) && s->lease.words)
 		rlx_slot_lease(s, -1);
-	if (gained & HOLDS_LEASE)
+	if ((gained & HOLDS_LEASE) && s->lease.words)
 		rlx_slot_lease(s, 1);
 	if ((lost & HOLDS_DUE) && s->heap)
 		rlx_heap_remove(q, s);
@@ -300,30 +322,32 @@ static __always_inline int rlx_slot_step(struct rlx_slots *q, struct rlx_slot *s
 {
 	const struct rlx_slot_move *m = &rlx_slot_moves[from][ev];
 
+	if (m->how != MOVE && m->how != HEAD)
+		return rlx_slot_refuse(s, m, out);
+	if (from == RLX_SLOT_FREE)
+		s->seq++;	/* who kept the old one holds nothing now */
 	/* One by one: a string instruction would cost more than all the rest. */
 	out->cmd = NULL;
 	out->wait = NULL;
-	out->lane = NULL;
+	out->lane = s->lane;
 	out->seq = s->seq;
 	out->aux = 0;
 	out->tag = s->tag;
-	out->result = 0;
+	out->result = m->value == GIVEN ? result : m->value;
 	out->acts = 0;
 	out->err = 0;
-	if (m->how != MOVE && m->how != HEAD)
-		return rlx_slot_refuse(m, out);
-	if (from == RLX_SLOT_FREE)
-		out->seq = ++s->seq;	/* who kept the old one holds nothing now */
-	out->lane = s->lane;
-	out->result = m->value == GIVEN ? result : m->value;
-	if (m->next == RLX_SLOT_DONE) {
+	if (m->next != RLX_SLOT_DONE) {
+		rlx_slot_pass(q, s, from, m->next, m->how == HEAD, out);
+	} else if (s->cmd) {
+		rlx_slot_pass(q, s, from, RLX_SLOT_FREE, false, out);
+	} else if (out->lane->ring && !out->lane->shut) {
+		out->acts = RLX_ACT_REAP;
+		rlx_slot_pass(q, s, from, RLX_SLOT_FREE, false, out);
+		out->acts |= RLX_ACT_RESULT;
+	} else {
 		s->result = out->result;
-		if (s->cmd) {
-			rlx_slot_pass(q, s, from, RLX_SLOT_FREE, false, out);
-			return 0;
-		}
+		rlx_slot_pass(q, s, from, RLX_SLOT_DONE, false, out);
 	}
-	rlx_slot_pass(q, s, from, m->next, m->how == HEAD, out);
 	return 0;
 }
 
@@ -368,54 +392,62 @@ static int rlx_lane_accepts(const struct rlx_lane *lane)
 	return q->live || q->requeue ? 0 : -EPIPE;
 }
 
-int rlx_lane_take(struct rlx_lane *lane, struct rlx_slot **slot)
+int rlx_lane_take(struct rlx_lane *lane, struct rlx_slot **slot, u32 max)
 {
-	int err = rlx_lane_accepts(lane);
+	struct list_head *free = &lane->list[RLX_SLOT_FREE];
 	struct rlx_slot_out out RLX_UNINIT;
-	struct rlx_slot *s;
+	int err = rlx_lane_accepts(lane);
+	u32 n;
 
 	lockdep_assert_held(&lane->q->lock);
 	if (err)
 		return err;
-	if (list_empty(&lane->list[RLX_SLOT_FREE]))
-		return -EAGAIN;
-	s = list_first_entry(&lane->list[RLX_SLOT_FREE], struct rlx_slot, node);
-	rlx_slot_step(lane->q, s, RLX_SLOT_FREE, RLX_EV_TAKE, 0, &out);
-	*slot = s;
-	return 0;
+	for (n = 0; n < max && !list_empty(free); n++) {
+		slot[n] = list_first_entry(free, struct rlx_slot, node);
+		rlx_slot_step(lane->q, slot[n], RLX_SLOT_FREE, RLX_EV_TAKE, 0, &out);
+	}
+	return n ? (int)n : -EAGAIN;
 }
 
 void rlx_slot_drop(struct rlx_slots *q, struct rlx_slot *s, struct rlx_slot_out *out)
 {
 	lockdep_assert_held(&q->lock);
 	q->call++;
+	s->cmd = NULL;
+	s->wait = NULL;
 	WARN_ON_ONCE(rlx_slot_apply(q, s, RLX_EV_DROP, 0, out));
 }
 
-int rlx_slot_submit(struct rlx_slots *q, struct rlx_slot *s,
-		    const struct rlx_slot_req *req, struct rlx_slot_out *out)
+int rlx_slots_submit(struct rlx_lane *lane, struct rlx_slot *const *slot, u32 n,
+		     struct rlx_slot_out *out)
 {
-	int err;
+	/* The second never leaves here: of it only the acts are ever written. */
+	struct rlx_slot_out waits RLX_UNINIT, one RLX_UNINIT;
+	int err = rlx_lane_accepts(lane);
+	struct rlx_slots *q = lane->q;
+	u32 i;
 
 	lockdep_assert_held(&q->lock);
-	if (WARN_ON_ONCE(s->state != RLX_SLOT_TAKEN))
-		return rlx_slot_stale(s->tag, s->seq, out);
-	err = rlx_lane_accepts(s->lane);
-	if (err) {
-		rlx_slot_drop(q, s, out);
+	memset(out, 0, sizeof(*out));
+	if (err)
 		return err;
-	}
 	q->call++;
-	s->cmd = req->cmd;
-	s->wait = req->wait;
-	s->user_data = req->user_data;
-	s->deadline = req->deadline;
-	s->result = 0;
-	s->aux = 0;
-	memcpy(s->lease, req->lease, sizeof(s->lease));
-	if (req->wait)
-		return rlx_slot_apply(q, s, RLX_EV_SUBMIT_WAIT, 0, out);
-	return rlx_slot_step(q, s, RLX_SLOT_TAKEN, RLX_EV_SUBMIT, 0, out);
+	out->lane = lane;
+	for (i = 0; i < n; i++) {
+		struct rlx_slot *s = slot[i];
+
+		if (WARN_ON_ONCE(s->state != RLX_SLOT_TAKEN || s->lane != lane))
+			continue;
+		s->aux = 0;
+		if (s->wait) {
+			rlx_slot_apply(q, s, RLX_EV_SUBMIT_WAIT, 0, &waits);
+			out->acts |= waits.acts;
+		} else {
+			rlx_slot_step(q, s, RLX_SLOT_TAKEN, RLX_EV_SUBMIT, 0, &one);
+			out->acts |= one.acts;
+		}
+	}
+	return 0;
 }
 
 int rlx_slot_points(struct rlx_slots *q, u32 tag, u64 seq, int err,
@@ -605,6 +637,17 @@ static const u8 rlx_slots_told[] = {
 	RLX_SLOT_DELIVERED, RLX_SLOT_ORPHAN, RLX_SLOT_READY, RLX_SLOT_WAITING,
 };
 
+u32 rlx_slots_count(const struct rlx_slots *q, enum rlx_slot_state state)
+{
+	const struct rlx_lane *lane;
+	u32 n = 0;
+
+	lockdep_assert_held(&q->lock);
+	list_for_each_entry(lane, &q->lanes, all)
+		n += lane->nr[state];
+	return n;
+}
+
 /* Whether some request has yet to learn that its executor died. */
 static bool rlx_slots_settled(const struct rlx_slots *q)
 {
@@ -614,7 +657,8 @@ static bool rlx_slots_settled(const struct rlx_slots *q)
 	for (i = 0; i < ARRAY_SIZE(rlx_slots_told); i++) {
 		u8 state = rlx_slots_told[i];
 
-		if (q->nr[state] && rlx_slot_moves[state][ev].how != STAY)
+		if (rlx_slot_moves[state][ev].how != STAY &&
+		    rlx_slots_count(q, state))
 			return false;
 	}
 	return true;
@@ -738,7 +782,6 @@ int rlx_slots_commit(struct rlx_slots *q, u32 gen, const struct rlx_slot_commit 
 	lockdep_assert_held(&q->lock);
 	if (!q->live || gen != q->gen)
 		return -EPIPE;
-	q->call++;
 	for (i = 0; i < n; i++) {
 		struct rlx_slot *s = rlx_slot_find(q, in[i].tag, in[i].seq);
 

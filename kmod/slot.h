@@ -73,7 +73,25 @@ enum rlx_slot_act {
 	RLX_ACT_HINT	= 1 << 5, /* tell the executor (desc.flags) it is not wanted */
 	RLX_ACT_TIMER	= 1 << 6, /* rlx_slots_next_deadline() became earlier */
 	RLX_ACT_DRAINED	= 1 << 7, /* .lane gave its last slot back, once in its life */
+	RLX_ACT_RESULT	= 1 << 8, /* .result is for the ring of .lane; before unlocking */
 };
+
+/* A set of attachments. Of .word only those are written that .words names. */
+struct rlx_leases {
+	unsigned long		word[BITS_TO_LONGS(RLX_LANE_ARENAS)];
+	u32			words;	/* a bit each; 0: the empty set */
+};
+
+static inline void rlx_leases_add(struct rlx_leases *l, u32 index)
+{
+	u32 at = index / BITS_PER_LONG, bit = 1U << at;
+
+	if (!(l->words & bit)) {
+		l->words |= bit;
+		l->word[at] = 0;
+	}
+	l->word[at] |= 1UL << index % BITS_PER_LONG;
+}
 
 struct rlx_lane;
 struct rlx_slots;
@@ -85,19 +103,20 @@ struct rlx_slots;
 struct rlx_slot {
 	struct list_head	node;	/* lane->list[state], or the pool */
 	struct rlx_lane		*lane;	/* whose it is; stale while in the pool */
-	void			*cmd;	/* parked command; taken by claim only */
-	void			*wait;	/* set while WAITING; leaves in a record */
+	void			*cmd;	/* parked command to complete, NULL: a result
+					   is to be reaped; taken by claim only */
+	void			*wait;	/* points; set while WAITING; leaves in a record */
 	u64			seq;	/* generation: +1 at each TAKE */
-	u32			tag;	/* its index, set once */
+	u16			tag;	/* its index, set once */
+	u16			heap;	/* 1 + index in q->heap, 0 if not there */
 	u32			gen;	/* delivered to; q->gen while it is, see attach */
-	u32			heap;	/* 1 + index in q->heap, 0 if not there */
+	s32			result;
 	u8			state;	/* enum rlx_slot_state */
 
-	u64			deadline; /* ns, 0 none */
+	u64			deadline; /* absolute ns, 0 none */
 	u64			user_data;
 	u64			aux;	/* of the result */
-	s32			result;
-	unsigned long		lease[BITS_TO_LONGS(RLX_LANE_ARENAS)];
+	struct rlx_leases	lease;	/* attachments named */
 };
 
 /* A channel's share of a queue. Embedded in the channel; see rlx_lane_open(). */
@@ -110,6 +129,7 @@ struct rlx_lane {
 	u32			depth;	/* slots it holds: the sum of nr[] */
 	u32			quantum; /* requests fetched a turn */
 	u32			left;	/* of this turn */
+	bool			ring;	/* of who opened it: ends give RLX_ACT_RESULT */
 	bool			shut;	/* takes no more requests */
 	bool			drained;
 	u64			call;	/* q->call when .told was written */
@@ -127,7 +147,7 @@ struct rlx_slots {
 	u32			nr_pool;
 	struct list_head	lanes;
 	struct list_head	turns;	/* lanes with READY slots, next first */
-	u32			nr[RLX_SLOT_STATES]; /* sums over the lanes */
+	u32			nr_ready; /* of all lanes */
 	u32			gen;	/* service generation, 0 before the first */
 	bool			live;	/* an executor of that generation is there */
 	bool			requeue; /* RECOVER_REQUEUE */
@@ -201,8 +221,11 @@ bool rlx_slots_bury(struct rlx_slots *q, struct rlx_slot_out *out, u32 max, u32 
 
 static inline u32 rlx_slots_ready(const struct rlx_slots *q)
 {
-	return READ_ONCE(q->nr[RLX_SLOT_READY]);	/* the lock is not needed */
+	return READ_ONCE(q->nr_ready);	/* the lock is not needed */
 }
+
+/* Slots of all lanes in @state; O(lanes). */
+u32 rlx_slots_count(const struct rlx_slots *q, enum rlx_slot_state state);
 
 /*
  * Delivers at most @max READY requests to generation @gen, lanes in turn; returns
@@ -217,6 +240,15 @@ int rlx_slots_fetch(struct rlx_slots *q, u32 gen, struct rlx_slot_ref *ref, u32 
  */
 void rlx_slots_undeliver(struct rlx_slots *q, u32 gen, const struct rlx_slot_ref *ref,
 			 u32 n, struct rlx_slot_out *out);
+
+/*
+ * Wakes stand once a lane in all that rlx_slots_commit() writes from here on. What
+ * else writes records begins a call of its own.
+ */
+static inline void rlx_slots_begin(struct rlx_slots *q)
+{
+	q->call++;
+}
 
 /*
  * Commits @n elements, each on its own: out[i].err is 0, or -ESTALE for what
@@ -236,7 +268,11 @@ const char *rlx_slots_check(const struct rlx_slots *q);
 
 /* ---- a channel's share ---- */
 
-/* Borrows @depth (>= 1) slots. -ENOSPC if the pool has fewer; @quantum >= 1. */
+/*
+ * Borrows @depth (>= 1) slots. -ENOSPC if the pool has fewer; @quantum >= 1. Where
+ * lane->ring is set afterwards, results are not reaped: each leaves in the record of
+ * its end, with RLX_ACT_RESULT, and until unlocking the slot has its user_data.
+ */
 int rlx_lane_open(struct rlx_slots *q, struct rlx_lane *lane, u32 depth, u32 quantum);
 
 /*
@@ -252,12 +288,14 @@ enum rlx_lane_end rlx_lane_close(struct rlx_lane *lane, struct rlx_slot_out *out
 				 u32 max, u32 *n);
 
 /*
- * Takes a slot to fill: its tag and seq are set, so the caller may write the
- * descriptor, under the lock or outside. -EPIPE (lane shut, executor gone without
- * RECOVER_REQUEUE), -ENOTCONN (never was one), -EAGAIN (no slot is free). Ends with
- * rlx_slot_submit() or rlx_slot_drop().
+ * Takes at most @max (>= 1) slots to fill; how many. Their tags and seqs are set, so
+ * the caller may write the descriptors, under the lock or outside. He writes each
+ * slot's .user_data, .deadline and .lease, and .cmd and .wait, which are NULL, where
+ * there is one. -EPIPE (lane shut, executor gone without RECOVER_REQUEUE), -ENOTCONN
+ * (never was one), -EAGAIN (no slot is free). Each ends with rlx_slots_submit() or
+ * rlx_slot_drop().
  */
-int rlx_lane_take(struct rlx_lane *lane, struct rlx_slot **slot);
+int rlx_lane_take(struct rlx_lane *lane, struct rlx_slot **slot, u32 max);
 
 /* Results in the order they came; returns how many. peek() leaves them. */
 u32 rlx_lane_peek(struct rlx_lane *lane, struct rlx_slot_result *res, u32 max);
@@ -287,23 +325,15 @@ static inline u32 rlx_slot_tag(const struct rlx_slots *q, const struct rlx_slot 
 	return s->tag;
 }
 
-/* What a request holds; all opaque here but the leases. */
-struct rlx_slot_req {
-	void		*cmd;	/* parked command to complete, or NULL: to be reaped */
-	void		*wait;	/* points to wait for, or NULL: READY at once */
-	u64		user_data;
-	u64		deadline; /* absolute ns, 0 none */
-	unsigned long	lease[BITS_TO_LONGS(RLX_LANE_ARENAS)]; /* attachments named */
-};
-
 /*
- * TAKEN -> WAITING or READY. On error (those of take, but -EAGAIN) the slot is free
- * again, and cmd and wait stay the caller's; @out is to be acted on all the same.
- * The descriptor is published (its seq stored with release) before this is called.
+ * Of TAKEN slots of @lane, filled by who took them: each WAITING or READY, in order.
+ * 0, or those of take but -EAGAIN, and then nothing happened: drop them. @out: for all
+ * of them .acts, which are only wakes, and .lane.
+ * The descriptors are published (their seqs stored with release) before.
  */
-int rlx_slot_submit(struct rlx_slots *q, struct rlx_slot *s,
-		    const struct rlx_slot_req *req, struct rlx_slot_out *out);
-/* TAKEN -> FREE. */
+int rlx_slots_submit(struct rlx_lane *lane, struct rlx_slot *const *slot, u32 n,
+		     struct rlx_slot_out *out);
+/* TAKEN -> FREE. Its .cmd and .wait stay the caller's. */
 void rlx_slot_drop(struct rlx_slots *q, struct rlx_slot *s, struct rlx_slot_out *out);
 
 /*

@@ -41,8 +41,8 @@ static u32 rlx_slot_names(const struct rlx_slot *s)
 	u32 n = 0, i;
 	unsigned long w;
 
-	for (i = 0; i < ARRAY_SIZE(s->lease); i++)
-		for (w = s->lease[i]; w; w &= w - 1)
+	for (i = 0; i < ARRAY_SIZE(s->lease.word); i++)
+		for (w = s->lease.words & BIT(i) ? s->lease.word[i] : 0; w; w &= w - 1)
 			n++;
 	return n;
 }
@@ -75,6 +75,8 @@ static const char *rlx_lane_check(const struct rlx_lane *lane)
 	}
 	if (total != lane->depth)
 		return "S1: the states do not sum up to the depth";
+	if (lane->ring && lane->nr[RLX_SLOT_DONE] && !lane->shut)
+		return "a result waits beside the ring";
 	if (lane->drained || !lane->depth)
 		return "an empty lane is still listed";
 	if (lane->shut && !total)
@@ -104,7 +106,7 @@ static const char *rlx_heap_check(const struct rlx_slots *q)
 
 const char *rlx_slots_check(const struct rlx_slots *q)
 {
-	u32 state, nr[RLX_SLOT_STATES] = { 0 }, held = 0, turns = 0, busy = 0, n = 0;
+	u32 held = 0, turns = 0, busy = 0, ready = 0, n = 0;
 	const struct rlx_lane *lane;
 	const struct rlx_slot *s;
 	const char *bad;
@@ -116,12 +118,10 @@ const char *rlx_slots_check(const struct rlx_slots *q)
 			return bad;
 		held += lane->depth;
 		busy += lane->nr[RLX_SLOT_READY] != 0;
-		for (state = 0; state < RLX_SLOT_STATES; state++)
-			nr[state] += lane->nr[state];
+		ready += lane->nr[RLX_SLOT_READY];
 	}
-	for (state = 0; state < RLX_SLOT_STATES; state++)
-		if (nr[state] != q->nr[state])
-			return "S1: the lanes do not sum up";
+	if (ready != q->nr_ready)
+		return "S1: the lanes do not sum up";
 	list_for_each_entry(s, &q->pool, node) {
 		if (++n > q->depth)
 			return "a pool without end";

@@ -50,19 +50,38 @@ struct rlx_wait {
 	struct work_struct free;
 };
 
-/* A request between its copying and its publication. */
-struct rlx_draft {
-	struct rlx_slot *slot;
-	struct rlx_slice *slices;	/* indirect ones */
-	struct rlx_wait *wait;
+/* What makes a request more than its descriptor. */
+#define RLX_RQ_MORE	(RLX_RQ_INDIRECT | RLX_RQ_WAIT)
+
+#define RLX_BATCH	32	/* slots taken, filled and published in one go */
+
+/* Where requests come from, and who wants to know of them. */
+struct rlx_source {
+	const struct rlx_rq __user *urq;
+	const struct rlx_rq *rq;	/* instead, if not NULL; of one request */
+	struct rlx_rq_id __user *uid;	/* may be NULL */
+	struct io_uring_cmd *cmd;	/* may be NULL; of one request */
+};
+
+/* Requests between the taking of their slots and their publication. */
+struct rlx_batch {
+	struct rlx_channel *ch;
+	struct rlx_slot *slot[RLX_BATCH];
+	u32 nr;				/* slots taken */
+	u32 done;			/* of these, published */
+	u32 end;			/* behind the last that is filled */
+	int err;			/* why the rest will not be */
+
+	/* Of the one that is filled last: nothing follows what has RLX_RQ_MORE. */
+	u32 more;			/* those of its flags */
 	u64 wait_handle;		/* with rlx_rq.pad, which is 0 */
 	u64 wait_value;
+	struct rlx_slice *slices;	/* indirect ones */
+	struct rlx_wait *wait;
 	u64 seq;			/* with @late */
 	int error;			/* with @late */
 	bool late;			/* its point came before it was there */
 };
-
-#define RLX_DRAFTS	16	/* under one lock, and on the stack */
 
 /* ---- waiting for a timeline ---- */
 
@@ -118,10 +137,11 @@ static void rlx_wait_wake(struct rlx_timeline_waiter *waiter, int error)
 	rlx_wait_free_later(w);
 }
 
-/* 0 with @d->wait set, or NULL where the point is reached already. */
-static int rlx_wait_begin(struct rlx_channel *ch, struct rlx_draft *d)
+/* Of the last request; 0 with @b->wait set, or NULL where its point is reached. */
+static int rlx_wait_begin(struct rlx_batch *b)
 {
-	struct rlx_timeline *tl = rlx_channel_timeline(ch, (u32)d->wait_handle);
+	struct rlx_timeline *tl = rlx_channel_timeline(b->ch, (u32)b->wait_handle);
+	const struct rlx_slot *slot = b->slot[b->end - 1];
 	struct rlx_wait *w;
 	int ret;
 
@@ -132,15 +152,15 @@ static int rlx_wait_begin(struct rlx_channel *ch, struct rlx_draft *d)
 	if (!w)
 		goto out_put;
 	w->timeline = tl;
-	w->q = ch->q;
-	w->tag = rlx_slot_tag(&ch->q->slots, d->slot);
-	w->seq = d->slot->seq;
-	w->waiter.value = d->wait_value;
+	w->q = b->ch->q;
+	w->tag = rlx_slot_tag(&w->q->slots, slot);
+	w->seq = slot->seq;
+	w->waiter.value = b->wait_value;
 	w->waiter.wake = rlx_wait_wake;
 	ret = rlx_timeline_wait_add(tl, &w->waiter);
 	if (ret)
 		goto out_free;
-	d->wait = w;
+	b->wait = w;
 	return 0;
 
 out_free:
@@ -150,45 +170,83 @@ out_put:
 	return ret < 0 ? ret : 0;
 }
 
-/* ---- a draft ---- */
+/* ---- filling descriptors ---- */
 
-static struct rlx_desc *rlx_draft_desc(struct rlx_channel *ch, const struct rlx_draft *d)
+static __always_inline struct rlx_desc *rlx_batch_desc(const struct rlx_batch *b,
+						       u32 i)
 {
-	return &ch->q->desc[rlx_slot_tag(&ch->q->slots, d->slot)];
+	const struct rlx_queue *q = b->ch->q;
+
+	return &q->desc[rlx_slot_tag(&q->slots, b->slot[i])];
+}
+
+static __always_inline bool rlx_batch_good(const struct rlx_desc *desc, u32 most,
+					   u64 wait_handle, u64 wait_value)
+{
+	if (!(desc->flags & RLX_RQ_INDIRECT))
+		most = min_t(u32, most, RLX_RQ_SLICES);
+	else if (!desc->nr_slices)
+		return false;
+	if (!(desc->flags & RLX_RQ_WAIT) && (wait_handle || wait_value))
+		return false;
+	return !(desc->flags & ~(RLX_RQ_FLAGS | RLX_RQ_USER_FLAGS)) &&
+	       !(wait_handle >> 32) && desc->inline_len <= RLX_RQ_INLINE &&
+	       desc->nr_slices <= most;
 }
 
 /*
- * The heads of @n requests into their descriptors, each word once; how many could be
- * read. One access to user space for all of them.
+ * Requests into their descriptors, of each what counts, each word once: up to one
+ * that has more, or is not good. One access to user space for all of them.
  */
-static u32 rlx_drafts_read(struct rlx_channel *ch, struct rlx_draft *d,
-			   const struct rlx_rq __user *urq, u32 n)
+static void rlx_batch_read(struct rlx_batch *b, const struct rlx_rq __user *urq)
 {
-	u32 i = 0;
+	const u32 most = b->ch->svc->max_slices;
+	u64 *to, wait_handle = 0, wait_value = 0;
+	u32 end = b->end, more = 0, k;
+	const u64 __user *from;
+	struct rlx_desc *desc;
 
-	if (!user_read_access_begin(urq, n * sizeof(*urq)))
-		return 0;
-	for (; i < n; i++, d++, urq++) {
-		u64 *to = (u64 *)&rlx_draft_desc(ch, d)->opcode;
-		const u64 __user *from = (const u64 __user *)urq;
-
-		unsafe_get_user(to[0], &from[0], out_fault);
-		unsafe_get_user(to[1], &from[1], out_fault);
-		unsafe_get_user(to[2], &from[2], out_fault);
-		unsafe_get_user(to[3], &from[3], out_fault);
-		unsafe_get_user(d->wait_handle, &from[4], out_fault);
-		unsafe_get_user(d->wait_value, &from[5], out_fault);
+	b->err = -EFAULT;
+	if (!user_read_access_begin(urq, (b->nr - end) * sizeof(*urq)))
+		return;
+	for (; end < b->nr && !more; end++, urq++) {
+		desc = rlx_batch_desc(b, end);
+		from = (const u64 __user *)urq;
+		to = (u64 *)&desc->opcode;
+		unsafe_get_user(to[0], &from[0], out_end);
+		unsafe_get_user(to[1], &from[1], out_end);
+		unsafe_get_user(to[2], &from[2], out_end);
+		unsafe_get_user(to[3], &from[3], out_end);
+		unsafe_get_user(wait_handle, &from[4], out_end);
+		unsafe_get_user(wait_value, &from[5], out_end);
+		if (!rlx_batch_good(desc, most, wait_handle, wait_value)) {
+			b->err = -EINVAL;
+			goto out_end;
+		}
+		from = (const u64 __user *)urq->slice;
+		to = (u64 *)desc->slice;
+		k = desc->flags & RLX_RQ_INDIRECT ? 1 : desc->nr_slices;
+		for (k *= sizeof(struct rlx_slice) / sizeof(u64); k; k--)
+			unsafe_get_user(*to++, from++, out_end);
+		from = (const u64 __user *)urq->inline_data;
+		to = (u64 *)desc->inline_data;
+		for (k = DIV_ROUND_UP(desc->inline_len, sizeof(u64)); k; k--)
+			unsafe_get_user(*to++, from++, out_end);
+		more = desc->flags & RLX_RQ_MORE;
 	}
-out_fault:
+	b->err = 0;
+	b->more = more;
+	b->wait_handle = wait_handle;
+	b->wait_value = wait_value;
+out_end:
 	user_read_access_end();
-	return i;
+	b->end = end;
 }
 
 /* The same of one request from a copy of the kernel's, which has only slices. */
-static void rlx_draft_copy(struct rlx_channel *ch, struct rlx_draft *d,
-			   const struct rlx_rq *rq)
+static void rlx_batch_copy(struct rlx_batch *b, const struct rlx_rq *rq)
 {
-	struct rlx_desc *desc = rlx_draft_desc(ch, d);
+	struct rlx_desc *desc = rlx_batch_desc(b, b->end);
 
 	desc->opcode = rq->opcode;
 	desc->flags = rq->flags;
@@ -197,190 +255,223 @@ static void rlx_draft_copy(struct rlx_channel *ch, struct rlx_draft *d,
 	desc->nr_slices = rq->nr_slices;
 	desc->inline_len = rq->inline_len;
 	memcpy(desc->slice, rq->slice, sizeof(desc->slice));
-	d->wait_handle = 0;
-	d->wait_value = 0;
+	if (rlx_batch_good(desc, b->ch->svc->max_slices, 0, 0))
+		b->end++;
+	else
+		b->err = -EINVAL;
 }
 
-static int rlx_draft_check(struct rlx_channel *ch, const struct rlx_draft *d,
-			   const struct rlx_desc *desc)
+static int rlx_batch_read_slices(struct rlx_batch *b)
 {
-	u32 most = desc->flags & RLX_RQ_INDIRECT ? RLX_RQ_SLICES_MAX : RLX_RQ_SLICES;
-
-	if (desc->flags & ~(RLX_RQ_FLAGS | RLX_RQ_USER_FLAGS) || d->wait_handle >> 32 ||
-	    desc->inline_len > RLX_RQ_INLINE ||
-	    desc->nr_slices > min(most, ch->svc->max_slices))
-		return -EINVAL;
-	if (!(desc->flags & RLX_RQ_WAIT) && (d->wait_handle || d->wait_value))
-		return -EINVAL;
-	if ((desc->flags & RLX_RQ_INDIRECT) && !desc->nr_slices)
-		return -EINVAL;
-	return 0;
-}
-
-/* Of slices and inline data what counts. */
-static int rlx_draft_read_body(struct rlx_desc *desc, const struct rlx_rq __user *urq)
-{
-	u32 slices = desc->flags & RLX_RQ_INDIRECT ? 1 : desc->nr_slices;
-	u32 words = slices * (sizeof(struct rlx_slice) / sizeof(u64));
-
-	if (words && rlx_words_from_user(desc->slice, urq->slice, words))
-		return -EFAULT;
-	words = DIV_ROUND_UP(desc->inline_len, sizeof(u64));
-	if (words && rlx_words_from_user(desc->inline_data, urq->inline_data, words))
-		return -EFAULT;
-	return 0;
-}
-
-static int rlx_draft_read_slices(struct rlx_channel *ch, struct rlx_draft *d,
-				 const struct rlx_desc *desc)
-{
+	const struct rlx_desc *desc = rlx_batch_desc(b, b->end - 1);
 	int err;
 
-	d->slices = kmalloc_array(desc->nr_slices, sizeof(*d->slices),
+	b->slices = kmalloc_array(desc->nr_slices, sizeof(*b->slices),
 				  GFP_KERNEL_ACCOUNT);
-	if (!d->slices)
+	if (!b->slices)
 		return -ENOMEM;
-	err = rlx_channel_copy_slices(ch, &desc->slice[0], d->slices, desc->nr_slices);
+	err = rlx_channel_copy_slices(b->ch, &desc->slice[0], b->slices,
+				      desc->nr_slices);
 	if (err) {
-		kfree(d->slices);
-		d->slices = NULL;
+		kfree(b->slices);
+		b->slices = NULL;
 	}
 	return err;
 }
 
-/* The head is there; the rest. What it leaves in @d, rlx_draft_clear() undoes. */
-static int rlx_draft_fill(struct rlx_channel *ch, struct rlx_draft *d,
-			  const struct rlx_rq __user *urq,
-			  struct rlx_rq_id __user *uid)
+/* Who the requests will be, for whoever submits them. */
+static void rlx_batch_tell(struct rlx_batch *b, struct rlx_rq_id __user *uid)
 {
-	struct rlx_desc *desc = rlx_draft_desc(ch, d);
-	int err;
+	u32 i;
 
-	err = rlx_draft_check(ch, d, desc);
-	if (!err && urq)
-		err = rlx_draft_read_body(desc, urq);
-	if (err)
-		return err;
-	if (desc->flags & RLX_RQ_INDIRECT) {
-		err = rlx_draft_read_slices(ch, d, desc);
-		if (err)
-			return err;
-	}
-	if (uid) {
+	for (i = b->done; i < b->end; i++) {
 		struct rlx_rq_id id = {
-			.seq = d->slot->seq,
-			.tag = rlx_slot_tag(&ch->q->slots, d->slot),
+			.seq = b->slot[i]->seq,
+			.tag = rlx_slot_tag(&b->ch->q->slots, b->slot[i]),
 		};
 
-		if (rlx_words_to_user(uid, &id, sizeof(id) / sizeof(u64)))
-			return -EFAULT;
+		if (rlx_words_to_user(uid + i, &id, sizeof(id) / sizeof(u64))) {
+			b->err = -EFAULT;
+			b->end = i;
+			b->more = 0;
+		}
 	}
-	return desc->flags & RLX_RQ_WAIT ? rlx_wait_begin(ch, d) : 0;
 }
 
-/* Every slice; what the request names as leases. Lock held. */
-static int rlx_draft_check_slices(struct rlx_channel *ch, const struct rlx_draft *d,
-				  const struct rlx_desc *desc, unsigned long *lease)
+/* Fills some more, the first of them of @from's number @at + @b->done. */
+static void rlx_batch_fill(struct rlx_batch *b, const struct rlx_source *from, u32 at)
 {
-	const struct rlx_slice *s = d->slices ?: desc->slice;
+	int err = 0;
+
+	b->end = b->done;
+	b->err = 0;
+	b->more = 0;
+	b->slices = NULL;
+	b->wait = NULL;
+	b->late = false;
+	if (from->rq)
+		rlx_batch_copy(b, from->rq);
+	else
+		rlx_batch_read(b, from->urq + at + b->done);
+	if (from->uid)
+		rlx_batch_tell(b, from->uid + at);
+	if (b->more & RLX_RQ_INDIRECT)
+		err = rlx_batch_read_slices(b);
+	if (!err && (b->more & RLX_RQ_WAIT))
+		err = rlx_wait_begin(b);
+	if (err) {
+		b->err = err;
+		b->end--;
+	}
+}
+
+/* ---- publishing them ---- */
+
+/* Every slice of a request; what it names as leases. Lock held. */
+static int rlx_batch_check(const struct rlx_batch *b, const struct rlx_desc *desc,
+			   struct rlx_leases *lease)
+{
+	bool indirect = desc->flags & RLX_RQ_INDIRECT;
+	const struct rlx_slice *s = indirect ? b->slices : desc->slice;
 	u32 i;
 	int err;
 
 	for (i = 0; i < desc->nr_slices; i++) {
-		err = rlx_channel_check_slice(ch, &s[i]);
+		err = rlx_channel_check_slice(b->ch, &s[i]);
 		if (err)
 			return err;
-		__set_bit(RLX_ATTACH_INDEX(s[i].arena), lease);
+		rlx_leases_add(lease, RLX_ATTACH_INDEX(s[i].arena));
 	}
 	if (desc->flags & RLX_RQ_WAIT)
-		__set_bit(RLX_ATTACH_INDEX((u32)d->wait_handle), lease);
-	if (!d->slices)
+		rlx_leases_add(lease, RLX_ATTACH_INDEX((u32)b->wait_handle));
+	if (!indirect)
 		return 0;
 	/* The range they came from, once more: detached in between? */
-	err = rlx_channel_check_slice(ch, &desc->slice[0]);
-	__set_bit(RLX_ATTACH_INDEX(desc->slice[0].arena), lease);
+	err = rlx_channel_check_slice(b->ch, &desc->slice[0]);
+	rlx_leases_add(lease, RLX_ATTACH_INDEX(desc->slice[0].arena));
 	return err;
 }
 
-/* The request becomes one. Lock held; on error the slot is free again. */
-static int rlx_draft_publish(struct rlx_channel *ch, struct rlx_draft *d,
-			     struct io_uring_cmd *cmd, struct rlx_slot_out *out)
+/*
+ * What is filled goes from descriptors into slots, up to what is refused: the end of
+ * it. Lock held.
+ */
+static u32 rlx_batch_ready(struct rlx_batch *b)
 {
-	struct rlx_queue *q = ch->q;
-	u32 tag = rlx_slot_tag(&q->slots, d->slot);
-	struct rlx_desc *desc = &q->desc[tag];
-	struct rlx_slot_req req RLX_UNINIT;
+	u32 i;
+
+	for (i = b->done; i < b->end; i++) {
+		struct rlx_desc *desc = rlx_batch_desc(b, i);
+		struct rlx_slot *slot = b->slot[i];
+
+		slot->lease.words = 0;
+		if (desc->nr_slices || (desc->flags & RLX_RQ_WAIT)) {
+			b->err = rlx_batch_check(b, desc, &slot->lease);
+			if (unlikely(b->err))
+				break;
+		}
+		slot->user_data = desc->user_data;
+		slot->deadline = desc->deadline_ns;
+		desc->channel = b->ch->id;
+		desc->tag = slot->tag;
+		smp_store_release(&desc->seq, slot->seq);
+	}
+	return i;
+}
+
+/* What the last one has more, in its slot; until it is a request, @b has it too. */
+static void rlx_batch_bind(struct rlx_batch *b, struct rlx_slot *slot,
+			   struct io_uring_cmd *cmd)
+{
+	if (cmd) {
+		rlx_uring_parked(cmd, slot->tag, slot->seq);
+		slot->cmd = cmd;
+	}
+	if (b->slices)
+		swap(b->ch->q->slices[slot->tag], b->slices);
+	slot->wait = b->wait;
+}
+
+/* It is one, and its wait is its own. Its point may have come before it did. */
+static void rlx_batch_bound(struct rlx_batch *b)
+{
+	b->late = b->wait->fired;
+	b->error = b->wait->error;
+	b->seq = b->slot[b->done - 1]->seq;
+	b->wait = NULL;
+}
+
+/* Publishes what is filled, in order. With @b->err the other slots go back. */
+static void rlx_batch_publish(struct rlx_batch *b, struct io_uring_cmd *cmd)
+{
+	struct rlx_slot_out out RLX_UNINIT, all RLX_UNINIT;
+	struct rlx_queue *q = b->ch->q;
+	struct rlx_todo todo = {};
+	u32 from = b->done, end, i;
+	unsigned long flags;
 	int err;
 
-	memset(req.lease, 0, sizeof(req.lease));
-	err = rlx_draft_check_slices(ch, d, desc, req.lease);
-	if (err) {
-		rlx_slot_drop(&q->slots, d->slot, out);
-		return err;
+	rcu_read_lock();
+	spin_lock_irqsave(&q->slots.lock, flags);
+	end = rlx_batch_ready(b);
+	if (end == b->end && end > from)
+		rlx_batch_bind(b, b->slot[end - 1], cmd);
+	err = rlx_slots_submit(&b->ch->lane, b->slot + from, end - from, &all);
+	if (unlikely(err)) {
+		b->err = err;
+	} else {
+		b->done = end;
+		q->submitted += end - from;
+		if (end == b->end && b->wait)
+			rlx_batch_bound(b);
 	}
-	desc->channel = ch->id;
-	desc->tag = tag;
-	smp_store_release(&desc->seq, d->slot->seq);
-	if (d->slices)
-		swap(q->slices[tag], d->slices);
-	if (cmd)
-		rlx_uring_parked(cmd, tag, d->slot->seq);
-	req.cmd = cmd;
-	req.wait = d->wait;
-	req.user_data = desc->user_data;
-	req.deadline = desc->deadline_ns;
-	err = rlx_slot_submit(&q->slots, d->slot, &req, out);
-	if (err)
-		return err;
-	q->submitted++;
-	if (d->wait && d->wait->fired) {
-		d->late = true;
-		d->error = d->wait->error;
-		d->seq = d->slot->seq;
+	/* All these records are of one lane, and have nothing but wakes. */
+	all.lane = &b->ch->lane;
+	for (i = b->done; b->err && i < b->nr; i++) {
+		rlx_slot_drop(&q->slots, b->slot[i], &out);
+		all.acts |= out.acts;
 	}
-	d->wait = NULL;			/* the request's now */
-	return 0;
+	rlx_queue_settle(q, &all, 1, &todo);
+	spin_unlock_irqrestore(&q->slots.lock, flags);
+	rlx_queue_act(q, &all, 1, &todo);
+	rcu_read_unlock();
+	for (i = from; trace_rlx_submit_enabled() && i < b->done; i++)
+		trace_rlx_submit(b->ch->id, rlx_slot_tag(&q->slots, b->slot[i]),
+				 b->slot[i]->seq, 0);
 }
 
 /*
- * The point was reached or poisoned before the request was there to be told. No lock
- * held: it may have ended meanwhile, and then whoever ended it freed its wait.
+ * The last one's point was reached or poisoned before the request was there to be
+ * told. It may have ended meanwhile, and then whoever ended it freed its wait.
  */
-static void rlx_draft_point(struct rlx_channel *ch, const struct rlx_draft *d)
+static void rlx_batch_point(const struct rlx_batch *b)
 {
-	struct rlx_queue *q = ch->q;
+	struct rlx_queue *q = b->ch->q;
 	struct rlx_todo todo = {};
 	struct rlx_slot_out out;
 	unsigned long flags;
 
 	rcu_read_lock();
 	spin_lock_irqsave(&q->slots.lock, flags);
-	rlx_slot_points(&q->slots, rlx_slot_tag(&q->slots, d->slot), d->seq, d->error,
-			&out);
+	rlx_slot_points(&q->slots, rlx_slot_tag(&q->slots, b->slot[b->done - 1]), b->seq,
+			b->error, &out);
 	rlx_queue_settle(q, &out, 1, &todo);
 	spin_unlock_irqrestore(&q->slots.lock, flags);
 	rlx_queue_act(q, &out, 1, &todo);
 	rcu_read_unlock();
 }
 
-/* What publication did not take. No lock held. */
-static void rlx_draft_clear(struct rlx_draft *d)
-{
-	kfree(d->slices);
-	if (d->wait)
-		rlx_wait_end(d->wait);
-}
-
 /* ---- a batch ---- */
 
-/* Slots to fill, at most @max; how many, or why none. */
-static int rlx_drafts_take(struct rlx_channel *ch, struct rlx_draft *d, u32 max)
+/* At most @max slots to fill; 0 or why there are none. */
+static int rlx_batch_take(struct rlx_batch *b, struct rlx_channel *ch, u32 max)
 {
 	struct rlx_queue *q = ch->q;
-	u32 room = max, n = 0;
 	unsigned long flags;
 	int err = -EAGAIN;
 
+	b->ch = ch;
+	b->done = 0;
 	spin_lock_irqsave(&q->slots.lock, flags);
 	if (ch->ring) {
 		/* Results not consumed yet have no slot, but need their entry. */
@@ -389,92 +480,15 @@ static int rlx_drafts_take(struct rlx_channel *ch, struct rlx_draft *d, u32 max)
 
 		if (used < 0)
 			err = used;
-		room = used < 0 || left < 0 ? 0 : min_t(u32, room, left);
+		max = used < 0 || left < 0 ? 0 : min_t(u32, max, left);
 	}
-	while (n < room) {
-		err = rlx_lane_take(&ch->lane, &d[n].slot);
-		if (err)
-			break;
-		n++;
-	}
+	if (max)
+		err = rlx_lane_take(&ch->lane, b->slot, max);
 	spin_unlock_irqrestore(&q->slots.lock, flags);
-	return n ? (int)n : err;
-}
-
-/*
- * Publishes the first @n of @nr drafts, in order, up to the first that is refused;
- * the slots of the rest go back. How many; @err is why not all.
- */
-static u32 rlx_drafts_publish(struct rlx_channel *ch, struct rlx_draft *d, u32 n,
-			      u32 nr, struct io_uring_cmd *cmd, int *err)
-{
-	/* All these records are of one lane, and have nothing but wakes. */
-	struct rlx_slot_out out RLX_UNINIT;
-	struct rlx_slot_out all = { .lane = &ch->lane };
-	struct rlx_queue *q = ch->q;
-	struct rlx_todo todo = {};
-	unsigned long flags;
-	u32 done = 0, i;
-	int ret;
-
-	rcu_read_lock();
-	spin_lock_irqsave(&q->slots.lock, flags);
-	for (; done < n; done++) {
-		ret = rlx_draft_publish(ch, &d[done], cmd, &out);
-		all.acts |= out.acts;
-		if (unlikely(ret)) {
-			*err = ret;
-			break;
-		}
-	}
-	/* The one refused has given its slot back already. */
-	for (i = done < n ? done + 1 : done; i < nr; i++) {
-		rlx_slot_drop(&q->slots, d[i].slot, &out);
-		all.acts |= out.acts;
-	}
-	rlx_queue_settle(q, &all, 1, &todo);
-	spin_unlock_irqrestore(&q->slots.lock, flags);
-	rlx_queue_act(q, &all, 1, &todo);
-	rcu_read_unlock();
-	return done;
-}
-
-/* Where requests come from, and who wants to know of them. */
-struct rlx_source {
-	const struct rlx_rq __user *urq;
-	const struct rlx_rq *rq;	/* instead, if not NULL; of one request */
-	struct rlx_rq_id __user *uid;	/* may be NULL */
-	struct io_uring_cmd *cmd;	/* may be NULL; of one request */
-};
-
-/* Fills at most @nr drafts from @at on; how many. @err is why not all. */
-static u32 rlx_drafts_fill(struct rlx_channel *ch, struct rlx_draft *d,
-			   const struct rlx_source *from, u32 at, u32 nr, int *err)
-{
-	u32 readable = 1, n, i;
-
-	for (i = 0; i < nr; i++) {
-		d[i].slices = NULL;
-		d[i].wait = NULL;
-		d[i].late = false;
-	}
-	if (from->rq)
-		rlx_draft_copy(ch, d, from->rq);
-	else
-		readable = rlx_drafts_read(ch, d, from->urq + at, nr);
-	for (n = 0; n < readable; n++) {
-		int ret = rlx_draft_fill(ch, &d[n],
-					 from->rq ? NULL : from->urq + at + n,
-					 from->uid ? from->uid + at + n : NULL);
-
-		if (ret) {
-			*err = ret;
-			return n;
-		}
-	}
-	if (n < nr)
-		*err = -EFAULT;
-	return n;
+	if (err < 0)
+		return err;
+	b->nr = err;
+	return 0;
 }
 
 /* How many were submitted, from @at on; less than @max means @err. */
@@ -482,29 +496,25 @@ static u32 rlx_channel_submit_chunk(struct rlx_channel *ch,
 				    const struct rlx_source *from, u32 at,
 				    u32 max, int *err)
 {
-	struct rlx_draft d[RLX_DRAFTS] RLX_UNINIT;
-	int got = rlx_drafts_take(ch, d, min_t(u32, max, RLX_DRAFTS));
-	u32 nr, n, i, done;
+	struct rlx_batch b RLX_UNINIT;
 
-	if (got < 0) {
-		*err = got;
+	*err = rlx_batch_take(&b, ch, min_t(u32, max, RLX_BATCH));
+	if (*err)
 		return 0;
-	}
-	nr = got;
-	*err = nr < max ? -EAGAIN : 0;
-	n = rlx_drafts_fill(ch, d, from, at, nr, err);
-	rlx_stall("submit");
-	done = rlx_drafts_publish(ch, d, n, nr, from->cmd, err);
-	for (i = 0; i < nr; i++) {
-		if (i < done)
-			trace_rlx_submit(ch->id, rlx_slot_tag(&ch->q->slots, d[i].slot),
-					 d[i].slot->seq, 0);
-		if (unlikely(d[i].late))
-			rlx_draft_point(ch, &d[i]);
-		if (unlikely(d[i].slices || d[i].wait))
-			rlx_draft_clear(&d[i]);
-	}
-	return done;
+	do {
+		rlx_batch_fill(&b, from, at);
+		rlx_stall("submit");
+		rlx_batch_publish(&b, from->cmd);
+		if (b.more) {
+			if (b.late)
+				rlx_batch_point(&b);
+			kfree(b.slices);
+			if (b.wait)
+				rlx_wait_end(b.wait);
+		}
+	} while (!b.err && b.done < b.nr);
+	*err = !b.err && b.nr < max ? -EAGAIN : b.err;
+	return b.done;
 }
 
 int rlx_channel_submit_one(struct rlx_channel *ch, const struct rlx_rq __user *urq,
@@ -529,7 +539,7 @@ long rlx_channel_submit(struct rlx_call *call)
 	if (s->flags || s->reserved || s->nr > INT_MAX)
 		return -EINVAL;
 	while (done < s->nr) {
-		u32 max = min_t(u32, s->nr - done, RLX_DRAFTS);
+		u32 max = min_t(u32, s->nr - done, RLX_BATCH);
 
 		n = rlx_channel_submit_chunk(call->priv, &from, done, max, &err);
 		done += n;

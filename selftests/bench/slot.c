@@ -40,17 +40,22 @@ static double now(void)
 
 static void submit(const struct load *l)
 {
-	struct rlx_slot_req req = { .lease = { 3 } };
-	struct rlx_slot *s;
-	u32 i;
+	struct rlx_slot *s[BATCH];
+	u32 each = l->batch / l->lanes, i, k;
 
 	spin_lock(&q.lock);
-	for (i = 0; i < l->batch; i++) {
-		if (rlx_lane_take(&lane[i % l->lanes], &s))
+	for (i = 0; i < l->lanes; i++) {
+		if (rlx_lane_take(&lane[i], s, each) != (int)each)
 			exit(1);
-		req.cmd = l->parked ? s : NULL;
-		req.deadline = l->due ? ++clock_ns : 0;
-		if (rlx_slot_submit(&q, s, &req, out))
+		for (k = 0; k < each; k++) {
+			s[k]->cmd = l->parked ? s[k] : NULL;
+			s[k]->user_data = k;
+			s[k]->deadline = l->due ? ++clock_ns : 0;
+			s[k]->lease.words = 0;
+			rlx_leases_add(&s[k]->lease, 0);
+			rlx_leases_add(&s[k]->lease, 1);
+		}
+		if (rlx_slots_submit(&lane[i], s, each, out))
 			exit(1);
 	}
 	spin_unlock(&q.lock);
@@ -75,6 +80,7 @@ static void once(const struct load *l, double *spent)
 		in[i] = (struct rlx_slot_commit){ .seq = ref[i].seq, .tag = ref[i].tag };
 	t[2] = now();
 	spin_lock(&q.lock);
+	rlx_slots_begin(&q);
 	if (rlx_slots_commit(&q, 1, in, l->batch, out) != (int)l->batch)
 		exit(1);
 	spin_unlock(&q.lock);

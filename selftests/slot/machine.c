@@ -76,11 +76,13 @@ static void end(void)
 
 static struct rlx_slot *submit(struct rlx_lane *lane, u64 user_data, u64 deadline)
 {
-	struct rlx_slot_req req = { .user_data = user_data, .deadline = deadline };
 	struct rlx_slot *s;
 
-	CHECK_EQ(rlx_lane_take(lane, &s), 0);
-	CHECK_EQ(rlx_slot_submit(&q, s, &req, out), 0);
+	CHECK_EQ(rlx_lane_take(lane, &s, 1), 1);
+	s->user_data = user_data;
+	s->deadline = deadline;
+	s->lease.words = 0;
+	CHECK_EQ(rlx_slots_submit(lane, &s, 1, out), 0);
 	return s;
 }
 

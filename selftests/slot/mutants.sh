@@ -27,7 +27,7 @@ the heap does not sift what fills a hole|s/rlx_heap_sift(q, at, last);/rlx_heap_
 the heap takes the first child|s/^\t\t\tkid++;$/\t\t\t;/
 the heap never moves up|s/while (at && rlx_heap_key(q, (at - 1) \/ 2) > key)/while (0)/
 the timer is never said to be earlier|s/acts |= RLX_ACT_TIMER;/;/
-the generation of a slot stands still|s/out->seq = ++s->seq;/out->seq = s->seq;/
+the generation of a slot stands still|s/^\t\ts->seq++;/\t\t;/
 any generation of a slot will do|s/return s->seq == seq ? s : NULL;/return s;/
 a tag is not bounded|s/if (tag >= q->depth)/if (0)/
 commit: by the dead|/^int rlx_slots_commit/,/^}/s/if (!q->live || gen != q->gen)/if (gen != q->gen)/
@@ -75,6 +75,17 @@ told: each time|s/acts &= ~lane->told;/;/
 a lane keeps its turn|s/^\t\tlist_del_init(&lane->turn);/\t\t;/
 a slot is not counted in|s/rlx_lane_count(lane, next, 1);/;/
 a slot of a shut lane stays|s/if (next == RLX_SLOT_FREE && unlikely(lane->shut))/if (0)/
+ring: of a shut lane too|s/ \&\& !out->lane->shut)/)/
+ring: the result is not told|s/out->acts |= RLX_ACT_RESULT;/;/
+ring: nobody is woken|s/out->acts = RLX_ACT_REAP;/;/
+submit: for the dead|/^int rlx_slots_submit/,/^}/s/return err;/;/
+submit: the first alone|/^int rlx_slots_submit/,/^}/s/i < n/i < 1/
+submit: what waits tells nothing|s/out->acts |= waits.acts;/;/
+drop: keeps the command|/^void rlx_slot_drop/,/^}/s/s->cmd = NULL;//
+drop: keeps the points|/^void rlx_slot_drop/,/^}/s/s->wait = NULL;//
+take: more than asked for|s/n < max \&\& !list_empty(free)/!list_empty(free)/
+leases of the first word alone|/^static void rlx_slot_lease/,/^}/s/words &= words - 1/words = 0/
+every list is a stack|s/head ? list->next : list;/list->next;/;s/head ? list : list->prev;/list;/
 no lock is asked for|s/lockdep_assert_held(.*);/;/
 END
 }

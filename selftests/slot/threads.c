@@ -89,22 +89,25 @@ static void meddle(struct rlx_lane *lane, struct command *c, u64 *seed)
 static bool submit_one(struct rlx_lane *lane, struct command **mine, u64 *seed)
 {
 	struct command *c = calloc(1, sizeof(*c));
-	struct rlx_slot_req req = { .cmd = c };
 	struct rlx_slot_out out;
 	struct rlx_slot *s;
 	int err;
 
 	c->payload = rlx_test_rand(seed);
-	if (rlx_test_rand(seed) % 8 == 0)
-		req.deadline = rlx_test_rand(seed) % 1000 + 1;
-	__set_bit(rlx_test_rand(seed) % 200, req.lease);
 	spin_lock(&q.lock);
-	err = rlx_lane_take(lane, &s);
-	if (!err) {
+	err = rlx_lane_take(lane, &s, 1);
+	if (err == 1) {
 		c->tag = rlx_slot_tag(&q, s);
 		c->seq = s->seq;
 		work[c->tag] = c;
-		err = rlx_slot_submit(&q, s, &req, &out);
+		s->cmd = c;
+		s->user_data = 0;
+		s->deadline = rlx_test_rand(seed) % 8 ? 0 :
+			      rlx_test_rand(seed) % 1000 + 1;
+		s->lease.words = 0;
+		rlx_leases_add(&s->lease, rlx_test_rand(seed) % 200);
+		err = rlx_slots_submit(lane, &s, 1, &out);
+		CHECK_EQ(err, 0);	/* the lock was held since */
 	}
 	spin_unlock(&q.lock);
 	if (err) {

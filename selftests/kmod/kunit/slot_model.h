@@ -12,6 +12,7 @@
 #define M_REFS		16
 #define M_CMDS		4096	/* also the most submits of one run */
 #define M_OUT		4
+#define M_SPREAD	8	/* from one attachment that is named to the next */
 
 enum { M_POOL = RLX_SLOT_STATES };	/* a state of the model only */
 
@@ -21,7 +22,7 @@ struct m_slot {
 	u32	cmd;		/* number of its parked command, 0 none */
 	u32	wait;		/* likewise of its points */
 	u32	gen;
-	u32	lease;		/* attachments 0..31 */
+	u32	lease;		/* attachments 0..31 times M_SPREAD */
 	s32	result;
 	s64	order;		/* within its lane and state */
 	u64	seq, deadline, aux, user_data;
@@ -29,7 +30,7 @@ struct m_slot {
 
 struct m_lane {
 	bool	open;		/* known to the queue: has slots */
-	bool	shut, told_drained;
+	bool	ring, shut, told_drained;
 	u32	opened;		/* lanes are buried in the order they were opened */
 	u32	quantum, left;
 	u32	told;
@@ -176,7 +177,7 @@ static void m_move(struct model *w, int i, unsigned int next, s32 result, bool h
 	struct m_slot *m = &w->m[i];
 	struct m_lane *l = &w->ml[m->lane];
 	bool was_pending = m->state == RLX_SLOT_WAITING || m->state == RLX_SLOT_READY;
-	bool first_due = m->deadline < m_next_deadline(w);
+	bool first_due = m->deadline < m_next_deadline(w), into_ring;
 	u32 acts = 0;
 
 	memset(want, 0, sizeof(*want));
@@ -186,7 +187,8 @@ static void m_move(struct model *w, int i, unsigned int next, s32 result, bool h
 	want->result = result;
 	if (m->state == RLX_SLOT_WAITING)
 		want->wait = m_ptr(m->wait);
-	if (next == RLX_SLOT_DONE && m->cmd)
+	into_ring = next == RLX_SLOT_DONE && !m->cmd && l->ring && !l->shut;
+	if (into_ring || (next == RLX_SLOT_DONE && m->cmd))
 		next = RLX_SLOT_FREE;
 	if (next == RLX_SLOT_FREE || next == RLX_SLOT_ORPHAN) {
 		want->cmd = m_ptr(m->cmd);
@@ -206,7 +208,7 @@ static void m_move(struct model *w, int i, unsigned int next, s32 result, bool h
 	}
 	if (m_may_expire(m) && !was_pending && first_due)
 		acts |= RLX_ACT_TIMER;
-	if (next == RLX_SLOT_DONE)
+	if (next == RLX_SLOT_DONE || into_ring)
 		acts |= RLX_ACT_REAP;
 	if (next == RLX_SLOT_FREE)
 		acts |= RLX_ACT_SPACE;
@@ -218,6 +220,7 @@ static void m_move(struct model *w, int i, unsigned int next, s32 result, bool h
 	want->acts = m_tell(w, m->lane, acts);
 	want->acts |= want->cmd ? RLX_ACT_CMD : 0;
 	want->acts |= want->wait ? RLX_ACT_WAIT : 0;
+	want->acts |= into_ring ? RLX_ACT_RESULT : 0;
 	w->moves++;
 }
 
@@ -267,7 +270,10 @@ static void m_same_out(struct model *w, u32 n, const char *op)
 			M_BAD(w, "%s %u: acts %x, wanted %x", op, i, a->acts, b->acts);
 		else if (a->cmd != b->cmd || a->wait != b->wait || a->lane != b->lane)
 			M_BAD(w, "%s %u: cmd, wait or lane differ", op, i);
-		else if (a->acts & (RLX_ACT_CMD | RLX_ACT_REAP) &&
+		else if (a->acts & RLX_ACT_RESULT &&
+			 w->slot[a->tag].user_data != w->m[a->tag].user_data)
+			M_BAD(w, "%s %u: the result is of another request", op, i);
+		else if (a->acts & (RLX_ACT_CMD | RLX_ACT_REAP | RLX_ACT_RESULT) &&
 			 (a->result != b->result || a->aux != b->aux))
 			M_BAD(w, "%s %u: result %d, wanted %d", op, i, a->result,
 			      b->result);
@@ -323,7 +329,7 @@ static void m_same_lane(struct model *w, unsigned int lane, const char *op)
 			leases[n] += m->lease >> n & 1;
 	}
 	for (n = 0; n < RLX_LANE_ARENAS; n++)
-		if (rlx_lane_leases(l, n) != (n < 32 ? leases[n] : 0))
+		if (rlx_lane_leases(l, n) != (n % M_SPREAD ? 0 : leases[n / M_SPREAD]))
 			M_BAD(w, "%s: lane %u, attachment %u leased %u times", op,
 			      lane, n, rlx_lane_leases(l, n));
 }
@@ -404,6 +410,7 @@ static void m_open(struct model *w)
 		return;
 	memset(&w->ml[lane], 0, sizeof(w->ml[lane]));
 	w->ml[lane].open = true;
+	w->ml[lane].ring = w->lane[lane].ring = m_below(w, 2);
 	w->ml[lane].quantum = quantum;
 	w->ml[lane].opened = ++w->opened;
 	/* Which slots it got is the machine's choice; that they were free is not. */
@@ -477,67 +484,104 @@ static void m_close(struct model *w)
 
 static void m_take(struct model *w)
 {
-	u32 lane = m_lane(w);
-	struct rlx_slot *s = NULL;
-	struct m_slot *m;
-	int err, want;
+	u32 lane = m_lane(w), max = 1 + m_below(w, 3), i;
+	struct rlx_slot *s[3];
+	int got, want;
 
 	if (!w->ml[lane].open)
 		return;
 	want = m_accepts(w, lane);
-	if (!want && !m_count(w, lane, RLX_SLOT_FREE))
-		want = -EAGAIN;
-	err = rlx_lane_take(&w->lane[lane], &s);
-	if (err != want)
-		M_BAD(w, "take: %d, wanted %d", err, want);
-	if (err || w->bad[0])
-		return;
-	m = &w->m[s - w->slot];
-	if (m->state != RLX_SLOT_FREE || m->lane != lane)
-		M_BAD(w, "take: slot %u was not free", (u32)(s - w->slot));
-	m->state = RLX_SLOT_TAKEN;
-	m->order = ++w->back;
-	m->seq++;
+	if (!want)
+		want = (int)min(max, m_count(w, lane, RLX_SLOT_FREE)) ?: -EAGAIN;
+	got = rlx_lane_take(&w->lane[lane], s, max);
+	if (got != want)
+		M_BAD(w, "take: %d, wanted %d", got, want);
+	for (i = 0; (int)i < got && !w->bad[0]; i++) {
+		struct m_slot *m = &w->m[s[i] - w->slot];
+
+		if (m->state != RLX_SLOT_FREE || m->lane != lane)
+			M_BAD(w, "take: slot %u is not this lane's", s[i]->tag);
+		m->state = RLX_SLOT_TAKEN;
+		m->order = ++w->back;
+		m->seq++;
+	}
 }
 
+/* What a request holds, in the model and in the slot. */
+static void m_fill(struct model *w, int i)
+{
+	struct rlx_slot *s = &w->slot[i];
+	struct m_slot *m = &w->m[i];
+	u32 how = m_below(w, 8), at;
+
+	w->cmd_left[++w->nr_cmd] = 1;
+	m->cmd = how & 1 ? w->nr_cmd : 0;
+	m->wait = how & 2 ? 0x10000 + w->nr_cmd : 0;
+	m->deadline = how & 4 ? w->now + 1 + m_below(w, 12) : 0;
+	m->lease = m_below(w, 256) | (m_below(w, 256) << 24);
+	m->user_data = ++w->back;
+	m->aux = 0;
+	s->cmd = m_ptr(m->cmd);
+	s->wait = m_ptr(m->wait);
+	s->deadline = m->deadline;
+	s->user_data = m->user_data;
+	s->lease.words = 0;
+	for (at = 0; at < 32; at++)
+		if (m->lease >> at & 1)
+			rlx_leases_add(&s->lease, at * M_SPREAD);
+}
+
+static void m_drop(struct model *w, int i)
+{
+	m_call(w);
+	w->m[i].cmd = 0;
+	rlx_slot_drop(&w->q, &w->slot[i], w->out);
+	m_move(w, i, RLX_SLOT_FREE, 0, false, w->want);
+	m_same_out(w, 1, "drop");
+}
+
+/* Up to three of one lane at once. */
 static void m_submit(struct model *w)
 {
-	int i = m_any(w, RLX_SLOT_TAKEN), err, want;
-	struct rlx_slot_req req = { .user_data = ++w->back };
-	struct m_slot *m;
-	u32 how = m_below(w, 16);
+	int i = m_any(w, RLX_SLOT_TAKEN), at[3], err, want;
+	struct rlx_slot *s[3];
+	struct rlx_slot_out all;
+	u32 n = 0, k, lane;
 
-	if (i < 0 || w->nr_cmd == M_CMDS)
+	if (i < 0 || w->nr_cmd + ARRAY_SIZE(at) > M_CMDS)
 		return;
-	m = &w->m[i];
-	m_call(w);
-	want = m_accepts(w, m->lane);
-	if (how == 15) {
-		rlx_slot_drop(&w->q, &w->slot[i], w->out);
-		m_move(w, i, RLX_SLOT_FREE, 0, false, w->want);
-		m_same_out(w, 1, "drop");
+	if (!m_below(w, 16)) {
+		m_drop(w, i);
 		return;
 	}
-	w->cmd_left[++w->nr_cmd] = 1;
-	req.cmd = how & 1 ? m_ptr(w->nr_cmd) : NULL;
-	req.wait = how & 2 ? m_ptr(0x10000 + w->nr_cmd) : NULL;
-	req.deadline = how & 4 ? w->now + 1 + m_below(w, 12) : 0;
-	req.lease[0] = m_below(w, 256) | (m_below(w, 256) << 24);
-	err = rlx_slot_submit(&w->q, &w->slot[i], &req, w->out);
+	lane = w->m[i].lane;
+	for (; n < ARRAY_SIZE(at) && i < M_DEPTH; i++) {
+		if (w->m[i].state != RLX_SLOT_TAKEN || w->m[i].lane != lane)
+			continue;
+		m_fill(w, i);
+		s[n] = &w->slot[i];
+		at[n++] = i;
+	}
+	m_call(w);
+	want = m_accepts(w, lane);
+	err = rlx_slots_submit(&w->lane[lane], s, n, w->out);
 	if (err != want)
 		M_BAD(w, "submit: %d, wanted %d", err, want);
 	if (want) {
-		m_move(w, i, RLX_SLOT_FREE, 0, false, w->want);
-		m_same_out(w, 1, "refused submit");
+		for (k = 0; k < n; k++)
+			m_drop(w, at[k]);
 		return;
 	}
-	m->cmd = how & 1 ? w->nr_cmd : 0;
-	m->wait = 0x10000 + w->nr_cmd;
-	m->lease = (u32)req.lease[0];
-	m->user_data = req.user_data;
-	m->aux = 0;
-	m->deadline = req.deadline;
-	m_move(w, i, how & 2 ? RLX_SLOT_WAITING : RLX_SLOT_READY, 0, false, w->want);
+	memset(&all, 0, sizeof(all));
+	all.lane = &w->lane[lane];
+	for (k = 0; k < n; k++) {
+		bool waits = w->m[at[k]].wait != 0;
+
+		m_move(w, at[k], waits ? RLX_SLOT_WAITING : RLX_SLOT_READY, 0, false,
+		       w->want);
+		all.acts |= w->want->acts;
+	}
+	w->want[0] = all;
 	m_same_out(w, 1, "submit");
 }
 
@@ -654,6 +698,7 @@ static void m_commit(struct model *w)
 		in[i].aux = ++w->back;
 	}
 	m_call(w);
+	rlx_slots_begin(&w->q);
 	got = rlx_slots_commit(&w->q, gen, in, n, w->out);
 	if (!w->live || gen != w->gen) {
 		if (got != -EPIPE)

@@ -37,8 +37,8 @@ static const struct {
 
 static const char pair_letter[RLX_SLOT_STATES + 1] = "FTWRDOX";
 
-#define PAIR_VARIANTS	16
-enum { PAIR_CMD = 1, PAIR_DUE = 2, PAIR_SHUT = 4, PAIR_OTHERS = 8 };
+#define PAIR_VARIANTS	32
+enum { PAIR_CMD = 1, PAIR_DUE = 2, PAIR_SHUT = 4, PAIR_OTHERS = 8, PAIR_RING = 16 };
 
 struct pair_rig {
 	struct rlx_slots	q;
@@ -85,18 +85,21 @@ static int pair_reach(struct pair_rig *r, int state, int variant)
 	    rlx_lane_open(&r->q, &r->lane, variant & PAIR_OTHERS ? 3 : 1, 1))
 		return -1;
 	if (variant & PAIR_OTHERS) {
-		struct rlx_slot_req req = { .deadline = 50, .wait = &r->other };
-
-		for (i = 0; i < 2; i++)
-			if (rlx_lane_take(&r->lane, &o) ||
-			    rlx_slot_submit(&r->q, o, &req, &out))
+		for (i = 0; i < 2; i++) {
+			if (rlx_lane_take(&r->lane, &o, 1) != 1)
 				return -1;
+			o->deadline = 50;
+			o->wait = &r->other;
+			if (rlx_slots_submit(&r->lane, &o, 1, &out))
+				return -1;
+		}
 	}
 	r->s = list_first_entry(&r->lane.list[RLX_SLOT_FREE], struct rlx_slot, node);
-	if (state != RLX_SLOT_FREE && rlx_lane_take(&r->lane, &o))
+	if (state != RLX_SLOT_FREE && rlx_lane_take(&r->lane, &o, 1) != 1)
 		return -1;
-	r->s->lease[0] = 5;
-	r->s->lease[ARRAY_SIZE(r->s->lease) - 1] = 1UL << (BITS_PER_LONG - 1);
+	rlx_leases_add(&r->s->lease, 0);
+	rlx_leases_add(&r->s->lease, 2);
+	rlx_leases_add(&r->s->lease, RLX_LANE_ARENAS - 1);
 	r->s->deadline = variant & PAIR_DUE ? 40 : 0;
 	r->s->cmd = holds && variant & PAIR_CMD ? &r->cmd : NULL;
 	r->s->wait = state == RLX_SLOT_WAITING ? &r->wait : NULL;
@@ -108,6 +111,8 @@ static int pair_reach(struct pair_rig *r, int state, int variant)
 	r->lane.shut = !!(variant & PAIR_SHUT);
 	if (r->lane.shut && r->s->state == RLX_SLOT_FREE)
 		r->lane.shut = false;	/* it would have been given back */
+	/* There no result waits, but where it was closed. */
+	r->lane.ring = variant & PAIR_RING && (state != RLX_SLOT_DONE || r->lane.shut);
 	r->q.call++;
 	return r->s->state != state;
 }
@@ -145,7 +150,7 @@ static const char *pair_check(struct pair_rig *r, int from, int ev, int variant)
 	const char letter = pair_want[ev].next[from];
 	struct rlx_slot_out out;
 	int to, err, result, given = 77;
-	u32 acts;
+	u32 acts, rings = 0;
 
 	if ((int)pair_want[ev].ev != ev)
 		return "the test's own table is out of order";
@@ -166,9 +171,13 @@ static const char *pair_check(struct pair_rig *r, int from, int ev, int variant)
 		return rlx_slots_check(&r->q);
 	}
 	to = pair_state_of(letter);
-	if (to == RLX_SLOT_DONE && variant & PAIR_CMD)
+	if (to == RLX_SLOT_DONE && variant & PAIR_CMD) {
 		to = RLX_SLOT_FREE;
-	acts = pair_acts(r, from, to, variant, ev);
+	} else if (to == RLX_SLOT_DONE && r->lane.ring && !r->lane.shut) {
+		to = RLX_SLOT_FREE;
+		rings = RLX_ACT_REAP | RLX_ACT_RESULT;
+	}
+	acts = pair_acts(r, from, to, variant, ev) | rings;
 	result = pair_want[ev].result == 1 ? given : pair_want[ev].result;
 	if (err || r->s->state != to)
 		return "the next state is wrong";
