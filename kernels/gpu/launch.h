@@ -6,6 +6,7 @@
 #ifndef RLX_G_LAUNCH_H
 #define RLX_G_LAUNCH_H
 
+#include "kernels/fill.h"
 #include "kernels/move.h"
 #include "kernels/norm.h"
 #include "kernels/softmax.h"
@@ -48,6 +49,23 @@ static inline int64_t rlx_g_ceil(int64_t n, int64_t by)
 	return n / by + (n % by != 0);
 }
 
+/* A thread for each of @n elements, up to four waves of blocks on a large GPU. */
+static inline void rlx_g_each(struct rlx_g_launch *l, int64_t n)
+{
+	int64_t blocks = rlx_g_ceil(n, 256);
+
+	rlx_g_line(l, blocks < 8192 ? blocks : 8192, 256);
+}
+
+static inline int64_t rlx_g_product(const int64_t *dim, int rank)
+{
+	int64_t n = 1;
+
+	for (int d = 0; d < rank; d++)
+		n *= dim[d];
+	return n;
+}
+
 static inline bool rlx_g_small_float(int type)
 {
 	return type == RLX_K_F32 || type == RLX_K_BF16 || type == RLX_K_F16;
@@ -79,6 +97,92 @@ static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
 	    (a->residual && !rlx_g_small_float(a->residual_type)))
 		return;
 	rlx_g_line(l, a->n ? a->rows : 0, 256);
+}
+
+static inline void rlx_g_zero_launch(const void *args, struct rlx_g_launch *l)
+{
+	rlx_g_each(l, (int64_t)l->units / 16 + 1);
+}
+
+static inline void rlx_g_iota_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_iota *a = (const struct rlx_k_iota *)args;
+
+	rlx_g_each(l, a->n);
+	l->key[0] = a->type;
+}
+
+static inline void rlx_g_copy_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_copy *a = (const struct rlx_k_copy *)args;
+	int last = a->rank - 1;
+
+	if (a->mode == RLX_COPY_TILES)
+		rlx_g_line(l, a->rows * rlx_g_ceil(a->dim[last], 32) *
+			   rlx_g_ceil(a->dim[last - 1], 32), 256);
+	else
+		rlx_g_each(l, rlx_g_product(a->dim, a->rank));
+	l->key[0] = a->size;
+	l->key[1] = a->mode == RLX_COPY_TILES;
+}
+
+static inline void rlx_g_index_copy_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_index_copy *a = (const struct rlx_k_index_copy *)args;
+
+	rlx_g_each(l, rlx_g_product(a->dim, a->rank));
+	l->key[0] = a->size;
+}
+
+static inline void rlx_g_trilu_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_trilu *a = (const struct rlx_k_trilu *)args;
+
+	rlx_g_each(l, a->batch * a->rows * a->cols);
+	l->key[0] = a->size;
+}
+
+static inline void rlx_g_gather_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gather *a = (const struct rlx_k_gather *)args;
+
+	rlx_g_each(l, a->outer * a->n_idx * rlx_g_ceil(a->inner, 4));
+	l->key[0] = 1;
+}
+
+static inline void rlx_g_gather_elements_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gather_elements *a = (const struct rlx_k_gather_elements *)args;
+
+	rlx_g_each(l, rlx_g_product(a->dim, a->rank));
+	l->key[0] = a->size;
+}
+
+static inline void rlx_g_gather_nd_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gather_nd *a = (const struct rlx_k_gather_nd *)args;
+
+	rlx_g_each(l, a->batch * a->n * rlx_g_ceil(a->inner, 4));
+	l->key[0] = 1;
+}
+
+static inline void rlx_g_scatter_elements_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_scatter_elements *a = (const struct rlx_k_scatter_elements *)args;
+	int64_t n = rlx_g_product(a->dim, a->rank);
+
+	rlx_g_each(l, n ? n / a->dim[a->axis] : 0);
+	l->key[0] = 1;
+	l->key[1] = a->type;
+}
+
+static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_scatter_nd *a = (const struct rlx_k_scatter_nd *)args;
+
+	rlx_g_each(l, a->inner);
+	l->key[0] = 1;
+	l->key[1] = a->type;
 }
 
 #endif

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+// Zeros and counting.
+#include "kernels/fill.h"
+#include "kernels/gpu/move.h"
+
+#if RLX_K0 == 0
+RLX_G_KERNEL(zero, struct rlx_k_zero, 256)
+{
+	uint8_t *dst = RLX_G_PTR(uint8_t, a.dst);
+	int64_t n = (int64_t)env.units;
+
+	if (((uint64_t)dst | (uint64_t)n) % 16 == 0) {
+		for (int64_t i = line_first(); i < n / 16; i += line_step())
+			((struct word16 *)dst)[i] = word16{};
+		return;
+	}
+	for (int64_t i = line_first(); i < n; i += line_step())
+		dst[i] = 0;
+}
+#else
+
+RLX_G_KERNEL(iota, struct rlx_k_iota, 256)
+{
+	typedef rlx_t<RLX_K0> type;
+	type::mem *dst = RLX_G_PTR(type::mem, a.dst);
+
+	for (int64_t i = line_first(); i < a.n; i += line_step()) {
+#if RLX_K0 == 1
+		dst[i] = a.start + (double)i * a.step;
+#elif RLX_K0 == 2
+		dst[i] = (float)(a.start + (double)i * a.step);
+#elif RLX_K0 <= 6
+		dst[i] = type::put(f64_to_odd(a.start + (double)i * a.step));
+#else
+		dst[i] = type::put((type::acc)((uint64_t)a.istart +
+					       (uint64_t)i * (uint64_t)a.istep));
+#endif
+	}
+}
+#endif

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+// Gathers and scatters: indices out of range are told, never followed.
+#include "kernels/gpu/move.h"
+
+typedef word<RLX_K0>::type elem;
+
+#if RLX_K1 == 0
+/* By words of W, the widest that pieces and addresses allow. */
+template <class W> static DEV inline void gather_by(const struct rlx_k_gather &a,
+						    const struct rlx_g_env &env)
+{
+	const W *table = RLX_G_PTR(const W, a.table);
+	const void *idx = RLX_G_PTR(const void, a.idx);
+	W *out = RLX_G_PTR(W, a.out);
+	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
+	int64_t inner = a.inner / (int64_t)sizeof(W), n = a.outer * a.n_idx * inner;
+
+	for (int64_t i = line_first(); i < n; i += line_step()) {
+		int64_t k, j, o = divide(divide(i, inner, &k), a.n_idx, &j);
+		int64_t at = load_index(idx, j, a.idx_type);
+
+		if (index_in(&at, a.rows, bad))
+			out[i] = table[(o * a.rows + at) * inner + k];
+		else
+			out[i] = W{};
+	}
+}
+
+template <class W> static DEV inline void gather_nd_by(const struct rlx_k_gather_nd &a,
+						       const struct rlx_g_env &env)
+{
+	const W *data = RLX_G_PTR(const W, a.data);
+	const void *idx = RLX_G_PTR(const void, a.idx);
+	W *out = RLX_G_PTR(W, a.out);
+	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
+	int64_t inner = a.inner / (int64_t)sizeof(W), n = a.batch * a.n * inner;
+
+	for (int64_t i = line_first(); i < n; i += line_step()) {
+		int64_t k, j, piece = divide(i, inner, &k), at = divide(piece, a.n, &j);
+		bool in = true;
+
+		for (int d = 0; d < a.k; d++) {
+			int64_t t = load_index(idx, piece * a.k + d, a.idx_type);
+
+			in = index_in(&t, a.dim[d], bad) && in;
+			at = at * a.dim[d] + t;
+		}
+		if (in)
+			out[i] = data[at * inner + k];
+		else
+			out[i] = W{};
+	}
+}
+
+#define BY_WIDTH(fn, from, to)						\
+	do {								\
+		uint64_t low = (uint64_t)RLX_G_PTR(const void, from) |	\
+			       (uint64_t)RLX_G_PTR(const void, to) |	\
+			       (uint64_t)a.inner;			\
+									\
+		if (low % 16 == 0)					\
+			fn<struct word16>(a, env);			\
+		else if (low % 4 == 0)					\
+			fn<uint32_t>(a, env);				\
+		else if (low % 2 == 0)					\
+			fn<uint16_t>(a, env);				\
+		else							\
+			fn<uint8_t>(a, env);				\
+	} while (0)
+
+RLX_G_KERNEL(gather, struct rlx_k_gather, 256)
+{
+	BY_WIDTH(gather_by, a.table, a.out);
+}
+
+RLX_G_KERNEL(gather_nd, struct rlx_k_gather_nd, 256)
+{
+	BY_WIDTH(gather_nd_by, a.data, a.out);
+}
+
+RLX_G_KERNEL(gather_elements, struct rlx_k_gather_elements, 256)
+{
+	const elem *data = RLX_G_PTR(const elem, a.data);
+	const void *idx = RLX_G_PTR(const void, a.idx);
+	elem *out = RLX_G_PTR(elem, a.out);
+	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
+	int64_t n = 1;
+
+	for (int d = 0; d < a.rank; d++)
+		n *= a.dim[d];
+	for (int64_t i = line_first(); i < n; i += line_step()) {
+		int64_t at = i, from = 0, k = load_index(idx, i, a.idx_type);
+		bool in = index_in(&k, a.axis_dim, bad);
+
+		for (int d = a.rank - 1; d >= 0; d--) {
+			int64_t j;
+
+			at = divide(at, a.dim[d], &j);
+			from += (d == a.axis ? k : j) * a.data_stride[d];
+		}
+		if (in)
+			out[i] = data[from];
+		else
+			out[i] = elem{};
+	}
+}
+#else
+/* RLX_K1: the element type */
+typedef rlx_t<RLX_K1> type;
+
+static DEV inline void put(type::mem *p, type::mem with, int op)
+{
+	type::acc x = type::get(*p), y = type::get(with);
+
+	switch (op) {
+	case RLX_K_SCATTER_ADD:
+		*p = type::put(x + y);
+		break;
+	case RLX_K_SCATTER_MUL:
+		*p = type::put(x * y);
+		break;
+	case RLX_K_SCATTER_MAX:
+		*p = type::put(x > y || x != x ? x : y);
+		break;
+	case RLX_K_SCATTER_MIN:
+		*p = type::put(x < y || x != x ? x : y);
+		break;
+	default:
+		*p = with;
+	}
+}
+
+/* A thread takes all of one line along the axis, in order: only those can collide. */
+RLX_G_KERNEL(scatter_elements, struct rlx_k_scatter_elements, 256)
+{
+	const type::mem *upd = RLX_G_PTR(const type::mem, a.upd);
+	const void *idx = RLX_G_PTR(const void, a.idx);
+	type::mem *out = RLX_G_PTR(type::mem, a.out);
+	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
+	int64_t n = 1, inner = 1;
+
+	for (int d = 0; d < a.rank; d++)
+		n *= d == a.axis ? 1 : a.dim[d];
+	for (int d = a.axis + 1; d < a.rank; d++)
+		inner *= a.dim[d];
+	for (int64_t i = line_first(); i < n; i += line_step()) {
+		int64_t at = i, to = 0, low, first;
+
+		for (int d = a.rank - 1; d >= 0; d--) {
+			int64_t j;
+
+			if (d == a.axis)
+				continue;
+			at = divide(at, a.dim[d], &j);
+			to += j * a.out_stride[d];
+		}
+		first = divide(i, inner, &low) * a.dim[a.axis] * inner + low;
+		for (int64_t j = 0; j < a.dim[a.axis]; j++) {
+			int64_t k = load_index(idx, first + j * inner, a.idx_type);
+
+			if (index_in(&k, a.axis_dim, bad))
+				put(&out[to + k * a.out_stride[a.axis]],
+				    upd[first + j * inner], a.op);
+		}
+	}
+}
+
+/* A thread takes one element of every piece, in order: the same bits each time. */
+RLX_G_KERNEL(scatter_nd, struct rlx_k_scatter_nd, 256)
+{
+	const type::mem *upd = RLX_G_PTR(const type::mem, a.upd);
+	const void *idx = RLX_G_PTR(const void, a.idx);
+	type::mem *out = RLX_G_PTR(type::mem, a.out);
+	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
+
+	for (int64_t e = line_first(); e < a.inner; e += line_step())
+		for (int64_t i = 0; i < a.n; i++) {
+			int64_t at = 0;
+			bool in = true;
+
+			for (int d = 0; d < a.k; d++) {
+				int64_t t = load_index(idx, i * a.k + d, a.idx_type);
+
+				in = index_in(&t, a.dim[d], bad) && in;
+				at = at * a.dim[d] + t;
+			}
+			if (in)
+				put(&out[at * a.inner + e], upd[i * a.inner + e], a.op);
+		}
+}
+#endif

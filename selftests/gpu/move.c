@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT
+/* GPU kernels that move elements, on the emulator. */
+#include "kernels/fill.h"
+#include "selftests/gpu/against_cpu.h"
+
+static int type_of_size(int size)
+{
+	return size == 1 ? RLX_K_U8 : size == 2 ? RLX_K_U16 : size == 4 ? RLX_K_U32 : RLX_K_I64;
+}
+
+/* A transpose of a random shape: strides of src permuted, dst dense. */
+static void one_copy(uint64_t *seed)
+{
+	int rank = (int)kc_pick(seed, 1, 4), size = 1 << kc_pick(seed, 0, 3);
+	int perm[4] = { 0, 1, 2, 3 }, t = type_of_size(size);
+	struct rlx_k_copy a = { .rank = rank, .size = (uint8_t)size };
+	int64_t dim[4], stride[4], n = 1;
+
+	for (int d = rank - 1; d >= 0; d--) {
+		dim[d] = kc_pick(seed, 1, rank > 2 ? 20 : 90);
+		stride[d] = n;
+		n *= dim[d];
+	}
+	for (int d = rank - 1; d > 0; d--) {
+		int e = (int)kc_pick(seed, 0, d), keep = perm[d];
+
+		perm[d] = perm[e];
+		perm[e] = keep;
+	}
+	for (int d = 0; d < rank; d++) {
+		a.dim[d] = dim[perm[d]];
+		a.src_stride[d] = kc_pick(seed, 0, 5) ? stride[perm[d]] : 0;
+	}
+	for (int64_t d = rank - 1, s = 1; d >= 0; s *= a.dim[d--])
+		a.dst_stride[d] = s;
+	{
+		struct gpu_field f[] = { GPU_IN(struct rlx_k_copy, src, t, n),
+					 GPU_OUT(struct rlx_k_copy, dst, t, n, 0) };
+
+		a.src = gpu_alloc((size_t)n, t, 0, 255, seed);
+		a.dst = gpu_alloc((size_t)n, t, 0, 0, seed);
+		rlx_k_copy_plan(&a);
+		GPU_AGAINST_CPU("copy", copy, a, rlx_k_copy_units(&a), 0, f, seed);
+	}
+}
+
+TEST(copy)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 30; i++)
+		one_copy(&seed);
+}
+
+/* Indices, some negative, and (with @bad) one out of range. */
+static void *indices(int64_t n, int type, int64_t rows, bool bad, uint64_t *seed)
+{
+	void *p = gpu_alloc((size_t)n, type, type == RLX_K_U32 ? 0 : (double)-rows,
+			    (double)rows, seed);
+
+	if (bad && n) {
+		int64_t at = kc_pick(seed, 0, n - 1);
+
+		gpu_fill((char *)p + (size_t)at * rlx_k_type_size((enum rlx_k_type)type), 1,
+			 type, (double)rows, (double)rows + 5, seed);
+	}
+	return p;
+}
+
+static const int index_type[3] = { RLX_K_I64, RLX_K_I32, RLX_K_U32 };
+
+static void one_gather(bool bad, uint64_t *seed)
+{
+	int it = index_type[kc_pick(seed, 0, 2)], each = 1 << kc_pick(seed, 0, 2);
+	int32_t told = 0;
+	struct rlx_k_gather a = { .bad = &told, .outer = kc_pick(seed, 1, 3),
+		.rows = kc_pick(seed, 1, 40), .n_idx = kc_pick(seed, 1, 30),
+		.inner = each * kc_pick(seed, 1, 70), .idx_type = (uint8_t)it };
+	int t = type_of_size(each);
+	int64_t n_table = a.outer * a.rows * a.inner / each;
+	int64_t n_out = a.outer * a.n_idx * a.inner / each;
+	struct gpu_field f[] = { GPU_IN(struct rlx_k_gather, table, t, n_table),
+				 GPU_IN(struct rlx_k_gather, idx, it, a.n_idx),
+				 GPU_OUT(struct rlx_k_gather, bad, RLX_K_I32, 1, 0),
+				 GPU_OUT(struct rlx_k_gather, out, t, n_out, 0) };
+
+	a.table = gpu_alloc((size_t)n_table, t, 0, 255, seed);
+	a.idx = indices(a.n_idx, it, a.rows, bad, seed);
+	a.out = gpu_alloc((size_t)n_out, t, 0, 0, seed);
+	GPU_AGAINST_CPU("index", gather, a, (size_t)(a.outer * a.n_idx), 0, f, seed);
+	CHECK_EQ(told, bad);
+}
+
+TEST(gather)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 20; i++)
+		one_gather(i % 4 == 3, &seed);
+}
+
+static void one_gather_elements(bool bad, uint64_t *seed)
+{
+	int it = index_type[kc_pick(seed, 0, 2)], t = type_of_size(1 << kc_pick(seed, 0, 3));
+	int32_t told = 0;
+	struct rlx_k_gather_elements a = { .bad = &told, .rank = 3,
+		.axis = (int)kc_pick(seed, 0, 2), .idx_type = (uint8_t)it,
+		.size = (uint8_t)rlx_k_type_size((enum rlx_k_type)t) };
+	int64_t n = 1, all = 1, full[3];
+
+	for (int d = 2; d >= 0; d--) {
+		full[d] = kc_pick(seed, 1, 12);
+		a.dim[d] = d == a.axis ? kc_pick(seed, 1, 9) : full[d];
+		a.data_stride[d] = all;
+		all *= full[d];
+		n *= a.dim[d];
+	}
+	a.axis_dim = full[a.axis];
+	{
+		struct gpu_field f[] = {
+			GPU_IN(struct rlx_k_gather_elements, data, t, all),
+			GPU_IN(struct rlx_k_gather_elements, idx, it, n),
+			GPU_OUT(struct rlx_k_gather_elements, bad, RLX_K_I32, 1, 0),
+			GPU_OUT(struct rlx_k_gather_elements, out, t, n, 0) };
+
+		a.data = gpu_alloc((size_t)all, t, 0, 255, seed);
+		a.idx = indices(n, it, a.axis_dim, bad, seed);
+		a.out = gpu_alloc((size_t)n, t, 0, 0, seed);
+		GPU_AGAINST_CPU("index", gather_elements, a, (size_t)(n / a.dim[2]), 0, f,
+				seed);
+	}
+	CHECK_EQ(told, bad);
+}
+
+static void one_gather_nd(bool bad, uint64_t *seed)
+{
+	int32_t told = 0;
+	struct rlx_k_gather_nd a = { .bad = &told, .batch = kc_pick(seed, 1, 3),
+		.n = kc_pick(seed, 1, 20), .inner = 4 * kc_pick(seed, 1, 9), .k = 2,
+		.dim = { 7, 5 }, .idx_type = RLX_K_I64 };
+	int64_t all = a.batch * 35 * a.inner / 4, n = a.batch * a.n * a.inner / 4;
+	struct gpu_field f[] = { GPU_IN(struct rlx_k_gather_nd, data, RLX_K_U32, all),
+		GPU_IN(struct rlx_k_gather_nd, idx, RLX_K_I64, a.batch * a.n * 2),
+		GPU_OUT(struct rlx_k_gather_nd, bad, RLX_K_I32, 1, 0),
+		GPU_OUT(struct rlx_k_gather_nd, out, RLX_K_U32, n, 0) };
+
+	a.data = gpu_alloc((size_t)all, RLX_K_U32, 0, 1e9, seed);
+	a.idx = indices(a.batch * a.n * 2, RLX_K_I64, 5, false, seed);
+	if (bad)
+		((int64_t *)(uintptr_t)a.idx)[1] = 5;
+	a.out = gpu_alloc((size_t)n, RLX_K_U32, 0, 0, seed);
+	GPU_AGAINST_CPU("index", gather_nd, a, (size_t)(a.batch * a.n), 0, f, seed);
+	CHECK_EQ(told, bad);
+}
+
+TEST(gather_more)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 12; i++) {
+		one_gather_elements(i % 4 == 3, &seed);
+		one_gather_nd(i % 4 == 3, &seed);
+	}
+}
+
+static const int scatter_type[] = { RLX_K_F32, RLX_K_BF16, RLX_K_I64, RLX_K_U8 };
+
+static void one_scatter(bool bad, uint64_t *seed)
+{
+	int t = scatter_type[kc_pick(seed, 0, 3)];
+	int32_t told = 0;
+	struct rlx_k_scatter_elements a = { .bad = &told, .rank = 2,
+		.axis = (int)kc_pick(seed, 0, 1), .type = (uint8_t)t, .idx_type = RLX_K_I64,
+		.dim = { kc_pick(seed, 1, 9), kc_pick(seed, 1, 9) },
+		.op = (uint8_t)kc_pick(seed, 0, 4), .axis_dim = kc_pick(seed, 1, 6) };
+	int64_t n = a.dim[0] * a.dim[1], rows = a.axis ? a.dim[0] : a.axis_dim;
+	int64_t cols = a.axis ? a.axis_dim : a.dim[1];
+	struct gpu_field f[] = { GPU_IN(struct rlx_k_scatter_elements, upd, t, n),
+		GPU_IN(struct rlx_k_scatter_elements, idx, RLX_K_I64, n),
+		GPU_OUT(struct rlx_k_scatter_elements, bad, RLX_K_I32, 1, 0),
+		GPU_OUT(struct rlx_k_scatter_elements, out, t, rows * cols, 1e-6) };
+
+	a.out_stride[0] = cols;
+	a.out_stride[1] = 1;
+	a.upd = gpu_alloc((size_t)n, t, t == RLX_K_U8 ? 0 : -3, 4, seed);
+	a.idx = indices(n, RLX_K_I64, a.axis_dim, bad, seed);
+	a.out = gpu_alloc((size_t)(rows * cols), t, t == RLX_K_U8 ? 0 : -3, 4, seed);
+	GPU_AGAINST_CPU("index", scatter_elements, a, (size_t)(n / a.dim[a.axis]), 0, f, seed);
+	CHECK_EQ(told, bad);
+}
+
+static void one_scatter_nd(bool bad, uint64_t *seed)
+{
+	int t = scatter_type[kc_pick(seed, 0, 3)];
+	int32_t told = 0;
+	struct rlx_k_scatter_nd a = { .bad = &told, .n = kc_pick(seed, 1, 20),
+		.inner = kc_pick(seed, 1, 50), .k = 2, .dim = { 3, 4 }, .type = (uint8_t)t,
+		.idx_type = RLX_K_I64, .op = (uint8_t)kc_pick(seed, 0, 4) };
+	struct gpu_field f[] = { GPU_IN(struct rlx_k_scatter_nd, upd, t, a.n * a.inner),
+		GPU_IN(struct rlx_k_scatter_nd, idx, RLX_K_I64, a.n * 2),
+		GPU_OUT(struct rlx_k_scatter_nd, bad, RLX_K_I32, 1, 0),
+		GPU_OUT(struct rlx_k_scatter_nd, out, t, 12 * a.inner, 1e-6) };
+
+	a.upd = gpu_alloc((size_t)(a.n * a.inner), t, t == RLX_K_U8 ? 0 : -3, 4, seed);
+	a.idx = indices(a.n * 2, RLX_K_I64, 3, false, seed);
+	if (bad)
+		((int64_t *)(uintptr_t)a.idx)[0] = 3;
+	a.out = gpu_alloc((size_t)(12 * a.inner), t, t == RLX_K_U8 ? 0 : -3, 4, seed);
+	GPU_AGAINST_CPU("index", scatter_nd, a,
+			(size_t)((a.inner + RLX_K_SCATTER_BLOCK - 1) / RLX_K_SCATTER_BLOCK),
+			0, f, seed);
+	CHECK_EQ(told, bad);
+}
+
+TEST(scatter)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 16; i++) {
+		one_scatter(i % 4 == 3, &seed);
+		one_scatter_nd(i % 4 == 3, &seed);
+	}
+}
+
+TEST(iota_trilu_zero)
+{
+	static const int type[] = { RLX_K_F64, RLX_K_F32, RLX_K_F16, RLX_K_BF16,
+				    RLX_K_I64, RLX_K_I32, RLX_K_U8 };
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 7; i++) {
+		int t = type[i];
+		struct rlx_k_iota a = { .n = kc_pick(&seed, 1, 3000), .start = -3.3,
+			.step = 0.37, .istart = 5, .istep = -3, .type = (uint8_t)t };
+		struct gpu_field f[] = { GPU_OUT(struct rlx_k_iota, dst, t, a.n,
+						 t == RLX_K_F64 ? 1e-14 : 0) };
+
+		a.dst = gpu_alloc((size_t)a.n, t, 0, 0, &seed);
+		GPU_AGAINST_CPU("fill", iota, a,
+				(size_t)((a.n + RLX_K_IOTA_BLOCK - 1) / RLX_K_IOTA_BLOCK), 0,
+				f, &seed);
+	}
+	for (int i = 0; i < 6; i++) {
+		int t = type_of_size(1 << i % 4);
+		struct rlx_k_trilu a = { .batch = 2, .rows = kc_pick(&seed, 1, 20),
+			.cols = kc_pick(&seed, 1, 20), .k = kc_pick(&seed, -5, 5),
+			.upper = i % 2, .size = (uint8_t)(1 << i % 4) };
+		int64_t n = 2 * a.rows * a.cols;
+		struct gpu_field f[] = { GPU_IN(struct rlx_k_trilu, src, t, n),
+					 GPU_OUT(struct rlx_k_trilu, dst, t, n, 0) };
+		struct rlx_k_zero z;
+		struct gpu_field zf[] = { GPU_OUT(struct rlx_k_zero, dst, t, n, 0) };
+
+		a.src = gpu_alloc((size_t)n, t, 0, 255, &seed);
+		a.dst = gpu_alloc((size_t)n, t, 0, 0, &seed);
+		GPU_AGAINST_CPU("copy", trilu, a, (size_t)(a.batch * a.rows), 0, f, &seed);
+		z.dst = gpu_alloc((size_t)n, t, 0, 255, &seed);
+		GPU_AGAINST_CPU("fill", zero, z, zf[0].bytes, 0, zf, &seed);
+	}
+}
+
+TEST(index_copy)
+{
+	uint64_t seed = rlx_test_seed();
+	struct rlx_k_index_copy a = { .rank = 2, .dim = { 9, 13 }, .size = 4 };
+	float fill = 7.5f;
+	int64_t t0[9], t1[13];
+	struct gpu_field f[] = { GPU_IN(struct rlx_k_index_copy, src, RLX_K_F32, 35),
+		GPU_IN(struct rlx_k_index_copy, fill, RLX_K_F32, 1),
+		GPU_IN(struct rlx_k_index_copy, table[0], RLX_K_I64, 9),
+		GPU_IN(struct rlx_k_index_copy, table[1], RLX_K_I64, 13),
+		GPU_OUT(struct rlx_k_index_copy, dst, RLX_K_F32, 9 * 13, 0) };
+
+	for (int i = 0; i < 9; i++)
+		t0[i] = i == 4 ? RLX_K_NO_INDEX : kc_pick(&seed, 0, 4) * 7;
+	for (int i = 0; i < 13; i++)
+		t1[i] = i > 10 ? RLX_K_NO_INDEX : kc_pick(&seed, 0, 6);
+	a.table[0] = t0;
+	a.table[1] = t1;
+	a.fill = &fill;
+	a.src = gpu_alloc(35, RLX_K_F32, -1, 1, &seed);
+	a.dst = gpu_alloc(9 * 13, RLX_K_F32, 0, 0, &seed);
+	GPU_AGAINST_CPU("copy", index_copy, a, 9, 0, f, &seed);
+}
+
+TEST_MAIN()
