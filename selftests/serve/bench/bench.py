@@ -22,6 +22,7 @@ MODEL = BUILD + "/models/minilm"
 SEQ = int(os.environ.get("RLX_BENCH_SEQ", "32"))
 SECONDS = os.environ.get("RLX_BENCH_SECONDS", "0.5")
 ROUNDS = int(os.environ.get("RLX_BENCH_ROUNDS", "15"))
+SECRET = "secret-of-the-benchmark"
 THREADS = os.environ.get("RLX_BENCH_THREADS", str(len(os.sched_getaffinity(0))))
 
 
@@ -54,6 +55,41 @@ def load(port, body, *args):
         if q["ok"]:
             return r
     sys.exit("no reply came")
+
+
+def wrk(address, tmp, length):
+    """Rows a second by another's count: 32 connections, each reply must be a 200."""
+    with open(tmp + "/wrk.lua", "w") as f:
+        f.write("""
+wrk.method = "POST"
+wrk.path = "/v2/models/minilm/infer"
+wrk.body = io.open("%s/body", "rb"):read("*a")
+wrk.headers["Inference-Header-Content-Length"] = "%d"
+wrk.headers["Authorization"] = "Bearer %s"
+done = function(summary, latency, requests)
+	local e = summary.errors
+	print("bad " .. e.connect + e.read + e.write + e.status + e.timeout)
+	print("rate " .. summary.requests / summary.duration * 1e6)
+end
+""" % (tmp, length, SECRET))
+    # It takes whole seconds.
+    out = subprocess.run(["wrk", "-t", "1", "-c", "32", "-d", "%ds" % max(1, float(SECONDS)),
+                          "-s", tmp + "/wrk.lua", address], stdout=subprocess.PIPE, text=True,
+                         check=True).stdout
+    got = dict(ln.split() for ln in out.splitlines() if ln.startswith(("bad ", "rate ")))
+    if got["bad"] != "0":
+        sys.exit("a request of wrk failed:\n" + out)
+    return float(got["rate"])
+
+
+def tls_files(tmp):
+    """A certificate for this machine, its key, and a key to ask with: options of rlxd."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:P-256", "-nodes", "-keyout", tmp + "/tls.key", "-out",
+                    tmp + "/tls.pem", "-subj", "/CN=localhost"], check=True, capture_output=True)
+    with open(os.open(tmp + "/secret", os.O_CREAT | os.O_WRONLY, 0o600), "w") as f:
+        f.write(SECRET)
+    return "tls_certificate = %s/tls.pem\ntls_key = %s/tls.key\n" % (tmp, tmp)
 
 
 def bare(batch):
@@ -119,15 +155,20 @@ def main():
         f.write("[server]\nlisten = 127.0.0.1:0\naccess_log = none\n[model minilm]\n"
                 "path = %s\nbuckets = %d\nmax_batch = 16\nthreads = %s\n"
                 % (os.path.abspath(MODEL), SEQ, THREADS))
+    with open(tmp + "/conf") as f, open(tmp + "/tls.conf", "w") as g:
+        g.write(f.read().replace("127.0.0.1:0\n", "tls:127.0.0.1:0\n" + tls_files(tmp)) +
+                "[key bench]\nsecret_file = %s/secret\n" % tmp)
     tiny(tmp)
     infer = ("--path", "/v2/models/minilm/infer", "--header",
              "Inference-Header-Content-Length: %d" % len(head), "--same")
     body, conns = tmp + "/body", ("--connections", "32")
     rlxd, port = start_rlxd(tmp + "/conf")
+    tls, tls_port = start_rlxd(tmp + "/tls.conf")
     echo, echo_port = start(HERE + "echo")
     ort, ort_port = start(HERE + "peer", BUILD + "/models/libonnxruntime.so",
                           BUILD + "/models/minilm.onnx", str(SEQ), THREADS)
-    r = {k: [] for k in ("bare", "http", "echo", "ort", "bare16", "http32", "ort32")}
+    r = {k: [] for k in ("bare", "http", "echo", "ort", "bare16", "http32", "wrk", "tls",
+                        "ort32")}
     try:
         for _ in range(ROUNDS):
             r["bare"].append(bare(1)[0])
@@ -136,6 +177,8 @@ def main():
             r["ort"].append(load(ort_port, body)["from_when_sent"]["p50_us"])
             r["bare16"].append(bare(16)[1])
             r["http32"].append(load(port, body, *infer, *conns)["requests"]["per_second"])
+            r["wrk"].append(wrk("%s://127.0.0.1:%s" % ("http", port), tmp, len(head)))
+            r["tls"].append(wrk("%s://127.0.0.1:%s" % ("https", tls_port), tmp, len(head)))
             r["ort32"].append(load(ort_port, body, *conns)["requests"]["per_second"])
         rate = str(0.7 * max(r["ort32"]))
         equal = {"rlxd": [], "ort": []}
@@ -144,7 +187,7 @@ def main():
                 t = load(to, body, *args, *conns, "--rate", rate)["from_when_due"]
                 equal[name].append((t["p50_us"], t["p99_us"]))
     finally:
-        for p in (rlxd, echo, ort):
+        for p in (rlxd, tls, echo, ort):
             p.terminate()
     if os.getloadavg()[0] > 1.2 * len(os.sched_getaffinity(0)) + 1:
         print("the machine is busy (load %.1f): times are of little worth" % os.getloadavg()[0])
@@ -157,6 +200,7 @@ def main():
     print("32 connections, rows/s:     bare batches of 16 %.0f  rlxd %.0f (%.0f %%)  "
           "onnxruntime %.0f" % (max(r["bare16"]), max(r["http32"]), 100 *
                                 max(r["http32"]) / max(r["bare16"]), max(r["ort32"])))
+    print("  asked by wrk:              rlxd %.0f, by TLS %.0f" % (max(r["wrk"]), max(r["tls"])))
     for name in ("rlxd", "ort"):
         p50, p99 = (min(x[i] for x in equal[name]) for i in (0, 1))
         print("%s/s by the clock, us:     %-4s p50 %.0f  p99 %.0f" % (
