@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -236,6 +237,55 @@ class Server:
             for line in self.lines[-40:]:
                 print("#   " + line)
         self.dir.cleanup()
+
+
+SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="'
+                    r'(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (\S+)$')
+
+
+def check_histogram(name, rows):
+    """Bounds and counts that grow, up to +Inf and the count, for each set of labels."""
+    by = {}
+    for sample, labels, v in rows:
+        le = [x for x in labels if x.startswith("le=")]
+        rest = tuple(x for x in labels if not x.startswith("le="))
+        by.setdefault(rest, []).append((sample[len(name):], le and float(le[0][4:-1]), v))
+    for rest, got in by.items():
+        buckets = [(le, v) for kind, le, v in got if kind == "_bucket"]
+        assert buckets == sorted(buckets) and len(set(le for le, _ in buckets)) == len(buckets)
+        assert [v for _, v in buckets] == sorted(v for _, v in buckets), (name, rest)
+        assert [kind for kind, _, _ in got] == ["_bucket"] * len(buckets) + ["_sum", "_count"]
+        assert buckets[-1] == (float("inf"), got[-1][2]), (name, rest)
+
+
+def check_metrics(text):
+    """Prometheus' text format, strictly: by promtool, and what it does not look at."""
+    r = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True)
+    assert r.returncode == 0, r.stderr.decode() + r.stdout.decode()
+    families, seen, now = {}, set(), None
+    for line in text.decode().split("\n")[:-1]:
+        if line.startswith("# HELP "):
+            now = line.split(" ")[2]
+            assert now not in families, "%s comes twice" % now
+            families[now] = [None, []]
+        elif line.startswith("# TYPE "):
+            assert line.split(" ")[2] == now and not families[now][0], line
+            families[now][0] = line.split(" ")[3]
+        else:
+            m = SAMPLE.match(line)
+            assert m, line
+            name, labels = m.group(1), re.findall(r'[^=,]+="(?:[^"\\]|\\.)*"', m.group(2) or "")
+            kind = families[now][0]
+            assert name == now or (kind == "histogram" and name.startswith(now + "_")), line
+            assert kind != "counter" or (name.endswith("_total") and float(m.group(3)) >= 0), line
+            assert (name, tuple(labels)) not in seen, "%s comes twice" % line
+            seen.add((name, tuple(labels)))
+            families[now][1].append((name, labels, float(m.group(3))))
+    assert text.endswith(b"\n") and len(families) > 10
+    for name, (kind, rows) in families.items():
+        assert kind in ("counter", "gauge", "histogram"), name
+        if kind == "histogram":
+            check_histogram(name, rows)
 
 
 def activated(sock, conf, name="http"):

@@ -17,8 +17,8 @@ import numpy as np
 import openai
 import tritonclient.http as triton
 
-from rlxd import (BUILD, ENGINES, RLXD, Server, Skip, activated, main, minilm, read_all,
-                  reset, status_of, test, trickle, wait_for)
+from rlxd import (BUILD, ENGINES, RLXD, Server, Skip, activated, check_metrics, main, minilm,
+                  read_all, reset, status_of, test, trickle, wait_for)
 
 VISION = os.path.abspath(BUILD + "/serve/vision.onnx")
 SECRET = "alice-secret-0123456789"
@@ -187,6 +187,7 @@ def nothing_without_a_key():
             assert s.get(path, {})[0] == 401, path
             assert s.get(path, {"Authorization": "Bearer " + "x" * 23})[0] == 401, path
             assert s.get(path)[0] == 200, path
+        check_metrics(s.get("/metrics")[2])
         # Not even with one: files of this machine are nobody's elsewhere.
         assert s.get("/v2/systemsharedmemory/status")[0] == 403
         # A reload without keys is no way in.
