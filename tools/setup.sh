@@ -23,7 +23,8 @@ serve_pkgs="$serve_pkgs prometheus python3-venv wrk"
 kmod_pkgs="$build_pkgs binutils busybox-static ccache cpio gcc-multilib kmod"
 kmod_pkgs="$kmod_pkgs qemu-system-x86 sparse spin xz-utils zstd"
 deb_pkgs="$build_pkgs binutils build-essential debhelper dh-dkms dkms fakeroot"
-deb_pkgs="$deb_pkgs kmod lintian openssl scdoc xz-utils"
+deb_pkgs="$deb_pkgs kmod libinih-dev libssl-dev lintian node-llhttp openssl scdoc"
+deb_pkgs="$deb_pkgs systemd xz-utils"
 kernel_pkgs="$kmod_pkgs bc bison cpio flex libelf-dev"
 
 say() { printf 'setup: %s\n' "$*" >&2; }

@@ -18,14 +18,15 @@ trap leave EXIT
 in_root() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin \
 	HOME=/tmp LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@"; }
 
-# Files of the system, but for what the tools themselves keep records in.
+# Files of the system, but for what the tools themselves keep records in (and copies
+# of, as /etc/shadow- is: a user that was made stays).
 listing()
 {
 	(cd "$root" && find . -xdev \( -path ./proc -o -path ./dev -o -path ./tmp \
 		-o -path ./debs -o -path ./var/lib/dpkg -o -path ./var/cache \
 		-o -path ./var/log -o -path './var/lib/dkms/mok*' -o \
 		-path './lib/modules/*/modules.*' -o -path './usr/lib/modules/*/modules.*' \
-		-o -name '*.pyc' \) -prune -o -print | sort)
+		-o -path './etc/*-' -o -name '*.pyc' \) -prune -o -print | sort)
 }
 
 releases() { ls "$root/lib/modules"; }
@@ -45,7 +46,8 @@ built_for_all()
 put_debs()
 {
 	mkdir -p "$root/debs" && rm -f "$root"/debs/*.deb || return 1
-	for p in "librlx1 $arch" "librlx-dev $arch" "rlx-tools $arch" "rlx-dkms all"; do
+	for p in "librlx1 $arch" "librlx-dev $arch" "rlx-tools $arch" "rlxd $arch" \
+		"rlx-dkms all"; do
 		# shellcheck disable=SC2086 # two words
 		cp "$(deb_of $p)" "$root/debs/" || return 1
 	done
@@ -76,8 +78,24 @@ EOF
 	in_root sh -c 'gcc -Wall -Werror -o /tmp/p /tmp/p.c \
 		$(pkg-config --cflags --libs rlx) && /tmp/p && rm /tmp/p /tmp/p.c' &&
 	in_root sh -c 'rlx doctor; test $? -le 1' &&
-	in_root rlx doctor --json | grep -q '"secure_boot"'
+	in_root rlx doctor --json | grep -q '"secure_boot"' &&
+	serve_it
 }
+
+serve_it()
+{
+	in_root rlxd --check && in_root getent passwd rlxd &&
+	in_root sh -c 'rlxd --listen unix:/tmp/rlxd.sock 2>/tmp/rlxd.log & n=0
+		until rlx top --to unix:/tmp/rlxd.sock --count 1 --every 0.1; do
+			n=$((n + 1)); [ $n -lt 50 ] || break; sleep 0.2
+		done
+		kill $!; wait $!; ret=$?; cat /tmp/rlxd.log; rm /tmp/rlxd.log; exit $ret'
+}
+
+# What an administrator wrote stays over an upgrade.
+edit_conf() { echo '# mine' >>"$root/etc/rlxd/rlxd.conf"; }
+
+conf_stays() { tail -n 1 "$root/etc/rlxd/rlxd.conf" | grep -qx '# mine'; }
 
 # The packages, as if they were an older version.
 older()
@@ -107,12 +125,12 @@ upgrade()
 
 remove()
 {
-	in_root dpkg -r rlx-dkms rlx-tools librlx-dev librlx1 || return 1
+	in_root dpkg -r rlxd rlx-dkms rlx-tools librlx-dev librlx1 || return 1
 	! ls "$root"/lib/modules/*/updates/dkms/rlx.ko 2>/dev/null ||
 		fail "a module stayed"
 }
 
-purge() { in_root dpkg -P rlx-dkms rlx-tools librlx-dev librlx1; }
+purge() { in_root dpkg -P rlxd rlx-dkms rlx-tools librlx-dev librlx1; }
 
 nothing_stays()
 {
@@ -142,7 +160,9 @@ check remove remove
 check purge purge
 check nothing-stays nothing_stays
 check install-older older
+check edit-conf edit_conf
 check upgrade upgrade
+check conf-stays conf_stays
 check use-upgraded use_it
 check purge-upgraded purge
 check nothing-stays-upgraded nothing_stays

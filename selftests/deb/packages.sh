@@ -65,7 +65,7 @@ build()
 
 all_are_there()
 {
-	for p in librlx1 librlx-dev rlx-tools; do
+	for p in librlx1 librlx-dev rlx-tools rlxd; do
 		[ -s "$(deb_of $p "$arch")" ] || fail "no $p"
 	done
 	[ -s "$(deb_of rlx-dkms all)" ] || fail "no rlx-dkms"
@@ -105,6 +105,10 @@ contents()
 	has "$(deb_of rlx-tools "$arch")" usr/bin/rlx \
 		usr/share/man/man1/rlx-doctor.1.gz \
 		usr/share/bash-completion/completions/rlx &&
+	has "$(deb_of rlxd "$arch")" usr/sbin/rlxd etc/rlxd/rlxd.conf \
+		lib/systemd/system/rlxd.service lib/systemd/system/rlxd.socket \
+		usr/lib/sysusers.d/rlxd.conf usr/share/man/man8/rlxd.8.gz \
+		usr/share/man/man5/rlxd.conf.5.gz &&
 	has "$(deb_of rlx-dkms all)" "usr/src/rlx-$version/dkms.conf" \
 		"usr/src/rlx-$version/Kbuild" "usr/src/rlx-$version/kmod/main.c" \
 		"usr/src/rlx-$version/uapi/linux/rlx.h" usr/share/man/man4/rlx.4.gz \
@@ -119,12 +123,32 @@ udev_rule()
 	grep -q 'KERNEL=="rlx", GROUP="render", MODE="0660"' "$tmp/rule"
 }
 
+# hardened PACKAGE PROGRAM
 hardened()
 {
-	dpkg-deb -x "$(deb_of rlx-tools "$arch")" "$tmp/tools" &&
-	readelf -d "$tmp/tools/usr/bin/rlx" | grep -q 'BIND_NOW' &&
-	readelf -h "$tmp/tools/usr/bin/rlx" | grep -q 'DYN' &&
-	"$tmp/tools/usr/bin/rlx" --version | grep -qx "rlx $version"
+	dpkg-deb -x "$(deb_of "$1" "$arch")" "$tmp/$1" &&
+	readelf -d "$tmp/$1/$2" | grep -q 'BIND_NOW' &&
+	readelf -h "$tmp/$1/$2" | grep -q 'DYN' &&
+	"$tmp/$1/$2" --version | grep -qx "${2##*/} $version"
+}
+
+# The units as systemd reads them beside its own, with the programs they name.
+units()
+{
+	u=$tmp/units
+	dpkg-deb -x "$(deb_of rlxd "$arch")" "$u" && mkdir -p "$u/bin" &&
+	cp -rn /lib/systemd/system "$u/lib/systemd/" && cp /bin/kill "$u/bin/" &&
+	systemd-analyze verify --man=no --root="$u" rlxd.service rlxd.socket \
+		>"$tmp/verify" 2>&1
+	ret=$?
+	cat "$tmp/verify"
+	[ $ret = 0 ] && ! grep rlxd "$tmp/verify"
+}
+
+conffiles()
+{
+	dpkg-deb -I "$(deb_of rlxd "$arch")" conffiles | grep -qx /etc/rlxd/rlxd.conf &&
+	! dpkg-deb -I "$(deb_of rlxd "$arch")" conffiles | grep -v '^/etc/rlxd/rlxd.conf$'
 }
 
 check versions versions
@@ -134,5 +158,8 @@ check packages all_are_there
 check lintian lintian_clean
 check contents contents
 check udev-rule udev_rule
-check hardened hardened
+check hardened hardened rlx-tools usr/bin/rlx
+check hardened-rlxd hardened rlxd usr/sbin/rlxd
+check conffiles conffiles
+check units units
 finish

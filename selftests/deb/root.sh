@@ -17,7 +17,8 @@ cache=$(cd "$cache" && pwd)
 
 say() { printf 'root: %s\n' "$*" >&2; }
 
-want="?essential apt dkms kmod libc6-dev liburing-dev openssl pkg-config udev"
+want="?essential apt dkms kmod libc6-dev libinih1 libssl3 liburing-dev openssl"
+want="$want pkg-config systemd-standalone-sysusers udev"
 for series in 6.1 6.12; do
 	k=$BUILD/kernels/$series/release
 	[ -f "$k" ] || continue

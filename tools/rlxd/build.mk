@@ -42,6 +42,7 @@ minilm:
 SBINDIR	   ?= $(PREFIX)/sbin
 SYSCONFDIR ?= /etc
 UNITDIR	   ?= $(PREFIX)/lib/systemd/system
+SYSUSERSDIR ?= $(PREFIX)/lib/sysusers.d
 RLXD_MAN   := $(BUILD)/man/rlxd.8 $(BUILD)/man/rlxd.conf.5
 RLXD_MAN_OK = $(if $(shell command -v scdoc),$(RLXD_MAN))
 
@@ -52,12 +53,14 @@ $(BUILD)/man/rlxd%: tools/rlxd/rlxd%.scd
 
 install-rlxd: $(BUILD)/bin/rlxd $(RLXD_MAN_OK)
 	$(Q)install -d '$(DESTDIR)$(SBINDIR)' '$(DESTDIR)$(UNITDIR)' \
-		'$(DESTDIR)$(SYSCONFDIR)/rlxd' '$(DESTDIR)$(MANDIR)/man5' \
+		'$(DESTDIR)$(SYSUSERSDIR)' '$(DESTDIR)$(SYSCONFDIR)/rlxd' \
+		'$(DESTDIR)$(MANDIR)/man5' \
 		'$(DESTDIR)$(MANDIR)/man8'
 	$(Q)install -m 755 $(BUILD)/bin/rlxd '$(DESTDIR)$(SBINDIR)'
 	$(Q)sed -e 's|@SBINDIR@|$(SBINDIR)|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|' \
 		tools/rlxd/rlxd.service.in >'$(DESTDIR)$(UNITDIR)/rlxd.service'
 	$(Q)install -m 644 tools/rlxd/rlxd.socket '$(DESTDIR)$(UNITDIR)'
+	$(Q)install -m 644 tools/rlxd/rlxd.sysusers '$(DESTDIR)$(SYSUSERSDIR)/rlxd.conf'
 	$(Q)test -e '$(DESTDIR)$(SYSCONFDIR)/rlxd/rlxd.conf' || install -m 644 \
 		tools/rlxd/rlxd.conf.example '$(DESTDIR)$(SYSCONFDIR)/rlxd/rlxd.conf'
 	$(Q)for m in $(RLXD_MAN_OK); do \

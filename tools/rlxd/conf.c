@@ -675,8 +675,14 @@ static enum rlx_status slurp(const char *path, char *to, size_t max, size_t *out
 void conf_warn_readable(const char *path)
 {
 	struct stat sb;
+	mode_t others = 077;
 
-	if (!stat(path, &sb) && sb.st_mode & 077)
+	if (stat(path, &sb))
+		return;
+	/* Somebody else's that our group may read: how else would we. */
+	if (sb.st_uid != geteuid() && sb.st_gid == getegid())
+		others = 07;
+	if (sb.st_mode & others)
 		log_event(LOG_WARN, "others can read a secret", L_STR("file", path),
 			  L_STR("do", "chmod 600"));
 }
