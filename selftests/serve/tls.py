@@ -232,6 +232,7 @@ def configurations_that_are_refused():
             (here + "tls_client_ca = /nonexistent\n", "tls_client_ca = /nonexistent: No such"),
             (here + "tls_client_ca = %s/secret\n" % DIR, "no certificates in PEM form"),
             (files("server").replace("server.key", "second.key"), "is not the key of"),
+            (files("server").replace("server.key", "server-rsa.key"), "is not the key of"),
             (files("server").replace("server.pem", "server.key"), "not the chain of"),
             (files("server").replace("server.key", "server.pem"), "not a private key in PEM"),
             (files("server").replace("server.key", "locked.key"), "needs a passphrase"),

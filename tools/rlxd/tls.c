@@ -171,10 +171,22 @@ static const struct transport tls_io = {
 	.direct = 1,
 };
 
+/*
+ * Calls of OpenSSL must not wait for the peer; an io_uring engine's must, in its ring,
+ * where a descriptor that never waits would have them fail.
+ */
+static bool set_waits(struct conn *c, bool waits)
+{
+	int flags = c->tls->fd_flags;
+
+	return !fcntl(c->fd, F_SETFL, waits ? flags : flags | O_NONBLOCK);
+}
+
 bool tls_begin(struct conn *c)
 {
 	struct server *s = c->loop->server;
 	struct tls *t = rlx_calloc(1, sizeof(*t));
+	bool certified;
 
 	c->io = &tls_io;
 	c->state = CONN_SHAKE;
@@ -183,15 +195,15 @@ bool tls_begin(struct conn *c)
 		return false;
 	/* The certificate of this moment; SSL_new() takes a reference. */
 	pthread_mutex_lock(&s->lock);
-	t->ssl = s->conf->tls ? SSL_new(s->conf->tls) : NULL;
+	certified = s->conf->tls;
+	t->ssl = certified ? SSL_new(s->conf->tls) : NULL;
 	pthread_mutex_unlock(&s->lock);
 	t->broken = !t->ssl;
 	t->fd_flags = fcntl(c->fd, F_GETFL);
-	if (!t->ssl || fcntl(c->fd, F_SETFL, t->fd_flags | O_NONBLOCK) ||
-	    !SSL_set_fd(t->ssl, c->fd)) {
+	if (!t->ssl || t->fd_flags < 0 || !set_waits(c, false) || !SSL_set_fd(t->ssl, c->fd)) {
 		if (log_allow())
 			log_event(LOG_WARN, "cannot speak TLS", L_STR("client", c->peer),
-				  L_STR("error", s->conf->tls ? "out of memory" :
+				  L_STR("error", certified ? "out of memory" :
 					"the configuration has no tls_certificate any more"));
 		return false;
 	}
@@ -233,7 +245,7 @@ static void shaken(struct conn *c)
 		  L_STR("version", SSL_get_version(t->ssl)),
 		  L_STR("cipher", SSL_get_cipher_name(t->ssl)),
 		  L_STR("kernel", !t->kernel_sends ? "no" : receives ? "both" : "sends"));
-	if (t->kernel_sends && receives && !fcntl(c->fd, F_SETFL, t->fd_flags))
+	if (t->kernel_sends && receives && set_waits(c, true))
 		c->io = &c->loop->engine->io;
 	c->state = CONN_HEAD;
 	c->deadline = c->loop->now + c->loop->server->limits.header_timeout_ns;
@@ -272,21 +284,29 @@ void conn_polled(struct conn *c)
 
 bool tls_say(struct conn *c, const char *p, size_t n)
 {
+	bool ok, engine = c->io != &tls_io;
 	size_t k;
 
+	if (engine && !set_waits(c, false))
+		return false;
 	ERR_clear_error();
-	return SSL_write_ex(c->tls->ssl, p, n, &k) && k == n;
+	ok = SSL_write_ex(c->tls->ssl, p, n, &k) && k == n;
+	return !engine ? ok : set_waits(c, true) && ok;
 }
 
 void tls_goodbye(struct conn *c)
 {
 	struct tls *t = c->tls;
 
+	bool engine = c->io != &tls_io;
+
 	if (t->broken || c->sending || c->state == CONN_SHAKE ||
-	    SSL_get_shutdown(t->ssl) & SSL_SENT_SHUTDOWN)
+	    SSL_get_shutdown(t->ssl) & SSL_SENT_SHUTDOWN || (engine && !set_waits(c, false)))
 		return;
 	ERR_clear_error();
 	if (SSL_shutdown(t->ssl) < 0)
+		t->broken = true;
+	if (engine && !set_waits(c, true))
 		t->broken = true;
 }
 

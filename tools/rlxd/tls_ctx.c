@@ -46,13 +46,17 @@ static enum rlx_status can_read(const char *option, const char *path, struct rlx
 	return RLX_OK;
 }
 
-static enum rlx_status bad_file(const char *option, const char *path, const char *what,
-				struct rlx_error *err)
+static const char *reason(void)
 {
 	const char *why = ERR_reason_error_string(ERR_peek_last_error());
 
-	return rlx_fail(err, RLX_EPARSE, "%s = %s: %s (%s)", option, path, what,
-			why ? why : "unknown");
+	return why ? why : "unknown";
+}
+
+static enum rlx_status bad_file(const char *option, const char *path, const char *what,
+				struct rlx_error *err)
+{
+	return rlx_fail(err, RLX_EPARSE, "%s = %s: %s (%s)", option, path, what, reason());
 }
 
 static void warn_of_time(SSL_CTX *ctx, const char *path)
@@ -81,13 +85,14 @@ static enum rlx_status load_own(SSL_CTX *ctx, const struct conf_server *cf, stru
 				"not the chain of a certificate in PEM form", err);
 	SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
 	SSL_CTX_set_default_passwd_cb_userdata(ctx, &locked);
-	if (SSL_CTX_use_PrivateKey_file(ctx, cf->tls_key, SSL_FILETYPE_PEM) != 1)
-		return ERR_GET_REASON(ERR_peek_error()) == X509_R_KEY_VALUES_MISMATCH ?
-		       rlx_fail(err, RLX_EINVAL, "tls_key = %s is not the key of tls_certificate "
-				"= %s", cf->tls_key, cf->tls_certificate) :
-		       bad_file("tls_key", cf->tls_key, locked ?
+	if (SSL_CTX_use_PrivateKey_file(ctx, cf->tls_key, SSL_FILETYPE_PEM) != 1 &&
+	    ERR_GET_REASON(ERR_peek_error()) != X509_R_KEY_VALUES_MISMATCH)
+		return bad_file("tls_key", cf->tls_key, locked ?
 				"needs a passphrase; write it without one, for nobody is there "
 				"to type it" : "not a private key in PEM form", err);
+	if (SSL_CTX_check_private_key(ctx) != 1)
+		return rlx_fail(err, RLX_EINVAL, "tls_key = %s is not the key of tls_certificate = "
+				"%s", cf->tls_key, cf->tls_certificate);
 	conf_warn_readable(cf->tls_key);
 	warn_of_time(ctx, cf->tls_certificate);
 	return RLX_OK;
@@ -120,8 +125,7 @@ enum rlx_status tls_ctx_new(const struct conf_server *cf, SSL_CTX **out, struct 
 	if (!ctx || SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
 	    SSL_CTX_set_cipher_list(ctx, ciphers_of_1_2) != 1 ||
 	    SSL_CTX_set_session_id_context(ctx, (const unsigned char *)"rlxd", 4) != 1)
-		st = rlx_fail(err, RLX_ENOMEM, "OpenSSL: %s",
-			      ERR_reason_error_string(ERR_peek_last_error()));
+		st = rlx_fail(err, RLX_ENOMEM, "OpenSSL: %s", reason());
 	if (!st) {
 		/* A body's end is told by HTTP: a missing farewell cuts nothing short. */
 		SSL_CTX_set_options(ctx, SSL_OP_NO_COMPRESSION | SSL_OP_NO_RENEGOTIATION |
