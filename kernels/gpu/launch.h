@@ -185,4 +185,6 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 	l->key[1] = a->type;
 }
 
+#include "kernels/gpu/launch_fold.h"
+
 #endif

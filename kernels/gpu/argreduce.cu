@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT
+// Where the largest or smallest lies: a block for each line, or a thread for each column.
+#include "kernels/gpu/acc.h"
+#include "kernels/reduce.h"
+
+/* Key: type, 256 or 1 threads for each result. */
+#define LANES	RLX_K1
+
+typedef acc_of<IS_FLOAT, elem::acc>::type acc;
+
+struct best {
+	acc	v;
+	int64_t	at;	/* -1: nothing yet */
+};
+
+/* Whether @y takes the place of @x. */
+static DEV inline bool better(const struct rlx_k_argreduce &a, struct best x, struct best y)
+{
+	if (x.at < 0 || y.at < 0)
+		return y.at >= 0;
+	if (y.v != y.v && x.v == x.v)
+		return true;
+	if (x.v != x.v && y.v == y.v)
+		return false;
+	if (a.min ? less_than(y.v, x.v) : less_than(x.v, y.v))
+		return true;
+	if (x.v == y.v || x.v != x.v)
+		return a.last ? y.at > x.at : y.at < x.at;
+	return false;
+}
+
+static DEV inline struct best over_lanes(const struct rlx_k_argreduce &a, struct best b,
+					 struct best *room)
+{
+	for (int m = WAVE / 2; m; m /= 2) {
+		struct best o = { wave_xor(b.v, m), wave_xor(b.at, m) };
+
+		if (better(a, b, o))
+			b = o;
+	}
+	if (lane_id() == 0)
+		room[wave_id()] = b;
+	__syncthreads();
+	b = room[0];
+	for (int i = 1; i < 256 / WAVE; i++)
+		if (better(a, b, room[i]))
+			b = room[i];
+	__syncthreads();
+	return b;
+}
+
+RLX_G_KERNEL(argreduce, struct rlx_k_argreduce, 256)
+{
+	SHARED(struct best, room, [MAX_WAVES]);
+	const mem *x = RLX_G_PTR(const mem, a.x);
+	void *idx = RLX_G_PTR(void, a.idx);
+	int64_t groups = 256 / LANES, step = (int64_t)gridDim.x * groups;
+
+	for (int64_t o = blockIdx.x * groups + threadIdx.x / LANES; o < a.outer * a.inner;
+	     o += step) {
+		const mem *line = x + o / a.inner * a.n * a.inner + o % a.inner;
+		struct best b = { 0, -1 };
+
+		for (int64_t i = threadIdx.x % LANES; i < a.n; i += LANES) {
+			struct best c = { (acc)elem::get(line[i * a.inner]), i };
+
+			if (better(a, b, c))
+				b = c;
+		}
+		if (LANES > 1)
+			b = over_lanes(a, b, room);
+		if (threadIdx.x % LANES)
+			continue;
+		if (a.idx_type == RLX_K_I32)
+			((int32_t *)idx)[o] = (int32_t)b.at;
+		else
+			((int64_t *)idx)[o] = b.at;
+	}
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* Launches of what folds or orders along axes; a part of kernels/gpu/launch.h. */
+#ifndef RLX_G_LAUNCH_FOLD_H
+#define RLX_G_LAUNCH_FOLD_H
+
+#include "kernels/gpu/launch.h"
+#include "kernels/reduce.h"
+#include "kernels/sortk.h"
+
+/*
+ * Rows of the grid, so that @n elements of each of @results are split where too few
+ * threads would walk for too long.
+ */
+static inline uint32_t rlx_g_splits(int64_t results, int64_t n, int64_t lanes)
+{
+	const int64_t busy = 65536, least = 1024;	/* threads, elements of each */
+	int64_t want = rlx_g_ceil(busy, results * lanes);
+	int64_t most = n / lanes / least;
+
+	want = want < most ? want : most;
+	return (uint32_t)(want < 1 ? 1 : want < 1024 ? want : 1024);
+}
+
+static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_reduce *a = (const struct rlx_k_reduce *)args;
+	bool rows = a->axes >> (a->rank - 1) & 1;
+	int lanes = !rows ? 1 : a->n_red <= 1024 ? 32 : 256;
+
+	/* waves may have 64 lanes: then every other block has nothing left to do */
+	rlx_g_line(l, rlx_g_ceil(a->n_out, 256 / lanes), 256);
+	l->key[0] = a->type;
+	l->key[1] = a->op;
+	l->key[2] = lanes;
+	if (!a->n_out)
+		return;
+	l->grid[1] = rlx_g_splits(a->n_out, a->n_red, lanes);
+	if (l->grid[1] > 1) {
+		l->passes = 2;
+		l->scratch = (uint64_t)a->n_out * l->grid[1] * 8;
+	}
+}
+
+static inline void rlx_g_argreduce_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_argreduce *a = (const struct rlx_k_argreduce *)args;
+	int64_t results = a->outer * a->inner;
+	int lanes = a->inner == 1 ? 256 : 1;
+
+	rlx_g_line(l, rlx_g_ceil(results, 256 / lanes), 256);
+	l->key[0] = a->type;
+	l->key[1] = lanes;
+}
+
+static inline void rlx_g_scan_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_scan *a = (const struct rlx_k_scan *)args;
+	int64_t lines = a->n ? a->outer * a->inner : 0;
+	int lanes = a->inner == 1 ? 256 : 1;
+
+	rlx_g_line(l, rlx_g_ceil(lines, 256 / lanes), 256);
+	l->key[0] = a->type;
+	l->key[1] = a->prod;
+	l->key[2] = lanes;
+}
+
+#define RLX_G_TOPK_TILE	2048	/* elements a block sorts in shared memory */
+
+/* As merges of sorted tiles: one pass for them, one for each doubling, one to write. */
+static inline void rlx_g_topk_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
+	int64_t tiles = rlx_g_ceil(a->n, RLX_G_TOPK_TILE), lines = a->outer * a->inner;
+
+	rlx_g_line(l, a->k ? lines * tiles : 0, 256);
+	l->key[0] = a->type;
+	l->key[1] = tiles > 1;
+	if (tiles < 2)
+		return;
+	l->passes = 2;
+	for (; tiles > 1; tiles = (tiles + 1) / 2)
+		l->passes++;
+	l->scratch = (uint64_t)lines * (uint64_t)a->n * 2 * 16;
+}
+
+#endif

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// Running sums and products: a block for each line, or a thread for each column.
+#include "kernels/gpu/acc.h"
+#include "kernels/reduce.h"
+
+/* Key: type, 1 for products, 256 or 1 threads for each line. Floats go by double. */
+typedef acc_of<IS_FLOAT, double>::type acc;
+
+static DEV inline acc join(acc x, acc y)
+{
+	return RLX_K1 ? x * y : x + y;
+}
+
+static DEV inline acc load(const mem *x, int64_t i)
+{
+	return (acc)elem::get(x[i]);
+}
+
+#if RLX_K2 == 1
+RLX_G_KERNEL(scan, struct rlx_k_scan, 256)
+{
+	const mem *x = RLX_G_PTR(const mem, a.x);
+	mem *y = RLX_G_PTR(mem, a.y);
+	int64_t cols = a.outer * a.inner, step = (int64_t)gridDim.x * 256;
+
+	for (int64_t c = (int64_t)blockIdx.x * 256 + threadIdx.x; c < cols; c += step) {
+		int64_t base = c / a.inner * a.n * a.inner + c % a.inner;
+		acc sum = RLX_K1;
+
+		for (int64_t k = 0; k < a.n; k++) {
+			int64_t at = base + (a.reverse ? a.n - 1 - k : k) * a.inner;
+			acc next = join(sum, load(x, at));
+
+			y[at] = put_as(a.exclusive ? sum : next);
+			sum = next;
+		}
+	}
+}
+#else
+/* Of this thread's value and those of the lanes below. */
+static DEV inline acc wave_scan(acc v)
+{
+	for (int d = 1; d < WAVE; d *= 2) {
+		acc below = shuffle(v, lane_id() < d ? lane_id() : lane_id() - d);
+
+		if (lane_id() >= d)
+			v = join(below, v);
+	}
+	return v;
+}
+
+/* 256 elements at a time; @carry is what came before them, the same in all threads. */
+static DEV inline void piece(const struct rlx_k_scan &a, const mem *x, mem *y, int64_t k,
+			     acc *carry, acc *room)
+{
+	int64_t i = k + threadIdx.x, at = a.reverse ? a.n - 1 - i : i;
+	acc whole = wave_scan(i < a.n ? load(x, at) : (acc)RLX_K1);
+	acc before = shuffle(whole, lane_id() ? lane_id() - 1 : 0), front = *carry;
+
+	if (lane_id() == WAVE - 1)
+		room[wave_id()] = whole;
+	__syncthreads();
+	for (int w = 0; w < 256 / WAVE; w++) {
+		if (w == wave_id())
+			front = *carry;
+		*carry = join(*carry, room[w]);
+	}
+	__syncthreads();
+	if (lane_id() == 0)
+		before = RLX_K1;
+	if (i < a.n)
+		y[at] = put_as(join(front, a.exclusive ? before : whole));
+}
+
+RLX_G_KERNEL(scan, struct rlx_k_scan, 256)
+{
+	SHARED(acc, room, [MAX_WAVES]);
+	const mem *x = RLX_G_PTR(const mem, a.x);
+	mem *y = RLX_G_PTR(mem, a.y);
+
+	for (int64_t o = blockIdx.x; o < a.outer; o += gridDim.x) {
+		acc carry = RLX_K1;
+
+		for (int64_t k = 0; k < a.n; k += 256)
+			piece(a, x + o * a.n, y + o * a.n, k, &carry, room);
+	}
+}
+#endif

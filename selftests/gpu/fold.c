@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT
+/* GPU kernels that fold or order along axes, on the emulator. */
+#include "kernels/reduce.h"
+#include "kernels/sortk.h"
+#include "selftests/gpu/against_cpu.h"
+
+static const int folded[] = {
+	RLX_K_F32, RLX_K_F32, RLX_K_F64, RLX_K_F16, RLX_K_BF16, RLX_K_I64, RLX_K_I32,
+	RLX_K_U64, RLX_K_I8, RLX_K_BOOL,
+};
+
+static int any_type(uint64_t *seed)
+{
+	return folded[kc_pick(seed, 0, sizeof(folded) / sizeof(folded[0]) - 1)];
+}
+
+static double tolerance(int type)
+{
+	return type == RLX_K_F32 ? 1e-4 : type == RLX_K_F64 ? 1e-11 :
+	       type == RLX_K_F16 ? 4e-3 : type == RLX_K_BF16 ? 2e-2 : 0;
+}
+
+static bool is_float(int type)
+{
+	return rlx_k_type_float((enum rlx_k_type)type);
+}
+
+static void one_reduce(const int64_t *dim, int rank, uint32_t axes, int type,
+		       uint64_t *seed)
+{
+	struct rlx_k_reduce a = { .rank = rank, .axes = axes, .type = (uint8_t)type };
+	int64_t n = 1;
+
+	do {
+		a.op = (uint8_t)kc_pick(seed, 0, RLX_K_REDUCE_OPS - 1);
+	} while (!is_float(type) && (a.op == RLX_K_REDUCE_MEAN || a.op == RLX_K_REDUCE_L2 ||
+				     a.op == RLX_K_REDUCE_LOGSUM));
+	for (int d = 0; d < rank; d++)
+		n *= a.dim[d] = dim[d];
+	rlx_k_reduce_plan(&a);
+	{
+		/* products stay near 1, sums of logarithms positive */
+		bool near_one = a.op == RLX_K_REDUCE_PROD && is_float(type);
+		double lo = near_one ? 0.99 : a.op == RLX_K_REDUCE_LOGSUM ? 0.5 : -2;
+		struct gpu_field f[] = {
+			GPU_IN(struct rlx_k_reduce, x, type, n),
+			GPU_OUT(struct rlx_k_reduce, y, type, a.n_out, tolerance(type)),
+		};
+
+		if (type == RLX_K_BOOL || type == RLX_K_U64)
+			lo = 0;
+		a.x = gpu_alloc((size_t)n, type, lo, near_one ? 1.01 : 2, seed);
+		a.y = gpu_alloc((size_t)a.n_out, type, 0, 0, seed);
+		GPU_AGAINST_CPU("reduce", reduce, a, rlx_k_reduce_units(&a),
+				RLX_K_REDUCE_SCRATCH, f, seed);
+	}
+}
+
+TEST(reduce)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 24; i++) {
+		int64_t dim[4];
+		int rank = (int)kc_pick(&seed, 1, 4);
+
+		for (int d = 0; d < rank; d++)
+			dim[d] = kc_pick(&seed, 1, rank > 2 ? 9 : 60);
+		one_reduce(dim, rank, (uint32_t)kc_pick(&seed, 0, (1 << rank) - 1),
+			   any_type(&seed), &seed);
+	}
+}
+
+/* Rows for a whole block, and few results of many elements, which are split. */
+TEST(reduce_long)
+{
+	static const struct { int64_t dim[3]; int rank; uint32_t axes; } c[] = {
+		{ { 3, 2500 }, 2, 2 }, { { 300000 }, 1, 1 }, { { 20000, 7 }, 2, 1 },
+		{ { 50, 3, 1200 }, 3, 5 }, { { 0, 5 }, 2, 1 }, { { 5, 0 }, 2, 2 },
+	};
+	uint64_t seed = rlx_test_seed();
+
+	for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++)
+		one_reduce(c[i].dim, c[i].rank, c[i].axes,
+			   kc_pick(&seed, 0, 1) ? RLX_K_F32 : RLX_K_I64, &seed);
+}
+
+static void one_argreduce(int64_t outer, int64_t n, int64_t inner, uint64_t *seed)
+{
+	int type = any_type(seed), it = kc_pick(seed, 0, 1) ? RLX_K_I64 : RLX_K_I32;
+	struct rlx_k_argreduce a = {
+		.outer = outer, .n = n, .inner = inner, .type = (uint8_t)type,
+		.idx_type = (uint8_t)it, .min = kc_pick(seed, 0, 1),
+		.last = kc_pick(seed, 0, 1),
+	};
+	int64_t all = outer * n * inner;
+	struct gpu_field f[] = {
+		GPU_IN(struct rlx_k_argreduce, x, type, all),
+		GPU_OUT(struct rlx_k_argreduce, idx, it, outer * inner, 0),
+	};
+
+	/* few values, so that there are ties */
+	a.x = gpu_alloc((size_t)all, type, type == RLX_K_U64 ? 0 : -3, 3, seed);
+	a.idx = gpu_alloc((size_t)(outer * inner), it, 0, 0, seed);
+	if (type == RLX_K_F32)
+		for (int64_t i = 0; i < all; i++) {
+			float *v = (float *)(uintptr_t)a.x + i;
+
+			*v = kc_pick(seed, 0, 40) ? floorf(*v) : NAN;
+		}
+	GPU_AGAINST_CPU("argreduce", argreduce, a, (size_t)outer, RLX_K_REDUCE_SCRATCH, f,
+			seed);
+}
+
+TEST(argreduce)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 8; i++) {
+		one_argreduce(kc_pick(&seed, 1, 5), kc_pick(&seed, 1, 900), 1, &seed);
+		one_argreduce(kc_pick(&seed, 1, 5), kc_pick(&seed, 1, 30),
+			      kc_pick(&seed, 2, 70), &seed);
+	}
+}
+
+static void one_scan(int64_t outer, int64_t n, int64_t inner, uint64_t *seed)
+{
+	int type = any_type(seed);
+	struct rlx_k_scan a = {
+		.outer = outer, .n = n, .inner = inner, .type = (uint8_t)type,
+		.prod = kc_pick(seed, 0, 1), .exclusive = kc_pick(seed, 0, 1),
+		.reverse = kc_pick(seed, 0, 1),
+	};
+	bool near_one = a.prod && is_float(type);
+	int64_t all = outer * n * inner;
+	struct gpu_field f[] = {
+		GPU_IN(struct rlx_k_scan, x, type, all),
+		GPU_OUT(struct rlx_k_scan, y, type, all, tolerance(type)),
+	};
+
+	if (type == RLX_K_BOOL)	/* cumsum takes numbers */
+		return;
+	a.x = gpu_alloc((size_t)all, type, near_one ? 0.97 : type == RLX_K_U64 ? 0 : -3,
+			near_one ? 1.03 : 3, seed);
+	a.y = gpu_alloc((size_t)all, type, 0, 0, seed);
+	GPU_AGAINST_CPU("scan", scan, a, rlx_k_scan_units(&a), RLX_K_REDUCE_SCRATCH, f, seed);
+}
+
+TEST(scan)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 8; i++) {
+		one_scan(kc_pick(&seed, 1, 5), kc_pick(&seed, 1, 700), 1, &seed);
+		one_scan(kc_pick(&seed, 1, 5), kc_pick(&seed, 1, 30),
+			 kc_pick(&seed, 2, 70), &seed);
+	}
+}
+
+static void one_topk(int64_t outer, int64_t n, int64_t inner, int64_t k, uint64_t *seed)
+{
+	int type = any_type(seed), it = kc_pick(seed, 0, 1) ? RLX_K_I64 : RLX_K_I32;
+	struct rlx_k_topk a = {
+		.outer = outer, .n = n, .inner = inner, .k = k, .type = (uint8_t)type,
+		.idx_type = (uint8_t)it, .smallest = kc_pick(seed, 0, 1),
+	};
+	int64_t all = outer * n * inner, best = outer * k * inner;
+	struct gpu_field f[] = {
+		GPU_IN(struct rlx_k_topk, x, type, all),
+		GPU_OUT(struct rlx_k_topk, values, type, best, 0),
+		GPU_OUT(struct rlx_k_topk, idx, it, best, 0),
+	};
+
+	a.x = gpu_alloc((size_t)all, type, type == RLX_K_U64 || type == RLX_K_BOOL ? 0 : -9,
+			type == RLX_K_BOOL ? 2 : 9, seed);
+	if (kc_pick(seed, 0, 3))
+		a.values = gpu_alloc((size_t)best, type, 0, 0, seed);
+	a.idx = gpu_alloc((size_t)best, it, 0, 0, seed);
+	if (type == RLX_K_F32)
+		for (int64_t i = 0; i < all; i++)
+			if (!kc_pick(seed, 0, 20))
+				((float *)(uintptr_t)a.x)[i] = kc_pick(seed, 0, 1) ? NAN : -0.0f;
+	GPU_AGAINST_CPU("topk", topk, a, (size_t)(outer * inner), rlx_k_topk_scratch(&a), f,
+			seed);
+}
+
+TEST(topk)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 8; i++) {
+		int64_t n = kc_pick(&seed, 1, 300);
+
+		one_topk(kc_pick(&seed, 1, 4), n, kc_pick(&seed, 1, 3),
+			 kc_pick(&seed, 1, n), &seed);
+	}
+}
+
+/* Lines of more than one tile: the best few, and all of them. */
+TEST(topk_long)
+{
+	uint64_t seed = rlx_test_seed();
+
+	one_topk(2, 2049, 1, 2049, &seed);
+	one_topk(1, 13001, 1, 50, &seed);
+	one_topk(1, 9000, 2, 9000, &seed);
+	one_topk(1, 7000, 1, 3000, &seed);
+}
+
+TEST_MAIN()
