@@ -71,7 +71,7 @@ static DEV inline float bits_f32(uint32_t u)
 {
 	float f;
 
-	__builtin_memcpy(&f, &u, 4);
+	memcpy(&f, &u, 4);
 	return f;
 }
 
@@ -79,7 +79,7 @@ static DEV inline uint32_t f32_bits(float f)
 {
 	uint32_t u;
 
-	__builtin_memcpy(&u, &f, 4);
+	memcpy(&u, &f, 4);
 	return u;
 }
 

@@ -5,7 +5,7 @@
 
 #include "stdint.h"
 
-#define DEV		__device__ __forceinline__
+#define DEV		__device__ __attribute__((always_inline))
 #define DEV_OUTLINE	__device__ __noinline__
 
 #define RLX_G_KERNEL(name, type, threads)				\
@@ -16,7 +16,7 @@
 #define SHARED(T, name, dims)	__shared__ __align__(16) T name dims
 #define SHARED_DYNAMIC(name)	extern __shared__ __align__(1024) unsigned char name[]
 
-static DEV float f16_to_f32(uint16_t u)
+static DEV inline float f16_to_f32(uint16_t u)
 {
 	float f;
 
@@ -24,7 +24,7 @@ static DEV float f16_to_f32(uint16_t u)
 	return f;
 }
 
-static DEV uint16_t f32_to_f16(float x)
+static DEV inline uint16_t f32_to_f16(float x)
 {
 	uint16_t u;
 
@@ -32,7 +32,7 @@ static DEV uint16_t f32_to_f16(float x)
 	return u;
 }
 
-static DEV uint16_t f32_to_bf16(float x)
+static DEV inline uint16_t f32_to_bf16(float x)
 {
 	uint16_t u;
 
@@ -40,29 +40,29 @@ static DEV uint16_t f32_to_bf16(float x)
 	return u;
 }
 
-template <class T> static DEV T shuffle(T v, int from)
+template <class T> static DEV inline T shuffle(T v, int from)
 {
 	return __shfl_sync(0xffffffffu, v, from);
 }
 
-static DEV uint64_t wave_ballot(bool p)
+static DEV inline uint64_t wave_ballot(bool p)
 {
 	return __ballot_sync(0xffffffffu, p);
 }
 
-static DEV void wave_sync(void)
+static DEV inline void wave_sync(void)
 {
 	__syncwarp();
 }
 
-static DEV uint32_t shared_address(const void *p)
+static DEV inline uint32_t shared_address(const void *p)
 {
 	return (uint32_t)__cvta_generic_to_shared(p);
 }
 
 /* Copy @n (4, 8, 16) bytes into shared memory behind the thread's back; the last
  * @n - @from of them are zeros. */
-static DEV void copy_async(void *dst, const void *src, int n, int from)
+static DEV inline void copy_async(void *dst, const void *src, int n, int from)
 {
 	uint32_t at = shared_address(dst);
 
@@ -77,26 +77,26 @@ static DEV void copy_async(void *dst, const void *src, int n, int from)
 			     :: "r"(at), "l"(src), "r"(from) : "memory");
 }
 
-static DEV void copy_commit(void)
+static DEV inline void copy_commit(void)
 {
 	asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-template <int LEFT> static DEV void copy_wait(void)
+template <int LEFT> static DEV inline void copy_wait(void)
 {
 	asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
 }
 
-static DEV float atomic_add(float *p, float v) { return atomicAdd(p, v); }
-static DEV uint32_t atomic_add(uint32_t *p, uint32_t v) { return atomicAdd(p, v); }
+static DEV inline float atomic_add(float *p, float v) { return atomicAdd(p, v); }
+static DEV inline uint32_t atomic_add(uint32_t *p, uint32_t v) { return atomicAdd(p, v); }
 
-static DEV uint32_t atomic_cas(uint32_t *p, uint32_t old, uint32_t v)
+static DEV inline uint32_t atomic_cas(uint32_t *p, uint32_t old, uint32_t v)
 {
 	return atomicCAS(p, old, v);
 }
 
-static DEV void memory_fence(void) { __threadfence(); }
-static DEV float fast_exp(float x) { return __expf(x); }
-static DEV float rsqrt_f32(float x) { return rsqrtf(x); }
+static DEV inline void memory_fence(void) { __threadfence(); }
+static DEV inline float fast_exp(float x) { return __expf(x); }
+static DEV inline float rsqrt_f32(float x) { return rsqrtf(x); }
 
 #endif

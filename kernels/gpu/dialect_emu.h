@@ -5,6 +5,7 @@
 
 #include "stdint.h"
 
+#define memcpy(to, from, n)	__builtin_memcpy(to, from, n)
 #define DEV		__attribute__((always_inline))
 #define DEV_OUTLINE	__attribute__((noinline))
 

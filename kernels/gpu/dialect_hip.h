@@ -10,6 +10,7 @@
 #include "stdint.h"
 #endif
 
+#define memcpy(to, from, n)	__builtin_memcpy(to, from, n)
 #define DEV		__device__ __attribute__((always_inline))
 #define DEV_OUTLINE	__device__ __attribute__((noinline))
 

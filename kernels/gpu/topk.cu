@@ -26,7 +26,7 @@ static DEV inline uint64_t key_of(double x)
 		return ~0ull;
 	if (x == 0)
 		return 1ull << 63;
-	__builtin_memcpy(&b, &x, 8);
+	memcpy(&b, &x, 8);
 	return b >> 63 ? ~b : b | 1ull << 63;
 }
 
