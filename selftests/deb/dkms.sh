@@ -2,10 +2,8 @@
 # SPDX-License-Identifier: MIT
 # DKMS builds, signs, installs and removes the module of the package, in trees of
 # its own, against the headers of each kernel in $BUILD/kernels.
-set -u
 # shellcheck disable=SC1091,SC2154 # it sets tmp, version, rc
-. "$(dirname "$0")/tap.sh"
-trap 'rm -rf "$tmp"' EXIT
+. "$(dirname "$0")/debs.sh"
 
 # Keys are made here, and not on this system.
 export mok_signing_key="$tmp/mok.key" mok_certificate="$tmp/mok.pub"

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: MIT
 # Installs, upgrades and removes the packages in a Debian system of their own: a
 # folder made by root.sh, entered by chroot. It must be left as it was found.
-set -u
 # shellcheck disable=SC1091,SC2154 # it sets tmp, version, rc
-. "$(dirname "$0")/tap.sh"
+. "$(dirname "$0")/debs.sh"
 root=$BUILD/deb/root
 arch=$(dpkg --print-architecture)
 

@@ -1,10 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Builds the packages from a clean copy of the tree, and looks into them.
-set -u
 # shellcheck disable=SC1091,SC2154 # it sets tmp, version, rc
-. "$(dirname "$0")/tap.sh"
-trap 'rm -rf "$tmp"' EXIT
+. "$(dirname "$0")/debs.sh"
 arch=$(dpkg --print-architecture)
 
 # What git would commit; or, where there is no git, all that is not built.

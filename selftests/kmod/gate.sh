@@ -7,24 +7,16 @@
 # Boots KERNEL with a module that does wrong on purpose (bad/) and programs that
 # crash, hang or stop short, next to ones that behave, and judges run-qemu.sh's
 # verdict on each. Prints TAP.
-set -u
-
-BUILD=${BUILD:-build}
-here=$(cd "$(dirname "$0")" && pwd)
+cd "$(dirname "$0")/../.." || exit 1
+# shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
+. selftests/lib/tap.sh
 kernel=$1
 dir=$BUILD/kmod/gate-$kernel
-n=0 rc=0
 
-if [ ! -f "$BUILD/kernels/$kernel/vmlinuz" ]; then
-	echo "# SKIP no kernel $kernel"
-	echo "ok 1 gate # SKIP"
-	echo "1..1"
-	exit 0
-fi
-
+need "$BUILD/kernels/$kernel/vmlinuz" gate "no kernel $kernel"
 rm -rf "$dir/t"
 mkdir -p "$dir/t"
-"$here/build-module.sh" -d selftests/kmod/bad -o "$dir" "$kernel" || exit 1
+selftests/kmod/build-module.sh -d selftests/kmod/bad -o "$dir" "$kernel" || exit 1
 
 # program NAME SCRIPT [DECLARATION]
 program()
@@ -42,18 +34,17 @@ bad() { program "$1" "$fine" "params=how=$1"; }
 boot()
 {
 	# shellcheck disable=SC2086 # file names without spaces
-	"$here/run-qemu.sh" -k "$kernel" -o "$dir/rlx_bad.ko" -t 240 \
+	selftests/kmod/run-qemu.sh -k "$kernel" -o "$dir/rlx_bad.ko" -t 240 \
 		-n "gate-$kernel-$1" $list >"$dir/$1.tap" 2>&1 </dev/null
 	echo "status $?" >>"$dir/$1.tap"
 	out=$dir/$1.tap
 	list=''
 }
 
-# expect NAME 'VERDICT' ['TEXT']: the line is there, after a note with TEXT
-expect()
+# says 'VERDICT' ['TEXT']: the line is there, after a note with TEXT
+says()
 {
-	n=$((n + 1))
-	if awk -v want="$2" -v text="${3-}" '
+	awk -v want="$1" -v text="${2-}" '
 		/^#/ { note = note $0 "\n"; next }
 		{
 			line = $0
@@ -62,14 +53,8 @@ expect()
 				hit = 1
 			note = ""
 		}
-		END { exit !hit }' "$out"
-	then
-		echo "ok $n $1"
-	else
-		echo "# wanted: $2 ${3:+with $3}; see $out"
-		echo "not ok $n $1"
-		rc=1
-	fi
+		END { exit !hit }' "$out" ||
+		fail "wanted: $1 ${2:+with $2}; see $out"
 }
 
 list=''
@@ -94,48 +79,44 @@ bad uaf
 bad reference
 boot soft
 
-expect good 'ok good/y'
-expect good-is-clean 'ok good/clean'
-expect failure 'not ok fails/y'
-expect failure-is-clean 'ok fails/clean'
-expect crash 'not ok crash/clean' 'status 139'
-expect short-plan 'not ok short/clean' 'planned 2 tests, ran 1'
-expect status-alone 'not ok status/clean' 'status 3'
-expect hang 'not ok hang/clean' 'timeout hang'
-expect user-ids 'ok user/x' '# 1000\n.*1000 105'
-expect warning 'not ok warn/clean' 'WARNING:'
-expect refcount 'not ok refcount/clean' 'refcount_t'
-expect counter 'not ok counter/clean' 'nr_things is 1'
-expect child-is-killed 'ok child/clean'
-expect held-module 'not ok reference/clean' 'rmmod'
-expect guest-ended 'ok guest/end'
-expect exit-status 'status 1'
+check good says 'ok good/y'
+check good-is-clean says 'ok good/clean'
+check failure says 'not ok fails/y'
+check failure-is-clean says 'ok fails/clean'
+check crash says 'not ok crash/clean' 'status 139'
+check short-plan says 'not ok short/clean' 'planned 2 tests, ran 1'
+check status-alone says 'not ok status/clean' 'status 3'
+check hang says 'not ok hang/clean' 'timeout hang'
+check user-ids says 'ok user/x' '# 1000\n.*1000 105'
+check warning says 'not ok warn/clean' 'WARNING:'
+check refcount says 'not ok refcount/clean' 'refcount_t'
+check counter says 'not ok counter/clean' 'nr_things is 1'
+check child-is-killed says 'ok child/clean'
+check held-module says 'not ok reference/clean' 'rmmod'
+check guest-ended says 'ok guest/end'
+check exit-status says 'status 1'
 if [ "$kernel" = debug ]; then
-	expect page-leak 'not ok pages/clean' 'pages: .*bad_pages'
-	expect use-after-free 'not ok uaf/clean' KASAN
-	expect lock-order 'not ok order/clean' 'possible circular'
-	expect sleeping 'not ok sleep/clean' 'sleeping function'
-	expect slab-leak 'not ok guest/kmemleak' 'unreferenced object'
+	check page-leak says 'not ok pages/clean' 'pages: .*bad_pages'
+	check use-after-free says 'not ok uaf/clean' KASAN
+	check lock-order says 'not ok order/clean' 'possible circular'
+	check sleeping says 'not ok sleep/clean' 'sleeping function'
+	check slab-leak says 'not ok guest/kmemleak' 'unreferenced object'
 else
-	expect page-leak 'not ok pages/clean' 'KiB of pages did not come back'
-	expect use-after-free 'not ok uaf/clean' 'BUG kmalloc'
+	check page-leak says 'not ok pages/clean' 'KiB of pages did not come back'
+	check use-after-free says 'not ok uaf/clean' 'BUG kmalloc'
 fi
 
-if [ "$kernel" = debug ]; then
-	echo "1..$n"
-	exit $rc
-fi
+[ "$kernel" != debug ] || finish
 
 list=''
 program good "$fine"
 bad oops
 program after "$fine"
 boot oops
-expect before-oops 'ok good/clean'
-expect oops 'not ok oops/clean' 'NULL pointer|null-ptr'
-expect after-oops 'not ok after/clean' 'never ran'
-expect no-end 'not ok guest/end'
-expect oops-status 'status 1'
+check before-oops says 'ok good/clean'
+check oops says 'not ok oops/clean' 'NULL pointer|null-ptr'
+check after-oops says 'not ok after/clean' 'never ran'
+check no-end says 'not ok guest/end'
+check oops-status says 'status 1'
 
-echo "1..$n"
-exit $rc
+finish

@@ -8,12 +8,10 @@
 # less the options it does not know. A warning is a failure. The debug kernel's
 # headers are for gcc alone. The same is done once to a module with a fault for
 # each check, which must be found.
-set -u
-
-BUILD=${BUILD:-build}
-here=$(cd "$(dirname "$0")" && pwd)
+cd "$(dirname "$0")/../.." || exit 1
+# shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
+. selftests/lib/tap.sh
 out=$BUILD/kmod/matrix
-n=0 rc=0
 
 # Options of gcc's that clang lacks, and warnings kernel headers are not free of.
 not_clang='mpreferred-stack-boundary=[0-9]+|mskip-rax-setup|mindirect-branch[^ ]*'
@@ -27,20 +25,9 @@ clang_has="-mstack-alignment=8 -Wno-unknown-warning-option -Wimplicit-fallthroug
 clang_has="$clang_has -Wno-ignored-optimization-argument -Qunused-arguments -Wno-gnu"
 clang_has="$clang_has -Wno-duplicate-decl-specifier"
 
-# verdict NAME LOG [wanted TEXT]: nothing said, or the one thing wanted
-verdict()
-{
-	n=$((n + 1))
-	if [ -n "${4-}" ]; then
-		grep -q -- "$4" "$2"
-	else
-		[ ! -s "$2" ]
-	fi && { echo "ok $n $1"; return; }
-	rc=1
-	head -n 40 "$2" | sed 's/^/# /'
-	[ -z "${4-}" ] || echo "# wanted: $4"
-	echo "not ok $n $1"
-}
+# Nothing was said; or the one thing that was wanted.
+silent() { cat "$1"; [ ! -s "$1" ]; }
+says() { cat "$1"; grep -q -- "$2" "$1" || fail "wanted: $2"; }
 
 # build KERNEL FOLDER OUT [WORD ...]: what it had to say is left in OUT.log
 build()
@@ -49,7 +36,7 @@ build()
 	shift 3
 	mkdir -p "$(dirname "$o")"
 	# shellcheck disable=SC2046 # words
-	"$here/build-module.sh" -d "$d" -o "$o" $(printf -- '-v %s ' W=1 "$@") \
+	selftests/kmod/build-module.sh -d "$d" -o "$o" $(printf -- '-v %s ' W=1 "$@") \
 		"$k" >"$o.log" 2>&1 || echo "build failed" >>"$o.log"
 	grep -vE '^ +(CC|CHECK|LD|AR|MODPOST|CONFTEST)  ' "$o.log" >"$o.said"
 	mv "$o.said" "$o.log"
@@ -86,19 +73,17 @@ check_kernel()
 {
 	k=$1
 	if [ ! -d "$BUILD/kernels/$k/build" ]; then
-		n=$((n + 1))
-		echo "# SKIP no headers of $k"
-		echo "ok $n $k # SKIP"
+		skip "$k" "no headers of $k"
 		return
 	fi
 	o=$out/$k
 	build "$k" kmod "$o"
-	verdict "$k:gcc" "$o.log"
+	check "$k:gcc" silent "$o.log"
 	[ "$k" = debug ] && return
 	build "$k" kmod "$o" C=2 CHECK=sparse CF=-D__CHECK_ENDIAN__
-	verdict "$k:sparse" "$o.log"
+	check "$k:sparse" silent "$o.log"
 	run_clang "$k" kmod "$o"
-	verdict "$k:clang" "$o.log"
+	check "$k:clang" silent "$o.log"
 }
 
 # The checks themselves: each must find the fault that is there for it.
@@ -109,11 +94,11 @@ check_checks()
 	[ -d "$BUILD/kernels/$1/build" ] || return
 	rm -rf "$o"
 	build "$1" $bad "$o"
-	verdict "finds:gcc" "$o.log" wanted 'no previous prototype'
+	check "finds:gcc" says "$o.log" 'no previous prototype'
 	build "$1" $bad "$o" C=2 CHECK=sparse CF=-D__CHECK_ENDIAN__
-	verdict "finds:sparse" "$o.log" wanted 'noderef'
+	check "finds:sparse" says "$o.log" 'noderef'
 	run_clang "$1" $bad "$o"
-	verdict "finds:clang" "$o.log" wanted 'self-assign'
+	check "finds:clang" says "$o.log" 'self-assign'
 }
 
 mkdir -p "$out"
@@ -122,5 +107,4 @@ for kernel; do
 	check_kernel "$kernel"
 done
 check_checks "$1"
-echo "1..$n"
-exit $rc
+finish

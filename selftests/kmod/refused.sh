@@ -4,21 +4,13 @@
 # it refuse the module, unsigned and signed by a stranger, and asks rlx doctor why.
 #
 #   selftests/kmod/refused.sh KERNEL
-set -u
-
 cd "$(dirname "$0")/../.." || exit 1
-BUILD=${BUILD:-build}
+# shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
+. selftests/lib/tap.sh
 kernel=$1
 ko=$BUILD/kmod/$kernel/rlx.ko
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
 
-if [ ! -f "$BUILD/kernels/$kernel/vmlinuz" ]; then
-	echo "# SKIP no kernel $kernel"
-	echo "ok 1 refused # SKIP"
-	echo "1..1"
-	exit 0
-fi
+need "$BUILD/kernels/$kernel/vmlinuz" refused "no kernel $kernel"
 
 # What DKMS does: a key of its own, and sign-file of the kernel's headers.
 mkdir "$tmp/ko"
@@ -28,11 +20,10 @@ openssl req -new -x509 -nodes -days 2 -subj "/CN=DKMS module signing key" \
 	-out "$tmp/ko/mok.pub" 2>/dev/null &&
 "$BUILD/kernels/$kernel/build/scripts/sign-file" sha256 "$tmp/mok.key" \
 	"$tmp/ko/mok.pub" "$tmp/ko/signed.ko" || {
-	echo "not ok 1 sign"
-	echo "1..1"
-	exit 1
+	check sign fail "the module cannot be signed"
+	finish
 }
 cp selftests/kmod/refused-guest "$tmp/refused"
-exec selftests/kmod/run-qemu.sh -k "$kernel" -n "refused-$kernel" -o none -t 300 \
+selftests/kmod/run-qemu.sh -k "$kernel" -n "refused-$kernel" -o none -t 300 \
 	-a module.sig_enforce=1 -f "$BUILD/bin/rlx-static:/demo/rlx" \
 	-f "$tmp/ko:/demo/ko" "$tmp/refused"

@@ -33,13 +33,9 @@ write()
 {
 	cat >"$1.new" <<END
 #!/bin/sh
-if [ ! -f $BUILD/kernels/$kernel/vmlinuz ]; then
-	echo "# SKIP no kernel $kernel"
-	echo "ok 1 boot # SKIP"
-	echo "1..1"
-	exit 0
-fi
-exec selftests/kmod/run-qemu.sh -k $kernel -n $(basename "$1") $2 $3
+. selftests/lib/tap.sh
+need $BUILD/kernels/$kernel/vmlinuz boot "no kernel $kernel"
+selftests/kmod/run-qemu.sh -k $kernel -n $(basename "$1") $2 $3
 END
 	chmod +x "$1.new"
 	mv "$1.new" "$1"

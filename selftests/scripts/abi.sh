@@ -3,26 +3,9 @@
 # A program built against an older header works with this library: there, some
 # ops were missing and some had fewer arguments. One built against a newer header
 # works too, until it uses what this library lacks.
-set -u
-
 cd "$(dirname "$0")/../.." || exit 1
-CC=${CC:-gcc} BUILD=${BUILD:-build}
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-n=0 rc=0
-
-check()
-{
-	n=$((n + 1)) name=$1
-	shift
-	if "$@" >"$tmp/out" 2>&1; then
-		echo "ok $n $name"
-	else
-		sed 's/^/# /' "$tmp/out" | tail -n 20
-		echo "not ok $n $name"
-		rc=1
-	fi
-}
+# shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
+. selftests/lib/tap.sh
 
 # headers DIR SED-SCRIPT: our headers, with a list of ops made over
 headers()
@@ -36,7 +19,8 @@ build()
 {
 	dir=$1 prog=$2
 	shift 2
-	"$CC" -std=gnu11 -O2 -Wall -Werror "$@" -I"$dir" "$tmp/prog.c" -L"$BUILD/lib" \
+	# shellcheck disable=SC2086 # it may be called by another: ccache gcc
+	$CC -std=gnu11 -O2 -Wall -Werror "$@" -I"$dir" "$tmp/prog.c" -L"$BUILD/lib" \
 		-lrlx -Wl,-rpath,"$PWD/$BUILD/lib" -o "$tmp/$prog"
 }
 
@@ -126,5 +110,4 @@ check 'building against an older header' build "$tmp/older" bin_older
 check 'running that with this library' "$tmp/bin_older"
 check 'building against a newer header' build "$tmp/newer" bin_newer -DNEWER
 check 'running that with this library' "$tmp/bin_newer"
-echo "1..$n"
-exit $rc
+finish

@@ -2,27 +2,11 @@
 # SPDX-License-Identifier: MIT
 # Builds the examples of channels as their readers would, and has one serve the
 # other: over a socket file, twice, with the service killed in between.
-set -u
-
 cd "$(dirname "$0")/../.." || exit 1
-CC=${CC:-gcc} BUILD=${BUILD:-build}
-tmp=$(mktemp -d) || exit 1
+# shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
+. selftests/lib/tap.sh
 pid=''
 trap '[ -z "$pid" ] || kill -9 $pid 2>/dev/null; rm -rf "$tmp"' EXIT
-n=0 rc=0
-
-check()
-{
-	n=$((n + 1)) name=$1
-	shift
-	if "$@" >"$tmp/out" 2>&1; then
-		echo "ok $n $name"
-	else
-		sed 's/^/# /' "$tmp/out" | tail -n 20
-		echo "not ok $n $name"
-		rc=1
-	fi
-}
 
 compile()
 {
@@ -79,5 +63,4 @@ check starts-over-a-dead-one start_again
 check serves-again ask
 check stops stop
 check nobody-listens alone
-echo "1..$n"
-exit $rc
+finish

@@ -1,34 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Installs into an empty folder and builds programs against what lies there.
-set -u
-
 cd "$(dirname "$0")/../.." || exit 1
-CC=${CC:-gcc} BUILD=${BUILD:-build}
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
+# shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
+. selftests/lib/tap.sh
 dest=$tmp/dest lib=/opt/rlx/lib/arch
-n=0 rc=0
-
-# check NAME COMMAND ...: passes if the command does; its output is kept on failure
-check()
-{
-	n=$((n + 1)) name=$1
-	shift
-	if "$@" >"$tmp/out" 2>&1; then
-		echo "ok $n $name"
-	else
-		sed 's/^/# /' "$tmp/out" | tail -n 20
-		echo "not ok $n $name"
-		rc=1
-	fi
-}
-
-skip()
-{
-	n=$((n + 1))
-	echo "ok $n $1 # SKIP $2"
-}
 
 install_it()
 {
@@ -204,5 +180,4 @@ else
 	skip manual "no scdoc"
 fi
 check completion completion
-echo "1..$n"
-exit $rc
+finish

@@ -1,25 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Tests tools/setup.sh, fetch-models.sh and the check scripts, without a network.
-set -u
-
-root=$(cd "$(dirname "$0")/../.." && pwd)
-tmp=$(mktemp -d) || exit 1
-trap 'rm -rf "$tmp"' EXIT
-n=0 rc=0
-
-check()
-{
-	n=$((n + 1)) name=$1
-	shift
-	if "$@" >"$tmp/out" 2>&1; then
-		echo "ok $n $name"
-	else
-		sed 's/^/# /' "$tmp/out" | tail -n 20
-		echo "not ok $n $name"
-		rc=1
-	fi
-}
+cd "$(dirname "$0")/../.." || exit 1
+# shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
+. selftests/lib/tap.sh
+root=$PWD
 
 # must_say PATTERN COMMAND ...: the command fails and its words match
 must_say()
@@ -135,5 +120,4 @@ all_rules_break()
 check style-rules-find-breaches all_rules_break
 check layers-find-breaches must_say 'base may not include ir/b.h' \
 	"$bad/tools/check-layers"
-echo "1..$n"
-exit $rc
+finish

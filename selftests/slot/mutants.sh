@@ -6,12 +6,9 @@
 #
 # A mistake is a sed expression that must change kmod/slot.c. Prints TAP; copies
 # and logs are kept in $BUILD/mutants. The seed is fixed: what is found stays found.
-set -u
-
-BUILD=${BUILD:-build}
-here=$(cd "$(dirname "$0")/../.." && pwd)
-mkdir -p "$BUILD/mutants"
-top=$(cd "$BUILD/mutants" && pwd)
+cd "$(dirname "$0")/../.." || exit 1
+# shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
+. selftests/lib/tap.sh
 
 # NAME|EXPRESSION
 mistakes()
@@ -90,21 +87,23 @@ no lock is asked for|s/lockdep_assert_held(.*);/;/
 END
 }
 
-# The name, the expression, the folder; the verdict is left in FOLDER/tap.
+# "NAME|EXPRESSION", and the folder; the verdict is left in FOLDER/tap.
 run_case()
 {
-	name=$1 expr=$2 dir=$3
-	rm -rf "$dir"
+	IFS='|' read -r name expr <<END
+$1
+END
+	dir=$2
 	mkdir -p "$dir/kmod"
-	cp "$here"/kmod/slot*.[ch] "$here/kmod/pure.h" "$dir/kmod/"
-	sed "$expr" "$here/kmod/slot.c" >"$dir/kmod/slot.c"
-	if cmp -s "$here/kmod/slot.c" "$dir/kmod/slot.c"; then
+	cp kmod/slot*.[ch] kmod/pure.h "$dir/kmod/"
+	sed "$expr" kmod/slot.c >"$dir/kmod/slot.c"
+	if cmp -s kmod/slot.c "$dir/kmod/slot.c"; then
 		echo "not ok N $name: the expression changes nothing" >"$dir/tap"
 		return
 	fi
-	if ! ${CC:-gcc} -std=gnu11 -O0 -g1 -w -D_GNU_SOURCE -pthread -I"$dir" -I"$here" \
+	if ! $CC -std=gnu11 -O0 -g1 -w -D_GNU_SOURCE -pthread -I"$dir" -I. \
 	     -fsanitize=address,undefined -fno-sanitize-recover=undefined \
-	     "$here/selftests/slot/machine.c" "$here/selftests/lib/rlx_test.c" \
+	     selftests/slot/machine.c selftests/lib/rlx_test.c \
 	     -o "$dir/test" -lm >"$dir/log" 2>&1; then
 		echo "not ok N $name: does not compile" >"$dir/tap"
 		return
@@ -120,24 +119,9 @@ run_case()
 }
 
 if [ "${1-}" = --case ]; then
-	run_case "$2" "$3" "$4"
-	exit 0
+	run_case "$2" "$3"
+	exit
 fi
-
-n=0
-mistakes | while IFS='|' read -r name expr; do
-	n=$((n + 1))
-	printf '%s\0%s\0%s\0%s\0' --case "$name" "$expr" "$top/$(printf '%03d' $n)"
-done | xargs -0 -n 4 -P "${JOBS:-2}" "$0"
-
-total=$(mistakes | wc -l)
-n=0 rc=0
-while [ $n -lt "$total" ]; do
-	n=$((n + 1))
-	tap=$top/$(printf '%03d' $n)/tap
-	[ -f "$tap" ] || echo "not ok N mistake $n left no verdict" >"$tap"
-	sed "s/^\(ok\|not ok\) N /\1 $n /" "$tap"
-	grep -q '^not ok' "$tap" && rc=1
-done
-echo "1..$total"
-exit $rc
+mistakes >"$tmp/mistakes"
+run_cases selftests/slot/mutants.sh "$BUILD/mutants" <"$tmp/mistakes"
+finish

@@ -7,21 +7,21 @@
 # The head of a model lists its cases: "right: WORDS" must hold in every execution;
 # "wrong: WORDS", with the words defined, is the model with a mistake in it, which
 # must be found. Work and trails are kept in $BUILD/spin/CASE.
-set -u
+cd "$(dirname "$0")/../../.." || exit 1
+# shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
+. selftests/lib/tap.sh
 
-BUILD=${BUILD:-build}
-here=$(cd "$(dirname "$0")" && pwd)
-top=$BUILD/spin
-
-# One case: right|wrong MODEL WORDS; its verdict is left in FOLDER/tap.
+# One case: "MODEL|right or wrong|WORDS"; its verdict is left in FOLDER/tap.
 run_case()
 {
-	want=$1 model=$2 words=$3 dir=$4
+	IFS='|' read -r model want words <<END
+$1
+END
+	dir=$2
 	set --
 	for w in $words; do
 		set -- "$@" "-D$w"
 	done
-	rm -rf "$dir"
 	mkdir -p "$dir"
 	cd "$dir" || return 1
 	name="$(basename "$model" .pml) $want${words:+ $words}"
@@ -34,7 +34,7 @@ run_case()
 	opt=-O0
 	[ "$want" = wrong ] || opt=-O1
 	if ! { spin "$@" -a "$model" &&
-	       ${CC:-gcc} $opt -w -DSAFETY -DCOLLAPSE -o pan pan.c &&
+	       $CC $opt -w -DSAFETY -DCOLLAPSE -o pan pan.c &&
 	       ./pan -m500000; } >log 2>&1; then
 		: # the log says it
 	fi
@@ -59,34 +59,17 @@ run_case()
 }
 
 if [ "${1-}" = --case ]; then
-	run_case "$2" "$3" "$4" "$5"
+	run_case "$2" "$3"
 	exit
 fi
 
-[ $# != 0 ] || set -- "$here"/*.pml
+[ $# != 0 ] || set -- selftests/kmod/spin/*.pml
 
 # Words are in capitals; what follows them explains.
-cases=$(for model; do
+for model; do
 	model=$(realpath "$model")
 	sed -n 's/^ \* \(right\|wrong\):[ \t]*\(\([A-Z_0-9]\+ \?\)*\)\([ \t].*\)\?$/\1|\2/p' \
-		"$model" | sed "s|^|$model\||"
-done | sed 's/[ \t]*$//')
-mkdir -p "$top"
-n=0
-printf '%s\n' "$cases" | while IFS='|' read -r model want words; do
-	n=$((n + 1))
-	printf '%s\0%s\0%s\0%s\0%s\0' --case "$want" "$model" "$words" \
-		"$top/$(printf '%03d' $n)"
-done | xargs -0 -n 5 -P "${JOBS:-2}" "$0"
-
-total=$(printf '%s\n' "$cases" | wc -l)
-n=0 rc=0
-while [ $n -lt "$total" ]; do
-	n=$((n + 1))
-	tap=$top/$(printf '%03d' $n)/tap
-	[ -f "$tap" ] || echo "not ok N case $n left no verdict" >"$tap"
-	sed "s/^\(ok\|not ok\) N /\1 $n /" "$tap"
-	grep -q '^not ok' "$tap" && rc=1
-done
-echo "1..$total"
-exit $rc
+		"$model" | sed "s|^|$model\||; s/[ \t]*$//"
+done >"$tmp/cases"
+run_cases selftests/kmod/spin/run.sh "$BUILD/spin" <"$tmp/cases"
+finish
