@@ -31,7 +31,12 @@ out=${out:-$BUILD/kmod/$kernel}
 	printf 'build-module: no headers in %s: run "make kernels"\n' "$kdir" >&2
 	exit 1
 }
+# Objects made with the headers of another kernel of that name are no use, and
+# look as new as any.
+headers=$(readlink -f "$kdir")
+[ "$(cat "$out/headers" 2>/dev/null)" = "$headers" ] || rm -rf "$out/src"
 mkdir -p "$out/src"
+echo "$headers" >"$out/headers"
 out=$(cd "$out" && pwd)
 
 # Links to the sources; those whose source went are removed.

@@ -70,11 +70,11 @@ done
 # What never changes between runs of one kernel.
 make_base()
 {
-	base=$BUILD/kmod/guest/$kernel.cpio
+	base=$BUILD/kmod/guest/$(basename "$(readlink -f "$kdir")").cpio
 	[ -f "$base" ] && [ "$base" -nt "$here/init.c" ] &&
 		[ "$base" -nt "$here/run-qemu.sh" ] &&
 		[ "$base" -nt "$kdir/release" ] && return
-	root=$BUILD/kmod/guest/$kernel.root
+	root=${base%.cpio}.root
 	rm -rf "$root"
 	mkdir -p "$root/bin" "$root/dev" "$root/proc" "$root/sys" "$root/tmp" \
 		"$root/rig/modules" "$root/etc" || exit 1
@@ -177,7 +177,7 @@ make_guest()
 	done <"$log/kunit"
 	cp "$top/rig/list" "$log/list"
 	{
-		cat "$BUILD/kmod/guest/$kernel.cpio"
+		cat "$base"
 		(cd "$top" && find . | cpio -o -H newc --quiet -R 0:0)
 	} >"$log/initrd" || die "could not write $log/initrd"
 	rm -rf "$top" "$log/kunit"
