@@ -221,8 +221,11 @@ struct k_ring k_map_ring(int fd, uint32_t entries, uint32_t entry_bytes)
 
 void k_unmap_ring(struct k_ring *r)
 {
+	if (!r->ring)
+		return;
 	munmap(r->ring, r->bytes);
 	munmap(r->user, PAGE);
+	r->ring = NULL;
 }
 
 uint32_t k_ring_take(struct k_ring *r, void *to, uint32_t max)
@@ -300,4 +303,62 @@ bool k_stat_becomes(const char *name, long want)
 		usleep(1000);
 	}
 	return false;
+}
+
+struct k_scene k_scene_new(const struct k_scene_opts *o)
+{
+	uint32_t channel = o->channel ? o->channel : o->depth;
+	struct k_scene s = { .session = k_open(), .depth = o->depth };
+
+	s.svc = k_service(s.session, 1, o->depth, o->service);
+	s.ex = k_executor(s.svc, o->exec);
+	s.ch = k_channel(s.session, s.svc, channel, o->chan, &s.id);
+	s.desc = k_desc(s.ex, o->depth);
+	if (o->exec & RLX_EXEC_RING)
+		s.rq = k_map_ring(s.ex, k_exec_entries(o->depth), 4);
+	if (o->chan & RLX_CHANNEL_RING)
+		s.done = k_map_ring(s.ch, channel, sizeof(struct rlx_cqe));
+	return s;
+}
+
+void k_scene_kill_executor(struct k_scene *s)
+{
+	k_undesc(s->desc, s->depth);
+	k_unmap_ring(&s->rq);
+	close(s->ex);
+	s->desc = NULL;
+	s->ex = -1;
+}
+
+void k_scene_kill_client(struct k_scene *s)
+{
+	k_unmap_ring(&s->done);
+	close(s->ch);
+	s->ch = -1;
+}
+
+void k_scene_free(struct k_scene *s)
+{
+	if (s->ch >= 0)
+		k_scene_kill_client(s);
+	if (s->ex >= 0)
+		k_scene_kill_executor(s);
+	close(s->svc);
+	close(s->session);
+	CHECK(k_stat_becomes("nr_channels", 0));
+	CHECK(k_stat_becomes("nr_executors", 0));
+	CHECK(k_stat_becomes("nr_services", 0));
+	CHECK(k_stat_becomes("nr_slots", 0));
+}
+
+uint32_t k_fetch1(int ex)
+{
+	uint32_t tag = ~0u;
+	long n;
+
+	do	/* task work of a ring of this thread interrupts like a signal */
+		n = k_fetch(ex, &tag, 1, 1, 5000 * K_MS);
+	while (n == -EINTR);
+	CHECKF(n == 1, "FETCH: %ld", n);
+	return tag;
 }

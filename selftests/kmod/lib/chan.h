@@ -70,6 +70,30 @@ const void *k_ring_wait(struct k_ring *r);
 /* Entries the ring of an executor has, for a service of depth @depth. */
 uint32_t k_exec_entries(uint32_t depth);
 
+/* A session with a service of one queue, its executor, and one channel. */
+struct k_scene {
+	int session, svc, ex, ch;
+	uint32_t id;		/* of the channel */
+	uint32_t depth;		/* of the service */
+	const struct rlx_desc *desc;
+	struct k_ring rq, done;	/* of the executor and the channel that have one */
+};
+
+struct k_scene_opts {
+	uint32_t depth;		/* of the service */
+	uint32_t channel;	/* depth of the channel; 0: the same */
+	uint32_t service, exec, chan;	/* flags */
+};
+
+struct k_scene k_scene_new(const struct k_scene_opts *o);
+/* Closes one end, with what is mapped of it. */
+void k_scene_kill_executor(struct k_scene *s);
+void k_scene_kill_client(struct k_scene *s);
+/* Closes what is left; fails the test unless the module has forgotten all of it. */
+void k_scene_free(struct k_scene *s);
+/* One tag, within some seconds. */
+uint32_t k_fetch1(int ex);
+
 /* Waits until /sys/class/misc/rlx/@name reads @want; false after five seconds. */
 bool k_stat_becomes(const char *name, long want);
 

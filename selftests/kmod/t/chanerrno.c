@@ -20,48 +20,30 @@
 #define ARRAY(a)	(sizeof(a) / sizeof((a)[0]))
 
 struct scene {
-	int session, svc, ex, ch, arena, tl;
-	uint32_t id;
-	const struct rlx_desc *desc;
+	struct k_scene k;
+	int arena, tl;
 	long handle;
 };
 
 static struct scene scene_new(void)
 {
-	struct scene s = { .session = k_open() };
+	struct scene s = {
+		.k = k_scene_new(&(struct k_scene_opts){
+			.depth = DEPTH, .channel = DEPTH / 2 }),
+	};
 
-	s.svc = k_service(s.session, 1, DEPTH, 0);
-	s.ex = k_executor(s.svc, 0);
-	s.ch = k_channel(s.session, s.svc, DEPTH / 2, 0, &s.id);
-	s.desc = k_desc(s.ex, DEPTH);
-	s.arena = k_arena(s.session, 8192, 0);
-	s.tl = k_timeline(s.session, 0);
-	s.handle = k_attach(s.ch, s.arena, RLX_R | RLX_W);
+	s.arena = k_arena(s.k.session, 8192, 0);
+	s.tl = k_timeline(s.k.session, 0);
+	s.handle = k_attach(s.k.ch, s.arena, RLX_R | RLX_W);
 	CHECK(s.handle > 0);
 	return s;
 }
 
 static void scene_free(struct scene *s)
 {
-	k_undesc(s->desc, DEPTH);
-	close(s->ch);
-	close(s->ex);
-	close(s->svc);
 	close(s->arena);
 	close(s->tl);
-	close(s->session);
-	CHECK(k_stat_becomes("nr_channels", 0));
-	CHECK(k_stat_becomes("nr_executors", 0));
-	CHECK(k_stat_becomes("nr_services", 0));
-}
-
-static uint32_t fetch1(struct scene *s)
-{
-	uint32_t tag = ~0u;
-	long n = k_fetch(s->ex, &tag, 1, 1, 5000 * K_MS);
-
-	CHECKF(n == 1, "FETCH: %ld", n);
-	return tag;
+	k_scene_free(&s->k);
 }
 
 /* ---- structs: sizes, reserved bits, bad addresses ---- */
@@ -79,23 +61,23 @@ TEST(structs_of_services)
 	struct rlx_ioc_service_info i = { 0 };
 	struct rlx_ioc_service_dup d = { .access = RLX_R };
 	struct rlx_ioc_executor_attach a = { 0 };
-	struct rlx_ioc_connect n = { .service = s.svc, .depth = 1 };
+	struct rlx_ioc_connect n = { .service = s.k.svc, .depth = 1 };
 
-	CHECK_ABI(s.session, RLX_IOC_SERVICE_CREATE, c, 0,
+	CHECK_ABI(s.k.session, RLX_IOC_SERVICE_CREATE, c, 0,
 		  K_FIELD(struct rlx_ioc_service_create, reserved));
-	int fds[] = { s.svc, s.ex, s.ch };
+	int fds[] = { s.k.svc, s.k.ex, s.k.ch };
 
 	for (unsigned int f = 0; f < 3; f++)
 		CHECK_ABI(fds[f], RLX_IOC_SERVICE_INFO, i, 0,
 			  K_FIELD(struct rlx_ioc_service_info, pad),
 			  K_FIELD(struct rlx_ioc_service_info, reserved));
-	CHECK_ABI(s.svc, RLX_IOC_SERVICE_DUP, d, 0,
+	CHECK_ABI(s.k.svc, RLX_IOC_SERVICE_DUP, d, 0,
 		  K_FIELD(struct rlx_ioc_service_dup, flags),
 		  K_FIELD(struct rlx_ioc_service_dup, reserved));
-	CHECK_ABI(s.svc, RLX_IOC_EXECUTOR_ATTACH, a, -EBUSY,
+	CHECK_ABI(s.k.svc, RLX_IOC_EXECUTOR_ATTACH, a, -EBUSY,
 		  K_FIELD(struct rlx_ioc_executor_attach, pad),
 		  K_FIELD(struct rlx_ioc_executor_attach, reserved));
-	CHECK_ABI(s.session, RLX_IOC_CONNECT, n, 0,
+	CHECK_ABI(s.k.session, RLX_IOC_CONNECT, n, 0,
 		  K_FIELD(struct rlx_ioc_connect, pad),
 		  K_FIELD(struct rlx_ioc_connect, reserved));
 	scene_free(&s);
@@ -113,29 +95,29 @@ TEST(structs_of_executors)
 	};
 	struct rlx_ioc_commit c = { 0 };
 	struct rlx_ioc_commit_fetch cf = { c, f };
-	struct rlx_ioc_exec_arena ea = { .channel = s.id, .arena = s.handle };
-	struct rlx_ioc_exec_events ev = { .channel = s.id };
+	struct rlx_ioc_exec_arena ea = { .channel = s.k.id, .arena = s.handle };
+	struct rlx_ioc_exec_events ev = { .channel = s.k.id };
 	struct rlx_rq rq = k_rq(1, 1);
 
 	CHECK(in != MAP_FAILED);
-	CHECK_ABI(s.ex, RLX_IOC_FETCH, f, -EAGAIN);
-	CHECK_ABI(s.ex, RLX_IOC_COMMIT, c, 0);
-	CHECK_ABI(s.ex, RLX_IOC_COMMIT_AND_FETCH, cf, 0);
-	CHECK_ABI(s.ex, RLX_IOC_EXEC_ARENA, ea, 0,
+	CHECK_ABI(s.k.ex, RLX_IOC_FETCH, f, -EAGAIN);
+	CHECK_ABI(s.k.ex, RLX_IOC_COMMIT, c, 0);
+	CHECK_ABI(s.k.ex, RLX_IOC_COMMIT_AND_FETCH, cf, 0);
+	CHECK_ABI(s.k.ex, RLX_IOC_EXEC_ARENA, ea, 0,
 		  K_FIELD(struct rlx_ioc_exec_arena, pad),
 		  K_FIELD(struct rlx_ioc_exec_arena, reserved));
-	CHECK_ABI(s.ex, RLX_IOC_EXEC_EVENTS, ev, 0);
+	CHECK_ABI(s.k.ex, RLX_IOC_EXEC_EVENTS, ev, 0);
 	in[0] = (struct rlx_slice){ s.handle, RLX_R, 0, 8 };
 	rq.flags = RLX_RQ_INDIRECT;
 	rq.nr_slices = 1;
 	rq.slice[0] = (struct rlx_slice){ s.handle, RLX_R, 0, sizeof(*in) };
-	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
+	CHECK_EQ(k_submit(s.k.ch, &rq, 1, NULL), 1);
 	struct rlx_ioc_exec_slices es = {
-		.tag = fetch1(&s), .slices = (uintptr_t)out, .max = 4,
+		.tag = k_fetch1(s.k.ex), .slices = (uintptr_t)out, .max = 4,
 	};
 
-	es.seq = s.desc[es.tag].seq;
-	CHECK_ABI(s.ex, RLX_IOC_EXEC_SLICES, es, 1,
+	es.seq = s.k.desc[es.tag].seq;
+	CHECK_ABI(s.k.ex, RLX_IOC_EXEC_SLICES, es, 1,
 		  K_FIELD(struct rlx_ioc_exec_slices, pad));
 	munmap(in, 4096);
 	scene_free(&s);
@@ -150,15 +132,15 @@ TEST(structs_of_channels)
 	struct rlx_ioc_reap r = { 0 };
 	struct rlx_ioc_cancel c = { .tag = 3, .seq = 99 };
 
-	CHECK_ABI(s.ch, RLX_IOC_ATTACH, a, 0, K_FIELD(struct rlx_ioc_attach, flags),
+	CHECK_ABI(s.k.ch, RLX_IOC_ATTACH, a, 0, K_FIELD(struct rlx_ioc_attach, flags),
 		  K_FIELD(struct rlx_ioc_attach, reserved));
-	CHECK_ABI(s.ch, RLX_IOC_DETACH, d, -ENOENT,
+	CHECK_ABI(s.k.ch, RLX_IOC_DETACH, d, -ENOENT,
 		  K_FIELD(struct rlx_ioc_detach, flags));
-	CHECK_ABI(s.ch, RLX_IOC_SUBMIT, su, 0, K_FIELD(struct rlx_ioc_submit, flags),
+	CHECK_ABI(s.k.ch, RLX_IOC_SUBMIT, su, 0, K_FIELD(struct rlx_ioc_submit, flags),
 		  K_FIELD(struct rlx_ioc_submit, reserved));
-	CHECK_ABI(s.ch, RLX_IOC_REAP, r, -EAGAIN, K_FIELD(struct rlx_ioc_reap, flags),
+	CHECK_ABI(s.k.ch, RLX_IOC_REAP, r, -EAGAIN, K_FIELD(struct rlx_ioc_reap, flags),
 		  K_FIELD(struct rlx_ioc_reap, pad));
-	CHECK_ABI(s.ch, RLX_IOC_CANCEL, c, -ESTALE,
+	CHECK_ABI(s.k.ch, RLX_IOC_CANCEL, c, -ESTALE,
 		  K_FIELD(struct rlx_ioc_cancel, flags));
 	scene_free(&s);
 }
@@ -177,7 +159,7 @@ TEST(bits_of_requests)
 			struct rlx_rq rq = k_rq(1, 1);
 
 			((unsigned char *)&rq)[zero[z].off + bit / 8] = 1u << bit % 8;
-			CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), -EINVAL);
+			CHECK_EQ(k_submit(s.k.ch, &rq, 1, NULL), -EINVAL);
 		}
 	}
 	for (unsigned int bit = 0; bit < 32; bit++) {
@@ -189,36 +171,36 @@ TEST(bits_of_requests)
 			/* INDIRECT without slices, WAIT without a timeline. */
 			long want = rq.flags == RLX_RQ_WAIT ? -ENOENT : -EINVAL;
 
-			CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), want);
+			CHECK_EQ(k_submit(s.k.ch, &rq, 1, NULL), want);
 			continue;
 		}
-		CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
-		tag = fetch1(&s);
-		CHECK_EQ(s.desc[tag].flags, rq.flags);
-		CHECK_EQ(k_commit1(s.ex, s.desc, tag, 0, 0), 1);
+		CHECK_EQ(k_submit(s.k.ch, &rq, 1, NULL), 1);
+		tag = k_fetch1(s.k.ex);
+		CHECK_EQ(s.k.desc[tag].flags, rq.flags);
+		CHECK_EQ(k_commit1(s.k.ex, s.k.desc, tag, 0, 0), 1);
 		struct rlx_cqe cqe;
 
-		CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
+		CHECK_EQ(k_reap(s.k.ch, &cqe, 1, 1, K_EVER), 1);
 	}
 	struct rlx_rq rq = k_rq(1, 1);
 
 	rq.nr_slices = RLX_RQ_SLICES + 1;
-	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), -EINVAL);
+	CHECK_EQ(k_submit(s.k.ch, &rq, 1, NULL), -EINVAL);
 	rq.nr_slices = ~0u;
-	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), -EINVAL);
+	CHECK_EQ(k_submit(s.k.ch, &rq, 1, NULL), -EINVAL);
 	rq.nr_slices = 0;
 	rq.inline_len = RLX_RQ_INLINE + 1;
-	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), -EINVAL);
+	CHECK_EQ(k_submit(s.k.ch, &rq, 1, NULL), -EINVAL);
 	/* An arena is no timeline, and the other way round. */
 	rq.inline_len = 0;
 	rq.flags = RLX_RQ_WAIT;
 	rq.wait = s.handle;
-	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), -EINVAL);
+	CHECK_EQ(k_submit(s.k.ch, &rq, 1, NULL), -EINVAL);
 	rq = k_rq(1, 1);
 	rq.nr_slices = 1;
-	rq.slice[0] = (struct rlx_slice){ k_attach(s.ch, s.tl, RLX_R), RLX_R, 0, 1 };
-	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), -EINVAL);
-	CHECK_EQ(k_info(s.ch).ready, 0);
+	rq.slice[0] = (struct rlx_slice){ k_attach(s.k.ch, s.tl, RLX_R), RLX_R, 0, 1 };
+	CHECK_EQ(k_submit(s.k.ch, &rq, 1, NULL), -EINVAL);
+	CHECK_EQ(k_info(s.k.ch).ready, 0);
 	scene_free(&s);
 }
 
@@ -247,13 +229,13 @@ TEST(foreign_commands)
 		size_t nr;
 		int own;	/* whose they are */
 	} kinds[] = {
-		{ session, ARRAY(session), s.session },
-		{ service, ARRAY(service), s.svc },
-		{ executor, ARRAY(executor), s.ex },
-		{ channel, ARRAY(channel), s.ch },
+		{ session, ARRAY(session), s.k.session },
+		{ service, ARRAY(service), s.k.svc },
+		{ executor, ARRAY(executor), s.k.ex },
+		{ channel, ARRAY(channel), s.k.ch },
 		{ other, ARRAY(other), -1 },
 	};
-	const int fds[] = { s.session, s.svc, s.ex, s.ch };
+	const int fds[] = { s.k.session, s.k.svc, s.k.ex, s.k.ch };
 
 	for (unsigned int f = 0; f < ARRAY(fds); f++)
 		for (unsigned int k = 0; k < ARRAY(kinds); k++)
@@ -261,7 +243,7 @@ TEST(foreign_commands)
 				k_abi_foreign(fds[f], kinds[k].cmds, kinds[k].nr);
 	unsigned long info = RLX_IOC_SERVICE_INFO;
 
-	k_abi_foreign(s.session, &info, 1);
+	k_abi_foreign(s.k.session, &info, 1);
 	scene_free(&s);
 }
 
@@ -336,28 +318,28 @@ TEST(rights_of_services)
 {
 	struct scene s = scene_new();
 	struct rlx_ioc_service_dup d = { .access = RLX_R };
-	int ro = k_ioctl(s.svc, RLX_IOC_SERVICE_DUP, &d), rw, ch;
+	int ro = k_ioctl(s.k.svc, RLX_IOC_SERVICE_DUP, &d), rw, ch;
 
 	CHECK(ro >= 0);
 	CHECK_EQ(fcntl(ro, F_GETFD), FD_CLOEXEC);
-	ch = k_channel(s.session, ro, 1, 0, NULL);
+	ch = k_channel(s.k.session, ro, 1, 0, NULL);
 	close(ch);
 	CHECK_EQ(k_try_executor(ro, 0), -EACCES);
 	d.access = RLX_R | RLX_W;
 	CHECK_EQ(k_ioctl(ro, RLX_IOC_SERVICE_DUP, &d), -EACCES);
-	rw = k_ioctl(s.svc, RLX_IOC_SERVICE_DUP, &d);
+	rw = k_ioctl(s.k.svc, RLX_IOC_SERVICE_DUP, &d);
 	CHECK(rw >= 0);
 	CHECK_EQ(k_try_executor(rw, 0), -EBUSY);
-	CHECK_EQ(k_try_executor(s.svc, 2), -EINVAL);
+	CHECK_EQ(k_try_executor(s.k.svc, 2), -EINVAL);
 	d.access = RLX_W;
-	CHECK_EQ(k_ioctl(s.svc, RLX_IOC_SERVICE_DUP, &d), -EINVAL);
+	CHECK_EQ(k_ioctl(s.k.svc, RLX_IOC_SERVICE_DUP, &d), -EINVAL);
 	d.access = 0;
-	CHECK_EQ(k_ioctl(s.svc, RLX_IOC_SERVICE_DUP, &d), -EINVAL);
+	CHECK_EQ(k_ioctl(s.k.svc, RLX_IOC_SERVICE_DUP, &d), -EINVAL);
 	d.access = 4;
-	CHECK_EQ(k_ioctl(s.svc, RLX_IOC_SERVICE_DUP, &d), -EINVAL);
+	CHECK_EQ(k_ioctl(s.k.svc, RLX_IOC_SERVICE_DUP, &d), -EINVAL);
 	/* The service lives with its last writable fd, the reading one not counted. */
-	close(s.svc);
-	s.svc = rw;
+	close(s.k.svc);
+	s.k.svc = rw;
 	CHECK_EQ(k_info(ro).state, RLX_SERVICE_LIVE);
 	close(ro);
 	scene_free(&s);
@@ -366,28 +348,28 @@ TEST(rights_of_services)
 TEST(connecting)
 {
 	struct scene s = scene_new();
-	int closed = dup(s.svc);
+	int closed = dup(s.k.svc);
 	const struct {
 		int fd;
 		uint32_t queue, depth, flags;
 		long want;
 	} rows[] = {
-		{ s.svc, 0, 1, 0, 0 },
-		{ s.svc, RLX_QUEUE_ANY, 1, RLX_CHANNEL_RING, 0 },
-		{ s.svc, 1, 1, 0, -EINVAL },
-		{ s.svc, 0x7fffffff, 1, 0, -EINVAL },
-		{ s.svc, 0, 0, 0, -EINVAL },
-		{ s.svc, 0, 3, 0, -EINVAL },
-		{ s.svc, 0, DEPTH * 2, 0, -EINVAL },
-		{ s.svc, 0, 0x80000000, 0, -EINVAL },
-		{ s.svc, 0, DEPTH, 0, -ENOSPC },
-		{ s.svc, 0, 1, 2, -EINVAL },
+		{ s.k.svc, 0, 1, 0, 0 },
+		{ s.k.svc, RLX_QUEUE_ANY, 1, RLX_CHANNEL_RING, 0 },
+		{ s.k.svc, 1, 1, 0, -EINVAL },
+		{ s.k.svc, 0x7fffffff, 1, 0, -EINVAL },
+		{ s.k.svc, 0, 0, 0, -EINVAL },
+		{ s.k.svc, 0, 3, 0, -EINVAL },
+		{ s.k.svc, 0, DEPTH * 2, 0, -EINVAL },
+		{ s.k.svc, 0, 0x80000000, 0, -EINVAL },
+		{ s.k.svc, 0, DEPTH, 0, -ENOSPC },
+		{ s.k.svc, 0, 1, 2, -EINVAL },
 		{ closed, 0, 1, 0, -EBADF },
 		{ -1, 0, 1, 0, -EBADF },
-		{ s.ex, 0, 1, 0, -EINVAL },
-		{ s.ch, 0, 1, 0, -EINVAL },
+		{ s.k.ex, 0, 1, 0, -EINVAL },
+		{ s.k.ch, 0, 1, 0, -EINVAL },
 		{ s.arena, 0, 1, 0, -EINVAL },
-		{ s.session, 0, 1, 0, -EINVAL },
+		{ s.k.session, 0, 1, 0, -EINVAL },
 	};
 
 	close(closed);
@@ -396,12 +378,12 @@ TEST(connecting)
 			.service = rows[i].fd, .queue = rows[i].queue,
 			.depth = rows[i].depth, .flags = rows[i].flags,
 		};
-		long got = k_ioctl(s.session, RLX_IOC_CONNECT, &c);
+		long got = k_ioctl(s.k.session, RLX_IOC_CONNECT, &c);
 
 		if (got >= 0) {
 			CHECK_EQ(fcntl(got, F_GETFD), FD_CLOEXEC);
 			CHECK_EQ(c.queue, 0);
-			CHECK(c.channel > s.id);
+			CHECK(c.channel > s.k.id);
 			close(got);
 			got = 0;
 		}
@@ -466,7 +448,7 @@ TEST(attaching)
 	struct scene s = scene_new();
 	struct rlx_ioc_arena_dup dup_ro = { .access = RLX_R };
 	int ro = k_ioctl(s.arena, RLX_IOC_ARENA_DUP, &dup_ro);
-	int no_attach = k_arena(s.session, 4096, 0), no_write = k_arena(s.session, 4096, 0);
+	int no_attach = k_arena(s.k.session, 4096, 0), no_write = k_arena(s.k.session, 4096, 0);
 	int efd = eventfd(0, EFD_CLOEXEC), p[2];
 	struct rlx_ioc_arena_seal seal = { .seals = RLX_KSEAL_NO_ATTACH };
 
@@ -497,28 +479,28 @@ TEST(attaching)
 		{ p[1], RLX_R, -EBADF },
 		{ p[0], RLX_R, -EINVAL },
 		{ efd, RLX_R, -EINVAL },
-		{ s.session, RLX_R, -EINVAL },
-		{ s.ch, RLX_R, -EINVAL },
-		{ s.svc, RLX_R, -EINVAL },
+		{ s.k.session, RLX_R, -EINVAL },
+		{ s.k.ch, RLX_R, -EINVAL },
+		{ s.k.svc, RLX_R, -EINVAL },
 	};
 
 	for (unsigned int i = 0; i < ARRAY(rows); i++) {
-		long got = k_attach(s.ch, rows[i].fd, rows[i].access);
+		long got = k_attach(s.k.ch, rows[i].fd, rows[i].access);
 
 		CHECKF(got == rows[i].want || (got > 0 && rows[i].want == 1),
 		       "row %u: %ld", i, got);
 		if (got > 0)
-			CHECK_EQ(k_detach(s.ch, got), 0);
+			CHECK_EQ(k_detach(s.k.ch, got), 0);
 	}
 	/* An attachment that may write keeps the arena from being sealed. */
 	CHECK_EQ(k_ioctl(s.arena, RLX_IOC_ARENA_SEAL, &seal), -EBUSY);
-	CHECK_EQ(k_detach(s.ch, s.handle), 0);
+	CHECK_EQ(k_detach(s.k.ch, s.handle), 0);
 	CHECK_EQ(k_ioctl(s.arena, RLX_IOC_ARENA_SEAL, &seal), 0);
-	CHECK_EQ(k_detach(s.ch, 0), -ENOENT);
-	CHECK_EQ(k_detach(s.ch, ~0u), -ENOENT);
+	CHECK_EQ(k_detach(s.k.ch, 0), -ENOENT);
+	CHECK_EQ(k_detach(s.k.ch, ~0u), -ENOENT);
 	for (int i = 0; i < 256; i++)
-		CHECK(k_attach(s.ch, s.tl, RLX_R) > 0);
-	CHECK_EQ(k_attach(s.ch, s.tl, RLX_R), -ENOSPC);
+		CHECK(k_attach(s.k.ch, s.tl, RLX_R) > 0);
+	CHECK_EQ(k_attach(s.k.ch, s.tl, RLX_R), -ENOSPC);
 	close(ro);
 	close(no_attach);
 	close(no_write);
@@ -544,50 +526,50 @@ TEST(fetching_and_reaping)
 	struct rlx_ioc_commit_fetch cf = { .fetch = f };
 	uint64_t t0;
 
-	CHECK_EQ(k_ioctl(s.ex, RLX_IOC_FETCH, &f), -EINVAL);
-	CHECK_EQ(k_ioctl(s.ex, RLX_IOC_COMMIT, &c), -EINVAL);
-	CHECK_EQ(k_ioctl(s.ex, RLX_IOC_COMMIT_AND_FETCH, &cf), -EINVAL);
+	CHECK_EQ(k_ioctl(s.k.ex, RLX_IOC_FETCH, &f), -EINVAL);
+	CHECK_EQ(k_ioctl(s.k.ex, RLX_IOC_COMMIT, &c), -EINVAL);
+	CHECK_EQ(k_ioctl(s.k.ex, RLX_IOC_COMMIT_AND_FETCH, &cf), -EINVAL);
 	cf.fetch.queue = 0;
 	cf.commit.queue = ~0u;
-	CHECK_EQ(k_ioctl(s.ex, RLX_IOC_COMMIT_AND_FETCH, &cf), -EINVAL);
+	CHECK_EQ(k_ioctl(s.k.ex, RLX_IOC_COMMIT_AND_FETCH, &cf), -EINVAL);
 	f.queue = 0;
 	f.flags = 2;
-	CHECK_EQ(k_ioctl(s.ex, RLX_IOC_FETCH, &f), -EINVAL);
-	CHECK_EQ(k_fetch(s.ex, tag, 0, 0, 0), -EINVAL);
-	CHECK_EQ(k_fetch(s.ex, tag, 4, 5, 0), -EINVAL);
-	CHECK_EQ(k_fetch(s.ex, tag, 0x80000000, 0, 0), -EINVAL);
-	CHECK_EQ(k_reap(s.ch, cqe, 4, 5, 0), -EINVAL);
-	CHECK_EQ(k_reap(s.ch, cqe, 0x80000000, 0, 0), -EINVAL);
+	CHECK_EQ(k_ioctl(s.k.ex, RLX_IOC_FETCH, &f), -EINVAL);
+	CHECK_EQ(k_fetch(s.k.ex, tag, 0, 0, 0), -EINVAL);
+	CHECK_EQ(k_fetch(s.k.ex, tag, 4, 5, 0), -EINVAL);
+	CHECK_EQ(k_fetch(s.k.ex, tag, 0x80000000, 0, 0), -EINVAL);
+	CHECK_EQ(k_reap(s.k.ch, cqe, 4, 5, 0), -EINVAL);
+	CHECK_EQ(k_reap(s.k.ch, cqe, 0x80000000, 0, 0), -EINVAL);
 	t0 = k_now();
-	CHECK_EQ(k_fetch(s.ex, tag, 4, 1, 20 * K_MS), -ETIME);
-	CHECK_EQ(k_reap(s.ch, cqe, 4, 1, 20 * K_MS), -ETIME);
+	CHECK_EQ(k_fetch(s.k.ex, tag, 4, 1, 20 * K_MS), -ETIME);
+	CHECK_EQ(k_reap(s.k.ch, cqe, 4, 1, 20 * K_MS), -ETIME);
 	CHECK(k_now() - t0 >= 40 * K_MS);
 	/* Less than the least, in time: what there is. */
 	struct rlx_rq rq = k_rq(1, 1);
 
-	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
-	CHECK_EQ(k_fetch(s.ex, tag, 4, 2, 20 * K_MS), 1);
-	CHECK_EQ(k_commit1(s.ex, s.desc, tag[0], 0, 0), 1);
-	CHECK_EQ(k_reap(s.ch, cqe, 4, 2, 20 * K_MS), 1);
+	CHECK_EQ(k_submit(s.k.ch, &rq, 1, NULL), 1);
+	CHECK_EQ(k_fetch(s.k.ex, tag, 4, 2, 20 * K_MS), 1);
+	CHECK_EQ(k_commit1(s.k.ex, s.k.desc, tag[0], 0, 0), 1);
+	CHECK_EQ(k_reap(s.k.ch, cqe, 4, 2, 20 * K_MS), 1);
 	sigaction(SIGALRM, &sa, NULL);
 	ualarm(20000, 20000);
-	CHECK_EQ(k_fetch(s.ex, tag, 4, 1, K_EVER), -EINTR);
-	CHECK_EQ(k_reap(s.ch, cqe, 4, 1, K_EVER), -EINTR);
+	CHECK_EQ(k_fetch(s.k.ex, tag, 4, 1, K_EVER), -EINTR);
+	CHECK_EQ(k_reap(s.k.ch, cqe, 4, 1, K_EVER), -EINTR);
 	ualarm(0, 0);
 	/* Results that belong to nobody. */
 	struct rlx_complete odd[] = {
 		{ .seq = 0, .tag = 0 }, { .seq = 1, .tag = DEPTH },
-		{ .seq = ~0ull, .tag = ~0u }, { .seq = s.desc[tag[0]].seq, .tag = tag[0] },
+		{ .seq = ~0ull, .tag = ~0u }, { .seq = s.k.desc[tag[0]].seq, .tag = tag[0] },
 	};
 
 	for (unsigned int i = 0; i < ARRAY(odd); i++)
-		CHECK_EQ(k_commit(s.ex, &odd[i], 1, NULL), -ESTALE);
-	CHECK_EQ(k_commit(s.ex, odd, 4, NULL), -ESTALE);
-	CHECK_EQ(k_commit(s.ex, odd, 4, (void *)8), -EFAULT);
-	CHECK_EQ(k_commit(s.ex, odd, 0x80000000, NULL), -EINVAL);
-	CHECK_EQ(k_submit(s.ch, &rq, 0x80000000, NULL), -EINVAL);
-	CHECK_EQ(k_events(s.ex, s.id + 1, NULL, 0), -ENOENT);
-	CHECK_EQ(k_events(s.ex, s.id, NULL, 0x80000000), -EINVAL);
+		CHECK_EQ(k_commit(s.k.ex, &odd[i], 1, NULL), -ESTALE);
+	CHECK_EQ(k_commit(s.k.ex, odd, 4, NULL), -ESTALE);
+	CHECK_EQ(k_commit(s.k.ex, odd, 4, (void *)8), -EFAULT);
+	CHECK_EQ(k_commit(s.k.ex, odd, 0x80000000, NULL), -EINVAL);
+	CHECK_EQ(k_submit(s.k.ch, &rq, 0x80000000, NULL), -EINVAL);
+	CHECK_EQ(k_events(s.k.ex, s.k.id + 1, NULL, 0), -ENOENT);
+	CHECK_EQ(k_events(s.k.ex, s.k.id, NULL, 0x80000000), -EINVAL);
 	scene_free(&s);
 }
 
@@ -596,7 +578,7 @@ TEST(fetching_and_reaping)
 static long try_create(void *arg)
 {
 	struct scene *s = arg;
-	long fd = k_try_service(s->session, 3, 64, 0);
+	long fd = k_try_service(s->k.session, 3, 64, 0);
 
 	if (fd >= 0)
 		close(fd);
@@ -607,7 +589,7 @@ static long try_dup(void *arg)
 {
 	struct scene *s = arg;
 	struct rlx_ioc_service_dup d = { .access = RLX_R | RLX_W };
-	long fd = k_ioctl(s->svc, RLX_IOC_SERVICE_DUP, &d);
+	long fd = k_ioctl(s->k.svc, RLX_IOC_SERVICE_DUP, &d);
 
 	if (fd >= 0)
 		close(fd);
@@ -618,9 +600,9 @@ static long try_connect(void *arg)
 {
 	struct scene *s = arg;
 	struct rlx_ioc_connect c = {
-		.service = s->svc, .depth = 2, .flags = RLX_CHANNEL_RING,
+		.service = s->k.svc, .depth = 2, .flags = RLX_CHANNEL_RING,
 	};
-	long fd = k_ioctl(s->session, RLX_IOC_CONNECT, &c);
+	long fd = k_ioctl(s->k.session, RLX_IOC_CONNECT, &c);
 	uint32_t tag;
 	struct rlx_event ev;
 
@@ -628,9 +610,9 @@ static long try_connect(void *arg)
 		return fd;
 	close(fd);
 	/* Its slots come back when it has drained. */
-	while (k_fetch(s->ex, &tag, 1, 0, 0) != 1)
+	while (k_fetch(s->k.ex, &tag, 1, 0, 0) != 1)
 		usleep(100);
-	k_events(s->ex, tag & ~RLX_TAG_EVENT, &ev, 1);
+	k_events(s->k.ex, tag & ~RLX_TAG_EVENT, &ev, 1);
 	return 0;
 }
 
@@ -650,7 +632,7 @@ static long try_attach_executor(void *arg)
 static long try_exec_arena(void *arg)
 {
 	struct scene *s = arg;
-	int fd = k_exec_arena(s->ex, s->id, s->handle, NULL);
+	int fd = k_exec_arena(s->k.ex, s->k.id, s->handle, NULL);
 
 	if (fd >= 0)
 		close(fd);
@@ -660,12 +642,12 @@ static long try_exec_arena(void *arg)
 static long try_attach(void *arg)
 {
 	struct scene *s = arg;
-	long h = k_attach(s->ch, s->arena, RLX_R | RLX_W), ret;
+	long h = k_attach(s->k.ch, s->arena, RLX_R | RLX_W), ret;
 
 	if (h < 0)
 		return h;
 	do	/* the fault may hit this one */
-		ret = k_detach(s->ch, h);
+		ret = k_detach(s->k.ch, h);
 	while (ret == -EFAULT);
 	CHECK_EQ(ret, 0);
 	return 0;
@@ -688,7 +670,7 @@ static uint64_t value_of(int timeline)
 static long try_request(void *arg)
 {
 	struct scene *s = arg;
-	struct rlx_slice in = { s->handle, RLX_R, 0, 8 }, out;
+	struct rlx_slice out;
 	struct rlx_rq rq = k_rq(1, 1);
 	struct rlx_ioc_exec_slices es = { .slices = (uintptr_t)&out, .max = 1 };
 	struct rlx_cqe cqe;
@@ -696,32 +678,33 @@ static long try_request(void *arg)
 	uint32_t tag;
 	long n;
 
-	(void)in;
 	rq.flags = RLX_RQ_INDIRECT | RLX_RQ_WAIT;
 	rq.nr_slices = 1;
-	rq.slice[0] = (struct rlx_slice){ s->handle, RLX_R, 0, sizeof(in) };
+	rq.slice[0] = (struct rlx_slice){ s->handle, RLX_R, 0, sizeof(out) };
 	rq.wait = *(uint32_t *)(s + 1);
 	rq.wait_value = value_of(s->tl) + 1;
-	n = k_submit(s->ch, &rq, 1, &id);
+	n = k_submit(s->k.ch, &rq, 1, &id);
 	if (n < 0)
 		return n;
 	n = k_signal(s->tl, rq.wait_value);
 	if (n < 0) {
 		/* Nobody will: take it back. */
-		while (k_cancel(s->ch, id.tag, id.seq) == -EFAULT)
+		while (k_cancel(s->k.ch, id.tag, id.seq) == -EFAULT)
 			;
-		while (k_reap(s->ch, &cqe, 1, 0, 0) != 1)
+		while (k_reap(s->k.ch, &cqe, 1, 0, 0) != 1)
 			;
 		return n;
 	}
-	while (k_fetch(s->ex, &tag, 1, 0, 0) != 1)
-		;
+	do	/* first come events of what was detached before */
+		while (k_fetch(s->k.ex, &tag, 1, 0, 0) != 1)
+			;
+	while (tag & RLX_TAG_EVENT);
 	es.tag = tag;
-	es.seq = s->desc[tag].seq;
-	n = k_ioctl(s->ex, RLX_IOC_EXEC_SLICES, &es);
-	while (k_commit1(s->ex, s->desc, tag, 0, 0) != 1)
+	es.seq = s->k.desc[tag].seq;
+	n = k_ioctl(s->k.ex, RLX_IOC_EXEC_SLICES, &es);
+	while (k_commit1(s->k.ex, s->k.desc, tag, 0, 0) != 1)
 		;
-	while (k_reap(s->ch, &cqe, 1, 0, 0) != 1)
+	while (k_reap(s->k.ch, &cqe, 1, 0, 0) != 1)
 		;
 	return n < 0 ? n : 0;
 }
@@ -736,7 +719,7 @@ TEST(no_descriptors)
 {
 	struct tries t = { .s = scene_new() };
 
-	t.more = k_service(t.s.session, 1, 4, 0);
+	t.more = k_service(t.s.k.session, 1, 4, 0);
 	k_no_fd(try_create, &t);
 	k_no_fd(try_dup, &t);
 	k_no_fd(try_connect, &t);
@@ -755,7 +738,7 @@ TEST(no_memory)
 
 	in[0] = (struct rlx_slice){ t.s.handle, RLX_R, 0, 8 };
 	munmap(in, 4096);
-	t.more = k_service(t.s.session, 1, 4, 0);
+	t.more = k_service(t.s.k.session, 1, 4, 0);
 	k_fail_nth("SERVICE_CREATE", try_create, &t, fault);
 	k_fail_nth("SERVICE_DUP", try_dup, &t, fault);
 	k_fail_nth("CONNECT", try_connect, &t, fault);
@@ -763,7 +746,7 @@ TEST(no_memory)
 	k_fail_nth("EXEC_ARENA", try_exec_arena, &t, fault);
 	k_fail_nth("ATTACH", try_attach, &t, fault);
 	close(t.more);
-	t.more = k_attach(t.s.ch, t.s.tl, RLX_R);
+	t.more = k_attach(t.s.k.ch, t.s.tl, RLX_R);
 	k_fail_nth("a request", try_request, &t, fault);
 	scene_free(&t.s);
 }

@@ -17,57 +17,14 @@
 #define DEPTH	8
 
 /* A service with an executor and a channel, and what belongs to them. */
-struct scene {
-	int session, svc, ex, ch;
-	uint32_t id;
-	const struct rlx_desc *desc;
-};
-
-static struct scene scene_new(uint32_t flags)
+static struct k_scene scene_new(uint32_t flags)
 {
-	struct scene s = { .session = k_open() };
-
-	s.svc = k_service(s.session, 1, DEPTH, flags);
-	s.ex = k_executor(s.svc, 0);
-	s.ch = k_channel(s.session, s.svc, DEPTH, 0, &s.id);
-	s.desc = k_desc(s.ex, DEPTH);
-	return s;
-}
-
-static void scene_kill_executor(struct scene *s)
-{
-	k_undesc(s->desc, DEPTH);
-	close(s->ex);
-	s->desc = NULL;
-	s->ex = -1;
-}
-
-static void scene_free(struct scene *s)
-{
-	close(s->ch);
-	if (s->ex >= 0)
-		scene_kill_executor(s);
-	close(s->svc);
-	close(s->session);
-	CHECK(k_stat_becomes("nr_channels", 0));
-	CHECK(k_stat_becomes("nr_executors", 0));
-	CHECK(k_stat_becomes("nr_services", 0));
-	CHECK(k_stat_becomes("nr_slots", 0));
-}
-
-/* One tag, within some seconds. */
-static uint32_t fetch1(struct scene *s)
-{
-	uint32_t tag = ~0u;
-	long n = k_fetch(s->ex, &tag, 1, 1, 5000 * K_MS);
-
-	CHECKF(n == 1, "FETCH: %ld", n);
-	return tag;
+	return k_scene_new(&(struct k_scene_opts){ .depth = DEPTH, .service = flags });
 }
 
 TEST(round_trip)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_rq rq = k_rq(17, 0x1122334455667788);
 	struct rlx_cqe cqe = { 0 };
 	struct rlx_rq_id id = { 0 };
@@ -102,13 +59,13 @@ TEST(round_trip)
 	}
 	CHECK_EQ(k_info(s.ch).submitted, 100);
 	CHECK_EQ(k_info(s.ex).committed, 100);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* Batches over the depth of the channel: order is kept, what is too much refused. */
 TEST(batches)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_complete c[DEPTH];
 	struct rlx_rq_id id[2 * DEPTH];
 	struct rlx_rq rq[2 * DEPTH];
@@ -142,13 +99,13 @@ TEST(batches)
 			CHECK_EQ(cqe[i].user_data,
 				 100 + (i < 2 ? i : i < DEPTH - 1 ? i + 1 : 2));
 	}
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* Slices: each rule of rlx_ioc_submit, and that a lease keeps its arena attached. */
 TEST(slices)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	int arena = k_arena(s.session, 8192, 0);
 	struct rlx_ioc_arena_dup dup = { .access = RLX_R };
 	int ro = k_ioctl(arena, RLX_IOC_ARENA_DUP, &dup);
@@ -196,7 +153,7 @@ TEST(slices)
 		if (got != 1)
 			continue;
 		CHECK_EQ(k_detach(s.ch, rq.slice[0].arena), -EBUSY);
-		tag = fetch1(&s);
+		tag = k_fetch1(s.ex);
 		CHECK_EQ(s.desc[tag].nr_slices, 1);
 		CHECK_EQ(s.desc[tag].slice[0].arena, rq.slice[0].arena);
 		CHECK_EQ(s.desc[tag].slice[0].length, rq.slice[0].length);
@@ -210,7 +167,7 @@ TEST(slices)
 	three[1].nr_slices = 1;
 	CHECK_EQ(k_submit(s.ch, three, 3, NULL), 1);
 	CHECK_EQ(k_info(s.ch).ready, 1);
-	tag = fetch1(&s);
+	tag = k_fetch1(s.ex);
 	CHECK_EQ(k_commit1(s.ex, s.desc, tag, 0, 0), 1);
 	CHECK_EQ(k_detach(s.ch, rw_h), 0);
 	CHECK_EQ(k_detach(s.ch, rw_h), -ENOENT);
@@ -218,13 +175,13 @@ TEST(slices)
 	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), -ENOENT);
 	close(ro);
 	close(arena);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* More slices than fit: the kernel's copy is what the executor sees. */
 TEST(indirect)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	int arena = k_arena(s.session, 1 << 20, 0);
 	long h = k_attach(s.ch, arena, RLX_R | RLX_W);
 	struct rlx_slice *in = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -245,7 +202,7 @@ TEST(indirect)
 	rq.slice[0] = (struct rlx_slice){ h, RLX_R, 0, 64 * sizeof(*in) };
 	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
 	memset(in, 0xff, 4096);		/* too late */
-	tag = fetch1(&s);
+	tag = k_fetch1(s.ex);
 	es.tag = tag;
 	es.seq = s.desc[tag].seq;
 	CHECK_EQ(k_ioctl(s.ex, RLX_IOC_EXEC_SLICES, &es), RLX_RQ_SLICES_MAX);
@@ -277,12 +234,12 @@ TEST(indirect)
 	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), -EINVAL);
 	munmap(in, 4096);
 	close(arena);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 TEST(cancel)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_rq rq = k_rq(1, 5);
 	struct rlx_rq_id id;
 	struct rlx_cqe cqe;
@@ -299,14 +256,14 @@ TEST(cancel)
 	CHECK_EQ(cqe.result, -ECANCELED);
 	/* The executor has it: it is asked, and decides. */
 	CHECK_EQ(k_submit(s.ch, &rq, 1, &id), 1);
-	tag = fetch1(&s);
+	tag = k_fetch1(s.ex);
 	CHECK(!(s.desc[tag].flags & RLX_RQ_UNWANTED));
 	CHECK_EQ(k_cancel(s.ch, id.tag, id.seq), -EBUSY);
 	CHECK(s.desc[tag].flags & RLX_RQ_UNWANTED);
 	CHECK_EQ(k_commit1(s.ex, s.desc, tag, 3, 0), 1);
 	CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
 	CHECK_EQ(cqe.result, 3);
-	scene_free(&s);
+	k_scene_free(&s);
 	/* Somebody else's request is none of mine. */
 	int session = k_open(), svc = k_service(session, 1, 8, 0);
 	int ex = k_executor(svc, 0), a, b;
@@ -325,7 +282,7 @@ TEST(cancel)
 
 TEST(deadline)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_rq rq = k_rq(1, 5);
 	struct rlx_rq_id id;
 	struct rlx_cqe cqe;
@@ -346,7 +303,7 @@ TEST(deadline)
 	/* Delivered in time, its deadline is nothing to the kernel. */
 	rq.deadline_ns = k_now() + 300 * K_MS;
 	CHECK_EQ(k_submit(s.ch, &rq, 1, &id), 1);
-	tag = fetch1(&s);
+	tag = k_fetch1(s.ex);
 	usleep(400000);
 	CHECK_EQ(k_commit1(s.ex, s.desc, tag, 8, 0), 1);
 	CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
@@ -359,12 +316,12 @@ TEST(deadline)
 	CHECK_EQ(k_submit(s.ch, &rq, 1, &id), 1);
 	CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
 	CHECK_EQ(cqe.user_data, 6);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 TEST(timeline)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	int tl = k_timeline(s.session, 5);
 	long h = k_attach(s.ch, tl, RLX_R);
 	struct rlx_rq rq = k_rq(1, 5);
@@ -378,7 +335,7 @@ TEST(timeline)
 	rq.wait = h;
 	rq.wait_value = 5;		/* reached */
 	CHECK_EQ(k_submit(s.ch, &rq, 1, &id), 1);
-	tag = fetch1(&s);
+	tag = k_fetch1(s.ex);
 	CHECK_EQ(k_commit1(s.ex, s.desc, tag, 1, 0), 1);
 	CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
 	rq.wait_value = 7;
@@ -387,7 +344,7 @@ TEST(timeline)
 	CHECK_EQ(k_signal(tl, 6), 0);
 	CHECK_EQ(k_fetch(s.ex, &tag, 1, 0, 0), -EAGAIN);
 	CHECK_EQ(k_signal(tl, 8), 0);
-	tag = fetch1(&s);
+	tag = k_fetch1(s.ex);
 	CHECK_EQ(k_commit1(s.ex, s.desc, tag, 1, 0), 1);
 	CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
 	/* Cancelled while it waits, and its deadline while it waits. */
@@ -410,7 +367,7 @@ TEST(timeline)
 	CHECK_EQ(k_submit(s.ch, &rq, 1, &id), -EOWNERDEAD);
 	rq.wait = h + 256;
 	CHECK_EQ(k_submit(s.ch, &rq, 1, &id), -ENOENT);
-	scene_free(&s);
+	k_scene_free(&s);
 	CHECK(k_stat_becomes("nr_waiters", 0));
 	CHECK(k_stat_becomes("nr_timelines", 0));
 }
@@ -427,7 +384,7 @@ static void *signaller(void *arg)
 /* Points reached while requests that wait for them are being submitted. */
 TEST(timeline_race)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	int tl = k_timeline(s.session, 0);
 	struct rlx_rq rq = k_rq(1, 5);
 	struct rlx_cqe cqe;
@@ -440,19 +397,19 @@ TEST(timeline_race)
 	for (uint64_t v = 1; v <= 3000; v += 7) {
 		rq.wait_value = v;
 		CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
-		tag = fetch1(&s);
+		tag = k_fetch1(s.ex);
 		CHECK_EQ(k_commit1(s.ex, s.desc, tag, 1, 0), 1);
 		CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
 	}
 	pthread_join(t, NULL);
 	close(tl);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* Without an executor, with a dead one, and with the service over. */
 TEST(executors_come_and_go)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_rq rq = k_rq(1, 5);
 	struct rlx_cqe cqe[4];
 	int svc2 = k_service(s.session, 1, 4, 0);
@@ -465,9 +422,9 @@ TEST(executors_come_and_go)
 	CHECK_EQ(k_info(svc2).state, RLX_SERVICE_NEW);
 	/* One delivered, one ready. */
 	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
-	fetch1(&s);
+	k_fetch1(s.ex);
 	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
-	scene_kill_executor(&s);
+	k_scene_kill_executor(&s);
 	CHECK_EQ(k_reap(s.ch, cqe, 4, 2, K_EVER), 2);
 	CHECK_EQ(cqe[0].result, -EOWNERDEAD);
 	CHECK_EQ(cqe[1].result, -EOWNERDEAD);
@@ -482,19 +439,19 @@ TEST(executors_come_and_go)
 	CHECK_EQ(k_info(s.ch).generation, 2);
 	CHECK_EQ(poll(&p, 1, 0), 0);
 	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
-	CHECK_EQ(k_commit1(s.ex, s.desc, fetch1(&s), 1, 0), 1);
+	CHECK_EQ(k_commit1(s.ex, s.desc, k_fetch1(s.ex), 1, 0), 1);
 	CHECK_EQ(k_reap(s.ch, cqe, 1, 1, K_EVER), 1);
 	/* No fd that could make an executor, no hope. */
 	close(svc2);
 	CHECK_EQ(k_reap(ch2, cqe, 1, 1, K_EVER), -EPIPE);
 	CHECK_EQ(k_submit(ch2, &rq, 1, NULL), -EPIPE);
 	close(ch2);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 TEST(requeue)
 {
-	struct scene s = scene_new(RLX_SERVICE_REQUEUE);
+	struct k_scene s = scene_new(RLX_SERVICE_REQUEUE);
 	struct rlx_rq rq[3] = { k_rq(0, 0), k_rq(1, 1), k_rq(2, 2) };
 	struct rlx_complete old;
 	struct rlx_cqe cqe;
@@ -503,7 +460,7 @@ TEST(requeue)
 	CHECK_EQ(k_submit(s.ch, rq, 3, NULL), 3);
 	CHECK_EQ(k_fetch(s.ex, tag, 2, 2, K_EVER), 2);
 	old = (struct rlx_complete){ .seq = s.desc[tag[0]].seq, .tag = tag[0] };
-	scene_kill_executor(&s);
+	k_scene_kill_executor(&s);
 	/* Requests come in while nobody is there. */
 	rq[0].user_data = 3;
 	CHECK_EQ(k_submit(s.ch, rq, 1, NULL), 1);
@@ -513,7 +470,7 @@ TEST(requeue)
 	/* What was delivered to the dead one is not delivered to this one yet. */
 	CHECK_EQ(k_commit(s.ex, &old, 1, NULL), -ESTALE);
 	for (int i = 0; i < 4; i++) {
-		tag[0] = fetch1(&s);
+		tag[0] = k_fetch1(s.ex);
 		CHECK_EQ(s.desc[tag[0]].user_data, i);
 		CHECK_EQ(k_commit1(s.ex, s.desc, tag[0], i, 0), 1);
 		CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
@@ -521,21 +478,21 @@ TEST(requeue)
 	}
 	/* Over: both fail what is there. */
 	CHECK_EQ(k_submit(s.ch, rq, 2, NULL), 2);
-	fetch1(&s);
+	k_fetch1(s.ex);
 	close(s.svc);
-	scene_kill_executor(&s);
+	k_scene_kill_executor(&s);
 	CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
 	CHECK_EQ(cqe.result, -EOWNERDEAD);
 	CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
 	CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), -EPIPE);
 	s.svc = -1;
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* A client goes: what the executor has stays valid, the rest vanishes, it is told. */
 TEST(client_goes)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	int arena = k_arena(s.session, 4096, 0);
 	long h = k_attach(s.ch, arena, RLX_R | RLX_W);
 	struct rlx_rq rq[2] = { k_rq(0, 0), k_rq(1, 1) };
@@ -547,7 +504,7 @@ TEST(client_goes)
 	rq[0].nr_slices = 1;
 	rq[0].slice[0] = (struct rlx_slice){ h, RLX_R, 0, 4096 };
 	CHECK_EQ(k_submit(s.ch, rq, 2, NULL), 2);
-	tag = fetch1(&s);
+	tag = k_fetch1(s.ex);
 	fd = k_exec_arena(s.ex, s.id, h, &ea);
 	CHECK(fd >= 0);
 	CHECK_EQ(ea.size, 4096);
@@ -564,21 +521,21 @@ TEST(client_goes)
 	CHECK(fd2 >= 0);
 	close(fd2);
 	CHECK_EQ(k_commit1(s.ex, s.desc, tag, 0, 0), 1);
-	CHECK_EQ(fetch1(&s), RLX_TAG_EVENT | s.id);
+	CHECK_EQ(k_fetch1(s.ex), RLX_TAG_EVENT | s.id);
 	CHECK_EQ(k_events(s.ex, s.id, ev, 4), 1);
 	CHECK_EQ(ev[0].type, RLX_EVENT_GONE);
 	CHECK_EQ(k_events(s.ex, s.id, ev, 4), -ENOENT);
 	CHECK_EQ(k_exec_arena(s.ex, s.id, h, NULL), -ENOENT);
 	CHECK_EQ(k_info(s.svc).channels, 0);
 	close(fd);
-	scene_free(&s);
+	k_scene_free(&s);
 	CHECK(k_stat_becomes("nr_arenas", 0));
 }
 
 /* Detaching is told to the executor that has the arena; its handle never returns. */
 TEST(detach_is_told)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	int arena = k_arena(s.session, 4096, 0);
 	struct rlx_event ev[4];
 	long h, last = 0;
@@ -593,7 +550,7 @@ TEST(detach_is_told)
 	h = k_attach(s.ch, arena, RLX_R);
 	close(k_exec_arena(s.ex, s.id, h, NULL));
 	CHECK_EQ(k_detach(s.ch, h), 0);
-	CHECK_EQ(fetch1(&s), RLX_TAG_EVENT | s.id);
+	CHECK_EQ(k_fetch1(s.ex), RLX_TAG_EVENT | s.id);
 	CHECK_EQ(k_events(s.ex, s.id, ev, 0), 0);
 	CHECK_EQ(k_events(s.ex, s.id, (void *)8, 4), -EFAULT);
 	CHECK_EQ(k_events(s.ex, s.id, ev, 4), 1);
@@ -616,13 +573,13 @@ TEST(detach_is_told)
 	}
 	CHECK(k_attach(s.ch, arena, RLX_R) > 0);
 	close(arena);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* A pointer that cannot be written loses no request. */
 TEST(fetch_fault)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_rq rq[3] = { k_rq(0, 0), k_rq(1, 1), k_rq(2, 2) };
 	uint32_t tag[4];
 
@@ -636,13 +593,13 @@ TEST(fetch_fault)
 	CHECK_EQ(k_submit(s.ch, rq, 1, (void *)16), -EFAULT);
 	CHECK_EQ(k_commit(s.ex, (void *)16, 1, NULL), -EFAULT);
 	CHECK_EQ(k_info(s.ex).ready, 0);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* Nor a result. */
 TEST(reap_fault)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_rq rq[DEPTH];
 	struct rlx_cqe cqe[DEPTH];
 	uint32_t tag[DEPTH];
@@ -662,13 +619,13 @@ TEST(reap_fault)
 	for (int i = 0; i < DEPTH; i++)
 		CHECK_EQ(cqe[i].result, i);
 	CHECK_EQ(k_reap(s.ch, cqe, DEPTH, 0, 0), -EAGAIN);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* Two clients with different loads both get their turn. */
 TEST(turns)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	int svc = k_service(s.session, 1, 256, 0);
 	int ex = k_executor(svc, 0);
 	int a = k_channel(s.session, svc, 128, 0, NULL);
@@ -695,11 +652,11 @@ TEST(turns)
 	close(a);
 	close(b);
 	close(c);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 struct worker {
-	struct scene *s;
+	struct k_scene *s;
 	int ch, n;
 	uint64_t sum;
 };
@@ -755,7 +712,7 @@ static void *server(void *arg)
 /* Several clients, several threads of the executor, all sleeping: no wake is lost. */
 TEST(many_sleepers)
 {
-	struct scene s = { .session = k_open() };
+	struct k_scene s = { .session = k_open() };
 	struct worker w[4] = { 0 };
 	pthread_t c[2], e[2];
 

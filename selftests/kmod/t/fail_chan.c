@@ -21,9 +21,8 @@
 static const int fault[] = { -EFAULT, 0 };
 
 struct scene {
-	int session, svc, ex, ch, arena;
-	uint32_t id;
-	const struct rlx_desc *desc;
+	struct k_scene k;
+	int arena;
 	struct io_uring ring;
 	bool parks;
 };
@@ -31,15 +30,13 @@ struct scene {
 static struct scene scene_new(void)
 {
 	struct rlx_ioc_query q = { 0 };
-	struct scene s = { .session = k_open() };
+	struct scene s = {
+		.k = k_scene_new(&(struct k_scene_opts){ .depth = DEPTH }),
+	};
 
-	CHECK_EQ(k_ioctl(s.session, RLX_IOC_QUERY, &q), 0);
+	CHECK_EQ(k_ioctl(s.k.session, RLX_IOC_QUERY, &q), 0);
 	s.parks = q.features & RLX_FEAT_URING_ASYNC;
-	s.svc = k_service(s.session, 1, DEPTH, 0);
-	s.ex = k_executor(s.svc, 0);
-	s.ch = k_channel(s.session, s.svc, DEPTH, 0, &s.id);
-	s.arena = k_arena(s.session, 4096, 0);
-	s.desc = k_desc(s.ex, DEPTH);
+	s.arena = k_arena(s.k.session, 4096, 0);
 	CHECK(!io_uring_queue_init(8, &s.ring, 0));
 	return s;
 }
@@ -47,16 +44,8 @@ static struct scene scene_new(void)
 static void scene_free(struct scene *s)
 {
 	io_uring_queue_exit(&s->ring);
-	k_undesc(s->desc, DEPTH);
 	close(s->arena);
-	close(s->ch);
-	close(s->ex);
-	close(s->svc);
-	close(s->session);
-	CHECK(k_stat_becomes("nr_channels", 0));
-	CHECK(k_stat_becomes("nr_slots", 0));
-	CHECK(k_stat_becomes("nr_executors", 0));
-	CHECK(k_stat_becomes("nr_services", 0));
+	k_scene_free(&s->k);
 	CHECK(k_stat_becomes("bytes", 0));
 }
 
@@ -65,40 +54,40 @@ static void scene_free(struct scene *s)
 static void submit(struct scene *s, uint64_t data, struct rlx_rq_id *id)
 {
 	struct rlx_rq rq = k_rq(1, data);
-	long n = k_submit(s->ch, &rq, 1, id);
+	long n = k_submit(s->k.ch, &rq, 1, id);
 
 	if (n < 0)
-		n = k_submit(s->ch, &rq, 1, id);
+		n = k_submit(s->k.ch, &rq, 1, id);
 	CHECK_EQ(n, 1);
 }
 
 static uint32_t fetch(struct scene *s)
 {
 	uint32_t tag = 99;
-	long n = k_fetch(s->ex, &tag, 1, 0, 0);
+	long n = k_fetch(s->k.ex, &tag, 1, 0, 0);
 
 	if (n < 0)
-		n = k_fetch(s->ex, &tag, 1, 0, 0);
+		n = k_fetch(s->k.ex, &tag, 1, 0, 0);
 	CHECK_EQ(n, 1);
 	return tag;
 }
 
 static void commit(struct scene *s, uint32_t tag)
 {
-	long n = k_commit1(s->ex, s->desc, tag, 5, 0);
+	long n = k_commit1(s->k.ex, s->k.desc, tag, 5, 0);
 
 	if (n < 0)
-		n = k_commit1(s->ex, s->desc, tag, 5, 0);
+		n = k_commit1(s->k.ex, s->k.desc, tag, 5, 0);
 	CHECK_EQ(n, 1);
 }
 
 static void reap(struct scene *s, uint64_t data)
 {
 	struct rlx_cqe cqe = { 0 };
-	long n = k_reap(s->ch, &cqe, 1, 0, 0);
+	long n = k_reap(s->k.ch, &cqe, 1, 0, 0);
 
 	if (n < 0)
-		n = k_reap(s->ch, &cqe, 1, 0, 0);
+		n = k_reap(s->k.ch, &cqe, 1, 0, 0);
 	CHECK_EQ(n, 1);
 	CHECK_EQ(cqe.user_data, data);
 }
@@ -108,7 +97,7 @@ static void reap(struct scene *s, uint64_t data)
 static long try_info(void *arg)
 {
 	struct scene *s = arg;
-	const int fds[] = { s->svc, s->ex, s->ch };
+	const int fds[] = { s->k.svc, s->k.ex, s->k.ch };
 	long ret = 0;
 
 	for (int i = 0; i < 3 && !ret; i++) {
@@ -124,7 +113,7 @@ static long try_submit(void *arg)
 	struct scene *s = arg;
 	struct rlx_rq rq[3] = { k_rq(1, 0), k_rq(1, 1), k_rq(1, 2) };
 	struct rlx_rq_id ids[3];
-	long n = k_submit(s->ch, rq, 3, ids), done = n < 0 ? 0 : n;
+	long n = k_submit(s->k.ch, rq, 3, ids), done = n < 0 ? 0 : n;
 
 	for (long i = 0; i < done; i++)
 		commit(s, fetch(s));
@@ -140,7 +129,7 @@ static long try_fetch(void *arg)
 	long n;
 
 	submit(s, 7, NULL);
-	n = k_fetch(s->ex, &tag, 1, 0, 0);
+	n = k_fetch(s->k.ex, &tag, 1, 0, 0);
 	commit(s, n == 1 ? tag : fetch(s));
 	reap(s, 7);
 	return n < 0 ? n : 0;
@@ -163,18 +152,18 @@ static long try_commit_fetch(void *arg)
 	submit(s, 2, NULL);
 	first = fetch(s);
 	c.tag = first;
-	c.seq = s->desc[first].seq;
-	n = k_ioctl(s->ex, RLX_IOC_COMMIT_AND_FETCH, &cf);
+	c.seq = s->k.desc[first].seq;
+	n = k_ioctl(s->k.ex, RLX_IOC_COMMIT_AND_FETCH, &cf);
 	if (n < 0) {
 		/* The result may have been taken or not; both are told. */
-		long again = k_commit(s->ex, &c, 1, NULL);
+		long again = k_commit(s->k.ex, &c, 1, NULL);
 
 		CHECKF(again == 1 || again == -ESTALE, "COMMIT again: %ld", again);
 		tag = fetch(s);
 	}
 	commit(s, tag);
 	for (int left = 2; left; )
-		left -= k_reap(s->ch, &cqe, 1, 0, 0) == 1;
+		left -= k_reap(s->k.ch, &cqe, 1, 0, 0) == 1;
 	return n < 0 ? n : 0;
 }
 
@@ -188,10 +177,10 @@ static long try_reap(void *arg)
 		submit(s, i, NULL);
 		commit(s, fetch(s));
 	}
-	n = k_reap(s->ch, cqe, 3, 3, 0);
+	n = k_reap(s->k.ch, cqe, 3, 3, 0);
 	if (n < 0) {
 		/* None is lost, and their order is what it was. */
-		long again = k_reap(s->ch, cqe, 3, 3, 0);
+		long again = k_reap(s->k.ch, cqe, 3, 3, 0);
 
 		CHECKF(again == 3, "REAP again: %ld", again);
 	}
@@ -207,9 +196,9 @@ static long try_cancel(void *arg)
 	long n;
 
 	submit(s, 3, &id);
-	n = k_cancel(s->ch, id.tag, id.seq);
+	n = k_cancel(s->k.ch, id.tag, id.seq);
 	if (n < 0)
-		CHECK_EQ(k_cancel(s->ch, id.tag, id.seq), 0);
+		CHECK_EQ(k_cancel(s->k.ch, id.tag, id.seq), 0);
 	reap(s, 3);
 	return n;
 }
@@ -218,27 +207,27 @@ static long try_cancel(void *arg)
 static long try_detach(void *arg)
 {
 	struct scene *s = arg;
-	long handle = k_attach(s->ch, s->arena, RLX_R), n;
+	long handle = k_attach(s->k.ch, s->arena, RLX_R), n;
 	struct rlx_event ev[2];
 	uint32_t tag;
 	int fd;
 
 	if (handle < 0)
-		handle = k_attach(s->ch, s->arena, RLX_R);
+		handle = k_attach(s->k.ch, s->arena, RLX_R);
 	CHECK(handle > 0);
-	fd = k_exec_arena(s->ex, s->id, handle, NULL);
+	fd = k_exec_arena(s->k.ex, s->k.id, handle, NULL);
 	if (fd < 0)
-		fd = k_exec_arena(s->ex, s->id, handle, NULL);
+		fd = k_exec_arena(s->k.ex, s->k.id, handle, NULL);
 	CHECK(fd > 2);
 	close(fd);
-	n = k_detach(s->ch, handle);
+	n = k_detach(s->k.ch, handle);
 	if (n < 0)
-		CHECK_EQ(k_detach(s->ch, handle), 0);
+		CHECK_EQ(k_detach(s->k.ch, handle), 0);
 	tag = fetch(s);
-	CHECK_EQ(tag, RLX_TAG_EVENT | s->id);
-	if (k_events(s->ex, s->id, ev, 2) == 1)
+	CHECK_EQ(tag, RLX_TAG_EVENT | s->k.id);
+	if (k_events(s->k.ex, s->k.id, ev, 2) == 1)
 		return n;
-	CHECK_EQ(k_events(s->ex, s->id, ev, 2), 1);
+	CHECK_EQ(k_events(s->k.ex, s->k.id, ev, 2), 1);
 	CHECK_EQ(ev[0].type, RLX_EVENT_DETACH);
 	CHECK_EQ(ev[0].handle, handle);
 	return -EFAULT;
@@ -250,7 +239,7 @@ static long try_maps(void *arg)
 	long ret = 0;
 	char *p;
 
-	p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, s->ex, RLX_MAP_OFFSET(RLX_MAP_DESC, 0));
+	p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, s->k.ex, RLX_MAP_OFFSET(RLX_MAP_DESC, 0));
 	if (p == MAP_FAILED)
 		return -errno;
 	if (munmap(p, 4096))
@@ -325,7 +314,7 @@ static long try_ring_submit(void *arg)
 	struct rlx_rq rq = k_rq(1, 4);
 	long res;
 
-	push(s, s->ch, RLX_IOC_SUBMIT, &rq, 0);
+	push(s, s->k.ch, RLX_IOC_SUBMIT, &rq, 0);
 	if (answered(s, &res))
 		return res;
 	commit(s, fetch(s));
@@ -339,7 +328,7 @@ static long try_ring_post(void *arg)
 	struct rlx_rq rq = k_rq(1, 4);
 	long res;
 
-	push(s, s->ch, RLX_IOC_SUBMIT, &rq, RLX_URING_POST);
+	push(s, s->k.ch, RLX_IOC_SUBMIT, &rq, RLX_URING_POST);
 	res = result(s);
 	if (res < 0)
 		return res;
@@ -358,7 +347,7 @@ static long try_ring_fetch(void *arg)
 	};
 	long res;
 
-	push(s, s->ex, RLX_IOC_FETCH, &f, 0);
+	push(s, s->k.ex, RLX_IOC_FETCH, &f, 0);
 	if (answered(s, &res)) {
 		CHECKF(res < 0, "FETCH of nothing: %ld", res);
 		return res;
@@ -379,8 +368,8 @@ static long try_ring_commit(void *arg)
 
 	submit(s, 6, NULL);
 	c.tag = fetch(s);
-	c.seq = s->desc[c.tag].seq;
-	push(s, s->ex, RLX_IOC_COMMIT, &cm, 0);
+	c.seq = s->k.desc[c.tag].seq;
+	push(s, s->k.ex, RLX_IOC_COMMIT, &cm, 0);
 	res = result(s);
 	if (res < 0)
 		commit(s, c.tag);
@@ -397,7 +386,7 @@ static long try_ring_both(void *arg)
 	};
 	long res;
 
-	push(s, s->ex, RLX_IOC_COMMIT_AND_FETCH, &cf, 0);
+	push(s, s->k.ex, RLX_IOC_COMMIT_AND_FETCH, &cf, 0);
 	if (answered(s, &res))
 		return res;
 	submit(s, 5, NULL);

@@ -21,56 +21,15 @@
 
 #define DEPTH	8
 
-struct scene {
-	int session, svc, ex, ch;
-	uint32_t id;
-	const struct rlx_desc *desc;
-	struct k_ring rq, done;
-};
-
-static struct scene scene_new(uint32_t flags)
+static struct k_scene scene_new(uint32_t flags)
 {
-	struct scene s = { .session = k_open() };
-
-	s.svc = k_service(s.session, 1, 2 * DEPTH, flags);
-	s.ex = k_executor(s.svc, RLX_EXEC_RING);
-	s.ch = k_channel(s.session, s.svc, DEPTH, RLX_CHANNEL_RING, &s.id);
-	s.desc = k_desc(s.ex, 2 * DEPTH);
-	s.rq = k_map_ring(s.ex, k_exec_entries(2 * DEPTH), 4);
-	s.done = k_map_ring(s.ch, DEPTH, sizeof(struct rlx_cqe));
-	return s;
+	return k_scene_new(&(struct k_scene_opts){
+		.depth = 2 * DEPTH, .channel = DEPTH, .service = flags,
+		.exec = RLX_EXEC_RING, .chan = RLX_CHANNEL_RING,
+	});
 }
 
-static void kill_executor(struct scene *s)
-{
-	k_undesc(s->desc, 2 * DEPTH);
-	k_unmap_ring(&s->rq);
-	close(s->ex);
-	s->ex = -1;
-}
-
-static void kill_client(struct scene *s)
-{
-	k_unmap_ring(&s->done);
-	close(s->ch);
-	s->ch = -1;
-}
-
-static void scene_free(struct scene *s)
-{
-	if (s->ch >= 0)
-		kill_client(s);
-	if (s->ex >= 0)
-		kill_executor(s);
-	close(s->svc);
-	close(s->session);
-	CHECK(k_stat_becomes("nr_channels", 0));
-	CHECK(k_stat_becomes("nr_executors", 0));
-	CHECK(k_stat_becomes("nr_services", 0));
-	CHECK(k_stat_becomes("nr_slots", 0));
-}
-
-static uint32_t next_tag(struct scene *s)
+static uint32_t next_tag(struct k_scene *s)
 {
 	const uint32_t *e = k_ring_next(&s->rq);
 
@@ -80,7 +39,7 @@ static uint32_t next_tag(struct scene *s)
 
 TEST(round_trip)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_rq rq[DEPTH];
 	struct rlx_rq_id id[DEPTH];
 
@@ -110,13 +69,13 @@ TEST(round_trip)
 		}
 		CHECK(!k_ring_next(&s.done));
 	}
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* A client that does not consume gets no further than its ring. */
 TEST(back_pressure)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_rq rq[DEPTH];
 
 	for (int i = 0; i < DEPTH; i++)
@@ -133,13 +92,13 @@ TEST(back_pressure)
 		CHECK_EQ(k_submit(s.ch, rq, DEPTH, NULL), 1);
 	}
 	CHECK_EQ(k_submit(s.ch, rq, 1, NULL), -EAGAIN);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* Calls that would copy, on rings that do not. */
 TEST(modes)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	uint32_t tag;
 	struct rlx_cqe cqe;
 
@@ -149,13 +108,13 @@ TEST(modes)
 	CHECK_EQ(k_reap(s.ch, NULL, 1, 0, 0), -EAGAIN);
 	CHECK_EQ(k_fetch(s.ex, NULL, 1, 1, 5 * K_MS), -ETIME);
 	CHECK_EQ(k_reap(s.ch, NULL, 1, 1, 5 * K_MS), -ETIME);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* What may be mapped, and how. */
 TEST(mappings)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	static const struct {
 		bool ex;
 		uint64_t offset;
@@ -215,13 +174,13 @@ TEST(mappings)
 
 	CHECK_EQ(waitpid(pid, &st, 0), pid);
 	CHECK_EQ(st, 0);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* The pages outlive everything, as long as somebody has them mapped. */
 TEST(mapping_keeps_its_pages)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_rq rq = k_rq(1, 77);
 
 	CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
@@ -236,7 +195,7 @@ TEST(mapping_keeps_its_pages)
 	s.desc = k_desc(s.ex, 2 * DEPTH);
 	s.rq = k_map_ring(s.ex, k_exec_entries(2 * DEPTH), 4);
 	CHECK_EQ(((struct rlx_cqe *)k_ring_wait(&s.done))->result, -EOWNERDEAD);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* ---- words that lie ---- */
@@ -247,7 +206,7 @@ TEST(hostile_request_ring)
 	static const uint32_t ahead[] = { 1, 2, 0x7fffffff, 0x80000000, 0xffff0000 };
 
 	for (unsigned int i = 0; i < sizeof(ahead) / sizeof(*ahead); i++) {
-		struct scene s = scene_new(0);
+		struct k_scene s = scene_new(0);
 		struct rlx_rq rq = k_rq(1, 1);
 		struct rlx_complete c = { 0 };
 		int other = k_channel(s.session, s.svc, 2, 0, NULL);
@@ -278,7 +237,7 @@ TEST(hostile_request_ring)
 		s.rq.user->head = s.rq.ring->tail;
 		CHECK_EQ(k_fetch(s.ex, NULL, 1, 0, 0), -EPROTO);
 		/* A new one does. */
-		kill_executor(&s);
+		k_scene_kill_executor(&s);
 		s.ex = k_next_executor(s.svc, RLX_EXEC_RING);
 		s.desc = k_desc(s.ex, 2 * DEPTH);
 		s.rq = k_map_ring(s.ex, k_exec_entries(2 * DEPTH), 4);
@@ -287,14 +246,14 @@ TEST(hostile_request_ring)
 		CHECK_EQ(k_reap(other, &cqe, 1, 1, K_EVER), 1);
 		CHECK_EQ(cqe.result, 4);
 		close(other);
-		scene_free(&s);
+		k_scene_free(&s);
 	}
 }
 
 /* A head that lags makes the ring look full: what is ready waits, nothing more. */
 TEST(lagging_request_ring)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_rq rq = k_rq(1, 1);
 	uint32_t entries = k_exec_entries(2 * DEPTH);
 
@@ -316,7 +275,7 @@ TEST(lagging_request_ring)
 	CHECK_EQ(k_fetch(s.ex, NULL, 8, 1, K_EVER), 3);
 	for (int i = 0; i < 3; i++)
 		CHECK_EQ(k_commit1(s.ex, s.desc, next_tag(&s), 0, 0), 1);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 TEST(hostile_completion_ring)
@@ -324,7 +283,7 @@ TEST(hostile_completion_ring)
 	static const uint32_t ahead[] = { 1, 0x80000000, 0xfffffff0 };
 
 	for (unsigned int i = 0; i < sizeof(ahead) / sizeof(*ahead); i++) {
-		struct scene s = scene_new(0);
+		struct k_scene s = scene_new(0);
 		int other = k_channel(s.session, s.svc, 2, 0, NULL);
 		struct rlx_rq rq = k_rq(1, 1);
 		struct rlx_cqe cqe;
@@ -345,7 +304,7 @@ TEST(hostile_completion_ring)
 		CHECK_EQ(k_reap(other, &cqe, 1, 1, K_EVER), 1);
 		CHECK_EQ(cqe.result, 3);
 		close(other);
-		scene_free(&s);
+		k_scene_free(&s);
 	}
 }
 
@@ -354,7 +313,7 @@ static atomic_bool stop;
 
 static void *scribble(void *arg)
 {
-	struct scene *s = arg;
+	struct k_scene *s = arg;
 	uint32_t x = 12345;
 
 	while (!stop) {
@@ -372,7 +331,7 @@ static void *scribble(void *arg)
 
 TEST(scribbled)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_rq rq[3] = { k_rq(1, 1), k_rq(1, 2), k_rq(1, 3) };
 	uint64_t end = k_now() + 1500 * K_MS;
 	pthread_t t;
@@ -394,14 +353,14 @@ TEST(scribbled)
 	}
 	stop = true;
 	pthread_join(t, NULL);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* ---- sleeping and waking ---- */
 
 static void *ring_server(void *arg)
 {
-	struct scene *s = arg;
+	struct k_scene *s = arg;
 
 	for (;;) {
 		const uint32_t *e = k_ring_next(&s->rq);
@@ -426,7 +385,7 @@ static void *ring_server(void *arg)
 /* Both sides sleep by the protocol of struct rlx_ring_user, again and again. */
 TEST(need_wakeup)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_rq rq = k_rq(1, 1);
 	pthread_t t;
 
@@ -445,15 +404,15 @@ TEST(need_wakeup)
 			__atomic_store_n(&s.done.user->need_wakeup, 0, __ATOMIC_RELAXED);
 		}
 	}
-	kill_client(&s);
+	k_scene_kill_client(&s);
 	pthread_join(t, NULL);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* The same by epoll, edge-triggered: the kernel tells of what comes. */
 TEST(epoll_wakes)
 {
-	struct scene s = scene_new(0);
+	struct k_scene s = scene_new(0);
 	struct rlx_rq rq = k_rq(1, 1);
 	struct epoll_event ev = { .events = EPOLLIN | EPOLLET };
 	int ep = epoll_create1(EPOLL_CLOEXEC);
@@ -480,20 +439,20 @@ TEST(epoll_wakes)
 	CHECK_EQ(epoll_wait(ep, &ev, 1, 50), 0);
 	CHECK_EQ(k_commit1(s.ex, s.desc, next_tag(&s), 1, 0), 1);
 	close(ep);
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 /* An executor that dies with tags in its ring, in both modes. */
 TEST(requeue)
 {
-	struct scene s = scene_new(RLX_SERVICE_REQUEUE);
+	struct k_scene s = scene_new(RLX_SERVICE_REQUEUE);
 	struct rlx_rq rq[3] = { k_rq(0, 0), k_rq(1, 1), k_rq(2, 2) };
 
 	CHECK_EQ(k_submit(s.ch, rq, 3, NULL), 3);
 	CHECK_EQ(s.rq.ring->tail, 3);
 	CHECK_EQ(k_info(s.ex).delivered, 3);
 	next_tag(&s);
-	kill_executor(&s);
+	k_scene_kill_executor(&s);
 	s.ex = k_next_executor(s.svc, RLX_EXEC_RING);
 	s.desc = k_desc(s.ex, 2 * DEPTH);
 	s.rq = k_map_ring(s.ex, k_exec_entries(2 * DEPTH), 4);
@@ -505,7 +464,7 @@ TEST(requeue)
 		CHECK_EQ(k_commit1(s.ex, s.desc, tag, i, 0), 1);
 		CHECK_EQ(((struct rlx_cqe *)k_ring_wait(&s.done))->result, i);
 	}
-	scene_free(&s);
+	k_scene_free(&s);
 }
 
 TEST_MAIN()

@@ -32,9 +32,7 @@ static const struct {
 #define NR_KINDS	(sizeof(kinds) / sizeof(*kinds))
 
 struct scene {
-	int session, svc, ex, ch;
-	uint32_t id;
-	const struct rlx_desc *desc;
+	struct k_scene k;
 	struct io_uring ring;
 	unsigned int flags;
 	bool parks;
@@ -80,41 +78,20 @@ static void ring_new(struct scene *s, unsigned int flags)
 
 static struct scene scene_new(unsigned int ring, uint32_t service)
 {
-	struct scene s = { .session = k_open() };
+	struct scene s = {
+		.k = k_scene_new(&(struct k_scene_opts){
+			.depth = DEPTH, .service = service }),
+	};
 
-	s.parks = parks(s.session);
-	s.svc = k_service(s.session, 1, DEPTH, service);
-	s.ex = k_executor(s.svc, 0);
-	s.ch = k_channel(s.session, s.svc, DEPTH, 0, &s.id);
-	s.desc = k_desc(s.ex, DEPTH);
+	s.parks = parks(s.k.session);
 	ring_new(&s, ring);
 	return s;
-}
-
-static void scene_kill_executor(struct scene *s)
-{
-	k_undesc(s->desc, DEPTH);
-	close(s->ex);
-	s->ex = -1;
-}
-
-static void scene_gone(struct scene *s)
-{
-	if (s->ex >= 0)
-		scene_kill_executor(s);
-	close(s->ch);
-	close(s->svc);
-	close(s->session);
-	CHECK(k_stat_becomes("nr_channels", 0));
-	CHECK(k_stat_becomes("nr_executors", 0));
-	CHECK(k_stat_becomes("nr_services", 0));
-	CHECK(k_stat_becomes("nr_slots", 0));
 }
 
 static void scene_free(struct scene *s)
 {
 	io_uring_queue_exit(&s->ring);
-	scene_gone(s);
+	k_scene_free(&s->k);
 }
 
 /* ---- commands ---- */
@@ -182,18 +159,6 @@ static int now(struct scene *s, int fd, uint32_t op, const void *arg, uint32_t f
 	return res;
 }
 
-static uint32_t fetch1(struct scene *s)
-{
-	uint32_t tag = ~0u;
-	long n;
-
-	do	/* task work of our own ring interrupts like a signal */
-		n = k_fetch(s->ex, &tag, 1, 1, 5000 * K_MS);
-	while (n == -EINTR);
-	CHECKF(n == 1, "FETCH: %ld", n);
-	return tag;
-}
-
 /* ---- answered at once: on every kernel ---- */
 
 TEST(answered_at_once)
@@ -210,27 +175,27 @@ TEST(answered_at_once)
 		struct rlx_ioc_commit cm = { .entries = (uintptr_t)&c, .nr = 1 };
 		struct rlx_ioc_commit_fetch cf = { cm, f };
 
-		CHECK_EQ(now(&s, s.ex, RLX_IOC_FETCH, &f, 0), -EAGAIN);
-		CHECK_EQ(now(&s, s.ch, RLX_IOC_SUBMIT, &rq, RLX_URING_POST), 0);
-		CHECK_EQ(now(&s, s.ex, RLX_IOC_FETCH, &f, 0), 1);
-		CHECK_EQ(s.desc[tag].user_data, 4);
-		c.seq = s.desc[tag].seq;
+		CHECK_EQ(now(&s, s.k.ex, RLX_IOC_FETCH, &f, 0), -EAGAIN);
+		CHECK_EQ(now(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, RLX_URING_POST), 0);
+		CHECK_EQ(now(&s, s.k.ex, RLX_IOC_FETCH, &f, 0), 1);
+		CHECK_EQ(s.k.desc[tag].user_data, 4);
+		c.seq = s.k.desc[tag].seq;
 		c.tag = tag;
-		CHECK_EQ(now(&s, s.ex, RLX_IOC_COMMIT, &cm, 0), 1);
-		CHECK_EQ(now(&s, s.ex, RLX_IOC_COMMIT, &cm, 0), -ESTALE);
-		CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
+		CHECK_EQ(now(&s, s.k.ex, RLX_IOC_COMMIT, &cm, 0), 1);
+		CHECK_EQ(now(&s, s.k.ex, RLX_IOC_COMMIT, &cm, 0), -ESTALE);
+		CHECK_EQ(k_reap(s.k.ch, &cqe, 1, 1, K_EVER), 1);
 		CHECK_EQ(cqe.result, 12);
 		CHECK_EQ(cqe.aux, 13);
-		CHECK_EQ(now(&s, s.ch, RLX_IOC_SUBMIT, &rq, RLX_URING_POST), 0);
-		CHECK_EQ(now(&s, s.ex, RLX_IOC_COMMIT_AND_FETCH, &cf, 0), 1);
-		c.seq = s.desc[tag].seq;
+		CHECK_EQ(now(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, RLX_URING_POST), 0);
+		CHECK_EQ(now(&s, s.k.ex, RLX_IOC_COMMIT_AND_FETCH, &cf, 0), 1);
+		c.seq = s.k.desc[tag].seq;
 		c.tag = tag;
-		CHECK_EQ(now(&s, s.ex, RLX_IOC_COMMIT_AND_FETCH, &cf, 0), 0);
-		CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
+		CHECK_EQ(now(&s, s.k.ex, RLX_IOC_COMMIT_AND_FETCH, &cf, 0), 0);
+		CHECK_EQ(k_reap(s.k.ch, &cqe, 1, 1, K_EVER), 1);
 		/* A full channel says so by its CQE. */
 		for (int i = 0; i < DEPTH; i++)
-			CHECK_EQ(now(&s, s.ch, RLX_IOC_SUBMIT, &rq, RLX_URING_POST), 0);
-		CHECK_EQ(now(&s, s.ch, RLX_IOC_SUBMIT, &rq, RLX_URING_POST), -EAGAIN);
+			CHECK_EQ(now(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, RLX_URING_POST), 0);
+		CHECK_EQ(now(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, RLX_URING_POST), -EAGAIN);
 		scene_free(&s);
 	}
 }
@@ -246,25 +211,25 @@ TEST(from_a_worker)
 		.tags = (uintptr_t)&tag, .max = 1, .flags = RLX_FETCH_NOWAIT,
 	};
 
-	prep(&s, s.ch, RLX_IOC_SUBMIT, &rq, RLX_URING_POST, 1)->flags = IOSQE_ASYNC;
+	prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, RLX_URING_POST, 1)->flags = IOSQE_ASYNC;
 	push(&s);
 	CHECK_EQ(result(&s, NULL, NULL), 0);
-	prep(&s, s.ex, RLX_IOC_FETCH, &f, 0, 1)->flags = IOSQE_ASYNC;
+	prep(&s, s.k.ex, RLX_IOC_FETCH, &f, 0, 1)->flags = IOSQE_ASYNC;
 	push(&s);
 	CHECK_EQ(result(&s, NULL, NULL), 1);
-	CHECK_EQ(k_commit1(s.ex, s.desc, tag, 5, 0), 1);
-	CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
-	prep(&s, s.ex, RLX_IOC_FETCH, &f, 0, 1)->flags = IOSQE_ASYNC;
+	CHECK_EQ(k_commit1(s.k.ex, s.k.desc, tag, 5, 0), 1);
+	CHECK_EQ(k_reap(s.k.ch, &cqe, 1, 1, K_EVER), 1);
+	prep(&s, s.k.ex, RLX_IOC_FETCH, &f, 0, 1)->flags = IOSQE_ASYNC;
 	push(&s);
 	CHECK_EQ(result(&s, NULL, NULL), -EAGAIN);
 	if (s.parks) {
 		f.flags = 0;
 		f.timeout_ns = K_EVER;
-		prep(&s, s.ex, RLX_IOC_FETCH, &f, 0, 1)->flags = IOSQE_ASYNC;
-		prep(&s, s.ch, RLX_IOC_SUBMIT, &rq, 0, 2)->flags = IOSQE_ASYNC;
+		prep(&s, s.k.ex, RLX_IOC_FETCH, &f, 0, 1)->flags = IOSQE_ASYNC;
+		prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, 0, 2)->flags = IOSQE_ASYNC;
 		push(&s);
 		CHECK_EQ(result(&s, NULL, NULL), 1);
-		CHECK_EQ(k_commit1(s.ex, s.desc, tag, 6, 0), 1);
+		CHECK_EQ(k_commit1(s.k.ex, s.k.desc, tag, 6, 0), 1);
 		CHECK_EQ(result(&s, NULL, NULL), 6);
 	}
 	scene_free(&s);
@@ -298,28 +263,28 @@ TEST(refused)
 	};
 
 	for (unsigned int i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
-		int fd = rows[i].ex ? s.ex : s.ch;
+		int fd = rows[i].ex ? s.k.ex : s.k.ch;
 		const void *arg = rows[i].ex ? (void *)&f : (void *)&rq;
 		int got = now(&s, fd, rows[i].op, arg, rows[i].flags);
 
 		CHECKF(got == rows[i].want, "row %u: %d", i, got);
 	}
-	((struct rlx_uring_cmd *)prep(&s, s.ch, RLX_IOC_SUBMIT, &rq, 0, 1)->cmd)->pad = 1;
+	((struct rlx_uring_cmd *)prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, 0, 1)->cmd)->pad = 1;
 	push(&s);
 	CHECK_EQ(result(&s, NULL, NULL), -EINVAL);
-	CHECK_EQ(now(&s, s.ch, RLX_IOC_SUBMIT, (void *)8, RLX_URING_POST), -EFAULT);
-	CHECK_EQ(now(&s, s.ex, RLX_IOC_FETCH, (void *)8, 0), -EFAULT);
-	CHECK_EQ(now(&s, s.ex, RLX_IOC_COMMIT, (void *)8, 0), -EFAULT);
+	CHECK_EQ(now(&s, s.k.ch, RLX_IOC_SUBMIT, (void *)8, RLX_URING_POST), -EFAULT);
+	CHECK_EQ(now(&s, s.k.ex, RLX_IOC_FETCH, (void *)8, 0), -EFAULT);
+	CHECK_EQ(now(&s, s.k.ex, RLX_IOC_COMMIT, (void *)8, 0), -EFAULT);
 	if (s.parks) {
-		CHECK_EQ(now(&s, s.ch, RLX_IOC_SUBMIT, (void *)8, 0), -EFAULT);
+		CHECK_EQ(now(&s, s.k.ch, RLX_IOC_SUBMIT, (void *)8, 0), -EFAULT);
 		f.timeout_ns = 5;
-		CHECK_EQ(now(&s, s.ex, RLX_IOC_FETCH, &f, 0), -EINVAL);
+		CHECK_EQ(now(&s, s.k.ex, RLX_IOC_FETCH, &f, 0), -EINVAL);
 	} else {
-		CHECK_EQ(now(&s, s.ch, RLX_IOC_SUBMIT, &rq, 0), -EOPNOTSUPP);
-		CHECK_EQ(now(&s, s.ex, RLX_IOC_FETCH, &f, 0), -EOPNOTSUPP);
+		CHECK_EQ(now(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, 0), -EOPNOTSUPP);
+		CHECK_EQ(now(&s, s.k.ex, RLX_IOC_FETCH, &f, 0), -EOPNOTSUPP);
 	}
 	f.queue = 1;
-	CHECK_EQ(now(&s, s.ex, RLX_IOC_FETCH, &f, 0), -EINVAL);
+	CHECK_EQ(now(&s, s.k.ex, RLX_IOC_FETCH, &f, 0), -EINVAL);
 	scene_free(&s);
 }
 
@@ -341,12 +306,12 @@ TEST(round_trip)
 		for (int round = 0; round < 30; round++) {
 			/* The fetch parks first, or finds something. */
 			if (round & 1) {
-				prep(&s, s.ex, RLX_IOC_FETCH, &f, 0, 100);
+				prep(&s, s.k.ex, RLX_IOC_FETCH, &f, 0, 100);
 				push(&s);
 				CHECK(quiet(&s));
 			}
 			for (int i = 0; i < 3; i++)
-				prep(&s, s.ch, RLX_IOC_SUBMIT, &rq[i], 0, i);
+				prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq[i], 0, i);
 			push(&s);
 			f.min = 0;
 			int got = 0;
@@ -357,14 +322,14 @@ TEST(round_trip)
 				CHECK(got >= 1);
 			}
 			while (got < 3) {
-				long n = k_fetch(s.ex, tag + got, 3 - got, 1, K_EVER);
+				long n = k_fetch(s.k.ex, tag + got, 3 - got, 1, K_EVER);
 
 				CHECK(n > 0);
 				got += n;
 			}
 			CHECK(quiet(&s));
 			for (int i = 0; i < 3; i++)
-				CHECK_EQ(k_commit1(s.ex, s.desc, tag[2 - i], 10 + i, i), 1);
+				CHECK_EQ(k_commit1(s.k.ex, s.k.desc, tag[2 - i], 10 + i, i), 1);
 			for (int i = 0; i < 3; i++) {
 				CHECK_EQ(result(&s, &data, &aux), 10 + i);
 				CHECK_EQ(data, 2 - i);
@@ -372,7 +337,7 @@ TEST(round_trip)
 					CHECK_EQ(aux, i);
 			}
 			/* Nothing is left to reap, and no slot is held. */
-			CHECK_EQ(k_reap(s.ch, &cqe, 1, 0, 0), -EAGAIN);
+			CHECK_EQ(k_reap(s.k.ch, &cqe, 1, 0, 0), -EAGAIN);
 		}
 		scene_free(&s);
 	}
@@ -382,14 +347,14 @@ TEST(round_trip)
 TEST(embedded)
 {
 	struct scene s = scene_new(IORING_SETUP_SQE128, 0);
-	int arena = k_arena(s.session, 4096, 0);
-	long h = k_attach(s.ch, arena, RLX_R);
+	int arena = k_arena(s.k.session, 4096, 0);
+	long h = k_attach(s.k.ch, arena, RLX_R);
 	uint32_t flags = RLX_URING_EMBEDDED | (s.parks ? 0 : RLX_URING_POST);
 	struct rlx_uring_rq *rq;
 	uint32_t tag;
 
 	for (int n = 0; n <= 3; n++) {
-		struct io_uring_sqe *sqe = prep(&s, s.ch, RLX_IOC_SUBMIT, NULL, flags, 77);
+		struct io_uring_sqe *sqe = prep(&s, s.k.ch, RLX_IOC_SUBMIT, NULL, flags, 77);
 
 		rq = (struct rlx_uring_rq *)sqe->cmd;
 		rq->opcode = 5 + n;
@@ -402,29 +367,29 @@ TEST(embedded)
 			CHECK_EQ(result(&s, NULL, NULL), -EINVAL);
 			break;
 		}
-		tag = fetch1(&s);
-		CHECK_EQ(s.desc[tag].opcode, 5 + n);
-		CHECK_EQ(s.desc[tag].flags, 0x70000);
-		CHECK_EQ(s.desc[tag].user_data, 77);
-		CHECK_EQ(s.desc[tag].nr_slices, n);
-		CHECK_EQ(s.desc[tag].slice[1].offset, 1);
-		CHECK_EQ(k_commit1(s.ex, s.desc, tag, 9, 0), 1);
+		tag = k_fetch1(s.k.ex);
+		CHECK_EQ(s.k.desc[tag].opcode, 5 + n);
+		CHECK_EQ(s.k.desc[tag].flags, 0x70000);
+		CHECK_EQ(s.k.desc[tag].user_data, 77);
+		CHECK_EQ(s.k.desc[tag].nr_slices, n);
+		CHECK_EQ(s.k.desc[tag].slice[1].offset, 1);
+		CHECK_EQ(k_commit1(s.k.ex, s.k.desc, tag, 9, 0), 1);
 		CHECK_EQ(result(&s, NULL, NULL), s.parks ? 9 : 0);
 	}
 	/* By way of a worker thread too. */
-	struct io_uring_sqe *sqe = prep(&s, s.ch, RLX_IOC_SUBMIT, NULL, flags, 78);
+	struct io_uring_sqe *sqe = prep(&s, s.k.ch, RLX_IOC_SUBMIT, NULL, flags, 78);
 
 	sqe->flags = IOSQE_ASYNC;
 	push(&s);
-	tag = fetch1(&s);
-	CHECK_EQ(s.desc[tag].user_data, 78);
-	CHECK_EQ(k_commit1(s.ex, s.desc, tag, 9, 0), 1);
+	tag = k_fetch1(s.k.ex);
+	CHECK_EQ(s.k.desc[tag].user_data, 78);
+	CHECK_EQ(k_commit1(s.k.ex, s.k.desc, tag, 9, 0), 1);
 	CHECK_EQ(result(&s, NULL, NULL), s.parks ? 9 : 0);
-	sqe = prep(&s, s.ch, RLX_IOC_SUBMIT, NULL, flags, 77);
+	sqe = prep(&s, s.k.ch, RLX_IOC_SUBMIT, NULL, flags, 77);
 	((struct rlx_uring_rq *)sqe->cmd)->flags = RLX_RQ_INDIRECT;
 	push(&s);
 	CHECK_EQ(result(&s, NULL, NULL), -EINVAL);
-	prep(&s, s.ch, RLX_IOC_SUBMIT, (void *)4096, flags, 77);
+	prep(&s, s.k.ch, RLX_IOC_SUBMIT, (void *)4096, flags, 77);
 	push(&s);
 	CHECK_EQ(result(&s, NULL, NULL), -EINVAL);
 	close(arena);
@@ -440,34 +405,34 @@ TEST(cancel_and_deadline)
 		uint32_t tag;
 
 		rq.deadline_ns = k_now() + 30 * K_MS;
-		prep(&s, s.ch, RLX_IOC_SUBMIT, &rq, 0, 1);
+		prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, 0, 1);
 		push(&s);
 		CHECK_EQ(result(&s, NULL, NULL), -ETIME);
 		rq.deadline_ns = 0;
-		prep(&s, s.ch, RLX_IOC_SUBMIT, &rq, 0, 1);
+		prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, 0, 1);
 		push(&s);
 		/* Nobody told its name: seek it among the slots. */
 		int ended = 0;
 
 		for (int i = 0; i < 100 && !ended; i++) {
 			for (tag = 0; tag < DEPTH && !ended; tag++)
-				ended = k_cancel(s.ch, tag, s.desc[tag].seq) == 0;
+				ended = k_cancel(s.k.ch, tag, s.k.desc[tag].seq) == 0;
 			usleep(1000);
 		}
 		CHECK(ended);
 		CHECK_EQ(result(&s, NULL, NULL), -ECANCELED);
 		/* The executor goes with one ready and one delivered. */
-		prep(&s, s.ch, RLX_IOC_SUBMIT, &rq, 0, 1);
+		prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, 0, 1);
 		push(&s);
-		fetch1(&s);
-		prep(&s, s.ch, RLX_IOC_SUBMIT, &rq, 0, 2);
+		k_fetch1(s.k.ex);
+		prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, 0, 2);
 		push(&s);
-		while (!k_info(s.ch).ready)
+		while (!k_info(s.k.ch).ready)
 			usleep(1000);
-		scene_kill_executor(&s);
+		k_scene_kill_executor(&s.k);
 		CHECK_EQ(result(&s, NULL, NULL), -EOWNERDEAD);
 		CHECK_EQ(result(&s, NULL, NULL), -EOWNERDEAD);
-		prep(&s, s.ch, RLX_IOC_SUBMIT, &rq, 0, 2);
+		prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, 0, 2);
 		push(&s);
 		CHECK_EQ(result(&s, NULL, NULL), -EPIPE);
 		scene_free(&s);
@@ -482,7 +447,7 @@ TEST(ring_closed)
 		if (!may_close_parked(kinds[k].flags))
 			continue;
 		struct scene s = scene_new(kinds[k].flags, 0);
-		int tl = k_timeline(s.session, 0);
+		int tl = k_timeline(s.k.session, 0);
 		struct rlx_rq rq = k_rq(1, 1), waits = k_rq(2, 2);
 		uint32_t tag, tag2;
 		struct rlx_ioc_fetch f = {
@@ -491,33 +456,33 @@ TEST(ring_closed)
 		};
 
 		waits.flags = RLX_RQ_WAIT;
-		waits.wait = k_attach(s.ch, tl, RLX_R);
+		waits.wait = k_attach(s.k.ch, tl, RLX_R);
 		waits.wait_value = 1;
-		prep(&s, s.ch, RLX_IOC_SUBMIT, &rq, 0, 1);
+		prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, 0, 1);
 		push(&s);
-		tag = fetch1(&s);
-		prep(&s, s.ch, RLX_IOC_SUBMIT, &rq, 0, 2);
-		prep(&s, s.ch, RLX_IOC_SUBMIT, &waits, 0, 3);
+		tag = k_fetch1(s.k.ex);
+		prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, 0, 2);
+		prep(&s, s.k.ch, RLX_IOC_SUBMIT, &waits, 0, 3);
 		push(&s);
-		while (!k_info(s.ch).ready)
+		while (!k_info(s.k.ch).ready)
 			usleep(1000);
 		io_uring_queue_exit(&s.ring);
-		while (k_info(s.ch).ready)
+		while (k_info(s.k.ch).ready)
 			usleep(1000);
 		/* The delivered one went on without its command. */
-		while (!(((volatile struct rlx_desc *)s.desc)[tag].flags & RLX_RQ_UNWANTED))
+		while (!(((volatile struct rlx_desc *)s.k.desc)[tag].flags & RLX_RQ_UNWANTED))
 			usleep(1000);
-		CHECK_EQ(k_commit1(s.ex, s.desc, tag, 1, 0), 1);
+		CHECK_EQ(k_commit1(s.k.ex, s.k.desc, tag, 1, 0), 1);
 		CHECK_EQ(k_signal(tl, 1), 0);
-		CHECK_EQ(k_fetch(s.ex, &tag, 1, 0, 0), -EAGAIN);
+		CHECK_EQ(k_fetch(s.k.ex, &tag, 1, 0, 0), -EAGAIN);
 		/* And a parked FETCH. */
 		ring_new(&s, kinds[k].flags);
-		prep(&s, s.ex, RLX_IOC_FETCH, &f, 0, 1);
+		prep(&s, s.k.ex, RLX_IOC_FETCH, &f, 0, 1);
 		push(&s);
 		CHECK(quiet(&s));
 		io_uring_queue_exit(&s.ring);
 		close(tl);
-		scene_gone(&s);
+		k_scene_free(&s.k);
 	}
 }
 
@@ -533,13 +498,13 @@ TEST(executor_closed)
 			.tags = (uintptr_t)tag, .max = 4, .min = 4, .timeout_ns = K_EVER,
 		};
 
-		prep(&s, s.ex, RLX_IOC_FETCH, &f, 0, 1);
+		prep(&s, s.k.ex, RLX_IOC_FETCH, &f, 0, 1);
 		push(&s);
 		while (io_uring_sq_ready(&s.ring))	/* SQPOLL has not got to it */
 			usleep(1000);
-		CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
+		CHECK_EQ(k_submit(s.k.ch, &rq, 1, NULL), 1);
 		CHECK(quiet(&s));
-		scene_kill_executor(&s);
+		k_scene_kill_executor(&s.k);
 		CHECK_EQ(result(&s, NULL, NULL), -EPIPE);
 		scene_free(&s);
 	}
@@ -557,15 +522,15 @@ static void *echo(void *arg)
 	};
 
 	for (;;) {
-		int n = now(s, s->ex, RLX_IOC_COMMIT_AND_FETCH, &cf, 0);
+		int n = now(s, s->k.ex, RLX_IOC_COMMIT_AND_FETCH, &cf, 0);
 
 		CHECKF(n > 0, "COMMIT_AND_FETCH: %d", n);
 		for (int i = 0; i < n; i++) {
 			if (tag[i] & RLX_TAG_EVENT)
 				return NULL;
 			c[i] = (struct rlx_complete){
-				.seq = s->desc[tag[i]].seq, .tag = tag[i],
-				.result = s->desc[tag[i]].opcode + 1,
+				.seq = s->k.desc[tag[i]].seq, .tag = tag[i],
+				.result = s->k.desc[tag[i]].opcode + 1,
 			};
 		}
 		cf.commit.nr = n;
@@ -597,7 +562,7 @@ TEST(two_threads)
 
 			for (int i = 0; i < n; i++) {
 				rq[i] = k_rq(100 + i, i);
-				prep(&s, s.ch, RLX_IOC_SUBMIT, &rq[i], 0, i);
+				prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq[i], 0, i);
 			}
 			push(&s);
 			for (int i = 0; i < n; i++) {
@@ -609,8 +574,8 @@ TEST(two_threads)
 			}
 			CHECK_EQ(seen, (1ull << n) - 1);
 		}
-		close(s.ch);
-		s.ch = -1;
+		close(s.k.ch);
+		s.k.ch = -1;
 		pthread_join(t, NULL);
 		scene_free(&s);
 	}
@@ -636,21 +601,21 @@ TEST(many_fetchers)
 				.tags = (uintptr_t)&tag[i], .max = 1,
 				.timeout_ns = K_EVER,
 			};
-			prep(&s, s.ex, RLX_IOC_FETCH, &f[i], 0, i);
+			prep(&s, s.k.ex, RLX_IOC_FETCH, &f[i], 0, i);
 		}
 		push(&s);
 		for (int i = 0; i < 16; i++) {
-			CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
+			CHECK_EQ(k_submit(s.k.ch, &rq, 1, NULL), 1);
 			CHECK_EQ(result(&s, &data, NULL), 1);
 			CHECK(quiet(&s));
-			CHECK_EQ(k_commit1(s.ex, s.desc, tag[data], 1, 0), 1);
-			CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_EVER), 1);
+			CHECK_EQ(k_commit1(s.k.ex, s.k.desc, tag[data], 1, 0), 1);
+			CHECK_EQ(k_reap(s.k.ch, &cqe, 1, 1, K_EVER), 1);
 		}
 		/* The table of parked ones ends somewhere. */
 		int refused = 0;
 
 		for (int i = 0; i < 300; i++) {
-			prep(&s, s.ex, RLX_IOC_FETCH, &f[0], 0, 1);
+			prep(&s, s.k.ex, RLX_IOC_FETCH, &f[0], 0, 1);
 			push(&s);
 			if (!quiet(&s)) {
 				CHECK_EQ(result(&s, NULL, NULL), -ENOSPC);
