@@ -10,8 +10,8 @@ KMOD_KERNELS	:= $(KMOD_STOCK) debug
 KMOD_DIR	:= $(BUILD)/test/kmod
 KMOD_SRC	:= $(wildcard selftests/kmod/t/*.c)
 KMOD_BIN	:= $(KMOD_SRC:selftests/kmod/t/%.c=$(KMOD_DIR)/%)
-KMOD_LIB	:= $(patsubst %.c,$(BUILD)/obj/%.o,selftests/lib/rlx_test.c \
-			selftests/lib/rlx_oom.c $(wildcard selftests/kmod/lib/*.c \
+KMOD_LIB	:= $(patsubst %.c,$(BUILD)/obj/%.o,$(addprefix selftests/lib/,fds.c \
+			rlx_test.c rlx_oom.c) $(wildcard selftests/kmod/lib/*.c \
 			selftests/kmod/rand/*.c))
 # Those that also exist as 32-bit programs, NAME.32; they go without liburing.
 KMOD_SRC32	:= $(if $(KMOD_SRC),$(shell grep -lE '^.. rig:.*\bm32\b' $(KMOD_SRC)))

@@ -14,6 +14,7 @@
 
 #include "base/proc.h"
 #include "mem/arena.h"
+#include "selftests/lib/fds.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/mem/provider.h"
 
@@ -86,44 +87,12 @@ TEST(references_are_counted)
 	CHECK(!rlx_arena_get(NULL));
 }
 
-static void send_fd(int sock, int fd)
-{
-	char c[CMSG_SPACE(sizeof(int))] = { 0 }, b = 'x';
-	struct iovec v = { &b, 1 };
-	struct msghdr m = {
-		.msg_iov = &v, .msg_iovlen = 1,
-		.msg_control = c, .msg_controllen = sizeof(c),
-	};
-	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-
-	h->cmsg_level = SOL_SOCKET;
-	h->cmsg_type = SCM_RIGHTS;
-	h->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(h), &fd, sizeof(fd));
-	CHECK_EQ(sendmsg(sock, &m, 0), 1);
-}
-
-static int recv_fd(int sock)
-{
-	char c[CMSG_SPACE(sizeof(int))] = { 0 }, b;
-	struct iovec v = { &b, 1 };
-	struct msghdr m = {
-		.msg_iov = &v, .msg_iovlen = 1,
-		.msg_control = c, .msg_controllen = sizeof(c),
-	};
-	int fd = -1;
-
-	if (recvmsg(sock, &m, 0) == 1 && CMSG_FIRSTHDR(&m))
-		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
-	return fd;
-}
-
 /* In the child: map what comes, see 0x11 at byte 9, answer 0x22. */
 static int peer(int sock)
 {
 	struct rlx_arena *b;
 	unsigned char *p;
-	int fd = recv_fd(sock);
+	int fd = rlx_test_recv_fd(sock);
 
 	if (rlx_arena_open_fd(fd, 0, &b, NULL))
 		return 10;
@@ -153,7 +122,7 @@ TEST(shares_bytes_with_a_process_that_got_the_fd)
 		_exit(peer(sock[1]));
 	}
 	p[9] = 0x11;
-	send_fd(sock[0], rlx_arena_fd(a));
+	rlx_test_send_fd(sock[0], rlx_arena_fd(a));
 	CHECK(waitpid(pid, &st, 0) == pid);
 	CHECK_EQ(st, 0);
 	CHECK_EQ(p[9], 0x22);

@@ -15,9 +15,9 @@
 
 #include "selftests/lib/rlx_test.h"
 #include "lib/abi.h"
+#include "lib/arena.h"
 
 #define PARAMS	"/sys/module/rlx/parameters/"
-#define TOTALS	"/sys/class/misc/rlx/"
 #define MIB	(1ull << 20)
 
 static const unsigned long session_cmds[] = {
@@ -52,58 +52,6 @@ static long create(int s, struct rlx_ioc_arena_create c)
 	return k_ioctl(s, RLX_IOC_ARENA_CREATE, &c);
 }
 
-static struct rlx_ioc_arena_info info(int fd)
-{
-	struct rlx_ioc_arena_info i = { 0 };
-
-	CHECK_EQ(k_ioctl(fd, RLX_IOC_ARENA_INFO, &i), 0);
-	return i;
-}
-
-static long dup_arena(int fd, uint32_t access)
-{
-	struct rlx_ioc_arena_dup d = { .access = access };
-
-	return k_ioctl(fd, RLX_IOC_ARENA_DUP, &d);
-}
-
-static long seal(int fd, uint32_t seals)
-{
-	struct rlx_ioc_arena_seal s = { .seals = seals };
-
-	return k_ioctl(fd, RLX_IOC_ARENA_SEAL, &s);
-}
-
-static long long file_number(const char *path)
-{
-	char buf[64] = "";
-	int fd = open(path, O_RDONLY);
-
-	CHECKF(fd >= 0, "%s: %s", path, strerror(errno));
-	CHECK(read(fd, buf, sizeof(buf) - 1) > 0);
-	close(fd);
-	return strtoull(buf, NULL, 0);
-}
-
-static void file_write(const char *path, long long value)
-{
-	char buf[32];
-	int fd = open(path, O_WRONLY);
-
-	CHECKF(fd >= 0, "%s: %s", path, strerror(errno));
-	snprintf(buf, sizeof(buf), "%lld", value);
-	CHECK(write(fd, buf, strlen(buf)) > 0);
-	close(fd);
-}
-
-static void *map(int fd, size_t size, int prot)
-{
-	void *p = mmap(NULL, size, prot, MAP_SHARED, fd, 0);
-
-	CHECKF(p != MAP_FAILED, "mmap: %s", strerror(errno));
-	return p;
-}
-
 /* ---- session ----------------------------------------------------------- */
 
 TEST(query)
@@ -126,8 +74,8 @@ TEST(query)
 	CHECK_EQ(q.limits[RLX_LIMIT_HUGE_BYTES], 2 * MIB);
 	for (i = RLX_LIMIT_HUGE_BYTES + 1; i < RLX_LIMIT_NR; i++)
 		CHECK_EQ(q.limits[i], 0);
-	CHECK_EQ((uint64_t)file_number(TOTALS "features"), q.features);
-	CHECK_EQ(file_number(TOTALS "abi"), RLX_ABI);
+	CHECK_EQ((uint64_t)k_file_number(K_TOTALS "features"), q.features);
+	CHECK_EQ(k_file_number(K_TOTALS "abi"), RLX_ABI);
 	k_abi_check(s, RLX_IOC_QUERY, &blank, 0, zero, COUNT(zero));
 	k_abi_foreign(s, arena_cmds, COUNT(arena_cmds));
 	k_abi_foreign(s, other_cmds, COUNT(other_cmds));
@@ -145,23 +93,23 @@ TEST(device)
 	CHECK(mmap(NULL, 4096, PROT_READ, MAP_SHARED, s, 0) == MAP_FAILED);
 	CHECK_EQ(errno, ENODEV);
 	CHECK_EQ(fcntl(s, F_GETFD), FD_CLOEXEC);
-	CHECK_EQ(file_number(TOTALS "nr_sessions"), 1);
+	CHECK_EQ(k_file_number(K_TOTALS "nr_sessions"), 1);
 	close(s);
-	CHECK_EQ(file_number(TOTALS "nr_sessions"), 0);
+	CHECK_EQ(k_file_number(K_TOTALS "nr_sessions"), 0);
 }
 
 TEST(too_many_sessions)
 {
 	int fd[8], i;
 
-	file_write(PARAMS "max_sessions", 8);
+	k_file_write(PARAMS "max_sessions", 8);
 	for (i = 0; i < 8; i++)
 		fd[i] = k_open();
 	CHECK_EQ(open("/dev/rlx", O_RDWR), -1);
 	CHECK_EQ(errno, ENOSPC);
 	close(fd[3]);
 	fd[3] = k_open();
-	file_write(PARAMS "max_sessions", 1024);
+	k_file_write(PARAMS "max_sessions", 1024);
 	for (i = 0; i < 8; i++)
 		close(fd[i]);
 }
@@ -186,7 +134,7 @@ TEST(sizes)
 		fd = create(s, kernel_arena(n, flags[i % 2]));
 		CHECKF(fd > 0, "%llu bytes: %d", (unsigned long long)n, fd);
 		CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
-		in = info(fd);
+		in = k_arena_info(fd);
 		CHECK_EQ(in.size, n);
 		CHECK_EQ(in.cookie, 0x123456789abcull);
 		CHECK(in.id);
@@ -199,11 +147,11 @@ TEST(sizes)
 		CHECK_EQ(in.nr_leases, 0);
 		CHECK_EQ(in.nr_exports, 0);
 		CHECK_EQ(in.numa_node, 0);
-		CHECK_EQ(file_number(TOTALS "nr_arenas"), 1);
-		CHECK_EQ(file_number(TOTALS "bytes"), n);
-		CHECK_EQ(file_number(TOTALS "huge_bytes"), in.nr_huge * 2 * MIB);
+		CHECK_EQ(k_file_number(K_TOTALS "nr_arenas"), 1);
+		CHECK_EQ(k_file_number(K_TOTALS "bytes"), n);
+		CHECK_EQ(k_file_number(K_TOTALS "huge_bytes"), in.nr_huge * 2 * MIB);
 
-		p = map(fd, n, PROT_READ | PROT_WRITE);
+		p = k_map(fd, n, PROT_READ | PROT_WRITE, 0);
 		for (j = 0; j < n; j++)
 			if (p[j])
 				CHECKF(0, "byte %llu is not zero",
@@ -211,9 +159,9 @@ TEST(sizes)
 		memset(p, 0x5a, n);
 		CHECK(!munmap(p, n));
 		close(fd);
-		CHECK_EQ(file_number(TOTALS "nr_arenas"), 0);
-		CHECK_EQ(file_number(TOTALS "bytes"), 0);
-		CHECK_EQ(file_number(TOTALS "huge_bytes"), 0);
+		CHECK_EQ(k_file_number(K_TOTALS "nr_arenas"), 0);
+		CHECK_EQ(k_file_number(K_TOTALS "bytes"), 0);
+		CHECK_EQ(k_file_number(K_TOTALS "huge_bytes"), 0);
 	}
 	close(s);
 }
@@ -258,7 +206,7 @@ TEST(refusals)
 	REFUSED(EINVAL, c.addr = 4096);
 	/* More than there is: at once, not after hunting for it. */
 	REFUSED(ENOMEM, c.size = 32ull << 30);
-	CHECK_EQ(file_number(TOTALS "nr_arenas"), 1);
+	CHECK_EQ(k_file_number(K_TOTALS "nr_arenas"), 1);
 	close(fd);
 	close(s);
 }
@@ -316,7 +264,7 @@ TEST(huge_required)
 	struct rlx_ioc_arena_info in;
 
 	CHECK(fd > 0);
-	in = info(fd);
+	in = k_arena_info(fd);
 	CHECK_EQ(in.nr_huge, 4);
 	CHECK(in.nr_chunks <= 4);
 	close(fd);
@@ -329,7 +277,7 @@ TEST(too_many_arenas)
 {
 	int s = k_open(), t = k_open(), fd[8], i;
 
-	file_write(PARAMS "max_arenas", 8);
+	k_file_write(PARAMS "max_arenas", 8);
 	for (i = 0; i < 8; i++)
 		fd[i] = k_arena(s, 4096, 0);
 	CHECK_EQ(create(s, kernel_arena(4096, 0)), -ENOSPC);
@@ -338,13 +286,13 @@ TEST(too_many_arenas)
 	close(fd[0]);
 	fd[0] = k_arena(s, 4096, 0);
 	/* Another fd of it is not another arena, but keeps it. */
-	i = dup_arena(fd[0], RLX_R);
+	i = k_dup(fd[0], RLX_R);
 	CHECK(i > 0);
 	close(fd[0]);
 	CHECK_EQ(create(s, kernel_arena(4096, 0)), -ENOSPC);
 	close(i);
 	fd[0] = k_arena(s, 4096, 0);
-	file_write(PARAMS "max_arenas", 4096);
+	k_file_write(PARAMS "max_arenas", 4096);
 	for (i = 0; i < 8; i++)
 		close(fd[i]);
 	close(s);
@@ -355,7 +303,7 @@ static void check_cap(const char *param)
 {
 	int s = k_open(), t = k_open(), a, b;
 
-	file_write(param, 8 * MIB);
+	k_file_write(param, 8 * MIB);
 	CHECK_EQ(create(s, kernel_arena(8 * MIB + 4096, 0)), -ENOMEM);
 	a = k_arena(s, 6 * MIB, 0);
 	CHECK_EQ(create(t, kernel_arena(2 * MIB + 4096, 0)), -ENOMEM);
@@ -366,7 +314,7 @@ static void check_cap(const char *param)
 	CHECK_EQ(create(t, kernel_arena(2 * MIB + 4096, 0)), -ENOMEM);
 	close(a);
 	a = k_arena(t, 8 * MIB, 0);
-	file_write(param, 0);
+	k_file_write(param, 0);
 	close(a);
 	close(t);
 }
@@ -385,10 +333,10 @@ TEST(arena_cap)
 {
 	int s = k_open(), fd;
 
-	file_write(PARAMS "max_arena_bytes", MIB);
+	k_file_write(PARAMS "max_arena_bytes", MIB);
 	CHECK_EQ(create(s, kernel_arena(MIB + 4096, 0)), -EINVAL);
 	fd = k_arena(s, MIB, 0);
-	file_write(PARAMS "max_arena_bytes", 64ll << 30);
+	k_file_write(PARAMS "max_arena_bytes", 64ll << 30);
 	close(fd);
 	close(s);
 }
@@ -416,7 +364,7 @@ static long make_huge_arena(void *arg)
 
 static long make_dup(void *arg)
 {
-	long fd = dup_arena(*(int *)arg, RLX_R);
+	long fd = k_dup(*(int *)arg, RLX_R);
 
 	if (fd < 0)
 		return fd;
@@ -437,7 +385,7 @@ static long make_session(void *arg)
 
 static long make_seal(void *arg)
 {
-	return seal(*(int *)arg, RLX_KSEAL_NO_EXPORT);
+	return k_seal(*(int *)arg, RLX_KSEAL_NO_EXPORT);
 }
 
 static long ask_info(void *arg)
@@ -477,7 +425,7 @@ TEST(no_descriptors)
 	k_no_fd(make_session, NULL);
 	k_no_fd(make_arena, &s);
 	k_no_fd(make_dup, &fd);
-	CHECK_EQ(file_number(TOTALS "nr_arenas"), 1);
+	CHECK_EQ(k_file_number(K_TOTALS "nr_arenas"), 1);
 	close(fd);
 	close(s);
 }
@@ -496,8 +444,8 @@ TEST(faults)
 	k_fail_nth("dup", make_dup, &fd, errors);
 	k_fail_nth("seal", make_seal, &fd, errors);
 	k_fail_nth("mmap", map_touch, &fd, map_errors);
-	CHECK_EQ(file_number(TOTALS "nr_arenas"), 1);
-	CHECK_EQ(file_number(TOTALS "bytes"), 64 * 4096);
+	CHECK_EQ(k_file_number(K_TOTALS "nr_arenas"), 1);
+	CHECK_EQ(k_file_number(K_TOTALS "bytes"), 64 * 4096);
 	close(fd);
 	close(s);
 }
@@ -512,23 +460,23 @@ TEST(no_huge_pages)
 
 	if (access(FAIL "min-order", F_OK))
 		rlx_test_skip("no failing page allocations in this kernel");
-	file_write(FAIL "min-order", 9);
-	file_write(FAIL "ignore-gfp-wait", 0);
-	file_write(FAIL "verbose", 0);
-	file_write(FAIL "interval", 1);
-	file_write(FAIL "times", -1);
-	file_write(FAIL "probability", 100);
+	k_file_write(FAIL "min-order", 9);
+	k_file_write(FAIL "ignore-gfp-wait", 0);
+	k_file_write(FAIL "verbose", 0);
+	k_file_write(FAIL "interval", 1);
+	k_file_write(FAIL "times", -1);
+	k_file_write(FAIL "probability", 100);
 	CHECK_EQ(create(s, kernel_arena(4 * MIB, RLX_AF_HUGE_REQUIRE)), -ENOMEM);
 	fd = create(s, kernel_arena(4 * MIB + 3 * 4096, RLX_AF_HUGE_TRY));
-	file_write(FAIL "min-order", 4);
+	k_file_write(FAIL "min-order", 4);
 	CHECKF(fd > 0, "created: %d", fd);
-	in = info(fd);
+	in = k_arena_info(fd);
 	CHECK_EQ(in.nr_huge, 0);
 	CHECKF(in.nr_chunks <= 128 + 3, "%llu pieces",
 	       (unsigned long long)in.nr_chunks);
 	close(fd);
 	fd = create(s, kernel_arena(MIB, RLX_AF_HUGE_TRY));
-	file_write(FAIL "probability", 0);
+	k_file_write(FAIL "probability", 0);
 	CHECKF(fd > 0, "created: %d", fd);
 	close(fd);
 	close(s);
@@ -541,28 +489,28 @@ TEST(duplicates)
 	int s = k_open(), rw = k_arena(s, 8192, 0), ro, rw2, ro2;
 	unsigned char *w, *r;
 
-	CHECK_EQ(dup_arena(rw, 0), -EINVAL);
-	CHECK_EQ(dup_arena(rw, RLX_W), -EINVAL);
-	CHECK_EQ(dup_arena(rw, RLX_R | 4), -EINVAL);
-	ro = dup_arena(rw, RLX_R);
-	rw2 = dup_arena(rw, RLX_R | RLX_W);
+	CHECK_EQ(k_dup(rw, 0), -EINVAL);
+	CHECK_EQ(k_dup(rw, RLX_W), -EINVAL);
+	CHECK_EQ(k_dup(rw, RLX_R | 4), -EINVAL);
+	ro = k_dup(rw, RLX_R);
+	rw2 = k_dup(rw, RLX_R | RLX_W);
 	CHECK(ro > 0 && rw2 > 0);
 	CHECK_EQ(fcntl(ro, F_GETFD), FD_CLOEXEC);
 	CHECK_EQ(fcntl(ro, F_GETFL) & O_ACCMODE, O_RDONLY);
 	CHECK_EQ(fcntl(rw2, F_GETFL) & O_ACCMODE, O_RDWR);
-	CHECK_EQ(info(ro).id, info(rw).id);
-	CHECK_EQ(info(ro).access, RLX_R);
-	CHECK_EQ(info(rw2).access, RLX_R | RLX_W);
-	CHECK_EQ(dup_arena(ro, RLX_R | RLX_W), -EACCES);
-	ro2 = dup_arena(ro, RLX_R);
+	CHECK_EQ(k_arena_info(ro).id, k_arena_info(rw).id);
+	CHECK_EQ(k_arena_info(ro).access, RLX_R);
+	CHECK_EQ(k_arena_info(rw2).access, RLX_R | RLX_W);
+	CHECK_EQ(k_dup(ro, RLX_R | RLX_W), -EACCES);
+	ro2 = k_dup(ro, RLX_R);
 	CHECK(ro2 > 0);
 
 	/* The first fd and the session go; the memory does not. */
-	w = map(rw2, 8192, PROT_READ | PROT_WRITE);
+	w = k_map(rw2, 8192, PROT_READ | PROT_WRITE, 0);
 	w[4097] = 0xa5;
 	close(s);
 	close(rw);
-	r = map(ro2, 8192, PROT_READ);
+	r = k_map(ro2, 8192, PROT_READ, 0);
 	CHECK_EQ(r[4097], 0xa5);
 	CHECK(mmap(NULL, 8192, PROT_WRITE, MAP_SHARED, ro2, 0) == MAP_FAILED);
 	CHECK_EQ(errno, EACCES);
@@ -573,17 +521,17 @@ TEST(duplicates)
 	close(rw2);
 	w[4097] = 0xa6;
 	CHECK_EQ(r[4097], 0xa6);
-	CHECK_EQ(file_number(TOTALS "nr_arenas"), 1);
+	CHECK_EQ(k_file_number(K_TOTALS "nr_arenas"), 1);
 	munmap(w, 8192);
 	CHECK_EQ(r[4097], 0xa6);
 	munmap(r, 8192);
-	CHECK_EQ(file_number(TOTALS "nr_arenas"), 0);
+	CHECK_EQ(k_file_number(K_TOTALS "nr_arenas"), 0);
 }
 
 /* No way back to a writable file through /proc. */
 TEST(reopen)
 {
-	int s = k_open(), rw = k_arena(s, 4096, 0), ro = dup_arena(rw, RLX_R);
+	int s = k_open(), rw = k_arena(s, 4096, 0), ro = k_dup(rw, RLX_R);
 	char path[64];
 
 	CHECK(ro > 0);
@@ -621,36 +569,36 @@ TEST(file_calls)
 
 TEST(seals)
 {
-	int s = k_open(), fd = k_arena(s, 8192, 0), ro = dup_arena(fd, RLX_R);
+	int s = k_open(), fd = k_arena(s, 8192, 0), ro = k_dup(fd, RLX_R);
 	void *p, *r;
 
-	CHECK_EQ(seal(fd, 0), -EINVAL);
-	CHECK_EQ(seal(fd, 1u << 5), -EINVAL);
-	CHECK_EQ(seal(ro, RLX_KSEAL_NO_EXPORT), -EACCES);
+	CHECK_EQ(k_seal(fd, 0), -EINVAL);
+	CHECK_EQ(k_seal(fd, 1u << 5), -EINVAL);
+	CHECK_EQ(k_seal(ro, RLX_KSEAL_NO_EXPORT), -EACCES);
 
-	p = map(fd, 4096, PROT_READ | PROT_WRITE);
-	CHECK_EQ(seal(fd, RLX_KSEAL_NO_WRITE), -EBUSY);
-	CHECK_EQ(seal(fd, RLX_KSEAL_NO_WRITE | RLX_KSEAL_NO_EXPORT), -EBUSY);
-	CHECK_EQ(info(fd).seals, 0);
+	p = k_map(fd, 4096, PROT_READ | PROT_WRITE, 0);
+	CHECK_EQ(k_seal(fd, RLX_KSEAL_NO_WRITE), -EBUSY);
+	CHECK_EQ(k_seal(fd, RLX_KSEAL_NO_WRITE | RLX_KSEAL_NO_EXPORT), -EBUSY);
+	CHECK_EQ(k_arena_info(fd).seals, 0);
 	munmap(p, 4096);
 	/* What may be made writable is as good as writable. */
-	p = map(fd, 4096, PROT_READ);
-	CHECK_EQ(seal(fd, RLX_KSEAL_NO_WRITE), -EBUSY);
+	p = k_map(fd, 4096, PROT_READ, 0);
+	CHECK_EQ(k_seal(fd, RLX_KSEAL_NO_WRITE), -EBUSY);
 	munmap(p, 4096);
-	r = map(ro, 8192, PROT_READ);
-	CHECK_EQ(seal(fd, RLX_KSEAL_NO_WRITE), 0);
-	CHECK_EQ(seal(fd, RLX_KSEAL_NO_WRITE), 0);
-	CHECK_EQ(info(ro).seals, RLX_KSEAL_NO_WRITE);
+	r = k_map(ro, 8192, PROT_READ, 0);
+	CHECK_EQ(k_seal(fd, RLX_KSEAL_NO_WRITE), 0);
+	CHECK_EQ(k_seal(fd, RLX_KSEAL_NO_WRITE), 0);
+	CHECK_EQ(k_arena_info(ro).seals, RLX_KSEAL_NO_WRITE);
 
 	CHECK(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
 	CHECK_EQ(errno, EPERM);
-	p = map(fd, 4096, PROT_READ);
+	p = k_map(fd, 4096, PROT_READ, 0);
 	CHECK_EQ(mprotect(p, 4096, PROT_READ | PROT_WRITE), -1);
 	CHECK_EQ(errno, EACCES);
-	CHECK_EQ(dup_arena(fd, RLX_R | RLX_W), -EPERM);
-	CHECK_EQ(seal(fd, RLX_KSEAL_NO_EXPORT | RLX_KSEAL_SEAL), 0);
-	CHECK_EQ(seal(fd, RLX_KSEAL_NO_ATTACH), -EPERM);
-	CHECK_EQ(info(fd).seals, RLX_KSEAL_NO_WRITE | RLX_KSEAL_NO_EXPORT |
+	CHECK_EQ(k_dup(fd, RLX_R | RLX_W), -EPERM);
+	CHECK_EQ(k_seal(fd, RLX_KSEAL_NO_EXPORT | RLX_KSEAL_SEAL), 0);
+	CHECK_EQ(k_seal(fd, RLX_KSEAL_NO_ATTACH), -EPERM);
+	CHECK_EQ(k_arena_info(fd).seals, RLX_KSEAL_NO_WRITE | RLX_KSEAL_NO_EXPORT |
 		 RLX_KSEAL_SEAL);
 	munmap(p, 4096);
 	munmap(r, 8192);
@@ -659,7 +607,7 @@ TEST(seals)
 
 	fd = create(s, kernel_arena(4096, RLX_AF_NOEXPORT));
 	CHECK(fd > 0);
-	CHECK_EQ(info(fd).seals, RLX_KSEAL_NO_EXPORT);
+	CHECK_EQ(k_arena_info(fd).seals, RLX_KSEAL_NO_EXPORT);
 	close(fd);
 	close(s);
 }
@@ -672,14 +620,14 @@ TEST(seal_future)
 	pid_t pid;
 	char *p, *r;
 
-	p = map(fd, 8192, PROT_READ | PROT_WRITE);
-	CHECK_EQ(seal(fd, RLX_KSEAL_FUTURE_WRITE), 0);
-	CHECK_EQ(seal(fd, RLX_KSEAL_FUTURE_WRITE), 0);
+	p = k_map(fd, 8192, PROT_READ | PROT_WRITE, 0);
+	CHECK_EQ(k_seal(fd, RLX_KSEAL_FUTURE_WRITE), 0);
+	CHECK_EQ(k_seal(fd, RLX_KSEAL_FUTURE_WRITE), 0);
 	p[0] = 1;
 	CHECK(mmap(NULL, 4096, PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
 	CHECK_EQ(errno, EPERM);
-	CHECK_EQ(dup_arena(fd, RLX_R | RLX_W), -EPERM);
-	r = map(fd, 4096, PROT_READ);
+	CHECK_EQ(k_dup(fd, RLX_R | RLX_W), -EPERM);
+	r = k_map(fd, 4096, PROT_READ, 0);
 	CHECK_EQ(mprotect(r, 4096, PROT_READ | PROT_WRITE), -1);
 	CHECK_EQ(errno, EACCES);
 
@@ -692,12 +640,12 @@ TEST(seal_future)
 	}
 	CHECK(waitpid(pid, &status, 0) == pid && !status);
 	CHECK_EQ(r[1], 2);
-	CHECK_EQ(seal(fd, RLX_KSEAL_NO_WRITE), -EBUSY);
+	CHECK_EQ(k_seal(fd, RLX_KSEAL_NO_WRITE), -EBUSY);
 	munmap(p, 4096);
-	CHECK_EQ(seal(fd, RLX_KSEAL_NO_WRITE), -EBUSY);
+	CHECK_EQ(k_seal(fd, RLX_KSEAL_NO_WRITE), -EBUSY);
 	munmap(p + 4096, 4096);
-	CHECK_EQ(seal(fd, RLX_KSEAL_NO_WRITE), 0);
-	CHECK_EQ(info(fd).seals, RLX_KSEAL_FUTURE_WRITE | RLX_KSEAL_NO_WRITE);
+	CHECK_EQ(k_seal(fd, RLX_KSEAL_NO_WRITE), 0);
+	CHECK_EQ(k_arena_info(fd).seals, RLX_KSEAL_FUTURE_WRITE | RLX_KSEAL_NO_WRITE);
 	munmap(r, 4096);
 	close(fd);
 	close(s);
@@ -736,7 +684,7 @@ TEST(shown)
 
 	read_all("/sys/kernel/debug/rlx/arenas", buf, sizeof(buf));
 	snprintf(want, sizeof(want), "\n%llu ",
-		 (unsigned long long)info(fd).id);
+		 (unsigned long long)k_arena_info(fd).id);
 	CHECKF(strstr(buf, want), "arenas: %s", buf);
 	CHECK(!strstr(buf, "ffff"));
 	read_all("/sys/kernel/debug/rlx/sessions", buf, sizeof(buf));

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "selftests/lib/fds.h"
 #include "selftests/lib/rlx_test.h"
 #include "lib/abi.h"
 #include "lib/chan.h"
@@ -514,39 +515,6 @@ TEST(executor_in_a_call)
 
 /* ---- rings that others hold too ---- */
 
-static void send_fd(int sock, int fd)
-{
-	char data = 'r', buf[CMSG_SPACE(sizeof(int))] = { 0 };
-	struct iovec io = { &data, 1 };
-	struct msghdr m = {
-		.msg_iov = &io, .msg_iovlen = 1, .msg_control = buf,
-		.msg_controllen = sizeof(buf),
-	};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(c), &fd, sizeof(fd));
-	CHECK_EQ(sendmsg(sock, &m, 0), 1);
-}
-
-static int recv_fd(int sock)
-{
-	char data, buf[CMSG_SPACE(sizeof(int))];
-	struct iovec io = { &data, 1 };
-	struct msghdr m = {
-		.msg_iov = &io, .msg_iovlen = 1, .msg_control = buf,
-		.msg_controllen = sizeof(buf),
-	};
-	int fd;
-
-	CHECK_EQ(recvmsg(sock, &m, MSG_CMSG_CLOEXEC), 1);
-	CHECK(CMSG_FIRSTHDR(&m));
-	memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
-	return fd;
-}
-
 static int sock[2];
 static bool by_fork;
 
@@ -719,7 +687,7 @@ static void passes_channel(void *arg)
 	struct rlx_rq rq = request(s, 9);
 
 	CHECK_EQ(k_submit(s->ch, &rq, 1, NULL), 1);
-	send_fd(sock[1], s->ch);
+	rlx_test_send_fd(sock[1], s->ch);
 	say();
 }
 
@@ -728,7 +696,7 @@ static void passes_executor(void *arg)
 	struct scene *s = arg;
 
 	s->ex = k_executor(s->svc, 0);
-	send_fd(sock[1], s->ex);
+	rlx_test_send_fd(sock[1], s->ex);
 	say();
 }
 
@@ -742,13 +710,13 @@ TEST(passed_over_a_socket)
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock), 0);
 	v = victim_new(passes_executor, &s);
 	hear(&v);
-	s.ex = recv_fd(sock[0]);
+	s.ex = rlx_test_recv_fd(sock[0]);
 	victim_kill(&v);
 	s.desc = k_desc(s.ex, DEPTH);
 	CHECK_EQ(k_try_executor(s.svc, 0), -EBUSY);
 	v = victim_new(passes_channel, &s);
 	hear(&v);
-	s.ch = recv_fd(sock[0]);
+	s.ch = rlx_test_recv_fd(sock[0]);
 	victim_kill(&v);
 	CHECK_EQ(k_commit1(s.ex, s.desc, fetch1(&s), 31, 0), 1);
 	CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, 10000 * K_MS), 1);

@@ -13,6 +13,7 @@
 #include "base/proc.h"
 #include "lib/vgem.h"
 #include "rlx/run.h"
+#include "selftests/lib/fds.h"
 #include "selftests/lib/rlx_test.h"
 
 #define TOTALS	"/sys/class/misc/rlx/"
@@ -152,35 +153,6 @@ TEST(caps_of_the_module_are_told)
 	put(PARAMS "max_arena_bytes", "68719476736");
 }
 
-static void pass_fd(int sock, int fd)
-{
-	char c[CMSG_SPACE(sizeof(int))] = { 0 }, b = 'x';
-	struct iovec v = { &b, 1 };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = c,
-			    .msg_controllen = sizeof(c) };
-	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-
-	h->cmsg_level = SOL_SOCKET;
-	h->cmsg_type = SCM_RIGHTS;
-	h->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(h), &fd, sizeof(fd));
-	CHECK_EQ(sendmsg(sock, &m, 0), 1);
-}
-
-static int take_fd(int sock)
-{
-	char c[CMSG_SPACE(sizeof(int))] = { 0 }, b;
-	struct iovec v = { &b, 1 };
-	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = c,
-			    .msg_controllen = sizeof(c) };
-	int fd = -1;
-
-	CHECK_EQ(recvmsg(sock, &m, 0), 1);
-	if (CMSG_FIRSTHDR(&m))
-		memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(fd));
-	return fd;
-}
-
 TEST(memory_outlives_the_process_that_made_it)
 {
 	struct rlx_arena *a;
@@ -194,12 +166,12 @@ TEST(memory_outlives_the_process_that_made_it)
 		a = make(4 * MIB, "kmod");
 		strcpy((char *)rlx_arena_base(a) + 3 * MIB, "weights");
 		CHECK(!rlx_arena_dup_readonly(a, &fd, NULL));
-		pass_fd(sock[1], fd);
+		rlx_test_send_fd(sock[1], fd);
 		kill(getpid(), SIGKILL);
 	}
 	CHECK(waitpid(pid, &st, 0) == pid);
 	CHECK(WIFSIGNALED(st));
-	fd = take_fd(sock[0]);
+	fd = rlx_test_recv_fd(sock[0]);
 	CHECK_EQ(total("bytes"), 4 * MIB);
 	CHECK(!rlx_arena_open_fd(fd, 0, &a, NULL));
 	CHECK_STR((char *)rlx_arena_base(a) + 3 * MIB, "weights");

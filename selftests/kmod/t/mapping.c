@@ -21,48 +21,20 @@
 
 #include "selftests/lib/rlx_test.h"
 #include "lib/abi.h"
+#include "lib/arena.h"
 
-#define TOTALS	"/sys/class/misc/rlx/"
 #define PAGE	4096ul
 #define MIB	(1ul << 20)
 #define HUGE	(2 * MIB)
 
-static long dup_arena(int fd, uint32_t access)
-{
-	struct rlx_ioc_arena_dup d = { .access = access };
-
-	return k_ioctl(fd, RLX_IOC_ARENA_DUP, &d);
-}
-
 static long seal_write(int fd)
 {
-	struct rlx_ioc_arena_seal s = { .seals = RLX_KSEAL_NO_WRITE };
-
-	return k_ioctl(fd, RLX_IOC_ARENA_SEAL, &s);
-}
-
-static long long file_number(const char *path)
-{
-	char buf[64] = "";
-	int fd = open(path, O_RDONLY);
-
-	CHECKF(fd >= 0, "%s: %s", path, strerror(errno));
-	CHECK(read(fd, buf, sizeof(buf) - 1) > 0);
-	close(fd);
-	return strtoll(buf, NULL, 0);
-}
-
-static unsigned char *map_at(int fd, size_t size, int prot, off_t off)
-{
-	void *p = mmap(NULL, size, prot, MAP_SHARED, fd, off);
-
-	CHECKF(p != MAP_FAILED, "mmap: %s", strerror(errno));
-	return p;
+	return k_seal(fd, RLX_KSEAL_NO_WRITE);
 }
 
 static unsigned char *map(int fd, size_t size)
 {
-	return map_at(fd, size, PROT_READ | PROT_WRITE, 0);
+	return k_map(fd, size, PROT_READ | PROT_WRITE, 0);
 }
 
 static void refused(int err, size_t size, int prot, int flags, int fd, off_t off)
@@ -201,7 +173,7 @@ static void use_slabs(size_t bytes)
  */
 TEST(huge_after_slabs)
 {
-	const size_t size = 128 * MIB;
+	const size_t size = 32 * MIB;
 	int s = k_open(), fd;
 	unsigned char *p;
 
@@ -225,10 +197,10 @@ TEST(mixed)
 	fill(p, size, 2);
 	check(p, size, 2);
 	CHECK_EQ(smaps(p, "FilePmdMapped:", NULL, 0), 6 * MIB >> 10);
-	q = map_at(fd, 3 * MIB, PROT_READ, 3 * MIB);
+	q = k_map(fd, 3 * MIB, PROT_READ, 3 * MIB);
 	CHECK(!memcmp(q, p + 3 * MIB, 3 * MIB));
 	munmap(q, 3 * MIB);
-	q = map_at(fd, 37 * PAGE, PROT_READ, 6 * MIB);
+	q = k_map(fd, 37 * PAGE, PROT_READ, 6 * MIB);
 	CHECK(!memcmp(q, p + 6 * MIB, 37 * PAGE));
 	munmap(q, 37 * PAGE);
 	munmap(p, size);
@@ -306,8 +278,8 @@ TEST(pin_outlives)
 	munmap(v.iov_base, size);
 	close(fd);
 	close(s);
-	CHECK_EQ(file_number(TOTALS "nr_arenas"), 0);
-	CHECK_EQ(file_number(TOTALS "bytes"), 0);
+	CHECK_EQ(k_file_number(K_TOTALS "nr_arenas"), 0);
+	CHECK_EQ(k_file_number(K_TOTALS "bytes"), 0);
 
 	CHECK(!pipe(pipes));
 	sqe = io_uring_get_sqe(&ring);
@@ -347,7 +319,7 @@ TEST(spliced)
 
 TEST(ranges)
 {
-	int s = k_open(), fd = k_arena(s, 8 * PAGE, 0), ro = dup_arena(fd, RLX_R);
+	int s = k_open(), fd = k_arena(s, 8 * PAGE, 0), ro = k_dup(fd, RLX_R);
 	const int rw = PROT_READ | PROT_WRITE;
 	unsigned char *p;
 
@@ -357,10 +329,10 @@ TEST(ranges)
 	refused(EINVAL, PAGE, rw, MAP_SHARED, fd, 1l << 40);
 	refused(EINVAL, PAGE, rw, MAP_SHARED, fd, (1l << 62));
 	CHECK(mmap(NULL, 2 * PAGE, rw, MAP_SHARED, fd, -PAGE) == MAP_FAILED);
-	p = map_at(fd, PAGE, rw, 7 * PAGE);
+	p = k_map(fd, PAGE, rw, 7 * PAGE);
 	p[PAGE - 1] = 1;
 	munmap(p, PAGE);
-	p = map_at(fd, 8 * PAGE, rw, 0);
+	p = k_map(fd, 8 * PAGE, rw, 0);
 	CHECK_EQ(p[8 * PAGE - 1], 1);
 	munmap(p, 8 * PAGE);
 
@@ -378,8 +350,8 @@ TEST(ranges)
 
 TEST(protection)
 {
-	int s = k_open(), fd = k_arena(s, 4 * PAGE, 0), ro = dup_arena(fd, RLX_R);
-	unsigned char *p = map(fd, 4 * PAGE), *r = map_at(ro, 4 * PAGE, PROT_READ, 0);
+	int s = k_open(), fd = k_arena(s, 4 * PAGE, 0), ro = k_dup(fd, RLX_R);
+	unsigned char *p = map(fd, 4 * PAGE), *r = k_map(ro, 4 * PAGE, PROT_READ, 0);
 
 	fill(p, 4 * PAGE, 4);
 	CHECK(!mprotect(p, PAGE, PROT_NONE));
@@ -487,11 +459,11 @@ TEST(forked)
 	close(fd);
 	close(s);
 	CHECK_EQ(read(closed[0], &c, 1), 1);
-	CHECK_EQ(file_number(TOTALS "nr_arenas"), 1);
-	CHECK_EQ(file_number(TOTALS "nr_sessions"), 0);
+	CHECK_EQ(k_file_number(K_TOTALS "nr_arenas"), 1);
+	CHECK_EQ(k_file_number(K_TOTALS "nr_sessions"), 0);
 	CHECK_EQ(write(go[1], "g", 1), 1);
 	child_ok(pid);
-	CHECK_EQ(file_number(TOTALS "nr_arenas"), 0);
+	CHECK_EQ(k_file_number(K_TOTALS "nr_arenas"), 0);
 	close(go[0]);
 	close(go[1]);
 	close(closed[0]);
@@ -500,8 +472,8 @@ TEST(forked)
 
 TEST(other_process)
 {
-	int s = k_open(), fd = k_arena(s, 4 * PAGE, 0), ro = dup_arena(fd, RLX_R);
-	unsigned char *p = map(fd, 4 * PAGE), *r = map_at(ro, 4 * PAGE, PROT_READ, 0);
+	int s = k_open(), fd = k_arena(s, 4 * PAGE, 0), ro = k_dup(fd, RLX_R);
+	unsigned char *p = map(fd, 4 * PAGE), *r = k_map(ro, 4 * PAGE, PROT_READ, 0);
 	pid_t parent = getpid(), pid;
 
 	fill(p, 4 * PAGE, 7);
@@ -541,8 +513,8 @@ TEST(other_process)
 /* A debugger writes where its subject may, not through a read-only mapping. */
 TEST(debugger)
 {
-	int s = k_open(), fd = k_arena(s, 4 * PAGE, 0), ro = dup_arena(fd, RLX_R);
-	unsigned char *p = map(fd, 4 * PAGE), *r = map_at(ro, 4 * PAGE, PROT_READ, 0);
+	int s = k_open(), fd = k_arena(s, 4 * PAGE, 0), ro = k_dup(fd, RLX_R);
+	unsigned char *p = map(fd, 4 * PAGE), *r = k_map(ro, 4 * PAGE, PROT_READ, 0);
 	char path[64];
 	int status, mem;
 	pid_t pid;

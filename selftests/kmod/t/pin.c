@@ -15,6 +15,7 @@
 
 #include "selftests/lib/rlx_test.h"
 #include "lib/abi.h"
+#include "lib/arena.h"
 #include "lib/vgem.h"
 
 #define PAGE	4096ull
@@ -45,28 +46,6 @@ static long pin_memfd(int s, int fd, uint64_t offset, uint64_t size,
 	return pin(s, RLX_KIND_MEMFD, offset, size, fd, flags);
 }
 
-static struct rlx_ioc_arena_info info(int a)
-{
-	struct rlx_ioc_arena_info i = { 0 };
-
-	CHECK_EQ(k_ioctl(a, RLX_IOC_ARENA_INFO, &i), 0);
-	return i;
-}
-
-static long export(int arena, uint64_t size, uint32_t access)
-{
-	struct rlx_ioc_arena_export e = { .length = size, .access = access };
-
-	return k_ioctl(arena, RLX_IOC_ARENA_EXPORT, &e);
-}
-
-static long seal(int arena, uint32_t seals)
-{
-	struct rlx_ioc_arena_seal s = { .seals = seals };
-
-	return k_ioctl(arena, RLX_IOC_ARENA_SEAL, &s);
-}
-
 static bool has_memfd(int s)
 {
 	struct rlx_ioc_query q = { 0 };
@@ -93,15 +72,6 @@ static int make_memfd(uint64_t size, unsigned int flags, unsigned int seals)
 	return fd;
 }
 
-static uint64_t *map(int fd, size_t size, uint64_t offset)
-{
-	uint64_t *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-			   offset);
-
-	CHECKF(p != MAP_FAILED, "mmap: %s", strerror(errno));
-	return p;
-}
-
 static uint64_t *anon(size_t size)
 {
 	uint64_t *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
@@ -111,30 +81,10 @@ static uint64_t *anon(size_t size)
 	return p;
 }
 
-static void fill(uint64_t *p, size_t bytes, uint64_t seed)
-{
-	size_t i;
-
-	for (i = 0; i < bytes / 8; i++)
-		p[i] = rlx_test_rand(&seed);
-}
-
-static void compare(const uint64_t *p, size_t bytes, uint64_t seed)
-{
-	size_t i;
-
-	for (i = 0; i < bytes / 8; i++) {
-		uint64_t want = rlx_test_rand(&seed);
-
-		CHECKF(p[i] == want, "word %zu of %zu is another one", i,
-		       bytes / 8);
-	}
-}
-
 /* The same bytes by vgem, through an export, both ways. */
 static void through_vgem(int arena, uint64_t *p, size_t size)
 {
-	int v = vgem_open(), buf = export(arena, size, RW);
+	int v = vgem_open(), buf = k_export(arena, 0, size, RW);
 	uint32_t handle;
 	uint64_t *q;
 
@@ -142,10 +92,10 @@ static void through_vgem(int arena, uint64_t *p, size_t size)
 	CHECK_EQ(vgem_import(v, buf, &handle), 0);
 	q = vgem_map(v, size, PROT_READ | PROT_WRITE);
 	CHECK(q);
-	fill(p, size, 1);
-	compare(q, size, 1);
-	fill(q, size, 2);
-	compare(p, size, 2);
+	k_fill(p, size, 1);
+	k_compare(q, size, 1);
+	k_fill(q, size, 2);
+	k_compare(p, size, 2);
 	munmap(q, size);
 	vgem_close_handle(v, handle);
 	close(buf);
@@ -160,19 +110,19 @@ TEST(user_memory)
 
 	a = pin_user(s, p, size, 0);
 	CHECKF(a >= 0, "pin: %d", a);
-	CHECK_EQ(info(a).kind, RLX_KIND_USER);
-	CHECK_EQ(info(a).access, RW);
+	CHECK_EQ(k_arena_info(a).kind, RLX_KIND_USER);
+	CHECK_EQ(k_arena_info(a).access, RW);
 	through_vgem(a, p, size);
 	CHECK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, a, 0) == MAP_FAILED &&
 	      errno == ENODEV);
 	/* Its owner may always write. */
-	CHECK_EQ(seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
+	CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
 	/* The pages are the arena's even when the mapping goes. */
-	fill(p, size, 3);
+	k_fill(p, size, 3);
 	munmap(p, size);
-	p = mmap(NULL, size, PROT_READ, MAP_SHARED, export(a, size, RLX_R), 0);
+	p = mmap(NULL, size, PROT_READ, MAP_SHARED, k_export(a, 0, size, RLX_R), 0);
 	CHECK(p != MAP_FAILED);
-	compare(p, size, 3);
+	k_compare(p, size, 3);
 }
 
 TEST(user_memory_of_huge_pages)
@@ -185,7 +135,7 @@ TEST(user_memory_of_huge_pages)
 	memset(at, 1, 8 * MIB);
 	a = pin_user(s, at, 8 * MIB, RLX_AF_HUGE_TRY);
 	CHECK(a >= 0);
-	CHECK_EQ(info(a).nr_huge, 4);
+	CHECK_EQ(k_arena_info(a).nr_huge, 4);
 	through_vgem(a, at, 8 * MIB);
 	close(a);
 	a = pin_user(s, at, 8 * MIB, RLX_AF_HUGE_REQUIRE);
@@ -220,8 +170,8 @@ TEST(user_memory_that_is_none)
 	CHECK(!mprotect(p, 4 * PAGE, PROT_NONE));
 	CHECK_EQ(pin_user(s, p, 4 * PAGE, RLX_AF_RDONLY), -EFAULT);
 	/* What has no struct pages to pin: a dma-buf's mapping. */
-	buf = export(a, MIB, RW);
-	q = map(buf, MIB, 0);
+	buf = k_export(a, 0, MIB, RW);
+	q = k_map(buf, MIB, PROT_READ | PROT_WRITE, 0);
 	q[0] = 1;
 	CHECK_EQ(pin_user(s, q, MIB, 0), -EFAULT);
 	/* Device memory: a PCI one, if there is any. */
@@ -242,19 +192,19 @@ TEST(our_own_mapping_as_user_memory)
 	uint64_t *p, *q;
 
 	a = k_arena(s, 4 * MIB, RLX_AF_HUGE_TRY);
-	p = map(a, 4 * MIB, 0);
+	p = k_map(a, 4 * MIB, PROT_READ | PROT_WRITE, 0);
 	b = pin_user(s, p, 4 * MIB, 0);
 	CHECKF(b >= 0, "pin: %d", b);
 	through_vgem(b, p, 4 * MIB);
-	fill(p, 4 * MIB, 8);
+	k_fill(p, 4 * MIB, 8);
 	/* A pin is a writer nobody sees. */
 	munmap(p, 4 * MIB);
-	CHECK_EQ(seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
+	CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
 	close(a);
-	q = mmap(NULL, 4 * MIB, PROT_READ, MAP_SHARED, export(b, 4 * MIB, RLX_R),
+	q = mmap(NULL, 4 * MIB, PROT_READ, MAP_SHARED, k_export(b, 0, 4 * MIB, RLX_R),
 		 0);
 	CHECK(q != MAP_FAILED);
-	compare(q, 4 * MIB, 8);
+	k_compare(q, 4 * MIB, 8);
 }
 
 TEST(user_memory_read_only)
@@ -263,17 +213,17 @@ TEST(user_memory_read_only)
 	uint64_t *p = anon(MIB);
 	uint32_t handle;
 
-	fill(p, MIB, 4);
+	k_fill(p, MIB, 4);
 	CHECK(!mprotect(p, MIB, PROT_READ));
 	a = pin_user(s, p, MIB, RLX_AF_RDONLY);
 	CHECKF(a >= 0, "pin: %d", a);
-	CHECK_EQ(info(a).access, RLX_R);
+	CHECK_EQ(k_arena_info(a).access, RLX_R);
 	CHECK_EQ(fcntl(a, F_GETFL) & O_ACCMODE, O_RDONLY);
-	CHECK_EQ(export(a, MIB, RW), -EACCES);
-	buf = export(a, MIB, RLX_R);
+	CHECK_EQ(k_export(a, 0, MIB, RW), -EACCES);
+	buf = k_export(a, 0, MIB, RLX_R);
 	CHECK(buf >= 0);
 	CHECK_EQ(vgem_import(v, buf, &handle), -EACCES);
-	compare(mmap(NULL, MIB, PROT_READ, MAP_SHARED, buf, 0), MIB, 4);
+	k_compare(mmap(NULL, MIB, PROT_READ, MAP_SHARED, buf, 0), MIB, 4);
 	CHECK(mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, buf, 0) ==
 	      MAP_FAILED && errno == EACCES);
 }
@@ -313,7 +263,7 @@ static void memfd_kind(unsigned int flags, uint64_t size, uint64_t at,
 
 	need_memfd(s);
 	fd = make_memfd(size, flags, MUST);
-	p = map(fd, size, 0);
+	p = k_map(fd, size, PROT_READ | PROT_WRITE, 0);
 	if (!(flags & MFD_HUGETLB) && nr_huge)
 		madvise(p, size, MADV_HUGEPAGE);
 	/* The rest are holes yet, and filled by small pages. */
@@ -322,23 +272,23 @@ static void memfd_kind(unsigned int flags, uint64_t size, uint64_t at,
 	for (i = 0; i < 2; i++) {
 		a = pin_memfd(s, fd, at, len, 0);
 		CHECKF(a >= 0, "pin: %d", a);
-		CHECK_EQ(info(a).nr_huge, nr_huge);
+		CHECK_EQ(k_arena_info(a).nr_huge, nr_huge);
 		through_vgem(a, p + at / 8, len);
 	}
 	CHECK(p[0] == 0x5555555555555555 || !at);
-	q = map(a, len, 0);
-	fill(q, len, 6);
-	compare(p + at / 8, len, 6);
+	q = k_map(a, len, PROT_READ | PROT_WRITE, 0);
+	k_fill(q, len, 6);
+	k_compare(p + at / 8, len, 6);
 	/* Somebody has it pinned: it cannot become read-only. */
 	CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) && errno == EBUSY);
 	munmap(p, size);
 	close(fd);
-	compare(q, len, 6);
-	fill(q, len, 7);
+	k_compare(q, len, 6);
+	k_fill(q, len, 7);
 	munmap(q, len);
-	q = mmap(NULL, len, PROT_READ, MAP_SHARED, export(a, len, RLX_R), 0);
+	q = mmap(NULL, len, PROT_READ, MAP_SHARED, k_export(a, 0, len, RLX_R), 0);
 	CHECK(q != MAP_FAILED);
-	compare(q, len, 7);
+	k_compare(q, len, 7);
 }
 
 TEST(memfd_small)
@@ -369,25 +319,25 @@ TEST(memfd_part_of_hugetlb)
 
 	need_memfd(s);
 	fd = make_memfd(8 * MIB, MFD_HUGETLB, MUST);
-	p = map(fd, 8 * MIB, 0);
+	p = k_map(fd, 8 * MIB, PROT_READ | PROT_WRITE, 0);
 	a = pin_memfd(s, fd, HUGE - 3 * PAGE, HUGE + 5 * PAGE, 0);
 	CHECKF(a >= 0, "pin: %d", a);
-	CHECK_EQ(info(a).nr_huge, 0);
+	CHECK_EQ(k_arena_info(a).nr_huge, 0);
 	through_vgem(a, p + (HUGE - 3 * PAGE) / 8, HUGE + 5 * PAGE);
 	CHECK(mmap(NULL, HUGE, PROT_READ, MAP_SHARED, a, 0) == MAP_FAILED &&
 	      errno == EINVAL);
 	close(a);
 	a = pin_memfd(s, fd, HUGE, 2 * HUGE, RLX_AF_HUGE_REQUIRE);
 	CHECK(a >= 0);
-	CHECK_EQ(info(a).nr_huge, 2);
-	q = map(a, HUGE, HUGE);
-	fill(q, HUGE, 9);
-	compare(p + 2 * HUGE / 8, HUGE, 9);
+	CHECK_EQ(k_arena_info(a).nr_huge, 2);
+	q = k_map(a, HUGE, PROT_READ | PROT_WRITE, HUGE);
+	k_fill(q, HUGE, 9);
+	k_compare(p + 2 * HUGE / 8, HUGE, 9);
 	munmap(q, HUGE);
 	CHECK(mmap(NULL, 3 * PAGE, PROT_READ, MAP_SHARED, a, 0) == MAP_FAILED);
 	CHECK(mmap(NULL, HUGE, PROT_READ, MAP_SHARED, a, PAGE) == MAP_FAILED);
 	/* fork, and the ends in another order. */
-	q = map(a, 2 * HUGE, 0);
+	q = k_map(a, 2 * HUGE, PROT_READ | PROT_WRITE, 0);
 	close(a);
 	close(fd);
 	munmap(p, 8 * MIB);
@@ -412,12 +362,12 @@ TEST(memfd_seals)
 	CHECK_EQ(pin_memfd(s, fd, 0, MIB, 0), -EINVAL);
 	a = pin_memfd(s, fd, 0, MIB, RLX_AF_RDONLY);
 	CHECK(a >= 0);
-	CHECK_EQ(info(a).access, RLX_R);
+	CHECK_EQ(k_arena_info(a).access, RLX_R);
 	CHECK(mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, a, 0) ==
 	      MAP_FAILED && errno == EACCES);
 	CHECK(mmap(NULL, MIB, PROT_READ, MAP_SHARED, a, 0) != MAP_FAILED);
-	CHECK_EQ(export(a, MIB, RW), -EACCES);
-	CHECK(export(a, MIB, RLX_R) >= 0);
+	CHECK_EQ(k_export(a, 0, MIB, RW), -EACCES);
+	CHECK(k_export(a, 0, MIB, RLX_R) >= 0);
 	fd = make_memfd(MIB, 0, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE);
 	CHECK_EQ(pin_memfd(s, fd, 0, MIB, 0), -EINVAL);
 	CHECK(pin_memfd(s, fd, 0, MIB, RLX_AF_RDONLY) >= 0);
@@ -425,12 +375,12 @@ TEST(memfd_seals)
 	a = pin_memfd(s, fd, 0, MIB, 0);
 	CHECK(a >= 0);
 	/* Who else maps it may write: the arena's own seal would promise much. */
-	CHECK_EQ(seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
-	CHECK_EQ(seal(a, RLX_KSEAL_FUTURE_WRITE), 0);
+	CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
+	CHECK_EQ(k_seal(a, RLX_KSEAL_FUTURE_WRITE), 0);
 	CHECK(mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, a, 0) ==
 	      MAP_FAILED && errno == EPERM);
 	CHECK(mmap(NULL, MIB, PROT_READ, MAP_SHARED, a, 0) != MAP_FAILED);
-	CHECK_EQ(export(a, MIB, RW), -EPERM);
+	CHECK_EQ(k_export(a, 0, MIB, RW), -EPERM);
 	/* An fd that may only read gives no right to write. */
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	ro = open(path, O_RDONLY);
@@ -457,7 +407,7 @@ TEST(memfd_that_is_none)
 	CHECK(!pipe(pipefd));
 	CHECK_EQ(pin_memfd(s, pipefd[0], 0, MIB, 0), -EBADFD);
 	CHECK_EQ(pin_memfd(s, k_arena(s, MIB, 0), 0, MIB, 0), -EBADFD);
-	CHECK_EQ(pin_memfd(s, export(k_arena(s, MIB, 0), MIB, RW), 0, MIB, 0),
+	CHECK_EQ(pin_memfd(s, k_export(k_arena(s, MIB, 0), 0, MIB, RW), 0, MIB, 0),
 		 -EBADFD);
 	/* Huge pages that are not there are not made for one who only reads. */
 	fd = make_memfd(8 * MIB, MFD_HUGETLB, MUST);
@@ -483,22 +433,23 @@ TEST(memfd_punched)
 		const size_t size = i ? 8 * MIB : MIB;
 
 		fd = make_memfd(size, i ? MFD_HUGETLB : 0, MUST);
-		p = map(fd, size, 0);
-		fill(p, size, 3);
+		p = k_map(fd, size, PROT_READ | PROT_WRITE, 0);
+		k_fill(p, size, 3);
 		a = pin_memfd(s, fd, 0, size, 0);
 		CHECK(a >= 0);
-		q = map(a, size, 0);
-		r = map(export(a, size, RW), size, 0);
+		q = k_map(a, size, PROT_READ | PROT_WRITE, 0);
+		r = k_map(k_export(a, 0, size, RW), size,
+			  PROT_READ | PROT_WRITE, 0);
 		CHECK(!fallocate(fd, FALLOC_FL_PUNCH_HOLE |
 				 FALLOC_FL_KEEP_SIZE, 0, size));
 		CHECK(!p[0] && !p[size / 8 - 1]);
 		/* The mapping of the arena is one of the memfd. */
 		CHECK(!q[0] && !q[size / 8 - 1]);
-		compare(r, size, 3);
+		k_compare(r, size, 3);
 		p[0] = 5;
 		CHECK(q[0] == 5 && r[0] != 5);
 		close(a);
-		compare(r, size, 3);
+		k_compare(r, size, 3);
 	}
 }
 
@@ -536,8 +487,8 @@ TEST(device_writes_are_kept)
 	if (page_flags((void *)p) == UINT64_MAX)
 		rlx_test_skip("no kpageflags in this kernel");
 	CHECK(!(page_flags((void *)p) & KPF_DIRTY));
-	q = map(export(a, MIB, RW), MIB, 0);
-	fill(q, MIB, 11);
+	q = k_map(k_export(a, 0, MIB, RW), MIB, PROT_READ | PROT_WRITE, 0);
+	k_fill(q, MIB, 11);
 	CHECK(!(page_flags((void *)p) & KPF_DIRTY));
 	munmap(q, MIB);
 	close(a);
@@ -550,7 +501,7 @@ TEST(device_writes_are_kept)
 		usleep(1000);
 	for (i = 0; i < MIB / 8; i += PAGE / 8)
 		CHECK(p[i] && page_flags((void *)(p + i)) & KPF_DIRTY);
-	compare((const uint64_t *)p, MIB, 11);
+	k_compare((const uint64_t *)p, MIB, 11);
 }
 
 static void make_swap(const char *dev)
@@ -577,21 +528,21 @@ static void survive(int a, uint64_t *p, size_t size, const char *what)
 	uint64_t *q;
 	int buf, i;
 
-	buf = export(a, size, RW);
+	buf = k_export(a, 0, size, RW);
 	CHECKF(a >= 0 && buf >= 0, "%s: %d", what, a);
-	q = map(buf, size, 0);
+	q = k_map(buf, size, PROT_READ | PROT_WRITE, 0);
 	for (i = 0; i < 3; i++) {
 		CHECK(!madvise(p, size, 21 /* MADV_PAGEOUT */));
-		fill(q, size, 50 + i);
-		compare(p, size, 50 + i);
+		k_fill(q, size, 50 + i);
+		k_compare(p, size, 50 + i);
 	}
-	fill(q, size, 60);
+	k_fill(q, size, 60);
 	munmap(q, size);
 	close(buf);
 	close(a);
 	for (i = 0; i < 3; i++) {
 		CHECK(!madvise(p, size, 21));
-		compare(p, size, 60);
+		k_compare(p, size, 60);
 	}
 }
 
@@ -606,19 +557,19 @@ TEST(device_writes_survive_reclaim)
 	make_swap("/dev/ram0");
 	s = k_open();
 	p = anon(size);
-	fill(p, size, 1);
+	k_fill(p, size, 1);
 	for (i = 0; i < 2; i++) {
 		madvise(p, size, 21);
-		compare(p, size, i ? 60 : 1);	/* clean, in the swap cache */
+		k_compare(p, size, i ? 60 : 1);	/* clean, in the swap cache */
 		survive(pin_user(s, p, size, 0), p, size, "anonymous");
 	}
 	if (has_memfd(s)) {
 		fd = make_memfd(size, 0, MUST);
-		p = map(fd, size, 0);
-		fill(p, size, 1);
+		p = k_map(fd, size, PROT_READ | PROT_WRITE, 0);
+		k_fill(p, size, 1);
 		for (i = 0; i < 2; i++) {
 			madvise(p, size, 21);
-			compare(p, size, i ? 60 : 1);
+			k_compare(p, size, i ? 60 : 1);
 			survive(pin_memfd(s, fd, 0, size, 0), p, size, "memfd");
 		}
 		munmap(p, size);

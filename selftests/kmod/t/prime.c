@@ -15,37 +15,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "selftests/lib/fds.h"
 #include "selftests/lib/rlx_test.h"
 #include "lib/abi.h"
+#include "lib/arena.h"
 #include "lib/vgem.h"
 
 #define PAGE	4096ull
 #define MIB	(1ull << 20)
 #define GIB	(1ull << 30)
 #define RW	(RLX_R | RLX_W)
-
-static long export(int arena, uint64_t offset, uint64_t length, uint32_t access)
-{
-	struct rlx_ioc_arena_export e = {
-		.offset = offset, .length = length, .access = access,
-	};
-
-	return k_ioctl(arena, RLX_IOC_ARENA_EXPORT, &e);
-}
-
-static long seal(int arena, uint32_t seals)
-{
-	struct rlx_ioc_arena_seal s = { .seals = seals };
-
-	return k_ioctl(arena, RLX_IOC_ARENA_SEAL, &s);
-}
-
-static long dup_fd(int arena, uint32_t access)
-{
-	struct rlx_ioc_arena_dup d = { .access = access };
-
-	return k_ioctl(arena, RLX_IOC_ARENA_DUP, &d);
-}
 
 static long arena_sync(int arena, uint64_t offset, uint64_t length,
 		       uint32_t access, uint32_t op)
@@ -64,77 +43,41 @@ static long buf_sync(int buf, uint64_t flags)
 	return k_ioctl(buf, DMA_BUF_IOCTL_SYNC, &s);
 }
 
-static uint64_t nr_exports(int arena)
-{
-	struct rlx_ioc_arena_info i = { 0 };
-
-	CHECK_EQ(k_ioctl(arena, RLX_IOC_ARENA_INFO, &i), 0);
-	return i.nr_exports;
-}
-
-static void *map(int fd, size_t size, int prot)
-{
-	void *p = mmap(NULL, size, prot, MAP_SHARED, fd, 0);
-
-	CHECKF(p != MAP_FAILED, "mmap of %zu bytes: %s", size, strerror(errno));
-	return p;
-}
-
-static void fill(uint64_t *p, size_t bytes, uint64_t seed)
-{
-	size_t i;
-
-	for (i = 0; i < bytes / 8; i++)
-		p[i] = rlx_test_rand(&seed);
-}
-
-static void compare(const uint64_t *p, size_t bytes, uint64_t seed)
-{
-	size_t i;
-
-	for (i = 0; i < bytes / 8; i++) {
-		uint64_t want = rlx_test_rand(&seed);
-
-		CHECKF(p[i] == want, "word %zu of %zu is another one", i,
-		       bytes / 8);
-	}
-}
-
 static void round_trip(size_t size, uint32_t flags)
 {
 	int s = k_open(), a = k_arena(s, size, flags), v = vgem_open(), buf;
-	uint64_t *p = map(a, size, PROT_READ | PROT_WRITE), *q, *r;
+	uint64_t *p = k_map(a, size, PROT_READ | PROT_WRITE, 0), *q, *r;
 	uint64_t seed = rlx_test_seed();
 	uint32_t handle;
 
-	fill(p, size, seed);
-	buf = export(a, 0, size, RW);
+	k_fill(p, size, seed);
+	buf = k_export(a, 0, size, RW);
 	CHECKF(buf >= 0, "export: %d", buf);
 	CHECK_EQ(vgem_import(v, buf, &handle), 0);
-	CHECK_EQ(nr_exports(a), 1);
+	CHECK_EQ(k_arena_info(a).nr_exports, 1);
 	q = vgem_map(v, size, PROT_READ | PROT_WRITE);
 	CHECKF(q, "vgem maps what it imported: %s", strerror(errno));
 	CHECK_EQ(buf_sync(buf, DMA_BUF_SYNC_START | DMA_BUF_SYNC_RW), 0);
-	compare(q, size, seed);
-	fill(q, size, seed + 1);
+	k_compare(q, size, seed);
+	k_fill(q, size, seed + 1);
 	CHECK_EQ(buf_sync(buf, DMA_BUF_SYNC_END | DMA_BUF_SYNC_RW), 0);
 	CHECK_EQ(arena_sync(a, 0, size, RLX_R, RLX_SYNC_BEGIN), 0);
-	compare(p, size, seed + 1);
+	k_compare(p, size, seed + 1);
 	CHECK_EQ(arena_sync(a, 0, size, RLX_R, RLX_SYNC_END), 0);
-	r = map(buf, size, PROT_READ | PROT_WRITE);
-	compare(r, size, seed + 1);
-	fill(r, size, seed + 2);
-	compare(p, size, seed + 2);
-	compare(q, size, seed + 2);
+	r = k_map(buf, size, PROT_READ | PROT_WRITE, 0);
+	k_compare(r, size, seed + 1);
+	k_fill(r, size, seed + 2);
+	k_compare(p, size, seed + 2);
+	k_compare(q, size, seed + 2);
 	/* The exporter goes first, by all its names. */
 	munmap(p, size);
 	munmap(r, size);
 	close(a);
 	close(buf);
 	close(s);
-	compare(q, size, seed + 2);
+	k_compare(q, size, seed + 2);
 	vgem_close_handle(v, handle);
-	compare(q, size, seed + 2);
+	k_compare(q, size, seed + 2);
 	munmap(q, size);
 	close(v);
 }
@@ -158,22 +101,22 @@ TEST(part_of_an_arena)
 {
 	int s = k_open(), a = k_arena(s, 4 * MIB, RLX_AF_HUGE_TRY);
 	int v = vgem_open(), buf;
-	uint64_t *p = map(a, 4 * MIB, PROT_READ | PROT_WRITE), *q;
+	uint64_t *p = k_map(a, 4 * MIB, PROT_READ | PROT_WRITE, 0), *q;
 	const uint64_t at = MIB + 3 * PAGE, len = 2 * MIB - 9 * PAGE;
 	uint32_t handle;
 
-	buf = export(a, at, len, RW);
+	buf = k_export(a, at, len, RW);
 	CHECK(buf >= 0);
 	CHECK_EQ(lseek(buf, 0, SEEK_END), len);
 	CHECK_EQ(vgem_import(v, buf, &handle), 0);
 	q = vgem_map(v, len, PROT_READ | PROT_WRITE);
 	CHECK(q);
-	fill(q, len, 77);
-	compare(p + at / 8, len, 77);
+	k_fill(q, len, 77);
+	k_compare(p + at / 8, len, 77);
 	/* Nothing around it changed. */
 	CHECK(!p[at / 8 - 1] && !p[(at + len) / 8]);
 	/* First, last and the page behind. */
-	q = map(buf, len, PROT_READ);
+	q = k_map(buf, len, PROT_READ, 0);
 	CHECK(q[0] == p[at / 8] && q[len / 8 - 1] == p[(at + len) / 8 - 1]);
 	CHECK(mmap(NULL, len + PAGE, PROT_READ, MAP_SHARED, buf, 0) ==
 	      MAP_FAILED && errno == EINVAL);
@@ -188,13 +131,13 @@ TEST(imported_twice)
 {
 	int s = k_open(), a = k_arena(s, MIB, 0), v1 = vgem_open(),
 	    v2 = vgem_open(), buf, buf2, i;
-	uint64_t *p = map(a, MIB, PROT_READ | PROT_WRITE), *q1, *q2;
+	uint64_t *p = k_map(a, MIB, PROT_READ | PROT_WRITE, 0), *q1, *q2;
 	uint32_t h, h2, other;
 
-	buf = export(a, 0, MIB, RW);
-	buf2 = export(a, 0, MIB, RW);
+	buf = k_export(a, 0, MIB, RW);
+	buf2 = k_export(a, 0, MIB, RW);
 	CHECK(buf >= 0 && buf2 >= 0);
-	CHECK_EQ(nr_exports(a), 2);
+	CHECK_EQ(k_arena_info(a).nr_exports, 2);
 	CHECK_EQ(vgem_import(v1, buf, &h), 0);
 	/* The same file again is the same buffer. */
 	CHECK_EQ(vgem_import(v1, buf, &h2), 0);
@@ -205,18 +148,18 @@ TEST(imported_twice)
 	q1 = vgem_map(v1, MIB, PROT_READ | PROT_WRITE);
 	q2 = vgem_map(v2, MIB, PROT_READ | PROT_WRITE);
 	CHECK(q1 && q2);
-	fill(q1, MIB, 5);
-	compare(q2, MIB, 5);
-	compare(p, MIB, 5);
+	k_fill(q1, MIB, 5);
+	k_compare(q2, MIB, 5);
+	k_compare(p, MIB, 5);
 	/* vgem gives back the dma-buf it was given, not another one. */
 	i = vgem_export(v1, h);
 	CHECK(i >= 0);
-	compare(map(i, MIB, PROT_READ), MIB, 5);
-	CHECK_EQ(nr_exports(a), 2);
+	k_compare(k_map(i, MIB, PROT_READ, 0), MIB, 5);
+	CHECK_EQ(k_arena_info(a).nr_exports, 2);
 	vgem_close_handle(v1, h);
 	vgem_close_handle(v2, h2);
 	close(buf2);
-	compare(q2, MIB, 5);
+	k_compare(q2, MIB, 5);
 	for (i = 0; i < 50; i++) {
 		CHECK_EQ(vgem_import(v1, buf, &h), 0);
 		vgem_close_handle(v1, h);
@@ -225,7 +168,7 @@ TEST(imported_twice)
 
 TEST(limits_of_a_range)
 {
-	int s = k_open(), a = k_arena(s, MIB, 0), ro = dup_fd(a, RLX_R);
+	int s = k_open(), a = k_arena(s, MIB, 0), ro = k_dup(a, RLX_R);
 	static const struct {
 		uint64_t offset, length;
 		uint32_t access;
@@ -249,17 +192,17 @@ TEST(limits_of_a_range)
 	long fd;
 
 	for (i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
-		fd = export(a, row[i].offset, row[i].length, row[i].access);
+		fd = k_export(a, row[i].offset, row[i].length, row[i].access);
 		CHECKF(fd == row[i].want, "row %zu: %ld", i, fd);
 	}
-	CHECK_EQ(export(ro, 0, PAGE, RW), -EACCES);
-	fd = export(ro, MIB - PAGE, PAGE, RLX_R);
+	CHECK_EQ(k_export(ro, 0, PAGE, RW), -EACCES);
+	fd = k_export(ro, MIB - PAGE, PAGE, RLX_R);
 	CHECK(fd >= 0);
 	CHECK_EQ(fcntl(fd, F_GETFD), FD_CLOEXEC);
 	CHECK_EQ(fcntl(fd, F_GETFL) & O_ACCMODE, O_RDONLY);
-	CHECK_EQ(nr_exports(a), 1);
+	CHECK_EQ(k_arena_info(a).nr_exports, 1);
 	close(fd);
-	CHECK_EQ(nr_exports(a), 0);
+	CHECK_EQ(k_arena_info(a).nr_exports, 0);
 	CHECK_EQ(arena_sync(a, 0, 0, RW, 0), -EINVAL);
 	CHECK_EQ(arena_sync(a, 0, MIB + 1, RW, 0), -EINVAL);
 	CHECK_EQ(arena_sync(a, -1, 2, RW, 0), -EOVERFLOW);
@@ -296,12 +239,12 @@ TEST(just_under_4_gib)
 		size = (available() / 4 * 3 & -MIB) - PAGE;
 	a = k_arena(s, size, RLX_AF_HUGE_TRY);
 	printf("# an arena of %llu MiB\n", (unsigned long long)(size / MIB));
-	buf = export(a, 0, size, RW);
+	buf = k_export(a, 0, size, RW);
 	CHECKF(buf >= 0, "export: %d", buf);
 	CHECK_EQ(vgem_import(v, buf, &handle), 0);
 	q = vgem_map(v, size, PROT_READ | PROT_WRITE);
 	CHECK(q);
-	p = map(a, size, PROT_READ | PROT_WRITE);
+	p = k_map(a, size, PROT_READ | PROT_WRITE, 0);
 	q[0] = 1;
 	q[size / 8 - 1] = 2;
 	q[size / 16] = 3;
@@ -311,31 +254,31 @@ TEST(just_under_4_gib)
 TEST(read_only)
 {
 	int s = k_open(), a = k_arena(s, MIB, 0), v = vgem_open(), buf;
-	uint64_t *p = map(a, MIB, PROT_READ | PROT_WRITE), *q;
+	uint64_t *p = k_map(a, MIB, PROT_READ | PROT_WRITE, 0), *q;
 	uint32_t handle;
 
-	fill(p, MIB, 9);
-	buf = export(a, 0, MIB, RLX_R);
+	k_fill(p, MIB, 9);
+	buf = k_export(a, 0, MIB, RLX_R);
 	CHECK(buf >= 0);
 	/* PRIME asks for both directions: a device that may write. */
 	CHECK_EQ(vgem_import(v, buf, &handle), -EACCES);
 	CHECK(mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, buf, 0) ==
 	      MAP_FAILED && errno == EACCES);
-	q = map(buf, MIB, PROT_READ);
-	compare(q, MIB, 9);
+	q = k_map(buf, MIB, PROT_READ, 0);
+	k_compare(q, MIB, 9);
 	CHECK(mprotect(q, MIB, PROT_READ | PROT_WRITE) && errno == EACCES);
 	/* Sealing: nothing that may write is left, once the mapping is gone. */
-	CHECK_EQ(seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
+	CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
 	munmap(p, MIB);
-	CHECK_EQ(seal(a, RLX_KSEAL_NO_WRITE), 0);
-	CHECK_EQ(export(a, 0, MIB, RW), -EPERM);
-	compare(q, MIB, 9);
+	CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), 0);
+	CHECK_EQ(k_export(a, 0, MIB, RW), -EPERM);
+	k_compare(q, MIB, 9);
 	close(buf);
-	buf = export(a, 0, MIB, RLX_R);
+	buf = k_export(a, 0, MIB, RLX_R);
 	CHECK(buf >= 0);
-	CHECK_EQ(seal(a, RLX_KSEAL_NO_EXPORT), 0);
-	CHECK_EQ(export(a, 0, MIB, RLX_R), -EPERM);
-	compare(map(buf, MIB, PROT_READ), MIB, 9);
+	CHECK_EQ(k_seal(a, RLX_KSEAL_NO_EXPORT), 0);
+	CHECK_EQ(k_export(a, 0, MIB, RLX_R), -EPERM);
+	k_compare(k_map(buf, MIB, PROT_READ, 0), MIB, 9);
 }
 
 TEST(writable_export_forbids_sealing)
@@ -347,18 +290,18 @@ TEST(writable_export_forbids_sealing)
 	};
 	uint32_t handle;
 
-	buf = export(a, 0, PAGE, RW);
+	buf = k_export(a, 0, PAGE, RW);
 	CHECK(buf >= 0);
-	CHECK_EQ(seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
+	CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
 	CHECK_EQ(vgem_import(v, buf, &handle), 0);
 	close(buf);
-	CHECK_EQ(seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
+	CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
 	vgem_close_handle(v, handle);
-	CHECK_EQ(nr_exports(a), 0);
-	CHECK_EQ(seal(a, RLX_KSEAL_NO_WRITE), 0);
+	CHECK_EQ(k_arena_info(a).nr_exports, 0);
+	CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), 0);
 	a = k_ioctl(s, RLX_IOC_ARENA_CREATE, &c);
 	CHECK(a >= 0);
-	CHECK_EQ(export(a, 0, PAGE, RLX_R), -EPERM);
+	CHECK_EQ(k_export(a, 0, PAGE, RLX_R), -EPERM);
 }
 
 struct unfence {
@@ -385,7 +328,7 @@ TEST(fences_are_waited_for)
 	pthread_t t;
 	uint64_t t0;
 
-	buf = export(a, 0, MIB / 2, RW);
+	buf = k_export(a, 0, MIB / 2, RW);
 	CHECK_EQ(vgem_import(v, buf, &handle), 0);
 	u.fence = vgem_fence(v, handle, true);
 	sf = dmabuf_sync_file(buf, false);
@@ -413,14 +356,14 @@ TEST(fences_are_waited_for)
 	close(buf);
 	vgem_close_handle(v, handle);
 	usleep(100000);
-	CHECK_EQ(nr_exports(a), 1);
-	CHECK_EQ(seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
+	CHECK_EQ(k_arena_info(a).nr_exports, 1);
+	CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
 	CHECK_EQ(vgem_signal(v, u.fence), 0);
-	for (t0 = k_now(); nr_exports(a) && k_now() - t0 < 5000000000ull;)
+	for (t0 = k_now(); k_arena_info(a).nr_exports && k_now() - t0 < 5000000000ull;)
 		usleep(1000);
-	CHECK_EQ(nr_exports(a), 0);
+	CHECK_EQ(k_arena_info(a).nr_exports, 0);
 	/* And with the arena's fd gone too. */
-	buf = export(a, 0, MIB, RW);
+	buf = k_export(a, 0, MIB, RW);
 	CHECK_EQ(vgem_import(v, buf, &handle), 0);
 	u.fence = vgem_fence(v, handle, true);
 	close(buf);
@@ -438,7 +381,7 @@ TEST(sync_is_interrupted)
 	uint32_t handle;
 	pid_t pid;
 
-	buf = export(a, 0, MIB, RW);
+	buf = k_export(a, 0, MIB, RW);
 	CHECK_EQ(vgem_import(v, buf, &handle), 0);
 	vgem_fence(v, handle, true);
 	pid = fork();
@@ -450,21 +393,6 @@ TEST(sync_is_interrupted)
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM);
 }
 
-static void send_fd(int sock, int fd)
-{
-	char c = 0, ctl[CMSG_SPACE(sizeof(int))] = "";
-	struct iovec iov = { &c, 1 };
-	struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1,
-			    .msg_control = ctl, .msg_controllen = sizeof(ctl) };
-	struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-
-	h->cmsg_level = SOL_SOCKET;
-	h->cmsg_type = SCM_RIGHTS;
-	h->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(h), &fd, sizeof(int));
-	CHECK_EQ(sendmsg(sock, &m, 0), 1);
-}
-
 /* A dma-buf in a message nobody reads, its maker killed. */
 TEST(exporter_is_killed)
 {
@@ -473,11 +401,6 @@ TEST(exporter_is_killed)
 	pid_t pid;
 
 	for (i = 0; i < 20; i++) {
-		char c, ctl[CMSG_SPACE(sizeof(int))] = "";
-		struct iovec iov = { &c, 1 };
-		struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1,
-				    .msg_control = ctl,
-				    .msg_controllen = sizeof(ctl) };
 		uint64_t *p;
 
 		CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, sk));
@@ -485,14 +408,13 @@ TEST(exporter_is_killed)
 		if (!pid) {
 			int a = k_arena(k_open(), MIB, 0);
 
-			p = map(a, MIB, PROT_READ | PROT_WRITE);
+			p = k_map(a, MIB, PROT_READ | PROT_WRITE, 0);
 			p[1000] = i + 1;
-			send_fd(sk[1], export(a, 0, MIB, RW));
+			rlx_test_send_fd(sk[1], k_export(a, 0, MIB, RW));
 			pause();
 		}
 		if (i % 2) {
-			CHECK_EQ(recvmsg(sk[0], &m, 0), 1);
-			memcpy(&buf, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof(buf));
+			buf = rlx_test_recv_fd(sk[0]);
 			CHECK_EQ(vgem_import(v, buf, &handle), 0);
 		}
 		kill(pid, SIGKILL);
@@ -521,7 +443,7 @@ static void *race_export(void *arg)
 	uint32_t handle;
 
 	while (!r->stop) {
-		buf = export(r->arena, 0, MIB, RW);
+		buf = k_export(r->arena, 0, MIB, RW);
 		if (vgem_import(v, buf, &handle) == 0)
 			vgem_close_handle(v, handle);
 		close(buf);
@@ -554,13 +476,13 @@ TEST(races)
 		usleep(2000);
 		if (i < 300)
 			continue;
-		ret = seal(r.arena, RLX_KSEAL_NO_WRITE | RLX_KSEAL_SEAL);
+		ret = k_seal(r.arena, RLX_KSEAL_NO_WRITE | RLX_KSEAL_SEAL);
 		CHECK(ret == 0 || ret == -EBUSY || ret == -EPERM);
 	}
 	r.stop = true;
 	for (i = 0; i < 3; i++)
 		pthread_join(t[i], NULL);
-	CHECK_EQ(nr_exports(r.arena), 0);
+	CHECK_EQ(k_arena_info(r.arena).nr_exports, 0);
 }
 
 TEST_MAIN()

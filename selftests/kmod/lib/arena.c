@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+/* Arenas as tests call and map them. */
+/* Offsets of mappings have more than 32 bits. */
+#define _FILE_OFFSET_BITS 64
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "selftests/lib/rlx_test.h"
+#include "lib/abi.h"
+#include "lib/arena.h"
+
+long k_dup(int arena, uint32_t access)
+{
+	struct rlx_ioc_arena_dup d = { .access = access };
+
+	return k_ioctl(arena, RLX_IOC_ARENA_DUP, &d);
+}
+
+long k_export(int arena, uint64_t offset, uint64_t length, uint32_t access)
+{
+	struct rlx_ioc_arena_export e = {
+		.offset = offset, .length = length, .access = access,
+	};
+
+	return k_ioctl(arena, RLX_IOC_ARENA_EXPORT, &e);
+}
+
+long k_seal(int arena, uint32_t seals)
+{
+	struct rlx_ioc_arena_seal s = { .seals = seals };
+
+	return k_ioctl(arena, RLX_IOC_ARENA_SEAL, &s);
+}
+
+struct rlx_ioc_arena_info k_arena_info(int arena)
+{
+	struct rlx_ioc_arena_info i = { 0 };
+
+	CHECK_EQ(k_ioctl(arena, RLX_IOC_ARENA_INFO, &i), 0);
+	return i;
+}
+
+void *k_map(int fd, size_t size, int prot, uint64_t offset)
+{
+	void *p = mmap(NULL, size, prot, MAP_SHARED, fd, (off_t)offset);
+
+	CHECKF(p != MAP_FAILED, "mmap of %zu bytes: %s", size, strerror(errno));
+	return p;
+}
+
+void k_fill(uint64_t *p, size_t bytes, uint64_t seed)
+{
+	size_t i;
+
+	for (i = 0; i < bytes / 8; i++)
+		p[i] = rlx_test_rand(&seed);
+}
+
+void k_compare(const uint64_t *p, size_t bytes, uint64_t seed)
+{
+	size_t i;
+
+	for (i = 0; i < bytes / 8; i++) {
+		uint64_t want = rlx_test_rand(&seed);
+
+		CHECKF(p[i] == want, "word %zu of %zu is another one", i,
+		       bytes / 8);
+	}
+}
+
+long long k_file_number(const char *path)
+{
+	char buf[64] = "";
+	int fd = open(path, O_RDONLY);
+
+	CHECKF(fd >= 0, "%s: %s", path, strerror(errno));
+	CHECK(read(fd, buf, sizeof(buf) - 1) > 0);
+	close(fd);
+	return (long long)strtoull(buf, NULL, 0);
+}
+
+void k_file_write(const char *path, long long value)
+{
+	char buf[32];
+	int fd = open(path, O_WRONLY);
+
+	CHECKF(fd >= 0, "%s: %s", path, strerror(errno));
+	snprintf(buf, sizeof(buf), "%lld", value);
+	CHECK(write(fd, buf, strlen(buf)) > 0);
+	close(fd);
+}
