@@ -259,6 +259,8 @@ struct rlx_channel *client_open(const char *address, struct rlx_channel_opts o)
 	o.size = sizeof(o);
 	o.address = address;
 	o.transport = serve_transport();
+	if (!o.timeout_ns)
+		o.timeout_ns = 60000000000ull;
 	CHECKF(!rlx_channel_open(&o, &ch, &err), "%s", err.text);
 	return ch;
 }
@@ -291,7 +293,7 @@ uint32_t client_attach(struct rlx_channel *ch, struct rlx_arena *a,
 struct rlx_reply client_call(struct rlx_channel *ch, struct rlx_request r)
 {
 	struct rlx_reply reply;
-	enum rlx_status st = rlx_channel_call(ch, &r, &reply, in_ms(10000));
+	enum rlx_status st = rlx_channel_call(ch, &r, &reply, SOON);
 
 	CHECKF(!st, "%s: %s", rlx_status_name(st),
 	       rlx_channel_error(ch)->text);

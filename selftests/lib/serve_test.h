@@ -63,5 +63,7 @@ uint32_t client_attach(struct rlx_channel *ch, struct rlx_arena *a,
 /* One request, its reply. */
 struct rlx_reply client_call(struct rlx_channel *ch, struct rlx_request r);
 #define in_ms(ms)	rlx_deadline_in((ms) * 1000000ull)
+/* For what must come: long after a machine with much else to do would have it. */
+#define SOON		in_ms(60000)
 
 #endif

@@ -263,7 +263,7 @@ static void expect(struct rlx_channel *ch, int32_t result, int flags)
 {
 	struct rlx_reply reply;
 
-	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, in_ms(10000)), 1);
+	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, SOON), 1);
 	CHECK_EQ(reply.result, result);
 	if (flags >= 0 && !strcmp(serve_transport(), "shm"))
 		CHECK_EQ(reply.flags, flags);
@@ -278,7 +278,7 @@ static void expect_end(struct rlx_channel *ch)
 	uint32_t h;
 
 	CHECK_EQ(rlx_channel_wait(ch, &reply, 0, 1, 0), RLX_EPIPE);
-	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, in_ms(1000)), RLX_EPIPE);
+	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, SOON), RLX_EPIPE);
 	CHECK_EQ(rlx_channel_reap(ch, &reply, 1), RLX_EPIPE);
 	CHECK_EQ(rlx_channel_submit(ch, &r, 1, NULL), RLX_EPIPE);
 	CHECK_EQ(rlx_channel_attach(ch, a, RW, &h, &err), RLX_EPIPE);
@@ -401,7 +401,7 @@ TEST(executor_killed_at_random)
 			n = rlx_channel_wait(ch, reply, 0, 64, 0);
 			if (n == 0 && (dead || sent - got > 32))
 				n = rlx_channel_wait(ch, reply, 1, 64,
-						     in_ms(10000));
+						     SOON);
 			for (k = 0; k < n; k++) {
 				lost += reply[k].result == -EOWNERDEAD;
 				CHECK(reply[k].result == -EOWNERDEAD ||
@@ -466,7 +466,7 @@ TEST(recovery_gives_requests_to_the_next_executor)
 		pid = server_fork(address, (struct rlx_service_opts){ 0 }, 1);
 		for (i = 0; i < 10; i++) {
 			CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1,
-						  in_ms(10000)), 1);
+						  SOON), 1);
 			CHECK_EQ(reply.user_data, 10 + i);
 			CHECK_EQ(reply.result, 0);
 			CHECK_EQ(reply.aux, 100 + i);
@@ -578,7 +578,7 @@ TEST(recovery_under_load)
 			if (n == 1 && sent % 16)
 				continue;
 		}
-		n = rlx_channel_wait(ch, reply, 1, 64, in_ms(15000));
+		n = rlx_channel_wait(ch, reply, 1, 64, SOON);
 		CHECKF(n > 0, "%d: %s", n, rlx_channel_error(ch)->text);
 		for (k = 0; k < n; k++) {
 			uint64_t u = reply[k].user_data;

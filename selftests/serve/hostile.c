@@ -29,7 +29,7 @@ struct raw {
 static bool raw_recv(int sock, struct rlx_wire_msg *m, int *fds,
 		     unsigned int max, unsigned int *nr)
 {
-	uint64_t until = in_ms(10000);
+	uint64_t until = SOON;
 	int rc;
 
 	while (!(rc = rlx_sock_recv(sock, m, fds, max, nr)) &&
@@ -102,7 +102,7 @@ static int32_t raw_ask(struct raw *r, const uint64_t *words)
 {
 	struct rlx_shm_desc *d = &r->a->desc[r->pos & (r->depth - 1)];
 	const struct rlx_shm_reply *rep = &r->b->reply[r->pos & (r->depth - 1)];
-	uint64_t until = in_ms(10000);
+	uint64_t until = SOON;
 
 	write_words(d->w + 1, words + 1, RLX_DW_WORDS - 1);
 	atomic_store_explicit(&d->w[0], rlx_shm_seq(r->pos, RLX_SHM_QUEUED),
@@ -649,7 +649,7 @@ TEST(a_service_that_writes_rubbish)
 		}
 		/* In the end all that was asked is answered, with a reason. */
 		while (open > 0) {
-			n = rlx_channel_wait(ch, reply, 1, 4, in_ms(5000));
+			n = rlx_channel_wait(ch, reply, 1, 4, SOON);
 			CHECKF(n > 0, "%d with %d open", n, open);
 			open -= n;
 		}

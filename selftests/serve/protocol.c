@@ -275,7 +275,7 @@ TEST(batches_and_wraparound)
 		}
 		rc = rlx_channel_wait(ch, reply, 1, (unsigned int)
 				      (rlx_test_rand(&seed) % DEPTH) + 1,
-				      in_ms(5000));
+				      SOON);
 		CHECKF(rc > 0, "wait: %d", rc);
 		for (i = 0; i < (unsigned int)rc; i++) {
 			uint64_t u = reply[i].user_data;
@@ -291,7 +291,7 @@ TEST(batches_and_wraparound)
 		got += (uint64_t)rc;
 	}
 	while (got < sent) {
-		int rc = rlx_channel_wait(ch, reply, 1, DEPTH, in_ms(5000));
+		int rc = rlx_channel_wait(ch, reply, 1, DEPTH, SOON);
 
 		CHECK(rc > 0);
 		got += (uint64_t)rc;
@@ -324,7 +324,7 @@ TEST(back_pressure)
 	CHECK_EQ(rlx_channel_wait(ch, reply, 1, 9, in_ms(20)), 0);
 	CHECK_EQ(rlx_channel_submit(ch, r, 1, NULL), RLX_EAGAIN);
 	server_release(&s);
-	CHECK_EQ(rlx_channel_wait(ch, reply, 8, 9, in_ms(5000)), 8);
+	CHECK_EQ(rlx_channel_wait(ch, reply, 8, 9, SOON), 8);
 	for (i = 0; i < 8; i++) {
 		CHECK_EQ(reply[i].user_data, 100 + i);
 		CHECK_EQ(reply[i].result, i + 1);
@@ -334,7 +334,7 @@ TEST(back_pressure)
 	while (!server_held(&s))
 		usleep(100);
 	server_release(&s);
-	CHECK_EQ(rlx_channel_wait(ch, reply, 1, 1, in_ms(5000)), 1);
+	CHECK_EQ(rlx_channel_wait(ch, reply, 1, 1, SOON), 1);
 	rlx_channel_close(ch);
 	server_stop(&s);
 }
@@ -371,7 +371,7 @@ TEST(cancel)
 	CHECK_EQ(rlx_channel_submit(ch, &r, 1, &a), 1);
 	CHECK_EQ(rlx_channel_cancel(ch, a), RLX_OK);
 	look(&s);
-	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, in_ms(1000)), 1);
+	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, SOON), 1);
 	CHECK_EQ(reply.result, -ECANCELED);
 	CHECK_EQ(reply.user_data, 5);
 	CHECK_EQ(reply.id, a);
@@ -406,7 +406,7 @@ TEST(cancel_races_with_fetch)
 		CHECK_EQ(rlx_channel_submit(ch, &r, 1, &id), 1);
 		if (i % 3)
 			CHECK_EQ(rlx_channel_cancel(ch, id), RLX_OK);
-		CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, in_ms(5000)), 1);
+		CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, SOON), 1);
 		CHECK_EQ(reply.id, id);
 		CHECK_EQ(reply.user_data, i);
 		if (reply.result == -ECANCELED) {
@@ -440,7 +440,7 @@ TEST(cancel_of_what_runs_is_told_to_the_executor)
 		rlx_service_stats(s.svc, &st);
 	while (!st.fetched);
 	CHECK_EQ(rlx_channel_cancel(ch, id), RLX_OK);
-	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, in_ms(5000)), 1);
+	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, SOON), 1);
 	CHECK_EQ(reply.result, 1);
 	rlx_channel_close(ch);
 	server_stop(&s);
@@ -468,7 +468,7 @@ TEST(deadlines)
 			usleep(21000);
 			look(&s);
 		}
-		CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, in_ms(5000)), 1);
+		CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, SOON), 1);
 		CHECK_EQ(reply.result, -ETIME);
 		CHECK(rlx_deadline_in(0) >= due);
 	} while (rlx_deadline_in(0) < hold + 100000000ull);
@@ -476,7 +476,7 @@ TEST(deadlines)
 	r.deadline_ns = 1;
 	CHECK_EQ(rlx_channel_submit(ch, &r, 1, NULL), 1);
 	look(&s);
-	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, in_ms(5000)), 1);
+	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, SOON), 1);
 	CHECK_EQ(reply.result, -ETIME);
 	r.deadline_ns = in_ms(60000);
 	CHECK_EQ(rlx_channel_submit(ch, &r, 1, NULL), 1);
@@ -501,14 +501,14 @@ TEST(a_deadline_that_is_met_and_one_the_executor_sees)
 	r.deadline_ns = in_ms(1);
 	CHECK_EQ(rlx_channel_submit(ch, &r, 1, NULL), 1);
 	usleep(3000);
-	CHECK_EQ(rlx_service_fetch(s.svc, 0, w, 1, 4, in_ms(1000)), 1);
+	CHECK_EQ(rlx_service_fetch(s.svc, 0, w, 1, 4, SOON), 1);
 	CHECK_EQ(w[0]->deadline_ns > r.deadline_ns, 1);
 	CHECK_EQ(rlx_service_fetch(s.svc, 0, w + 1, 0, 3, 0), 0);
 	CHECK_EQ(rlx_service_commit(s.svc, w, 1), RLX_OK);
 	CHECK_EQ(rlx_service_commit(s.svc, w, 1), RLX_ESTALE);
-	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, in_ms(1000)), 1);
+	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, SOON), 1);
 	CHECK_EQ(reply.result, -ETIME);
-	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, in_ms(1000)), 1);
+	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, SOON), 1);
 	CHECK_EQ(reply.result, 0);
 	rlx_service_stats(s.svc, &st);
 	CHECK_EQ(st.under_way, 0);
@@ -544,7 +544,7 @@ TEST(attach_and_detach)
 	while (!server_held(&s))
 		usleep(100);
 	server_release(&s);
-	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, in_ms(5000)), 1);
+	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, SOON), 1);
 	CHECK_EQ(rlx_channel_detach(ch, h[2], NULL), RLX_OK);
 	rlx_service_stats(s.svc, &st);
 	CHECK_EQ(st.arenas, 2);
@@ -841,13 +841,13 @@ TEST(several_queues_and_turns)
 	CHECK_EQ(rlx_service_fetch(s.svc, 0, w, 0, 16, 0), 0);
 	CHECK_EQ(rlx_service_fetch(s.svc, 2, w, 0, 16, 0), RLX_EINVAL);
 	/* The flood of one does not keep the other out: two each in turn. */
-	n = rlx_service_fetch(s.svc, 1, w, 8, 8, in_ms(1000));
+	n = rlx_service_fetch(s.svc, 1, w, 8, 8, SOON);
 	CHECK_EQ(n, 8);
 	for (i = 0; i < 8; i++)
 		a += w[i]->peer->id == w[0]->peer->id;
 	CHECK_EQ(a, 4);
 	CHECK_EQ(rlx_service_commit(s.svc, w, 8), RLX_OK);
-	n = rlx_service_fetch(s.svc, 1, w, 1, 16, in_ms(1000));
+	n = rlx_service_fetch(s.svc, 1, w, 1, 16, SOON);
 	CHECK_EQ(n, 12);
 	CHECK_EQ(rlx_service_commit(s.svc, w, 12), RLX_OK);
 	for (i = 0; i < 3; i++)
@@ -917,7 +917,7 @@ TEST(cut_with_a_reason)
 	struct rlx_service_stats st;
 	struct rlx_channel *ch, *other;
 	struct rlx_reply reply;
-	uint64_t until = in_ms(10000);
+	uint64_t until = SOON;
 	struct server s;
 	int n;
 
@@ -932,12 +932,12 @@ TEST(cut_with_a_reason)
 	CHECK_EQ(rlx_service_cut(s.svc, 999, "nobody"), RLX_ENOENT);
 	CHECK(rlx_work_cancelled(s.held[0]));
 	server_release(&s);
-	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, in_ms(5000)), 1);
+	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, SOON), 1);
 	/* The kernel's channel ends in order; a ring of ours breaks off. */
 	CHECK_EQ(reply.result, strcmp(serve_transport(), "kmod") ?
 		 -EOWNERDEAD : 1);
 	do	/* the word that it is over comes by another way there */
-		n = rlx_channel_wait(ch, &reply, 1, 1, in_ms(5000));
+		n = rlx_channel_wait(ch, &reply, 1, 1, SOON);
 	while (n == RLX_EINVAL && kmod() && rlx_deadline_in(0) < until);
 	CHECKF(n == RLX_EPROTO, "%d", n);
 	CHECKF(strstr(rlx_channel_error(ch)->text, "too greedy"), "%s",
@@ -972,14 +972,14 @@ TEST(stop_lets_what_is_there_be_served)
 		 RLX_EPIPE);
 	CHECK_EQ(rlx_service_arm(s.svc, 0), 1);
 	CHECK_EQ(rlx_service_commit(s.svc, w, 3), RLX_OK);
-	CHECK_EQ(rlx_channel_wait(ch, reply, 3, 4, in_ms(5000)), 3);
+	CHECK_EQ(rlx_channel_wait(ch, reply, 3, 4, SOON), 3);
 	usleep(20000);
 	o.address = s.address;
 	CHECK_EQ(rlx_channel_open(&o, &late, NULL), RLX_ENOTCONN);
 	CHECK(!late);
 	CHECK_EQ(rlx_channel_submit(ch, r, 4, NULL), 4);
 	rlx_service_free(s.svc);
-	CHECK_EQ(rlx_channel_wait(ch, reply, 4, 4, in_ms(5000)), 4);
+	CHECK_EQ(rlx_channel_wait(ch, reply, 4, 4, SOON), 4);
 	CHECK_EQ(reply[3].result, -EOWNERDEAD);
 	if (!strcmp(serve_transport(), "shm"))
 		CHECK_EQ(reply[3].flags, RLX_REPLY_UNDELIVERED);

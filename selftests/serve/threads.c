@@ -65,13 +65,13 @@ static void *use(void *arg)
 			if (!open)
 				continue;
 			n = rlx_channel_wait(ch, reply, x >> 20 & 1, 32,
-					     in_ms(20000));
+					     SOON);
 			CHECKF(n >= 0, "%d", n);
 			for (k = 0; k < n; k++)
 				check_reply(ch, &reply[k], &open);
 		}
 		while (round % 3 && open) {	/* else leave with some open */
-			n = rlx_channel_wait(ch, reply, 1, 32, in_ms(20000));
+			n = rlx_channel_wait(ch, reply, 1, 32, SOON);
 			CHECKF(n > 0, "%d with %llu open", n,
 			       (unsigned long long)open);
 			for (k = 0; k < n; k++)
@@ -167,7 +167,7 @@ TEST(hundreds_of_channels)
 			struct rlx_reply reply;
 
 			CHECK_EQ(rlx_channel_wait(ch[i], &reply, 1, 1,
-						  in_ms(20000)), 1);
+						  SOON), 1);
 			CHECK_EQ(reply.aux, i + round * N);
 		}
 	}
@@ -222,7 +222,7 @@ TEST(cut_while_busy)
 		do {
 			n = rlx_channel_submit(ch, r, 4, NULL);
 			open += n > 0 ? n : 0;
-			n = rlx_channel_wait(ch, reply, 1, 32, in_ms(20000));
+			n = rlx_channel_wait(ch, reply, 1, 32, SOON);
 			open -= n > 0 ? n : 0;
 		} while (n > 0);
 		CHECKF(n == RLX_EPROTO && !open, "%d, %d open", n, open);

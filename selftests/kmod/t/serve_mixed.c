@@ -48,7 +48,7 @@ static void serve_next(struct rlx_service *svc)
 	struct rlx_work *w;
 	uint64_t i;
 
-	CHECK_EQ(rlx_service_fetch(svc, 0, &w, 1, 1, in_ms(20000)), 1);
+	CHECK_EQ(rlx_service_fetch(svc, 0, &w, 1, 1, SOON), 1);
 	CHECK_EQ(w->nr_slices, 1);
 	for (i = 0; i < w->slice[0].length; i++)
 		((uint8_t *)w->slice[0].ptr)[i]++;
@@ -68,7 +68,7 @@ static void exchange(struct server *s, struct rlx_channel *ch,
 	r.slice[0] = (struct rlx_request_slice){ h, RW, 100, 8000 };
 	CHECK_EQ(rlx_channel_submit(ch, &r, 1, NULL), 1);
 	serve_next(s->svc);
-	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, in_ms(20000)), 1);
+	CHECK_EQ(rlx_channel_wait(ch, &reply, 1, 1, SOON), 1);
 	CHECK_EQ(reply.result, 0);
 	CHECK(p[99] == 41 && p[100] == 42 && p[8099] == 42 && p[8100] == 41);
 	CHECK_EQ(rlx_channel_detach(ch, h, NULL), RLX_OK);
@@ -138,14 +138,14 @@ TEST(turns_between_the_transports)
 	kmod = open_by(s.address, "kmod", 0, "kmod");
 	CHECK_EQ(rlx_channel_submit(shm, r, 32, NULL), 32);
 	CHECK_EQ(rlx_channel_submit(kmod, r, 32, NULL), 32);
-	n = rlx_service_fetch(s.svc, 0, w, 32, 32, in_ms(20000));
+	n = rlx_service_fetch(s.svc, 0, w, 32, 32, SOON);
 	CHECK_EQ(n, 32);
 	first = w[0]->peer->id;
 	for (i = 0; i < n; i++)
 		of_first += w[i]->peer->id == first;
 	CHECK_EQ(of_first, 16);
 	CHECK_EQ(rlx_service_commit(s.svc, w, 32), RLX_OK);
-	n = rlx_service_fetch(s.svc, 0, w, 32, 32, in_ms(20000));
+	n = rlx_service_fetch(s.svc, 0, w, 32, 32, SOON);
 	CHECK_EQ(n, 32);
 	CHECK_EQ(rlx_service_commit(s.svc, w, 32), RLX_OK);
 	rlx_channel_close(shm);
