@@ -80,15 +80,13 @@ guest: kmod-$(K) kmod-tests
 run_suites = selftests/run.sh -g $@ -t 3600 $(1) \
 	$$(for k in $(2); do selftests/kmod/suites.sh $$k $(KMOD_BIN) $(KMOD_BIN32); done)
 
-KMOD_BASE := selftests/kmod/matrix.sh selftests/kmod/spin/run.sh \
-	selftests/slot/mutants.sh 'selftests/kmod/gate.sh 6.12' \
-	'selftests/kmod/demo.sh 6.12' 'selftests/kmod/refused.sh 6.12'
-
-check-kmod check-kmod-base:
+check-kmod:
 	$(Q)tools/setup.sh kmod
 	$(Q)+$(SUBMAKE) kernels kmod-tests $(BUILD)/bin/rlx-static $(KMOD_STOCK:%=kmod-%)
 	$(Q)tools/setup.sh demo; tools/fetch-models.sh minilm || :
-	$(Q)$(call run_suites,$(KMOD_BASE),$(if $(filter check-kmod,$@),$(KMOD_STOCK)))
+	$(Q)$(call run_suites,selftests/kmod/matrix.sh selftests/kmod/spin/run.sh \
+		selftests/slot/mutants.sh 'selftests/kmod/gate.sh 6.12' \
+		'selftests/kmod/demo.sh 6.12' 'selftests/kmod/refused.sh 6.12',$(KMOD_STOCK))
 
 # Random programs run where RLX_KMOD_FUZZ_OPS says how many calls: README.md.
 check-kmod-debug: KMOD_BIN := $(if $(RLX_KMOD_FUZZ_OPS),$(KMOD_BIN),$(filter-out \
@@ -103,7 +101,7 @@ check-spin:
 	$(Q)tools/setup.sh kmod
 	$(Q)JOBS=$(JOBS) selftests/run.sh -g $@ selftests/kmod/spin/run.sh
 
-.PHONY: guest check-kmod check-kmod-base check-kmod-debug check-spin
+.PHONY: guest check-kmod check-kmod-debug check-spin
 
 # The debug kernel, where none was brought: see tools/debug-kernel.sh.
 debug-kernel:
