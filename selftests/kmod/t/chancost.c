@@ -35,38 +35,16 @@ static void on_cpu(int cpu)
 }
 
 struct scene {
-	int session, svc, ex, ch;
-	const struct rlx_desc *desc;
-	struct k_ring rq, done;
+	struct k_scene k;
 	struct io_uring ring;		/* of the client */
 };
 
 static struct scene scene_new(uint32_t exec, uint32_t chan)
 {
-	struct scene s = { .session = k_open() };
-
-	s.svc = k_service(s.session, 1, DEPTH, 0);
-	s.ex = k_executor(s.svc, exec);
-	s.ch = k_channel(s.session, s.svc, DEPTH, chan, NULL);
-	s.desc = k_desc(s.ex, DEPTH);
-	if (exec)
-		s.rq = k_map_ring(s.ex, k_exec_entries(DEPTH), 4);
-	if (chan)
-		s.done = k_map_ring(s.ch, DEPTH, sizeof(struct rlx_cqe));
-	return s;
-}
-
-static void scene_free(struct scene *s)
-{
-	if (s->rq.ring)
-		k_unmap_ring(&s->rq);
-	if (s->done.ring)
-		k_unmap_ring(&s->done);
-	k_undesc(s->desc, DEPTH);
-	close(s->ch);
-	close(s->ex);
-	close(s->svc);
-	close(s->session);
+	return (struct scene){
+		.k = k_scene_new(&(struct k_scene_opts){
+			.depth = DEPTH, .exec = exec, .chan = chan }),
+	};
 }
 
 static void ring_new(struct io_uring *ring)
@@ -86,14 +64,14 @@ static atomic_bool stop;
 static uint32_t serve_ring(struct scene *s)
 {
 	struct rlx_complete c[DEPTH];
-	uint32_t tag[DEPTH], n = k_ring_take(&s->rq, tag, DEPTH);
+	uint32_t tag[DEPTH], n = k_ring_take(&s->k.rq, tag, DEPTH);
 
 	for (uint32_t i = 0; i < n; i++)
 		c[i] = (struct rlx_complete){
-			.seq = s->desc[tag[i]].seq, .tag = tag[i], .result = 1,
+			.seq = s->k.desc[tag[i]].seq, .tag = tag[i], .result = 1,
 		};
 	if (n)
-		CHECK_EQ(k_commit(s->ex, c, n, NULL), n);
+		CHECK_EQ(k_commit(s->k.ex, c, n, NULL), n);
 	return n;
 }
 
@@ -121,12 +99,12 @@ static void *sleep_fetch(void *arg)
 
 	on_cpu(1);
 	while (!atomic_load(&stop)) {
-		long n = k_ioctl(s->ex, RLX_IOC_COMMIT_AND_FETCH, &cf);
+		long n = k_ioctl(s->k.ex, RLX_IOC_COMMIT_AND_FETCH, &cf);
 
 		cf.commit.nr = n > 0 ? n : 0;
 		for (uint32_t i = 0; i < cf.commit.nr; i++)
 			c[i] = (struct rlx_complete){
-				.seq = s->desc[tag[i]].seq, .tag = tag[i],
+				.seq = s->k.desc[tag[i]].seq, .tag = tag[i],
 			};
 	}
 	return NULL;
@@ -180,10 +158,10 @@ static double requests(struct scene *s, uint32_t batch, bool serve)
 		rq[i] = k_rq(1, i);
 	t0 = k_now();
 	for (uint32_t t = 0; t < times_of(batch); t++) {
-		CHECK_EQ(k_submit(s->ch, rq, batch, NULL), batch);
+		CHECK_EQ(k_submit(s->k.ch, rq, batch, NULL), batch);
 		if (serve)
 			CHECK_EQ(serve_ring(s), batch);
-		k_ring_fill(&s->done, cqe, batch);
+		k_ring_fill(&s->k.done, cqe, batch);
 	}
 	return per_request(t0, batch);
 }
@@ -216,14 +194,14 @@ static double uring_cmds(struct scene *s, uint32_t batch, bool post)
 			CHECK(sqe);
 			memset(sqe, 0, sizeof(*sqe));
 			sqe->opcode = IORING_OP_URING_CMD;
-			sqe->fd = s->ch;
+			sqe->fd = s->k.ch;
 			sqe->cmd_op = RLX_IOC_SUBMIT;
 			p->addr = (uintptr_t)&rq[i];
 			p->flags = post ? RLX_URING_POST : 0;
 		}
 		CHECK_EQ(io_uring_submit(&s->ring), batch);
 		if (post)
-			k_ring_fill(&s->done, cqe, batch);
+			k_ring_fill(&s->k.done, cqe, batch);
 		while (io_uring_cq_ready(&s->ring) < batch)
 			io_uring_get_events(&s->ring);
 		io_uring_cq_advance(&s->ring, batch);
@@ -248,8 +226,8 @@ static double sleeping(struct scene *s, uint32_t times)
 	uint64_t t0 = k_now();
 
 	for (uint32_t t = 0; t < times; t++) {
-		CHECK_EQ(k_submit(s->ch, &rq, 1, NULL), 1);
-		CHECK_EQ(k_reap(s->ch, &cqe, 1, 1, K_EVER), 1);
+		CHECK_EQ(k_submit(s->k.ch, &rq, 1, NULL), 1);
+		CHECK_EQ(k_reap(s->k.ch, &cqe, 1, 1, K_EVER), 1);
 	}
 	return (double)(k_now() - t0) / times;
 }
@@ -285,7 +263,7 @@ static struct scene bench_new(uint32_t chan)
 static void bench_free(struct scene *s)
 {
 	io_uring_queue_exit(&s->ring);
-	scene_free(s);
+	k_scene_free(&s->k);
 }
 
 /* What a request costs by @sample, in NOPs of batches as large. */
@@ -390,7 +368,7 @@ TEST(sleeping_peers)
 	close(b);
 	close(sock[0]);
 	close(sock[1]);
-	scene_free(&s);
+	k_scene_free(&s.k);
 	printf("# asleep: request and answer %.1f us; eventfds %.1f us (%.2f), "
 	       "unix socket %.1f us (%.2f)\n", ours / 1e3, ev / 1e3, ours / ev, un / 1e3,
 	       ours / un);
