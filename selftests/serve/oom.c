@@ -132,6 +132,7 @@ TEST(bad_options)
 	BAD(flags, 1u << 31, RLX_EINVAL);
 	BAD(mode, 01777, RLX_EINVAL);
 	BAD(nr_uids, 1, RLX_EINVAL);
+	BAD(nr_gids, 1, RLX_EINVAL);
 	BAD(queues, 65, RLX_EINVAL);
 	BAD(depth_max, 3, RLX_EINVAL);
 	BAD(depth_max, 8192, RLX_EINVAL);
@@ -139,7 +140,6 @@ TEST(bad_options)
 	BAD(arenas_max, 257, RLX_EINVAL);
 	BAD(slices_max, 5, RLX_EINVAL);
 	BAD(slices_max, 65, RLX_EINVAL);
-	BAD(pad, 1, RLX_EINVAL);
 	BAD(reserved[3], 1, RLX_EINVAL);
 #undef BAD
 	CHECK_EQ(rlx_service_new(NULL, &svc, NULL), RLX_EINVAL);
