@@ -161,7 +161,6 @@ TEST(bad_options)
 	BAD(depth, 8192, RLX_EINVAL);
 	BAD(queue, 2, RLX_EINVAL);
 	BAD(flags, 1u << 31, RLX_EINVAL);
-	BAD(pad, 1, RLX_EINVAL);
 	BAD(reserved[0], 1, RLX_EINVAL);
 #undef BAD
 	CHECK_EQ(rlx_channel_open(NULL, &ch, NULL), RLX_EINVAL);

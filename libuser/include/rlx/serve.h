@@ -454,9 +454,9 @@ struct rlx_service_opts {
 	uint32_t	 arenas_max;
 	uint32_t	 slices_max;
 	uint32_t	 quantum;
+	int		 listen_fd;
 	uint64_t	 client_bytes;
 	uint64_t	 spin_ns;
-	int		 listen_fd;
 	uint64_t	 reserved[4];
 };
 
