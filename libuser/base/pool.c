@@ -302,7 +302,10 @@ static void stop_workers(struct rlx_pool *p, unsigned int n)
 		pthread_join(p->worker[i].thread, NULL);
 }
 
-/* Signals are the program's business, not its libraries' threads'. */
+/*
+ * Signals are the program's business, not its libraries' threads', but for those that
+ * a thread brings upon itself: blocked, they would end the program past its handler.
+ */
 static int start_worker(struct worker *w)
 {
 	sigset_t all, old;
@@ -310,6 +313,10 @@ static int start_worker(struct worker *w)
 	int e;
 
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGILL);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	e = pthread_create(&w->thread, NULL, work, w);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);

@@ -114,10 +114,10 @@ bool rlx_place_nodes(struct rlx_arena *a);
 bool rlx_place_fill(struct rlx_arena *a, bool write);
 bool rlx_place_fill_range(struct rlx_arena *a, uint64_t offset, uint64_t bytes, bool write);
 /*
- * Put the pages of the first @bytes, all there, together to huge ones where the
- * kernel did not give such by itself; no harm where that is not possible.
+ * Take pages, huge ones where they can be had, until the first @need bytes are
+ * there: *@taken are by now. @need is at most the size. False: memory is short.
  */
-void rlx_place_gather(struct rlx_arena *a, uint64_t bytes);
+bool rlx_place_extend(struct rlx_arena *a, uint64_t *taken, uint64_t need);
 /*
  * Get huge pages, on touch or built at once; @pool: why none of hugetlb. Fills
  * why_pages.

@@ -150,10 +150,22 @@ static void collapse(struct rlx_arena *a, const char *pool)
 		 "echo advise > " SHMEM_THP, pool, pool[0] ? "; " : "", why);
 }
 
-void rlx_place_gather(struct rlx_arena *a, uint64_t bytes)
+bool rlx_place_extend(struct rlx_arena *a, uint64_t *taken, uint64_t need)
 {
-	if (a->page == rlx_page_bytes() && a->pages != RLX_PAGES_SMALL && a->fd >= 0)
-		madvise(a->base, bytes & ~(uint64_t)(HUGE_BYTES - 1), MADV_COLLAPSE);
+	bool huge = a->page == rlx_page_bytes() && a->pages != RLX_PAGES_SMALL && a->fd >= 0;
+	uint64_t n;
+
+	while (*taken < need) {
+		n = a->size - *taken < HUGE_BYTES ? a->size - *taken : HUGE_BYTES;
+		/* One page first, as in collapse(); harmless where it was a huge one. */
+		if (huge && n == HUGE_BYTES &&
+		    rlx_place_fill_range(a, *taken, rlx_page_bytes(), true))
+			madvise(a->base + *taken, n, MADV_COLLAPSE);
+		if (!rlx_place_fill_range(a, *taken, n, true))
+			return false;
+		*taken += n;
+	}
+	return true;
 }
 
 void rlx_place_huge(struct rlx_arena *a, const char *pool)

@@ -22,7 +22,7 @@ struct rlx_store {
 	atomic_uint		refs;
 	struct rlx_arena	*arena;
 	char			*base;
-	uint64_t		size, used;
+	uint64_t		size, used, taken;	/* taken: pages are there */
 	char			layout[32];
 	bool			sealed;
 	pthread_mutex_t		lock;
@@ -94,7 +94,7 @@ enum rlx_status rlx_store_new(struct rlx_arena *arena, const char *device,
 	else if (!rlx_build_id(build))
 		st = rlx_fail(err, RLX_ENOSUP, "store: this program has no build id, so that "
 			      "another could not know its weights; link with -Wl,--build-id");
-	else if (!rlx_place_fill_range(arena, 0, sizeof(struct rlx_store_header), true))
+	else if (!rlx_place_extend(arena, &(*out)->taken, sizeof(struct rlx_store_header)))
 		st = rlx_fail(err, RLX_ENOMEM, "store: no memory for a header");
 	if (st) {
 		rlx_store_put(*out);
@@ -210,7 +210,7 @@ static enum rlx_status write_table(struct rlx_store *s, struct rlx_error *err)
 	if (h.table > s->size || bytes > s->size - h.table)
 		return rlx_fail(err, RLX_ERANGE, "store: no room for the table of %u entries",
 				s->n_entry);
-	if (!rlx_place_fill_range(s->arena, h.table, bytes, true))
+	if (!rlx_place_extend(s->arena, &s->taken, h.table + bytes))
 		return rlx_fail(err, RLX_ENOMEM, "store: no memory for the table");
 	memcpy(h.magic, RLX_STORE_MAGIC, sizeof(h.magic));
 	memcpy(h.layout, s->layout, sizeof(h.layout));
@@ -219,7 +219,6 @@ static enum rlx_status write_table(struct rlx_store *s, struct rlx_error *err)
 		memcpy(s->base + h.table, s->entry, bytes);
 	h.hash = rlx_store_hash(&h, s->entry);
 	memcpy(s->base, &h, sizeof(h));
-	rlx_place_gather(s->arena, h.table + bytes);
 	return RLX_OK;
 }
 
@@ -239,6 +238,9 @@ enum rlx_status rlx_store_seal(struct rlx_store *s, struct rlx_error *err)
 	if (!st)
 		st = rlx_arena_seal(s->arena, RLX_SEAL_WRITE, err);
 	s->sealed |= !st;
+	/* It is another mapping now; what is not there comes with a fault later. */
+	if (!st)
+		rlx_place_fill_range(s->arena, 0, s->used, false);
 	pthread_mutex_unlock(&s->lock);
 	return st;
 }
@@ -295,7 +297,7 @@ static void *add(struct rlx_store *s, const struct rlx_store_key *k)
 	if (bytes > room ||
 	    !rlx_grow(&s->entry, &s->cap_entry, s->n_entry + 1, sizeof(*s->entry)) ||
 	    !rlx_grow(&s->filling, &s->cap_filling, s->n_filling + 1, sizeof(*s->filling)) ||
-	    !rlx_place_fill_range(s->arena, s->used, bytes, true) ||
+	    !rlx_place_extend(s->arena, &s->taken, s->used + bytes) ||
 	    !rlx_map_put(&s->by_key, k, sizeof(*k), s->n_entry))
 		return NULL;
 	s->entry[s->n_entry] = (struct rlx_store_entry){ *k, s->used };

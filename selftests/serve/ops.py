@@ -12,8 +12,8 @@ import tempfile
 import threading
 import time
 
-from rlxd import (BUILD, ENGINES, RLXD, Server, activated, main, minilm, read_all, status_of,
-                  test, wait_for)
+from rlxd import (BUILD, ENGINES, RLXD, Manager, Server, activated, main, minilm, read_all,
+                  status_of, test, wait_for)
 
 VISION = os.path.abspath(BUILD + "/serve/vision.onnx")
 
@@ -430,26 +430,6 @@ def clients_take_turns():
                 worst = max(worst, time.monotonic() - begin)
             t.join()
             assert worst < took["bulk"] / 4, (worst, took)
-
-
-class Manager:
-    """The receiving side of sd_notify."""
-
-    def __init__(self):
-        self.dir = tempfile.TemporaryDirectory()
-        self.path = self.dir.name + "/notify"
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.sock.bind(self.path)
-        self.sock.settimeout(20)
-
-    def next(self, *want):
-        """Waits for a message that has a line of @want."""
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
-            lines = self.sock.recv(4096).decode().split("\n")
-            if any(ln.startswith(w) for ln in lines for w in want):
-                return lines
-        raise AssertionError("no %s" % (want,))
 
 
 @test

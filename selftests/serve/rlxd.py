@@ -99,6 +99,41 @@ def reset(sock):
     sock.close()
 
 
+class Manager:
+    """The receiving side of sd_notify."""
+
+    def __init__(self):
+        self.dir = tempfile.TemporaryDirectory()
+        self.path = self.dir.name + "/notify"
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.sock.bind(self.path)
+        self.sock.settimeout(20)
+
+    def _next(self, want):
+        end = time.monotonic() + 20
+        while time.monotonic() < end:
+            data, fds, _, _ = socket.recv_fds(self.sock, 4096, 4)
+            lines = data.decode().split("\n")
+            if any(ln.startswith(w) for ln in lines for w in want):
+                return lines, fds
+            for fd in fds:
+                os.close(fd)
+        raise AssertionError("no %s" % (want,))
+
+    def next(self, *want):
+        """Waits for a message that has a line of @want."""
+        lines, fds = self._next(want)
+        for fd in fds:
+            os.close(fd)
+        return lines
+
+    def next_fd(self, want):
+        """The descriptor that comes with such a message."""
+        lines, fds = self._next([want])
+        assert len(fds) == 1, (lines, fds)
+        return fds[0]
+
+
 class Server:
     """A daemon on a port that the system chose; its log is kept."""
 

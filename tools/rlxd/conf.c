@@ -49,6 +49,7 @@ static const struct option server_option[] = {
 	{ "tls_certificate", FORM_STR, AT(tls_certificate) },
 	{ "tls_key", FORM_STR, AT(tls_key) },
 	{ "tls_client_ca", FORM_STR, AT(tls_client_ca) },
+	{ "keeper", FORM_STR, AT(keeper) },
 	{ "threads", FORM_INT, AT(threads), 1, 64, 1 },
 	{ "engine", FORM_WORD, AT(engine), 0, 2, 0, "auto|io_uring|epoll" },
 	{ "max_connections", FORM_INT, AT(max_connections), 1, 1 << 20, 1024 },

@@ -78,7 +78,7 @@ struct conf_listen {
 struct conf_server {
 	struct conf_listen listen[CONF_LISTEN_MAX];
 	unsigned int	 n_listen;
-	const char	*tls_certificate, *tls_key, *tls_client_ca;
+	const char	*tls_certificate, *tls_key, *tls_client_ca, *keeper;
 	int64_t		 threads, max_connections, max_header, max_body, max_memory;
 	int64_t		 header_timeout_ns, body_timeout_ns, idle_timeout_ns;
 	int64_t		 request_timeout_ns, send_timeout_ns, drain_timeout_ns;

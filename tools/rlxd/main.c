@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,15 +16,18 @@
 #include "base/alloc.h"
 #include "tools/rlxd/channel.h"
 #include "tools/rlxd/crew.h"
+#include "tools/rlxd/keep.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/notify.h"
 #include "tools/rlxd/obuf.h"
 #include "tools/rlxd/start.h"
+#include "tools/rlxd/weights.h"
 
 /* What the command line says. */
 struct args {
 	const char	*config;
 	struct obuf	 text;		/* a configuration, if there is no file */
+	const char	*keeper;	/* be one, there */
 	bool		 check;
 };
 
@@ -33,14 +37,15 @@ struct load {
 	const struct args *args;
 	pthread_t	 thread;
 	bool		 running, first;
-	atomic_bool	 done;
+	int		 done_fd;	/* an eventfd that tells the end */
 	enum rlx_status	 st;
 	struct rlx_error err;
 };
 
 static const char help[] =
 	"usage: rlxd [--config FILE] [--check]\n"
-	"       rlxd --model NAME=PATH ... [--listen ADDRESS ...]\n\n"
+	"       rlxd --model NAME=PATH ... [--listen ADDRESS ...]\n"
+	"       rlxd --keeper PATH\n\n"
 	"Serves models over HTTP: OpenAI's embeddings, KServe's inference protocol,\n"
 	"metrics for Prometheus.\n\n"
 	"  -c, --config FILE       what to serve; see rlxd.conf(5)\n"
@@ -52,6 +57,8 @@ static const char help[] =
 	"                          (127.0.0.1:8000)\n"
 	"      --check             read the configuration, load nothing, tell what is\n"
 	"                          wrong\n"
+	"      --keeper PATH       serve nothing: keep sockets and weights for servers that\n"
+	"                          name this unix socket, so that they outlive them\n"
 	"  -h, --help\n"
 	"  -V, --version\n\n"
 	"SIGHUP reloads the configuration, SIGTERM answers what was asked and ends.\n";
@@ -81,6 +88,7 @@ static int parse_args(struct args *a, int argc, char **argv)
 		{ "model", required_argument, NULL, 'm' },
 		{ "listen", required_argument, NULL, 'l' },
 		{ "check", no_argument, NULL, 'k' },
+		{ "keeper", required_argument, NULL, 'K' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{ NULL, 0, NULL, 0 },
@@ -102,6 +110,9 @@ static int parse_args(struct args *a, int argc, char **argv)
 		case 'k':
 			a->check = true;
 			break;
+		case 'K':
+			a->keeper = optarg;
+			break;
 		case 'h':
 			fputs(help, stdout);
 			return 0;
@@ -116,6 +127,8 @@ static int parse_args(struct args *a, int argc, char **argv)
 		return usage("what is ", argv[optind]);
 	if (a->config && a->text.n)
 		return usage("--config and --model or --listen exclude each other", "");
+	if (a->keeper && (a->config || a->text.n || a->check))
+		return usage("--keeper stands alone", "");
 	if (a->text.failed)
 		return usage("out of memory", "");
 	return -1;
@@ -166,8 +179,10 @@ static void *load_main(void *ctx)
 	if (!ld->first)
 		compare_server(s, c);
 	server_swap(s, c, set);
+	if (!ld->st)
+		weights_prune(s->conf);
 out:
-	atomic_store(&ld->done, true);
+	eventfd_write(ld->done_fd, 1);
 	return NULL;
 }
 
@@ -183,12 +198,11 @@ static void load_begin(struct load *ld)
 		notify("RELOADING=1\nMONOTONIC_USEC=%lld",
 		       (long long)(rlx_now() / 1000));
 	ld->err = (struct rlx_error){ 0 };
-	atomic_store(&ld->done, false);
 	rc = pthread_create(&ld->thread, NULL, load_main, ld);
 	ld->running = !rc;
 	if (rc) {
 		ld->st = rlx_fail(&ld->err, RLX_ENOMEM, "cannot start a thread: %s", strerror(rc));
-		atomic_store(&ld->done, true);
+		eventfd_write(ld->done_fd, 1);
 	}
 }
 
@@ -196,8 +210,11 @@ static void load_begin(struct load *ld)
 static bool load_end(struct load *ld)
 {
 	struct server *s = ld->server;
+	eventfd_t n;
 
-	pthread_join(ld->thread, NULL);
+	eventfd_read(ld->done_fd, &n);
+	if (ld->running)
+		pthread_join(ld->thread, NULL);
 	ld->running = false;
 	/* Not before there are models: who comes back to a channel can go on at once. */
 	if (ld->first && !ld->st)
@@ -251,13 +268,16 @@ static void begin_drain(struct server *s, int64_t *out_end)
 static int supervise(struct server *s, struct load *ld, int sig_fd)
 {
 	int64_t watchdog = notify_watchdog_ns(), next = now_ns(), drain_end = 0, wait;
-	struct pollfd p = { .fd = sig_fd, .events = POLLIN };
+	struct pollfd p[2] = {
+		{ .fd = sig_fd, .events = POLLIN }, { .fd = ld->done_fd, .events = POLLIN },
+	};
 	struct signalfd_siginfo si;
 
 	for (;;) {
-		wait = ld->running || drain_end ? 20 : watchdog ? watchdog / 4000000 : -1;
-		p.revents = 0;
-		if (poll(&p, 1, (int)wait) > 0 && read(sig_fd, &si, sizeof(si)) == sizeof(si)) {
+		wait = drain_end ? 20 : watchdog ? watchdog / 4000000 : -1;
+		if (poll(p, 2, (int)wait) < 0)
+			p[0].revents = p[1].revents = 0;
+		if (p[0].revents && read(sig_fd, &si, sizeof(si)) == sizeof(si)) {
 			if (si.ssi_signo == SIGHUP) {
 				load_begin(ld);
 			} else if (drain_end) {
@@ -267,7 +287,7 @@ static int supervise(struct server *s, struct load *ld, int sig_fd)
 				begin_drain(s, &drain_end);
 			}
 		}
-		if (ld->running && atomic_load(&ld->done) && !load_end(ld))
+		if (p[1].revents && !load_end(ld))
 			return 1;
 		if (watchdog && now_ns() >= next && is_alive(s, watchdog)) {
 			notify("WATCHDOG=1");
@@ -286,10 +306,37 @@ static int supervise(struct server *s, struct load *ld, int sig_fd)
 	}
 }
 
+/*
+ * Whoever connects waits in the kernel's queue meanwhile, as it did while there was no
+ * server. Loading with kept weights takes less than this; who waits longer is told 503.
+ * False: that is over, and nothing can be served.
+ */
+static bool give_time(struct load *ld)
+{
+	struct pollfd p = { .fd = ld->done_fd, .events = POLLIN };
+
+	return poll(&p, 1, 1000) != 1 || load_end(ld);
+}
+
+static enum rlx_status start(struct server *s, struct load *ld, struct conf *c,
+			     struct rlx_error *err)
+{
+	unsigned int n_passed = notify_fds();
+	enum rlx_status st = server_open(s, c, n_passed, err);
+
+	if (st)
+		return st;
+	load_begin(ld);
+	st = server_listen(s, n_passed, err);
+	if (st)
+		return st;
+	return give_time(ld) ? server_serve(s, err) : ld->st;
+}
+
 static int serve(const struct args *a)
 {
 	struct server *s = rlx_calloc(1, sizeof(*s));
-	struct load ld = { .server = s, .args = a, .first = true };
+	struct load ld = { .server = s, .args = a, .first = true, .done_fd = -1 };
 	struct rlx_error err = { 0 };
 	struct conf *c = NULL;
 	sigset_t set;
@@ -304,16 +351,19 @@ static int serve(const struct args *a)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	fd = signalfd(-1, &set, SFD_CLOEXEC);
-	if (fd < 0 || read_conf(a, &c, &err) || server_open(s, c, notify_fds(), &err)) {
-		log_event(LOG_ERROR, "cannot start",
-			  L_STR("error", fd < 0 ? strerror(errno) : err.text));
-	} else {
-		load_begin(&ld);
+	if (fd >= 0)
+		ld.done_fd = eventfd(0, EFD_CLOEXEC);
+	if (ld.done_fd < 0)
+		rlx_fail(&err, RLX_EIO, "%m");
+	else if (!read_conf(a, &c, &err) && !start(s, &ld, c, &err))
 		rc = supervise(s, &ld, fd);
-		if (ld.running)
-			pthread_join(ld.thread, NULL);
-	}
+	if (err.status)
+		log_event(LOG_ERROR, "cannot start", L_STR("error", err.text));
+	if (ld.running)
+		pthread_join(ld.thread, NULL);
 	server_close(s);
+	if (ld.done_fd >= 0)
+		close(ld.done_fd);
 	if (fd >= 0)
 		close(fd);
 	log_event(LOG_NOTE, "ended", L_INT("status", rc));
@@ -341,7 +391,7 @@ int main(int argc, char **argv)
 	int rc = parse_args(&a, argc, argv);
 
 	if (rc < 0)
-		rc = a.check ? check(&a) : serve(&a);
+		rc = a.keeper ? keeper_main(a.keeper) : a.check ? check(&a) : serve(&a);
 	obuf_fini(&a.text);
 	return rc;
 }

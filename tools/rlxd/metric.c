@@ -166,6 +166,25 @@ static void print_model_counts(const struct model_set *set, struct obuf *o)
 	}
 }
 
+static void print_weights(const struct model_set *set, struct obuf *o)
+{
+	struct rlx_store_info info;
+	unsigned int i;
+
+	metric_head(o, "rlxd_weights_adopted", "gauge",
+		    "Weights were ready when the model was loaded.");
+	for (i = 0; i < set->n; i++)
+		obuf_fmt(o, "rlxd_weights_adopted{model=\"%s\"} %d\n", set->model[i]->name,
+			 set->model[i]->adopted);
+	metric_head(o, "rlxd_weights_bytes", "gauge",
+		    "Prepared weights in memory that others can map.");
+	for (i = 0; i < set->n; i++) {
+		rlx_store_info(set->model[i]->store, &info);
+		obuf_fmt(o, "rlxd_weights_bytes{model=\"%s\"} %llu\n", set->model[i]->name,
+			 (unsigned long long)info.bytes);
+	}
+}
+
 static void print_models(const struct model_set *set, struct obuf *o)
 {
 	unsigned int i;
@@ -173,6 +192,7 @@ static void print_models(const struct model_set *set, struct obuf *o)
 	if (!set->n)
 		return;
 	print_model_counts(set, o);
+	print_weights(set, o);
 	metric_head(o, "rlxd_model_queue_seconds", "histogram",
 		    "How long an input waited to be run.");
 	for (i = 0; i < set->n; i++)

@@ -12,6 +12,7 @@
 #include "tools/rlxd/model.h"
 #include "tools/rlxd/queue.h"
 #include "tools/rlxd/server.h"
+#include "tools/rlxd/weights.h"
 
 static void mark_file(const char *path, struct file_mark *out)
 {
@@ -52,7 +53,7 @@ bool model_is_current(const struct model *m)
 	struct file_mark now[3];
 
 	mark_files(&m->conf, now);
-	return !memcmp(now, m->mark, sizeof(now));
+	return !atomic_load(&m->torn) && !memcmp(now, m->mark, sizeof(now));
 }
 
 static enum rlx_status copy_conf(struct model *m, const struct conf_model *c,
@@ -111,7 +112,14 @@ static enum rlx_status open_replicas(struct model *m, struct rlx_error *err)
 	return st;
 }
 
-static void model_close(struct model *m)
+static enum rlx_status load(struct model *m, struct rlx_error *err)
+{
+	enum rlx_status st = m->kind->open(m, err);
+
+	return st ? st : open_replicas(m, err);
+}
+
+static void unload(struct model *m)
 {
 	unsigned int i;
 
@@ -121,6 +129,30 @@ static void model_close(struct model *m)
 	rlx_free(m->replica);
 	if (m->state)
 		m->kind->close(m);
+	m->replica = NULL;
+	m->idle = NULL;
+	m->state = NULL;
+}
+
+/* Load it from files that stay as they are meanwhile. */
+static enum rlx_status load_whole(struct model *m, struct rlx_error *err)
+{
+	unsigned int begin = tear_begin();
+	enum rlx_status st = weights_load(m, load, unload, err);
+
+	if (tear_end(begin, NULL, 0))
+		st = rlx_fail(err, RLX_EIO, "%s: a file was cut short while it was read; "
+			      "replace files by renaming new ones over them", m->conf.path);
+	/* What is in the store whole is read nowhere else any more. */
+	if (!st && !weights_are_whole(m))
+		m->n_file = tear_ranges(m->conf.path, m->file, MODEL_FILES_MAX);
+	return st;
+}
+
+static void model_close(struct model *m)
+{
+	unload(m);
+	rlx_store_put(m->store);
 	queue_fini(m);
 	pthread_cond_destroy(&m->more);
 	pthread_mutex_destroy(&m->lock);
@@ -157,9 +189,7 @@ enum rlx_status model_open(const struct conf_model *c, struct crew *crew,
 		st = why.status;
 	}
 	if (!st)
-		st = m->kind->open(m, &why);
-	if (!st)
-		st = open_replicas(m, &why);
+		st = load_whole(m, &why);
 	if (st) {
 		rlx_fail(err, st, "[model %s]: %s", c->name, why.text);
 		model_close(m);
@@ -276,6 +306,26 @@ static void drop_rows(struct row *row)
 	}
 }
 
+/* Run r->batch; results that come of a file that was cut are none. */
+static enum rlx_status run(struct replica *r, struct rlx_error *err)
+{
+	struct model *m = r->model;
+	enum rlx_status st;
+	unsigned int begin;
+
+	if (!m->n_file)
+		return m->kind->run(r, err);
+	begin = tear_begin();
+	st = m->kind->run(r, err);
+	if (tear_end(begin, m->file, m->n_file))
+		atomic_store(&m->torn, true);
+	if (!atomic_load(&m->torn))
+		return st;
+	*err = (struct rlx_error){ 0 };
+	return rlx_fail(err, RLX_EIO, "a file of model %s was cut short while it was in use; "
+			"it is served again after a reload with whole files", m->name);
+}
+
 /* One batch of a replica that has taken its rows. */
 static void run_batch(struct replica *r)
 {
@@ -287,14 +337,14 @@ static void run_batch(struct replica *r)
 
 	for (i = 0; i < n; i++)
 		hist_add(&m->metric.queue, begin - r->batch[i]->queued);
-	st = m->kind->run(r, &err);
+	st = run(r, &err);
 	/* What one row did wrong is not for the others to pay. */
 	if (st && st != RLX_ENOMEM && n > 1) {
 		for (i = 0; i < n; i++) {
 			r->batch[0] = r->batch[i];
 			r->n = 1;
 			err = (struct rlx_error){ 0 };
-			st = m->kind->run(r, &err);
+			st = run(r, &err);
 			row_done(r->batch[0], st, &err);
 		}
 		return;

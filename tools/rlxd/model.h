@@ -11,12 +11,14 @@
 #include <stdatomic.h>
 
 #include "rlx/arena.h"
+#include "rlx/store.h"
 #include "rlx/type.h"
 #include "tools/rlxd/conf.h"
 #include "tools/rlxd/crew.h"
 #include "tools/rlxd/metric.h"
+#include "tools/rlxd/tear.h"
 
-enum { BATCH_MAX = 1024, MODEL_IO_MAX = 16 };
+enum { BATCH_MAX = 1024, MODEL_IO_MAX = 16, MODEL_FILES_MAX = 16 };
 
 struct client;
 struct flow;
@@ -125,6 +127,11 @@ struct model {
 	int64_t			 loaded;	/* realtime, seconds */
 	int64_t			 load_ns;
 	uint64_t		 weight_bytes;
+	struct rlx_store	*store;		/* of its prepared weights; NULL: none */
+	bool			 adopted;	/* it is another process's */
+	struct tear_range	 file[MODEL_FILES_MAX];	/* that runs may read */
+	unsigned int		 n_file;
+	atomic_bool		 torn;		/* one of them was cut short */
 	struct model_metrics	 metric;
 	_Atomic(int64_t)	 row_ns;	/* what a row took lately */
 

@@ -74,7 +74,7 @@ static enum rlx_status compile(struct model *m, struct bert *b, int64_t batch, i
 	struct rlx_compile_opts c = {
 		.size = sizeof(c), .device = m->conf.device,
 		.threads = (unsigned int)m->conf.threads,
-		.precision = (enum rlx_precision)m->conf.precision,
+		.precision = (enum rlx_precision)m->conf.precision, .store = m->store,
 	};
 	struct rlx_graph *g;
 	enum rlx_status st = rlx_bert_graph(b->bert, &o, &g, err);

@@ -99,7 +99,7 @@ static struct rlx_compile_opts compile_opts(const struct model *m)
 	return (struct rlx_compile_opts){
 		.size = sizeof(struct rlx_compile_opts), .device = m->conf.device,
 		.threads = (unsigned int)m->conf.threads,
-		.precision = (enum rlx_precision)m->conf.precision,
+		.precision = (enum rlx_precision)m->conf.precision, .store = m->store,
 	};
 }
 

@@ -13,6 +13,7 @@
 #include "base/alloc.h"
 #include "rlx/arena.h"
 #include "tools/rlxd/region.h"
+#include "tools/rlxd/tear.h"
 
 struct region {
 	char			 name[REGION_NAME_MAX + 1], key[256];
@@ -52,6 +53,10 @@ static void on_fault(int sig, siginfo_t *info, void *ctx)
 			 MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
 			break;
 		atomic_store(&mapped[i].torn, true);
+		errno = saved;
+		return;
+	}
+	if (tear_fault(at)) {
 		errno = saved;
 		return;
 	}

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "tools/rlxd/channel.h"
 #include "tools/rlxd/crew.h"
+#include "tools/rlxd/keep.h"
 #include "tools/rlxd/listen.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/notify.h"
@@ -16,6 +17,31 @@
 #include "tools/rlxd/start.h"
 
 static const char default_listen[] = "127.0.0.1:8000";
+
+/* A socket that the keeper has, or one that it gets. */
+static enum rlx_status listen_kept(const struct conf_listen *cl, struct listener *out,
+				   struct rlx_error *err)
+{
+	struct rlx_error why = { 0 };
+	enum rlx_status st;
+	char name[128];
+	uint64_t seen;
+	int fd, other;
+
+	snprintf(name, sizeof(name), "listen-%s", cl->text);
+	fd = keep_get(name, &seen);
+	if (fd >= 0 && !listen_adopt(fd, cl->tls, out, &why))
+		return RLX_OK;
+	if (fd >= 0) {
+		log_event(LOG_WARN, "kept socket not adopted", L_STR("error", why.text));
+		close(fd);
+	}
+	st = listen_open(cl, out, err);
+	if (st || !keep_put(name, seen, out->fd, &other))
+		return st;
+	out->ours = false;	/* the file stays as long as the keeper */
+	return RLX_OK;
+}
 
 static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
 				      struct rlx_error *err)
@@ -26,6 +52,8 @@ static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
 	bool tls;
 
 	for (i = 0; !st && i < n_passed && s->n_listener < LISTENERS_MAX; i++) {
+		if (keep_is_kept(i))
+			continue;
 		tls = !strcmp(notify_fd_name(i), "tls");
 		if (tls && (!s->conf->tls || !s->conf->n_key))
 			return rlx_fail(err, RLX_EACCES, "a socket that was passed to us is named "
@@ -35,7 +63,8 @@ static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
 	for (i = 0; !st && i < s->conf->server.n_listen; i++) {
 		if (s->n_listener == LISTENERS_MAX)
 			return rlx_fail(err, RLX_ERANGE, "more than %d addresses", LISTENERS_MAX);
-		st = listen_open(&s->conf->server.listen[i], &s->listener[s->n_listener++], err);
+		st = (keep_sockets() ? listen_kept : listen_open)
+			(&s->conf->server.listen[i], &s->listener[s->n_listener++], err);
 	}
 	if (!st && !s->n_listener)
 		st = conf_listen(default_listen, &def, err);
@@ -61,6 +90,14 @@ static enum rlx_status open_loops(struct server *s, struct rlx_error *err)
 			if (!s->loop[i].engine->listen(&s->loop[i], &s->listener[k]))
 				st = rlx_fail(err, RLX_ERANGE, "too many addresses");
 	}
+	return st;
+}
+
+enum rlx_status server_serve(struct server *s, struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+	unsigned int i;
+
 	for (i = 0; !st && i < s->n_loop; i++) {
 		st = loop_start(&s->loop[i], err);
 		s->n_started += !st;
@@ -97,11 +134,17 @@ enum rlx_status server_open(struct server *s, struct conf *c, unsigned int n_pas
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	atomic_init(&s->set->refs, 1);
 	raise_limits();
+	keep_setup(c->server.keeper, n_passed);
 	st = region_setup(err);
 	if (!st)
 		st = crew_open(2, &s->crew, err);
-	if (!st)
-		st = open_listeners(s, n_passed, err);
+	return st;
+}
+
+enum rlx_status server_listen(struct server *s, unsigned int n_passed, struct rlx_error *err)
+{
+	enum rlx_status st = open_listeners(s, n_passed, err);
+
 	return st ? st : open_loops(s, err);
 }
 

@@ -35,7 +35,8 @@ static bool open_server(const char *extra, struct rlx_error *err)
 		return false;
 	memset(&sv, 0, sizeof(sv));
 	if (server_open(&sv, c, 0, err) || crew_grow(sv.crew, 4, err) ||
-	    model_set_open(c, NULL, sv.crew, &set, err))
+	    model_set_open(c, NULL, sv.crew, &set, err) || server_listen(&sv, 0, err) ||
+	    server_serve(&sv, err))
 		return false;
 	model_set_put(sv.set);
 	sv.set = set;

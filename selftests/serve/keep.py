@@ -1,0 +1,648 @@
+# SPDX-License-Identifier: MIT
+"""Weights and sockets that outlive the server: the keeper, the manager's store, kills."""
+import fcntl
+import http.client
+import json
+import mmap
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+
+from rlxd import (BUILD, ENGINES, MINILM, RLXD, Manager, Server, Skip, main, minilm, read_all,
+                  test, wait_for)
+
+KILLS = 10
+MSG = struct.Struct("<IHHIiIIIIIIIIQQ128s")     # struct rlx_wire_msg
+MAGIC, VERSION, KEEP = 0x73786c72, 1, 7
+GET, PUT, DROP, LIST, OK, NONE, OTHER, FULL = range(8)
+
+
+class Keeper:
+    def __init__(self):
+        self.dir = tempfile.TemporaryDirectory(prefix="rlxd-keeper-")
+        self.path = self.dir.name + "/keeper"
+        self.proc = subprocess.Popen([RLXD, "--keeper", self.path], stderr=subprocess.PIPE,
+                                     text=True)
+        self.lines = []
+        threading.Thread(target=self._read, daemon=True).start()
+        wait_for(lambda: any("event=keeping" in ln for ln in self.lines))
+
+    def _read(self):
+        for line in self.proc.stderr:
+            self.lines.append(line.rstrip("\n"))
+
+    def conf(self):
+        return "keeper = %s\n" % self.path
+
+    def connect(self):
+        c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        c.settimeout(10)
+        c.connect(self.path)
+        return c
+
+    def ask(self, op, name="", version=0, fd=-1):
+        """What it answers: op, name, version, descriptor."""
+        c = self.connect()
+        text = MSG.pack(MAGIC, VERSION, KEEP, 0, 0, op, 0, 0, 0, 0, 0, 0, 0, version, 0,
+                        name.encode())
+        if fd >= 0:
+            socket.send_fds(c, [text], [fd])
+        else:
+            c.send(text)
+        data, fds, _, _ = socket.recv_fds(c, 4096, 4)
+        c.close()
+        m = MSG.unpack(data)
+        return m[5], m[15].split(b"\0")[0].decode(), m[13], fds[0] if fds else -1
+
+    def names(self):
+        out = []
+        while True:
+            op, name, _, _ = self.ask(LIST, version=len(out))
+            if op != OK:
+                return out
+            out.append(name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.proc.terminate()
+        assert self.proc.wait(20) == 0
+        assert not os.path.exists(self.path)
+        self.dir.cleanup()
+
+
+def free_port():
+    s = socket.socket()
+    s.bind(("127.0.0.1", 0))
+    port = s.getsockname()[1]
+    s.close()
+    return port
+
+
+def adopted(s, model="minilm"):
+    return s.metric('rlxd_weights_adopted{model="%s"}' % model)
+
+
+def weights_of(pid):
+    """Inodes of the arenas with weights that a process maps."""
+    with open("/proc/%d/maps" % pid) as f:
+        return {int(ln.split()[4]) for ln in f if "memfd:rlx-rlxd-weights" in ln}
+
+
+class Clients:
+    """
+    Ask all the time, over any number of servers. A reply that came is right; one that
+    was lost with its server is asked for again, and nobody is ever turned away.
+    """
+
+    def __init__(self, port, want, n=4):
+        self.port, self.want = port, want
+        self.end, self.done, self.again, self.bad = False, 0, 0, []
+        self.lock = threading.Lock()
+        self.threads = [threading.Thread(target=self._run, args=(i,)) for i in range(n)]
+        for t in self.threads:
+            t.start()
+
+    def _ask(self, c, text):
+        body = json.dumps({"model": "minilm", "input": text}).encode()
+        c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+                  % len(body) + body)
+        out = b""
+        while b"\r\n\r\n" not in out:
+            b = c.recv(65536)
+            if not b:
+                raise ConnectionResetError("nothing came")
+            out += b
+        head, out = out.split(b"\r\n\r\n", 1)
+        n = int(re.search(rb"(?i)content-length: (\d+)", head).group(1))
+        while len(out) < n:
+            b = c.recv(65536)
+            if not b:
+                raise ConnectionResetError("half a reply")
+            out += b
+        return int(head[9:12]), out
+
+    def _run(self, seed):
+        texts, c, k = list(self.want), None, seed
+        while not self.end:
+            text = texts[k % len(texts)]
+            k += 1
+            while not self.end:
+                try:
+                    if c is None:
+                        c = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+                    st, body = self._ask(c, text)
+                except ConnectionRefusedError:
+                    self.bad.append("refused")
+                    return
+                except OSError:
+                    if c:
+                        c.close()
+                    c = None
+                    with self.lock:
+                        self.again += 1
+                    continue
+                if st != 503:
+                    break
+                with self.lock:     # a machine so busy that loading took over a second
+                    self.again += 1
+                time.sleep(0.05)
+            else:
+                break
+            if st != 200:
+                self.bad.append("%d %s" % (st, body[:200]))
+                continue
+            got = json.loads(body)["data"][0]["embedding"]
+            if max(abs(a - b) for a, b in zip(got, self.want[text])) > 2e-6:
+                self.bad.append("a wrong vector")
+            with self.lock:
+                self.done += 1
+        if c:
+            c.close()
+
+    def stop(self):
+        self.end = True
+        for t in self.threads:
+            t.join()
+        assert not self.bad, self.bad[:3]
+
+
+TEXTS = ["a", "hello world", "word " * 50]
+
+
+@test
+def killed_under_load():
+    """No reply is lost or wrong, nobody is refused, and weights are adopted each time."""
+    for engine in ENGINES:
+        with Keeper() as k:
+            port = free_port()
+
+            def start(wait):
+                return Server(minilm(), engine=engine, wait=wait, server=k.conf(),
+                              listen="127.0.0.1:%d" % port)
+            s = start(True)
+            assert adopted(s) == 0
+            load = Clients(port, {t: s.embed(t)[0] for t in TEXTS})
+            took = []
+            try:
+                for _ in range(KILLS):
+                    time.sleep(0.3)
+                    begin, done = time.monotonic(), load.done
+                    s.proc.kill()
+                    old, s = s, start(False)
+                    wait_for(lambda: load.done > done + 4)
+                    old.kill()
+                    s.port = port
+                    took.append(time.monotonic() - begin)
+                    assert adopted(s) == 1, s.log()
+            finally:
+                load.end = True
+                s.kill()
+            load.stop()
+            assert load.done > KILLS and load.again
+            assert sorted(k.names()) == ["listen-127.0.0.1:%d" % port, "weights-minilm"]
+            print("# %s: %d replies, %d asked again" % (engine, load.done, load.again))
+
+
+def is_ready(port):
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        c.request("GET", "/healthz")
+        return c.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        c.close()
+
+
+def first_reply(port, start):
+    """Milliseconds from now, when @start begins a server, to a right reply."""
+    body = json.dumps({"model": "minilm", "input": "hello world"}).encode()
+    begin = time.monotonic()
+    start()
+    out = b""
+    # The one that dies may still have taken the connection; a slow start tells 503.
+    while not out.startswith(b"HTTP/1.1 200"):
+        assert not out or out.startswith(b"HTTP/1.1 503"), out[:200]
+        c = socket.create_connection(("127.0.0.1", port), timeout=60)
+        try:
+            c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                      b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            out = read_all(c)
+        except OSError:
+            pass
+        c.close()
+    return (time.monotonic() - begin) * 1e3, out.split(b"\r\n\r\n", 1)[1]
+
+
+@test
+def time_to_the_first_reply():
+    """From SIGKILL to the first reply of the next process: a figure, not a bound."""
+    with Keeper() as k:
+        port = free_port()
+        conf = k.dir.name + "/conf"
+        with open(conf, "w") as f:
+            f.write("[server]\nlisten = 127.0.0.1:%d\n" % port + k.conf() + minilm())
+        procs = []
+
+        def again():
+            if procs:
+                procs[-1].kill()
+            procs.append(subprocess.Popen([RLXD, "--config", conf],
+                                          stderr=subprocess.DEVNULL))
+        try:
+            again()
+            wait_for(lambda: is_ready(port), 60)
+            want = first_reply(port, lambda: None)[1]
+            took = []
+            for _ in range(20):
+                time.sleep(0.05)
+                ms, body = first_reply(port, again)
+                assert body == want
+                procs[-2].wait()
+                took.append(ms)
+        finally:
+            for p in procs:
+                p.kill()
+                p.wait()
+        took.sort()
+        print("# from kill -9 to the first reply, ms: least %.1f, median %.1f, most %.1f"
+              % (took[0], took[len(took) // 2], took[-1]))
+
+
+@test
+def another_instruction_set_is_another_arena():
+    with Keeper() as k:
+        with Server(minilm(), server=k.conf()) as s:
+            want = s.embed("hello")[0]
+        first = k.ask(GET, "weights-minilm")[2]
+        for isa, same in (("v3", False), ("v3", True), ("", False)):
+            with Server(minilm(), server=k.conf(), env={"RLX_ISA": isa}) as s:
+                got = s.embed("hello")[0]
+                assert max(abs(a - b) for a, b in zip(got, want)) < 1e-5
+                assert adopted(s) == same, s.log()
+                assert same or "is for 'cpu" in s.log(), s.log()
+            now = k.ask(GET, "weights-minilm")[2]
+            assert (now == first) == same
+            first = now
+        assert k.names().count("weights-minilm") == 1
+
+
+@test
+def other_files_are_other_weights():
+    with Keeper() as k, tempfile.TemporaryDirectory() as d:
+        shutil.copytree(MINILM, d + "/m")
+        conf = "[model minilm]\npath = %s/m\nbuckets = 16\n" % d
+        with Server(conf, server=k.conf()) as s:
+            # Replaced while it serves: what is kept follows.
+            shutil.copy(d + "/m/model.safetensors", d + "/new")
+            os.replace(d + "/new", d + "/m/model.safetensors")
+            before = k.ask(GET, "weights-minilm")[2]
+            s.signal(signal.SIGHUP)
+            s.wait_log("event=reloaded", 60)
+            assert "of other files" in s.log(), s.log()
+            assert k.ask(GET, "weights-minilm")[2] != before
+        with Server(conf, server=k.conf()) as s:
+            assert adopted(s) == 1, s.log()
+            s.embed("hello")
+        # Other options ask for other layouts, or for none.
+        with Server(conf + "precision = bf16\n", server=k.conf()) as s:
+            s.embed("hello")
+        # A model that the configuration no longer names is not kept.
+        with Server("[model other]\npath = %s/m\nbuckets = 16\n" % d, server=k.conf()):
+            wait_for(lambda: "weights-minilm" not in k.names())
+            assert "weights-other" in k.names()
+
+
+def memfd_of(data, seals):
+    fd = os.memfd_create("hostile", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(fd, data)
+    if seals:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, seals)
+    return fd
+
+
+@test
+def what_is_kept_may_be_anything():
+    """Garbage under the name of weights: a line in the log, and packed anew."""
+    everything = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+    with Keeper() as k:
+        with Server(minilm(), server=k.conf()) as s:
+            want = s.embed("hello")
+        good = k.ask(GET, "weights-minilm")[3]
+        with mmap.mmap(good, 0, prot=mmap.PROT_READ) as m:
+            head = m[:1 << 20]
+        r, w = os.pipe()
+        cases = [(memfd_of(b"x" * 100000, everything), "no sealed store"),
+                 (memfd_of(b"x", everything), "no room for a header"),
+                 (memfd_of(head, everything), "cut short"),
+                 (memfd_of(head[:64] + b"\xff" * 40 + head[104:], everything), "another build"),
+                 (memfd_of(head, 0), "not sealed"), (r, "not"),
+                 (os.open("/dev/null", os.O_RDONLY), "not")]
+        for fd, why in cases:
+            seen = k.ask(GET, "weights-minilm")[2]
+            assert k.ask(PUT, "weights-minilm", seen, fd)[0] == OK
+            with Server(minilm(), server=k.conf()) as s:
+                assert s.embed("hello") == want
+                assert adopted(s) == 0
+                bad = [ln for ln in s.lines if "weights not adopted" in ln]
+                assert len(bad) == 1 and why in bad[0], (why, s.log())
+            os.close(fd)
+            with Server(minilm(), server=k.conf()) as s:
+                assert adopted(s) == 1
+        os.close(w)
+
+
+@test
+def two_servers_share_one_copy():
+    """Started at once, with nothing kept: in the end both map the same arena."""
+    with Keeper() as k:
+        two = [Server(minilm(), server=k.conf(), wait=False) for _ in range(2)]
+        try:
+            for s in two:
+                s.wait_log("event=ready", 120)
+            a, b = (weights_of(s.proc.pid) for s in two)
+            assert len(a) == 1 and a == b, (a, b, two[0].log(), two[1].log())
+            assert two[0].embed("hello") == two[1].embed("hello")
+        finally:
+            for s in two:
+                s.kill()
+
+
+def memory(pid):
+    """Bytes of a process, what it shares counted by its part; and pinned ones."""
+    pss = pinned = 0
+    with open("/proc/%d/smaps_rollup" % pid) as f:
+        for ln in f:
+            if ln.startswith("Pss:"):
+                pss = int(ln.split()[1]) * 1024
+    with open("/proc/%d/status" % pid) as f:
+        for ln in f:
+            if ln.startswith("VmLck:"):
+                pinned = int(ln.split()[1]) * 1024
+    return pss, pinned
+
+
+@test
+def weights_are_in_memory_once():
+    """Eight clients and two servers: at most 1.1 times the weights of one server."""
+    with Keeper() as k:
+        servers, clients = [], []
+
+        def weights():
+            """Of all processes: pages of arenas with weights, each counted once."""
+            total = 0
+            for s in servers:
+                mine = False
+                with open("/proc/%d/smaps" % s.proc.pid) as f:
+                    for ln in f:
+                        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", ln):
+                            mine = "memfd:rlx-rlxd-weights" in ln or "model.safetensors" in ln
+                        elif mine and ln.startswith("Pss:"):
+                            total += int(ln.split()[1]) * 1024
+            return total
+        try:
+            servers.append(Server(minilm(), server=k.conf()))
+            for t in TEXTS:
+                servers[0].embed(t)
+            one, alone = weights(), memory(servers[0].proc.pid)
+            assert one > 80e6, one
+            servers.append(Server(minilm(), server=k.conf()))
+            load = [Clients(s.port, {t: servers[0].embed(t)[0] for t in TEXTS}, 4)
+                    for s in servers]
+            clients += load
+            wait_for(lambda: all(c.done > 20 for c in load), 60)
+            both = weights()
+            each = [memory(s.proc.pid) for s in servers]
+            print("# weights: %.1f MB of one server, %.1f MB of two; a server has %.1f MB, two "
+                  "have %.1f MB, pinned %.1f MB" %
+                  (one / 1e6, both / 1e6, alone[0] / 1e6, sum(m[0] for m in each) / 1e6,
+                   sum(m[1] for m in each) / 1e6))
+            assert both <= 1.1 * one, (one, both)
+        finally:
+            for c in clients:
+                c.stop()
+            for s in servers:
+                s.kill()
+
+
+@test
+def the_manager_keeps_weights():
+    """By sd_notify's protocol: stored at one start, passed at the next."""
+    m = Manager()
+    ln = socket.socket()
+    ln.bind(("127.0.0.1", 0))
+    ln.listen(16)
+    with Server(minilm(), env={"NOTIFY_SOCKET": m.path}) as s:
+        want = s.embed("hello")
+        fd = m.next_fd("FDSTORE=1")
+        m.next("READY=1")
+    s = None
+    gone = memfd_of(b"x", 0)
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
+        f.write(minilm())
+        f.flush()
+        # Weights of a model that is not there any more stand between the two.
+        fds = [ln.fileno(), gone, fd]
+        sh = "LISTEN_PID=$$ LISTEN_FDS=3 LISTEN_FDNAMES=http:weights-gone:weights-minilm " \
+            'exec "$0" "$@" 3<&%d 4<&%d 5<&%d' % tuple(fds)
+        args = ["/bin/bash", "-c", sh, RLXD, "--config", f.name]
+        with Server(args=args, pass_fds=fds, env={"NOTIFY_SOCKET": m.path}) as s:
+            assert s.port == ln.getsockname()[1]
+            assert adopted(s) == 1, s.log()
+            assert s.embed("hello") == want
+            assert "FDNAME=weights-gone" in m.next("FDSTOREREMOVE=1")
+    os.close(fd)
+    os.close(gone)
+
+
+@test
+def sockets_are_kept():
+    """Between two servers nobody is refused: who connects waits for the next one."""
+    with Keeper() as k, tempfile.TemporaryDirectory() as d:
+        path = d + "/http"
+        port = free_port()
+        where = "127.0.0.1:%d unix:%s" % (port, path)
+        conf = "[model vision]\npath = %s\n" % os.path.abspath(BUILD + "/serve/vision.onnx")
+        s = Server(conf, server=k.conf(), listen=where)
+        s.stop()
+        early = [socket.create_connection(("127.0.0.1", port), timeout=30),
+                 socket.socket(socket.AF_UNIX)]
+        early[1].settimeout(30)
+        early[1].connect(path)
+        for c in early:
+            c.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        with Server(conf, server=k.conf(), listen=where):
+            for c in early:
+                assert c.recv(65536).startswith(b"HTTP/1.1 200"), c
+                c.close()
+
+
+@test
+def a_keeper_that_is_gone_is_no_harm():
+    k = Keeper()
+    with k:
+        s = Server(minilm(), server=k.conf())
+    try:
+        want = s.embed("hello")
+        n = len(s.lines)
+        s.signal(signal.SIGHUP)
+        s.wait_log("event=reloaded", 60, after=n)
+        assert s.embed("hello") == want
+        s.stop()
+    finally:
+        s.kill()
+    with Server(minilm(), server="keeper = %s\n" % k.path) as s:
+        assert s.embed("hello") == want
+        assert "no keeper" in s.log()
+
+
+@test
+def keepers_peers():
+    """Garbage, floods and strangers at the keeper's socket."""
+    with Keeper() as k:
+        fd = memfd_of(b"x" * 4096, 0)
+        assert os.stat(k.path).st_mode & 0o777 == 0o600
+        assert k.ask(PUT, "a", 0, fd)[0] == OK
+        for data in (b"", b"x", b"x" * 191, b"x" * 192, b"x" * 4096,
+                     MSG.pack(MAGIC, VERSION, 1, 0, 0, GET, *[0] * 9, b"a"),
+                     MSG.pack(MAGIC, VERSION, KEEP, 0, 0, GET, *[0] * 9, b"a" * 128)):
+            c = k.connect()
+            socket.send_fds(c, [data], [fd] * 5) if data else c.send(data)
+            assert c.recv(4096) == b""
+            c.close()
+        assert k.ask(77, "a")[0] == NONE
+        assert k.ask(PUT, "a")[0] == NONE           # without a descriptor
+        assert k.ask(GET, "b")[0] == NONE
+        op, _, version, got = k.ask(PUT, "a", 99, fd)
+        assert op == OTHER and got >= 0
+        os.close(got)
+        assert k.ask(PUT, "a", version, fd)[2] == version + 1
+        # Full, and more who connect than it takes.
+        for i in range(255):
+            assert k.ask(PUT, "n%d" % i, 0, fd)[0] == OK
+        assert k.ask(PUT, "more", 0, fd)[0] == FULL
+        idle = [k.connect() for _ in range(60)]
+        assert k.ask(GET, "n254")[0] == OK
+        for c in idle:
+            c.close()
+        wait_for(lambda: len(os.listdir("/proc/%d/fd" % k.proc.pid)) < 256 + 16)
+        assert k.ask(DROP, "a")[0] == OK and k.ask(GET, "a")[0] == NONE
+        # A second one does not take its place.
+        two = subprocess.run([RLXD, "--keeper", k.path], capture_output=True, text=True)
+        assert two.returncode == 1 and "another service" in two.stderr, two
+        assert k.ask(GET, "n1")[0] == OK
+        os.close(fd)
+
+
+@test
+def strangers_are_not_answered():
+    if os.geteuid():
+        raise Skip("only root can become somebody else")
+    with Keeper() as k:
+        os.chmod(k.dir.name, 0o755)
+        os.chmod(k.path, 0o666)
+        r, w = os.pipe()
+        pid = os.fork()
+        if not pid:
+            os.setuid(65534)
+            c = k.connect()
+            try:
+                c.send(MSG.pack(MAGIC, VERSION, KEEP, 0, 0, LIST, *[0] * 9, b""))
+                os.write(w, b"answer" if c.recv(4096) else b"end")
+            except OSError:
+                os.write(w, b"end")
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert os.read(r, 100) == b"end"
+        # Nor does a server take anything from one.
+        os.chmod(k.dir.name, 0o777)
+        pid = os.fork()
+        if not pid:
+            os.setuid(65534)
+            c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            c.bind(k.dir.name + "/fake")
+            c.listen(16)
+            os.write(w, b"there")
+            signal.pause()
+        try:
+            assert os.read(r, 100) == b"there"
+            with Server(minilm(), server="keeper = %s/fake\n" % k.dir.name) as s:
+                assert "another user" in s.log(), s.log()
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        os.close(r)
+        os.close(w)
+
+
+def cut(path):
+    """In place, to the end of the first page."""
+    os.truncate(path, 4096)
+
+
+@test
+def a_model_file_cut_in_place():
+    """Whoever cuts the file of a model that is served ends nothing."""
+    with tempfile.TemporaryDirectory() as d:
+        shutil.copytree(MINILM, d + "/m")
+        conf = "[model minilm]\npath = %s/m\nbuckets = 16\n" % d
+        with Server(conf) as s:
+            want = s.embed("hello")
+            cut(d + "/m/model.safetensors")
+            assert s.embed("hello") == want
+            n = len(s.lines)
+            s.signal(signal.SIGHUP)
+            s.wait_log("reload failed", 60, after=n)
+            assert s.embed("hello") == want
+            # Whole again: it is loaded as if nothing had been.
+            shutil.copy(MINILM + "/model.safetensors", d + "/new")
+            os.replace(d + "/new", d + "/m/model.safetensors")
+            n = len(s.lines)
+            s.signal(signal.SIGHUP)
+            s.wait_log("event=reloaded", 60, after=n)
+            assert s.embed("hello") == want
+
+
+@test
+def an_onnx_file_cut_in_place():
+    """Of shapes that come with requests: the model fails, the others are served."""
+    src = BUILD + "/models/minilm.onnx"
+    if not os.path.exists(src):
+        raise Skip("minilm.onnx is not made")
+    with tempfile.TemporaryDirectory() as d:
+        shutil.copy(src, d + "/a.onnx")
+        vision = "[model vision]\npath = %s\n" % os.path.abspath(BUILD + "/serve/vision.onnx")
+        with Server("[model a]\npath = %s/a.onnx\n" % d + vision) as s:
+            st, _, meta = s.get("/v2/models/a")
+            ins = [t["name"] for t in json.loads(meta)["inputs"]]
+
+            def infer(n):
+                return s.post("/v2/models/a/infer", {"inputs": [
+                    {"name": t, "datatype": "INT64", "shape": [1, n], "data": [1] * n}
+                    for t in ins]})
+            assert infer(4)[0] == 200, infer(4)
+            cut(d + "/a.onnx")
+            st, r = infer(7)            # compiled from what is left
+            assert st >= 500 and "cut short" in json.dumps(r), (st, r)
+            assert infer(4)[0] >= 500
+            assert s.post("/v2/models/vision/infer", {"inputs": [
+                {"name": "x", "datatype": "FP32", "shape": [1, 3, 16, 16],
+                 "data": [0.5] * 768}]})[0] == 200
+            shutil.copy(src, d + "/new")
+            os.replace(d + "/new", d + "/a.onnx")
+            n = len(s.lines)
+            s.signal(signal.SIGHUP)
+            s.wait_log("event=reloaded", 60, after=n)
+            assert infer(7)[0] == 200
+
+
+main()

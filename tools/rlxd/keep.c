@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+/* Asks the keeper, or the service manager, to keep descriptors. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "serve/sock.h"
+#include "tools/rlxd/keep.h"
+#include "tools/rlxd/log.h"
+#include "tools/rlxd/notify.h"
+
+enum { PATIENCE_MS = 5000 };
+
+static const char stored[] = "weights-";	/* what the manager keeps of ours */
+static char path_of[RLX_WIRE_TEXT];
+static const char *keeper;			/* its path; NULL: the manager */
+static unsigned int n_fds;			/* passed, from 3 on */
+
+void keep_setup(const char *path, unsigned int n_passed)
+{
+	snprintf(path_of, sizeof(path_of), "%s", path ? path : "");
+	keeper = path ? path_of : NULL;
+	n_fds = n_passed;
+}
+
+bool keep_sockets(void)
+{
+	return keeper != NULL;
+}
+
+bool keep_is_kept(unsigned int i)
+{
+	return !strncmp(notify_fd_name(i), stored, sizeof(stored) - 1);
+}
+
+static enum rlx_status exchange(int fd, struct rlx_wire_msg *m, int pass, int *out_pass,
+				struct rlx_error *err)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct rlx_cred peer;
+	unsigned int n = 0;
+
+	/* Nobody but ourselves and root may hand us weights. */
+	if (!rlx_sock_cred(fd, &peer) || (peer.uid && peer.uid != geteuid()))
+		return rlx_fail(err, RLX_EACCES, "it runs as another user");
+	if (!rlx_sock_send(fd, m, &pass, pass >= 0) || poll(&p, 1, PATIENCE_MS) != 1 ||
+	    rlx_sock_recv(fd, m, out_pass, 1, &n) != 1 || m->type != RLX_WIRE_KEEP)
+		return rlx_fail(err, RLX_EIO, "it does not answer");
+	if (!n)
+		*out_pass = -1;
+	return RLX_OK;
+}
+
+/* @m is asked and becomes the answer. False, with a line in the log: there is none. */
+static bool ask(struct rlx_wire_msg *m, enum keep_op op, int pass, int *out_pass)
+{
+	struct rlx_error err = { 0 };
+	enum rlx_status st;
+	int fd;
+
+	*out_pass = -1;
+	m->type = RLX_WIRE_KEEP;
+	m->handle = op;
+	st = rlx_sock_connect(keeper, &fd, &err);
+	if (!st) {
+		st = exchange(fd, m, pass, out_pass, &err);
+		close(fd);
+	}
+	if (st)
+		log_event(LOG_WARN, "no keeper", L_STR("socket", keeper),
+			  L_STR("error", err.text));
+	return !st;
+}
+
+static struct rlx_wire_msg message(const char *name)
+{
+	struct rlx_wire_msg m = { 0 };
+
+	snprintf(m.text, sizeof(m.text), "%s", name);
+	return m;
+}
+
+int keep_get(const char *name, uint64_t *out_version)
+{
+	struct rlx_wire_msg m = message(name);
+	unsigned int i;
+	int fd;
+
+	*out_version = 0;
+	if (keeper) {
+		if (!ask(&m, KEEP_GET, -1, &fd))
+			return -1;
+		*out_version = m.tag;
+		return fd;
+	}
+	for (i = 0; i < n_fds; i++)
+		if (!strcmp(notify_fd_name(i), name))
+			return fcntl(3 + (int)i, F_DUPFD_CLOEXEC, 3);
+	return -1;
+}
+
+bool keep_put(const char *name, uint64_t seen, int fd, int *out_other)
+{
+	struct rlx_wire_msg m = message(name);
+
+	*out_other = -1;
+	if (!keeper) {
+		notify_unstore(name);
+		return notify_store(name, fd);
+	}
+	m.tag = seen;
+	if (!ask(&m, KEEP_PUT, fd, out_other))
+		return false;
+	if (m.handle == KEEP_FULL)
+		log_event(LOG_WARN, "the keeper is full", L_STR("socket", keeper));
+	return m.handle == KEEP_OK;
+}
+
+void keep_prune(const char *prefix, bool (*wanted)(void *ctx, const char *rest), void *ctx)
+{
+	size_t n = strlen(prefix);
+	struct rlx_wire_msg m;
+	uint64_t i;
+	int fd;
+
+	for (i = 0; !keeper && i < n_fds; i++) {
+		const char *name = notify_fd_name((unsigned int)i);
+
+		if (!strncmp(name, prefix, n) && !wanted(ctx, name + n))
+			notify_unstore(name);
+	}
+	for (i = 0; keeper; i++) {
+		m = message("");
+		m.tag = i;
+		if (!ask(&m, KEEP_LIST, -1, &fd) || m.handle != KEEP_OK)
+			return;
+		if (strncmp(m.text, prefix, n) || wanted(ctx, m.text + n))
+			continue;
+		if (!ask(&m, KEEP_DROP, -1, &fd))
+			return;
+		i--;		/* the next one has its place */
+	}
+}

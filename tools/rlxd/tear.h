@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files of models that are cut short while they are mapped. A page that is missing
+ * then is replaced by zeros, so that nobody dies of it; whoever was using the file
+ * learns that what he has is worthless.
+ */
+#ifndef RLXD_TEAR_H
+#define RLXD_TEAR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Where a file is mapped. */
+struct tear_range {
+	uintptr_t	begin, end;
+};
+
+/* The files in or below the folder of @path that are mapped now: how many, at most @max. */
+unsigned int tear_ranges(const char *path, struct tear_range *out, unsigned int max);
+
+/* From here on the calling code may meet such pages; a mark for tear_end(). */
+unsigned int tear_begin(void);
+/* Each with its tear_begin(). Did a page of these go meanwhile? @n 0: any page. */
+bool tear_end(unsigned int begin, const struct tear_range *r, unsigned int n);
+
+/* For the handler of SIGBUS at @at: true if it can go on. Async-signal-safe. */
+bool tear_fault(uintptr_t at);
+
+#endif

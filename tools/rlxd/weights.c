@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+/* Adopts kept weights, or makes some and has them kept. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/rlxd/keep.h"
+#include "tools/rlxd/log.h"
+#include "tools/rlxd/weights.h"
+
+static const char prefix[] = "weights-";
+
+static void name_of(const struct model *m, char out[128])
+{
+	snprintf(out, 128, "%s%s", prefix, m->name);
+}
+
+static void say_no(const struct model *m, const char *why)
+{
+	log_event(LOG_NOTE, "weights not adopted", L_STR("model", m->name), L_STR("why", why));
+}
+
+/* A store from descriptor @fd, which is closed; NULL, with a line in the log: no. */
+static struct rlx_store *adopt(struct model *m, int fd)
+{
+	struct rlx_error err = { 0 };
+	struct rlx_store *s = NULL;
+	struct rlx_arena *a = NULL;
+
+	if (fd < 0)
+		return NULL;
+	if (rlx_arena_open_fd(fd, RLX_ARENA_RDONLY | RLX_ARENA_LAZY | RLX_ARENA_NOLOCK |
+			      RLX_ARENA_UNSEALED, &a, &err) ||
+	    rlx_store_open(a, m->conf.device, &s, &err))
+		say_no(m, err.text);
+	rlx_arena_put(a);
+	close(fd);
+	return s;
+}
+
+/* Larger than what will lie in it: memory is taken as it fills. NULL: without one. */
+static struct rlx_store *make(struct model *m)
+{
+	struct rlx_arena_opts o = { .name = "rlxd-weights", .size = 64 << 20,
+				    .flags = RLX_ARENA_LAZY | RLX_ARENA_NOLOCK };
+	struct rlx_error err = { 0 };
+	struct rlx_store *s = NULL;
+	struct rlx_arena *a = NULL;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(m->mark) / sizeof(m->mark[0]); i++)
+		o.size += m->mark[i].size * 3;
+	if (rlx_arena_new(&o, &a, &err) || rlx_store_new(a, m->conf.device, &s, &err))
+		log_event(LOG_WARN, "weights are not kept", L_STR("model", m->name),
+			  L_STR("why", err.text));
+	rlx_arena_put(a);
+	return s;
+}
+
+bool weights_are_whole(const struct model *m)
+{
+	struct rlx_store_info info;
+
+	rlx_store_info(m->store, &info);
+	return info.sealed && !info.missed;
+}
+
+static void let_go(struct model *m, void (*unload)(struct model *m))
+{
+	unload(m);
+	rlx_store_put(m->store);
+	m->store = NULL;
+}
+
+/* Seal what was made and have it kept. Gives somebody else's, if they were faster. */
+static int keep(struct model *m, const char *name, uint64_t seen)
+{
+	struct rlx_store_info info;
+	struct rlx_error err = { 0 };
+	int other = -1;
+
+	rlx_store_info(m->store, &info);
+	/* Shapes that come with requests are compiled then, and added then. */
+	if (!info.entries)
+		return -1;
+	if (rlx_store_seal(m->store, &err))
+		log_event(LOG_WARN, "weights are not kept", L_STR("model", m->name),
+			  L_STR("why", err.text));
+	else if (keep_put(name, seen, rlx_arena_fd(rlx_store_arena(m->store)), &other))
+		log_event(LOG_NOTE, "weights kept", L_STR("model", m->name),
+			  L_INT("bytes", info.bytes));
+	return other;
+}
+
+enum rlx_status weights_load(struct model *m,
+			     enum rlx_status (*load)(struct model *m, struct rlx_error *err),
+			     void (*unload)(struct model *m), struct rlx_error *err)
+{
+	struct rlx_store *s;
+	enum rlx_status st;
+	char name[128];
+	uint64_t seen;
+
+	name_of(m, name);
+	s = adopt(m, keep_get(name, &seen));
+	if (s) {
+		m->store = s;
+		st = load(m, err);
+		m->adopted = !st && weights_are_whole(m);
+		if (m->adopted)
+			log_event(LOG_NOTE, "weights adopted", L_STR("model", m->name));
+		if (st || m->adopted)
+			return st;
+		say_no(m, "they are of other files or options");
+		let_go(m, unload);
+	}
+	m->store = make(m);
+	st = load(m, err);
+	if (st || !m->store)
+		return st;
+	/* Two servers began at once: one copy is enough for both. */
+	s = adopt(m, keep(m, name, seen));
+	if (!s && !weights_are_whole(m))
+		return RLX_OK;
+	/* Load it as any later process will: nothing of the file is in use then. */
+	if (!s)
+		s = rlx_store_get(m->store);
+	let_go(m, unload);
+	m->store = s;
+	return load(m, err);
+}
+
+static bool is_named(void *ctx, const char *name)
+{
+	const struct conf *c = ctx;
+	unsigned int i;
+
+	for (i = 0; i < c->n_model; i++)
+		if (!strcmp(c->model[i].name, name))
+			return true;
+	return false;
+}
+
+void weights_prune(const struct conf *c)
+{
+	keep_prune(prefix, is_named, (void *)(uintptr_t)c);
+}
