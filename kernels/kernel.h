@@ -49,6 +49,7 @@ typedef void rlx_k_fn(const void *args, size_t begin, size_t end, void *scratch)
  * struct rlx_kernels - one member per row of kernels.def; NULL where a level
  * does not have the kernel and no lower level has it either.
  */
+#ifndef __cplusplus	/* GPU kernels want the argument structs alone */
 struct rlx_kernels {
 #define KERNEL(name, base, v3, v4, v4x)	rlx_k_fn *name;
 #include "kernels/cpu/kernels.def"
@@ -65,5 +66,6 @@ enum rlx_kernel_id {
 
 /* The table for a level: each member is the best kernel at or below it. */
 const struct rlx_kernels *rlx_kernels_get(enum rlx_isa isa);
+#endif
 
 #endif

@@ -13,6 +13,8 @@
 	rlx_g_##name(const __grid_constant__ type a,			\
 		     const __grid_constant__ struct rlx_g_env env)
 
+#define __builtin_memcpy	memcpy
+
 #define SHARED(T, name, dims)	__shared__ __align__(16) T name dims
 #define SHARED_DYNAMIC(name)	extern __shared__ __align__(1024) unsigned char name[]
 

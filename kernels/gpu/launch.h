@@ -7,6 +7,7 @@
 #define RLX_G_LAUNCH_H
 
 #include "kernels/fill.h"
+#include "kernels/gemm.h"
 #include "kernels/move.h"
 #include "kernels/norm.h"
 #include "kernels/softmax.h"
@@ -97,6 +98,58 @@ static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
 	    (a->residual && !rlx_g_small_float(a->residual_type)))
 		return;
 	rlx_g_line(l, a->n ? a->rows : 0, 256);
+}
+
+/* Blocks that tiles of @edge x @edge make of a product. */
+static inline int64_t rlx_g_gemm_tiles(const struct rlx_k_gemm *a, int64_t edge)
+{
+	return rlx_g_ceil((int64_t)a->m, edge) * rlx_g_ceil((int64_t)a->n, edge) *
+	       (int64_t)rlx_k_gemm_batches(a);
+}
+
+/* Large tiles where they still make a block for each multiprocessor. */
+static inline bool rlx_g_gemm_large(const struct rlx_k_gemm *a)
+{
+	return rlx_g_gemm_tiles(a, 128) >= 96;
+}
+
+static inline void rlx_g_gemm_simt(const void *args, struct rlx_g_launch *l, int32_t wide)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	bool large = !wide && rlx_g_gemm_large(a);
+
+	if (a->b_form == RLX_B_PACKED)
+		return;
+	rlx_g_line(l, rlx_g_gemm_tiles(a, large ? 128 : 64), 256);
+	l->key[0] = wide;
+	l->key[1] = !large;
+}
+
+static inline void rlx_g_gemm_f32_launch(const void *args, struct rlx_g_launch *l)
+{
+	rlx_g_gemm_simt(args, l, 0);
+}
+
+static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *l)
+{
+	rlx_g_gemm_simt(args, l, 1);
+}
+
+static inline void rlx_g_gemm_bf16_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	bool large = rlx_g_gemm_large(a), cols = a->b_form == RLX_B_COLS;
+	uint32_t edge = large ? 128 : 64;
+	/* halves of a stage: rows of 32 or of the edge, each with 8 beside it */
+	uint32_t by_k = edge * 40, by_edge = 32 * (edge + 8);
+
+	if (a->b_form == RLX_B_PACKED)
+		return;
+	rlx_g_line(l, rlx_g_gemm_tiles(a, edge), large ? 256 : 128);
+	l->shared = 3 * 2 * ((a->trans_a ? by_edge : by_k) + (cols ? by_k : by_edge));
+	l->key[0] = (int32_t)(a->a_num | (unsigned)a->b_num << 2 | (unsigned)a->c_num << 4);
+	l->key[1] = !large;
+	l->key[2] = a->trans_a | cols << 1;
 }
 
 static inline void rlx_g_zero_launch(const void *args, struct rlx_g_launch *l)

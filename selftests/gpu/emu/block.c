@@ -284,6 +284,9 @@ EMU_API void emu_wave(struct emu_wave_op *op)
 {
 	struct lane *l = worker->self;
 
+	if (op->kind == EMU_OP_LDMATRIX && !emu_config.fast &&
+	    l - worker->lane - worker->b.thread / 32 * 32 < 8 * op->lane)
+		emu_access(op->a, 16, false);
 	l->op = *op;
 	lane_yield(LANE_WAVE);
 	l = worker->self;

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/* What the kernels of matrix products share: batches, the end of a sum, tiles. */
+#ifndef RLX_G_GEMM_H
+#define RLX_G_GEMM_H
+
+#include "kernels/gpu/dialect.h"
+#include "kernels/gemm.h"
+
+/* enum rlx_k_num to a type */
+template <int NUM> struct gemm_type;
+template <> struct gemm_type<RLX_NUM_F32> { typedef float type; };
+template <> struct gemm_type<RLX_NUM_BF16> { typedef bf16 type; };
+template <> struct gemm_type<RLX_NUM_F16> { typedef f16 type; };
+
+static DEV inline float gemm_act(const struct rlx_k_gemm &a, float x)
+{
+	switch (a.act) {
+	case RLX_K_ACT_RELU:
+		return x > 0 || x != x ? x : 0;
+	case RLX_K_ACT_GELU_ERF:
+		return 0.5f * x * (1 + erff(x * 0.70710678f));
+	case RLX_K_ACT_GELU_TANH:
+		return 0.5f * x * (1 + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+	case RLX_K_ACT_SILU:
+		return x / (1 + expf(-x));
+	case RLX_K_ACT_SIGMOID:
+		return 1 / (1 + expf(-x));
+	case RLX_K_ACT_TANH:
+		return tanhf(x);
+	case RLX_K_ACT_HARD_SWISH: {
+		float y = x / 6 + 0.5f;
+
+		return x * (y < 0 ? 0 : y > 1 ? 1 : y);
+	}
+	case RLX_K_ACT_CLIP:
+		return x < (float)a.lo ? (float)a.lo : x > (float)a.hi ? (float)a.hi : x;
+	default:
+		return x;
+	}
+}
+
+static DEV inline double gemm_act(const struct rlx_k_gemm &a, double x)
+{
+	switch (a.act) {
+	case RLX_K_ACT_RELU:
+		return x > 0 || x != x ? x : 0;
+	case RLX_K_ACT_GELU_ERF:
+		return 0.5 * x * (1 + erf(x * 0.70710678118654752));
+	case RLX_K_ACT_GELU_TANH:
+		return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+	case RLX_K_ACT_SILU:
+		return x / (1 + exp(-x));
+	case RLX_K_ACT_SIGMOID:
+		return 1 / (1 + exp(-x));
+	case RLX_K_ACT_TANH:
+		return tanh(x);
+	case RLX_K_ACT_HARD_SWISH: {
+		double y = x / 6 + 0.5;
+
+		return x * (y < 0 ? 0 : y > 1 ? 1 : y);
+	}
+	case RLX_K_ACT_CLIP:
+		return x < a.lo ? a.lo : x > a.hi ? a.hi : x;
+	default:
+		return x;
+	}
+}
+
+/* The operands of one batch index. T: of sums and biases; TA .. TC: of elements. */
+template <class T, class TA, class TB, class TC> struct gemm_operands {
+	const TA	*a;
+	const TB	*b;
+	TC		*c;
+	const TC	*r;
+	const T		*bias, *row_bias;
+
+	DEV gemm_operands(const struct rlx_k_gemm &g, const struct rlx_g_env &env,
+			  int64_t batch)
+	{
+		int64_t inner = g.batch[1] ? (int64_t)g.batch[1] : 1;
+		size_t i = (size_t)(batch / inner), j = (size_t)(batch % inner);
+
+		a = RLX_G_PTR(const TA, g.a) + i * g.a_step[0] + j * g.a_step[1];
+		b = RLX_G_PTR(const TB, g.b) + i * g.b_step[0] + j * g.b_step[1];
+		c = RLX_G_PTR(TC, g.c) + i * g.c_step[0] + j * g.c_step[1];
+		r = g.residual ? RLX_G_PTR(const TC, g.residual) + i * g.r_step[0] +
+					 j * g.r_step[1] : (const TC *)0;
+		bias = RLX_G_PTR(const T, g.bias);
+		row_bias = RLX_G_PTR(const T, g.row_bias);
+	}
+
+	/* What becomes of the sum at (row, col); TC's conversions by get and put. */
+	template <class GET, class PUT>
+	DEV void finish(const struct rlx_k_gemm &g, size_t row, size_t col, T sum, GET get,
+			PUT put) const
+	{
+		T v = (T)g.alpha * sum;
+
+		if (bias)
+			v += bias[col];
+		if (row_bias)
+			v += row_bias[row];
+		if (r)
+			v += (T)g.beta * get(r[row * g.ldr + col]);
+		c[row * g.ldc + col] = put(gemm_act(g, v));
+	}
+};
+
+/* Of @tiles in rows of @across: tiles near in time share rows and columns. */
+static DEV inline void gemm_tile(int64_t t, int64_t down, int64_t across, int64_t *row,
+				 int64_t *col)
+{
+	const int64_t group = 8;
+	int64_t band = t / (group * across), first = band * group;
+	int64_t rows = down - first < group ? down - first : group;
+
+	t -= band * group * across;
+	*row = first + t % rows;
+	*col = t / rows;
+}
+
+#endif
