@@ -461,7 +461,7 @@ def socket_activation():
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
         f.write(vision())
         f.flush()
-        s = Server(args=activated(ln, f.name), pass_fds=(ln.fileno(),))
+        s = Server(**activated({"http": ln}, f.name))
         with s:
             assert s.port == ln.getsockname()[1]
             assert status_of(early.recv(1000)) in (200, 503)
@@ -476,9 +476,10 @@ def passed_socket_of_another_kind():
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
         f.write(vision())
         f.flush()
-        r = subprocess.run(activated(a, f.name), pass_fds=(a.fileno(),), capture_output=True,
-                           text=True, timeout=30)
-        assert r.returncode == 1 and "no listening socket" in r.stderr, r.stderr
+        s = Server(wait=False, **activated({"http": a}, f.name))
+        assert s.proc.wait(30) == 1
+        s.reader.join(5)
+        assert "no listening socket" in s.log(), s.log()
 
 
 @test

@@ -323,11 +323,22 @@ def check_metrics(text):
             check_histogram(name, rows)
 
 
-def activated(sock, conf, name="http"):
-    """A command that passes a socket, as a manager does: 3, and the process's own pid."""
-    sh = 'LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=%s exec "$0" "$@" 3<&%d' % (
-        name, sock.fileno())
-    return ["/bin/sh", "-c", sh, RLXD, "--config", conf]
+PASS = """
+import fcntl, os, sys
+high = [fcntl.fcntl(int(n), fcntl.F_DUPFD, 100) for n in sys.argv[1].split(",")]
+for i, n in enumerate(high):
+    os.dup2(n, 3 + i)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(len(high)))
+os.execv(sys.argv[2], sys.argv[2:])
+"""
+
+
+def activated(socks, conf):
+    """How to start it with sockets by name, as a manager does: 3 and on, its own pid."""
+    fds = [s.fileno() for s in socks.values()]
+    return {"args": [sys.executable, "-c", PASS, ",".join(str(n) for n in fds),
+                     os.path.abspath(RLXD), "--config", conf],
+            "pass_fds": fds, "env": {"LISTEN_FDNAMES": ":".join(socks)}}
 
 
 def minilm(extra=""):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """
-Minutes of load with reloads, vanishing and hostile clients, then with kills.
+Minutes of load with reloads, vanishing and hostile clients, then with kills; half of
+the clients come by TLS, whose certificate changes with each reload.
 
 Each reply is compared with what a quiet server said. In the first three quarters the
 server is not killed: there no request may fail, and at the end neither memory nor
@@ -15,15 +16,16 @@ import random
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import tempfile
 import threading
 import time
 
-from rlxd import BUILD, ENGINES, RLXD, main, status_of, test, wait_for
+import certs
+from rlxd import BUILD, ENGINES, activated, main, reset, test, wait_for
 
 MINUTES = float(os.environ.get("RLX_SOAK_MINUTES", "20"))
+SECRET = "secret-of-the-soak"
 TEXTS = ["a", "hello world", "the quick brown fox jumps over the lazy dog " * 2,
          "word " * 50, "Zürich und 北京"]
 
@@ -33,10 +35,14 @@ class Daemon:
 
     def __init__(self, dir):
         self.dir = dir
-        self.ln = socket.socket()
-        self.ln.bind(("127.0.0.1", 0))
-        self.ln.listen(512)
-        self.port = self.ln.getsockname()[1]
+        self.ln = {name: socket.create_server(("127.0.0.1", 0), backlog=512)
+                   for name in ("http", "tls")}
+        self.port, self.tls_port = (s.getsockname()[1] for s in self.ln.values())
+        certs.ca("ca")
+        self.certify()
+        with open(dir + "/secret", "w") as f:
+            f.write(SECRET)
+        os.chmod(dir + "/secret", 0o600)
         self.log = open(dir + "/log", "a")
         self.write(False)
         self.start()
@@ -44,21 +50,34 @@ class Daemon:
     def write(self, second):
         with open(self.dir + "/conf.new", "w") as f:
             f.write("[server]\naccess_log = none\nengine = %s\nidle_timeout = 5s\n"
-                    "header_timeout = 2s\nbody_timeout = 5s\n"
-                    "[model minilm]\npath = %s/m\nbuckets = 16 64\n" % (ENGINES[0], self.dir))
+                    "header_timeout = 2s\nbody_timeout = 5s\n%s"
+                    "[key soak]\nsecret_file = %s/secret\n"
+                    "[model minilm]\npath = %s/m\nbuckets = 16 64\n"
+                    % (ENGINES[0], certs.options("live"), self.dir, self.dir))
             if second:
                 f.write("[model second]\npath = %s\n" % os.path.abspath(
                     BUILD + "/serve/vision.onnx"))
         os.rename(self.dir + "/conf.new", self.dir + "/conf")
 
+    def certify(self):
+        """Another certificate; a start between the two files would fail, so none is."""
+        certs.cert("next")
+        for end in (".pem", ".key"):
+            os.rename(certs.DIR + "/next" + end, certs.DIR + "/live" + end)
+
     def start(self):
-        sh = 'LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$@" 3<&%d' % self.ln.fileno()
-        self.proc = subprocess.Popen(
-            ["/bin/sh", "-c", sh, RLXD, "--config", self.dir + "/conf"],
-            stderr=self.log, pass_fds=(self.ln.fileno(),))
+        how = activated(self.ln, self.dir + "/conf")
+        how["env"] = dict(os.environ, **how["env"])
+        self.proc = subprocess.Popen(stderr=self.log, **how)
+
+    def client(self, tls=False):
+        if tls:
+            return http.client.HTTPSConnection("localhost", self.tls_port, timeout=120,
+                                               context=certs.context())
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
 
     def metrics(self):
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        c = self.client()
         c.request("GET", "/metrics")
         text = c.getresponse().read().decode()
         c.close()
@@ -76,8 +95,8 @@ class Daemon:
 
 
 def ask(c, text):
-    c.request("POST", "/v1/embeddings",
-              body=json.dumps({"model": "minilm", "input": text}))
+    c.request("POST", "/v1/embeddings", json.dumps({"model": "minilm", "input": text}),
+              {"Authorization": "Bearer " + SECRET})
     r = c.getresponse()
     body = r.read()
     return r.status, body
@@ -90,7 +109,7 @@ class Soak:
         self.up = threading.Lock()      # held while it is killed and started
         self.ok = self.again = self.reloads = self.killed = self.vanished = 0
         self.bad = []
-        c = http.client.HTTPConnection("127.0.0.1", d.port, timeout=60)
+        c = d.client()
         self.want = {}
         for t in TEXTS:
             st, body = ask(c, t)
@@ -105,7 +124,7 @@ class Soak:
 
     def good(self, seed):
         rng = random.Random(seed)
-        c = http.client.HTTPConnection("127.0.0.1", self.d.port, timeout=120)
+        c = self.d.client(tls=seed % 2)
         while not self.end:
             text = rng.choice(TEXTS)
             while not self.end:
@@ -137,19 +156,24 @@ class Soak:
     def vanish(self, seed):
         rng = random.Random(seed)
         body = json.dumps({"model": "minilm", "input": ["word " * 30] * 5}).encode()
-        whole = (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
-                 % len(body)) + body
+        whole = (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
+                 b"Content-Length: %d\r\n\r\n" % (SECRET.encode(), len(body))) + body
         while not self.end:
             try:
-                c = socket.create_connection(("127.0.0.1", self.d.port), timeout=30)
+                tls = rng.random()
+                port = self.d.port if tls < 0.5 else self.d.tls_port
+                c = socket.create_connection(("127.0.0.1", port), timeout=30)
+                if tls > 0.7:       # in between: what is no TLS at all
+                    c = certs.context().wrap_socket(c, server_hostname="localhost")
                 data = whole
                 if rng.random() < 0.3:
                     data = bytes(rng.randrange(256) for _ in range(300)) + b"\r\n\r\n"
                 c.sendall(data[:rng.randrange(1, len(data) + 1)])
                 time.sleep(rng.random() * 0.2)
                 if rng.random() < 0.5:
-                    c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-                c.close()
+                    reset(c)
+                else:
+                    c.close()
                 self.vanished += 1
             except OSError:
                 pass
@@ -165,6 +189,7 @@ class Soak:
                 shutil.copy(self.d.dir + "/m/model.safetensors", self.d.dir + "/new")
                 os.replace(self.d.dir + "/new", self.d.dir + "/m/model.safetensors")
             with self.up:       # before it listens to signals, this one would end it
+                self.d.certify()
                 self.d.proc.send_signal(signal.SIGHUP)
             self.reloads += 1
 

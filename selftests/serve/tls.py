@@ -17,45 +17,25 @@ import numpy as np
 import openai
 import tritonclient.http as triton
 
+import certs
 from rlxd import (BUILD, ENGINES, RLXD, Server, Skip, activated, check_metrics, main, minilm,
                   read_all, reset, status_of, test, trickle, wait_for)
 
 VISION = os.path.abspath(BUILD + "/serve/vision.onnx")
 SECRET = "alice-secret-0123456789"
 AUTH = {"Authorization": "Bearer " + SECRET}
-DIR = tempfile.mkdtemp(prefix="rlxd-tls-")
+DIR = certs.DIR
 
 
-def openssl(*args):
-    subprocess.run(("openssl",) + args, cwd=DIR, check=True, capture_output=True)
-
-
-def make_ca(name):
-    openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
-            "-keyout", name + ".key", "-out", name + ".pem", "-days", "2", "-subj", "/CN=" + name)
-
-
-def make_cert(name, ca="ca", days=2, host="localhost", rsa=False):
-    """NAME.pem and NAME.key, signed by the CA."""
-    kind = ("rsa:2048",) if rsa else ("ec", "-pkeyopt", "ec_paramgen_curve:P-256")
-    openssl("req", "-newkey", *kind, "-nodes", "-keyout", name + ".key", "-out", name + ".csr",
-            "-subj", "/CN=" + host)
-    with open(DIR + "/ext", "w") as f:
-        f.write("subjectAltName=DNS:%s,IP:127.0.0.1\n" % host)
-    openssl("x509", "-req", "-in", name + ".csr", "-CA", ca + ".pem", "-CAkey", ca + ".key",
-            "-CAcreateserial", "-days", str(days), "-extfile", "ext", "-out", name + ".pem")
-    os.chmod(DIR + "/" + name + ".key", 0o600)
-
-
-make_ca("ca")
-make_ca("stranger")
-make_cert("server")
-make_cert("server-rsa", rsa=True)
-make_cert("elsewhere", host="elsewhere.example")
-make_cert("expired", days=-1)
-make_cert("second")
-make_cert("client")
-make_cert("client-of-stranger", ca="stranger")
+certs.ca("ca")
+certs.ca("stranger")
+certs.cert("server")
+certs.cert("server-rsa", rsa=True)
+certs.cert("elsewhere", host="elsewhere.example")
+certs.cert("expired", days=-1)
+certs.cert("second")
+certs.cert("client")
+certs.cert("client-of-stranger", by="stranger")
 with open(DIR + "/secret", "w") as secret:
     secret.write(SECRET + "\n")
 os.chmod(DIR + "/secret", 0o600)
@@ -63,31 +43,18 @@ KEY = "[key alice]\nsecret_file = %s/secret\n" % DIR
 VISION_CONF = "[model vision]\npath = %s\n" % VISION
 
 
-def files(name):
-    return "tls_certificate = %s/%s.pem\ntls_key = %s/%s.key\n" % (DIR, name, DIR, name)
-
-
-def context(ca="ca", alpn=None, **versions):
-    c = ssl.create_default_context(cafile="%s/%s.pem" % (DIR, ca))
-    for k, v in versions.items():
-        setattr(c, k + "_version", v)
-    if alpn:
-        c.set_alpn_protocols(alpn)
-    return c
-
-
 class TlsServer(Server):
     """One that is asked by TLS, and on a second port without."""
 
     def __init__(self, sections=VISION_CONF, cert="server", server="", **args):
         args.setdefault("listen", "127.0.0.1:0 tls:127.0.0.1:0")
-        Server.__init__(self, sections + KEY, files(cert) + server, **args)
+        Server.__init__(self, sections + KEY, certs.options(cert) + server, **args)
 
     def plain(self, timeout=10):
         return socket.create_connection(("127.0.0.1", self.tls_port), timeout=timeout)
 
     def connect(self, timeout=30, ctx=None):
-        s = (ctx or context()).wrap_socket(self.plain(timeout), server_hostname="localhost")
+        s = (ctx or certs.context()).wrap_socket(self.plain(timeout), server_hostname="localhost")
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return s
 
@@ -96,7 +63,7 @@ class TlsServer(Server):
 
     def http(self, timeout=600):
         return http.client.HTTPSConnection("localhost", self.tls_port, timeout=timeout,
-                                           context=context())
+                                           context=certs.context())
 
     def get(self, path, headers=None, method="GET", body=None):
         return Server.get(self, path, AUTH if headers is None else headers, method, body)
@@ -146,14 +113,14 @@ def rsa_and_old_versions():
 def official_clients(engine):
     with TlsServer(minilm() + VISION_CONF, engine=engine) as s:
         c = openai.OpenAI(base_url=s.url("/v1"), api_key=SECRET,
-                          http_client=openai.DefaultHttpxClient(verify=context()))
+                          http_client=openai.DefaultHttpxClient(verify=certs.context()))
         many = c.embeddings.create(model="minilm", input=["hello", "x y z", "word " * 40])
         assert len(many.data) == 3 and len(many.data[2].embedding) == 384
         assert many.data[0].embedding == s.embed("hello", headers=AUTH)[0] or np.allclose(
             many.data[0].embedding, s.embed("hello", headers=AUTH)[0], atol=2e-6)
         c.close()
         t = triton.InferenceServerClient("localhost:%d" % s.tls_port, ssl=True, concurrency=4,
-                                         ssl_context_factory=context)
+                                         ssl_context_factory=certs.context)
         x = np.random.default_rng(1).standard_normal((64, 3, 16, 16), dtype=np.float32)
         i = triton.InferInput("x", x.shape, "FP32")
         i.set_data_from_numpy(x)
@@ -166,14 +133,14 @@ def official_clients(engine):
 @each_engine
 def application_protocol(engine):
     with TlsServer(engine=engine) as s:
-        c = s.connect(ctx=context(alpn=["h2", "http/1.1"]))
+        c = s.connect(ctx=certs.context(alpn=["h2", "http/1.1"]))
         assert c.selected_alpn_protocol() == "http/1.1"
         c.close()
         c = s.connect()
         assert c.selected_alpn_protocol() is None
         c.close()
         try:
-            s.connect(ctx=context(alpn=["h2"]))
+            s.connect(ctx=certs.context(alpn=["h2"]))
             assert False
         except ssl.SSLError as e:
             assert "no application protocol" in str(e).lower(), e
@@ -215,7 +182,7 @@ def check(conf, **how):
 
 @test
 def configurations_that_are_refused():
-    here = files("server")
+    here = certs.options("server")
     for conf, want in (
             ("listen = 0.0.0.0:0\n" + here + KEY, "0.0.0.0:0 is not an address of this machine"),
             ("listen = [::]:0\n" + here + KEY, "write tls:[::]:0"),
@@ -231,13 +198,14 @@ def configurations_that_are_refused():
              "tls_key = /nonexistent: No such file"),
             (here + "tls_client_ca = /nonexistent\n", "tls_client_ca = /nonexistent: No such"),
             (here + "tls_client_ca = %s/secret\n" % DIR, "no certificates in PEM form"),
-            (files("server").replace("server.key", "second.key"), "is not the key of"),
-            (files("server").replace("server.key", "server-rsa.key"), "is not the key of"),
-            (files("server").replace("server.pem", "server.key"), "not the chain of"),
-            (files("server").replace("server.key", "server.pem"), "not a private key in PEM"),
-            (files("server").replace("server.key", "locked.key"), "needs a passphrase"),
-            (files("server").replace("server.pem", "empty.pem"), "not the chain of")):
-        openssl("ec", "-in", "server.key", "-aes128", "-passout", "pass:x", "-out", "locked.key")
+            (here.replace("server.key", "second.key"), "is not the key of"),
+            (here.replace("server.key", "server-rsa.key"), "is not the key of"),
+            (here.replace("server.pem", "server.key"), "not the chain of"),
+            (here.replace("server.key", "server.pem"), "not a private key in PEM"),
+            (here.replace("server.key", "locked.key"), "needs a passphrase"),
+            (here.replace("server.pem", "empty.pem"), "not the chain of")):
+        certs.openssl("ec", "-in", "server.key", "-aes128", "-passout", "pass:x", "-out",
+                      "locked.key")
         open(DIR + "/empty.pem", "w").close()
         rc, out = check("[server]\n" + conf)
         assert rc == 1 and want in out, (conf, rc, out)
@@ -252,7 +220,7 @@ def files_that_may_not_be_read():
     os.chmod(DIR, 0o755)
     os.chmod(DIR + "/secret", 0o644)
     try:
-        rc, out = check("[server]\nlisten = tls:127.0.0.1:0\n" + files("server") + KEY,
+        rc, out = check("[server]\nlisten = tls:127.0.0.1:0\n" + certs.options("server") + KEY,
                         user="nobody", cwd="/")
     except PermissionError:
         raise Skip("nobody else may come here")
@@ -263,9 +231,9 @@ def files_that_may_not_be_read():
 
 @test
 def readable_keys_are_told():
-    make_cert("open")
+    certs.cert("open")
     os.chmod(DIR + "/open.key", 0o644)
-    rc, out = check("[server]\n" + files("open"))
+    rc, out = check("[server]\n" + certs.options("open"))
     assert rc == 0 and "others can read a secret" in out and "open.key" in out, out
 
 
@@ -341,7 +309,7 @@ def certificates_change_under_connections(engine):
 def hello(version=ssl.TLSVersion.TLSv1_3):
     """A client's first bytes."""
     out = ssl.MemoryBIO()
-    c = context(minimum=version, maximum=version).wrap_bio(ssl.MemoryBIO(), out,
+    c = certs.context(minimum=version, maximum=version).wrap_bio(ssl.MemoryBIO(), out,
                                                            server_hostname="localhost")
     try:
         c.do_handshake()
@@ -631,7 +599,7 @@ def the_kernel_does_it_where_it_can():
         raise Skip("this kernel has no TLS (modprobe tls)")
     with TlsServer(minilm()) as s:
         v = ssl.TLSVersion.TLSv1_2
-        c = s.connect(ctx=context(minimum=v, maximum=v))
+        c = s.connect(ctx=certs.context(minimum=v, maximum=v))
         body = embed_body(300000)
         c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
                   b"Connection: close\r\nContent-Length: %d\r\n\r\n"
@@ -650,9 +618,8 @@ def sockets_that_were_passed():
         ln.bind((address, 0))
         ln.listen()
         with open(DIR + "/passed.conf", "w") as f:
-            f.write("[server]\n" + files("server") + VISION_CONF + KEY)
-        s = TlsServer(args=activated(ln, DIR + "/passed.conf", name), wait=ok,
-                      pass_fds=(ln.fileno(),))
+            f.write("[server]\n" + certs.options("server") + VISION_CONF + KEY)
+        s = TlsServer(wait=ok, **activated({name: ln}, DIR + "/passed.conf"))
         if ok:
             with s:
                 assert s.tls_port == ln.getsockname()[1]
@@ -662,11 +629,6 @@ def sockets_that_were_passed():
             s.reader.join(5)
             assert "FileDescriptorName=tls" in s.log(), s.log()
         ln.close()
-
-
-@test
-def tidy():
-    shutil.rmtree(DIR)
 
 
 main()
