@@ -172,12 +172,12 @@ out_put:
 
 /* ---- filling descriptors ---- */
 
-static __always_inline struct rlx_desc *rlx_batch_desc(const struct rlx_batch *b,
-						       u32 i)
+static __always_inline struct rlx_desc *
+rlx_batch_desc(const struct rlx_batch *b, const struct rlx_slot *slot)
 {
 	const struct rlx_queue *q = b->ch->q;
 
-	return &q->desc[rlx_slot_tag(&q->slots, b->slot[i])];
+	return &q->desc[rlx_slot_tag(&q->slots, slot)];
 }
 
 static __always_inline bool rlx_batch_good(const struct rlx_desc *desc, u32 most,
@@ -202,6 +202,8 @@ static void rlx_batch_read(struct rlx_batch *b, const struct rlx_rq __user *urq)
 {
 	const u32 most = b->ch->svc->max_slices;
 	u64 *to, wait_handle = 0, wait_value = 0;
+	/* No index: its check would be a call with user space open. */
+	struct rlx_slot **slot = b->slot + b->end;
 	u32 end = b->end, more = 0, k;
 	const u64 __user *from;
 	struct rlx_desc *desc;
@@ -210,7 +212,7 @@ static void rlx_batch_read(struct rlx_batch *b, const struct rlx_rq __user *urq)
 	if (!user_read_access_begin(urq, (b->nr - end) * sizeof(*urq)))
 		return;
 	for (; end < b->nr && !more; end++, urq++) {
-		desc = rlx_batch_desc(b, end);
+		desc = rlx_batch_desc(b, *slot++);
 		from = (const u64 __user *)urq;
 		to = (u64 *)&desc->opcode;
 		unsafe_get_user(to[0], &from[0], out_end);
@@ -246,7 +248,7 @@ out_end:
 /* The same of one request from a copy of the kernel's, which has only slices. */
 static void rlx_batch_copy(struct rlx_batch *b, const struct rlx_rq *rq)
 {
-	struct rlx_desc *desc = rlx_batch_desc(b, b->end);
+	struct rlx_desc *desc = rlx_batch_desc(b, b->slot[b->end]);
 
 	desc->opcode = rq->opcode;
 	desc->flags = rq->flags;
@@ -263,7 +265,7 @@ static void rlx_batch_copy(struct rlx_batch *b, const struct rlx_rq *rq)
 
 static int rlx_batch_read_slices(struct rlx_batch *b)
 {
-	const struct rlx_desc *desc = rlx_batch_desc(b, b->end - 1);
+	const struct rlx_desc *desc = rlx_batch_desc(b, b->slot[b->end - 1]);
 	int err;
 
 	b->slices = kmalloc_array(desc->nr_slices, sizeof(*b->slices),
@@ -361,7 +363,7 @@ static u32 rlx_batch_ready(struct rlx_batch *b)
 	u32 i;
 
 	for (i = b->done; i < b->end; i++) {
-		struct rlx_desc *desc = rlx_batch_desc(b, i);
+		struct rlx_desc *desc = rlx_batch_desc(b, b->slot[i]);
 		struct rlx_slot *slot = b->slot[i];
 
 		slot->lease.words = 0;
