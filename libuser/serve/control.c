@@ -727,6 +727,14 @@ static bool acked(struct rlx_client *cl)
 	return is;
 }
 
+/* Nothing of his waits to be read: a service may be late itself. */
+static bool is_silent(const struct rlx_client *cl)
+{
+	char c;
+
+	return recv(cl->sock, &c, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
 static void bury(struct rlx_service *svc)
 {
 	uint64_t now = 0;
@@ -737,7 +745,7 @@ static void bury(struct rlx_service *svc)
 
 		if (cl->state == RLX_CLIENT_NEW && !cl->doomed) {
 			now = now ? now : rlx_now();
-			if (now >= cl->hello_by)
+			if (now >= cl->hello_by && is_silent(cl))
 				refuse(cl, RLX_ETIME, "said nothing for too long");
 		}
 		if (!cl->doomed || acked(cl)) {
