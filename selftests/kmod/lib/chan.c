@@ -53,7 +53,7 @@ int k_next_executor(int service, uint32_t flags)
 {
 	long fd = -EBUSY;
 
-	for (int i = 0; i < 5000 && fd == -EBUSY; i++) {
+	for (int i = 0; i < 60000 && fd == -EBUSY; i++) {
 		fd = k_try_executor(service, flags);
 		if (fd == -EBUSY)
 			usleep(1000);
@@ -256,7 +256,7 @@ void k_ring_fill(struct k_ring *r, void *to, uint32_t nr)
 
 	while (got < nr) {
 		if (spins++ % 1024 == 1023) {
-			end = end ? end : k_now() + 10000 * K_MS;
+			end = end ? end : k_now() + K_SOON;
 			CHECKF(k_now() < end, "nothing came into the ring");
 		}
 		got += k_ring_take(r, (char *)to + (size_t)got * r->entry_bytes,
@@ -291,7 +291,7 @@ bool k_stat_becomes(const char *name, long want)
 	char path[96], buf[32];
 
 	snprintf(path, sizeof(path), "/sys/class/misc/rlx/%s", name);
-	for (int i = 0; i < 5000; i++) {
+	for (int i = 0; i < 60000; i++) {
 		int fd = open(path, O_RDONLY | O_CLOEXEC);
 		ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
 
@@ -357,7 +357,7 @@ uint32_t k_fetch1(int ex)
 	long n;
 
 	do	/* task work of a ring of this thread interrupts like a signal */
-		n = k_fetch(ex, &tag, 1, 1, 5000 * K_MS);
+		n = k_fetch(ex, &tag, 1, 1, K_SOON);
 	while (n == -EINTR);
 	CHECKF(n == 1, "FETCH: %ld", n);
 	return tag;

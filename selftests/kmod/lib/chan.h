@@ -9,6 +9,8 @@
 
 #define K_EVER	UINT64_MAX
 #define K_MS	1000000ull
+/* For what must come: long after a machine with much else to do would have it. */
+#define K_SOON	(60000 * K_MS)
 
 /* Descriptors; fail the test where they are refused. */
 int k_service(int session, uint32_t queues, uint32_t depth, uint32_t flags);
@@ -94,7 +96,7 @@ void k_scene_free(struct k_scene *s);
 /* One tag, within some seconds. */
 uint32_t k_fetch1(int ex);
 
-/* Waits until /sys/class/misc/rlx/@name reads @want; false after five seconds. */
+/* Waits until /sys/class/misc/rlx/@name reads @want; false after a minute. */
 bool k_stat_becomes(const char *name, long want);
 
 #endif

@@ -299,7 +299,7 @@ static long result(struct scene *s)
 {
 	long res;
 
-	for (int i = 0; i < 5000; i++) {
+	for (int i = 0; i < 300000; i++) {
 		if (answered(s, &res))
 			return res;
 		io_uring_get_events(&s->ring);

@@ -497,7 +497,7 @@ TEST(device_writes_are_kept)
 	for (fd = 3; fd < 64; fd++)
 		close(fd);
 	CHECK(p[MIB / 8 - 1] != p[0]);
-	for (i = 0; i < 2000 && !(page_flags((void *)p) & KPF_DIRTY); i++)
+	for (i = 0; i < 60000 && !(page_flags((void *)p) & KPF_DIRTY); i++)
 		usleep(1000);
 	for (i = 0; i < MIB / 8; i += PAGE / 8)
 		CHECK(p[i] && page_flags((void *)(p + i)) & KPF_DIRTY);

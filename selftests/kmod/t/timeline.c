@@ -261,7 +261,7 @@ static void until_waiters(int tl, uint32_t n)
 {
 	int i;
 
-	for (i = 0; i < 20000 && tl_waiters(tl) != n; i++)
+	for (i = 0; i < 120000 && tl_waiters(tl) != n; i++)
 		usleep(500);
 	CHECK_EQ(tl_waiters(tl), n);
 }
@@ -444,10 +444,19 @@ static void on_signal(int sig)
 {
 }
 
+struct pest {
+	pthread_t of;
+	_Atomic bool over;
+};
+
 static void *pester(void *arg)
 {
-	usleep(30000);
-	pthread_kill(*(pthread_t *)arg, SIGUSR1);
+	struct pest *p = arg;
+
+	while (!p->over) {
+		usleep(30000);
+		pthread_kill(p->of, SIGUSR1);
+	}
 	return NULL;
 }
 
@@ -455,16 +464,19 @@ TEST(signals_interrupt)
 {
 	int s = k_open(), tl = k_timeline(s, 0), restart;
 	struct sigaction sa = { .sa_handler = on_signal };
-	pthread_t self = pthread_self(), t;
 	uint64_t until;
+	pthread_t t;
 
 	for (restart = 0; restart < 2; restart++) {
 		sa.sa_flags = restart ? SA_RESTART : 0;
 		sigaction(SIGUSR1, &sa, NULL);
-		CHECK(!pthread_create(&t, NULL, pester, &self));
-		until = k_now() + 300 * MS;
+		struct pest p = { pthread_self(), false };
+
+		CHECK(!pthread_create(&t, NULL, pester, &p));
+		until = k_now() + (restart ? 300 : 60000) * MS;
 		CHECK_EQ(tl_wait1(s, tl, 1, until), restart ? -ETIME : -EINTR);
 		CHECK((k_now() >= until) == restart);
+		p.over = true;
 		pthread_join(t, NULL);
 	}
 	CHECK_EQ(tl_waiters(tl), 0);

@@ -53,7 +53,7 @@ queue_wait(struct io_uring *r, int tl, struct rlx_ioc_timeline_wait_one *w,
 static int reap(struct io_uring *r, uint64_t *user_data)
 {
 	struct io_uring_cqe *cqe;
-	struct __kernel_timespec ts = { .tv_sec = 20 };
+	struct __kernel_timespec ts = { .tv_sec = 60 };
 	int ret = io_uring_wait_cqe_timeout(r, &cqe, &ts);
 
 	CHECKF(!ret, "no completion: %s", strerror(-ret));
@@ -102,7 +102,7 @@ static void until_waiters(int tl, uint32_t n)
 {
 	int i;
 
-	for (i = 0; i < 20000 && waiters(tl) != n; i++)
+	for (i = 0; i < 120000 && waiters(tl) != n; i++)
 		usleep(500);
 	CHECK_EQ(waiters(tl), n);
 }
