@@ -37,6 +37,8 @@ enum {
 	B_HALVES = (B_TRANS ? DEPTH : BN) * LDB,
 };
 
+typedef gemm_operands<float, type_a, type_b, type_c> operands;
+
 static DEV inline half to_half(float x) { return from_f32<half>(x); }
 static DEV inline half to_half(bf16 x) { return from_f32<half>(to_f32(x)); }
 static DEV inline half to_half(f16 x) { return from_f32<half>(to_f32(x)); }
@@ -44,28 +46,31 @@ static DEV inline half to_half(f16 x) { return from_f32<half>(to_f32(x)); }
 template <class A, class B> struct same_type { enum { yes = 0 }; };
 template <class A> struct same_type<A, A> { enum { yes = 1 }; };
 
-/*
- * A tile of ROWS x COLS as it lies in memory, from row @r0 and column @c0 of a
- * matrix of @rows x @cols. @wide: 16 bytes at a time, behind the thread's back.
- */
+/* A matrix as it lies in memory; @wide: whole rows may be read by 16 bytes. */
+template <class T> struct area {
+	const T	*p;
+	int64_t	ld, rows, cols;
+	bool	wide;
+};
+
+/* A tile of ROWS x COLS of it, from row @r0 and column @c0; zeros beyond the edges. */
 template <int ROWS, int COLS, class T>
-static DEV inline void load_tile(half *to, const T *p, size_t ld, int64_t r0, int64_t c0,
-				 int64_t rows, int64_t cols, bool wide)
+static DEV inline void load_tile(half *to, const area<T> &m, int64_t r0, int64_t c0)
 {
 	if constexpr (same_type<T, half>::yes) {
-		if (wide) {
+		if (m.wide) {	/* behind the thread's back */
 #pragma unroll
 			for (int e = 0; e < ROWS * COLS / 8; e += THREADS) {
 				int i = e + (int)threadIdx.x, r = i / (COLS / 8);
 				int c = i % (COLS / 8) * 8;
-				int64_t left = cols - c0 - c;
-				int n = r0 + r >= rows || left <= 0 ? 0 :
+				int64_t left = m.cols - c0 - c;
+				int n = r0 + r >= m.rows || left <= 0 ? 0 :
 					left < 8 ? (int)left : 8;
 
 				if (ROWS * COLS / 8 % THREADS && i >= ROWS * COLS / 8)
 					break;
 				copy_async(to + r * (COLS + PAD) + c,
-					   n ? p + (r0 + r) * (int64_t)ld + c0 + c : p, 16,
+					   n ? m.p + (r0 + r) * m.ld + c0 + c : m.p, 16,
 					   n * 2);
 			}
 			return;
@@ -75,28 +80,30 @@ static DEV inline void load_tile(half *to, const T *p, size_t ld, int64_t r0, in
 		int r = i / COLS, c = i % COLS;
 		half v = {};
 
-		if (r0 + r < rows && c0 + c < cols)
-			v = to_half(p[(r0 + r) * (int64_t)ld + c0 + c]);
+		if (r0 + r < m.rows && c0 + c < m.cols)
+			v = to_half(m.p[(r0 + r) * m.ld + c0 + c]);
 		to[r * (COLS + PAD) + c] = v;
 	}
 }
 
-static DEV inline void load_step(const struct rlx_k_gemm &a,
-				 const gemm_operands<float, type_a, type_b, type_c> &o,
-				 half *stage, int64_t row, int64_t col, int64_t at, bool wide)
-{
-	int64_t m = (int64_t)a.m, n = (int64_t)a.n, k = (int64_t)a.k;
-	half *b = stage + A_HALVES;
+/* Both matrices, and where in them the block works. */
+struct work {
+	area<type_a>	a;
+	area<type_b>	b;
+	int64_t		row, col;
+};
 
+static DEV inline void load_step(half *stage, const struct work &w, int64_t at)
+{
 #if A_TRANS
-	load_tile<DEPTH, BM>(stage, o.a, a.lda, at, row, k, m, wide);
+	load_tile<DEPTH, BM>(stage, w.a, at, w.row);
 #else
-	load_tile<BM, DEPTH>(stage, o.a, a.lda, row, at, m, k, wide);
+	load_tile<BM, DEPTH>(stage, w.a, w.row, at);
 #endif
 #if B_TRANS
-	load_tile<DEPTH, BN>(b, o.b, a.ldb, at, col, k, n, wide);
+	load_tile<DEPTH, BN>(stage + A_HALVES, w.b, at, w.col);
 #else
-	load_tile<BN, DEPTH>(b, o.b, a.ldb, col, at, n, k, wide);
+	load_tile<BN, DEPTH>(stage + A_HALVES, w.b, w.col, at);
 #endif
 }
 
@@ -138,8 +145,7 @@ static DEV inline type_c put(float x) { return from_f32<type_c>(x); }
  * 16 rows of the wave's part at a time go through shared memory @room: the end of a
  * sum stands once in the code, not once for each register, and stores are in order.
  */
-static DEV inline void finish_all(const struct rlx_k_gemm &a,
-				  const gemm_operands<float, type_a, type_b, type_c> &o,
+static DEV inline void finish_all(const struct rlx_k_gemm &a, const operands &o,
 				  const float (*c)[TN][MMA_C], float *room, int64_t row,
 				  int64_t col)
 {
@@ -173,20 +179,22 @@ static DEV inline void product(const struct rlx_k_gemm &a, const struct rlx_g_en
 			       half *shared, int64_t t)
 {
 	int64_t down = ((int64_t)a.m + BM - 1) / BM, across = ((int64_t)a.n + BN - 1) / BN;
-	gemm_operands<float, type_a, type_b, type_c> o(a, env, t / (down * across));
+	int64_t m = (int64_t)a.m, n = (int64_t)a.n, k = (int64_t)a.k;
+	operands o(a, env, t / (down * across));
 	bool wide = by_16(o.a, a.lda, sizeof(half)) && by_16(o.b, a.ldb, sizeof(half));
-	int steps = (int)((a.k + DEPTH - 1) / DEPTH);
+	struct work w = {
+		{ o.a, (int64_t)a.lda, A_TRANS ? k : m, A_TRANS ? m : k, wide },
+		{ o.b, (int64_t)a.ldb, B_TRANS ? k : n, B_TRANS ? n : k, wide }, 0, 0 };
+	int steps = (int)((k + DEPTH - 1) / DEPTH);
 	int wm = wave_id() % WAVES_M * WM, wn = wave_id() / WAVES_M * WN;
-	int64_t row, col;	/* of the tile */
 	float c[TM][TN][MMA_C] = {};
 
-	gemm_tile(t % (down * across), down, across, &row, &col);
-	row *= BM;
-	col *= BN;
+	gemm_tile(t % (down * across), down, across, &w.row, &w.col);
+	w.row *= BM;
+	w.col *= BN;
 	for (int s = 0; s < STAGES - 1; s++) {
 		if (s < steps)
-			load_step(a, o, shared + s * (A_HALVES + B_HALVES), row, col,
-				  (int64_t)s * DEPTH, wide);
+			load_step(shared + s * (A_HALVES + B_HALVES), w, (int64_t)s * DEPTH);
 		copy_commit();
 	}
 	for (int s = 0; s < steps; s++) {
@@ -196,14 +204,15 @@ static DEV inline void product(const struct rlx_k_gemm &a, const struct rlx_g_en
 		__syncthreads();
 		/* into the stage that everybody has left behind at the barrier */
 		if (next < steps)
-			load_step(a, o, shared + next % STAGES * (A_HALVES + B_HALVES), row,
-				  col, (int64_t)next * DEPTH, wide);
+			load_step(shared + next % STAGES * (A_HALVES + B_HALVES), w,
+				  (int64_t)next * DEPTH);
 		copy_commit();
 		multiply(c, shared + s % STAGES * (A_HALVES + B_HALVES));
 	}
 	copy_wait<0>();
 	__syncthreads();
-	finish_all(a, o, c, (float *)shared + wave_id() * MMA_M * (WN + 4), row + wm, col + wn);
+	finish_all(a, o, c, (float *)shared + wave_id() * MMA_M * (WN + 4), w.row + wm,
+		   w.col + wn);
 	__syncthreads();
 }
 

@@ -23,19 +23,22 @@ static DEV inline real same(real x)
 	return x;
 }
 
-/*
- * Rows or columns [first, first + EDGE) and k [at, at + DEPTH) of a matrix: element
- * (i, k) at p[i * ld + k], or p[k * ld + i] if @trans. Beyond the edges: zeros.
- */
-static DEV inline void load(real (*to)[EDGE + 4], const real *p, size_t ld, bool trans,
-			    size_t first, size_t n, size_t at, size_t depth)
+/* A matrix: element (i, k) at p[i * ld + k], or p[k * ld + i] if trans. */
+struct side {
+	const real	*p;
+	size_t		ld, n, depth;
+	bool		trans;
+};
+
+/* Its rows [first, first + EDGE), k [at, at + DEPTH); zeros beyond the edges. */
+static DEV inline void load(real (*to)[EDGE + 4], const struct side &s, size_t first, size_t at)
 {
 	for (int e = (int)threadIdx.x; e < EDGE * DEPTH; e += 256) {
-		int i = trans ? e % EDGE : e / DEPTH, k = trans ? e / EDGE : e % DEPTH;
-		bool in = first + i < n && at + k < depth;
+		int i = s.trans ? e % EDGE : e / DEPTH, k = s.trans ? e / EDGE : e % DEPTH;
+		bool in = first + i < s.n && at + k < s.depth;
 
-		to[k][i] = !in ? 0 : trans ? p[(at + k) * ld + first + i] :
-					     p[(first + i) * ld + at + k];
+		to[k][i] = !in ? 0 : s.trans ? s.p[(at + k) * s.ld + first + i] :
+					       s.p[(first + i) * s.ld + at + k];
 	}
 }
 
@@ -47,14 +50,16 @@ static DEV inline void product(const struct rlx_k_gemm &a, const struct rlx_g_en
 	int64_t across = ((int64_t)a.n + EDGE - 1) / EDGE, row, col;
 	gemm_operands<real, real, real, real> o(a, env, t / (down * across));
 	int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
+	struct side left = { o.a, a.lda, a.m, a.k, a.trans_a };
+	struct side right = { o.b, a.ldb, a.n, a.k, a.b_form == RLX_B_ROWS };
 	real sum[PER][PER] = {};
 
 	gemm_tile(t % (down * across), down, across, &row, &col);
 	row *= EDGE;
 	col *= EDGE;
 	for (size_t at = 0; at < a.k; at += DEPTH) {
-		load(as, o.a, a.lda, a.trans_a, (size_t)row, a.m, at, a.k);
-		load(bs, o.b, a.ldb, a.b_form == RLX_B_ROWS, (size_t)col, a.n, at, a.k);
+		load(as, left, (size_t)row, at);
+		load(bs, right, (size_t)col, at);
 		__syncthreads();
 #pragma unroll
 		for (int k = 0; k < DEPTH; k++)
