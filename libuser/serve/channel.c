@@ -115,7 +115,7 @@ static void tag_free(struct rlx_channel *ch, uint32_t i)
 		ch->att[t->att[k]].used--;
 	ch->nr_indirect -= t->indirect;
 	t->nr_att = 0;
-	t->indirect = false;
+	t->indirect = t->again = false;
 	t->state = RLX_TAG_FREE;
 	if (!++t->gen)		/* 0 is what no request has */
 		t->gen = 1;
@@ -124,6 +124,10 @@ static void tag_free(struct rlx_channel *ch, uint32_t i)
 
 void rlx_channel_unsend(struct rlx_channel *ch, uint32_t tag)
 {
+	if (ch->tag[tag].again) {
+		ch->tag[tag].state = RLX_TAG_KEPT;
+		return;
+	}
 	ch->submitted--;
 	tag_free(ch, tag);
 }
@@ -168,6 +172,8 @@ int rlx_channel_submit(struct rlx_channel *ch, const struct rlx_request *req,
 		rlx_channel_retry(ch, rlx_deadline_in(ch->opts.timeout_ns));
 	if (ch->dismissed)
 		rlx_channel_hear(ch);
+	if (ch->state != RLX_CHANNEL_DOWN && ch->dismissed && ch->opts.flags)
+		return RLX_EAGAIN;	/* once these are answered, to the next */
 	if (ch->state == RLX_CHANNEL_DOWN || ch->dismissed)
 		return ch->err.status ? ch->err.status : RLX_EPIPE;
 	for (i = 0; i < n; i++) {
@@ -239,8 +245,12 @@ static int take(struct rlx_channel *ch, struct rlx_reply *out, unsigned int max)
 			continue;
 		}
 		rc = ch->state == RLX_CHANNEL_UP ? ch->ops->next(ch, &i) : 0;
-		if (rc > 0)
+		if (rc > 0 && rlx_channel_orphaned(ch, i)) {
+			ch->tag[i].state = RLX_TAG_DEAD;
+			rlx_channel_lost(ch);
+		} else if (rc > 0) {
 			fill_reply(ch, i, &out[n++]);
+		}
 		if (rc < 0) {
 			rlx_channel_ruin(ch, RLX_EPROTO,
 					 "the executor answered what was not asked");

@@ -13,7 +13,8 @@
 
 /* An attachment. In a slot of rlx_channel.att; handle 0: free. */
 struct rlx_attached {
-	uint32_t		 handle;
+	uint32_t		 handle;	/* what requests call it, for good */
+	uint32_t		 wire;		/* what this executor calls it */
 	uint32_t		 access;
 	uint32_t		 used;		/* slices of requests not reaped */
 	struct rlx_arena	*arena;
@@ -25,6 +26,7 @@ enum rlx_tag_state {
 	RLX_TAG_SENT,		/* the executor's to answer */
 	RLX_TAG_OVER,		/* answered here; in the list to be reaped */
 	RLX_TAG_KEPT,		/* for the next executor */
+	RLX_TAG_DEAD,		/* kmod: answered by the end of its executor */
 };
 
 /* A request under way. */
@@ -39,6 +41,7 @@ struct rlx_tag {
 	uint32_t		 nr_att;
 	uint16_t		 att[RLX_REQUEST_SLICES];
 	bool			 indirect;
+	bool			 again;		/* submitted before */
 	struct rlx_request	 req;		/* only with RECOVER */
 };
 
@@ -166,6 +169,8 @@ void rlx_channel_last_words(struct rlx_channel *ch);
 
 /* recover.c: the executor is gone; answer or keep what was under way. */
 void rlx_channel_lost(struct rlx_channel *ch);
+/* Is the reply of @tag the end of an executor, after which there is a next one? */
+bool rlx_channel_orphaned(const struct rlx_channel *ch, uint32_t tag);
 /* While LOST: one try, by @deadline_ns; it ends UP, DOWN, or still LOST. */
 void rlx_channel_retry(struct rlx_channel *ch, uint64_t deadline_ns);
 /* Have rlx_channel_fd(), if there is one, show the state. */
@@ -173,7 +178,7 @@ void rlx_channel_watch(struct rlx_channel *ch);
 /* Down for good, every open request answered with -EOWNERDEAD. */
 void rlx_channel_ruin(struct rlx_channel *ch, enum rlx_status st,
 		      const char *why);
-/* @tag was put up, and is not sent: as if it had never been. */
+/* @tag was put up, and is not sent: as if it had never been, or kept still. */
 void rlx_channel_unsend(struct rlx_channel *ch, uint32_t tag);
 /* Has the service said goodbye over the socket? Then down, if nothing is open. */
 void rlx_channel_hear(struct rlx_channel *ch);

@@ -185,6 +185,9 @@ enum rlx_status rlx_channel_attach(struct rlx_channel *ch,
 		return st;
 	}
 	rlx_arena_get(arena);
+	/* A request may go to the kernel as it is: then its name counts. */
+	if (ch->ops->attach && !ch->opts.flags)
+		att->handle = att->wire;
 	*out_handle = att->handle;
 	return RLX_OK;
 }
@@ -192,7 +195,7 @@ enum rlx_status rlx_channel_attach(struct rlx_channel *ch,
 enum rlx_status rlx_channel_detach(struct rlx_channel *ch, uint32_t handle,
 				   struct rlx_error *err)
 {
-	struct rlx_wire_msg m = { .type = RLX_WIRE_DETACH, .handle = handle };
+	struct rlx_wire_msg m = { .type = RLX_WIRE_DETACH };
 	struct rlx_attached *att;
 	enum rlx_status st;
 	uint32_t i;
@@ -209,13 +212,14 @@ enum rlx_status rlx_channel_detach(struct rlx_channel *ch, uint32_t handle,
 		return rlx_fail(err, RLX_EBUSY,
 				"detach: a request that may name it is not reaped");
 	st = down(ch, err);
+	m.handle = att->wire;
 	if (!st)
 		st = rlx_channel_ask(ch, &m, -1,
 				     rlx_deadline_in(ch->opts.timeout_ns), err);
 	if (st)
 		return st;
 	if (ch->ops->detach)
-		ch->ops->detach(ch, handle);
+		ch->ops->detach(ch, att->wire);
 	rlx_arena_put(att->arena);
 	*att = (struct rlx_attached){ 0 };
 	return RLX_OK;

@@ -17,7 +17,8 @@ enum { N_TRANSPORTS = sizeof(transports) / sizeof(transports[0]) };
 
 /*
  * Without a wish kmod is offered where arenas come from the module too, as it takes
- * no others everywhere. Recovery is not for it: what is in the kernel dies with it.
+ * no others everywhere; and not to who recovers, for there it is not known which
+ * requests a dead executor had taken.
  */
 enum rlx_status rlx_channel_choose(struct rlx_channel *ch, struct rlx_error *err)
 {
@@ -28,12 +29,11 @@ enum rlx_status rlx_channel_choose(struct rlx_channel *ch, struct rlx_error *err
 	for (i = 0; i < N_TRANSPORTS; i++)
 		if (!name || !strcmp(name, transports[i]->name))
 			bits |= transports[i]->wire;
-	if (ch->opts.flags || (!name && access("/dev/rlx", R_OK | W_OK)))
+	if (!name && (ch->opts.flags || access("/dev/rlx", R_OK | W_OK)))
 		bits &= ~(uint32_t)RLX_WIRE_KMOD;
 	if (!bits)
 		return rlx_fail(err, RLX_ENOSUP,
-				"transport \"%.20s\" is not there, or cannot "
-				"recover", name);
+				"transport \"%.20s\" is not there", name);
 	ch->transports = bits;
 	ch->opts.transport = NULL;	/* the caller's string */
 	return RLX_OK;
@@ -161,12 +161,13 @@ enum rlx_status rlx_channel_send_arena(struct rlx_channel *ch,
 		st = ch->ops->attach(ch, att, err);
 		if (st)
 			return st;
-		m.handle = att->handle;
+		m.handle = att->wire;
 		st = rlx_channel_ask(ch, &m, -1, deadline_ns, err);
 		if (st)
-			ch->ops->detach(ch, att->handle);
+			ch->ops->detach(ch, att->wire);
 		return st;
 	}
+	att->wire = att->handle;
 	/* A service that may only read shall not get a descriptor that writes. */
 	if (!(att->access & RLX_ACCESS_WRITE) &&
 	    !rlx_arena_dup_readonly(att->arena, &dup, NULL))

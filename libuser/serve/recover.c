@@ -14,6 +14,12 @@ static bool recovers(const struct rlx_channel *ch)
 	return ch->opts.flags & (RLX_CHANNEL_RECOVER | RLX_CHANNEL_RECOVER_ALL);
 }
 
+bool rlx_channel_orphaned(const struct rlx_channel *ch, uint32_t tag)
+{
+	return ch->ops->finish && recovers(ch) &&
+	       ch->tag[tag].result == -EOWNERDEAD;
+}
+
 void rlx_channel_over(struct rlx_channel *ch, uint32_t i, int32_t result,
 		      uint32_t flags)
 {
@@ -58,15 +64,20 @@ static void settle(struct rlx_channel *ch, bool keep)
 		open += ch->tag[i].state == RLX_TAG_SENT;
 	if (ch->ops->finish && open)
 		ch->ops->finish(ch, open);
-	while (ch->ops->next(ch, &i) == 1)
-		rlx_channel_over(ch, i, ch->tag[i].result, ch->tag[i].flags);
+	while (ch->ops->next(ch, &i) == 1) {
+		if (keep && rlx_channel_orphaned(ch, i))
+			ch->tag[i].state = RLX_TAG_DEAD;
+		else
+			rlx_channel_over(ch, i, ch->tag[i].result,
+					 ch->tag[i].flags);
+	}
 	for (i = 0; i < ch->depth; i++) {
 		struct rlx_tag *t = &ch->tag[i];
 		bool fresh;
 
-		if (t->state != RLX_TAG_SENT)
+		if (t->state != RLX_TAG_SENT && t->state != RLX_TAG_DEAD)
 			continue;
-		fresh = ch->ops->withdraw(ch, i);
+		fresh = t->state == RLX_TAG_SENT && ch->ops->withdraw(ch, i);
 		t->flags = fresh ? RLX_REPLY_UNDELIVERED : 0;
 		if (keep && (fresh || ch->opts.flags & RLX_CHANNEL_RECOVER_ALL))
 			t->state = RLX_TAG_KEPT;
@@ -107,7 +118,9 @@ void rlx_channel_hear(struct rlx_channel *ch)
 		if (ch->epfd >= 0)
 			epoll_ctl(ch->epfd, EPOLL_CTL_DEL, ch->sock, NULL);
 	}
-	if (ch->dismissed && ch->nr_free == ch->depth)
+	if (ch->dismissed && ch->nr_free == ch->depth && recovers(ch))
+		rlx_channel_lost(ch);
+	else if (ch->dismissed && ch->nr_free == ch->depth)
 		rlx_channel_ruin(ch, RLX_EPIPE, "the service let us go");
 }
 
@@ -120,6 +133,7 @@ void rlx_channel_lost(struct rlx_channel *ch)
 		return;
 	}
 	ch->err = (struct rlx_error){ 0 };
+	ch->dismissed = false;
 	settle(ch, true);
 	rlx_channel_disconnect(ch);
 	ch->state = RLX_CHANNEL_LOST;
@@ -127,10 +141,11 @@ void rlx_channel_lost(struct rlx_channel *ch)
 	rlx_channel_watch(ch);
 }
 
+/* What is not taken now is kept; if that is for good, it is over. */
 static void send_again(struct rlx_channel *ch)
 {
-	uint32_t i, best;
-	int why;
+	uint32_t i, best, refused;
+	int why = RLX_OK;
 
 	for (;;) {	/* the oldest first */
 		best = ch->depth;
@@ -142,10 +157,16 @@ static void send_again(struct rlx_channel *ch)
 		if (best == ch->depth)
 			break;
 		ch->tag[best].state = RLX_TAG_SENT;
+		ch->tag[best].again = true;
 		/* The ring is new and as large as the table: there is room. */
 		ch->ops->send(ch, best, &ch->tag[best].req);
 	}
-	ch->ops->push(ch, &why);
+	refused = ch->ops->push(ch, &why);
+	if (why == RLX_EPIPE)
+		rlx_channel_lost(ch);
+	for (i = 0; refused && i < ch->depth; i++)
+		if (ch->tag[i].state == RLX_TAG_KEPT)
+			rlx_channel_over(ch, i, why, RLX_REPLY_UNDELIVERED);
 }
 
 void rlx_channel_retry(struct rlx_channel *ch, uint64_t deadline_ns)

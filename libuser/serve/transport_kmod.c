@@ -533,7 +533,10 @@ const struct rlx_service_ops rlx_service_kmod = {
 
 /* ---- the client's side --------------------------------------------------- */
 
-enum { CHAIN_END = 0xffff };
+enum {
+	CHAIN_END	= 0xffff,
+	LIST_BYTES	= RLX_REQUEST_SLICES_MAX * sizeof(struct rlx_request_slice),
+};
 
 struct rlx_kmod_channel {
 	int			 fd;
@@ -545,6 +548,8 @@ struct rlx_kmod_channel {
 	uint16_t		*pending;	/* their tags */
 	uint32_t		 nr_pending;
 	uint32_t		*kernel_tag;	/* by ours; the seq is in pos */
+	struct rlx_arena	*lists;		/* of INDIRECT requests, with RECOVER */
+	uint32_t		 lists_handle;
 };
 
 static void kmod_down(struct rlx_channel *ch)
@@ -562,8 +567,34 @@ static void kmod_down(struct rlx_channel *ch)
 	rlx_free(k->id);
 	rlx_free(k->pending);
 	rlx_free(k->kernel_tag);
+	rlx_arena_put(k->lists);
 	rlx_free(k);
 	ch->kmod = NULL;
+}
+
+/*
+ * Who recovers calls an arena the same in every channel; the kernel does not. In the
+ * lists of INDIRECT requests, which are the client's, that is made good in a copy.
+ */
+static enum rlx_status make_lists(struct rlx_channel *ch, struct rlx_error *err)
+{
+	struct rlx_arena_opts o = {
+		.size = ch->depth * LIST_BYTES, .name = "rlx-lists",
+		.provider = "kmod",
+	};
+	struct rlx_ioc_attach a = { .access = RLX_ACCESS_READ };
+	enum rlx_status st;
+
+	if (!ch->opts.flags || ch->slices_max <= RLX_REQUEST_SLICES)
+		return RLX_OK;
+	st = rlx_arena_new(&o, &ch->kmod->lists, err);
+	if (st)
+		return st;
+	a.fd = rlx_arena_fd(ch->kmod->lists);
+	if (ioctl(ch->kmod->fd, RLX_IOC_ATTACH, &a))
+		return fail_errno(err, "attach");
+	ch->kmod->lists_handle = a.handle;
+	return RLX_OK;
 }
 
 static enum rlx_status kmod_up(struct rlx_channel *ch, int *fds,
@@ -592,7 +623,7 @@ static enum rlx_status kmod_up(struct rlx_channel *ch, int *fds,
 	else if (!ring_map(&k->ring, k->fd, ch->depth, sizeof(struct rlx_cqe)))
 		st = fail_errno(err, "mmap of a channel");
 	else
-		st = RLX_OK;
+		st = make_lists(ch, err);
 	if (st)
 		kmod_down(ch);
 	else
@@ -652,21 +683,60 @@ static bool kmod_send(struct rlx_channel *ch, uint32_t tag,
 	return true;
 }
 
+static uint32_t wire_handle(const struct rlx_channel *ch, uint32_t handle)
+{
+	uint32_t i;
+
+	for (i = 0; i < ch->arenas_max; i++)
+		if (ch->att[i].handle == handle)
+			return ch->att[i].wire;
+	return 0;
+}
+
+/* @rq, put up under @tag, in the names of this executor. */
+static void translate(struct rlx_channel *ch, struct rlx_rq *rq, uint32_t tag)
+{
+	struct rlx_kmod_channel *k = ch->kmod;
+	struct rlx_slice *s = rq->slice;
+	uint32_t i, n = rq->nr_slices;
+
+	if (rq->flags & RLX_REQUEST_INDIRECT) {
+		s = (struct rlx_slice *)((char *)rlx_arena_base(k->lists) +
+					 tag * LIST_BYTES);
+		memcpy(s, (char *)rlx_arena_base(ch->att[ch->tag[tag].att[0]].arena) +
+		       rq->slice[0].offset, n * sizeof(*s));
+		rq->slice[0].arena = k->lists_handle;
+		rq->slice[0].offset = tag * LIST_BYTES;
+	}
+	for (i = 0; i < n; i++)
+		s[i].arena = wire_handle(ch, s[i].arena);
+}
+
 static unsigned int kmod_push(struct rlx_channel *ch, int *why)
 {
 	struct rlx_kmod_channel *k = ch->kmod;
 	struct rlx_ioc_submit s = { .entries = (uintptr_t)k->rq,
 				    .ids = (uintptr_t)k->id,
 				    .nr = k->nr_pending };
-	int n = ioctl(k->fd, RLX_IOC_SUBMIT, &s);
-	uint32_t i, took = n > 0 ? (uint32_t)n : 0, refused;
+	uint32_t i, took, refused;
+	bool keep;
+	int n;
 
+	for (i = 0; ch->opts.flags && i < k->nr_pending; i++)
+		translate(ch, &k->rq[i], k->pending[i]);
+	n = ioctl(k->fd, RLX_IOC_SUBMIT, &s);
 	*why = n < 0 ? -errno : RLX_EAGAIN;
+	took = n > 0 ? (uint32_t)n : 0;
 	for (i = 0; i < took; i++)
 		chain_add(ch, k->pending[i], &k->id[i]);
+	/* The executor is gone: then they are for the next one, if any. */
+	keep = *why == RLX_EPIPE && ch->opts.flags;
 	for (i = k->nr_pending; i > took; i--)
-		rlx_channel_unsend(ch, k->pending[i - 1]);
-	refused = k->nr_pending - took;
+		if (keep)
+			ch->tag[k->pending[i - 1]].state = RLX_TAG_KEPT;
+		else
+			rlx_channel_unsend(ch, k->pending[i - 1]);
+	refused = keep ? 0 : k->nr_pending - took;
 	k->nr_pending = 0;
 	return refused;
 }
@@ -783,7 +853,7 @@ static enum rlx_status kmod_attach(struct rlx_channel *ch,
 		fail_errno(err, "attach");
 	if (fd >= 0)
 		close(fd);
-	att->handle = a.handle;
+	att->wire = a.handle;
 	return rc ? err ? err->status : RLX_ENOMEM : RLX_OK;
 }
 
@@ -800,7 +870,8 @@ static enum rlx_status kmod_prep(struct rlx_channel *ch,
 {
 	struct rlx_uring_cmd cmd = { .addr = (uintptr_t)req };
 
-	if (!(ch->may_park & RLX_WIRE_URING))
+	/* What is the kernel's alone cannot be given to another executor. */
+	if (!(ch->may_park & RLX_WIRE_URING) || ch->opts.flags)
 		return RLX_ENOSUP;
 	memset(sqe, 0, sizeof(*sqe));
 	sqe->opcode = IORING_OP_URING_CMD;

@@ -169,7 +169,9 @@ enum rlx_channel_flags {
  * @address:    "/path" or "@name" (abstract) of the service's socket; required
  * @transport:  "shm" or "kmod"; NULL: kmod where /dev/rlx can be used here and the
  *              service has it, else shm. kmod takes arenas of the module, and
- *              others where the kernel can pin a memfd (6.11); it does not recover
+ *              others where the kernel can pin a memfd (6.11). With RECOVER it must be
+ *              named: which requests a dead executor had taken is not known there, so
+ *              that those end with -EOWNERDEAD that RECOVER_ALL would ask again
  * @depth:      requests not yet reaped, at most; a power of two; 0: 64
  * @queue:      1 + the service's queue that is wished; 0: the service chooses
  * @flags:      enum rlx_channel_flags
@@ -359,7 +361,8 @@ rlx_channel_prep_wait(struct rlx_channel *ch, struct io_uring_sqe *sqe);
  * It takes a place of depth while it is open, but is not reaped and not seen by
  * rlx_channel_wait(). It can be linked to others, and ends with -ECANCELED when
  * the ring is closed.
- * Return: RLX_ENOSUP on "shm", where the kernel has no part in a request, and on
+ * Return: RLX_ENOSUP on "shm", where the kernel has no part in a request, on a
+ * channel that recovers, which could not give it to the next executor, and on
  * kernels before 6.7: there submit, and wait with rlx_channel_prep_wait(); else
  * as rlx_channel_submit() for a bad request.
  */
