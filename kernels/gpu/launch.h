@@ -6,6 +6,7 @@
 #ifndef RLX_G_LAUNCH_H
 #define RLX_G_LAUNCH_H
 
+#include "kernels/attention.h"
 #include "kernels/fill.h"
 #include "kernels/gemm.h"
 #include "kernels/move.h"
@@ -150,6 +151,54 @@ static inline void rlx_g_gemm_bf16_launch(const void *args, struct rlx_g_launch 
 	l->key[0] = (int32_t)(a->a_num | (unsigned)a->b_num << 2 | (unsigned)a->c_num << 4);
 	l->key[1] = !large;
 	l->key[2] = a->trans_a | cols << 1;
+}
+
+/* By tensor cores: heads are filled up to one of these widths, or 0. */
+static inline int32_t rlx_g_attention_width(const struct rlx_k_attention *a)
+{
+	static const int32_t width[] = { 32, 64, 96, 128, 256 };
+	int64_t dim = a->head_dim > a->v_dim ? a->head_dim : a->v_dim;
+
+	if (a->q_type != a->kv_type || a->q_type == RLX_K_F32 || a->q_len < 8)
+		return 0;
+	for (int i = 0; i < 5; i++)
+		if (dim <= width[i])
+			return width[i];
+	return 0;
+}
+
+static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+	int64_t rows = a->batch * a->heads * a->q_len, splits = 1;
+	int32_t width = rlx_g_attention_width(a);
+
+	if (!rlx_g_small_float(a->q_type) || !rlx_g_small_float(a->kv_type) ||
+	    !rlx_g_small_float(a->out_type) || a->head_dim > 1024 || a->v_dim > 1024)
+		return;
+	if (width) {
+		uint32_t ld = (uint32_t)width + 8;
+
+		rlx_g_line(l, a->batch * a->heads * rlx_g_ceil(a->q_len, 64), 128);
+		/* queries, two stages of keys and values, weights of the waves */
+		l->shared = 2 * (64 * ld + 4 * 64 * ld + 64 * 72);
+		l->key[0] = 1;
+		l->key[1] = a->q_type;
+		l->key[2] = width + (a->bias || a->softcap > 0 ? 1024 : 0);
+		l->key[3] = a->out_type;
+		return;
+	}
+	/* few queries: their keys over enough blocks for a large GPU, 256 at least */
+	if (rows > 0 && rows < 264)
+		splits = rlx_g_ceil(528, rows);
+	if (splits > rlx_g_ceil(a->kv_len, 256))
+		splits = a->kv_len > 256 ? rlx_g_ceil(a->kv_len, 256) : 1;
+	rlx_g_line(l, rows * splits, 256);
+	l->key[2] = splits > 1;
+	if (splits > 1) {
+		l->passes = 2;
+		l->scratch = (uint64_t)(rows * splits * (a->v_dim + 2)) * sizeof(float);
+	}
 }
 
 static inline void rlx_g_zero_launch(const void *args, struct rlx_g_launch *l)

@@ -81,7 +81,7 @@ void emu_access(const void *p, unsigned int n, bool write)
 
 	if (!b || (c >= b->stacks && c < b->stacks_end))
 		return;
-	if (n <= 16 && (uintptr_t)p % n) {
+	if (n <= 16 && !(n & (n - 1)) && (uintptr_t)p % n) {
 		b->fail("a misaligned access", p, n);
 		return;
 	}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/* What the attention kernels share: which keys a query sees, and scores. */
+#ifndef RLX_G_ATTENTION_H
+#define RLX_G_ATTENTION_H
+
+#include "kernels/attention.h"
+#include "kernels/gpu/dialect.h"
+
+/* Keys [lo, hi) that query @i of row @b may see. */
+static DEV inline void keys_seen(const struct rlx_k_attention &a, const void *lens, int64_t b,
+				 int64_t i, int64_t *lo, int64_t *hi)
+{
+	int64_t at = i + a.q_offset;
+
+	*lo = a.window > 0 && at - a.window + 1 > 0 ? at - a.window + 1 : 0;
+	*hi = a.kv_len;
+	if (lens) {
+		int64_t n = load_index(lens, b, a.lens_type);
+
+		*hi = n < *hi ? n : *hi;
+	}
+	if (a.causal && at + 1 < *hi)
+		*hi = at + 1;
+}
+
+static DEV inline float capped(const struct rlx_k_attention &a, float s)
+{
+	return a.softcap > 0 ? a.softcap * tanhf(s / a.softcap) : s;
+}
+
+/* Score @s with the bias of (b, h, i, j), -inf where a mask forbids. */
+static DEV inline float biased(const struct rlx_k_attention &a, const void *bias, int64_t at,
+			       float s)
+{
+	if (a.bias_type == RLX_K_F32)
+		return s + ((const float *)bias)[at];
+	return ((const uint8_t *)bias)[at] ? s : -INFINITY;
+}
+
+#endif

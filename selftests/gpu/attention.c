@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+/* GPU attention on the emulator: layouts, masks, heads, widths, split keys. */
+#include "selftests/gpu/against_cpu.h"
+
+#include "kernels/attention.h"
+
+/* Strides of [batch, heads, length, dim], stored so or with heads inside. */
+static int64_t layout(int64_t *stride, int64_t heads, int64_t len, int64_t dim, bool inside)
+{
+	stride[0] = heads * len * dim;
+	stride[1] = inside ? dim : len * dim;
+	stride[2] = inside ? heads * dim : dim;
+	return stride[0];
+}
+
+struct form {
+	int	type, out_type;
+	int64_t	q_len, kv_len, dim, v_dim;
+	bool	plain;
+};
+
+static void one_attention(const struct form *m, uint64_t *seed)
+{
+	int64_t group = kc_pick(seed, 1, 3), kvh = kc_pick(seed, 1, 2), nq, nk, nv, no;
+	struct rlx_k_attention a = { .batch = kc_pick(seed, 1, 2), .heads = group * kvh,
+		.kv_heads = kvh, .q_len = m->q_len, .kv_len = m->kv_len,
+		.head_dim = m->dim, .v_dim = m->v_dim, .scale = 0.3f,
+		.q_offset = m->kv_len - m->q_len, .causal = kc_pick(seed, 0, 1),
+		.window = kc_pick(seed, 0, 2) ? 0 : kc_pick(seed, 1, m->kv_len),
+		.softcap = m->plain || kc_pick(seed, 0, 1) ? 0 : 2.5f,
+		.q_type = (uint8_t)m->type, .kv_type = (uint8_t)m->type,
+		.out_type = (uint8_t)m->out_type, .lens_type = RLX_K_I32 };
+	bool in_q = kc_pick(seed, 0, 1), in_k = kc_pick(seed, 0, 1);
+	int bt = m->plain ? 0 : kc_pick(seed, 0, 1) ? RLX_K_F32 : RLX_K_BOOL;
+	int64_t nb = a.heads * m->q_len * m->kv_len, rows = a.batch * a.heads * m->q_len;
+	double tol = m->out_type == RLX_K_F32 && m->type == RLX_K_F32 ? 2e-5 :
+		     m->type == RLX_K_F16 ? 4e-3 : 2.5e-2;
+
+	nq = a.batch * layout(a.q_stride, a.heads, m->q_len, m->dim, in_q);
+	nk = a.batch * layout(a.k_stride, kvh, m->kv_len, m->dim, in_k);
+	nv = a.batch * layout(a.v_stride, kvh, m->kv_len, m->v_dim, in_k);
+	no = a.batch * layout(a.out_stride, a.heads, m->q_len, m->v_dim, in_q);
+	a.q = gpu_alloc((size_t)nq, m->type, -1, 1, seed);
+	a.k = gpu_alloc((size_t)nk, m->type, -1, 1, seed);
+	a.v = gpu_alloc((size_t)nv, m->type, -1, 1, seed);
+	a.out = gpu_alloc((size_t)no, m->out_type, 0, 0, seed);
+	if (bt) {
+		a.bias = gpu_alloc((size_t)nb, bt, bt == RLX_K_F32 ? -1 : 0, 2, seed);
+		a.bias_type = (uint8_t)bt;
+		a.bias_stride[1] = m->q_len * m->kv_len;
+		a.bias_stride[2] = m->kv_len;
+		a.bias_stride[3] = 1;
+	}
+	if (kc_pick(seed, 0, 1))
+		a.kv_lens = gpu_alloc((size_t)a.batch, RLX_K_I32, 0, (double)m->kv_len + 1, seed);
+	if (kc_pick(seed, 0, 1))
+		a.lse = gpu_alloc((size_t)rows, RLX_K_F32, 0, 0, seed);
+	{
+		struct gpu_field f[] = {
+			GPU_IN(struct rlx_k_attention, q, m->type, nq),
+			GPU_IN(struct rlx_k_attention, k, m->type, nk),
+			GPU_IN(struct rlx_k_attention, v, m->type, nv),
+			GPU_IN(struct rlx_k_attention, bias, bt ? bt : RLX_K_U8, nb),
+			GPU_IN(struct rlx_k_attention, kv_lens, RLX_K_I32, a.batch),
+			GPU_OUT(struct rlx_k_attention, lse, RLX_K_F32, rows,
+				m->type == RLX_K_F32 ? 1e-5 : 1e-2),
+			GPU_OUT(struct rlx_k_attention, out, m->out_type, no, tol),
+		};
+
+		GPU_AGAINST_CPU("attention", attention, a, rlx_k_attention_units(&a),
+				rlx_k_attention_scratch(&a), f, seed);
+	}
+}
+
+TEST(rows_of_f32)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 8; i++)
+		one_attention(&(struct form){ RLX_K_F32, RLX_K_F32, kc_pick(&seed, 1, 12),
+			kc_pick(&seed, 12, 90), kc_pick(&seed, 1, 70), kc_pick(&seed, 1, 70),
+			i % 2 }, &seed);
+	one_attention(&(struct form){ RLX_K_F32, RLX_K_F32, 2, 70, 300, 520, true }, &seed);
+}
+
+TEST(split_keys)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 6; i++)
+		one_attention(&(struct form){ i % 2 ? RLX_K_BF16 : RLX_K_F16,
+			i % 2 ? RLX_K_BF16 : RLX_K_F32, kc_pick(&seed, 1, 3),
+			kc_pick(&seed, 300, 1200), 64, i % 3 ? 64 : 40, i % 2 }, &seed);
+}
+
+TEST(tensor_cores)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 6; i++)
+		one_attention(&(struct form){ i % 2 ? RLX_K_BF16 : RLX_K_F16,
+			i % 3 ? RLX_K_BF16 : RLX_K_F32, kc_pick(&seed, 8, 150),
+			kc_pick(&seed, 150, 200), i % 2 ? 64 : kc_pick(&seed, 1, 64),
+			i % 2 ? 64 : kc_pick(&seed, 1, 64), i % 2 }, &seed);
+	one_attention(&(struct form){ RLX_K_BF16, RLX_K_BF16, 70, 100, 128, 128, true }, &seed);
+	one_attention(&(struct form){ RLX_K_BF16, RLX_K_BF16, 20, 70, 200, 256, true }, &seed);
+}
+
+TEST_MAIN()
