@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: MIT
 # The library's own sources, by wildcard, and the two library files.
-LIB_SRC	:= $(wildcard libuser/*/*.c)
+LIB_SRC	:= $(filter-out libuser/rt/load_%.c,$(wildcard libuser/*/*.c))
 LIB_OBJ	 := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(KERNEL_OBJ) $(BACKEND_OBJ)
+# What only the archive, and only the shared library has: backends/build.mk says why.
+A_OBJ	 := $(GPU_OBJ) $(BUILD)/obj/libuser/rt/load_linked.o
+SO_OBJ	 := $(BUILD)/obj/libuser/rt/load_opened.o
 OP_SRC	:= $(wildcard libuser/ops/*.c libuser/ops/*.def)
 GEN	:= $(BUILD)/gen/rlx/ops.list.h
 
@@ -20,22 +23,33 @@ $(GEN): $(BUILD)/gen/.harvest
 $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard libuser/io/onnx_*.c)): CFLAGS += $(SMALL)
 SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
 
-lib: $(BUILD)/lib/librlx.so $(BUILD)/lib/librlx.a
+# What librlx-gpu.so uses of the inside; the map says which names, for whom.
+INSIDE := libuser/base/alloc libuser/base/bump libuser/base/log libuser/base/map \
+	  libuser/base/status libuser/ir/eval libuser/ops/op $(patsubst %.c,%, \
+	  $(wildcard backends/common/*.c))
+$(INSIDE:%=$(BUILD)/obj/%.o): CFLAGS += -fvisibility=default
 
-$(BUILD)/lib/librlx.a: $(LIB_OBJ)
+lib: $(BUILD)/lib/librlx.so $(BUILD)/lib/librlx.a $(BUILD)/lib/librlx-gpu.so.$(SOMAJOR)
+
+$(BUILD)/lib/librlx.a: $(LIB_OBJ) $(A_OBJ)
 	@mkdir -p $(@D)
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ)
+	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ) $(A_OBJ)
 
 MAP	:= $(wildcard libuser/librlx.map)
 
-$(BUILD)/lib/librlx.so.$(SOMAJOR): $(LIB_OBJ) $(MAP)
+$(BUILD)/lib/librlx.so.$(SOMAJOR): $(LIB_OBJ) $(SO_OBJ) $(MAP)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared $(RELR) -Wl,-soname,librlx.so.$(SOMAJOR) -Wl,-z,defs \
 		$(MAP:%=-Wl$(comma)--version-script=%) \
-		$(LDFLAGS) $(LIB_OBJ) $(LDLIBS) -o $@
+		$(LDFLAGS) $(LIB_OBJ) $(SO_OBJ) $(LDLIBS) -o $@
 comma := ,
+
+$(BUILD)/lib/librlx-gpu.so.$(SOMAJOR): $(GPU_OBJ) $(BUILD)/lib/librlx.so
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $(RELR) -Wl,-soname,$(@F) -Wl,-z,defs $(LDFLAGS) $(GPU_OBJ) \
+		-L$(BUILD)/lib -lrlx $(LDLIBS) -o $@
 
 $(BUILD)/lib/librlx.so: $(BUILD)/lib/librlx.so.$(SOMAJOR)
 	$(Q)ln -sf librlx.so.$(SOMAJOR) $@

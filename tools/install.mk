@@ -5,6 +5,7 @@ BINDIR	   ?= $(PREFIX)/bin
 MANDIR	   ?= $(PREFIX)/share/man
 COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 SOFILE	:= librlx.so.$(SOMAJOR).$(VERSION)
+GPUFILE	:= librlx-gpu.so.$(SOMAJOR).$(VERSION)
 
 MAN_SRC	:= $(wildcard docs/*.scd)
 COMMANDS := $(shell awk -F'[^a-z]+' '/^COMMAND/ { print $$2 }' \
@@ -46,6 +47,9 @@ install: all $(MAN_OK)
 		'$(DESTDIR)$(LIBDIR)/$(SOFILE)'
 	$(Q)ln -sf $(SOFILE) '$(DESTDIR)$(LIBDIR)/librlx.so.$(SOMAJOR)'
 	$(Q)ln -sf librlx.so.$(SOMAJOR) '$(DESTDIR)$(LIBDIR)/librlx.so'
+	$(Q)install -m 755 $(BUILD)/lib/librlx-gpu.so.$(SOMAJOR) \
+		'$(DESTDIR)$(LIBDIR)/$(GPUFILE)'
+	$(Q)ln -sf $(GPUFILE) '$(DESTDIR)$(LIBDIR)/librlx-gpu.so.$(SOMAJOR)'
 	$(Q)$(call fill,rlx.pc,$(LIBDIR)/pkgconfig)
 	$(Q)$(call fill,rlxConfig.cmake,$(LIBDIR)/cmake/rlx)
 	$(Q)$(call fill,rlxConfigVersion.cmake,$(LIBDIR)/cmake/rlx)

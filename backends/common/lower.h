@@ -98,6 +98,9 @@ typedef enum rlx_status rlx_lower_fn(struct rlx_lower *lo);
 #include "backends/common/lower.def"
 #undef LOWER
 
+/* lower_move.c: a step without an op, which copies input 0's bytes */
+rlx_lower_fn rlx_lower_copy;
+
 /*
  * Lower lo->st by @fn (NULL: there is none), or leave it to the host, which
  * @flags may forbid. Counts it in the code.

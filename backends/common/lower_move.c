@@ -50,6 +50,14 @@ static struct box whole_output(const struct rlx_lower *lo)
 	return b;
 }
 
+enum rlx_status rlx_lower_copy(struct rlx_lower *lo)
+{
+	struct box b = whole_output(lo);
+
+	memcpy(b.src, b.dst, sizeof(b.src));
+	return copy_box(lo, 0, &b);
+}
+
 enum rlx_status rlx_lower_transpose(struct rlx_lower *lo)
 {
 	const struct rlx_op_transpose *t = lo->args;
@@ -308,22 +316,13 @@ enum rlx_status rlx_lower_gather_nd(struct rlx_lower *lo)
 			  (double)rlx_type_bytes(lower_out(lo, 0)), 0);
 }
 
-/* y = x, which the scatter then changes. */
-static enum rlx_status copy_whole(struct rlx_lower *lo)
-{
-	struct box b = whole_output(lo);
-
-	shape_dense(lower_in(lo, 0), b.src);
-	return copy_box(lo, 0, &b);
-}
-
 enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 {
 	const struct rlx_op_scatter_elements *s = lo->args;
 	const struct rlx_type *x = lower_in(lo, 0), *idx = lower_in(lo, 1);
 	struct rlx_k_scatter_elements *a;
 	int64_t n = rlx_type_count(idx);
-	enum rlx_status st = copy_whole(lo);
+	enum rlx_status st = rlx_lower_copy(lo);
 
 	if (st || !n)
 		return st;
@@ -356,7 +355,7 @@ enum rlx_status rlx_lower_scatter_nd(struct rlx_lower *lo)
 
 	if (s->reduction && !rlx_dtype_is_float(x->dtype) && !rlx_dtype_is_int(x->dtype))
 		return lower_no(lo, "this dtype does not reduce");
-	st = copy_whole(lo);
+	st = rlx_lower_copy(lo);
 	if (st || !rlx_type_count(lower_in(lo, 2)))
 		return st;
 	a = lower_args(lo, sizeof(*a));

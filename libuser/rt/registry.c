@@ -2,26 +2,41 @@
 /* Which backends and devices there are, and the open ones. */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "rt/rt.h"
 
 #define BACKEND(name) extern const struct rlx_backend rlx_backend_##name;
+#define LOADED(name)
 #include "backends/backends.def"
 #undef BACKEND
+#undef LOADED
 
-static const struct rlx_backend *const backends[] = {
-#define BACKEND(name) &rlx_backend_##name,
+/* @be NULL: it is loaded when asked for. */
+static const struct row {
+	const char			*name;
+	const struct rlx_backend	*be;
+} rows[] = {
+#define BACKEND(name)	{ #name, &rlx_backend_##name },
+#define LOADED(name)	{ #name, NULL },
 #include "backends/backends.def"
 #undef BACKEND
+#undef LOADED
 };
 
-enum { N_BACKENDS = sizeof(backends) / sizeof(backends[0]) };
+enum { N_BACKENDS = sizeof(rows) / sizeof(rows[0]) };
+
+static const struct rlx_backend *backend_of(const struct row *r, const char **why)
+{
+	*why = NULL;
+	return r->be ? r->be : rlx_backend_load(r->name, why);
+}
 
 struct open_device {
 	struct open_device	*next;
-	unsigned int		 asked, refs;
+	unsigned int		 asked, ordinal, refs;
 	struct rlx_device	*dev;
 };
 
@@ -33,34 +48,80 @@ static struct open_device *open_devices;
 unsigned int rlx_device_list(struct rlx_dev_info *info, unsigned int max)
 {
 	unsigned int n = 0, i;
+	const char *why;
 
-	for (i = 0; i < N_BACKENDS; i++)
-		n += backends[i]->probe(info && n < max ? info + n : NULL,
-					info && n < max ? max - n : 0);
+	for (i = 0; i < N_BACKENDS; i++) {
+		const struct rlx_backend *be = backend_of(&rows[i], &why);
+
+		if (be)
+			n += be->probe(info && n < max ? info + n : NULL,
+				       info && n < max ? max - n : 0);
+	}
 	return n;
 }
 
-static const struct rlx_backend *find(const char *name, struct rlx_error *err)
+const char *rlx_device_why(const char *backend)
 {
-	char known[128];
-	size_t n = 0;
+	const struct rlx_backend *be;
+	const char *why;
 	unsigned int i;
 
+	for (i = 0; i < N_BACKENDS; i++)
+		if (backend && !strcmp(rows[i].name, backend))
+			break;
+	if (i == N_BACKENDS)
+		return NULL;
+	be = backend_of(&rows[i], &why);
+	if (!be)
+		return why;
+	return be->why && !be->probe(NULL, 0) ? be->why() : "";
+}
+
+/* "cuda:1": the backend's name and which of its devices. */
+static const struct rlx_backend *find(const char *name, unsigned int *ordinal,
+				      struct rlx_error *err)
+{
+	size_t len = strcspn(name, ":"), n = 0;
+	const struct rlx_backend *be;
+	const char *why;
+	char known[128], *end;
+	unsigned int i;
+
+	*ordinal = 0;
 	known[0] = 0;
 	for (i = 0; i < N_BACKENDS; i++) {
-		if (!strcmp(backends[i]->name, name))
-			return backends[i];
+		if (strlen(rows[i].name) == len && !memcmp(rows[i].name, name, len))
+			break;
 		n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s",
-				      i ? ", " : "", backends[i]->name);
+				      i ? ", " : "", rows[i].name);
 	}
-	rlx_fail(err, RLX_ENODEV, "no device '%.40s'; there are %s", name, known);
-	return NULL;
+	if (i == N_BACKENDS) {
+		rlx_fail(err, RLX_ENODEV, "no device '%.40s'; there are %s", name, known);
+		return NULL;
+	}
+	be = backend_of(&rows[i], &why);
+	if (!be) {
+		rlx_fail(err, RLX_ENODEV, "%s: %s", rows[i].name, why);
+		return NULL;
+	}
+	if (name[len]) {
+		unsigned long v = strtoul(name + len + 1, &end, 10);
+
+		if (end == name + len + 1 || *end || v >= (be->probe(NULL, 0) ? : 1)) {
+			rlx_fail(err, RLX_ENODEV, "no device '%.40s': %s has %u", name,
+				 rows[i].name, be->probe(NULL, 0));
+			return NULL;
+		}
+		*ordinal = (unsigned int)v;
+	}
+	return be;
 }
 
 enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,
 				  struct rlx_error *err)
 {
-	const struct rlx_backend *be = find(name, err);
+	unsigned int ordinal;
+	const struct rlx_backend *be = find(name, &ordinal, err);
 	struct rlx_dev_info info = { .isa = "" };
 
 	if (!be)
@@ -70,8 +131,9 @@ enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,
 	return RLX_OK;
 }
 
-static enum rlx_status open_new(const struct rlx_backend *be, unsigned int threads,
-				struct open_device **out, struct rlx_error *err)
+static enum rlx_status open_new(const struct rlx_backend *be, unsigned int ordinal,
+				unsigned int threads, struct open_device **out,
+				struct rlx_error *err)
 {
 	struct open_device *o = rlx_calloc(1, sizeof(*o));
 	struct rlx_device *dev = rlx_calloc(1, be->device_size);
@@ -83,10 +145,11 @@ static enum rlx_status open_new(const struct rlx_backend *be, unsigned int threa
 	}
 	dev->be = be;
 	dev->threads = threads;
+	dev->ordinal = ordinal;
 	st = be->open(dev, err);
 	if (st)
 		goto out_free;
-	*o = (struct open_device){ open_devices, threads, 0, dev };
+	*o = (struct open_device){ open_devices, threads, ordinal, 0, dev };
 	open_devices = o;
 	*out = o;
 	return RLX_OK;
@@ -99,7 +162,8 @@ out_free:
 enum rlx_status rlx_device_get(const char *name, unsigned int threads,
 			       struct rlx_device **out, struct rlx_error *err)
 {
-	const struct rlx_backend *be = find(name, err);
+	unsigned int ordinal;
+	const struct rlx_backend *be = find(name, &ordinal, err);
 	enum rlx_status st = RLX_OK;
 	struct open_device *o;
 
@@ -107,10 +171,10 @@ enum rlx_status rlx_device_get(const char *name, unsigned int threads,
 		return RLX_ENODEV;
 	pthread_mutex_lock(&lock);
 	for (o = open_devices; o; o = o->next)
-		if (o->dev->be == be && o->asked == threads)
+		if (o->dev->be == be && o->asked == threads && o->ordinal == ordinal)
 			break;
 	if (!o)
-		st = open_new(be, threads, &o, err);
+		st = open_new(be, ordinal, threads, &o, err);
 	if (!st) {
 		o->refs++;
 		*out = o->dev;

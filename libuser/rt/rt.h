@@ -21,6 +21,12 @@ void rlx_device_put(struct rlx_device *dev);
 enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,
 				  struct rlx_error *err);
 
+/*
+ * A backend of LOADED(): in load_opened.c of librlx-gpu.so, in load_linked.c of the
+ * program itself; a library has one of the two. NULL: *@why says why.
+ */
+const struct rlx_backend *rlx_backend_load(const char *name, const char **why);
+
 struct rlx_program {
 	atomic_uint		 refs;
 	struct rlx_device	*dev;

@@ -40,11 +40,13 @@ static enum rlx_status take_slots(struct rlx_session *s, struct rlx_error *err)
 		n = rlx_program_io_count(s->p, io);
 		s->slot[io] = rlx_calloc(n + 1, sizeof(*s->slot[io]));
 		s->ptr[io] = rlx_calloc(n + 1, sizeof(*s->ptr[io]));
-		if (!s->slot[io] || !s->ptr[io])
+		s->arenas[io] = rlx_calloc(n + 1, sizeof(*s->arenas[io]));
+		if (!s->slot[io] || !s->ptr[io] || !s->arenas[io])
 			goto out_no_memory;
 		for (i = 0; i < n; i++)
 			s->slot[io][i].feeds = -1;
 		s->exec->ptr[io] = s->ptr[io];
+		s->exec->arena[io] = s->arenas[io];
 	}
 	return RLX_OK;
 out_no_memory:
@@ -86,6 +88,7 @@ enum rlx_status rlx_session_new(struct rlx_program *p,
 	if (!st) {
 		s->exec->code = p->code;
 		s->exec->work = rlx_buf_ptr(s->work);
+		s->exec->work_arena = s->work.arena;
 		s->exec->err = err;
 		st = p->dev->be->init(s->exec);
 		s->exec->err = &s->err;
@@ -115,6 +118,7 @@ void rlx_session_free(struct rlx_session *s)
 			rlx_slot_fini(&s->slot[io][i]);
 		rlx_free(s->slot[io]);
 		rlx_free(s->ptr[io]);
+		rlx_free(s->arenas[io]);
 	}
 	if (s->work.arena)
 		rlx_buf_free(s->work, NULL);
@@ -289,6 +293,9 @@ enum rlx_status rlx_session_run_now(struct rlx_session *s)
 
 	copy_staged(s);
 	st = s->p->dev->be->run(s->exec);
+	if (s->exec->copied)
+		rlx_stat_copied(s->exec->copied);
+	s->exec->copied = 0;
 	if (!st)
 		feed(s);
 	return st;

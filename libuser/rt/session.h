@@ -37,6 +37,7 @@ struct rlx_session {
 	struct rlx_buf		 work;
 	struct rlx_exec		*exec;
 	void			**ptr[3];	/* exec->ptr */
+	struct rlx_arena	**arenas[3];	/* exec->arena; not referenced */
 	uint8_t			*skip;		/* per plan step, if outputs were chosen */
 	bool			 ready;		/* every buffer is there */
 	struct rlx_error	 err;

@@ -108,7 +108,10 @@ void rlx_slot_apply(struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
 	struct rlx_slot *slot = &s->slot[io][i];
 
-	s->ptr[io][i] = rlx_buf_ptr(slot->staged ? slot->stage : slot->buf);
+	struct rlx_buf *b = slot->staged ? &slot->stage : &slot->buf;
+
+	s->ptr[io][i] = rlx_buf_ptr(*b);
+	s->arenas[io][i] = b->arena;
 	s->p->dev->be->bind(s->exec, io, i);
 }
 
@@ -371,6 +374,8 @@ enum rlx_status rlx_session_set(struct rlx_session *s, enum rlx_io io,
 	if (st)
 		return st;
 	convert(*type_at(s, io, i), rlx_buf_ptr(slot->buf), type, data);
+	if (io == RLX_IO_PARAM)		/* a device may hold what was there before */
+		rlx_slot_apply(s, io, i);
 	if (!slot->filled) {
 		slot->filled = true;
 		s->ready = false;

@@ -5,6 +5,8 @@ EMU_SRC := $(filter-out %/nvrtc.c,$(wildcard selftests/gpu/emu/*.c))
 EMU_LIB := $(EMU_DIR)/libcuda.so.1 $(EMU_DIR)/libnvrtc.so.12
 EMU_OBJ := $(EMU_SRC:%.c=$(BUILD)/obj/%.o)
 GPU_BIN := $(filter $(BUILD)/test/gpu/%,$(TEST_BIN))
+# Each dtype means other kernels, which take minutes to compile the first time.
+GPU_SLOW := $(BUILD)/test/gpu/dtypes
 # Its fibers are nothing a sanitizer knows; it checks kernels by itself.
 $(BUILD)/obj/selftests/gpu/emu/%.o: SAN :=
 
@@ -21,10 +23,29 @@ $(EMU_DIR)/libnvrtc.so.12: $(BUILD)/obj/selftests/gpu/emu/nvrtc.o
 emu: $(EMU_LIB)
 
 # Images of kernels are kept from one run to the next, by the hash of their source.
-check-emu: export RLX_EMU_CACHE := $(abspath $(BUILD))/emu-cache
+# The product finds the emulator as it would find a driver: by the loader's path.
+EMU_ENV := RLX_EMU_CACHE=$(abspath $(BUILD))/emu-cache RLX_TEST_TIMEOUT=900 \
+	XDG_CACHE_HOME=$(abspath $(BUILD))/emu-cache LD_LIBRARY_PATH=$(abspath $(EMU_DIR))
 check-emu:
 	$(Q)tools/setup.sh check
 	$(Q)+$(SUBMAKE) emu $(GPU_BIN)
-	$(Q)$(RUN) -g $@ -j $(JOBS) $(GPU_BIN)
+	$(Q)$(EMU_ENV) $(RUN) -g $@ -j $(JOBS) $(filter-out $(GPU_SLOW),$(GPU_BIN))
 
-.PHONY: emu check-emu
+check-emu-dtypes:
+	$(Q)tools/setup.sh check
+	$(Q)+$(SUBMAKE) emu $(GPU_SLOW)
+	$(Q)$(EMU_ENV) $(RUN) -g $@ -j $(JOBS) $(GPU_SLOW)
+
+# The same programs on a real device. Without one there is nothing to pass.
+check-gpu:
+	$(Q)tools/setup.sh build
+	$(Q)+$(SUBMAKE) all $(GPU_BIN)
+	$(Q)selftests/gpu/device.sh $(BUILD) && $(RUN) -g $@ $(GPU_BIN)
+
+bench-gpu:
+	$(Q)tools/setup.sh demo
+	$(Q)+$(SUBMAKE) all models
+	$(Q)selftests/gpu/device.sh $(BUILD) && $(BUILD)/bin/rlx bench \
+		--model $(MODELS)/minilm.onnx --device cuda --device cpu
+
+.PHONY: emu check-emu check-emu-dtypes check-gpu bench-gpu

@@ -57,4 +57,10 @@ extern unsigned int op_case_failures;
 		}							\
 	} while (0)
 
+/*
+ * All samples of all ops on @device, floats of dtype @real; @fixed: inputs but the
+ * first are constants. Goes on after a failure, to show every op that is wrong.
+ */
+void op_case_all(const char *device, enum rlx_dtype real, bool fixed);
+
 #endif

@@ -1,84 +1,14 @@
 // SPDX-License-Identifier: MIT
-/*
- * Every sample of every op on every backend: f32, bf16 and f16 results against
- * the float64 evaluation of the same (rounded) inputs, on poisoned outputs.
- */
+/* Every op on the backends that need no device; selftests/gpu/ops.c has the others. */
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_test.h"
 
-static const char *device;
-static bool fixed;	/* weights known at compile time, so that they are packed */
-
-static double tolerance(const struct op_case *c, enum rlx_dtype real)
-{
-	double unit = real == RLX_BF16 ? 0x1p-7 : real == RLX_F16 ? 0x1p-10 : 0;
-
-	return c->s.tol + unit * 2;
-}
-
-/* Integer and bool results may differ where a rounded float decides; only f32. */
-static void check_case(struct op_case *c, unsigned int i, enum rlx_dtype real)
-{
-	struct op_result got, truth;
-	struct op_case wide;
-	struct rlx_error err;
-	unsigned int k;
-	double e;
-
-	op_case_convert(&wide, c, real, RLX_F64);
-	/* some ops and sub-graphs fix a dtype: the truth is then evaluated in it */
-	if (op_case_run(&wide, "ref", &truth, &err))
-		op_case_run(c, "ref", &truth, &err);
-	WANT(!err.status, "%s sample %u: ref: %s", c->def->name, i, err.text);
-	if (err.status)
-		goto out_fini;
-	c->fixed = fixed;
-	op_case_run(c, device, &got, &err);
-	WANT(!err.status, "%s sample %u (%s): %s: %s", c->def->name, i,
-	     rlx_dtype_name(real), device, err.text);
-	if (err.status)
-		goto out_fini_truth;
-	WANT(got.n_out == truth.n_out, "%s sample %u: outputs", c->def->name, i);
-	for (k = 0; k < got.n_out; k++) {
-		if (!rlx_dtype_is_float(got.type[k].dtype) && real != RLX_F32)
-			continue;
-		e = op_result_error(&got, &truth, k);
-		WANT(e <= tolerance(c, real),
-		     "%s sample %u output %u (%s) on %s: error %.3g over %.3g",
-		     c->def->name, i, k, rlx_dtype_name(real), device, e,
-		     tolerance(c, real));
-	}
-	op_result_fini(&got);
-out_fini_truth:
-	op_result_fini(&truth);
-out_fini:
-	op_case_fini(&wide);
-}
-
-static void all_ops(enum rlx_dtype real)
-{
-	uint64_t seed = rlx_test_seed();
-	unsigned int d, i, n = 0;
-	struct op_case c;
-
-	for (d = 0; d < rlx_op_count; d++)
-		for (i = 0; op_case_init(&c, rlx_op_defs[d], i, real, &seed); i++) {
-			if (!c.s.f32_only || real == RLX_F32) {
-				check_case(&c, i, real);
-				n++;
-			}
-			op_case_fini(&c);
-		}
-	CHECKF(n > 100, "only %u samples", n);
-	CHECKF(!op_case_failures, "%u of %u samples failed", op_case_failures, n);
-}
-
-TEST(cpu_f32) { device = "cpu"; all_ops(RLX_F32); }
-TEST(cpu_f32_with_constants) { device = "cpu"; fixed = true; all_ops(RLX_F32); }
-TEST(cpu_bf16_with_constants) { device = "cpu"; fixed = true; all_ops(RLX_BF16); }
-TEST(cpu_bf16) { device = "cpu"; all_ops(RLX_BF16); }
-TEST(cpu_f16) { device = "cpu"; all_ops(RLX_F16); }
-TEST(cpu_f64) { device = "cpu"; all_ops(RLX_F64); }
-TEST(ref_f32) { device = "ref"; all_ops(RLX_F32); }
+TEST(cpu_f32) { op_case_all("cpu", RLX_F32, false); }
+TEST(cpu_f32_with_constants) { op_case_all("cpu", RLX_F32, true); }
+TEST(cpu_bf16_with_constants) { op_case_all("cpu", RLX_BF16, true); }
+TEST(cpu_bf16) { op_case_all("cpu", RLX_BF16, false); }
+TEST(cpu_f16) { op_case_all("cpu", RLX_F16, false); }
+TEST(cpu_f64) { op_case_all("cpu", RLX_F64, false); }
+TEST(ref_f32) { op_case_all("ref", RLX_F32, false); }
 
 TEST_MAIN()

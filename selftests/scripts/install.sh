@@ -16,7 +16,7 @@ install_it()
 files_are_there()
 {
 	for f in include/rlx/status.h include/rlx/ops.list.h include/linux/rlx.h lib/arch/librlx.a \
-		 lib/arch/librlx.so lib/arch/librlx.so.1 \
+		 lib/arch/librlx.so lib/arch/librlx.so.1 lib/arch/librlx-gpu.so.1 \
 		 bin/rlx lib/arch/pkgconfig/rlx.pc lib/arch/cmake/rlx/rlxConfig.cmake; do
 		[ -s "$dest/opt/rlx/$f" ] || { echo "$f is missing"; return 1; }
 	done

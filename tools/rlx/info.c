@@ -107,26 +107,58 @@ static void cpu(struct out *o)
 	out_section_end(o);
 }
 
+static void device_text(const struct rlx_dev_info *d, char *text, size_t size)
+{
+	size_t n = (size_t)snprintf(text, size, "%s%s%s, %u %s%s", d->name,
+				    *d->isa ? ", kernels for " : "", d->isa, d->threads,
+				    *d->pci ? "unit" : "thread", d->threads == 1 ? "" : "s");
+
+	if (d->memory && n < size)
+		n += (size_t)snprintf(text + n, size - n, ", %.1f GiB",
+				      (double)d->memory / (1 << 30));
+	if (*d->pci && n < size)
+		snprintf(text + n, size - n, ", at %s, driver %d", d->pci, d->driver);
+}
+
+static void device_json(struct out *o, const struct rlx_dev_info *d)
+{
+	out_section(o, d->backend);
+	out_str(o, "name", d->name);
+	out_str(o, "isa", d->isa);
+	out_int(o, "threads", d->threads);
+	out_int(o, "memory", (int64_t)d->memory);
+	out_str(o, "pci", d->pci);
+	out_int(o, "driver", d->driver);
+	out_section_end(o);
+}
+
+/* Those that there are, then why there is none of the others. */
 static void devices(struct out *o)
 {
+	static const char *const gpus[] = { "cuda", "rocm" };
 	struct rlx_dev_info d[16];
 	unsigned int n = rlx_device_list(d, N_ELEM(d)), i;
-	char text[192];
+	char text[256];
+	const char *why;
 
 	out_section(o, "devices");
 	for (i = 0; i < n && i < N_ELEM(d); i++) {
-		snprintf(text, sizeof(text), "%s%s%s, %u thread%s", d[i].name,
-			 *d[i].isa ? ", kernels for " : "", d[i].isa, d[i].threads,
-			 d[i].threads == 1 ? "" : "s");
-		if (!o->json) {
+		device_text(&d[i], text, sizeof(text));
+		if (o->json)
+			device_json(o, &d[i]);
+		else
 			out_named(o, d[i].backend, text);
+	}
+	for (i = 0; i < N_ELEM(gpus); i++) {
+		why = rlx_device_why(gpus[i]);
+		if (!why || !*why)
 			continue;
-		}
-		out_section(o, d[i].backend);
-		out_str(o, "name", d[i].name);
-		out_str(o, "isa", d[i].isa);
-		out_int(o, "threads", d[i].threads);
-		out_section_end(o);
+		snprintf(text, sizeof(text), "none: %s", why);
+		if (o->json)
+			out_section(o, gpus[i]);
+		out_named(o, o->json ? "none" : gpus[i], o->json ? why : text);
+		if (o->json)
+			out_section_end(o);
 	}
 	out_section_end(o);
 }

@@ -35,6 +35,7 @@ struct rlx_target {
 struct rlx_device {
 	const struct rlx_backend *be;
 	unsigned int		  threads;
+	unsigned int		  ordinal;	/* which of the backend's; set before open */
 };
 
 struct rlx_code {			/* a compiled plan */
@@ -65,15 +66,19 @@ void rlx_store_ready(struct rlx_store *s, const void *data);
 
 /*
  * One session's use of a code. @work is @code->work_bytes long and 64-byte
- * aligned; the others hold one address per input, param, output.
+ * aligned; the others hold one address per input, param, output, and the arena that
+ * it lies in.
  */
 struct rlx_exec {
 	const struct rlx_code	*code;
 	void			*work;
+	struct rlx_arena	*work_arena;
 	void			**ptr[3];	/* by enum rlx_io */
+	struct rlx_arena	**arena[3];
 	const uint8_t		*skip;		/* per plan step: 1 leaves it out; NULL: none */
 	int64_t			 extent, upper;	/* active extent; extent 0: off */
 	struct rlx_error	*err;
+	uint64_t		 copied;	/* bytes that a CPU moved: run adds, the core takes */
 	uint64_t		*step_ns;	/* per plan step: add its time; NULL: nobody asks */
 };
 
@@ -92,6 +97,8 @@ struct rlx_backend {
 
 	/* How many devices are there; fills up to @max. No side effects. [any] */
 	unsigned int	(*probe)(struct rlx_dev_info *info, unsigned int max);
+	/* Optional: why there is none, where probe finds none. Static text. [any] */
+	const char	*(*why)(void);
 	/* @dev->threads is what was asked for (0: all); set it to what it has. */
 	enum rlx_status	(*open)(struct rlx_device *dev, struct rlx_error *err);
 	void		(*close)(struct rlx_device *dev);
@@ -109,7 +116,10 @@ struct rlx_backend {
 	/* @exec->code, work and err are set; addresses come with bind. */
 	enum rlx_status	(*init)(struct rlx_exec *exec);
 	void		(*fini)(struct rlx_exec *exec);
-	/* exec->ptr[io][i] changed. */
+	/*
+	 * exec->ptr[io][i] changed, or for a param what is there: params are else
+	 * taken to stay as they are, so that a device may keep a copy.
+	 */
 	void		(*bind)(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
 	/* Optional: exec->extent changed. NULL: extents are not honoured. */
 	void		(*extent)(struct rlx_exec *exec);

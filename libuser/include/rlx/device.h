@@ -13,17 +13,30 @@ extern "C" {
 
 /**
  * struct rlx_dev_info - one device.
- * @backend: its backend's name, which is also what to compile for ("cpu")
+ * @backend: what to compile for: its backend's name ("cpu"), and of several devices
+ *           the number behind the first ("cuda", "cuda:1")
  * @name:    of the hardware
  * @isa:     instruction set level in use, "" if it has none
  * @threads: that it can run at once
  * @memory:  bytes, 0 if it has none of its own
+ * @pci:     its address on the bus ("0000:3b:00.0"), "" if it has none
+ * @driver:  version of its driver, as that counts; 0 if it has none
  */
 struct rlx_dev_info {
 	char		backend[16], name[64], isa[16];
 	unsigned int	threads;
 	uint64_t	memory;
+	char		pci[32];
+	int		driver;
 };
+
+/**
+ * rlx_device_why - why a backend has no device: "no libcuda.so.1".
+ * @backend: its name
+ * Return: static text, "" if it has one; NULL: there is no such backend.
+ * Context: any thread; may open the backend's driver.
+ */
+RLX_EXPORT const char *rlx_device_why(const char *backend);
 
 /**
  * rlx_device_list - fill @info with up to @max devices, in order of preference.

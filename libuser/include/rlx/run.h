@@ -60,6 +60,10 @@ RLX_EXPORT const struct rlx_error *rlx_session_error(const struct rlx_session *s
  * @buf:       at least the type's bytes, 64-byte aligned; its arena is referenced
  *             until it is bound anew or the session ends
  *
+ * What a param holds is taken to stay as it is: a device with memory of its own keeps
+ * a copy from the first run on. Bind it again, even where it is, or set it, after
+ * changing it.
+ *
  * An output may overlap an input only if both are the same slice; the program
  * then works on a copy of that input, which is counted as copied. It may overlap
  * neither another output nor a param: the next run says so with RLX_EINVAL.

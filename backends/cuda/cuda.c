@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+/* NVIDIA: the names and numbers of the CUDA driver API and of NVRTC. */
+#include <stdio.h>
+
+#include "backends/gpu/gpu.h"
+
+static const char *const driver[] = { "libcuda.so.1", NULL };
+static const char *const rtc[] = {
+	"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL,
+};
+
+/* In the order of backends/gpu/api.def. */
+static const char *const driver_names[] = {
+	"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet",
+	"cuDeviceGetName", "cuDeviceTotalMem_v2", "cuDeviceGetAttribute",
+	"cuDeviceGetPCIBusId", "cuDevicePrimaryCtxRetain",
+	"cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent",
+	"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize",
+	"cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventElapsedTime",
+	"cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostRegister_v2", "cuMemHostUnregister",
+	"cuMemHostGetDevicePointer_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
+	"cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuModuleLoadData", "cuModuleUnload",
+	"cuModuleGetFunction", "cuFuncSetAttribute", "cuLaunchKernel",
+	"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags",
+	"cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
+};
+static const char *const rtc_names[] = {
+	"nvrtcVersion", "nvrtcCreateProgram", "nvrtcCompileProgram",
+	"nvrtcGetProgramLogSize", "nvrtcGetProgramLog", "nvrtcGetCUBINSize",
+	"nvrtcGetCUBIN", "nvrtcDestroyProgram",
+};
+
+static const char *describe(int rc, void *(*find)(void *, const char *), void *lib)
+{
+	int (*fn)(int, const char **) =
+		(int (*)(int, const char **))find(lib, "cuGetErrorName");
+	const char *s = NULL;
+
+	return fn && !fn(rc, &s) ? s : NULL;
+}
+
+static void arch(char *buf, size_t size, int major, int minor)
+{
+	snprintf(buf, size, "--gpu-architecture=sm_%d%d%s", major, minor,
+		 major >= 9 ? "a" : "");
+}
+
+static const struct rlx_gpu_vendor cuda = {
+	.name = "cuda", .title = "NVIDIA", .option = "-default-device",
+	.driver = driver, .driver_names = driver_names,
+	.rtc = rtc, .rtc_names = rtc_names,
+	.attr = { [GPU_ATTR_MAJOR] = 75, [GPU_ATTR_MINOR] = 76, [GPU_ATTR_UNITS] = 16,
+		  [GPU_ATTR_WAVE] = 10, [GPU_ATTR_SHARED] = 97, [GPU_ATTR_MAPPED] = 19 },
+	.function_shared = 8,
+	.describe = describe, .arch = arch,
+};
+
+GPU_BACKEND(cuda);

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A vendor's driver as the backend sees it: calls found by name in a library that is
+ * opened at run time, and the few numbers in which vendors differ.
+ */
+#ifndef RLX_BACKENDS_GPU_API_H
+#define RLX_BACKENDS_GPU_API_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "rlx/backend.h"
+
+struct rlx_gpu_api {
+#define GPU_CALL(name, ...)	int (*name)(__VA_ARGS__);
+#include "backends/gpu/api.def"
+};
+
+struct rlx_gpu_rtc {
+#define RTC_CALL(name, ...)	int (*name)(__VA_ARGS__);
+#include "backends/gpu/api.def"
+};
+
+/* Attributes of a device, by the vendor's number. */
+enum gpu_attr {
+	GPU_ATTR_MAJOR, GPU_ATTR_MINOR, GPU_ATTR_UNITS, GPU_ATTR_WAVE,
+	GPU_ATTR_SHARED,	/* bytes a block may ask for, opt-in included */
+	GPU_ATTR_MAPPED,	/* kernels may use registered host memory in place */
+	GPU_ATTR_COUNT,
+};
+
+/*
+ * @driver, @rtc:   file names to try, in order, each list ending with NULL
+ * @driver_names, @rtc_names: symbols in the order of api.def
+ * @describe:       an error as text; @find as dlsym of the driver
+ * @option:         one of the compiler's that all kernels need
+ * @arch:           the option that names a device, into @buf
+ * @function_shared: attribute of a function: most dynamic shared memory
+ */
+struct rlx_gpu_vendor {
+	const char		*name, *title, *option;
+	const char *const	*driver, *const *driver_names;
+	const char *const	*rtc, *const *rtc_names;
+	int			 attr[GPU_ATTR_COUNT];
+	int			 function_shared;
+	const char		*(*describe)(int rc, void *(*find)(void *, const char *),
+					     void *lib);
+	void			(*arch)(char *buf, size_t size, int major, int minor);
+};
+
+/*
+ * The vendor's driver, opened once per process and kept. NULL: there is none, and
+ * *@why (may be NULL), which stays as it is, says so; "" where there is one.
+ */
+enum { GPU_WHY = 224 };
+struct gpu_driver {
+	struct rlx_gpu_api	 api;
+	void			*lib;
+	int			 version, devices;
+};
+const struct gpu_driver *gpu_driver_get(const struct rlx_gpu_vendor *v, const char **why);
+/* Likewise its compiler. */
+const struct rlx_gpu_rtc *gpu_rtc_get(const struct rlx_gpu_vendor *v, const char **why);
+/* Static text, or "error N" in @buf. */
+const char *gpu_error_text(const struct rlx_gpu_vendor *v, const struct gpu_driver *d,
+			   int rc, char *buf, size_t size);
+
+/* gpu.c: the members of struct rlx_backend that must know their vendor. */
+unsigned int gpu_probe(const struct rlx_gpu_vendor *v, struct rlx_dev_info *info,
+		       unsigned int max);
+const char *gpu_why(const struct rlx_gpu_vendor *v);
+enum rlx_status gpu_open(const struct rlx_gpu_vendor *v, struct rlx_device *dev,
+			 struct rlx_error *err);
+
+#endif

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT
+/* A GPU as a device: finding, opening, its context, and what went wrong. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/gpu/gpu.h"
+#include "base/alloc.h"
+#include "base/log.h"
+
+static void describe(const struct rlx_gpu_vendor *v, const struct gpu_driver *d, int i,
+		     struct rlx_dev_info *info)
+{
+	int dev, major = 0, minor = 0, units = 0;
+	size_t bytes = 0;
+
+	*info = (struct rlx_dev_info){ .backend = "" };
+	snprintf(info->backend, sizeof(info->backend), i ? "%.8s:%d" : "%.8s", v->name, i);
+	if (d->api.device_get(&dev, i))
+		return;
+	d->api.device_name(info->name, sizeof(info->name), dev);
+	d->api.device_attribute(&major, v->attr[GPU_ATTR_MAJOR], dev);
+	d->api.device_attribute(&minor, v->attr[GPU_ATTR_MINOR], dev);
+	d->api.device_attribute(&units, v->attr[GPU_ATTR_UNITS], dev);
+	d->api.device_memory(&bytes, dev);
+	d->api.device_pci(info->pci, sizeof(info->pci), dev);
+	snprintf(info->isa, sizeof(info->isa), "%d.%d", major, minor);
+	info->threads = (unsigned int)units;
+	info->memory = bytes;
+	info->driver = d->version;
+}
+
+unsigned int gpu_probe(const struct rlx_gpu_vendor *v, struct rlx_dev_info *info,
+		       unsigned int max)
+{
+	const struct gpu_driver *d = gpu_driver_get(v, NULL);
+	int i;
+
+	for (i = 0; d && i < d->devices && (unsigned int)i < max; i++)
+		describe(v, d, i, &info[i]);
+	return d ? (unsigned int)d->devices : 0;
+}
+
+const char *gpu_why(const struct rlx_gpu_vendor *v)
+{
+	const char *why;
+
+	gpu_driver_get(v, &why);
+	return why;
+}
+
+enum { OUT_OF_MEMORY = 2 };
+
+/* Is the context of no more use ("sticky")? HIP numbers its errors as CUDA does. */
+static bool is_lost(int rc)
+{
+	switch (rc) {
+	case 4:			/* DEINITIALIZED */
+	case 46:		/* DEVICE_UNAVAILABLE */
+	case 201:		/* INVALID_CONTEXT */
+	case 214:		/* ECC_UNCORRECTABLE */
+	case 220:		/* NVLINK_UNCORRECTABLE */
+	case 700:		/* ILLEGAL_ADDRESS */
+	case 702:		/* LAUNCH_TIMEOUT */
+	case 709:		/* CONTEXT_IS_DESTROYED */
+	case 710:		/* ASSERT */
+	case 714 ... 719:	/* hardware stack, instruction, address; LAUNCH_FAILED */
+	case 999:		/* UNKNOWN */
+		return true;
+	}
+	return false;
+}
+
+enum rlx_status gpu_check(struct gpu_device *d, int rc, const char *what,
+			  struct rlx_error *err)
+{
+	char text[120];
+
+	if (!rc)
+		return RLX_OK;
+	gpu_error_text(d->v, d->d, rc, text, sizeof(text));
+	if (rc == OUT_OF_MEMORY)
+		return rlx_fail(err, RLX_ENOMEM, "%s:%u: %s: out of device memory: %s",
+				d->v->name, d->base.ordinal, what, text);
+	if (!is_lost(rc))
+		return rlx_fail(err, RLX_EIO, "%s:%u: %s: %s", d->v->name,
+				d->base.ordinal, what, text);
+	if (!atomic_exchange(&d->lost, true))
+		rlx_log(RLX_LOG_WARN, "%s:%u failed while %s: %s", d->v->name,
+			d->base.ordinal, what, text);
+	return rlx_fail(err, RLX_ELOST, "%s:%u: %s: the device failed: %s", d->v->name,
+			d->base.ordinal, what, text);
+}
+
+enum rlx_status gpu_enter(struct gpu_device *d, struct rlx_error *err)
+{
+	if (atomic_load_explicit(&d->lost, memory_order_relaxed))
+		return rlx_fail(err, RLX_ELOST, "%s:%u failed before; free its programs and "
+				"sessions, then compile anew", d->v->name, d->base.ordinal);
+	return gpu_check(d, d->api->context_set(d->ctx), "entering its context", err);
+}
+
+static enum rlx_status read_attributes(struct gpu_device *d, struct rlx_error *err)
+{
+	int i, rc = 0;
+
+	for (i = 0; i < GPU_ATTR_COUNT && !rc; i++)
+		rc = d->api->device_attribute(&d->attr[i], d->v->attr[i], d->dev);
+	d->v->arch(d->arch, sizeof(d->arch), d->attr[GPU_ATTR_MAJOR],
+		   d->attr[GPU_ATTR_MINOR]);
+	if (!rc)
+		rc = d->api->device_name(d->name, sizeof(d->name), d->dev);
+	return gpu_check(d, rc, "reading its attributes", err);
+}
+
+enum rlx_status gpu_open(const struct rlx_gpu_vendor *v, struct rlx_device *dev,
+			 struct rlx_error *err)
+{
+	struct gpu_device *d = (struct gpu_device *)dev;
+	enum rlx_status st;
+	const char *why;
+
+	d->v = v;
+	d->d = gpu_driver_get(v, &why);
+	if (!d->d)
+		return rlx_fail(err, RLX_ENODEV, "%s: %s", v->name, why);
+	if (dev->ordinal >= (unsigned int)d->d->devices)
+		return rlx_fail(err, RLX_ENODEV, "%s:%u: there are %d", v->name,
+				dev->ordinal, d->d->devices);
+	d->api = &d->d->api;
+	st = gpu_check(d, d->api->device_get(&d->dev, (int)dev->ordinal), "opening", err);
+	if (!st)
+		st = read_attributes(d, err);
+	if (st)
+		return st;
+	st = gpu_check(d, d->api->context_retain(&d->ctx, d->dev), "making a context", err);
+	if (st)
+		return st;
+	st = gpu_enter(d, err);
+	if (!st)	/* 1: not in step with the application's default stream */
+		st = gpu_check(d, d->api->stream_new(&d->stream, 1), "making a stream", err);
+	if (st) {
+		d->api->context_release(d->dev);
+		return st;
+	}
+	dev->threads = (unsigned int)d->attr[GPU_ATTR_UNITS];
+	pthread_mutex_init(&d->lock, NULL);
+	return RLX_OK;
+}
+
+/* After a loss the driver's objects went with the context; ours are freed here. */
+void gpu_close(struct rlx_device *dev)
+{
+	struct gpu_device *d = (struct gpu_device *)dev;
+
+	d->api->context_set(d->ctx);
+	gpu_modules_free(d);
+	d->api->stream_free(d->stream);
+	d->api->context_release(d->dev);
+	pthread_mutex_destroy(&d->lock);
+}
+
+static enum rlx_can target_can(const struct rlx_target *t, const struct rlx_infer *q)
+{
+	return gpu_can(t->dev, q);
+}
+
+void gpu_target(const struct rlx_device *dev, struct rlx_target *t)
+{
+	t->fuse = true;
+	t->bf16 = true;
+	t->f16 = true;
+	t->can = target_can;
+	t->dev = dev;
+}

@@ -1,0 +1,608 @@
+// SPDX-License-Identifier: MIT
+/* From plan steps to launches, and which values must cross over to or from the host. */
+#include <string.h>
+
+#include "backends/common/product.h"
+#include "backends/gpu/gpu.h"
+#include "base/alloc.h"
+#include "base/clock.h"
+
+/* Where the bytes of a value's storage are as they should be. */
+enum { ON_DEVICE = 1, ON_HOST = 2 };
+
+struct row {
+	const char	*name, *file;
+	void		(*launch)(const void *args, struct rlx_g_launch *l);
+};
+
+static const struct row *row_of(enum rlx_kernel_id id)
+{
+	static const struct row rows[RLX_KERNEL_COUNT] = {
+#define GPU_KERNEL(n, file) [RLX_KERNEL_##n] = { #n, #file, rlx_g_##n##_launch },
+#include "kernels/gpu/kernels.def"
+#undef GPU_KERNEL
+	};
+
+	return rows[id].name ? &rows[id] : NULL;
+}
+
+rlx_lower_fn *gpu_lowering(unsigned int index)
+{
+	static rlx_lower_fn *const table[RLX_OP_COUNT] = {
+#define LOWER(op) [RLX_OP_##op] = rlx_lower_##op,
+#include "backends/common/lower.def"
+#undef LOWER
+#define LOWER(op) [RLX_OP_##op] = gpu_lower_##op,
+#include "backends/gpu/lower.def"
+#undef LOWER
+	};
+
+	return index < RLX_OP_COUNT ? table[index] : NULL;
+}
+
+static struct gpu_code *code_of(const struct rlx_lower *lo)
+{
+	return (struct gpu_code *)lo->code;
+}
+
+static enum rlx_status append(struct rlx_lower *lo, struct gpu_call call)
+{
+	struct gpu_code *c = code_of(lo);
+
+	if (!rlx_grow(&c->call, &c->cap_call, c->n_call + 1, sizeof(*c->call)))
+		return lower_no_memory(lo);
+	c->call[c->n_call++] = call;
+	return RLX_OK;
+}
+
+static bool reserve(void *p, uint64_t *cap, uint64_t need)
+{
+	uint64_t n = *cap ? *cap : 4096;
+	void *q, *old;
+
+	while (n < need)
+		n *= 2;
+	memcpy(&old, p, sizeof(old));
+	q = n == *cap ? old : rlx_realloc(old, n);
+	if (!q)
+		return false;
+	memcpy(p, &q, sizeof(q));
+	*cap = n;
+	return true;
+}
+
+/* The constant is wanted on the device: bring it there, once for all programs. */
+static enum rlx_status need_constant(struct rlx_lower *lo, uint32_t index)
+{
+	struct gpu_code *c = code_of(lo);
+	struct rlx_blob *b = lo->plan->constant[index];
+
+	if (c->weight[index])
+		return RLX_OK;
+	return gpu_weight_get(gpu_of(lo), rlx_blob_data(b), rlx_blob_bytes(b), b,
+			      &c->weight[index], lo->err);
+}
+
+/* What a hole will hold: a place of a buffer goes through the table of addresses. */
+static void fill_hole(struct rlx_lower *lo, struct rlx_ref *r)
+{
+	static const enum rlx_io ios[RLX_PLACE_KINDS] = {
+		[RLX_PLACE_INPUT] = RLX_IO_INPUT, [RLX_PLACE_PARAM] = RLX_IO_PARAM,
+		[RLX_PLACE_OUTPUT] = RLX_IO_OUTPUT,
+	};
+	struct gpu_code *c = code_of(lo);
+	uint64_t v = RLX_G_INDIRECT;	/* not NULL: all that a launch looks for */
+	uint32_t slot;
+
+	if (r->kind == RLX_REF_PLACE && r->place.kind >= RLX_PLACE_INPUT &&
+	    r->place.kind <= RLX_PLACE_OUTPUT) {
+		slot = c->first_io[ios[r->place.kind]] + r->place.index;
+		c->io[slot].on_device = true;
+		v |= (uint64_t)slot << 48 | r->place.offset;
+	}
+	memcpy(lo->staged + r->at, &v, sizeof(v));
+}
+
+enum rlx_status gpu_fill_holes(struct rlx_lower *lo)
+{
+	uint32_t i;
+
+	for (i = 0; i < lo->n_ref && !lo->status; i++) {
+		fill_hole(lo, &lo->ref[i]);
+		if (lo->ref[i].kind == RLX_REF_PLACE &&
+		    lo->ref[i].place.kind == RLX_PLACE_CONST && !gpu_lower_of(lo)->dry)
+			lo->status = need_constant(lo, lo->ref[i].place.index);
+	}
+	return lo->status;
+}
+
+enum rlx_status gpu_call(struct rlx_lower *lo, void *fn, const struct rlx_g_launch *l)
+{
+	struct gpu_code *c = code_of(lo);
+	uint64_t at = shape_align64(c->n_image);
+	struct gpu_call call = {
+		.kind = GPU_KERNEL_CALL, .step = (uint32_t)(lo->st - lo->plan->step),
+		.args = at, .n_args = (uint32_t)lo->n_staged, .fn = fn, .launch = *l,
+	};
+	uint32_t i;
+
+	if (!reserve(&c->image, &c->cap_image, at + lo->n_staged) ||
+	    !rlx_grow(&c->reloc, &c->cap_reloc, c->n_reloc + lo->n_ref, sizeof(*c->reloc)))
+		return lower_no_memory(lo);
+	memcpy(c->image + at, lo->staged, lo->n_staged);
+	c->n_image = at + lo->n_staged;
+	for (i = 0; i < lo->n_ref; i++) {
+		struct rlx_ref r = lo->ref[i];
+
+		r.at += at;
+		if (r.kind == RLX_REF_STATUS) {
+			r.place.offset = 4 * (uint64_t)c->n_bad++;
+			call.bad = c->n_bad;
+		} else if (r.kind == RLX_REF_PLACE && r.place.kind != RLX_PLACE_CONST &&
+			   r.place.kind != RLX_PLACE_WORK) {
+			continue;	/* filled in for good */
+		}
+		c->reloc[c->n_reloc++] = r;
+	}
+	if (l->scratch > c->scratch_bytes)
+		c->scratch_bytes = l->scratch;
+	return append(lo, call);
+}
+
+/* Parameters of a launch have 4 KiB. */
+enum { MOST_ARGS = 4096 - sizeof(struct rlx_g_env) };
+
+static enum rlx_status call_kernel(struct rlx_lower *lo, enum rlx_kernel_id id,
+				   uint64_t units, double work, size_t scratch)
+{
+	const struct row *row = row_of(id);
+	struct rlx_g_launch l = { .units = units };
+	enum rlx_status st;
+	void *fn;
+
+	(void)work;
+	(void)scratch;
+	if (!row)
+		return lower_no(lo, "no GPU kernel moves, computes or reads this");
+	if (lo->n_staged > MOST_ARGS)
+		return lower_no(lo, "the arguments are too large for a launch");
+	if (gpu_fill_holes(lo))
+		return lo->status;
+	row->launch(lo->staged, &l);
+	if (!l.can)
+		return lower_no(lo, "the GPU kernel does not take this form");
+	if (!l.grid[0] || gpu_lower_of(lo)->dry)
+		return RLX_OK;
+	st = gpu_function_get(gpu_of(lo), &(struct gpu_kernel){
+			      row->name, gpu_source(row->file), l.key }, &fn, lo->err);
+	if (st)
+		return lo->status = st;
+	return gpu_call(lo, fn, &l);
+}
+
+/* ---- crossing over ---- */
+
+/* Whose storage a value has: a view's root may itself be written in place of another. */
+static uint32_t storage(const struct rlx_plan *p, uint32_t v)
+{
+	while (p->val[v].root != v)
+		v = p->val[v].root;
+	return v;
+}
+
+static enum rlx_status cross(struct rlx_lower *lo, enum gpu_call_kind kind, uint32_t v)
+{
+	uint32_t root = storage(lo->plan, v);
+
+	return append(lo, (struct gpu_call){
+		.kind = (uint8_t)kind, .val = v, .step = gpu_lower_of(lo)->writer[root] });
+}
+
+/* A view of a part of its storage: only all of the storage is kept track of. */
+static bool is_whole(const struct rlx_plan *p, uint32_t v)
+{
+	return rlx_plan_bytes(p, v) == rlx_plan_bytes(p, storage(p, v));
+}
+
+/* The step's inputs must be on @side: @kind brings them there. */
+static enum rlx_status bring(struct rlx_lower *lo, uint8_t side, enum gpu_call_kind kind)
+{
+	const struct rlx_plan *p = lo->plan;
+	uint8_t *where = gpu_lower_of(lo)->where;
+	enum rlx_status st = RLX_OK;
+	uint32_t i, v;
+
+	for (i = 0; i < lo->st->n_in && !st; i++) {
+		v = lo->st->in[i];
+		if (!v || where[storage(p, v)] & side)
+			continue;
+		st = cross(lo, kind, side == ON_DEVICE ? storage(p, v) : v);
+		if (is_whole(p, v) || side == ON_DEVICE)
+			where[storage(p, v)] |= side;
+	}
+	return st;
+}
+
+/* The step has written its outputs on @side. */
+static enum rlx_status written(struct rlx_lower *lo, uint8_t side)
+{
+	struct gpu_lower *gl = gpu_lower_of(lo);
+	const struct rlx_plan *p = lo->plan;
+	enum rlx_status st = RLX_OK;
+	uint32_t i, v, root;
+
+	for (i = 0; i < lo->st->n_out && !st; i++) {
+		v = lo->st->out[i];
+		root = storage(p, v);
+		gl->writer[root] = (uint32_t)(lo->st - p->step);
+		gl->where[root] = side;
+		if (side == ON_HOST && !is_whole(p, v)) {
+			/* the rest of the storage may be on the device alone */
+			st = cross(lo, GPU_IN_CALL, v);
+			gl->where[root] = ON_DEVICE;
+		}
+	}
+	return st;
+}
+
+/* An output's storage that is written in part by a kernel must be there whole. */
+static enum rlx_status bring_rest(struct rlx_lower *lo)
+{
+	struct gpu_lower *gl = gpu_lower_of(lo);
+	const struct rlx_plan *p = lo->plan;
+	enum rlx_status st = RLX_OK;
+	uint32_t i, root;
+
+	for (i = 0; i < lo->st->n_out && !st; i++) {
+		root = storage(p, lo->st->out[i]);
+		if (is_whole(p, lo->st->out[i]) || gl->where[root] != ON_HOST)
+			continue;
+		st = cross(lo, GPU_IN_CALL, root);
+		gl->where[root] |= ON_DEVICE;
+	}
+	return st;
+}
+
+static void undo(struct rlx_lower *lo)
+{
+	struct gpu_lower *gl = gpu_lower_of(lo);
+
+	code_of(lo)->n_call = gl->calls;
+	code_of(lo)->n_reloc = gl->relocs;
+	code_of(lo)->n_kept = gl->kept;
+	memcpy(gl->where, gl->saved, lo->plan->n_val);
+}
+
+static enum rlx_status whole(struct rlx_lower *lo, enum rlx_call_kind kind)
+{
+	struct gpu_code *c = code_of(lo);
+	enum rlx_status st;
+	uint64_t bytes;
+
+	if (gpu_lower_of(lo)->dry)
+		return RLX_OK;
+	if (kind == RLX_CALL_COPY)
+		return rlx_lower_copy(lo);
+	st = rlx_host_scratch(lo->plan, lo->st, &bytes, lo->err);
+	if (st)
+		return st;
+	if (bytes > c->base.work_bytes)		/* until compile adds it all up */
+		c->base.work_bytes = bytes;
+	if (lo->st->n_in + lo->st->n_out > c->most_tensors)
+		c->most_tensors = lo->st->n_in + lo->st->n_out;
+	st = bring(lo, ON_HOST, GPU_OUT_CALL);
+	if (!st)
+		st = append(lo, (struct gpu_call){
+			.kind = GPU_HOST_CALL, .step = (uint32_t)(lo->st - lo->plan->step) });
+	return st ? st : written(lo, ON_HOST);
+}
+
+static void kept(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
+{
+	struct gpu_code *c = code_of(lo);
+	uint64_t at = shape_align64(c->n_kept);
+
+	if (!reserve(&c->kept, &c->cap_kept, at + bytes)) {
+		lower_no_memory(lo);
+		return;
+	}
+	memcpy(c->kept + at, p, bytes);
+	c->n_kept = at + bytes;
+	lower_ref_add(lo, field, (struct rlx_ref){ .kind = RLX_REF_KEPT,
+						   .place = { .offset = at } });
+}
+
+/* Products: one kernel for every mixture of f32, bf16, f16; another for f64. */
+static enum rlx_status product(struct rlx_lower *lo, struct rlx_k_gemm *g,
+			       const struct rlx_product *p)
+{
+	bool wide = p->y->dtype == RLX_F64;
+
+	if (wide ? p->a->dtype != RLX_F64 || p->b->dtype != RLX_F64 :
+	    !lower_real(p->a->dtype) || !lower_real(p->b->dtype) || !lower_real(p->y->dtype))
+		return lower_no(lo, "no kernel for these dtypes");
+	if (rlx_product_bias(lo, g, p, wide ? RLX_F64 : RLX_F32))
+		return lo->status;
+	lower_ref_in(lo, &g->b, 1, 0);
+	return lower_call(lo, wide ? RLX_KERNEL_gemm_f64 :
+			  p->compute == RLX_BF16 || p->a->dtype != RLX_F32 ||
+			  p->b->dtype != RLX_F32 || p->y->dtype != RLX_F32 ?
+			  RLX_KERNEL_gemm_bf16 : RLX_KERNEL_gemm_f32, 0, 0, 0);
+}
+
+static const struct rlx_lower_ops ops = {
+	.call = call_kernel, .whole = whole, .undo = undo, .kept = kept, .product = product,
+};
+
+/* ---- compiling ---- */
+
+static enum rlx_status lower_step(struct gpu_lower *gl, const struct rlx_plan_step *st,
+				  uint32_t flags)
+{
+	struct gpu_code *c = code_of(&gl->base);
+	struct rlx_lower *lo = &gl->base;
+	rlx_lower_fn *fn = st->def ? gpu_lowering(st->def->index) : NULL;
+	unsigned int hosted = c->base.host;
+	enum rlx_status rc = RLX_OK;
+
+	lo->st = st;
+	gl->calls = c->n_call;
+	gl->relocs = c->n_reloc;
+	gl->kept = c->n_kept;
+	memcpy(gl->saved, gl->where, lo->plan->n_val);
+	if (fn || !st->def) {	/* before the launches; undone if there are none */
+		rc = bring(lo, ON_DEVICE, GPU_IN_CALL);
+		if (!rc)
+			rc = bring_rest(lo);
+	}
+	if (!rc)
+		rc = rlx_lower_step(lo, fn, flags);
+	if (!rc && c->base.host == hosted)
+		rc = written(lo, ON_DEVICE);
+	return rc;
+}
+
+/* One row of slots for what a run binds; they are on the host when it begins. */
+static enum rlx_status list_io(struct gpu_code *c, struct gpu_lower *gl)
+{
+	const struct rlx_plan *p = c->base.plan;
+	struct gpu_io *at;
+	uint32_t i, v;
+	int io;
+
+	for (io = 0; io < 3; io++)
+		c->n_io += p->n_io[io];
+	if (c->n_io > 0x7fff)
+		return rlx_fail(gl->base.err, RLX_ENOSUP, "%s: over 32767 inputs, params and "
+				"outputs", c->base.dev->be->name);
+	c->io = rlx_calloc(c->n_io + 1, sizeof(*c->io));
+	if (!c->io)
+		return lower_no_memory(&gl->base);
+	for (at = c->io, io = 0; io < 3; io++) {
+		c->first_io[io] = (uint32_t)(at - c->io);
+		for (i = 0; i < p->n_io[io]; i++, at++) {
+			v = p->io[io][i].val;
+			*at = (struct gpu_io){ .io = (uint8_t)io, .index = i,
+					       .bytes = rlx_plan_bytes(p, v),
+					       .writer = GPU_NO_STEP };
+			if (io != RLX_IO_OUTPUT)
+				gl->where[storage(p, v)] = ON_DEVICE | ON_HOST;
+		}
+	}
+	for (v = 1; v < p->n_val; v++) {
+		gl->writer[v] = GPU_NO_STEP;
+		if (p->val[v].place.kind == RLX_PLACE_CONST)
+			gl->where[storage(p, v)] = ON_DEVICE | ON_HOST;
+	}
+	return RLX_OK;
+}
+
+/* After the last step: what of the outputs is on the device alone. */
+static void list_results(struct gpu_code *c, const struct gpu_lower *gl)
+{
+	const struct rlx_plan *p = c->base.plan;
+	uint32_t i, root;
+
+	for (i = 0; i < p->n_io[RLX_IO_OUTPUT]; i++) {
+		struct gpu_io *io = &c->io[c->first_io[RLX_IO_OUTPUT] + i];
+
+		root = storage(p, p->io[RLX_IO_OUTPUT][i].val);
+		io->out = gl->where[root] == ON_DEVICE;
+		io->writer = gl->writer[root];
+	}
+}
+
+/* Offsets of everything, and the tables' way to the device. */
+static enum rlx_status lay_out(struct gpu_code *c, const struct gpu_lower *gl)
+{
+	struct gpu_device *d = gpu_device_of(&c->base);
+	uint64_t host = c->base.work_bytes, at = 0;
+	enum rlx_status st;
+	uint32_t i;
+
+	for (i = 0; i < c->n_io; i++)
+		if (c->io[i].on_device && c->io[i].io != RLX_IO_PARAM) {
+			c->io[i].at = c->stage_bytes;
+			c->stage_bytes += shape_align64(c->io[i].bytes);
+		}
+	c->scratch_at = shape_align64(gl->base.tmp_at + gl->base.tmp_most);
+	c->device_bytes = c->scratch_at + c->scratch_bytes;
+	if (c->base.host)	/* the reference evaluator works on a mirror */
+		at = shape_align64(c->base.plan->work_bytes);
+	c->host_at = at;
+	c->table_at = shape_align64(at + host);
+	c->bad_at = shape_align64(c->table_at + (uint64_t)c->n_io * 8);
+	c->base.work_bytes = shape_align64(c->bad_at + (uint64_t)c->n_bad * 4);
+	if (!c->n_kept)
+		return RLX_OK;
+	st = gpu_mem_new(d, c->n_kept, &c->kept_at, gl->base.err);
+	if (st)
+		return st;
+	pthread_mutex_lock(&d->lock);
+	st = gpu_check(d, d->api->copy_in(c->kept_at, c->kept, c->n_kept, d->stream),
+		       "copying tables in", gl->base.err);
+	if (!st)
+		st = gpu_check(d, d->api->stream_wait(d->stream), "copying tables in",
+			       gl->base.err);
+	pthread_mutex_unlock(&d->lock);
+	return st;
+}
+
+static struct gpu_lower *lower_new(struct rlx_code *code, struct rlx_error *err)
+{
+	struct gpu_lower *gl = rlx_aligned(64, sizeof(*gl));
+	uint32_t n = code->plan->n_val;
+
+	if (!gl)
+		return NULL;
+	memset(gl, 0, sizeof(*gl));
+	gl->base.ops = &ops;
+	gl->base.code = code;
+	gl->base.plan = code->plan;
+	gl->base.err = err;
+	gl->base.bump = &((struct gpu_code *)code)->bump;
+	gl->base.tmp_at = shape_align64(code->plan->work_bytes);
+	gl->where = rlx_calloc(n + 1, 1);
+	gl->saved = rlx_calloc(n + 1, 1);
+	gl->writer = rlx_calloc(n + 1, sizeof(*gl->writer));
+	return gl;
+}
+
+static void lower_free(struct gpu_lower *gl)
+{
+	if (!gl)
+		return;
+	rlx_free(gl->where);
+	rlx_free(gl->saved);
+	rlx_free(gl->writer);
+	rlx_free(gl);
+}
+
+enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_error *err)
+{
+	struct gpu_code *c = (struct gpu_code *)code;
+	struct gpu_lower *gl;
+	enum rlx_status st = gpu_enter(gpu_device_of(code), err);
+	uint64_t t0 = rlx_now();
+	uint32_t i;
+
+	if (st)
+		return st;
+	gl = lower_new(code, err);
+	c->weight = rlx_calloc(code->plan->n_constant + 1, sizeof(*c->weight));
+	c->most_tensors = 2;
+	if (!gl || !gl->where || !gl->saved || !gl->writer || !c->weight)
+		st = rlx_fail(err, RLX_ENOMEM, "%s: out of memory", code->dev->be->name);
+	if (!st)
+		st = list_io(c, gl);
+	for (i = 0; i < code->plan->n_step && !st; i++)
+		st = lower_step(gl, &code->plan->step[i], flags);
+	if (!st) {
+		list_results(c, gl);
+		st = lay_out(c, gl);
+	}
+	for (i = 0; i < code->plan->n_constant && !st; i++)
+		if (c->weight[i])
+			code->packed_bytes += rlx_blob_bytes(code->plan->constant[i]);
+	code->pack_ns = rlx_now() - t0;
+	lower_free(gl);
+	if (st)
+		gpu_release(code);
+	return st;
+}
+
+void gpu_release(struct rlx_code *code)
+{
+	struct gpu_code *c = (struct gpu_code *)code;
+	struct gpu_device *d = gpu_device_of(code);
+	uint32_t i;
+
+	d->api->context_set(d->ctx);
+	for (i = 0; c->weight && i < code->plan->n_constant; i++)
+		gpu_weight_put(d, c->weight[i]);
+	gpu_mem_free(d, c->kept_at);
+	rlx_bump_fini(&c->bump);
+	rlx_free(c->weight);
+	rlx_free(c->call);
+	rlx_free(c->reloc);
+	rlx_free(c->image);
+	rlx_free(c->kept);
+	rlx_free(c->io);
+	c->weight = NULL;
+	c->call = NULL;
+	c->reloc = NULL;
+	c->image = NULL;
+	c->kept = NULL;
+	c->io = NULL;
+	c->kept_at = 0;
+}
+
+/* ---- can ---- */
+
+/* A plan of one step with the op's types, to be lowered without a trace. */
+struct trial {
+	struct rlx_plan		plan;
+	struct rlx_plan_step	step;
+	struct gpu_code		code;
+	struct rlx_error	err;
+	uint32_t		*id;
+};
+
+static bool make_trial(struct trial *t, const struct rlx_device *dev, const struct rlx_infer *q)
+{
+	uint32_t n = q->n_in + q->n_out, i;
+
+	t->plan.val = rlx_calloc(n + 1, sizeof(*t->plan.val));
+	t->id = rlx_calloc(n + 1, sizeof(*t->id));
+	t->code.io = rlx_calloc(n + 1, sizeof(*t->code.io));
+	if (!t->plan.val || !t->id || !t->code.io)
+		return false;
+	for (i = 0; i < n; i++) {
+		struct rlx_plan_val *v = &t->plan.val[i + 1];
+
+		if (i < q->n_in && !q->in[i])
+			continue;
+		t->id[i] = i + 1;
+		v->type = i < q->n_in ? *q->in[i] : q->out[i - q->n_in];
+		v->root = i + 1;
+		v->place.kind = i < q->n_in ? RLX_PLACE_INPUT : RLX_PLACE_OUTPUT;
+		v->place.index = i < q->n_in ? i : i - q->n_in;
+	}
+	t->code.first_io[RLX_IO_OUTPUT] = q->n_in;
+	t->plan.n_val = n + 1;
+	t->plan.step = &t->step;
+	t->plan.n_step = 1;
+	t->step = (struct rlx_plan_step){ .def = q->def, .args = q->args, .in = t->id,
+					  .out = t->id + q->n_in, .n_in = q->n_in,
+					  .n_out = q->n_out };
+	t->code.base.dev = (struct rlx_device *)dev;
+	t->code.base.plan = &t->plan;
+	return true;
+}
+
+enum rlx_can gpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
+{
+	enum rlx_can host = q->def->impl->eval ? RLX_CAN_HOST : RLX_CAN_NOT, can = host;
+	rlx_lower_fn *fn = gpu_lowering(q->def->index);
+	struct gpu_lower *gl = NULL;
+	struct trial t = { .id = NULL };
+
+	if (!fn || !rlx_takes(q))
+		return host;
+	if (make_trial(&t, dev, q))
+		gl = lower_new(&t.code.base, &t.err);
+	if (gl && gl->where && gl->saved && gl->writer) {
+		gl->dry = true;
+		gl->base.st = &t.step;
+		gl->base.args = q->args;
+		if (!fn(&gl->base))
+			can = RLX_CAN_NATIVE;
+	}
+	lower_free(gl);
+	rlx_bump_fini(&t.code.bump);
+	rlx_free(t.code.kept);
+	rlx_free(t.code.io);
+	rlx_free(t.plan.val);
+	rlx_free(t.id);
+	return can;
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Device memory, weights that live there, and host arenas made known to the device.
+ * Weights and arenas are shared by all sessions: entries are counted, and the
+ * device's lock guards the lists; it is held at compile and bind time only.
+ */
+#include <string.h>
+
+#include "backends/gpu/gpu.h"
+#include "base/alloc.h"
+#include "base/log.h"
+#include "rlx/arena.h"
+
+struct gpu_weight {
+	struct gpu_weight	*next;
+	const void		*host;
+	struct rlx_blob		*blob;
+	uint64_t		 bytes, at;
+	unsigned int		 refs;
+};
+
+struct gpu_range {
+	struct gpu_range	*next;
+	struct rlx_arena	*arena;
+	uint64_t		 at;		/* device address of its base; 0: copies only */
+	unsigned int		 refs;
+};
+
+enum rlx_status gpu_mem_new(struct gpu_device *d, uint64_t bytes, uint64_t *out,
+			    struct rlx_error *err)
+{
+	enum rlx_status st;
+
+	*out = 0;
+	if (!bytes)
+		return RLX_OK;
+	st = gpu_check(d, d->api->mem_new(out, bytes), "allocating", err);
+	if (st)
+		*out = 0;
+	return st;
+}
+
+void gpu_mem_free(struct gpu_device *d, uint64_t at)
+{
+	if (at)
+		d->api->mem_free(at);
+}
+
+/* The lock is held: it also guards the stream. */
+static enum rlx_status upload(struct gpu_device *d, const struct gpu_weight *w,
+			      struct rlx_error *err)
+{
+	int rc = w->bytes ? d->api->copy_in(w->at, w->host, w->bytes, d->stream) : 0;
+
+	if (!rc)
+		rc = d->api->stream_wait(d->stream);
+	return gpu_check(d, rc, "copying weights in", err);
+}
+
+static enum rlx_status weight_new(struct gpu_device *d, const void *p, uint64_t bytes,
+				  struct gpu_weight **out, struct rlx_error *err)
+{
+	struct gpu_weight *w = rlx_calloc(1, sizeof(*w));
+	enum rlx_status st;
+
+	if (!w)
+		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", d->v->name);
+	w->host = p;
+	w->bytes = bytes;
+	st = gpu_mem_new(d, bytes, &w->at, err);
+	if (!st)
+		st = upload(d, w, err);
+	if (st) {
+		gpu_mem_free(d, w->at);
+		rlx_free(w);
+		return st;
+	}
+	w->next = d->weights;
+	d->weights = w;
+	*out = w;
+	return RLX_OK;
+}
+
+enum rlx_status gpu_weight_get(struct gpu_device *d, const void *p, uint64_t bytes,
+			       struct rlx_blob *blob, struct gpu_weight **out,
+			       struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+	struct gpu_weight *w;
+
+	pthread_mutex_lock(&d->lock);
+	for (w = d->weights; w; w = w->next)
+		if (w->host == p && w->bytes == bytes)
+			break;
+	if (!w)
+		st = weight_new(d, p, bytes, &w, err);
+	if (!st) {
+		if (blob && !w->blob)
+			w->blob = rlx_blob_get(blob);
+		w->refs++;
+		*out = w;
+	}
+	pthread_mutex_unlock(&d->lock);
+	return st;
+}
+
+enum rlx_status gpu_weight_renew(struct gpu_device *d, struct gpu_weight *w,
+				 struct rlx_error *err)
+{
+	enum rlx_status st;
+
+	pthread_mutex_lock(&d->lock);
+	st = upload(d, w, err);
+	pthread_mutex_unlock(&d->lock);
+	return st;
+}
+
+uint64_t gpu_weight_at(const struct gpu_weight *w)
+{
+	return w->at;
+}
+
+void gpu_weight_put(struct gpu_device *d, struct gpu_weight *w)
+{
+	struct gpu_weight **at;
+
+	if (!w)
+		return;
+	pthread_mutex_lock(&d->lock);
+	if (!--w->refs) {
+		for (at = &d->weights; *at != w; at = &(*at)->next)
+			;
+		*at = w->next;
+		gpu_mem_free(d, w->at);
+		rlx_blob_put(w->blob);
+		rlx_free(w);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* Flags of the driver: for all contexts, mapped, only read by the device. */
+enum { PORTABLE = 1, MAPPED = 2, READ_ONLY = 8 };
+
+static struct gpu_range *range_new(struct gpu_device *d, struct rlx_arena *a)
+{
+	struct gpu_range *r = rlx_calloc(1, sizeof(*r));
+	unsigned int flags = PORTABLE | (d->attr[GPU_ATTR_MAPPED] ? MAPPED : 0);
+	int rc;
+
+	if (!r)
+		return NULL;
+	if (rlx_arena_flags(a) & RLX_ARENA_RDONLY)
+		flags |= READ_ONLY;
+	rc = d->api->host_register(rlx_arena_base(a), rlx_arena_size(a), flags);
+	if (rc) {
+		/* by the application, too large to pin, not supported: copies do it */
+		if (rlx_debug_on(RLX_DEBUG_RUN))
+			rlx_log(RLX_LOG_DEBUG, "%s: an arena of %llu bytes is not registered (%d)",
+			d->v->name, (unsigned long long)rlx_arena_size(a), rc);
+		rlx_free(r);
+		return NULL;
+	}
+	if (flags & MAPPED && d->api->host_address(&r->at, rlx_arena_base(a), 0))
+		r->at = 0;
+	r->arena = rlx_arena_get(a);
+	r->next = d->ranges;
+	d->ranges = r;
+	return r;
+}
+
+struct gpu_range *gpu_range_get(struct gpu_device *d, struct rlx_arena *a)
+{
+	struct gpu_range *r;
+
+	pthread_mutex_lock(&d->lock);
+	for (r = d->ranges; r && r->arena != a; r = r->next)
+		;
+	if (!r)
+		r = range_new(d, a);
+	if (r)
+		r->refs++;
+	pthread_mutex_unlock(&d->lock);
+	return r;
+}
+
+uint64_t gpu_range_at(const struct gpu_range *r, const void *p)
+{
+	return r && r->at ?
+	       r->at + (uint64_t)((const char *)p - (const char *)rlx_arena_base(r->arena)) : 0;
+}
+
+void gpu_range_put(struct gpu_device *d, struct gpu_range *r)
+{
+	struct gpu_range **at;
+	struct rlx_arena *a;
+
+	if (!r)
+		return;
+	pthread_mutex_lock(&d->lock);
+	a = NULL;
+	if (!--r->refs) {
+		for (at = &d->ranges; *at != r; at = &(*at)->next)
+			;
+		*at = r->next;
+		a = r->arena;
+		d->api->host_unregister(rlx_arena_base(a));
+		rlx_free(r);
+	}
+	pthread_mutex_unlock(&d->lock);
+	rlx_arena_put(a);
+}

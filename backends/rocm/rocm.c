@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+/* AMD: the names and numbers of HIP and of HIPRTC. */
+#include <stdio.h>
+
+#include "backends/gpu/gpu.h"
+
+static const char *const driver[] = {
+	"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so", NULL,
+};
+static const char *const rtc[] = {
+	"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so", NULL,
+};
+
+/* In the order of backends/gpu/api.def. */
+static const char *const driver_names[] = {
+	"hipInit", "hipDriverGetVersion", "hipGetDeviceCount", "hipDeviceGet",
+	"hipDeviceGetName", "hipDeviceTotalMem", "hipDeviceGetAttribute",
+	"hipDeviceGetPCIBusId", "hipDevicePrimaryCtxRetain", "hipDevicePrimaryCtxRelease",
+	"hipCtxSetCurrent", "hipStreamCreateWithFlags", "hipStreamDestroy",
+	"hipStreamSynchronize", "hipEventCreateWithFlags", "hipEventDestroy",
+	"hipEventRecord", "hipEventElapsedTime", "hipMalloc", "hipFree",
+	"hipHostRegister", "hipHostUnregister", "hipHostGetDevicePointer",
+	"hipMemcpyHtoDAsync", "hipMemcpyDtoHAsync", "hipMemcpyDtoDAsync",
+	"hipMemsetD8Async", "hipModuleLoadData", "hipModuleUnload",
+	"hipModuleGetFunction", "hipFuncSetAttribute", "hipModuleLaunchKernel",
+	"hipStreamBeginCapture", "hipStreamEndCapture", "hipGraphInstantiateWithFlags",
+	"hipGraphLaunch", "hipGraphExecDestroy", "hipGraphDestroy",
+};
+static const char *const rtc_names[] = {
+	"hiprtcVersion", "hiprtcCreateProgram", "hiprtcCompileProgram",
+	"hiprtcGetProgramLogSize", "hiprtcGetProgramLog", "hiprtcGetCodeSize",
+	"hiprtcGetCode", "hiprtcDestroyProgram",
+};
+
+static const char *describe(int rc, void *(*find)(void *, const char *), void *lib)
+{
+	const char *(*fn)(int) = (const char *(*)(int))find(lib, "hipGetErrorName");
+
+	return fn ? fn(rc) : NULL;
+}
+
+/* The compiler builds for the current device if nobody says for which. */
+static void arch(char *buf, size_t size, int major, int minor)
+{
+	snprintf(buf, size, "-DRLX_GFX=%d%d", major, minor);
+}
+
+static const struct rlx_gpu_vendor rocm = {
+	.name = "rocm", .title = "AMD", .option = "-O3",
+	.driver = driver, .driver_names = driver_names,
+	.rtc = rtc, .rtc_names = rtc_names,
+	.attr = { [GPU_ATTR_MAJOR] = 23, [GPU_ATTR_MINOR] = 61, [GPU_ATTR_UNITS] = 63,
+		  [GPU_ATTR_WAVE] = 87, [GPU_ATTR_SHARED] = 74, [GPU_ATTR_MAPPED] = 3 },
+	.function_shared = -1,	/* blocks get all of it unasked */
+	.describe = describe, .arch = arch,
+};
+
+GPU_BACKEND(rocm);

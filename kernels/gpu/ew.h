@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pointwise code: arguments of the kernels that the library writes for a step, and,
+ * in device code, one function for each row of elementwise.def and each number class:
+ * ewf_<op>() on F (a float) and on double, ewi_<op>() and ewu_<op>() on 64-bit
+ * integers. What a cast does is said in kernels/cast.h.
+ */
+#ifndef RLX_G_EW_H
+#define RLX_G_EW_H
+
+#include "kernels/type.h"
+
+enum { RLX_G_EW_IN = 14, RLX_G_EW_OUT = 4 };
+
+/* Operand k's element of index i is in[k][sum i_d * stride[k][d]]. */
+struct rlx_g_ew {
+	int64_t		n;			/* elements */
+	const void	*in[RLX_G_EW_IN];
+	void		*out[RLX_G_EW_OUT];
+	int32_t		rank;
+	int64_t		dim[RLX_K_DIMS];
+	int64_t		stride[RLX_G_EW_IN][RLX_K_DIMS];
+};
+
+#ifdef DEV	/* device code: kernels/gpu/dialect.h came first */
+
+/*
+ * A float that stays one: beside it the literals of the rows are floats too, and
+ * those beyond its range are its largest number.
+ */
+struct F {
+	float v;
+	DEV F() {}
+	DEV F(float x) : v(x) {}
+	DEV F(double x) : v(x > 3.4028234663852886e38 ? 3.4028234663852886e38f : (float)x) {}
+	DEV explicit F(int64_t x) : v((float)x) {}
+	DEV explicit F(uint64_t x) : v((float)x) {}
+	DEV explicit operator bool() const { return v != 0; }
+};
+
+#define EW_OP(op)							\
+	static DEV inline F operator op(F a, F b) { return F(a.v op b.v); }
+#define EW_COMPARE(op)							\
+	static DEV inline bool operator op(F a, F b) { return a.v op b.v; }
+EW_OP(+) EW_OP(-) EW_OP(*) EW_OP(/)
+EW_COMPARE(<) EW_COMPARE(<=) EW_COMPARE(>) EW_COMPARE(>=) EW_COMPARE(==) EW_COMPARE(!=)
+#undef EW_OP
+#undef EW_COMPARE
+static DEV inline F operator-(F a) { return F(-a.v); }
+
+#define EW_MATH(n)							\
+	static DEV inline F ew_##n(F a) { return F(n##f(a.v)); }	\
+	static DEV inline double ew_##n(double a) { return n(a); }
+EW_MATH(exp) EW_MATH(log) EW_MATH(sqrt) EW_MATH(sin) EW_MATH(cos) EW_MATH(tan)
+EW_MATH(asin) EW_MATH(acos) EW_MATH(atan) EW_MATH(sinh) EW_MATH(cosh) EW_MATH(tanh)
+EW_MATH(asinh) EW_MATH(acosh) EW_MATH(atanh) EW_MATH(erf) EW_MATH(floor) EW_MATH(ceil)
+EW_MATH(rint) EW_MATH(trunc)
+#undef EW_MATH
+#define EW_MATH(n)							\
+	static DEV inline F ew_##n(F a, F b) { return F(n##f(a.v, b.v)); } \
+	static DEV inline double ew_##n(double a, double b) { return n(a, b); }
+EW_MATH(pow) EW_MATH(fmod) EW_MATH(atan2)
+#undef EW_MATH
+
+static DEV inline F ew_abs(F a) { return F(fabsf(a.v)); }
+static DEV inline double ew_abs(double a) { return fabs(a); }
+static DEV inline F ew_sel(bool c, F a, F b) { return c ? a : b; }
+static DEV inline double ew_sel(bool c, double a, double b) { return c ? a : b; }
+static DEV inline F ew_sel(F c, F a, F b) { return c.v != 0 ? a : b; }
+static DEV inline double ew_sel(double c, double a, double b) { return c != 0 ? a : b; }
+/* NaN wins */
+static DEV inline F ew_max(F a, F b) { return a.v > b.v || a.v != a.v ? a : b; }
+static DEV inline F ew_min(F a, F b) { return a.v < b.v || a.v != a.v ? a : b; }
+static DEV inline double ew_max(double a, double b) { return a > b || a != a ? a : b; }
+static DEV inline double ew_min(double a, double b) { return a < b || a != a ? a : b; }
+/* the sign of the divisor */
+template <class T> static DEV inline T ew_floor_mod(T a, T b)
+{
+	T r = ew_fmod(a, b);
+
+	return r != T(0.0) && (r < T(0.0)) != (b < T(0.0)) ? r + b : r;
+}
+static DEV inline F ew_mod(F a, F b) { return ew_floor_mod<F>(a, b); }
+static DEV inline double ew_mod(double a, double b) { return ew_floor_mod<double>(a, b); }
+
+#define exp	ew_exp
+#define log	ew_log
+#define sqrt	ew_sqrt
+#define sin	ew_sin
+#define cos	ew_cos
+#define tan	ew_tan
+#define asin	ew_asin
+#define acos	ew_acos
+#define atan	ew_atan
+#define sinh	ew_sinh
+#define cosh	ew_cosh
+#define tanh	ew_tanh
+#define asinh	ew_asinh
+#define acosh	ew_acosh
+#define atanh	ew_atanh
+#define erf	ew_erf
+#define floor	ew_floor
+#define ceil	ew_ceil
+#define rint	ew_rint
+#define trunc	ew_trunc
+#define pow	ew_pow
+#define fmod	ew_fmod
+#define atan2	ew_atan2
+#define abs	ew_abs
+#define sel	ew_sel
+#define max	ew_max
+#define min	ew_min
+#define mod	ew_mod
+#define NOFLOAT	NAN
+#define EW1(n, types, res, f, i, d)					\
+	template <class T> static DEV inline T ewf_##n(T x) { return T(f); }
+#define EW2(n, types, res, f, i, da, db)				\
+	template <class T> static DEV inline T ewf_##n(T a, T b) { return T(f); }
+#define EW3(n, types, res, f, i, da, db)				\
+	template <class T> static DEV inline T ewf_##n(T cond, T a, T b) { return T(f); }
+#include "ops/elementwise.def"
+#undef EW1
+#undef EW2
+#undef EW3
+#undef NOFLOAT
+#undef exp
+#undef log
+#undef sqrt
+#undef sin
+#undef cos
+#undef tan
+#undef asin
+#undef acos
+#undef atan
+#undef sinh
+#undef cosh
+#undef tanh
+#undef asinh
+#undef acosh
+#undef atanh
+#undef erf
+#undef floor
+#undef ceil
+#undef rint
+#undef trunc
+#undef pow
+#undef fmod
+#undef atan2
+#undef abs
+#undef sel
+#undef max
+#undef min
+#undef mod
+
+/* the integer column; its file defines plain static functions of three operands */
+#define static	static DEV
+#define I int64_t
+#define V(n) ewi_##n
+#include "ops/elementwise_int.h"
+#undef I
+#undef V
+#define I uint64_t
+#define V(n) ewu_##n
+#include "ops/elementwise_int.h"
+#undef I
+#undef V
+#undef static
+
+/* ---- casts, to what the element type computes in ---- */
+
+template <int T> struct ew_int { };
+#define EW_INT(T, LOW, TOP)						\
+	template <> struct ew_int<T> {					\
+		static DEV inline double low() { return LOW; }		\
+		static DEV inline double top() { return TOP; }		\
+	};
+EW_INT(RLX_K_I64, -9223372036854775808.0, 9223372036854775808.0)
+EW_INT(RLX_K_I32, -2147483648.0, 2147483648.0)
+EW_INT(RLX_K_I16, -32768.0, 32768.0)
+EW_INT(RLX_K_I8, -128.0, 128.0)
+EW_INT(RLX_K_U64, 0.0, 18446744073709551616.0)
+EW_INT(RLX_K_U32, 0.0, 4294967296.0)
+EW_INT(RLX_K_U16, 0.0, 65536.0)
+EW_INT(RLX_K_U8, 0.0, 256.0)
+#undef EW_INT
+
+/* towards zero; what lies beyond becomes the last number within */
+template <int T> static DEV inline typename rlx_t<T>::acc ew_to_int(double x)
+{
+	typedef typename rlx_t<T>::acc A;
+	const double low = ew_int<T>::low(), top = ew_int<T>::top();
+
+	if (x != x)
+		return 0;
+	if (x >= top)	/* 2^bits - 1, without a number beyond the type */
+		return (A)((A)(top / 2) - 1 + (A)(top / 2));
+	return x <= low ? (A)low : (A)x;
+}
+
+static DEV inline double ew_wide(F x) { return (double)x.v; }
+static DEV inline double ew_wide(double x) { return x; }
+
+/* ew_cast<to>(x): of a float, a double or an integer (C++ picks by the operand) */
+template <int T> struct ew_cast_to {
+	template <class X> static DEV inline typename rlx_t<T>::acc of(X x)
+	{
+		return ew_to_int<T>(ew_wide(x));
+	}
+	static DEV inline typename rlx_t<T>::acc of(int64_t x)
+	{
+		return rlx_t<T>::get(rlx_t<T>::put((typename rlx_t<T>::acc)x));
+	}
+	static DEV inline typename rlx_t<T>::acc of(uint64_t x)
+	{
+		return rlx_t<T>::get(rlx_t<T>::put((typename rlx_t<T>::acc)x));
+	}
+};
+template <> struct ew_cast_to<RLX_K_BOOL> {
+	static DEV inline int64_t of(F x) { return x.v != 0; }
+	static DEV inline int64_t of(double x) { return x != 0; }
+	static DEV inline int64_t of(int64_t x) { return x != 0; }
+	static DEV inline int64_t of(uint64_t x) { return x != 0; }
+};
+template <> struct ew_cast_to<RLX_K_F64> {
+	static DEV inline double of(F x) { return (double)x.v; }
+	static DEV inline double of(double x) { return x; }
+	static DEV inline double of(int64_t x) { return (double)x; }
+	static DEV inline double of(uint64_t x) { return (double)x; }
+};
+/* narrower than a double: rounded once */
+#define EW_FLOAT(T, ROUND, ODD)						\
+	template <> struct ew_cast_to<T> {				\
+		static DEV inline F of(F x) { return F(ROUND(x.v)); }	\
+		static DEV inline F of(double x) { return F(ROUND(ODD(x))); } \
+		static DEV inline F of(int64_t x)			\
+		{							\
+			return F(ROUND(ew_odd(x)));			\
+		}							\
+		static DEV inline F of(uint64_t x)			\
+		{							\
+			return F(ROUND(ew_odd(x)));			\
+		}							\
+	};
+/* an integer as a float that rounds right once more: exact, or odd */
+static DEV inline float ew_odd(uint64_t x)
+{
+	int down = 0;
+
+	while (x >> 24) {
+		x = x >> 1 | (x & 1);
+		down++;
+	}
+	return (float)x * bits_f32((uint32_t)(127 + down) << 23);
+}
+static DEV inline float ew_odd(int64_t x)
+{
+	return x < 0 ? -ew_odd(0 - (uint64_t)x) : ew_odd((uint64_t)x);
+}
+static DEV inline float ew_f16(float x) { return to_f32(from_f32<f16>(x)); }
+static DEV inline float ew_bf16(float x) { return to_f32(from_f32<bf16>(x)); }
+static DEV inline float ew_e4m3(float x) { return to_f32(f32_to_e4m3(x, true)); }
+static DEV inline float ew_e5m2(float x) { return to_f32(f32_to_e5m2(x, true)); }
+EW_FLOAT(RLX_K_F16, ew_f16, f64_to_odd)
+EW_FLOAT(RLX_K_BF16, ew_bf16, f64_to_odd)
+EW_FLOAT(RLX_K_F8E4M3, ew_e4m3, f64_to_odd)
+EW_FLOAT(RLX_K_F8E5M2, ew_e5m2, f64_to_odd)
+#undef EW_FLOAT
+template <> struct ew_cast_to<RLX_K_F32> {
+	static DEV inline F of(F x) { return x; }
+	static DEV inline F of(double x) { return F((float)x); }
+	static DEV inline F of(int64_t x) { return F(x); }
+	static DEV inline F of(uint64_t x) { return F(x); }
+};
+
+/* ---- loads and stores ---- */
+
+template <int T> struct ew_value { typedef int64_t type; };
+template <> struct ew_value<RLX_K_U64> { typedef uint64_t type; };
+template <> struct ew_value<RLX_K_F64> { typedef double type; };
+template <> struct ew_value<RLX_K_F32> { typedef F type; };
+template <> struct ew_value<RLX_K_F16> { typedef F type; };
+template <> struct ew_value<RLX_K_BF16> { typedef F type; };
+template <> struct ew_value<RLX_K_F8E4M3> { typedef F type; };
+template <> struct ew_value<RLX_K_F8E5M2> { typedef F type; };
+
+template <int T> static DEV inline typename ew_value<T>::type ew_load(const void *p, int64_t i)
+{
+	return (typename ew_value<T>::type)
+		rlx_t<T>::get(((const typename rlx_t<T>::mem *)p)[i]);
+}
+
+static DEV inline float ew_plain(F x) { return x.v; }
+template <class X> static DEV inline X ew_plain(X x) { return x; }
+
+template <int T> static DEV inline void ew_store(void *p, int64_t i,
+						 typename ew_value<T>::type x)
+{
+	((typename rlx_t<T>::mem *)p)[i] = rlx_t<T>::put(ew_plain(x));
+}
+
+#endif
+#endif
