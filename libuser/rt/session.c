@@ -7,6 +7,25 @@
 #include "mem/arena.h"
 #include "rt/session.h"
 
+/* Look at a workspace that sessions may share, and hold it. */
+static enum rlx_status take_work(struct rlx_session *s, struct rlx_buf work,
+				 struct rlx_error *err)
+{
+	uint64_t need = s->p->code->work_bytes;
+
+	/* A buffer that leaves its arena has no address. */
+	if (work.bytes < need || (uintptr_t)rlx_buf_ptr(work) % 64 || !rlx_buf_ptr(work))
+		return rlx_fail(err, RLX_ERANGE, "session: %llu bytes of workspace, 64-byte "
+				"aligned, are needed; given are %llu", (unsigned long long)need,
+				(unsigned long long)work.bytes);
+	if (rlx_arena_flags(work.arena) & RLX_ARENA_RDONLY)
+		return rlx_fail(err, RLX_EACCES, "session: the workspace is read-only");
+	rlx_arena_get(work.arena);
+	s->work = work;
+	s->work_given = true;
+	return RLX_OK;
+}
+
 /* One arena for the workspace, the inputs and the outputs. */
 static enum rlx_status take_arena(struct rlx_session *s, struct rlx_arena *given,
 				  struct rlx_error *err)
@@ -16,6 +35,8 @@ static enum rlx_status take_arena(struct rlx_session *s, struct rlx_arena *given
 	};
 	enum rlx_status st;
 
+	if (s->work_given)
+		o.size -= s->p->code->work_bytes;
 	if (given) {
 		s->arena = rlx_arena_get(given);
 	} else {
@@ -23,6 +44,8 @@ static enum rlx_status take_arena(struct rlx_session *s, struct rlx_arena *given
 		if (st)
 			return st;
 	}
+	if (s->work_given)
+		return RLX_OK;
 	st = rlx_buf_new(s->arena, s->p->code->work_bytes ? s->p->code->work_bytes : 1,
 			 64, &s->work, err);
 	return st;
@@ -84,6 +107,8 @@ enum rlx_status rlx_session_new(struct rlx_program *p,
 	pthread_condattr_destroy(&attr);
 	st = take_slots(s, err);
 	if (!st)
+		st = o.work.arena ? take_work(s, o.work, err) : RLX_OK;
+	if (!st)
 		st = take_arena(s, o.arena, err);
 	if (!st) {
 		s->exec->code = p->code;
@@ -120,7 +145,9 @@ void rlx_session_free(struct rlx_session *s)
 		rlx_free(s->ptr[io]);
 		rlx_free(s->arenas[io]);
 	}
-	if (s->work.arena)
+	if (s->work_given)
+		rlx_arena_put(s->work.arena);
+	else if (s->work.arena)
 		rlx_buf_free(s->work, NULL);
 	rlx_arena_put(s->arena);
 	rlx_free(s->skip);

@@ -35,6 +35,7 @@ struct rlx_session {
 	bool			 strict;
 	struct rlx_slot		*slot[3];
 	struct rlx_buf		 work;
+	bool			 work_given;	/* by the caller */
 	struct rlx_exec		*exec;
 	void			**ptr[3];	/* exec->ptr */
 	struct rlx_arena	**arenas[3];	/* exec->arena; not referenced */

@@ -72,6 +72,44 @@ TEST(runs_on_every_backend)
 	}
 }
 
+TEST(sessions_share_a_workspace)
+{
+	struct rlx_session *first = small_session("cpu"), *s[2];
+	struct rlx_program *p = rlx_session_program(first);
+	struct rlx_session_opts o = { .size = sizeof(o) };
+	struct rlx_error err = { 0 };
+	struct rlx_program_info info;
+	struct rlx_arena *a;
+	int i;
+
+	rlx_program_info(p, &info);
+	CHECK(info.work_bytes >= 64);
+	CHECK(!rlx_arena_new(&(struct rlx_arena_opts){ .size = info.work_bytes + 64 }, &a, &err));
+	o.work = (struct rlx_buf){ a, 32, info.work_bytes };
+	CHECK_EQ(rlx_session_new(p, &o, &s[0], &err), RLX_ERANGE);
+	o.work = (struct rlx_buf){ a, 0, info.work_bytes - 1 };
+	CHECK_EQ(rlx_session_new(p, &o, &s[0], &err), RLX_ERANGE);
+	o.work = (struct rlx_buf){ a, rlx_arena_size(a) - 64, info.work_bytes };
+	CHECK_EQ(rlx_session_new(p, &o, &s[0], &err), RLX_ERANGE);
+	o.work = rlx_buf_whole(a);
+	memset(rlx_buf_ptr(o.work), 0x7f, o.work.bytes);
+	for (i = 0; i < 2; i++)
+		CHECKF(!rlx_session_new(p, &o, &s[i], &err), "%s", err.text);
+	for (i = 0; i < 6; i++)
+		fill_and_check(s[i % 2]);
+	rlx_session_free(s[0]);
+	rlx_arena_put(a);	/* the other holds it */
+	fill_and_check(s[1]);
+	rlx_session_free(s[1]);
+	CHECK(!rlx_arena_new(&(struct rlx_arena_opts){ .size = info.work_bytes,
+			     .provider = "memfd" }, &a, &err));
+	CHECK(!rlx_arena_seal(a, RLX_SEAL_WRITE, &err));
+	o.work = rlx_buf_whole(a);
+	CHECK_EQ(rlx_session_new(p, &o, &s[0], &err), RLX_EACCES);
+	rlx_arena_put(a);
+	rlx_session_free(first);
+}
+
 TEST(clone_shares_params_and_nothing_else)
 {
 	struct rlx_session *s = small_session("cpu"), *c = NULL;

@@ -26,6 +26,21 @@ struct bert {
 	/* Guards the list of scratches nobody uses. */
 	pthread_mutex_t		 lock;
 	struct scratch		*scratch;
+	/* Workspace of the first replica, made while programs are compiled; NULL: taken. */
+	struct rlx_arena	*work;
+	uint64_t		 work_bytes;	/* most that a program needs */
+};
+
+/* Loading: what goes on beside compiling. */
+struct aside {
+	struct model		*m;
+	struct bert		*b;
+	uint64_t		 bytes;		/* of workspace */
+	void			 (*fn)(struct aside *a);
+	pthread_t		 thread;
+	bool			 started;
+	enum rlx_status		 st;
+	struct rlx_error	 err;
 };
 
 /* A session, with its inputs and output where they lie. */
@@ -36,7 +51,7 @@ struct slot {
 };
 
 struct bert_replica {
-	struct rlx_arena	*arena;
+	struct rlx_arena	*arena, *work;	/* work: of whichever program runs */
 	struct slot		 one[CONF_BUCKETS_MAX], many[CONF_BUCKETS_MAX];
 };
 
@@ -49,18 +64,62 @@ static unsigned int bucket_of(const struct bert *b, uint32_t tokens)
 	return i;
 }
 
-static enum rlx_status open_tokenizer(struct model *m, struct bert *b, struct rlx_error *err)
+static void *aside_main(void *ctx)
 {
-	const char *path = m->conf.tokenizer;
+	struct aside *a = ctx;
+
+	a->fn(a);
+	return NULL;
+}
+
+static void aside_begin(struct aside *a)
+{
+	a->started = !pthread_create(&a->thread, NULL, aside_main, a);
+	if (!a->started)
+		a->fn(a);
+}
+
+/* What came of it, if @st is good so far. */
+static enum rlx_status aside_end(struct aside *a, enum rlx_status st, struct rlx_error *err)
+{
+	if (a->started)
+		pthread_join(a->thread, NULL);
+	return st || !a->st ? st : rlx_fail(err, a->st, "%s", a->err.text);
+}
+
+static void open_tokenizer(struct aside *a)
+{
+	const char *path = a->m->conf.tokenizer, *dir = a->m->conf.path;
 	char text[4096];
 
 	if (!path) {
-		snprintf(text, sizeof(text), "%s/tokenizer.json", m->conf.path);
+		snprintf(text, sizeof(text), "%s/tokenizer.json", dir);
 		if (access(text, F_OK))
-			snprintf(text, sizeof(text), "%s/vocab.txt", m->conf.path);
+			snprintf(text, sizeof(text), "%s/vocab.txt", dir);
 		path = text;
 	}
-	return rlx_tokenizer_new_file(path, NULL, &b->tok, err);
+	a->st = rlx_tokenizer_new_file(path, NULL, &a->b->tok, &a->err);
+}
+
+static enum rlx_status new_work(uint64_t bytes, struct rlx_arena **out,
+				struct rlx_error *err)
+{
+	struct rlx_arena_opts o = { .name = "rlxd-work", .size = bytes ? bytes : 64 };
+
+	return rlx_arena_new(&o, out, err);
+}
+
+static void open_work(struct aside *a)
+{
+	a->st = new_work(a->bytes, &a->b->work, &a->err);
+}
+
+static uint64_t most(uint64_t bytes, const struct rlx_program *p)
+{
+	struct rlx_program_info info;
+
+	rlx_program_info(p, &info);
+	return info.work_bytes > bytes ? info.work_bytes : bytes;
 }
 
 static enum rlx_status compile(struct model *m, struct bert *b, int64_t batch, int64_t seq,
@@ -83,7 +142,31 @@ static enum rlx_status compile(struct model *m, struct bert *b, int64_t batch, i
 		return st;
 	st = rlx_compile(g, &c, out, err);
 	rlx_graph_put(g);
+	if (!st)
+		b->work_bytes = most(b->work_bytes, *out);
 	return st;
+}
+
+/* The largest first, so that its workspace is taken while the others are compiled. */
+static enum rlx_status compile_all(struct model *m, struct bert *b, struct rlx_error *err)
+{
+	struct aside work = { .m = m, .b = b, .fn = open_work };
+	enum rlx_status st = RLX_OK;
+	unsigned int i = b->n_seq;
+	bool begun = false;
+
+	while (!st && i-- > 0) {
+		if (m->conf.max_batch > 1)
+			st = compile(m, b, m->conf.max_batch, b->seq[i], &b->many[i], err);
+		if (!st)
+			st = compile(m, b, 1, b->seq[i], &b->one[i], err);
+		if (st || begun)
+			continue;
+		begun = true;
+		work.bytes = b->work_bytes;
+		aside_begin(&work);
+	}
+	return begun ? aside_end(&work, st, err) : st;
 }
 
 static void fit_buckets(struct model *m, struct bert *b)
@@ -115,27 +198,22 @@ static void describe(struct model *m, struct bert *b)
 static enum rlx_status bert_open(struct model *m, struct rlx_error *err)
 {
 	struct bert *b = rlx_calloc(1, sizeof(*b));
+	struct aside tok = { .m = m, .b = b, .fn = open_tokenizer };
 	enum rlx_status st;
-	unsigned int i;
 
 	if (!b)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	pthread_mutex_init(&b->lock, NULL);
 	m->state = b;
 	st = rlx_bert_open(m->conf.path, &b->bert, err);
-	if (!st)
-		st = open_tokenizer(m, b, err);
 	if (st)
 		return st;
+	aside_begin(&tok);
 	rlx_bert_info(b->bert, &b->info);
 	fit_buckets(m, b);
 	describe(m, b);
-	for (i = 0; !st && i < b->n_seq; i++) {
-		st = compile(m, b, 1, b->seq[i], &b->one[i], err);
-		if (!st && m->conf.max_batch > 1)
-			st = compile(m, b, m->conf.max_batch, b->seq[i], &b->many[i], err);
-	}
-	return st;
+	st = compile_all(m, b, err);
+	return aside_end(&tok, st, err);
 }
 
 static void bert_close(struct model *m)
@@ -154,23 +232,26 @@ static void bert_close(struct model *m)
 		rlx_program_put(b->many[i]);
 	}
 	rlx_tokenizer_free(b->tok);
+	rlx_arena_put(b->work);
 	rlx_bert_put(b->bert);
 	pthread_mutex_destroy(&b->lock);
 	rlx_free(b);
 }
 
-static uint64_t session_bytes(const struct rlx_program *p)
+/* What its inputs and output take. */
+static uint64_t io_bytes(const struct rlx_program *p)
 {
 	struct rlx_program_info info;
 
 	rlx_program_info(p, &info);
-	return info.session_bytes;
+	return info.session_bytes - info.work_bytes;
 }
 
 static enum rlx_status open_slot(struct slot *s, struct rlx_program *p,
-				 struct rlx_arena *arena, struct rlx_error *err)
+				 const struct bert_replica *br, struct rlx_error *err)
 {
-	struct rlx_session_opts o = { .size = sizeof(o), .arena = arena, .strict = true };
+	struct rlx_session_opts o = { .size = sizeof(o), .arena = br->arena, .strict = true,
+				      .work = rlx_buf_whole(br->work) };
 	enum rlx_status st;
 
 	if (!p)
@@ -203,6 +284,7 @@ static void bert_replica_close(struct replica *r)
 		close_slot(&br->many[i]);
 	}
 	rlx_arena_put(br->arena);
+	rlx_arena_put(br->work);
 	rlx_free(br);
 	r->state = NULL;
 }
@@ -229,6 +311,14 @@ static enum rlx_status warm_up(struct model *m, struct bert_replica *br, struct 
 	return RLX_OK;
 }
 
+static bool is_sealed(struct rlx_store *s)
+{
+	struct rlx_store_info info;
+
+	rlx_store_info(s, &info);
+	return info.sealed;
+}
+
 static enum rlx_status bert_replica_open(struct replica *r, struct rlx_error *err)
 {
 	struct bert *b = r->model->state;
@@ -241,14 +331,21 @@ static enum rlx_status bert_replica_open(struct replica *r, struct rlx_error *er
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	r->state = br;
 	for (i = 0; i < b->n_seq; i++)
-		o.size += session_bytes(b->one[i]) + session_bytes(b->many[i]);
+		o.size += io_bytes(b->one[i]) + io_bytes(b->many[i]);
 	st = rlx_arena_new(&o, &br->arena, err);
+	/* Only one of its programs runs at a time. */
+	br->work = b->work && rlx_arena_size(b->work) >= b->work_bytes ? b->work : NULL;
+	if (br->work)
+		b->work = NULL;
+	else if (!st)
+		st = new_work(b->work_bytes, &br->work, err);
 	for (i = 0; !st && i < b->n_seq; i++) {
-		st = open_slot(&br->one[i], b->one[i], br->arena, err);
+		st = open_slot(&br->one[i], b->one[i], br, err);
 		if (!st)
-			st = open_slot(&br->many[i], b->many[i], br->arena, err);
+			st = open_slot(&br->many[i], b->many[i], br, err);
 	}
-	return st ? st : warm_up(r->model, br, err);
+	/* With kept weights somebody waits already: a run of its own would be in the way. */
+	return st || is_sealed(r->model->store) ? st : warm_up(r->model, br, err);
 }
 
 /* Rows of one bucket: a longer one would make the others pay for its length. */

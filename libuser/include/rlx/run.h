@@ -25,16 +25,21 @@ struct rlx_session;
  * @arena:  where the workspace and unbound inputs, outputs and params live; NULL:
  *          an arena of the session's own
  * @strict: refuse the copying calls (RLX_EACCES), so that a copy cannot creep in
+ * @work:   the workspace, instead of one taken of @arena: work_bytes of the program's
+ *          info, 64-byte aligned. Sessions may share one if no two of them ever run at
+ *          once. Its arena is referenced. Empty: the session's own
  */
 struct rlx_session_opts {
 	size_t			 size;
 	struct rlx_arena	*arena;
 	bool			 strict;
+	struct rlx_buf		 work;
 };
 
 /**
  * rlx_session_new - a session over @p, which it references.
- * Context: allocates. Return: RLX_ENOMEM, RLX_ERANGE (@opts->arena is too small).
+ * Context: allocates. Return: RLX_ENOMEM, RLX_ERANGE (@opts->arena or @opts->work is
+ * too small, or not aligned), RLX_EACCES (@opts->work is read-only).
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_session_new(struct rlx_program *p, const struct rlx_session_opts *opts,
