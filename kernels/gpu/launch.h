@@ -288,5 +288,6 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 }
 
 #include "kernels/gpu/launch_fold.h"
+#include "kernels/gpu/launch_space.h"
 
 #endif

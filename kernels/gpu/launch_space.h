@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* Launches of positions, windows and chance; a part of kernels/gpu/launch.h. */
+#ifndef RLX_G_LAUNCH_SPACE_H
+#define RLX_G_LAUNCH_SPACE_H
+
+#include "kernels/gpu/launch.h"
+#include "kernels/pool.h"
+#include "kernels/random.h"
+#include "kernels/resize.h"
+#include "kernels/rope.h"
+
+static inline void rlx_g_rope_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_rope *a = (const struct rlx_k_rope *)args;
+
+	if (!rlx_g_small_float(a->type) || !rlx_g_small_float(a->table_type))
+		return;
+	rlx_g_each(l, a->batch * a->len * a->heads * (a->head_dim - a->n_rot / 2));
+}
+
+static inline void rlx_g_rng_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_rng *a = (const struct rlx_k_rng *)args;
+
+	rlx_g_each(l, rlx_g_ceil(a->n, a->type == RLX_K_F64 ? 2 : 4));
+	l->key[0] = a->type;
+}
+
+static inline void rlx_g_sample_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_sample *a = (const struct rlx_k_sample *)args;
+
+	if (a->rows > 1 << 20)
+		return;
+	rlx_g_line(l, a->rows, 256);
+	l->scratch = (uint64_t)a->rows * (uint64_t)a->n * sizeof(double);
+}
+
+static inline void rlx_g_pool_f32_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_pool *a = (const struct rlx_k_pool *)args;
+
+	rlx_g_each(l, (int64_t)(a->planes * a->out[0] * a->out[1] * a->out[2]));
+}
+
+static inline void rlx_g_global_pool_f32_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_global_pool *a = (const struct rlx_k_global_pool *)args;
+
+	rlx_g_line(l, rlx_g_ceil((int64_t)a->planes, 4), 256);
+}
+
+static inline int64_t rlx_g_resize_out(const struct rlx_k_resize *a)
+{
+	return (int64_t)(a->planes * a->axis[0].out * a->axis[1].out * a->axis[2].out);
+}
+
+static inline void rlx_g_resize_f32_launch(const void *args, struct rlx_g_launch *l)
+{
+	rlx_g_each(l, rlx_g_resize_out((const struct rlx_k_resize *)args));
+}
+
+static inline void rlx_g_resize_nearest_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_resize *a = (const struct rlx_k_resize *)args;
+
+	rlx_g_each(l, rlx_g_resize_out(a));
+	l->key[0] = (int32_t)a->esize;
+}
+
+#endif

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+/* GPU kernels of positions, windows and chance, on the emulator. */
+#include "selftests/gpu/against_cpu.h"
+
+#include "kernels/pool.h"
+#include "kernels/random.h"
+#include "kernels/resize.h"
+#include "kernels/rope.h"
+
+static const int small_float[3] = { RLX_K_F32, RLX_K_BF16, RLX_K_F16 };
+
+static void one_rope(bool off, uint64_t *seed)
+{
+	int t = small_float[kc_pick(seed, 0, 2)], tt = small_float[kc_pick(seed, 0, 2)];
+	int64_t rot = 2 * kc_pick(seed, 1, 20), dim = rot + kc_pick(seed, 0, 9);
+	int32_t told = 0;
+	struct rlx_k_rope a = { .batch = kc_pick(seed, 1, 3), .heads = kc_pick(seed, 1, 3),
+		.len = kc_pick(seed, 1, 9), .head_dim = dim, .n_rot = rot, .positions = 11,
+		.type = (uint8_t)t, .table_type = (uint8_t)tt, .pos_type = RLX_K_I64,
+		.pairs = kc_pick(seed, 0, 1) };
+	int64_t n = a.batch * a.heads * a.len * dim;
+	struct gpu_field f[] = { GPU_IN(struct rlx_k_rope, x, t, n),
+		GPU_IN(struct rlx_k_rope, cos, tt, 11 * rot / 2),
+		GPU_IN(struct rlx_k_rope, sin, tt, 11 * rot / 2),
+		GPU_IN(struct rlx_k_rope, pos, RLX_K_I64, a.batch * a.len),
+		GPU_OUT(struct rlx_k_rope, bad, RLX_K_I32, 1, 0),
+		GPU_OUT(struct rlx_k_rope, y, t, n, t == RLX_K_F32 ? 1e-6 : 1e-2) };
+
+	a.pos_stride = a.len;
+	a.x_stride[0] = a.y_stride[0] = a.heads * a.len * dim;
+	a.x_stride[2] = dim;
+	a.x_stride[1] = dim * a.len;
+	a.y_stride[1] = dim;		/* heads inside */
+	a.y_stride[2] = dim * a.heads;
+	a.x = gpu_alloc((size_t)n, t, -2, 2, seed);
+	a.y = gpu_alloc((size_t)n, t, 0, 0, seed);
+	a.cos = gpu_alloc((size_t)(11 * rot / 2), tt, -1, 1, seed);
+	a.sin = gpu_alloc((size_t)(11 * rot / 2), tt, -1, 1, seed);
+	if (off || kc_pick(seed, 0, 1)) {
+		a.pos = gpu_alloc((size_t)(a.batch * a.len), RLX_K_I64, -11, 11, seed);
+		a.bad = &told;
+		if (off)
+			((int64_t *)(uintptr_t)a.pos)[0] = 11;
+	}
+	GPU_AGAINST_CPU("rope", rope, a, (size_t)(a.batch * a.len), rlx_k_rope_scratch(&a), f,
+			seed);
+	CHECK_EQ(told, off);
+}
+
+TEST(rope)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 12; i++)
+		one_rope(i % 4 == 3, &seed);
+}
+
+TEST(rng)
+{
+	static const int type[] = { RLX_K_F64, RLX_K_F32, RLX_K_F16, RLX_K_BF16 };
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 8; i++) {
+		int64_t call = kc_pick(&seed, 0, 1 << 30);
+		int t = type[i / 2];
+		struct rlx_k_rng a = { .n = kc_pick(&seed, 1, 5000), .a = -1.5, .b = 2.5,
+			.seed = (int64_t)rlx_test_rand(&seed), .normal = i % 2,
+			.type = (uint8_t)t, .call = &call };
+		struct gpu_field f[] = { GPU_IN(struct rlx_k_rng, call, RLX_K_I64, 1),
+			/* uniform numbers to the bit; normal ones by other libraries */
+			GPU_OUT(struct rlx_k_rng, y, t, a.n, !a.normal ? 1e-16 :
+				t == RLX_K_F64 ? 1e-14 : t == RLX_K_F32 ? 1e-7 : 4e-3) };
+
+		a.y = gpu_alloc((size_t)a.n, t, 0, 0, &seed);
+		GPU_AGAINST_CPU("random", rng, a,
+				(size_t)((a.n + RLX_K_RNG_UNIT - 1) / RLX_K_RNG_UNIT), 0, f,
+				&seed);
+	}
+}
+
+TEST(sample)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 14; i++) {
+		int64_t call = kc_pick(&seed, 0, 99);
+		int32_t told = 0;
+		struct rlx_k_sample a = { .rows = kc_pick(&seed, 1, 5),
+			.n = kc_pick(&seed, 1, 700), .seed = (int64_t)rlx_test_rand(&seed),
+			.top_k = i % 3 ? kc_pick(&seed, 1, 60) : 0,
+			.top_p = i % 2 ? 0.7f : 0, .temperature = i == 5 ? 0 : 0.8f,
+			.call = &call, .bad = &told };
+		struct gpu_field f[] = { GPU_IN(struct rlx_k_sample, x, RLX_K_F32, a.rows * a.n),
+			GPU_IN(struct rlx_k_sample, call, RLX_K_I64, 1),
+			GPU_OUT(struct rlx_k_sample, bad, RLX_K_I32, 1, 0),
+			GPU_OUT(struct rlx_k_sample, y, RLX_K_I64, a.rows, 0) };
+		float *x = gpu_alloc((size_t)(a.rows * a.n), RLX_K_F32, -4, 4, &seed);
+
+		/* many equals; a row that cannot be drawn from */
+		for (int64_t k = 0; k < a.rows * a.n && i % 4 == 1; k++)
+			x[k] = rintf(x[k]);
+		if (i == 6)
+			x[0] = NAN;
+		a.x = x;
+		a.y = gpu_alloc((size_t)a.rows, RLX_K_I64, 0, 0, &seed);
+		GPU_AGAINST_CPU("random", sample, a, (size_t)a.rows, rlx_k_sample_scratch(&a),
+				f, &seed);
+		CHECK_EQ(told, i == 6);
+	}
+}
+
+static void one_pool(uint64_t *s)
+{
+	struct rlx_k_pool a = { .planes = (size_t)kc_pick(s, 1, 4),
+		.lp = (unsigned int)kc_pick(s, 1, 3),
+		.kind = (enum rlx_k_pool_kind)kc_pick(s, 0, 2),
+		.include_pad = kc_pick(s, 0, 1), .column_major = kc_pick(s, 0, 1) };
+	int64_t in = (int64_t)a.planes, out = in;
+
+	for (int d = 0; d < 3; d++) {
+		a.in[d] = (size_t)kc_pick(s, 1, d ? 14 : 4);
+		a.k[d] = (size_t)kc_pick(s, 1, 4);
+		a.s[d] = (size_t)kc_pick(s, 1, 3);
+		a.d[d] = (size_t)kc_pick(s, 1, 2);
+		a.p[d] = (size_t)kc_pick(s, 0, 2);
+		a.p_end[d] = (size_t)kc_pick(s, 0, 2);
+		a.out[d] = (size_t)kc_pick(s, 1, 9);
+		in *= (int64_t)a.in[d];
+		out *= (int64_t)a.out[d];
+	}
+	{
+		struct gpu_field f[] = { GPU_IN(struct rlx_k_pool, x, RLX_K_F32, in),
+			GPU_OUT(struct rlx_k_pool, index, RLX_K_I64, out, 0),
+			GPU_OUT(struct rlx_k_pool, y, RLX_K_F32, out, 1e-5) };
+
+		a.x = gpu_alloc((size_t)in, RLX_K_F32, -2, 2, s);
+		a.y = gpu_alloc((size_t)out, RLX_K_F32, 0, 0, s);
+		if (a.kind == RLX_K_POOL_MAX)
+			a.index = gpu_alloc((size_t)out, RLX_K_I64, 0, 0, s);
+		GPU_AGAINST_CPU("pool", pool_f32, a, a.planes * a.out[0] * a.out[1], 0, f, s);
+	}
+}
+
+TEST(pool)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 16; i++)
+		one_pool(&seed);
+	for (int i = 0; i < 4; i++) {
+		struct rlx_k_global_pool a = { .planes = (size_t)kc_pick(&seed, 1, 30),
+			.pixels = (size_t)kc_pick(&seed, 1, 300), .kind = i % 2 };
+		int64_t n = (int64_t)(a.planes * a.pixels);
+		struct gpu_field f[] = { GPU_IN(struct rlx_k_global_pool, x, RLX_K_F32, n),
+			GPU_OUT(struct rlx_k_global_pool, y, RLX_K_F32, a.planes, 1e-5) };
+
+		a.x = gpu_alloc((size_t)n, RLX_K_F32, -2, 2, &seed);
+		a.y = gpu_alloc(a.planes, RLX_K_F32, 0, 0, &seed);
+		GPU_AGAINST_CPU("pool", global_pool_f32, a, a.planes, 0, f, &seed);
+	}
+}
+
+static void one_resize(bool nearest, uint64_t *s)
+{
+	struct rlx_k_resize a = { .planes = (size_t)kc_pick(s, 1, 3), .outside = 7,
+				  .esize = nearest ? (size_t)1 << kc_pick(s, 0, 3) : 4 };
+	int64_t in = (int64_t)a.planes, out = in, n_index[3], n_weight[3];
+
+	for (int d = 0; d < 3; d++) {
+		struct rlx_k_resize_axis *x = &a.axis[d];
+		size_t size = (size_t)kc_pick(s, 1, 12);
+		bool keep = kc_pick(s, 0, 2) == 0;
+
+		*x = (struct rlx_k_resize_axis){ size, keep ? size : (size_t)kc_pick(s, 1, 15),
+			keep || nearest ? 1 : (size_t)kc_pick(s, 1, 4), NULL, NULL };
+		n_index[d] = n_weight[d] = 0;
+		if (!keep) {
+			n_index[d] = (int64_t)(x->out * x->taps);
+			x->index = gpu_alloc((size_t)n_index[d], RLX_K_I32, 0, (double)size, s);
+			if (!nearest && kc_pick(s, 0, 1))
+				((int32_t *)(uintptr_t)x->index)[0] = -1;
+		}
+		if (!keep && !nearest) {
+			n_weight[d] = n_index[d];
+			x->weight = gpu_alloc((size_t)n_weight[d], RLX_K_F32, -1, 1, s);
+		}
+		in *= (int64_t)x->in;
+		out *= (int64_t)x->out;
+	}
+	{
+		int t = !nearest ? RLX_K_F32 : a.esize == 1 ? RLX_K_U8 : a.esize == 2 ?
+			RLX_K_U16 : a.esize == 4 ? RLX_K_U32 : RLX_K_I64;
+		struct gpu_field f[] = { GPU_IN(struct rlx_k_resize, x, t, in),
+			GPU_IN(struct rlx_k_resize, axis[0].index, RLX_K_I32, n_index[0]),
+			GPU_IN(struct rlx_k_resize, axis[1].index, RLX_K_I32, n_index[1]),
+			GPU_IN(struct rlx_k_resize, axis[2].index, RLX_K_I32, n_index[2]),
+			GPU_IN(struct rlx_k_resize, axis[0].weight, RLX_K_F32, n_weight[0]),
+			GPU_IN(struct rlx_k_resize, axis[1].weight, RLX_K_F32, n_weight[1]),
+			GPU_IN(struct rlx_k_resize, axis[2].weight, RLX_K_F32, n_weight[2]),
+			GPU_OUT(struct rlx_k_resize, y, t, out, nearest ? 0 : 1e-5) };
+		size_t units = a.planes * a.axis[0].out * a.axis[1].out;
+
+		a.x = gpu_alloc((size_t)in, t, nearest ? 0 : -2, nearest ? 200 : 2, s);
+		a.y = gpu_alloc((size_t)out, t, 0, 0, s);
+		if (nearest)
+			GPU_AGAINST_CPU("resize", resize_nearest, a, units, 0, f, s);
+		else
+			GPU_AGAINST_CPU("resize", resize_f32, a, units,
+					rlx_resize_scratch(&a, 1), f, s);
+	}
+}
+
+TEST(resize)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 24; i++)
+		one_resize(i % 2, &seed);
+}
+
+TEST_MAIN()
