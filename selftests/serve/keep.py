@@ -378,59 +378,67 @@ def two_servers_share_one_copy():
 
 
 def memory(pid):
-    """Bytes of a process, what it shares counted by its part; and pinned ones."""
-    pss = pinned = 0
-    with open("/proc/%d/smaps_rollup" % pid) as f:
+    """
+    Bytes of a process, what it shares counted by its part: of the model, of all, and
+    those pinned.
+    """
+    model = total = pinned = 0
+    mine = False
+    with open("/proc/%d/smaps" % pid) as f:
         for ln in f:
-            if ln.startswith("Pss:"):
-                pss = int(ln.split()[1]) * 1024
-    with open("/proc/%d/status" % pid) as f:
-        for ln in f:
-            if ln.startswith("VmLck:"):
-                pinned = int(ln.split()[1]) * 1024
-    return pss, pinned
+            if re.match(r"[0-9a-f]+-[0-9a-f]+ ", ln):
+                mine = "memfd:rlx-rlxd-weights" in ln or "model.safetensors" in ln
+            elif ln.startswith("Pss:"):
+                n = int(ln.split()[1]) * 1024
+                total += n
+                model += n * mine
+            elif ln.startswith("Locked:"):
+                pinned += int(ln.split()[1]) * 1024
+    return model, total, pinned
+
+
+def memory_of(procs):
+    return [sum(v) / 1e6 for v in zip(*(memory(p.pid) for p in procs))]
 
 
 @test
 def weights_are_in_memory_once():
-    """Eight clients and two servers: at most 1.1 times the weights of one server."""
+    """Eight client processes and two servers: at most 1.1 times the weights of one."""
     with Keeper() as k:
-        servers, clients = [], []
+        procs, clients = [], []
 
-        def weights():
-            """Of all processes: pages of arenas with weights, each counted once."""
-            total = 0
-            for s in servers:
-                mine = False
-                with open("/proc/%d/smaps" % s.proc.pid) as f:
-                    for ln in f:
-                        if re.match(r"[0-9a-f]+-[0-9a-f]+ ", ln):
-                            mine = "memfd:rlx-rlxd-weights" in ln or "model.safetensors" in ln
-                        elif mine and ln.startswith("Pss:"):
-                            total += int(ln.split()[1]) * 1024
-            return total
-        try:
-            servers.append(Server(minilm(), server=k.conf()))
+        def server():
+            s = Server(minilm(), server=k.conf())
+            procs.append(s)
             for t in TEXTS:
-                servers[0].embed(t)
-            one, alone = weights(), memory(servers[0].proc.pid)
-            assert one > 80e6, one
-            servers.append(Server(minilm(), server=k.conf()))
-            load = [Clients(s.port, {t: servers[0].embed(t)[0] for t in TEXTS}, 4)
-                    for s in servers]
-            clients += load
-            wait_for(lambda: all(c.done > 20 for c in load), 60)
-            both = weights()
-            each = [memory(s.proc.pid) for s in servers]
-            print("# weights: %.1f MB of one server, %.1f MB of two; a server has %.1f MB, two "
-                  "have %.1f MB, pinned %.1f MB" %
-                  (one / 1e6, both / 1e6, alone[0] / 1e6, sum(m[0] for m in each) / 1e6,
-                   sum(m[1] for m in each) / 1e6))
-            assert both <= 1.1 * one, (one, both)
+                s.embed(t)
+            return s
+
+        def client(s):
+            body = json.dumps({"model": "minilm", "input": "hello world"})
+            return subprocess.Popen([BUILD + "/bin/rlx", "load", "--to", "127.0.0.1:%d" % s.port,
+                                     "--data", body, "--seconds", "600", "--rate", "5"],
+                                    stdout=subprocess.DEVNULL)
+        try:
+            a = server()
+            one = memory_of([a.proc])
+            assert one[0] > 80, one
+            clients = [client(s) for s in (a, server()) for _ in range(4)]
+            for s in procs:
+                rows = s.metric('rlxd_model_rows_total{model="minilm",result="ok"}')
+                wait_for(lambda: s.metric(
+                    'rlxd_model_rows_total{model="minilm",result="ok"}') > rows + 20, 60)
+            many = memory_of([s.proc for s in procs] + clients)
+            assert all(c.poll() is None for c in clients)
+            print("# MB of one server / of two and eight clients: weights %.1f / %.1f, all %.1f / "
+                  "%.1f, pinned of it %.1f / %.1f" % tuple(
+                      v for pair in zip(one, many) for v in pair))
+            assert many[0] <= 1.1 * one[0], (one, many)
         finally:
             for c in clients:
-                c.stop()
-            for s in servers:
+                c.kill()
+                c.wait()
+            for s in procs:
                 s.kill()
 
 

@@ -7,7 +7,8 @@ Each reply is compared with what a quiet server said. In the first three quarter
 server is not killed: there no request may fail, and at the end neither memory nor
 descriptors may have grown. Then it is killed (SIGKILL) every few seconds and started
 on the same listening socket: a client that lost its connection asks again and must
-get the right reply, and nothing else may fail.
+get the right reply, and nothing else may fail. A keeper has the weights, which the
+next server adopts unless their files were replaced; now and then it is killed too.
 """
 import http.client
 import json
@@ -22,7 +23,7 @@ import threading
 import time
 
 import certs
-from rlxd import BUILD, ENGINES, activated, main, reset, test, wait_for
+from rlxd import BUILD, ENGINES, RLXD, activated, main, reset, test, wait_for
 
 MINUTES = float(os.environ.get("RLX_SOAK_MINUTES", "20"))
 SECRET = "secret-of-the-soak"
@@ -45,15 +46,16 @@ class Daemon:
         os.chmod(dir + "/secret", 0o600)
         self.log = open(dir + "/log", "a")
         self.write(False)
+        self.keep()
         self.start()
 
     def write(self, second):
         with open(self.dir + "/conf.new", "w") as f:
             f.write("[server]\naccess_log = none\nengine = %s\nidle_timeout = 5s\n"
-                    "header_timeout = 2s\nbody_timeout = 5s\n%s"
+                    "header_timeout = 2s\nbody_timeout = 5s\nkeeper = %s/keeper\n%s"
                     "[key soak]\nsecret_file = %s/secret\n"
                     "[model minilm]\npath = %s/m\nbuckets = 16 64\n"
-                    % (ENGINES[0], certs.options("live"), self.dir, self.dir))
+                    % (ENGINES[0], self.dir, certs.options("live"), self.dir, self.dir))
             if second:
                 f.write("[model second]\npath = %s\n" % os.path.abspath(
                     BUILD + "/serve/vision.onnx"))
@@ -64,6 +66,10 @@ class Daemon:
         certs.cert("next")
         for end in (".pem", ".key"):
             os.rename(certs.DIR + "/next" + end, certs.DIR + "/live" + end)
+
+    def keep(self):
+        self.keeper = subprocess.Popen([RLXD, "--keeper", self.dir + "/keeper"],
+                                       stderr=self.log)
 
     def start(self):
         how = activated(self.ln, self.dir + "/conf")
@@ -89,6 +95,11 @@ class Daemon:
             return self.metrics().get("rlxd_ready") == 1
         except (OSError, http.client.HTTPException):
             return False
+
+    def adopted(self):
+        """How often weights were adopted; a reload soon after hides it from the metrics."""
+        with open(self.dir + "/log") as f:
+            return f.read().count("weights adopted")
 
     def fds(self):
         return len(os.listdir("/proc/%d/fd" % self.proc.pid))
@@ -185,7 +196,7 @@ class Soak:
             time.sleep(1 if MINUTES < 5 else 5)
             n += 1
             self.d.write(n % 2)
-            if n % 3 == 0:
+            if n % (9 if self.kills else 3) == 0:   # seldom, so that some are adopted
                 shutil.copy(self.d.dir + "/m/model.safetensors", self.d.dir + "/new")
                 os.replace(self.d.dir + "/new", self.d.dir + "/m/model.safetensors")
             with self.up:       # before it listens to signals, this one would end it
@@ -240,6 +251,10 @@ class Soak:
                 self.d.start()
                 self.killed += 1
                 wait_for(self.d.ready, 60)
+                if random.random() < 0.1:
+                    self.d.keeper.kill()
+                    self.d.keeper.wait()
+                    self.d.keep()
         assert not self.bad, self.bad[:5]
 
 
@@ -252,14 +267,16 @@ def soak():
             wait_for(d.ready, 60)
             s = Soak(d)
             s.run()
-            print("# %d replies right, %d asked again, %d reloads, %d kills, %d vanished"
-                  % (s.ok, s.again, s.reloads, s.killed, s.vanished))
+            print("# %d replies right, %d asked again, %d reloads, %d kills, %d vanished, "
+                  "weights adopted %d times"
+                  % (s.ok, s.again, s.reloads, s.killed, s.vanished, d.adopted()))
             assert not s.bad, s.bad[:5]
-            assert s.ok > 100 and s.killed and s.reloads and s.vanished
+            assert s.ok > 100 and s.killed and s.reloads and s.vanished and d.adopted()
             d.proc.send_signal(signal.SIGTERM)
             assert d.proc.wait(60) == 0
         finally:
             d.proc.kill()
+            d.keeper.kill()
             d.log.flush()
             with open(tmp + "/log") as f:
                 lines = [ln for ln in f if "level=error" in ln or "Sanitizer" in ln]
