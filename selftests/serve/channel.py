@@ -460,6 +460,14 @@ def drain_answers_what_was_asked():
 
 
 @test
+def told_to_end_while_loading():
+    s = Server(minilm("replicas = 8\n") + channel(address()), wait=False)
+    s.wait_log("event=listening")
+    s.signal(signal.SIGTERM)
+    assert s.proc.wait(20) == 0, s.log()
+
+
+@test
 def killed_under_load():
     """Another server takes over; what nobody had begun is asked again by itself."""
     if TRANSPORT != "shm":

@@ -289,6 +289,8 @@ static int supervise(struct server *s, struct load *ld, int sig_fd)
 		}
 		if (p[1].revents && !load_end(ld))
 			return 1;
+		if (p[1].revents && drain_end)	/* it may have opened channels */
+			channels_drain(s);
 		if (watchdog && now_ns() >= next && is_alive(s, watchdog)) {
 			notify("WATCHDOG=1");
 			next = now_ns() + watchdog / 4;
