@@ -82,11 +82,14 @@ run_suites = selftests/run.sh -g $@ -t 3600 $(1) \
 
 check-kmod:
 	$(Q)tools/setup.sh kmod
-	$(Q)+$(SUBMAKE) kernels kmod-tests $(BUILD)/bin/rlx-static $(KMOD_STOCK:%=kmod-%)
+	$(Q)tools/setup.sh rlxd
+	$(Q)+$(SUBMAKE) kernels kmod-tests $(BUILD)/bin/rlx-static $(BUILD)/bin/rlxd-static \
+		$(KMOD_STOCK:%=kmod-%)
 	$(Q)tools/setup.sh demo; tools/fetch-models.sh minilm || :
 	$(Q)$(call run_suites,selftests/kmod/matrix.sh selftests/kmod/spin/run.sh \
 		selftests/slot/mutants.sh 'selftests/kmod/gate.sh 6.12' \
-		'selftests/kmod/demo.sh 6.12' 'selftests/kmod/refused.sh 6.12',$(KMOD_STOCK))
+		'selftests/kmod/demo.sh 6.12' 'selftests/kmod/serve.sh 6.12' \
+		'selftests/kmod/refused.sh 6.12',$(KMOD_STOCK))
 
 # Random programs run where RLX_KMOD_FUZZ_OPS says how many calls: README.md.
 check-kmod-debug: KMOD_BIN := $(if $(RLX_KMOD_FUZZ_OPS),$(KMOD_BIN),$(filter-out \

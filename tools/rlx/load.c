@@ -179,7 +179,7 @@ int cmd_load(int argc, char **argv)
 		{ "data", ARG_STR, &a.data, "TEXT", "the body; without one it is a GET" },
 		{ "body", ARG_STR, &a.body, "FILE", "the body out of a file" },
 		{ "header", ARG_LIST, &a.header, "LINE", "'NAME: VALUE', one each time" },
-		{ "model", ARG_STR, &a.model, "NAME", "what a channel is asked for, with zeros" },
+		{ "model", ARG_STR, &a.model, "NAME", "what a channel is asked for" },
 		{ "size", ARG_LIST, &a.size, "N", "its inputs' free sizes, one each time (1)" },
 		{ "spin", ARG_FLAG, &a.spin, NULL, "on a channel: wait without sleeping" },
 		{ "connections", ARG_UINT, &a.connections, "N",

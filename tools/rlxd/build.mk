@@ -29,6 +29,13 @@ $(BUILD)/bin/rlxd: $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a
 	$(Q)$(CC) $(LDFLAGS) $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a $(LDLIBS) \
 		$(RLXD_LIBS) -o $@
 
+# For guests; what it would load to look up users and groups by name it cannot.
+$(BUILD)/bin/rlxd-static: $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) -static $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a \
+		$(LDLIBS) $(RLXD_LIBS) -o $@ 2>$@.warn || { cat $@.warn >&2; exit 1; }
+
 rlxd:
 	$(Q)tools/setup.sh rlxd
 	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlxd

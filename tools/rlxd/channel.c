@@ -346,8 +346,10 @@ static void *channel_main(void *ctx)
 	int i, n = 0;
 
 	region_thread_signals();
+	ch->now = now_ns();
 	while (n >= 0 && !atomic_load(&ch->stop)) {
-		n = rlx_service_fetch(ch->svc, 0, work, 1, FETCH_MAX, rlx_deadline_in(beat_ns));
+		n = rlx_service_fetch(ch->svc, 0, work, 1, FETCH_MAX,
+				      (uint64_t)ch->now + beat_ns);
 		ch->now = now_ns();
 		atomic_store_explicit(&ch->beat, ch->now, memory_order_relaxed);
 		for (i = 0; i < n; i++) {

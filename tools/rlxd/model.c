@@ -435,7 +435,7 @@ static void run_here(struct replica *r, unsigned int rows, int64_t ns)
 		if (take_rows(r, false)) {
 			run_batch(r);
 			rows = rows_for(r);
-			ns = end - now_ns();
+			ns = rows ? end - now_ns() : 0;
 		}
 	}
 	model_put(m);

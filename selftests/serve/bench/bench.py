@@ -44,10 +44,13 @@ def start_rlxd(conf):
 
 
 def load(port, body, *args):
+    return ask("--to", "127.0.0.1:" + port, "--body", body, *args)
+
+
+def ask(*args):
     for seconds in (float(SECONDS), 4, 30):
-        out = subprocess.run([RLX, "load", "--json", "--to", "127.0.0.1:" + port, "--body", body,
-                              "--seconds", str(seconds), "--warm-up", "0.1"] + list(args),
-                             stdout=subprocess.PIPE, text=True)
+        out = subprocess.run([RLX, "load", "--json", "--seconds", str(seconds),
+                              "--warm-up", "0.1"] + list(args), stdout=subprocess.PIPE, text=True)
         r = json.loads(out.stdout)
         q = r["requests"]
         if q["bad_status"] or q["differing"] or q["broken"]:
@@ -132,6 +135,32 @@ def tiny(tmp):
     print("  http minus echo minus run: %.1f us" % (low["http"] - low["echo"] - low["run"]))
 
 
+def channels(tmp):
+    """A model that does next to nothing, over channels: microseconds of the best round."""
+    ways = (("both spin", "always", ["--spin"]), ("as they learn", "auto", []),
+            ("rlxd sleeps", "never", []))
+    best = {}
+    for name, spin, args in ways:
+        conf = tmp + "/" + spin
+        with open(conf, "w") as f:
+            f.write("[server]\nlisten = 127.0.0.1:0\naccess_log = none\n[model relu]\n"
+                    "path = %s\nthreads = 1\n[channel c]\naddress = @rlxd-bench-%d\nspin = %s\n"
+                    % (os.path.abspath(BUILD + "/serve/relu.onnx"), os.getpid(), spin))
+        rlxd, _ = start_rlxd(conf)
+        try:
+            for _ in range(ROUNDS):
+                t = ask("--to", "channel:@rlxd-bench-%d" % os.getpid(), "--model", "relu",
+                        *args)["from_when_sent"]
+                now = (t["p50_us"], t["p99_us"], t["p99_9_us"])
+                best[name] = min(best.get(name, now), now)
+        finally:
+            rlxd.terminate()
+            rlxd.wait()
+    print("a model that does nothing over a channel of rlxd, us:")
+    for name, t in best.items():
+        print("  %-14s p50 %.2f  p99 %.2f  p99.9 %.2f" % ((name,) + t))
+
+
 def runs(port):
     """Seconds and number of runs so far, by the server's own count."""
     with urllib.request.urlopen("%s://127.0.0.1:%s/metrics" % ("http", port)) as f:
@@ -158,6 +187,7 @@ def main():
     with open(tmp + "/conf") as f, open(tmp + "/tls.conf", "w") as g:
         g.write(f.read().replace("127.0.0.1:0\n", "tls:127.0.0.1:0\n" + tls_files(tmp)) +
                 "[key bench]\nsecret_file = %s/secret\n" % tmp)
+    channels(tmp)
     tiny(tmp)
     infer = ("--path", "/v2/models/minilm/infer", "--header",
              "Inference-Header-Content-Length: %d" % len(head), "--same")
