@@ -303,6 +303,8 @@ struct rlx_buf rlx_session_buf(struct rlx_session *s, enum rlx_io io, const char
 		slot->filled = true;	/* the caller may write it now */
 		s->ready = false;
 	}
+	if (io == RLX_IO_PARAM)		/* and a device may hold what was there before */
+		rlx_slot_apply(s, io, i);
 	return slot->buf;
 }
 

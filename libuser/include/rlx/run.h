@@ -66,8 +66,8 @@ RLX_EXPORT const struct rlx_error *rlx_session_error(const struct rlx_session *s
  *             until it is bound anew or the session ends
  *
  * What a param holds is taken to stay as it is: a device with memory of its own keeps
- * a copy from the first run on. Bind it again, even where it is, or set it, after
- * changing it.
+ * a copy from the first run on. Bind it again, even where it is, set it, or ask for its
+ * buffer anew to change it.
  *
  * An output may overlap an input only if both are the same slice; the program
  * then works on a copy of that input, which is counted as copied. It may overlap
