@@ -139,8 +139,8 @@ static enum rlx_status adopt(int fd, struct rlx_store **out, struct rlx_error *e
 	struct rlx_arena *a;
 	enum rlx_status st;
 
-	CHECK(!rlx_arena_open_fd(fd, RLX_ARENA_RDONLY | RLX_ARENA_LAZY | RLX_ARENA_NOLOCK |
-				 RLX_ARENA_UNSEALED, &a, err));
+	CHECK(!rlx_arena_open_fd(fd, RLX_ARENA_RDONLY | RLX_ARENA_LAZY | RLX_ARENA_NOLOCK, &a,
+				 err));
 	st = rlx_store_open(a, NULL, out, err);
 	rlx_arena_put(a);
 	return st;

@@ -317,9 +317,13 @@ def other_files_are_other_weights():
         with Server(conf + "precision = bf16\n", server=k.conf()) as s:
             s.embed("hello")
         # A model that the configuration no longer names is not kept.
-        with Server("[model other]\npath = %s/m\nbuckets = 16\n" % d, server=k.conf()):
-            wait_for(lambda: "weights-minilm" not in k.names())
-            assert "weights-other" in k.names()
+        other = "[model other]\npath = %s/m\nbuckets = 16\n" % d
+        with Server(other, server=k.conf()) as s:
+            assert [n for n in k.names() if "weights" in n] == ["weights-other"]
+            s.write(conf)
+            s.signal(signal.SIGHUP)
+            s.wait_log("event=reloaded", 60)
+            assert [n for n in k.names() if "weights" in n] == ["weights-minilm"]
 
 
 def memfd_of(data, seals):

@@ -14,7 +14,6 @@
 
 enum { PATIENCE_MS = 5000 };
 
-static const char stored[] = "weights-";	/* what the manager keeps of ours */
 static char path_of[RLX_WIRE_TEXT];
 static const char *keeper;			/* its path; NULL: the manager */
 static unsigned int n_fds;			/* passed, from 3 on */
@@ -33,7 +32,7 @@ bool keep_sockets(void)
 
 bool keep_is_kept(unsigned int i)
 {
-	return !strncmp(notify_fd_name(i), stored, sizeof(stored) - 1);
+	return !strncmp(notify_fd_name(i), KEEP_WEIGHTS, strlen(KEEP_WEIGHTS));
 }
 
 static enum rlx_status exchange(int fd, struct rlx_wire_msg *m, int pass, int *out_pass,
@@ -119,28 +118,37 @@ bool keep_put(const char *name, uint64_t seen, int fd, int *out_other)
 	return m.handle == KEEP_OK;
 }
 
-void keep_prune(const char *prefix, bool (*wanted)(void *ctx, const char *rest), void *ctx)
+bool keep_drop(const char *name)
 {
-	size_t n = strlen(prefix);
-	struct rlx_wire_msg m;
-	uint64_t i;
+	struct rlx_wire_msg m = message(name);
 	int fd;
 
-	for (i = 0; !keeper && i < n_fds; i++) {
-		const char *name = notify_fd_name((unsigned int)i);
+	if (keeper)
+		return ask(&m, KEEP_DROP, -1, &fd) && m.handle == KEEP_OK;
+	notify_unstore(name);
+	return true;
+}
 
-		if (!strncmp(name, prefix, n) && !wanted(ctx, name + n))
-			notify_unstore(name);
-	}
-	for (i = 0; keeper; i++) {
-		m = message("");
-		m.tag = i;
-		if (!ask(&m, KEEP_LIST, -1, &fd) || m.handle != KEEP_OK)
-			return;
-		if (strncmp(m.text, prefix, n) || wanted(ctx, m.text + n))
-			continue;
-		if (!ask(&m, KEEP_DROP, -1, &fd))
-			return;
-		i--;		/* the next one has its place */
+/* The name at @i of all that is kept; false: there are no more. */
+static bool name_at(uint64_t i, struct rlx_wire_msg *m)
+{
+	int fd;
+
+	*m = message(i < n_fds ? notify_fd_name((unsigned int)i) : "");
+	m->tag = i;
+	return keeper ? ask(m, KEEP_LIST, -1, &fd) && m->handle == KEEP_OK : i < n_fds;
+}
+
+void keep_prune(bool (*wanted)(void *ctx, const char *model), void *ctx)
+{
+	size_t n = strlen(KEEP_WEIGHTS);
+	struct rlx_wire_msg m;
+	uint64_t i = 0;
+
+	while (name_at(i, &m)) {
+		/* At the keeper the next one takes the place of one that went. */
+		if (strncmp(m.text, KEEP_WEIGHTS, n) || wanted(ctx, m.text + n) ||
+		    !keep_drop(m.text) || !keeper)
+			i++;
 	}
 }

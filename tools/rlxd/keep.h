@@ -13,6 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What names of weights begin with. */
+#define KEEP_WEIGHTS	"weights-"
+
 enum keep_op {
 	KEEP_GET,	/* the descriptor of that name */
 	KEEP_PUT,	/* keep one, in place of the version that was seen (0: of none) */
@@ -42,8 +45,10 @@ int keep_get(const char *name, uint64_t *out_version);
  * faster, *@out_other is theirs, to be closed, else -1.
  */
 bool keep_put(const char *name, uint64_t seen, int fd, int *out_other);
-/* Let go of all names that begin with @prefix and that @wanted does not want. */
-void keep_prune(const char *prefix, bool (*wanted)(void *ctx, const char *rest), void *ctx);
+/* False: it was not kept. */
+bool keep_drop(const char *name);
+/* Let go of weights from former processes that @wanted does not want. */
+void keep_prune(bool (*wanted)(void *ctx, const char *model), void *ctx);
 
 /* keeper.c: be the keeper at @path until told to end; the exit status. */
 int keeper_main(const char *path);

@@ -178,9 +178,8 @@ static void *load_main(void *ctx)
 	log_setup((enum log_level)c->server.log_level, c->server.log_json);
 	if (!ld->first)
 		compare_server(s, c);
+	weights_prune(c, s->set);
 	server_swap(s, c, set);
-	if (!ld->st)
-		weights_prune(s->conf);
 out:
 	eventfd_write(ld->done_fd, 1);
 	return NULL;

@@ -8,11 +8,9 @@
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/weights.h"
 
-static const char prefix[] = "weights-";
-
 static void name_of(const struct model *m, char out[128])
 {
-	snprintf(out, 128, "%s%s", prefix, m->name);
+	snprintf(out, 128, KEEP_WEIGHTS "%s", m->name);
 }
 
 static void say_no(const struct model *m, const char *why)
@@ -29,8 +27,8 @@ static struct rlx_store *adopt(struct model *m, int fd)
 
 	if (fd < 0)
 		return NULL;
-	if (rlx_arena_open_fd(fd, RLX_ARENA_RDONLY | RLX_ARENA_LAZY | RLX_ARENA_NOLOCK |
-			      RLX_ARENA_UNSEALED, &a, &err) ||
+	if (rlx_arena_open_fd(fd, RLX_ARENA_RDONLY | RLX_ARENA_LAZY | RLX_ARENA_NOLOCK, &a,
+			      &err) ||
 	    rlx_store_open(a, m->conf.device, &s, &err))
 		say_no(m, err.text);
 	rlx_arena_put(a);
@@ -141,7 +139,17 @@ static bool is_named(void *ctx, const char *name)
 	return false;
 }
 
-void weights_prune(const struct conf *c)
+void weights_prune(const struct conf *c, const struct model_set *old)
 {
-	keep_prune(prefix, is_named, (void *)(uintptr_t)c);
+	void *ctx = (void *)(uintptr_t)c;
+	char name[128];
+	unsigned int i;
+
+	for (i = 0; i < old->n; i++)
+		if (!is_named(ctx, old->model[i]->name)) {
+			name_of(old->model[i], name);
+			keep_drop(name);
+		}
+	if (!old->n)
+		keep_prune(is_named, ctx);
 }

@@ -15,7 +15,10 @@ weights_load(struct model *m, enum rlx_status (*load)(struct model *m, struct rl
 	     void (*unload)(struct model *m), struct rlx_error *err);
 /* Is all that runs read in its store? */
 bool weights_are_whole(const struct model *m);
-/* Let go of what is kept for models that @c does not name. */
-void weights_prune(const struct conf *c);
+/*
+ * Let go of what is kept for models that @c does not name: those of @old, which it
+ * replaces, or, if there are none, those that former processes had.
+ */
+void weights_prune(const struct conf *c, const struct model_set *old);
 
 #endif

@@ -54,7 +54,7 @@ rlx_store_new(struct rlx_arena *arena, const char *device, struct rlx_store **ou
 
 /**
  * rlx_store_open - adopt a store that was sealed, by this or another process.
- * @arena:  as it came; referenced
+ * @arena:  as it came, opened without RLX_ARENA_UNSEALED; referenced
  * @device: as above
  *
  * Nothing in the arena is believed: header and table are checked, all places must
