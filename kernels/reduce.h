@@ -11,10 +11,6 @@ enum rlx_k_reduce_op {
 	RLX_K_REDUCE_MAX,		/* NaN wins */
 	RLX_K_REDUCE_MIN,
 	RLX_K_REDUCE_PROD,
-	RLX_K_REDUCE_SUMSQ,
-	RLX_K_REDUCE_L1,
-	RLX_K_REDUCE_L2,		/* floats only */
-	RLX_K_REDUCE_LOGSUM,	/* floats only */
 	RLX_K_REDUCE_OPS,
 };
 

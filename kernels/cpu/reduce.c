@@ -13,10 +13,9 @@ rlx_k_fn RLX_K(reduce);
 
 #define MAXN(x, y)	((x) != (x) || (x) > (y) ? (x) : (y))
 #define MINN(x, y)	((x) != (x) || (x) < (y) ? (x) : (y))
-#define ABS(x)		((x) < 0 ? -(x) : (x))
 
-/* What an op starts from, how it takes an element, how two results meet. */
-enum kind { ADD, SQUARES, ABSOLUTE, PRODUCT, LARGEST, SMALLEST };
+/* What an op starts from, and how two values meet. */
+enum kind { ADD, PRODUCT, LARGEST, SMALLEST };
 
 static enum kind kind_of(int op)
 {
@@ -24,17 +23,8 @@ static enum kind kind_of(int op)
 	case RLX_K_REDUCE_MAX: return LARGEST;
 	case RLX_K_REDUCE_MIN: return SMALLEST;
 	case RLX_K_REDUCE_PROD: return PRODUCT;
-	case RLX_K_REDUCE_SUMSQ:
-	case RLX_K_REDUCE_L2: return SQUARES;
-	case RLX_K_REDUCE_L1: return ABSOLUTE;
 	default: return ADD;
 	}
-}
-
-/* After the elements are taken, partial results only add, multiply, compare. */
-static enum kind meet(enum kind k)
-{
-	return k == SQUARES || k == ABSOLUTE ? ADD : k;
 }
 
 /*
@@ -56,14 +46,6 @@ static void cols_##T(T *restrict r, const T *restrict x, size_t n,	\
 	case ADD:							\
 		for (i = 0; i < n; i++)					\
 			r[i] += x[i];					\
-		break;							\
-	case SQUARES:							\
-		for (i = 0; i < n; i++)					\
-			r[i] += x[i] * x[i];				\
-		break;							\
-	case ABSOLUTE:							\
-		for (i = 0; i < n; i++)					\
-			r[i] += ABS(x[i]);				\
 		break;							\
 	case PRODUCT:							\
 		for (i = 0; i < n; i++)					\
@@ -96,7 +78,7 @@ static T row_##T(const T *x, size_t n, enum kind k)			\
 		cols_##T(r, x + i, 32, k);				\
 	cols_##T(r, x + i, n - i, k);					\
 	for (size_t w = 16; w; w /= 2)					\
-		cols_##T(r, r + w, w, meet(k));				\
+		cols_##T(r, r + w, w, k);				\
 	return r[0];							\
 }
 
@@ -119,8 +101,6 @@ static void cols_u64(u64 *restrict r, const u64 *restrict x, size_t n,
 {
 	for (size_t i = 0; i < n; i++)
 		r[i] = k == ADD ? r[i] + x[i] :
-		       k == SQUARES ? r[i] + x[i] * x[i] :
-		       k == ABSOLUTE ? r[i] + (LESS(x[i], 0) ? 0 - x[i] : x[i]) :
 		       k == PRODUCT ? r[i] * x[i] :
 		       k == LARGEST ? (LESS(r[i], x[i]) ? x[i] : r[i]) :
 				      (LESS(x[i], r[i]) ? x[i] : r[i]);
@@ -212,10 +192,10 @@ static void take_run(const struct run *r, union value *acc, const char *x,
 			one.d = row_f64(v, k, r->kind);
 		else
 			one.i = row_u64(v, k, r->kind);
-		if (r->cls == RLX_EW_F32 && meet(r->kind) == ADD)
+		if (r->cls == RLX_EW_F32 && r->kind == ADD)
 			acc->d += (double)one.f;
 		else
-			cols(r, acc, &one, 1, meet(r->kind));
+			cols(r, acc, &one, 1, r->kind);
 	}
 }
 
@@ -245,28 +225,17 @@ static int64_t reduced_at(const struct rlx_k_reduce *a, int64_t red)
 	return off;
 }
 
-/* Mean, root or logarithm, and the result to its place. */
+/* The mean, if that is wanted, and the result to its place. */
 static void finish(const struct run *r, int64_t at, void *acc, size_t n)
 {
 	const struct rlx_k_reduce *a = r->a;
 	const double by = (double)a->n_red;
 
-	for (size_t i = 0; i < n && r->cls != RLX_EW_I64; i++) {
-		bool f32s = r->cls == RLX_EW_F32;
-		double x = f32s ? ((f32 *)acc)[i] : ((f64 *)acc)[i];
-
-		if (a->op == RLX_K_REDUCE_MEAN)
-			x /= by;
-		else if (a->op == RLX_K_REDUCE_L2)
-			x = sqrt(x);
-		else if (a->op == RLX_K_REDUCE_LOGSUM)
-			x = log(x);
+	for (size_t i = 0; i < n && a->op == RLX_K_REDUCE_MEAN; i++) {
+		if (r->cls == RLX_EW_F32)
+			((f32 *)acc)[i] = (f32)(((f32 *)acc)[i] / by);
 		else
-			break;
-		if (f32s)
-			((f32 *)acc)[i] = (f32)x;
-		else
-			((f64 *)acc)[i] = x;
+			((f64 *)acc)[i] /= by;
 	}
 	r->store((char *)a->y + (size_t)at * r->size, acc, n);
 }
@@ -277,7 +246,7 @@ static void one_row(const struct run *r, int64_t out)
 	const struct rlx_k_reduce *a = r->a;
 	const int64_t last = a->dim[a->rank - 1];
 	const int64_t base = kept_at(a, out);
-	const bool sum = r->cls == RLX_EW_F32 && meet(r->kind) == ADD;
+	const bool sum = r->cls == RLX_EW_F32 && r->kind == ADD;
 	union value acc = { .i = 0 };
 
 	if (!sum)
@@ -307,7 +276,7 @@ static void columns(const struct run *r, int64_t out, size_t n)
 			cols(r, r->part, values(r, base + reduced_at(a, i) *
 						(int64_t)r->size, n),
 			     n, r->kind);
-		cols(r, r->acc, r->part, n, meet(r->kind));
+		cols(r, r->acc, r->part, n, r->kind);
 	}
 	finish(r, out, r->acc, n);
 }

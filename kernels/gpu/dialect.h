@@ -148,7 +148,7 @@ static DEV inline f8e5m2 f32_to_e5m2(float x, bool sat)
 	uint32_t sign = f32_bits(x) >> 24 & 0x80, r;
 
 	if (x != x)
-		return f8e5m2{ (uint8_t)(sign | 0x7e) };
+		return f8e5m2{ (uint8_t)(sign | 0x7f) };
 	r = (f32_bits(x) & 0x7fffffff) >= 0x47800000 ? 0x7c : f32_to_f8(x, 2, -14);
 	if (r > 0x7b)
 		r = sat ? 0x7b : 0x7c;

@@ -199,6 +199,26 @@ static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch 
 		l->passes = 2;
 		l->scratch = (uint64_t)(rows * splits * (a->v_dim + 2)) * sizeof(float);
 	}
+
+static inline void rlx_g_channel_norm_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_channel_norm *a = (const struct rlx_k_channel_norm *)args;
+
+	rlx_g_each(l, a->outer * a->channels * a->inner);
+}
+
+static inline void rlx_g_group_norm_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_group_norm *a = (const struct rlx_k_group_norm *)args;
+
+	rlx_g_line(l, a->channels && a->inner ? a->batch * a->groups : 0, 256);
+}
+
+static inline void rlx_g_lrn_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_lrn *a = (const struct rlx_k_lrn *)args;
+
+	rlx_g_each(l, a->batch * a->channels * a->inner);
 }
 
 static inline void rlx_g_zero_launch(const void *args, struct rlx_g_launch *l)
@@ -289,5 +309,7 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 
 #include "kernels/gpu/launch_fold.h"
 #include "kernels/gpu/launch_space.h"
+
+#include "kernels/gpu/launch_quant.h"
 
 #endif

@@ -9,14 +9,12 @@
 
 typedef acc_of<IS_FLOAT, elem::acc>::type acc;
 
-enum { ADD, SQUARES, ABSOLUTE, PRODUCT, LARGEST, SMALLEST };
+enum { ADD, PRODUCT, LARGEST, SMALLEST };
 
 #define KIND								\
 	(RLX_K1 == RLX_K_REDUCE_MAX ? LARGEST :				\
 	 RLX_K1 == RLX_K_REDUCE_MIN ? SMALLEST :			\
-	 RLX_K1 == RLX_K_REDUCE_PROD ? PRODUCT :			\
-	 RLX_K1 == RLX_K_REDUCE_L1 ? ABSOLUTE :				\
-	 RLX_K1 == RLX_K_REDUCE_SUMSQ || RLX_K1 == RLX_K_REDUCE_L2 ? SQUARES : ADD)
+	 RLX_K1 == RLX_K_REDUCE_PROD ? PRODUCT : ADD)
 
 static DEV inline acc neutral(void)
 {
@@ -41,15 +39,6 @@ struct meet {
 		return KIND == PRODUCT ? x * y : x + y;
 	}
 };
-
-static DEV inline acc taken(acc v)
-{
-	if (KIND == SQUARES)
-		return v * v;
-	if (KIND == ABSOLUTE)
-		return less_than(v, (acc)0) ? 0 - v : v;
-	return v;
-}
 
 /* Offset of kept index @out where all reduced ones are 0, in elements. */
 static DEV inline int64_t kept_at(const struct rlx_k_reduce &a, int64_t out)
@@ -87,7 +76,7 @@ static DEV inline acc part_of(const struct rlx_k_reduce &a, const mem *x, int64_
 	int n = 0;
 
 	for (int64_t i = lo + threadIdx.x % LANES; i < hi; i += LANES) {
-		piece = meet::of(piece, taken((acc)elem::get(x[reduced_at(a, i)])));
+		piece = meet::of(piece, (acc)elem::get(x[reduced_at(a, i)]));
 		if (++n == 64) {
 			whole = meet::of(whole, piece);
 			piece = neutral();
@@ -99,15 +88,7 @@ static DEV inline acc part_of(const struct rlx_k_reduce &a, const mem *x, int64_
 
 static DEV inline acc finished(acc v, int64_t n)
 {
-	if (!IS_FLOAT)
-		return v;
-	if (RLX_K1 == RLX_K_REDUCE_MEAN)
-		return (acc)((double)v / (double)n);
-	if (RLX_K1 == RLX_K_REDUCE_L2)
-		return (acc)sqrt((double)v);
-	if (RLX_K1 == RLX_K_REDUCE_LOGSUM)
-		return (acc)log((double)v);
-	return v;
+	return IS_FLOAT && RLX_K1 == RLX_K_REDUCE_MEAN ? (acc)((double)v / (double)n) : v;
 }
 
 static DEV inline acc over_lanes(acc v, acc *room)

@@ -42,6 +42,7 @@ static inline double gpu_value(const void *p, size_t i, int type)
 		memcpy(&h, (const uint16_t *)p + i, 2);
 		return (double)h;
 	case RLX_K_I64: return (double)((const int64_t *)p)[i];
+	case RLX_K_U64: return (double)((const uint64_t *)p)[i];
 	case RLX_K_I32: return ((const int32_t *)p)[i];
 	case RLX_K_U32: return ((const uint32_t *)p)[i];
 	case RLX_K_I16: return ((const int16_t *)p)[i];
@@ -65,6 +66,9 @@ static inline void gpu_fill(void *p, size_t n, int type, double lo, double hi,
 		case RLX_K_BF16: ((uint16_t *)p)[i] = kc_to_bf16((float)x); break;
 		case RLX_K_F16: memcpy((uint16_t *)p + i, &h, 2); break;
 		case RLX_K_I64: ((int64_t *)p)[i] = (int64_t)floor(x); break;
+		case RLX_K_U64:	/* some with the top bit */
+			((uint64_t *)p)[i] = (uint64_t)floor(x) | rlx_test_rand(seed) << 63;
+			break;
 		case RLX_K_I32: ((int32_t *)p)[i] = (int32_t)floor(x); break;
 		case RLX_K_U32: ((uint32_t *)p)[i] = (uint32_t)floor(x); break;
 		case RLX_K_I16: ((int16_t *)p)[i] = (int16_t)floor(x); break;

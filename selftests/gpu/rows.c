@@ -90,4 +90,95 @@ TEST(norm)
 	one_norm(1, 5000, &seed);
 }
 
+static void one_group_norm(int64_t batch, int64_t groups, int64_t per, int64_t inner,
+			   uint64_t *seed)
+{
+	int64_t channels = groups * per, n = batch * channels * inner;
+	struct rlx_k_group_norm a = { .batch = batch, .channels = channels, .inner = inner,
+				      .groups = groups, .eps = 1e-5f };
+	struct gpu_field f[] = {
+		GPU_IN(struct rlx_k_group_norm, x, RLX_K_F32, n),
+		GPU_IN(struct rlx_k_group_norm, gamma, RLX_K_F32, channels),
+		GPU_IN(struct rlx_k_group_norm, beta, RLX_K_F32, channels),
+		GPU_OUT(struct rlx_k_group_norm, y, RLX_K_F32, n, 5e-5),
+	};
+
+	a.x = gpu_alloc((size_t)n, RLX_K_F32, -2, 5, seed);
+	a.y = gpu_alloc((size_t)n, RLX_K_F32, 0, 0, seed);
+	if (kc_pick(seed, 0, 1))
+		a.gamma = gpu_alloc((size_t)channels, RLX_K_F32, -2, 2, seed);
+	if (kc_pick(seed, 0, 1))
+		a.beta = gpu_alloc((size_t)channels, RLX_K_F32, -2, 2, seed);
+	GPU_AGAINST_CPU("norm_nchw", group_norm, a, (size_t)(batch * groups), 0, f, seed);
+}
+
+TEST(group_norm)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 4; i++)
+		one_group_norm(kc_pick(&seed, 1, 3), kc_pick(&seed, 1, 3),
+			       kc_pick(&seed, 1, 4), kc_pick(&seed, 1, 90), &seed);
+	one_group_norm(1, 1, 9, 4000, &seed);
+}
+
+static void one_channel_norm(int64_t outer, int64_t channels, int64_t inner, uint64_t *seed)
+{
+	int64_t n = outer * channels * inner;
+	struct rlx_k_channel_norm a = { .outer = outer, .channels = channels,
+					.inner = inner, .eps = 1e-5f };
+	struct gpu_field f[] = {
+		GPU_IN(struct rlx_k_channel_norm, x, RLX_K_F32, n),
+		GPU_IN(struct rlx_k_channel_norm, scale, RLX_K_F32, channels),
+		GPU_IN(struct rlx_k_channel_norm, shift, RLX_K_F32, channels),
+		GPU_IN(struct rlx_k_channel_norm, mean, RLX_K_F32, channels),
+		GPU_IN(struct rlx_k_channel_norm, var, RLX_K_F32, channels),
+		GPU_OUT(struct rlx_k_channel_norm, y, RLX_K_F32, n, 2e-5),
+	};
+
+	a.x = gpu_alloc((size_t)n, RLX_K_F32, -2, 5, seed);
+	a.y = gpu_alloc((size_t)n, RLX_K_F32, 0, 0, seed);
+	if (kc_pick(seed, 0, 1))
+		a.scale = gpu_alloc((size_t)channels, RLX_K_F32, -2, 2, seed);
+	if (kc_pick(seed, 0, 1))
+		a.shift = gpu_alloc((size_t)channels, RLX_K_F32, -2, 2, seed);
+	if (kc_pick(seed, 0, 1))
+		a.mean = gpu_alloc((size_t)channels, RLX_K_F32, -2, 2, seed);
+	if (kc_pick(seed, 0, 1))
+		a.var = gpu_alloc((size_t)channels, RLX_K_F32, 0.1, 2, seed);
+	GPU_AGAINST_CPU("norm_nchw", channel_norm, a, (size_t)(outer * channels), 0, f, seed);
+}
+
+TEST(channel_norm)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 6; i++)
+		one_channel_norm(kc_pick(&seed, 1, 3), kc_pick(&seed, 1, 9),
+				 kc_pick(&seed, 1, 90), &seed);
+}
+
+TEST(lrn)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 6; i++) {
+		struct rlx_k_lrn a = {
+			.batch = kc_pick(&seed, 1, 3), .channels = kc_pick(&seed, 1, 9),
+			.inner = kc_pick(&seed, 1, 300), .size = kc_pick(&seed, 1, 7),
+			.alpha = 0.3f, .beta = 0.75f, .bias = 1.2f,
+		};
+		int64_t n = a.batch * a.channels * a.inner;
+		struct gpu_field f[] = {
+			GPU_IN(struct rlx_k_lrn, x, RLX_K_F32, n),
+			GPU_OUT(struct rlx_k_lrn, y, RLX_K_F32, n, 2e-5),
+		};
+
+		a.x = gpu_alloc((size_t)n, RLX_K_F32, -3, 3, &seed);
+		a.y = gpu_alloc((size_t)n, RLX_K_F32, 0, 0, &seed);
+		GPU_AGAINST_CPU("norm_nchw", lrn, a, rlx_k_lrn_units(&a),
+				RLX_K_LRN_BLOCK * sizeof(float), f, &seed);
+	}
+}
+
 TEST_MAIN()

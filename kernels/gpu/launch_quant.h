@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/* Launches of what quantises; a part of kernels/gpu/launch.h. */
+#ifndef RLX_G_LAUNCH_QUANT_H
+#define RLX_G_LAUNCH_QUANT_H
+
+#include "kernels/gpu/launch.h"
+#include "kernels/quant.h"
+
+static inline bool rlx_g_quantised(int type)
+{
+	return type == RLX_K_I8 || type == RLX_K_U8 || type == RLX_K_I16 ||
+	       type == RLX_K_U16 || type == RLX_K_F8E4M3 || type == RLX_K_F8E5M2;
+}
+
+static inline void rlx_g_quant_line(const struct rlx_k_quant *a, struct rlx_g_launch *l)
+{
+	rlx_g_each(l, a->outer * a->axis * a->inner);
+	l->key[0] = a->x_type;
+	l->key[1] = a->y_type;
+	l->key[2] = a->scale_type;
+}
+
+static inline void rlx_g_quantize_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_quant *a = (const struct rlx_k_quant *)args;
+
+	if (rlx_g_small_float(a->x_type) && rlx_g_small_float(a->scale_type) &&
+	    rlx_g_quantised(a->y_type))
+		rlx_g_quant_line(a, l);
+}
+
+static inline void rlx_g_dequantize_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_quant *a = (const struct rlx_k_quant *)args;
+
+	if ((rlx_g_quantised(a->x_type) || a->x_type == RLX_K_I32) &&
+	    rlx_g_small_float(a->scale_type) && rlx_g_small_float(a->y_type))
+		rlx_g_quant_line(a, l);
+}
+
+static inline void rlx_g_quant_range_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_quant_range *a = (const struct rlx_k_quant_range *)args;
+
+	rlx_g_line(l, rlx_g_ceil(a->n, RLX_K_RANGE_UNIT), 256);
+}
+
+static inline void rlx_g_quant_params_launch(const void *args, struct rlx_g_launch *l)
+{
+	(void)args;
+	rlx_g_line(l, 1, 256);
+}
+
+static inline void rlx_g_quant_rows_launch(const void *args, struct rlx_g_launch *l)
+{
+	rlx_g_line(l, ((const struct rlx_k_quant_rows *)args)->rows, 256);
+}
+
+#endif

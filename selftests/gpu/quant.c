@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+/* GPU kernels that quantise and back, on the emulator. */
+#include "kernels/quant.h"
+#include "selftests/gpu/against_cpu.h"
+
+static const int small_float[3] = { RLX_K_F32, RLX_K_BF16, RLX_K_F16 };
+static const int quantised[6] = {
+	RLX_K_I8, RLX_K_U8, RLX_K_I16, RLX_K_U16, RLX_K_F8E4M3, RLX_K_F8E5M2,
+};
+
+/* One scale, one for each place of the axis, or one for each block of it. */
+static int64_t shape(struct rlx_k_quant *a, uint64_t *seed)
+{
+	a->outer = kc_pick(seed, 1, 3);
+	a->axis = kc_pick(seed, 1, 5) * 4;
+	a->inner = kc_pick(seed, 0, 1) ? 1 : kc_pick(seed, 2, 40);
+	a->block = 1;
+	switch (kc_pick(seed, 0, 2)) {
+	case 0:
+		return 1;
+	case 1:
+		a->stride[1] = 1;
+		return a->axis;
+	}
+	a->block = 4;
+	a->stride[0] = a->axis / 4 * a->inner;
+	a->stride[1] = a->inner;
+	a->stride[2] = 1;
+	return a->outer * a->stride[0];
+}
+
+static void one_quantize(uint64_t *seed)
+{
+	struct rlx_k_quant a = {
+		.x_type = (uint8_t)small_float[kc_pick(seed, 0, 2)],
+		.y_type = (uint8_t)quantised[kc_pick(seed, 0, 5)],
+		.scale_type = (uint8_t)small_float[kc_pick(seed, 0, 2)],
+	};
+	int64_t scales = shape(&a, seed), n = a.outer * a.axis * a.inner;
+	bool whole = !rlx_k_type_float((enum rlx_k_type)a.y_type);
+	struct gpu_field f[] = {
+		GPU_IN(struct rlx_k_quant, x, a.x_type, n),
+		GPU_IN(struct rlx_k_quant, scale, a.scale_type, scales),
+		GPU_IN(struct rlx_k_quant, zp, a.y_type, scales),
+		GPU_OUT(struct rlx_k_quant, y, a.y_type, n, 0),
+	};
+
+	a.x = gpu_alloc((size_t)n, a.x_type, -300, 300, seed);
+	a.scale = gpu_alloc((size_t)scales, a.scale_type, 0.5, 2, seed);
+	if (whole && kc_pick(seed, 0, 1))
+		a.zp = gpu_alloc((size_t)scales, a.y_type, 0, 100, seed);
+	if (a.x_type == RLX_K_F32)
+		((float *)(uintptr_t)a.x)[kc_pick(seed, 0, n - 1)] = NAN;
+	a.y = gpu_alloc((size_t)n, a.y_type, 0, 0, seed);
+	GPU_AGAINST_CPU("quant", quantize, a, rlx_k_quant_units(&a), 0, f, seed);
+}
+
+TEST(quantize)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 12; i++)
+		one_quantize(&seed);
+}
+
+static void one_dequantize(uint64_t *seed)
+{
+	int k = (int)kc_pick(seed, 0, 6);
+	struct rlx_k_quant a = {
+		.x_type = (uint8_t)(k == 6 ? RLX_K_I32 : quantised[k]),
+		.y_type = (uint8_t)small_float[kc_pick(seed, 0, 2)],
+		.scale_type = (uint8_t)small_float[kc_pick(seed, 0, 2)],
+	};
+	int64_t scales = shape(&a, seed), n = a.outer * a.axis * a.inner;
+	bool f8 = rlx_k_type_float((enum rlx_k_type)a.x_type);
+	struct gpu_field f[] = {
+		GPU_IN(struct rlx_k_quant, x, a.x_type, n),
+		GPU_IN(struct rlx_k_quant, scale, a.scale_type, scales),
+		GPU_IN(struct rlx_k_quant, zp, a.x_type, scales),
+		GPU_OUT(struct rlx_k_quant, y, a.y_type, n, 1e-6),
+	};
+
+	/* as bytes, fp8 are any of its numbers, NaN too */
+	a.x = gpu_alloc((size_t)n, f8 ? RLX_K_U8 : a.x_type, 0, 120, seed);
+	a.scale = gpu_alloc((size_t)scales, a.scale_type, 0.5, 2, seed);
+	if (!f8 && kc_pick(seed, 0, 1))
+		a.zp = gpu_alloc((size_t)scales, a.x_type, 0, 100, seed);
+	a.y = gpu_alloc((size_t)n, a.y_type, 0, 0, seed);
+	GPU_AGAINST_CPU("quant", dequantize, a, rlx_k_quant_units(&a), 0, f, seed);
+}
+
+TEST(dequantize)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 12; i++)
+		one_dequantize(&seed);
+}
+
+TEST(quant_range_and_params)
+{
+	uint64_t seed = rlx_test_seed();
+	int64_t n = kc_pick(&seed, 1, 50000);
+	int64_t pieces = (n + RLX_K_RANGE_UNIT - 1) / RLX_K_RANGE_UNIT;
+	struct rlx_k_quant_range r = {
+		.x = gpu_alloc((size_t)n, RLX_K_F32, -2, 5, &seed),
+		.range = gpu_alloc((size_t)pieces * 2, RLX_K_F32, 0, 0, &seed), .n = n,
+	};
+	struct rlx_k_quant_params p = {
+		.range = r.range, .pieces = pieces,
+		.scale = gpu_alloc(1, RLX_K_F32, 0, 0, &seed),
+		.zp = gpu_alloc(1, RLX_K_U8, 0, 0, &seed),
+	};
+	struct gpu_field rf[] = {
+		GPU_IN(struct rlx_k_quant_range, x, RLX_K_F32, n),
+		GPU_OUT(struct rlx_k_quant_range, range, RLX_K_F32, pieces * 2, 0),
+	};
+	struct gpu_field pf[] = {
+		GPU_IN(struct rlx_k_quant_params, range, RLX_K_F32, pieces * 2),
+		GPU_OUT(struct rlx_k_quant_params, scale, RLX_K_F32, 1, 1e-7),
+		GPU_OUT(struct rlx_k_quant_params, zp, RLX_K_U8, 1, 0),
+	};
+
+	GPU_AGAINST_CPU("quant", quant_range, r, (size_t)pieces, 0, rf, &seed);
+	/* the CPU's kernel has filled the ranges */
+	GPU_AGAINST_CPU("quant", quant_params, p, 1, 0, pf, &seed);
+}
+
+TEST(quant_rows)
+{
+	uint64_t seed = rlx_test_seed();
+	int64_t rows = kc_pick(&seed, 1, 9), n = kc_pick(&seed, 1, 700);
+	struct rlx_k_quant_rows a = {
+		.x = gpu_alloc((size_t)(rows * n), RLX_K_F32, -2, 5, &seed),
+		.y = gpu_alloc((size_t)(rows * n), RLX_K_I8, 0, 0, &seed),
+		.scale = gpu_alloc((size_t)rows, RLX_K_F32, 0, 0, &seed),
+		.rows = rows, .n = n,
+	};
+	struct gpu_field f[] = {
+		GPU_IN(struct rlx_k_quant_rows, x, RLX_K_F32, rows * n),
+		GPU_OUT(struct rlx_k_quant_rows, y, RLX_K_I8, rows * n, 0),
+		GPU_OUT(struct rlx_k_quant_rows, scale, RLX_K_F32, rows, 1e-7),
+	};
+
+	GPU_AGAINST_CPU("quant", quant_rows, a, (size_t)rows, 0, f, &seed);
+}
+
+TEST_MAIN()
