@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT
+/* The emulated GPU itself: it finds what it says it finds, and keeps order. */
+#include "selftests/gpu/kernel_run.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct bug {
+	int	*p;
+	int	n;
+};
+
+#define HEAD								\
+	"#include \"kernels/gpu/dialect.h\"\n"				\
+	"struct bug { int *p; int n; };\n"				\
+	"RLX_G_KERNEL(bug, struct bug, 256)\n{\n"
+
+static void *compiled(const char *body)
+{
+	static const int32_t key[4];
+	char source[4096];
+
+	gpu_open();
+	snprintf(source, sizeof(source), HEAD "%s\n}\n", body);
+	return gpu_compile(source, "bug", key);
+}
+
+static int launch(void *fn, struct bug a, uint32_t blocks, uint32_t threads, uint32_t shared)
+{
+	struct rlx_g_launch l = { .grid = { blocks, 1, 1 }, .block = { threads, 1, 1 },
+				  .shared = shared };
+	struct rlx_g_env env = { 0 };
+
+	return gpu_launch(fn, &l, &a, &env);
+}
+
+static int sync_all(void)
+{
+	return CU(cuda, cuStreamSynchronize, void *)(NULL);
+}
+
+/* What a run of @body ends with, on @p. */
+static int outcome(const char *body, int *p, int n)
+{
+	CHECK_CU(launch(compiled(body), (struct bug){ p, n }, 3, 128, 1024));
+	return sync_all();
+}
+
+TEST(writes_beyond)
+{
+	int *d = dev_new(100 * 4);
+
+	CHECK_EQ(outcome("if (threadIdx.x < a.n) a.p[threadIdx.x] = 1;", d, 100), 0);
+	CHECK_EQ(outcome("if (threadIdx.x < a.n) a.p[threadIdx.x] = 1;", d, 101), 700);
+	/* nothing works any more */
+	CHECK_EQ(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&(uint64_t){ 0 }, 4), 700);
+}
+
+TEST(reads_what_is_free)
+{
+	int *d = dev_new(400), *e = dev_new(400);
+
+	dev_free(d);
+	CHECK_EQ(outcome("if (a.p[threadIdx.x % 100] == a.n) a.p[0] = 1;", e, 3), 0);
+	CHECK_EQ(outcome("if (a.p[threadIdx.x % 100] == a.n) a.p[0] = 1;", d, 3), 700);
+}
+
+TEST(host_memory)
+{
+	int *h = calloc(64, 4), sum = 0;
+
+	gpu_open();
+	CHECK_CU(CU(cuda, cuMemHostRegister_v2, void *, size_t, unsigned int)(h, 256, 2));
+	CHECK_EQ(CU(cuda, cuMemHostRegister_v2, void *, size_t, unsigned int)(h, 8, 2), 712);
+	CHECK_EQ(outcome("if (threadIdx.x < 64) a.p[threadIdx.x] = a.n;", h, 5), 0);
+	for (int i = 0; i < 64; i++)
+		sum += h[i];
+	CHECK_EQ(sum, 5 * 64);
+	CHECK_CU(CU(cuda, cuMemHostUnregister, void *)(h));
+	CHECK_EQ(CU(cuda, cuMemHostUnregister, void *)(h), 713);
+	CHECK_EQ(outcome("if (threadIdx.x < 64) a.p[threadIdx.x] = a.n;", h, 5), 700);
+}
+
+TEST(host_keeps_off_device_memory)
+{
+	int *d = dev_new(64), status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		signal(SIGSEGV, SIG_DFL);
+		*(volatile int *)d = 1;
+		_exit(0);
+	}
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+	CHECK(WIFSIGNALED(status));
+}
+
+TEST(misaligned)
+{
+	char *d = dev_new(64);
+
+	CHECK_EQ(outcome("a.p[0] = 1;", (int *)(void *)(d + 4), 0), 0);
+	CHECK_EQ(outcome("a.p[0] = 1;", (int *)(void *)(d + 2), 0), 700);
+}
+
+#define NEIGHBOUR(between)						\
+	"SHARED(int, s, [256]); s[threadIdx.x] = (int)threadIdx.x;" between \
+	"a.p[threadIdx.x] = s[(threadIdx.x + a.n) % 128];"
+
+TEST(race_over_waves)
+{
+	int *d = dev_new(128 * 4);
+
+	CHECK_EQ(outcome(NEIGHBOUR("__syncthreads();"), d, 70), 0);
+	CHECK_EQ(outcome(NEIGHBOUR("wave_sync();"), d, 70), 700);
+}
+
+TEST(race_in_wave)
+{
+	static const char in_wave[] = "SHARED(int, s, [256]); s[threadIdx.x] = 1;"
+		"%s a.p[threadIdx.x] = s[threadIdx.x ^ 1];";
+	char body[256];
+	int *d = dev_new(128 * 4);
+
+	snprintf(body, sizeof(body), in_wave, "wave_sync();");
+	CHECK_EQ(outcome(body, d, 0), 0);
+	snprintf(body, sizeof(body), in_wave, "");
+	CHECK_EQ(outcome(body, d, 0), 700);
+}
+
+TEST(race_of_a_late_reader)
+{
+	int *d = dev_new(128 * 4);
+
+	/* a reader of the last round is still there when the next one writes */
+	CHECK_EQ(outcome("SHARED(int, s, [128]); int v = 0; for (int i = 0; i < 3; i++) {"
+			 "s[threadIdx.x] = i; __syncthreads(); v += s[127 - threadIdx.x];"
+			 "__syncthreads(); } a.p[threadIdx.x] = v;", d, 0), 0);
+	CHECK_EQ(outcome("SHARED(int, s, [128]); int v = 0; for (int i = 0; i < 3; i++) {"
+			 "s[threadIdx.x] = i; __syncthreads(); v += s[127 - threadIdx.x];"
+			 "} a.p[threadIdx.x] = v;", d, 0), 700);
+}
+
+TEST(beyond_shared)
+{
+	int *d = dev_new(4);
+
+	CHECK_EQ(outcome("SHARED_DYNAMIC(s); ((int *)s)[threadIdx.x + a.n] = 1;", d, 128), 0);
+	CHECK_EQ(outcome("SHARED_DYNAMIC(s); ((int *)s)[threadIdx.x + a.n] = 1;", d, 129), 700);
+}
+
+TEST(some_leave_before_a_barrier)
+{
+	int *d = dev_new(4);
+
+	CHECK_EQ(outcome("if (threadIdx.x < 64) return; __syncthreads();", d, 0), 719);
+}
+
+TEST(two_barriers)
+{
+	int *d = dev_new(4);
+
+	CHECK_EQ(outcome("if (threadIdx.x < 64)\n __syncthreads();\n else\n __syncthreads();",
+			 d, 0), 719);
+}
+
+TEST(diverging_wave)
+{
+	int *d = dev_new(4);
+
+	CHECK_EQ(outcome("if (lane_id() < 7) a.p[0] = shuffle(1, 0);", d, 0), 719);
+}
+
+TEST(shuffle_from_nowhere)
+{
+	int *d = dev_new(4);
+
+	CHECK_EQ(outcome("if (shuffle((int)threadIdx.x, WAVE - 1) == 9999) a.p[0] = 0;", d, 0), 0);
+	CHECK_EQ(outcome("a.p[0] = shuffle(1, WAVE);", d, 0), 719);
+}
+
+TEST(copies_that_nobody_waits_for)
+{
+	int *d = dev_new(128 * 4);
+
+	CHECK_EQ(outcome("SHARED(int, s, [128]); copy_async(&s[threadIdx.x], a.p + threadIdx.x,"
+			 "4, 4); copy_commit(); copy_wait<0>(); __syncthreads();"
+			 "a.p[threadIdx.x] = s[127 - threadIdx.x];", d, 0), 0);
+	/* read before the wait: the bytes are not there */
+	CHECK_CU(CU(cuda, cuMemsetD8Async, uint64_t, unsigned char, size_t, void *)(
+		(uint64_t)(uintptr_t)d, 0, 512, NULL));
+	CHECK_EQ(outcome("SHARED(int, s, [128]); int v; copy_async(&s[threadIdx.x],"
+			 "a.p + threadIdx.x, 4, 4); copy_commit(); v = s[threadIdx.x];"
+			 "copy_wait<0>(); a.p[threadIdx.x] = v;", d, 0), 0);
+	{
+		int got[128];
+
+		dev_read(got, d, sizeof(got));
+		CHECK_EQ(got[5], -1);
+	}
+	CHECK_EQ(outcome("SHARED(int, s, [128]); copy_async(&s[threadIdx.x], a.p, 4, 4);", d, 0),
+		 700);
+}
+
+/* Without the attribute that large shared memory wants. */
+static int launch_on(void *fn, struct bug a, uint32_t shared, void *stream)
+{
+	struct rlx_g_env env = { 0 };
+	void *params[2] = { &a, &env };
+
+	return CU(cuda, cuLaunchKernel, void *, unsigned int, unsigned int, unsigned int,
+		  unsigned int, unsigned int, unsigned int, unsigned int, void *, void **,
+		  void **)(fn, 1, 1, 1, 32, 1, 1, shared, stream, params, NULL);
+}
+
+TEST(launch_limits)
+{
+	void *fn = compiled("a.p[0] = 1;");
+	struct bug a = { dev_new(4), 0 };
+
+	CHECK_EQ(launch(fn, a, 1, 1025, 0), 1);
+	CHECK_EQ(launch(fn, a, 0, 32, 0), 1);
+	CHECK_EQ(launch(fn, a, 1, 512, 0), 701);	/* over its launch bounds */
+	CHECK_EQ(launch_on(fn, a, (48 << 10) + 4, NULL), 1);
+	CHECK_EQ(CU(cuda, cuFuncSetAttribute, void *, int, int)(fn, 8, (227 << 10) + 4), 1);
+	CHECK_CU(CU(cuda, cuFuncSetAttribute, void *, int, int)(fn, 8, 227 << 10));
+	CHECK_CU(launch(fn, a, 1, 32, 227 << 10));
+	CHECK_CU(sync_all());
+}
+
+TEST(memory_limit)
+{
+	uint64_t p = 0, q;
+	size_t left, all;
+
+	setenv("RLX_EMU_MEM", "2", 1);
+	gpu_open();
+	CHECK_EQ(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, (2 << 20) + 1), 2);
+	CHECK_CU(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, 1 << 20));
+	CHECK_EQ(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&q, (1 << 20) + 1), 2);
+	CHECK_CU(CU(cuda, cuMemGetInfo_v2, size_t *, size_t *)(&left, &all));
+	CHECK_EQ(left, 1 << 20);
+	dev_free((void *)(uintptr_t)p);
+	CHECK_CU(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, 2 << 20));
+	CHECK_EQ(CU(cuda, cuMemFree_v2, uint64_t)(p + 16), 1);
+}
+
+TEST(faults_on_request)
+{
+	uint64_t p;
+
+	setenv("RLX_EMU_FAIL", "cuMemAlloc:2:2,cuStreamSynchronize:1:999!", 1);
+	gpu_open();
+	CHECK_CU(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, 8));
+	CHECK_EQ(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, 8), 2);
+	CHECK_CU(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, 8));
+	CHECK_EQ(sync_all(), 999);
+	CHECK_EQ(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, 8), 999);
+}
+
+/* x = 2 x + n on one thread: the order of runs shows in the result. */
+#define STEP	"if (threadIdx.x == 0 && blockIdx.x == 0) a.p[0] = 2 * a.p[0] + a.n;"
+
+TEST(streams_keep_order)
+{
+	void *fn = compiled(STEP), *s[2], *event;
+	int *d = dev_new(4), got;
+
+	for (int i = 0; i < 2; i++)
+		CHECK_CU(CU(cuda, cuStreamCreate, void **, unsigned int)(&s[i], 1));
+	CHECK_CU(CU(cuda, cuEventCreate, void **, unsigned int)(&event, 2));
+	CHECK_CU(CU(cuda, cuMemsetD8Async, uint64_t, unsigned char, size_t, void *)(
+		(uint64_t)(uintptr_t)d, 0, 4, s[0]));
+	for (int i = 1; i < 10; i++) {
+		void *here = s[i % 2], *there = s[1 - i % 2];
+
+		CHECK_CU(CU(cuda, cuEventRecord, void *, void *)(event, there));
+		CHECK_CU(CU(cuda, cuStreamWaitEvent, void *, void *, unsigned int)(here, event, 0));
+		CHECK_CU(launch_on(fn, (struct bug){ d, i }, 0, here));
+	}
+	CHECK_CU(CU(cuda, cuStreamSynchronize, void *)(s[1]));
+	dev_read(&got, d, 4);
+	CHECK_EQ(got, 1013);	/* 2 (2 (... 1) + 2) ... + 9 */
+}
+
+TEST(graphs_replay)
+{
+	void *fn = compiled(STEP), *s[2], *fork_event, *join, *graph, *exec;
+	int *d = dev_new(4), *e = dev_new(4), got[2];
+
+	for (int i = 0; i < 2; i++)
+		CHECK_CU(CU(cuda, cuStreamCreate, void **, unsigned int)(&s[i], 1));
+	CHECK_CU(CU(cuda, cuEventCreate, void **, unsigned int)(&fork_event, 2));
+	CHECK_CU(CU(cuda, cuEventCreate, void **, unsigned int)(&join, 2));
+	CHECK_CU(CU(cuda, cuMemsetD8Async, uint64_t, unsigned char, size_t, void *)(
+		(uint64_t)(uintptr_t)d, 0, 4, s[0]));
+	CHECK_CU(CU(cuda, cuStreamBeginCapture_v2, void *, int)(s[0], 2));
+	CHECK_CU(launch_on(fn, (struct bug){ d, 1 }, 0, s[0]));
+	CHECK_CU(CU(cuda, cuEventRecord, void *, void *)(fork_event, s[0]));
+	CHECK_CU(CU(cuda, cuStreamWaitEvent, void *, void *, unsigned int)(s[1], fork_event, 0));
+	CHECK_CU(CU(cuda, cuMemcpyDtoDAsync_v2, uint64_t, uint64_t, size_t, void *)(
+		(uint64_t)(uintptr_t)e, (uint64_t)(uintptr_t)d, 4, s[1]));
+	CHECK_CU(CU(cuda, cuEventRecord, void *, void *)(join, s[1]));
+	CHECK_CU(CU(cuda, cuStreamWaitEvent, void *, void *, unsigned int)(s[0], join, 0));
+	CHECK_CU(launch_on(fn, (struct bug){ d, 5 }, 0, s[0]));
+	/* nothing has run, and a capturing stream cannot be waited for */
+	CHECK_EQ(CU(cuda, cuStreamSynchronize, void *)(s[0]), 900);
+	CHECK_CU(CU(cuda, cuStreamEndCapture, void *, void **)(s[0], &graph));
+	CHECK_CU(CU(cuda, cuGraphInstantiateWithFlags, void **, void *, unsigned long long)(
+		&exec, graph, 0));
+	CHECK_CU(CU(cuda, cuGraphDestroy, void *)(graph));
+	for (int i = 0; i < 3; i++)
+		CHECK_CU(CU(cuda, cuGraphLaunch, void *, void *)(exec, s[0]));
+	CHECK_CU(CU(cuda, cuStreamSynchronize, void *)(s[0]));
+	CHECK_CU(CU(cuda, cuGraphExecDestroy, void *)(exec));
+	dev_read(&got[0], d, 4);
+	dev_read(&got[1], e, 4);
+	/* d: 0 -> 1 -> 7 -> 15 -> 35 -> 71 -> 147; e: what it was between */
+	CHECK_EQ(got[0], 147);
+	CHECK_EQ(got[1], 71);
+}
+
+TEST(options_and_images)
+{
+	const char *opt = "--no-such-option";
+	void *prog, *module;
+
+	gpu_open();
+	CHECK_CU(CU(nvrtc, nvrtcCreateProgram, void **, const char *, const char *, int,
+		    char **, char **)(&prog, "int x;", "x", 0, NULL, NULL));
+	CHECK_EQ(CU(nvrtc, nvrtcCompileProgram, void *, int, const char **)(prog, 1, &opt), 5);
+	CHECK_CU(CU(nvrtc, nvrtcDestroyProgram, void **)(&prog));
+	CHECK_EQ(CU(cuda, cuModuleLoadData, void **, const void *)(&module,
+			"something that is no image at all"), 200);
+}
+
+TEST_MAIN()
