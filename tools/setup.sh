@@ -7,6 +7,7 @@
 #   tools/setup.sh serve                     check, and the daemon with its tests
 #   tools/setup.sh kmod                      build, and guests for the module
 #   tools/setup.sh kernel                    kmod, and compiling a kernel
+#   tools/setup.sh hip                      build, and AMD's compiler for GPU kernels
 #   tools/setup.sh deb                       build, and the Debian packages
 #
 # When nothing is missing it only reads a stamp under $BUILD. It needs root, or
@@ -22,6 +23,7 @@ serve_pkgs="$check_pkgs libinih-dev libssl-dev node-llhttp curl openssl"
 serve_pkgs="$serve_pkgs prometheus python3-venv wrk"
 kmod_pkgs="$build_pkgs binutils busybox-static ccache cpio gcc-multilib kmod"
 kmod_pkgs="$kmod_pkgs qemu-system-x86 sparse spin xz-utils zstd"
+hip_pkgs="$build_pkgs hipcc"
 deb_pkgs="$build_pkgs binutils build-essential debhelper dh-dkms dkms fakeroot"
 deb_pkgs="$deb_pkgs kmod libinih-dev libssl-dev lintian node-llhttp openssl scdoc"
 deb_pkgs="$deb_pkgs systemd xz-utils"
@@ -113,6 +115,7 @@ for group in "${@:-build}"; do
 	serve)	pkgs=$serve_pkgs ;;
 	kmod)	pkgs=$kmod_pkgs ;;
 	kernel)	pkgs=$kernel_pkgs ;;
+	hip)	pkgs=$hip_pkgs ;;
 	deb)	pkgs=$deb_pkgs ;;
 	*)	die "unknown group '$group'" \
 		    "There are: build demo check rlxd serve kmod kernel deb" ;;

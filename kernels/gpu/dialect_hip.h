@@ -103,4 +103,7 @@ static DEV inline void memory_fence(void) { __threadfence(); }
 static DEV inline float fast_exp(float x) { return __expf(x); }
 static DEV inline float rsqrt_f32(float x) { return 1.0f / sqrtf(x); }
 
+/* From here on: what the shared headers define is for the device as well. */
+#pragma clang force_cuda_host_device begin
+
 #endif

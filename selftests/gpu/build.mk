@@ -48,4 +48,10 @@ bench-gpu:
 	$(Q)selftests/gpu/device.sh $(BUILD) && $(BUILD)/bin/rlx bench \
 		--model $(MODELS)/minilm.onnx --device cuda --device cpu
 
-.PHONY: emu check-emu check-emu-dtypes check-gpu bench-gpu
+# Not in make check: it installs 0.4 GB of compilers and takes minutes of two
+# processors, to say what changes with kernels/gpu alone.
+check-hip-build:
+	$(Q)tools/setup.sh hip
+	$(Q)$(RUN) -g $@ selftests/gpu/hip_build.sh
+
+.PHONY: emu check-emu check-hip-build check-emu-dtypes check-gpu bench-gpu

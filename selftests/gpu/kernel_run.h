@@ -69,9 +69,20 @@ static inline void gpu_headers(const char *pattern)
 	globfree(&g);
 }
 
-static inline void gpu_open(void)
+static inline void gpu_sources(void)
 {
 	static const char *const std[] = { "stdint.h", "stddef.h", "stdbool.h" };
+
+	gpu_headers("kernels/*.h");
+	gpu_headers("kernels/gpu/*.h");
+	for (int i = 0; i < 3; i++) {
+		gpu.name[gpu.n] = strdup(std[i]);
+		gpu.text[gpu.n++] = gpu_text("kernels/gpu/std.h");
+	}
+}
+
+static inline void gpu_open(void)
+{
 	const char *build = getenv("BUILD");
 	char path[512];
 
@@ -84,25 +95,21 @@ static inline void gpu_open(void)
 	snprintf(path, sizeof(path), "%s/test/emu/libnvrtc.so.12", build);
 	gpu.nvrtc = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	CHECKF(gpu.nvrtc, "%s", dlerror());
-	gpu_headers("kernels/*.h");
-	gpu_headers("kernels/gpu/*.h");
-	for (int i = 0; i < 3; i++) {
-		gpu.name[gpu.n] = strdup(std[i]);
-		gpu.text[gpu.n++] = gpu_text("kernels/gpu/std.h");
-	}
+	gpu_sources();
 	CHECK_CU(CU(cuda, cuInit, unsigned int)(0));
 	CHECK_CU(CU(cuda, cuDevicePrimaryCtxRetain, void **, int)(&gpu.ctx, 0));
 	CHECK_CU(CU(cuda, cuCtxSetCurrent, void *)(gpu.ctx));
 	CHECK_CU(CU(cuda, cuDeviceGetAttribute, int *, int, int)(&gpu.wave, 10, 0));
 }
 
-/* Compile @source for @key and give its function rlx_g_@name. */
-static inline void *gpu_compile(const char *source, const char *name, const int32_t key[4])
+/* The image of @source for @key and chip @sm, with one more option or NULL; to be freed. */
+static inline void *gpu_image(const char *source, const char *name, const int32_t key[4],
+			      const char *sm, const char *more)
 {
 	char text[6][64];
-	const char *opt[8] = { "-std=c++17", "-default-device", "--gpu-architecture=sm_90",
-			       text[0], text[1], text[2], text[3], text[4] };
-	void *prog, *module, *fn;
+	const char *opt[9] = { "-std=c++17", "-default-device", text[5],
+			       text[0], text[1], text[2], text[3], text[4], more };
+	void *prog;
 	size_t n;
 	char *image;
 	int err;
@@ -110,25 +117,36 @@ static inline void *gpu_compile(const char *source, const char *name, const int3
 	for (int i = 0; i < 4; i++)
 		snprintf(text[i], sizeof(text[i]), "-DRLX_K%d=%d", i, key[i]);
 	snprintf(text[4], sizeof(text[4]), "-DRLX_WAVE=%d", gpu.wave);
+	snprintf(text[5], sizeof(text[5]), "--gpu-architecture=%s", sm);
 	CHECK_CU(CU(nvrtc, nvrtcCreateProgram, void **, const char *, const char *, int,
 		    char **, char **)(&prog, source, name, gpu.n, gpu.text, gpu.name));
-	err = CU(nvrtc, nvrtcCompileProgram, void *, int, const char **)(prog, 8, opt);
+	err = CU(nvrtc, nvrtcCompileProgram, void *, int, const char **)(prog, more ? 9 : 8, opt);
 	if (err) {
 		CU(nvrtc, nvrtcGetProgramLogSize, void *, size_t *)(prog, &n);
 		image = malloc(n);
 		CU(nvrtc, nvrtcGetProgramLog, void *, char *)(prog, image);
-		fprintf(stderr, "%s\n", image);
-		rlx_test_fail(__FILE__, __LINE__, "%s does not compile: %d", name, err);
+		fprintf(stderr, "%.3000s\n", image);
+		rlx_test_fail(__FILE__, __LINE__, "%s %d %d %d %d does not compile: %d", name,
+			      key[0], key[1], key[2], key[3], err);
 	}
 	CHECK_CU(CU(nvrtc, nvrtcGetCUBINSize, void *, size_t *)(prog, &n));
 	image = malloc(n);
 	CHECK_CU(CU(nvrtc, nvrtcGetCUBIN, void *, char *)(prog, image));
 	CHECK_CU(CU(nvrtc, nvrtcDestroyProgram, void **)(&prog));
+	return image;
+}
+
+/* Compile @source for @key and give its function rlx_g_@name. */
+static inline void *gpu_compile(const char *source, const char *name, const int32_t key[4])
+{
+	void *module, *fn, *image = gpu_image(source, name, key, "sm_90", NULL);
+	char symbol[64];
+
 	CHECK_CU(CU(cuda, cuModuleLoadData, void **, const void *)(&module, image));
 	free(image);
-	snprintf(text[0], sizeof(text[0]), "rlx_g_%s", name);
+	snprintf(symbol, sizeof(symbol), "rlx_g_%s", name);
 	CHECK_CU(CU(cuda, cuModuleGetFunction, void **, void *, const char *)(&fn, module,
-									      text[0]));
+									      symbol));
 	return fn;
 }
 
