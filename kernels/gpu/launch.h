@@ -199,6 +199,7 @@ static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch 
 		l->passes = 2;
 		l->scratch = (uint64_t)(rows * splits * (a->v_dim + 2)) * sizeof(float);
 	}
+}
 
 static inline void rlx_g_channel_norm_launch(const void *args, struct rlx_g_launch *l)
 {
