@@ -309,8 +309,7 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 }
 
 #include "kernels/gpu/launch_fold.h"
-#include "kernels/gpu/launch_space.h"
-
 #include "kernels/gpu/launch_quant.h"
+#include "kernels/gpu/launch_space.h"
 
 #endif
