@@ -8,6 +8,7 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -170,6 +171,24 @@ def unix_socket():
         assert os.path.exists(path)
         with Server(vision(), listen="unix:" + path):
             pass
+        # Nor is one that still listens for a process that is gone, as its ring may.
+        ln = socket.socket(socket.AF_UNIX)
+        ln.bind(path)
+        subprocess.run([sys.executable, "-c", "import socket, sys\n"
+                        "socket.socket(fileno=int(sys.argv[1])).listen()", str(ln.fileno())],
+                       pass_fds=(ln.fileno(),), check=True)
+        socket.socket(socket.AF_UNIX).connect(path)
+        with Server(vision(), listen="unix:" + path):
+            pass
+        # But one that lives is left alone.
+        with Server(vision(), listen="unix:" + path):
+            s = Server(vision(), listen="unix:" + path, wait=False)
+            rc = s.proc.wait(30)
+            s.reader.join(5)
+            assert rc == 1, (rc, s.log())
+            assert "Address already in use" in s.log(), s.log()
+            assert status_of(unix_request(path, b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+                                          b"Connection: close\r\n\r\n")) == 200
     finally:
         shutil.rmtree(d)
 
@@ -569,8 +588,11 @@ def rlx_top():
         s.embed(["a", "b"])
         r = rlx("top", "--to", "127.0.0.1:%d" % s.port, "--count", "1", "--every", "0.1")
         assert r.returncode == 0 and "minilm" in r.stdout and "ready" in r.stdout, r.stdout
-    assert rlx("top", "--to", "127.0.0.1:1", "--count", "1").returncode == 3
-    assert rlx("top", "--to", "x", "--count", "1").returncode == 2
+    for to in ("127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/nonexistent"):
+        assert rlx("top", "--to", to, "--count", "1").returncode == 3, to
+    for to in ("x", "127.0.0.1", "[::1]", "[::1:1", "::1:1", "127.0.0.1:70000", "127.0.0.1:",
+               "127.0.0.1:1x", "127.0.0.256:1", "unix:/" + "x" * 108):
+        assert rlx("top", "--to", to, "--count", "1").returncode == 2, to
 
 
 @test

@@ -470,7 +470,7 @@ def pipelined(engine):
 @each_engine
 def more_connections_than_buffers(engine):
     """Each with a request that is not whole, then all with the rest of it."""
-    with TlsServer(minilm(), engine=engine) as s:
+    with TlsServer(minilm(), engine=engine, server="header_timeout = 10min\n") as s:
         body = embed_body(600)
         data = (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
                 b"Content-Length: %d\r\n\r\n" % (SECRET.encode(), len(body))) + body

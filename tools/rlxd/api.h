@@ -7,6 +7,8 @@
 
 struct req;
 
+/* False: models are being loaded, or it drains: the reply says so. */
+bool api_is_ready(struct req *r);
 bool api_healthz(struct req *r);
 bool api_metrics(struct req *r);
 

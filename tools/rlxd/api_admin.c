@@ -6,12 +6,18 @@
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
 
+bool api_is_ready(struct req *r)
+{
+	if (atomic_load(&r->loop->server->ready))
+		return true;
+	req_fail(r, 503, "not ready: models are being loaded, or the server drains");
+	return false;
+}
+
 bool api_healthz(struct req *r)
 {
-	if (!atomic_load(&r->loop->server->ready)) {
-		req_fail(r, 503, "not ready: models are being loaded, or the server drains");
+	if (!api_is_ready(r))
 		return true;
-	}
 	req_ok(r, "text/plain; charset=utf-8");
 	obuf_str(&r->reply.body, "ok\n");
 	return true;

@@ -29,10 +29,8 @@ bool kserve_live(struct req *r)
 
 bool kserve_ready(struct req *r)
 {
-	if (!atomic_load(&r->loop->server->ready)) {
-		req_fail(r, 503, "not ready: models are being loaded, or the server drains");
+	if (!api_is_ready(r))
 		return true;
-	}
 	req_ok(r, "application/json");
 	obuf_str(&r->reply.body, "{\"ready\":true}");
 	return true;

@@ -304,10 +304,7 @@ static enum rlx_status add_item(struct reader *r, const struct option *o, const 
 	if (o->form == FORM_LISTEN) {
 		if (sv->n_listen == CONF_LISTEN_MAX)
 			return bad(r, "more than %d addresses", CONF_LISTEN_MAX);
-		s = keep(r, s, n);
-		if (!s)
-			return RLX_ENOMEM;
-		return conf_listen(s, &sv->listen[sv->n_listen++], &why) ?
+		return conf_listen(s, n, &sv->listen[sv->n_listen++], &why) ?
 		       bad(r, "%s", why.text) : RLX_OK;
 	}
 	if (l->n == o->high)
@@ -521,11 +518,16 @@ static const struct conf_model *find_model(const struct conf *c, const char *nam
 	return NULL;
 }
 
-enum rlx_status conf_listen(const char *text, struct conf_listen *out, struct rlx_error *err)
+enum rlx_status conf_listen(const char *p, size_t n, struct conf_listen *out,
+			    struct rlx_error *err)
 {
-	const char *s = text;
+	const char *text = out->text, *s = text;
 
-	*out = (struct conf_listen){ .text = text, .tls = !strncmp(text, "tls:", 4) };
+	*out = (struct conf_listen){ .len = 0 };
+	if (n >= sizeof(out->text))
+		return rlx_fail(err, RLX_EINVAL, "'%.60s...' is too long for an address", p);
+	memcpy(out->text, p, n);
+	out->tls = !strncmp(text, "tls:", 4);
 	s += out->tls ? 4 : 0;
 	if (!strncmp(s, "unix:", 5) && (out->tls || s[5] != '/'))
 		return rlx_fail(err, RLX_EINVAL, out->tls ? "%s: TLS is for addresses of the "

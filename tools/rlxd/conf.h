@@ -68,8 +68,9 @@ struct conf_channel {
 	unsigned int	 line;
 };
 
+/* Without pointers: what a server copied outlives the configuration. */
 struct conf_listen {
-	const char		*text;
+	char			 text[120];
 	struct sockaddr_storage	 addr;
 	socklen_t		 len;
 	bool			 tls;
@@ -112,10 +113,10 @@ void conf_free(struct conf *c);
 /*
  * "127.0.0.1:8000", "[::1]:8000", "localhost:8000", "unix:/path", or "tls:" and an
  * address. Without TLS others than this machine's own are refused: whoever can reach
- * them could read and ask everything. @text is kept.
+ * them could read and ask everything.
  */
 enum rlx_status __rlx_must_check
-conf_listen(const char *text, struct conf_listen *out, struct rlx_error *err);
+conf_listen(const char *p, size_t n, struct conf_listen *out, struct rlx_error *err);
 /* A secret is in that file: complain if others can read it. */
 void conf_warn_readable(const char *path);
 

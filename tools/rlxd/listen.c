@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,15 +20,23 @@ enum { BACKLOG = 1024 };
 /* A socket file of a process that ended, as connecting to it tells. */
 static void remove_stale(const struct sockaddr_un *a)
 {
+	struct ucred cred = { 0 };
+	socklen_t n = sizeof(cred);
 	struct stat sb;
+	bool ended;
 	int fd;
 
 	if (lstat(a->sun_path, &sb) || !S_ISSOCK(sb.st_mode))
 		return;
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return;
-	if (connect(fd, (const struct sockaddr *)a, sizeof(*a)) && errno == ECONNREFUSED)
+	if (connect(fd, (const struct sockaddr *)a, sizeof(*a)))
+		ended = errno == ECONNREFUSED;
+	else	/* perhaps to what is left of a ring, whose process is gone */
+		ended = !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &n) && cred.pid > 0 &&
+			kill(cred.pid, 0) && errno == ESRCH;
+	if (ended)
 		unlink(a->sun_path);
 	close(fd);
 }

@@ -244,12 +244,15 @@ bool req_submit(struct req *r)
 	j->deadline = r->deadline;
 	j->unwanted = is_cancelled;
 	j->done = job_done;
-	/* Once queued it may be done at any moment. */
-	r->with_workers = true;
+	/* Once queued it may be done at any moment. A worker's has it set, and its loop
+	 * may be looking. */
+	if (on_loop)
+		r->with_workers = true;
 	st = model_submit(j, on_loop ? &r->loop->turn : NULL, &err);
 	if (!st)
 		return true;
-	r->with_workers = !on_loop;
+	if (on_loop)
+		r->with_workers = false;
 	if (st == RLX_ERANGE)
 		r->err_status = 413;
 	req_fail_err(r, &err);

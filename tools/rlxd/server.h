@@ -28,7 +28,8 @@ struct client {
 };
 
 struct server {
-	struct conf_server	 limits;	/* as it was at the start */
+	struct conf_server	 limits;	/* as it was at the start; its strings are gone */
+	bool			 may_tls;	/* likewise: a certificate and a key are there */
 	struct listener		 listener[LISTENERS_MAX];
 	unsigned int		 n_listener;
 	struct loop		*loop;		/* n_loop of them */

@@ -55,19 +55,19 @@ static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
 		if (keep_is_kept(i))
 			continue;
 		tls = !strcmp(notify_fd_name(i), "tls");
-		if (tls && (!s->conf->tls || !s->conf->n_key))
+		if (tls && !s->may_tls)
 			return rlx_fail(err, RLX_EACCES, "a socket that was passed to us is named "
 					"tls, but there is no tls_certificate or no [key NAME]");
 		st = listen_adopt(3 + (int)i, tls, &s->listener[s->n_listener++], err);
 	}
-	for (i = 0; !st && i < s->conf->server.n_listen; i++) {
+	for (i = 0; !st && i < s->limits.n_listen; i++) {
 		if (s->n_listener == LISTENERS_MAX)
 			return rlx_fail(err, RLX_ERANGE, "more than %d addresses", LISTENERS_MAX);
 		st = (keep_sockets() ? listen_kept : listen_open)
-			(&s->conf->server.listen[i], &s->listener[s->n_listener++], err);
+			(&s->limits.listen[i], &s->listener[s->n_listener++], err);
 	}
 	if (!st && !s->n_listener)
-		st = conf_listen(default_listen, &def, err);
+		st = conf_listen(default_listen, strlen(default_listen), &def, err);
 	if (!st && !s->n_listener)
 		st = listen_open(&def, &s->listener[s->n_listener++], err);
 	for (i = 0; !st && i < s->n_listener; i++)
@@ -127,6 +127,7 @@ enum rlx_status server_open(struct server *s, struct conf *c, unsigned int n_pas
 	s->started = time(NULL);
 	s->conf = c;
 	s->limits = s->conf->server;
+	s->may_tls = c->tls && c->n_key;
 	log_setup((enum log_level)s->limits.log_level, s->limits.log_json);
 	atomic_store(&s->loading, true);
 	s->set = rlx_calloc(1, sizeof(*s->set));
