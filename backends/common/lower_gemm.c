@@ -68,6 +68,8 @@ static enum rlx_status lower_product(struct rlx_lower *lo, struct rlx_product *p
 
 	if (acts[p->act] < 0)
 		return lower_no(lo, "no kernel for this activation");
+	if (!rlx_type_count(p->y))	/* to the kernel no batch is one */
+		return lo->status;
 	p->flat = shape_span(p->b, 0, p->b->rank - 2) == 1 && !p->trans_a;
 	st = fill(lo, g, p);
 	if (st)

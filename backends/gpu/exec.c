@@ -7,6 +7,7 @@
 
 #include "backends/gpu/gpu.h"
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "base/map.h"
 
 /* Smaller buffers are read and written in host memory by the kernels themselves. */
@@ -423,11 +424,35 @@ static enum rlx_status host_step(struct gpu_exec *x, const struct gpu_call *call
 				       (char *)x->base.work + c->host_at, x->tensors);
 }
 
+/* Somebody asks what each step takes: one by one, to the end, without graphs. */
+static enum rlx_status run_timed(struct gpu_exec *x, uint32_t i, uint64_t *at)
+{
+	const struct gpu_code *c = code_of(x);
+	const struct gpu_call *call = &c->call[i];
+	struct gpu_part one = { i, i + 1, NULL };
+	enum rlx_status st;
+
+	st = call->kind == GPU_KERNEL_CALL ? launch_part(x, &one) :
+	     call->kind == GPU_HOST_CALL ? host_step(x, call) : cross(x, call);
+	if (!st)
+		st = gpu_check(device_of(x), device_of(x)->api->stream_wait(x->stream),
+			       "running", x->base.err);
+	if (call->step != GPU_NO_STEP)
+		*at = rlx_host_step_time(&x->base, call->step, *at);
+	return st;
+}
+
 static enum rlx_status run_parts(struct gpu_exec *x)
 {
 	const struct gpu_code *c = code_of(x);
+	uint64_t at = x->base.step_ns ? rlx_now() : 0;
 	enum rlx_status st = RLX_OK;
 	uint32_t i;
+
+	for (i = 0; x->base.step_ns && i < c->n_call && !st; i++)
+		st = run_timed(x, i, &at);
+	if (x->base.step_ns)
+		return st;
 
 	for (i = 0; i < x->n_part && !st; i++) {
 		const struct gpu_call *call = &c->call[x->part[i].first];

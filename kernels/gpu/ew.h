@@ -153,7 +153,7 @@ static DEV inline double ew_mod(double a, double b) { return ew_floor_mod<double
 #undef mod
 
 /* the integer column; its file defines plain static functions of three operands */
-#define static	static DEV
+#define static	static DEV inline
 #define I int64_t
 #define V(n) ewi_##n
 #include "ops/elementwise_int.h"

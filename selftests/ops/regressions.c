@@ -849,4 +849,35 @@ EVERYWHERE(topk_ties)
 	}
 }
 
+/* No batch at all: nothing is written behind an output of no bytes. */
+TEST(a_product_of_no_batch)
+{
+	struct rlx_graph *g = rlx_graph_new("empty");
+	rlx_value a = rlx_input(g, "a", rlx_type(RLX_F32, 0, 8, 8));
+	rlx_value b = rlx_input(g, "b", rlx_type(RLX_F32, 0, 8, 8));
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu" };
+	struct rlx_arena_opts ao = { .size = 4096 };
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_arena *arena;
+	unsigned char *bytes;
+	int i;
+
+	rlx_output(g, "y", rlx_emit(g, matmul, .a = a, .b = b));
+	CHECK(!rlx_graph_finish(g) && !rlx_compile(g, &o, &p, NULL));
+	CHECK(!rlx_session_new(p, NULL, &s, NULL) && !rlx_arena_new(&ao, &arena, NULL));
+	bytes = rlx_arena_base(arena);
+	memset(bytes, 0xa5, 4096);
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_INPUT, "a", (struct rlx_buf){ arena, 0, 64 }), 0);
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_INPUT, "b", (struct rlx_buf){ arena, 64, 64 }), 0);
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_OUTPUT, "y", (struct rlx_buf){ arena, 128, 64 }), 0);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	for (i = 0; i < 4096; i++)
+		CHECKF(bytes[i] == 0xa5, "byte %d was written", i);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	rlx_arena_put(arena);
+}
+
 TEST_MAIN()
