@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Matrix products of halves (or what is rounded to them) by tensor cores.
 #include "kernels/gpu/gemm.h"
+#include "kernels/gpu/gemv.h"
 #include "kernels/gpu/mma.h"
 
 /*
  * RLX_K0: types of a, b, c as enum rlx_k_num, two bits each. RLX_K1: 0 a large tile,
- * 1 a small one. RLX_K2: 1 a is transposed, 2 b is by columns.
+ * 1 a small one, 2 few rows. RLX_K2: 1 a is transposed, 2 b is by columns.
  */
 typedef gemm_type<(RLX_K0 & 3)>::type type_a;
 typedef gemm_type<(RLX_K0 >> 2 & 3)>::type type_b;
@@ -216,6 +217,20 @@ static DEV inline void product(const struct rlx_k_gemm &a, const struct rlx_g_en
 	__syncthreads();
 }
 
+#if RLX_K1 == 2
+template <class T> static DEV inline float rounded(T x) { return to_f32(to_half(x)); }
+
+struct round_it {
+	template <class T> DEV float operator()(T x) const { return rounded(x); }
+};
+
+RLX_G_KERNEL(gemm_bf16, struct rlx_k_gemm, 256)
+{
+	SHARED(float, room, [256 / (GEMV_COLS * sizeof(type_b) / 16) * GEMV_COLS]);
+
+	gemv<type_b, operands>(a, env, room, round_it(), get, put);
+}
+#else
 RLX_G_KERNEL(gemm_bf16, struct rlx_k_gemm, THREADS)
 {
 	SHARED_DYNAMIC(shared);
@@ -225,3 +240,4 @@ RLX_G_KERNEL(gemm_bf16, struct rlx_k_gemm, THREADS)
 	for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x)
 		product(a, env, (half *)shared, t);
 }
+#endif

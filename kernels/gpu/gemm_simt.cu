@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Matrix products of f32 or f64 without tensor cores: tiles in shared memory.
-#include "kernels/gpu/gemm.h"
+#include "kernels/gpu/gemv.h"
 
-/* RLX_K0: 0 f32, 1 f64; RLX_K1: 0 a large tile, 1 a small one */
+/* RLX_K0: 0 f32, 1 f64; RLX_K1: 0 a large tile, 1 a small one, 2 few rows of f32 */
 #if RLX_K0 == 0
 typedef float real;
 #else
@@ -90,6 +90,14 @@ static DEV inline void product(const struct rlx_k_gemm &a, const struct rlx_g_en
 	}
 }
 
+#if RLX_K1 == 2
+RLX_G_KERNEL(gemm_f32, struct rlx_k_gemm, 256)
+{
+	SHARED(float, room, [256 / (GEMV_COLS * sizeof(float) / 16) * GEMV_COLS]);
+
+	gemv<float, gemm_operands<float, float, float, float>>(a, env, room, same, same, same);
+}
+#else
 #if RLX_K0 == 0
 RLX_G_KERNEL(gemm_f32, struct rlx_k_gemm, 256)
 #else
@@ -105,3 +113,4 @@ RLX_G_KERNEL(gemm_f64, struct rlx_k_gemm, 256)
 	for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x)
 		product(a, env, as, bs, out, t);
 }
+#endif

@@ -114,6 +114,18 @@ static inline bool rlx_g_gemm_large(const struct rlx_k_gemm *a)
 	return rlx_g_gemm_tiles(a, 128) >= 96;
 }
 
+#define RLX_G_GEMV_ROWS	8	/* so few rows go at the speed of b's memory */
+
+static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
+{
+	if (a->m > RLX_G_GEMV_ROWS || a->trans_a || a->b_form == RLX_B_PACKED)
+		return false;
+	rlx_g_line(l, a->m ? rlx_g_ceil((int64_t)a->n, 32) *
+			     (int64_t)rlx_k_gemm_batches(a) : 0, 256);
+	l->key[1] = 2;
+	return l->grid[0] < 1 << 30;
+}
+
 static inline void rlx_g_gemm_simt(const void *args, struct rlx_g_launch *l, int32_t wide)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
@@ -128,7 +140,8 @@ static inline void rlx_g_gemm_simt(const void *args, struct rlx_g_launch *l, int
 
 static inline void rlx_g_gemm_f32_launch(const void *args, struct rlx_g_launch *l)
 {
-	rlx_g_gemm_simt(args, l, 0);
+	if (!rlx_g_gemv((const struct rlx_k_gemm *)args, l))
+		rlx_g_gemm_simt(args, l, 0);
 }
 
 static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *l)
@@ -144,11 +157,11 @@ static inline void rlx_g_gemm_bf16_launch(const void *args, struct rlx_g_launch 
 	/* halves of a stage: rows of 32 or of the edge, each with 8 beside it */
 	uint32_t by_k = edge * 40, by_edge = 32 * (edge + 8);
 
-	if (a->b_form == RLX_B_PACKED)
+	l->key[0] = (int32_t)(a->a_num | (unsigned)a->b_num << 2 | (unsigned)a->c_num << 4);
+	if (a->b_form == RLX_B_PACKED || rlx_g_gemv(a, l))
 		return;
 	rlx_g_line(l, rlx_g_gemm_tiles(a, edge), large ? 256 : 128);
 	l->shared = 3 * 2 * ((a->trans_a ? by_edge : by_k) + (cols ? by_k : by_edge));
-	l->key[0] = (int32_t)(a->a_num | (unsigned)a->b_num << 2 | (unsigned)a->c_num << 4);
 	l->key[1] = !large;
 	l->key[2] = a->trans_a | cols << 1;
 }

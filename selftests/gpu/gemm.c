@@ -138,7 +138,11 @@ static void all_shapes(const struct gemm_case *t, int shapes, bool large)
 	for (int i = 0; i < shapes; i++)
 		one_gemm(t, (size_t)kc_pick(&seed, 1, 100), (size_t)kc_pick(&seed, 1, 100),
 			 (size_t)kc_pick(&seed, 1, 150), &seed);
+	for (int i = 0; i < shapes; i++)
+		one_gemm(t, (size_t)kc_pick(&seed, 1, 8), (size_t)kc_pick(&seed, 1, 90),
+			 (size_t)kc_pick(&seed, 1, 700), &seed);
 	one_gemm(t, 3, 5, 0, &seed);
+	one_gemm(t, 13, 5, 0, &seed);
 	if (large)
 		one_gemm(t, 48 * 128 - 5, 129, 33, &seed);
 }

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Products of few rows (decoding): they read b once, at the speed of memory, and
+ * leave tensor cores alone. Included by the .cu files of the products.
+ */
+#ifndef RLX_G_GEMV_H
+#define RLX_G_GEMV_H
+
+#include "kernels/gpu/gemm.h"
+
+/* Rows at most: RLX_G_GEMV_ROWS of the launch; columns of a block. */
+enum { GEMV_M = 8, GEMV_COLS = 32 };
+
+template <class T, int N> struct alignas(sizeof(T) * N) gemv_pack {
+	T	v[N];
+};
+
+/* A row of b, or columns [at, at + N) of one: zeros beyond @n. */
+template <class T, int N>
+static DEV inline gemv_pack<T, N> gemv_load(const T *p, int64_t at, int64_t n, bool wide)
+{
+	gemv_pack<T, N> x = {};
+
+	if (wide && at + N <= n)
+		return *(const gemv_pack<T, N> *)(p + at);
+	for (int i = 0; i < N; i++)
+		if (at + i < n)
+			x.v[i] = p[at + i];
+	return x;
+}
+
+/*
+ * b by columns (rows of N x K in memory): a wave for each column. O is of
+ * gemm_operands; AS converts an element to what is multiplied.
+ */
+template <class TB, class O, class AS, class GET, class PUT>
+static DEV inline void gemv_cols(const struct rlx_k_gemm &a, const O &o, int64_t col, AS as,
+				 GET get, PUT put)
+{
+	enum { V = 16 / sizeof(TB) };
+	const TB *b = o.b + col * (int64_t)a.ldb;
+	int64_t k = (int64_t)a.k;
+	bool wide = (uint64_t)b % 16 == 0;
+	float sum[GEMV_M] = {};
+
+#pragma unroll 4
+	for (int64_t at = lane_id() * V; at < k; at += WAVE * V) {
+		gemv_pack<TB, V> x = gemv_load<TB, V>(b, at, k, wide);
+
+#pragma unroll
+		for (int r = 0; r < GEMV_M; r++)
+#pragma unroll
+			for (int i = 0; i < V; i++)
+				if (r < (int)a.m && at + i < k)
+					sum[r] += as(o.a[r * a.lda + at + i]) * as(x.v[i]);
+	}
+#pragma unroll
+	for (int r = 0; r < GEMV_M; r++) {
+		float s = wave_reduce<op_sum>(sum[r]);
+
+		if (lane_id() == r % WAVE && r < (int)a.m)
+			o.finish(a, (size_t)r, (size_t)col, s, get, put);
+	}
+}
+
+/* b by rows (K x N): a block for GEMV_COLS columns, its threads share out k. */
+template <class TB, class O, class AS, class GET, class PUT>
+static DEV inline void gemv_rows(const struct rlx_k_gemm &a, const O &o, float *room, AS as,
+				 GET get, PUT put)
+{
+	enum { V = 16 / sizeof(TB), ACROSS = GEMV_COLS / V, DOWN = 256 / ACROSS };
+	int x = (int)threadIdx.x % ACROSS * V, y = (int)threadIdx.x / ACROSS;
+	int64_t n = (int64_t)a.n, k = (int64_t)a.k;
+	int64_t first = blockIdx.x % ((n + GEMV_COLS - 1) / GEMV_COLS) * GEMV_COLS;
+	bool wide = ((uint64_t)o.b | (uint64_t)a.ldb * sizeof(TB)) % 16 == 0;
+	float sum[GEMV_M][V] = {};
+
+#pragma unroll 2
+	for (int64_t at = y; at < k; at += DOWN) {
+		gemv_pack<TB, V> w = gemv_load<TB, V>(o.b + at * (int64_t)a.ldb, first + x, n,
+						      wide);
+
+#pragma unroll
+		for (int r = 0; r < GEMV_M; r++) {
+			float v = r < (int)a.m ? as(o.a[r * a.lda + at]) : 0;
+
+#pragma unroll
+			for (int i = 0; i < V; i++)
+				sum[r][i] += v * as(w.v[i]);
+		}
+	}
+#pragma unroll
+	for (int r = 0; r < GEMV_M; r++) {
+		if (r >= (int)a.m)
+			break;
+		__syncthreads();
+#pragma unroll
+		for (int i = 0; i < V; i++)
+			room[y * GEMV_COLS + x + i] = sum[r][i];
+		__syncthreads();
+		if (threadIdx.x < GEMV_COLS && first + threadIdx.x < n) {
+			float s = 0;
+
+			for (int d = 0; d < DOWN; d++)
+				s += room[d * GEMV_COLS + (int)threadIdx.x];
+			o.finish(a, (size_t)r, (size_t)(first + threadIdx.x), s, get, put);
+		}
+	}
+}
+
+/* All of it: blocks of 256 threads, one for each GEMV_COLS columns. */
+template <class TB, class O, class AS, class GET, class PUT>
+static DEV inline void gemv(const struct rlx_k_gemm &a, const struct rlx_g_env &env, float *room,
+			    AS as, GET get, PUT put)
+{
+	int64_t per = ((int64_t)a.n + GEMV_COLS - 1) / GEMV_COLS;
+	O o(a, env, blockIdx.x / per);
+
+	if (a.b_form == RLX_B_ROWS) {
+		gemv_rows<TB>(a, o, room, as, get, put);
+		return;
+	}
+	for (int64_t c = wave_id(); c < GEMV_COLS; c += 256 / WAVE) {
+		int64_t col = blockIdx.x % per * GEMV_COLS + c;
+
+		if (col < (int64_t)a.n)
+			gemv_cols<TB>(a, o, col, as, get, put);
+	}
+}
+
+#endif
