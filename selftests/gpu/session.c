@@ -3,11 +3,13 @@
  * Programs and sessions on a GPU: results, rebinding, what stays on the device, and
  * every call of the driver failing once.
  */
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "rlx/device.h"
+#include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/lib/small_net.h"
 
@@ -196,6 +198,46 @@ TEST(chosen_outputs)
 	rlx_session_free(g);
 }
 
+/* Runs of one program from several threads, each waiting for its own. */
+static void *submit_many(void *arg)
+{
+	struct rlx_session *s = arg;
+	uint64_t point;
+	int i;
+
+	for (i = 0; i < 5; i++)
+		if (rlx_session_submit(s, &point) || rlx_session_wait(s, point, -1))
+			return "a run failed";
+	return NULL;
+}
+
+TEST(sessions_at_once)
+{
+	enum { N = 3 };
+	struct rlx_session *g[N], *c = session_on("cpu", SMALL_NET_ALL, 2);
+	pthread_t thread[N];
+	void *why;
+	int i;
+
+	g[0] = session_on("cuda", SMALL_NET_ALL, 2);
+	for (i = 1; i < N; i++)
+		CHECK_EQ(rlx_session_clone(g[0], &g[i], NULL), 0);
+	for (i = 0; i < N; i++)
+		CHECK_EQ(small_net_fill(g[i], 20), 0);
+	for (i = 0; i < N; i++)
+		CHECK(!pthread_create(&thread[i], NULL, submit_many, g[i]));
+	for (i = 0; i < N; i++) {
+		CHECK(!pthread_join(thread[i], &why));
+		CHECKF(!why, "session %d: %s", i, (const char *)why);
+	}
+	CHECK_EQ(small_net_fill(c, 20), 0);
+	for (i = 0; i < N; i++) {
+		compare(g[i], c);
+		rlx_session_free(g[i]);
+	}
+	rlx_session_free(c);
+}
+
 TEST(there_is_no_such_device)
 {
 	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cuda:9" };
@@ -285,6 +327,20 @@ TEST(every_call_may_fail)
 			break;
 	}
 	CHECKF(met > 60, "only %u", met);
+}
+
+static enum rlx_status without_faults(void *ctx)
+{
+	return all_of_it("", ctx);
+}
+
+/* Every allocation fails once; whatever was on the device is given back. */
+TEST(every_allocation_may_fail)
+{
+	struct rlx_error err;
+
+	CHECK_EQ(without_faults(&err), 0);
+	CHECK(rlx_oom_sweep(without_faults, &err) > 200);
 }
 
 /* A kernel faults: the context is lost, the process is not. */
