@@ -222,7 +222,8 @@ def bad_requests_are_told():
                 (0, (good, [sx, sy])),
                 (errno.EINVAL, (b"", [sx, sy])), (errno.EINVAL, (good[:63], [sx, sy])),
                 (errno.EINVAL, (inline(b""), [sx, sy])), (errno.ENOENT, (inline(b"no"), [sx, sy])),
-                (errno.ENOENT, (b"x" * 64, [sx, sy])), (errno.ENOENT, (inline(b"rel"), [sx, sy])),
+                (errno.ENOENT, (b"x" * 64, [sx, sy])),
+                (errno.ENOENT, (b"\xff\n\x1b'" * 16, [sx, sy])), (errno.ENOENT, (inline(b"rel"), [sx, sy])),
                 (errno.EINVAL, (good, [])), (errno.EINVAL, (good, [sx])),
                 (errno.EINVAL, (good, [sx, sy, sy])), (errno.EINVAL, (good, [sx, sy], 3)),
                 (errno.EINVAL, (good, [sx, sy], 0)),
@@ -248,7 +249,7 @@ def bad_requests_are_told():
         ch.infer("fixed", [x], [y, n])
         assert n[0] == n[1] == y[0].argmax()
         relu(ch)
-        assert 'error="there is no model' in s.log(), s.log()
+        assert "error=\"there is no model '???'" in s.log(), s.log()
 
 
 @test

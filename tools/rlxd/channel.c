@@ -141,6 +141,7 @@ static struct model *find_model(struct channel *ch, struct rlx_work *w,
 {
 	char name[RLXD_NAME + 1] = "";
 	struct model *m;
+	unsigned int i;
 
 	if (w->inline_len != sizeof(*ask)) {
 		rlx_fail(err, RLX_EINVAL, "%u bytes of inline data; a struct rlxd_ask has %zu",
@@ -155,9 +156,14 @@ static struct model *find_model(struct channel *ch, struct rlx_work *w,
 	}
 	m = server_channel_model(ch->server, ch->name, w->peer->priv, name, ask->size[0],
 				 w->opcode == RLXD_MODEL ? &w->aux : NULL);
-	if (!m)
-		rlx_fail(err, RLX_ENOENT, "there is no model '%s' on channel %s", name, ch->name);
-	return m;
+	if (m)
+		return m;
+	/* For the log, whatever the client wrote there. */
+	for (i = 0; name[i]; i++)
+		if (name[i] < ' ' || name[i] > '~')
+			name[i] = '?';
+	rlx_fail(err, RLX_ENOENT, "there is no model '%s' on channel %s", name, ch->name);
+	return NULL;
 }
 
 static bool fits_place(const struct model *m)
