@@ -325,12 +325,12 @@ static enum rlx_status start(struct server *s, struct load *ld, struct conf *c,
 	unsigned int n_passed = notify_fds();
 	enum rlx_status st = server_open(s, c, n_passed, err);
 
+	/* Before loading, which puts another configuration in place. */
+	if (!st)
+		st = server_listen(s, n_passed, err);
 	if (st)
 		return st;
 	load_begin(ld);
-	st = server_listen(s, n_passed, err);
-	if (st)
-		return st;
 	return give_time(ld) ? server_serve(s, err) : ld->st;
 }
 
