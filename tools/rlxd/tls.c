@@ -44,13 +44,20 @@ static enum outcome outcome(struct conn *c, int rc)
 	}
 }
 
-/* Up to @n bytes. At the end of the connection conn_eof() was told. */
-static size_t take(struct conn *c, char *p, size_t n)
+/*
+ * Up to @n bytes; without @all, what came with the first of them: the socket is asked
+ * again when there is more. At the end of the connection conn_eof() was told.
+ */
+static size_t take(struct conn *c, char *p, size_t n, bool all)
 {
 	size_t got = 0, k;
 	enum outcome o;
 
 	while (got < n) {
+		if (got && !all && !SSL_has_pending(c->tls->ssl)) {
+			c->loop->engine->poll(c, POLLIN);
+			break;
+		}
 		ERR_clear_error();
 		if (SSL_read_ex(c->tls->ssl, p + got, n - got, &k)) {
 			got += k;
@@ -83,7 +90,7 @@ static void pull(struct conn *c)
 		return;
 	}
 	id = l->spare[--l->n_spare];
-	n = take(c, chunk_bytes(l, id), CHUNK_BYTES);
+	n = take(c, chunk_bytes(l, id), CHUNK_BYTES, false);
 	c->armed &= n < CHUNK_BYTES;
 	if (!n) {
 		chunk_give(l, id);
@@ -109,7 +116,8 @@ static void tls_stop(struct conn *c)
 
 static void fill_on(struct conn *c)
 {
-	c->filled += take(c, (char *)c->fill_p + c->filled, c->fill_n - c->filled);
+	c->filled += take(c, (char *)c->fill_p + c->filled, c->fill_n - c->filled,
+			  true);
 	if (c->filled < c->fill_n && !c->eof)
 		return;
 	c->filling = false;
