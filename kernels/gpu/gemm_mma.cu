@@ -226,7 +226,7 @@ struct round_it {
 
 RLX_G_KERNEL(gemm_bf16, struct rlx_k_gemm, 256)
 {
-	SHARED(float, room, [256 / (GEMV_COLS * sizeof(type_b) / 16) * GEMV_COLS]);
+	SHARED(float, room, [GEMV_ROOM(sizeof(type_b))]);
 
 	gemv<type_b, operands>(a, env, room, round_it(), get, put);
 }

@@ -93,7 +93,7 @@ static DEV inline void product(const struct rlx_k_gemm &a, const struct rlx_g_en
 #if RLX_K1 == 2
 RLX_G_KERNEL(gemm_f32, struct rlx_k_gemm, 256)
 {
-	SHARED(float, room, [256 / (GEMV_COLS * sizeof(float) / 16) * GEMV_COLS]);
+	SHARED(float, room, [GEMV_ROOM(sizeof(float))]);
 
 	gemv<float, gemm_operands<float, float, float, float>>(a, env, room, same, same, same);
 }

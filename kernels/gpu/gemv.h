@@ -41,7 +41,7 @@ static DEV inline void gemv_cols(const struct rlx_k_gemm &a, const O &o, int64_t
 	const TB *b = o.b + col * (int64_t)a.ldb;
 	int64_t k = (int64_t)a.k;
 	bool wide = (uint64_t)b % 16 == 0;
-	float sum[GEMV_M] = {};
+	float sum[GEMV_M] = {}, mine = 0;
 
 #pragma unroll 4
 	for (int64_t at = lane_id() * V; at < k; at += WAVE * V) {
@@ -54,13 +54,15 @@ static DEV inline void gemv_cols(const struct rlx_k_gemm &a, const O &o, int64_t
 				if (r < (int)a.m && at + i < k)
 					sum[r] += as(o.a[r * a.lda + at + i]) * as(x.v[i]);
 	}
+	/* lane r ends row r: the end of a sum stands once in the code */
 #pragma unroll
 	for (int r = 0; r < GEMV_M; r++) {
 		float s = wave_reduce<op_sum>(sum[r]);
 
-		if (lane_id() == r % WAVE && r < (int)a.m)
-			o.finish(a, (size_t)r, (size_t)col, s, get, put);
+		mine = lane_id() == r ? s : mine;
 	}
+	if (lane_id() < (int)a.m)
+		o.finish(a, (size_t)lane_id(), (size_t)col, mine, get, put);
 }
 
 /* b by rows (K x N): a block for GEMV_COLS columns, its threads share out k. */
@@ -73,7 +75,7 @@ static DEV inline void gemv_rows(const struct rlx_k_gemm &a, const O &o, float *
 	int64_t n = (int64_t)a.n, k = (int64_t)a.k;
 	int64_t first = blockIdx.x % ((n + GEMV_COLS - 1) / GEMV_COLS) * GEMV_COLS;
 	bool wide = ((uint64_t)o.b | (uint64_t)a.ldb * sizeof(TB)) % 16 == 0;
-	float sum[GEMV_M][V] = {};
+	float sum[GEMV_M][V] = {}, *out = room + DOWN * GEMV_COLS;
 
 #pragma unroll 2
 	for (int64_t at = y; at < k; at += DOWN) {
@@ -93,22 +95,30 @@ static DEV inline void gemv_rows(const struct rlx_k_gemm &a, const O &o, float *
 	for (int r = 0; r < GEMV_M; r++) {
 		if (r >= (int)a.m)
 			break;
-		__syncthreads();
 #pragma unroll
 		for (int i = 0; i < V; i++)
 			room[y * GEMV_COLS + x + i] = sum[r][i];
 		__syncthreads();
-		if (threadIdx.x < GEMV_COLS && first + threadIdx.x < n) {
+		if (threadIdx.x < GEMV_COLS) {
 			float s = 0;
 
 			for (int d = 0; d < DOWN; d++)
 				s += room[d * GEMV_COLS + (int)threadIdx.x];
-			o.finish(a, (size_t)r, (size_t)(first + threadIdx.x), s, get, put);
+			out[r * GEMV_COLS + (int)threadIdx.x] = s;
 		}
+		__syncthreads();
 	}
+	/* a thread for each result */
+	y = (int)threadIdx.x / GEMV_COLS;
+	first += threadIdx.x % GEMV_COLS;
+	if (y < (int)a.m && first < n)
+		o.finish(a, (size_t)y, (size_t)first, out[threadIdx.x], get, put);
 }
 
-/* All of it: blocks of 256 threads, one for each GEMV_COLS columns. */
+/* Room of a block for elements of @size bytes: sums of its threads, results. */
+#define GEMV_ROOM(size)	(256 / (GEMV_COLS * (size) / 16) * GEMV_COLS + GEMV_M * GEMV_COLS)
+
+/* All of it, by blocks of 256 threads; RLX_K2 & 2: b lies by columns. */
 template <class TB, class O, class AS, class GET, class PUT>
 static DEV inline void gemv(const struct rlx_k_gemm &a, const struct rlx_g_env &env, float *room,
 			    AS as, GET get, PUT put)
@@ -116,7 +126,7 @@ static DEV inline void gemv(const struct rlx_k_gemm &a, const struct rlx_g_env &
 	int64_t per = ((int64_t)a.n + GEMV_COLS - 1) / GEMV_COLS;
 	O o(a, env, blockIdx.x / per);
 
-	if (a.b_form == RLX_B_ROWS) {
+	if constexpr (!(RLX_K2 & 2)) {
 		gemv_rows<TB>(a, o, room, as, get, put);
 		return;
 	}

@@ -123,6 +123,7 @@ static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l
 	rlx_g_line(l, a->m ? rlx_g_ceil((int64_t)a->n, 32) *
 			     (int64_t)rlx_k_gemm_batches(a) : 0, 256);
 	l->key[1] = 2;
+	l->key[2] = a->b_form == RLX_B_COLS ? 2 : 0;
 	return l->grid[0] < 1 << 30;
 }
 

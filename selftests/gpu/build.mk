@@ -48,8 +48,7 @@ bench-gpu:
 	$(Q)selftests/gpu/device.sh $(BUILD) && $(BUILD)/bin/rlx bench \
 		--model $(MODELS)/minilm.onnx --device cuda --device cpu
 
-# Not in make check: it installs 0.4 GB of compilers and takes minutes of two
-# processors, to say what changes with kernels/gpu alone.
+# A selection of the kernels by the clang that Debian's hipcc brings.
 check-hip-build:
 	$(Q)tools/setup.sh hip
 	$(Q)$(RUN) -g $@ selftests/gpu/hip_build.sh
