@@ -398,7 +398,8 @@ static unsigned int take_rows(struct replica *r, bool wait)
 		m->idle = r;
 	}
 	pthread_mutex_unlock(&m->lock);
-	drop_rows(dropped);
+	if (dropped)
+		drop_rows(dropped);
 	return n;
 }
 
@@ -535,7 +536,6 @@ enum rlx_status model_submit(struct job *j, struct turn *t, struct rlx_error *er
 	struct model *m = j->model;
 	struct client *c = j->client;
 	enum rlx_status st = RLX_OK;
-	int64_t now = now_ns();
 	bool full, ok = false;
 	unsigned int i;
 
@@ -549,7 +549,7 @@ enum rlx_status model_submit(struct job *j, struct turn *t, struct rlx_error *er
 	atomic_store(&j->rows_left, j->n_rows);
 	for (i = 0; i < j->n_rows; i++) {
 		j->rows[i].job = j;
-		j->rows[i].queued = now;
+		j->rows[i].queued = j->queued;
 	}
 	/* From here on, once queued, the job may be done at any moment. */
 	model_get(m);

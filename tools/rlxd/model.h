@@ -50,7 +50,7 @@ struct job {
 	struct client	*client;
 	struct row	*rows;
 	unsigned int	 n_rows;
-	int64_t		 deadline;	/* CLOCK_MONOTONIC ns */
+	int64_t		 queued, deadline;	/* CLOCK_MONOTONIC ns */
 	/* Does nobody wait for it any more? */
 	bool		 (*unwanted)(const struct job *j);
 	/* All rows are done, by any thread; @err tells whether one failed. */

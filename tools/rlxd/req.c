@@ -241,6 +241,7 @@ bool req_submit(struct req *r)
 
 	j->model = r->model;
 	j->client = r->client;
+	j->queued = now_ns();
 	j->deadline = r->deadline;
 	j->unwanted = is_cancelled;
 	j->done = job_done;
