@@ -112,6 +112,29 @@ EOF
 	cmake --build "$tmp/cm/b" && "$tmp/cm/b/shared" && "$tmp/cm/b/static"
 }
 
+# The library opens the one for GPUs beside it: what is missing then is a driver's.
+# shellcheck disable=SC2046
+gpu_library()
+{
+	cat >"$tmp/gpu.c" <<'EOF'
+#include <stdio.h>
+#include <rlx/device.h>
+
+int main(void)
+{
+	printf("cuda: %s\n", rlx_device_why("cuda"));
+	return 0;
+}
+EOF
+	$CC -Wall -Werror "$tmp/gpu.c" $(pc --cflags --libs) -o "$tmp/gpu" &&
+	LD_LIBRARY_PATH=$dest$lib "$tmp/gpu" >"$tmp/why" && cat "$tmp/why" &&
+	! grep -q librlx "$tmp/why" &&
+	mv "$dest$lib/librlx-gpu.so.1" "$tmp/away" &&
+	LD_LIBRARY_PATH=$dest$lib "$tmp/gpu" >"$tmp/why" && cat "$tmp/why" &&
+	grep -q 'librlx-gpu\.so\.1' "$tmp/why" &&
+	mv "$tmp/away" "$dest$lib/librlx-gpu.so.1"
+}
+
 # The promise to users of small machines: 2.5 MB without debug information.
 small_enough()
 {
@@ -153,6 +176,7 @@ completion()
 
 check install install_it
 check files files_are_there
+check gpu-library gpu_library
 check size small_enough
 check headers-c headers_alone c c11
 if echo 'int x;' | $CC -x c++ -fsyntax-only - 2>/dev/null; then
