@@ -134,8 +134,6 @@ static void fill_info(struct rlx_program *p, const struct rlx_graph *g, uint64_t
 static enum rlx_status take_opts(const struct rlx_compile_opts *in,
 				 struct rlx_compile_opts *o, struct rlx_error *err)
 {
-	const char *env = getenv("RLX_DEVICE");
-
 	*o = (struct rlx_compile_opts){ 0 };
 	if (in) {
 		if (!in->size)
@@ -143,8 +141,7 @@ static enum rlx_status take_opts(const struct rlx_compile_opts *in,
 					"compile: set opts.size to sizeof(struct rlx_compile_opts)");
 		memcpy(o, in, in->size < sizeof(*o) ? in->size : sizeof(*o));
 	}
-	if (!o->device)
-		o->device = env && *env ? env : "cpu";
+	o->device = rlx_device_choice(o->device);
 	if ((unsigned int)o->precision > RLX_PRECISION_MIXED_F16)
 		return rlx_fail(err, RLX_EINVAL, "compile: precision %d is unknown",
 				o->precision);

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -115,6 +116,13 @@ static const struct rlx_backend *find(const char *name, unsigned int *ordinal,
 		*ordinal = (unsigned int)v;
 	}
 	return be;
+}
+
+const char *rlx_device_choice(const char *name)
+{
+	const char *env = getenv("RLX_DEVICE");
+
+	return name ? name : env && *env ? env : "cpu";
 }
 
 enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,

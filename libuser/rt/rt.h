@@ -17,6 +17,8 @@
 enum rlx_status rlx_device_get(const char *name, unsigned int threads,
 			       struct rlx_device **out, struct rlx_error *err);
 void rlx_device_put(struct rlx_device *dev);
+/* @name, or what stands for none: RLX_DEVICE in the environment, else "cpu". */
+const char *rlx_device_choice(const char *name);
 /* What weights prepared for the device depend on: its name and instruction set. */
 enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,
 				  struct rlx_error *err);

@@ -65,7 +65,7 @@ static enum rlx_status make(struct rlx_arena *arena, const char *device,
 	s = rlx_calloc(1, sizeof(*s));
 	if (!s)
 		return rlx_fail(err, RLX_ENOMEM, "store: out of memory");
-	st = rlx_device_layout(device ? device : "cpu", s->layout, sizeof(s->layout), err);
+	st = rlx_device_layout(rlx_device_choice(device), s->layout, sizeof(s->layout), err);
 	if (st) {
 		rlx_free(s);
 		return st;

@@ -460,6 +460,12 @@ TEST(arguments)
 	CHECK(!rlx_store_arena(NULL));
 	CHECK(!rlx_store_get(NULL));
 	rlx_store_put(NULL);
+	/* Without a name it is the device that programs are compiled for. */
+	setenv("RLX_DEVICE", "ref", 1);
+	CHECK(!rlx_store_new(a, NULL, &s, &err));
+	CHECKF(!strncmp(info_of(s).layout, "ref", 3), "%s", info_of(s).layout);
+	rlx_store_put(s);
+	unsetenv("RLX_DEVICE");
 	/* Another device has other layouts. */
 	write_model();
 	err = (struct rlx_error){ 0 };

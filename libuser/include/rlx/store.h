@@ -41,8 +41,7 @@ struct rlx_store;
  * @arena:  referenced; all of it is the store's. With RLX_ARENA_LAZY it may be far
  *          larger than what comes to lie in it: memory is taken as it fills, and
  *          weights that find no room are packed into memory of the process
- * @device: what programs will be compiled for, as in struct rlx_compile_opts;
- *          NULL: "cpu"
+ * @device: what programs will be compiled for, as in struct rlx_compile_opts
  * Context: any thread; allocates. Ownership: one reference is the caller's.
  * Return: RLX_EINVAL, RLX_ERANGE (the arena has no room for a header), RLX_EACCES
  * (it is read-only), RLX_ENODEV, RLX_ENOSUP (the program that this library is
