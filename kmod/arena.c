@@ -63,7 +63,7 @@ static void rlx_arena_retract(struct rlx_arena *a)
 	rlx_stat_add(RLX_STAT_BYTES, -(s64)a->size);
 	rlx_stat_add(RLX_STAT_HUGE_BYTES,
 		     -(s64)((u64)a->nr_huge << PMD_SHIFT));
-	trace_rlx_arena_free(a->id, a->size);
+	trace_rlx_arena_free(a->id, a->size, a->nr_huge);
 }
 
 /* How many there are, sealed or not. */
@@ -282,11 +282,13 @@ void rlx_arena_writer_put(struct rlx_arena *a)
 	WARN_ON_ONCE(!rlx_arena_writers(atomic_long_fetch_dec(&a->writers)));
 }
 
-int rlx_arena_lease(struct rlx_arena *a, u32 access)
+/* A use of the arena that @seal forbids, counted in @count. */
+static int rlx_arena_use_get(struct rlx_arena *a, u32 access, u32 seal,
+			     atomic_long_t *count)
 {
 	int ret;
 
-	if (rlx_arena_seals(a) & RLX_KSEAL_NO_ATTACH)
+	if (rlx_arena_seals(a) & seal)
 		return -EPERM;
 	if (access & RLX_W) {
 		ret = rlx_arena_writer_get(a);
@@ -294,16 +296,26 @@ int rlx_arena_lease(struct rlx_arena *a, u32 access)
 			return ret;
 	}
 	rlx_arena_get(a);
-	atomic_long_inc(&a->nr_leases);
+	atomic_long_inc(count);
 	return 0;
+}
+
+static void rlx_arena_use_put(struct rlx_arena *a, u32 access, atomic_long_t *count)
+{
+	if (access & RLX_W)
+		rlx_arena_writer_put(a);
+	WARN_ON_ONCE(atomic_long_dec_return(count) < 0);
+	rlx_arena_put(a);
+}
+
+int rlx_arena_lease(struct rlx_arena *a, u32 access)
+{
+	return rlx_arena_use_get(a, access, RLX_KSEAL_NO_ATTACH, &a->nr_leases);
 }
 
 void rlx_arena_unlease(struct rlx_arena *a, u32 access)
 {
-	if (access & RLX_W)
-		rlx_arena_writer_put(a);
-	WARN_ON_ONCE(atomic_long_dec_return(&a->nr_leases) < 0);
-	rlx_arena_put(a);
+	rlx_arena_use_put(a, access, &a->nr_leases);
 }
 
 struct rlx_arena *rlx_arena_attach_get(int fd, u32 access)
@@ -322,28 +334,17 @@ struct rlx_arena *rlx_arena_attach_get(int fd, u32 access)
 
 int rlx_arena_export_get(struct rlx_arena *a, u32 access)
 {
-	int ret;
+	int ret = rlx_arena_use_get(a, access, RLX_KSEAL_NO_EXPORT, &a->nr_exports);
 
-	if (rlx_arena_seals(a) & RLX_KSEAL_NO_EXPORT)
-		return -EPERM;
-	if (access & RLX_W) {
-		ret = rlx_arena_writer_get(a);
-		if (ret)
-			return ret;
-	}
-	rlx_arena_get(a);
-	atomic_long_inc(&a->nr_exports);
-	rlx_stat_inc(RLX_STAT_DMABUFS);
-	return 0;
+	if (!ret)
+		rlx_stat_inc(RLX_STAT_DMABUFS);
+	return ret;
 }
 
 void rlx_arena_export_put(struct rlx_arena *a, u32 access)
 {
-	if (access & RLX_W)
-		rlx_arena_writer_put(a);
-	WARN_ON_ONCE(atomic_long_dec_return(&a->nr_exports) < 0);
 	rlx_stat_dec(RLX_STAT_DMABUFS);
-	rlx_arena_put(a);
+	rlx_arena_use_put(a, access, &a->nr_exports);
 }
 
 /* ---- ioctls ------------------------------------------------------------ */

@@ -9,7 +9,8 @@
 #include <linux/tracepoint.h>
 #include <linux/types.h>
 
-TRACE_EVENT(rlx_arena_create,
+/* The beginning and the end of an arena. */
+DECLARE_EVENT_CLASS(rlx_arena,
 	TP_PROTO(u64 arena, u64 size, unsigned long nr_huge),
 	TP_ARGS(arena, size, nr_huge),
 	TP_STRUCT__entry(
@@ -26,19 +27,13 @@ TRACE_EVENT(rlx_arena_create,
 		  __entry->arena, __entry->size, __entry->nr_huge)
 );
 
-TRACE_EVENT(rlx_arena_free,
-	TP_PROTO(u64 arena, u64 size),
-	TP_ARGS(arena, size),
-	TP_STRUCT__entry(
-		__field(u64, arena)
-		__field(u64, size)
-	),
-	TP_fast_assign(
-		__entry->arena = arena;
-		__entry->size = size;
-	),
-	TP_printk("arena=%llu size=%llu", __entry->arena, __entry->size)
-);
+#define RLX_ARENA_EVENT(name)						\
+DEFINE_EVENT(rlx_arena, name,						\
+	TP_PROTO(u64 arena, u64 size, unsigned long nr_huge),		\
+	TP_ARGS(arena, size, nr_huge))
+
+RLX_ARENA_EVENT(rlx_arena_create);
+RLX_ARENA_EVENT(rlx_arena_free);
 
 TRACE_EVENT(rlx_export,
 	TP_PROTO(u64 arena, u64 offset, u64 length),
@@ -97,21 +92,16 @@ DECLARE_EVENT_CLASS(rlx_request,
 		  __entry->channel, __entry->tag, __entry->seq, __entry->result)
 );
 
-DEFINE_EVENT(rlx_request, rlx_submit,
-	TP_PROTO(u32 channel, u32 tag, u64 seq, s32 result),
-	TP_ARGS(channel, tag, seq, result));
-DEFINE_EVENT(rlx_request, rlx_ready,
-	TP_PROTO(u32 channel, u32 tag, u64 seq, s32 result),
-	TP_ARGS(channel, tag, seq, result));
-DEFINE_EVENT(rlx_request, rlx_fetch,
-	TP_PROTO(u32 channel, u32 tag, u64 seq, s32 result),
-	TP_ARGS(channel, tag, seq, result));
-DEFINE_EVENT(rlx_request, rlx_commit,
-	TP_PROTO(u32 channel, u32 tag, u64 seq, s32 result),
-	TP_ARGS(channel, tag, seq, result));
-DEFINE_EVENT(rlx_request, rlx_cancel,
-	TP_PROTO(u32 channel, u32 tag, u64 seq, s32 result),
-	TP_ARGS(channel, tag, seq, result));
+#define RLX_REQUEST_EVENT(name)						\
+DEFINE_EVENT(rlx_request, name,						\
+	TP_PROTO(u32 channel, u32 tag, u64 seq, s32 result),		\
+	TP_ARGS(channel, tag, seq, result))
+
+RLX_REQUEST_EVENT(rlx_submit);
+RLX_REQUEST_EVENT(rlx_ready);
+RLX_REQUEST_EVENT(rlx_fetch);
+RLX_REQUEST_EVENT(rlx_commit);
+RLX_REQUEST_EVENT(rlx_cancel);
 
 /* An executor (with its generation) or a channel (0) came to its end. */
 TRACE_EVENT(rlx_death,
