@@ -53,7 +53,7 @@ struct rlx_wait {
 /* What makes a request more than its descriptor. */
 #define RLX_RQ_MORE	(RLX_RQ_INDIRECT | RLX_RQ_WAIT)
 
-#define RLX_BATCH	32	/* slots taken, filled and published in one go */
+#define RLX_BATCH	64	/* slots taken, filled and published in one go */
 
 /* Where requests come from, and who wants to know of them. */
 struct rlx_source {

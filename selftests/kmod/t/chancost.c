@@ -20,10 +20,12 @@
  * Short samples of all measurements in turn, the least of each counts: where the
  * guest's processors share those of a busy machine, only in some samples both ran.
  */
-#define ROUNDS	400
-#define SINGLES	30	/* requests of a sample, one by one */
+#define ROUNDS	400	/* at least, */
+#define ROUNDS_NS	(2000 * K_MS)	/* and as long */
+#define SINGLES	10	/* requests of a sample, one by one */
 #define BATCHES	2	/* batches of a sample */
-#define NAPS	40	/* samples of what sleeps: it is slow, and steadier */
+#define NAPS	40	/* samples of what sleeps: it is slow, and steadier; */
+#define NAPS_NS	(8000 * K_MS)	/* fewer where others keep the machine busy */
 
 static void on_cpu(int cpu)
 {
@@ -270,9 +272,10 @@ static void bench_free(struct scene *s)
 static double in_nops(struct scene *s, uint32_t batch, const char *how,
 		      double (*sample)(struct scene *s, uint32_t batch))
 {
+	uint64_t until = k_now() + ROUNDS_NS;
 	double nop = 0, ours = 0;
 
-	for (int i = 0; i < ROUNDS; i++) {
+	for (int i = 0; i < ROUNDS || k_now() < until; i++) {
 		least(&nop, nops(s, batch));
 		least(&ours, sample(s, batch));
 	}
@@ -343,7 +346,7 @@ TEST(sleeping_peers)
 	double ours = 0, ev = 0, un = 0;
 	int a = eventfd(0, EFD_CLOEXEC), b = eventfd(0, EFD_CLOEXEC), sock[2];
 	int there[2] = { a, b }, back[2] = { b, a }, mine[2], his[2];
-	uint64_t end = 1u << 20;
+	uint64_t end = 1u << 20, limit;
 	pthread_t t[3];
 
 	CHECK_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sock), 0);
@@ -354,7 +357,8 @@ TEST(sleeping_peers)
 	pthread_create(&t[0], NULL, sleep_fetch, &s);
 	pthread_create(&t[1], NULL, echo_fd, there);
 	pthread_create(&t[2], NULL, echo_fd, his);
-	for (int i = 0; i < NAPS; i++) {
+	limit = k_now() + NAPS_NS;
+	for (int i = 0; i < NAPS && (!i || k_now() < limit); i++) {
 		least(&ours, sleeping(&s, SINGLES));
 		least(&ev, echoes(back, SINGLES));
 		least(&un, echoes(mine, SINGLES));
