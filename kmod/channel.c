@@ -80,6 +80,7 @@ void rlx_channel_news(struct rlx_channel *ch, struct rlx_todo *todo)
 static void rlx_channel_drained(struct work_struct *work)
 {
 	struct rlx_channel *ch = container_of(work, struct rlx_channel, drained);
+	struct rlx_session *session = ch->session;
 	struct rlx_service *svc = ch->svc;
 	struct rlx_queue *q = ch->q;
 	struct rlx_todo todo = {};
@@ -90,7 +91,6 @@ static void rlx_channel_drained(struct work_struct *work)
 		rlx_ringbuf_fini(ch->ring);
 		kfree(ch->ring);
 	}
-	rlx_session_put(ch->session);
 	rlx_stat_add(RLX_STAT_SLOTS, -(s64)ch->depth);
 	rlx_stat_dec(RLX_STAT_CHANNELS);
 
@@ -108,6 +108,7 @@ static void rlx_channel_drained(struct work_struct *work)
 		rlx_channel_erase(ch);
 	}
 	mutex_unlock(&svc->lock);
+	rlx_session_put(session);
 	rlx_channel_put(ch);
 }
 

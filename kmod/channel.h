@@ -76,7 +76,7 @@ struct rlx_channel {
 	u32 id;
 	u32 depth;
 	u32 flags;
-	bool gone;			/* (q) no request of it is left */
+	bool gone;			/* (q), svc->lock: no request of it is left */
 	struct list_head event;		/* (q) in q->events */
 	u32 next_index;			/* ch->lock: where to look for a free one */
 	struct mutex lock;		/* see att */
@@ -85,7 +85,7 @@ struct rlx_channel {
 	struct kref use;
 	struct kref ref;
 	u64 user_tag;
-	struct rlx_session *session;
+	struct rlx_session *session;	/* holds a reference until it is gone */
 	struct work_struct drained;
 	struct rcu_head rcu;
 };

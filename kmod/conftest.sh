@@ -140,7 +140,6 @@ probe CMD_TO_PDU "$@" <<EOF
 u64 *rlx_probe(struct io_uring_cmd *c) { return io_uring_cmd_to_pdu(c, u64); }
 EOF
 exported CMD_CANCELABLE io_uring_cmd_mark_cancelable
-exported CMD_MSHOT io_uring_mshot_cmd_post_cqe
 
 # -- the rest --------------------------------------------------------------
 

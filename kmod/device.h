@@ -29,6 +29,7 @@ struct workqueue_struct;
  * @users:    struct rlx_user
  * @sessions: struct rlx_session
  * @arenas:   struct rlx_arena, published ones
+ * @services: struct rlx_service, until their memory goes
  *
  * @lock is outermost but for a session's or arena's end; nothing of ours but
  * counters is taken under it, and no user memory is touched.
@@ -45,6 +46,7 @@ struct rlx_device {
 	struct list_head	users;
 	struct list_head	sessions;
 	struct list_head	arenas;
+	struct list_head	services;
 };
 
 extern struct rlx_device rlx_dev;

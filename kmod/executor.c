@@ -3,6 +3,7 @@
 #include <linux/file.h>
 #include <linux/mm.h>
 #include <linux/nospec.h>
+#include <linux/pid.h>
 #include <linux/poll.h>
 #include <linux/sched.h>
 #include <linux/seq_file.h>
@@ -320,6 +321,7 @@ static void rlx_executor_free(struct rlx_executor *ex)
 	for (i = 0; ex->ring && i < ex->svc->nr_queues; i++)
 		rlx_ringbuf_fini(&ex->ring[i]);
 	kvfree(ex->ring);
+	put_pid(ex->owner);
 	rlx_service_put(ex->svc);
 	kfree(ex);
 	rlx_stat_dec(RLX_STAT_EXECUTORS);
@@ -334,6 +336,7 @@ static struct rlx_executor *rlx_executor_new(struct rlx_service *svc, u32 flags)
 	if (!ex)
 		return ERR_PTR(-ENOMEM);
 	ex->flags = flags;
+	ex->owner = get_pid(task_tgid(current));
 	ex->svc = rlx_service_get(svc);
 	rlx_stat_inc(RLX_STAT_EXECUTORS);
 	if (!(flags & RLX_EXEC_RING))

@@ -129,6 +129,7 @@ struct rlx_device rlx_dev = {
 	.users		= LIST_HEAD_INIT(rlx_dev.users),
 	.sessions	= LIST_HEAD_INIT(rlx_dev.sessions),
 	.arenas		= LIST_HEAD_INIT(rlx_dev.arenas),
+	.services	= LIST_HEAD_INIT(rlx_dev.services),
 };
 
 static int __init rlx_main_init(void)
@@ -138,14 +139,14 @@ static int __init rlx_main_init(void)
 	rlx_dev.wq = alloc_workqueue("rlx", WQ_UNBOUND, 0);
 	if (!rlx_dev.wq)
 		return -ENOMEM;
-	rlx_stats_init();
+	rlx_debugfs_init();
 	ret = misc_register(&rlx_dev.misc);
 	if (ret)
-		goto out_stats;
+		goto out_debugfs;
 	return 0;
 
-out_stats:
-	rlx_stats_fini();
+out_debugfs:
+	rlx_debugfs_fini();
 	destroy_workqueue(rlx_dev.wq);
 	return ret;
 }
@@ -158,9 +159,9 @@ static void __exit rlx_main_exit(void)
 	flush_workqueue(rlx_dev.wq);
 	rcu_barrier();			/* kfree_rcu() and so on, of that work */
 	destroy_workqueue(rlx_dev.wq);
-	rlx_stats_fini();
+	rlx_debugfs_fini();
 	WARN_ON(!list_empty(&rlx_dev.arenas) || !list_empty(&rlx_dev.sessions) ||
-		!list_empty(&rlx_dev.users));
+		!list_empty(&rlx_dev.users) || !list_empty(&rlx_dev.services));
 }
 
 module_init(rlx_main_init);

@@ -24,6 +24,9 @@ static void rlx_service_free(struct work_struct *work)
 					       free);
 	u32 i;
 
+	mutex_lock(&rlx_dev.lock);
+	list_del(&svc->node);
+	mutex_unlock(&rlx_dev.lock);
 	for (i = 0; i < svc->nr_queues; i++)
 		rlx_queue_fini(&svc->queue[i]);
 	xa_destroy(&svc->channels);
@@ -120,6 +123,9 @@ static struct rlx_service *rlx_service_new(struct rlx_session *session,
 	}
 	rlx_session_get(session);
 	rlx_stat_inc(RLX_STAT_SERVICES);
+	mutex_lock(&rlx_dev.lock);
+	list_add_tail(&svc->node, &rlx_dev.services);
+	mutex_unlock(&rlx_dev.lock);
 	return svc;
 
 out_fini_queues:
@@ -219,7 +225,7 @@ static long rlx_service_dup(struct rlx_call *call)
 	return 0;
 }
 
-static u32 rlx_service_state(struct rlx_service *svc)
+u32 rlx_service_state(struct rlx_service *svc)
 {
 	if (READ_ONCE(svc->exec))
 		return RLX_SERVICE_LIVE;

@@ -80,6 +80,7 @@ struct rlx_queue {
 struct rlx_service {
 	struct kref ref;
 	struct rcu_work free;
+	struct list_head node;		/* in rlx_dev.services; rlx_dev.lock */
 	u64 id;
 	u64 user_tag;
 	kuid_t owner;
@@ -114,6 +115,7 @@ struct rlx_service {
  */
 struct rlx_executor {
 	struct rlx_service *svc;
+	struct pid *owner;		/* who attached it; for the reader of lists */
 	u32 gen;
 	u32 flags;
 	atomic_t nr_holding;		/* parked commands with a reference to the file */
@@ -123,6 +125,7 @@ struct rlx_executor {
 /* ---- service.c ---- */
 
 long rlx_service_create(struct rlx_call *call);		/* on a session */
+u32 rlx_service_state(struct rlx_service *svc);		/* RLX_SERVICE_* */
 long rlx_service_fill_info(struct rlx_service *svc, struct rlx_ioc_service_info *info);
 
 struct rlx_service *rlx_service_get(struct rlx_service *svc);

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* sysfs, debugfs and the common part of fdinfo. Nothing prints an address. */
-#include <linux/cred.h>
-#include <linux/debugfs.h>
+/* Totals in sysfs, and the common part of fdinfo. Nothing prints an address. */
 #include <linux/device.h>
-#include <linux/pid.h>
-#include <linux/pid_namespace.h>
-#include <linux/sched.h>
-#include <linux/sched/user.h>
 #include <linux/seq_file.h>
 #include <linux/sysfs.h>
 
 #include "arena.h"
 #include "device.h"
-#include "session.h"
 #include "stats.h"
 
 void rlx_stat_add(enum rlx_stat stat, s64 n)
@@ -107,64 +100,6 @@ const struct attribute_group *rlx_stats_groups[] = {
 	&rlx_stats_group,
 	NULL
 };
-
-/* ---- debugfs: each object ----------------------------------------------- */
-
-/* Who opened it, as the reader numbers processes; 0 if it cannot see it. */
-static pid_t rlx_stats_pid(struct pid *pid)
-{
-	return pid_nr_ns(pid, task_active_pid_ns(current));
-}
-
-static int rlx_sessions_show(struct seq_file *m, void *unused)
-{
-	struct rlx_session *s;
-
-	seq_puts(m, "id pid uid arenas user_bytes\n");
-	mutex_lock(&rlx_dev.lock);
-	list_for_each_entry(s, &rlx_dev.sessions, node)
-		seq_printf(m, "%llu %d %u %d %lld\n", s->id,
-			   rlx_stats_pid(s->owner),
-			   from_kuid_munged(current_user_ns(),
-					    s->user->user->uid),
-			   atomic_read(&s->arenas),
-			   (s64)atomic64_read(&s->user->bytes));
-	mutex_unlock(&rlx_dev.lock);
-	return 0;
-}
-DEFINE_SHOW_ATTRIBUTE(rlx_sessions);
-
-static int rlx_arenas_show(struct seq_file *m, void *unused)
-{
-	struct rlx_arena *a;
-
-	seq_puts(m, "id session pid kind flags seals size huge chunks leases exports cookie\n");
-	mutex_lock(&rlx_dev.lock);
-	list_for_each_entry(a, &rlx_dev.arenas, node)
-		seq_printf(m, "%llu %llu %d %u %x %x %llu %lu %lu %ld %ld %llx\n",
-			   a->id, a->session->id,
-			   rlx_stats_pid(a->session->owner), a->kind, a->flags,
-			   rlx_arena_seals(a), a->size, a->nr_huge,
-			   a->nr_chunks, atomic_long_read(&a->nr_leases),
-			   atomic_long_read(&a->nr_exports), a->cookie);
-	mutex_unlock(&rlx_dev.lock);
-	return 0;
-}
-DEFINE_SHOW_ATTRIBUTE(rlx_arenas);
-
-void rlx_stats_init(void)
-{
-	rlx_dev.debugfs = debugfs_create_dir("rlx", NULL);
-	debugfs_create_file("sessions", 0400, rlx_dev.debugfs, NULL,
-			    &rlx_sessions_fops);
-	debugfs_create_file("arenas", 0400, rlx_dev.debugfs, NULL,
-			    &rlx_arenas_fops);
-}
-
-void rlx_stats_fini(void)
-{
-	debugfs_remove_recursive(rlx_dev.debugfs);
-}
 
 /* ---- fdinfo ------------------------------------------------------------- */
 

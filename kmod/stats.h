@@ -41,9 +41,9 @@ static inline void rlx_stat_dec(enum rlx_stat stat)
 /* For miscdevice.groups. */
 extern const struct attribute_group *rlx_stats_groups[];
 
-/* debugfs rlx/; others add their file with debugfs_create_file(). */
-void rlx_stats_init(void);
-void rlx_stats_fini(void);
+/* debugfs rlx/. */
+void rlx_debugfs_init(void);
+void rlx_debugfs_fini(void);
 
 /* First lines of every show_fdinfo: "rlx-kind", "rlx-id". */
 void rlx_stats_fdinfo(struct seq_file *m, const char *kind, u64 id);

@@ -87,7 +87,7 @@
 #define RLX_FEAT_SYNC_FILE	(1ULL << 4)	/* timelines follow fences */
 #define RLX_FEAT_URING		(1ULL << 5)	/* io_uring, answered at once */
 #define RLX_FEAT_URING_ASYNC	(1ULL << 6)	/* and parked, cancelable */
-#define RLX_FEAT_URING_MSHOT	(1ULL << 7)	/* multishot FETCH */
+#define RLX_FEAT_URING_MSHOT	(1ULL << 7)	/* multishot FETCH; not yet, see there */
 #define RLX_FEAT_TESTING	(1ULL << 63)	/* built with test hooks */
 
 /* Index into rlx_ioc_query.limits. */
@@ -840,7 +840,12 @@ struct rlx_uring_cmd {
  * nothing is read from memory.
  */
 #define RLX_URING_EMBEDDED	(1U << 0)
-/* FETCH, with provided buffers: tags as they come, until it is cancelled. */
+/*
+ * FETCH, with provided buffers: tags as they come, until it is cancelled. Kept for
+ * kernels from 6.18 on, whose commands can be multishot; no module does it yet, so
+ * that RLX_FEAT_URING_MSHOT is never set and this is EOPNOTSUPP. A ring of the
+ * executor (RLX_EXEC_RING) gives tags without a call meanwhile.
+ */
 #define RLX_URING_MULTISHOT	(1U << 1)
 /* SUBMIT: do not park, see above. */
 #define RLX_URING_POST		(1U << 2)

@@ -72,14 +72,25 @@ void k_compare(const uint64_t *p, size_t bytes, uint64_t seed)
 	}
 }
 
-long long k_file_number(const char *path)
+void k_file_read(const char *path, char *buf, size_t size)
 {
-	char buf[64] = "";
-	int fd = open(path, O_RDONLY);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t at = 0;
+	ssize_t n;
 
 	CHECKF(fd >= 0, "%s: %s", path, strerror(errno));
-	CHECK(read(fd, buf, sizeof(buf) - 1) > 0);
+	while ((n = read(fd, buf + at, size - 1 - at)) > 0)
+		at += n;
+	buf[at] = 0;
 	close(fd);
+}
+
+long long k_file_number(const char *path)
+{
+	char buf[64];
+
+	k_file_read(path, buf, sizeof(buf));
+	CHECKF(buf[0], "%s is empty", path);
 	return (long long)strtoull(buf, NULL, 0);
 }
 

@@ -21,6 +21,8 @@ void *k_map(int fd, size_t size, int prot, uint64_t offset);
 void k_fill(uint64_t *p, size_t bytes, uint64_t seed);
 void k_compare(const uint64_t *p, size_t bytes, uint64_t seed);
 
+/* A file as a string, as much as fits; fails the test where it cannot be read. */
+void k_file_read(const char *path, char *buf, size_t size);
 /* The number that a small file holds, as those in /sys/class/misc/rlx do. */
 #define K_TOTALS	"/sys/class/misc/rlx/"
 long long k_file_number(const char *path);

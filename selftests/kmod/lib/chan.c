@@ -12,6 +12,7 @@
 
 #include "selftests/lib/rlx_test.h"
 #include "lib/abi.h"
+#include "lib/arena.h"
 #include "lib/chan.h"
 
 #define PAGE	4096u
@@ -288,17 +289,11 @@ uint32_t k_exec_entries(uint32_t depth)
 
 bool k_stat_becomes(const char *name, long want)
 {
-	char path[96], buf[32];
+	char path[96];
 
-	snprintf(path, sizeof(path), "/sys/class/misc/rlx/%s", name);
+	snprintf(path, sizeof(path), K_TOTALS "%s", name);
 	for (int i = 0; i < 60000; i++) {
-		int fd = open(path, O_RDONLY | O_CLOEXEC);
-		ssize_t n = fd < 0 ? -1 : read(fd, buf, sizeof(buf) - 1);
-
-		close(fd);
-		CHECKF(n > 0, "%s cannot be read", path);
-		buf[n] = 0;
-		if (atol(buf) == want)
+		if (k_file_number(path) == want)
 			return true;
 		usleep(1000);
 	}

@@ -653,18 +653,6 @@ TEST(seal_future)
 
 /* ---- what is shown ------------------------------------------------------ */
 
-static void read_all(const char *path, char *buf, size_t size)
-{
-	int fd = open(path, O_RDONLY);
-	ssize_t n, at = 0;
-
-	CHECKF(fd >= 0, "%s: %s", path, strerror(errno));
-	while ((n = read(fd, buf + at, size - 1 - at)) > 0)
-		at += n;
-	buf[at] = 0;
-	close(fd);
-}
-
 TEST(shown)
 {
 	int s = k_open(), fd = k_arena(s, 4 * MIB, RLX_AF_HUGE_TRY), i;
@@ -674,7 +662,7 @@ TEST(shown)
 	for (i = 0; i < 2; i++) {
 		snprintf(path, sizeof(path), "/proc/self/fdinfo/%d",
 			 fds[i] ? fd : s);
-		read_all(path, buf, sizeof(buf));
+		k_file_read(path, buf, sizeof(buf));
 		CHECK(strstr(buf, i ? "rlx-kind:\tarena\n" :
 			     "rlx-kind:\tsession\n"));
 		CHECK(strstr(buf, "rlx-id:\t"));
@@ -682,12 +670,12 @@ TEST(shown)
 	CHECK(strstr(buf, "rlx-size:\t4194304\n"));
 	CHECK(strstr(buf, "rlx-huge:\t2\n"));
 
-	read_all("/sys/kernel/debug/rlx/arenas", buf, sizeof(buf));
+	k_file_read("/sys/kernel/debug/rlx/arenas", buf, sizeof(buf));
 	snprintf(want, sizeof(want), "\n%llu ",
 		 (unsigned long long)k_arena_info(fd).id);
 	CHECKF(strstr(buf, want), "arenas: %s", buf);
 	CHECK(!strstr(buf, "ffff"));
-	read_all("/sys/kernel/debug/rlx/sessions", buf, sizeof(buf));
+	k_file_read("/sys/kernel/debug/rlx/sessions", buf, sizeof(buf));
 	snprintf(want, sizeof(want), " %d 0 1 4194304\n", getpid());
 	CHECKF(strstr(buf, want), "sessions: %s, not %s", buf, want);
 	CHECK(!strstr(buf, "ffff"));
