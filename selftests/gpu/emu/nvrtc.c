@@ -24,6 +24,10 @@ enum {
 	RTC_INTERNAL = 11,
 };
 
+/* Tells this library from the real one. */
+EMU_API extern const int rlx_emulated;
+const int rlx_emulated = 1;
+
 struct program {
 	char		*source, *log;
 	int		n;		/* headers */
