@@ -51,7 +51,7 @@ include selftests/slot/build.mk
 
 GROUPS := check-style check-unit check-install check-ops check-onnx check-hostile \
 	  check-models check-serve check-kmod check-kmod-debug check-emu \
-	  check-hip-build
+	  check-hip-build check-nvrtc
 
 # Goals that call make again must not do so side by side in one folder.
 ifneq ($(filter check check-% bench-% asan tsan demo install guest,$(MAKECMDGOALS)),)

@@ -2,11 +2,14 @@
 # The GPU kernels and backend on an emulated GPU: no device and no CUDA needed.
 EMU_DIR := $(BUILD)/test/emu
 EMU_SRC := $(filter-out %/nvrtc.c,$(wildcard selftests/gpu/emu/*.c))
-EMU_LIB := $(EMU_DIR)/libcuda.so.1 $(EMU_DIR)/libnvrtc.so.12
+# Under both names, lest a real compiler found later be given the emulator's work.
+EMU_LIB := $(addprefix $(EMU_DIR)/,libcuda.so.1 libnvrtc.so.12 libnvrtc.so.13)
 EMU_OBJ := $(EMU_SRC:%.c=$(BUILD)/obj/%.o)
 GPU_BIN := $(filter $(BUILD)/test/gpu/%,$(TEST_BIN))
 # Each dtype means other kernels, which take minutes to compile the first time.
 GPU_SLOW := $(BUILD)/test/gpu/dtypes
+# The real NVRTC must not meet the emulator on the loader's path.
+GPU_NVRTC := $(BUILD)/test/gpu/nvrtc
 # Its fibers are nothing a sanitizer knows; it checks kernels by itself.
 $(BUILD)/obj/selftests/gpu/emu/%.o: SAN :=
 
@@ -20,6 +23,9 @@ $(EMU_DIR)/libnvrtc.so.12: $(BUILD)/obj/selftests/gpu/emu/nvrtc.o
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared -Wl,-soname,libnvrtc.so.12 $^ -o $@
 
+$(EMU_DIR)/libnvrtc.so.13: $(EMU_DIR)/libnvrtc.so.12
+	$(Q)ln -sf $(<F) $@
+
 emu: $(EMU_LIB)
 
 # Images of kernels are kept from one run to the next, by the hash of their source.
@@ -29,7 +35,12 @@ EMU_ENV := RLX_EMU_CACHE=$(abspath $(BUILD))/emu-cache RLX_TEST_TIMEOUT=900 \
 check-emu:
 	$(Q)tools/setup.sh check
 	$(Q)+$(SUBMAKE) emu $(GPU_BIN)
-	$(Q)$(EMU_ENV) $(RUN) -g $@ -j $(JOBS) $(filter-out $(GPU_SLOW),$(GPU_BIN))
+	$(Q)$(EMU_ENV) $(RUN) -g $@ -j $(JOBS) $(filter-out $(GPU_SLOW) $(GPU_NVRTC),$(GPU_BIN))
+
+check-nvrtc:
+	$(Q)tools/setup.sh build
+	$(Q)+$(SUBMAKE) $(GPU_NVRTC)
+	$(Q)RLX_TEST_TIMEOUT=900 $(RUN) -g $@ $(GPU_NVRTC)
 
 check-emu-dtypes:
 	$(Q)tools/setup.sh check
@@ -53,4 +64,4 @@ check-hip-build:
 	$(Q)tools/setup.sh hip
 	$(Q)$(RUN) -g $@ selftests/gpu/hip_build.sh
 
-.PHONY: emu check-emu check-hip-build check-emu-dtypes check-gpu bench-gpu
+.PHONY: emu check-emu check-nvrtc check-hip-build check-emu-dtypes check-gpu bench-gpu
