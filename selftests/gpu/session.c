@@ -198,6 +198,42 @@ TEST(chosen_outputs)
 	rlx_session_free(g);
 }
 
+static struct rlx_session *session_of(struct rlx_graph *g, const char *device)
+{
+	struct rlx_compile_opts o = {
+		.size = sizeof(o), .device = device, .flags = RLX_COMPILE_NO_FUSE,
+	};
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	rlx_program_put(p);
+	return s;
+}
+
+/* A result that nobody reads is written aside, not over what somebody does. */
+TEST(results_that_nobody_reads)
+{
+	struct rlx_graph *g = rlx_graph_new("topk");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2, SMALL_SEQ, SMALL_DIM));
+	rlx_value y = rlx_emit(g, exp, .x = x), t = rlx_emit(g, topk, .x = y, .axis = -1, .k = 3);
+	struct rlx_session *s, *c;
+
+	rlx_output(g, "largest", rlx_emit(g, neg, .x = t));
+	rlx_output(g, "all", rlx_emit(g, neg, .x = y));
+	CHECK(!rlx_graph_finish(g));
+	s = session_of(g, "cuda");
+	c = session_of(g, "cpu");
+	CHECK_EQ(small_net_fill(s, 3), 0);
+	CHECK_EQ(small_net_fill(c, 3), 0);
+	compare(s, c);
+	rlx_session_free(s);
+	rlx_session_free(c);
+	rlx_graph_put(g);
+}
+
 /* Runs of one program from several threads, each waiting for its own. */
 static void *submit_many(void *arg)
 {
