@@ -136,8 +136,8 @@ static enum rlx_status get_image(const struct rlx_gpu_rtc *rtc, const char *why,
 
 	if (cached && !gpu_cache_load(dir, j->key, out, &n))
 		return RLX_OK;
-	if (!rtc)
-		return rlx_fail(err, RLX_ENOSUP, "kernel %s is not in the cache and cannot be "
+	if (!rtc)	/* not "unsupported", which would send every step to the host */
+		return rlx_fail(err, RLX_ENODEV, "kernel %s is not in the cache and cannot be "
 				"compiled: %s", j->label, why);
 	st = compile(rtc, j, out, &n, err);
 	if (!st && cached && gpu_cache_store(dir, j->key, *out, n))
