@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -817,6 +818,74 @@ TEST(a_request_in_the_callers_io_uring)
 	rlx_channel_close(ch);
 	server_drained(&s);
 	server_stop(&s);
+}
+
+/*
+ * From the network into the arena, through the executor, and back out of it: one
+ * system call, and no copy but the network's own.
+ */
+TEST(receive_ask_and_send_in_one_submission)
+{
+	enum { BYTES = 3000 };
+	struct rlx_request copy = { .opcode = OP_COPY, .nr_slices = 2 };
+	struct io_uring_sqe *sqe;
+	struct rlx_channel *ch;
+	struct rlx_arena *a = client_arena(2 * 4096);
+	uint8_t out[BYTES], back[BYTES], *base = rlx_arena_base(a);
+	struct io_uring ring;
+	struct server s;
+	int i, round, sock[2];
+	uint32_t h;
+
+	if (!kmod())
+		rlx_test_skip("the kernel has no part in requests of this transport");
+	CHECK(!io_uring_queue_init(8, &ring, 0));
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, sock));
+	server_start(&s, (struct rlx_service_opts){ 0 }, 1);
+	ch = client_open(s.address, (struct rlx_channel_opts){ 0 });
+	h = client_attach(ch, a, RW);
+	copy.slice[0] = (struct rlx_request_slice){ h, RLX_ACCESS_READ, 0, BYTES };
+	copy.slice[1] = (struct rlx_request_slice){ h, RLX_ACCESS_WRITE, 4096, BYTES };
+	for (round = 0; round < 20; round++) {
+		for (i = 0; i < BYTES; i++)
+			out[i] = (uint8_t)(i * 7 + round);
+		sqe = io_uring_get_sqe(&ring);
+		/* A short transfer would break the chain. */
+		io_uring_prep_recv(sqe, sock[0], base, BYTES, MSG_WAITALL);
+		io_uring_sqe_set_data64(sqe, 1);
+		sqe->flags |= IOSQE_IO_LINK;
+		sqe = io_uring_get_sqe(&ring);
+		if (rlx_channel_prep_request(ch, sqe, &copy) == RLX_ENOSUP)
+			rlx_test_skip("this kernel cannot cancel parked commands");
+		io_uring_sqe_set_data64(sqe, 2);
+		sqe->flags |= IOSQE_IO_LINK;
+		sqe = io_uring_get_sqe(&ring);
+		io_uring_prep_send(sqe, sock[0], base + 4096, BYTES, MSG_WAITALL);
+		io_uring_sqe_set_data64(sqe, 3);
+		CHECK_EQ(io_uring_submit(&ring), 3);
+		/* It comes only now: nobody but the kernel goes on with it. */
+		CHECK_EQ(send(sock[1], out, BYTES, 0), BYTES);
+		CHECK_EQ(recv(sock[1], back, BYTES, MSG_WAITALL), BYTES);
+		CHECK(!memcmp(out, back, BYTES));
+		CHECK_EQ(cqe_of(&ring, 1), BYTES);
+		CHECK_EQ(cqe_of(&ring, 2), BYTES);
+		CHECK_EQ(cqe_of(&ring, 3), BYTES);
+	}
+	/* The peer goes: what hangs on its bytes is not asked. */
+	sqe = io_uring_get_sqe(&ring);
+	io_uring_prep_recv(sqe, sock[0], base, BYTES, MSG_WAITALL);
+	io_uring_sqe_set_data64(sqe, 1);
+	sqe->flags |= IOSQE_IO_LINK;
+	prep(ch, &ring, &copy, 2);
+	CHECK_EQ(io_uring_submit(&ring), 2);
+	close(sock[1]);
+	CHECK_EQ(cqe_of(&ring, 1), 0);
+	CHECK_EQ(cqe_of(&ring, 2), -ECANCELED);
+	close(sock[0]);
+	io_uring_queue_exit(&ring);
+	rlx_channel_close(ch);
+	server_stop(&s);
+	rlx_arena_put(a);
 }
 
 TEST(several_queues_and_turns)
