@@ -9,6 +9,7 @@
 #   -p PARAMS    parameters of the module, for programs that declare none
 #   -t SECONDS   limit of the whole run (default 600); -T of a program (60)
 #   -m MIB       memory (2048)          -c CPUS      processors (2)
+#   -N NODES     NUMA nodes, as many as processors, of as much memory each (1)
 #   -u UID       who runs the programs that do not say (0)
 #   -a WORDS     more for the kernel's command line
 #   -f SRC:DST   a file or folder for the guest, absolute there; may be repeated
@@ -26,12 +27,12 @@ set -u
 
 BUILD=${BUILD:-build}
 here=$(cd "$(dirname "$0")" && pwd)
-kernel=6.12 ko='' params=- limit=600 each=60 mem=2048 cpus=2 uid=0 append=''
+kernel=6.12 ko='' params=- limit=600 each=60 mem=2048 cpus=2 nodes=1 uid=0 append=''
 files='' load='' kunit='' strict=1 name='' shell='' names=''
 nl='
 '
 
-while getopts k:o:p:t:T:m:c:u:a:f:l:K:xn:i o; do
+while getopts k:o:p:t:T:m:c:N:u:a:f:l:K:xn:i o; do
 	case $o in
 	k)	kernel=$OPTARG ;;
 	o)	ko=$OPTARG ;;
@@ -40,6 +41,7 @@ while getopts k:o:p:t:T:m:c:u:a:f:l:K:xn:i o; do
 	T)	each=$OPTARG ;;
 	m)	mem=$OPTARG ;;
 	c)	cpus=$OPTARG ;;
+	N)	nodes=$OPTARG ;;
 	u)	uid=$OPTARG ;;
 	a)	append=$OPTARG ;;
 	f)	files=$files$OPTARG$nl ;;
@@ -124,6 +126,8 @@ add_program()
 	p=$(word "$file.rig" params)
 	m=$(word "$file.rig" memory)
 	[ "${m:-0}" -le "$mem" ] || mem=$m
+	m=$(word "$file.rig" nodes)
+	nodes=${m:-$nodes}
 	load=$load,$(word "$file.rig" modules)
 	append="$append $(word "$file.rig" append | tr '+' ' ')"
 	strip -o "$top/rig/bin/$prog" "$file" 2>/dev/null ||
@@ -191,9 +195,23 @@ pick_image()
 		grep -q 'Xen .*(0x00000012)' && image=$kdir/vmlinux
 }
 
+# Options for the nodes, one processor each.
+nodes()
+{
+	[ "$nodes" -gt 1 ] || return
+	i=0
+	while [ $i -lt "$nodes" ]; do
+		echo "-object memory-backend-ram,id=m$i,size=$((mem / nodes))M"
+		echo "-numa node,nodeid=$i,cpus=$i,memdev=m$i"
+		i=$((i + 1))
+	done
+}
+
 boot()
 {
 	words="console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr mitigations=off"
+	# A processor of the guest stands still for as long as its host likes.
+	words="$words rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60"
 	words="$words kasan_multi_shot audit=0 $append"
 	words="$words ${RLX_KMOD_FUZZ_OPS:+RLX_KMOD_FUZZ_OPS=$RLX_KMOD_FUZZ_OPS}"
 	case ${strict:+strict}$kernel in
@@ -201,9 +219,10 @@ boot()
 	strict*)	words="$words slub_debug=FZPU page_poison=1"
 			words="$words kfence.sample_interval=100" ;;
 	esac
+	# shellcheck disable=SC2046 # words
 	set -- -accel tcg,thread=multi -cpu max -smp "$cpus" -m "$mem" \
 		-nodefaults -no-user-config -display none -no-reboot \
-		-kernel "$image" -initrd "$log/initrd"
+		-kernel "$image" -initrd "$log/initrd" $(nodes)
 	if [ -n "$shell" ]; then
 		qemu-system-x86_64 "$@" -serial mon:stdio -serial null \
 			-append "$words rig.shell"

@@ -144,7 +144,8 @@ enum rlx_kind {
  *             the huge page)
  * @kind:      enum rlx_kind
  * @flags:     RLX_AF_HUGE_TRY and so on
- * @numa_node: -1 any; only for KERNEL
+ * @numa_node: taken from first, from others when it is full; -1 the nearest; only
+ *             for KERNEL
  * @memfd:     only for MEMFD, else -1
  * @addr:      USER: page-aligned address; MEMFD: page-aligned offset; else 0
  * @cookie:    given back by INFO; for the reader of debug output

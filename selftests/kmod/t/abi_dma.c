@@ -9,10 +9,12 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "selftests/lib/rlx_test.h"
 #include "lib/abi.h"
+#include "lib/arena.h"
 
 #define MIB	(1u << 20)
 
@@ -284,24 +286,31 @@ static long make(void *arg)
 	return 0;
 }
 
+/* Calls that make a descriptor, each of another kind. */
+static void things(struct thing t[4], int s, int a, int tl)
+{
+	void *p = mmap(NULL, MIB, PROT_READ | PROT_WRITE,
+		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	t[0] = (struct thing){ .fd = s, .cmd = RLX_IOC_TIMELINE_CREATE };
+	t[1] = (struct thing){ .fd = tl, .cmd = RLX_IOC_TIMELINE_DUP,
+			       .dup = { .access = RLX_R | RLX_W } };
+	t[2] = (struct thing){ .fd = a, .cmd = RLX_IOC_ARENA_EXPORT,
+			       .export = { .length = MIB, .access = RLX_R | RLX_W } };
+	t[3] = (struct thing){ .fd = s, .cmd = RLX_IOC_ARENA_CREATE,
+			       .arena = { .size = MIB, .kind = RLX_KIND_USER,
+					  .numa_node = -1, .memfd = -1,
+					  .addr = (uintptr_t)p } };
+}
+
 TEST(no_descriptor_left)
 {
 	int s = k_open(), a = k_arena(s, MIB, 0), tl = k_timeline(s, 0), i;
-	void *p = mmap(NULL, MIB, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct thing t[] = {
-		{ .fd = s, .cmd = RLX_IOC_TIMELINE_CREATE },
-		{ .fd = tl, .cmd = RLX_IOC_TIMELINE_DUP,
-		  .dup = { .access = RLX_R | RLX_W } },
-		{ .fd = a, .cmd = RLX_IOC_ARENA_EXPORT,
-		  .export = { .length = MIB, .access = RLX_R | RLX_W } },
-		{ .fd = s, .cmd = RLX_IOC_ARENA_CREATE,
-		  .arena = { .size = MIB, .kind = RLX_KIND_USER,
-			     .numa_node = -1, .memfd = -1,
-			     .addr = (uintptr_t)p } },
-	};
 	struct rlx_ioc_arena_info info = { 0 };
+	struct thing t[4];
 
+	things(t, s, a, tl);
 	for (i = 0; i < 4; i++)
 		k_no_fd(make, &t[i]);
 	CHECK_EQ(k_ioctl(a, RLX_IOC_ARENA_INFO, &info), 0);
@@ -311,6 +320,31 @@ TEST(no_descriptor_left)
 	i = dup(tl);
 	close(tl);
 	CHECK_EQ(k_signal(i, 2), 0);
+}
+
+/* The system has no file left, for those without rights over it. */
+TEST(no_file_left)
+{
+	static const char limit[] = "/proc/sys/fs/file-max";
+	int s = k_open(), a = k_arena(s, MIB, 0), tl = k_timeline(s, 0), i, st;
+	long long was = k_file_number(limit);
+	struct thing t[4];
+	pid_t pid;
+
+	things(t, s, a, tl);
+	k_file_write(limit, 0);
+	pid = fork();
+	if (!pid) {
+		if (setuid(1000))
+			_exit(100);
+		for (i = 0; i < 4; i++)
+			if (make(&t[i]) != -ENFILE)
+				_exit(1 + i);
+		_exit(0);
+	}
+	waitpid(pid, &st, 0);
+	k_file_write(limit, was);
+	CHECKF(!st, "the child: %#x", st);
 }
 
 TEST_MAIN()

@@ -6,6 +6,7 @@
 #include <liburing.h>
 #include <linux/rlx.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -340,6 +341,47 @@ TEST(client_in_submit)
 	scene_free(&s);
 }
 
+struct one_request {
+	struct scene *s;
+	_Atomic long committed;
+};
+
+static void *fetch_and_commit(void *arg)
+{
+	struct one_request *r = arg;
+
+	r->committed = k_commit1(r->s->ex, r->s->desc, fetch1(r->s), 5, 0);
+	return NULL;
+}
+
+/* The executor lives, but stands still in FETCH, with the tag taken, or in COMMIT. */
+TEST(client_while_its_request_is_fetched_or_committed)
+{
+	static const char *const where[] = { "fetched", "commit" };
+
+	for (int i = 0; i < 2; i++) {
+		struct scene s = scene_new(0, IOCTL);
+		struct one_request r = { .s = &s };
+		struct victim v;
+		pthread_t t;
+
+		if (!stall_at(where[i]))
+			rlx_test_skip("the module is built without test hooks");
+		scene_executor(&s);
+		v = victim_new(client, &s);
+		hear(&v);
+		CHECK(!pthread_create(&t, NULL, fetch_and_commit, &r));
+		stalled_wait();
+		victim_kill(&v);
+		stall_at("\n");
+		CHECK(!pthread_join(t, NULL));
+		/* It was delivered and goes on; its result has nobody. */
+		CHECK_EQ(r.committed, 1);
+		expect_gone(&s, 1);
+		scene_free(&s);
+	}
+}
+
 /* ---- executors that die ---- */
 
 static void executor(void *arg)
@@ -509,6 +551,36 @@ TEST(executor_in_a_call)
 			CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_SOON), 1);
 			CHECK(cqe.result == -EOWNERDEAD || (i == 1 && cqe.result == 5));
 		}
+		scene_free(&s);
+	}
+}
+
+/* What it did before it died is done. */
+static void executor_commits_and_stays(void *arg)
+{
+	executor_commits(arg);
+	say();
+}
+
+TEST(results_outlive_their_executor)
+{
+	for (int i = 0; i < 2; i++) {
+		struct scene s = scene_new(i ? RLX_SERVICE_REQUEUE : 0, IOCTL);
+		struct rlx_cqe cqe;
+		struct rlx_rq rq;
+		struct victim v;
+
+		s.ch = k_channel(s.session, s.svc, DEPTH, 0, NULL);
+		scene_attach(&s);
+		rq = request(&s, 6);
+		v = victim_new(executor_commits_and_stays, &s);
+		hear(&v);
+		CHECK_EQ(k_submit(s.ch, &rq, 1, NULL), 1);
+		hear(&v);
+		victim_kill(&v);
+		CHECK_EQ(k_reap(s.ch, &cqe, 1, 1, K_SOON), 1);
+		CHECK_EQ(cqe.result, 5);
+		CHECK_EQ(k_reap(s.ch, &cqe, 1, 0, 0), -EAGAIN);
 		scene_free(&s);
 	}
 }
