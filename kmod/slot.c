@@ -4,6 +4,7 @@
  * rlx_slot_step() carries a transition out, and the rest finds the slots.
  */
 #include "slot.h"
+#include "testing.h"
 
 /* What a slot may hold in a state; what it loses on leaving comes to the caller. */
 enum {
@@ -322,6 +323,7 @@ static __always_inline int rlx_slot_step(struct rlx_slots *q, struct rlx_slot *s
 {
 	const struct rlx_slot_move *m = &rlx_slot_moves[from][ev];
 
+	rlx_seen(from, ev);
 	if (m->how != MOVE && m->how != HEAD)
 		return rlx_slot_refuse(s, m, out);
 	if (from == RLX_SLOT_FREE)

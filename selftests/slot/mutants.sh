@@ -95,7 +95,7 @@ $1
 END
 	dir=$2
 	mkdir -p "$dir/kmod"
-	cp kmod/slot*.[ch] kmod/pure.h "$dir/kmod/"
+	cp kmod/slot*.[ch] kmod/pure.h kmod/testing.h "$dir/kmod/"
 	sed "$expr" kmod/slot.c >"$dir/kmod/slot.c"
 	if cmp -s kmod/slot.c "$dir/kmod/slot.c"; then
 		echo "not ok N $name: the expression changes nothing" >"$dir/tap"
