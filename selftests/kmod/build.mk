@@ -91,20 +91,24 @@ check-kmod:
 		'selftests/kmod/demo.sh 6.12' 'selftests/kmod/serve.sh 6.12' \
 		'selftests/kmod/refused.sh 6.12',$(KMOD_STOCK))
 
-# Random programs run where RLX_KMOD_FUZZ_OPS says how many calls: README.md.
-check-kmod-debug: KMOD_BIN := $(if $(RLX_KMOD_FUZZ_OPS),$(KMOD_BIN),$(filter-out \
-				%/random,$(KMOD_BIN)))
 check-kmod-debug:
 	$(Q)tools/setup.sh kmod
 	$(Q)+$(SUBMAKE) kernels kmod-tests kmod-debug
 	$(Q)$(call run_suites,'selftests/kmod/gate.sh debug',debug)
+
+# Random programs on the debug kernel, OPS operations of them.
+OPS	?= 1000000
+fuzz-kmod:
+	$(Q)tools/setup.sh kmod
+	$(Q)+$(SUBMAKE) guest K=debug T=random RLX_KMOD_FUZZ_OPS=$(OPS) \
+		RIG='-t $(shell expr 600 + $(OPS) / 100)'
 
 # The models of the protocols; no kernel is needed.
 check-spin:
 	$(Q)tools/setup.sh kmod
 	$(Q)JOBS=$(JOBS) selftests/run.sh -g $@ selftests/kmod/spin/run.sh
 
-.PHONY: guest check-kmod check-kmod-debug check-spin
+.PHONY: guest check-kmod check-kmod-debug fuzz-kmod check-spin
 
 # The debug kernel, where none was brought: see tools/debug-kernel.sh.
 debug-kernel:

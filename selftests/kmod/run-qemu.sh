@@ -22,7 +22,7 @@
 # A program is linked statically. Next to it PROGRAM.rig may say what it needs,
 # as the source does in "/* rig: timeout=90 uid=1000 modules=vgem */"; README.md
 # lists the words. RLX_QEMU_LOCK names a file that runs take turns by;
-# RLX_KMOD_FUZZ_OPS says how much t/random.c does.
+# RLX_KMOD_FUZZ_OPS says how much t/random.c does, RLX_TEST_SEED with which seed.
 set -u
 
 BUILD=${BUILD:-build}
@@ -214,6 +214,7 @@ boot()
 	words="$words rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60"
 	words="$words kasan_multi_shot audit=0 $append"
 	words="$words ${RLX_KMOD_FUZZ_OPS:+RLX_KMOD_FUZZ_OPS=$RLX_KMOD_FUZZ_OPS}"
+	words="$words ${RLX_TEST_SEED:+RLX_TEST_SEED=$RLX_TEST_SEED}"
 	case ${strict:+strict}$kernel in
 	strictdebug)	words="$words page_owner=on" ;;
 	strict*)	words="$words slub_debug=FZPU page_poison=1"

@@ -14,12 +14,13 @@
 
 #define PAGE	4096u
 #define HUGE	(2ul << 20)
+#define USER	(16 * PAGE)	/* of what is pinned for user memory */
 
 static uint64_t rnd_size(struct rnd *r)
 {
-	if (rnd_one_in(r, 16))
+	if (rnd_one_in(r, 64))
 		return HUGE;
-	return (1 + rnd_below(r, rnd_one_in(r, 8) ? 256 : 16)) * (uint64_t)PAGE;
+	return (1 + rnd_below(r, rnd_one_in(r, 32) ? 256 : 8)) * (uint64_t)PAGE;
 }
 
 static void rnd_arena_new(struct rnd *r, struct rlx_ioc_arena_create *c, bool good)
@@ -65,9 +66,9 @@ static void op_create_user(struct rnd *r)
 
 	/* What is there, or something fresh. */
 	if (!r->mapped[slot] || rnd_one_in(r, 2)) {
-		rnd_mmap(p, RND_SLOT / 4, PROT_READ | PROT_WRITE,
+		rnd_mmap(p, USER, PROT_READ | PROT_WRITE,
 			 (rnd_one_in(r, 2) ? MAP_SHARED : MAP_PRIVATE) | MAP_ANONYMOUS, -1, 0);
-		r->mapped[slot] = RND_SLOT / 4;
+		r->mapped[slot] = USER;
 	}
 	c->kind = RLX_KIND_USER;
 	c->size = (1 + rnd_below(r, 8)) * (uint64_t)PAGE;
@@ -245,7 +246,7 @@ static void rnd_map(struct rnd *r, enum rnd_kind kind, enum rnd_call call)
 		offset = rnd_u64(r, offset) & ~(uint64_t)(PAGE - 1);
 	if (length > RND_SLOT)
 		length = RND_SLOT;
-	if (rnd_one_in(r, 4))
+	if (rnd_one_in(r, 16))
 		flags |= MAP_POPULATE;
 	ret = rnd_mmap(r->window + slot * RND_SLOT, length, prots[rnd_below(r, 5)], flags,
 		       t->fd, offset);
@@ -265,9 +266,9 @@ static void op_map_dmabuf(struct rnd *r)
 }
 
 const struct rnd_op rnd_ops_arena[] = {
-	{ op_create, 10 },	{ op_create_user, 5 },	{ op_create_memfd, 8 },
-	{ op_info, 12 },	{ op_dup, 8 },		{ op_seal, 4 },
-	{ op_export, 10 },	{ op_sync, 12 },	{ op_dmabuf, 16 },
-	{ op_map_arena, 20 },	{ op_map_dmabuf, 10 },
+	{ op_create, 10 },	{ op_create_user, 3 },	{ op_create_memfd, 5 },
+	{ op_info, 20 },	{ op_dup, 8 },		{ op_seal, 4 },
+	{ op_export, 10 },	{ op_sync, 30 },	{ op_dmabuf, 30 },
+	{ op_map_arena, 15 },	{ op_map_dmabuf, 8 },
 	{ NULL, 0 },
 };

@@ -12,12 +12,13 @@
 
 #define PAGE	4096u
 #define TAGS	12
+#define RESULTS	16
 
 static uint64_t rnd_timeout(struct rnd *r)
 {
 	if (rnd_one_in(r, 400))
 		return UINT64_MAX;
-	return rnd_one_in(r, 2) ? 0 : rnd_below(r, 300000);
+	return rnd_one_in(r, 6) ? rnd_below(r, 200000) : 0;
 }
 
 static char *rnd_area(const struct rnd_thing *t, uint32_t queue, int what)
@@ -47,6 +48,27 @@ static void rnd_map_area(struct rnd *r, struct rnd_thing *t, uint32_t queue, int
 
 /* ---- services ---- */
 
+static void rnd_executor(struct rnd *r, const struct rnd_thing *s)
+{
+	struct rlx_ioc_executor_attach *a = rnd_piece(r, sizeof(*a) + 8);
+	struct rnd_thing *t;
+	uint32_t queues = s ? s->queues : 0, depth = s ? s->depth : 0;
+	long fd;
+
+	a->flags = rnd_u32(r, rnd_one_in(r, 3) ? RLX_EXEC_RING : 0);
+	a->pad = rnd_u32(r, 0);
+	fd = rnd_ioctl(r, RND_EXECUTOR_ATTACH, rnd_fd(r, s), a, true);
+	if (!rnd_made(r, fd))
+		return;
+	t = rnd_place(r, RND_EXECUTOR, fd);
+	t->queues = queues;
+	t->depth = depth;
+	t->flags = a->flags;
+	for (uint32_t q = 0; q < queues && q < RND_QUEUES && depth <= 64; q++)
+		for (int i = 0; i < (t->flags & RLX_EXEC_RING ? 3 : 1); i++)
+			rnd_map_area(r, t, q, i);
+}
+
 static void op_service(struct rnd *r)
 {
 	struct rlx_ioc_service_create *c = rnd_piece(r, sizeof(*c) + 8);
@@ -63,6 +85,8 @@ static void op_service(struct rnd *r)
 		t->queues = c->queues;
 		t->depth = c->depth;
 		t->access = RLX_R | RLX_W;
+		if (!rnd_one_in(r, 4))
+			rnd_executor(r, t);
 	}
 }
 
@@ -93,23 +117,12 @@ static void op_service_info(struct rnd *r)
 
 static void op_executor(struct rnd *r)
 {
-	struct rlx_ioc_executor_attach *a = rnd_piece(r, sizeof(*a) + 8);
-	struct rnd_thing *s = rnd_pick(r, RND_SERVICE), *t;
-	uint32_t queues = s ? s->queues : 0, depth = s ? s->depth : 0;
-	long fd;
+	struct rnd_thing *s = rnd_pick(r, RND_SERVICE);
 
-	a->flags = rnd_u32(r, rnd_one_in(r, 3) ? RLX_EXEC_RING : 0);
-	a->pad = rnd_u32(r, 0);
-	fd = rnd_ioctl(r, RND_EXECUTOR_ATTACH, rnd_fd(r, s), a, true);
-	if (!rnd_made(r, fd))
-		return;
-	t = rnd_place(r, RND_EXECUTOR, fd);
-	t->queues = queues;
-	t->depth = depth;
-	t->flags = a->flags;
-	for (uint32_t q = 0; q < queues && q < RND_QUEUES && depth <= 64; q++)
-		for (int i = 0; i < (t->flags & RLX_EXEC_RING ? 3 : 1); i++)
-			rnd_map_area(r, t, q, i);
+	/* One that may have an executor, mostly. */
+	if (s && !(s->access & RLX_W))
+		s = rnd_pick(r, RND_SERVICE);
+	rnd_executor(r, s);
 }
 
 /* ---- fetch and commit ---- */
@@ -171,6 +184,15 @@ static void rnd_exec_slices(struct rnd *r, struct rnd_thing *ex, const struct rn
 	rnd_ioctl(r, RND_EXEC_SLICES, rnd_fd(r, ex), s, false);
 }
 
+static void rnd_remember(struct rnd *r, struct rnd_thing *ex, struct rnd_tag t)
+{
+	uint32_t i = 0;
+
+	while (i < RND_GOT && ex->got[i].seq)
+		i++;
+	ex->got[i < RND_GOT ? i : rnd_below(r, RND_GOT)] = t;
+}
+
 void rnd_fetched(struct rnd *r, struct rnd_thing *ex, uint32_t queue,
 		 const uint32_t *tags, long n)
 {
@@ -188,7 +210,7 @@ void rnd_fetched(struct rnd *r, struct rnd_thing *ex, uint32_t queue,
 					     sizeof(struct rlx_slice)))
 			continue;
 		t.seq = d.seq;
-		ex->got[rnd_below(r, RND_GOT)] = t;
+		rnd_remember(r, ex, t);
 		if (d.nr_slices && rnd_one_in(r, 4))
 			rnd_exec_arena(r, ex, d.channel, d.slice[0].arena);
 		if (rnd_one_in(r, d.flags & RLX_RQ_INDIRECT ? 1 : 16))
@@ -283,11 +305,11 @@ uint32_t rnd_results(struct rnd *r, struct rnd_thing *ex, uint32_t queue,
 
 static void rnd_commit_arg(struct rnd *r, struct rnd_thing *ex, struct rlx_ioc_commit *cm)
 {
-	struct rlx_complete *c = rnd_piece(r, RND_GOT * sizeof(*c));
-	int32_t *errors = rnd_piece(r, RND_GOT * sizeof(*errors));
+	struct rlx_complete *c = rnd_piece(r, RESULTS * sizeof(*c));
+	int32_t *errors = rnd_piece(r, RESULTS * sizeof(*errors));
 	uint32_t queue = rnd_below(r, ex->queues ? ex->queues : 1);
 
-	cm->nr = rnd_results(r, ex, queue, c, 1 + rnd_below(r, RND_GOT));
+	cm->nr = rnd_results(r, ex, queue, c, 1 + rnd_below(r, RESULTS));
 	if (!cm->nr && rnd_one_in(r, 4))
 		cm->nr = 1;
 	cm->entries = rnd_ptr(r, c);
@@ -370,13 +392,14 @@ static void op_attach(struct rnd *r)
 {
 	struct rlx_ioc_attach *a = rnd_piece(r, sizeof(*a) + 8);
 	struct rnd_thing *ch = rnd_pick(r, RND_CHANNEL);
-	bool timeline = rnd_one_in(r, 4);
+	bool timeline = rnd_one_in(r, 3);
 	struct rnd_thing *t = rnd_pick(r, timeline ? RND_TIMELINE : RND_ARENA);
 	struct rnd_handle h;
 
 	if (!ch || !t)
 		return;
 	h.size = timeline ? 0 : t->size;
+	h.from = (uint32_t)(t - r->w->thing[timeline ? RND_TIMELINE : RND_ARENA]);
 	h.access = rnd_one_in(r, 3) || timeline ? RLX_R : t->access;
 	a->fd = rnd_fd(r, t);
 	a->access = rnd_u32(r, h.access);
@@ -385,7 +408,7 @@ static void op_attach(struct rnd *r)
 		return;
 	h.handle = a->handle;
 	ch->handle[rnd_below(r, RND_HANDLES)] = h;
-	if (!timeline)
+	if (!timeline && rnd_one_in(r, 3))
 		rnd_write_slices(r, t, h.handle);
 }
 
@@ -404,23 +427,36 @@ static void op_detach(struct rnd *r)
 		memset(h, 0, sizeof(*h));
 }
 
+/* For a timeline that is attached, not far from where that is. */
+static void rnd_request_wait(struct rnd *r, const struct rnd_thing *ch, struct rlx_rq *rq)
+{
+	for (uint32_t i = 0; i < RND_HANDLES; i++) {
+		struct rnd_handle h = ch->handle[i];
+
+		if (!h.handle || h.size)
+			continue;
+		rq->flags |= RLX_RQ_WAIT;
+		rq->wait = rnd_u32(r, h.handle);
+		rq->wait_value = rnd_u64(r, r->w->thing[RND_TIMELINE][h.from].size +
+					    rnd_below(r, 4));
+		return;
+	}
+}
+
 struct rlx_rq *rnd_request(struct rnd *r, struct rnd_thing *ch, struct rlx_rq *rq)
 {
 	uint32_t want = rnd_one_in(r, 3) ? rnd_below(r, RLX_RQ_SLICES) : rnd_below(r, 2);
 
 	rq->opcode = rnd_below(r, 10);
 	rq->user_data = rnd_below(r, 1000);
-	if (rnd_one_in(r, 8))
-		rq->deadline_ns = k_now() + rnd_below(r, 20000000);
+	if (rnd_one_in(r, 4))
+		rq->deadline_ns = k_now() + rnd_below(r, 5000000);
+	if (rnd_one_in(r, 4))
+		rnd_request_wait(r, ch, rq);
 	for (uint32_t i = 0; i < RND_HANDLES && rq->nr_slices < want; i++) {
 		struct rnd_handle h = ch->handle[i];
 		struct rlx_slice *s = &rq->slice[rq->nr_slices];
 
-		if (h.handle && !h.size && rnd_one_in(r, 4)) {
-			rq->flags |= RLX_RQ_WAIT;
-			rq->wait = rnd_u32(r, h.handle);
-			rq->wait_value = rnd_u64(r, rnd_below(r, 12));
-		}
 		if (!h.handle || h.size < PAGE)
 			continue;
 		s->arena = rnd_u32(r, h.handle);
@@ -440,6 +476,39 @@ struct rlx_rq *rnd_request(struct rnd *r, struct rnd_thing *ch, struct rlx_rq *r
 	rq->nr_slices = rnd_u32(r, rq->nr_slices);
 	rq->pad = rnd_u32(r, 0);
 	return rq;
+}
+
+static void rnd_reap(struct rnd *r, struct rnd_thing *ch)
+{
+	struct rlx_ioc_reap *p = rnd_piece(r, sizeof(*p) + 8);
+	struct rlx_cqe *cqe = rnd_piece(r, 16 * sizeof(*cqe));
+
+	p->max = rnd_u32(r, 1 + rnd_below(r, 16));
+	p->min = rnd_u32(r, rnd_one_in(r, 3) ? rnd_below(r, p->max < 16 ? p->max : 16) : 0);
+	p->timeout_ns = rnd_timeout(r);
+	if (!(ch->flags & RLX_CHANNEL_RING) || rnd_one_in(r, 64))
+		p->entries = rnd_ptr(r, p->max > 16 ? (void *)r->keep : (void *)cqe);
+	p->flags = rnd_u32(r, 0);
+	rnd_ioctl(r, RND_REAP, rnd_fd(r, ch), p,
+		  !(ch->flags & RLX_CHANNEL_RING) || !p->entries);
+}
+
+static void op_reap(struct rnd *r)
+{
+	struct rnd_thing *ch = rnd_pick(r, RND_CHANNEL);
+
+	if (ch)
+		rnd_reap(r, ch);
+}
+
+static void rnd_cancel(struct rnd *r, const struct rnd_thing *ch, struct rlx_rq_id id)
+{
+	struct rlx_ioc_cancel *c = rnd_piece(r, sizeof(*c) + 8);
+
+	c->seq = rnd_u64(r, id.seq);
+	c->tag = rnd_u32(r, id.tag);
+	c->flags = rnd_u32(r, 0);
+	rnd_ioctl(r, RND_CANCEL, rnd_fd(r, ch), c, true);
 }
 
 static void op_submit(struct rnd *r)
@@ -465,47 +534,29 @@ static void op_submit(struct rnd *r)
 	n = rnd_ioctl(r, RND_SUBMIT, rnd_fd(r, ch), s, good);
 	for (long i = 0; i < n && i < nr; i++)
 		ch->rq[rnd_below(r, RND_HANDLES)] = ids[i];
-}
-
-static void op_reap(struct rnd *r)
-{
-	struct rlx_ioc_reap *p = rnd_piece(r, sizeof(*p) + 8);
-	struct rlx_cqe *cqe = rnd_piece(r, 16 * sizeof(*cqe));
-	struct rnd_thing *ch = rnd_pick(r, RND_CHANNEL);
-
-	if (!ch)
-		return;
-	p->max = rnd_u32(r, 1 + rnd_below(r, 16));
-	p->min = rnd_u32(r, rnd_one_in(r, 3) ? rnd_below(r, p->max < 16 ? p->max : 16) : 0);
-	p->timeout_ns = rnd_timeout(r);
-	if (!(ch->flags & RLX_CHANNEL_RING) || rnd_one_in(r, 64))
-		p->entries = rnd_ptr(r, p->max > 16 ? (void *)r->keep : (void *)cqe);
-	p->flags = rnd_u32(r, 0);
-	rnd_ioctl(r, RND_REAP, rnd_fd(r, ch), p,
-		  !(ch->flags & RLX_CHANNEL_RING) || !p->entries);
+	if (n > 0 && s->ids && rnd_one_in(r, 8))
+		rnd_cancel(r, ch, ids[0]);
+	/* Full of results, or of requests that nobody takes. */
+	if (n == -EAGAIN && rnd_one_in(r, 4))
+		rnd_drop(r, RND_CHANNEL, ch);
+	else if (n == -EAGAIN)
+		rnd_reap(r, ch);
 }
 
 static void op_cancel(struct rnd *r)
 {
-	struct rlx_ioc_cancel *c = rnd_piece(r, sizeof(*c) + 8);
 	struct rnd_thing *ch = rnd_pick(r, RND_CHANNEL);
-	struct rlx_rq_id id;
 
-	if (!ch)
-		return;
-	id = ch->rq[rnd_below(r, RND_HANDLES)];
-	c->seq = rnd_u64(r, id.seq);
-	c->tag = rnd_u32(r, id.tag);
-	c->flags = rnd_u32(r, 0);
-	rnd_ioctl(r, RND_CANCEL, rnd_fd(r, ch), c, true);
+	if (ch)
+		rnd_cancel(r, ch, ch->rq[rnd_below(r, RND_HANDLES)]);
 }
 
 const struct rnd_op rnd_ops_chan[] = {
-	{ op_service, 2 },	{ op_service_dup, 2 },	{ op_service_info, 6 },
-	{ op_executor, 8 },	{ op_events, 4 },	{ op_exec_arena, 6 },
+	{ op_service, 1 },	{ op_service_dup, 2 },	{ op_service_info, 6 },
+	{ op_executor, 6 },	{ op_events, 4 },	{ op_exec_arena, 6 },
 	{ op_fetch, 50 },	{ op_commit, 40 },	{ op_commit_fetch, 20 },
-	{ op_ring, 40 },	{ op_connect, 8 },	{ op_attach, 20 },
-	{ op_detach, 8 },	{ op_submit, 70 },	{ op_reap, 50 },
-	{ op_cancel, 16 },
+	{ op_ring, 40 },	{ op_connect, 12 },	{ op_attach, 24 },
+	{ op_detach, 6 },	{ op_submit, 70 },	{ op_reap, 50 },
+	{ op_cancel, 20 },
 	{ NULL, 0 },
 };

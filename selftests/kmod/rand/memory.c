@@ -18,6 +18,7 @@
 
 #define PAGE	4096u
 #define HUGE_PAGE	(2ul << 20)
+#define TOUCH		(8 * PAGE)	/* at most, at once */
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ	22
@@ -147,15 +148,15 @@ static void op_touch(struct rnd *r)
 
 	switch (rnd_below(r, 4)) {
 	case 0:		/* the kernel writes */
-		n = pread(r->w->scratch, p, length, 0);
+		n = pread(r->w->scratch, p, length > TOUCH ? TOUCH : length, 0);
 		there = n >= 0;
 		break;
 	case 1:
-		n = pwrite(r->w->scratch, p, length > 65536 ? 65536 : length, 0);
+		n = pwrite(r->w->scratch, p, length > TOUCH ? TOUCH : length, 0);
 		there = n >= 0;
 		break;
 	default:
-		for (size_t at = 0; there && at < length && at < 32 * PAGE; at += PAGE)
+		for (size_t at = 0; there && at < length && at < TOUCH; at += PAGE)
 			there = rnd_one_in(r, 2) ? rnd_copy(p + at, &word, 8) :
 						   rnd_copy(&word, p + at, 8);
 	}
@@ -172,7 +173,7 @@ static void op_fork(struct rnd *r)
 		signal(SIGALRM, SIG_DFL);
 		alarm(2);
 		r->has_ring = false;
-		r->dice ^= 0x5bd1e995;
+		r->seed = ~r->seed;	/* another program */
 		for (int i = 0; i < 12; i++)
 			rnd_step(r);
 		if (die)
@@ -341,9 +342,9 @@ static void op_file(struct rnd *r)
 }
 
 const struct rnd_op rnd_ops_memory[] = {
-	{ op_unmap, 8 },	{ op_protect, 10 },	{ op_remap, 5 },
-	{ op_advise, 10 },	{ op_lock, 6 },		{ op_touch, 24 },
-	{ op_fork, 1 },		{ op_close, 7 },	{ op_copy, 5 },
-	{ op_pass, 6 },		{ op_poll, 14 },	{ op_file, 10 },
+	{ op_unmap, 32 },	{ op_protect, 40 },	{ op_remap, 20 },
+	{ op_advise, 40 },	{ op_lock, 24 },	{ op_touch, 96 },
+	{ op_fork, 1 },		{ op_close, 40 },	{ op_copy, 20 },
+	{ op_pass, 24 },	{ op_poll, 56 },	{ op_file, 40 },
 	{ NULL, 0 },
 };

@@ -163,9 +163,11 @@ void rnd_broken(struct rnd *r, const char *fmt, ...)
 	struct rnd_tally *tally = r->w->tally;
 	char text[sizeof(tally->broken)];
 	va_list ap;
+	int n;
 
+	n = snprintf(text, sizeof(text), "--seed %llu: ", (unsigned long long)r->w->seed);
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
+	vsnprintf(text + n, sizeof(text) - (size_t)n, fmt, ap);
 	va_end(ap);
 	if (!tally->broken[0])
 		memcpy(tally->broken, text, sizeof(text));
@@ -180,6 +182,7 @@ long rnd_count(struct rnd *r, enum rnd_call call, long ret)
 		err = RND_ERRNOS - 1;
 	}
 	__atomic_fetch_add(&r->w->tally->n[call][err], 1, __ATOMIC_RELAXED);
+	r->calls++;
 	if (r->w->verbose)
 		printf("# %s%s: %ld\n", rnd_calls[call].name, r->wild ? " (wild)" : "", ret);
 	return ret;

@@ -3,7 +3,7 @@
  * Random programs over the whole of /dev/rlx: what they own, how they draw their
  * arguments, and what became of their calls.
  *
- * A program is a process: one thread whose calls follow from its seed, or several
+ * A program is a process: one thread whose operations follow from its seed, or several
  * that race on the same things. Arguments are good for the most part, so that deep
  * states are reached; one in some dozens is wild: a boundary value, a flipped bit, a
  * descriptor of another kind, a pointer to nowhere.
@@ -45,6 +45,7 @@ struct rnd_tally {
 	uint32_t n[RND_CALLS][RND_ERRNOS];	/* 0: success */
 	uint32_t ops;
 	uint32_t wild;
+	uint64_t digest;			/* of which operations they were */
 	char broken[256];			/* the first rule that did not hold */
 };
 
@@ -65,12 +66,13 @@ enum rnd_kind {
 
 #define RND_THINGS	6	/* of one kind */
 #define RND_HANDLES	8
-#define RND_GOT		16
+#define RND_GOT		64
 
 struct rnd_handle {
 	uint32_t handle;
 	uint32_t access;
 	uint64_t size;		/* of an arena; 0: a timeline */
+	uint32_t from;		/* which of the timelines that was */
 };
 
 struct rnd_tag {
@@ -98,6 +100,7 @@ enum { RND_AREA_DESC, RND_AREA_RING, RND_AREA_USER };
 struct rnd_world {
 	struct rnd_thing thing[RND_KINDS][RND_THINGS];
 	struct rnd_tally *tally;
+	uint64_t seed;
 	int scratch;		/* a memfd, for reading and writing by the kernel */
 	int pair[2];		/* a socket, for passing descriptors */
 	bool race;
@@ -111,7 +114,11 @@ struct rnd_world {
 #define RND_SLOTS	12
 
 struct rnd {
-	uint64_t dice;
+	uint64_t seed;
+	uint64_t step;
+	uint64_t dice;		/* anew each step: it depends on no answer */
+	uint64_t digest;
+	uint32_t calls;
 	struct rnd_world *w;
 	bool wild;		/* the present call has an argument that may be bad */
 	char *window;		/* RND_SLOTS of RND_SLOT bytes */

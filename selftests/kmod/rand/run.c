@@ -3,11 +3,12 @@
 #include <errno.h>
 #include <string.h>
 
+#include "selftests/lib/rlx_test.h"
 #include "rand/rand.h"
 
 #define IOC(n, ...)	{ #n, RLX_IOC_##n, { __VA_ARGS__ } }
 
-/* The errors are those that a hundred thousand operations meet often. */
+/* The errors are those that a hundred thousand operations meet surely. */
 const struct rnd_call_name rnd_calls[RND_CALLS] = {
 	[RND_QUERY] = IOC(QUERY, 0),
 	[RND_ARENA_CREATE] = IOC(ARENA_CREATE, ENOTTY, EINVAL, EFAULT),
@@ -64,35 +65,42 @@ static const struct {
 	const struct rnd_op *ops;
 	uint32_t weight;
 } groups[] = {
-	{ rnd_ops_arena, 20 }, { rnd_ops_timeline, 20 }, { rnd_ops_chan, 50 },
-	{ rnd_ops_memory, 20 }, { rnd_ops_uring, 12 },
+	{ rnd_ops_arena, 5 }, { rnd_ops_timeline, 25 }, { rnd_ops_chan, 60 },
+	{ rnd_ops_memory, 4 }, { rnd_ops_uring, 10 },
 };
 #define NR_GROUPS	(sizeof(groups) / sizeof(*groups))
 
 static void rnd_one_of(struct rnd *r, const struct rnd_op *ops)
 {
+	const struct rnd_op *op = ops;
 	uint32_t sum = 0, at;
 
 	for (const struct rnd_op *o = ops; o->fn; o++)
 		sum += o->weight;
 	at = rnd_below(r, sum);
-	while (at >= ops->weight)
-		at -= (ops++)->weight;
-	ops->fn(r);
+	while (at >= op->weight)
+		at -= (op++)->weight;
+	r->digest = (r->digest ^ (uint64_t)(op - ops + 1)) * 0x100000001b3;
+	op->fn(r);
 }
 
 void rnd_step(struct rnd *r)
 {
-	uint32_t sum = 0, at, i = 0;
+	uint64_t from = r->seed + r->step++;
+	uint32_t sum = 0, at, i = 0, calls = r->calls;
 
+	r->dice = rlx_test_rand(&from);
 	for (uint32_t g = 0; g < NR_GROUPS; g++)
 		sum += groups[g].weight;
 	at = rnd_below(r, sum);
 	while (at >= groups[i].weight)
 		at -= groups[i++].weight;
 	r->wild = false;
+	r->digest = (r->digest ^ i) * 0x100000001b3;
 	rnd_one_of(r, groups[i].ops);
-	__atomic_fetch_add(&r->w->tally->ops, 1, __ATOMIC_RELAXED);
+	/* Some find nothing to work on. */
+	if (r->calls != calls)
+		__atomic_fetch_add(&r->w->tally->ops, 1, __ATOMIC_RELAXED);
 }
 
 /* One of each, in the order they need each other; nothing of it has to succeed. */

@@ -15,11 +15,11 @@
 /* Mostly over soon; for ever only where a signal will come. */
 static uint64_t rnd_deadline(struct rnd *r)
 {
-	if (rnd_one_in(r, 3))
+	if (!rnd_one_in(r, 6))
 		return 0;
-	if (rnd_one_in(r, 300))
+	if (rnd_one_in(r, 100))
 		return UINT64_MAX;
-	return k_now() + rnd_below(r, 300000);
+	return k_now() + rnd_below(r, 200000);
 }
 
 /* ---- sessions ---- */
@@ -211,9 +211,9 @@ static void op_map(struct rnd *r)
 }
 
 const struct rnd_op rnd_ops_timeline[] = {
-	{ op_open, 2 },		{ op_query, 3 },	{ op_create, 8 },
-	{ op_tquery, 20 },	{ op_signal, 30 },	{ op_dup, 6 },
-	{ op_eventfd, 10 },	{ op_wait, 15 },	{ op_wait_one, 10 },
-	{ op_fence, 12 },	{ op_import, 10 },	{ op_map, 6 },
+	{ op_open, 1 },		{ op_query, 12 },	{ op_create, 6 },
+	{ op_tquery, 40 },	{ op_signal, 60 },	{ op_dup, 4 },
+	{ op_eventfd, 20 },	{ op_wait, 30 },	{ op_wait_one, 20 },
+	{ op_fence, 10 },	{ op_import, 12 },	{ op_map, 4 },
 	{ NULL, 0 },
 };

@@ -39,7 +39,7 @@ static struct io_uring_sqe *rnd_sqe(struct rnd *r, enum rnd_call call, int fd,
 	sqe->fd = fd;
 	sqe->cmd_op = rnd_u32(r, (uint32_t)op);
 	sqe->user_data = call;
-	if (rnd_one_in(r, 12))
+	if (rnd_one_in(r, 32))
 		sqe->flags |= IOSQE_ASYNC;
 	if (rnd_one_in(r, 24))
 		sqe->flags |= IOSQE_IO_LINK;
@@ -284,6 +284,6 @@ static void op_uring_close(struct rnd *r)
 }
 
 const struct rnd_op rnd_ops_uring[] = {
-	{ op_uring, 60 },	{ op_uring_close, 1 },
+	{ op_uring, 60 },	{ op_uring_close, 2 },
 	{ NULL, 0 },
 };

@@ -3,14 +3,16 @@
  * Random programs over the whole of /dev/rlx, alone and racing.
  *
  * "random --seed S [--ops N] [--threads T]" runs one program by itself and tells every
- * call; the seed is in what a failed run prints. What one thread does follows from its
- * seed, as far as the kernel's answers do. Each test ends after some minutes, or after
- * RLX_KMOD_FUZZ_OPS operations if the environment of run-qemu.sh says so.
+ * call; the seed is in what a failed run prints. Which operations a thread does, and
+ * from which dice each draws, follows from the seed alone. The tests end after less
+ * than a minute each, or after half of RLX_KMOD_FUZZ_OPS operations if the environment
+ * of run-qemu.sh says so. What the programs reach is told, and has to be enough.
  */
 /* rig: own kernels=debug timeout=900 memory=2560 params=max_user_bytes=50331648+max_sessions=24 */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -32,11 +34,14 @@
 #include "lib/vgem.h"
 
 #define PROGRAM_OPS	4000u	/* of one process */
-#define MANY_OPS	100000u	/* in which all has to come up */
+#define SOME_OPS	30000u	/* in which what is usual has to come up */
+#define MANY_OPS	100000u	/* and in which the rest has */
 #define THREADS		3
-#define HANG_SECONDS	120
-#define NORMAL_OPS	500000u
-#define NORMAL_SECONDS	110u
+#define RUNS		2	/* programs at a time */
+#define LAP		16	/* of them, then nothing may be left */
+#define KILL_NS		4000000000ull
+#define HANG_NS		120000000000ull
+#define NORMAL_NS	45000000000ull
 
 /* ---- one program ---- */
 
@@ -88,7 +93,7 @@ static void disturb(void)
 static void *run_thread(void *arg)
 {
 	struct job *j = arg;
-	struct rnd r = { .dice = j->seed, .w = j->w };
+	struct rnd r = { .seed = j->seed, .dice = j->seed, .w = j->w };
 
 	/* Aligned, so that huge pages are mapped whole. */
 	r.window = blank((RND_SLOTS + 1) * RND_SLOT);
@@ -102,6 +107,7 @@ static void *run_thread(void *arg)
 	rnd_begin(&r);
 	while (j->ops-- && !j->w->tally->broken[0])
 		rnd_step(&r);
+	__atomic_fetch_xor(&j->w->tally->digest, r.digest, __ATOMIC_RELAXED);
 	return NULL;
 }
 
@@ -157,6 +163,7 @@ static void run_program(struct rnd_tally *tally, uint64_t seed, uint32_t ops,
 	pthread_t id[THREADS];
 
 	world_init(&w, tally, threads > 1);
+	w.seed = seed;
 	w.verbose = verbose;
 	rnd_catch_faults();
 	humble(seed);
@@ -176,14 +183,23 @@ static void run_program(struct rnd_tally *tally, uint64_t seed, uint32_t ops,
 
 /* ---- many ---- */
 
+static struct rnd_tally *tally_new(void)
+{
+	struct rnd_tally *t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(t != MAP_FAILED);
+	return t;
+}
+
 /* Operations, or seconds if nobody said how many. */
 static bool enough(const struct rnd_tally *t, uint64_t from)
 {
 	const char *s = getenv("RLX_KMOD_FUZZ_OPS");
 
 	if (s)
-		return t->ops >= strtoul(s, NULL, 0);
-	return t->ops >= NORMAL_OPS || k_now() - from > NORMAL_SECONDS * 1000000000ull;
+		return t->ops >= strtoul(s, NULL, 0) / 2;	/* of two tests */
+	return k_now() - from > NORMAL_NS;
 }
 
 /* Where each thread of a program that does not end is. */
@@ -198,30 +214,71 @@ static void tell_stacks(pid_t pid)
 		printf("# no stacks\n");
 }
 
-static pid_t start(struct rnd_tally *tally, uint64_t seed, uint32_t threads)
-{
-	pid_t pid = fork();
+/* A program that runs. */
+struct run {
+	pid_t pid;		/* 0: none */
+	int fd;			/* readable when it ended */
+	uint64_t seed;
+	uint64_t until;		/* it is killed then, or has hung */
+	bool to_kill, killed;
+};
 
-	CHECK(pid >= 0);
-	if (pid)
-		return pid;
-	run_program(tally, seed, PROGRAM_OPS, threads, false);
+static void run_start(struct run *r, struct rnd_tally *tally, uint64_t *dice,
+		      uint32_t threads)
+{
+	r->seed = rlx_test_rand(dice) >> 16;
+	/* One in four does not come to its own end. */
+	r->to_kill = rlx_test_rand(dice) % 4 == 0;
+	r->killed = false;
+	r->until = k_now() + (r->to_kill ? rlx_test_rand(dice) % KILL_NS : HANG_NS);
 	fflush(stdout);
-	_exit(0);
+	r->pid = fork();
+	CHECK(r->pid >= 0);
+	if (!r->pid) {
+		run_program(tally, r->seed, PROGRAM_OPS, threads, false);
+		fflush(stdout);
+		_exit(0);
+	}
+	r->fd = (int)syscall(SYS_pidfd_open, r->pid, 0);
+	CHECK(r->fd >= 0);
 }
 
-static int finish(pid_t pid, uint64_t deadline)
+/* Whether it ended; the test fails if that was not as it should be. */
+static bool run_ended(struct run *r)
 {
-	int status;
+	int status = -1;
 
-	while (!waitpid(pid, &status, WNOHANG)) {
-		if (k_now() > deadline) {
-			tell_stacks(pid);
-			return -1;
+	if (!waitpid(r->pid, &status, WNOHANG)) {
+		if (k_now() < r->until)
+			return false;
+		if (r->to_kill) {
+			kill(r->pid, SIGKILL);
+			r->to_kill = false;
+			r->killed = true;
+			r->until = k_now() + HANG_NS;
+			return false;
 		}
-		usleep(2000);
+		tell_stacks(r->pid);
 	}
-	return status;
+	close(r->fd);
+	r->pid = 0;
+	CHECKF(!status || (r->killed && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL),
+	       "--seed %llu: status %#x", (unsigned long long)r->seed, status);
+	return true;
+}
+
+static void run_wait(const struct run *run)
+{
+	struct pollfd p[RUNS];
+	uint64_t now = k_now(), until = now + HANG_NS;
+
+	for (int i = 0; i < RUNS; i++) {
+		p[i].fd = run[i].pid ? run[i].fd : -1;
+		p[i].events = POLLIN;
+		if (run[i].pid && run[i].until < until)
+			until = run[i].until;
+	}
+	poll(p, RUNS, until > now ? (int)((until - now) / 1000000) + 1 : 0);
 }
 
 /* Nothing is left of any program. */
@@ -253,19 +310,77 @@ static void tell(const struct rnd_tally *t)
 	}
 }
 
+/*
+ * What has to come up of the slot machine by SOME_OPS, and by MANY_OPS: states by
+ * letter, FREE TAKEN WAITING READY DELIVERED ORPHAN DONE. Left out are WAITING
+ * slots that meet ABANDON, SERVICE_GONE or POINTS_FAIL: once or twice in MANY_OPS.
+ */
+static const char state_letter[] = "FTWRDOX";
+static const struct {
+	const char *name, *some, *many;
+} events[] = {
+	{ "TAKE", "F", "" },		{ "DROP", "T", "" },
+	{ "SUBMIT", "T", "" },		{ "SUBMIT_WAIT", "T", "" },
+	{ "POINTS_MET", "", "W" },	{ "POINTS_FAIL", "", "" },
+	{ "FETCH", "R", "" },		{ "UNDELIVER", "", "D" },
+	{ "COMMIT", "DO", "" },		{ "CANCEL", "RD", "W" },
+	{ "ABANDON", "", "RD" },	{ "DEADLINE", "R", "W" },
+	{ "CLIENT_GONE", "RDX", "W" },	{ "EXEC_GONE_REQUEUE", "", "DO" },
+	{ "EXEC_GONE_FAIL", "", "RDO" }, { "SERVICE_GONE", "O", "RD" },
+	{ "REAP", "X", "" },
+};
+#define EVENTS	(sizeof(events) / sizeof(*events))
+#define SEEN	"/sys/module/rlx/parameters/seen"
+
+static void see_slots(void)
+{
+	FILE *f = fopen(SEEN, "w");
+
+	CHECK(f && fputs("1", f) >= 0 && !fclose(f));
+}
+
+/* Tells what came up, and whether that is what @ops operations should reach. */
+static bool saw_slots(uint32_t ops)
+{
+	unsigned long nr[EVENTS][sizeof(state_letter) - 1] = { 0 }, n;
+	FILE *f = fopen(SEEN, "r");
+	unsigned int ev, state;
+	bool full = true;
+
+	CHECK(f);
+	while (fscanf(f, "%u %u %lu", &ev, &state, &n) == 3)
+		if (ev < EVENTS && state < sizeof(state_letter) - 1)
+			nr[ev][state] = n;
+	fclose(f);
+	for (ev = 0; ev < EVENTS; ev++) {
+		printf("# %s", events[ev].name);
+		for (state = 0; state < sizeof(state_letter) - 1; state++) {
+			bool must = (ops >= SOME_OPS &&
+				     strchr(events[ev].some, state_letter[state])) ||
+				    (ops >= MANY_OPS &&
+				     strchr(events[ev].many, state_letter[state]));
+
+			if (nr[ev][state] || must)
+				printf(" %c %lu%s", state_letter[state], nr[ev][state],
+				       nr[ev][state] ? "" : " (never)");
+			full = full && (nr[ev][state] || !must);
+		}
+		printf("\n");
+	}
+	return full;
+}
+
 /* Else the generator would not be what it says. */
 static void check_coverage(const struct rnd_tally *t)
 {
-	bool full = true;
+	bool full = saw_slots(t->ops);
 
-	if (t->ops < MANY_OPS)
-		return;
-	for (int c = 0; c < RND_CALLS; c++) {
+	for (int c = 0; t->ops >= SOME_OPS && c < RND_CALLS; c++) {
 		if (!t->n[c][0]) {
 			printf("# %s: never a success\n", rnd_calls[c].name);
 			full = false;
 		}
-		for (const short *e = rnd_calls[c].must; *e; e++)
+		for (const short *e = rnd_calls[c].must; *e && t->ops >= MANY_OPS; e++)
 			if (!t->n[c][*e]) {
 				printf("# %s: never %s\n", rnd_calls[c].name,
 				       strerrorname_np(*e));
@@ -275,38 +390,42 @@ static void check_coverage(const struct rnd_tally *t)
 	CHECKF(full, "the programs do not reach what they should");
 }
 
-/* Two at a time, for two processors; one in four is killed on its way. */
+/* Some programs, as many at a time as there are processors; then nothing may be left. */
+static void run_lap(struct rnd_tally *t, uint64_t *dice, uint32_t threads, uint64_t from)
+{
+	struct run run[RUNS] = { 0 };
+	uint32_t started = 0, running = 0;
+	uint64_t lap = *dice;
+
+	do {
+		for (int i = 0; i < RUNS; i++) {
+			if (run[i].pid && run_ended(&run[i]))
+				running--;
+			if (run[i].pid || started >= LAP || (started && enough(t, from)))
+				continue;
+			run_start(&run[i], t, dice, threads);
+			started++;
+			running++;
+		}
+		if (running)
+			run_wait(run);
+	} while (running);
+	CHECKF(!t->broken[0], "%s", t->broken);
+	CHECKF(all_gone(), "one of the %u programs from %llu on left something", started,
+	       (unsigned long long)lap);
+}
+
 static void run_many(uint32_t threads)
 {
-	struct rnd_tally *t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE,
-				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	uint64_t dice = rlx_test_seed(), seed[2], from = k_now();
-	pid_t pid[2];
+	struct rnd_tally *t = tally_new();
+	uint64_t dice = rlx_test_seed(), from = k_now();
 
-	CHECK(t != MAP_FAILED);
-	for (uint32_t round = 0; !enough(t, from); round++) {
-		for (int i = 0; i < 2; i++) {
-			seed[i] = rlx_test_rand(&dice) >> 16;
-			pid[i] = start(t, seed[i], threads);
-		}
-		if (round % 4 == 3) {
-			usleep((useconds_t)(rlx_test_rand(&dice) % 300000));
-			kill(pid[0], SIGKILL);
-		}
-		for (int i = 0; i < 2; i++) {
-			int status = finish(pid[i], k_now() + HANG_SECONDS * 1000000000ull);
-
-			CHECKF(!status || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL &&
-					   !i),
-			       "--seed %llu: status %#x", (unsigned long long)seed[i], status);
-		}
-		CHECKF(!t->broken[0], "--seed %llu or %llu: %s", (unsigned long long)seed[0],
-		       (unsigned long long)seed[1], t->broken);
-		CHECKF(all_gone(), "--seed %llu or %llu left something",
-		       (unsigned long long)seed[0], (unsigned long long)seed[1]);
-	}
+	printf("# seed %llu\n", (unsigned long long)dice);
+	see_slots();
+	while (!enough(t, from))
+		run_lap(t, &dice, threads, from);
 	tell(t);
-	printf("# %.1f us each\n", (double)(k_now() - from) / 1000 / t->ops);
+	printf("# %.0f a second\n", t->ops * 1e9 / (double)(k_now() - from));
 	check_coverage(t);
 }
 
@@ -320,10 +439,34 @@ TEST(racing)
 	run_many(THREADS);
 }
 
+static uint64_t digest_of(uint64_t seed)
+{
+	struct rnd_tally *t = tally_new();
+	pid_t pid = fork();
+	int status;
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		run_program(t, seed, 400, THREADS, false);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && !status);
+	return t->digest;
+}
+
+/* What a program does follows from its seed, whatever it is answered. */
+TEST(seed_is_program)
+{
+	uint64_t dice = rlx_test_seed(), seed = rlx_test_rand(&dice), digest = digest_of(seed);
+
+	CHECK(digest);
+	CHECK_EQ(digest_of(seed), digest);
+	CHECK(digest_of(seed + 1) != digest);
+}
+
 static int replay(int argc, char **argv)
 {
-	struct rnd_tally *t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE,
-				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct rnd_tally *t = tally_new();
 	uint32_t ops = PROGRAM_OPS, threads = 1;
 	uint64_t seed = 1;
 
@@ -337,10 +480,9 @@ static int replay(int argc, char **argv)
 		else if (!strcmp(argv[i], "--threads") && v >= 1 && v <= THREADS)
 			threads = (uint32_t)v;
 	}
-	if (t == MAP_FAILED)
-		return 1;
 	run_program(t, seed, ops, threads, true);
 	tell(t);
+	printf("# program %016llx\n", (unsigned long long)t->digest);
 	printf("%s 1 replay%s\n1..1\n", t->broken[0] ? "not ok" : "ok", t->broken);
 	return t->broken[0] != 0;
 }
