@@ -157,7 +157,8 @@ static void *client(void *arg)
 	spin_lock(&q.lock);
 	CHECK_EQ(rlx_lane_open(&q, &lane, SHARE, 1), 0);
 	spin_unlock(&q.lock);
-	for (round = 0; round < ROUNDS; round++) {
+	/* however little of a processor the executors get meanwhile */
+	for (round = 0; round < ROUNDS || done <= ROUNDS / 100; round++) {
 		i = rlx_test_rand(&seed) % SHARE;
 		if (!mine[i]) {
 			submit_one(&lane, &mine[i], &seed);
@@ -176,7 +177,6 @@ static void *client(void *arg)
 		grave = c->next;
 		free(c);
 	}
-	CHECKF(done > ROUNDS / 100, "only %u requests", done);
 	return NULL;
 }
 
