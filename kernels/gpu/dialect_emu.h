@@ -3,38 +3,13 @@
 #ifndef RLX_G_DIALECT_EMU_H
 #define RLX_G_DIALECT_EMU_H
 
-#include "stdint.h"
+#include "kernels/gpu/emu_calls.h"
 
 #define memcpy(to, from, n)	__builtin_memcpy(to, from, n)
 #define DEV		__attribute__((always_inline))
 #define DEV_OUTLINE	__attribute__((noinline))
 
 extern "C" {
-struct emu_dim { unsigned int x, y, z; };
-struct emu_wave_op {
-	int		kind, line;
-	int		lane, type;
-	uint64_t	value;
-	const void	*a, *b;
-	void		*d;
-};
-enum { EMU_OP_SYNC, EMU_OP_SHUFFLE, EMU_OP_BALLOT, EMU_OP_MMA, EMU_OP_LDMATRIX };
-enum { EMU_MMA_F16, EMU_MMA_BF16, EMU_MMA_TF32, EMU_MMA_I8 };
-
-struct emu_dim emu_thread_idx(void) __attribute__((const));
-struct emu_dim emu_block_idx(void) __attribute__((const));
-struct emu_dim emu_block_dim(void) __attribute__((const));
-struct emu_dim emu_grid_dim(void) __attribute__((const));
-void emu_barrier(int line);
-void emu_wave(struct emu_wave_op *op);
-void *emu_shared(unsigned int bytes);
-void *emu_shared_dynamic(void);
-void emu_copy_async(void *dst, const void *src, unsigned int n, unsigned int from);
-void emu_copy_commit(void);
-void emu_copy_wait(unsigned int left);
-uint64_t emu_atomic(void *p, uint64_t v, int kind, int type);
-uint64_t emu_atomic_cas(void *p, uint64_t expected, uint64_t v, int bytes);
-
 float expf(float), exp2f(float), expm1f(float), logf(float), log2f(float), log1pf(float);
 float sqrtf(float), rsqrtf(float), sinf(float), cosf(float), tanf(float), asinf(float);
 float acosf(float), atanf(float), atan2f(float, float), sinhf(float), coshf(float);

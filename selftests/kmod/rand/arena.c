@@ -115,19 +115,7 @@ static void op_info(struct rnd *r)
 
 static void op_dup(struct rnd *r)
 {
-	struct rlx_ioc_arena_dup *d = rnd_piece(r, sizeof(*d) + 8);
-	struct rnd_thing *t = rnd_pick(r, RND_ARENA), *n;
-	uint64_t size = t ? t->size : 0;
-	long fd;
-
-	d->access = rnd_u32(r, rnd_one_in(r, 2) ? RLX_R : RLX_R | RLX_W);
-	d->flags = rnd_u32(r, 0);
-	fd = rnd_ioctl(r, RND_ARENA_DUP, rnd_fd(r, t), d, true);
-	if (rnd_made(r, fd)) {
-		n = rnd_place(r, RND_ARENA, fd);
-		n->size = size;
-		n->access = d->access;
-	}
+	rnd_dup(r, RND_ARENA_DUP, RND_ARENA, sizeof(struct rlx_ioc_arena_dup));
 }
 
 static void op_seal(struct rnd *r)

@@ -246,6 +246,23 @@ bool rnd_made(struct rnd *r, long fd)
 	return fd > 2 && !r->wild;
 }
 
+void rnd_dup(struct rnd *r, enum rnd_call call, enum rnd_kind kind, size_t bytes)
+{
+	struct { uint32_t access, flags; } *d = rnd_piece(r, bytes + 8);
+	struct rnd_thing *t = rnd_pick(r, kind), *n;
+	uint64_t size = t ? t->size : 0;
+	long fd;
+
+	d->access = rnd_u32(r, rnd_one_in(r, 2) ? RLX_R : RLX_R | RLX_W);
+	d->flags = rnd_u32(r, 0);
+	fd = rnd_ioctl(r, call, rnd_fd(r, t), d, true);
+	if (rnd_made(r, fd)) {
+		n = rnd_place(r, kind, fd);
+		n->size = size;
+		n->access = d->access;
+	}
+}
+
 /* ---- memory that may not be there ---- */
 
 void rnd_blank(void *at, size_t bytes)

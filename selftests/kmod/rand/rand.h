@@ -167,6 +167,8 @@ long rnd_count(struct rnd *r, enum rnd_call call, long ret);
  * something else than was meant: it is closed.
  */
 bool rnd_made(struct rnd *r, long fd);
+/* @call on a thing of @kind; its struct of @bytes begins with access and flags. */
+void rnd_dup(struct rnd *r, enum rnd_call call, enum rnd_kind kind, size_t bytes);
 void rnd_broken(struct rnd *r, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 

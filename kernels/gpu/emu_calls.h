@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* What kernels in the test suite's emulator call; C and C++. */
+#ifndef RLX_G_EMU_CALLS_H
+#define RLX_G_EMU_CALLS_H
+
+#include "stdint.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct emu_dim { unsigned int x, y, z; };
+
+enum emu_op {
+	EMU_OP_SYNC,
+	EMU_OP_SHUFFLE,		/* value = value of lane @lane */
+	EMU_OP_BALLOT,		/* value = bit of each lane whose value is not 0 */
+	EMU_OP_MMA,		/* d += a b by @type */
+	EMU_OP_LDMATRIX,	/* d = @lane matrices of 8 x 8 halves; a: this lane's row */
+};
+
+/* enum of mma types */
+enum { EMU_MMA_F16, EMU_MMA_BF16, EMU_MMA_TF32, EMU_MMA_I8 };
+
+struct emu_wave_op {
+	int		kind, line;
+	int		lane, type;
+	uint64_t	value;
+	const void	*a, *b;
+	void		*d;
+};
+
+struct emu_dim emu_thread_idx(void) __attribute__((const));
+struct emu_dim emu_block_idx(void) __attribute__((const));
+struct emu_dim emu_block_dim(void) __attribute__((const));
+struct emu_dim emu_grid_dim(void) __attribute__((const));
+void emu_barrier(int line);
+void emu_wave(struct emu_wave_op *op);
+void *emu_shared(unsigned int bytes);
+void *emu_shared_dynamic(void);
+void emu_copy_async(void *dst, const void *src, unsigned int n, unsigned int from);
+void emu_copy_commit(void);
+void emu_copy_wait(unsigned int left);
+/* kind: 0 add 1 min 2 max 3 exchange 4 or; types as enum rlx_k_type (i32 u32 i64 f32) */
+uint64_t emu_atomic(void *p, uint64_t v, int kind, int type);
+uint64_t emu_atomic_cas(void *p, uint64_t expected, uint64_t v, int bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
