@@ -25,7 +25,7 @@ MODEL_GEN := $(MODELS)/minilm.onnx $(MODELS)/resnet50.onnx $(MODELS)/bert-base.o
 PYTHON	:= PYTHONDONTWRITEBYTECODE=1 python3
 
 models: $(MODEL_GEN)
-	$(Q)tools/fetch-models.sh
+	$(Q)tools/fetch-models.sh minilm silero magika ppocr onnxruntime
 
 $(MODELS)/minilm.onnx: tools/models/bert.py tools/models/onnxw.py
 	$(Q)tools/fetch-models.sh minilm

@@ -41,7 +41,7 @@ download()
 	     --no-cache-dir --no-deps --require-hashes --only-binary=:all: \
 	     --python-version 3.11 --implementation "${tags%/*}" \
 	     --abi "${tags#*/}" --platform manylinux_2_28_x86_64 \
-	     -d "$tmp" -r "$tmp/want" >"$tmp/log" 2>&1; then
+	     --platform manylinux2014_x86_64 -d "$tmp" -r "$tmp/want" >"$tmp/log" 2>&1; then
 		tail -n 3 "$tmp/log" | cut -c 1-300 >&2
 		die "could not download $project $version (needed for: $name)" \
 		    "why: the lines above are pip's; without a network they name" \

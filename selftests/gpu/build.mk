@@ -37,8 +37,11 @@ check-emu:
 	$(Q)+$(SUBMAKE) emu $(GPU_BIN)
 	$(Q)$(EMU_ENV) $(RUN) -g $@ -j $(JOBS) $(filter-out $(GPU_SLOW) $(GPU_NVRTC),$(GPU_BIN))
 
+# By a compiler that is fetched, or by the one that RLX_NVRTC names.
+check-nvrtc: export RLX_NVRTC ?= $(abspath $(MODELS))/nvrtc/libnvrtc.so.12
 check-nvrtc:
-	$(Q)tools/setup.sh build
+	$(Q)tools/setup.sh demo
+	$(Q)tools/fetch-models.sh nvrtc
 	$(Q)+$(SUBMAKE) $(GPU_NVRTC)
 	$(Q)RLX_TEST_TIMEOUT=900 $(RUN) -g $@ $(GPU_NVRTC)
 

@@ -171,7 +171,7 @@ TEST(a_full_disk_leaves_nothing)
 TEST(processes_at_once)
 {
 	static char text[2][100000];
-	int i, k, st, seen = 0;
+	int i, k, st, seen;
 	pid_t pid[2];
 	void *p;
 	size_t n;
@@ -187,9 +187,9 @@ TEST(processes_at_once)
 				_exit(1);
 		_exit(0);
 	}
-	for (i = 0; i < 2000 && seen < 300; i++) {
+	for (seen = 0; seen < 300;) {
 		if (gpu_cache_load(dir, "key", &p, &n))
-			continue;
+			continue;	/* nobody has written yet */
 		CHECK_EQ(n, sizeof(text[0]));
 		CHECK(!memcmp(p, text[*(char *)p - 'a'], n));
 		rlx_free(p);
@@ -199,7 +199,6 @@ TEST(processes_at_once)
 		CHECK_EQ(waitpid(pid[k], &st, 0), pid[k]);
 		CHECK_EQ(st, 0);
 	}
-	CHECK(seen > 0);
 	CHECK(!gpu_cache_load(dir, "key", &p, &n));
 	rlx_free(p);
 }

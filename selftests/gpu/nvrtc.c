@@ -9,6 +9,8 @@ static void *real_nvrtc(void)
 	const char *own = getenv("RLX_NVRTC");
 	void *lib = own ? dlopen(own, RTLD_NOW) : NULL;
 
+	if (own)
+		CHECKF(lib, "%s", dlerror());
 	/* the emulator's own one may come first on the loader's path */
 	for (size_t i = 0; i < sizeof(name) / sizeof(*name) && !lib; i++) {
 		lib = dlopen(name[i], RTLD_NOW);
