@@ -195,7 +195,7 @@ pick_image()
 		grep -q 'Xen .*(0x00000012)' && image=$kdir/vmlinux
 }
 
-# Options for the nodes, one processor each.
+# Options for the nodes, one processor each, in a socket of its own.
 nodes()
 {
 	[ "$nodes" -gt 1 ] || return
@@ -221,7 +221,7 @@ boot()
 			words="$words kfence.sample_interval=100" ;;
 	esac
 	# shellcheck disable=SC2046 # words
-	set -- -accel tcg,thread=multi -cpu max -smp "$cpus" -m "$mem" \
+	set -- -accel tcg,thread=multi -cpu max -smp "$cpus,sockets=$nodes" -m "$mem" \
 		-nodefaults -no-user-config -display none -no-reboot \
 		-kernel "$image" -initrd "$log/initrd" $(nodes)
 	if [ -n "$shell" ]; then
