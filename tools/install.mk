@@ -50,6 +50,7 @@ install: all $(MAN_OK)
 	$(Q)install -m 755 $(BUILD)/lib/librlx-gpu.so.$(SOMAJOR) \
 		'$(DESTDIR)$(LIBDIR)/$(GPUFILE)'
 	$(Q)ln -sf $(GPUFILE) '$(DESTDIR)$(LIBDIR)/librlx-gpu.so.$(SOMAJOR)'
+	$(Q)ln -sf librlx-gpu.so.$(SOMAJOR) '$(DESTDIR)$(LIBDIR)/librlx-gpu.so'
 	$(Q)$(call fill,rlx.pc,$(LIBDIR)/pkgconfig)
 	$(Q)$(call fill,rlxConfig.cmake,$(LIBDIR)/cmake/rlx)
 	$(Q)$(call fill,rlxConfigVersion.cmake,$(LIBDIR)/cmake/rlx)
