@@ -391,12 +391,27 @@ static void find_pages(void)
 		fclose(f);
 }
 
+/*
+ * Pages are counted from the boot on, so that small leaks add up, and from the program
+ * before on, so that what others gave back meanwhile hides nothing.
+ */
+struct pages_in_use {
+	long	boot_kb, last_kb;
+};
+
+static struct pages_in_use pages_now(void)
+{
+	long kb = settled_kb();
+
+	return (struct pages_in_use){ kb, kb };
+}
+
 /* After a program: nothing of ours may be in use, and the module goes away. */
-static void gate(long *base_kb)
+static void gate(struct pages_in_use *pages)
 {
 	const char *busy = NULL;
 	double end = now() + (debug_kernel ? 10 : 5);
-	long kb = 0, limit = debug_kernel ? DRIFT_MAX_DEBUG_KB : DRIFT_MAX_KB;
+	long used = 0, kb = 0, limit = debug_kernel ? DRIFT_MAX_DEBUG_KB : DRIFT_MAX_KB;
 	int rc = EBUSY;
 
 	if (!module_in)
@@ -414,14 +429,18 @@ static void gate(long *base_kb)
 	}
 	module_in = false;
 	for (end = now() + 2; now() < end; usleep(50000)) {
-		kb = settled_kb() - *base_kb;
+		used = settled_kb();
+		kb = used - pages->boot_kb;
+		if (kb < used - pages->last_kb)
+			kb = used - pages->last_kb;
 		if (kb <= limit)
 			break;
 	}
-	say("drift %ld KiB", kb);
+	say("drift %ld KiB", used - pages->boot_kb);
+	pages->last_kb = used;
 	if (kb > limit) {
 		leak("%ld KiB of pages did not come back", kb);
-		*base_kb += kb;		/* the next one is not to blame */
+		pages->boot_kb = used;	/* the next one is not to blame */
 	}
 }
 
@@ -547,7 +566,7 @@ static int watch(const struct job *j, pid_t pid, int fd, const char *group)
 	return st;
 }
 
-static void run_job(const struct job *j, long *base_kb)
+static void run_job(const struct job *j, struct pages_in_use *pages)
 {
 	char group[256];
 	double start = now();
@@ -581,7 +600,7 @@ static void run_job(const struct job *j, long *base_kb)
 		leak("processes that cannot be killed");
 	} else {
 		rmdir(group);
-		gate(base_kb);
+		gate(pages);
 	}
 	say("end %s %d %.0f", j->name, WIFSIGNALED(st) ?
 	    128 + WTERMSIG(st) : WEXITSTATUS(st), 1e3 * (now() - start));
@@ -652,7 +671,7 @@ static void work(FILE *list)
 {
 	static char line[4096];
 	char name[128], params[512], file[256], *p;
-	long base_kb = settled_kb();
+	struct pages_in_use pages = pages_now();
 	struct job j;
 	int at, rc;
 
@@ -663,13 +682,13 @@ static void work(FILE *list)
 			rc = load(file, params);
 			if (rc)
 				say("note insmod %s: %s", file, strerror(rc));
-			base_kb = settled_kb();
+			pages = pages_now();
 		} else if (sscanf(line, "module %255s", file) == 1) {
 			module_file = strdup(file);
 			/* Once in and out, for what only the first load takes. */
 			if (load_ours("-"))
-				gate(&base_kb);
-			base_kb = settled_kb();
+				gate(&pages);
+			pages = pages_now();
 		} else if (sscanf(line, "kunit %127s %255s", name, file) == 2) {
 			run_kunit(name, file);
 		} else if (sscanf(line, "run %127s %d %d %511s %n", name,
@@ -679,7 +698,7 @@ static void work(FILE *list)
 			j.name = name;
 			j.params = params;
 			j.command = line + at;
-			run_job(&j, &base_kb);
+			run_job(&j, &pages);
 		} else if (line[0]) {
 			say("note not understood: %s", line);
 		}

@@ -210,8 +210,6 @@ nodes()
 boot()
 {
 	words="console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr mitigations=off"
-	# A processor of the guest stands still for as long as its host likes.
-	words="$words rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60"
 	words="$words kasan_multi_shot audit=0 $append"
 	words="$words ${RLX_KMOD_FUZZ_OPS:+RLX_KMOD_FUZZ_OPS=$RLX_KMOD_FUZZ_OPS}"
 	words="$words ${RLX_TEST_SEED:+RLX_TEST_SEED=$RLX_TEST_SEED}"

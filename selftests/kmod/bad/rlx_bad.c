@@ -44,8 +44,8 @@ static void bad_warn(void)
 
 static void bad_pages(void)
 {
-	/* A huge page that nothing remembers: the least that must be seen. */
-	if (!alloc_pages(GFP_KERNEL, 9))
+	/* 1 MiB that nothing remembers. */
+	if (!alloc_pages(GFP_KERNEL, 8))
 		pr_info("no pages\n");
 }
 
