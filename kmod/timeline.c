@@ -143,21 +143,35 @@ void rlx_timeline_import_done(struct rlx_timeline *tl, u64 value, int error)
 	rlx_timeline_unsignal_locked(tl);
 }
 
+static int rlx_timeline_look_locked(struct rlx_timeline *tl, u64 value)
+{
+	lockdep_assert_held(&tl->lock);
+	return value <= tl->value ? 1 : tl->error;
+}
+
+int rlx_timeline_look(struct rlx_timeline *tl, u64 value)
+{
+	unsigned long flags;
+	int ret;
+
+	spin_lock_irqsave(&tl->lock, flags);
+	ret = rlx_timeline_look_locked(tl, value);
+	spin_unlock_irqrestore(&tl->lock, flags);
+	return ret;
+}
+
 int rlx_timeline_wait_add(struct rlx_timeline *tl,
 			  struct rlx_timeline_waiter *w)
 {
 	unsigned long flags;
-	int ret = 0;
+	int ret;
 
 	RB_CLEAR_NODE(&w->node);
 	spin_lock_irqsave(&tl->lock, flags);
-	if (w->value <= tl->value)
-		ret = 1;
-	else if (tl->error)
-		ret = tl->error;
-	else if (tl->nr_waiters >= RLX_TIMELINE_WAITERS)
+	ret = rlx_timeline_look_locked(tl, w->value);
+	if (!ret && tl->nr_waiters >= RLX_TIMELINE_WAITERS)
 		ret = -ENOSPC;
-	else
+	if (!ret)
 		rlx_timeline_link(tl, w);
 	spin_unlock_irqrestore(&tl->lock, flags);
 	return ret;

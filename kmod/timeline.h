@@ -86,6 +86,16 @@ static inline struct rlx_timeline *rlx_timeline_get(struct rlx_timeline *tl)
 }
 
 /**
+ * rlx_timeline_look() - whether @value is reached now.
+ *
+ * Nobody can tell by the timeline that somebody looked.
+ * Context: any, as for rlx_timeline_wait_add().
+ * Returns 1: reached, also on a poisoned timeline; 0: not yet; a negative errno:
+ * poisoned below the value.
+ */
+int rlx_timeline_look(struct rlx_timeline *tl, u64 value);
+
+/**
  * rlx_timeline_wait_add() - have w->wake called when w->value is reached.
  * @tl: with a reference that lasts until @wake was called or the waiter taken
  *      back

@@ -65,10 +65,12 @@ static void rlx_wait_wake(struct rlx_timeline_waiter *w, int error)
 }
 
 /*
- * Queues at every timeline. For ANY a point that is reached counts more than
- * one that is poisoned, wherever it stands.
+ * Queues at every timeline, or looks at it, where nobody will sleep: that is no
+ * wait under way, and has its answer of a timeline that has no room for one. For
+ * ANY a point that is reached counts more than one that is poisoned, wherever it
+ * stands.
  */
-static void rlx_wait_begin(struct rlx_wait *wait)
+static void rlx_wait_begin(struct rlx_wait *wait, bool queue)
 {
 	int ret, error = 0;
 	u32 i, bad = 0;
@@ -77,8 +79,9 @@ static void rlx_wait_begin(struct rlx_wait *wait)
 	for (i = 0; i < wait->nr; i++) {
 		struct rlx_wait_point *p = &wait->point[i];
 
-		ret = rlx_timeline_wait_add(p->tl, &p->waiter);
-		p->added = !ret;
+		ret = queue ? rlx_timeline_wait_add(p->tl, &p->waiter) :
+			      rlx_timeline_look(p->tl, p->waiter.value);
+		p->added = queue && !ret;
 		if (ret > 0)
 			rlx_wait_hit(wait, i, 0);
 		if (ret < 0 && !error) {
@@ -137,7 +140,7 @@ static int rlx_wait_run(struct rlx_wait *wait, u64 deadline_ns, u32 *index)
 {
 	int ret;
 
-	rlx_wait_begin(wait);
+	rlx_wait_begin(wait, deadline_ns);
 	ret = rlx_wait_sleep(wait, deadline_ns);
 	rlx_wait_end(wait);
 	/* What came between the timeout and the end counts. */

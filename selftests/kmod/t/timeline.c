@@ -403,6 +403,9 @@ TEST(waiters_are_capped)
 		CHECK_EQ(tl_eventfd(tl, ev, 1 + (i * 2654435761u) % 1000), 0);
 	CHECK_EQ(tl_eventfd(tl, ev, 5), -ENOSPC);
 	CHECK_EQ(tl_wait1(s, tl, 5, FOREVER), -ENOSPC);
+	/* Who only asks is no waiter. */
+	CHECK_EQ(tl_wait1(s, tl, 5, 0), -EAGAIN);
+	CHECK_EQ(tl_wait1(s, tl, 0, 0), 0);
 	CHECK_EQ(tl_waiters(tl), 4096);
 	for (i = 1; i <= 1000; i += 37)
 		CHECK_EQ(k_signal(tl, i), 0);
