@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A strict JSON reader (RFC 8259) into one flat array of nodes, and a small
- * writer for the tools. Reading takes time and memory linear in the text and a
- * stack that does not depend on it.
+ * A strict JSON reader (RFC 8259) into one flat array of nodes. It takes time and
+ * memory linear in the text and a stack that does not depend on it.
  */
 #ifndef RLX_IO_JSON_H
 #define RLX_IO_JSON_H
@@ -10,11 +9,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
+#include "base/json_write.h"
 #include "rlx/status.h"
-
-enum { RLX_JSON_DEPTH_MAX = 256 };
 
 enum rlx_json_kind {
 	RLX_JSON_NULL,
@@ -104,32 +101,5 @@ struct rlx_json_iter {
 
 struct rlx_json_iter rlx_json_iter(const struct rlx_json *j, uint32_t i);
 bool rlx_json_next(struct rlx_json_iter *it);
-
-/*
- * Writer: one value, pretty or on one line. Calls that do not fit (a value in
- * an object without its key, an end without a begin) and failures of the
- * stream stick and show at rlx_json_writer_end(). NaN and infinities become
- * null; bytes that are not UTF-8 become U+FFFD. Does not allocate.
- */
-struct rlx_json_writer {
-	FILE		*f;
-	bool		 pretty, bad, key_pending, done;
-	uint32_t	 depth;
-	uint8_t		 kind[RLX_JSON_DEPTH_MAX];	/* '[' or '{' */
-	bool		 some[RLX_JSON_DEPTH_MAX];	/* an item was written */
-};
-
-void rlx_json_writer_begin(struct rlx_json_writer *w, FILE *f, bool pretty);
-/* True if one whole value was written and the stream took all of it. */
-bool rlx_json_writer_end(struct rlx_json_writer *w);
-void rlx_json_put_begin(struct rlx_json_writer *w, char kind);	/* '[' '{' */
-void rlx_json_put_end(struct rlx_json_writer *w);
-void rlx_json_put_key(struct rlx_json_writer *w, const char *key);
-void rlx_json_put_str(struct rlx_json_writer *w, const char *s);
-void rlx_json_put_strn(struct rlx_json_writer *w, const char *s, size_t n);
-void rlx_json_put_int(struct rlx_json_writer *w, int64_t v);
-void rlx_json_put_double(struct rlx_json_writer *w, double v);
-void rlx_json_put_bool(struct rlx_json_writer *w, bool v);
-void rlx_json_put_null(struct rlx_json_writer *w);
 
 #endif

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* The JSON writer of json.h. */
+/* The JSON writer of json_write.h. */
 #include <math.h>
 #include <string.h>
 
-#include "io/json.h"
-#include "io/utf8.h"
+#include "base/json_write.h"
+#include "base/utf8.h"
 
 void rlx_json_writer_begin(struct rlx_json_writer *w, FILE *f, bool pretty)
 {
