@@ -19,8 +19,12 @@ $(BUILD)/gen/.harvest: libuser/ops/ops.awk $(OP_SRC)
 $(GEN): $(BUILD)/gen/.harvest
 	@test -f $@ || { rm -f $<; $(MAKE) --no-print-directory $@; }
 
-# A model is read once: its readers may be small rather than fast.
-$(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard libuser/io/onnx_*.c)): CFLAGS += $(SMALL)
+# A model and its tokenizer are read once, and graphs are written and drawn for people:
+# that code may be small rather than fast.
+ONCE := $(wildcard libuser/io/onnx_*.c libuser/io/tokenizer_load*.c) \
+	$(wildcard libuser/io/safetensors*.c) libuser/io/npy.c libuser/ir/parse.c \
+	libuser/ir/print.c libuser/ir/draw.c
+$(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += $(SMALL)
 SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
 
 # What librlx-gpu.so uses of the inside; the map says which names, for whom.
@@ -38,10 +42,12 @@ $(BUILD)/lib/librlx.a: $(LIB_OBJ) $(A_OBJ)
 
 MAP	:= $(wildcard libuser/librlx.map)
 
+# Its own calls of what it exports need no table: nobody puts other functions there.
 $(BUILD)/lib/librlx.so.$(SOMAJOR): $(LIB_OBJ) $(SO_OBJ) $(MAP)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) -shared $(RELR) -Wl,-soname,librlx.so.$(SOMAJOR) -Wl,-z,defs \
+	$(Q)$(CC) -shared $(RELR) -Wl,-Bsymbolic-functions \
+		-Wl,-soname,librlx.so.$(SOMAJOR) -Wl,-z,defs \
 		$(MAP:%=-Wl$(comma)--version-script=%) \
 		$(LDFLAGS) $(LIB_OBJ) $(SO_OBJ) $(LDLIBS) -o $@
 comma := ,

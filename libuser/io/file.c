@@ -29,7 +29,11 @@ enum rlx_status rlx_file_status(int e)
 	}
 }
 
-uint64_t rlx_file_source(const struct stat *sb)
+/*
+ * What tells a file and its version from all others of this machine. Whoever writes
+ * into a file changes a time of it; a copy is another file.
+ */
+static uint64_t file_source(const struct stat *sb)
 {
 	const int64_t id[] = {
 		(int64_t)sb->st_dev, (int64_t)sb->st_ino, (int64_t)sb->st_size,
@@ -67,7 +71,7 @@ enum rlx_status rlx_file_map(struct rlx_file *f, const char *path,
 			f->map = p;
 			f->p = p;
 			f->n = (size_t)sb.st_size;
-			f->source = rlx_file_source(&sb);
+			f->source = file_source(&sb);
 		}
 	}
 	close(fd);

@@ -6,7 +6,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include "rlx/status.h"
 
@@ -17,12 +16,6 @@ struct rlx_file {
 	void		*map;	/* NULL: nothing to unmap */
 	uint64_t	 source;	/* for rlx_blob_set_source(); 0: no file */
 };
-
-/*
- * What tells a file and its version from all others of this machine. Whoever writes
- * into a file changes a time of it; a copy is another file.
- */
-uint64_t rlx_file_source(const struct stat *sb);
 
 /* What an errno of a file means: RLX_ENOENT, RLX_EACCES, RLX_ENOMEM, RLX_EIO. */
 enum rlx_status rlx_file_status(int e);

@@ -107,14 +107,6 @@ double onnx_attr_f(struct onnx_op *q, const char *name, double dflt)
 	return a ? (double)a->f : dflt;
 }
 
-bool onnx_attr_is(struct onnx_op *q, const char *name, const char *value,
-		  bool dflt)
-{
-	const struct onnx_attr *a = typed(q, name, ONNX_ATTR_STRING);
-
-	return a ? onnx_str_is(a->s, value) : dflt;
-}
-
 int onnx_attr_enum(struct onnx_op *q, const char *name,
 		   const char *const *names, int dflt)
 {

@@ -188,8 +188,6 @@ int32_t onnx_attr_i32(struct onnx_op *q, const char *name, int32_t dflt);
 /* All of [-most, most], so that sums and products cannot overflow; or fails. */
 bool onnx_modest(struct onnx_op *q, struct rlx_ints v, int64_t most);
 double onnx_attr_f(struct onnx_op *q, const char *name, double dflt);
-bool onnx_attr_is(struct onnx_op *q, const char *name, const char *value,
-		  bool dflt);
 /* The index of the string attribute in @names (NULL-ended); -1: none of them. */
 int onnx_attr_enum(struct onnx_op *q, const char *name,
 		   const char *const *names, int dflt);

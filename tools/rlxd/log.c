@@ -125,7 +125,7 @@ void log_write(enum log_level level, const char *event,
 	struct line l = { .n = 0 };
 	size_t i;
 
-	if (!log_wanted(level))
+	if ((int)level > atomic_load_explicit(&most, memory_order_relaxed))
 		return;
 	put_start(&l, json, level);
 	if (json || !is_word(event))
@@ -160,11 +160,6 @@ void log_setup(enum log_level most_level, bool json)
 	atomic_store(&most, most_level);
 	atomic_store(&as_json, json);
 	rlx_log_set(from_library, NULL);
-}
-
-bool log_wanted(enum log_level level)
-{
-	return (int)level <= atomic_load_explicit(&most, memory_order_relaxed);
 }
 
 bool log_allow(void)

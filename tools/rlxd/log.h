@@ -40,7 +40,6 @@ void log_write(enum log_level level, const char *event,
 
 /* Lines above @most are left out. */
 void log_setup(enum log_level most, bool json);
-bool log_wanted(enum log_level level);
 
 /*
  * For lines that a peer can cause: at most 20 a second, then one that counts the

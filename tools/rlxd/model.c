@@ -48,7 +48,8 @@ static void mark_files(const struct conf_model *c, struct file_mark out[3])
 		mark_file(c->tokenizer, &out[2]);
 }
 
-bool model_is_current(const struct model *m)
+/* True if the files it was loaded from are as they were. */
+static bool is_current(const struct model *m)
 {
 	struct file_mark now[3];
 
@@ -240,7 +241,7 @@ enum rlx_status model_set_open(const struct conf *c, struct model_set *old,
 	for (i = 0; !st && i < c->n_model; i++) {
 		struct model *was = old ? model_find(old, c->model[i].name) : NULL;
 
-		if (was && conf_model_equal(&was->conf, &c->model[i]) && model_is_current(was))
+		if (was && conf_model_equal(&was->conf, &c->model[i]) && is_current(was))
 			s->model[i] = model_get(was);
 		else
 			st = model_open(&c->model[i], crew, &s->model[i], err);

@@ -158,8 +158,6 @@ model_open(const struct conf_model *c, struct crew *crew, struct model **out,
 	   struct rlx_error *err);
 struct model *model_get(struct model *m);
 void model_put(struct model *m);
-/* True if the files it was loaded from are as they were. */
-bool model_is_current(const struct model *m);
 
 /*
  * The models of @c; those that @old has in the same form are shared with it. All

@@ -9,7 +9,8 @@
 #include "base/alloc.h"
 #include "tools/rlxd/obuf.h"
 
-char *obuf_room(struct obuf *o, size_t n)
+/* Room for @n more bytes, at the end; NULL when there is none. Then add to n. */
+static char *obuf_room(struct obuf *o, size_t n)
 {
 	size_t need, cap;
 	char *p;

@@ -14,8 +14,6 @@ struct obuf {
 	bool	 failed;
 };
 
-/* Room for @n more bytes, at the end; NULL when there is none. Then add to n. */
-char *obuf_room(struct obuf *o, size_t n);
 void obuf_put(struct obuf *o, const void *p, size_t n);
 void obuf_str(struct obuf *o, const char *s);
 void obuf_fmt(struct obuf *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
