@@ -44,4 +44,25 @@ static inline uint16_t rlx_f32_to_bf16(float f)
 	return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
+static inline uint16_t rlx_f32_to_f16(float f)
+{
+	uint32_t u, a;
+	uint16_t sign;
+
+	memcpy(&u, &f, sizeof(u));
+	sign = (uint16_t)(u >> 16 & 0x8000);
+	a = u & 0x7fffffffu;
+	if (a > 0x7f800000u)
+		return sign | 0x7e00;		/* quiet NaN */
+	if (a >= 0x477ff000u)
+		return sign | 0x7c00;
+	if (a >= 0x38800000u)
+		return sign | (uint16_t)(((a + 0xfff + (a >> 13 & 1)) >> 13) - (112 << 10));
+	/* subnormal: the sum is rounded at their last place */
+	memcpy(&f, &a, sizeof(f));
+	f += 0.5f;
+	memcpy(&a, &f, sizeof(a));
+	return sign | (uint16_t)(a - 0x3f000000u);
+}
+
 #endif

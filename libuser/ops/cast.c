@@ -18,6 +18,25 @@ static enum rlx_status cast_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
+/* Weights by the million, where a program is compiled for 16 bits. */
+static bool narrow(const struct rlx_tensor *x, const struct rlx_tensor *y, int64_t n)
+{
+	const float *from = x->data;
+	uint16_t *to = y->data;
+	int64_t i;
+
+	if (x->type.dtype != RLX_F32 ||
+	    (y->type.dtype != RLX_F16 && y->type.dtype != RLX_BF16))
+		return false;
+	if (y->type.dtype == RLX_F16)
+		for (i = 0; i < n; i++)
+			to[i] = rlx_f32_to_f16(from[i]);
+	else
+		for (i = 0; i < n; i++)
+			to[i] = rlx_f32_to_bf16(from[i]);
+	return true;
+}
+
 static enum rlx_status cast_eval(struct rlx_eval *q)
 {
 	const struct rlx_tensor *x = &q->in[0], *y = &q->out[0];
@@ -28,7 +47,7 @@ static enum rlx_status cast_eval(struct rlx_eval *q)
 	} else if (el_is_int(x->type.dtype) && el_is_int(y->type.dtype)) {
 		for (i = 0; i < n; i++)	/* integer to integer wraps */
 			el_seti(y, i, el_geti(x, i));
-	} else {
+	} else if (!narrow(x, y, n)) {
 		for (i = 0; i < n; i++)
 			el_set(y, i, el_get(x, i));
 	}
