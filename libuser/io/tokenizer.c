@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "io/tokenizer_impl.h"
+#include "io/tokenizer_share.h"
 #include "io/utf8.h"
 
 enum { FILE_MAX_BYTES = 1 << 30 };
@@ -151,6 +152,11 @@ void rlx_tokenizer_free(struct rlx_tokenizer *t)
 	rlx_free(t);
 }
 
+void rlx_tokenizer_share(struct rlx_tokenizer *t, struct rlx_store *s)
+{
+	tk_vocab_share(&t->vocab, s);
+}
+
 void rlx_tokenizer_info(const struct rlx_tokenizer *t,
 			struct rlx_tokenizer_info *out_info)
 {
@@ -174,9 +180,9 @@ void rlx_tokenizer_info(const struct rlx_tokenizer *t,
 
 const struct tk_added *tk_added_by_id(const struct rlx_tokenizer *t, int64_t id)
 {
-	if (id < 0 || id >= t->ids || !t->by_id || !t->by_id[id])
-		return NULL;
-	return &t->added[t->by_id[id] - 1];
+	uint64_t i = (uint64_t)id - t->id_from;
+
+	return i < t->id_span && t->by_id[i] ? &t->added[t->by_id[i] - 1] : NULL;
 }
 
 int64_t rlx_tokenizer_id(const struct rlx_tokenizer *t, const char *text,

@@ -4,11 +4,12 @@
 #define RLX_IO_TOKENIZER_IMPL_H
 
 #include "io/json.h"
+#include "rlx/backend.h"
 #include "rlx/tokenizer.h"
 
 enum {
 	TK_TEXT_MAX	= 512 << 20,	/* bytes of one text */
-	TK_VOCAB_MAX	= 1 << 24,	/* ids */
+	TK_VOCAB_MAX	= (1 << 24) - 1, /* ids */
 	TK_NONE		= -1,
 	TK_AFFIX_MAX	= 64,		/* bytes of a BPE prefix or suffix */
 };
@@ -27,19 +28,16 @@ struct tk_pool {
 bool tk_pool_add(struct tk_pool *p, const void *s, size_t n,
 		 struct tk_str *out);
 
-/* id <-> spelling. Slots hold a part of the hash and id + 1; 0 is empty. */
-struct tk_slot {
-	uint32_t	hash, id1;
-};
-
+/* id <-> spelling. Slots hold 8 bits of the hash above id + 1; 0 is empty. */
 struct tk_vocab {
 	struct tk_pool	 pool;
 	struct tk_str	*tok;		/* by id; off UINT32_MAX: no such id */
 	uint32_t	 n, cap;	/* largest id + 1; room in tok */
 	uint32_t	 used;		/* slots taken */
 	uint32_t	 longest;	/* bytes */
-	struct tk_slot	*slot;
+	uint32_t	*slot;
 	uint32_t	 slots;		/* a power of two */
+	bool		 shared;	/* the tables lie in a store */
 };
 
 #define TK_HASH0	0xcbf29ce484222325u
@@ -64,6 +62,8 @@ static inline uint64_t tk_hash(uint64_t h, const uint8_t *p, size_t n)
 /* @reserve: how many ids to expect. */
 bool tk_vocab_init(struct tk_vocab *v, uint32_t reserve);
 void tk_vocab_fini(struct tk_vocab *v);
+/* Of a whole one, whose tables are to lie in @s from now on, if it can have them. */
+void tk_vocab_share(struct tk_vocab *v, struct rlx_store *s);
 /* RLX_ENOMEM; RLX_ERANGE: @id is too large; RLX_EEXIST: one of them is taken. */
 enum rlx_status tk_vocab_add(struct tk_vocab *v, const void *s, size_t n,
 			     int64_t id);
@@ -271,7 +271,8 @@ struct rlx_tokenizer {
 
 	struct tk_added	*added;
 	uint32_t	 n_added, cap_added;
-	uint32_t	*by_id;		/* index into added[] + 1, or 0 */
+	uint32_t	*by_id;		/* from id_from on: index into added[] + 1, or 0 */
+	uint32_t	 id_from, id_span;
 	struct tk_trie	 added_raw, added_norm;	/* to indices of added[] */
 
 	struct tk_norm	*norm;

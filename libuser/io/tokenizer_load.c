@@ -200,7 +200,7 @@ static enum rlx_status index_added(struct tk_load *l,
 	enum rlx_status st;
 	bool ok;
 
-	t->by_id[a->id] = k + 1;
+	t->by_id[(uint32_t)a->id - t->id_from] = k + 1;
 	if (!a->normalized) {
 		ok = tk_trie_put(&t->added_raw, tk_text(t, a->text), a->text.len,
 				 (int32_t)k);
@@ -226,13 +226,22 @@ static enum rlx_status index_all_added(struct tk_load *l)
 	struct rlx_tokenizer *t = l->t;
 	struct rlx_tokenizer_scratch *s;
 	enum rlx_status st;
+	int32_t first = INT32_MAX, last = 0;
 	uint32_t k;
 
 	if (!t->n_added)
 		return RLX_OK;
-	t->by_id = rlx_calloc(t->ids, sizeof(*t->by_id));
-	if (!t->by_id)
+	for (k = 0; k < t->n_added; k++) {
+		first = t->added[k].id < first ? t->added[k].id : first;
+		last = t->added[k].id > last ? t->added[k].id : last;
+	}
+	t->id_from = (uint32_t)first;
+	t->id_span = (uint32_t)(last - first) + 1;
+	t->by_id = rlx_calloc(t->id_span, sizeof(*t->by_id));
+	if (!t->by_id) {
+		t->id_span = 0;
 		return tk_nomem(l);
+	}
 	st = rlx_tokenizer_scratch_new(t, &s, l->err);
 	for (k = 0; k < t->n_added && !st; k++)
 		st = index_added(l, s, k);

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "io/tokenizer_impl.h"
 #include "io/utf8.h"
+#include "ir/graph.h"
 
 bool tk_pool_add(struct tk_pool *p, const void *s, size_t n, struct tk_str *out)
 {
@@ -31,31 +32,79 @@ bool tk_vocab_init(struct tk_vocab *v, uint32_t reserve)
 
 void tk_vocab_fini(struct tk_vocab *v)
 {
-	rlx_free(v->pool.b);
-	rlx_free(v->tok);
-	rlx_free(v->slot);
+	if (!v->shared) {
+		rlx_free(v->pool.b);
+		rlx_free(v->tok);
+		rlx_free(v->slot);
+	}
 	*v = (struct tk_vocab){ 0 };
+}
+
+/* These bytes where the store has them; NULL: nowhere, or it has others. */
+static void *stored(struct rlx_store *s, const void *p, size_t bytes)
+{
+	struct rlx_blob *b = rlx_blob_new(p, bytes, NULL, NULL);
+	static const int64_t none[4];
+	enum rlx_took took;
+	void *kept = NULL;
+
+	if (!b)
+		return NULL;
+	took = rlx_store_take(s, b, "tokens", none, bytes, &kept);
+	rlx_blob_put(b);
+	if (took == RLX_TOOK_NEW) {
+		memcpy(kept, p, bytes);
+		rlx_store_ready(s, kept);
+	}
+	/* Tables are followed without a look at each step: they must be ours. */
+	return took != RLX_TOOK_NONE && !memcmp(kept, p, bytes) ? kept : NULL;
+}
+
+void tk_vocab_share(struct tk_vocab *v, struct rlx_store *s)
+{
+	struct tk_vocab in = *v;
+
+	if (!s || !v->n)
+		return;
+	in.pool.b = stored(s, v->pool.b, v->pool.n);
+	in.tok = stored(s, v->tok, v->n * sizeof(*v->tok));
+	in.slot = stored(s, v->slot, v->slots * sizeof(*v->slot));
+	if (!in.pool.b || !in.tok || !in.slot)
+		return;
+	in.shared = true;
+	tk_vocab_fini(v);
+	*v = in;
+}
+
+enum { SLOT_ID = 0xffffff };
+
+static void slot_put(const struct tk_vocab *v, uint32_t hash, uint32_t id)
+{
+	uint32_t i = hash & (v->slots - 1);
+
+	while (v->slot[i])
+		i = (i + 1) & (v->slots - 1);
+	v->slot[i] = (hash & ~(uint32_t)SLOT_ID) | (id + 1);
 }
 
 static bool vocab_rehash(struct tk_vocab *v)
 {
-	uint32_t slots = v->slots * 2, i, k;
-	struct tk_slot *slot;
+	struct tk_vocab bigger = *v;
+	uint32_t i;
 
-	slot = rlx_calloc(slots, sizeof(*slot));
-	if (!slot)
+	bigger.slots *= 2;
+	bigger.slot = rlx_calloc(bigger.slots, sizeof(*bigger.slot));
+	if (!bigger.slot)
 		return false;
-	for (i = 0; i < v->slots; i++) {
-		if (!v->slot[i].id1)
-			continue;
-		k = v->slot[i].hash & (slots - 1);
-		while (slot[k].id1)
-			k = (k + 1) & (slots - 1);
-		slot[k] = v->slot[i];
+	for (i = 0; i < v->n; i++) {
+		struct tk_str t = v->tok[i];
+
+		if (tk_vocab_has(v, i))
+			slot_put(&bigger, tk_hash_end(tk_hash(TK_HASH0, v->pool.b + t.off,
+							      t.len)), i);
 	}
 	rlx_free(v->slot);
-	v->slot = slot;
-	v->slots = slots;
+	*v = bigger;
 	return true;
 }
 
@@ -67,16 +116,19 @@ int64_t tk_vocab_find(const struct tk_vocab *v, uint64_t hash,
 
 	if (!v->slots)
 		return -1;
-	for (i = h & (v->slots - 1); v->slot[i].id1;
+	for (i = h & (v->slots - 1); v->slot[i];
 	     i = (i + 1) & (v->slots - 1)) {
-		struct tk_str t = v->tok[v->slot[i].id1 - 1];
+		uint32_t id = (v->slot[i] & SLOT_ID) - 1;
+		struct tk_str t;
 
-		if (v->slot[i].hash != h || t.len != pre_len + n ||
-		    memcmp(v->pool.b + t.off + pre_len, s, n))
+		if ((v->slot[i] ^ h) > SLOT_ID)
+			continue;
+		t = v->tok[id];
+		if (t.len != pre_len + n || memcmp(v->pool.b + t.off + pre_len, s, n))
 			continue;
 		if (!pre_len || !memcmp(v->pool.b + t.off, v->pool.b + pre->off,
 					pre_len))
-			return v->slot[i].id1 - 1;
+			return id;
 	}
 	return -1;
 }
@@ -89,7 +141,6 @@ int64_t tk_vocab_get(const struct tk_vocab *v, const void *s, size_t n)
 enum rlx_status tk_vocab_add(struct tk_vocab *v, const void *s, size_t n,
 			     int64_t id)
 {
-	uint32_t h = tk_hash_end(tk_hash(TK_HASH0, s, n)), i;
 	struct tk_str str;
 
 	if (id < 0 || id >= TK_VOCAB_MAX)
@@ -105,10 +156,7 @@ enum rlx_status tk_vocab_add(struct tk_vocab *v, const void *s, size_t n,
 	v->tok[id] = str;
 	if (n > v->longest)
 		v->longest = (uint32_t)n;
-	i = h & (v->slots - 1);
-	while (v->slot[i].id1)
-		i = (i + 1) & (v->slots - 1);
-	v->slot[i] = (struct tk_slot){ h, (uint32_t)id + 1 };
+	slot_put(v, tk_hash_end(tk_hash(TK_HASH0, s, n)), (uint32_t)id);
 	v->used++;
 	return RLX_OK;
 }

@@ -5,11 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "io/tokenizer_share.h"
 #include "mem/arena.h"
 #include "rlx/backend.h"
 #include "rlx/bert.h"
 #include "rlx/run.h"
 #include "rlx/store.h"
+#include "rlx/tokenizer.h"
 #include "rt/store.h"
 #include "selftests/lib/tiny_bert.h"
 #include "selftests/mem/provider.h"
@@ -522,6 +524,52 @@ static void *compile_again(void *want)
 			return want;
 	}
 	return NULL;
+}
+
+/* A tokenizer of a vocab.txt whose words it still tells apart, shared or not. */
+static struct rlx_tokenizer *shared_words(const char *text, struct rlx_store *s)
+{
+	struct rlx_error err = { 0 };
+	struct rlx_tokenizer *t;
+	const char *word = text, *end;
+	int64_t id;
+	size_t n;
+
+	CHECKF(!rlx_tokenizer_new_mem(text, strlen(text), NULL, &t, &err), "%s", err.text);
+	rlx_tokenizer_share(t, s);
+	for (id = 0; *word; id++, word = end + 1) {
+		end = strchr(word, '\n');
+		CHECK_EQ(rlx_tokenizer_id(t, word, (size_t)(end - word)), id);
+		CHECK(!memcmp(rlx_tokenizer_token(t, id, &n), word, (size_t)(end - word)));
+		CHECK_EQ(n, end - word);
+	}
+	CHECK_EQ(rlx_tokenizer_id(t, "nothing", 7), -1);
+	return t;
+}
+
+TEST(vocabularies_are_shared)
+{
+	static const char one[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\nun\n##able\nword\n";
+	static const char other[] = "[PAD]\n[UNK]\n[CLS]\n[SEP]\nun\n##able\nlord\n";
+	struct rlx_store *s = store_of(1 << 20), *tiny = store_of(4096);
+	struct rlx_tokenizer *t[6] = { shared_words(one, s), shared_words(one, s) };
+	struct rlx_store_info info = info_of(s);
+	unsigned int i;
+
+	CHECK_EQ(info.entries, 3);
+	CHECK_EQ(info.found, 3);
+	CHECK(!rlx_store_seal(s, NULL));
+	t[2] = shared_words(one, s);
+	CHECK_EQ(info_of(s).found, 6);
+	CHECK_EQ(info_of(s).missed, 0);
+	t[3] = shared_words(other, s);
+	CHECK(info_of(s).missed > 0);
+	t[4] = shared_words(one, NULL);
+	t[5] = shared_words(one, tiny);
+	for (i = 0; i < 6; i++)
+		rlx_tokenizer_free(t[i]);
+	rlx_store_put(tiny);
+	rlx_store_put(s);
 }
 
 TEST(threads_share_entries)
