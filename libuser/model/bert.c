@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* BERT encoders built from config.json and model.safetensors. */
+#include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,6 +27,9 @@ struct rlx_bert {
 	struct weights		*w;
 	struct rlx_blob		**blob;		/* by place in the file; NULL: not used */
 	uint32_t		n_blob;
+	/* Guards @places: positions with token type 0 added, as many as were asked for. */
+	pthread_mutex_t		lock;
+	struct rlx_blob		*places;
 };
 
 /* Building: where, and the story of what a name lookup met. */
@@ -281,6 +286,7 @@ enum rlx_status rlx_bert_open(const char *dir, struct rlx_bert **out,
 		goto out_put;
 	}
 	atomic_init(&b->refs, 1);
+	pthread_mutex_init(&b->lock, NULL);
 	snprintf(path, n, "%s/%s", dir, config);
 	st = read_config(b, path, err);
 	if (st)
@@ -316,8 +322,10 @@ void rlx_bert_put(struct rlx_bert *b)
 	for (i = 0; b->blob && i < b->n_blob; i++)
 		rlx_blob_put(b->blob[i]);
 	rlx_free(b->blob);
+	rlx_blob_put(b->places);
 	if (b->w)
 		weights_put(b->w);
+	pthread_mutex_destroy(&b->lock);
 	rlx_free(b);
 }
 
@@ -364,6 +372,82 @@ static rlx_value first_rows(struct build *q, const char *name, int64_t rows)
 	return as_f32(q, v, type.dtype);
 }
 
+static void put_places(void *ctx)
+{
+	rlx_blob_put(ctx);
+}
+
+/* Rows of two tables, the second one's first added to each. NULL: no memory. */
+static struct rlx_blob *add_rows(const float *p, const float *t, size_t rows, size_t width)
+{
+	size_t n = rows * width, i;
+	float *sum = rlx_aligned(64, n * sizeof(*sum));	/* no more than the file has */
+	struct rlx_blob *blob;
+
+	if (!sum)
+		return NULL;
+	for (i = 0; i < n; i++)
+		sum[i] = p[i] + t[i % width];
+	blob = rlx_blob_new(sum, n * sizeof(*sum), rlx_free, sum);
+	if (!blob)
+		rlx_free(sum);
+	return blob;
+}
+
+/*
+ * The first @bytes of what each place in a text adds, where token types are not told:
+ * one sum for all graphs, of which each would fold it by itself, unless a longer one is
+ * asked for later. NULL: no memory.
+ */
+static struct rlx_blob *places_over(struct rlx_bert *b, const float *p, const float *t,
+				    size_t bytes)
+{
+	size_t width = (size_t)b->info.hidden;
+	struct rlx_blob *sum, *blob;
+
+	pthread_mutex_lock(&b->lock);
+	if (rlx_blob_bytes(b->places) < bytes) {
+		rlx_blob_put(b->places);
+		b->places = add_rows(p, t, bytes / sizeof(*p) / width, width);
+	}
+	sum = rlx_blob_get(b->places);
+	pthread_mutex_unlock(&b->lock);
+	if (!sum)
+		return NULL;
+	blob = rlx_blob_new(rlx_blob_data(sum), bytes, put_places, sum);
+	if (!blob)
+		rlx_blob_put(sum);
+	return blob;
+}
+
+/* What is added to the words of texts of q->seq places. */
+static rlx_value places(struct build *q)
+{
+	static const char positions[] = "embeddings.position_embeddings.weight";
+	static const char kinds[] = "embeddings.token_type_embeddings.weight";
+	struct rlx_type type = rlx_type(RLX_F32, q->seq, q->b->info.hidden);
+	const struct rlx_safetensor *p, *t;
+	struct rlx_blob *blob;
+	rlx_value v;
+	uint32_t i;
+
+	p = find(q->b, positions, &i);
+	t = find(q->b, kinds, &i);
+	if (p->type.dtype != RLX_F32 || t->type.dtype != RLX_F32 ||
+	    (uintptr_t)p->data % sizeof(float) || (uintptr_t)t->data % sizeof(float))
+		return rlx_emit(q->g, add,	/* two constants make one */
+				.a = first_rows(q, positions, q->seq),
+				.b = first_rows(q, kinds, 1));
+	blob = places_over(q->b, p->data, t->data, (size_t)rlx_type_bytes(&type));
+	if (!blob) {
+		rlx_fail(q->err, RLX_ENOMEM, "bert: out of memory");
+		return RLX_NONE;
+	}
+	v = rlx_constant_blob(q->g, type, blob);
+	rlx_blob_put(blob);
+	return v;
+}
+
 /* act(x W' + b) + residual; the file holds W as [out, in]. */
 static rlx_value linear(struct build *q, rlx_value x, const char *name, enum rlx_act act,
 			rlx_value residual)
@@ -399,51 +483,32 @@ static rlx_value layer(struct build *q, rlx_value x, rlx_value lengths, int64_t 
 
 static rlx_value embed(struct build *q, rlx_value ids, rlx_value types)
 {
+	static const char name[] = "embeddings.LayerNorm";
 	struct rlx_graph *g = q->g;
 	rlx_value x = rlx_emit(g, gather,
 			       .x = weight(q, "embeddings.word_embeddings", "weight"),
 			       .indices = ids);
-	rlx_value pos = first_rows(q, "embeddings.position_embeddings.weight", q->seq);
-	rlx_value kind;
+	rlx_value pos = types.id ?
+		first_rows(q, "embeddings.position_embeddings.weight", q->seq) : places(q);
 
 	if (types.id)
-		kind = rlx_emit(g, gather,
-				.x = weight(q, "embeddings.token_type_embeddings", "weight"),
-				.indices = types);
-	else
-		kind = first_rows(q, "embeddings.token_type_embeddings.weight", 1);
-	x = rlx_emit(g, add, .a = rlx_emit(g, add, .a = x, .b = kind), .b = pos);
-	return norm(q, x, "embeddings.LayerNorm");
+		x = rlx_emit(g, add, .a = x, .b = rlx_emit(g, gather,
+			.x = weight(q, "embeddings.token_type_embeddings", "weight"),
+			.indices = types));
+	return rlx_emit(g, fused_residual_norm, .x = x, .residual = pos,
+			.gamma = weight(q, name, "weight"), .beta = weight(q, name, "bias"),
+			.kind = RLX_NORM_LAYER, .eps = (float)q->b->eps);
 }
 
-/* 0, 1, ... seq - 1 */
-static rlx_value positions(struct build *q)
-{
-	int64_t *v = rlx_calloc((size_t)q->seq, sizeof(*v)), i;
-	rlx_value at;
-
-	if (!v) {
-		rlx_fail(q->err, RLX_ENOMEM, "bert: out of memory");
-		return RLX_NONE;
-	}
-	for (i = 0; i < q->seq; i++)
-		v[i] = i;
-	at = rlx_constant(q->g, rlx_type(RLX_I64, 1, 1, q->seq), v);
-	rlx_free(v);
-	return at;
-}
-
-/* The mean over the first lengths[b] rows of each x[b], as a product. */
+/* The mean over the first lengths[b] rows of each x[b]: all keys weigh the same. */
 static rlx_value mean(struct build *q, rlx_value x, rlx_value lengths)
 {
-	struct rlx_graph *g = q->g;
-	rlx_value at = positions(q), n, mask;
+	rlx_value zero = rlx_emit(q->g, expand, .x = rlx_scalar_const(q->g, RLX_F32, 0),
+				  .shape = RLX_INTS(q->batch, 1, q->b->info.hidden));
 
-	n = rlx_emit(g, reshape, .x = lengths, .shape = RLX_INTS(q->batch, 1, 1));
-	mask = rlx_emit(g, cast, .x = rlx_emit(g, lt, .a = at, .b = n), .to = RLX_F32);
-	mask = rlx_emit(g, div, .a = mask, .b = rlx_emit(g, cast, .x = n, .to = RLX_F32));
-	return rlx_emit(g, reshape, .x = rlx_emit(g, matmul, .a = mask, .b = x),
-			.shape = RLX_INTS(q->batch, q->b->info.hidden));
+	x = rlx_emit(q->g, attention, .q = zero, .k = x, .v = x, .lens = lengths,
+		     .heads = (int32_t)q->b->info.heads);
+	return rlx_emit(q->g, reshape, .x = x, .shape = RLX_INTS(q->batch, q->b->info.hidden));
 }
 
 static rlx_value first_token(struct build *q, rlx_value x)
@@ -454,15 +519,15 @@ static rlx_value first_token(struct build *q, rlx_value x)
 			.shape = RLX_INTS(q->batch, q->b->info.hidden));
 }
 
+/* x by the root of its squares' sum, which is their mean times the width. */
 static rlx_value unit_length(struct build *q, rlx_value x)
 {
-	struct rlx_graph *g = q->g;
-	rlx_value s = rlx_emit(g, reduce, .x = rlx_emit(g, mul, .a = x, .b = x),
-			       .axes = RLX_INTS(-1), .kind = RLX_REDUCE_SUM,
-			       .keep_dims = true);
+	double width = (double)q->b->info.hidden;
+	rlx_value by = rlx_emit(q->g, expand, .x = rlx_scalar_const(q->g, RLX_F32, 1 / sqrt(width)),
+				.shape = RLX_INTS(q->b->info.hidden));
 
-	s = rlx_emit(g, max, .a = s, .b = rlx_scalar_const(g, RLX_F32, 1e-24));
-	return rlx_emit(g, mul, .a = x, .b = rlx_emit(g, rsqrt, .x = s));
+	return rlx_emit(q->g, rms_norm, .x = x, .gamma = by, .axis = -1,
+			.eps = (float)(1e-24 / width));
 }
 
 static enum rlx_status check_opts(const struct rlx_bert *b, const struct rlx_bert_opts *o,
