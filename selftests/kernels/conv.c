@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Convolution kernels at every ISA level against sums in double. */
-#include "kernels/conv.h"
-#include "selftests/kernels/kernel_test.h"
+#include "selftests/kernels/conv_ref.h"
 
 /* One convolution, plain tensors, and its reference. */
 struct shape {
@@ -12,31 +11,7 @@ struct shape {
 	bool	bias, res;
 };
 
-struct data {
-	float	*x, *w, *bias, *res;
-	double	*y, *mag;	/* result, and the sum of absolute terms */
-	size_t	nx, nw, ny;
-};
-
-static double act_ref(enum rlx_conv_act act, double a, double b, double x)
-{
-	double h = fmin(fmax(a * x + b, 0), 1);
-
-	switch (act) {
-	case RLX_CONV_RELU:	return fmax(x, 0);
-	case RLX_CONV_CLIP:	return fmin(fmax(x, a), b);
-	case RLX_CONV_LEAKY:	return x < 0 ? a * x : x;
-	case RLX_CONV_HSIGMOID:	return h;
-	case RLX_CONV_HSWISH:	return x * h;
-	case RLX_CONV_SIGMOID:	return 1 / (1 + exp(-x));
-	case RLX_CONV_SILU:	return x / (1 + exp(-x));
-	case RLX_CONV_TANH:	return tanh(x);
-	case RLX_CONV_GELU:	return x / 2 * (1 + erf(x / sqrt(2)));
-	default:		return x;
-	}
-}
-
-static void sum_ref(const struct shape *s, const struct data *d, size_t at,
+static void sum_ref(const struct shape *s, const struct conv_data *d, size_t at,
 		    const size_t *o)
 {
 	size_t icg = s->ic / s->groups, g = o[1] / (s->oc / s->groups);
@@ -62,11 +37,11 @@ static void sum_ref(const struct shape *s, const struct data *d, size_t at,
 		sum += d->res[at];
 		mag += fabs(d->res[at]);
 	}
-	d->y[at] = act_ref(s->act, s->a, s->b, sum);
+	d->y[at] = conv_act_ref(s->act, s->a, s->b, sum);
 	d->mag[at] = mag;
 }
 
-static void data_init(const struct shape *s, struct data *d, uint64_t *seed)
+static void data_init(const struct shape *s, struct conv_data *d, uint64_t *seed)
 {
 	size_t o[4], at = 0;
 
@@ -91,7 +66,7 @@ static void data_init(const struct shape *s, struct data *d, uint64_t *seed)
 					sum_ref(s, d, at++, o);
 }
 
-static void data_fini(struct data *d)
+static void data_fini(struct conv_data *d)
 {
 	free(d->x);
 	free(d->w);
@@ -101,7 +76,7 @@ static void data_fini(struct data *d)
 	free(d->mag);
 }
 
-static void compare(const struct shape *s, const struct data *d,
+static void compare(const struct shape *s, const struct conv_data *d,
 		    const float *y, const char *what, enum rlx_isa isa)
 {
 	for (size_t i = 0; i < d->ny; i++) {
@@ -212,7 +187,7 @@ static float *plain(enum rlx_isa isa, const float *src, size_t n,
 }
 
 static void conv_c_one(enum rlx_isa isa, const struct shape *s,
-		       const struct data *d, bool x_plain, uint64_t *seed)
+		       const struct conv_data *d, bool x_plain, uint64_t *seed)
 {
 	const struct rlx_kernels *k = rlx_kernels_get(isa);
 	struct rlx_k_conv_c a = {
@@ -264,7 +239,7 @@ static void conv_c_one(enum rlx_isa isa, const struct shape *s,
 
 static void conv_c_levels(const struct shape *s, bool x_plain, uint64_t *seed)
 {
-	struct data d;
+	struct conv_data d;
 
 	data_init(s, &d, seed);
 	for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
@@ -417,7 +392,7 @@ TEST(conv_c_refuses)
 }
 
 static void dw_one(enum rlx_isa isa, const struct shape *s,
-		   const struct data *d, uint64_t *seed)
+		   const struct conv_data *d, uint64_t *seed)
 {
 	const struct rlx_kernels *k = rlx_kernels_get(isa);
 	size_t c = rlx_conv_block(isa), blocks = (s->ic + c - 1) / c;
@@ -470,7 +445,7 @@ TEST(dw_c_random)
 
 	for (int i = 0; i < 200; i++) {
 		struct shape s = shape_random(&seed);
-		struct data d;
+		struct conv_data d;
 
 		s.groups = s.oc = s.ic;
 		if (i % 2) {	/* the shapes that have their own code */
@@ -490,7 +465,7 @@ TEST(dw_c_random)
 }
 
 /* Norm of output @o's input patch times the norm of its filter. */
-static double patch_norm(const struct shape *s, const struct data *d,
+static double patch_norm(const struct shape *s, const struct conv_data *d,
 			 const size_t *o)
 {
 	double x = 0, w = 0, v;
@@ -513,7 +488,7 @@ static double patch_norm(const struct shape *s, const struct data *d,
 }
 
 /* The largest error of wino_c in the unit its header states. */
-static double wino_error(const struct shape *s, const struct data *d,
+static double wino_error(const struct shape *s, const struct conv_data *d,
 			 const float *y)
 {
 	double worst = 0, err;
@@ -532,7 +507,7 @@ static double wino_error(const struct shape *s, const struct data *d,
 }
 
 static void wino_one(enum rlx_isa isa, const struct shape *s,
-		     const struct data *d, size_t m, uint64_t *seed)
+		     const struct conv_data *d, size_t m, uint64_t *seed)
 {
 	const size_t xdims[3] = { s->n, s->ic, s->ih * s->iw };
 	const size_t ydims[3] = { s->n, s->oc, s->oh * s->ow };
@@ -592,7 +567,7 @@ TEST(wino_c_random)
 
 	for (int i = 0; i < 100; i++) {
 		struct shape s = shape_random(&seed);
-		struct data d;
+		struct conv_data d;
 
 		s.kh = s.kw = 3;
 		s.sh = s.sw = s.dh = s.dw = 1;

@@ -1,136 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* Plain convolution, forwards and transposed, against sums in double. */
-#include "kernels/conv.h"
-#include "selftests/kernels/kernel_test.h"
-
-struct data {
-	float	*x, *w, *bias, *res;
-	double	*y, *mag;
-	size_t	nx, nw, ny;
-};
-
-static size_t volume(const size_t d[3])
-{
-	return d[0] * d[1] * d[2];
-}
-
-/* Add what input pixel @i gives output pixel @o through tap @k, if anything. */
-static bool meets(const struct rlx_k_conv_nd *a, const size_t i[3],
-		  const size_t o[3], const size_t k[3])
-{
-	for (int j = 0; j < 3; j++) {
-		/* the strided side's coordinate, and the other's */
-		size_t s = a->transposed ? i[j] : o[j];
-		size_t f = a->transposed ? o[j] : i[j];
-
-		if (s * a->s[j] + k[j] * a->d[j] != f + a->p[j])
-			return false;
-	}
-	return true;
-}
-
-#define EACH(v, dims)							\
-	for (v[0] = 0; v[0] < (dims)[0]; v[0]++)			\
-		for (v[1] = 0; v[1] < (dims)[1]; v[1]++)		\
-			for (v[2] = 0; v[2] < (dims)[2]; v[2]++)
-
-/* The input pixel that tap @k brings to output @o; false if there is none. */
-static bool source(const struct rlx_k_conv_nd *a, const size_t o[3],
-		   const size_t k[3], size_t i[3])
-{
-	for (int j = 0; j < 3; j++) {
-		ptrdiff_t at;
-
-		if (a->transposed) {
-			at = (ptrdiff_t)(o[j] + a->p[j]) -
-			     (ptrdiff_t)(k[j] * a->d[j]);
-			if (at % (ptrdiff_t)a->s[j])
-				return false;
-			at /= (ptrdiff_t)a->s[j];
-		} else {
-			at = (ptrdiff_t)(o[j] * a->s[j] + k[j] * a->d[j]) -
-			     (ptrdiff_t)a->p[j];
-		}
-		if (at < 0 || at >= (ptrdiff_t)a->in[j])
-			return false;
-		i[j] = (size_t)at;
-	}
-	CHECK(meets(a, i, o, k));
-	return true;
-}
-
-static size_t flat(const size_t v[3], const size_t dims[3])
-{
-	return (v[0] * dims[1] + v[1]) * dims[2] + v[2];
-}
-
-static void reference(const struct rlx_k_conv_nd *a, struct data *d, size_t n,
-		      size_t oc)
-{
-	size_t icg = a->ic / a->groups, ocg = a->oc / a->groups, g = oc / ocg;
-	size_t taps = volume(a->k), o[3], k[3], i[3], ci;
-
-	EACH(o, a->out) {
-		size_t at = (n * a->oc + oc) * volume(a->out) + flat(o, a->out);
-		double sum = a->bias ? d->bias[oc] : 0, mag = fabs(sum), x, w;
-
-		EACH(k, a->k) {
-			if (!source(a, o, k, i))
-				continue;
-			for (ci = 0; ci < icg; ci++) {
-				x = d->x[(n * a->ic + g * icg + ci) *
-					 volume(a->in) + flat(i, a->in)];
-				w = d->w[(a->transposed ?
-					  (g * icg + ci) * ocg + oc % ocg :
-					  oc * icg + ci) * taps +
-					 flat(k, a->k)];
-				sum += x * w;
-				mag += fabs(x * w);
-			}
-		}
-		if (a->res)
-			sum += d->res[at];
-		d->y[at] = a->act == RLX_CONV_RELU ? fmax(sum, 0) : sum;
-		d->mag[at] = mag + 1;
-	}
-}
-
-static void shape_random(struct rlx_k_conv_nd *a, bool transposed, uint64_t *s)
-{
-	size_t dims = kt_pick(s, 1, 3), j;
-
-	do {
-		*a = (struct rlx_k_conv_nd){
-			.n = kt_pick(s, 1, 2), .groups = kt_pick(s, 1, 3),
-			.act = kt_pick(s, 0, 1), .transposed = transposed,
-		};
-		a->ic = a->groups * kt_pick(s, 1, 20);
-		a->oc = a->groups * kt_pick(s, 1, 30);
-		for (j = 0; j < 3; j++) {
-			bool used = j + dims >= 3;
-			size_t span, full, after;
-
-			a->in[j] = used ? kt_pick(s, 1, dims == 3 ? 6 : 14) : 1;
-			a->k[j] = used ? kt_pick(s, 1, 4) : 1;
-			a->s[j] = used ? kt_pick(s, 1, 3) : 1;
-			a->d[j] = used ? kt_pick(s, 1, 2) : 1;
-			a->p[j] = used ? kt_pick(s, 0, 2) : 0;
-			after = used ? kt_pick(s, 0, 2) : 0;
-			span = (a->k[j] - 1) * a->d[j] + 1;
-			full = a->in[j] + a->p[j] + after;
-			if (transposed) {
-				full = (a->in[j] - 1) * a->s[j] + span + after;
-				a->out[j] = full > a->p[j] ? full - a->p[j] : 0;
-			} else {
-				a->out[j] = full < span ? 0 :
-					    (full - span) / a->s[j] + 1;
-			}
-		}
-	} while (!volume(a->out));
-}
+#include "selftests/kernels/conv_ref.h"
 
 static void level_run(enum rlx_isa isa, const struct rlx_k_conv_nd *shape,
-		      const struct data *d, uint64_t *seed)
+		      const struct conv_data *d, uint64_t *seed)
 {
 	const struct rlx_kernels *k = rlx_kernels_get(isa);
 	struct rlx_k_conv_nd a = *shape;
@@ -145,8 +18,8 @@ static void level_run(enum rlx_isa isa, const struct rlx_k_conv_nd *shape,
 	a.x = d->x;
 	a.w = w;
 	a.y = y;
-	a.x_n = a.ic * volume(a.in);
-	a.y_n = a.res_n = a.oc * volume(a.out);
+	a.x_n = a.ic * conv_volume(a.in);
+	a.y_n = a.res_n = a.oc * conv_volume(a.out);
 	if (a.res && kt_pick(seed, 0, 1)) {
 		memcpy(y, d->res, d->ny * 4);
 		a.res = y;
@@ -168,11 +41,11 @@ static void level_run(enum rlx_isa isa, const struct rlx_k_conv_nd *shape,
 
 static void shape_run(struct rlx_k_conv_nd *a, uint64_t *seed)
 {
-	struct data d;
+	struct conv_data d;
 
-	d.nx = a->n * a->ic * volume(a->in);
-	d.nw = a->oc * (a->ic / a->groups) * volume(a->k);
-	d.ny = a->n * a->oc * volume(a->out);
+	d.nx = a->n * a->ic * conv_volume(a->in);
+	d.nw = a->oc * (a->ic / a->groups) * conv_volume(a->k);
+	d.ny = a->n * a->oc * conv_volume(a->out);
 	d.x = kt_new(d.nx * 4);
 	d.w = kt_new(d.nw * 4);
 	d.bias = kt_new(a->oc * 4);
@@ -186,9 +59,7 @@ static void shape_run(struct rlx_k_conv_nd *a, uint64_t *seed)
 	kt_fill(d.res, d.ny, seed);
 	a->bias = kt_pick(seed, 0, 1) ? d.bias : NULL;
 	a->res = kt_pick(seed, 0, 1) ? d.res : NULL;
-	for (size_t n = 0; n < a->n; n++)
-		for (size_t oc = 0; oc < a->oc; oc++)
-			reference(a, &d, n, oc);
+	conv_reference_all(a, &d);
 	for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
 		if (kt_isa_runs(isa))
 			level_run(isa, a, &d, seed);
@@ -206,7 +77,7 @@ TEST(conv_random)
 	struct rlx_k_conv_nd a;
 
 	for (int i = 0; i < 150; i++) {
-		shape_random(&a, false, &seed);
+		conv_shape_random(&a, false, &seed);
 		shape_run(&a, &seed);
 	}
 }
@@ -217,7 +88,7 @@ TEST(transposed_random)
 	struct rlx_k_conv_nd a;
 
 	for (int i = 0; i < 150; i++) {
-		shape_random(&a, true, &seed);
+		conv_shape_random(&a, true, &seed);
 		shape_run(&a, &seed);
 	}
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Files, inputs and graphs of the models that tests and benchmarks run. */
+#include <math.h>
+
 #include "selftests/lib/rlx_models.h"
 
 unsigned int rlx_model_inputs(const struct rlx_model *m)
@@ -124,4 +126,45 @@ enum rlx_status rlx_model_import(const struct rlx_model *m, void *const *data,
 	}
 	onnx_put(f);
 	return st;
+}
+
+struct rlx_session *rlx_model_run(const struct rlx_model *m, void *const *data,
+				  struct rlx_graph *g, const struct rlx_compile_opts *opts)
+{
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	unsigned int i;
+
+	CHECKF(!rlx_compile(g, opts, &p, &err), "%s: %s", m->file, err.text);
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s: %s", m->file, err.text);
+	for (i = 0; i < rlx_model_inputs(m); i++) {
+		if (rlx_program_io_find(p, RLX_IO_INPUT, m->in[i].name) < 0)
+			continue;	/* folded into the graph */
+		CHECKF(!rlx_session_set(s, RLX_IO_INPUT, m->in[i].name, m->in[i].type, data[i]),
+		       "%s: %s", m->file, rlx_session_error(s)->text);
+	}
+	CHECKF(!rlx_session_run(s), "%s: %s", m->file, rlx_session_error(s)->text);
+	rlx_program_put(p);
+	return s;
+}
+
+struct rlx_distance rlx_model_distance(const float *a, const float *b, int64_t n, double slack)
+{
+	double rms = 0, worst = 0, ab = 0, aa = 0, bb = 0, e;
+	int64_t i;
+
+	for (i = 0; i < n; i++) {
+		bb += (double)b[i] * b[i];
+		aa += (double)a[i] * a[i];
+		ab += (double)a[i] * b[i];
+	}
+	rms = sqrt(bb / (double)n);
+	for (i = 0; i < n; i++) {
+		e = fmax(fabs((double)a[i] - b[i]) - slack, 0) /
+		    (fabs((double)b[i]) + rms);
+		if (!(e <= worst))	/* so that a NaN wins */
+			worst = e;
+	}
+	return (struct rlx_distance){ worst, ab / sqrt(aa * bb) };
 }

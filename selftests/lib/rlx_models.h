@@ -7,6 +7,7 @@
 #define RLX_TEST_MODELS_H
 
 #include "io/onnx_build.h"
+#include "rlx/run.h"
 #include "selftests/lib/rlx_test.h"
 #include "tools/rlx/peer_ort.h"
 
@@ -69,5 +70,18 @@ enum rlx_status rlx_model_peer(const struct rlx_model *m, void *const *data,
  */
 enum rlx_status rlx_model_import(const struct rlx_model *m, void *const *data,
 				 struct onnx_segment *seg, struct rlx_error *err);
+
+/* @g compiled, its inputs set to @data, run once; a failure fails the test. */
+struct rlx_session *rlx_model_run(const struct rlx_model *m, void *const *data,
+				  struct rlx_graph *g, const struct rlx_compile_opts *opts);
+
+/* The worst of |a - b| / (|b| + rms(b)), and the cosine. */
+struct rlx_distance {
+	double	relative, cosine;
+};
+
+/* @slack: by how much a value of @b may be off on its own. */
+struct rlx_distance rlx_model_distance(const float *a, const float *b, int64_t n,
+				       double slack);
 
 #endif

@@ -1,25 +1,32 @@
 /* SPDX-License-Identifier: MIT */
-/* A BERT of toy size with random weights, written as model hubs lay them out. */
+/*
+ * A BERT with random weights, of toy size or of any, written as model hubs lay them
+ * out.
+ */
 #ifndef RLX_SELFTESTS_TINY_BERT_H
 #define RLX_SELFTESTS_TINY_BERT_H
+
+#include <unistd.h>
 
 #include "rlx/safetensors.h"
 #include "selftests/lib/rlx_test.h"
 
 enum { TB_H = 16, TB_LAYERS = 2, TB_HEADS = 2, TB_INNER = 24, TB_VOCAB = 40, TB_SEQ = 32,
-       TB_TYPES = 2, TB_MAX = 48 };
+       TB_TYPES = 2, TB_MAX = 128 };
+
+struct tb_size {
+	int	hidden, layers, heads, inner, vocab, seq, types;
+};
+
+static const struct tb_size tb_toy = { TB_H, TB_LAYERS, TB_HEADS, TB_INNER, TB_VOCAB, TB_SEQ,
+				       TB_TYPES };
 
 struct tiny_bert {
+	struct tb_size		size;
 	struct rlx_safetensor	t[TB_MAX];
 	char			name[TB_MAX][96];
 	unsigned int		n;
 };
-
-static const char tiny_config[] =
-	"{\"model_type\": \"bert\", \"hidden_size\": 16, \"num_hidden_layers\": 2,\n"
-	" \"num_attention_heads\": 2, \"intermediate_size\": 24, \"vocab_size\": 40,\n"
-	" \"max_position_embeddings\": 32, \"type_vocab_size\": 2,\n"
-	" \"hidden_act\": \"gelu\", \"layer_norm_eps\": 1e-12}\n";
 
 static inline void tb_add(struct tiny_bert *b, const char *name, int64_t d0, int64_t d1,
 			  uint64_t *seed)
@@ -51,33 +58,39 @@ static inline void tb_pair(struct tiny_bert *b, const char *name, int64_t out, i
 	tb_add(b, full, out, 0, seed);
 }
 
-static inline void tb_init(struct tiny_bert *b, uint64_t *seed)
+static inline void tb_init_size(struct tiny_bert *b, const struct tb_size *size,
+				uint64_t *seed)
 {
-	static const struct {
+	const int h = size->hidden, m = size->inner;
+	const struct {
 		const char	*name;
 		int		 out, in;
 	} part[] = {
-		{ "attention.self.query", TB_H, TB_H }, { "attention.self.key", TB_H, TB_H },
-		{ "attention.self.value", TB_H, TB_H },
-		{ "attention.output.dense", TB_H, TB_H },
-		{ "attention.output.LayerNorm", TB_H, 0 },
-		{ "intermediate.dense", TB_INNER, TB_H }, { "output.dense", TB_H, TB_INNER },
-		{ "output.LayerNorm", TB_H, 0 },
+		{ "attention.self.query", h, h }, { "attention.self.key", h, h },
+		{ "attention.self.value", h, h }, { "attention.output.dense", h, h },
+		{ "attention.output.LayerNorm", h, 0 }, { "intermediate.dense", m, h },
+		{ "output.dense", h, m }, { "output.LayerNorm", h, 0 },
 	};
 	char name[80];
 	unsigned int i;
 	int l;
 
 	b->n = 0;
-	tb_add(b, "embeddings.word_embeddings.weight", TB_VOCAB, TB_H, seed);
-	tb_add(b, "embeddings.position_embeddings.weight", TB_SEQ, TB_H, seed);
-	tb_add(b, "embeddings.token_type_embeddings.weight", TB_TYPES, TB_H, seed);
-	tb_pair(b, "embeddings.LayerNorm", TB_H, 0, seed);
-	for (l = 0; l < TB_LAYERS; l++)
+	b->size = *size;
+	tb_add(b, "embeddings.word_embeddings.weight", size->vocab, h, seed);
+	tb_add(b, "embeddings.position_embeddings.weight", size->seq, h, seed);
+	tb_add(b, "embeddings.token_type_embeddings.weight", size->types, h, seed);
+	tb_pair(b, "embeddings.LayerNorm", h, 0, seed);
+	for (l = 0; l < size->layers; l++)
 		for (i = 0; i < sizeof(part) / sizeof(part[0]); i++) {
 			snprintf(name, sizeof(name), "encoder.layer.%d.%s", l, part[i].name);
 			tb_pair(b, name, part[i].out, part[i].in, seed);
 		}
+}
+
+static inline void tb_init(struct tiny_bert *b, uint64_t *seed)
+{
+	tb_init_size(b, &tb_toy, seed);
 }
 
 static inline void tb_fini(struct tiny_bert *b)
@@ -106,15 +119,41 @@ static inline void tb_text(const char *dir, const char *leaf, const char *text)
 	CHECK(f && fputs(text, f) >= 0 && !fclose(f));
 }
 
+/* config.json of @b into @buf. */
+static inline const char *tb_config(const struct tb_size *z, char *buf, size_t size)
+{
+	int n = snprintf(buf, size, "{\"model_type\": \"bert\", \"hidden_size\": %d, "
+			 "\"num_hidden_layers\": %d,\n \"num_attention_heads\": %d, "
+			 "\"intermediate_size\": %d, \"vocab_size\": %d,\n "
+			 "\"max_position_embeddings\": %d, \"type_vocab_size\": %d,\n "
+			 "\"hidden_act\": \"gelu\", \"layer_norm_eps\": 1e-12}\n",
+			 z->hidden, z->layers, z->heads, z->inner, z->vocab, z->seq, z->types);
+
+	CHECK(n > 0 && (size_t)n < size);
+	return buf;
+}
+
 /* config.json and model.safetensors into @dir. */
 static inline void tb_write(const struct tiny_bert *b, const char *dir)
 {
 	struct rlx_error err = { 0 };
-	char path[256];
+	char path[256], config[512];
 
-	tb_text(dir, "config.json", tiny_config);
+	tb_text(dir, "config.json", tb_config(&b->size, config, sizeof(config)));
 	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
 	CHECKF(!rlx_safetensors_write(path, b->t, b->n, NULL, &err), "%s", err.text);
+}
+
+/* What tb_write() made, and @dir. */
+static inline void tb_remove(const char *dir)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/config.json", dir);
+	unlink(path);
+	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+	unlink(path);
+	rmdir(dir);
 }
 
 #endif

@@ -12,13 +12,7 @@ static char dir[] = "/tmp/rlx-bert-XXXXXX";
 
 static void remove_dir(void)
 {
-	char path[64];
-
-	snprintf(path, sizeof(path), "%s/config.json", dir);
-	unlink(path);
-	snprintf(path, sizeof(path), "%s/model.safetensors", dir);
-	unlink(path);
-	rmdir(dir);
+	tb_remove(dir);
 }
 
 static void begin(struct tiny_bert *b, uint64_t *seed)
@@ -269,13 +263,13 @@ static void refused(enum rlx_status st, const char *word)
 
 static void config_with(const char *from, const char *to)
 {
-	char text[1024], *at;
+	char config[512], text[1024], *at;
 
-	snprintf(text, sizeof(text), "%s", tiny_config);
+	snprintf(text, sizeof(text), "%s", tb_config(&tb_toy, config, sizeof(config)));
 	at = strstr(text, from);
 	CHECK(at);
 	snprintf(at, sizeof(text) - (size_t)(at - text), "%s%s", to,
-		 strstr(tiny_config, from) + strlen(from));
+		 strstr(config, from) + strlen(from));
 	tb_text(dir, "config.json", text);
 }
 
@@ -302,7 +296,7 @@ TEST(bad_folders)
 	refused(RLX_ENOENT, "encoder.layer.2.attention.self.query");
 	config_with("{", "[");
 	refused(RLX_EPARSE, "config.json");
-	tb_text(dir, "config.json", tiny_config);
+	config_with("{", "{");
 	tb_text(dir, "model.safetensors", "rubbish");
 	refused(RLX_EPARSE, "model.safetensors");
 	tb_fini(&b);

@@ -32,54 +32,6 @@ static void must(enum rlx_status st, const struct rlx_error *err, const char *wh
 			      rlx_status_name(st), err->text);
 }
 
-static struct rlx_session *run_ours(const struct rlx_model *m, void *const *data,
-				    struct rlx_graph *g,
-				    const struct rlx_compile_opts *opts)
-{
-	struct rlx_program *p = NULL;
-	struct rlx_session *s = NULL;
-	struct rlx_error err = { 0 };
-	unsigned int i;
-
-	must(rlx_compile(g, opts, &p, &err), &err, m->file);
-	must(rlx_session_new(p, NULL, &s, &err), &err, m->file);
-	for (i = 0; i < rlx_model_inputs(m); i++) {
-		if (rlx_program_io_find(p, RLX_IO_INPUT, m->in[i].name) < 0)
-			continue;	/* folded into the graph */
-		must(rlx_session_set(s, RLX_IO_INPUT, m->in[i].name,
-				     m->in[i].type, data[i]),
-		     rlx_session_error(s), m->in[i].name);
-	}
-	must(rlx_session_run(s), rlx_session_error(s), m->file);
-	rlx_program_put(p);
-	return s;
-}
-
-struct distance {
-	double	relative, cosine;
-};
-
-/* @slack: by how much a value of @b may be off on its own. */
-static struct distance compare(const float *a, const float *b, int64_t n, double slack)
-{
-	double rms = 0, worst = 0, ab = 0, aa = 0, bb = 0, e;
-	int64_t i;
-
-	for (i = 0; i < n; i++) {
-		bb += (double)b[i] * b[i];
-		aa += (double)a[i] * a[i];
-		ab += (double)a[i] * b[i];
-	}
-	rms = sqrt(bb / (double)n);
-	for (i = 0; i < n; i++) {
-		e = fmax(fabs((double)a[i] - b[i]) - slack, 0) /
-		    (fabs((double)b[i]) + rms);
-		if (!(e <= worst))	/* so that a NaN wins */
-			worst = e;
-	}
-	return (struct distance){ worst, ab / sqrt(aa * bb) };
-}
-
 static void check_outputs(const struct rlx_model *m, struct rlx_peer *peer,
 			  struct rlx_session *s, bool exact, double slack)
 {
@@ -88,7 +40,7 @@ static void check_outputs(const struct rlx_model *m, struct rlx_peer *peer,
 	struct rlx_error err = { 0 };
 	struct rlx_peer_value want;
 	const float *got;
-	struct distance d;
+	struct rlx_distance d;
 
 	CHECK(n > 0);
 	for (k = 0; k < n; k++) {
@@ -102,7 +54,7 @@ static void check_outputs(const struct rlx_model *m, struct rlx_peer *peer,
 				      &want.type),
 		       "%s: output %s has another type", m->file, decl[k].name);
 		got = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, decl[k].name));
-		d = compare(got, want.data, rlx_type_count(&want.type), slack);
+		d = rlx_model_distance(got, want.data, rlx_type_count(&want.type), slack);
 		printf("# %s %s: relative %.2g, cosine %.8f\n", m->file,
 		       decl[k].name, d.relative, d.cosine);
 		if (exact)
@@ -120,7 +72,7 @@ static void check_truth(const struct rlx_model *m, void *const *data,
 	static const struct rlx_compile_opts ref = {
 		.size = sizeof(ref), .device = "ref",
 	};
-	struct rlx_session *t = run_ours(m, data, g, &ref);
+	struct rlx_session *t = rlx_model_run(m, data, g, &ref);
 	struct rlx_program *p = rlx_session_program(s);
 	unsigned int i;
 
@@ -128,7 +80,7 @@ static void check_truth(const struct rlx_model *m, void *const *data,
 		const char *name = rlx_program_io_name(p, RLX_IO_OUTPUT, i);
 		const float *got = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, name));
 		const float *want = rlx_buf_ptr(rlx_session_buf(t, RLX_IO_OUTPUT, name));
-		struct distance d = compare(got, want,
+		struct rlx_distance d = rlx_model_distance(got, want,
 			rlx_type_count(rlx_program_io_type(p, RLX_IO_OUTPUT, i)), 0);
 
 		printf("# %s %s: %.2g from the reference\n", m->file, name, d.relative);
@@ -153,7 +105,7 @@ static void parity_slack(const struct rlx_model *m, const struct rlx_compile_opt
 	must(rlx_model_peer(m, data, 2, &peer, &err), &err, m->file);
 	must(rlx_peer_run(peer, &err), &err, m->file);
 	must(rlx_model_import(m, data, &seg, &err), &err, m->file);
-	s = run_ours(m, data, seg.g, opts);
+	s = rlx_model_run(m, data, seg.g, opts);
 	check_outputs(m, peer, s, exact, slack);
 	if (exact && slack)
 		check_truth(m, data, seg.g, s);
@@ -210,15 +162,15 @@ TEST(minilm_bf16_rounds)
 	struct rlx_error err = { 0 };
 	struct rlx_session *a, *b;
 	const float *x, *y;
-	struct distance d;
+	struct rlx_distance d;
 
 	rlx_model_fill(&minilm, seed, data);
 	must(rlx_model_import(&minilm, data, &seg, &err), &err, "minilm");
-	a = run_ours(&minilm, data, seg.g, &f32_opts);
-	b = run_ours(&minilm, data, seg.g, &bf16_opts);
+	a = rlx_model_run(&minilm, data, seg.g, &f32_opts);
+	b = rlx_model_run(&minilm, data, seg.g, &bf16_opts);
 	x = rlx_buf_ptr(rlx_session_buf(a, RLX_IO_OUTPUT, "last_hidden_state"));
 	y = rlx_buf_ptr(rlx_session_buf(b, RLX_IO_OUTPUT, "last_hidden_state"));
-	d = compare(y, x, 2 * 33 * 384, 0);
+	d = rlx_model_distance(y, x, 2 * 33 * 384, 0);
 	CHECKF(d.relative > 1e-4, "bf16 and f32 differ by %g only", d.relative);
 	rlx_session_free(a);
 	rlx_session_free(b);
