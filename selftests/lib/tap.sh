@@ -60,9 +60,10 @@ run_cases()
 		rm -rf "$(printf '%s/%03d' "$cases" $i)"
 		printf '%s\0%s/%03d\0' "$line" "$cases" $i
 	done <"$cases/list" | xargs -0 -n 2 -P "${JOBS:-2}" "$1" --case
+	i=0
 	while read -r line; do
-		n=$((n + 1))
-		tap=$(printf '%s/%03d/tap' "$cases" $n)
+		n=$((n + 1)) i=$((i + 1))
+		tap=$(printf '%s/%03d/tap' "$cases" $i)
 		[ -f "$tap" ] || {
 			mkdir -p "${tap%/*}"
 			echo "not ok N no verdict on: $line" >"$tap"
