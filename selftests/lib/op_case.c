@@ -6,6 +6,13 @@
 
 unsigned int op_case_failures;
 
+const char *op_case_gpu(void)
+{
+	const char *name = getenv("RLX_TEST_GPU");
+
+	return name ? name : "cuda";
+}
+
 static void fill(struct rlx_tensor t, double lo, double hi, uint64_t *seed)
 {
 	int64_t n = rlx_type_count(&t.type), i;

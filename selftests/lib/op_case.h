@@ -46,6 +46,9 @@ void op_result_fini(struct op_result *r);
 double op_result_error(const struct op_result *got, const struct op_result *truth,
 		       unsigned int k);
 
+/* The backend that tests of GPUs are about: $RLX_TEST_GPU, or "cuda". */
+const char *op_case_gpu(void);
+
 /* Report and go on: one run shows every op that is wrong. */
 extern unsigned int op_case_failures;
 #define WANT(c, ...)							\
@@ -62,5 +65,8 @@ extern unsigned int op_case_failures;
  * first are constants. Goes on after a failure, to show every op that is wrong.
  */
 void op_case_all(const char *device, enum rlx_dtype real, bool fixed);
+/* Of the ops that @wants wants. */
+void op_case_some(const char *device, enum rlx_dtype real, bool fixed,
+		  bool (*wants)(const struct rlx_op_def *def));
 
 #endif

@@ -53,17 +53,20 @@ void rig_want(const struct rig *r, unsigned int k, int64_t i, double want, doubl
 struct rlx_session *rig_session(struct rlx_graph *g, const struct rlx_compile_opts *o);
 
 /* TEST(name) that runs a body of the same name by the evaluator and on every device. */
-extern const char *const rig_devices[3];
+enum { RIG_DEVICES = 4 };
+/* NULL for the evaluator, "ref", "cpu", and $RLX_TEST_GPU where that is set; how many. */
+unsigned int rig_devices(const char *out[RIG_DEVICES]);
 #define EVERYWHERE(n)							\
 	static void body_##n(struct rig *r);				\
 	TEST(n)								\
 	{								\
-		unsigned int d;						\
+		const char *device[RIG_DEVICES];			\
+		unsigned int d, n = rig_devices(device);		\
 									\
-		for (d = 0; d < 3; d++) {				\
+		for (d = 0; d < n; d++) {				\
 			struct rig r;					\
 									\
-			rig_init(&r, rig_devices[d]);			\
+			rig_init(&r, device[d]);			\
 			body_##n(&r);					\
 			rig_fini(&r);					\
 		}							\

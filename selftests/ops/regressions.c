@@ -406,12 +406,13 @@ TEST(session_inputs_are_checked)
 	struct rlx_program *p = NULL;
 	struct rlx_session *s = NULL;
 	struct rlx_error err = { 0 };
-	unsigned int d;
+	const char *device[RIG_DEVICES];
+	unsigned int d, n = rig_devices(device);
 
 	rlx_output(g, "y", rlx_emit(g, neg, .x = x));
 	CHECK(!rlx_graph_finish(g));
-	for (d = 1; d < 3; d++) {
-		o.device = rig_devices[d];
+	for (d = 1; d < n; d++) {
+		o.device = device[d];
 		CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
 		CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
 		CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "z", rlx_type(RLX_F32, 4), data),
