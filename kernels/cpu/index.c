@@ -3,27 +3,12 @@
 #include <math.h>
 
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/index_at.h"
 #include "kernels/move.h"
 #include "kernels/simd/vec.h"
 
 rlx_k_fn RLX_K(gather), RLX_K(gather_elements), RLX_K(gather_nd);
 rlx_k_fn RLX_K(scatter_elements), RLX_K(scatter_nd), RLX_K(iota);
-
-/* Index @i as 0 .. dim - 1, or -1 with *bad set. */
-static int64_t index_at(const void *idx, int type, size_t i, int64_t dim,
-			int32_t *bad)
-{
-	int64_t v = type == RLX_K_I64 ? ((const int64_t *)idx)[i] :
-		    type == RLX_K_I32 ? ((const int32_t *)idx)[i] :
-					(int64_t)((const uint32_t *)idx)[i];
-
-	if (v < 0)
-		v += dim;
-	if (v >= 0 && v < dim)
-		return v;
-	__atomic_store_n(bad, 1, __ATOMIC_RELAXED);
-	return -1;
-}
 
 static void put(char *d, const char *s, size_t n, bool ok)
 {
@@ -45,7 +30,7 @@ void RLX_K(gather)(const void *args, size_t begin, size_t end, void *scratch)
 
 	(void)scratch;
 	for (size_t u = begin; u < end; u++) {
-		int64_t r = index_at(a->idx, a->idx_type, i, a->rows, a->bad);
+		int64_t r = rlx_k_index_at(a->idx, a->idx_type, i, a->rows, a->bad);
 		const char *s = a->table;
 
 		s += (o * (size_t)a->rows + (size_t)(r < 0 ? 0 : r)) * inner;
@@ -73,8 +58,8 @@ void RLX_K(gather_elements)(const void *args, size_t begin, size_t end,
 			if (d != a->axis)
 				base += at % a->dim[d] * a->data_stride[d];
 		for (size_t i = 0; i < n; i++) {
-			int64_t r = index_at(a->idx, a->idx_type, u * n + i,
-					     a->axis_dim, a->bad);
+			int64_t r = rlx_k_index_at(a->idx, a->idx_type, u * n + i,
+						   a->axis_dim, a->bad);
 			int64_t off = base + (int64_t)i * step +
 				      (r < 0 ? 0 : r) * a->data_stride[a->axis];
 
@@ -92,8 +77,8 @@ static int64_t tuple_at(const void *idx, int type, size_t i, int k,
 	int64_t row = 0;
 
 	for (int d = 0; d < k; d++) {
-		int64_t r = index_at(idx, type, i * (size_t)k + (size_t)d,
-				     dim[d], bad);
+		int64_t r = rlx_k_index_at(idx, type, i * (size_t)k + (size_t)d,
+					   dim[d], bad);
 
 		if (r < 0)
 			return -1;
@@ -215,8 +200,8 @@ void RLX_K(scatter_elements)(const void *args, size_t begin, size_t end,
 		}
 		for (int64_t i = 0; i < a->dim[a->axis]; i++) {
 			size_t k = (size_t)(from + i * stride[a->axis]);
-			int64_t r = index_at(a->idx, a->idx_type, k,
-					     a->axis_dim, a->bad);
+			int64_t r = rlx_k_index_at(a->idx, a->idx_type, k,
+						   a->axis_dim, a->bad);
 			int64_t off = to + r * a->out_stride[a->axis];
 
 			if (r >= 0)

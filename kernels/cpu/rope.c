@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Rotary position embedding, head by head in f32. */
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/index_at.h"
 #include "kernels/rope.h"
 #include "kernels/simd/vec.h"
 
@@ -9,18 +10,8 @@ rlx_k_fn RLX_K(rope);
 /* The table row for position @s of batch @b, or -1. */
 static int64_t row_of(const struct rlx_k_rope *a, int64_t b, int64_t s)
 {
-	int64_t i = b * a->pos_stride + s, p;
-
-	if (!a->pos)
-		return s;
-	p = a->pos_type == RLX_K_I64 ? ((const int64_t *)a->pos)[i] :
-	    a->pos_type == RLX_K_I32 ? ((const int32_t *)a->pos)[i] :
-				       (int64_t)((const uint32_t *)a->pos)[i];
-	p += p < 0 ? a->positions : 0;
-	if (p >= 0 && p < a->positions)
-		return p;
-	__atomic_store_n(a->bad, 1, __ATOMIC_RELAXED);
-	return -1;
+	return a->pos ? rlx_k_index_at(a->pos, a->pos_type, (size_t)(b * a->pos_stride + s),
+				       a->positions, a->bad) : s;
 }
 
 static const float *table_row(const struct rlx_k_rope *a, const void *t,
