@@ -226,8 +226,9 @@ struct rlx_k_scatter_nd {
 };
 
 /*
- * Kernel: iota. dst[i] = start + i * step, in f64 for floats and in i64 (istart,
- * istep) for integers. Units of RLX_K_IOTA_BLOCK elements; there are
+ * Kernel: iota. dst[i] = start + i * step, in f64 and rounded once for floats (so
+ * that all devices decide ties of the result's type alike), in i64 (istart, istep)
+ * for integers. Units of RLX_K_IOTA_BLOCK elements; there are
  * ceil(n / RLX_K_IOTA_BLOCK). Scratch: 0.
  */
 #define RLX_K_IOTA_BLOCK	4096

@@ -77,7 +77,7 @@ struct rlx_k_rnn_fn {
  *		h' = (1 - z) n + z h
  *	RNN	h' = f(x + h R)
  *
- * Arguments of activations are clipped to [-clip, clip] if clip > 0. A row
+ * Arguments of f and g are clipped to [-clip, clip] if clip > 0. A row
  * shorter than steps gives zeros in y beyond its length and its last state in
  * yh, yc; a reverse direction begins at the row's own end. yh, yc may be the
  * same memory as h0, c0.

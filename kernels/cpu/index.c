@@ -255,7 +255,7 @@ void RLX_K(iota)(const void *args, size_t begin, size_t end, void *scratch)
 
 		for (int64_t j = 0; j < k; j++)
 			if (is_float)
-				t.f[j] = a->start + (double)(i + j) * a->step;
+				t.f[j] = fma((double)(i + j), a->step, a->start);
 			else
 				t.i[j] = (int64_t)((uint64_t)a->istart +
 					(uint64_t)(i + j) * (uint64_t)a->istep);

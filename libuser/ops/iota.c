@@ -51,7 +51,7 @@ static enum rlx_status iota_eval(struct rlx_eval *q)
 			el_seti(y, w.i, (int64_t)((uint64_t)(int64_t)a->start +
 				(uint64_t)(int64_t)a->step * (uint64_t)p));
 		else
-			el_set(y, w.i, a->start + a->step * (double)p);
+			el_set(y, w.i, fma((double)p, a->step, a->start));
 	}
 	return RLX_OK;
 }

@@ -151,7 +151,7 @@ double rnn_act(const struct rnn_step *s, uint32_t k, double x)
 	uint32_t at = (uint32_t)s->dir * a->n_act + k;
 	int64_t f = a->acts.n ? a->acts.v[at] : a->defaults[k];
 
-	if (a->clip != 0)
+	if (a->clip != 0 && k < 2)	/* gates alone: not what an LSTM's cell gives */
 		x = fmin(fmax(x, -(double)a->clip), a->clip);
 	return activate(f, a->alpha.n ? a->alpha.v[at] : alpha_default(f),
 			a->beta.n ? a->beta.v[at] : beta_default(f), x);
