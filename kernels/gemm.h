@@ -22,7 +22,8 @@
  *	(fill all of g first: what follows depends on it)
  *	units = rlx_k_gemm_units(&g, isa), split over threads as you like, but
  *	in contiguous ranges: units next to each other share a block of A;
- *	each thread has rlx_k_gemm_scratch(&g, isa) bytes of scratch
+ *	each thread has rlx_k_gemm_scratch(&g, isa) bytes of scratch, in gemm_f64
+ *	rlx_k_gemm_f64_scratch(&g, isa)
  *	K->gemm_f32(&g, begin, end, scratch)
  *
  * The packed layout belongs to a level (panels are as wide as its registers
@@ -208,15 +209,22 @@ static inline size_t rlx_k_gemm_units(const struct rlx_k_gemm *g,
 
 /*
  * Bytes of scratch a thread needs: one tile, a block of A laid out afresh and
- * one panel of B where it is not packed.
+ * one panel of B where it is not packed; elements take four bytes or less.
  */
 static inline size_t rlx_k_gemm_scratch(const struct rlx_k_gemm *g,
 					enum rlx_isa isa)
 {
 	size_t rows = rlx_k_gemm_rows(g, isa), nr = rlx_k_gemm_nr(isa);
 
-	return rlx_k_gemm_mr(isa) * nr * 8 + rows * (g->k + 48) * 8 +
-	       (g->b_form == RLX_B_PACKED ? 0 : nr * (g->k + 4) * 8);
+	return rlx_k_gemm_mr(isa) * nr * 4 + rows * (g->k + 48) * 4 +
+	       (g->b_form == RLX_B_PACKED ? 0 : nr * (g->k + 4) * 4);
+}
+
+/* In gemm_f64 they take eight. */
+static inline size_t rlx_k_gemm_f64_scratch(const struct rlx_k_gemm *g,
+					    enum rlx_isa isa)
+{
+	return 2 * rlx_k_gemm_scratch(g, isa);
 }
 
 /**

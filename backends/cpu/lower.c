@@ -46,6 +46,17 @@ static bool reserve_image(struct cpu_code *c, uint64_t need)
 	return true;
 }
 
+/* The image is whole. Of no matter if there is no memory for a smaller one. */
+static void trim_image(struct cpu_code *c)
+{
+	unsigned char *p = c->n_image ? rlx_realloc(c->image, c->n_image) : NULL;
+
+	if (!p)
+		return;
+	c->image = p;
+	c->cap_image = c->n_image;
+}
+
 static enum rlx_status append(struct rlx_lower *lo, struct cpu_call call)
 {
 	struct cpu_code *c = code_of(lo);
@@ -246,6 +257,7 @@ enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 	c->scratch_at = shape_align64(cl->base.tmp_at + cl->base.tmp_most);
 	c->host_at = shape_align64(c->scratch_at + c->scratch_bytes * dev->base.threads);
 	code->work_bytes = c->host_at + c->host_bytes;
+	trim_image(c);
 	code->pack_ns = rlx_now() - t0;
 	rlx_free(cl);
 	if (st)

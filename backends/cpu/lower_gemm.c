@@ -10,6 +10,7 @@ struct family {
 	enum rlx_kernel_id	 run;
 	rlx_k_fn		*pack;
 	size_t			(*pack_size)(size_t n, size_t k, enum rlx_isa isa);
+	size_t			(*scratch)(const struct rlx_k_gemm *g, enum rlx_isa isa);
 };
 
 /* Dtypes that one of the families takes. */
@@ -21,17 +22,19 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_product *p,
 
 	if (a == RLX_F64 || b == RLX_F64) {
 		*f = (struct family){ "gemm_f64", RLX_F64, RLX_KERNEL_gemm_f64,
-				      k->gemm_f64_pack, rlx_k_gemm_f64_pack_size };
+				      k->gemm_f64_pack, rlx_k_gemm_f64_pack_size,
+				      rlx_k_gemm_f64_scratch };
 		return a == RLX_F64 && b == RLX_F64 && y == RLX_F64;
 	}
 	if (a == RLX_BF16 || b == RLX_BF16 || p->compute == RLX_BF16) {
 		*f = (struct family){ "gemm_bf16", RLX_F32, RLX_KERNEL_gemm_bf16,
-				      k->gemm_bf16_pack, rlx_k_gemm_bf16_pack_size };
+				      k->gemm_bf16_pack, rlx_k_gemm_bf16_pack_size,
+				      rlx_k_gemm_scratch };
 		return (a == RLX_BF16 || a == RLX_F32) && (b == RLX_BF16 || b == RLX_F32) &&
 		       (y == RLX_BF16 || y == RLX_F32);
 	}
 	*f = (struct family){ "gemm_f32", RLX_F32, RLX_KERNEL_gemm_f32, k->gemm_f32_pack,
-			      rlx_k_gemm_f32_pack_size };
+			      rlx_k_gemm_f32_pack_size, rlx_k_gemm_scratch };
 	return a == RLX_F32 && b == RLX_F32 && y == RLX_F32;
 }
 
@@ -65,7 +68,8 @@ static uint64_t set_rows(void *args, int64_t rows, enum rlx_isa isa)
 }
 
 /* Fewer rows may be cut into taller blocks: room for the tallest. */
-static size_t most_scratch(const struct rlx_k_gemm *g, enum rlx_isa isa)
+static size_t most_scratch(const struct family *f, const struct rlx_k_gemm *g,
+			   enum rlx_isa isa)
 {
 	size_t tallest = 8 * rlx_k_gemm_mr(isa), most = 0, bytes;
 	struct rlx_k_gemm fewer = *g;
@@ -73,7 +77,7 @@ static size_t most_scratch(const struct rlx_k_gemm *g, enum rlx_isa isa)
 	if (g->m > tallest)
 		fewer.m = (size_t)1 << 24;	/* no block is cut short for its sake */
 	for (; fewer.m; fewer.m = fewer.m > tallest ? 0 : fewer.m - 1) {
-		bytes = rlx_k_gemm_scratch(&fewer, isa);
+		bytes = f->scratch(&fewer, isa);
 		most = bytes > most ? bytes : most;
 	}
 	return most;
@@ -104,5 +108,5 @@ enum rlx_status cpu_product(struct rlx_lower *lo, struct rlx_k_gemm *g,
 	return lower_call(lo, f.run, rlx_k_gemm_units(g, isa),
 			  2.0 * (double)g->m * (double)g->n * (double)(g->k + 1) *
 			  (double)rlx_k_gemm_batches(g) / 8,
-			  most_scratch(g, isa));
+			  most_scratch(&f, g, isa));
 }

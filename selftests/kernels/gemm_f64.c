@@ -133,7 +133,7 @@ static void products(enum rlx_isa isa)
 					 NULL);
 			g.b = p.dst;
 		}
-		size = rlx_k_gemm_scratch(&g, isa);
+		size = rlx_k_gemm_f64_scratch(&g, isa);
 		scratch = fence_alloc(size, 64);
 		for (u = rlx_k_gemm_units(&g, isa); u; u -= step) {
 			step = pick(1, u);
