@@ -238,9 +238,11 @@ struct rlx_k_dw_pack {
  * struct rlx_k_conv_nd - kernels conv_nd and conv_nd_pack: plain convolution
  * and transposed convolution of any shape. y = act(conv(x, w) + bias + res)
  * @x, @y, @res: plain [n][channels][depth][height][width]; @res may be @y
- * @w: packed by conv_nd_pack
+ * @w: packed by conv_nd_pack; on a GPU as that kernel's @src
  * @bias: [oc], or NULL
  * @x_n, @y_n, @res_n: elements from one image to the next
+ * @type, @bias_type: enum rlx_k_type of x, w, res and y, and of the bias: on a GPU
+ *	any float of at least 16 bits (f64: both); not read on the CPU: all f32
  * @in, @out, @k, @s, @d, @p: depth, height, width of input, output, kernel,
  *	stride, dilation and padding before; fewer dimensions: the leading ones
  *	are 1 (padding 0). Padding after follows from @out; transposed: so does
@@ -258,6 +260,7 @@ struct rlx_k_conv_nd {
 	enum rlx_conv_act act;
 	float		act_a, act_b;
 	bool		transposed;
+	uint8_t		type, bias_type;
 	/* derived by rlx_conv_nd_init() */
 	size_t		c;
 	size_t		pixels, blocks;		/* of a unit; units */
@@ -302,7 +305,7 @@ enum rlx_conv_i8_out {
  * @shape: n, ic, oc, groups, in, out, k, s, d, p, x_n and y_n as for conv_nd;
  *	not transposed; its pointers and activation are not looked at
  * @x: [n][ic][in], unsigned unless @x_signed
- * @w: packed by conv_i8_pack
+ * @w: packed by conv_i8_pack; on a GPU as that kernel's @src
  * @bias: [oc], or NULL
  * @scale: [oc], for 8-bit results: x_scale * w_scale / y_scale
  * @y: [n][oc][out] as @out says

@@ -37,6 +37,7 @@ enum rlx_k_pool_kind {
  * @lp: the exponent of RLX_K_POOL_LP, 1 or more
  * @include_pad: the average counts padding (but nothing beyond @p_end, where
  *	rounding up may have put the last window), else input elements only
+ * @type: enum rlx_k_type of x and y on a GPU: f32, bf16 or f16; elsewhere not read
  * @column_major: @index counts a plane's elements with the first dimension
  *	fastest (ONNX storage_order 1)
  *
@@ -52,6 +53,7 @@ struct rlx_k_pool {
 	enum rlx_k_pool_kind kind;
 	unsigned int	lp;
 	bool		include_pad, column_major;
+	uint8_t		type;
 };
 
 /**

@@ -82,12 +82,17 @@ struct rlx_k_rnn_fn {
  * yh, yc; a reverse direction begins at the row's own end. yh, yc may be the
  * same memory as h0, c0.
  *
+ * On a GPU r is as rnn_pack's r, and b, if given, is the op's bias, which x and rb then
+ * are without. What is not x may be f32, bf16 or f16 there: r is of @r_type, y, yh and
+ * yc of @y_type, the others of @type.
+ *
  * One unit is one direction of RLX_K_RNN_ROWS batch rows; there are
  * rlx_k_rnn_units(). Scratch: rlx_k_rnn_scratch().
  */
 struct rlx_k_rnn {
 	const float	*x;
 	const float	*r;		/* packed, direction after direction */
+	const float	*b;		/* dirs x 2 x gates x hidden, or NULL */
 	const float	*rb;		/* GRU, linear_before_reset: dirs x hidden,
 					 * or NULL */
 	const float	*peep;		/* LSTM: dirs x 3 x hidden (i o f), or NULL */
@@ -100,7 +105,8 @@ struct rlx_k_rnn {
 	int64_t		steps, batch, hidden, dirs;
 	struct rlx_k_rnn_fn	act[2][3];	/* direction; f, g, h */
 	float		clip;
-	uint8_t		cell, lens_type;
+	uint8_t		cell, lens_type, r_type, y_type;
+	struct { uint8_t b, rb, peep, h0, c0; } type;
 	bool		reverse[2];
 	bool		input_forget, linear_before_reset;
 };

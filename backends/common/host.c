@@ -6,12 +6,32 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "ir/eval.h"
+#include "ir/graph.h"
 
 const void *rlx_host_const(const struct rlx_code *code, uint32_t i)
 {
 	if (code->home && code->home[i])
 		return code->home[i];
 	return rlx_blob_data(code->plan->constant[i]);
+}
+
+const void *rlx_host_home(struct rlx_code *code, uint32_t i)
+{
+	struct rlx_blob *b = code->plan->constant[i];
+	static const int64_t none[4];
+	enum rlx_took took;
+	void *p;
+
+	if (code->home && !code->home[i] && b->source) {
+		took = rlx_store_take(code->store, b, "raw", none, b->bytes, &p);
+		if (took == RLX_TOOK_NEW) {
+			memcpy(p, b->data, b->bytes);
+			rlx_store_ready(code->store, p);
+		}
+		if (took != RLX_TOOK_NONE)
+			code->home[i] = p;
+	}
+	return rlx_host_const(code, i);
 }
 
 void *rlx_host_ptr(const struct rlx_exec *exec, uint32_t v)

@@ -12,6 +12,12 @@
 /* Where constant @i of the plan is at run time. */
 const void *rlx_host_const(const struct rlx_code *code, uint32_t i);
 
+/*
+ * The same when compiling. What lies in a file is copied to the store, so that no run
+ * depends on the file any more.
+ */
+const void *rlx_host_home(struct rlx_code *code, uint32_t i);
+
 /* Where value @v of the plan is in this exec; NULL for an absent input. */
 void *rlx_host_ptr(const struct rlx_exec *exec, uint32_t v);
 

@@ -15,6 +15,13 @@ const struct rlx_type *lower_out(const struct rlx_lower *lo, uint32_t k)
 	return k < lo->st->n_out ? &lo->plan->val[lo->st->out[k]].type : NULL;
 }
 
+bool lower_out_is_read(const struct rlx_lower *lo, uint32_t k)
+{
+	const struct rlx_plan_val *v = &lo->plan->val[lo->st->out[k]];
+
+	return v->root != lo->st->out[k] || v->last > (uint32_t)(lo->st - lo->plan->step);
+}
+
 const void *lower_const(const struct rlx_lower *lo, uint32_t k)
 {
 	const struct rlx_place *at;
@@ -148,7 +155,7 @@ static enum rlx_status to_host(struct rlx_lower *lo, uint32_t flags,
 {
 	if (flags & RLX_COMPILE_NATIVE)
 		return rlx_error_set(lo->err, RLX_ENOSUP, lo->st->file, lo->st->line,
-				     "%s has no native kernel here%s%s, and native ones were asked for",
+				     "no kernel here for %s%s%s",
 				     lo->st->def->name, why->status ? ": " : "", why->text);
 	lo->code->host++;
 	return lo->ops->whole(lo, RLX_CALL_HOST);
@@ -179,4 +186,25 @@ enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t 
 		return rlx_error_set(err, lo->status, why.file, why.line, "%s", why.text);
 	lo->status = RLX_OK;
 	return to_host(lo, flags, &why);
+}
+
+enum rlx_status lower_bad_data(const struct rlx_plan_step *st, struct rlx_error *err)
+{
+	const struct rlx_op_nonzero *a = st->args;
+	const struct rlx_op_nms *m = st->args;
+	enum rlx_status rc = RLX_ERANGE;
+
+	if (st->def->index == RLX_OP_nonzero)
+		rc = rlx_error_set(err, rc, st->file, st->line, "%s: count is %lld, other many "
+				   "elements are not zero", st->def->name, (long long)a->count);
+	else if (st->def->index == RLX_OP_nms)
+		rc = rlx_error_set(err, rc, st->file, st->line, "%s: count is %lld, other many "
+				   "boxes are left", st->def->name, (long long)m->count);
+	else
+		rc = rlx_error_set(err, rc, st->file, st->line, "%s: %s", st->def->name,
+				   st->def->index == RLX_OP_roi_align ?
+				   "an image is not there, or a region is not near one" :
+				   "an index is outside what it refers to");
+	err->node = st->node;
+	return rc;
 }

@@ -50,8 +50,12 @@ struct rlx_ref {
 
 enum rlx_call_kind { RLX_CALL_KERNEL, RLX_CALL_HOST, RLX_CALL_COPY };
 
+struct rlx_conv;
+struct rlx_recurrence;
 struct rlx_lower;
 struct rlx_k_gemm;
+struct rlx_k_conv_i8;
+struct rlx_k_gemm_i8;
 struct rlx_product;
 
 /* The backend's half. */
@@ -69,6 +73,16 @@ struct rlx_lower_ops {
 	/* Call the family that multiplies; a, residual and c are there already. */
 	enum rlx_status	(*product)(struct rlx_lower *lo, struct rlx_k_gemm *g,
 				   const struct rlx_product *p);
+	/* Call kernel gemm_i8, whose arguments are there but for the right-hand side. */
+	enum rlx_status	(*product_i8)(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q);
+	/* Call kernel conv_i8, whose arguments are there but for the weights. */
+	enum rlx_status	(*conv_i8)(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);
+	/* Kernels that others have in f32 alone take bf16 and f16 as well. */
+	bool		halves;
+	/* Call what convolves the step's inputs; there is something to compute. */
+	enum rlx_status	(*conv)(struct rlx_lower *lo, const struct rlx_conv *g);
+	/* Call what projects the inputs to r->tmp, then kernel rnn. */
+	enum rlx_status	(*recur)(struct rlx_lower *lo, const struct rlx_recurrence *r);
 };
 
 /* Argument structs are at most this large. */
@@ -110,6 +124,8 @@ enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t 
 /* Types of the step's inputs (NULL: absent) and outputs. */
 const struct rlx_type *lower_in(const struct rlx_lower *lo, uint32_t k);
 const struct rlx_type *lower_out(const struct rlx_lower *lo, uint32_t k);
+/* Does anybody read output @k, or a view of it? */
+bool lower_out_is_read(const struct rlx_lower *lo, uint32_t k);
 /* Address of input @k if it is a constant, else NULL. */
 const void *lower_const(const struct rlx_lower *lo, uint32_t k);
 
@@ -147,6 +163,9 @@ void lower_extent(struct rlx_lower *lo, int64_t rows, rlx_units_fn *set_rows);
 /* RLX_ENOSUP: this form has no kernel. */
 enum rlx_status lower_no(struct rlx_lower *lo, const char *why);
 enum rlx_status lower_no_memory(struct rlx_lower *lo);
+
+/* The word that lower_ref_status() is about was set: RLX_ERANGE, with what it means. */
+enum rlx_status lower_bad_data(const struct rlx_plan_step *st, struct rlx_error *err);
 
 /* takes.c: is this form of the op one that its kernel takes? */
 bool rlx_takes(const struct rlx_infer *q);

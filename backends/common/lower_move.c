@@ -263,6 +263,7 @@ enum rlx_status rlx_lower_gather(struct rlx_lower *lo)
 	lower_ref_in(lo, &a->idx, 1, 0);
 	lower_ref_out(lo, &a->out, 0, 0);
 	lower_ref_status(lo, &a->bad);
+	lower_extent(lo, a->outer * a->n_idx, NULL);
 	return lower_call(lo, RLX_KERNEL_gather, (uint64_t)(a->outer * a->n_idx),
 			  (double)(a->outer * a->n_idx) * (double)(a->inner + 32) / 16, 0);
 }
@@ -316,6 +317,12 @@ enum rlx_status rlx_lower_gather_nd(struct rlx_lower *lo)
 			  (double)rlx_type_bytes(lower_out(lo, 0)), 0);
 }
 
+/* What is only moved needs no more than its size. */
+static uint8_t scatter_type(enum rlx_dtype dt)
+{
+	return (uint8_t)(dt == RLX_C64 ? RLX_U64 : dt);
+}
+
 enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 {
 	const struct rlx_op_scatter_elements *s = lo->args;
@@ -334,7 +341,7 @@ enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 	memcpy(a->dim, idx->dim, sizeof(a->dim));
 	shape_dense(x, a->out_stride);
 	a->axis_dim = x->dim[a->axis];
-	a->type = (uint8_t)x->dtype;
+	a->type = scatter_type(x->dtype);
 	a->idx_type = (uint8_t)idx->dtype;
 	a->op = (uint8_t)s->reduction;
 	lower_ref_in(lo, &a->idx, 1, 0);
@@ -364,7 +371,7 @@ enum rlx_status rlx_lower_scatter_nd(struct rlx_lower *lo)
 	for (i = 0; i < (uint32_t)a->k; i++)
 		a->dim[i] = x->dim[i];
 	a->inner = shape_span(x, (uint32_t)a->k, x->rank);
-	a->type = (uint8_t)x->dtype;
+	a->type = scatter_type(x->dtype);
 	a->idx_type = (uint8_t)idx->dtype;
 	a->op = (uint8_t)s->reduction;
 	lower_ref_in(lo, &a->idx, 1, 0);

@@ -49,10 +49,10 @@ static enum rlx_status last_axis_norm(struct rlx_lower *lo, int64_t axis, float 
 	take_param(lo, 2, &a->beta, &a->param_type);
 	lower_ref_in(lo, &a->x, 0, 0);
 	lower_ref_out(lo, &a->y, 0, 0);
-	if (lo->st->n_out == 3) {
+	if (lo->st->n_out == 3 && lower_out_is_read(lo, 1))
 		lower_ref_out(lo, &a->mean, 1, 0);
+	if (lo->st->n_out == 3 && lower_out_is_read(lo, 2))
 		lower_ref_out(lo, &a->inv, 2, 0);
-	}
 	return call_norm(lo, a);
 }
 
@@ -93,7 +93,8 @@ enum rlx_status rlx_lower_fused_residual_norm(struct rlx_lower *lo)
 	lower_ref_in(lo, &a->x, 0, 0);
 	lower_ref_in(lo, &a->residual, 1, 0);
 	lower_ref_out(lo, &a->y, 0, 0);
-	lower_ref_out(lo, &a->sum, 1, 0);
+	if (lower_out_is_read(lo, 1))
+		lower_ref_out(lo, &a->sum, 1, 0);
 	return call_norm(lo, a);
 }
 

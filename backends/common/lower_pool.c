@@ -21,9 +21,10 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
 	struct rlx_k_pool *a = lower_args(lo, sizeof(*a));
 	size_t nd = p->kernel.n - (is_blocked(lo, p) ? 1 : 0), i;
+	bool takes = lo->ops->halves ? lower_real(x->dtype) : x->dtype == RLX_F32;
 	double taps = 1;
 
-	if (x->dtype != RLX_F32 || !rlx_type_count(x) || !rlx_type_count(y))
+	if (!takes || !rlx_type_count(x) || !rlx_type_count(y))
 		return lower_no(lo, "no kernel for this dtype or for nothing");
 	a->planes = (size_t)(x->dim[0] * x->dim[1]);
 	for (i = 0; i < 3; i++) {
@@ -44,6 +45,7 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 	a->lp = (unsigned int)p->p;
 	a->include_pad = p->include_pad;
 	a->column_major = p->column_major;
+	a->type = (uint8_t)x->dtype;
 	lower_ref_in(lo, &a->x, 0, 0);
 	lower_ref_out(lo, &a->y, 0, 0);
 	if (p->indices)

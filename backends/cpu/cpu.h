@@ -51,7 +51,7 @@ struct cpu_exec {
 	unsigned char		*image;
 	struct rlx_tensor	*tensors;
 	uint64_t		*units;		/* of each call, by the extent */
-	uint8_t			*leads;		/* per value, see extent.c */
+	uint8_t			*leads;		/* per value: rlx_extent_find() */
 	int			 status;	/* set by kernels that meet bad data */
 };
 
@@ -93,9 +93,13 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 /* NULL: op @index has no native kernel. */
 rlx_lower_fn *cpu_lowering(unsigned int index);
 
-/* lower_gemm.c: see rlx_lower_ops */
+/* lower_gemm.c lower_conv.c lower_rnn.c: see rlx_lower_ops */
 enum rlx_status cpu_product(struct rlx_lower *lo, struct rlx_k_gemm *g,
 			    const struct rlx_product *p);
+enum rlx_status cpu_product_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q);
+enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *g);
+enum rlx_status cpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);
+enum rlx_status cpu_recur(struct rlx_lower *lo, const struct rlx_recurrence *r);
 
 enum rlx_isa cpu_isa_detect(void);
 const char *cpu_isa_name(enum rlx_isa isa);

@@ -125,11 +125,8 @@ static void run_kernel(struct cpu_exec *x, const struct cpu_call *call, uint64_t
 
 static enum rlx_status bad_data(struct cpu_exec *x, const struct cpu_call *call)
 {
-	const struct rlx_plan_step *st = &x->base.code->plan->step[call->step];
-
 	x->status = 0;
-	return rlx_error_set(x->base.err, RLX_ERANGE, st->file, st->line,
-			     "%s: an index is outside what it refers to", st->def->name);
+	return lower_bad_data(&x->base.code->plan->step[call->step], x->base.err);
 }
 
 enum rlx_status cpu_run(struct rlx_exec *exec)

@@ -68,30 +68,6 @@ static enum rlx_status append(struct rlx_lower *lo, struct cpu_call call)
 	return RLX_OK;
 }
 
-/*
- * Where constant @i is at run time. What lies in a file is copied to the store, so
- * that no run depends on the file any more.
- */
-static const char *home_of(struct rlx_lower *lo, uint32_t i)
-{
-	struct rlx_blob *b = lo->plan->constant[i];
-	struct rlx_code *c = lo->code;
-	static const int64_t none[4];
-	enum rlx_took took;
-	void *p;
-
-	if (c->home && !c->home[i] && b->source) {
-		took = rlx_store_take(c->store, b, "raw", none, b->bytes, &p);
-		if (took == RLX_TOOK_NEW) {
-			memcpy(p, b->data, b->bytes);
-			rlx_store_ready(c->store, p);
-		}
-		if (took != RLX_TOOK_NONE)
-			c->home[i] = p;
-	}
-	return rlx_host_const(c, i);
-}
-
 /* Copy the staged struct behind the image; constants never move, so they are there. */
 static bool add_args(struct rlx_lower *lo, uint64_t at)
 {
@@ -110,7 +86,7 @@ static bool add_args(struct rlx_lower *lo, uint64_t at)
 
 		r.at += at;
 		if (r.kind == RLX_REF_PLACE && r.place.kind == RLX_PLACE_CONST) {
-			p = home_of(lo, r.place.index) + r.place.offset;
+			p = (const char *)rlx_host_home(lo->code, r.place.index) + r.place.offset;
 			memcpy(c->image + r.at, &p, sizeof(p));
 			continue;
 		}
@@ -191,7 +167,7 @@ static enum rlx_status cpu_whole(struct rlx_lower *lo, enum rlx_call_kind kind)
 		const struct rlx_place *in = &lo->plan->val[lo->st->in[i]].place;
 
 		if (lo->st->in[i] && in->kind == RLX_PLACE_CONST)
-			home_of(lo, in->index);
+			rlx_host_home(lo->code, in->index);
 	}
 	if (bytes > c->host_bytes)
 		c->host_bytes = shape_align64(bytes);
@@ -215,7 +191,8 @@ static void cpu_kept(struct rlx_lower *lo, void *field, const void *p, size_t by
 
 static const struct rlx_lower_ops cpu_ops = {
 	.call = cpu_call, .whole = cpu_whole, .undo = cpu_undo, .kept = cpu_kept,
-	.product = cpu_product,
+	.product = cpu_product, .product_i8 = cpu_product_i8, .conv = cpu_conv,
+	.conv_i8 = cpu_conv_i8, .recur = cpu_recur,
 };
 
 static enum rlx_status lower_step(struct cpu_lower *cl, const struct rlx_plan_step *st,

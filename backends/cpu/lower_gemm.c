@@ -110,3 +110,38 @@ enum rlx_status cpu_product(struct rlx_lower *lo, struct rlx_k_gemm *g,
 			  (double)rlx_k_gemm_batches(g) / 8,
 			  most_scratch(&f, g, isa));
 }
+
+/* Constant bytes, packed once. */
+static void pack_bytes(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
+{
+	const int64_t key[4] = { (int64_t)q->g.n, (int64_t)q->g.k, cpu_isa(lo), q->b_signed };
+	struct rlx_k_gemm_i8_pack pack = {
+		.k = q->g.k, .n = q->g.n, .b = lower_const(lo, 1), .ldb = q->g.n,
+		.b_signed = q->b_signed,
+	};
+	bool is_new;
+
+	pack.dst = cpu_prepare(lo, 1, "gemm_i8", key,
+			       rlx_k_gemm_i8_pack_size(q->g.n, q->g.k, cpu_isa(lo)) + 64,
+			       &is_new);
+	if (pack.dst && is_new)
+		cpu_kernels(lo)->gemm_i8_pack(&pack, 0, rlx_k_gemm_panels(q->g.n, cpu_isa(lo)),
+					      NULL);
+	q->g.b = pack.dst;
+	q->g.b_form = RLX_B_PACKED;
+}
+
+enum rlx_status cpu_product_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
+{
+	enum rlx_isa isa = cpu_isa(lo);
+	const struct rlx_type *b = lower_in(lo, 1);
+
+	if (lower_const(lo, 1) && shape_span(b, 0, b->rank - 2) == 1)
+		pack_bytes(lo, q);
+	else
+		lower_ref_in(lo, &q->g.b, 1, 0);
+	return lower_call(lo, RLX_KERNEL_gemm_i8, rlx_k_gemm_units(&q->g, isa),
+			  (double)q->g.m * (double)q->g.n * (double)(q->g.k + 1) *
+			  (double)rlx_k_gemm_batches(&q->g) / 8,
+			  rlx_k_gemm_scratch(&q->g, isa));
+}

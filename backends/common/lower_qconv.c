@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Convolution of 8-bit integers; zero points and scales are known at compile time. */
-#include "backends/cpu/cpu.h"
-#include "backends/common/shape.h"
-#include "base/map.h"
+#include "backends/common/lower.h"
 #include "ir/element.h"
 #include "kernels/conv.h"
 #include "kernels/quant.h"
@@ -56,27 +54,6 @@ static void take_shape(struct rlx_k_conv_nd *s, const struct rlx_lower *lo)
 	s->y_n = (size_t)shape_span(y, 1, y->rank);
 }
 
-/* The packed weights hold their zero points, and depend on all of the shape. */
-static enum rlx_status pack(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
-{
-	const struct rlx_k_conv_nd *s = &a->shape;
-	const int64_t key[4] = {
-		(int64_t)(s->ic << 32 | s->oc), (int64_t)(s->groups << 8 | cpu_isa(lo)),
-		(int64_t)rlx_hash_bytes(s->in, sizeof(s->in), rlx_hash_bytes(s->k,
-			sizeof(s->k), rlx_hash_bytes(s->out, sizeof(s->out), s->n))),
-		(int64_t)rlx_hash_bytes(a->w_zero, a->w_zero ? s->oc * sizeof(*a->w_zero) : 0,
-			(uint64_t)a->w_signed << 1 | !!a->w_zero),
-	};
-	struct rlx_k_conv_i8_pack p = { .conv = a, .src = lower_const(lo, 1) };
-	bool is_new;
-
-	p.dst = cpu_prepare(lo, 1, "conv_i8", key, rlx_conv_i8_wsize(a) + 64, &is_new);
-	if (p.dst && is_new)
-		cpu_kernels(lo)->conv_i8_pack(&p, 0, s->groups, NULL);
-	a->w = p.dst;
-	return lo->status;
-}
-
 /* Scales and zero points; the kernel gives 8-bit integers, or the sums. */
 static enum rlx_status take_numbers(struct rlx_lower *lo, struct rlx_k_conv_i8 *a,
 				    const float **out_scale)
@@ -101,7 +78,8 @@ static enum rlx_status take_numbers(struct rlx_lower *lo, struct rlx_k_conv_i8 *
 	/* symmetric weights spare the sums of the inputs */
 	for (i = 0; zero && i < oc && !zero[i]; i++)
 		;
-	a->w_zero = zero && i < oc ? zero : NULL;
+	if (zero && i < oc)
+		lower_ref_keep(lo, &a->w_zero, zero, oc * sizeof(*zero));
 	a->x_zero = (int32_t)number(lo, X_ZP, 0, 0);
 	a->y_zero = (int32_t)number(lo, Y_ZP, 0, 0);
 	a->x_signed = lower_in(lo, 0)->dtype == RLX_I8;
@@ -113,7 +91,7 @@ static enum rlx_status take_numbers(struct rlx_lower *lo, struct rlx_k_conv_i8 *
 	if (y->dtype == RLX_F32)
 		*out_scale = scale;
 	else
-		a->scale = scale;
+		lower_ref_keep(lo, &a->scale, scale, oc * sizeof(*scale));
 	return lo->status;
 }
 
@@ -129,16 +107,16 @@ static enum rlx_status call_scale(struct rlx_lower *lo, uint64_t sums, const flo
 	a->block = a->stride[1] = 1;
 	a->x_type = RLX_K_I32;
 	a->y_type = a->scale_type = RLX_K_F32;
-	a->scale = scale;
+	lower_ref_keep(lo, &a->scale, scale, (size_t)a->axis * sizeof(*scale));
 	lower_ref_tmp(lo, &a->x, sums);
 	lower_ref_out(lo, &a->y, 0, 0);
 	return lower_call(lo, RLX_KERNEL_dequantize, rlx_k_quant_units(a),
 			  (double)rlx_type_count(y) * 2, 0);
 }
 
-enum rlx_status cpu_lower_qconv(struct rlx_lower *lo)
+enum rlx_status rlx_lower_qconv(struct rlx_lower *lo)
 {
-	const struct rlx_type *w = lower_in(lo, 1), *y = lower_out(lo, 0);
+	const struct rlx_type *y = lower_out(lo, 0);
 	struct rlx_k_conv_i8 *a = lower_args(lo, sizeof(*a));
 	const float *scale = NULL;
 	uint64_t sums = 0;
@@ -151,10 +129,6 @@ enum rlx_status cpu_lower_qconv(struct rlx_lower *lo)
 	take_shape(&a->shape, lo);
 	if (take_numbers(lo, a, &scale))
 		return lo->status;
-	if (!rlx_conv_i8_init(cpu_isa(lo), a))
-		return lower_no(lo, "the 8-bit kernel does not take this shape");
-	if (pack(lo, a))
-		return lo->status;
 	lower_ref_in(lo, &a->x, 0, 0);
 	if (lower_in(lo, BIAS))
 		lower_ref_in(lo, &a->bias, BIAS, 0);
@@ -165,8 +139,6 @@ enum rlx_status cpu_lower_qconv(struct rlx_lower *lo)
 		lower_ref_out(lo, &a->y, 0, 0);
 	}
 	lower_extent(lo, y->dim[0], NULL);
-	st = lower_call(lo, RLX_KERNEL_conv_i8, rlx_conv_i8_units(a),
-			(double)rlx_type_count(y) * (double)shape_span(w, 1, w->rank) / 8,
-			rlx_conv_i8_scratch(a));
+	st = lo->ops->conv_i8(lo, a);
 	return st || !scale ? st : call_scale(lo, sums, scale);
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* Products of 8-bit integers. */
+#include <string.h>
+
 #include "backends/common/batch.h"
-#include "backends/cpu/cpu.h"
+#include "backends/common/lower.h"
 #include "ir/element.h"
 #include "kernels/cast.h"
 #include "kernels/conv.h"
@@ -138,10 +140,10 @@ static struct param take_param(struct rlx_lower *lo, uint32_t k, const int64_t s
 	return p;
 }
 
-static void ref_param(struct rlx_lower *lo, void *field, const struct param *p)
+static void ref_param(struct rlx_lower *lo, void *field, const struct param *p, int64_t n)
 {
 	if (p->kind == KEPT)
-		memcpy(field, &p->kept, sizeof(p->kept));
+		lower_ref_keep(lo, field, p->kept, (size_t)n * 4);
 	else if (p->kind == INPUT)
 		lower_ref_in(lo, field, p->input, 0);
 	else if (p->kind == TEMPORARY)
@@ -173,27 +175,7 @@ static bool qmatmul_takes(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 	return true;
 }
 
-static enum rlx_status pack_bytes(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
-{
-	const int64_t key[4] = { (int64_t)q->g.n, (int64_t)q->g.k, cpu_isa(lo), q->b_signed };
-	struct rlx_k_gemm_i8_pack pack = {
-		.k = q->g.k, .n = q->g.n, .b = lower_const(lo, 1), .ldb = q->g.n,
-		.b_signed = q->b_signed,
-	};
-	bool is_new;
-
-	pack.dst = cpu_prepare(lo, 1, "gemm_i8", key,
-			       rlx_k_gemm_i8_pack_size(q->g.n, q->g.k, cpu_isa(lo)) + 64,
-			       &is_new);
-	if (pack.dst && is_new)
-		cpu_kernels(lo)->gemm_i8_pack(&pack, 0, rlx_k_gemm_panels(q->g.n, cpu_isa(lo)),
-					      NULL);
-	q->g.b = pack.dst;
-	q->g.b_form = RLX_B_PACKED;
-	return lo->status;
-}
-
-/* Sizes and the right-hand side; *out_reps: batches that count as rows. */
+/* Sizes; *out_reps: batches that count as rows. */
 static enum rlx_status qmatmul_shape(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q,
 				     int64_t *out_reps)
 {
@@ -214,10 +196,10 @@ static enum rlx_status qmatmul_shape(struct rlx_lower *lo, struct rlx_k_gemm_i8 
 	g->lda = g->k;
 	g->ldb = g->ldc = g->n;
 	g->alpha = g->beta = 1;
-	return lower_const(lo, 1) && flat ? pack_bytes(lo, q) : RLX_OK;
+	return RLX_OK;
 }
 
-enum rlx_status cpu_lower_qmatmul(struct rlx_lower *lo)
+enum rlx_status rlx_lower_qmatmul(struct rlx_lower *lo)
 {
 	const struct rlx_type *y = lower_out(lo, 0);
 	struct rlx_k_gemm_i8 set = { 0 }, *q;
@@ -246,19 +228,14 @@ enum rlx_status cpu_lower_qmatmul(struct rlx_lower *lo)
 		q->g.alpha *= as.value;
 	if (bs.kind == NUMBER)
 		q->g.alpha *= bs.value;
-	ref_param(lo, &q->row_scales, &as);
-	ref_param(lo, &q->a_zeros, &az);
-	ref_param(lo, &q->scales, &bs);
-	ref_param(lo, &q->b_zeros, &bz);
+	ref_param(lo, &q->row_scales, &as, rows[1]);
+	ref_param(lo, &q->a_zeros, &az, rows[1]);
+	ref_param(lo, &q->scales, &bs, cols[1]);
+	ref_param(lo, &q->b_zeros, &bz, cols[1]);
 	lower_ref_in(lo, &q->g.a, 0, 0);
-	if (q->g.b_form != RLX_B_PACKED)
-		lower_ref_in(lo, &q->g.b, 1, 0);
 	if (lower_in(lo, BIAS))
 		lower_ref_in(lo, lower_in(lo, BIAS)->dtype == RLX_I32 ?
 			     (void *)&q->ibias : (void *)&q->g.bias, BIAS, 0);
 	lower_ref_out(lo, &q->g.c, 0, 0);
-	return lower_call(lo, RLX_KERNEL_gemm_i8, rlx_k_gemm_units(&q->g, cpu_isa(lo)),
-			  (double)q->g.m * (double)q->g.n * (double)(q->g.k + 1) *
-			  (double)rlx_k_gemm_batches(&q->g) / 8,
-			  rlx_k_gemm_scratch(&q->g, cpu_isa(lo)));
+	return lo->ops->product_i8(lo, q);
 }

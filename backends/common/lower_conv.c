@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+/* Convolutions: shapes, windows, activations; the backend picks the kernel. */
+#include "backends/common/conv.h"
+
+static void take_list(size_t to[3], struct rlx_ints l, size_t nd, int64_t fill)
+{
+	for (size_t i = 0; i < 3; i++)
+		to[i] = i + nd < 3 || !l.n ? (size_t)fill : (size_t)l.v[i + nd - 3];
+}
+
+static void take_dims(size_t to[3], const struct rlx_type *t, size_t nd)
+{
+	for (size_t i = 0; i < 3; i++)
+		to[i] = i + nd < 3 ? 1 : (size_t)t->dim[2 + i + nd - 3];
+}
+
+static bool take_act(struct rlx_conv *g, int act, float lo, float hi)
+{
+	static const uint8_t acts[RLX_ACT_COUNT] = {
+		[RLX_ACT_NONE] = RLX_CONV_NONE, [RLX_ACT_RELU] = RLX_CONV_RELU,
+		[RLX_ACT_GELU] = RLX_CONV_GELU, [RLX_ACT_SILU] = RLX_CONV_SILU,
+		[RLX_ACT_SIGMOID] = RLX_CONV_SIGMOID, [RLX_ACT_TANH] = RLX_CONV_TANH,
+		[RLX_ACT_HARD_SWISH] = RLX_CONV_HSWISH,
+		[RLX_ACT_HARD_SIGMOID] = RLX_CONV_HSIGMOID,
+		[RLX_ACT_CLIP] = RLX_CONV_CLIP,
+	};
+
+	g->act = (enum rlx_conv_act)acts[act];
+	g->act_a = act == RLX_ACT_HARD_SWISH ? 1.0f / 6 : lo;
+	g->act_b = act == RLX_ACT_HARD_SWISH ? 0.5f : hi;
+	return act != RLX_ACT_GELU_TANH;
+}
+
+/* Stride, pads, dilation as the ops hold them. */
+struct lists {
+	struct rlx_ints	stride, pad, dilation;
+	int64_t		groups;
+};
+
+/* @x, @y: plain shapes; channels are those of the weights. */
+static void take_geometry(struct rlx_conv *g, const struct lists *l, const struct rlx_type *x,
+			  const struct rlx_type *w, const struct rlx_type *y)
+{
+	size_t nd = x->rank - 2;
+
+	g->n = (size_t)x->dim[0];
+	g->groups = l->groups ? (size_t)l->groups : 1;
+	g->oc = (size_t)w->dim[0];
+	g->ic = (size_t)w->dim[1] * g->groups;
+	take_dims(g->in, x, nd);
+	take_dims(g->out, y, nd);
+	take_dims(g->k, w, nd);
+	take_list(g->s, l->stride, nd, 1);
+	take_list(g->d, l->dilation, nd, 1);
+	take_list(g->p, l->pad, nd, 0);
+}
+
+double rlx_conv_work(const struct rlx_conv *g)
+{
+	double taps = (double)(g->k[0] * g->k[1] * g->k[2]) * (double)(g->ic / g->groups);
+
+	return (double)(g->n * g->oc) * (double)(g->out[0] * g->out[1] * g->out[2]) *
+	       (taps + 1) / 4;
+}
+
+void rlx_conv_refs(struct rlx_lower *lo, void *x, void *bias, void *res, void *y)
+{
+	lower_ref_in(lo, x, 0, 0);
+	lower_ref_in(lo, bias, 2, 0);
+	lower_ref_in(lo, res, 3, 0);
+	lower_ref_out(lo, y, 0, 0);
+}
+
+void rlx_conv_plain(struct rlx_k_conv_nd *a, const struct rlx_conv *g)
+{
+	size_t i;
+
+	a->n = g->n;
+	a->ic = g->ic;
+	a->oc = g->oc;
+	a->groups = g->groups;
+	for (i = 0; i < 3; i++) {
+		a->in[i] = g->in[i];
+		a->out[i] = g->out[i];
+		a->k[i] = g->k[i];
+		a->s[i] = g->s[i];
+		a->d[i] = g->d[i];
+		a->p[i] = g->p[i];
+	}
+	a->act = g->act;
+	a->act_a = g->act_a;
+	a->act_b = g->act_b;
+	a->transposed = g->transposed;
+	a->x_n = g->ic * g->in[0] * g->in[1] * g->in[2];
+	a->y_n = a->res_n = g->oc * g->out[0] * g->out[1] * g->out[2];
+}
+
+static enum rlx_status lower(struct rlx_lower *lo, const struct rlx_conv *g)
+{
+	if (!rlx_type_count(lower_out(lo, 0)))
+		return lo->status;
+	if (!rlx_type_count(lower_in(lo, 0)) || !rlx_type_count(lower_in(lo, 1)) ||
+	    lower_in(lo, 0)->rank > 5)
+		return lower_no(lo, "no kernel for empty sums or for this many dimensions");
+	return lo->ops->conv(lo, g);
+}
+
+enum rlx_status rlx_lower_fused_conv(struct rlx_lower *lo)
+{
+	const struct rlx_op_fused_conv *f = lo->args;
+	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
+	struct rlx_type x = *lower_in(lo, 0), y = *lower_out(lo, 0);
+	struct rlx_conv g = { .block = f->block, .x_plain = f->block && x.rank == 4 };
+
+	if (!take_act(&g, f->act, f->act_lo, f->act_hi))
+		return lower_no(lo, "no kernel for this activation");
+	if (f->block)
+		x.rank = y.rank = 4;
+	take_geometry(&g, &l, &x, lower_in(lo, 1), &y);
+	return lower(lo, &g);
+}
+
+enum rlx_status rlx_lower_conv(struct rlx_lower *lo)
+{
+	const struct rlx_op_conv *f = lo->args;
+	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
+	struct rlx_conv g = { .act = RLX_CONV_NONE };
+
+	take_geometry(&g, &l, lower_in(lo, 0), lower_in(lo, 1), lower_out(lo, 0));
+	return lower(lo, &g);
+}
+
+enum rlx_status rlx_lower_conv_transpose(struct rlx_lower *lo)
+{
+	const struct rlx_op_conv_transpose *f = lo->args;
+	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
+	const struct rlx_type *w = lower_in(lo, 1);
+	struct rlx_conv g = { .transposed = true };
+
+	take_geometry(&g, &l, lower_in(lo, 0), w, lower_out(lo, 0));
+	g.ic = (size_t)w->dim[0];
+	g.oc = (size_t)w->dim[1] * g.groups;
+	return lower(lo, &g);
+}

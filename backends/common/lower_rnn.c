@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT
+/*
+ * LSTM, GRU and RNN: a matrix product projects the inputs of all steps, then the
+ * recurrence runs over them. The backend calls both.
+ */
+#include "backends/common/recurrence.h"
+
+/* Functions of no parameters may leave those out; the others have defaults of their own. */
+static bool needs_parameters(int64_t act)
+{
+	return act != RLX_RNN_SIGMOID && act != RLX_RNN_TANH && act != RLX_RNN_RELU &&
+	       act != RLX_RNN_SOFTSIGN && act != RLX_RNN_SOFTPLUS;
+}
+
+static bool take_acts(const struct rlx_recurrence *r, struct rlx_k_rnn *a)
+{
+	int64_t d, i, at, act;
+
+	for (d = 0; d < r->dirs; d++)
+		for (i = 0; i < r->n_act; i++) {
+			at = d * r->n_act + i;
+			act = r->acts.n ? r->acts.v[at] : r->defaults[i];
+			if (needs_parameters(act) && (!r->alpha.n || !r->beta.n))
+				return false;
+			a->act[d][i] = (struct rlx_k_rnn_fn){
+				.fn = (uint8_t)act,
+				.alpha = r->alpha.n ? (float)r->alpha.v[at] : 0,
+				.beta = r->beta.n ? (float)r->beta.v[at] : 0,
+			};
+		}
+	return true;
+}
+
+static bool takes(struct rlx_lower *lo, const struct rlx_recurrence *r)
+{
+	if (lower_in(lo, 4) && lower_in(lo, 4)->dtype != RLX_I32 &&
+	    lower_in(lo, 4)->dtype != RLX_I64)
+		return false;
+	/* with the batch outermost, states lie [batch, dirs, hidden] */
+	if (r->batch_first && r->dirs > 1 && r->batch > 1)
+		return false;
+	return r->steps && r->batch && r->in && r->hidden;
+}
+
+static void strides(const struct rlx_recurrence *r, struct rlx_k_rnn *a)
+{
+	int64_t n = r->gates * r->hidden, row = n * r->dirs, h = r->hidden;
+
+	a->x_stride[0] = r->batch_first ? row : row * r->batch;
+	a->x_stride[1] = r->batch_first ? row * r->steps : row;
+	a->x_stride[2] = n;
+	a->y_stride[0] = r->batch_first ? r->dirs * h : r->dirs * r->batch * h;
+	a->y_stride[1] = r->batch_first ? r->steps * r->dirs * h : h;
+	a->y_stride[2] = r->batch_first ? h : r->batch * h;
+}
+
+struct rlx_k_rnn *rlx_recurrence_args(struct rlx_lower *lo, const struct rlx_recurrence *r)
+{
+	struct rlx_k_rnn *a = lower_args(lo, sizeof(*a));
+
+	a->steps = r->steps;
+	a->batch = r->batch;
+	a->hidden = r->hidden;
+	a->dirs = r->dirs;
+	a->clip = r->clip;
+	a->cell = r->cell;
+	a->input_forget = r->input_forget;
+	a->linear_before_reset = r->linear_before_reset;
+	a->reverse[0] = r->direction == RLX_RNN_REVERSE;
+	a->reverse[1] = true;
+	strides(r, a);
+	take_acts(r, a);
+	lower_ref_tmp(lo, &a->x, r->tmp);
+	lower_ref_in(lo, &a->h0, 5, 0);
+	if (lower_in(lo, 4)) {
+		a->lens_type = (uint8_t)lower_in(lo, 4)->dtype;
+		lower_ref_in(lo, &a->lens, 4, 0);
+	}
+	lower_ref_out(lo, &a->y, 0, 0);
+	lower_ref_out(lo, &a->yh, 1, 0);
+	if (r->cell == RLX_K_RNN_LSTM) {
+		lower_ref_in(lo, &a->c0, 6, 0);
+		lower_ref_in(lo, &a->peep, 7, 0);
+		lower_ref_out(lo, &a->yc, 2, 0);
+	}
+	return a;
+}
+
+double rlx_recurrence_work(const struct rlx_recurrence *r)
+{
+	return (double)(r->steps * r->batch * r->gates * r->hidden) * (double)r->hidden / 4;
+}
+
+static enum rlx_status lower(struct rlx_lower *lo, struct rlx_recurrence *r)
+{
+	const struct rlx_type *x = lower_in(lo, 0), *w = lower_in(lo, 1);
+	struct rlx_k_rnn probe = { 0 };
+
+	r->steps = x->dim[r->batch_first ? 1 : 0];
+	r->batch = x->dim[r->batch_first ? 0 : 1];
+	r->in = x->dim[2];
+	r->dirs = w->dim[0];
+	r->gates = rlx_k_rnn_gates(r->cell);
+	r->hidden = w->dim[1] / r->gates;
+	if (!takes(lo, r) || !take_acts(r, &probe))
+		return lower_no(lo, "no kernel for this layout or these activations");
+	r->tmp = lower_tmp(lo, (uint64_t)(r->steps * r->batch * r->dirs * r->gates *
+					  r->hidden) * 4);
+	return lo->ops->recur(lo, r);
+}
+
+enum rlx_status rlx_lower_lstm(struct rlx_lower *lo)
+{
+	static const uint8_t defaults[] = { RLX_RNN_SIGMOID, RLX_RNN_TANH, RLX_RNN_TANH };
+	const struct rlx_op_lstm *o = lo->args;
+	struct rlx_recurrence r = {
+		.cell = RLX_K_RNN_LSTM, .direction = o->direction,
+		.batch_first = o->batch_first, .input_forget = o->input_forget,
+		.clip = o->clip, .acts = o->acts, .alpha = o->act_alpha,
+		.beta = o->act_beta, .defaults = defaults, .n_act = 3,
+	};
+
+	return lower(lo, &r);
+}
+
+enum rlx_status rlx_lower_gru(struct rlx_lower *lo)
+{
+	static const uint8_t defaults[] = { RLX_RNN_SIGMOID, RLX_RNN_TANH };
+	const struct rlx_op_gru *o = lo->args;
+	struct rlx_recurrence r = {
+		.cell = RLX_K_RNN_GRU, .direction = o->direction,
+		.batch_first = o->batch_first, .linear_before_reset = o->linear_before_reset,
+		.clip = o->clip, .acts = o->acts, .alpha = o->act_alpha,
+		.beta = o->act_beta, .defaults = defaults, .n_act = 2,
+	};
+
+	return lower(lo, &r);
+}
+
+enum rlx_status rlx_lower_rnn(struct rlx_lower *lo)
+{
+	static const uint8_t defaults[] = { RLX_RNN_TANH };
+	const struct rlx_op_rnn *o = lo->args;
+	struct rlx_recurrence r = {
+		.cell = RLX_K_RNN_PLAIN, .direction = o->direction,
+		.batch_first = o->batch_first, .clip = o->clip, .acts = o->acts,
+		.alpha = o->act_alpha, .beta = o->act_beta, .defaults = defaults, .n_act = 1,
+	};
+
+	return lower(lo, &r);
+}
