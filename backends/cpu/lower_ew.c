@@ -193,6 +193,49 @@ enum rlx_status cpu_lower_cast(struct rlx_lower *lo)
 	return lower_call(lo, RLX_KERNEL_cast, rlx_k_cast_units(a), (double)a->n, 0);
 }
 
+/* ---- complex numbers, by what they are made of ---- */
+
+/* Begin with the parts of input 0, which lie side by side, as operands of @dt. */
+static struct rlx_k_ew *begin_parts(struct rlx_lower *lo, struct writer *w, uint8_t parts,
+				    enum rlx_dtype dt)
+{
+	struct rlx_type line = rlx_type(dt, rlx_type_count(lower_in(lo, 0)));
+	struct rlx_k_ew *a = begin(lo, w, class_of(dt), &line);
+	uint8_t k;
+
+	for (k = 0; k < parts; k++) {
+		a->in[k].type = (uint8_t)dt;
+		a->in[k].stride[0] = parts;
+		lower_ref_in(lo, &a->in[k].p, 0, k * rlx_dtype_size(dt));
+	}
+	a->n_in = parts;
+	a->n_out = 1;
+	a->out[0].type = (uint8_t)dt;
+	lower_ref_out(lo, &a->out[0].p, 0, 0);
+	return a;
+}
+
+enum rlx_status cpu_lower_norm_sq(struct rlx_lower *lo)
+{
+	struct writer w;
+	struct rlx_k_ew *a = begin_parts(lo, &w, 2, RLX_F32);
+	uint8_t sq = add_step(&w, RLX_EW_mul, (uint8_t[3]){ 0, 0 });
+
+	a->out[0].src = add_step(&w, RLX_EW_fma, (uint8_t[3]){ 1, 1, sq });
+	return finish(lo, &w);
+}
+
+/* As one word, whose top bit is the imaginary part's sign. */
+enum rlx_status cpu_lower_conjugate(struct rlx_lower *lo)
+{
+	struct writer w;
+	struct rlx_k_ew *a = begin_parts(lo, &w, 1, RLX_U64);
+
+	a->out[0].src = add_step(&w, RLX_EW_bxor, (uint8_t[3]){ 0, RLX_EW_IMM });
+	a->step[0].imm.i = INT64_MIN;
+	return finish(lo, &w);
+}
+
 /* ---- regions ---- */
 
 /*

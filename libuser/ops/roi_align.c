@@ -84,34 +84,42 @@ static bool neighbours(double p, int64_t n, int64_t at[2], double w[2])
 	return true;
 }
 
+/* Where sample @i of @bin lies. */
+static double sample_at(const struct span *s, int64_t bin, int64_t i)
+{
+	return s->start + ((double)bin + ((double)i + 0.5) / (double)s->steps) * s->bin;
+}
+
 static double one_bin(const struct rlx_eval *q, int64_t plane, const struct span s[2],
 		      const int64_t bin[2])
 {
 	const struct rlx_op_roi_align *a = q->args;
 	const struct rlx_type *x = &q->in[0].type;
-	double sum = 0, top = 0, w[2][2], v, p[2];
-	int64_t iy, ix, n = 0, at[2][2], k;
-	bool inside;
+	/* samples off the image are zeros; of them there may be very many */
+	double sum = 0, top = -INFINITY, w[2][2], v;
+	int64_t iy, ix, n = s[0].steps * s[1].steps, at[2][2], k;
 
-	for (iy = 0; iy < s[1].steps; iy++)
-		for (ix = 0; ix < s[0].steps; ix++, n++) {
-			double best = -INFINITY;
-
-			p[0] = s[0].start + ((double)bin[0] + ((double)ix + 0.5) /
-					     (double)s[0].steps) * s[0].bin;
-			p[1] = s[1].start + ((double)bin[1] + ((double)iy + 0.5) /
-					     (double)s[1].steps) * s[1].bin;
-			inside = neighbours(p[0], x->dim[3], at[0], w[0]) &&
-				 neighbours(p[1], x->dim[2], at[1], w[1]);
-			for (k = 0; k < 4; k++) {
-				v = inside ? w[0][k & 1] * w[1][k >> 1] *
-				    el_get(&q->in[0], (plane * x->dim[2] + at[1][k >> 1]) *
-					   x->dim[3] + at[0][k & 1]) : 0;
-				sum += v;
-				best = v > best ? v : best;
-			}
-			top = !n || best > top ? best : top;
+	for (iy = 0; iy < s[1].steps; iy++) {
+		if (!neighbours(sample_at(&s[1], bin[1], iy), x->dim[2], at[1], w[1])) {
+			top = fmax(top, 0);
+			continue;
 		}
+		for (ix = 0; ix < s[0].steps; ix++) {
+			if (!neighbours(sample_at(&s[0], bin[0], ix), x->dim[3], at[0], w[0])) {
+				top = fmax(top, 0);
+				continue;
+			}
+			for (k = 0; k < 4; k++) {
+				v = w[0][k & 1] * w[1][k >> 1] *
+				    el_get(&q->in[0], (plane * x->dim[2] + at[1][k >> 1]) *
+					   x->dim[3] + at[0][k & 1]);
+				sum += v;
+				top = fmax(top, v);
+			}
+		}
+	}
+	if (!n)
+		top = 0;
 	return a->max_mode ? top : sum / (double)(n ? n : 1);
 }
 
