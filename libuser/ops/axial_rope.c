@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Rotary position embedding over a picture's two axes. */
+#include "base/alloc.h"
+#include "ir/graph.h"
 #include "ops/emit.h"
 
 RLX_OP(axial_rope, "rotary embedding of tokens laid out end_x by end_y, adjacent pairs",
@@ -66,6 +68,46 @@ static enum rlx_status axial_rope_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+/* What rope calls a table: a row for each token, of the angles' cosines or sines. */
+static rlx_value table(struct rlx_graph *g, const struct rlx_op_axial_rope *a,
+		       const struct rlx_type *x, bool sine)
+{
+	int64_t width = x->dim[2] / a->heads, half = width / 2, p, i;
+	struct rlx_tensor t = {
+		.type = rlx_type(op_acc_type(x->dtype), x->dim[1], half),
+	};
+	rlx_value v;
+	double by;
+
+	/* fewer bytes than x has: no overflow */
+	t.data = rlx_malloc((size_t)rlx_type_bytes(&t.type));
+	if (!t.data) {
+		rlx_fail(&g->err, RLX_ENOMEM, "axial_rope: out of memory");
+		return RLX_NONE;
+	}
+	for (p = 0; p < x->dim[1]; p++)
+		for (i = 0; i < half; i++) {
+			by = angle(a, p / repeat_of(a), i, width);
+			el_set(&t, p * half + i, sine ? sin(by) : cos(by));
+		}
+	v = rlx_constant(g, t.type, t.data);
+	rlx_free(t.data);
+	return v;
+}
+
+static enum rlx_status axial_rope_expand(struct rlx_expand *q)
+{
+	const struct rlx_op_axial_rope *a = q->args;
+	struct rlx_type x = *q->out_type;
+
+	q->out[0] = q->in[0];
+	if (rlx_type_count(&x))
+		q->out[0] = rlx_emit(q->g, rope, .x = q->in[0], .cos = table(q->g, a, &x, false),
+				     .sin = table(q->g, a, &x, true), .heads = a->heads,
+				     .style = RLX_ROPE_GPTJ);
+	return op_done(q->g);
+}
+
 /* A rotation's gradient turns the other way: mirror the pairs, turn, mirror back. */
 static enum rlx_status axial_rope_vjp(struct rlx_grad *q)
 {
@@ -106,6 +148,6 @@ static bool axial_rope_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_axial_rope_impl = {
-	.infer = axial_rope_infer, .eval = axial_rope_eval, .vjp = axial_rope_vjp,
-	.sample = axial_rope_sample,
+	.infer = axial_rope_infer, .eval = axial_rope_eval,
+	.expand = axial_rope_expand, .vjp = axial_rope_vjp, .sample = axial_rope_sample,
 };

@@ -64,15 +64,31 @@ static enum rlx_status compress_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+/* The positions that the condition keeps. */
+static rlx_value kept(struct rlx_graph *g, rlx_value cond, int64_t count)
+{
+	return op_reshape(g, rlx_emit(g, nonzero, .x = cond, .count = count), &count, 1);
+}
+
+static enum rlx_status compress_expand(struct rlx_expand *q)
+{
+	const struct rlx_op_compress *a = q->args;
+	struct rlx_type x = op_type(q->g, q->in[0]);
+	int64_t n = rlx_type_count(&x);
+
+	q->out[0] = rlx_emit(q->g, gather, .axis = a->flat ? 0 : a->axis,
+			     .x = a->flat ? op_reshape(q->g, q->in[0], &n, 1) : q->in[0],
+			     .indices = kept(q->g, q->in[1], a->count));
+	return op_done(q->g);
+}
+
 static enum rlx_status compress_vjp(struct rlx_grad *q)
 {
 	const struct rlx_op_compress *a = q->args;
 	struct rlx_type x = op_type(q->g, q->in[0]), f = x;
-	rlx_value idx, d;
+	rlx_value idx = kept(q->g, q->in[1], a->count), d;
 	uint32_t ax = 0;
 
-	idx = rlx_emit(q->g, nonzero, .x = q->in[1], .count = a->count);
-	idx = op_reshape(q->g, idx, &a->count, 1);
 	if (a->flat)
 		f = rlx_type(x.dtype, rlx_type_count(&x));
 	else
@@ -103,6 +119,6 @@ static bool compress_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_compress_impl = {
-	.infer = compress_infer, .eval = compress_eval, .vjp = compress_vjp,
-	.sample = compress_sample,
+	.infer = compress_infer, .eval = compress_eval, .expand = compress_expand,
+	.vjp = compress_vjp, .sample = compress_sample,
 };

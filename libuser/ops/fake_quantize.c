@@ -109,31 +109,103 @@ static enum rlx_status fake_quantize_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
-/* The range shaped to broadcast against x. */
-static rlx_value range_value(struct rlx_grad *q, const struct rlx_type *x)
+/* max|x| of all elements or for each index of the axis, shaped to broadcast against x. */
+static rlx_value batch_range(struct rlx_graph *g, const struct rlx_op_fake_quantize *a,
+			     rlx_value x)
 {
-	const struct rlx_op_fake_quantize *a = q->args;
-	int64_t dim[RLX_MAX_RANK], axes[RLX_MAX_RANK];
+	struct rlx_type t = op_type(g, x), kept = t;
+	int64_t axes[RLX_MAX_RANK];
 	uint32_t ax = RLX_MAX_RANK, i, n = 0;
 	rlx_value r;
 
 	if (a->per_axis)
-		op_axis(a->axis, x->rank, &ax);
-	for (i = 0; i < x->rank; i++) {
-		dim[i] = i == ax ? x->dim[i] : 1;
-		if (i != ax)
+		op_axis(a->axis, t.rank, &ax);
+	for (i = 0; i < t.rank; i++)
+		if (i != ax) {
 			axes[n++] = i;
+			kept.dim[i] = 1;
+		}
+	if (!rlx_type_count(&t))
+		return op_fill(g, &kept, 0);
+	r = rlx_emit(g, abs, .x = x);
+	/* what is not a number has no say */
+	r = rlx_emit(g, where, .cond = rlx_emit(g, is_nan, .x = r), .a = op_const_like(g, r, 0),
+		     .b = r);
+	return n ? rlx_emit(g, reduce, .x = r, .axes = { axes, n }, .kind = RLX_REDUCE_MAX,
+			    .keep_dims = true) : r;
+}
+
+/* A state shaped to broadcast against @x. */
+static rlx_value shape_state(struct rlx_graph *g, const struct rlx_op_fake_quantize *a,
+			     rlx_value state, const struct rlx_type *x)
+{
+	int64_t dim[RLX_MAX_RANK];
+	uint32_t ax = RLX_MAX_RANK, i;
+
+	if (a->per_axis)
+		op_axis(a->axis, x->rank, &ax);
+	for (i = 0; i < x->rank; i++)
+		dim[i] = i == ax ? x->dim[i] : 1;
+	return op_reshape(g, state, dim, x->rank);
+}
+
+/* max(x, c), but c where x is not a number. */
+static rlx_value at_least(struct rlx_graph *g, rlx_value x, double c)
+{
+	rlx_value least = op_const_like(g, x, c);
+
+	return rlx_emit(g, where, .cond = rlx_emit(g, gt, .a = x, .b = least), .a = x,
+			.b = least);
+}
+
+/* The moving range, as the batch's @r moves the state; the batch's own at first. */
+static rlx_value moved_range(struct rlx_graph *g, const struct rlx_op_fake_quantize *a,
+			     rlx_value old, rlx_value r)
+{
+	rlx_value sum = rlx_emit(g, add, .a = op_mul_const(g, old, (double)a->decay),
+				 .b = op_mul_const(g, r, 1 - (double)a->decay));
+
+	return rlx_emit(g, where, .a = sum, .b = r,
+			.cond = rlx_emit(g, gt, .a = old, .b = op_const_like(g, old, 0)));
+}
+
+static enum rlx_status fake_quantize_expand(struct rlx_expand *q)
+{
+	const struct rlx_op_fake_quantize *a = q->args;
+	struct rlx_type t = *q->out_type;
+	enum rlx_dtype acc = op_acc_type(t.dtype);
+	struct rlx_graph *g = q->g;
+	rlx_value x = op_cast(g, q->in[0], acc), r = RLX_NONE, s, v;
+	double top = q_max(a);
+
+	if (q->in[1].id)
+		s = shape_state(g, a, op_cast(g, q->in[1], acc), &t);
+	if (a->scale_mode != RLX_SCALE_FIXED)
+		r = batch_range(g, a, x);
+	if (a->scale_mode == RLX_SCALE_EMA) {
+		r = moved_range(g, a, s, r);
+		q->out[1] = op_cast(g, op_reshape(g, r, q->out_type[1].dim, q->out_type[1].rank),
+				    q->out_type[1].dtype);
 	}
-	if (a->scale_mode == RLX_SCALE_EMA)
-		r = rlx_out(q->g, q->out[0], 1);
-	else if (a->scale_mode == RLX_SCALE_FIXED)
-		r = q->in[1];
-	else if (!n && x->rank)
-		r = rlx_emit(q->g, abs, .x = q->in[0]);
-	else
-		r = rlx_emit(q->g, reduce, .x = rlx_emit(q->g, abs, .x = q->in[0]),
-			     .axes = { axes, n }, .kind = RLX_REDUCE_MAX, .keep_dims = true);
-	return op_cast(q->g, op_reshape(q->g, r, dim, x->rank), x->dtype);
+	if (a->scale_mode == RLX_SCALE_FIXED)
+		r = s;
+	s = rlx_emit(g, div, .a = r, .b = op_const_like(g, r, top));
+	s = at_least(g, s, 1e-12);
+	v = rlx_emit(g, round, .x = rlx_emit(g, div, .a = x, .b = s));
+	v = rlx_emit(g, min, .a = at_least(g, v, -top), .b = op_const_like(g, v, top));
+	q->out[0] = op_cast(g, rlx_emit(g, mul, .a = v, .b = s), t.dtype);
+	return op_done(g);
+}
+
+/* The range that forward took, shaped to broadcast against x. */
+static rlx_value range_value(struct rlx_grad *q, const struct rlx_type *x)
+{
+	const struct rlx_op_fake_quantize *a = q->args;
+
+	if (a->scale_mode == RLX_SCALE_BATCH)
+		return batch_range(q->g, a, q->in[0]);
+	return op_cast(q->g, shape_state(q->g, a, a->scale_mode == RLX_SCALE_FIXED ? q->in[1] :
+					 rlx_out(q->g, q->out[0], 1), x), x->dtype);
 }
 
 /*
@@ -205,6 +277,6 @@ static bool fake_quantize_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_fake_quantize_impl = {
 	.infer = fake_quantize_infer, .scratch = fake_quantize_scratch,
-	.eval = fake_quantize_eval, .vjp = fake_quantize_vjp,
-	.sample = fake_quantize_sample,
+	.eval = fake_quantize_eval, .expand = fake_quantize_expand,
+	.vjp = fake_quantize_vjp, .sample = fake_quantize_sample,
 };

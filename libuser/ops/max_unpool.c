@@ -46,6 +46,20 @@ static enum rlx_status max_unpool_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+static enum rlx_status max_unpool_expand(struct rlx_expand *q)
+{
+	struct rlx_type x = op_type(q->g, q->in[0]), y = *q->out_type;
+	int64_t n = rlx_type_count(&x), m = rlx_type_count(&y);
+	struct rlx_type line = rlx_type(y.dtype, m);
+	rlx_value v;
+
+	v = rlx_emit(q->g, scatter_elements, .x = op_fill(q->g, &line, 0),
+		     .indices = op_reshape(q->g, q->in[1], &n, 1),
+		     .updates = op_reshape(q->g, q->in[0], &n, 1));
+	q->out[0] = op_reshape(q->g, v, y.dim, y.rank);
+	return op_done(q->g);
+}
+
 static enum rlx_status max_unpool_vjp(struct rlx_grad *q)
 {
 	struct rlx_type x = op_type(q->g, q->in[0]), y = op_type(q->g, q->out[0]);
@@ -73,6 +87,6 @@ static bool max_unpool_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_max_unpool_impl = {
-	.infer = max_unpool_infer, .eval = max_unpool_eval, .vjp = max_unpool_vjp,
-	.sample = max_unpool_sample,
+	.infer = max_unpool_infer, .eval = max_unpool_eval,
+	.expand = max_unpool_expand, .vjp = max_unpool_vjp, .sample = max_unpool_sample,
 };

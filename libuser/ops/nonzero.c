@@ -78,6 +78,16 @@ static enum rlx_status nonzero_count_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+static enum rlx_status nonzero_count_expand(struct rlx_expand *q)
+{
+	rlx_value x = q->in[0];
+
+	if (op_type(q->g, x).dtype != RLX_BOOL)
+		x = rlx_emit(q->g, ne, .a = x, .b = op_const_like(q->g, x, 0));
+	q->out[0] = rlx_emit(q->g, reduce, .x = op_cast(q->g, x, RLX_I64));
+	return op_done(q->g);
+}
+
 /* All or none set: the count is then known without looking. */
 static bool nonzero_sample(unsigned int i, struct rlx_sample *s)
 {
@@ -116,5 +126,5 @@ const struct rlx_op_impl rlx_op_nonzero_impl = {
 
 const struct rlx_op_impl rlx_op_nonzero_count_impl = {
 	.infer = nonzero_count_infer, .eval = nonzero_count_eval,
-	.sample = nonzero_count_sample,
+	.expand = nonzero_count_expand, .sample = nonzero_count_sample,
 };

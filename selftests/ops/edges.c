@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Ops that a device computes by another way than the evaluator's, where the two could
+ * part: values that are no numbers, repeated and odd places, nothing at all.
+ */
+#include "selftests/lib/rig.h"
+#include "selftests/lib/rlx_test.h"
+
+static void want_floats(const struct rig *r, unsigned int k, const double *want, int64_t n)
+{
+	int64_t i;
+
+	CHECK_EQ(rlx_type_count(&r->out[k].type), n);
+	for (i = 0; i < n; i++)
+		rig_want(r, k, i, want[i], 2e-6);
+}
+#define WANT(r, k, ...)							\
+	want_floats(r, k, (const double[]){ __VA_ARGS__ },		\
+		    sizeof((double[]){ __VA_ARGS__ }) / sizeof(double))
+
+/* A NaN has no say in the range and becomes its lower end; an infinity takes all. */
+EVERYWHERE(fake_quantize_of_no_numbers)
+{
+	const float x[4] = { 0.9f, NAN, -3.5f, 0.2f }, far[3] = { 1, INFINITY, -INFINITY };
+	const float none = NAN, old = 2;
+	rlx_value v = rig_input(r, rlx_type(RLX_F32, 4), x), e;
+
+	rig_output(r, rlx_emit(r->g, fake_quantize, .x = v, .bits = 4));
+	rig_output(r, rlx_emit(r->g, fake_quantize, .bits = 4,
+			       .x = rig_input(r, rlx_type(RLX_F32, 3), far)));
+	e = rlx_emit(r->g, fake_quantize, .x = v, .bits = 4, .scale_mode = RLX_SCALE_EMA,
+		     .decay = 0.75f, .state = rig_input(r, rlx_scalar(RLX_F32), &none));
+	rig_output(r, rlx_out(r->g, e, 0));
+	rig_output(r, rlx_out(r->g, e, 1));
+	e = rlx_emit(r->g, fake_quantize, .bits = 4, .scale_mode = RLX_SCALE_EMA, .decay = 0.75f,
+		     .x = rig_input(r, rlx_type(RLX_F32, 0), NULL),
+		     .state = rig_input(r, rlx_scalar(RLX_F32), &old));
+	rig_output(r, rlx_out(r->g, e, 0));
+	rig_output(r, rlx_out(r->g, e, 1));
+	rig_run(r);
+	WANT(r, 0, 1, -3.5, -3.5, 0);
+	WANT(r, 1, NAN, -INFINITY, -INFINITY);
+	WANT(r, 2, 1, -3.5, -3.5, 0);
+	WANT(r, 3, 3.5);
+	CHECK_EQ(rlx_type_count(&r->out[4].type), 0);
+	WANT(r, 5, 1.5);
+}
+
+/* The imaginary part changes its sign, whatever it is; an odd count, and a scalar. */
+EVERYWHERE(complex_parts)
+{
+	const float x[5][2] = { { 3, -4 }, { NAN, 1 }, { -1, NAN }, { 1, 0.0f },
+				{ -INFINITY, 2 } };
+	rlx_value v = rig_input(r, rlx_type(RLX_C64, 5), x);
+	const uint32_t *was, *is;
+	unsigned int i;
+
+	rig_output(r, rlx_emit(r->g, conjugate, .x = v));
+	rig_output(r, rlx_emit(r->g, norm_sq, .x = v));
+	rig_output(r, rlx_emit(r->g, norm_sq, .x = rig_input(r, rlx_scalar(RLX_C64), x)));
+	rig_run(r);
+	was = (const void *)x;
+	is = r->out[0].data;
+	for (i = 0; i < 10; i++)
+		CHECK_EQ(is[i], i % 2 ? was[i] ^ 1u << 31 : was[i]);
+	WANT(r, 1, 25, NAN, NAN, 1, INFINITY);
+	WANT(r, 2, 25);
+}
+
+/*
+ * A slope of bf16 and f32, read at places of f32: what lies between pixels is known.
+ * Beyond the edge, and nowhere, is 0.
+ */
+EVERYWHERE(grid_sample_of_a_slope)
+{
+	enum { H = 5, W = 7, N = 33 };
+	float x[2][H][W], at[N][2];
+	rlx_value v, g, y[2];
+	unsigned int k;
+	int64_t i, j;
+
+	for (i = 0; i < H; i++)
+		for (j = 0; j < W; j++) {
+			x[0][i][j] = (float)(8 * i + j);
+			x[1][i][j] = (float)(j - 4 * i);
+		}
+	for (i = 0; i < N; i++)
+		for (j = 0; j < 2; j++)
+			at[i][j] = (float)rlx_test_uniform(&r->seed, -1, 1);
+	at[3][1] = NAN;
+	at[5][0] = INFINITY;
+	at[7][0] = -4;
+	v = rig_input(r, rlx_type(RLX_F32, 1, 2, H, W), x);
+	g = rig_input(r, rlx_type(RLX_F32, 1, 3, N / 3, 2), at);
+	y[0] = rlx_emit(r->g, grid_sample, .x = v, .grid = g, .mode = RLX_RESIZE_LINEAR,
+			.align_corners = true);
+	y[1] = rlx_emit(r->g, grid_sample, .x = rlx_emit(r->g, cast, .x = v, .to = RLX_BF16),
+			.grid = g, .mode = RLX_RESIZE_LINEAR, .align_corners = true);
+	for (k = 0; k < 2; k++)
+		rig_output(r, y[k]);
+	rig_run(r);
+	for (k = 0; k < 2; k++)
+		for (i = 0; i < N; i++) {
+			double col = ((double)at[i][0] + 1) / 2 * (W - 1);
+			double row = ((double)at[i][1] + 1) / 2 * (H - 1), tol = k ? 0x1p-8 : 2e-6;
+			bool in = i != 3 && i != 5 && i != 7;
+
+			rig_want(r, k, i, in ? 8 * row + col : 0, tol);
+			rig_want(r, k, N + i, in ? col - 4 * row : 0, tol);
+		}
+}
+
+/* Bins of a slope have the value of their middle; a region from afar must end soon. */
+EVERYWHERE(roi_align_of_a_slope)
+{
+	enum { H = 9, W = 11 };
+	const float roi[2][4] = { { 2, 1, 8, 7 }, { -500000, -500000, 500000, 500000 } };
+	const int64_t image[2] = { 1, -2 }, nowhere[1] = { 2 };
+	const float odd[2][4] = { { 0, NAN, 1, 1 }, { 0, 0, 4e6f, 1 } };
+	float x[2][H][W];
+	rlx_value v;
+	int64_t i, j;
+
+	for (i = 0; i < H; i++)
+		for (j = 0; j < W; j++) {
+			x[0][i][j] = 1;
+			x[1][i][j] = (float)(3 * i - j);
+		}
+	v = rig_input(r, rlx_type(RLX_F32, 2, 1, H, W), x);
+	rig_output(r, rlx_emit(r->g, roi_align, .x = v, .out_h = 2, .out_w = 3, .sampling = 2,
+			       .spatial_scale = 1,
+			       .rois = rig_input(r, rlx_type(RLX_F32, 1, 4), roi),
+			       .batch_indices = rig_input(r, rlx_type(RLX_I64, 1), image)));
+	rig_output(r, rlx_emit(r->g, roi_align, .x = v, .out_h = 1, .out_w = 1, .max_mode = true,
+			       .spatial_scale = 1,
+			       .rois = rig_input(r, rlx_type(RLX_F32, 1, 4), roi[1]),
+			       .batch_indices = rig_input(r, rlx_type(RLX_I64, 1), image + 1)));
+	rig_run(r);
+	rig_want(r, 1, 0, 1, 0);	/* the corner's pixel, met by a sample beside it */
+	for (i = 0; i < 6; i++)
+		rig_want(r, 0, i, 3 * (2.5 + 3 * (double)(i / 3)) - (3 + 2 * (double)(i % 3)),
+			 2e-6);
+	rig_reset(r);
+	for (i = 0; i < 3; i++) {
+		v = rig_input(r, rlx_type(RLX_F32, 2, 1, H, W), x);
+		rig_output(r, rlx_emit(r->g, roi_align, .x = v, .out_h = 1, .out_w = 1,
+				       .spatial_scale = 1,
+				       .rois = rig_input(r, rlx_type(RLX_F32, 1, 4),
+							 odd[i % 2]),
+				       .batch_indices = rig_input(r, rlx_type(RLX_I64, 1),
+								  i < 2 ? image : nowhere)));
+		CHECK_EQ(rig_try(r), RLX_ERANGE);
+		CHECKF(strstr(r->err.text, "roi_align"), "%s", r->err.text);
+		rig_reset(r);
+	}
+}
+
+/* Of many updates of one place the last one wins; a place that is not there is told. */
+EVERYWHERE(unpool_repeats)
+{
+	enum { N = 300, M = 77 };
+	static float x[N], want[M], z[N][2];
+	static int64_t at[N];
+	rlx_value v, i64;
+	int64_t i;
+
+	memset(want, 0, sizeof(want));
+	for (i = 0; i < N; i++) {
+		z[i][0] = x[i] = (float)(i + 1);
+		z[i][1] = -x[i];
+		at[i] = (int64_t)(rlx_test_rand(&r->seed) % (M - 1));
+		want[at[i]] = x[i];
+		at[i] -= i % 2 ? M : 0;
+	}
+	v = rig_input(r, rlx_type(RLX_F32, 3, N / 3), x);
+	i64 = rig_input(r, rlx_type(RLX_I64, 3, N / 3), at);
+	rig_output(r, rlx_emit(r->g, max_unpool, .x = v, .indices = i64,
+			       .out_shape = RLX_INTS(7, M / 7)));
+	v = rig_input(r, rlx_type(RLX_C64, 3, N / 3), z);
+	rig_output(r, rlx_emit(r->g, max_unpool, .x = v, .indices = i64,
+			       .out_shape = RLX_INTS(M)));
+	rig_run(r);
+	for (i = 0; i < M; i++) {
+		const float *c = r->out[1].data;
+
+		rig_want(r, 0, i, want[i], 0);
+		CHECKF(c[2 * i] == want[i] && c[2 * i + 1] == -want[i], "%g and %g, not %g",
+		       (double)c[2 * i], (double)c[2 * i + 1], (double)want[i]);
+	}
+	rig_reset(r);
+	at[N / 2] = M;
+	v = rig_input(r, rlx_type(RLX_F32, N), x);
+	rig_output(r, rlx_emit(r->g, max_unpool, .x = v, .out_shape = RLX_INTS(M),
+			       .indices = rig_input(r, rlx_type(RLX_I64, N), at)));
+	CHECK_EQ(rig_try(r), RLX_ERANGE);
+	CHECKF(strstr(r->err.text, "outside"), "%s", r->err.text);
+}
+
+/* An upper triangle whose rows were added to later ones and then turned about. */
+static double spoiled_triangle(double *m, int64_t n, uint64_t *seed)
+{
+	double det = 1;
+	int64_t i, j, k;
+
+	for (i = 0; i < n; i++)
+		for (j = 0; j < n; j++)
+			m[i * n + j] = j > i ? (double)(rlx_test_rand(seed) % 5) - 2 : j == i ?
+				       (i % 7 == 3 ? -2 : i % 3 ? 1 : -1) : 0;
+	for (i = 0; i < n; i++)
+		det *= m[i * n + i];
+	for (i = n - 1; i > 0; i--)
+		for (k = i - 1; k < i; k++)
+			for (j = 0; j < n; j++)
+				m[i * n + j] += m[k * n + j];
+	for (i = 0; i + 1 < n; i += 3, det = -det)
+		for (j = 0; j < n; j++) {
+			double t = m[i * n + j];
+
+			m[i * n + j] = m[(i + 1) * n + j];
+			m[(i + 1) * n + j] = t;
+		}
+	return det;
+}
+
+/* Whole numbers, of sizes that stay in shared memory and that do not; one is singular. */
+EVERYWHERE(det_of_known)
+{
+	static const int64_t size[] = { 1, 7, 33, 67 };
+	static double m[3 * 67 * 67];
+	double want[4][3];
+	const double lost[2][3][3] = {	/* a NaN is no pivot, but one in its place stays */
+		{ { 1, 2, 3 }, { 2, 4, 6 }, { 0, NAN, 1 } },
+		{ { NAN, 2, 3 }, { 2, 4, 1 }, { 0, 5, 1 } },
+	};
+	int64_t n, i, k;
+
+	for (k = 0; k < 4; k++) {
+		n = size[k];
+		for (i = 0; i < 3; i++)
+			want[k][i] = spoiled_triangle(m + i * n * n, n, &r->seed);
+		rig_output(r, rlx_emit(r->g, det, .x = rig_input(r, rlx_type(RLX_F64, 3, n, n),
+								 m)));
+	}
+	rig_output(r, rlx_emit(r->g, det, .x = rig_input(r, rlx_type(RLX_F64, 2, 3, 3),
+							 lost)));
+	rig_output(r, rlx_emit(r->g, det, .x = rig_input(r, rlx_type(RLX_F32, 2, 0, 0), NULL)));
+	rig_run(r);
+	for (k = 0; k < 4; k++)
+		for (i = 0; i < 3; i++)
+			rig_want(r, (unsigned int)k, i, want[k][i], 1e-9);
+	WANT(r, 4, 0, NAN);
+	WANT(r, 5, 1, 1);
+}
+
+/* More elements than a few blocks have, of which some are not zero. */
+EVERYWHERE(nonzero_of_many)
+{
+	enum { ROWS = 3, COLS = 4099, N = ROWS * COLS };
+	static float x[N];
+	static int64_t want[2][N];
+	static bool cond[COLS];
+	int64_t i, n = 0, kept = 0;
+	rlx_value v, c;
+
+	for (i = 0; i < N; i++) {
+		x[i] = rlx_test_rand(&r->seed) % 3 && i / 256 % 5 != 2 ? 0 : (float)i;
+		if (x[i] != 0) {
+			want[0][n] = i / COLS;
+			want[1][n++] = i % COLS;
+		}
+	}
+	for (i = 0; i < COLS; i++)
+		kept += cond[i] = i % 7 == 1;
+	v = rig_input(r, rlx_type(RLX_F32, ROWS, COLS), x);
+	c = rig_input(r, rlx_type(RLX_BOOL, COLS), cond);
+	rig_output(r, rlx_emit(r->g, nonzero_count, .x = v));
+	rig_output(r, rlx_emit(r->g, nonzero, .x = v, .count = n));
+	rig_output(r, rlx_emit(r->g, compress, .x = v, .cond = c, .axis = 1, .count = kept));
+	rig_run(r);
+	rig_want(r, 0, 0, (double)n, 0);
+	for (i = 0; i < 2 * n; i++)
+		rig_want(r, 1, i, (double)want[i / n][i % n], 0);
+	for (i = 0; i < ROWS * kept; i++)
+		rig_want(r, 2, i, (double)x[i / kept * COLS + i % kept * 7 + 1], 0);
+	rig_reset(r);
+	rig_output(r, rlx_emit(r->g, nonzero, .count = n + 1,
+			       .x = rig_input(r, rlx_type(RLX_F32, N), x)));
+	CHECK_EQ(rig_try(r), RLX_ERANGE);
+	CHECKF(strstr(r->err.text, "count is"), "%s", r->err.text);
+}
+
+struct square {
+	float	y, x, h, w, score;
+};
+
+static bool covers(const struct square *p, const struct square *r, double iou)
+{
+	double h = fmin((double)p->y + p->h, (double)r->y + r->h) - fmax(p->y, r->y);
+	double w = fmin((double)p->x + p->w, (double)r->x + r->w) - fmax(p->x, r->x);
+	double all = (double)p->h * p->w + (double)r->h * r->w - h * w;
+
+	return h > 0 && w > 0 && h * w / all > iou;
+}
+
+/* More boxes than a block has threads, on whole numbers, over two batches. */
+EVERYWHERE(nms_of_many)
+{
+	enum { B = 2, C = 2, N = 300, MOST = 40 };
+	static struct square s[B][C][N];
+	static float boxes[B][N][4], scores[B][C][N];
+	static int64_t want[B * C * MOST][3];
+	int64_t b, c, i, j, n = 0, kept, best[MOST];
+	rlx_value x, y;
+
+	for (i = 0; i < B * N; i++)
+		for (j = 0; j < 4; j++)	/* corners, the far one first */
+			boxes[i / N][i % N][j] = (float)(rlx_test_rand(&r->seed) % 40) +
+						 (j < 2 ? 40 : 0);
+	for (b = 0; b < B; b++)
+		for (c = 0; c < C; c++, n += kept) {
+			for (i = 0, kept = 0; i < N; i++) {
+				const float *at = boxes[b][i];
+
+				scores[b][c][i] = (float)(i * 7919 % N);	/* no two alike */
+				s[b][c][i * 7919 % N] = (struct square){
+					fminf(at[0], at[2]), fminf(at[1], at[3]),
+					fabsf(at[0] - at[2]), fabsf(at[1] - at[3]), (float)i };
+			}
+			for (i = N - 1; i >= 30 && kept < MOST; i--) {
+				for (j = 0; j < kept && !covers(&s[b][c][best[j]], &s[b][c][i],
+								0.3f); j++)
+					;
+				if (j < kept)
+					continue;
+				want[n + kept][0] = b;
+				want[n + kept][1] = c;
+				want[n + kept][2] = (int64_t)s[b][c][i].score;
+				best[kept++] = i;
+			}
+		}
+	x = rig_input(r, rlx_type(RLX_F32, B, N, 4), boxes);
+	y = rig_input(r, rlx_type(RLX_F32, B, C, N), scores);
+	rig_output(r, rlx_emit(r->g, nms, .boxes = x, .scores = y, .max_per_class = MOST,
+			       .iou = 0.3f, .score = 29.5f, .use_score = true, .count = n));
+	rig_output(r, rlx_emit(r->g, nms_count, .boxes = x, .scores = y, .max_per_class = MOST,
+			       .iou = 0.3f, .score = 29.5f, .use_score = true));
+	rig_run(r);
+	for (i = 0; i < 3 * n; i++)
+		rig_want(r, 0, i, (double)want[i / 3][i % 3], 0);
+	rig_want(r, 1, 0, (double)n, 0);
+	rig_reset(r);
+	x = rig_input(r, rlx_type(RLX_F32, B, N, 4), boxes);
+	y = rig_input(r, rlx_type(RLX_F32, B, C, N), scores);
+	rig_output(r, rlx_emit(r->g, nms, .boxes = x, .scores = y, .max_per_class = MOST,
+			       .iou = 0.3f, .count = n + 1000));
+	CHECK_EQ(rig_try(r), RLX_ERANGE);
+	CHECKF(strstr(r->err.text, "count is"), "%s", r->err.text);
+}
+
+TEST_MAIN()
