@@ -103,7 +103,7 @@ enum rlx_status rlx_lower_fused_matmul(struct rlx_lower *lo)
 		.has_bias = lower_in(lo, 2), .has_residual = lower_in(lo, 3),
 		.alpha = f->alpha != 0 ? (double)f->alpha : 1,
 		.act = f->act, .lo = (double)f->act_lo, .hi = (double)f->act_hi,
-		.compute = f->compute,
+		.compute = f->compute, .tf32 = f->tf32,
 	};
 
 	return lower_product(lo, &p);

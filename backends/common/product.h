@@ -13,6 +13,7 @@ struct rlx_product {
 	double			 alpha, lo, hi;
 	int			 act;
 	enum rlx_dtype		 compute;	/* round both sides to it; 0: as they are */
+	bool			 tf32;		/* f32 may be multiplied as TF32 */
 };
 
 /* The bias as input 2, one for each column, of @dtype. */

@@ -11,7 +11,8 @@ RLX_OP(fused_matmul, "act(alpha op(a) op(b) + bias + residual); op transposes th
 	ATTR(i32, act)
 	ATTR(f32, act_lo)
 	ATTR(f32, act_hi)
-	ATTR(dtype, compute),
+	ATTR(dtype, compute)
+	ATTR(bool, tf32),
 	RLX_T_COMPUTE | RLX_T_FUSED)
 
 static enum rlx_status product_shape(struct rlx_infer *q)
@@ -158,6 +159,11 @@ static bool fused_matmul_sample(unsigned int i, struct rlx_sample *s)
 		a->compute = RLX_BF16;
 		s->tol = 2e-2;
 		s->grad_tol = -1;
+		return true;
+	case 7:		/* an eighth of bf16's rounding */
+		s->in[0] = rlx_type(RLX_F32, 70, 19);
+		a->tf32 = true;
+		s->tol = 2.5e-3;
 		return true;
 	}
 	return false;

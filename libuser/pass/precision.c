@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * The precision policy (enum rlx_precision). BF16 and F16 let products round their
+ * The precision policy (enum rlx_precision). BF16, F16 and TF32 let products round their
  * operands and leave every tensor as written. The mixed forms also keep tensors
  * between ops in 16 bits: compute, pointwise and moving ops work in them, and so
  * do reductions, whose kernels accumulate in f32. Inputs, params and outputs keep
@@ -15,16 +15,16 @@ rlx_pass_fn rlx_pass_precision;
 
 struct policy {
 	struct rlx_rewrite	*rw;
-	enum rlx_dtype		 small;
+	enum rlx_dtype		 small;		/* none: TF32 */
 	uint32_t		*cast;		/* per new value: its 16-bit form, or 0 */
 	uint32_t		 n_cast;
 };
 
-/* Products of two f32 tensors get a compute dtype. */
+/* Products of two f32 tensors get a compute dtype, or leave to be made of TF32. */
 static bool product_only(struct policy *p, const struct rlx_node *n)
 {
 	const struct rlx_graph *g = p->rw->old;
-	struct rlx_op_fused_matmul a = { .compute = p->small };
+	struct rlx_op_fused_matmul a = { .bias = RLX_NONE };
 
 	if (n->def->index != RLX_OP_matmul && n->def->index != RLX_OP_fused_matmul)
 		return false;
@@ -34,8 +34,10 @@ static bool product_only(struct policy *p, const struct rlx_node *n)
 		a = *(const struct rlx_op_fused_matmul *)n->args;
 		a.bias = rlx_rewrite_value(p->rw, n->in[2]);
 		a.residual = rlx_rewrite_value(p->rw, n->in[3]);
-		a.compute = p->small;
 	}
+	if (p->small)
+		a.compute = p->small;
+	a.tf32 = !p->small;
 	a.a = rlx_rewrite_value(p->rw, n->in[0]);
 	a.b = rlx_rewrite_value(p->rw, n->in[1]);
 	rlx_rewrite_set(p->rw, n->out, rlx_emit_raw(p->rw->g, &rlx_op_fused_matmul, &a,
@@ -43,7 +45,7 @@ static bool product_only(struct policy *p, const struct rlx_node *n)
 	return true;
 }
 
-/* Small per-channel constants of a norm or product stay as they are. */
+/* Small per-channel constants of a norm or product, and a mask, stay as they are. */
 static bool stays(const struct policy *p, const struct rlx_node *n, uint32_t k)
 {
 	const struct rlx_graph *g = p->rw->old;
@@ -51,6 +53,8 @@ static bool stays(const struct policy *p, const struct rlx_node *n, uint32_t k)
 	if (n->def->traits & (RLX_T_ELEMENTWISE | RLX_T_MOVE) ||
 	    rlx_type_equal(&g->val[n->in[k]].type, &g->val[n->out].type))
 		return false;	/* a residual goes with the result */
+	if (n->def->index == RLX_OP_attention)
+		return k > 2;
 	return k >= 2 || (k && g->val[n->in[k]].type.rank <= 1);
 }
 
@@ -157,6 +161,8 @@ enum rlx_status rlx_pass_precision(struct rlx_pass_ctx *c, struct rlx_graph *g,
 		return RLX_OK;
 	if (c->precision == RLX_PRECISION_F16 || c->precision == RLX_PRECISION_MIXED_F16)
 		p.small = RLX_F16;
+	if (c->precision == RLX_PRECISION_TF32)
+		p.small = 0;
 	if (p.small == RLX_F16 && c->target.fuse && !c->target.f16)
 		return rlx_fail(c->err, RLX_ENOSUP,
 				"precision f16: this device has no f16 products; bf16 is what it has");

@@ -142,7 +142,7 @@ static enum rlx_status take_opts(const struct rlx_compile_opts *in,
 		memcpy(o, in, in->size < sizeof(*o) ? in->size : sizeof(*o));
 	}
 	o->device = rlx_device_choice(o->device);
-	if ((unsigned int)o->precision > RLX_PRECISION_MIXED_F16)
+	if ((unsigned int)o->precision > RLX_PRECISION_TF32)
 		return rlx_fail(err, RLX_EINVAL, "compile: precision %d is unknown",
 				o->precision);
 	return RLX_OK;

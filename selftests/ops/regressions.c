@@ -803,13 +803,13 @@ EVERYWHERE(precision_keeps_indices)
 {
 	static const enum rlx_precision all[] = {
 		RLX_PRECISION_BF16, RLX_PRECISION_MIXED_BF16, RLX_PRECISION_F16,
-		RLX_PRECISION_MIXED_F16,
+		RLX_PRECISION_MIXED_F16, RLX_PRECISION_TF32,
 	};
 	const int64_t idx[3] = { 3001, 2049, 4095 };
 	unsigned int k;
 	int64_t i;
 
-	for (k = 0; r->device && k < 4; k++) {
+	for (k = 0; r->device && k < sizeof(all) / sizeof(all[0]); k++) {
 		rlx_value x, v;
 
 		rig_reset(r);
@@ -818,8 +818,8 @@ EVERYWHERE(precision_keeps_indices)
 		v = rig_input(r, rlx_type(RLX_I64, 3), idx);
 		rig_output(r, rlx_emit(r->g, gather, .x = x, .indices = v));
 		rig_output(r, rlx_emit(r->g, add, .a = v, .b = v));
-		/* a device may not have f16; bf16 they all have */
-		if (rig_try(r) == RLX_ENOSUP && k >= 2)
+		/* a device may not have f16; the others they all have, or as written */
+		if (rig_try(r) == RLX_ENOSUP && (k == 2 || k == 3))
 			continue;
 		CHECKF(!r->err.status, "%s: %s", r->device, r->err.text);
 		for (i = 0; i < 6; i++)

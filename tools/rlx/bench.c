@@ -226,7 +226,7 @@ static void report(struct bench *b, unsigned int threads, bool peer,
 		   const struct rlx_program_info *info, struct table *t)
 {
 	static const char *const words[] = { "f32", "bf16", "mixed-bf16", "f16",
-					     "mixed-f16" };
+					     "mixed-f16", "tf32" };
 	const struct times *x = peer ? &b->other : &b->own;
 	double s = x->sorted_p50 * 1e-3;
 	bool bf16 = !peer && (b->a->m.precision == RLX_PRECISION_BF16 ||

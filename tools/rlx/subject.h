@@ -18,7 +18,7 @@ struct subject_args {
 	bool		 no_fuse, no_simplify, native;
 };
 
-#define PRECISION_WORDS	"f32|bf16|mixed-bf16|f16|mixed-f16"
+#define PRECISION_WORDS	"f32|bf16|mixed-bf16|f16|mixed-f16|tf32"
 
 #define SUBJECT_ARGS(a)							\
 	{ "input", ARG_LIST, &(a)->input, "NAME=WHAT",			\

@@ -19,6 +19,9 @@ struct rlx_store;
  *                            in f32; everything else stays as written
  * @RLX_PRECISION_MIXED_BF16: bf16 between ops too; reductions accumulate in f32
  * @RLX_PRECISION_F16, @RLX_PRECISION_MIXED_F16: the same with f16
+ * @RLX_PRECISION_TF32:       matmul of f32 may round what it takes to 10 bits of
+ *                            fraction, and accumulates in f32, where the device's
+ *                            tensor cores do that (NVIDIA's); elsewhere as written
  *
  * Inputs, outputs and params keep their dtypes under each of them; indices and
  * integers are never touched.
@@ -29,6 +32,7 @@ enum rlx_precision {
 	RLX_PRECISION_MIXED_BF16,
 	RLX_PRECISION_F16,
 	RLX_PRECISION_MIXED_F16,
+	RLX_PRECISION_TF32,
 };
 
 /* What the compiler may leave out or must not do. */
