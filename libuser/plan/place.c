@@ -15,17 +15,26 @@ static uint64_t padded(const struct rlx_plan *p, uint32_t v)
 		     : RLX_PLAN_ALIGN;
 }
 
-/* Roots by their last step, as linked lists: next[v], head[step]. */
-static void list_deaths(const struct rlx_plan *p, uint32_t *head, uint32_t *next)
+/* Only small values linger: of large ones it would cost memory. */
+enum { MOST_LINGERING = 64 << 10 };
+
+/* Roots by the step that gives their storage back, as linked lists: next[v], head[step]. */
+static void list_deaths(const struct rlx_plan *p, unsigned int linger, uint32_t *head,
+			uint32_t *next)
 {
+	uint64_t last;
 	uint32_t v;
 
-	for (v = 1; v < p->n_val; v++)
+	for (v = 1; v < p->n_val; v++) {
+		last = p->val[v].last;
+		if (rlx_plan_bytes(p, v) <= MOST_LINGERING)
+			last += linger;
 		if (p->val[v].root == v && p->val[v].place.kind == RLX_PLACE_WORK &&
-		    p->val[v].last < p->n_step) {
-			next[v] = head[p->val[v].last];
-			head[p->val[v].last] = v;
+		    last < p->n_step) {
+			next[v] = head[last];
+			head[last] = v;
 		}
+	}
 }
 
 static bool place_step(struct rlx_plan *p, uint32_t s, struct rlx_holes *h)
@@ -45,7 +54,8 @@ static bool place_step(struct rlx_plan *p, uint32_t s, struct rlx_holes *h)
 	return true;
 }
 
-enum rlx_status rlx_plan_place(struct rlx_plan *p, struct rlx_error *err)
+enum rlx_status rlx_plan_place(struct rlx_plan *p, unsigned int linger,
+			       struct rlx_error *err)
 {
 	uint32_t *head = rlx_calloc((size_t)p->n_step + 1, sizeof(*head));
 	uint32_t *next = rlx_calloc(p->n_val, sizeof(*next));
@@ -60,7 +70,7 @@ enum rlx_status rlx_plan_place(struct rlx_plan *p, struct rlx_error *err)
 				p->val[v].place.kind = RLX_PLACE_WORK;
 		}
 	if (ok)
-		list_deaths(p, head, next);
+		list_deaths(p, linger, head, next);
 	for (s = 0; ok && s < p->n_step; s++) {
 		ok = place_step(p, s, &h);
 		for (v = ok ? head[s] : 0; ok && v; v = next[v])

@@ -33,7 +33,8 @@ static void name_io(struct planner *pl, enum rlx_io io)
 	uint32_t i;
 
 	for (i = 0; i < l->n; i++) {
-		pl->p->io[io][i] = (struct rlx_plan_io){ l->e[i].name, l->e[i].v.id };
+		pl->p->io[io][i] = (struct rlx_plan_io){
+			.name = l->e[i].name, .val = l->e[i].v.id };
 		if (io != RLX_IO_OUTPUT)
 			pl->p->val[l->e[i].v.id].place = (struct rlx_place){
 				.kind = io == RLX_IO_INPUT ? RLX_PLACE_INPUT
@@ -170,15 +171,26 @@ static void find_aliases(struct rlx_plan *p)
 	}
 }
 
-/* Views need no step: their bytes are there already. */
-static void drop_views(struct rlx_plan *p)
+/* Views need no step: their bytes are there already. Lives count the steps that stay. */
+static enum rlx_status drop_views(struct rlx_plan *p, struct rlx_error *err)
 {
-	uint32_t s, n = 0;
+	uint32_t *at = rlx_calloc((size_t)p->n_step + 1, sizeof(*at)), s, n = 0, v;
 
-	for (s = 0; s < p->n_step; s++)
+	if (!at)
+		return rlx_fail(err, RLX_ENOMEM, "plan: out of memory");
+	for (s = 0; s < p->n_step; s++) {
+		at[s] = n;
 		if (!p->step[s].def || !(p->step[s].def->traits & RLX_T_VIEW))
 			p->step[n++] = p->step[s];
+	}
+	at[s] = n;
 	p->n_step = n;
+	for (v = 1; v < p->n_val; v++) {
+		p->val[v].first = at[p->val[v].first];
+		p->val[v].last = at[p->val[v].last];
+	}
+	rlx_free(at);
+	return RLX_OK;
 }
 
 /*
@@ -221,6 +233,41 @@ static enum rlx_status place_outputs(struct planner *pl)
 	return RLX_OK;
 }
 
+/* 1 + the input that step @st's output 0 may be written over, or 0. */
+static uint32_t replaced_input(const struct rlx_plan *p, const struct rlx_plan_step *st)
+{
+	uint32_t s = (uint32_t)(st - p->step), k, i, v, root;
+	uint32_t n = st->def->traits & RLX_T_ELEMENTWISE ? st->n_in : 1;
+
+	for (k = 0; st->def->traits & RLX_T_INPLACE && k < n; k++) {
+		v = st->in[k];
+		root = v ? root_of(p, v) : 0;
+		if (!v || p->val[root].place.kind != RLX_PLACE_INPUT || p->val[root].last > s ||
+		    !rlx_type_equal(&p->val[v].type, &p->val[st->out[0]].type))
+			continue;
+		for (i = 0; i < st->n_in; i++)
+			if (i != k && st->in[i] && root_of(p, st->in[i]) == root)
+				break;
+		if (i == st->n_in)
+			return p->val[root].place.index + 1;
+	}
+	return 0;
+}
+
+/* Which outputs could take the places of inputs: states that steps update. */
+static void find_replaced(struct rlx_plan *p)
+{
+	uint32_t s;
+
+	for (s = 0; s < p->n_step; s++) {
+		const struct rlx_plan_step *st = &p->step[s];
+		const struct rlx_plan_val *v = &p->val[st->out[0]];
+
+		if (st->def && v->root == st->out[0] && v->place.kind == RLX_PLACE_OUTPUT)
+			p->io[RLX_IO_OUTPUT][v->place.index].over = replaced_input(p, st);
+	}
+}
+
 static struct rlx_plan *plan_alloc(struct rlx_graph *g)
 {
 	struct rlx_plan *p = rlx_calloc(1, sizeof(*p));
@@ -260,7 +307,7 @@ static void spread_places(struct rlx_plan *p)
 		p->val[v].place = p->val[root_of(p, v)].place;
 }
 
-enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out,
+enum rlx_status rlx_plan_new(struct rlx_graph *g, unsigned int linger, struct rlx_plan **out,
 			     struct rlx_error *err)
 {
 	struct planner pl = { .g = g, .err = err };
@@ -286,12 +333,14 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out,
 	find_lives(p);
 	find_aliases(p);
 	st = place_outputs(&pl);
+	find_replaced(p);
 	if (!st)
-		st = rlx_plan_place(p, err);
+		st = rlx_plan_place(p, linger, err);
+	if (!st)
+		st = drop_views(p, err);
 	if (st)
 		goto out_free;
 	spread_places(p);
-	drop_views(p);
 	*out = p;
 	p = NULL;
 out_free:

@@ -52,9 +52,13 @@ struct rlx_plan_step {
 	unsigned int		 line;
 };
 
+/*
+ * @over: of an output: 1 + the input that it replaces, whose place may be its own, for
+ * nothing reads that input once it is written; else 0
+ */
 struct rlx_plan_io {
 	const char	*name;
-	uint32_t	 val;
+	uint32_t	 val, over;
 };
 
 struct rlx_plan {
@@ -72,11 +76,13 @@ struct rlx_plan {
 };
 
 /*
- * Plan @g, which must be finished. Values that nothing needs get no place.
+ * Plan @g, which must be finished. Values that nothing needs get no place. The
+ * storage of small values stays theirs for @linger steps more, for backends that
+ * put steps together.
  * Context: allocates. Ownership: the caller's, freed with rlx_plan_free().
  */
-enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out,
-			     struct rlx_error *err);
+enum rlx_status rlx_plan_new(struct rlx_graph *g, unsigned int linger,
+			     struct rlx_plan **out, struct rlx_error *err);
 void rlx_plan_free(struct rlx_plan *p);
 
 /* Memory over time as an SVG picture; the steps as text. */
@@ -89,6 +95,7 @@ static inline uint64_t rlx_plan_bytes(const struct rlx_plan *p, uint32_t v)
 }
 
 /* plan/place.c: give every WORK root an offset; sets work_bytes. */
-enum rlx_status rlx_plan_place(struct rlx_plan *p, struct rlx_error *err);
+enum rlx_status rlx_plan_place(struct rlx_plan *p, unsigned int linger,
+			       struct rlx_error *err);
 
 #endif

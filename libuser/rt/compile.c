@@ -8,18 +8,26 @@
 #include "pass/pass.h"
 #include "rt/rt.h"
 
+static struct rlx_target target_of(const struct rlx_device *dev)
+{
+	struct rlx_target t = { 0 };
+
+	if (dev->be->target)
+		dev->be->target(dev, &t);
+	return t;
+}
+
 static enum rlx_status run_passes(struct rlx_program *p,
 				  const struct rlx_compile_opts *o,
 				  struct rlx_graph *g, struct rlx_error *err)
 {
 	struct rlx_pass_ctx c = {
-		.precision = o->precision, .flags = o->flags, .err = err,
+		.target = target_of(p->dev), .precision = o->precision,
+		.flags = o->flags, .err = err,
 	};
 	size_t len = 0;
 	enum rlx_status st;
 
-	if (p->dev->be->target)
-		p->dev->be->target(p->dev, &c.target);
 	c.report = open_memstream(&p->fused, &len);
 	st = rlx_passes_run(&c, o, g, &p->g);
 	if (c.report)
@@ -204,7 +212,7 @@ enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *
 	if (!st)
 		st = run_passes(p, &o, g, err);
 	if (!st)
-		st = rlx_plan_new(p->g, &p->plan, err);
+		st = rlx_plan_new(p->g, target_of(p->dev).linger, &p->plan, err);
 	if (!st)
 		st = make_code(p, o.flags, err);
 	if (st) {

@@ -13,7 +13,7 @@ static struct rlx_plan *plan(struct rlx_graph *g)
 	struct rlx_error err = { 0 };
 
 	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
-	CHECKF(!rlx_plan_new(g, &p, &err), "%s", err.text);
+	CHECKF(!rlx_plan_new(g, 0, &p, &err), "%s", err.text);
 	return p;
 }
 
@@ -94,6 +94,35 @@ static void check_steps(const struct rlx_plan *p)
 	}
 }
 
+/* A storage's life is from the step that writes it to the last one that uses it. */
+static void check_lives(const struct rlx_plan *p)
+{
+	uint32_t v, s, k, root, first, last;
+
+	for (v = 1; v < p->n_val; v++) {
+		if (!takes_work(p, v))
+			continue;
+		first = UINT32_MAX;
+		last = 0;
+		for (s = 0; s < p->n_step; s++) {
+			const struct rlx_plan_step *st = &p->step[s];
+
+			for (k = 0; k < st->n_in + st->n_out; k++) {
+				root = k < st->n_in ? st->in[k] : st->out[k - st->n_in];
+				while (p->val[root].root != root)
+					root = p->val[root].root;
+				if (root != v)
+					continue;
+				first = s < first ? s : first;
+				last = s;
+			}
+		}
+		CHECKF(p->val[v].first == first && p->val[v].last == last,
+		       "value %u lives from %u to %u, but is used from %u to %u", v,
+		       p->val[v].first, p->val[v].last, first, last);
+	}
+}
+
 /* Any of the last 40 values; all have 64 or 4096 elements, by shape. */
 static struct rlx_graph *random_dag(uint64_t *seed, int n)
 {
@@ -153,6 +182,7 @@ TEST(no_two_live_values_share_bytes)
 		CHECK(p->work_bytes && p->work_bytes <= p->naive_bytes);
 		check_apart(p);
 		check_steps(p);
+		check_lives(p);
 		rlx_plan_free(p);
 		rlx_graph_put(g);
 	}

@@ -22,10 +22,11 @@ enum rlx_can {
  * @fuse:     fused ops and regions are worth making
  * @channels: channels per block of the blocked convolution layout; 0: none
  * @bf16, @f16: products in that format are native
+ * @linger: steps for which the storage of small values outlives them
  */
 struct rlx_target {
 	bool		fuse, bf16, f16;
-	unsigned int	channels;
+	unsigned int	channels, linger;
 	/* As the backend's .can, with the device at hand. */
 	enum rlx_can	(*can)(const struct rlx_target *t, const struct rlx_infer *q);
 	const void	*dev;
