@@ -115,13 +115,10 @@ static uint64_t session_bytes(const struct rlx_program *p)
 
 static void fill_info(struct rlx_program *p, const struct rlx_graph *g, uint64_t t0)
 {
-	struct rlx_dev_info dev = { .isa = "" };
 	uint32_t i;
 
-	p->dev->be->probe(&dev, 1);
-	memcpy(p->isa, dev.isa, sizeof(p->isa));
 	p->info.device = p->dev->be->name;
-	p->info.isa = p->isa;
+	p->info.isa = p->dev->isa;
 	p->info.threads = p->dev->threads;
 	p->info.nodes = g->n_node;
 	p->info.steps = p->plan->n_step;
@@ -161,14 +158,11 @@ static enum rlx_status take_store(struct rlx_program *p, const struct rlx_compil
 				  struct rlx_error *err)
 {
 	struct rlx_store_info info;
-	enum rlx_status st;
 	char layout[32];
 
 	if (!o->store)
 		return RLX_OK;
-	st = rlx_device_layout(o->device, layout, sizeof(layout), err);
-	if (st)
-		return st;
+	rlx_layout_name(o->device, p->dev->isa, layout, sizeof(layout));
 	rlx_store_info(o->store, &info);
 	if (strcmp(info.layout, layout))
 		return rlx_fail(err, RLX_EINVAL, "compile: the store is for '%s', this is '%s'",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Which backends and devices there are, and the open ones. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +38,7 @@ static const struct rlx_backend *backend_of(const struct row *r, const char **wh
 struct open_device {
 	struct open_device	*next;
 	unsigned int		 asked, ordinal, refs;
+	cpu_set_t		 cpus;		/* where whoever opened it ran: its threads do */
 	struct rlx_device	*dev;
 };
 
@@ -125,6 +126,11 @@ const char *rlx_device_choice(const char *name)
 	return name ? name : env && *env ? env : "cpu";
 }
 
+void rlx_layout_name(const char *device, const char *isa, char *out, size_t size)
+{
+	snprintf(out, size, "%s %s", device, isa);
+}
+
 enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,
 				  struct rlx_error *err)
 {
@@ -135,16 +141,17 @@ enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,
 	if (!be)
 		return RLX_ENODEV;
 	be->probe(&info, 1);
-	snprintf(out, size, "%s %s", name, info.isa);
+	rlx_layout_name(name, info.isa, out, size);
 	return RLX_OK;
 }
 
 static enum rlx_status open_new(const struct rlx_backend *be, unsigned int ordinal,
-				unsigned int threads, struct open_device **out,
-				struct rlx_error *err)
+				unsigned int threads, const cpu_set_t *cpus,
+				struct open_device **out, struct rlx_error *err)
 {
 	struct open_device *o = rlx_calloc(1, sizeof(*o));
 	struct rlx_device *dev = rlx_calloc(1, be->device_size);
+	struct rlx_dev_info info = { .isa = "" };
 	enum rlx_status st = RLX_ENOMEM;
 
 	if (!o || !dev) {
@@ -154,10 +161,12 @@ static enum rlx_status open_new(const struct rlx_backend *be, unsigned int ordin
 	dev->be = be;
 	dev->threads = threads;
 	dev->ordinal = ordinal;
+	be->probe(&info, 1);
+	memcpy(dev->isa, info.isa, sizeof(dev->isa));
 	st = be->open(dev, err);
 	if (st)
 		goto out_free;
-	*o = (struct open_device){ open_devices, threads, ordinal, 0, dev };
+	*o = (struct open_device){ open_devices, threads, ordinal, 0, *cpus, dev };
 	open_devices = o;
 	*out = o;
 	return RLX_OK;
@@ -174,15 +183,19 @@ enum rlx_status rlx_device_get(const char *name, unsigned int threads,
 	const struct rlx_backend *be = find(name, &ordinal, err);
 	enum rlx_status st = RLX_OK;
 	struct open_device *o;
+	cpu_set_t cpus;
 
 	if (!be)
 		return RLX_ENODEV;
+	if (sched_getaffinity(0, sizeof(cpus), &cpus))
+		CPU_ZERO(&cpus);	/* more processors than it holds */
 	pthread_mutex_lock(&lock);
 	for (o = open_devices; o; o = o->next)
-		if (o->dev->be == be && o->asked == threads && o->ordinal == ordinal)
+		if (o->dev->be == be && o->asked == threads && o->ordinal == ordinal &&
+		    CPU_EQUAL(&o->cpus, &cpus))
 			break;
 	if (!o)
-		st = open_new(be, ordinal, threads, &o, err);
+		st = open_new(be, ordinal, threads, &cpus, &o, err);
 	if (!st) {
 		o->refs++;
 		*out = o->dev;

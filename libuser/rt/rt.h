@@ -19,7 +19,9 @@ enum rlx_status rlx_device_get(const char *name, unsigned int threads,
 void rlx_device_put(struct rlx_device *dev);
 /* @name, or what stands for none: RLX_DEVICE in the environment, else "cpu". */
 const char *rlx_device_choice(const char *name);
-/* What weights prepared for the device depend on: its name and instruction set. */
+/* What weights prepared for a device depend on: its name and instruction set. */
+void rlx_layout_name(const char *device, const char *isa, char *out, size_t size);
+/* The same of a device that need not be open: it is looked for. */
 enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,
 				  struct rlx_error *err);
 
@@ -37,7 +39,6 @@ struct rlx_program {
 	struct rlx_code		*code;
 	struct rlx_store	*store;		/* NULL: none */
 	struct rlx_program_info	 info;
-	char			 isa[16];
 	char			*fused;		/* the passes' own lines; may be NULL */
 };
 
