@@ -314,18 +314,31 @@ static void copy_staged(struct rlx_session *s)
 	}
 }
 
-enum rlx_status rlx_session_run_now(struct rlx_session *s)
+/* Are there inputs that copy_staged() copies? */
+bool rlx_session_stages(const struct rlx_session *s)
 {
-	enum rlx_status st;
+	unsigned int i, n = rlx_program_io_count(s->p, RLX_IO_INPUT);
 
-	copy_staged(s);
-	st = s->p->dev->be->run(s->exec);
+	for (i = 0; i < n; i++)
+		if (s->slot[RLX_IO_INPUT][i].staged)
+			return true;
+	return false;
+}
+
+enum rlx_status rlx_session_ended(struct rlx_session *s, enum rlx_status st)
+{
 	if (s->exec->copied)
 		rlx_stat_copied(s->exec->copied);
 	s->exec->copied = 0;
 	if (!st)
 		feed(s);
 	return st;
+}
+
+enum rlx_status rlx_session_run_now(struct rlx_session *s)
+{
+	copy_staged(s);
+	return rlx_session_ended(s, s->p->dev->be->run(s->exec));
 }
 
 enum rlx_status rlx_session_run(struct rlx_session *s)

@@ -18,15 +18,18 @@ struct rlx_slot {
 	int		 feeds;		/* outputs: index of the input it becomes; -1 */
 };
 
-/* The thread that runs what was submitted; started by the first submit. */
+/* The thread that runs what was submitted; started by the first one that needs it. */
 struct rlx_runner {
 	pthread_t	 thread;
 	pthread_mutex_t	 lock;		/* guards all below; see rlx_runner_busy() */
 	pthread_cond_t	 work, done;
-	bool		 started, stop, busy;
+	bool		 started, stop, todo;
 	uint64_t	 asked;
 	_Atomic uint64_t finished;
 	enum rlx_status	 result;
+	/* Of the session's own thread: the device has the run, and no thread of ours. */
+	bool		 away;
+	struct rlx_error err;		/* what came of such a run */
 };
 
 struct rlx_session {
@@ -57,7 +60,9 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s);
 /* submit.c */
 bool rlx_runner_busy(struct rlx_session *s);
 void rlx_runner_fini(struct rlx_session *s);
-/* session.c: the run itself, on whichever thread. */
+/* session.c: the run itself, on whichever thread, and what comes after it. */
 enum rlx_status rlx_session_run_now(struct rlx_session *s);
+enum rlx_status rlx_session_ended(struct rlx_session *s, enum rlx_status st);
+bool rlx_session_stages(const struct rlx_session *s);
 
 #endif

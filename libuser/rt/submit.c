@@ -1,9 +1,29 @@
 // SPDX-License-Identifier: MIT
-/* Runs in the background: one thread per session that submits. */
+/*
+ * Runs in the background: the device alone has them where it can, and somebody asks it
+ * when the session is used next; else one thread per session that submits.
+ */
 #include <errno.h>
 #include <time.h>
 
 #include "rt/session.h"
+
+/* The device has the run: what came of it, or RLX_ETIME. */
+static enum rlx_status collect(struct rlx_session *s, int64_t timeout_ns)
+{
+	struct rlx_runner *r = &s->runner;
+	enum rlx_status st;
+
+	s->exec->err = &r->err;		/* not the story of the call that asks */
+	st = s->p->dev->be->finish(s->exec, timeout_ns);
+	s->exec->err = &s->err;
+	if (st == RLX_ETIME)
+		return st;
+	r->away = false;
+	r->result = rlx_session_ended(s, st);
+	atomic_store_explicit(&r->finished, r->asked, memory_order_release);
+	return RLX_OK;
+}
 
 /*
  * Without the lock, as every run asks: only the session's own thread raises
@@ -11,8 +31,11 @@
  */
 bool rlx_runner_busy(struct rlx_session *s)
 {
-	return s->runner.asked !=
-	       atomic_load_explicit(&s->runner.finished, memory_order_acquire);
+	const struct rlx_runner *r = &s->runner;
+
+	if (r->asked == atomic_load_explicit(&r->finished, memory_order_acquire))
+		return false;
+	return !r->away || collect(s, 0);
 }
 
 static void *runner_main(void *arg)
@@ -23,10 +46,11 @@ static void *runner_main(void *arg)
 
 	pthread_mutex_lock(&r->lock);
 	for (;;) {
-		while (!r->stop && r->asked == r->finished)
+		while (!r->stop && !r->todo)
 			pthread_cond_wait(&r->work, &r->lock);
-		if (r->asked == r->finished)
+		if (!r->todo)
 			break;
+		r->todo = false;
 		pthread_mutex_unlock(&r->lock);
 		st = rlx_session_run_now(s);
 		pthread_mutex_lock(&r->lock);
@@ -36,6 +60,19 @@ static void *runner_main(void *arg)
 	}
 	pthread_mutex_unlock(&r->lock);
 	return NULL;
+}
+
+/* What the device need not wait for anybody in is launched here. */
+static enum rlx_status give_away(struct rlx_session *s)
+{
+	const struct rlx_backend *be = s->p->dev->be;
+	enum rlx_status st;
+
+	s->runner.err = (struct rlx_error){ 0 };
+	if (!be->start || rlx_session_stages(s))
+		return RLX_OK;
+	st = be->start(s->exec, &s->runner.away);
+	return st ? rlx_session_ended(s, st) : RLX_OK;
 }
 
 enum rlx_status rlx_session_submit(struct rlx_session *s, uint64_t *out_point)
@@ -50,9 +87,11 @@ enum rlx_status rlx_session_submit(struct rlx_session *s, uint64_t *out_point)
 		return RLX_EBUSY;
 	s->err = (struct rlx_error){ 0 };
 	st = s->ready ? RLX_OK : rlx_slots_ready(s);
+	if (!st)
+		st = give_away(s);
 	if (st)
 		return st;
-	if (!r->started) {
+	if (!r->away && !r->started) {
 		int e = pthread_create(&r->thread, NULL, runner_main, s);
 
 		if (e)
@@ -62,6 +101,7 @@ enum rlx_status rlx_session_submit(struct rlx_session *s, uint64_t *out_point)
 	}
 	pthread_mutex_lock(&r->lock);
 	*out_point = ++r->asked;
+	r->todo = !r->away;
 	pthread_cond_signal(&r->work);
 	pthread_mutex_unlock(&r->lock);
 	return RLX_OK;
@@ -78,6 +118,8 @@ enum rlx_status rlx_session_wait(struct rlx_session *s, uint64_t point,
 	if (!s)
 		return RLX_EINVAL;
 	r = &s->runner;
+	if (r->away && point == r->asked && collect(s, timeout_ns))
+		return RLX_ETIME;
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	if (timeout_ns > 0) {
 		until.tv_sec += timeout_ns / 1000000000;
@@ -97,6 +139,8 @@ enum rlx_status rlx_session_wait(struct rlx_session *s, uint64_t point,
 			    pthread_cond_timedwait(&r->done, &r->lock, &until);
 		st = r->finished < point ? RLX_ETIME : r->result;
 	}
+	if (st && r->err.status == st)
+		s->err = r->err;
 	pthread_mutex_unlock(&r->lock);
 	return st;
 }
@@ -105,6 +149,8 @@ void rlx_runner_fini(struct rlx_session *s)
 {
 	struct rlx_runner *r = &s->runner;
 
+	if (r->away)
+		collect(s, -1);
 	if (r->started) {
 		pthread_mutex_lock(&r->lock);
 		r->stop = true;

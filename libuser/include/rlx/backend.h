@@ -127,6 +127,14 @@ struct rlx_backend {
 	void		(*extent)(struct rlx_exec *exec);
 	/* Run all steps and return when done. Codes run at once from many threads. [any] */
 	enum rlx_status	(*run)(struct rlx_exec *exec);
+	/*
+	 * Optional, both or none: a run of which the device needs nobody until it is done.
+	 * start leaves *@out_begun false, and nothing begun, if this one is not such.
+	 * finish waits, @timeout_ns < 0 for ever, and gives what run would have;
+	 * RLX_ETIME: it goes on. Nothing but finish is called in between. [any]
+	 */
+	enum rlx_status	(*start)(struct rlx_exec *exec, bool *out_begun);
+	enum rlx_status	(*finish)(struct rlx_exec *exec, int64_t timeout_ns);
 };
 
 #endif

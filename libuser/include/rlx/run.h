@@ -155,9 +155,16 @@ RLX_EXPORT enum rlx_status rlx_session_run(struct rlx_session *s);
 
 /**
  * rlx_session_submit - queue a run and return at once.
- * @out_point: its place on the device's timeline, for rlx_session_wait()
- * Buffers must not be touched until it is done. One run may be under way.
- * Return: RLX_EBUSY, RLX_ENOMEM.
+ * @out_point: its place on the session's timeline, for rlx_session_wait()
+ *
+ * Buffers must not be touched until it is done. One run may be under way in a session;
+ * those of several overlap. A GPU has the run when this returns, and no thread is
+ * needed for it, if all its steps and buffers are the device's to use (steps that the
+ * host takes, memory that could not be registered). Else a thread of the session's does
+ * it, as on the CPU. The first one brings the params over and captures the launches,
+ * before it returns where no thread does it.
+ * Return: RLX_EBUSY, RLX_ENOMEM; what the run would have given, if it could not be
+ * begun (RLX_ELOST): then none is under way.
  */
 RLX_EXPORT enum rlx_status
 rlx_session_submit(struct rlx_session *s, uint64_t *out_point);
@@ -165,7 +172,8 @@ rlx_session_submit(struct rlx_session *s, uint64_t *out_point);
 /**
  * rlx_session_wait - wait for a submitted run.
  * @timeout_ns: < 0 waits for ever, 0 polls
- * Return: the run's own status, or RLX_ETIME: it goes on, wait again.
+ * Return: the run's own status, with its story in rlx_session_error(), or RLX_ETIME:
+ * it goes on, wait again.
  */
 RLX_EXPORT enum rlx_status
 rlx_session_wait(struct rlx_session *s, uint64_t point, int64_t timeout_ns);
