@@ -57,7 +57,8 @@ static enum rlx_status take_slots(struct rlx_session *s, struct rlx_error *err)
 	int io;
 
 	s->exec = rlx_calloc(1, s->p->dev->be->exec_size);
-	if (!s->exec)
+	s->kept = rlx_calloc(rlx_program_io_count(s->p, RLX_IO_OUTPUT) + 1, sizeof(*s->kept));
+	if (!s->exec || !s->kept)
 		goto out_no_memory;
 	for (io = 0; io < 3; io++) {
 		n = rlx_program_io_count(s->p, io);
@@ -151,6 +152,7 @@ void rlx_session_free(struct rlx_session *s)
 		rlx_buf_free(s->work, NULL);
 	rlx_arena_put(s->arena);
 	rlx_free(s->skip);
+	rlx_free(s->kept);
 	rlx_free(s->exec);
 	rlx_program_put(s->p);
 	rlx_free(s);
@@ -283,7 +285,7 @@ static void feed(struct rlx_session *s)
 		struct rlx_slot *out = &s->slot[RLX_IO_OUTPUT][o], *in;
 		struct rlx_slot t = *out;
 
-		if (out->feeds < 0)
+		if (out->feeds < 0 || s->kept[o])
 			continue;
 		in = &s->slot[RLX_IO_INPUT][out->feeds];
 		/* With whose they are, for rlx_session_unbind(). */

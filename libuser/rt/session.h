@@ -43,6 +43,7 @@ struct rlx_session {
 	void			**ptr[3];	/* exec->ptr */
 	struct rlx_arena	**arenas[3];	/* exec->arena; not referenced */
 	uint8_t			*skip;		/* per plan step, if outputs were chosen */
+	bool			*kept;		/* per output: it is fed, and the device keeps it */
 	bool			 ready;		/* every buffer is there */
 	struct rlx_error	 err;
 	struct rlx_runner	 runner;

@@ -213,6 +213,25 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s)
 	return st;
 }
 
+/* Is it a fed output that the device keeps, or the input that it becomes? */
+static bool is_kept(const struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	unsigned int o, n = rlx_program_io_count(s->p, RLX_IO_OUTPUT);
+
+	for (o = 0; o < n; o++)
+		if (s->kept[o] && (io == RLX_IO_OUTPUT ? o == i : io == RLX_IO_INPUT &&
+				   s->slot[RLX_IO_OUTPUT][o].feeds == (int)i))
+			return true;
+	return false;
+}
+
+/* What of it is in the device's memory alone, into the buffer it has. */
+static enum rlx_status fetch(struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	return is_kept(s, io, i) && s->ptr[io][i] ?
+	       s->p->dev->be->fetch(s->exec, io, i) : RLX_OK;
+}
+
 static enum rlx_status not_busy(struct rlx_session *s)
 {
 	s->err = (struct rlx_error){ 0 };
@@ -297,13 +316,13 @@ struct rlx_buf rlx_session_buf(struct rlx_session *s, enum rlx_io io, const char
 	if (!s || not_busy(s))
 		return (struct rlx_buf){ 0 };
 	slot = rlx_slot_find(s, io, name, &i);
-	if (!slot || rlx_slot_own(s, io, i))
+	if (!slot || rlx_slot_own(s, io, i) || fetch(s, io, i))
 		return (struct rlx_buf){ 0 };
 	if (!slot->filled) {
 		slot->filled = true;	/* the caller may write it now */
 		s->ready = false;
 	}
-	if (io == RLX_IO_PARAM)		/* and a device may hold what was there before */
+	if (io == RLX_IO_PARAM || is_kept(s, io, i))	/* a device holds what was there */
 		rlx_slot_apply(s, io, i);
 	return slot->buf;
 }
@@ -376,7 +395,7 @@ enum rlx_status rlx_session_set(struct rlx_session *s, enum rlx_io io,
 	if (st)
 		return st;
 	convert(*type_at(s, io, i), rlx_buf_ptr(slot->buf), type, data);
-	if (io == RLX_IO_PARAM)		/* a device may hold what was there before */
+	if (io == RLX_IO_PARAM || is_kept(s, io, i))	/* a device holds what was there */
 		rlx_slot_apply(s, io, i);
 	if (!slot->filled) {
 		slot->filled = true;
@@ -401,6 +420,8 @@ enum rlx_status rlx_session_get(struct rlx_session *s, enum rlx_io io,
 		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", io_names[io], name,
 				data ? "nothing is there yet" : "no room given");
 	st = may_copy(s, io, name, type_at(s, io, i), &type);
+	if (!st)
+		st = fetch(s, io, i);
 	if (!st)
 		convert(type, data, *type_at(s, io, i), rlx_buf_ptr(slot->buf));
 	return st;
@@ -435,8 +456,23 @@ enum rlx_status rlx_session_rows(struct rlx_session *s, const char *output,
 		return rlx_fail(&s->err, RLX_ERANGE,
 				"%lld rows of '%s' are %llu bytes, the room is %zu",
 				(long long)n, output, (unsigned long long)want, bytes);
+	if (fetch(s, RLX_IO_OUTPUT, i))
+		return s->err.status;
 	memcpy(data, (char *)rlx_buf_ptr(slot->buf) + (uint64_t)first * row, want);
 	rlx_stat_copied(want);
+	return RLX_OK;
+}
+
+/* What the device kept becomes the input's in host memory. */
+static enum rlx_status end_feed(struct rlx_session *s, unsigned int o)
+{
+	int i = s->slot[RLX_IO_OUTPUT][o].feeds;
+
+	if (s->kept[o] && fetch(s, RLX_IO_INPUT, (unsigned int)i))
+		return s->err.status;
+	if (s->kept[o])
+		s->kept[o] = s->p->dev->be->keep(s->exec, o, false);
+	s->slot[RLX_IO_OUTPUT][o].feeds = -1;
 	return RLX_OK;
 }
 
@@ -451,8 +487,8 @@ enum rlx_status rlx_session_feed(struct rlx_session *s, const char *output,
 	if (!rlx_slot_find(s, RLX_IO_INPUT, input, &i))
 		return s->err.status;
 	for (o = 0; o < rlx_program_io_count(s->p, RLX_IO_OUTPUT); o++)
-		if (s->slot[RLX_IO_OUTPUT][o].feeds == (int)i)
-			s->slot[RLX_IO_OUTPUT][o].feeds = -1;
+		if (s->slot[RLX_IO_OUTPUT][o].feeds == (int)i && end_feed(s, o))
+			return s->err.status;
 	if (!output)
 		return RLX_OK;
 	out = rlx_slot_find(s, RLX_IO_OUTPUT, output, &o);
@@ -462,6 +498,10 @@ enum rlx_status rlx_session_feed(struct rlx_session *s, const char *output,
 		return rlx_fail(&s->err, RLX_ESHAPE,
 				"output '%s' and input '%s' differ in type; one cannot become the other",
 				output, input);
+	if (end_feed(s, o))
+		return s->err.status;
 	out->feeds = (int)i;
+	if (s->p->plan->io[RLX_IO_OUTPUT][o].over == i + 1 && s->p->dev->be->keep)
+		s->kept[o] = s->p->dev->be->keep(s->exec, o, true);
 	return RLX_OK;
 }

@@ -125,6 +125,14 @@ struct rlx_backend {
 	void		(*bind)(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
 	/* Optional: exec->extent changed. NULL: extents are not honoured. */
 	void		(*extent)(struct rlx_exec *exec);
+	/*
+	 * Optional: output @i becomes, if @on, the input it replaces (the plan's over).
+	 * True: from the next run on both are one in the device's memory, filled from the
+	 * input whenever that is bound.
+	 */
+	bool		(*keep)(struct rlx_exec *exec, unsigned int i, bool on);
+	/* With keep: bring what is kept, output or input @i, to exec->ptr[io][i]. */
+	enum rlx_status	(*fetch)(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
 	/* Run all steps and return when done. Codes run at once from many threads. [any] */
 	enum rlx_status	(*run)(struct rlx_exec *exec);
 	/*

@@ -126,6 +126,11 @@ rlx_session_want(struct rlx_session *s, const char *const *outputs, unsigned int
  * rlx_session_feed - after each run, output @output becomes input @input of the
  * next: the two exchange buffers, nothing is copied. For state: KV caches, RNN
  * states, optimiser moments. Both must have one type. NULL @output ends it.
+ *
+ * A device with memory of its own keeps the pair there from the first run on, in one
+ * place, if the output replaces the input (attention over a cache it appends to, a sum
+ * with the state). To see it, get it or ask for its buffer; to change it, set it, bind
+ * it, or ask for the input's buffer anew.
  */
 RLX_EXPORT enum rlx_status
 rlx_session_feed(struct rlx_session *s, const char *output, const char *input);
