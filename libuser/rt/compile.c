@@ -6,7 +6,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "pass/pass.h"
-#include "rt/rt.h"
+#include "rt/trace.h"
 
 static struct rlx_target target_of(const struct rlx_device *dev)
 {
@@ -214,6 +214,8 @@ enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *
 		return st;
 	}
 	fill_info(p, g, t0);
+	if (rlx_trace_on())
+		rlx_trace_compile(p, t0);
 	if (getenv("RLX_DISPATCH_REPORT"))
 		rlx_program_report(p, stderr);
 	*out = p;

@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "mem/arena.h"
 #include "rt/session.h"
+#include "rt/trace.h"
 
 /* Look at a workspace that sessions may share, and hold it. */
 static enum rlx_status take_work(struct rlx_session *s, struct rlx_buf work,
@@ -340,7 +341,8 @@ enum rlx_status rlx_session_ended(struct rlx_session *s, enum rlx_status st)
 enum rlx_status rlx_session_run_now(struct rlx_session *s)
 {
 	copy_staged(s);
-	return rlx_session_ended(s, s->p->dev->be->run(s->exec));
+	return rlx_session_ended(s, rlx_trace_on() ? rlx_trace_run(s) :
+				 s->p->dev->be->run(s->exec));
 }
 
 enum rlx_status rlx_session_run(struct rlx_session *s)

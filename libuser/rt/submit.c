@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "rt/session.h"
+#include "rt/trace.h"
 
 /* The device has the run: what came of it, or RLX_ETIME. */
 static enum rlx_status collect(struct rlx_session *s, int64_t timeout_ns)
@@ -69,7 +70,7 @@ static enum rlx_status give_away(struct rlx_session *s)
 	enum rlx_status st;
 
 	s->runner.err = (struct rlx_error){ 0 };
-	if (!be->start || rlx_session_stages(s))
+	if (!be->start || rlx_trace_on() || rlx_session_stages(s))
 		return RLX_OK;
 	st = be->start(s->exec, &s->runner.away);
 	return st ? rlx_session_ended(s, st) : RLX_OK;
