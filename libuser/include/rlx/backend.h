@@ -143,6 +143,17 @@ struct rlx_backend {
 	 */
 	enum rlx_status	(*start)(struct rlx_exec *exec, bool *out_begun);
 	enum rlx_status	(*finish)(struct rlx_exec *exec, int64_t timeout_ns);
+
+	/*
+	 * Optional, all three or none: rlx/resident.h. The first @bytes of @a in the
+	 * device's memory: brought there, or, if @fd is not -1, there by another process.
+	 * It stays while something uses it. [any]
+	 */
+	enum rlx_status	(*resident)(struct rlx_device *dev, struct rlx_arena *a, uint64_t bytes,
+				    int fd, void **out, struct rlx_error *err);
+	enum rlx_status	(*resident_fd)(struct rlx_device *dev, void *r, int *out,
+				       struct rlx_error *err);
+	void		(*resident_put)(struct rlx_device *dev, void *r);
 };
 
 #endif
