@@ -104,6 +104,13 @@ enum rlx_rope_style {
 	RLX_ROPE_GPTJ,	/* element 2i pairs with 2i + 1 */
 };
 
+/* Which halves of a product's columns one multiplies with the silu of the other. */
+enum rlx_swiglu {
+	RLX_SWIGLU_NONE,
+	RLX_SWIGLU_LAST,	/* [up | gate] */
+	RLX_SWIGLU_FIRST,	/* [gate | up] */
+};
+
 enum rlx_rnn_direction { RLX_RNN_FORWARD, RLX_RNN_REVERSE, RLX_RNN_BIDI };
 
 enum rlx_rnn_act {
