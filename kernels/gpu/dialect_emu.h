@@ -51,6 +51,22 @@ double pow(double, double), fma(double, double, double);
 	static __attribute__((noinline)) void				\
 	rlx_g_##name##_body(const type &a, const struct rlx_g_env &env)
 
+#define RLX_G_KERNEL_EARLY	RLX_G_KERNEL
+#define RLX_G_KERNEL_ALONE	RLX_G_KERNEL
+
+/* Launches run one after the other here. */
+static DEV inline void launch_wait(void)
+{
+}
+
+static DEV inline void bring(const void *p)
+{
+}
+
+static DEV inline void bring_near(const void *p)
+{
+}
+
 #define SHARED(T, name, dims)						\
 	typedef T name##_type dims;					\
 	name##_type &name = *(name##_type *)emu_shared(sizeof(name##_type))
@@ -112,6 +128,16 @@ static DEV inline void wave_sync(int line = __builtin_LINE())
 	emu_wave(&op);
 }
 
+/* Words at @p, 16-byte aligned, or zeros unless @there. */
+static DEV inline void load_words(uint32_t v[4], const void *p, bool there)
+{
+	struct alignas(16) words { uint32_t v[4]; } w = {};
+
+	if (there)
+		w = *(const struct words *)p;
+	memcpy(v, &w, sizeof(w));
+}
+
 /* Copy @n (4, 8, 16) bytes into shared memory behind the thread's back; the last
  * @n - @from of them are zeros. */
 static DEV inline void copy_async(void *dst, const void *src, int n, int from)
@@ -146,6 +172,11 @@ static DEV inline uint32_t atomic_add(uint32_t *p, uint32_t v)
 	return (uint32_t)emu_atomic(p, v, 0, 12);
 }
 
+static DEV inline uint32_t atomic_max(uint32_t *p, uint32_t v)
+{
+	return (uint32_t)emu_atomic(p, v, 2, 12);
+}
+
 static DEV inline uint32_t atomic_cas(uint32_t *p, uint32_t old, uint32_t v)
 {
 	return (uint32_t)emu_atomic_cas(p, old, v, 4);
@@ -157,6 +188,8 @@ static DEV inline void memory_fence(void)
 }
 
 static DEV inline float fast_exp(float x) { return expf(x); }
+static DEV inline float fast_exp2(float x) { return exp2f(x); }
+static DEV inline float fast_reciprocal(float x) { return 1.0f / x; }
 static DEV inline float rsqrt_f32(float x) { return 1.0f / sqrtf(x); }
 
 #endif

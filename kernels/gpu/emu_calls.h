@@ -3,6 +3,7 @@
 #ifndef RLX_G_EMU_CALLS_H
 #define RLX_G_EMU_CALLS_H
 
+#include "stdbool.h"
 #include "stdint.h"
 
 #ifdef __cplusplus
@@ -30,6 +31,16 @@ struct emu_wave_op {
 	void		*d;
 };
 
+/* d[64][n] of a group of 128 threads (+)= a[64][16] b[16][n]: see wgmma.h */
+struct emu_group_op {
+	float			*d;
+	const unsigned char	*a, *b;
+	int			across, row;	/* bytes to the next block of columns; of its rows */
+	int			n;
+	bool			bf, ta, tb, more;
+	uint16_t		lanes[2][16];	/* this thread's rows of a, if that is NULL */
+};
+
 struct emu_dim emu_thread_idx(void) __attribute__((const));
 struct emu_dim emu_block_idx(void) __attribute__((const));
 struct emu_dim emu_block_dim(void) __attribute__((const));
@@ -41,6 +52,13 @@ void *emu_shared_dynamic(void);
 void emu_copy_async(void *dst, const void *src, unsigned int n, unsigned int from);
 void emu_copy_commit(void);
 void emu_copy_wait(unsigned int left);
+void emu_bar_init(uint64_t *bar, int n);
+void emu_bar_arrive(uint64_t *bar, int bytes);
+void emu_bar_wait(uint64_t *bar, int phase);
+void emu_tile_load(void *to, const void *map, uint64_t *bar, const int *at);
+void emu_group_mma(const struct emu_group_op *op);
+void emu_group_commit(void);
+void emu_group_wait(int left);
 /* kind: 0 add 1 min 2 max 3 exchange 4 or; types as enum rlx_k_type (i32 u32 i64 f32) */
 uint64_t emu_atomic(void *p, uint64_t v, int kind, int type);
 uint64_t emu_atomic_cas(void *p, uint64_t expected, uint64_t v, int bytes);

@@ -130,6 +130,13 @@ HOOKS(4)
 HOOKS(8)
 HOOKS(16)
 
+/* Blocks are fibers of one thread: what they write is there at once. */
+EMU_API void __tsan_atomic_thread_fence(int order);
+EMU_API void __tsan_atomic_thread_fence(int order)
+{
+	(void)order;
+}
+
 EMU_API void __tsan_read_range(void *p, unsigned long n);
 EMU_API void __tsan_read_range(void *p, unsigned long n)
 {

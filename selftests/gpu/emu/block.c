@@ -10,7 +10,7 @@
 
 #include "emu_device.h"
 
-enum lane_state { LANE_READY, LANE_WAVE, LANE_BARRIER, LANE_DONE };
+enum lane_state { LANE_READY, LANE_WAVE, LANE_PHASE, LANE_BARRIER, LANE_DONE };
 
 struct async_copy {
 	void		*dst;
@@ -18,6 +18,28 @@ struct async_copy {
 	unsigned int	n, from;	/* bytes written, of which read */
 	unsigned int	group;
 };
+
+/* A product of the lane's group, under way. */
+struct product {
+	struct emu_group_op	op;
+	unsigned int		group;
+};
+
+/* A tile on its way to shared memory, for a barrier. */
+struct tile {
+	void		*to;
+	const void	*map;
+	uint64_t	*bar;
+	int		at[4];
+};
+
+/* A barrier that counts: arrivals left of this phase, and bytes. */
+struct bar {
+	uint16_t	count, left;
+	int32_t		bytes : 31;
+	uint32_t	phase : 1;
+};
+_Static_assert(sizeof(struct bar) == 8, "a barrier has 8 bytes");
 
 struct lane {
 	void		*sp;
@@ -29,6 +51,10 @@ struct lane {
 	unsigned int	group;		/* of asynchronous copies */
 	struct async_copy *copy;
 	unsigned int	n_copy, cap_copy;
+	struct product	*product;
+	unsigned int	n_product, cap_product, products;	/* groups of them */
+	const uint64_t	*bar;		/* it waits for the end of this phase of it */
+	int		phase;
 };
 
 /* One host thread's place to run blocks in. */
@@ -43,6 +69,9 @@ struct worker {
 	unsigned int		shared_static;
 	const struct emu_launch	*l;
 	int			failed;
+	uint64_t		resumed;	/* lanes, so far */
+	struct tile		*tile;
+	unsigned int		n_tile, cap_tile;
 };
 
 static __thread struct worker *worker;
@@ -91,6 +120,8 @@ static void lane_main(void)
 	w = worker;
 	if (w->self->n_copy)
 		lane_fail("ends with asynchronous copies under way", NULL, 0);
+	if (w->self->n_product)
+		lane_fail("ends with products under way", NULL, 0);
 	lane_yield(LANE_DONE);
 	__builtin_trap();
 }
@@ -114,11 +145,13 @@ static void lane_start(struct worker *w, unsigned int i)
 	l->shared_at = 0;
 	l->group = 0;
 	l->n_copy = 0;
+	l->n_product = l->products = 0;
 }
 
 static void lane_resume(struct worker *w, unsigned int i)
 {
 	w->self = &w->lane[i];
+	w->resumed++;
 	w->b.thread = (uint16_t)i;
 	w->b.wave_epoch = w->wave_epoch[i / (unsigned int)w->b.wave];
 	emu_switch(&w->sp, w->self->sp);
@@ -160,18 +193,39 @@ static void wave_operate(struct worker *w, unsigned int first, unsigned int n)
 		w->lane[first + i].state = LANE_READY;
 }
 
+static bool phase_over(const struct lane *l)
+{
+	struct bar b;
+
+	memcpy(&b, l->bar, sizeof(b));
+	return (int)b.phase != l->phase;
+}
+
+/* Is there something for a lane to do that waits for a phase? */
+static bool can_go_on(const struct worker *w, const struct lane *l)
+{
+	for (unsigned int i = 0; i < w->n_tile; i++)
+		if (w->tile[i].bar == l->bar)
+			return true;
+	return phase_over(l);
+}
+
 /* Run a wave until all of it waits at a barrier or is done. */
 static void wave_run(struct worker *w, unsigned int first, unsigned int n)
 {
 	while (!w->failed) {
-		unsigned int at = 0;
+		unsigned int at = 0, waiting = 0;
 
 		for (unsigned int i = first; i < first + n && !w->failed; i++) {
-			if (w->lane[i].state == LANE_READY)
+			struct lane *l = &w->lane[i];
+
+			if (l->state == LANE_READY || (l->state == LANE_PHASE && can_go_on(w, l)))
 				lane_resume(w, i);
-			at += w->lane[i].state == LANE_WAVE;
+			at += l->state == LANE_WAVE;
+			waiting += l->state == LANE_PHASE;
 		}
-		if (w->failed || !at)
+		/* others may have to go on before all of the wave can meet */
+		if (w->failed || !at || waiting)
 			return;
 		wave_operate(w, first, n);
 	}
@@ -196,21 +250,37 @@ static void block_barrier(struct worker *w)
 	w->b.epoch++;
 }
 
+/* Does a lane stand at a barrier in shared memory, or a wave before all have come? */
+static bool some_wait(const struct worker *w)
+{
+	for (unsigned int i = 0; i < w->threads; i++)
+		if (w->lane[i].state == LANE_PHASE || w->lane[i].state == LANE_WAVE)
+			return true;
+	return false;
+}
+
 static int block_run(struct worker *w)
 {
 	unsigned int wave = (unsigned int)w->b.wave;
 	bool some = true;
 
 	w->failed = 0;
+	w->n_tile = 0;
 	w->b.epoch++;
 	memset(w->b.shared, 0xff, w->b.shared_bytes);
 	for (unsigned int i = 0; i < w->threads; i++)
 		lane_start(w, i);
 	while (some && !w->failed) {
+		uint64_t resumed = w->resumed;
 		unsigned int done = 0;
 
 		for (unsigned int i = 0; i < w->threads && !w->failed; i += wave)
 			wave_run(w, i, w->threads - i < wave ? w->threads - i : wave);
+		if (!w->failed && some_wait(w)) {
+			if (w->resumed == resumed)
+				wave_fail(w, 0, "threads wait for a phase that does not end");
+			continue;
+		}
 		for (unsigned int i = 0; i < w->threads; i++)
 			done += w->lane[i].state == LANE_DONE;
 		some = done < w->threads;
@@ -219,6 +289,8 @@ static int block_run(struct worker *w)
 		if (some && !w->failed)
 			block_barrier(w);
 	}
+	if (w->n_tile && !w->failed)
+		wave_fail(w, 0, "the block ends before a tile has come");
 	return w->failed;
 }
 
@@ -293,15 +365,19 @@ EMU_API void emu_wave(struct emu_wave_op *op)
 	op->value = l->op.value;
 }
 
-/* Static variables follow the dynamic part; every thread asks in the same order. */
+/*
+ * Static variables follow the dynamic part; every thread asks in the same order. They
+ * count against what the attribute allows the dynamic part to be, as on the device.
+ */
 EMU_API void *emu_shared(unsigned int bytes)
 {
 	struct worker *w = worker;
 	unsigned int at = (w->l->shared + 127) / 128 * 128 + w->self->shared_at;
+	unsigned int end = w->self->shared_at + bytes, most = w->l->kernel->max_dynamic;
 
-	if (w->self->shared_at + bytes > EMU_SHARED_STATIC ||
-	    at + bytes > EMU_SHARED_MAX)
-		lane_fail("too much static shared memory", NULL, bytes);
+	if (end > EMU_SHARED_STATIC || at + bytes > EMU_SHARED_MAX ||
+	    (most ? most + end > EMU_SHARED_MAX : w->l->shared + end > EMU_SHARED_STATIC))
+		lane_fail("too much static shared memory beside the dynamic", NULL, bytes);
 	w->self->shared_at += (bytes + 127) / 128 * 128;
 	if (at + bytes > w->b.shared_bytes) {
 		memset(w->b.shared + w->b.shared_bytes, 0xff,
@@ -316,30 +392,45 @@ EMU_API void *emu_shared_dynamic(void)
 	return worker->b.shared;
 }
 
+/* One more entry in a list of @size bytes each; NULL: no memory. */
+static void *one_more(void *list, unsigned int n, unsigned int *cap, size_t size)
+{
+	void *p, *old;
+
+	memcpy(&old, list, sizeof(old));
+	if (n == *cap) {
+		p = realloc(old, (size_t)(*cap ? *cap * 2 : 32) * size);
+		if (!p) {
+			lane_fail("no memory for what is under way", NULL, 0);
+			return NULL;
+		}
+		*cap = *cap ? *cap * 2 : 32;
+		memcpy(list, &p, sizeof(p));
+		old = p;
+	}
+	return (char *)old + n * size;
+}
+
 /* The bytes arrive when they are waited for, the latest that hardware may be. */
 EMU_API void emu_copy_async(void *dst, const void *src, unsigned int n,
 			    unsigned int from)
 {
 	struct lane *l = worker->self;
+	struct async_copy *c;
 
 	if (((uintptr_t)dst | (from ? (uintptr_t)src : 0)) % n)
 		lane_fail("an asynchronous copy that is not aligned", dst, n);
-	if (l->n_copy == l->cap_copy) {
-		unsigned int cap = l->cap_copy ? l->cap_copy * 2 : 32;
-		struct async_copy *c = realloc(l->copy, cap * sizeof(*c));
-
-		if (!c)
-			lane_fail("no memory for asynchronous copies", dst, n);
-		l->copy = c;
-		l->cap_copy = cap;
-	}
 	/* hardware may as well be quick: a reader of now is in its way */
 	if (!emu_config.fast) {
 		emu_access(dst, n, true);
 		if (from)
 			emu_access(src, from, false);
 	}
-	l->copy[l->n_copy++] = (struct async_copy){ dst, src, n, from, l->group };
+	c = one_more(&l->copy, l->n_copy, &l->cap_copy, sizeof(*c));
+	if (c) {
+		*c = (struct async_copy){ dst, src, n, from, l->group };
+		l->n_copy++;
+	}
 }
 
 EMU_API void emu_copy_commit(void)
@@ -365,6 +456,124 @@ EMU_API void emu_copy_wait(unsigned int left)
 		memset((char *)c->dst + c->from, 0, c->n - c->from);
 	}
 	l->n_copy = kept;
+}
+
+static void check_bar(const uint64_t *bar)
+{
+	uint64_t at = (uint64_t)((const unsigned char *)bar - worker->b.shared);
+
+	if (at + 8 > worker->b.shared_bytes || at % 8)
+		lane_fail("a barrier that is not in shared memory", bar, 8);
+}
+
+EMU_API void emu_bar_init(uint64_t *bar, int n)
+{
+	struct bar b = { .count = (uint16_t)n, .left = (uint16_t)n };
+
+	check_bar(bar);
+	memcpy(bar, &b, sizeof(b));
+}
+
+/* @arrivals and @bytes more, or fewer. */
+static void bar_change(uint64_t *bar, int arrivals, int bytes)
+{
+	struct bar b;
+
+	check_bar(bar);
+	memcpy(&b, bar, sizeof(b));
+	if (arrivals > b.left)
+		lane_fail("an arrival too many", bar, 8);
+	b.left = (uint16_t)(b.left - arrivals);
+	b.bytes += bytes;
+	if (!b.left && !b.bytes) {
+		b.left = b.count;
+		b.phase ^= 1;
+	}
+	memcpy(bar, &b, sizeof(b));
+}
+
+EMU_API void emu_bar_arrive(uint64_t *bar, int bytes)
+{
+	bar_change(bar, 1, bytes);
+}
+
+/* The tiles that a barrier counts have come. */
+static void tiles_arrive(struct worker *w, const uint64_t *bar)
+{
+	unsigned int kept = 0;
+
+	for (unsigned int i = 0; i < w->n_tile; i++) {
+		struct tile t = w->tile[i];
+
+		if (t.bar != bar) {
+			w->tile[kept++] = t;
+			continue;
+		}
+		emu_tile_copy(t.to, t.map, t.at);
+		bar_change(t.bar, 0, -(int)emu_tile_bytes(t.map));
+	}
+	w->n_tile = kept;
+}
+
+EMU_API void emu_bar_wait(uint64_t *bar, int phase)
+{
+	struct lane *l = worker->self;
+
+	check_bar(bar);
+	l->bar = bar;
+	l->phase = phase;
+	for (tiles_arrive(worker, bar); !phase_over(l); tiles_arrive(worker, bar))
+		lane_yield(LANE_PHASE);
+}
+
+EMU_API void emu_tile_load(void *to, const void *map, uint64_t *bar, const int *at)
+{
+	struct worker *w = worker;
+	uint64_t first = (uint64_t)((unsigned char *)to - w->b.shared);
+	unsigned int n = emu_tile_bytes(map);
+	struct tile *t;
+
+	if (!n || (uintptr_t)map % 64)
+		lane_fail("a tile by what is not a map", map, 128);
+	if (first % 1024 || first + n > w->b.shared_bytes)
+		lane_fail("a tile to where none can be", to, n);
+	t = one_more(&w->tile, w->n_tile, &w->cap_tile, sizeof(*t));
+	if (t) {
+		*t = (struct tile){ to, map, bar, { at[0], at[1], at[2], at[3] } };
+		w->n_tile++;
+	}
+}
+
+EMU_API void emu_group_mma(const struct emu_group_op *op)
+{
+	struct lane *l = worker->self;
+	struct product *p = one_more(&l->product, l->n_product, &l->cap_product, sizeof(*p));
+
+	if (p) {
+		*p = (struct product){ *op, l->products };
+		l->n_product++;
+	}
+}
+
+EMU_API void emu_group_commit(void)
+{
+	worker->self->products++;
+}
+
+EMU_API void emu_group_wait(int left)
+{
+	struct lane *l = worker->self;
+	unsigned int kept = 0;
+
+	for (unsigned int i = 0; i < l->n_product; i++) {
+		struct product *p = &l->product[i];
+
+		if (p->group + (unsigned int)left >= l->products)
+			l->product[kept++] = *p;
+		else
+			emu_group_part(&p->op, (int)(l - worker->lane) % 128);
+	}
+	l->n_product = kept;
 }
 
 /* ---- the pool ---- */

@@ -286,6 +286,20 @@ EMU_API int cuDevicePrimaryCtxRelease_v2(int dev)
 	return err;
 }
 
+EMU_API int cuDevicePrimaryCtxGetState(int dev, unsigned int *flags, int *active);
+EMU_API int cuDevicePrimaryCtxGetState(int dev, unsigned int *flags, int *active)
+{
+	int err = emu_enter("cuDevicePrimaryCtxGetState");
+
+	if (err)
+		return err;
+	if (dev < 0 || dev >= emu_config.devices || dev >= 8)
+		return EMU_INVALID_DEVICE;
+	*flags = 0;
+	*active = context[dev].refs > 0;
+	return 0;
+}
+
 EMU_API int cuCtxSetCurrent(struct emu_context *c);
 EMU_API int cuCtxSetCurrent(struct emu_context *c)
 {

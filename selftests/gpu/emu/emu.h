@@ -119,6 +119,15 @@ void emu_access(const void *p, unsigned int n, bool write);
 void emu_access_reset(struct emu_block *b);
 int emu_access_init(struct emu_block *b);
 
+/* wave.c */
+float emu_from_half(uint16_t h, bool brain);
+
+/* tile.c */
+struct emu_group_op;
+unsigned int emu_tile_bytes(const void *map);
+void emu_tile_copy(void *to, const void *map, const int *at);
+void emu_group_part(const struct emu_group_op *op, int t);
+
 /* stream.c */
 enum emu_task_kind {
 	EMU_TASK_KERNEL, EMU_TASK_COPY, EMU_TASK_SET, EMU_TASK_HOST,

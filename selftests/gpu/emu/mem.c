@@ -2,9 +2,13 @@
 // Device memory nobody but the device may touch, and registered host memory.
 #include "emu.h"
 
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 /*
  * One range of addresses is the device's. A byte of shadow says how many of the
@@ -16,6 +20,7 @@
 struct piece {
 	struct piece	*next;		/* by address */
 	uint64_t	at, n;
+	bool		shared, mapped;	/* addresses of memory that processes share */
 };
 
 static struct {
@@ -112,31 +117,26 @@ static struct piece **place(uint64_t n, uint64_t *at)
 	return from + n + GAP <= RANGE ? p : NULL;
 }
 
-EMU_API int cuMemAlloc_v2(uint64_t *out, size_t n);
-EMU_API int cuMemAlloc_v2(uint64_t *out, size_t n)
+/* With the lock held: addresses for @n bytes, of which @counted are memory of ours. */
+static struct piece *take(uint64_t n, uint64_t align, uint64_t counted)
 {
-	int err = emu_enter("cuMemAlloc");
 	struct piece **where, *p;
 	uint64_t at;
 
-	if (err)
-		return err;
-	if (!out || !n)
-		return EMU_INVALID_VALUE;
-	pthread_mutex_lock(&mem.lock);
+	if (counted > emu_config.memory || mem.used > emu_config.memory - counted)
+		return NULL;
 	p = calloc(1, sizeof(*p));
-	where = n <= emu_config.memory && mem.used <= emu_config.memory - n ?
-			place(n, &at) : NULL;
-	if (!p || !where) {
-		pthread_mutex_unlock(&mem.lock);
+	where = p ? place(n + align - 1, &at) : NULL;
+	if (!where) {
 		free(p);
-		return EMU_OUT_OF_MEMORY;
+		return NULL;
 	}
+	at = (at + align - 1) / align * align;
 	p->at = at;
 	p->n = n;
 	p->next = *where;
 	*where = p;
-	mem.used += n;
+	mem.used += counted;
 	if (at + n + 2 * GAP > mem.end)
 		mem.end = (at + n + 2 * GAP - 1) / GAP * GAP;
 	if (at + n > mem.high) {
@@ -144,15 +144,39 @@ EMU_API int cuMemAlloc_v2(uint64_t *out, size_t n)
 		if (mem.open)
 			mprotect(mem.base, mem.high, PROT_READ | PROT_WRITE);
 	}
-	memset(mem.shadow + at / 16, 16, n / 16);
-	if (n % 16)
-		mem.shadow[(at + n) / 16] = n % 16;
+	return p;
+}
+
+/* Bytes that kernels may touch, or no more. */
+static void mark(const struct piece *p, bool there)
+{
+	memset(mem.shadow + p->at / 16, there ? 16 : 0, p->n / 16);
+	if (p->n % 16)
+		mem.shadow[(p->at + p->n) / 16] = there ? p->n % 16 : 0;
+}
+
+EMU_API int cuMemAlloc_v2(uint64_t *out, size_t n);
+EMU_API int cuMemAlloc_v2(uint64_t *out, size_t n)
+{
+	int err = emu_enter("cuMemAlloc");
+	struct piece *p;
+
+	if (err)
+		return err;
+	if (!out || !n)
+		return EMU_INVALID_VALUE;
+	pthread_mutex_lock(&mem.lock);
+	p = take(n, 1, n);
+	if (p)
+		mark(p, true);
 	pthread_mutex_unlock(&mem.lock);
+	if (!p)
+		return EMU_OUT_OF_MEMORY;
 	emu_mem_open();
 	if (n <= (size_t)256 << 20)
-		memset(mem.base + at, 0xff, n);
+		memset(mem.base + p->at, 0xff, n);
 	emu_mem_close();
-	*out = (uint64_t)(uintptr_t)(mem.base + at);
+	*out = (uint64_t)(uintptr_t)(mem.base + p->at);
 	return 0;
 }
 
@@ -172,13 +196,13 @@ EMU_API int cuMemFree_v2(uint64_t d)
 	if (err)
 		return err;
 	pthread_mutex_lock(&mem.lock);
-	while (*p && (*p)->at != at)
+	while (*p && ((*p)->at != at || (*p)->shared))
 		p = &(*p)->next;
 	gone = *p;
 	if (gone) {
 		*p = gone->next;
 		mem.used -= gone->n;
-		memset(mem.shadow + at / 16, 0, (gone->n + 15) / 16);
+		mark(gone, false);
 		madvise(mem.base + (at + 4095) / 4096 * 4096,
 			gone->n > 8191 ? (gone->n - 4095) / 4096 * 4096 : 0,
 			MADV_DONTNEED);
@@ -220,6 +244,248 @@ EMU_API int cuMemGetAddressRange_v2(uint64_t *base, size_t *n, uint64_t d)
 		*n = p->n;
 	pthread_mutex_unlock(&mem.lock);
 	return p ? 0 : EMU_NOT_FOUND;
+}
+
+/* ---- memory that processes share: a file, which descriptors and mappings keep ---- */
+
+enum { STEP = 2 << 20, MOST_HANDLES = 64 };
+
+static struct {
+	int		fd;	/* + 1; 0: free */
+	uint64_t	n, counted;
+} handles[MOST_HANDLES];
+
+/* As CUmemAllocationProp begins, and CUmemAccessDesc. */
+struct emu_share {
+	int	type, handle, place, device;
+};
+
+struct emu_access {
+	int	place, device, flags;
+};
+
+static int handle_new(int fd, uint64_t n, uint64_t counted, uint64_t *out)
+{
+	int i;
+
+	pthread_mutex_lock(&mem.lock);
+	for (i = 0; i < MOST_HANDLES && handles[i].fd; i++)
+		;
+	if (i < MOST_HANDLES) {
+		handles[i].fd = fd + 1;
+		handles[i].n = n;
+		handles[i].counted = counted;
+		mem.used += counted;
+		*out = (uint64_t)i + 1;
+	}
+	pthread_mutex_unlock(&mem.lock);
+	return i < MOST_HANDLES ? 0 : EMU_OUT_OF_MEMORY;
+}
+
+static bool is_handle(uint64_t h)
+{
+	return h - 1 < MOST_HANDLES && handles[h - 1].fd;
+}
+
+EMU_API int cuMemGetAllocationGranularity(size_t *out, const struct emu_share *how, int option);
+EMU_API int cuMemGetAllocationGranularity(size_t *out, const struct emu_share *how, int option)
+{
+	int err = emu_enter("cuMemGetAllocationGranularity");
+
+	if (!err)
+		*out = STEP;
+	return err;
+}
+
+EMU_API int cuMemCreate(uint64_t *out, size_t n, const struct emu_share *how, uint64_t flags);
+EMU_API int cuMemCreate(uint64_t *out, size_t n, const struct emu_share *how, uint64_t flags)
+{
+	int err = emu_enter("cuMemCreate"), fd;
+
+	if (err)
+		return err;
+	if (!n || n % STEP || how->type != 1 || how->handle != 1 || how->place != 1)
+		return EMU_INVALID_VALUE;
+	if (n > emu_config.memory || mem.used > emu_config.memory - n)
+		return EMU_OUT_OF_MEMORY;
+	fd = memfd_create("rlx-emulated-device", MFD_CLOEXEC);
+	if (fd >= 0 && !ftruncate(fd, (off_t)n) && !handle_new(fd, n, n, out))
+		return 0;
+	if (fd >= 0)
+		close(fd);
+	return EMU_OUT_OF_MEMORY;
+}
+
+EMU_API int cuMemRelease(uint64_t h);
+EMU_API int cuMemRelease(uint64_t h)
+{
+	int err = emu_enter("cuMemRelease");
+
+	if (!is_handle(h))
+		return EMU_INVALID_VALUE;
+	pthread_mutex_lock(&mem.lock);
+	close(handles[h - 1].fd - 1);
+	handles[h - 1].fd = 0;
+	mem.used -= handles[h - 1].counted;
+	pthread_mutex_unlock(&mem.lock);
+	return err;
+}
+
+EMU_API int cuMemExportToShareableHandle(int *out, uint64_t h, int type, uint64_t flags);
+EMU_API int cuMemExportToShareableHandle(int *out, uint64_t h, int type, uint64_t flags)
+{
+	int err = emu_enter("cuMemExportToShareableHandle");
+
+	if (err)
+		return err;
+	/* what was imported is not, as on an H200 */
+	if (!is_handle(h) || !handles[h - 1].counted || type != 1)
+		return EMU_INVALID_VALUE;
+	*out = fcntl(handles[h - 1].fd - 1, F_DUPFD_CLOEXEC, 0);
+	return *out < 0 ? EMU_OUT_OF_MEMORY : 0;
+}
+
+EMU_API int cuMemImportFromShareableHandle(uint64_t *out, void *fd, int type);
+EMU_API int cuMemImportFromShareableHandle(uint64_t *out, void *fd, int type)
+{
+	int err = emu_enter("cuMemImportFromShareableHandle"), own;
+	char link[64], name[64] = "";
+	struct stat s;
+
+	if (err)
+		return err;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", (int)(intptr_t)fd);
+	if (readlink(link, name, sizeof(name) - 1) < 0 ||
+	    strncmp(name, "/memfd:rlx-emulated-device", 26) || fstat((int)(intptr_t)fd, &s))
+		return EMU_UNKNOWN;
+	own = fcntl((int)(intptr_t)fd, F_DUPFD_CLOEXEC, 0);
+	return own < 0 ? EMU_OUT_OF_MEMORY : handle_new(own, (uint64_t)s.st_size, 0, out);
+}
+
+/* With the lock held. */
+static struct piece *piece_at(uint64_t d, size_t n)
+{
+	uint64_t at = d - (uint64_t)(uintptr_t)mem.base;
+	struct piece *p = mem.pieces;
+
+	while (p && p->at != at)
+		p = p->next;
+	return p && p->shared && p->n == n ? p : NULL;
+}
+
+EMU_API int cuMemAddressReserve(uint64_t *out, size_t n, size_t align, uint64_t where,
+				uint64_t flags);
+EMU_API int cuMemAddressReserve(uint64_t *out, size_t n, size_t align, uint64_t where,
+				uint64_t flags)
+{
+	int err = emu_enter("cuMemAddressReserve");
+	struct piece *p;
+
+	if (err)
+		return err;
+	if (!n || n % STEP)
+		return EMU_INVALID_VALUE;
+	pthread_mutex_lock(&mem.lock);
+	p = take(n, STEP, 0);
+	if (p) {
+		p->shared = true;
+		*out = (uint64_t)(uintptr_t)(mem.base + p->at);
+	}
+	pthread_mutex_unlock(&mem.lock);
+	return p ? 0 : EMU_OUT_OF_MEMORY;
+}
+
+/* Of a file, or of nothing again. */
+static int map_at(struct piece *p, int fd)
+{
+	int prot = mem.open ? PROT_READ | PROT_WRITE : PROT_NONE;
+	int flags = fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE : MAP_SHARED;
+
+	return mmap(mem.base + p->at, p->n, prot, flags | MAP_FIXED, fd, 0) == MAP_FAILED ?
+	       EMU_OUT_OF_MEMORY : 0;
+}
+
+EMU_API int cuMemMap(uint64_t d, size_t n, size_t offset, uint64_t h, uint64_t flags);
+EMU_API int cuMemMap(uint64_t d, size_t n, size_t offset, uint64_t h, uint64_t flags)
+{
+	int err = emu_enter("cuMemMap");
+	struct piece *p;
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&mem.lock);
+	p = piece_at(d, n);
+	if (!p || p->mapped || offset || !is_handle(h) || handles[h - 1].n != n)
+		err = EMU_INVALID_VALUE;
+	else
+		err = map_at(p, handles[h - 1].fd - 1);
+	if (!err)
+		p->mapped = true;
+	pthread_mutex_unlock(&mem.lock);
+	return err;
+}
+
+EMU_API int cuMemSetAccess(uint64_t d, size_t n, const struct emu_access *how, size_t count);
+EMU_API int cuMemSetAccess(uint64_t d, size_t n, const struct emu_access *how, size_t count)
+{
+	int err = emu_enter("cuMemSetAccess");
+	struct piece *p;
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&mem.lock);
+	p = piece_at(d, n);
+	if (p && p->mapped && count == 1 && how->place == 1 && how->flags)
+		mark(p, true);
+	else
+		err = EMU_INVALID_VALUE;
+	pthread_mutex_unlock(&mem.lock);
+	return err;
+}
+
+EMU_API int cuMemUnmap(uint64_t d, size_t n);
+EMU_API int cuMemUnmap(uint64_t d, size_t n)
+{
+	int err = emu_enter("cuMemUnmap");
+	struct piece *p;
+
+	if (!err)
+		err = emu_sync_all();
+	if (err)
+		return err;
+	pthread_mutex_lock(&mem.lock);
+	p = piece_at(d, n);
+	if (p && p->mapped) {
+		mark(p, false);
+		p->mapped = false;
+		err = map_at(p, -1);
+	} else {
+		err = EMU_INVALID_VALUE;
+	}
+	pthread_mutex_unlock(&mem.lock);
+	return err;
+}
+
+EMU_API int cuMemAddressFree(uint64_t d, size_t n);
+EMU_API int cuMemAddressFree(uint64_t d, size_t n)
+{
+	int err = emu_enter("cuMemAddressFree");
+	struct piece **at = &mem.pieces, *p;
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&mem.lock);
+	p = piece_at(d, n);
+	if (p && !p->mapped) {
+		while (*at != p)
+			at = &(*at)->next;
+		*at = p->next;
+		free(p);
+	} else {
+		err = EMU_INVALID_VALUE;
+	}
+	pthread_mutex_unlock(&mem.lock);
+	return err;
 }
 
 /* ---- host memory ---- */

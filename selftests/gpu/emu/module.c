@@ -230,20 +230,54 @@ EMU_API int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *out, struct emu_ker
 	unsigned int bx, unsigned int by, unsigned int bz, unsigned int shared, \
 	struct emu_stream *s, void **params, void **extra
 
-EMU_API int cuLaunchKernel(LAUNCH_PARAMS);
-EMU_API int cuLaunchKernel(LAUNCH_PARAMS)
+static int launch(LAUNCH_PARAMS)
 {
 	struct emu_task t = { .kind = EMU_TASK_KERNEL, .launch = {
 		.kernel = k, .grid = { gx, gy, gz }, .block = { bx, by, bz },
 		.shared = shared } };
-	int err = emu_enter("cuLaunchKernel");
+	int err;
 
-	if (err)
-		return err;
 	if (!k || extra || (k->size[0] && !params))
 		return EMU_INVALID_VALUE;
 	for (int i = 0; k->size[i]; i++)
 		t.launch.params[i] = params[i];
 	err = emu_check_launch(&t.launch);
 	return err ? err : emu_submit(s, &t);
+}
+
+EMU_API int cuLaunchKernel(LAUNCH_PARAMS);
+EMU_API int cuLaunchKernel(LAUNCH_PARAMS)
+{
+	int err = emu_enter("cuLaunchKernel");
+
+	return err ? err : launch(k, gx, gy, gz, bx, by, bz, shared, s, params, extra);
+}
+
+/* An attribute of a launch and its value; the only one taken lets it begin early. */
+struct launch_attr {
+	int	id, pad, value[16];
+};
+enum { LAUNCH_EARLY = 6 };
+
+struct launch_config {
+	unsigned int		grid[3], block[3], shared;
+	struct emu_stream	*stream;
+	const struct launch_attr *attr;
+	unsigned int		n_attr;
+};
+
+EMU_API int cuLaunchKernelEx(const struct launch_config *c, struct emu_kernel *k,
+			     void **params, void **extra);
+EMU_API int cuLaunchKernelEx(const struct launch_config *c, struct emu_kernel *k,
+			     void **params, void **extra)
+{
+	int err = emu_enter("cuLaunchKernelEx");
+
+	if (err)
+		return err;
+	for (unsigned int i = 0; i < c->n_attr; i++)
+		if (c->attr[i].id != LAUNCH_EARLY)
+			return EMU_INVALID_VALUE;
+	return launch(k, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1],
+		      c->block[2], c->shared, c->stream, params, extra);
 }

@@ -7,7 +7,7 @@
 
 #include "emu_device.h"
 
-static float from_half(uint16_t h, bool brain)
+float emu_from_half(uint16_t h, bool brain)
 {
 	uint32_t u = (uint32_t)h << 16;
 	float f;
@@ -34,85 +34,77 @@ static float tf32(uint32_t u)
 	return f;
 }
 
-static float element(const void *frag, int i, int type)
+/* The words of @n lanes' operands by their place in the matrices, eight along k. */
+struct words {
+	uint32_t	a[16][8], b[16][8];
+};
+
+/* A product of CUDA's: 16 x 8, wave of 32. */
+static void collect_cuda(struct words *m, struct emu_wave_op **op)
 {
-	if (type == EMU_MMA_TF32)
-		return tf32(((const uint32_t *)frag)[i]);
-	return from_half(((const uint16_t *)frag)[i], type == EMU_MMA_BF16);
-}
-
-/* One CUDA product, wave of 32: A 16 x k, B k x 8, four elements of C a lane. */
-static void mma_cuda(struct emu_wave_op **op)
-{
-	int type = op[0]->type, k = type == EMU_MMA_TF32 ? 8 : type == EMU_MMA_I8 ? 32 : 16;
-	int per = type == EMU_MMA_TF32 ? 1 : type == EMU_MMA_I8 ? 4 : 2;
-	float a[16][32], b[32][8];
-	int32_t ia[16][32], ib[32][8];
-
-	for (int l = 0; l < 32; l++) {
-		int g = l / 4, t = l % 4;
-
-		for (int i = 0; i < 4 * per; i++) {
-			int row = g + i / per % 2 * 8;
-			int col = t * per + i % per + i / per / 2 * 4 * per;
-
-			if (type == EMU_MMA_I8)
-				ia[row][col] = ((const int8_t *)op[l]->a)[i];
-			else
-				a[row][col] = element(op[l]->a, i, type);
-		}
-		for (int i = 0; i < 2 * per; i++) {
-			int row = t * per + i % per + i / per * 4 * per;
-
-			if (type == EMU_MMA_I8)
-				ib[row][g] = ((const int8_t *)op[l]->b)[i];
-			else
-				b[row][g] = element(op[l]->b, i, type);
-		}
-	}
 	for (int l = 0; l < 32; l++)
 		for (int i = 0; i < 4; i++) {
-			int row = l / 4 + i / 2 * 8, col = l % 4 * 2 + i % 2;
-			float s = 0;
-			int32_t is = 0;
+			const uint32_t *a = op[l]->a, *b = op[l]->b;
 
-			for (int j = 0; j < k && type != EMU_MMA_I8; j++)
-				s += a[row][j] * b[j][col];
-			for (int j = 0; j < k && type == EMU_MMA_I8; j++)
-				is += ia[row][j] * ib[j][col];
-			if (type == EMU_MMA_I8)
-				((int32_t *)op[l]->d)[i] += is;
-			else
-				((float *)op[l]->d)[i] += s;
+			m->a[l / 4 + i % 2 * 8][l % 4 + i / 2 * 4] = a[i];
+			if (i < 2)
+				m->b[l / 4][l % 4 + i * 4] = b[i];
 		}
 }
 
-/* One mfma of a wave of 64: 16 x 16 x 16 halves, or 16 x 16 x 4 floats. */
-static void mma_amd(struct emu_wave_op **op)
+/* Of AMD's: 16 x 16, wave of 64. */
+static void collect_amd(struct words *m, struct emu_wave_op **op)
 {
-	int type = op[0]->type, per = type == EMU_MMA_TF32 ? 1 : 4, k = per * 4;
-	float a[16][16], b[16][16];
-
 	for (int l = 0; l < 64; l++)
-		for (int i = 0; i < per; i++) {
-			int c = l / 16 * per + i;
-
-			if (type == EMU_MMA_TF32) {
-				a[l % 16][c] = ((const float *)op[l]->a)[i];
-				b[l % 16][c] = ((const float *)op[l]->b)[i];
-			} else {
-				a[l % 16][c] = element(op[l]->a, i, type);
-				b[l % 16][c] = element(op[l]->b, i, type);
-			}
+		for (int i = 0; i < 2; i++) {
+			m->a[l % 16][l / 16 * 2 + i] = ((const uint32_t *)op[l]->a)[i];
+			m->b[l % 16][l / 16 * 2 + i] = ((const uint32_t *)op[l]->b)[i];
 		}
-	for (int l = 0; l < 64; l++)
-		for (int i = 0; i < 4; i++) {
-			int row = l / 16 * 4 + i, col = l % 16;
-			float s = 0;
+}
 
-			for (int j = 0; j < k; j++)
-				s += a[row][j] * b[col][j];
-			((float *)op[l]->d)[i] += s;
+static int32_t sum_bytes(const uint32_t *a, const uint32_t *b)
+{
+	const int8_t *x = (const int8_t *)a, *y = (const int8_t *)b;
+	int32_t s = 0;
+
+	for (int i = 0; i < 32; i++)
+		s += x[i] * y[i];
+	return s;
+}
+
+static float sum_floats(const uint32_t *a, const uint32_t *b, int type)
+{
+	const uint16_t *x = (const uint16_t *)a, *y = (const uint16_t *)b;
+	bool brain = type == EMU_MMA_BF16;
+	float s = 0;
+
+	for (int i = 0; i < 8 && type == EMU_MMA_TF32; i++)
+		s += tf32(a[i]) * tf32(b[i]);
+	for (int i = 0; i < 16 && type != EMU_MMA_TF32; i++)
+		s += emu_from_half(x[i], brain) * emu_from_half(y[i], brain);
+	return s;
+}
+
+/* Four elements of the result a lane; integers wrap around. */
+static void mma(struct emu_wave_op **op, int n)
+{
+	struct words m;
+
+	if (n == 32)
+		collect_cuda(&m, op);
+	else
+		collect_amd(&m, op);
+	for (int l = 0; l < n; l++)
+		for (int i = 0; i < 4; i++) {
+			int row = n == 32 ? l / 4 + i / 2 * 8 : l / 16 * 4 + i;
+			int col = n == 32 ? l % 4 * 2 + i % 2 : l % 16;
+
+			if (op[0]->type == EMU_MMA_I8)
+				((uint32_t *)op[l]->d)[i] +=
+					(uint32_t)sum_bytes(m.a[row], m.b[col]);
+			else
+				((float *)op[l]->d)[i] +=
+					sum_floats(m.a[row], m.b[col], op[0]->type);
 		}
 }
 
@@ -161,10 +153,7 @@ bool emu_wave_do(struct emu_wave_op **op, int n)
 			op[i]->value = bits;
 		return true;
 	case EMU_OP_MMA:
-		if (n == 32)
-			mma_cuda(op);
-		else
-			mma_amd(op);
+		mma(op, n);
 		return true;
 	case EMU_OP_LDMATRIX:
 		return n == 32 && ldmatrix(op);

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Tiles: maps of matrices, the copy engine that reads by them, and products of a group
+ * of 128 threads. Copies are done when somebody waits for them and products when their
+ * group is waited for: the latest that hardware may be.
+ */
+#include "emu.h"
+
+#include <string.h>
+
+#include "emu_device.h"
+
+/* What a map's 128 bytes hold here. */
+struct map {
+	char		name[8];
+	const char	*at;
+	uint64_t	dim[4], step[4];	/* elements, bytes */
+	uint32_t	box[4], size;
+};
+static const char map_name[8] = "EMUTILE";
+
+/* Rows of 128 bytes, or 64, are moved about so: their 16-byte parts by the row's number. */
+static unsigned char *swizzled(unsigned char *p, int row)
+{
+	return (unsigned char *)((uintptr_t)p ^ ((uintptr_t)p >> 7 & (row == 128 ? 7 : 3)) << 4);
+}
+
+#define MAP_PARAMS							\
+	void *out, int type, uint32_t rank, void *at, const uint64_t *dim,	\
+	const uint64_t *step, const uint32_t *box, const uint32_t *each, int inter, \
+	int swizzle, int promotion, int fill
+
+EMU_API int cuTensorMapEncodeTiled(MAP_PARAMS);
+EMU_API int cuTensorMapEncodeTiled(MAP_PARAMS)
+{
+	struct map m = { .at = at, .size = 2 };
+	int err = emu_enter("cuTensorMapEncodeTiled");
+
+	if (err)
+		return err;
+	/* two-byte elements in boxes of four dimensions, rows of 128 bytes swizzled */
+	if (type != 1 || rank != 4 || inter || swizzle != 3 || promotion > 3 || fill ||
+	    (uintptr_t)out % 64 || (uintptr_t)at % 16 || box[0] != 64)
+		return EMU_INVALID_VALUE;
+	memcpy(m.name, map_name, sizeof(m.name));
+	for (uint32_t i = 0; i < rank; i++) {
+		if (!dim[i] || dim[i] > UINT32_MAX || !box[i] || box[i] > 256 || each[i] != 1)
+			return EMU_INVALID_VALUE;
+		if (i && (step[i - 1] % 16 || step[i - 1] >= (uint64_t)1 << 40))
+			return EMU_INVALID_VALUE;
+		m.dim[i] = dim[i];
+		m.step[i] = i ? step[i - 1] : m.size;
+		m.box[i] = box[i];
+	}
+	memset(out, 0, 128);
+	_Static_assert(sizeof(m) <= 128, "a map has 128 bytes");
+	memcpy(out, &m, sizeof(m));
+	return 0;
+}
+
+/* One row of a box: what lies inside of the matrix, and zeros. */
+static void copy_row(const struct map *m, unsigned char *to, const int64_t *at)
+{
+	const char *from = m->at;
+	int64_t lo = at[0] < 0 ? -at[0] : 0, hi = (int64_t)m->dim[0] - at[0];
+
+	if (hi > 64)
+		hi = 64;
+	for (int i = 1; i < 4; i++) {
+		if (at[i] < 0 || at[i] >= (int64_t)m->dim[i])
+			hi = lo;
+		else
+			from += at[i] * (int64_t)m->step[i];
+	}
+	if (hi > lo)
+		emu_access(from + (at[0] + lo) * 2, (unsigned int)(hi - lo) * 2, false);
+	for (int i = 0; i < 64; i++) {
+		static const char zero[2];
+		const char *p = i >= lo && i < hi ? from + (at[0] + i) * 2 : zero;
+
+		memcpy(swizzled(to + i * 2, 128), p, 2);
+	}
+}
+
+/* Bytes that a box of the map has; 0: it is not a map. */
+unsigned int emu_tile_bytes(const void *map)
+{
+	struct map m;
+
+	memcpy(&m, map, sizeof(m));
+	if (memcmp(m.name, map_name, sizeof(m.name)))
+		return 0;
+	return 2 * m.box[0] * m.box[1] * m.box[2] * m.box[3];
+}
+
+void emu_tile_copy(void *to, const void *map, const int *at)
+{
+	unsigned char *row = to;
+	struct map m;
+
+	memcpy(&m, map, sizeof(m));
+	for (uint32_t l = 0; l < m.box[3]; l++)
+		for (uint32_t k = 0; k < m.box[2]; k++)
+			for (uint32_t j = 0; j < m.box[1]; j++, row += 128)
+				copy_row(&m, row, (int64_t[]){ at[0], at[1] + (int64_t)j,
+						at[2] + (int64_t)k, at[3] + (int64_t)l });
+}
+
+/* Element (@row, @k) of a tile, whose depth runs @down the rows or along them. */
+static float half_at(const struct emu_group_op *op, const unsigned char *tile, int row, int k,
+		     bool down)
+{
+	int across = op->row / 2;	/* halves of a block's row */
+	size_t at = down ? (size_t)(row / across) * (size_t)op->across +
+			   (size_t)(k * op->row + row % across * 2) :
+		    (size_t)(row * op->row + k * 2);
+	uint16_t u;
+
+	memcpy(&u, swizzled((unsigned char *)(uintptr_t)tile + at, op->row), 2);
+	return emu_from_half(u, op->bf);
+}
+
+/* The part of the product that thread @t of the group holds. */
+void emu_group_part(const struct emu_group_op *op, int t)
+{
+	float a[2][16], b[16];
+
+	for (int h = 0; h < 2; h++)
+		for (int k = 0; k < 16; k++)
+			a[h][k] = op->a ? half_at(op, op->a, t / 32 * 16 + t % 32 / 4 + h * 8, k,
+						  op->ta) :
+				  emu_from_half(op->lanes[h][k], op->bf);
+	for (int i = 0; i < op->n / 2; i += 4)
+		for (int c = 0; c < 2; c++) {
+			for (int k = 0; k < 16; k++)
+				b[k] = half_at(op, op->b, i / 4 * 8 + t % 4 * 2 + c, k, op->tb);
+			for (int h = 0; h < 2; h++) {
+				float sum = op->more ? op->d[i + 2 * h + c] : 0;
+
+				for (int k = 0; k < 16; k++)
+					sum += a[h][k] * b[k];
+				op->d[i + 2 * h + c] = sum;
+			}
+		}
+}
