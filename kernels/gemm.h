@@ -91,6 +91,7 @@ enum rlx_k_num {
  * @c_num:	gemm_bf16: type of C and of R
  * @alpha, @beta: factors of the product and of R
  * @lo, @hi:	bounds of RLX_K_ACT_CLIP
+ * @b_fixed:	nothing writes b while calls are under way: weights
  * @batch:	counts of two batch dimensions, outer first; 0 counts as 1
  * @a_step ...:	elements (bytes for a packed B) between batch indices; 0
  *		broadcasts. bias and row_bias are the same for all.
@@ -109,7 +110,7 @@ struct rlx_k_gemm {
 	enum rlx_k_act		act;
 	enum rlx_k_b_form	b_form;
 	enum rlx_k_num		a_num, b_num, c_num;
-	bool			trans_a;
+	bool			trans_a, b_fixed;
 	size_t			batch[2];
 	size_t			a_step[2], b_step[2], c_step[2], r_step[2];
 };

@@ -15,19 +15,23 @@ static const char *const driver_names[] = {
 	"cuDeviceGetName", "cuDeviceTotalMem_v2", "cuDeviceGetAttribute",
 	"cuDeviceGetPCIBusId", "cuDevicePrimaryCtxRetain",
 	"cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent",
-	"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize",
+	"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamQuery",
 	"cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventElapsedTime",
 	"cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostRegister_v2", "cuMemHostUnregister",
 	"cuMemHostGetDevicePointer_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
 	"cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuModuleLoadData", "cuModuleUnload",
 	"cuModuleGetFunction", "cuFuncSetAttribute", "cuLaunchKernel",
-	"cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags",
-	"cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
+	"cuLaunchKernelEx", "cuTensorMapEncodeTiled",
+	"cuMemGetAllocationGranularity", "cuMemCreate", "cuMemRelease",
+	"cuMemExportToShareableHandle", "cuMemImportFromShareableHandle",
+	"cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemAddressFree",
+	"cuStreamBeginCapture_v2", "cuStreamEndCapture",
+	"cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
 };
 static const char *const rtc_names[] = {
 	"nvrtcVersion", "nvrtcCreateProgram", "nvrtcCompileProgram",
 	"nvrtcGetProgramLogSize", "nvrtcGetProgramLog", "nvrtcGetCUBINSize",
-	"nvrtcGetCUBIN", "nvrtcDestroyProgram",
+	"nvrtcGetCUBIN", "nvrtcGetPTXSize", "nvrtcGetPTX", "nvrtcDestroyProgram",
 };
 
 static const char *describe(int rc, void *(*find)(void *, const char *), void *lib)
@@ -45,13 +49,20 @@ static void arch(char *buf, size_t size, int major, int minor)
 		 major >= 9 ? "a" : "");
 }
 
-static const struct rlx_gpu_vendor cuda = {
+static const struct gpu_chip chips[] = {
+	{ "--gpu-architecture=sm_90a", 9, 0, 32, GPU_CHIP_ONLY },
+	{ "--gpu-architecture=sm_80", 8, 0, 32, GPU_CHIP_MINORS },
+	{ "--gpu-architecture=compute_80", 8, 0, 32, GPU_CHIP_TEXT },
+	{ NULL },
+};
+
+const struct rlx_gpu_vendor rlx_gpu_cuda = {
 	.name = "cuda", .title = "NVIDIA", .option = "-default-device",
 	.driver = driver, .driver_names = driver_names,
-	.rtc = rtc, .rtc_names = rtc_names,
+	.rtc = rtc, .rtc_names = rtc_names, .chips = chips,
 	.attr = { [GPU_ATTR_MAJOR] = 75, [GPU_ATTR_MINOR] = 76, [GPU_ATTR_UNITS] = 16,
 		  [GPU_ATTR_WAVE] = 10, [GPU_ATTR_SHARED] = 97, [GPU_ATTR_MAPPED] = 19 },
-	.function_shared = 8,
+	.function_shared = 8, .launch_early = 6,
 	.describe = describe, .arch = arch,
 };
 

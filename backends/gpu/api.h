@@ -11,6 +11,30 @@
 
 #include "rlx/backend.h"
 
+/* Arguments of launch_ex, as the driver has them. */
+struct rlx_gpu_launch_attr {
+	int			 id, pad;
+	int			 value[16];
+};
+
+struct rlx_gpu_launch {
+	unsigned int		 grid[3], block[3], shared;
+	void			*stream;
+	const struct rlx_gpu_launch_attr *attr;
+	unsigned int		 n_attr;
+};
+
+/* Of share_new and share_allow, as the driver has them. */
+struct rlx_gpu_share {
+	int			 type, handle, place, device;
+	void			*none;
+	unsigned char		 flags[8];
+};
+
+struct rlx_gpu_access {
+	int			 place, device, flags;
+};
+
 struct rlx_gpu_api {
 #define GPU_CALL(name, ...)	int (*name)(__VA_ARGS__);
 #include "backends/gpu/api.def"
@@ -29,6 +53,17 @@ enum gpu_attr {
 	GPU_ATTR_COUNT,
 };
 
+/* A chip that kernels are prebuilt for: the compiler's option, and which it serves. */
+struct gpu_chip {
+	const char	*option;
+	int		 major, minor, wave;
+	enum {
+		GPU_CHIP_ONLY,		/* that one */
+		GPU_CHIP_MINORS,	/* and later ones of its generation */
+		GPU_CHIP_TEXT,		/* and all later ones, whose driver compiles it */
+	} serves;
+};
+
 /*
  * @driver, @rtc:   file names to try, in order, each list ending with NULL
  * @driver_names, @rtc_names: symbols in the order of api.def
@@ -36,13 +71,17 @@ enum gpu_attr {
  * @option:         one of the compiler's that all kernels need
  * @arch:           the option that names a device, into @buf
  * @function_shared: attribute of a function: most dynamic shared memory
+ * @chips:          ends with one that has no option
+ * @launch_early:   attribute of a launch: it may begin before the one ahead of it in
+ *                  the stream has ended; 0: there is none
  */
 struct rlx_gpu_vendor {
 	const char		*name, *title, *option;
 	const char *const	*driver, *const *driver_names;
 	const char *const	*rtc, *const *rtc_names;
+	const struct gpu_chip	*chips;
 	int			 attr[GPU_ATTR_COUNT];
-	int			 function_shared;
+	int			 function_shared, launch_early;
 	const char		*(*describe)(int rc, void *(*find)(void *, const char *),
 					     void *lib);
 	void			(*arch)(char *buf, size_t size, int major, int minor);
@@ -59,7 +98,9 @@ struct gpu_driver {
 	int			 version, devices;
 };
 const struct gpu_driver *gpu_driver_get(const struct rlx_gpu_vendor *v, const char **why);
-/* Likewise its compiler. */
+/* Retain the context of a device, and the first time once more, for good; 0 or an error. */
+int gpu_context_get(const struct rlx_gpu_vendor *v, int dev, void **out);
+/* The vendor's compiler, found likewise. */
 const struct rlx_gpu_rtc *gpu_rtc_get(const struct rlx_gpu_vendor *v, const char **why);
 /* Static text, or "error N" in @buf. */
 const char *gpu_error_text(const struct rlx_gpu_vendor *v, const struct gpu_driver *d,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The folder of compiled kernels; see cache.h. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -14,6 +15,8 @@
 #include "base/map.h"
 
 enum { MOST = 1 << 28 };	/* bytes of a file that is believed */
+/* Of all files in a folder: some thousand kernels. Beyond it the least used go. */
+enum { MOST_OF_ALL = 256 << 20 };
 
 struct head {
 	char		magic[8];
@@ -87,8 +90,8 @@ enum rlx_status gpu_cache_load(const char *dir, const char *key, void **out,
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (fd < 0)
 		return RLX_ENOENT;
-	/* it becomes code: nobody else may have written it */
-	if (fstat(fd, &s) || !S_ISREG(s.st_mode) || s.st_uid != geteuid() ||
+	/* it becomes code: nobody but us and root may have written it */
+	if (fstat(fd, &s) || !S_ISREG(s.st_mode) || (s.st_uid && s.st_uid != geteuid()) ||
 	    s.st_mode & (S_IWGRP | S_IWOTH))
 		goto out_close;
 	n = s.st_size > 0 && s.st_size <= MOST ? (size_t)s.st_size : 0;
@@ -102,6 +105,7 @@ enum rlx_status gpu_cache_load(const char *dir, const char *key, void **out,
 		unlink(path);
 		goto out_close;
 	}
+	futimens(fd, NULL);	/* used just now, as trim() sees it; ours or not, no matter */
 	memmove(file, file + at, n - at);
 	*out = file;
 	*out_bytes = n - at;
@@ -114,6 +118,76 @@ out_close:
 	else
 		close(fd);
 	return st;
+}
+
+struct kept {
+	struct timespec	when;
+	uint64_t	bytes;
+	char		name[48];
+};
+
+static int older(const void *a, const void *b)
+{
+	const struct timespec *x = &((const struct kept *)a)->when;
+	const struct timespec *y = &((const struct kept *)b)->when;
+
+	if (x->tv_sec != y->tv_sec)
+		return x->tv_sec < y->tv_sec ? -1 : 1;
+	return x->tv_nsec < y->tv_nsec ? -1 : x->tv_nsec > y->tv_nsec;
+}
+
+/* All files of ours in @dir, also those that somebody died over while writing. */
+static struct kept *list_files(DIR *d, size_t *out_n, uint64_t *out_bytes)
+{
+	struct kept *list = NULL, *more;
+	size_t n = 0, cap = 0;
+	struct dirent *e;
+	struct stat s;
+
+	*out_bytes = 0;
+	while ((e = readdir(d))) {
+		if (strlen(e->d_name) >= sizeof(list->name) ||
+		    fstatat(dirfd(d), e->d_name, &s, AT_SYMLINK_NOFOLLOW) ||
+		    !S_ISREG(s.st_mode))
+			continue;
+		if (n == cap) {
+			cap = cap ? 2 * cap : 256;
+			more = rlx_realloc(list, cap * sizeof(*list));
+			if (!more)
+				break;	/* fewer go */
+			list = more;
+		}
+		list[n].when = s.st_mtim;
+		list[n].bytes = (uint64_t)s.st_size;
+		strcpy(list[n++].name, e->d_name);
+		*out_bytes += (uint64_t)s.st_size;
+	}
+	*out_n = n;
+	return list;
+}
+
+/*
+ * After a store: where there is too much, take away what was not used for longest, a
+ * quarter of it. Others may do the same, and who has opened a file keeps it.
+ */
+static void trim(const char *dir, uint64_t most)
+{
+	DIR *d = opendir(dir);
+	struct kept *list;
+	uint64_t bytes;
+	size_t n, i;
+
+	if (!d)
+		return;
+	list = list_files(d, &n, &bytes);
+	if (bytes > most) {
+		qsort(list, n, sizeof(*list), older);
+		for (i = 0; i < n && bytes > most / 4 * 3; i++)
+			if (!unlinkat(dirfd(d), list[i].name, 0))
+				bytes -= list[i].bytes;
+	}
+	rlx_free(list);
+	closedir(d);
 }
 
 /* Every folder of @path that is not there yet. */
@@ -169,7 +243,9 @@ enum rlx_status gpu_cache_store(const char *dir, const char *key, const void *da
 	ok = f && fwrite(file, 1, n, f) == n;
 	ok = !(f ? fclose(f) : close(fd)) && ok;	/* some file systems tell only now */
 	ok = ok && !rename(aside, path);
-	if (!ok)
+	if (ok)
+		trim(dir, MOST_OF_ALL);
+	else
 		unlink(aside);
 	rlx_free(file);
 	return ok ? RLX_OK : RLX_EIO;

@@ -17,7 +17,11 @@ struct found {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* guards all below */
-static struct { struct found f; struct gpu_driver d; } drivers[VENDORS];
+static struct {
+	struct found		f;
+	struct gpu_driver	d;
+	uint64_t		kept;	/* devices whose context the process holds */
+} drivers[VENDORS];
 static struct { struct found f; struct rlx_gpu_rtc rtc; } compilers[VENDORS];
 
 static void *open_first(const char *const *names, char *why)
@@ -38,16 +42,19 @@ static void *open_first(const char *const *names, char *why)
 	return lib;
 }
 
-/* Fill @table, as many pointers as @names has. False: one is not there. */
+/*
+ * Fill @table, as many pointers as @names has; those without a name stay NULL. False:
+ * one is not there.
+ */
 static bool take_symbols(void *lib, const char *const *names, void *table, size_t n,
 			 char *why)
 {
 	size_t i;
 
 	for (i = 0; i < n; i++) {
-		void *p = dlsym(lib, names[i]);
+		void *p = names[i] ? dlsym(lib, names[i]) : NULL;
 
-		if (!p) {
+		if (!p && names[i]) {
 			snprintf(why, GPU_WHY, "the driver is too old: it has no %.60s",
 				 names[i]);
 			return false;
@@ -114,6 +121,25 @@ const struct gpu_driver *gpu_driver_get(const struct rlx_gpu_vendor *v, const ch
 		*why = f->why;
 	pthread_mutex_unlock(&lock);
 	return f->ok ? d : NULL;
+}
+
+/*
+ * Making a context takes longer than most programs run, and stops all processes that
+ * do it; so the first one is held until the process ends.
+ */
+int gpu_context_get(const struct rlx_gpu_vendor *v, int dev, void **out)
+{
+	uint64_t bit = dev >= 0 && dev < 64 ? (uint64_t)1 << dev : 0;
+	const struct rlx_gpu_api *api;
+	int rc;
+
+	pthread_mutex_lock(&lock);
+	api = &ENTRY(drivers, v)->d.api;
+	rc = api->context_retain(out, dev);
+	if (!rc && bit & ~ENTRY(drivers, v)->kept && !api->context_retain(out, dev))
+		ENTRY(drivers, v)->kept |= bit;
+	pthread_mutex_unlock(&lock);
+	return rc;
 }
 
 const struct rlx_gpu_rtc *gpu_rtc_get(const struct rlx_gpu_vendor *v, const char **why)

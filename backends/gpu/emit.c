@@ -3,7 +3,8 @@
  * Pointwise steps as source text: a function of one element, written from the nodes
  * of a region or a single op, over the functions of kernels/gpu/ew.h. The text knows
  * dtypes and which operands lie as the result does, but no sizes, so that programs
- * of other sizes share the kernel.
+ * of other sizes share the kernel. Where there is no compiler the same is written as
+ * data for a prebuilt kernel, which reads it (kernels/gpu/ew_any.h).
  */
 #include <inttypes.h>
 #include <math.h>
@@ -14,7 +15,7 @@
 #include "backends/gpu/gpu.h"
 #include "base/alloc.h"
 #include "ir/graph.h"
-#include "kernels/gpu/ew.h"
+#include "kernels/gpu/ew_any.h"
 
 enum { MOST_TEXT = 24576, THREADS = 256, MOST_BLOCKS = 1 << 20 };
 
@@ -26,7 +27,11 @@ struct writer {
 	struct rlx_g_ew	*a;
 	uint32_t	 n_in, n_out;
 	enum walk	 walk[RLX_G_EW_IN];
+	enum rlx_dtype	 type[RLX_G_EW_IN];
 	bool		 strides;		/* some operand is walked so */
+	struct rlx_g_any *any;			/* no compiler: the same as data; else NULL */
+	bool		 any_fits;
+	uint32_t	 value[RLX_G_ANY_VALUES], n_value;	/* graph's, by number there */
 	size_t		 n;
 	bool		 ok;
 	char		 text[MOST_TEXT];
@@ -54,11 +59,98 @@ static const char *class_of(enum rlx_dtype dt)
 	       dt == RLX_U64 ? "uint64_t" : "int64_t";
 }
 
-/* A value in the text. */
+/* A value in the text, and in the data by the graph's number. */
 struct operand {
 	char		name[16];
 	enum rlx_dtype	type;
+	uint32_t	value;
 };
+
+/* ---- the same as data ---- */
+
+/* The number of a value, new or not. */
+static uint8_t any_value(struct writer *w, uint32_t value)
+{
+	uint32_t i;
+
+	for (i = 0; i < w->n_value && w->value[i] != value; i++)
+		;
+	if (i == RLX_G_ANY_VALUES) {
+		w->any_fits = false;
+		return 0;
+	}
+	w->value[i] = value;
+	w->n_value += i == w->n_value;
+	return (uint8_t)i;
+}
+
+static uint8_t any_row(const struct rlx_op_def *def)
+{
+#define EW1(n, ...) if (def->index == RLX_OP_##n) return RLX_G_ANY_##n;
+#define EW2 EW1
+#define EW3 EW1
+#include "ops/elementwise.def"
+#undef EW1
+#undef EW2
+#undef EW3
+	return RLX_G_ANY_CAST;
+}
+
+/* @o: its op and dtypes */
+static void any_op(struct writer *w, struct rlx_g_any_op o, const struct operand *r,
+		   const struct operand *in, uint32_t n)
+{
+	struct rlx_g_any *a = w->any;
+	uint32_t k;
+
+	if (!a)
+		return;
+	if (a->n_op == RLX_G_ANY_OPS || n > 3) {
+		w->any_fits = false;
+		return;
+	}
+	o.n = (uint8_t)n;
+	for (k = 0; k < n; k++) {
+		o.in[k] = any_value(w, in[k].value);
+		o.type[k] = (uint8_t)in[k].type;
+	}
+	o.out = any_value(w, r->value);
+	a->op[a->n_op++] = o;
+}
+
+static void any_const(struct writer *w, uint32_t value, uint64_t bits)
+{
+	struct rlx_g_any *a = w->any;
+
+	if (!a)
+		return;
+	if (a->n_const == RLX_G_ANY_CONSTS) {
+		w->any_fits = false;
+		return;
+	}
+	a->bits[a->n_const] = bits;
+	a->const_value[a->n_const++] = any_value(w, value);
+}
+
+static void any_in(struct writer *w, uint32_t k, uint32_t value, enum rlx_dtype dt)
+{
+	if (w->any) {
+		w->any->in_type[k] = (uint8_t)dt;
+		w->any->in_value[k] = any_value(w, value);
+		w->any->n_in = (uint8_t)(k + 1);
+	}
+}
+
+static void any_out(struct writer *w, uint32_t k, uint32_t value, enum rlx_dtype dt)
+{
+	if (w->any) {
+		w->any->out_type[k] = (uint8_t)dt;
+		w->any->out_value[k] = any_value(w, value);
+		w->any->n_out = (uint8_t)(k + 1);
+	}
+}
+
+/* ---- the text ---- */
 
 static enum rlx_dtype compute_type(const struct operand *in, uint32_t n)
 {
@@ -72,11 +164,14 @@ static void put_op(struct writer *w, const struct rlx_op_def *def, const struct 
 	enum rlx_dtype dt = compute_type(in, n), result = r->type;
 	const char *out = r->name;
 	bool real = rlx_dtype_is_float(dt);
+	int of = real && dt != RLX_F64 ? RLX_F32 : (int)dt;
+	int to = result == RLX_BF16 || result == RLX_F16 ? RLX_F32 : (int)result;
 	uint32_t k;
 
+	any_op(w, (struct rlx_g_any_op){ .op = any_row(def), .of = (uint8_t)of,
+					 .to = (uint8_t)to }, r, in, n);
 	if (result != RLX_BOOL || dt == RLX_BOOL)
-		put(w, "const %s %s = ew_cast_to<%d>::of(", class_of(result), out,
-		    result == RLX_BF16 || result == RLX_F16 ? RLX_F32 : (int)result);
+		put(w, "const %s %s = ew_cast_to<%d>::of(", class_of(result), out, to);
 	else	/* a comparison: 1 or 0 in the class of its operands */
 		put(w, "const int64_t %s = (int64_t)ew_cast_to<%d>::of(", out, RLX_BOOL);
 	if (real)
@@ -85,8 +180,8 @@ static void put_op(struct writer *w, const struct rlx_op_def *def, const struct 
 		put(w, "ew%c_%s(", dt == RLX_U64 ? 'u' : 'i', def->name);
 	for (k = 0; k < (real ? n : 3); k++)
 		if (k < n)
-			put(w, "%s(%s)ew_cast_to<%d>::of(%s)", k ? ", " : "", class_of(dt),
-			    real && dt != RLX_F64 ? RLX_F32 : (int)dt, in[k].name);
+			put(w, "%s(%s)ew_cast_to<%d>::of(%s)", k ? ", " : "", class_of(dt), of,
+			    in[k].name);
 		else
 			put(w, ", 0");
 	put(w, "));\n");
@@ -94,6 +189,8 @@ static void put_op(struct writer *w, const struct rlx_op_def *def, const struct 
 
 static void put_cast(struct writer *w, const struct operand *r, const struct operand *in)
 {
+	any_op(w, (struct rlx_g_any_op){ .op = RLX_G_ANY_CAST, .to = (uint8_t)r->type }, r, in,
+	       1);
 	put(w, "const %s %s = ew_cast_to<%d>::of(%s);\n", class_of(r->type), r->name,
 	    (int)r->type, in->name);
 }
@@ -117,12 +214,17 @@ static bool takes_dtype(enum rlx_dtype dt)
 /* @shape is the result's; dimensions that all operands walk as one are merged. */
 static void begin(struct writer *w, struct rlx_lower *lo, const struct rlx_type *shape)
 {
-	struct rlx_g_ew *a = lower_args(lo, sizeof(*a));
+	bool compiler = gpu_rtc_get(gpu_of(lo)->v, NULL);
+	struct rlx_g_any *any = lower_args(lo, compiler ? sizeof(any->ew) : sizeof(*any));
+	struct rlx_g_ew *a = &any->ew;
 	int64_t stride[RLX_G_EW_IN + 1][RLX_K_DIMS], dense[RLX_K_DIMS];
 	uint32_t k, d;
 
 	w->lo = lo;
 	w->a = a;
+	w->any = compiler ? NULL : any;
+	w->any_fits = true;
+	w->n_value = 0;
 	w->ok = true;
 	w->n = 0;
 	w->n_in = lo->st->n_in;
@@ -145,6 +247,7 @@ static void begin(struct writer *w, struct rlx_lower *lo, const struct rlx_type 
 		}
 		w->walk[k] = one ? WALK_ONE : along ? WALK_ALONG : WALK_STRIDES;
 		w->strides = w->strides || w->walk[k] == WALK_STRIDES;
+		w->type[k] = lower_in(lo, k)->dtype;
 		lower_ref_in(lo, &a->in[k], k, 0);
 	}
 	for (k = 0; k < w->n_out; k++)
@@ -184,15 +287,14 @@ static void put_head(struct writer *w)
 		put(w, "const void *x%u = RLX_G_PTR(const void, a.in[%u]);\n", k, k);
 	for (k = 0; k < w->n_out; k++)
 		put(w, "void *y%u = RLX_G_PTR(void, a.out[%u]);\n", k, k);
-	put(w, "const int64_t step = (int64_t)gridDim.x * %d;\n"
-	    "for (int64_t i = (int64_t)blockIdx.x * %d + threadIdx.x; i < a.n; i += step) {\n",
+	put(w, "const int64_t n = live_rows(env, a.n), step = (int64_t)gridDim.x * %d;\n"
+	    "for (int64_t i = (int64_t)blockIdx.x * %d + threadIdx.x; i < n; i += step) {\n",
 	    THREADS, THREADS);
 	if (w->strides)
 		put_indices(w);
 	for (k = 0; k < w->n_in; k++) {
-		enum rlx_dtype dt = lower_in(w->lo, k)->dtype;
-
-		put(w, "const %s i%u = ew_load<%d>(x%u, ", class_of(dt), k, (int)dt, k);
+		put(w, "const %s i%u = ew_load<%d>(x%u, ", class_of(w->type[k]), k,
+		    (int)w->type[k], k);
 		put(w, w->walk[k] == WALK_STRIDES ? "p%u);\n" :
 		    w->walk[k] == WALK_ONE ? "0);\n" : "i);\n", k);
 	}
@@ -211,13 +313,20 @@ static enum rlx_status call_written(struct writer *w)
 	put(w, "}\n}\n");
 	if (!w->ok)
 		return lower_no(lo, "the region is too large");
+	if (w->any && !w->any_fits)
+		w->any = NULL;
 	if (gpu_lower_of(lo)->dry || !w->a->n)
 		return lo->status;
 	if (gpu_fill_holes(lo))
 		return lo->status;
 	l.grid[0] = (uint32_t)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
-	st = gpu_function_get(gpu_of(lo), &(struct gpu_kernel){ "ew", w->text, l.key }, &fn,
-			      lo->err);
+	lower_extent(lo, w->a->n, NULL);
+	/* what was compiled when there was a compiler is in the cache */
+	st = gpu_function_get(gpu_of(lo), &(struct gpu_kernel){ "ew", w->text, l.key, 0 }, &fn,
+			      w->any ? NULL : lo->err);
+	if (st && w->any)
+		st = gpu_function_get(gpu_of(lo), &(struct gpu_kernel){
+				      "ew_any", gpu_source("ew_any"), l.key, 0 }, &fn, lo->err);
 	if (st)
 		return lo->status = st;
 	return gpu_call(lo, fn, &l);
@@ -246,23 +355,27 @@ static bool takes_all(const struct rlx_lower *lo)
 	return lo->st->n_in <= RLX_G_EW_IN && lo->st->n_out <= RLX_G_EW_OUT;
 }
 
-static struct writer *writer_new(struct rlx_lower *lo)
+static struct writer *writer_alloc(struct rlx_lower *lo)
 {
-	struct writer *w;
+	struct writer *w = rlx_malloc(sizeof(*w));
 
-	if (!takes_all(lo)) {
-		lower_no(lo, "no kernel for this dtype or so many operands");
-		return NULL;
-	}
-	w = rlx_malloc(sizeof(*w));
 	if (!w)
 		lower_no_memory(lo);
 	return w;
 }
 
+static struct writer *writer_new(struct rlx_lower *lo)
+{
+	if (takes_all(lo))
+		return writer_alloc(lo);
+	lower_no(lo, "no kernel for this dtype or so many operands");
+	return NULL;
+}
+
 static enum rlx_status lower_one(struct rlx_lower *lo)
 {
-	struct operand in[3] = { { "i0", 0 }, { "i1", 0 }, { "i2", 0 } }, r = { "v", 0 };
+	struct operand in[3] = { { "i0", 0, 0 }, { "i1", 0, 1 }, { "i2", 0, 2 } };
+	struct operand r = { "v", 0, 3 };
 	struct writer *w = writer_new(lo);
 	uint32_t k;
 
@@ -270,17 +383,36 @@ static enum rlx_status lower_one(struct rlx_lower *lo)
 		return lo->status;
 	begin(w, lo, lower_out(lo, 0));
 	put_head(w);
-	for (k = 0; k < w->n_in; k++)
+	for (k = 0; k < w->n_in; k++) {
 		in[k].type = lower_in(lo, k)->dtype;
+		any_in(w, k, k, in[k].type);
+	}
 	r.type = lower_out(lo, 0)->dtype;
 	put_any(w, lo->st->def, &r, in, w->n_in);
+	any_out(w, 0, r.value, r.type);
 	put(w, "ew_store<%d>(y0, i, v);\n", (int)r.type);
 	return finish(w);
 }
 
 enum rlx_status gpu_lower_cast(struct rlx_lower *lo)
 {
-	return lower_one(lo);
+	return gpu_norm_may_cast(lo) ? gpu_cast_norm(lo) : lower_one(lo);
+}
+
+static uint64_t f64_bits(double x)
+{
+	uint64_t u;
+
+	memcpy(&u, &x, sizeof(u));
+	return u;
+}
+
+static uint64_t f32_bits(float x)
+{
+	uint32_t u;
+
+	memcpy(&u, &x, sizeof(u));
+	return u;
 }
 
 /* A constant of one element, by its bits where it is a float. */
@@ -302,6 +434,8 @@ static void put_constant(struct writer *w, const struct rlx_node *v)
 		w->ok = false;
 		return;
 	}
+	any_const(w, v->out, dt == RLX_F64 ? f64_bits(f) : real ? f32_bits((float)f) :
+						     (uint64_t)i);
 	if (real && isfinite(f))
 		put(w, "const %s v%u = %a;\n", class_of(dt), v->out, f);
 	else if (real)
@@ -312,9 +446,69 @@ static void put_constant(struct writer *w, const struct rlx_node *v)
 		    class_of(dt), (uint64_t)i);
 }
 
+/* ---- complex numbers, by what they are made of ---- */
+
+/* Begin with the parts of input 0, which lie side by side, as operands of @dt. */
+static void begin_parts(struct writer *w, struct rlx_lower *lo, uint32_t parts,
+			enum rlx_dtype dt)
+{
+	uint32_t k;
+
+	begin(w, lo, lower_out(lo, 0));	/* all in one: a single dimension */
+	for (k = 0; k < parts; k++) {
+		w->walk[k] = parts == 1 ? WALK_ALONG : WALK_STRIDES;
+		w->a->stride[k][0] = parts;
+		w->type[k] = dt;
+		any_in(w, k, k, dt);
+		if (k)
+			lower_ref_in(lo, &w->a->in[k], 0, k * rlx_dtype_size(dt));
+	}
+	w->n_in = parts;
+	w->strides = parts > 1;
+	put_head(w);
+}
+
+enum rlx_status gpu_lower_norm_sq(struct rlx_lower *lo)
+{
+	const struct operand re = { "i0", RLX_F32, 0 }, im = { "i1", RLX_F32, 1 };
+	const struct operand sq[2] = { { "v0", RLX_F32, 2 }, { "v1", RLX_F32, 3 } };
+	const struct operand sum = { "v2", RLX_F32, 4 };
+	struct writer *w = writer_alloc(lo);
+
+	if (!w)
+		return lo->status;
+	begin_parts(w, lo, 2, RLX_F32);
+	put_op(w, rlx_op_mul.def, &sq[0], (struct operand[2]){ re, re }, 2);
+	put_op(w, rlx_op_mul.def, &sq[1], (struct operand[2]){ im, im }, 2);
+	put_op(w, rlx_op_add.def, &sum, sq, 2);
+	any_out(w, 0, sum.value, sum.type);
+	put(w, "ew_store<%d>(y0, i, v2);\n", RLX_F32);
+	return finish(w);
+}
+
+/* As one word, whose top bit is the imaginary part's sign. */
+enum rlx_status gpu_lower_conjugate(struct rlx_lower *lo)
+{
+	const struct operand in[2] = { { "i0", RLX_U64, 0 }, { "sign", RLX_U64, 1 } };
+	const struct operand r = { "v", RLX_U64, 2 };
+	struct writer *w = writer_alloc(lo);
+
+	if (!w)
+		return lo->status;
+	begin_parts(w, lo, 1, RLX_U64);
+	any_const(w, in[1].value, (uint64_t)1 << 63);
+	put(w, "const uint64_t sign = (uint64_t)1 << 63;\n");
+	put_op(w, rlx_op_bit_xor.def, &r, in, 2);
+	any_out(w, 0, r.value, r.type);
+	put(w, "ew_store<%d>(y0, i, v);\n", RLX_U64);
+	return finish(w);
+}
+
+/* ---- regions ---- */
+
 static void put_node(struct writer *w, const struct rlx_graph *b, const struct rlx_node *v)
 {
-	struct operand in[3], r = { "", b->val[v->out].type.dtype };
+	struct operand in[3], r = { "", b->val[v->out].type.dtype, v->out };
 	uint32_t k;
 
 	if (v->n_in > 3) {
@@ -323,6 +517,7 @@ static void put_node(struct writer *w, const struct rlx_graph *b, const struct r
 	}
 	for (k = 0; k < v->n_in; k++) {
 		in[k].type = b->val[v->in[k]].type.dtype;
+		in[k].value = v->in[k];
 		snprintf(in[k].name, sizeof(in[k].name), "v%u", v->in[k]);
 	}
 	snprintf(r.name, sizeof(r.name), "v%u", v->out);
@@ -342,6 +537,7 @@ enum rlx_status gpu_lower_region(struct rlx_lower *lo)
 	put_head(w);
 	for (k = 0; k < w->n_in; k++) {
 		v = b->io[RLX_IO_INPUT].e[k].v.id;
+		any_in(w, k, v, b->val[v].type.dtype);
 		put(w, "const %s v%u = i%u;\n", class_of(b->val[v].type.dtype), v, k);
 	}
 	for (n = 0; n < b->n_node && w->ok; n++)
@@ -351,6 +547,7 @@ enum rlx_status gpu_lower_region(struct rlx_lower *lo)
 			put_node(w, b, &b->node[n]);
 	for (k = 0; k < w->n_out; k++) {
 		v = b->io[RLX_IO_OUTPUT].e[k].v.id;
+		any_out(w, k, v, b->val[v].type.dtype);
 		put(w, "ew_store<%d>(y%u, i, v%u);\n", (int)b->val[v].type.dtype, k, v);
 	}
 	return finish(w);

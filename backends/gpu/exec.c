@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * One session's device memory, and the run: launches captured as graphs at the first
- * run and replayed, copies and the host's steps between them.
+ * One session's device memory, what a run brings there and fetches, and when it is done.
  */
 #include <string.h>
 
+#include "backends/common/extent.h"
 #include "backends/gpu/gpu.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/map.h"
-
-/* Smaller buffers are read and written in host memory by the kernels themselves. */
-enum { MOST_MAPPED = 64 << 10 };
 
 static const struct gpu_code *code_of(const struct gpu_exec *x)
 {
@@ -40,6 +38,11 @@ static uint64_t address_of(const struct gpu_exec *x, const struct rlx_ref *r)
 	}
 }
 
+static bool is_param(const struct rlx_ref *r)
+{
+	return r->kind == RLX_REF_PLACE && r->place.kind == RLX_PLACE_PARAM;
+}
+
 /* Launches side by side become one part, unless something else stands between. */
 static enum rlx_status make_parts(struct gpu_exec *x)
 {
@@ -57,7 +60,7 @@ static enum rlx_status make_parts(struct gpu_exec *x)
 		    c->call[last->first].kind == GPU_KERNEL_CALL)
 			last->end = i + 1;
 		else
-			x->part[x->n_part++] = (struct gpu_part){ i, i + 1, NULL };
+			x->part[x->n_part++] = (struct gpu_part){ i, i + 1, { NULL } };
 	}
 	return RLX_OK;
 }
@@ -70,7 +73,8 @@ static enum rlx_status make_image(struct gpu_exec *x)
 	x->image = rlx_aligned(64, c->n_image + 64);
 	x->slot = rlx_calloc(c->n_io + 1, sizeof(*x->slot));
 	x->tensors = rlx_calloc(c->most_tensors, sizeof(*x->tensors));
-	if (!x->image || !x->slot || !x->tensors)
+	x->leads = rlx_calloc(c->base.plan->n_val, sizeof(*x->leads));
+	if (!x->image || !x->slot || !x->tensors || !x->leads)
 		return rlx_fail(x->base.err, RLX_ENOMEM, "%s: out of memory",
 				c->base.dev->be->name);
 	if (c->n_image)
@@ -78,9 +82,61 @@ static enum rlx_status make_image(struct gpu_exec *x)
 	for (i = 0; i < c->n_reloc; i++) {
 		uint64_t at = address_of(x, &c->reloc[i]);
 
-		memcpy(x->image + c->reloc[i].at, &at, sizeof(at));
+		if (!is_param(&c->reloc[i]))
+			memcpy(x->image + c->reloc[i].at, &at, sizeof(at));
 	}
 	return RLX_OK;
+}
+
+static void drop_graphs(struct gpu_exec *x)
+{
+	uint32_t i, on;
+
+	for (i = 0; i < x->n_part; i++) {
+		for (on = 0; on < 2; on++) {
+			if (x->part[i].graph[on])
+				device_of(x)->api->graph_exec_free(x->part[i].graph[on]);
+			x->part[i].graph[on] = NULL;
+		}
+	}
+}
+
+/* Params seldom move: launches have their addresses and need not look them up. */
+static void place_params(struct gpu_exec *x, const uint64_t *table)
+{
+	const struct gpu_code *c = code_of(x);
+	uint32_t i;
+
+	for (i = 0; i < c->n_reloc; i++) {
+		const struct rlx_ref *r = &c->reloc[i];
+		uint64_t at = r->place.offset;
+
+		if (!is_param(r))
+			continue;
+		at += table[c->first_io[RLX_IO_PARAM] + r->place.index];
+		memcpy(x->image + r->at, &at, sizeof(at));
+	}
+	x->mapped = false;
+	drop_graphs(x);
+}
+
+/* The host's view of the status words; kernels write here too where they can. */
+static int32_t *bad_words(const struct gpu_exec *x)
+{
+	return (void *)((char *)x->base.work + code_of(x)->bad_at);
+}
+
+static enum rlx_status clear_bad(struct gpu_exec *x)
+{
+	uint64_t bytes = (uint64_t)code_of(x)->n_bad * sizeof(int32_t);
+	struct gpu_device *d = device_of(x);
+
+	if (!bytes)
+		return RLX_OK;
+	memset(bad_words(x), 0, bytes);
+	return x->bad_mapped ? RLX_OK :
+	       gpu_check(d, d->api->fill8(x->bad, 0, bytes, x->stream), "clearing",
+			 x->base.err);
 }
 
 static enum rlx_status make_memory(struct gpu_exec *x)
@@ -93,15 +149,21 @@ static enum rlx_status make_memory(struct gpu_exec *x)
 	if (!st)
 		st = gpu_mem_new(d, c->stage_bytes, &x->stage, err);
 	if (!st)
-		st = gpu_mem_new(d, (uint64_t)c->n_io * 8, &x->table, err);
+		st = gpu_mem_new(d, gpu_table_bytes(c), &x->table, err);
 	if (!st)
-		st = gpu_mem_new(d, (uint64_t)c->n_bad * 4, &x->bad, err);
-	if (!st && c->n_bad)
-		st = gpu_check(d, d->api->fill8(x->bad, 0, (uint64_t)c->n_bad * 4, x->stream),
+		st = gpu_mem_new(d, RLX_G_ZEROS * 4, &x->zeros, err);
+	if (!st)
+		st = gpu_check(d, d->api->fill8(x->zeros, 0, RLX_G_ZEROS * 4, x->stream),
 			       "clearing", err);
-	if (!st)	/* the table and status words cross over by DMA; not vital */
-		x->work_range = gpu_range_get(d, x->base.work_arena);
-	return st;
+	if (st)
+		return st;
+	/* not vital: else the table is copied by the driver, and status words are */
+	x->work_range = gpu_range_get(d, x->base.work_arena);
+	x->bad = gpu_range_at(x->work_range, bad_words(x));
+	x->bad_mapped = x->bad;
+	if (!x->bad_mapped)
+		st = gpu_mem_new(d, (uint64_t)c->n_bad * 4, &x->bad, err);
+	return st ? st : clear_bad(x);
 }
 
 enum rlx_status gpu_init(struct rlx_exec *exec)
@@ -133,17 +195,6 @@ static void drop_slot(struct gpu_exec *x, struct gpu_slot *s)
 	s->weight = NULL;
 }
 
-static void drop_graphs(struct gpu_exec *x)
-{
-	uint32_t i;
-
-	for (i = 0; i < x->n_part; i++) {
-		if (x->part[i].graph)
-			device_of(x)->api->graph_exec_free(x->part[i].graph);
-		x->part[i].graph = NULL;
-	}
-}
-
 void gpu_fini(struct rlx_exec *exec)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
@@ -152,19 +203,23 @@ void gpu_fini(struct rlx_exec *exec)
 
 	d->api->context_set(d->ctx);
 	drop_graphs(x);
+	gpu_timed_free(x);
 	for (i = 0; x->slot && i < code_of(x)->n_io; i++)
 		drop_slot(x, &x->slot[i]);
 	gpu_range_put(d, x->work_range);
 	gpu_mem_free(d, x->work);
 	gpu_mem_free(d, x->stage);
 	gpu_mem_free(d, x->table);
-	gpu_mem_free(d, x->bad);
+	gpu_mem_free(d, x->zeros);
+	if (!x->bad_mapped)
+		gpu_mem_free(d, x->bad);
 	if (x->stream)
 		d->api->stream_free(x->stream);
 	rlx_free(x->part);
 	rlx_free(x->image);
 	rlx_free(x->slot);
 	rlx_free(x->tensors);
+	rlx_free(x->leads);
 }
 
 /* Looked after at the next run, when every buffer is there. */
@@ -173,13 +228,47 @@ void gpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 	struct gpu_exec *x = (struct gpu_exec *)exec;
 
 	x->slot[code_of(x)->first_io[io] + i].changed = true;
+	x->slot[code_of(x)->first_io[io] + i].fresh = true;
 	x->changed = true;
+}
+
+/* ---- rows that carry data ---- */
+
+void gpu_extent(struct rlx_exec *exec)
+{
+	struct gpu_exec *x = (struct gpu_exec *)exec;
+
+	if (exec->extent)
+		rlx_extent_find(exec->code->plan, exec->upper, x->leads);
+	x->changed = true;
+}
+
+/* For kernels that look there: see struct rlx_g_env. */
+static void put_live_rows(const struct gpu_exec *x, int64_t *live)
+{
+	const struct gpu_code *c = code_of(x);
+	const struct rlx_plan_step *st;
+	uint64_t rows, most;
+	uint32_t i, k;
+
+	for (i = 0; x->base.extent && i < c->n_call; i++) {
+		if (!c->call[i].rows)
+			continue;
+		st = &c->base.plan->step[c->call[i].step];
+		/* all of it if one of its outputs needs it */
+		for (k = 0, most = 0; k < st->n_out; k++) {
+			rows = rlx_extent_of(&x->base, x->leads, st->out[k],
+					     (uint64_t)c->call[i].rows);
+			most = rows > most ? rows : most;
+		}
+		live[i] = (int64_t)most;
+	}
 }
 
 /* ---- buffers ---- */
 
 static enum rlx_status take_param(struct gpu_exec *x, const struct gpu_io *io,
-				  struct gpu_slot *s, uint64_t *out_at)
+				  struct gpu_slot *s, uint64_t *out_at, bool *moved)
 {
 	struct gpu_device *d = device_of(x);
 	bool same = s->weight && s->host == x->base.ptr[RLX_IO_PARAM][io->index];
@@ -195,11 +284,16 @@ static enum rlx_status take_param(struct gpu_exec *x, const struct gpu_io *io,
 	}
 	if (!st)
 		*out_at = gpu_weight_at(s->weight);
+	*moved = *moved || !same;
 	return st;
 }
 
-/* Small and registered: in place. Else staged, by DMA where it is registered. */
-static uint64_t take_buffer(struct gpu_exec *x, const struct gpu_io *io, struct gpu_slot *s)
+/*
+ * Small and registered: in place, or copied by the first launch. Else staged, by DMA
+ * where it is registered.
+ */
+static uint64_t take_buffer(struct gpu_exec *x, const struct gpu_io *io, struct gpu_slot *s,
+			    struct rlx_g_piece *piece)
 {
 	struct rlx_arena *a = x->base.arena[io->io][io->index];
 	struct gpu_range *old = s->range;
@@ -208,8 +302,38 @@ static uint64_t take_buffer(struct gpu_exec *x, const struct gpu_io *io, struct 
 	s->range = gpu_range_get(device_of(x), a);
 	gpu_range_put(device_of(x), old);	/* after, so that it may be the same */
 	at = gpu_range_at(s->range, x->base.ptr[io->io][io->index]);
-	s->mapped = at && io->bytes <= MOST_MAPPED;
+	s->mapped = at && io->bytes <= GPU_MOST_MAPPED &&
+		    !gpu_is_pair(code_of(x), (uint32_t)(s - x->slot));
+	s->taken = s->mapped && piece;
+	if (piece)
+		*piece = (struct rlx_g_piece){ s->taken ? at : 0, x->stage + io->at, io->bytes };
+	/* in place only where tiles can be read from */
+	s->mapped = s->mapped && !s->taken && at % 16 == 0;
 	return s->mapped ? at : x->stage + io->at;
+}
+
+/* Maps of buffers that a run binds, and at first of all others, behind @table. */
+static enum rlx_status make_maps(struct gpu_exec *x, const uint64_t *table)
+{
+	const struct gpu_code *c = code_of(x);
+	unsigned char *map = (unsigned char *)table + gpu_map_at(c);
+	enum rlx_status st = RLX_OK;
+	uint32_t i, j;
+
+	for (i = 0; i < c->n_call && !st; i++)
+		for (j = 0; j < c->call[i].launch.n_map && !st; j++, map += RLX_G_MAP) {
+			const struct rlx_g_map *m = &c->call[i].launch.map[j];
+			uint64_t at;
+
+			memcpy(&at, x->image + c->call[i].args + m->field, sizeof(at));
+			if (at & RLX_G_INDIRECT)
+				at = table[at >> 48 & 0x7fff] + (at & 0xffffffffffff);
+			else if (x->mapped)
+				continue;
+			st = gpu_map_make(device_of(x), m, at, map, x->base.err);
+		}
+	x->mapped = !st;
+	return st;
 }
 
 static enum rlx_status take_changes(struct gpu_exec *x)
@@ -217,7 +341,9 @@ static enum rlx_status take_changes(struct gpu_exec *x)
 	const struct gpu_code *c = code_of(x);
 	struct gpu_device *d = device_of(x);
 	uint64_t *table = (uint64_t *)(void *)((char *)x->base.work + c->table_at);
+	struct rlx_g_piece *piece = (void *)(table + c->n_io);
 	enum rlx_status st = RLX_OK;
+	bool moved = false;
 	uint32_t i;
 
 	if (!x->changed)
@@ -229,14 +355,20 @@ static enum rlx_status take_changes(struct gpu_exec *x)
 		if (!s->changed || !io->on_device)
 			continue;
 		if (io->io == RLX_IO_PARAM)
-			st = take_param(x, io, s, &table[i]);
+			st = take_param(x, io, s, &table[i], &moved);
 		else
-			table[i] = take_buffer(x, io, s);
+			table[i] = take_buffer(x, io, s, c->takes && io->io == RLX_IO_INPUT ?
+					       &piece[i] : NULL);
 		s->host = x->base.ptr[io->io][io->index];
 		s->changed = st;
 	}
-	if (!st && c->n_io)
-		st = gpu_check(d, d->api->copy_in(x->table, table, (uint64_t)c->n_io * 8,
+	if (moved)
+		place_params(x, table);
+	put_live_rows(x, (void *)((char *)table + gpu_live_at(c)));
+	if (!st)
+		st = make_maps(x, table);
+	if (!st && gpu_table_bytes(c))
+		st = gpu_check(d, d->api->copy_in(x->table, table, gpu_table_bytes(c),
 						  x->stream), "copying addresses in",
 			       x->base.err);
 	x->changed = st;
@@ -259,264 +391,217 @@ static enum rlx_status stage_inputs(struct gpu_exec *x)
 	for (i = 0; i < c->first_io[RLX_IO_PARAM] && !rc; i++) {
 		const struct gpu_io *io = &c->io[i];
 
-		if (!io->on_device || x->slot[i].mapped || !io->bytes)
+		if (!io->on_device || x->slot[i].mapped || x->slot[i].taken || !io->bytes ||
+		    (x->slot[i].kept && !x->slot[i].fresh))
 			continue;
 		rc = d->api->copy_in(x->stage + io->at, x->slot[i].host, io->bytes, x->stream);
 		count_copy(x, &x->slot[i], io->bytes);
+		x->slot[i].fresh = rc;
 	}
 	return gpu_check(d, rc, "copying inputs in", x->base.err);
 }
 
-static bool skips(const struct gpu_exec *x, uint32_t step)
+static uint32_t val_of(const struct gpu_exec *x, uint32_t i)
 {
-	return x->base.skip && step != GPU_NO_STEP && x->base.skip[step];
+	const struct gpu_io *io = &code_of(x)->io[i];
+
+	return x->base.code->plan->io[io->io][io->index].val;
 }
 
 static enum rlx_status fetch_outputs(struct gpu_exec *x)
 {
 	const struct gpu_code *c = code_of(x);
 	struct gpu_device *d = device_of(x);
+	uint64_t bytes;
 	uint32_t i;
 	int rc = 0;
 
 	for (i = c->first_io[RLX_IO_OUTPUT]; i < c->n_io && !rc; i++) {
 		const struct gpu_io *io = &c->io[i];
 
-		if (!io->out || x->slot[i].mapped || !io->bytes || skips(x, io->writer))
+		if (!io->out || x->slot[i].mapped || !io->bytes || gpu_skips(x, io->writer) ||
+		    x->slot[i].kept)
 			continue;
-		rc = d->api->copy_out(x->slot[i].host, x->stage + io->at, io->bytes, x->stream);
-		count_copy(x, &x->slot[i], io->bytes);
+		/* rows that carry none are left as they are */
+		bytes = rlx_extent_of(&x->base, x->leads, val_of(x, i), io->bytes);
+		rc = d->api->copy_out(x->slot[i].host, x->stage + io->at, bytes, x->stream);
+		count_copy(x, &x->slot[i], bytes);
 	}
 	return gpu_check(d, rc, "copying outputs out", x->base.err);
 }
 
-/* ---- steps ---- */
+/* ---- outputs that stay as the inputs they replace ---- */
 
-static int launch(struct gpu_exec *x, const struct gpu_call *call)
+bool gpu_keep(struct rlx_exec *exec, unsigned int i, bool on)
 {
-	const struct rlx_g_launch *l = &call->launch;
-	struct rlx_g_env env = {
-		.table = (const uint64_t *)(uintptr_t)x->table,
-		.scratch = (void *)(uintptr_t)(x->work + code_of(x)->scratch_at),
-		.units = l->units,
-	};
-	void *args[2] = { x->image + call->args, &env };
-	uint32_t passes = l->passes ? l->passes : 1;
-	int rc = 0;
-
-	for (; env.pass < passes && !rc; env.pass++)
-		rc = device_of(x)->api->launch(call->fn, l->grid[0], l->grid[1], l->grid[2],
-					       l->block[0], l->block[1], l->block[2],
-					       l->shared, x->stream, args, NULL);
-	return rc;
-}
-
-/* The story of a call names the op and where its author asked for it. */
-static enum rlx_status name_step(struct gpu_exec *x, uint32_t step, enum rlx_status st)
-{
-	const struct rlx_plan_step *s = &x->base.code->plan->step[step];
-	struct rlx_error *err = x->base.err;
-
-	if (st && s->file && err->status) {
-		err->file = s->file;
-		err->line = s->line;
-		err->node = s->node;
-	}
-	return st;
-}
-
-static enum rlx_status launch_part(struct gpu_exec *x, const struct gpu_part *p)
-{
+	struct gpu_exec *x = (struct gpu_exec *)exec;
 	const struct gpu_code *c = code_of(x);
-	enum rlx_status st = RLX_OK;
-	uint32_t i;
+	uint32_t out = c->first_io[RLX_IO_OUTPUT] + i, in = c->io[out].twin - 1;
 
-	for (i = p->first; i < p->end && !st; i++)
-		if (!skips(x, c->call[i].step))
-			st = name_step(x, c->call[i].step,
-				       gpu_check(device_of(x), launch(x, &c->call[i]),
-						 c->base.plan->step[c->call[i].step].def ?
-						 c->base.plan->step[c->call[i].step].def->name :
-						 "copy", x->base.err));
-	return st;
+	if (!gpu_is_pair(c, out))
+		return false;
+	x->slot[out].kept = x->slot[in].kept = on;
+	x->slot[in].fresh = true;
+	return on;
 }
 
-/* 1: only this thread's calls are watched while it captures */
-enum { CAPTURE_THREAD = 1 };
-
-static enum rlx_status capture(struct gpu_exec *x, struct gpu_part *p)
+enum rlx_status gpu_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 {
-	const struct rlx_gpu_api *api = device_of(x)->api;
+	struct gpu_exec *x = (struct gpu_exec *)exec;
+	const struct gpu_code *c = code_of(x);
+	uint32_t at = c->first_io[io] + i, in = io == RLX_IO_INPUT ? at : c->io[at].twin - 1;
 	struct gpu_device *d = device_of(x);
-	void *graph = NULL;
-	enum rlx_status st, end;
-
-	st = gpu_check(d, api->capture_begin(x->stream, CAPTURE_THREAD), "capturing",
-		       x->base.err);
-	if (st)
-		return st;
-	st = launch_part(x, p);
-	end = gpu_check(d, api->capture_end(x->stream, &graph), "capturing", x->base.err);
-	st = st ? st : end;
-	if (!st)
-		st = gpu_check(d, api->graph_ready(&p->graph, graph, 0), "making a graph",
-			       x->base.err);
-	if (graph)
-		api->graph_free(graph);
-	return st;
-}
-
-static enum rlx_status run_part(struct gpu_exec *x, struct gpu_part *p)
-{
 	enum rlx_status st = RLX_OK;
 
-	if (p->end - p->first == 1)	/* a graph of one launch gains nothing */
-		return launch_part(x, p);
-	if (!p->graph)
-		st = capture(x, p);
-	return st ? st : gpu_check(device_of(x),
-				   device_of(x)->api->graph_launch(p->graph, x->stream),
-				   "launching", x->base.err);
-}
-
-/* Where a value is on the device, and whether host and device share the place. */
-static uint64_t device_place(const struct gpu_exec *x, uint32_t v, bool *shared)
-{
-	const struct gpu_code *c = code_of(x);
-	const struct rlx_place *at = &c->base.plan->val[v].place;
-	uint32_t slot;
-
-	*shared = false;
-	if (at->kind == RLX_PLACE_WORK)
-		return x->work + at->offset;
-	slot = c->first_io[RLX_IO_OUTPUT] + at->index;	/* inputs never cross */
-	*shared = x->slot[slot].mapped || !c->io[slot].on_device;
-	return x->stage + c->io[slot].at + at->offset;
-}
-
-static enum rlx_status cross(struct gpu_exec *x, const struct gpu_call *call)
-{
-	struct gpu_device *d = device_of(x);
-	uint64_t n = rlx_plan_bytes(x->base.code->plan, call->val), at;
-	void *host = rlx_host_ptr(&x->base, call->val);
-	bool shared;
-	int rc;
-
-	at = device_place(x, call->val, &shared);
-	if (skips(x, call->step) || shared || !n)
+	if (x->slot[in].fresh)		/* the host has what the next run begins with */
 		return RLX_OK;
-	rc = call->kind == GPU_IN_CALL ? d->api->copy_in(at, host, n, x->stream) :
-	     d->api->copy_out(host, at, n, x->stream);
-	return gpu_check(d, rc, call->kind == GPU_IN_CALL ? "copying a host step's result in" :
-			 "copying a host step's operand out", x->base.err);
-}
-
-static enum rlx_status host_step(struct gpu_exec *x, const struct gpu_call *call)
-{
-	const struct gpu_code *c = code_of(x);
-	struct gpu_device *d = device_of(x);
-	enum rlx_status st;
-
-	if (skips(x, call->step))
-		return RLX_OK;
-	st = gpu_check(d, d->api->stream_wait(x->stream), "waiting", x->base.err);
-	return st ? st : rlx_host_step(&x->base, &c->base.plan->step[call->step],
-				       (char *)x->base.work + c->host_at, x->tensors);
-}
-
-/* Somebody asks what each step takes: one by one, to the end, without graphs. */
-static enum rlx_status run_timed(struct gpu_exec *x, uint32_t i, uint64_t *at)
-{
-	const struct gpu_code *c = code_of(x);
-	const struct gpu_call *call = &c->call[i];
-	struct gpu_part one = { i, i + 1, NULL };
-	enum rlx_status st;
-
-	st = call->kind == GPU_KERNEL_CALL ? launch_part(x, &one) :
-	     call->kind == GPU_HOST_CALL ? host_step(x, call) : cross(x, call);
+	st = gpu_enter(d, exec->err);
 	if (!st)
-		st = gpu_check(device_of(x), device_of(x)->api->stream_wait(x->stream),
-			       "running", x->base.err);
-	if (call->step != GPU_NO_STEP)
-		*at = rlx_host_step_time(&x->base, call->step, *at);
-	return st;
-}
-
-static enum rlx_status run_parts(struct gpu_exec *x)
-{
-	const struct gpu_code *c = code_of(x);
-	uint64_t at = x->base.step_ns ? rlx_now() : 0;
-	enum rlx_status st = RLX_OK;
-	uint32_t i;
-
-	for (i = 0; x->base.step_ns && i < c->n_call && !st; i++)
-		st = run_timed(x, i, &at);
-	if (x->base.step_ns)
-		return st;
-
-	for (i = 0; i < x->n_part && !st; i++) {
-		const struct gpu_call *call = &c->call[x->part[i].first];
-
-		if (call->kind == GPU_KERNEL_CALL)
-			st = run_part(x, &x->part[i]);
-		else if (call->kind == GPU_HOST_CALL)
-			st = host_step(x, call);
-		else
-			st = cross(x, call);
-	}
-	return st;
+		st = gpu_check(d, d->api->copy_out(exec->ptr[io][i], x->stage + c->io[at].at,
+						   c->io[at].bytes, x->stream),
+			       "copying a kept output out", exec->err);
+	return st ? st : gpu_check(d, d->api->stream_wait(x->stream),
+				   "copying a kept output out", exec->err);
 }
 
 /* Status words that kernels set when they met bad data. */
 static enum rlx_status check_bad(struct gpu_exec *x)
 {
 	const struct gpu_code *c = code_of(x);
-	struct gpu_device *d = device_of(x);
-	const int32_t *bad = (const void *)((const char *)x->base.work + c->bad_at);
+	const int32_t *bad = bad_words(x);
+	const struct rlx_plan_step *st;
+	enum rlx_status rc;
 	uint32_t i;
 
 	for (i = 0; i < c->n_call; i++) {
-		const struct rlx_plan_step *st = &c->base.plan->step[c->call[i].step];
-
 		if (c->call[i].kind != GPU_KERNEL_CALL || !c->call[i].bad ||
-		    !bad[c->call[i].bad - 1] || skips(x, c->call[i].step))
+		    !bad[c->call[i].bad - 1] || gpu_skips(x, c->call[i].step))
 			continue;
-		d->api->fill8(x->bad, 0, (uint64_t)c->n_bad * 4, x->stream);
-		return rlx_error_set(x->base.err, RLX_ERANGE, st->file, st->line,
-				     "%s: an index is outside what it refers to",
-				     st->def->name);
+		st = &c->base.plan->step[c->call[i].step];
+		rc = clear_bad(x);
+		return rc ? rc : lower_bad_data(st, x->base.err);
 	}
 	return RLX_OK;
+}
+
+/* Bring what changed since the last run to the device. */
+static enum rlx_status prepare(struct gpu_exec *x)
+{
+	const uint8_t *skip = x->base.skip;
+	uint64_t hash = skip ? rlx_hash_bytes(skip, code_of(x)->base.plan->n_step, 1) : 0;
+
+	if (hash != x->captured_skip)
+		drop_graphs(x);
+	x->captured_skip = hash;
+	return take_changes(x);
+}
+
+static enum rlx_status begin(struct gpu_exec *x)
+{
+	const struct gpu_code *c = code_of(x);
+	struct gpu_device *d = device_of(x);
+	enum rlx_status st = stage_inputs(x);
+
+	if (!st)
+		st = gpu_run_parts(x);
+	if (!st)
+		st = fetch_outputs(x);
+	if (!st && c->n_bad && !x->bad_mapped)
+		st = gpu_check(d, d->api->copy_out(bad_words(x), x->bad,
+						   (uint64_t)c->n_bad * 4, x->stream),
+			       "copying status out", x->base.err);
+	return st;
+}
+
+/* For faults of kernels that nobody waited for one by one. */
+static const char running[] = "running (RLX_DEBUG=run names the op)";
+
+/* Also after a failure @st: nothing may be under way in the caller's buffers. */
+static enum rlx_status end(struct gpu_exec *x, enum rlx_status st)
+{
+	struct gpu_device *d = device_of(x);
+	enum rlx_status ran = gpu_check(d, d->api->stream_wait(x->stream), running,
+					st ? &(struct rlx_error){ 0 } : x->base.err);
+
+	st = st ? st : ran;
+	return st || !code_of(x)->n_bad ? st : check_bad(x);
 }
 
 enum rlx_status gpu_run(struct rlx_exec *exec)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
-	const struct gpu_code *c = code_of(x);
-	struct gpu_device *d = device_of(x);
-	enum rlx_status st = gpu_enter(d, exec->err), end;
-	uint64_t skip;
+	enum rlx_status st = gpu_enter(device_of(x), exec->err);
 
 	if (st)
 		return st;
-	skip = exec->skip ? rlx_hash_bytes(exec->skip, c->base.plan->n_step, 1) : 0;
-	if (skip != x->captured_skip)
-		drop_graphs(x);
-	x->captured_skip = skip;
-	st = take_changes(x);
+	st = prepare(x);
+	return end(x, st ? st : begin(x));
+}
+
+/*
+ * Would a run be waited for before it is done: by a step of the host's, or by the driver,
+ * which moves what is not registered by itself?
+ */
+static bool is_waited_for(const struct gpu_exec *x)
+{
+	const struct gpu_code *c = code_of(x);
+	uint32_t i;
+
+	if (x->n_part > 1 || (x->n_part && c->call[0].kind != GPU_KERNEL_CALL) ||
+	    !x->work_range || x->base.step_ns || rlx_debug_on(RLX_DEBUG_RUN))
+		return true;
+	for (i = 0; i < c->n_io; i++)
+		if (c->io[i].io != RLX_IO_PARAM && c->io[i].on_device && c->io[i].bytes &&
+		    !x->slot[i].range)
+			return true;
+	return false;
+}
+
+enum rlx_status gpu_run_start(struct rlx_exec *exec, bool *out_begun)
+{
+	struct gpu_exec *x = (struct gpu_exec *)exec;
+	enum rlx_status st = gpu_enter(device_of(x), exec->err);
+
+	*out_begun = false;
+	if (st)
+		return st;
+	st = prepare(x);
+	if (!st && is_waited_for(x))
+		return RLX_OK;
 	if (!st)
-		st = stage_inputs(x);
-	if (!st)
-		st = run_parts(x);
-	if (!st)
-		st = fetch_outputs(x);
-	if (!st && c->n_bad)
-		st = gpu_check(d, d->api->copy_out((char *)exec->work + c->bad_at, x->bad,
-						   (uint64_t)c->n_bad * 4, x->stream),
-			       "copying status out", exec->err);
-	/* also after a failure: nothing may be under way in the caller's buffers */
-	end = gpu_check(d, d->api->stream_wait(x->stream), "running",
-			st ? &(struct rlx_error){ 0 } : exec->err);
-	st = st ? st : end;
-	return st || !c->n_bad ? st : check_bad(x);
+		st = begin(x);
+	*out_begun = !st;
+	return st ? end(x, st) : RLX_OK;
+}
+
+enum { NOT_READY = 600, SPIN_NS = 100000 };
+
+/* Asks all the time at first, as most runs are short, then ever more seldom. */
+static bool goes_on(struct gpu_exec *x, uint64_t timeout)
+{
+	uint64_t from = rlx_now(), spent, nap;
+
+	while (device_of(x)->api->stream_query(x->stream) == NOT_READY) {
+		spent = rlx_now() - from;
+		if (spent >= timeout)
+			return true;
+		nap = spent / 8 < timeout - spent ? spent / 8 : timeout - spent;
+		if (spent > SPIN_NS)
+			nanosleep(&(struct timespec){ .tv_sec = (time_t)(nap / 1000000000),
+						      .tv_nsec = (long)(nap % 1000000000) },
+				  NULL);
+	}
+	return false;
+}
+
+enum rlx_status gpu_run_finish(struct rlx_exec *exec, int64_t timeout_ns)
+{
+	struct gpu_exec *x = (struct gpu_exec *)exec;
+	struct gpu_device *d = device_of(x);
+	/* whatever call is the first to tell of a fault */
+	enum rlx_status st = gpu_check(d, d->api->context_set(d->ctx), running, exec->err);
+
+	if (!st && timeout_ns >= 0 && goes_on(x, (uint64_t)timeout_ns))
+		return RLX_ETIME;
+	return end(x, st);
 }

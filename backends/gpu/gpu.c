@@ -6,6 +6,7 @@
 #include "backends/gpu/gpu.h"
 #include "base/alloc.h"
 #include "base/log.h"
+#include "kernels/gpu/gemm_join.h"
 
 static void describe(const struct rlx_gpu_vendor *v, const struct gpu_driver *d, int i,
 		     struct rlx_dev_info *info)
@@ -94,8 +95,8 @@ enum rlx_status gpu_check(struct gpu_device *d, int rc, const char *what,
 enum rlx_status gpu_enter(struct gpu_device *d, struct rlx_error *err)
 {
 	if (atomic_load_explicit(&d->lost, memory_order_relaxed))
-		return rlx_fail(err, RLX_ELOST, "%s:%u failed before; free its programs and "
-				"sessions, then compile anew", d->v->name, d->base.ordinal);
+		return rlx_fail(err, RLX_ELOST, "%s:%u failed before, and is lost to this "
+				"process; a new one can use it", d->v->name, d->base.ordinal);
 	return gpu_check(d, d->api->context_set(d->ctx), "entering its context", err);
 }
 
@@ -132,7 +133,7 @@ enum rlx_status gpu_open(const struct rlx_gpu_vendor *v, struct rlx_device *dev,
 		st = read_attributes(d, err);
 	if (st)
 		return st;
-	st = gpu_check(d, d->api->context_retain(&d->ctx, d->dev), "making a context", err);
+	st = gpu_check(d, gpu_context_get(v, d->dev, &d->ctx), "making a context", err);
 	if (st)
 		return st;
 	st = gpu_enter(d, err);
@@ -169,6 +170,7 @@ void gpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	t->fuse = true;
 	t->bf16 = true;
 	t->f16 = true;
+	t->linger = RLX_G_JOIN;		/* lower_thin.c puts a norm before products */
 	t->can = target_can;
 	t->dev = dev;
 }

@@ -19,10 +19,12 @@
 #include "backends/gpu/api.h"
 #include "kernels/gpu/env.h"
 #include "kernels/gpu/launch.h"
+#include "kernels/gpu/take.h"
 
 struct gpu_module;
 struct gpu_weight;
 struct gpu_range;
+struct gpu_resident;
 
 struct gpu_device {
 	struct rlx_device		 base;
@@ -39,16 +41,21 @@ struct gpu_device {
 	struct gpu_module		*modules;
 	struct gpu_weight		*weights;
 	struct gpu_range		*ranges;
+	struct gpu_resident		*residents;
 };
 
 /* What a call needs besides its arguments. */
 struct gpu_call {
 	uint8_t			kind;		/* enum gpu_call_kind */
-	uint32_t		step;		/* of the plan; for copies the writer, or NEVER */
+	uint32_t		step;		/* of the plan; for copies the writer; or GPU_NO_STEP */
+	uint32_t		n_step;		/* made by it: that one and those behind it */
+	uint8_t			joined;		/* products in it; 0: another kind of call */
 	uint32_t		val;		/* copies: what crosses over */
 	uint32_t		bad;		/* index of its status word + 1; 0: none */
+	int64_t			rows;		/* as lower_extent() was told; 0: not */
 	uint64_t		args;		/* offset in the image */
 	uint32_t		n_args;
+	uint32_t		first_map;	/* of launch.n_map */
 	void			*fn;
 	struct rlx_g_launch	launch;
 };
@@ -64,6 +71,9 @@ struct gpu_io {
 	uint64_t	at;		/* in the staging memory */
 	bool		on_device;	/* a kernel uses it */
 	bool		out;		/* an output that a kernel wrote last */
+	uint32_t	readers;	/* launches that read it */
+	uint32_t	twin;		/* 1 + the other of an output and the input it replaces */
+	bool		one;		/* a step counts on their lying in one place */
 	uint32_t	writer;		/* step; GPU_NO_STEP if none */
 };
 
@@ -86,7 +96,9 @@ struct gpu_code {
 	uint64_t		 device_bytes;	/* workspace, scratch */
 	uint64_t		 stage_bytes;
 	uint64_t		 table_at, bad_at, host_at;	/* in exec->work */
+	uint32_t		 n_map;
 	uint32_t		 most_tensors;
+	bool			 takes;		/* the first call brings small inputs */
 };
 
 /* How a run reaches one buffer. */
@@ -95,33 +107,57 @@ struct gpu_slot {
 	struct gpu_range	*range;		/* registered; NULL: pageable */
 	struct gpu_weight	*weight;	/* params */
 	bool			 mapped;	/* kernels use host memory in place */
+	bool			 taken;		/* or its first one copies it */
 	bool			 changed;
+	bool			 kept;		/* of a pair that stays on the device */
+	bool			 fresh;		/* that input: bound since the last run */
 };
 
 /* Launches between two things that the host must do. */
 struct gpu_part {
 	uint32_t	first, end;	/* calls */
-	void		*graph;		/* ready to launch; NULL: not captured yet */
+	/* ready to launch, without and with an active extent; NULL: not captured yet */
+	void		*graph[2];
 };
 
 struct gpu_exec {
 	struct rlx_exec		 base;
 	void			*stream;
-	uint64_t		 work, stage, table, bad;	/* device memory */
+	uint64_t		 work, stage, table, zeros;	/* device memory */
+	uint64_t		 bad;		/* status words: see bad_mapped */
+	bool			 bad_mapped;	/* they lie in base.work */
 	unsigned char		*image;
 	struct gpu_slot		*slot;
 	struct gpu_part		*part;
 	uint32_t		 n_part;
 	struct gpu_range	*work_range;	/* of exec->work, to copy faster */
+	bool			 mapped;	/* maps of what stays where it is */
 	uint64_t		 captured_skip;	/* hash of exec->skip when captured */
-	bool			 changed;	/* some slot is */
+	bool			 changed;	/* some slot is, or the extent */
+	uint8_t			*leads;		/* per value: rlx_extent_find() */
 	struct rlx_tensor	*tensors;
+	void			**event;	/* timed.c: before the first call, after each */
 };
+
+/* Smaller buffers are read and written in host memory by the kernels themselves. */
+enum { GPU_MOST_MAPPED = 64 << 10 };
+
+/* An output and the input that it replaces, in one place on the device? */
+static inline bool gpu_is_pair(const struct gpu_code *c, uint32_t io)
+{
+	const struct gpu_io *a = &c->io[io];
+
+	return a->twin && a->on_device && c->io[a->twin - 1].on_device &&
+	       (a->one || c->io[a->twin - 1].one || a->bytes > GPU_MOST_MAPPED);
+}
 
 static inline struct gpu_device *gpu_device_of(const struct rlx_code *code)
 {
 	return (struct gpu_device *)code->dev;
 }
+
+/* cuda.c, rocm.c */
+extern const struct rlx_gpu_vendor rlx_gpu_cuda, rlx_gpu_rocm;
 
 /* gpu.c: what the driver said, as a status; 0 is RLX_OK. @what: "copying in" */
 enum rlx_status gpu_check(struct gpu_device *d, int rc, const char *what,
@@ -154,19 +190,73 @@ struct gpu_range *gpu_range_get(struct gpu_device *d, struct rlx_arena *a);
 uint64_t gpu_range_at(const struct gpu_range *r, const void *p);
 void gpu_range_put(struct gpu_device *d, struct gpu_range *r);
 
+/* resident.c */
+enum rlx_status gpu_resident(struct rlx_device *dev, struct rlx_arena *a, uint64_t bytes,
+			     int fd, void **out, struct rlx_error *err);
+enum rlx_status gpu_resident_fd(struct rlx_device *dev, void *r, int *out,
+				struct rlx_error *err);
+void gpu_resident_put(struct rlx_device *dev, void *r);
+/* Who has these bytes on the device, and where; used until unuse(). The lock is held. */
+struct gpu_resident *gpu_resident_find(struct gpu_device *d, const void *p, uint64_t bytes,
+				       uint64_t *out_at);
+void gpu_resident_unuse(struct gpu_device *d, struct gpu_resident *r);
+
 /* A kernel: function rlx_g_@name of the module that @source makes with @key. */
 struct gpu_kernel {
 	const char	*name, *source;
 	const int32_t	*key;		/* four: RLX_K0 .. RLX_K3 */
+	uint32_t	 shared;	/* dynamic shared memory that launches ask for */
 };
 /* module.c: compiled, or found in the cache, and loaded */
 enum rlx_status gpu_function_get(struct gpu_device *d, const struct gpu_kernel *k,
 				 void **out, struct rlx_error *err);
 void gpu_modules_free(struct gpu_device *d);
 
+/*
+ * From exec->table on: addresses, the pieces that struct rlx_g_take speaks of, maps of
+ * the launches' tiles, and rows of each call that carry data.
+ */
+static inline uint64_t gpu_map_at(const struct gpu_code *c)
+{
+	return shape_align64((uint64_t)c->n_io * sizeof(uint64_t) +
+			     (uint64_t)c->first_io[RLX_IO_PARAM] * sizeof(struct rlx_g_piece));
+}
+
+static inline uint64_t gpu_live_at(const struct gpu_code *c)
+{
+	return gpu_map_at(c) + (uint64_t)c->n_map * RLX_G_MAP;
+}
+
+static inline uint64_t gpu_table_bytes(const struct gpu_code *c)
+{
+	return gpu_live_at(c) + (uint64_t)c->n_call * sizeof(int64_t);
+}
+
+/* map.c: what @m says of a matrix at @at, as the chip's copy engine has it */
+enum rlx_status gpu_map_make(struct gpu_device *d, const struct rlx_g_map *m, uint64_t at,
+			     void *out, struct rlx_error *err);
+
+/* What a launch function is told. */
+static inline struct rlx_g_launch gpu_launch_for(const struct gpu_device *d, uint64_t units)
+{
+	bool nvidia = d->api->map_tiles && d->attr[GPU_ATTR_WAVE] == 32;
+
+	return (struct rlx_g_launch){
+		.units = units, .processors = (uint32_t)d->attr[GPU_ATTR_UNITS],
+		.arch = nvidia ? (uint32_t)(d->attr[GPU_ATTR_MAJOR] * 10 +
+					    d->attr[GPU_ATTR_MINOR]) : 0,
+	};
+}
+
 /* source.c: text of kernels/gpu/<name>; NULL: there is none */
 const char *gpu_source(const char *name);
 unsigned int gpu_headers(const char *const **names, const char *const **texts);
+
+/* A kernel's source, and how it is launched. */
+struct gpu_row {
+	const char	*name, *file;
+	void		(*launch)(const void *args, struct rlx_g_launch *l);
+};
 
 /* lower.c */
 struct gpu_lower {
@@ -191,48 +281,108 @@ static inline struct gpu_lower *gpu_lower_of(struct rlx_lower *lo)
 
 /* Write what holes of the staged arguments can hold by now. */
 enum rlx_status gpu_fill_holes(struct rlx_lower *lo);
+/* The staged arguments to @at of the image; @bad as in struct gpu_call. */
+enum rlx_status gpu_put_args(struct rlx_lower *lo, uint64_t at, uint32_t *bad);
 /* Append a launch of @fn, which reads the staged arguments. */
 enum rlx_status gpu_call(struct rlx_lower *lo, void *fn, const struct rlx_g_launch *l);
+/* Choose the kernel's form and append a launch of it. */
+enum rlx_status gpu_call_kernel(struct rlx_lower *lo, const struct gpu_row *row, uint64_t units);
+/* Is input @k written by nothing of the program? */
+bool gpu_is_fixed(const struct rlx_lower *lo, uint32_t k);
+/* Does output 0 lie where input 0 does? */
+bool gpu_in_place(const struct rlx_lower *lo);
 rlx_lower_fn *gpu_lowering(unsigned int index);
 enum rlx_can gpu_can(const struct rlx_device *dev, const struct rlx_infer *q);
 enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_error *err);
 void gpu_release(struct rlx_code *code);
 
+/*
+ * lower_ahead.c: the call of the step @i + 1 ahead of this one, if that is an @op and the
+ * last call but @i is its only one, a kernel's; else NULL
+ */
+const struct gpu_call *gpu_call_ahead(const struct rlx_lower *lo, uint32_t i, unsigned int op);
+/* Is @st the last to use the storage that value @v has for itself in the workspace? */
+bool gpu_dies_at(const struct rlx_lower *lo, uint32_t v, const struct rlx_plan_step *st);
+/* Do these values share bytes? */
+bool gpu_overlaps(const struct rlx_lower *lo, uint32_t v, uint32_t u);
+/* Take the last call back: its arguments to @to, in what is staged, with what refers to them. */
+void gpu_take_last(struct rlx_lower *lo, void *to);
+
+/* Is this cast the only one to read what a norm ahead makes? Then that writes what it makes. */
+bool gpu_norm_may_cast(struct rlx_lower *lo);
+enum rlx_status gpu_cast_norm(struct rlx_lower *lo);
+
+/* lower_decode.c: products of few rows. The staged arguments are @g, complete. */
+bool gpu_product_is_skinny(const struct rlx_lower *lo, const struct rlx_k_gemm *g);
+enum rlx_status gpu_call_skinny(struct rlx_lower *lo);
+/* lower_thin.c: the staged product, for which @l was found; with the last step's if it may. */
+enum rlx_status gpu_call_thin(struct rlx_lower *lo, const struct rlx_k_gemm *g,
+			      const struct rlx_g_launch *l);
+
 #define LOWER(op) rlx_lower_fn gpu_lower_##op;
 #include "backends/gpu/lower.def"
 #undef LOWER
+
+/* lower_conv.c lower_rnn.c: see rlx_lower_ops */
+enum rlx_status gpu_conv(struct rlx_lower *lo, const struct rlx_conv *g);
+enum rlx_status gpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);
+enum rlx_status gpu_recur(struct rlx_lower *lo, const struct rlx_recurrence *r);
 
 /* exec.c */
 enum rlx_status gpu_init(struct rlx_exec *exec);
 void gpu_fini(struct rlx_exec *exec);
 void gpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
+void gpu_extent(struct rlx_exec *exec);
+bool gpu_keep(struct rlx_exec *exec, unsigned int i, bool on);
+enum rlx_status gpu_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
 enum rlx_status gpu_run(struct rlx_exec *exec);
+enum rlx_status gpu_run_start(struct rlx_exec *exec, bool *out_begun);
+enum rlx_status gpu_run_finish(struct rlx_exec *exec, int64_t timeout_ns);
+
+/* Is a step left out, as no output that is wanted needs it? */
+static inline bool gpu_skips(const struct gpu_exec *x, uint32_t step)
+{
+	return x->base.skip && step != GPU_NO_STEP && x->base.skip[step];
+}
+
+/* launch.c: all calls in order, from graphs where launches stand side by side */
+enum rlx_status gpu_run_parts(struct gpu_exec *x);
+/* One call, not waited for unless it is the host's. */
+enum rlx_status gpu_run_call(struct gpu_exec *x, uint32_t i);
+
+/* timed.c: all calls, adding what each took to exec->step_ns */
+enum rlx_status gpu_run_timed(struct gpu_exec *x);
+void gpu_timed_free(struct gpu_exec *x);
 
 /* A vendor's struct rlx_backend: what must know the vendor, and the rest. */
-#define GPU_BACKEND(v)							\
-	static unsigned int v##_probe(struct rlx_dev_info *info, unsigned int max) \
+#define GPU_BACKEND(n)							\
+	static unsigned int n##_probe(struct rlx_dev_info *info, unsigned int max) \
 	{								\
-		return gpu_probe(&v, info, max);			\
+		return gpu_probe(&rlx_gpu_##n, info, max);		\
 	}								\
-	static const char *v##_why(void)				\
+	static const char *n##_why(void)				\
 	{								\
-		return gpu_why(&v);					\
+		return gpu_why(&rlx_gpu_##n);				\
 	}								\
-	static enum rlx_status v##_open(struct rlx_device *dev, struct rlx_error *err) \
+	static enum rlx_status n##_open(struct rlx_device *dev, struct rlx_error *err) \
 	{								\
-		return gpu_open(&v, dev, err);				\
+		return gpu_open(&rlx_gpu_##n, dev, err);		\
 	}								\
-	RLX_EXPORT const struct rlx_backend rlx_backend_##v = {		\
-		.abi = RLX_BACKEND_ABI, .name = #v,			\
+	RLX_EXPORT const struct rlx_backend rlx_backend_##n = {		\
+		.abi = RLX_BACKEND_ABI, .name = #n,			\
 		.device_size = sizeof(struct gpu_device),		\
 		.code_size = sizeof(struct gpu_code),			\
 		.exec_size = sizeof(struct gpu_exec),			\
-		.probe = v##_probe, .why = v##_why,			\
-		.open = v##_open, .close = gpu_close,			\
+		.probe = n##_probe, .why = n##_why,			\
+		.open = n##_open, .close = gpu_close,			\
 		.target = gpu_target, .can = gpu_can,			\
 		.compile = gpu_compile, .release = gpu_release,		\
 		.init = gpu_init, .fini = gpu_fini, .bind = gpu_bind,	\
-		.run = gpu_run,						\
+		.extent = gpu_extent,					\
+		.keep = gpu_keep, .fetch = gpu_fetch, .run = gpu_run,	\
+		.start = gpu_run_start, .finish = gpu_run_finish,		\
+		.resident = gpu_resident, .resident_fd = gpu_resident_fd, \
+		.resident_put = gpu_resident_put,			\
 	}
 
 #endif

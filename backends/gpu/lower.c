@@ -10,14 +10,9 @@
 /* Where the bytes of a value's storage are as they should be. */
 enum { ON_DEVICE = 1, ON_HOST = 2 };
 
-struct row {
-	const char	*name, *file;
-	void		(*launch)(const void *args, struct rlx_g_launch *l);
-};
-
-static const struct row *row_of(enum rlx_kernel_id id)
+static const struct gpu_row *row_of(enum rlx_kernel_id id)
 {
-	static const struct row rows[RLX_KERNEL_COUNT] = {
+	static const struct gpu_row rows[RLX_KERNEL_COUNT] = {
 #define GPU_KERNEL(n, file) [RLX_KERNEL_##n] = { #n, #file, rlx_g_##n##_launch },
 #include "kernels/gpu/kernels.def"
 #undef GPU_KERNEL
@@ -79,7 +74,7 @@ static enum rlx_status need_constant(struct rlx_lower *lo, uint32_t index)
 
 	if (c->weight[index])
 		return RLX_OK;
-	return gpu_weight_get(gpu_of(lo), rlx_blob_data(b), rlx_blob_bytes(b), b,
+	return gpu_weight_get(gpu_of(lo), rlx_host_home(lo->code, index), rlx_blob_bytes(b), b,
 			      &c->weight[index], lo->err);
 }
 
@@ -91,14 +86,16 @@ static void fill_hole(struct rlx_lower *lo, struct rlx_ref *r)
 		[RLX_PLACE_OUTPUT] = RLX_IO_OUTPUT,
 	};
 	struct gpu_code *c = code_of(lo);
-	uint64_t v = RLX_G_INDIRECT;	/* not NULL: all that a launch looks for */
+	uint64_t v = RLX_G_INDIRECT;	/* not NULL, and how it is aligned */
 	uint32_t slot;
 
+	if (r->kind == RLX_REF_PLACE)
+		v |= r->place.offset;
 	if (r->kind == RLX_REF_PLACE && r->place.kind >= RLX_PLACE_INPUT &&
 	    r->place.kind <= RLX_PLACE_OUTPUT) {
 		slot = c->first_io[ios[r->place.kind]] + r->place.index;
 		c->io[slot].on_device = true;
-		v |= (uint64_t)slot << 48 | r->place.offset;
+		v |= (uint64_t)slot << 48;
 	}
 	memcpy(lo->staged + r->at, &v, sizeof(v));
 }
@@ -116,34 +113,48 @@ enum rlx_status gpu_fill_holes(struct rlx_lower *lo)
 	return lo->status;
 }
 
-enum rlx_status gpu_call(struct rlx_lower *lo, void *fn, const struct rlx_g_launch *l)
+enum rlx_status gpu_put_args(struct rlx_lower *lo, uint64_t at, uint32_t *bad)
 {
 	struct gpu_code *c = code_of(lo);
-	uint64_t at = shape_align64(c->n_image);
-	struct gpu_call call = {
-		.kind = GPU_KERNEL_CALL, .step = (uint32_t)(lo->st - lo->plan->step),
-		.args = at, .n_args = (uint32_t)lo->n_staged, .fn = fn, .launch = *l,
-	};
 	uint32_t i;
 
 	if (!reserve(&c->image, &c->cap_image, at + lo->n_staged) ||
 	    !rlx_grow(&c->reloc, &c->cap_reloc, c->n_reloc + lo->n_ref, sizeof(*c->reloc)))
 		return lower_no_memory(lo);
 	memcpy(c->image + at, lo->staged, lo->n_staged);
-	c->n_image = at + lo->n_staged;
+	if (at + lo->n_staged > c->n_image)
+		c->n_image = at + lo->n_staged;
 	for (i = 0; i < lo->n_ref; i++) {
 		struct rlx_ref r = lo->ref[i];
 
 		r.at += at;
 		if (r.kind == RLX_REF_STATUS) {
 			r.place.offset = 4 * (uint64_t)c->n_bad++;
-			call.bad = c->n_bad;
+			*bad = c->n_bad;
 		} else if (r.kind == RLX_REF_PLACE && r.place.kind != RLX_PLACE_CONST &&
 			   r.place.kind != RLX_PLACE_WORK) {
-			continue;	/* filled in for good */
+			if (r.place.kind == RLX_PLACE_INPUT)
+				c->io[r.place.index].readers++;
+			if (r.place.kind != RLX_PLACE_PARAM)
+				continue;	/* filled in for good */
 		}
 		c->reloc[c->n_reloc++] = r;
 	}
+	return RLX_OK;
+}
+
+enum rlx_status gpu_call(struct rlx_lower *lo, void *fn, const struct rlx_g_launch *l)
+{
+	struct gpu_code *c = code_of(lo);
+	struct gpu_call call = {
+		.kind = GPU_KERNEL_CALL, .step = (uint32_t)(lo->st - lo->plan->step), .n_step = 1,
+		.args = shape_align64(c->n_image), .n_args = (uint32_t)lo->n_staged, .fn = fn,
+		.launch = *l, .rows = lo->rows,
+	};
+	enum rlx_status st = gpu_put_args(lo, call.args, &call.bad);
+
+	if (st)
+		return st;
 	if (l->scratch > c->scratch_bytes)
 		c->scratch_bytes = l->scratch;
 	return append(lo, call);
@@ -152,18 +163,12 @@ enum rlx_status gpu_call(struct rlx_lower *lo, void *fn, const struct rlx_g_laun
 /* Parameters of a launch have 4 KiB. */
 enum { MOST_ARGS = 4096 - sizeof(struct rlx_g_env) };
 
-static enum rlx_status call_kernel(struct rlx_lower *lo, enum rlx_kernel_id id,
-				   uint64_t units, double work, size_t scratch)
+enum rlx_status gpu_call_kernel(struct rlx_lower *lo, const struct gpu_row *row, uint64_t units)
 {
-	const struct row *row = row_of(id);
-	struct rlx_g_launch l = { .units = units };
+	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), units);
 	enum rlx_status st;
 	void *fn;
 
-	(void)work;
-	(void)scratch;
-	if (!row)
-		return lower_no(lo, "no GPU kernel moves, computes or reads this");
 	if (lo->n_staged > MOST_ARGS)
 		return lower_no(lo, "the arguments are too large for a launch");
 	if (gpu_fill_holes(lo))
@@ -174,10 +179,23 @@ static enum rlx_status call_kernel(struct rlx_lower *lo, enum rlx_kernel_id id,
 	if (!l.grid[0] || gpu_lower_of(lo)->dry)
 		return RLX_OK;
 	st = gpu_function_get(gpu_of(lo), &(struct gpu_kernel){
-			      row->name, gpu_source(row->file), l.key }, &fn, lo->err);
+			      row->name, gpu_source(row->file), l.key, l.shared },
+			      &fn, lo->err);
 	if (st)
 		return lo->status = st;
 	return gpu_call(lo, fn, &l);
+}
+
+static enum rlx_status call_kernel(struct rlx_lower *lo, enum rlx_kernel_id id,
+				   uint64_t units, double work, size_t scratch)
+{
+	const struct gpu_row *row = row_of(id);
+
+	(void)work;
+	(void)scratch;
+	if (!row)
+		return lower_no(lo, "no GPU kernel moves, computes or reads this");
+	return gpu_call_kernel(lo, row, units);
 }
 
 /* ---- crossing over ---- */
@@ -312,11 +330,36 @@ static void kept(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
 						   .place = { .offset = at } });
 }
 
+bool gpu_is_fixed(const struct rlx_lower *lo, uint32_t k)
+{
+	enum rlx_place_kind kind = lo->plan->val[lo->st->in[k]].place.kind;
+
+	return kind == RLX_PLACE_CONST || kind == RLX_PLACE_PARAM;
+}
+
+bool gpu_in_place(const struct rlx_lower *lo)
+{
+	const struct rlx_place *in = &lo->plan->val[lo->st->in[0]].place;
+	const struct rlx_place *out = &lo->plan->val[lo->st->out[0]].place;
+	const struct gpu_code *c = code_of(lo);
+
+	if (in->kind == RLX_PLACE_INPUT && out->kind == RLX_PLACE_OUTPUT && !in->offset &&
+	    c->io[c->first_io[RLX_IO_OUTPUT] + out->index].twin ==
+	    c->first_io[RLX_IO_INPUT] + in->index + 1) {
+		c->io[in->index].on_device = true;	/* though nothing names it */
+		c->io[in->index].one = true;
+		return true;
+	}
+	return in->kind == out->kind && in->index == out->index && in->offset == out->offset;
+}
+
 /* Products: one kernel for every mixture of f32, bf16, f16; another for f64. */
 static enum rlx_status product(struct rlx_lower *lo, struct rlx_k_gemm *g,
 			       const struct rlx_product *p)
 {
-	bool wide = p->y->dtype == RLX_F64;
+	static const struct gpu_row tf32 = { "gemm_bf16", "gemm_half", rlx_g_gemm_tf32_launch };
+	bool wide = p->y->dtype == RLX_F64, halves;
+	struct rlx_g_launch l = { 0 };
 
 	if (wide ? p->a->dtype != RLX_F64 || p->b->dtype != RLX_F64 :
 	    !lower_real(p->a->dtype) || !lower_real(p->b->dtype) || !lower_real(p->y->dtype))
@@ -324,14 +367,38 @@ static enum rlx_status product(struct rlx_lower *lo, struct rlx_k_gemm *g,
 	if (rlx_product_bias(lo, g, p, wide ? RLX_F64 : RLX_F32))
 		return lo->status;
 	lower_ref_in(lo, &g->b, 1, 0);
+	g->b_fixed = gpu_is_fixed(lo, 1);
+	if (p->flat && !g->batch[0] && !g->batch[1])
+		lower_extent(lo, (int64_t)g->m, NULL);
+	if (gpu_product_is_skinny(lo, g))
+		return gpu_call_skinny(lo);
+	halves = !wide && (p->compute == RLX_BF16 || p->a->dtype != RLX_F32 ||
+			   p->b->dtype != RLX_F32 || p->y->dtype != RLX_F32);
+	if (halves && !gpu_lower_of(lo)->dry && !gpu_fill_holes(lo)) {
+		rlx_g_gemm_bf16_launch(g, &l);
+		if (l.can && l.grid[0] && l.key[1] == RLX_G_GEMM_THIN)
+			return gpu_call_thin(lo, g, &l);
+	}
+	if (p->tf32 && !wide && !halves) {
+		l = gpu_launch_for(gpu_of(lo), 0);
+		rlx_g_gemm_tf32_launch(g, &l);
+		if (l.can)
+			return gpu_call_kernel(lo, &tf32, 0);
+	}
 	return lower_call(lo, wide ? RLX_KERNEL_gemm_f64 :
-			  p->compute == RLX_BF16 || p->a->dtype != RLX_F32 ||
-			  p->b->dtype != RLX_F32 || p->y->dtype != RLX_F32 ?
-			  RLX_KERNEL_gemm_bf16 : RLX_KERNEL_gemm_f32, 0, 0, 0);
+			  halves ? RLX_KERNEL_gemm_bf16 : RLX_KERNEL_gemm_f32, 0, 0, 0);
+}
+
+static enum rlx_status product_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
+{
+	lower_ref_in(lo, &q->g.b, 1, 0);
+	return lower_call(lo, RLX_KERNEL_gemm_i8, 0, 0, 0);
 }
 
 static const struct rlx_lower_ops ops = {
 	.call = call_kernel, .whole = whole, .undo = undo, .kept = kept, .product = product,
+	.conv = gpu_conv, .recur = gpu_recur, .halves = true,
+	.product_i8 = product_i8, .conv_i8 = gpu_conv_i8,
 };
 
 /* ---- compiling ---- */
@@ -389,6 +456,13 @@ static enum rlx_status list_io(struct gpu_code *c, struct gpu_lower *gl)
 				gl->where[storage(p, v)] = ON_DEVICE | ON_HOST;
 		}
 	}
+	for (i = 0; i < p->n_io[RLX_IO_OUTPUT]; i++) {
+		uint32_t out = c->first_io[RLX_IO_OUTPUT] + i;
+
+		c->io[out].twin = p->io[RLX_IO_OUTPUT][i].over;
+		if (c->io[out].twin)	/* inputs come first */
+			c->io[c->io[out].twin - 1].twin = out + 1;
+	}
 	for (v = 1; v < p->n_val; v++) {
 		gl->writer[v] = GPU_NO_STEP;
 		if (p->val[v].place.kind == RLX_PLACE_CONST)
@@ -412,6 +486,40 @@ static void list_results(struct gpu_code *c, const struct gpu_lower *gl)
 	}
 }
 
+/*
+ * An input that several launches read would cross the bus as often: a first launch
+ * brings it and all others as small to the device.
+ */
+static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
+{
+	uint32_t n = c->first_io[RLX_IO_PARAM], at = c->n_call, i;
+	struct rlx_g_launch l = { .can = true, .grid = { n, 1, 1 }, .block = { 256, 1, 1 } };
+	struct rlx_lower *lo = &gl->base;
+	struct rlx_g_take *a;
+	struct gpu_call first;
+	enum rlx_status st;
+	void *fn;
+
+	for (i = 0; i < n && !c->takes; i++)
+		c->takes = c->io[i].readers > 1;
+	if (!c->takes || !gpu_device_of(&c->base)->attr[GPU_ATTR_MAPPED])
+		return RLX_OK;
+	lo->st = lo->plan->step;
+	a = lower_args(lo, sizeof(*a));
+	*a = (struct rlx_g_take){ c->n_io, n };
+	st = gpu_function_get(gpu_of(lo), &(struct gpu_kernel){ "take", gpu_source("take"),
+			      l.key }, &fn, lo->err);
+	if (!st)
+		st = gpu_call(lo, fn, &l);
+	if (st)
+		return st;
+	first = c->call[at];
+	first.step = GPU_NO_STEP;
+	memmove(c->call + 1, c->call, at * sizeof(*c->call));
+	c->call[0] = first;
+	return RLX_OK;
+}
+
 /* Offsets of everything, and the tables' way to the device. */
 static enum rlx_status lay_out(struct gpu_code *c, const struct gpu_lower *gl)
 {
@@ -421,17 +529,23 @@ static enum rlx_status lay_out(struct gpu_code *c, const struct gpu_lower *gl)
 	uint32_t i;
 
 	for (i = 0; i < c->n_io; i++)
-		if (c->io[i].on_device && c->io[i].io != RLX_IO_PARAM) {
+		if (gpu_is_pair(c, i) && c->io[i].io == RLX_IO_OUTPUT) {
+			c->io[i].at = c->io[c->io[i].twin - 1].at;
+		} else if (c->io[i].on_device && c->io[i].io != RLX_IO_PARAM) {
 			c->io[i].at = c->stage_bytes;
 			c->stage_bytes += shape_align64(c->io[i].bytes);
 		}
+	for (i = 0; i < c->n_call; i++) {
+		c->call[i].first_map = c->n_map;
+		c->n_map += c->call[i].launch.n_map;
+	}
 	c->scratch_at = shape_align64(gl->base.tmp_at + gl->base.tmp_most);
 	c->device_bytes = c->scratch_at + c->scratch_bytes;
 	if (c->base.host)	/* the reference evaluator works on a mirror */
 		at = shape_align64(c->base.plan->work_bytes);
 	c->host_at = at;
 	c->table_at = shape_align64(at + host);
-	c->bad_at = shape_align64(c->table_at + (uint64_t)c->n_io * 8);
+	c->bad_at = shape_align64(c->table_at + gpu_table_bytes(c));
 	c->base.work_bytes = shape_align64(c->bad_at + (uint64_t)c->n_bad * 4);
 	if (!c->n_kept)
 		return RLX_OK;
@@ -499,8 +613,10 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 		st = lower_step(gl, &code->plan->step[i], flags);
 	if (!st) {
 		list_results(c, gl);
-		st = lay_out(c, gl);
+		st = take_inputs(c, gl);
 	}
+	if (!st)
+		st = lay_out(c, gl);
 	for (i = 0; i < code->plan->n_constant && !st; i++)
 		if (c->weight[i])
 			code->packed_bytes += rlx_blob_bytes(code->plan->constant[i]);

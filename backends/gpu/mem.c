@@ -15,6 +15,7 @@ struct gpu_weight {
 	struct gpu_weight	*next;
 	const void		*host;
 	struct rlx_blob		*blob;
+	struct gpu_resident	*resident;	/* whose memory it is; NULL: its own */
 	uint64_t		 bytes, at;
 	unsigned int		 refs;
 };
@@ -67,8 +68,9 @@ static enum rlx_status weight_new(struct gpu_device *d, const void *p, uint64_t 
 		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", d->v->name);
 	w->host = p;
 	w->bytes = bytes;
-	st = gpu_mem_new(d, bytes, &w->at, err);
-	if (!st)
+	w->resident = gpu_resident_find(d, p, bytes, &w->at);
+	st = w->resident ? RLX_OK : gpu_mem_new(d, bytes, &w->at, err);
+	if (!st && !w->resident)
 		st = upload(d, w, err);
 	if (st) {
 		gpu_mem_free(d, w->at);
@@ -109,6 +111,8 @@ enum rlx_status gpu_weight_renew(struct gpu_device *d, struct gpu_weight *w,
 {
 	enum rlx_status st;
 
+	if (w->resident)	/* of an arena that nobody can write to */
+		return RLX_OK;
 	pthread_mutex_lock(&d->lock);
 	st = upload(d, w, err);
 	pthread_mutex_unlock(&d->lock);
@@ -131,7 +135,10 @@ void gpu_weight_put(struct gpu_device *d, struct gpu_weight *w)
 		for (at = &d->weights; *at != w; at = &(*at)->next)
 			;
 		*at = w->next;
-		gpu_mem_free(d, w->at);
+		if (w->resident)
+			gpu_resident_unuse(d, w->resident);
+		else
+			gpu_mem_free(d, w->at);
 		rlx_blob_put(w->blob);
 		rlx_free(w);
 	}

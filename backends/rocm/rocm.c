@@ -7,8 +7,10 @@
 static const char *const driver[] = {
 	"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so", NULL,
 };
+/* Before 5.5 the compiler is part of the driver's library. */
 static const char *const rtc[] = {
-	"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so", NULL,
+	"libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libhiprtc.so",
+	"libamdhip64.so.5", NULL,
 };
 
 /* In the order of backends/gpu/api.def. */
@@ -17,19 +19,20 @@ static const char *const driver_names[] = {
 	"hipDeviceGetName", "hipDeviceTotalMem", "hipDeviceGetAttribute",
 	"hipDeviceGetPCIBusId", "hipDevicePrimaryCtxRetain", "hipDevicePrimaryCtxRelease",
 	"hipCtxSetCurrent", "hipStreamCreateWithFlags", "hipStreamDestroy",
-	"hipStreamSynchronize", "hipEventCreateWithFlags", "hipEventDestroy",
-	"hipEventRecord", "hipEventElapsedTime", "hipMalloc", "hipFree",
+	"hipStreamSynchronize", "hipStreamQuery", "hipEventCreateWithFlags",
+	"hipEventDestroy", "hipEventRecord", "hipEventElapsedTime", "hipMalloc", "hipFree",
 	"hipHostRegister", "hipHostUnregister", "hipHostGetDevicePointer",
 	"hipMemcpyHtoDAsync", "hipMemcpyDtoHAsync", "hipMemcpyDtoDAsync",
 	"hipMemsetD8Async", "hipModuleLoadData", "hipModuleUnload",
 	"hipModuleGetFunction", "hipFuncSetAttribute", "hipModuleLaunchKernel",
+	NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
 	"hipStreamBeginCapture", "hipStreamEndCapture", "hipGraphInstantiateWithFlags",
 	"hipGraphLaunch", "hipGraphExecDestroy", "hipGraphDestroy",
 };
 static const char *const rtc_names[] = {
 	"hiprtcVersion", "hiprtcCreateProgram", "hiprtcCompileProgram",
 	"hiprtcGetProgramLogSize", "hiprtcGetProgramLog", "hiprtcGetCodeSize",
-	"hiprtcGetCode", "hiprtcDestroyProgram",
+	"hiprtcGetCode", NULL, NULL, "hiprtcDestroyProgram",
 };
 
 static const char *describe(int rc, void *(*find)(void *, const char *), void *lib)
@@ -45,10 +48,16 @@ static void arch(char *buf, size_t size, int major, int minor)
 	snprintf(buf, size, "-DRLX_GFX=%d%d", major, minor);
 }
 
-static const struct rlx_gpu_vendor rocm = {
+static const struct gpu_chip chips[] = {
+	{ "--gpu-architecture=gfx90a", 9, 0, 64, GPU_CHIP_ONLY },
+	{ "--gpu-architecture=gfx942", 9, 4, 64, GPU_CHIP_ONLY },
+	{ NULL },
+};
+
+const struct rlx_gpu_vendor rlx_gpu_rocm = {
 	.name = "rocm", .title = "AMD", .option = "-O3",
 	.driver = driver, .driver_names = driver_names,
-	.rtc = rtc, .rtc_names = rtc_names,
+	.rtc = rtc, .rtc_names = rtc_names, .chips = chips,
 	.attr = { [GPU_ATTR_MAJOR] = 23, [GPU_ATTR_MINOR] = 61, [GPU_ATTR_UNITS] = 63,
 		  [GPU_ATTR_WAVE] = 87, [GPU_ATTR_SHARED] = 74, [GPU_ATTR_MAPPED] = 3 },
 	.function_shared = -1,	/* blocks get all of it unasked */

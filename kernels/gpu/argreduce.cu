@@ -3,7 +3,10 @@
 #include "kernels/gpu/acc.h"
 #include "kernels/reduce.h"
 
-/* Key: type, 256 or 1 threads for each result. */
+/*
+ * Key: type, 256 or 1 threads for each result. Rows of the grid each have a part of the
+ * line: a second pass chooses among what they left in scratch.
+ */
 #define LANES	RLX_K1
 
 typedef acc_of<IS_FLOAT, elem::acc>::type acc;
@@ -49,31 +52,61 @@ static DEV inline struct best over_lanes(const struct rlx_k_argreduce &a, struct
 	return b;
 }
 
+static DEV inline void store(const struct rlx_k_argreduce &a, const struct rlx_g_env &env,
+			     int64_t o, struct best b)
+{
+	void *idx = RLX_G_PTR(void, a.idx);
+
+	if (a.idx_type == RLX_K_I32)
+		((int32_t *)idx)[o] = (int32_t)b.at;
+	else
+		((int64_t *)idx)[o] = b.at;
+}
+
+/* Every LANES-th element of the part of line @o that this row of the grid has. */
+static DEV inline struct best walk(const struct rlx_k_argreduce &a, const mem *x, int64_t o)
+{
+	const mem *line = x + o / a.inner * a.n * a.inner + o % a.inner;
+	int64_t each = (a.n + gridDim.y - 1) / gridDim.y, from = blockIdx.y * each;
+	int64_t to = from + each < a.n ? from + each : a.n;
+	struct best b = { 0, -1 };
+
+#pragma unroll 4
+	for (int64_t i = from + threadIdx.x % LANES; i < to; i += LANES) {
+		struct best c = { (acc)elem::get(line[i * a.inner]), i };
+
+		if (better(a, b, c))
+			b = c;
+	}
+	return b;
+}
+
 RLX_G_KERNEL(argreduce, struct rlx_k_argreduce, 256)
 {
 	SHARED(struct best, room, [MAX_WAVES]);
 	const mem *x = RLX_G_PTR(const mem, a.x);
-	void *idx = RLX_G_PTR(void, a.idx);
+	struct best *parts = (struct best *)env.scratch;
 	int64_t groups = 256 / LANES, step = (int64_t)gridDim.x * groups;
 
+	if (env.pass && blockIdx.y)
+		return;
 	for (int64_t o = blockIdx.x * groups + threadIdx.x / LANES; o < a.outer * a.inner;
 	     o += step) {
-		const mem *line = x + o / a.inner * a.n * a.inner + o % a.inner;
 		struct best b = { 0, -1 };
 
-		for (int64_t i = threadIdx.x % LANES; i < a.n; i += LANES) {
-			struct best c = { (acc)elem::get(line[i * a.inner]), i };
-
-			if (better(a, b, c))
-				b = c;
-		}
+		if (!env.pass)
+			b = walk(a, x, o);
+		else
+			for (unsigned int i = threadIdx.x % LANES; i < gridDim.y; i += LANES)
+				if (better(a, b, parts[o * gridDim.y + i]))
+					b = parts[o * gridDim.y + i];
 		if (LANES > 1)
 			b = over_lanes(a, b, room);
 		if (threadIdx.x % LANES)
 			continue;
-		if (a.idx_type == RLX_K_I32)
-			((int32_t *)idx)[o] = (int32_t)b.at;
+		if (gridDim.y > 1 && !env.pass)
+			parts[o * gridDim.y + blockIdx.y] = b;
 		else
-			((int64_t *)idx)[o] = b.at;
+			store(a, env, o, b);
 	}
 }

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Attention: RLX_K0 0 a query at a time, 1 by tensor cores.
+// Attention: RLX_K0 0 a query at a time, 1 by tensor cores, 2 by groups of waves, 8 to few keys.
 #if RLX_K0 == 0
 #include "kernels/gpu/attention_row.h"
-#else
+#elif RLX_K0 == 8
+#include "kernels/gpu/attention_few.h"
+#elif RLX_K0 == 1
 #include "kernels/gpu/attention_mma.h"
+#else
+#include "kernels/gpu/attention_wgmma.h"
 #endif

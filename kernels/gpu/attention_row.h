@@ -201,12 +201,14 @@ static DEV inline void merge(const struct rlx_k_attention &a, const struct rlx_g
 RLX_G_KERNEL(attention, struct rlx_k_attention, 256)
 {
 	SHARED(float, q, [MAX_DIM + KEYS + 256]);	/* and scores, and room */
-	int64_t rows = a.batch * a.heads * a.q_len;
+	int64_t each = a.heads * a.q_len, rows = live_rows(env, a.batch) * each;
 
 #if RLX_K2
-	int splits = (int)(gridDim.x / rows), s = (int)(blockIdx.x % splits);
+	int splits = (int)(gridDim.x / (a.batch * each)), s = (int)(blockIdx.x % splits);
 	int64_t r = blockIdx.x / splits;
 
+	if (r >= rows)
+		return;
 	if (env.pass) {
 		if (s == 0)
 			merge(a, env, r, splits);

@@ -10,6 +10,11 @@
  *		... a is the argument struct, env the struct rlx_g_env ...
  *	}
  *
+ * RLX_G_KERNEL_EARLY is for a kernel that can begin before the launch ahead of it has
+ * ended, with what no launch writes (weights); it calls launch_wait() by itself. So
+ * does RLX_G_KERNEL_ALONE, of which a multiprocessor has one block at a time (and each
+ * thread all the registers it can).
+ *
  * Indices, __syncthreads() and mathematics have CUDA's names. Shared memory comes
  * from SHARED() and SHARED_DYNAMIC() only, at the top of the kernel. Operations
  * of a wave (WAVE threads: 32 or 64) take all of its lanes, so blocks are whole
@@ -29,6 +34,41 @@
 #include "kernels/gpu/env.h"
 #include "kernels/type.h"
 
+#if defined(RLX_EMU) || defined(__HIP__) || defined(__HIPCC__) || defined(__HIPCC_RTC__)
+/* *p if @in, else zeros; CUDA does it without a branch. */
+template <class T> static DEV inline T load_if(const T *p, bool in)
+{
+	return in ? *p : T();
+}
+
+/* Four of the bytes of @a, then @b: which, by the digits of @which from the lowest on */
+static DEV inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t which)
+{
+	uint64_t both = (uint64_t)b << 32 | a;
+	uint32_t v = 0;
+
+	for (int i = 0; i < 4; i++)
+		v |= (uint32_t)(both >> (which >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+	return v;
+}
+
+/* f32 with 10 bits of fraction, rounded to nearest, ties away from zero */
+static DEV inline uint32_t round_tf32(uint32_t u)
+{
+	return (u & 0x7fffffff) > 0x7f800000 ? 0x7fffffff : (u + 0x1000) & 0xffffe000;
+}
+
+/* c plus four products of signed bytes */
+static DEV inline int dot_i8(int a, int b, int c)
+{
+	uint32_t sum = (uint32_t)c;
+
+	for (int i = 0; i < 32; i += 8)
+		sum += (uint32_t)((int)(int8_t)(a >> i) * (int)(int8_t)(b >> i));
+	return (int)sum;
+}
+#endif
+
 #define WAVE		RLX_WAVE
 
 /* Rank of a thread in its wave; blocks are one-dimensional in x. */
@@ -40,6 +80,12 @@ static DEV inline int lane_id(void)
 static DEV inline int wave_id(void)
 {
 	return (int)(threadIdx.x / WAVE);
+}
+
+/* Of @rows that a launch has, those that carry data; nothing that a launch writes. */
+static DEV inline int64_t live_rows(const struct rlx_g_env &env, int64_t rows)
+{
+	return env.live ? *env.live : rows;
 }
 
 static DEV inline uint64_t rlx_g_at(const void *p, const struct rlx_g_env &env)
@@ -214,6 +260,12 @@ static DEV inline float load_float(const void *p, int64_t i, int type)
 	return to_f32(((const f16 *)p)[i]);
 }
 
+/* A float of 16 bits or more */
+static DEV inline double load_real(const void *p, int64_t i, int type)
+{
+	return type == RLX_K_F64 ? ((const double *)p)[i] : (double)load_float(p, i, type);
+}
+
 static DEV inline void store_float(void *p, int64_t i, int type, float x)
 {
 	if (type == RLX_K_F32)
@@ -256,6 +308,18 @@ struct op_max {
 		return a > b || a != a ? a : b;
 	}
 };
+
+/* Of this thread's value and those of the lanes below. */
+template <class OP, class T> static DEV inline T wave_scan(T v)
+{
+	for (int d = 1; d < WAVE; d *= 2) {
+		T below = shuffle(v, lane_id() < d ? lane_id() : lane_id() - d);
+
+		if (lane_id() >= d)
+			v = OP::of(below, v);
+	}
+	return v;
+}
 
 template <class OP, class T> static DEV inline T wave_reduce(T v)
 {

@@ -8,10 +8,64 @@
 #define DEV		__device__ __attribute__((always_inline))
 #define DEV_OUTLINE	__device__ __noinline__
 
-#define RLX_G_KERNEL(name, type, threads)				\
-	extern "C" __global__ void __launch_bounds__(threads)		\
+/*
+ * From Hopper on a launch may begin while the one before it still runs. launch_wait()
+ * returns when that one has ended and what it wrote can be seen; every thread calls it
+ * once. launch_next() lets the launch behind this one begin, as its own wait allows.
+ */
+static DEV inline void launch_wait(void)
+{
+#if RLX_ARCH >= 90
+	asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+static DEV inline void launch_next(void)
+{
+#if RLX_ARCH >= 90
+	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+/* How many blocks at least a multiprocessor is to hold; a kernel may define it first. */
+#ifdef RLX_G_BLOCKS
+#define RLX_G_BOUNDS(threads)	__launch_bounds__(threads, RLX_G_BLOCKS)
+#else
+#define RLX_G_BOUNDS(threads)	__launch_bounds__(threads)
+#endif
+#define RLX_G_KERNEL_BOUNDS(name, type, ...)				\
+	static DEV inline void rlx_g_##name##_body(const type &a, const struct rlx_g_env &env); \
+	extern "C" __global__ void __VA_ARGS__				\
 	rlx_g_##name(const __grid_constant__ type a,			\
-		     const __grid_constant__ struct rlx_g_env env)
+		     const __grid_constant__ struct rlx_g_env env)	\
+	{								\
+		launch_next();						\
+		rlx_g_##name##_body(a, env);				\
+	}								\
+	static DEV inline void rlx_g_##name##_body(const type &a, const struct rlx_g_env &env)
+/* Hints: the line at @p into the second-level cache, or near this processor. */
+static DEV inline void bring(const void *p)
+{
+	asm volatile("prefetch.global.L2 [%0];" :: "l"(p));
+}
+
+static DEV inline void bring_near(const void *p)
+{
+	asm volatile("{ .reg .b32 v; ld.global.u8 v, [%0]; }" :: "l"(p));
+}
+
+#define RLX_G_KERNEL_EARLY(name, type, threads)				\
+	RLX_G_KERNEL_BOUNDS(name, type, RLX_G_BOUNDS(threads))
+#define RLX_G_KERNEL_ALONE(name, type, threads)				\
+	RLX_G_KERNEL_BOUNDS(name, type, __launch_bounds__(threads, 1))
+#define RLX_G_KERNEL(name, type, threads)				\
+	static DEV inline void rlx_g_##name##_late(const type &a, const struct rlx_g_env &env); \
+	RLX_G_KERNEL_EARLY(name, type, threads)				\
+	{								\
+		launch_wait();						\
+		rlx_g_##name##_late(a, env);				\
+	}								\
+	static DEV inline void rlx_g_##name##_late(const type &a, const struct rlx_g_env &env)
 
 #define __builtin_memcpy	memcpy
 
@@ -62,6 +116,16 @@ static DEV inline uint32_t shared_address(const void *p)
 	return (uint32_t)__cvta_generic_to_shared(p);
 }
 
+/* Words at @p, 16-byte aligned, or zeros unless @there; without a branch. */
+static DEV inline void load_words(uint32_t v[4], const void *p, bool there)
+{
+	asm volatile("{ .reg .pred q; setp.ne.u32 q, %5, 0;\n"
+		     "mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 %2, 0; mov.u32 %3, 0;\n"
+		     "@q ld.global.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+		     : "=&r"(v[0]), "=&r"(v[1]), "=&r"(v[2]), "=&r"(v[3])
+		     : "l"(p), "r"((uint32_t)there));
+}
+
 /* Copy @n (4, 8, 16) bytes into shared memory behind the thread's back; the last
  * @n - @from of them are zeros. */
 static DEV inline void copy_async(void *dst, const void *src, int n, int from)
@@ -69,7 +133,7 @@ static DEV inline void copy_async(void *dst, const void *src, int n, int from)
 	uint32_t at = shared_address(dst);
 
 	if (n == 16)
-		asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+		asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
 			     :: "r"(at), "l"(src), "r"(from) : "memory");
 	else if (n == 8)
 		asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;"
@@ -89,8 +153,63 @@ template <int LEFT> static DEV inline void copy_wait(void)
 	asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory");
 }
 
+/* *p if @in, else zeros; without a branch, so that several are under way at once. */
+template <class T> static DEV inline T load_if(const T *p, bool in)
+{
+	T v;
+
+	if constexpr (sizeof(T) == 8) {
+		uint64_t u;
+
+		asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; mov.b64 %0, 0; "
+			     "@p ld.global.u64 %0, [%1];}" : "=l"(u) : "l"(p), "r"((int)in));
+		memcpy(&v, &u, 8);
+	} else if constexpr (sizeof(T) == 4) {
+		uint32_t u;
+
+		asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; mov.b32 %0, 0; "
+			     "@p ld.global.u32 %0, [%1];}" : "=r"(u) : "l"(p), "r"((int)in));
+		memcpy(&v, &u, 4);
+	} else if constexpr (sizeof(T) == 2) {
+		uint16_t u;
+
+		asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; mov.b16 %0, 0; "
+			     "@p ld.global.u16 %0, [%1];}" : "=h"(u) : "l"(p), "r"((int)in));
+		memcpy(&v, &u, 2);
+	}
+	return v;
+}
+
+/* Four of the bytes of @a, then @b: which, by the digits of @which from the lowest on */
+static DEV inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t which)
+{
+	uint32_t v;
+
+	asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(which));
+	return v;
+}
+
+/* f32 with 10 bits of fraction, rounded to nearest, ties away from zero */
+static DEV inline uint32_t round_tf32(uint32_t u)
+{
+	uint32_t v;
+
+	asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(v) : "r"(u));
+	return v;
+}
+
+/* c plus four products of signed bytes */
+static DEV inline int dot_i8(int a, int b, int c)
+{
+	int d;
+
+	asm("dp4a.s32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+	return d;
+}
+
 static DEV inline float atomic_add(float *p, float v) { return atomicAdd(p, v); }
 static DEV inline uint32_t atomic_add(uint32_t *p, uint32_t v) { return atomicAdd(p, v); }
+static DEV inline uint32_t atomic_max(uint32_t *p, uint32_t v) { return atomicMax(p, v); }
 
 static DEV inline uint32_t atomic_cas(uint32_t *p, uint32_t old, uint32_t v)
 {
@@ -99,6 +218,22 @@ static DEV inline uint32_t atomic_cas(uint32_t *p, uint32_t old, uint32_t v)
 
 static DEV inline void memory_fence(void) { __threadfence(); }
 static DEV inline float fast_exp(float x) { return __expf(x); }
+static DEV inline float fast_exp2(float x)
+{
+	float y;
+
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+	return y;
+}
+
+static DEV inline float fast_reciprocal(float x)
+{
+	float r;
+
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+	return r;
+}
+
 static DEV inline float rsqrt_f32(float x) { return rsqrtf(x); }
 
 #endif

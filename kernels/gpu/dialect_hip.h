@@ -7,6 +7,7 @@
 #include <hip/hip_runtime.h>
 #include <stdint.h>
 #else
+#define half		rlx_g_half	/* HIPRTC puts one of its own before a program */
 #include "stdint.h"
 #endif
 
@@ -17,6 +18,20 @@
 #define RLX_G_KERNEL(name, type, threads)				\
 	extern "C" __global__ void __launch_bounds__(threads)		\
 	rlx_g_##name(const type a, const struct rlx_g_env env)
+#define RLX_G_KERNEL_EARLY	RLX_G_KERNEL
+
+/* A launch begins when the one before has ended. */
+static DEV inline void launch_wait(void)
+{
+}
+
+static DEV inline void bring(const void *p)
+{
+}
+
+static DEV inline void bring_near(const void *p)
+{
+}
 
 #define SHARED(T, name, dims)	__shared__ __attribute__((aligned(16))) T name dims
 #define SHARED_DYNAMIC(name)						\
@@ -72,6 +87,16 @@ static DEV inline void wave_sync(void)
 	__builtin_amdgcn_wave_barrier();
 }
 
+/* Words at @p, 16-byte aligned, or zeros unless @there. */
+static DEV inline void load_words(uint32_t v[4], const void *p, bool there)
+{
+	struct alignas(16) words { uint32_t v[4]; } w = {};
+
+	if (there)
+		w = *(const struct words *)p;
+	memcpy(v, &w, sizeof(w));
+}
+
 /* No copies behind the thread's back here: the bytes are there at once. */
 static DEV inline void copy_async(void *dst, const void *src, int n, int from)
 {
@@ -93,6 +118,7 @@ template <int LEFT> static DEV inline void copy_wait(void) {}
 
 static DEV inline float atomic_add(float *p, float v) { return atomicAdd(p, v); }
 static DEV inline uint32_t atomic_add(uint32_t *p, uint32_t v) { return atomicAdd(p, v); }
+static DEV inline uint32_t atomic_max(uint32_t *p, uint32_t v) { return atomicMax(p, v); }
 
 static DEV inline uint32_t atomic_cas(uint32_t *p, uint32_t old, uint32_t v)
 {
@@ -101,6 +127,8 @@ static DEV inline uint32_t atomic_cas(uint32_t *p, uint32_t old, uint32_t v)
 
 static DEV inline void memory_fence(void) { __threadfence(); }
 static DEV inline float fast_exp(float x) { return __expf(x); }
+static DEV inline float fast_exp2(float x) { return exp2f(x); }
+static DEV inline float fast_reciprocal(float x) { return 1.0f / x; }
 static DEV inline float rsqrt_f32(float x) { return 1.0f / sqrtf(x); }
 
 /* From here on: what the shared headers define is for the device as well. */

@@ -9,6 +9,12 @@
  * struct rlx_g_env - the second parameter of every kernel
  * @table: device addresses of the buffers a run binds; see below
  * @scratch: as many bytes as the launch asked for
+ * @zeros: RLX_G_ZEROS words that are 0 when a launch begins (after its launch_wait())
+ *         and must be again when it ends: for blocks that count themselves
+ * @maps: of the launch's tiles, RLX_G_MAP bytes each, or NULL
+ * @live: NULL, or how many rows carry data, the first ones: kernels whose rows are
+ *        many leave the others alone (live_rows() in dialect.h). So the number changes
+ *        and no captured launch does
  * @units: what the CPU kernel's header calls the number of units
  * @pass: 0 .. passes - 1 of the launch
  *
@@ -19,10 +25,15 @@
 struct rlx_g_env {
 	const uint64_t	*table;
 	void		*scratch;
+	uint32_t	*zeros;
+	const void	*maps;
+	const int64_t	*live;
 	uint64_t	units;
 	uint32_t	pass, pad;
 };
 
+#define RLX_G_ZEROS	4096
 #define RLX_G_INDIRECT	((uint64_t)1 << 63)
+#define RLX_G_MAP	128
 
 #endif

@@ -26,11 +26,11 @@ RLX_G_KERNEL(iota, struct rlx_k_iota, 256)
 
 	for (int64_t i = line_first(); i < a.n; i += line_step()) {
 #if RLX_K0 == 1
-		dst[i] = a.start + (double)i * a.step;
+		dst[i] = fma((double)i, a.step, a.start);
 #elif RLX_K0 == 2
-		dst[i] = (float)(a.start + (double)i * a.step);
+		dst[i] = (float)(fma((double)i, a.step, a.start));
 #elif RLX_K0 <= 6
-		dst[i] = type::put(f64_to_odd(a.start + (double)i * a.step));
+		dst[i] = type::put(f64_to_odd(fma((double)i, a.step, a.start)));
 #else
 		dst[i] = type::put((type::acc)((uint64_t)a.istart +
 					       (uint64_t)i * (uint64_t)a.istep));

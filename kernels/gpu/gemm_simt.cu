@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: MIT
 // Matrix products of f32 or f64 without tensor cores: tiles in shared memory.
 #include "kernels/gpu/gemv.h"
+#include "kernels/gpu/route.h"
+#include "kernels/gpu/simt.h"
 
-/* RLX_K0: 0 f32, 1 f64; RLX_K1: 0 a large tile, 1 a small one, 2 few rows of f32 */
+/*
+ * RLX_K0: 0 f32, 1 f64; RLX_K1: 0 a large tile, 1 a small one, 2 few rows of f32; RLX_K3:
+ * RLX_G_ROUTED or 0
+ */
 #if RLX_K0 == 0
 typedef float real;
 #else
@@ -23,11 +28,17 @@ static DEV inline real same(real x)
 	return x;
 }
 
-/* A matrix: element (i, k) at p[i * ld + k], or p[k * ld + i] if trans. */
+typedef gemm_operands<real, real, real, real> operands;
+
+/*
+ * A matrix: element (i, k) at p[i * ld + k], or p[k * ld + i] if trans; row list[i], if
+ * there is a list.
+ */
 struct side {
 	const real	*p;
 	size_t		ld, n, depth;
 	bool		trans;
+	const int	*list;
 };
 
 /* Its rows [first, first + EDGE), k [at, at + DEPTH); zeros beyond the edges. */
@@ -37,37 +48,39 @@ static DEV inline void load(real (*to)[EDGE + 4], const struct side &s, size_t f
 		int i = s.trans ? e % EDGE : e / DEPTH, k = s.trans ? e / EDGE : e % DEPTH;
 		bool in = first + i < s.n && at + k < s.depth;
 
-		to[k][i] = !in ? 0 : s.trans ? s.p[(at + k) * s.ld + first + i] :
-					       s.p[(first + i) * s.ld + at + k];
+		size_t row = !in ? 0 : s.list ? (size_t)s.list[first + i] : first + i;
+
+		to[k][i] = !in ? 0 : s.trans ? s.p[(at + k) * s.ld + row] :
+					       s.p[row * s.ld + at + k];
 	}
 }
 
-static DEV inline void product(const struct rlx_k_gemm &a, const struct rlx_g_env &env,
-			       real (*as)[EDGE + 4], real (*bs)[EDGE + 4],
-			       real (*out)[EDGE + 1], int64_t t)
+/* Where tiles of operands lie, and some rows of sums. */
+struct room {
+	real	a[DEPTH][EDGE + 4], b[DEPTH][EDGE + 4], out[16][EDGE + 1];
+};
+
+/*
+ * Tile @t of those of one batch index, @down of them from top to bottom; @list: where rows
+ * of a and c are, or NULL.
+ */
+static DEV inline void product(const struct rlx_k_gemm &a, const operands &o, struct room *at,
+			       int64_t down, int64_t t, const int *list)
 {
-	int64_t down = ((int64_t)a.m + EDGE - 1) / EDGE;
 	int64_t across = ((int64_t)a.n + EDGE - 1) / EDGE, row, col;
-	gemm_operands<real, real, real, real> o(a, env, t / (down * across));
 	int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
-	struct side left = { o.a, a.lda, a.m, a.k, a.trans_a };
-	struct side right = { o.b, a.ldb, a.n, a.k, a.b_form == RLX_B_ROWS };
+	struct side left = { o.a, a.lda, a.m, a.k, a.trans_a, list };
+	struct side right = { o.b, a.ldb, a.n, a.k, a.b_form == RLX_B_ROWS, 0 };
 	real sum[PER][PER] = {};
 
-	gemm_tile(t % (down * across), down, across, &row, &col);
+	gemm_tile(t, down, across, &row, &col);
 	row *= EDGE;
 	col *= EDGE;
-	for (size_t at = 0; at < a.k; at += DEPTH) {
-		load(as, left, (size_t)row, at);
-		load(bs, right, (size_t)col, at);
+	for (size_t k = 0; k < a.k; k += DEPTH) {
+		load(at->a, left, (size_t)row, k);
+		load(at->b, right, (size_t)col, k);
 		__syncthreads();
-#pragma unroll
-		for (int k = 0; k < DEPTH; k++)
-#pragma unroll
-			for (int i = 0; i < PER; i++)
-#pragma unroll
-				for (int j = 0; j < PER; j++)
-					sum[i][j] += as[k][y * PER + i] * bs[k][x + 16 * j];
+		simt_multiply<DEPTH>(sum, at->a, at->b);
 		__syncthreads();
 	}
 	/* through shared memory: each end of a sum is written once in the code, and
@@ -76,7 +89,7 @@ static DEV inline void product(const struct rlx_k_gemm &a, const struct rlx_g_en
 	for (int i = 0; i < PER; i++) {
 #pragma unroll
 		for (int j = 0; j < PER; j++)
-			out[y][x + 16 * j] = sum[i][j];
+			at->out[y][x + 16 * j] = sum[i][j];
 		__syncthreads();
 #pragma unroll 1
 		for (int e = (int)threadIdx.x; e < 16 * EDGE; e += 256) {
@@ -84,7 +97,8 @@ static DEV inline void product(const struct rlx_k_gemm &a, const struct rlx_g_en
 			size_t c = (size_t)col + e % EDGE;
 
 			if (r < a.m && c < a.n)
-				o.finish(a, r, c, out[e / EDGE][e % EDGE], same, same);
+				o.finish(a, list ? (size_t)list[r] : r, c,
+					 at->out[e / EDGE][e % EDGE], same, same);
 		}
 		__syncthreads();
 	}
@@ -95,7 +109,28 @@ RLX_G_KERNEL(gemm_f32, struct rlx_k_gemm, 256)
 {
 	SHARED(float, room, [GEMV_ROOM(sizeof(float))]);
 
-	gemv<float, gemm_operands<float, float, float, float>>(a, env, room, same, same, same);
+	gemv<float, operands>(a, env, room, same, same, same);
+}
+#elif RLX_K3 == RLX_G_ROUTED
+RLX_G_KERNEL(gemm_routed, struct rlx_g_routed, 256)
+{
+	SHARED(struct room, room, [1]);
+	SHARED(uint64_t, sums, [256 / WAVE]);
+	route<EDGE, 256> r(a, env);
+	int64_t across = ((int64_t)a.g.n + EDGE - 1) / EDGE;
+	struct rlx_k_gemm g = a.g;
+
+	if (env.pass == 0) {
+		if (blockIdx.x == 0)
+			r.sort(env, sums);
+		return;
+	}
+	for (int64_t t = blockIdx.x; t < *r.tiles * across; t += gridDim.x) {
+		const int *list;
+		int group = r.take(t / across, &list, &g.m);
+
+		product(g, operands(g, env, group), room, 1, t % across, list);
+	}
 }
 #else
 #if RLX_K0 == 0
@@ -104,13 +139,12 @@ RLX_G_KERNEL(gemm_f32, struct rlx_k_gemm, 256)
 RLX_G_KERNEL(gemm_f64, struct rlx_k_gemm, 256)
 #endif
 {
-	SHARED(real, as, [DEPTH][EDGE + 4]);
-	SHARED(real, bs, [DEPTH][EDGE + 4]);
-	SHARED(real, out, [16][EDGE + 1]);
-	int64_t tiles = (((int64_t)a.m + EDGE - 1) / EDGE) * (((int64_t)a.n + EDGE - 1) / EDGE);
+	SHARED(struct room, room, [1]);
+	int64_t down = (live_rows(env, (int64_t)a.m) + EDGE - 1) / EDGE;
+	int64_t each = down * (((int64_t)a.n + EDGE - 1) / EDGE);
+	int64_t tiles = each * (int64_t)rlx_k_gemm_batches(&a);
 
-	tiles *= (int64_t)rlx_k_gemm_batches(&a);
 	for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x)
-		product(a, env, as, bs, out, t);
+		product(a, operands(a, env, t / each), room, down, t % each, 0);
 }
 #endif

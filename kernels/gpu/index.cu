@@ -13,7 +13,8 @@ template <class W> static DEV inline void gather_by(const struct rlx_k_gather &a
 	const void *idx = RLX_G_PTR(const void, a.idx);
 	W *out = RLX_G_PTR(W, a.out);
 	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
-	int64_t inner = a.inner / (int64_t)sizeof(W), n = a.outer * a.n_idx * inner;
+	int64_t inner = a.inner / (int64_t)sizeof(W);
+	int64_t n = live_rows(env, a.outer * a.n_idx) * inner;
 
 	for (int64_t i = line_first(); i < n; i += line_step()) {
 		int64_t k, j, o = divide(divide(i, inner, &k), a.n_idx, &j);
@@ -130,39 +131,84 @@ static DEV inline void put(type::mem *p, type::mem with, int op)
 	}
 }
 
-/* A thread takes all of one line along the axis, in order: only those can collide. */
+/* How the lines of updates along the axis lie: only updates of one line can collide. */
+struct lines {
+	int64_t	n, along, inner;
+};
+
+static DEV inline struct lines lines_of(const struct rlx_k_scatter_elements &a)
+{
+	struct lines l = { 1, a.dim[a.axis], 1 };
+
+	for (int d = 0; d < a.rank; d++) {
+		l.n *= d == a.axis ? 1 : a.dim[d];
+		l.inner *= d > a.axis ? a.dim[d] : 1;
+	}
+	return l;
+}
+
+/* Where in the result line @i begins. */
+static DEV inline int64_t line_to(const struct rlx_k_scatter_elements &a, int64_t i)
+{
+	int64_t to = 0, j;
+
+	for (int d = a.rank - 1; d >= 0; d--) {
+		if (d == a.axis)
+			continue;
+		i = divide(i, a.dim[d], &j);
+		to += j * a.out_stride[d];
+	}
+	return to;
+}
+
+/*
+ * A thread takes all of one line, in order. RLX_K2: it takes one update, and the last
+ * one for a place wins: a table of the places of all lines is cleared, then learns
+ * which that is, then says who writes.
+ */
 RLX_G_KERNEL(scatter_elements, struct rlx_k_scatter_elements, 256)
 {
+	const struct lines l = lines_of(a);
 	const type::mem *upd = RLX_G_PTR(const type::mem, a.upd);
 	const void *idx = RLX_G_PTR(const void, a.idx);
 	type::mem *out = RLX_G_PTR(type::mem, a.out);
 	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
-	int64_t n = 1, inner = 1;
+#if RLX_K2
+	uint32_t *last = (uint32_t *)env.scratch;
 
-	for (int d = 0; d < a.rank; d++)
-		n *= d == a.axis ? 1 : a.dim[d];
-	for (int d = a.axis + 1; d < a.rank; d++)
-		inner *= a.dim[d];
-	for (int64_t i = line_first(); i < n; i += line_step()) {
-		int64_t at = i, to = 0, low, first;
+	if (env.pass == 0) {
+		for (int64_t i = line_first(); i < l.n * a.axis_dim; i += line_step())
+			last[i] = 0;
+		return;
+	}
+	for (int64_t i = line_first(); i < l.n * l.along; i += line_step()) {
+		int64_t low, j, o = divide(divide(i, l.inner, &low), l.along, &j);
+		int64_t line = o * l.inner + low, k = load_index(idx, i, a.idx_type);
+		uint32_t *at;
 
-		for (int d = a.rank - 1; d >= 0; d--) {
-			int64_t j;
+		if (!index_in(&k, a.axis_dim, bad))
+			continue;
+		at = &last[line * a.axis_dim + k];
+		if (env.pass == 1)
+			atomic_max(at, (uint32_t)j + 1);
+		else if (*at == (uint32_t)j + 1)
+			out[line_to(a, line) + k * a.out_stride[a.axis]] = upd[i];
+	}
+#else
 
-			if (d == a.axis)
-				continue;
-			at = divide(at, a.dim[d], &j);
-			to += j * a.out_stride[d];
-		}
-		first = divide(i, inner, &low) * a.dim[a.axis] * inner + low;
-		for (int64_t j = 0; j < a.dim[a.axis]; j++) {
-			int64_t k = load_index(idx, first + j * inner, a.idx_type);
+	for (int64_t i = line_first(); i < l.n; i += line_step()) {
+		int64_t to = line_to(a, i), low;
+		int64_t first = divide(i, l.inner, &low) * l.along * l.inner + low;
+
+		for (int64_t j = 0; j < l.along; j++) {
+			int64_t from = first + j * l.inner;
+			int64_t k = load_index(idx, from, a.idx_type);
 
 			if (index_in(&k, a.axis_dim, bad))
-				put(&out[to + k * a.out_stride[a.axis]],
-				    upd[first + j * inner], a.op);
+				put(&out[to + k * a.out_stride[a.axis]], upd[from], a.op);
 		}
 	}
+#endif
 }
 
 /* A thread takes one element of every piece, in order: the same bits each time. */

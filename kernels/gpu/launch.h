@@ -7,30 +7,53 @@
 #define RLX_G_LAUNCH_H
 
 #include "kernels/attention.h"
+#include "kernels/cached.h"
 #include "kernels/fill.h"
 #include "kernels/gemm.h"
+#include "kernels/gpu/env.h"
 #include "kernels/move.h"
 #include "kernels/norm.h"
+#include "kernels/skinny.h"
 #include "kernels/softmax.h"
+
+/**
+ * struct rlx_g_map - how the chip's copy engine reads a matrix of halves
+ * @field: where its address stands in the arguments
+ * @dim, @step: elements, bytes, innermost first; two batch dimensions last
+ * @box: elements of a tile; the batch dimensions have one
+ */
+struct rlx_g_map {
+	uint32_t	field, box[2];
+	uint64_t	dim[4], step[3];
+};
+
+#define RLX_G_MAPS	2	/* most of a launch */
 
 /**
  * struct rlx_g_launch - a launch of rlx_g_<name>
  * @units: set by the caller: units of the CPU kernel
+ * @arch: set by the caller: NVIDIA's chip, 90 for sm_90; 0: any other
+ * @processors: set by the caller: how many blocks run side by side at least
  * @can: this form of the arguments has a kernel here
  * @grid: blocks; grid[0] of 0: nothing to do
  * @block: threads
  * @shared: bytes of dynamic shared memory
  * @passes: launches, one after the other, each with its number in env.pass; 0 is 1
  * @scratch: bytes of device memory at env.scratch, for all passes
+ * @n_map, @map: what env.maps points to
  * @key: what the module is compiled for, as RLX_K0 .. RLX_K3
  *
- * Pointers in the arguments are not followed, only told from NULL.
+ * Pointers in the arguments are not followed, only told from NULL; how they are aligned
+ * can be seen.
  */
 struct rlx_g_launch {
 	uint64_t	units;
+	uint32_t	arch, processors;
 	bool		can;
 	uint32_t	grid[3], block[3], shared, passes;
 	uint64_t	scratch;
+	uint32_t	n_map;
+	struct rlx_g_map map[RLX_G_MAPS];
 	int32_t		key[4];
 };
 
@@ -98,121 +121,38 @@ static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
 	    ((a->gamma || a->beta || a->bias) && !rlx_g_small_float(a->param_type)) ||
 	    (a->residual && !rlx_g_small_float(a->residual_type)))
 		return;
-	rlx_g_line(l, a->n ? a->rows : 0, 256);
-}
-
-/* Blocks that tiles of @edge x @edge make of a product. */
-static inline int64_t rlx_g_gemm_tiles(const struct rlx_k_gemm *a, int64_t edge)
-{
-	return rlx_g_ceil((int64_t)a->m, edge) * rlx_g_ceil((int64_t)a->n, edge) *
-	       (int64_t)rlx_k_gemm_batches(a);
-}
-
-/* Large tiles where they still make a block for each multiprocessor. */
-static inline bool rlx_g_gemm_large(const struct rlx_k_gemm *a)
-{
-	return rlx_g_gemm_tiles(a, 128) >= 96;
-}
-
-#define RLX_G_GEMV_ROWS	8	/* so few rows go at the speed of b's memory */
-
-static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
-{
-	if (a->m > RLX_G_GEMV_ROWS || a->trans_a || a->b_form == RLX_B_PACKED)
-		return false;
-	rlx_g_line(l, a->m ? rlx_g_ceil((int64_t)a->n, 32) *
-			     (int64_t)rlx_k_gemm_batches(a) : 0, 256);
-	l->key[1] = 2;
-	l->key[2] = a->b_form == RLX_B_COLS ? 2 : 0;
-	return l->grid[0] < 1 << 30;
-}
-
-static inline void rlx_g_gemm_simt(const void *args, struct rlx_g_launch *l, int32_t wide)
-{
-	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
-	bool large = !wide && rlx_g_gemm_large(a);
-
-	if (a->b_form == RLX_B_PACKED)
+	l->key[0] = a->n <= 512 ? 1 : a->n <= 8192 ? 2 : 0;
+	rlx_g_line(l, !a->n ? 0 : l->key[0] == 1 ? rlx_g_ceil(a->rows, 8) : a->rows, 256);
+	/* each wave has several of many rows, for which it keeps gamma and beta */
+	if (l->key[0] == 1 && l->grid[0] > 528)
+		l->grid[0] = 528;
+	if (!l->key[0])
 		return;
-	rlx_g_line(l, rlx_g_gemm_tiles(a, large ? 128 : 64), 256);
-	l->key[0] = wide;
-	l->key[1] = !large;
+	l->key[1] = a->x_type | a->y_type << 4;
+	l->key[2] = a->residual ? a->residual_type : RLX_K_F32;
+	l->key[3] = a->gamma || a->beta || a->bias ? a->param_type : RLX_K_F32;
 }
 
-static inline void rlx_g_gemm_f32_launch(const void *args, struct rlx_g_launch *l)
+/* The cache is split where that makes blocks for a large GPU, not below 64 rows. */
+static inline void rlx_g_cached_launch(const void *args, struct rlx_g_launch *l)
 {
-	if (!rlx_g_gemv((const struct rlx_k_gemm *)args, l))
-		rlx_g_gemm_simt(args, l, 0);
-}
+	const struct rlx_k_cached *a = (const struct rlx_k_cached *)args;
+	int64_t pairs = a->batch * a->kv_heads, group = a->kv_heads ? a->heads / a->kv_heads : 0;
+	int64_t parts = pairs ? 128 / pairs : 1, most = rlx_g_ceil(a->rows, 64);
 
-static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *l)
-{
-	rlx_g_gemm_simt(args, l, 1);
-}
-
-static inline void rlx_g_gemm_bf16_launch(const void *args, struct rlx_g_launch *l)
-{
-	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
-	bool large = rlx_g_gemm_large(a), cols = a->b_form == RLX_B_COLS;
-	uint32_t edge = large ? 128 : 64;
-	/* halves of a stage: rows of 32 or of the edge, each with 8 beside it */
-	uint32_t by_k = edge * 40, by_edge = 32 * (edge + 8);
-
-	l->key[0] = (int32_t)(a->a_num | (unsigned)a->b_num << 2 | (unsigned)a->c_num << 4);
-	if (a->b_form == RLX_B_PACKED || rlx_g_gemv(a, l))
+	if ((a->type != RLX_K_BF16 && a->type != RLX_K_F16) || a->dim % 8 || a->dim < 16 ||
+	    a->dim > RLX_K_CACHED_DIM || group > RLX_K_CACHED_GROUP || group * a->dim > 1024 ||
+	    (a->cos && !rlx_g_small_float(a->table_type)))
 		return;
-	rlx_g_line(l, rlx_g_gemm_tiles(a, edge), large ? 256 : 128);
-	l->shared = 3 * 2 * ((a->trans_a ? by_edge : by_k) + (cols ? by_k : by_edge));
-	l->key[1] = !large;
-	l->key[2] = a->trans_a | cols << 1;
-}
-
-/* By tensor cores: heads are filled up to one of these widths, or 0. */
-static inline int32_t rlx_g_attention_width(const struct rlx_k_attention *a)
-{
-	static const int32_t width[] = { 32, 64, 96, 128, 256 };
-	int64_t dim = a->head_dim > a->v_dim ? a->head_dim : a->v_dim;
-
-	if (a->q_type != a->kv_type || a->q_type == RLX_K_F32 || a->q_len < 8)
-		return 0;
-	for (int i = 0; i < 5; i++)
-		if (dim <= width[i])
-			return width[i];
-	return 0;
-}
-
-static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch *l)
-{
-	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
-	int64_t rows = a->batch * a->heads * a->q_len, splits = 1;
-	int32_t width = rlx_g_attention_width(a);
-
-	if (!rlx_g_small_float(a->q_type) || !rlx_g_small_float(a->kv_type) ||
-	    !rlx_g_small_float(a->out_type) || a->head_dim > 1024 || a->v_dim > 1024)
-		return;
-	if (width) {
-		uint32_t ld = (uint32_t)width + 8;
-
-		rlx_g_line(l, a->batch * a->heads * rlx_g_ceil(a->q_len, 64), 128);
-		/* queries, two stages of keys and values, weights of the waves */
-		l->shared = 2 * (64 * ld + 4 * 64 * ld + 64 * 72);
-		l->key[0] = 1;
-		l->key[1] = a->q_type;
-		l->key[2] = width + (a->bias || a->softcap > 0 ? 1024 : 0);
-		l->key[3] = a->out_type;
-		return;
-	}
-	/* few queries: their keys over enough blocks for a large GPU, 256 at least */
-	if (rows > 0 && rows < 264)
-		splits = rlx_g_ceil(528, rows);
-	if (splits > rlx_g_ceil(a->kv_len, 256))
-		splits = a->kv_len > 256 ? rlx_g_ceil(a->kv_len, 256) : 1;
-	rlx_g_line(l, rows * splits, 256);
-	l->key[2] = splits > 1;
-	if (splits > 1) {
-		l->passes = 2;
-		l->scratch = (uint64_t)(rows * splits * (a->v_dim + 2)) * sizeof(float);
-	}
+	parts = parts < most ? parts : most;
+	parts = parts > 1 ? parts : 1;
+	rlx_g_line(l, pairs * parts, 256);
+	l->key[0] = a->type;
+	l->key[1] = (int32_t)a->dim;
+	l->key[2] = (int32_t)group;
+	l->key[3] = (int32_t)parts;
+	if (parts > 1)
+		l->scratch = (uint64_t)(pairs * parts * group * (a->dim + 2)) * sizeof(float);
 }
 
 static inline void rlx_g_channel_norm_launch(const void *args, struct rlx_g_launch *l)
@@ -306,11 +246,20 @@ static inline void rlx_g_gather_nd_launch(const void *args, struct rlx_g_launch 
 static inline void rlx_g_scatter_elements_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_scatter_elements *a = (const struct rlx_k_scatter_elements *)args;
-	int64_t n = rlx_g_product(a->dim, a->rank);
+	int64_t n = rlx_g_product(a->dim, a->rank), along = a->dim[a->axis];
+	int64_t lines = n ? n / along : 0;
 
-	rlx_g_each(l, n ? n / a->dim[a->axis] : 0);
+	rlx_g_each(l, lines);
 	l->key[0] = 1;
 	l->key[1] = a->type;
+	/* few lines that are long: all their updates at a time, where the last one wins */
+	if (a->op != RLX_K_SCATTER_NONE || lines > 16384 || along < 64 || along >= UINT32_MAX ||
+	    a->axis_dim / along > 64)
+		return;
+	rlx_g_each(l, n > lines * a->axis_dim ? n : lines * a->axis_dim);
+	l->key[2] = 1;
+	l->passes = 3;
+	l->scratch = (uint64_t)lines * (uint64_t)a->axis_dim * sizeof(uint32_t);
 }
 
 static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch *l)
@@ -322,8 +271,12 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 	l->key[1] = a->type;
 }
 
+#include "kernels/gpu/launch_conv.h"
+#include "kernels/gpu/launch_attention.h"
 #include "kernels/gpu/launch_fold.h"
+#include "kernels/gpu/launch_gemm.h"
 #include "kernels/gpu/launch_quant.h"
+#include "kernels/gpu/launch_rnn.h"
 #include "kernels/gpu/launch_space.h"
 
 #endif

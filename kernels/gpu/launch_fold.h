@@ -3,7 +3,10 @@
 #ifndef RLX_G_LAUNCH_FOLD_H
 #define RLX_G_LAUNCH_FOLD_H
 
+#include "kernels/det.h"
 #include "kernels/gpu/launch.h"
+#include "kernels/nms.h"
+#include "kernels/nonzero.h"
 #include "kernels/reduce.h"
 #include "kernels/sortk.h"
 
@@ -13,7 +16,7 @@
  */
 static inline uint32_t rlx_g_splits(int64_t results, int64_t n, int64_t lanes)
 {
-	const int64_t busy = 65536, least = 1024;	/* threads, elements of each */
+	const int64_t busy = 65536, least = 32;	/* threads, elements of each */
 	int64_t want = rlx_g_ceil(busy, results * lanes);
 	int64_t most = n / lanes / least;
 
@@ -50,6 +53,13 @@ static inline void rlx_g_argreduce_launch(const void *args, struct rlx_g_launch 
 	rlx_g_line(l, rlx_g_ceil(results, 256 / lanes), 256);
 	l->key[0] = a->type;
 	l->key[1] = lanes;
+	if (!results)
+		return;
+	l->grid[1] = rlx_g_splits(results, a->n, lanes);
+	if (l->grid[1] > 1) {
+		l->passes = 2;
+		l->scratch = (uint64_t)results * l->grid[1] * 16;
+	}
 }
 
 static inline void rlx_g_scan_launch(const void *args, struct rlx_g_launch *l)
@@ -81,6 +91,45 @@ static inline void rlx_g_topk_launch(const void *args, struct rlx_g_launch *l)
 	for (; tiles > 1; tiles = (tiles + 1) / 2)
 		l->passes++;
 	l->scratch = (uint64_t)lines * (uint64_t)a->n * 2 * 16;
+}
+
+/* A block a matrix; those too large for shared memory share 256 MiB, or have one block. */
+static inline void rlx_g_det_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_det *a = (const struct rlx_k_det *)args;
+	int64_t bytes = a->n * a->n * 8, most = a->n <= 64 ? a->batch : (1 << 28) / bytes;
+
+	most = most > 1 ? most : 1;
+	rlx_g_line(l, a->batch < most ? a->batch : most, a->n <= 16 ? 64 : 256);
+	l->key[0] = a->type;
+	l->key[1] = a->n > 64;
+	if (a->n <= 64)
+		l->shared = (uint32_t)bytes;
+	else
+		l->scratch = l->grid[0] * (uint64_t)bytes;
+}
+
+static inline void rlx_g_nonzero_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_nonzero *a = (const struct rlx_k_nonzero *)args;
+	int64_t blocks = rlx_g_ceil(a->n, 2048);
+
+	rlx_g_line(l, blocks < 1024 ? blocks : 1024, 256);
+	l->key[0] = a->type;
+	l->passes = 2;
+	l->scratch = l->grid[0] * sizeof(int64_t);
+}
+
+static inline void rlx_g_nms_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_nms *a = (const struct rlx_k_nms *)args;
+	int64_t lines = a->batch * a->classes;
+
+	if (lines > 1 << 16)	/* each block adds up what the others have */
+		return;
+	rlx_g_line(l, lines, 256);
+	l->passes = 2;
+	l->scratch = (uint64_t)lines * ((uint64_t)a->n + sizeof(int64_t));
 }
 
 #endif

@@ -3,6 +3,7 @@
 #ifndef RLX_G_LAUNCH_QUANT_H
 #define RLX_G_LAUNCH_QUANT_H
 
+#include "kernels/cast.h"
 #include "kernels/gpu/launch.h"
 #include "kernels/quant.h"
 
@@ -54,6 +55,18 @@ static inline void rlx_g_quant_params_launch(const void *args, struct rlx_g_laun
 static inline void rlx_g_quant_rows_launch(const void *args, struct rlx_g_launch *l)
 {
 	rlx_g_line(l, ((const struct rlx_k_quant_rows *)args)->rows, 256);
+}
+
+static inline void rlx_g_cast_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_cast *a = (const struct rlx_k_cast *)args;
+
+	if (rlx_k_type_float((enum rlx_k_type)a->src_type) ||
+	    rlx_k_type_float((enum rlx_k_type)a->dst_type))
+		return;
+	rlx_g_each(l, a->n);
+	l->key[0] = a->src_type;
+	l->key[1] = a->dst_type;
 }
 
 #endif

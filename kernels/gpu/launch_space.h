@@ -4,9 +4,11 @@
 #define RLX_G_LAUNCH_SPACE_H
 
 #include "kernels/gpu/launch.h"
+#include "kernels/grid.h"
 #include "kernels/pool.h"
 #include "kernels/random.h"
 #include "kernels/resize.h"
+#include "kernels/roi.h"
 #include "kernels/rope.h"
 
 static inline void rlx_g_rope_launch(const void *args, struct rlx_g_launch *l)
@@ -40,7 +42,8 @@ static inline void rlx_g_pool_f32_launch(const void *args, struct rlx_g_launch *
 {
 	const struct rlx_k_pool *a = (const struct rlx_k_pool *)args;
 
-	rlx_g_each(l, (int64_t)(a->planes * a->out[0] * a->out[1] * a->out[2]));
+	if (rlx_g_small_float(a->type))
+		rlx_g_each(l, (int64_t)(a->planes * a->out[0] * a->out[1] * a->out[2]));
 }
 
 static inline void rlx_g_global_pool_f32_launch(const void *args, struct rlx_g_launch *l)
@@ -66,6 +69,24 @@ static inline void rlx_g_resize_nearest_launch(const void *args, struct rlx_g_la
 
 	rlx_g_each(l, rlx_g_resize_out(a));
 	l->key[0] = (int32_t)a->esize;
+}
+
+static inline void rlx_g_grid_sample_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_grid_sample *a = (const struct rlx_k_grid_sample *)args;
+
+	rlx_g_each(l, a->images * a->places * rlx_g_ceil(a->channels, RLX_K_GRID_CHANNELS));
+	l->key[0] = a->type;
+	l->key[1] = a->nd;
+	l->key[2] = a->taps;
+}
+
+static inline void rlx_g_roi_align_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_roi_align *a = (const struct rlx_k_roi_align *)args;
+
+	rlx_g_each(l, a->regions * a->channels * a->out[0] * a->out[1]);
+	l->key[0] = a->type;
 }
 
 #endif

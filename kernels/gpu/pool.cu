@@ -46,8 +46,8 @@ static DEV inline float power(float x, unsigned int n)
 
 RLX_G_KERNEL(pool_f32, struct rlx_k_pool, 256)
 {
-	const float *all = RLX_G_PTR(const float, a.x);
-	float *y = RLX_G_PTR(float, a.y);
+	const void *all = RLX_G_PTR(const void, a.x);
+	void *y = RLX_G_PTR(void, a.y);
 	int64_t *index = RLX_G_PTR(int64_t, a.index);
 	int64_t plane = (int64_t)(a.in[0] * a.in[1] * a.in[2]);
 	int64_t n = (int64_t)(a.planes * a.out[0] * a.out[1] * a.out[2]);
@@ -68,7 +68,7 @@ RLX_G_KERNEL(pool_f32, struct rlx_k_pool, 256)
 							 w.start[2] + k * (int64_t)a.d[2] };
 					int64_t at = (p[0] * (int64_t)a.in[1] + p[1]) *
 						     (int64_t)a.in[2] + p[2];
-					float x = all[c * plane + at];
+					float x = load_float(all, c * plane + at, a.type);
 
 					if (a.kind == RLX_K_POOL_MAX) {
 						bool more = x > v || best < 0 ||
@@ -89,7 +89,7 @@ RLX_G_KERNEL(pool_f32, struct rlx_k_pool, 256)
 			v = w.counted > 0 ? v / (float)w.counted : 0;
 		if (a.kind == RLX_K_POOL_LP && a.lp > 1)
 			v = a.lp == 2 ? sqrtf(v) : powf(v, 1 / (float)a.lp);
-		y[i] = v;
+		store_float(y, i, a.type, v);
 		if (index && a.kind == RLX_K_POOL_MAX)
 			index[i] = best;
 	}

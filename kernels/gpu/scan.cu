@@ -6,9 +6,13 @@
 /* Key: type, 1 for products, 256 or 1 threads for each line. Floats go by double. */
 typedef acc_of<IS_FLOAT, double>::type acc;
 
+struct op_join {
+	static DEV acc of(acc x, acc y) { return RLX_K1 ? x * y : x + y; }
+};
+
 static DEV inline acc join(acc x, acc y)
 {
-	return RLX_K1 ? x * y : x + y;
+	return op_join::of(x, y);
 }
 
 static DEV inline acc load(const mem *x, int64_t i)
@@ -37,24 +41,12 @@ RLX_G_KERNEL(scan, struct rlx_k_scan, 256)
 	}
 }
 #else
-/* Of this thread's value and those of the lanes below. */
-static DEV inline acc wave_scan(acc v)
-{
-	for (int d = 1; d < WAVE; d *= 2) {
-		acc below = shuffle(v, lane_id() < d ? lane_id() : lane_id() - d);
-
-		if (lane_id() >= d)
-			v = join(below, v);
-	}
-	return v;
-}
-
 /* 256 elements at a time; @carry is what came before them, the same in all threads. */
 static DEV inline void piece(const struct rlx_k_scan &a, const mem *x, mem *y, int64_t k,
 			     acc *carry, acc *room)
 {
 	int64_t i = k + threadIdx.x, at = a.reverse ? a.n - 1 - i : i;
-	acc whole = wave_scan(i < a.n ? load(x, at) : (acc)RLX_K1);
+	acc whole = wave_scan<op_join>(i < a.n ? load(x, at) : (acc)RLX_K1);
 	acc before = shuffle(whole, lane_id() ? lane_id() - 1 : 0), front = *carry;
 
 	if (lane_id() == WAVE - 1)

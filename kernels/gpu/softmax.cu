@@ -23,10 +23,9 @@ RLX_G_KERNEL(softmax, struct rlx_k_softmax, 256)
 	const void *x = RLX_G_PTR(const void, a.x);
 	void *y = RLX_G_PTR(void, a.y);
 	int waves = 256 / WAVE;
-	int64_t step = (int64_t)gridDim.x * waves;
+	int64_t rows = live_rows(env, a.outer), step = (int64_t)gridDim.x * waves;
 
-	for (int64_t row = (int64_t)blockIdx.x * waves + wave_id(); row < a.outer;
-	     row += step) {
+	for (int64_t row = (int64_t)blockIdx.x * waves + wave_id(); row < rows; row += step) {
 		int64_t at = row * a.n;
 		float max = -INFINITY, sum = 0;
 
@@ -47,7 +46,7 @@ RLX_G_KERNEL(softmax, struct rlx_k_softmax, 256)
 	const void *x = RLX_G_PTR(const void, a.x);
 	void *y = RLX_G_PTR(void, a.y);
 
-	for (int64_t row = blockIdx.x; row < a.outer; row += gridDim.x) {
+	for (int64_t row = blockIdx.x, n = live_rows(env, a.outer); row < n; row += gridDim.x) {
 		int64_t at = row * a.n;
 		float max = -INFINITY, sum = 0;
 
@@ -66,7 +65,7 @@ RLX_G_KERNEL(softmax, struct rlx_k_softmax, 256)
 {
 	const void *x = RLX_G_PTR(const void, a.x);
 	void *y = RLX_G_PTR(void, a.y);
-	int64_t cols = a.outer * a.inner, step = (int64_t)gridDim.x * 256;
+	int64_t cols = live_rows(env, a.outer) * a.inner, step = (int64_t)gridDim.x * 256;
 
 	for (int64_t c = (int64_t)blockIdx.x * 256 + threadIdx.x; c < cols; c += step) {
 		int64_t at = c / a.inner * a.n * a.inner + c % a.inner;

@@ -6,6 +6,11 @@
 #ifndef RLX_G_STD_H
 #define RLX_G_STD_H
 
+#ifdef __HIPCC_RTC__	/* it has these already, of another type of their size */
+#define int64_t		rlx_g_i64
+#define uint64_t	rlx_g_u64
+#endif
+
 typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;

@@ -115,7 +115,7 @@ static bool fused_conv_sample(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_fused_conv *a = s->args;
 
-	if (i > RLX_ACT_COUNT + 5)
+	if (i > RLX_ACT_COUNT + 6)
 		return false;
 	s->n_in = 4;
 	s->tol = 1e-5;
@@ -135,6 +135,12 @@ static bool fused_conv_sample(unsigned int i, struct rlx_sample *s)
 		a->pad = (struct rlx_ints){ 0 };
 		a->stride = op_keep(s, RLX_INTS(2));
 		a->groups = 2;
+	} else if (i == RLX_ACT_COUNT + 6) {	/* one pixel: a product */
+		s->in[0] = rlx_type(RLX_F32, 2, 8, 11, 16);
+		s->in[1] = rlx_type(RLX_F32, 20, 8, 1, 1);
+		s->in[2] = (struct rlx_type){ 0 };
+		s->in[3] = rlx_type(RLX_F32, 2, 20, 11, 16);
+		a->pad = (struct rlx_ints){ 0 };
 	} else if (i > RLX_ACT_COUNT + 1) {	/* blocked, with and without a plain x */
 		a->block = 16;
 		s->in[0] = i & 1 ? rlx_type(RLX_F32, 2, 3, 7, 9) :

@@ -4,6 +4,8 @@
 
 #include "kernels/attention.h"
 
+#include <float.h>
+
 /* Strides of [batch, heads, length, dim], stored so or with heads inside. */
 static int64_t layout(int64_t *stride, int64_t heads, int64_t len, int64_t dim, bool inside)
 {
@@ -17,13 +19,14 @@ struct form {
 	int	type, out_type;
 	int64_t	q_len, kv_len, dim, v_dim;
 	bool	plain;
+	int64_t	batch;		/* 0: a few */
 };
 
 static void one_attention(const struct form *m, uint64_t *seed)
 {
 	int64_t group = kc_pick(seed, 1, 3), kvh = kc_pick(seed, 1, 2), nq, nk, nv, no;
-	struct rlx_k_attention a = { .batch = kc_pick(seed, 1, 2), .heads = group * kvh,
-		.kv_heads = kvh, .q_len = m->q_len, .kv_len = m->kv_len,
+	struct rlx_k_attention a = { .batch = m->batch ? m->batch : kc_pick(seed, 1, 2),
+		.heads = group * kvh, .kv_heads = kvh, .q_len = m->q_len, .kv_len = m->kv_len,
 		.head_dim = m->dim, .v_dim = m->v_dim, .scale = 0.3f,
 		.q_offset = m->kv_len - m->q_len, .causal = kc_pick(seed, 0, 1),
 		.window = kc_pick(seed, 0, 2) ? 0 : kc_pick(seed, 1, m->kv_len),
@@ -50,6 +53,10 @@ static void one_attention(const struct form *m, uint64_t *seed)
 		a.bias_stride[1] = m->q_len * m->kv_len;
 		a.bias_stride[2] = m->kv_len;
 		a.bias_stride[3] = 1;
+		if (kc_pick(seed, 0, 1))	/* all queries have the first one's */
+			a.bias_stride[2] = 0;
+		for (int64_t j = 0; j < m->kv_len && bt == RLX_K_F32 && kc_pick(seed, 0, 1); j++)
+			((float *)(uintptr_t)a.bias)[j] = -FLT_MAX;
 	}
 	if (kc_pick(seed, 0, 1))
 		a.kv_lens = gpu_alloc((size_t)a.batch, RLX_K_I32, 0, (double)m->kv_len + 1, seed);
@@ -104,6 +111,32 @@ TEST(tensor_cores)
 			i % 2 ? 64 : kc_pick(&seed, 1, 64), i % 2 }, &seed);
 	one_attention(&(struct form){ RLX_K_BF16, RLX_K_BF16, 70, 100, 128, 128, true }, &seed);
 	one_attention(&(struct form){ RLX_K_BF16, RLX_K_BF16, 20, 70, 200, 256, true }, &seed);
+}
+
+/* Several tiles of queries and of keys at each width of a head, aligned or not. */
+TEST(groups_of_waves)
+{
+	static const int64_t dims[][2] = { { 32, 32 }, { 64, 64 }, { 128, 128 }, { 96, 96 },
+					   { 256, 256 }, { 64, 40 }, { 27, 32 }, { 72, 128 } };
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 16; i++)
+		one_attention(&(struct form){ i % 3 ? RLX_K_BF16 : RLX_K_F16,
+			i % 5 ? RLX_K_BF16 : RLX_K_F32, kc_pick(&seed, 65, 270),
+			kc_pick(&seed, 65, 400), dims[i % 8][0], dims[i % 8][1], i < 8 }, &seed);
+	/* more jobs than blocks */
+	one_attention(&(struct form){ RLX_K_BF16, RLX_K_BF16, 200, 70, 64, 64, true, 70 }, &seed);
+}
+
+TEST(few_keys)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 12; i++)
+		one_attention(&(struct form){ i % 2 ? RLX_K_BF16 : RLX_K_F16,
+			i % 3 ? RLX_K_F16 : RLX_K_F32, kc_pick(&seed, 1, 40),
+			kc_pick(&seed, 1, 64), i % 3 ? 32 : kc_pick(&seed, 1, 128),
+			i % 3 ? 32 : kc_pick(&seed, 1, 128), i % 2 }, &seed);
 }
 
 TEST_MAIN()

@@ -8,8 +8,16 @@ EMU_OBJ := $(EMU_SRC:%.c=$(BUILD)/obj/%.o)
 GPU_BIN := $(filter $(BUILD)/test/gpu/%,$(TEST_BIN))
 # Each dtype means other kernels, which take minutes to compile the first time.
 GPU_SLOW := $(BUILD)/test/gpu/dtypes
+# Sizes for a real device's memory, and models of which one takes the emulator minutes.
+GPU_LARGE := $(BUILD)/test/gpu/large $(BUILD)/test/gpu/models
+# Kernels alone, which a tool that watches every access can run in minutes.
+GPU_KERNELS := attention conv fold gemm move quant rnn rows space
+# Tests of ops that take the device of RLX_TEST_GPU in as one more.
+GPU_RIGS := $(addprefix $(BUILD)/test/ops/,regressions data_size edges)
 # The real NVRTC must not meet the emulator on the loader's path.
 GPU_NVRTC := $(BUILD)/test/gpu/nvrtc
+# What they provoke is nothing for a real device.
+GPU_EMULATED := $(BUILD)/test/gpu/emulator $(BUILD)/test/gpu/faults
 # Its fibers are nothing a sanitizer knows; it checks kernels by itself.
 $(BUILD)/obj/selftests/gpu/emu/%.o: SAN :=
 
@@ -34,8 +42,9 @@ EMU_ENV := RLX_EMU_CACHE=$(abspath $(BUILD))/emu-cache RLX_TEST_TIMEOUT=900 \
 	XDG_CACHE_HOME=$(abspath $(BUILD))/emu-cache LD_LIBRARY_PATH=$(abspath $(EMU_DIR))
 check-emu:
 	$(Q)tools/setup.sh check
-	$(Q)+$(SUBMAKE) emu $(GPU_BIN)
-	$(Q)$(EMU_ENV) $(RUN) -g $@ -j $(JOBS) $(filter-out $(GPU_SLOW) $(GPU_NVRTC),$(GPU_BIN))
+	$(Q)+$(SUBMAKE) emu $(GPU_BIN) $(GPU_RIGS)
+	$(Q)$(EMU_ENV) RLX_TEST_GPU=cuda $(RUN) -g $@ -j $(JOBS) $(GPU_RIGS) \
+		$(filter-out $(GPU_SLOW) $(GPU_NVRTC) $(GPU_LARGE),$(GPU_BIN))
 
 # By a compiler that is fetched, or by the one that RLX_NVRTC names.
 check-nvrtc: export RLX_NVRTC ?= $(abspath $(MODELS))/nvrtc/libnvrtc.so.12
@@ -52,9 +61,19 @@ check-emu-dtypes:
 
 # The same programs on a real device. Without one there is nothing to pass.
 check-gpu:
+	$(Q)tools/setup.sh demo
+	$(Q)+$(SUBMAKE) all $(GPU_BIN) $(GPU_RIGS) models
+	$(Q)selftests/gpu/device.sh $(BUILD) $@ && RLX_TEST_GPU=cuda $(RUN) -g $@ -j $(JOBS) \
+		$(GPU_RIGS) $(filter-out $(GPU_EMULATED),$(GPU_BIN))
+
+# Accesses, races in shared memory, reads of what nobody wrote: by NVIDIA's tool.
+check-gpu-sanitizer:
 	$(Q)tools/setup.sh build
-	$(Q)+$(SUBMAKE) all $(GPU_BIN)
-	$(Q)selftests/gpu/device.sh $(BUILD) && $(RUN) -g $@ $(GPU_BIN)
+	$(Q)+$(SUBMAKE) all $(BUILD)/test/gpu/session $(GPU_KERNELS:%=$(BUILD)/test/gpu/%)
+	$(Q)selftests/gpu/device.sh $(BUILD) $@ && $(RUN) -g $@ -j $(JOBS) \
+		"selftests/gpu/sanitizer.sh leaks session" \
+		$(foreach t,memcheck racecheck initcheck synccheck,$(foreach k,$(GPU_KERNELS),\
+			"selftests/gpu/sanitizer.sh $t $k"))
 
 bench-gpu:
 	$(Q)tools/setup.sh demo
@@ -67,4 +86,5 @@ check-hip-build:
 	$(Q)tools/setup.sh hip
 	$(Q)$(RUN) -g $@ selftests/gpu/hip_build.sh
 
-.PHONY: emu check-emu check-nvrtc check-hip-build check-emu-dtypes check-gpu bench-gpu
+.PHONY: emu check-emu check-nvrtc check-hip-build check-emu-dtypes check-gpu bench-gpu \
+	check-gpu-sanitizer

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "backends/gpu/cache.h"
@@ -201,6 +202,51 @@ TEST(processes_at_once)
 	}
 	CHECK(!gpu_cache_load(dir, "key", &p, &n));
 	rlx_free(p);
+}
+
+/* A file of @mib, last used @days ago, that takes no room. */
+static void sparse_file(const char *name, off_t mib, time_t days)
+{
+	struct timespec when[2] = { { .tv_sec = time(NULL) - days * 86400 } };
+	char path[512];
+	int fd;
+
+	when[1] = when[0];
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+	CHECK(fd >= 0 && !ftruncate(fd, mib << 20) && !futimens(fd, when));
+	close(fd);
+}
+
+static bool is_there(const char *name)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return !access(path, F_OK);
+}
+
+/* Beyond 256 MiB what was not used for longest goes, whatever it is. */
+TEST(the_folder_is_bounded)
+{
+	char path[512];
+	struct timespec old[2] = { { .tv_sec = 1000 }, { .tv_sec = 1000 } };
+
+	new_folder();
+	store("old", "but used");
+	the_file(path, sizeof(path));
+	sparse_file("a.bin", 60, 3);
+	sparse_file("b.x7Yz01", 90, 4);
+	sparse_file("c.bin", 90, 1);
+	store("new", "one");	/* 240 MiB: all may stay */
+	CHECK(is_there("a.bin") && is_there("b.x7Yz01") && is_there("c.bin"));
+	CHECK(!utimensat(AT_FDCWD, path, old, 0));
+	CHECK(holds("old", "but used"));
+	sparse_file("d.bin", 30, 2);
+	store("newer", "one");	/* 270: down to 192 */
+	CHECK(!is_there("b.x7Yz01"));
+	CHECK(is_there("a.bin") && is_there("c.bin") && is_there("d.bin"));
+	CHECK(holds("old", "but used") && holds("new", "one") && holds("newer", "one"));
 }
 
 TEST(no_memory)

@@ -3,9 +3,9 @@
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_test.h"
 
-TEST(bf16) { op_case_all("cuda", RLX_BF16, false); }
-TEST(bf16_with_constants) { op_case_all("cuda", RLX_BF16, true); }
-TEST(f16) { op_case_all("cuda", RLX_F16, false); }
-TEST(f64) { op_case_all("cuda", RLX_F64, false); }
+TEST(bf16) { op_case_all(op_case_gpu(), RLX_BF16, false); }
+TEST(bf16_with_constants) { op_case_all(op_case_gpu(), RLX_BF16, true); }
+TEST(f16) { op_case_all(op_case_gpu(), RLX_F16, false); }
+TEST(f64) { op_case_all(op_case_gpu(), RLX_F64, false); }
 
 TEST_MAIN()

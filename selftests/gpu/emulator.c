@@ -12,18 +12,24 @@ struct bug {
 };
 
 #define HEAD								\
-	"#include \"kernels/gpu/dialect.h\"\n"				\
+	"#include \"kernels/gpu/wgmma.h\"\n"				\
 	"struct bug { int *p; int n; };\n"				\
 	"RLX_G_KERNEL(bug, struct bug, 256)\n{\n"
 
+/* Nothing here is to be tried on a real device. */
+static void start(void)
+{
+	gpu_start();
+	CHECK(dlsym(gpu->d->lib, "emu_shared"));
+}
+
 static void *compiled(const char *body)
 {
-	static const int32_t key[4];
 	char source[4096];
 
-	gpu_open();
+	start();
 	snprintf(source, sizeof(source), HEAD "%s\n}\n", body);
-	return gpu_compile(source, "bug", key);
+	return gpu_function(source, "bug", &(struct rlx_g_launch){ 0 });
 }
 
 static int launch(void *fn, struct bug a, uint32_t blocks, uint32_t threads, uint32_t shared)
@@ -32,12 +38,14 @@ static int launch(void *fn, struct bug a, uint32_t blocks, uint32_t threads, uin
 				  .shared = shared };
 	struct rlx_g_env env = { 0 };
 
+	if (shared > 48 << 10)
+		CHECK_CU(CU(cuFuncSetAttribute, void *, int, int)(fn, 8, (int)shared));
 	return gpu_launch(fn, &l, &a, &env);
 }
 
 static int sync_all(void)
 {
-	return CU(cuda, cuStreamSynchronize, void *)(NULL);
+	return CU(cuStreamSynchronize, void *)(NULL);
 }
 
 /* What a run of @body ends with, on @p. */
@@ -54,7 +62,7 @@ TEST(writes_beyond)
 	CHECK_EQ(outcome("if (threadIdx.x < a.n) a.p[threadIdx.x] = 1;", d, 100), 0);
 	CHECK_EQ(outcome("if (threadIdx.x < a.n) a.p[threadIdx.x] = 1;", d, 101), 700);
 	/* nothing works any more */
-	CHECK_EQ(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&(uint64_t){ 0 }, 4), 700);
+	CHECK_EQ(CU(cuMemAlloc_v2, uint64_t *, size_t)(&(uint64_t){ 0 }, 4), 700);
 }
 
 TEST(reads_what_is_free)
@@ -70,15 +78,15 @@ TEST(host_memory)
 {
 	int *h = calloc(64, 4), sum = 0;
 
-	gpu_open();
-	CHECK_CU(CU(cuda, cuMemHostRegister_v2, void *, size_t, unsigned int)(h, 256, 2));
-	CHECK_EQ(CU(cuda, cuMemHostRegister_v2, void *, size_t, unsigned int)(h, 8, 2), 712);
+	start();
+	CHECK_CU(CU(cuMemHostRegister_v2, void *, size_t, unsigned int)(h, 256, 2));
+	CHECK_EQ(CU(cuMemHostRegister_v2, void *, size_t, unsigned int)(h, 8, 2), 712);
 	CHECK_EQ(outcome("if (threadIdx.x < 64) a.p[threadIdx.x] = a.n;", h, 5), 0);
 	for (int i = 0; i < 64; i++)
 		sum += h[i];
 	CHECK_EQ(sum, 5 * 64);
-	CHECK_CU(CU(cuda, cuMemHostUnregister, void *)(h));
-	CHECK_EQ(CU(cuda, cuMemHostUnregister, void *)(h), 713);
+	CHECK_CU(CU(cuMemHostUnregister, void *)(h));
+	CHECK_EQ(CU(cuMemHostUnregister, void *)(h), 713);
 	CHECK_EQ(outcome("if (threadIdx.x < 64) a.p[threadIdx.x] = a.n;", h, 5), 700);
 }
 
@@ -188,7 +196,7 @@ TEST(copies_that_nobody_waits_for)
 			 "4, 4); copy_commit(); copy_wait<0>(); __syncthreads();"
 			 "a.p[threadIdx.x] = s[127 - threadIdx.x];", d, 0), 0);
 	/* read before the wait: the bytes are not there */
-	CHECK_CU(CU(cuda, cuMemsetD8Async, uint64_t, unsigned char, size_t, void *)(
+	CHECK_CU(CU(cuMemsetD8Async, uint64_t, unsigned char, size_t, void *)(
 		(uint64_t)(uintptr_t)d, 0, 512, NULL));
 	CHECK_EQ(outcome("SHARED(int, s, [128]); int v; copy_async(&s[threadIdx.x],"
 			 "a.p + threadIdx.x, 4, 4); copy_commit(); v = s[threadIdx.x];"
@@ -203,13 +211,45 @@ TEST(copies_that_nobody_waits_for)
 		 700);
 }
 
+/* Barriers that count, and what is under way for them. */
+#define BAR	"SHARED(uint64_t, bar, [2]); if (!threadIdx.x) bar_init(bar, 2);"	\
+		"__syncthreads();"
+
+TEST(phases)
+{
+	int *d = dev_new(128 * 4);
+
+	CHECK_EQ(outcome(BAR "if (threadIdx.x % 64 == 0) bar_arrive(bar); bar_wait(bar, 0);"
+			 "a.p[threadIdx.x] = 1;", d, 0), 0);
+	CHECK_EQ(outcome(BAR "if (!threadIdx.x) bar_arrive(bar); bar_wait(bar, 0);", d, 0), 719);
+}
+
+TEST(arrivals_too_many)
+{
+	CHECK_EQ(outcome(BAR "if (!threadIdx.x) bar_expect(bar, 64); __syncthreads();"
+			 "bar_arrive(bar);", dev_new(4), 0), 700);
+}
+
+TEST(products_that_nobody_waits_for)
+{
+	CHECK_EQ(outcome("SHARED_DYNAMIC(s); float v[32]; tile_at t = tile_from(s, 0);"
+			 "group_mma<64, true, false, false>(v, t, t, false); group_commit();",
+			 dev_new(4), 0), 700);
+}
+
+TEST(tiles_by_no_map)
+{
+	CHECK_EQ(outcome(BAR "SHARED_DYNAMIC(s); int at[4] = {};"
+			 "if (!threadIdx.x) tile_load(s, a.p, bar, at);", dev_new(128), 0), 700);
+}
+
 /* Without the attribute that large shared memory wants. */
 static int launch_on(void *fn, struct bug a, uint32_t shared, void *stream)
 {
 	struct rlx_g_env env = { 0 };
 	void *params[2] = { &a, &env };
 
-	return CU(cuda, cuLaunchKernel, void *, unsigned int, unsigned int, unsigned int,
+	return CU(cuLaunchKernel, void *, unsigned int, unsigned int, unsigned int,
 		  unsigned int, unsigned int, unsigned int, unsigned int, void *, void **,
 		  void **)(fn, 1, 1, 1, 32, 1, 1, shared, stream, params, NULL);
 }
@@ -223,10 +263,35 @@ TEST(launch_limits)
 	CHECK_EQ(launch(fn, a, 0, 32, 0), 1);
 	CHECK_EQ(launch(fn, a, 1, 512, 0), 701);	/* over its launch bounds */
 	CHECK_EQ(launch_on(fn, a, (48 << 10) + 4, NULL), 1);
-	CHECK_EQ(CU(cuda, cuFuncSetAttribute, void *, int, int)(fn, 8, (227 << 10) + 4), 1);
-	CHECK_CU(CU(cuda, cuFuncSetAttribute, void *, int, int)(fn, 8, 227 << 10));
+	CHECK_EQ(CU(cuFuncSetAttribute, void *, int, int)(fn, 8, (227 << 10) + 4), 1);
+	CHECK_CU(CU(cuFuncSetAttribute, void *, int, int)(fn, 8, 227 << 10));
 	CHECK_CU(launch(fn, a, 1, 32, 227 << 10));
 	CHECK_CU(sync_all());
+}
+
+/* Static and dynamic shared memory come out of the same. */
+static const char four_kib[] = "SHARED(int, s, [1024]);\n"
+			       "s[threadIdx.x] = a.n; a.p[threadIdx.x] = s[threadIdx.x];";
+
+TEST(static_beside_dynamic)
+{
+	struct bug a = { dev_new(256 * 4), 0 };
+	void *fn = compiled(four_kib);
+
+	CHECK_CU(launch_on(fn, a, 44 << 10, NULL));
+	CHECK_CU(sync_all());
+	CHECK_CU(launch(fn, a, 1, 256, 223 << 10));
+	CHECK_CU(sync_all());
+	CHECK_CU(launch(fn, a, 1, 256, (223 << 10) + 16));
+	CHECK_EQ(sync_all(), 700);
+}
+
+TEST(dynamic_beside_static)
+{
+	struct bug a = { dev_new(256 * 4), 0 };
+
+	CHECK_CU(launch_on(compiled(four_kib), a, (44 << 10) + 16, NULL));
+	CHECK_EQ(sync_all(), 700);
 }
 
 TEST(memory_limit)
@@ -235,15 +300,15 @@ TEST(memory_limit)
 	size_t left, all;
 
 	setenv("RLX_EMU_MEM", "2", 1);
-	gpu_open();
-	CHECK_EQ(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, (2 << 20) + 1), 2);
-	CHECK_CU(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, 1 << 20));
-	CHECK_EQ(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&q, (1 << 20) + 1), 2);
-	CHECK_CU(CU(cuda, cuMemGetInfo_v2, size_t *, size_t *)(&left, &all));
+	start();
+	CHECK_EQ(CU(cuMemAlloc_v2, uint64_t *, size_t)(&p, (2 << 20) + 1), 2);
+	CHECK_CU(CU(cuMemAlloc_v2, uint64_t *, size_t)(&p, 1 << 20));
+	CHECK_EQ(CU(cuMemAlloc_v2, uint64_t *, size_t)(&q, (1 << 20) + 1), 2);
+	CHECK_CU(CU(cuMemGetInfo_v2, size_t *, size_t *)(&left, &all));
 	CHECK_EQ(left, 1 << 20);
 	dev_free((void *)(uintptr_t)p);
-	CHECK_CU(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, 2 << 20));
-	CHECK_EQ(CU(cuda, cuMemFree_v2, uint64_t)(p + 16), 1);
+	CHECK_CU(CU(cuMemAlloc_v2, uint64_t *, size_t)(&p, 2 << 20));
+	CHECK_EQ(CU(cuMemFree_v2, uint64_t)(p + 16), 1);
 }
 
 TEST(faults_on_request)
@@ -251,12 +316,12 @@ TEST(faults_on_request)
 	uint64_t p;
 
 	setenv("RLX_EMU_FAIL", "cuMemAlloc:2:2,cuStreamSynchronize:1:999!", 1);
-	gpu_open();
-	CHECK_CU(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, 8));
-	CHECK_EQ(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, 8), 2);
-	CHECK_CU(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, 8));
+	start();
+	CHECK_CU(CU(cuMemAlloc_v2, uint64_t *, size_t)(&p, 8));
+	CHECK_EQ(CU(cuMemAlloc_v2, uint64_t *, size_t)(&p, 8), 2);
+	CHECK_CU(CU(cuMemAlloc_v2, uint64_t *, size_t)(&p, 8));
 	CHECK_EQ(sync_all(), 999);
-	CHECK_EQ(CU(cuda, cuMemAlloc_v2, uint64_t *, size_t)(&p, 8), 999);
+	CHECK_EQ(CU(cuMemAlloc_v2, uint64_t *, size_t)(&p, 8), 999);
 }
 
 /* x = 2 x + n on one thread: the order of runs shows in the result. */
@@ -268,18 +333,18 @@ TEST(streams_keep_order)
 	int *d = dev_new(4), got;
 
 	for (int i = 0; i < 2; i++)
-		CHECK_CU(CU(cuda, cuStreamCreate, void **, unsigned int)(&s[i], 1));
-	CHECK_CU(CU(cuda, cuEventCreate, void **, unsigned int)(&event, 2));
-	CHECK_CU(CU(cuda, cuMemsetD8Async, uint64_t, unsigned char, size_t, void *)(
+		CHECK_CU(CU(cuStreamCreate, void **, unsigned int)(&s[i], 1));
+	CHECK_CU(CU(cuEventCreate, void **, unsigned int)(&event, 2));
+	CHECK_CU(CU(cuMemsetD8Async, uint64_t, unsigned char, size_t, void *)(
 		(uint64_t)(uintptr_t)d, 0, 4, s[0]));
 	for (int i = 1; i < 10; i++) {
 		void *here = s[i % 2], *there = s[1 - i % 2];
 
-		CHECK_CU(CU(cuda, cuEventRecord, void *, void *)(event, there));
-		CHECK_CU(CU(cuda, cuStreamWaitEvent, void *, void *, unsigned int)(here, event, 0));
+		CHECK_CU(CU(cuEventRecord, void *, void *)(event, there));
+		CHECK_CU(CU(cuStreamWaitEvent, void *, void *, unsigned int)(here, event, 0));
 		CHECK_CU(launch_on(fn, (struct bug){ d, i }, 0, here));
 	}
-	CHECK_CU(CU(cuda, cuStreamSynchronize, void *)(s[1]));
+	CHECK_CU(CU(cuStreamSynchronize, void *)(s[1]));
 	dev_read(&got, d, 4);
 	CHECK_EQ(got, 1013);	/* 2 (2 (... 1) + 2) ... + 9 */
 }
@@ -290,30 +355,30 @@ TEST(graphs_replay)
 	int *d = dev_new(4), *e = dev_new(4), got[2];
 
 	for (int i = 0; i < 2; i++)
-		CHECK_CU(CU(cuda, cuStreamCreate, void **, unsigned int)(&s[i], 1));
-	CHECK_CU(CU(cuda, cuEventCreate, void **, unsigned int)(&fork_event, 2));
-	CHECK_CU(CU(cuda, cuEventCreate, void **, unsigned int)(&join, 2));
-	CHECK_CU(CU(cuda, cuMemsetD8Async, uint64_t, unsigned char, size_t, void *)(
+		CHECK_CU(CU(cuStreamCreate, void **, unsigned int)(&s[i], 1));
+	CHECK_CU(CU(cuEventCreate, void **, unsigned int)(&fork_event, 2));
+	CHECK_CU(CU(cuEventCreate, void **, unsigned int)(&join, 2));
+	CHECK_CU(CU(cuMemsetD8Async, uint64_t, unsigned char, size_t, void *)(
 		(uint64_t)(uintptr_t)d, 0, 4, s[0]));
-	CHECK_CU(CU(cuda, cuStreamBeginCapture_v2, void *, int)(s[0], 2));
+	CHECK_CU(CU(cuStreamBeginCapture_v2, void *, int)(s[0], 2));
 	CHECK_CU(launch_on(fn, (struct bug){ d, 1 }, 0, s[0]));
-	CHECK_CU(CU(cuda, cuEventRecord, void *, void *)(fork_event, s[0]));
-	CHECK_CU(CU(cuda, cuStreamWaitEvent, void *, void *, unsigned int)(s[1], fork_event, 0));
-	CHECK_CU(CU(cuda, cuMemcpyDtoDAsync_v2, uint64_t, uint64_t, size_t, void *)(
+	CHECK_CU(CU(cuEventRecord, void *, void *)(fork_event, s[0]));
+	CHECK_CU(CU(cuStreamWaitEvent, void *, void *, unsigned int)(s[1], fork_event, 0));
+	CHECK_CU(CU(cuMemcpyDtoDAsync_v2, uint64_t, uint64_t, size_t, void *)(
 		(uint64_t)(uintptr_t)e, (uint64_t)(uintptr_t)d, 4, s[1]));
-	CHECK_CU(CU(cuda, cuEventRecord, void *, void *)(join, s[1]));
-	CHECK_CU(CU(cuda, cuStreamWaitEvent, void *, void *, unsigned int)(s[0], join, 0));
+	CHECK_CU(CU(cuEventRecord, void *, void *)(join, s[1]));
+	CHECK_CU(CU(cuStreamWaitEvent, void *, void *, unsigned int)(s[0], join, 0));
 	CHECK_CU(launch_on(fn, (struct bug){ d, 5 }, 0, s[0]));
 	/* nothing has run, and a capturing stream cannot be waited for */
-	CHECK_EQ(CU(cuda, cuStreamSynchronize, void *)(s[0]), 900);
-	CHECK_CU(CU(cuda, cuStreamEndCapture, void *, void **)(s[0], &graph));
-	CHECK_CU(CU(cuda, cuGraphInstantiateWithFlags, void **, void *, unsigned long long)(
+	CHECK_EQ(CU(cuStreamSynchronize, void *)(s[0]), 900);
+	CHECK_CU(CU(cuStreamEndCapture, void *, void **)(s[0], &graph));
+	CHECK_CU(CU(cuGraphInstantiateWithFlags, void **, void *, unsigned long long)(
 		&exec, graph, 0));
-	CHECK_CU(CU(cuda, cuGraphDestroy, void *)(graph));
+	CHECK_CU(CU(cuGraphDestroy, void *)(graph));
 	for (int i = 0; i < 3; i++)
-		CHECK_CU(CU(cuda, cuGraphLaunch, void *, void *)(exec, s[0]));
-	CHECK_CU(CU(cuda, cuStreamSynchronize, void *)(s[0]));
-	CHECK_CU(CU(cuda, cuGraphExecDestroy, void *)(exec));
+		CHECK_CU(CU(cuGraphLaunch, void *, void *)(exec, s[0]));
+	CHECK_CU(CU(cuStreamSynchronize, void *)(s[0]));
+	CHECK_CU(CU(cuGraphExecDestroy, void *)(exec));
 	dev_read(&got[0], d, 4);
 	dev_read(&got[1], e, 4);
 	/* d: 0 -> 1 -> 7 -> 15 -> 35 -> 71 -> 147; e: what it was between */
@@ -323,15 +388,17 @@ TEST(graphs_replay)
 
 TEST(options_and_images)
 {
+	const struct rlx_gpu_rtc *rtc;
 	const char *opt = "--no-such-option";
 	void *prog, *module;
 
-	gpu_open();
-	CHECK_CU(CU(nvrtc, nvrtcCreateProgram, void **, const char *, const char *, int,
-		    char **, char **)(&prog, "int x;", "x", 0, NULL, NULL));
-	CHECK_EQ(CU(nvrtc, nvrtcCompileProgram, void *, int, const char **)(prog, 1, &opt), 5);
-	CHECK_CU(CU(nvrtc, nvrtcDestroyProgram, void **)(&prog));
-	CHECK_EQ(CU(cuda, cuModuleLoadData, void **, const void *)(&module,
+	start();
+	rtc = gpu_rtc_get(gpu->v, NULL);
+	CHECK(rtc);
+	CHECK_CU(rtc->new(&prog, "int x;", "x", 0, NULL, NULL));
+	CHECK_EQ(rtc->compile(prog, 1, &opt), 5);
+	CHECK_CU(rtc->free(&prog));
+	CHECK_EQ(CU(cuModuleLoadData, void **, const void *)(&module,
 			"something that is no image at all"), 200);
 }
 

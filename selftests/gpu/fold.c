@@ -119,6 +119,7 @@ TEST(argreduce)
 		one_argreduce(kc_pick(&seed, 1, 5), kc_pick(&seed, 1, 900), 1, &seed);
 		one_argreduce(kc_pick(&seed, 1, 5), kc_pick(&seed, 1, 30),
 			      kc_pick(&seed, 2, 70), &seed);
+		one_argreduce(kc_pick(&seed, 1, 3), kc_pick(&seed, 16000, 60000), 1, &seed);
 	}
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* GPU matrix products on the emulator, against sums in double. */
+#include "rlx/run.h"
 #include "selftests/gpu/against_cpu.h"
 
 #include "kernels/gemm.h"
@@ -28,6 +29,9 @@ struct gemm_case {
 	int		ta, tb, tc, tbias;	/* enum rlx_k_type */
 	double		tol;			/* of the sum of |a b| */
 	bool		to_bf16;		/* operands are rounded */
+	size_t		align;			/* of rows of a and b; 0: none */
+	bool		skinny;			/* the kernel of that name */
+	bool		to_tf32;		/* operands are rounded */
 };
 
 struct gemm_data {
@@ -38,7 +42,12 @@ struct gemm_data {
 static double operand(const struct gemm_case *t, const void *p, size_t i, int type)
 {
 	double v = gpu_value(p, i, type);
+	int e = 0;
 
+	if (t->to_tf32) {	/* to 11 bits of significand */
+		v = frexp(v, &e);
+		return ldexp(round(ldexp(v, 11)), e - 11);
+	}
 	return t->to_bf16 ? (double)kc_from_bf16(kc_to_bf16((float)v)) : v;
 }
 
@@ -76,12 +85,15 @@ static void check_one(const struct gemm_case *t, const struct rlx_k_gemm *a,
 
 static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, uint64_t *seed)
 {
-	size_t batch = (size_t)kc_pick(seed, 1, 2), pad = (size_t)kc_pick(seed, 0, 1) * 8;
+	size_t batch = t->skinny ? 1 : (size_t)kc_pick(seed, 1, 2);
+	size_t pad = (size_t)kc_pick(seed, 0, 1) * 8;
 	struct rlx_k_gemm a = { .m = m, .n = n, .k = k, .alpha = 0.7, .beta = -0.5,
 		.lo = -1, .hi = 2, .act = (enum rlx_k_act)kc_pick(seed, 0, 8),
-		.trans_a = kc_pick(seed, 0, 1), .batch = { 1, batch } };
+		.trans_a = !t->skinny && kc_pick(seed, 0, 1), .batch = { 1, batch },
+		.b_fixed = kc_pick(seed, 0, 1) };
 	struct gemm_data d = { 0 };
-	struct rlx_k_gemm dev;
+	struct rlx_k_skinny all = { .eps = 0 };	/* of which others see the product alone */
+	struct rlx_k_gemm *dev = &all.g;
 	size_t na, nb, nc;
 
 	a.b_form = kc_pick(seed, 0, 1) ? RLX_B_COLS : RLX_B_ROWS;
@@ -95,6 +107,10 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 	}
 	a.lda = (a.trans_a ? m : k) + pad;
 	a.ldb = (a.b_form == RLX_B_COLS ? k : n) + pad;
+	if (t->align) {
+		a.lda += (t->align - a.lda % t->align) % t->align;
+		a.ldb += (t->align - a.ldb % t->align) % t->align;
+	}
 	a.ldc = a.ldr = n + pad;
 	a.a_step[1] = (a.trans_a ? k : m) * a.lda;
 	a.b_step[1] = (a.b_form == RLX_B_COLS ? n : k) * a.ldb;
@@ -111,15 +127,16 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 		d.bias = gpu_alloc(n, t->tbias, -1, 1, seed);
 	if (kc_pick(seed, 0, 1))
 		d.row = gpu_alloc(m, t->tbias, -1, 1, seed);
-	dev = a;
-	dev.a = dev_of(d.a, na * rlx_k_type_size((enum rlx_k_type)t->ta));
-	dev.b = dev_of(d.b, nb * rlx_k_type_size((enum rlx_k_type)t->tb));
-	dev.c = dev_of(d.c, nc * rlx_k_type_size((enum rlx_k_type)t->tc));
-	dev.residual = d.r ? dev_of(d.r, nc * rlx_k_type_size((enum rlx_k_type)t->tc)) : NULL;
-	dev.bias = d.bias ? dev_of(d.bias, n * rlx_k_type_size((enum rlx_k_type)t->tbias)) : NULL;
-	dev.row_bias = d.row ? dev_of(d.row, m * rlx_k_type_size((enum rlx_k_type)t->tbias)) : NULL;
-	gpu_run_file(t->file, t->name, t->launch, &dev, (struct rlx_g_launch){ 0 });
-	dev_read(d.c, dev.c, nc * rlx_k_type_size((enum rlx_k_type)t->tc));
+	*dev = a;
+	dev->a = dev_of(d.a, na * rlx_k_type_size((enum rlx_k_type)t->ta));
+	dev->b = dev_of(d.b, nb * rlx_k_type_size((enum rlx_k_type)t->tb));
+	dev->c = dev_of(d.c, nc * rlx_k_type_size((enum rlx_k_type)t->tc));
+	dev->residual = d.r ? dev_of(d.r, nc * rlx_k_type_size((enum rlx_k_type)t->tc)) : NULL;
+	dev->bias = d.bias ? dev_of(d.bias, n * rlx_k_type_size((enum rlx_k_type)t->tbias)) : NULL;
+	dev->row_bias = d.row ? dev_of(d.row, m * rlx_k_type_size((enum rlx_k_type)t->tbias)) :
+			NULL;
+	gpu_run_kernel(t->file, t->name, t->launch, &all, &(struct rlx_g_env){ 0 });
+	dev_read(d.c, dev->c, nc * rlx_k_type_size((enum rlx_k_type)t->tc));
 	for (size_t b = 0; b < batch; b++)
 		for (size_t i = 0; i < m; i++)
 			for (size_t j = 0; j < n; j++)
@@ -141,6 +158,12 @@ static void all_shapes(const struct gemm_case *t, int shapes, bool large)
 	for (int i = 0; i < shapes; i++)
 		one_gemm(t, (size_t)kc_pick(&seed, 1, 8), (size_t)kc_pick(&seed, 1, 90),
 			 (size_t)kc_pick(&seed, 1, 700), &seed);
+	for (int i = 0; i < 2 * shapes; i++)
+		one_gemm(t, (size_t)kc_pick(&seed, 9, 64), (size_t)kc_pick(&seed, 1, 40),
+			 (size_t)kc_pick(&seed, 1, 1500), &seed);
+	for (int i = 0; i < shapes; i++)	/* by wide blocks */
+		one_gemm(t, (size_t)kc_pick(&seed, 9, 16), (size_t)kc_pick(&seed, 8200, 8300),
+			 (size_t)kc_pick(&seed, 1, 40), &seed);
 	one_gemm(t, 3, 5, 0, &seed);
 	one_gemm(t, 13, 5, 0, &seed);
 	if (large)
@@ -161,22 +184,236 @@ TEST(gemm_f64)
 
 TEST(gemm_bf16)
 {
-	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_mma", "gemm_bf16",
+	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_half", "gemm_bf16",
 		RLX_K_BF16, RLX_K_BF16, RLX_K_BF16, RLX_K_F32, 1e-6, false }, 8, true);
 }
 
 TEST(gemm_f16)
 {
-	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_mma", "gemm_bf16",
+	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_half", "gemm_bf16",
 		RLX_K_F16, RLX_K_F16, RLX_K_F32, RLX_K_F32, 1e-6, false }, 6, false);
+}
+
+/* By groups of waves, as if the chip were smaller: so tiles become large early. */
+static uint32_t processors;
+static bool by_groups;
+
+static void group_launch(const void *args, struct rlx_g_launch *l)
+{
+	by_groups = l->arch == 90;
+	l->processors = processors;
+	rlx_g_gemm_bf16_launch(args, l);
+	CHECKF(l->key[1] == 4 || !by_groups, "kernel %d by key", l->key[1]);
+}
+
+static void all_groups(const struct gemm_case *t, int shapes)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < shapes; i++) {
+		processors = (uint32_t)kc_pick(&seed, 1, 9);
+		one_gemm(t, (size_t)kc_pick(&seed, 65, 400), (size_t)kc_pick(&seed, 1, 400),
+			 (size_t)kc_pick(&seed, 1, 700), &seed);
+	}
+	processors = 1;		/* all of the stages, more than once */
+	one_gemm(t, 129, 300, 1000, &seed);
+}
+
+TEST(gemm_groups)
+{
+	all_groups(&(struct gemm_case){ group_launch, "gemm_half", "gemm_bf16",
+		RLX_K_BF16, RLX_K_BF16, RLX_K_BF16, RLX_K_F32, 1e-6, false, 8 }, 8);
+	all_groups(&(struct gemm_case){ group_launch, "gemm_half", "gemm_bf16",
+		RLX_K_F16, RLX_K_F16, RLX_K_F16, RLX_K_F32, 1e-6, false, 8 }, 8);
+	all_groups(&(struct gemm_case){ group_launch, "gemm_half", "gemm_bf16",
+		RLX_K_BF16, RLX_K_BF16, RLX_K_F32, RLX_K_F32, 1e-6, false, 8 }, 4);
+	if (!by_groups)
+		rlx_test_skip("the chip has no such products: others took their place");
 }
 
 TEST(gemm_mixed)
 {
-	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_mma", "gemm_bf16",
+	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_half", "gemm_bf16",
 		RLX_K_F32, RLX_K_BF16, RLX_K_F16, RLX_K_F32, 1e-6, true }, 4, false);
-	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_mma", "gemm_bf16",
+	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_half", "gemm_bf16",
 		RLX_K_F32, RLX_K_F32, RLX_K_F32, RLX_K_F32, 1e-6, true }, 3, false);
+}
+
+/* Few rows are left to exact products. */
+static void tf32_launch(const void *args, struct rlx_g_launch *l)
+{
+	rlx_g_gemm_tf32_launch(args, l);
+	CHECK_EQ(l->can, ((const struct rlx_k_gemm *)args)->m > RLX_G_GEMV_ROWS);
+}
+
+TEST(gemm_tf32)
+{
+	static const struct gemm_case c = { tf32_launch, "gemm_half", "gemm_bf16", RLX_K_F32,
+		RLX_K_F32, RLX_K_F32, RLX_K_F32, 1e-6, .to_tf32 = true };
+	struct gemm_case wide = c;
+	uint64_t seed = rlx_test_seed();
+
+	gpu_start();
+	if (gpu_launch_for(gpu, 0).arch < 80)
+		rlx_test_skip("the chip has no TF32: products are exact there");
+	wide.align = 4;
+	for (int i = 0; i < 16; i++)
+		one_gemm(i % 2 ? &c : &wide, (size_t)kc_pick(&seed, 9, 100),
+			 (size_t)kc_pick(&seed, 1, 100), (size_t)kc_pick(&seed, 1, 150), &seed);
+	one_gemm(&c, 13, 5, 0, &seed);
+	one_gemm(&wide, 48 * 128 - 5, 129, 33, &seed);
+}
+
+enum { XM = 70, XK = 90, XN = 40 };	/* of a product in a program */
+
+/* y = x w in @precision: f32 all of them. */
+static void program_of(enum rlx_precision precision, const float *x, const float *w, float *y)
+{
+	struct rlx_type tx = rlx_type(RLX_F32, XM, XK), tw = rlx_type(RLX_F32, XK, XN);
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cuda",
+				      .precision = precision, .flags = RLX_COMPILE_NATIVE };
+	struct rlx_graph *g = rlx_graph_new("product");
+	struct rlx_error err = { 0 };
+	struct rlx_program *p;
+	struct rlx_session *s;
+
+	rlx_output(g, "y", rlx_emit(g, matmul, .a = rlx_input(g, "x", tx),
+				    .b = rlx_input(g, "w", tw)));
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", tx, x));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "w", tw, w));
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	memcpy(y, rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, "y")), XM * XN * sizeof(*y));
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
+/* A program rounds by 2^-11 of either operand where it is let, and shows that it does. */
+TEST(tf32_where_allowed)
+{
+	static float x[XM * XK], w[XK * XN], y[2][XM * XN];
+	uint64_t seed = rlx_test_seed();
+	double most[2] = { 0, 0 };
+
+	gpu_fill(x, XM * XK, RLX_K_F32, -1, 1, &seed);
+	gpu_fill(w, XK * XN, RLX_K_F32, -1, 1, &seed);
+	program_of(RLX_PRECISION_AS_WRITTEN, x, w, y[0]);
+	program_of(RLX_PRECISION_TF32, x, w, y[1]);
+	for (int i = 0; i < XM * XN; i++) {
+		double sum = 0, size = 0;
+
+		for (int k = 0; k < XK; k++) {
+			double v = (double)x[i / XN * XK + k] * (double)w[k * XN + i % XN];
+
+			sum += v;
+			size += fabs(v);
+		}
+		for (int k = 0; k < 2; k++)
+			most[k] = fmax(most[k], fabs((double)y[k][i] - sum) / size);
+	}
+	CHECKF(most[0] < 1e-6, "as written: off by %g", most[0]);
+	CHECKF(most[1] < 0x1p-10 + 0x1p-22 + 1e-6, "as TF32: off by %g", most[1]);
+	gpu_start();
+	CHECKF(gpu_launch_for(gpu, 0).arch < 80 || most[1] > 1e-5, "no TF32: off by %g", most[1]);
+}
+
+/*
+ * Rows of which each chooses one of @groups matrices; @wrong: one row a number that none
+ * has, which is told, and the row left alone.
+ */
+static void one_routed(const struct gemm_case *t, size_t m, size_t groups, bool wrong,
+		       uint64_t *seed)
+{
+	size_t n = (size_t)kc_pick(seed, 1, 20) * 8 - (size_t)kc_pick(seed, 0, 1);
+	size_t k = (size_t)kc_pick(seed, 1, 12) * 8 - (size_t)kc_pick(seed, 0, 1);
+	size_t size[2] = { rlx_k_type_size(t->ta), rlx_k_type_size(t->tc) };
+	struct rlx_g_routed a = {
+		.g = { .m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n, .alpha = 1,
+		       .a_num = t->ta == RLX_K_F16 ? RLX_NUM_F16 : t->ta == RLX_K_BF16 ?
+				RLX_NUM_BF16 : RLX_NUM_F32, .b_step = { k * n } },
+		.groups = groups, .idx_type = RLX_K_I32 };
+	struct gemm_data d = { .a = gpu_alloc(m * k, t->ta, -1, 1, seed),
+			       .c = gpu_alloc(m * n, t->tc, 0, 0, seed) };
+	char *b = gpu_alloc(groups * k * n, t->tb, -1, 1, seed);
+	int32_t *idx = gpu_alloc(m, RLX_K_I32, 0, 0, seed), bad = 0;
+	size_t left = wrong ? (size_t)kc_pick(seed, 0, (int64_t)m - 1) : m;
+
+	a.g.b_num = a.g.a_num;
+	a.g.c_num = t->tc == RLX_K_F32 ? RLX_NUM_F32 : a.g.a_num;
+	for (size_t i = 0; i < m; i++)
+		idx[i] = (int32_t)kc_pick(seed, -(int64_t)((groups + 1) / 2),
+					  (int64_t)(groups - 1) / 2);
+	if (wrong)
+		idx[left] = kc_pick(seed, 0, 1) ? (int32_t)groups : -(int32_t)groups - 1;
+	a.g.a = dev_of(d.a, m * k * size[0]);
+	a.g.b = dev_of(b, groups * k * n * size[0]);
+	a.g.c = dev_of(d.c, m * n * size[1]);
+	a.idx = dev_of(idx, m * 4);
+	a.bad = dev_of(&bad, 4);
+	gpu_run_kernel(t->file, t->name, t->launch, &a, &(struct rlx_g_env){ 0 });
+	dev_read(d.c, a.g.c, m * n * size[1]);
+	dev_read(&bad, a.bad, 4);
+	CHECK_EQ(bad, wrong);
+	for (size_t i = 0; i < m; i++) {
+		size_t group = (size_t)(idx[i] < 0 ? idx[i] + (int32_t)groups : idx[i]);
+
+		d.b = i == left ? NULL : b + group * k * n * size[0];
+		for (size_t j = 0; j < n && d.b; j++)
+			check_one(t, &a.g, &d, 0, (size_t[]){ i, j });
+		for (size_t j = 0; j < n * size[1] && !d.b; j++)
+			CHECK_EQ(((unsigned char *)d.c)[i * n * size[1] + j], 0xa5);
+	}
+}
+
+TEST(gemm_routed)
+{
+	static const struct gemm_case cases[] = {
+		{ rlx_g_routed_halves_launch, "gemm_half", "gemm_routed", RLX_K_BF16,
+		  RLX_K_BF16, RLX_K_BF16, 0, 1e-6, false },
+		{ rlx_g_routed_halves_launch, "gemm_half", "gemm_routed", RLX_K_F16,
+		  RLX_K_F16, RLX_K_F16, 0, 1e-6, false },
+		{ rlx_g_routed_f32_launch, "gemm_simt", "gemm_routed", RLX_K_F32,
+		  RLX_K_F32, RLX_K_F32, 0, 1e-6, false },
+		{ rlx_g_routed_f64_launch, "gemm_simt", "gemm_routed", RLX_K_F64,
+		  RLX_K_F64, RLX_K_F64, 0, 1e-14, false },
+	};
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 4; i++) {
+		for (int k = 0; k < 6; k++)	/* more groups than a block has threads */
+			one_routed(&cases[i], (size_t)kc_pick(&seed, 1, 200),
+				   (size_t)kc_pick(&seed, 1, k ? 9 : 600), k == 5, &seed);
+		if (i % 2 == 0)	/* by large tiles */
+			one_routed(&cases[i], 48 * 128 * 2 - 77, 3, false, &seed);
+	}
+}
+
+static void skinny_launch(const void *args, struct rlx_g_launch *l)
+{
+	l->processors = processors;
+	rlx_g_skinny_launch(args, l);
+}
+
+/* Few rows, and what it takes of them: pieces of 16 bytes. */
+TEST(skinny)
+{
+	static const struct gemm_case cases[] = {
+		{ skinny_launch, "skinny", "skinny", RLX_K_BF16, RLX_K_BF16, RLX_K_BF16,
+		  RLX_K_F32, 1e-6, false, 8, true },
+		{ skinny_launch, "skinny", "skinny", RLX_K_F16, RLX_K_F16, RLX_K_F32,
+		  RLX_K_F32, 1e-6, false, 8, true },
+	};
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 20; i++) {
+		processors = (uint32_t)kc_pick(&seed, 1, 9);
+		one_gemm(&cases[i % 2], (size_t)kc_pick(&seed, 1, 16),
+			 (size_t)kc_pick(&seed, 1, 30) * 8, (size_t)kc_pick(&seed, 1, 300) * 8,
+			 &seed);
+	}
 }
 
 TEST_MAIN()

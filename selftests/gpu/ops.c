@@ -3,7 +3,7 @@
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_test.h"
 
-TEST(f32) { op_case_all("cuda", RLX_F32, false); }
-TEST(f32_with_constants) { op_case_all("cuda", RLX_F32, true); }
+TEST(f32) { op_case_all(op_case_gpu(), RLX_F32, false); }
+TEST(f32_with_constants) { op_case_all(op_case_gpu(), RLX_F32, true); }
 
 TEST_MAIN()

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* GPU kernels that quantise and back, on the emulator. */
+#include "kernels/cast.h"
+#include "kernels/gemm.h"
 #include "kernels/quant.h"
 #include "selftests/gpu/against_cpu.h"
 
@@ -143,6 +145,86 @@ TEST(quant_rows)
 	};
 
 	GPU_AGAINST_CPU("quant", quant_rows, a, (size_t)rows, 0, f, &seed);
+}
+
+/* @align: of rows of a and b, which whole pieces of 16 bytes may be read of then. */
+static void one_gemm_i8(size_t m, size_t n, size_t k, size_t align, uint64_t *seed)
+{
+	size_t batch = (size_t)kc_pick(seed, 1, 2), cols = (size_t)kc_pick(seed, 0, 1);
+	size_t lda = (k + align - 1) / align * align, ldb = cols ? lda : (n + align - 1) /
+		     align * align, b_rows = cols ? n : k;
+	struct rlx_k_gemm_i8 a = {
+		.g = { .m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = n, .ldr = n,
+		       .alpha = 1.0 / 1024, .beta = 0.5,
+		       .b_form = cols ? RLX_B_COLS : RLX_B_ROWS,
+		       .act = (enum rlx_k_act)kc_pick(seed, 0, 1), .batch = { 1, batch },
+		       .a_step = { 0, m * lda }, .b_step = { 0, b_rows * ldb },
+		       .c_step = { 0, m * n }, .r_step = { 0, m * n } },
+		.out = (enum rlx_k_i8_out)kc_pick(seed, 0, 3),
+		.a_signed = kc_pick(seed, 0, 1), .b_signed = kc_pick(seed, 0, 1),
+		.a_zero = (int32_t)kc_pick(seed, 0, 1) * (int32_t)kc_pick(seed, 0, 128),
+		.b_zero = (int32_t)kc_pick(seed, 0, 1) * (int32_t)kc_pick(seed, 0, 128),
+		.c_zero = (int32_t)kc_pick(seed, 0, 20), .requant = 0.5f,
+	};
+	bool real = a.out == RLX_I8_OUT_F32;	/* others are to the bit: no rounding before */
+	int ct = a.out == RLX_I8_OUT_I32 ? RLX_K_I32 : a.out == RLX_I8_OUT_F32 ? RLX_K_F32 :
+		 a.out == RLX_I8_OUT_U8 ? RLX_K_U8 : RLX_K_I8;
+	struct gpu_field f[] = {
+		GPU_IN(struct rlx_k_gemm_i8, g.a, RLX_K_U8, batch * a.g.a_step[1]),
+		GPU_IN(struct rlx_k_gemm_i8, g.b, RLX_K_U8, batch * a.g.b_step[1]),
+		GPU_IN(struct rlx_k_gemm_i8, g.bias, RLX_K_F32, n),
+		GPU_IN(struct rlx_k_gemm_i8, g.residual, RLX_K_F32, batch * m * n),
+		GPU_IN(struct rlx_k_gemm_i8, a_zeros, RLX_K_I32, m),
+		GPU_IN(struct rlx_k_gemm_i8, b_zeros, RLX_K_I32, n),
+		GPU_IN(struct rlx_k_gemm_i8, ibias, RLX_K_I32, n),
+		GPU_IN(struct rlx_k_gemm_i8, scales, RLX_K_F32, n),
+		GPU_IN(struct rlx_k_gemm_i8, row_scales, RLX_K_F32, m),
+		GPU_OUT(struct rlx_k_gemm_i8, g.c, ct, batch * m * n, real ? 1e-5 : 0),
+	};
+
+	a.g.a = gpu_alloc(batch * a.g.a_step[1], RLX_K_U8, 0, 256, seed);
+	a.g.b = gpu_alloc(batch * a.g.b_step[1], RLX_K_U8, 0, 256, seed);
+	a.g.bias = real && kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_K_F32, -9, 9, seed) : NULL;
+	if (real && kc_pick(seed, 0, 1))
+		a.g.residual = gpu_alloc(batch * m * n, RLX_K_F32, -9, 9, seed);
+	a.a_zeros = kc_pick(seed, 0, 1) ? gpu_alloc(m, RLX_K_I32, -128, 127, seed) : NULL;
+	a.b_zeros = kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_K_I32, -128, 127, seed) : NULL;
+	a.ibias = kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_K_I32, -9999, 9999, seed) : NULL;
+	a.scales = real && kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_K_F32, 0.1, 2, seed) : NULL;
+	a.row_scales = real && kc_pick(seed, 0, 1) ? gpu_alloc(m, RLX_K_F32, 0.1, 2, seed) : NULL;
+	a.g.c = gpu_alloc(batch * m * n, ct, 0, 0, seed);
+	GPU_AGAINST_CPU("gemm_i8", gemm_i8, a, rlx_k_gemm_units(&a.g, RLX_ISA_BASE),
+			rlx_k_gemm_scratch(&a.g, RLX_ISA_BASE), f, seed);
+}
+
+TEST(gemm_i8)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 24; i++)	/* as it comes, and by whole pieces */
+		one_gemm_i8((size_t)kc_pick(&seed, 1, 90), (size_t)kc_pick(&seed, 1, 90),
+			    (size_t)kc_pick(&seed, 1, 300), i % 2 ? 16 : 1, &seed);
+	for (int i = 0; i < 2; i++)	/* by large tiles */
+		one_gemm_i8(48 * 128 - 5, 129, 33, i ? 16 : 1, &seed);
+}
+
+TEST(cast)
+{
+	static const int type[] = { RLX_K_I8, RLX_K_U8 };
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 2; i++) {
+		struct rlx_k_cast a = { .n = kc_pick(&seed, 1, 999), .dst_type = RLX_K_I32,
+					.src_type = (uint8_t)type[i] };
+		struct gpu_field f[] = {
+			GPU_IN(struct rlx_k_cast, src, type[i], a.n),
+			GPU_OUT(struct rlx_k_cast, dst, RLX_K_I32, a.n, 0),
+		};
+
+		a.src = gpu_alloc((size_t)a.n, type[i], i ? 0 : -128, i ? 256 : 128, &seed);
+		a.dst = gpu_alloc((size_t)a.n, RLX_K_I32, 0, 0, &seed);
+		GPU_AGAINST_CPU("cast", cast, a, rlx_k_cast_units(&a), 0, f, &seed);
+	}
 }
 
 TEST_MAIN()

@@ -86,8 +86,13 @@ TEST(norm)
 
 	for (int i = 0; i < 8; i++)
 		one_norm(kc_pick(&seed, 1, 5), kc_pick(&seed, 1, 700), &seed);
+	for (int i = 0; i < 4; i++) {	/* by words, a wave or a block each row */
+		one_norm(kc_pick(&seed, 1, 20), 8 * kc_pick(&seed, 1, 64), &seed);
+		one_norm(kc_pick(&seed, 1, 5), 8 * kc_pick(&seed, 65, 1024), &seed);
+	}
 	one_norm(2, 256 * 8 + 3, &seed);
 	one_norm(1, 5000, &seed);
+	one_norm(2, 8192 + 5, &seed);
 }
 
 static void one_group_norm(int64_t batch, int64_t groups, int64_t per, int64_t inner,

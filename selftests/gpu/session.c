@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*
- * Programs and sessions on a GPU: results, rebinding, what stays on the device, and
- * every call of the driver failing once.
- */
+/* Programs and sessions on a GPU: results, rebinding, what stays on the device. */
+#include <dlfcn.h>
 #include <pthread.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include "base/alloc.h"
 #include "rlx/device.h"
-#include "selftests/lib/rlx_oom.h"
-#include "selftests/lib/rlx_test.h"
-#include "selftests/lib/small_net.h"
+#include "rt/session.h"
+#include "selftests/gpu/sessions.h"
+#include "selftests/lib/op_case.h"
 
 enum { OUTPUTS = 7 };
 
@@ -19,57 +14,9 @@ static const char *const names[OUTPUTS] = {
 	"mlp", "attn", "norm", "conv", "ew", "move", "sub",
 };
 
-static struct rlx_session *session_on(const char *device, unsigned int parts, int64_t batch)
-{
-	struct rlx_compile_opts o = { .size = sizeof(o), .device = device };
-	struct rlx_graph *g = small_net(parts, batch);
-	struct rlx_program *p = NULL;
-	struct rlx_session *s = NULL;
-	struct rlx_error err = { 0 };
-
-	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
-	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
-	rlx_program_put(p);
-	rlx_graph_put(g);
-	return s;
-}
-
-static void run(struct rlx_session *s)
-{
-	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
-}
-
-/* All outputs of @a, poisoned before the run, against @b's. */
-static void compare(struct rlx_session *a, struct rlx_session *b)
-{
-	struct rlx_program *p = rlx_session_program(a);
-	unsigned int k, n = rlx_program_io_count(p, RLX_IO_OUTPUT);
-	size_t i;
-
-	for (k = 0; k < n; k++) {
-		struct rlx_buf u = rlx_session_buf(a, RLX_IO_OUTPUT,
-						   rlx_program_io_name(p, RLX_IO_OUTPUT, k));
-
-		if (rlx_buf_ptr(u))
-			memset(rlx_buf_ptr(u), 0xa5, u.bytes);
-	}
-	run(a);
-	run(b);
-	for (k = 0; k < n; k++) {
-		const char *name = rlx_program_io_name(p, RLX_IO_OUTPUT, k);
-		size_t m = (size_t)rlx_type_count(rlx_program_io_type(p, RLX_IO_OUTPUT, k));
-		const float *x = rlx_buf_ptr(rlx_session_buf(a, RLX_IO_OUTPUT, name));
-		const float *y = rlx_buf_ptr(rlx_session_buf(b, RLX_IO_OUTPUT, name));
-
-		for (i = 0; i < m; i++)
-			CHECKF(fabsf(x[i] - y[i]) <= 1e-4f * (1 + fabsf(y[i])),
-			       "%s[%zu] is %g, not %g", name, i, (double)x[i], (double)y[i]);
-	}
-}
-
 TEST(results_are_the_cpus)
 {
-	struct rlx_session *g = session_on("cuda", SMALL_NET_ALL, 2);
+	struct rlx_session *g = session_on(op_case_gpu(), SMALL_NET_ALL, 2);
 	struct rlx_session *c = session_on("cpu", SMALL_NET_ALL, 2);
 	uint64_t seed;
 
@@ -82,10 +29,35 @@ TEST(results_are_the_cpus)
 	rlx_session_free(c);
 }
 
+/* Somebody asks what each step takes: no graph, the same results, and back again. */
+TEST(steps_are_timed)
+{
+	struct rlx_session *g = session_on(op_case_gpu(), SMALL_NET_ALL, 2);
+	struct rlx_session *c = session_on("cpu", SMALL_NET_ALL, 2);
+	uint32_t n = g->p->plan->n_step, i, with = 0;
+	uint64_t *ns = calloc(n, sizeof(*ns));
+
+	CHECK_EQ(small_net_fill(g, 4), 0);
+	CHECK_EQ(small_net_fill(c, 4), 0);
+	compare(g, c);
+	for (int k = 0; k < 2; k++) {
+		g->exec->step_ns = ns;
+		compare(g, c);
+		g->exec->step_ns = NULL;
+		compare(g, c);
+	}
+	for (i = 0; i < n; i++)
+		with += ns[i] > 0 && ns[i] < 60000000000;
+	CHECKF(with > n / 2, "%u of %u steps took time", with, n);
+	free(ns);
+	rlx_session_free(g);
+	rlx_session_free(c);
+}
+
 /* Buffers over and under what kernels use in place; a batch makes "x" 1 MiB. */
 TEST(large_buffers_are_staged)
 {
-	struct rlx_session *g = session_on("cuda", SMALL_NET_NORM | SMALL_NET_EW, 400);
+	struct rlx_session *g = session_on(op_case_gpu(), SMALL_NET_NORM | SMALL_NET_EW, 400);
 	struct rlx_session *c = session_on("cpu", SMALL_NET_NORM | SMALL_NET_EW, 400);
 
 	CHECK_EQ(small_net_fill(g, 5), 0);
@@ -101,7 +73,7 @@ TEST(large_buffers_are_staged)
 /* Other memory for an input and an output: the graph stays, the addresses change. */
 TEST(binding_anew)
 {
-	struct rlx_session *g = session_on("cuda", SMALL_NET_NORM, 2);
+	struct rlx_session *g = session_on(op_case_gpu(), SMALL_NET_NORM, 2);
 	struct rlx_session *c = session_on("cpu", SMALL_NET_NORM, 2);
 	struct rlx_arena_opts o = { .size = 1 << 16 };
 	struct rlx_arena *a[2];
@@ -131,10 +103,66 @@ TEST(binding_anew)
 		rlx_arena_put(a[i]);
 }
 
+enum { TILE_M = 80, TILE_K = 64, TILE_N = 72 };
+
+static struct rlx_session *product_on(const char *device)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = device };
+	struct rlx_graph *g = rlx_graph_new("product");
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F16, TILE_M, TILE_K));
+	rlx_value w = rlx_param(g, "w", rlx_type(RLX_F16, TILE_K, TILE_N));
+
+	rlx_output(g, "y", rlx_emit(g, cast, .x = rlx_emit(g, matmul, .a = x, .b = w),
+				    .to = RLX_F32));
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	return s;
+}
+
+/* Maps of matrices are made again when a run finds them elsewhere. */
+TEST(tiles_follow_what_is_bound)
+{
+	struct rlx_session *g = product_on(op_case_gpu()), *c = product_on("cpu");
+	struct rlx_type tx = rlx_type(RLX_F16, TILE_M, TILE_K);
+	struct rlx_type tw = rlx_type(RLX_F16, TILE_K, TILE_N);
+	static _Float16 x[TILE_M * TILE_K], w[3][TILE_K * TILE_N];
+	struct rlx_arena_opts o = { .size = 1 << 16 };
+	uint64_t seed = rlx_test_seed();
+	struct rlx_arena *a[3];
+	struct rlx_buf b;
+	int i, k;
+
+	for (i = 0; i < 3; i++) {	/* sums are whole, so f16 has them exactly */
+		for (k = 0; k < TILE_M * TILE_K; k++)
+			x[k] = (_Float16)((int)(rlx_test_rand(&seed) % 5) - 2);
+		for (k = 0; k < TILE_K * TILE_N; k++)
+			w[i][k] = (_Float16)((int)(rlx_test_rand(&seed) % 5) - 2);
+		CHECK_EQ(rlx_arena_new(&o, &a[i], NULL), 0);
+		CHECK_EQ(rlx_buf_new(a[i], sizeof(w[i]), 64, &b, NULL), 0);
+		memcpy(rlx_buf_ptr(b), w[i], sizeof(w[i]));
+		CHECK_EQ(rlx_session_bind(g, RLX_IO_PARAM, "w", b), 0);
+		CHECK_EQ(rlx_session_set(g, RLX_IO_INPUT, "x", tx, x), 0);
+		CHECK_EQ(rlx_session_set(c, RLX_IO_PARAM, "w", tw, w[i]), 0);
+		CHECK_EQ(rlx_session_set(c, RLX_IO_INPUT, "x", tx, x), 0);
+		compare(g, c);
+		compare(g, c);	/* where it is still */
+	}
+	rlx_session_free(g);
+	rlx_session_free(c);
+	for (i = 0; i < 3; i++)
+		rlx_arena_put(a[i]);
+}
+
 /* A param lives on the device: set again, or bound again where it is, it is renewed. */
 TEST(params_are_renewed)
 {
-	struct rlx_session *g = session_on("cuda", SMALL_NET_NORM, 2), *h = NULL;
+	struct rlx_session *g = session_on(op_case_gpu(), SMALL_NET_NORM, 2), *h = NULL;
 	struct rlx_session *c = session_on("cpu", SMALL_NET_NORM, 2);
 	struct rlx_type t = rlx_type(RLX_F32, SMALL_DIM);
 	float shift[SMALL_DIM];
@@ -168,7 +196,7 @@ TEST(params_are_renewed)
 
 TEST(chosen_outputs)
 {
-	struct rlx_session *g = session_on("cuda", SMALL_NET_ALL, 2);
+	struct rlx_session *g = session_on(op_case_gpu(), SMALL_NET_ALL, 2);
 	const char *const sets[][2] = { { "mlp", "sub" }, { "norm", "ew" }, { "mlp", "sub" } };
 	const float *y;
 	unsigned int i, k;
@@ -198,21 +226,6 @@ TEST(chosen_outputs)
 	rlx_session_free(g);
 }
 
-static struct rlx_session *session_of(struct rlx_graph *g, const char *device)
-{
-	struct rlx_compile_opts o = {
-		.size = sizeof(o), .device = device, .flags = RLX_COMPILE_NO_FUSE,
-	};
-	struct rlx_program *p = NULL;
-	struct rlx_session *s = NULL;
-	struct rlx_error err = { 0 };
-
-	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
-	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
-	rlx_program_put(p);
-	return s;
-}
-
 /* A result that nobody reads is written aside, not over what somebody does. */
 TEST(results_that_nobody_reads)
 {
@@ -224,8 +237,8 @@ TEST(results_that_nobody_reads)
 	rlx_output(g, "largest", rlx_emit(g, neg, .x = t));
 	rlx_output(g, "all", rlx_emit(g, neg, .x = y));
 	CHECK(!rlx_graph_finish(g));
-	s = session_of(g, "cuda");
-	c = session_of(g, "cpu");
+	s = session_of(g, op_case_gpu(), RLX_COMPILE_NO_FUSE);
+	c = session_of(g, "cpu", RLX_COMPILE_NO_FUSE);
 	CHECK_EQ(small_net_fill(s, 3), 0);
 	CHECK_EQ(small_net_fill(c, 3), 0);
 	compare(s, c);
@@ -255,7 +268,7 @@ TEST(sessions_at_once)
 	void *why;
 	int i;
 
-	g[0] = session_on("cuda", SMALL_NET_ALL, 2);
+	g[0] = session_on(op_case_gpu(), SMALL_NET_ALL, 2);
 	for (i = 1; i < N; i++)
 		CHECK_EQ(rlx_session_clone(g[0], &g[i], NULL), 0);
 	for (i = 0; i < N; i++)
@@ -274,132 +287,40 @@ TEST(sessions_at_once)
 	rlx_session_free(c);
 }
 
+/* Making one takes longer than most programs: it is not made anew for the next. */
+TEST(the_context_stays)
+{
+	void *cuda = dlopen("libcuda.so.1", RTLD_NOW);	/* also under HIP, here */
+	unsigned int flags;
+	int active = 0, (*state)(int, unsigned int *, int *);
+
+	CHECKF(cuda, "%s", dlerror());
+	*(void **)&state = dlsym(cuda, "cuDevicePrimaryCtxGetState");
+	CHECK(state);
+	rlx_session_free(session_on(op_case_gpu(), SMALL_NET_MLP, 1));
+	CHECK_EQ(state(0, &flags, &active), 0);
+	CHECK(active);
+}
+
 TEST(there_is_no_such_device)
 {
-	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cuda:9" };
 	struct rlx_graph *g = small_net(SMALL_NET_MLP, 1);
+	char name[16];
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = name };
 	struct rlx_program *p = NULL;
 	struct rlx_error err = { 0 };
 
+	snprintf(name, sizeof(name), "%s:9", op_case_gpu());
 	CHECK_EQ(rlx_compile(g, &o, &p, &err), RLX_ENODEV);
-	CHECKF(strstr(err.text, "cuda:9"), "%s", err.text);
-	o.device = "cuda:x";
+	CHECKF(strstr(err.text, name), "%s", err.text);
+	snprintf(name, sizeof(name), "%s:x", op_case_gpu());
 	CHECK_EQ(rlx_compile(g, &o, &p, NULL), RLX_ENODEV);
 	CHECK(!rlx_device_why("nonesuch"));
 	CHECK_STR(rlx_device_why("cpu"), "");
-	CHECK(*rlx_device_why("rocm"));
+	CHECK_STR(rlx_device_why(op_case_gpu()), "");
+	if (strcmp(op_case_gpu(), "rocm"))
+		CHECK(*rlx_device_why("rocm"));
 	rlx_graph_put(g);
-}
-
-/* Compile, run twice and free on a device whose calls fail as @faults says. */
-static enum rlx_status all_of_it(const char *faults, struct rlx_error *err)
-{
-	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cuda" };
-	struct rlx_graph *g = small_net(SMALL_NET_MLP | SMALL_NET_MOVE | SMALL_NET_SUB, 2);
-	struct rlx_program *p = NULL;
-	struct rlx_session *s = NULL;
-	enum rlx_status st;
-
-	setenv("RLX_EMU_FAIL", faults, 1);
-	*err = (struct rlx_error){ 0 };
-	st = rlx_compile(g, &o, &p, err);
-	if (!st)
-		st = rlx_session_new(p, NULL, &s, err);
-	if (!st)
-		st = small_net_fill(s, 1);
-	if (!st && (st = rlx_session_run(s)))
-		*err = *rlx_session_error(s);
-	if (!st && (st = rlx_session_run(s)))
-		*err = *rlx_session_error(s);
-	rlx_session_free(s);
-	rlx_program_put(p);
-	rlx_graph_put(g);
-	return st;
-}
-
-/*
- * In a child, for the emulator reads @faults once. 0: all went well; 1: a status with
- * a story, nothing left behind; else what was wrong is printed.
- */
-static int outcome(const char *faults)
-{
-	int64_t before = rlx_alloc_live();
-	struct rlx_error err;
-	enum rlx_status st;
-	pid_t pid;
-	int rc;
-
-	fflush(stdout);
-	pid = fork();
-	if (!pid) {
-		st = all_of_it(faults, &err);
-		if (rlx_alloc_live() != before)
-			printf("# %s: %lld blocks left (%s)\n", faults,
-			       (long long)(rlx_alloc_live() - before), err.text);
-		else if (st && (!err.text[0] || err.status != st))
-			printf("# %s: status %d without a story\n", faults, st);
-		else
-			st = st ? 1 : 0;
-		fflush(stdout);
-		_exit(st == 0 || st == 1 ? (int)st : 2);
-	}
-	CHECK_EQ(waitpid(pid, &rc, 0), pid);
-	CHECKF(WIFEXITED(rc) && WEXITSTATUS(rc) < 2, "%s ended with %d", faults, rc);
-	return WEXITSTATUS(rc);
-}
-
-/* The n-th call of the driver fails, for every n: a status, and nothing is left. */
-TEST(every_call_may_fail)
-{
-	unsigned int n, met = 0;
-	char faults[32];
-
-	CHECK_EQ(outcome(""), 0);	/* kernels are in the cache now */
-	for (n = 1; n < 2000; n++) {
-		snprintf(faults, sizeof(faults), "*:%u:2", n);
-		if (outcome(faults))
-			met++;
-		else if (n > met + 40)	/* a run of calls whose failure nobody minds */
-			break;
-	}
-	CHECKF(met > 60, "only %u", met);
-}
-
-static enum rlx_status without_faults(void *ctx)
-{
-	return all_of_it("", ctx);
-}
-
-/* Every allocation fails once; whatever was on the device is given back. */
-TEST(every_allocation_may_fail)
-{
-	struct rlx_error err;
-
-	CHECK_EQ(without_faults(&err), 0);
-	CHECK(rlx_oom_sweep(without_faults, &err) > 200);
-}
-
-/* A kernel faults: the context is lost, the process is not. */
-TEST(a_lost_device)
-{
-	struct rlx_session *c = session_on("cpu", SMALL_NET_MLP, 1);
-	struct rlx_error err;
-
-	CHECK_EQ(all_of_it("cuGraphLaunch:2:700!", &err), RLX_ELOST);
-	CHECKF(strstr(err.text, "failed"), "%s", err.text);
-	CHECK_EQ(all_of_it("", &err), RLX_ELOST);	/* as long as it is gone */
-	CHECK_EQ(small_net_fill(c, 1), 0);
-	run(c);
-	rlx_session_free(c);
-}
-
-TEST(no_device_memory)
-{
-	struct rlx_error err;
-
-	CHECK_EQ(all_of_it("cuMemAlloc:3:2", &err), RLX_ENOMEM);
-	CHECKF(strstr(err.text, "device memory"), "%s", err.text);
-	CHECKF(!all_of_it("", &err), "%s", err.text);
 }
 
 TEST_MAIN()

@@ -2,9 +2,11 @@
 /* GPU kernels of positions, windows and chance, on the emulator. */
 #include "selftests/gpu/against_cpu.h"
 
+#include "kernels/grid.h"
 #include "kernels/pool.h"
 #include "kernels/random.h"
 #include "kernels/resize.h"
+#include "kernels/roi.h"
 #include "kernels/rope.h"
 
 static const int small_float[3] = { RLX_K_F32, RLX_K_BF16, RLX_K_F16 };
@@ -111,7 +113,7 @@ TEST(sample)
 
 static void one_pool(uint64_t *s)
 {
-	struct rlx_k_pool a = { .planes = (size_t)kc_pick(s, 1, 4),
+	struct rlx_k_pool a = { .planes = (size_t)kc_pick(s, 1, 4), .type = RLX_K_F32,
 		.lp = (unsigned int)kc_pick(s, 1, 3),
 		.kind = (enum rlx_k_pool_kind)kc_pick(s, 0, 2),
 		.include_pad = kc_pick(s, 0, 1), .column_major = kc_pick(s, 0, 1) };
@@ -216,6 +218,87 @@ TEST(resize)
 
 	for (int i = 0; i < 24; i++)
 		one_resize(i % 2, &seed);
+}
+
+static const int any_float[4] = { RLX_K_F32, RLX_K_F64, RLX_K_BF16, RLX_K_F16 };
+
+static double tol_of(int type)
+{
+	return type == RLX_K_F64 ? 1e-12 : type == RLX_K_F32 ? 1e-5 : 1e-2;
+}
+
+/* Places in and out of the image, one of them no number, over some axes. */
+static void one_grid(int nd, int taps, int type, uint64_t *s)
+{
+	int gt = any_float[kc_pick(s, 0, 1)];
+	struct rlx_k_grid_sample a = { .images = kc_pick(s, 1, 3), .channels = kc_pick(s, 1, 6),
+		.places = kc_pick(s, 1, 300), .in = { 1, 1, 1 }, .nd = (uint8_t)nd,
+		.taps = (uint8_t)taps, .padding = (uint8_t)kc_pick(s, 0, 2),
+		.align_corners = kc_pick(s, 0, 1), .type = (uint8_t)type,
+		.grid_type = (uint8_t)gt };
+	int64_t planes = a.images * a.channels, n = planes, m = a.images * a.places * nd;
+
+	for (int d = 0; d < nd; d++)
+		n *= a.in[d] = kc_pick(s, 1, 9);
+	struct gpu_field f[] = { GPU_IN(struct rlx_k_grid_sample, x, type, n),
+		GPU_IN(struct rlx_k_grid_sample, grid, gt, m),
+		GPU_OUT(struct rlx_k_grid_sample, y, type, planes * a.places, tol_of(type)) };
+
+	a.x = gpu_alloc((size_t)n, type, -2, 2, s);
+	a.grid = gpu_alloc((size_t)m, gt, -2.5, 2.5, s);
+	a.y = gpu_alloc((size_t)(planes * a.places), type, 0, 0, s);
+	memset((char *)(uintptr_t)a.grid, 0xff, rlx_k_type_size((enum rlx_k_type)gt));
+	GPU_AGAINST_CPU("grid", grid_sample, a, rlx_k_grid_sample_units(&a), 0, f, s);
+}
+
+TEST(grid_sample)
+{
+	static const int form[][3] = { { 1, 4, RLX_K_F16 }, { 2, 1, RLX_K_BF16 },
+		{ 2, 2, RLX_K_F32 }, { 2, 4, RLX_K_F32 }, { 3, 2, RLX_K_F64 } };
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 15; i++)
+		one_grid(form[i % 5][0], form[i % 5][1], form[i % 5][2], &seed);
+}
+
+/* Regions that are upside down or beside the image; @bad: one is no number, or nowhere. */
+static void one_roi(int type, int bad, uint64_t *s)
+{
+	int rt = any_float[kc_pick(s, 0, 1)];
+	int32_t told = 0;
+	struct rlx_k_roi_align a = { .images = kc_pick(s, 1, 3), .channels = kc_pick(s, 1, 4),
+		.regions = kc_pick(s, 1, 9), .in = { kc_pick(s, 1, 20), kc_pick(s, 1, 20) },
+		.out = { kc_pick(s, 1, 4), kc_pick(s, 1, 4) },
+		.sampling = kc_pick(s, 0, 1) * kc_pick(s, 1, 3), .scale = 0.375,
+		.max = kc_pick(s, 0, 1), .half_pixel = kc_pick(s, 0, 1),
+		.type = (uint8_t)type, .roi_type = (uint8_t)rt, .batch_type = RLX_K_I32,
+		.bad = &told };
+	int64_t n = a.images * a.channels * a.in[0] * a.in[1];
+	int64_t out = a.regions * a.channels * a.out[0] * a.out[1];
+	struct gpu_field f[] = { GPU_IN(struct rlx_k_roi_align, x, type, n),
+		GPU_IN(struct rlx_k_roi_align, rois, rt, 4 * a.regions),
+		GPU_IN(struct rlx_k_roi_align, batch, RLX_K_I32, a.regions),
+		GPU_OUT(struct rlx_k_roi_align, bad, RLX_K_I32, 1, 0),
+		GPU_OUT(struct rlx_k_roi_align, y, type, out, tol_of(type)) };
+
+	a.x = gpu_alloc((size_t)n, type, -2, 2, s);
+	a.y = gpu_alloc((size_t)out, type, 0, 0, s);
+	a.rois = gpu_alloc((size_t)(4 * a.regions), rt, -10, 70, s);
+	a.batch = gpu_alloc((size_t)a.regions, RLX_K_I32, (double)-a.images, (double)a.images, s);
+	if (bad == 1)
+		memset((char *)(uintptr_t)a.rois, 0xff, rlx_k_type_size((enum rlx_k_type)rt));
+	if (bad == 2)
+		((int32_t *)(uintptr_t)a.batch)[0] = (int32_t)a.images;
+	GPU_AGAINST_CPU("roi", roi_align, a, rlx_k_roi_align_units(&a), 0, f, s);
+	CHECK_EQ(told, bad != 0);
+}
+
+TEST(roi_align)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 16; i++)
+		one_roi(any_float[i % 4], i < 14 ? 0 : i - 13, &seed);
 }
 
 TEST_MAIN()

@@ -142,7 +142,8 @@ rlx_session_feed(struct rlx_session *s, const char *output, const char *input);
  * most that. Ops along the leading axis of inputs with that dimension (or a
  * multiple of it, rows times sequence) work on the first rows only. The other rows
  * of an output are left as they are, or hold what came of the other rows of the
- * inputs where an op was computed whole. @actual 0 turns it off.
+ * inputs where an op was computed whole, or in tiles of several rows. @actual 0 turns
+ * it off. A GPU reads the number where it runs: launches are captured once for all.
  * Return: RLX_ERANGE.
  */
 RLX_EXPORT enum rlx_status

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT
+/* Where the code of kernels comes from; see image.h. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "backends/gpu/cache.h"
+#include "backends/gpu/image.h"
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/map.h"
+
+static void add_option(struct gpu_job *j, const char *fmt, long long v)
+{
+	snprintf(j->text[j->n], sizeof(j->text[0]), fmt, v);
+	j->option[j->n] = j->text[j->n];
+	j->n++;
+}
+
+static pthread_once_t hash_once = PTHREAD_ONCE_INIT;
+static uint64_t headers;	/* of all headers, which are part of what was compiled */
+
+static void hash_headers(void)
+{
+	const char *const *names, *const *texts;
+	unsigned int n = gpu_headers(&names, &texts), i;
+
+	headers = 1;
+	for (i = 0; i < n; i++)
+		headers = rlx_hash_bytes(texts[i], strlen(texts[i]), headers);
+}
+
+/* @chip: the compiler's option that names it; @arch: as a number */
+static void describe(struct gpu_job *j, const struct rlx_gpu_vendor *v, const char *chip,
+		     int wave, int arch, const struct gpu_kernel *k)
+{
+	size_t n;
+	int i;
+
+	pthread_once(&hash_once, hash_headers);	/* a program asks once per call */
+	*j = (struct gpu_job){ .label = k->name, .source = k->source };
+	add_option(j, chip, 0);
+	add_option(j, v->option, 0);
+	add_option(j, "-std=c++17", 0);
+	add_option(j, "-DRLX_WAVE=%lld", wave);
+	add_option(j, "-DRLX_ARCH=%lld", arch);
+	for (i = 0; i < 4; i++) {
+		snprintf(j->text[j->n], sizeof(j->text[0]), "-DRLX_K%d=%d", i, (int)k->key[i]);
+		j->option[j->n] = j->text[j->n];
+		j->n++;
+	}
+	n = (size_t)snprintf(j->key, sizeof(j->key), "rlx %s; %s; %s; source %zu %016llx %016llx; "
+			     "headers %016llx;", RLX_VERSION, v->name, j->label,
+			     strlen(j->source),
+			     (unsigned long long)rlx_hash_bytes(j->source, strlen(j->source), 1),
+			     (unsigned long long)rlx_hash_bytes(j->source, strlen(j->source), 2),
+			     (unsigned long long)headers);
+	for (i = 0; i < j->n && n < sizeof(j->key); i++)
+		n += (size_t)snprintf(j->key + n, sizeof(j->key) - n, " %s", j->option[i]);
+}
+
+static int arch_of(int major, int minor)
+{
+	return major * 10 + minor;
+}
+
+void gpu_job_init(struct gpu_job *j, const struct gpu_device *d, const struct gpu_kernel *k)
+{
+	describe(j, d->v, d->arch, d->attr[GPU_ATTR_WAVE],
+		 arch_of(d->attr[GPU_ATTR_MAJOR], d->attr[GPU_ATTR_MINOR]), k);
+}
+
+static void describe_chip(struct gpu_job *j, const struct rlx_gpu_vendor *v,
+			  const struct gpu_chip *c, const struct gpu_kernel *k)
+{
+	describe(j, v, c->option, c->wave, arch_of(c->major, c->minor), k);
+}
+
+/* The compiler's first complaint, for the story. */
+static void first_error(const struct rlx_gpu_rtc *rtc, void *prog, char *buf, size_t size)
+{
+	size_t n = 0, at = 0;
+	char *log, *p;
+
+	snprintf(buf, size, "no message");
+	if (rtc->log_size(prog, &n) || n < 2)
+		return;
+	log = rlx_calloc(1, n + 1);
+	if (log && !rtc->log(prog, log)) {
+		if (rlx_debug_on(RLX_DEBUG_RUN))
+			rlx_log(RLX_LOG_DEBUG, "%.900s", log);
+		p = strstr(log, "error");
+		at = p ? (size_t)(p - log) : 0;
+		while (at && log[at - 1] != '\n')
+			at--;
+		log[at + strcspn(log + at, "\n")] = 0;
+		snprintf(buf, size, "%s", log + at);
+	}
+	rlx_free(log);
+}
+
+static enum rlx_status compile(const struct rlx_gpu_rtc *rtc, const struct gpu_job *j,
+			       bool text, void **out, size_t *out_bytes,
+			       struct rlx_error *err)
+{
+	const char *const *names, *const *texts;
+	int n = (int)gpu_headers(&names, &texts), rc;
+	enum rlx_status st = RLX_OK;
+	void *prog = NULL;
+	char why[140];
+
+	*out = NULL;
+	*out_bytes = 0;
+	rc = rtc->new(&prog, j->source, j->label, n, texts, names);
+	if (rc)
+		return rlx_fail(err, RLX_ENOMEM, "%s: the compiler does not start (%d)",
+				j->label, rc);
+	rc = rtc->compile(prog, j->n, j->option);
+	if (rc) {
+		first_error(rtc, prog, why, sizeof(why));
+		st = rlx_fail(err, RLX_EBUG, "%s does not compile (%d): %s", j->label, rc, why);
+		goto out_free;
+	}
+	rc = text ? rtc->text_size(prog, out_bytes) : rtc->code_size(prog, out_bytes);
+	if (!rc)
+		*out = rlx_malloc(*out_bytes ? *out_bytes : 1);
+	if (rc || !*out || (text ? rtc->text(prog, *out) : rtc->code(prog, *out))) {
+		rlx_free(*out);
+		*out = NULL;
+		st = rlx_fail(err, RLX_ENOMEM, "%s: no code came of compiling (%d)",
+			      j->label, rc);
+	}
+out_free:
+	rtc->free(&prog);
+	return st;
+}
+
+/* ---- prebuilt ---- */
+
+static char folder[4096];	/* "": there is none; set once */
+
+/* Beside the library that we are part of, or the program; else where it gets installed. */
+static void find_folder(void)
+{
+	static const char *const where[] = { "/rlx/gpu", "/../lib/rlx/gpu" };
+	const char *slash;
+	Dl_info self;
+	size_t i;
+
+	if (dladdr(folder, &self) && self.dli_fname &&
+	    (slash = strrchr(self.dli_fname, '/')))
+		for (i = 0; i < sizeof(where) / sizeof(where[0]); i++) {
+			snprintf(folder, sizeof(folder), "%.*s%s",
+				 (int)(slash - self.dli_fname), self.dli_fname, where[i]);
+			if (!access(folder, X_OK))
+				return;
+		}
+	snprintf(folder, sizeof(folder), "%s", RLX_LIBDIR "/rlx/gpu");
+}
+
+static bool fits(const struct gpu_chip *c, const struct gpu_device *d)
+{
+	int major = d->attr[GPU_ATTR_MAJOR], minor = d->attr[GPU_ATTR_MINOR];
+
+	if (c->wave != d->attr[GPU_ATTR_WAVE])
+		return false;
+	switch (c->serves) {
+	case GPU_CHIP_ONLY:
+		return c->major == major && c->minor == minor;
+	case GPU_CHIP_MINORS:
+		return c->major == major && c->minor <= minor;
+	case GPU_CHIP_TEXT:
+		break;
+	}
+	return arch_of(c->major, c->minor) <= arch_of(major, minor);
+}
+
+static enum rlx_status load_prebuilt(struct gpu_device *d, const struct gpu_kernel *k,
+				     bool text, void **out)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	const struct gpu_chip *c;
+	struct gpu_job j;
+	size_t n;
+
+	*out = NULL;
+	pthread_once(&once, find_folder);
+	for (c = d->v->chips; c->option; c++) {
+		if ((c->serves == GPU_CHIP_TEXT) != text || !fits(c, d))
+			continue;
+		describe_chip(&j, d->v, c, k);
+		if (!gpu_cache_load(folder, j.key, out, &n))
+			return RLX_OK;
+	}
+	return RLX_ENOENT;
+}
+
+enum rlx_status gpu_image_prebuilt(struct gpu_device *d, const struct gpu_kernel *k,
+				   void **out)
+{
+	return load_prebuilt(d, k, false, out);
+}
+
+enum rlx_status gpu_image_build(const struct rlx_gpu_vendor *v, const struct gpu_chip *chip,
+				const struct gpu_kernel *k, const char *dir,
+				struct rlx_error *err)
+{
+	const char *why;
+	const struct rlx_gpu_rtc *rtc = gpu_rtc_get(v, &why);
+	enum rlx_status st;
+	struct gpu_job j;
+	void *image;
+	size_t n;
+
+	if (!rtc)
+		return rlx_fail(err, RLX_ENODEV, "no compiler: %s", why);
+	describe_chip(&j, v, chip, k);
+	st = compile(rtc, &j, chip->serves == GPU_CHIP_TEXT, &image, &n, err);
+	if (!st && gpu_cache_store(dir, j.key, image, n))
+		st = rlx_fail(err, RLX_EIO, "%s: cannot be written", dir);
+	rlx_free(image);
+	return st;
+}
+
+/* ---- at run time ---- */
+
+enum rlx_status gpu_image_get(struct gpu_device *d, const struct gpu_kernel *k,
+			      const struct gpu_job *j, void **out, struct rlx_error *err)
+{
+	const char *why;
+	const struct rlx_gpu_rtc *rtc = gpu_rtc_get(d->v, &why);
+	char dir[3072], key[GPU_MOST_KEY + 160];
+	bool cached = gpu_cache_dir(dir, sizeof(dir));
+	int major = 0, minor = 0;
+	enum rlx_status st;
+	size_t n;
+
+	*out = NULL;
+	if (rtc)
+		rtc->version(&major, &minor);
+	snprintf(key, sizeof(key), "%.60s; compiler %d.%d; driver %d; %s", d->name, major,
+		 minor, d->d->version, j->key);
+	if (cached && !gpu_cache_load(dir, key, out, &n))
+		return RLX_OK;
+	if (!rtc && !load_prebuilt(d, k, true, out))
+		return RLX_OK;
+	if (!rtc)	/* not "unsupported", which would send every step to the host */
+		return rlx_fail(err, RLX_ENODEV, "kernel %s is neither prebuilt nor in the "
+				"cache, and cannot be compiled: %s", j->label, why);
+	st = compile(rtc, j, false, out, &n, err);
+	if (!st && cached && gpu_cache_store(dir, key, *out, n))
+		if (rlx_debug_on(RLX_DEBUG_RUN))
+			rlx_log(RLX_LOG_DEBUG, "kernels are not kept: %s cannot be written", dir);
+	return st;
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The code of kernels: prebuilt (`make gpu-kernels`) for chips that the vendor lists, kept
+ * in the user's cache, or compiled now.
+ */
+#ifndef RLX_BACKENDS_GPU_IMAGE_H
+#define RLX_BACKENDS_GPU_IMAGE_H
+
+#include "backends/gpu/gpu.h"
+
+enum { GPU_MOST_OPTIONS = 10, GPU_MOST_KEY = 512 };
+
+/* A compilation: what decides its result, but for the compiler itself. */
+struct gpu_job {
+	const char	*label, *source;
+	char		 text[GPU_MOST_OPTIONS][64];
+	const char	*option[GPU_MOST_OPTIONS];
+	int		 n;
+	char		 key[GPU_MOST_KEY];
+};
+
+/* @k for the device itself. */
+void gpu_job_init(struct gpu_job *j, const struct gpu_device *d, const struct gpu_kernel *k);
+
+/*
+ * Code that was built with the library for chips like this, or RLX_ENOENT. It needs no
+ * compiler; not even whether there is one is asked. Ownership: rlx_free(*@out).
+ */
+enum rlx_status gpu_image_prebuilt(struct gpu_device *d, const struct gpu_kernel *k,
+				   void **out);
+
+/* Of the cache, or compiled and then kept there; else text for the driver to compile. */
+enum rlx_status gpu_image_get(struct gpu_device *d, const struct gpu_kernel *k,
+			      const struct gpu_job *j, void **out, struct rlx_error *err);
+
+/* For those who prebuild: compile @k for @chip of @v into folder @dir. */
+enum rlx_status gpu_image_build(const struct rlx_gpu_vendor *v, const struct gpu_chip *chip,
+				const struct gpu_kernel *k, const char *dir,
+				struct rlx_error *err);
+
+#endif

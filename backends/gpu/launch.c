@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The calls of a run: launches captured as graphs at the first run and replayed, copies
+ * and the host's steps between them.
+ */
+#include "backends/gpu/gpu.h"
+#include "base/log.h"
+
+static const struct gpu_code *code_of(const struct gpu_exec *x)
+{
+	return (const struct gpu_code *)x->base.code;
+}
+
+static struct gpu_device *device_of(const struct gpu_exec *x)
+{
+	return gpu_device_of(x->base.code);
+}
+
+/* From this generation on kernels wait for the launch ahead by themselves (dialect). */
+enum { EARLY_MAJOR = 9 };
+
+static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **args)
+{
+	const struct rlx_g_launch *l = &call->launch;
+	struct gpu_device *d = device_of(x);
+	struct rlx_gpu_launch_attr early = { .id = d->v->launch_early, .value = { 1 } };
+	struct rlx_gpu_launch ex = {
+		.grid = { l->grid[0], l->grid[1], l->grid[2] },
+		.block = { l->block[0], l->block[1], l->block[2] },
+		.shared = l->shared, .stream = x->stream, .attr = &early, .n_attr = 1,
+	};
+
+	if (early.id && d->attr[GPU_ATTR_MAJOR] >= EARLY_MAJOR)
+		return d->api->launch_ex(&ex, call->fn, args, NULL);
+	return d->api->launch(call->fn, l->grid[0], l->grid[1], l->grid[2], l->block[0],
+			      l->block[1], l->block[2], l->shared, x->stream, args, NULL);
+}
+
+static uint64_t live_rows_at(const struct gpu_exec *x, const struct gpu_call *call)
+{
+	const struct gpu_code *c = code_of(x);
+
+	return x->base.extent && call->rows ?
+	       x->table + gpu_live_at(c) + (uint64_t)(call - c->call) * sizeof(int64_t) : 0;
+}
+
+static int launch(struct gpu_exec *x, const struct gpu_call *call)
+{
+	const struct rlx_g_launch *l = &call->launch;
+	struct rlx_g_env env = {
+		.table = (const uint64_t *)(uintptr_t)x->table,
+		.scratch = (void *)(uintptr_t)(x->work + code_of(x)->scratch_at),
+		.zeros = (uint32_t *)(uintptr_t)x->zeros,
+		.maps = (const void *)(uintptr_t)(x->table + gpu_map_at(code_of(x)) +
+						  (uint64_t)call->first_map * RLX_G_MAP),
+		.live = (const int64_t *)(uintptr_t)live_rows_at(x, call),
+		.units = l->units,
+	};
+	void *args[2] = { x->image + call->args, &env };
+	uint32_t passes = l->passes ? l->passes : 1;
+	int rc = 0;
+
+	for (; env.pass < passes && !rc; env.pass++)
+		rc = launch_one(x, call, args);
+	if (!rc && rlx_debug_on(RLX_DEBUG_RUN))		/* who faults is known by now */
+		rc = device_of(x)->api->stream_wait(x->stream);
+	return rc;
+}
+
+/* The story of a launch names the op and where its author asked for it. */
+static enum rlx_status launch_named(struct gpu_exec *x, const struct gpu_call *call)
+{
+	const struct rlx_plan_step *s = call->step == GPU_NO_STEP ? NULL :
+		&x->base.code->plan->step[call->step];
+	struct rlx_error *err = x->base.err;
+	enum rlx_status st = gpu_check(device_of(x), launch(x, call),
+				       s && s->def ? s->def->name : "copy", err);
+
+	if (st && s && s->file && err->status) {
+		err->file = s->file;
+		err->line = s->line;
+		err->node = s->node;
+	}
+	return st;
+}
+
+/* A launch that makes several steps is left out with the last one of them. */
+static bool skips_launch(const struct gpu_exec *x, const struct gpu_call *call)
+{
+	uint32_t i;
+
+	for (i = 0; i < call->n_step; i++)
+		if (!gpu_skips(x, call->step == GPU_NO_STEP ? GPU_NO_STEP : call->step + i))
+			return false;
+	return true;
+}
+
+static enum rlx_status launch_part(struct gpu_exec *x, const struct gpu_part *p)
+{
+	const struct gpu_code *c = code_of(x);
+	enum rlx_status st = RLX_OK;
+	uint32_t i;
+
+	for (i = p->first; i < p->end && !st; i++)
+		if (!skips_launch(x, &c->call[i]))
+			st = launch_named(x, &c->call[i]);
+	return st;
+}
+
+/* 1: only this thread's calls are watched while it captures */
+enum { CAPTURE_THREAD = 1 };
+
+static enum rlx_status capture(struct gpu_exec *x, const struct gpu_part *p, void **out)
+{
+	const struct rlx_gpu_api *api = device_of(x)->api;
+	struct gpu_device *d = device_of(x);
+	void *graph = NULL;
+	enum rlx_status st, end;
+
+	st = gpu_check(d, api->capture_begin(x->stream, CAPTURE_THREAD), "capturing",
+		       x->base.err);
+	if (st)
+		return st;
+	st = launch_part(x, p);
+	end = gpu_check(d, api->capture_end(x->stream, &graph), "capturing", x->base.err);
+	st = st ? st : end;
+	if (!st)
+		st = gpu_check(d, api->graph_ready(out, graph, 0), "making a graph",
+			       x->base.err);
+	if (graph)
+		api->graph_free(graph);
+	return st;
+}
+
+static enum rlx_status run_part(struct gpu_exec *x, struct gpu_part *p)
+{
+	void **graph = &p->graph[x->base.extent != 0];
+	enum rlx_status st = RLX_OK;
+
+	/* a graph of one launch gains nothing */
+	if (p->end - p->first == 1 || rlx_debug_on(RLX_DEBUG_RUN))
+		return launch_part(x, p);
+	if (!*graph)
+		st = capture(x, p, graph);
+	return st ? st : gpu_check(device_of(x),
+				   device_of(x)->api->graph_launch(*graph, x->stream),
+				   "launching", x->base.err);
+}
+
+/* Where a value is on the device, and whether host and device share the place. */
+static uint64_t device_place(const struct gpu_exec *x, uint32_t v, bool *shared)
+{
+	const struct gpu_code *c = code_of(x);
+	const struct rlx_place *at = &c->base.plan->val[v].place;
+	uint32_t slot;
+
+	*shared = false;
+	if (at->kind == RLX_PLACE_WORK)
+		return x->work + at->offset;
+	slot = c->first_io[RLX_IO_OUTPUT] + at->index;	/* inputs never cross */
+	*shared = x->slot[slot].mapped || !c->io[slot].on_device;
+	return x->stage + c->io[slot].at + at->offset;
+}
+
+static enum rlx_status cross(struct gpu_exec *x, const struct gpu_call *call)
+{
+	struct gpu_device *d = device_of(x);
+	uint64_t n = rlx_plan_bytes(x->base.code->plan, call->val), at;
+	void *host = rlx_host_ptr(&x->base, call->val);
+	bool shared;
+	int rc;
+
+	at = device_place(x, call->val, &shared);
+	if (gpu_skips(x, call->step) || shared || !n)
+		return RLX_OK;
+	rc = call->kind == GPU_IN_CALL ? d->api->copy_in(at, host, n, x->stream) :
+	     d->api->copy_out(host, at, n, x->stream);
+	return gpu_check(d, rc, call->kind == GPU_IN_CALL ? "copying a host step's result in" :
+			 "copying a host step's operand out", x->base.err);
+}
+
+static enum rlx_status host_step(struct gpu_exec *x, const struct gpu_call *call)
+{
+	const struct gpu_code *c = code_of(x);
+	struct gpu_device *d = device_of(x);
+	enum rlx_status st;
+
+	if (gpu_skips(x, call->step))
+		return RLX_OK;
+	st = gpu_check(d, d->api->stream_wait(x->stream), "waiting", x->base.err);
+	return st ? st : rlx_host_step(&x->base, &c->base.plan->step[call->step],
+				       (char *)x->base.work + c->host_at, x->tensors);
+}
+
+enum rlx_status gpu_run_call(struct gpu_exec *x, uint32_t i)
+{
+	const struct gpu_call *call = &code_of(x)->call[i];
+	const struct gpu_part one = { i, i + 1, { NULL } };
+
+	return call->kind == GPU_KERNEL_CALL ? launch_part(x, &one) :
+	       call->kind == GPU_HOST_CALL ? host_step(x, call) : cross(x, call);
+}
+
+enum rlx_status gpu_run_parts(struct gpu_exec *x)
+{
+	enum rlx_status st = RLX_OK;
+	uint32_t i;
+
+	if (x->base.step_ns)
+		return gpu_run_timed(x);
+	for (i = 0; i < x->n_part && !st; i++)
+		st = code_of(x)->call[x->part[i].first].kind == GPU_KERNEL_CALL ?
+			run_part(x, &x->part[i]) : gpu_run_call(x, x->part[i].first);
+	return st;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* Attention to few keys, a wave for each head and 16 queries. */
+#ifndef RLX_G_ATTENTION_FEW_H
+#define RLX_G_ATTENTION_FEW_H
+
+#include "kernels/gpu/attention_wave.h"
+
+/*
+ * RLX_K1: type of q, k, v; RLX_K2: width of a head, plus 1024 if there is a bias or a
+ * cap; RLX_K3: type of the result, plus 16 times the keys.
+ */
+typedef attention_wave<rlx_t<RLX_K1>::mem, RLX_K2 & 1023, RLX_K3 / 16, (RLX_K2 >= 1024)> few;
+
+enum { WAVES = 64 / RLX_WAVE };
+
+RLX_G_KERNEL(attention, struct rlx_k_attention, 64)
+{
+	SHARED_DYNAMIC(shared);
+	uint32_t tiles = (uint32_t)((a.q_len + MMA_M - 1) / MMA_M), heads = (uint32_t)a.heads;
+	uint32_t n = (uint32_t)live_rows(env, a.batch) * heads * tiles;
+	rlx_t<RLX_K1>::mem *room = (rlx_t<RLX_K1>::mem *)shared + wave_id() * few::ROOM;
+	void *out = RLX_G_PTR(void, a.out);
+
+	for (uint32_t i = blockIdx.x * WAVES + (uint32_t)wave_id(); i < n;
+	     i += gridDim.x * WAVES) {
+		few::job w = few::job_at(a, env, i / tiles / heads, i / tiles % heads,
+					 i % tiles * MMA_M);
+		int64_t to = w.b * a.out_stride[0] + w.h * a.out_stride[1];
+
+		few::attend(a, env, w, room, [&](int64_t q, int64_t d, float y) {
+			store_float(out, to + q * a.out_stride[2] + d, RLX_K3 % 16, y);
+		});
+		wave_sync();
+	}
+}
+
+#endif

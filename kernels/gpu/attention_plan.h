@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* What attention by tensor cores and its launch agree on: forms, sizes by width of a head. */
+#ifndef RLX_G_ATTENTION_PLAN_H
+#define RLX_G_ATTENTION_PLAN_H
+
+/* Beside the width of a head in RLX_K2: what makes scores more than scaled products. */
+#define ATT_SCALE	1024	/* a scale of 0 or less, or any of these: */
+#define ATT_CAP		2048
+#define ATT_ADD		4096	/* a bias to add */
+#define ATT_KEEP	8192	/* one that says what to keep */
+#define ATT_STEP	16384	/* whose keys are not side by side */
+
+#define ATT_GROUPS(hd)		((hd) == 64 ? 3 : 2)	/* of 64 queries each */
+#define ATT_KEYS(hd)		((hd) == 32 || (hd) == 256 ? 64 : (hd) == 128 ? 160 : 128)
+#define ATT_THREADS(hd)		((ATT_GROUPS(hd) + 1) * 128)
+#define ATT_BLOCKS(hd)		((hd) == 32 ? 2 : 1)	/* of a multiprocessor, at a time */
+#define ATT_Q_BYTES(hd)		(ATT_GROUPS(hd) * 64 * (hd) * 2)
+#define ATT_KV_BYTES(hd)	(ATT_KEYS(hd) * (hd) * 2)
+/* Queries, two stages of keys and of values, barriers. */
+#define ATT_SHARED(hd)		(ATT_Q_BYTES(hd) + 4 * ATT_KV_BYTES(hd) + 80)
+/* Registers of a thread that computes, and of one that loads: of all, what a block begins with. */
+#define ATT_REGS(hd)		((hd) == 32 ? 104 : (hd) == 64 ? 160 : 232)
+#define ATT_REGS_LOAD(hd)	((hd) <= 64 ? 32 : 40)
+
+#endif

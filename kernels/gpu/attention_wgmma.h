@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Attention by Hopper's products of a group: one group of four waves brings keys and
+ * values to shared memory, the others have 64 queries each and take turns at the
+ * tensor cores, so that one's softmax runs beside the other's products.
+ */
+#ifndef RLX_G_ATTENTION_WGMMA_H
+#define RLX_G_ATTENTION_WGMMA_H
+
+#include "kernels/gpu/attention_plan.h"
+
+#define RLX_G_BLOCKS	ATT_BLOCKS(HD)
+
+#include "kernels/gpu/attention_tile.h"
+#include "kernels/gpu/wgmma.h"
+
+enum {
+	BF = (bool)mma_kind<half>::bf,
+	GROUPS = ATT_GROUPS(HD), ROWS = 64 * GROUPS, KEYS = ATT_KEYS(HD), STAGES = 2,
+	THREADS = ATT_THREADS(HD),
+	ROW = HD % 64 ? 64 : 128,		/* bytes of a row in the tiles' blocks */
+	BOX_Q = ROWS * ROW, BOX = KEYS * ROW,	/* a block: all rows, ROW bytes of each */
+	Q_BYTES = ATT_Q_BYTES(HD), KV_BYTES = ATT_KV_BYTES(HD),
+	SCORES = KEYS / 2, OUT = HD / 2,	/* of a thread */
+};
+
+/* Where tiles are handed over: the loading group fills, the others empty. */
+struct barriers {
+	uint64_t	q_full, q_free;
+	uint64_t	k_full[STAGES], k_free[STAGES], v_full[STAGES], v_free[STAGES];
+};
+
+struct room {
+	unsigned char	*q, *k, *v;
+	struct barriers	*bar;
+};
+
+/* The @round-th job of this block: there and back, as jobs become shorter. */
+static DEV inline uint32_t job_number(uint32_t round)
+{
+	return round * gridDim.x + (round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+}
+
+/* ---- the loading group ---- */
+
+/* SPAN threads have a row, 16 bytes each, and do each STEP-th row. */
+enum {
+	SPAN = HD > 128 ? 32 : HD > 64 ? 16 : HD > 32 ? 8 : 4, STEP = GROUP / SPAN,
+	PIECES = ROW / 16,
+	KINDS = STEP < 8 ? 8 / STEP : 1,	/* rows that change pieces in another way */
+};
+
+/* Rows of a head in memory, from this thread's first piece on. */
+struct rows {
+	const half	*p;
+	int64_t		stride;
+	int		take;		/* halves of its piece that are there */
+	bool		mine, wide;	/* it has a piece; which may be read by 16 bytes */
+};
+
+static DEV inline struct rows rows_of(const void *p, const int64_t *stride, int b, int h,
+				      int first, int64_t dim)
+{
+	int r = (int)threadIdx.x / SPAN, c = (int)threadIdx.x % SPAN;
+	int64_t left = dim - c * 8;
+	struct rows m;
+
+	m.p = (const half *)p + b * stride[0] + h * stride[1] + (first + r) * stride[2] + c * 8;
+	m.stride = STEP * stride[2];
+	m.take = left <= 0 ? 0 : left < 8 ? (int)left : 8;
+	m.mine = SPAN * 8 == HD || c * 8 < HD;
+	m.wide = ((uint64_t)p | (uint64_t)((stride[0] | stride[1] | stride[2]) * 2)) % 16 == 0;
+	return m;
+}
+
+/* Where this thread's piece of its @i-th row lies in a tile of @box bytes a block. */
+static DEV inline unsigned char *piece_at(unsigned char *tile, int i, int box)
+{
+	int r = (int)threadIdx.x / SPAN + i * STEP, c = (int)threadIdx.x % SPAN;
+
+	return tile + c / PIECES * box + r * ROW + tile_piece(r, c % PIECES, ROW) * 16;
+}
+
+/* A tile of COUNT rows, of which @left are there: zeros beyond, and beyond dim. */
+template <int COUNT>
+static DEV inline void load_rows(unsigned char *to, struct rows *m, int left, uint64_t *full)
+{
+	const int box = COUNT * ROW, r = (int)threadIdx.x / SPAN;
+
+	if (m->wide && left >= COUNT && (m->take == 8 || !m->mine)) {
+		shared_at at[KINDS];
+
+#pragma unroll
+		for (int i = 0; i < KINDS; i++)
+			at[i] = shared_from(piece_at(to, i, box));
+#pragma unroll
+		for (int i = 0; i < COUNT / STEP; i++) {
+			if (m->mine)
+				copy_16(at[i % KINDS] + i / KINDS * KINDS * STEP * ROW, m->p);
+			step_on(&m->p, m->stride * 2);
+		}
+		bar_arrive_copies(full);
+		return;
+	}
+#pragma unroll 1
+	for (int i = 0; i < COUNT / STEP; i++, m->p += m->stride) {
+		int n = r + i * STEP < left ? m->take : 0;
+		half *at = (half *)piece_at(to, i, box);
+
+		if (m->wide && m->mine)
+			copy_async(at, m->p, 16, n * 2);
+#pragma unroll 1
+		for (int e = 0; e < 8 && !m->wide && m->mine; e++)
+			at[e] = e < n ? m->p[e] : half{};
+	}
+	if (m->wide)
+		bar_arrive_copies(full);
+	else
+		bar_arrive(full);
+}
+
+static DEV inline void feed(const struct rlx_k_attention &a, const struct rlx_g_env &env,
+			    const struct room &s)
+{
+	uint32_t heads = heads_of(a, env), jobs = jobs_of(a, heads, ROWS), u;
+	turn<STAGES> t = {};
+
+	for (uint32_t round = 0; (u = job_number(round)) < jobs; round++) {
+		struct job w = job_at(a, env, heads, u, ROWS, KEYS);
+		int kv_head = w.h / (int)(a.heads / a.kv_heads), from = w.from * KEYS;
+		struct rows q = rows_of(RLX_G_PTR(const void, a.q), a.q_stride, w.b, w.h,
+					w.first, a.head_dim);
+		struct rows k = rows_of(RLX_G_PTR(const void, a.k), a.k_stride, w.b, kv_head,
+					from, a.head_dim);
+		struct rows v = rows_of(RLX_G_PTR(const void, a.v), a.v_stride, w.b, kv_head,
+					from, a.v_dim);
+
+		bar_wait(&s.bar->q_free, round % 2 ^ 1);
+		load_rows<ROWS>(s.q, &q, (int)a.q_len - w.first, &s.bar->q_full);
+		for (int left = w.len - from; left > 0; left -= KEYS, t.next()) {
+			bar_wait(&s.bar->k_free[t.stage], t.phase ^ 1);
+			load_rows<KEYS>(s.k + t.stage * KV_BYTES, &k, left,
+					&s.bar->k_full[t.stage]);
+			bar_wait(&s.bar->v_free[t.stage], t.phase ^ 1);
+			load_rows<KEYS>(s.v + t.stage * KV_BYTES, &v, left,
+					&s.bar->v_full[t.stage]);
+		}
+	}
+}
+
+/* ---- the computing groups ---- */
+
+/* Until a stage is full, of what the loading group's threads wrote. */
+static DEV inline void await(uint64_t *full, const turn<STAGES> &t)
+{
+	bar_wait(&full[t.stage], t.phase);
+	group_see();
+}
+
+/* c = products of this group's queries and a tile of keys. */
+static DEV inline void multiply_keys(float (&c)[SCORES], const unsigned char *q,
+				     const unsigned char *k)
+{
+	tile_at tq = tile_from<ROW>(q, BOX_Q), tk = tile_from<ROW>(k, BOX);
+
+#pragma unroll
+	for (int d = 0; d < HD * 2; d += 32)
+		group_mma<KEYS, BF, false, false>(c, tile_plus(tq, d / ROW * BOX_Q + d % ROW),
+						  tile_plus(tk, d / ROW * BOX + d % ROW), d > 0);
+	group_commit();
+}
+
+/* out += weights times a tile of values. */
+static DEV inline void multiply_values(float (&out)[OUT], const uint32_t *p,
+				       const unsigned char *v)
+{
+	tile_at tv = tile_from<ROW>(v, BOX);
+
+#pragma unroll
+	for (int k = 0; k < KEYS; k += MMA_K)
+		group_mma_lanes<HD, BF>(out, p + k / 4, tile_plus(tv, k * ROW));
+	group_commit();
+}
+
+/* What group @g is at: a job, and the next tile of keys. */
+struct task {
+	struct job	w;
+	const void	*bias;
+	struct room	r;
+	turn<STAGES>	t;
+	int		g, row;		/* the first of this wave's queries */
+};
+
+/* What the products of tile @i become; @scale: for the values so far. */
+static DEV inline void weigh(const struct rlx_k_attention &a, const struct task &x,
+			     struct state *s, float (&c)[SCORES], int i, float *scale)
+{
+	if (!PLAIN)
+		adjust(a, x.bias, x.w, c, x.row, i * KEYS);
+	mask(a, x.w, c, x.row, i * KEYS);
+	soften(s, c, steepness(a), scale);
+}
+
+/* A job that sees keys. */
+static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, struct state *s)
+{
+	const unsigned char *q = x->r.q + x->g * 64 * ROW;
+	struct barriers *bar = x->r.bar;
+	float c[SCORES], scale[LANE_ROWS];
+	turn<STAGES> v = x->t;	/* values follow one tile behind */
+	uint32_t p[KEYS / 4];
+
+	await(bar->k_full, x->t);
+	turn_wait(x->g);
+	group_settle(c);
+	group_begin();
+	multiply_keys(c, q, x->r.k + x->t.stage * KV_BYTES);
+	turn_pass(x->g, GROUPS);
+	group_wait<0>();
+	group_settle(c);
+	bar_arrive(&bar->k_free[x->t.stage]);
+	x->t.next();
+	weigh(a, *x, s, c, x->w.from, scale);
+	pack_weights(p, c);
+	for (int i = x->w.from + 1; i < x->w.to; i++) {
+		await(bar->k_full, x->t);
+		turn_wait(x->g);
+		group_settle(c);
+		group_settle(s->out);
+		group_settle(p);
+		group_begin();
+		multiply_keys(c, q, x->r.k + x->t.stage * KV_BYTES);
+		await(bar->v_full, v);
+		group_begin();
+		multiply_values(s->out, p, x->r.v + v.stage * KV_BYTES);
+		turn_pass(x->g, GROUPS);
+		group_wait<1>();
+		group_settle(c);
+		bar_arrive(&bar->k_free[x->t.stage]);
+		x->t.next();
+		weigh(a, *x, s, c, i, scale);
+		if (HD >= 96)
+			group_hold(s->sum[0] + s->sum[1]);
+		group_wait<0>();
+		group_settle(s->out);
+		bar_arrive(&bar->v_free[v.stage]);
+		v.next();
+		rescale(s, scale);
+		pack_weights(p, c);
+	}
+	bar_arrive(&bar->q_free);
+	await(bar->v_full, v);
+	group_settle(s->out);
+	group_settle(p);
+	group_begin();
+	multiply_values(s->out, p, x->r.v + v.stage * KV_BYTES);
+	group_wait<0>();
+	group_settle(s->out);
+	bar_arrive(&bar->v_free[v.stage]);
+}
+
+static DEV inline void compute(const struct rlx_k_attention &a, const struct rlx_g_env &env,
+			       const struct room &r, int g)
+{
+	struct task x = { {}, RLX_G_PTR(const void, a.bias), r, {}, g, 0 };
+	uint32_t heads = heads_of(a, env), jobs = jobs_of(a, heads, ROWS), u;
+
+	turn_first(g, GROUPS);
+	for (uint32_t round = 0; (u = job_number(round)) < jobs; round++) {
+		struct state s;
+
+		x.w = job_at(a, env, heads, u, ROWS, KEYS);
+		x.row = x.w.first + g * 64 + wave_id() % 4 * MMA_M;
+		state_clear(&s);
+		bar_wait(&r.bar->q_full, round % 2);
+		group_see();
+		if (x.w.from < x.w.to)
+			attend(a, &x, &s);
+		else
+			bar_arrive(&r.bar->q_free);
+		store(a, env, x.w, s, x.row);
+	}
+}
+
+RLX_G_KERNEL_EARLY(attention, struct rlx_k_attention, THREADS)
+{
+	SHARED_DYNAMIC(shared);
+	int group = same((int)threadIdx.x / GROUP);
+	struct room r = { shared, shared + Q_BYTES, shared + Q_BYTES + STAGES * KV_BYTES,
+		(struct barriers *)(shared + Q_BYTES + 2 * STAGES * KV_BYTES) };
+
+	if (threadIdx.x == 0) {
+		bar_init(&r.bar->q_full, GROUP);
+		bar_init(&r.bar->q_free, GROUPS * GROUP);
+		for (int i = 0; i < STAGES; i++) {
+			bar_init(&r.bar->k_full[i], GROUP);
+			bar_init(&r.bar->v_full[i], GROUP);
+			bar_init(&r.bar->k_free[i], GROUPS * GROUP);
+			bar_init(&r.bar->v_free[i], GROUPS * GROUP);
+		}
+		bar_inited();
+	}
+	__syncthreads();
+	launch_wait();
+	if (group == 0) {
+		regs_fewer<ATT_REGS_LOAD(HD)>();
+		feed(a, env, r);
+	} else {
+		regs_more<ATT_REGS(HD)>();
+		compute(a, env, r, group - 1);
+	}
+}
+
+#endif

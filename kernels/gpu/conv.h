@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the kernels of convolutions share. One is taken as a matrix product: a row for
+ * each output channel of a group, a column for each output pixel of all images, and
+ * a sum over input channels times taps. A transposed one falls into phases, pixels
+ * that lie a stride apart and so meet the same taps: each is such a product.
+ */
+#ifndef RLX_G_CONV_H
+#define RLX_G_CONV_H
+
+#include "kernels/gpu/acc.h"
+#include "kernels/gpu/conv_plan.h"
+#include "kernels/gpu/move.h"
+
+typedef elem::acc real;
+
+/*
+ * One dimension of a phase: output pixel first + q * step, for q < n, meets input
+ * pixel q * s + at + j * d through tap tap + j * dtap, for j < taps.
+ */
+struct conv_dim {
+	int	n, first, step, s, at, d, taps, tap, dtap;
+};
+
+struct conv {
+	struct conv_dim	dim[3];
+	int64_t		cols;		/* pixels of all images */
+	int		taps, depth;	/* terms of a sum: channels times taps */
+	int		rows;		/* output channels */
+	int64_t		group;
+	const mem	*x, *w;		/* of the group */
+};
+
+/* Dimension @i of phase @f. */
+static DEV inline struct conv_dim conv_dim_of(const struct rlx_k_conv_nd &a, int i, int f)
+{
+	int s = (int)a.s[i], d = (int)a.d[i], k = (int)a.k[i], p = (int)a.p[i];
+	int out = (int)a.out[i], common = s, rest = d, first = 0, dtap;
+
+	if (!TRANSPOSED)
+		return conv_dim{ out, 0, 1, s, -p, d, k, 0, 1 };
+	while (rest) {
+		int r = common % rest;
+
+		common = rest;
+		rest = r;
+	}
+	dtap = s / common;
+	while (first < k && first < dtap && (f + p - first * d) % s)
+		first++;
+	if (first == dtap || first > k)
+		first = k;	/* no tap meets this phase */
+	return conv_dim{ (out - f + s - 1) / s, f, s, 1, (f + p - first * d) / s,
+			 -(dtap * d / s), (k - first + dtap - 1) / dtap, first, dtap };
+}
+
+static DEV inline struct conv conv_at(const struct rlx_k_conv_nd &a,
+				      const struct rlx_g_env &env, int64_t phase, int64_t group)
+{
+	size_t in = a.ic / a.groups, out = a.oc / a.groups;
+	struct conv c;
+
+	c.cols = (int64_t)a.n;
+	c.taps = 1;
+	for (int i = 2; i >= 0; i--) {
+		int n = (int)rlx_g_conv_phases(&a, i);
+
+		c.dim[i] = conv_dim_of(a, i, (int)(phase % n));
+		phase /= n;
+		c.cols *= c.dim[i].n;
+		c.taps *= c.dim[i].taps;
+	}
+	c.depth = (int)in * c.taps;
+	c.rows = (int)out;
+	c.group = group;
+	c.x = RLX_G_PTR(const mem, a.x) + (size_t)group * in * a.in[0] * a.in[1] * a.in[2];
+	c.w = RLX_G_PTR(const mem, a.w) +
+	      (size_t)group * in * out * a.k[0] * a.k[1] * a.k[2];
+	return c;
+}
+
+/* Which term of the sum: a channel, and a tap in each dimension. */
+struct conv_term {
+	int	channel, j[3];
+};
+
+static DEV inline struct conv_term conv_term_at(const struct conv &c, int k)
+{
+	struct conv_term t;
+
+	t.channel = k / c.taps;
+	k -= t.channel * c.taps;
+	t.j[2] = k % c.dim[2].taps;
+	k /= c.dim[2].taps;
+	t.j[1] = k % c.dim[1].taps;
+	t.j[0] = k / c.dim[1].taps;
+	return t;
+}
+
+/* Elements from where a column begins to where it meets the term. */
+static DEV inline int conv_offset(const struct rlx_k_conv_nd &a, const struct conv &c,
+				  const struct conv_term &t)
+{
+	int at = 0;
+
+	for (int i = 0; i < 3; i++)
+		at = at * (int)a.in[i] + t.j[i] * c.dim[i].d;
+	return t.channel * (int)(a.in[0] * a.in[1] * a.in[2]) + at;
+}
+
+/* Of the term's weight, from that of row 0 (transposed: rows lie all taps apart). */
+static DEV inline int conv_weight(const struct rlx_k_conv_nd &a, const struct conv &c,
+				  const struct conv_term &t)
+{
+	int at = 0;
+
+	for (int i = 0; i < 3; i++)
+		at = at * (int)a.k[i] + c.dim[i].tap + t.j[i] * c.dim[i].dtap;
+	return t.channel * (TRANSPOSED ? c.rows : 1) *
+	       (int)(a.k[0] * a.k[1] * a.k[2]) + at;
+}
+
+static DEV inline int64_t conv_row_step(const struct rlx_k_conv_nd &a, const struct conv &c)
+{
+	int64_t taps = (int64_t)(a.k[0] * a.k[1] * a.k[2]);
+
+	return TRANSPOSED ? taps : taps * (int64_t)(a.ic / a.groups);
+}
+
+/* A column: where its tap 0 is in the image, and its pixel of the result. */
+struct conv_col {
+	int64_t	image, pixel;
+	int	at[3];
+};
+
+static DEV inline struct conv_col conv_col_at(const struct rlx_k_conv_nd &a,
+					      const struct conv &c, int64_t col)
+{
+	int64_t q[3];
+	struct conv_col r;
+
+	for (int i = 2; i >= 0; i--)
+		col = divide(col, c.dim[i].n, &q[i]);
+	r.image = col;
+	r.pixel = 0;
+	for (int i = 0; i < 3; i++) {
+		r.at[i] = (int)q[i] * c.dim[i].s + c.dim[i].at;
+		r.pixel = r.pixel * (int64_t)a.out[i] + c.dim[i].first +
+			  q[i] * c.dim[i].step;
+	}
+	return r;
+}
+
+/* Of its pixel in y, for channel 0. */
+static DEV inline int64_t conv_place(const struct rlx_k_conv_nd &a, const struct conv_col &p)
+{
+	return p.image * (int64_t)a.y_n + p.pixel;
+}
+
+/* Elements from c.x to what tap 0 meets, which may lie beyond the image. */
+static DEV inline int64_t conv_begin(const struct rlx_k_conv_nd &a, const struct conv_col &p)
+{
+	int64_t at = 0;
+
+	for (int i = 0; i < 3; i++)
+		at = at * (int64_t)a.in[i] + p.at[i];
+	return p.image * (int64_t)a.x_n + at;
+}
+
+static DEV inline bool conv_inside(const struct rlx_k_conv_nd &a, const int *at, const int *by)
+{
+	return (unsigned int)(at[0] + by[0]) < (unsigned int)a.in[0] &&
+	       (unsigned int)(at[1] + by[1]) < (unsigned int)a.in[1] &&
+	       (unsigned int)(at[2] + by[2]) < (unsigned int)a.in[2];
+}
+
+/* ---- the end of a sum ---- */
+
+static DEV inline float real_exp(float x) { return expf(x); }
+static DEV inline double real_exp(double x) { return exp(x); }
+static DEV inline float real_tanh(float x) { return tanhf(x); }
+static DEV inline double real_tanh(double x) { return tanh(x); }
+static DEV inline float real_erf(float x) { return erff(x); }
+static DEV inline double real_erf(double x) { return erf(x); }
+
+static DEV inline real conv_act(const struct rlx_k_conv_nd &a, real x)
+{
+	real p = a.act_a, q = a.act_b, y = p * x + q;
+
+	switch (a.act) {
+	case RLX_CONV_RELU:
+		return x > 0 || x != x ? x : 0;
+	case RLX_CONV_CLIP:
+		return x < p ? p : x > q ? q : x;
+	case RLX_CONV_LEAKY:
+		return x < 0 ? p * x : x;
+	case RLX_CONV_HSIGMOID:
+		return y < 0 ? 0 : y > 1 ? 1 : y;
+	case RLX_CONV_HSWISH:
+		return x * (y < 0 ? 0 : y > 1 ? 1 : y);
+	case RLX_CONV_SIGMOID:
+		return 1 / (1 + real_exp(-x));
+	case RLX_CONV_SILU:
+		return x / (1 + real_exp(-x));
+	case RLX_CONV_TANH:
+		return real_tanh(x);
+	case RLX_CONV_GELU:
+		return x / 2 * (1 + real_erf(x * (real)0.70710678118654752));
+	default:
+		return x;
+	}
+}
+
+/*
+ * Where sums end: at y, or (of a part of a sum) at scratch, each part with a place for
+ * every output, which a second pass adds up. Outputs are counted as y is dense.
+ */
+struct conv_ends {
+	const void	*bias;
+	const mem	*res;
+	mem		*y;
+	real		*part;
+	int64_t		plane;
+};
+
+static DEV inline int64_t conv_plane(const struct rlx_k_conv_nd &a)
+{
+	return (int64_t)(a.out[0] * a.out[1] * a.out[2]);
+}
+
+/* Sums are complete, or else the block's part of them, @skip bytes into scratch. */
+static DEV inline struct conv_ends conv_ends_of(const struct rlx_k_conv_nd &a,
+						const struct rlx_g_env &env, bool part,
+						uint64_t skip)
+{
+	int64_t plane = conv_plane(a), all = (int64_t)(a.n * a.oc) * plane;
+
+	return conv_ends{ RLX_G_PTR(const void, a.bias), RLX_G_PTR(const mem, a.res),
+			  RLX_G_PTR(mem, a.y), !part ? (real *)0 :
+			  (real *)((char *)env.scratch + skip) + blockIdx.y * all, plane };
+}
+
+template <int N> struct alignas(N * sizeof(mem)) conv_run { mem v[N]; };
+
+static DEV inline bool conv_aligned(const void *p, int n)
+{
+	return (uint64_t)p % ((uint64_t)n * sizeof(mem)) == 0;
+}
+
+/*
+ * The ends of N sums of a channel, at rising places @at of y (of its channel 0); those
+ * below 0 are no place. Neighbours are stored together.
+ */
+template <int N>
+static DEV inline void conv_end(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
+				int64_t channel, const int64_t *at, const real *sum)
+{
+	int64_t base = channel * o.plane;
+	mem *y = o.y + base + at[0];
+	bool whole = at[0] >= 0 && at[N - 1] == at[0] + N - 1 && conv_aligned(y, N);
+	struct conv_run<N> v;
+	real bias = 0;
+
+	if (o.part) {
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			if (at[i] >= 0)
+				o.part[base + at[i]] = sum[i];
+		return;
+	}
+	if (o.bias)
+		bias = a.bias_type == RLX_K_F64 ? (real)((const double *)o.bias)[channel] :
+			(real)load_float(o.bias, channel, a.bias_type);
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		v.v[i] = o.res ? load_if(o.res + base + at[i], at[i] >= 0) : mem();
+#pragma unroll
+	for (int i = 0; i < N; i++) {
+		real x = sum[i] + bias;
+
+		if (o.res)
+			x += elem::get(v.v[i]);
+		v.v[i] = elem::put(conv_act(a, x));
+	}
+	if (whole)
+		*(struct conv_run<N> *)y = v;
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		if (!whole && at[i] >= 0)
+			o.y[base + at[i]] = v.v[i];
+}
+
+static DEV inline void conv_add_up(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
+				   uint64_t skip)
+{
+	struct conv_ends o = conv_ends_of(a, env, false, 0);
+	int64_t n = (int64_t)(a.n * a.oc) * o.plane, step = line_step() * gridDim.y;
+	const real *part = (const real *)((const char *)env.scratch + skip);
+
+	for (int64_t i = line_first() + line_step() * blockIdx.y; i < n; i += step) {
+		int64_t pixel, channel, at;
+		real sum = 0;
+
+		for (unsigned int k = 0; k < gridDim.y; k++)
+			sum += part[k * n + i];
+		divide(divide(i, o.plane, &pixel), (int64_t)a.oc, &channel);
+		at = i - channel * o.plane;
+		conv_end<1>(a, o, channel, &at, &sum);
+	}
+}
+
+/* ---- tiles ---- */
+
+/* What a block works on: a phase and group, from a row and a column on. */
+struct conv_tile {
+	struct conv	c;
+	int64_t		row, col;
+};
+
+/* Tiles that share input follow each other. */
+static DEV inline struct conv_tile conv_tile_at(const struct rlx_k_conv_nd &a,
+						const struct rlx_g_env &env, int64_t t, int bm,
+						int bn)
+{
+	int64_t rows = rlx_g_conv_split((int64_t)(a.oc / a.groups), bm);
+	int64_t cols = rlx_g_conv_split(rlx_g_conv_cols(&a), bn), row, col, group;
+	struct conv_tile r;
+
+	t = divide(t, rows, &row);
+	t = divide(t, cols, &col);
+	t = divide(t, (int64_t)a.groups, &group);
+	r.c = conv_at(a, env, t, group);
+	r.row = row * bm;
+	r.col = col * bn;
+	return r;
+}
+
+/* Steps of @depth terms that this block's part of the sums takes. */
+static DEV inline void conv_part(const struct conv &c, int depth, int *first, int *last)
+{
+	int steps = (c.depth + depth - 1) / depth;
+	int each = (steps + (int)gridDim.y - 1) / (int)gridDim.y;
+
+	*first = each * (int)blockIdx.y;
+	*last = *first + each < steps ? *first + each : steps;
+}
+
+/* A term, and the next one that a thread is to work out, without dividing again. */
+struct conv_walk {
+	struct conv_term term, by;
+
+	DEV void begin(const struct conv &c, int first, int step)
+	{
+		term = by = conv_term{ 1 << 30, { 0, 0, 0 } };	/* no term at all */
+		if (!c.depth)
+			return;
+		term = conv_term_at(c, first);
+		by = conv_term_at(c, step);
+	}
+	DEV void next(const struct conv &c)
+	{
+		term.channel += by.channel;
+#pragma unroll
+		for (int d = 2; d >= 0; d--) {
+			bool over;
+
+			term.j[d] += by.j[d];
+			over = term.j[d] >= c.dim[d].taps;
+			term.j[d] -= over ? c.dim[d].taps : 0;
+			*(d ? &term.j[d - 1] : &term.channel) += over;
+		}
+	}
+};
+
+/*
+ * The terms of a step, worked out once for all columns: where they are, and whether a
+ * column meets them: by a bit for each tap (RLX_K2: more than 32 taps, so by
+ * coordinates).
+ */
+#define CONV_WIDE	RLX_K2
+
+struct alignas(16) quad { int v[4]; };
+
+template <int DEPTH> struct conv_table {
+	struct quad	off[DEPTH / 4], tap[DEPTH / 4];
+	int		by[CONV_WIDE ? DEPTH : 1][3];
+	int		weight[TRANSPOSED ? DEPTH : 1];
+
+	/* by DEPTH threads, each its own term, which then is that of the next step */
+	DEV void fill(const struct rlx_k_conv_nd &a, const struct conv &c, struct conv_walk *w)
+	{
+		int i = (int)threadIdx.x;
+		struct conv_term t = w->term;
+		bool any = t.channel < (int)(a.ic / a.groups);
+
+		if (i >= DEPTH)
+			return;
+		off[i / 4].v[i % 4] = any ? conv_offset(a, c, t) : 0;
+		if (TRANSPOSED)
+			weight[i] = any ? conv_weight(a, c, t) : -1;
+		if (!CONV_WIDE)
+			tap[i / 4].v[i % 4] = !any ? 0 :
+				1 << ((t.j[0] * c.dim[1].taps + t.j[1]) * c.dim[2].taps + t.j[2]);
+		for (int d = 0; CONV_WIDE && d < 3; d++)
+			by[i][d] = any ? t.j[d] * c.dim[d].d : -(1 << 30);
+		w->next(c);
+	}
+};
+
+/* A column's inputs. */
+struct conv_source {
+	const mem	*p;
+	int		meets;
+	int		at[3];
+
+	DEV void set(const struct rlx_k_conv_nd &a, const struct conv &c, bool any,
+		     const struct conv_col &col)
+	{
+		int bit = 1, by[3];
+
+		p = c.x + (any ? conv_begin(a, col) : 0);
+		meets = 0;
+		for (int d = 0; d < 3; d++)
+			at[d] = any ? col.at[d] : -(1 << 30);
+		if (CONV_WIDE || !any)
+			return;
+		for (int i = 0; i < c.dim[0].taps; i++)
+			for (int j = 0; j < c.dim[1].taps; j++)
+				for (int k = 0; k < c.dim[2].taps; k++, bit <<= 1) {
+					by[0] = i * c.dim[0].d;
+					by[1] = j * c.dim[1].d;
+					by[2] = k * c.dim[2].d;
+					meets |= conv_inside(a, at, by) ? bit : 0;
+				}
+	}
+
+	/* N terms of the table, from @k on */
+	template <int N, int DEPTH>
+	DEV void get(mem *to, const struct rlx_k_conv_nd &a, const conv_table<DEPTH> &t,
+		     int k) const
+	{
+#pragma unroll
+		for (int i = 0; i < N; i += 4) {
+			struct quad off = t.off[(k + i) / 4], tap = t.tap[(k + i) / 4];
+
+#pragma unroll
+			for (int j = 0; j < 4; j++) {
+				bool in = CONV_WIDE ? conv_inside(a, at, t.by[k + i + j]) :
+						      (meets & tap.v[j]) != 0;
+
+				to[i + j] = load_if(p + off.v[j], in);
+			}
+		}
+	}
+};
+
+/* Element (row, k) of the group's weights; term @i of the table. */
+template <int DEPTH>
+static DEV inline mem conv_weight_at(const struct rlx_k_conv_nd &a, const struct conv &c,
+				     const conv_table<DEPTH> &t, int64_t row, int at, int i)
+{
+	return load_if(c.w + row * conv_row_step(a, c) + (TRANSPOSED ? t.weight[i] : at + i),
+		       row < c.rows && at + i < c.depth);
+}
+
+#endif

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Convolutions of halves by tensor cores. A first pass turns input and weights to
+ * channels innermost, filled up to whole chunks of 8 with zeros; then terms of a sum
+ * come by the chunk, in the order of taps, then channels, and asynchronous copies
+ * bring them.
+ */
+#ifndef RLX_G_CONV_MMA_H
+#define RLX_G_CONV_MMA_H
+
+#include "kernels/gpu/conv.h"
+#include "kernels/gpu/mma.h"
+
+/* KIND: 0 128 channels by 128 pixels, 1 64 by 128, 2 64 by 64 */
+#if KIND == 0
+enum { BM = 128, BN = 128, THREADS = 256, WAVES_M = 2 };
+#elif KIND == 1
+enum { BM = 64, BN = 128, THREADS = 128, WAVES_M = RLX_WAVE == 64 ? 1 : 2 };
+#else
+enum { BM = 64, BN = 64, THREADS = 128, WAVES_M = RLX_WAVE == 64 ? 1 : 2 };
+#endif
+enum {
+	CHUNKS = 4, DEPTH = 8 * CHUNKS,			/* of a step */
+	LD = DEPTH + 8,		/* rows start at 16 bytes in different banks */
+	STAGES = RLX_G_CONV_STAGES,
+	WAVES_N = THREADS / RLX_WAVE / WAVES_M,
+	WM = BM / WAVES_M, WN = BN / WAVES_N,		/* a wave's part */
+	TM = WM / MMA_M, TN = WN / MMA_N,		/* its products */
+	ROWS_A = BM * CHUNKS / THREADS,			/* a chunk of each is a thread's */
+	ROWS_B = BN * CHUNKS / THREADS,
+	STAGE = (BM + BN) * LD,
+};
+
+/* ---- channels innermost ---- */
+
+struct alignas(16) chunk { mem v[8]; };
+
+/* Sizes of the turned forms: x is [image][pixel][group][wide], w [row][tap][wide]. */
+struct turned {
+	int64_t	pixels, wide, taps;
+	mem	*x, *w;
+};
+
+static DEV inline struct turned turned_of(const struct rlx_k_conv_nd &a,
+					  const struct rlx_g_env &env)
+{
+	char *p = (char *)env.scratch;
+
+	return turned{ (int64_t)(a.in[0] * a.in[1] * a.in[2]), rlx_g_conv_wide(&a),
+		       (int64_t)(a.k[0] * a.k[1] * a.k[2]), (mem *)p,
+		       (mem *)(p + rlx_g_conv_x_bytes(&a)) };
+}
+
+enum { TURN = 64 };	/* pixels and channels of a tile */
+
+/* @job: of an image's group some pixels, some channels. */
+static DEV inline void turn_x(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
+			      const struct turned &t, mem (*room)[TURN + 2], int64_t job)
+{
+	int64_t channels = (int64_t)(a.ic / a.groups), pixel, c0, group, image;
+	const mem *from;
+	mem *to;
+	int n;
+
+	job = divide(job, rlx_g_conv_split(t.pixels, TURN), &pixel);
+	job = divide(job, rlx_g_conv_split(t.wide, TURN), &c0);
+	image = divide(job, (int64_t)a.groups, &group);
+	pixel *= TURN;
+	c0 *= TURN;
+	n = t.wide - c0 < TURN ? (int)(t.wide - c0) : TURN;
+	from = RLX_G_PTR(const mem, a.x) + image * (int64_t)a.x_n +
+	       (group * channels + c0) * t.pixels + pixel;
+	to = t.x + ((image * t.pixels + pixel) * (int64_t)a.groups + group) * t.wide + c0;
+	/* many loads under way at a time */
+	for (int e = (int)threadIdx.x; e < n * TURN; e += 16 * THREADS) {
+		int p = e % TURN;
+		mem v[16];
+
+#pragma unroll
+		for (int i = 0; i < 16; i++) {
+			int c = e / TURN + i * (THREADS / TURN);
+
+			v[i] = load_if(from + c * t.pixels + p,
+				       c0 + c < channels && pixel + p < t.pixels);
+		}
+#pragma unroll
+		for (int i = 0; i < 16; i++)
+			room[e / TURN + i * (THREADS / TURN)][p] = v[i];
+	}
+	__syncthreads();
+	for (int e = (int)threadIdx.x; e < n / 8 * TURN; e += THREADS) {
+		int p = e / (n / 8), c = e % (n / 8) * 8;
+		struct chunk v;
+
+		for (int i = 0; i < 8; i++)
+			v.v[i] = room[c + i][p];
+		if (pixel + p < t.pixels)
+			*(struct chunk *)(to + p * (int64_t)a.groups * t.wide + c) = v;
+	}
+	__syncthreads();
+}
+
+/* Chunk @i of the turned weights. */
+static DEV inline void turn_w(const struct rlx_k_conv_nd &a, const mem *w,
+			      const struct turned &t, int64_t i)
+{
+	int64_t channels = (int64_t)(a.ic / a.groups), rows = (int64_t)(a.oc / a.groups);
+	int64_t row, tap, c, group, at = i, from, step;
+	struct chunk v;
+
+	i = divide(i, t.wide / 8, &c);
+	row = divide(i, t.taps, &tap);
+	group = divide(row, rows, &row);
+	from = TRANSPOSED ? (group * channels * rows + row) * t.taps :
+			      (group * rows + row) * channels * t.taps;
+	step = TRANSPOSED ? rows * t.taps : t.taps;
+	for (int k = 0; k < 8; k++)
+		v.v[k] = load_if(w + from + (c * 8 + k) * step + tap, c * 8 + k < channels);
+	((struct chunk *)t.w)[at] = v;
+}
+
+static DEV inline void turn(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
+			    mem (*room)[TURN + 2])
+{
+	struct turned t = turned_of(a, env);
+	int64_t block = blockIdx.x + (int64_t)gridDim.x * blockIdx.y;
+	int64_t blocks = (int64_t)gridDim.x * gridDim.y;
+	int64_t jobs = (int64_t)(a.n * a.groups) * rlx_g_conv_split(t.pixels, TURN) *
+		       rlx_g_conv_split(t.wide, TURN);
+	int64_t chunks = (int64_t)a.oc * t.taps * (t.wide / 8);
+
+	for (int64_t j = block; j < jobs; j += blocks)
+		turn_x(a, env, t, room, j);
+	for (int64_t i = block * THREADS + threadIdx.x; i < chunks; i += blocks * THREADS)
+		turn_w(a, RLX_G_PTR(const mem, a.w), t, i);
+}
+
+/* ---- products ---- */
+
+/* Which chunk of terms: digits of its number, the tap's before the channels'. */
+struct spot {
+	int	j[3], c;
+
+	DEV void set(const struct conv &f, int wide, int i)
+	{
+		c = i % wide;
+		i /= wide;
+		j[2] = i % f.dim[2].taps;
+		i /= f.dim[2].taps;
+		j[1] = i % f.dim[1].taps;
+		j[0] = i / f.dim[1].taps;
+	}
+	DEV void add(const struct conv &f, int wide, const struct spot &by)
+	{
+		bool over = c + by.c >= wide;
+
+		c += by.c - (over ? wide : 0);
+#pragma unroll
+		for (int d = 2; d >= 0; d--) {
+			j[d] += by.j[d] + over;
+			over = d && j[d] >= f.dim[d].taps;
+			j[d] -= over ? f.dim[d].taps : 0;
+		}
+	}
+};
+
+/* The chunks a thread brings: one of some rows of weights, one of some pixels. */
+struct bringer {
+	const mem	*w[ROWS_A], *x[ROWS_B];	/* of the first tap */
+	int		at[ROWS_B][3];
+	struct spot	now, by;
+
+	DEV void begin(const struct rlx_k_conv_nd &a, const struct turned &t,
+		       const struct conv_tile &tile, int step)
+	{
+		int lane = (int)threadIdx.x / CHUNKS, wide = (int)t.wide / 8;
+
+#pragma unroll
+		for (int i = 0; i < ROWS_A; i++) {
+			int64_t row = tile.row + lane + i * (THREADS / CHUNKS);
+
+			w[i] = row < tile.c.rows ? t.w + (tile.c.group * tile.c.rows + row) *
+				t.taps * t.wide : (const mem *)0;
+		}
+#pragma unroll
+		for (int i = 0; i < ROWS_B; i++) {
+			int64_t col = tile.col + lane + i * (THREADS / CHUNKS), p = 0;
+			struct conv_col c = conv_col_at(a, tile.c, col < tile.c.cols ? col : 0);
+
+			for (int d = 0; d < 3; d++) {
+				at[i][d] = c.at[d];
+				p = p * (int64_t)a.in[d] + c.at[d];
+			}
+			if (col >= tile.c.cols)
+				at[i][0] = -(1 << 30);
+			x[i] = t.x + ((c.image * t.pixels + p) * (int64_t)a.groups +
+				      tile.c.group) * t.wide;
+		}
+		if (!tile.c.depth)
+			return;
+		now.set(tile.c, wide, step * CHUNKS + (int)threadIdx.x % CHUNKS);
+		by.set(tile.c, wide, CHUNKS);
+	}
+
+	/* the step's chunks to @stage; on to the next step */
+	DEV void bring(const struct rlx_k_conv_nd &a, const struct turned &t,
+		       const struct conv &f, mem *stage)
+	{
+		int tap[3], off[3], k = (int)threadIdx.x % CHUNKS * 8, wt = 0, xt = 0;
+		bool any = now.j[0] < f.dim[0].taps;
+
+#pragma unroll
+		for (int d = 0; d < 3; d++) {
+			off[d] = now.j[d] * f.dim[d].d;
+			tap[d] = f.dim[d].tap + now.j[d] * f.dim[d].dtap;
+			wt = wt * (int)a.k[d] + tap[d];
+			xt = xt * (int)a.in[d] + off[d];
+		}
+		wt = wt * (int)t.wide + now.c * 8;
+		xt = xt * (int)(a.groups * t.wide) + now.c * 8;
+		stage += (int)threadIdx.x / CHUNKS * LD + k;
+#pragma unroll
+		for (int i = 0; i < ROWS_A; i++) {
+			bool in = any && w[i];
+
+			copy_async(stage + i * (THREADS / CHUNKS) * LD, in ? w[i] + wt : t.w, 16,
+				   in ? 16 : 0);
+		}
+#pragma unroll
+		for (int i = 0; i < ROWS_B; i++) {
+			bool in = any && conv_inside(a, at[i], off);
+
+			copy_async(stage + (BM + i * (THREADS / CHUNKS)) * LD,
+				   in ? x[i] + xt : t.x, 16, in ? 16 : 0);
+		}
+		now.add(f, (int)t.wide / 8, by);
+	}
+};
+
+static DEV inline void multiply(float (*c)[TN][MMA_C], const mem *as, const mem *bs)
+{
+	as += wave_id() % WAVES_M * WM * LD;
+	bs += wave_id() / WAVES_M * WN * LD;
+#pragma unroll
+	for (int k = 0; k < DEPTH; k += MMA_K) {
+		uint32_t fa[TM][MMA_A], fb[TN][MMA_B];
+
+#pragma unroll
+		for (int i = 0; i < TM; i++)
+			mma_load_a(fa[i], as + i * MMA_M * LD + k, LD, false);
+#pragma unroll
+		for (int j = 0; j < TN; j++)
+			mma_load_b(fb[j], bs + j * MMA_N * LD + k, LD, false);
+#pragma unroll
+		for (int i = 0; i < TM; i++)
+#pragma unroll
+			for (int j = 0; j < TN; j++)
+				mma<mem>(c[i][j], fa[i], fb[j]);
+	}
+}
+
+/* 16 rows of a wave at a time by shared memory, to store neighbours side by side. */
+static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
+			      const struct conv_tile &t, const float (*c)[TN][MMA_C],
+			      float *room, const int64_t *place)
+{
+	int64_t row = t.row + wave_id() % WAVES_M * WM, at[4];
+	int col = lane_id() * 4 % WN;
+
+	room += wave_id() * MMA_M * (WN + 4);
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		at[i] = place[wave_id() / WAVES_M * WN + col + i];
+#pragma unroll 1
+	for (int i = 0; i < TM; i++, row += MMA_M) {
+		/* registers have no index: the end of a sum stands once in the code */
+#pragma unroll
+		for (int k = 0; k < TM; k++)
+#pragma unroll
+			for (int e = 0; e < TN * MMA_C && k == i; e++)
+				room[mma_c_row(e % MMA_C) * (WN + 4) + e / MMA_C * MMA_N +
+				     mma_c_col(e % MMA_C)] = c[k][e / MMA_C][e % MMA_C];
+		wave_sync();
+#pragma unroll 1
+		for (int r = lane_id() * 4 / WN; r < MMA_M; r += WAVE * 4 / WN)
+			if (row + r < t.c.rows)
+				conv_end<4>(a, o, t.c.group * t.c.rows + row + r, at,
+					    room + r * (WN + 4) + col);
+		wave_sync();
+	}
+}
+
+static DEV inline void product(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
+			       mem *shared, int64_t *place, int64_t tile)
+{
+	struct conv_tile t = conv_tile_at(a, env, tile, BM, BN);
+	struct turned from = turned_of(a, env);
+	float c[TM][TN][MMA_C] = {};
+	struct bringer b;
+	int first, last;
+
+	if (threadIdx.x < BN) {
+		int64_t col = t.col + threadIdx.x;
+
+		place[threadIdx.x] = col < t.c.cols ?
+			conv_place(a, conv_col_at(a, t.c, col)) : -1;
+	}
+	t.c.depth = t.c.taps * (int)from.wide;
+	conv_part(t.c, DEPTH, &first, &last);
+	b.begin(a, from, t, first);
+	for (int s = 0; s < STAGES - 1; s++) {
+		if (first + s < last)
+			b.bring(a, from, t.c, shared + s * STAGE);
+		copy_commit();
+	}
+	for (int s = first, i = 0; s < last; s++, i = i + 1 == STAGES ? 0 : i + 1) {
+		copy_wait<STAGES - 2>();
+		__syncthreads();
+		/* into the stage that everybody has left behind at the barrier */
+		if (s + STAGES - 1 < last)
+			b.bring(a, from, t.c, shared + (i ? i - 1 : STAGES - 1) * STAGE);
+		copy_commit();
+		multiply(c, shared + i * STAGE, shared + i * STAGE + BM * LD);
+	}
+	copy_wait<0>();
+	__syncthreads();
+	finish(a, conv_ends_of(a, env, gridDim.y > 1, rlx_g_conv_turned(&a)), t, c,
+	       (float *)shared, place);
+	__syncthreads();
+}
+
+RLX_G_KERNEL(conv_nd, struct rlx_k_conv_nd, THREADS)
+{
+	SHARED_DYNAMIC(shared);
+	SHARED(int64_t, place, [BN]);
+	int64_t tiles = rlx_g_conv_tiles(&a, BM, BN);
+
+	if (env.pass == 0)
+		turn(a, env, (mem (*)[TURN + 2])shared);
+	else if (env.pass == 2)
+		conv_add_up(a, env, rlx_g_conv_turned(&a));
+	for (int64_t t = blockIdx.x; env.pass == 1 && t < tiles; t += gridDim.x)
+		product(a, env, (mem *)shared, place, t);
+}
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/* How many tiles a convolution has, for its kernels and for their launch. */
+#ifndef RLX_G_CONV_PLAN_H
+#define RLX_G_CONV_PLAN_H
+
+#include "kernels/conv.h"
+
+static inline int64_t rlx_g_conv_split(int64_t n, int64_t by)
+{
+	return (n + by - 1) / by;
+}
+
+/* Output pixels of dimension @i that meet different taps. */
+static inline int64_t rlx_g_conv_phases(const struct rlx_k_conv_nd *a, int i)
+{
+	return !a->transposed ? 1 : (int64_t)(a->s[i] < a->out[i] ? a->s[i] : a->out[i]);
+}
+
+/* Columns of a phase's product, or a few less. */
+static inline int64_t rlx_g_conv_cols(const struct rlx_k_conv_nd *a)
+{
+	int64_t n = (int64_t)a->n;
+
+	for (int i = 0; i < 3; i++)
+		n *= rlx_g_conv_split((int64_t)a->out[i], rlx_g_conv_phases(a, i));
+	return n;
+}
+
+static inline int64_t rlx_g_conv_tiles(const struct rlx_k_conv_nd *a, int64_t bm, int64_t bn)
+{
+	return rlx_g_conv_split((int64_t)(a->oc / a->groups), bm) *
+	       rlx_g_conv_split(rlx_g_conv_cols(a), bn) * (int64_t)a->groups *
+	       rlx_g_conv_phases(a, 0) * rlx_g_conv_phases(a, 1) * rlx_g_conv_phases(a, 2);
+}
+
+/*
+ * Halves go to tensor cores with their channels innermost: x, each group's filled up
+ * to this many, then the weights, at scratch.
+ */
+#define RLX_G_CONV_STAGES	3	/* of that kernel's pipeline */
+
+static inline int64_t rlx_g_conv_wide(const struct rlx_k_conv_nd *a)
+{
+	return rlx_g_conv_split((int64_t)(a->ic / a->groups), 8) * 8;
+}
+
+static inline uint64_t rlx_g_conv_x_bytes(const struct rlx_k_conv_nd *a)
+{
+	return (uint64_t)(a->n * a->in[0] * a->in[1] * a->in[2] * a->groups) *
+	       (uint64_t)rlx_g_conv_wide(a) * 2;
+}
+
+/* Both; what follows them is aligned as they are. */
+static inline uint64_t rlx_g_conv_turned(const struct rlx_k_conv_nd *a)
+{
+	return rlx_g_conv_x_bytes(a) + (uint64_t)(a->oc * a->k[0] * a->k[1] * a->k[2]) *
+				       (uint64_t)rlx_g_conv_wide(a) * 2;
+}
+
+#endif

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+// Determinants: a block a matrix, which it takes apart in shared memory or scratch.
+#include "kernels/det.h"
+#include "kernels/gpu/dialect.h"
+
+/* RLX_K0: the element type, RLX_K1: 1: the matrix is in scratch */
+typedef rlx_t<RLX_K0> type;
+
+/* The largest element of a column, the first of such; a NaN at the top stays there. */
+struct peak {
+	double	v;
+	int64_t	at;
+};
+
+static DEV inline struct peak higher(struct peak a, struct peak b)
+{
+	return b.v > a.v || (b.v == a.v && b.at < a.at) ? b : a;
+}
+
+static DEV inline struct peak find_peak(const double *m, int64_t n, int64_t k,
+					struct peak *room)
+{
+	struct peak p = { -1, k };
+
+	for (int64_t i = k + threadIdx.x; i < n; i += blockDim.x) {
+		double v = fabs(m[i * n + k]);
+		struct peak o = { v == v ? v : i == k ? (double)INFINITY : -1, i };
+
+		p = higher(p, o);
+	}
+	for (int mask = WAVE / 2; mask; mask /= 2) {
+		struct peak o = { wave_xor(p.v, mask), wave_xor(p.at, mask) };
+
+		p = higher(p, o);
+	}
+	if (lane_id() == 0)
+		room[wave_id()] = p;
+	__syncthreads();
+	p = room[0];
+	for (int i = 1; i < (int)(blockDim.x / WAVE); i++)
+		p = higher(p, room[i]);
+	return p;
+}
+
+static DEV inline void swap_rows(double *m, int64_t n, int64_t k, int64_t p)
+{
+	for (int64_t j = k + threadIdx.x; j < n; j += blockDim.x) {
+		double t = m[k * n + j];
+
+		m[k * n + j] = m[p * n + j];
+		m[p * n + j] = t;
+	}
+}
+
+/* Waves take rows below the pivot's, lanes their columns; the pivot's is left. */
+static DEV inline void eliminate(double *m, int64_t n, int64_t k)
+{
+	for (int64_t i = k + 1 + wave_id(); i < n; i += blockDim.x / WAVE) {
+		double f = m[i * n + k] / m[k * n + k];
+
+		for (int64_t j = k + 1 + lane_id(); j < n; j += WAVE)
+			m[i * n + j] -= f * m[k * n + j];
+	}
+}
+
+static DEV inline double one_det(double *m, int64_t n, struct peak *room)
+{
+	double det = 1;
+
+	for (int64_t k = 0; k < n; k++) {
+		struct peak p = find_peak(m, n, k, room);
+
+		if (p.v == 0)
+			return 0;
+		if (p.at != k) {
+			swap_rows(m, n, k, p.at);
+			det = -det;
+		}
+		__syncthreads();
+		det *= m[k * n + k];
+		eliminate(m, n, k);
+		__syncthreads();
+	}
+	return det;
+}
+
+RLX_G_KERNEL(det, struct rlx_k_det, 256)
+{
+	SHARED(struct peak, room, [MAX_WAVES]);
+	SHARED_DYNAMIC(matrix);
+	const type::mem *x = RLX_G_PTR(const type::mem, a.x);
+	type::mem *y = RLX_G_PTR(type::mem, a.y);
+	int64_t n = a.n;
+	double *m = RLX_K1 ? (double *)env.scratch + blockIdx.x * n * n : (double *)matrix, det;
+
+	for (int64_t b = blockIdx.x; b < a.batch; b += gridDim.x) {
+		for (int64_t i = threadIdx.x; i < n * n; i += blockDim.x)
+			m[i] = (double)type::get(x[b * n * n + i]);
+		__syncthreads();
+		det = one_det(m, n, room);
+		if (threadIdx.x == 0)
+			y[b] = type::put((type::acc)det);
+		__syncthreads();
+	}
+}

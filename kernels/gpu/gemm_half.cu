@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Matrix products of halves. RLX_K0: types of a, b, c as enum rlx_k_num, two bits each, or
+ * GEMM_TF32 (RLX_K1 0 and 1).
+ * RLX_K1: 0 a large tile, 1 a small one, 2 few rows, 3 a few more (RLX_K3: columns of a
+ * block), 4 by groups of waves (RLX_K3: their tiles, gemm_tile.h); of 0 and 1 RLX_K3 may be
+ * RLX_G_ROUTED. RLX_K2: 1 a is transposed, 2 b is by columns.
+ */
+#if RLX_K1 == 4
+#include "kernels/gpu/gemm_group.h"
+#else
+#include "kernels/gpu/gemm_mma.h"
+#endif

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* Matrix products of halves (or what is rounded to them) by a wave's tensor cores. */
+#include "kernels/gpu/gemm.h"
+#include "kernels/gpu/gemm_tile.h"
+#include "kernels/gpu/gemv.h"
+#include "kernels/gpu/mma.h"
+
+typedef gemm_type<(RLX_K0 & 3)>::type type_a;
+typedef gemm_type<(RLX_K0 >> 2 & 3)>::type type_b;
+typedef gemm_type<(RLX_K0 >> 4 & 3)>::type type_c;
+
+/* Products are of f16 where both are; everything else is rounded to bf16, or to TF32. */
+template <class A, class B> struct product_of { typedef bf16 type; };
+template <> struct product_of<f16, f16> { typedef f16 type; };
+typedef product_of<type_a, type_b>::type half;
+#if RLX_K0 & GEMM_TF32
+typedef float elem;
+#else
+typedef half elem;
+#endif
+
+#define A_TRANS	(RLX_K2 & 1)
+#define B_TRANS	(!(RLX_K2 & 2))	/* k runs down the rows of b's tile */
+
+typedef gemm_operands<float, type_a, type_b, type_c> operands;
+
+static DEV inline elem to_elem(float x) { return from_f32<elem>(x); }
+static DEV inline elem to_elem(bf16 x) { return from_f32<elem>(to_f32(x)); }
+static DEV inline elem to_elem(f16 x) { return from_f32<elem>(to_f32(x)); }
+static DEV inline float get(type_c x) { return to_f32(x); }
+static DEV inline type_c put(float x) { return from_f32<type_c>(x); }
+
+#include "kernels/gpu/gemm_waves.h"
+#include "kernels/gpu/route.h"
+
+/* Of the sums of a tile. */
+struct ending : operands {
+	const struct rlx_k_gemm	&g;
+	const int		*list;
+
+	DEV ending(const struct rlx_k_gemm &all, const struct rlx_g_env &env, int64_t batch,
+		   const int *rows)
+		: operands(all, env, batch), g(all), list(rows) {}
+	DEV void take(uint32_t (*fa)[MMA_A], uint32_t (*fb)[MMA_B])
+	{
+#if RLX_K0 & GEMM_TF32
+#pragma unroll
+		for (int e = 0; e < TM * MMA_A; e++)
+			fa[e / MMA_A][e % MMA_A] = round_tf32(fa[e / MMA_A][e % MMA_A]);
+#pragma unroll
+		for (int e = 0; e < TN * MMA_B; e++)
+			fb[e / MMA_B][e % MMA_B] = round_tf32(fb[e / MMA_B][e % MMA_B]);
+#endif
+	}
+	DEV void sum_up(float *room) {}
+	DEV void end(size_t row, size_t col, const int *at, float sum) const
+	{
+		finish(g, list ? (size_t)list[row] : row, col, sum, get, put);
+	}
+};
+
+#if RLX_K1 == 2
+template <class T> static DEV inline float rounded(T x) { return to_f32(to_elem(x)); }
+
+struct round_it {
+	template <class T> DEV float operator()(T x) const { return rounded(x); }
+};
+
+RLX_G_KERNEL(gemm_bf16, struct rlx_k_gemm, 256)
+{
+	SHARED(float, room, [GEMV_ROOM(sizeof(type_b))]);
+
+	gemv<type_b, operands>(a, env, room, round_it(), get, put);
+}
+#elif RLX_K1 == 3
+#include "kernels/gpu/gemm_join.h"
+#include "kernels/gpu/move.h"
+#if RLX_K2 & RLX_G_JOIN_ATTENTION
+#include "kernels/gpu/attention_wave.h"
+#endif
+#include "kernels/gpu/gemm_thin.h"
+
+#if !(RLX_K2 & (RLX_G_JOIN_NORM | RLX_G_JOIN_ATTENTION))
+RLX_G_KERNEL_EARLY(gemm_bf16, struct rlx_k_gemm, 384)
+{
+	SHARED_DYNAMIC(shared);
+
+	thin(a, env, (float *)shared, blockIdx.x, 0, false);
+}
+#endif
+
+/*
+ * Narrow blocks have half as many threads: two of them, or one and one of the next
+ * launch, are to find registers; but not where heads take more of them.
+ */
+RLX_G_KERNEL_EARLY(gemm_join, struct rlx_g_join, RLX_K3 == 8 &&
+		   RLX_G_JOIN_WIDTH(RLX_K2) * RLX_G_JOIN_KEYS(RLX_K2) <= 32 * 16 ? 768 : 384)
+{
+	SHARED_DYNAMIC(shared);
+	struct rlx_k_gemm g = a.g;
+	uint32_t i = 0;
+
+	while (blockIdx.x >= a.end[i])
+		i++;
+	g.b = a.of[i].b;
+	g.c = a.of[i].c;
+	g.bias = a.of[i].bias;
+	g.n = a.of[i].n;
+	g.ldb = a.of[i].ldb;
+	g.ldc = a.of[i].ldc;
+	if (RLX_K2 & RLX_G_JOIN_NORM) {
+		g.a = a.norm.x;
+		g.lda = (size_t)a.norm.n;
+	}
+	thin(g, env, (float *)shared, blockIdx.x - (i ? a.end[i - 1] : 0), &a, !i);
+}
+#elif RLX_K3 == RLX_G_ROUTED
+RLX_G_KERNEL(gemm_routed, struct rlx_g_routed, THREADS)
+{
+	SHARED_DYNAMIC(shared);
+	route<BM, THREADS> r(a, env);
+	int64_t across = ((int64_t)a.g.n + BN - 1) / BN;
+	struct rlx_k_gemm g = a.g;
+
+	if (env.pass == 0) {
+		if (blockIdx.x == 0)
+			r.sort(env, (uint64_t *)shared);
+		return;
+	}
+	for (int64_t t = blockIdx.x; t < *r.tiles * across; t += gridDim.x) {
+		const int *list;
+		int group = r.take(t / across, &list, &g.m);
+
+		product(g, (elem *)shared, 1, t % across, ending(g, env, group, list));
+	}
+}
+#else
+RLX_G_KERNEL(gemm_bf16, struct rlx_k_gemm, THREADS)
+{
+	SHARED_DYNAMIC(shared);
+	int64_t down = tiles_down(a, env), each = tiles_of(a, down);
+	int64_t tiles = each * (int64_t)rlx_k_gemm_batches(&a);
+
+	for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x)
+		product(a, (elem *)shared, down, t % each, ending(a, env, t / each, 0));
+}
+#endif

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT
+// Sampling at given places: a thread a place in some channels.
+#include "kernels/gpu/move.h"
+#include "kernels/grid.h"
+
+/* RLX_K0: the image's type, RLX_K1: axes, RLX_K2: taps of each */
+enum { ND = RLX_K1, TAPS = RLX_K2 };
+enum { READS = TAPS * (ND > 1 ? TAPS : 1) * (ND > 2 ? TAPS : 1) };
+typedef rlx_t<RLX_K0> type;
+
+/* What a place reads of any channel, summed over the taps of all axes. */
+static DEV inline type::acc weigh(const struct rlx_k_grid_sample &a, const type::mem *x,
+				  const struct rlx_k_grid_taps *t)
+{
+	type::acc sum = 0;
+
+	for (int i = 0; i < READS; i++) {
+		int64_t at = 0;
+		double w = 1;
+		bool in = true;
+
+		for (int d = 0, k = i; d < ND; d++, k /= TAPS) {
+			int j = k % TAPS;
+
+			in = in && t[d].at[j] >= 0;
+			w *= t[d].w[j];
+			at = at * a.in[d] + t[d].at[j];
+		}
+		if (in)
+			sum += (type::acc)w * type::get(x[at]);
+	}
+	return sum;
+}
+
+RLX_G_KERNEL(grid_sample, struct rlx_k_grid_sample, 256)
+{
+	const type::mem *x = RLX_G_PTR(const type::mem, a.x);
+	const void *grid = RLX_G_PTR(const void, a.grid);
+	type::mem *y = RLX_G_PTR(type::mem, a.y);
+	int64_t groups = (a.channels + RLX_K_GRID_CHANNELS - 1) / RLX_K_GRID_CHANNELS;
+	int64_t n = a.images * groups * a.places, pixels = 1;
+
+	for (int d = 0; d < ND; d++)
+		pixels *= a.in[d];
+	for (int64_t i = line_first(); i < n; i += line_step()) {
+		int64_t place, group, image = divide(divide(i, a.places, &place), groups, &group);
+		int64_t c = group * RLX_K_GRID_CHANNELS, end = c + RLX_K_GRID_CHANNELS;
+		struct rlx_k_grid_taps t[ND];
+
+		for (int d = 0; d < ND; d++)
+			rlx_k_grid_taps(&a, TAPS, load_real(grid, (image * a.places + place) * ND +
+						      ND - 1 - d, a.grid_type), a.in[d], &t[d]);
+		for (end = end < a.channels ? end : a.channels; c < end; c++) {
+			int64_t plane = image * a.channels + c;
+
+			y[plane * a.places + place] =
+				type::put(weigh(a, x + plane * pixels, t));
+		}
+	}
+}

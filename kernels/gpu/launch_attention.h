@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/* Launches of attention: which kernel, in which tiles. See launch.h. */
+#ifndef RLX_G_LAUNCH_ATTENTION_H
+#define RLX_G_LAUNCH_ATTENTION_H
+
+#include "kernels/gpu/attention_plan.h"
+
+/* Positions that 32 bits count, and jobs too. */
+static inline bool rlx_g_attention_counts(const struct rlx_k_attention *a)
+{
+	const int64_t most = 1 << 29;
+
+	return a->q_len <= most && a->kv_len <= most && a->q_offset <= most &&
+	       a->q_offset >= -most && a->batch * a->heads * rlx_g_ceil(a->q_len, 64) <= most;
+}
+
+/* RLX_K2 of what has a width. */
+static inline int32_t rlx_g_attention_form(const struct rlx_k_attention *a, int32_t width)
+{
+	int32_t form = a->softcap > 0 ? ATT_CAP : 0;
+
+	if (a->bias)
+		form |= (a->bias_type == RLX_K_F32 ? ATT_ADD : ATT_KEEP) |
+			(a->bias_stride[3] != 1 ? ATT_STEP : 0);
+	return width | form | (form || !(a->scale > 0) ? ATT_SCALE : 0);
+}
+
+/* By tensor cores: heads are filled up to one of these widths, or 0. */
+static inline int32_t rlx_g_attention_width(const struct rlx_k_attention *a)
+{
+	static const int32_t width[] = { 32, 64, 96, 128, 256 };
+	int64_t dim = a->head_dim > a->v_dim ? a->head_dim : a->v_dim;
+
+	if (a->q_type != a->kv_type || a->q_type == RLX_K_F32 || a->q_len < 8 ||
+	    !rlx_g_attention_counts(a))
+		return 0;
+	for (int i = 0; i < 5; i++)
+		if (dim <= width[i])
+			return width[i];
+	return 0;
+}
+
+enum { RLX_G_ATTENTION_FEW = 8 };	/* RLX_K0 */
+enum { RLX_G_ATTENTION_WAVES = 2 };	/* of its blocks, for which it has shared memory */
+
+/* All keys of a head at one wave (attention_wave.h). */
+static inline bool rlx_g_attention_few(const struct rlx_k_attention *a, struct rlx_g_launch *l)
+{
+	int64_t dim = a->head_dim > a->v_dim ? a->head_dim : a->v_dim;
+	uint32_t width = (uint32_t)rlx_g_ceil(dim, 32) * 32;
+	uint32_t keys = a->kv_len <= 16 ? 16 : a->kv_len <= 32 ? 32 : 64;
+
+	int64_t tiles = a->batch * a->heads * rlx_g_ceil(a->q_len, 16);
+
+	if (a->kv_len > 64 || dim > 128 || a->q_type != a->kv_type || a->q_type == RLX_K_F32 ||
+	    tiles > INT32_MAX / 2)
+		return false;
+	/* a block has a wave of 64, or two */
+	rlx_g_line(l, rlx_g_ceil(tiles, 2), 64);
+	l->shared = RLX_G_ATTENTION_WAVES * 2 * (keys * (width + 8) + 16 * (keys + 8));
+	l->key[0] = RLX_G_ATTENTION_FEW;
+	l->key[1] = a->q_type;
+	l->key[2] = (int32_t)width + (a->bias || a->softcap > 0 ? 1024 : 0);
+	l->key[3] = a->out_type + 16 * (int32_t)keys;
+	return true;
+}
+
+/* Tiles of @width by groups of waves, where the chip has their products. */
+static inline bool rlx_g_attention_groups(const struct rlx_k_attention *a,
+					  struct rlx_g_launch *l, int32_t width)
+{
+	int64_t jobs = a->batch * a->heads * rlx_g_ceil(a->q_len, ATT_GROUPS(width) * 64);
+	int64_t most = (int64_t)l->processors * ATT_BLOCKS(width);
+
+	if (l->arch != 90)
+		return false;
+	rlx_g_line(l, jobs < most ? jobs : most, ATT_THREADS(width));
+	l->shared = ATT_SHARED(width);
+	l->key[0] = 2;
+	return true;
+}
+
+static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+	int64_t rows = a->batch * a->heads * a->q_len, splits = 1;
+	int32_t width = rlx_g_attention_width(a);
+
+	if (!rlx_g_small_float(a->q_type) || !rlx_g_small_float(a->kv_type) ||
+	    !rlx_g_small_float(a->out_type) || a->head_dim > 1024 || a->v_dim > 1024 ||
+	    rlx_g_attention_few(a, l))
+		return;
+	if (width) {
+		uint32_t ld = (uint32_t)width + 8;
+
+		l->key[1] = a->q_type;
+		l->key[2] = rlx_g_attention_form(a, width);
+		l->key[3] = a->out_type;
+		if (rlx_g_attention_groups(a, l, width))
+			return;
+		rlx_g_line(l, a->batch * a->heads * rlx_g_ceil(a->q_len, 64), 128);
+		/* queries, two stages of keys and values, weights of the waves */
+		l->shared = 2 * (64 * ld + 4 * 64 * ld + 64 * 72);
+		l->key[0] = 1;
+		return;
+	}
+	/* few queries: their keys over enough blocks for a large GPU, 256 at least */
+	if (rows > 0 && rows < 264)
+		splits = rlx_g_ceil(528, rows);
+	if (splits > rlx_g_ceil(a->kv_len, 256))
+		splits = a->kv_len > 256 ? rlx_g_ceil(a->kv_len, 256) : 1;
+	rlx_g_line(l, rows * splits, 256);
+	l->key[2] = splits > 1;
+	if (splits > 1) {
+		l->passes = 2;
+		l->scratch = (uint64_t)(rows * splits * (a->v_dim + 2)) * sizeof(float);
+	}
+}
+
+#endif

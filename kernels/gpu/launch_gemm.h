@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: MIT */
+/* Launches of matrix products: which kernel, in which tiles. See launch.h. */
+#ifndef RLX_G_LAUNCH_GEMM_H
+#define RLX_G_LAUNCH_GEMM_H
+
+#include "kernels/gpu/gemm_routed.h"
+#include "kernels/gpu/gemm_tile.h"
+#include "kernels/gpu/launch.h"
+
+/* Blocks that tiles of @edge x @edge make of a product. */
+static inline int64_t rlx_g_gemm_tiles(const struct rlx_k_gemm *a, int64_t edge)
+{
+	return rlx_g_ceil((int64_t)a->m, edge) * rlx_g_ceil((int64_t)a->n, edge) *
+	       (int64_t)rlx_k_gemm_batches(a);
+}
+
+/* Large tiles where they still make a block for each multiprocessor. */
+static inline bool rlx_g_gemm_large(const struct rlx_k_gemm *a)
+{
+	return rlx_g_gemm_tiles(a, 128) >= 96;
+}
+
+#define RLX_G_GEMV_ROWS	8	/* so few rows go at the speed of b's memory */
+
+static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
+{
+	if (a->m > RLX_G_GEMV_ROWS || a->trans_a || a->b_form == RLX_B_PACKED)
+		return false;
+	rlx_g_line(l, a->m ? rlx_g_ceil((int64_t)a->n, 32) *
+			     (int64_t)rlx_k_gemm_batches(a) : 0, 256);
+	l->key[1] = 2;
+	l->key[2] = a->b_form == RLX_B_COLS ? 2 : 0;
+	return l->grid[0] < 1 << 30;
+}
+
+enum { RLX_G_GEMM_THIN = 3 };	/* RLX_K1 */
+
+/*
+ * Up to 64 rows by blocks of 16 (gemm_thin.h): more of them than a row of tiles has,
+ * and waves that share out k, for it is the time of one block that counts.
+ */
+static inline bool rlx_g_gemm_thin(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
+{
+	int64_t down = rlx_g_ceil((int64_t)a->m, 16) * (int64_t)rlx_k_gemm_batches(a);
+	int64_t steps = rlx_g_ceil((int64_t)a->k, 32), blocks = rlx_g_ceil((int64_t)a->n, 8) * down;
+	uint32_t cols = blocks <= 1024 ? 8 : 32, waves = steps < 12 ? (uint32_t)steps : 12;
+
+	if (a->m > (cols == 8 ? 64 : 16) || a->trans_a || a->b_form != RLX_B_COLS ||
+	    a->k > INT32_MAX / 2 || a->n > INT32_MAX / 2)
+		return false;
+	waves = waves < 4 ? 4 : waves + waves % 2;	/* whole ones of 64 lanes too */
+	rlx_g_line(l, a->m ? rlx_g_ceil((int64_t)a->n, cols) * down : 0, waves * 32);
+	l->shared = waves * 16 * (cols + 4) * (uint32_t)sizeof(float);
+	l->key[1] = RLX_G_GEMM_THIN;
+	l->key[2] = 2;
+	l->key[3] = (int32_t)cols;
+	return l->grid[0] < 1 << 30;
+}
+
+static inline void rlx_g_gemm_simt(const void *args, struct rlx_g_launch *l, int32_t wide)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	bool large = !wide && rlx_g_gemm_large(a);
+
+	if (a->b_form == RLX_B_PACKED)
+		return;
+	rlx_g_line(l, rlx_g_gemm_tiles(a, large ? 128 : 64), 256);
+	l->key[0] = wide;
+	l->key[1] = !large;
+}
+
+static inline void rlx_g_gemm_f32_launch(const void *args, struct rlx_g_launch *l)
+{
+	if (!rlx_g_gemv((const struct rlx_k_gemm *)args, l))
+		rlx_g_gemm_simt(args, l, 0);
+}
+
+static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *l)
+{
+	rlx_g_gemm_simt(args, l, 1);
+}
+
+/* ---- by groups of waves ---- */
+
+/* Both operands are of one type of halves, and lie as the copy engine can read them. */
+static inline bool rlx_g_gemm_mapped(const struct rlx_k_gemm *a)
+{
+	uint64_t odd = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->b | 2 * a->lda |
+		       2 * a->ldb;
+	const size_t most = INT32_MAX / 2;
+
+	for (int i = 0; i < 2; i++)
+		odd |= 2 * (a->a_step[i] | a->b_step[i]);
+	return a->a_num == a->b_num && a->a_num != RLX_NUM_F32 && odd % 16 == 0 && a->m &&
+	       a->n && a->k && a->m < most && a->n < most && a->k < most &&
+	       a->lda < most && a->ldb < most && rlx_g_gemm_tiles(a, 64) < INT32_MAX;
+}
+
+/*
+ * Nanoseconds that the product takes in tiles @t, about, of an H200: a step of k takes
+ * what loading takes or multiplying, then comes the end of the sums.
+ */
+static inline int64_t rlx_g_gemm_ns(const struct rlx_k_gemm *a, int32_t t, uint32_t processors)
+{
+	int64_t rows = GEMM_TILE_ROWS(t), cols = GEMM_TILE_COLS(t);
+	int64_t load = (rows + cols) * 128 / 90, multiply = rows * cols * 128 / 6030;
+	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_TILE_DEPTH);
+	int64_t end = 300 + rows * cols / (a->act > RLX_K_ACT_RELU || a->residual ? 6 : 17);
+	int64_t tiles = rlx_g_ceil((int64_t)a->m, rows) * rlx_g_ceil((int64_t)a->n, cols) *
+			(int64_t)rlx_k_gemm_batches(a);
+
+	return rlx_g_ceil(tiles, processors) * (steps * (load > multiply ? load : multiply) + end);
+}
+
+/*
+ * The tile by which the product takes the least time; a smaller one must gain a
+ * twentieth, for it loads more than a larger one to do the same.
+ */
+static inline int32_t rlx_g_gemm_tile(const struct rlx_k_gemm *a, uint32_t processors)
+{
+	static const int16_t tile[][2] = { { 2, 256 }, { 2, 192 }, { 2, 128 }, { 1, 256 },
+					   { 1, 128 }, { 2, 64 }, { 1, 64 } };
+	int64_t least = 0, ns;
+	int32_t best = 0;
+
+	for (unsigned int i = 0; i < sizeof(tile) / sizeof(tile[0]); i++) {
+		int32_t t = GEMM_TILE(tile[i][0], tile[i][1], a->act);
+
+		ns = rlx_g_gemm_ns(a, t, processors);
+		if (!i || ns < least - least / 20) {
+			least = ns;
+			best = t;
+		}
+	}
+	return best;
+}
+
+/* @rows x @cols as they lie, in tiles of @box rows and 64 columns. */
+static inline struct rlx_g_map rlx_g_gemm_map(const struct rlx_k_gemm *a, size_t rows,
+					      size_t cols, size_t ld, const size_t step[2])
+{
+	struct rlx_g_map m = { .dim = { cols, rows, 1, 1 },
+			       .step = { 2 * ld, 2 * ld, 2 * ld }, .box = { 64, 64 } };
+
+	for (int i = 0; i < 2; i++)
+		if (step[i]) {	/* else all of the batch read one matrix */
+			m.dim[3 - i] = a->batch[i] ? a->batch[i] : 1;
+			m.step[2 - i] = 2 * step[i];
+		}
+	return m;
+}
+
+/* In tiles @t. */
+static inline void rlx_g_gemm_by(const struct rlx_k_gemm *a, int32_t t, struct rlx_g_launch *l)
+{
+	bool cols = a->b_form == RLX_B_COLS;
+	int64_t n = rlx_g_ceil((int64_t)a->m, GEMM_TILE_ROWS(t)) *
+		    rlx_g_ceil((int64_t)a->n, GEMM_TILE_COLS(t)) *
+		    (int64_t)rlx_k_gemm_batches(a);
+
+	/* as many tiles for each block, so that fewer read side by side */
+	rlx_g_line(l, rlx_g_ceil(n, rlx_g_ceil(n, l->processors)), GEMM_TILE_THREADS(t));
+	l->shared = GEMM_TILE_STAGES(t) * GEMM_TILE_STAGE(t);
+	l->n_map = 2;
+	l->map[0] = rlx_g_gemm_map(a, a->trans_a ? a->k : a->m, a->trans_a ? a->m : a->k, a->lda,
+				   a->a_step);
+	l->map[0].field = offsetof(struct rlx_k_gemm, a);
+	l->map[1] = rlx_g_gemm_map(a, cols ? a->n : a->k, cols ? a->k : a->n, a->ldb, a->b_step);
+	l->map[1].field = offsetof(struct rlx_k_gemm, b);
+	if (!a->trans_a)
+		l->map[0].box[1] = GEMM_TILE_ROWS(t);
+	if (cols)
+		l->map[1].box[1] = GEMM_TILE_COLS(t);
+	l->key[1] = 4;
+	l->key[2] = a->trans_a | cols << 1;
+	l->key[3] = t;
+}
+
+static inline bool rlx_g_gemm_groups(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
+{
+	if (l->arch != 90 || !rlx_g_gemm_mapped(a))
+		return false;
+	rlx_g_gemm_by(a, rlx_g_gemm_tile(a, l->processors), l);
+	return true;
+}
+
+/* In tiles of waves, of elements of @size bytes. */
+static inline void rlx_g_gemm_waves(const struct rlx_k_gemm *a, uint32_t size, bool large,
+				    struct rlx_g_launch *l)
+{
+	bool cols = a->b_form == RLX_B_COLS;
+	int edge = large ? 128 : 64;
+
+	rlx_g_line(l, rlx_g_gemm_tiles(a, edge), large ? 256 : 128);
+	l->shared = (uint32_t)(GEMM_WAVES_STAGES * (GEMM_WAVES_BYTES(size, edge, a->trans_a) +
+						    GEMM_WAVES_BYTES(size, edge, !cols)));
+	l->key[1] = !large;
+	l->key[2] = a->trans_a | cols << 1;
+}
+
+static inline void rlx_g_gemm_bf16_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+
+	l->key[0] = (int32_t)(a->a_num | (unsigned)a->b_num << 2 | (unsigned)a->c_num << 4);
+	if (a->b_form == RLX_B_PACKED || rlx_g_gemv(a, l) || rlx_g_gemm_thin(a, l) ||
+	    rlx_g_gemm_groups(a, l))
+		return;
+	rlx_g_gemm_waves(a, 2, rlx_g_gemm_large(a), l);
+}
+
+/* f32 as TF32, which NVIDIA's chips have; few rows go as fast without. */
+static inline void rlx_g_gemm_tf32_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+
+	if (l->arch < 80 || a->m <= RLX_G_GEMV_ROWS || a->b_form == RLX_B_PACKED)
+		return;
+	rlx_g_gemm_waves(a, 4, rlx_g_gemm_large(a), l);
+	l->key[0] = GEMM_TF32;
+}
+
+static inline void rlx_g_gemm_i8_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm_i8 *a = (const struct rlx_k_gemm_i8 *)args;
+
+	if (a->g.b_form != RLX_B_PACKED && !a->g.trans_a)
+		rlx_g_gemm_waves(&a->g, 1, rlx_g_gemm_large(&a->g), l);
+}
+
+/* Rows sorted by a first launch, then multiplied by tiles of one group's. */
+static inline void rlx_g_routed_line(const struct rlx_g_routed *a, bool large,
+				     struct rlx_g_launch *l)
+{
+	const uint32_t edge = large ? 128 : 64, threads = l->block[0];
+	int64_t tiles = (int64_t)rlx_g_routed_tiles(a, edge);
+
+	l->can = a->g.m < INT32_MAX / 2 && a->groups < INT32_MAX / 2;
+	if (!l->can)
+		return;
+	rlx_g_line(l, tiles * rlx_g_ceil((int64_t)a->g.n, edge), threads);
+	l->passes = 2;
+	l->scratch = 4 * rlx_g_routed_words(a, edge);
+	l->key[3] = RLX_G_ROUTED;
+}
+
+/* Large tiles where groups have as many rows, one with another, and make enough of them. */
+static inline bool rlx_g_routed_large(const struct rlx_g_routed *a)
+{
+	return a->g.m / 128 >= a->groups && rlx_g_gemm_large(&a->g);
+}
+
+static inline void rlx_g_routed_halves_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_g_routed *a = (const struct rlx_g_routed *)args;
+	const struct rlx_k_gemm *g = &a->g;
+	bool large = rlx_g_routed_large(a);
+
+	l->key[0] = (int32_t)(g->a_num | (unsigned)g->b_num << 2 | (unsigned)g->c_num << 4);
+	rlx_g_gemm_waves(g, 2, large, l);
+	rlx_g_routed_line(a, large, l);
+}
+
+static inline void rlx_g_routed_simt(const void *args, struct rlx_g_launch *l, int32_t wide)
+{
+	const struct rlx_g_routed *a = (const struct rlx_g_routed *)args;
+	bool large = !wide && rlx_g_routed_large(a);
+
+	l->key[0] = wide;
+	l->key[1] = !large;
+	l->block[0] = 256;
+	rlx_g_routed_line(a, large, l);
+}
+
+static inline void rlx_g_routed_f32_launch(const void *args, struct rlx_g_launch *l)
+{
+	rlx_g_routed_simt(args, l, 0);
+}
+
+static inline void rlx_g_routed_f64_launch(const void *args, struct rlx_g_launch *l)
+{
+	rlx_g_routed_simt(args, l, 1);
+}
+
+/* Columns and threads of a block, stages of a wave. */
+struct rlx_g_skinny_shape {
+	uint32_t	cols, threads, stages;
+};
+
+/*
+ * As many blocks as the multiprocessors hold at once, and each of them as many columns:
+ * what is left over when most are done is read by few, and so slowly. @n: columns of b.
+ */
+static inline struct rlx_g_skinny_shape
+rlx_g_skinny_shape(const struct rlx_k_gemm *g, int64_t n, uint32_t processors)
+{
+	const uint32_t room = 112 << 10;	/* two blocks on a multiprocessor */
+	int64_t each = rlx_g_ceil(rlx_g_ceil(n, 8), processors);	/* columns by 8 */
+	int64_t blocks = each > 16 ? rlx_g_ceil(each, 8) : each > 7 ? 2 : 1;
+	bool both = g->m > 8;
+	struct rlx_g_skinny_shape s = { 8 * (uint32_t)rlx_g_ceil(each, blocks), 512, 3 };
+
+	if (g->b_form == RLX_B_ROWS) {	/* lines of 64 or 128 bytes */
+		s.cols = both && each <= 8 ? 32 : 64;
+		s.threads = s.cols == 32 ? 512 : each <= 8 ? 256 : 128;
+		return s;
+	}
+	if (each == 4 && (both || g->k > 8192))	/* all of a multiprocessor for more waves */
+		return s;
+	while (s.threads > 128 &&
+	       (s.threads / 32 * 2 * s.cols * 128 > room || s.threads * 4 > g->k))
+		s.threads /= 2;
+	s.stages = room / (s.threads / 32 * s.cols * 128);
+	s.stages = s.stages < 4 ? s.stages : 4;
+	return s;
+}
+
+static inline void rlx_g_skinny_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_skinny *a = (const struct rlx_k_skinny *)args;
+	const struct rlx_k_gemm *g = &a->g;
+	int64_t n = (int64_t)g->n * (a->gate ? 2 : 1);
+	bool rows = g->b_form == RLX_B_ROWS;
+	struct rlx_g_skinny_shape s;
+
+	if (g->m > RLX_K_SKINNY_ROWS || g->b_form == RLX_B_PACKED || g->trans_a ||
+	    g->a_num == RLX_NUM_F32 || g->a_num != g->b_num || g->k % 8 || g->lda % 8 ||
+	    g->ldb % 8 || !g->k || g->k > 1 << 30 || rlx_k_gemm_batches(g) != 1 ||
+	    (rows && (g->n % 8 || a->gate)) ||
+	    (a->norm && g->a_num == RLX_NUM_F16))	/* before the norm it overflows */
+		return;
+	s = rlx_g_skinny_shape(g, n, l->processors);
+	if (a->gate && s.cols < 16)	/* some of either half */
+		s.cols = 16;
+	rlx_g_line(l, g->m ? rlx_g_ceil(n, s.cols) : 0, s.threads);
+	l->shared = s.threads / 32 * s.stages * s.cols * 128;
+	l->key[0] = (int32_t)(g->a_num | (unsigned)g->c_num << 2);
+	l->key[1] = (int32_t)s.cols;
+	l->key[2] = (int32_t)s.threads;
+	l->key[3] = (int32_t)(s.stages | (a->norm ? RLX_SKINNY_NORM : 0) |
+			      (a->gate ? RLX_SKINNY_GATED : 0) |
+			      (g->m > 8 ? RLX_SKINNY_BOTH : 0) |
+			      (g->b_fixed ? RLX_SKINNY_FIXED : 0) |
+			      (rows ? RLX_SKINNY_BY_ROWS : 0));
+}
+
+#endif

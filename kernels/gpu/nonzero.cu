@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+// Where elements that are not zero stand: blocks count those of their part, then write.
+#include "kernels/gpu/move.h"
+#include "kernels/nonzero.h"
+
+/* RLX_K0: the element type */
+typedef rlx_t<RLX_K0> type;
+
+/* This block's part: whole rounds of its threads. */
+struct part {
+	int64_t	from, to;
+};
+
+static DEV inline struct part part_of(const struct rlx_k_nonzero &a)
+{
+	int64_t rounds = (a.n + 255) / 256, each = (rounds + gridDim.x - 1) / gridDim.x;
+	struct part p = { blockIdx.x * each * 256, (blockIdx.x + 1) * each * 256 };
+
+	if (p.to > a.n)
+		p.to = a.n;
+	return p;
+}
+
+static DEV inline bool is_set(const type::mem *x, int64_t i, int64_t end)
+{
+	return i < end && type::get(x[i]) != 0;
+}
+
+static DEV inline int ones_of(uint64_t bits)
+{
+	int n = 0;
+
+	for (; bits; bits &= bits - 1)
+		n++;
+	return n;
+}
+
+static DEV inline void put(const struct rlx_k_nonzero &a, int64_t *y, int64_t slot, int64_t i)
+{
+	for (int d = a.rank - 1; d >= 0; d--) {
+		int64_t at;
+
+		i = divide(i, a.dim[d], &at);
+		y[d * a.count + slot] = at;
+	}
+}
+
+/* The part's elements go to slots from @slot on. */
+static DEV inline void write_part(const struct rlx_k_nonzero &a, const type::mem *x, int64_t *y,
+				  struct part p, int64_t slot, int *room)
+{
+	for (int64_t k = p.from; k < p.to; k += 256) {
+		int64_t i = k + threadIdx.x, at = slot;
+		bool set = is_set(x, i, p.to);
+		uint64_t all = wave_ballot(set);
+
+		if (lane_id() == 0)
+			room[wave_id()] = ones_of(all);
+		__syncthreads();
+		for (int w = 0; w < 256 / WAVE; w++) {
+			at += w < wave_id() ? room[w] : 0;
+			slot += room[w];
+		}
+		at += ones_of(all & (((uint64_t)1 << lane_id()) - 1));
+		if (set && at < a.count)
+			put(a, y, at, i);
+		__syncthreads();
+	}
+}
+
+RLX_G_KERNEL(nonzero, struct rlx_k_nonzero, 256)
+{
+	SHARED(int64_t, sums, [MAX_WAVES]);
+	SHARED(int, room, [MAX_WAVES]);
+	const type::mem *x = RLX_G_PTR(const type::mem, a.x);
+	int64_t *count = (int64_t *)env.scratch, sum = 0, before = 0;
+	struct part p = part_of(a);
+
+	if (env.pass == 0) {
+		for (int64_t i = p.from + threadIdx.x; i < p.to; i += 256)
+			sum += is_set(x, i, p.to);
+		sum = block_reduce<op_sum>(sum, sums);
+		if (threadIdx.x == 0)
+			count[blockIdx.x] = sum;
+		return;
+	}
+	for (int64_t b = threadIdx.x; b < gridDim.x; b += 256) {
+		sum += count[b];
+		before += b < blockIdx.x ? count[b] : 0;
+	}
+	sum = block_reduce<op_sum>(sum, sums);
+	before = block_reduce<op_sum>(before, sums);
+	if (sum != a.count && blockIdx.x == 0 && threadIdx.x == 0)
+		*RLX_G_PTR(int32_t, a.bad) = 1;
+	write_part(a, x, RLX_G_PTR(int64_t, a.y), p, before, room);
+}

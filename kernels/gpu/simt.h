@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Products of tiles without tensor cores: 16 x 16 threads, PER x PER sums each. */
+#ifndef RLX_G_SIMT_H
+#define RLX_G_SIMT_H
+
+#include "kernels/gpu/dialect.h"
+
+/*
+ * Add what DEPTH terms of both tiles give. A thread's rows are neighbours, its
+ * columns 16 apart, so that no two threads of a wave want one bank.
+ */
+template <int DEPTH, class T, int PER, int LD>
+static DEV inline void simt_multiply(T (*sum)[PER], T (*as)[LD], T (*bs)[LD])
+{
+	int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
+
+#pragma unroll
+	for (int k = 0; k < DEPTH; k++)
+#pragma unroll
+		for (int i = 0; i < PER; i++)
+#pragma unroll
+			for (int j = 0; j < PER; j++)
+				sum[i][j] += as[k][y * PER + i] * bs[k][x + 16 * j];
+}
+
+#endif

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+/* GPU convolutions on the emulator, against sums in double. */
+#include "selftests/gpu/against_cpu.h"
+#include "selftests/kernels/conv_ref.h"
+
+/* Random numbers of a type: as they are on the device, and as floats. */
+static float *numbers(size_t n, int type, void **out_dev, uint64_t *seed)
+{
+	float *x = malloc((n + 1) * sizeof(*x));
+	void *p = gpu_alloc(n, type, -1, 1, seed);
+
+	CHECK(x);
+	for (size_t i = 0; i < n; i++)
+		x[i] = (float)gpu_value(p, i, type);
+	if (type == RLX_K_F64)	/* the reference knows floats alone */
+		for (size_t i = 0; i < n; i++)
+			((double *)p)[i] = (double)x[i];
+	*out_dev = dev_of(p, n * rlx_k_type_size((enum rlx_k_type)type));
+	free(p);
+	return x;
+}
+
+static double rounding(int type)
+{
+	return type == RLX_K_BF16 ? 4e-3 : type == RLX_K_F16 ? 5e-4 : 0;
+}
+
+/* Runs @shape, whose .key asks for tile and parts as launch.h would give large ones. */
+static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn *how,
+		     uint64_t *seed)
+{
+	struct rlx_k_conv_nd a = *shape;
+	struct rlx_g_env env = { .units = 0 };
+	size_t nx = a.n * a.ic * conv_volume(a.in), ny = a.n * a.oc * conv_volume(a.out);
+	size_t nw = a.oc * (a.ic / a.groups) * conv_volume(a.k), size, i;
+	int bias_type = type == RLX_K_F64 || kc_pick(seed, 0, 1) ? type : RLX_K_F32;
+	void *x, *w, *bias, *res, *y;
+	struct conv_data d;
+	double tol = type == RLX_K_F64 ? 1e-12 : 4e-7;
+
+	size = rlx_k_type_size((enum rlx_k_type)type);
+	a.type = (uint8_t)type;
+	a.bias_type = (uint8_t)bias_type;
+	a.act_a = a.act == RLX_CONV_CLIP ? -0.5f : 0.2f;
+	a.act_b = 0.5f;
+	d.x = numbers(nx, type, &x, seed);
+	d.w = numbers(nw, type, &w, seed);
+	d.bias = numbers(a.oc, bias_type, &bias, seed);
+	d.res = numbers(ny, type, &res, seed);
+	d.y = malloc(ny * sizeof(double));
+	d.mag = malloc(ny * sizeof(double));
+	CHECK(d.y && d.mag);
+	a.x_n = a.ic * conv_volume(a.in);
+	a.y_n = a.res_n = a.oc * conv_volume(a.out);
+	a.bias = kc_pick(seed, 0, 1) ? bias : NULL;
+	a.res = kc_pick(seed, 0, 1) ? res : NULL;
+	conv_reference_all(&a, &d);
+	y = gpu_alloc(ny, type, 0, 0, seed);
+	a.x = x;
+	a.w = w;
+	a.y = dev_of(y, ny * size);
+	gpu_run_kernel("conv", "conv_nd", how, &a, &env);
+	dev_read(y, a.y, ny * size);
+	for (i = 0; i < ny; i++) {
+		double got = gpu_value(y, i, type), want = d.y[i];
+
+		CHECKF(fabs(got - want) <= tol * d.mag[i] + rounding(type) * fabs(want) + tol,
+		       "type %d: [%zu] is %g, not %g: %zu>%zu/%zu in %zux%zux%zu out %zux%zux%zu "
+		       "k %zux%zux%zu s %zux%zux%zu%s", type, i, got, want, a.ic, a.oc, a.groups,
+		       a.in[0], a.in[1], a.in[2], a.out[0], a.out[1], a.out[2], a.k[0], a.k[1],
+		       a.k[2], a.s[0], a.s[1], a.s[2], a.transposed ? " transposed" : "");
+	}
+	dev_free(x);
+	dev_free(w);
+	dev_free(bias);
+	dev_free(res);
+	dev_free(a.y);
+	free(y);
+	free(d.x);
+	free(d.w);
+	free(d.bias);
+	free(d.res);
+	free(d.y);
+	free(d.mag);
+}
+
+static const int float_type[4] = { RLX_K_F32, RLX_K_BF16, RLX_K_F16, RLX_K_F64 };
+
+TEST(random)
+{
+	uint64_t seed = rlx_test_seed();
+	struct rlx_k_conv_nd a;
+
+	for (int i = 0; i < 32; i++) {
+		conv_shape_random(&a, i % 2, &seed);
+		a.act = (enum rlx_conv_act)kc_pick(&seed, 0, RLX_CONV_GELU);
+		one_conv(&a, float_type[i / 2 % 4], rlx_g_conv_nd_launch, &seed);
+	}
+}
+
+/* Every tile, on shapes that alone would get the smallest. */
+static int tile, parts;
+
+static void forced(const void *args, struct rlx_g_launch *l)
+{
+	rlx_g_conv_nd_launch(args, l);
+	CHECK(l->can && (l->key[1] & 7) < 3);
+	rlx_g_conv_tiled(args, l, tile, (uint32_t)parts);
+}
+
+TEST(tiles)
+{
+	static const struct rlx_k_conv_nd shape[] = {
+		{ .n = 2, .ic = 40, .oc = 70, .groups = 1, .in = { 1, 9, 11 },
+		  .out = { 1, 9, 11 }, .k = { 1, 3, 3 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 },
+		  .p = { 0, 1, 1 }, .act = RLX_CONV_RELU },
+		/* more taps than bits, groups */
+		{ .n = 1, .ic = 6, .oc = 40, .groups = 2, .in = { 1, 15, 13 },
+		  .out = { 1, 6, 5 }, .k = { 1, 7, 7 }, .s = { 1, 2, 2 }, .d = { 1, 1, 1 },
+		  .p = { 0, 1, 2 } },
+		{ .n = 2, .ic = 24, .oc = 136, .groups = 1, .in = { 1, 5, 6 },
+		  .out = { 1, 10, 13 }, .k = { 1, 4, 3 }, .s = { 1, 2, 2 }, .d = { 1, 1, 1 },
+		  .p = { 0, 1, 0 }, .transposed = true, .act = RLX_CONV_SILU },
+		/* a stride beyond the kernel: pixels that nothing meets */
+		{ .n = 1, .ic = 16, .oc = 20, .groups = 1, .in = { 1, 1, 5 },
+		  .out = { 1, 1, 14 }, .k = { 1, 1, 2 }, .s = { 1, 1, 3 }, .d = { 1, 1, 1 },
+		  .transposed = true },
+	};
+	uint64_t seed = rlx_test_seed();
+
+	for (size_t i = 0; i < 4; i++)
+		for (tile = 0; tile < 3; tile++) {
+			parts = i < 3 ? tile + 1 : 1;
+			one_conv(&shape[i], tile % 2 ? RLX_K_BF16 : RLX_K_F16, forced, &seed);
+			if (tile != 1)
+				one_conv(&shape[i], RLX_K_F32, forced, &seed);
+		}
+	tile = parts = 2;
+	one_conv(&shape[0], RLX_K_F64, forced, &seed);
+}
+
+/* One channel a group, with rows of known and unknown taps; few long sums. */
+TEST(few_channels)
+{
+	static const struct rlx_k_conv_nd shape[] = {
+		{ .n = 2, .ic = 5, .oc = 5, .groups = 5, .in = { 1, 9, 12 },
+		  .out = { 1, 9, 12 }, .k = { 1, 3, 3 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 },
+		  .p = { 0, 1, 1 }, .act = RLX_CONV_HSWISH },
+		{ .n = 1, .ic = 3, .oc = 6, .groups = 3, .in = { 1, 11, 11 },
+		  .out = { 1, 6, 6 }, .k = { 1, 5, 5 }, .s = { 1, 2, 2 }, .d = { 1, 1, 1 },
+		  .p = { 0, 2, 2 } },
+		{ .n = 1, .ic = 4, .oc = 4, .groups = 4, .in = { 1, 4, 20 },
+		  .out = { 1, 2, 8 }, .k = { 1, 2, 9 }, .s = { 1, 2, 1 }, .d = { 1, 1, 2 },
+		  .p = { 0, 0, 2 } },
+		{ .n = 1, .ic = 3, .oc = 3, .groups = 3, .in = { 1, 5, 6 },
+		  .out = { 1, 10, 12 }, .k = { 1, 2, 4 }, .s = { 1, 2, 2 }, .d = { 1, 1, 1 },
+		  .p = { 0, 0, 1 }, .transposed = true },
+		{ .n = 1, .ic = 6, .oc = 2, .groups = 2, .in = { 1, 24, 25 },
+		  .out = { 1, 3, 3 }, .k = { 1, 22, 23 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 } },
+	};
+	uint64_t seed = rlx_test_seed();
+
+	for (size_t i = 0; i < 5; i++)
+		for (int t = 0; t < 4; t++)
+			one_conv(&shape[i], float_type[t], rlx_g_conv_nd_launch, &seed);
+}
+
+TEST(refuses)
+{
+	struct rlx_k_conv_nd a = {
+		.n = 1, .ic = 4, .oc = 64, .groups = 1, .in = { 1, 4, 4 }, .out = { 1, 4, 4 },
+		.k = { 1, 1, 1 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 }, .y_n = 64 * 16,
+		.type = RLX_K_F32,
+	};
+	struct rlx_g_launch l = { 0 };
+
+	rlx_g_conv_nd_launch(&a, &l);
+	CHECK(l.can);
+	l.can = false;
+	a.y_n++;	/* images apart */
+	rlx_g_conv_nd_launch(&a, &l);
+	CHECK(!l.can);
+	a.y_n--;
+	a.in[1] = a.in[2] = 1 << 15;	/* positions beyond 32 bits */
+	rlx_g_conv_nd_launch(&a, &l);
+	CHECK(!l.can);
+}
+
+TEST_MAIN()

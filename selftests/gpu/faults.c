@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Calls of the driver that fail when the emulated one is asked to, and allocations:
+ * a status with a story each time, nothing left behind. limits.c has what a real
+ * device does.
+ */
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "selftests/lib/op_case.h"
+#include "selftests/lib/rlx_oom.h"
+#include "selftests/lib/rlx_test.h"
+#include "selftests/lib/small_net.h"
+
+/* A run that is asked for once while it may be under way. */
+static enum rlx_status submitted(struct rlx_session *s)
+{
+	enum rlx_status st;
+	uint64_t point;
+
+	st = rlx_session_submit(s, &point);
+	if (!st)
+		st = rlx_session_wait(s, point, 0);
+	return st == RLX_ETIME ? rlx_session_wait(s, point, -1) : st;
+}
+
+/* The device alone has the one net's runs, the host a part in the other's. */
+enum { ALONE = SMALL_NET_NORM, SHARED = SMALL_NET_MLP | SMALL_NET_MOVE | SMALL_NET_SUB };
+
+/* Compile, run twice and free on a device whose calls fail as @faults says. */
+static enum rlx_status all_of_it(const char *faults, unsigned int parts, struct rlx_error *err)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
+	struct rlx_graph *g = small_net(parts, 2);
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	enum rlx_status st;
+
+	setenv("RLX_EMU_FAIL", faults, 1);
+	*err = (struct rlx_error){ 0 };
+	st = rlx_compile(g, &o, &p, err);
+	if (!st)
+		st = rlx_session_new(p, NULL, &s, err);
+	if (!st)
+		st = small_net_fill(s, 1);
+	if (!st && (st = rlx_session_run(s)))
+		*err = *rlx_session_error(s);
+	if (!st && (st = submitted(s)))
+		*err = *rlx_session_error(s);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	return st;
+}
+
+/*
+ * In a child, for the emulator reads @faults once. 0: all went well; 1: a status with
+ * a story, nothing left behind; else what was wrong is printed.
+ */
+static int outcome(const char *faults, unsigned int parts)
+{
+	int64_t before = rlx_alloc_live();
+	struct rlx_error err;
+	enum rlx_status st;
+	pid_t pid;
+	int rc;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		st = all_of_it(faults, parts, &err);
+		if (rlx_alloc_live() != before)
+			printf("# %s: %lld blocks left (%s)\n", faults,
+			       (long long)(rlx_alloc_live() - before), err.text);
+		else if (st && (!err.text[0] || err.status != st))
+			printf("# %s: status %d without a story\n", faults, st);
+		else
+			st = st ? 1 : 0;
+		fflush(stdout);
+		_exit(st == 0 || st == 1 ? (int)st : 2);
+	}
+	CHECK_EQ(waitpid(pid, &rc, 0), pid);
+	CHECKF(WIFEXITED(rc) && WEXITSTATUS(rc) < 2, "%s ended with %d", faults, rc);
+	return WEXITSTATUS(rc);
+}
+
+/* The n-th call of the driver fails, for every n: a status, and nothing is left. */
+static unsigned int fail_every_call(unsigned int parts)
+{
+	unsigned int n, met = 0;
+	char faults[32];
+
+	CHECK_EQ(outcome("", parts), 0);	/* kernels are in the cache now */
+	for (n = 1; n < 2000; n++) {
+		snprintf(faults, sizeof(faults), "*:%u:2", n);
+		if (outcome(faults, parts))
+			met++;
+		else if (n > met + 40)	/* a run of calls whose failure nobody minds */
+			break;
+	}
+	return met;
+}
+
+TEST(every_call_may_fail)
+{
+	unsigned int met = fail_every_call(SHARED);
+
+	CHECKF(met > 60, "only %u", met);
+	met = fail_every_call(ALONE);
+	CHECKF(met > 30, "only %u", met);
+}
+
+static enum rlx_status without_faults(void *ctx)
+{
+	return all_of_it("", SHARED, ctx);
+}
+
+/* Every allocation fails once; whatever was on the device is given back. */
+TEST(every_allocation_may_fail)
+{
+	struct rlx_error err;
+
+	CHECK_EQ(without_faults(&err), 0);
+	CHECK(rlx_oom_sweep(without_faults, &err) > 200);
+}
+
+/* A kernel faults: the context is lost, the process is not. */
+TEST(a_lost_device)
+{
+	struct rlx_error err;
+
+	CHECK_EQ(all_of_it("cuGraphLaunch:2:700!", SHARED, &err), RLX_ELOST);
+	CHECKF(strstr(err.text, "failed"), "%s", err.text);
+	CHECK_EQ(all_of_it("", SHARED, &err), RLX_ELOST);	/* as long as it is gone */
+}
+
+TEST(no_device_memory)
+{
+	struct rlx_error err;
+
+	CHECK_EQ(all_of_it("cuMemAlloc:3:2", SHARED, &err), RLX_ENOMEM);
+	CHECKF(strstr(err.text, "device memory"), "%s", err.text);
+	CHECKF(!all_of_it("", SHARED, &err), "%s", err.text);
+}
+
+TEST_MAIN()

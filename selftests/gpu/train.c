@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Gradients of a small convolutional network and of a small encoder on the GPU,
+ * without a step on the host, against those of the CPU.
+ */
+#include "rlx/grad.h"
+#include "rlx/run.h"
+#include "selftests/lib/op_case.h"
+#include "selftests/lib/rlx_models.h"
+
+enum { MOST = 8 };
+
+/* A loss and what it is derived by. */
+struct model {
+	struct rlx_graph *g;
+	rlx_value	 wrt[MOST];
+	unsigned int	 n;
+};
+
+static rlx_value weight(struct model *m, const char *name, struct rlx_type t)
+{
+	return m->wrt[m->n++] = rlx_param(m->g, name, t);
+}
+
+static rlx_value loss_of(struct model *m, rlx_value logits, int64_t rows)
+{
+	rlx_value labels = rlx_input(m->g, "labels", rlx_type(RLX_I64, rows));
+	rlx_value l = rlx_emit(m->g, cross_entropy, .logits = logits, .labels = labels);
+
+	return rlx_emit(m->g, reduce, .x = l, .kind = RLX_REDUCE_MEAN);
+}
+
+static rlx_value conv_net(struct model *m)
+{
+	struct rlx_graph *g = m->g;
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 3, 3, 14, 12));
+
+	x = rlx_emit(g, conv, .x = x, .w = weight(m, "w1", rlx_type(RLX_F32, 16, 3, 3, 3)),
+		     .bias = weight(m, "b1", rlx_type(RLX_F32, 16)), .pad = RLX_INTS(1, 1, 1, 1));
+	x = rlx_emit(g, relu, .x = x);
+	x = rlx_emit(g, conv, .x = x, .w = weight(m, "w0", rlx_type(RLX_F32, 12, 16, 1, 1)),
+		     .bias = weight(m, "b0", rlx_type(RLX_F32, 12)));
+	x = rlx_emit(g, pool, .x = x, .kind = RLX_POOL_MAX, .kernel = RLX_INTS(2, 2),
+		     .stride = RLX_INTS(2, 2));
+	x = rlx_emit(g, conv, .x = x, .w = weight(m, "w2", rlx_type(RLX_F32, 12, 1, 3, 3)),
+		     .pad = RLX_INTS(1, 1, 1, 1), .groups = 12);
+	x = rlx_emit(g, gelu, .x = x);
+	x = rlx_emit(g, conv, .x = x, .w = weight(m, "w3", rlx_type(RLX_F32, 20, 12, 3, 3)),
+		     .stride = RLX_INTS(2, 2), .pad = RLX_INTS(1, 1, 1, 1));
+	x = rlx_emit(g, pool, .x = x, .kind = RLX_POOL_AVG, .kernel = RLX_INTS(2, 3),
+		     .stride = RLX_INTS(2, 3));
+	x = rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(3, 40));
+	x = rlx_emit(g, matmul, .a = x, .b = weight(m, "w4", rlx_type(RLX_F32, 40, 7)));
+	return loss_of(m, x, 3);
+}
+
+static rlx_value encoder(struct model *m)
+{
+	struct rlx_graph *g = m->g;
+	rlx_value t = rlx_input(g, "tokens", rlx_type(RLX_I64, 2, 6)), x, y, p[3];
+	static const char *const name[3] = { "q", "k", "v" };
+
+	x = rlx_emit(g, gather, .x = weight(m, "table", rlx_type(RLX_F32, 9, 16)), .indices = t);
+	y = rlx_emit(g, layer_norm, .x = x, .gamma = weight(m, "gamma", rlx_type(RLX_F32, 16)),
+		     .beta = weight(m, "beta", rlx_type(RLX_F32, 16)), .axis = -1);
+	for (int i = 0; i < 3; i++) {
+		p[i] = rlx_emit(g, matmul, .a = y,
+				.b = weight(m, name[i], rlx_type(RLX_F32, 16, 16)));
+		p[i] = rlx_emit(g, reshape, .x = p[i], .shape = RLX_INTS(2, 6, 2, 8));
+	}
+	y = rlx_emit(g, attention, .q = p[0], .k = p[1], .v = p[2]);
+	y = rlx_emit(g, reshape, .x = y, .shape = RLX_INTS(2, 6, 16));
+	y = rlx_emit(g, rms_norm, .x = rlx_emit(g, add, .a = x, .b = y), .axis = -1);
+	y = rlx_emit(g, silu, .x = y);
+	y = rlx_emit(g, matmul, .a = y, .b = weight(m, "out", rlx_type(RLX_F32, 16, 7)));
+	return loss_of(m, rlx_emit(g, reshape, .x = y, .shape = RLX_INTS(12, 7)), 12);
+}
+
+static struct rlx_session *open_session(struct rlx_graph *g, const char *device,
+					enum rlx_precision precision)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = device,
+				      .precision = precision, .flags = RLX_COMPILE_NATIVE };
+	struct rlx_error err = { 0 };
+	struct rlx_program *p;
+	struct rlx_session *s;
+
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	rlx_program_put(p);
+	return s;
+}
+
+static void fill(struct rlx_session *s[2], enum rlx_io io, uint64_t *seed)
+{
+	const struct rlx_program *p = rlx_session_program(s[0]);
+	unsigned int i, k;
+
+	for (i = 0; i < rlx_program_io_count(p, io); i++) {
+		const char *name = rlx_program_io_name(p, io, i);
+		struct rlx_type t = *rlx_program_io_type(p, io, i);
+		int64_t n = rlx_type_count(&t), j;
+		int64_t *v = calloc((size_t)n, sizeof(*v));
+
+		CHECK(v);
+		for (j = 0; j < n; j++)
+			if (t.dtype == RLX_I64)
+				v[j] = (int64_t)(rlx_test_rand(seed) % 7);
+			else
+				((float *)(void *)v)[j] = (float)rlx_test_uniform(seed, -1, 1);
+		for (k = 0; k < 2; k++)
+			CHECKF(!rlx_session_set(s[k], io, name, t, v), "%s",
+			       rlx_session_error(s[k])->text);
+		free(v);
+	}
+}
+
+static void one(rlx_value (*build)(struct model *m), enum rlx_precision precision)
+{
+	uint64_t seed = rlx_test_seed();
+	struct model m = { .g = rlx_graph_new("model") };
+	struct rlx_error err = { 0 };
+	struct rlx_session *s[2];
+	struct rlx_graph *d;
+	unsigned int i;
+
+	rlx_output(m.g, "loss", build(&m));
+	CHECKF(!rlx_graph_finish(m.g), "%s", rlx_graph_error(m.g)->text);
+	CHECKF(!rlx_graph_grad(m.g, m.wrt, m.n, &d, &err), "%s", err.text);
+	s[0] = open_session(d, op_case_gpu(), precision);
+	s[1] = open_session(d, "cpu", RLX_PRECISION_AS_WRITTEN);
+	fill(s, RLX_IO_INPUT, &seed);
+	fill(s, RLX_IO_PARAM, &seed);
+	for (i = 0; i < 2; i++)
+		CHECKF(!rlx_session_run(s[i]), "%s", rlx_session_error(s[i])->text);
+	for (i = 0; i < m.n + 1; i++) {
+		const struct rlx_program *p = rlx_session_program(s[0]);
+		const char *name = rlx_program_io_name(p, RLX_IO_OUTPUT, i);
+		struct rlx_type t = *rlx_program_io_type(p, RLX_IO_OUTPUT, i);
+		struct rlx_distance far = rlx_model_distance(
+			rlx_buf_ptr(rlx_session_buf(s[0], RLX_IO_OUTPUT, name)),
+			rlx_buf_ptr(rlx_session_buf(s[1], RLX_IO_OUTPUT, name)),
+			rlx_type_count(&t), 0);
+
+		/* a pixel that halves make the largest takes the gradient of another */
+		CHECKF(precision == RLX_PRECISION_AS_WRITTEN ? far.relative < 2e-5 :
+		       far.cosine > 0.98, "%s: relative %g, cosine %.6f", name, far.relative,
+		       far.cosine);
+	}
+	rlx_session_free(s[0]);
+	rlx_session_free(s[1]);
+	rlx_graph_put(d);
+	rlx_graph_put(m.g);
+}
+
+TEST(convolutions) { one(conv_net, RLX_PRECISION_AS_WRITTEN); }
+TEST(encoders) { one(encoder, RLX_PRECISION_AS_WRITTEN); }
+/* weights that stay in f32 beside halves */
+TEST(convolutions_in_halves) { one(conv_net, RLX_PRECISION_MIXED_F16); }
+TEST(encoders_in_halves) { one(encoder, RLX_PRECISION_MIXED_F16); }
+
+TEST_MAIN()
