@@ -11,6 +11,27 @@ $(BUILD)/bin/rlx: $(RLX_OBJ) $(BUILD)/lib/librlx.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) $(RLX_OBJ) $(BUILD)/lib/librlx.a $(LDLIBS) -o $@
 
+# Kernels for GPUs, for hosts that have a driver and no compiler. What the compilers
+# found here cannot build is named and left out.
+PREBUILD_OBJ := $(BUILD)/obj/tools/prebuild/main.o
+KERNELS	:= $(BUILD)/lib/rlx/gpu
+
+$(BUILD)/bin/prebuild: $(PREBUILD_OBJ) $(BUILD)/lib/librlx.a
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(LDFLAGS) $< $(BUILD)/lib/librlx.a $(LDLIBS) -o $@
+
+# A kernel is known by its source and all headers', so of an older text none stays. It
+# takes minutes, so other changes of the library do not count.
+$(BUILD)/.kernels: $(GPU_TEXT) kernels/gpu/prebuilt.def backends/gpu/image.c \
+		backends/cuda/cuda.c backends/rocm/rocm.c | $(BUILD)/bin/prebuild
+	$(call say,PREBUILD,$(KERNELS))
+	$(Q)rm -rf $(KERNELS)
+	$(Q)$(BUILD)/bin/prebuild $(KERNELS) $(JOBS)
+	$(Q)mkdir -p $(KERNELS) && touch $@
+
+gpu-kernels: $(BUILD)/.kernels
+
 # For machines without our libc, as guests are. What it would load at run time
 # (a peer to compare with) it cannot; the linker says so.
 $(BUILD)/bin/rlx-static: $(RLX_OBJ) $(BUILD)/lib/librlx.a
@@ -54,6 +75,6 @@ demo:
 		--query 'Who pays if the software breaks something?' \
 		--query 'What happens to my rights when I violate the licence?'
 
-.PHONY: models demo
+.PHONY: models demo gpu-kernels
 
 include tools/rlxd/build.mk

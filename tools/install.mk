@@ -35,7 +35,7 @@ fill = sed -e 's|@PREFIX@|$(PREFIX)|g' -e 's|@LIBDIR@|$(LIBDIR)|g' \
 	-m --relative-to='$(LIBDIR)' '$(INCLUDEDIR)')|g" \
 	tools/install/$(1).in >'$(DESTDIR)$(2)/$(1)'
 
-install: all $(MAN_OK)
+install: all gpu-kernels $(MAN_OK)
 	$(Q)install -d '$(DESTDIR)$(INCLUDEDIR)/rlx' '$(DESTDIR)$(BINDIR)' \
 		'$(DESTDIR)$(LIBDIR)/pkgconfig' '$(DESTDIR)$(LIBDIR)/cmake/rlx' \
 		'$(DESTDIR)$(COMPLETIONDIR)'
@@ -51,6 +51,8 @@ install: all $(MAN_OK)
 		'$(DESTDIR)$(LIBDIR)/$(GPUFILE)'
 	$(Q)ln -sf $(GPUFILE) '$(DESTDIR)$(LIBDIR)/librlx-gpu.so.$(SOMAJOR)'
 	$(Q)ln -sf librlx-gpu.so.$(SOMAJOR) '$(DESTDIR)$(LIBDIR)/librlx-gpu.so'
+	$(Q)for k in $(KERNELS)/*.bin; do test ! -f "$$k" || install -m 644 -D \
+		-t '$(DESTDIR)$(LIBDIR)/rlx/gpu' "$$k" || exit 1; done
 	$(Q)$(call fill,rlx.pc,$(LIBDIR)/pkgconfig)
 	$(Q)$(call fill,rlxConfig.cmake,$(LIBDIR)/cmake/rlx)
 	$(Q)$(call fill,rlxConfigVersion.cmake,$(LIBDIR)/cmake/rlx)

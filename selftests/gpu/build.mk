@@ -34,6 +34,15 @@ $(EMU_DIR)/libnvrtc.so.12: $(BUILD)/obj/selftests/gpu/emu/nvrtc.o
 $(EMU_DIR)/libnvrtc.so.13: $(EMU_DIR)/libnvrtc.so.12
 	$(Q)ln -sf $(<F) $@
 
+# A driver and a compiler that do nothing, under both names.
+DRY_LIB := $(addprefix $(BUILD)/test/dry/,libcuda.so.1 libnvrtc.so.13)
+$(DRY_LIB): $(BUILD)/obj/selftests/gpu/dry/driver.o
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) $< -o $@
+$(BUILD)/obj/selftests/gpu/dry/%.o: SAN :=
+$(BUILD)/test/gpu/listed: | $(DRY_LIB)
+
 emu: $(EMU_LIB)
 
 # Images of kernels are kept from one run to the next, by the hash of their source.

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Does kernels/gpu/prebuilt.def have what common models ask for? They are compiled for
+ * a dry driver (selftests/gpu/dry), and the folder of kernels tells what they wanted.
+ * On failure the missing lines are printed as they should be added.
+ */
+#include <dirent.h>
+#include <unistd.h>
+
+#include "rlx/bert.h"
+#include "rlx/compile.h"
+#include "selftests/lib/decoder.h"
+#include "selftests/lib/tiny_bert.h"
+
+struct wanted {
+	char	name[48];
+	int32_t	key[4];
+	int	only;
+};
+
+#define PREBUILT(name, ...)		{ #name, { __VA_ARGS__ }, 0 },
+#define PREBUILT_ON(chip, name, ...)	{ #name, { __VA_ARGS__ }, chip },
+static const struct wanted list[] = {
+#include "kernels/gpu/prebuilt.def"
+};
+
+static void compile(struct rlx_graph *g, enum rlx_precision precision)
+{
+	struct rlx_compile_opts o = {
+		.size = sizeof(o), .device = "cuda", .precision = precision,
+	};
+	struct rlx_error err = { 0 };
+	struct rlx_program *p;
+
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
+/* One layer of llama's 1B and 8B, at batch 1. */
+static void compile_decoders(void)
+{
+	static const struct decoder_size size[] = {
+		{ 1, 2048, 32, 8, 64, 8192, 128256, 64 },
+		{ 1, 4096, 32, 8, 128, 14336, 128256, 64 },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(size) / sizeof(size[0]); i++) {
+		compile(decoder_graph(&size[i], RLX_BF16), RLX_PRECISION_AS_WRITTEN);
+		compile(decoder_graph(&size[i], RLX_F16), RLX_PRECISION_AS_WRITTEN);
+	}
+}
+
+/* MiniLM, of one layer, in each precision, from a line to a batch. */
+static void compile_encoders(const char *dir)
+{
+	static const struct tb_size size = { 384, 1, 12, 1536, 64, 512, 2 };
+	static const enum rlx_precision precision[] = {
+		RLX_PRECISION_AS_WRITTEN, RLX_PRECISION_MIXED_F16, RLX_PRECISION_MIXED_BF16,
+		RLX_PRECISION_TF32,
+	};
+	static const int64_t shape[][2] = { { 1, 16 }, { 1, 128 }, { 8, 64 }, { 32, 512 } };
+	static struct tiny_bert b;
+	struct rlx_error err = { 0 };
+	struct rlx_graph *g;
+	struct rlx_bert *m;
+	uint64_t seed = 1;
+	size_t i, k;
+
+	tb_init_size(&b, &size, &seed);
+	tb_write(&b, dir);
+	tb_fini(&b);
+	CHECKF(!rlx_bert_open(dir, &m, &err), "%s", err.text);
+	for (i = 0; i < sizeof(shape) / sizeof(shape[0]); i++)
+		for (k = 0; k < sizeof(precision) / sizeof(precision[0]); k++) {
+			struct rlx_bert_opts o = {
+				.size = sizeof(o), .batch = shape[i][0], .seq = shape[i][1],
+				.pool = RLX_BERT_MEAN, .normalise = true,
+			};
+
+			CHECKF(!rlx_bert_graph(m, &o, &g, &err), "%s", err.text);
+			compile(g, precision[k]);
+		}
+	rlx_bert_put(m);
+}
+
+/* The kernel that a file of the folder was kept for; false: pointwise code, or none. */
+static bool wanted_of(const char *dir, const char *name, struct wanted *out)
+{
+	static char text[4096];
+	char path[512], *at;
+	size_t n, i;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "r");
+	CHECK(f);
+	n = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	for (i = 0; i < n; i++)	/* the head holds zeros */
+		text[i] = text[i] ? text[i] : ' ';
+	text[n] = 0;
+	at = strstr(text, "; cuda; ");
+	return at && sscanf(at, "; cuda; %47[^;]", out->name) == 1 && strcmp(out->name, "ew") &&
+	       (at = strstr(at, "-DRLX_K0=")) &&
+	       sscanf(at, "-DRLX_K0=%d -DRLX_K1=%d -DRLX_K2=%d -DRLX_K3=%d", &out->key[0],
+		      &out->key[1], &out->key[2], &out->key[3]) == 4;
+}
+
+static bool is_listed(const struct wanted *w, int chip)
+{
+	size_t i;
+
+	for (i = 0; i < sizeof(list) / sizeof(list[0]); i++)
+		if (!strcmp(list[i].name, w->name) && !memcmp(list[i].key, w->key,
+							      sizeof(w->key)) &&
+		    (!list[i].only || list[i].only == chip))
+			return true;
+	return false;
+}
+
+static void check_chip(int chip)
+{
+	const char *build = getenv("BUILD");
+	char dir[] = "/tmp/rlx-listed-XXXXXX", cmd[1024], kept[64];
+	unsigned int n = 0, missing = 0;
+	struct wanted w = { .name = "" };
+	struct dirent *e;
+	DIR *d;
+
+	CHECK(mkdtemp(dir));
+	snprintf(cmd, sizeof(cmd), "RLX_DRY_CHIP=%d XDG_CACHE_HOME=%s LD_LIBRARY_PATH=%s/test/dry "
+		 "/proc/%d/exe compile %s", chip, dir, build ? build : "build", (int)getpid(), dir);
+	CHECKF(!system(cmd), "%s", cmd);
+	snprintf(kept, sizeof(kept), "%s/rlx/gpu", dir);
+	d = opendir(kept);
+	CHECK(d);
+	while ((e = readdir(d))) {
+		if (*e->d_name == '.' || !wanted_of(kept, e->d_name, &w))
+			continue;
+		n++;
+		if (is_listed(&w, chip))
+			continue;
+		missing++;
+		printf("# %s%s, %d, %d, %d, %d)\n", chip == 90 ? "PREBUILT_ON(90, " : "PREBUILT(",
+		       w.name, w.key[0], w.key[1], w.key[2], w.key[3]);
+	}
+	closedir(d);
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);
+	CHECK(!system(cmd));
+	CHECKF(n > 10, "only %u kernels", n);
+	CHECKF(!missing, "%u of %u kernels are not listed", missing, n);
+}
+
+TEST(sm_80)
+{
+	check_chip(80);
+}
+
+TEST(sm_90)
+{
+	check_chip(90);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc != 3 || strcmp(argv[1], "compile"))
+		return rlx_test_main(argc, argv);
+	compile_decoders();
+	compile_encoders(argv[2]);
+	return 0;
+}

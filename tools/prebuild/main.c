@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Builds GPU kernels for hosts that have a driver and no compiler: those of
+ * kernels/gpu/prebuilt.def, for every chip that the compilers found here know.
+ *
+ *	prebuild FOLDER [JOBS]
+ *
+ * Needs no GPU. Says what it leaves out, which is then compiled where it runs.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/gpu/image.h"
+
+struct prebuilt {
+	const char	*name, *file;
+	int32_t		 key[4];
+	int		 only;		/* number of the one chip that can; 0: all */
+};
+
+#define GPU_KERNEL(name, file)	static const char file_##name[] = #file;
+#include "kernels/gpu/kernels.def"
+#define PREBUILT_FILE	GPU_KERNEL
+#include "kernels/gpu/prebuilt.def"
+#undef GPU_KERNEL
+
+static const struct prebuilt list[] = {
+#define PREBUILT(name, ...)		{ #name, file_##name, { __VA_ARGS__ }, 0 },
+#define PREBUILT_ON(chip, name, ...)	{ #name, file_##name, { __VA_ARGS__ }, chip },
+#include "kernels/gpu/prebuilt.def"
+};
+enum { COUNT = sizeof(list) / sizeof(list[0]) };
+
+static bool build(const struct rlx_gpu_vendor *v, const struct gpu_chip *c,
+		  const struct prebuilt *p, const char *dir, struct rlx_error *err)
+{
+	struct gpu_kernel k = { .name = p->name, .source = gpu_source(p->file), .key = p->key };
+
+	*err = (struct rlx_error){ 0 };
+	return !gpu_image_build(v, c, &k, dir, err);
+}
+
+/* One of @jobs: every so many-th of the list. */
+static int share(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, const char *dir,
+		 int first, int jobs)
+{
+	bool text = c->serves == GPU_CHIP_TEXT;
+	struct rlx_error err;
+	int i, wrong = 0;
+
+	for (i = first; i < COUNT; i += jobs) {
+		const struct prebuilt *p = &list[i];
+
+		if (p->only && (text || v != &rlx_gpu_cuda ||
+				p->only != c->major * 10 + c->minor))
+			continue;
+		if (build(v, c, p, dir, &err))
+			continue;
+		fprintf(stderr, "prebuild: %s: %s %d %d %d %d: %s\n", c->option, p->name,
+			(int)p->key[0], (int)p->key[1], (int)p->key[2], (int)p->key[3],
+			err.text);
+		wrong = 1;
+	}
+	return wrong;
+}
+
+/* Some compilers fall over chips that they do not know: a child asks. */
+static bool knows(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, const char *dir)
+{
+	struct rlx_error err;
+	pid_t pid;
+	int st;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		if (!freopen("/dev/null", "w", stderr))
+			_exit(1);
+		st = build(v, c, &list[0], dir, &err) ? 0 : 1;
+		if (st)
+			printf("left out: %s: %s\n", c->option, err.text);
+		fflush(stdout);
+		_exit(st);
+	}
+	if (pid < 0 || waitpid(pid, &st, 0) < 0 || WIFSIGNALED(st))
+		printf("left out: %s: the compiler does not know it\n", c->option);
+	return pid > 0 && !st;
+}
+
+static int chip(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, const char *dir,
+		int jobs)
+{
+	int i, st, wrong = 0, here = 0;
+
+	if (!knows(v, c, dir))
+		return 0;
+	fflush(stdout);
+	for (i = 0; i < jobs; i++) {
+		pid_t pid = fork();
+
+		if (!pid)
+			_exit(share(v, c, dir, i, jobs));
+		here += pid > 0;
+		wrong |= pid < 0;
+	}
+	for (i = 0; i < here; i++)
+		wrong |= wait(&st) < 0 || st;
+	return wrong;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct rlx_gpu_vendor *const vendors[] = { &rlx_gpu_cuda, &rlx_gpu_rocm };
+	int jobs = argc > 2 ? atoi(argv[2]) : 1, wrong = 0;
+	const struct gpu_chip *c;
+	const char *why;
+	unsigned int i;
+
+	if (argc < 2 || argc > 3 || jobs < 1) {
+		fprintf(stderr, "usage: prebuild FOLDER [JOBS]\n");
+		return 2;
+	}
+	for (i = 0; i < sizeof(vendors) / sizeof(vendors[0]); i++) {
+		if (!gpu_rtc_get(vendors[i], &why)) {
+			printf("left out: all kernels for %s's chips: %s\n", vendors[i]->title, why);
+			continue;
+		}
+		for (c = vendors[i]->chips; c->option; c++)
+			wrong |= chip(vendors[i], c, argv[1], jobs);
+	}
+	return wrong;
+}
