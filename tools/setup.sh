@@ -118,7 +118,7 @@ for group in "${@:-build}"; do
 	hip)	pkgs=$hip_pkgs ;;
 	deb)	pkgs=$deb_pkgs ;;
 	*)	die "unknown group '$group'" \
-		    "There are: build demo check rlxd serve kmod kernel deb" ;;
+		    "There are: build demo check rlxd serve kmod kernel hip deb" ;;
 	esac
 	stamp=$BUILD/.setup-$group
 	stamp_is_fresh && continue

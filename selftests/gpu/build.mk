@@ -14,12 +14,16 @@ GPU_LARGE := $(BUILD)/test/gpu/large $(BUILD)/test/gpu/models
 GPU_KERNELS := attention conv fold gemm move quant rnn rows space
 # Tests of ops that take the device of RLX_TEST_GPU in as one more.
 GPU_RIGS := $(addprefix $(BUILD)/test/ops/,regressions data_size edges)
+# What the backend for AMD's GPUs runs too, on what HIP is made of here.
+GPU_ROCM := "selftests/gpu/rocm.sh ops" "selftests/gpu/rocm.sh session" \
+	"selftests/gpu/rocm.sh submit"
 # The real NVRTC must not meet the emulator on the loader's path.
 GPU_NVRTC := $(BUILD)/test/gpu/nvrtc
 # What they provoke is nothing for a real device.
 GPU_EMULATED := $(BUILD)/test/gpu/emulator $(BUILD)/test/gpu/faults
 # Its fibers are nothing a sanitizer knows; it checks kernels by itself.
 $(BUILD)/obj/selftests/gpu/emu/%.o: SAN :=
+$(BUILD)/obj/selftests/gpu/hip/%.o: SAN :=
 
 $(EMU_DIR)/libcuda.so.1: $(EMU_OBJ)
 	@mkdir -p $(@D)
@@ -33,6 +37,24 @@ $(EMU_DIR)/libnvrtc.so.12: $(BUILD)/obj/selftests/gpu/emu/nvrtc.o
 
 $(EMU_DIR)/libnvrtc.so.13: $(EMU_DIR)/libnvrtc.so.12
 	$(Q)ln -sf $(<F) $@
+
+# HIP by CUDA's libraries, or by the emulated ones: the loader's path decides.
+HIP_DIR := $(BUILD)/test/hip
+HIP_LIB := $(addprefix $(HIP_DIR)/,libamdhip64.so.7 libhiprtc.so.7)
+
+$(BUILD)/gen/gpu/hip_device.h: backends/gpu/source.awk selftests/gpu/hip/device.h
+	@mkdir -p $(@D)
+	$(call say,GEN,$@)
+	$(Q)awk -f $^ >$@
+
+$(BUILD)/obj/selftests/gpu/hip/rtc.o: $(BUILD)/gen/gpu/hip_device.h
+
+$(HIP_DIR)/libamdhip64.so.7: $(BUILD)/obj/selftests/gpu/hip/driver.o
+$(HIP_DIR)/libhiprtc.so.7: $(BUILD)/obj/selftests/gpu/hip/rtc.o
+$(HIP_LIB):
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) $^ -ldl -o $@
 
 # A driver and a compiler that do nothing, under both names.
 DRY_LIB := $(addprefix $(BUILD)/test/dry/,libcuda.so.1 libnvrtc.so.13)
@@ -51,9 +73,10 @@ EMU_ENV := RLX_EMU_CACHE=$(abspath $(BUILD))/emu-cache RLX_TEST_TIMEOUT=900 \
 	XDG_CACHE_HOME=$(abspath $(BUILD))/emu-cache LD_LIBRARY_PATH=$(abspath $(EMU_DIR))
 check-emu:
 	$(Q)tools/setup.sh check
-	$(Q)+$(SUBMAKE) emu $(GPU_BIN) $(GPU_RIGS)
+	$(Q)+$(SUBMAKE) emu $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB)
 	$(Q)$(EMU_ENV) RLX_TEST_GPU=cuda $(RUN) -g $@ -j $(JOBS) $(GPU_RIGS) \
-		$(filter-out $(GPU_SLOW) $(GPU_NVRTC) $(GPU_LARGE),$(GPU_BIN))
+		$(filter-out $(GPU_SLOW) $(GPU_NVRTC) $(GPU_LARGE),$(GPU_BIN)) $(GPU_ROCM) \
+		"selftests/gpu/rocm.sh faults"
 
 # By a compiler that is fetched, or by the one that RLX_NVRTC names.
 check-nvrtc: export RLX_NVRTC ?= $(abspath $(MODELS))/nvrtc/libnvrtc.so.12
@@ -71,9 +94,9 @@ check-emu-dtypes:
 # The same programs on a real device. Without one there is nothing to pass.
 check-gpu:
 	$(Q)tools/setup.sh demo
-	$(Q)+$(SUBMAKE) all $(GPU_BIN) $(GPU_RIGS) models
+	$(Q)+$(SUBMAKE) all $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB) models
 	$(Q)selftests/gpu/device.sh $(BUILD) $@ && RLX_TEST_GPU=cuda $(RUN) -g $@ -j $(JOBS) \
-		$(GPU_RIGS) $(filter-out $(GPU_EMULATED),$(GPU_BIN))
+		$(GPU_RIGS) $(filter-out $(GPU_EMULATED),$(GPU_BIN)) $(GPU_ROCM)
 
 # Accesses, races in shared memory, reads of what nobody wrote: by NVIDIA's tool.
 check-gpu-sanitizer:
@@ -90,9 +113,10 @@ bench-gpu:
 	$(Q)selftests/gpu/device.sh $(BUILD) && $(BUILD)/bin/rlx bench \
 		--model $(MODELS)/minilm.onnx --device cuda --device cpu
 
-# A selection of the kernels by the clang that Debian's hipcc brings.
+# A selection of the kernels by the compilers that Debian's hipcc brings.
 check-hip-build:
 	$(Q)tools/setup.sh hip
+	$(Q)+$(SUBMAKE) $(BUILD)/lib/librlx.a
 	$(Q)$(RUN) -g $@ selftests/gpu/hip_build.sh
 
 .PHONY: emu check-emu check-nvrtc check-hip-build check-emu-dtypes check-gpu bench-gpu \

@@ -1,30 +1,52 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Compiles the GPU kernels for AMD's chips by the compiler behind Debian's hipcc. It
-# knows gfx940, which gfx942 followed, and of the chips with waves of 32 gfx1030.
+# knows gfx940, which gfx942 followed, and of the chips with waves of 32 gfx1030. Then
+# by Debian's HIPRTC, as the backend does it, whose numbers of HIP are compared too.
 . selftests/lib/tap.sh
 
 libs=$(echo /usr/lib/*/amdgcn/bitcode)
 cxx=$(ls /usr/bin/clang++-* 2>/dev/null | sort -V | tail -n 1)
 
-# one_case "ARCH WAVE FILE K0 K1 K2 K3" FOLDER
+# by_clang OBJECT CHIP WAVE FILE K0 K1 K2 K3
+by_clang()
+{
+	"$cxx" --offload-arch="$2" -DRLX_WAVE="$3" -DRLX_ARCH=0 -DRLX_K0="$5" \
+		-DRLX_K1="$6" -DRLX_K2="$7" -DRLX_K3="$8" -std=c++17 -O1 -I. -Ilibuser \
+		--rocm-path=/usr --hip-version=5.2.0 --hip-device-lib-path="$libs" \
+		-x hip --cuda-device-only -c "kernels/gpu/$4.cu" -o "$1"
+}
+
+# one_case "by_clang|$BUILD/hip/rocm CHIP WAVE FILE K0 K1 K2 K3" FOLDER
 one_case()
 {
-	mkdir -p "$2"
+	dir=$2
+	mkdir -p "$dir"
 	# shellcheck disable=SC2086 # words
-	set -- "$2" $1
-	name="$2 $4 $5 $6 $7 $8"
-	if "$cxx" --offload-arch="$2" -DRLX_WAVE="$3" -DRLX_ARCH=0 -DRLX_K0="$5" \
-		-DRLX_K1="$6" -DRLX_K2="$7" -DRLX_K3="$8" -std=c++17 -O1 -I. \
-		--rocm-path=/usr --hip-version=5.2.0 --hip-device-lib-path="$libs" \
-		-x hip --cuda-device-only -c "kernels/gpu/$4.cu" -o "$1/kernel.o" \
-		>"$1/log" 2>&1; then
-		echo "ok N $name" >"$1/tap"
+	set -- $1
+	how=$1
+	shift
+	name="${how##*/} $1 $3 $4 $5 $6 $7"
+	[ "$how" != by_clang ] || set -- "$dir/kernel.o" "$@"
+	if "$how" "$@" >"$dir/log" 2>&1; then
+		echo "ok N $name" >"$dir/tap"
 	else
-		{ grep -A 3 error: "$1/log" | sed 's/^/# /' | head -n 20
-		  echo "not ok N $name"; } >"$1/tap"
+		{ grep -A 3 error: "$dir/log" | sed 's/^/# /' | head -n 20
+		  echo "not ok N $name"; } >"$dir/tap"
 	fi
-	rm -f "$1/kernel.o"
+	rm -f "$dir/kernel.o"
+}
+
+# What the backend says of HIP, and the program that also compiles as it does.
+make_program()
+{
+	awk -f selftests/gpu/hip/shapes.awk backends/gpu/api.def backends/rocm/rocm.c \
+		>"$tmp/shapes.cc" &&
+	"$cxx" -std=c++17 -w -I. -fsyntax-only "$tmp/shapes.cc" &&
+	mkdir -p "$BUILD/hip" &&
+	"$CC" -std=gnu11 -D_GNU_SOURCE -I. -Ilibuser -Ilibuser/include -I"$BUILD/gen" \
+		selftests/gpu/hip/rocm.c "$BUILD/lib/librlx.a" -luring -lm -ldl -pthread \
+		-o "$BUILD/hip/rocm"
 }
 
 if [ "${1-}" = --case ]; then
@@ -33,11 +55,13 @@ if [ "${1-}" = --case ]; then
 fi
 
 need "$libs/ockl.bc" kernels "no device libraries of ROCm"
-for chip in "gfx90a 64" "gfx1030 32"; do
-	sed -n "s/^\([a-z][a-z_0-9 ]*\) hip$/$chip \1/p" selftests/gpu/variants.txt
+check "shapes of HIP's calls" make_program
+check "numbers and names of HIP" "$BUILD/hip/rocm"
+for how in "by_clang gfx90a 64" "by_clang gfx1030 32" "$BUILD/hip/rocm gfx90a 64"; do
+	sed -n "s:^\([a-z][a-z_0-9 ]*\) hip$:$how \1:p" selftests/gpu/variants.txt
 done >"$tmp/cases"
 # of the newer chip what has instructions of its own
-sed -n 's/^\(\(gemm_mma\|attention\) [0-9 ]*\) hip$/gfx940 64 \1/p' \
+sed -n 's/^\(\(gemm_half\|gemm_i8\|attention\) [0-9 ]*\) hip$/by_clang gfx940 64 \1/p' \
 	selftests/gpu/variants.txt >>"$tmp/cases"
 run_cases selftests/gpu/hip_build.sh "$BUILD/hip" <"$tmp/cases"
 finish

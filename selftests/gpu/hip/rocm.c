@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The backend for AMD's GPUs against HIP's own headers and library, without a GPU;
+ * selftests/gpu/hip_build.sh compiles it where both are there.
+ *
+ *	rocm                      every number and name of backends/rocm/rocm.c
+ *	rocm CHIP WAVE FILE K0 .. K3   a kernel, compiled as the backend would by HIPRTC
+ */
+#define __HIP_PLATFORM_AMD__	1
+#include <hip/hip_runtime_api.h>
+#include <dlfcn.h>
+#include <stdio.h>
+
+#include "backends/rocm/rocm.c"
+
+static int n, wrong;
+
+static void same(const char *what, long ours, long theirs)
+{
+	n++;
+	if (ours != theirs) {
+		printf("# %s is %ld, not %ld\n", what, theirs, ours);
+		wrong++;
+	}
+}
+
+/* Every name is in @file; NULL stands for a call that HIP has not. */
+static void names(const char *const *name, size_t count, const char *file)
+{
+	void *lib = dlopen(file, RTLD_NOW);
+	size_t i;
+
+	for (i = 0; i < count; i++, n++)
+		if (!lib || (name[i] && !dlsym(lib, name[i]))) {
+			printf("# %s: no %s\n", file, name[i] ? name[i] : "such file");
+			wrong++;
+		}
+}
+
+static int compare(void)
+{
+#define SAME(ours, theirs)	same(#theirs, ours, theirs)
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_MAJOR], hipDeviceAttributeComputeCapabilityMajor);
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_MINOR], hipDeviceAttributeComputeCapabilityMinor);
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_UNITS], hipDeviceAttributeMultiprocessorCount);
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_WAVE], hipDeviceAttributeWarpSize);
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_SHARED], hipDeviceAttributeMaxSharedMemoryPerBlock);
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_MAPPED], hipDeviceAttributeCanMapHostMemory);
+	/* backends/gpu says these by their number */
+	SAME(1, hipStreamNonBlocking);
+	SAME(2, hipEventDisableTiming);
+	SAME(1, hipHostRegisterPortable);
+	SAME(2, hipHostRegisterMapped);
+	SAME(1, hipStreamCaptureModeThreadLocal);
+	SAME(0, hipSuccess);
+	SAME(2, hipErrorOutOfMemory);
+	SAME(4, hipErrorDeinitialized);
+	SAME(201, hipErrorInvalidContext);
+	SAME(214, hipErrorECCNotCorrectable);
+	SAME(700, hipErrorIllegalAddress);
+	SAME(702, hipErrorLaunchTimeOut);
+	SAME(709, hipErrorContextIsDestroyed);
+	SAME(710, hipErrorAssert);
+	SAME(719, hipErrorLaunchFailure);
+	SAME(999, hipErrorUnknown);
+	names(driver_names, sizeof(struct rlx_gpu_api) / sizeof(void *),
+	      "libamdhip64.so.5");
+	names(rtc_names, sizeof(struct rlx_gpu_rtc) / sizeof(void *),
+	      "libamdhip64.so.5");
+	printf("# %d compared\n", n);
+	return wrong || n < 40;
+}
+
+static int compile(char **arg)
+{
+	static const char *const form[] = { "--gpu-architecture=%s", "-DRLX_WAVE=%s", NULL,
+		"-DRLX_K0=%s", "-DRLX_K1=%s", "-DRLX_K2=%s", "-DRLX_K3=%s" };
+	const char *opt[9] = { rlx_gpu_rocm.option, "-std=c++17" }, *why;
+	const char *const *names, *const *texts;
+	int headers = (int)gpu_headers(&names, &texts), k = 2, rc;
+	const struct rlx_gpu_rtc *rtc = gpu_rtc_get(&rlx_gpu_rocm, &why);
+	char text[7][64], log[1 << 16] = "";
+	size_t i, bytes = 0;
+	void *prog;
+
+	if (!rtc) {
+		printf("no HIPRTC: %s\n", why);
+		return 1;
+	}
+	for (i = 0; i < 7; i++)
+		if (form[i]) {
+			snprintf(text[i], sizeof(text[i]), form[i], arg[i]);
+			opt[k++] = text[i];
+		}
+	rc = rtc->new(&prog, gpu_source(arg[2]), arg[2], headers, texts, names);
+	if (!rc)
+		rc = rtc->compile(prog, k, opt);
+	if (rc && !rtc->log_size(prog, &bytes) && bytes <= sizeof(log))
+		rtc->log(prog, log);
+	if (!rc)
+		rc = rtc->code_size(prog, &bytes);
+	printf("%d, %zu bytes\n%s", rc, bytes, log);
+	return rc || !bytes;
+}
+
+int main(int argc, char **argv)
+{
+	return argc == 8 ? compile(argv + 1) : compare();
+}
