@@ -45,7 +45,7 @@ HOSTILE_BIN := $(filter $(BUILD)/test/hostile/% $(BUILD)/test/oom/%,$(TEST_BIN))
 BENCH_BIN   := $(filter $(BUILD)/test/bench/%,$(TEST_BIN))
 UNIT_BIN    := $(filter-out $(OPS_BIN) $(ONNX_BIN) $(MODELS_BIN) \
 			    $(HOSTILE_BIN) $(BENCH_BIN) \
-			    $(BUILD)/test/gpu/%,$(TEST_BIN))
+			    $(BUILD)/test/gpu/% $(BUILD)/test/gpubench/%,$(TEST_BIN))
 
 include selftests/slot/build.mk
 

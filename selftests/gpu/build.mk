@@ -107,11 +107,17 @@ check-gpu-sanitizer:
 		$(foreach t,memcheck racecheck initcheck synccheck,$(foreach k,$(GPU_KERNELS),\
 			"selftests/gpu/sanitizer.sh $t $k"))
 
+# Each program checks its results before it takes times.
+GPU_BENCH := $(filter $(BUILD)/test/gpubench/%,$(TEST_BIN))
 bench-gpu:
 	$(Q)tools/setup.sh demo
-	$(Q)+$(SUBMAKE) all models
-	$(Q)selftests/gpu/device.sh $(BUILD) && $(BUILD)/bin/rlx bench \
-		--model $(MODELS)/minilm.onnx --device cuda --device cpu
+	$(Q)+$(SUBMAKE) all $(GPU_BENCH) models
+	$(Q)selftests/gpu/device.sh $(BUILD) $@ && $(BUILD)/bin/rlx bench \
+		$(MODELS)/minilm.onnx --dim batch=1 --dim sequence=16 --device cuda
+	$(Q)selftests/bench/run.sh $(GPU_BENCH) $(if $(shell python3 -c 'import torch' 2>&1),, \
+		'python3 selftests/gpubench/minilm.py' \
+		'python3 selftests/gpubench/decoder.py' \
+		'python3 selftests/gpubench/attention.py $(BUILD)/test/gpubench/attention')
 
 # A selection of the kernels by the compilers that Debian's hipcc brings.
 check-hip-build:
