@@ -124,7 +124,7 @@ TEST(what_cannot_be_read)
 TEST(info)
 {
 	struct rlx_json *j;
-	uint32_t arena;
+	uint32_t arena, cpu;
 	int64_t v;
 
 	cli_begin();
@@ -132,7 +132,8 @@ TEST(info)
 	arena = rlx_json_get(j, 0, "arena");
 	CHECK(rlx_json_int(j, rlx_json_get(j, arena, "bytes"), &v) && v >= 2 << 20);
 	CHECK(rlx_json_str_is(j, rlx_json_get(j, arena, "provider"), "memfd"));
-	CHECK(rlx_json_get(j, rlx_json_get(j, 0, "devices"), "cpu"));
+	cpu = rlx_json_get(j, rlx_json_get(j, 0, "devices"), "cpu");
+	CHECK(cpu && rlx_json_int(j, rlx_json_get(j, cpu, "numa_node"), &v) && v == -1);
 	CHECK(rlx_json_get(j, rlx_json_get(j, 0, "module"), "loaded"));
 	ENDS(RLX("info"), 0, out, "memlock limit");
 }

@@ -272,11 +272,13 @@ static void report(struct bench *b, unsigned int threads, bool peer,
 static void print_notes(const struct bench *b, unsigned int threads,
 			const struct rlx_program_info *info)
 {
-	printf("%u thread%s: peak %.1f GFLOP/s", threads, threads == 1 ? "" : "s",
-	       b->peak.gflops);
+	printf("%u thread%s", threads, threads == 1 ? "" : "s");
+	if (b->peak.gflops > 0)
+		printf(": peak %.1f GFLOP/s", b->peak.gflops);
 	if (b->peak.gflops_bf16 > b->peak.gflops)
 		printf(" (bf16 %.1f)", b->peak.gflops_bf16);
-	printf(", reading %.1f GB/s", b->peak.gbytes);
+	if (b->peak.gbytes > 0)
+		printf(", reading %.1f GB/s", b->peak.gbytes);
 	if (info)
 		printf("; compiled in %.1f ms, of which packing weights %.1f; %u steps, "
 		       "%u on the host",
@@ -296,6 +298,7 @@ static int bench_threads(struct subject *s, const struct bench_args *a,
 	struct subject_args m = a->m;
 	struct rlx_program_info info;
 	struct rlx_error err = { 0 };
+	bool on_cpu;
 	int rc;
 
 	m.threads = threads;
@@ -308,8 +311,10 @@ static int bench_threads(struct subject *s, const struct bench_args *a,
 	}
 	if (s->session)
 		rlx_program_info(rlx_session_program(s->session), &info);
-	b.peak = (struct peak){ NAN, NAN, NAN };
-	peak_measure(s->session ? info.isa : "", threads, &b.peak);
+	b.peak = (struct peak){ NAN, NAN, NAN };	/* and stays so for other devices */
+	on_cpu = !s->session || !strcmp(info.device, "cpu");
+	if (on_cpu)
+		peak_measure(s->session ? info.isa : "", threads, &b.peak);
 	if (lib && open_peer(&b, lib, threads, &err))
 		goto out_told;
 	if (b.peer && parity(&b, &err))
@@ -317,7 +322,8 @@ static int bench_threads(struct subject *s, const struct bench_args *a,
 	if (measure(&b, &err))
 		goto out_told;
 	/* once more: a neighbour may have slowed the first */
-	peak_measure(s->session ? info.isa : "", threads, &b.peak);
+	if (on_cpu)
+		peak_measure(s->session ? info.isa : "", threads, &b.peak);
 	report(&b, threads, false, s->session ? &info : NULL, t);
 	if (b.peer)
 		report(&b, threads, true, s->session ? &info : NULL, t);
@@ -402,10 +408,10 @@ int cmd_bench(int argc, char **argv)
 	};
 	const struct args args = {
 		"bench", "MODEL [OPTION ...]",
-		"Times a model: percentiles, rates, and their share of what this machine\n"
-		"reaches at most, measured in the same process. A ratio is the peer's time\n"
-		"by ours, the median over turns, with its range. Bytes are what the ops read and\n"
-		"write; above the memory's rate they come out of caches.",
+		"Times a model: percentiles, rates, and on a CPU their share of what this\n"
+		"machine reaches at most, measured in the same process. A ratio is the\n"
+		"peer's time by ours, the median over turns, with its range. Bytes are what\n"
+		"the ops read and write; above the memory's rate they come out of caches.",
 		arg, N_ELEM(arg),
 		SUBJECT_MORE "\n\nThe peer's library is --peer onnxruntime=FILE, else "
 		PEER_ENV ", else\n" PEER_HERE ".", &rest, 1, 1,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* rlx info: what this machine offers, and what an arena got here. */
+#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -107,6 +109,20 @@ static void cpu(struct out *o)
 	out_section_end(o);
 }
 
+/* Of the memory that is near a device; -1: there is one node, or nobody knows. */
+static int numa_of(const struct rlx_dev_info *d)
+{
+	char path[96], text[16];
+	size_t i;
+
+	if (!*d->pci)
+		return -1;
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.31s/numa_node", d->pci);
+	for (i = 0; path[i]; i++)
+		path[i] = (char)tolower((unsigned char)path[i]);
+	return first_line(path, text, sizeof(text)) ? atoi(text) : -1;
+}
+
 static void device_text(const struct rlx_dev_info *d, char *text, size_t size)
 {
 	size_t n = (size_t)snprintf(text, size, "%s%s%s, %u %s%s", d->name,
@@ -117,7 +133,11 @@ static void device_text(const struct rlx_dev_info *d, char *text, size_t size)
 		n += (size_t)snprintf(text + n, size - n, ", %.1f GiB",
 				      (double)d->memory / (1 << 30));
 	if (*d->pci && n < size)
-		snprintf(text + n, size - n, ", at %s, driver %d", d->pci, d->driver);
+		n += (size_t)snprintf(text + n, size - n, ", at %s", d->pci);
+	if (numa_of(d) >= 0 && n < size)
+		n += (size_t)snprintf(text + n, size - n, ", NUMA node %d", numa_of(d));
+	if (*d->pci && n < size)
+		snprintf(text + n, size - n, ", driver %d", d->driver);
 }
 
 static void device_json(struct out *o, const struct rlx_dev_info *d)
@@ -128,6 +148,7 @@ static void device_json(struct out *o, const struct rlx_dev_info *d)
 	out_int(o, "threads", d->threads);
 	out_int(o, "memory", (int64_t)d->memory);
 	out_str(o, "pci", d->pci);
+	out_int(o, "numa_node", numa_of(d));
 	out_int(o, "driver", d->driver);
 	out_section_end(o);
 }

@@ -17,6 +17,7 @@ enum ran { RAN_NOT, RAN_HOST, RAN_EXPANDED, RAN_NATIVE };
 
 struct tally {
 	unsigned int	samples, by[RAN_NATIVE + 1];
+	struct rlx_error why;		/* the first on the host, asked to be native */
 };
 
 static void sample_fini(struct rlx_sample *s)
@@ -63,8 +64,9 @@ static struct rlx_graph *graph_of(const struct rlx_op_def *def, const struct rlx
 	return g;
 }
 
+/* @why is set if a step is the host's and nobody told why before. */
 static enum ran compile(const struct rlx_op_def *def, struct rlx_graph *g,
-			const char *device)
+			const char *device, struct rlx_error *why)
 {
 	struct rlx_compile_opts o = {
 		.size = sizeof(o), .device = device, .threads = 1,
@@ -86,6 +88,9 @@ static enum ran compile(const struct rlx_op_def *def, struct rlx_graph *g,
 	if (info.host)
 		ran = RAN_HOST;
 	rlx_program_put(p);
+	o.flags |= RLX_COMPILE_NATIVE;
+	if (ran == RAN_HOST && !why->status && !rlx_compile(g, &o, &p, why))
+		rlx_program_put(p);
 	return ran;
 }
 
@@ -107,11 +112,11 @@ static struct tally try_samples(const struct rlx_op_def *def, const char *device
 			break;
 		}
 		g = graph_of(def, s, false);
-		a = compile(def, g, device);
+		a = compile(def, g, device, &t.why);
 		rlx_graph_put(g);
 		if (a < RAN_NATIVE) {	/* some take their weights only if they are known */
 			g = graph_of(def, s, true);
-			b = compile(def, g, device);
+			b = compile(def, g, device, &t.why);
 			rlx_graph_put(g);
 			a = b > a ? b : a;
 		}
@@ -155,6 +160,7 @@ static const struct table_col columns[] = {
 	{ "op", -1 }, { "device", -1 }, { "reference", -1 }, { "gradient", -1 }, { "doc", -1 },
 	{ "samples", 0, true }, { "native", 0, true }, { "expanded", 0, true },
 	{ "host", 0, true }, { "refused", 0, true }, { "fused", 0, true },
+	{ "why", -1, true },
 };
 
 static void add_op(struct table *t, const struct rlx_op_def *def, const char *device)
@@ -169,6 +175,7 @@ static void add_op(struct table *t, const struct rlx_op_def *def, const char *de
 		{ NULL, n.samples }, { NULL, n.by[RAN_NATIVE] },
 		{ NULL, n.by[RAN_EXPANDED] }, { NULL, n.by[RAN_HOST] },
 		{ NULL, n.by[RAN_NOT] }, { NULL, !!(def->traits & RLX_T_FUSED) },
+		{ n.by[RAN_HOST] ? n.why.text : "" },
 	});
 }
 
@@ -189,6 +196,20 @@ static void print_sums(const struct table *t, const char *device)
 	printf("\n%u ops on %s: %u native, %u expanded into native ones, %u in part, "
 	       "%u on the host, %u leaves\n", t->n_row, device, native, expanded, part, host,
 	       leaf);
+}
+
+/* Why the host runs some samples of an op. */
+static void print_why(const struct table *t)
+{
+	unsigned int i;
+
+	putchar('\n');
+	for (i = 0; i < t->n_row; i++) {
+		const struct table_cell *row = &t->cell[i * t->n_col];
+
+		if (*row[t->n_col - 1].text)
+			printf("%-20s %s\n", row[0].text, row[t->n_col - 1].text);
+	}
 }
 
 int cmd_ops(int argc, char **argv)
@@ -231,6 +252,8 @@ int cmd_ops(int argc, char **argv)
 		ok = table_print(&t, json ? TABLE_JSON : (enum table_format)format);
 		if (ok && !json && format == TABLE_TEXT && !rest.n)
 			print_sums(&t, device);
+		if (ok && !json && format == TABLE_TEXT)
+			print_why(&t);
 		if (!ok || fflush(stdout))
 			rc = tool_fail("ops", TOOL_FAILED, "cannot write to standard output");
 	}
