@@ -592,6 +592,7 @@ TEST(recovery_under_load)
 	struct rlx_channel *ch;
 	char path[] = "/tmp/rlx-serve-test-XXXXXX", address[64], lock[80];
 	pid_t pid, keeper;
+	useconds_t life;
 	uint32_t h;
 	int n, k;
 
@@ -599,10 +600,12 @@ TEST(recovery_under_load)
 	CHECK(mkdtemp(path));
 	snprintf(address, sizeof(address), "%s/sock", path);
 	keeper = fork();
-	if (!keeper) {		/* one service after the other */
-		for (k = 0;; k++) {	/* each a little longer, if all is slow */
+	if (!keeper) {
+		/* One service after the other, each a tenth longer: so all comes to its
+		 * end by some dozens, however slow their beginnings are. */
+		for (life = 15000;; life += life / 10) {
 			pid = server_fork(address, (struct rlx_service_opts){ 0 }, 1);
-			usleep((useconds_t)(15000 + 2000 * k));
+			usleep(life);
 			end_server(pid);
 		}
 	}
