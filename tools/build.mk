@@ -1,10 +1,26 @@
 # SPDX-License-Identifier: MIT
 # The rlx command line tool, one file a subcommand.
 RLX_SRC	:= $(wildcard tools/rlx/*.c)
-RLX_OBJ	:= $(RLX_SRC:%.c=$(BUILD)/obj/%.o)
+# Without OpenSSL's headers these are other objects, and so at another place: a folder
+# sees both, as groups of tests install what they need.
+TLS_SRC	:= tools/rlx/load_tls.c tools/rlx/openssl.c
+NO_TLS	:= $(if $(wildcard /usr/include/openssl/ssl.h),,no-tls/)
+TLS_OBJ	:= $(TLS_SRC:%.c=$(BUILD)/obj/$(NO_TLS)%.o)
+RLX_OBJ	:= $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(TLS_SRC),$(RLX_SRC))) $(TLS_OBJ)
+
+$(BUILD)/obj/no-tls/%.o: %.c | $(BUILD)/.liburing
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) -DRLX_NO_TLS $(CFLAGS) -MMD -MP -c $< -o $@
 
 # The peer harness is of use to tests as well, so it may stand there alone.
 tools: $(if $(wildcard tools/rlx/main.c),$(BUILD)/bin/rlx)
+
+# An object that .SECONDARY covers is not missed while the program is there.
+$(BUILD)/bin/rlx $(BUILD)/bin/rlx-static: \
+	$(if $(filter-out $(wildcard $(TLS_OBJ)),$(TLS_OBJ)),anew)
+anew:
+.PHONY: anew
 
 $(BUILD)/bin/rlx: $(RLX_OBJ) $(BUILD)/lib/librlx.a
 	@mkdir -p $(@D)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """TLS: real clients, wrong certificates, slow and broken handshakes, changed keys."""
+import contextlib
 import http.client
 import json
 import os
@@ -59,7 +60,7 @@ class TlsServer(Server):
         return s
 
     def url(self, path):
-        return "%s://localhost:%d%s" % ("https", self.tls_port, path)
+        return https("localhost:%d%s" % (self.tls_port, path))
 
     def http(self, timeout=600):
         return http.client.HTTPSConnection("localhost", self.tls_port, timeout=timeout,
@@ -251,6 +252,70 @@ def certificates_that_clients_refuse():
                            capture_output=True, text=True)
         assert r.returncode == 60, r
         wait_for(lambda: "unknown ca" in s.log())
+
+
+def https(where):
+    return "%s://%s" % ("https", where)
+
+
+def rlx_load(s, *args, to=None):
+    """rlx load of half a second; its exit status, what it measured, what it complained of."""
+    r = subprocess.run([BUILD + "/bin/rlx", "load", "--json", "--seconds", "0.5", "--warm-up", "0",
+                        "--to", to or https("localhost:%d" % s.tls_port),
+                        "--header", "Authorization: Bearer " + SECRET, *args],
+                       capture_output=True, text=True, timeout=60)
+    return r.returncode, json.loads(r.stdout)["requests"] if r.stdout else None, r.stderr
+
+
+@each_engine
+def load_over_tls(engine):
+    """Requests and replies of many records, by a name and by an address."""
+    with TlsServer(minilm(), engine=engine, server="max_body = 1M\n") as s:
+        ca = "--ca", DIR + "/ca.pem"
+        many = json.dumps({"model": "minilm", "input": ["a b c"] * 24})
+        for args, to in ((("--path", "/healthz", "--connections", "3"), None),
+                         (("--data", many, "--same"),
+                          https("127.0.0.1:%d/" % s.tls_port)),
+                         (("--data", embed_body(100000).decode(), "--connections", "2"), None)):
+            rc, got, why = rlx_load(s, *ca, *args, to=to)
+            assert rc == 0 and got["ok"], (args, rc, got, why)
+        wait_for(lambda: s.metric("rlxd_connections") <= 1)
+
+
+@test
+def load_looks_at_certificates():
+    health = "--path", "/healthz"
+    for cert, ca, want in (("server", None, "unable to get local issuer certificate"),
+                           ("server", "stranger", "unable to get local issuer certificate"),
+                           ("expired", "ca", "certificate has expired"),
+                           ("elsewhere", "ca", "hostname mismatch")):
+        with TlsServer(cert=cert) as s:
+            rc, got, why = rlx_load(s, *health, *(("--ca", "%s/%s.pem" % (DIR, ca)) if ca else ()))
+            assert rc == 3 and got is None and want in why and "--insecure" in why, (cert, why)
+            assert "localhost:%d" % s.tls_port in why, why
+            rc, got, why = rlx_load(s, *health, "--insecure")
+            assert rc == 0 and got["ok"], (cert, got, why)
+    other = socket.create_server(("127.0.0.1", 0))
+
+    def say_hello():
+        for _ in range(2):      # the first one only looks whether somebody is there
+            with other.accept()[0] as c, contextlib.suppress(OSError):
+                c.sendall(b"220 no TLS here\r\n")
+                read_all(c)
+    threading.Thread(target=say_hello, daemon=True).start()
+    with TlsServer() as s, other:
+        ca = "--ca", DIR + "/ca.pem"
+        for args, to, status, want in (
+                (ca, https("localhost:%d" % other.getsockname()[1]), 3, "wrong version number"),
+                (ca, https("localhost:%d/healthz" % s.tls_port), 2, "is not " + https("NAME:PORT")),
+                (ca, https("localhost:"), 2, "is not " + https("NAME:PORT")),
+                (ca, https("[::1:5"), 2, "is not " + https("NAME:PORT")),
+                (ca, "127.0.0.1:%d" % s.port, 2, "are for --to https:"),
+                (ca + ("--insecure",), None, 2, "exclude each other"),
+                (("--ca", "/nonexistent"), None, 3, "/nonexistent: No such file"),
+                (("--ca", DIR + "/secret"), None, 3, "no certificates in PEM form")):
+            rc, got, why = rlx_load(s, *health, *args, to=to)
+            assert rc == status and got is None and want in why, (args, to, rc, why)
 
 
 @test

@@ -12,11 +12,11 @@
 #include "tools/rlx/tool.h"
 
 struct load_args {
-	const char	*to, *path, *body, *data, *model;
+	const char	*to, *path, *body, *data, *model, *ca;
 	struct arg_list	 header, size;
 	uint64_t	 connections;
 	double		 rate, seconds, warm_up;
-	bool		 same, raw, json, spin;
+	bool		 same, raw, json, spin, insecure;
 };
 
 /* The address in "channel:ADDRESS"; NULL if it is of another kind. */
@@ -52,7 +52,8 @@ static int make_request(const struct load_args *a, struct load_plan *p, char **o
 	at = 0;
 	if (!a->raw) {
 		at = (size_t)snprintf(q, n, "%s %s HTTP/1.1\r\nHost: %s\r\n",
-				      body ? "POST" : "GET", a->path, a->to);
+				      body ? "POST" : "GET", a->path,
+				      p->tls ? load_tls_host(p->tls) : a->to);
 		for (i = 0; i < a->header.n; i++)
 			at += (size_t)snprintf(q + at, n - at, "%s\r\n", a->header.v[i]);
 		if (body)
@@ -137,13 +138,35 @@ static int check_channel(const struct load_args *a, struct load_plan *p)
 	return TOOL_OK;
 }
 
+/* Where requests go to, over HTTP. */
+static int check_address(const struct load_args *a, struct load_plan *p)
+{
+	struct rlx_error err = { 0 };
+	enum rlx_status st;
+
+	if (strncmp(a->to, "https://", 8)) {
+		if (a->ca || a->insecure)
+			return tool_fail("load", TOOL_USAGE, "--ca and --insecure are for --to "
+					 "https://NAME:PORT");
+		return value_of_channel(a->to) || address_parse(a->to, &p->to, &p->to_len) ?
+		       TOOL_OK : tool_fail("load", TOOL_USAGE, "--to wants ADDRESS:PORT, "
+					   "https://NAME:PORT, unix:/PATH or channel:/PATH");
+	}
+	if (a->ca && a->insecure)
+		return tool_fail("load", TOOL_USAGE, "--ca and --insecure exclude each other");
+	st = load_tls_open(a->to, a->ca, a->insecure, &p->tls, &err);
+	if (st)
+		return tool_fail("load", st == RLX_EINVAL ? TOOL_USAGE : TOOL_FAILED, "%s",
+				 err.text);
+	p->to = *load_tls_address(p->tls, &p->to_len);
+	return TOOL_OK;
+}
+
 static int check(const struct load_args *a, struct load_plan *p)
 {
 	unsigned int i;
+	int rc;
 
-	if (!value_of_channel(a->to) && !address_parse(a->to, &p->to, &p->to_len))
-		return tool_fail("load", TOOL_USAGE, "--to wants ADDRESS:PORT, unix:/PATH or "
-				 "channel:/PATH");
 	if (!a->connections || a->connections > 10000)
 		return tool_fail("load", TOOL_USAGE, "--connections must be 1 to 10000");
 	if (a->rate < 0 || a->rate > 1e7 || !(a->seconds > 0) || a->seconds > 86400 ||
@@ -163,7 +186,8 @@ static int check(const struct load_args *a, struct load_plan *p)
 	p->warm_up = a->warm_up;
 	p->same = a->same;
 	p->raw = a->raw;
-	return check_channel(a, p);
+	rc = check_channel(a, p);
+	return rc ? rc : check_address(a, p);
 }
 
 int cmd_load(int argc, char **argv)
@@ -173,8 +197,11 @@ int cmd_load(int argc, char **argv)
 		.seconds = 10, .warm_up = 1,
 	};
 	const struct arg arg[] = {
-		{ "to", ARG_STR, &a.to, "ADDRESS", "127.0.0.1:PORT (8000), unix:/PATH; or\n"
-		  "channel:/PATH or channel:@NAME of rlxd" },
+		{ "to", ARG_STR, &a.to, "ADDRESS", "127.0.0.1:PORT (8000), unix:/PATH,\n"
+		  "https://NAME:PORT; or channel:/PATH or\nchannel:@NAME of rlxd" },
+		{ "ca", ARG_STR, &a.ca, "FILE", "whose signature the server's certificate, of\n"
+		  "NAME, must have (one that the system trusts)" },
+		{ "insecure", ARG_FLAG, &a.insecure, NULL, "take any certificate, of whomever" },
 		{ "path", ARG_STR, &a.path, "PATH", "(/v1/embeddings)" },
 		{ "data", ARG_STR, &a.data, "TEXT", "the body; without one it is a GET" },
 		{ "body", ARG_STR, &a.body, "FILE", "the body out of a file" },
@@ -217,6 +244,7 @@ int cmd_load(int argc, char **argv)
 			rc = tool_fail("load", TOOL_FAILED, "%s", err.text);
 		rc = rc ? rc : report(&a, r);
 	}
+	load_tls_close(p.tls);
 	rlx_free(request);
 	rlx_free(r);
 	arg_list_free(&a.header);

@@ -19,6 +19,7 @@ enum { EVENTS = 64, ROOM = 64 << 10 };
 
 struct conn {
 	int		fd;
+	struct tls_conn	*tls;		/* NULL: plain */
 	bool		busy, writing;
 	struct conn	*next;		/* idle ones */
 	int64_t		due, begun;
@@ -76,22 +77,45 @@ static void watch(struct run *u, struct conn *c, int op)
 	epoll_ctl(u->ep, op, c->fd, &ev);
 }
 
-static bool dial(struct run *u, struct conn *c)
+static void hang_up(struct conn *c)
 {
+	tls_conn_free(c->tls);
+	c->tls = NULL;
+	if (c->fd >= 0)
+		close(c->fd);
+	c->fd = -1;
+}
+
+static bool dial(struct run *u, struct conn *c, struct rlx_error *err)
+{
+	const struct load_plan *p = u->p;
 	int one = 1;
 
-	c->fd = socket(u->p->to.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	if (c->fd < 0)
-		return false;
-	if (connect(c->fd, (const struct sockaddr *)&u->p->to, u->p->to_len)) {
-		close(c->fd);
-		c->fd = -1;
+	c->fd = socket(p->to.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (c->fd < 0 || connect(c->fd, (const struct sockaddr *)&p->to, p->to_len)) {
+		rlx_fail(err, RLX_EIO, "%m");
+		hang_up(c);
 		return false;
 	}
-	if (u->p->to.ss_family != AF_UNIX)
+	if (p->to.ss_family != AF_UNIX)
 		setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+	if (p->tls && tls_conn_new(p->tls, c->fd, &c->tls, err)) {
+		hang_up(c);
+		return false;
+	}
 	watch(u, c, EPOLL_CTL_ADD);
 	return true;
+}
+
+static ssize_t conn_send(struct conn *c, const void *p, size_t n)
+{
+	return c->tls ? tls_conn_send(c->tls, p, n) :
+			send(c->fd, p, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static ssize_t conn_recv(struct conn *c, void *p, size_t n)
+{
+	return c->tls ? tls_conn_recv(c->tls, p, n) : recv(c->fd, p, n, MSG_DONTWAIT);
 }
 
 static void make_idle(struct run *u, struct conn *c)
@@ -107,18 +131,18 @@ static void make_idle(struct run *u, struct conn *c)
 /* The peer closed or spoke nonsense; the connection is opened anew. */
 static void broken(struct run *u, struct conn *c)
 {
+	struct rlx_error err = { 0 };
+
 	if (c->busy)
 		u->r->broken++;
-	close(c->fd);
-	c->fd = -1;
-	dial(u, c);
+	hang_up(c);
+	dial(u, c, &err);
 	make_idle(u, c);
 }
 
 static void do_write(struct run *u, struct conn *c)
 {
-	ssize_t n = send(c->fd, u->p->request + c->sent, u->p->request_n - c->sent,
-			 MSG_NOSIGNAL | MSG_DONTWAIT);
+	ssize_t n = conn_send(c, u->p->request + c->sent, u->p->request_n - c->sent);
 	bool was = c->writing;
 
 	if (n < 0 && errno != EAGAIN && errno != EINTR) {
@@ -133,10 +157,11 @@ static void do_write(struct run *u, struct conn *c)
 
 static void start(struct run *u, int64_t due, int64_t now)
 {
+	struct rlx_error err = { 0 };
 	struct conn *c = u->idle;
 
 	u->idle = c->next;
-	if (c->fd < 0 && !dial(u, c)) {
+	if (c->fd < 0 && !dial(u, c, &err)) {
 		u->r->broken++;
 		make_idle(u, c);
 		return;
@@ -152,12 +177,13 @@ static void start(struct run *u, int64_t due, int64_t now)
 /* "Content-Length: N" within the head; false if there is none. */
 static bool find_length(const char *p, size_t n, size_t *out)
 {
-	static const char name[] = "\r\ncontent-length:";
-	size_t i;
+	static const char name[] = "content-length:";
+	const char *end = p + n;
 
-	for (i = 0; i + sizeof(name) < n; i++)
-		if (!strncasecmp(p + i, name, sizeof(name) - 1)) {
-			*out = strtoull(p + i + sizeof(name) - 1, NULL, 10);
+	/* Line by line: what a reply costs here counts as the server's. */
+	while ((p = memchr(p, '\n', (size_t)(end - p))) && ++p + sizeof(name) < end)
+		if (!strncasecmp(p, name, sizeof(name) - 1)) {
+			*out = strtoull(p + sizeof(name) - 1, NULL, 10);
 			return true;
 		}
 	return false;
@@ -222,7 +248,7 @@ static void do_read(struct run *u, struct conn *c)
 		c->buf = p;
 		c->cap = cap;
 	}
-	n = recv(c->fd, c->buf + c->n, c->cap - c->n, MSG_DONTWAIT);
+	n = conn_recv(c, c->buf + c->n, c->cap - c->n);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0 || !c->busy) {
@@ -284,6 +310,8 @@ static void loop(struct run *u)
 				do_write(u, c);
 			if (c->fd >= 0 && ev[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP))
 				do_read(u, c);
+			while (c->tls && tls_conn_pending(c->tls))
+				do_read(u, c);
 		}
 	}
 	u->r->broken += u->busy;
@@ -294,10 +322,10 @@ enum rlx_status load_run(const struct load_plan *p, struct load_result *out,
 			 struct rlx_error *err)
 {
 	struct run u = { .p = p, .r = out };
+	struct rlx_error why = { 0 };
 	enum rlx_status st = RLX_OK;
 	unsigned int i;
 
-	memset(out, 0, sizeof(*out));
 	u.conn = rlx_calloc(p->connections, sizeof(*u.conn));
 	u.ep = epoll_create1(EPOLL_CLOEXEC);
 	if (!u.conn || u.ep < 0)
@@ -305,8 +333,8 @@ enum rlx_status load_run(const struct load_plan *p, struct load_result *out,
 	for (i = 0; u.conn && i < p->connections; i++)
 		u.conn[i].fd = -1;
 	for (i = 0; !st && i < p->connections; i++) {
-		if (!dial(&u, &u.conn[i]))
-			st = rlx_fail(err, RLX_EIO, "connection %u: %m", i + 1);
+		if (!dial(&u, &u.conn[i], &why))
+			st = rlx_fail(err, why.status, "connection %u: %s", i + 1, why.text);
 		else
 			make_idle(&u, &u.conn[i]);
 	}
@@ -315,8 +343,7 @@ enum rlx_status load_run(const struct load_plan *p, struct load_result *out,
 		loop(&u);
 	}
 	for (i = 0; u.conn && i < p->connections; i++) {
-		if (u.conn[i].fd >= 0)
-			close(u.conn[i].fd);
+		hang_up(&u.conn[i]);
 		rlx_free(u.conn[i].buf);
 	}
 	if (u.ep >= 0)

@@ -15,10 +15,12 @@
 #include "rlx/rlxd.h"
 #include "rlx/status.h"
 #include "tools/rlx/hist.h"
+#include "tools/rlx/load_tls.h"
 
 struct load_plan {
 	struct sockaddr_storage	 to;
 	socklen_t		 to_len;
+	struct load_tls		*tls;		/* NULL: plain */
 	const char		*request;	/* head and body */
 	size_t			 request_n;
 	unsigned int		 connections;
@@ -55,6 +57,7 @@ int64_t load_clock_due(const struct load_clock *c, int64_t now);
 /* How long it took, and what was due within the time and never begun. */
 void load_clock_end(const struct load_clock *c, struct load_result *r);
 
+/* Into @out, which is all zeros: of its memory, what no time falls into is never used. */
 enum rlx_status load_run_channel(const struct load_plan *p, struct load_result *out,
 				 struct rlx_error *err);
 enum rlx_status load_run(const struct load_plan *p, struct load_result *out,

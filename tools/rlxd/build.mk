@@ -3,10 +3,11 @@
 # as the sources that nodejs is built of (node-llhttp), libinih, and OpenSSL 3.
 LLHTTP	?= /usr/share
 RLXD_SRC := $(wildcard tools/rlxd/*.c)
-RLXD_OBJ := $(RLXD_SRC:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/tools/rlx/address.o
+RLXD_OBJ := $(RLXD_SRC:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/tools/rlx/address.o \
+	    $(BUILD)/obj/tools/rlx/openssl.o
 LLHTTP_OBJ := $(BUILD)/obj/llhttp/llhttp.o $(BUILD)/obj/llhttp/api.o \
 	      $(BUILD)/obj/llhttp/http.o
-RLXD_LIBS := -linih -lssl -lcrypto
+RLXD_LIBS := -linih
 LLHTTP_FLAGS := -I$(LLHTTP)/include/llhttp -DLLHTTP_STRICT_MODE=1
 
 ifneq ($(and $(wildcard $(LLHTTP)/llhttp/llhttp.c),$(wildcard /usr/include/ini.h), \
@@ -30,11 +31,19 @@ $(BUILD)/bin/rlxd: $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a
 		$(RLXD_LIBS) -o $@
 
 # For guests; what it would load to look up users and groups by name it cannot.
-$(BUILD)/bin/rlxd-static: $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a
+RLXD_STATIC_OBJ := $(RLXD_OBJ:%/openssl.o=%/openssl-linked.o)
+
+$(BUILD)/obj/tools/rlx/openssl-linked.o: tools/rlx/openssl.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CPPFLAGS) -DOPENSSL_LINKED $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/bin/rlxd-static: $(RLXD_STATIC_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -static $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a \
-		$(LDLIBS) $(RLXD_LIBS) -o $@ 2>$@.warn || { cat $@.warn >&2; exit 1; }
+	$(Q)$(CC) $(LDFLAGS) -static $(RLXD_STATIC_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a \
+		$(LDLIBS) $(RLXD_LIBS) -lssl -lcrypto -o $@ 2>$@.warn || \
+		{ cat $@.warn >&2; exit 1; }
 
 rlxd:
 	$(Q)tools/setup.sh rlxd

@@ -4,12 +4,11 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <openssl/err.h>
-#include <openssl/ssl.h>
 #include <poll.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "tools/rlx/openssl.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/metric.h"
 #include "tools/rlxd/server.h"

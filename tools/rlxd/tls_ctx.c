@@ -2,12 +2,11 @@
 /* Certificates and keys out of their files. */
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/err.h>
-#include <openssl/ssl.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "tools/rlx/openssl.h"
 #include "tools/rlxd/conf.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/tls.h"
@@ -117,10 +116,13 @@ static enum rlx_status load_client_ca(SSL_CTX *ctx, const char *path, struct rlx
 
 enum rlx_status tls_ctx_new(const struct conf_server *cf, SSL_CTX **out, struct rlx_error *err)
 {
-	SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
-	enum rlx_status st = RLX_OK;
+	enum rlx_status st = openssl_open(err);
+	SSL_CTX *ctx;
 
 	*out = NULL;
+	if (st)
+		return st;
+	ctx = SSL_CTX_new(TLS_server_method());
 	ERR_clear_error();
 	if (!ctx || SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) != 1 ||
 	    SSL_CTX_set_cipher_list(ctx, ciphers_of_1_2) != 1 ||
@@ -149,7 +151,8 @@ enum rlx_status tls_ctx_new(const struct conf_server *cf, SSL_CTX **out, struct 
 
 void tls_ctx_free(SSL_CTX *ctx)
 {
-	SSL_CTX_free(ctx);
+	if (ctx)
+		SSL_CTX_free(ctx);
 }
 
 int64_t tls_ctx_expiry(const SSL_CTX *ctx)
