@@ -19,7 +19,13 @@ struct tls {
 	int	 fd_flags;	/* as it was accepted */
 	bool	 kernel_sends;
 	bool	 broken;	/* nothing more may be asked of ssl */
+	size_t	 head_n;	/* bytes of a head that is not whole */
+	size_t	 head_least;	/* no head of this connection was shorter; 0: none yet */
+	unsigned int ended;	/* bytes of the empty line behind a head that are there */
 };
+
+/* How much to take: all that there is room for, what came with the first of it, or a head. */
+enum amount { ALL, WHAT_CAME, HEAD };
 
 enum outcome { AGAIN, END, BROKEN };
 
@@ -43,22 +49,67 @@ static enum outcome outcome(struct conn *c, int rc)
 	}
 }
 
+static const char head_end[4] = "\r\n\r\n";
+
+enum { HEAD_LEAST = 24 /* GET / HTTP/1.1, Host: */ };
+
 /*
- * Up to @n bytes; without @all, what came with the first of them: the socket is asked
- * again when there is more. At the end of the connection conn_eof() was told.
+ * So many bytes belong to the head for sure. One too many may be of a body, which
+ * would then move twice: here, and to where it belongs. Few heads are shorter than those
+ * before them, so that only the first of a connection takes many calls.
  */
-static size_t take(struct conn *c, char *p, size_t n, bool all)
+static size_t head_step(const struct tls *t)
 {
+	size_t least = t->head_least ? t->head_least : HEAD_LEAST;
+
+	if (t->head_n + sizeof(head_end) < least)
+		return least - sizeof(head_end) - t->head_n;
+	return sizeof(head_end) - t->ended;
+}
+
+/* Bytes of a head were taken. True: up to its end. */
+static bool head_ends(struct tls *t, const char *p, size_t n)
+{
+	size_t i;
+
+	t->head_n += n;
+	for (i = 0; i < n && t->ended < sizeof(head_end); i++)
+		t->ended = p[i] == head_end[t->ended] ? t->ended + 1 : p[i] == '\r';
+	if (t->ended < sizeof(head_end))
+		return false;
+	t->head_n -= n - i;
+	if (t->head_n >= HEAD_LEAST && (!t->head_least || t->head_n < t->head_least))
+		t->head_least = t->head_n;
+	t->head_n = 0;
+	t->ended = 0;
+	return true;
+}
+
+/*
+ * Up to @n bytes. But for all of them the socket is asked again when there is more, unless
+ * that is there. At the end of the connection conn_eof() was told.
+ */
+static size_t take(struct conn *c, char *p, size_t n, enum amount amount)
+{
+	struct tls *t = c->tls;
+	bool whole = false;
 	size_t got = 0, k;
 	enum outcome o;
 
 	while (got < n) {
-		if (got && !all && !SSL_has_pending(c->tls->ssl)) {
+		/* What follows goes to a body's place, or is of a request behind this one. */
+		if (whole && (c->state != CONN_HEAD || SSL_has_pending(t->ssl))) {
+			c->armed = false;
+			break;
+		}
+		if (got && amount != ALL && !SSL_has_pending(t->ssl)) {
 			c->loop->engine->poll(c, POLLIN);
 			break;
 		}
+		k = amount == HEAD && head_step(t) < n - got ? head_step(t) : n - got;
 		ERR_clear_error();
-		if (SSL_read_ex(c->tls->ssl, p + got, n - got, &k)) {
+		if (SSL_read_ex(t->ssl, p + got, k, &k)) {
+			whole = amount == HEAD && head_ends(t, p + got, k);
 			got += k;
 			continue;
 		}
@@ -74,10 +125,11 @@ static size_t take(struct conn *c, char *p, size_t n, bool all)
 	return got;
 }
 
-/* One chunk: a body that goes on behind it is received in place. */
+/* One chunk; no more of it than a head, as a body is received in place. */
 static void pull(struct conn *c)
 {
 	struct loop *l = c->loop;
+	bool head = c->state != CONN_CHUNKED && c->state != CONN_LINGER;
 	uint16_t id;
 	size_t n;
 
@@ -89,7 +141,7 @@ static void pull(struct conn *c)
 		return;
 	}
 	id = l->spare[--l->n_spare];
-	n = take(c, chunk_bytes(l, id), CHUNK_BYTES, false);
+	n = take(c, chunk_bytes(l, id), CHUNK_BYTES, head ? HEAD : WHAT_CAME);
 	c->armed &= n < CHUNK_BYTES;
 	if (!n) {
 		chunk_give(l, id);
@@ -116,10 +168,14 @@ static void tls_stop(struct conn *c)
 static void fill_on(struct conn *c)
 {
 	c->filled += take(c, (char *)c->fill_p + c->filled, c->fill_n - c->filled,
-			  true);
+			  ALL);
 	if (c->filled < c->fill_n && !c->eof)
 		return;
 	c->filling = false;
+	/* The peer may go while it is being answered. */
+	c->armed = !c->eof && !SSL_has_pending(c->tls->ssl);
+	if (c->armed)
+		c->loop->engine->poll(c, POLLIN);
 	conn_filled(c, (ssize_t)c->filled);
 }
 
