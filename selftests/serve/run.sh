@@ -5,4 +5,5 @@ set -eu
 
 BUILD=${BUILD:-build}
 here=$(dirname "$0")
-PYTHONDONTWRITEBYTECODE=1 exec "$BUILD/serve-venv/bin/python" "$here/$1.py"
+export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH="$here"
+exec "$BUILD/serve-venv/bin/python" "$here/$1.py"
