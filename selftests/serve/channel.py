@@ -505,5 +505,22 @@ def rlx_load_drives_a_channel():
         assert r.returncode and "there is no model" in r.stderr, r.stderr
 
 
+@test
+def rlx_load_ends_with_its_server():
+    for extra in ([], ["--rate", "50"]):
+        a = address()
+        s = Server(MODELS + channel(a))
+        try:
+            p = subprocess.Popen([BUILD + "/bin/rlx", "load", "--to", "channel:" + a, "--model",
+                                  "vision", "--size", "1", "--seconds", "600", "--json"] + extra,
+                                 stdout=subprocess.PIPE, text=True)
+            wait_for(lambda: s.metric('rlxd_requests_total{route="channel",code="200"}') > 20)
+            s.kill()
+            told = json.loads(p.communicate(timeout=60)[0])["requests"]
+            assert p.returncode and told["broken"], told
+        finally:
+            s.kill()
+
+
 if __name__ == "__main__":
     main()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Cells of a power of two each, cut into 64: the middle of one is its value. */
+/* Cells of a power of two each, cut into 1024: the middle of one is its value. */
 #include "tools/rlx/hist.h"
 
 static unsigned int cell_of(uint64_t ns)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* A histogram of times: 1 ns to 18 min, within one part in 128. */
+/* A histogram of times: 1 ns to 18 min, within one part in 2048. */
 #ifndef RLX_TOOLS_HIST_H
 #define RLX_TOOLS_HIST_H
 
 #include <stdint.h>
 
-enum { HIST_SUB = 6, HIST_CELLS = (41 - HIST_SUB) << HIST_SUB };
+enum { HIST_SUB = 10, HIST_CELLS = (41 - HIST_SUB) << HIST_SUB };
 
 /* Zero-initialise before use. */
 struct hist {

@@ -31,6 +31,7 @@ struct run {
 	unsigned int		 n_in;
 	struct slot		*slot, *idle;
 	unsigned int		 busy;
+	bool			 gone;		/* nobody takes requests any more */
 	const struct slot	*first;		/* answered first, if all must be alike */
 };
 
@@ -179,7 +180,7 @@ static enum rlx_status make_slots(struct run *u, struct rlx_error *err)
 			return rlx_fail(err, RLX_ERANGE, "--size makes a tensor too large");
 		bytes += (uint64_t)n;
 	}
-	st = attach(u, bytes * u->p->connections + 65536, err);
+	st = attach(u, bytes * u->p->connections, err);
 	for (i = 0; !st && i < u->p->connections; i++)
 		st = make_slot(u, &u->slot[i], err);
 	return st;
@@ -225,9 +226,14 @@ static int64_t begin_due(struct run *u)
 	for (;;) {
 		due = load_clock_due(&u->clock, now);
 		s = u->idle;
-		if (due > now || due >= u->clock.end || !s ||
-		    rlx_channel_submit(u->ch, &s->rq, 1, NULL) != 1)
+		if (due > now || due >= u->clock.end || !s || u->gone)
 			return due;
+		/* There is room for all slots: what is refused now will be for ever. */
+		u->gone = rlx_channel_submit(u->ch, &s->rq, 1, NULL) != 1;
+		if (u->gone) {
+			u->r->broken++;
+			return due;
+		}
 		u->idle = s->next;
 		s->due = due;
 		s->begun = now;
@@ -254,9 +260,9 @@ static void loop(struct run *u)
 	for (;;) {
 		next = begin_due(u);
 		now = (int64_t)rlx_now();
-		if ((now >= u->clock.end && !u->busy) || now > give_up)
+		if (((now >= u->clock.end || u->gone) && !u->busy) || now > give_up)
 			break;
-		until = u->idle && next < u->clock.end ? next : now + 100000000;
+		until = u->idle && next < u->clock.end && !u->gone ? next : now + 100000000;
 		n = 0;
 		if (u->busy)
 			n = rlx_channel_wait(u->ch, reply, 1, REAP, (uint64_t)until);
@@ -282,7 +288,6 @@ enum rlx_status load_run_channel(const struct load_plan *p, struct load_result *
 	struct run u = { .p = p, .r = out };
 	enum rlx_status st;
 
-	memset(out, 0, sizeof(*out));
 	while (o.depth < p->connections)
 		o.depth *= 2;
 	memcpy(u.ask.model, p->model, strlen(p->model));
@@ -292,7 +297,7 @@ enum rlx_status load_run_channel(const struct load_plan *p, struct load_result *
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	st = rlx_channel_open(&o, &u.ch, err);
 	if (!st)
-		st = attach(&u, 65536, err);
+		st = attach(&u, sizeof(u.model), err);
 	if (!st)
 		st = ask_model(&u, err);
 	if (!st)
