@@ -115,9 +115,10 @@ bool rlx_place_fill(struct rlx_arena *a, bool write);
 bool rlx_place_fill_range(struct rlx_arena *a, uint64_t offset, uint64_t bytes, bool write);
 /*
  * Take pages, huge ones where they can be had, until the first @need bytes are
- * there: *@taken are by now. @need is at most the size. False: memory is short.
+ * there: *@taken are by now. @need is at most the size. @exact: it will hardly grow,
+ * so what does not fill a huge page gets small ones. False: memory is short.
  */
-bool rlx_place_extend(struct rlx_arena *a, uint64_t *taken, uint64_t need);
+bool rlx_place_extend(struct rlx_arena *a, uint64_t *taken, uint64_t need, bool exact);
 /*
  * Get huge pages, on touch or built at once; @pool: why none of hugetlb. Fills
  * why_pages.

@@ -150,20 +150,23 @@ static void collapse(struct rlx_arena *a, const char *pool)
 		 "echo advise > " SHMEM_THP, pool, pool[0] ? "; " : "", why);
 }
 
-bool rlx_place_extend(struct rlx_arena *a, uint64_t *taken, uint64_t need)
+bool rlx_place_extend(struct rlx_arena *a, uint64_t *taken, uint64_t need, bool exact)
 {
 	bool huge = a->page == rlx_page_bytes() && a->pages != RLX_PAGES_SMALL && a->fd >= 0;
-	uint64_t n;
+	uint64_t page = rlx_page_bytes(), begin, end;
 
 	while (*taken < need) {
-		n = a->size - *taken < HUGE_BYTES ? a->size - *taken : HUGE_BYTES;
+		begin = *taken & ~(uint64_t)(HUGE_BYTES - 1);
+		end = begin + HUGE_BYTES;
+		if (end > a->size || (exact && end > need))
+			end = exact ? (need + page - 1) & ~(page - 1) : a->size;
 		/* One page first, as in collapse(); harmless where it was a huge one. */
-		if (huge && n == HUGE_BYTES &&
-		    rlx_place_fill_range(a, *taken, rlx_page_bytes(), true))
-			madvise(a->base + *taken, n, MADV_COLLAPSE);
-		if (!rlx_place_fill_range(a, *taken, n, true))
+		if (huge && end - begin == HUGE_BYTES &&
+		    rlx_place_fill_range(a, begin, page, true))
+			madvise(a->base + begin, HUGE_BYTES, MADV_COLLAPSE);
+		if (!rlx_place_fill_range(a, *taken, end - *taken, true))
 			return false;
-		*taken += n;
+		*taken = end;
 	}
 	return true;
 }

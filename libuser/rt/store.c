@@ -94,7 +94,7 @@ enum rlx_status rlx_store_new(struct rlx_arena *arena, const char *device,
 	else if (!rlx_build_id(build))
 		st = rlx_fail(err, RLX_ENOSUP, "store: this program has no build id, so that "
 			      "another could not know its weights; link with -Wl,--build-id");
-	else if (!rlx_place_extend(arena, &(*out)->taken, sizeof(struct rlx_store_header)))
+	else if (!rlx_place_extend(arena, &(*out)->taken, sizeof(struct rlx_store_header), false))
 		st = rlx_fail(err, RLX_ENOMEM, "store: no memory for a header");
 	if (st) {
 		rlx_store_put(*out);
@@ -210,7 +210,7 @@ static enum rlx_status write_table(struct rlx_store *s, struct rlx_error *err)
 	if (h.table > s->size || bytes > s->size - h.table)
 		return rlx_fail(err, RLX_ERANGE, "store: no room for the table of %u entries",
 				s->n_entry);
-	if (!rlx_place_extend(s->arena, &s->taken, h.table + bytes))
+	if (!rlx_place_extend(s->arena, &s->taken, h.table + bytes, false))
 		return rlx_fail(err, RLX_ENOMEM, "store: no memory for the table");
 	memcpy(h.magic, RLX_STORE_MAGIC, sizeof(h.magic));
 	memcpy(h.layout, s->layout, sizeof(h.layout));
@@ -297,7 +297,7 @@ static void *add(struct rlx_store *s, const struct rlx_store_key *k)
 	if (bytes > room ||
 	    !rlx_grow(&s->entry, &s->cap_entry, s->n_entry + 1, sizeof(*s->entry)) ||
 	    !rlx_grow(&s->filling, &s->cap_filling, s->n_filling + 1, sizeof(*s->filling)) ||
-	    !rlx_place_extend(s->arena, &s->taken, s->used + bytes) ||
+	    !rlx_place_extend(s->arena, &s->taken, s->used + bytes, false) ||
 	    !rlx_map_put(&s->by_key, k, sizeof(*k), s->n_entry))
 		return NULL;
 	s->entry[s->n_entry] = (struct rlx_store_entry){ *k, s->used };

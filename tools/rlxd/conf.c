@@ -385,10 +385,11 @@ static const struct kind kinds[] = {
 static enum rlx_status begin_named(struct reader *r, const struct kind *k, const char *name,
 				   size_t n)
 {
-	char *first = (char *)r->c + k->at, *obj;
 	unsigned int *count = (unsigned int *)((char *)r->c + k->count_at), i;
+	char *first, *obj;
 	const char *has;
 
+	memcpy(&first, (char *)r->c + k->at, sizeof(first));
 	for (i = 0; i < *count; i++) {
 		obj = first + i * k->size;
 		has = *(const char **)(obj + k->name_at);
@@ -398,7 +399,12 @@ static enum rlx_status begin_named(struct reader *r, const struct kind *k, const
 	}
 	if (*count == k->max)
 		return bad(r, "more than %u %ss", k->max, k->word);
+	first = rlx_realloc(first, (*count + 1) * k->size);
+	if (!first)
+		return rlx_fail(r->err, RLX_ENOMEM, "%s: out of memory", r->name);
+	memcpy((char *)r->c + k->at, &first, sizeof(first));
 	obj = first + *count * k->size;
+	memset(obj, 0, k->size);
 	set_defaults(obj, k->option, k->n_option);
 	*(unsigned int *)(obj + k->line_at) = r->line;
 	has = *(const char **)(obj + k->name_at) = keep(r, name, n);
@@ -747,7 +753,11 @@ void conf_free(struct conf *c)
 		return;
 	rlx_bump_fini(&c->mem);
 	tls_ctx_free(c->tls);
-	explicit_bzero(c->key, sizeof(c->key));
+	if (c->key)
+		explicit_bzero(c->key, c->n_key * sizeof(*c->key));
+	rlx_free(c->key);
+	rlx_free(c->model);
+	rlx_free(c->channel);
 	rlx_free(c);
 }
 

@@ -89,9 +89,9 @@ struct conf_server {
 
 struct conf {
 	struct conf_server	 server;
-	struct conf_model	 model[CONF_MODELS_MAX];
-	struct conf_key		 key[CONF_KEYS_MAX];
-	struct conf_channel	 channel[CONF_CHANNELS_MAX];
+	struct conf_model	 *model;
+	struct conf_key		 *key;
+	struct conf_channel	 *channel;
 	unsigned int		 n_model, n_key, n_channel;
 	struct ssl_ctx_st	*tls;		/* NULL: there is no certificate */
 	struct rlx_bump		 mem;

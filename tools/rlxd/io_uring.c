@@ -11,7 +11,7 @@
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"
 
-enum { ENTRIES = 512, CQ_ENTRIES = 8192, GROUP = 1 };
+enum { ENTRIES = 512, CQ_ENTRIES = 8192, GROUP = 1, OFFERED = 16 };
 
 /* What a completion is of: the low bits of its user data, above them whose. */
 enum op {
@@ -23,6 +23,14 @@ struct uring {
 	struct io_uring		 ring;
 	struct io_uring_buf_ring *bufs;
 	size_t			 bufs_bytes;
+	/*
+	 * The kernel takes chunks in the order they were offered in: were it all of them,
+	 * all of their memory would be in use, by turns. As many are offered as once were
+	 * needed; of the rest, those used last come first.
+	 */
+	unsigned int		 n_offered, may_offer;
+	unsigned int		 n_idle;
+	uint16_t		 idle[CHUNKS];
 	const struct listener	*listener[16];
 	bool			 listening[16];
 	unsigned int		 n_listener;
@@ -68,13 +76,42 @@ static int ring_init(struct uring *u)
 	return rc;
 }
 
+static void offer(struct loop *l)
+{
+	struct uring *u = l->state;
+	uint16_t id;
+
+	for (; u->n_idle && u->n_offered < u->may_offer; u->n_offered++) {
+		id = u->idle[--u->n_idle];
+		io_uring_buf_ring_add(u->bufs, chunk_bytes(l, id), CHUNK_BYTES, id,
+				      io_uring_buf_ring_mask(CHUNKS), 0);
+		io_uring_buf_ring_advance(u->bufs, 1);
+	}
+}
+
 static void give(struct loop *l, uint16_t id)
 {
 	struct uring *u = l->state;
 
-	io_uring_buf_ring_add(u->bufs, chunk_bytes(l, id), CHUNK_BYTES, id,
-			      io_uring_buf_ring_mask(CHUNKS), 0);
-	io_uring_buf_ring_advance(u->bufs, 1);
+	u->idle[u->n_idle++] = id;
+	offer(l);
+}
+
+static void offer_more(struct loop *l)
+{
+	struct uring *u = l->state;
+
+	u->may_offer += u->may_offer < CHUNKS;
+	offer(l);
+}
+
+static uint16_t taken(struct loop *l, const struct io_uring_cqe *e)
+{
+	struct uring *u = l->state;
+
+	u->n_offered--;
+	offer(l);
+	return (uint16_t)(e->flags >> IORING_CQE_BUFFER_SHIFT);
 }
 
 static int bufs_init(struct loop *l, struct uring *u)
@@ -95,6 +132,7 @@ static int bufs_init(struct loop *l, struct uring *u)
 	if (rc)
 		return rc;
 	io_uring_buf_ring_init(u->bufs);
+	u->may_offer = OFFERED;
 	for (i = 0; i < CHUNKS; i++)
 		give(l, (uint16_t)i);
 	return 0;
@@ -305,13 +343,14 @@ static void on_accept(struct loop *l, const struct io_uring_cqe *e)
 static void on_recv(struct conn *c, const struct io_uring_cqe *e)
 {
 	if (e->flags & IORING_CQE_F_BUFFER)
-		conn_chunk(c, (uint16_t)(e->flags >> IORING_CQE_BUFFER_SHIFT),
-			   e->res > 0 ? (uint32_t)e->res : 0);
+		conn_chunk(c, taken(c->loop, e), e->res > 0 ? (uint32_t)e->res : 0);
 	if (e->flags & IORING_CQE_F_MORE) {
 		conn_ready(c);
 		return;
 	}
 	c->armed = c->stopping = false;
+	if (e->res == -ENOBUFS)
+		offer_more(c->loop);
 	if (e->res == -ENOBUFS && !c->shut && !c->starved) {
 		c->starved = true;
 		c->starved_next = c->loop->starved;

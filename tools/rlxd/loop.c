@@ -48,6 +48,7 @@ enum rlx_status loop_open(struct loop *l, struct server *server, unsigned int in
 {
 	struct rlx_arena_opts o = {
 		.size = (uint64_t)CHUNKS * CHUNK_BYTES, .name = "rlxd-chunks",
+		.flags = RLX_ARENA_LAZY,	/* most clients' requests are short */
 	};
 	enum rlx_status st;
 	unsigned int i;

@@ -2,6 +2,7 @@
 /* rlxd: starts, reloads, drains and ends the server. */
 #include <errno.h>
 #include <getopt.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -182,6 +183,8 @@ static void *load_main(void *ctx)
 	server_swap(s, c, set);
 out:
 	eventfd_write(ld->done_fd, 1);
+	/* What reading and compiling left behind; nobody waits for it. */
+	malloc_trim(0);
 	return NULL;
 }
 
@@ -391,6 +394,11 @@ int main(int argc, char **argv)
 	struct args a = { 0 };
 	int rc = parse_args(&a, argc, argv);
 
+	/*
+	 * As it is, but for good: malloc takes the first large piece that is freed as a
+	 * reason to have all like it in its heaps, where what loading leaves stays.
+	 */
+	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	if (rc < 0)
 		rc = a.keeper ? keeper_main(a.keeper) : a.check ? check(&a) : serve(&a);
 	obuf_fini(&a.text);

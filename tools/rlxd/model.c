@@ -2,6 +2,7 @@
 /* Models from their section of the configuration; replicas that run batches. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -139,15 +140,22 @@ static void unload(struct model *m)
 static enum rlx_status load_whole(struct model *m, struct rlx_error *err)
 {
 	unsigned int begin = tear_begin();
+	const struct tear_range *r;
 	enum rlx_status st = weights_load(m, load, unload, err);
 
 	if (tear_end(begin, NULL, 0))
 		st = rlx_fail(err, RLX_EIO, "%s: a file was cut short while it was read; "
 			      "replace files by renaming new ones over them", m->conf.path);
+	if (st)
+		return st;
+	m->n_file = tear_ranges(m->conf.path, m->file, MODEL_FILES_MAX);
 	/* What is in the store whole is read nowhere else any more. */
-	if (!st && !weights_are_whole(m))
-		m->n_file = tear_ranges(m->conf.path, m->file, MODEL_FILES_MAX);
-	return st;
+	if (weights_are_whole(m))
+		while (m->n_file) {
+			r = &m->file[--m->n_file];
+			madvise((void *)r->begin, r->end - r->begin, MADV_DONTNEED);
+		}
+	return RLX_OK;
 }
 
 static void model_close(struct model *m)
