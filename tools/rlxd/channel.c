@@ -17,6 +17,7 @@
 #include "tools/rlxd/channel.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"
+#include "tools/rlxd/node.h"
 #include "tools/rlxd/region.h"
 #include "tools/rlxd/req.h"
 
@@ -46,6 +47,7 @@ struct channel {
 	char			 name[64];
 	struct rlx_service	*svc;
 	pthread_t		 thread;
+	int			 node;		/* where it runs */
 	struct turn		 turn;
 	int64_t			 now;		/* when the last fetch ended */
 	_Atomic(int64_t)	 beat;
@@ -353,6 +355,7 @@ static void *channel_main(void *ctx)
 	int i, n = 0;
 
 	region_thread_signals();
+	node_enter(ch->node);
 	ch->now = now_ns();
 	while (n >= 0 && !atomic_load(&ch->stop)) {
 		n = rlx_service_fetch(ch->svc, 0, work, 1, FETCH_MAX,
@@ -465,6 +468,7 @@ static enum rlx_status open_one(struct server *s, const struct conf_channel *c,
 		return st;
 	}
 	atomic_store(&ch->beat, now_ns());
+	ch->node = (int)s->n_channel % node_count();
 	rc = pthread_create(&ch->thread, NULL, channel_main, ch);
 	if (rc) {
 		channel_free(ch);

@@ -12,6 +12,7 @@
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/model.h"
+#include "tools/rlxd/node.h"
 #include "tools/rlxd/region.h"
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
@@ -222,6 +223,7 @@ static void *loop_main(void *ctx)
 	struct loop *l = ctx;
 
 	region_thread_signals();
+	node_enter((int)l->index % node_count());
 	tick(l);
 	l->next_sweep = l->now;
 	while (!atomic_load(&l->stop))

@@ -11,6 +11,7 @@
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/model.h"
+#include "tools/rlxd/node.h"
 #include "tools/rlxd/queue.h"
 #include "tools/rlxd/server.h"
 #include "tools/rlxd/weights.h"
@@ -107,10 +108,13 @@ static enum rlx_status open_replicas(struct model *m, struct rlx_error *err)
 		r->model = m;
 		r->index = i;
 		r->task.fn = run_on_worker;
+		r->node = (int)i % node_count();
+		node_enter(r->node);
 		st = m->kind->replica_open(r, err);
 		r->next = m->idle;
 		m->idle = r;
 	}
+	node_enter(NODE_ANY);
 	return st;
 }
 
@@ -452,19 +456,23 @@ static void run_here(struct replica *r, unsigned int rows, int64_t ns)
 }
 
 /*
- * An idle replica, if there are rows for it. It has a reference to its model until
- * it is idle again: the rows that it was woken for may be done by another one, and
- * with the last request a model that was replaced goes.
+ * An idle replica, of this thread's node if there is one, if there are rows for it. It
+ * has a reference to its model until it is idle again: the rows that it was woken for
+ * may be done by another one, and with the last request a model that was replaced goes.
  */
 static struct replica *claim(struct model *m, unsigned int *out_rows)
 {
-	struct replica *r = NULL;
+	struct replica *r = NULL, **p = &m->idle;
 
 	pthread_mutex_lock(&m->lock);
 	*out_rows = m->n_rows;
 	if (m->n_rows && m->idle) {
-		r = m->idle;
-		m->idle = r->next;
+		while (*p && (*p)->node != node_here())
+			p = &(*p)->next;
+		if (!*p)
+			p = &m->idle;
+		r = *p;
+		*p = r->next;
 		model_get(m);
 	}
 	pthread_mutex_unlock(&m->lock);
@@ -476,6 +484,7 @@ static void run_on_worker(struct task *t)
 	struct replica *r = (struct replica *)((char *)t - offsetof(struct replica, task));
 	struct model *m = r->model;
 
+	node_enter(r->node);
 	while (take_rows(r, true))
 		run_batch(r);
 	model_put(m);
@@ -490,7 +499,7 @@ void turn_end(struct turn *t)
 	while (t->n) {
 		m = t->model[--t->n];
 		r = claim(m, &rows);
-		if (r && m->conf.batch_delay_ns)
+		if (r && (m->conf.batch_delay_ns || r->node != node_here()))
 			crew_post(m->crew, &r->task);
 		else if (r)
 			run_here(r, rows, t->inline_ns);

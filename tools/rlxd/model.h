@@ -86,6 +86,7 @@ struct replica {
 	void		*state;		/* the kind's */
 	struct task	 task;
 	unsigned int	 index;
+	int		 node;		/* of its threads and memory */
 	struct row	*batch[BATCH_MAX];
 	unsigned int	 n;
 };

@@ -5,14 +5,22 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "io/tokenizer_share.h"
+#include "mem/arena.h"
 #include "rlx/bert.h"
 #include "rlx/run.h"
 #include "rlx/tokenizer.h"
 #include "tools/rlxd/model.h"
+#include "tools/rlxd/node.h"
 
 struct scratch {
 	struct scratch			*next;
 	struct rlx_tokenizer_scratch	*s;
+};
+
+/* For replicas of one node. Of one row, and of max_batch rows; none if that is 1. */
+struct programs {
+	struct rlx_program	*one[CONF_BUCKETS_MAX], *many[CONF_BUCKETS_MAX];
 };
 
 struct bert {
@@ -21,21 +29,18 @@ struct bert {
 	struct rlx_bert_info	 info;
 	int64_t			 seq[CONF_BUCKETS_MAX];
 	unsigned int		 n_seq;
-	/* Of one row, and of max_batch rows; the same if that is 1. */
-	struct rlx_program	*one[CONF_BUCKETS_MAX], *many[CONF_BUCKETS_MAX];
+	struct programs		*on;		/* n_node of them, by node */
+	int			 n_node;
 	/* Guards the list of scratches nobody uses. */
 	pthread_mutex_t		 lock;
 	struct scratch		*scratch;
-	/* Workspace of the first replica, made while programs are compiled; NULL: taken. */
-	struct rlx_arena	*work;
-	uint64_t		 work_bytes;	/* most that a program needs */
 };
 
 /* Loading: what goes on beside compiling. */
 struct aside {
 	struct model		*m;
 	struct bert		*b;
-	uint64_t		 bytes;		/* of workspace */
+	struct programs		*to;
 	void			 (*fn)(struct aside *a);
 	pthread_t		 thread;
 	bool			 started;
@@ -48,10 +53,12 @@ struct slot {
 	struct rlx_session	*s;
 	int64_t			*ids, *lengths;
 	const float		*out;
+	uint64_t		 work_bytes;
 };
 
 struct bert_replica {
 	struct rlx_arena	*arena, *work;	/* work: of whichever program runs */
+	uint64_t		 work_taken;	/* pages of it are there */
 	struct slot		 one[CONF_BUCKETS_MAX], many[CONF_BUCKETS_MAX];
 };
 
@@ -99,21 +106,11 @@ static void open_tokenizer(struct aside *a)
 		path = text;
 	}
 	a->st = rlx_tokenizer_new_file(path, NULL, &a->b->tok, &a->err);
+	if (!a->st)
+		rlx_tokenizer_share(a->b->tok, a->m->store);
 }
 
-static enum rlx_status new_work(uint64_t bytes, struct rlx_arena **out,
-				struct rlx_error *err)
-{
-	struct rlx_arena_opts o = { .name = "rlxd-work", .size = bytes ? bytes : 64 };
-
-	return rlx_arena_new(&o, out, err);
-}
-
-static void open_work(struct aside *a)
-{
-	a->st = new_work(a->bytes, &a->b->work, &a->err);
-}
-
+/* Of workspace: what @p needs, if that is more than @bytes. */
 static uint64_t most(uint64_t bytes, const struct rlx_program *p)
 {
 	struct rlx_program_info info;
@@ -142,31 +139,30 @@ static enum rlx_status compile(struct model *m, struct bert *b, int64_t batch, i
 		return st;
 	st = rlx_compile(g, &c, out, err);
 	rlx_graph_put(g);
-	if (!st)
-		b->work_bytes = most(b->work_bytes, *out);
 	return st;
 }
 
-/* The largest first, so that its workspace is taken while the others are compiled. */
-static enum rlx_status compile_all(struct model *m, struct bert *b, struct rlx_error *err)
+static void compile_many(struct aside *a)
 {
-	struct aside work = { .m = m, .b = b, .fn = open_work };
+	int64_t batch = a->m->conf.max_batch;
+	unsigned int i = a->b->n_seq;
+
+	while (batch > 1 && !a->st && i--)
+		a->st = compile(a->m, a->b, batch, a->b->seq[i], &a->to->many[i], &a->err);
+}
+
+static enum rlx_status compile_all(struct model *m, struct bert *b, struct programs *to,
+				   struct rlx_error *err)
+{
+	struct aside many = { .m = m, .b = b, .to = to, .fn = compile_many };
 	enum rlx_status st = RLX_OK;
 	unsigned int i = b->n_seq;
-	bool begun = false;
 
-	while (!st && i-- > 0) {
-		if (m->conf.max_batch > 1)
-			st = compile(m, b, m->conf.max_batch, b->seq[i], &b->many[i], err);
-		if (!st)
-			st = compile(m, b, 1, b->seq[i], &b->one[i], err);
-		if (st || begun)
-			continue;
-		begun = true;
-		work.bytes = b->work_bytes;
-		aside_begin(&work);
-	}
-	return begun ? aside_end(&work, st, err) : st;
+	aside_begin(&many);
+	/* The longest first: shorter ones share its constants. */
+	while (!st && i--)
+		st = compile(m, b, 1, b->seq[i], &to->one[i], err);
+	return aside_end(&many, st, err);
 }
 
 static void fit_buckets(struct model *m, struct bert *b)
@@ -200,6 +196,7 @@ static enum rlx_status bert_open(struct model *m, struct rlx_error *err)
 	struct bert *b = rlx_calloc(1, sizeof(*b));
 	struct aside tok = { .m = m, .b = b, .fn = open_tokenizer };
 	enum rlx_status st;
+	int i;
 
 	if (!b)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
@@ -212,7 +209,15 @@ static enum rlx_status bert_open(struct model *m, struct rlx_error *err)
 	rlx_bert_info(b->bert, &b->info);
 	fit_buckets(m, b);
 	describe(m, b);
-	st = compile_all(m, b, err);
+	b->n_node = m->conf.replicas < node_count() ? (int)m->conf.replicas : node_count();
+	b->on = rlx_calloc((size_t)b->n_node, sizeof(*b->on));
+	if (!b->on)
+		st = rlx_fail(err, RLX_ENOMEM, "out of memory");
+	for (i = 0; !st && i < b->n_node; i++) {
+		node_enter(i);
+		st = compile_all(m, b, &b->on[i], err);
+	}
+	node_enter(NODE_ANY);
 	return aside_end(&tok, st, err);
 }
 
@@ -221,18 +226,20 @@ static void bert_close(struct model *m)
 	struct bert *b = m->state;
 	struct scratch *s;
 	unsigned int i;
+	int k;
 
 	while ((s = b->scratch)) {
 		b->scratch = s->next;
 		rlx_tokenizer_scratch_free(s->s);
 		rlx_free(s);
 	}
-	for (i = 0; i < b->n_seq; i++) {
-		rlx_program_put(b->one[i]);
-		rlx_program_put(b->many[i]);
-	}
+	for (k = 0; b->on && k < b->n_node; k++)
+		for (i = 0; i < b->n_seq; i++) {
+			rlx_program_put(b->on[k].one[i]);
+			rlx_program_put(b->on[k].many[i]);
+		}
+	rlx_free(b->on);
 	rlx_tokenizer_free(b->tok);
-	rlx_arena_put(b->work);
 	rlx_bert_put(b->bert);
 	pthread_mutex_destroy(&b->lock);
 	rlx_free(b);
@@ -259,6 +266,7 @@ static enum rlx_status open_slot(struct slot *s, struct rlx_program *p,
 	st = rlx_session_new(p, &o, &s->s, err);
 	if (st)
 		return st;
+	s->work_bytes = most(0, p);
 	s->ids = rlx_buf_ptr(rlx_session_buf(s->s, RLX_IO_INPUT, "input_ids"));
 	s->lengths = rlx_buf_ptr(rlx_session_buf(s->s, RLX_IO_INPUT, "lengths"));
 	s->out = rlx_buf_ptr(rlx_session_buf(s->s, RLX_IO_OUTPUT, "embedding"));
@@ -289,24 +297,35 @@ static void bert_replica_close(struct replica *r)
 	r->state = NULL;
 }
 
+/* Workspace is taken as rows come that need it: most models never see a full batch. */
+static enum rlx_status run_slot(struct bert_replica *br, struct slot *s, struct rlx_error *err)
+{
+	if (!rlx_place_extend(br->work, &br->work_taken, s->work_bytes, true))
+		return rlx_fail(err, RLX_ENOMEM, "no memory for %llu bytes of workspace",
+				(unsigned long long)s->work_bytes);
+	return rlx_session_run(s->s);
+}
+
 /*
- * The shortest program once: code, tables and threads are there then. All memory is
- * from the start, and the longer programs use the same weights; running each would
- * keep the first request waiting for ten times as long.
+ * The shortest program once: code, tables and threads are there then. The longer
+ * programs use the same weights; running each would keep the first request waiting
+ * for ten times as long.
  */
 static enum rlx_status warm_up(struct model *m, struct bert_replica *br, struct rlx_error *err)
 {
 	struct slot *s[] = { &br->one[0], &br->many[0] };
+	enum rlx_status st;
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
 		if (!s[i]->s)
 			continue;
 		s[i]->lengths[0] = 1;
-		if ((i && rlx_session_extent(s[i]->s, 1, m->conf.max_batch)) ||
-		    rlx_session_run(s[i]->s))
-			return rlx_fail(err, rlx_session_error(s[i]->s)->status, "%s",
-					rlx_session_error(s[i]->s)->text);
+		st = i ? rlx_session_extent(s[i]->s, 1, m->conf.max_batch) : RLX_OK;
+		if (!st)
+			st = run_slot(br, s[i], err);
+		if (st)
+			return rlx_fail(err, st, "%s", rlx_session_error(s[i]->s)->text);
 	}
 	return RLX_OK;
 }
@@ -322,27 +341,29 @@ static bool is_sealed(struct rlx_store *s)
 static enum rlx_status bert_replica_open(struct replica *r, struct rlx_error *err)
 {
 	struct bert *b = r->model->state;
+	const struct programs *p = &b->on[r->node];
 	struct bert_replica *br = rlx_calloc(1, sizeof(*br));
-	struct rlx_arena_opts o = { .name = "rlxd-encoder" };
+	struct rlx_arena_opts io = { .name = "rlxd-encoder" };
+	/* For all of its programs: only one runs at a time. */
+	struct rlx_arena_opts work = { .name = "rlxd-work", .size = 64, .flags = RLX_ARENA_LAZY };
 	enum rlx_status st;
 	unsigned int i;
 
 	if (!br)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	r->state = br;
-	for (i = 0; i < b->n_seq; i++)
-		o.size += io_bytes(b->one[i]) + io_bytes(b->many[i]);
-	st = rlx_arena_new(&o, &br->arena, err);
-	/* Only one of its programs runs at a time. */
-	br->work = b->work && rlx_arena_size(b->work) >= b->work_bytes ? b->work : NULL;
-	if (br->work)
-		b->work = NULL;
-	else if (!st)
-		st = new_work(b->work_bytes, &br->work, err);
+	for (i = 0; i < b->n_seq; i++) {
+		io.size += io_bytes(p->one[i]) + io_bytes(p->many[i]);
+		work.size = most(work.size, p->one[i]);
+		work.size = most(work.size, p->many[i]);
+	}
+	st = rlx_arena_new(&io, &br->arena, err);
+	if (!st)
+		st = rlx_arena_new(&work, &br->work, err);
 	for (i = 0; !st && i < b->n_seq; i++) {
-		st = open_slot(&br->one[i], b->one[i], br, err);
+		st = open_slot(&br->one[i], p->one[i], br, err);
 		if (!st)
-			st = open_slot(&br->many[i], b->many[i], br, err);
+			st = open_slot(&br->many[i], p->many[i], br, err);
 	}
 	/* With kept weights somebody waits already: a run of its own would be in the way. */
 	return st || is_sealed(r->model->store) ? st : warm_up(r->model, br, err);
@@ -426,7 +447,7 @@ static enum rlx_status run_placed(struct replica *r, const struct row *row,
 	if (!st && dim[0] > 1)
 		st = rlx_session_extent(s->s, dim[0], m->conf.max_batch);
 	if (!st)
-		st = rlx_session_run(s->s);
+		st = run_slot(br, s, err);
 	if (st)
 		rlx_fail(err, st, "model %s: %s", m->name, rlx_session_error(s->s)->text);
 	rlx_session_unbind(s->s);
@@ -460,7 +481,7 @@ static enum rlx_status bert_run(struct replica *r, struct rlx_error *err)
 	if (r->n > 1)
 		st = rlx_session_extent(s->s, r->n, m->conf.max_batch);
 	if (!st)
-		st = rlx_session_run(s->s);
+		st = run_slot(br, s, err);
 	if (st)
 		return rlx_fail(err, st, "model %s: %s", m->name,
 				rlx_session_error(s->s)->text);

@@ -12,6 +12,7 @@
 #include "tools/rlxd/keep.h"
 #include "tools/rlxd/listen.h"
 #include "tools/rlxd/log.h"
+#include "tools/rlxd/node.h"
 #include "tools/rlxd/notify.h"
 #include "tools/rlxd/region.h"
 #include "tools/rlxd/start.h"
@@ -135,6 +136,7 @@ enum rlx_status server_open(struct server *s, struct conf *c, unsigned int n_pas
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	atomic_init(&s->set->refs, 1);
 	raise_limits();
+	node_setup("/sys/devices/system/node");
 	keep_setup(c->server.keeper, n_passed);
 	st = region_setup(err);
 	if (!st)

@@ -6,6 +6,7 @@
 
 #include "tools/rlxd/keep.h"
 #include "tools/rlxd/log.h"
+#include "tools/rlxd/node.h"
 #include "tools/rlxd/weights.h"
 
 static void name_of(const struct model *m, char out[128])
@@ -40,7 +41,8 @@ static struct rlx_store *adopt(struct model *m, int fd)
 static struct rlx_store *make(struct model *m)
 {
 	struct rlx_arena_opts o = { .name = "rlxd-weights", .size = 64 << 20,
-				    .flags = RLX_ARENA_LAZY | RLX_ARENA_NOLOCK };
+				    .flags = RLX_ARENA_LAZY | RLX_ARENA_NOLOCK,
+				    .nodes = node_mask() };	/* all read them */
 	struct rlx_error err = { 0 };
 	struct rlx_store *s = NULL;
 	struct rlx_arena *a = NULL;
