@@ -81,7 +81,7 @@ enum rlx_status rlx_channel_open(const struct rlx_channel_opts *opts,
 	ch->sock = ch->epfd = ch->timer = ch->shm.bell = -1;
 	ch->state = RLX_CHANNEL_DOWN;
 	ch->next_deadline = RLX_NO_DEADLINE;
-	rlx_spin_init(&ch->spin, o.spin_ns);
+	rlx_spin_init(&ch->spin, o.spin_ns, RLX_SPIN_WAKE_NS);
 	ch->address = rlx_strdup(o.address);
 	ch->att = rlx_calloc(RLX_CHANNEL_ARENAS_MAX, sizeof(*ch->att));
 	if (!ch->address || !ch->att)

@@ -111,7 +111,7 @@ static enum rlx_status queue_init(struct rlx_service *svc, uint32_t index,
 	q->svc = svc;
 	q->index = index;
 	q->events_end = &q->events;
-	rlx_spin_init(&q->spin, svc->opts.spin_ns);
+	rlx_spin_init(&q->spin, svc->opts.spin_ns, RLX_SPIN_WAKE_NS);
 	q->slot = rlx_calloc(svc->opts.clients_max, sizeof(*q->slot));
 	if (!q->slot)
 		return rlx_fail(err, RLX_ENOMEM, "service: no memory");

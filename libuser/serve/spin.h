@@ -9,7 +9,7 @@
 #include "serve/sock.h"
 
 enum {
-	RLX_SPIN_MAX_NS	= 50000,	/* about what waking a sleeper costs */
+	RLX_SPIN_WAKE_NS = 50000,	/* about what waking a sleeper costs */
 	RLX_SPIN_PROBE	= 64,		/* one in so many spins to learn anew */
 	RLX_SPIN_BATCH	= 16,		/* looks between looks at the clock */
 };
@@ -17,12 +17,13 @@ enum {
 /* @mean: of what waits took, an average that forgets; 0 before the first. */
 struct rlx_spin {
 	uint64_t	fixed;		/* as opts say: AUTO, NEVER or ns */
+	uint64_t	max;		/* learnt waits of less are spun through */
 	uint64_t	mean;
 	uint32_t	probe;
 	bool		alone;		/* one processor: spinning keeps it */
 };
 
-void rlx_spin_init(struct rlx_spin *s, uint64_t opt);
+void rlx_spin_init(struct rlx_spin *s, uint64_t opt, uint64_t max);
 
 static inline uint64_t rlx_spin_for(struct rlx_spin *s)
 {
@@ -30,15 +31,15 @@ static inline uint64_t rlx_spin_for(struct rlx_spin *s)
 		return 0;
 	if (s->fixed != RLX_SPIN_AUTO)
 		return s->fixed;
-	if (s->mean < RLX_SPIN_MAX_NS || ++s->probe % RLX_SPIN_PROBE == 0)
-		return RLX_SPIN_MAX_NS;
+	if (s->mean < s->max || ++s->probe % RLX_SPIN_PROBE == 0)
+		return s->max;
 	return 0;
 }
 
 static inline void rlx_spin_learn(struct rlx_spin *s, uint64_t took)
 {
-	if (took > 4 * RLX_SPIN_MAX_NS)	/* one long pause is not a habit */
-		took = 4 * RLX_SPIN_MAX_NS;
+	if (took > 4 * s->max)	/* one long pause is not a habit */
+		took = 4 * s->max;
 	s->mean = (s->mean * 7 + took) / 8;
 }
 

@@ -280,7 +280,7 @@ static void on_conn(struct conn *c, uint32_t events)
 	}
 }
 
-static void epoll_wait_turn(struct loop *l, int64_t until)
+static bool epoll_wait_turn(struct loop *l, int64_t until)
 {
 	struct epoll *e = l->state;
 	struct epoll_event ev[EVENTS];
@@ -307,6 +307,7 @@ static void epoll_wait_turn(struct loop *l, int64_t until)
 				on_conn(c, ev[i].events);
 		}
 	}
+	return n > 0;
 }
 
 const struct engine engine_epoll = {

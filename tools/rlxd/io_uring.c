@@ -415,13 +415,14 @@ static void on_cqe(struct loop *l, const struct io_uring_cqe *e)
 	}
 }
 
-static void uring_wait(struct loop *l, int64_t until)
+static bool uring_wait(struct loop *l, int64_t until)
 {
 	struct uring *u = l->state;
 	int64_t left = until - now_ns();
 	struct __kernel_timespec ts;
 	struct io_uring_cqe *cqe, copy;
 	unsigned int i;
+	bool some = false;
 
 	if (!u->enabled) {
 		/* liburing 2.3 does not export io_uring_enable_rings(). */
@@ -433,14 +434,19 @@ static void uring_wait(struct loop *l, int64_t until)
 	for (i = 0; i < u->n_listener && !u->unlistened && now_ns() >= u->accept_at; i++)
 		if (!u->listening[i])
 			arm_accept(u, i);
-	left = left < 0 ? 0 : left;
-	ts = (struct __kernel_timespec){ left / 1000000000, left % 1000000000 };
-	io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, &ts, NULL);
+	if (left > 0) {
+		ts = (struct __kernel_timespec){ left / 1000000000, left % 1000000000 };
+		io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, &ts, NULL);
+	} else {
+		io_uring_submit_and_get_events(&u->ring);
+	}
 	while (!io_uring_peek_cqe(&u->ring, &cqe)) {
 		copy = *cqe;
 		io_uring_cqe_seen(&u->ring, cqe);
 		on_cqe(l, &copy);
+		some = true;
 	}
+	return some;
 }
 
 const struct engine engine_uring = {

@@ -56,6 +56,8 @@ enum rlx_status loop_open(struct loop *l, struct server *server, unsigned int in
 
 	*l = (struct loop){ .server = server, .index = index, .wake_fd = -1 };
 	l->turn.inline_ns = server->limits.inline_ns;
+	/* A peer behind a socket is to be woken as well before it asks again. */
+	rlx_spin_init(&l->spin, RLX_SPIN_AUTO, 2 * RLX_SPIN_WAKE_NS);
 	l->now = now_ns();
 	l->date_second = -1;
 	l->wake_fd = eventfd(0, EFD_CLOEXEC);
@@ -179,11 +181,39 @@ static void start_drain(struct loop *l)
 	}
 }
 
+/* Nobody's request is being answered: no run wants the CPU. */
+static bool is_idle(const struct server *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->n_loop; i++)
+		if (atomic_load(&s->loop[i].busy))
+			return false;
+	return true;
+}
+
+/*
+ * Who asks one thing behind the other is back sooner than this thread wakes: then look
+ * for a while before sleeping.
+ */
+static void wait_for_peers(struct loop *l)
+{
+	int64_t begin = now_ns(), until = begin + (int64_t)rlx_spin_for(&l->spin), now = begin;
+
+	while (now < until && !l->engine->wait(l, 0))
+		now = now_ns();
+	if (now >= until)
+		l->engine->wait(l, l->next_sweep);
+	rlx_spin_learn(&l->spin, (uint64_t)(now_ns() - begin));
+}
+
 static void turn(struct loop *l)
 {
 	atomic_store(&l->sleeping, true);
 	if (atomic_load(&l->posted) || l->ready || l->turn.n)
 		l->engine->wait(l, 0);
+	else if (is_idle(l->server))
+		wait_for_peers(l);
 	else
 		l->engine->wait(l, l->next_sweep);
 	atomic_store(&l->sleeping, false);

@@ -13,6 +13,7 @@
 #include <sys/uio.h>
 
 #include "rlx/arena.h"
+#include "serve/spin.h"
 #include "tools/rlxd/http.h"
 #include "tools/rlxd/model.h"
 #include "tools/rlxd/obuf.h"
@@ -121,8 +122,8 @@ struct engine {
 	/* End all of it; conn_gone() when nothing is under way. */
 	void		 (*shut)(struct conn *c);
 	void		 (*give)(struct loop *l, uint16_t chunk);
-	/* Wait until @until (CLOCK_MONOTONIC ns) for something, and act on it. */
-	void		 (*wait)(struct loop *l, int64_t until);
+	/* Wait until @until (CLOCK_MONOTONIC ns) for something, and act on it: was there any? */
+	bool		 (*wait)(struct loop *l, int64_t until);
 };
 
 extern const struct engine engine_uring, engine_epoll;
@@ -151,6 +152,7 @@ struct loop {
 	int			 wake_fd;
 	bool			 draining;	/* no new connections, no keep-alive */
 	struct turn		 turn;
+	struct rlx_spin		 spin;
 
 	/* Of other threads. */
 	_Atomic(struct req *)	 posted;
