@@ -6,6 +6,7 @@ import json
 import mmap
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -15,7 +16,7 @@ import tempfile
 import threading
 import time
 
-from rlxd import (BUILD, ENGINES, MINILM, RLXD, Manager, Server, Skip, main, minilm, read_all,
+from rlxd import (BUILD, ENGINES, MINILM, RLXD, Manager, Server, Skip, activated, main, minilm, read_all,
                   test, wait_for)
 
 KILLS = 10
@@ -496,6 +497,29 @@ def sockets_are_kept():
             for c in early:
                 assert c.recv(65536).startswith(b"HTTP/1.1 200"), c
                 c.close()
+
+
+@test
+def a_connection_that_another_was_told_of():
+    """As by a server that was killed before it took it; the next one does."""
+    for engine in ENGINES:
+        ln = socket.create_server(("127.0.0.1", 0))
+        other = select.epoll()
+        other.register(ln, select.EPOLLIN | select.EPOLLET | select.EPOLLEXCLUSIVE)
+        told = []
+        threading.Thread(target=lambda: [told.append(other.poll()) for _ in range(3)],
+                         daemon=True).start()
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
+            f.write("[server]\nengine = %s\n[model vision]\npath = %s\n" % (
+                engine, os.path.abspath(BUILD + "/serve/vision.onnx")))
+            f.flush()
+            with Server(**activated({"http": ln}, f.name)) as s:
+                for i in range(3):
+                    assert b" 200 OK" in s.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+                                               b"Connection: close\r\n\r\n")
+                    time.sleep(0.3)
+        assert told or engine != "io_uring"     # the other one wakes all who wait
+        ln.close()
 
 
 @test

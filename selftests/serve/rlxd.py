@@ -334,8 +334,8 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 def activated(socks, conf):
-    """How to start it with sockets by name, as a manager does: 3 and on, its own pid."""
-    fds = [s.fileno() for s in socks.values()]
+    """How to start it with sockets or descriptors by name, as a manager does: 3 and on."""
+    fds = [s if isinstance(s, int) else s.fileno() for s in socks.values()]
     return {"args": [sys.executable, "-c", PASS, ",".join(str(n) for n in fds),
                      os.path.abspath(RLXD), "--config", conf],
             "pass_fds": fds, "env": {"LISTEN_FDNAMES": ":".join(socks)}}

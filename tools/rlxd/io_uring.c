@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The engine on io_uring: multishot accept and receive into provided buffers. */
+#include <errno.h>
 #include <liburing.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -13,7 +14,10 @@
 
 enum { ENTRIES = 512, CQ_ENTRIES = 8192, GROUP = 1, OFFERED = 16 };
 
-/* What a completion is of: the low bits of its user data, above them whose. */
+/*
+ * What a completion is of: the low bits of its user data, above them whose. With
+ * OP_ACCEPT that is the index of a listener, plus 16 for a poll of it.
+ */
 enum op {
 	OP_ACCEPT, OP_RECV, OP_FILL, OP_SEND, OP_WAKE, OP_IGNORE, OP_POLL_IN, OP_POLL_OUT,
 	OP_MASK = 7,
@@ -36,6 +40,8 @@ struct uring {
 	unsigned int		 n_listener;
 	uint64_t		 wake_value;
 	int64_t			 accept_at;	/* not before: descriptors ran out */
+	int64_t			 look_at;	/* for missed connections */
+	int64_t			 alone_at;	/* whoever served before us is gone */
 	bool			 enabled, unlistened;
 };
 
@@ -208,19 +214,66 @@ static bool uring_listen(struct loop *l, const struct listener *ln)
 	return true;
 }
 
+static void disarm_accept(struct uring *u, unsigned int i)
+{
+	struct io_uring_sqe *s = sqe_get(u);
+
+	io_uring_prep_cancel64(s, (uint64_t)i << 3 | OP_ACCEPT, 0);
+	sqe_tag(s, NULL, OP_IGNORE);
+}
+
 static void uring_unlisten(struct loop *l)
 {
 	struct uring *u = l->state;
-	struct io_uring_sqe *s;
 	unsigned int i;
 
 	u->unlistened = true;
-	for (i = 0; i < u->n_listener; i++) {
-		if (!u->listening[i])
-			continue;
-		s = sqe_get(u);
-		io_uring_prep_cancel64(s, (uint64_t)i << 3 | OP_ACCEPT, 0);
-		sqe_tag(s, NULL, OP_IGNORE);
+	for (i = 0; i < u->n_listener; i++)
+		if (u->listening[i])
+			disarm_accept(u, i);
+}
+
+/*
+ * The kernel tells one of those who accept of a connection, and everybody who polls. A
+ * server before us which was killed may be told for as long as the kernel takes its
+ * ring apart, and nobody else is: until then poll too.
+ */
+static void arm_look(struct uring *u, unsigned int i)
+{
+	struct io_uring_sqe *s = sqe_get(u);
+
+	io_uring_prep_poll_add(s, u->listener[i]->fd, POLLIN);
+	s->user_data = (uint64_t)(i + 16) << 3 | OP_ACCEPT;
+}
+
+static void on_look(struct loop *l, unsigned int i)
+{
+	struct uring *u = l->state;
+	int fd;
+
+	if (u->unlistened)
+		return;
+	while ((fd = accept4(u->listener[i]->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
+		conn_new(l, fd, u->listener[i]);
+	/* Without descriptors it would be told of the same one again and again. */
+	if (errno == EAGAIN && now_ns() < u->alone_at)
+		arm_look(u, i);
+}
+
+/* Of a server beside us that was killed: look now and then, and accept anew. */
+static void look_for_missed(struct uring *u)
+{
+	struct pollfd p = { .events = POLLIN };
+	int64_t now = now_ns();
+	unsigned int i;
+
+	if (now < u->look_at)
+		return;
+	u->look_at = now + 250000000;
+	for (i = 0; i < u->n_listener && !u->unlistened; i++) {
+		p.fd = u->listener[i]->fd;
+		if (u->listening[i] && poll(&p, 1, 0) == 1)
+			disarm_accept(u, i);
 	}
 }
 
@@ -328,13 +381,17 @@ static void on_accept(struct loop *l, const struct io_uring_cqe *e)
 	struct uring *u = l->state;
 	unsigned int i = (unsigned int)(e->user_data >> 3);
 
+	if (i >= 16) {
+		on_look(l, i - 16);
+		return;
+	}
 	if (e->res >= 0)
 		conn_new(l, e->res, u->listener[i]);
 	else if (e->res != -ECANCELED && log_allow())
 		log_event(LOG_WARN, "accept failed", L_STR("address", u->listener[i]->name),
 			  L_STR("error", strerror(-e->res)));
 	/* wait() arms it again; a little later if descriptors ran out. */
-	if (e->res < 0)
+	if (e->res < 0 && e->res != -ECANCELED)
 		u->accept_at = now_ns() + 100000000;
 	if (!(e->flags & IORING_CQE_F_MORE))
 		u->listening[i] = false;
@@ -429,11 +486,15 @@ static bool uring_wait(struct loop *l, int64_t until)
 		io_uring_register((unsigned int)u->ring.ring_fd, IORING_REGISTER_ENABLE_RINGS,
 				  NULL, 0);
 		u->enabled = true;
+		u->alone_at = now_ns() + 5000000000;
 		arm_wake(l);
+		for (i = 0; i < u->n_listener; i++)
+			arm_look(u, i);
 	}
 	for (i = 0; i < u->n_listener && !u->unlistened && now_ns() >= u->accept_at; i++)
 		if (!u->listening[i])
 			arm_accept(u, i);
+	look_for_missed(u);
 	if (left > 0) {
 		ts = (struct __kernel_timespec){ left / 1000000000, left % 1000000000 };
 		io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, &ts, NULL);

@@ -2,6 +2,7 @@
 /* Opens and checks listening sockets. */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <stddef.h>
@@ -122,12 +123,15 @@ enum rlx_status listen_adopt(int fd, bool tls, struct listener *out, struct rlx_
 {
 	struct sockaddr_storage a;
 	socklen_t n = sizeof(a), len = sizeof(int);
-	int yes = 0;
+	int yes = 0, flags = fcntl(fd, F_GETFL);
 
 	*out = (struct listener){ .fd = fd, .tls = tls };
 	if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &yes, &len) || !yes)
 		return rlx_fail(err, RLX_EBADFD, "descriptor %d, which was passed to us, is no "
 				"listening socket", fd);
+	/* Accepting must not wait for one more than there are. */
+	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK))
+		return rlx_fail(err, RLX_EIO, "descriptor %d: %m", fd);
 	name(out);
 	if (!tls && (getsockname(fd, (struct sockaddr *)&a, &n) || !address_is_local(&a)))
 		return rlx_fail(err, RLX_EACCES, "%s, which was passed to us, is not an address of "
