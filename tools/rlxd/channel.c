@@ -489,7 +489,7 @@ enum rlx_status channels_open(struct server *s, struct rlx_error *err)
 	enum rlx_status st = RLX_OK;
 	unsigned int i;
 
-	for (i = 0; !st && i < s->conf->n_channel; i++)
+	for (i = s->n_channel; !st && i < s->conf->n_channel; i++)
 		st = open_one(s, &s->conf->channel[i], err);
 	return st;
 }

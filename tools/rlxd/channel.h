@@ -5,7 +5,7 @@
 
 #include "tools/rlxd/server.h"
 
-/* Serve s->conf's channels, once there are models. */
+/* Serve s->conf's channels, once there are models; those that do not serve yet. */
 enum rlx_status __rlx_must_check channels_open(struct server *s, struct rlx_error *err);
 /* Let nobody in any more, answer what was asked. */
 void channels_drain(struct server *s);

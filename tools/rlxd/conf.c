@@ -50,6 +50,7 @@ static const struct option server_option[] = {
 	{ "tls_key", FORM_STR, AT(tls_key) },
 	{ "tls_client_ca", FORM_STR, AT(tls_client_ca) },
 	{ "keeper", FORM_STR, AT(keeper) },
+	{ "standby", FORM_BOOL, AT(standby) },
 	{ "threads", FORM_INT, AT(threads), 1, 64, 1 },
 	{ "engine", FORM_WORD, AT(engine), 0, 2, 0, "auto|io_uring|epoll" },
 	{ "max_connections", FORM_INT, AT(max_connections), 1, 1 << 20, 1024 },
@@ -630,6 +631,8 @@ static enum rlx_status check(struct reader *r)
 		if (check_models(r, "channel", ch->name, &ch->models) || check_channel(r, ch))
 			return RLX_EPARSE;
 	}
+	if (r->c->server.standby && !r->c->server.keeper)
+		return bad(r, "standby needs a keeper: it has what the next server goes on with");
 	return check_tls(r);
 }
 

@@ -85,6 +85,7 @@ struct conf_server {
 	int64_t		 request_timeout_ns, send_timeout_ns, drain_timeout_ns;
 	int64_t		 inline_ns;
 	int64_t		 log_level, log_json, access_log, shared_memory, engine;
+	bool		 standby;
 };
 
 struct conf {

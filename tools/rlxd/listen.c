@@ -42,23 +42,11 @@ static void remove_stale(const struct sockaddr_un *a)
 	close(fd);
 }
 
-/*
- * Bind and listen. A process that was killed may hold the address for some moments
- * more, until the kernel has taken its ring apart.
- */
 static bool take_address(int fd, const struct sockaddr *a, socklen_t n)
 {
-	int64_t end = now_ns() + 3000000000;
-
-	for (;;) {
-		if (a->sa_family == AF_UNIX)
-			remove_stale((const struct sockaddr_un *)a);
-		if (!bind(fd, a, n) && !listen(fd, BACKLOG))
-			return true;
-		if (errno != EADDRINUSE || now_ns() > end)
-			return false;
-		usleep(20000);
-	}
+	if (a->sa_family == AF_UNIX)
+		remove_stale((const struct sockaddr_un *)a);
+	return !bind(fd, a, n) && !listen(fd, BACKLOG);
 }
 
 /* The address as bound: the port may have been 0. */
@@ -94,6 +82,7 @@ enum rlx_status listen_open(const struct conf_listen *cl, struct listener *out,
 			    struct rlx_error *err)
 {
 	bool is_unix = cl->addr.ss_family == AF_UNIX;
+	enum rlx_status st;
 	int fd, one = 1;
 	mode_t mask;
 	bool ok;
@@ -109,9 +98,9 @@ enum rlx_status listen_open(const struct conf_listen *cl, struct listener *out,
 	ok = take_address(fd, (const struct sockaddr *)&cl->addr, cl->len);
 	umask(mask);
 	if (!ok) {
-		rlx_fail(err, errno == EADDRINUSE ? RLX_EBUSY : RLX_EIO, "%s: %m", cl->text);
+		st = rlx_fail(err, errno == EADDRINUSE ? RLX_EBUSY : RLX_EIO, "%s: %m", cl->text);
 		close(fd);
-		return RLX_EIO;
+		return st;
 	}
 	out->fd = fd;
 	out->ours = is_unix;

@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/alloc.h"
+#include "tools/rlxd/baton.h"
 #include "tools/rlxd/channel.h"
 #include "tools/rlxd/crew.h"
 #include "tools/rlxd/keep.h"
@@ -39,9 +40,23 @@ struct load {
 	pthread_t	 thread;
 	bool		 running, first;
 	int		 done_fd;	/* an eventfd that tells the end */
+	uint64_t	 changes, known;	/* by the baton: loaded with this, and before */
+	int64_t		 again_at;	/* not before, to load what could not be loaded */
 	enum rlx_status	 st;
 	struct rlx_error err;
 };
+
+/* A server from its start to its end. */
+struct watch {
+	struct server	*server;
+	struct load	 load;
+	struct pollfd	 p[3];
+	bool		 standing_by;	/* another one serves */
+	bool		 channels_open;
+	int64_t		 drain_end;	/* 0: nobody told it to end */
+};
+
+enum { SIGNAL, LOADED, TURN };		/* of watch.p; TURN: -1 once it came */
 
 static const char help[] =
 	"usage: rlxd [--config FILE] [--check]\n"
@@ -156,6 +171,12 @@ static void compare_server(const struct server *s, const struct conf *c)
 			  "restart");
 }
 
+/* May somebody have connected who waits for what is being loaded? */
+static bool is_awaited(const struct load *ld)
+{
+	return ld->first && !(ld->server->standby && baton_is_held());
+}
+
 static void *load_main(void *ctx)
 {
 	struct load *ld = ctx;
@@ -171,7 +192,7 @@ static void *load_main(void *ctx)
 		threads += (unsigned int)c->model[i].replicas;
 	ld->st = crew_grow(s->crew, threads, &ld->err);
 	if (!ld->st)
-		ld->st = model_set_open(c, s->set, s->crew, &set, &ld->err);
+		ld->st = model_set_open(c, s->set, s->crew, is_awaited(ld), &set, &ld->err);
 	if (ld->st) {
 		conf_free(c);
 		goto out;
@@ -190,6 +211,7 @@ out:
 
 static void load_begin(struct load *ld)
 {
+	struct server *s = ld->server;
 	int rc;
 
 	if (ld->running) {
@@ -200,6 +222,8 @@ static void load_begin(struct load *ld)
 		notify("RELOADING=1\nMONOTONIC_USEC=%lld",
 		       (long long)(rlx_now() / 1000));
 	ld->err = (struct rlx_error){ 0 };
+	if (s->standby)
+		ld->changes = baton_changes();
 	rc = pthread_create(&ld->thread, NULL, load_main, ld);
 	ld->running = !rc;
 	if (rc) {
@@ -208,10 +232,20 @@ static void load_begin(struct load *ld)
 	}
 }
 
-/* Loading ended. False: it was the first, and nothing can be served. */
-static bool load_end(struct load *ld)
+/* What is being loaded is the other thread's, and told at its end. */
+static void tell_status(const struct watch *w)
 {
-	struct server *s = ld->server;
+	if (w->load.running)
+		return;
+	notify("STATUS=%s %u models%s", w->standing_by ? "Standing by with" : "Serving",
+	       w->server->set->n, w->load.st ? "; the last reload failed" : "");
+}
+
+/* Loading ended. False: it was the first, and nothing can be served. */
+static bool load_end(struct watch *w)
+{
+	struct server *s = w->server;
+	struct load *ld = &w->load;
 	eventfd_t n;
 
 	eventfd_read(ld->done_fd, &n);
@@ -219,7 +253,7 @@ static bool load_end(struct load *ld)
 		pthread_join(ld->thread, NULL);
 	ld->running = false;
 	/* Not before there are models: who comes back to a channel can go on at once. */
-	if (ld->first && !ld->st)
+	if (ld->first && !ld->st && !s->standby)
 		ld->st = channels_open(s, &ld->err);
 	if (ld->st) {
 		log_event(LOG_ERROR, ld->first ? "cannot start" : "reload failed, nothing changed",
@@ -227,16 +261,23 @@ static bool load_end(struct load *ld)
 		if (ld->first)
 			return false;
 		metric_add(&metrics.reloads_failed, 1);
+		ld->again_at = now_ns() + 10000000000;
 	} else {
+		ld->known = ld->changes;
 		atomic_store(&s->loading, false);
 		atomic_store(&s->ready, true);
 		if (!ld->first)
 			metric_add(&metrics.reloads, 1);
 		log_event(LOG_NOTE, ld->first ? "ready" : "reloaded", L_INT("models", s->set->n));
 	}
+	/* Who stands by is to have the same. */
+	if (!ld->st && !ld->first && s->standby && !w->standing_by) {
+		baton_changed();
+		ld->known++;
+	}
 	ld->first = false;
-	notify("READY=1\nSTATUS=Serving %u models%s", s->set->n,
-	       ld->st ? "; the last reload failed" : "");
+	notify("READY=1");
+	tell_status(w);
 	return true;
 }
 
@@ -246,63 +287,137 @@ static bool is_alive(const struct server *s, int64_t ns)
 	int64_t now = now_ns();
 	unsigned int i;
 
-	for (i = 0; i < s->n_loop; i++)
+	for (i = 0; i < s->n_started; i++)
 		if (now - atomic_load(&s->loop[i].beat) > ns)
 			return false;
 	return channels_are_alive(s, ns);
 }
 
 /* Ends connections as they become idle, for as long as drain_timeout. */
-static void begin_drain(struct server *s, int64_t *out_end)
+static void begin_drain(struct watch *w)
 {
+	struct server *s = w->server;
 	unsigned int i;
 
 	log_event(LOG_NOTE, "draining", L_INT("connections", atomic_load(&s->n_conn)));
 	notify("STOPPING=1\nSTATUS=Draining");
 	atomic_store(&s->ready, false);
-	*out_end = now_ns() + s->limits.drain_timeout_ns;
+	w->drain_end = now_ns() + s->limits.drain_timeout_ns;
 	for (i = 0; i < s->n_loop; i++)
 		loop_drain(&s->loop[i]);
 	channels_drain(s);
+	if (s->standby)
+		baton_pass();
+}
+
+/* False: nothing more can be done but to end. */
+static bool on_signal(struct watch *w)
+{
+	struct signalfd_siginfo si;
+
+	if (read(w->p[SIGNAL].fd, &si, sizeof(si)) != sizeof(si))
+		return true;
+	if (si.ssi_signo == SIGHUP) {
+		load_begin(&w->load);
+	} else if (w->drain_end) {
+		log_event(LOG_WARN, "told to end twice, ending now");
+		return false;
+	} else {
+		begin_drain(w);
+	}
+	return true;
+}
+
+/* False: it cannot serve. */
+static bool on_turn(struct watch *w)
+{
+	struct rlx_error err = { 0 };
+
+	w->p[TURN].fd = -1;
+	if (w->drain_end)
+		return true;
+	if (server_serve(w->server, &err)) {
+		log_event(LOG_ERROR, "cannot serve", L_STR("error", err.text));
+		return false;
+	}
+	if (w->standing_by) {
+		log_event(LOG_NOTE, "took over");
+		atomic_store(&w->server->took_over, true);
+	}
+	w->standing_by = false;
+	tell_status(w);
+	return true;
+}
+
+/* It serves in turns, and channels are still to be opened. */
+static bool wants_channels(const struct watch *w)
+{
+	return w->server->standby && w->server->n_started && !w->load.first &&
+	       !w->load.running && !w->channels_open && !w->drain_end;
+}
+
+/* What of its turn is left to do. False: it cannot be done. */
+static bool follow_turn(struct watch *w)
+{
+	struct load *ld = &w->load;
+	struct rlx_error err = { 0 };
+	enum rlx_status st;
+
+	if (wants_channels(w)) {
+		st = channels_open(w->server, &err);
+		/* Whose turn it was may have the address for some moments more. */
+		if (st && st != RLX_EBUSY) {
+			log_event(LOG_ERROR, "cannot serve", L_STR("error", err.text));
+			return false;
+		}
+		w->channels_open = !st;
+	}
+	if (w->server->standby && !ld->first && !ld->running && !w->drain_end &&
+	    baton_changes() != ld->known && now_ns() >= ld->again_at)
+		load_begin(ld);
+	return true;
+}
+
+/* How long nothing need be looked at; -1: until something comes. */
+static int patience_ms(const struct watch *w, int64_t watchdog_ns)
+{
+	int64_t ms = watchdog_ns ? watchdog_ns / 4000000 : -1;
+
+	if (w->drain_end || wants_channels(w))
+		return 20;
+	/* Whether the one that serves has reloaded. */
+	return w->standing_by && (ms < 0 || ms > 1000) ? 1000 : (int)ms;
 }
 
 /* Signals, the watchdog and the end; the exit status. */
-static int supervise(struct server *s, struct load *ld, int sig_fd)
+static int supervise(struct watch *w)
 {
-	int64_t watchdog = notify_watchdog_ns(), next = now_ns(), drain_end = 0, wait;
-	struct pollfd p[2] = {
-		{ .fd = sig_fd, .events = POLLIN }, { .fd = ld->done_fd, .events = POLLIN },
-	};
-	struct signalfd_siginfo si;
+	int64_t watchdog = notify_watchdog_ns(), next = now_ns();
+	struct server *s = w->server;
 
 	for (;;) {
-		wait = drain_end ? 20 : watchdog ? watchdog / 4000000 : -1;
-		if (poll(p, 2, (int)wait) < 0)
-			p[0].revents = p[1].revents = 0;
-		if (p[0].revents && read(sig_fd, &si, sizeof(si)) == sizeof(si)) {
-			if (si.ssi_signo == SIGHUP) {
-				load_begin(ld);
-			} else if (drain_end) {
-				log_event(LOG_WARN, "told to end twice, ending now");
-				return 1;
-			} else {
-				begin_drain(s, &drain_end);
-			}
-		}
-		if (p[1].revents && !load_end(ld))
+		if (poll(w->p, 3, patience_ms(w, watchdog)) < 0)
+			w->p[SIGNAL].revents = w->p[LOADED].revents = w->p[TURN].revents = 0;
+		if (w->p[TURN].revents && !on_turn(w))
 			return 1;
-		if (p[1].revents && drain_end)	/* it may have opened channels */
+		if (w->p[SIGNAL].revents && !on_signal(w))
+			return 1;
+		if (w->p[LOADED].revents && !load_end(w))
+			return 1;
+		if (w->p[LOADED].revents && w->drain_end)	/* it may have opened channels */
 			channels_drain(s);
+		if (!follow_turn(w))
+			return 1;
 		if (watchdog && now_ns() >= next && is_alive(s, watchdog)) {
 			notify("WATCHDOG=1");
 			next = now_ns() + watchdog / 4;
 		}
-		if (drain_end && !ld->running && !atomic_load(&s->n_conn) &&
+		if (w->drain_end && !w->load.running && !atomic_load(&s->n_conn) &&
 		    channels_are_idle(s)) {
 			log_event(LOG_NOTE, "drained");
 			return 0;
 		}
-		if (drain_end && now_ns() > drain_end) {
+		if (w->drain_end && now_ns() > w->drain_end) {
 			log_event(LOG_WARN, "drain_timeout passed",
 				  L_INT("connections", atomic_load(&s->n_conn)));
 			return 0;
@@ -315,17 +430,28 @@ static int supervise(struct server *s, struct load *ld, int sig_fd)
  * server. Loading with kept weights takes less than this; who waits longer is told 503.
  * False: that is over, and nothing can be served.
  */
-static bool give_time(struct load *ld)
+static bool give_time(struct watch *w)
 {
-	struct pollfd p = { .fd = ld->done_fd, .events = POLLIN };
-
-	return poll(&p, 1, 1000) != 1 || load_end(ld);
+	return poll(&w->p[LOADED], 1, 1000) != 1 || load_end(w);
 }
 
-static enum rlx_status start(struct server *s, struct load *ld, struct conf *c,
-			     struct rlx_error *err)
+/* Stand in line, which is short if nobody else serves. */
+static enum rlx_status stand_by(struct watch *w, struct rlx_error *err)
+{
+	enum rlx_status st = baton_want(&w->p[TURN].fd, err);
+
+	w->standing_by = !st && poll(&w->p[TURN], 1, 50) != 1;
+	if (w->standing_by) {
+		log_event(LOG_NOTE, "standing by");
+		tell_status(w);
+	}
+	return st;
+}
+
+static enum rlx_status start(struct watch *w, struct conf *c, struct rlx_error *err)
 {
 	unsigned int n_passed = notify_fds();
+	struct server *s = w->server;
 	enum rlx_status st = server_open(s, c, n_passed, err);
 
 	/* Before loading, which puts another configuration in place. */
@@ -333,43 +459,46 @@ static enum rlx_status start(struct server *s, struct load *ld, struct conf *c,
 		st = server_listen(s, n_passed, err);
 	if (st)
 		return st;
-	load_begin(ld);
-	return give_time(ld) ? server_serve(s, err) : ld->st;
+	load_begin(&w->load);
+	if (!give_time(w))
+		return w->load.st;
+	return s->standby ? stand_by(w, err) : server_serve(s, err);
 }
 
 static int serve(const struct args *a)
 {
 	struct server *s = rlx_calloc(1, sizeof(*s));
-	struct load ld = { .server = s, .args = a, .first = true, .done_fd = -1 };
+	struct watch w = { .server = s, .load = { .server = s, .args = a, .first = true } };
 	struct rlx_error err = { 0 };
 	struct conf *c = NULL;
 	sigset_t set;
-	int fd, rc = 1;
+	int i, rc = 1;
 
 	if (!s)
 		return 1;
+	for (i = 0; i < 3; i++)
+		w.p[i] = (struct pollfd){ .fd = -1, .events = POLLIN };
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
-	fd = signalfd(-1, &set, SFD_CLOEXEC);
-	if (fd >= 0)
-		ld.done_fd = eventfd(0, EFD_CLOEXEC);
-	if (ld.done_fd < 0)
+	w.p[SIGNAL].fd = signalfd(-1, &set, SFD_CLOEXEC);
+	w.p[LOADED].fd = w.load.done_fd = eventfd(0, EFD_CLOEXEC);
+	if (w.p[SIGNAL].fd < 0 || w.load.done_fd < 0)
 		rlx_fail(&err, RLX_EIO, "%m");
-	else if (!read_conf(a, &c, &err) && !start(s, &ld, c, &err))
-		rc = supervise(s, &ld, fd);
+	else if (!read_conf(a, &c, &err) && !start(&w, c, &err))
+		rc = supervise(&w);
 	if (err.status)
 		log_event(LOG_ERROR, "cannot start", L_STR("error", err.text));
-	if (ld.running)
-		pthread_join(ld.thread, NULL);
+	if (w.load.running)
+		pthread_join(w.load.thread, NULL);
 	server_close(s);
-	if (ld.done_fd >= 0)
-		close(ld.done_fd);
-	if (fd >= 0)
-		close(fd);
+	if (w.load.done_fd >= 0)
+		close(w.load.done_fd);
+	if (w.p[SIGNAL].fd >= 0)
+		close(w.p[SIGNAL].fd);
 	log_event(LOG_NOTE, "ended", L_INT("status", rc));
 	rlx_free(s);
 	return rc;

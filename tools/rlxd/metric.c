@@ -6,6 +6,7 @@
 
 #include "base/proc.h"
 #include "rlx/arena.h"
+#include "tools/rlxd/baton.h"
 #include "tools/rlxd/channel.h"
 #include "tools/rlxd/metric.h"
 #include "tools/rlxd/req.h"
@@ -253,6 +254,14 @@ static void print_tls(struct server *s, struct obuf *o)
 		 (long long)atomic_load(&metrics.kernel_receives));
 }
 
+static void print_standby(struct server *s, struct obuf *o)
+{
+	one(o, "rlxd_standby_ready", "gauge", "1 while another server stands by.",
+	    baton_is_wanted());
+	one(o, "rlxd_took_over", "gauge", "1 if this server stood by until another one ended.",
+	    atomic_load(&s->took_over));
+}
+
 void metrics_print(struct server *s, struct obuf *o)
 {
 	struct model_set *set;
@@ -261,6 +270,8 @@ void metrics_print(struct server *s, struct obuf *o)
 	set = model_set_get(s->set);
 	pthread_mutex_unlock(&s->lock);
 	one(o, "rlxd_ready", "gauge", "1 while requests are taken.", atomic_load(&s->ready));
+	if (s->standby)
+		print_standby(s, o);
 	print_requests(o);
 	print_models(set, o);
 	channels_print(s, o);

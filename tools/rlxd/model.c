@@ -173,8 +173,8 @@ static void model_close(struct model *m)
 	rlx_free(m);
 }
 
-enum rlx_status model_open(const struct conf_model *c, struct crew *crew,
-			   struct model **out, struct rlx_error *err)
+static enum rlx_status load_model(const struct conf_model *c, struct crew *crew, bool awaited,
+				  struct model **out, struct rlx_error *err)
 {
 	struct rlx_error why = { 0 };
 	int64_t begin = now_ns();
@@ -193,6 +193,7 @@ enum rlx_status model_open(const struct conf_model *c, struct crew *crew,
 	pthread_condattr_destroy(&attr);
 	atomic_init(&m->refs, 1);
 	m->crew = crew;
+	m->awaited = awaited;
 	m->loaded = time(NULL);
 	st = copy_conf(m, c, &why);
 	if (!st) {
@@ -239,7 +240,7 @@ struct model *model_find(const struct model_set *s, const char *name)
 }
 
 enum rlx_status model_set_open(const struct conf *c, struct model_set *old,
-			       struct crew *crew, struct model_set **out,
+			       struct crew *crew, bool awaited, struct model_set **out,
 			       struct rlx_error *err)
 {
 	struct model_set *s = rlx_calloc(1, sizeof(*s));
@@ -256,7 +257,7 @@ enum rlx_status model_set_open(const struct conf *c, struct model_set *old,
 		if (was && conf_model_equal(&was->conf, &c->model[i]) && is_current(was))
 			s->model[i] = model_get(was);
 		else
-			st = model_open(&c->model[i], crew, &s->model[i], err);
+			st = load_model(&c->model[i], crew, awaited, &s->model[i], err);
 		s->n += !st;
 	}
 	if (st) {

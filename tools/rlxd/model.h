@@ -130,6 +130,7 @@ struct model {
 	uint64_t		 weight_bytes;
 	struct rlx_store	*store;		/* of its prepared weights; NULL: none */
 	bool			 adopted;	/* it is another process's */
+	bool			 awaited;	/* its first reply, while it is loaded */
 	struct tear_range	 file[MODEL_FILES_MAX];	/* that runs may read */
 	unsigned int		 n_file;
 	atomic_bool		 torn;		/* one of them was cut short */
@@ -153,19 +154,15 @@ struct model_set {
 	struct model	*model[CONF_MODELS_MAX];
 };
 
-/* Load and warm up a model. */
-enum rlx_status __rlx_must_check
-model_open(const struct conf_model *c, struct crew *crew, struct model **out,
-	   struct rlx_error *err);
 struct model *model_get(struct model *m);
 void model_put(struct model *m);
 
 /*
  * The models of @c; those that @old has in the same form are shared with it. All
- * or nothing.
+ * or nothing. @awaited: somebody may wait for the first reply already.
  */
 enum rlx_status __rlx_must_check
-model_set_open(const struct conf *c, struct model_set *old, struct crew *crew,
+model_set_open(const struct conf *c, struct model_set *old, struct crew *crew, bool awaited,
 	       struct model_set **out, struct rlx_error *err);
 struct model_set *model_set_get(struct model_set *s);
 void model_set_put(struct model_set *s);

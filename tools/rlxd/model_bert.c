@@ -365,8 +365,10 @@ static enum rlx_status bert_replica_open(struct replica *r, struct rlx_error *er
 		if (!st)
 			st = open_slot(&br->many[i], p->many[i], br, err);
 	}
-	/* With kept weights somebody waits already: a run of its own would be in the way. */
-	return st || is_sealed(r->model->store) ? st : warm_up(r->model, br, err);
+	/* With kept weights who waits gets a reply sooner than from a run of its own. */
+	if (st || (r->model->awaited && is_sealed(r->model->store)))
+		return st;
+	return warm_up(r->model, br, err);
 }
 
 /* Rows of one bucket: a longer one would make the others pay for its length. */

@@ -30,6 +30,8 @@ struct client {
 struct server {
 	struct conf_server	 limits;	/* as it was at the start; its strings are gone */
 	bool			 may_tls;	/* likewise: a certificate and a key are there */
+	bool			 standby;	/* serves in turn with others: there is a baton */
+	atomic_bool		 took_over;	/* from one of them */
 	struct listener		 listener[LISTENERS_MAX];
 	unsigned int		 n_listener;
 	struct loop		*loop;		/* n_loop of them */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "tools/rlxd/baton.h"
 #include "tools/rlxd/channel.h"
 #include "tools/rlxd/crew.h"
 #include "tools/rlxd/keep.h"
@@ -44,6 +45,27 @@ static enum rlx_status listen_kept(const struct conf_listen *cl, struct listener
 	return RLX_OK;
 }
 
+/*
+ * A process that was killed may hold the address for some moments more, until the
+ * kernel has taken its ring apart; one that starts beside us may have it kept soon.
+ */
+static enum rlx_status open_listener(const struct conf_listen *cl, struct listener *out,
+				     struct rlx_error *err)
+{
+	int64_t end = now_ns() + 3000000000;
+	struct rlx_error why;
+	enum rlx_status st;
+
+	for (;;) {
+		why = (struct rlx_error){ 0 };
+		st = keep_sockets() ? listen_kept(cl, out, &why) : listen_open(cl, out, &why);
+		if (st != RLX_EBUSY || now_ns() > end)
+			break;
+		usleep(20000);
+	}
+	return st ? rlx_fail(err, st, "%s", why.text) : RLX_OK;
+}
+
 static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
 				      struct rlx_error *err)
 {
@@ -64,13 +86,12 @@ static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
 	for (i = 0; !st && i < s->limits.n_listen; i++) {
 		if (s->n_listener == LISTENERS_MAX)
 			return rlx_fail(err, RLX_ERANGE, "more than %d addresses", LISTENERS_MAX);
-		st = (keep_sockets() ? listen_kept : listen_open)
-			(&s->limits.listen[i], &s->listener[s->n_listener++], err);
+		st = open_listener(&s->limits.listen[i], &s->listener[s->n_listener++], err);
 	}
 	if (!st && !s->n_listener)
 		st = conf_listen(default_listen, strlen(default_listen), &def, err);
 	if (!st && !s->n_listener)
-		st = listen_open(&def, &s->listener[s->n_listener++], err);
+		st = open_listener(&def, &s->listener[s->n_listener++], err);
 	for (i = 0; !st && i < s->n_listener; i++)
 		log_event(LOG_NOTE, "listening", L_STR("address", s->listener[i].name));
 	return st;
@@ -122,6 +143,7 @@ static void raise_limits(void)
 enum rlx_status server_open(struct server *s, struct conf *c, unsigned int n_passed,
 			    struct rlx_error *err)
 {
+	struct rlx_error why = { 0 };
 	enum rlx_status st;
 
 	pthread_mutex_init(&s->lock, NULL);
@@ -138,6 +160,9 @@ enum rlx_status server_open(struct server *s, struct conf *c, unsigned int n_pas
 	raise_limits();
 	node_setup("/sys/devices/system/node");
 	keep_setup(c->server.keeper, n_passed);
+	s->standby = c->server.standby && !baton_open(&why);
+	if (why.status)
+		log_event(LOG_WARN, "cannot stand by", L_STR("error", why.text));
 	st = region_setup(err);
 	if (!st)
 		st = crew_open(2, &s->crew, err);

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: MIT
+"""rlxd --keeper and the words of its socket, and clients that outlive servers."""
+import http.client
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+
+from rlxd import RLXD, read_all, wait_for
+
+MSG = struct.Struct("<IHHIiIIIIIIIIQQ128s")     # struct rlx_wire_msg
+MAGIC, VERSION, KEEP = 0x73786c72, 1, 7
+GET, PUT, DROP, LIST, OK, NONE, OTHER, FULL = range(8)
+
+
+class Keeper:
+    def __init__(self):
+        self.dir = tempfile.TemporaryDirectory(prefix="rlxd-keeper-")
+        self.path = self.dir.name + "/keeper"
+        self.proc = subprocess.Popen([RLXD, "--keeper", self.path], stderr=subprocess.PIPE,
+                                     text=True)
+        self.lines = []
+        threading.Thread(target=self._read, daemon=True).start()
+        wait_for(lambda: any("event=keeping" in ln for ln in self.lines))
+
+    def _read(self):
+        for line in self.proc.stderr:
+            self.lines.append(line.rstrip("\n"))
+
+    def conf(self):
+        return "keeper = %s\n" % self.path
+
+    def connect(self):
+        c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        c.settimeout(10)
+        c.connect(self.path)
+        return c
+
+    def ask(self, op, name="", version=0, fd=-1):
+        """What it answers: op, name, version, descriptor."""
+        c = self.connect()
+        text = MSG.pack(MAGIC, VERSION, KEEP, 0, 0, op, 0, 0, 0, 0, 0, 0, 0, version, 0,
+                        name.encode())
+        if fd >= 0:
+            socket.send_fds(c, [text], [fd])
+        else:
+            c.send(text)
+        data, fds, _, _ = socket.recv_fds(c, 4096, 4)
+        c.close()
+        m = MSG.unpack(data)
+        return m[5], m[15].split(b"\0")[0].decode(), m[13], fds[0] if fds else -1
+
+    def names(self):
+        out = []
+        while True:
+            op, name, _, _ = self.ask(LIST, version=len(out))
+            if op != OK:
+                return out
+            out.append(name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.proc.terminate()
+        assert self.proc.wait(20) == 0
+        assert not os.path.exists(self.path)
+        self.dir.cleanup()
+
+
+TEXTS = ["a", "hello world", "word " * 50]
+
+
+def free_port():
+    s = socket.socket()
+    s.bind(("127.0.0.1", 0))
+    port = s.getsockname()[1]
+    s.close()
+    return port
+
+
+def adopted(s, model="minilm"):
+    return s.metric('rlxd_weights_adopted{model="%s"}' % model)
+
+
+def weights_of(pid):
+    """Inodes of the arenas with weights that a process maps."""
+    with open("/proc/%d/maps" % pid) as f:
+        return {int(ln.split()[4]) for ln in f if "memfd:rlx-rlxd-weights" in ln}
+
+
+class Clients:
+    """
+    Ask all the time, over any number of servers. A reply that came is right; one that
+    was lost with its server is asked for again, and nobody is ever turned away. They
+    stay connected.
+    """
+
+    def __init__(self, port, want, n=4):
+        self.port, self.want = port, want
+        self.end, self.done, self.again, self.bad = False, 0, 0, []
+        self.lock = threading.Lock()
+        self.threads = [threading.Thread(target=self._run, args=(i,)) for i in range(n)]
+        for t in self.threads:
+            t.start()
+
+    def _ask(self, c, text):
+        body = json.dumps({"model": "minilm", "input": text}).encode()
+        c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+                  % len(body) + body)
+        out = b""
+        while b"\r\n\r\n" not in out:
+            b = c.recv(65536)
+            if not b:
+                raise ConnectionResetError("nothing came")
+            out += b
+        head, out = out.split(b"\r\n\r\n", 1)
+        n = int(re.search(rb"(?i)content-length: (\d+)", head).group(1))
+        while len(out) < n:
+            b = c.recv(65536)
+            if not b:
+                raise ConnectionResetError("half a reply")
+            out += b
+        return int(head[9:12]), out
+
+    def _run(self, seed):
+        texts, c, k = list(self.want), None, seed
+        while not self.end:
+            text = texts[k % len(texts)]
+            k += 1
+            while not self.end:
+                try:
+                    if c is None:
+                        c = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+                    st, body = self._ask(c, text)
+                except ConnectionRefusedError:
+                    self.bad.append("refused")
+                    return
+                except OSError:
+                    if c:
+                        c.close()
+                    c = None
+                    with self.lock:
+                        self.again += 1
+                    continue
+                if st != 503:
+                    break
+                with self.lock:     # a machine so busy that loading took over a second
+                    self.again += 1
+                time.sleep(0.05)
+            else:
+                break
+            if st != 200:
+                self.bad.append("%d %s" % (st, body[:200]))
+                continue
+            got = json.loads(body)["data"][0]["embedding"]
+            if max(abs(a - b) for a, b in zip(got, self.want[text])) > 2e-6:
+                self.bad.append("a wrong vector")
+            with self.lock:
+                self.done += 1
+        if c:
+            c.close()
+
+    def stop(self):
+        self.end = True
+        for t in self.threads:
+            t.join()
+        assert not self.bad, self.bad[:3]
+
+
+def is_ready(port):
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    try:
+        c.request("GET", "/healthz")
+        return c.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        c.close()
+
+
+def first_reply(port, start):
+    """Milliseconds from now, when @start begins a server, to a right reply."""
+    body = json.dumps({"model": "minilm", "input": "hello world"}).encode()
+    begin = time.monotonic()
+    start()
+    out = b""
+    # The one that dies may still have taken the connection; a slow start tells 503.
+    while not out.startswith(b"HTTP/1.1 200"):
+        assert not out or out.startswith(b"HTTP/1.1 503"), out[:200]
+        c = socket.create_connection(("127.0.0.1", port), timeout=60)
+        try:
+            c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                      b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            out = read_all(c)
+        except OSError:
+            pass
+        c.close()
+    return (time.monotonic() - begin) * 1e3, out.split(b"\r\n\r\n", 1)[1]

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+/* A robust lock in memory that servers share, and a thread that holds it. */
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "serve/region.h"
+#include "tools/rlxd/baton.h"
+#include "tools/rlxd/keep.h"
+#include "tools/rlxd/region.h"
+
+static const char name[] = "baton";
+static const uint64_t layout = 0x31307461626c7872;
+
+struct baton {
+	uint64_t		layout, bytes;	/* another build's may differ */
+	/*
+	 * Who holds the first serves. Who waits for it holds the second: that is how
+	 * others see that somebody waits.
+	 */
+	pthread_mutex_t		serve, next;
+	_Atomic(uint64_t)	changes;
+};
+
+static struct baton *shared;
+static int ours_fd = -1;
+static sem_t passed;
+
+static enum rlx_status make(struct rlx_region *r, struct rlx_error *err)
+{
+	enum rlx_status st = rlx_region_new(r, "rlxd-baton", sizeof(*shared), false, err);
+	pthread_mutexattr_t a;
+	struct baton *b = r->base;
+
+	if (st)
+		return st;
+	pthread_mutexattr_init(&a);
+	pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);
+	pthread_mutex_init(&b->serve, &a);
+	pthread_mutex_init(&b->next, &a);
+	pthread_mutexattr_destroy(&a);
+	b->layout = layout;
+	b->bytes = sizeof(*b);
+	return RLX_OK;
+}
+
+/* One that is kept, @fd, which is closed. */
+static enum rlx_status adopt(int fd, struct rlx_region *r, struct rlx_error *err)
+{
+	enum rlx_status st = rlx_region_open(r, fd, sizeof(*shared), true, err);
+	const struct baton *b = r->base;
+
+	close(fd);
+	if (st || (b->layout == layout && b->bytes == sizeof(*b)))
+		return st;
+	rlx_region_fini(r);
+	return rlx_fail(err, RLX_EPROTO, "what is kept as %s is of another build", name);
+}
+
+enum rlx_status baton_open(struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+	struct rlx_region r;
+	uint64_t seen;
+	int fd = keep_get(name, &seen);
+
+	if (fd < 0) {
+		st = make(&r, err);
+		if (st)
+			return st;
+		if (!keep_put(name, seen, r.fd, &fd) && fd < 0)
+			st = rlx_fail(err, RLX_EIO, "the keeper does not keep it");
+		/* Two servers began at once: it is the first one's. */
+		if (st || fd >= 0) {
+			rlx_region_fini(&r);
+		} else {
+			close(r.fd);
+			r.fd = -1;
+		}
+	}
+	if (fd >= 0)
+		st = adopt(fd, &r, err);
+	if (!st)
+		shared = r.base;
+	return st;
+}
+
+/* Whoever held it may have died: there is nothing that it could have left half done. */
+static bool is_taken(pthread_mutex_t *m, int rc)
+{
+	if (rc == EOWNERDEAD)
+		rc = pthread_mutex_consistent(m);
+	return !rc;
+}
+
+static bool is_busy(pthread_mutex_t *m)
+{
+	if (!is_taken(m, pthread_mutex_trylock(m)))
+		return true;
+	pthread_mutex_unlock(m);
+	return false;
+}
+
+bool baton_is_held(void)
+{
+	return is_busy(&shared->serve);
+}
+
+bool baton_is_wanted(void)
+{
+	return is_busy(&shared->next);
+}
+
+/* Lives as long as the process: what it holds is free when it ends. */
+static void *baton_main(void *ctx)
+{
+	bool next;
+
+	(void)ctx;
+	region_thread_signals();
+	next = is_taken(&shared->next, pthread_mutex_lock(&shared->next));
+	is_taken(&shared->serve, pthread_mutex_lock(&shared->serve));
+	if (next)
+		pthread_mutex_unlock(&shared->next);
+	eventfd_write(ours_fd, 1);
+	while (sem_wait(&passed))
+		;
+	pthread_mutex_unlock(&shared->serve);
+	return NULL;
+}
+
+enum rlx_status baton_want(int *out_fd, struct rlx_error *err)
+{
+	pthread_t thread;
+	int rc;
+
+	ours_fd = eventfd(0, EFD_CLOEXEC);
+	if (ours_fd < 0)
+		return rlx_fail(err, RLX_EIO, "eventfd: %m");
+	sem_init(&passed, 0, 0);
+	rc = pthread_create(&thread, NULL, baton_main, NULL);
+	if (rc)
+		return rlx_fail(err, RLX_ENOMEM, "cannot start a thread: %s", strerror(rc));
+	pthread_setname_np(thread, "rlxd-baton");
+	/* It may stand in line to the end: nobody can join it. */
+	pthread_detach(thread);
+	*out_fd = ours_fd;
+	return RLX_OK;
+}
+
+void baton_pass(void)
+{
+	sem_post(&passed);
+}
+
+uint64_t baton_changes(void)
+{
+	return atomic_load(&shared->changes);
+}
+
+void baton_changed(void)
+{
+	atomic_fetch_add(&shared->changes, 1);
+}
