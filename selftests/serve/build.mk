@@ -40,13 +40,13 @@ serve-inproc: $(SERVE_INPROC)
 check-serve:
 	$(Q)tools/setup.sh serve
 	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
-	$(Q)+$(SUBMAKE) serve-inproc
+	$(Q)+$(SUBMAKE) serve-inproc emu
 	$(Q)+$(FUZZ_MAKE) fuzz-serve
 	$(Q)tools/fetch-models.sh minilm
 	$(Q)+$(SUBMAKE) $(BUILD)/models/minilm.onnx
 	$(Q)selftests/serve/venv.sh
-	$(Q)$(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %') $(SERVE_INPROC) \
-		selftests/serve/fuzz/run.sh
+	$(Q)$(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %') '$(SERVE_RUN) gpu' \
+		$(SERVE_INPROC) selftests/serve/fuzz/run.sh
 
 # The same with the daemon under the sanitizers; kernels go without.
 asan-serve: export ASAN_OPTIONS := allocator_may_return_null=1

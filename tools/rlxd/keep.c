@@ -30,9 +30,23 @@ bool keep_sockets(void)
 	return keeper != NULL;
 }
 
+/* The model that what is kept by @name is of; NULL: none. */
+static const char *model_of(const char *name)
+{
+	static const char *const prefix[] = { KEEP_WEIGHTS, KEEP_RESIDENT };
+	size_t i, n;
+
+	for (i = 0; i < sizeof(prefix) / sizeof(prefix[0]); i++) {
+		n = strlen(prefix[i]);
+		if (!strncmp(name, prefix[i], n))
+			return name + n;
+	}
+	return NULL;
+}
+
 bool keep_is_kept(unsigned int i)
 {
-	return !strncmp(notify_fd_name(i), KEEP_WEIGHTS, strlen(KEEP_WEIGHTS));
+	return model_of(notify_fd_name(i)) != NULL;
 }
 
 static enum rlx_status exchange(int fd, struct rlx_wire_msg *m, int pass, int *out_pass,
@@ -141,14 +155,14 @@ static bool name_at(uint64_t i, struct rlx_wire_msg *m)
 
 void keep_prune(bool (*wanted)(void *ctx, const char *model), void *ctx)
 {
-	size_t n = strlen(KEEP_WEIGHTS);
 	struct rlx_wire_msg m;
+	const char *model;
 	uint64_t i = 0;
 
 	while (name_at(i, &m)) {
+		model = model_of(m.text);
 		/* At the keeper the next one takes the place of one that went. */
-		if (strncmp(m.text, KEEP_WEIGHTS, n) || wanted(ctx, m.text + n) ||
-		    !keep_drop(m.text) || !keeper)
+		if (!model || wanted(ctx, model) || !keep_drop(m.text) || !keeper)
 			i++;
 	}
 }

@@ -13,8 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What names of weights begin with. */
+/* What names of weights begin with, and those of their place in a GPU's memory. */
 #define KEEP_WEIGHTS	"weights-"
+#define KEEP_RESIDENT	"resident-"
 
 enum keep_op {
 	KEEP_GET,	/* the descriptor of that name */

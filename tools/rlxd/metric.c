@@ -177,6 +177,11 @@ static void print_weights(const struct model_set *set, struct obuf *o)
 	for (i = 0; i < set->n; i++)
 		obuf_fmt(o, "rlxd_weights_adopted{model=\"%s\"} %d\n", set->model[i]->name,
 			 set->model[i]->adopted);
+	metric_head(o, "rlxd_weights_resident", "gauge",
+		    "They are in a GPU's memory once, for all servers that keep them together.");
+	for (i = 0; i < set->n; i++)
+		obuf_fmt(o, "rlxd_weights_resident{model=\"%s\"} %d\n", set->model[i]->name,
+			 set->model[i]->resident != NULL);
 	metric_head(o, "rlxd_weights_bytes", "gauge",
 		    "Prepared weights in memory that others can map.");
 	for (i = 0; i < set->n; i++) {

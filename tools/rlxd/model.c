@@ -7,6 +7,8 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "rlx/resident.h"
+#include "rt/rt.h"
 #include "tools/rlxd/crew.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"
@@ -165,7 +167,9 @@ static enum rlx_status load_whole(struct model *m, struct rlx_error *err)
 static void model_close(struct model *m)
 {
 	unload(m);
+	rlx_resident_put(m->resident);
 	rlx_store_put(m->store);
+	rlx_device_put(m->device);
 	queue_fini(m);
 	pthread_cond_destroy(&m->more);
 	pthread_mutex_destroy(&m->lock);
@@ -202,6 +206,9 @@ static enum rlx_status load_model(const struct conf_model *c, struct crew *crew,
 		m->kind = kind_of(&m->conf, &why);
 		st = why.status;
 	}
+	if (!st)
+		st = rlx_device_get(rlx_device_choice(m->conf.device),
+				    (unsigned int)m->conf.threads, &m->device, &why);
 	if (!st)
 		st = load_whole(m, &why);
 	if (st) {

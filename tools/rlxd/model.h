@@ -120,6 +120,7 @@ struct model {
 	void			*state;		/* the kind's */
 	atomic_uint		 refs;
 	struct crew		*crew;
+	struct rlx_device	*device;	/* held, so that it is there before requests are */
 	struct file_mark	 mark[3];
 	struct tensor_desc	 in[MODEL_IO_MAX], out[MODEL_IO_MAX];
 	unsigned int		 n_in, n_out;
@@ -129,6 +130,7 @@ struct model {
 	int64_t			 load_ns;
 	uint64_t		 weight_bytes;
 	struct rlx_store	*store;		/* of its prepared weights; NULL: none */
+	struct rlx_resident	*resident;	/* they are in a GPU's memory for all servers */
 	bool			 adopted;	/* it is another process's */
 	bool			 awaited;	/* its first reply, while it is loaded */
 	struct tear_range	 file[MODEL_FILES_MAX];	/* that runs may read */

@@ -4,14 +4,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "rlx/resident.h"
+#include "rt/rt.h"
 #include "tools/rlxd/keep.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/node.h"
 #include "tools/rlxd/weights.h"
 
-static void name_of(const struct model *m, char out[128])
+static void name_of(const struct model *m, const char *prefix, char out[128])
 {
-	snprintf(out, 128, KEEP_WEIGHTS "%s", m->name);
+	snprintf(out, 128, "%s%s", prefix, m->name);
 }
 
 static void say_no(const struct model *m, const char *why)
@@ -68,8 +70,71 @@ bool weights_are_whole(const struct model *m)
 static void let_go(struct model *m, void (*unload)(struct model *m))
 {
 	unload(m);
+	rlx_resident_put(m->resident);
+	m->resident = NULL;
 	rlx_store_put(m->store);
 	m->store = NULL;
+}
+
+/* By @fd, which is closed, another server's; -1: bring them there. */
+static enum rlx_status take(struct model *m, int fd, struct rlx_error *err)
+{
+	struct rlx_arena *a = rlx_store_arena(m->store);
+	struct rlx_store_info info;
+	enum rlx_status st;
+
+	rlx_store_info(m->store, &info);
+	if (fd < 0)
+		return rlx_resident_new(a, info.bytes, m->conf.device, &m->resident, err);
+	st = rlx_resident_open_fd(a, info.bytes, fd, m->conf.device, &m->resident, err);
+	close(fd);
+	return st;
+}
+
+/*
+ * The sealed weights in the GPU's memory, once for all servers that keep them together:
+ * before programs are compiled, which then use them there. A server that cannot have
+ * that brings a copy of its own; a CPU has no such memory.
+ */
+static void share_on_device(struct model *m)
+{
+	struct rlx_error err = { 0 };
+	enum rlx_status st;
+	int fd, other = -1;
+	uint64_t seen;
+	char name[128];
+
+	if (!m->device->be->resident || m->conf.threads)	/* see rlx_resident_new() */
+		return;
+	name_of(m, KEEP_RESIDENT, name);
+	fd = keep_get(name, &seen);
+	if (fd >= 0 && !take(m, fd, &err)) {
+		log_event(LOG_NOTE, "weights adopted on the device", L_STR("model", m->name));
+		return;
+	}
+	if (fd >= 0)
+		log_event(LOG_NOTE, "weights not adopted on the device",
+			  L_STR("model", m->name), L_STR("why", err.text));
+	err = (struct rlx_error){ 0 };
+	st = take(m, -1, &err);
+	if (!st)
+		st = rlx_resident_fd(m->resident, &fd, &err);
+	if (st) {
+		log_event(LOG_NOTE, "weights are not shared on the device",
+			  L_STR("model", m->name), L_STR("why", err.text));
+		return;
+	}
+	if (keep_put(name, seen, fd, &other))
+		log_event(LOG_NOTE, "weights kept on the device", L_STR("model", m->name));
+	close(fd);
+	if (other < 0)
+		return;
+	/* Two servers began at once. */
+	rlx_resident_put(m->resident);
+	m->resident = NULL;
+	if (take(m, other, &err))
+		log_event(LOG_NOTE, "weights not adopted on the device",
+			  L_STR("model", m->name), L_STR("why", err.text));
 }
 
 /* Seal what was made and have it kept. Gives somebody else's, if they were faster. */
@@ -101,10 +166,11 @@ enum rlx_status weights_load(struct model *m,
 	char name[128];
 	uint64_t seen;
 
-	name_of(m, name);
+	name_of(m, KEEP_WEIGHTS, name);
 	s = adopt(m, keep_get(name, &seen));
 	if (s) {
 		m->store = s;
+		share_on_device(m);
 		st = load(m, err);
 		m->adopted = !st && weights_are_whole(m);
 		if (m->adopted)
@@ -127,6 +193,7 @@ enum rlx_status weights_load(struct model *m,
 		s = rlx_store_get(m->store);
 	let_go(m, unload);
 	m->store = s;
+	share_on_device(m);
 	return load(m, err);
 }
 
@@ -149,7 +216,9 @@ void weights_prune(const struct conf *c, const struct model_set *old)
 
 	for (i = 0; i < old->n; i++)
 		if (!is_named(ctx, old->model[i]->name)) {
-			name_of(old->model[i], name);
+			name_of(old->model[i], KEEP_WEIGHTS, name);
+			keep_drop(name);
+			name_of(old->model[i], KEEP_RESIDENT, name);
 			keep_drop(name);
 		}
 	if (!old->n)

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""Models on a GPU: the emulated one serves what the CPU does; without one that is said."""
+import json
+import os
+import signal
+
+from keeper import DROP, GET, OK, PUT, Keeper
+from rlxd import BUILD, Server, main, test
+
+EMULATOR = os.path.abspath(BUILD + "/test/emu")
+CACHE = os.path.abspath(BUILD + "/emu-cache")
+ENV = {"LD_LIBRARY_PATH": EMULATOR, "RLX_EMU_CACHE": CACHE, "XDG_CACHE_HOME": CACHE}
+DATA = [0.01 * (i % 97) - 0.4 for i in range(2 * 3 * 16 * 16)]
+
+
+def section(model, device):
+    path = os.path.abspath("%s/serve/%s.onnx" % (BUILD, model))
+    return "[model %s]\npath = %s\ndevice = %s\n" % (model, path, device)
+
+
+def infer(s, model="vision"):
+    st, r = s.post("/v2/models/%s/infer" % model, {"inputs": [
+        {"name": "x", "datatype": "FP32", "shape": [2, 3, 16, 16], "data": DATA}]})
+    assert st == 200, r
+    return [o["data"] for o in r["outputs"]]
+
+
+@test
+def a_gpu_that_is_not_there():
+    s = Server(section("vision", "cuda:99"), wait=False)
+    assert s.proc.wait(30) == 1
+    s.reader.join(5)
+    assert "cannot start" in s.log() and "[model vision]: no device 'cuda:99'" in s.log(), s.log()
+
+
+@test
+def the_emulated_gpu_serves():
+    with Server(section("vision", "cpu")) as s:
+        want = infer(s)
+    with Server(section("vision", "cuda"), env=ENV) as s:
+        for _ in range(2):
+            y, n = infer(s)
+            assert max(abs(a - b) for a, b in zip(y, want[0])) < 1e-4, (y, want[0])
+            assert n == want[1]
+        # What is asked wrong is told as elsewhere, and it goes on.
+        st, r = s.post("/v2/models/vision/infer", {"inputs": [
+            {"name": "x", "datatype": "FP32", "shape": [1, 3, 8, 8], "data": [0] * 192}]})
+        assert st == 400 and "shape" in json.dumps(r), (st, r)
+        assert infer(s)[1] == want[1]
+
+
+@test
+def weights_are_on_it_once():
+    """Servers that share a keeper use one copy there, whoever of them dies."""
+    def start(k, name):
+        s = Server(section("fixed", "cuda"), server=k.conf(), env=ENV)
+        assert infer(s, "fixed") == want
+        assert "weights %s on the device" % name in s.log(), s.log()
+        assert s.metric('rlxd_weights_resident{model="fixed"}') == 1
+        assert "not adopted" not in s.log() and "not shared" not in s.log(), s.log()
+        return s
+
+    with Server(section("fixed", "cuda"), env=ENV) as s:     # nobody keeps anything
+        want = infer(s, "fixed")
+    with Keeper() as k:
+        a = start(k, "kept")
+        b = start(k, "adopted")
+        a.proc.kill()
+        a.kill()
+        assert infer(b, "fixed") == want
+        b.proc.kill()
+        b.kill()
+        with start(k, "adopted") as c:
+            assert {"weights-fixed", "resident-fixed"} < set(k.names())
+            # The model goes, and what was kept of it.
+            c.write(section("vision", "cpu"))
+            c.signal(signal.SIGHUP)
+            c.wait_log("event=reloaded", 60)
+            assert not {"weights-fixed", "resident-fixed"} & set(k.names())
+
+
+@test
+def what_is_kept_of_it_is_looked_at():
+    """Something else by that name is not taken, and does no harm."""
+    with Keeper() as k:
+        with Server(section("fixed", "cuda"), server=k.conf(), env=ENV) as s:
+            want = infer(s, "fixed")
+        op, _, version, fd = k.ask(GET, "weights-fixed")
+        assert op == OK
+        assert k.ask(DROP, "resident-fixed")[0] == OK
+        assert k.ask(PUT, "resident-fixed", fd=fd)[0] == OK
+        os.close(fd)
+        for said in "weights not adopted on the device", "weights adopted on the device":
+            with Server(section("fixed", "cuda"), server=k.conf(), env=ENV) as s:
+                assert infer(s, "fixed") == want
+                assert said in s.log(), s.log()
+
+
+main()
