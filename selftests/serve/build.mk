@@ -92,6 +92,7 @@ bench-serve:
 	$(Q)selftests/serve/venv.sh
 	$(Q)+$(SUBMAKE) $(BUILD)/models/minilm.onnx
 	$(Q)selftests/bench/run.sh $(BUILD)/test/bench/channel \
-		'python3 selftests/serve/bench/bench.py'
+		'python3 selftests/serve/bench/bench.py' \
+		'python3 selftests/serve/bench/restart.py'
 
 .PHONY: bench-serve bench-serve-programs
