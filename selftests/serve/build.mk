@@ -65,7 +65,7 @@ asan-serve tsan-serve:
 # RLX_SOAK_MINUTES (20) of load, reloads, vanishing clients and kills.
 soak:
 	$(Q)tools/setup.sh serve
-	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlxd
+	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
 	$(Q)tools/fetch-models.sh minilm
 	$(Q)selftests/serve/venv.sh
 	$(Q)$(RUN) -g $@ -t 7200 '$(SERVE_RUN) soak'

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """
 Minutes of load with reloads, vanishing and hostile clients, then with kills; half of
-the clients come by TLS, whose certificate changes with each reload.
+the clients come by TLS, whose certificate changes with each reload. Others come over a
+channel, and find the next server by themselves.
 
 Each reply is compared with what a quiet server said. In the first three quarters the
 server is not killed: there no request may fail, and at the end neither memory nor
@@ -9,6 +10,7 @@ descriptors may have grown. Then it is killed (SIGKILL) every few seconds and st
 on the same listening socket: a client that lost its connection asks again and must
 get the right reply, and nothing else may fail. A keeper has the weights, which the
 next server adopts unless their files were replaced; now and then it is killed too.
+Another server stands by, follows all reloads, and goes on; or is killed as well.
 """
 import http.client
 import json
@@ -23,6 +25,7 @@ import threading
 import time
 
 import certs
+from channels import Load, address, channel, rlx
 from rlxd import BUILD, ENGINES, RLXD, activated, main, reset, test, wait_for
 
 MINUTES = float(os.environ.get("RLX_SOAK_MINUTES", "20"))
@@ -45,6 +48,7 @@ class Daemon:
             f.write(SECRET)
         os.chmod(dir + "/secret", 0o600)
         self.log = open(dir + "/log", "a")
+        self.channel = address()
         self.write(False)
         self.keep()
         self.start()
@@ -52,10 +56,13 @@ class Daemon:
     def write(self, second):
         with open(self.dir + "/conf.new", "w") as f:
             f.write("[server]\naccess_log = none\nengine = %s\nidle_timeout = 5s\n"
-                    "header_timeout = 2s\nbody_timeout = 5s\nkeeper = %s/keeper\n%s"
+                    "header_timeout = 2s\nbody_timeout = 5s\nkeeper = %s/keeper\n"
+                    "standby = yes\n%s"
                     "[key soak]\nsecret_file = %s/secret\n"
                     "[model minilm]\npath = %s/m\nbuckets = 16 64\n"
-                    % (ENGINES[0], self.dir, certs.options("live"), self.dir, self.dir))
+                    "[model relu]\npath = %s/serve/relu.onnx\n%s"
+                    % (ENGINES[0], self.dir, certs.options("live"), self.dir, self.dir,
+                       os.path.abspath(BUILD), channel(self.channel)))
             if second:
                 f.write("[model second]\npath = %s\n" % os.path.abspath(
                     BUILD + "/serve/vision.onnx"))
@@ -71,10 +78,33 @@ class Daemon:
         self.keeper = subprocess.Popen([RLXD, "--keeper", self.dir + "/keeper"],
                                        stderr=self.log)
 
-    def start(self):
+    def begin(self):
         how = activated(self.ln, self.dir + "/conf")
         how["env"] = dict(os.environ, **how["env"])
-        self.proc = subprocess.Popen(stderr=self.log, **how)
+        return subprocess.Popen(stderr=self.log, **how)
+
+    def start(self):
+        """One that serves, and then one that stands by."""
+        self.proc = self.begin()
+        wait_for(self.ready, 60)
+        self.next = self.begin()
+        wait_for(self.stood_by, 60)
+
+    def stood_by(self):
+        return self.metrics()["rlxd_standby_ready"] == 1
+
+    def kill(self, both):
+        """The one that serves; another one does when this returns."""
+        self.proc.kill()
+        self.proc.wait()
+        if both:
+            self.next.kill()
+            self.next.wait()
+            self.start()
+            return
+        self.proc = self.next
+        wait_for(self.ready, 60)
+        self.next = self.begin()
 
     def client(self, tls=False):
         if tls:
@@ -190,6 +220,18 @@ class Soak:
                 pass
             time.sleep(0.05)
 
+    def vanish_from_channel(self):
+        rng = random.Random(99)
+        while not self.end:
+            p = subprocess.Popen([BUILD + "/bin/rlx", "load", "--to", "channel:" + self.d.channel,
+                                  "--model", "relu", "--size", "4", "--size", "32",
+                                  "--connections", "3", "--rate", "300"], stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
+            time.sleep(rng.random() * 2)
+            p.kill()
+            p.wait()
+            self.vanished += 1
+
     def reload(self):
         n = 0
         while not self.end:
@@ -207,7 +249,9 @@ class Soak:
     def run(self):
         threads = [threading.Thread(target=self.good, args=(i,)) for i in range(4)]
         threads += [threading.Thread(target=self.vanish, args=(i,)) for i in range(2)]
-        threads.append(threading.Thread(target=self.reload))
+        threads += [threading.Thread(target=t)
+                    for t in (self.vanish_from_channel, self.reload)]
+        loads = [Load(self.d.channel, flags=rlx.RECOVER_ALL, pause=0.01) for _ in range(2)]
         for t in threads:
             t.start()
         try:
@@ -217,6 +261,7 @@ class Soak:
             self.end = True
             for t in threads:
                 t.join()
+        self.channel = sum(ld.stop() for ld in loads)
 
     def settled(self):
         """The least of some readings: requests under way come and go."""
@@ -246,15 +291,13 @@ class Soak:
         while time.monotonic() < end:
             time.sleep(random.random() * 4 + 1)
             with self.up:
-                self.d.proc.kill()
-                self.d.proc.wait()
-                self.d.start()
+                self.d.kill(random.random() < 0.2)
                 self.killed += 1
-                wait_for(self.d.ready, 60)
-                if random.random() < 0.1:
+                if random.random() < 0.15:
                     self.d.keeper.kill()
                     self.d.keeper.wait()
                     self.d.keep()
+                    self.d.kill(True)       # they are of the former keeper
         assert not self.bad, self.bad[:5]
 
 
@@ -267,16 +310,20 @@ def soak():
             wait_for(d.ready, 60)
             s = Soak(d)
             s.run()
-            print("# %d replies right, %d asked again, %d reloads, %d kills, %d vanished, "
-                  "weights adopted %d times"
-                  % (s.ok, s.again, s.reloads, s.killed, s.vanished, d.adopted()))
+            print("# %d replies right and %d over channels, %d asked again, %d reloads, "
+                  "%d kills, %d vanished, weights adopted %d times"
+                  % (s.ok, s.channel, s.again, s.reloads, s.killed, s.vanished, d.adopted()))
             assert not s.bad, s.bad[:5]
             assert s.ok > 100 and s.killed and s.reloads and s.vanished and d.adopted()
-            d.proc.send_signal(signal.SIGTERM)
-            assert d.proc.wait(60) == 0
+            assert s.channel > 100
+            for what in ("clients", "arenas", "arena_bytes"):
+                wait_for(lambda: d.metrics()['rlxd_channel_%s{channel="c"}' % what] == 0)
+            for p in (d.next, d.proc):
+                p.send_signal(signal.SIGTERM)
+                assert p.wait(60) == 0
         finally:
-            d.proc.kill()
-            d.keeper.kill()
+            for p in (d.next, d.proc, d.keeper):
+                p.kill()
             d.log.flush()
             with open(tmp + "/log") as f:
                 lines = [ln for ln in f if "level=error" in ln or "Sanitizer" in ln]
