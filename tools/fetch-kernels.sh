@@ -30,7 +30,8 @@ say() { printf 'fetch-kernels: %s\n' "$*" >&2; }
 module_dirs='*/kernel/drivers/gpu/drm/drm*.ko* */kernel/drivers/gpu/drm/vgem/*
 */kernel/net/9p/9pnet.ko* */kernel/net/9p/9pnet_virtio.ko* */kernel/fs/9p/*
 */kernel/fs/netfs/* */kernel/fs/fscache/* */kernel/drivers/block/ublk_drv.ko*
-*/kernel/drivers/block/brd.ko*
+*/kernel/drivers/block/brd.ko* */kernel/net/tls/tls.ko* */kernel/crypto/g*.ko*
+*/kernel/crypto/crypto_null.ko* */kernel/lib/crypto/gf128mul.ko*
 */kernel/drivers/virtio/virtio.ko* */kernel/drivers/virtio/virtio_[pr]*'
 
 candidate() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [0-9]'; }
@@ -141,6 +142,7 @@ unpack()
 		place_modules "$1"
 	done
 	rm -rf "${1:?}/raw" "$1/deb" "$1/usr/share"
+	printf '%s\n' "$module_dirs" >"$1/module_dirs"
 	printf '%s-%s\n' "$2" "$arch" >"$1/release"
 }
 
@@ -151,11 +153,17 @@ download()
 		>"$1/log" 2>&1
 }
 
+# Is a tree whole, with the modules that are wanted today?
+has_all()
+{
+	[ -f "$1/release" ] && [ "$(cat "$1/module_dirs" 2>/dev/null)" = "$module_dirs" ]
+}
+
 # fetch_release SERIES RELEASE: the unpacked tree at $cache/RELEASE
 fetch_release()
 {
 	final=$cache/$2
-	[ -f "$final/release" ] && return
+	has_all "$final" && return
 	pkgs="linux-headers-$2-$arch $(depends_of "linux-headers-$2-$arch") \
 		$(image_of "$2")"
 	tmp=$(mktemp -d "$cache/tmp.XXXXXX") && chmod 755 "$tmp" || return 1
@@ -174,15 +182,17 @@ fetch_release()
 		rm -rf "$tmp"
 		return 1
 	fi
-	rm -rf "$final" "$tmp/log"
+	rm -rf "$tmp/log"
+	[ ! -d "$final" ] || mv "$final" "$tmp.old"
 	mv "$tmp" "$final"
+	rm -rf "$tmp.old"
 	tmp=
 }
 
 fetch_series()
 {
 	link=$BUILD/kernels/$1
-	[ -z "$probe" ] && [ -f "$link/release" ] && return
+	[ -z "$probe" ] && has_all "$link" && return
 	command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || {
 		say "linux $1: this system has no apt"
 		return 1

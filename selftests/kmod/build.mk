@@ -82,14 +82,15 @@ run_suites = selftests/run.sh -g $@ -t 3600 $(1) \
 
 check-kmod:
 	$(Q)tools/setup.sh kmod
-	$(Q)tools/setup.sh rlxd
+	$(Q)tools/setup.sh serve
 	$(Q)+$(SUBMAKE) kernels kmod-tests $(BUILD)/bin/rlx-static $(BUILD)/bin/rlxd-static \
+		$(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1 \
 		$(KMOD_STOCK:%=kmod-%)
-	$(Q)tools/setup.sh demo; tools/fetch-models.sh minilm || :
+	$(Q)tools/fetch-models.sh minilm; selftests/serve/venv.sh || :
 	$(Q)$(call run_suites,selftests/kmod/matrix.sh selftests/kmod/spin/run.sh \
 		selftests/slot/mutants.sh 'selftests/kmod/gate.sh 6.12' \
 		'selftests/kmod/demo.sh 6.12' 'selftests/kmod/serve.sh 6.12' \
-		'selftests/kmod/refused.sh 6.12',$(KMOD_STOCK))
+		'selftests/kmod/systemd.sh 6.12' 'selftests/kmod/refused.sh 6.12',$(KMOD_STOCK))
 
 check-kmod-debug:
 	$(Q)tools/setup.sh kmod

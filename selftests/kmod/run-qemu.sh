@@ -13,7 +13,10 @@
 #   -u UID       who runs the programs that do not say (0)
 #   -a WORDS     more for the kernel's command line
 #   -f SRC:DST   a file or folder for the guest, absolute there; may be repeated
+#   -b FILE      a program of this machine, with the libraries it is linked with, where
+#                they are here; may be repeated
 #   -l NAMES     modules of the kernel to load first (as vgem), by commas
+#   -r           this machine's files, to be mounted, read-only, by 9p with the tag "host"
 #   -K FILE      a module of KUnit suites; may be repeated
 #   -x           without the options that make the kernel slow and strict
 #   -n NAME      names the log folder, $BUILD/test-log/kmod/NAME (KERNEL)
@@ -28,11 +31,11 @@ set -u
 BUILD=${BUILD:-build}
 here=$(cd "$(dirname "$0")" && pwd)
 kernel=6.12 ko='' params=- limit=600 each=60 mem=2048 cpus=2 nodes=1 uid=0 append=''
-files='' load='' kunit='' strict=1 name='' shell='' names=''
+files='' binaries='' load='' kunit='' strict=1 name='' shell='' names='' host=''
 nl='
 '
 
-while getopts k:o:p:t:T:m:c:N:u:a:f:l:K:xn:i o; do
+while getopts k:o:p:t:T:m:c:N:u:a:f:b:l:rK:xn:i o; do
 	case $o in
 	k)	kernel=$OPTARG ;;
 	o)	ko=$OPTARG ;;
@@ -45,7 +48,9 @@ while getopts k:o:p:t:T:m:c:N:u:a:f:l:K:xn:i o; do
 	u)	uid=$OPTARG ;;
 	a)	append=$OPTARG ;;
 	f)	files=$files$OPTARG$nl ;;
+	b)	binaries="$binaries $OPTARG" ;;
 	l)	load=$load,$OPTARG ;;
+	r)	host=1 load=$load,9p,9pnet_virtio ;;
 	K)	kunit=$kunit$OPTARG$nl ;;
 	x)	strict='' ;;
 	n)	name=$OPTARG ;;
@@ -149,6 +154,18 @@ add_files()
 	done
 }
 
+# What -b names, after the links that lead to it.
+add_binaries()
+{
+	for f in $binaries; do
+		echo "$f"
+		ldd "$f" | sed -n 's,^[^/]*\(/[^ ]*\).*,\1,p'
+	done | sort -u | while read -r f; do
+		mkdir -p "$top$(dirname "$f")"
+		cp -L "$f" "$top$f" || exit 1
+	done
+}
+
 # The initramfs: the base, and this run's own archive behind it.
 make_guest()
 {
@@ -157,7 +174,7 @@ make_guest()
 	mkdir -p "$top/rig/bin" "$BUILD/kmod/guest"
 	: >"$top/list"
 	make_base
-	add_files || die "could not copy a file for the guest"
+	add_files && add_binaries || die "could not copy a file for the guest"
 	for cmd; do
 		add_program "$cmd"
 	done
@@ -222,6 +239,8 @@ boot()
 	set -- -accel tcg,thread=multi -cpu max -smp "$cpus,sockets=$nodes" -m "$mem" \
 		-nodefaults -no-user-config -display none -no-reboot \
 		-kernel "$image" -initrd "$log/initrd" $(nodes)
+	[ -z "$host" ] || set -- "$@" -virtfs \
+		local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap
 	if [ -n "$shell" ]; then
 		qemu-system-x86_64 "$@" -serial mon:stdio -serial null \
 			-append "$words rig.shell"

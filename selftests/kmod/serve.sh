@@ -1,6 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Runs rlxd in a guest of KERNEL, with clients over channels of the module.
+# Runs rlxd in a guest of KERNEL: clients over channels of the module, TLS that the
+# kernel does, weights that outlive a server, replicas on two nodes of memory. Then the
+# tests of channels, selftests/serve/channel.py, over channels of the module.
 #
 #   selftests/kmod/serve.sh KERNEL
 set -u
@@ -20,12 +22,26 @@ skip()
 }
 
 [ -f "$BUILD/kernels/$kernel/vmlinuz" ] || skip "no kernel $kernel"
+[ -f "$BUILD/models/minilm/model.safetensors" ] || skip "no model minilm"
+[ -f "$BUILD/serve-venv/made-of" ] || skip "no packages of Python"
 
-# y = relu(x) for a matrix of any size, as selftests/serve/vision.py writes it.
-base64 -d >"$tmp/relu.onnx" <<EOF
-CAg6QgoMCgF4EgF5IgRSZWx1EgRyZWx1WhUKAXgSEAoOCAESCgoDEgFuCgMS
-AW1iFQoBeRIQCg4IARIKCgMSAW4KAxIBbUIECgAQEQ==
-EOF
-selftests/kmod/run-qemu.sh -k "$kernel" -n "serve-$kernel" -t 400 -T 200 \
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost \
+	-keyout "$tmp/tls.key" -out "$tmp/tls.pem" 2>/dev/null || exit 1
+
+# Those have an encoder that an emulated processor is up to.
+"$BUILD/serve-venv/bin/python" selftests/serve/small.py "$BUILD/models/minilm" \
+	"$tmp/encoder" || exit 1
+{
+	echo "cd '$PWD' && export PATH='$PATH' BUILD='$BUILD'"
+	echo "export RLXD_TRANSPORT=kmod RLXD_MINILM='$tmp/encoder' TMPDIR=/dev/shm"
+	echo "exec selftests/serve/run.sh channel"
+} >"$tmp/channel"
+
+# The command openssl is the guest's TLS client.
+selftests/kmod/run-qemu.sh -k "$kernel" -n "serve-$kernel" -t 800 -T 400 -N 2 \
 	-f "$BUILD/bin/rlx-static:/demo/rlx" -f "$BUILD/bin/rlxd-static:/demo/rlxd" \
-	-f "$tmp/relu.onnx:/demo/relu.onnx" selftests/kmod/serve-guest
+	-f "$BUILD/serve/relu.onnx:/demo/relu.onnx" -f "$BUILD/models/minilm:/demo/minilm" \
+	-f "$tmp/tls.pem:/demo/tls.pem" -f "$tmp/tls.key:/demo/tls.key" \
+	-f "$tmp/channel:/demo/channel" -r \
+	-l tls,ghash-generic,gcm -b "$(command -v openssl)" selftests/kmod/serve-guest \
+	selftests/kmod/channel-guest

@@ -16,7 +16,7 @@ import traceback
 
 BUILD = os.environ.get("BUILD", "build")
 RLXD = os.environ.get("RLXD", BUILD + "/bin/rlxd")
-MINILM = BUILD + "/models/minilm"
+MINILM = os.environ.get("RLXD_MINILM", BUILD + "/models/minilm")
 ENGINES = os.environ.get("RLXD_ENGINES", "io_uring epoll").split()
 
 
