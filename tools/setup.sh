@@ -26,7 +26,7 @@ kmod_pkgs="$kmod_pkgs pahole qemu-system-x86 sparse spin systemd xz-utils zstd"
 hip_pkgs="$build_pkgs hipcc"
 deb_pkgs="$build_pkgs binutils build-essential debhelper dh-dkms dkms fakeroot"
 deb_pkgs="$deb_pkgs kmod libinih-dev libssl-dev lintian node-llhttp openssl scdoc"
-deb_pkgs="$deb_pkgs systemd xz-utils"
+deb_pkgs="$deb_pkgs pahole procps systemd xz-utils"
 kernel_pkgs="$kmod_pkgs bc bison cpio flex libelf-dev"
 
 say() { printf 'setup: %s\n' "$*" >&2; }

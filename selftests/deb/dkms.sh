@@ -73,6 +73,8 @@ for series in 6.1 6.12; do
 		continue
 	fi
 	some=$(cd "$k/build" && pwd -P)
+	# DKMS looks where packages would have put it, which these need not be.
+	export sign_file="$some/scripts/sign-file"
 	release=$(cat "$k/release")
 	check "build-$series" build_for "$release" "$some"
 	check "install-$series" install_for "$release" "$some"
