@@ -10,12 +10,13 @@
 #include "base/alloc.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"
+#include "tools/rlxd/server.h"
 
 enum { EVENTS = 256, ACCEPTS = 64 };
 
 struct epoll {
 	int			 fd;
-	const struct listener	*listener[16];
+	const struct listener	*listener[LISTENERS_MAX];
 	unsigned int		 n_listener;
 	int64_t			 accept_at;
 	bool			 listening, unlistened;
@@ -61,7 +62,7 @@ static bool epoll_listen(struct loop *l, const struct listener *ln)
 {
 	struct epoll *e = l->state;
 
-	if (e->n_listener == 16)
+	if (e->n_listener == LISTENERS_MAX)
 		return false;
 	e->listener[e->n_listener++] = ln;
 	return true;
@@ -298,7 +299,7 @@ static bool epoll_wait_turn(struct loop *l, int64_t until)
 		if (!ln) {
 			if (read(l->wake_fd, &count, sizeof(count)) < 0)
 				continue;
-		} else if (ln >= e->listener && ln < e->listener + 16) {
+		} else if (ln >= e->listener && ln < e->listener + LISTENERS_MAX) {
 			do_accept(l, *ln);
 		} else {
 			struct conn *c = ev[i].data.ptr;

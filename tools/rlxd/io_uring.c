@@ -11,12 +11,13 @@
 #include "base/alloc.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"
+#include "tools/rlxd/server.h"
 
 enum { ENTRIES = 512, CQ_ENTRIES = 8192, GROUP = 1, OFFERED = 16 };
 
 /*
  * What a completion is of: the low bits of its user data, above them whose. With
- * OP_ACCEPT that is the index of a listener, plus 16 for a poll of it.
+ * OP_ACCEPT that is the index of a listener, plus LISTENERS_MAX for a poll of it.
  */
 enum op {
 	OP_ACCEPT, OP_RECV, OP_FILL, OP_SEND, OP_WAKE, OP_IGNORE, OP_POLL_IN, OP_POLL_OUT,
@@ -35,8 +36,8 @@ struct uring {
 	unsigned int		 n_offered, may_offer;
 	unsigned int		 n_idle;
 	uint16_t		 idle[CHUNKS];
-	const struct listener	*listener[16];
-	bool			 listening[16];
+	const struct listener	*listener[LISTENERS_MAX];
+	bool			 listening[LISTENERS_MAX];
 	unsigned int		 n_listener;
 	uint64_t		 wake_value;
 	int64_t			 accept_at;	/* not before: descriptors ran out */
@@ -208,7 +209,7 @@ static bool uring_listen(struct loop *l, const struct listener *ln)
 {
 	struct uring *u = l->state;
 
-	if (u->n_listener == 16)
+	if (u->n_listener == LISTENERS_MAX)
 		return false;
 	u->listener[u->n_listener++] = ln;
 	return true;
@@ -243,7 +244,7 @@ static void arm_look(struct uring *u, unsigned int i)
 	struct io_uring_sqe *s = sqe_get(u);
 
 	io_uring_prep_poll_add(s, u->listener[i]->fd, POLLIN);
-	s->user_data = (uint64_t)(i + 16) << 3 | OP_ACCEPT;
+	s->user_data = (uint64_t)(i + LISTENERS_MAX) << 3 | OP_ACCEPT;
 }
 
 static void on_look(struct loop *l, unsigned int i)
@@ -381,8 +382,8 @@ static void on_accept(struct loop *l, const struct io_uring_cqe *e)
 	struct uring *u = l->state;
 	unsigned int i = (unsigned int)(e->user_data >> 3);
 
-	if (i >= 16) {
-		on_look(l, i - 16);
+	if (i >= LISTENERS_MAX) {
+		on_look(l, i - LISTENERS_MAX);
 		return;
 	}
 	if (e->res >= 0)
