@@ -98,11 +98,11 @@ class Clients:
     """
     Ask all the time, over any number of servers. A reply that came is right; one that
     was lost with its server is asked for again, and nobody is ever turned away. They
-    stay connected.
+    stay connected, or connect @anew for each request.
     """
 
-    def __init__(self, port, want, n=4):
-        self.port, self.want = port, want
+    def __init__(self, port, want, n=4, anew=False):
+        self.port, self.want, self.anew = port, want, anew
         self.end, self.done, self.again, self.bad = False, 0, 0, []
         self.lock = threading.Lock()
         self.threads = [threading.Thread(target=self._run, args=(i,)) for i in range(n)]
@@ -163,6 +163,9 @@ class Clients:
                 self.bad.append("a wrong vector")
             with self.lock:
                 self.done += 1
+            if self.anew:
+                c.close()
+                c = None
         if c:
             c.close()
 

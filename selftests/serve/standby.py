@@ -201,9 +201,14 @@ def told_to_end():
         c = a.connect()
         c.sendall(head + body[:9])
         wait_for(lambda: a.metric("rlxd_connections") == 2)
+        late = a.connect()
         a.signal(signal.SIGTERM)
         b.wait_log("took over")
         assert a.proc.poll() is None
+        # Whichever of them has it.
+        late.sendall(head + body)
+        assert late.recv(4096).startswith(b"HTTP/1.1 200"), "not answered"
+        late.close()
         b.port = a.port
         assert b.embed("hello")
         c.sendall(body[9:])
@@ -215,6 +220,30 @@ def told_to_end():
         s.stop()
         p.servers.remove(s)
         wait_for(lambda: b.metric("rlxd_standby_ready") == 0)
+
+
+@test
+def told_to_end_again_and_again():
+    """Who connects at that moment is answered, by the old one or by the next."""
+    for engine in ENGINES:
+        with Pair(minilm(), engine) as p:
+            first = p.servers[0]
+            load = Clients(first.port, {"a": first.embed("a")[0]}, anew=True)
+            try:
+                for _ in range(KILLS):
+                    s, nxt = p.servers
+                    done = load.done
+                    wait_for(lambda: load.done > done + 20)
+                    s.signal(signal.SIGTERM)
+                    nxt.wait_log("took over")
+                    assert s.proc.wait(20) == 0, s.log()
+                    s.stop()
+                    p.servers.remove(s)
+                    p.start()
+            finally:
+                load.end = True
+            load.stop()
+            assert not load.again, load.again
 
 
 @test

@@ -19,6 +19,8 @@
 enum { BODY_FIRST = 1 << 20 };
 
 static const int64_t linger_ns = 2000000000;
+/* Who connects is about to ask: when draining too, that is waited for so long. */
+static const int64_t ask_ns = 1000000000;
 
 /* Who is at the other end: a user on a unix socket, else an address. */
 static void name_peer(struct conn *c)
@@ -67,10 +69,13 @@ struct conn *conn_new(struct loop *l, int fd, const struct listener *s)
 	const struct conf_server *cf = &l->server->limits;
 	struct conn *c;
 
-	if (l->draining ||
-	    atomic_fetch_add(&l->server->n_conn, 1) >= (unsigned int)cf->max_connections) {
-		if (!l->draining)
-			atomic_fetch_sub(&l->server->n_conn, 1);
+	/* When draining too: the kernel may have taken it before it was told to stop. */
+	if (atomic_load(&l->stop)) {
+		turn_away(s, fd);
+		return NULL;
+	}
+	if (atomic_fetch_add(&l->server->n_conn, 1) >= (unsigned int)cf->max_connections) {
+		atomic_fetch_sub(&l->server->n_conn, 1);
 		turn_away(s, fd);
 		return NULL;
 	}
@@ -86,7 +91,9 @@ struct conn *conn_new(struct loop *l, int fd, const struct listener *s)
 	c->listener = s;
 	c->first = c->last_chunk = -1;
 	c->state = CONN_HEAD;
-	c->deadline = l->now + cf->header_timeout_ns;
+	/* Not from the loop's clock: it stands since before the last runs and the wait. */
+	c->ask_by = now_ns() + ask_ns;
+	c->deadline = c->ask_by - ask_ns + cf->header_timeout_ns;
 	name_peer(c);
 	c->next = l->conns;
 	if (c->next)
@@ -351,6 +358,7 @@ void conn_sent(struct conn *c, ssize_t n)
 		c->deadline = l->now + linger_ns;
 	} else {
 		c->state = CONN_HEAD;
+		c->ask_by = 0;
 		c->deadline = l->now + l->server->limits.idle_timeout_ns;
 	}
 	conn_ready(c);
@@ -655,11 +663,22 @@ static void read_chunked(struct conn *c)
 		c->io->want(c);
 }
 
+/* Draining, and nothing was asked. */
+static void end_idle(struct conn *c)
+{
+	if (c->loop->now >= c->ask_by)
+		conn_shut(c);
+	else if (c->deadline > c->ask_by)
+		c->deadline = c->ask_by;
+}
+
 static void wait_for_head(struct conn *c)
 {
-	if (c->eof || (c->loop->draining && !c->head_n))
+	if (c->eof)
 		conn_shut(c);
-	else
+	else if (c->loop->draining && !c->head_n)
+		end_idle(c);
+	if (c->state != CONN_GONE)
 		c->io->want(c);
 }
 
@@ -737,5 +756,5 @@ void conn_drain(struct conn *c)
 {
 	if (c->state == CONN_SHAKE ||
 	    (c->state == CONN_HEAD && !c->head_n && c->first < 0))
-		conn_shut(c);
+		end_idle(c);
 }

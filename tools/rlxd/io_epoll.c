@@ -91,6 +91,13 @@ static void epoll_unlisten(struct loop *l)
 	set_listening(e, false);
 }
 
+static bool epoll_listens(const struct loop *l)
+{
+	const struct epoll *e = l->state;
+
+	return e->listening;
+}
+
 /* What the connection waits for, told to the kernel; errors always come. */
 static void watch(struct conn *c, int op)
 {
@@ -317,6 +324,7 @@ const struct engine engine_epoll = {
 	.close	  = epoll_shutdown,
 	.listen	  = epoll_listen,
 	.unlisten = epoll_unlisten,
+	.listens  = epoll_listens,
 	.adopt	  = epoll_adopt,
 	.io	  = {
 		.want	= epoll_want,

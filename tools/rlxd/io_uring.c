@@ -234,6 +234,17 @@ static void uring_unlisten(struct loop *l)
 			disarm_accept(u, i);
 }
 
+static bool uring_listens(const struct loop *l)
+{
+	const struct uring *u = l->state;
+	unsigned int i;
+
+	for (i = 0; i < u->n_listener; i++)
+		if (u->listening[i])
+			return true;
+	return false;
+}
+
 /*
  * The kernel tells one of those who accept of a connection, and everybody who polls. A
  * server before us which was killed may be told for as long as the kernel takes its
@@ -517,6 +528,7 @@ const struct engine engine_uring = {
 	.close	  = uring_close,
 	.listen	  = uring_listen,
 	.unlisten = uring_unlisten,
+	.listens  = uring_listens,
 	.adopt	  = uring_adopt,
 	.io	  = {
 		.want	= uring_want,

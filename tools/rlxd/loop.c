@@ -220,6 +220,8 @@ static void turn(struct loop *l)
 	tick(l);
 	if (atomic_load(&l->drain) && !l->draining)
 		start_drain(l);
+	if (l->draining && !l->engine->listens(l))
+		atomic_store(&l->deaf, true);
 	take_posted(l);
 	process_ready(l);
 	turn_end(&l->turn);

@@ -84,6 +84,7 @@ struct conn {
 	bool			 last;		/* close behind this reply */
 	bool			 eof, bad, ready;
 	int64_t			 deadline;	/* CLOCK_MONOTONIC ns, 0 none */
+	int64_t			 ask_by;	/* the first request, when draining */
 
 	/* The engine's. */
 	bool			 armed, stopping, want, filling, sending, shut, starved;
@@ -116,6 +117,8 @@ struct engine {
 	void		 (*close)(struct loop *l);
 	bool		 (*listen)(struct loop *l, const struct listener *s);
 	void		 (*unlisten)(struct loop *l);
+	/* After unlisten(): may a connection still come? */
+	bool		 (*listens)(const struct loop *l);
 	void		 (*adopt)(struct conn *c);
 	/* conn_polled() once when one of @events (POLLIN, POLLOUT) is there. */
 	void		 (*poll)(struct conn *c, unsigned int events);
@@ -157,6 +160,7 @@ struct loop {
 	/* Of other threads. */
 	_Atomic(struct req *)	 posted;
 	atomic_bool		 sleeping, stop, drain;
+	atomic_bool		 deaf;		/* draining, and nobody comes any more */
 	_Atomic(int64_t)	 beat;		/* when its last turn began */
 	atomic_uint		 busy;		/* connections with a request, for draining */
 };

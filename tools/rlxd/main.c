@@ -293,6 +293,17 @@ static bool is_alive(const struct server *s, int64_t ns)
 	return channels_are_alive(s, ns);
 }
 
+/* Nobody is there, and nobody can come. */
+static bool is_deserted(const struct server *s)
+{
+	unsigned int i;
+
+	for (i = 0; i < s->n_started; i++)
+		if (!atomic_load(&s->loop[i].deaf))
+			return false;
+	return !atomic_load(&s->n_conn) && channels_are_idle(s);
+}
+
 /* Ends connections as they become idle, for as long as drain_timeout. */
 static void begin_drain(struct watch *w)
 {
@@ -412,8 +423,7 @@ static int supervise(struct watch *w)
 			notify("WATCHDOG=1");
 			next = now_ns() + watchdog / 4;
 		}
-		if (w->drain_end && !w->load.running && !atomic_load(&s->n_conn) &&
-		    channels_are_idle(s)) {
+		if (w->drain_end && !w->load.running && is_deserted(s)) {
 			log_event(LOG_NOTE, "drained");
 			return 0;
 		}
