@@ -190,21 +190,11 @@ enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t 
 
 enum rlx_status lower_bad_data(const struct rlx_plan_step *st, struct rlx_error *err)
 {
-	const struct rlx_op_nonzero *a = st->args;
-	const struct rlx_op_nms *m = st->args;
-	enum rlx_status rc = RLX_ERANGE;
+	char text[96] = "an index is outside what it refers to";
 
-	if (st->def->index == RLX_OP_nonzero)
-		rc = rlx_error_set(err, rc, st->file, st->line, "%s: count is %lld, other many "
-				   "elements are not zero", st->def->name, (long long)a->count);
-	else if (st->def->index == RLX_OP_nms)
-		rc = rlx_error_set(err, rc, st->file, st->line, "%s: count is %lld, other many "
-				   "boxes are left", st->def->name, (long long)m->count);
-	else
-		rc = rlx_error_set(err, rc, st->file, st->line, "%s: %s", st->def->name,
-				   st->def->index == RLX_OP_roi_align ?
-				   "an image is not there, or a region is not near one" :
-				   "an index is outside what it refers to");
+	if (st->def->impl->bad_data)
+		st->def->impl->bad_data(st->args, text, sizeof(text));
+	rlx_error_set(err, RLX_ERANGE, st->file, st->line, "%s: %s", st->def->name, text);
 	err->node = st->node;
-	return rc;
+	return RLX_ERANGE;
 }

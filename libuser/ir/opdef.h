@@ -148,6 +148,8 @@ struct rlx_op_impl {
 	const struct rlx_pattern *pattern;
 	/* NULL: bytes in and out, one flop for each output element */
 	void		(*cost)(const struct rlx_infer *q, struct rlx_cost *c);
+	/* What its data is, when kernels refuse it; NULL: an index is outside */
+	void		(*bad_data)(const void *args, char *text, size_t size);
 	/* NULL: not sampled (leaves) */
 	bool		(*sample)(unsigned int i, struct rlx_sample *s);
 };

@@ -228,9 +228,16 @@ static bool nms_count_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+static void nms_bad_data(const void *args, char *text, size_t size)
+{
+	const struct rlx_op_nms *a = args;
+
+	snprintf(text, size, "count is %lld, other many boxes are left", (long long)a->count);
+}
+
 const struct rlx_op_impl rlx_op_nms_impl = {
 	.infer = nms_infer, .scratch = nms_scratch, .eval = nms_eval,
-	.sample = nms_sample,
+	.bad_data = nms_bad_data, .sample = nms_sample,
 };
 
 const struct rlx_op_impl rlx_op_nms_count_impl = {

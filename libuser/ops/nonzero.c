@@ -120,8 +120,17 @@ static bool nonzero_count_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+static void nonzero_bad_data(const void *args, char *text, size_t size)
+{
+	const struct rlx_op_nonzero *a = args;
+
+	snprintf(text, size, "count is %lld, other many elements are not zero",
+		 (long long)a->count);
+}
+
 const struct rlx_op_impl rlx_op_nonzero_impl = {
-	.infer = nonzero_infer, .eval = nonzero_eval, .sample = nonzero_sample,
+	.infer = nonzero_infer, .eval = nonzero_eval, .bad_data = nonzero_bad_data,
+	.sample = nonzero_sample,
 };
 
 const struct rlx_op_impl rlx_op_nonzero_count_impl = {

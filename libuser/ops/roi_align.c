@@ -169,6 +169,12 @@ static bool roi_align_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+static void roi_align_bad_data(const void *args, char *text, size_t size)
+{
+	snprintf(text, size, "an image is not there, or a region is not near one");
+}
+
 const struct rlx_op_impl rlx_op_roi_align_impl = {
-	.infer = roi_align_infer, .eval = roi_align_eval, .sample = roi_align_sample,
+	.infer = roi_align_infer, .eval = roi_align_eval, .bad_data = roi_align_bad_data,
+	.sample = roi_align_sample,
 };
