@@ -12,14 +12,18 @@ static struct gpu_code *code_of(const struct rlx_lower *lo)
 
 const struct gpu_call *gpu_call_ahead(const struct rlx_lower *lo, uint32_t i, unsigned int op)
 {
-	const struct rlx_plan_step *st = lo->st - 1 - i;
 	const struct gpu_code *c = code_of(lo);
-	const struct gpu_call *call = &c->call[c->n_call - 1 - i];
+	uint32_t at = (uint32_t)(lo->st - lo->plan->step);
+	const struct rlx_plan_step *st;
+	const struct gpu_call *call;
 
-	return c->n_call > i && st >= lo->plan->step && st->def && st->def->index == op &&
-	       call->kind == GPU_KERNEL_CALL && call->n_step == 1 && !call->joined &&
-	       call->launch.passes < 2 && call->step == (uint32_t)(st - lo->plan->step) ?
-	       call : NULL;
+	if (c->n_call <= i || at <= i)
+		return NULL;
+	st = lo->st - 1 - i;
+	call = &c->call[c->n_call - 1 - i];
+	return st->def && st->def->index == op && call->kind == GPU_KERNEL_CALL &&
+	       call->n_step == 1 && !call->joined && call->launch.passes < 2 &&
+	       call->step == at - 1 - i ? call : NULL;
 }
 
 bool gpu_dies_at(const struct rlx_lower *lo, uint32_t v, const struct rlx_plan_step *st)
