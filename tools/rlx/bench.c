@@ -225,8 +225,9 @@ enum { C_THREADS, C_ENGINE, C_RUNS, C_MIN, C_P50, C_P95, C_P99, C_GFLOPS, C_GBYT
 static void report(struct bench *b, unsigned int threads, bool peer,
 		   const struct rlx_program_info *info, struct table *t)
 {
-	static const char *const words[] = { "f32", "bf16", "mixed-bf16", "f16",
-					     "mixed-f16", "tf32" };
+#define WORD(word) word,
+	static const char *const words[] = { PRECISION_LIST(WORD, WORD) };
+#undef WORD
 	const struct times *x = peer ? &b->other : &b->own;
 	double s = x->sorted_p50 * 1e-3;
 	bool bf16 = !peer && (b->a->m.precision == RLX_PRECISION_BF16 ||

@@ -8,6 +8,7 @@
 #include "mem/arena.h"
 #include "tools/rlx/corpus.h"
 #include "tools/rlx/encoder.h"
+#include "tools/rlx/precision.h"
 #include "tools/rlx/tool.h"
 
 struct embed_args {
@@ -396,7 +397,7 @@ int cmd_embed(int argc, char **argv)
 		  "a paragraph with fewer is left out (24)" },
 		{ "device", ARG_STR, &a.device, "NAME", "cpu (default), ref" },
 		{ "threads", ARG_UINT, &a.threads, "N", "0: all allowed (default)" },
-		{ "precision", ARG_WORD, &a.precision, "f32|bf16|mixed-bf16|f16|mixed-f16|tf32",
+		{ "precision", ARG_WORD, &a.precision, PRECISION_WORDS,
 		  "what products are computed in (f32)" },
 		{ "json", ARG_FLAG, &a.json, NULL, "print JSON" },
 	};

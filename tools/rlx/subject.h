@@ -7,6 +7,7 @@
 #define RLX_TOOLS_SUBJECT_H
 
 #include "rlx/npy.h"
+#include "tools/rlx/precision.h"
 #include "tools/rlx/tool.h"
 
 /* Options of all three, rows of their tables by SUBJECT_ARGS. */
@@ -17,8 +18,6 @@ struct subject_args {
 	int		 precision;
 	bool		 no_fuse, no_simplify, native;
 };
-
-#define PRECISION_WORDS	"f32|bf16|mixed-bf16|f16|mixed-f16|tf32"
 
 #define SUBJECT_ARGS(a)							\
 	{ "input", ARG_LIST, &(a)->input, "NAME=WHAT",			\

@@ -10,8 +10,10 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "rlx/compile.h"
 #include "tools/rlxd/conf.h"
 #include "tools/rlx/address.h"
+#include "tools/rlx/precision.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/tls.h"
 
@@ -80,8 +82,8 @@ static const struct option model_option[] = {
 	{ "kind", FORM_WORD, AT(kind), 0, 2, CONF_KIND_AUTO, "auto|bert|onnx" },
 	{ "tokenizer", FORM_STR, AT(tokenizer) },
 	{ "device", FORM_STR, AT(device) },
-	{ "precision", FORM_WORD, AT(precision), 0, 5, 0,
-	  "f32|bf16|mixed-bf16|f16|mixed-f16|tf32" },
+	{ "precision", FORM_WORD, AT(precision), 0, RLX_PRECISION_TF32, 0,
+	  PRECISION_WORDS },
 	{ "threads", FORM_INT, AT(threads), 0, 1024, 0 },
 	{ "replicas", FORM_INT, AT(replicas), 1, 64, 1 },
 	{ "max_batch", FORM_INT, AT(max_batch), 1, 1024, 8 },
