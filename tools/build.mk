@@ -1,26 +1,25 @@
 # SPDX-License-Identifier: MIT
 # The rlx command line tool, one file a subcommand.
 RLX_SRC	:= $(wildcard tools/rlx/*.c)
-# Without OpenSSL's headers these are other objects, and so at another place: a folder
-# sees both, as groups of tests install what they need.
-TLS_SRC	:= tools/rlx/load_tls.c tools/rlx/openssl.c
-NO_TLS	:= $(if $(wildcard /usr/include/openssl/ssl.h),,no-tls/)
-TLS_OBJ	:= $(TLS_SRC:%.c=$(BUILD)/obj/$(NO_TLS)%.o)
-RLX_OBJ	:= $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(TLS_SRC),$(RLX_SRC))) $(TLS_OBJ)
+RLX_OBJ	:= $(RLX_SRC:%.c=$(BUILD)/obj/%.o)
 
-$(BUILD)/obj/no-tls/%.o: %.c | $(BUILD)/.liburing
+# Looked for once so that their absence is said plainly.
+$(BUILD)/.openssl:
 	@mkdir -p $(@D)
-	$(call say,CC,$<)
-	$(Q)$(CC) $(CPPFLAGS) -DRLX_NO_TLS $(CFLAGS) -MMD -MP -c $< -o $@
+	@echo '#include <openssl/ssl.h>' | $(CC) -E -x c - >/dev/null 2>&1 || { \
+		echo "OpenSSL's headers are missing: run 'make setup'" >&2; exit 1; }
+	@touch $@
+
+OPENSSL_NAMES := $(BUILD)/gen/tools/openssl_names.h
+
+$(OPENSSL_NAMES): tools/rlx/openssl.def | $(BUILD)/.openssl
+	@mkdir -p $(@D)
+	$(Q)sed -n 's/^CALL(\(.*\))/#define \1 openssl.\1/p' $< >$@
+
+$(RLX_OBJ): | $(OPENSSL_NAMES)
 
 # The peer harness is of use to tests as well, so it may stand there alone.
 tools: $(if $(wildcard tools/rlx/main.c),$(BUILD)/bin/rlx)
-
-# An object that .SECONDARY covers is not missed while the program is there.
-$(BUILD)/bin/rlx $(BUILD)/bin/rlx-static: \
-	$(if $(filter-out $(wildcard $(TLS_OBJ)),$(TLS_OBJ)),anew)
-anew:
-.PHONY: anew
 
 $(BUILD)/bin/rlx: $(RLX_OBJ) $(BUILD)/lib/librlx.a
 	@mkdir -p $(@D)

@@ -15,17 +15,17 @@
 set -eu
 
 BUILD=${BUILD:-build}
-build_pkgs="gcc libc6-dev make liburing-dev"
+build_pkgs="gcc libc6-dev libssl-dev liburing-dev make"
 demo_pkgs="$build_pkgs ca-certificates python3 python3-pip"
 check_pkgs="$demo_pkgs clang g++ libclang-rt-dev libonnx-testdata pkg-config scdoc"
-rlxd_pkgs="$build_pkgs libinih-dev libssl-dev node-llhttp"
-serve_pkgs="$check_pkgs libinih-dev libssl-dev node-llhttp curl openssl"
+rlxd_pkgs="$build_pkgs libinih-dev node-llhttp"
+serve_pkgs="$check_pkgs libinih-dev node-llhttp curl openssl"
 serve_pkgs="$serve_pkgs prometheus python3-venv wrk"
 kmod_pkgs="$build_pkgs binutils busybox-static ccache cpio gcc-multilib kmod"
 kmod_pkgs="$kmod_pkgs pahole qemu-system-x86 sparse spin systemd xz-utils zstd"
 hip_pkgs="$build_pkgs hipcc"
 deb_pkgs="$build_pkgs binutils build-essential debhelper dh-dkms dkms fakeroot"
-deb_pkgs="$deb_pkgs kmod libinih-dev libssl-dev lintian node-llhttp openssl scdoc"
+deb_pkgs="$deb_pkgs kmod libinih-dev lintian node-llhttp openssl scdoc"
 deb_pkgs="$deb_pkgs pahole procps systemd xz-utils"
 kernel_pkgs="$kmod_pkgs bc bison cpio flex libelf-dev"
 
@@ -66,6 +66,8 @@ check_other_system()
 	done
 	printf '#include <liburing.h>\n' | ${CC:-gcc} -E -x c - \
 		>/dev/null 2>&1 || lack="$lack liburing-headers"
+	printf '#include <openssl/ssl.h>\n' | ${CC:-gcc} -E -x c - \
+		>/dev/null 2>&1 || lack="$lack openssl-headers"
 	if [ "$group" != build ]; then
 		command -v python3 >/dev/null || lack="$lack python3"
 		python3 -m pip --version >/dev/null 2>&1 || lack="$lack pip"

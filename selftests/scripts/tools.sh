@@ -81,7 +81,7 @@ installs()
 	stub id 'echo 0'
 	stub apt-get 'echo "$*" >>"'"$tmp"'/apt"'
 	setup build && grep -q 'install.* liburing-dev$' "$tmp/apt" &&
-	[ "$(cat "$tmp/s/.setup-build")" = "gcc libc6-dev make liburing-dev" ]
+	[ "$(cat "$tmp/s/.setup-build")" = "gcc libc6-dev libssl-dev liburing-dev make" ]
 }
 
 stub id 'echo 1000'

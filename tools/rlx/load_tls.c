@@ -11,8 +11,6 @@
 
 #include "base/alloc.h"
 #include "tools/rlx/load_tls.h"
-
-#ifndef RLX_NO_TLS
 #include "tools/rlx/openssl.h"
 
 enum { NAME_MAX_LEN = 255, SHAKE_SECONDS = 10 };
@@ -243,52 +241,3 @@ bool tls_conn_pending(const struct tls_conn *c)
 {
 	return SSL_pending(c->ssl) > 0;
 }
-#else
-enum rlx_status load_tls_open(const char *url, const char *ca, bool insecure,
-			      struct load_tls **out, struct rlx_error *err)
-{
-	*out = NULL;
-	return rlx_fail(err, RLX_ENOSUP, "%s: this rlx was built where OpenSSL's headers were "
-			"missing", url);
-}
-
-void load_tls_close(struct load_tls *t)
-{
-}
-
-const struct sockaddr_storage *load_tls_address(const struct load_tls *t, socklen_t *out_len)
-{
-	return NULL;
-}
-
-const char *load_tls_host(const struct load_tls *t)
-{
-	return "";
-}
-
-enum rlx_status tls_conn_new(const struct load_tls *t, int fd, struct tls_conn **out,
-			     struct rlx_error *err)
-{
-	*out = NULL;
-	return rlx_fail(err, RLX_ENOSUP, "no TLS");
-}
-
-void tls_conn_free(struct tls_conn *c)
-{
-}
-
-ssize_t tls_conn_send(struct tls_conn *c, const void *p, size_t n)
-{
-	return -1;
-}
-
-ssize_t tls_conn_recv(struct tls_conn *c, void *p, size_t n)
-{
-	return -1;
-}
-
-bool tls_conn_pending(const struct tls_conn *c)
-{
-	return false;
-}
-#endif

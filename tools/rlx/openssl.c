@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
 /* Finds OpenSSL's functions: in its library or, OPENSSL_LINKED, in this program. */
-#ifndef RLX_NO_TLS
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -12,11 +11,14 @@
 struct openssl openssl;
 
 #ifdef OPENSSL_LINKED
-#define MEMBER_IS(call) .call = call,
 enum rlx_status openssl_open(struct rlx_error *err)
 {
 	(void)err;
-	openssl = (struct openssl){ OPENSSL_CALLS(MEMBER_IS) };
+#define CALL(name) .name = name,
+	openssl = (struct openssl){
+#include "tools/rlx/openssl.def"
+	};
+#undef CALL
 	return RLX_OK;
 }
 #else
@@ -25,11 +27,14 @@ static char missing[200];	/* written once */
 
 static void load(void)
 {
-#define NAME_AT(call) { #call, offsetof(struct openssl, call) },
+#define CALL(name) { #name, offsetof(struct openssl, name) },
 	static const struct {
 		const char	*name;
 		size_t		 at;
-	} calls[] = { OPENSSL_CALLS(NAME_AT) };
+	} calls[] = {
+#include "tools/rlx/openssl.def"
+	};
+#undef CALL
 	void *lib = dlopen("libssl.so.3", RTLD_NOW | RTLD_LOCAL), *p;
 	unsigned int i;
 
@@ -49,5 +54,4 @@ enum rlx_status openssl_open(struct rlx_error *err)
 	return missing[0] ? rlx_fail(err, RLX_ENOSUP, "TLS needs OpenSSL 3: %s", missing) :
 			    RLX_OK;
 }
-#endif
 #endif

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # The daemon. It is part of `make` where its libraries are: llhttp, which Debian has
-# as the sources that nodejs is built of (node-llhttp), libinih, and OpenSSL 3.
+# as the sources that nodejs is built of (node-llhttp), and libinih.
 LLHTTP	?= /usr/share
 RLXD_SRC := $(wildcard tools/rlxd/*.c)
 RLXD_OBJ := $(RLXD_SRC:%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/tools/rlx/address.o \
@@ -10,12 +10,12 @@ LLHTTP_OBJ := $(BUILD)/obj/llhttp/llhttp.o $(BUILD)/obj/llhttp/api.o \
 RLXD_LIBS := -linih
 LLHTTP_FLAGS := -I$(LLHTTP)/include/llhttp -DLLHTTP_STRICT_MODE=1
 
-ifneq ($(and $(wildcard $(LLHTTP)/llhttp/llhttp.c),$(wildcard /usr/include/ini.h), \
-	$(wildcard /usr/include/openssl/ssl.h)),)
+ifneq ($(and $(wildcard $(LLHTTP)/llhttp/llhttp.c),$(wildcard /usr/include/ini.h)),)
 tools: $(BUILD)/bin/rlxd
 endif
 
 $(RLXD_OBJ): CPPFLAGS += $(LLHTTP_FLAGS)
+$(RLXD_OBJ): | $(OPENSSL_NAMES)
 
 # Foreign code: its warnings are not ours to mend.
 $(BUILD)/obj/llhttp/%.o: $(LLHTTP)/llhttp/%.c
@@ -33,7 +33,7 @@ $(BUILD)/bin/rlxd: $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a
 # For guests; what it would load to look up users and groups by name it cannot.
 RLXD_STATIC_OBJ := $(RLXD_OBJ:%/openssl.o=%/openssl-linked.o)
 
-$(BUILD)/obj/tools/rlx/openssl-linked.o: tools/rlx/openssl.c
+$(BUILD)/obj/tools/rlx/openssl-linked.o: tools/rlx/openssl.c | $(OPENSSL_NAMES)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) -DOPENSSL_LINKED $(CFLAGS) -MMD -MP -c $< -o $@
