@@ -52,6 +52,7 @@ struct cpu_exec {
 	struct rlx_tensor	*tensors;
 	uint64_t		*units;		/* of each call, by the extent */
 	uint8_t			*leads;		/* per value: rlx_extent_find() */
+	int64_t			 leads_of;	/* the upper that they are of; 0: none */
 	int			 status;	/* set by kernels that meet bad data */
 };
 

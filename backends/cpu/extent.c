@@ -26,8 +26,10 @@ void cpu_set_extent(struct rlx_exec *exec)
 	const struct cpu_code *c = (const struct cpu_code *)exec->code;
 	uint32_t i;
 
-	if (exec->extent)
+	if (exec->extent && exec->upper != x->leads_of) {
 		rlx_extent_find(exec->code->plan, exec->upper, x->leads);
+		x->leads_of = exec->upper;
+	}
 	for (i = 0; i < c->n_call; i++)
 		x->units[i] = units_of(x, &c->call[i]);
 }

@@ -238,8 +238,10 @@ void gpu_extent(struct rlx_exec *exec)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
 
-	if (exec->extent)
+	if (exec->extent && exec->upper != x->leads_of) {
 		rlx_extent_find(exec->code->plan, exec->upper, x->leads);
+		x->leads_of = exec->upper;
+	}
 	x->changed = true;
 }
 
@@ -343,7 +345,7 @@ static enum rlx_status take_changes(struct gpu_exec *x)
 	uint64_t *table = (uint64_t *)(void *)((char *)x->base.work + c->table_at);
 	struct rlx_g_piece *piece = (void *)(table + c->n_io);
 	enum rlx_status st = RLX_OK;
-	bool moved = false;
+	bool moved = false, bound = !x->mapped;
 	uint32_t i;
 
 	if (!x->changed)
@@ -354,6 +356,7 @@ static enum rlx_status take_changes(struct gpu_exec *x)
 
 		if (!s->changed || !io->on_device)
 			continue;
+		bound = true;
 		if (io->io == RLX_IO_PARAM)
 			st = take_param(x, io, s, &table[i], &moved);
 		else
@@ -365,7 +368,7 @@ static enum rlx_status take_changes(struct gpu_exec *x)
 	if (moved)
 		place_params(x, table);
 	put_live_rows(x, (void *)((char *)table + gpu_live_at(c)));
-	if (!st)
+	if (!st && bound)
 		st = make_maps(x, table);
 	if (!st && gpu_table_bytes(c))
 		st = gpu_check(d, d->api->copy_in(x->table, table, gpu_table_bytes(c),

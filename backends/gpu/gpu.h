@@ -135,6 +135,7 @@ struct gpu_exec {
 	uint64_t		 captured_skip;	/* hash of exec->skip when captured */
 	bool			 changed;	/* some slot is, or the extent */
 	uint8_t			*leads;		/* per value: rlx_extent_find() */
+	int64_t			 leads_of;	/* the upper that they are of; 0: none */
 	struct rlx_tensor	*tensors;
 	void			**event;	/* timed.c: before the first call, after each */
 };
