@@ -293,15 +293,15 @@ static bool is_alive(const struct server *s, int64_t ns)
 	return channels_are_alive(s, ns);
 }
 
-/* Nobody is there, and nobody can come. */
-static bool is_deserted(const struct server *s)
+/* Draining, and nobody can connect any more. */
+static bool is_deaf(const struct server *s)
 {
 	unsigned int i;
 
 	for (i = 0; i < s->n_started; i++)
 		if (!atomic_load(&s->loop[i].deaf))
 			return false;
-	return !atomic_load(&s->n_conn) && channels_are_idle(s);
+	return true;
 }
 
 /* Ends connections as they become idle, for as long as drain_timeout. */
@@ -394,6 +394,8 @@ static int patience_ms(const struct watch *w, int64_t watchdog_ns)
 {
 	int64_t ms = watchdog_ns ? watchdog_ns / 4000000 : -1;
 
+	if (w->drain_end && !is_deaf(w->server))	/* in a moment */
+		return 1;
 	if (w->drain_end || wants_channels(w))
 		return 20;
 	/* Whether the one that serves has reloaded. */
@@ -423,7 +425,8 @@ static int supervise(struct watch *w)
 			notify("WATCHDOG=1");
 			next = now_ns() + watchdog / 4;
 		}
-		if (w->drain_end && !w->load.running && is_deserted(s)) {
+		if (w->drain_end && !w->load.running && is_deaf(s) &&
+		    !atomic_load(&s->n_conn) && channels_are_idle(s)) {
 			log_event(LOG_NOTE, "drained");
 			return 0;
 		}
