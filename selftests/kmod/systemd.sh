@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Boots a guest of KERNEL where this machine's systemd runs rlxd by the units as they
 # are shipped, over HTTP and a channel of the module, and kills it: the manager has its
-# sockets and its weights.
+# sockets and its weights. Then two that serve in turns.
 #
 #   selftests/kmod/systemd.sh KERNEL
 cd "$(dirname "$0")/../.." || exit 1
@@ -17,8 +17,16 @@ need "$BUILD/serve/relu.onnx" systemd "no packages of Python"
 need /lib/systemd/systemd systemd "no systemd"
 
 mkdir "$tmp/units" "$tmp/rlxd"
-sed -e 's|@SBINDIR@|/demo|' -e 's|@SYSCONFDIR@|/demo/etc|' tools/rlxd/rlxd.service.in \
-	>"$tmp/units/rlxd.service"
+# unit FROM TO [SED ARGUMENT ...]
+unit()
+{
+	from=$1 to=$tmp/units/$2
+	shift 2
+	sed -e 's|@SBINDIR@|/demo|' -e 's|@SYSCONFDIR@|/demo/etc|' "$@" "tools/rlxd/$from" >"$to"
+}
+unit rlxd.service.in rlxd.service
+unit rlxd.service.in rlxd@.service -f tools/rlxd/pair.sed
+unit rlxd-keeper.service.in rlxd-keeper.service
 cp tools/rlxd/rlxd.socket "$tmp/units"
 # What they are ordered by, and what is to be started.
 for unit in sysinit basic shutdown sockets network; do
