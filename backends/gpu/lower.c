@@ -200,12 +200,10 @@ static enum rlx_status call_kernel(struct rlx_lower *lo, enum rlx_kernel_id id,
 
 /* ---- crossing over ---- */
 
-/* Whose storage a value has: a view's root may itself be written in place of another. */
+/* Whose storage a value has. */
 static uint32_t storage(const struct rlx_plan *p, uint32_t v)
 {
-	while (p->val[v].root != v)
-		v = p->val[v].root;
-	return v;
+	return p->val[v].root;
 }
 
 static enum rlx_status cross(struct rlx_lower *lo, enum gpu_call_kind kind, uint32_t v)

@@ -298,13 +298,15 @@ static struct rlx_plan *plan_alloc(struct rlx_graph *g)
 	return p;
 }
 
-/* Every value takes the place of its storage root. */
+/* Every value takes the place of its storage root, which is one step away from now on. */
 static void spread_places(struct rlx_plan *p)
 {
 	uint32_t v;
 
-	for (v = 1; v < p->n_val; v++)
-		p->val[v].place = p->val[root_of(p, v)].place;
+	for (v = 1; v < p->n_val; v++) {
+		p->val[v].root = root_of(p, v);
+		p->val[v].place = p->val[p->val[v].root].place;
+	}
 }
 
 enum rlx_status rlx_plan_new(struct rlx_graph *g, unsigned int linger, struct rlx_plan **out,

@@ -286,6 +286,36 @@ TEST(only_wanted_outputs_are_computed)
 	rlx_session_free(s);
 }
 
+/* The second step writes over what the first one made, and the output is a view of that. */
+TEST(a_wanted_view_of_what_is_written_in_place_is_computed)
+{
+	struct rlx_graph *g = rlx_graph_new("view");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2, 3));
+	rlx_value w = rlx_constant(g, rlx_type(RLX_F32, 3, 2), ((float[]){ 1, 2, 3, 4, 5, 6 }));
+	rlx_value y = rlx_emit(g, softmax, .x = rlx_emit(g, matmul, .a = x, .b = w), .axis = -1);
+	const float in[] = { 0, 0, 0, 0, 0, 0 };
+	const char *want[] = { "y" };
+	struct rlx_session *s;
+	float out[4];
+	int i, d;
+
+	rlx_output(g, "y", rlx_emit(g, reshape, .x = y, .shape = RLX_INTS(4)));
+	rlx_output(g, "z", rlx_emit(g, exp, .x = x));
+	for (d = 0; d < 2; d++) {
+		s = rig_session(rlx_graph_get(g), &(struct rlx_compile_opts){
+			.size = sizeof(struct rlx_compile_opts), .device = devices[d] });
+		CHECK_EQ(rlx_session_want(s, want, 1), 0);
+		CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 2, 3), in), 0);
+		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+		CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 4), out), 0);
+		for (i = 0; i < 4; i++)
+			CHECKF(fabsf(out[i] - 0.5f) < 1e-6f, "%s: y[%d] is %g", devices[d], i,
+			       (double)out[i]);
+		rlx_session_free(s);
+	}
+	rlx_graph_put(g);
+}
+
 TEST(text_form_round_trips)
 {
 	struct rlx_graph *g = small_graph(), *back = NULL;
