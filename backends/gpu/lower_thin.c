@@ -174,14 +174,18 @@ static bool may_attend(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 {
 	const struct gpu_call *call = gpu_call_ahead(lo, 0, RLX_OP_attention);
 	const struct rlx_plan_val *val = lo->plan->val;
-	uint32_t y = lo->st[-1].out[0], x = lo->st->in[0];
 	uint8_t type = type_of_a(g);
 	const struct rlx_k_attention *a;
 	struct rlx_g_launch with;
+	uint32_t x, y;
 
 	if (!call || call->launch.key[0] != RLX_G_ATTENTION_FEW || l->key[3] != 8 ||
-	    !may_do_again(lo, g, l) || (val[x].root != y && x != y) ||
-	    !gpu_dies_at(lo, y, lo->st) || val[x].place.offset != val[y].place.offset ||
+	    !may_do_again(lo, g, l))
+		return false;
+	x = lo->st->in[0];
+	y = lo->st[-1].out[0];
+	if (val[x].root != y || !gpu_dies_at(lo, y, lo->st) ||
+	    val[x].place.offset != val[y].place.offset ||
 	    rlx_plan_bytes(lo->plan, x) != rlx_plan_bytes(lo->plan, y))
 		return false;
 	a = args_of(lo, call);
