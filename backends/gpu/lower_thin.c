@@ -14,8 +14,8 @@ static struct gpu_code *code_of(const struct rlx_lower *lo)
 }
 
 /*
- * Every block reads what those ahead of the products do, which may do it once more: no
- * product writes to it.
+ * Every block reads what the steps from @st to @end do, some of them once more: no product
+ * writes to it.
  */
 static bool writes_to(const struct rlx_lower *lo, const struct rlx_plan_step *st,
 		      const struct rlx_plan_step *end)
@@ -25,6 +25,18 @@ static bool writes_to(const struct rlx_lower *lo, const struct rlx_plan_step *st
 	for (; st < end; st++)
 		for (i = 0; i < st->n_in; i++)
 			if (st->in[i] && gpu_overlaps(lo, lo->st->out[0], st->in[i]))
+				return true;
+	return false;
+}
+
+/* Is the bias what a step from @st on makes? */
+static bool adds_result(const struct rlx_lower *lo, const struct rlx_plan_step *st)
+{
+	uint32_t bias = lo->st->n_in > 2 ? lo->st->in[2] : 0, i;
+
+	for (; bias && st < lo->st; st++)
+		for (i = 0; i < st->n_out; i++)
+			if (gpu_overlaps(lo, bias, st->out[i]))
 				return true;
 	return false;
 }
@@ -43,7 +55,7 @@ static bool may_join(const struct rlx_lower *lo, const struct gpu_call *last,
 	const struct rlx_place *b = &lo->plan->val[lo->st[-1].in[0]].place;
 	bool norm = last->launch.key[2] & RLX_G_JOIN_NORM;
 
-	if (writes_to(lo, first, first + (last->n_step - last->joined)))
+	if (writes_to(lo, first, lo->st) || adds_result(lo, first))
 		return false;
 	return last->joined < RLX_G_JOIN && a->kind == b->kind && a->index == b->index &&
 	       a->offset == b->offset && g->m == h->m && g->k == h->k && g->lda == h->lda &&

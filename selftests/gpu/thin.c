@@ -138,6 +138,41 @@ TEST(f16)
 	check(RLX_PRECISION_MIXED_F16);
 }
 
+/* The bias of the second product is all that the first one made: not in one launch. */
+static struct rlx_session *adding(const char *device, enum rlx_precision precision,
+				  uint64_t seed)
+{
+	struct rlx_graph *g = rlx_graph_new("adding");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, ROWS, 64)), y;
+
+	y = rlx_emit(g, fused_matmul, .a = x, .b = numbers(g, 24, 64, &seed), .trans_b = true);
+	y = rlx_emit(g, reshape, .x = y, .shape = RLX_INTS(ROWS * 24));
+	rlx_output(g, "y", rlx_emit(g, fused_matmul, .a = x, .trans_b = true, .bias = y,
+				    .b = numbers(g, ROWS * 24, 64, &seed)));
+	return session_of(g, device, precision);
+}
+
+TEST(a_product_added_to_the_next)
+{
+	uint64_t seed = rlx_test_seed(), weights = seed;
+	struct rlx_session *s = adding(op_case_gpu(), RLX_PRECISION_BF16, weights);
+	struct rlx_session *t = adding("ref", RLX_PRECISION_AS_WRITTEN, weights);
+	float x[MOST];
+	int i;
+
+	for (i = 0; i < MOST; i++)
+		x[i] = (float)rlx_test_uniform(&seed, -1, 1);
+	memcpy(buf(s, RLX_IO_INPUT, "x"), x, ROWS * 64 * sizeof(*x));
+	memcpy(buf(t, RLX_IO_INPUT, "x"), x, ROWS * 64 * sizeof(*x));
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	CHECKF(!rlx_session_run(t), "%s", rlx_session_error(t)->text);
+	compare(s, t, "y", ROWS * ROWS * 24);
+	/* x, which both read, to the device; two products */
+	CHECK_EQ(((const struct gpu_code *)s->exec->code)->n_call, 3);
+	rlx_session_free(s);
+	rlx_session_free(t);
+}
+
 /* ---- attention ---- */
 
 enum rank { FLAT, BY_ROWS, BY_HEADS };	/* of q, k, v: 3, 4 in both layouts */
