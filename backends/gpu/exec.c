@@ -527,6 +527,8 @@ static enum rlx_status end(struct gpu_exec *x, enum rlx_status st)
 					st ? &(struct rlx_error){ 0 } : x->base.err);
 
 	st = st ? st : ran;
+	if (st)			/* the next run is not told of this one's data */
+		clear_bad(x);
 	return st || !code_of(x)->n_bad ? st : check_bad(x);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/alloc.h"
 #include "selftests/lib/op_case.h"
+#include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/lib/small_net.h"
@@ -142,6 +143,48 @@ TEST(no_device_memory)
 	CHECK_EQ(all_of_it("cuMemAlloc:3:2", SHARED, &err), RLX_ENOMEM);
 	CHECKF(strstr(err.text, "device memory"), "%s", err.text);
 	CHECKF(!all_of_it("", SHARED, &err), "%s", err.text);
+}
+
+/* A large result of an index that is not there, whose copying out fails; then of one that is. */
+static int two_runs(void)
+{
+	static const float rows[2][512];
+	struct rlx_graph *g = rlx_graph_new("forgotten");
+	rlx_value idx = rlx_input(g, "idx", rlx_type(RLX_I64, 64));
+	rlx_value table = rlx_constant(g, rlx_type(RLX_F32, 2, 512), rows);
+	struct rlx_session *s;
+	int64_t *at;
+	int rc;
+
+	setenv("RLX_EMU_FAIL", "cuMemcpyDtoHAsync:1:2", 1);
+	rlx_output(g, "y", rlx_emit(g, gather, .x = table, .indices = idx));
+	s = rig_session(g, &(struct rlx_compile_opts){
+		.size = sizeof(struct rlx_compile_opts), .device = op_case_gpu() });
+	at = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "idx"));
+	memset(at, 0, 64 * sizeof(*at));
+	at[7] = 2;
+	rc = rlx_session_run(s) != RLX_ENOMEM;
+	at[7] = 1;
+	if (rlx_session_run(s)) {
+		printf("# %s\n", rlx_session_error(s)->text);
+		rc = 1;
+	}
+	rlx_session_free(s);
+	fflush(stdout);
+	return rc;
+}
+
+TEST(bad_data_of_a_run_that_failed_is_forgotten)
+{
+	pid_t pid;
+	int rc;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid)
+		_exit(two_runs());
+	CHECK_EQ(waitpid(pid, &rc, 0), pid);
+	CHECK(WIFEXITED(rc) && !WEXITSTATUS(rc));
 }
 
 TEST_MAIN()
