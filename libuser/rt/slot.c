@@ -213,6 +213,17 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s)
 	return st;
 }
 
+/* Is it an input that an output becomes? Its buffer is written to from then on. */
+static bool is_fed(const struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	unsigned int o, n = rlx_program_io_count(s->p, RLX_IO_OUTPUT);
+
+	for (o = 0; io == RLX_IO_INPUT && o < n; o++)
+		if (s->slot[RLX_IO_OUTPUT][o].feeds == (int)i)
+			return true;
+	return false;
+}
+
 /* Is it a fed output that the device keeps, or the input that it becomes? */
 static bool is_kept(const struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
@@ -265,9 +276,10 @@ enum rlx_status rlx_session_bind(struct rlx_session *s, enum rlx_io io,
 				io_names[io], name, (unsigned long long)buf.bytes,
 				(unsigned long long)bytes,
 				(unsigned long long)((uintptr_t)rlx_buf_ptr(buf) % 64));
-	if (io == RLX_IO_OUTPUT && rlx_arena_flags(buf.arena) & RLX_ARENA_RDONLY)
-		return rlx_fail(&s->err, RLX_EACCES,
-				"output '%s': the arena is mapped read-only", name);
+	if ((io == RLX_IO_OUTPUT || is_fed(s, io, i)) &&
+	    rlx_arena_flags(buf.arena) & RLX_ARENA_RDONLY)
+		return rlx_fail(&s->err, RLX_EACCES, "%s '%s': the arena is mapped read-only",
+				io_names[io], name);
 	rlx_arena_get(buf.arena);
 	drop(&slot->buf, false);
 	slot->buf = buf;
@@ -498,6 +510,10 @@ enum rlx_status rlx_session_feed(struct rlx_session *s, const char *output,
 		return rlx_fail(&s->err, RLX_ESHAPE,
 				"output '%s' and input '%s' differ in type; one cannot become the other",
 				output, input);
+	if (s->slot[RLX_IO_INPUT][i].bound &&
+	    rlx_arena_flags(s->slot[RLX_IO_INPUT][i].buf.arena) & RLX_ARENA_RDONLY)
+		return rlx_fail(&s->err, RLX_EACCES, "input '%s': the arena is mapped read-only; "
+				"'%s' could not be written there", input, output);
 	if (end_feed(s, o))
 		return s->err.status;
 	out->feeds = (int)i;

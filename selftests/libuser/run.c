@@ -264,6 +264,36 @@ TEST(feed_makes_an_output_the_next_input)
 	rlx_graph_put(g);
 }
 
+/* What an output becomes is written to in the run after. */
+TEST(feed_and_an_arena_that_is_read_only)
+{
+	struct rlx_arena_opts o = { .size = 4096 };
+	struct rlx_graph *g = rlx_graph_new("count");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2));
+	struct rlx_arena *a, *readonly;
+	struct rlx_error err = { 0 };
+	struct rlx_session *s;
+	struct rlx_buf b;
+
+	rlx_output(g, "y", rlx_emit(g, add, .a = x, .b = rlx_scalar_const(g, RLX_F32, 1)));
+	s = rig_session(g, NULL);
+	CHECK_EQ(rlx_arena_new(&o, &a, &err), 0);
+	CHECKF(!rlx_arena_open_fd(rlx_arena_fd(a), RLX_ARENA_RDONLY, &readonly, &err), "%s",
+	       err.text);
+	b = (struct rlx_buf){ readonly, 0, 4096 };
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_INPUT, "x", b), 0);
+	CHECK_EQ(rlx_session_feed(s, "y", "x"), RLX_EACCES);
+	CHECK_EQ(rlx_session_unbind(s), 0);
+	CHECK_EQ(rlx_session_feed(s, "y", "x"), 0);
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_INPUT, "x", b), RLX_EACCES);
+	CHECK_EQ(rlx_session_feed(s, NULL, "x"), 0);
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_INPUT, "x", b), 0);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	rlx_session_free(s);
+	rlx_arena_put(readonly);
+	rlx_arena_put(a);
+}
+
 TEST(only_wanted_outputs_are_computed)
 {
 	struct rlx_session *s = small_session("cpu");

@@ -131,6 +131,8 @@ rlx_session_want(struct rlx_session *s, const char *const *outputs, unsigned int
  * place, if the output replaces the input (attention over a cache it appends to, a sum
  * with the state). To see it, get it or ask for its buffer; to change it, set it, bind
  * it, or ask for the input's buffer anew.
+ * Return: RLX_ENOENT, RLX_ESHAPE; RLX_EACCES if the input is bound to an arena that is
+ * mapped read-only, as rlx_session_bind() does of an input that is fed.
  */
 RLX_EXPORT enum rlx_status
 rlx_session_feed(struct rlx_session *s, const char *output, const char *input);
