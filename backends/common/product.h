@@ -19,8 +19,6 @@ struct rlx_product {
 /* The bias as input 2, one for each column, of @dtype. */
 enum rlx_status rlx_product_bias(struct rlx_lower *lo, struct rlx_k_gemm *g,
 				 const struct rlx_product *p, enum rlx_dtype dtype);
-enum rlx_k_num rlx_product_num(enum rlx_dtype dt);
-
 /* What its kernels call a real dtype. */
 enum rlx_k_num rlx_product_num(enum rlx_dtype dt);
 
