@@ -215,6 +215,8 @@ template <class HALF, int HD, int KEYS, bool MORE> struct attention_wave {
 
 		if (lens)
 			w.len = load_index(lens, w.b, a.lens_type);
+		if (w.len < a.kv_len)	/* what stands beyond may be NaN */
+			w.v.n = (int)w.len;
 		load_values(room, w.v);
 		products(w, s);
 		weigh(a, env, w, s, sum);

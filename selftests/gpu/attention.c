@@ -22,6 +22,23 @@ struct form {
 	int64_t	batch;		/* 0: a few */
 };
 
+/* What stands beyond a row's last key is nobody's: NaN, which no weight of 0 makes 0. */
+static void spoil(const void *p, const int64_t *stride, const struct rlx_k_attention *a,
+		  int type, int64_t dim)
+{
+	const int32_t *lens = a->kv_lens;
+	uint32_t nan = 0x7fffffff;
+	size_t size = rlx_k_type_size((enum rlx_k_type)type);
+
+	for (int64_t b = 0; b < a->batch; b++)
+		for (int64_t h = 0; h < a->kv_heads; h++)
+			for (int64_t r = lens[b]; r < a->kv_len; r++)
+				for (int64_t d = 0; d < dim; d++)
+					memcpy((char *)(uintptr_t)p + (size_t)(b * stride[0] +
+						h * stride[1] + r * stride[2] + d) * size,
+					       (char *)&nan + 4 - size, size);
+}
+
 static void one_attention(const struct form *m, uint64_t *seed)
 {
 	int64_t group = kc_pick(seed, 1, 3), kvh = kc_pick(seed, 1, 2), nq, nk, nv, no;
@@ -58,8 +75,11 @@ static void one_attention(const struct form *m, uint64_t *seed)
 		for (int64_t j = 0; j < m->kv_len && bt == RLX_K_F32 && kc_pick(seed, 0, 1); j++)
 			((float *)(uintptr_t)a.bias)[j] = -FLT_MAX;
 	}
-	if (kc_pick(seed, 0, 1))
+	if (kc_pick(seed, 0, 1)) {
 		a.kv_lens = gpu_alloc((size_t)a.batch, RLX_K_I32, 0, (double)m->kv_len + 1, seed);
+		spoil(a.k, a.k_stride, &a, m->type, m->dim);
+		spoil(a.v, a.v_stride, &a, m->type, m->v_dim);
+	}
 	if (kc_pick(seed, 0, 1))
 		a.lse = gpu_alloc((size_t)rows, RLX_K_F32, 0, 0, seed);
 	{
