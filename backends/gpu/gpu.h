@@ -244,6 +244,7 @@ static inline struct rlx_g_launch gpu_launch_for(const struct gpu_device *d, uin
 
 	return (struct rlx_g_launch){
 		.units = units, .processors = (uint32_t)d->attr[GPU_ATTR_UNITS],
+		.most_shared = (uint32_t)d->attr[GPU_ATTR_SHARED],
 		.arch = nvidia ? (uint32_t)(d->attr[GPU_ATTR_MAJOR] * 10 +
 					    d->attr[GPU_ATTR_MINOR]) : 0,
 	};

@@ -34,6 +34,7 @@ struct rlx_g_map {
  * @units: set by the caller: units of the CPU kernel
  * @arch: set by the caller: NVIDIA's chip, 90 for sm_90; 0: any other
  * @processors: set by the caller: how many blocks run side by side at least
+ * @most_shared: set by the caller: bytes of shared memory that a block may have
  * @can: this form of the arguments has a kernel here
  * @grid: blocks; grid[0] of 0: nothing to do
  * @block: threads
@@ -48,7 +49,7 @@ struct rlx_g_map {
  */
 struct rlx_g_launch {
 	uint64_t	units;
-	uint32_t	arch, processors;
+	uint32_t	arch, processors, most_shared;
 	bool		can;
 	uint32_t	grid[3], block[3], shared, passes;
 	uint64_t	scratch;

@@ -65,6 +65,14 @@ static inline bool rlx_g_attention_few(const struct rlx_k_attention *a, struct r
 	return true;
 }
 
+/* Of a block of attention_mma.h: queries, two stages of keys and values, weights of the waves. */
+static inline uint32_t rlx_g_attention_shared(int32_t width)
+{
+	uint32_t ld = (uint32_t)width + 8;
+
+	return 2 * (64 * ld + 4 * 64 * ld + 64 * 72);
+}
+
 /* Tiles of @width by groups of waves, where the chip has their products. */
 static inline bool rlx_g_attention_groups(const struct rlx_k_attention *a,
 					  struct rlx_g_launch *l, int32_t width)
@@ -72,7 +80,7 @@ static inline bool rlx_g_attention_groups(const struct rlx_k_attention *a,
 	int64_t jobs = a->batch * a->heads * rlx_g_ceil(a->q_len, ATT_GROUPS(width) * 64);
 	int64_t most = (int64_t)l->processors * ATT_BLOCKS(width);
 
-	if (l->arch != 90)
+	if (l->arch != 90 || (uint32_t)ATT_SHARED(width) > l->most_shared)
 		return false;
 	rlx_g_line(l, jobs < most ? jobs : most, ATT_THREADS(width));
 	l->shared = ATT_SHARED(width);
@@ -90,17 +98,14 @@ static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch 
 	    !rlx_g_small_float(a->out_type) || a->head_dim > 1024 || a->v_dim > 1024 ||
 	    rlx_g_attention_few(a, l))
 		return;
-	if (width) {
-		uint32_t ld = (uint32_t)width + 8;
-
+	if (width && rlx_g_attention_shared(width) <= l->most_shared) {
 		l->key[1] = a->q_type;
 		l->key[2] = rlx_g_attention_form(a, width);
 		l->key[3] = a->out_type;
 		if (rlx_g_attention_groups(a, l, width))
 			return;
 		rlx_g_line(l, a->batch * a->heads * rlx_g_ceil(a->q_len, 64), 128);
-		/* queries, two stages of keys and values, weights of the waves */
-		l->shared = 2 * (64 * ld + 4 * 64 * ld + 64 * 72);
+		l->shared = rlx_g_attention_shared(width);
 		l->key[0] = 1;
 		return;
 	}

@@ -315,6 +315,20 @@ rlx_g_skinny_shape(const struct rlx_k_gemm *g, int64_t n, uint32_t processors)
 	return s;
 }
 
+static inline uint32_t rlx_g_skinny_shared(const struct rlx_g_skinny_shape *s)
+{
+	return s->threads / 32 * s->stages * s->cols * 128;
+}
+
+/* What a chip's blocks have no room for: fewer stages, of which two overlap, then threads. */
+static inline void rlx_g_skinny_fit(struct rlx_g_skinny_shape *s, uint32_t most)
+{
+	while (s->stages > 2 && rlx_g_skinny_shared(s) > most)
+		s->stages--;
+	while (s->threads > 128 && rlx_g_skinny_shared(s) > most)
+		s->threads /= 2;
+}
+
 static inline void rlx_g_skinny_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_skinny *a = (const struct rlx_k_skinny *)args;
@@ -329,11 +343,18 @@ static inline void rlx_g_skinny_launch(const void *args, struct rlx_g_launch *l)
 	    (rows && (g->n % 8 || a->gate)) ||
 	    (a->norm && g->a_num == RLX_NUM_F16))	/* before the norm it overflows */
 		return;
+	if (!g->m || !n) {
+		rlx_g_line(l, 0, 128);
+		return;
+	}
 	s = rlx_g_skinny_shape(g, n, l->processors);
 	if (a->gate && s.cols < 16)	/* some of either half */
 		s.cols = 16;
-	rlx_g_line(l, g->m ? rlx_g_ceil(n, s.cols) : 0, s.threads);
-	l->shared = s.threads / 32 * s.stages * s.cols * 128;
+	rlx_g_skinny_fit(&s, l->most_shared);
+	if (rlx_g_skinny_shared(&s) > l->most_shared)
+		return;
+	rlx_g_line(l, rlx_g_ceil(n, s.cols), s.threads);
+	l->shared = rlx_g_skinny_shared(&s);
 	l->key[0] = (int32_t)(g->a_num | (unsigned)g->c_num << 2);
 	l->key[1] = (int32_t)s.cols;
 	l->key[2] = (int32_t)s.threads;

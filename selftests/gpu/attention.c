@@ -133,6 +133,19 @@ TEST(tensor_cores)
 	one_attention(&(struct form){ RLX_K_BF16, RLX_K_BF16, 20, 70, 200, 256, true }, &seed);
 }
 
+/* Wide heads where blocks have little shared memory. */
+TEST(no_room_for_tiles)
+{
+	static const int64_t dims[] = { 64, 96, 128, 256 };
+	uint64_t seed = rlx_test_seed();
+
+	gpu_plan_shared(SHARED_AMD);
+	for (int i = 0; i < 4; i++)
+		one_attention(&(struct form){ RLX_K_BF16, RLX_K_BF16, 20, 70, dims[i], dims[i],
+			true }, &seed);
+	gpu_plan_shared(SHARED_90);
+}
+
 /* Several tiles of queries and of keys at each width of a head, aligned or not. */
 TEST(groups_of_waves)
 {

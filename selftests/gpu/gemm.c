@@ -406,14 +406,41 @@ TEST(skinny)
 		{ skinny_launch, "skinny", "skinny", RLX_K_F16, RLX_K_F16, RLX_K_F32,
 		  RLX_K_F32, 1e-6, false, 8, true },
 	};
+	static const int shared[] = { SHARED_90, SHARED_AMD, SHARED_86, SHARED_80 };
 	uint64_t seed = rlx_test_seed();
 
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < 28; i++) {
+		gpu_plan_shared(shared[i < 16 ? 0 : i % 4]);
 		processors = (uint32_t)kc_pick(&seed, 1, 9);
 		one_gemm(&cases[i % 2], (size_t)kc_pick(&seed, 1, 16),
 			 (size_t)kc_pick(&seed, 1, 30) * 8, (size_t)kc_pick(&seed, 1, 300) * 8,
 			 &seed);
 	}
+	gpu_plan_shared(SHARED_90);
+}
+
+/* Every form asks for what the chip's blocks have, and keeps two stages. */
+TEST(skinny_fits)
+{
+	static const uint32_t shared[] = { SHARED_AMD, SHARED_86, SHARED_80, SHARED_90 };
+	struct rlx_k_skinny a = { .g = { .m = 1, .k = 4096, .lda = 4096, .a_num = RLX_NUM_BF16,
+					 .b_num = RLX_NUM_BF16, .c_num = RLX_NUM_BF16 } };
+
+	for (int form = 0; form < 16 * 64; form++)
+		for (int i = 0; i < 4; i++) {
+			struct rlx_g_launch l = { .processors = 132, .most_shared = shared[i] };
+
+			a.g.m = form & 1 ? 1 : 16;
+			a.g.b_form = form & 2 ? RLX_B_COLS : RLX_B_ROWS;
+			a.gate = form & 4 && form & 2 ? RLX_GATE_LAST : RLX_GATE_NONE;
+			a.g.n = (size_t)(form / 16) * 256 + 8;
+			a.g.k = a.g.lda = form & 8 ? 512 : 16384;
+			a.g.ldb = form & 2 ? a.g.k : a.g.n;
+			rlx_g_skinny_launch(&a, &l);
+			CHECKF(l.can && l.shared <= shared[i] && (l.key[3] & 15) >= 2,
+			       "form %d of %zu columns: %u of %u bytes, %d stages", form, a.g.n,
+			       l.shared, shared[i], l.key[3] & 15);
+		}
 }
 
 TEST_MAIN()

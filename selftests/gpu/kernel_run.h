@@ -65,6 +65,20 @@ static inline void *gpu_function(const char *source, const char *name,
 	return fn;
 }
 
+/* What blocks have of shared memory: AMD's, those of sm_86, sm_80, sm_90. */
+enum { SHARED_AMD = 64 << 10, SHARED_86 = 99 << 10, SHARED_80 = 163 << 10,
+       SHARED_90 = 227 << 10 };
+
+/* Launches are planned as if they had @bytes at most. */
+static inline void gpu_plan_shared(int bytes)
+{
+	static int has;
+
+	gpu_start();
+	has = has ? has : gpu->attr[GPU_ATTR_SHARED];
+	gpu->attr[GPU_ATTR_SHARED] = bytes < has ? bytes : has;
+}
+
 static inline void *dev_new(size_t bytes)
 {
 	uint64_t d = 0;
@@ -128,6 +142,8 @@ static inline void gpu_run_kernel(const char *file, const char *name, gpu_launch
 	l = gpu_launch_for(gpu, env->units);
 	how(args, &l);
 	CHECKF(l.can, "%s does not take these arguments", name);
+	CHECKF(l.shared <= (uint32_t)gpu->attr[GPU_ATTR_SHARED], "%s asks for %u bytes of shared "
+	       "memory", name, l.shared);
 	if (!l.grid[0])
 		return;
 	fn = gpu_function(gpu_source(file), name, &l);

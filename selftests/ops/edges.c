@@ -357,4 +357,19 @@ EVERYWHERE(nms_of_many)
 	CHECKF(strstr(r->err.text, "count is"), "%s", r->err.text);
 }
 
+/* Products of the norm of few rows, of which there is no column. */
+EVERYWHERE(norm_matmul_of_no_columns)
+{
+	rlx_value x = rig_random(r, rlx_type(RLX_BF16, 2, 64), -1, 1);
+	rlx_value w = rig_input(r, rlx_type(RLX_BF16, 0, 64), NULL);
+
+	rig_output(r, rlx_emit(r->g, fused_norm_matmul, .x = x, .w = w, .trans_w = true,
+			       .eps = 1e-5f));
+	rig_output(r, rlx_emit(r->g, fused_norm_matmul, .x = x, .w = w, .trans_w = true,
+			       .eps = 1e-5f, .gate = RLX_SWIGLU_LAST));
+	rig_run(r);
+	CHECK_EQ(rlx_type_count(&r->out[0].type), 0);
+	CHECK_EQ(rlx_type_count(&r->out[1].type), 0);
+}
+
 TEST_MAIN()
