@@ -6,6 +6,14 @@
 #include "kernels/attention.h"
 #include "kernels/gpu/dialect.h"
 
+/* Keys that row @b has: any number may stand in memory. */
+static DEV inline int64_t keys_of(const struct rlx_k_attention &a, const void *lens, int64_t b)
+{
+	int64_t n = lens ? load_index(lens, b, a.lens_type) : a.kv_len;
+
+	return n < 0 ? 0 : n < a.kv_len ? n : a.kv_len;
+}
+
 /* Keys [lo, hi) that query @i of row @b may see. */
 static DEV inline void keys_seen(const struct rlx_k_attention &a, const void *lens, int64_t b,
 				 int64_t i, int64_t *lo, int64_t *hi)
@@ -13,12 +21,7 @@ static DEV inline void keys_seen(const struct rlx_k_attention &a, const void *le
 	int64_t at = i + a.q_offset;
 
 	*lo = a.window > 0 && at - a.window + 1 > 0 ? at - a.window + 1 : 0;
-	*hi = a.kv_len;
-	if (lens) {
-		int64_t n = load_index(lens, b, a.lens_type);
-
-		*hi = n < *hi ? n : *hi;
-	}
+	*hi = keys_of(a, lens, b);
 	if (a.causal && at + 1 < *hi)
 		*hi = at + 1;
 }

@@ -71,11 +71,8 @@ static DEV inline struct job job_at(const struct rlx_k_attention &a, const struc
 	w.h = (int)(u % (uint32_t)a.heads);
 	w.b = (int)(u / (uint32_t)a.heads);
 	w.len = (int)a.kv_len;
-	if (a.kv_lens) {
-		int64_t n = load_index(RLX_G_PTR(const void, a.kv_lens), w.b, a.lens_type);
-
-		w.len = same(n < a.kv_len ? (int)n : w.len);
-	}
+	if (a.kv_lens)
+		w.len = same((int)keys_of(a, RLX_G_PTR(const void, a.kv_lens), w.b));
 	last = (w.first + rows < (int)a.q_len ? w.first + rows : (int)a.q_len) + (int)a.q_offset;
 	start = window_of(a) ? w.first + (int)a.q_offset - window_of(a) + 1 : 0;
 	if (a.causal && last < w.len)

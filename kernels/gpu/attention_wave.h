@@ -214,9 +214,8 @@ template <class HALF, int HD, int KEYS, bool MORE> struct attention_wave {
 		float s[TN][MMA_C] = {}, y[TV][MMA_C] = {}, sum[MMA_C];
 
 		if (lens)
-			w.len = load_index(lens, w.b, a.lens_type);
-		if (w.len < a.kv_len)	/* what stands beyond may be NaN */
-			w.v.n = (int)w.len;
+			w.len = keys_of(a, lens, w.b);
+		w.v.n = (int)w.len;	/* what stands beyond may be NaN */
 		load_values(room, w.v);
 		products(w, s);
 		weigh(a, env, w, s, sum);

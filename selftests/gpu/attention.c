@@ -22,17 +22,24 @@ struct form {
 	int64_t	batch;		/* 0: a few */
 };
 
+static int64_t length(const struct rlx_k_attention *a, int64_t b)
+{
+	int64_t n = a->lens_type == RLX_K_I64 ? ((const int64_t *)a->kv_lens)[b] :
+						((const int32_t *)a->kv_lens)[b];
+
+	return n < 0 ? 0 : n;
+}
+
 /* What stands beyond a row's last key is nobody's: NaN, which no weight of 0 makes 0. */
 static void spoil(const void *p, const int64_t *stride, const struct rlx_k_attention *a,
 		  int type, int64_t dim)
 {
-	const int32_t *lens = a->kv_lens;
 	uint32_t nan = 0x7fffffff;
 	size_t size = rlx_k_type_size((enum rlx_k_type)type);
 
 	for (int64_t b = 0; b < a->batch; b++)
 		for (int64_t h = 0; h < a->kv_heads; h++)
-			for (int64_t r = lens[b]; r < a->kv_len; r++)
+			for (int64_t r = length(a, b); r < a->kv_len; r++)
 				for (int64_t d = 0; d < dim; d++)
 					memcpy((char *)(uintptr_t)p + (size_t)(b * stride[0] +
 						h * stride[1] + r * stride[2] + d) * size,
@@ -49,7 +56,8 @@ static void one_attention(const struct form *m, uint64_t *seed)
 		.window = kc_pick(seed, 0, 2) ? 0 : kc_pick(seed, 1, m->kv_len),
 		.softcap = m->plain || kc_pick(seed, 0, 1) ? 0 : 2.5f,
 		.q_type = (uint8_t)m->type, .kv_type = (uint8_t)m->type,
-		.out_type = (uint8_t)m->out_type, .lens_type = RLX_K_I32 };
+		.out_type = (uint8_t)m->out_type,
+		.lens_type = kc_pick(seed, 0, 1) ? RLX_K_I32 : RLX_K_I64 };
 	bool in_q = kc_pick(seed, 0, 1), in_k = kc_pick(seed, 0, 1);
 	int bt = m->plain ? 0 : kc_pick(seed, 0, 1) ? RLX_K_F32 : RLX_K_BOOL;
 	int64_t nb = a.heads * m->q_len * m->kv_len, rows = a.batch * a.heads * m->q_len;
@@ -76,7 +84,10 @@ static void one_attention(const struct form *m, uint64_t *seed)
 			((float *)(uintptr_t)a.bias)[j] = -FLT_MAX;
 	}
 	if (kc_pick(seed, 0, 1)) {
-		a.kv_lens = gpu_alloc((size_t)a.batch, RLX_K_I32, 0, (double)m->kv_len + 1, seed);
+		a.kv_lens = gpu_alloc((size_t)a.batch, a.lens_type, 0, (double)m->kv_len + 1,
+				      seed);
+		if (a.lens_type == RLX_K_I64 && kc_pick(seed, 0, 1))	/* many, cut to 32 bits */
+			*(int64_t *)(uintptr_t)a.kv_lens = -(1ll << 32) + (1 << 20);
 		spoil(a.k, a.k_stride, &a, m->type, m->dim);
 		spoil(a.v, a.v_stride, &a, m->type, m->v_dim);
 	}
@@ -88,7 +99,7 @@ static void one_attention(const struct form *m, uint64_t *seed)
 			GPU_IN(struct rlx_k_attention, k, m->type, nk),
 			GPU_IN(struct rlx_k_attention, v, m->type, nv),
 			GPU_IN(struct rlx_k_attention, bias, bt ? bt : RLX_K_U8, nb),
-			GPU_IN(struct rlx_k_attention, kv_lens, RLX_K_I32, a.batch),
+			GPU_IN(struct rlx_k_attention, kv_lens, a.lens_type, a.batch),
 			GPU_OUT(struct rlx_k_attention, lse, RLX_K_F32, rows,
 				m->type == RLX_K_F32 ? 1e-5 : 1e-2),
 			GPU_OUT(struct rlx_k_attention, out, m->out_type, no, tol),
