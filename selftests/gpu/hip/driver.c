@@ -70,6 +70,9 @@ SAME(hipGraphExecDestroy, "cuGraphExecDestroy", (void *exec), (exec))
 SAME(hipGraphDestroy, "cuGraphDestroy", (void *graph), (graph))
 
 
+/* What a block of AMD's chips has of shared memory, however much CUDA's has. */
+enum { MOST_SHARED = 64 << 10 };
+
 /* CUDA's number of an attribute that HIP numbers otherwise; -1: not known here. */
 static int cuda_attribute(int what)
 {
@@ -89,11 +92,14 @@ HIP_API int hipDeviceGetAttribute(int *out, int what, int dev)
 {
 	int (*fn)(int *, int, int) = (int (*)(int *, int, int))
 		hip_on_cuda("libcuda.so.1", "cuDeviceGetAttribute");
-	int number = cuda_attribute(what);
+	int number = cuda_attribute(what), rc;
 
 	if (!fn)
 		return NOT_INITIALIZED;
-	return number < 0 ? INVALID_VALUE : fn(out, number, dev);
+	rc = number < 0 ? INVALID_VALUE : fn(out, number, dev);
+	if (!rc && number == 97 && *out > MOST_SHARED)
+		*out = MOST_SHARED;
+	return rc;
 }
 
 /* Of a function by its address on the host; the backend never has one. */
@@ -119,6 +125,8 @@ HIP_API int hipModuleLaunchKernel(LAUNCH_PARAMS)
 		hip_on_cuda("libcuda.so.1", "cuLaunchKernel");
 	int rc = allow && launch ? 0 : NOT_INITIALIZED;
 
+	if (!rc && shared > MOST_SHARED)
+		rc = INVALID_VALUE;
 	if (!rc && shared > UNASKED)
 		rc = allow(fn, MOST_DYNAMIC, (int)shared);
 	return rc ? rc : launch(fn, gx, gy, gz, bx, by, bz, shared, stream, args, extra);
