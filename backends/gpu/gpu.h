@@ -371,7 +371,7 @@ void gpu_timed_free(struct gpu_exec *x);
 		return gpu_open(&rlx_gpu_##n, dev, err);		\
 	}								\
 	RLX_EXPORT const struct rlx_backend rlx_backend_##n = {		\
-		.abi = RLX_BACKEND_ABI, .name = #n,			\
+		.abi = RLX_BACKEND_ABI, .name = #n, .apart = true,	\
 		.device_size = sizeof(struct gpu_device),		\
 		.code_size = sizeof(struct gpu_code),			\
 		.exec_size = sizeof(struct gpu_exec),			\

@@ -187,8 +187,10 @@ enum rlx_status rlx_device_get(const char *name, unsigned int threads,
 
 	if (!be)
 		return RLX_ENODEV;
-	if (sched_getaffinity(0, sizeof(cpus), &cpus))
-		CPU_ZERO(&cpus);	/* more processors than it holds */
+	if (be->apart)
+		threads = 0;
+	if (be->apart || sched_getaffinity(0, sizeof(cpus), &cpus))
+		CPU_ZERO(&cpus);	/* or more processors than it holds */
 	pthread_mutex_lock(&lock);
 	for (o = open_devices; o; o = o->next)
 		if (o->dev->be == be && o->asked == threads && o->ordinal == ordinal &&

@@ -2,11 +2,13 @@
 /* Programs and sessions on a GPU: results, rebinding, what stays on the device. */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
 
 #include "rlx/device.h"
 #include "rt/session.h"
 #include "selftests/gpu/sessions.h"
 #include "selftests/lib/op_case.h"
+#include "selftests/lib/rig.h"
 
 enum { OUTPUTS = 7 };
 
@@ -27,6 +29,30 @@ TEST(results_are_the_cpus)
 	}
 	rlx_session_free(g);
 	rlx_session_free(c);
+}
+
+/* Weights and arenas are a device's: there is one, whoever compiles and with what. */
+TEST(one_device_for_all_who_ask)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
+	struct rlx_session *s[3];
+	cpu_set_t all, one;
+	int i;
+
+	CHECK(!sched_getaffinity(0, sizeof(all), &all));
+	for (i = 0; !CPU_ISSET(i, &all); i++)
+		;
+	CPU_ZERO(&one);
+	CPU_SET(i, &one);
+	for (i = 0; i < 3; i++) {
+		o.threads = i == 1 ? 3 : 0;
+		CHECK(i < 2 || !sched_setaffinity(0, sizeof(one), &one));
+		s[i] = rig_session(small_net(SMALL_NET_NORM, 2), &o);
+		CHECK(s[i]->p->dev == s[0]->p->dev);
+	}
+	CHECK(!sched_setaffinity(0, sizeof(all), &all));
+	for (i = 0; i < 3; i++)
+		rlx_session_free(s[i]);
 }
 
 /* Somebody asks what each step takes: no graph, the same results, and back again. */

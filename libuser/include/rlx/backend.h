@@ -96,6 +96,8 @@ struct rlx_backend {
 	uint32_t	 abi;			/* RLX_BACKEND_ABI */
 	uint32_t	 device_size, code_size, exec_size;
 	const char	*name;
+	/* Its processors are its own: @threads, and where the caller may run, are nothing to it. */
+	bool		apart;
 
 	/* How many devices are there; fills up to @max. No side effects. [any] */
 	unsigned int	(*probe)(struct rlx_dev_info *info, unsigned int max);

@@ -48,7 +48,7 @@ enum rlx_compile_flags {
  * @device:    "cpu" (default), "ref", "null"; a name of rlx_device_list()
  * @threads:   worker threads of the device, the caller included; 0: all allowed. They
  *             run where the calling thread may run, as on one node of memory; programs
- *             of the same number and processors share them
+ *             of the same number and processors share them. Nothing to a GPU
  * @precision: see enum rlx_precision
  * @flags:     of enum rlx_compile_flags
  * @store:     where prepared weights are looked for and put, see rlx/store.h;

@@ -33,7 +33,7 @@ struct rlx_resident;
  * @arena:  sealed with RLX_SEAL_WRITE, as its bytes and the device's must stay the
  *          same; referenced
  * @bytes:  from its start on; 0: all of it
- * @device: as in struct rlx_compile_opts, with threads of 0
+ * @device: as in struct rlx_compile_opts
  *
  * Context: any thread; sleeps, allocates; time grows with the size.
  * Ownership: rlx_resident_put() by the caller.
