@@ -441,7 +441,8 @@ bool gpu_keep(struct rlx_exec *exec, unsigned int i, bool on)
 	const struct gpu_code *c = code_of(x);
 	uint32_t out = c->first_io[RLX_IO_OUTPUT] + i, in = c->io[out].twin - 1;
 
-	if (!gpu_is_pair(c, out))
+	/* what the host makes or reads must be where it looks */
+	if (!gpu_is_pair(c, out) || !c->io[out].out || c->io[in].on_host)
 		return false;
 	x->slot[out].kept = x->slot[in].kept = on;
 	x->slot[in].fresh = true;

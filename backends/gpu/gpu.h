@@ -70,6 +70,7 @@ struct gpu_io {
 	uint64_t	bytes;
 	uint64_t	at;		/* in the staging memory */
 	bool		on_device;	/* a kernel uses it */
+	bool		on_host;	/* a step of the host's reads it: inputs */
 	bool		out;		/* an output that a kernel wrote last */
 	uint32_t	readers;	/* launches that read it */
 	uint32_t	twin;		/* 1 + the other of an output and the input it replaces */

@@ -294,6 +294,7 @@ static enum rlx_status whole(struct rlx_lower *lo, enum rlx_call_kind kind)
 	struct gpu_code *c = code_of(lo);
 	enum rlx_status st;
 	uint64_t bytes;
+	uint32_t i;
 
 	if (gpu_lower_of(lo)->dry)
 		return RLX_OK;
@@ -306,6 +307,9 @@ static enum rlx_status whole(struct rlx_lower *lo, enum rlx_call_kind kind)
 		c->base.work_bytes = bytes;
 	if (lo->st->n_in + lo->st->n_out > c->most_tensors)
 		c->most_tensors = lo->st->n_in + lo->st->n_out;
+	for (i = 0; i < lo->st->n_in; i++)
+		if (lo->plan->val[lo->st->in[i]].place.kind == RLX_PLACE_INPUT)
+			c->io[lo->plan->val[lo->st->in[i]].place.index].on_host = true;
 	st = bring(lo, ON_HOST, GPU_OUT_CALL);
 	if (!st)
 		st = append(lo, (struct gpu_call){

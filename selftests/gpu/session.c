@@ -55,6 +55,37 @@ TEST(one_device_for_all_who_ask)
 		rlx_session_free(s[i]);
 }
 
+/* A state that a step of the host's reads too: it sees what the run before made. */
+TEST(a_state_that_the_host_reads)
+{
+	struct rlx_type t = rlx_type(RLX_F32, 40000);
+	struct rlx_graph *g = rlx_graph_new("state");
+	rlx_value state = rlx_input(g, "state", t), x = rlx_input(g, "x", t);
+	float *v = calloc(40000, sizeof(*v));
+	struct rlx_session *s;
+	int64_t count, i;
+
+	rlx_output(g, "count", rlx_emit(g, unique_count, .x = state));
+	rlx_output(g, "next", rlx_emit(g, add, .a = state, .b = x));
+	s = rig_session(g, &(struct rlx_compile_opts){
+		.size = sizeof(struct rlx_compile_opts), .device = op_case_gpu() });
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "state", t, v), 0);
+	for (i = 0; i < 40000; i++)
+		v[i] = (float)i;
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", t, v), 0);
+	CHECK_EQ(rlx_session_feed(s, "next", "state"), 0);
+	for (i = 0; i < 3; i++) {
+		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+		CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "count", rlx_scalar(RLX_I64), &count),
+			 0);
+		CHECK_EQ(count, i ? 40000 : 1);
+	}
+	CHECK_EQ(rlx_session_get(s, RLX_IO_INPUT, "state", t, v), 0);
+	CHECK_EQ(v[39999], 3 * 39999);
+	rlx_session_free(s);
+	free(v);
+}
+
 /* Somebody asks what each step takes: no graph, the same results, and back again. */
 TEST(steps_are_timed)
 {
