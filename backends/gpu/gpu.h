@@ -37,6 +37,8 @@ struct gpu_device {
 	int				 attr[GPU_ATTR_COUNT];
 	char				 name[64], arch[48];
 	atomic_bool			 lost;
+	/* Some kernel does not wait for the launch ahead: none may begin before that ends. */
+	atomic_bool			 in_order;
 	pthread_mutex_t			 lock;		/* guards the lists */
 	struct gpu_module		*modules;
 	struct gpu_weight		*weights;
@@ -237,6 +239,9 @@ static inline uint64_t gpu_table_bytes(const struct gpu_code *c)
 /* map.c: what @m says of a matrix at @at, as the chip's copy engine has it */
 enum rlx_status gpu_map_make(struct gpu_device *d, const struct rlx_g_map *m, uint64_t at,
 			     void *out, struct rlx_error *err);
+
+/* From this generation on kernels wait for the launch ahead by themselves (dialect). */
+enum { GPU_EARLY_MAJOR = 9 };
 
 /* What a launch function is told. */
 static inline struct rlx_g_launch gpu_launch_for(const struct gpu_device *d, uint64_t units)

@@ -191,8 +191,11 @@ static enum rlx_status load_prebuilt(struct gpu_device *d, const struct gpu_kern
 		if ((c->serves == GPU_CHIP_TEXT) != text || !fits(c, d))
 			continue;
 		describe_chip(&j, d->v, c, k);
-		if (!gpu_cache_load(folder, j.key, out, &n))
-			return RLX_OK;
+		if (gpu_cache_load(folder, j.key, out, &n))
+			continue;
+		if (c->major < GPU_EARLY_MAJOR)
+			atomic_store_explicit(&d->in_order, true, memory_order_relaxed);
+		return RLX_OK;
 	}
 	return RLX_ENOENT;
 }

@@ -16,9 +16,6 @@ static struct gpu_device *device_of(const struct gpu_exec *x)
 	return gpu_device_of(x->base.code);
 }
 
-/* From this generation on kernels wait for the launch ahead by themselves (dialect). */
-enum { EARLY_MAJOR = 9 };
-
 static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **args)
 {
 	const struct rlx_g_launch *l = &call->launch;
@@ -30,7 +27,8 @@ static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **ar
 		.shared = l->shared, .stream = x->stream, .attr = &early, .n_attr = 1,
 	};
 
-	if (early.id && d->attr[GPU_ATTR_MAJOR] >= EARLY_MAJOR)
+	if (early.id && d->attr[GPU_ATTR_MAJOR] >= GPU_EARLY_MAJOR &&
+	    !atomic_load_explicit(&d->in_order, memory_order_relaxed))
 		return d->api->launch_ex(&ex, call->fn, args, NULL);
 	return d->api->launch(call->fn, l->grid[0], l->grid[1], l->grid[2], l->block[0],
 			      l->block[1], l->block[2], l->shared, x->stream, args, NULL);

@@ -12,6 +12,7 @@
 #include "backends/gpu/image.h"
 #include "rlx/compile.h"
 #include "rlx/run.h"
+#include "rt/rt.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -36,6 +37,9 @@ static enum rlx_status product(const char *device, const float *x, float *y,
 	CHECK(!rlx_graph_finish(g));
 	st = rlx_compile(g, &o, &p, err);
 	if (!st) {
+		if (strcmp(device, "ref"))	/* text is for chips whose kernels do not wait */
+			CHECK_EQ(((struct gpu_device *)p->dev)->in_order,
+				 !strcmp(getenv("RLX_TEST_KERNELS") ?: "", "text"));
 		CHECK(!rlx_session_new(p, NULL, &s, err));
 		CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, ROWS, INNER), x));
 		CHECK(!rlx_session_set(s, RLX_IO_INPUT, "w", rlx_type(RLX_F32, INNER, COLS),
