@@ -625,6 +625,21 @@ def draining(engine):
 
 
 @each_engine
+def draining_under_a_handshake(engine):
+    """Who shakes hands then and asks nothing is waited for no longer than others."""
+    s = TlsServer(engine=engine, server="header_timeout = 10min\ndrain_timeout = 10min\n")
+    c = s.plain()
+    wait_for(lambda: s.metric("rlxd_connections") == 2)
+    s.signal(signal.SIGTERM)
+    s.wait_log("event=draining")
+    with contextlib.suppress(OSError):      # it took longer than they are waited for
+        c = certs.context().wrap_socket(c, server_hostname="localhost")
+    assert s.proc.wait(20) == 0, s.log()
+    c.close()
+    s.stop()
+
+
+@each_engine
 def copies_are_counted(engine):
     """By OpenSSL each byte moves once in each direction, by the kernel not at all."""
     with TlsServer(engine=engine, server="access_log = none\n") as s:

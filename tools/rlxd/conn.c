@@ -106,6 +106,8 @@ struct conn *conn_new(struct loop *l, int fd, const struct listener *s)
 		c->io->want(c);
 	else if (!tls_begin(c))
 		conn_shut(c);
+	if (l->draining)
+		conn_drain(c);
 	return c;
 }
 

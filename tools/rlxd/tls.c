@@ -312,7 +312,7 @@ static void shaken(struct conn *c)
 		c->io = &c->loop->engine->io;
 	c->state = CONN_HEAD;
 	c->deadline = c->loop->now + c->loop->server->limits.header_timeout_ns;
-	c->io->want(c);
+	conn_ready(c);
 }
 
 static void shake(struct conn *c)
