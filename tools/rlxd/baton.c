@@ -28,7 +28,7 @@ struct baton {
 
 static struct baton *shared;
 static int ours_fd = -1;
-static sem_t passed;
+static sem_t passed, looked;
 
 static enum rlx_status make(struct rlx_region *r, struct rlx_error *err)
 {
@@ -119,15 +119,23 @@ bool baton_is_wanted(void)
 /* Lives as long as the process: what it holds is free when it ends. */
 static void *baton_main(void *ctx)
 {
-	bool next;
+	bool next, ours;
 
 	(void)ctx;
 	region_thread_signals();
-	next = is_taken(&shared->next, pthread_mutex_lock(&shared->next));
-	is_taken(&shared->serve, pthread_mutex_lock(&shared->serve));
+	next = is_taken(&shared->next, pthread_mutex_trylock(&shared->next));
+	ours = next && is_taken(&shared->serve, pthread_mutex_trylock(&shared->serve));
+	if (!ours) {
+		sem_post(&looked);
+		if (!next)
+			next = is_taken(&shared->next, pthread_mutex_lock(&shared->next));
+		is_taken(&shared->serve, pthread_mutex_lock(&shared->serve));
+	}
 	if (next)
 		pthread_mutex_unlock(&shared->next);
 	eventfd_write(ours_fd, 1);
+	if (ours)
+		sem_post(&looked);
 	while (sem_wait(&passed))
 		;
 	pthread_mutex_unlock(&shared->serve);
@@ -143,12 +151,15 @@ enum rlx_status baton_want(int *out_fd, struct rlx_error *err)
 	if (ours_fd < 0)
 		return rlx_fail(err, RLX_EIO, "eventfd: %m");
 	sem_init(&passed, 0, 0);
+	sem_init(&looked, 0, 0);
 	rc = pthread_create(&thread, NULL, baton_main, NULL);
 	if (rc)
 		return rlx_fail(err, RLX_ENOMEM, "cannot start a thread: %s", strerror(rc));
 	pthread_setname_np(thread, "rlxd-baton");
 	/* It may stand in line to the end: nobody can join it. */
 	pthread_detach(thread);
+	while (sem_wait(&looked))
+		;
 	*out_fd = ours_fd;
 	return RLX_OK;
 }

@@ -16,7 +16,10 @@
 enum rlx_status baton_open(struct rlx_error *err);
 /* Is it held at the moment: does another one serve? */
 bool baton_is_held(void);
-/* Stand in line for it. *@out_fd, an eventfd, becomes readable when it is ours. */
+/*
+ * Stand in line for it. *@out_fd, an eventfd, becomes readable when it is ours: before
+ * this returns, if nobody held it.
+ */
 enum rlx_status baton_want(int *out_fd, struct rlx_error *err);
 /* Let the next one serve. A process that ends does so anyway. */
 void baton_pass(void);
