@@ -256,11 +256,12 @@ static bool load_end(struct watch *w)
 	if (ld->first && !ld->st && !s->standby)
 		ld->st = channels_open(s, &ld->err);
 	if (ld->st) {
+		if (!ld->first)
+			metric_add(&metrics.reloads_failed, 1);
 		log_event(LOG_ERROR, ld->first ? "cannot start" : "reload failed, nothing changed",
 			  L_STR("error", ld->err.text));
 		if (ld->first)
 			return false;
-		metric_add(&metrics.reloads_failed, 1);
 		ld->again_at = now_ns() + 10000000000;
 	} else {
 		ld->known = ld->changes;
@@ -352,8 +353,8 @@ static bool on_turn(struct watch *w)
 		return false;
 	}
 	if (w->standing_by) {
-		log_event(LOG_NOTE, "took over");
 		atomic_store(&w->server->took_over, true);
+		log_event(LOG_NOTE, "took over");
 	}
 	w->standing_by = false;
 	tell_status(w);
