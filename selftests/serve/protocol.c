@@ -10,6 +10,7 @@
 
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/serve_test.h"
+#include "serve/sock.h"
 
 #define RW (RLX_ACCESS_READ | RLX_ACCESS_WRITE)
 
@@ -1031,6 +1032,7 @@ TEST(stop_lets_what_is_there_be_served)
 	struct rlx_reply reply[4];
 	struct rlx_work *w[4];
 	struct server s;
+	int i, fd;
 
 	server_start(&s, (struct rlx_service_opts){ 0 }, 0);
 	ch = client_open(s.address, o);
@@ -1042,7 +1044,11 @@ TEST(stop_lets_what_is_there_be_served)
 	CHECK_EQ(rlx_service_arm(s.svc, 0), 1);
 	CHECK_EQ(rlx_service_commit(s.svc, w, 3), RLX_OK);
 	CHECK_EQ(rlx_channel_wait(ch, reply, 3, 4, SOON), 3);
-	usleep(20000);
+	/* Its thread leaves the address in its own time. */
+	for (i = 0; !rlx_sock_connect(s.address, &fd, NULL) && i < 5000; i++) {
+		close(fd);
+		usleep(1000);
+	}
 	o.address = s.address;
 	CHECK_EQ(rlx_channel_open(&o, &late, NULL), RLX_ENOTCONN);
 	CHECK(!late);
