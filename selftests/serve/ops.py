@@ -394,8 +394,9 @@ def batch_needs_a_free_dimension():
 @test
 def request_timeout():
     """What cannot be answered in time is told so, and not computed."""
-    with Server(minilm("max_batch = 1\n"), server="request_timeout = 50ms\n") as s:
-        st, r = s.post("/v1/embeddings", {"model": "minilm", "input": ["word " * 60] * 200})
+    # Many times too long, and one that takes a hundredth of it.
+    with Server(minilm("max_batch = 1\n"), server="request_timeout = 500ms\n") as s:
+        st, r = s.post("/v1/embeddings", {"model": "minilm", "input": ["word " * 120] * 1000})
         assert st == 504 and "request_timeout" in r["error"]["message"], r
         assert len(s.embed("a")) == 1
 
@@ -405,18 +406,17 @@ def full_queue():
     with Server(minilm("max_queue = 8\n")) as s:
         st, r = s.post("/v1/embeddings", {"model": "minilm", "input": ["a"] * 9})
         assert st == 413 and "max_queue" in r["error"]["message"], r
-        got, lock = [], threading.Lock()
-
-        def ask():
-            v = s.post("/v1/embeddings", {"model": "minilm", "input": ["word " * 60] * 7})[0]
-            with lock:
-                got.append(v)
-        threads = [threading.Thread(target=ask) for _ in range(6)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        assert set(got) <= {200, 503} and 200 in got and 503 in got, got
+        body = json.dumps({"model": "minilm", "input": ["word " * 60] * 7}).encode()
+        socks = [s.connect(60) for _ in range(6)]
+        s.signal(signal.SIGSTOP)        # it is to find all of them at once
+        for c in socks:
+            c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                      b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        s.signal(signal.SIGCONT)
+        got = [status_of(read_all(c)) for c in socks]
+        for c in socks:
+            c.close()
+        assert set(got) == {200, 503}, got
         assert len(s.embed(["a"] * 8)) == 8
 
 
@@ -433,39 +433,41 @@ def clients_take_turns():
         with Server(minilm() + keys, server="request_timeout = 10min\n") as s:
             a = {"Authorization": "Bearer a-secret-0123456789"}
             b = {"Authorization": "Bearer b-secret-0123456789"}
-            took = {}
+            bulk, waits = [], []
 
-            def bulk():
+            def ask_bulk():
                 begin = time.monotonic()
                 s.embed(["word " * 60] * 300, headers=a)
-                took["bulk"] = time.monotonic() - begin
-            t = threading.Thread(target=bulk)
+                bulk.append(time.monotonic() - begin)
+            t = threading.Thread(target=ask_bulk)
             t.start()
-            time.sleep(0.3)
-            worst = 0
-            while t.is_alive() and len(took) == 0:
+            wait_for(lambda: s.metric('rlxd_model_queue_rows{model="minilm"}') > 200)
+            while not bulk and t.is_alive():
                 begin = time.monotonic()
                 s.embed("word " * 60, headers=b)
-                worst = max(worst, time.monotonic() - begin)
+                waits.append(time.monotonic() - begin)
             t.join()
-            assert worst < took["bulk"] / 4, (worst, took)
+            # But for one: the machine may have been away for a while.
+            waits.sort()
+            assert len(waits) > 8 and waits[-2] < bulk[0] / 4, (waits, bulk)
 
 
 @test
 def notify_ready_reload_watchdog_stop():
     m = Manager()
-    s = Server(vision(), env={"NOTIFY_SOCKET": m.path, "WATCHDOG_USEC": "400000"})
+    s = Server(vision(), env={"NOTIFY_SOCKET": m.path, "WATCHDOG_USEC": "2000000"})
     assert "READY=1" in m.next("READY=1")
     begin = time.monotonic()
     for _ in range(5):
         m.next("WATCHDOG=1")
-    assert time.monotonic() - begin < 2
+    assert time.monotonic() - begin < 10
     s.signal(signal.SIGHUP)
     lines = m.next("RELOADING=1")
     assert any(ln.startswith("MONOTONIC_USEC=") for ln in lines), lines
     m.next("READY=1")
     s.signal(signal.SIGTERM)
     m.next("STOPPING=1")
+    assert s.proc.wait(20) == 0, s.log()    # stop() would tell it a second time
     s.stop()
 
 
