@@ -24,7 +24,7 @@ MODELS = BUILD + "/models/"
 server = Server(
     minilm("max_tokens = 128\n") +
     "[model vision]\npath = %s\n" % os.path.abspath(BUILD + "/serve/vision.onnx") +
-    "[model many]\npath = %s\nbatch = yes\nmax_batch = 4\nbatch_delay = 20ms\n"
+    "[model many]\npath = %s\nbatch = yes\nmax_batch = 4\nbatch_delay = 500ms\n"
     % os.path.abspath(BUILD + "/serve/vision.onnx"),
     server="shared_memory = local\n", engine=ENGINES[0]).__enter__()
 client = openai.OpenAI(base_url=server.url("/v1"), api_key="none")

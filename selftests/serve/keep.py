@@ -44,6 +44,7 @@ def killed_under_load():
                     old, s = s, start(False)
                     wait_for(lambda: load.done > done + 4)
                     old.kill()
+                    s.wait_log("event=ready", 60)
                     s.port = port
                     took.append(time.monotonic() - begin)
                     assert adopted(s) == 1, s.log()

@@ -166,12 +166,12 @@ class Server:
 
     def _read(self):
         for line in self.proc.stderr:
-            self.lines.append(line.rstrip("\n"))
             at = line.find("event=listening address=")
             if at >= 0 and self.port is None and "unix:" not in line:
                 self.port = int(line.rstrip().rsplit(":", 1)[1])
             if at >= 0 and "address=tls:" in line:
                 self.tls_port = int(line.rstrip().rsplit(":", 1)[1])
+            self.lines.append(line.rstrip("\n"))   # who waits for it finds the rest done
 
     def log(self):
         return "\n".join(self.lines)
@@ -180,9 +180,8 @@ class Server:
         def there():
             if any(text in line for line in self.lines[after:]):
                 return True
-            assert self.proc.poll() is None or not self.reader.is_alive() is None, "ended"
             if self.proc.poll() is not None:
-                time.sleep(0.1)
+                self.reader.join(5)
                 assert any(text in line for line in self.lines[after:]), \
                     "ended without '%s':\n%s" % (text, self.log())
                 return True
