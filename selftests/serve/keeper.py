@@ -76,12 +76,16 @@ class Keeper:
 TEXTS = ["a", "hello world", "word " * 50]
 
 
+held = []
+
+
 def free_port():
+    """One that nobody else is given; a server, which reuses addresses, may listen there."""
     s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     s.bind(("127.0.0.1", 0))
-    port = s.getsockname()[1]
-    s.close()
-    return port
+    held.append(s)
+    return s.getsockname()[1]
 
 
 def adopted(s, model="minilm"):

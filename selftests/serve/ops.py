@@ -578,7 +578,9 @@ def rlx_load():
         s.signal(signal.SIGCONT)
         got = json.loads(p.communicate()[0])
         assert got["from_when_due"]["p90_us"] > 300000 > got["from_when_sent"]["p90_us"], got
-    assert rlx("load", "--to", "127.0.0.1:%d" % s.port).returncode == 3
+    with socket.socket() as nobody:     # a port that is taken, but not to listen
+        nobody.bind(("127.0.0.1", 0))
+        assert rlx("load", "--to", "127.0.0.1:%d" % nobody.getsockname()[1]).returncode == 3
     for args in (["--to", "x"], ["--rate", "-1"], ["--connections", "0"], ["--raw"],
                  ["--header", "x"]):
         assert rlx("load", *args).returncode == 2, args
