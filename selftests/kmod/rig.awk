@@ -51,7 +51,7 @@ function finish(name, status, ms,	note)
 function begin(name)
 {
 	current = name
-	planned = plan = seen = failed = kunit = 0
+	planned = plan = seen = failed = kunit = leak_lines = 0
 	leak_note = ""
 }
 
