@@ -143,6 +143,25 @@ void rlx_queue_kick(struct rlx_queue *q, struct rlx_todo *todo)
 	}
 }
 
+/* ---- deadlines ---- */
+
+/*
+ * Queues the timer for the earliest deadline. Lock held, which who finds the deadline
+ * keeps until the timer knows it: what somebody else found before, an hour ahead,
+ * would else come after it and be what counts.
+ */
+static void rlx_queue_arm(struct rlx_queue *q)
+{
+	u64 due = rlx_slots_next_deadline(&q->slots), now = ktime_get_ns();
+	unsigned long ticks = 0;
+
+	if (due == U64_MAX)
+		return;
+	if (due > now)
+		ticks = nsecs_to_jiffies(min_t(u64, due - now, NSEC_PER_SEC * 3600)) + 1;
+	mod_delayed_work(rlx_dev.wq, &q->timer, ticks);
+}
+
 /* ---- the done side ---- */
 
 /*
@@ -198,9 +217,7 @@ void rlx_queue_settle(struct rlx_queue *q, struct rlx_slot_out *out, u32 n,
 	if (acts & RLX_ACT_REAP)
 		rlx_queue_publish(out, n);
 	if (acts & RLX_ACT_TIMER)
-		todo->timer = true;
-	if (todo->timer)
-		todo->due = rlx_slots_next_deadline(&q->slots);
+		rlx_queue_arm(q);
 	if (acts & RLX_ACT_FETCH)
 		rlx_queue_kick(q, todo);
 }
@@ -235,8 +252,6 @@ void rlx_queue_act(struct rlx_queue *q, struct rlx_slot_out *out, u32 n,
 		if (acts & RLX_ACT_DRAINED)
 			rlx_channel_put_use(rlx_lane_channel(out[i].lane));
 	}
-	if (todo->timer)
-		rlx_queue_arm(q, todo->due);
 	if (todo->fetcher)
 		rlx_uring_wake(todo->fetcher);
 	if (todo->wake && wq_has_sleeper(&q->wait))
@@ -251,19 +266,7 @@ void rlx_queue_unwanted(struct rlx_queue *q, u32 tag)
 	WRITE_ONCE(desc->flags, desc->flags | RLX_RQ_UNWANTED);
 }
 
-/* ---- deadlines ---- */
-
-void rlx_queue_arm(struct rlx_queue *q, u64 due)
-{
-	u64 now = ktime_get_ns();
-	unsigned long ticks = 0;
-
-	if (due == U64_MAX)
-		return;
-	if (due > now)
-		ticks = nsecs_to_jiffies(min_t(u64, due - now, NSEC_PER_SEC * 3600)) + 1;
-	mod_delayed_work(rlx_dev.wq, &q->timer, ticks);
-}
+/* ---- when a deadline is over ---- */
 
 static void rlx_queue_timer(struct work_struct *work)
 {
@@ -280,11 +283,10 @@ static void rlx_queue_timer(struct work_struct *work)
 		spin_lock_irqsave(&q->slots.lock, flags);
 		n = rlx_slots_expire(&q->slots, ktime_get_ns(), out, RLX_CHUNK);
 		q->cancelled += n;
-		todo.timer = true;
 		rlx_queue_settle(q, out, n, &todo);
+		if (n < RLX_CHUNK)
+			rlx_queue_arm(q);
 		spin_unlock_irqrestore(&q->slots.lock, flags);
-		if (n == RLX_CHUNK)
-			todo.timer = false;	/* the next round says it better */
 		rlx_queue_act(q, out, n, &todo);
 		rcu_read_unlock();
 		cond_resched();

@@ -140,8 +140,6 @@ void rlx_service_lose(struct rlx_service *svc, bool gone);
 /* What a section under the queue's lock leaves for afterwards. Zero it first. */
 struct rlx_todo {
 	struct rlx_fetcher *fetcher;	/* claimed: wake it */
-	u64 due;			/* with @timer */
-	bool timer;
 	bool wake;			/* sleeping fetchers have reason to look */
 };
 
@@ -168,8 +166,6 @@ void rlx_queue_settle(struct rlx_queue *q, struct rlx_slot_out *out, u32 n,
  */
 void rlx_queue_act(struct rlx_queue *q, struct rlx_slot_out *out, u32 n,
 		   const struct rlx_todo *todo);
-/* No lock: queues the timer for the earliest deadline. */
-void rlx_queue_arm(struct rlx_queue *q, u64 due);
 /* Lock held: tells the executor that nobody waits for the result. */
 void rlx_queue_unwanted(struct rlx_queue *q, u32 tag);
 /* Lock held: whether a fetch of @min would find them, or an error to tell. */
