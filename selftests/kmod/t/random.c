@@ -36,6 +36,7 @@
 #define PROGRAM_OPS	4000u	/* of one process */
 #define SOME_OPS	30000u	/* in which what is usual has to come up */
 #define MANY_OPS	100000u	/* and in which the rest has */
+#define MOST_OPS	400000u	/* and even what is rare */
 #define THREADS		3
 #define RUNS		2	/* programs at a time */
 #define LAP		16	/* of them, then nothing may be left */
@@ -311,23 +312,23 @@ static void tell(const struct rnd_tally *t)
 }
 
 /*
- * What has to come up of the slot machine by SOME_OPS, and by MANY_OPS: states by
- * letter, FREE TAKEN WAITING READY DELIVERED ORPHAN DONE. Left out are WAITING
- * slots that meet ABANDON, SERVICE_GONE or POINTS_FAIL: once or twice in MANY_OPS.
+ * What has to come up of the slot machine by SOME_OPS, by MANY_OPS, and by MOST_OPS:
+ * states by letter, FREE TAKEN WAITING READY DELIVERED ORPHAN DONE. Left out are
+ * WAITING slots that meet ABANDON.
  */
 static const char state_letter[] = "FTWRDOX";
 static const struct {
-	const char *name, *some, *many;
+	const char *name, *some, *many, *most;
 } events[] = {
-	{ "TAKE", "F", "" },		{ "DROP", "T", "" },
-	{ "SUBMIT", "T", "" },		{ "SUBMIT_WAIT", "T", "" },
-	{ "POINTS_MET", "", "W" },	{ "POINTS_FAIL", "", "" },
-	{ "FETCH", "R", "" },		{ "UNDELIVER", "", "D" },
-	{ "COMMIT", "DO", "" },		{ "CANCEL", "RD", "W" },
-	{ "ABANDON", "", "RD" },	{ "DEADLINE", "R", "W" },
-	{ "CLIENT_GONE", "RDX", "W" },	{ "EXEC_GONE_REQUEUE", "", "DO" },
-	{ "EXEC_GONE_FAIL", "", "RDO" }, { "SERVICE_GONE", "O", "RD" },
-	{ "REAP", "X", "" },
+	{ "TAKE", "F", "", "" },	{ "DROP", "T", "", "" },
+	{ "SUBMIT", "T", "", "" },	{ "SUBMIT_WAIT", "T", "", "" },
+	{ "POINTS_MET", "", "W", "" },	{ "POINTS_FAIL", "", "", "W" },
+	{ "FETCH", "R", "", "" },	{ "UNDELIVER", "", "D", "" },
+	{ "COMMIT", "DO", "", "" },	{ "CANCEL", "RD", "", "W" },
+	{ "ABANDON", "", "D", "R" },	{ "DEADLINE", "R", "W", "" },
+	{ "CLIENT_GONE", "RDX", "W", "" }, { "EXEC_GONE_REQUEUE", "", "DO", "" },
+	{ "EXEC_GONE_FAIL", "", "DO", "R" }, { "SERVICE_GONE", "O", "RD", "W" },
+	{ "REAP", "X", "", "" },
 };
 #define EVENTS	(sizeof(events) / sizeof(*events))
 #define SEEN	"/sys/module/rlx/parameters/seen"
@@ -358,7 +359,9 @@ static bool saw_slots(uint32_t ops)
 			bool must = (ops >= SOME_OPS &&
 				     strchr(events[ev].some, state_letter[state])) ||
 				    (ops >= MANY_OPS &&
-				     strchr(events[ev].many, state_letter[state]));
+				     strchr(events[ev].many, state_letter[state])) ||
+				    (ops >= MOST_OPS &&
+				     strchr(events[ev].most, state_letter[state]));
 
 			if (nr[ev][state] || must)
 				printf(" %c %lu%s", state_letter[state], nr[ev][state],
