@@ -44,9 +44,15 @@ static void bad_warn(void)
 
 static void bad_pages(void)
 {
-	/* 1 MiB that nothing remembers. */
-	if (!alloc_pages(GFP_KERNEL, 8))
-		pr_info("no pages\n");
+	int i;
+
+	/*
+	 * 2 MiB that nothing remembers: more than is let pass by as much as others may
+	 * give back at the same time, and more.
+	 */
+	for (i = 0; i < 2; i++)
+		if (!alloc_pages(GFP_KERNEL, 8))
+			pr_info("no pages\n");
 }
 
 static void bad_slab(void)
@@ -61,17 +67,30 @@ static void bad_slab(void)
 	}
 }
 
+/*
+ * Allocators that check do so when the block is given out again: the next one where
+ * there are others like it in its page, else by and by.
+ */
 static void bad_use_after_free(void)
 {
-	char *p = kmalloc(64, GFP_KERNEL);
+	static char *some[64], *more[4096];
+	int i;
 
-	if (!p)
-		return;
-	kfree(p);
-	OPTIMIZER_HIDE_VAR(p);
-	p[8] = 1;
-	/* Allocators that check do so when the block is given out again. */
-	kfree(kmalloc(64, GFP_KERNEL));
+	for (i = 0; i < ARRAY_SIZE(some); i++)
+		some[i] = kmalloc(64, GFP_KERNEL);
+	for (i = 0; i < ARRAY_SIZE(some); i++)
+		kfree(some[i]);
+	for (i = 0; i < ARRAY_SIZE(some); i += ARRAY_SIZE(some) / 2) {
+		char *p = some[i];
+
+		OPTIMIZER_HIDE_VAR(p);
+		if (p)
+			p[8] = 1;
+	}
+	for (i = 0; i < ARRAY_SIZE(more); i++)
+		more[i] = kmalloc(64, GFP_KERNEL);
+	for (i = 0; i < ARRAY_SIZE(more); i++)
+		kfree(more[i]);
 }
 
 static void bad_refcount(void)
