@@ -34,7 +34,7 @@ bad() { program "$1" "$fine" "params=how=$1"; }
 boot()
 {
 	# shellcheck disable=SC2086 # file names without spaces
-	selftests/kmod/run-qemu.sh -k "$kernel" -o "$dir/rlx_bad.ko" -t 240 \
+	selftests/kmod/run-qemu.sh -k "$kernel" -o "$dir/rlx_bad.ko" -t 600 \
 		-n "gate-$kernel-$1" $list >"$dir/$1.tap" 2>&1 </dev/null
 	echo "status $?" >>"$dir/$1.tap"
 	out=$dir/$1.tap

@@ -410,7 +410,7 @@ static struct pages_in_use pages_now(void)
 static void gate(struct pages_in_use *pages)
 {
 	const char *busy = NULL;
-	double end = now() + (debug_kernel ? 10 : 5);
+	double end = now() + (debug_kernel ? 20 : 15);
 	long used = 0, kb = 0, limit = debug_kernel ? DRIFT_MAX_DEBUG_KB : DRIFT_MAX_KB;
 	int rc = EBUSY;
 
@@ -428,7 +428,7 @@ static void gate(struct pages_in_use *pages)
 		return;
 	}
 	module_in = false;
-	for (end = now() + 2; now() < end; usleep(50000)) {
+	for (end = now() + 10; now() < end; usleep(50000)) {
 		used = settled_kb();
 		kb = used - pages->boot_kb;
 		if (kb < used - pages->last_kb)
@@ -541,13 +541,13 @@ static int watch(const struct job *j, pid_t pid, int fd, const char *group)
 			say("timeout %s after %d s", j->name, j->seconds);
 			kill(pid, SIGKILL);
 			kill_group(group);
-		} else if (now() > killed + 20) {
+		} else if (now() > killed + 60) {
 			stuck = true;
 			break;
 		}
 	}
 	kill_group(group);
-	for (end = now() + 20; !group_is_empty(group); usleep(5000)) {
+	for (end = now() + 60; !group_is_empty(group); usleep(5000)) {
 		reap(-2, &st);
 		if (now() > end) {
 			stuck = true;

@@ -448,7 +448,7 @@ TEST(executors_fail)
 				hear(&v);
 			victim_kill(&v);
 			p.fd = s.ch;
-			CHECK_EQ(poll(&p, 1, 10000), 1);
+			CHECK_EQ(poll(&p, 1, 60000), 1);
 			if (state == WAITING) {
 				/* Nothing is lost yet: what it waits for ends it. */
 				struct rlx_cqe cqe;
