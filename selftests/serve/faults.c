@@ -425,7 +425,8 @@ TEST(executor_killed_at_random)
 
 TEST(recovery_gives_requests_to_the_next_executor)
 {
-	struct rlx_channel_opts o = { .flags = RLX_CHANNEL_RECOVER };
+	struct rlx_channel_opts o = { .flags = RLX_CHANNEL_RECOVER,
+				      .recover_ns = 60000000000 };
 	struct rlx_request r = { .opcode = OP_SUM, .nr_slices = 1 };
 	bool kmod = !strcmp(serve_transport(), "kmod");
 	struct rlx_arena *a = client_arena(4096);
@@ -533,7 +534,8 @@ TEST(recovery_gives_up)
 /* What a client calls its arenas holds with every executor, in lists of slices too. */
 TEST(recovery_keeps_the_names_of_arenas)
 {
-	struct rlx_channel_opts o = { .flags = RLX_CHANNEL_RECOVER_ALL };
+	struct rlx_channel_opts o = { .flags = RLX_CHANNEL_RECOVER_ALL,
+				      .recover_ns = 60000000000 };
 	struct rlx_service_opts so = { .slices_max = 64 };
 	struct rlx_arena *a[3] = { client_arena(4096), client_arena(4096),
 				   client_arena(4096) };
@@ -582,7 +584,8 @@ TEST(recovery_keeps_the_names_of_arenas)
 /* Under load, killed again and again: nothing is lost, nothing is twice. */
 TEST(recovery_under_load)
 {
-	struct rlx_channel_opts o = { .flags = RLX_CHANNEL_RECOVER_ALL };
+	struct rlx_channel_opts o = { .flags = RLX_CHANNEL_RECOVER_ALL,
+				      .recover_ns = 60000000000 };
 	enum { TOTAL = 30000 };
 	struct rlx_arena *a = client_arena(4096);
 	uint8_t *seen = calloc(TOTAL, 1);
