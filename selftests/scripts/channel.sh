@@ -17,14 +17,16 @@ compile()
 		-o "$tmp/$1"
 }
 
+# What the one before said is gone before it can be taken for what this one says.
 start()
 {
-	"$tmp/service" "$tmp/sock" >"$tmp/service.out" 2>&1 &
+	: >"$tmp/service.out"
+	"$tmp/service" "$tmp/sock" >>"$tmp/service.out" 2>&1 &
 	pid=$!
 	i=0
 	until grep -q listening "$tmp/service.out"; do
 		i=$((i + 1))
-		[ $i -lt 100 ] || { cat "$tmp/service.out"; return 1; }
+		[ $i -lt 300 ] || { cat "$tmp/service.out"; return 1; }
 		sleep 0.1
 	done
 }

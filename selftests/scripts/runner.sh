@@ -17,7 +17,7 @@ sum_is()
 {
 	{ echo '#!/bin/sh'; cat; } >"$tmp/build/test/t/x"
 	chmod +x "$tmp/build/test/t/x"
-	got=$(BUILD=$tmp/build RLX_TOTALS='' "$tmp/self/run.sh" -t 2 \
+	got=$(BUILD=$tmp/build RLX_TOTALS='' "$tmp/self/run.sh" -t 5 \
 		"$tmp/build/test/t/x" | tail -n 1)
 	[ "$got" = "$1" ] || fail "got '$got', not '$1'"
 }
