@@ -121,21 +121,27 @@ static void rlx_fetcher_end(struct rlx_fetcher *f, long ret, unsigned int flags)
 
 /*
  * Lock not held: on the list, unless there is something to take or an end to tell.
- * From then on @f may be claimed and gone.
+ * From then on @f may be claimed and gone. What is too little for it may be enough for
+ * another, who was not told when @f was.
  */
 static bool rlx_fetcher_park(struct rlx_fetcher *f)
 {
 	struct rlx_queue *q = f->q;
+	struct rlx_todo todo = {};
 	unsigned long flags;
 	bool parked = false;
 
+	rcu_read_lock();
 	spin_lock_irqsave(&q->slots.lock, flags);
 	if (q->slots.live && q->slots.gen == f->ex->gen && !rlx_queue_has(q, f->req.min)) {
 		f->claimed = false;
 		list_add_tail(&f->node, &q->fetchers);
 		parked = true;
+		rlx_queue_kick(q, &todo);
 	}
 	spin_unlock_irqrestore(&q->slots.lock, flags);
+	rlx_queue_act(q, NULL, 0, &todo);
+	rcu_read_unlock();
 	return parked;
 }
 

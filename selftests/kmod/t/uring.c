@@ -585,6 +585,46 @@ TEST(two_threads)
 	}
 }
 
+/*
+ * Told of four requests, of which two are gone when it looks, a FETCH of four parks
+ * again: the two that are there are for who wants one.
+ */
+TEST(parked_again)
+{
+	need_parking();
+	struct scene a = scene_new(kinds[2].flags, 0), b = a;
+	struct rlx_rq rq[4] = { k_rq(1, 1), k_rq(1, 2), k_rq(1, 3), k_rq(1, 4) };
+	uint32_t tag[8];
+	struct rlx_ioc_fetch four = {
+		.tags = (uintptr_t)tag, .max = 4, .min = 4, .timeout_ns = K_EVER,
+	}, one = {
+		.tags = (uintptr_t)&tag[4], .max = 1, .timeout_ns = K_EVER,
+	};
+	struct rlx_cqe cqe[8];
+
+	CHECK(a.flags & IORING_SETUP_DEFER_TASKRUN);	/* looks when it is asked to */
+	ring_new(&b, a.flags);
+	prep(&a, a.k.ex, RLX_IOC_FETCH, &four, 0, 4);
+	push(&a);
+	CHECK(quiet(&a));
+	prep(&b, b.k.ex, RLX_IOC_FETCH, &one, 0, 1);
+	push(&b);
+	CHECK(quiet(&b));
+	CHECK_EQ(k_submit(a.k.ch, rq, 4, NULL), 4);
+	CHECK_EQ(k_fetch(a.k.ex, &tag[5], 2, 0, 0), 2);
+	CHECK(quiet(&a));
+	CHECK(!quiet(&b));
+	CHECK_EQ(result(&b, NULL, NULL), 1);
+	/* The last, and three more. */
+	CHECK_EQ(k_submit(a.k.ch, rq, 3, NULL), 3);
+	CHECK_EQ(result(&a, NULL, NULL), 4);
+	for (int i = 0; i < 7; i++)
+		CHECK_EQ(k_commit1(a.k.ex, a.k.desc, tag[i], i, 0), 1);
+	CHECK_EQ(k_reap(a.k.ch, cqe, 8, 7, K_EVER), 7);
+	io_uring_queue_exit(&b.ring);
+	scene_free(&a);
+}
+
 /* Many parked fetches, and requests one by one: each wakes one, none is lost. */
 TEST(many_fetchers)
 {
