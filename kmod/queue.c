@@ -148,9 +148,9 @@ void rlx_queue_kick(struct rlx_queue *q, struct rlx_todo *todo)
 /*
  * Queues the timer for the earliest deadline. Lock held, which who finds the deadline
  * keeps until the timer knows it: what somebody else found before, an hour ahead,
- * would else come after it and be what counts.
+ * would else come after it and be what counts. Not inline: most requests have none.
  */
-static void rlx_queue_arm(struct rlx_queue *q)
+static noinline void rlx_queue_arm(struct rlx_queue *q)
 {
 	u64 due = rlx_slots_next_deadline(&q->slots), now = ktime_get_ns();
 	unsigned long ticks = 0;
@@ -216,7 +216,7 @@ void rlx_queue_settle(struct rlx_queue *q, struct rlx_slot_out *out, u32 n,
 		acts |= out[i].acts;
 	if (acts & RLX_ACT_REAP)
 		rlx_queue_publish(out, n);
-	if (acts & RLX_ACT_TIMER)
+	if (unlikely(acts & RLX_ACT_TIMER))
 		rlx_queue_arm(q);
 	if (acts & RLX_ACT_FETCH)
 		rlx_queue_kick(q, todo);
