@@ -17,7 +17,7 @@ cache=$(cd "$cache" && pwd)
 
 say() { printf 'root: %s\n' "$*" >&2; }
 
-want="?essential apt dkms kmod libc6-dev libinih1 libssl3 liburing-dev openssl"
+want="?essential apt dkms kmod libc6-dev libinih1 libssl3 liburing-dev openssl procps"
 want="$want pkg-config systemd-standalone-sysusers udev"
 for series in 6.1 6.12; do
 	k=$BUILD/kernels/$series/release
