@@ -437,7 +437,7 @@ def clients_take_turns():
 
             def ask_bulk():
                 begin = time.monotonic()
-                s.embed(["word " * 60] * 300, headers=a)
+                s.embed(["word " * 60] * 1000, headers=a)
                 bulk.append(time.monotonic() - begin)
             t = threading.Thread(target=ask_bulk)
             t.start()
@@ -447,9 +447,8 @@ def clients_take_turns():
                 s.embed("word " * 60, headers=b)
                 waits.append(time.monotonic() - begin)
             t.join()
-            # But for one: the machine may have been away for a while.
-            waits.sort()
-            assert len(waits) > 8 and waits[-2] < bulk[0] / 4, (waits, bulk)
+            # It is seconds, so that a moment of the machine's is no quarter of it.
+            assert len(waits) > 8 and max(waits) < bulk[0] / 4, (waits, bulk)
 
 
 @test
