@@ -59,6 +59,7 @@ void emu_tile_load(void *to, const void *map, uint64_t *bar, const int *at);
 void emu_group_mma(const struct emu_group_op *op);
 void emu_group_commit(void);
 void emu_group_wait(int left);
+void emu_group_settle(const void *d);
 /* kind: 0 add 1 min 2 max 3 exchange 4 or; types as enum rlx_k_type (i32 u32 i64 f32) */
 uint64_t emu_atomic(void *p, uint64_t v, int kind, int type);
 uint64_t emu_atomic_cas(void *p, uint64_t expected, uint64_t v, int bytes);

@@ -142,7 +142,7 @@ static DEV inline void leave(uint64_t *empty)
 }
 
 /* All of k. */
-static DEV inline void multiply(float *d, const struct rlx_k_gemm &a,
+static DEV inline void multiply(float (&d)[SUMS], const struct rlx_k_gemm &a,
 				const unsigned char *shared, struct stages *st, turn<STAGES> *t)
 {
 	int group = (int)threadIdx.x / GROUP;
@@ -166,6 +166,7 @@ static DEV inline void multiply(float *d, const struct rlx_k_gemm &a,
 		last = t->stage;
 	}
 	group_wait<0>();
+	group_settle(d);
 	leave(&st->empty[last]);
 }
 

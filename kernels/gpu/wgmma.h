@@ -85,7 +85,7 @@ static DEV inline void turn_wait(int g) {}
 static DEV inline void turn_pass(int g, int groups) {}
 
 static DEV inline void group_see(void) {}
-template <class T, int N> static DEV inline void group_settle(T (&d)[N]) {}
+template <class T, int N> static DEV inline void group_settle(T (&d)[N]) { emu_group_settle(d); }
 static DEV inline void group_hold(float x) {}
 static DEV inline void group_begin(void) {}
 static DEV inline void group_commit(void) { emu_group_commit(); }
@@ -247,7 +247,11 @@ static DEV inline void group_see(void)
 	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* Registers that products use are to be ready here, or not to be used before. */
+/*
+ * Registers that products use are to be ready here, or not to be used before: the
+ * compiler, unlike the assembler, does not know that sums come with the wait, and may read
+ * them ahead of it.
+ */
 template <int N> static DEV inline void group_settle(float (&d)[N])
 {
 #pragma unroll

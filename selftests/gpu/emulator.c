@@ -237,6 +237,28 @@ TEST(products_that_nobody_waits_for)
 			 dev_new(4), 0), 700);
 }
 
+/* The compiler may take such sums ahead of the wait. */
+#define SUMS(more)							\
+	"SHARED_DYNAMIC(s); float v[32]; tile_at t = tile_from(s, 0);"	\
+	"group_mma<64, true, false, false>(v, t, t, false); group_commit(); group_wait<0>();" more
+
+TEST(sums_that_nobody_settles)
+{
+	static const char again[] = SUMS("group_mma<64, true, false, false>(v, t, t, true);"
+					 "group_commit(); group_wait<0>(); group_settle(v);");
+
+	CHECK_EQ(outcome(SUMS("group_settle(v);"), dev_new(4), 0), 0);
+	CHECK_EQ(outcome(again, dev_new(4), 0), 0);
+	CHECK_EQ(outcome(SUMS(), dev_new(4), 0), 700);
+}
+
+TEST(products_over_sums_that_nobody_settled)
+{
+	CHECK_EQ(outcome(SUMS("group_mma<64, true, false, false>(v, t, t, false);"
+			      "group_commit(); group_wait<0>(); group_settle(v);"),
+			 dev_new(4), 0), 700);
+}
+
 TEST(tiles_by_no_map)
 {
 	CHECK_EQ(outcome(BAR "SHARED_DYNAMIC(s); int at[4] = {};"

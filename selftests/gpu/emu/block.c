@@ -53,6 +53,8 @@ struct lane {
 	unsigned int	n_copy, cap_copy;
 	struct product	*product;
 	unsigned int	n_product, cap_product, products;	/* groups of them */
+	const float	**loose;	/* sums that were waited for, and not settled */
+	unsigned int	n_loose, cap_loose;
 	const uint64_t	*bar;		/* it waits for the end of this phase of it */
 	int		phase;
 };
@@ -122,6 +124,8 @@ static void lane_main(void)
 		lane_fail("ends with asynchronous copies under way", NULL, 0);
 	if (w->self->n_product)
 		lane_fail("ends with products under way", NULL, 0);
+	if (w->self->n_loose)
+		lane_fail("ends with sums of products that were not settled", NULL, 0);
 	lane_yield(LANE_DONE);
 	__builtin_trap();
 }
@@ -146,6 +150,7 @@ static void lane_start(struct worker *w, unsigned int i)
 	l->group = 0;
 	l->n_copy = 0;
 	l->n_product = l->products = 0;
+	l->n_loose = 0;
 }
 
 static void lane_resume(struct worker *w, unsigned int i)
@@ -544,10 +549,44 @@ EMU_API void emu_tile_load(void *to, const void *map, uint64_t *bar, const int *
 	}
 }
 
+/* True: @d was waited for since it was last settled or added to. */
+static bool no_longer_loose(struct lane *l, const float *d)
+{
+	unsigned int i = 0;
+
+	while (i < l->n_loose && l->loose[i] != d)
+		i++;
+	if (i == l->n_loose)
+		return false;
+	l->loose[i] = l->loose[--l->n_loose];
+	return true;
+}
+
+static void now_loose(struct lane *l, const float *d)
+{
+	const float **p;
+
+	no_longer_loose(l, d);	/* once is enough */
+	p = one_more(&l->loose, l->n_loose, &l->cap_loose, sizeof(*p));
+	if (p) {
+		*p = d;
+		l->n_loose++;
+	}
+}
+
+EMU_API void emu_group_settle(const void *d)
+{
+	no_longer_loose(worker->self, d);
+}
+
 EMU_API void emu_group_mma(const struct emu_group_op *op)
 {
 	struct lane *l = worker->self;
-	struct product *p = one_more(&l->product, l->n_product, &l->cap_product, sizeof(*p));
+	struct product *p;
+
+	if (no_longer_loose(l, op->d) && !op->more)
+		lane_fail("a product over sums that were not settled", op->d, 4);
+	p = one_more(&l->product, l->n_product, &l->cap_product, sizeof(*p));
 
 	if (p) {
 		*p = (struct product){ *op, l->products };
@@ -568,10 +607,12 @@ EMU_API void emu_group_wait(int left)
 	for (unsigned int i = 0; i < l->n_product; i++) {
 		struct product *p = &l->product[i];
 
-		if (p->group + (unsigned int)left >= l->products)
+		if (p->group + (unsigned int)left >= l->products) {
 			l->product[kept++] = *p;
-		else
-			emu_group_part(&p->op, (int)(l - worker->lane) % 128);
+			continue;
+		}
+		emu_group_part(&p->op, (int)(l - worker->lane) % 128);
+		now_loose(l, p->op.d);
 	}
 	l->n_product = kept;
 }
