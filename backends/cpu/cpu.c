@@ -41,9 +41,9 @@ static void cpu_model_name(char *buf, size_t size)
 		fclose(f);
 }
 
-static unsigned int cpu_probe(struct rlx_dev_info *info, unsigned int max)
+static unsigned int cpu_probe(struct rlx_dev_info *info, unsigned int first, unsigned int max)
 {
-	if (max) {
+	if (!first && max) {
 		*info = (struct rlx_dev_info){ .backend = "cpu" };
 		cpu_model_name(info->name, sizeof(info->name));
 		snprintf(info->isa, sizeof(info->isa), "%s",

@@ -108,7 +108,7 @@ const char *gpu_error_text(const struct rlx_gpu_vendor *v, const struct gpu_driv
 
 /* gpu.c: the members of struct rlx_backend that must know their vendor. */
 unsigned int gpu_probe(const struct rlx_gpu_vendor *v, struct rlx_dev_info *info,
-		       unsigned int max);
+		       unsigned int first, unsigned int max);
 const char *gpu_why(const struct rlx_gpu_vendor *v);
 enum rlx_status gpu_open(const struct rlx_gpu_vendor *v, struct rlx_device *dev,
 			 struct rlx_error *err);

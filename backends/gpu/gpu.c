@@ -8,15 +8,15 @@
 #include "base/log.h"
 #include "kernels/gpu/gemm_join.h"
 
-static void describe(const struct rlx_gpu_vendor *v, const struct gpu_driver *d, int i,
-		     struct rlx_dev_info *info)
+static void describe(const struct rlx_gpu_vendor *v, const struct gpu_driver *d,
+		     unsigned int i, struct rlx_dev_info *info)
 {
 	int dev, major = 0, minor = 0, units = 0;
 	size_t bytes = 0;
 
 	*info = (struct rlx_dev_info){ .backend = "" };
-	snprintf(info->backend, sizeof(info->backend), i ? "%.8s:%d" : "%.8s", v->name, i);
-	if (d->api.device_get(&dev, i))
+	snprintf(info->backend, sizeof(info->backend), i ? "%.8s:%u" : "%.8s", v->name, i);
+	if (d->api.device_get(&dev, (int)i))
 		return;
 	d->api.device_name(info->name, sizeof(info->name), dev);
 	d->api.device_attribute(&major, v->attr[GPU_ATTR_MAJOR], dev);
@@ -31,14 +31,14 @@ static void describe(const struct rlx_gpu_vendor *v, const struct gpu_driver *d,
 }
 
 unsigned int gpu_probe(const struct rlx_gpu_vendor *v, struct rlx_dev_info *info,
-		       unsigned int max)
+		       unsigned int first, unsigned int max)
 {
 	const struct gpu_driver *d = gpu_driver_get(v, NULL);
-	int i;
+	unsigned int n = d ? (unsigned int)d->devices : 0, i;
 
-	for (i = 0; d && i < d->devices && (unsigned int)i < max; i++)
-		describe(v, d, i, &info[i]);
-	return d ? (unsigned int)d->devices : 0;
+	for (i = 0; i < max && first + i < n; i++)
+		describe(v, d, first + i, &info[i]);
+	return n;
 }
 
 const char *gpu_why(const struct rlx_gpu_vendor *v)
@@ -48,8 +48,6 @@ const char *gpu_why(const struct rlx_gpu_vendor *v)
 	gpu_driver_get(v, &why);
 	return why;
 }
-
-enum { OUT_OF_MEMORY = 2 };
 
 /* Is the context of no more use ("sticky")? HIP numbers its errors as CUDA does. */
 static bool is_lost(int rc)
@@ -79,7 +77,7 @@ enum rlx_status gpu_check(struct gpu_device *d, int rc, const char *what,
 	if (!rc)
 		return RLX_OK;
 	gpu_error_text(d->v, d->d, rc, text, sizeof(text));
-	if (rc == OUT_OF_MEMORY)
+	if (rc == GPU_OUT_OF_MEMORY)
 		return rlx_fail(err, RLX_ENOMEM, "%s:%u: %s: out of device memory: %s",
 				d->v->name, d->base.ordinal, what, text);
 	if (!is_lost(rc))

@@ -163,6 +163,9 @@ static inline struct gpu_device *gpu_device_of(const struct rlx_code *code)
 /* cuda.c, rocm.c */
 extern const struct rlx_gpu_vendor rlx_gpu_cuda, rlx_gpu_rocm;
 
+/* Of the driver's errors the one that others make too; HIP numbers them as CUDA does. */
+enum { GPU_OUT_OF_MEMORY = 2 };
+
 /* gpu.c: what the driver said, as a status; 0 is RLX_OK. @what: "copying in" */
 enum rlx_status gpu_check(struct gpu_device *d, int rc, const char *what,
 			  struct rlx_error *err);
@@ -364,9 +367,10 @@ void gpu_timed_free(struct gpu_exec *x);
 
 /* A vendor's struct rlx_backend: what must know the vendor, and the rest. */
 #define GPU_BACKEND(n)							\
-	static unsigned int n##_probe(struct rlx_dev_info *info, unsigned int max) \
+	static unsigned int n##_probe(struct rlx_dev_info *info, unsigned int first, \
+				      unsigned int max)			\
 	{								\
-		return gpu_probe(&rlx_gpu_##n, info, max);		\
+		return gpu_probe(&rlx_gpu_##n, info, first, max);	\
 	}								\
 	static const char *n##_why(void)				\
 	{								\

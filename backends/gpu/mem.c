@@ -148,17 +148,77 @@ void gpu_weight_put(struct gpu_device *d, struct gpu_weight *w)
 /* Flags of the driver: for all contexts, mapped, only read by the device. */
 enum { PORTABLE = 1, MAPPED = 2, READ_ONLY = 8 };
 
+/* An arena that a driver knows, for all of its devices: it takes none twice. */
+struct gpu_pin {
+	struct gpu_pin			*next;
+	const struct rlx_gpu_vendor	*v;
+	const struct rlx_arena		*arena;	/* which the ranges keep */
+	unsigned int			 refs;
+};
+
+static pthread_mutex_t pins_lock = PTHREAD_MUTEX_INITIALIZER;	/* inside of a device's */
+static struct gpu_pin *pins;
+
+static struct gpu_pin **find_pin(const struct gpu_device *d, const struct rlx_arena *a)
+{
+	struct gpu_pin **at = &pins;
+
+	while (*at && ((*at)->arena != a || (*at)->v != d->v))
+		at = &(*at)->next;
+	return at;
+}
+
+/* 0, or what the driver said. */
+static int pin_get(struct gpu_device *d, struct rlx_arena *a)
+{
+	unsigned int flags = PORTABLE | (d->attr[GPU_ATTR_MAPPED] ? MAPPED : 0);
+	struct gpu_pin *p;
+	int rc = 0;
+
+	if (rlx_arena_flags(a) & RLX_ARENA_RDONLY)
+		flags |= READ_ONLY;
+	pthread_mutex_lock(&pins_lock);
+	p = *find_pin(d, a);
+	if (p) {
+		p->refs++;
+	} else {
+		p = rlx_calloc(1, sizeof(*p));
+		rc = p ? d->api->host_register(rlx_arena_base(a), rlx_arena_size(a), flags) :
+		     GPU_OUT_OF_MEMORY;
+		if (rc) {
+			rlx_free(p);
+		} else {
+			*p = (struct gpu_pin){ pins, d->v, a, 1 };
+			pins = p;
+		}
+	}
+	pthread_mutex_unlock(&pins_lock);
+	return rc;
+}
+
+static void pin_put(struct gpu_device *d, struct rlx_arena *a)
+{
+	struct gpu_pin **at, *p;
+
+	pthread_mutex_lock(&pins_lock);
+	at = find_pin(d, a);
+	p = *at;
+	if (!--p->refs) {
+		*at = p->next;
+		d->api->host_unregister(rlx_arena_base(a));
+		rlx_free(p);
+	}
+	pthread_mutex_unlock(&pins_lock);
+}
+
 static struct gpu_range *range_new(struct gpu_device *d, struct rlx_arena *a)
 {
 	struct gpu_range *r = rlx_calloc(1, sizeof(*r));
-	unsigned int flags = PORTABLE | (d->attr[GPU_ATTR_MAPPED] ? MAPPED : 0);
 	int rc;
 
 	if (!r)
 		return NULL;
-	if (rlx_arena_flags(a) & RLX_ARENA_RDONLY)
-		flags |= READ_ONLY;
-	rc = d->api->host_register(rlx_arena_base(a), rlx_arena_size(a), flags);
+	rc = pin_get(d, a);
 	if (rc) {
 		/* by the application, too large to pin, not supported: copies do it */
 		if (rlx_debug_on(RLX_DEBUG_RUN))
@@ -167,7 +227,7 @@ static struct gpu_range *range_new(struct gpu_device *d, struct rlx_arena *a)
 		rlx_free(r);
 		return NULL;
 	}
-	if (flags & MAPPED && d->api->host_address(&r->at, rlx_arena_base(a), 0))
+	if (d->attr[GPU_ATTR_MAPPED] && d->api->host_address(&r->at, rlx_arena_base(a), 0))
 		r->at = 0;
 	r->arena = rlx_arena_get(a);
 	r->next = d->ranges;
@@ -210,7 +270,7 @@ void gpu_range_put(struct gpu_device *d, struct gpu_range *r)
 			;
 		*at = r->next;
 		a = r->arena;
-		d->api->host_unregister(rlx_arena_base(a));
+		pin_put(d, a);
 		rlx_free(r);
 	}
 	pthread_mutex_unlock(&d->lock);

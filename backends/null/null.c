@@ -7,9 +7,9 @@
 #include "plan/plan.h"
 
 /* How many devices there are; here always one. */
-static unsigned int null_probe(struct rlx_dev_info *info, unsigned int max)
+static unsigned int null_probe(struct rlx_dev_info *info, unsigned int first, unsigned int max)
 {
-	if (max)
+	if (!first && max)
 		*info = (struct rlx_dev_info){
 			.backend = "null", .name = "computes nothing", .threads = 1,
 		};

@@ -14,9 +14,9 @@ struct ref_exec {
 	struct rlx_tensor	*tensors;
 };
 
-static unsigned int ref_probe(struct rlx_dev_info *info, unsigned int max)
+static unsigned int ref_probe(struct rlx_dev_info *info, unsigned int first, unsigned int max)
 {
-	if (max)
+	if (!first && max)
 		*info = (struct rlx_dev_info){
 			.backend = "ref", .name = "reference evaluation in double",
 			.threads = 1,

@@ -162,7 +162,7 @@ static enum rlx_status take_store(struct rlx_program *p, const struct rlx_compil
 
 	if (!o->store)
 		return RLX_OK;
-	rlx_layout_name(o->device, p->dev->isa, layout, sizeof(layout));
+	rlx_layout_name(p->dev->be, p->dev->isa, layout, sizeof(layout));
 	rlx_store_info(o->store, &info);
 	if (strcmp(info.layout, layout))
 		return rlx_fail(err, RLX_EINVAL, "compile: the store is for '%s', this is '%s'",

@@ -56,7 +56,7 @@ unsigned int rlx_device_list(struct rlx_dev_info *info, unsigned int max)
 		const struct rlx_backend *be = backend_of(&rows[i], &why);
 
 		if (be)
-			n += be->probe(info && n < max ? info + n : NULL,
+			n += be->probe(info && n < max ? info + n : NULL, 0,
 				       info && n < max ? max - n : 0);
 	}
 	return n;
@@ -76,7 +76,7 @@ const char *rlx_device_why(const char *backend)
 	be = backend_of(&rows[i], &why);
 	if (!be)
 		return why;
-	return be->why && !be->probe(NULL, 0) ? be->why() : "";
+	return be->why && !be->probe(NULL, 0, 0) ? be->why() : "";
 }
 
 /* "cuda:1": the backend's name and which of its devices. */
@@ -109,9 +109,9 @@ static const struct rlx_backend *find(const char *name, unsigned int *ordinal,
 	if (name[len]) {
 		unsigned long v = strtoul(name + len + 1, &end, 10);
 
-		if (end == name + len + 1 || *end || v >= (be->probe(NULL, 0) ? : 1)) {
+		if (end == name + len + 1 || *end || v >= (be->probe(NULL, 0, 0) ? : 1)) {
 			rlx_fail(err, RLX_ENODEV, "no device '%.40s': %s has %u", name,
-				 rows[i].name, be->probe(NULL, 0));
+				 rows[i].name, be->probe(NULL, 0, 0));
 			return NULL;
 		}
 		*ordinal = (unsigned int)v;
@@ -126,9 +126,9 @@ const char *rlx_device_choice(const char *name)
 	return name ? name : env && *env ? env : "cpu";
 }
 
-void rlx_layout_name(const char *device, const char *isa, char *out, size_t size)
+void rlx_layout_name(const struct rlx_backend *be, const char *isa, char *out, size_t size)
 {
-	snprintf(out, size, "%s %s", device, isa);
+	snprintf(out, size, "%s %s", be->name, isa);
 }
 
 enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,
@@ -140,8 +140,8 @@ enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,
 
 	if (!be)
 		return RLX_ENODEV;
-	be->probe(&info, 1);
-	rlx_layout_name(name, info.isa, out, size);
+	be->probe(&info, ordinal, 1);
+	rlx_layout_name(be, info.isa, out, size);
 	return RLX_OK;
 }
 
@@ -161,7 +161,7 @@ static enum rlx_status open_new(const struct rlx_backend *be, unsigned int ordin
 	dev->be = be;
 	dev->threads = threads;
 	dev->ordinal = ordinal;
-	be->probe(&info, 1);
+	be->probe(&info, ordinal, 1);
 	memcpy(dev->isa, info.isa, sizeof(dev->isa));
 	st = be->open(dev, err);
 	if (st)

@@ -19,8 +19,8 @@ enum rlx_status rlx_device_get(const char *name, unsigned int threads,
 void rlx_device_put(struct rlx_device *dev);
 /* @name, or what stands for none: RLX_DEVICE in the environment, else "cpu". */
 const char *rlx_device_choice(const char *name);
-/* What weights prepared for a device depend on: its name and instruction set. */
-void rlx_layout_name(const char *device, const char *isa, char *out, size_t size);
+/* What weights prepared for a device depend on: its backend and instruction set. */
+void rlx_layout_name(const struct rlx_backend *be, const char *isa, char *out, size_t size);
 /* The same of a device that need not be open: it is looked for. */
 enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,
 				  struct rlx_error *err);

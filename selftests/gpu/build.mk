@@ -17,6 +17,9 @@ GPU_RIGS := $(addprefix $(BUILD)/test/ops/,regressions data_size edges)
 # What the backend for AMD's GPUs runs too, on what HIP is made of here.
 GPU_ROCM := "selftests/gpu/rocm.sh ops" "selftests/gpu/rocm.sh session" \
 	"selftests/gpu/rocm.sh submit"
+# Memory, streams and kernels of a device that is not the first.
+GPU_SECOND := "selftests/gpu/second.sh session" "selftests/gpu/second.sh submit" \
+	"selftests/gpu/second.sh resident" "selftests/gpu/second.sh extent"
 # The real NVRTC must not meet the emulator on the loader's path.
 GPU_NVRTC := $(BUILD)/test/gpu/nvrtc
 # What they provoke is nothing for a real device.
@@ -76,7 +79,7 @@ check-emu:
 	$(Q)+$(SUBMAKE) emu $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB)
 	$(Q)$(EMU_ENV) RLX_TEST_GPU=cuda $(RUN) -g $@ -j $(JOBS) $(GPU_RIGS) \
 		$(filter-out $(GPU_SLOW) $(GPU_NVRTC) $(GPU_LARGE),$(GPU_BIN)) $(GPU_ROCM) \
-		"selftests/gpu/rocm.sh faults"
+		"selftests/gpu/rocm.sh faults" $(GPU_SECOND)
 
 # By a compiler that is fetched, or by the one that RLX_NVRTC names.
 check-nvrtc: export RLX_NVRTC ?= $(abspath $(MODELS))/nvrtc/libnvrtc.so.12
@@ -96,7 +99,7 @@ check-gpu:
 	$(Q)tools/setup.sh demo
 	$(Q)+$(SUBMAKE) all $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB) models
 	$(Q)selftests/gpu/device.sh $(BUILD) $@ && RLX_TEST_GPU=cuda $(RUN) -g $@ -j $(JOBS) \
-		$(GPU_RIGS) $(filter-out $(GPU_EMULATED),$(GPU_BIN)) $(GPU_ROCM)
+		$(GPU_RIGS) $(filter-out $(GPU_EMULATED),$(GPU_BIN)) $(GPU_ROCM) $(GPU_SECOND)
 
 # Accesses, races in shared memory, reads of what nobody wrote: by NVIDIA's tool.
 check-gpu-sanitizer:

@@ -173,7 +173,7 @@ static void build_kernels(const char *dir, bool text)
 	const struct gpu_chip *c;
 	size_t i, k;
 
-	CHECK(gpu_probe(&rlx_gpu_cuda, &here, 1));
+	CHECK(gpu_probe(&rlx_gpu_cuda, &here, 0, 1));
 	for (c = rlx_gpu_cuda.chips; c->option; c++)
 		for (i = 0; i < sizeof(list) / sizeof(list[0]) &&
 		     (text ? c->serves == GPU_CHIP_TEXT :

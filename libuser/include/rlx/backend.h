@@ -99,8 +99,9 @@ struct rlx_backend {
 	/* Its processors are its own: @threads, and where the caller may run, are nothing to it. */
 	bool		apart;
 
-	/* How many devices are there; fills up to @max. No side effects. [any] */
-	unsigned int	(*probe)(struct rlx_dev_info *info, unsigned int max);
+	/* How many devices are there; tells of @max, or as many, from @first on. [any] */
+	unsigned int	(*probe)(struct rlx_dev_info *info, unsigned int first,
+				 unsigned int max);
 	/* Optional: why there is none, where probe finds none. Static text. [any] */
 	const char	*(*why)(void);
 	/* @dev->threads is what was asked for (0: all); set it to what it has. */

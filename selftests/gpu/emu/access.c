@@ -102,9 +102,9 @@ void emu_access(const void *p, unsigned int n, bool write)
 		return;
 	}
 	if (emu_mem_reserved(p)) {
-		if (!emu_mem_device(p, n))
-			b->fail(write ? "a write outside of any allocation" :
-					"a read outside of any allocation", p, n);
+		if (!emu_mem_device(p, n, b->kernel->device))
+			b->fail(write ? "a write outside of any allocation of its device" :
+					"a read outside of any allocation of its device", p, n);
 		return;
 	}
 	if (c >= b->kernel->text && c < b->kernel->text_end)

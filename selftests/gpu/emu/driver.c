@@ -77,6 +77,21 @@ static long number(const char *name, long otherwise)
 	return s && *s ? strtol(s, NULL, 10) : otherwise;
 }
 
+/* RLX_EMU_ARCH=90,80: the last one is that of all behind it too. */
+static void arch_read(const char *s)
+{
+	int arch = 90;
+
+	for (int i = 0; i < EMU_DEVICES; i++) {
+		if (s && *s) {
+			arch = atoi(s);
+			s = strchr(s, ',');
+			s = s ? s + 1 : NULL;
+		}
+		emu_config.arch[i] = arch;
+	}
+}
+
 static void faults_read(const char *s)
 {
 	while (s && *s && n_fault < 16) {
@@ -117,6 +132,9 @@ EMU_API int cuInit(unsigned int flags)
 		emu_config.fast = number("RLX_EMU_FAST", 0);
 		emu_config.wave = (int)number("RLX_EMU_WAVE", 32) == 64 ? 64 : 32;
 		emu_config.devices = (int)number("RLX_EMU_DEVICES", 1);
+		if (emu_config.devices > EMU_DEVICES)
+			emu_config.devices = EMU_DEVICES;
+		arch_read(getenv("RLX_EMU_ARCH"));
 		emu_config.memory = (uint64_t)number("RLX_EMU_MEM", 4096) << 20;
 		emu_config.seed = (unsigned int)number("RLX_EMU_SEED", 1);
 		faults_read(getenv("RLX_EMU_FAIL"));
@@ -221,7 +239,6 @@ static const int attribute[][2] = {
 	{ 39, 2048 },	/* threads of a multiprocessor */
 	{ 40, 3 },	/* copy engines */
 	{ 41, 1 },	/* unified addresses */
-	{ 75, 9 }, { 76, 0 },
 	{ 81, 228 << 10 }, { 97, EMU_SHARED_MAX },
 	{ 91, 1 },	/* host pointers of registered memory serve the device */
 	{ 99, 1 },	/* host memory may be registered */
@@ -239,8 +256,14 @@ EMU_API int cuDeviceGetAttribute(int *out, int what, int dev)
 		*out = emu_config.wave;
 		return 0;
 	}
+	if (dev < 0 || dev >= emu_config.devices)
+		return EMU_INVALID_DEVICE;
 	if (what == 33) {
 		*out = dev + 1;
+		return 0;
+	}
+	if (what == 75 || what == 76) {	/* of the chip: major, minor */
+		*out = what == 75 ? emu_config.arch[dev] / 10 : emu_config.arch[dev] % 10;
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof(attribute) / sizeof(*attribute); i++)
@@ -256,9 +279,14 @@ EMU_API int cuDeviceGetAttribute(int *out, int what, int dev)
 struct emu_context {
 	int	device, refs;
 };
-static struct emu_context context[8];
+static struct emu_context context[EMU_DEVICES];
 static __thread struct emu_context *current[16];
 static __thread int depth;
+
+int emu_device(void)
+{
+	return current[depth] ? current[depth]->device : -1;
+}
 
 EMU_API int cuDevicePrimaryCtxRetain(struct emu_context **out, int dev);
 EMU_API int cuDevicePrimaryCtxRetain(struct emu_context **out, int dev)
@@ -267,7 +295,7 @@ EMU_API int cuDevicePrimaryCtxRetain(struct emu_context **out, int dev)
 
 	if (err)
 		return err;
-	if (dev < 0 || dev >= emu_config.devices || dev >= 8)
+	if (dev < 0 || dev >= emu_config.devices)
 		return EMU_INVALID_DEVICE;
 	context[dev].device = dev;
 	__atomic_add_fetch(&context[dev].refs, 1, __ATOMIC_SEQ_CST);
@@ -280,7 +308,7 @@ EMU_API int cuDevicePrimaryCtxRelease_v2(int dev)
 {
 	int err = emu_enter("cuDevicePrimaryCtxRelease");
 
-	if (dev < 0 || dev >= 8 || context[dev].refs <= 0)
+	if (dev < 0 || dev >= EMU_DEVICES || context[dev].refs <= 0)
 		return EMU_INVALID_CONTEXT;
 	__atomic_sub_fetch(&context[dev].refs, 1, __ATOMIC_SEQ_CST);
 	return err;
@@ -293,7 +321,7 @@ EMU_API int cuDevicePrimaryCtxGetState(int dev, unsigned int *flags, int *active
 
 	if (err)
 		return err;
-	if (dev < 0 || dev >= emu_config.devices || dev >= 8)
+	if (dev < 0 || dev >= emu_config.devices)
 		return EMU_INVALID_DEVICE;
 	*flags = 0;
 	*active = context[dev].refs > 0;

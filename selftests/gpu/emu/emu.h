@@ -55,11 +55,13 @@ enum {
 	EMU_STACK = 128 << 10,
 };
 
+enum { EMU_DEVICES = 8 };
+
 /* driver.c: settings from the environment, read once by cuInit(). */
 struct emu_config {
 	bool		fast;		/* no access checks */
 	int		wave;		/* 32 or 64 */
-	int		devices;
+	int		devices, arch[EMU_DEVICES];	/* 90: sm_90 */
 	uint64_t	memory;		/* bytes of a device */
 	unsigned int	seed;		/* of the order of blocks and graph nodes */
 };
@@ -67,6 +69,8 @@ extern struct emu_config emu_config;
 
 /* The first thing each call of the API does: is it made to fail, is the device gone? */
 int emu_enter(const char *name);
+/* The device whose context this thread has; -1: none. */
+int emu_device(void);
 /* The device broke: every later call gives @result. */
 void emu_break(int result);
 /* Says on stderr what a kernel or a caller did wrong. */
@@ -77,8 +81,8 @@ int emu_mem_init(void);
 /* Device memory is out of reach for everybody except between these two. */
 void emu_mem_open(void);
 void emu_mem_close(void);
-/* Does [p, p + n) lie in one allocation of the device? */
-bool emu_mem_device(const void *p, uint64_t n);
+/* Does [p, p + n) lie in one allocation, of @device's, -1: of any? */
+bool emu_mem_device(const void *p, uint64_t n, int device);
 bool emu_mem_registered(const void *p, uint64_t n);
 bool emu_mem_reserved(const void *p);	/* in the device's address range at all */
 
@@ -89,6 +93,7 @@ struct emu_kernel {
 	const unsigned int *size;	/* bytes of each parameter, 0 ends */
 	int		max_threads;
 	uint32_t	max_dynamic;	/* shared memory, as set by attribute */
+	int		device;
 	const char	*text, *text_end;	/* the mapped module */
 };
 
@@ -170,6 +175,8 @@ struct emu_stream;
 struct emu_event;
 struct emu_graph;
 struct emu_exec;
+/* Of what runs there; without a stream, of this thread's context. */
+int emu_stream_device(const struct emu_stream *s);
 /* Put a copy of @t on the stream, or into the graph it captures. */
 int emu_submit(struct emu_stream *s, const struct emu_task *t);
 int emu_task_run(struct emu_task *t);

@@ -11,9 +11,11 @@
 #include <unistd.h>
 
 /*
- * One range of addresses is the device's. A byte of shadow says how many of the
- * 16 bytes it stands for are allocated; a gap between allocations has none.
+ * One range of addresses is the devices'. A byte of shadow says how many of the 16 bytes
+ * it stands for are allocated, and for which device (in its upper bits); a gap between
+ * allocations has none.
  */
+#define SHADOW(device, n)	((uint8_t)((device) << 5 | (n)))
 #define RANGE		((uint64_t)64 << 30)
 #define GAP		512
 
@@ -21,6 +23,7 @@ struct piece {
 	struct piece	*next;		/* by address */
 	uint64_t	at, n;
 	bool		shared, mapped;	/* addresses of memory that processes share */
+	int		device;
 };
 
 static struct {
@@ -28,7 +31,7 @@ static struct {
 	char		*base;
 	uint8_t		*shadow;
 	struct piece	*pieces;
-	uint64_t	used, end, high;	/* high: pages ever given out */
+	uint64_t	used[EMU_DEVICES], end, high;	/* high: pages ever given out */
 	int		open;
 } mem = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -81,7 +84,7 @@ bool emu_mem_reserved(const void *p)
 	return (uint64_t)((const char *)p - mem.base) < RANGE;
 }
 
-bool emu_mem_device(const void *p, uint64_t n)
+bool emu_mem_device(const void *p, uint64_t n, int device)
 {
 	uint64_t at = (uint64_t)((const char *)p - mem.base), last = at + n - 1;
 
@@ -89,11 +92,14 @@ bool emu_mem_device(const void *p, uint64_t n)
 		return true;
 	if (last >= RANGE || last < at)
 		return false;
+	if (device < 0)
+		device = mem.shadow[at / 16] >> 5;
 	/* gaps are as wide as any access of a kernel; copies are looked at whole */
 	for (uint64_t i = at / 16; i < last / 16; i++)
-		if (mem.shadow[i] != 16)
+		if (mem.shadow[i] != SHADOW(device, 16))
 			return false;
-	return mem.shadow[last / 16] > last % 16;
+	return mem.shadow[last / 16] >> 5 == device &&
+	       (mem.shadow[last / 16] & 31) > last % 16;
 }
 
 /* Where @n bytes and a gap fit: behind the last one given, else the first hole. */
@@ -117,13 +123,19 @@ static struct piece **place(uint64_t n, uint64_t *at)
 	return from + n + GAP <= RANGE ? p : NULL;
 }
 
-/* With the lock held: addresses for @n bytes, of which @counted are memory of ours. */
-static struct piece *take(uint64_t n, uint64_t align, uint64_t counted)
+/* With the lock held: is there so much left of the device's memory? */
+static bool has_left(int device, uint64_t n)
+{
+	return n <= emu_config.memory && mem.used[device] <= emu_config.memory - n;
+}
+
+/* With the lock held: addresses for @n bytes, of which @counted are memory of @device. */
+static struct piece *take(uint64_t n, uint64_t align, uint64_t counted, int device)
 {
 	struct piece **where, *p;
 	uint64_t at;
 
-	if (counted > emu_config.memory || mem.used > emu_config.memory - counted)
+	if (!has_left(device, counted))
 		return NULL;
 	p = calloc(1, sizeof(*p));
 	where = p ? place(n + align - 1, &at) : NULL;
@@ -134,9 +146,10 @@ static struct piece *take(uint64_t n, uint64_t align, uint64_t counted)
 	at = (at + align - 1) / align * align;
 	p->at = at;
 	p->n = n;
+	p->device = device;
 	p->next = *where;
 	*where = p;
-	mem.used += counted;
+	mem.used[device] += counted;
 	if (at + n + 2 * GAP > mem.end)
 		mem.end = (at + n + 2 * GAP - 1) / GAP * GAP;
 	if (at + n > mem.high) {
@@ -150,9 +163,9 @@ static struct piece *take(uint64_t n, uint64_t align, uint64_t counted)
 /* Bytes that kernels may touch, or no more. */
 static void mark(const struct piece *p, bool there)
 {
-	memset(mem.shadow + p->at / 16, there ? 16 : 0, p->n / 16);
+	memset(mem.shadow + p->at / 16, there ? SHADOW(p->device, 16) : 0, p->n / 16);
 	if (p->n % 16)
-		mem.shadow[(p->at + p->n) / 16] = there ? p->n % 16 : 0;
+		mem.shadow[(p->at + p->n) / 16] = there ? SHADOW(p->device, p->n % 16) : 0;
 }
 
 EMU_API int cuMemAlloc_v2(uint64_t *out, size_t n);
@@ -165,8 +178,10 @@ EMU_API int cuMemAlloc_v2(uint64_t *out, size_t n)
 		return err;
 	if (!out || !n)
 		return EMU_INVALID_VALUE;
+	if (emu_device() < 0)
+		return EMU_INVALID_CONTEXT;
 	pthread_mutex_lock(&mem.lock);
-	p = take(n, 1, n);
+	p = take(n, 1, n, emu_device());
 	if (p)
 		mark(p, true);
 	pthread_mutex_unlock(&mem.lock);
@@ -191,6 +206,8 @@ EMU_API int cuMemFree_v2(uint64_t d)
 		return err;
 	if (!d)
 		return 0;
+	if (emu_device() < 0)
+		return EMU_INVALID_CONTEXT;
 	/* as the driver: whatever runs may still use it */
 	err = emu_sync_all();
 	if (err)
@@ -201,7 +218,7 @@ EMU_API int cuMemFree_v2(uint64_t d)
 	gone = *p;
 	if (gone) {
 		*p = gone->next;
-		mem.used -= gone->n;
+		mem.used[gone->device] -= gone->n;
 		mark(gone, false);
 		madvise(mem.base + (at + 4095) / 4096 * 4096,
 			gone->n > 8191 ? (gone->n - 4095) / 4096 * 4096 : 0,
@@ -219,8 +236,10 @@ EMU_API int cuMemGetInfo_v2(size_t *left, size_t *all)
 
 	if (err)
 		return err;
+	if (emu_device() < 0)
+		return EMU_INVALID_CONTEXT;
 	pthread_mutex_lock(&mem.lock);
-	*left = emu_config.memory - mem.used;
+	*left = emu_config.memory - mem.used[emu_device()];
 	*all = emu_config.memory;
 	pthread_mutex_unlock(&mem.lock);
 	return 0;
@@ -252,8 +271,12 @@ enum { STEP = 2 << 20, MOST_HANDLES = 64 };
 
 static struct {
 	int		fd;	/* + 1; 0: free */
+	int		device;
 	uint64_t	n, counted;
 } handles[MOST_HANDLES];
+
+/* The file's name tells whose memory it is to those who import it. */
+static const char file_name[] = "rlx-emulated-device";
 
 /* As CUmemAllocationProp begins, and CUmemAccessDesc. */
 struct emu_share {
@@ -264,7 +287,7 @@ struct emu_access {
 	int	place, device, flags;
 };
 
-static int handle_new(int fd, uint64_t n, uint64_t counted, uint64_t *out)
+static int handle_new(int fd, int device, uint64_t n, uint64_t counted, uint64_t *out)
 {
 	int i;
 
@@ -273,9 +296,10 @@ static int handle_new(int fd, uint64_t n, uint64_t counted, uint64_t *out)
 		;
 	if (i < MOST_HANDLES) {
 		handles[i].fd = fd + 1;
+		handles[i].device = device;
 		handles[i].n = n;
 		handles[i].counted = counted;
-		mem.used += counted;
+		mem.used[device] += counted;
 		*out = (uint64_t)i + 1;
 	}
 	pthread_mutex_unlock(&mem.lock);
@@ -301,15 +325,18 @@ EMU_API int cuMemCreate(uint64_t *out, size_t n, const struct emu_share *how, ui
 EMU_API int cuMemCreate(uint64_t *out, size_t n, const struct emu_share *how, uint64_t flags)
 {
 	int err = emu_enter("cuMemCreate"), fd;
+	char name[32];
 
 	if (err)
 		return err;
-	if (!n || n % STEP || how->type != 1 || how->handle != 1 || how->place != 1)
+	if (!n || n % STEP || how->type != 1 || how->handle != 1 || how->place != 1 ||
+	    how->device < 0 || how->device >= emu_config.devices)
 		return EMU_INVALID_VALUE;
-	if (n > emu_config.memory || mem.used > emu_config.memory - n)
+	if (!has_left(how->device, n))
 		return EMU_OUT_OF_MEMORY;
-	fd = memfd_create("rlx-emulated-device", MFD_CLOEXEC);
-	if (fd >= 0 && !ftruncate(fd, (off_t)n) && !handle_new(fd, n, n, out))
+	snprintf(name, sizeof(name), "%s:%d", file_name, how->device);
+	fd = memfd_create(name, MFD_CLOEXEC);
+	if (fd >= 0 && !ftruncate(fd, (off_t)n) && !handle_new(fd, how->device, n, n, out))
 		return 0;
 	if (fd >= 0)
 		close(fd);
@@ -326,7 +353,7 @@ EMU_API int cuMemRelease(uint64_t h)
 	pthread_mutex_lock(&mem.lock);
 	close(handles[h - 1].fd - 1);
 	handles[h - 1].fd = 0;
-	mem.used -= handles[h - 1].counted;
+	mem.used[handles[h - 1].device] -= handles[h - 1].counted;
 	pthread_mutex_unlock(&mem.lock);
 	return err;
 }
@@ -348,7 +375,7 @@ EMU_API int cuMemExportToShareableHandle(int *out, uint64_t h, int type, uint64_
 EMU_API int cuMemImportFromShareableHandle(uint64_t *out, void *fd, int type);
 EMU_API int cuMemImportFromShareableHandle(uint64_t *out, void *fd, int type)
 {
-	int err = emu_enter("cuMemImportFromShareableHandle"), own;
+	int err = emu_enter("cuMemImportFromShareableHandle"), own, device = -1;
 	char link[64], name[64] = "";
 	struct stat s;
 
@@ -356,10 +383,12 @@ EMU_API int cuMemImportFromShareableHandle(uint64_t *out, void *fd, int type)
 		return err;
 	snprintf(link, sizeof(link), "/proc/self/fd/%d", (int)(intptr_t)fd);
 	if (readlink(link, name, sizeof(name) - 1) < 0 ||
-	    strncmp(name, "/memfd:rlx-emulated-device", 26) || fstat((int)(intptr_t)fd, &s))
+	    sscanf(name, "/memfd:rlx-emulated-device:%d", &device) != 1 || device < 0 ||
+	    device >= emu_config.devices || fstat((int)(intptr_t)fd, &s))
 		return EMU_UNKNOWN;
 	own = fcntl((int)(intptr_t)fd, F_DUPFD_CLOEXEC, 0);
-	return own < 0 ? EMU_OUT_OF_MEMORY : handle_new(own, (uint64_t)s.st_size, 0, out);
+	return own < 0 ? EMU_OUT_OF_MEMORY :
+	       handle_new(own, device, (uint64_t)s.st_size, 0, out);
 }
 
 /* With the lock held. */
@@ -386,7 +415,7 @@ EMU_API int cuMemAddressReserve(uint64_t *out, size_t n, size_t align, uint64_t 
 	if (!n || n % STEP)
 		return EMU_INVALID_VALUE;
 	pthread_mutex_lock(&mem.lock);
-	p = take(n, STEP, 0);
+	p = take(n, STEP, 0, 0);
 	if (p) {
 		p->shared = true;
 		*out = (uint64_t)(uintptr_t)(mem.base + p->at);
@@ -419,8 +448,10 @@ EMU_API int cuMemMap(uint64_t d, size_t n, size_t offset, uint64_t h, uint64_t f
 		err = EMU_INVALID_VALUE;
 	else
 		err = map_at(p, handles[h - 1].fd - 1);
-	if (!err)
+	if (!err) {
 		p->mapped = true;
+		p->device = handles[h - 1].device;
+	}
 	pthread_mutex_unlock(&mem.lock);
 	return err;
 }
@@ -435,7 +466,9 @@ EMU_API int cuMemSetAccess(uint64_t d, size_t n, const struct emu_access *how, s
 		return err;
 	pthread_mutex_lock(&mem.lock);
 	p = piece_at(d, n);
-	if (p && p->mapped && count == 1 && how->place == 1 && how->flags)
+	/* no device reaches another's memory here */
+	if (p && p->mapped && count == 1 && how->place == 1 && how->flags &&
+	    how->device == p->device)
 		mark(p, true);
 	else
 		err = EMU_INVALID_VALUE;
@@ -554,7 +587,7 @@ EMU_API int cuMemHostRegister_v2(void *p, size_t n, unsigned int flags)
 	/* portable, device map, I/O memory, read-only */
 	if (!p || !n || flags & ~15u)
 		return EMU_INVALID_VALUE;
-	return host_add(p, n);
+	return emu_device() < 0 ? EMU_INVALID_CONTEXT : host_add(p, n);
 }
 
 EMU_API int cuMemHostUnregister(void *p);
@@ -617,7 +650,7 @@ EMU_API int cuPointerGetAttribute(void *out, int what, uint64_t p);
 EMU_API int cuPointerGetAttribute(void *out, int what, uint64_t p)
 {
 	const void *q = (const void *)(uintptr_t)p;
-	bool dev = emu_mem_reserved(q) && emu_mem_device(q, 1);
+	bool dev = emu_mem_reserved(q) && emu_mem_device(q, 1, -1);
 	int err = emu_enter("cuPointerGetAttribute");
 
 	if (err)

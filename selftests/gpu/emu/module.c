@@ -12,7 +12,7 @@
 
 struct emu_module {
 	void		*so;
-	int		fd;
+	int		fd, device;
 	struct emu_kernel **k;
 	int		n;
 };
@@ -64,9 +64,12 @@ EMU_API int cuModuleLoadData(struct emu_module **out, const void *image)
 
 	if (err)
 		return err;
+	if (emu_device() < 0)
+		return EMU_INVALID_CONTEXT;
 	m = calloc(1, sizeof(*m));
 	if (!m)
 		return EMU_OUT_OF_MEMORY;
+	m->device = emu_device();
 	err = load(m, image);
 	if (err) {
 		free(m);
@@ -158,6 +161,7 @@ EMU_API int cuModuleGetFunction(struct emu_kernel **out, struct emu_module *m,
 		return EMU_NOT_FOUND;
 	}
 	k->max_threads = *threads;
+	k->device = m->device;
 	s.in = (const char *)k->size;
 	dl_iterate_phdr(span_of, &s);
 	k->text = s.from;
@@ -239,6 +243,8 @@ static int launch(LAUNCH_PARAMS)
 
 	if (!k || extra || (k->size[0] && !params))
 		return EMU_INVALID_VALUE;
+	if (k->device != emu_stream_device(s))
+		return EMU_INVALID_HANDLE;
 	for (int i = 0; k->size[i]; i++)
 		t.launch.params[i] = params[i];
 	err = emu_check_launch(&t.launch);

@@ -19,6 +19,7 @@ struct emu_event {
 
 struct emu_stream {
 	struct emu_stream *next;
+	int		device;
 	pthread_t	thread;
 	pthread_cond_t	wake;
 	struct emu_task	*first, **last;
@@ -82,7 +83,7 @@ void emu_task_free(struct emu_task *t)
 
 static int check_range(const void *p, uint64_t n, const char *what)
 {
-	if (!emu_mem_reserved(p) || emu_mem_device(p, n))
+	if (!emu_mem_reserved(p) || emu_mem_device(p, n, -1))
 		return 0;
 	emu_complain("%s of %llu bytes at %p leaves its allocation", what,
 		     (unsigned long long)n, p);
@@ -239,6 +240,11 @@ struct emu_stream *emu_stream_null(void)
 	return null_stream;
 }
 
+int emu_stream_device(const struct emu_stream *s)
+{
+	return (uintptr_t)s <= 2 ? emu_device() : s->device;
+}
+
 static struct emu_stream *stream_of(struct emu_stream *s)
 {
 	/* 1: legacy, 2: per thread */
@@ -342,8 +348,13 @@ EMU_API int cuStreamCreate(struct emu_stream **out, unsigned int flags)
 		return err;
 	if (!out || flags > 1)
 		return EMU_INVALID_VALUE;
+	if (emu_device() < 0)
+		return EMU_INVALID_CONTEXT;
 	*out = stream_new();
-	return *out ? 0 : EMU_OUT_OF_MEMORY;
+	if (!*out)
+		return EMU_OUT_OF_MEMORY;
+	(*out)->device = emu_device();
+	return 0;
 }
 
 EMU_API int cuStreamCreateWithPriority(struct emu_stream **out, unsigned int flags,
@@ -488,6 +499,8 @@ EMU_API int cuEventCreate(struct emu_event **out, unsigned int flags)
 
 	if (err)
 		return err;
+	if (emu_device() < 0)
+		return EMU_INVALID_CONTEXT;
 	*out = calloc(1, sizeof(**out));
 	if (*out)
 		(*out)->timing = !(flags & 2);
