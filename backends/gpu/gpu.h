@@ -181,7 +181,8 @@ enum rlx_status gpu_mem_new(struct gpu_device *d, uint64_t bytes, uint64_t *out,
 void gpu_mem_free(struct gpu_device *d, uint64_t at);
 /*
  * Bytes of host memory that stay as they are, resident on the device: shared by all
- * who ask with the same address and size. @blob: keeps them alive, may be NULL.
+ * who ask with the same address and size. @blob: keeps them alive, may be NULL: then
+ * what is there is brought over again, for others too.
  */
 enum rlx_status gpu_weight_get(struct gpu_device *d, const void *p, uint64_t bytes,
 			       struct rlx_blob *blob, struct gpu_weight **out,

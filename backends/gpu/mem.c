@@ -96,6 +96,8 @@ enum rlx_status gpu_weight_get(struct gpu_device *d, const void *p, uint64_t byt
 			break;
 	if (!w)
 		st = weight_new(d, p, bytes, &w, err);
+	else if (!w->resident && !(blob && w->blob))	/* what is there may be new */
+		st = upload(d, w, err);
 	if (!st) {
 		if (blob && !w->blob)
 			w->blob = rlx_blob_get(blob);

@@ -74,6 +74,29 @@ TEST(more_memory_than_there_is)
 	works(y);
 }
 
+/* What a blob keeps stays as it is; else the address may be another's by now. */
+TEST(weights_that_nobody_keeps)
+{
+	int host[4] = { 1, 2, 3, 4 }, got[4];
+	struct rlx_blob *b = rlx_blob_new(host, sizeof(host), NULL, NULL);
+	struct gpu_weight *w[3];
+	struct rlx_error err;
+	int i;
+
+	gpu_start();
+	for (i = 0; i < 3; i++) {
+		host[0] = 10 + i;
+		CHECKF(!gpu_weight_get(gpu, host, sizeof(host), i ? b : NULL, &w[i], &err), "%s",
+		       err.text);
+		CHECK(w[i] == w[0]);
+		dev_read(got, (void *)(uintptr_t)gpu_weight_at(w[i]), sizeof(got));
+		CHECK_EQ(got[0], i ? 11 : 10);
+	}
+	for (i = 0; i < 3; i++)
+		gpu_weight_put(gpu, w[i]);
+	rlx_blob_put(b);
+}
+
 #define KERNEL								\
 	"#include \"kernels/gpu/dialect.h\"\n"				\
 	"struct place { int *p; };\n"					\

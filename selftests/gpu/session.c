@@ -251,6 +251,34 @@ TEST(params_are_renewed)
 	rlx_session_free(c);
 }
 
+/* Whoever binds a param means what is there then, whoever else has it bound. */
+TEST(a_param_that_another_session_has)
+{
+	struct rlx_arena_opts o = { .size = 1 << 16 };
+	struct rlx_type t = rlx_type(RLX_F32, SMALL_DIM);
+	struct rlx_session *g[2], *c = session_on("cpu", SMALL_NET_NORM, 2);
+	struct rlx_arena *a;
+	struct rlx_buf b;
+	int i, k;
+
+	CHECK_EQ(small_net_fill(c, 9), 0);
+	CHECK_EQ(rlx_arena_new(&o, &a, NULL), 0);
+	CHECK_EQ(rlx_buf_new(a, SMALL_DIM * sizeof(float), 64, &b, NULL), 0);
+	for (i = 0; i < 2; i++) {
+		for (k = 0; k < SMALL_DIM; k++)
+			((float *)rlx_buf_ptr(b))[k] = (float)(k + 10 * i);
+		g[i] = session_on(op_case_gpu(), SMALL_NET_NORM, 2);
+		CHECK_EQ(small_net_fill(g[i], 9), 0);
+		CHECK_EQ(rlx_session_bind(g[i], RLX_IO_PARAM, "shift", b), 0);
+		CHECK_EQ(rlx_session_set(c, RLX_IO_PARAM, "shift", t, rlx_buf_ptr(b)), 0);
+		compare(g[i], c);
+	}
+	for (i = 0; i < 2; i++)
+		rlx_session_free(g[i]);
+	rlx_session_free(c);
+	rlx_arena_put(a);
+}
+
 TEST(chosen_outputs)
 {
 	struct rlx_session *g = session_on(op_case_gpu(), SMALL_NET_ALL, 2);
