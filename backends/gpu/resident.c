@@ -232,6 +232,9 @@ enum rlx_status gpu_resident_fd(struct rlx_device *dev, void *memory, int *out,
 				   strerror(errno)) : RLX_OK;
 }
 
+/* What is looked at and moved at once; elsewhere weights have memory of their own. */
+enum { ALIGNED = 16 };
+
 struct gpu_resident *gpu_resident_find(struct gpu_device *d, const void *p, uint64_t bytes,
 				       uint64_t *out_at)
 {
@@ -240,7 +243,7 @@ struct gpu_resident *gpu_resident_find(struct gpu_device *d, const void *p, uint
 
 	for (r = d->residents; r; r = r->next) {
 		off = (uint64_t)((const char *)p - r->base);
-		if (!r->named || off > r->bytes || bytes > r->bytes - off)
+		if (!r->named || off > r->bytes || bytes > r->bytes - off || off % ALIGNED)
 			continue;
 		r->refs++;
 		*out_at = r->at + off;

@@ -16,6 +16,7 @@
 #include "rlx/store.h"
 #include "selftests/lib/fds.h"
 #include "selftests/lib/op_case.h"
+#include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -296,6 +297,67 @@ TEST(a_store_of_weights)
 	rlx_resident_put(r);
 	rlx_store_put(store);
 	rlx_arena_put(tables);
+	rlx_arena_put(a);
+}
+
+enum { SIDE = 96, ROW_KINDS = 3 };
+
+/* y = x w, with w's halves @off bytes into @a, for few rows, some and many. */
+static void product_of(struct rlx_arena *a, uint64_t off, int64_t rows)
+{
+	struct rlx_blob *b = rlx_blob_new((char *)rlx_arena_base(a) + off, SIDE * SIDE * 2, NULL,
+					  NULL);
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
+	struct rlx_type tx = rlx_type(RLX_F16, rows, SIDE);
+	struct rlx_graph *g = rlx_graph_new("product");
+	_Float16 w, *x = calloc((size_t)rows * SIDE, sizeof(*x));
+	struct rlx_session *s;
+	const float *y;
+	int64_t i;
+
+	rlx_output(g, "y", rlx_emit(g, cast, .to = RLX_F32,
+			.x = rlx_emit(g, matmul, .a = rlx_input(g, "x", tx),
+				      .b = rlx_constant_blob(g, rlx_type(RLX_F16, SIDE, SIDE),
+							     b))));
+	s = rig_session(g, &o);
+	for (i = 0; i < rows; i++)	/* each row picks one of w's */
+		x[i * SIDE + i % SIDE] = 1;
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", tx, x), 0);
+	CHECKF(!rlx_session_run(s), "%d rows, +%d: %s", (int)rows, (int)off,
+	       rlx_session_error(s)->text);
+	y = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, "y"));
+	for (i = 0; i < rows * SIDE; i++) {
+		memcpy(&w, (char *)rlx_arena_base(a) + off + i % (SIDE * SIDE) * 2, 2);
+		CHECKF(y[i] == (float)w, "%d rows, +%d: [%d] is %g, not %g", (int)rows,
+		       (int)off, (int)i, (double)y[i], (double)w);
+	}
+	rlx_session_free(s);
+	rlx_blob_put(b);
+	free(x);
+}
+
+/* Weights of a file lie in an arena as they lie in the file. */
+TEST(weights_at_odd_places)
+{
+	static const int64_t rows[ROW_KINDS] = { 1, 8, 128 };
+	static const uint64_t off[] = { 2, 8, 2064 };
+	struct rlx_arena_opts o = { .size = 1 << 16 };
+	struct rlx_error err = { 0 };
+	struct rlx_resident *r;
+	struct rlx_arena *a;
+	_Float16 *p;
+	size_t i, k;
+
+	CHECKF(!rlx_arena_new(&o, &a, &err), "%s", err.text);
+	p = rlx_arena_base(a);
+	for (i = 0; i < (1 << 16) / sizeof(*p); i++)
+		p[i] = (_Float16)table_value(0, (int64_t)i);
+	CHECKF(!rlx_arena_seal(a, RLX_SEAL_WRITE, &err), "%s", err.text);
+	CHECKF(!rlx_resident_new(a, 0, op_case_gpu(), &r, &err), "%s", err.text);
+	for (i = 0; i < sizeof(off) / sizeof(off[0]); i++)
+		for (k = 0; k < ROW_KINDS; k++)
+			product_of(a, off[i], rows[k]);
+	rlx_resident_put(r);
 	rlx_arena_put(a);
 }
 

@@ -13,9 +13,9 @@
  *	rlx_arena_open_fd(arena_fd, RLX_ARENA_RDONLY, &arena, &err);
  *	rlx_resident_open_fd(arena, bytes, fd, "cuda", &r, &err);
  *
- * From then on constants and params that lie in the arena are used where they are on
- * the device, in programs compiled and sessions bound there. The memory is there until
- * the last process that has it ends, however it ends.
+ * From then on constants and params that lie in the arena, at multiples of 16 bytes, are
+ * used where they are on the device, in programs compiled and sessions bound there. The
+ * memory is there until the last process that has it ends, however it ends.
  */
 #ifndef RLX_RESIDENT_H
 #define RLX_RESIDENT_H
