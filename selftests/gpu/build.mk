@@ -76,7 +76,7 @@ EMU_ENV := RLX_EMU_CACHE=$(abspath $(BUILD))/emu-cache RLX_TEST_TIMEOUT=900 \
 	XDG_CACHE_HOME=$(abspath $(BUILD))/emu-cache LD_LIBRARY_PATH=$(abspath $(EMU_DIR))
 check-emu:
 	$(Q)tools/setup.sh check
-	$(Q)+$(SUBMAKE) emu $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB)
+	$(Q)+$(SUBMAKE) emu all $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB)
 	$(Q)$(EMU_ENV) RLX_TEST_GPU=cuda $(RUN) -g $@ -j $(JOBS) $(GPU_RIGS) \
 		$(filter-out $(GPU_SLOW) $(GPU_NVRTC) $(GPU_LARGE),$(GPU_BIN)) $(GPU_ROCM) \
 		"selftests/gpu/rocm.sh faults" $(GPU_SECOND)

@@ -11,6 +11,7 @@
 
 #include "base/alloc.h"
 #include "ir/element.h"
+#include "rlx/device.h"
 #include "tools/rlx/peak.h"
 #include "tools/rlx/peer_ort.h"
 #include "tools/rlx/subject.h"
@@ -222,7 +223,7 @@ enum { C_THREADS, C_ENGINE, C_RUNS, C_MIN, C_P50, C_P95, C_P99, C_GFLOPS, C_GBYT
        C_FMA, C_MEM, C_RATIO, C_LOW, C_HIGH, C_REL, C_COS, C_COMPILE, C_PACK,
        C_PEAK, C_PEAK_MEM, C_MODEL, C_PRECISION, N_COLUMNS };
 
-static void report(struct bench *b, unsigned int threads, bool peer,
+static void report(struct bench *b, double threads, bool peer,
 		   const struct rlx_program_info *info, struct table *t)
 {
 #define WORD(word) word,
@@ -269,11 +270,37 @@ static void report(struct bench *b, unsigned int threads, bool peer,
 	table_row(t, c);
 }
 
-/* For people: what the table has no room for. */
-static void print_notes(const struct bench *b, unsigned int threads,
+/* What the model was compiled for, as rlx_compile() chooses. */
+static const char *device_of(const struct bench_args *a)
+{
+	const char *env = getenv("RLX_DEVICE");
+
+	return a->m.device ? a->m.device : env && *env ? env : "cpu";
+}
+
+/* "cuda:1 (NVIDIA H200)" */
+static void print_device(const char *name)
+{
+	struct rlx_dev_info d[16];
+	unsigned int n = rlx_device_list(d, N_ELEM(d)), i;
+	size_t len = strlen(name);
+
+	printf("%s", name);
+	if (len > 2 && !strcmp(name + len - 2, ":0"))	/* it is listed without */
+		len -= 2;
+	for (i = 0; i < n && i < N_ELEM(d); i++)
+		if (strlen(d[i].backend) == len && !memcmp(d[i].backend, name, len))
+			printf(" (%s)", d[i].name);
+}
+
+/* For people: what the table has no room for. @on_cpu: its threads count. */
+static void print_notes(const struct bench *b, unsigned int threads, bool on_cpu,
 			const struct rlx_program_info *info)
 {
-	printf("%u thread%s", threads, threads == 1 ? "" : "s");
+	if (on_cpu)
+		printf("%u thread%s", threads, threads == 1 ? "" : "s");
+	else
+		print_device(device_of(b->a));
 	if (b->peak.gflops > 0)
 		printf(": peak %.1f GFLOP/s", b->peak.gflops);
 	if (b->peak.gflops_bf16 > b->peak.gflops)
@@ -281,10 +308,10 @@ static void print_notes(const struct bench *b, unsigned int threads,
 	if (b->peak.gbytes > 0)
 		printf(", reading %.1f GB/s", b->peak.gbytes);
 	if (info)
-		printf("; compiled in %.1f ms, of which packing weights %.1f; %u steps, "
-		       "%u on the host",
-		       (double)info->compile_ns * 1e-6, (double)info->pack_ns * 1e-6,
-		       info->steps, info->host);
+		printf("; compiled in %.1f ms, of which %s %.1f; %u steps, %u on the host",
+		       (double)info->compile_ns * 1e-6,
+		       on_cpu ? "packing weights" : "kernels and weights",
+		       (double)info->pack_ns * 1e-6, info->steps, info->host);
 	if (b->peer)
 		printf("; against the peer: largest error %.2g of the largest value, "
 		       "cosine %.7f",
@@ -313,7 +340,7 @@ static int bench_threads(struct subject *s, const struct bench_args *a,
 	if (s->session)
 		rlx_program_info(rlx_session_program(s->session), &info);
 	b.peak = (struct peak){ NAN, NAN, NAN };	/* and stays so for other devices */
-	on_cpu = !s->session || !strcmp(info.device, "cpu");
+	on_cpu = !strncmp(device_of(a), "cpu", 3);
 	if (on_cpu)
 		peak_measure(s->session ? info.isa : "", threads, &b.peak);
 	if (lib && open_peer(&b, lib, threads, &err))
@@ -325,11 +352,11 @@ static int bench_threads(struct subject *s, const struct bench_args *a,
 	/* once more: a neighbour may have slowed the first */
 	if (on_cpu)
 		peak_measure(s->session ? info.isa : "", threads, &b.peak);
-	report(&b, threads, false, s->session ? &info : NULL, t);
+	report(&b, on_cpu ? threads : NAN, false, s->session ? &info : NULL, t);
 	if (b.peer)
 		report(&b, threads, true, s->session ? &info : NULL, t);
 	if (a->format == TABLE_TEXT)
-		print_notes(&b, threads, s->session ? &info : NULL);
+		print_notes(&b, threads, on_cpu, s->session ? &info : NULL);
 out_told:
 	if (err.status)
 		rc = tool_fail("bench", TOOL_FAILED, "%s: %s", s->path, err.text);
