@@ -58,11 +58,15 @@ static bool is_lost(int rc)
 	case 201:		/* INVALID_CONTEXT */
 	case 214:		/* ECC_UNCORRECTABLE */
 	case 220:		/* NVLINK_UNCORRECTABLE */
+	case 226:		/* CONTAINED: an error of the memory */
 	case 700:		/* ILLEGAL_ADDRESS */
 	case 702:		/* LAUNCH_TIMEOUT */
 	case 709:		/* CONTEXT_IS_DESTROYED */
 	case 710:		/* ASSERT */
 	case 714 ... 719:	/* hardware stack, instruction, address; LAUNCH_FAILED */
+	case 721:		/* TENSOR_MEMORY_LEAK */
+	case 810:		/* MPS_CLIENT_TERMINATED */
+	case 911:		/* EXTERNAL_DEVICE */
 	case 999:		/* UNKNOWN */
 		return true;
 	}

@@ -143,6 +143,7 @@ static inline void rlx_g_cached_launch(const void *args, struct rlx_g_launch *l)
 
 	if ((a->type != RLX_K_BF16 && a->type != RLX_K_F16) || a->dim % 8 || a->dim < 16 ||
 	    a->dim > RLX_K_CACHED_DIM || group > RLX_K_CACHED_GROUP || group * a->dim > 1024 ||
+	    pairs > 1 << 30 ||		/* a block each, at least */
 	    (a->cos && !rlx_g_small_float(a->table_type)))
 		return;
 	parts = parts < most ? parts : most;

@@ -136,6 +136,29 @@ TEST(a_lost_device)
 	CHECK_EQ(all_of_it("", SHARED, &err), RLX_ELOST);	/* as long as it is gone */
 }
 
+/* What the driver says will be said of every call from then on. */
+TEST(what_a_process_does_not_survive)
+{
+	static const int code[] = { 4, 46, 201, 214, 220, 226, 700, 702, 709, 710, 714, 715, 716,
+				    717, 718, 719, 721, 810, 911, 999 };
+	struct rlx_error err;
+	char faults[32];
+	size_t i;
+	pid_t pid;
+	int rc;
+
+	CHECK_EQ(outcome("", ALONE), 0);
+	for (i = 0; i < sizeof(code) / sizeof(code[0]); i++) {
+		snprintf(faults, sizeof(faults), "cuGraphLaunch:1:%d!", code[i]);
+		fflush(stdout);
+		pid = fork();
+		if (!pid)
+			_exit(all_of_it(faults, SHARED, &err) != RLX_ELOST);
+		CHECK_EQ(waitpid(pid, &rc, 0), pid);
+		CHECKF(!rc, "%d is taken for what passes", code[i]);
+	}
+}
+
 TEST(no_device_memory)
 {
 	struct rlx_error err;
