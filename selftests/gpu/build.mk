@@ -94,18 +94,22 @@ check-emu-dtypes:
 	$(Q)+$(SUBMAKE) emu $(GPU_SLOW)
 	$(Q)$(EMU_ENV) $(RUN) -g $@ -j $(JOBS) $(GPU_SLOW)
 
-# The same programs on a real device. Without one there is nothing to pass.
+# The same programs on a real device. Without one there is nothing to pass, nor to build.
 check-gpu:
 	$(Q)tools/setup.sh demo
-	$(Q)+$(SUBMAKE) all $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB) models
-	$(Q)selftests/gpu/device.sh $(BUILD) $@ && RLX_TEST_GPU=cuda $(RUN) -g $@ -j $(JOBS) \
-		$(GPU_RIGS) $(filter-out $(GPU_EMULATED),$(GPU_BIN)) $(GPU_ROCM) $(GPU_SECOND)
+	$(Q)+$(SUBMAKE) all
+	$(Q)selftests/gpu/device.sh $(BUILD) $@
+	$(Q)+$(SUBMAKE) $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB) models
+	$(Q)RLX_TEST_GPU=cuda $(RUN) -g $@ -j $(JOBS) $(GPU_RIGS) \
+		$(filter-out $(GPU_EMULATED),$(GPU_BIN)) $(GPU_ROCM) $(GPU_SECOND)
 
 # Accesses, races in shared memory, reads of what nobody wrote: by NVIDIA's tool.
 check-gpu-sanitizer:
 	$(Q)tools/setup.sh build
-	$(Q)+$(SUBMAKE) all $(BUILD)/test/gpu/session $(GPU_KERNELS:%=$(BUILD)/test/gpu/%)
-	$(Q)selftests/gpu/device.sh $(BUILD) $@ && $(RUN) -g $@ -j $(JOBS) \
+	$(Q)+$(SUBMAKE) all
+	$(Q)selftests/gpu/device.sh $(BUILD) $@
+	$(Q)+$(SUBMAKE) $(BUILD)/test/gpu/session $(GPU_KERNELS:%=$(BUILD)/test/gpu/%)
+	$(Q)$(RUN) -g $@ -j $(JOBS) \
 		"selftests/gpu/sanitizer.sh leaks session" \
 		$(foreach t,memcheck racecheck initcheck synccheck,$(foreach k,$(GPU_KERNELS),\
 			"selftests/gpu/sanitizer.sh $t $k"))
@@ -114,9 +118,11 @@ check-gpu-sanitizer:
 GPU_BENCH := $(filter $(BUILD)/test/gpubench/%,$(TEST_BIN))
 bench-gpu:
 	$(Q)tools/setup.sh demo
-	$(Q)+$(SUBMAKE) all $(GPU_BENCH) models
-	$(Q)selftests/gpu/device.sh $(BUILD) $@ && $(BUILD)/bin/rlx bench \
-		$(MODELS)/minilm.onnx --dim batch=1 --dim sequence=16 --device cuda
+	$(Q)+$(SUBMAKE) all
+	$(Q)selftests/gpu/device.sh $(BUILD) $@
+	$(Q)+$(SUBMAKE) $(GPU_BENCH) models
+	$(Q)$(BUILD)/bin/rlx bench $(MODELS)/minilm.onnx --dim batch=1 --dim sequence=16 \
+		--device cuda
 	$(Q)selftests/bench/run.sh $(GPU_BENCH) $(if $(shell python3 -c 'import torch' 2>&1),, \
 		'python3 selftests/gpubench/minilm.py' \
 		'python3 selftests/gpubench/decoder.py' \

@@ -65,6 +65,33 @@ check fetch-offline-says-what-why-do \
 check fetch-unknown-name must_say "no row 'nothing'" fetch nothing
 check fetch-damaged-cache damaged
 
+# Goals that want a GPU, where rlx finds none, is silent, or finds one.
+mkdir -p "$tmp/gpu/bin"
+gpus()
+{
+	printf '#!/bin/sh\n%s\n' "$1" >"$tmp/gpu/bin/rlx"
+	chmod +x "$tmp/gpu/bin/rlx"
+}
+
+no_gpu()
+{
+	gpus "echo '  cuda   none: no libcuda.so.1'"
+	must_say 'check-gpu: 0 passed, 0 failed, all skipped: no GPU here .no libcuda.so.1' \
+		selftests/gpu/device.sh "$tmp/gpu" check-gpu || return
+	gpus :
+	must_say 'bench-gpu: 0 passed, .*all skipped' selftests/gpu/device.sh "$tmp/gpu" bench-gpu
+}
+
+a_gpu()
+{
+	gpus "echo '  cuda   NVIDIA H200, kernels for 9.0'"
+	[ "$(selftests/gpu/device.sh "$tmp/gpu" check-gpu)" = \
+		'device: NVIDIA H200, kernels for 9.0' ]
+}
+
+check no-gpu-is-no-pass no_gpu
+check a-gpu-is-named a_gpu
+
 # setup.sh on a machine that lacks a package, seen through stand-in commands.
 bin=$tmp/bin
 mkdir -p "$bin"
