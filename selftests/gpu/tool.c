@@ -87,7 +87,7 @@ TEST(trace)
 TEST(ops)
 {
 	cli_begin();
-	ENDS(RLX("ops", "--device", op_case_gpu()), 0, out, "softmax");
+	ENDS(RLX("ops", "softmax", "--device", op_case_gpu()), 0, out, "native");
 }
 
 TEST_MAIN()
