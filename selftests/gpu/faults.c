@@ -4,10 +4,12 @@
  * a status with a story each time, nothing left behind. limits.c has what a real
  * device does.
  */
+#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "rlx/resident.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_oom.h"
@@ -26,20 +28,53 @@ static enum rlx_status submitted(struct rlx_session *s)
 	return st == RLX_ETIME ? rlx_session_wait(s, point, -1) : st;
 }
 
-/* The device alone has the one net's runs, the host a part in the other's. */
-enum { ALONE = SMALL_NET_NORM, SHARED = SMALL_NET_MLP | SMALL_NET_MOVE | SMALL_NET_SUB };
+/*
+ * The device alone has the one net's runs, the host a part in the other's. And instead of a
+ * net, an arena that is brought to the device twice, by its bytes and by a descriptor.
+ */
+enum { ALONE = SMALL_NET_NORM, SHARED = SMALL_NET_MLP | SMALL_NET_MOVE | SMALL_NET_SUB,
+       RESIDENT = 1 << 20 };
+
+static enum rlx_status an_arena_there(struct rlx_error *err)
+{
+	struct rlx_arena_opts o = { .size = 1 << 16 };
+	struct rlx_resident *r = NULL;
+	struct rlx_arena *a = NULL;
+	enum rlx_status st;
+	int fd = -1;
+
+	st = rlx_arena_new(&o, &a, err);
+	if (!st)
+		st = rlx_arena_seal(a, RLX_SEAL_WRITE, err);
+	if (!st)
+		st = rlx_resident_new(a, 0, op_case_gpu(), &r, err);
+	if (!st)
+		st = rlx_resident_fd(r, &fd, err);
+	rlx_resident_put(r);
+	r = NULL;
+	if (!st)
+		st = rlx_resident_open_fd(a, 0, fd, op_case_gpu(), &r, err);
+	rlx_resident_put(r);
+	if (fd >= 0)
+		close(fd);
+	rlx_arena_put(a);
+	return st;
+}
 
 /* Compile, run twice and free on a device whose calls fail as @faults says. */
 static enum rlx_status all_of_it(const char *faults, unsigned int parts, struct rlx_error *err)
 {
 	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
-	struct rlx_graph *g = small_net(parts, 2);
 	struct rlx_program *p = NULL;
 	struct rlx_session *s = NULL;
+	struct rlx_graph *g;
 	enum rlx_status st;
 
 	setenv("RLX_EMU_FAIL", faults, 1);
 	*err = (struct rlx_error){ 0 };
+	if (parts == RESIDENT)
+		return an_arena_there(err);
+	g = small_net(parts, 2);
 	st = rlx_compile(g, &o, &p, err);
 	if (!st)
 		st = rlx_session_new(p, NULL, &s, err);
@@ -53,6 +88,21 @@ static enum rlx_status all_of_it(const char *faults, unsigned int parts, struct 
 	rlx_program_put(p);
 	rlx_graph_put(g);
 	return st;
+}
+
+/* What is left of the driver's objects; "" if none is, or there was no driver. */
+static const char *left_there(void)
+{
+	static char text[256];
+	void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+	int (*left)(char *, size_t);
+
+	if (!lib)
+		return "";
+	*(void **)&left = dlsym(lib, "emu_left");
+	CHECK(left);
+	left(text, sizeof(text));
+	return text;
 }
 
 /*
@@ -74,6 +124,9 @@ static int outcome(const char *faults, unsigned int parts)
 		if (rlx_alloc_live() != before)
 			printf("# %s: %lld blocks left (%s)\n", faults,
 			       (long long)(rlx_alloc_live() - before), err.text);
+		else if (*left_there())
+			printf("# %s: left on the device:%s (%s)\n", faults, left_there(),
+			       err.text);
 		else if (st && (!err.text[0] || err.status != st))
 			printf("# %s: status %d without a story\n", faults, st);
 		else
@@ -110,6 +163,10 @@ TEST(every_call_may_fail)
 	CHECKF(met > 60, "only %u", met);
 	met = fail_every_call(ALONE);
 	CHECKF(met > 30, "only %u", met);
+	if (!strcmp(op_case_gpu(), "rocm"))	/* shares none */
+		return;
+	met = fail_every_call(RESIDENT);
+	CHECKF(met > 15, "only %u", met);
 }
 
 static enum rlx_status without_faults(void *ctx)

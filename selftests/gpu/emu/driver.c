@@ -39,6 +39,35 @@ void emu_break(int result)
 	__atomic_store_n(&lost, result, __ATOMIC_SEQ_CST);
 }
 
+static int left[EMU_KINDS];
+
+void emu_count(enum emu_kind kind, int by)
+{
+	__atomic_add_fetch(&left[kind], by, __ATOMIC_SEQ_CST);
+}
+
+/* What nobody has given back; for tests. How many there are, and which, into @text. */
+EMU_API int emu_left(char *text, size_t size);
+EMU_API int emu_left(char *text, size_t size)
+{
+	static const char *const names[EMU_KINDS] = {
+		"memory", "shared memory", "addresses", "registered", "streams", "events",
+		"modules", "graphs", "ready graphs",
+	};
+	int sum = 0;
+	size_t n = 0;
+
+	text[0] = 0;
+	for (int i = 0; i < EMU_KINDS; i++) {
+		int here = __atomic_load_n(&left[i], __ATOMIC_SEQ_CST);
+
+		sum += here;
+		if (here && n < size)
+			n += (size_t)snprintf(text + n, size - n, " %d %s", here, names[i]);
+	}
+	return sum;
+}
+
 static int injected(const char *name)
 {
 	int result = 0;

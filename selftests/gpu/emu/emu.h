@@ -71,6 +71,12 @@ extern struct emu_config emu_config;
 int emu_enter(const char *name);
 /* The device whose context this thread has; -1: none. */
 int emu_device(void);
+/* Objects of the driver that are there; emu_left() tells of them. */
+enum emu_kind {
+	EMU_MEMORY, EMU_SHARE, EMU_ADDRESS, EMU_PIN, EMU_STREAM, EMU_EVENT, EMU_MODULE, EMU_GRAPH,
+	EMU_EXEC, EMU_KINDS,
+};
+void emu_count(enum emu_kind kind, int by);
 /* The device broke: every later call gives @result. */
 void emu_break(int result);
 /* Says on stderr what a kernel or a caller did wrong. */

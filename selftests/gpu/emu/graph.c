@@ -20,7 +20,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 struct emu_graph *emu_graph_new(void)
 {
-	return calloc(1, sizeof(struct emu_graph));
+	struct emu_graph *g = calloc(1, sizeof(*g));
+
+	if (g)
+		emu_count(EMU_GRAPH, 1);
+	return g;
 }
 
 void emu_graph_put(struct emu_graph *g)
@@ -31,6 +35,7 @@ void emu_graph_put(struct emu_graph *g)
 		emu_task_free(g->node[i]);
 	free(g->node);
 	free(g);
+	emu_count(EMU_GRAPH, -1);
 }
 
 struct emu_task *emu_graph_add(struct emu_graph *g, const struct emu_task *t,
@@ -101,6 +106,7 @@ void emu_exec_put(struct emu_exec *x)
 		return;
 	emu_graph_put(x->graph);
 	free(x);
+	emu_count(EMU_EXEC, -1);
 }
 
 static bool ready(const struct emu_task *t)
@@ -160,6 +166,7 @@ EMU_API int cuGraphInstantiateWithFlags(struct emu_exec **out, struct emu_graph 
 		return EMU_OUT_OF_MEMORY;
 	}
 	x->refs = 1;
+	emu_count(EMU_EXEC, 1);
 	*out = x;
 	return 0;
 }

@@ -187,6 +187,7 @@ EMU_API int cuMemAlloc_v2(uint64_t *out, size_t n)
 	pthread_mutex_unlock(&mem.lock);
 	if (!p)
 		return EMU_OUT_OF_MEMORY;
+	emu_count(EMU_MEMORY, 1);
 	emu_mem_open();
 	if (n <= (size_t)256 << 20)
 		memset(mem.base + p->at, 0xff, n);
@@ -202,16 +203,12 @@ EMU_API int cuMemFree_v2(uint64_t d)
 	int err = emu_enter("cuMemFree");
 	struct piece **p = &mem.pieces, *gone;
 
-	if (err)
-		return err;
 	if (!d)
-		return 0;
+		return err;
 	if (emu_device() < 0)
 		return EMU_INVALID_CONTEXT;
-	/* as the driver: whatever runs may still use it */
-	err = emu_sync_all();
-	if (err)
-		return err;
+	/* as the driver: whatever runs may still use it, and what failed is told late */
+	err = err ? err : emu_sync_all();
 	pthread_mutex_lock(&mem.lock);
 	while (*p && ((*p)->at != at || (*p)->shared))
 		p = &(*p)->next;
@@ -225,8 +222,10 @@ EMU_API int cuMemFree_v2(uint64_t d)
 			MADV_DONTNEED);
 	}
 	pthread_mutex_unlock(&mem.lock);
+	if (gone)
+		emu_count(EMU_MEMORY, -1);
 	free(gone);
-	return gone ? 0 : EMU_INVALID_VALUE;
+	return err ? err : gone ? 0 : EMU_INVALID_VALUE;
 }
 
 EMU_API int cuMemGetInfo_v2(size_t *left, size_t *all);
@@ -301,6 +300,7 @@ static int handle_new(int fd, int device, uint64_t n, uint64_t counted, uint64_t
 		handles[i].counted = counted;
 		mem.used[device] += counted;
 		*out = (uint64_t)i + 1;
+		emu_count(EMU_SHARE, 1);
 	}
 	pthread_mutex_unlock(&mem.lock);
 	return i < MOST_HANDLES ? 0 : EMU_OUT_OF_MEMORY;
@@ -354,6 +354,7 @@ EMU_API int cuMemRelease(uint64_t h)
 	close(handles[h - 1].fd - 1);
 	handles[h - 1].fd = 0;
 	mem.used[handles[h - 1].device] -= handles[h - 1].counted;
+	emu_count(EMU_SHARE, -1);
 	pthread_mutex_unlock(&mem.lock);
 	return err;
 }
@@ -418,6 +419,7 @@ EMU_API int cuMemAddressReserve(uint64_t *out, size_t n, size_t align, uint64_t 
 	p = take(n, STEP, 0, 0);
 	if (p) {
 		p->shared = true;
+		emu_count(EMU_ADDRESS, 1);
 		*out = (uint64_t)(uintptr_t)(mem.base + p->at);
 	}
 	pthread_mutex_unlock(&mem.lock);
@@ -482,16 +484,13 @@ EMU_API int cuMemUnmap(uint64_t d, size_t n)
 	int err = emu_enter("cuMemUnmap");
 	struct piece *p;
 
-	if (!err)
-		err = emu_sync_all();
-	if (err)
-		return err;
+	err = err ? err : emu_sync_all();
 	pthread_mutex_lock(&mem.lock);
 	p = piece_at(d, n);
 	if (p && p->mapped) {
 		mark(p, false);
 		p->mapped = false;
-		err = map_at(p, -1);
+		err = map_at(p, -1) ? EMU_OUT_OF_MEMORY : err;
 	} else {
 		err = EMU_INVALID_VALUE;
 	}
@@ -505,11 +504,10 @@ EMU_API int cuMemAddressFree(uint64_t d, size_t n)
 	int err = emu_enter("cuMemAddressFree");
 	struct piece **at = &mem.pieces, *p;
 
-	if (err)
-		return err;
 	pthread_mutex_lock(&mem.lock);
 	p = piece_at(d, n);
 	if (p && !p->mapped) {
+		emu_count(EMU_ADDRESS, -1);
 		while (*at != p)
 			at = &(*at)->next;
 		*at = p->next;
@@ -556,8 +554,10 @@ static int host_add(const char *p, uint64_t n)
 			err = EMU_OUT_OF_MEMORY;
 		}
 	}
-	if (!err)
+	if (!err) {
 		host.r[host.n++] = (struct range){ p, n };
+		emu_count(EMU_PIN, 1);
+	}
 	pthread_rwlock_unlock(&host.lock);
 	return err;
 }
@@ -570,6 +570,7 @@ static int host_remove(const char *p)
 	for (int i = 0; i < host.n; i++)
 		if (host.r[i].p == p) {
 			host.r[i] = host.r[--host.n];
+			emu_count(EMU_PIN, -1);
 			err = 0;
 			break;
 		}
@@ -593,11 +594,11 @@ EMU_API int cuMemHostRegister_v2(void *p, size_t n, unsigned int flags)
 EMU_API int cuMemHostUnregister(void *p);
 EMU_API int cuMemHostUnregister(void *p)
 {
-	int err = emu_enter("cuMemHostUnregister");
+	int err = emu_enter("cuMemHostUnregister"), gone;
 
-	if (!err)
-		err = emu_sync_all();
-	return err ? err : host_remove(p);
+	err = err ? err : emu_sync_all();
+	gone = host_remove(p);
+	return err ? err : gone;
 }
 
 EMU_API int cuMemHostGetDevicePointer_v2(uint64_t *out, void *p, unsigned int flags);

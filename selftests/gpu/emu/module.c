@@ -76,6 +76,7 @@ EMU_API int cuModuleLoadData(struct emu_module **out, const void *image)
 		return err;
 	}
 	*out = m;
+	emu_count(EMU_MODULE, 1);
 	return 0;
 }
 
@@ -101,6 +102,7 @@ EMU_API int cuModuleUnload(struct emu_module *m)
 	dlclose(m->so);
 	close(m->fd);
 	free(m);
+	emu_count(EMU_MODULE, -1);
 	return err;
 }
 

@@ -354,6 +354,7 @@ EMU_API int cuStreamCreate(struct emu_stream **out, unsigned int flags)
 	if (!*out)
 		return EMU_OUT_OF_MEMORY;
 	(*out)->device = emu_device();
+	emu_count(EMU_STREAM, 1);
 	return 0;
 }
 
@@ -386,6 +387,7 @@ EMU_API int cuStreamDestroy_v2(struct emu_stream *s)
 		emu_graph_put(s->graph);
 	free(s->tail);
 	free(s);
+	emu_count(EMU_STREAM, -1);
 	return err;
 }
 
@@ -502,8 +504,10 @@ EMU_API int cuEventCreate(struct emu_event **out, unsigned int flags)
 	if (emu_device() < 0)
 		return EMU_INVALID_CONTEXT;
 	*out = calloc(1, sizeof(**out));
-	if (*out)
+	if (*out) {
 		(*out)->timing = !(flags & 2);
+		emu_count(EMU_EVENT, 1);
+	}
 	return *out ? 0 : EMU_OUT_OF_MEMORY;
 }
 
@@ -584,5 +588,6 @@ EMU_API int cuEventDestroy_v2(struct emu_event *e)
 
 	emu_sync_all();
 	free(e);
+	emu_count(EMU_EVENT, -1);
 	return err;
 }
