@@ -71,14 +71,16 @@ static enum rlx_status make_image(struct gpu_exec *x)
 	uint32_t i;
 
 	x->image = rlx_aligned(64, c->n_image + 64);
+	x->places = rlx_aligned(64, gpu_table_bytes(c) + 64);
 	x->slot = rlx_calloc(c->n_io + 1, sizeof(*x->slot));
 	x->tensors = rlx_calloc(c->most_tensors, sizeof(*x->tensors));
 	x->leads = rlx_calloc(c->base.plan->n_val, sizeof(*x->leads));
-	if (!x->image || !x->slot || !x->tensors || !x->leads)
+	if (!x->image || !x->places || !x->slot || !x->tensors || !x->leads)
 		return rlx_fail(x->base.err, RLX_ENOMEM, "%s: out of memory",
 				c->base.dev->be->name);
 	if (c->n_image)
 		memcpy(x->image, c->image, c->n_image);
+	memset(x->places, 0, gpu_table_bytes(c));
 	for (i = 0; i < c->n_reloc; i++) {
 		uint64_t at = address_of(x, &c->reloc[i]);
 
@@ -163,7 +165,7 @@ static enum rlx_status make_memory(struct gpu_exec *x)
 	x->bad_mapped = x->bad;
 	if (!x->bad_mapped)
 		st = gpu_mem_new(d, (uint64_t)c->n_bad * 4, &x->bad, err);
-	return st ? st : clear_bad(x);
+	return st;
 }
 
 enum rlx_status gpu_init(struct rlx_exec *exec)
@@ -217,6 +219,7 @@ void gpu_fini(struct rlx_exec *exec)
 		d->api->stream_free(x->stream);
 	rlx_free(x->part);
 	rlx_free(x->image);
+	rlx_free(x->places);
 	rlx_free(x->slot);
 	rlx_free(x->tensors);
 	rlx_free(x->leads);
@@ -338,11 +341,24 @@ static enum rlx_status make_maps(struct gpu_exec *x, const uint64_t *table)
 	return st;
 }
 
+/* By way of the workspace, which is registered. */
+static enum rlx_status bring_table(struct gpu_exec *x)
+{
+	uint64_t bytes = gpu_table_bytes(code_of(x));
+	void *by = (char *)x->base.work + code_of(x)->table_at;
+	struct gpu_device *d = device_of(x);
+
+	if (!bytes)
+		return RLX_OK;
+	memcpy(by, x->places, bytes);
+	return gpu_check(d, d->api->copy_in(x->table, by, bytes, x->stream),
+			 "copying addresses in", x->base.err);
+}
+
 static enum rlx_status take_changes(struct gpu_exec *x)
 {
 	const struct gpu_code *c = code_of(x);
-	struct gpu_device *d = device_of(x);
-	uint64_t *table = (uint64_t *)(void *)((char *)x->base.work + c->table_at);
+	uint64_t *table = x->places;
 	struct rlx_g_piece *piece = (void *)(table + c->n_io);
 	enum rlx_status st = RLX_OK;
 	bool moved = false, bound = !x->mapped;
@@ -370,10 +386,8 @@ static enum rlx_status take_changes(struct gpu_exec *x)
 	put_live_rows(x, (void *)((char *)table + gpu_live_at(c)));
 	if (!st && bound)
 		st = make_maps(x, table);
-	if (!st && gpu_table_bytes(c))
-		st = gpu_check(d, d->api->copy_in(x->table, table, gpu_table_bytes(c),
-						  x->stream), "copying addresses in",
-			       x->base.err);
+	if (!st)
+		st = bring_table(x);
 	x->changed = st;
 	return st;
 }
@@ -493,11 +507,15 @@ static enum rlx_status prepare(struct gpu_exec *x)
 {
 	const uint8_t *skip = x->base.skip;
 	uint64_t hash = skip ? rlx_hash_bytes(skip, code_of(x)->base.plan->n_step, 1) : 0;
+	enum rlx_status st = RLX_OK;
 
 	if (hash != x->captured_skip)
 		drop_graphs(x);
 	x->captured_skip = hash;
-	return take_changes(x);
+	if (!x->bad_cleared)
+		st = clear_bad(x);
+	x->bad_cleared = !st;
+	return st ? st : take_changes(x);
 }
 
 static enum rlx_status begin(struct gpu_exec *x)

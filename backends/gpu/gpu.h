@@ -129,7 +129,9 @@ struct gpu_exec {
 	uint64_t		 work, stage, table, zeros;	/* device memory */
 	uint64_t		 bad;		/* status words: see bad_mapped */
 	bool			 bad_mapped;	/* they lie in base.work */
+	bool			 bad_cleared;	/* every run leaves them so */
 	unsigned char		*image;
+	uint64_t		*places;	/* for table: base.work may be others' between runs */
 	struct gpu_slot		*slot;
 	struct gpu_part		*part;
 	uint32_t		 n_part;

@@ -160,6 +160,47 @@ TEST(binding_anew)
 		rlx_arena_put(a[i]);
 }
 
+/* What one of them has bound stays, whatever the other runs between. */
+TEST(two_sessions_in_one_workspace)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
+	struct rlx_session_opts so = { .size = sizeof(so) };
+	struct rlx_session *s[2], *c = session_on("cpu", SMALL_NET_ALL, 2);
+	struct rlx_graph *g = small_net(SMALL_NET_ALL, 2);
+	struct rlx_arena_opts ao = { .size = 4 << 20 };
+	struct rlx_program_info info;
+	struct rlx_error err = { 0 };
+	struct rlx_program *p;
+	struct rlx_arena *a;
+	struct rlx_buf x;
+	int i;
+
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	rlx_program_info(p, &info);
+	CHECK_EQ(rlx_arena_new(&ao, &a, NULL), 0);
+	CHECK_EQ(rlx_buf_new(a, info.work_bytes, 64, &so.work, NULL), 0);
+	CHECK_EQ(rlx_buf_new(a, 2 * SMALL_SEQ * SMALL_DIM * 4, 64, &x, NULL), 0);
+	for (i = 0; i < 2; i++) {
+		CHECKF(!rlx_session_new(p, &so, &s[i], &err), "%s", err.text);
+		CHECK_EQ(small_net_fill(s[i], (uint64_t)(30 + i)), 0);
+		CHECK_EQ(small_net_fill(c, (uint64_t)(30 + i)), 0);
+		compare(s[i], c);
+	}
+	/* the first one once more, of which a single buffer is another now */
+	CHECK_EQ(small_net_fill(c, 30), 0);
+	memcpy(rlx_buf_ptr(x), rlx_buf_ptr(rlx_session_buf(c, RLX_IO_INPUT, "x")), x.bytes);
+	CHECK_EQ(rlx_session_bind(s[0], RLX_IO_INPUT, "x", x), 0);
+	compare(s[0], c);
+	CHECK_EQ(small_net_fill(c, 31), 0);
+	compare(s[1], c);
+	for (i = 0; i < 2; i++)
+		rlx_session_free(s[i]);
+	rlx_session_free(c);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	rlx_arena_put(a);
+}
+
 enum { TILE_M = 80, TILE_K = 64, TILE_N = 72 };
 
 static struct rlx_session *product_on(const char *device)

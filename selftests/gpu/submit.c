@@ -343,6 +343,47 @@ TEST(bad_data_is_told_to_who_waits)
 	rlx_graph_put(g);
 }
 
+/* Another is made in its workspace: that is no run, and takes nothing from it. */
+TEST(a_session_made_while_another_runs)
+{
+	struct rlx_session_opts so = { .size = sizeof(so) };
+	struct rlx_graph *g = rlx_graph_new("look up");
+	struct rlx_type t = rlx_type(RLX_I64, 4);
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 4, 8));
+	static const int64_t good[4] = { 3, 2, 1, 0 }, bad[4] = { 0, 1, 4, 0 };
+	struct rlx_arena_opts ao = { .size = 1 << 16 };
+	struct rlx_session *s, *other, *warm;
+	static const float v[32];
+	struct rlx_arena *a;
+	struct gpu_exec *e;
+	uint64_t point;
+
+	rlx_output(g, "y", rlx_emit(g, gather, .x = x, .indices = rlx_input(g, "at", t)));
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	warm = session_of(g, op_case_gpu(), 0);
+	CHECK_EQ(rlx_arena_new(&ao, &a, NULL), 0);
+	so.work = rlx_buf_whole(a);
+	CHECK_EQ(rlx_session_new(rlx_session_program(warm), &so, &s, NULL), 0);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 4, 8), v), 0);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "at", t, good), 0);
+	run(s);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "at", t, bad), 0);
+	CHECK_EQ(rlx_session_submit(s, &point), 0);
+	e = (struct gpu_exec *)s->exec;
+	while (gpu_device_of(s->exec->code)->api->stream_query(e->stream))
+		;
+	CHECK_EQ(rlx_session_new(rlx_session_program(warm), &so, &other, NULL), 0);
+	CHECK_EQ(rlx_session_wait(s, point, -1), RLX_ERANGE);
+	CHECK_EQ(rlx_session_set(other, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 4, 8), v), 0);
+	CHECK_EQ(rlx_session_set(other, RLX_IO_INPUT, "at", t, good), 0);
+	run(other);
+	rlx_session_free(other);
+	rlx_session_free(s);
+	rlx_session_free(warm);
+	rlx_arena_put(a);
+	rlx_graph_put(g);
+}
+
 /*
  * Last, for the device does not come back. Whoever has a run under way is told when it
  * asks, runs that are begun later fail at once, and the process lives.
