@@ -129,15 +129,18 @@ const struct gpu_driver *gpu_driver_get(const struct rlx_gpu_vendor *v, const ch
  */
 int gpu_context_get(const struct rlx_gpu_vendor *v, int dev, void **out)
 {
-	uint64_t bit = dev >= 0 && dev < 64 ? (uint64_t)1 << dev : 0;
+	uint64_t bit = dev >= 0 && dev < 64 ? (uint64_t)1 << dev : 0, *kept;
 	const struct rlx_gpu_api *api;
 	int rc;
 
 	pthread_mutex_lock(&lock);
 	api = &ENTRY(drivers, v)->d.api;
+	kept = &ENTRY(drivers, v)->kept;
+	pthread_mutex_unlock(&lock);
 	rc = api->context_retain(out, dev);
-	if (!rc && bit & ~ENTRY(drivers, v)->kept && !api->context_retain(out, dev))
-		ENTRY(drivers, v)->kept |= bit;
+	pthread_mutex_lock(&lock);
+	if (!rc && bit & ~*kept && !api->context_retain(out, dev))
+		*kept |= bit;
 	pthread_mutex_unlock(&lock);
 	return rc;
 }

@@ -308,7 +308,7 @@ static enum rlx_status call_written(struct writer *w)
 				  .block = { THREADS, 1, 1 } };
 	int64_t blocks = (w->a->n + THREADS - 1) / THREADS;
 	enum rlx_status st;
-	void *fn;
+	struct gpu_module *m;
 
 	put(w, "}\n}\n");
 	if (!w->ok)
@@ -322,14 +322,14 @@ static enum rlx_status call_written(struct writer *w)
 	l.grid[0] = (uint32_t)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
 	lower_extent(lo, w->a->n, NULL);
 	/* what was compiled when there was a compiler is in the cache */
-	st = gpu_function_get(gpu_of(lo), &(struct gpu_kernel){ "ew", w->text, l.key, 0 }, &fn,
+	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){ "ew", w->text, l.key, 0 }, &m,
 			      w->any ? NULL : lo->err);
 	if (st && w->any)
-		st = gpu_function_get(gpu_of(lo), &(struct gpu_kernel){
-				      "ew_any", gpu_source("ew_any"), l.key, 0 }, &fn, lo->err);
+		st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){
+				      "ew_any", gpu_source("ew_any"), l.key, 0 }, &m, lo->err);
 	if (st)
 		return lo->status = st;
-	return gpu_call(lo, fn, &l);
+	return gpu_call(lo, m, &l);
 }
 
 static enum rlx_status finish(struct writer *w)

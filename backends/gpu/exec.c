@@ -286,6 +286,8 @@ static enum rlx_status take_param(struct gpu_exec *x, const struct gpu_io *io,
 		s->weight = NULL;
 		st = gpu_weight_get(d, x->base.ptr[RLX_IO_PARAM][io->index], io->bytes, NULL,
 				    &s->weight, x->base.err);
+		if (!st)
+			st = gpu_weights_load(d, &s->weight, 1, x->base.err);
 	}
 	if (!st)
 		*out_at = gpu_weight_at(s->weight);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* A GPU as a device: finding, opening, its context, and what went wrong. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,13 +95,92 @@ enum rlx_status gpu_check(struct gpu_device *d, int rc, const char *what,
 			d->base.ordinal, what, text);
 }
 
-enum rlx_status gpu_enter(struct gpu_device *d, struct rlx_error *err)
+/* ---- the context ---- */
+
+/* 1: not in step with the application's default stream */
+static int make_context(struct gpu_device *d)
+{
+	int rc = gpu_context_get(d->v, d->dev, &d->ctx);
+
+	if (rc)
+		return rc;
+	rc = d->api->context_set(d->ctx);
+	if (!rc)
+		rc = d->api->stream_new(&d->stream, 1);
+	if (rc)
+		d->api->context_release(d->dev);
+	return rc;
+}
+
+static void *maker_main(void *arg)
+{
+	struct gpu_device *d = arg;
+
+	d->made = make_context(d);
+	return NULL;
+}
+
+/*
+ * A driver takes a tenth of a second for a context, and as long again goes by until a
+ * program has been compiled so far that it needs one.
+ */
+static void begin_context(struct gpu_device *d)
+{
+	sigset_t all, old;
+
+	sigfillset(&all);	/* the program's business, but for what a thread does itself */
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGSEGV);
+	sigdelset(&all, SIGFPE);
+	sigdelset(&all, SIGILL);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	d->making = !pthread_create(&d->maker, NULL, maker_main, d);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+}
+
+/* What is under way ends; else it is done now. The lock is held, or nobody else has the device. */
+static void end_context(struct gpu_device *d)
+{
+	if (d->making)
+		pthread_join(d->maker, NULL);
+	else
+		d->made = make_context(d);
+	d->making = false;
+	atomic_store_explicit(&d->ready, !d->made, memory_order_release);
+}
+
+/* One that could not be made is tried again by whoever asks next. */
+static enum rlx_status wait_for_context(struct gpu_device *d, struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+
+	pthread_mutex_lock(&d->lock);
+	if (!atomic_load_explicit(&d->ready, memory_order_relaxed)) {
+		end_context(d);
+		st = gpu_check(d, d->made, "making a context", err);
+	}
+	pthread_mutex_unlock(&d->lock);
+	return st;
+}
+
+enum rlx_status gpu_alive(struct gpu_device *d, struct rlx_error *err)
 {
 	if (atomic_load_explicit(&d->lost, memory_order_relaxed))
 		return rlx_fail(err, RLX_ELOST, "%s:%u failed before, and is lost to this "
 				"process; a new one can use it", d->v->name, d->base.ordinal);
-	return gpu_check(d, d->api->context_set(d->ctx), "entering its context", err);
+	return RLX_OK;
 }
+
+enum rlx_status gpu_enter(struct gpu_device *d, struct rlx_error *err)
+{
+	enum rlx_status st = gpu_alive(d, err);
+
+	if (!st && !atomic_load_explicit(&d->ready, memory_order_acquire))
+		st = wait_for_context(d, err);
+	return st ? st : gpu_check(d, d->api->context_set(d->ctx), "entering its context", err);
+}
+
+/* ---- opening ---- */
 
 static enum rlx_status read_attributes(struct gpu_device *d, struct rlx_error *err)
 {
@@ -135,18 +215,9 @@ enum rlx_status gpu_open(const struct rlx_gpu_vendor *v, struct rlx_device *dev,
 		st = read_attributes(d, err);
 	if (st)
 		return st;
-	st = gpu_check(d, gpu_context_get(v, d->dev, &d->ctx), "making a context", err);
-	if (st)
-		return st;
-	st = gpu_enter(d, err);
-	if (!st)	/* 1: not in step with the application's default stream */
-		st = gpu_check(d, d->api->stream_new(&d->stream, 1), "making a stream", err);
-	if (st) {
-		d->api->context_release(d->dev);
-		return st;
-	}
 	dev->threads = (unsigned int)d->attr[GPU_ATTR_UNITS];
 	pthread_mutex_init(&d->lock, NULL);
+	begin_context(d);
 	return RLX_OK;
 }
 
@@ -155,10 +226,15 @@ void gpu_close(struct rlx_device *dev)
 {
 	struct gpu_device *d = (struct gpu_device *)dev;
 
-	d->api->context_set(d->ctx);
+	if (d->making)
+		end_context(d);
+	if (atomic_load_explicit(&d->ready, memory_order_relaxed))
+		d->api->context_set(d->ctx);
 	gpu_modules_free(d);
-	d->api->stream_free(d->stream);
-	d->api->context_release(d->dev);
+	if (atomic_load_explicit(&d->ready, memory_order_relaxed)) {
+		d->api->stream_free(d->stream);
+		d->api->context_release(d->dev);
+	}
 	pthread_mutex_destroy(&d->lock);
 }
 

@@ -34,6 +34,11 @@ struct gpu_device {
 	int				 dev;
 	void				*ctx;
 	void				*stream;	/* of uploads; guarded by lock */
+	/* Context and stream are there: gpu_enter(). Made by a thread of its own. */
+	atomic_bool			 ready;
+	pthread_t			 maker;		/* guarded by lock, as what follows */
+	bool				 making;	/* it is still to be waited for */
+	int				 made;		/* what its last call returned */
 	int				 attr[GPU_ATTR_COUNT];
 	char				 name[64], arch[48];
 	atomic_bool			 lost;
@@ -58,7 +63,8 @@ struct gpu_call {
 	uint64_t		args;		/* offset in the image */
 	uint32_t		n_args;
 	uint32_t		first_map;	/* of launch.n_map */
-	void			*fn;
+	struct gpu_module	*module;
+	void			*fn;		/* its function, when all have been loaded */
 	struct rlx_g_launch	launch;
 };
 
@@ -171,8 +177,13 @@ enum { GPU_OUT_OF_MEMORY = 2 };
 /* gpu.c: what the driver said, as a status; 0 is RLX_OK. @what: "copying in" */
 enum rlx_status gpu_check(struct gpu_device *d, int rc, const char *what,
 			  struct rlx_error *err);
-/* Make the device's context that of this thread; RLX_ELOST if it failed before. */
+/*
+ * Make the device's context that of this thread, which waits for it if it is still being
+ * made; RLX_ELOST if it failed before.
+ */
 enum rlx_status gpu_enter(struct gpu_device *d, struct rlx_error *err);
+/* The same of the latter, at once. */
+enum rlx_status gpu_alive(struct gpu_device *d, struct rlx_error *err);
 
 void gpu_close(struct rlx_device *dev);
 void gpu_target(const struct rlx_device *dev, struct rlx_target *t);
@@ -182,13 +193,17 @@ enum rlx_status gpu_mem_new(struct gpu_device *d, uint64_t bytes, uint64_t *out,
 			    struct rlx_error *err);
 void gpu_mem_free(struct gpu_device *d, uint64_t at);
 /*
- * Bytes of host memory that stay as they are, resident on the device: shared by all
- * who ask with the same address and size. @blob: keeps them alive, may be NULL: then
- * what is there is brought over again, for others too.
+ * Bytes of host memory that stay as they are, resident on the device from
+ * gpu_weights_load() on: shared by all who ask with the same address and size. Needs no
+ * context. @blob: keeps them alive, may be NULL: then what is there is brought over
+ * again, for others too.
  */
 enum rlx_status gpu_weight_get(struct gpu_device *d, const void *p, uint64_t bytes,
 			       struct rlx_blob *blob, struct gpu_weight **out,
 			       struct rlx_error *err);
+/* Bring what is not there yet of @n weights, of which some may be NULL, to the device. */
+enum rlx_status gpu_weights_load(struct gpu_device *d, struct gpu_weight **w, uint32_t n,
+				 struct rlx_error *err);
 /* The host's bytes have changed: bring them over again. */
 enum rlx_status gpu_weight_renew(struct gpu_device *d, struct gpu_weight *w,
 				 struct rlx_error *err);
@@ -215,9 +230,17 @@ void gpu_resident_unuse(struct gpu_device *d, struct gpu_resident *r);
 struct gpu_kernel {
 	const char	*name, *source;
 	const int32_t	*key;		/* four: RLX_K0 .. RLX_K3 */
-	uint32_t	 shared;	/* dynamic shared memory that launches ask for */
+	uint32_t	 shared;	/* of gpu_function_get(): see gpu_module_load() */
 };
-/* module.c: compiled, or found in the cache, and loaded */
+/*
+ * module.c: compiled, or found in the cache, which needs no context; then loaded, so that
+ * @shared bytes of dynamic shared memory may be asked for. The device keeps them.
+ */
+enum rlx_status gpu_module_get(struct gpu_device *d, const struct gpu_kernel *k,
+			       struct gpu_module **out, struct rlx_error *err);
+enum rlx_status gpu_module_load(struct gpu_device *d, struct gpu_module *m, uint32_t shared,
+				void **out, struct rlx_error *err);
+/* Both. */
 enum rlx_status gpu_function_get(struct gpu_device *d, const struct gpu_kernel *k,
 				 void **out, struct rlx_error *err);
 void gpu_modules_free(struct gpu_device *d);
@@ -297,8 +320,9 @@ static inline struct gpu_lower *gpu_lower_of(struct rlx_lower *lo)
 enum rlx_status gpu_fill_holes(struct rlx_lower *lo);
 /* The staged arguments to @at of the image; @bad as in struct gpu_call. */
 enum rlx_status gpu_put_args(struct rlx_lower *lo, uint64_t at, uint32_t *bad);
-/* Append a launch of @fn, which reads the staged arguments. */
-enum rlx_status gpu_call(struct rlx_lower *lo, void *fn, const struct rlx_g_launch *l);
+/* Append a launch of what @m has, which reads the staged arguments. */
+enum rlx_status gpu_call(struct rlx_lower *lo, struct gpu_module *m,
+			 const struct rlx_g_launch *l);
 /* Choose the kernel's form and append a launch of it. */
 enum rlx_status gpu_call_kernel(struct rlx_lower *lo, const struct gpu_row *row, uint64_t units);
 /* Is input @k written by nothing of the program? */

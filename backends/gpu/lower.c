@@ -66,7 +66,7 @@ static bool reserve(void *p, uint64_t *cap, uint64_t need)
 	return true;
 }
 
-/* The constant is wanted on the device: bring it there, once for all programs. */
+/* The constant is wanted on the device, once for all programs. */
 static enum rlx_status need_constant(struct rlx_lower *lo, uint32_t index)
 {
 	struct gpu_code *c = code_of(lo);
@@ -143,13 +143,14 @@ enum rlx_status gpu_put_args(struct rlx_lower *lo, uint64_t at, uint32_t *bad)
 	return RLX_OK;
 }
 
-enum rlx_status gpu_call(struct rlx_lower *lo, void *fn, const struct rlx_g_launch *l)
+enum rlx_status gpu_call(struct rlx_lower *lo, struct gpu_module *m,
+			 const struct rlx_g_launch *l)
 {
 	struct gpu_code *c = code_of(lo);
 	struct gpu_call call = {
 		.kind = GPU_KERNEL_CALL, .step = (uint32_t)(lo->st - lo->plan->step), .n_step = 1,
-		.args = shape_align64(c->n_image), .n_args = (uint32_t)lo->n_staged, .fn = fn,
-		.launch = *l, .rows = lo->rows,
+		.args = shape_align64(c->n_image), .n_args = (uint32_t)lo->n_staged,
+		.module = m, .launch = *l, .rows = lo->rows,
 	};
 	enum rlx_status st = gpu_put_args(lo, call.args, &call.bad);
 
@@ -167,7 +168,7 @@ enum rlx_status gpu_call_kernel(struct rlx_lower *lo, const struct gpu_row *row,
 {
 	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), units);
 	enum rlx_status st;
-	void *fn;
+	struct gpu_module *m;
 
 	if (lo->n_staged > MOST_ARGS)
 		return lower_no(lo, "the arguments are too large for a launch");
@@ -178,12 +179,12 @@ enum rlx_status gpu_call_kernel(struct rlx_lower *lo, const struct gpu_row *row,
 		return lower_no(lo, "the GPU kernel does not take this form");
 	if (!l.grid[0] || gpu_lower_of(lo)->dry)
 		return RLX_OK;
-	st = gpu_function_get(gpu_of(lo), &(struct gpu_kernel){
+	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){
 			      row->name, gpu_source(row->file), l.key, l.shared },
-			      &fn, lo->err);
+			      &m, lo->err);
 	if (st)
 		return lo->status = st;
-	return gpu_call(lo, fn, &l);
+	return gpu_call(lo, m, &l);
 }
 
 static enum rlx_status call_kernel(struct rlx_lower *lo, enum rlx_kernel_id id,
@@ -500,7 +501,7 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 	struct rlx_g_take *a;
 	struct gpu_call first;
 	enum rlx_status st;
-	void *fn;
+	struct gpu_module *m;
 
 	for (i = 0; i < n && !c->takes; i++)
 		c->takes = c->io[i].readers > 1;
@@ -509,10 +510,10 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 	lo->st = lo->plan->step;
 	a = lower_args(lo, sizeof(*a));
 	*a = (struct rlx_g_take){ c->n_io, n };
-	st = gpu_function_get(gpu_of(lo), &(struct gpu_kernel){ "take", gpu_source("take"),
-			      l.key }, &fn, lo->err);
+	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){ "take", gpu_source("take"),
+			      l.key }, &m, lo->err);
 	if (!st)
-		st = gpu_call(lo, fn, &l);
+		st = gpu_call(lo, m, &l);
 	if (st)
 		return st;
 	first = c->call[at];
@@ -522,12 +523,10 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 	return RLX_OK;
 }
 
-/* Offsets of everything, and the tables' way to the device. */
-static enum rlx_status lay_out(struct gpu_code *c, const struct gpu_lower *gl)
+/* Offsets of everything. */
+static void lay_out(struct gpu_code *c, const struct gpu_lower *gl)
 {
-	struct gpu_device *d = gpu_device_of(&c->base);
 	uint64_t host = c->base.work_bytes, at = 0;
-	enum rlx_status st;
 	uint32_t i;
 
 	for (i = 0; i < c->n_io; i++)
@@ -549,19 +548,46 @@ static enum rlx_status lay_out(struct gpu_code *c, const struct gpu_lower *gl)
 	c->table_at = shape_align64(at + host);
 	c->bad_at = shape_align64(c->table_at + gpu_table_bytes(c));
 	c->base.work_bytes = shape_align64(c->bad_at + (uint64_t)c->n_bad * 4);
+}
+
+/* ---- what needs the context, which was in the making until now ---- */
+
+static enum rlx_status load_tables(struct gpu_code *c, struct rlx_error *err)
+{
+	struct gpu_device *d = gpu_device_of(&c->base);
+	enum rlx_status st;
+
 	if (!c->n_kept)
 		return RLX_OK;
-	st = gpu_mem_new(d, c->n_kept, &c->kept_at, gl->base.err);
+	st = gpu_mem_new(d, c->n_kept, &c->kept_at, err);
 	if (st)
 		return st;
 	pthread_mutex_lock(&d->lock);
 	st = gpu_check(d, d->api->copy_in(c->kept_at, c->kept, c->n_kept, d->stream),
-		       "copying tables in", gl->base.err);
+		       "copying tables in", err);
 	if (!st)
-		st = gpu_check(d, d->api->stream_wait(d->stream), "copying tables in",
-			       gl->base.err);
+		st = gpu_check(d, d->api->stream_wait(d->stream), "copying tables in", err);
 	pthread_mutex_unlock(&d->lock);
 	return st;
+}
+
+/* Kernels, weights and tables to the device. */
+static enum rlx_status load_all(struct gpu_code *c, struct rlx_error *err)
+{
+	struct gpu_device *d = gpu_device_of(&c->base);
+	enum rlx_status st = gpu_enter(d, err);
+	uint64_t t0;
+	uint32_t i;
+
+	for (i = 0; i < c->n_call && !st; i++)
+		if (c->call[i].kind == GPU_KERNEL_CALL)
+			st = gpu_module_load(d, c->call[i].module, c->call[i].launch.shared,
+					     &c->call[i].fn, err);
+	t0 = rlx_now();
+	if (!st)
+		st = gpu_weights_load(d, c->weight, c->base.plan->n_constant, err);
+	c->base.pack_ns = rlx_now() - t0;
+	return st ? st : load_tables(c, err);
 }
 
 static struct gpu_lower *lower_new(struct rlx_code *code, struct rlx_error *err)
@@ -598,8 +624,7 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 {
 	struct gpu_code *c = (struct gpu_code *)code;
 	struct gpu_lower *gl;
-	enum rlx_status st = gpu_enter(gpu_device_of(code), err);
-	uint64_t t0 = rlx_now();
+	enum rlx_status st = gpu_alive(gpu_device_of(code), err);
 	uint32_t i;
 
 	if (st)
@@ -617,12 +642,13 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 		list_results(c, gl);
 		st = take_inputs(c, gl);
 	}
-	if (!st)
-		st = lay_out(c, gl);
+	if (!st) {
+		lay_out(c, gl);
+		st = load_all(c, err);
+	}
 	for (i = 0; i < code->plan->n_constant && !st; i++)
 		if (c->weight[i])
 			code->packed_bytes += rlx_blob_bytes(code->plan->constant[i]);
-	code->pack_ns = rlx_now() - t0;
 	lower_free(gl);
 	if (st)
 		gpu_release(code);
@@ -635,7 +661,8 @@ void gpu_release(struct rlx_code *code)
 	struct gpu_device *d = gpu_device_of(code);
 	uint32_t i;
 
-	d->api->context_set(d->ctx);
+	if (atomic_load_explicit(&d->ready, memory_order_acquire))	/* else all is ours */
+		d->api->context_set(d->ctx);
 	for (i = 0; c->weight && i < code->plan->n_constant; i++)
 		gpu_weight_put(d, c->weight[i]);
 	gpu_mem_free(d, c->kept_at);

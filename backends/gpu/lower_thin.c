@@ -303,15 +303,15 @@ enum rlx_status gpu_call_thin(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	struct rlx_g_launch l = *launch;
 	enum rlx_status st;
 	uint32_t ahead;
-	void *fn;
+	struct gpu_module *m;
 
 	if (last && last->joined &&
 	    last->step + last->n_step == (uint32_t)(lo->st - lo->plan->step) &&
 	    may_join(lo, last, g, &l))
 		return join_last(lo, &member, l.grid[0]);
 	ahead = put_ahead(lo, g, &l);
-	st = gpu_function_get(gpu_of(lo), &(struct gpu_kernel){ "gemm_join",
-			      gpu_source("gemm_half"), l.key, l.shared }, &fn, lo->err);
+	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){ "gemm_join",
+			      gpu_source("gemm_half"), l.key, l.shared }, &m, lo->err);
 	if (st)
 		return lo->status = st;
 	memset(&join->g + 1, 0, sizeof(*join) - sizeof(join->g));
@@ -320,7 +320,7 @@ enum rlx_status gpu_call_thin(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	refer_member(lo, &join->of[0]);
 	take_ahead(lo, join, l.key[2], ahead);
 	lo->n_staged = sizeof(*join);
-	st = lo->status ? lo->status : gpu_call(lo, fn, &l);
+	st = lo->status ? lo->status : gpu_call(lo, m, &l);
 	if (st)
 		return st;
 	last = &c->call[c->n_call - 1];

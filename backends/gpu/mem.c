@@ -18,6 +18,7 @@ struct gpu_weight {
 	struct gpu_resident	*resident;	/* whose memory it is; NULL: its own */
 	uint64_t		 bytes, at;
 	unsigned int		 refs;
+	bool			 here;		/* its bytes are at @at */
 };
 
 struct gpu_range {
@@ -47,36 +48,56 @@ void gpu_mem_free(struct gpu_device *d, uint64_t at)
 		d->api->mem_free(at);
 }
 
-/* The lock is held: it also guards the stream. */
-static enum rlx_status upload(struct gpu_device *d, const struct gpu_weight *w,
-			      struct rlx_error *err)
+/* Not waited for. The lock is held: it also guards the stream. */
+static enum rlx_status upload(struct gpu_device *d, struct gpu_weight *w, struct rlx_error *err)
 {
-	int rc = w->bytes ? d->api->copy_in(w->at, w->host, w->bytes, d->stream) : 0;
+	enum rlx_status st = w->at ? RLX_OK : gpu_mem_new(d, w->bytes, &w->at, err);
 
-	if (!rc)
-		rc = d->api->stream_wait(d->stream);
-	return gpu_check(d, rc, "copying weights in", err);
+	if (st || !w->bytes)
+		return st;
+	return gpu_check(d, d->api->copy_in(w->at, w->host, w->bytes, d->stream),
+			 "copying weights in", err);
+}
+
+static enum rlx_status wait_uploaded(struct gpu_device *d, struct rlx_error *err)
+{
+	return gpu_check(d, d->api->stream_wait(d->stream), "copying weights in", err);
+}
+
+enum rlx_status gpu_weights_load(struct gpu_device *d, struct gpu_weight **w, uint32_t n,
+				 struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK, waited = RLX_OK;
+	bool any = false;
+	uint32_t i;
+
+	pthread_mutex_lock(&d->lock);
+	for (i = 0; i < n && !st; i++)
+		if (w[i] && !w[i]->here) {
+			any = true;
+			st = upload(d, w[i], err);
+		}
+	if (any)	/* also after a failure: nothing may be under way from host memory */
+		waited = wait_uploaded(d, st ? NULL : err);
+	st = st ? st : waited;
+	for (i = 0; i < n && !st; i++)
+		if (w[i])
+			w[i]->here = true;
+	pthread_mutex_unlock(&d->lock);
+	return st;
 }
 
 static enum rlx_status weight_new(struct gpu_device *d, const void *p, uint64_t bytes,
 				  struct gpu_weight **out, struct rlx_error *err)
 {
 	struct gpu_weight *w = rlx_calloc(1, sizeof(*w));
-	enum rlx_status st;
 
 	if (!w)
 		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", d->v->name);
 	w->host = p;
 	w->bytes = bytes;
 	w->resident = gpu_resident_find(d, p, bytes, &w->at);
-	st = w->resident ? RLX_OK : gpu_mem_new(d, bytes, &w->at, err);
-	if (!st && !w->resident)
-		st = upload(d, w, err);
-	if (st) {
-		gpu_mem_free(d, w->at);
-		rlx_free(w);
-		return st;
-	}
+	w->here = w->resident;
 	w->next = d->weights;
 	d->weights = w;
 	*out = w;
@@ -97,7 +118,7 @@ enum rlx_status gpu_weight_get(struct gpu_device *d, const void *p, uint64_t byt
 	if (!w)
 		st = weight_new(d, p, bytes, &w, err);
 	else if (!w->resident && !(blob && w->blob))	/* what is there may be new */
-		st = upload(d, w, err);
+		w->here = false;
 	if (!st) {
 		if (blob && !w->blob)
 			w->blob = rlx_blob_get(blob);
@@ -117,6 +138,8 @@ enum rlx_status gpu_weight_renew(struct gpu_device *d, struct gpu_weight *w,
 		return RLX_OK;
 	pthread_mutex_lock(&d->lock);
 	st = upload(d, w, err);
+	if (!st)
+		st = wait_uploaded(d, err);
 	pthread_mutex_unlock(&d->lock);
 	return st;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Kernels as functions of the device: loaded once per device and shared by all
- * programs. Where their code comes from is in image.c.
+ * programs. Where their code comes from is in image.c; it is looked for while a context
+ * may still be in the making, and loaded later.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,39 +13,91 @@
 
 struct gpu_module {
 	struct gpu_module	*next;
-	char			*key;
-	void			*module, *fn;
+	char			*key, *source;
+	char			 name[64];	/* of the kernel */
+	int32_t			 form[4];	/* its key */
+	void			*image;		/* until it has been loaded */
+	bool			 prebuilt;	/* the image is */
+	void			*module, *fn;	/* NULL until then */
 	uint32_t		 shared;	/* most that launches may ask for by now */
 };
 
-static enum rlx_status load(struct gpu_device *d, const struct gpu_job *j, const void *image,
-			    struct gpu_module **out, struct rlx_error *err)
+static void module_free(struct gpu_module *m)
+{
+	if (!m)
+		return;
+	rlx_free(m->key);
+	rlx_free(m->source);
+	rlx_free(m->image);
+	rlx_free(m);
+}
+
+static struct gpu_module *module_new(const struct gpu_job *j, const struct gpu_kernel *k)
 {
 	struct gpu_module *m = rlx_calloc(1, sizeof(*m));
-	enum rlx_status st = RLX_ENOMEM;
-	char symbol[80];
 
-	if (!m || !(m->key = rlx_strdup(j->key))) {
-		rlx_fail(err, RLX_ENOMEM, "%s: out of memory", j->label);
-		goto out_free;
-	}
-	snprintf(symbol, sizeof(symbol), "rlx_g_%s", j->label);
-	st = gpu_check(d, d->api->module_load(&m->module, image), "loading a kernel", err);
+	if (!m)
+		return NULL;
+	m->key = rlx_strdup(j->key);
+	m->source = rlx_strdup(k->source);
+	snprintf(m->name, sizeof(m->name), "%s", k->name);
+	memcpy(m->form, k->key, sizeof(m->form));
+	if (m->key && m->source)
+		return m;
+	module_free(m);
+	return NULL;
+}
+
+static struct gpu_kernel kernel_of(const struct gpu_module *m)
+{
+	return (struct gpu_kernel){ m->name, m->source, m->form, 0 };
+}
+
+/* The lock is held. */
+static enum rlx_status fetch(struct gpu_device *d, struct gpu_module *m,
+			     const struct gpu_job *j, struct rlx_error *err)
+{
+	const struct gpu_kernel k = kernel_of(m);
+
+	m->prebuilt = !gpu_image_prebuilt(d, &k, &m->image);
+	return m->prebuilt ? RLX_OK : gpu_image_get(d, &k, j, &m->image, err);
+}
+
+static enum rlx_status load(struct gpu_device *d, struct gpu_module *m, struct rlx_error *err)
+{
+	char symbol[80];
+	enum rlx_status st;
+
+	snprintf(symbol, sizeof(symbol), "rlx_g_%s", m->name);
+	st = gpu_check(d, d->api->module_load(&m->module, m->image), "loading a kernel", err);
 	if (st)
-		goto out_free;
+		return st;
 	st = gpu_check(d, d->api->module_function(&m->fn, m->module, symbol),
 		       "finding a kernel", err);
 	if (st) {
 		d->api->module_unload(m->module);
-		goto out_free;
+		m->fn = NULL;
 	}
-	*out = m;
-	return RLX_OK;
-out_free:
-	if (m)
-		rlx_free(m->key);
-	rlx_free(m);
 	return st;
+}
+
+/* What was built for a like chip may not fit this one. */
+static enum rlx_status load_other(struct gpu_device *d, struct gpu_module *m,
+				  struct rlx_error *err)
+{
+	const struct gpu_kernel k = kernel_of(m);
+	enum rlx_status st;
+	struct gpu_job j;
+	void *image;
+
+	gpu_job_init(&j, d, &k);
+	st = gpu_image_get(d, &k, &j, &image, err);
+	if (st)
+		return st;
+	rlx_free(m->image);
+	m->image = image;
+	m->prebuilt = false;
+	return load(d, m, err);
 }
 
 /*
@@ -65,41 +118,66 @@ static enum rlx_status allow_shared(struct gpu_device *d, struct gpu_module *m,
 	return st;
 }
 
-enum rlx_status gpu_function_get(struct gpu_device *d, const struct gpu_kernel *k,
-				 void **out, struct rlx_error *err)
+enum rlx_status gpu_module_get(struct gpu_device *d, const struct gpu_kernel *k,
+			       struct gpu_module **out, struct rlx_error *err)
 {
 	enum rlx_status st = RLX_OK;
 	struct gpu_module *m;
 	struct gpu_job j;
-	void *image;
 
 	gpu_job_init(&j, d, k);
 	pthread_mutex_lock(&d->lock);	/* held while compiling: nobody does it twice */
 	for (m = d->modules; m && strcmp(m->key, j.key); m = m->next)
 		;
 	if (!m) {
-		/* what was built for a like chip may not fit this one */
-		st = gpu_image_prebuilt(d, k, &image);
-		if (!st)
-			st = load(d, &j, image, &m, NULL);
+		m = module_new(&j, k);
+		st = m ? fetch(d, m, &j, err) :
+		     rlx_fail(err, RLX_ENOMEM, "%s: out of memory", j.label);
 		if (st) {
-			rlx_free(image);
-			st = gpu_image_get(d, k, &j, &image, err);
-			if (!st)
-				st = load(d, &j, image, &m, err);
-		}
-		rlx_free(image);
-		if (!st) {
+			module_free(m);
+		} else {
 			m->next = d->modules;
 			d->modules = m;
 		}
 	}
 	if (!st)
-		st = allow_shared(d, m, k->shared, err);
+		*out = m;
+	pthread_mutex_unlock(&d->lock);
+	return st;
+}
+
+enum rlx_status gpu_module_load(struct gpu_device *d, struct gpu_module *m, uint32_t shared,
+				void **out, struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+
+	pthread_mutex_lock(&d->lock);
+	if (!m->fn) {
+		st = load(d, m, m->prebuilt ? NULL : err);
+		if (st && m->prebuilt)
+			st = load_other(d, m, err);
+		if (!st) {
+			rlx_free(m->image);
+			rlx_free(m->source);
+			m->image = NULL;
+			m->source = NULL;
+		}
+	}
+	if (!st)
+		st = allow_shared(d, m, shared, err);
 	if (!st)
 		*out = m->fn;
 	pthread_mutex_unlock(&d->lock);
 	return st;
+}
+
+enum rlx_status gpu_function_get(struct gpu_device *d, const struct gpu_kernel *k,
+				 void **out, struct rlx_error *err)
+{
+	struct gpu_module *m;
+	enum rlx_status st = gpu_module_get(d, k, &m, err);
+
+	return st ? st : gpu_module_load(d, m, k->shared, out, err);
 }
 
 void gpu_modules_free(struct gpu_device *d)
@@ -108,9 +186,9 @@ void gpu_modules_free(struct gpu_device *d)
 
 	for (m = d->modules; m; m = next) {
 		next = m->next;
-		d->api->module_unload(m->module);
-		rlx_free(m->key);
-		rlx_free(m);
+		if (m->fn)
+			d->api->module_unload(m->module);
+		module_free(m);
 	}
 	d->modules = NULL;
 }

@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/clock.h"
 #include "rlx/resident.h"
+#include "rt/rt.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_oom.h"
@@ -225,6 +227,92 @@ TEST(no_device_memory)
 	CHECKF(!all_of_it("", SHARED, &err), "%s", err.text);
 }
 
+/* What @fn returns in a process of its own. */
+static int in_child(int (*fn)(void))
+{
+	pid_t pid;
+	int rc;
+
+	fflush(stdout);
+	pid = fork();
+	if (!pid) {
+		rc = fn();
+		fflush(stdout);
+		_exit(rc);
+	}
+	CHECK_EQ(waitpid(pid, &rc, 0), pid);
+	return WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
+}
+
+/* Whoever comes next makes the context, though the device has been open all the time. */
+static int second_context(void)
+{
+	static const char fault[] = "cuDevicePrimaryCtxRetain:1:2";
+	struct rlx_device *held = NULL;
+	struct rlx_error err;
+	int rc = 0;
+
+	setenv("RLX_EMU_FAIL", fault, 1);
+	if (rlx_device_get(op_case_gpu(), 0, &held, &err)) {
+		printf("# %s\n", err.text);
+		return 1;
+	}
+	if (all_of_it(fault, SHARED, &err) != RLX_ENOMEM || !strstr(err.text, "context")) {
+		printf("# without a context: %s\n", err.text);
+		rc = 1;
+	}
+	if (all_of_it(fault, SHARED, &err)) {
+		printf("# with the second: %s\n", err.text);
+		rc = 1;
+	}
+	rlx_device_put(held);
+	return rc;
+}
+
+TEST(a_context_that_is_made_at_the_second_try)
+{
+	CHECK_EQ(in_child(second_context), 0);
+}
+
+static void note_time(void *at, const char *pass, const struct rlx_graph *g)
+{
+	*(uint64_t *)at = rlx_now();
+}
+
+/* Passes are done and kernels found before a slow driver has a context. */
+static int aside(void)
+{
+	enum { SLOW_MS = 1500 };
+	struct rlx_graph *g = small_net(SHARED, 2);
+	uint64_t t0 = rlx_now(), passed = 0;
+	struct rlx_compile_opts o = {
+		.size = sizeof(o), .device = op_case_gpu(), .dump = note_time,
+		.dump_ctx = &passed,
+	};
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+	int rc = 0;
+
+	setenv("RLX_EMU_CONTEXT_MS", "1500", 1);
+	if (rlx_compile(g, &o, &p, &err)) {
+		printf("# %s\n", err.text);
+		return 1;
+	}
+	if (passed - t0 >= SLOW_MS * 1000000ull || rlx_now() - t0 < SLOW_MS * 1000000ull) {
+		printf("# passes done after %.0f ms, all after %.0f\n",
+		       (double)(passed - t0) * 1e-6, (double)(rlx_now() - t0) * 1e-6);
+		rc = 1;
+	}
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	return rc;
+}
+
+TEST(a_program_is_compiled_while_the_context_is_made)
+{
+	CHECK_EQ(in_child(aside), 0);
+}
+
 /* A large result of an index that is not there, whose copying out fails; then of one that is. */
 static int two_runs(void)
 {
@@ -256,15 +344,7 @@ static int two_runs(void)
 
 TEST(bad_data_of_a_run_that_failed_is_forgotten)
 {
-	pid_t pid;
-	int rc;
-
-	fflush(stdout);
-	pid = fork();
-	if (!pid)
-		_exit(two_runs());
-	CHECK_EQ(waitpid(pid, &rc, 0), pid);
-	CHECK(WIFEXITED(rc) && !WEXITSTATUS(rc));
+	CHECK_EQ(in_child(two_runs), 0);
 }
 
 TEST_MAIN()

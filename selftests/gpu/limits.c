@@ -69,7 +69,9 @@ TEST(more_memory_than_there_is)
 	CHECK_EQ(at, 0);
 	CHECKF(strstr(err.text, "out of device memory"), "%s", err.text);
 	err = (struct rlx_error){ 0 };
-	CHECK_EQ(gpu_weight_get(gpu, &y, (uint64_t)1 << 46, NULL, &w, &err), RLX_ENOMEM);
+	CHECK_EQ(gpu_weight_get(gpu, &y, (uint64_t)1 << 46, NULL, &w, &err), RLX_OK);
+	CHECK_EQ(gpu_weights_load(gpu, &w, 1, &err), RLX_ENOMEM);
+	gpu_weight_put(gpu, w);
 	CHECKF(strstr(err.text, "out of device memory"), "%s", err.text);
 	works(y);
 }

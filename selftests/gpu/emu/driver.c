@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct emu_config emu_config;
 
@@ -321,11 +322,14 @@ EMU_API int cuDevicePrimaryCtxRetain(struct emu_context **out, int dev);
 EMU_API int cuDevicePrimaryCtxRetain(struct emu_context **out, int dev)
 {
 	int err = emu_enter("cuDevicePrimaryCtxRetain");
+	long slow = number("RLX_EMU_CONTEXT_MS", 0);
 
 	if (err)
 		return err;
 	if (dev < 0 || dev >= emu_config.devices)
 		return EMU_INVALID_DEVICE;
+	if (slow && !__atomic_load_n(&context[dev].refs, __ATOMIC_SEQ_CST))
+		usleep((useconds_t)slow * 1000);
 	context[dev].device = dev;
 	__atomic_add_fetch(&context[dev].refs, 1, __ATOMIC_SEQ_CST);
 	*out = &context[dev];
