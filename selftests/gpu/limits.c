@@ -91,6 +91,7 @@ TEST(weights_that_nobody_keeps)
 		CHECKF(!gpu_weight_get(gpu, host, sizeof(host), i ? b : NULL, &w[i], &err), "%s",
 		       err.text);
 		CHECK(w[i] == w[0]);
+		CHECKF(!gpu_weights_load(gpu, &w[i], 1, &err), "%s", err.text);
 		dev_read(got, (void *)(uintptr_t)gpu_weight_at(w[i]), sizeof(got));
 		CHECK_EQ(got[0], i ? 11 : 10);
 	}
