@@ -117,7 +117,7 @@ static void fill_info(struct rlx_program *p, const struct rlx_graph *g, uint64_t
 {
 	uint32_t i;
 
-	p->info.device = p->dev->be->name;
+	p->info.device = p->dev->name;
 	p->info.isa = p->dev->isa;
 	p->info.threads = p->dev->threads;
 	p->info.nodes = g->n_node;

@@ -162,6 +162,7 @@ static enum rlx_status open_new(const struct rlx_backend *be, unsigned int ordin
 	dev->threads = threads;
 	dev->ordinal = ordinal;
 	be->probe(&info, ordinal, 1);
+	memcpy(dev->name, info.backend, sizeof(dev->name));
 	memcpy(dev->isa, info.isa, sizeof(dev->isa));
 	st = be->open(dev, err);
 	if (st)

@@ -147,7 +147,7 @@ static void put_run(const struct rlx_session *s, const uint64_t *ns, uint64_t fr
 
 	pthread_mutex_lock(&lock);
 	if (trace.pid == getpid()) {
-		begin_event(s->p->g->name, s->p->dev->be->name, from, to - from);
+		begin_event(s->p->g->name, s->p->dev->name, from, to - from);
 		end_event();
 		for (i = 0; i < p->n_step; i++) {
 			if (s->skip && s->skip[i])
@@ -190,7 +190,7 @@ void rlx_trace_compile(const struct rlx_program *p, uint64_t from)
 	pthread_mutex_lock(&lock);
 	if (trace.f && trace.pid == getpid()) {
 		snprintf(name, sizeof(name), "compile %.100s", p->g->name);
-		begin_event(name, p->dev->be->name, from, rlx_now() - from);
+		begin_event(name, p->dev->name, from, rlx_now() - from);
 		end_event();
 		flush();
 	}

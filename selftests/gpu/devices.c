@@ -44,6 +44,7 @@ TEST(each_is_told_of_as_it_is)
 {
 	const char *name = second();
 	struct rlx_session *s[2] = { session_by(0, PARTS, 1), session_by(1, PARTS, 1) };
+	struct rlx_program_info made;
 	struct rlx_dev_info info[8];
 	unsigned int n = rlx_device_list(info, 8), i, met = 0;
 
@@ -53,7 +54,9 @@ TEST(each_is_told_of_as_it_is)
 		if (!which && strcmp(info[i].backend, op_case_gpu()))
 			continue;
 		met++;
-		CHECK_STR(s[which]->p->dev->isa, info[i].isa);
+		rlx_program_info(s[which]->p, &made);
+		CHECK_STR(made.device, info[i].backend);
+		CHECK_STR(made.isa, info[i].isa);
 		CHECK_EQ(s[which]->p->dev->ordinal, which);
 		CHECK(*info[i].pci);
 	}

@@ -37,7 +37,7 @@ struct rlx_device {
 	const struct rlx_backend *be;
 	unsigned int		  threads;
 	unsigned int		  ordinal;	/* which of the backend's; set before open */
-	char			  isa[16];	/* by the probe; set before open */
+	char			  name[16], isa[16];	/* by the probe; set before open */
 };
 
 struct rlx_code {			/* a compiled plan */

@@ -97,7 +97,7 @@ RLX_EXPORT int rlx_program_io_find(const struct rlx_program *p, enum rlx_io io,
 
 /**
  * struct rlx_program_info - what compiling gave.
- * @device:       name of the device
+ * @device:       name of the device as it is listed: "cpu", "cuda:1"
  * @isa:          instruction set level of the kernels, "" if it has none
  * @threads:      threads a run may use
  * @nodes, @steps: ops in the graph given and steps that run
