@@ -310,7 +310,7 @@ static void print_notes(const struct bench *b, unsigned int threads, bool on_cpu
 	if (info)
 		printf("; compiled in %.1f ms, of which %s %.1f; %u steps, %u on the host",
 		       (double)info->compile_ns * 1e-6,
-		       on_cpu ? "packing weights" : "kernels and weights",
+		       on_cpu ? "packing weights" : "bringing weights there",
 		       (double)info->pack_ns * 1e-6, info->steps, info->host);
 	if (b->peer)
 		printf("; against the peer: largest error %.2g of the largest value, "
