@@ -288,6 +288,10 @@ static enum rlx_status take_param(struct gpu_exec *x, const struct gpu_io *io,
 				    &s->weight, x->base.err);
 		if (!st)
 			st = gpu_weights_load(d, &s->weight, 1, x->base.err);
+		if (st) {	/* or the next run takes it for one that launches know */
+			gpu_weight_put(d, s->weight);
+			s->weight = NULL;
+		}
 	}
 	if (!st)
 		*out_at = gpu_weight_at(s->weight);

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "rlx/resident.h"
 #include "rt/rt.h"
+#include "selftests/gpu/sessions.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_oom.h"
@@ -169,6 +170,111 @@ TEST(every_call_may_fail)
 		return;
 	met = fail_every_call(RESIDENT);
 	CHECKF(met > 15, "only %u", met);
+}
+
+/* Until it is done; how often it was not. */
+static int run_until_done(struct rlx_session *s, struct rlx_session *cpu)
+{
+	int failed = 0;
+
+	poison(s);
+	while (rlx_session_run(s)) {
+		CHECKF(rlx_session_error(s)->text[0], "a run failed without a story");
+		CHECKF(++failed < 2, "again: %s", rlx_session_error(s)->text);
+	}
+	run(cpu);
+	same(s, cpu);
+	return failed;
+}
+
+/* Of @s that has run once: a param set, then bound elsewhere, and an input. */
+static int change_and_run(struct rlx_session *s, struct rlx_session *cpu)
+{
+	struct rlx_type t = rlx_type(RLX_F32, SMALL_DIM);
+	struct rlx_arena_opts o = { .size = 1 << 16 };
+	float shift[SMALL_DIM];
+	struct rlx_arena *a;
+	struct rlx_buf b;
+	int failed, i;
+
+	CHECK_EQ(rlx_arena_new(&o, &a, NULL), 0);
+	for (i = 0; i < SMALL_DIM; i++)
+		shift[i] = (float)i;
+	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "shift", t, shift), 0);
+	CHECK_EQ(rlx_session_set(cpu, RLX_IO_PARAM, "shift", t, shift), 0);
+	failed = run_until_done(s, cpu);
+	for (i = 0; i < SMALL_DIM; i++)
+		shift[i] = (float)(i * i);
+	CHECK_EQ(rlx_buf_new(a, sizeof(shift), 64, &b, NULL), 0);
+	memcpy(rlx_buf_ptr(b), shift, sizeof(shift));
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_PARAM, "shift", b), 0);
+	CHECK_EQ(rlx_session_set(cpu, RLX_IO_PARAM, "shift", t, shift), 0);
+	CHECK_EQ(rlx_buf_new(a, 2 * SMALL_SEQ * SMALL_DIM * 4, 64, &b, NULL), 0);
+	memcpy(rlx_buf_ptr(b), rlx_buf_ptr(rlx_session_buf(cpu, RLX_IO_INPUT, "x")), b.bytes);
+	CHECK_EQ(rlx_session_bind(s, RLX_IO_INPUT, "x", b), 0);
+	failed += run_until_done(s, cpu);
+	rlx_arena_put(a);
+	return failed;
+}
+
+/* What a child ends with, that does not end as a test which failed. */
+enum { NOT_MET, MET_ELSEWHERE = 10, RAN_AGAIN };
+
+static int runs_again(const char *faults, unsigned int parts)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
+	struct rlx_graph *g = small_net(parts, 2);
+	struct rlx_session *s = NULL, *cpu = session_on("cpu", parts, 2);
+	struct rlx_program *p;
+	int failed;
+
+	setenv("RLX_EMU_FAIL", faults, 1);
+	if (rlx_compile(g, &o, &p, NULL) || rlx_session_new(p, NULL, &s, NULL))
+		return MET_ELSEWHERE;
+	CHECK_EQ(small_net_fill(s, 1), 0);
+	CHECK_EQ(small_net_fill(cpu, 1), 0);
+	failed = run_until_done(s, cpu);
+	failed += change_and_run(s, cpu);
+	rlx_session_free(s);
+	rlx_session_free(cpu);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	return failed ? RAN_AGAIN : NOT_MET;
+}
+
+static unsigned int fail_every_call_of_runs(unsigned int parts)
+{
+	unsigned int n, met = 0, quiet = 0;
+	char faults[32];
+	pid_t pid;
+	int rc;
+
+	for (n = 1; n < 2000 && quiet < 40; n++) {
+		snprintf(faults, sizeof(faults), "*:%u:2", n);
+		fflush(stdout);
+		pid = fork();
+		if (!pid) {
+			rc = runs_again(faults, parts);
+			fflush(stdout);
+			_exit(rc);
+		}
+		CHECK_EQ(waitpid(pid, &rc, 0), pid);
+		rc = WIFEXITED(rc) ? WEXITSTATUS(rc) : -1;
+		CHECKF(rc == NOT_MET || rc == MET_ELSEWHERE || rc == RAN_AGAIN, "%s ended with %d",
+		       faults, rc);
+		met += rc == RAN_AGAIN;
+		quiet = rc ? 0 : quiet + 1;
+	}
+	return met;
+}
+
+TEST(a_run_that_failed_is_tried_again)
+{
+	unsigned int met = fail_every_call_of_runs(SHARED | ALONE);
+
+	CHECKF(met > 20, "only %u", met);
+	met = fail_every_call_of_runs(ALONE);
+	CHECKF(met > 10, "only %u", met);
 }
 
 static enum rlx_status without_faults(void *ctx)
