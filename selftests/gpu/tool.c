@@ -45,8 +45,8 @@ TEST(bench)
 	cli_write("net.rlx", net);
 	out = RLX("bench", "net.rlx", "--device", op_case_gpu(), "--seconds", "0.05")->out;
 	snprintf(label, sizeof(label), "%s (", op_case_gpu());
-	CHECKF(!strncmp(out, label, strlen(label)) &&
-	       strstr(out, "of which bringing weights there") && !strstr(out, " thread;"), "%s", out);
+	CHECKF(!strncmp(out, label, strlen(label)) && !strstr(out, " thread;") &&
+	       strstr(out, "of which bringing weights there"), "%s", out);
 	j = cli_json(RLX("bench", "net.rlx", "--device", op_case_gpu(), "--seconds", "0.05",
 			 "--format", "json"));
 	it = rlx_json_iter(j, 0);
