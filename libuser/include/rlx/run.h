@@ -130,7 +130,8 @@ rlx_session_want(struct rlx_session *s, const char *const *outputs, unsigned int
  * A device with memory of its own keeps the pair there from the first run on, in one
  * place, if the output replaces the input (attention over a cache it appends to, a sum
  * with the state). To see it, get it or ask for its buffer; to change it, set it, bind
- * it, or ask for the input's buffer anew.
+ * it, or ask for the input's buffer anew. A run that fails may have changed it there
+ * already; elsewhere it is as it was before.
  * Return: RLX_ENOENT, RLX_ESHAPE; RLX_EACCES if the input is bound to an arena that is
  * mapped read-only, as rlx_session_bind() does of an input that is fed.
  */
