@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "rlx/resident.h"
+#include "rt/session.h"
 #include "rt/rt.h"
 #include "selftests/gpu/sessions.h"
 #include "selftests/lib/op_case.h"
@@ -220,8 +221,9 @@ static int change_and_run(struct rlx_session *s, struct rlx_session *cpu)
 /* What a child ends with, that does not end as a test which failed. */
 enum { NOT_MET, MET_ELSEWHERE = 10, RAN_AGAIN };
 
-static int runs_again(const char *faults, unsigned int parts)
+static int runs_again(const char *faults, unsigned int parts, bool timed)
 {
+	static uint64_t ns[256];
 	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
 	struct rlx_graph *g = small_net(parts, 2);
 	struct rlx_session *s = NULL, *cpu = session_on("cpu", parts, 2);
@@ -231,6 +233,8 @@ static int runs_again(const char *faults, unsigned int parts)
 	setenv("RLX_EMU_FAIL", faults, 1);
 	if (rlx_compile(g, &o, &p, NULL) || rlx_session_new(p, NULL, &s, NULL))
 		return MET_ELSEWHERE;
+	CHECK(s->p->plan->n_step <= 256);
+	s->exec->step_ns = timed ? ns : NULL;
 	CHECK_EQ(small_net_fill(s, 1), 0);
 	CHECK_EQ(small_net_fill(cpu, 1), 0);
 	failed = run_until_done(s, cpu);
@@ -242,7 +246,7 @@ static int runs_again(const char *faults, unsigned int parts)
 	return failed ? RAN_AGAIN : NOT_MET;
 }
 
-static unsigned int fail_every_call_of_runs(unsigned int parts)
+static unsigned int fail_every_call_of_runs(unsigned int parts, bool timed)
 {
 	unsigned int n, met = 0, quiet = 0;
 	char faults[32];
@@ -254,7 +258,7 @@ static unsigned int fail_every_call_of_runs(unsigned int parts)
 		fflush(stdout);
 		pid = fork();
 		if (!pid) {
-			rc = runs_again(faults, parts);
+			rc = runs_again(faults, parts, timed);
 			fflush(stdout);
 			_exit(rc);
 		}
@@ -270,11 +274,13 @@ static unsigned int fail_every_call_of_runs(unsigned int parts)
 
 TEST(a_run_that_failed_is_tried_again)
 {
-	unsigned int met = fail_every_call_of_runs(SHARED | ALONE);
+	unsigned int met = fail_every_call_of_runs(SHARED | ALONE, false);
 
 	CHECKF(met > 20, "only %u", met);
-	met = fail_every_call_of_runs(ALONE);
+	met = fail_every_call_of_runs(ALONE, false);
 	CHECKF(met > 10, "only %u", met);
+	met = fail_every_call_of_runs(ALONE, true);
+	CHECKF(met > 20, "only %u", met);
 }
 
 static enum rlx_status without_faults(void *ctx)
