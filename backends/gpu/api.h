@@ -72,6 +72,7 @@ struct gpu_chip {
  * @arch:           the option that names a device, into @buf
  * @function_shared: attribute of a function: most dynamic shared memory
  * @chips:          ends with one that has no option
+ * @compiles_here:  the compiler builds for the device of the thread's context
  * @launch_early:   attribute of a launch: it may begin before the one ahead of it in
  *                  the stream has ended; 0: there is none
  */
@@ -82,6 +83,7 @@ struct rlx_gpu_vendor {
 	const struct gpu_chip	*chips;
 	int			 attr[GPU_ATTR_COUNT];
 	int			 function_shared, launch_early;
+	bool			 compiles_here;
 	const char		*(*describe)(int rc, void *(*find)(void *, const char *),
 					     void *lib);
 	void			(*arch)(char *buf, size_t size, int major, int minor);

@@ -624,7 +624,8 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 {
 	struct gpu_code *c = (struct gpu_code *)code;
 	struct gpu_lower *gl;
-	enum rlx_status st = gpu_alive(gpu_device_of(code), err);
+	struct gpu_device *d = gpu_device_of(code);
+	enum rlx_status st = d->v->compiles_here ? gpu_enter(d, err) : gpu_alive(d, err);
 	uint32_t i;
 
 	if (st)

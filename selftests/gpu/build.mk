@@ -16,7 +16,7 @@ GPU_KERNELS := attention conv fold gemm move quant rnn rows space
 GPU_RIGS := $(addprefix $(BUILD)/test/ops/,regressions data_size edges)
 # What the backend for AMD's GPUs runs too, on what HIP is made of here.
 GPU_ROCM := "selftests/gpu/rocm.sh ops" "selftests/gpu/rocm.sh session" \
-	"selftests/gpu/rocm.sh submit"
+	"selftests/gpu/rocm.sh submit" "selftests/gpu/rocm.sh devices"
 # Memory, streams and kernels of a device that is not the first.
 GPU_SECOND := "selftests/gpu/second.sh session" "selftests/gpu/second.sh submit" \
 	"selftests/gpu/second.sh resident" "selftests/gpu/second.sh extent"

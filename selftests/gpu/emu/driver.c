@@ -381,6 +381,18 @@ EMU_API int cuCtxGetCurrent(struct emu_context **out)
 	return err;
 }
 
+EMU_API int cuCtxGetDevice(int *out);
+EMU_API int cuCtxGetDevice(int *out)
+{
+	int err = emu_enter("cuCtxGetDevice");
+
+	if (!err && emu_device() < 0)
+		err = EMU_INVALID_CONTEXT;
+	if (!err)
+		*out = emu_device();
+	return err;
+}
+
 EMU_API int cuCtxPushCurrent_v2(struct emu_context *c);
 EMU_API int cuCtxPushCurrent_v2(struct emu_context *c)
 {

@@ -64,7 +64,22 @@ HIP_API int hiprtcCreateProgram(void **out, const char *source, const char *name
 	return rc;
 }
 
-/* HIPRTC builds for the current device; here RLX_ARCH tells which that is. */
+/* As a number; of the thread's device, the first one if it has not said which. */
+static int current_arch(void)
+{
+	int (*device)(int *) = (int (*)(int *))hip_on_cuda("libcuda.so.1", "cuCtxGetDevice");
+	int (*attr)(int *, int, int) = (int (*)(int *, int, int))
+				       hip_on_cuda("libcuda.so.1", "cuDeviceGetAttribute");
+	int dev = 0, major = 0, minor = 0;
+
+	if (!device || !attr)
+		return 0;
+	if (device(&dev))
+		dev = 0;
+	return attr(&major, 75, dev) || attr(&minor, 76, dev) ? 0 : major * 10 + minor;
+}
+
+/* HIPRTC builds for the current device: RLX_ARCH is to tell of the same. */
 HIP_API int hiprtcCompileProgram(void *prog, int n, const char *const *options);
 HIP_API int hiprtcCompileProgram(void *prog, int n, const char *const *options)
 {
@@ -72,19 +87,21 @@ HIP_API int hiprtcCompileProgram(void *prog, int n, const char *const *options)
 		(int (*)(void *, int, const char *const *))nvrtc("nvrtcCompileProgram");
 	const char *opt[MOST_OPTIONS] = { NULL, "-default-device" };
 	char arch[48] = "";
-	int i, k = 2, sm;
+	int i, k = 2, sm = 0, is;
 
 	if (!fn)
 		return INTERNAL;
 	for (i = 0; i < n && k < MOST_OPTIONS; i++) {
-		if (sscanf(options[i], "-DRLX_ARCH=%d", &sm) == 1)
+		if (sscanf(options[i], "-DRLX_ARCH=%d", &is) == 1) {
+			sm = is;
 			snprintf(arch, sizeof(arch), "--gpu-architecture=sm_%d%s", sm,
 				 sm >= 90 ? "a" : "");
+		}
 		/* CUDA's compiler optimises unasked, and knows no AMD chips */
 		if (strcmp(options[i], "-O3") && strncmp(options[i], "-DRLX_GFX=", 10))
 			opt[k++] = options[i];
 	}
-	if (i < n || !*arch)
+	if (i < n || !*arch || (current_arch() && sm != current_arch()))
 		return INVALID_INPUT;
 	opt[0] = arch;
 	return fn(prog, k, opt);
