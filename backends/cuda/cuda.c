@@ -16,6 +16,7 @@ static const char *const driver_names[] = {
 	"cuDeviceGetPCIBusId", "cuDevicePrimaryCtxRetain",
 	"cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent",
 	"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamQuery",
+	"cuStreamWaitEvent",
 	"cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventElapsedTime",
 	"cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostRegister_v2", "cuMemHostUnregister",
 	"cuMemHostGetDevicePointer_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",

@@ -60,7 +60,10 @@ static enum rlx_status make_parts(struct gpu_exec *x)
 		    c->call[last->first].kind == GPU_KERNEL_CALL)
 			last->end = i + 1;
 		else
-			x->part[x->n_part++] = (struct gpu_part){ i, i + 1, { NULL } };
+			x->part[x->n_part++] = (struct gpu_part){ .first = i, .end = i + 1 };
+		last = &x->part[x->n_part - 1];
+		if (c->call[i].lane >= last->n_lane)
+			last->n_lane = c->call[i].lane + 1u;
 	}
 	return RLX_OK;
 }
@@ -153,10 +156,10 @@ static enum rlx_status make_memory(struct gpu_exec *x)
 	if (!st)
 		st = gpu_mem_new(d, gpu_table_bytes(c), &x->table, err);
 	if (!st)
-		st = gpu_mem_new(d, RLX_G_ZEROS * 4, &x->zeros, err);
+		st = gpu_mem_new(d, c->n_lane * RLX_G_ZEROS * 4, &x->zeros, err);
 	if (!st)
-		st = gpu_check(d, d->api->fill8(x->zeros, 0, RLX_G_ZEROS * 4, x->stream),
-			       "clearing", err);
+		st = gpu_check(d, d->api->fill8(x->zeros, 0, c->n_lane * RLX_G_ZEROS * 4,
+						x->stream), "clearing", err);
 	if (st)
 		return st;
 	/* not vital: else the table is copied by the driver, and status words are */

@@ -63,6 +63,9 @@ struct gpu_call {
 	uint64_t		args;		/* offset in the image */
 	uint32_t		n_args;
 	uint32_t		first_map;	/* of launch.n_map */
+	uint8_t			lane;		/* side by side with those of other lanes */
+	bool			awaited;	/* by one of another lane */
+	uint32_t		first_wait, n_wait;	/* in gpu_code.wait: after these calls */
 	struct gpu_module	*module;
 	void			*fn;		/* its function, when all have been loaded */
 	struct rlx_g_launch	launch;
@@ -70,6 +73,7 @@ struct gpu_call {
 
 enum gpu_call_kind { GPU_KERNEL_CALL, GPU_HOST_CALL, GPU_IN_CALL, GPU_OUT_CALL };
 #define GPU_NO_STEP	UINT32_MAX
+#define GPU_LANES	4	/* most of a program */
 
 /* Inputs, params and outputs in one row. */
 struct gpu_io {
@@ -108,6 +112,12 @@ struct gpu_code {
 	uint32_t		 n_map;
 	uint32_t		 most_tensors;
 	bool			 takes;		/* the first call brings small inputs */
+	/* lanes.c: how many there are, what calls wait for, each lane's memory for a step */
+	uint32_t		 n_lane;
+	uint32_t		*wait;
+	uint32_t		 n_wait, cap_wait;
+	uint64_t		 tmp_at, tmp_bytes;
+	struct rlx_plan		 own;		/* the plan with places that let lanes be */
 };
 
 /* How a run reaches one buffer. */
@@ -125,6 +135,7 @@ struct gpu_slot {
 /* Launches between two things that the host must do. */
 struct gpu_part {
 	uint32_t	first, end;	/* calls */
+	uint32_t	n_lane;
 	/* ready to launch, without and with an active extent; NULL: not captured yet */
 	void		*graph[2];
 };

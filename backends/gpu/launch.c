@@ -4,6 +4,7 @@
  * and the host's steps between them.
  */
 #include "backends/gpu/gpu.h"
+#include "base/alloc.h"
 #include "base/log.h"
 
 static const struct gpu_code *code_of(const struct gpu_exec *x)
@@ -16,7 +17,9 @@ static struct gpu_device *device_of(const struct gpu_exec *x)
 	return gpu_device_of(x->base.code);
 }
 
-static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **args)
+/* @s: on this stream; @may_early: it may begin before the one ahead there has ended */
+static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **args, void *s,
+		      bool may_early)
 {
 	const struct rlx_g_launch *l = &call->launch;
 	struct gpu_device *d = device_of(x);
@@ -24,14 +27,14 @@ static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **ar
 	struct rlx_gpu_launch ex = {
 		.grid = { l->grid[0], l->grid[1], l->grid[2] },
 		.block = { l->block[0], l->block[1], l->block[2] },
-		.shared = l->shared, .stream = x->stream, .attr = &early, .n_attr = 1,
+		.shared = l->shared, .stream = s, .attr = &early, .n_attr = 1,
 	};
 
-	if (early.id && d->attr[GPU_ATTR_MAJOR] >= GPU_EARLY_MAJOR &&
+	if (may_early && early.id && d->attr[GPU_ATTR_MAJOR] >= GPU_EARLY_MAJOR &&
 	    !atomic_load_explicit(&d->in_order, memory_order_relaxed))
 		return d->api->launch_ex(&ex, call->fn, args, NULL);
 	return d->api->launch(call->fn, l->grid[0], l->grid[1], l->grid[2], l->block[0],
-			      l->block[1], l->block[2], l->shared, x->stream, args, NULL);
+			      l->block[1], l->block[2], l->shared, s, args, NULL);
 }
 
 static uint64_t live_rows_at(const struct gpu_exec *x, const struct gpu_call *call)
@@ -42,14 +45,16 @@ static uint64_t live_rows_at(const struct gpu_exec *x, const struct gpu_call *ca
 	       x->table + gpu_live_at(c) + (uint64_t)(call - c->call) * sizeof(int64_t) : 0;
 }
 
-static int launch(struct gpu_exec *x, const struct gpu_call *call)
+static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool early)
 {
 	const struct rlx_g_launch *l = &call->launch;
+	const struct gpu_code *c = code_of(x);
 	struct rlx_g_env env = {
 		.table = (const uint64_t *)(uintptr_t)x->table,
-		.scratch = (void *)(uintptr_t)(x->work + code_of(x)->scratch_at),
-		.zeros = (uint32_t *)(uintptr_t)x->zeros,
-		.maps = (const void *)(uintptr_t)(x->table + gpu_map_at(code_of(x)) +
+		.scratch = (void *)(uintptr_t)(x->work + c->scratch_at +
+						call->lane * c->scratch_bytes),
+		.zeros = (uint32_t *)(uintptr_t)x->zeros + call->lane * RLX_G_ZEROS,
+		.maps = (const void *)(uintptr_t)(x->table + gpu_map_at(c) +
 						  (uint64_t)call->first_map * RLX_G_MAP),
 		.live = (const int64_t *)(uintptr_t)live_rows_at(x, call),
 		.units = l->units,
@@ -59,19 +64,20 @@ static int launch(struct gpu_exec *x, const struct gpu_call *call)
 	int rc = 0;
 
 	for (; env.pass < passes && !rc; env.pass++)
-		rc = launch_one(x, call, args);
+		rc = launch_one(x, call, args, s, early || env.pass);
 	if (!rc && rlx_debug_on(RLX_DEBUG_RUN))		/* who faults is known by now */
-		rc = device_of(x)->api->stream_wait(x->stream);
+		rc = device_of(x)->api->stream_wait(s);
 	return rc;
 }
 
 /* The story of a launch names the op and where its author asked for it. */
-static enum rlx_status launch_named(struct gpu_exec *x, const struct gpu_call *call)
+static enum rlx_status launch_named(struct gpu_exec *x, const struct gpu_call *call, void *on,
+				    bool early)
 {
 	const struct rlx_plan_step *s = call->step == GPU_NO_STEP ? NULL :
 		&x->base.code->plan->step[call->step];
 	struct rlx_error *err = x->base.err;
-	enum rlx_status st = gpu_check(device_of(x), launch(x, call),
+	enum rlx_status st = gpu_check(device_of(x), launch(x, call, on, early),
 				       s && s->def ? s->def->name : "copy", err);
 
 	if (st && s && s->file && err->status) {
@@ -101,8 +107,126 @@ static enum rlx_status launch_part(struct gpu_exec *x, const struct gpu_part *p)
 
 	for (i = p->first; i < p->end && !st; i++)
 		if (!skips_launch(x, &c->call[i]))
-			st = launch_named(x, &c->call[i]);
+			st = launch_named(x, &c->call[i], x->stream, true);
 	return st;
+}
+
+/* ---- lanes ---- */
+
+/* While a part is captured: other lanes than the first have streams of their own. */
+struct lanes {
+	const struct gpu_part *p;
+	void	*stream[GPU_LANES];
+	void	*event[GPU_LANES];	/* where the first one begins, where others end */
+	void	**done;			/* by call of the part; NULL: nobody waits for it */
+	bool	tied[GPU_LANES];	/* the next launch comes after another lane's */
+};
+
+/* 1: beside the default one; 2: without a time. For both vendors. */
+enum { STREAM_APART = 1, EVENT_PLAIN = 2 };
+
+static enum rlx_status make_lanes(struct gpu_exec *x, struct lanes *n)
+{
+	const struct rlx_gpu_api *api = device_of(x)->api;
+	const struct gpu_part *p = n->p;
+	uint32_t i;
+	int rc = 0;
+
+	n->stream[0] = x->stream;
+	n->done = rlx_calloc(p->end - p->first, sizeof(*n->done));
+	if (!n->done)
+		return rlx_fail(x->base.err, RLX_ENOMEM, "%s: out of memory",
+				device_of(x)->v->name);
+	for (i = 0; i < p->n_lane && !rc; i++) {
+		rc = api->event_new(&n->event[i], EVENT_PLAIN);
+		if (!rc && i)
+			rc = api->stream_new(&n->stream[i], STREAM_APART);
+	}
+	for (i = 0; i < p->end - p->first && !rc; i++)
+		if (code_of(x)->call[p->first + i].awaited)
+			rc = api->event_new(&n->done[i], EVENT_PLAIN);
+	return gpu_check(device_of(x), rc, "making streams", x->base.err);
+}
+
+static void free_lanes(struct gpu_exec *x, struct lanes *n)
+{
+	const struct rlx_gpu_api *api = device_of(x)->api;
+	uint32_t i;
+
+	for (i = 0; i < n->p->n_lane; i++) {
+		if (n->event[i])
+			api->event_free(n->event[i]);
+		if (i && n->stream[i])
+			api->stream_free(n->stream[i]);
+	}
+	for (i = 0; n->done && i < n->p->end - n->p->first; i++)
+		if (n->done[i])
+			api->event_free(n->done[i]);
+	rlx_free(n->done);
+}
+
+/* Other lanes begin behind what the first one has by now. */
+static int part_lanes(const struct rlx_gpu_api *api, const struct lanes *n)
+{
+	int rc = api->event_record(n->event[0], n->stream[0]);
+	uint32_t i;
+
+	for (i = 1; i < n->p->n_lane && !rc; i++)
+		rc = api->stream_after(n->stream[i], n->event[0], 0);
+	return rc;
+}
+
+/* And the first one ends behind them. */
+static int join_lanes(const struct rlx_gpu_api *api, const struct lanes *n)
+{
+	uint32_t i;
+	int rc = 0;
+
+	for (i = 1; i < n->p->n_lane && !rc; i++) {
+		rc = api->event_record(n->event[i], n->stream[i]);
+		if (!rc)
+			rc = api->stream_after(n->stream[0], n->event[i], 0);
+	}
+	return rc;
+}
+
+/*
+ * What is left out is waited for all the same: so are then those ahead of it. A launch
+ * behind one of another lane does not begin early.
+ */
+static enum rlx_status launch_in_lane(struct gpu_exec *x, struct lanes *n, uint32_t i)
+{
+	const struct rlx_gpu_api *api = device_of(x)->api;
+	const struct gpu_code *c = code_of(x);
+	const struct gpu_call *call = &c->call[i];
+	void *on = n->stream[call->lane];
+	enum rlx_status st = RLX_OK;
+	uint32_t k, first = n->p->first;
+	int rc = 0;
+
+	for (k = 0; k < call->n_wait && !rc; k++) {
+		rc = api->stream_after(on, n->done[c->wait[call->first_wait + k] - first], 0);
+		n->tied[call->lane] = true;
+	}
+	if (!rc && !skips_launch(x, call)) {
+		st = launch_named(x, call, on, !n->tied[call->lane]);
+		n->tied[call->lane] = false;
+	}
+	if (!rc && !st && call->awaited)
+		rc = api->event_record(n->done[i - first], on);
+	return st ? st : gpu_check(device_of(x), rc, "capturing", x->base.err);
+}
+
+/* Streams become branches of the graph. */
+static enum rlx_status launch_lanes(struct gpu_exec *x, struct lanes *n)
+{
+	struct gpu_device *d = device_of(x);
+	enum rlx_status st = gpu_check(d, part_lanes(d->api, n), "capturing", x->base.err);
+	uint32_t i;
+
+	for (i = n->p->first; i < n->p->end && !st; i++)
+		st = launch_in_lane(x, n, i);
+	return st ? st : gpu_check(d, join_lanes(d->api, n), "capturing", x->base.err);
 }
 
 /* 1: only this thread's calls are watched while it captures */
@@ -112,14 +236,18 @@ static enum rlx_status capture(struct gpu_exec *x, const struct gpu_part *p, voi
 {
 	const struct rlx_gpu_api *api = device_of(x)->api;
 	struct gpu_device *d = device_of(x);
+	struct lanes n = { .p = p };
 	void *graph = NULL;
-	enum rlx_status st, end;
+	enum rlx_status st = RLX_OK, end;
 
-	st = gpu_check(d, api->capture_begin(x->stream, CAPTURE_THREAD), "capturing",
-		       x->base.err);
+	if (p->n_lane > 1)
+		st = make_lanes(x, &n);
+	if (!st)
+		st = gpu_check(d, api->capture_begin(x->stream, CAPTURE_THREAD), "capturing",
+			       x->base.err);
 	if (st)
-		return st;
-	st = launch_part(x, p);
+		goto out_free;
+	st = p->n_lane > 1 ? launch_lanes(x, &n) : launch_part(x, p);
 	end = gpu_check(d, api->capture_end(x->stream, &graph), "capturing", x->base.err);
 	st = st ? st : end;
 	if (!st)
@@ -127,6 +255,8 @@ static enum rlx_status capture(struct gpu_exec *x, const struct gpu_part *p, voi
 			       x->base.err);
 	if (graph)
 		api->graph_free(graph);
+out_free:
+	free_lanes(x, &n);
 	return st;
 }
 
@@ -193,7 +323,7 @@ static enum rlx_status host_step(struct gpu_exec *x, const struct gpu_call *call
 enum rlx_status gpu_run_call(struct gpu_exec *x, uint32_t i)
 {
 	const struct gpu_call *call = &code_of(x)->call[i];
-	const struct gpu_part one = { i, i + 1, { NULL } };
+	const struct gpu_part one = { .first = i, .end = i + 1 };
 
 	return call->kind == GPU_KERNEL_CALL ? launch_part(x, &one) :
 	       call->kind == GPU_HOST_CALL ? host_step(x, call) : cross(x, call);

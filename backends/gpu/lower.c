@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "backends/common/product.h"
-#include "backends/gpu/gpu.h"
+#include "backends/gpu/lanes.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 
@@ -523,6 +523,20 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 	return RLX_OK;
 }
 
+/* Each lane has memory of its own that lives as long as a step. */
+static void move_tmp(struct gpu_code *c)
+{
+	const struct gpu_call *call;
+	struct rlx_ref *r;
+
+	for (call = c->call; call < c->call + c->n_call; call++)
+		for (r = c->reloc; call->lane && r < c->reloc + c->n_reloc; r++)
+			if (r->at >= call->args && r->at < call->args + call->n_args &&
+			    r->kind == RLX_REF_PLACE && r->place.kind == RLX_PLACE_WORK &&
+			    r->place.offset >= c->tmp_at)
+				r->place.offset += call->lane * c->tmp_bytes;
+}
+
 /* Offsets of everything. */
 static void lay_out(struct gpu_code *c, const struct gpu_lower *gl)
 {
@@ -540,8 +554,12 @@ static void lay_out(struct gpu_code *c, const struct gpu_lower *gl)
 		c->call[i].first_map = c->n_map;
 		c->n_map += c->call[i].launch.n_map;
 	}
-	c->scratch_at = shape_align64(gl->base.tmp_at + gl->base.tmp_most);
-	c->device_bytes = c->scratch_at + c->scratch_bytes;
+	c->tmp_at = gl->base.tmp_at;
+	c->tmp_bytes = shape_align64(gl->base.tmp_most);
+	move_tmp(c);
+	c->scratch_at = c->tmp_at + c->n_lane * c->tmp_bytes;
+	c->scratch_bytes = shape_align64(c->scratch_bytes);
+	c->device_bytes = c->scratch_at + c->n_lane * c->scratch_bytes;
 	if (c->base.host)	/* the reference evaluator works on a mirror */
 		at = shape_align64(c->base.plan->work_bytes);
 	c->host_at = at;
@@ -620,6 +638,58 @@ static void lower_free(struct gpu_lower *gl)
 	rlx_free(gl);
 }
 
+/* All calls of the plan, and what they need of inputs and outputs. */
+static enum rlx_status lower_plan(struct gpu_code *c, struct gpu_lower *gl, uint32_t flags)
+{
+	const struct rlx_plan *p = c->base.plan;
+	enum rlx_status st = list_io(c, gl);
+	uint32_t i;
+
+	for (i = 0; i < p->n_step && !st; i++)
+		st = lower_step(gl, &p->step[i], flags);
+	if (st)
+		return st;
+	list_results(c, gl);
+	return take_inputs(c, gl);
+}
+
+/* Once more, with the places of c->own. */
+static enum rlx_status lower_own(struct gpu_code *c, struct gpu_lower *gl, uint32_t flags)
+{
+	rlx_free(c->io);
+	c->io = NULL;
+	c->n_io = c->n_call = c->n_reloc = c->n_bad = 0;
+	c->n_image = c->n_kept = c->scratch_bytes = 0;
+	c->takes = false;
+	c->base.work_bytes = 0;
+	c->base.native = c->base.host = 0;
+	c->base.plan = gl->base.plan = &c->own;
+	gl->base.tmp_at = shape_align64(c->own.work_bytes);
+	gl->base.tmp_most = 0;
+	memset(gl->where, 0, c->own.n_val + 1);
+	return lower_plan(c, gl, flags);
+}
+
+/*
+ * If launches are worth having side by side, places are given that let them be so. Then
+ * what they must wait for is by these places.
+ */
+static enum rlx_status find_lanes(struct gpu_code *c, struct gpu_lower *gl, uint32_t flags)
+{
+	struct gpu_lanes n;
+	bool ok = gpu_lanes_find(&n, c, false);
+	enum rlx_status st = RLX_OK;
+
+	if (ok && c->n_lane > 1) {
+		if (gpu_lanes_place(&n))
+			st = lower_own(c, gl, flags);
+		gpu_lanes_free(&n);
+		ok = !st && gpu_lanes_find(&n, c, true);
+	}
+	gpu_lanes_free(&n);
+	return st || ok ? st : lower_no_memory(&gl->base);
+}
+
 enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_error *err)
 {
 	struct gpu_code *c = (struct gpu_code *)code;
@@ -636,13 +706,9 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 	if (!gl || !gl->where || !gl->saved || !gl->writer || !c->weight)
 		st = rlx_fail(err, RLX_ENOMEM, "%s: out of memory", code->dev->be->name);
 	if (!st)
-		st = list_io(c, gl);
-	for (i = 0; i < code->plan->n_step && !st; i++)
-		st = lower_step(gl, &code->plan->step[i], flags);
-	if (!st) {
-		list_results(c, gl);
-		st = take_inputs(c, gl);
-	}
+		st = lower_plan(c, gl, flags);
+	if (!st)
+		st = find_lanes(c, gl, flags);
 	if (!st) {
 		lay_out(c, gl);
 		st = load_all(c, err);
@@ -674,12 +740,16 @@ void gpu_release(struct rlx_code *code)
 	rlx_free(c->image);
 	rlx_free(c->kept);
 	rlx_free(c->io);
+	rlx_free(c->wait);
+	rlx_free(c->own.val);
 	c->weight = NULL;
 	c->call = NULL;
 	c->reloc = NULL;
 	c->image = NULL;
 	c->kept = NULL;
 	c->io = NULL;
+	c->wait = NULL;
+	c->own.val = NULL;
 	c->kept_at = 0;
 }
 

@@ -19,7 +19,7 @@ static const char *const driver_names[] = {
 	"hipDeviceGetName", "hipDeviceTotalMem", "hipDeviceGetAttribute",
 	"hipDeviceGetPCIBusId", "hipDevicePrimaryCtxRetain", "hipDevicePrimaryCtxRelease",
 	"hipCtxSetCurrent", "hipStreamCreateWithFlags", "hipStreamDestroy",
-	"hipStreamSynchronize", "hipStreamQuery", "hipEventCreateWithFlags",
+	"hipStreamSynchronize", "hipStreamQuery", "hipStreamWaitEvent", "hipEventCreateWithFlags",
 	"hipEventDestroy", "hipEventRecord", "hipEventElapsedTime", "hipMalloc", "hipFree",
 	"hipHostRegister", "hipHostUnregister", "hipHostGetDevicePointer",
 	"hipMemcpyHtoDAsync", "hipMemcpyDtoHAsync", "hipMemcpyDtoDAsync",

@@ -33,10 +33,12 @@ static enum rlx_status submitted(struct rlx_session *s)
 }
 
 /*
- * The device alone has the one net's runs, the host a part in the other's. And instead of a
- * net, an arena that is brought to the device twice, by its bytes and by a descriptor.
+ * The device alone has the one net's runs, the host a part in the other's, the third one has
+ * lanes. And instead of a net, an arena that is brought to the device twice, by its bytes and
+ * by a descriptor.
  */
 enum { ALONE = SMALL_NET_NORM, SHARED = SMALL_NET_MLP | SMALL_NET_MOVE | SMALL_NET_SUB,
+       LANES = SMALL_NET_MLP | SMALL_NET_ATTN | SMALL_NET_EW,
        RESIDENT = 1 << 20 };
 
 static enum rlx_status an_arena_there(struct rlx_error *err)
@@ -167,6 +169,8 @@ TEST(every_call_may_fail)
 	CHECKF(met > 60, "only %u", met);
 	met = fail_every_call(ALONE);
 	CHECKF(met > 30, "only %u", met);
+	met = fail_every_call(LANES);
+	CHECKF(met > 60, "only %u", met);
 	if (!strcmp(op_case_gpu(), "rocm"))	/* shares none */
 		return;
 	met = fail_every_call(RESIDENT);
@@ -279,6 +283,8 @@ TEST(a_run_that_failed_is_tried_again)
 	CHECKF(met > 20, "only %u", met);
 	met = fail_every_call_of_runs(ALONE, false);
 	CHECKF(met > 10, "only %u", met);
+	met = fail_every_call_of_runs(LANES, false);
+	CHECKF(met > 20, "only %u", met);
 	met = fail_every_call_of_runs(ALONE, true);
 	CHECKF(met > 20, "only %u", met);
 }
@@ -288,6 +294,11 @@ static enum rlx_status without_faults(void *ctx)
 	return all_of_it("", SHARED, ctx);
 }
 
+static enum rlx_status in_lanes(void *ctx)
+{
+	return all_of_it("", LANES, ctx);
+}
+
 /* Every allocation fails once; whatever was on the device is given back. */
 TEST(every_allocation_may_fail)
 {
@@ -295,6 +306,8 @@ TEST(every_allocation_may_fail)
 
 	CHECK_EQ(without_faults(&err), 0);
 	CHECK(rlx_oom_sweep(without_faults, &err) > 200);
+	CHECK_EQ(in_lanes(&err), 0);
+	CHECK(rlx_oom_sweep(in_lanes, &err) > 200);
 }
 
 /* A kernel faults: the context is lost, the process is not. */

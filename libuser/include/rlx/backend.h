@@ -42,7 +42,8 @@ struct rlx_device {
 
 struct rlx_code {			/* a compiled plan */
 	struct rlx_device	*dev;
-	const struct rlx_plan	*plan;	/* lives as long as the code */
+	/* Lives as long as the code; compile may put one with places of its own here. */
+	const struct rlx_plan	*plan;
 	struct rlx_store	*store;	/* for rlx_store_take(); NULL: none */
 	/* By the plan's constants: where they are at run time; NULL: in their blobs. */
 	const void		**home;

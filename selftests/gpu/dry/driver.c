@@ -16,7 +16,7 @@
 #define NOTHING(name)	API(name, (void)) { return 0; }
 NOTHING(cuInit) NOTHING(cuDevicePrimaryCtxRelease_v2) NOTHING(cuCtxSetCurrent)
 NOTHING(cuStreamDestroy_v2) NOTHING(cuStreamSynchronize) NOTHING(cuStreamQuery)
-NOTHING(cuEventDestroy_v2)
+NOTHING(cuEventDestroy_v2) NOTHING(cuStreamWaitEvent)
 NOTHING(cuEventRecord) NOTHING(cuEventElapsedTime) NOTHING(cuMemFree_v2)
 NOTHING(cuMemHostRegister_v2) NOTHING(cuMemHostUnregister) NOTHING(cuMemcpyHtoDAsync_v2)
 NOTHING(cuMemcpyDtoHAsync_v2) NOTHING(cuMemcpyDtoDAsync_v2) NOTHING(cuMemsetD8Async)

@@ -197,6 +197,8 @@ struct emu_graph *emu_graph_new(void);
 void emu_graph_put(struct emu_graph *g);
 struct emu_task *emu_graph_add(struct emu_graph *g, const struct emu_task *t,
 			       struct emu_task **dep, int n_dep);
+/* Set .done of these nodes and of all that come before, and of no others. */
+void emu_graph_mark(struct emu_graph *g, struct emu_task **node, int n);
 int emu_exec_run(struct emu_exec *x);
 void emu_exec_hold(struct emu_exec *x);
 void emu_exec_put(struct emu_exec *x);

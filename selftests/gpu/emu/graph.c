@@ -70,6 +70,17 @@ struct emu_task *emu_graph_add(struct emu_graph *g, const struct emu_task *t,
 	return n;
 }
 
+void emu_graph_mark(struct emu_graph *g, struct emu_task **node, int n)
+{
+	for (int i = 0; i < g->n; i++)
+		g->node[i]->done = false;
+	for (int i = 0; i < n; i++)
+		node[i]->done = true;
+	for (int i = g->n; i-- > 0;)	/* a node's dependences were there before it */
+		for (int k = 0; g->node[i]->done && k < g->node[i]->n_dep; k++)
+			g->node[i]->dep[k]->done = true;
+}
+
 static struct emu_graph *graph_copy(const struct emu_graph *g)
 {
 	struct emu_graph *c = emu_graph_new();
@@ -120,30 +131,33 @@ static bool ready(const struct emu_task *t)
 }
 
 /*
- * Of the nodes that may run now take one of any place, so that a dependence which
- * was not captured shows.
+ * Of the nodes that may run now take one of any place, or each second time the last one,
+ * so that a dependence which was not captured shows.
  */
 int emu_exec_run(struct emu_exec *x)
 {
 	struct emu_graph *g = x->graph;
 	unsigned int dice = emu_config.seed + x->runs++ * 2654435761u;
-	int err = 0, first = 0;
+	int err = 0, first = 0, *some = malloc((size_t)(g->n + 1) * sizeof(*some));
+	bool last = x->runs % 2;
 
-	for (int i = 0; i < g->n; i++)
-		g->node[i]->done = false;
+	if (!some)
+		return EMU_OUT_OF_MEMORY;
+	emu_graph_mark(g, NULL, 0);
 	while (first < g->n && !err) {
-		int some[8], n = 0;
+		int n = 0;
 
-		for (int i = first; i < g->n && n < 8; i++)
+		for (int i = first; i < g->n; i++)
 			if (ready(g->node[i]))
 				some[n++] = i;
 		dice = dice * 1664525 + 1013904223;
-		n = some[(dice >> 16) % (unsigned int)n];
+		n = some[last ? n - 1 : (int)((dice >> 16) % (unsigned int)n)];
 		err = emu_task_run(g->node[n]);
 		g->node[n]->done = true;
 		while (first < g->n && g->node[first]->done)
 			first++;
 	}
+	free(some);
 	return err;
 }
 

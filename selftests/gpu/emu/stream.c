@@ -12,6 +12,7 @@ struct emu_event {
 	uint64_t	asked, reached;	/* records submitted, done */
 	struct timespec	when;
 	bool		timing;
+	int		refs;	/* the owner's, and of each task */
 	/* recorded in a capture: what a waiting stream depends on */
 	struct emu_graph *graph;
 	struct emu_task	*node;
@@ -37,6 +38,17 @@ static struct emu_stream *streams, *null_stream;
 
 /* ---- tasks ---- */
 
+static bool has_event(const struct emu_task *t)
+{
+	return t->kind == EMU_TASK_RECORD || t->kind == EMU_TASK_WAIT;
+}
+
+static void event_put(struct emu_event *e)
+{
+	if (!__atomic_sub_fetch(&e->refs, 1, __ATOMIC_ACQ_REL))
+		free(e);
+}
+
 struct emu_task *emu_task_copy(const struct emu_task *t)
 {
 	struct emu_task *n = malloc(sizeof(*n));
@@ -49,6 +61,8 @@ struct emu_task *emu_task_copy(const struct emu_task *t)
 	n->n_dep = 0;
 	if (t->kind == EMU_TASK_GRAPH)
 		emu_exec_hold(t->exec);
+	if (has_event(t))
+		__atomic_add_fetch(&t->event.event->refs, 1, __ATOMIC_RELAXED);
 	if (t->kind == EMU_TASK_KERNEL) {
 		const unsigned int *size = t->launch.kernel->size;
 		size_t bytes = 0, at = 0;
@@ -77,6 +91,8 @@ void emu_task_free(struct emu_task *t)
 		free(t->launch.store);
 	if (t->kind == EMU_TASK_GRAPH)
 		emu_exec_put(t->exec);
+	if (has_event(t))
+		event_put(t->event.event);
 	free(t->dep);
 	free(t);
 }
@@ -438,11 +454,15 @@ EMU_API int cuStreamEndCapture(struct emu_stream *s, struct emu_graph **out)
 
 	if (!g || !s->origin)
 		return EMU_INVALID_VALUE;
-	/* streams drawn in must have come back: their last node is one of ours */
+	emu_graph_mark(g, s->tail, s->n_tail);
+	/* streams drawn in must have come back: what we end with is behind their last nodes */
 	pthread_mutex_lock(&lock);
 	for (struct emu_stream *o = streams; o; o = o->next) {
 		if (o == s || o->graph != g)
 			continue;
+		for (int i = 0; i < o->n_tail && !err; i++)
+			if (!o->tail[i]->done)
+				err = EMU_CAPTURE_UNJOINED;
 		o->graph = NULL;
 		o->n_tail = 0;
 	}
@@ -504,11 +524,12 @@ EMU_API int cuEventCreate(struct emu_event **out, unsigned int flags)
 	if (emu_device() < 0)
 		return EMU_INVALID_CONTEXT;
 	*out = calloc(1, sizeof(**out));
-	if (*out) {
-		(*out)->timing = !(flags & 2);
-		emu_count(EMU_EVENT, 1);
-	}
-	return *out ? 0 : EMU_OUT_OF_MEMORY;
+	if (!*out)
+		return EMU_OUT_OF_MEMORY;
+	(*out)->timing = !(flags & 2);
+	(*out)->refs = 1;
+	emu_count(EMU_EVENT, 1);
+	return 0;
 }
 
 EMU_API int cuEventRecord(struct emu_event *e, struct emu_stream *s);
@@ -580,14 +601,13 @@ EMU_API int cuEventElapsedTime_v2(float *ms, struct emu_event *a, struct emu_eve
 	return cuEventElapsedTime(ms, a, b);
 }
 
-/* Tasks hold the event's address, so an event dies when all is quiet. */
+/* What is to come of it on a stream goes on without its owner, who waits for nothing. */
 EMU_API int cuEventDestroy_v2(struct emu_event *e);
 EMU_API int cuEventDestroy_v2(struct emu_event *e)
 {
 	int err = emu_enter("cuEventDestroy");
 
-	emu_sync_all();
-	free(e);
+	event_put(e);
 	emu_count(EMU_EVENT, -1);
 	return err;
 }

@@ -38,6 +38,7 @@ SAME(hipStreamCreateWithFlags, "cuStreamCreate", (void **s, unsigned int flags),
 SAME(hipStreamDestroy, "cuStreamDestroy_v2", (void *s), (s))
 SAME(hipStreamSynchronize, "cuStreamSynchronize", (void *s), (s))
 SAME(hipStreamQuery, "cuStreamQuery", (void *s), (s))
+SAME(hipStreamWaitEvent, "cuStreamWaitEvent", (void *s, void *e, unsigned int flags), (s, e, flags))
 SAME(hipEventCreateWithFlags, "cuEventCreate", (void **e, unsigned int flags), (e, flags))
 SAME(hipEventDestroy, "cuEventDestroy_v2", (void *e), (e))
 SAME(hipEventRecord, "cuEventRecord", (void *e, void *s), (e, s))

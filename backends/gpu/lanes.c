@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Launches that need nothing of each other go side by side: in which lane each does (a
+ * stream of its own while a part is captured), and after which of other lanes.
+ */
+#include <string.h>
+
+#include "backends/gpu/lanes.h"
+#include "base/alloc.h"
+
+/* More calls than that take long to look through. */
+enum { MOST_CALLS = 1024 };
+
+/*
+ * In us, on an H200: the least that a launch takes behind another, how much later it begins
+ * behind one of another lane (which is 0.3 as measured, and what it could have done ahead),
+ * and what of a part's time must be won at least.
+ */
+static const double least_us = 1.5, cross_us = 1.0, least_gain = 0.05;
+
+/* ---- what calls read and write ---- */
+
+/*
+ * Places are all of one space, and each value of the workspace is a space for itself as
+ * long as they are not looked at; so is each output, with the input that it replaces.
+ */
+static bool add_span(struct gpu_lanes *n, uint32_t v, bool write)
+{
+	const struct rlx_plan *p = n->c->base.plan;
+	const struct gpu_io *io = n->c->io;
+	uint32_t root = p->val[v].root, out = n->c->first_io[RLX_IO_OUTPUT], twin;
+	const struct rlx_place *at = &p->val[root].place;
+	struct gpu_span s = { .to = 1, .write = write };
+
+	switch (v ? at->kind : RLX_PLACE_NONE) {
+	case RLX_PLACE_WORK:
+		s.space = n->placed ? 0 : 1 + root;
+		if (n->placed) {
+			s.from = at->offset;
+			s.to = s.from + rlx_plan_bytes(p, root);
+		}
+		break;
+	case RLX_PLACE_OUTPUT:
+		s.space = p->n_val + 1 + at->index;
+		break;
+	case RLX_PLACE_INPUT:
+		twin = io[at->index].twin;
+		if (!twin)
+			return true;
+		s.space = p->n_val + 1 + (twin - 1 - out);
+		break;
+	default:	/* nothing writes there */
+		return true;
+	}
+	if (!rlx_grow(&n->span, &n->cap_span, n->n_span + 1, sizeof(*n->span)))
+		return false;
+	n->span[n->n_span++] = s;
+	return true;
+}
+
+static bool add_call(struct gpu_lanes *n, const struct gpu_call *call)
+{
+	const struct rlx_plan_step *st;
+	bool ok = true;
+	uint32_t i, k;
+
+	if (call->kind == GPU_IN_CALL || call->kind == GPU_OUT_CALL)
+		return add_span(n, call->val, call->kind == GPU_IN_CALL);
+	for (i = 0; call->step != GPU_NO_STEP && i < (call->n_step ? call->n_step : 1); i++) {
+		st = &n->c->base.plan->step[call->step + i];
+		for (k = 0; k < st->n_in && ok; k++)
+			ok = add_span(n, st->in[k], false);
+		for (k = 0; k < st->n_out && ok; k++)
+			ok = add_span(n, st->out[k], true);
+	}
+	return ok;
+}
+
+static bool meet(const struct gpu_span *a, const struct gpu_span *b)
+{
+	return a->space == b->space && (a->write || b->write) && a->from < b->to &&
+	       b->from < a->to;
+}
+
+/* Must call @i come after call @j? What brings the inputs has no step. */
+static bool needs(const struct gpu_lanes *n, uint32_t i, uint32_t j)
+{
+	uint32_t a, b;
+
+	if (n->c->call[i].step == GPU_NO_STEP || n->c->call[j].step == GPU_NO_STEP)
+		return true;
+	for (a = n->first[i]; a < n->first[i + 1]; a++)
+		for (b = n->first[j]; b < n->first[j + 1]; b++)
+			if (meet(&n->span[a], &n->span[b]))
+				return true;
+	return false;
+}
+
+/* Of each lane the last call from @first on that @i must come after, plus 1. */
+static void find_needs(const struct gpu_lanes *n, uint32_t first, uint32_t i,
+		       uint32_t need[GPU_LANES])
+{
+	const struct gpu_call *call = n->c->call;
+	uint32_t j;
+
+	memset(need, 0, GPU_LANES * sizeof(*need));
+	for (j = i; j-- > first;)
+		if (!need[call[j].lane] && needs(n, i, j))
+			need[call[j].lane] = j + 1;
+}
+
+/* ---- what they take ---- */
+
+static double flops_of(const struct gpu_lanes *n, const struct rlx_plan_step *st, double *bytes)
+{
+	const struct rlx_plan *p = n->c->base.plan;
+	const struct rlx_type *types[16];
+	struct rlx_infer q = { .def = st->def, .args = st->args, .n_in = st->n_in, .in = types };
+	struct rlx_cost c = { 0 };
+	uint32_t i;
+
+	for (i = 0; i < st->n_in; i++) {
+		c.bytes += st->in[i] ? (double)rlx_plan_bytes(p, st->in[i]) : 0;
+		if (i < 16)
+			types[i] = st->in[i] ? &p->val[st->in[i]].type : NULL;
+	}
+	for (i = 0; i < st->n_out && i < RLX_MAX_OUT; i++) {
+		q.out[i] = p->val[st->out[i]].type;
+		c.bytes += (double)rlx_type_bytes(&q.out[i]);
+		c.flops += (double)rlx_type_count(&q.out[i]);
+	}
+	q.n_out = st->n_out;
+	if (st->def && st->def->impl->cost && st->n_in <= 16)
+		st->def->impl->cost(&q, &c);
+	*bytes += c.bytes;
+	return c.flops;
+}
+
+/* Roughly, of an H200: halves are multiplied by tensor cores, the rest is not. */
+static void estimate(struct gpu_lanes *n, uint32_t i)
+{
+	const struct gpu_call *call = &n->c->call[i];
+	const struct rlx_g_launch *l = &call->launch;
+	const struct rlx_plan *p = n->c->base.plan;
+	double blocks = (double)l->grid[0] * l->grid[1] * l->grid[2], bytes = 0, flops = 0;
+	double units = gpu_device_of(&n->c->base)->attr[GPU_ATTR_UNITS], share, us;
+	struct gpu_time *t = &n->time[i];
+	bool halves = false;
+	uint32_t k;
+
+	for (k = 0; call->step != GPU_NO_STEP && k < call->n_step; k++) {
+		const struct rlx_plan_step *st = &p->step[call->step + k];
+
+		flops += flops_of(n, st, &bytes);
+		halves = halves || rlx_dtype_size(p->val[st->out[0]].type.dtype) == 2;
+	}
+	share = blocks < units ? blocks / units : 1;
+	us = bytes / (share < 0.5 ? 2 * share * 3.5e6 : 3.5e6);
+	if (flops / (share * (halves ? 250e6 : 25e6)) > us)
+		us = flops / (share * (halves ? 250e6 : 25e6));
+	t->us = (least_us + us) * (l->passes ? l->passes : 1);
+	t->share = share;
+}
+
+/* ---- which lane ---- */
+
+struct turn {
+	uint32_t	first;
+	double		free[GPU_LANES];	/* when the lane's last call has ended */
+	uint32_t	last[GPU_LANES];	/* that call, plus 1 */
+};
+
+/* From @from on there must be room for call @i beside what runs. */
+static double find_room(const struct gpu_lanes *n, uint32_t first, uint32_t i, double from)
+{
+	double used, next;
+	uint32_t j;
+
+	for (;; from = next) {
+		used = n->time[i].share;
+		next = 0;
+		for (j = first; j < i; j++) {
+			const struct gpu_time *t = &n->time[j];
+
+			if (t->from > from || t->end <= from)
+				continue;
+			used += t->share;
+			next = !next || t->end < next ? t->end : next;
+		}
+		if (used <= 1.1 || !next)
+			return from;
+	}
+}
+
+/* When could call @i begin in lane @m? */
+static double begins(const struct gpu_lanes *n, const struct turn *t, uint32_t i, uint32_t m,
+		     const uint32_t need[GPU_LANES])
+{
+	double at = t->free[m], end;
+	uint32_t q;
+
+	if (m && !t->last[m])
+		at = cross_us;
+	for (q = 0; q < GPU_LANES; q++) {
+		if (!need[q])
+			continue;
+		end = n->time[need[q] - 1].end + (q == m ? 0 : cross_us);
+		at = end > at ? end : at;
+	}
+	return find_room(n, t->first, i, at);
+}
+
+static void take_turn(struct gpu_lanes *n, struct turn *t, uint32_t i)
+{
+	struct gpu_call *call = &n->c->call[i];
+	uint32_t need[GPU_LANES], m, best = 0, latest = 0;
+	double at, from = 0;
+
+	find_needs(n, t->first, i, need);
+	for (m = 0; m < GPU_LANES; m++)		/* goes on where what it needs was, if it can */
+		if (need[m] > latest) {
+			latest = need[m];
+			best = m;
+		}
+	/* calls of a step share memory that is its lane's */
+	if (i > t->first && call->step == call[-1].step)
+		best = call[-1].lane;
+	from = begins(n, t, i, best, need);
+	for (m = 0; m < GPU_LANES && (i == t->first || call->step != call[-1].step); m++) {
+		at = m == best ? from : begins(n, t, i, m, need);
+		if (at < from - 1e-6) {
+			from = at;
+			best = m;
+		}
+		if (!t->last[m])		/* the others are as empty */
+			break;
+	}
+	call->lane = (uint8_t)best;
+	n->time[i].from = from;
+	n->time[i].end = t->free[best] = from + n->time[i].us;
+	t->last[best] = i + 1;
+}
+
+/* Lanes of the launches from @first to @end; false: one after the other is as good. */
+static bool give_lanes(struct gpu_lanes *n, uint32_t first, uint32_t end)
+{
+	struct turn t = { .first = first };
+	double alone = 0, last = 0;
+	uint32_t i;
+
+	for (i = first; i < end; i++) {
+		estimate(n, i);
+		alone += n->time[i].us;
+		take_turn(n, &t, i);
+		last = n->time[i].end > last ? n->time[i].end : last;
+	}
+	return t.last[1] && last + cross_us < alone * (1 - least_gain);
+}
+
+/* ---- what waits for what ---- */
+
+static bool add_wait(struct gpu_code *c, uint32_t i, uint32_t j)
+{
+	if (!rlx_grow(&c->wait, &c->cap_wait, c->n_wait + 1, sizeof(*c->wait)))
+		return false;
+	if (!c->call[i].n_wait++)
+		c->call[i].first_wait = c->n_wait;
+	c->wait[c->n_wait++] = j;
+	c->call[j].awaited = true;
+	return true;
+}
+
+static void learn(uint32_t known[GPU_LANES], const uint32_t more[GPU_LANES])
+{
+	uint32_t q;
+
+	for (q = 0; q < GPU_LANES; q++)
+		known[q] = more[q] > known[q] ? more[q] : known[q];
+}
+
+/* Is the call @need[q] - 1 known to have ended by what @i needs of other lanes? */
+static bool implied(const struct gpu_lanes *n, const uint32_t need[GPU_LANES], uint32_t q)
+{
+	uint32_t r;
+
+	for (r = 0; r < GPU_LANES; r++)
+		if (r != q && need[r] && n->known[need[r] - 1][q] >= need[q])
+			return true;
+	return false;
+}
+
+static bool list_waits(struct gpu_lanes *n, uint32_t first, uint32_t end)
+{
+	struct gpu_code *c = n->c;
+	uint32_t known[GPU_LANES][GPU_LANES] = { { 0 } }, need[GPU_LANES], i, q, m;
+
+	for (i = first; i < end; i++) {
+		m = c->call[i].lane;
+		find_needs(n, first, i, need);
+		for (q = 0; q < GPU_LANES; q++)
+			if (q != m && need[q] > known[m][q] && !implied(n, need, q) &&
+			    !add_wait(c, i, need[q] - 1))
+				return false;
+		for (q = 0; q < GPU_LANES; q++)
+			if (need[q])
+				learn(known[m], n->known[need[q] - 1]);
+		known[m][m] = i + 1;
+		memcpy(n->known[i], known[m], sizeof(known[m]));
+		c->n_lane = m + 1 > c->n_lane ? m + 1 : c->n_lane;
+	}
+	return true;
+}
+
+/* One lane: each call knows those ahead. */
+static void stay(struct gpu_lanes *n, uint32_t first, uint32_t end)
+{
+	uint32_t i;
+
+	for (i = first; i < end; i++) {
+		n->c->call[i].lane = 0;
+		memset(n->known[i], 0, sizeof(n->known[i]));
+		n->known[i][0] = i + 1;
+	}
+}
+
+bool gpu_lanes_find(struct gpu_lanes *n, struct gpu_code *c, bool placed)
+{
+	uint32_t i, end;
+
+	*n = (struct gpu_lanes){ .c = c, .placed = placed };
+	c->n_lane = 1;
+	c->n_wait = 0;
+	if (c->n_call < 3 || c->n_call > MOST_CALLS)
+		return true;
+	n->first = rlx_calloc(c->n_call + 1, sizeof(*n->first));
+	n->part = rlx_calloc(c->n_call, sizeof(*n->part));
+	n->time = rlx_calloc(c->n_call, sizeof(*n->time));
+	n->known = rlx_calloc(c->n_call, sizeof(*n->known));
+	if (!n->first || !n->part || !n->time || !n->known)
+		return false;
+	for (i = 0; i < c->n_call; i++) {
+		c->call[i].lane = 0;
+		c->call[i].n_wait = 0;
+		c->call[i].awaited = false;
+		n->first[i] = n->n_span;
+		if (!add_call(n, &c->call[i]))
+			return false;
+	}
+	n->first[i] = n->n_span;
+	for (i = 0; i < c->n_call; i = end) {
+		end = i + 1;
+		while (c->call[i].kind == GPU_KERNEL_CALL && end < c->n_call &&
+		       c->call[end].kind == GPU_KERNEL_CALL)
+			end++;
+		for (uint32_t k = i; k < end; k++)
+			n->part[k] = i;
+		if (end - i > 2 && give_lanes(n, i, end)) {
+			if (!list_waits(n, i, end))
+				return false;
+		} else {
+			stay(n, i, end);
+		}
+	}
+	return true;
+}
+
+void gpu_lanes_free(struct gpu_lanes *n)
+{
+	rlx_free(n->first);
+	rlx_free(n->span);
+	rlx_free(n->part);
+	rlx_free(n->time);
+	rlx_free(n->known);
+	*n = (struct gpu_lanes){ .c = n->c };
+}
