@@ -31,17 +31,19 @@ struct gpu_resident {
 	bool			 named;		/* not put by its maker yet */
 };
 
-/* Which arena: a file of this boot. */
+/* Which arena: a file of this boot; and whose memory, as others' may be in reach. */
 struct mark {
-	char		magic[8];
+	char		magic[8], pci[24];
 	uint64_t	bytes, size, dev, ino;
 };
 
-static struct mark mark_of(struct rlx_arena *a, uint64_t bytes)
+static struct mark mark_of(const struct gpu_device *d, struct rlx_arena *a, uint64_t bytes)
 {
-	struct mark m = { "RLXRES1", .bytes = bytes, .size = rlx_arena_size(a) };
+	struct mark m = { "RLXRES2", .bytes = bytes, .size = rlx_arena_size(a) };
 	struct stat s;
 
+	if (d->api->device_pci(m.pci, sizeof(m.pci), d->dev))
+		memset(m.pci, 0, sizeof(m.pci));
 	if (!fstat(rlx_arena_fd(a), &s)) {
 		m.dev = s.st_dev;
 		m.ino = s.st_ino;
@@ -101,7 +103,7 @@ static void resident_free(struct gpu_device *d, struct gpu_resident *r)
 static enum rlx_status fill(struct gpu_device *d, struct gpu_resident *r,
 			    struct rlx_error *err)
 {
-	struct mark m = mark_of(r->arena, r->bytes);
+	struct mark m = mark_of(d, r->arena, r->bytes);
 	int rc = d->api->copy_in(r->at, r->base, r->bytes, d->stream);
 
 	if (!rc)
@@ -116,13 +118,17 @@ static enum rlx_status fill(struct gpu_device *d, struct gpu_resident *r,
 static enum rlx_status check_mark(struct gpu_device *d, struct gpu_resident *r,
 				  struct rlx_error *err)
 {
-	struct mark want = mark_of(r->arena, r->bytes), m = { "" };
+	struct mark want = mark_of(d, r->arena, r->bytes), m = { "" };
 	int rc = d->api->copy_out(&m, r->at + mark_at(r->bytes), sizeof(m), d->stream);
 
 	if (!rc)
 		rc = d->api->stream_wait(d->stream);
 	if (rc)
 		return gpu_check(d, rc, "looking at shared memory", err);
+	if (!memcmp(m.magic, want.magic, sizeof(m.magic)) &&
+	    memcmp(m.pci, want.pci, sizeof(m.pci)))
+		return rlx_fail(err, RLX_EBADFD, "resident: the memory is another GPU's, at "
+				"%.23s, not that of %s:%u", m.pci, d->v->name, d->base.ordinal);
 	if (memcmp(&m, &want, sizeof(m)))
 		return rlx_fail(err, RLX_EPARSE, "resident: the memory behind the descriptor "
 				"does not hold the first %llu bytes of this arena",

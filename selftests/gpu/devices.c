@@ -4,9 +4,11 @@
  * one real device has nothing to show here.
  */
 #include <pthread.h>
+#include <unistd.h>
 
 #include "rlx/arena.h"
 #include "rlx/device.h"
+#include "rlx/resident.h"
 #include "rlx/store.h"
 #include "rt/rt.h"
 #include "rt/session.h"
@@ -178,6 +180,34 @@ TEST(one_arena_for_both)
 	rlx_session_free(s[1]);
 	bind_and_run(s[0], x, y, 5);
 	rlx_session_free(s[0]);
+	rlx_arena_put(a);
+}
+
+/* Over a link it would be read for ever, where a copy costs a second. */
+TEST(memory_of_another_device_is_refused)
+{
+	struct rlx_arena_opts o = { .size = 1 << 16 };
+	struct rlx_resident *r = NULL, *q = NULL;
+	struct rlx_error err = { 0 };
+	struct rlx_arena *a;
+	const char *name;
+	int fd;
+
+	setenv("RLX_EMU_PEERS", "1", 1);
+	name = second();
+	if (!strcmp(op_case_gpu(), "rocm"))	/* shares none */
+		return;
+	CHECK_EQ(rlx_arena_new(&o, &a, NULL), 0);
+	CHECK_EQ(rlx_arena_seal(a, RLX_SEAL_WRITE, NULL), 0);
+	CHECKF(!rlx_resident_new(a, 0, op_case_gpu(), &r, &err), "%s", err.text);
+	CHECKF(!rlx_resident_fd(r, &fd, &err), "%s", err.text);
+	CHECK_EQ(rlx_resident_open_fd(a, 0, fd, name, &q, &err), RLX_EBADFD);
+	CHECKF(strstr(err.text, name), "%s", err.text);
+	err = (struct rlx_error){ 0 };
+	CHECKF(!rlx_resident_new(a, 0, name, &q, &err), "%s", err.text);	/* its own */
+	rlx_resident_put(q);
+	rlx_resident_put(r);
+	close(fd);
 	rlx_arena_put(a);
 }
 

@@ -165,6 +165,7 @@ EMU_API int cuInit(unsigned int flags)
 		if (emu_config.devices > EMU_DEVICES)
 			emu_config.devices = EMU_DEVICES;
 		arch_read(getenv("RLX_EMU_ARCH"));
+		emu_config.peers = number("RLX_EMU_PEERS", 0);
 		emu_config.memory = (uint64_t)number("RLX_EMU_MEM", 4096) << 20;
 		emu_config.seed = (unsigned int)number("RLX_EMU_SEED", 1);
 		faults_read(getenv("RLX_EMU_FAIL"));

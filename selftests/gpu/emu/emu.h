@@ -60,6 +60,7 @@ enum { EMU_DEVICES = 8 };
 /* driver.c: settings from the environment, read once by cuInit(). */
 struct emu_config {
 	bool		fast;		/* no access checks */
+	bool		peers;		/* devices reach each other's shared memory */
 	int		wave;		/* 32 or 64 */
 	int		devices, arch[EMU_DEVICES];	/* 90: sm_90 */
 	uint64_t	memory;		/* bytes of a device */

@@ -468,12 +468,14 @@ EMU_API int cuMemSetAccess(uint64_t d, size_t n, const struct emu_access *how, s
 		return err;
 	pthread_mutex_lock(&mem.lock);
 	p = piece_at(d, n);
-	/* no device reaches another's memory here */
+	/* a device reaches another's memory only where there is a link */
 	if (p && p->mapped && count == 1 && how->place == 1 && how->flags &&
-	    how->device == p->device)
+	    (how->device == p->device || emu_config.peers)) {
+		p->device = how->device;
 		mark(p, true);
-	else
+	} else {
 		err = EMU_INVALID_VALUE;
+	}
 	pthread_mutex_unlock(&mem.lock);
 	return err;
 }
