@@ -21,11 +21,14 @@ enum { PARTS = SMALL_NET_MLP | SMALL_NET_ATTN | SMALL_NET_NORM | SMALL_NET_EW | 
 static const char *second(void)
 {
 	static char name[16];
+	struct rlx_error err = { 0 };
 	struct rlx_device *d;
 
 	setenv("RLX_EMU_DEVICES", "2", 0);	/* read when the driver is first asked */
 	setenv("RLX_EMU_ARCH", "90,80", 0);
 	snprintf(name, sizeof(name), "%s:1", op_case_gpu());
+	CHECKF(!rlx_device_get(op_case_gpu(), 0, &d, &err), "%s", err.text);
+	rlx_device_put(d);
 	if (rlx_device_get(name, 0, &d, NULL))
 		rlx_test_skip("one device");
 	rlx_device_put(d);
