@@ -195,6 +195,137 @@ TEST(softmax)
 	rlx_session_free(s);
 }
 
+TEST(layer_norm)
+{
+	struct rlx_graph *g = rlx_graph_new("layer_norm");
+	struct rlx_session *s;
+	const uint16_t *y;
+
+	need_memory();
+	rlx_output(g, "y", rlx_emit(g, layer_norm, .axis = -1, .eps = 1e-5f, .x =
+				    rlx_input(g, "x", rlx_type(RLX_BF16, ROWS, COLS))));
+	s = session_of(g);
+	fill_bf16(in(s, "x"), COUNT);
+	run(s);
+	y = out(s, "y");
+	for (int64_t r = 0; r < ROWS; r++) {
+		int64_t sum = 0, squares = 0;
+		double mean, scale;
+
+		for (int64_t c = 0; c < COLS; c++) {
+			int v = level(r * COLS + c);
+
+			sum += v;
+			squares += v * v;
+		}
+		mean = (double)sum / COLS;
+		scale = 1 / sqrt((double)squares / COLS - mean * mean + 1e-5);
+		for (int64_t c = 0; c < COLS; c++) {
+			double got = (double)from_bf16(y[r * COLS + c]);
+			double w = (level(r * COLS + c) - mean) * scale;
+
+			CHECKF(fabs(got - w) <= 0x1p-8 * fabs(w) + 1e-4, "%g, not %g at %lld, %lld",
+			       got, w, (long long)r, (long long)c);
+		}
+	}
+	rlx_session_free(s);
+}
+
+/* Keys of all heads together; each head's queries see one of them, near its end. */
+enum { HEADS = 64, WIDTH = 128, KEYS = 262400, QUERIES = 16 };
+
+static int64_t key_of(int64_t head)
+{
+	return KEYS - QUERIES - 1 - 3 * head;
+}
+
+static void check_heads(const uint16_t *y, int64_t queries)
+{
+	for (int64_t i = 0; i < HEADS * queries * WIDTH; i++) {
+		int64_t h = i / WIDTH / queries, d = i % WIDTH;
+		float want = (float)level(h * WIDTH + d);
+
+		CHECKF(from_bf16(y[i]) == want, "%g, not %g: head %lld, %lld of %lld",
+		       (double)from_bf16(y[i]), (double)want, (long long)h,
+		       (long long)(i / WIDTH % queries), (long long)queries);
+	}
+}
+
+/* By tiles of queries, which see what is before them, and by one whose keys are shared out. */
+TEST(attention)
+{
+	struct rlx_type t = rlx_type(RLX_BF16, 1, HEADS, KEYS, WIDTH);
+	struct rlx_graph *g = rlx_graph_new("attention");
+	rlx_value k = rlx_input(g, "k", t), v = rlx_input(g, "v", t);
+	static const char *const name[2][2] = { { "q", "y" }, { "q1", "y1" } };
+	struct rlx_session *s;
+	uint16_t *q, *key, *value;
+
+	need_memory();
+	for (int i = 0; i < 2; i++)
+		rlx_output(g, name[i][1], rlx_emit(g, attention, .k = k, .v = v, .q =
+				rlx_input(g, name[i][0], rlx_type(RLX_BF16, 1, HEADS,
+								  i ? 1 : QUERIES, WIDTH)),
+				.layout = RLX_BHSD,
+				.mask = i ? RLX_MASK_NONE : RLX_MASK_CAUSAL));
+	s = session_of(g);
+	for (int i = 0; i < 2; i++) {
+		q = in(s, name[i][0]);
+		for (int64_t j = 0; j < HEADS * (i ? 1 : QUERIES) * WIDTH; j++)
+			q[j] = to_bf16(16);
+	}
+	/* the others are zeros, as memory is that nobody had */
+	for (int64_t h = 0; h < HEADS; h++) {
+		key = (uint16_t *)in(s, "k") + (h * KEYS + key_of(h)) * WIDTH;
+		value = (uint16_t *)in(s, "v") + (h * KEYS + key_of(h)) * WIDTH;
+		for (int64_t d = 0; d < WIDTH; d++) {
+			key[d] = to_bf16(1);
+			value[d] = to_bf16((float)level(h * WIDTH + d));
+		}
+	}
+	run(s);
+	check_heads(out(s, "y"), QUERIES);
+	check_heads(out(s, "y1"), 1);
+	rlx_session_free(s);
+}
+
+/* Images of which each is small. */
+TEST(convolution)
+{
+	enum { IMAGES = 519, IN = 4, OUT = 5, SIDE = 1024, HALF = 512 };
+	struct rlx_type t = rlx_type(RLX_BF16, IMAGES, IN, SIDE, SIDE);
+	struct rlx_graph *g = rlx_graph_new("conv");
+	rlx_value x = rlx_input(g, "x", t);
+	rlx_value w = rlx_param(g, "w", rlx_type(RLX_BF16, OUT, IN, 2, 2));
+	struct rlx_session *s;
+	const uint16_t *y;
+	uint64_t seed = rlx_test_seed();
+
+	need_memory();
+	rlx_output(g, "y", rlx_emit(g, conv, .x = x, .w = w, .stride = RLX_INTS(2, 2)));
+	s = session_of(g);
+	fill_bf16(in(s, "x"), rlx_type_count(&t));
+	fill_bf16(rlx_buf_ptr(rlx_session_buf(s, RLX_IO_PARAM, "w")), OUT * IN * 4);
+	run(s);
+	y = out(s, "y");
+	for (int64_t i = 0; i < 1 << 22; i++) {
+		int64_t n = i < 1 << 20 ? IMAGES - 1 : (int64_t)(rlx_test_rand(&seed) % IMAGES);
+		int64_t o = (int64_t)(rlx_test_rand(&seed) % OUT), sum = 0;
+		int64_t at = (int64_t)(rlx_test_rand(&seed) % (HALF * HALF));
+
+		for (int64_t c = 0; c < IN; c++)
+			for (int64_t k = 0; k < 4; k++)
+				sum += level((o * IN + c) * 4 + k) *
+				       level(((n * IN + c) * SIDE + at / HALF * 2 + k / 2) * SIDE +
+					     at % HALF * 2 + k % 2);
+		CHECKF(y[(n * OUT + o) * HALF * HALF + at] == to_bf16((float)sum),
+		       "%g, not %lld: image %lld, channel %lld",
+		       (double)from_bf16(y[(n * OUT + o) * HALF * HALF + at]), (long long)sum,
+		       (long long)n, (long long)o);
+	}
+	rlx_session_free(s);
+}
+
 /* Some of the elements, the last row and the last column. */
 static void check_product(const uint16_t *c, int64_t row, int64_t col)
 {
