@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* A matrix product whose weight is stored in few bits. */
+#include "ir/match.h"
 #include "ops/emit.h"
 
 RLX_OP(dequant_matmul, "x[.., k] times a packed weight [k, n]: (q - zp) scale in blocks of k",
@@ -12,6 +13,13 @@ RLX_OP(dequant_matmul, "x[.., k] times a packed weight [k, n]: (q - zp) scale in
 static bool is_f8(int scheme)
 {
 	return scheme == RLX_SCHEME_F8E4M3 || scheme == RLX_SCHEME_F8E5M2;
+}
+
+/* What a weight of the scheme may be of instead of u8. */
+static enum rlx_dtype f8_of(int scheme)
+{
+	return scheme == RLX_SCHEME_F8E4M3 ? RLX_F8E4M3 :
+	       scheme == RLX_SCHEME_F8E5M2 ? RLX_F8E5M2 : RLX_U8;
 }
 
 static bool is_4bit(int scheme)
@@ -65,7 +73,7 @@ static enum rlx_status dequant_matmul_infer(struct rlx_infer *q)
 		st = op_need_number(q, 3);
 	if (st)
 		return st;
-	if (w->dtype != RLX_U8)
+	if (w->dtype != RLX_U8 && w->dtype != f8_of(a->scheme))
 		return op_fail(q, RLX_ETYPE, "the packed weight is %s, u8 is needed",
 			       rlx_dtype_name(w->dtype));
 	k = x->dim[x->rank - 1];
@@ -194,10 +202,10 @@ static enum rlx_status dequant_matmul_expand(struct rlx_expand *q)
 
 	if (is_4bit(a->scheme))
 		v = unpack4(g, v, k * a->n, a->scheme == RLX_SCHEME_INT4_BLOCK);
-	else if (is_f8(a->scheme))
+	else if (is_f8(a->scheme) && w.dtype == RLX_U8)
 		v = rlx_emit(g, gather, .x = f8_table(g, a->scheme),
 			     .indices = op_cast(g, v, RLX_I32));
-	else
+	else if (!is_f8(a->scheme))
 		v = op_cast(g, v, RLX_I8);	/* wraps: the same bits */
 	v = op_reshape(g, op_cast(g, v, acc), (int64_t[]){ k, a->n }, 2);
 	if (q->in[3].id)
@@ -220,7 +228,7 @@ static bool dequant_matmul_sample(unsigned int i, struct rlx_sample *s)
 	struct rlx_op_dequant_matmul *a = s->args;
 	int64_t k = 21, n = 5, rows;
 
-	if (i > 9)
+	if (i > 10)
 		return false;
 	s->n_in = 4;
 	s->tol = 1e-5;
@@ -239,13 +247,47 @@ static bool dequant_matmul_sample(unsigned int i, struct rlx_sample *s)
 		if (a->scheme != RLX_SCHEME_INT8_BLOCK)
 			s->in[3] = rlx_type(i & 1 ? RLX_F32 : RLX_U8, rows, n);
 	}
+	if (i == 10) {		/* 16 bits by 8 */
+		s->in[0].dtype = RLX_BF16;
+		s->in[1].dtype = f8_of(a->scheme);
+		s->hi[1] = 9;
+		s->tol = 1e-2;
+		s->grad_tol = -1;
+	}
 	s->lo[2] = 0.01;
 	s->hi[2] = 0.1;
 	s->hi[3] = 9;
 	return true;
 }
 
+/* By halves the weight stays as it is; f32 wants all of it in f32, once and for all. */
+static bool dequant_matmul_accept(struct rlx_match *m, void *args)
+{
+	const struct rlx_op_dequantize *d = rlx_match_node(m, "d")->args;
+	const struct rlx_type *x = rlx_match_type(m, "x"), *w = rlx_match_type(m, "w");
+	struct rlx_op_dequant_matmul *a = args;
+	double zp = 0;
+
+	a->x = rlx_match_value(m, "x");
+	a->w = rlx_match_value(m, "w");
+	a->scale = rlx_match_value(m, "s");
+	a->scheme = w->dtype == RLX_F8E4M3 ? RLX_SCHEME_F8E4M3 : RLX_SCHEME_F8E5M2;
+	a->n = w->dim[1];
+	if (rlx_match_value(m, "z").id && !rlx_match_scalar(m, "z", &zp))
+		return false;
+	return w->dtype == f8_of(a->scheme) && w->rank == 2 && rlx_dtype_size(x->dtype) == 2 &&
+	       !d->block && zp == 0 && (rlx_type_count(rlx_match_type(m, "s")) == 1 ||
+					d->axis == 1 || d->axis == -1);
+}
+
+static const struct rlx_pattern dequant_matmul_patterns[] = {
+	{ "matmul(x, d:dequantize(w, s))", dequant_matmul_accept },
+	{ "matmul(x, d:dequantize(w, s, z))", dequant_matmul_accept },
+	{ NULL, NULL },
+};
+
 const struct rlx_op_impl rlx_op_dequant_matmul_impl = {
+	.pattern = dequant_matmul_patterns,
 	.infer = dequant_matmul_infer, .eval = dequant_matmul_eval,
 	.expand = dequant_matmul_expand, .cost = dequant_matmul_cost,
 	.sample = dequant_matmul_sample,

@@ -49,7 +49,7 @@ static enum rlx_status fused_matmul_infer(struct rlx_infer *q)
 
 	for (k = 0; !st && k < 4; k++)
 		if (q->in[k])
-			st = op_need_float(q, k, false);
+			st = op_need_float(q, k, k < 2);
 	if (!st)
 		st = op_act_infer(q, a->act, a->act_lo, a->act_hi);
 	if (!st && !isfinite(a->alpha))

@@ -23,6 +23,14 @@ static const struct rlx_op_constant *constant_of(const struct rlx_rewrite *rw,
 	return n && n->def->index == RLX_OP_constant ? n->args : NULL;
 }
 
+/* A weight in fp8 may be multiplied as it is: until it is known where, it stays that. */
+static bool may_stay(const struct rlx_rewrite *rw, const struct rlx_node *n)
+{
+	return n->def->index == RLX_OP_dequantize &&
+	       rlx_dtype_is_float(rw->old->val[n->in[0]].type.dtype) &&
+	       rlx_dtype_size(rw->old->val[n->out].type.dtype) == 2;
+}
+
 static bool may_fold(const struct rlx_rewrite *rw, const struct rlx_node *n)
 {
 	const struct rlx_type *types[16];
@@ -93,8 +101,8 @@ static void fold_node(struct rlx_rewrite *rw, uint32_t idx)
 		rlx_rewrite_copy(rw, idx);
 }
 
-enum rlx_status rlx_pass_fold(struct rlx_pass_ctx *c, struct rlx_graph *g,
-			      struct rlx_graph **out)
+static enum rlx_status fold(struct rlx_pass_ctx *c, struct rlx_graph *g, bool again,
+			    struct rlx_graph **out)
 {
 	struct rlx_rewrite rw;
 	enum rlx_status st = rlx_rewrite_begin(&rw, g, c->err);
@@ -105,7 +113,7 @@ enum rlx_status rlx_pass_fold(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	for (n = 0; n < g->n_node; n++) {
 		if (!rw.live[n])
 			continue;
-		if (may_fold(&rw, &g->node[n]))
+		if (may_fold(&rw, &g->node[n]) && (again || !may_stay(&rw, &g->node[n])))
 			fold_node(&rw, n);
 		else
 			rlx_rewrite_copy(&rw, n);
@@ -113,9 +121,15 @@ enum rlx_status rlx_pass_fold(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	return rlx_rewrite_end(&rw, out);
 }
 
+enum rlx_status rlx_pass_fold(struct rlx_pass_ctx *c, struct rlx_graph *g,
+			      struct rlx_graph **out)
+{
+	return fold(c, g, false, out);
+}
+
 /* What layout and expansion made constant. */
 enum rlx_status rlx_pass_fold_again(struct rlx_pass_ctx *c, struct rlx_graph *g,
 				    struct rlx_graph **out)
 {
-	return rlx_pass_fold(c, g, out);
+	return fold(c, g, true, out);
 }
