@@ -66,11 +66,13 @@ enum rlx_k_b_form {
 	RLX_B_PACKED,
 };
 
-/** enum rlx_k_num - the type of A or C where a kernel offers a choice */
+/** enum rlx_k_num - the type of A or C where a kernel offers a choice; fp8: GPU only */
 enum rlx_k_num {
 	RLX_NUM_F32,
 	RLX_NUM_BF16,
 	RLX_NUM_F16,
+	RLX_NUM_F8E4M3,
+	RLX_NUM_F8E5M2,
 };
 
 /**
@@ -92,6 +94,9 @@ enum rlx_k_num {
  * @alpha, @beta: factors of the product and of R
  * @lo, @hi:	bounds of RLX_K_ACT_CLIP
  * @b_fixed:	nothing writes b while calls are under way: weights
+ * @scales:	GPU's products of halves: n, one for each column, or @one_scale, that the
+ *		product is multiplied by, of @scale_type (enum rlx_k_type: f32, bf16
+ *		or f16); or NULL
  * @batch:	counts of two batch dimensions, outer first; 0 counts as 1
  * @a_step ...:	elements (bytes for a packed B) between batch indices; 0
  *		broadcasts. bias and row_bias are the same for all.
@@ -110,9 +115,11 @@ struct rlx_k_gemm {
 	enum rlx_k_act		act;
 	enum rlx_k_b_form	b_form;
 	enum rlx_k_num		a_num, b_num, c_num;
-	bool			trans_a, b_fixed;
+	bool			trans_a, b_fixed, one_scale;
 	size_t			batch[2];
 	size_t			a_step[2], b_step[2], c_step[2], r_step[2];
+	const void		*scales;
+	uint8_t			scale_type;
 };
 
 /**

@@ -364,6 +364,10 @@ enum rlx_status gpu_cast_norm(struct rlx_lower *lo);
 /* lower_decode.c: products of few rows. The staged arguments are @g, complete. */
 bool gpu_product_is_skinny(const struct rlx_lower *lo, const struct rlx_k_gemm *g);
 enum rlx_status gpu_call_skinny(struct rlx_lower *lo);
+/* lower_f8.c: is a or b in fp8? Then the staged product @g, which refers to a. */
+bool gpu_product_is_f8(const struct rlx_product *p);
+enum rlx_status gpu_product_f8(struct rlx_lower *lo, struct rlx_k_gemm *g,
+			       const struct rlx_product *p);
 /* lower_thin.c: the staged product, for which @l was found; with the last step's if it may. */
 enum rlx_status gpu_call_thin(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 			      const struct rlx_g_launch *l);

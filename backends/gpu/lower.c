@@ -364,6 +364,8 @@ static enum rlx_status product(struct rlx_lower *lo, struct rlx_k_gemm *g,
 	bool wide = p->y->dtype == RLX_F64, halves;
 	struct rlx_g_launch l = { 0 };
 
+	if (gpu_product_is_f8(p))
+		return gpu_product_f8(lo, g, p);
 	if (wide ? p->a->dtype != RLX_F64 || p->b->dtype != RLX_F64 :
 	    !lower_real(p->a->dtype) || !lower_real(p->b->dtype) || !lower_real(p->y->dtype))
 		return lower_no(lo, "no kernel for these dtypes");

@@ -31,13 +31,17 @@ struct emu_wave_op {
 	void		*d;
 };
 
-/* d[64][n] of a group of 128 threads (+)= a[64][16] b[16][n]: see wgmma.h */
+/*
+ * d[64][n] of a group of 128 threads (+)= a[64][16] b[16][n]: see wgmma.h. Of fp8 with two
+ * elements in the place of one: @f8 is 1, and 2 where a is e5m2, 4 where b is.
+ */
 struct emu_group_op {
 	float			*d;
 	const unsigned char	*a, *b;
 	int			across, row;	/* bytes to the next block of columns; of its rows */
 	int			n;
 	bool			bf, ta, tb, more;
+	int			f8;
 	uint16_t		lanes[2][16];	/* this thread's rows of a, if that is NULL */
 };
 

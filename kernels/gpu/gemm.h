@@ -6,6 +6,11 @@
 #include "kernels/gpu/dialect.h"
 #include "kernels/gemm.h"
 
+/* Who includes this may have said so: sums are multiplied by scales, if there are any. */
+#ifndef GEMM_SCALED
+#define GEMM_SCALED	0
+#endif
+
 /* enum rlx_k_num to a type */
 template <int NUM> struct gemm_type;
 template <> struct gemm_type<RLX_NUM_F32> { typedef float type; };
@@ -93,6 +98,9 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 	TC		*c;
 	const TC	*r;
 	const T		*bias, *row_bias;
+#if GEMM_SCALED
+	const void	*scales;
+#endif
 
 	DEV gemm_operands(const struct rlx_k_gemm &g, const struct rlx_g_env &env,
 			  int64_t batch)
@@ -107,6 +115,9 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 					 j * g.r_step[1] : (const TC *)0;
 		bias = RLX_G_PTR(const T, g.bias);
 		row_bias = RLX_G_PTR(const T, g.row_bias);
+#if GEMM_SCALED
+		scales = RLX_G_PTR(const void, g.scales);
+#endif
 	}
 
 	/* What is added to the product at (row, col). */
@@ -132,8 +143,12 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 	DEV void store(const struct rlx_k_gemm &g, size_t row, size_t col, T sum,
 		       const struct added &x, PUT put) const
 	{
-		T v = (T)g.alpha * sum + x.bias + x.row_bias + x.r;
+		T v;
 
+#if GEMM_SCALED
+		sum *= load_float(scales, g.one_scale ? 0 : (int64_t)col, g.scale_type);
+#endif
+		v = (T)g.alpha * sum + x.bias + x.row_bias + x.r;
 		c[row * g.ldc + col] = put(gemm_act(g.act, g, v));
 	}
 

@@ -2,16 +2,29 @@
 /*
  * Matrix products of halves by Hopper's products of a group: one wave asks the copy
  * engine for tiles some stages ahead, groups of four waves multiply them, and each
- * block goes from one tile of the result to the next.
+ * block goes from one tile of the result to the next. Of fp8 in the same way, where
+ * two lie in the place of one half.
  */
-#include "kernels/gpu/gemm.h"
 #include "kernels/gpu/gemm_tile.h"
+#define GEMM_SCALED	(RLX_K0 & GEMM_BY_SCALE)
+#include "kernels/gpu/gemm.h"
 #include "kernels/gpu/mma.h"
 #include "kernels/gpu/wgmma.h"
 
 /* Both operands have it. */
+#define F8	((RLX_K0 & 3) == GEMM_F8)
+#if F8
+typedef f16 half;
+#else
 typedef gemm_type<(RLX_K0 & 3)>::type half;
+#endif
+#if (RLX_K0 >> 4 & 3) != GEMM_F8
 typedef gemm_type<(RLX_K0 >> 4 & 3)>::type type_c;
+#elif RLX_K0 & GEMM_A_E5M2
+typedef f8e5m2 type_c;
+#else
+typedef f8e4m3 type_c;
+#endif
 typedef gemm_operands<float, half, half, type_c> operands;
 
 #define A_TRANS	(RLX_K2 & 1)
@@ -47,6 +60,14 @@ struct spot {
 		col = (int)c * BN;
 	}
 };
+
+/* Steps of k. */
+static DEV inline int steps_of(const struct rlx_k_gemm &a)
+{
+	int k = F8 ? (int)a.k / 2 : (int)a.k;
+
+	return (k + DEPTH - 1) / DEPTH;
+}
 
 static DEV inline uint32_t spots_down(const struct rlx_k_gemm &a, const struct rlx_g_env &env)
 {
@@ -93,7 +114,7 @@ static DEV inline void load_all(const struct rlx_k_gemm &a, const struct rlx_g_e
 				unsigned char *shared, struct stages *st)
 {
 	const unsigned char *maps = (const unsigned char *)env.maps;
-	int steps = (int)((a.k + DEPTH - 1) / DEPTH);
+	int steps = steps_of(a);
 	size_t inner = a.batch[1] ? a.batch[1] : 1;
 	uint32_t down = spots_down(a, env);
 	turn<STAGES> t = {};
@@ -141,12 +162,47 @@ static DEV inline void leave(uint64_t *empty)
 		bar_arrive(empty);
 }
 
+#if F8
+/*
+ * All of k. The chip leaves out of such a product's sum what is 2^-13 of its largest term or
+ * less: sums of a stage are short, and are added up apart. So they are off by 4e-5 of all
+ * terms where those are of both signs, by 1.2e-3 where they are of one.
+ */
+static DEV inline void multiply(float (&sum)[SUMS], const struct rlx_k_gemm &a,
+				const unsigned char *shared, struct stages *st, turn<STAGES> *t)
+{
+	int group = (int)threadIdx.x / GROUP, steps = steps_of(a);
+	float d[SUMS];
+
+#pragma unroll
+	for (int i = 0; i < SUMS; i++)
+		sum[i] = 0;
+	for (int s = 0; s < steps; s++, t->next()) {
+		const unsigned char *stage = shared + t->stage * STAGE;
+		tile_at pa = tile_from(stage + group * BOX, BOX);
+		tile_at pb = tile_from(stage + A_BYTES, BOX);
+
+		bar_wait(&st->full[t->stage], t->phase);
+		group_begin();
+#pragma unroll
+		for (int k = 0; k < DEPTH / 16; k++)
+			group_mma_f8<BN, (RLX_K0 & GEMM_A_E5M2) != 0, (RLX_K0 & GEMM_B_E5M2) != 0>(
+				d, tile_plus(pa, k * A_STEP), tile_plus(pb, k * B_STEP), k);
+		group_commit();
+		group_wait<0>();
+		group_settle(d);
+		leave(&st->empty[t->stage]);
+#pragma unroll
+		for (int i = 0; i < SUMS; i++)
+			sum[i] += d[i];
+	}
+}
+#else
 /* All of k. */
 static DEV inline void multiply(float (&d)[SUMS], const struct rlx_k_gemm &a,
 				const unsigned char *shared, struct stages *st, turn<STAGES> *t)
 {
-	int group = (int)threadIdx.x / GROUP;
-	int steps = (int)((a.k + DEPTH - 1) / DEPTH), last = 0;
+	int group = (int)threadIdx.x / GROUP, steps = steps_of(a), last = 0;
 
 	for (int s = 0; s < steps; s++, t->next()) {
 		const unsigned char *stage = shared + t->stage * STAGE;
@@ -169,6 +225,7 @@ static DEV inline void multiply(float (&d)[SUMS], const struct rlx_k_gemm &a,
 	group_settle(d);
 	leave(&st->empty[last]);
 }
+#endif
 
 /* ---- the end of a sum ---- */
 
@@ -204,6 +261,19 @@ static DEV inline void add_lines(float *d, const struct rlx_k_gemm &a, const ope
 #pragma unroll
 		for (int i = 0; i < SUMS; i++)
 			d[i] *= alpha;
+#if GEMM_SCALED
+#pragma unroll
+	for (int i = 0; i < SUMS; i += 4)
+#pragma unroll
+		for (int e = 0; e < 2; e++) {
+			int c = col + group_col(i + e);
+			float by = c < (int)a.n ? load_float(o.scales, a.one_scale ? 0 : c,
+							     a.scale_type) : 0;
+
+			d[i + e] *= by;
+			d[i + e + 2] *= by;
+		}
+#endif
 	if (o.bias)
 #pragma unroll
 		for (int i = 0; i < SUMS; i += 4) {
@@ -303,7 +373,7 @@ template <class C> struct lines {
 	int		row, col, rows, cols;
 	bool		wide;
 
-	enum { PIECE = sizeof(C) == 2 ? 8 : 2, WORDS = PIECE * sizeof(C) / 4 };
+	enum { PIECE = sizeof(C) <= 2 ? 8 : 2, WORDS = PIECE * sizeof(C) / 4 };
 
 	DEV lines(C *at, size_t step, const struct rlx_k_gemm &a, int r, int c)
 		: p(at), ld((int64_t)step), row(r), col(c), rows((int)a.m), cols((int)a.n),
@@ -400,12 +470,36 @@ template <class C> static DEV inline void store_all(const float *d, const lines<
 		}
 }
 
+/* The same of fp8: a lane has 8 bytes. */
+template <bool E5, class C> static DEV inline void store_f8(const float *d, const lines<C> &c)
+{
+#pragma unroll
+	for (int i = 0; i < SUMS; i += 16)
+#pragma unroll
+		for (int h = i; h < i + 4; h += 2) {
+			uint32_t w[4];
+
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				w[j] = pack_f8<E5>(d[h + 4 * j], d[h + 4 * j + 1]);
+			exchange(w);
+			w[0] |= w[1] << 16;
+			w[1] = w[2] | w[3] << 16;
+			c.store(h, w);
+		}
+}
+
+static DEV inline void store_all(const float *d, const lines<f8e4m3> &c) { store_f8<false>(d, c); }
+static DEV inline void store_all(const float *d, const lines<f8e5m2> &c) { store_f8<true>(d, c); }
+
 static DEV inline void end_sums(float *d, const struct rlx_k_gemm &a, const operands &o, int row,
 				int col)
 {
 	add_lines(d, a, o, row, col);
+#if (RLX_K0 >> 4 & 3) != GEMM_F8
 	if (o.r)
 		add_matrix(d, lines<type_c>((type_c *)o.r, a.ldr, a, row, col), (float)a.beta);
+#endif
 #pragma unroll
 	for (int i = 0; i < SUMS; i++)
 		d[i] = gemm_act(ACT, a, d[i]);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Matrix products of halves (or what is rounded to them) by a wave's tensor cores. */
-#include "kernels/gpu/gemm.h"
 #include "kernels/gpu/gemm_tile.h"
+#define GEMM_SCALED	(RLX_K0 & GEMM_BY_SCALE)
+#include "kernels/gpu/gemm.h"
 #include "kernels/gpu/gemv.h"
 #include "kernels/gpu/mma.h"
 

@@ -15,6 +15,10 @@
 	(GEMM_WAVES_LINE(size, edge, trans) * ((trans) ? GEMM_WAVES_DEPTH(size) : (edge)))
 
 #define GEMM_TF32	64	/* in RLX_K0 of f32: their products are of TF32 */
+#define GEMM_BY_SCALE	128	/* in RLX_K0: the product has scales */
+#define GEMM_F8		3	/* as a type in RLX_K0: f8e4m3, or with these f8e5m2 */
+#define GEMM_A_E5M2	256	/* (of c both) */
+#define GEMM_B_E5M2	512
 
 /*
  * By groups (gemm_group.h), as one number: groups of 64 rows, columns / 64, enum

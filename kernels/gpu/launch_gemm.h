@@ -113,10 +113,10 @@ static inline int64_t rlx_g_gemm_ns(const struct rlx_k_gemm *a, int32_t t, uint3
 }
 
 /*
- * The tile by which the product takes the least time; a smaller one must gain a
- * twentieth, for it loads more than a larger one to do the same.
+ * The tile, of @most columns, by which the product takes the least time; a smaller one must
+ * gain a twentieth, for it loads more than a larger one to do the same.
  */
-static inline int32_t rlx_g_gemm_tile(const struct rlx_k_gemm *a, uint32_t processors)
+static inline int32_t rlx_g_gemm_tile(const struct rlx_k_gemm *a, uint32_t processors, int most)
 {
 	static const int16_t tile[][2] = { { 2, 256 }, { 2, 192 }, { 2, 128 }, { 1, 256 },
 					   { 1, 128 }, { 2, 64 }, { 1, 64 } };
@@ -126,8 +126,10 @@ static inline int32_t rlx_g_gemm_tile(const struct rlx_k_gemm *a, uint32_t proce
 	for (unsigned int i = 0; i < sizeof(tile) / sizeof(tile[0]); i++) {
 		int32_t t = GEMM_TILE(tile[i][0], tile[i][1], a->act);
 
+		if (tile[i][1] > most)
+			continue;
 		ns = rlx_g_gemm_ns(a, t, processors);
-		if (!i || ns < least - least / 20) {
+		if (!best || ns < least - least / 20) {
 			least = ns;
 			best = t;
 		}
@@ -180,7 +182,7 @@ static inline bool rlx_g_gemm_groups(const struct rlx_k_gemm *a, struct rlx_g_la
 {
 	if (l->arch != 90 || !rlx_g_gemm_mapped(a))
 		return false;
-	rlx_g_gemm_by(a, rlx_g_gemm_tile(a, l->processors), l);
+	rlx_g_gemm_by(a, rlx_g_gemm_tile(a, l->processors, 256), l);
 	return true;
 }
 
@@ -202,7 +204,8 @@ static inline void rlx_g_gemm_bf16_launch(const void *args, struct rlx_g_launch 
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 
-	l->key[0] = (int32_t)(a->a_num | (unsigned)a->b_num << 2 | (unsigned)a->c_num << 4);
+	l->key[0] = (int32_t)(a->a_num | (unsigned)a->b_num << 2 | (unsigned)a->c_num << 4 |
+			      (a->scales ? GEMM_BY_SCALE : 0));
 	if (a->b_form == RLX_B_PACKED || rlx_g_gemv(a, l) || rlx_g_gemm_thin(a, l) ||
 	    rlx_g_gemm_groups(a, l))
 		return;

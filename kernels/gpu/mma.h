@@ -246,6 +246,24 @@ template <class T> static DEV inline uint32_t pack_halves(float low, float high)
 #endif
 }
 
+/* Two numbers as fp8 in the lower half of a word; what is beyond becomes the largest. */
+template <bool E5> static DEV inline uint32_t pack_f8(float low, float high)
+{
+#if defined(RLX_EMU) || RLX_ARCH < 89
+	if constexpr (E5)
+		return f32_to_e5m2(low, true).u | (uint32_t)f32_to_e5m2(high, true).u << 8;
+	return f32_to_e4m3(low, true).u | (uint32_t)f32_to_e4m3(high, true).u << 8;
+#else
+	uint16_t u;
+
+	if constexpr (E5)
+		asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(u) : "f"(high), "f"(low));
+	else
+		asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(u) : "f"(high), "f"(low));
+	return u;
+#endif
+}
+
 /* Word @word of row @row along k, where element (row, k) lies at s[k * ld + row] if
  * @trans, else at s[row * ld + k], whose rows start at 16 bytes. */
 template <class T>

@@ -2,7 +2,7 @@
 /*
  * Hopper's way with tiles: barriers in shared memory that count threads and bytes,
  * tiles that a copy engine brings there by a map, and products of a group of four
- * waves (128 threads), d[64][N] += a[64][16] b[16][N], that read both from there.
+ * waves (128 threads), d[64][N] += a[64][16] b[16][N] (of fp8 32), that read both from there.
  *
  * Tiles lie in rows of 128 bytes, whose 16-byte parts the engine has changed about
  * (the map's swizzle); they start at multiples of 1024 bytes.
@@ -110,7 +110,16 @@ static DEV inline tile_at tile_plus(tile_at t, int bytes)
 template <int N, bool BF, bool TA, bool TB>
 static DEV inline void group_mma(float *d, tile_at a, tile_at b, bool more)
 {
-	struct emu_group_op op = { d, a.p, b.p, b.across, b.row, N, BF, TA, TB, more, {} };
+	struct emu_group_op op = { d, a.p, b.p, b.across, b.row, N, BF, TA, TB, more, 0, {} };
+
+	emu_group_mma(&op);
+}
+
+template <int N, bool A5, bool B5>
+static DEV inline void group_mma_f8(float *d, tile_at a, tile_at b, bool more)
+{
+	struct emu_group_op op = { d, a.p, b.p, b.across, b.row, N, 0, false, false, more,
+				   1 | A5 << 1 | B5 << 2, {} };
 
 	emu_group_mma(&op);
 }
@@ -118,7 +127,7 @@ static DEV inline void group_mma(float *d, tile_at a, tile_at b, bool more)
 template <int N, bool BF>
 static DEV inline void group_mma_lanes(float *d, const uint32_t *a, tile_at b)
 {
-	struct emu_group_op op = { d, 0, b.p, b.across, b.row, N, BF, false, true, true, {} };
+	struct emu_group_op op = { d, 0, b.p, b.across, b.row, N, BF, false, true, true, 0, {} };
 
 	for (int i = 0; i < 4; i++)	/* of this lane's rows: four lanes have a part */
 		for (int l = 0; l < 4; l++) {
@@ -367,6 +376,38 @@ static DEV inline void group_mma(float *d, tile_at a, tile_at b, bool more)
 	if constexpr (N == 256)
 		WGMMA_BOTH("256", WGMMA_R128, "128", "129", "130", "131", "132", WGMMA_O32(0),
 			   WGMMA_O32(32), WGMMA_O32(64), WGMMA_O32(96));
+}
+
+#define WGMMA_F8(N, KIND, R, A, B, C, ...)				\
+	asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" C ", 0;\n"	\
+		     "wgmma.mma_async.sync.aligned.m64n" N "k32.f32." KIND \
+		     " {" R "}, %" A ", %" B ", p, 1, 1;\n}"		\
+		     : __VA_ARGS__ : "l"(a), "l"(b), "r"((int)more))
+#define WGMMA_F8_ONE(KIND, N, ...)	WGMMA_F8(N, KIND, __VA_ARGS__)
+#define WGMMA_F8_ALL(...)						\
+	do {								\
+		if constexpr (A5 && B5)					\
+			WGMMA_F8_ONE("e5m2.e5m2", __VA_ARGS__);		\
+		else if constexpr (A5)					\
+			WGMMA_F8_ONE("e5m2.e4m3", __VA_ARGS__);		\
+		else if constexpr (B5)					\
+			WGMMA_F8_ONE("e4m3.e5m2", __VA_ARGS__);		\
+		else							\
+			WGMMA_F8_ONE("e4m3.e4m3", __VA_ARGS__);		\
+	} while (0)
+
+/* Of fp8, e5m2 where A5, B5, else e4m3; k runs along the rows of both tiles. */
+template <int N, bool A5, bool B5>
+static DEV inline void group_mma_f8(float *d, tile_at a, tile_at b, bool more)
+{
+	static_assert(N == 64 || N == 128 || N == 192, "no such product");
+	if constexpr (N == 64)
+		WGMMA_F8_ALL("64", WGMMA_R32, "32", "33", "34", WGMMA_O32(0));
+	if constexpr (N == 128)
+		WGMMA_F8_ALL("128", WGMMA_R64, "64", "65", "66", WGMMA_O32(0), WGMMA_O32(32));
+	if constexpr (N == 192)
+		WGMMA_F8_ALL("192", WGMMA_R96, "96", "97", "98", WGMMA_O32(0), WGMMA_O32(32),
+			     WGMMA_O32(64));
 }
 
 #define WGMMA_LANES(N, KIND, R, A, B, ...)				\

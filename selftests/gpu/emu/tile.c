@@ -6,6 +6,7 @@
  */
 #include "emu.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "emu_device.h"
@@ -107,8 +108,8 @@ void emu_tile_copy(void *to, const void *map, const int *at)
 }
 
 /* Element (@row, @k) of a tile, whose depth runs @down the rows or along them. */
-static float half_at(const struct emu_group_op *op, const unsigned char *tile, int row, int k,
-		     bool down)
+static uint16_t half_at(const struct emu_group_op *op, const unsigned char *tile, int row, int k,
+			bool down)
 {
 	int across = op->row / 2;	/* halves of a block's row */
 	size_t at = down ? (size_t)(row / across) * (size_t)op->across +
@@ -117,27 +118,47 @@ static float half_at(const struct emu_group_op *op, const unsigned char *tile, i
 	uint16_t u;
 
 	memcpy(&u, swizzled((unsigned char *)(uintptr_t)tile + at, op->row), 2);
-	return emu_from_half(u, op->bf);
+	return u;
+}
+
+static float from_f8(uint8_t v, bool e5m2)
+{
+	int e = v >> 3 & 15, m = v & 7;
+	float x = e ? ldexpf((float)(8 + m), e - 10) : ldexpf((float)m, -9);
+
+	if (e5m2)
+		return emu_from_half((uint16_t)(v << 8), false);
+	x = (v & 0x7f) == 0x7f ? NAN : x;
+	return v & 0x80 ? -x : x;
+}
+
+/* What is in the place of a half of a, or of b: two numbers or one and 0. */
+static void numbers(const struct emu_group_op *op, uint16_t u, bool is_b, float to[2])
+{
+	bool e5m2 = op->f8 & (is_b ? 4 : 2);
+
+	to[0] = op->f8 ? from_f8((uint8_t)u, e5m2) : emu_from_half(u, op->bf);
+	to[1] = op->f8 ? from_f8((uint8_t)(u >> 8), e5m2) : 0;
 }
 
 /* The part of the product that thread @t of the group holds. */
 void emu_group_part(const struct emu_group_op *op, int t)
 {
-	float a[2][16], b[16];
+	float a[2][32], b[32];
 
 	for (int h = 0; h < 2; h++)
 		for (int k = 0; k < 16; k++)
-			a[h][k] = op->a ? half_at(op, op->a, t / 32 * 16 + t % 32 / 4 + h * 8, k,
-						  op->ta) :
-				  emu_from_half(op->lanes[h][k], op->bf);
+			numbers(op, op->a ? half_at(op, op->a, t / 32 * 16 + t % 32 / 4 + h * 8, k,
+						    op->ta) : op->lanes[h][k], false, a[h] + 2 * k);
 	for (int i = 0; i < op->n / 2; i += 4)
 		for (int c = 0; c < 2; c++) {
 			for (int k = 0; k < 16; k++)
-				b[k] = half_at(op, op->b, i / 4 * 8 + t % 4 * 2 + c, k, op->tb);
+				numbers(op, half_at(op, op->b, i / 4 * 8 + t % 4 * 2 + c, k, op->tb),
+					true, b + 2 * k);
 			for (int h = 0; h < 2; h++) {
 				float sum = op->more ? op->d[i + 2 * h + c] : 0;
 
-				for (int k = 0; k < 16; k++)
+				for (int k = 0; k < 32; k += op->f8 ? 1 : 2)
 					sum += a[h][k] * b[k];
 				op->d[i + 2 * h + c] = sum;
 			}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* Launches of products with weights in fp8; a part of kernels/gpu/launch.h. */
+#ifndef RLX_G_LAUNCH_F8_H
+#define RLX_G_LAUNCH_F8_H
+
+#include "kernels/cast.h"
+#include "kernels/gemm_f8.h"
+#include "kernels/gpu/launch.h"
+
+/* Columns and threads of a block, stages of a wave. */
+struct rlx_g_f8_shape {
+	uint32_t	cols, threads, stages;
+};
+
+static inline uint32_t rlx_g_f8_shared(const struct rlx_g_f8_shape *s)
+{
+	uint32_t ring = s->stages * s->cols * 64, sums = 16 * (s->cols + 32) * 4;
+
+	return s->threads / 32 * (ring > sums ? ring : sums);
+}
+
+/*
+ * Blocks for all multiprocessors; by rows, lines that memory likes. Rows beyond 16 are more
+ * blocks of the same columns.
+ */
+static inline struct rlx_g_f8_shape rlx_g_f8_shape(const struct rlx_k_gemm *g,
+						   uint32_t processors, uint32_t most)
+{
+	int64_t all = rlx_g_ceil((int64_t)g->n, 8) * rlx_g_ceil((int64_t)g->m, 16);
+	int64_t each = rlx_g_ceil(all, processors);	/* columns by 8 */
+	int64_t blocks = each > 16 ? rlx_g_ceil(each, 8) : each > 8 ? 2 : 1;
+	struct rlx_g_f8_shape s = { 8 * (uint32_t)rlx_g_ceil(each, blocks), 256, 3 };
+
+	if (g->b_form == RLX_B_ROWS)
+		s.cols = each <= 4 ? 32 : each <= 8 ? 64 : 128;
+	if (each <= 8)
+		s.threads = 512;
+	while (s.stages > 2 && rlx_g_f8_shared(&s) > most)
+		s.stages--;
+	while (s.threads > 128 && rlx_g_f8_shared(&s) > most)
+		s.threads /= 2;
+	return s;
+}
+
+static inline void rlx_g_gemm_f8_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm_f8 *a = (const struct rlx_k_gemm_f8 *)args;
+	const struct rlx_k_gemm *g = &a->g;
+	bool rows = g->b_form == RLX_B_ROWS;
+	struct rlx_g_f8_shape s;
+
+	if (g->m > RLX_K_GEMM_F8_ROWS || g->b_form == RLX_B_PACKED || g->trans_a ||
+	    g->a_num == RLX_NUM_F32 || g->lda % 8 || g->ldb % 16 || !g->k || g->k > 1 << 30 ||
+	    g->n > 1 << 30 || (rows ? g->n % 16 || g->k % 8 : g->k % 16) ||
+	    rlx_k_gemm_batches(g) != 1)
+		return;
+	s = rlx_g_f8_shape(g, l->processors, l->most_shared);
+	if (rlx_g_f8_shared(&s) > l->most_shared)
+		return;
+	rlx_g_line(l, rlx_g_ceil((int64_t)g->n, s.cols) * rlx_g_ceil((int64_t)g->m, 16),
+		   s.threads);
+	l->shared = rlx_g_f8_shared(&s);
+	l->key[0] = (int32_t)(g->a_num | (unsigned)g->c_num << 2);
+	l->key[1] = (int32_t)s.cols;
+	l->key[2] = (int32_t)s.threads;
+	l->key[3] = (int32_t)(s.stages | (g->m > 8 ? RLX_GEMM_F8_BOTH : 0) |
+			      (g->b_fixed ? RLX_GEMM_F8_FIXED : 0) |
+			      (rows ? RLX_GEMM_F8_BY_ROWS : 0) |
+			      (a->e5m2 ? RLX_GEMM_F8_E5M2 : 0));
+}
+
+/*
+ * Both operands in fp8, by groups of waves: to the copy engine two are one of halves. Sums
+ * are kept twice, and so of fewer columns.
+ */
+static inline void rlx_g_gemm_f8_groups_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	size_t odd = a->lda | a->ldb | a->k | a->a_step[0] | a->a_step[1] | a->b_step[0] |
+		     a->b_step[1];
+	struct rlx_k_gemm h = *a;
+	bool out = a->c_num >= RLX_NUM_F8E4M3;
+
+	h.a_num = h.b_num = RLX_NUM_BF16;
+	h.k /= 2;
+	h.lda /= 2;
+	h.ldb /= 2;
+	for (int i = 0; i < 2; i++) {
+		h.a_step[i] /= 2;
+		h.b_step[i] /= 2;
+	}
+	if (l->arch != 90 || odd % 16 || a->trans_a || a->b_form != RLX_B_COLS ||
+	    a->a_num < RLX_NUM_F8E4M3 || a->b_num < RLX_NUM_F8E4M3 ||
+	    (out && (a->residual || a->c_num != a->a_num || a->c_num != a->b_num)) ||
+	    !rlx_g_gemm_mapped(&h))
+		return;
+	rlx_g_gemm_by(&h, rlx_g_gemm_tile(&h, l->processors, 192), l);
+	l->key[0] = (int32_t)(GEMM_F8 | GEMM_F8 << 2 | (out ? GEMM_F8 : (int)a->c_num) << 4 |
+			      (a->scales ? GEMM_BY_SCALE : 0) |
+			      (a->a_num == RLX_NUM_F8E5M2 ? GEMM_A_E5M2 : 0) |
+			      (a->b_num == RLX_NUM_F8E5M2 ? GEMM_B_E5M2 : 0));
+}
+
+/* Halves of fp8, or fp8 of f32. */
+static inline void rlx_g_widen_f8_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_cast *a = (const struct rlx_k_cast *)args;
+
+	rlx_g_each(l, rlx_g_ceil(a->n, 16));
+	l->key[0] = a->dst_type == RLX_K_F16 ? RLX_NUM_F16 : RLX_NUM_BF16;
+	l->key[3] = RLX_GEMM_F8_WIDEN | (a->src_type == RLX_K_F32 ? RLX_GEMM_F8_NARROW : 0) |
+		    (a->src_type == RLX_K_F8E5M2 || a->dst_type == RLX_K_F8E5M2 ?
+		     RLX_GEMM_F8_E5M2 : 0);
+}
+
+static inline void rlx_g_turn_f8_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_turn *a = (const struct rlx_k_turn *)args;
+
+	if (a->rows % 16 || a->cols % 16)
+		return;
+	rlx_g_line(l, a->batch * rlx_g_ceil(a->rows, 64) * rlx_g_ceil(a->cols, 64), 256);
+	l->key[0] = RLX_NUM_BF16;
+	l->key[3] = RLX_GEMM_F8_WIDEN | RLX_GEMM_F8_TURN;
+}
+
+#endif
