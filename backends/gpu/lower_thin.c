@@ -177,9 +177,20 @@ static struct rlx_g_launch with_heads(const struct rlx_g_launch *l,
 	return with;
 }
 
+/* Does the step read value @v, which it multiplies, by another input too? */
+static bool reads_again(const struct rlx_lower *lo, uint32_t v)
+{
+	uint32_t i;
+
+	for (i = 1; i < lo->st->n_in; i++)
+		if (lo->st->in[i] && gpu_overlaps(lo, lo->st->in[i], v))
+			return true;
+	return false;
+}
+
 /*
- * The last step attended, and this one alone multiplies what came out, as it lies: then
- * @l becomes a launch of both.
+ * The last step attended, and this one alone multiplies what came out, as it lies, and
+ * does no more with it, as it is written nowhere: then @l becomes a launch of both.
  */
 static bool may_attend(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 		       struct rlx_g_launch *l)
@@ -196,7 +207,7 @@ static bool may_attend(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 		return false;
 	x = lo->st->in[0];
 	y = lo->st[-1].out[0];
-	if (val[x].root != y || !gpu_dies_at(lo, y, lo->st) ||
+	if (val[x].root != y || !gpu_dies_at(lo, y, lo->st) || reads_again(lo, y) ||
 	    val[x].place.offset != val[y].place.offset ||
 	    rlx_plan_bytes(lo->plan, x) != rlx_plan_bytes(lo->plan, y))
 		return false;

@@ -449,4 +449,38 @@ TEST(norm_and_cast)
 			check_cast(&forms[i], kind);
 }
 
+/* What attention gives is added to its product by weights: then it has to be somewhere. */
+TEST(attention_that_is_added_too)
+{
+	static const char *const in[] = { "q", "k", "v" };
+	enum { KEYS = 16, HEADS = 4, ALL = KEYS * 64 };
+	uint64_t seed = rlx_test_seed(), weights = rlx_test_rand(&seed), same;
+	struct rlx_session *s[2];
+	int i, k, j;
+
+	for (i = 0; i < 2; i++) {
+		struct rlx_type t = rlx_type(RLX_F32, 1, KEYS, 64);
+		struct rlx_graph *g = rlx_graph_new("added");
+		rlx_value v[3], y;
+
+		for (k = 0; k < 3; k++)
+			v[k] = rlx_input(g, in[k], t);
+		y = rlx_emit(g, attention, .q = v[0], .k = v[1], .v = v[2], .heads = HEADS);
+		same = weights;
+		rlx_output(g, "y", product(g, y, 64, y, &same));
+		s[i] = session_of(g, i ? "ref" : op_case_gpu(),
+				  i ? RLX_PRECISION_AS_WRITTEN : RLX_PRECISION_MIXED_F16);
+	}
+	for (k = 0; k < 3; k++)
+		for (j = 0; j < ALL; j++)
+			((float *)buf(s[0], RLX_IO_INPUT, in[k]))[j] =
+				((float *)buf(s[1], RLX_IO_INPUT, in[k]))[j] =
+				(float)rlx_test_uniform(&seed, -2, 2);
+	for (i = 0; i < 2; i++)
+		CHECKF(!rlx_session_run(s[i]), "%s", rlx_session_error(s[i])->text);
+	compare(s[0], s[1], "y", ALL);
+	for (i = 0; i < 2; i++)
+		rlx_session_free(s[i]);
+}
+
 TEST_MAIN()
