@@ -408,6 +408,33 @@ TEST(graphs_replay)
 	CHECK_EQ(got[1], 71);
 }
 
+/* What another stream was given in a capture must be waited for before that ends. */
+TEST(captures_are_joined)
+{
+	void *fn = compiled(STEP), *s[2], *event, *graph;
+	int *d = dev_new(8);
+
+	for (int i = 0; i < 2; i++)
+		CHECK_CU(CU(cuStreamCreate, void **, unsigned int)(&s[i], 1));
+	CHECK_CU(CU(cuEventCreate, void **, unsigned int)(&event, 2));
+	for (int joined = 0; joined < 2; joined++) {
+		CHECK_CU(CU(cuStreamBeginCapture_v2, void *, int)(s[0], 1));
+		CHECK_CU(CU(cuEventRecord, void *, void *)(event, s[0]));
+		CHECK_CU(CU(cuStreamWaitEvent, void *, void *, unsigned int)(s[1], event, 0));
+		CHECK_CU(launch_on(fn, (struct bug){ d, 1 }, 0, s[0]));
+		CHECK_CU(launch_on(fn, (struct bug){ d + 1, 1 }, 0, s[1]));
+		if (joined) {
+			CHECK_CU(CU(cuEventRecord, void *, void *)(event, s[1]));
+			CHECK_CU(CU(cuStreamWaitEvent, void *, void *, unsigned int)(s[0],
+											event, 0));
+		}
+		CHECK_EQ(CU(cuStreamEndCapture, void *, void **)(s[0], &graph),
+			 joined ? 0 : 904);
+		CHECK(joined ? graph != NULL : !graph);
+	}
+	CHECK_CU(CU(cuGraphDestroy, void *)(graph));
+}
+
 TEST(options_and_images)
 {
 	const struct rlx_gpu_rtc *rtc;
