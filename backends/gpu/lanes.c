@@ -111,6 +111,9 @@ static void find_needs(const struct gpu_lanes *n, uint32_t first, uint32_t i,
 
 /* ---- what they take ---- */
 
+/* Bytes of shared memory of which a multiprocessor has twice as many. */
+enum { HALF_SHARED = 100 << 10 };
+
 static double flops_of(const struct gpu_lanes *n, const struct rlx_plan_step *st, double *bytes)
 {
 	const struct rlx_plan *p = n->c->base.plan;
@@ -159,7 +162,8 @@ static void estimate(struct gpu_lanes *n, uint32_t i)
 	if (flops / (share * (halves ? 250e6 : 25e6)) > us)
 		us = flops / (share * (halves ? 250e6 : 25e6));
 	t->us = (least_us + us) * (l->passes ? l->passes : 1);
-	t->share = share;
+	/* where two blocks fit, a second launch fills what the first one waits for */
+	t->share = l->shared > HALF_SHARED ? share : share / 2;
 }
 
 /* ---- which lane ---- */
