@@ -14,6 +14,7 @@
  * @cos, @sin:	positions x dim / 2, or NULL: nothing is turned
  * @out:	[batch, heads * dim]
  * @type:	of cache, x and out: bf16 or f16
+ * @settled:	no launch ahead writes to the cache, cos or sin
  * @pairs:	element 2i turns with 2i + 1, else i with i + dim / 2
  */
 struct rlx_k_cached {
@@ -24,7 +25,7 @@ struct rlx_k_cached {
 	int64_t		batch, heads, kv_heads, dim, rows, positions;
 	float		scale;
 	uint8_t		type, table_type, pos_type;
-	bool		pairs;
+	bool		pairs, settled;
 };
 
 /* Heads that share keys, and widths, of which there is a kernel. */

@@ -152,6 +152,7 @@ struct gpu_exec {
 	struct gpu_slot		*slot;
 	struct gpu_part		*part;
 	uint32_t		 n_part;
+	bool			 capturing;	/* a graph: launches may begin early */
 	struct gpu_range	*work_range;	/* of exec->work, to copy faster */
 	bool			 mapped;	/* maps of what stays where it is */
 	uint64_t		 captured_skip;	/* hash of exec->skip when captured */

@@ -17,7 +17,11 @@ static struct gpu_device *device_of(const struct gpu_exec *x)
 	return gpu_device_of(x->base.code);
 }
 
-/* @s: on this stream; @may_early: it may begin before the one ahead there has ended */
+/*
+ * @s: on this stream; @may_early: it may begin before the one ahead there has ended. In a
+ * graph it may then read what no launch of the graph writes: the first one begins when all
+ * before the graph is done.
+ */
 static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **args, void *s,
 		      bool may_early)
 {
@@ -30,7 +34,7 @@ static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **ar
 		.shared = l->shared, .stream = s, .attr = &early, .n_attr = 1,
 	};
 
-	if (may_early && early.id && d->attr[GPU_ATTR_MAJOR] >= GPU_EARLY_MAJOR &&
+	if (may_early && x->capturing && early.id && d->attr[GPU_ATTR_MAJOR] >= GPU_EARLY_MAJOR &&
 	    !atomic_load_explicit(&d->in_order, memory_order_relaxed))
 		return d->api->launch_ex(&ex, call->fn, args, NULL);
 	return d->api->launch(call->fn, l->grid[0], l->grid[1], l->grid[2], l->block[0],
@@ -247,7 +251,9 @@ static enum rlx_status capture(struct gpu_exec *x, const struct gpu_part *p, voi
 			       x->base.err);
 	if (st)
 		goto out_free;
+	x->capturing = true;
 	st = p->n_lane > 1 ? launch_lanes(x, &n) : launch_part(x, p);
+	x->capturing = false;
 	end = gpu_check(d, api->capture_end(x->stream, &graph), "capturing", x->base.err);
 	st = st ? st : end;
 	if (!st)

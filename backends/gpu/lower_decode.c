@@ -112,6 +112,7 @@ enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)
 	const struct rlx_op_cached_attention *c = lo->args;
 	const struct rlx_type *cache = lower_in(lo, 0), *x = lower_in(lo, 1);
 	const struct rlx_type *cos = lower_in(lo, 3), *sin = lower_in(lo, 4);
+	bool alone = lo->plan->val[lo->st->in[0]].place.kind == RLX_PLACE_INPUT;
 	enum rlx_status st;
 	struct rlx_k_cached *a;
 
@@ -120,6 +121,7 @@ enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)
 	    (cos && cos->dtype != sin->dtype))
 		return lower_no(lo, "the GPU kernel does not take this form");
 	if (!gpu_in_place(lo)) {
+		alone = false;
 		st = rlx_lower_copy(lo);
 		if (st)
 			return st;
@@ -131,6 +133,7 @@ enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)
 	a->dim = cache->dim[4];
 	a->heads = c->heads;
 	a->scale = c->scale != 0 ? c->scale : 1 / __builtin_sqrtf((float)a->dim);
+	a->settled = alone && (!cos || (gpu_is_fixed(lo, 3) && gpu_is_fixed(lo, 4)));
 	a->pairs = c->style == RLX_ROPE_GPTJ;
 	a->type = (uint8_t)x->dtype;
 	a->pos_type = (uint8_t)lower_in(lo, 2)->dtype;

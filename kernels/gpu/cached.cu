@@ -26,6 +26,10 @@ enum {
 	STEP = RLX_WAVE / LANES * WAVES,	/* rows at a time */
 	AHEAD = 4,			/* rows of each lane at once */
 	EACH = DIM + 2,			/* floats of a head's part in scratch */
+	PAIRS = (SHARE + 1) * (DIM / 2), TURNS = (PAIRS + THREADS - 1) / THREADS,
+	ROUND = AHEAD * STEP,		/* rows of all waves at once */
+	/* rows that 24 KiB hold: beside a product's block there is room for no more */
+	STAGED = 24576 / (4 * DIM) / ROUND * ROUND,
 };
 
 /* V elements as words. */
@@ -69,52 +73,80 @@ struct places {
 	}
 };
 
-/* Element @d of the head at @x, turned by the angles of row @pos. */
-static DEV inline float turned(const struct rlx_k_cached &a, const places &at, const mem *x,
-			       int d, int64_t pos)
-{
-	int other = a.pairs ? d ^ 1 : d < DIM / 2 ? d + DIM / 2 : d - DIM / 2;
-	int i = a.pairs ? d / 2 : d % (DIM / 2);
-	bool second = a.pairs ? d & 1 : d >= DIM / 2;
-	float u = elem::get(x[d]), v = elem::get(x[other]), c, s;
-
-	if (!at.cos)
-		return u;
-	c = load_float(at.cos, pos * (DIM / 2) + i, a.table_type);
-	s = load_float(at.sin, pos * (DIM / 2) + i, a.table_type);
-	return second ? u * c + v * s : u * c - v * s;
-}
-
 /* What the block shares: the queries, the new row, and sums of its waves. */
 struct room {
 	float	q[SHARE][DIM];
 	pack	k[NEED], v[NEED];	/* elements of mem, for who writes them */
 	float	acc[WAVES][SHARE][DIM], max[WAVES][SHARE], sum[WAVES][SHARE];
+	pack	rows[2][STAGED ? STAGED * NEED : 1];	/* keys, values: the first ones */
 	bool	last;
 };
 
-static DEV inline void prepare(const struct rlx_k_cached &a, const places &at, struct room &m,
-			       int64_t b, int64_t h, int64_t pos)
-{
-	const mem *x = at.x + b * (a.heads + 2 * a.kv_heads) * DIM;
-	const mem *k = x + (a.heads + h) * DIM, *v = k + a.kv_heads * DIM;
+/*
+ * What a thread has of the heads that are turned, the queries' and the key's: of head
+ * i / (DIM / 2) elements that turn together, for i of threadIdx.x and every THREADS on.
+ */
+struct turned {
+	float	c[TURNS], s[TURNS], u[TURNS], v[TURNS];
 
-	x += h * SHARE * DIM;
-	/* the new key is one more head that is turned */
-#pragma unroll 1
-	for (int i = (int)threadIdx.x; i < (SHARE + 1) * DIM; i += THREADS) {
-		int g = i / DIM, d = i % DIM;
-		float y = turned(a, at, g < SHARE ? x + g * DIM : k, d, pos);
-
-		if (g < SHARE)
-			m.q[g][d] = a.scale * y;
-		else
-			((mem *)m.k)[d] = elem::put(y);
+	DEV int first(const struct rlx_k_cached &a, int i) const
+	{
+		return i % (DIM / 2) * (a.pairs ? 2 : 1);
 	}
-	for (int i = (int)threadIdx.x; i < NEED; i += THREADS)
-		m.v[i] = ((const pack *)v)[i];
-	__syncthreads();
-}
+
+	DEV int second(const struct rlx_k_cached &a, int i) const
+	{
+		return first(a, i) + (a.pairs ? 1 : DIM / 2);
+	}
+
+	DEV void angles(const struct rlx_k_cached &a, const places &at, int64_t pos, bool there)
+	{
+#pragma unroll
+		for (int k = 0; k < TURNS; k++) {
+			int i = (int)threadIdx.x + k * THREADS;
+			int64_t at_i = pos * (DIM / 2) + i % (DIM / 2);
+
+			c[k] = 1;
+			s[k] = 0;
+			if (at.cos && there) {
+				c[k] = load_float(at.cos, at_i, a.table_type);
+				s[k] = load_float(at.sin, at_i, a.table_type);
+			}
+		}
+	}
+
+	/* @x: the first query of the block's, @key: the new one */
+	DEV void load(const struct rlx_k_cached &a, const mem *x, const mem *key)
+	{
+#pragma unroll
+		for (int k = 0; k < TURNS; k++) {
+			int i = (int)threadIdx.x + k * THREADS, g = i / (DIM / 2);
+			const mem *p = g < SHARE ? x + g * DIM : key;
+
+			if (i < PAIRS) {
+				u[k] = elem::get(p[first(a, i)]);
+				v[k] = elem::get(p[second(a, i)]);
+			}
+		}
+	}
+
+	DEV void store(const struct rlx_k_cached &a, struct room &m) const
+	{
+#pragma unroll
+		for (int k = 0; k < TURNS; k++) {
+			int i = (int)threadIdx.x + k * THREADS, g = i / (DIM / 2);
+			float x = u[k] * c[k] - v[k] * s[k], y = v[k] * c[k] + u[k] * s[k];
+
+			if (g < SHARE) {
+				m.q[g][first(a, i)] = a.scale * x;
+				m.q[g][second(a, i)] = a.scale * y;
+			} else if (i < PAIRS) {
+				((mem *)m.k)[first(a, i)] = elem::put(x);
+				((mem *)m.k)[second(a, i)] = elem::put(y);
+			}
+		}
+	}
+};
 
 /* Rows of the cache that a lane looks at, STEP apart; the new one is not among them. */
 struct rows {
@@ -127,8 +159,8 @@ struct rows {
 	{
 #pragma unroll
 		for (int i = 0; i < AHEAD; i++) {
-			load_words(k[i].w, keys + i * STEP * stride, i * STEP < left);
-			load_words(v[i].w, values + i * STEP * stride, i * STEP < left);
+			load_words_any(k[i].w, keys + i * STEP * stride, i * STEP < left);
+			load_words_any(v[i].w, values + i * STEP * stride, i * STEP < left);
 		}
 	}
 
@@ -209,44 +241,64 @@ static DEV inline void gather(struct room &m, struct sums *s, int h, int wave)
 	}
 }
 
-/* A column of N parts of a head, which lie @step floats from part to part. */
-template <int N, class P>
-static DEV inline void merge(P max, P sum, P acc, int64_t step, int64_t acc_step, float *out)
-{
-	float top = -INFINITY, m[N], n[N], v[N];
+/*
+ * Two columns of N parts of a head, which lie @step floats from part to part: the largest
+ * score, the sum of weights, and sums by weight. Volatile: read from memory, not from
+ * what this processor saw there before.
+ */
+struct merged {
+	float	max, sum, acc[2];
 
-	out[1] = out[2] = 0;
-#pragma unroll
-	for (int i = 0; i < N; i++) {
-		m[i] = max[i * step];
-		n[i] = sum[i * step];
-		v[i] = acc[i * acc_step];
-	}
-#pragma unroll
-	for (int i = 0; i < N; i++)
-		top = op_max::of(top, m[i]);
-#pragma unroll
-	for (int i = 0; i < N; i++) {
-		float by = m[i] == -INFINITY ? 0 : fast_exp(m[i] - top);
+	template <int N> DEV void take(const float *max_at, const float *sum_at,
+				       const float *acc_at, int step, int acc_step)
+	{
+		float m[N], n[N], v[N][2];
+		uint64_t u;
 
-		out[1] += by * n[i];
-		out[2] += by * v[i];
+#pragma unroll
+		for (int i = 0; i < N; i++) {
+			m[i] = ((const volatile float *)max_at)[i * step];
+			n[i] = ((const volatile float *)sum_at)[i * step];
+			u = *(const volatile uint64_t *)(acc_at + i * acc_step);
+			v[i][0] = bits_f32((uint32_t)u);
+			v[i][1] = bits_f32((uint32_t)(u >> 32));
+		}
+		max = -INFINITY;
+		sum = acc[0] = acc[1] = 0;
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			max = op_max::of(max, m[i]);
+#pragma unroll
+		for (int i = 0; i < N; i++) {
+			float by = m[i] == -INFINITY ? 0 : fast_exp(m[i] - max);
+
+			sum += by * n[i];
+			acc[0] += by * v[i][0];
+			acc[1] += by * v[i][1];
+		}
 	}
-	out[0] = top;
-}
+
+	DEV void store(mem *out) const
+	{
+		float by = sum != 0 ? fast_reciprocal(sum) : 0;
+
+		out[0] = elem::put(acc[0] * by);
+		out[1] = elem::put(acc[1] * by);
+	}
+};
 
 /* Is this the last of the PARTS blocks to come here? What they wrote can be seen then. */
 static DEV inline bool is_last(const struct rlx_g_env &env, struct room &m, int64_t pair)
 {
-	memory_fence();
 	__syncthreads();
 	if (threadIdx.x == 0) {
+		memory_fence();
 		m.last = atomic_add(env.zeros + pair, 1) == PARTS - 1;
+		memory_fence();
 		if (m.last)
 			env.zeros[pair] = 0;
 	}
 	__syncthreads();
-	memory_fence();
 	return m.last;
 }
 
@@ -254,46 +306,36 @@ static DEV inline bool is_last(const struct rlx_g_env &env, struct room &m, int6
 static DEV inline void finish(const places &at, const struct rlx_g_env &env, struct room &m,
 			      int64_t pair, int part)
 {
-	/* volatile: read from memory, not from what this processor saw there before */
-	volatile float *scratch = (float *)env.scratch + pair * PARTS * SHARE * EACH;
-	volatile float *mine = scratch + part * SHARE * EACH;
+	float *scratch = (float *)env.scratch + pair * PARTS * SHARE * EACH;
+	float *mine = scratch + part * SHARE * EACH;
 	mem *out = at.out + pair * SHARE * DIM;
-	float r[3];
+	struct merged r;
 
 #pragma unroll 1
-	for (int i = (int)threadIdx.x; i < SHARE * DIM; i += THREADS) {
+	for (int i = (int)threadIdx.x * 2; i < SHARE * DIM; i += THREADS * 2) {
 		int g = i / DIM, d = i % DIM;
 
-		merge<WAVES>(&m.max[0][g], &m.sum[0][g], &m.acc[0][g][d], SHARE, SHARE * DIM, r);
+		r.take<WAVES>(&m.max[0][g], &m.sum[0][g], &m.acc[0][g][d], SHARE, SHARE * DIM);
 		if (PARTS == 1) {
-			out[i] = elem::put(r[1] != 0 ? r[2] / r[1] : 0);
+			r.store(out + i);
 			continue;
 		}
-		mine[g * EACH + 2 + d] = r[2];
+		mine[g * EACH + 2 + d] = r.acc[0];
+		mine[g * EACH + 3 + d] = r.acc[1];
 		if (d == 0) {
-			mine[g * EACH] = r[0];
-			mine[g * EACH + 1] = r[1];
+			mine[g * EACH] = r.max;
+			mine[g * EACH + 1] = r.sum;
 		}
 	}
 	if (PARTS == 1 || !is_last(env, m, pair))
 		return;
 #pragma unroll 1
-	for (int i = (int)threadIdx.x; i < SHARE * DIM; i += THREADS) {
-		volatile float *from = scratch + i / DIM * EACH;
+	for (int i = (int)threadIdx.x * 2; i < SHARE * DIM; i += THREADS * 2) {
+		const float *from = scratch + i / DIM * EACH;
 
-		merge<PARTS>(from, from + 1, from + 2 + i % DIM, SHARE * EACH, SHARE * EACH, r);
-		out[i] = elem::put(r[1] != 0 ? r[2] / r[1] : 0);
+		r.take<PARTS>(from, from + 1, from + 2 + i % DIM, SHARE * EACH, SHARE * EACH);
+		r.store(out + i);
 	}
-}
-
-/* Which rows of the cache a part has, if the new one is @pos. */
-struct share { int64_t lo, hi; };
-
-static DEV inline struct share share_of(int64_t pos, int part)
-{
-	int64_t each = pos / PARTS + 1, lo = part * each;
-
-	return { lo, lo + each };
 }
 
 /* The new row, which shared memory has; the first lanes of one wave take it. */
@@ -310,71 +352,159 @@ static DEV inline void take_new(const struct room &m, const float *q, struct sum
 		s->join(score, 1, y);
 }
 
+/* What a block has to do: a part of the rows of one (batch row, key head). */
+struct job {
+	const struct rlx_k_cached &a;
+	const places	at;
+	int		pair, part, b, n;	/* n: rows of the cache beside the new one */
+	int64_t		stride, pos, lo;	/* lo: the first of these rows */
+	mem		*keys, *values;
+	const mem	*x, *key, *value;	/* of the new row: the first query, key, value */
+	bool		ok, last;		/* last: the part has the new row */
+
+	DEV job(const struct rlx_k_cached &args, const struct rlx_g_env &env)
+		: a(args), at(args, env)
+	{
+		int64_t wide = a.heads + 2 * a.kv_heads;
+		int h;
+
+		pair = (int)blockIdx.x / PARTS;
+		part = (int)(blockIdx.x % PARTS);
+		b = pair / (int)a.kv_heads;
+		h = pair % (int)a.kv_heads;
+		stride = a.kv_heads * DIM;
+		keys = at.cache + (b * a.rows * a.kv_heads + h) * DIM;
+		values = keys + a.batch * a.rows * stride;
+		x = at.x + (b * wide + h * SHARE) * DIM;
+		key = at.x + (b * wide + a.heads + h) * DIM;
+		value = key + stride;
+	}
+
+	/* The new row is to be row @p. */
+	DEV void look(int64_t p)
+	{
+		int64_t each, hi;
+
+		pos = p;
+		ok = pos >= 0 && pos < a.rows && (!at.cos || pos < a.positions);
+		each = ok ? pos / PARTS + 1 : 0;
+		lo = part * each;
+		hi = lo + each;
+		last = lo <= pos && pos < hi;
+		n = (int)((hi < pos ? hi : pos) - lo);
+		n = ok && n > 0 ? n : 0;
+	}
+
+	/* The first rows to shared memory. */
+	DEV void stage(struct room &m) const
+	{
+		const mem *k = keys + lo * stride, *v = values + lo * stride;
+
+#pragma unroll 1
+		for (int i = (int)threadIdx.x; i < STAGED * NEED && i / NEED < n; i += THREADS) {
+			int64_t from = i / NEED * stride + i % NEED * V;
+
+			copy_async(m.rows[0] + i, k + from, 16, 16);
+			copy_async(m.rows[1] + i, v + from, 16, 16);
+		}
+		copy_commit();
+	}
+
+	/* Those from @first on into the cache. */
+	DEV void bring_rows(int first) const
+	{
+#pragma unroll 1
+		for (int r = first + (int)threadIdx.x; r < n; r += THREADS)
+			for (int i = 0; i < DIM; i += 128 / (int)sizeof(mem)) {
+				bring(keys + (lo + r) * stride + i);
+				bring(values + (lo + r) * stride + i);
+			}
+	}
+};
+
+/*
+ * All that the block reads, some of it before the launch ahead has ended: pos may be that
+ * of the step before then, whose rows are not the ones that are wanted.
+ */
+static DEV inline void begin(struct job &j, struct room &m)
+{
+	int64_t guess = load_index_early(j.at.pos, j.b, j.a.pos_type), pos = guess;
+	struct turned t = {};
+
+#pragma unroll 1
+	for (int late = 0; late < 2; late++) {
+		if (late) {
+			launch_wait();
+			pos = load_index_again(j.at.pos, j.b, j.a.pos_type);
+			t.load(j.a, j.x, j.key);
+			if ((int)threadIdx.x < NEED)
+				m.v[threadIdx.x] = ((const pack *)j.value)[threadIdx.x];
+			if (j.a.settled && pos == guess)
+				break;
+			copy_wait<0>();	/* they go where the right ones will */
+		}
+		j.look(pos);
+		if (late || j.a.settled) {
+			t.angles(j.a, j.at, pos, j.ok);
+			j.stage(m);
+		}
+		if (!late)
+			j.bring_rows(j.a.settled ? STAGED : 0);
+	}
+	t.store(j.a, m);
+	copy_wait<0>();
+	__syncthreads();
+}
+
+/* One head's sums over the rows, by the waves that have it. */
+static DEV inline void attend(const struct job &j, struct room &m, int g)
+{
+	int lane = lane_id() % LANES, wave = wave_id() / HEADS;
+	int first = wave * (RLX_WAVE / LANES) + lane_id() / LANES, left = j.n - first;
+	struct rows w = { (const mem *)m.rows[0] + first * DIM + lane * V,
+			  (const mem *)m.rows[1] + first * DIM + lane * V, DIM,
+			  lane < NEED ? left : 0, {}, {} };
+	struct sums s = { -INFINITY, 0, {} };
+	float q[V];
+
+#pragma unroll
+	for (int e = 0; e < V; e++)
+		q[e] = lane < NEED ? m.q[g][lane * V + e] : 0;
+#pragma unroll 1
+	for (int r = 0; r < j.n; r += ROUND) {
+		if (r == STAGED) {	/* the others are where they were */
+			w.keys = j.keys + (j.lo + r + first) * j.stride + lane * V;
+			w.values = j.values + (j.lo + r + first) * j.stride + lane * V;
+			w.stride = j.stride;
+		}
+		w.load();
+		take(w, left - r, q, &s);
+		w.next();
+	}
+	if (j.last && wave == 0)
+		take_new(m, q, &s);
+	gather(m, &s, g, wave);
+}
+
 RLX_G_KERNEL_EARLY(cached, struct rlx_k_cached, THREADS)
 {
 	SHARED(struct room, shared, [1]);
 	struct room &m = *shared;
-	int pair = (int)blockIdx.x / PARTS, part = (int)(blockIdx.x % PARTS);
-	int b = pair / (int)a.kv_heads, h = pair % (int)a.kv_heads, lane = lane_id() % LANES;
-	int wave = wave_id() / HEADS, first = wave * (RLX_WAVE / LANES) + lane_id() / LANES;
-	int64_t stride = a.kv_heads * DIM;
-	const places at(a, env);
-	mem *keys = at.cache + (b * a.rows * a.kv_heads + h) * DIM;
-	mem *values = keys + a.batch * a.rows * stride;
-	/* of the step before, perhaps: good enough to say what is wanted soon */
-	int64_t pos = load_index(at.pos, b, a.pos_type);
-	struct share mine = share_of(pos, part);
-	bool ok;
+	struct job j(a, env);
 
-#pragma unroll 1
-	for (int64_t r = mine.lo + (int)threadIdx.x; pos >= 0 && pos < a.rows && r < mine.hi;
-	     r += THREADS)
-		for (int i = 0; i < DIM; i += 128 / (int)sizeof(mem)) {
-			bring(keys + r * stride + i);
-			bring(values + r * stride + i);
-		}
-	launch_wait();
-	pos = load_index(at.pos, b, a.pos_type);
-	ok = pos >= 0 && pos < a.rows && (!a.cos || pos < a.positions);
-	if (!ok && threadIdx.x == 0)
+	begin(j, m);
+	if (!j.ok && threadIdx.x == 0)
 		*RLX_G_PTR(int32_t, a.bad) = 1;
-	mine = share_of(ok ? pos : 0, part);
+	if (j.last && (int)threadIdx.x < 2 * NEED) {
+		int i = (int)threadIdx.x % NEED;
+		bool key = (int)threadIdx.x < NEED;
 
-	bool last = ok && mine.lo <= pos && pos < mine.hi;	/* this part has the new row */
-	int n = !ok ? 0 : (int)((mine.hi < pos ? mine.hi : pos) - mine.lo), left = n - first;
-	struct rows w = { keys + (mine.lo + first) * stride + lane * V,
-			  values + (mine.lo + first) * stride + lane * V, stride,
-			  lane < NEED ? left : 0, {}, {} };
-	const struct rows begin = w;
-
-	w.load();
-	prepare(a, at, m, b, h, ok ? pos : 0);
-	if (last && (int)threadIdx.x < 2 * NEED)
-		*(pack *)(((int)threadIdx.x < NEED ? keys : values) + pos * stride +
-			  (int)threadIdx.x % NEED * V) =
-			(int)threadIdx.x < NEED ? m.k[threadIdx.x] : m.v[threadIdx.x - NEED];
-#pragma unroll 1
-	for (int g = wave_id() % HEADS; g < SHARE; g += HEADS) {
-		struct sums s = { -INFINITY, 0, {} };
-		float q[V];
-
-		if (SHARE > HEADS && g >= HEADS) {	/* the rows once more */
-			w = begin;
-			w.load();
-		}
-#pragma unroll
-		for (int e = 0; e < V; e++)
-			q[e] = lane < NEED ? m.q[g][lane * V + e] : 0;
-#pragma unroll 1
-		for (int r = 0; r < n; r += AHEAD * STEP) {
-			take(w, left - r, q, &s);
-			w.next();
-			w.load();
-		}
-		if (last && wave == 0)
-			take_new(m, q, &s);
-		gather(m, &s, g, wave);
+		*(pack *)((key ? j.keys : j.values) + j.pos * j.stride + i * V) =
+			key ? m.k[i] : m.v[i];
 	}
+#pragma unroll 1
+	for (int g = wave_id() % HEADS; g < SHARE; g += HEADS)
+		attend(j, m, g);
 	__syncthreads();
-	finish(at, env, m, pair, part);
+	finish(j.at, env, m, j.pair, j.part);
 }

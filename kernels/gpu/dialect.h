@@ -35,6 +35,12 @@
 #include "kernels/type.h"
 
 #if defined(RLX_EMU) || defined(__HIP__) || defined(__HIPCC__) || defined(__HIPCC_RTC__)
+/* Pointers are to any memory there. */
+static DEV inline void load_words_any(uint32_t v[4], const void *p, bool there)
+{
+	load_words(v, p, there);
+}
+
 /* *p if @in, else zeros; CUDA does it without a branch. */
 template <class T> static DEV inline T load_if(const T *p, bool in)
 {
@@ -289,6 +295,28 @@ static DEV inline int64_t load_index(const void *p, int64_t i, int type)
 	if (type == RLX_K_I32)
 		return ((const int32_t *)p)[i];
 	return ((const uint32_t *)p)[i];
+}
+
+/*
+ * Before launch_wait() and after it: what launches ahead may have yet to write, and then
+ * have written. In the emulator, where they have, half of the blocks find it changed.
+ */
+static DEV inline int64_t load_index_early(const void *p, int64_t i, int type)
+{
+#ifdef RLX_EMU
+	return load_index(p, i, type) - blockIdx.x % 2;
+#else
+	return load_index(p, i, type);
+#endif
+}
+
+static DEV inline int64_t load_index_again(const void *p, int64_t i, int type)
+{
+	if (type == RLX_K_I64)
+		return ((const volatile int64_t *)p)[i];
+	if (type == RLX_K_I32)
+		return ((const volatile int32_t *)p)[i];
+	return ((const volatile uint32_t *)p)[i];
 }
 
 /* ---- across a wave and a block ---- */

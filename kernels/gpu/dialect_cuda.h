@@ -126,6 +126,16 @@ static DEV inline void load_words(uint32_t v[4], const void *p, bool there)
 		     : "l"(p), "r"((uint32_t)there));
 }
 
+/* The same from any memory, be it shared. */
+static DEV inline void load_words_any(uint32_t v[4], const void *p, bool there)
+{
+	asm volatile("{ .reg .pred q; setp.ne.u32 q, %5, 0;\n"
+		     "mov.u32 %0, 0; mov.u32 %1, 0; mov.u32 %2, 0; mov.u32 %3, 0;\n"
+		     "@q ld.v4.u32 {%0, %1, %2, %3}, [%4]; }"
+		     : "=&r"(v[0]), "=&r"(v[1]), "=&r"(v[2]), "=&r"(v[3])
+		     : "l"(p), "r"((uint32_t)there) : "memory");
+}
+
 /* Copy @n (4, 8, 16) bytes into shared memory behind the thread's back; the last
  * @n - @from of them are zeros. */
 static DEV inline void copy_async(void *dst, const void *src, int n, int from)
