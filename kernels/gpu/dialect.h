@@ -41,6 +41,19 @@ static DEV inline void load_words_any(uint32_t v[4], const void *p, bool there)
 	load_words(v, p, there);
 }
 
+/* Copies that nobody reads again soon are as any others there. */
+typedef unsigned char *once_at;
+
+static DEV inline once_at once_from(const void *p)
+{
+	return (unsigned char *)p;
+}
+
+static DEV inline void copy_once(once_at to, const void *src, int from)
+{
+	copy_async(to, src, 16, from);
+}
+
 /* *p if @in, else zeros; CUDA does it without a branch. */
 template <class T> static DEV inline T load_if(const T *p, bool in)
 {

@@ -153,6 +153,28 @@ static DEV inline void copy_async(void *dst, const void *src, int n, int from)
 			     :: "r"(at), "l"(src), "r"(from) : "memory");
 }
 
+/*
+ * A place in shared memory for copies that nobody reads again soon: the cache gives them
+ * up first. It comes out of a shuffle because of NVRTC 13.0's assembler, which makes an
+ * illegal instruction of such a copy where a part of its address is the same in all lanes.
+ */
+typedef uint32_t once_at;
+
+static DEV inline once_at once_from(const void *p)
+{
+	return __shfl_sync(0xffffffffu, shared_address(p), threadIdx.x % 32);
+}
+
+/* 16 bytes, of which the last 16 - @from are zeros. */
+static DEV inline void copy_once(once_at to, const void *src, int from)
+{
+	asm volatile("{ .reg .b64 first;\n"
+		     "createpolicy.fractional.L2::evict_first.b64 first, 1.0;\n"
+		     "cp.async.cg.shared.global.L2::cache_hint.L2::128B "
+		     "[%0], [%1], 16, %2, first; }"
+		     :: "r"(to), "l"(src), "r"(from) : "memory");
+}
+
 static DEV inline void copy_commit(void)
 {
 	asm volatile("cp.async.commit_group;" ::: "memory");

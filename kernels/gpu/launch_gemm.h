@@ -285,9 +285,9 @@ static inline void rlx_g_routed_f64_launch(const void *args, struct rlx_g_launch
 	rlx_g_routed_simt(args, l, 1);
 }
 
-/* Columns and threads of a block, stages of a wave. */
+/* Columns and threads of a block, stages of a wave, bytes of a column in a stage. */
 struct rlx_g_skinny_shape {
-	uint32_t	cols, threads, stages;
+	uint32_t	cols, threads, stages, bytes;
 };
 
 /*
@@ -300,16 +300,17 @@ rlx_g_skinny_shape(const struct rlx_k_gemm *g, int64_t n, uint32_t processors)
 	const uint32_t room = 112 << 10;	/* two blocks on a multiprocessor */
 	int64_t each = rlx_g_ceil(rlx_g_ceil(n, 8), processors);	/* columns by 8 */
 	int64_t blocks = each > 16 ? rlx_g_ceil(each, 8) : each > 7 ? 2 : 1;
-	bool both = g->m > 8;
-	struct rlx_g_skinny_shape s = { 8 * (uint32_t)rlx_g_ceil(each, blocks), 512, 3 };
+	struct rlx_g_skinny_shape s = { 8 * (uint32_t)rlx_g_ceil(each, blocks), 512, 3, 128 };
 
-	if (g->b_form == RLX_B_ROWS) {	/* lines of 64 or 128 bytes */
-		s.cols = both && each <= 8 ? 32 : 64;
-		s.threads = s.cols == 32 ? 512 : each <= 8 ? 256 : 128;
+	if (g->b_form == RLX_B_ROWS) {	/* lines of 128 bytes, of which a stage has 32 */
+		s.cols = s.bytes = 64;
+		s.threads = each <= 8 ? 512 : 256;
 		return s;
 	}
-	if (each == 4 && (both || g->k > 8192))	/* all of a multiprocessor for more waves */
+	if (each >= 4 && blocks == 1 && g->k >= 2048) {	/* all of a multiprocessor's memory */
+		s.stages = each == 4 ? 3 : 2;
 		return s;
+	}
 	while (s.threads > 128 &&
 	       (s.threads / 32 * 2 * s.cols * 128 > room || s.threads * 4 > g->k))
 		s.threads /= 2;
@@ -320,7 +321,7 @@ rlx_g_skinny_shape(const struct rlx_k_gemm *g, int64_t n, uint32_t processors)
 
 static inline uint32_t rlx_g_skinny_shared(const struct rlx_g_skinny_shape *s)
 {
-	return s->threads / 32 * s->stages * s->cols * 128;
+	return s->threads / 32 * s->stages * s->cols * s->bytes;
 }
 
 /* What a chip's blocks have no room for: fewer stages, of which two overlap, then threads. */

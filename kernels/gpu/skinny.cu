@@ -31,7 +31,9 @@ enum {
 	TILES = FIT < LEAST ? LEAST : FIT,	/* of MMA_N columns */
 	COLS = TILES * MMA_N,
 	OUT = GATED ? COLS / 2 : COLS,		/* columns written */
-	DEPTH = 64,				/* k of a stage: 8 x 16 bytes */
+	DEPTH = BY_ROWS ? 32 : 64,		/* k of a stage; of columns 8 x 16 bytes */
+	HALVES = DEPTH / 32,
+	STAGE = COLS * DEPTH * 2,		/* bytes */
 	ROWS = 16,
 	PITCH = COLS == 8 ? 8 : COLS + 8,	/* of sums: lanes store to banks of their own */
 };
@@ -49,7 +51,7 @@ static DEV inline int piece(void)
 
 /* Two rows of a at one step, and what they are multiplied by. */
 struct part {
-	words	x[2][2], gamma[2];	/* [half of the step] */
+	words	x[2][HALVES], gamma[HALVES];	/* of each 32 k of the step */
 };
 
 /* Rows of a as a wave reads them; gamma and the norm's sums on the way. */
@@ -64,14 +66,14 @@ struct rows {
 		part q = {};
 
 #pragma unroll
-		for (int h = 0; h < 2; h++) {
-			bool in = left > h * (DEPTH / 2);
+		for (int h = 0; h < HALVES; h++) {
+			bool in = left > h * 32;
 
-			load_words(q.x[0][h].w, p[0] + h * (DEPTH / 2), in && is[0]);
+			load_words(q.x[0][h].w, p[0] + h * 32, in && is[0]);
 			if (BOTH)
-				load_words(q.x[1][h].w, p[1] + h * (DEPTH / 2), in && is[1]);
+				load_words(q.x[1][h].w, p[1] + h * 32, in && is[1]);
 			if (NORM)
-				load_words(q.gamma[h].w, gamma + h * (DEPTH / 2), in && scale);
+				load_words(q.gamma[h].w, gamma + h * 32, in && scale);
 		}
 		p[0] += WAVES * DEPTH;
 		p[1] += WAVES * DEPTH;
@@ -124,7 +126,7 @@ struct source {
 };
 
 /* The next stage; @left: k that are left for the wave. */
-static DEV inline void fetch(words *stage, struct source &b, int left)
+static DEV inline void fetch(once_at stage, struct source &b, int left)
 {
 	int line = lane_id() / PIECES, at = lane_id() % PIECES;
 	const half *p = b.p[0];
@@ -138,14 +140,15 @@ static DEV inline void fetch(words *stage, struct source &b, int left)
 
 			if (GATED && i == COPIES / 2)
 				p = b.p[1];
-			copy_async(stage + place(l, at), p, 16, in ? 16 : 0);
+			/* what else is in the cache, a above all, is read again */
+			copy_once(stage + 16 * place(l, at), p, in ? 16 : 0);
 		}
 	copy_commit();
 	b.p[0] += b.next;
 	b.p[1] += b.next;
 }
 
-/* b's fragments of two tiles from tile @j on: words of k @p of half @h of a stage. */
+/* b's fragments of two tiles from tile @j on: words of k @p of part @h of a stage. */
 static DEV inline void take_b(uint32_t (*b)[MMA_B], const words *stage, int h, int p, int j)
 {
 	if constexpr (!BY_ROWS) {
@@ -179,7 +182,7 @@ static DEV inline void multiply(float (*c)[MMA_C], const words *stage, const wor
 				const words *xb)
 {
 #pragma unroll
-	for (int h = 0; h < 2; h++)
+	for (int h = 0; h < HALVES; h++)
 #pragma unroll
 		for (int p = 0; p < 4; p += 2) {
 #if RLX_WAVE == 32
@@ -288,16 +291,19 @@ static DEV inline void bring_steps(const half *p, int left)
 RLX_G_KERNEL_EARLY(skinny, struct rlx_k_skinny, THREADS)
 {
 	SHARED_DYNAMIC(shared);
-	words *ring = (words *)shared + wave_id() * STAGES * COLS * 8;
+	const unsigned char *ring = shared + wave_id() * STAGES * STAGE;
+	const once_at begin = once_from(ring);
+	once_at to = begin;
 	int64_t first = (int64_t)blockIdx.x * OUT;
 	struct source b = source_of(a, RLX_G_PTR(const half, a.g.b), first);
-	int k = (int)a.g.k, at = wave_id() * DEPTH, ahead = at, fill = 0, stage = 0;
+	int k = (int)a.g.k, at = wave_id() * DEPTH, ahead = at, stage = 0;
 	float c[TILES][MMA_C] = {};
 
 	if (!FIXED)	/* else nobody writes b: its first stages come while others end */
 		launch_wait();
-	for (; fill < STAGES - 1; fill++, ahead += WAVES * DEPTH)
-		fetch(ring + fill * COLS * 8, b, k - ahead);
+#pragma unroll
+	for (int i = 0; i < STAGES - 1; i++, to += STAGE, ahead += WAVES * DEPTH)
+		fetch(to, b, k - ahead);
 
 	const half *gamma = RLX_G_PTR(const half, a.gamma);
 	operands o(a.g, env, 0);
@@ -320,10 +326,10 @@ RLX_G_KERNEL_EARLY(skinny, struct rlx_k_skinny, THREADS)
 		bring_near(o.r + threadIdx.x * a.g.ldr + first);
 	for (; at < k; at += WAVES * DEPTH, ahead += WAVES * DEPTH) {
 		part next = x.load(k - at - WAVES * DEPTH - mine);
-		words xa[2], xb[2] = {};
+		words xa[HALVES], xb[HALVES] = {};
 
 #pragma unroll
-		for (int h = 0; h < 2; h++) {
+		for (int h = 0; h < HALVES; h++) {
 			xa[h] = x.scaled(q, 0, h);
 			if (BOTH)
 				xb[h] = x.scaled(q, 1, h);
@@ -331,9 +337,9 @@ RLX_G_KERNEL_EARLY(skinny, struct rlx_k_skinny, THREADS)
 		copy_wait<STAGES - 2>();
 		wave_sync();
 		/* into the stage that the wave has left behind */
-		fetch(ring + fill * COLS * 8, b, k - ahead);
-		multiply(c, ring + stage * COLS * 8, xa, xb);
-		fill = fill + 1 < STAGES ? fill + 1 : 0;
+		fetch(to, b, k - ahead);
+		multiply(c, (const words *)(ring + stage * STAGE), xa, xb);
+		to = to == begin + (STAGES - 1) * STAGE ? begin : to + STAGE;
 		stage = stage + 1 < STAGES ? stage + 1 : 0;
 		q = next;
 	}
