@@ -18,22 +18,60 @@ static enum rlx_status cast_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
+typedef uint32_t four __attribute__((vector_size(16)));
+typedef int32_t four_signed __attribute__((vector_size(16)));
+typedef float four_floats __attribute__((vector_size(16)));
+typedef uint16_t four_narrow __attribute__((vector_size(8)));
+
+/* Each of @yes where @x is under @limit, else of @no. */
+static inline four below(four_signed x, int32_t limit, four yes, four no)
+{
+	four_signed at = { limit, limit, limit, limit };
+	four m = (four)(x < at);
+
+	return (yes & m) | (no & ~m);
+}
+
+/* rlx_f32_to_f16() */
+static inline four f16_of(four u)
+{
+	four a = u & 0x7fffffff, normal, tiny, inf = a - a + 0x7c00;
+	four_signed x = (four_signed)a;
+
+	normal = ((a + 0xfff + (a >> 13 & 1)) >> 13) - (112 << 10);
+	tiny = (four)((four_floats)a + 0.5f) - 0x3f000000;
+	normal = below(x, 0x38800000, tiny, normal);
+	normal = below(x, 0x477ff000, normal, below(x, 0x7f800001, inf, inf | 0x0200));
+	return normal | (u >> 16 & 0x8000);
+}
+
+/* rlx_f32_to_bf16() */
+static inline four bf16_of(four u)
+{
+	four_signed x = (four_signed)(u & 0x7fffffff);
+
+	return below(x, 0x7f800001, (u + 0x7fff + (u >> 16 & 1)) >> 16, u >> 16 | 0x0040);
+}
+
 /* Weights by the million, where a program is compiled for 16 bits. */
 static bool narrow(const struct rlx_tensor *x, const struct rlx_tensor *y, int64_t n)
 {
+	bool half = y->type.dtype == RLX_F16;
 	const float *from = x->data;
 	uint16_t *to = y->data;
+	four_narrow some;
 	int64_t i;
+	four u;
 
-	if (x->type.dtype != RLX_F32 ||
-	    (y->type.dtype != RLX_F16 && y->type.dtype != RLX_BF16))
+	if (x->type.dtype != RLX_F32 || (!half && y->type.dtype != RLX_BF16))
 		return false;
-	if (y->type.dtype == RLX_F16)
-		for (i = 0; i < n; i++)
-			to[i] = rlx_f32_to_f16(from[i]);
-	else
-		for (i = 0; i < n; i++)
-			to[i] = rlx_f32_to_bf16(from[i]);
+	for (i = 0; i + 4 <= n; i += 4) {
+		memcpy(&u, from + i, sizeof(u));
+		some = __builtin_convertvector(half ? f16_of(u) : bf16_of(u), four_narrow);
+		memcpy(to + i, &some, sizeof(some));
+	}
+	for (; i < n; i++)
+		to[i] = half ? rlx_f32_to_f16(from[i]) : rlx_f32_to_bf16(from[i]);
 	return true;
 }
 
