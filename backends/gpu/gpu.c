@@ -120,13 +120,10 @@ static void *maker_main(void *arg)
 	return NULL;
 }
 
-/*
- * A driver takes a tenth of a second for a context, and as long again goes by until a
- * program has been compiled so far that it needs one.
- */
-static void begin_context(struct gpu_device *d)
+bool gpu_thread(pthread_t *out, void *(*fn)(void *), void *arg)
 {
 	sigset_t all, old;
+	int e;
 
 	sigfillset(&all);	/* the program's business, but for what a thread does itself */
 	sigdelset(&all, SIGBUS);
@@ -134,8 +131,9 @@ static void begin_context(struct gpu_device *d)
 	sigdelset(&all, SIGFPE);
 	sigdelset(&all, SIGILL);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	d->making = !pthread_create(&d->maker, NULL, maker_main, d);
+	e = pthread_create(out, NULL, fn, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return !e;
 }
 
 /* What is under way ends; else it is done now. The lock is held, or nobody else has the device. */
@@ -217,7 +215,12 @@ enum rlx_status gpu_open(const struct rlx_gpu_vendor *v, struct rlx_device *dev,
 		return st;
 	dev->threads = (unsigned int)d->attr[GPU_ATTR_UNITS];
 	pthread_mutex_init(&d->lock, NULL);
-	begin_context(d);
+	pthread_cond_init(&d->compiled, NULL);
+	/*
+	 * A driver takes a tenth of a second for it, and as long again goes by until a
+	 * program has been compiled so far that it needs one.
+	 */
+	d->making = gpu_thread(&d->maker, maker_main, d);
 	return RLX_OK;
 }
 
@@ -235,6 +238,7 @@ void gpu_close(struct rlx_device *dev)
 		d->api->stream_free(d->stream);
 		d->api->context_release(d->dev);
 	}
+	pthread_cond_destroy(&d->compiled);
 	pthread_mutex_destroy(&d->lock);
 }
 

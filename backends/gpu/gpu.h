@@ -26,6 +26,9 @@ struct gpu_weight;
 struct gpu_range;
 struct gpu_resident;
 
+/* Threads of a device that compile kernels. */
+enum { GPU_MOST_COMPILERS = 8 };
+
 struct gpu_device {
 	struct rlx_device		 base;
 	const struct rlx_gpu_vendor	*v;
@@ -46,6 +49,13 @@ struct gpu_device {
 	atomic_bool			 in_order;
 	pthread_mutex_t			 lock;		/* guards the lists */
 	struct gpu_module		*modules;
+	struct gpu_module		*to_compile;	/* of them, and nobody is at it yet */
+	struct gpu_compiler {		/* threads that are, or have ended */
+		struct gpu_device	*d;
+		pthread_t		 thread;
+		bool			 begun, ended;	/* to be joined; at once */
+	} compiler[GPU_MOST_COMPILERS];
+	pthread_cond_t			 compiled;	/* something is */
 	struct gpu_weight		*weights;
 	struct gpu_range		*ranges;
 	struct gpu_resident		*residents;
@@ -196,6 +206,8 @@ enum rlx_status gpu_check(struct gpu_device *d, int rc, const char *what,
 enum rlx_status gpu_enter(struct gpu_device *d, struct rlx_error *err);
 /* The same of the latter, at once. */
 enum rlx_status gpu_alive(struct gpu_device *d, struct rlx_error *err);
+/* A thread of ours; false: there is none to be had. */
+bool gpu_thread(pthread_t *out, void *(*fn)(void *), void *arg);
 
 void gpu_close(struct rlx_device *dev);
 void gpu_target(const struct rlx_device *dev, struct rlx_target *t);
@@ -245,8 +257,9 @@ struct gpu_kernel {
 	uint32_t	 shared;	/* of gpu_function_get(): see gpu_module_load() */
 };
 /*
- * module.c: compiled, or found in the cache, which needs no context; then loaded, so that
- * @shared bytes of dynamic shared memory may be asked for. The device keeps them.
+ * module.c: found, or begun to be compiled by other threads, which needs no context; then
+ * waited for and loaded, so that @shared bytes of dynamic shared memory may be asked for.
+ * The device keeps them.
  */
 enum rlx_status gpu_module_get(struct gpu_device *d, const struct gpu_kernel *k,
 			       struct gpu_module **out, struct rlx_error *err);

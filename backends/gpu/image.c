@@ -229,32 +229,61 @@ enum rlx_status gpu_image_build(const struct rlx_gpu_vendor *v, const struct gpu
 
 /* ---- at run time ---- */
 
-enum rlx_status gpu_image_get(struct gpu_device *d, const struct gpu_kernel *k,
-			      const struct gpu_job *j, void **out, struct rlx_error *err)
+enum { CACHE_KEY = GPU_MOST_KEY + 160 };
+
+static void cache_key(const struct gpu_device *d, const struct rlx_gpu_rtc *rtc,
+		      const struct gpu_job *j, char key[CACHE_KEY])
+{
+	int major = 0, minor = 0;
+
+	if (rtc)
+		rtc->version(&major, &minor);
+	snprintf(key, CACHE_KEY, "%.60s; compiler %d.%d; driver %d; %s", d->name, major, minor,
+		 d->d->version, j->key);
+}
+
+enum rlx_status gpu_image_find(struct gpu_device *d, const struct gpu_kernel *k,
+			       const struct gpu_job *j, void **out, struct rlx_error *err)
 {
 	const char *why;
 	const struct rlx_gpu_rtc *rtc = gpu_rtc_get(d->v, &why);
-	char dir[3072], key[GPU_MOST_KEY + 160];
-	bool cached = gpu_cache_dir(dir, sizeof(dir));
-	int major = 0, minor = 0;
-	enum rlx_status st;
+	char dir[3072], key[CACHE_KEY];
 	size_t n;
 
 	*out = NULL;
+	cache_key(d, rtc, j, key);
+	if (gpu_cache_dir(dir, sizeof(dir)) && !gpu_cache_load(dir, key, out, &n))
+		return RLX_OK;
 	if (rtc)
-		rtc->version(&major, &minor);
-	snprintf(key, sizeof(key), "%.60s; compiler %d.%d; driver %d; %s", d->name, major,
-		 minor, d->d->version, j->key);
-	if (cached && !gpu_cache_load(dir, key, out, &n))
+		return RLX_ENOENT;
+	if (!load_prebuilt(d, k, true, out))
 		return RLX_OK;
-	if (!rtc && !load_prebuilt(d, k, true, out))
-		return RLX_OK;
-	if (!rtc)	/* not "unsupported", which would send every step to the host */
-		return rlx_fail(err, RLX_ENODEV, "kernel %s is neither prebuilt nor in the "
-				"cache, and cannot be compiled: %s", j->label, why);
+	/* not "unsupported", which would send every step to the host */
+	return rlx_fail(err, RLX_ENODEV, "kernel %s is neither prebuilt nor in the cache, and "
+			"cannot be compiled: %s", j->label, why);
+}
+
+enum rlx_status gpu_image_compile(struct gpu_device *d, const struct gpu_job *j, void **out,
+				  struct rlx_error *err)
+{
+	const struct rlx_gpu_rtc *rtc = gpu_rtc_get(d->v, NULL);
+	char dir[3072], key[CACHE_KEY];
+	enum rlx_status st;
+	size_t n;
+
 	st = compile(rtc, j, false, out, &n, err);
-	if (!st && cached && gpu_cache_store(dir, key, *out, n))
-		if (rlx_debug_on(RLX_DEBUG_RUN))
-			rlx_log(RLX_LOG_DEBUG, "kernels are not kept: %s cannot be written", dir);
-	return st;
+	if (st || !gpu_cache_dir(dir, sizeof(dir)))
+		return st;
+	cache_key(d, rtc, j, key);
+	if (gpu_cache_store(dir, key, *out, n) && rlx_debug_on(RLX_DEBUG_RUN))
+		rlx_log(RLX_LOG_DEBUG, "kernels are not kept: %s cannot be written", dir);
+	return RLX_OK;
+}
+
+enum rlx_status gpu_image_get(struct gpu_device *d, const struct gpu_kernel *k,
+			      const struct gpu_job *j, void **out, struct rlx_error *err)
+{
+	enum rlx_status st = gpu_image_find(d, k, j, out, err);
+
+	return st == RLX_ENOENT ? gpu_image_compile(d, j, out, err) : st;
 }

@@ -29,7 +29,16 @@ void gpu_job_init(struct gpu_job *j, const struct gpu_device *d, const struct gp
 enum rlx_status gpu_image_prebuilt(struct gpu_device *d, const struct gpu_kernel *k,
 				   void **out);
 
-/* Of the cache, or compiled and then kept there; else text for the driver to compile. */
+/*
+ * Of the cache, or where there is no compiler text for the driver to compile; RLX_ENOENT,
+ * without a story: it is to be compiled.
+ */
+enum rlx_status gpu_image_find(struct gpu_device *d, const struct gpu_kernel *k,
+			       const struct gpu_job *j, void **out, struct rlx_error *err);
+/* Compiled now, and then kept in the cache. Any thread. */
+enum rlx_status gpu_image_compile(struct gpu_device *d, const struct gpu_job *j, void **out,
+				  struct rlx_error *err);
+/* One or the other. */
 enum rlx_status gpu_image_get(struct gpu_device *d, const struct gpu_kernel *k,
 			      const struct gpu_job *j, void **out, struct rlx_error *err);
 

@@ -4,6 +4,7 @@
  * programs. Where their code comes from is in image.c; it is looked for while a context
  * may still be in the making, and loaded later.
  */
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,12 +13,14 @@
 #include "base/alloc.h"
 
 struct gpu_module {
-	struct gpu_module	*next;
+	struct gpu_module	*next, *next_job;
 	char			*key, *source;
 	char			 name[64];	/* of the kernel */
 	int32_t			 form[4];	/* its key */
 	void			*image;		/* until it has been loaded */
 	bool			 prebuilt;	/* the image is */
+	bool			 compiling;	/* or going to be */
+	struct rlx_error	 why;		/* there is none, when that is over */
 	void			*module, *fn;	/* NULL until then */
 	uint32_t		 shared;	/* most that launches may ask for by now */
 };
@@ -53,14 +56,102 @@ static struct gpu_kernel kernel_of(const struct gpu_module *m)
 	return (struct gpu_kernel){ m->name, m->source, m->form, 0 };
 }
 
+/* ---- compiling ---- */
+
+/* The first of what is to be compiled. The lock is held, but not meanwhile. */
+static void compile_next(struct gpu_device *d)
+{
+	struct gpu_module *m = d->to_compile;
+	const struct gpu_kernel k = kernel_of(m);
+	struct rlx_error why = { 0 };
+	void *image = NULL;
+	struct gpu_job j;
+
+	d->to_compile = m->next_job;
+	pthread_mutex_unlock(&d->lock);
+	gpu_job_init(&j, d, &k);
+	gpu_image_compile(d, &j, &image, &why);
+	pthread_mutex_lock(&d->lock);
+	m->image = image;
+	m->why = why;
+	m->compiling = false;
+	pthread_cond_broadcast(&d->compiled);
+}
+
+static void *compiler_main(void *arg)
+{
+	struct gpu_compiler *c = arg;
+
+	pthread_mutex_lock(&c->d->lock);
+	while (c->d->to_compile)
+		compile_next(c->d);
+	c->ended = true;
+	pthread_mutex_unlock(&c->d->lock);
+	return NULL;
+}
+
+static void join(struct gpu_compiler *c)
+{
+	if (c->begun)
+		pthread_join(c->thread, NULL);
+	c->begun = false;
+	c->ended = false;
+}
+
+/*
+ * Kernels take a compiler a good part of a second each. Where there is no thread to be
+ * had, whoever waits does it. The lock is held.
+ */
+static void compile_aside(struct gpu_device *d, struct gpu_module *m)
+{
+	unsigned int most = GPU_MOST_COMPILERS, i;
+	struct gpu_compiler *c;
+	cpu_set_t cpus;
+
+	m->compiling = true;
+	m->next_job = d->to_compile;
+	d->to_compile = m;
+	if (!sched_getaffinity(0, sizeof(cpus), &cpus) && (unsigned int)CPU_COUNT(&cpus) < most)
+		most = (unsigned int)CPU_COUNT(&cpus);
+	for (i = 0; i < most; i++) {
+		c = &d->compiler[i];
+		if (c->begun && !c->ended)
+			continue;
+		join(c);
+		c->d = d;
+		c->begun = gpu_thread(&c->thread, compiler_main, c);
+		break;
+	}
+}
+
+/* The lock is held. */
+static void wait_compiled(struct gpu_device *d, const struct gpu_module *m)
+{
+	while (m->compiling) {
+		if (d->to_compile)
+			compile_next(d);
+		else
+			pthread_cond_wait(&d->compiled, &d->lock);
+	}
+}
+
+/* ---- finding and loading ---- */
+
 /* The lock is held. */
 static enum rlx_status fetch(struct gpu_device *d, struct gpu_module *m,
 			     const struct gpu_job *j, struct rlx_error *err)
 {
 	const struct gpu_kernel k = kernel_of(m);
+	enum rlx_status st;
 
 	m->prebuilt = !gpu_image_prebuilt(d, &k, &m->image);
-	return m->prebuilt ? RLX_OK : gpu_image_get(d, &k, j, &m->image, err);
+	if (m->prebuilt)
+		return RLX_OK;
+	st = gpu_image_find(d, &k, j, &m->image, err);
+	if (st != RLX_ENOENT)
+		return st;
+	compile_aside(d, m);
+	return RLX_OK;
 }
 
 static enum rlx_status load(struct gpu_device *d, struct gpu_module *m, struct rlx_error *err)
@@ -126,10 +217,13 @@ enum rlx_status gpu_module_get(struct gpu_device *d, const struct gpu_kernel *k,
 	struct gpu_job j;
 
 	gpu_job_init(&j, d, k);
-	pthread_mutex_lock(&d->lock);	/* held while compiling: nobody does it twice */
+	pthread_mutex_lock(&d->lock);
 	for (m = d->modules; m && strcmp(m->key, j.key); m = m->next)
 		;
-	if (!m) {
+	if (m) {
+		if (!m->compiling && !m->fn && !m->image)	/* that failed */
+			st = fetch(d, m, &j, err);
+	} else {
 		m = module_new(&j, k);
 		st = m ? fetch(d, m, &j, err) :
 		     rlx_fail(err, RLX_ENOMEM, "%s: out of memory", j.label);
@@ -152,7 +246,11 @@ enum rlx_status gpu_module_load(struct gpu_device *d, struct gpu_module *m, uint
 	enum rlx_status st = RLX_OK;
 
 	pthread_mutex_lock(&d->lock);
-	if (!m->fn) {
+	wait_compiled(d, m);
+	if (!m->fn && !m->image)
+		st = rlx_error_set(err, m->why.status, m->why.file, m->why.line, "%s",
+				   m->why.text);
+	if (!m->fn && !st) {
 		st = load(d, m, m->prebuilt ? NULL : err);
 		if (st && m->prebuilt)
 			st = load_other(d, m, err);
@@ -183,7 +281,13 @@ enum rlx_status gpu_function_get(struct gpu_device *d, const struct gpu_kernel *
 void gpu_modules_free(struct gpu_device *d)
 {
 	struct gpu_module *m, *next;
+	unsigned int i;
 
+	pthread_mutex_lock(&d->lock);
+	d->to_compile = NULL;
+	pthread_mutex_unlock(&d->lock);
+	for (i = 0; i < GPU_MOST_COMPILERS; i++)
+		join(&d->compiler[i]);
 	for (m = d->modules; m; m = next) {
 		next = m->next;
 		if (m->fn)

@@ -5,6 +5,7 @@
  * device does.
  */
 #include <dlfcn.h>
+#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -436,6 +437,77 @@ static int aside(void)
 TEST(a_program_is_compiled_while_the_context_is_made)
 {
 	CHECK_EQ(in_child(aside), 0);
+}
+
+/* Into a folder of kernels that is empty: by several threads. */
+static int compiled_at_once(void)
+{
+	char dir[] = "/tmp/rlx-kernels-XXXXXX", cmd[64];
+	struct rlx_error err;
+	void *rtc;
+	int *most;
+
+	if (!mkdtemp(dir))
+		return 1;
+	setenv("XDG_CACHE_HOME", dir, 1);
+	setenv("RLX_EMU_COMPILE_MS", "100", 1);
+	if (all_of_it("", SHARED, &err)) {
+		printf("# %s\n", err.text);
+		return 1;
+	}
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);
+	if (system(cmd))
+		return 1;
+	rtc = dlopen("libnvrtc.so.12", RTLD_NOW | RTLD_NOLOAD);
+	most = rtc ? dlsym(rtc, "emu_most_at_once") : NULL;
+	if (!most || *most < 2) {
+		printf("# %d at once\n", most ? *most : -1);
+		return 1;
+	}
+	return 0;
+}
+
+TEST(kernels_are_compiled_at_once)
+{
+	CHECK_EQ(in_child(compiled_at_once), 0);
+}
+
+/* What a compiler does not take is said, and tried again by those who ask later. */
+static int no_compiling(void)
+{
+	char dir[] = "/tmp/rlx-kernels-XXXXXX", cxx[64], cmd[64];
+	struct rlx_device *held = NULL;
+	struct rlx_error err;
+	int rc = 0, i;
+
+	if (!mkdtemp(dir))
+		return 1;
+	snprintf(cxx, sizeof(cxx), "%s/cxx", dir);
+	setenv("XDG_CACHE_HOME", dir, 1);
+	setenv("RLX_EMU_CACHE", dir, 1);
+	setenv("RLX_EMU_CXX", cxx, 1);
+	if (rlx_device_get(op_case_gpu(), 0, &held, &err))
+		return 1;
+	if (all_of_it("", ALONE, &err) != RLX_EBUG || !strstr(err.text, "does not compile")) {
+		printf("# without a compiler: %s\n", err.text);
+		rc = 1;
+	}
+	if (symlink("/usr/bin/g++", cxx))
+		return 1;
+	for (i = 0; i < 9 && all_of_it("", ALONE, &err); i++)
+		;		/* some were still to be compiled */
+	if (i == 9) {
+		printf("# with one: %s\n", err.text);
+		rc = 1;
+	}
+	rlx_device_put(held);
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);
+	return system(cmd) ? 1 : rc;
+}
+
+TEST(a_compiler_that_fails)
+{
+	CHECK_EQ(in_child(no_compiling), 0);
 }
 
 /* A large result of an index that is not there, whose copying out fails; then of one that is. */

@@ -340,6 +340,23 @@ static bool cache_load(struct program *p, const char *path)
 	return false;
 }
 
+/* How many programs were being compiled at the same time at most. */
+EMU_API extern int emu_most_at_once;
+int emu_most_at_once;
+
+static void linger(void)
+{
+	static int now;
+	const char *ms = getenv("RLX_EMU_COMPILE_MS");
+	int n = __atomic_add_fetch(&now, 1, __ATOMIC_SEQ_CST);
+
+	if (n > __atomic_load_n(&emu_most_at_once, __ATOMIC_SEQ_CST))
+		__atomic_store_n(&emu_most_at_once, n, __ATOMIC_SEQ_CST);
+	if (ms)
+		usleep((useconds_t)atoi(ms) * 1000);
+	__atomic_sub_fetch(&now, 1, __ATOMIC_SEQ_CST);
+}
+
 EMU_API int nvrtcCompileProgram(struct program *p, int n, const char *const *opt);
 EMU_API int nvrtcCompileProgram(struct program *p, int n, const char *const *opt)
 {
@@ -349,6 +366,7 @@ EMU_API int nvrtcCompileProgram(struct program *p, int n, const char *const *opt
 
 	if (!p)
 		return RTC_INVALID_PROGRAM;
+	linger();
 	cache_path(p, n, opt, path, sizeof(path));
 	if (cache_load(p, path))
 		return RTC_OK;
