@@ -368,12 +368,24 @@ const struct gpu_call *gpu_call_ahead(const struct rlx_lower *lo, uint32_t i, un
 bool gpu_dies_at(const struct rlx_lower *lo, uint32_t v, const struct rlx_plan_step *st);
 /* Do these values share bytes? */
 bool gpu_overlaps(const struct rlx_lower *lo, uint32_t v, uint32_t u);
+/* Is @v in a @kind of place, and can it be read by 16 bytes? */
+bool gpu_lies_at_16(const struct rlx_lower *lo, uint32_t v, enum rlx_place_kind kind);
+/* Is @v all of what a step made at @root, and does nobody need that behind @st? */
+bool gpu_is_last_of(const struct rlx_lower *lo, uint32_t v, uint32_t root,
+		    const struct rlx_plan_step *st);
+const void *gpu_args_of(const struct rlx_lower *lo, const struct gpu_call *call);
 /* Take the last call back: its arguments to @to, in what is staged, with what refers to them. */
 void gpu_take_last(struct rlx_lower *lo, void *to);
 
 /* Is this cast the only one to read what a norm ahead makes? Then that writes what it makes. */
 bool gpu_norm_may_cast(struct rlx_lower *lo);
 enum rlx_status gpu_cast_norm(struct rlx_lower *lo);
+
+/*
+ * lower_readout.c: does the staged norm, of this step or the one that it casts (@cast), end
+ * what stands ahead of it? Then all that is one launch, and @out what came of it.
+ */
+bool gpu_read_out(struct rlx_lower *lo, uint32_t cast, enum rlx_status *out);
 
 /* lower_decode.c: products of few rows. The staged arguments are @g, complete. */
 bool gpu_product_is_skinny(const struct rlx_lower *lo, const struct rlx_k_gemm *g);

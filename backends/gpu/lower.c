@@ -191,11 +191,14 @@ static enum rlx_status call_kernel(struct rlx_lower *lo, enum rlx_kernel_id id,
 				   uint64_t units, double work, size_t scratch)
 {
 	const struct gpu_row *row = row_of(id);
+	enum rlx_status st;
 
 	(void)work;
 	(void)scratch;
 	if (!row)
 		return lower_no(lo, "no GPU kernel moves, computes or reads this");
+	if (id == RLX_KERNEL_norm && gpu_read_out(lo, 0, &st))
+		return st;
 	return gpu_call_kernel(lo, row, units);
 }
 

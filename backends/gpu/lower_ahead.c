@@ -43,6 +43,28 @@ bool gpu_overlaps(const struct rlx_lower *lo, uint32_t v, uint32_t u)
 	       b->offset < a->offset + rlx_plan_bytes(lo->plan, v);
 }
 
+bool gpu_lies_at_16(const struct rlx_lower *lo, uint32_t v, enum rlx_place_kind kind)
+{
+	const struct rlx_place *p = &lo->plan->val[v].place;
+
+	return v && p->kind == kind && p->offset % 16 == 0;
+}
+
+bool gpu_is_last_of(const struct rlx_lower *lo, uint32_t v, uint32_t root,
+		    const struct rlx_plan_step *st)
+{
+	const struct rlx_plan_val *val = lo->plan->val;
+
+	return val[v].root == root && gpu_dies_at(lo, root, st) &&
+	       val[v].place.offset == val[root].place.offset &&
+	       rlx_plan_bytes(lo->plan, v) == rlx_plan_bytes(lo->plan, root);
+}
+
+const void *gpu_args_of(const struct rlx_lower *lo, const struct gpu_call *call)
+{
+	return code_of(lo)->image + call->args;
+}
+
 void gpu_take_last(struct rlx_lower *lo, void *to)
 {
 	struct gpu_code *c = code_of(lo);
@@ -102,6 +124,8 @@ enum rlx_status gpu_cast_norm(struct rlx_lower *lo)
 	lower_ref_out(lo, &a->y, 0, 0);
 	a->y_type = (uint8_t)lower_out(lo, 0)->dtype;
 	lower_extent(lo, a->rows, NULL);
+	if (gpu_read_out(lo, 1, &st))
+		return st;
 	st = gpu_call_kernel(lo, &norm_row, (uint64_t)a->rows);
 	if (st)
 		return st;

@@ -383,6 +383,96 @@ TEST(rows_of_a_table_before_products)
 	check_rows(RLX_PRECISION_MIXED_BF16, false);
 }
 
+/* ---- the end of an encoder ---- */
+
+struct end_form {
+	int64_t		batch, len, heads, width;
+	bool		mean, lens, layer, wide;	/* wide: in f32 to the end */
+	uint32_t	calls;
+};
+
+/* Normalised rows, what a query sees of them, and the norm of that. */
+static struct rlx_session *ending(const char *device, const struct end_form *f,
+				  enum rlx_dtype halves, uint64_t seed)
+{
+	struct rlx_graph *g = rlx_graph_new("ending");
+	int64_t n = f->heads * f->width;
+	struct rlx_type t = rlx_type(RLX_F32, f->batch, f->len, n);
+	rlx_value x = rlx_emit(g, cast, .x = rlx_input(g, "x", t), .to = halves);
+	rlx_value q, y, lens = RLX_NONE, gamma = numbers(g, n, 0, &seed);
+
+	if (f->mean)
+		q = rlx_emit(g, expand, .x = rlx_scalar_const(g, RLX_F32, 0),
+			     .shape = RLX_INTS(f->batch, 1, n));
+	else
+		q = rlx_input(g, "q", rlx_type(RLX_F32, f->batch, 1, n));
+	q = rlx_emit(g, cast, .x = q, .to = halves);
+	y = rlx_emit(g, layer_norm, .x = x, .gamma = numbers(g, n, 0, &seed),
+		     .beta = numbers(g, n, 0, &seed), .axis = -1, .eps = 1e-5f);
+	if (f->lens)
+		lens = rlx_input(g, "lens", rlx_type(RLX_I64, f->batch));
+	y = rlx_emit(g, attention, .q = q, .k = y, .v = y, .lens = lens,
+		     .heads = (int32_t)f->heads);
+	y = rlx_emit(g, reshape, .x = y, .shape = RLX_INTS(f->batch, n));
+	if (f->layer)
+		y = rlx_emit(g, layer_norm, .x = y, .gamma = gamma, .beta = gamma, .axis = -1,
+			     .eps = 1e-5f);
+	else
+		y = rlx_emit(g, rms_norm, .x = y, .gamma = gamma, .axis = -1, .eps = 1e-5f);
+	y = rlx_emit(g, cast, .x = y, .to = RLX_F32);
+	rlx_output(g, "y", f->wide ? y : rlx_emit(g, tanh, .x = y));
+	return session_of(g, device, RLX_PRECISION_AS_WRITTEN);
+}
+
+static void check_end(const struct end_form *f, enum rlx_dtype halves)
+{
+	uint64_t seed = rlx_test_seed(), weights = seed;
+	struct rlx_session *s = ending(op_case_gpu(), f, halves, weights);
+	struct rlx_session *t = ending("ref", f, halves, weights);
+	size_t n = (size_t)(f->batch * f->heads * f->width);
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		fill_inputs(s, t, f->len, &seed);
+		memset(buf(s, RLX_IO_OUTPUT, "y"), 0xff, n * sizeof(float));
+		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+		CHECKF(!rlx_session_run(t), "%s", rlx_session_error(t)->text);
+		compare(s, t, "y", (int64_t)n);
+	}
+	if (f->batch > 1) {	/* nobody looks at the last row */
+		fill_inputs(s, t, f->len, &seed);
+		CHECK(!rlx_session_extent(s, f->batch - 1, f->batch));
+		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+		CHECKF(!rlx_session_run(t), "%s", rlx_session_error(t)->text);
+		compare(s, t, "y", (int64_t)n - f->heads * f->width);
+	}
+	CHECKF(((const struct gpu_code *)s->exec->code)->n_call == f->calls,
+	       "%lld x %lld, %lld heads of %lld: %u calls", (long long)f->batch, (long long)f->len,
+	       (long long)f->heads, (long long)f->width,
+	       ((const struct gpu_code *)s->exec->code)->n_call);
+	rlx_session_free(s);
+	rlx_session_free(t);
+}
+
+TEST(end_of_an_encoder)
+{
+	static const struct end_form forms[] = {
+		{ 1, 16, 12, 32, .mean = true, .lens = true, .wide = true, .calls = 2 },
+		{ 3, 21, 2, 64, .mean = true, .lens = true, .calls = 3 },
+		{ 2, 40, 3, 8, .lens = true, .wide = true, .calls = 3 },
+		{ 4, 5, 5, 16, .layer = true, .calls = 4 },
+		{ 1, 100, 3, 256, .wide = true, .calls = 3 },
+		/* more than a block has room for, or a lane can share out */
+		{ 1, 7, 7, 128, .wide = true, .calls = 5 },
+		{ 2, 7, 2, 24, .wide = true, .calls = 5 },
+		{ 1, 129, 2, 16, .wide = true, .calls = 5 },
+	};
+	size_t i;
+
+	for (i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+		check_end(&forms[i], i % 2 ? RLX_BF16 : RLX_F16);
+}
+
 /* ---- a norm's result in another type ---- */
 
 struct cast_form {
