@@ -373,6 +373,8 @@ bool gpu_lies_at_16(const struct rlx_lower *lo, uint32_t v, enum rlx_place_kind 
 /* Is @v all of what a step made at @root, and does nobody need that behind @st? */
 bool gpu_is_last_of(const struct rlx_lower *lo, uint32_t v, uint32_t root,
 		    const struct rlx_plan_step *st);
+/* Does the step read value @v, its first input, by another one too? */
+bool gpu_reads_again(const struct rlx_lower *lo, uint32_t v);
 const void *gpu_args_of(const struct rlx_lower *lo, const struct gpu_call *call);
 /* Take the last call back: its arguments to @to, in what is staged, with what refers to them. */
 void gpu_take_last(struct rlx_lower *lo, void *to);

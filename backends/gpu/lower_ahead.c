@@ -60,6 +60,16 @@ bool gpu_is_last_of(const struct rlx_lower *lo, uint32_t v, uint32_t root,
 	       rlx_plan_bytes(lo->plan, v) == rlx_plan_bytes(lo->plan, root);
 }
 
+bool gpu_reads_again(const struct rlx_lower *lo, uint32_t v)
+{
+	uint32_t i;
+
+	for (i = 1; i < lo->st->n_in; i++)
+		if (lo->st->in[i] && gpu_overlaps(lo, lo->st->in[i], v))
+			return true;
+	return false;
+}
+
 const void *gpu_args_of(const struct rlx_lower *lo, const struct gpu_call *call)
 {
 	return code_of(lo)->image + call->args;

@@ -70,7 +70,8 @@ static bool may_read_out(struct rlx_lower *lo, const struct rlx_k_norm *last)
 	a = gpu_args_of(lo, attends);
 	n = gpu_args_of(lo, makes);
 	return may_be_rows(lo, st - 2, n) && may_be_read(lo, st - 1, a, n) &&
-	       gpu_is_last_of(lo, st->in[0], st[-1].out[0], st) && last->rows == a->batch &&
+	       gpu_is_last_of(lo, st->in[0], st[-1].out[0], st) &&
+	       !gpu_reads_again(lo, st[-1].out[0]) && last->rows == a->batch &&
 	       last->n == n->n && last->x_type == n->x_type && !last->residual && !last->bias &&
 	       !last->sum && !last->mean && !last->inv && rlx_g_small_float(last->y_type) &&
 	       ((!last->gamma && !last->beta) || last->param_type == RLX_K_F32);

@@ -64,7 +64,7 @@ static bool may_join(const struct rlx_lower *lo, const struct gpu_call *last,
 	       !memcmp(&g->alpha, &h->alpha, offsetof(struct rlx_k_gemm, act) -
 		       offsetof(struct rlx_k_gemm, alpha)) &&
 	       l->block[0] == last->launch.block[0] && l->key[0] == last->launch.key[0] &&
-	       l->key[1] == last->launch.key[1] && l->key[3] == last->launch.key[3] &&
+	       l->key[1] == last->launch.key[1] && l->key[3] <= last->launch.key[3] &&
 	       (!norm || lo->plan->val[lo->st->in[1]].place.offset % 16 == 0);
 }
 
@@ -75,32 +75,19 @@ static uint8_t type_of_a(const struct rlx_k_gemm *g)
 
 /*
  * May the product's blocks do again what the step ahead did, whose result they multiply
- * by weights? Those of one row of tiles may, which are on the chip at one time. Where
- * blocks follow each other (64 rows), that takes longer than a launch of its own.
+ * by weights? They may where they are on the chip at one time.
  */
 static bool may_do_again(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 			 const struct rlx_g_launch *l)
 {
 	const struct rlx_plan_val *val = lo->plan->val;
 
-	return g->m <= 16 && l->grid[0] <= 2 * (uint32_t)gpu_of(lo)->attr[GPU_ATTR_UNITS] &&
+	return g->m <= 64 && l->grid[0] <= 2 * (uint32_t)gpu_of(lo)->attr[GPU_ATTR_UNITS] &&
 	       g->a_num == g->b_num && g->a_num != RLX_NUM_F32 && g->lda == g->k &&
 	       g->b_fixed && rlx_k_gemm_batches(g) == 1 && g->k % 8 == 0 && g->ldb % 8 == 0 &&
 	       val[lo->st->in[1]].place.offset % 16 == 0 &&
 	       val[lo->st[-1].out[0]].place.kind == RLX_PLACE_WORK &&
 	       !writes_to(lo, lo->st - 1, lo->st);
-}
-
-static const void *args_of(const struct rlx_lower *lo, const struct gpu_call *call)
-{
-	return code_of(lo)->image + call->args;
-}
-
-static bool lies_at_16(const struct rlx_lower *lo, uint32_t v, enum rlx_place_kind kind)
-{
-	const struct rlx_place *p = &lo->plan->val[v].place;
-
-	return v && p->kind == kind && p->offset % 16 == 0;
 }
 
 /* The last step normalised the rows that this one multiplies; @out_key: in RLX_K2. */
@@ -115,12 +102,12 @@ static bool may_norm(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	uint8_t type = type_of_a(g);
 
 	if ((!plain && !sum) || !may_do_again(lo, g, l) || st->n_in < gamma + 2 ||
-	    !lies_at_16(lo, st->in[0], RLX_PLACE_WORK))
+	    !gpu_lies_at_16(lo, st->in[0], RLX_PLACE_WORK))
 		return false;
 	for (i = sum ? 1 : gamma; i < gamma + 2; i++)
-		if (sum && i == 2 ? st->in[i] : !lies_at_16(lo, st->in[i], RLX_PLACE_CONST))
+		if (sum && i == 2 ? st->in[i] : !gpu_lies_at_16(lo, st->in[i], RLX_PLACE_CONST))
 			return false;
-	n = args_of(lo, plain ? plain : sum);
+	n = gpu_args_of(lo, plain ? plain : sum);
 	*out_key = RLX_G_JOIN_NORM | (sum ? RLX_G_JOIN_ADD : 0);
 	return st->out[0] == lo->st->in[0] && !n->rms && !n->sum && !n->mean && !n->inv &&
 	       n->x_type == type && n->y_type == type && n->param_type == RLX_K_F32 &&
@@ -138,24 +125,48 @@ static bool may_pick(const struct rlx_lower *lo)
 	const struct rlx_k_norm *n;
 
 	if (!call || st->out[0] != norm->in[0] || !gpu_dies_at(lo, st->out[0], norm) ||
-	    !lies_at_16(lo, st->in[0], RLX_PLACE_CONST) || writes_to(lo, st, norm))
+	    !gpu_lies_at_16(lo, st->in[0], RLX_PLACE_CONST) || writes_to(lo, st, norm))
 		return false;
-	p = args_of(lo, call);
-	n = args_of(lo, call + 1);
+	p = gpu_args_of(lo, call);
+	n = gpu_args_of(lo, call + 1);
 	return p->outer == 1 && p->n_idx == n->rows && p->inner == 2 * n->n;
 }
 
 /*
- * What a block takes to make all of the attention, in ns on an H200: a multiprocessor
- * reads 64 bytes in a clock, and one head after the other takes its time.
+ * What a block takes to make the attention of its rows, which are of @batch ones, in ns on
+ * an H200: a multiprocessor reads 64 bytes in a clock, and one head after the other takes
+ * its time.
  */
-static int64_t attention_ns(const struct rlx_k_attention *a, const struct rlx_g_launch *l)
+static int64_t attention_ns(const struct rlx_k_attention *a, int64_t batch,
+			    const struct rlx_g_launch *l)
 {
-	int64_t elements = a->q_len * a->heads * a->head_dim +
+	int64_t q_len = a->q_len < 16 ? a->q_len : 16;
+	int64_t elements = q_len * a->heads * a->head_dim +
 			   a->kv_len * a->kv_heads * (a->head_dim + a->v_dim);
 
-	return a->batch * elements * 2 / 110 +
-	       rlx_g_ceil(a->batch * a->heads, l->block[0] / 32) * 500;
+	return batch * elements * 2 / 110 +
+	       rlx_g_ceil(batch * a->heads, l->block[0] / 32) * (300 + 8 * a->kv_len);
+}
+
+/* Most rows of the batch that 16 rows of the product are of. */
+static int64_t batch_rows(const struct rlx_k_attention *a)
+{
+	int64_t n = 16 % a->q_len && a->q_len % 16 ? 14 / a->q_len + 2 :
+		    rlx_g_ceil(16, a->q_len);
+
+	return n < a->batch ? n : a->batch;
+}
+
+/* Do q, k and v of the last step lie as they can be read by 16 bytes? */
+static bool lie_wide(const struct rlx_lower *lo, const struct rlx_k_attention *a)
+{
+	int64_t odd = a->head_dim | a->v_dim;
+	int i;
+
+	for (i = 0; i < 3; i++)
+		odd |= a->q_stride[i] | a->k_stride[i] | a->v_stride[i] |
+		       (int64_t)lo->plan->val[lo->st[-1].in[i]].place.offset / 2;
+	return odd % 8 == 0;
 }
 
 /* A launch of its own takes about 3 us; what it gains must be worth it. */
@@ -166,7 +177,7 @@ static struct rlx_g_launch with_heads(const struct rlx_g_launch *l,
 				      const struct rlx_k_attention *a,
 				      const struct rlx_g_launch *by)
 {
-	uint32_t waves = l->block[0] / 32, jobs = (uint32_t)(a->batch * a->heads);
+	uint32_t waves = l->block[0] / 32, jobs = (uint32_t)(batch_rows(a) * a->heads);
 	uint32_t rooms = (waves < jobs ? waves : jobs) * (by->shared / RLX_G_ATTENTION_WAVES);
 	int32_t form = by->key[2];
 	struct rlx_g_launch with = *l;
@@ -177,17 +188,6 @@ static struct rlx_g_launch with_heads(const struct rlx_g_launch *l,
 	return with;
 }
 
-/* Does the step read value @v, which it multiplies, by another input too? */
-static bool reads_again(const struct rlx_lower *lo, uint32_t v)
-{
-	uint32_t i;
-
-	for (i = 1; i < lo->st->n_in; i++)
-		if (lo->st->in[i] && gpu_overlaps(lo, lo->st->in[i], v))
-			return true;
-	return false;
-}
-
 /*
  * The last step attended, and this one alone multiplies what came out, as it lies, and
  * does no more with it, as it is written nowhere: then @l becomes a launch of both.
@@ -196,28 +196,25 @@ static bool may_attend(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 		       struct rlx_g_launch *l)
 {
 	const struct gpu_call *call = gpu_call_ahead(lo, 0, RLX_OP_attention);
-	const struct rlx_plan_val *val = lo->plan->val;
 	uint8_t type = type_of_a(g);
 	const struct rlx_k_attention *a;
 	struct rlx_g_launch with;
-	uint32_t x, y;
 
-	if (!call || call->launch.key[0] != RLX_G_ATTENTION_FEW || l->key[3] != 8 ||
-	    !may_do_again(lo, g, l))
+	/* heads want registers, and wider blocks as well */
+	if (!call || call->launch.key[0] != RLX_G_ATTENTION_FEW || l->key[3] > 32 ||
+	    !may_do_again(lo, g, l) ||
+	    !gpu_is_last_of(lo, lo->st->in[0], lo->st[-1].out[0], lo->st) ||
+	    gpu_reads_again(lo, lo->st[-1].out[0]))
 		return false;
-	x = lo->st->in[0];
-	y = lo->st[-1].out[0];
-	if (val[x].root != y || !gpu_dies_at(lo, y, lo->st) || reads_again(lo, y) ||
-	    val[x].place.offset != val[y].place.offset ||
-	    rlx_plan_bytes(lo->plan, x) != rlx_plan_bytes(lo->plan, y))
+	a = gpu_args_of(lo, call);
+	if (!lie_wide(lo, a))
 		return false;
-	a = args_of(lo, call);
 	with = with_heads(l, a, &call->launch);
 	if (a->q_type != type || a->kv_type != type || a->out_type != type || a->lse ||
 	    a->batch * a->q_len != (int64_t)g->m || a->heads * a->v_dim != (int64_t)g->k ||
 	    a->out_stride[2] != (int64_t)g->k || a->out_stride[1] != a->v_dim ||
 	    (a->batch > 1 && a->out_stride[0] != a->q_len * (int64_t)g->k) ||
-	    attention_ns(a, l) > MOST_ATTENTION_NS ||
+	    attention_ns(a, batch_rows(a), l) > MOST_ATTENTION_NS ||
 	    with.shared > (uint32_t)gpu_of(lo)->attr[GPU_ATTR_SHARED])
 		return false;
 	*l = with;
@@ -277,6 +274,12 @@ static void refer_member(struct rlx_lower *lo, struct rlx_g_member *to)
 				lower_ref_add(lo, both[k].field, lo->ref[i]);
 }
 
+/* Of @cols columns each, whatever a launch of its own would have. */
+static uint32_t blocks_of(const struct rlx_k_gemm *g, int32_t cols)
+{
+	return (uint32_t)(rlx_g_ceil((int64_t)g->n, cols) * rlx_g_ceil((int64_t)g->m, 16));
+}
+
 /* One more product in the last call. */
 static enum rlx_status join_last(struct rlx_lower *lo, const struct rlx_g_member *member,
 				 uint32_t blocks)
@@ -319,7 +322,7 @@ enum rlx_status gpu_call_thin(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	if (last && last->joined &&
 	    last->step + last->n_step == (uint32_t)(lo->st - lo->plan->step) &&
 	    may_join(lo, last, g, &l))
-		return join_last(lo, &member, l.grid[0]);
+		return join_last(lo, &member, blocks_of(g, last->launch.key[3]));
 	ahead = put_ahead(lo, g, &l);
 	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){ "gemm_join",
 			      gpu_source("gemm_half"), l.key, l.shared }, &m, lo->err);

@@ -6,10 +6,11 @@
 #include "kernels/gpu/attention_wave.h"
 
 /*
- * RLX_K1: type of q, k, v; RLX_K2: width of a head, plus 1024 if there is a bias or a
- * cap; RLX_K3: type of the result, plus 16 times the keys.
+ * RLX_K1: type of q, k, v; RLX_K2: width of a head, plus 1024 if there is a bias, a cap or
+ * keys that not all queries see; RLX_K3: type of the result, plus 16 times the keys.
  */
-typedef attention_wave<rlx_t<RLX_K1>::mem, RLX_K2 & 1023, RLX_K3 / 16, (RLX_K2 >= 1024)> few;
+typedef attention_wave<rlx_t<RLX_K1>::mem, RLX_K2 & 1023, RLX_K3 / 16, (RLX_K2 >= 1024), true>
+	few;
 
 enum { WAVES = 64 / RLX_WAVE };
 
@@ -27,8 +28,12 @@ RLX_G_KERNEL(attention, struct rlx_k_attention, 64)
 					 i % tiles * MMA_M);
 		int64_t to = w.b * a.out_stride[0] + w.h * a.out_stride[1];
 
-		few::attend(a, env, w, room, [&](int64_t q, int64_t d, float y) {
-			store_float(out, to + q * a.out_stride[2] + d, RLX_K3 % 16, y);
+		few::attend(a, env, w, room, [&](int q, int d, int n, float y, float z) {
+			int64_t at = to + q * a.out_stride[2] + d;
+
+			store_float(out, at, RLX_K3 % 16, y);
+			if (n > 1)
+				store_float(out, at + 1, RLX_K3 % 16, z);
 		});
 		wave_sync();
 	}

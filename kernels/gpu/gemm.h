@@ -106,7 +106,8 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 			  int64_t batch)
 	{
 		int64_t inner = g.batch[1] ? (int64_t)g.batch[1] : 1;
-		size_t i = (size_t)(batch / inner), j = (size_t)(batch % inner);
+		size_t i = batch < inner ? 0 : (size_t)(batch / inner);
+		size_t j = (size_t)batch - i * (size_t)inner;
 
 		a = RLX_G_PTR(const TA, g.a) + i * g.a_step[0] + j * g.a_step[1];
 		b = RLX_G_PTR(const TB, g.b) + i * g.b_step[0] + j * g.b_step[1];
@@ -139,17 +140,13 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 		return x;
 	}
 
-	template <class PUT>
-	DEV void store(const struct rlx_k_gemm &g, size_t row, size_t col, T sum,
-		       const struct added &x, PUT put) const
+	/* What becomes of a sum of column @col. */
+	DEV T value(const struct rlx_k_gemm &g, size_t col, T sum, const struct added &x) const
 	{
-		T v;
-
 #if GEMM_SCALED
 		sum *= load_float(scales, g.one_scale ? 0 : (int64_t)col, g.scale_type);
 #endif
-		v = (T)g.alpha * sum + x.bias + x.row_bias + x.r;
-		c[row * g.ldc + col] = put(gemm_act(g.act, g, v));
+		return gemm_act(g.act, g, (T)g.alpha * sum + x.bias + x.row_bias + x.r);
 	}
 
 	/* What becomes of the sum at (row, col); TC's conversions by get and put. */
@@ -157,7 +154,7 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 	DEV void finish(const struct rlx_k_gemm &g, size_t row, size_t col, T sum, GET get,
 			PUT put) const
 	{
-		store(g, row, col, sum, adds(g, row, col, get), put);
+		c[row * g.ldc + col] = put(value(g, col, sum, adds(g, row, col, get)));
 	}
 };
 

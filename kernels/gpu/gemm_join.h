@@ -21,7 +21,8 @@ enum { RLX_G_JOIN = 4 };
  * @pick: where RLX_G_JOIN_PICK is: rows of a table that are the norm's x, which nobody
  *	else reads
  * @attention: where RLX_G_JOIN_ATTENTION is: a is its result, of which each block makes
- *	all, and nobody else reads it; at most 16 rows
+ *	the rows that it multiplies, and nobody else reads it; q, k and v can be read by
+ *	16 bytes
  */
 struct rlx_g_join {
 	struct rlx_k_gemm	g;

@@ -12,7 +12,7 @@
 #ifndef RLX_G_GEMM_THIN_H
 #define RLX_G_GEMM_THIN_H
 
-/* RLX_K3: columns of a block; eight where that many blocks are few for the chip. */
+/* RLX_K3: columns of a block, see rlx_g_thin_cols(). */
 #define THIN_COLS	(RLX_K3 > MMA_N ? RLX_K3 : MMA_N)
 
 enum {
@@ -22,6 +22,7 @@ enum {
 	THIN_AHEAD = THIN_TN > 2 ? 2 : 4,	/* steps loaded at once */
 	THIN_A = MMA_LINES,			/* rows of a that a lane has */
 	THIN_LD = THIN_COLS + 4,
+	THIN_WAVES = 12,			/* at most */
 };
 
 struct alignas(16) thin_words {
@@ -93,7 +94,7 @@ template <class T> static DEV inline struct thin_words thin_near(const T *row, i
 
 /* b, then a, of AHEAD steps from k on. */
 template <bool WIDE, int AHEAD> struct thin_stage {
-	struct thin_words b[AHEAD][THIN_TN];
+	struct thin_words b[AHEAD][THIN_TN], a[AHEAD][THIN_A];
 
 	DEV void load(const struct thin_lane &l, int k)
 	{
@@ -104,21 +105,23 @@ template <bool WIDE, int AHEAD> struct thin_stage {
 				b[s][j] = thin_load<WIDE>(l.b[j], k + s * l.step, l.n);
 	}
 
-	/* c += a b; @before makes a of what was read */
-	template <class BEFORE>
-	DEV void multiply(const struct thin_lane &l, int k, float (*c)[MMA_C],
-			  const BEFORE &before) const
+	/* NEAR: the rows are in shared memory */
+	template <bool NEAR> DEV void load_a(const struct thin_lane &l, int k)
 	{
-		struct thin_words a[AHEAD][THIN_A];
-
 #pragma unroll
 		for (int s = 0; s < AHEAD; s++)
 #pragma unroll
 			for (int i = 0; i < THIN_A; i++)
-				if constexpr (BEFORE::NEAR)
+				if constexpr (NEAR)
 					a[s][i] = thin_near(l.a[i], k + s * l.step, l.n);
 				else
 					a[s][i] = thin_load<WIDE>(l.a[i], k + s * l.step, l.n);
+	}
+
+	/* c += a b; @before makes a of what was read */
+	template <class BEFORE>
+	DEV void multiply(const struct thin_lane &l, float (*c)[MMA_C], const BEFORE &before)
+	{
 		wave_sync();	/* lest loads be put off until registers are free */
 		before(l, a);
 #pragma unroll
@@ -160,11 +163,13 @@ template <int AHEAD> struct thin_norm {
 	struct thin_part	*room;		/* THIN_ROWS for each wave */
 	half			*y[THIN_A];	/* to be written too; NULL: not here */
 	float			gamma[AHEAD][8], beta[AHEAD][8];
+	float			by_waves, by_n;	/* 1 / as many: dividing takes longer */
 	struct thin_words	add[AHEAD][THIN_A];	/* to x, if there is something */
 
 	DEV thin_norm(const struct rlx_k_norm &norm, const struct rlx_g_env &env,
 		      const struct thin_lane &l, float *r, int row, bool write)
-		: n(norm), room((struct thin_part *)r)
+		: n(norm), room((struct thin_part *)r),
+		  by_waves(1 / (float)(int)(blockDim.x / WAVE)), by_n(1 / (float)(int)norm.n)
 	{
 		const float *by = RLX_G_PTR(const float, n.gamma);
 		const float *more = RLX_G_PTR(const float, n.beta);
@@ -221,17 +226,46 @@ template <int AHEAD> struct thin_norm {
 			}
 	}
 
+	/*
+	 * All of the lane's rows go through each step side by side: what takes time is to
+	 * wait for the one before.
+	 */
 	DEV void operator()(const struct thin_lane &l, struct thin_words (*a)[THIN_A]) const
 	{
-		int waves = (int)(blockDim.x / WAVE), mine = wave_id() * THIN_ROWS;
-		float x[AHEAD][THIN_A][8], part = (float)(AHEAD * THIN_K);
+		const float part = (float)(AHEAD * THIN_K);
+		float x[AHEAD][THIN_A][8], mean[THIN_A] = {}, far[THIN_A] = {};
+		int mine = wave_id() * THIN_ROWS;
 
+		take(a, x, mean);
+		across(mean);
 #pragma unroll
-		for (int i = 0; i < THIN_A; i++) {
-			float mean = 0, far = 0;
+		for (int i = 0; i < THIN_A; i++)
+			mean[i] *= 1 / part;
+#pragma unroll
+		for (int s = 0; s < AHEAD; s++)
+#pragma unroll
+			for (int e = 0; e < 8; e++)
+#pragma unroll
+				for (int i = 0; i < THIN_A; i++)
+					far[i] += (x[s][i][e] - mean[i]) * (x[s][i][e] - mean[i]);
+		across(far);
+#pragma unroll
+		for (int i = 0; i < THIN_A; i++)
+			if (l.share == 0)
+				room[mine + mma_a_row(2 * i)] = thin_part{ mean[i], far[i] };
+		__syncthreads();
+		gather(l, part, mean, far);
+		put(l, a, x, mean, far);
+	}
 
+	/* Halves as floats, with what is added to them, and each row's sum. */
+	DEV void take(const struct thin_words (*a)[THIN_A], float (*x)[THIN_A][8],
+		      float *sum) const
+	{
 #pragma unroll
-			for (int s = 0; s < AHEAD; s++) {
+		for (int s = 0; s < AHEAD; s++)
+#pragma unroll
+			for (int i = 0; i < THIN_A; i++) {
 				half h[8], r[8] = {};
 
 				memcpy(h, &a[s][i], sizeof(h));
@@ -242,95 +276,106 @@ template <int AHEAD> struct thin_norm {
 					x[s][i][e] = to_f32(h[e]);
 					if (ADD)
 						x[s][i][e] += to_f32(r[e]);
-					mean += x[s][i][e];
+					sum[i] += x[s][i][e];
 				}
 			}
-			mean = mma_across(mean) / part;
-#pragma unroll
-			for (int s = 0; s < AHEAD; s++)
-#pragma unroll
-				for (int e = 0; e < 8; e++)
-					far += (x[s][i][e] - mean) * (x[s][i][e] - mean);
-			far = mma_across(far);
-			if (l.share == 0)
-				room[mine + mma_a_row(2 * i)] = thin_part{ mean, far };
-		}
-		__syncthreads();
-#pragma unroll
-		for (int i = 0; i < THIN_A; i++)
-			finish(l, a, x, i, waves, part);
 	}
 
-	/* Row @i of the waves' parts, which its lanes share out. */
-	DEV void finish(const struct thin_lane &l, struct thin_words (*a)[THIN_A],
-			const float (*x)[THIN_A][8], int i, int waves, float part) const
+	static DEV void across(float *v)
 	{
-		const struct thin_part *at = room + mma_a_row(2 * i);
-		struct thin_part p[4];
-		float mean = 0, far = 0;
+		for (int m = WAVE == 32 ? 1 : 16; m < (WAVE == 32 ? 4 : 64); m *= 2)
+#pragma unroll
+			for (int i = 0; i < THIN_A; i++)
+				v[i] += wave_xor(v[i], m);
+	}
+
+	/* The rows' mean and variance from the waves' parts, which a row's lanes share out. */
+	DEV void gather(const struct thin_lane &l, float part, float *mean, float *far) const
+	{
+		const struct thin_part *at = room + mma_a_row(0);
+		int waves = (int)(blockDim.x / WAVE);
+		struct thin_part p[THIN_WAVES / 4][THIN_A];
 
 #pragma unroll
-		for (int j = 0; j < 4; j++) {	/* at most 16 waves */
-			int w = j * 4 + l.share;
-
-			p[j] = thin_part{ 0, 0 };
-			if (w < waves)
-				p[j] = at[w * THIN_ROWS];
-			mean += p[j].mean;
-		}
-		mean = mma_across(mean) / (float)waves;
+		for (int i = 0; i < THIN_A; i++)
+			mean[i] = far[i] = 0;
 #pragma unroll
-		for (int j = 0; j < 4; j++) {
-			float d = j * 4 + l.share < waves ? p[j].mean - mean : 0;
+		for (int j = 0; j < THIN_WAVES / 4; j++)
+#pragma unroll
+			for (int i = 0; i < THIN_A; i++) {
+				int w = j * 4 + l.share, own = w < waves ? w : waves - 1;
 
-			far += p[j].far + part * d * d;
-		}
-		put(l, a, x, i, mean, rsqrt_f32(mma_across(far) / (float)n.n + n.eps));
+				p[j][i] = at[own * THIN_ROWS + i * 8];
+				if (w >= waves)
+					p[j][i] = thin_part{ 0, 0 };
+				mean[i] += p[j][i].mean;
+			}
+		across(mean);
+#pragma unroll
+		for (int i = 0; i < THIN_A; i++)
+			mean[i] *= by_waves;
+#pragma unroll
+		for (int j = 0; j < THIN_WAVES / 4; j++)
+#pragma unroll
+			for (int i = 0; i < THIN_A; i++) {
+				float d = j * 4 + l.share < waves ? p[j][i].mean - mean[i] : 0;
+
+				far[i] += p[j][i].far + part * d * d;
+			}
+		across(far);
 	}
 
 	DEV void put(const struct thin_lane &l, struct thin_words (*a)[THIN_A],
-		     const float (*x)[THIN_A][8], int i, float mean, float inv) const
+		     const float (*x)[THIN_A][8], const float *mean, const float *far) const
 	{
 #pragma unroll
-		for (int s = 0; s < AHEAD; s++) {
-			half h[8];
+		for (int i = 0; i < THIN_A; i++) {
+			float inv = rsqrt_f32(far[i] * by_n + n.eps);
 
 #pragma unroll
-			for (int e = 0; e < 8; e++)
-				h[e] = from_f32<half>((x[s][i][e] - mean) * inv *
-						      gamma[s][e] + beta[s][e]);
-			memcpy(&a[s][i], h, sizeof(h));
-			if (y[i])
-				*(struct thin_words *)(y[i] + l.first + s * l.step) = a[s][i];
+			for (int s = 0; s < AHEAD; s++) {
+				half h[8];
+
+#pragma unroll
+				for (int e = 0; e < 8; e++)
+					h[e] = from_f32<half>((x[s][i][e] - mean[i]) * inv *
+							      gamma[s][e] + beta[s][e]);
+				memcpy(&a[s][i], h, sizeof(h));
+				if (y[i])
+					*(struct thin_words *)(y[i] + l.first + s * l.step) =
+						a[s][i];
+			}
 		}
 	}
 };
 
 #if RLX_K2 & RLX_G_JOIN_ATTENTION
 /*
- * Attention before the product: every block makes all of it, a head of a batch row at
- * each wave, into shared memory as the rows of a.
+ * Attention before the product: every block makes that of its rows, a head of a batch row
+ * at each wave, into shared memory as the rows of a.
  */
 struct thin_attention {
 	enum { NEAR = 1 };
 
 	typedef attention_wave<half, RLX_G_JOIN_WIDTH(RLX_K2), RLX_G_JOIN_KEYS(RLX_K2),
-			       RLX_G_JOIN_MORE(RLX_K2)> heads;
+			       RLX_G_JOIN_MORE(RLX_K2), false> heads;
 
 	const struct rlx_k_attention &a;
 	const struct rlx_g_env	&env;
 	half			*room, *to;
 	int			ld;
+	uint32_t		first, len, batch;	/* of all rows; of the batch ones */
 	uint32_t		mine, waves, jobs;
 	heads::job		w;	/* the first one, known before anything is waited for */
 
 	/* @r: shared memory of the block, of which the sums are not yet in need */
 	DEV thin_attention(const struct rlx_k_attention &attention,
-			   const struct rlx_g_env &environment, float *r, int k,
+			   const struct rlx_g_env &environment, float *r, int k, int row,
 			   struct thin_lane &l)
 		: a(attention), env(environment), ld(RLX_G_JOIN_LD(k)),
-		  mine((uint32_t)wave_id()), waves(blockDim.x / WAVE),
-		  jobs((uint32_t)(a.batch * a.heads)), w(at(mine))
+		  first((uint32_t)row), len((uint32_t)a.q_len), batch(first / len),
+		  mine((uint32_t)wave_id()), waves(blockDim.x / WAVE), jobs(all_jobs()),
+		  w(at(mine))
 	{
 		int rooms = (int)(waves < jobs ? waves : jobs) * heads::ROOM;
 		int sums = (int)waves * THIN_ROWS * THIN_LD * 2;
@@ -341,22 +386,39 @@ struct thin_attention {
 			l.a[i] = l.a[i] ? to + mma_a_row(2 * i) * ld : (const half *)0;
 	}
 
+	/* Heads of the batch rows that the block's rows are of. */
+	DEV uint32_t all_jobs(void) const
+	{
+		uint32_t end = (first + THIN_ROWS - 1) / len + 1, most = (uint32_t)a.batch;
+
+		return ((end < most ? end : most) - batch) * (uint32_t)a.heads;
+	}
+
 	DEV struct heads::job at(uint32_t job) const
 	{
-		uint32_t n = (uint32_t)a.heads;
+		uint32_t n = (uint32_t)a.heads, b = batch + job / n;
 
-		return heads::job_at(a, env, job / n, job % n, 0);
+		return heads::job_at(a, env, b, job % n, b * len < first ? first - b * len : 0);
 	}
 
 	DEV void make(void)
 	{
 		wave_sync();
 		for (uint32_t i = mine; i < jobs; i += waves) {
-			if (i != mine)
-				w = at(i);
-			heads::attend(a, env, w, room, [&](int64_t q, int64_t d, float y) {
-				to[(int)(w.b * a.q_len + q) * ld + (int)(w.h * a.v_dim + d)] =
-					from_f32<half>(y);
+			struct heads::job j = i == mine ? w : at(i);
+			half *head = to + j.h * (int)a.v_dim;
+			int from = j.b * (int)len - (int)first;
+
+			/* heads have eights of columns */
+			heads::attend(a, env, j, room, [&](int q, int d, int n, float y, float z) {
+				half *at = head + (from + q) * ld + d;
+
+				if (from + q >= THIN_ROWS)
+					return;
+				if (WAVE == 32)
+					*(uint32_t *)at = pack_halves<half>(y, z);
+				else
+					*at = from_f32<half>(y);
 			});
 			wave_sync();
 		}
@@ -367,10 +429,14 @@ struct thin_attention {
 };
 #endif
 
-/* The sum of this wave's share of k. Waits for the launch ahead, then calls @ready. */
-template <bool WIDE, int AHEAD, class F, class BEFORE>
+/*
+ * The sum of this wave's share of k. Waits for the launch ahead, then calls @first, and
+ * @then while a is on its way.
+ */
+template <bool WIDE, int AHEAD, class FIRST, class THEN, class BEFORE>
 static DEV inline void thin_sum(const struct rlx_k_gemm &g, const struct thin_lane &l,
-				float (*c)[MMA_C], F ready, const BEFORE &before)
+				float (*c)[MMA_C], FIRST first, THEN then,
+				const BEFORE &before)
 {
 	int k = l.first, all = (l.n + THIN_K - 1) / THIN_K * THIN_K;
 	struct thin_stage<WIDE, AHEAD> stage;
@@ -380,13 +446,16 @@ static DEV inline void thin_sum(const struct rlx_k_gemm &g, const struct thin_la
 	stage.load(l, k);
 	if (g.b_fixed)
 		launch_wait();
-	ready();
+	first();
+	stage.template load_a<BEFORE::NEAR>(l, k);
+	then();
 	for (;;) {
-		stage.multiply(l, k, c, before);
+		stage.multiply(l, c, before);
 		k += l.step * AHEAD;
 		if (k >= all)	/* the same for all lanes: steps are whole */
 			break;
 		stage.load(l, k);
+		stage.template load_a<BEFORE::NEAR>(l, k);
 	}
 }
 
@@ -396,10 +465,78 @@ static DEV inline bool thin_wide(const struct rlx_k_gemm &g, const operands &o)
 	       ((uint64_t)o.a | (uint64_t)o.b | g.lda * 2 | g.ldb * 2 | g.k * 2) % 16 == 0;
 }
 
+/* What is added to a sum, as it lies in memory: to convert it is to wait for it. */
+struct thin_adds {
+	float	bias, row_bias;
+	type_c	r;
+};
+
+/* A tile of a product, and what becomes of its sums. */
+struct thin_tile {
+	const struct rlx_k_gemm	&g;
+	const operands		&o;
+	float			*room;	/* THIN_ROWS x THIN_LD for each wave */
+	int			row, col;
+
+	/* Is there that element of the tile? */
+	DEV bool has(int e) const
+	{
+		return e < THIN_ROWS * THIN_COLS && row + e / THIN_COLS < (int)g.m &&
+		       col + e % THIN_COLS < (int)g.n;
+	}
+
+	DEV struct thin_adds adds(int e) const
+	{
+		size_t r = (size_t)(row + e / THIN_COLS), c = (size_t)(col + e % THIN_COLS);
+		struct thin_adds x = {};
+		bool on = has(e);
+
+		if (o.bias)
+			x.bias = load_if(o.bias + c, on);
+		if (o.row_bias)
+			x.row_bias = load_if(o.row_bias + r, on);
+		if (o.r)
+			x.r = load_if(o.r + r * g.ldr + c, on);
+		return x;
+	}
+
+	/* Of all waves; @add: to the element that is this thread's first one. */
+	DEV void put_sums(const float (*c)[MMA_C], struct thin_adds add) const
+	{
+		float *mine = room + wave_id() * THIN_ROWS * THIN_LD;
+		int waves = (int)(blockDim.x / WAVE);
+
+#pragma unroll
+		for (int j = 0; j < THIN_TN; j++)
+#pragma unroll
+			for (int i = 0; i < MMA_C; i++)
+				mine[mma_c_row(i) * THIN_LD + j * MMA_N + mma_c_col(i)] = c[j][i];
+		__syncthreads();
+#pragma unroll 1
+		for (int e = (int)threadIdx.x; e < THIN_ROWS * THIN_COLS; e += (int)blockDim.x) {
+			int r = e / THIN_COLS, k = e % THIN_COLS;
+			float sum[4] = {};	/* in turn, lest each waits for the one before */
+
+			if (!has(e))
+				continue;
+#pragma unroll
+			for (int w = 0; w < THIN_WAVES; w++)
+				sum[w % 4] += w < waves ?
+					      room[(w * THIN_ROWS + r) * THIN_LD + k] : 0;
+			if (e != (int)threadIdx.x)
+				add = adds(e);
+			o.c[(size_t)(row + r) * g.ldc + (size_t)(col + k)] =
+				put(o.value(g, (size_t)(col + k),
+					    sum[0] + sum[1] + (sum[2] + sum[3]),
+					    operands::added{ add.bias, add.row_bias, o.r ?
+						(float)g.beta * get(add.r) : 0 }));
+		}
+	}
+};
+
 /*
- * Tile @block, if there is one; @room has THIN_ROWS x THIN_LD floats for each wave, and
- * what the key says stands before it behind them. @join: what that is; @first: of its
- * readers.
+ * Tile @block, if there is one; @room has a tile's, and what the key says stands before it
+ * behind that. @join: what that is; @first: of its readers.
  */
 static DEV inline void thin(const struct rlx_k_gemm &g, const struct rlx_g_env &env,
 			    float *room, uint32_t block, const struct rlx_g_join *join,
@@ -408,72 +545,44 @@ static DEV inline void thin(const struct rlx_k_gemm &g, const struct rlx_g_env &
 	uint32_t across = ((uint32_t)g.n + THIN_COLS - 1) / THIN_COLS;
 	uint32_t down = ((uint32_t)g.m + THIN_ROWS - 1) / THIN_ROWS;
 	int col = (int)(block % across) * THIN_COLS, row = (int)(block / across % down) * THIN_ROWS;
-	int waves = (int)(blockDim.x / WAVE);
 
 	if (block / across / down >= rlx_k_gemm_batches(&g))
 		return;	/* waves of 64 make wider tiles than the launch is for */
 
 	operands o(g, env, block / across / down);
+	struct thin_tile t = { g, o, room, row, col };
 	struct thin_lane l = thin_lane_at(g, o, row, col);
-	float c[THIN_TN][MMA_C] = {}, *mine = room + wave_id() * THIN_ROWS * THIN_LD;
-	int e = (int)threadIdx.x;
-	operands::added add = {};
-	auto there = [&](int at) {	/* that element of the tile */
-		return at < THIN_ROWS * THIN_COLS && row + at / THIN_COLS < (int)g.m &&
-		       col + at % THIN_COLS < (int)g.n;
-	};
-	auto adds = [&](int at) {
-		return o.adds(g, (size_t)(row + at / THIN_COLS), (size_t)(col + at % THIN_COLS),
-			      get);
-	};
+	float c[THIN_TN][MMA_C] = {};
+	struct thin_adds add = {};
 	auto ready = [&] {		/* on its way while the product is made */
-		if (there(e))
-			add = adds(e);
+		add = t.adds((int)threadIdx.x);
 	};
 
 #if RLX_K2 & RLX_G_JOIN_NORM
-	struct thin_norm<WAVE / 32> before(join->norm, env, l,
-		room + waves * THIN_ROWS * THIN_LD, row, first && !col);
+	struct thin_norm<WAVE / 32> before(join->norm, env, l, room + (int)(blockDim.x / WAVE) *
+					   THIN_ROWS * THIN_LD, row, first && !col);
 
 	thin_sum<true, WAVE / 32>(g, l, c, [&] {
 		if (RLX_K2 & RLX_G_JOIN_PICK)
 			before.pick(join->pick, env, row, l);
 		if (before.ADD)
 			before.bring(env, l, row);
-		ready();
-	}, before);
+	}, ready, before);
 #elif RLX_K2 & RLX_G_JOIN_ATTENTION
-	struct thin_attention before(join->attention, env, room, (int)g.k, l);
+	struct thin_attention before(join->attention, env, room, (int)g.k, row, l);
 
 	/* two steps ahead: heads want registers */
 	thin_sum<true, 2>(g, l, c, [&] {
 		ready();
 		before.make();
-	}, before);
+	}, [] {}, before);
 #else
 	if (thin_wide(g, o))
-		thin_sum<true, THIN_AHEAD>(g, l, c, ready, thin_plain());
+		thin_sum<true, THIN_AHEAD>(g, l, c, [] {}, ready, thin_plain());
 	else
-		thin_sum<false, 1>(g, l, c, ready, thin_plain());
+		thin_sum<false, 1>(g, l, c, [] {}, ready, thin_plain());
 #endif
-#pragma unroll
-	for (int j = 0; j < THIN_TN; j++)
-#pragma unroll
-		for (int i = 0; i < MMA_C; i++)
-			mine[mma_c_row(i) * THIN_LD + j * MMA_N + mma_c_col(i)] = c[j][i];
-	__syncthreads();
-	for (; e < THIN_ROWS * THIN_COLS; e += (int)blockDim.x) {
-		float sum = 0;
-
-		if (!there(e))
-			continue;
-		for (int w = 0; w < waves; w++)
-			sum += room[(w * THIN_ROWS + e / THIN_COLS) * THIN_LD + e % THIN_COLS];
-		if (e != (int)threadIdx.x)
-			add = adds(e);
-		o.store(g, (size_t)(row + e / THIN_COLS), (size_t)(col + e % THIN_COLS), sum, add,
-			put);
-	}
+	t.put_sums(c, add);
 }
 
 #endif

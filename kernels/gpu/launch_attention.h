@@ -53,14 +53,16 @@ static inline bool rlx_g_attention_few(const struct rlx_k_attention *a, struct r
 	int64_t tiles = a->batch * a->heads * rlx_g_ceil(a->q_len, 16);
 
 	if (a->kv_len > 64 || dim > 128 || a->q_type != a->kv_type || a->q_type == RLX_K_F32 ||
-	    tiles > INT32_MAX / 2)
+	    tiles > INT32_MAX / 2 || a->q_len > INT32_MAX / 2 ||
+	    (a->q_stride[2] | a->k_stride[2] | a->v_stride[2]) >> 31)
 		return false;
 	/* a block has a wave of 64, or two */
 	rlx_g_line(l, rlx_g_ceil(tiles, 2), 64);
 	l->shared = RLX_G_ATTENTION_WAVES * 2 * (keys * (width + 8) + 16 * (keys + 8));
 	l->key[0] = RLX_G_ATTENTION_FEW;
 	l->key[1] = a->q_type;
-	l->key[2] = (int32_t)width + (a->bias || a->softcap > 0 ? 1024 : 0);
+	l->key[2] = (int32_t)width + (a->bias || a->softcap > 0 || a->causal || a->window > 0 ?
+				      1024 : 0);
 	l->key[3] = a->out_type + 16 * (int32_t)keys;
 	return true;
 }

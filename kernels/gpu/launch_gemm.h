@@ -33,7 +33,22 @@ static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l
 	return l->grid[0] < 1 << 30;
 }
 
-enum { RLX_G_GEMM_THIN = 3 };	/* RLX_K1 */
+enum { RLX_G_GEMM_THIN = 3, RLX_G_THIN_BLOCKS = 40 };	/* RLX_K1; blocks of a launch */
+
+/*
+ * Columns of a block: as many more than eight as let those of some launches find room on
+ * the chip at once, so that the next ones wait there with their weights. @blocks: of eight.
+ */
+static inline uint32_t rlx_g_thin_cols(int64_t blocks)
+{
+	uint32_t cols = 8;
+
+	if (blocks > 1024)
+		return 32;
+	while (cols < 64 && blocks * 8 > RLX_G_THIN_BLOCKS * (int64_t)cols)
+		cols *= 2;
+	return cols;
+}
 
 /*
  * Up to 64 rows by blocks of 16 (gemm_thin.h): more of them than a row of tiles has,
@@ -43,9 +58,9 @@ static inline bool rlx_g_gemm_thin(const struct rlx_k_gemm *a, struct rlx_g_laun
 {
 	int64_t down = rlx_g_ceil((int64_t)a->m, 16) * (int64_t)rlx_k_gemm_batches(a);
 	int64_t steps = rlx_g_ceil((int64_t)a->k, 32), blocks = rlx_g_ceil((int64_t)a->n, 8) * down;
-	uint32_t cols = blocks <= 1024 ? 8 : 32, waves = steps < 12 ? (uint32_t)steps : 12;
+	uint32_t cols = rlx_g_thin_cols(blocks), waves = steps < 12 ? (uint32_t)steps : 12;
 
-	if (a->m > (cols == 8 ? 64 : 16) || a->trans_a || a->b_form != RLX_B_COLS ||
+	if (a->m > (blocks <= 1024 ? 64 : 16) || a->trans_a || a->b_form != RLX_B_COLS ||
 	    a->k > INT32_MAX / 2 || a->n > INT32_MAX / 2)
 		return false;
 	waves = waves < 4 ? 4 : waves + waves % 2;	/* whole ones of 64 lanes too */

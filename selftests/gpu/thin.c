@@ -10,7 +10,7 @@
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_test.h"
 
-enum { ROWS = 16, WIDTH = 128, MOST = ROWS * WIDTH, MOST_WEIGHTS = 384 * 72 };
+enum { ROWS = 16, MANY = 50, WIDTH = 128, MOST = MANY * WIDTH, MOST_WEIGHTS = 384 * 72 };
 
 static const struct {
 	const char	*name;
@@ -59,10 +59,10 @@ static struct rlx_session *session_of(struct rlx_graph *g, const char *device,
 
 /* q, k and v of normalised rows; o adds the rows that were normalised to q's product. */
 static struct rlx_session *session_on(const char *device, enum rlx_precision precision,
-				      uint64_t seed)
+				      int64_t rows, uint64_t seed)
 {
 	struct rlx_graph *g = rlx_graph_new("thin");
-	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, ROWS, WIDTH)), q, y;
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, rows, WIDTH)), q, y;
 
 	y = rlx_emit(g, layer_norm, .x = x, .gamma = numbers(g, WIDTH, 0, &seed),
 		     .beta = numbers(g, WIDTH, 0, &seed), .axis = -1, .eps = 1e-5f);
@@ -81,9 +81,9 @@ static void *buf(struct rlx_session *s, enum rlx_io io, const char *name)
 	return p;
 }
 
-static void run(struct rlx_session *s, const float *x)
+static void run(struct rlx_session *s, const float *x, int64_t rows)
 {
-	memcpy(buf(s, RLX_IO_INPUT, "x"), x, MOST * sizeof(*x));
+	memcpy(buf(s, RLX_IO_INPUT, "x"), x, (size_t)(rows * WIDTH) * sizeof(*x));
 	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
 }
 
@@ -98,12 +98,12 @@ static void compare(struct rlx_session *s, struct rlx_session *t, const char *na
 		       name, (long long)k, (double)a[k], (double)b[k]);
 }
 
-static void check(enum rlx_precision precision)
+static void check(enum rlx_precision precision, int64_t rows)
 {
 	uint64_t seed = rlx_test_seed(), weights = seed;
-	struct rlx_session *s = session_on(op_case_gpu(), precision, weights);
-	struct rlx_session *t = session_on("cpu", RLX_PRECISION_AS_WRITTEN, weights);
-	float x[MOST];
+	struct rlx_session *s = session_on(op_case_gpu(), precision, rows, weights);
+	struct rlx_session *t = session_on("cpu", RLX_PRECISION_AS_WRITTEN, rows, weights);
+	static float x[MOST];
 	int turn, i;
 
 	for (turn = 0; turn < 5; turn++) {
@@ -114,13 +114,13 @@ static void check(enum rlx_precision precision)
 			x[i] = (float)rlx_test_uniform(&seed, -2, 3);
 		for (i = 0; i < 3; i++)
 			memset(buf(s, RLX_IO_OUTPUT, outs[i].name), 0xff,
-			       (size_t)(ROWS * outs[i].n) * sizeof(float));
+			       (size_t)(rows * outs[i].n) * sizeof(float));
 		CHECK(!rlx_session_want(s, want ? &want : NULL, 1));
-		run(s, x);
-		run(t, x);
+		run(s, x, rows);
+		run(t, x, rows);
 		for (i = 0; i < 3; i++)
 			if (!want || i == turn - 1)
-				compare(s, t, outs[i].name, ROWS * outs[i].n);
+				compare(s, t, outs[i].name, rows * outs[i].n);
 	}
 	/* x to halves; norm, q, k and v; o; three results to f32 */
 	CHECK_EQ(((const struct gpu_code *)s->exec->code)->n_call, 6);
@@ -130,12 +130,14 @@ static void check(enum rlx_precision precision)
 
 TEST(bf16)
 {
-	check(RLX_PRECISION_MIXED_BF16);
+	check(RLX_PRECISION_MIXED_BF16, ROWS);
+	check(RLX_PRECISION_MIXED_BF16, MANY);
 }
 
 TEST(f16)
 {
-	check(RLX_PRECISION_MIXED_F16);
+	check(RLX_PRECISION_MIXED_F16, ROWS);
+	check(RLX_PRECISION_MIXED_F16, MANY);
 }
 
 /* The bias of the second product is all that the first one made: not in one launch. */
@@ -304,12 +306,21 @@ TEST(attention_before_a_product)
 		/* heads share keys, and waves have more than one of them */
 		{ true, 2, 8, 8, 6, 2, 16, 16, .mask = RLX_MASK_CAUSAL },
 		{ true, 3, 5, 5, 3, 3, 24, 24, BY_ROWS, .lens = true, .scale = 0.3f },
-		/* rows that cannot be read by 16 bytes; scores with more to them */
-		{ true, 1, len, len, 4, 4, 12, 6, .bias = ADDED, .softcap = 2.5f },
+		/* scores with more to them */
+		{ true, 1, len, len, 4, 4, 16, 8, .bias = ADDED, .softcap = 2.5f },
 		{ true, 1, 10, keys, 2, 1, 32, 32, .bias = KEPT, .mask = RLX_MASK_SLIDING },
 		{ true, 3, 4, len, 2, 2, 64, 40, .lens = true },
-		/* by launches of their own: too many rows or heads, or needed twice */
-		{ false, 1, 17, 16, 2, 2, 32, 32 },
+		/* tiles of rows, one batch row's or of several */
+		{ true, 1, 17, 16, 2, 2, 32, 32 },
+		{ true, 3, 21, 40, 2, 2, 32, 32, .lens = true },
+		{ true, 2, 32, 32, 4, 2, 32, 32, .mask = RLX_MASK_CAUSAL },
+		{ true, 5, 7, 9, 3, 1, 24, 24, BY_ROWS, .lens = true },
+		/*
+		 * by launches of their own: rows that cannot be read by 16 bytes, too many
+		 * of them or heads, or needed twice
+		 */
+		{ false, 1, len, len, 4, 4, 12, 6 },
+		{ false, 1, 65, 16, 2, 2, 32, 32 },
 		{ false, 16, 1, 12, 12, 12, 32, 32 },
 		{ false, 1, len, len, 2, 2, 32, 32, BY_HEADS },
 		{ false, 1, len, len, 2, 2, 32, 32, .twice = true },
