@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Graphs of steps picked by chance, some of which the host takes: what crosses over and
- * when, what shares storage, and what may run side by side. Against the evaluator.
+ * Graphs of steps picked by chance, against the evaluator: some that the host takes (what
+ * crosses over and when, what shares storage, what may run side by side), and what
+ * transformers are made of, in halves, where launches take in what stands ahead of them.
  *
  *	RLX_TEST_GRAPHS=5000 build/test/gpu/chance
  */
@@ -17,7 +18,7 @@ enum { A = 2, B = 8, C = 4, D = 6, COUNT = A * B * C * D };	/* of every value */
 struct draw {
 	struct rlx_graph	*g;
 	uint64_t		 seed;
-	rlx_value		 v[MOST + 2];
+	rlx_value		 v[MOST + 2], ids;
 	int			 n;
 };
 
@@ -129,38 +130,170 @@ static void draw_graph(struct rig *r, uint64_t seed)
 		rig_output(r, d.v[2 + below(&d, d.n - 2)]);
 }
 
-static void compare(uint64_t seed)
+/* ---- of transformers ---- */
+
+enum { ROWS = 16, WIDTH = 64, TABLE = 40, VALUES = ROWS * WIDTH };
+
+static rlx_value weights(struct draw *d, struct rlx_type t, double lo, double hi)
+{
+	static float v[2 * WIDTH * WIDTH];
+	int64_t i;
+
+	CHECK(rlx_type_count(&t) <= 2 * WIDTH * WIDTH);
+	for (i = 0; i < rlx_type_count(&t); i++)
+		v[i] = (float)rlx_test_uniform(&d->seed, lo, hi);
+	return rlx_constant(d->g, t, v);
+}
+
+static rlx_value line(struct draw *d, double lo, double hi)
+{
+	return weights(d, rlx_type(RLX_F32, WIDTH), lo, hi);
+}
+
+static rlx_value linear(struct draw *d, rlx_value x, int64_t k, int64_t n, rlx_value residual)
+{
+	rlx_value w = weights(d, rlx_type(RLX_F32, n, k), -0.2, 0.2), bias = RLX_NONE;
+
+	if (below(d, 2))
+		bias = weights(d, rlx_type(RLX_F32, n), -1, 1);
+	return rlx_emit(d->g, fused_matmul, .a = x, .b = w, .bias = bias, .residual = residual,
+			.trans_b = true, .act = below(d, 3) ? RLX_ACT_NONE : RLX_ACT_GELU);
+}
+
+static rlx_value normed(struct draw *d, rlx_value x)
+{
+	rlx_value gamma = line(d, 0.5, 1.5), beta = line(d, -1, 1);
+
+	return rlx_emit(d->g, layer_norm, .x = x, .gamma = gamma, .beta = beta, .axis = -1,
+			.eps = 1e-5f);
+}
+
+static rlx_value attended(struct rlx_graph *g, const rlx_value x[3])
+{
+	rlx_value v[3];
+	int i;
+
+	for (i = 0; i < 3; i++)
+		v[i] = rlx_emit(g, reshape, .x = x[i], .shape = RLX_INTS(1, ROWS, WIDTH));
+	return rlx_emit(g, reshape, .shape = RLX_INTS(ROWS, WIDTH), .x =
+			rlx_emit(g, attention, .q = v[0], .k = v[1], .v = v[2], .heads = 4));
+}
+
+/* Mostly of what came last. */
+static rlx_value layer(struct draw *d)
+{
+	rlx_value v[3];
+	int i;
+
+	for (i = 0; i < 3; i++)
+		v[i] = d->v[i || !below(d, 3) ? below(d, d->n) : d->n - 1];
+	switch (below(d, 10)) {
+	case 0:
+	case 1:
+		return linear(d, v[0], WIDTH, WIDTH, RLX_NONE);
+	case 2:
+		return linear(d, v[0], WIDTH, WIDTH, v[1]);
+	case 3:
+	case 4:
+		return normed(d, v[0]);
+	case 5:
+		return normed(d, rlx_emit(d->g, add, .a = v[0], .b = v[1]));
+	case 6:
+	case 7:
+		return attended(d->g, v);
+	case 8:
+		return rlx_emit(d->g, gather, .indices = d->ids, .x =
+				weights(d, rlx_type(RLX_F32, TABLE, WIDTH), -1, 1));
+	default:
+		v[1] = linear(d, v[0], WIDTH, 2 * WIDTH, RLX_NONE);
+		return linear(d, v[1], 2 * WIDTH, WIDTH, below(d, 2) ? v[0] : RLX_NONE);
+	}
+}
+
+static void draw_layers(struct rig *r, uint64_t seed)
+{
+	struct draw d = { .g = r->g, .seed = seed };
+	int i, n;
+
+	r->seed = seed;
+	d.ids = rig_random(r, rlx_type(RLX_I64, ROWS), 0, TABLE - 1);
+	for (i = 0; i < 2; i++)
+		d.v[d.n++] = rig_random(r, rlx_type(RLX_F32, ROWS, WIDTH), -1, 1);
+	for (n = 3 + below(&d, MOST - 3); n; n--) {
+		rlx_value x = layer(&d);
+
+		CHECKF(!rlx_graph_error(r->g)->status, "%s", rlx_graph_error(r->g)->text);
+		d.v[d.n++] = x;
+	}
+	rig_output(r, d.v[d.n - 1]);
+	for (i = 1; i < OUTPUTS; i++)
+		rig_output(r, d.v[2 + below(&d, d.n - 2)]);
+}
+
+/* ---- comparing ---- */
+
+/* The error of an output by how large its elements are, or 1; NAN: some element is one. */
+static double error_of(const struct rig *gpu, const struct rig *want, unsigned int k, int64_t n)
+{
+	double error = 0, size = (double)n;
+	int64_t i;
+
+	for (i = 0; i < n; i++) {
+		double a = rig_get(gpu, k, i), b = rig_get(want, k, i);
+
+		error += (a - b) * (a - b);
+		size += b * b;
+	}
+	return sqrt(error / size);
+}
+
+static void compare(void (*draw)(struct rig *r, uint64_t seed), uint64_t seed,
+		    enum rlx_precision precision, int64_t n, double tol)
 {
 	struct rig gpu, want;
-	int i, k;
+	unsigned int k;
+	double error;
 
 	rig_init(&gpu, op_case_gpu());
 	rig_init(&want, NULL);
-	draw_graph(&gpu, seed);
-	draw_graph(&want, seed);
+	gpu.precision = precision;
+	draw(&gpu, seed);
+	draw(&want, seed);
 	rig_run(&gpu);
 	rig_run(&want);
-	for (k = 0; k < OUTPUTS; k++)
-		for (i = 0; i < COUNT; i++) {
-			double a = rig_get(&gpu, (unsigned int)k, i);
-			double b = rig_get(&want, (unsigned int)k, i);
-
-			CHECKF(fabs(a - b) <= 1e-3 * (1 + fabs(b)),
-			       "graph %llu, output %d: [%d] is %g, not %g",
-			       (unsigned long long)seed, k, i, a, b);
-		}
+	for (k = 0; k < OUTPUTS; k++) {
+		error = error_of(&gpu, &want, k, n);
+		CHECKF(error <= tol, "graph %llu, output %u is wrong by %g",
+		       (unsigned long long)seed, k, error);
+	}
 	rig_fini(&gpu);
 	rig_fini(&want);
 }
 
-TEST(graphs)
+static int graphs(void)
 {
 	const char *more = getenv("RLX_TEST_GRAPHS");
-	uint64_t seed = rlx_test_seed();
-	int i, n = more ? atoi(more) : GRAPHS;
 
-	for (i = 0; i < n; i++)
-		compare(rlx_test_rand(&seed));
+	return more ? atoi(more) : GRAPHS;
+}
+
+TEST(with_steps_of_the_host)
+{
+	uint64_t seed = rlx_test_seed();
+	int i;
+
+	for (i = graphs(); i; i--)
+		compare(draw_graph, rlx_test_rand(&seed), RLX_PRECISION_AS_WRITTEN, COUNT, 1e-4);
+}
+
+TEST(of_transformers)
+{
+	uint64_t seed = rlx_test_seed();
+	int i;
+
+	for (i = graphs(); i; i--)
+		compare(draw_layers, rlx_test_rand(&seed), i % 2 ? RLX_PRECISION_MIXED_F16 :
+			RLX_PRECISION_MIXED_BF16, VALUES, 0.08);
 }
 
 TEST_MAIN()
