@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Attention: RLX_K0 0 a query at a time, 1 by tensor cores, 2 by groups of waves, 8 to few keys.
+// Attention: RLX_K0 0 a query at a time, 1 by tensor cores, 2 by groups of waves, 3 of f32 by
+// tiles, 8 to few keys.
 #if RLX_K0 == 0
 #include "kernels/gpu/attention_row.h"
+#elif RLX_K0 == 3
+#include "kernels/gpu/attention_exact.h"
 #elif RLX_K0 == 8
 #include "kernels/gpu/attention_few.h"
 #elif RLX_K0 == 1

@@ -18,6 +18,11 @@
 #define ATT_KV_BYTES(hd)	(ATT_KEYS(hd) * (hd) * 2)
 /* Queries, two stages of keys and of values, barriers. */
 #define ATT_SHARED(hd)		(ATT_Q_BYTES(hd) + 4 * ATT_KV_BYTES(hd) + 80)
+/* Of f32 (attention_exact.h): keys of a tile, threads, bytes by queries and width of a head. */
+#define ATT_EXACT_KEYS		64
+#define ATT_EXACT_THREADS	128
+#define ATT_EXACT_SHARED(rows, hd) \
+	(4 * ((hd) * ((rows) + 4) + (hd) * 68 + 64 * ((hd) + 4) + 64 * ((rows) + 4)))
 /* Registers of a thread that computes, and of one that loads: of all, what a block begins with. */
 #define ATT_REGS(hd)		((hd) == 32 ? 104 : (hd) == 64 ? 160 : 232)
 #define ATT_REGS_LOAD(hd)	((hd) <= 64 ? 32 : 40)

@@ -90,6 +90,32 @@ static inline bool rlx_g_attention_groups(const struct rlx_k_attention *a,
 	return true;
 }
 
+/* Of f32 by tiles, of fewer queries where there are few of them. */
+static inline bool rlx_g_attention_exact(const struct rlx_k_attention *a, struct rlx_g_launch *l)
+{
+	int64_t dim = a->head_dim > a->v_dim ? a->head_dim : a->v_dim;
+	int64_t each = a->batch * a->heads;
+	int32_t width = (int32_t)rlx_g_ceil(dim, 32) * 32;
+	int32_t rows = each * rlx_g_ceil(a->q_len, 64) < l->processors ? 16 : 64;
+
+	if (a->q_type != RLX_K_F32 || a->kv_type != RLX_K_F32 || dim > 128 || a->q_len < 4 ||
+	    !rlx_g_attention_counts(a))
+		return false;
+	if ((uint32_t)ATT_EXACT_SHARED(rows, width) > l->most_shared)
+		rows = 16;
+	l->shared = ATT_EXACT_SHARED(rows, width);
+	if (l->shared > l->most_shared) {
+		l->shared = 0;
+		return false;
+	}
+	rlx_g_line(l, each * rlx_g_ceil(a->q_len, rows), ATT_EXACT_THREADS);
+	l->key[0] = 3;
+	l->key[1] = rows;
+	l->key[2] = width;
+	l->key[3] = a->out_type;
+	return true;
+}
+
 static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
@@ -98,7 +124,7 @@ static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch 
 
 	if (!rlx_g_small_float(a->q_type) || !rlx_g_small_float(a->kv_type) ||
 	    !rlx_g_small_float(a->out_type) || a->head_dim > 1024 || a->v_dim > 1024 ||
-	    rlx_g_attention_few(a, l))
+	    rlx_g_attention_few(a, l) || rlx_g_attention_exact(a, l))
 		return;
 	if (width && rlx_g_attention_shared(width) <= l->most_shared) {
 		l->key[1] = a->q_type;

@@ -121,6 +121,19 @@ TEST(rows_of_f32)
 	one_attention(&(struct form){ RLX_K_F32, RLX_K_F32, 2, 70, 300, 520, true }, &seed);
 }
 
+/* Tiles of 16 queries, and of 64 where they are many. */
+TEST(tiles_of_f32)
+{
+	static const int64_t dims[][2] = { { 32, 32 }, { 64, 64 }, { 128, 128 }, { 96, 72 },
+					   { 27, 32 }, { 40, 9 } };
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 12; i++)
+		one_attention(&(struct form){ RLX_K_F32, i % 4 ? RLX_K_F32 : RLX_K_F16,
+			kc_pick(&seed, 4, 150), kc_pick(&seed, 150, 200), dims[i % 6][0],
+			dims[i % 6][1], i % 2, i % 6 < 2 ? 40 : 0 }, &seed);
+}
+
 TEST(split_keys)
 {
 	uint64_t seed = rlx_test_seed();
