@@ -365,7 +365,7 @@ static enum rlx_status product(struct rlx_lower *lo, struct rlx_k_gemm *g,
 {
 	static const struct gpu_row tf32 = { "gemm_bf16", "gemm_half", rlx_g_gemm_tf32_launch };
 	bool wide = p->y->dtype == RLX_F64, halves;
-	struct rlx_g_launch l = { 0 };
+	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), 0);
 
 	if (gpu_product_is_f8(p))
 		return gpu_product_f8(lo, g, p);
@@ -382,8 +382,8 @@ static enum rlx_status product(struct rlx_lower *lo, struct rlx_k_gemm *g,
 		return gpu_call_skinny(lo);
 	halves = !wide && (p->compute == RLX_BF16 || p->a->dtype != RLX_F32 ||
 			   p->b->dtype != RLX_F32 || p->y->dtype != RLX_F32);
-	if (halves && !gpu_lower_of(lo)->dry && !gpu_fill_holes(lo)) {
-		rlx_g_gemm_bf16_launch(g, &l);
+	if (!wide && !gpu_lower_of(lo)->dry && !gpu_fill_holes(lo)) {
+		(halves ? rlx_g_gemm_bf16_launch : rlx_g_gemm_f32_launch)(g, &l);
 		if (l.can && l.grid[0] && l.key[1] == RLX_G_GEMM_THIN)
 			return gpu_call_thin(lo, g, &l);
 	}

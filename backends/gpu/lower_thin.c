@@ -7,6 +7,7 @@
 
 #include "backends/gpu/gpu.h"
 #include "kernels/gpu/gemm_join.h"
+#include "kernels/gpu/gemm_tile.h"
 
 static struct gpu_code *code_of(const struct rlx_lower *lo)
 {
@@ -41,6 +42,21 @@ static bool adds_result(const struct rlx_lower *lo, const struct rlx_plan_step *
 	return false;
 }
 
+/* By gemm_few.h, of f32. */
+static bool is_exact(const struct rlx_g_launch *l)
+{
+	return GEMM_FEW_ROWS(l->key[3]);
+}
+
+/* Is b read by 16 bytes, as what is done ahead of the product wants it? */
+static bool reads_wide(const struct rlx_lower *lo, const struct rlx_k_gemm *g)
+{
+	size_t by = g->b_num == RLX_NUM_F32 ? 4 : 8;
+
+	return lo->plan->val[lo->st->in[1]].place.offset % 16 == 0 && g->ldb % by == 0 &&
+	       (g->b_form == RLX_B_COLS || g->n % by == 0);
+}
+
 /*
  * Steps that follow each other and multiply one a by weights, without a residual,
  * share a launch: no result of theirs lies where another of them reads.
@@ -64,13 +80,16 @@ static bool may_join(const struct rlx_lower *lo, const struct gpu_call *last,
 	       !memcmp(&g->alpha, &h->alpha, offsetof(struct rlx_k_gemm, act) -
 		       offsetof(struct rlx_k_gemm, alpha)) &&
 	       l->block[0] == last->launch.block[0] && l->key[0] == last->launch.key[0] &&
-	       l->key[1] == last->launch.key[1] && l->key[3] <= last->launch.key[3] &&
-	       (!norm || lo->plan->val[lo->st->in[1]].place.offset % 16 == 0);
+	       l->key[1] == last->launch.key[1] && is_exact(l) == is_exact(&last->launch) &&
+	       (is_exact(l) ? l->key[3] == last->launch.key[3] :
+			      l->key[3] <= last->launch.key[3]) &&
+	       g->b_form == h->b_form && (!norm || reads_wide(lo, g));
 }
 
 static uint8_t type_of_a(const struct rlx_k_gemm *g)
 {
-	return g->a_num == RLX_NUM_F16 ? RLX_K_F16 : RLX_K_BF16;
+	return g->a_num == RLX_NUM_F16 ? RLX_K_F16 : g->a_num == RLX_NUM_F32 ? RLX_K_F32 :
+	       RLX_K_BF16;
 }
 
 /*
@@ -82,10 +101,11 @@ static bool may_do_again(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 {
 	const struct rlx_plan_val *val = lo->plan->val;
 
-	return g->m <= 64 && l->grid[0] <= 2 * (uint32_t)gpu_of(lo)->attr[GPU_ATTR_UNITS] &&
-	       g->a_num == g->b_num && g->a_num != RLX_NUM_F32 && g->lda == g->k &&
-	       g->b_fixed && rlx_k_gemm_batches(g) == 1 && g->k % 8 == 0 && g->ldb % 8 == 0 &&
-	       val[lo->st->in[1]].place.offset % 16 == 0 &&
+	return g->m <= (is_exact(l) ? 16 : 64) &&
+	       l->grid[0] <= 2 * (uint32_t)gpu_of(lo)->attr[GPU_ATTR_UNITS] &&
+	       g->a_num == g->b_num && (g->a_num != RLX_NUM_F32 || is_exact(l)) &&
+	       g->lda == g->k && g->b_fixed && rlx_k_gemm_batches(g) == 1 && g->k % 8 == 0 &&
+	       reads_wide(lo, g) &&
 	       val[lo->st[-1].out[0]].place.kind == RLX_PLACE_WORK &&
 	       !writes_to(lo, lo->st - 1, lo->st);
 }
@@ -109,6 +129,8 @@ static bool may_norm(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 			return false;
 	n = gpu_args_of(lo, plain ? plain : sum);
 	*out_key = RLX_G_JOIN_NORM | (sum ? RLX_G_JOIN_ADD : 0);
+	if (is_exact(l) && GEMM_FEW_STEP(l->key[3]) != 32)
+		return false;
 	return st->out[0] == lo->st->in[0] && !n->rms && !n->sum && !n->mean && !n->inv &&
 	       n->x_type == type && n->y_type == type && n->param_type == RLX_K_F32 &&
 	       (!sum || (n->residual_type == type && n->residual_stride % 8 == 0)) &&
@@ -229,7 +251,7 @@ static uint32_t put_ahead(const struct rlx_lower *lo, const struct rlx_k_gemm *g
 
 	if (!may_norm(lo, g, l, &key))
 		return may_attend(lo, g, l);
-	if (may_pick(lo))
+	if (!is_exact(l) && may_pick(lo))
 		key |= RLX_G_JOIN_PICK;
 	l->key[2] |= key;
 	l->shared += RLX_G_JOIN_STATS(l->block[0]);
@@ -322,10 +344,13 @@ enum rlx_status gpu_call_thin(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	if (last && last->joined &&
 	    last->step + last->n_step == (uint32_t)(lo->st - lo->plan->step) &&
 	    may_join(lo, last, g, &l))
-		return join_last(lo, &member, blocks_of(g, last->launch.key[3]));
+		return join_last(lo, &member, is_exact(&l) ? l.grid[0] :
+				 blocks_of(g, last->launch.key[3]));
 	ahead = put_ahead(lo, g, &l);
-	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){ "gemm_join",
-			      gpu_source("gemm_half"), l.key, l.shared }, &m, lo->err);
+	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){
+			      is_exact(&l) ? "gemm_join_f32" : "gemm_join",
+			      gpu_source(is_exact(&l) ? "gemm_simt" : "gemm_half"), l.key,
+			      l.shared }, &m, lo->err);
 	if (st)
 		return lo->status = st;
 	memset(&join->g + 1, 0, sizeof(*join) - sizeof(join->g));

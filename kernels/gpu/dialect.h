@@ -60,6 +60,13 @@ template <class T> static DEV inline T load_if(const T *p, bool in)
 	return in ? *p : T();
 }
 
+/* Words at @p, 16-byte aligned, that another block wrote since this launch began. */
+static DEV inline void load_new(uint32_t v[4], const void *p)
+{
+	for (int i = 0; i < 4; i++)
+		v[i] = ((const volatile uint32_t *)p)[i];
+}
+
 /* Four of the bytes of @a, then @b: which, by the digits of @which from the lowest on */
 static DEV inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t which)
 {

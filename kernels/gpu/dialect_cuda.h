@@ -136,6 +136,13 @@ static DEV inline void load_words_any(uint32_t v[4], const void *p, bool there)
 		     : "l"(p), "r"((uint32_t)there) : "memory");
 }
 
+/* Words at @p, 16-byte aligned, that another block wrote since this launch began. */
+static DEV inline void load_new(uint32_t v[4], const void *p)
+{
+	asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3]) : "l"(p));
+}
+
 /* Copy @n (4, 8, 16) bytes into shared memory behind the thread's back; the last
  * @n - @from of them are zeros. */
 static DEV inline void copy_async(void *dst, const void *src, int n, int from)

@@ -53,4 +53,29 @@ struct rlx_g_join {
 /* Halves between rows of the result in shared memory, which lies behind all else. */
 #define RLX_G_JOIN_LD(k)	((k) + 8)
 
+#ifdef RLX_G_DIALECT_H
+/* The product that this block has a part in; which part, by number. @first: the first one. */
+static DEV inline uint32_t join_member(const struct rlx_g_join &a, int k2, struct rlx_k_gemm *g,
+				       bool *first)
+{
+	uint32_t i = 0;
+
+	while (blockIdx.x >= a.end[i])
+		i++;
+	*g = a.g;
+	g->b = a.of[i].b;
+	g->c = a.of[i].c;
+	g->bias = a.of[i].bias;
+	g->n = a.of[i].n;
+	g->ldb = a.of[i].ldb;
+	g->ldc = a.of[i].ldc;
+	if (k2 & RLX_G_JOIN_NORM) {
+		g->a = a.norm.x;
+		g->lda = (size_t)a.norm.n;
+	}
+	*first = !i;
+	return blockIdx.x - (i ? a.end[i - 1] : 0);
+}
+#endif
+
 #endif

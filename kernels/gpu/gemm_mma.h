@@ -98,22 +98,11 @@ RLX_G_KERNEL_EARLY(gemm_join, struct rlx_g_join, RLX_K3 == 8 &&
 		   RLX_G_JOIN_WIDTH(RLX_K2) * RLX_G_JOIN_KEYS(RLX_K2) <= 32 * 16 ? 768 : 384)
 {
 	SHARED_DYNAMIC(shared);
-	struct rlx_k_gemm g = a.g;
-	uint32_t i = 0;
+	struct rlx_k_gemm g;
+	bool first;
+	uint32_t block = join_member(a, RLX_K2, &g, &first);
 
-	while (blockIdx.x >= a.end[i])
-		i++;
-	g.b = a.of[i].b;
-	g.c = a.of[i].c;
-	g.bias = a.of[i].bias;
-	g.n = a.of[i].n;
-	g.ldb = a.of[i].ldb;
-	g.ldc = a.of[i].ldc;
-	if (RLX_K2 & RLX_G_JOIN_NORM) {
-		g.a = a.norm.x;
-		g.lda = (size_t)a.norm.n;
-	}
-	thin(g, env, (float *)shared, blockIdx.x - (i ? a.end[i - 1] : 0), &a, !i);
+	thin(g, env, (float *)shared, block, &a, first);
 }
 #elif RLX_K3 == RLX_G_ROUTED
 RLX_G_KERNEL(gemm_routed, struct rlx_g_routed, THREADS)

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
 // Matrix products of f32 or f64 without tensor cores: tiles in shared memory.
+#if RLX_K1 == 4		/* registers for 512 threads of a multiprocessor at least */
+#define RLX_G_BLOCKS	(512 / (GEMM_TILED_TEAM(RLX_K3) * GEMM_TILED_TEAMS(RLX_K3)))
+#endif
 #include "kernels/gpu/gemv.h"
 #include "kernels/gpu/route.h"
 #include "kernels/gpu/simt.h"
 
 /*
- * RLX_K0: 0 f32, 1 f64; RLX_K1: 0 a large tile, 1 a small one, 2 few rows of f32; RLX_K3:
- * RLX_G_ROUTED or 0
+ * RLX_K0: 0 f32, 1 f64. RLX_K1: of f64, and where RLX_K3 is RLX_G_ROUTED, 0 a large tile,
+ * 1 a small one; of f32 2 few rows, 3 a few more, 4 many (RLX_K3: their tiles, gemm_tile.h;
+ * RLX_K2: 1 a is transposed, 2 b is by columns, 4 blocks share out k).
  */
 #if RLX_K0 == 0
 typedef float real;
@@ -111,6 +115,29 @@ RLX_G_KERNEL(gemm_f32, struct rlx_k_gemm, 256)
 
 	gemv<float, operands>(a, env, room, same, same, same);
 }
+#elif RLX_K1 == 3
+#include "kernels/gpu/gemm_few.h"
+
+#if !(RLX_K2 & RLX_G_JOIN_NORM)
+RLX_G_KERNEL_EARLY(gemm_f32, struct rlx_k_gemm, 384)
+{
+	SHARED_DYNAMIC(shared);
+
+	few(a, env, (float *)shared, blockIdx.x, 0, false);
+}
+#endif
+
+RLX_G_KERNEL_EARLY(gemm_join_f32, struct rlx_g_join, 384)
+{
+	SHARED_DYNAMIC(shared);
+	bool first;
+	struct rlx_k_gemm g;
+	uint32_t block = join_member(a, RLX_K2, &g, &first);
+
+	few(g, env, (float *)shared, block, &a, first);
+}
+#elif RLX_K1 == 4
+#include "kernels/gpu/gemm_tiled.h"
 #elif RLX_K3 == RLX_G_ROUTED
 RLX_G_KERNEL(gemm_routed, struct rlx_g_routed, 256)
 {
@@ -133,11 +160,7 @@ RLX_G_KERNEL(gemm_routed, struct rlx_g_routed, 256)
 	}
 }
 #else
-#if RLX_K0 == 0
-RLX_G_KERNEL(gemm_f32, struct rlx_k_gemm, 256)
-#else
 RLX_G_KERNEL(gemm_f64, struct rlx_k_gemm, 256)
-#endif
 {
 	SHARED(struct room, room, [1]);
 	int64_t down = (live_rows(env, (int64_t)a.m) + EDGE - 1) / EDGE;

@@ -20,6 +20,30 @@
 #define GEMM_A_E5M2	256	/* (of c both) */
 #define GEMM_B_E5M2	512
 
+/* Few rows of f32 (gemm_few.h): rows and columns of a block, as one number. */
+#define GEMM_FEW(rows, cols)	((rows) << 8 | (cols))
+#define GEMM_FEW_ROWS(t)	((t) >> 8)
+#define GEMM_FEW_COLS(t)	((t) & 255)
+/* Columns of a lane, of 8 rows; of k what a wave takes at a time. */
+#define GEMM_FEW_LANE(t)	(GEMM_FEW_COLS(t) > 16 ? 8 : 4)
+#define GEMM_FEW_STEP(t)	(4 * 32 * 8 * GEMM_FEW_LANE(t) /		\
+				 (GEMM_FEW_ROWS(t) * GEMM_FEW_COLS(t)))
+
+/*
+ * Tiles of f32 (gemm_tiled.h), as one number: rows / 64, columns / 32, teams that share
+ * out k; threads of a team; bytes of shared memory, for the stages and then for the sums.
+ */
+#define GEMM_TILED(rows, cols, teams)	((rows) / 64 | (cols) / 32 << 2 | (teams) << 5)
+#define GEMM_TILED_ROWS(t)	(((t) & 3) * 64)
+#define GEMM_TILED_COLS(t)	(((t) >> 2 & 7) * 32)
+#define GEMM_TILED_TEAMS(t)	((t) >> 5)
+#define GEMM_TILED_TEAM(t)	(((t) & 3) * ((t) >> 2 & 7) * 32)
+#define GEMM_TILED_K		8	/* of a stage, of which there are two */
+#define GEMM_TILED_LD		40	/* of half of 64 x 32 sums */
+#define GEMM_TILED_LOADED(t)	(GEMM_TILED_TEAMS(t) * 2 * GEMM_TILED_K * 4 * \
+				 (GEMM_TILED_ROWS(t) + GEMM_TILED_COLS(t) + 8))
+#define GEMM_TILED_SUMS(t)	(GEMM_TILED_TEAMS(t) * GEMM_TILED_TEAM(t) * GEMM_TILED_LD * 4)
+
 /*
  * By groups (gemm_group.h), as one number: groups of 64 rows, columns / 64, enum
  * rlx_k_act.

@@ -72,27 +72,139 @@ static inline bool rlx_g_gemm_thin(const struct rlx_k_gemm *a, struct rlx_g_laun
 	return l->grid[0] < 1 << 30;
 }
 
-static inline void rlx_g_gemm_simt(const void *args, struct rlx_g_launch *l, int32_t wide)
-{
-	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
-	bool large = !wide && rlx_g_gemm_large(a);
+/* ---- f32 ---- */
 
-	if (a->b_form == RLX_B_PACKED)
-		return;
-	rlx_g_line(l, rlx_g_gemm_tiles(a, large ? 128 : 64), 256);
-	l->key[0] = wide;
-	l->key[1] = !large;
+enum { RLX_G_GEMM_TILED = 4 };	/* RLX_K1 */
+
+/* Few rows in tiles @t of gemm_tile.h, by waves that share out k, @most of them. */
+static inline void rlx_g_gemm_few_by(const struct rlx_k_gemm *a, int32_t t, uint32_t most,
+				     struct rlx_g_launch *l)
+{
+	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_FEW_STEP(t));
+	uint32_t waves = steps < most ? (uint32_t)steps : most;
+
+	waves = waves < 4 ? 4 : waves + waves % 2;	/* whole ones of 64 lanes too */
+	rlx_g_line(l, rlx_g_ceil((int64_t)a->m, GEMM_FEW_ROWS(t)) *
+		   rlx_g_ceil((int64_t)a->n, GEMM_FEW_COLS(t)) * (int64_t)rlx_k_gemm_batches(a),
+		   waves * 32);
+	l->shared = waves * (uint32_t)(GEMM_FEW_ROWS(t) * (GEMM_FEW_COLS(t) + 4) * 4);
+	l->key[1] = RLX_G_GEMM_THIN;
+	l->key[2] = a->b_form == RLX_B_COLS ? 2 : 0;
+	l->key[3] = t;
+}
+
+/*
+ * So few that tiles small enough for it find a multiprocessor each: the narrowest of them,
+ * for it is the time of one block that counts.
+ */
+static inline bool rlx_g_gemm_few(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
+{
+	static const int32_t tile[] = { GEMM_FEW(8, 16), GEMM_FEW(16, 8), GEMM_FEW(8, 32),
+					GEMM_FEW(16, 16), GEMM_FEW(16, 32), GEMM_FEW(32, 32) };
+	const size_t most = INT32_MAX / 2;
+	struct rlx_g_launch with = *l;
+
+	if (a->m > 256 || a->trans_a || a->k > most || a->n > most ||
+	    a->b_form == RLX_B_PACKED)
+		return false;
+	for (int i = a->m > 8; i < 6; i++) {
+		if (GEMM_FEW_ROWS(tile[i]) == 8 && a->m > 16)
+			continue;
+		rlx_g_gemm_few_by(a, tile[i], 12, &with);
+		if (with.grid[0] <= l->processors) {
+			*l = with;
+			return true;
+		}
+	}
+	if (a->m <= RLX_G_GEMV_ROWS || a->m > 32 || with.grid[0] >= 1 << 30)
+		return false;
+	rlx_g_gemm_few_by(a, a->m > 16 ? GEMM_FEW(32, 32) : GEMM_FEW(16, 32), 12, l);
+	return true;
+}
+
+/* In tiles @t of gemm_tile.h, of each of which @shares blocks share out k. */
+static inline void rlx_g_gemm_tiled_by(const struct rlx_k_gemm *a, int32_t t, int64_t shares,
+				       struct rlx_g_launch *l)
+{
+	int64_t n = rlx_g_ceil((int64_t)a->m, GEMM_TILED_ROWS(t)) *
+		    rlx_g_ceil((int64_t)a->n, GEMM_TILED_COLS(t)) *
+		    (int64_t)rlx_k_gemm_batches(a);
+
+	if (n > RLX_G_ZEROS)	/* which count the shares that are done */
+		shares = 1;
+	rlx_g_line(l, n * shares, (uint32_t)(GEMM_TILED_TEAM(t) * GEMM_TILED_TEAMS(t)));
+	l->can = n < 1 << 30;	/* a block does not go on to another tile */
+	if (shares > 1)
+		l->scratch = (uint64_t)(n * shares * GEMM_TILED_ROWS(t) * GEMM_TILED_COLS(t) * 4);
+	l->shared = (uint32_t)(GEMM_TILED_LOADED(t) > GEMM_TILED_SUMS(t) ? GEMM_TILED_LOADED(t) :
+			       GEMM_TILED_SUMS(t));
+	l->key[1] = RLX_G_GEMM_TILED;
+	l->key[2] = a->trans_a | (a->b_form == RLX_B_COLS) << 1 | (shares > 1) << 2;
+	l->key[3] = t;
+}
+
+/* A tile for f32, and how many blocks share out the k of each. */
+struct rlx_g_tiling {
+	int32_t	tile;
+	int64_t	shares;
+};
+
+/*
+ * Nanoseconds that a product of f32 takes so, about, of an H200, whose multiprocessors have
+ * two blocks at a time: a step of k takes one of them nearly as long as both, and sums that
+ * meet in memory take their time.
+ */
+static inline int64_t rlx_g_gemm_f32_ns(const struct rlx_k_gemm *a, struct rlx_g_tiling by,
+					uint32_t processors)
+{
+	int64_t tiles = rlx_g_ceil((int64_t)a->m, GEMM_TILED_ROWS(by.tile)) *
+			rlx_g_ceil((int64_t)a->n, GEMM_TILED_COLS(by.tile)) *
+			(int64_t)rlx_k_gemm_batches(a);
+	int64_t depth = GEMM_TILED_K * GEMM_TILED_TEAMS(by.tile);
+	int64_t steps = rlx_g_ceil(rlx_g_ceil((int64_t)a->k, depth), by.shares);
+	int64_t each = rlx_g_ceil(tiles * by.shares, processors);
+
+	return each / 2 * (steps * 1600 + 6000) + each % 2 * (steps * 1450 + 4000) +
+	       (by.shares > 1 ? 5000 : 0);
+}
+
+/* Small tiles, and several blocks for each, where they gain a twentieth. */
+static inline struct rlx_g_tiling rlx_g_gemm_f32_tiling(const struct rlx_k_gemm *a,
+							uint32_t processors)
+{
+	struct rlx_g_tiling best = { GEMM_TILED(128, 128, 1), 1 }, t;
+	int64_t least = rlx_g_gemm_f32_ns(a, best, processors), ns;
+
+	for (t = (struct rlx_g_tiling){ GEMM_TILED(64, 64, 4), 1 }; t.shares <= 8; t.shares++) {
+		ns = rlx_g_gemm_f32_ns(a, t, processors);
+		if (ns < least - least / 20) {
+			least = ns;
+			best = t;
+		}
+	}
+	return best;
 }
 
 static inline void rlx_g_gemm_f32_launch(const void *args, struct rlx_g_launch *l)
 {
-	if (!rlx_g_gemv((const struct rlx_k_gemm *)args, l))
-		rlx_g_gemm_simt(args, l, 0);
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	struct rlx_g_tiling by;
+
+	if (a->b_form == RLX_B_PACKED || rlx_g_gemm_few(a, l) || rlx_g_gemv(a, l) ||
+	    a->k > INT32_MAX / 2)
+		return;
+	by = rlx_g_gemm_f32_tiling(a, l->processors);
+	rlx_g_gemm_tiled_by(a, by.tile, by.shares, l);
 }
 
 static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *l)
 {
-	rlx_g_gemm_simt(args, l, 1);
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+
+	if (a->b_form == RLX_B_PACKED)
+		return;
+	rlx_g_line(l, rlx_g_gemm_tiles(a, 64), 256);
+	l->key[0] = l->key[1] = 1;
 }
 
 /* ---- by groups of waves ---- */
@@ -227,15 +339,22 @@ static inline void rlx_g_gemm_bf16_launch(const void *args, struct rlx_g_launch 
 	rlx_g_gemm_waves(a, 2, rlx_g_gemm_large(a), l);
 }
 
+static inline void rlx_g_gemm_tf32_by(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
+{
+	rlx_g_gemm_waves(a, 4, rlx_g_gemm_large(a), l);
+	l->key[0] = GEMM_TF32;
+}
+
 /* f32 as TF32, which NVIDIA's chips have; few rows go as fast without. */
 static inline void rlx_g_gemm_tf32_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	struct rlx_g_launch few = *l;
 
-	if (l->arch < 80 || a->m <= RLX_G_GEMV_ROWS || a->b_form == RLX_B_PACKED)
+	if (l->arch < 80 || a->m <= RLX_G_GEMV_ROWS || a->b_form == RLX_B_PACKED ||
+	    rlx_g_gemm_few(a, &few))
 		return;
-	rlx_g_gemm_waves(a, 4, rlx_g_gemm_large(a), l);
-	l->key[0] = GEMM_TF32;
+	rlx_g_gemm_tf32_by(a, l);
 }
 
 static inline void rlx_g_gemm_i8_launch(const void *args, struct rlx_g_launch *l)

@@ -94,6 +94,8 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 	struct gemm_data d = { 0 };
 	struct rlx_k_skinny all = { .eps = 0 };	/* of which others see the product alone */
 	struct rlx_k_gemm *dev = &all.g;
+	static uint32_t zeros[RLX_G_ZEROS];
+	struct rlx_g_env env = { 0 };
 	size_t na, nb, nc;
 
 	a.b_form = kc_pick(seed, 0, 1) ? RLX_B_COLS : RLX_B_ROWS;
@@ -135,7 +137,11 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 	dev->bias = d.bias ? dev_of(d.bias, n * rlx_k_type_size((enum rlx_k_type)t->tbias)) : NULL;
 	dev->row_bias = d.row ? dev_of(d.row, m * rlx_k_type_size((enum rlx_k_type)t->tbias)) :
 			NULL;
-	gpu_run_kernel(t->file, t->name, t->launch, &all, &(struct rlx_g_env){ 0 });
+	env.zeros = dev_of(zeros, sizeof(zeros));
+	gpu_run_kernel(t->file, t->name, t->launch, &all, &env);
+	dev_read(zeros, env.zeros, sizeof(zeros));
+	for (size_t i = 0; i < RLX_G_ZEROS; i++)
+		CHECK_EQ(zeros[i], 0);
 	dev_read(d.c, dev->c, nc * rlx_k_type_size((enum rlx_k_type)t->tc));
 	for (size_t b = 0; b < batch; b++)
 		for (size_t i = 0; i < m; i++)
@@ -174,6 +180,43 @@ TEST(gemm_f32)
 {
 	all_shapes(&(struct gemm_case){ rlx_g_gemm_f32_launch, "gemm_simt", "gemm_f32",
 		RLX_K_F32, RLX_K_F32, RLX_K_F32, RLX_K_F32, 1e-6, false }, 6, true);
+}
+
+/* By each of the tiles, whether or not it is the one that a chip would take. */
+static int32_t tile, waves, shares;
+
+static void tile_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+
+	if (waves && !a->trans_a)
+		rlx_g_gemm_few_by(a, tile, (uint32_t)waves, l);
+	else
+		rlx_g_gemm_tiled_by(a, waves ? GEMM_TILED(64, 64, 1) : tile, shares, l);
+}
+
+TEST(gemm_f32_tiles)
+{
+	static const int32_t tiles[][2] = {
+		{ GEMM_FEW(16, 8), 12 }, { GEMM_FEW(16, 16), 4 }, { GEMM_FEW(16, 32), 8 },
+		{ GEMM_FEW(32, 32), 12 }, { GEMM_FEW(8, 16), 12 }, { GEMM_FEW(8, 32), 8 },
+		{ GEMM_TILED(128, 128, 1), 0 }, { GEMM_TILED(128, 64, 1), 0 },
+		{ GEMM_TILED(64, 64, 1), 0 }, { GEMM_TILED(64, 64, 2), 0 },
+		{ GEMM_TILED(64, 64, 4), 0 },
+	};
+	struct gemm_case c = { tile_launch, "gemm_simt", "gemm_f32", RLX_K_F32, RLX_K_F32,
+			       RLX_K_F32, RLX_K_F32, 1e-6, false };
+	uint64_t seed = rlx_test_seed();
+
+	for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++)
+		for (int k = 0; k < 8; k++) {
+			tile = tiles[i][0];
+			waves = tiles[i][1];
+			shares = (int32_t)kc_pick(&seed, 1, k < 4 ? 7 : 1);
+			c.align = k % 2 ? 4 : 0;
+			one_gemm(&c, (size_t)kc_pick(&seed, 1, 200), (size_t)kc_pick(&seed, 1, 200),
+				 (size_t)kc_pick(&seed, 1, k < 2 ? 700 : 100), &seed);
+		}
 }
 
 TEST(gemm_f64)
@@ -242,8 +285,12 @@ TEST(gemm_mixed)
 /* Few rows are left to exact products. */
 static void tf32_launch(const void *args, struct rlx_g_launch *l)
 {
+	struct rlx_g_launch exact = *l;
+	const struct rlx_k_gemm *a = args;
+
 	rlx_g_gemm_tf32_launch(args, l);
-	CHECK_EQ(l->can, ((const struct rlx_k_gemm *)args)->m > RLX_G_GEMV_ROWS);
+	CHECK_EQ(l->can, a->m > RLX_G_GEMV_ROWS && !rlx_g_gemm_few(a, &exact));
+	rlx_g_gemm_tf32_by(a, l);
 }
 
 TEST(gemm_tf32)
@@ -264,7 +311,7 @@ TEST(gemm_tf32)
 	one_gemm(&wide, 48 * 128 - 5, 129, 33, &seed);
 }
 
-enum { XM = 70, XK = 90, XN = 40 };	/* of a product in a program */
+enum { XM = 300, XK = 90, XN = 40 };	/* of a product in a program */
 
 /* y = x w in @precision: f32 all of them. */
 static void program_of(enum rlx_precision precision, const float *x, const float *w, float *y)
