@@ -97,7 +97,7 @@ static void one(int64_t dim, int64_t len, bool causal)
 	memcpy(p.a.v_stride, stride, sizeof(stride));
 	memcpy(p.a.out_stride, stride, sizeof(stride));
 	for (int i = 0; i < 3; i++) {
-		p.host[i] = random_halves((size_t)TOKENS * WIDTH, RLX_K_BF16, &seed);
+		p.host[i] = random_floats((size_t)TOKENS * WIDTH, RLX_K_BF16, &seed);
 		*field[i] = dev_of(p.host[i], bytes);
 	}
 	p.a.out = dev_new(bytes);

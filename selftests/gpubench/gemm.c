@@ -1,20 +1,34 @@
 // SPDX-License-Identifier: MIT
 /*
- * Products of random halves on a GPU by the kernels that the product chooses, in turns
+ * Products of random floats on a GPU by the kernels that the product chooses, in turns
  * with cuBLAS where its library is found (which then has nothing to do at the end of a
  * sum). Some elements of each result are checked against sums in double.
  *
- *	build/test/gpubench/gemm [M N K [bf16|f16 [FORM [TILE]]]]
+ *	build/test/gpubench/gemm [M N K [bf16|f16|f32|tf32 [FORM [TILE [BY]]]]]
  *
  * FORM: the sum of 1 a is transposed, 2 b is by columns, 4 bias and gelu, 8 bias and
- * residual; 2 if none is given. TILE: GEMM_TILE() of gemm_tile.h but its act.
+ * residual; 2 if none is given. TILE, of gemm_tile.h: GEMM_TILE() but its act; of f32
+ * GEMM_FEW(), by BY waves, or GEMM_TILED(), of which BY blocks share out k.
  */
 #include "selftests/gpubench/kernel_bench.h"
 
 #include "kernels/gemm.h"
 
 /* cuBLAS's numbers */
-enum { CUDA_F16 = 2, CUDA_BF16 = 14, COMPUTE_F32 = 68, DEFAULT_ALGO = -1 };
+enum { CUDA_F32 = 0, CUDA_F16 = 2, CUDA_BF16 = 14, COMPUTE_F32 = 68, COMPUTE_TF32 = 77,
+       DEFAULT_ALGO = -1 };
+
+/* An element's type, of f32 with tensor cores as well. */
+enum { TF32 = 1000 };
+
+/* As the command line calls them. */
+enum { BF16, F16, F32, T32, TYPES };
+static const struct { const char *name; int type; enum rlx_k_num num; int peer; } types[TYPES] = {
+	{ "bf16", RLX_K_BF16, RLX_NUM_BF16, CUDA_BF16 },
+	{ "f16", RLX_K_F16, RLX_NUM_F16, CUDA_F16 },
+	{ "f32", RLX_K_F32, RLX_NUM_F32, CUDA_F32 },
+	{ "tf32", TF32, RLX_NUM_F32, CUDA_F32 },
+};
 
 #define PEER_PARAMS							\
 	void *handle, int opa, int opb, int m, int n, int k, const float *alpha, \
@@ -26,6 +40,8 @@ static struct {
 	int	(*gemm)(PEER_PARAMS);
 } peer;
 
+static void *stream;
+
 struct product {
 	struct rlx_k_gemm	a;
 	struct rlx_g_launch	l;
@@ -33,7 +49,9 @@ struct product {
 	void			*fn;
 	void			*host[2], *residual;
 	float			*bias;
-	int			type;
+	int			type;		/* in memory */
+	int			kind;		/* of types[] */
+	size_t			size;
 };
 
 static void open_peer(void)
@@ -43,7 +61,8 @@ static void open_peer(void)
 
 	for (int i = 0; i < 2 && !lib; i++)
 		lib = dlopen(name[i], RTLD_NOW);
-	if (lib && !CALL(lib, cublasCreate_v2, void **)(&peer.handle))
+	if (lib && !CALL(lib, cublasCreate_v2, void **)(&peer.handle) &&
+	    !CALL(lib, cublasSetStream_v2, void *, void *)(peer.handle, stream))
 		peer.gemm = (int (*)(PEER_PARAMS))gpu_sym(lib, "cublasGemmEx");
 }
 
@@ -52,29 +71,42 @@ static int run_peer(const void *arg)
 {
 	const struct product *p = arg;
 	const struct rlx_k_gemm *a = &p->a;
-	int type = p->type == RLX_K_F16 ? CUDA_F16 : CUDA_BF16;
+	int type = types[p->kind].peer;
+	int compute = types[p->kind].type == TF32 ? COMPUTE_TF32 : COMPUTE_F32;
 	float one = 1, zero = 0;
 
 	return peer.gemm(peer.handle, a->b_form == RLX_B_COLS, a->trans_a, (int)a->n, (int)a->m,
 			 (int)a->k, &one, a->b, type, (int)a->ldb, a->a, type, (int)a->lda,
-			 &zero, a->c, type, (int)a->ldc, COMPUTE_F32, DEFAULT_ALGO);
+			 &zero, a->c, type, (int)a->ldc, compute, DEFAULT_ALGO);
 }
 
+/* As the product launches it: each may begin while the one before it ends. */
 static int run_own(const void *arg)
 {
 	const struct product *p = arg;
+	const struct rlx_g_launch *l = &p->l;
+	struct rlx_gpu_launch_attr early = { .id = gpu->v->launch_early, .value = { 1 } };
+	struct rlx_gpu_launch ex = {
+		.grid = { l->grid[0], l->grid[1], l->grid[2] },
+		.block = { l->block[0], l->block[1], l->block[2] },
+		.shared = l->shared, .stream = stream, .attr = &early, .n_attr = 1,
+	};
+	void *params[2] = { (void *)(uintptr_t)&p->a, (void *)(uintptr_t)&p->env };
 
-	return gpu_launch(p->fn, &p->l, &p->a, &p->env);
+	if (!early.id || gpu->attr[GPU_ATTR_MAJOR] < GPU_EARLY_MAJOR)
+		return gpu_launch(p->fn, l, &p->a, &p->env);
+	return gpu->api->launch_ex(&ex, p->fn, params, NULL);
 }
 
 static void check(const struct product *p, uint64_t *seed)
 {
 	const struct rlx_k_gemm *a = &p->a;
-	uint16_t *c = malloc(a->m * a->n * 2);
-	double tol = p->type == RLX_K_F16 ? 5e-4 : 4e-3;
+	void *c = malloc(a->m * a->n * p->size);
+	double tol = p->type == RLX_K_F16 ? 5e-4 : p->type == RLX_K_BF16 ? 4e-3 : 1e-6;
+	double each = types[p->kind].type == TF32 ? 1e-3 : p->type == RLX_K_F32 ? 1e-6 : 1e-5;
 
 	CHECK(c);
-	dev_read(c, a->c, a->m * a->n * 2);
+	dev_read(c, a->c, a->m * a->n * p->size);
 	for (int i = 0; i < 100; i++) {
 		size_t row = rlx_test_rand(seed) % a->m, col = rlx_test_rand(seed) % a->n;
 		double sum = 0, size = 0, got = gpu_value(c, row * a->n + col, p->type);
@@ -94,7 +126,7 @@ static void check(const struct product *p, uint64_t *seed)
 			sum += gpu_value(p->residual, row * a->n + col, p->type);
 		if (a->act == RLX_K_ACT_GELU_ERF)
 			sum *= 0.5 * (1 + erf(sum * sqrt(0.5)));
-		CHECKF(fabs(got - sum) <= tol * fabs(sum) + 1e-5 * size, "(%zu, %zu) is %g, not %g",
+		CHECKF(fabs(got - sum) <= tol * fabs(sum) + each * size, "(%zu, %zu) is %g, not %g",
 		       row, col, got, sum);
 	}
 	free(c);
@@ -105,9 +137,10 @@ static void measure(const struct product *p)
 	double flop = 2.0 * (double)p->a.m * (double)p->a.n * (double)p->a.k, ms[2];
 	int n = flop > 3e11 ? 3 : flop > 3e10 ? 10 : 40;
 
-	measure_both((int (*[])(const void *)){ run_own, peer.gemm ? run_peer : NULL }, p, n, ms);
-	printf("%-4s %6zu %6zu %6zu %s%s %-4s %9.2f us %6.1f TF/s", p->type == RLX_K_F16 ? "f16" :
-	       "bf16", p->a.m, p->a.n, p->a.k, p->a.trans_a ? "t" : "n",
+	measure_graphs((int (*[])(const void *)){ run_own, peer.gemm ? run_peer : NULL }, p, n,
+		       stream, ms);
+	printf("%-4s %6zu %6zu %6zu %s%s %-4s %9.2f us %6.1f TF/s", types[p->kind].name,
+	       p->a.m, p->a.n, p->a.k, p->a.trans_a ? "t" : "n",
 	       p->a.b_form == RLX_B_COLS ? "t" : "n", p->a.act ? "gelu" : p->residual ? "add" :
 	       "", ms[0] * 1e3, flop / ms[0] * 1e-9);
 	if (peer.gemm)
@@ -120,24 +153,58 @@ static void measure(const struct product *p)
 /* What a shape is computed with: 1 a is transposed, 2 b is by columns; ends of sums. */
 enum { TRANS_A = 1, B_COLS = 2, GELU = 4, RESIDUAL = 8 };
 
-/* @tile: of gemm_tile.h, where another than the chosen one is to be tried; 0: none */
-static void one(const size_t size[3], int type, int form, int32_t tile)
+/*
+ * @tile: of gemm_tile.h, where another than the chosen one is to be tried, of f32 by so
+ * many waves or shares of k; 0: none
+ */
+static void choose(struct product *p, const int32_t tile[2])
+{
+	bool exact = types[p->kind].type == RLX_K_F32, halves = p->type != RLX_K_F32;
+	size_t zeros = RLX_G_ZEROS * sizeof(uint32_t);
+
+	p->l = gpu_launch_for(gpu, 0);
+	if (types[p->kind].type == TF32)
+		rlx_g_gemm_tf32_launch(&p->a, &p->l);
+	exact = exact || (!halves && !p->l.can);	/* few rows */
+	if (exact && !tile[0])
+		rlx_g_gemm_f32_launch(&p->a, &p->l);
+	else if (exact && GEMM_FEW_ROWS(tile[0]) >= 8)
+		rlx_g_gemm_few_by(&p->a, tile[0], (uint32_t)tile[1], &p->l);
+	else if (exact)
+		rlx_g_gemm_tiled_by(&p->a, tile[0], tile[1] ? tile[1] : 1, &p->l);
+	else if (halves && !tile[0])
+		rlx_g_gemm_bf16_launch(&p->a, &p->l);
+	else if (halves)
+		rlx_g_gemm_by(&p->a, tile[0] | (int)p->a.act << 5, &p->l);
+	p->fn = exact ? gpu_function(gpu_source("gemm_simt"), "gemm_f32", &p->l) :
+		gpu_function(gpu_source("gemm_half"), "gemm_bf16", &p->l);
+	p->env.scratch = dev_new(p->l.scratch);
+	p->env.zeros = dev_new(zeros);
+	CHECK_CU(gpu->api->fill8((uint64_t)(uintptr_t)p->env.zeros, 0, zeros, NULL));
+	if (p->l.n_map)
+		p->env.maps = gpu_maps(&p->a, &p->l);
+	CHECK_CU(gpu->api->stream_wait(NULL));
+}
+
+static void one(const size_t size[3], int kind, int form, const int32_t tile[2])
 {
 	size_t m = size[0], n = size[1], k = size[2];
-	enum rlx_k_num num = type == RLX_K_F16 ? RLX_NUM_F16 : RLX_NUM_BF16;
-	struct product p = { .type = type, .a = { .m = m, .n = n, .k = k, .alpha = 1,
+	int type = types[kind].type == TF32 ? RLX_K_F32 : types[kind].type;
+	enum rlx_k_num num = types[kind].num;
+	struct product p = { .type = type, .kind = kind,
+		.size = rlx_k_type_size((enum rlx_k_type)type), .a = { .m = m, .n = n, .k = k,
+		.alpha = 1,
 		.lda = form & TRANS_A ? m : k, .ldb = form & B_COLS ? k : n, .ldc = n,
 		.trans_a = form & TRANS_A, .b_form = form & B_COLS ? RLX_B_COLS : RLX_B_ROWS,
 		.act = form & GELU ? RLX_K_ACT_GELU_ERF : RLX_K_ACT_NONE,
 		.a_num = num, .b_num = num, .c_num = num } };
 	uint64_t seed = rlx_test_seed();
-	void *maps = NULL;
 
-	p.host[0] = random_halves(m * k, type, &seed);
-	p.host[1] = random_halves(n * k, type, &seed);
-	p.a.a = dev_of(p.host[0], m * k * 2);
-	p.a.b = dev_of(p.host[1], n * k * 2);
-	p.a.c = dev_new(m * n * 2);
+	p.host[0] = random_floats(m * k, type, &seed);
+	p.host[1] = random_floats(n * k, type, &seed);
+	p.a.a = dev_of(p.host[0], m * k * p.size);
+	p.a.b = dev_of(p.host[1], n * k * p.size);
+	p.a.c = dev_new(m * n * p.size);
 	if (form & (GELU | RESIDUAL)) {
 		p.bias = malloc(n * sizeof(float));
 		CHECK(p.bias);
@@ -146,25 +213,21 @@ static void one(const size_t size[3], int type, int form, int32_t tile)
 		p.a.bias = dev_of(p.bias, n * sizeof(float));
 	}
 	if (form & RESIDUAL) {
-		p.residual = random_halves(m * n, type, &seed);
-		p.a.residual = dev_of(p.residual, m * n * 2);
+		p.residual = random_floats(m * n, type, &seed);
+		p.a.residual = dev_of(p.residual, m * n * p.size);
 		p.a.ldr = n;
 		p.a.beta = 1;
 	}
-	CHECK_CU(gpu->api->fill8((uint64_t)(uintptr_t)p.a.c, 0xff, m * n * 2, NULL));
-	p.l = gpu_launch_for(gpu, 0);
-	rlx_g_gemm_bf16_launch(&p.a, &p.l);
-	if (tile)
-		rlx_g_gemm_by(&p.a, tile | (int)p.a.act << 5, &p.l);
-	p.fn = gpu_function(gpu_source("gemm_half"), "gemm_bf16", &p.l);
-	if (p.l.n_map)
-		p.env.maps = maps = gpu_maps(&p.a, &p.l);
+	CHECK_CU(gpu->api->fill8((uint64_t)(uintptr_t)p.a.c, 0xff, m * n * p.size, NULL));
+	choose(&p, tile);
 	CHECK_CU(run_own(&p));
-	CHECK_CU(gpu->api->stream_wait(NULL));
+	CHECK_CU(gpu->api->stream_wait(stream));
 	check(&p, &seed);
 	measure(&p);
-	if (maps)
-		dev_free(maps);
+	if (p.env.maps)
+		dev_free(p.env.maps);
+	dev_free(p.env.scratch);
+	dev_free(p.env.zeros);
 	dev_free(p.a.a);
 	dev_free(p.a.b);
 	dev_free(p.a.c);
@@ -180,36 +243,57 @@ static void one(const size_t size[3], int type, int form, int32_t tile)
 
 int main(int argc, char **argv)
 {
-	static const struct { size_t size[3]; int type, form; } shape[] = {
-		{ { 4096, 4096, 4096 }, RLX_K_BF16, B_COLS },
-		{ { 4096, 4096, 4096 }, RLX_K_BF16, 0 },
-		{ { 4096, 4096, 4096 }, RLX_K_BF16, TRANS_A },
-		{ { 4096, 4096, 4096 }, RLX_K_F16, B_COLS },
-		{ { 8192, 8192, 8192 }, RLX_K_BF16, B_COLS },
-		{ { 8192, 8192, 8192 }, RLX_K_BF16, 0 },
-		{ { 512, 4096, 4096 }, RLX_K_BF16, B_COLS },
-		{ { 512, 14336, 4096 }, RLX_K_BF16, B_COLS },
-		{ { 2048, 4096, 14336 }, RLX_K_BF16, B_COLS },
-		{ { 16384, 1536, 384 }, RLX_K_F16, B_COLS },
-		{ { 16384, 1536, 384 }, RLX_K_F16, B_COLS | GELU },
-		{ { 16384, 1152, 384 }, RLX_K_F16, B_COLS },
-		{ { 16384, 384, 384 }, RLX_K_F16, B_COLS | RESIDUAL },
-		{ { 16384, 384, 1536 }, RLX_K_F16, B_COLS | RESIDUAL },
+	static const struct { size_t size[3]; int kind, form; } shape[] = {
+		{ { 4096, 4096, 4096 }, BF16, B_COLS },
+		{ { 4096, 4096, 4096 }, BF16, 0 },
+		{ { 4096, 4096, 4096 }, BF16, TRANS_A },
+		{ { 4096, 4096, 4096 }, F16, B_COLS },
+		{ { 8192, 8192, 8192 }, BF16, B_COLS },
+		{ { 8192, 8192, 8192 }, BF16, 0 },
+		{ { 512, 4096, 4096 }, BF16, B_COLS },
+		{ { 512, 14336, 4096 }, BF16, B_COLS },
+		{ { 2048, 4096, 14336 }, BF16, B_COLS },
+		{ { 16384, 1536, 384 }, F16, B_COLS },
+		{ { 16384, 1536, 384 }, F16, B_COLS | GELU },
+		{ { 16384, 1152, 384 }, F16, B_COLS },
+		{ { 16384, 384, 384 }, F16, B_COLS | RESIDUAL },
+		{ { 16384, 384, 1536 }, F16, B_COLS | RESIDUAL },
+		{ { 4096, 4096, 4096 }, F32, B_COLS },
+		{ { 4096, 4096, 4096 }, F32, 0 },
+		{ { 16, 384, 384 }, F32, B_COLS },
+		{ { 16, 384, 384 }, F32, 0 },
+		{ { 16, 1536, 384 }, F32, B_COLS | GELU },
+		{ { 16, 384, 1536 }, F32, 0 },
+		{ { 128, 384, 384 }, F32, 0 },
+		{ { 128, 1536, 384 }, F32, GELU },
+		{ { 128, 384, 1536 }, F32, RESIDUAL },
+		{ { 512, 1536, 384 }, F32, 0 },
+		{ { 16384, 1536, 384 }, F32, 0 },
+		{ { 16384, 384, 1536 }, F32, RESIDUAL },
+		{ { 4096, 4096, 4096 }, T32, B_COLS },
+		{ { 4096, 4096, 4096 }, T32, 0 },
+		{ { 16384, 1536, 384 }, T32, 0 },
 	};
+	int32_t tile[2] = { 0, 0 };
 	size_t size[3];
+	int kind = 0;
 
 	gpu_start();
+	CHECK_CU(gpu->api->stream_new(&stream, 1));	/* waits for no other */
 	open_peer();
 	if (!peer.gemm)
 		printf("no cuBLAS to compare with\n");
 	for (int i = 1; i < argc && i < 4; i++)
 		size[i - 1] = (size_t)atoll(argv[i]);
 	if (argc > 3) {
-		one(size, argc > 4 && !strcmp(argv[4], "f16") ? RLX_K_F16 : RLX_K_BF16,
-		    argc > 5 ? atoi(argv[5]) : B_COLS, argc > 6 ? atoi(argv[6]) : 0);
+		while (argc > 4 && kind < TYPES - 1 && strcmp(argv[4], types[kind].name))
+			kind++;
+		for (int i = 6; i < argc && i < 8; i++)
+			tile[i - 6] = atoi(argv[i]);
+		one(size, kind, argc > 5 ? atoi(argv[5]) : B_COLS, tile);
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof(shape) / sizeof(*shape); i++)
-		one(shape[i].size, shape[i].type, shape[i].form, 0);
+		one(shape[i].size, shape[i].kind, shape[i].form, tile);
 	return 0;
 }

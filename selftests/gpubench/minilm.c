@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * MiniLM-L6 with random weights on a GPU in mixed f16, from input ids in a host arena
- * to the embedding in a host arena. The vector is compared with the CPU's in f32
- * before anything is timed.
+ * MiniLM-L6 with random weights on a GPU, in mixed f16 unless told otherwise, from input
+ * ids in a host arena to the embedding in a host arena. The vector is compared with the
+ * CPU's in f32 before anything is timed.
  *
- *	build/test/gpubench/minilm [BATCH SEQ [steps]]
+ *	build/test/gpubench/minilm [BATCH SEQ [PRECISION [steps]]]
  *	build/test/gpubench/minilm start
  *
  * "steps" tells what each kind of step takes, one after the other; "start" how long a
@@ -159,7 +159,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Input ids written, run, result read, as a server does it. */
-static void measure(struct rlx_session *s, int64_t batch, int64_t seq)
+static void measure(struct rlx_session *s, int64_t batch, int64_t seq, const char *precision)
 {
 	static double us[MOST_RUNS];
 	const float *y = buf(s, RLX_IO_OUTPUT, "embedding");
@@ -177,8 +177,8 @@ static void measure(struct rlx_session *s, int64_t batch, int64_t seq)
 		sum += (double)y[n % WIDTH];
 	}
 	qsort(us, (size_t)n, sizeof(*us), by_value);
-	printf("MiniLM-L6 f16 %lld x %lld, host to host: median %.4f ms, least %.4f, p99 %.4f "
-	       "(%d runs)%s\n", (long long)batch, (long long)seq, us[n / 2] * 1e-3,
+	printf("MiniLM-L6 %s %lld x %lld, host to host: median %.4f ms, least %.4f, p99 %.4f "
+	       "(%d runs)%s\n", precision, (long long)batch, (long long)seq, us[n / 2] * 1e-3,
 	       us[0] * 1e-3, us[n * 99 / 100] * 1e-3, n, sum == sum ? "" : " NaN");
 }
 
@@ -207,12 +207,19 @@ static void steps(struct rlx_session *s)
 	free(ns);
 }
 
-static void shape(struct rlx_bert *m, int64_t batch, int64_t seq, bool tell)
+/* @word: as `rlx bench --precision` takes it */
+static void shape(struct rlx_bert *m, int64_t batch, int64_t seq, const char *word, bool tell)
 {
-	struct rlx_session *s = open_session(m, "cuda", RLX_PRECISION_MIXED_F16, batch, seq);
+	static const char *const words[] = { "f32", "bf16", "mixed-bf16", "f16",
+					     "mixed-f16", "tf32" };
+	struct rlx_session *s;
+	int p = 0;
 
+	while (p < 5 && strcmp(word, words[p]))
+		p++;
+	s = open_session(m, "cuda", (enum rlx_precision)p, batch, seq);
 	check(s, m, batch, seq);
-	measure(s, batch, seq);
+	measure(s, batch, seq, word);
 	if (tell)
 		steps(s);
 	rlx_session_free(s);
@@ -267,6 +274,7 @@ static void start(const char *what)
 int main(int argc, char **argv)
 {
 	bool all = argc == 1;
+	static const char *const words[] = { "mixed-f16", "f32", "tf32" };
 	struct rlx_bert *m;
 	int i;
 
@@ -274,11 +282,10 @@ int main(int argc, char **argv)
 		return started(argv[1], argv[2], strtoull(argv[3], NULL, 10));
 	m = make_model();
 	if (argc > 2)
-		shape(m, atoll(argv[1]), atoll(argv[2]), argc > 3);
-	if (all) {
-		shape(m, 1, 16, false);
-		shape(m, 32, 512, false);
-	}
+		shape(m, atoll(argv[1]), atoll(argv[2]), argc > 3 ? argv[3] : "mixed-f16",
+		      argc > 4);
+	for (i = 0; all && i < 6; i++)
+		shape(m, i % 2 ? 32 : 1, i % 2 ? 512 : 16, words[i / 2], false);
 	if (all || argc == 2)	/* kernels are compiled by now, or by the first one */
 		for (i = 0; i < 3; i++) {
 			start("first vector");
