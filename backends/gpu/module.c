@@ -82,6 +82,8 @@ static void *compiler_main(void *arg)
 {
 	struct gpu_compiler *c = arg;
 
+	if (c->d->v->compiles_here)	/* gpu_compile() has entered it */
+		c->d->api->context_set(c->d->ctx);
 	pthread_mutex_lock(&c->d->lock);
 	while (c->d->to_compile)
 		compile_next(c->d);
