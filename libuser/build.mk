@@ -29,8 +29,8 @@ SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
 
 # What librlx-gpu.so uses of the inside; the map says which names, for whom.
 INSIDE := libuser/base/alloc libuser/base/bump libuser/base/log libuser/base/map \
-	  libuser/base/status libuser/ir/eval libuser/ops/op $(patsubst %.c,%, \
-	  $(wildcard backends/common/*.c))
+	  libuser/base/proc libuser/base/status libuser/base/thread libuser/ir/eval \
+	  libuser/ops/op $(patsubst %.c,%, $(wildcard backends/common/*.c))
 $(INSIDE:%=$(BUILD)/obj/%.o): CFLAGS += -fvisibility=default
 
 lib: $(BUILD)/lib/librlx.so $(BUILD)/lib/librlx.a $(BUILD)/lib/librlx-gpu.so.$(SOMAJOR)

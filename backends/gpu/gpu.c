@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /* A GPU as a device: finding, opening, its context, and what went wrong. */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "backends/gpu/gpu.h"
 #include "base/alloc.h"
 #include "base/log.h"
+#include "base/proc.h"
+#include "base/thread.h"
 #include "kernels/gpu/gemm_join.h"
 
 static void describe(const struct rlx_gpu_vendor *v, const struct gpu_driver *d,
@@ -120,22 +121,6 @@ static void *maker_main(void *arg)
 	return NULL;
 }
 
-bool gpu_thread(pthread_t *out, void *(*fn)(void *), void *arg)
-{
-	sigset_t all, old;
-	int e;
-
-	sigfillset(&all);	/* the program's business, but for what a thread does itself */
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGFPE);
-	sigdelset(&all, SIGILL);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	e = pthread_create(out, NULL, fn, arg);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return !e;
-}
-
 /* What is under way ends; else it is done now. The lock is held, or nobody else has the device. */
 static void end_context(struct gpu_device *d)
 {
@@ -214,13 +199,16 @@ enum rlx_status gpu_open(const struct rlx_gpu_vendor *v, struct rlx_device *dev,
 	if (st)
 		return st;
 	dev->threads = (unsigned int)d->attr[GPU_ATTR_UNITS];
+	d->compilers = rlx_cpu_allowed();
+	if (d->compilers > GPU_MOST_COMPILERS)
+		d->compilers = GPU_MOST_COMPILERS;
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->compiled, NULL);
 	/*
 	 * A driver takes a tenth of a second for it, and as long again goes by until a
 	 * program has been compiled so far that it needs one.
 	 */
-	d->making = gpu_thread(&d->maker, maker_main, d);
+	d->making = !rlx_thread_new(&d->maker, maker_main, d);
 	return RLX_OK;
 }
 

@@ -55,6 +55,7 @@ struct gpu_device {
 		pthread_t		 thread;
 		bool			 begun, ended;	/* to be joined; at once */
 	} compiler[GPU_MOST_COMPILERS];
+	unsigned int			 compilers;	/* of these to be used, as CPUs are */
 	pthread_cond_t			 compiled;	/* something is */
 	struct gpu_weight		*weights;
 	struct gpu_range		*ranges;
@@ -206,8 +207,6 @@ enum rlx_status gpu_check(struct gpu_device *d, int rc, const char *what,
 enum rlx_status gpu_enter(struct gpu_device *d, struct rlx_error *err);
 /* The same of the latter, at once. */
 enum rlx_status gpu_alive(struct gpu_device *d, struct rlx_error *err);
-/* A thread of ours; false: there is none to be had. */
-bool gpu_thread(pthread_t *out, void *(*fn)(void *), void *arg);
 
 void gpu_close(struct rlx_device *dev);
 void gpu_target(const struct rlx_device *dev, struct rlx_target *t);

@@ -4,13 +4,13 @@
  * programs. Where their code comes from is in image.c; it is looked for while a context
  * may still be in the making, and loaded later.
  */
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "backends/gpu/gpu.h"
 #include "backends/gpu/image.h"
 #include "base/alloc.h"
+#include "base/thread.h"
 
 struct gpu_module {
 	struct gpu_module	*next, *next_job;
@@ -106,22 +106,19 @@ static void join(struct gpu_compiler *c)
  */
 static void compile_aside(struct gpu_device *d, struct gpu_module *m)
 {
-	unsigned int most = GPU_MOST_COMPILERS, i;
 	struct gpu_compiler *c;
-	cpu_set_t cpus;
+	unsigned int i;
 
 	m->compiling = true;
 	m->next_job = d->to_compile;
 	d->to_compile = m;
-	if (!sched_getaffinity(0, sizeof(cpus), &cpus) && (unsigned int)CPU_COUNT(&cpus) < most)
-		most = (unsigned int)CPU_COUNT(&cpus);
-	for (i = 0; i < most; i++) {
+	for (i = 0; i < d->compilers; i++) {
 		c = &d->compiler[i];
 		if (c->begun && !c->ended)
 			continue;
 		join(c);
 		c->d = d;
-		c->begun = gpu_thread(&c->thread, compiler_main, c);
+		c->begun = !rlx_thread_new(&c->thread, compiler_main, c);
 		break;
 	}
 }

@@ -18,7 +18,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +31,7 @@
 #include "base/clock.h"
 #include "base/pool.h"
 #include "base/proc.h"
+#include "base/thread.h"
 
 #define GATE_OPEN	(1ull << 31)
 #define GATE_WAITER	(1ull << 30)
@@ -302,24 +302,11 @@ static void stop_workers(struct rlx_pool *p, unsigned int n)
 		pthread_join(p->worker[i].thread, NULL);
 }
 
-/*
- * Signals are the program's business, not its libraries' threads', but for those that
- * a thread brings upon itself: blocked, they would end the program past its handler.
- */
 static int start_worker(struct worker *w)
 {
-	sigset_t all, old;
 	char name[16];
-	int e;
+	int e = rlx_thread_new(&w->thread, work, w);
 
-	sigfillset(&all);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGSEGV);
-	sigdelset(&all, SIGFPE);
-	sigdelset(&all, SIGILL);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	e = pthread_create(&w->thread, NULL, work, w);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (!e) {
 		snprintf(name, sizeof(name), "rlx/%u", w->index);
 		pthread_setname_np(w->thread, name);
