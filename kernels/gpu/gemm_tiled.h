@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products of f32 by tiles in shared memory, exactly. Copies bring operands some stages
- * ahead, both with k down the rows, so that a thread reads its 8 x 8 sums' operands by
- * vectors. 32 threads make 64 rows x 32 columns; teams of them share out k of one tile
+ * Products of f32 by tiles in shared memory, exactly. Operands are fetched into registers
+ * a step ahead and put down with k down the rows, so that a thread reads its 8 x 8 sums'
+ * operands by vectors. 32 threads make 64 rows x 32 columns; teams of them share out k of one tile
  * where tiles are few. A part of gemm_simt.cu.
  */
 #ifndef RLX_G_GEMM_TILED_H
@@ -143,8 +143,8 @@ struct tiled_job {
 	/* False: the tile has no rows that carry data. */
 	DEV bool find(const struct rlx_k_gemm &g, const struct rlx_g_env &env)
 	{
-		uint32_t down = ((uint32_t)g.m + TILED_M - 1) / TILED_M;
-		uint32_t across = ((uint32_t)g.n + TILED_N - 1) / TILED_N;
+		uint32_t down = (uint32_t)((g.m + TILED_M - 1) / TILED_M);
+		uint32_t across = (uint32_t)((g.n + TILED_N - 1) / TILED_N);
 		uint32_t each = down * across, r, c;
 
 		shares = RLX_K2 & 4 ? gridDim.x / (each * (uint32_t)rlx_k_gemm_batches(&g)) : 1;
