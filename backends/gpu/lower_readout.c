@@ -69,7 +69,7 @@ static bool may_read_out(struct rlx_lower *lo, const struct rlx_k_norm *last)
 		return false;
 	a = gpu_args_of(lo, attends);
 	n = gpu_args_of(lo, makes);
-	return may_be_rows(lo, st - 2, n) && may_be_read(lo, st - 1, a, n) &&
+	return a->batch < 1 << 30 && may_be_rows(lo, st - 2, n) && may_be_read(lo, st - 1, a, n) &&
 	       gpu_is_last_of(lo, st->in[0], st[-1].out[0], st) &&
 	       !gpu_reads_again(lo, st[-1].out[0]) && last->rows == a->batch &&
 	       last->n == n->n && last->x_type == n->x_type && !last->residual && !last->bias &&
