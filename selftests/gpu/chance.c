@@ -110,24 +110,31 @@ static rlx_value step(struct draw *d)
 	}
 }
 
+/* @n more values by @next, and what comes out: the last one, and others but the inputs. */
+static void draw_steps(struct rig *r, struct draw *d, int n, rlx_value (*next)(struct draw *d))
+{
+	int i;
+
+	for (i = 0; i < n; i++) {
+		rlx_value x = next(d);
+
+		CHECKF(!rlx_graph_error(r->g)->status, "%s", rlx_graph_error(r->g)->text);
+		d->v[d->n++] = x;
+	}
+	rig_output(r, d->v[d->n - 1]);
+	for (i = 1; i < OUTPUTS; i++)
+		rig_output(r, d->v[2 + below(d, d->n - 2)]);
+}
+
 static void draw_graph(struct rig *r, uint64_t seed)
 {
 	struct draw d = { .g = r->g, .seed = seed };
-	int i, steps;
+	int i;
 
 	r->seed = seed;
 	for (i = 0; i < 2; i++)
 		d.v[d.n++] = rig_random(r, rlx_type(RLX_F32, A, B, C, D), -1, 1);
-	steps = 4 + below(&d, MOST - 4);
-	for (i = 0; i < steps; i++) {
-		rlx_value x = step(&d);
-
-		CHECKF(!rlx_graph_error(r->g)->status, "%s", rlx_graph_error(r->g)->text);
-		d.v[d.n++] = x;
-	}
-	rig_output(r, d.v[d.n - 1]);
-	for (i = 1; i < OUTPUTS; i++)
-		rig_output(r, d.v[2 + below(&d, d.n - 2)]);
+	draw_steps(r, &d, 4 + below(&d, MOST - 4), step);
 }
 
 /* ---- of transformers ---- */
@@ -213,21 +220,13 @@ static rlx_value layer(struct draw *d)
 static void draw_layers(struct rig *r, uint64_t seed)
 {
 	struct draw d = { .g = r->g, .seed = seed };
-	int i, n;
+	int i;
 
 	r->seed = seed;
 	d.ids = rig_random(r, rlx_type(RLX_I64, ROWS), 0, TABLE - 1);
 	for (i = 0; i < 2; i++)
 		d.v[d.n++] = rig_random(r, rlx_type(RLX_F32, ROWS, WIDTH), -1, 1);
-	for (n = 3 + below(&d, MOST - 3); n; n--) {
-		rlx_value x = layer(&d);
-
-		CHECKF(!rlx_graph_error(r->g)->status, "%s", rlx_graph_error(r->g)->text);
-		d.v[d.n++] = x;
-	}
-	rig_output(r, d.v[d.n - 1]);
-	for (i = 1; i < OUTPUTS; i++)
-		rig_output(r, d.v[2 + below(&d, d.n - 2)]);
+	draw_steps(r, &d, 3 + below(&d, MOST - 3), layer);
 }
 
 /* ---- comparing ---- */
