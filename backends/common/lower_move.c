@@ -6,6 +6,7 @@
 #include "ir/element.h"
 #include "kernels/fill.h"
 #include "kernels/move.h"
+#include "ops/slice_axis.h"
 
 /* A box of elements and how both sides walk it. */
 struct box {
@@ -79,31 +80,19 @@ enum rlx_status rlx_lower_expand(struct rlx_lower *lo)
 	return copy_box(lo, 0, &b);
 }
 
-/* numpy's clamping of a start against @n elements. */
-static int64_t clamp_start(int64_t s, int64_t n, int64_t step)
-{
-	if (s < 0)
-		s += n;
-	if (s < 0)
-		return step > 0 ? 0 : -1;
-	return s >= n ? (step > 0 ? n : n - 1) : s;
-}
-
 enum rlx_status rlx_lower_slice(struct rlx_lower *lo)
 {
-	const struct rlx_op_slice *s = lo->args;
 	const struct rlx_type *x = lower_in(lo, 0);
+	struct op_slice_axis r[RLX_MAX_RANK];
 	struct box b = whole_output(lo);
-	uint32_t i, ax;
+	int d;
 
+	op_slice_axes(lo->args, x, r);
 	shape_dense(x, b.src);
-	for (i = 0; i < s->starts.n; i++) {
-		int64_t step = s->steps.n ? s->steps.v[i] : 1;
-
-		ax = s->axes.n ? shape_axis(s->axes.v[i], x->rank) : i;
-		b.src_at += clamp_start(s->starts.v[i], x->dim[ax], step) * b.src[ax];
+	for (d = 0; d < b.rank; d++) {
+		b.src_at += r[d].start * b.src[d];
 		/* with two elements or more the step is within the dimension */
-		b.src[ax] = b.dim[ax] > 1 ? b.src[ax] * step : 0;
+		b.src[d] = r[d].n > 1 ? b.src[d] * r[d].step : 0;
 	}
 	return copy_box(lo, 0, &b);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /* Every step-th element between two positions, along any axes. */
 #include "ops/emit.h"
+#include "ops/slice_axis.h"
 
-RLX_OP(slice, "x[start:end:step] along axes, clamped as in numpy",
+RLX_OP(slice, "x[start:end:step] along axes, clamped as in ONNX",
 	IN(x)
 	ATTR(ints, axes)
 	ATTR(ints, starts)
@@ -10,52 +11,11 @@ RLX_OP(slice, "x[start:end:step] along axes, clamped as in numpy",
 	ATTR(ints, steps),
 	RLX_T_MOVE)
 
-/* First position, step and count along one axis of @d elements; @step is not 0. */
-struct range {
-	int64_t	start, step, n;
-};
-
-static struct range range_of(int64_t start, int64_t end, int64_t step, int64_t d)
-{
-	struct range r = { 0, step, 0 };
-	int64_t top = step > 0 ? d : d - 1, low = step > 0 ? 0 : -1;
-
-	if (step == INT64_MIN)
-		r.step = step = -INT64_MAX;
-	if (!d)
-		return r;
-	start = start < 0 ? start + d : start;
-	end = end < 0 ? end + d : end;
-	r.start = start < 0 ? 0 : start > top ? top : start;
-	end = end < low ? low : end > top ? top : end;
-	if (step > 0 && end > r.start)
-		r.n = (end - r.start - 1) / step + 1;
-	else if (step < 0 && end < r.start)
-		r.n = (r.start - end - 1) / -step + 1;
-	return r;
-}
-
-/* Ranges of all axes; the arguments have been checked. */
-static void ranges_of(const struct rlx_op_slice *a, const struct rlx_type *x,
-		      struct range r[RLX_MAX_RANK])
-{
-	uint32_t i, ax = 0;
-
-	for (i = 0; i < x->rank; i++)
-		r[i] = (struct range){ 0, 1, x->dim[i] };
-	for (i = 0; i < a->starts.n; i++) {
-		if (!op_axis(a->axes.n ? a->axes.v[i] : i, x->rank, &ax))
-			continue;
-		r[ax] = range_of(a->starts.v[i], a->ends.v[i],
-				 a->steps.n ? a->steps.v[i] : 1, x->dim[ax]);
-	}
-}
-
 static enum rlx_status slice_infer(struct rlx_infer *q)
 {
 	const struct rlx_op_slice *a = q->args;
 	const struct rlx_type *x = q->in[0];
-	struct range r[RLX_MAX_RANK];
+	struct op_slice_axis r[RLX_MAX_RANK];
 	enum rlx_status st;
 	uint32_t i, mask;
 
@@ -73,7 +33,7 @@ static enum rlx_status slice_infer(struct rlx_infer *q)
 	for (i = 0; i < a->steps.n; i++)
 		if (!a->steps.v[i])
 			return op_fail(q, RLX_EINVAL, "step %u is 0", i);
-	ranges_of(a, x, r);
+	op_slice_axes(a, x, r);
 	q->out[0] = *x;
 	for (i = 0; i < x->rank; i++)
 		q->out[0].dim[i] = r[i].n;
@@ -84,13 +44,13 @@ static enum rlx_status slice_eval(struct rlx_eval *q)
 {
 	const struct rlx_type *x = &q->in[0].type;
 	int64_t own[RLX_MAX_RANK], s[RLX_MAX_RANK], base = 0;
-	struct range r[RLX_MAX_RANK];
+	struct op_slice_axis r[RLX_MAX_RANK];
 	struct op_walk w;
 	uint32_t i;
 
 	if (!rlx_type_count(&q->out[0].type))
 		return RLX_OK;
-	ranges_of(q->args, x, r);
+	op_slice_axes(q->args, x, r);
 	op_dense(x, own);
 	for (i = 0; i < x->rank; i++) {
 		base += r[i].start * own[i];
@@ -121,7 +81,7 @@ static enum rlx_status slice_vjp(struct rlx_grad *q)
 {
 	struct rlx_type x = op_type(q->g, q->in[0]), y = op_type(q->g, q->out[0]);
 	int64_t pads[2 * RLX_MAX_RANK] = { 0 };
-	struct range r[RLX_MAX_RANK];
+	struct op_slice_axis r[RLX_MAX_RANK];
 	rlx_value d = q->d_out[0];
 	uint32_t i;
 
@@ -129,7 +89,7 @@ static enum rlx_status slice_vjp(struct rlx_grad *q)
 		q->d_in[0] = op_zeros_like(q->g, q->in[0]);
 		return op_done(q->g);
 	}
-	ranges_of(q->args, &x, r);
+	op_slice_axes(q->args, &x, r);
 	for (i = 0; i < x.rank; i++) {
 		if (r[i].n == 1)
 			r[i].step = 1;
@@ -184,6 +144,11 @@ static bool slice_sample(unsigned int i, struct rlx_sample *s)
 		return true;
 	case 5:
 		s->in[0] = rlx_scalar(RLX_F32);
+		return true;
+	case 6:		/* backwards from in front of the axis, and from behind it */
+		a->starts = op_keep(s, RLX_INTS(-6, INT64_MAX, INT64_MIN));
+		a->ends = op_keep(s, RLX_INTS(INT64_MIN, 3, -8));
+		a->steps = op_keep(s, RLX_INTS(-1, -2, -3));
 		return true;
 	}
 	return false;
