@@ -27,6 +27,18 @@
 #define RLX_HUGE_ORDER	(PMD_SHIFT - PAGE_SHIFT)
 #define RLX_HUGE_PAGES	(1UL << RLX_HUGE_ORDER)
 
+/* The page @n after @page in physical memory: nth_page() went with 7.2. */
+static inline struct page *rlx_page_after(struct page *page, unsigned long n)
+{
+	return pfn_to_page(page_to_pfn(page) + n);
+}
+
+/* Private, and may become writable: is_cow_mapping() went with 7.3. */
+static inline bool rlx_vma_is_cow(const struct vm_area_struct *vma)
+{
+	return (vma->vm_flags & (VM_SHARED | VM_MAYWRITE)) == VM_MAYWRITE;
+}
+
 static inline void rlx_vm_flags_set(struct vm_area_struct *vma,
 				    unsigned long flags)
 {

@@ -141,6 +141,11 @@ u64 *rlx_probe(struct io_uring_cmd *c) { return io_uring_cmd_to_pdu(c, u64); }
 EOF
 exported CMD_CANCELABLE io_uring_cmd_mark_cancelable
 
+# -- fences ----------------------------------------------------------------
+
+# Kernels for cloud machines are built without it.
+exported SYNC_FILE sync_file_get_fence
+
 # -- the rest --------------------------------------------------------------
 
 probe SETATTR_IDMAP "$@" <<EOF

@@ -312,7 +312,7 @@ static int rlx_export_mmap(struct dma_buf *buf, struct vm_area_struct *vma)
 {
 	struct rlx_export *exp = buf->priv;
 
-	if (is_cow_mapping(vma->vm_flags))
+	if (rlx_vma_is_cow(vma))
 		return -EINVAL;
 	if (!(exp->access & RLX_W)) {
 		if (vma->vm_flags & VM_WRITE)

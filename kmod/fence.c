@@ -10,9 +10,12 @@
 #include <linux/sync_file.h>
 #include <linux/workqueue.h>
 
+#include "compat.h"
 #include "device.h"
 #include "stats.h"
 #include "timeline.h"
+
+#ifdef RLX_HAVE_SYNC_FILE
 
 struct rlx_import {
 	struct dma_fence_cb cb;
@@ -157,3 +160,16 @@ void rlx_fence_drain(struct rlx_timeline *tl)
 	}
 	spin_unlock_irq(&tl->lock);
 }
+
+#else	/* the kernel has no sync_files that one could be given */
+
+int rlx_fence_import(struct rlx_timeline *tl, int sync_file, u64 value)
+{
+	return -EOPNOTSUPP;
+}
+
+void rlx_fence_drain(struct rlx_timeline *tl)
+{
+}
+
+#endif

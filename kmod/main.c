@@ -41,7 +41,10 @@ u64 rlx_features(void)
 
 	if (IS_ENABLED(CONFIG_TRANSPARENT_HUGEPAGE))
 		features |= RLX_FEAT_HUGE;
-	features |= RLX_FEAT_USER | RLX_FEAT_DMABUF | RLX_FEAT_SYNC_FILE;
+	features |= RLX_FEAT_USER | RLX_FEAT_DMABUF;
+#ifdef RLX_HAVE_SYNC_FILE
+	features |= RLX_FEAT_SYNC_FILE;
+#endif
 #ifdef RLX_HAVE_MEMFD_PIN_FOLIOS
 	features |= RLX_FEAT_MEMFD;
 #endif

@@ -67,7 +67,7 @@ int rlx_arena_mmap(struct file *file, struct vm_area_struct *vma)
 
 	if (!a->ops->mmap)
 		return -ENODEV;
-	if (!(vma->vm_flags & VM_MAYSHARE) || is_cow_mapping(vma->vm_flags))
+	if (!(vma->vm_flags & VM_MAYSHARE) || rlx_vma_is_cow(vma))
 		return -EINVAL;
 	if (vma->vm_pgoff >= pages || vma_pages(vma) > pages - vma->vm_pgoff)
 		return -EINVAL;

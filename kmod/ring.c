@@ -67,7 +67,7 @@ int rlx_area_map(const struct rlx_area *area, struct vm_area_struct *vma, bool w
 {
 	unsigned long nr = vma_pages(vma), left = nr;
 
-	if (nr > area->nr || is_cow_mapping(vma->vm_flags))
+	if (nr > area->nr || rlx_vma_is_cow(vma))
 		return -EINVAL;
 	if (!write && (vma->vm_flags & VM_WRITE))
 		return -EACCES;

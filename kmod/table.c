@@ -47,7 +47,7 @@ static int rlx_table_append_small(struct rlx_table *t, struct page *page,
 		*word = (unsigned long)leaf;
 	}
 	for (i = 0; i < n; i++)
-		leaf[at + i] = nth_page(page, i);
+		leaf[at + i] = rlx_page_after(page, i);
 	t->filled += n;
 	return 0;
 }
@@ -71,7 +71,7 @@ int rlx_table_append(struct rlx_table *t, struct page *page, unsigned long n)
 			if (ret)
 				return ret;
 		}
-		page = nth_page(page, take);
+		page = rlx_page_after(page, take);
 		n -= take;
 	}
 	return 0;
@@ -85,7 +85,7 @@ struct page *rlx_table_page(const struct rlx_table *t, unsigned long index)
 		return NULL;
 	word = t->top[index >> RLX_HUGE_ORDER];
 	if (word & RLX_TABLE_RUN)
-		return nth_page((struct page *)(word & ~RLX_TABLE_RUN), at);
+		return rlx_page_after((struct page *)(word & ~RLX_TABLE_RUN), at);
 	return ((struct page **)word)[at];
 }
 

@@ -327,7 +327,7 @@ static int rlx_timeline_mmap(struct file *file, struct vm_area_struct *vma)
 	struct rlx_timeline_file *tf = file->private_data;
 	struct file *reader;
 
-	if (is_cow_mapping(vma->vm_flags) || vma->vm_pgoff ||
+	if (rlx_vma_is_cow(vma) || vma->vm_pgoff ||
 	    vma->vm_end - vma->vm_start != PAGE_SIZE)
 		return -EINVAL;
 	if (vma->vm_flags & VM_WRITE)

@@ -367,6 +367,8 @@ struct rlx_ioc_timeline_eventfd {
  * @value:     must be larger than the present one when the fence signals, else
  *             nothing happens; an error of the fence poisons the timeline
  * @sync_file: its fd
+ *
+ * EOPNOTSUPP without RLX_FEAT_SYNC_FILE: kernels for cloud machines have none.
  */
 struct rlx_ioc_timeline_import {
 	__u64	value;
