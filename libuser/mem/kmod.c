@@ -86,8 +86,10 @@ static enum rlx_status session_open(int *fd, struct rlx_ioc_query *q,
 	e = ioctl(*fd, RLX_IOC_QUERY, q) ? errno : 0;
 	if (!e && q->abi == RLX_ABI)
 		return RLX_OK;
-	st = e ? rlx_fail(err, RLX_ENOSUP, NODE ": not a device of this module: %s",
-			  strerror(e)) :
+	st = e ? rlx_fail(err, RLX_ENOSUP,
+			  NODE ": not a device of this module, or of an older one: "
+			  "install rlx-dkms and librlx1 of one version, then "
+			  "modprobe -r rlx && modprobe rlx: %s", strerror(e)) :
 		 rlx_fail(err, RLX_ENOSUP,
 			  NODE ": the module speaks ABI %u, this library %u: "
 			  "install rlx-dkms and librlx1 of one version, then "

@@ -281,6 +281,7 @@ TEST(each_reason_against_it_is_named)
 	refuses("kmod", RLX_ENOSUP, "one version");
 	fake.query_errno = ENOTTY;
 	falls_back(&o, "not a device of this module");
+	refuses("kmod", RLX_ENOSUP, "one version");
 	fake.query_errno = 0;
 	fake.abi = RLX_ABI;
 	fake.create_errno = EPERM;

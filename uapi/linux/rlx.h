@@ -73,8 +73,15 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define RLX_ABI			1	/* grows when old programs would break */
-#define RLX_IOC_MAGIC		'R'
+/* Grows when old programs would break. 1 had 'R' for RLX_IOC_MAGIC. */
+#define RLX_ABI			2
+/*
+ * Type 0xEA, numbers 00-5F: free in ioctl-number.rst of Linux 6.1 to 7.3, and in their
+ * headers. Its row there would be
+ *	0xEA  00-5F  linux/rlx.h	pinned arenas, request channels
+ * so that what decodes or filters calls (strace, seccomp) takes them for nothing else.
+ */
+#define RLX_IOC_MAGIC		0xEA
 #define RLX_FS_MAGIC		0x524c5841	/* statfs f_type of arenas */
 
 /* ---- session ---------------------------------------------------------- */

@@ -247,7 +247,8 @@ TEST(commands_of_other_kinds)
 		RLX_IOC_ARENA_DUP, RLX_IOC_ARENA_SEAL, RLX_IOC_ARENA_SYNC,
 		RLX_IOC_SERVICE_INFO, RLX_IOC_FETCH, RLX_IOC_COMMIT,
 		RLX_IOC_ATTACH, RLX_IOC_SUBMIT, RLX_IOC_REAP,
-		_IO('R', 0x7f), _IOWR('R', 0x2f, uint64_t), _IO('S', 0x20),
+		_IO(RLX_IOC_MAGIC, 0x7f), RLX_IO(0x2f, uint64_t),
+		_IO(RLX_IOC_MAGIC + 1, 0x20),
 	};
 	static const unsigned long session[] = {
 		RLX_IOC_ARENA_EXPORT, RLX_IOC_ARENA_SYNC,

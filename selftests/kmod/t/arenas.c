@@ -33,8 +33,11 @@ static const unsigned long arena_cmds[] = {
 static const unsigned long other_cmds[] = {
 	RLX_IOC_TIMELINE_QUERY, RLX_IOC_SERVICE_INFO, RLX_IOC_EXECUTOR_ATTACH,
 	RLX_IOC_FETCH, RLX_IOC_COMMIT, RLX_IOC_ATTACH, RLX_IOC_SUBMIT,
-	RLX_IOC_REAP, _IO('R', 0x01), _IOWR('S', 0x01, uint64_t),
-	_IOR('R', 0x00, struct rlx_ioc_query),
+	RLX_IOC_REAP, _IO(RLX_IOC_MAGIC, 0x01), _IOWR(RLX_IOC_MAGIC + 1, 0x01, uint64_t),
+	_IOR(RLX_IOC_MAGIC, 0x00, struct rlx_ioc_query),
+	/* Numbers of linux/random.h, which were ours in the first ABI. */
+	_IOWR('R', 0x00, struct rlx_ioc_query), _IOR('R', 0x00, int),
+	_IOW('R', 0x03, int[2]), _IO('R', 0x04),
 };
 
 #define COUNT(a)	(sizeof(a) / sizeof((a)[0]))

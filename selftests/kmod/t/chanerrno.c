@@ -221,8 +221,8 @@ TEST(foreign_commands)
 		RLX_IOC_CANCEL,
 	}, other[] = {
 		RLX_IOC_ARENA_INFO, RLX_IOC_TIMELINE_QUERY, RLX_IO(0xff, __u64),
-		_IOW('R', 0x30, struct rlx_ioc_service_info),
-		_IOWR('S', 0x30, struct rlx_ioc_service_info), 0,
+		_IOW(RLX_IOC_MAGIC, 0x30, struct rlx_ioc_service_info),
+		_IOWR(RLX_IOC_MAGIC + 1, 0x30, struct rlx_ioc_service_info), 0,
 	};
 	const struct {
 		const unsigned long *cmds;
