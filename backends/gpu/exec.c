@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "rlx/arena.h"
 
 static const struct gpu_code *code_of(const struct gpu_exec *x)
 {
@@ -74,16 +75,14 @@ static enum rlx_status make_image(struct gpu_exec *x)
 	uint32_t i;
 
 	x->image = rlx_aligned(64, c->n_image + 64);
-	x->places = rlx_aligned(64, gpu_table_bytes(c) + 64);
 	x->slot = rlx_calloc(c->n_io + 1, sizeof(*x->slot));
 	x->tensors = rlx_calloc(c->most_tensors, sizeof(*x->tensors));
 	x->leads = rlx_calloc(c->base.plan->n_val, sizeof(*x->leads));
-	if (!x->image || !x->places || !x->slot || !x->tensors || !x->leads)
+	if (!x->image || !x->slot || !x->tensors || !x->leads)
 		return rlx_fail(x->base.err, RLX_ENOMEM, "%s: out of memory",
 				c->base.dev->be->name);
 	if (c->n_image)
 		memcpy(x->image, c->image, c->n_image);
-	memset(x->places, 0, gpu_table_bytes(c));
 	for (i = 0; i < c->n_reloc; i++) {
 		uint64_t at = address_of(x, &c->reloc[i]);
 
@@ -128,7 +127,7 @@ static void place_params(struct gpu_exec *x, const uint64_t *table)
 /* The host's view of the status words; kernels write here too where they can. */
 static int32_t *bad_words(const struct gpu_exec *x)
 {
-	return (void *)((char *)x->base.work + code_of(x)->bad_at);
+	return (void *)((char *)x->places + shape_align64(gpu_table_bytes(code_of(x))));
 }
 
 static enum rlx_status clear_bad(struct gpu_exec *x)
@@ -144,13 +143,42 @@ static enum rlx_status clear_bad(struct gpu_exec *x)
 			 x->base.err);
 }
 
+/*
+ * Host memory that runs rely on from one to the next: the table that launches were told
+ * of, and status words, which are cleared when they were set. It is the session's alone.
+ * base.work is not: sessions may share it, and between runs it is anybody's. Whole pages,
+ * as the driver takes them.
+ */
+static enum rlx_status make_places(struct gpu_exec *x)
+{
+	enum { PAGE = 4096 };
+	const struct gpu_code *c = code_of(x);
+	struct rlx_arena_user u = {
+		.size = (shape_align64(gpu_table_bytes(c)) + (uint64_t)c->n_bad * 4 + PAGE) /
+			PAGE * PAGE,
+	};
+	enum rlx_status st;
+
+	u.base = x->places = rlx_aligned(PAGE, u.size);
+	if (!x->places)
+		return rlx_fail(x->base.err, RLX_ENOMEM, "%s: out of memory",
+				c->base.dev->be->name);
+	memset(x->places, 0, u.size);
+	st = rlx_arena_wrap(&u, &x->places_arena, x->base.err);
+	if (!st)	/* not vital: else the driver copies by itself, and status words are */
+		x->places_range = gpu_range_get(device_of(x), x->places_arena);
+	return st;
+}
+
 static enum rlx_status make_memory(struct gpu_exec *x)
 {
 	const struct gpu_code *c = code_of(x);
 	struct gpu_device *d = device_of(x);
 	struct rlx_error *err = x->base.err;
-	enum rlx_status st = gpu_mem_new(d, c->device_bytes, &x->work, err);
+	enum rlx_status st = make_places(x);
 
+	if (!st)
+		st = gpu_mem_new(d, c->device_bytes, &x->work, err);
 	if (!st)
 		st = gpu_mem_new(d, c->stage_bytes, &x->stage, err);
 	if (!st)
@@ -162,9 +190,9 @@ static enum rlx_status make_memory(struct gpu_exec *x)
 						x->stream), "clearing", err);
 	if (st)
 		return st;
-	/* not vital: else the table is copied by the driver, and status words are */
-	x->work_range = gpu_range_get(d, x->base.work_arena);
-	x->bad = gpu_range_at(x->work_range, bad_words(x));
+	if (c->base.host)	/* not vital: what crosses over is copied faster */
+		x->work_range = gpu_range_get(d, x->base.work_arena);
+	x->bad = gpu_range_at(x->places_range, bad_words(x));
 	x->bad_mapped = x->bad;
 	if (!x->bad_mapped)
 		st = gpu_mem_new(d, (uint64_t)c->n_bad * 4, &x->bad, err);
@@ -212,6 +240,8 @@ void gpu_fini(struct rlx_exec *exec)
 	for (i = 0; x->slot && i < code_of(x)->n_io; i++)
 		drop_slot(x, &x->slot[i]);
 	gpu_range_put(d, x->work_range);
+	gpu_range_put(d, x->places_range);
+	rlx_arena_put(x->places_arena);
 	gpu_mem_free(d, x->work);
 	gpu_mem_free(d, x->stage);
 	gpu_mem_free(d, x->table);
@@ -350,17 +380,13 @@ static enum rlx_status make_maps(struct gpu_exec *x, const uint64_t *table)
 	return st;
 }
 
-/* By way of the workspace, which is registered. */
 static enum rlx_status bring_table(struct gpu_exec *x)
 {
 	uint64_t bytes = gpu_table_bytes(code_of(x));
-	void *by = (char *)x->base.work + code_of(x)->table_at;
 	struct gpu_device *d = device_of(x);
 
-	if (!bytes)
-		return RLX_OK;
-	memcpy(by, x->places, bytes);
-	return gpu_check(d, d->api->copy_in(x->table, by, bytes, x->stream),
+	return !bytes ? RLX_OK :
+	       gpu_check(d, d->api->copy_in(x->table, x->places, bytes, x->stream),
 			 "copying addresses in", x->base.err);
 }
 
@@ -496,19 +522,19 @@ static enum rlx_status check_bad(struct gpu_exec *x)
 {
 	const struct gpu_code *c = code_of(x);
 	const int32_t *bad = bad_words(x);
-	const struct rlx_plan_step *st;
-	enum rlx_status rc;
-	uint32_t i;
+	const struct gpu_call *call, *met = NULL;
+	enum rlx_status st;
+	bool any = false;
 
-	for (i = 0; i < c->n_call; i++) {
-		if (c->call[i].kind != GPU_KERNEL_CALL || !c->call[i].bad ||
-		    !bad[c->call[i].bad - 1] || gpu_skips(x, c->call[i].step))
+	for (call = c->call; call < c->call + c->n_call && !met; call++) {
+		if (call->kind != GPU_KERNEL_CALL || !call->bad || !bad[call->bad - 1])
 			continue;
-		st = &c->base.plan->step[c->call[i].step];
-		rc = clear_bad(x);
-		return rc ? rc : lower_bad_data(st, x->base.err);
+		any = true;	/* by a launch of several steps, of which this one is left out */
+		if (!gpu_skips(x, call->step))
+			met = call;
 	}
-	return RLX_OK;
+	st = any ? clear_bad(x) : RLX_OK;
+	return st || !met ? st : lower_bad_data(&c->base.plan->step[met->step], x->base.err);
 }
 
 /* Bring what changed since the last run to the device. */
@@ -581,7 +607,7 @@ static bool is_waited_for(const struct gpu_exec *x)
 	uint32_t i;
 
 	if (x->n_part > 1 || (x->n_part && c->call[0].kind != GPU_KERNEL_CALL) ||
-	    !x->work_range || x->base.step_ns || rlx_debug_on(RLX_DEBUG_RUN))
+	    !x->places_range || x->base.step_ns || rlx_debug_on(RLX_DEBUG_RUN))
 		return true;
 	for (i = 0; i < c->n_io; i++)
 		if (c->io[i].io != RLX_IO_PARAM && c->io[i].on_device && c->io[i].bytes &&

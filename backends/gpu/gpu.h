@@ -119,7 +119,7 @@ struct gpu_code {
 	uint64_t		 scratch_bytes, scratch_at;	/* in device work */
 	uint64_t		 device_bytes;	/* workspace, scratch */
 	uint64_t		 stage_bytes;
-	uint64_t		 table_at, bad_at, host_at;	/* in exec->work */
+	uint64_t		 host_at;	/* scratch of host steps, in exec->work */
 	uint32_t		 n_map;
 	uint32_t		 most_tensors;
 	bool			 takes;		/* the first call brings small inputs */
@@ -156,10 +156,12 @@ struct gpu_exec {
 	void			*stream;
 	uint64_t		 work, stage, table, zeros;	/* device memory */
 	uint64_t		 bad;		/* status words: see bad_mapped */
-	bool			 bad_mapped;	/* they lie in base.work */
+	bool			 bad_mapped;	/* they lie behind places */
 	bool			 bad_cleared;	/* every run leaves them so */
 	unsigned char		*image;
-	uint64_t		*places;	/* for table: base.work may be others' between runs */
+	uint64_t		*places;	/* for table; behind it the host's status words */
+	struct rlx_arena	*places_arena;
+	struct gpu_range	*places_range;	/* registered; NULL: it could not be */
 	struct gpu_slot		*slot;
 	struct gpu_part		*part;
 	uint32_t		 n_part;

@@ -568,9 +568,7 @@ static void lay_out(struct gpu_code *c, const struct gpu_lower *gl)
 	if (c->base.host)	/* the reference evaluator works on a mirror */
 		at = shape_align64(c->base.plan->work_bytes);
 	c->host_at = at;
-	c->table_at = shape_align64(at + host);
-	c->bad_at = shape_align64(c->table_at + gpu_table_bytes(c));
-	c->base.work_bytes = shape_align64(c->bad_at + (uint64_t)c->n_bad * 4);
+	c->base.work_bytes = shape_align64(at + host);
 }
 
 /* ---- what needs the context, which was in the making until now ---- */
