@@ -161,6 +161,8 @@ void conn_eof(struct conn *c, int error)
 		error = 0;
 	c->eof = true;
 	c->bad |= error != 0;
+	if (error)
+		c->error = error;
 }
 
 /* Nobody reads the reply: what has not begun need not begin. */
@@ -194,10 +196,33 @@ static void unstarve(struct conn *c)
 	c->starved = false;
 }
 
+/*
+ * A reply did not get to its peer, whole or at all. Peers may go as they like, and we
+ * may be told to end; all else is a fault of this machine or ours.
+ */
+static void lost_reply(struct conn *c)
+{
+	int e = c->error;
+	bool by_peer = e == EPIPE || e == ECONNRESET || e == ETIMEDOUT;
+	const struct req *r = c->req;
+
+	metric_add(by_peer ? &metrics.lost_by_peer : e ? &metrics.lost_by_error :
+		   &metrics.lost_by_end, 1);
+	if (log_allow())
+		log_event(by_peer || !e ? LOG_INFO : LOG_ERROR, "reply lost",
+			  L_STR("id", r->id),
+			  L_STR("client", r->client ? r->client->name : c->peer),
+			  L_STR("path", r->path), L_INT("status", r->reply.status),
+			  L_INT("bytes", c->to_send), L_INT("sent", c->sent),
+			  L_STR("error", e ? strerror(e) : "the server ends"));
+}
+
 void conn_shut(struct conn *c)
 {
 	if (c->state == CONN_GONE)
 		return;
+	if (c->state == CONN_SEND && c->req)
+		lost_reply(c);
 	if (c->tls)
 		tls_goodbye(c);
 	c->state = CONN_GONE;
@@ -279,7 +304,8 @@ static void send_reply(struct conn *c)
 			c->iov[c->n_iov++] = y->tail[i];
 		c->to_send += req_body_bytes(r);
 	}
-	c->zerocopy = c->to_send >= ZEROCOPY_BYTES && !c->tls;
+	/* Unix sockets have no such sending, and refuse it. */
+	c->zerocopy = c->to_send >= ZEROCOPY_BYTES && !c->tls && !c->listener->is_unix;
 	c->sent = 0;
 	c->msg = (struct msghdr){ .msg_iov = c->iov, .msg_iovlen = c->n_iov };
 	c->state = CONN_SEND;
@@ -340,6 +366,7 @@ void conn_sent(struct conn *c, ssize_t n)
 	if (n > 0)
 		metric_add(&metrics.bytes_out, (uint64_t)n);
 	if (n < 0 || (size_t)n != c->to_send) {
+		c->error = n < 0 ? (int)-n : EIO;
 		conn_shut(c);
 		return;
 	}
@@ -750,6 +777,7 @@ void conn_timeout(struct conn *c)
 		refuse(c, 408, "the body did not arrive within body_timeout");
 		break;
 	default:
+		c->error = ETIMEDOUT;
 		conn_shut(c);
 	}
 }

@@ -443,6 +443,13 @@ static void on_send(struct conn *c, const struct io_uring_cqe *e)
 	if (e->flags & IORING_CQE_F_NOTIF)
 		n = c->uncopied;
 	c->sending = false;
+	/* A kind of socket that cannot send without a copy says so before it sends any. */
+	if (!c->shut && n == -EOPNOTSUPP && c->zerocopy) {
+		c->zerocopy = false;
+		uring_send(c);
+		let_go(c);
+		return;
+	}
 	if (!c->shut && n > 0 && !conn_advance(c, (size_t)n))
 		uring_send(c);
 	else if (!c->shut)

@@ -83,6 +83,7 @@ struct conn {
 	enum conn_state		 state;
 	bool			 last;		/* close behind this reply */
 	bool			 eof, bad, ready;
+	int			 error;		/* why it ends, an errno; 0: nothing went wrong */
 	int64_t			 deadline;	/* CLOCK_MONOTONIC ns, 0 none */
 	int64_t			 ask_by;	/* the first request, when draining */
 

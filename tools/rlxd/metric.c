@@ -287,6 +287,14 @@ void metrics_print(struct server *s, struct obuf *o)
 	one(o, "rlxd_requests_abandoned_total", "counter",
 	    "Requests whose peer was gone before the reply.",
 	    (double)atomic_load(&metrics.abandoned));
+	metric_head(o, "rlxd_replies_lost_total", "counter", "Replies not sent whole, by what "
+		    "ended them: the peer, an error of sending, our own end.");
+	obuf_fmt(o, "rlxd_replies_lost_total{by=\"peer\"} %lld\n"
+		 "rlxd_replies_lost_total{by=\"error\"} %lld\n"
+		 "rlxd_replies_lost_total{by=\"end\"} %lld\n",
+		 (long long)atomic_load(&metrics.lost_by_peer),
+		 (long long)atomic_load(&metrics.lost_by_error),
+		 (long long)atomic_load(&metrics.lost_by_end));
 	one(o, "rlxd_received_bytes_total", "counter", "Bytes from peers.",
 	    (double)atomic_load(&metrics.bytes_in));
 	one(o, "rlxd_sent_bytes_total", "counter", "Bytes to peers.",

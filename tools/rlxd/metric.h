@@ -23,6 +23,7 @@ struct hist {
 struct metrics {
 	_Atomic(int64_t)	connections;
 	_Atomic(int64_t)	connections_refused, abandoned;
+	_Atomic(int64_t)	lost_by_peer, lost_by_error, lost_by_end;	/* replies */
 	_Atomic(int64_t)	bytes_in, bytes_out, bytes_copied;
 	_Atomic(int64_t)	reloads, reloads_failed;
 	_Atomic(int64_t)	handshakes, handshakes_failed;	/* TLS */
