@@ -349,12 +349,7 @@ static void rlx_events_done(struct rlx_channel *ch, const struct rlx_event *ev, 
 /* The executor knows that @ch is gone: nobody refers to it any more. */
 static void rlx_events_bye(struct rlx_executor *ex, struct rlx_channel *ch)
 {
-	unsigned long flags;
-
 	mutex_lock(&ex->svc->lock);
-	spin_lock_irqsave(&ch->q->slots.lock, flags);
-	rlx_channel_forget_news(ch);
-	spin_unlock_irqrestore(&ch->q->slots.lock, flags);
 	rlx_channel_erase(ch);
 	mutex_unlock(&ex->svc->lock);
 }

@@ -54,10 +54,23 @@ struct rlx_channel *rlx_channel_find(struct rlx_service *svc, u32 id)
 void rlx_channel_erase(struct rlx_channel *ch)
 {
 	struct rlx_service *svc = ch->svc;
+	struct rlx_queue *q = ch->q;
+	unsigned long flags;
+	bool erased;
 
 	lockdep_assert_held(&svc->lock);
-	if (xa_erase(&svc->channels, ch->id) != ch)
+	/*
+	 * Taken off the list of events, and kept off it, in one go: until xa_erase()
+	 * a fetch that failed may still find it there and put it back.
+	 */
+	spin_lock_irqsave(&q->slots.lock, flags);
+	erased = ch->erased;
+	ch->erased = true;
+	rlx_channel_forget_news(ch);
+	spin_unlock_irqrestore(&q->slots.lock, flags);
+	if (erased)
 		return;
+	xa_erase(&svc->channels, ch->id);
 	svc->nr_channels--;
 	rlx_channel_put(ch);
 }
@@ -67,6 +80,8 @@ void rlx_channel_news(struct rlx_channel *ch, struct rlx_todo *todo)
 	struct rlx_queue *q = ch->q;
 
 	lockdep_assert_held(&q->slots.lock);
+	if (ch->erased)
+		return;
 	if (list_empty(&ch->event)) {
 		list_add_tail(&ch->event, &q->events);
 		q->nr_events++;

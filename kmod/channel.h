@@ -77,6 +77,7 @@ struct rlx_channel {
 	u32 depth;
 	u32 flags;
 	bool gone;			/* (q), svc->lock: no request of it is left */
+	bool erased;			/* (q) out of the table: no news any more */
 	struct list_head event;		/* (q) in q->events */
 	u32 next_index;			/* ch->lock: where to look for a free one */
 	struct mutex lock;		/* see att */
@@ -102,9 +103,9 @@ void rlx_channel_put(struct rlx_channel *ch);		/* any context */
 void rlx_channel_put_use(struct rlx_channel *ch);	/* any context */
 /* With a reference, or NULL. */
 struct rlx_channel *rlx_channel_find(struct rlx_service *svc, u32 id);
-/* The table forgets it; svc->lock held. */
+/* The table forgets it, and what there was to tell of it; svc->lock held. */
 void rlx_channel_erase(struct rlx_channel *ch);
-/* Lock of the queue held: the executor shall look at it. */
+/* Lock of the queue held: the executor shall look at it, unless it is erased. */
 void rlx_channel_news(struct rlx_channel *ch, struct rlx_todo *todo);
 
 extern const struct file_operations rlx_channel_fops;

@@ -457,15 +457,15 @@ static void rlx_executor_drop_news(struct rlx_service *svc)
 {
 	struct rlx_channel *ch;
 	unsigned long id, flags;
-	bool gone;
 
 	xa_for_each(&svc->channels, id, ch) {
+		if (ch->gone) {
+			rlx_channel_erase(ch);
+			continue;
+		}
 		spin_lock_irqsave(&ch->q->slots.lock, flags);
 		rlx_channel_forget_news(ch);
-		gone = ch->gone;
 		spin_unlock_irqrestore(&ch->q->slots.lock, flags);
-		if (gone)
-			rlx_channel_erase(ch);
 	}
 }
 
