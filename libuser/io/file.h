@@ -24,6 +24,11 @@ enum rlx_status __rlx_must_check
 rlx_file_map(struct rlx_file *f, const char *path, struct rlx_error *err);
 void rlx_file_unmap(struct rlx_file *f);
 
+struct rlx_safetensors;
+
+/* What @f maps; @map is NULL if it was opened from memory. Valid while @f lives. */
+const struct rlx_file *rlx_safetensors_mapped(const struct rlx_safetensors *f);
+
 /*
  * Write @path through a file beside it that takes its name at the end, so that
  * a reader never sees half of it. @end either way.

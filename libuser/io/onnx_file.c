@@ -324,6 +324,15 @@ bool onnx_file_place(const struct onnx_file *f, const void *p, uint64_t *out_sou
 	return false;
 }
 
+const struct rlx_file *onnx_file_mapped(const struct onnx_file *f, unsigned int i)
+{
+	const struct mapping *m = f->maps;
+
+	while (m && i--)
+		m = m->next;
+	return m ? &m->file : NULL;
+}
+
 struct onnx_blobs *onnx_file_blobs(const struct onnx_file *f)
 {
 	return f->blobs;

@@ -282,6 +282,13 @@ const char *onnx_file_name(const struct onnx_file *f);
 bool onnx_file_place(const struct onnx_file *f, const void *p, uint64_t *out_source,
 		     uint64_t *out_offset);
 
+/*
+ * The @i-th of the files that it maps, its own and those of external data, whatever their
+ * folders; NULL: there are no more. All are mapped once it is open.
+ */
+struct rlx_file;
+const struct rlx_file *onnx_file_mapped(const struct onnx_file *f, unsigned int i);
+
 /* What the importer keeps with the file; made with it. */
 struct onnx_blobs;
 struct onnx_blobs *onnx_file_blobs(const struct onnx_file *f);

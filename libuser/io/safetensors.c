@@ -340,6 +340,11 @@ uint64_t rlx_safetensors_source(const struct rlx_safetensors *f)
 	return f->file.source;
 }
 
+const struct rlx_file *rlx_safetensors_mapped(const struct rlx_safetensors *f)
+{
+	return &f->file;
+}
+
 void rlx_safetensors_close(struct rlx_safetensors *f)
 {
 	uint32_t i;

@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "io/file.h"
 #include "io/json.h"
+#include "model/mapped.h"
 #include "rlx/bert.h"
 #include "rlx/safetensors.h"
 
@@ -304,6 +305,11 @@ out_put:
 		rlx_bert_put(b);
 	}
 	return st;
+}
+
+const struct rlx_file *rlx_bert_mapped(const struct rlx_bert *b, unsigned int i)
+{
+	return i ? NULL : rlx_safetensors_mapped(b->w->file);
 }
 
 struct rlx_bert *rlx_bert_get(struct rlx_bert *b)

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/bump.h"
+#include "model/mapped.h"
 #include "model/model.h"
 
 static char *copy_str(struct rlx_model *m, struct onnx_str s)
@@ -91,6 +92,11 @@ enum rlx_status rlx_model_open(const char *path, struct rlx_model **out,
 	}
 	*out = m;
 	return RLX_OK;
+}
+
+const struct rlx_file *rlx_model_mapped(const struct rlx_model *m, unsigned int i)
+{
+	return onnx_file_mapped(m->file, i);
 }
 
 struct rlx_model *rlx_model_get(struct rlx_model *m)

@@ -464,4 +464,77 @@ def an_onnx_file_cut_in_place():
             assert infer(7)[0] == 200
 
 
+@test
+def a_model_beside_the_program():
+    """Loaded and loaded again, in and above the program's own folder, by path and by link."""
+    fixed = os.path.abspath(BUILD + "/serve/fixed.onnx")
+    with tempfile.TemporaryDirectory() as d:
+        os.makedirs(d + "/bin")
+        shutil.copy(RLXD, d + "/bin/rlxd")
+        for path in ("bin/fixed.onnx", "fixed.onnx"):
+            shutil.copy(fixed, "%s/%s" % (d, path))
+        os.symlink("fixed.onnx", d + "/bin/link.onnx")
+        conf = d + "/conf"
+        with open(conf, "w") as f:
+            f.write("[server]\nlisten = 127.0.0.1:0\n" + "".join(
+                "[model m%d]\npath = %s/%s\n" % (i, d, path) for i, path in
+                enumerate(("bin/fixed.onnx", "fixed.onnx", "bin/link.onnx"))))
+        x = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2, 3, 16, 16],
+                         "data": [0.5] * 1536}]}
+        with Server(args=[d + "/bin/rlxd", "--config", conf]) as s:
+            want = [s.post("/v2/models/m%d/infer" % i, x)[1]["outputs"] for i in range(3)]
+            for _ in range(2):
+                for path in ("bin/fixed.onnx", "fixed.onnx"):
+                    os.utime("%s/%s" % (d, path))
+                n = len(s.lines)
+                s.signal(signal.SIGHUP)
+                s.wait_log("event=reloaded", 60, after=n)
+                assert sum("model loaded" in line for line in s.lines[n:]) == 3, s.lines[n:]
+                for i in range(3):
+                    st, r = s.post("/v2/models/m%d/infer" % i, x)
+                    assert st == 200 and r["outputs"] == want[i], (st, r)
+
+
+def many_files(d, n):
+    """A model that adds up @n weights, each in a file of its own of three pages."""
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, external_data_helper, helper, numpy_helper
+    ws, nodes = [], []
+    for i in range(n):
+        w = numpy_helper.from_array(np.full((3 * 1024,), i + 1, np.float32), "w%d" % i)
+        external_data_helper.set_external_data(w, "w%d.bin" % i)
+        with open("%s/w%d.bin" % (d, i), "wb") as f:
+            f.write(w.raw_data)
+        w.ClearField("raw_data")
+        w.data_location = TensorProto.EXTERNAL
+        ws.append(w)
+        nodes.append(helper.make_node("Add", ["s%d" % i if i else "x", "w%d" % i],
+                                      ["s%d" % (i + 1)]))
+    g = helper.make_graph(nodes, "many", [helper.make_tensor_value_info(
+        "x", TensorProto.FLOAT, ["n", 3 * 1024])], [helper.make_tensor_value_info(
+            "s%d" % n, TensorProto.FLOAT, ["n", 3 * 1024])], ws)
+    onnx.save(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+              d + "/many.onnx")
+
+
+@test
+def any_of_many_files_cut_in_place():
+    """External data: whichever of the files is cut, wrong results are no results."""
+    n = 24
+    for victim in (0, n // 2, n - 1):
+        with tempfile.TemporaryDirectory() as d:
+            many_files(d, n)
+            with Server("[model many]\npath = %s/many.onnx\n" % d) as s:
+                def infer(rows):
+                    return s.post("/v2/models/many/infer", {"inputs": [
+                        {"name": "x", "datatype": "FP32", "shape": [rows, 3072],
+                         "data": [0] * 3072 * rows}]})
+                st, r = infer(1)
+                assert st == 200 and r["outputs"][0]["data"][-1] == n * (n + 1) / 2, (st, r)
+                cut("%s/w%d.bin" % (d, victim))
+                st, r = infer(2)
+                assert st >= 500 and "cut short" in json.dumps(r), (victim, st, str(r)[:200])
+
+
 main()

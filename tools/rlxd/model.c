@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
+#include "io/file.h"
 #include "rlx/resident.h"
 #include "rt/rt.h"
 #include "tools/rlxd/crew.h"
@@ -142,31 +143,57 @@ static void unload(struct model *m)
 	m->state = NULL;
 }
 
+/*
+ * Where the files of a loaded model are mapped. By the mappings themselves: what else of
+ * this process was mapped from files of that folder, its program perhaps, is not ours.
+ */
+static enum rlx_status note_files(struct model *m, struct rlx_error *err)
+{
+	const struct rlx_file *f;
+	unsigned int n = 0;
+
+	while (m->kind->mapped(m, n))
+		n++;
+	m->file = rlx_calloc(n + 1, sizeof(*m->file));
+	if (!m->file)
+		return rlx_fail(err, RLX_ENOMEM, "out of memory");
+	while ((f = m->kind->mapped(m, m->n_file)))
+		m->file[m->n_file++] = (struct tear_range){ (uintptr_t)f->p,
+							    (uintptr_t)f->p + f->n };
+	return RLX_OK;
+}
+
+/* What is in the store whole is read nowhere else any more, unless something is compiled. */
+static void forget_pages(const struct model *m)
+{
+	const struct rlx_file *f;
+	unsigned int i;
+
+	for (i = 0; (f = m->kind->mapped(m, i)); i++)
+		if (f->map)
+			madvise(f->map, f->n, MADV_DONTNEED);
+}
+
 /* Load it from files that stay as they are meanwhile. */
 static enum rlx_status load_whole(struct model *m, struct rlx_error *err)
 {
 	unsigned int begin = tear_begin();
-	const struct tear_range *r;
 	enum rlx_status st = weights_load(m, load, unload, err);
 
 	if (tear_end(begin, NULL, 0))
 		st = rlx_fail(err, RLX_EIO, "%s: a file was cut short while it was read; "
 			      "replace files by renaming new ones over them", m->conf.path);
-	if (st)
-		return st;
-	m->n_file = tear_ranges(m->conf.path, m->file, MODEL_FILES_MAX);
-	/* What is in the store whole is read nowhere else any more. */
-	if (weights_are_whole(m))
-		while (m->n_file) {
-			r = &m->file[--m->n_file];
-			madvise((void *)r->begin, r->end - r->begin, MADV_DONTNEED);
-		}
-	return RLX_OK;
+	if (!st)
+		st = note_files(m, err);
+	if (!st && weights_are_whole(m))
+		forget_pages(m);
+	return st;
 }
 
 static void model_close(struct model *m)
 {
 	unload(m);
+	rlx_free(m->file);
 	rlx_resident_put(m->resident);
 	rlx_store_put(m->store);
 	rlx_device_put(m->device);
@@ -334,8 +361,6 @@ static enum rlx_status run(struct replica *r, struct rlx_error *err)
 	enum rlx_status st;
 	unsigned int begin;
 
-	if (!m->n_file)
-		return m->kind->run(r, err);
 	begin = tear_begin();
 	st = m->kind->run(r, err);
 	if (tear_end(begin, m->file, m->n_file))

@@ -18,11 +18,12 @@
 #include "tools/rlxd/metric.h"
 #include "tools/rlxd/tear.h"
 
-enum { BATCH_MAX = 1024, MODEL_IO_MAX = 16, MODEL_FILES_MAX = 16 };
+enum { BATCH_MAX = 1024, MODEL_IO_MAX = 16 };
 
 struct client;
 struct flow;
 struct model;
+struct rlx_file;
 
 /* A tensor as the wire has it. dim -1: any. */
 struct tensor_desc {
@@ -96,6 +97,8 @@ struct model_kind {
 	const char	*name;
 	enum rlx_status	 (*open)(struct model *m, struct rlx_error *err);
 	void		 (*close)(struct model *m);
+	/* The @i-th file that it maps while it is open; NULL: there are no more. */
+	const struct rlx_file *(*mapped)(const struct model *m, unsigned int i);
 	enum rlx_status	 (*replica_open)(struct replica *r, struct rlx_error *err);
 	void		 (*replica_close)(struct replica *r);
 	/* May @b go into a batch that begins with @a? */
@@ -133,7 +136,7 @@ struct model {
 	struct rlx_resident	*resident;	/* they are in a GPU's memory for all servers */
 	bool			 adopted;	/* it is another process's */
 	bool			 awaited;	/* its first reply, while it is loaded */
-	struct tear_range	 file[MODEL_FILES_MAX];	/* that runs may read */
+	struct tear_range	*file;		/* where its files are mapped: runs may read them */
 	unsigned int		 n_file;
 	atomic_bool		 torn;		/* one of them was cut short */
 	struct model_metrics	 metric;

@@ -7,6 +7,7 @@
 #include "base/alloc.h"
 #include "io/tokenizer_share.h"
 #include "mem/arena.h"
+#include "model/mapped.h"
 #include "rlx/bert.h"
 #include "rlx/run.h"
 #include "rlx/tokenizer.h"
@@ -243,6 +244,13 @@ static void bert_close(struct model *m)
 	rlx_bert_put(b->bert);
 	pthread_mutex_destroy(&b->lock);
 	rlx_free(b);
+}
+
+static const struct rlx_file *bert_mapped(const struct model *m, unsigned int i)
+{
+	const struct bert *b = m->state;
+
+	return rlx_bert_mapped(b->bert, i);
 }
 
 /* What its inputs and output take. */
@@ -582,6 +590,7 @@ const struct model_kind model_bert = {
 	.name	       = "bert",
 	.open	       = bert_open,
 	.close	       = bert_close,
+	.mapped	       = bert_mapped,
 	.replica_open  = bert_replica_open,
 	.replica_close = bert_replica_close,
 	.fits	       = bert_fits,

@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/map.h"
+#include "model/mapped.h"
 #include "rlx/model.h"
 #include "tools/rlxd/model.h"
 
@@ -92,6 +93,13 @@ static void onnx_close(struct model *m)
 
 	rlx_model_put(o->model);
 	rlx_free(o);
+}
+
+static const struct rlx_file *onnx_mapped(const struct model *m, unsigned int i)
+{
+	const struct onnx *o = m->state;
+
+	return rlx_model_mapped(o->model, i);
 }
 
 static struct rlx_compile_opts compile_opts(const struct model *m)
@@ -452,6 +460,7 @@ const struct model_kind model_onnx = {
 	.name	       = "onnx",
 	.open	       = onnx_open,
 	.close	       = onnx_close,
+	.mapped	       = onnx_mapped,
 	.replica_open  = onnx_replica_open,
 	.replica_close = onnx_replica_close,
 	.fits	       = onnx_fits,

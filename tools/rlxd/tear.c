@@ -1,13 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Notes where pages of mapped files went, and tells whose they were. */
-#include <libgen.h>
-#include <limits.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/rlxd/tear.h"
@@ -51,28 +45,4 @@ bool tear_end(unsigned int begin, const struct tear_range *r, unsigned int n)
 		for (k = 0; k < n; k++)
 			ours |= torn[i % NOTED] >= r[k].begin && torn[i % NOTED] < r[k].end;
 	return ours;
-}
-
-unsigned int tear_ranges(const char *path, struct tear_range *out, unsigned int max)
-{
-	char dir[PATH_MAX], line[PATH_MAX + 128];
-	FILE *maps = fopen("/proc/self/maps", "re");
-	unsigned long begin, end;
-	unsigned int n = 0;
-	struct stat sb;
-	size_t len;
-	int at;
-
-	if (!realpath(path, dir))
-		dir[0] = 0;
-	else if (!stat(dir, &sb) && !S_ISDIR(sb.st_mode))
-		dirname(dir);
-	len = strlen(dir);
-	while (maps && len && n < max && fgets(line, sizeof(line), maps))
-		if (sscanf(line, "%lx-%lx %*s %*s %*s %*s %n", &begin, &end, &at) == 2 &&
-		    !strncmp(line + at, dir, len) && line[at + (int)len] == '/')
-			out[n++] = (struct tear_range){ begin, end };
-	if (maps)
-		fclose(maps);
-	return n;
 }

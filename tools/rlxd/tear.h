@@ -15,9 +15,6 @@ struct tear_range {
 	uintptr_t	begin, end;
 };
 
-/* The files in or below the folder of @path that are mapped now: how many, at most @max. */
-unsigned int tear_ranges(const char *path, struct tear_range *out, unsigned int max);
-
 /* From here on the calling code may meet such pages; a mark for tear_end(). */
 unsigned int tear_begin(void);
 /* Each with its tear_begin(). Did a page of these go meanwhile? @n 0: any page. */
