@@ -62,8 +62,8 @@ const struct rlx_gpu_vendor rlx_gpu_cuda = {
 	.driver = driver, .driver_names = driver_names,
 	.rtc = rtc, .rtc_names = rtc_names, .chips = chips,
 	.attr = { [GPU_ATTR_MAJOR] = 75, [GPU_ATTR_MINOR] = 76, [GPU_ATTR_UNITS] = 16,
-		  [GPU_ATTR_WAVE] = 10, [GPU_ATTR_SHARED] = 97, [GPU_ATTR_MAPPED] = 19 },
-	.function_shared = 8, .launch_early = 6,
+		  [GPU_ATTR_WARP] = 10, [GPU_ATTR_SHARED] = 97, [GPU_ATTR_MAPPED] = 19 },
+	.function_shared = 8, .launch_pdl = 6,
 	.describe = describe, .arch = arch,
 };
 

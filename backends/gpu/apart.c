@@ -8,7 +8,7 @@
 
 #include "backends/gpu/lanes.h"
 #include "base/alloc.h"
-#include "kernels/gpu/gemm_join.h"
+#include "kernels/gpu/gemm_horizontal.h"
 
 /* One value's storage: its first call, and where all that use it stand in the list. */
 struct storage {

@@ -47,7 +47,7 @@ struct rlx_gpu_rtc {
 
 /* Attributes of a device, by the vendor's number. */
 enum gpu_attr {
-	GPU_ATTR_MAJOR, GPU_ATTR_MINOR, GPU_ATTR_UNITS, GPU_ATTR_WAVE,
+	GPU_ATTR_MAJOR, GPU_ATTR_MINOR, GPU_ATTR_UNITS, GPU_ATTR_WARP,
 	GPU_ATTR_SHARED,	/* bytes a block may ask for, opt-in included */
 	GPU_ATTR_MAPPED,	/* kernels may use registered host memory in place */
 	GPU_ATTR_COUNT,
@@ -56,7 +56,7 @@ enum gpu_attr {
 /* A chip that kernels are prebuilt for: the compiler's option, and which it serves. */
 struct gpu_chip {
 	const char	*option;
-	int		 major, minor, wave;
+	int		 major, minor, warp;
 	enum {
 		GPU_CHIP_ONLY,		/* that one */
 		GPU_CHIP_MINORS,	/* and later ones of its generation */
@@ -73,7 +73,7 @@ struct gpu_chip {
  * @function_shared: attribute of a function: most dynamic shared memory
  * @chips:          ends with one that has no option
  * @compiles_here:  the compiler builds for the device of the thread's context
- * @launch_early:   attribute of a launch: it may begin before the one ahead of it in
+ * @launch_pdl:   attribute of a launch: it may begin before the one ahead of it in
  *                  the stream has ended; 0: there is none
  */
 struct rlx_gpu_vendor {
@@ -82,7 +82,7 @@ struct rlx_gpu_vendor {
 	const char *const	*rtc, *const *rtc_names;
 	const struct gpu_chip	*chips;
 	int			 attr[GPU_ATTR_COUNT];
-	int			 function_shared, launch_early;
+	int			 function_shared, launch_pdl;
 	bool			 compiles_here;
 	const char		*(*describe)(int rc, void *(*find)(void *, const char *),
 					     void *lib);

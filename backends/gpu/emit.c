@@ -4,7 +4,7 @@
  * of a region or a single op, over the functions of kernels/gpu/ew.h. The text knows
  * dtypes and which operands lie as the result does, but no sizes, so that programs
  * of other sizes share the kernel. Where there is no compiler the same is written as
- * data for a prebuilt kernel, which reads it (kernels/gpu/ew_any.h).
+ * data for a prebuilt kernel, which reads it (kernels/gpu/pointwise_interp.h).
  */
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "backends/gpu/gpu.h"
 #include "base/alloc.h"
 #include "ir/graph.h"
-#include "kernels/gpu/ew_any.h"
+#include "kernels/gpu/pointwise_interp.h"
 
 enum { MOST_TEXT = 24576, THREADS = 256, MOST_BLOCKS = 1 << 20 };
 
@@ -325,8 +325,11 @@ static enum rlx_status call_written(struct writer *w)
 	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){ "ew", w->text, l.key, 0 }, &m,
 			      w->any ? NULL : lo->err);
 	if (st && w->any)
-		st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){
-				      "ew_any", gpu_source("ew_any"), l.key, 0 }, &m, lo->err);
+		st = gpu_module_get(gpu_of(lo),
+				    &(struct gpu_kernel){ "pointwise_interp",
+							  gpu_source("pointwise_interp"), l.key,
+							  0 },
+				    &m, lo->err);
 	if (st)
 		return lo->status = st;
 	return gpu_call(lo, m, &l);

@@ -360,13 +360,14 @@ static uint64_t take_buffer(struct gpu_exec *x, const struct gpu_io *io, struct 
 static enum rlx_status make_maps(struct gpu_exec *x, const uint64_t *table)
 {
 	const struct gpu_code *c = code_of(x);
-	unsigned char *map = (unsigned char *)table + gpu_map_at(c);
+	unsigned char *map = (unsigned char *)table + gpu_tensor_maps_at(c);
 	enum rlx_status st = RLX_OK;
 	uint32_t i, j;
 
 	for (i = 0; i < c->n_call && !st; i++)
-		for (j = 0; j < c->call[i].launch.n_map && !st; j++, map += RLX_G_MAP) {
-			const struct rlx_g_map *m = &c->call[i].launch.map[j];
+		for (j = 0; j < c->call[i].launch.n_map && !st;
+		     j++, map += RLX_G_TENSOR_MAP_BYTES) {
+			const struct rlx_g_tensor_map *m = &c->call[i].launch.map[j];
 			uint64_t at;
 
 			memcpy(&at, x->image + c->call[i].args + m->field, sizeof(at));
@@ -374,7 +375,7 @@ static enum rlx_status make_maps(struct gpu_exec *x, const uint64_t *table)
 				at = table[at >> 48 & 0x7fff] + (at & 0xffffffffffff);
 			else if (x->mapped)
 				continue;
-			st = gpu_map_make(device_of(x), m, at, map, x->base.err);
+			st = gpu_tensor_map_make(device_of(x), m, at, map, x->base.err);
 		}
 	x->mapped = !st;
 	return st;

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/proc.h"
 #include "base/thread.h"
-#include "kernels/gpu/gemm_join.h"
+#include "kernels/gpu/gemm_horizontal.h"
 
 static void describe(const struct rlx_gpu_vendor *v, const struct gpu_driver *d,
 		     unsigned int i, struct rlx_dev_info *info)
@@ -240,7 +240,7 @@ void gpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	t->fuse = true;
 	t->bf16 = true;
 	t->f16 = true;
-	t->linger = RLX_G_JOIN;		/* lower_thin.c puts a norm before products */
+	t->linger = RLX_G_JOIN;		/* lower_small_m.c puts a norm before products */
 	t->can = target_can;
 	t->dev = dev;
 }

@@ -19,7 +19,7 @@
 #include "backends/gpu/api.h"
 #include "kernels/gpu/env.h"
 #include "kernels/gpu/launch.h"
-#include "kernels/gpu/take.h"
+#include "kernels/gpu/input_gather.h"
 
 struct gpu_module;
 struct gpu_weight;
@@ -272,10 +272,10 @@ enum rlx_status gpu_function_get(struct gpu_device *d, const struct gpu_kernel *
 void gpu_modules_free(struct gpu_device *d);
 
 /*
- * From exec->table on: addresses, the pieces that struct rlx_g_take speaks of, maps of
+ * From exec->table on: addresses, the pieces that struct rlx_g_input_gather speaks of, maps of
  * the launches' tiles, and rows of each call that carry data.
  */
-static inline uint64_t gpu_map_at(const struct gpu_code *c)
+static inline uint64_t gpu_tensor_maps_at(const struct gpu_code *c)
 {
 	return shape_align64((uint64_t)c->n_io * sizeof(uint64_t) +
 			     (uint64_t)c->first_io[RLX_IO_PARAM] * sizeof(struct rlx_g_piece));
@@ -283,7 +283,7 @@ static inline uint64_t gpu_map_at(const struct gpu_code *c)
 
 static inline uint64_t gpu_live_at(const struct gpu_code *c)
 {
-	return gpu_map_at(c) + (uint64_t)c->n_map * RLX_G_MAP;
+	return gpu_tensor_maps_at(c) + (uint64_t)c->n_map * RLX_G_TENSOR_MAP_BYTES;
 }
 
 static inline uint64_t gpu_table_bytes(const struct gpu_code *c)
@@ -291,17 +291,17 @@ static inline uint64_t gpu_table_bytes(const struct gpu_code *c)
 	return gpu_live_at(c) + (uint64_t)c->n_call * sizeof(int64_t);
 }
 
-/* map.c: what @m says of a matrix at @at, as the chip's copy engine has it */
-enum rlx_status gpu_map_make(struct gpu_device *d, const struct rlx_g_map *m, uint64_t at,
-			     void *out, struct rlx_error *err);
+/* tensor_map.c: what @m says of a matrix at @at, as TMA has it */
+enum rlx_status gpu_tensor_map_make(struct gpu_device *d, const struct rlx_g_tensor_map *m,
+				    uint64_t at, void *out, struct rlx_error *err);
 
 /* From this generation on kernels wait for the launch ahead by themselves (dialect). */
-enum { GPU_EARLY_MAJOR = 9 };
+enum { GPU_PDL_MAJOR = 9 };
 
 /* What a launch function is told. */
 static inline struct rlx_g_launch gpu_launch_for(const struct gpu_device *d, uint64_t units)
 {
-	bool nvidia = d->api->map_tiles && d->attr[GPU_ATTR_WAVE] == 32;
+	bool nvidia = d->api->map_tiles && d->attr[GPU_ATTR_WARP] == 32;
 
 	return (struct rlx_g_launch){
 		.units = units, .processors = (uint32_t)d->attr[GPU_ATTR_UNITS],
@@ -361,10 +361,10 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 void gpu_release(struct rlx_code *code);
 
 /*
- * lower_ahead.c: the call of the step @i + 1 ahead of this one, if that is an @op and the
+ * lower_prologue.c: the call of the step @i + 1 ahead of this one, if that is an @op and the
  * last call but @i is its only one, a kernel's; else NULL
  */
-const struct gpu_call *gpu_call_ahead(const struct rlx_lower *lo, uint32_t i, unsigned int op);
+const struct gpu_call *gpu_call_before(const struct rlx_lower *lo, uint32_t i, unsigned int op);
 /* Is @st the last to use the storage that value @v has for itself in the workspace? */
 bool gpu_dies_at(const struct rlx_lower *lo, uint32_t v, const struct rlx_plan_step *st);
 /* Do these values share bytes? */
@@ -385,20 +385,20 @@ bool gpu_norm_may_cast(struct rlx_lower *lo);
 enum rlx_status gpu_cast_norm(struct rlx_lower *lo);
 
 /*
- * lower_readout.c: does the staged norm, of this step or the one that it casts (@cast), end
+ * lower_encoder_tail.c: does the staged norm, of this step or the one that it casts (@cast), end
  * what stands ahead of it? Then all that is one launch, and @out what came of it.
  */
 bool gpu_read_out(struct rlx_lower *lo, uint32_t cast, enum rlx_status *out);
 
-/* lower_decode.c: products of few rows. The staged arguments are @g, complete. */
-bool gpu_product_is_skinny(const struct rlx_lower *lo, const struct rlx_k_gemm *g);
-enum rlx_status gpu_call_skinny(struct rlx_lower *lo);
-/* lower_f8.c: is a or b in fp8? Then the staged product @g, which refers to a. */
+/* lower_decoder.c: products of few rows. The staged arguments are @g, complete. */
+bool gpu_gemm_is_gemv_stream(const struct rlx_lower *lo, const struct rlx_k_gemm *g);
+enum rlx_status gpu_call_gemv_stream(struct rlx_lower *lo);
+/* lower_fp8.c: is a or b in fp8? Then the staged product @g, which refers to a. */
 bool gpu_product_is_f8(const struct rlx_product *p);
 enum rlx_status gpu_product_f8(struct rlx_lower *lo, struct rlx_k_gemm *g,
 			       const struct rlx_product *p);
-/* lower_thin.c: the staged product, for which @l was found; with the last step's if it may. */
-enum rlx_status gpu_call_thin(struct rlx_lower *lo, const struct rlx_k_gemm *g,
+/* lower_small_m.c: the staged product, for which @l was found; with the last step's if it may. */
+enum rlx_status gpu_call_small_m(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 			      const struct rlx_g_launch *l);
 
 #define LOWER(op) rlx_lower_fn gpu_lower_##op;

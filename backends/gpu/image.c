@@ -34,7 +34,7 @@ static void hash_headers(void)
 
 /* @chip: the compiler's option that names it; @arch: as a number */
 static void describe(struct gpu_job *j, const struct rlx_gpu_vendor *v, const char *chip,
-		     int wave, int arch, const struct gpu_kernel *k)
+		     int warp, int arch, const struct gpu_kernel *k)
 {
 	size_t n;
 	int i;
@@ -44,7 +44,7 @@ static void describe(struct gpu_job *j, const struct rlx_gpu_vendor *v, const ch
 	add_option(j, chip, 0);
 	add_option(j, v->option, 0);
 	add_option(j, "-std=c++17", 0);
-	add_option(j, "-DRLX_WAVE=%lld", wave);
+	add_option(j, "-DRLX_WARP=%lld", warp);
 	add_option(j, "-DRLX_ARCH=%lld", arch);
 	for (i = 0; i < 4; i++) {
 		snprintf(j->text[j->n], sizeof(j->text[0]), "-DRLX_K%d=%d", i, (int)k->key[i]);
@@ -68,14 +68,14 @@ static int arch_of(int major, int minor)
 
 void gpu_job_init(struct gpu_job *j, const struct gpu_device *d, const struct gpu_kernel *k)
 {
-	describe(j, d->v, d->arch, d->attr[GPU_ATTR_WAVE],
+	describe(j, d->v, d->arch, d->attr[GPU_ATTR_WARP],
 		 arch_of(d->attr[GPU_ATTR_MAJOR], d->attr[GPU_ATTR_MINOR]), k);
 }
 
 static void describe_chip(struct gpu_job *j, const struct rlx_gpu_vendor *v,
 			  const struct gpu_chip *c, const struct gpu_kernel *k)
 {
-	describe(j, v, c->option, c->wave, arch_of(c->major, c->minor), k);
+	describe(j, v, c->option, c->warp, arch_of(c->major, c->minor), k);
 }
 
 /* The compiler's first complaint, for the story. */
@@ -164,7 +164,7 @@ static bool fits(const struct gpu_chip *c, const struct gpu_device *d)
 {
 	int major = d->attr[GPU_ATTR_MAJOR], minor = d->attr[GPU_ATTR_MINOR];
 
-	if (c->wave != d->attr[GPU_ATTR_WAVE])
+	if (c->warp != d->attr[GPU_ATTR_WARP])
 		return false;
 	switch (c->serves) {
 	case GPU_CHIP_ONLY:
@@ -193,7 +193,7 @@ static enum rlx_status load_prebuilt(struct gpu_device *d, const struct gpu_kern
 		describe_chip(&j, d->v, c, k);
 		if (gpu_cache_load(folder, j.key, out, &n))
 			continue;
-		if (c->major < GPU_EARLY_MAJOR)
+		if (c->major < GPU_PDL_MAJOR)
 			atomic_store_explicit(&d->in_order, true, memory_order_relaxed);
 		return RLX_OK;
 	}

@@ -18,23 +18,23 @@ static struct gpu_device *device_of(const struct gpu_exec *x)
 }
 
 /*
- * @s: on this stream; @may_early: it may begin before the one ahead there has ended. In a
+ * @s: on this stream; @may_pdl: it may begin before the one ahead there has ended. In a
  * graph it may then read what no launch of the graph writes: the first one begins when all
  * before the graph is done.
  */
 static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **args, void *s,
-		      bool may_early)
+		      bool may_pdl)
 {
 	const struct rlx_g_launch *l = &call->launch;
 	struct gpu_device *d = device_of(x);
-	struct rlx_gpu_launch_attr early = { .id = d->v->launch_early, .value = { 1 } };
+	struct rlx_gpu_launch_attr pdl = { .id = d->v->launch_pdl, .value = { 1 } };
 	struct rlx_gpu_launch ex = {
 		.grid = { l->grid[0], l->grid[1], l->grid[2] },
 		.block = { l->block[0], l->block[1], l->block[2] },
-		.shared = l->shared, .stream = s, .attr = &early, .n_attr = 1,
+		.shared = l->shared, .stream = s, .attr = &pdl, .n_attr = 1,
 	};
 
-	if (may_early && x->capturing && early.id && d->attr[GPU_ATTR_MAJOR] >= GPU_EARLY_MAJOR &&
+	if (may_pdl && x->capturing && pdl.id && d->attr[GPU_ATTR_MAJOR] >= GPU_PDL_MAJOR &&
 	    !atomic_load_explicit(&d->in_order, memory_order_relaxed))
 		return d->api->launch_ex(&ex, call->fn, args, NULL);
 	return d->api->launch(call->fn, l->grid[0], l->grid[1], l->grid[2], l->block[0],
@@ -49,7 +49,7 @@ static uint64_t live_rows_at(const struct gpu_exec *x, const struct gpu_call *ca
 	       x->table + gpu_live_at(c) + (uint64_t)(call - c->call) * sizeof(int64_t) : 0;
 }
 
-static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool early)
+static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool pdl)
 {
 	const struct rlx_g_launch *l = &call->launch;
 	const struct gpu_code *c = code_of(x);
@@ -58,8 +58,8 @@ static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool
 		.scratch = (void *)(uintptr_t)(x->work + c->scratch_at +
 						call->lane * c->scratch_bytes),
 		.zeros = (uint32_t *)(uintptr_t)x->zeros + call->lane * RLX_G_ZEROS,
-		.maps = (const void *)(uintptr_t)(x->table + gpu_map_at(c) +
-						  (uint64_t)call->first_map * RLX_G_MAP),
+		.maps = (const void *)(uintptr_t)(x->table + gpu_tensor_maps_at(c) +
+						  (uint64_t)call->first_map * RLX_G_TENSOR_MAP_BYTES),
 		.live = (const int64_t *)(uintptr_t)live_rows_at(x, call),
 		.units = l->units,
 	};
@@ -68,7 +68,7 @@ static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool
 	int rc = 0;
 
 	for (; env.pass < passes && !rc; env.pass++)
-		rc = launch_one(x, call, args, s, early || env.pass);
+		rc = launch_one(x, call, args, s, pdl || env.pass);
 	if (!rc && rlx_debug_on(RLX_DEBUG_RUN))		/* who faults is known by now */
 		rc = device_of(x)->api->stream_wait(s);
 	return rc;
@@ -76,12 +76,12 @@ static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool
 
 /* The story of a launch names the op and where its author asked for it. */
 static enum rlx_status launch_named(struct gpu_exec *x, const struct gpu_call *call, void *on,
-				    bool early)
+				    bool pdl)
 {
 	const struct rlx_plan_step *s = call->step == GPU_NO_STEP ? NULL :
 		&x->base.code->plan->step[call->step];
 	struct rlx_error *err = x->base.err;
-	enum rlx_status st = gpu_check(device_of(x), launch(x, call, on, early),
+	enum rlx_status st = gpu_check(device_of(x), launch(x, call, on, pdl),
 				       s && s->def ? s->def->name : "copy", err);
 
 	if (st && s && s->file && err->status) {

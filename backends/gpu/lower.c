@@ -378,14 +378,14 @@ static enum rlx_status product(struct rlx_lower *lo, struct rlx_k_gemm *g,
 	g->b_fixed = gpu_is_fixed(lo, 1);
 	if (p->flat && !g->batch[0] && !g->batch[1])
 		lower_extent(lo, (int64_t)g->m, NULL);
-	if (gpu_product_is_skinny(lo, g))
-		return gpu_call_skinny(lo);
+	if (gpu_gemm_is_gemv_stream(lo, g))
+		return gpu_call_gemv_stream(lo);
 	halves = !wide && (p->compute == RLX_BF16 || p->a->dtype != RLX_F32 ||
 			   p->b->dtype != RLX_F32 || p->y->dtype != RLX_F32);
 	if (!wide && !gpu_lower_of(lo)->dry && !gpu_fill_holes(lo)) {
 		(halves ? rlx_g_gemm_bf16_launch : rlx_g_gemm_f32_launch)(g, &l);
-		if (l.can && l.grid[0] && l.key[1] == RLX_G_GEMM_THIN)
-			return gpu_call_thin(lo, g, &l);
+		if (l.can && l.grid[0] && l.key[1] == RLX_G_GEMM_SMALL_M)
+			return gpu_call_small_m(lo, g, &l);
 	}
 	if (p->tf32 && !wide && !halves) {
 		l = gpu_launch_for(gpu_of(lo), 0);
@@ -503,7 +503,7 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 	uint32_t n = c->first_io[RLX_IO_PARAM], at = c->n_call, i;
 	struct rlx_g_launch l = { .can = true, .grid = { n, 1, 1 }, .block = { 256, 1, 1 } };
 	struct rlx_lower *lo = &gl->base;
-	struct rlx_g_take *a;
+	struct rlx_g_input_gather *a;
 	struct gpu_call first;
 	enum rlx_status st;
 	struct gpu_module *m;
@@ -514,9 +514,11 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 		return RLX_OK;
 	lo->st = lo->plan->step;
 	a = lower_args(lo, sizeof(*a));
-	*a = (struct rlx_g_take){ c->n_io, n };
-	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){ "take", gpu_source("take"),
-			      l.key }, &m, lo->err);
+	*a = (struct rlx_g_input_gather){ c->n_io, n };
+	st = gpu_module_get(
+		gpu_of(lo),
+		&(struct gpu_kernel){ "input_gather", gpu_source("input_gather"), l.key }, &m,
+		lo->err);
 	if (!st)
 		st = gpu_call(lo, m, &l);
 	if (st)

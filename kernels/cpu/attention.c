@@ -140,7 +140,7 @@ void RLX_K(attention)(const void *args, size_t begin, size_t end, void *scratch)
 		}
 		t.hi = t.hi < t.len ? t.hi : t.len;
 		if (t.n_rows <= 8)
-			RLX_K(att_few)(&t);
+			RLX_K(att_short_kv)(&t);
 		else
 			RLX_K(att_many)(&t);
 	}

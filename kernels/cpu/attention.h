@@ -84,7 +84,7 @@ void RLX_K(att_query)(const struct att_block *t, int64_t r, float *to);
 void RLX_K(att_store)(const struct att_block *t, int64_t r, const float *from);
 /* Keys [at, at + n), n <= KEYS. */
 void RLX_K(att_tile)(const struct att_block *t, struct att_tile *k, int64_t at);
-void RLX_K(att_few)(struct att_block *t);
+void RLX_K(att_short_kv)(struct att_block *t);
 void RLX_K(att_many)(struct att_block *t);
 
 #endif

@@ -148,7 +148,7 @@ static void finish(const struct few *f, int64_t r, float *o)
 			  w.query] = f->max[r] + logf(f->sum[r]);
 }
 
-void RLX_K(att_few)(struct att_block *t)
+void RLX_K(att_short_kv)(struct att_block *t)
 {
 	struct few f = { .t = t };
 	struct att_tile k;

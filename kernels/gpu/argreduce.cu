@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Where the largest or smallest lies: a block for each line, or a thread for each column.
-#include "kernels/gpu/acc.h"
+#include "kernels/gpu/accumulate.h"
 #include "kernels/reduce.h"
 
 /*
@@ -35,17 +35,17 @@ static DEV inline bool better(const struct rlx_k_argreduce &a, struct best x, st
 static DEV inline struct best over_lanes(const struct rlx_k_argreduce &a, struct best b,
 					 struct best *room)
 {
-	for (int m = WAVE / 2; m; m /= 2) {
-		struct best o = { wave_xor(b.v, m), wave_xor(b.at, m) };
+	for (int m = WARP / 2; m; m /= 2) {
+		struct best o = { warp_xor(b.v, m), warp_xor(b.at, m) };
 
 		if (better(a, b, o))
 			b = o;
 	}
 	if (lane_id() == 0)
-		room[wave_id()] = b;
+		room[warp_id()] = b;
 	__syncthreads();
 	b = room[0];
-	for (int i = 1; i < 256 / WAVE; i++)
+	for (int i = 1; i < 256 / WARP; i++)
 		if (better(a, b, room[i]))
 			b = room[i];
 	__syncthreads();
@@ -83,7 +83,7 @@ static DEV inline struct best walk(const struct rlx_k_argreduce &a, const mem *x
 
 RLX_G_KERNEL(argreduce, struct rlx_k_argreduce, 256)
 {
-	SHARED(struct best, room, [MAX_WAVES]);
+	SHARED(struct best, room, [MAX_WARPS]);
 	const mem *x = RLX_G_PTR(const mem, a.x);
 	struct best *parts = (struct best *)env.scratch;
 	int64_t groups = 256 / LANES, step = (int64_t)gridDim.x * groups;

@@ -3,11 +3,11 @@
 #ifndef RLX_G_ATTENTION_MMA_H
 #define RLX_G_ATTENTION_MMA_H
 
-#include "kernels/gpu/attention_tile.h"
+#include "kernels/gpu/attention_softmax.h"
 
 enum {
 	LD = HD + 8,
-	THREADS = 128, WAVES = THREADS / RLX_WAVE, ROWS = WAVES * MMA_M,
+	THREADS = 128, WARPS = THREADS / RLX_WARP, ROWS = WARPS * MMA_M,
 	KEYS = 64, TN = KEYS / MMA_N, TV = HD / MMA_N,
 	LDP = KEYS + 8,
 	Q_HALVES = ROWS * LD, KV_HALVES = KEYS * LD,
@@ -53,16 +53,16 @@ static DEV inline struct rows rows_of(const void *p, const int64_t *stride, int 
 	return m;
 }
 
-/* out += weights times values; @room: the wave's, for lanes to trade weights. */
+/* out += weights times values; @room: the warp's, for lanes to trade weights. */
 static DEV inline void weigh(struct state *s, const float (&c)[TN * MMA_C], const half *v,
 			     half *room)
 {
-#if RLX_WAVE == 64
+#if RLX_WARP == 64
 #pragma unroll
 	for (int e = 0; e < TN * MMA_C; e++)
 		room[mma_c_row(e % MMA_C) * LDP + e / MMA_C * MMA_N + mma_c_col(e % MMA_C)] =
 			from_f32<half>(c[e]);
-	wave_sync();
+	warp_sync();
 #else
 	uint32_t p[TN * MMA_C / 2];
 
@@ -71,7 +71,7 @@ static DEV inline void weigh(struct state *s, const float (&c)[TN * MMA_C], cons
 #pragma unroll
 	for (int k = 0; k < KEYS; k += MMA_K) {
 		uint32_t fb[MMA_B];
-#if RLX_WAVE == 64
+#if RLX_WARP == 64
 		uint32_t fa[MMA_A];
 
 		mma_load_a(fa, room + k, LDP, false);
@@ -85,16 +85,16 @@ static DEV inline void weigh(struct state *s, const float (&c)[TN * MMA_C], cons
 			mma<half>(s->out + t * MMA_C, fa, fb);
 		}
 	}
-#if RLX_WAVE == 64
-	wave_sync();
+#if RLX_WARP == 64
+	warp_sync();
 #endif
 }
 
 static DEV inline void attend(const struct rlx_k_attention &a, const struct rlx_g_env &env,
 			      const struct job &w, half *shared)
 {
-	int kv_head = w.h / (int)(a.heads / a.kv_heads), row = w.first + wave_id() * MMA_M;
-	half *kv = shared + Q_HALVES, *room = kv + 4 * KV_HALVES + wave_id() * MMA_M * LDP;
+	int kv_head = w.h / (int)(a.heads / a.kv_heads), row = w.first + warp_id() * MMA_M;
+	half *kv = shared + Q_HALVES, *room = kv + 4 * KV_HALVES + warp_id() * MMA_M * LDP;
 	struct rows q = rows_of(RLX_G_PTR(const void, a.q), a.q_stride, w.b, w.h, a.q_len,
 				a.head_dim);
 	struct rows k = rows_of(RLX_G_PTR(const void, a.k), a.k_stride, w.b, kv_head, w.len,
@@ -127,7 +127,7 @@ static DEV inline void attend(const struct rlx_k_attention &a, const struct rlx_
 		for (int d = 0; d < HD; d += MMA_K) {
 			uint32_t fa[MMA_A], fb[MMA_B];
 
-			mma_load_a(fa, shared + wave_id() * MMA_M * LD + d, LD, false);
+			mma_load_a(fa, shared + warp_id() * MMA_M * LD + d, LD, false);
 #pragma unroll
 			for (int j = 0; j < TN; j++) {
 				mma_load_b(fb, now + j * MMA_N * LD + d, LD, false);

@@ -10,15 +10,15 @@
 #define ATT_KEEP	8192	/* one that says what to keep */
 #define ATT_STEP	16384	/* whose keys are not side by side */
 
-#define ATT_GROUPS(hd)		((hd) == 64 ? 3 : 2)	/* of 64 queries each */
+#define ATT_WARPGROUPS(hd)		((hd) == 64 ? 3 : 2)	/* of 64 queries each */
 #define ATT_KEYS(hd)		((hd) == 32 || (hd) == 256 ? 64 : (hd) == 128 ? 160 : 128)
-#define ATT_THREADS(hd)		((ATT_GROUPS(hd) + 1) * 128)
+#define ATT_THREADS(hd)		((ATT_WARPGROUPS(hd) + 1) * 128)
 #define ATT_BLOCKS(hd)		((hd) == 32 ? 2 : 1)	/* of a multiprocessor, at a time */
-#define ATT_Q_BYTES(hd)		(ATT_GROUPS(hd) * 64 * (hd) * 2)
+#define ATT_Q_BYTES(hd)		(ATT_WARPGROUPS(hd) * 64 * (hd) * 2)
 #define ATT_KV_BYTES(hd)	(ATT_KEYS(hd) * (hd) * 2)
 /* Queries, two stages of keys and of values, barriers. */
 #define ATT_SHARED(hd)		(ATT_Q_BYTES(hd) + 4 * ATT_KV_BYTES(hd) + 80)
-/* Of f32 (attention_exact.h): keys of a tile, threads, bytes by queries and width of a head. */
+/* Of f32 (attention_f32.h): keys of a tile, threads, bytes by queries and width of a head. */
 #define ATT_EXACT_KEYS		64
 #define ATT_EXACT_THREADS	128
 #define ATT_EXACT_SHARED(rows, hd) \

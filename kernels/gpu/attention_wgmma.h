@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention by Hopper's products of a group: one group of four waves brings keys and
+ * Attention by Hopper's products of a group: one warpgroup brings keys and
  * values to shared memory, the others have 64 queries each and take turns at the
  * tensor cores, so that one's softmax runs beside the other's products.
  */
@@ -11,12 +11,12 @@
 
 #define RLX_G_BLOCKS	ATT_BLOCKS(HD)
 
-#include "kernels/gpu/attention_tile.h"
+#include "kernels/gpu/attention_softmax.h"
 #include "kernels/gpu/wgmma.h"
 
 enum {
 	BF = (bool)mma_kind<half>::bf,
-	GROUPS = ATT_GROUPS(HD), ROWS = 64 * GROUPS, KEYS = ATT_KEYS(HD), STAGES = 2,
+	GROUPS = ATT_WARPGROUPS(HD), ROWS = 64 * GROUPS, KEYS = ATT_KEYS(HD), STAGES = 2,
 	THREADS = ATT_THREADS(HD),
 	ROW = HD % 64 ? 64 : 128,		/* bytes of a row in the tiles' blocks */
 	BOX_Q = ROWS * ROW, BOX = KEYS * ROW,	/* a block: all rows, ROW bytes of each */
@@ -154,7 +154,7 @@ static DEV inline void feed(const struct rlx_k_attention &a, const struct rlx_g_
 static DEV inline void await(uint64_t *full, const turn<STAGES> &t)
 {
 	bar_wait(&full[t.stage], t.phase);
-	group_see();
+	wgmma_see();
 }
 
 /* c = products of this group's queries and a tile of keys. */
@@ -165,9 +165,9 @@ static DEV inline void multiply_keys(float (&c)[SCORES], const unsigned char *q,
 
 #pragma unroll
 	for (int d = 0; d < HD * 2; d += 32)
-		group_mma<KEYS, BF, false, false>(c, tile_plus(tq, d / ROW * BOX_Q + d % ROW),
+		wgmma<KEYS, BF, false, false>(c, tile_plus(tq, d / ROW * BOX_Q + d % ROW),
 						  tile_plus(tk, d / ROW * BOX + d % ROW), d > 0);
-	group_commit();
+	wgmma_commit();
 }
 
 /* out += weights times a tile of values. */
@@ -178,8 +178,8 @@ static DEV inline void multiply_values(float (&out)[OUT], const uint32_t *p,
 
 #pragma unroll
 	for (int k = 0; k < KEYS; k += MMA_K)
-		group_mma_lanes<HD, BF>(out, p + k / 4, tile_plus(tv, k * ROW));
-	group_commit();
+		wgmma_lanes<HD, BF>(out, p + k / 4, tile_plus(tv, k * ROW));
+	wgmma_commit();
 }
 
 /* What group @g is at: a job, and the next tile of keys. */
@@ -188,7 +188,7 @@ struct task {
 	const void	*bias;
 	struct room	r;
 	turn<STAGES>	t;
-	int		g, row;		/* the first of this wave's queries */
+	int		g, row;		/* the first of this warp's queries */
 };
 
 /* What the products of tile @i become; @scale: for the values so far. */
@@ -212,12 +212,12 @@ static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, s
 
 	await(bar->k_full, x->t);
 	turn_wait(x->g);
-	group_settle(c);
-	group_begin();
+	wgmma_settle(c);
+	wgmma_fence();
 	multiply_keys(c, q, x->r.k + x->t.stage * KV_BYTES);
 	turn_pass(x->g, GROUPS);
-	group_wait<0>();
-	group_settle(c);
+	wgmma_wait<0>();
+	wgmma_settle(c);
 	bar_arrive(&bar->k_free[x->t.stage]);
 	x->t.next();
 	weigh(a, *x, s, c, x->w.from, scale);
@@ -225,24 +225,24 @@ static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, s
 	for (int i = x->w.from + 1; i < x->w.to; i++) {
 		await(bar->k_full, x->t);
 		turn_wait(x->g);
-		group_settle(c);
-		group_settle(s->out);
-		group_settle(p);
-		group_begin();
+		wgmma_settle(c);
+		wgmma_settle(s->out);
+		wgmma_settle(p);
+		wgmma_fence();
 		multiply_keys(c, q, x->r.k + x->t.stage * KV_BYTES);
 		await(bar->v_full, v);
-		group_begin();
+		wgmma_fence();
 		multiply_values(s->out, p, x->r.v + v.stage * KV_BYTES);
 		turn_pass(x->g, GROUPS);
-		group_wait<1>();
-		group_settle(c);
+		wgmma_wait<1>();
+		wgmma_settle(c);
 		bar_arrive(&bar->k_free[x->t.stage]);
 		x->t.next();
 		weigh(a, *x, s, c, i, scale);
 		if (HD >= 96)
-			group_hold(s->sum[0] + s->sum[1]);
-		group_wait<0>();
-		group_settle(s->out);
+			wgmma_hold(s->sum[0] + s->sum[1]);
+		wgmma_wait<0>();
+		wgmma_settle(s->out);
 		bar_arrive(&bar->v_free[v.stage]);
 		v.next();
 		rescale(s, scale);
@@ -250,12 +250,12 @@ static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, s
 	}
 	bar_arrive(&bar->q_free);
 	await(bar->v_full, v);
-	group_settle(s->out);
-	group_settle(p);
-	group_begin();
+	wgmma_settle(s->out);
+	wgmma_settle(p);
+	wgmma_fence();
 	multiply_values(s->out, p, x->r.v + v.stage * KV_BYTES);
-	group_wait<0>();
-	group_settle(s->out);
+	wgmma_wait<0>();
+	wgmma_settle(s->out);
 	bar_arrive(&bar->v_free[v.stage]);
 }
 
@@ -270,10 +270,10 @@ static DEV inline void compute(const struct rlx_k_attention &a, const struct rlx
 		struct state s;
 
 		x.w = job_at(a, env, heads, u, ROWS, KEYS);
-		x.row = x.w.first + g * 64 + wave_id() % 4 * MMA_M;
+		x.row = x.w.first + g * 64 + warp_id() % 4 * MMA_M;
 		state_clear(&s);
 		bar_wait(&r.bar->q_full, round % 2);
-		group_see();
+		wgmma_see();
 		if (x.w.from < x.w.to)
 			attend(a, &x, &s);
 		else
@@ -282,7 +282,7 @@ static DEV inline void compute(const struct rlx_k_attention &a, const struct rlx
 	}
 }
 
-RLX_G_KERNEL_EARLY(attention, struct rlx_k_attention, THREADS)
+RLX_G_KERNEL_PDL(attention, struct rlx_k_attention, THREADS)
 {
 	SHARED_DYNAMIC(shared);
 	int group = same((int)threadIdx.x / GROUP);
@@ -301,7 +301,7 @@ RLX_G_KERNEL_EARLY(attention, struct rlx_k_attention, THREADS)
 		bar_inited();
 	}
 	__syncthreads();
-	launch_wait();
+	pdl_wait();
 	if (group == 0) {
 		regs_fewer<ATT_REGS_LOAD(HD)>();
 		feed(a, env, r);

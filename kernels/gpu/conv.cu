@@ -8,7 +8,7 @@
 /* so many blocks hide the time that memory takes */
 #define RLX_G_BLOCKS	(KIND == 0 ? 2 : 3)
 #if KIND >= 3
-#include "kernels/gpu/conv_few.h"
+#include "kernels/gpu/conv_depthwise.h"
 #elif RLX_K0 > 2
 #include "kernels/gpu/conv_mma.h"
 #else

@@ -8,7 +8,7 @@
 #ifndef RLX_G_CONV_H
 #define RLX_G_CONV_H
 
-#include "kernels/gpu/acc.h"
+#include "kernels/gpu/accumulate.h"
 #include "kernels/gpu/conv_plan.h"
 #include "kernels/gpu/move.h"
 

@@ -13,18 +13,18 @@
 
 /* KIND: 0 128 channels by 128 pixels, 1 64 by 128, 2 64 by 64 */
 #if KIND == 0
-enum { BM = 128, BN = 128, THREADS = 256, WAVES_M = 2 };
+enum { BM = 128, BN = 128, THREADS = 256, WARPS_M = 2 };
 #elif KIND == 1
-enum { BM = 64, BN = 128, THREADS = 128, WAVES_M = RLX_WAVE == 64 ? 1 : 2 };
+enum { BM = 64, BN = 128, THREADS = 128, WARPS_M = RLX_WARP == 64 ? 1 : 2 };
 #else
-enum { BM = 64, BN = 64, THREADS = 128, WAVES_M = RLX_WAVE == 64 ? 1 : 2 };
+enum { BM = 64, BN = 64, THREADS = 128, WARPS_M = RLX_WARP == 64 ? 1 : 2 };
 #endif
 enum {
 	CHUNKS = 4, DEPTH = 8 * CHUNKS,			/* of a step */
 	LD = DEPTH + 8,		/* rows start at 16 bytes in different banks */
 	STAGES = RLX_G_CONV_STAGES,
-	WAVES_N = THREADS / RLX_WAVE / WAVES_M,
-	WM = BM / WAVES_M, WN = BN / WAVES_N,		/* a wave's part */
+	WARPS_N = THREADS / RLX_WARP / WARPS_M,
+	WM = BM / WARPS_M, WN = BN / WARPS_N,		/* a warp's part */
 	TM = WM / MMA_M, TN = WN / MMA_N,		/* its products */
 	ROWS_A = BM * CHUNKS / THREADS,			/* a chunk of each is a thread's */
 	ROWS_B = BN * CHUNKS / THREADS,
@@ -239,8 +239,8 @@ struct bringer {
 
 static DEV inline void multiply(float (*c)[TN][MMA_C], const mem *as, const mem *bs)
 {
-	as += wave_id() % WAVES_M * WM * LD;
-	bs += wave_id() / WAVES_M * WN * LD;
+	as += warp_id() % WARPS_M * WM * LD;
+	bs += warp_id() / WARPS_M * WN * LD;
 #pragma unroll
 	for (int k = 0; k < DEPTH; k += MMA_K) {
 		uint32_t fa[TM][MMA_A], fb[TN][MMA_B];
@@ -259,18 +259,18 @@ static DEV inline void multiply(float (*c)[TN][MMA_C], const mem *as, const mem 
 	}
 }
 
-/* 16 rows of a wave at a time by shared memory, to store neighbours side by side. */
+/* 16 rows of a warp at a time by shared memory, to store neighbours side by side. */
 static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
 			      const struct conv_tile &t, const float (*c)[TN][MMA_C],
 			      float *room, const int64_t *place)
 {
-	int64_t row = t.row + wave_id() % WAVES_M * WM, at[4];
+	int64_t row = t.row + warp_id() % WARPS_M * WM, at[4];
 	int col = lane_id() * 4 % WN;
 
-	room += wave_id() * MMA_M * (WN + 4);
+	room += warp_id() * MMA_M * (WN + 4);
 #pragma unroll
 	for (int i = 0; i < 4; i++)
-		at[i] = place[wave_id() / WAVES_M * WN + col + i];
+		at[i] = place[warp_id() / WARPS_M * WN + col + i];
 #pragma unroll 1
 	for (int i = 0; i < TM; i++, row += MMA_M) {
 		/* registers have no index: the end of a sum stands once in the code */
@@ -280,13 +280,13 @@ static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_e
 			for (int e = 0; e < TN * MMA_C && k == i; e++)
 				room[mma_c_row(e % MMA_C) * (WN + 4) + e / MMA_C * MMA_N +
 				     mma_c_col(e % MMA_C)] = c[k][e / MMA_C][e % MMA_C];
-		wave_sync();
+		warp_sync();
 #pragma unroll 1
-		for (int r = lane_id() * 4 / WN; r < MMA_M; r += WAVE * 4 / WN)
+		for (int r = lane_id() * 4 / WN; r < MMA_M; r += WARP * 4 / WN)
 			if (row + r < t.c.rows)
 				conv_end<4>(a, o, t.c.group * t.c.rows + row + r, at,
 					    room + r * (WN + 4) + col);
-		wave_sync();
+		warp_sync();
 	}
 }
 

@@ -28,16 +28,16 @@ static DEV inline struct peak find_peak(const double *m, int64_t n, int64_t k,
 
 		p = higher(p, o);
 	}
-	for (int mask = WAVE / 2; mask; mask /= 2) {
-		struct peak o = { wave_xor(p.v, mask), wave_xor(p.at, mask) };
+	for (int mask = WARP / 2; mask; mask /= 2) {
+		struct peak o = { warp_xor(p.v, mask), warp_xor(p.at, mask) };
 
 		p = higher(p, o);
 	}
 	if (lane_id() == 0)
-		room[wave_id()] = p;
+		room[warp_id()] = p;
 	__syncthreads();
 	p = room[0];
-	for (int i = 1; i < (int)(blockDim.x / WAVE); i++)
+	for (int i = 1; i < (int)(blockDim.x / WARP); i++)
 		p = higher(p, room[i]);
 	return p;
 }
@@ -52,13 +52,13 @@ static DEV inline void swap_rows(double *m, int64_t n, int64_t k, int64_t p)
 	}
 }
 
-/* Waves take rows below the pivot's, lanes their columns; the pivot's is left. */
+/* Warps take rows below the pivot's, lanes their columns; the pivot's is left. */
 static DEV inline void eliminate(double *m, int64_t n, int64_t k)
 {
-	for (int64_t i = k + 1 + wave_id(); i < n; i += blockDim.x / WAVE) {
+	for (int64_t i = k + 1 + warp_id(); i < n; i += blockDim.x / WARP) {
 		double f = m[i * n + k] / m[k * n + k];
 
-		for (int64_t j = k + 1 + lane_id(); j < n; j += WAVE)
+		for (int64_t j = k + 1 + lane_id(); j < n; j += WARP)
 			m[i * n + j] -= f * m[k * n + j];
 	}
 }
@@ -86,7 +86,7 @@ static DEV inline double one_det(double *m, int64_t n, struct peak *room)
 
 RLX_G_KERNEL(det, struct rlx_k_det, 256)
 {
-	SHARED(struct peak, room, [MAX_WAVES]);
+	SHARED(struct peak, room, [MAX_WARPS]);
 	SHARED_DYNAMIC(matrix);
 	const type::mem *x = RLX_G_PTR(const type::mem, a.x);
 	type::mem *y = RLX_G_PTR(type::mem, a.y);

@@ -10,15 +10,15 @@
  *		... a is the argument struct, env the struct rlx_g_env ...
  *	}
  *
- * RLX_G_KERNEL_EARLY is for a kernel that can begin before the launch ahead of it has
- * ended, with what no launch writes (weights); it calls launch_wait() by itself. So
+ * RLX_G_KERNEL_PDL is for a kernel that can begin before the launch ahead of it has
+ * ended, with what no launch writes (weights); it calls pdl_wait() by itself. So
  * does RLX_G_KERNEL_ALONE, of which a multiprocessor has one block at a time (and each
  * thread all the registers it can).
  *
  * Indices, __syncthreads() and mathematics have CUDA's names. Shared memory comes
  * from SHARED() and SHARED_DYNAMIC() only, at the top of the kernel. Operations
- * of a wave (WAVE threads: 32 or 64) take all of its lanes, so blocks are whole
- * waves. -DRLX_WAVE=n and -DRLX_ARCH=n (sm_90: 90) come from whoever compiles.
+ * of a warp (WARP threads: 32 or 64) take all of its lanes, so blocks are whole
+ * warps. -DRLX_WARP=n and -DRLX_ARCH=n (sm_90: 90) come from whoever compiles.
  */
 #ifndef RLX_G_DIALECT_H
 #define RLX_G_DIALECT_H
@@ -95,17 +95,17 @@ static DEV inline int dot_i8(int a, int b, int c)
 }
 #endif
 
-#define WAVE		RLX_WAVE
+#define WARP		RLX_WARP
 
-/* Rank of a thread in its wave; blocks are one-dimensional in x. */
+/* Rank of a thread in its warp; blocks are one-dimensional in x. */
 static DEV inline int lane_id(void)
 {
-	return (int)(threadIdx.x % WAVE);
+	return (int)(threadIdx.x % WARP);
 }
 
-static DEV inline int wave_id(void)
+static DEV inline int warp_id(void)
 {
-	return (int)(threadIdx.x / WAVE);
+	return (int)(threadIdx.x / WARP);
 }
 
 /* Of @rows that a launch has, those that carry data; nothing that a launch writes. */
@@ -318,10 +318,10 @@ static DEV inline int64_t load_index(const void *p, int64_t i, int type)
 }
 
 /*
- * Before launch_wait() and after it: what launches ahead may have yet to write, and then
+ * Before pdl_wait() and after it: what launches ahead may have yet to write, and then
  * have written. In the emulator, where they have, half of the blocks find it changed.
  */
-static DEV inline int64_t load_index_early(const void *p, int64_t i, int type)
+static DEV inline int64_t load_index_before_wait(const void *p, int64_t i, int type)
 {
 #ifdef RLX_EMU
 	return load_index(p, i, type) - blockIdx.x % 2;
@@ -339,9 +339,9 @@ static DEV inline int64_t load_index_again(const void *p, int64_t i, int type)
 	return ((const volatile uint32_t *)p)[i];
 }
 
-/* ---- across a wave and a block ---- */
+/* ---- across a warp and a block ---- */
 
-template <class T> static DEV inline T wave_xor(T v, int mask)
+template <class T> static DEV inline T warp_xor(T v, int mask)
 {
 	return shuffle(v, lane_id() ^ mask);
 }
@@ -358,9 +358,9 @@ struct op_max {
 };
 
 /* Of this thread's value and those of the lanes below. */
-template <class OP, class T> static DEV inline T wave_scan(T v)
+template <class OP, class T> static DEV inline T warp_scan(T v)
 {
-	for (int d = 1; d < WAVE; d *= 2) {
+	for (int d = 1; d < WARP; d *= 2) {
 		T below = shuffle(v, lane_id() < d ? lane_id() : lane_id() - d);
 
 		if (lane_id() >= d)
@@ -369,34 +369,34 @@ template <class OP, class T> static DEV inline T wave_scan(T v)
 	return v;
 }
 
-template <class OP, class T> static DEV inline T wave_reduce(T v)
+template <class OP, class T> static DEV inline T warp_reduce(T v)
 {
-	for (int m = WAVE / 2; m; m /= 2)
-		v = OP::of(v, wave_xor(v, m));
+	for (int m = WARP / 2; m; m /= 2)
+		v = OP::of(v, warp_xor(v, m));
 	return v;
 }
 
 /*
- * Over the block, in one fixed order; @room has one T for each wave. Every thread
+ * Over the block, in one fixed order; @room has one T for each warp. Every thread
  * gets the result. Ends with a barrier, so @room may be used again at once.
  */
 template <class OP, class T> static DEV inline T block_reduce(T v, T *room)
 {
-	int waves = (int)(blockDim.x / WAVE);
+	int warps = (int)(blockDim.x / WARP);
 
-	v = wave_reduce<OP>(v);
-	if (waves == 1)
+	v = warp_reduce<OP>(v);
+	if (warps == 1)
 		return v;
 	if (lane_id() == 0)
-		room[wave_id()] = v;
+		room[warp_id()] = v;
 	__syncthreads();
 	v = room[0];
-	for (int i = 1; i < waves; i++)
+	for (int i = 1; i < warps; i++)
 		v = OP::of(v, room[i]);
 	__syncthreads();
 	return v;
 }
 
-#define MAX_WAVES	32	/* of a block, where WAVE is 32 */
+#define MAX_WARPS	32	/* of a block, where WARP is 32 */
 
 #endif

@@ -9,18 +9,18 @@
 #define DEV_OUTLINE	__device__ __noinline__
 
 /*
- * From Hopper on a launch may begin while the one before it still runs. launch_wait()
+ * From Hopper on a launch may begin while the one before it still runs. pdl_wait()
  * returns when that one has ended and what it wrote can be seen; every thread calls it
- * once. launch_next() lets the launch behind this one begin, as its own wait allows.
+ * once. pdl_trigger() lets the launch behind this one begin, as its own wait allows.
  */
-static DEV inline void launch_wait(void)
+static DEV inline void pdl_wait(void)
 {
 #if RLX_ARCH >= 90
 	asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-static DEV inline void launch_next(void)
+static DEV inline void pdl_trigger(void)
 {
 #if RLX_ARCH >= 90
 	asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -39,7 +39,7 @@ static DEV inline void launch_next(void)
 	rlx_g_##name(const __grid_constant__ type a,			\
 		     const __grid_constant__ struct rlx_g_env env)	\
 	{								\
-		launch_next();						\
+		pdl_trigger();						\
 		rlx_g_##name##_body(a, env);				\
 	}								\
 	static DEV inline void rlx_g_##name##_body(const type &a, const struct rlx_g_env &env)
@@ -54,15 +54,15 @@ static DEV inline void bring_near(const void *p)
 	asm volatile("{ .reg .b32 v; ld.global.u8 v, [%0]; }" :: "l"(p));
 }
 
-#define RLX_G_KERNEL_EARLY(name, type, threads)				\
+#define RLX_G_KERNEL_PDL(name, type, threads)				\
 	RLX_G_KERNEL_BOUNDS(name, type, RLX_G_BOUNDS(threads))
 #define RLX_G_KERNEL_ALONE(name, type, threads)				\
 	RLX_G_KERNEL_BOUNDS(name, type, __launch_bounds__(threads, 1))
 #define RLX_G_KERNEL(name, type, threads)				\
 	static DEV inline void rlx_g_##name##_late(const type &a, const struct rlx_g_env &env); \
-	RLX_G_KERNEL_EARLY(name, type, threads)				\
+	RLX_G_KERNEL_PDL(name, type, threads)				\
 	{								\
-		launch_wait();						\
+		pdl_wait();						\
 		rlx_g_##name##_late(a, env);				\
 	}								\
 	static DEV inline void rlx_g_##name##_late(const type &a, const struct rlx_g_env &env)
@@ -101,12 +101,12 @@ template <class T> static DEV inline T shuffle(T v, int from)
 	return __shfl_sync(0xffffffffu, v, from);
 }
 
-static DEV inline uint64_t wave_ballot(bool p)
+static DEV inline uint64_t warp_ballot(bool p)
 {
 	return __ballot_sync(0xffffffffu, p);
 }
 
-static DEV inline void wave_sync(void)
+static DEV inline void warp_sync(void)
 {
 	__syncwarp();
 }

@@ -51,11 +51,11 @@ double pow(double, double), fma(double, double, double);
 	static __attribute__((noinline)) void				\
 	rlx_g_##name##_body(const type &a, const struct rlx_g_env &env)
 
-#define RLX_G_KERNEL_EARLY	RLX_G_KERNEL
+#define RLX_G_KERNEL_PDL	RLX_G_KERNEL
 #define RLX_G_KERNEL_ALONE	RLX_G_KERNEL
 
 /* Launches run one after the other here. */
-static DEV inline void launch_wait(void)
+static DEV inline void pdl_wait(void)
 {
 }
 
@@ -103,29 +103,29 @@ static DEV inline uint16_t f32_to_bf16(float x)
 template <class T> static DEV inline T shuffle(T v, int from,
 					       int line = __builtin_LINE())
 {
-	struct emu_wave_op op = { EMU_OP_SHUFFLE, line, from, 0, 0, 0, 0, 0 };
+	struct emu_warp_op op = { EMU_OP_SHUFFLE, line, from, 0, 0, 0, 0, 0 };
 
 	__builtin_memcpy(&op.value, &v, sizeof(v));
-	emu_wave(&op);
+	emu_warp(&op);
 	__builtin_memcpy(&v, &op.value, sizeof(v));
 	return v;
 }
 
 /* A bit for each lane */
-static DEV inline uint64_t wave_ballot(bool p, int line = __builtin_LINE())
+static DEV inline uint64_t warp_ballot(bool p, int line = __builtin_LINE())
 {
-	struct emu_wave_op op = { EMU_OP_BALLOT, line, 0, 0, p, 0, 0, 0 };
+	struct emu_warp_op op = { EMU_OP_BALLOT, line, 0, 0, p, 0, 0, 0 };
 
-	emu_wave(&op);
+	emu_warp(&op);
 	return op.value;
 }
 
-/* Orders the memory accesses of a wave's lanes. */
-static DEV inline void wave_sync(int line = __builtin_LINE())
+/* Orders the memory accesses of a warp's lanes. */
+static DEV inline void warp_sync(int line = __builtin_LINE())
 {
-	struct emu_wave_op op = { EMU_OP_SYNC, line, 0, 0, 0, 0, 0, 0 };
+	struct emu_warp_op op = { EMU_OP_SYNC, line, 0, 0, 0, 0, 0, 0 };
 
-	emu_wave(&op);
+	emu_warp(&op);
 }
 
 /* Words at @p, 16-byte aligned, or zeros unless @there. */

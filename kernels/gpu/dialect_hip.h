@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The dialect for HIP: hipcc or hiprtc, waves of 32 or 64. */
+/* The dialect for HIP: hipcc or hiprtc, warps of 32 or 64. */
 #ifndef RLX_G_DIALECT_HIP_H
 #define RLX_G_DIALECT_HIP_H
 
@@ -18,10 +18,10 @@
 #define RLX_G_KERNEL(name, type, threads)				\
 	extern "C" __global__ void __launch_bounds__(threads)		\
 	rlx_g_##name(const type a, const struct rlx_g_env env)
-#define RLX_G_KERNEL_EARLY	RLX_G_KERNEL
+#define RLX_G_KERNEL_PDL	RLX_G_KERNEL
 
 /* A launch begins when the one before has ended. */
-static DEV inline void launch_wait(void)
+static DEV inline void pdl_wait(void)
 {
 }
 
@@ -72,16 +72,16 @@ template <class T> static DEV inline T shuffle(T v, int from)
 	return v;
 }
 
-static DEV inline uint64_t wave_ballot(bool p)
+static DEV inline uint64_t warp_ballot(bool p)
 {
-#if RLX_WAVE == 64
+#if RLX_WARP == 64
 	return __builtin_amdgcn_uicmp((uint32_t)p, 0u, 33);
 #else
 	return __builtin_amdgcn_uicmpl((uint64_t)p, 0ul, 33);
 #endif
 }
 
-static DEV inline void wave_sync(void)
+static DEV inline void warp_sync(void)
 {
 	__builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "wavefront");
 	__builtin_amdgcn_wave_barrier();

@@ -9,9 +9,9 @@
  * struct rlx_g_env - the second parameter of every kernel
  * @table: device addresses of the buffers a run binds; see below
  * @scratch: as many bytes as the launch asked for
- * @zeros: RLX_G_ZEROS words that are 0 when a launch begins (after its launch_wait())
+ * @zeros: RLX_G_ZEROS words that are 0 when a launch begins (after its pdl_wait())
  *         and must be again when it ends: for blocks that count themselves
- * @maps: of the launch's tiles, RLX_G_MAP bytes each, or NULL
+ * @maps: of the launch's tiles, RLX_G_TENSOR_MAP_BYTES bytes each, or NULL
  * @live: NULL, or how many rows carry data, the first ones: kernels whose rows are
  *        many leave the others alone (live_rows() in dialect.h). So the number changes
  *        and no captured launch does
@@ -34,6 +34,6 @@ struct rlx_g_env {
 
 #define RLX_G_ZEROS	4096
 #define RLX_G_INDIRECT	((uint64_t)1 << 63)
-#define RLX_G_MAP	128
+#define RLX_G_TENSOR_MAP_BYTES	128
 
 #endif

@@ -12,7 +12,7 @@ typedef int8_t elem, type_a, type_b;
 
 static DEV inline int8_t to_elem(int8_t x) { return x; }
 
-#include "kernels/gpu/gemm_waves.h"
+#include "kernels/gpu/gemm_mma_tile.h"
 
 /* What is the same for all sums. */
 struct ends {

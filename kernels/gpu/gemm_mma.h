@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Matrix products of halves (or what is rounded to them) by a wave's tensor cores. */
+/* Matrix products of halves (or what is rounded to them) by a warp's tensor cores. */
 #include "kernels/gpu/gemm_tile.h"
 #define GEMM_SCALED	(RLX_K0 & GEMM_BY_SCALE)
 #include "kernels/gpu/gemm.h"
@@ -31,8 +31,8 @@ static DEV inline elem to_elem(f16 x) { return from_f32<elem>(to_f32(x)); }
 static DEV inline float get(type_c x) { return to_f32(x); }
 static DEV inline type_c put(float x) { return from_f32<type_c>(x); }
 
-#include "kernels/gpu/gemm_waves.h"
-#include "kernels/gpu/route.h"
+#include "kernels/gpu/gemm_mma_tile.h"
+#include "kernels/gpu/expert_rows.h"
 
 /* Of the sums of a tile. */
 struct ending : operands {
@@ -74,19 +74,19 @@ RLX_G_KERNEL(gemm_bf16, struct rlx_k_gemm, 256)
 	gemv<type_b, operands>(a, env, room, round_it(), get, put);
 }
 #elif RLX_K1 == 3
-#include "kernels/gpu/gemm_join.h"
+#include "kernels/gpu/gemm_horizontal.h"
 #include "kernels/gpu/move.h"
 #if RLX_K2 & RLX_G_JOIN_ATTENTION
-#include "kernels/gpu/attention_wave.h"
+#include "kernels/gpu/attention_short_kv.h"
 #endif
-#include "kernels/gpu/gemm_thin.h"
+#include "kernels/gpu/gemm_small_m.h"
 
 #if !(RLX_K2 & (RLX_G_JOIN_NORM | RLX_G_JOIN_ATTENTION))
-RLX_G_KERNEL_EARLY(gemm_bf16, struct rlx_k_gemm, 384)
+RLX_G_KERNEL_PDL(gemm_bf16, struct rlx_k_gemm, 384)
 {
 	SHARED_DYNAMIC(shared);
 
-	thin(a, env, (float *)shared, blockIdx.x, 0, false);
+	small_m(a, env, (float *)shared, blockIdx.x, 0, false);
 }
 #endif
 
@@ -94,21 +94,21 @@ RLX_G_KERNEL_EARLY(gemm_bf16, struct rlx_k_gemm, 384)
  * Narrow blocks have half as many threads: two of them, or one and one of the next
  * launch, are to find registers; but not where heads take more of them.
  */
-RLX_G_KERNEL_EARLY(gemm_join, struct rlx_g_join, RLX_K3 == 8 &&
+RLX_G_KERNEL_PDL(gemm_horizontal, struct rlx_g_horizontal, RLX_K3 == 8 &&
 		   RLX_G_JOIN_WIDTH(RLX_K2) * RLX_G_JOIN_KEYS(RLX_K2) <= 32 * 16 ? 768 : 384)
 {
 	SHARED_DYNAMIC(shared);
 	struct rlx_k_gemm g;
 	bool first;
-	uint32_t block = join_member(a, RLX_K2, &g, &first);
+	uint32_t block = horizontal_member(a, RLX_K2, &g, &first);
 
-	thin(g, env, (float *)shared, block, &a, first);
+	small_m(g, env, (float *)shared, block, &a, first);
 }
-#elif RLX_K3 == RLX_G_ROUTED
-RLX_G_KERNEL(gemm_routed, struct rlx_g_routed, THREADS)
+#elif RLX_K3 == RLX_G_GROUPED
+RLX_G_KERNEL(gemm_grouped, struct rlx_g_grouped, THREADS)
 {
 	SHARED_DYNAMIC(shared);
-	route<BM, THREADS> r(a, env);
+	expert_rows<BM, THREADS> r(a, env);
 	int64_t across = ((int64_t)a.g.n + BN - 1) / BN;
 	struct rlx_k_gemm g = a.g;
 

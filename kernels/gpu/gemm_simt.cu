@@ -4,11 +4,11 @@
 #define RLX_G_BLOCKS	(512 / (GEMM_TILED_TEAM(RLX_K3) * GEMM_TILED_TEAMS(RLX_K3)))
 #endif
 #include "kernels/gpu/gemv.h"
-#include "kernels/gpu/route.h"
+#include "kernels/gpu/expert_rows.h"
 #include "kernels/gpu/simt.h"
 
 /*
- * RLX_K0: 0 f32, 1 f64. RLX_K1: of f64, and where RLX_K3 is RLX_G_ROUTED, 0 a large tile,
+ * RLX_K0: 0 f32, 1 f64. RLX_K1: of f64, and where RLX_K3 is RLX_G_GROUPED, 0 a large tile,
  * 1 a small one; of f32 2 few rows, 3 a few more, 4 many (RLX_K3: their tiles, gemm_tile.h;
  * RLX_K2: 1 a is transposed, 2 b is by columns, 4 blocks share out k).
  */
@@ -88,7 +88,7 @@ static DEV inline void product(const struct rlx_k_gemm &a, const operands &o, st
 		__syncthreads();
 	}
 	/* through shared memory: each end of a sum is written once in the code, and
-	 * a wave's stores lie side by side */
+	 * a warp's stores lie side by side */
 #pragma unroll
 	for (int i = 0; i < PER; i++) {
 #pragma unroll
@@ -116,34 +116,34 @@ RLX_G_KERNEL(gemm_f32, struct rlx_k_gemm, 256)
 	gemv<float, operands>(a, env, room, same, same, same);
 }
 #elif RLX_K1 == 3
-#include "kernels/gpu/gemm_few.h"
+#include "kernels/gpu/gemm_small_m_f32.h"
 
 #if !(RLX_K2 & RLX_G_JOIN_NORM)
-RLX_G_KERNEL_EARLY(gemm_f32, struct rlx_k_gemm, 384)
+RLX_G_KERNEL_PDL(gemm_f32, struct rlx_k_gemm, 384)
 {
 	SHARED_DYNAMIC(shared);
 
-	few(a, env, (float *)shared, blockIdx.x, 0, false);
+	small_f32(a, env, (float *)shared, blockIdx.x, 0, false);
 }
 #endif
 
-RLX_G_KERNEL_EARLY(gemm_join_f32, struct rlx_g_join, 384)
+RLX_G_KERNEL_PDL(gemm_horizontal_f32, struct rlx_g_horizontal, 384)
 {
 	SHARED_DYNAMIC(shared);
 	bool first;
 	struct rlx_k_gemm g;
-	uint32_t block = join_member(a, RLX_K2, &g, &first);
+	uint32_t block = horizontal_member(a, RLX_K2, &g, &first);
 
-	few(g, env, (float *)shared, block, &a, first);
+	small_f32(g, env, (float *)shared, block, &a, first);
 }
 #elif RLX_K1 == 4
 #include "kernels/gpu/gemm_tiled.h"
-#elif RLX_K3 == RLX_G_ROUTED
-RLX_G_KERNEL(gemm_routed, struct rlx_g_routed, 256)
+#elif RLX_K3 == RLX_G_GROUPED
+RLX_G_KERNEL(gemm_grouped, struct rlx_g_grouped, 256)
 {
 	SHARED(struct room, room, [1]);
-	SHARED(uint64_t, sums, [256 / WAVE]);
-	route<EDGE, 256> r(a, env);
+	SHARED(uint64_t, sums, [256 / WARP]);
+	expert_rows<EDGE, 256> r(a, env);
 	int64_t across = ((int64_t)a.g.n + EDGE - 1) / EDGE;
 	struct rlx_k_gemm g = a.g;
 

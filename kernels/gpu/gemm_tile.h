@@ -4,15 +4,15 @@
 #define RLX_G_GEMM_TILE_H
 
 /*
- * By waves (gemm_waves.h): of an operand with elements of @size bytes, 64 bytes of k by
+ * By warps (gemm_mma_tile.h): of an operand with elements of @size bytes, 64 bytes of k by
  * @edge rows or columns are in a stage; bytes from one line of them to the next, and all.
  */
-#define GEMM_WAVES_STAGES	3
-#define GEMM_WAVES_DEPTH(size)	(64 / (int)(size))
-#define GEMM_WAVES_LINE(size, edge, trans)				\
+#define GEMM_MMA_TILE_STAGES	3
+#define GEMM_MMA_TILE_DEPTH(size)	(64 / (int)(size))
+#define GEMM_MMA_TILE_LINE(size, edge, trans)				\
 	((trans) ? (edge) * (int)(size) + ((size) == 4 ? 32 : 16) : 80)
-#define GEMM_WAVES_BYTES(size, edge, trans)				\
-	(GEMM_WAVES_LINE(size, edge, trans) * ((trans) ? GEMM_WAVES_DEPTH(size) : (edge)))
+#define GEMM_MMA_TILE_BYTES(size, edge, trans)				\
+	(GEMM_MMA_TILE_LINE(size, edge, trans) * ((trans) ? GEMM_MMA_TILE_DEPTH(size) : (edge)))
 
 #define GEMM_TF32	64	/* in RLX_K0 of f32: their products are of TF32 */
 #define GEMM_BY_SCALE	128	/* in RLX_K0: the product has scales */
@@ -20,14 +20,14 @@
 #define GEMM_A_E5M2	256	/* (of c both) */
 #define GEMM_B_E5M2	512
 
-/* Few rows of f32 (gemm_few.h): rows and columns of a block, as one number. */
-#define GEMM_FEW(rows, cols)	((rows) << 8 | (cols))
-#define GEMM_FEW_ROWS(t)	((t) >> 8)
-#define GEMM_FEW_COLS(t)	((t) & 255)
-/* Columns of a lane, of 8 rows; of k what a wave takes at a time. */
-#define GEMM_FEW_LANE(t)	(GEMM_FEW_COLS(t) > 16 ? 8 : 4)
-#define GEMM_FEW_STEP(t)	(4 * 32 * 8 * GEMM_FEW_LANE(t) /		\
-				 (GEMM_FEW_ROWS(t) * GEMM_FEW_COLS(t)))
+/* Few rows of f32 (gemm_small_m_f32.h): rows and columns of a block, as one number. */
+#define GEMM_SMALL_M_F32(rows, cols)	((rows) << 8 | (cols))
+#define GEMM_SMALL_M_F32_ROWS(t)	((t) >> 8)
+#define GEMM_SMALL_M_F32_COLS(t)	((t) & 255)
+/* Columns of a lane, of 8 rows; of k what a warp takes at a time. */
+#define GEMM_SMALL_M_F32_LANE(t)	(GEMM_SMALL_M_F32_COLS(t) > 16 ? 8 : 4)
+#define GEMM_SMALL_M_F32_STEP(t)	(4 * 32 * 8 * GEMM_SMALL_M_F32_LANE(t) /		\
+				 (GEMM_SMALL_M_F32_ROWS(t) * GEMM_SMALL_M_F32_COLS(t)))
 
 /*
  * Tiles of f32 (gemm_tiled.h), as one number: rows / 64, columns / 32, teams that share
@@ -45,17 +45,17 @@
 #define GEMM_TILED_SUMS(t)	(GEMM_TILED_TEAMS(t) * GEMM_TILED_TEAM(t) * GEMM_TILED_LD * 4)
 
 /*
- * By groups (gemm_group.h), as one number: groups of 64 rows, columns / 64, enum
+ * By groups (gemm_wgmma.h), as one number: groups of 64 rows, columns / 64, enum
  * rlx_k_act.
  */
 
 #define GEMM_TILE(groups, cols, act)	((groups) | (cols) / 64 << 2 | (int)(act) << 5)
 
-#define GEMM_TILE_GROUPS(t)	((t) & 3)
-#define GEMM_TILE_ROWS(t)	(GEMM_TILE_GROUPS(t) * 64)
+#define GEMM_TILE_WARPGROUPS(t)	((t) & 3)
+#define GEMM_TILE_ROWS(t)	(GEMM_TILE_WARPGROUPS(t) * 64)
 #define GEMM_TILE_COLS(t)	(((t) >> 2 & 7) * 64)
 #define GEMM_TILE_ACT(t)	((t) >> 5 & 15)
-#define GEMM_TILE_THREADS(t)	((GEMM_TILE_GROUPS(t) + 1) * 128)
+#define GEMM_TILE_THREADS(t)	((GEMM_TILE_WARPGROUPS(t) + 1) * 128)
 #define GEMM_TILE_DEPTH		64	/* of k, 128 bytes of halves */
 #define GEMM_TILE_STAGE(t)	((GEMM_TILE_ROWS(t) + GEMM_TILE_COLS(t)) * 128)
 /* As many as shared memory holds, beside the barriers and what aligns the tiles. */

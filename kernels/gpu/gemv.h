@@ -30,7 +30,7 @@ static DEV inline gemv_pack<T, N> gemv_load(const T *p, int64_t at, int64_t n, b
 }
 
 /*
- * b by columns (rows of N x K in memory): a wave for each column. O is of
+ * b by columns (rows of N x K in memory): a warp for each column. O is of
  * gemm_operands; AS converts an element to what is multiplied.
  */
 template <class TB, class O, class AS, class GET, class PUT>
@@ -44,7 +44,7 @@ static DEV inline void gemv_cols(const struct rlx_k_gemm &a, const O &o, int64_t
 	float sum[GEMV_M] = {}, mine = 0;
 
 #pragma unroll 4
-	for (int64_t at = lane_id() * V; at < k; at += WAVE * V) {
+	for (int64_t at = lane_id() * V; at < k; at += WARP * V) {
 		gemv_pack<TB, V> x = gemv_load<TB, V>(b, at, k, wide);
 
 #pragma unroll
@@ -57,7 +57,7 @@ static DEV inline void gemv_cols(const struct rlx_k_gemm &a, const O &o, int64_t
 	/* lane r ends row r: the end of a sum stands once in the code */
 #pragma unroll
 	for (int r = 0; r < GEMV_M; r++) {
-		float s = wave_reduce<op_sum>(sum[r]);
+		float s = warp_reduce<op_sum>(sum[r]);
 
 		mine = lane_id() == r ? s : mine;
 	}
@@ -130,7 +130,7 @@ static DEV inline void gemv(const struct rlx_k_gemm &a, const struct rlx_g_env &
 		gemv_rows<TB>(a, o, room, as, get, put);
 		return;
 	}
-	for (int64_t c = wave_id(); c < GEMV_COLS; c += 256 / WAVE) {
+	for (int64_t c = warp_id(); c < GEMV_COLS; c += 256 / WARP) {
 		int64_t col = blockIdx.x % per * GEMV_COLS + c;
 
 		if (col < (int64_t)a.n)

@@ -7,27 +7,27 @@
 #define RLX_G_LAUNCH_H
 
 #include "kernels/attention.h"
-#include "kernels/cached.h"
+#include "kernels/kv_cache.h"
 #include "kernels/fill.h"
 #include "kernels/gemm.h"
 #include "kernels/gpu/env.h"
 #include "kernels/move.h"
 #include "kernels/norm.h"
-#include "kernels/skinny.h"
+#include "kernels/gemv_stream.h"
 #include "kernels/softmax.h"
 
 /**
- * struct rlx_g_map - how the chip's copy engine reads a matrix of halves
+ * struct rlx_g_tensor_map - how TMA reads a matrix of halves
  * @field: where its address stands in the arguments
  * @dim, @step: elements, bytes, innermost first; two batch dimensions last
  * @box: elements of a tile; the batch dimensions have one
  */
-struct rlx_g_map {
+struct rlx_g_tensor_map {
 	uint32_t	field, box[2];
 	uint64_t	dim[4], step[3];
 };
 
-#define RLX_G_MAPS	2	/* most of a launch */
+#define RLX_G_TENSOR_MAPS	2	/* most of a launch */
 
 /**
  * struct rlx_g_launch - a launch of rlx_g_<name>
@@ -54,7 +54,7 @@ struct rlx_g_launch {
 	uint32_t	grid[3], block[3], shared, passes;
 	uint64_t	scratch;
 	uint32_t	n_map;
-	struct rlx_g_map map[RLX_G_MAPS];
+	struct rlx_g_tensor_map map[RLX_G_TENSOR_MAPS];
 	int32_t		key[4];
 };
 
@@ -105,7 +105,7 @@ static inline void rlx_g_softmax_launch(const void *args, struct rlx_g_launch *l
 		return;
 	if (a->n == 0)
 		rlx_g_line(l, 0, 256);
-	else if (a->inner == 1 && a->n <= 1024)	/* a wave for each row */
+	else if (a->inner == 1 && a->n <= 1024)	/* a warp for each row */
 		rlx_g_line(l, rlx_g_ceil(a->outer, 4), 256);
 	else if (a->inner == 1)
 		rlx_g_line(l, a->outer, 256);
@@ -124,7 +124,7 @@ static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
 		return;
 	l->key[0] = a->n <= 512 ? 1 : a->n <= 8192 ? 2 : 0;
 	rlx_g_line(l, !a->n ? 0 : l->key[0] == 1 ? rlx_g_ceil(a->rows, 8) : a->rows, 256);
-	/* each wave has several of many rows, for which it keeps gamma and beta */
+	/* each warp has several of many rows, for which it keeps gamma and beta */
 	if (l->key[0] == 1 && l->grid[0] > 528)
 		l->grid[0] = 528;
 	if (!l->key[0])
@@ -135,14 +135,14 @@ static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
 }
 
 /* The cache is split where that makes blocks for a large GPU, not below 64 rows. */
-static inline void rlx_g_cached_launch(const void *args, struct rlx_g_launch *l)
+static inline void rlx_g_kv_cache_launch(const void *args, struct rlx_g_launch *l)
 {
-	const struct rlx_k_cached *a = (const struct rlx_k_cached *)args;
+	const struct rlx_k_kv_cache *a = (const struct rlx_k_kv_cache *)args;
 	int64_t pairs = a->batch * a->kv_heads, group = a->kv_heads ? a->heads / a->kv_heads : 0;
 	int64_t parts = pairs ? 128 / pairs : 1, most = rlx_g_ceil(a->rows, 64);
 
 	if ((a->type != RLX_K_BF16 && a->type != RLX_K_F16) || a->dim % 8 || a->dim < 16 ||
-	    a->dim > RLX_K_CACHED_DIM || group > RLX_K_CACHED_GROUP || group * a->dim > 1024 ||
+	    a->dim > RLX_K_KV_CACHE_DIM || group > RLX_K_KV_CACHE_GROUP || group * a->dim > 1024 ||
 	    pairs > 1 << 30 ||		/* a block each, at least */
 	    (a->cos && !rlx_g_small_float(a->table_type)))
 		return;

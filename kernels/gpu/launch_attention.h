@@ -40,11 +40,11 @@ static inline int32_t rlx_g_attention_width(const struct rlx_k_attention *a)
 	return 0;
 }
 
-enum { RLX_G_ATTENTION_FEW = 8 };	/* RLX_K0 */
-enum { RLX_G_ATTENTION_WAVES = 2 };	/* of its blocks, for which it has shared memory */
+enum { RLX_G_ATTENTION_SHORT_KV = 8 };	/* RLX_K0 */
+enum { RLX_G_ATTENTION_WARPS = 2 };	/* of its blocks, for which it has shared memory */
 
-/* All keys of a head at one wave (attention_wave.h). */
-static inline bool rlx_g_attention_few(const struct rlx_k_attention *a, struct rlx_g_launch *l)
+/* All keys of a head at one warp (attention_short_kv.h). */
+static inline bool rlx_g_attention_short_kv(const struct rlx_k_attention *a, struct rlx_g_launch *l)
 {
 	int64_t dim = a->head_dim > a->v_dim ? a->head_dim : a->v_dim;
 	uint32_t width = (uint32_t)rlx_g_ceil(dim, 32) * 32;
@@ -56,10 +56,10 @@ static inline bool rlx_g_attention_few(const struct rlx_k_attention *a, struct r
 	    tiles > INT32_MAX / 2 || a->q_len > INT32_MAX / 2 ||
 	    (a->q_stride[2] | a->k_stride[2] | a->v_stride[2]) >> 31)
 		return false;
-	/* a block has a wave of 64, or two */
+	/* a block has a warp of 64, or two */
 	rlx_g_line(l, rlx_g_ceil(tiles, 2), 64);
-	l->shared = RLX_G_ATTENTION_WAVES * 2 * (keys * (width + 8) + 16 * (keys + 8));
-	l->key[0] = RLX_G_ATTENTION_FEW;
+	l->shared = RLX_G_ATTENTION_WARPS * 2 * (keys * (width + 8) + 16 * (keys + 8));
+	l->key[0] = RLX_G_ATTENTION_SHORT_KV;
 	l->key[1] = a->q_type;
 	l->key[2] = (int32_t)width + (a->bias || a->softcap > 0 || a->causal || a->window > 0 ?
 				      1024 : 0);
@@ -67,7 +67,7 @@ static inline bool rlx_g_attention_few(const struct rlx_k_attention *a, struct r
 	return true;
 }
 
-/* Of a block of attention_mma.h: queries, two stages of keys and values, weights of the waves. */
+/* Of a block of attention_mma.h: queries, two stages of keys and values, weights of the warps. */
 static inline uint32_t rlx_g_attention_shared(int32_t width)
 {
 	uint32_t ld = (uint32_t)width + 8;
@@ -75,11 +75,11 @@ static inline uint32_t rlx_g_attention_shared(int32_t width)
 	return 2 * (64 * ld + 4 * 64 * ld + 64 * 72);
 }
 
-/* Tiles of @width by groups of waves, where the chip has their products. */
-static inline bool rlx_g_attention_groups(const struct rlx_k_attention *a,
+/* Tiles of @width by warpgroups, where the chip has their products. */
+static inline bool rlx_g_attention_wgmma(const struct rlx_k_attention *a,
 					  struct rlx_g_launch *l, int32_t width)
 {
-	int64_t jobs = a->batch * a->heads * rlx_g_ceil(a->q_len, ATT_GROUPS(width) * 64);
+	int64_t jobs = a->batch * a->heads * rlx_g_ceil(a->q_len, ATT_WARPGROUPS(width) * 64);
 	int64_t most = (int64_t)l->processors * ATT_BLOCKS(width);
 
 	if (l->arch != 90 || (uint32_t)ATT_SHARED(width) > l->most_shared)
@@ -124,13 +124,13 @@ static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch 
 
 	if (!rlx_g_small_float(a->q_type) || !rlx_g_small_float(a->kv_type) ||
 	    !rlx_g_small_float(a->out_type) || a->head_dim > 1024 || a->v_dim > 1024 ||
-	    rlx_g_attention_few(a, l) || rlx_g_attention_exact(a, l))
+	    rlx_g_attention_short_kv(a, l) || rlx_g_attention_exact(a, l))
 		return;
 	if (width && rlx_g_attention_shared(width) <= l->most_shared) {
 		l->key[1] = a->q_type;
 		l->key[2] = rlx_g_attention_form(a, width);
 		l->key[3] = a->out_type;
-		if (rlx_g_attention_groups(a, l, width))
+		if (rlx_g_attention_wgmma(a, l, width))
 			return;
 		rlx_g_line(l, a->batch * a->heads * rlx_g_ceil(a->q_len, 64), 128);
 		l->shared = rlx_g_attention_shared(width);

@@ -4,10 +4,10 @@
 #define RLX_G_LAUNCH_F8_H
 
 #include "kernels/cast.h"
-#include "kernels/gemm_f8.h"
+#include "kernels/gemv_stream_f8.h"
 #include "kernels/gpu/launch.h"
 
-/* Columns and threads of a block, stages of a wave. */
+/* Columns and threads of a block, stages of a warp. */
 struct rlx_g_f8_shape {
 	uint32_t	cols, threads, stages;
 };
@@ -42,14 +42,14 @@ static inline struct rlx_g_f8_shape rlx_g_f8_shape(const struct rlx_k_gemm *g,
 	return s;
 }
 
-static inline void rlx_g_gemm_f8_launch(const void *args, struct rlx_g_launch *l)
+static inline void rlx_g_gemv_stream_f8_launch(const void *args, struct rlx_g_launch *l)
 {
-	const struct rlx_k_gemm_f8 *a = (const struct rlx_k_gemm_f8 *)args;
+	const struct rlx_k_gemv_stream_f8 *a = (const struct rlx_k_gemv_stream_f8 *)args;
 	const struct rlx_k_gemm *g = &a->g;
 	bool rows = g->b_form == RLX_B_ROWS;
 	struct rlx_g_f8_shape s;
 
-	if (g->m > RLX_K_GEMM_F8_ROWS || g->b_form == RLX_B_PACKED || g->trans_a ||
+	if (g->m > RLX_K_GEMV_STREAM_F8_ROWS || g->b_form == RLX_B_PACKED || g->trans_a ||
 	    g->a_num == RLX_NUM_F32 || g->lda % 8 || g->ldb % 16 || !g->k || g->k > 1 << 30 ||
 	    g->n > 1 << 30 || (rows ? g->n % 16 || g->k % 8 : g->k % 16) ||
 	    rlx_k_gemm_batches(g) != 1)
@@ -70,10 +70,10 @@ static inline void rlx_g_gemm_f8_launch(const void *args, struct rlx_g_launch *l
 }
 
 /*
- * Both operands in fp8, by groups of waves: to the copy engine two are one of halves. Sums
+ * Both operands in fp8, by warpgroups: to TMA two are one of halves. Sums
  * are kept twice, and so of fewer columns.
  */
-static inline void rlx_g_gemm_f8_groups_launch(const void *args, struct rlx_g_launch *l)
+static inline void rlx_g_gemm_wgmma_f8_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 	size_t odd = a->lda | a->ldb | a->k | a->a_step[0] | a->a_step[1] | a->b_step[0] |

@@ -30,7 +30,7 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 	bool rows = a->axes >> (a->rank - 1) & 1;
 	int lanes = !rows ? 1 : a->n_red <= 1024 ? 32 : 256;
 
-	/* waves may have 64 lanes: then every other block has nothing left to do */
+	/* warps may have 64 lanes: then every other block has nothing left to do */
 	rlx_g_line(l, rlx_g_ceil(a->n_out, 256 / lanes), 256);
 	l->key[0] = a->type;
 	l->key[1] = a->op;

@@ -3,7 +3,7 @@
 #ifndef RLX_G_LAUNCH_GEMM_H
 #define RLX_G_LAUNCH_GEMM_H
 
-#include "kernels/gpu/gemm_routed.h"
+#include "kernels/gpu/gemm_grouped.h"
 #include "kernels/gpu/gemm_tile.h"
 #include "kernels/gpu/launch.h"
 
@@ -33,40 +33,40 @@ static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l
 	return l->grid[0] < 1 << 30;
 }
 
-enum { RLX_G_GEMM_THIN = 3, RLX_G_THIN_BLOCKS = 40 };	/* RLX_K1; blocks of a launch */
+enum { RLX_G_GEMM_SMALL_M = 3, RLX_G_SMALL_M_BLOCKS = 40 };	/* RLX_K1; blocks of a launch */
 
 /*
  * Columns of a block: as many more than eight as let those of some launches find room on
  * the chip at once, so that the next ones wait there with their weights. @blocks: of eight.
  */
-static inline uint32_t rlx_g_thin_cols(int64_t blocks)
+static inline uint32_t rlx_g_small_m_cols(int64_t blocks)
 {
 	uint32_t cols = 8;
 
 	if (blocks > 1024)
 		return 32;
-	while (cols < 64 && blocks * 8 > RLX_G_THIN_BLOCKS * (int64_t)cols)
+	while (cols < 64 && blocks * 8 > RLX_G_SMALL_M_BLOCKS * (int64_t)cols)
 		cols *= 2;
 	return cols;
 }
 
 /*
- * Up to 64 rows by blocks of 16 (gemm_thin.h): more of them than a row of tiles has,
- * and waves that share out k, for it is the time of one block that counts.
+ * Up to 64 rows by blocks of 16 (gemm_small_m.h): more of them than a row of tiles has,
+ * and warps that share out k, for it is the time of one block that counts.
  */
-static inline bool rlx_g_gemm_thin(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
+static inline bool rlx_g_gemm_small_m(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
 {
 	int64_t down = rlx_g_ceil((int64_t)a->m, 16) * (int64_t)rlx_k_gemm_batches(a);
 	int64_t steps = rlx_g_ceil((int64_t)a->k, 32), blocks = rlx_g_ceil((int64_t)a->n, 8) * down;
-	uint32_t cols = rlx_g_thin_cols(blocks), waves = steps < 12 ? (uint32_t)steps : 12;
+	uint32_t cols = rlx_g_small_m_cols(blocks), warps = steps < 12 ? (uint32_t)steps : 12;
 
 	if (a->m > (blocks <= 1024 ? 64 : 16) || a->trans_a || a->b_form != RLX_B_COLS ||
 	    a->k > INT32_MAX / 2 || a->n > INT32_MAX / 2)
 		return false;
-	waves = waves < 4 ? 4 : waves + waves % 2;	/* whole ones of 64 lanes too */
-	rlx_g_line(l, a->m ? rlx_g_ceil((int64_t)a->n, cols) * down : 0, waves * 32);
-	l->shared = waves * 16 * (cols + 4) * (uint32_t)sizeof(float);
-	l->key[1] = RLX_G_GEMM_THIN;
+	warps = warps < 4 ? 4 : warps + warps % 2;	/* whole ones of 64 lanes too */
+	rlx_g_line(l, a->m ? rlx_g_ceil((int64_t)a->n, cols) * down : 0, warps * 32);
+	l->shared = warps * 16 * (cols + 4) * (uint32_t)sizeof(float);
+	l->key[1] = RLX_G_GEMM_SMALL_M;
 	l->key[2] = 2;
 	l->key[3] = (int32_t)cols;
 	return l->grid[0] < 1 << 30;
@@ -76,19 +76,22 @@ static inline bool rlx_g_gemm_thin(const struct rlx_k_gemm *a, struct rlx_g_laun
 
 enum { RLX_G_GEMM_TILED = 4 };	/* RLX_K1 */
 
-/* Few rows in tiles @t of gemm_tile.h, by waves that share out k, @most of them. */
-static inline void rlx_g_gemm_few_by(const struct rlx_k_gemm *a, int32_t t, uint32_t most,
+/* Few rows in tiles @t of gemm_tile.h, by warps that share out k, @most of them. */
+static inline void rlx_g_gemm_small_m_f32_by(const struct rlx_k_gemm *a, int32_t t, uint32_t most,
 				     struct rlx_g_launch *l)
 {
-	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_FEW_STEP(t));
-	uint32_t waves = steps < most ? (uint32_t)steps : most;
+	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_SMALL_M_F32_STEP(t));
+	uint32_t warps = steps < most ? (uint32_t)steps : most;
 
-	waves = waves < 4 ? 4 : waves + waves % 2;	/* whole ones of 64 lanes too */
-	rlx_g_line(l, rlx_g_ceil((int64_t)a->m, GEMM_FEW_ROWS(t)) *
-		   rlx_g_ceil((int64_t)a->n, GEMM_FEW_COLS(t)) * (int64_t)rlx_k_gemm_batches(a),
-		   waves * 32);
-	l->shared = waves * (uint32_t)(GEMM_FEW_ROWS(t) * (GEMM_FEW_COLS(t) + 4) * 4);
-	l->key[1] = RLX_G_GEMM_THIN;
+	warps = warps < 4 ? 4 : warps + warps % 2;	/* whole ones of 64 lanes too */
+	rlx_g_line(l,
+		   rlx_g_ceil((int64_t)a->m, GEMM_SMALL_M_F32_ROWS(t)) *
+			   rlx_g_ceil((int64_t)a->n, GEMM_SMALL_M_F32_COLS(t)) *
+			   (int64_t)rlx_k_gemm_batches(a),
+		   warps * 32);
+	l->shared =
+		warps * (uint32_t)(GEMM_SMALL_M_F32_ROWS(t) * (GEMM_SMALL_M_F32_COLS(t) + 4) * 4);
+	l->key[1] = RLX_G_GEMM_SMALL_M;
 	l->key[2] = a->b_form == RLX_B_COLS ? 2 : 0;
 	l->key[3] = t;
 }
@@ -97,10 +100,11 @@ static inline void rlx_g_gemm_few_by(const struct rlx_k_gemm *a, int32_t t, uint
  * So few that tiles small enough for it find a multiprocessor each: the narrowest of them,
  * for it is the time of one block that counts.
  */
-static inline bool rlx_g_gemm_few(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
+static inline bool rlx_g_gemm_small_m_f32(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
 {
-	static const int32_t tile[] = { GEMM_FEW(8, 16), GEMM_FEW(16, 8), GEMM_FEW(8, 32),
-					GEMM_FEW(16, 16), GEMM_FEW(16, 32), GEMM_FEW(32, 32) };
+	static const int32_t tile[] = { GEMM_SMALL_M_F32(8, 16),  GEMM_SMALL_M_F32(16, 8),
+					GEMM_SMALL_M_F32(8, 32),  GEMM_SMALL_M_F32(16, 16),
+					GEMM_SMALL_M_F32(16, 32), GEMM_SMALL_M_F32(32, 32) };
 	const size_t most = INT32_MAX / 2;
 	struct rlx_g_launch with = *l;
 
@@ -108,9 +112,9 @@ static inline bool rlx_g_gemm_few(const struct rlx_k_gemm *a, struct rlx_g_launc
 	    a->b_form == RLX_B_PACKED)
 		return false;
 	for (int i = a->m > 8; i < 6; i++) {
-		if (GEMM_FEW_ROWS(tile[i]) == 8 && a->m > 16)
+		if (GEMM_SMALL_M_F32_ROWS(tile[i]) == 8 && a->m > 16)
 			continue;
-		rlx_g_gemm_few_by(a, tile[i], 12, &with);
+		rlx_g_gemm_small_m_f32_by(a, tile[i], 12, &with);
 		if (with.grid[0] <= l->processors) {
 			*l = with;
 			return true;
@@ -118,7 +122,8 @@ static inline bool rlx_g_gemm_few(const struct rlx_k_gemm *a, struct rlx_g_launc
 	}
 	if (a->m <= RLX_G_GEMV_ROWS || a->m > 32 || with.grid[0] >= 1 << 30)
 		return false;
-	rlx_g_gemm_few_by(a, a->m > 16 ? GEMM_FEW(32, 32) : GEMM_FEW(16, 32), 12, l);
+	rlx_g_gemm_small_m_f32_by(
+		a, a->m > 16 ? GEMM_SMALL_M_F32(32, 32) : GEMM_SMALL_M_F32(16, 32), 12, l);
 	return true;
 }
 
@@ -190,7 +195,7 @@ static inline void rlx_g_gemm_f32_launch(const void *args, struct rlx_g_launch *
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 	struct rlx_g_tiling by;
 
-	if (a->b_form == RLX_B_PACKED || rlx_g_gemm_few(a, l) || rlx_g_gemv(a, l) ||
+	if (a->b_form == RLX_B_PACKED || rlx_g_gemm_small_m_f32(a, l) || rlx_g_gemv(a, l) ||
 	    a->k > INT32_MAX / 2)
 		return;
 	by = rlx_g_gemm_f32_tiling(a, l->processors);
@@ -207,9 +212,9 @@ static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *
 	l->key[0] = l->key[1] = 1;
 }
 
-/* ---- by groups of waves ---- */
+/* ---- by warpgroups ---- */
 
-/* Both operands are of one type of halves, and lie as the copy engine can read them. */
+/* Both operands are of one type of halves, and lie as TMA can read them. */
 static inline bool rlx_g_gemm_mapped(const struct rlx_k_gemm *a)
 {
 	uint64_t odd = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->b | 2 * a->lda |
@@ -265,10 +270,10 @@ static inline int32_t rlx_g_gemm_tile(const struct rlx_k_gemm *a, uint32_t proce
 }
 
 /* @rows x @cols as they lie, in tiles of @box rows and 64 columns. */
-static inline struct rlx_g_map rlx_g_gemm_map(const struct rlx_k_gemm *a, size_t rows,
+static inline struct rlx_g_tensor_map rlx_g_gemm_tensor_map(const struct rlx_k_gemm *a, size_t rows,
 					      size_t cols, size_t ld, const size_t step[2])
 {
-	struct rlx_g_map m = { .dim = { cols, rows, 1, 1 },
+	struct rlx_g_tensor_map m = { .dim = { cols, rows, 1, 1 },
 			       .step = { 2 * ld, 2 * ld, 2 * ld }, .box = { 64, 64 } };
 
 	for (int i = 0; i < 2; i++)
@@ -291,10 +296,11 @@ static inline void rlx_g_gemm_by(const struct rlx_k_gemm *a, int32_t t, struct r
 	rlx_g_line(l, rlx_g_ceil(n, rlx_g_ceil(n, l->processors)), GEMM_TILE_THREADS(t));
 	l->shared = GEMM_TILE_STAGES(t) * GEMM_TILE_STAGE(t);
 	l->n_map = 2;
-	l->map[0] = rlx_g_gemm_map(a, a->trans_a ? a->k : a->m, a->trans_a ? a->m : a->k, a->lda,
-				   a->a_step);
+	l->map[0] = rlx_g_gemm_tensor_map(a, a->trans_a ? a->k : a->m, a->trans_a ? a->m : a->k,
+					  a->lda, a->a_step);
 	l->map[0].field = offsetof(struct rlx_k_gemm, a);
-	l->map[1] = rlx_g_gemm_map(a, cols ? a->n : a->k, cols ? a->k : a->n, a->ldb, a->b_step);
+	l->map[1] =
+		rlx_g_gemm_tensor_map(a, cols ? a->n : a->k, cols ? a->k : a->n, a->ldb, a->b_step);
 	l->map[1].field = offsetof(struct rlx_k_gemm, b);
 	if (!a->trans_a)
 		l->map[0].box[1] = GEMM_TILE_ROWS(t);
@@ -305,7 +311,7 @@ static inline void rlx_g_gemm_by(const struct rlx_k_gemm *a, int32_t t, struct r
 	l->key[3] = t;
 }
 
-static inline bool rlx_g_gemm_groups(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
+static inline bool rlx_g_gemm_wgmma(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
 {
 	if (l->arch != 90 || !rlx_g_gemm_mapped(a))
 		return false;
@@ -313,16 +319,16 @@ static inline bool rlx_g_gemm_groups(const struct rlx_k_gemm *a, struct rlx_g_la
 	return true;
 }
 
-/* In tiles of waves, of elements of @size bytes. */
-static inline void rlx_g_gemm_waves(const struct rlx_k_gemm *a, uint32_t size, bool large,
+/* In tiles of warps, of elements of @size bytes. */
+static inline void rlx_g_gemm_mma_tile(const struct rlx_k_gemm *a, uint32_t size, bool large,
 				    struct rlx_g_launch *l)
 {
 	bool cols = a->b_form == RLX_B_COLS;
 	int edge = large ? 128 : 64;
 
 	rlx_g_line(l, rlx_g_gemm_tiles(a, edge), large ? 256 : 128);
-	l->shared = (uint32_t)(GEMM_WAVES_STAGES * (GEMM_WAVES_BYTES(size, edge, a->trans_a) +
-						    GEMM_WAVES_BYTES(size, edge, !cols)));
+	l->shared = (uint32_t)(GEMM_MMA_TILE_STAGES * (GEMM_MMA_TILE_BYTES(size, edge, a->trans_a) +
+						    GEMM_MMA_TILE_BYTES(size, edge, !cols)));
 	l->key[1] = !large;
 	l->key[2] = a->trans_a | cols << 1;
 }
@@ -333,15 +339,15 @@ static inline void rlx_g_gemm_bf16_launch(const void *args, struct rlx_g_launch 
 
 	l->key[0] = (int32_t)(a->a_num | (unsigned)a->b_num << 2 | (unsigned)a->c_num << 4 |
 			      (a->scales ? GEMM_BY_SCALE : 0));
-	if (a->b_form == RLX_B_PACKED || rlx_g_gemv(a, l) || rlx_g_gemm_thin(a, l) ||
-	    rlx_g_gemm_groups(a, l))
+	if (a->b_form == RLX_B_PACKED || rlx_g_gemv(a, l) || rlx_g_gemm_small_m(a, l) ||
+	    rlx_g_gemm_wgmma(a, l))
 		return;
-	rlx_g_gemm_waves(a, 2, rlx_g_gemm_large(a), l);
+	rlx_g_gemm_mma_tile(a, 2, rlx_g_gemm_large(a), l);
 }
 
 static inline void rlx_g_gemm_tf32_by(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
 {
-	rlx_g_gemm_waves(a, 4, rlx_g_gemm_large(a), l);
+	rlx_g_gemm_mma_tile(a, 4, rlx_g_gemm_large(a), l);
 	l->key[0] = GEMM_TF32;
 }
 
@@ -352,7 +358,7 @@ static inline void rlx_g_gemm_tf32_launch(const void *args, struct rlx_g_launch 
 	struct rlx_g_launch few = *l;
 
 	if (l->arch < 80 || a->m <= RLX_G_GEMV_ROWS || a->b_form == RLX_B_PACKED ||
-	    rlx_g_gemm_few(a, &few))
+	    rlx_g_gemm_small_m_f32(a, &few))
 		return;
 	rlx_g_gemm_tf32_by(a, l);
 }
@@ -362,65 +368,65 @@ static inline void rlx_g_gemm_i8_launch(const void *args, struct rlx_g_launch *l
 	const struct rlx_k_gemm_i8 *a = (const struct rlx_k_gemm_i8 *)args;
 
 	if (a->g.b_form != RLX_B_PACKED && !a->g.trans_a)
-		rlx_g_gemm_waves(&a->g, 1, rlx_g_gemm_large(&a->g), l);
+		rlx_g_gemm_mma_tile(&a->g, 1, rlx_g_gemm_large(&a->g), l);
 }
 
 /* Rows sorted by a first launch, then multiplied by tiles of one group's. */
-static inline void rlx_g_routed_line(const struct rlx_g_routed *a, bool large,
+static inline void rlx_g_grouped_line(const struct rlx_g_grouped *a, bool large,
 				     struct rlx_g_launch *l)
 {
 	const uint32_t edge = large ? 128 : 64, threads = l->block[0];
-	int64_t tiles = (int64_t)rlx_g_routed_tiles(a, edge);
+	int64_t tiles = (int64_t)rlx_g_grouped_tiles(a, edge);
 
 	l->can = a->g.m < INT32_MAX / 2 && a->groups < INT32_MAX / 2;
 	if (!l->can)
 		return;
 	rlx_g_line(l, tiles * rlx_g_ceil((int64_t)a->g.n, edge), threads);
 	l->passes = 2;
-	l->scratch = 4 * rlx_g_routed_words(a, edge);
-	l->key[3] = RLX_G_ROUTED;
+	l->scratch = 4 * rlx_g_grouped_words(a, edge);
+	l->key[3] = RLX_G_GROUPED;
 }
 
 /* Large tiles where groups have as many rows, one with another, and make enough of them. */
-static inline bool rlx_g_routed_large(const struct rlx_g_routed *a)
+static inline bool rlx_g_grouped_large(const struct rlx_g_grouped *a)
 {
 	return a->g.m / 128 >= a->groups && rlx_g_gemm_large(&a->g);
 }
 
-static inline void rlx_g_routed_halves_launch(const void *args, struct rlx_g_launch *l)
+static inline void rlx_g_grouped_halves_launch(const void *args, struct rlx_g_launch *l)
 {
-	const struct rlx_g_routed *a = (const struct rlx_g_routed *)args;
+	const struct rlx_g_grouped *a = (const struct rlx_g_grouped *)args;
 	const struct rlx_k_gemm *g = &a->g;
-	bool large = rlx_g_routed_large(a);
+	bool large = rlx_g_grouped_large(a);
 
 	l->key[0] = (int32_t)(g->a_num | (unsigned)g->b_num << 2 | (unsigned)g->c_num << 4);
-	rlx_g_gemm_waves(g, 2, large, l);
-	rlx_g_routed_line(a, large, l);
+	rlx_g_gemm_mma_tile(g, 2, large, l);
+	rlx_g_grouped_line(a, large, l);
 }
 
-static inline void rlx_g_routed_simt(const void *args, struct rlx_g_launch *l, int32_t wide)
+static inline void rlx_g_grouped_simt(const void *args, struct rlx_g_launch *l, int32_t wide)
 {
-	const struct rlx_g_routed *a = (const struct rlx_g_routed *)args;
-	bool large = !wide && rlx_g_routed_large(a);
+	const struct rlx_g_grouped *a = (const struct rlx_g_grouped *)args;
+	bool large = !wide && rlx_g_grouped_large(a);
 
 	l->key[0] = wide;
 	l->key[1] = !large;
 	l->block[0] = 256;
-	rlx_g_routed_line(a, large, l);
+	rlx_g_grouped_line(a, large, l);
 }
 
-static inline void rlx_g_routed_f32_launch(const void *args, struct rlx_g_launch *l)
+static inline void rlx_g_grouped_f32_launch(const void *args, struct rlx_g_launch *l)
 {
-	rlx_g_routed_simt(args, l, 0);
+	rlx_g_grouped_simt(args, l, 0);
 }
 
-static inline void rlx_g_routed_f64_launch(const void *args, struct rlx_g_launch *l)
+static inline void rlx_g_grouped_f64_launch(const void *args, struct rlx_g_launch *l)
 {
-	rlx_g_routed_simt(args, l, 1);
+	rlx_g_grouped_simt(args, l, 1);
 }
 
-/* Columns and threads of a block, stages of a wave, bytes of a column in a stage. */
-struct rlx_g_skinny_shape {
+/* Columns and threads of a block, stages of a warp, bytes of a column in a stage. */
+struct rlx_g_gemv_stream_shape {
 	uint32_t	cols, threads, stages, bytes;
 };
 
@@ -428,13 +434,13 @@ struct rlx_g_skinny_shape {
  * As many blocks as the multiprocessors hold at once, and each of them as many columns:
  * what is left over when most are done is read by few, and so slowly. @n: columns of b.
  */
-static inline struct rlx_g_skinny_shape
-rlx_g_skinny_shape(const struct rlx_k_gemm *g, int64_t n, uint32_t processors)
+static inline struct rlx_g_gemv_stream_shape
+rlx_g_gemv_stream_shape(const struct rlx_k_gemm *g, int64_t n, uint32_t processors)
 {
 	const uint32_t room = 112 << 10;	/* two blocks on a multiprocessor */
 	int64_t each = rlx_g_ceil(rlx_g_ceil(n, 8), processors);	/* columns by 8 */
 	int64_t blocks = each > 16 ? rlx_g_ceil(each, 8) : each > 7 ? 2 : 1;
-	struct rlx_g_skinny_shape s = { 8 * (uint32_t)rlx_g_ceil(each, blocks), 512, 3, 128 };
+	struct rlx_g_gemv_stream_shape s = { 8 * (uint32_t)rlx_g_ceil(each, blocks), 512, 3, 128 };
 
 	if (g->b_form == RLX_B_ROWS) {	/* lines of 128 bytes, of which a stage has 32 */
 		s.cols = s.bytes = 64;
@@ -453,29 +459,29 @@ rlx_g_skinny_shape(const struct rlx_k_gemm *g, int64_t n, uint32_t processors)
 	return s;
 }
 
-static inline uint32_t rlx_g_skinny_shared(const struct rlx_g_skinny_shape *s)
+static inline uint32_t rlx_g_gemv_stream_shared(const struct rlx_g_gemv_stream_shape *s)
 {
 	return s->threads / 32 * s->stages * s->cols * s->bytes;
 }
 
 /* What a chip's blocks have no room for: fewer stages, of which two overlap, then threads. */
-static inline void rlx_g_skinny_fit(struct rlx_g_skinny_shape *s, uint32_t most)
+static inline void rlx_g_gemv_stream_fit(struct rlx_g_gemv_stream_shape *s, uint32_t most)
 {
-	while (s->stages > 2 && rlx_g_skinny_shared(s) > most)
+	while (s->stages > 2 && rlx_g_gemv_stream_shared(s) > most)
 		s->stages--;
-	while (s->threads > 128 && rlx_g_skinny_shared(s) > most)
+	while (s->threads > 128 && rlx_g_gemv_stream_shared(s) > most)
 		s->threads /= 2;
 }
 
-static inline void rlx_g_skinny_launch(const void *args, struct rlx_g_launch *l)
+static inline void rlx_g_gemv_stream_launch(const void *args, struct rlx_g_launch *l)
 {
-	const struct rlx_k_skinny *a = (const struct rlx_k_skinny *)args;
+	const struct rlx_k_gemv_stream *a = (const struct rlx_k_gemv_stream *)args;
 	const struct rlx_k_gemm *g = &a->g;
 	int64_t n = (int64_t)g->n * (a->gate ? 2 : 1);
 	bool rows = g->b_form == RLX_B_ROWS;
-	struct rlx_g_skinny_shape s;
+	struct rlx_g_gemv_stream_shape s;
 
-	if (g->m > RLX_K_SKINNY_ROWS || g->b_form == RLX_B_PACKED || g->trans_a ||
+	if (g->m > RLX_K_GEMV_STREAM_ROWS || g->b_form == RLX_B_PACKED || g->trans_a ||
 	    g->a_num == RLX_NUM_F32 || g->a_num != g->b_num || g->k % 8 || g->lda % 8 ||
 	    g->ldb % 8 || !g->k || g->k > 1 << 30 || rlx_k_gemm_batches(g) != 1 ||
 	    (rows && (g->n % 8 || a->gate)) ||
@@ -485,22 +491,22 @@ static inline void rlx_g_skinny_launch(const void *args, struct rlx_g_launch *l)
 		rlx_g_line(l, 0, 128);
 		return;
 	}
-	s = rlx_g_skinny_shape(g, n, l->processors);
+	s = rlx_g_gemv_stream_shape(g, n, l->processors);
 	if (a->gate && s.cols < 16)	/* some of either half */
 		s.cols = 16;
-	rlx_g_skinny_fit(&s, l->most_shared);
-	if (rlx_g_skinny_shared(&s) > l->most_shared)
+	rlx_g_gemv_stream_fit(&s, l->most_shared);
+	if (rlx_g_gemv_stream_shared(&s) > l->most_shared)
 		return;
 	rlx_g_line(l, rlx_g_ceil(n, s.cols), s.threads);
-	l->shared = rlx_g_skinny_shared(&s);
+	l->shared = rlx_g_gemv_stream_shared(&s);
 	l->key[0] = (int32_t)(g->a_num | (unsigned)g->c_num << 2);
 	l->key[1] = (int32_t)s.cols;
 	l->key[2] = (int32_t)s.threads;
-	l->key[3] = (int32_t)(s.stages | (a->norm ? RLX_SKINNY_NORM : 0) |
-			      (a->gate ? RLX_SKINNY_GATED : 0) |
-			      (g->m > 8 ? RLX_SKINNY_BOTH : 0) |
-			      (g->b_fixed ? RLX_SKINNY_FIXED : 0) |
-			      (rows ? RLX_SKINNY_BY_ROWS : 0));
+	l->key[3] = (int32_t)(s.stages | (a->norm ? RLX_GEMV_STREAM_NORM : 0) |
+			      (a->gate ? RLX_GEMV_STREAM_GATED : 0) |
+			      (g->m > 8 ? RLX_GEMV_STREAM_BOTH : 0) |
+			      (g->b_fixed ? RLX_GEMV_STREAM_FIXED : 0) |
+			      (rows ? RLX_GEMV_STREAM_BY_ROWS : 0));
 }
 
 #endif

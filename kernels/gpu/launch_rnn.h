@@ -17,7 +17,7 @@
 static inline void rlx_g_rnn_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_rnn *a = (const struct rlx_k_rnn *)args;
-	int64_t gates = rlx_k_rnn_gates(a->cell), waves = RLX_G_RNN_THREADS / 32;
+	int64_t gates = rlx_k_rnn_gates(a->cell), warps = RLX_G_RNN_THREADS / 32;
 	int64_t blocks = a->dirs * rlx_g_ceil(a->batch, RLX_K_RNN_ROWS);
 	int64_t stages = a->cell == RLX_K_RNN_GRU && !a->linear_before_reset ? 2 : 1;
 	bool whole = a->hidden * a->hidden * gates <= 1 << 17 || blocks >= 64 ||
@@ -30,7 +30,7 @@ static inline void rlx_g_rnn_launch(const void *args, struct rlx_g_launch *l)
 	    (a->h0 && !rlx_g_small_float(a->type.h0)) ||
 	    (a->c0 && !rlx_g_small_float(a->type.c0)))
 		return;
-	rlx_g_line(l, whole ? blocks : blocks * rlx_g_ceil(a->hidden, waves), RLX_G_RNN_THREADS);
+	rlx_g_line(l, whole ? blocks : blocks * rlx_g_ceil(a->hidden, warps), RLX_G_RNN_THREADS);
 	l->key[0] = a->r_type;
 	l->key[1] = a->cell;
 	l->key[2] = whole;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products of small matrices by a whole wave: d[M][N] += a[M][K] b[K][N], K of them
+ * Products of small matrices by a whole warp: d[M][N] += a[M][K] b[K][N], K of them
  * 32 bytes: 16 halves or 8 f32, of which the upper 19 bits are read (TF32, CUDA alone),
  * with f32 sums, or 32 signed bytes with int sums. Which elements a lane holds is said by
  * row() and col() functions for halves, and for all types in words of 4 bytes along k:
  * bytes have the places of halves there. CUDA's tensor cores (M 16, N 8), AMD's of gfx90a
  * and gfx942 (16, 16), and shuffles where there is neither. The emulator does either by
- * the wave's width.
+ * the warp's width.
  */
 #ifndef RLX_G_MMA_H
 #define RLX_G_MMA_H
@@ -15,7 +15,7 @@
 
 enum { MMA_M = 16, MMA_K = 16, MMA_WORDS = 8 };	/* K: of halves; WORDS: of any */
 
-#if RLX_WAVE == 32
+#if RLX_WARP == 32
 
 enum { MMA_N = 8, MMA_A = 4, MMA_B = 2, MMA_C = 4 };	/* words of a, b; floats of c */
 
@@ -69,17 +69,17 @@ template <class T>
 static DEV inline void mma(MMA_SUM(T) *c, const uint32_t *a, const uint32_t *b)
 {
 	static const int types[] = { EMU_MMA_F16, EMU_MMA_BF16, EMU_MMA_I8, EMU_MMA_TF32 };
-	struct emu_wave_op op = { EMU_OP_MMA, __LINE__, 0, types[mma_kind<T>::type], 0, a, b, c };
+	struct emu_warp_op op = { EMU_OP_MMA, __LINE__, 0, types[mma_kind<T>::type], 0, a, b, c };
 
-	emu_wave(&op);
+	emu_warp(&op);
 }
 
-#define MMA_LDMATRIX	(RLX_WAVE == 32)
+#define MMA_LDMATRIX	(RLX_WARP == 32)
 static DEV inline void ldmatrix(uint32_t *d, const void *row, int n, bool trans)
 {
-	struct emu_wave_op op = { EMU_OP_LDMATRIX, __LINE__, n, trans, 0, row, 0, d };
+	struct emu_warp_op op = { EMU_OP_LDMATRIX, __LINE__, n, trans, 0, row, 0, d };
 
-	emu_wave(&op);
+	emu_warp(&op);
 }
 
 #elif defined(__HIP__) || defined(__HIPCC__) || defined(__HIPCC_RTC__)
@@ -87,7 +87,7 @@ static DEV inline void ldmatrix(uint32_t *d, const void *row, int n, bool trans)
 #define MMA_LDMATRIX	0
 static DEV inline void ldmatrix(uint32_t *d, const void *row, int n, bool trans) {}
 
-#if RLX_WAVE == 64 && (defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx942__))
+#if RLX_WARP == 64 && (defined(__gfx90a__) || defined(__gfx940__) || defined(__gfx942__))
 typedef float mma_f32x4 __attribute__((ext_vector_type(4)));
 typedef int mma_i32x4 __attribute__((ext_vector_type(4)));
 typedef _Float16 mma_f16x4 __attribute__((ext_vector_type(4)));
@@ -343,12 +343,12 @@ static DEV inline void mma_load_b_pair(uint32_t (*b)[MMA_B], const T *s, int ld)
 /* Over the lanes that hold parts of a row of a (a column of b). */
 template <class V> static DEV inline V mma_across(V v)
 {
-	for (int m = WAVE == 32 ? 1 : 16; m < (WAVE == 32 ? 4 : 64); m *= 2)
-		v += wave_xor(v, m);
+	for (int m = WARP == 32 ? 1 : 16; m < (WARP == 32 ? 4 : 64); m *= 2)
+		v += warp_xor(v, m);
 	return v;
 }
 
-/* Column @col of the @j'th product in the columns of a wave. */
+/* Column @col of the @j'th product in the columns of a warp. */
 template <class T> static DEV inline int mma_col(int j, int col, bool trans)
 {
 	if (mma_pairs<T>::yes && trans)

@@ -64,7 +64,7 @@ static DEV inline int64_t keep(const struct rlx_k_nms &a, const void *boxes, int
 
 RLX_G_KERNEL(nms, struct rlx_k_nms, 256)
 {
-	SHARED(int64_t, room, [MAX_WAVES]);
+	SHARED(int64_t, room, [MAX_WARPS]);
 	const void *boxes = RLX_G_PTR(const void, a.boxes);
 	const void *scores = RLX_G_PTR(const void, a.scores);
 	int64_t *order = RLX_G_PTR(int64_t, a.order), *out = RLX_G_PTR(int64_t, a.out);

@@ -52,13 +52,13 @@ static DEV inline void write_part(const struct rlx_k_nonzero &a, const type::mem
 	for (int64_t k = p.from; k < p.to; k += 256) {
 		int64_t i = k + threadIdx.x, at = slot;
 		bool set = is_set(x, i, p.to);
-		uint64_t all = wave_ballot(set);
+		uint64_t all = warp_ballot(set);
 
 		if (lane_id() == 0)
-			room[wave_id()] = ones_of(all);
+			room[warp_id()] = ones_of(all);
 		__syncthreads();
-		for (int w = 0; w < 256 / WAVE; w++) {
-			at += w < wave_id() ? room[w] : 0;
+		for (int w = 0; w < 256 / WARP; w++) {
+			at += w < warp_id() ? room[w] : 0;
 			slot += room[w];
 		}
 		at += ones_of(all & (((uint64_t)1 << lane_id()) - 1));
@@ -70,8 +70,8 @@ static DEV inline void write_part(const struct rlx_k_nonzero &a, const type::mem
 
 RLX_G_KERNEL(nonzero, struct rlx_k_nonzero, 256)
 {
-	SHARED(int64_t, sums, [MAX_WAVES]);
-	SHARED(int, room, [MAX_WAVES]);
+	SHARED(int64_t, sums, [MAX_WARPS]);
+	SHARED(int, room, [MAX_WARPS]);
 	const type::mem *x = RLX_G_PTR(const type::mem, a.x);
 	int64_t *count = (int64_t *)env.scratch, sum = 0, before = 0;
 	struct part p = part_of(a);

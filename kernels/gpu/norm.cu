@@ -21,7 +21,7 @@ static DEV inline float sum_at(const struct rlx_k_norm &a, const struct rlx_g_en
 /* Rows of any length, a block each; they are read twice more. */
 RLX_G_KERNEL(norm, struct rlx_k_norm, 256)
 {
-	SHARED(float, room, [MAX_WAVES]);
+	SHARED(float, room, [MAX_WARPS]);
 	void *y = RLX_G_PTR(void, a.y), *out = RLX_G_PTR(void, a.sum);
 	const void *gamma = RLX_G_PTR(const void, a.gamma);
 	const void *beta = RLX_G_PTR(const void, a.beta);
@@ -62,11 +62,11 @@ RLX_G_KERNEL(norm, struct rlx_k_norm, 256)
 #else
 
 /*
- * Rows of up to MOST eights for each of LANES threads, which keep them: a wave a row
+ * Rows of up to MOST eights for each of LANES threads, which keep them: a warp a row
  * (RLX_K0 1) or a block (2). RLX_K1, RLX_K2, RLX_K3: types of x and y (times 16), of
  * the residual, of gamma, beta and bias.
  */
-enum { LANES = RLX_K0 == 1 ? RLX_WAVE : 256, AT_ONCE = 256 / LANES,
+enum { LANES = RLX_K0 == 1 ? RLX_WARP : 256, AT_ONCE = 256 / LANES,
        MOST = RLX_K0 == 1 ? 2 : 4 };
 
 template <class M> struct alignas(16) eight {
@@ -126,7 +126,7 @@ typedef rlx_t<RLX_K3> type_p;
 
 static DEV inline float row_sum(float v, float *room)
 {
-	return RLX_K0 == 1 ? wave_reduce<op_sum>(v) : block_reduce<op_sum>(v, room);
+	return RLX_K0 == 1 ? warp_reduce<op_sum>(v) : block_reduce<op_sum>(v, room);
 }
 
 /* Sum of v, or of (v - mean)^2, by whichever @squares says. */
@@ -185,7 +185,7 @@ static DEV inline void norm_row(const struct rlx_k_norm &a, const struct rlx_g_e
 
 RLX_G_KERNEL(norm, struct rlx_k_norm, 256)
 {
-	SHARED(float, room, [MAX_WAVES]);
+	SHARED(float, room, [MAX_WARPS]);
 	uint64_t all = (uint64_t)RLX_G_PTR(const void, a.x) | (uint64_t)RLX_G_PTR(void, a.y) |
 		(uint64_t)RLX_G_PTR(const void, a.residual) |
 		(uint64_t)RLX_G_PTR(const void, a.bias) |

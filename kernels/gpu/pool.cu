@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Pooling of plain layouts: a thread a window; global pooling: a wave a plane.
+// Pooling of plain layouts: a thread a window; global pooling: a warp a plane.
 #include "kernels/gpu/move.h"
 #include "kernels/pool.h"
 
@@ -99,16 +99,16 @@ RLX_G_KERNEL(global_pool_f32, struct rlx_k_global_pool, 256)
 {
 	const float *x = RLX_G_PTR(const float, a.x);
 	float *y = RLX_G_PTR(float, a.y);
-	int64_t step = (int64_t)gridDim.x * (256 / WAVE), pixels = (int64_t)a.pixels;
+	int64_t step = (int64_t)gridDim.x * (256 / WARP), pixels = (int64_t)a.pixels;
 
-	for (int64_t p = (int64_t)blockIdx.x * (256 / WAVE) + wave_id(); p < (int64_t)a.planes;
+	for (int64_t p = (int64_t)blockIdx.x * (256 / WARP) + warp_id(); p < (int64_t)a.planes;
 	     p += step) {
 		bool max = a.kind == RLX_K_POOL_MAX;
 		float v = max ? -INFINITY : 0;
 
-		for (int64_t i = lane_id(); i < pixels; i += WAVE)
+		for (int64_t i = lane_id(); i < pixels; i += WARP)
 			v = max ? op_max::of(v, x[p * pixels + i]) : v + x[p * pixels + i];
-		v = max ? wave_reduce<op_max>(v) : wave_reduce<op_sum>(v) / (float)pixels;
+		v = max ? warp_reduce<op_max>(v) : warp_reduce<op_sum>(v) / (float)pixels;
 		if (lane_id() == 0)
 			y[p] = v;
 	}

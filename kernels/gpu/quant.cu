@@ -110,7 +110,7 @@ static DEV inline void range_of(const float *x, int64_t from, int64_t to, float 
 
 RLX_G_KERNEL(quant_range, struct rlx_k_quant_range, 256)
 {
-	SHARED(float, room, [MAX_WAVES]);
+	SHARED(float, room, [MAX_WARPS]);
 	const float *x = RLX_G_PTR(const float, a.x);
 	float *range = RLX_G_PTR(float, a.range);
 	int64_t pieces = (a.n + RLX_K_RANGE_UNIT - 1) / RLX_K_RANGE_UNIT;
@@ -129,7 +129,7 @@ RLX_G_KERNEL(quant_range, struct rlx_k_quant_range, 256)
 
 RLX_G_KERNEL(quant_params, struct rlx_k_quant_params, 256)
 {
-	SHARED(float, room, [MAX_WAVES]);
+	SHARED(float, room, [MAX_WARPS]);
 	const float *range = RLX_G_PTR(const float, a.range);
 	float low = 0, high = 0, scale, zp;
 
@@ -149,7 +149,7 @@ RLX_G_KERNEL(quant_params, struct rlx_k_quant_params, 256)
 
 RLX_G_KERNEL(quant_rows, struct rlx_k_quant_rows, 256)
 {
-	SHARED(float, room, [MAX_WAVES]);
+	SHARED(float, room, [MAX_WARPS]);
 	const float *x = RLX_G_PTR(const float, a.x);
 	int8_t *y = RLX_G_PTR(int8_t, a.y);
 	float *scale = RLX_G_PTR(float, a.scale);

@@ -186,7 +186,7 @@ static DEV inline int64_t sample_row(const struct rlx_k_sample &a, const struct 
 
 RLX_G_KERNEL(sample, struct rlx_k_sample, 256)
 {
-	SHARED(double, room, [MAX_WAVES]);
+	SHARED(double, room, [MAX_WARPS]);
 	SHARED(double, chunk, [256]);
 	const int64_t *count = RLX_G_PTR(const int64_t, a.call);
 	struct weights r = { RLX_G_PTR(const float, a.x) + blockIdx.x * a.n,

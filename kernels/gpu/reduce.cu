@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Reductions and arg-reductions: a wave, a block or a thread for each result.
-#include "kernels/gpu/acc.h"
+// Reductions and arg-reductions: a warp, a block or a thread for each result.
+#include "kernels/gpu/accumulate.h"
 #include "kernels/reduce.h"
 
-/* Key: type, op (enum rlx_k_reduce_op), threads for each result (1, WAVE or 256). */
-#define LANES	(RLX_K2 == 32 ? WAVE : RLX_K2)
+/* Key: type, op (enum rlx_k_reduce_op), threads for each result (1, WARP or 256). */
+#define LANES	(RLX_K2 == 32 ? WARP : RLX_K2)
 #define GROUPS	(256 / LANES)
 
 typedef acc_of<IS_FLOAT, elem::acc>::type acc;
@@ -93,8 +93,8 @@ static DEV inline acc finished(acc v, int64_t n)
 
 static DEV inline acc over_lanes(acc v, acc *room)
 {
-	if (LANES == WAVE)
-		return wave_reduce<meet>(v);
+	if (LANES == WARP)
+		return warp_reduce<meet>(v);
 	return LANES == 1 ? v : block_reduce<meet>(v, room);
 }
 
@@ -104,7 +104,7 @@ static DEV inline acc over_lanes(acc v, acc *room)
  */
 RLX_G_KERNEL(reduce, struct rlx_k_reduce, 256)
 {
-	SHARED(acc, room, [MAX_WAVES]);
+	SHARED(acc, room, [MAX_WARPS]);
 	const mem *x = RLX_G_PTR(const mem, a.x);
 	mem *y = RLX_G_PTR(mem, a.y);
 	acc *parts = (acc *)env.scratch;

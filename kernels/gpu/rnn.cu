@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Recurrent cells: a wave sums up the gates of one hidden unit for a few batch rows.
+// Recurrent cells: a warp sums up the gates of one hidden unit for a few batch rows.
 /* keeps what a thread holds in registers */
 #define RLX_G_BLOCKS	1
-#include "kernels/gpu/acc.h"
+#include "kernels/gpu/accumulate.h"
 #include "kernels/rnn.h"
 
 /*
@@ -16,7 +16,7 @@ struct state {
 	float	*h, *next, *c, *z, *rh;
 };
 
-/* What a wave works on. */
+/* What a warp works on. */
 struct item {
 	int64_t	dir, row, rows, unit;
 	int64_t	at;		/* of the unit in the states of the first row */
@@ -78,7 +78,7 @@ static DEV inline void product(float (*sum)[ROWS], const struct rlx_k_rnn &a,
 	for (int g = 0; g < GATES; g++)
 		for (int m = 0; m < ROWS; m++)
 			sum[g][m] = 0;
-	for (int64_t k = lane_id(); k < n; k += WAVE) {
+	for (int64_t k = lane_id(); k < n; k += WARP) {
 		float x[ROWS];
 
 #pragma unroll
@@ -97,7 +97,7 @@ static DEV inline void product(float (*sum)[ROWS], const struct rlx_k_rnn &a,
 	for (int g = 0; g < GATES; g++)
 #pragma unroll
 		for (int m = 0; m < ROWS; m++)
-			sum[g][m] = wave_reduce<op_sum>(sum[g][m]);
+			sum[g][m] = warp_reduce<op_sum>(sum[g][m]);
 }
 
 /* Of row @m, which has no index where registers hold the rows. */
@@ -121,7 +121,7 @@ static DEV inline int64_t length(const struct rlx_k_rnn &a, const struct rlx_g_e
 	return len < 0 ? 0 : len < a.steps ? len : a.steps;
 }
 
-/* One row of a wave's unit, in the lane that works on it. */
+/* One row of a warp's unit, in the lane that works on it. */
 struct row {
 	const struct rlx_k_rnn	&a;
 	const struct rlx_g_env	&env;
@@ -284,7 +284,7 @@ RLX_G_KERNEL(rnn, struct rlx_k_rnn, THREADS)
 {
 	int64_t blocks = (a.batch + ROWS - 1) / ROWS, all = a.dirs * blocks;
 	int64_t block = (int64_t)blockIdx.x % all, part = (int64_t)blockIdx.x / all;
-	int64_t step = (int64_t)gridDim.x / all * (THREADS / WAVE);
+	int64_t step = (int64_t)gridDim.x / all * (THREADS / WARP);
 	int64_t first = RLX_K2 ? 0 : env.pass;
 	int64_t end = RLX_K2 ? a.steps * stages(a) + 2 : first + 1;
 	struct item t;
@@ -293,7 +293,7 @@ RLX_G_KERNEL(rnn, struct rlx_k_rnn, THREADS)
 	t.row = block % blocks * ROWS;
 	t.rows = a.batch - t.row < ROWS ? a.batch - t.row : ROWS;
 	for (int64_t p = first; p < end; p++) {
-		for (t.unit = part * (THREADS / WAVE) + wave_id(); t.unit < a.hidden;
+		for (t.unit = part * (THREADS / WARP) + warp_id(); t.unit < a.hidden;
 		     t.unit += step) {
 			t.at = (t.dir * a.batch + t.row) * a.hidden + t.unit;
 			phase(a, env, t, p);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Running sums and products: a block for each line, or a thread for each column.
-#include "kernels/gpu/acc.h"
+#include "kernels/gpu/accumulate.h"
 #include "kernels/reduce.h"
 
 /* Key: type, 1 for products, 256 or 1 threads for each line. Floats go by double. */
@@ -46,14 +46,14 @@ static DEV inline void piece(const struct rlx_k_scan &a, const mem *x, mem *y, i
 			     acc *carry, acc *room)
 {
 	int64_t i = k + threadIdx.x, at = a.reverse ? a.n - 1 - i : i;
-	acc whole = wave_scan<op_join>(i < a.n ? load(x, at) : (acc)RLX_K1);
+	acc whole = warp_scan<op_join>(i < a.n ? load(x, at) : (acc)RLX_K1);
 	acc before = shuffle(whole, lane_id() ? lane_id() - 1 : 0), front = *carry;
 
-	if (lane_id() == WAVE - 1)
-		room[wave_id()] = whole;
+	if (lane_id() == WARP - 1)
+		room[warp_id()] = whole;
 	__syncthreads();
-	for (int w = 0; w < 256 / WAVE; w++) {
-		if (w == wave_id())
+	for (int w = 0; w < 256 / WARP; w++) {
+		if (w == warp_id())
 			front = *carry;
 		*carry = join(*carry, room[w]);
 	}
@@ -66,7 +66,7 @@ static DEV inline void piece(const struct rlx_k_scan &a, const mem *x, mem *y, i
 
 RLX_G_KERNEL(scan, struct rlx_k_scan, 256)
 {
-	SHARED(acc, room, [MAX_WAVES]);
+	SHARED(acc, room, [MAX_WARPS]);
 	const mem *x = RLX_G_PTR(const mem, a.x);
 	mem *y = RLX_G_PTR(mem, a.y);
 

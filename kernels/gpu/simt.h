@@ -7,7 +7,7 @@
 
 /*
  * Add what DEPTH terms of both tiles give. A thread's rows are neighbours, its
- * columns 16 apart, so that no two threads of a wave want one bank.
+ * columns 16 apart, so that no two threads of a warp want one bank.
  */
 template <int DEPTH, class T, int PER, int LD>
 static DEV inline void simt_multiply(T (*sum)[PER], T (*as)[LD], T (*bs)[LD])

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Softmax: a wave a row, a block a row, or a thread a column.
+// Softmax: a warp a row, a block a row, or a thread a column.
 #include "kernels/gpu/dialect.h"
 #include "kernels/softmax.h"
 
@@ -22,27 +22,27 @@ RLX_G_KERNEL(softmax, struct rlx_k_softmax, 256)
 {
 	const void *x = RLX_G_PTR(const void, a.x);
 	void *y = RLX_G_PTR(void, a.y);
-	int waves = 256 / WAVE;
-	int64_t rows = live_rows(env, a.outer), step = (int64_t)gridDim.x * waves;
+	int warps = 256 / WARP;
+	int64_t rows = live_rows(env, a.outer), step = (int64_t)gridDim.x * warps;
 
-	for (int64_t row = (int64_t)blockIdx.x * waves + wave_id(); row < rows; row += step) {
+	for (int64_t row = (int64_t)blockIdx.x * warps + warp_id(); row < rows; row += step) {
 		int64_t at = row * a.n;
 		float max = -INFINITY, sum = 0;
 
-		for (int64_t i = lane_id(); i < a.n; i += WAVE)
+		for (int64_t i = lane_id(); i < a.n; i += WARP)
 			max = op_max::of(max, load_float(x, at + i, a.x_type));
-		max = wave_reduce<op_max>(max);
-		for (int64_t i = lane_id(); i < a.n; i += WAVE)
+		max = warp_reduce<op_max>(max);
+		for (int64_t i = lane_id(); i < a.n; i += WARP)
 			sum += fast_exp(load_float(x, at + i, a.x_type) - max);
-		sum = finish_of(a, wave_reduce<op_sum>(sum));
-		for (int64_t i = lane_id(); i < a.n; i += WAVE)
+		sum = finish_of(a, warp_reduce<op_sum>(sum));
+		for (int64_t i = lane_id(); i < a.n; i += WARP)
 			finish(a, x, y, at + i, max, sum);
 	}
 }
 #elif RLX_K0 == 1
 RLX_G_KERNEL(softmax, struct rlx_k_softmax, 256)
 {
-	SHARED(float, room, [MAX_WAVES]);
+	SHARED(float, room, [MAX_WARPS]);
 	const void *x = RLX_G_PTR(const void, a.x);
 	void *y = RLX_G_PTR(void, a.y);
 

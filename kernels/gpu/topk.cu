@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The k best of each line in order: tiles sorted in shared memory, then merged.
-#include "kernels/gpu/acc.h"
+#include "kernels/gpu/accumulate.h"
 #include "kernels/sortk.h"
 
 /* Key: type, 1 if a line has more than one tile. */

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Hopper's way with tiles: barriers in shared memory that count threads and bytes,
- * tiles that a copy engine brings there by a map, and products of a group of four
- * waves (128 threads), d[64][N] += a[64][16] b[16][N] (of fp8 32), that read both from there.
+ * Hopper (sm_90): mbarriers in shared memory that count threads and bytes, tiles that TMA
+ * brings there by a tensor map, and wgmma, products of a warpgroup (four warps, 128 threads):
+ * d[64][N] += a[64][16] b[16][N], of fp8 32 deep, which read both from shared memory.
  *
- * Tiles lie in rows of 128 bytes, whose 16-byte parts the engine has changed about
- * (the map's swizzle); they start at multiples of 1024 bytes.
+ * Tiles lie in rows of 128 bytes, whose 16-byte parts TMA has swizzled (the tensor map says
+ * so); they start at multiples of 1024 bytes.
+ *
+ * Source of the instructions' layouts: PTX ISA, "Asynchronous warpgroup level matrix
+ * instructions" and "Tensor copies". Valid on sm_90a alone.
  */
 #ifndef RLX_G_WGMMA_H
 #define RLX_G_WGMMA_H
@@ -37,12 +40,12 @@ static DEV inline int tile_piece(int r, int c, int row)
 }
 
 /* Which elements of d a thread of the group holds. */
-static DEV inline int group_row(int i)
+static DEV inline int wgmma_row(int i)
 {
 	return (int)threadIdx.x % GROUP / 32 * 16 + lane_id() / 4 + i / 2 % 2 * 8;
 }
 
-static DEV inline int group_col(int i)
+static DEV inline int wgmma_col(int i)
 {
 	return i / 4 * 8 + lane_id() % 4 * 2 + i % 2;
 }
@@ -71,10 +74,10 @@ template <class T> static DEV inline void step_on(const T **p, int64_t bytes)
 	*p = (const T *)((const char *)*p + bytes);
 }
 
-static DEV inline void map_ready(const void *map) {}
-static DEV inline void tile_load(void *to, const void *map, uint64_t *bar, const int *at)
+static DEV inline void tensor_map_acquire(const void *map) {}
+static DEV inline void tma_load(void *to, const void *map, uint64_t *bar, const int *at)
 {
-	emu_tile_load(to, map, bar, at);
+	emu_tma_load(to, map, bar, at);
 }
 
 template <int N> static DEV inline void regs_more(void) {}
@@ -84,12 +87,12 @@ static DEV inline void turn_first(int g, int groups) {}
 static DEV inline void turn_wait(int g) {}
 static DEV inline void turn_pass(int g, int groups) {}
 
-static DEV inline void group_see(void) {}
-template <class T, int N> static DEV inline void group_settle(T (&d)[N]) { emu_group_settle(d); }
-static DEV inline void group_hold(float x) {}
-static DEV inline void group_begin(void) {}
-static DEV inline void group_commit(void) { emu_group_commit(); }
-template <int LEFT> static DEV inline void group_wait(void) { emu_group_wait(LEFT); }
+static DEV inline void wgmma_see(void) {}
+template <class T, int N> static DEV inline void wgmma_settle(T (&d)[N]) { emu_wgmma_settle(d); }
+static DEV inline void wgmma_hold(float x) {}
+static DEV inline void wgmma_fence(void) {}
+static DEV inline void wgmma_commit(void) { emu_wgmma_commit(); }
+template <int LEFT> static DEV inline void wgmma_wait(void) { emu_wgmma_wait(LEFT); }
 
 /* A place in a tile, the bytes from there to the next block of columns, those of a row. */
 struct tile_at {
@@ -108,26 +111,26 @@ static DEV inline tile_at tile_plus(tile_at t, int bytes)
 }
 
 template <int N, bool BF, bool TA, bool TB>
-static DEV inline void group_mma(float *d, tile_at a, tile_at b, bool more)
+static DEV inline void wgmma(float *d, tile_at a, tile_at b, bool more)
 {
-	struct emu_group_op op = { d, a.p, b.p, b.across, b.row, N, BF, TA, TB, more, 0, {} };
+	struct emu_wgmma_op op = { d, a.p, b.p, b.across, b.row, N, BF, TA, TB, more, 0, {} };
 
-	emu_group_mma(&op);
+	emu_wgmma(&op);
 }
 
 template <int N, bool A5, bool B5>
-static DEV inline void group_mma_f8(float *d, tile_at a, tile_at b, bool more)
+static DEV inline void wgmma_f8(float *d, tile_at a, tile_at b, bool more)
 {
-	struct emu_group_op op = { d, a.p, b.p, b.across, b.row, N, 0, false, false, more,
+	struct emu_wgmma_op op = { d, a.p, b.p, b.across, b.row, N, 0, false, false, more,
 				   1 | A5 << 1 | B5 << 2, {} };
 
-	emu_group_mma(&op);
+	emu_wgmma(&op);
 }
 
 template <int N, bool BF>
-static DEV inline void group_mma_lanes(float *d, const uint32_t *a, tile_at b)
+static DEV inline void wgmma_lanes(float *d, const uint32_t *a, tile_at b)
 {
-	struct emu_group_op op = { d, 0, b.p, b.across, b.row, N, BF, false, true, true, 0, {} };
+	struct emu_wgmma_op op = { d, 0, b.p, b.across, b.row, N, BF, false, true, true, 0, {} };
 
 	for (int i = 0; i < 4; i++)	/* of this lane's rows: four lanes have a part */
 		for (int l = 0; l < 4; l++) {
@@ -136,7 +139,7 @@ static DEV inline void group_mma_lanes(float *d, const uint32_t *a, tile_at b)
 			op.lanes[i % 2][i / 2 * 8 + l * 2] = (uint16_t)w;
 			op.lanes[i % 2][i / 2 * 8 + l * 2 + 1] = (uint16_t)(w >> 16);
 		}
-	emu_group_mma(&op);
+	emu_wgmma(&op);
 }
 
 #else
@@ -206,13 +209,13 @@ static DEV inline void bar_wait(uint64_t *bar, int phase)
 }
 
 /* The map has been written since the launch before. */
-static DEV inline void map_ready(const void *map)
+static DEV inline void tensor_map_acquire(const void *map)
 {
 	asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;"
 		     :: "l"(map) : "memory");
 }
 
-static DEV inline void tile_load(void *to, const void *map, uint64_t *bar, const int *at)
+static DEV inline void tma_load(void *to, const void *map, uint64_t *bar, const int *at)
 {
 	asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile"
 		     ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
@@ -251,7 +254,7 @@ static DEV inline void turn_first(int g, int groups)
 }
 
 /* Products see what threads wrote before the barrier that was waited for. */
-static DEV inline void group_see(void)
+static DEV inline void wgmma_see(void)
 {
 	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -261,14 +264,14 @@ static DEV inline void group_see(void)
  * compiler, unlike the assembler, does not know that sums come with the wait, and may read
  * them ahead of it.
  */
-template <int N> static DEV inline void group_settle(float (&d)[N])
+template <int N> static DEV inline void wgmma_settle(float (&d)[N])
 {
 #pragma unroll
 	for (int i = 0; i < N; i++)
 		asm volatile("" : "+f"(d[i]) :: "memory");
 }
 
-template <int N> static DEV inline void group_settle(uint32_t (&d)[N])
+template <int N> static DEV inline void wgmma_settle(uint32_t (&d)[N])
 {
 #pragma unroll
 	for (int i = 0; i < N; i++)
@@ -279,24 +282,24 @@ template <int N> static DEV inline void group_settle(uint32_t (&d)[N])
  * What makes @x, 0 or more, is to be computed before the wait that follows: the
  * assembler would leave it all for after that. The nap is never taken.
  */
-static DEV inline void group_hold(float x)
+static DEV inline void wgmma_hold(float x)
 {
 	asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n"
 		     "@p nanosleep.u32 1;\n}" :: "f"(x) : "memory");
 }
 
 /* Before a run of products, whose registers nobody touches until they are waited for */
-static DEV inline void group_begin(void)
+static DEV inline void wgmma_fence(void)
 {
 	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 
-static DEV inline void group_commit(void)
+static DEV inline void wgmma_commit(void)
 {
 	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-template <int LEFT> static DEV inline void group_wait(void)
+template <int LEFT> static DEV inline void wgmma_wait(void)
 {
 	asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(LEFT) : "memory");
 }
@@ -350,7 +353,7 @@ static DEV inline tile_at tile_plus(tile_at t, int bytes)
  * else along them.
  */
 template <int N, bool BF, bool TA, bool TB>
-static DEV inline void group_mma(float *d, tile_at a, tile_at b, bool more)
+static DEV inline void wgmma(float *d, tile_at a, tile_at b, bool more)
 {
 	static_assert(N == 64 || N == 128 || N == 160 || N == 192 || N == 256, "no such product");
 #define WGMMA_BOTH(...)							\
@@ -398,7 +401,7 @@ static DEV inline void group_mma(float *d, tile_at a, tile_at b, bool more)
 
 /* Of fp8, e5m2 where A5, B5, else e4m3; k runs along the rows of both tiles. */
 template <int N, bool A5, bool B5>
-static DEV inline void group_mma_f8(float *d, tile_at a, tile_at b, bool more)
+static DEV inline void wgmma_f8(float *d, tile_at a, tile_at b, bool more)
 {
 	static_assert(N == 64 || N == 128 || N == 192, "no such product");
 	if constexpr (N == 64)
@@ -426,7 +429,7 @@ static DEV inline void group_mma_f8(float *d, tile_at a, tile_at b, bool more)
 
 /* d += a b, with a in registers, as mma() has it; k runs down the rows of the tile of b. */
 template <int N, bool BF>
-static DEV inline void group_mma_lanes(float *d, const uint32_t *a, tile_at b)
+static DEV inline void wgmma_lanes(float *d, const uint32_t *a, tile_at b)
 {
 	static_assert(N == 32 || N == 64 || N == 96 || N == 128 || N == 256, "no such product");
 	if constexpr (N == 32)

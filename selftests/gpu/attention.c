@@ -171,7 +171,7 @@ TEST(no_room_for_tiles)
 }
 
 /* Several tiles of queries and of keys at each width of a head, aligned or not. */
-TEST(groups_of_waves)
+TEST(warpgroups)
 {
 	static const int64_t dims[][2] = { { 32, 32 }, { 64, 64 }, { 128, 128 }, { 96, 96 },
 					   { 256, 256 }, { 64, 40 }, { 27, 32 }, { 72, 128 } };

@@ -11,7 +11,7 @@ GPU_SLOW := $(BUILD)/test/gpu/dtypes
 # Sizes for a real device's memory, and models of which one takes the emulator minutes.
 GPU_LARGE := $(BUILD)/test/gpu/large $(BUILD)/test/gpu/models
 # Kernels alone, which a tool that watches every access can run in minutes.
-GPU_KERNELS := attention cached conv fold gemm gemm_f8 move quant rnn rows space
+GPU_KERNELS := attention kv_cache conv fold gemm gemm_f8 move quant rnn rows space
 # Tests of ops that take the device of RLX_TEST_GPU in as one more.
 GPU_RIGS := $(addprefix $(BUILD)/test/ops/,regressions defects data_size edges)
 # What the backend for AMD's GPUs runs too, on what HIP is made of here.

@@ -116,24 +116,24 @@ TEST(misaligned)
 	"SHARED(int, s, [256]); s[threadIdx.x] = (int)threadIdx.x;" between \
 	"a.p[threadIdx.x] = s[(threadIdx.x + a.n) % 128];"
 
-TEST(race_over_waves)
+TEST(race_over_warps)
 {
 	int *d = dev_new(128 * 4);
 
 	CHECK_EQ(outcome(NEIGHBOUR("__syncthreads();"), d, 70), 0);
-	CHECK_EQ(outcome(NEIGHBOUR("wave_sync();"), d, 70), 700);
+	CHECK_EQ(outcome(NEIGHBOUR("warp_sync();"), d, 70), 700);
 }
 
-TEST(race_in_wave)
+TEST(race_in_warp)
 {
-	static const char in_wave[] = "SHARED(int, s, [256]); s[threadIdx.x] = 1;"
+	static const char in_warp[] = "SHARED(int, s, [256]); s[threadIdx.x] = 1;"
 		"%s a.p[threadIdx.x] = s[threadIdx.x ^ 1];";
 	char body[256];
 	int *d = dev_new(128 * 4);
 
-	snprintf(body, sizeof(body), in_wave, "wave_sync();");
+	snprintf(body, sizeof(body), in_warp, "warp_sync();");
 	CHECK_EQ(outcome(body, d, 0), 0);
-	snprintf(body, sizeof(body), in_wave, "");
+	snprintf(body, sizeof(body), in_warp, "");
 	CHECK_EQ(outcome(body, d, 0), 700);
 }
 
@@ -173,7 +173,7 @@ TEST(two_barriers)
 			 d, 0), 719);
 }
 
-TEST(diverging_wave)
+TEST(diverging_warp)
 {
 	int *d = dev_new(4);
 
@@ -184,8 +184,8 @@ TEST(shuffle_from_nowhere)
 {
 	int *d = dev_new(4);
 
-	CHECK_EQ(outcome("if (shuffle((int)threadIdx.x, WAVE - 1) == 9999) a.p[0] = 0;", d, 0), 0);
-	CHECK_EQ(outcome("a.p[0] = shuffle(1, WAVE);", d, 0), 719);
+	CHECK_EQ(outcome("if (shuffle((int)threadIdx.x, WARP - 1) == 9999) a.p[0] = 0;", d, 0), 0);
+	CHECK_EQ(outcome("a.p[0] = shuffle(1, WARP);", d, 0), 719);
 }
 
 TEST(copies_that_nobody_waits_for)
@@ -233,36 +233,36 @@ TEST(arrivals_too_many)
 TEST(products_that_nobody_waits_for)
 {
 	CHECK_EQ(outcome("SHARED_DYNAMIC(s); float v[32]; tile_at t = tile_from(s, 0);"
-			 "group_mma<64, true, false, false>(v, t, t, false); group_commit();",
+			 "wgmma<64, true, false, false>(v, t, t, false); wgmma_commit();",
 			 dev_new(4), 0), 700);
 }
 
 /* The compiler may take such sums ahead of the wait. */
 #define SUMS(more)							\
 	"SHARED_DYNAMIC(s); float v[32]; tile_at t = tile_from(s, 0);"	\
-	"group_mma<64, true, false, false>(v, t, t, false); group_commit(); group_wait<0>();" more
+	"wgmma<64, true, false, false>(v, t, t, false); wgmma_commit(); wgmma_wait<0>();" more
 
 TEST(sums_that_nobody_settles)
 {
-	static const char again[] = SUMS("group_mma<64, true, false, false>(v, t, t, true);"
-					 "group_commit(); group_wait<0>(); group_settle(v);");
+	static const char again[] = SUMS("wgmma<64, true, false, false>(v, t, t, true);"
+					 "wgmma_commit(); wgmma_wait<0>(); wgmma_settle(v);");
 
-	CHECK_EQ(outcome(SUMS("group_settle(v);"), dev_new(4), 0), 0);
+	CHECK_EQ(outcome(SUMS("wgmma_settle(v);"), dev_new(4), 0), 0);
 	CHECK_EQ(outcome(again, dev_new(4), 0), 0);
 	CHECK_EQ(outcome(SUMS(), dev_new(4), 0), 700);
 }
 
 TEST(products_over_sums_that_nobody_settled)
 {
-	CHECK_EQ(outcome(SUMS("group_mma<64, true, false, false>(v, t, t, false);"
-			      "group_commit(); group_wait<0>(); group_settle(v);"),
+	CHECK_EQ(outcome(SUMS("wgmma<64, true, false, false>(v, t, t, false);"
+			      "wgmma_commit(); wgmma_wait<0>(); wgmma_settle(v);"),
 			 dev_new(4), 0), 700);
 }
 
 TEST(tiles_by_no_map)
 {
 	CHECK_EQ(outcome(BAR "SHARED_DYNAMIC(s); int at[4] = {};"
-			 "if (!threadIdx.x) tile_load(s, a.p, bar, at);", dev_new(128), 0), 700);
+			 "if (!threadIdx.x) tma_load(s, a.p, bar, at);", dev_new(128), 0), 700);
 }
 
 /* Without the attribute that large shared memory wants. */

@@ -145,7 +145,7 @@ static void product(enum rlx_dtype type, int64_t rows, int64_t k, int64_t n, int
 TEST(products)
 {
 	product(RLX_F32, 40, 24, 40, 64);	/* gemm_simt.cu */
-	product(RLX_F16, 40, 24, 40, 128);	/* by groups of waves, where there are such */
+	product(RLX_F16, 40, 24, 40, 128);	/* by warpgroups, where there are such */
 	product(RLX_F16, 40, 24, 39, 128);	/* else, and what they do not take */
 	product(RLX_BF16, 3, 24, 40, 64);	/* few rows: all of them at once */
 }
@@ -166,20 +166,20 @@ static void attend(enum rlx_dtype type, int64_t heads, int64_t len, int64_t dim,
 
 TEST(attention)
 {
-	attend(RLX_F32, 2, 5, 8, RLX_MASK_NONE);	/* attention_row.h */
+	attend(RLX_F32, 2, 5, 8, RLX_MASK_NONE);	/* attention_split_kv.h */
 	attend(RLX_F32, 1, 1, 8, RLX_MASK_NONE);	/* its keys shared out */
-	attend(RLX_F16, 2, 20, 16, RLX_MASK_CAUSAL);	/* attention_few.h */
+	attend(RLX_F16, 2, 20, 16, RLX_MASK_CAUSAL);	/* attention_short_kv_kernel.h */
 	attend(RLX_F16, 2, 80, 16, RLX_MASK_NONE);	/* by tensor cores */
 	attend(RLX_BF16, 3, 80, 16, RLX_MASK_CAUSAL);
 }
 
-/* Rows of a block, of a wave, of a thread each; pointwise code of two results. */
+/* Rows of a block, of a warp, of a thread each; pointwise code of two results. */
 TEST(rows)
 {
 	struct rlx_graph *g = rlx_graph_new("rows");
 	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, UPPER * 3, 4, 40)), y, z;
 
-	rlx_output(g, "wave", rlx_emit(g, softmax, .x = x, .axis = -1));
+	rlx_output(g, "warp", rlx_emit(g, softmax, .x = x, .axis = -1));
 	rlx_output(g, "thread", rlx_emit(g, softmax, .x = x, .axis = 1));
 	y = rlx_emit(g, exp, .x = x);
 	z = rlx_emit(g, mul, .a = y, .b = x);

@@ -30,7 +30,7 @@ struct gemm_case {
 	double		tol;			/* of the sum of |a b| */
 	bool		to_bf16;		/* operands are rounded */
 	size_t		align;			/* of rows of a and b; 0: none */
-	bool		skinny;			/* the kernel of that name */
+	bool		gemv_stream;			/* the kernel of that name */
 	bool		to_tf32;		/* operands are rounded */
 };
 
@@ -85,14 +85,14 @@ static void check_one(const struct gemm_case *t, const struct rlx_k_gemm *a,
 
 static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, uint64_t *seed)
 {
-	size_t batch = t->skinny ? 1 : (size_t)kc_pick(seed, 1, 2);
+	size_t batch = t->gemv_stream ? 1 : (size_t)kc_pick(seed, 1, 2);
 	size_t pad = (size_t)kc_pick(seed, 0, 1) * 8;
 	struct rlx_k_gemm a = { .m = m, .n = n, .k = k, .alpha = 0.7, .beta = -0.5,
 		.lo = -1, .hi = 2, .act = (enum rlx_k_act)kc_pick(seed, 0, 8),
-		.trans_a = !t->skinny && kc_pick(seed, 0, 1), .batch = { 1, batch },
+		.trans_a = !t->gemv_stream && kc_pick(seed, 0, 1), .batch = { 1, batch },
 		.b_fixed = kc_pick(seed, 0, 1) };
 	struct gemm_data d = { 0 };
-	struct rlx_k_skinny all = { .eps = 0 };	/* of which others see the product alone */
+	struct rlx_k_gemv_stream all = { .eps = 0 };	/* of which others see the product alone */
 	struct rlx_k_gemm *dev = &all.g;
 	static uint32_t zeros[RLX_G_ZEROS];
 	struct rlx_g_env env = { 0 };
@@ -183,25 +183,26 @@ TEST(gemm_f32)
 }
 
 /* By each of the tiles, whether or not it is the one that a chip would take. */
-static int32_t tile, waves, shares;
+static int32_t tile, warps, shares;
 
 static void tile_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 
-	if (waves && !a->trans_a)
-		rlx_g_gemm_few_by(a, tile, (uint32_t)waves, l);
+	if (warps && !a->trans_a)
+		rlx_g_gemm_small_m_f32_by(a, tile, (uint32_t)warps, l);
 	else
-		rlx_g_gemm_tiled_by(a, waves ? GEMM_TILED(64, 64, 1) : tile, shares, l);
+		rlx_g_gemm_tiled_by(a, warps ? GEMM_TILED(64, 64, 1) : tile, shares, l);
 }
 
 TEST(gemm_f32_tiles)
 {
 	static const int32_t tiles[][2] = {
-		{ GEMM_FEW(16, 8), 12 }, { GEMM_FEW(16, 16), 4 }, { GEMM_FEW(16, 32), 8 },
-		{ GEMM_FEW(32, 32), 12 }, { GEMM_FEW(8, 16), 12 }, { GEMM_FEW(8, 32), 8 },
-		{ GEMM_TILED(128, 128, 1), 0 }, { GEMM_TILED(128, 64, 1), 0 },
-		{ GEMM_TILED(64, 64, 1), 0 }, { GEMM_TILED(64, 64, 2), 0 },
+		{ GEMM_SMALL_M_F32(16, 8), 12 }, { GEMM_SMALL_M_F32(16, 16), 4 },
+		{ GEMM_SMALL_M_F32(16, 32), 8 }, { GEMM_SMALL_M_F32(32, 32), 12 },
+		{ GEMM_SMALL_M_F32(8, 16), 12 }, { GEMM_SMALL_M_F32(8, 32), 8 },
+		{ GEMM_TILED(128, 128, 1), 0 },	 { GEMM_TILED(128, 64, 1), 0 },
+		{ GEMM_TILED(64, 64, 1), 0 },	 { GEMM_TILED(64, 64, 2), 0 },
 		{ GEMM_TILED(64, 64, 4), 0 },
 	};
 	struct gemm_case c = { tile_launch, "gemm_simt", "gemm_f32", RLX_K_F32, RLX_K_F32,
@@ -211,7 +212,7 @@ TEST(gemm_f32_tiles)
 	for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++)
 		for (int k = 0; k < 8; k++) {
 			tile = tiles[i][0];
-			waves = tiles[i][1];
+			warps = tiles[i][1];
 			shares = (int32_t)kc_pick(&seed, 1, k < 4 ? 7 : 1);
 			c.align = k % 2 ? 4 : 0;
 			one_gemm(&c, (size_t)kc_pick(&seed, 1, 200), (size_t)kc_pick(&seed, 1, 200),
@@ -237,7 +238,7 @@ TEST(gemm_f16)
 		RLX_K_F16, RLX_K_F16, RLX_K_F32, RLX_K_F32, 1e-6, false }, 6, false);
 }
 
-/* By groups of waves, as if the chip were smaller: so tiles become large early. */
+/* By warpgroups, as if the chip were smaller: so tiles become large early. */
 static uint32_t processors;
 static bool by_groups;
 
@@ -262,7 +263,7 @@ static void all_groups(const struct gemm_case *t, int shapes)
 	one_gemm(t, 129, 300, 1000, &seed);
 }
 
-TEST(gemm_groups)
+TEST(gemm_wgmma)
 {
 	all_groups(&(struct gemm_case){ group_launch, "gemm_half", "gemm_bf16",
 		RLX_K_BF16, RLX_K_BF16, RLX_K_BF16, RLX_K_F32, 1e-6, false, 8 }, 8);
@@ -289,7 +290,7 @@ static void tf32_launch(const void *args, struct rlx_g_launch *l)
 	const struct rlx_k_gemm *a = args;
 
 	rlx_g_gemm_tf32_launch(args, l);
-	CHECK_EQ(l->can, a->m > RLX_G_GEMV_ROWS && !rlx_g_gemm_few(a, &exact));
+	CHECK_EQ(l->can, a->m > RLX_G_GEMV_ROWS && !rlx_g_gemm_small_m_f32(a, &exact));
 	rlx_g_gemm_tf32_by(a, l);
 }
 
@@ -371,13 +372,13 @@ TEST(tf32_where_allowed)
  * Rows of which each chooses one of @groups matrices; @wrong: one row a number that none
  * has, which is told, and the row left alone.
  */
-static void one_routed(const struct gemm_case *t, size_t m, size_t groups, bool wrong,
+static void one_grouped(const struct gemm_case *t, size_t m, size_t groups, bool wrong,
 		       uint64_t *seed)
 {
 	size_t n = (size_t)kc_pick(seed, 1, 20) * 8 - (size_t)kc_pick(seed, 0, 1);
 	size_t k = (size_t)kc_pick(seed, 1, 12) * 8 - (size_t)kc_pick(seed, 0, 1);
 	size_t size[2] = { rlx_k_type_size(t->ta), rlx_k_type_size(t->tc) };
-	struct rlx_g_routed a = {
+	struct rlx_g_grouped a = {
 		.g = { .m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n, .alpha = 1,
 		       .a_num = t->ta == RLX_K_F16 ? RLX_NUM_F16 : t->ta == RLX_K_BF16 ?
 				RLX_NUM_BF16 : RLX_NUM_F32, .b_step = { k * n } },
@@ -415,42 +416,42 @@ static void one_routed(const struct gemm_case *t, size_t m, size_t groups, bool 
 	}
 }
 
-TEST(gemm_routed)
+TEST(gemm_grouped)
 {
 	static const struct gemm_case cases[] = {
-		{ rlx_g_routed_halves_launch, "gemm_half", "gemm_routed", RLX_K_BF16,
+		{ rlx_g_grouped_halves_launch, "gemm_half", "gemm_grouped", RLX_K_BF16,
 		  RLX_K_BF16, RLX_K_BF16, 0, 1e-6, false },
-		{ rlx_g_routed_halves_launch, "gemm_half", "gemm_routed", RLX_K_F16,
+		{ rlx_g_grouped_halves_launch, "gemm_half", "gemm_grouped", RLX_K_F16,
 		  RLX_K_F16, RLX_K_F16, 0, 1e-6, false },
-		{ rlx_g_routed_f32_launch, "gemm_simt", "gemm_routed", RLX_K_F32,
+		{ rlx_g_grouped_f32_launch, "gemm_simt", "gemm_grouped", RLX_K_F32,
 		  RLX_K_F32, RLX_K_F32, 0, 1e-6, false },
-		{ rlx_g_routed_f64_launch, "gemm_simt", "gemm_routed", RLX_K_F64,
+		{ rlx_g_grouped_f64_launch, "gemm_simt", "gemm_grouped", RLX_K_F64,
 		  RLX_K_F64, RLX_K_F64, 0, 1e-14, false },
 	};
 	uint64_t seed = rlx_test_seed();
 
 	for (int i = 0; i < 4; i++) {
 		for (int k = 0; k < 6; k++)	/* more groups than a block has threads */
-			one_routed(&cases[i], (size_t)kc_pick(&seed, 1, 200),
+			one_grouped(&cases[i], (size_t)kc_pick(&seed, 1, 200),
 				   (size_t)kc_pick(&seed, 1, k ? 9 : 600), k == 5, &seed);
 		if (i % 2 == 0)	/* by large tiles */
-			one_routed(&cases[i], 48 * 128 * 2 - 77, 3, false, &seed);
+			one_grouped(&cases[i], 48 * 128 * 2 - 77, 3, false, &seed);
 	}
 }
 
-static void skinny_launch(const void *args, struct rlx_g_launch *l)
+static void gemv_stream_launch(const void *args, struct rlx_g_launch *l)
 {
 	l->processors = processors;
-	rlx_g_skinny_launch(args, l);
+	rlx_g_gemv_stream_launch(args, l);
 }
 
 /* Few rows, and what it takes of them: pieces of 16 bytes. */
-TEST(skinny)
+TEST(gemv_stream)
 {
 	static const struct gemm_case cases[] = {
-		{ skinny_launch, "skinny", "skinny", RLX_K_BF16, RLX_K_BF16, RLX_K_BF16,
-		  RLX_K_F32, 1e-6, false, 8, true },
-		{ skinny_launch, "skinny", "skinny", RLX_K_F16, RLX_K_F16, RLX_K_F32,
+		{ gemv_stream_launch, "gemv_stream", "gemv_stream", RLX_K_BF16, RLX_K_BF16,
+		  RLX_K_BF16, RLX_K_F32, 1e-6, false, 8, true },
+		{ gemv_stream_launch, "gemv_stream", "gemv_stream", RLX_K_F16, RLX_K_F16, RLX_K_F32,
 		  RLX_K_F32, 1e-6, false, 8, true },
 	};
 	static const int shared[] = { SHARED_90, SHARED_AMD, SHARED_86, SHARED_80 };
@@ -467,10 +468,10 @@ TEST(skinny)
 }
 
 /* Every form asks for what the chip's blocks have, and keeps two stages. */
-TEST(skinny_fits)
+TEST(gemv_stream_fits)
 {
 	static const uint32_t shared[] = { SHARED_AMD, SHARED_86, SHARED_80, SHARED_90 };
-	struct rlx_k_skinny a = { .g = { .m = 1, .k = 4096, .lda = 4096, .a_num = RLX_NUM_BF16,
+	struct rlx_k_gemv_stream a = { .g = { .m = 1, .k = 4096, .lda = 4096, .a_num = RLX_NUM_BF16,
 					 .b_num = RLX_NUM_BF16, .c_num = RLX_NUM_BF16 } };
 
 	for (int form = 0; form < 16 * 64; form++)
@@ -483,7 +484,7 @@ TEST(skinny_fits)
 			a.g.n = (size_t)(form / 16) * 256 + 8;
 			a.g.k = a.g.lda = form & 8 ? 512 : 16384;
 			a.g.ldb = form & 2 ? a.g.k : a.g.n;
-			rlx_g_skinny_launch(&a, &l);
+			rlx_g_gemv_stream_launch(&a, &l);
 			CHECKF(l.can && l.shared <= shared[i] && (l.key[3] & 15) >= 2,
 			       "form %d of %zu columns: %u of %u bytes, %d stages", form, a.g.n,
 			       l.shared, shared[i], l.key[3] & 15);

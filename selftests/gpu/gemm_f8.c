@@ -4,7 +4,7 @@
 #include "rlx/run.h"
 #include "selftests/gpu/against_cpu.h"
 
-#include "kernels/gemm_f8.h"
+#include "kernels/gemv_stream_f8.h"
 
 static double f8_value(uint8_t v, bool e5m2)
 {
@@ -99,7 +99,7 @@ static double rounding(int type)
 	       0.0626 : type == RLX_K_F8E5M2 ? 0.1251 : 0;
 }
 
-/* What the chip's own sums of fp8 lose of their terms: see gemm_group.h. */
+/* What the chip's own sums of fp8 lose of their terms: see gemm_wgmma.h. */
 #define SUM_F8	2e-3
 
 static uint32_t processors;
@@ -107,7 +107,7 @@ static uint32_t processors;
 static void few_launch(const void *args, struct rlx_g_launch *l)
 {
 	l->processors = processors;
-	rlx_g_gemm_f8_launch(args, l);
+	rlx_g_gemv_stream_f8_launch(args, l);
 }
 
 static void one_few(int64_t m, int64_t n, int64_t k, uint64_t *seed)
@@ -118,7 +118,7 @@ static void one_few(int64_t m, int64_t n, int64_t k, uint64_t *seed)
 	struct product p = { .m = m, .n = n, .k = k, .ta = types[type],
 			     .tc = wide ? RLX_K_F32 : types[type], .e5m2 = kc_pick(seed, 0, 1),
 			     .cols = kc_pick(seed, 0, 1), .one_scale = kc_pick(seed, 0, 1) };
-	struct rlx_k_gemm_f8 a = { .e5m2 = p.e5m2, .g = {
+	struct rlx_k_gemv_stream_f8 a = { .e5m2 = p.e5m2, .g = {
 		.m = (size_t)m, .n = (size_t)n, .k = (size_t)k, .lda = (size_t)k,
 		.ldb = (size_t)(p.cols ? k : n), .ldc = (size_t)n, .alpha = 1,
 		.b_form = p.cols ? RLX_B_COLS : RLX_B_ROWS, .a_num = nums[type],
@@ -144,7 +144,8 @@ static void one_few(int64_t m, int64_t n, int64_t k, uint64_t *seed)
 	a.g.a = dev_of(p.a, (size_t)(m * k) * 2);
 	a.g.b = dev_of(p.b, (size_t)(n * k));
 	a.g.c = dev_of(c, bytes);
-	gpu_run_kernel("gemm_f8", "gemm_f8", few_launch, &a, &(struct rlx_g_env){ 0 });
+	gpu_run_kernel("gemv_stream_f8", "gemv_stream_f8", few_launch, &a,
+		       &(struct rlx_g_env){ 0 });
 	dev_read(c, a.g.c, bytes);
 	check_all(&p, c);
 	dev_free(a.g.a);
@@ -166,14 +167,14 @@ TEST(few_rows)
 	gpu_plan_shared(SHARED_90);
 }
 
-/* By groups of waves, both in fp8. */
+/* By warpgroups, both in fp8. */
 static bool by_groups;
 
 static void groups_launch(const void *args, struct rlx_g_launch *l)
 {
 	by_groups = l->arch == 90;
 	l->processors = processors;
-	rlx_g_gemm_f8_groups_launch(args, l);
+	rlx_g_gemm_wgmma_f8_launch(args, l);
 }
 
 static void one_group(int64_t m, int64_t n, int64_t k, uint64_t *seed)
@@ -253,7 +254,7 @@ TEST(widen)
 		memset(dst, 0xa5, sizeof(dst));
 		a.src = (char *)dev_of(src, 1000) + odd;
 		a.dst = dev_of(dst, sizeof(dst));
-		gpu_run_kernel("gemm_f8", "widen_f8", rlx_g_widen_f8_launch, &a,
+		gpu_run_kernel("gemv_stream_f8", "widen_f8", rlx_g_widen_f8_launch, &a,
 			       &(struct rlx_g_env){ 0 });
 		dev_read(dst, a.dst, sizeof(dst));
 		CHECK_EQ(dst[n], 0xa5a5);

@@ -1,23 +1,23 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Compiles the GPU kernels for AMD's chips by the compiler behind Debian's hipcc. It
-# knows gfx940, which gfx942 followed, and of the chips with waves of 32 gfx1030. Then
+# knows gfx940, which gfx942 followed, and of the chips with warps of 32 gfx1030. Then
 # by Debian's HIPRTC, as the backend does it, whose numbers of HIP are compared too.
 . selftests/lib/tap.sh
 
 libs=$(echo /usr/lib/*/amdgcn/bitcode)
 cxx=$(ls /usr/bin/clang++-* 2>/dev/null | sort -V | tail -n 1)
 
-# by_clang OBJECT CHIP WAVE FILE K0 K1 K2 K3
+# by_clang OBJECT CHIP WARP FILE K0 K1 K2 K3
 by_clang()
 {
-	"$cxx" --offload-arch="$2" -DRLX_WAVE="$3" -DRLX_ARCH=0 -DRLX_K0="$5" \
+	"$cxx" --offload-arch="$2" -DRLX_WARP="$3" -DRLX_ARCH=0 -DRLX_K0="$5" \
 		-DRLX_K1="$6" -DRLX_K2="$7" -DRLX_K3="$8" -std=c++17 -O1 -I. -Ilibuser \
 		--rocm-path=/usr --hip-version=5.2.0 --hip-device-lib-path="$libs" \
 		-x hip --cuda-device-only -c "kernels/gpu/$4.cu" -o "$1"
 }
 
-# one_case "by_clang|$BUILD/hip/rocm CHIP WAVE FILE K0 K1 K2 K3" FOLDER
+# one_case "by_clang|$BUILD/hip/rocm CHIP WARP FILE K0 K1 K2 K3" FOLDER
 one_case()
 {
 	dir=$2

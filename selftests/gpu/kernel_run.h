@@ -118,15 +118,15 @@ static inline int gpu_launch(void *fn, const struct rlx_g_launch *l, const void 
 }
 
 /* The maps that @l asks for, of matrices where @args has them. */
-static inline void *gpu_maps(const void *args, const struct rlx_g_launch *l)
+static inline void *gpu_tensor_maps(const void *args, const struct rlx_g_launch *l)
 {
-	_Alignas(64) unsigned char map[RLX_G_MAPS][RLX_G_MAP];
+	_Alignas(64) unsigned char map[RLX_G_TENSOR_MAPS][RLX_G_TENSOR_MAP_BYTES];
 	struct rlx_error err;
 	uint64_t at;
 
 	for (uint32_t i = 0; i < l->n_map; i++) {
 		memcpy(&at, (const char *)args + l->map[i].field, sizeof(at));
-		CHECKF(!gpu_map_make(gpu, &l->map[i], at, map[i], &err), "%s", err.text);
+		CHECKF(!gpu_tensor_map_make(gpu, &l->map[i], at, map[i], &err), "%s", err.text);
 	}
 	return dev_of(map, l->n_map * sizeof(map[0]));
 }
@@ -150,7 +150,7 @@ static inline void gpu_run_kernel(const char *file, const char *name, gpu_launch
 	if (l.scratch)
 		env->scratch = dev_new(l.scratch);
 	if (l.n_map)
-		env->maps = maps = gpu_maps(args, &l);
+		env->maps = maps = gpu_tensor_maps(args, &l);
 	for (env->pass = 0; env->pass < (l.passes ? l.passes : 1); env->pass++)
 		CHECK_CU(gpu_launch(fn, &l, args, env));
 	CHECK_CU(gpu->api->stream_wait(NULL));

@@ -150,14 +150,14 @@ TEST(launches_over_the_limits)
 /* Each block has its own part of the work, and there is no block for all of it. */
 TEST(more_parts_than_blocks)
 {
-	struct rlx_k_cached a = { .batch = (int64_t)1 << 27, .heads = 8, .kv_heads = 8, .rows = 1,
+	struct rlx_k_kv_cache a = { .batch = (int64_t)1 << 27, .heads = 8, .kv_heads = 8, .rows = 1,
 				  .dim = 16, .type = RLX_K_BF16 };
 	struct rlx_g_launch l = { 0 }, larger = { 0 };
 
-	rlx_g_cached_launch(&a, &l);
+	rlx_g_kv_cache_launch(&a, &l);
 	CHECK(l.can && l.grid[0] == 1 << 30);
 	a.batch++;
-	rlx_g_cached_launch(&a, &larger);
+	rlx_g_kv_cache_launch(&a, &larger);
 	CHECK(!larger.can);
 }
 

@@ -87,7 +87,7 @@ static void one_gather(bool bad, uint64_t *seed)
 	a.table = gpu_alloc((size_t)n_table, t, 0, 255, seed);
 	a.idx = indices(a.n_idx, it, a.rows, bad, seed);
 	a.out = gpu_alloc((size_t)n_out, t, 0, 0, seed);
-	GPU_AGAINST_CPU("index", gather, a, (size_t)(a.outer * a.n_idx), 0, f, seed);
+	GPU_AGAINST_CPU("gather_scatter", gather, a, (size_t)(a.outer * a.n_idx), 0, f, seed);
 	CHECK_EQ(told, bad);
 }
 
@@ -126,7 +126,7 @@ static void one_gather_elements(bool bad, uint64_t *seed)
 		a.data = gpu_alloc((size_t)all, t, 0, 255, seed);
 		a.idx = indices(n, it, a.axis_dim, bad, seed);
 		a.out = gpu_alloc((size_t)n, t, 0, 0, seed);
-		GPU_AGAINST_CPU("index", gather_elements, a, (size_t)(n / a.dim[2]), 0, f,
+		GPU_AGAINST_CPU("gather_scatter", gather_elements, a, (size_t)(n / a.dim[2]), 0, f,
 				seed);
 	}
 	CHECK_EQ(told, bad);
@@ -149,7 +149,7 @@ static void one_gather_nd(bool bad, uint64_t *seed)
 	if (bad)
 		((int64_t *)(uintptr_t)a.idx)[1] = 5;
 	a.out = gpu_alloc((size_t)n, RLX_K_U32, 0, 0, seed);
-	GPU_AGAINST_CPU("index", gather_nd, a, (size_t)(a.batch * a.n), 0, f, seed);
+	GPU_AGAINST_CPU("gather_scatter", gather_nd, a, (size_t)(a.batch * a.n), 0, f, seed);
 	CHECK_EQ(told, bad);
 }
 
@@ -191,7 +191,8 @@ static void one_scatter(int64_t along, bool bad, uint64_t *seed)
 	a.upd = gpu_alloc((size_t)n, t, t == RLX_K_U8 ? 0 : -3, 4, seed);
 	a.idx = indices(n, RLX_K_I64, a.axis_dim, bad, seed);
 	a.out = gpu_alloc((size_t)(rows * cols), t, t == RLX_K_U8 ? 0 : -3, 4, seed);
-	GPU_AGAINST_CPU("index", scatter_elements, a, (size_t)(n / a.dim[a.axis]), 0, f, seed);
+	GPU_AGAINST_CPU("gather_scatter", scatter_elements, a, (size_t)(n / a.dim[a.axis]), 0, f,
+			seed);
 	CHECK_EQ(told, bad);
 }
 
@@ -212,7 +213,7 @@ static void one_scatter_nd(bool bad, uint64_t *seed)
 	if (bad)
 		((int64_t *)(uintptr_t)a.idx)[0] = 3;
 	a.out = gpu_alloc((size_t)(12 * a.inner), t, t == RLX_K_U8 ? 0 : -3, 4, seed);
-	GPU_AGAINST_CPU("index", scatter_nd, a,
+	GPU_AGAINST_CPU("gather_scatter", scatter_nd, a,
 			(size_t)((a.inner + RLX_K_SCATTER_BLOCK - 1) / RLX_K_SCATTER_BLOCK),
 			0, f, seed);
 	CHECK_EQ(told, bad);

@@ -29,7 +29,7 @@ static void compile(void *lib, const char *source, const char *name, const int32
 	const char *const *header, *const *text;
 	char word[6][64];
 	const char *opt[] = { "-std=c++17", "-default-device", word[0], word[1], word[2],
-			      word[3], word[4], word[5], "-DRLX_WAVE=32" };
+			      word[3], word[4], word[5], "-DRLX_WARP=32" };
 	int n = (int)gpu_headers(&header, &text), err;
 	void *prog;
 	size_t bytes;

@@ -164,10 +164,10 @@ static const struct { const char *name; int32_t key[4]; } list[] = {
 /* Those of the list that the program above may ask for here. */
 static void build_kernels(const char *dir, bool text)
 {
-	static const char *const file[][2] = { { "gemm_join_f32", "gemm_simt" },
+	static const char *const file[][2] = { { "gemm_horizontal_f32", "gemm_simt" },
 					       { "softmax", "softmax" },
-					       { "copy", "copy" }, { "ew_any", "ew_any" },
-					       { "take", "take" } };
+					       { "copy", "copy" }, { "pointwise_interp", "pointwise_interp" },
+					       { "input_gather", "input_gather" } };
 	struct rlx_dev_info here = { .isa = "" };
 	struct rlx_error err = { 0 };
 	const struct gpu_chip *c;

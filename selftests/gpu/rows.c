@@ -86,7 +86,7 @@ TEST(norm)
 
 	for (int i = 0; i < 8; i++)
 		one_norm(kc_pick(&seed, 1, 5), kc_pick(&seed, 1, 700), &seed);
-	for (int i = 0; i < 4; i++) {	/* by words, a wave or a block each row */
+	for (int i = 0; i < 4; i++) {	/* by words, a warp or a block each row */
 		one_norm(kc_pick(&seed, 1, 20), 8 * kc_pick(&seed, 1, 64), &seed);
 		one_norm(kc_pick(&seed, 1, 5), 8 * kc_pick(&seed, 65, 1024), &seed);
 	}
@@ -114,7 +114,7 @@ static void one_group_norm(int64_t batch, int64_t groups, int64_t per, int64_t i
 		a.gamma = gpu_alloc((size_t)channels, RLX_K_F32, -2, 2, seed);
 	if (kc_pick(seed, 0, 1))
 		a.beta = gpu_alloc((size_t)channels, RLX_K_F32, -2, 2, seed);
-	GPU_AGAINST_CPU("norm_nchw", group_norm, a, (size_t)(batch * groups), 0, f, seed);
+	GPU_AGAINST_CPU("norm_channels", group_norm, a, (size_t)(batch * groups), 0, f, seed);
 }
 
 TEST(group_norm)
@@ -151,7 +151,7 @@ static void one_channel_norm(int64_t outer, int64_t channels, int64_t inner, uin
 		a.mean = gpu_alloc((size_t)channels, RLX_K_F32, -2, 2, seed);
 	if (kc_pick(seed, 0, 1))
 		a.var = gpu_alloc((size_t)channels, RLX_K_F32, 0.1, 2, seed);
-	GPU_AGAINST_CPU("norm_nchw", channel_norm, a, (size_t)(outer * channels), 0, f, seed);
+	GPU_AGAINST_CPU("norm_channels", channel_norm, a, (size_t)(outer * channels), 0, f, seed);
 }
 
 TEST(channel_norm)
@@ -181,7 +181,7 @@ TEST(lrn)
 
 		a.x = gpu_alloc((size_t)n, RLX_K_F32, -3, 3, &seed);
 		a.y = gpu_alloc((size_t)n, RLX_K_F32, 0, 0, &seed);
-		GPU_AGAINST_CPU("norm_nchw", lrn, a, rlx_k_lrn_units(&a),
+		GPU_AGAINST_CPU("norm_channels", lrn, a, rlx_k_lrn_units(&a),
 				RLX_K_LRN_BLOCK * sizeof(float), f, &seed);
 	}
 }

@@ -8,7 +8,7 @@
  *
  * FORM: the sum of 1 a is transposed, 2 b is by columns, 4 bias and gelu, 8 bias and
  * residual; 2 if none is given. TILE, of gemm_tile.h: GEMM_TILE() but its act; of f32
- * GEMM_FEW(), by BY waves, or GEMM_TILED(), of which BY blocks share out k.
+ * GEMM_SMALL_M_F32(), by BY warps, or GEMM_TILED(), of which BY blocks share out k.
  */
 #include "selftests/gpubench/kernel_bench.h"
 
@@ -85,15 +85,15 @@ static int run_own(const void *arg)
 {
 	const struct product *p = arg;
 	const struct rlx_g_launch *l = &p->l;
-	struct rlx_gpu_launch_attr early = { .id = gpu->v->launch_early, .value = { 1 } };
+	struct rlx_gpu_launch_attr pdl = { .id = gpu->v->launch_pdl, .value = { 1 } };
 	struct rlx_gpu_launch ex = {
 		.grid = { l->grid[0], l->grid[1], l->grid[2] },
 		.block = { l->block[0], l->block[1], l->block[2] },
-		.shared = l->shared, .stream = stream, .attr = &early, .n_attr = 1,
+		.shared = l->shared, .stream = stream, .attr = &pdl, .n_attr = 1,
 	};
 	void *params[2] = { (void *)(uintptr_t)&p->a, (void *)(uintptr_t)&p->env };
 
-	if (!early.id || gpu->attr[GPU_ATTR_MAJOR] < GPU_EARLY_MAJOR)
+	if (!pdl.id || gpu->attr[GPU_ATTR_MAJOR] < GPU_PDL_MAJOR)
 		return gpu_launch(p->fn, l, &p->a, &p->env);
 	return gpu->api->launch_ex(&ex, p->fn, params, NULL);
 }
@@ -155,7 +155,7 @@ enum { TRANS_A = 1, B_COLS = 2, GELU = 4, RESIDUAL = 8 };
 
 /*
  * @tile: of gemm_tile.h, where another than the chosen one is to be tried, of f32 by so
- * many waves or shares of k; 0: none
+ * many warps or shares of k; 0: none
  */
 static void choose(struct product *p, const int32_t tile[2])
 {
@@ -168,8 +168,8 @@ static void choose(struct product *p, const int32_t tile[2])
 	exact = exact || (!halves && !p->l.can);	/* few rows */
 	if (exact && !tile[0])
 		rlx_g_gemm_f32_launch(&p->a, &p->l);
-	else if (exact && GEMM_FEW_ROWS(tile[0]) >= 8)
-		rlx_g_gemm_few_by(&p->a, tile[0], (uint32_t)tile[1], &p->l);
+	else if (exact && GEMM_SMALL_M_F32_ROWS(tile[0]) >= 8)
+		rlx_g_gemm_small_m_f32_by(&p->a, tile[0], (uint32_t)tile[1], &p->l);
 	else if (exact)
 		rlx_g_gemm_tiled_by(&p->a, tile[0], tile[1] ? tile[1] : 1, &p->l);
 	else if (halves && !tile[0])
@@ -182,7 +182,7 @@ static void choose(struct product *p, const int32_t tile[2])
 	p->env.zeros = dev_new(zeros);
 	CHECK_CU(gpu->api->fill8((uint64_t)(uintptr_t)p->env.zeros, 0, zeros, NULL));
 	if (p->l.n_map)
-		p->env.maps = gpu_maps(&p->a, &p->l);
+		p->env.maps = gpu_tensor_maps(&p->a, &p->l);
 	CHECK_CU(gpu->api->stream_wait(NULL));
 }
 

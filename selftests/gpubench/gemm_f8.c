@@ -11,14 +11,14 @@
 #include "selftests/gpubench/kernel_bench.h"
 
 #include "base/half.h"
-#include "kernels/gemm_f8.h"
-#include "kernels/skinny.h"
+#include "kernels/gemv_stream_f8.h"
+#include "kernels/gemv_stream.h"
 
 enum { MOST_BYTES = 512 << 20, SETS = 16 };
 
 struct side {
-	struct rlx_k_skinny	a;		/* or of fp8, whose g comes first as well */
-	struct rlx_k_gemm_f8	f8;
+	struct rlx_k_gemv_stream	a;		/* or of fp8, whose g comes first as well */
+	struct rlx_k_gemv_stream_f8	f8;
 	const void		*b[SETS];
 	struct rlx_g_launch	l;
 	void			*fn;
@@ -106,12 +106,12 @@ static void one(size_t m, size_t n, size_t k, bool cols, int argc, char **argv)
 	g.c = dev_new(m * n * 2);
 	p.f8.f8.g = p.half.a.g = g;
 	p.f8.l = p.half.l = gpu_launch_for(gpu, 0);
-	rlx_g_gemm_f8_launch(&p.f8.f8, &p.f8.l);
+	rlx_g_gemv_stream_f8_launch(&p.f8.f8, &p.f8.l);
 	shape_by_hand(&p.f8, argc, argv);
-	p.f8.fn = gpu_function(gpu_source("gemm_f8"), "gemm_f8", &p.f8.l);
-	rlx_g_skinny_launch(&p.half.a, &p.half.l);
+	p.f8.fn = gpu_function(gpu_source("gemv_stream_f8"), "gemv_stream_f8", &p.f8.l);
+	rlx_g_gemv_stream_launch(&p.half.a, &p.half.l);
 	if (p.half.l.can && argc < 8)
-		p.half.fn = gpu_function(gpu_source("skinny"), "skinny", &p.half.l);
+		p.half.fn = gpu_function(gpu_source("gemv_stream"), "gemv_stream", &p.half.l);
 	p.f8.sets = p.half.sets = (int)(MOST_BYTES / (2 * n * k)) + 1;
 	p.f8.sets = p.f8.sets > SETS ? SETS : p.f8.sets;
 	p.half.sets = p.f8.sets;
@@ -142,7 +142,7 @@ static void one(size_t m, size_t n, size_t k, bool cols, int argc, char **argv)
 	free(w);
 }
 
-/* ---- both in fp8, by groups of waves ---- */
+/* ---- both in fp8, by warpgroups ---- */
 
 struct large {
 	struct rlx_k_gemm	a[2];		/* fp8, bf16 */
@@ -227,11 +227,11 @@ static void large(size_t m, size_t n, size_t k, enum rlx_k_num out, bool positiv
 		if (i)
 			rlx_g_gemm_bf16_launch(&p.a[i], &p.l[i]);
 		else
-			rlx_g_gemm_f8_groups_launch(&p.a[i], &p.l[i]);
+			rlx_g_gemm_wgmma_f8_launch(&p.a[i], &p.l[i]);
 		CHECK(p.l[i].can);
 		p.fn[i] = gpu_function(gpu_source("gemm_half"), "gemm_bf16", &p.l[i]);
 		if (p.l[i].n_map)
-			p.env[i].maps = gpu_maps(&p.a[i], &p.l[i]);
+			p.env[i].maps = gpu_tensor_maps(&p.a[i], &p.l[i]);
 	}
 	CHECK_CU(run_large(&p));
 	CHECK_CU(gpu->api->stream_wait(NULL));

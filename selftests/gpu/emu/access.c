@@ -11,8 +11,8 @@
 /* Who touched a byte of shared memory last, and after which barrier. */
 struct emu_mark {
 	uint32_t	w_epoch, r_epoch;
-	uint16_t	w_thread, r_thread, w_wave, r_wave;
-	uint8_t		r_many;		/* 1: others of the wave, 2: other waves */
+	uint16_t	w_thread, r_thread, w_warp, r_warp;
+	uint8_t		r_many;		/* 1: others of the warp, 2: other warps */
 };
 
 int emu_access_init(struct emu_block *b)
@@ -28,48 +28,48 @@ int emu_access_init(struct emu_block *b)
 void emu_access_reset(struct emu_block *b)
 {
 	b->epoch += 2;
-	b->wave = emu_config.wave;
+	b->warp = emu_config.warp;
 }
 
 /* Did another thread touch it with nothing between that orders the two? */
 static bool unordered(const struct emu_block *b, uint32_t epoch, uint16_t thread,
-		      uint16_t wave_epoch)
+		      uint16_t warp_epoch)
 {
 	if (epoch != b->epoch || thread == b->thread)
 		return false;
-	return thread / b->wave != b->thread / b->wave ||
-	       wave_epoch == b->wave_epoch;
+	return thread / b->warp != b->thread / b->warp ||
+	       warp_epoch == b->warp_epoch;
 }
 
 static const char *race(struct emu_block *b, struct emu_mark *m, bool write)
 {
-	if (unordered(b, m->w_epoch, m->w_thread, m->w_wave))
+	if (unordered(b, m->w_epoch, m->w_thread, m->w_warp))
 		return write ? "writes shared memory that another thread wrote" :
 			       "reads shared memory that another thread writes";
 	if (write) {
-		if (unordered(b, m->r_epoch, m->r_thread, m->r_wave) ||
+		if (unordered(b, m->r_epoch, m->r_thread, m->r_warp) ||
 		    (m->r_epoch == b->epoch &&
-		     (m->r_many > 1 || (m->r_many && m->r_wave == b->wave_epoch))))
+		     (m->r_many > 1 || (m->r_many && m->r_warp == b->warp_epoch))))
 			return "writes shared memory that another thread reads";
 		m->w_epoch = b->epoch;
 		m->w_thread = b->thread;
-		m->w_wave = b->wave_epoch;
+		m->w_warp = b->warp_epoch;
 		return NULL;
 	}
-	if (m->r_epoch != b->epoch || m->r_wave != b->wave_epoch) {
+	if (m->r_epoch != b->epoch || m->r_warp != b->warp_epoch) {
 		if (m->r_epoch != b->epoch || m->r_many < 2)
 			m->r_many = m->r_epoch == b->epoch &&
-				    m->r_thread / b->wave != b->thread / b->wave ?
+				    m->r_thread / b->warp != b->thread / b->warp ?
 					    2 : 0;
 	} else if (m->r_thread != b->thread) {
-		int far = m->r_thread / b->wave != b->thread / b->wave;
+		int far = m->r_thread / b->warp != b->thread / b->warp;
 
 		if (m->r_many < 1 + far)
 			m->r_many = (uint8_t)(1 + far);
 	}
 	m->r_epoch = b->epoch;
 	m->r_thread = b->thread;
-	m->r_wave = b->wave_epoch;
+	m->r_warp = b->warp_epoch;
 	return NULL;
 }
 

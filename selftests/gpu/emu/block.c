@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs a grid: fibers for the threads of a block, waves, barriers, a pool for blocks.
+// Runs a grid: fibers for the threads of a block, warps, barriers, a pool for blocks.
 #include "emu.h"
 
 #include <stdatomic.h>
@@ -10,7 +10,7 @@
 
 #include "emu_device.h"
 
-enum lane_state { LANE_READY, LANE_WAVE, LANE_PHASE, LANE_BARRIER, LANE_DONE };
+enum lane_state { LANE_READY, LANE_WARP, LANE_PHASE, LANE_BARRIER, LANE_DONE };
 
 struct async_copy {
 	void		*dst;
@@ -21,7 +21,7 @@ struct async_copy {
 
 /* A product of the lane's group, under way. */
 struct product {
-	struct emu_group_op	op;
+	struct emu_wgmma_op	op;
 	unsigned int		group;
 };
 
@@ -46,7 +46,7 @@ struct lane {
 	enum lane_state	state;
 	unsigned int	tid[3];
 	int		line;		/* of the barrier it waits at */
-	struct emu_wave_op op;
+	struct emu_warp_op op;
 	unsigned int	shared_at;	/* next static shared variable */
 	unsigned int	group;		/* of asynchronous copies */
 	struct async_copy *copy;
@@ -66,7 +66,7 @@ struct worker {
 	char			*stacks;
 	void			*sp;		/* of the scheduler */
 	struct lane		*self;
-	uint16_t		wave_epoch[EMU_MAX_THREADS / 32];
+	uint16_t		warp_epoch[EMU_MAX_THREADS / 32];
 	unsigned int		bid[3], threads;
 	unsigned int		shared_static;
 	const struct emu_launch	*l;
@@ -158,11 +158,11 @@ static void lane_resume(struct worker *w, unsigned int i)
 	w->self = &w->lane[i];
 	w->resumed++;
 	w->b.thread = (uint16_t)i;
-	w->b.wave_epoch = w->wave_epoch[i / (unsigned int)w->b.wave];
+	w->b.warp_epoch = w->warp_epoch[i / (unsigned int)w->b.warp];
 	emu_switch(&w->sp, w->self->sp);
 }
 
-static void wave_fail(struct worker *w, unsigned int i, const char *what)
+static void warp_fail(struct worker *w, unsigned int i, const char *what)
 {
 	if (!w->failed)
 		emu_complain("%s: block (%u,%u,%u) thread %u: %s",
@@ -171,29 +171,29 @@ static void wave_fail(struct worker *w, unsigned int i, const char *what)
 	w->failed = EMU_LAUNCH_FAILED;
 }
 
-/* All lanes of the wave stand at an operation: is it the same, then do it. */
-static void wave_operate(struct worker *w, unsigned int first, unsigned int n)
+/* All lanes of the warp stand at an operation: is it the same, then do it. */
+static void warp_operate(struct worker *w, unsigned int first, unsigned int n)
 {
-	struct emu_wave_op *op[64];
+	struct emu_warp_op *op[64];
 
 	for (unsigned int i = 0; i < n; i++) {
 		struct lane *l = &w->lane[first + i];
 
-		if (l->state != LANE_WAVE || l->op.kind != w->lane[first].op.kind ||
+		if (l->state != LANE_WARP || l->op.kind != w->lane[first].op.kind ||
 		    l->op.line != w->lane[first].op.line) {
-			wave_fail(w, first + i, "a wave diverges at an operation of all its lanes");
+			warp_fail(w, first + i, "a warp diverges at an operation of all its lanes");
 			return;
 		}
 		op[i] = &l->op;
 	}
-	if (n < (unsigned int)w->b.wave) {
-		wave_fail(w, first, "an operation of a wave that is not full");
+	if (n < (unsigned int)w->b.warp) {
+		warp_fail(w, first, "an operation of a warp that is not full");
 		return;
 	}
 	if (op[0]->kind == EMU_OP_SYNC)
-		w->wave_epoch[first / (unsigned int)w->b.wave]++;
-	else if (!emu_wave_do(op, (int)n))
-		wave_fail(w, first, "an operation of a wave with a wrong lane");
+		w->warp_epoch[first / (unsigned int)w->b.warp]++;
+	else if (!emu_warp_do(op, (int)n))
+		warp_fail(w, first, "an operation of a warp with a wrong lane");
 	for (unsigned int i = 0; i < n; i++)
 		w->lane[first + i].state = LANE_READY;
 }
@@ -215,8 +215,8 @@ static bool can_go_on(const struct worker *w, const struct lane *l)
 	return phase_over(l);
 }
 
-/* Run a wave until all of it waits at a barrier or is done. */
-static void wave_run(struct worker *w, unsigned int first, unsigned int n)
+/* Run a warp until all of it waits at a barrier or is done. */
+static void warp_run(struct worker *w, unsigned int first, unsigned int n)
 {
 	while (!w->failed) {
 		unsigned int at = 0, waiting = 0;
@@ -226,13 +226,13 @@ static void wave_run(struct worker *w, unsigned int first, unsigned int n)
 
 			if (l->state == LANE_READY || (l->state == LANE_PHASE && can_go_on(w, l)))
 				lane_resume(w, i);
-			at += l->state == LANE_WAVE;
+			at += l->state == LANE_WARP;
 			waiting += l->state == LANE_PHASE;
 		}
-		/* others may have to go on before all of the wave can meet */
+		/* others may have to go on before all of the warp can meet */
 		if (w->failed || !at || waiting)
 			return;
-		wave_operate(w, first, n);
+		warp_operate(w, first, n);
 	}
 }
 
@@ -246,7 +246,7 @@ static void block_barrier(struct worker *w)
 		if (l->state != LANE_BARRIER)
 			continue;
 		if (line && l->line != line) {
-			wave_fail(w, i, "threads of a block wait at different barriers");
+			warp_fail(w, i, "threads of a block wait at different barriers");
 			return;
 		}
 		line = l->line;
@@ -255,18 +255,18 @@ static void block_barrier(struct worker *w)
 	w->b.epoch++;
 }
 
-/* Does a lane stand at a barrier in shared memory, or a wave before all have come? */
+/* Does a lane stand at a barrier in shared memory, or a warp before all have come? */
 static bool some_wait(const struct worker *w)
 {
 	for (unsigned int i = 0; i < w->threads; i++)
-		if (w->lane[i].state == LANE_PHASE || w->lane[i].state == LANE_WAVE)
+		if (w->lane[i].state == LANE_PHASE || w->lane[i].state == LANE_WARP)
 			return true;
 	return false;
 }
 
 static int block_run(struct worker *w)
 {
-	unsigned int wave = (unsigned int)w->b.wave;
+	unsigned int warp = (unsigned int)w->b.warp;
 	bool some = true;
 
 	w->failed = 0;
@@ -279,23 +279,23 @@ static int block_run(struct worker *w)
 		uint64_t resumed = w->resumed;
 		unsigned int done = 0;
 
-		for (unsigned int i = 0; i < w->threads && !w->failed; i += wave)
-			wave_run(w, i, w->threads - i < wave ? w->threads - i : wave);
+		for (unsigned int i = 0; i < w->threads && !w->failed; i += warp)
+			warp_run(w, i, w->threads - i < warp ? w->threads - i : warp);
 		if (!w->failed && some_wait(w)) {
 			if (w->resumed == resumed)
-				wave_fail(w, 0, "threads wait for a phase that does not end");
+				warp_fail(w, 0, "threads wait for a phase that does not end");
 			continue;
 		}
 		for (unsigned int i = 0; i < w->threads; i++)
 			done += w->lane[i].state == LANE_DONE;
 		some = done < w->threads;
 		if (some && done && !w->failed)
-			wave_fail(w, 0, "some threads of a block ended, others wait at a barrier");
+			warp_fail(w, 0, "some threads of a block ended, others wait at a barrier");
 		if (some && !w->failed)
 			block_barrier(w);
 	}
 	if (w->n_tile && !w->failed)
-		wave_fail(w, 0, "the block ends before a tile has come");
+		warp_fail(w, 0, "the block ends before a tile has come");
 	return w->failed;
 }
 
@@ -316,7 +316,7 @@ static struct worker *worker_new(void)
 		return NULL;
 	w->b.stacks = w->stacks;
 	w->b.stacks_end = w->stacks + bytes;
-	w->b.wave = emu_config.wave;
+	w->b.warp = emu_config.warp;
 	w->b.fail = lane_fail;
 	return w;
 }
@@ -357,7 +357,7 @@ EMU_API void emu_barrier(int line)
 	lane_yield(LANE_BARRIER);
 }
 
-EMU_API void emu_wave(struct emu_wave_op *op)
+EMU_API void emu_warp(struct emu_warp_op *op)
 {
 	struct lane *l = worker->self;
 
@@ -365,7 +365,7 @@ EMU_API void emu_wave(struct emu_wave_op *op)
 	    l - worker->lane - worker->b.thread / 32 * 32 < 8 * op->lane)
 		emu_access(op->a, 16, false);
 	l->op = *op;
-	lane_yield(LANE_WAVE);
+	lane_yield(LANE_WARP);
 	l = worker->self;
 	op->value = l->op.value;
 }
@@ -531,7 +531,7 @@ EMU_API void emu_bar_wait(uint64_t *bar, int phase)
 		lane_yield(LANE_PHASE);
 }
 
-EMU_API void emu_tile_load(void *to, const void *map, uint64_t *bar, const int *at)
+EMU_API void emu_tma_load(void *to, const void *map, uint64_t *bar, const int *at)
 {
 	struct worker *w = worker;
 	uint64_t first = (uint64_t)((unsigned char *)to - w->b.shared);
@@ -574,12 +574,12 @@ static void now_loose(struct lane *l, const float *d)
 	}
 }
 
-EMU_API void emu_group_settle(const void *d)
+EMU_API void emu_wgmma_settle(const void *d)
 {
 	no_longer_loose(worker->self, d);
 }
 
-EMU_API void emu_group_mma(const struct emu_group_op *op)
+EMU_API void emu_wgmma(const struct emu_wgmma_op *op)
 {
 	struct lane *l = worker->self;
 	struct product *p;
@@ -594,12 +594,12 @@ EMU_API void emu_group_mma(const struct emu_group_op *op)
 	}
 }
 
-EMU_API void emu_group_commit(void)
+EMU_API void emu_wgmma_commit(void)
 {
 	worker->self->products++;
 }
 
-EMU_API void emu_group_wait(int left)
+EMU_API void emu_wgmma_wait(int left)
 {
 	struct lane *l = worker->self;
 	unsigned int kept = 0;
@@ -611,7 +611,7 @@ EMU_API void emu_group_wait(int left)
 			l->product[kept++] = *p;
 			continue;
 		}
-		emu_group_part(&p->op, (int)(l - worker->lane) % 128);
+		emu_wgmma_part(&p->op, (int)(l - worker->lane) % 128);
 		now_loose(l, p->op.d);
 	}
 	l->n_product = kept;

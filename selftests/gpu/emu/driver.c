@@ -160,7 +160,7 @@ EMU_API int cuInit(unsigned int flags)
 	pthread_mutex_lock(&lock);
 	if (!initialized) {
 		emu_config.fast = number("RLX_EMU_FAST", 0);
-		emu_config.wave = (int)number("RLX_EMU_WAVE", 32) == 64 ? 64 : 32;
+		emu_config.warp = (int)number("RLX_EMU_WARP", 32) == 64 ? 64 : 32;
 		emu_config.devices = (int)number("RLX_EMU_DEVICES", 1);
 		if (emu_config.devices > EMU_DEVICES)
 			emu_config.devices = EMU_DEVICES;
@@ -284,7 +284,7 @@ EMU_API int cuDeviceGetAttribute(int *out, int what, int dev)
 	if (err)
 		return err;
 	if (what == 10) {
-		*out = emu_config.wave;
+		*out = emu_config.warp;
 		return 0;
 	}
 	if (dev < 0 || dev >= emu_config.devices)

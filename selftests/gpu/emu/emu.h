@@ -3,7 +3,7 @@
  * The emulator of a GPU behind CUDA's driver API: what its files share.
  *
  * Threads of a block are fibers of one host thread, switched at barriers and at
- * operations of a wave; blocks run on a pool of host threads (block.c). Kernels
+ * operations of a warp; blocks run on a pool of host threads (block.c). Kernels
  * are host code made by g++ with the calls of a race detector, which land in
  * access.c: each access of a kernel is checked against the device's allocations,
  * registered host memory and shared memory, and for races in shared memory.
@@ -61,7 +61,7 @@ enum { EMU_DEVICES = 8 };
 struct emu_config {
 	bool		fast;		/* no access checks */
 	bool		peers;		/* devices reach each other's shared memory */
-	int		wave;		/* 32 or 64 */
+	int		warp;		/* 32 or 64 */
 	int		devices, arch[EMU_DEVICES];	/* 90: sm_90 */
 	uint64_t	memory;		/* bytes of a device */
 	unsigned int	seed;		/* of the order of blocks and graph nodes */
@@ -119,8 +119,8 @@ struct emu_block {
 	unsigned char	*shared;	/* the block's shared memory */
 	uint32_t	shared_bytes;
 	uint32_t	epoch;		/* barriers so far */
-	uint16_t	thread, wave_epoch;	/* of the running fiber */
-	int		wave;
+	uint16_t	thread, warp_epoch;	/* of the running fiber */
+	int		warp;
 	const char	*stacks, *stacks_end;
 	const struct emu_kernel *kernel;
 	struct emu_mark	*marks;
@@ -131,14 +131,14 @@ void emu_access(const void *p, unsigned int n, bool write);
 void emu_access_reset(struct emu_block *b);
 int emu_access_init(struct emu_block *b);
 
-/* wave.c */
+/* warp.c */
 float emu_from_half(uint16_t h, bool brain);
 
 /* tile.c */
-struct emu_group_op;
+struct emu_wgmma_op;
 unsigned int emu_tile_bytes(const void *map);
 void emu_tile_copy(void *to, const void *map, const int *at);
-void emu_group_part(const struct emu_group_op *op, int t);
+void emu_wgmma_part(const struct emu_wgmma_op *op, int t);
 
 /* stream.c */
 enum emu_task_kind {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What emulated kernels call, and what answers for a whole wave. */
+/* What emulated kernels call, and what answers for a whole warp. */
 #ifndef RLX_EMU_DEVICE_H
 #define RLX_EMU_DEVICE_H
 
@@ -8,7 +8,7 @@
 
 #include "kernels/gpu/emu_calls.h"
 
-/* wave.c: false if a lane asks for what is not there. */
-bool emu_wave_do(struct emu_wave_op **op, int n);
+/* warp.c: false if a lane asks for what is not there. */
+bool emu_warp_do(struct emu_warp_op **op, int n);
 
 #endif

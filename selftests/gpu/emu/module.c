@@ -265,7 +265,7 @@ EMU_API int cuLaunchKernel(LAUNCH_PARAMS)
 struct launch_attr {
 	int	id, pad, value[16];
 };
-enum { LAUNCH_EARLY = 6 };
+enum { LAUNCH_PDL = 6 };
 
 struct launch_config {
 	unsigned int		grid[3], block[3], shared;
@@ -284,7 +284,7 @@ EMU_API int cuLaunchKernelEx(const struct launch_config *c, struct emu_kernel *k
 	if (err)
 		return err;
 	for (unsigned int i = 0; i < c->n_attr; i++)
-		if (c->attr[i].id != LAUNCH_EARLY)
+		if (c->attr[i].id != LAUNCH_PDL)
 			return EMU_INVALID_VALUE;
 	return launch(k, c->grid[0], c->grid[1], c->grid[2], c->block[0], c->block[1],
 		      c->block[2], c->shared, c->stream, params, extra);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Tiles: maps of matrices, the copy engine that reads by them, and products of a group
+ * Tiles: maps of matrices, TMA that reads by them, and products of a group
  * of 128 threads. Copies are done when somebody waits for them and products when their
  * group is waited for: the latest that hardware may be.
  */
@@ -108,7 +108,7 @@ void emu_tile_copy(void *to, const void *map, const int *at)
 }
 
 /* Element (@row, @k) of a tile, whose depth runs @down the rows or along them. */
-static uint16_t half_at(const struct emu_group_op *op, const unsigned char *tile, int row, int k,
+static uint16_t half_at(const struct emu_wgmma_op *op, const unsigned char *tile, int row, int k,
 			bool down)
 {
 	int across = op->row / 2;	/* halves of a block's row */
@@ -133,7 +133,7 @@ static float from_f8(uint8_t v, bool e5m2)
 }
 
 /* What is in the place of a half of a, or of b: two numbers or one and 0. */
-static void numbers(const struct emu_group_op *op, uint16_t u, bool is_b, float to[2])
+static void numbers(const struct emu_wgmma_op *op, uint16_t u, bool is_b, float to[2])
 {
 	bool e5m2 = op->f8 & (is_b ? 4 : 2);
 
@@ -142,7 +142,7 @@ static void numbers(const struct emu_group_op *op, uint16_t u, bool is_b, float 
 }
 
 /* The part of the product that thread @t of the group holds. */
-void emu_group_part(const struct emu_group_op *op, int t)
+void emu_wgmma_part(const struct emu_wgmma_op *op, int t)
 {
 	float a[2][32], b[32];
 

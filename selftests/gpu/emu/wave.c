@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Operations of a whole wave: shuffle, ballot, matrix products with real layouts.
+// Operations of a whole warp: shuffle, ballot, matrix products with real layouts.
 #include "emu.h"
 
 #include <math.h>
@@ -39,8 +39,8 @@ struct words {
 	uint32_t	a[16][8], b[16][8];
 };
 
-/* A product of CUDA's: 16 x 8, wave of 32. */
-static void collect_cuda(struct words *m, struct emu_wave_op **op)
+/* A product of CUDA's: 16 x 8, warp of 32. */
+static void collect_cuda(struct words *m, struct emu_warp_op **op)
 {
 	for (int l = 0; l < 32; l++)
 		for (int i = 0; i < 4; i++) {
@@ -52,8 +52,8 @@ static void collect_cuda(struct words *m, struct emu_wave_op **op)
 		}
 }
 
-/* Of AMD's: 16 x 16, wave of 64. */
-static void collect_amd(struct words *m, struct emu_wave_op **op)
+/* Of AMD's: 16 x 16, warp of 64. */
+static void collect_amd(struct words *m, struct emu_warp_op **op)
 {
 	for (int l = 0; l < 64; l++)
 		for (int i = 0; i < 2; i++) {
@@ -86,7 +86,7 @@ static float sum_floats(const uint32_t *a, const uint32_t *b, int type)
 }
 
 /* Four elements of the result a lane; integers wrap around. */
-static void mma(struct emu_wave_op **op, int n)
+static void mma(struct emu_warp_op **op, int n)
 {
 	struct words m;
 
@@ -109,7 +109,7 @@ static void mma(struct emu_wave_op **op, int n)
 }
 
 /* @lane matrices; lane 8 m + r holds the address of row r of matrix m. */
-static bool ldmatrix(struct emu_wave_op **op)
+static bool ldmatrix(struct emu_warp_op **op)
 {
 	int n = op[0]->lane;
 	bool trans = op[0]->type;
@@ -132,7 +132,7 @@ static bool ldmatrix(struct emu_wave_op **op)
 	return true;
 }
 
-bool emu_wave_do(struct emu_wave_op **op, int n)
+bool emu_warp_do(struct emu_warp_op **op, int n)
 {
 	uint64_t bits = 0, old[64];
 

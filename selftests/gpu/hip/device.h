@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Stands before each kernel that NVRTC compiles in HIP's dialect: what dialect_hip.h
- * expects of AMD's compiler, in CUDA's words, for waves of 32.
+ * expects of AMD's compiler, in CUDA's words, for warps of 32.
  */
 #define __HIPCC_RTC__	1
 

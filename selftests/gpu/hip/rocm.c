@@ -4,7 +4,7 @@
  * selftests/gpu/hip_build.sh compiles it where both are there.
  *
  *	rocm                      every number and name of backends/rocm/rocm.c
- *	rocm CHIP WAVE FILE K0 .. K3   a kernel, compiled as the backend would by HIPRTC
+ *	rocm CHIP WARP FILE K0 .. K3   a kernel, compiled as the backend would by HIPRTC
  */
 #define __HIP_PLATFORM_AMD__	1
 #include <hip/hip_runtime_api.h>
@@ -43,7 +43,7 @@ static int compare(void)
 	SAME(rlx_gpu_rocm.attr[GPU_ATTR_MAJOR], hipDeviceAttributeComputeCapabilityMajor);
 	SAME(rlx_gpu_rocm.attr[GPU_ATTR_MINOR], hipDeviceAttributeComputeCapabilityMinor);
 	SAME(rlx_gpu_rocm.attr[GPU_ATTR_UNITS], hipDeviceAttributeMultiprocessorCount);
-	SAME(rlx_gpu_rocm.attr[GPU_ATTR_WAVE], hipDeviceAttributeWarpSize);
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_WARP], hipDeviceAttributeWarpSize);
 	SAME(rlx_gpu_rocm.attr[GPU_ATTR_SHARED], hipDeviceAttributeMaxSharedMemoryPerBlock);
 	SAME(rlx_gpu_rocm.attr[GPU_ATTR_MAPPED], hipDeviceAttributeCanMapHostMemory);
 	/* backends/gpu says these by their number */
@@ -73,7 +73,7 @@ static int compare(void)
 
 static int compile(char **arg)
 {
-	static const char *const form[] = { "--gpu-architecture=%s", "-DRLX_WAVE=%s", NULL,
+	static const char *const form[] = { "--gpu-architecture=%s", "-DRLX_WARP=%s", NULL,
 		"-DRLX_K0=%s", "-DRLX_K1=%s", "-DRLX_K2=%s", "-DRLX_K3=%s" };
 	const char *opt[9] = { rlx_gpu_rocm.option, "-std=c++17" }, *why;
 	const char *const *names, *const *texts;

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+/* What decoders are made of: products of few rows or by experts, attention over a cache. */
+#include <string.h>
+
+#include "backends/common/product.h"
+#include "backends/gpu/gpu.h"
+#include "kernels/kv_cache.h"
+#include "kernels/gemv_stream.h"
+
+static const struct gpu_row gemv_stream = { "gemv_stream", "gemv_stream",
+					    rlx_g_gemv_stream_launch };
+static const struct gpu_row cached = { "kv_cache", "kv_cache", rlx_g_kv_cache_launch };
+
+/* Rows of input @k begin at 16 bytes, as far as its place goes. */
+static bool begins_at_16(const struct rlx_lower *lo, uint32_t k)
+{
+	return lo->plan->val[lo->st->in[k]].place.offset % 16 == 0;
+}
+
+/* Smaller matrices stay in the cache between runs, and have a kernel that is as good. */
+enum { LEAST_WEIGHTS = 1 << 20 };
+
+bool gpu_gemm_is_gemv_stream(const struct rlx_lower *lo, const struct rlx_k_gemm *g)
+{
+	struct rlx_k_gemv_stream a = { .g = *g };
+	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), 0);
+
+	if (g->n * g->k < LEAST_WEIGHTS || !begins_at_16(lo, 0) || !begins_at_16(lo, 1))
+		return false;
+	rlx_g_gemv_stream_launch(&a, &l);
+	return l.can;
+}
+
+enum rlx_status gpu_call_gemv_stream(struct rlx_lower *lo)
+{
+	memset(lo->staged + sizeof(struct rlx_k_gemm), 0,
+	       sizeof(struct rlx_k_gemv_stream) - sizeof(struct rlx_k_gemm));
+	lo->n_staged = sizeof(struct rlx_k_gemv_stream);
+	return gpu_call_kernel(lo, &gemv_stream, 0);
+}
+
+enum rlx_status gpu_lower_fused_norm_matmul(struct rlx_lower *lo)
+{
+	static const enum rlx_k_gate gates[] = {
+		[RLX_SWIGLU_NONE] = RLX_GATE_NONE, [RLX_SWIGLU_LAST] = RLX_GATE_LAST,
+		[RLX_SWIGLU_FIRST] = RLX_GATE_FIRST,
+	};
+	const struct rlx_op_fused_norm_matmul *f = lo->args;
+	const struct rlx_type *x = lower_in(lo, 0), *w = lower_in(lo, 1);
+	const struct rlx_type *gamma = lower_in(lo, 2), *y = lower_out(lo, 0);
+	struct rlx_k_gemv_stream *a = lower_args(lo, sizeof(*a));
+	struct rlx_k_gemm *g = &a->g;
+
+	if (!f->trans_w || !lower_real(x->dtype) || x->dtype != w->dtype ||
+	    (gamma && (gamma->dtype != x->dtype ||
+		       rlx_type_count(gamma) != w->dim[1] || !begins_at_16(lo, 2))) ||
+	    !begins_at_16(lo, 0) || !begins_at_16(lo, 1))
+		return lower_no(lo, "the GPU kernel does not take this form");
+	g->m = (size_t)shape_span(y, 0, y->rank - 1);
+	g->n = g->ldc = (size_t)y->dim[y->rank - 1];
+	g->k = g->lda = g->ldb = (size_t)w->dim[1];
+	g->b_form = RLX_B_COLS;
+	g->alpha = 1;
+	g->a_num = g->b_num = rlx_product_num(x->dtype);
+	g->c_num = rlx_product_num(y->dtype);
+	g->b_fixed = gpu_is_fixed(lo, 1);
+	a->norm = true;
+	a->eps = f->eps;
+	a->gate = gates[f->gate];
+	lower_ref_in(lo, &g->a, 0, 0);
+	lower_ref_in(lo, &g->b, 1, 0);
+	lower_ref_in(lo, &a->gamma, 2, 0);
+	lower_ref_out(lo, &g->c, 0, 0);
+	return gpu_call_kernel(lo, &gemv_stream, 0);
+}
+
+enum rlx_status gpu_lower_grouped_matmul(struct rlx_lower *lo)
+{
+	static const struct gpu_row rows[3] = {
+		{ "gemm_grouped", "gemm_simt", rlx_g_grouped_f32_launch },
+		{ "gemm_grouped", "gemm_half", rlx_g_grouped_halves_launch },
+		{ "gemm_grouped", "gemm_simt", rlx_g_grouped_f64_launch },
+	};
+	const struct rlx_type *x = lower_in(lo, 0), *w = lower_in(lo, 1), *y = lower_out(lo, 0);
+	bool wide = y->dtype == RLX_F64, halves = x->dtype != RLX_F32 || w->dtype != RLX_F32;
+	struct rlx_g_grouped *a = lower_args(lo, sizeof(*a));
+	struct rlx_k_gemm *g = &a->g;
+
+	if (!rlx_type_count(y))
+		return lo->status;
+	if (wide ? x->dtype != w->dtype : !lower_real(x->dtype) || !lower_real(w->dtype))
+		return lower_no(lo, "no kernel for these dtypes");
+	g->m = (size_t)x->dim[0];
+	g->k = g->lda = (size_t)x->dim[1];
+	g->n = g->ldb = g->ldc = (size_t)w->dim[2];
+	g->b_step[0] = g->k * g->n;
+	g->alpha = 1;
+	g->a_num = rlx_product_num(x->dtype);
+	g->b_num = rlx_product_num(w->dtype);
+	g->c_num = rlx_product_num(y->dtype);
+	a->groups = (uint64_t)w->dim[0];
+	a->idx_type = (uint8_t)lower_in(lo, 2)->dtype;
+	lower_ref_in(lo, &g->a, 0, 0);
+	lower_ref_in(lo, &g->b, 1, 0);
+	lower_ref_in(lo, &a->idx, 2, 0);
+	lower_ref_out(lo, &g->c, 0, 0);
+	lower_ref_status(lo, &a->bad);
+	return gpu_call_kernel(lo, &rows[wide ? 2 : halves], 0);
+}
+
+enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)
+{
+	const struct rlx_op_cached_attention *c = lo->args;
+	const struct rlx_type *cache = lower_in(lo, 0), *x = lower_in(lo, 1);
+	const struct rlx_type *cos = lower_in(lo, 3), *sin = lower_in(lo, 4);
+	bool alone = lo->plan->val[lo->st->in[0]].place.kind == RLX_PLACE_INPUT;
+	enum rlx_status st;
+	struct rlx_k_kv_cache *a;
+
+	if (x->dim[1] != 1 || x->dtype != cache->dtype || !begins_at_16(lo, 0) ||
+	    !begins_at_16(lo, 1) ||
+	    (cos && cos->dtype != sin->dtype))
+		return lower_no(lo, "the GPU kernel does not take this form");
+	if (!gpu_in_place(lo)) {
+		alone = false;
+		st = rlx_lower_copy(lo);
+		if (st)
+			return st;
+	}
+	a = lower_args(lo, sizeof(*a));
+	a->batch = cache->dim[1];
+	a->rows = cache->dim[2];
+	a->kv_heads = cache->dim[3];
+	a->dim = cache->dim[4];
+	a->heads = c->heads;
+	a->scale = c->scale != 0 ? c->scale : 1 / __builtin_sqrtf((float)a->dim);
+	a->settled = alone && (!cos || (gpu_is_fixed(lo, 3) && gpu_is_fixed(lo, 4)));
+	a->pairs = c->style == RLX_ROPE_GPTJ;
+	a->type = (uint8_t)x->dtype;
+	a->pos_type = (uint8_t)lower_in(lo, 2)->dtype;
+	lower_ref_out(lo, &a->cache, 0, 0);
+	lower_ref_in(lo, &a->x, 1, 0);
+	lower_ref_in(lo, &a->pos, 2, 0);
+	lower_ref_out(lo, &a->out, 1, 0);
+	lower_ref_status(lo, &a->bad);
+	if (cos) {
+		a->positions = cos->dim[0];
+		a->table_type = (uint8_t)cos->dtype;
+		lower_ref_in(lo, &a->cos, 3, 0);
+		lower_ref_in(lo, &a->sin, 4, 0);
+	}
+	return gpu_call_kernel(lo, &cached, 0);
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT
+/* Launches that do the work of the step ahead too, whose own launch is taken back. */
+#include <string.h>
+
+#include "backends/gpu/gpu.h"
+#include "kernels/norm.h"
+
+static struct gpu_code *code_of(const struct rlx_lower *lo)
+{
+	return (struct gpu_code *)lo->code;
+}
+
+const struct gpu_call *gpu_call_before(const struct rlx_lower *lo, uint32_t i, unsigned int op)
+{
+	const struct gpu_code *c = code_of(lo);
+	uint32_t at = (uint32_t)(lo->st - lo->plan->step);
+	const struct rlx_plan_step *st;
+	const struct gpu_call *call;
+
+	if (c->n_call <= i || at <= i)
+		return NULL;
+	st = lo->st - 1 - i;
+	call = &c->call[c->n_call - 1 - i];
+	return st->def && st->def->index == op && call->kind == GPU_KERNEL_CALL &&
+	       call->n_step == 1 && !call->joined && call->launch.passes < 2 &&
+	       call->step == at - 1 - i ? call : NULL;
+}
+
+bool gpu_dies_at(const struct rlx_lower *lo, uint32_t v, const struct rlx_plan_step *st)
+{
+	const struct rlx_plan_val *val = &lo->plan->val[v];
+
+	return val->root == v && val->place.kind == RLX_PLACE_WORK &&
+	       val->last == (uint32_t)(st - lo->plan->step);
+}
+
+bool gpu_overlaps(const struct rlx_lower *lo, uint32_t v, uint32_t u)
+{
+	const struct rlx_place *a = &lo->plan->val[v].place, *b = &lo->plan->val[u].place;
+
+	return a->kind == b->kind && a->index == b->index &&
+	       a->offset < b->offset + rlx_plan_bytes(lo->plan, u) &&
+	       b->offset < a->offset + rlx_plan_bytes(lo->plan, v);
+}
+
+bool gpu_lies_at_16(const struct rlx_lower *lo, uint32_t v, enum rlx_place_kind kind)
+{
+	const struct rlx_place *p = &lo->plan->val[v].place;
+
+	return v && p->kind == kind && p->offset % 16 == 0;
+}
+
+bool gpu_is_last_of(const struct rlx_lower *lo, uint32_t v, uint32_t root,
+		    const struct rlx_plan_step *st)
+{
+	const struct rlx_plan_val *val = lo->plan->val;
+
+	return val[v].root == root && gpu_dies_at(lo, root, st) &&
+	       val[v].place.offset == val[root].place.offset &&
+	       rlx_plan_bytes(lo->plan, v) == rlx_plan_bytes(lo->plan, root);
+}
+
+bool gpu_reads_again(const struct rlx_lower *lo, uint32_t v)
+{
+	uint32_t i;
+
+	for (i = 1; i < lo->st->n_in; i++)
+		if (lo->st->in[i] && gpu_overlaps(lo, lo->st->in[i], v))
+			return true;
+	return false;
+}
+
+const void *gpu_args_of(const struct rlx_lower *lo, const struct gpu_call *call)
+{
+	return code_of(lo)->image + call->args;
+}
+
+void gpu_take_last(struct rlx_lower *lo, void *to)
+{
+	struct gpu_code *c = code_of(lo);
+	const struct gpu_call *last = &c->call[--c->n_call];
+	uint32_t n = c->n_reloc, i;
+
+	memcpy(to, c->image + last->args, last->n_args);
+	for (i = 0; i < n; i++)
+		if (c->reloc[i].at >= last->args && c->reloc[i].at < last->args + last->n_args)
+			lower_ref_add(lo, (char *)to + (c->reloc[i].at - last->args),
+				      c->reloc[i]);
+}
+
+/* ---- a norm, and a cast of what comes out ---- */
+
+static const struct gpu_row norm_row = { "norm", "norm", rlx_g_norm_launch };
+
+static const struct gpu_call *prologue_norm(const struct rlx_lower *lo)
+{
+	static const unsigned int ops[] = { RLX_OP_layer_norm, RLX_OP_rms_norm,
+					    RLX_OP_fused_residual_norm };
+	const struct gpu_call *call = NULL;
+	unsigned int i;
+
+	for (i = 0; i < 3 && !call; i++)
+		call = gpu_call_before(lo, 0, ops[i]);
+	return call;
+}
+
+bool gpu_norm_may_cast(struct rlx_lower *lo)
+{
+	const struct rlx_plan_step *st = lo->st - 1;
+	uint32_t to = lo->st->out[0], i;
+
+	if (gpu_lower_of(lo)->dry || !prologue_norm(lo) || lo->st->in[0] != st->out[0] ||
+	    !gpu_dies_at(lo, st->out[0], lo->st) || !lower_real(lower_out(lo, 0)->dtype))
+		return false;
+	/* what the norm writes beside that is still to be read, and lies elsewhere */
+	for (i = 0; i < st->n_in; i++)
+		if (st->in[i] && gpu_overlaps(lo, to, st->in[i]))
+			return false;
+	return true;
+}
+
+enum rlx_status gpu_cast_norm(struct rlx_lower *lo)
+{
+	struct rlx_k_norm *a = lower_args(lo, sizeof(*a));
+	struct gpu_code *c = code_of(lo);
+	uint32_t i, n = 0;
+	enum rlx_status st;
+
+	gpu_take_last(lo, a);
+	for (i = 0; i < lo->n_ref; i++)
+		if (lo->ref[i].at != offsetof(struct rlx_k_norm, y))
+			lo->ref[n++] = lo->ref[i];
+	lo->n_ref = n;
+	lower_ref_out(lo, &a->y, 0, 0);
+	a->y_type = (uint8_t)lower_out(lo, 0)->dtype;
+	lower_extent(lo, a->rows, NULL);
+	if (gpu_read_out(lo, 1, &st))
+		return st;
+	st = gpu_call_kernel(lo, &norm_row, (uint64_t)a->rows);
+	if (st)
+		return st;
+	c->call[c->n_call - 1].step--;
+	c->call[c->n_call - 1].n_step++;
+	return RLX_OK;
+}

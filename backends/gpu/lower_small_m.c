@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Products of few rows (kernels/gpu/gemm_small_m.h): several of one operand in a launch, and
+ * what makes that operand, which each block does again, in the same one.
+ */
+#include <string.h>
+
+#include "backends/gpu/gpu.h"
+#include "kernels/gpu/gemm_horizontal.h"
+#include "kernels/gpu/gemm_tile.h"
+
+static struct gpu_code *code_of(const struct rlx_lower *lo)
+{
+	return (struct gpu_code *)lo->code;
+}
+
+/*
+ * Every block reads what the steps from @st to @end do, some of them once more: no product
+ * writes to it.
+ */
+static bool writes_to(const struct rlx_lower *lo, const struct rlx_plan_step *st,
+		      const struct rlx_plan_step *end)
+{
+	uint32_t i;
+
+	for (; st < end; st++)
+		for (i = 0; i < st->n_in; i++)
+			if (st->in[i] && gpu_overlaps(lo, lo->st->out[0], st->in[i]))
+				return true;
+	return false;
+}
+
+/* Is the bias what a step from @st on makes? */
+static bool adds_result(const struct rlx_lower *lo, const struct rlx_plan_step *st)
+{
+	uint32_t bias = lo->st->n_in > 2 ? lo->st->in[2] : 0, i;
+
+	for (; bias && st < lo->st; st++)
+		for (i = 0; i < st->n_out; i++)
+			if (gpu_overlaps(lo, bias, st->out[i]))
+				return true;
+	return false;
+}
+
+/* By gemm_small_m_f32.h, of f32. */
+static bool is_exact(const struct rlx_g_launch *l)
+{
+	return GEMM_SMALL_M_F32_ROWS(l->key[3]);
+}
+
+/* Is b read by 16 bytes, as what is done ahead of the product wants it? */
+static bool reads_wide(const struct rlx_lower *lo, const struct rlx_k_gemm *g)
+{
+	size_t by = g->b_num == RLX_NUM_F32 ? 4 : 8;
+
+	return lo->plan->val[lo->st->in[1]].place.offset % 16 == 0 && g->ldb % by == 0 &&
+	       (g->b_form == RLX_B_COLS || g->n % by == 0);
+}
+
+/*
+ * Steps that follow each other and multiply one a by weights, without a residual,
+ * share a launch: no result of theirs lies where another of them reads.
+ */
+static bool may_join(const struct rlx_lower *lo, const struct gpu_call *last,
+		     const struct rlx_k_gemm *g, const struct rlx_g_launch *l)
+{
+	const struct rlx_plan_step *first = &lo->plan->step[last->step];
+	const struct rlx_k_gemm *h = &((struct rlx_g_horizontal *)(void *)
+				       (code_of(lo)->image + last->args))->g;
+	const struct rlx_place *a = &lo->plan->val[lo->st->in[0]].place;
+	const struct rlx_place *b = &lo->plan->val[lo->st[-1].in[0]].place;
+	bool norm = last->launch.key[2] & RLX_G_JOIN_NORM;
+
+	if (writes_to(lo, first, lo->st) || adds_result(lo, first))
+		return false;
+	return last->joined < RLX_G_JOIN && a->kind == b->kind && a->index == b->index &&
+	       a->offset == b->offset && g->m == h->m && g->k == h->k && g->lda == h->lda &&
+	       g->b_fixed && h->b_fixed && !g->residual && !h->residual &&
+	       rlx_k_gemm_batches(g) == 1 && rlx_k_gemm_batches(h) == 1 && g->act == h->act &&
+	       !memcmp(&g->alpha, &h->alpha, offsetof(struct rlx_k_gemm, act) -
+		       offsetof(struct rlx_k_gemm, alpha)) &&
+	       l->block[0] == last->launch.block[0] && l->key[0] == last->launch.key[0] &&
+	       l->key[1] == last->launch.key[1] && is_exact(l) == is_exact(&last->launch) &&
+	       (is_exact(l) ? l->key[3] == last->launch.key[3] :
+			      l->key[3] <= last->launch.key[3]) &&
+	       g->b_form == h->b_form && (!norm || reads_wide(lo, g));
+}
+
+static uint8_t type_of_a(const struct rlx_k_gemm *g)
+{
+	return g->a_num == RLX_NUM_F16 ? RLX_K_F16 : g->a_num == RLX_NUM_F32 ? RLX_K_F32 :
+	       RLX_K_BF16;
+}
+
+/*
+ * May the product's blocks do again what the step ahead did, whose result they multiply
+ * by weights? They may where they are on the chip at one time.
+ */
+static bool may_do_again(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
+			 const struct rlx_g_launch *l)
+{
+	const struct rlx_plan_val *val = lo->plan->val;
+
+	return g->m <= (is_exact(l) ? 16 : 64) &&
+	       l->grid[0] <= 2 * (uint32_t)gpu_of(lo)->attr[GPU_ATTR_UNITS] &&
+	       g->a_num == g->b_num && (g->a_num != RLX_NUM_F32 || is_exact(l)) &&
+	       g->lda == g->k && g->b_fixed && rlx_k_gemm_batches(g) == 1 && g->k % 8 == 0 &&
+	       reads_wide(lo, g) &&
+	       val[lo->st[-1].out[0]].place.kind == RLX_PLACE_WORK &&
+	       !writes_to(lo, lo->st - 1, lo->st);
+}
+
+/* The last step normalised the rows that this one multiplies; @out_key: in RLX_K2. */
+static bool may_norm(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
+		     const struct rlx_g_launch *l, int32_t *out_key)
+{
+	const struct gpu_call *plain = gpu_call_before(lo, 0, RLX_OP_layer_norm);
+	const struct gpu_call *sum = gpu_call_before(lo, 0, RLX_OP_fused_residual_norm);
+	const struct rlx_plan_step *st = lo->st - 1;
+	uint32_t gamma = sum ? 3 : 1, i;
+	const struct rlx_k_norm *n;
+	uint8_t type = type_of_a(g);
+
+	if ((!plain && !sum) || !may_do_again(lo, g, l) || st->n_in < gamma + 2 ||
+	    !gpu_lies_at_16(lo, st->in[0], RLX_PLACE_WORK))
+		return false;
+	for (i = sum ? 1 : gamma; i < gamma + 2; i++)
+		if (sum && i == 2 ? st->in[i] : !gpu_lies_at_16(lo, st->in[i], RLX_PLACE_CONST))
+			return false;
+	n = gpu_args_of(lo, plain ? plain : sum);
+	*out_key = RLX_G_JOIN_NORM | (sum ? RLX_G_JOIN_ADD : 0);
+	if (is_exact(l) && GEMM_SMALL_M_F32_STEP(l->key[3]) != 32)
+		return false;
+	return st->out[0] == lo->st->in[0] && !n->rms && !n->sum && !n->mean && !n->inv &&
+	       n->x_type == type && n->y_type == type && n->param_type == RLX_K_F32 &&
+	       (!sum || (n->residual_type == type && n->residual_stride % 8 == 0)) &&
+	       n->rows == (int64_t)g->m && n->n == (int64_t)g->k &&
+	       (uint64_t)g->k == l->block[0] && g->k % 64 == 0;
+}
+
+/* What the norm normalises, and nobody else reads, are rows of a table. */
+static bool may_pick(const struct rlx_lower *lo)
+{
+	const struct gpu_call *call = gpu_call_before(lo, 1, RLX_OP_gather);
+	const struct rlx_plan_step *norm = lo->st - 1, *st = lo->st - 2;
+	const struct rlx_k_gather *p;
+	const struct rlx_k_norm *n;
+
+	if (!call || st->out[0] != norm->in[0] || !gpu_dies_at(lo, st->out[0], norm) ||
+	    !gpu_lies_at_16(lo, st->in[0], RLX_PLACE_CONST) || writes_to(lo, st, norm))
+		return false;
+	p = gpu_args_of(lo, call);
+	n = gpu_args_of(lo, call + 1);
+	return p->outer == 1 && p->n_idx == n->rows && p->inner == 2 * n->n;
+}
+
+/*
+ * What a block takes to make the attention of its rows, which are of @batch ones, in ns on
+ * an H200: a multiprocessor reads 64 bytes in a clock, and one head after the other takes
+ * its time.
+ */
+static int64_t attention_ns(const struct rlx_k_attention *a, int64_t batch,
+			    const struct rlx_g_launch *l)
+{
+	int64_t q_len = a->q_len < 16 ? a->q_len : 16;
+	int64_t elements = q_len * a->heads * a->head_dim +
+			   a->kv_len * a->kv_heads * (a->head_dim + a->v_dim);
+
+	return batch * elements * 2 / 110 +
+	       rlx_g_ceil(batch * a->heads, l->block[0] / 32) * (300 + 8 * a->kv_len);
+}
+
+/* Most rows of the batch that 16 rows of the product are of. */
+static int64_t batch_rows(const struct rlx_k_attention *a)
+{
+	int64_t n = 16 % a->q_len && a->q_len % 16 ? 14 / a->q_len + 2 :
+		    rlx_g_ceil(16, a->q_len);
+
+	return n < a->batch ? n : a->batch;
+}
+
+/* Do q, k and v of the last step lie as they can be read by 16 bytes? */
+static bool lie_wide(const struct rlx_lower *lo, const struct rlx_k_attention *a)
+{
+	int64_t odd = a->head_dim | a->v_dim;
+	int i;
+
+	for (i = 0; i < 3; i++)
+		odd |= a->q_stride[i] | a->k_stride[i] | a->v_stride[i] |
+		       (int64_t)lo->plan->val[lo->st[-1].in[i]].place.offset / 2;
+	return odd % 8 == 0;
+}
+
+/* A launch of its own takes about 3 us; what it gains must be worth it. */
+enum { MOST_ATTENTION_NS = 2000 };
+
+/* The product's launch @l with the attention @a, whose own launch is @by. */
+static struct rlx_g_launch with_heads(const struct rlx_g_launch *l,
+				      const struct rlx_k_attention *a,
+				      const struct rlx_g_launch *by)
+{
+	uint32_t warps = l->block[0] / 32, jobs = (uint32_t)(batch_rows(a) * a->heads);
+	uint32_t rooms = (warps < jobs ? warps : jobs) * (by->shared / RLX_G_ATTENTION_WARPS);
+	int32_t form = by->key[2];
+	struct rlx_g_launch with = *l;
+
+	with.shared = (l->shared > rooms ? l->shared : rooms) +
+		      16 * RLX_G_JOIN_LD((uint32_t)(a->heads * a->v_dim)) * 2;
+	with.key[2] |= RLX_G_JOIN_HEADS(form & 1023, by->key[3] / 16, form >= 1024);
+	return with;
+}
+
+/*
+ * The last step attended, and this one alone multiplies what came out, as it lies, and
+ * does no more with it, as it is written nowhere: then @l becomes a launch of both.
+ */
+static bool may_attend(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
+		       struct rlx_g_launch *l)
+{
+	const struct gpu_call *call = gpu_call_before(lo, 0, RLX_OP_attention);
+	uint8_t type = type_of_a(g);
+	const struct rlx_k_attention *a;
+	struct rlx_g_launch with;
+
+	/* heads want registers, and wider blocks as well */
+	if (!call || call->launch.key[0] != RLX_G_ATTENTION_SHORT_KV || l->key[3] > 32 ||
+	    !may_do_again(lo, g, l) ||
+	    !gpu_is_last_of(lo, lo->st->in[0], lo->st[-1].out[0], lo->st) ||
+	    gpu_reads_again(lo, lo->st[-1].out[0]))
+		return false;
+	a = gpu_args_of(lo, call);
+	if (!lie_wide(lo, a))
+		return false;
+	with = with_heads(l, a, &call->launch);
+	if (a->q_type != type || a->kv_type != type || a->out_type != type || a->lse ||
+	    a->batch * a->q_len != (int64_t)g->m || a->heads * a->v_dim != (int64_t)g->k ||
+	    a->out_stride[2] != (int64_t)g->k || a->out_stride[1] != a->v_dim ||
+	    (a->batch > 1 && a->out_stride[0] != a->q_len * (int64_t)g->k) ||
+	    attention_ns(a, batch_rows(a), l) > MOST_ATTENTION_NS ||
+	    with.shared > (uint32_t)gpu_of(lo)->attr[GPU_ATTR_SHARED])
+		return false;
+	*l = with;
+	return true;
+}
+
+/* How many calls ahead of the product become parts of its launch @l. */
+static uint32_t put_prologue(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
+			  struct rlx_g_launch *l)
+{
+	int32_t key;
+
+	if (!may_norm(lo, g, l, &key))
+		return may_attend(lo, g, l);
+	if (!is_exact(l) && may_pick(lo))
+		key |= RLX_G_JOIN_PICK;
+	l->key[2] |= key;
+	l->shared += RLX_G_JOIN_STATS(l->block[0]);
+	return key & RLX_G_JOIN_PICK ? 2 : 1;
+}
+
+/*
+ * Their arguments, of @n calls, into @join, as the key @k2 has them. What they read comes
+ * over the bus once, and not for each block.
+ */
+static void take_prologue(struct rlx_lower *lo, struct rlx_g_horizontal *join, int32_t k2,
+			  uint32_t n)
+{
+	const struct rlx_plan_val *val = lo->plan->val;
+	const struct rlx_plan_step *st;
+	uint32_t i;
+
+	for (st = lo->st - n; st < lo->st; st++)
+		for (i = 0; i < st->n_in; i++)
+			if (val[st->in[i]].place.kind == RLX_PLACE_INPUT)
+				code_of(lo)->io[val[st->in[i]].place.index].readers++;
+	if (k2 & RLX_G_JOIN_ATTENTION)
+		gpu_take_last(lo, &join->attention);
+	if (k2 & RLX_G_JOIN_NORM)
+		gpu_take_last(lo, &join->norm);
+	if (k2 & RLX_G_JOIN_PICK)
+		gpu_take_last(lo, &join->pick);
+}
+
+/* References to the fields of a product that a member has too, for member @to. */
+static void refer_member(struct rlx_lower *lo, struct rlx_g_member *to)
+{
+	struct { size_t at; void *field; } both[] = {
+		{ offsetof(struct rlx_k_gemm, b), &to->b },
+		{ offsetof(struct rlx_k_gemm, c), &to->c },
+		{ offsetof(struct rlx_k_gemm, bias), &to->bias },
+	};
+	uint32_t n = lo->n_ref, i, k;
+
+	for (i = 0; i < n; i++)
+		for (k = 0; k < 3; k++)
+			if (lo->ref[i].at == both[k].at)
+				lower_ref_add(lo, both[k].field, lo->ref[i]);
+}
+
+/* Of @cols columns each, whatever a launch of its own would have. */
+static uint32_t blocks_of(const struct rlx_k_gemm *g, int32_t cols)
+{
+	return (uint32_t)(rlx_g_ceil((int64_t)g->n, cols) * rlx_g_ceil((int64_t)g->m, 16));
+}
+
+/* One more product in the last call. */
+static enum rlx_status join_last(struct rlx_lower *lo, const struct rlx_g_member *member,
+				 uint32_t blocks)
+{
+	struct gpu_code *c = code_of(lo);
+	struct gpu_call *last = &c->call[c->n_call - 1];
+	uint32_t n = lo->n_ref, i = last->joined;
+	struct rlx_g_horizontal *join;
+	enum rlx_status st;
+
+	/* the member alone is staged, with what refers to it */
+	refer_member(lo, (void *)lo->staged);
+	memmove(lo->ref, lo->ref + n, (lo->n_ref - n) * sizeof(*lo->ref));
+	lo->n_ref -= n;
+	memcpy(lo->staged, member, sizeof(*member));
+	lo->n_staged = sizeof(*member);
+	st = gpu_put_args(lo, last->args + offsetof(struct rlx_g_horizontal, of[i]), &last->bad);
+	if (st)
+		return st;
+	join = (void *)(c->image + last->args);
+	join->end[i] = join->end[i - 1] + blocks;
+	last->launch.grid[0] = join->end[i];
+	last->n_step++;
+	last->joined++;
+	return RLX_OK;
+}
+
+enum rlx_status gpu_call_small_m(struct rlx_lower *lo, const struct rlx_k_gemm *g,
+			      const struct rlx_g_launch *launch)
+{
+	struct rlx_g_horizontal *join = (void *)lo->staged;
+	struct rlx_g_member member = { g->b, g->bias, g->c, g->n, g->ldb, g->ldc };
+	struct gpu_code *c = code_of(lo);
+	struct gpu_call *last = c->n_call ? &c->call[c->n_call - 1] : NULL;
+	struct rlx_g_launch l = *launch;
+	enum rlx_status st;
+	uint32_t ahead;
+	struct gpu_module *m;
+
+	if (last && last->joined &&
+	    last->step + last->n_step == (uint32_t)(lo->st - lo->plan->step) &&
+	    may_join(lo, last, g, &l))
+		return join_last(lo, &member, is_exact(&l) ? l.grid[0] :
+				 blocks_of(g, last->launch.key[3]));
+	ahead = put_prologue(lo, g, &l);
+	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){
+			      is_exact(&l) ? "gemm_horizontal_f32" : "gemm_horizontal",
+			      gpu_source(is_exact(&l) ? "gemm_simt" : "gemm_half"), l.key,
+			      l.shared }, &m, lo->err);
+	if (st)
+		return lo->status = st;
+	memset(&join->g + 1, 0, sizeof(*join) - sizeof(join->g));
+	join->of[0] = member;
+	join->end[0] = l.grid[0];
+	refer_member(lo, &join->of[0]);
+	take_prologue(lo, join, l.key[2], ahead);
+	lo->n_staged = sizeof(*join);
+	st = lo->status ? lo->status : gpu_call(lo, m, &l);
+	if (st)
+		return st;
+	last = &c->call[c->n_call - 1];
+	last->joined = 1;
+	last->step -= ahead;
+	last->n_step += ahead;
+	return RLX_OK;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* Products of rows of halves by weights in fp8. GPU only. */
+#ifndef RLX_K_GEMV_STREAM_F8_H
+#define RLX_K_GEMV_STREAM_F8_H
+
+#include "kernels/gemm.h"
+
+/**
+ * struct rlx_k_gemv_stream_f8 - a product of few rows
+ * @g:		a of halves, whose rows begin at 16 bytes, and so do the lines of b that
+ *		lie side by side; b_num is not read; one batch
+ * @e5m2:	b is f8e5m2, else f8e4m3
+ */
+struct rlx_k_gemv_stream_f8 {
+	struct rlx_k_gemm	g;
+	bool			e5m2;
+};
+
+/**
+ * struct rlx_k_turn - @batch matrices of bytes [@rows, @cols], which is a multiple of 16, as
+ * [@cols, @rows], a multiple too
+ */
+struct rlx_k_turn {
+	const void	*src;
+	void		*dst;
+	int64_t		batch, rows, cols;
+};
+
+/* More rows are left to products of halves, of which b becomes one first. */
+#define RLX_K_GEMV_STREAM_F8_ROWS	64
+
+/* Bits of the kernel's last key, above the stages. */
+enum {
+	RLX_GEMM_F8_BOTH = 16,		/* more than 8 rows */
+	RLX_GEMM_F8_FIXED = 32,		/* b_fixed */
+	RLX_GEMM_F8_BY_ROWS = 64,	/* b's rows, of n, lie side by side */
+	RLX_GEMM_F8_E5M2 = 128,
+	RLX_GEMM_F8_WIDEN = 256,	/* the file's other kernels */
+	RLX_GEMM_F8_NARROW = 512,	/* the other way, from f32 */
+	RLX_GEMM_F8_TURN = 1024,	/* from rows to columns */
+};
+
+#endif

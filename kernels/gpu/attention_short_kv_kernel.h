@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* Attention to few keys, a warp for each head and 16 queries. */
+#ifndef RLX_G_ATTENTION_SHORT_KV_KERNEL_H
+#define RLX_G_ATTENTION_SHORT_KV_KERNEL_H
+
+#include "kernels/gpu/attention_short_kv.h"
+
+/*
+ * RLX_K1: type of q, k, v; RLX_K2: width of a head, plus 1024 if there is a bias, a cap or
+ * keys that not all queries see; RLX_K3: type of the result, plus 16 times the keys.
+ */
+typedef attention_short_kv<rlx_t<RLX_K1>::mem, RLX_K2 & 1023, RLX_K3 / 16, (RLX_K2 >= 1024), true>
+	short_kv;
+
+enum { WARPS = 64 / RLX_WARP };
+
+RLX_G_KERNEL(attention, struct rlx_k_attention, 64)
+{
+	SHARED_DYNAMIC(shared);
+	uint32_t tiles = (uint32_t)((a.q_len + MMA_M - 1) / MMA_M), heads = (uint32_t)a.heads;
+	uint32_t n = (uint32_t)live_rows(env, a.batch) * heads * tiles;
+	rlx_t<RLX_K1>::mem *room = (rlx_t<RLX_K1>::mem *)shared + warp_id() * short_kv::ROOM;
+	void *out = RLX_G_PTR(void, a.out);
+
+	for (uint32_t i = blockIdx.x * WARPS + (uint32_t)warp_id(); i < n;
+	     i += gridDim.x * WARPS) {
+		short_kv::job w = short_kv::job_at(a, env, i / tiles / heads, i / tiles % heads,
+					 i % tiles * MMA_M);
+		int64_t to = w.b * a.out_stride[0] + w.h * a.out_stride[1];
+
+		short_kv::attend(a, env, w, room, [&](int q, int d, int n, float y, float z) {
+			int64_t at = to + q * a.out_stride[2] + d;
+
+			store_float(out, at, RLX_K3 % 16, y);
+			if (n > 1)
+				store_float(out, at + 1, RLX_K3 % 16, z);
+		});
+		warp_sync();
+	}
+}
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Convolutions whose groups have few output channels, depthwise ones above all: there
+ * is nothing to multiply by tiles, each output is summed up by itself.
+ */
+#ifndef RLX_G_CONV_DEPTHWISE_H
+#define RLX_G_CONV_DEPTHWISE_H
+
+#include "kernels/gpu/conv.h"
+
+#if KIND == 3
+
+/*
+ * A thread sums RLX_K3 >> 4 pixels of a row; RLX_K2: taps of the innermost dimension,
+ * which lie side by side, RLX_K3 & 15 its stride; RLX_K2 of 0: any taps.
+ */
+enum { TAPS = RLX_K2, STRIDE = RLX_K3 & 15, PER = RLX_K3 >> 4 };
+
+static DEV inline real inside(const mem *row, int at, int n)
+{
+	return elem::get(load_if(row + at, (unsigned int)at < (unsigned int)n));
+}
+
+/* One row of inputs against one row of taps; @at: where tap 0 of pixel 0 is. */
+static DEV inline void add_row(real *sum, const mem *row, const mem *w, int n, int at,
+			       const struct conv_dim &d)
+{
+	if constexpr (TAPS) {
+		real v[(PER - 1) * STRIDE + (TAPS ? TAPS : 1)];
+
+#pragma unroll
+		for (int i = 0; i < (PER - 1) * STRIDE + TAPS; i++)
+			v[i] = inside(row, at + i, n);
+#pragma unroll
+		for (int t = 0; t < TAPS; t++)
+#pragma unroll
+			for (int p = 0; p < PER; p++)
+				sum[p] += elem::get(w[t]) * v[p * STRIDE + t];
+		return;
+	}
+	for (int t = 0; t < d.taps; t++)
+#pragma unroll
+		for (int p = 0; p < PER; p++)
+			sum[p] += elem::get(w[t * d.dtap]) *
+				  inside(row, at + p * d.s + t * d.d, n);
+}
+
+static DEV inline void sum_run(real *sum, const struct rlx_k_conv_nd &a, const struct conv &c,
+			       const mem *x, const mem *w, const int64_t *q)
+{
+	int channels = (int)(a.ic / a.groups), in[3], at[3];
+	int64_t kernel = (int64_t)(a.k[0] * a.k[1] * a.k[2]);
+
+	for (int i = 0; i < 3; i++) {
+		in[i] = (int)a.in[i];
+		at[i] = (int)q[i] * c.dim[i].s * (i == 2 ? PER : 1) + c.dim[i].at;
+	}
+	for (int ch = 0; ch < channels; ch++) {
+		const mem *wc = w + ch * kernel * (TRANSPOSED ? c.rows : 1);
+
+		for (int j = 0; j < c.dim[0].taps; j++) {
+			int z = at[0] + j * c.dim[0].d, tz = c.dim[0].tap + j * c.dim[0].dtap;
+
+			if ((unsigned int)z >= (unsigned int)in[0])
+				continue;
+			for (int k = 0; k < c.dim[1].taps; k++) {
+				int y = at[1] + k * c.dim[1].d;
+				int ty = c.dim[1].tap + k * c.dim[1].dtap;
+
+				if ((unsigned int)y >= (unsigned int)in[1])
+					continue;
+				add_row(sum, x + (((int64_t)ch * in[0] + z) * in[1] + y) * in[2],
+					wc + ((int64_t)tz * (int)a.k[1] + ty) * (int)a.k[2] +
+						c.dim[2].tap,
+					in[2], at[2], c.dim[2]);
+			}
+		}
+	}
+}
+
+static DEV inline void one_run(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
+			       const struct conv &c, int64_t i)
+{
+	int64_t rest, q[3], channel, image, group, row, in = (int64_t)(a.ic / a.groups);
+	int64_t pixel = 0, at[PER];
+	real sum[PER] = {};
+
+	rest = divide(i, (c.dim[2].n + PER - 1) / PER, &q[2]);
+	rest = divide(rest, c.dim[1].n, &q[1]);
+	rest = divide(rest, c.dim[0].n, &q[0]);
+	image = divide(rest, (int64_t)a.oc, &channel);
+	group = divide(channel, c.rows, &row);
+	sum_run(sum, a, c, c.x + image * (int64_t)a.x_n +
+			group * in * (int64_t)(a.in[0] * a.in[1] * a.in[2]),
+		c.w + group * in * c.rows * (int64_t)(a.k[0] * a.k[1] * a.k[2]) +
+			row * conv_row_step(a, c), q);
+	q[2] *= PER;
+	for (int d = 0; d < 3; d++)
+		pixel = pixel * (int64_t)a.out[d] + c.dim[d].first + q[d] * c.dim[d].step;
+#pragma unroll
+	for (int p = 0; p < PER; p++)
+		at[p] = image * (int64_t)a.y_n + pixel + p;
+	conv_end<PER>(a, o, channel, at, sum);
+}
+
+RLX_G_KERNEL(conv_nd, struct rlx_k_conv_nd, 256)
+{
+	int64_t phases = rlx_g_conv_phases(&a, 0) * rlx_g_conv_phases(&a, 1) *
+			 rlx_g_conv_phases(&a, 2);
+	struct conv_ends o = conv_ends_of(a, env, false, 0);
+
+
+	for (int64_t f = blockIdx.y; f < phases; f += gridDim.y) {
+		struct conv c = conv_at(a, env, f, 0);
+		int64_t n = (int64_t)(a.n * a.oc) * c.dim[0].n * c.dim[1].n *
+			    ((c.dim[2].n + PER - 1) / PER);
+
+		for (int64_t i = line_first(); i < n; i += line_step())
+			one_run(a, o, c, i);
+	}
+}
+
+#else
+
+/* Few outputs of long sums (gradients of weights): a block for each. */
+RLX_G_KERNEL(conv_nd, struct rlx_k_conv_nd, 256)
+{
+	SHARED(real, room, [MAX_WARPS]);
+	struct conv_ends o = conv_ends_of(a, env, false, 0);
+	int64_t n = (int64_t)(a.n * a.oc) * o.plane;
+
+	for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
+		int64_t pixel, channel, row, image, group, place;
+		struct conv c;
+		struct conv_col at;
+		real sum = 0;
+
+		image = divide(divide(i, o.plane, &pixel), (int64_t)a.oc, &channel);
+		group = divide(channel, (int64_t)(a.oc / a.groups), &row);
+		c = conv_at(a, env, 0, group);
+		at = conv_col_at(a, c, image * o.plane + pixel);
+		for (int k = (int)threadIdx.x; k < c.depth; k += 256) {
+			struct conv_term t = conv_term_at(c, k);
+			int64_t x = conv_begin(a, at) + conv_offset(a, c, t);
+			int64_t w = row * conv_row_step(a, c) + conv_weight(a, c, t);
+
+			for (int d = 0; d < 3; d++)
+				t.j[d] *= c.dim[d].d;
+			if (conv_inside(a, at.at, t.j))
+				sum += elem::get(c.x[x]) * elem::get(c.w[w]);
+		}
+		sum = block_reduce<op_sum>(sum, room);
+		place = i - channel * o.plane;
+		if (threadIdx.x == 0)
+			conv_end<1>(a, o, channel, &place, &sum);
+	}
+}
+
+#endif
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/* Products whose rows each choose a matrix: arguments of gemm_grouped, and its scratch. */
+#ifndef RLX_G_GEMM_GROUPED_H
+#define RLX_G_GEMM_GROUPED_H
+
+#include "kernels/gemm.h"
+
+/**
+ * struct rlx_g_grouped - y[m] = x[m] b[idx[m]]
+ * @g: all rows; b_step[0]: from one matrix to the next
+ * @idx: m numbers of matrices, those below 0 from the end
+ * @bad: set to 1 if one is out of range; such rows are not written
+ * @groups: matrices
+ * @idx_type: enum rlx_k_type: i64, i32, u32
+ */
+struct rlx_g_grouped {
+	struct rlx_k_gemm	g;
+	const void		*idx;
+	int32_t			*bad;
+	uint64_t		groups;
+	uint8_t			idx_type;
+};
+
+#define RLX_G_GROUPED	1	/* RLX_K3 */
+
+/* Tiles of @edge rows at most. */
+static inline uint64_t rlx_g_grouped_tiles(const struct rlx_g_grouped *a, uint64_t edge)
+{
+	return a->g.m / edge + (a->groups < a->g.m ? a->groups : a->g.m);
+}
+
+/*
+ * Words of scratch: how many tiles there are, the end of each group in the list, the list
+ * of all rows by group, and for each tile its group and where in the list it begins.
+ */
+static inline uint64_t rlx_g_grouped_words(const struct rlx_g_grouped *a, uint64_t edge)
+{
+	return 1 + a->groups + a->g.m + 2 * rlx_g_grouped_tiles(a, edge);
+}
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* Products of one left-hand side that one launch makes: arguments of gemm_horizontal. */
+#ifndef RLX_G_GEMM_HORIZONTAL_H
+#define RLX_G_GEMM_HORIZONTAL_H
+
+#include "kernels/attention.h"
+#include "kernels/gemm.h"
+#include "kernels/move.h"
+#include "kernels/norm.h"
+
+enum { RLX_G_JOIN = 4 };
+
+/**
+ * struct rlx_g_horizontal - up to that many products
+ * @g: the first one, and what all have in common
+ * @of: in what they differ
+ * @end: the first block behind each
+ * @norm: where RLX_G_JOIN_NORM is in the key: a is its result, which the launch makes
+ *	of its x and writes as well; a layer norm of m rows with f32 gamma, beta, and with
+ *	RLX_G_JOIN_ADD a residual of x's type
+ * @pick: where RLX_G_JOIN_PICK is: rows of a table that are the norm's x, which nobody
+ *	else reads
+ * @attention: where RLX_G_JOIN_ATTENTION is: a is its result, of which each block makes
+ *	the rows that it multiplies, and nobody else reads it; q, k and v can be read by
+ *	16 bytes
+ */
+struct rlx_g_horizontal {
+	struct rlx_k_gemm	g;
+	struct rlx_g_member {
+		const void	*b, *bias;
+		void		*c;
+		uint64_t	n, ldb, ldc;
+	}			of[RLX_G_JOIN];
+	uint32_t		end[RLX_G_JOIN];
+	struct rlx_k_norm	norm;
+	struct rlx_k_gather	pick;
+	struct rlx_k_attention	attention;
+};
+
+/* In RLX_K2. The mean of each row, and the squares' distance from it, by warps. */
+#define RLX_G_JOIN_NORM	4
+#define RLX_G_JOIN_PICK	8192
+#define RLX_G_JOIN_ADD	16384
+#define RLX_G_JOIN_STATS(threads) ((threads) / 32 * 16 * 2 * (uint32_t)sizeof(float))
+
+/* In RLX_K2, with what attention_short_kv.h is made for: @width 32 .. 128, @keys, @more 0, 1. */
+#define RLX_G_JOIN_ATTENTION	8
+#define RLX_G_JOIN_HEADS(width, keys, more) \
+	(RLX_G_JOIN_ATTENTION | (width) / 32 << 4 | (keys) / 16 << 8 | (more) << 12)
+#define RLX_G_JOIN_WIDTH(k2)	(((k2) >> 4 & 15) * 32)
+#define RLX_G_JOIN_KEYS(k2)	(((k2) >> 8 & 15) * 16)
+#define RLX_G_JOIN_MORE(k2)	(((k2) >> 12 & 1) != 0)
+/* Halves between rows of the result in shared memory, which lies behind all else. */
+#define RLX_G_JOIN_LD(k)	((k) + 8)
+
+#ifdef RLX_G_DIALECT_H
+/* The product that this block has a part in; which part, by number. @first: the first one. */
+static DEV inline uint32_t horizontal_member(const struct rlx_g_horizontal &a, int k2,
+					     struct rlx_k_gemm *g, bool *first)
+{
+	uint32_t i = 0;
+
+	while (blockIdx.x >= a.end[i])
+		i++;
+	*g = a.g;
+	g->b = a.of[i].b;
+	g->c = a.of[i].c;
+	g->bias = a.of[i].bias;
+	g->n = a.of[i].n;
+	g->ldb = a.of[i].ldb;
+	g->ldc = a.of[i].ldc;
+	if (k2 & RLX_G_JOIN_NORM) {
+		g->a = a.norm.x;
+		g->lda = (size_t)a.norm.n;
+	}
+	*first = !i;
+	return blockIdx.x - (i ? a.end[i - 1] : 0);
+}
+#endif
+
+#endif

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A tile of a matrix product by the tensor cores of a block's warps, of any elements
+ * that they take: copies bring operands some stages ahead. Who includes this has said
+ *
+ *	elem		what is multiplied; type_a, type_b: what lies in memory
+ *	to_elem()	from either to it
+ *	A_TRANS		k runs down the rows of a's tile; B_TRANS: of b's
+ *	RLX_K1		0: a tile of 128 x 128, else of 64 x 64
+ *
+ * and calls product() with an END for each tile:
+ *
+ *	a, b		the operands of the batch index
+ *	list		where the rows of a are, or NULL: one after the other
+ *	take(fa, fb)	sees fragments before they are multiplied, and may change them
+ *	sum_up(room)	after the last of them; room: WM + WN words of the warp
+ *	end(row, col, at, sum)	what becomes of a sum; at: row and column in the warp's part
+ */
+#ifndef RLX_G_GEMM_MMA_TILE_H
+#define RLX_G_GEMM_MMA_TILE_H
+
+#include "kernels/gpu/gemm.h"
+#include "kernels/gpu/gemm_tile.h"
+#include "kernels/gpu/mma.h"
+
+typedef mma_kind<elem>::sum sum_type;
+
+#if RLX_K1 == 0
+enum { BM = 128, BN = 128, THREADS = 256, WARPS_M = 2 };
+#else
+enum { BM = 64, BN = 64, THREADS = 128, WARPS_M = RLX_WARP == 64 ? 1 : 2 };
+#endif
+enum {
+	STAGES = GEMM_MMA_TILE_STAGES, DEPTH = GEMM_MMA_TILE_DEPTH(sizeof(elem)),
+	WARPS_N = THREADS / RLX_WARP / WARPS_M,
+	WM = BM / WARPS_M, WN = BN / WARPS_N,		/* a warp's part */
+	TM = WM / MMA_M, TN = WN / MMA_N,		/* its products */
+	STEP = 4 * MMA_WORDS / sizeof(elem),		/* k of a product */
+	PIECE = 16 / sizeof(elem),			/* of a copy */
+	LDA = GEMM_MMA_TILE_LINE(sizeof(elem), BM, A_TRANS) / sizeof(elem),
+	LDB = GEMM_MMA_TILE_LINE(sizeof(elem), BN, B_TRANS) / sizeof(elem),
+	A_ELEMS = GEMM_MMA_TILE_BYTES(sizeof(elem), BM, A_TRANS) / sizeof(elem),
+	STAGE = A_ELEMS + GEMM_MMA_TILE_BYTES(sizeof(elem), BN, B_TRANS) / sizeof(elem),
+	LDR = WN + 4, ROOM = MMA_M * LDR + WM + WN,	/* words at a warp's end */
+};
+
+template <class A, class B> struct same_type { enum { yes = 0 }; };
+template <class A> struct same_type<A, A> { enum { yes = 1 }; };
+
+/*
+ * A matrix as it lies in memory; @wide: whole rows may be read by 16 bytes; @list: where
+ * rows are, or NULL.
+ */
+template <class T> struct area {
+	const T		*p;
+	int64_t		ld, rows, cols;
+	bool		wide;
+	const int	*list;
+
+	DEV const T *at(int64_t row, int64_t col) const
+	{
+		return p + (list ? list[row] : row) * ld + col;
+	}
+};
+
+/*
+ * A tile of ROWS x COLS of it, rows LD apart, from row @r0 and column @c0; zeros beyond
+ * the edges.
+ */
+template <int ROWS, int COLS, int LD, class T>
+static DEV inline void load_tile(elem *to, const area<T> &m, int64_t r0, int64_t c0)
+{
+	if constexpr (same_type<T, elem>::yes) {
+		if (m.wide) {	/* behind the thread's back */
+#pragma unroll
+			for (int e = 0; e < ROWS * COLS / PIECE; e += THREADS) {
+				int i = e + (int)threadIdx.x, r = i / (COLS / PIECE);
+				int c = i % (COLS / PIECE) * PIECE;
+				int64_t left = m.cols - c0 - c;
+				int n = r0 + r >= m.rows || left <= 0 ? 0 :
+					left < PIECE ? (int)left : PIECE;
+
+				if (ROWS * COLS / PIECE % THREADS && i >= ROWS * COLS / PIECE)
+					break;
+				copy_async(to + r * LD + c,
+					   n ? m.at(r0 + r, c0 + c) : m.p, 16,
+					   n * (int)sizeof(elem));
+			}
+			return;
+		}
+	}
+	for (int i = (int)threadIdx.x; i < ROWS * COLS; i += THREADS) {
+		int r = i / COLS, c = i % COLS;
+		elem v = {};
+
+		if (r0 + r < m.rows && c0 + c < m.cols)
+			v = to_elem(*m.at(r0 + r, c0 + c));
+		to[r * LD + c] = v;
+	}
+}
+
+/* Both matrices, and where in them the block works. */
+struct work {
+	area<type_a>	a;
+	area<type_b>	b;
+	int64_t		row, col;
+};
+
+static DEV inline void load_step(elem *stage, const struct work &w, int64_t at)
+{
+#if A_TRANS
+	load_tile<DEPTH, BM, LDA>(stage, w.a, at, w.row);
+#else
+	load_tile<BM, DEPTH, LDA>(stage, w.a, w.row, at);
+#endif
+#if B_TRANS
+	load_tile<DEPTH, BN, LDB>(stage + A_ELEMS, w.b, at, w.col);
+#else
+	load_tile<BN, DEPTH, LDB>(stage + A_ELEMS, w.b, w.col, at);
+#endif
+}
+
+/* The warp's columns of b, from k on. */
+static DEV inline void load_b(uint32_t (*fb)[MMA_B], const elem *bs, int k, int wn)
+{
+#pragma unroll
+	for (int j = 0; j < TN; j++) {
+		int n = wn + j * MMA_N;
+
+		if constexpr (B_TRANS && mma_pairs<elem>::yes) {
+			if (j % 2 == 0)
+				mma_load_b_pair(fb + j, bs + k * LDB + n, LDB);
+		} else {
+			mma_load_b(fb[j], bs + (B_TRANS ? k * LDB + n : n * LDB + k), LDB,
+				   B_TRANS);
+		}
+	}
+}
+
+template <class END>
+static DEV inline void multiply(sum_type (*c)[TN][MMA_C], const elem *stage, END &end)
+{
+	const elem *as = stage, *bs = stage + A_ELEMS;
+	int wm = warp_id() % WARPS_M * WM, wn = warp_id() / WARPS_M * WN;
+
+#pragma unroll
+	for (int k = 0; k < DEPTH; k += STEP) {
+		uint32_t fa[TM][MMA_A], fb[TN][MMA_B];
+
+#pragma unroll
+		for (int i = 0; i < TM; i++) {
+			int r = wm + i * MMA_M;
+
+			mma_load_a(fa[i], as + (A_TRANS ? k * LDA + r : r * LDA + k), LDA,
+				   A_TRANS);
+		}
+		load_b(fb, bs, k, wn);
+		end.take(fa, fb);
+#pragma unroll
+		for (int i = 0; i < TM; i++)
+#pragma unroll
+			for (int j = 0; j < TN; j++)
+				mma<elem>(c[i][j], fa[i], fb[j]);
+	}
+}
+
+/*
+ * 16 rows of the warp's part at a time go through shared memory @room: the end of a
+ * sum stands once in the code, not once for each register, and stores are in order.
+ */
+template <class END>
+static DEV inline void finish_all(const struct rlx_k_gemm &a, END &end,
+				  const sum_type (*c)[TN][MMA_C], sum_type *room, int64_t row,
+				  int64_t col)
+{
+	end.sum_up(room + MMA_M * LDR);
+#pragma unroll
+	for (int i = 0; i < TM; i++) {
+#pragma unroll
+		for (int j = 0; j < TN; j++)
+#pragma unroll
+			for (int e = 0; e < MMA_C; e++)
+				room[mma_c_row(e) * LDR +
+				     mma_col<elem>(j, mma_c_col(e), B_TRANS)] = c[i][j][e];
+		warp_sync();
+#pragma unroll 1
+		for (int e = lane_id(); e < MMA_M * WN; e += WARP) {
+			int at[2] = { i * MMA_M + e / WN, e % WN };
+
+			if (row + at[0] < (int64_t)a.m && col + at[1] < (int64_t)a.n)
+				end.end((size_t)(row + at[0]), (size_t)(col + at[1]), at,
+					room[e / WN * LDR + e % WN]);
+		}
+		warp_sync();
+	}
+}
+
+static DEV inline bool by_16(const void *p, size_t ld, size_t size)
+{
+	return ((uint64_t)p | ld * size) % 16 == 0;
+}
+
+/* Tiles of one batch index: rows of them, those of rows that carry data, and all. */
+static DEV inline int64_t tiles_down(const struct rlx_k_gemm &a, const struct rlx_g_env &env)
+{
+	return (live_rows(env, (int64_t)a.m) + BM - 1) / BM;
+}
+
+static DEV inline int64_t tiles_of(const struct rlx_k_gemm &a, int64_t down)
+{
+	return down * (((int64_t)a.n + BN - 1) / BN);
+}
+
+/* Tile @t of them. */
+template <class END>
+static DEV inline void product(const struct rlx_k_gemm &a, elem *shared, int64_t down, int64_t t,
+			       END end)
+{
+	int64_t m = (int64_t)a.m, n = (int64_t)a.n, k = (int64_t)a.k;
+	bool wide = by_16(end.a, a.lda, sizeof(elem)) && by_16(end.b, a.ldb, sizeof(elem));
+	struct work w = {
+		{ end.a, (int64_t)a.lda, A_TRANS ? k : m, A_TRANS ? m : k, wide, end.list },
+		{ end.b, (int64_t)a.ldb, B_TRANS ? k : n, B_TRANS ? n : k, wide, 0 }, 0, 0 };
+	int steps = (int)((k + DEPTH - 1) / DEPTH);
+	int wm = warp_id() % WARPS_M * WM, wn = warp_id() / WARPS_M * WN;
+	sum_type c[TM][TN][MMA_C] = {};
+
+	gemm_tile(t, down, (n + BN - 1) / BN, &w.row, &w.col);
+	w.row *= BM;
+	w.col *= BN;
+	for (int s = 0; s < STAGES - 1; s++) {
+		if (s < steps)
+			load_step(shared + s * STAGE, w, (int64_t)s * DEPTH);
+		copy_commit();
+	}
+	for (int s = 0; s < steps; s++) {
+		int next = s + STAGES - 1;
+
+		copy_wait<STAGES - 2>();
+		__syncthreads();
+		/* into the stage that everybody has left behind at the barrier */
+		if (next < steps)
+			load_step(shared + next % STAGES * STAGE, w, (int64_t)next * DEPTH);
+		copy_commit();
+		multiply(c, shared + s % STAGES * STAGE, end);
+	}
+	copy_wait<0>();
+	__syncthreads();
+	finish_all(a, end, c, (sum_type *)shared + warp_id() * ROOM, w.row + wm, w.col + wn);
+	__syncthreads();
+}
+
+#endif
