@@ -16,7 +16,7 @@ $(BUILD)/gen/gpu/text.h: backends/gpu/source.awk $(GPU_TEXT)
 	$(Q)awk -f backends/gpu/source.awk $(GPU_TEXT) >$@
 
 $(BUILD)/obj/backends/gpu/source.o: $(BUILD)/gen/gpu/text.h
-$(BUILD)/obj/backends/gpu/image.o: CPPFLAGS += -DRLX_LIBDIR='"$(LIBDIR)"'
+$(BUILD)/obj/backends/gpu/kernel_binary.o: CPPFLAGS += -DRLX_LIBDIR='"$(LIBDIR)"'
 $(GPU_OBJ): CFLAGS += $(SMALL)
 # Lowering is done once for each program: small rather than fast.
 $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard backends/common/*.c backends/cpu/lower*.c)): \

@@ -38,7 +38,7 @@ $(BUILD)/bin/prebuild: $(PREBUILD_OBJ) $(BUILD)/lib/librlx.a
 
 # A kernel is known by its source and all headers', so of an older text none stays. It
 # takes minutes, so other changes of the library do not count.
-$(BUILD)/.kernels: $(GPU_TEXT) kernels/gpu/prebuilt.def backends/gpu/image.c \
+$(BUILD)/.kernels: $(GPU_TEXT) kernels/gpu/prebuilt.def backends/gpu/kernel_binary.c \
 		backends/cuda/cuda.c backends/rocm/rocm.c | $(BUILD)/bin/prebuild
 	$(call say,PREBUILD,$(KERNELS))
 	$(Q)rm -rf $(KERNELS)

@@ -34,7 +34,7 @@ const void *lower_const(const struct rlx_lower *lo, uint32_t k)
 	return (const char *)rlx_blob_data(lo->plan->constant[at->index]) + at->offset;
 }
 
-/* Names the backend and the op, as every story of lowering begins. */
+/* Names the backend and the op, as every message of lowering begins. */
 static enum rlx_status fail(struct rlx_lower *lo, enum rlx_status st, const char *why)
 {
 	if (!lo->status)
@@ -44,12 +44,12 @@ static enum rlx_status fail(struct rlx_lower *lo, enum rlx_status st, const char
 	return lo->status;
 }
 
-enum rlx_status lower_no_memory(struct rlx_lower *lo)
+enum rlx_status lower_out_of_memory(struct rlx_lower *lo)
 {
 	return fail(lo, RLX_ENOMEM, "out of memory compiling");
 }
 
-enum rlx_status lower_no(struct rlx_lower *lo, const char *why)
+enum rlx_status lower_unsupported(struct rlx_lower *lo, const char *why)
 {
 	return fail(lo, RLX_ENOSUP, why);
 }
@@ -107,7 +107,7 @@ uint64_t lower_tmp(struct rlx_lower *lo, uint64_t bytes)
 	uint64_t at = lo->tmp;
 
 	if (bytes > UINT64_MAX / 4 - at) {
-		lower_no_memory(lo);
+		lower_out_of_memory(lo);
 		return 0;
 	}
 	lo->tmp = shape_align64(at + bytes);
@@ -127,7 +127,7 @@ void *lower_keep(struct rlx_lower *lo, size_t n, size_t size)
 	void *p = rlx_bump_new(lo->bump, n, size);
 
 	if (!p)
-		lower_no_memory(lo);
+		lower_out_of_memory(lo);
 	return p;
 }
 
@@ -158,7 +158,7 @@ static enum rlx_status to_host(struct rlx_lower *lo, uint32_t flags,
 				     "no kernel here for %s%s%s",
 				     lo->st->def->name, why->status ? ": " : "", why->text);
 	lo->code->host++;
-	return lo->ops->whole(lo, RLX_CALL_HOST);
+	return lo->ops->host_fallback(lo, RLX_CALL_HOST);
 }
 
 enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t flags)
@@ -170,7 +170,7 @@ enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t 
 	lo->tmp = 0;
 	if (!lo->st->def) {
 		lo->code->native++;
-		return lo->ops->whole(lo, RLX_CALL_COPY);
+		return lo->ops->host_fallback(lo, RLX_CALL_COPY);
 	}
 	if (!fn)
 		return to_host(lo, flags, &why);

@@ -4,8 +4,8 @@
  * the argument structs that the headers of kernels/ define.
  *
  * A plan step becomes zero or more calls. Each has an argument struct, made at
- * compile time, in which pointers to tensors are holes listed as references; the
- * backend keeps both and fills the holes with its own addresses. A run then only
+ * compile time, in which pointers to tensors are relocations, listed as references; the
+ * backend keeps both and fills them in with its own addresses. A run then only
  * walks the list of calls.
  *
  *	enum rlx_status rlx_lower_softmax(struct rlx_lower *lo)
@@ -64,7 +64,7 @@ struct rlx_lower_ops {
 	enum rlx_status	(*call)(struct rlx_lower *lo, enum rlx_kernel_id id,
 				uint64_t units, double work, size_t scratch);
 	/* Append the step as it is: by the reference evaluator, or as a copy. */
-	enum rlx_status	(*whole)(struct rlx_lower *lo, enum rlx_call_kind kind);
+	enum rlx_status	(*host_fallback)(struct rlx_lower *lo, enum rlx_call_kind kind);
 	/* Forget what the step has appended so far. */
 	void		(*undo)(struct rlx_lower *lo);
 	/* Make @field point at @bytes at @p, which live as long as the code. */
@@ -161,15 +161,15 @@ enum rlx_status lower_call(struct rlx_lower *lo, enum rlx_kernel_id id, uint64_t
  */
 void lower_extent(struct rlx_lower *lo, int64_t rows, rlx_units_fn *set_rows);
 /* RLX_ENOSUP: this form has no kernel. */
-enum rlx_status lower_no(struct rlx_lower *lo, const char *why);
-enum rlx_status lower_no_memory(struct rlx_lower *lo);
+enum rlx_status lower_unsupported(struct rlx_lower *lo, const char *why);
+enum rlx_status lower_out_of_memory(struct rlx_lower *lo);
 
 /* The word that lower_ref_status() is about was set: RLX_ERANGE, with what it means. */
 enum rlx_status lower_bad_data(const struct rlx_plan_step *st, struct rlx_error *err);
 
-/* takes.c: is this form of the op one that its kernel takes? */
-bool rlx_takes(const struct rlx_infer *q);
-bool lower_takes(const struct rlx_lower *lo);
+/* support.c: is this form of the op one that its kernel takes? */
+bool rlx_supports(const struct rlx_infer *q);
+bool lower_supported(const struct rlx_lower *lo);
 
 static inline bool lower_real(enum rlx_dtype dt)
 {

@@ -88,7 +88,7 @@ enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
 	if (!lower_real(q->dtype) || !lower_real(k->dtype) || k->dtype != v->dtype ||
 	    a->head_dim > 1024 || a->v_dim > 1024 || a->head_dim < 1 || a->v_dim < 1 ||
 	    a->kv_len < 1 || !rlx_type_count(lower_out(lo, 0)) || !take_masks(lo, a))
-		return lower_no(lo, "no kernel for these dtypes or sizes");
+		return lower_unsupported(lo, "no kernel for these dtypes or sizes");
 	lower_ref_in(lo, &a->q, 0, 0);
 	lower_ref_in(lo, &a->k, 1, 0);
 	lower_ref_in(lo, &a->v, 2, 0);

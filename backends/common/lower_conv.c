@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Convolutions: shapes, windows, activations; the backend picks the kernel. */
-#include "backends/common/conv.h"
+#include "backends/common/conv_desc.h"
 
 static void take_list(size_t to[3], struct rlx_ints l, size_t nd, int64_t fill)
 {
@@ -101,7 +101,8 @@ static enum rlx_status lower(struct rlx_lower *lo, const struct rlx_conv *g)
 		return lo->status;
 	if (!rlx_type_count(lower_in(lo, 0)) || !rlx_type_count(lower_in(lo, 1)) ||
 	    lower_in(lo, 0)->rank > 5)
-		return lower_no(lo, "no kernel for empty sums or for this many dimensions");
+		return lower_unsupported(lo,
+					 "no kernel for empty sums or for this many dimensions");
 	return lo->ops->conv(lo, g);
 }
 
@@ -113,7 +114,7 @@ enum rlx_status rlx_lower_fused_conv(struct rlx_lower *lo)
 	struct rlx_conv g = { .block = f->block, .x_plain = f->block && x.rank == 4 };
 
 	if (!take_act(&g, f->act, f->act_lo, f->act_hi))
-		return lower_no(lo, "no kernel for this activation");
+		return lower_unsupported(lo, "no kernel for this activation");
 	if (f->block)
 		x.rank = y.rank = 4;
 	take_geometry(&g, &l, &x, lower_in(lo, 1), &y);

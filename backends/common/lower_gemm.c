@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Matrix products: shapes, batches and operands; the backend picks the family. */
-#include "backends/common/batch.h"
-#include "backends/common/product.h"
+#include "backends/common/gemm_batch.h"
+#include "backends/common/gemm_desc.h"
 
 static const int8_t acts[RLX_ACT_COUNT] = {
 	[RLX_ACT_NONE] = RLX_K_ACT_NONE, [RLX_ACT_RELU] = RLX_K_ACT_RELU,
@@ -26,7 +26,7 @@ enum rlx_status rlx_product_bias(struct rlx_lower *lo, struct rlx_k_gemm *g,
 		return RLX_OK;
 	if (lower_in(lo, 2)->dtype != dtype ||
 	    rlx_type_count(lower_in(lo, 2)) != (int64_t)g->n)
-		return lower_no(lo, "the bias is not f32 (f64), one for each column");
+		return lower_unsupported(lo, "the bias is not f32 (f64), one for each column");
 	lower_ref_in(lo, &g->bias, 2, 0);
 	return lo->status;
 }
@@ -42,7 +42,7 @@ static enum rlx_status fill(struct rlx_lower *lo, struct rlx_k_gemm *g,
 	if (p->flat)
 		g->m = (size_t)shape_span(p->y, 0, p->y->rank - 1);
 	else if (!batch_plan(g, p->a, p->b, p->y))
-		return lower_no(lo, "over two batch dimensions that do not collapse");
+		return lower_unsupported(lo, "over two batch dimensions that do not collapse");
 	g->lda = p->trans_a ? g->m : g->k;
 	g->ldb = p->trans_b ? g->k : g->n;
 	g->ldc = g->ldr = g->n;
@@ -57,7 +57,7 @@ static enum rlx_status fill(struct rlx_lower *lo, struct rlx_k_gemm *g,
 	g->b_num = rlx_product_num(p->b->dtype);
 	g->c_num = rlx_product_num(p->y->dtype);
 	if (g->n > SIZE_MAX / 64 / (g->k + 4))
-		return lower_no(lo, "the right-hand side is too large");
+		return lower_unsupported(lo, "the right-hand side is too large");
 	return RLX_OK;
 }
 
@@ -67,7 +67,7 @@ static enum rlx_status lower_product(struct rlx_lower *lo, struct rlx_product *p
 	enum rlx_status st;
 
 	if (acts[p->act] < 0)
-		return lower_no(lo, "no kernel for this activation");
+		return lower_unsupported(lo, "no kernel for this activation");
 	if (!rlx_type_count(p->y))	/* to the kernel no batch is one */
 		return lo->status;
 	p->flat = shape_span(p->b, 0, p->b->rank - 2) == 1 && !p->trans_a;
@@ -77,7 +77,7 @@ static enum rlx_status lower_product(struct rlx_lower *lo, struct rlx_product *p
 	lower_ref_in(lo, &g->a, 0, 0);
 	if (p->has_residual) {
 		if (lower_in(lo, 3)->dtype != p->y->dtype)
-			return lower_no(lo, "the residual is not of the result's dtype");
+			return lower_unsupported(lo, "the residual is not of the result's dtype");
 		lower_ref_in(lo, &g->residual, 3, 0);
 	}
 	lower_ref_out(lo, &g->c, 0, 0);

@@ -130,12 +130,12 @@ enum rlx_status rlx_lower_tile(struct rlx_lower *lo)
 	for (d = 0; d < x->rank; d++) {
 		if (y->dim[d] != x->dim[d] && x->dim[d]) {	/* [repeat, size] */
 			if (b.rank + 2 > RLX_MAX_RANK)
-				return lower_no(lo, "too many repeated axes");
+				return lower_unsupported(lo, "too many repeated axes");
 			b.dim[b.rank] = y->dim[d] / x->dim[d];
 			b.dst[b.rank++] = out[d] * x->dim[d];
 		}
 		if (b.rank == RLX_MAX_RANK)
-			return lower_no(lo, "too many repeated axes");
+			return lower_unsupported(lo, "too many repeated axes");
 		b.dim[b.rank] = x->dim[d];
 		b.src[b.rank] = own[d];
 		b.dst[b.rank++] = out[d];
@@ -192,7 +192,7 @@ static enum rlx_status pad_by_tables(struct rlx_lower *lo)
 	uint32_t d;
 
 	if (!rlx_type_count(y) || !rlx_type_count(x) || !y->rank)
-		return lower_no(lo, "nothing to pad");
+		return lower_unsupported(lo, "nothing to pad");
 	shape_dense(x, own);
 	for (d = 0; d < y->rank; d++) {
 		table[d] = lower_keep(lo, (size_t)y->dim[d], sizeof(int64_t));
@@ -290,7 +290,8 @@ enum rlx_status rlx_lower_gather_nd(struct rlx_lower *lo)
 
 	a->k = (int)idx->dim[idx->rank - 1];
 	if (b + (uint32_t)a->k > x->rank || !rlx_type_count(lower_out(lo, 0)))
-		return rlx_type_count(lower_out(lo, 0)) ? lower_no(lo, "odd shapes") : lo->status;
+		return rlx_type_count(lower_out(lo, 0)) ? lower_unsupported(lo, "odd shapes") :
+							  lo->status;
 	a->batch = shape_span(x, 0, b);
 	a->n = shape_span(idx, b, idx->rank - 1);
 	for (i = 0; i < (uint32_t)a->k; i++)
@@ -323,7 +324,7 @@ enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 	if (st || !n)
 		return st;
 	if (!rlx_dtype_is_float(x->dtype) && !rlx_dtype_is_int(x->dtype) && s->reduction)
-		return lower_no(lo, "this dtype does not reduce");
+		return lower_unsupported(lo, "this dtype does not reduce");
 	a = lower_args(lo, sizeof(*a));
 	a->rank = (int)x->rank;
 	a->axis = (int)shape_axis(s->axis, x->rank);
@@ -350,7 +351,7 @@ enum rlx_status rlx_lower_scatter_nd(struct rlx_lower *lo)
 	uint32_t i;
 
 	if (s->reduction && !rlx_dtype_is_float(x->dtype) && !rlx_dtype_is_int(x->dtype))
-		return lower_no(lo, "this dtype does not reduce");
+		return lower_unsupported(lo, "this dtype does not reduce");
 	st = rlx_lower_copy(lo);
 	if (st || !rlx_type_count(lower_in(lo, 2)))
 		return st;
@@ -423,12 +424,12 @@ enum rlx_status rlx_lower_reverse_sequence(struct rlx_lower *lo)
 	enum rlx_status st = RLX_OK;
 
 	if (!rlx_type_count(x))
-		return lower_no(lo, "nothing to reverse");	/* but lengths to check */
+		return lower_unsupported(lo, "nothing to reverse");	/* but lengths to check */
 	if (!lower_const(lo, 1))
-		return lower_no(lo, "lengths known only at run time");
+		return lower_unsupported(lo, "lengths known only at run time");
 	for (i = 0; i < lens->dim[0]; i++)
 		if (el_geti(&at, i) < 0 || el_geti(&at, i) > most)
-			return lower_no(lo, "a length is out of range");
+			return lower_unsupported(lo, "a length is out of range");
 	for (i = 0; i < lens->dim[0] && !st; i += n) {
 		for (n = 1; i + n < lens->dim[0] && el_geti(&at, i + n) == el_geti(&at, i); n++)
 			;

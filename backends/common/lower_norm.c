@@ -8,7 +8,7 @@
 #include "kernels/softmax.h"
 #include "kernels/type.h"
 
-/* gamma, beta or bias at input @k, if it is there: takes.c has seen to its form. */
+/* gamma, beta or bias at input @k, if it is there: support.c has seen to its form. */
 static void take_param(struct rlx_lower *lo, uint32_t k, void *field, uint8_t *type)
 {
 	if (!lower_in(lo, k))
@@ -36,15 +36,15 @@ static enum rlx_status last_axis_norm(struct rlx_lower *lo, int64_t axis, float 
 	struct rlx_k_norm *a = lower_args(lo, sizeof(*a));
 	uint32_t ax = shape_axis(axis, x->rank);
 
-	if (!lower_takes(lo))
-		return lower_no(lo, "no kernel for these dtypes or this broadcasting");
+	if (!lower_supported(lo))
+		return lower_unsupported(lo, "no kernel for these dtypes or this broadcasting");
 	a->rows = shape_span(x, 0, ax);
 	a->n = shape_span(x, ax, x->rank);
 	a->eps = eps;
 	a->rms = rms;
 	a->x_type = a->y_type = (uint8_t)x->dtype;
 	if (!a->rows || !a->n)
-		return a->rows ? lower_no(lo, "the mean of nothing") : lo->status;
+		return a->rows ? lower_unsupported(lo, "the mean of nothing") : lo->status;
 	take_param(lo, 1, &a->gamma, &a->param_type);
 	take_param(lo, 2, &a->beta, &a->param_type);
 	lower_ref_in(lo, &a->x, 0, 0);
@@ -76,8 +76,8 @@ enum rlx_status rlx_lower_fused_residual_norm(struct rlx_lower *lo)
 	const struct rlx_type *x = lower_in(lo, 0), *r = lower_in(lo, 1);
 	struct rlx_k_norm *a = lower_args(lo, sizeof(*a));
 
-	if (!lower_takes(lo))
-		return lower_no(lo, "no kernel for these dtypes or this broadcasting");
+	if (!lower_supported(lo))
+		return lower_unsupported(lo, "no kernel for these dtypes or this broadcasting");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->n = x->dim[x->rank - 1];
@@ -104,8 +104,8 @@ enum rlx_status rlx_lower_group_norm(struct rlx_lower *lo)
 	const struct rlx_type *x = lower_in(lo, 0);
 	struct rlx_k_group_norm *a = lower_args(lo, sizeof(*a));
 
-	if (!lower_takes(lo))
-		return lower_no(lo, "no kernel for these dtypes");
+	if (!lower_supported(lo))
+		return lower_unsupported(lo, "no kernel for these dtypes");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->batch = x->dim[0];
@@ -128,8 +128,8 @@ enum rlx_status rlx_lower_lrn(struct rlx_lower *lo)
 	const struct rlx_type *x = lower_in(lo, 0);
 	struct rlx_k_lrn *a = lower_args(lo, sizeof(*a));
 
-	if (!lower_takes(lo))
-		return lower_no(lo, "no kernel for this dtype or these constants");
+	if (!lower_supported(lo))
+		return lower_unsupported(lo, "no kernel for this dtype or these constants");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->batch = x->dim[0];
@@ -153,7 +153,7 @@ enum rlx_status rlx_lower_softmax(struct rlx_lower *lo)
 	uint32_t ax = shape_axis(s->axis, x->rank);
 
 	if (!lower_real(x->dtype))
-		return lower_no(lo, "no kernel for this dtype");
+		return lower_unsupported(lo, "no kernel for this dtype");
 	a->outer = shape_span(x, 0, ax);
 	a->n = x->dim[ax];
 	a->inner = shape_span(x, ax + 1, x->rank);
@@ -189,7 +189,7 @@ enum rlx_status rlx_lower_reduce(struct rlx_lower *lo)
 
 	if (x->dtype == RLX_C64 || !rlx_type_count(x) ||
 	    (r->kind == RLX_REDUCE_MEAN && !rlx_dtype_is_float(x->dtype)))
-		return lower_no(lo, "no kernel for this dtype or for nothing");
+		return lower_unsupported(lo, "no kernel for this dtype or for nothing");
 	a->rank = (int)x->rank;
 	memcpy(a->dim, x->dim, sizeof(a->dim));
 	for (i = 0; i < r->axes.n; i++)
@@ -220,7 +220,7 @@ enum rlx_status rlx_lower_arg_reduce(struct rlx_lower *lo)
 	a->min = r->min;
 	a->last = r->last_index;
 	if (!rlx_type_count(x) || x->dtype == RLX_C64)
-		return lower_no(lo, "no kernel for this dtype or for nothing");
+		return lower_unsupported(lo, "no kernel for this dtype or for nothing");
 	lower_ref_in(lo, &a->x, 0, 0);
 	lower_ref_out(lo, &a->idx, 0, 0);
 	return lower_call(lo, RLX_KERNEL_argreduce, (uint64_t)a->outer,

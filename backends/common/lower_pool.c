@@ -25,7 +25,7 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 	double taps = 1;
 
 	if (!takes || !rlx_type_count(x) || !rlx_type_count(y))
-		return lower_no(lo, "no kernel for this dtype or for nothing");
+		return lower_unsupported(lo, "no kernel for this dtype or for nothing");
 	a->planes = (size_t)(x->dim[0] * x->dim[1]);
 	for (i = 0; i < 3; i++) {
 		size_t d = i + nd - 3;	/* wraps where there is no such dimension */

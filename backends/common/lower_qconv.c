@@ -125,7 +125,8 @@ enum rlx_status rlx_lower_qconv(struct rlx_lower *lo)
 	if (!rlx_type_count(y))
 		return lo->status;
 	if (!takes(lo))
-		return lower_no(lo, "weights, scales or zero points known only at run time");
+		return lower_unsupported(lo,
+					 "weights, scales or zero points known only at run time");
 	take_shape(&a->shape, lo);
 	if (take_numbers(lo, a, &scale))
 		return lo->status;

@@ -2,7 +2,7 @@
 /* Products of 8-bit integers. */
 #include <string.h>
 
-#include "backends/common/batch.h"
+#include "backends/common/gemm_batch.h"
 #include "backends/common/lower.h"
 #include "ir/element.h"
 #include "kernels/cast.h"
@@ -153,7 +153,7 @@ static void ref_param(struct rlx_lower *lo, void *field, const struct param *p, 
 enum { A_SCALE = 2, A_ZP, B_SCALE, B_ZP, Y_SCALE, Y_ZP, BIAS };
 
 /* What the kernel cannot be told: found before anything is called. */
-static bool qmatmul_takes(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
+static bool qmatmul_supports(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 {
 	const struct rlx_type *bias = lower_in(lo, BIAS), *y = lower_out(lo, 0);
 	double y_scale, y_zp;
@@ -190,9 +190,9 @@ static enum rlx_status qmatmul_shape(struct rlx_lower *lo, struct rlx_k_gemm_i8 
 	if (flat)
 		g->m *= (size_t)*out_reps;
 	else if (!batch_plan(g, a, b, y))
-		return lower_no(lo, "over two batch dimensions that do not collapse");
+		return lower_unsupported(lo, "over two batch dimensions that do not collapse");
 	if (!g->k || g->n > SIZE_MAX / 64 / (g->k + 4))
-		return lower_no(lo, "nothing to sum, or too large a right-hand side");
+		return lower_unsupported(lo, "nothing to sum, or too large a right-hand side");
 	g->lda = g->k;
 	g->ldb = g->ldc = g->n;
 	g->alpha = g->beta = 1;
@@ -208,9 +208,10 @@ enum rlx_status rlx_lower_qmatmul(struct rlx_lower *lo)
 
 	if (!rlx_type_count(y))
 		return lo->status;
-	if (!qmatmul_takes(lo, &set))
-		return lower_no(lo, "no kernel for these dtypes, this bias or an output scale "
-				"known only at run time");
+	if (!qmatmul_supports(lo, &set))
+		return lower_unsupported(lo,
+					 "no kernel for these dtypes, this bias or an output scale "
+					 "known only at run time");
 	if (qmatmul_shape(lo, &set, &rows[0]))
 		return lo->status;
 	rows[1] = y->dim[y->rank - 2];

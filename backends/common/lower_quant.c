@@ -54,7 +54,7 @@ enum rlx_status rlx_lower_quantize(struct rlx_lower *lo)
 	if (!lower_real(lower_in(lo, 0)->dtype) || !lower_real(lower_in(lo, 1)->dtype) ||
 	    y->dtype == RLX_I32 ||
 	    (rlx_dtype_is_float(y->dtype) && lower_in(lo, 2)))
-		return lower_no(lo, "no kernel for these dtypes");
+		return lower_unsupported(lo, "no kernel for these dtypes");
 	take_layout(a, lower_in(lo, 0), lower_in(lo, 1), q->axis, q->block);
 	return call_quant(lo, a, RLX_KERNEL_quantize);
 }
@@ -64,8 +64,8 @@ enum rlx_status rlx_lower_dequantize(struct rlx_lower *lo)
 	const struct rlx_op_dequantize *q = lo->args;
 	struct rlx_k_quant *a = lower_args(lo, sizeof(*a));
 
-	if (!lower_takes(lo))
-		return lower_no(lo, "no kernel for these dtypes");
+	if (!lower_supported(lo))
+		return lower_unsupported(lo, "no kernel for these dtypes");
 	take_layout(a, lower_in(lo, 0), lower_in(lo, 1), q->axis, q->block);
 	return call_quant(lo, a, RLX_KERNEL_dequantize);
 }
@@ -81,7 +81,7 @@ enum rlx_status rlx_lower_dynamic_quantize(struct rlx_lower *lo)
 	uint64_t tmp;
 
 	if (x->dtype != RLX_F32)
-		return lower_no(lo, "no kernel for this dtype");
+		return lower_unsupported(lo, "no kernel for this dtype");
 	tmp = lower_tmp(lo, (uint64_t)pieces * 2 * sizeof(float));
 	r = lower_args(lo, sizeof(*r));
 	r->n = n;

@@ -103,7 +103,7 @@ static enum rlx_status fill_axis(struct rlx_lower *lo, const struct run *r,
 	if (r->same)
 		return RLX_OK;
 	if (r->ax.in > INT32_MAX || taps > MOST_TAPS || r->ax.out > MOST_TABLE / taps)
-		return lower_no(lo, "the tables of an axis would be too large");
+		return lower_unsupported(lo, "the tables of an axis would be too large");
 	t.index = lower_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.index));
 	if (a->mode != RLX_RESIZE_NEAREST) {
 		t.weight = lower_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.weight));
@@ -139,7 +139,7 @@ static enum rlx_kernel_id pick_kernel(struct rlx_lower *lo, const struct run *r,
 	*lanes = 1;
 	if (dt == RLX_F32)
 		return RLX_KERNEL_resize_f32;
-	lower_no(lo, "no kernel interpolates, or extrapolates, this dtype");
+	lower_unsupported(lo, "no kernel interpolates, or extrapolates, this dtype");
 	return RLX_KERNEL_COUNT;
 }
 
@@ -157,14 +157,14 @@ enum rlx_status rlx_lower_resize(struct rlx_lower *lo)
 	if (!rlx_type_count(y))
 		return lo->status;
 	if (n < 0)
-		return lower_no(lo, "too many axes change their size");
+		return lower_unsupported(lo, "too many axes change their size");
 	id = pick_kernel(lo, r, n, &lanes);
 	n -= lanes > 1;
 	first = n > 1 && r[0].same;
 	if (first)
 		planes = (size_t)r[0].size;
 	if (lo->status || n - first > 3)
-		return lower_no(lo, "over three axes change their size");
+		return lower_unsupported(lo, "over three axes change their size");
 	a->planes = planes;
 	a->outside = op->extrapolation;
 	a->esize = rlx_dtype_size(y->dtype);

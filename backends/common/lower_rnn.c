@@ -3,7 +3,7 @@
  * LSTM, GRU and RNN: a matrix product projects the inputs of all steps, then the
  * recurrence runs over them. The backend calls both.
  */
-#include "backends/common/recurrence.h"
+#include "backends/common/rnn_desc.h"
 
 /* Functions of no parameters may leave those out; the others have defaults of their own. */
 static bool needs_parameters(int64_t act)
@@ -103,7 +103,7 @@ static enum rlx_status lower(struct rlx_lower *lo, struct rlx_recurrence *r)
 	r->gates = rlx_k_rnn_gates(r->cell);
 	r->hidden = w->dim[1] / r->gates;
 	if (!takes(lo, r) || !take_acts(r, &probe))
-		return lower_no(lo, "no kernel for this layout or these activations");
+		return lower_unsupported(lo, "no kernel for this layout or these activations");
 	r->tmp = lower_tmp(lo, (uint64_t)(r->steps * r->batch * r->dirs * r->gates *
 					  r->hidden) * 4);
 	return lo->ops->recur(lo, r);

@@ -74,7 +74,7 @@ static void cpu_close(struct rlx_device *dev)
 static enum rlx_can cpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
 {
 	(void)dev;
-	if (cpu_lowering(q->def->index) && rlx_takes(q))
+	if (cpu_lowering(q->def->index) && rlx_supports(q))
 		return RLX_CAN_NATIVE;
 	return q->def->impl->eval ? RLX_CAN_HOST : RLX_CAN_NOT;
 }

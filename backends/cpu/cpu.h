@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The CPU backend's own objects. Argument structs of all calls lie in one image; a
- * session copies it and fills the holes with its addresses.
+ * session copies it and fills them in with its addresses.
  */
 #ifndef RLX_BACKENDS_CPU_H
 #define RLX_BACKENDS_CPU_H

@@ -62,7 +62,7 @@ static enum rlx_status append(struct rlx_lower *lo, struct cpu_call call)
 	struct cpu_code *c = code_of(lo);
 
 	if (!rlx_grow(&c->call, &c->cap_call, c->n_call + 1, sizeof(*c->call)))
-		return lower_no_memory(lo);
+		return lower_out_of_memory(lo);
 	call.step = (uint32_t)(lo->st - lo->plan->step);
 	c->call[c->n_call++] = call;
 	return RLX_OK;
@@ -104,9 +104,9 @@ static enum rlx_status cpu_call(struct rlx_lower *lo, enum rlx_kernel_id id,
 
 	finish_filling(lo);
 	if (!fn)
-		return lower_no(lo, "this instruction set level has no kernel");
+		return lower_unsupported(lo, "this instruction set level has no kernel");
 	if (!add_args(lo, at))
-		return lower_no_memory(lo);
+		return lower_out_of_memory(lo);
 	if (shape_align64(scratch) > c->scratch_bytes)
 		c->scratch_bytes = shape_align64(scratch);
 	return append(lo, (struct cpu_call){
@@ -138,12 +138,12 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 	}
 	if (!rlx_grow(&c->prepared, &c->cap_prepared, c->n_prepared + 1,
 		      sizeof(*c->prepared))) {
-		lower_no_memory(lo);
+		lower_out_of_memory(lo);
 		return NULL;
 	}
 	p = cpu_prepared_get(blob, kind, param, bytes, out_new);
 	if (!p) {
-		lower_no_memory(lo);
+		lower_out_of_memory(lo);
 		return NULL;
 	}
 	c->prepared[c->n_prepared++] = p;
@@ -153,7 +153,7 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 	return cpu_prepared_data(p);
 }
 
-static enum rlx_status cpu_whole(struct rlx_lower *lo, enum rlx_call_kind kind)
+static enum rlx_status cpu_host_fallback(struct rlx_lower *lo, enum rlx_call_kind kind)
 {
 	struct cpu_code *c = code_of(lo);
 	uint64_t bytes;
@@ -190,7 +190,7 @@ static void cpu_kept(struct rlx_lower *lo, void *field, const void *p, size_t by
 }
 
 static const struct rlx_lower_ops cpu_ops = {
-	.call = cpu_call, .whole = cpu_whole, .undo = cpu_undo, .kept = cpu_kept,
+	.call = cpu_call, .host_fallback = cpu_host_fallback, .undo = cpu_undo, .kept = cpu_kept,
 	.product = cpu_product, .product_i8 = cpu_product_i8, .conv = cpu_conv,
 	.conv_i8 = cpu_conv_i8, .recur = cpu_recur,
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Convolutions, plain and blocked, and the reorders between layouts. */
-#include "backends/common/conv.h"
+#include "backends/common/conv_desc.h"
 #include "backends/common/shape.h"
 #include "backends/cpu/cpu.h"
 #include "base/map.h"
@@ -43,7 +43,7 @@ static enum rlx_status lower_depthwise(struct rlx_lower *lo, const struct rlx_co
 	a->x_n = image[0];
 	a->y_n = a->res_n = image[1];
 	if (!rlx_dw_c_init(cpu_isa(lo), a))
-		return lower_no(lo, "the depthwise kernel does not take this shape");
+		return lower_unsupported(lo, "the depthwise kernel does not take this shape");
 	pack.dst = packed(lo, "dw_c", g, rlx_dw_c_wsize(a), &is_new);
 	if (!pack.dst)
 		return lo->status;
@@ -69,7 +69,7 @@ static enum rlx_status lower_winograd(struct rlx_lower *lo, const struct rlx_con
 	a->x_n = image[0];
 	a->y_n = a->res_n = image[1];
 	if (!rlx_wino_c_init(cpu_isa(lo), a))
-		return lower_no(lo, "the Winograd kernel does not take this shape");
+		return lower_unsupported(lo, "the Winograd kernel does not take this shape");
 	pack.dst = packed(lo, m == 4 ? "wino4_c" : "wino2_c", g, rlx_wino_c_wsize(a), &is_new);
 	if (!pack.dst)
 		return lo->status;
@@ -90,7 +90,7 @@ static void swap_last(size_t d[3])
 	d[2] = t;
 }
 
-/* The kernels run along rows: a picture one pixel wide is taken as one row. */
+/* The kernels run along rows: a image one pixel wide is taken as one row. */
 static void lay_flat(struct rlx_conv *g)
 {
 	if (g->in[2] != 1 || g->out[2] != 1 || g->k[2] != 1 || g->p[2])
@@ -124,7 +124,7 @@ static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct rlx_conv
 	a->x_n = x_plain ? g->ic * g->in[1] * g->in[2] : image[0];
 	a->y_n = a->res_n = image[1];
 	if (!rlx_conv_c_init(cpu_isa(lo), a))
-		return lower_no(lo, "the blocked kernel does not take this shape");
+		return lower_unsupported(lo, "the blocked kernel does not take this shape");
 	m = x_plain ? 0 : rlx_wino_c_pick(cpu_isa(lo), a);
 	if (m)
 		return lower_winograd(lo, g, image, m);
@@ -179,7 +179,7 @@ static enum rlx_status lower_plain(struct rlx_lower *lo, const struct rlx_conv *
 
 	rlx_conv_plain(a, g);
 	if (!rlx_conv_nd_init(cpu_isa(lo), a))
-		return lower_no(lo, "the plain kernel does not take this shape");
+		return lower_unsupported(lo, "the plain kernel does not take this shape");
 	if (!lower_const(lo, 1)) {
 		plan = *a;
 		tmp = pack_each_run(lo, &plan);
@@ -204,13 +204,13 @@ enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *conv)
 
 	for (k = 0; k < lo->st->n_in; k++)
 		if (lower_in(lo, k) && lower_in(lo, k)->dtype != RLX_F32)
-			return lower_no(lo, "no kernel for these dtypes");
+			return lower_unsupported(lo, "no kernel for these dtypes");
 	if (!g.block)
 		return lower_plain(lo, &g);
 	if (!lower_const(lo, 1))
-		return lower_no(lo, "blocked weights known only at run time");
+		return lower_unsupported(lo, "blocked weights known only at run time");
 	if ((size_t)g.block != rlx_conv_block(cpu_isa(lo)))
-		return lower_no(lo, "another block than this level's");
+		return lower_unsupported(lo, "another block than this level's");
 	lay_flat(&g);
 	return lower_blocked(lo, &g, g.x_plain);
 }
@@ -222,7 +222,7 @@ static enum rlx_status lower_reorder(struct rlx_lower *lo, const struct rlx_type
 
 	if (plain->dtype != RLX_F32 ||
 	    (size_t)blk->dim[4] != rlx_conv_block(cpu_isa(lo)) || !rlx_type_count(plain))
-		return lower_no(lo, "no kernel for this dtype or block");
+		return lower_unsupported(lo, "no kernel for this dtype or block");
 	a->n = (size_t)plain->dim[0];
 	a->channels = (size_t)plain->dim[1];
 	a->pixels = (size_t)(plain->dim[2] * plain->dim[3]);
@@ -271,7 +271,7 @@ enum rlx_status cpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 	const struct rlx_k_conv_nd *s = &a->shape;
 
 	if (!rlx_conv_i8_init(cpu_isa(lo), a))
-		return lower_no(lo, "the 8-bit kernel does not take this shape");
+		return lower_unsupported(lo, "the 8-bit kernel does not take this shape");
 	if (pack_bytes(lo, a))
 		return lo->status;
 	return lower_call(lo, RLX_KERNEL_conv_i8, rlx_conv_i8_units(a),

@@ -140,7 +140,7 @@ static enum rlx_status finish(struct rlx_lower *lo, struct writer *w)
 	struct rlx_k_ew *a = w->a;
 
 	if (!w->ok)
-		return lower_no(lo, "the kernel has no such program");
+		return lower_unsupported(lo, "the kernel has no such program");
 	rlx_k_ew_plan(a);
 	return lower_call(lo, RLX_KERNEL_ew, rlx_k_ew_units(a),
 			  (double)a->total * (a->n_step + 1), rlx_k_ew_scratch(a));
@@ -164,7 +164,7 @@ static enum rlx_status lower_one(struct rlx_lower *lo)
 		in[k] = lower_in(lo, k);
 	dt = compute_type(in, n);
 	if (out->dtype == RLX_C64 || dt == RLX_C64)
-		return lower_no(lo, "complex numbers");
+		return lower_unsupported(lo, "complex numbers");
 	a = begin(lo, &w, class_of(dt), out);
 	for (k = 0; k < n; k++)
 		add_input(lo, &w, k, out);
@@ -183,7 +183,7 @@ enum rlx_status cpu_lower_cast(struct rlx_lower *lo)
 	struct rlx_k_cast *a = lower_args(lo, sizeof(*a));
 
 	if (x->dtype == RLX_C64 || y->dtype == RLX_C64)
-		return lower_no(lo, "complex numbers");
+		return lower_unsupported(lo, "complex numbers");
 	a->n = rlx_type_count(x);
 	a->src_type = (uint8_t)x->dtype;
 	a->dst_type = (uint8_t)y->dtype;
@@ -325,7 +325,7 @@ enum rlx_status cpu_lower_region(struct rlx_lower *lo)
 
 	if (lo->st->n_in > RLX_EW_MAX_IN || lo->st->n_out > RLX_EW_MAX_OUT ||
 	    b->n_val > sizeof(reg))
-		return lower_no(lo, "the region is too large");
+		return lower_unsupported(lo, "the region is too large");
 	a = begin(lo, &w, region_class(b), shape);
 	for (k = 0; k < lo->st->n_in; k++) {
 		add_input(lo, &w, k, shape);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Which family multiplies; constant right-hand sides are packed once. */
-#include "backends/common/product.h"
+#include "backends/common/gemm_desc.h"
 #include "backends/cpu/cpu.h"
 
 /* The family that multiplies. */
@@ -90,9 +90,9 @@ enum rlx_status cpu_product(struct rlx_lower *lo, struct rlx_k_gemm *g,
 	struct family f;
 
 	if (p->compute == RLX_F16)
-		return lower_no(lo, "no f16 products");
+		return lower_unsupported(lo, "no f16 products");
 	if (!pick_family(lo, p, &f))
-		return lower_no(lo, "no kernel for these dtypes");
+		return lower_unsupported(lo, "no kernel for these dtypes");
 	if (rlx_product_bias(lo, g, p, f.bias))
 		return lo->status;
 	if (lower_const(lo, 1) && shape_span(p->b, 0, p->b->rank - 2) == 1 && g->k) {

@@ -2,7 +2,7 @@
 /* LSTM, GRU and RNN: weights are packed once. */
 #include <string.h>
 
-#include "backends/common/recurrence.h"
+#include "backends/common/rnn_desc.h"
 #include "backends/cpu/cpu.h"
 #include "kernels/gemm.h"
 
@@ -125,7 +125,7 @@ enum rlx_status cpu_recur(struct rlx_lower *lo, const struct rlx_recurrence *r)
 	struct rlx_k_rnn *a;
 
 	if (!takes(lo))
-		return lower_no(lo, "no kernel for these dtypes or weights");
+		return lower_unsupported(lo, "no kernel for these dtypes or weights");
 	if (project(lo, r))
 		return lo->status;
 	packed = pack_r(lo, r);

@@ -61,7 +61,7 @@ const struct rlx_gpu_vendor rlx_gpu_cuda = {
 	.name = "cuda", .title = "NVIDIA", .option = "-default-device",
 	.driver = driver, .driver_names = driver_names,
 	.rtc = rtc, .rtc_names = rtc_names, .chips = chips,
-	.attr = { [GPU_ATTR_MAJOR] = 75, [GPU_ATTR_MINOR] = 76, [GPU_ATTR_UNITS] = 16,
+	.attr = { [GPU_ATTR_MAJOR] = 75, [GPU_ATTR_MINOR] = 76, [GPU_ATTR_SM_COUNT] = 16,
 		  [GPU_ATTR_WARP] = 10, [GPU_ATTR_SHARED] = 97, [GPU_ATTR_MAPPED] = 19 },
 	.function_shared = 8, .launch_pdl = 6,
 	.describe = describe, .arch = arch,

@@ -47,7 +47,7 @@ struct rlx_gpu_rtc {
 
 /* Attributes of a device, by the vendor's number. */
 enum gpu_attr {
-	GPU_ATTR_MAJOR, GPU_ATTR_MINOR, GPU_ATTR_UNITS, GPU_ATTR_WARP,
+	GPU_ATTR_MAJOR, GPU_ATTR_MINOR, GPU_ATTR_SM_COUNT, GPU_ATTR_WARP,
 	GPU_ATTR_SHARED,	/* bytes a block may ask for, opt-in included */
 	GPU_ATTR_MAPPED,	/* kernels may use registered host memory in place */
 	GPU_ATTR_COUNT,

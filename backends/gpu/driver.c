@@ -32,7 +32,7 @@ static void *open_first(const char *const *names, char *why)
 
 	for (i = 0; names[i] && !lib; i++) {
 		lib = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-		if (!lib && !i) {	/* the story of the newest */
+		if (!lib && !i) {	/* the message of the newest */
 			s = dlerror();
 			snprintf(why, GPU_WHY, "%.200s", s ? s : names[0]);
 		}

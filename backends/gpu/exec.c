@@ -63,8 +63,8 @@ static enum rlx_status make_parts(struct gpu_exec *x)
 		else
 			x->part[x->n_part++] = (struct gpu_part){ .first = i, .end = i + 1 };
 		last = &x->part[x->n_part - 1];
-		if (c->call[i].lane >= last->n_lane)
-			last->n_lane = c->call[i].lane + 1u;
+		if (c->call[i].on_stream >= last->n_stream)
+			last->n_stream = c->call[i].on_stream + 1u;
 	}
 	return RLX_OK;
 }
@@ -184,9 +184,9 @@ static enum rlx_status make_memory(struct gpu_exec *x)
 	if (!st)
 		st = gpu_mem_new(d, gpu_table_bytes(c), &x->table, err);
 	if (!st)
-		st = gpu_mem_new(d, c->n_lane * RLX_G_ZEROS * 4, &x->zeros, err);
+		st = gpu_mem_new(d, c->n_stream * RLX_G_ZEROS * 4, &x->zeros, err);
 	if (!st)
-		st = gpu_check(d, d->api->fill8(x->zeros, 0, c->n_lane * RLX_G_ZEROS * 4,
+		st = gpu_check(d, d->api->fill8(x->zeros, 0, c->n_stream * RLX_G_ZEROS * 4,
 						x->stream), "clearing", err);
 	if (st)
 		return st;
@@ -412,8 +412,9 @@ static enum rlx_status take_changes(struct gpu_exec *x)
 		if (io->io == RLX_IO_PARAM)
 			st = take_param(x, io, s, &table[i], &moved);
 		else
-			table[i] = take_buffer(x, io, s, c->takes && io->io == RLX_IO_INPUT ?
-					       &piece[i] : NULL);
+			table[i] = take_buffer(
+				x, io, s,
+				c->gathers_inputs && io->io == RLX_IO_INPUT ? &piece[i] : NULL);
 		s->host = x->base.ptr[io->io][io->index];
 		s->changed = st;
 	}
@@ -489,7 +490,7 @@ bool gpu_keep(struct rlx_exec *exec, unsigned int i, bool on)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
 	const struct gpu_code *c = code_of(x);
-	uint32_t out = c->first_io[RLX_IO_OUTPUT] + i, in = c->io[out].twin - 1;
+	uint32_t out = c->first_io[RLX_IO_OUTPUT] + i, in = c->io[out].donated - 1;
 
 	/* what the host makes or reads must be where it looks */
 	if (!gpu_is_pair(c, out) || !c->io[out].out || c->io[in].on_host)
@@ -503,7 +504,7 @@ enum rlx_status gpu_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
 	const struct gpu_code *c = code_of(x);
-	uint32_t at = c->first_io[io] + i, in = io == RLX_IO_INPUT ? at : c->io[at].twin - 1;
+	uint32_t at = c->first_io[io] + i, in = io == RLX_IO_INPUT ? at : c->io[at].donated - 1;
 	struct gpu_device *d = device_of(x);
 	enum rlx_status st = RLX_OK;
 

@@ -74,8 +74,8 @@ struct gpu_call {
 	uint64_t		args;		/* offset in the image */
 	uint32_t		n_args;
 	uint32_t		first_map;	/* of launch.n_map */
-	uint8_t			lane;		/* side by side with those of other lanes */
-	bool			awaited;	/* by one of another lane */
+	uint8_t			on_stream;		/* side by side with those of other streams */
+	bool			awaited;	/* by one of another stream */
 	uint32_t		first_wait, n_wait;	/* in gpu_code.wait: after these calls */
 	struct gpu_module	*module;
 	void			*fn;		/* its function, when all have been loaded */
@@ -84,7 +84,7 @@ struct gpu_call {
 
 enum gpu_call_kind { GPU_KERNEL_CALL, GPU_HOST_CALL, GPU_IN_CALL, GPU_OUT_CALL };
 #define GPU_NO_STEP	UINT32_MAX
-#define GPU_LANES	4	/* most of a program */
+#define GPU_STREAMS	4	/* most of a program */
 
 /* Inputs, params and outputs in one row. */
 struct gpu_io {
@@ -96,7 +96,7 @@ struct gpu_io {
 	bool		on_host;	/* a step of the host's reads it: inputs */
 	bool		out;		/* an output that a kernel wrote last */
 	uint32_t	readers;	/* launches that read it */
-	uint32_t	twin;		/* 1 + the other of an output and the input it replaces */
+	uint32_t	donated;		/* 1 + the other of an output and the input it replaces */
 	bool		one;		/* a step counts on their lying in one place */
 	uint32_t	writer;		/* step; GPU_NO_STEP if none */
 };
@@ -122,13 +122,13 @@ struct gpu_code {
 	uint64_t		 host_at;	/* scratch of host steps, in exec->work */
 	uint32_t		 n_map;
 	uint32_t		 most_tensors;
-	bool			 takes;		/* the first call brings small inputs */
-	/* lanes.c: how many there are, what calls wait for, each lane's memory for a step */
-	uint32_t		 n_lane;
+	bool			 gathers_inputs;		/* the first call brings small inputs */
+	/* streams.c: how many there are, what calls wait for, each stream's memory for a step */
+	uint32_t		 n_stream;
 	uint32_t		*wait;
 	uint32_t		 n_wait, cap_wait;
 	uint64_t		 tmp_at, tmp_bytes;
-	struct rlx_plan		 own;		/* the plan with places that let lanes be */
+	struct rlx_plan		 own;		/* the plan with places that let streams be */
 };
 
 /* How a run reaches one buffer. */
@@ -146,7 +146,7 @@ struct gpu_slot {
 /* Launches between two things that the host must do. */
 struct gpu_part {
 	uint32_t	first, end;	/* calls */
-	uint32_t	n_lane;
+	uint32_t	n_stream;
 	/* ready to launch, without and with an active extent; NULL: not captured yet */
 	void		*graph[2];
 };
@@ -184,8 +184,8 @@ static inline bool gpu_is_pair(const struct gpu_code *c, uint32_t io)
 {
 	const struct gpu_io *a = &c->io[io];
 
-	return a->twin && a->on_device && c->io[a->twin - 1].on_device &&
-	       (a->one || c->io[a->twin - 1].one || a->bytes > GPU_MOST_MAPPED);
+	return a->donated && a->on_device && c->io[a->donated - 1].on_device &&
+	       (a->one || c->io[a->donated - 1].one || a->bytes > GPU_MOST_MAPPED);
 }
 
 static inline struct gpu_device *gpu_device_of(const struct rlx_code *code)
@@ -213,7 +213,7 @@ enum rlx_status gpu_alive(struct gpu_device *d, struct rlx_error *err);
 void gpu_close(struct rlx_device *dev);
 void gpu_target(const struct rlx_device *dev, struct rlx_target *t);
 
-/* mem.c */
+/* memory.c */
 enum rlx_status gpu_mem_new(struct gpu_device *d, uint64_t bytes, uint64_t *out,
 			    struct rlx_error *err);
 void gpu_mem_free(struct gpu_device *d, uint64_t at);
@@ -304,7 +304,7 @@ static inline struct rlx_g_launch gpu_launch_for(const struct gpu_device *d, uin
 	bool nvidia = d->api->map_tiles && d->attr[GPU_ATTR_WARP] == 32;
 
 	return (struct rlx_g_launch){
-		.units = units, .processors = (uint32_t)d->attr[GPU_ATTR_UNITS],
+		.units = units, .processors = (uint32_t)d->attr[GPU_ATTR_SM_COUNT],
 		.most_shared = (uint32_t)d->attr[GPU_ATTR_SHARED],
 		.arch = nvidia ? (uint32_t)(d->attr[GPU_ATTR_MAJOR] * 10 +
 					    d->attr[GPU_ATTR_MINOR]) : 0,
@@ -342,8 +342,8 @@ static inline struct gpu_lower *gpu_lower_of(struct rlx_lower *lo)
 	return (struct gpu_lower *)lo;
 }
 
-/* Write what holes of the staged arguments can hold by now. */
-enum rlx_status gpu_fill_holes(struct rlx_lower *lo);
+/* Write what relocations of the staged arguments can hold by now. */
+enum rlx_status gpu_apply_relocations(struct rlx_lower *lo);
 /* The staged arguments to @at of the image; @bad as in struct gpu_call. */
 enum rlx_status gpu_put_args(struct rlx_lower *lo, uint64_t at, uint32_t *bad);
 /* Append a launch of what @m has, which reads the staged arguments. */
@@ -427,7 +427,7 @@ static inline bool gpu_skips(const struct gpu_exec *x, uint32_t step)
 	return x->base.skip && step != GPU_NO_STEP && x->base.skip[step];
 }
 
-/* launch.c: all calls in order, from graphs where launches stand side by side */
+/* graph.c: all calls in order, from graphs where launches stand side by side */
 enum rlx_status gpu_run_parts(struct gpu_exec *x);
 /* One call, not waited for unless it is the host's. */
 enum rlx_status gpu_run_call(struct gpu_exec *x, uint32_t i);
@@ -452,7 +452,7 @@ void gpu_timed_free(struct gpu_exec *x);
 		return gpu_open(&rlx_gpu_##n, dev, err);		\
 	}								\
 	RLX_EXPORT const struct rlx_backend rlx_backend_##n = {		\
-		.abi = RLX_BACKEND_ABI, .name = #n, .apart = true,	\
+		.abi = RLX_BACKEND_ABI, .name = #n, .own_threads = true,	\
 		.device_size = sizeof(struct gpu_device),		\
 		.code_size = sizeof(struct gpu_code),			\
 		.exec_size = sizeof(struct gpu_exec),			\

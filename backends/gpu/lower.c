@@ -2,8 +2,8 @@
 /* From plan steps to launches, and which values must cross over to or from the host. */
 #include <string.h>
 
-#include "backends/common/product.h"
-#include "backends/gpu/lanes.h"
+#include "backends/common/gemm_desc.h"
+#include "backends/gpu/streams.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 
@@ -45,7 +45,7 @@ static enum rlx_status append(struct rlx_lower *lo, struct gpu_call call)
 	struct gpu_code *c = code_of(lo);
 
 	if (!rlx_grow(&c->call, &c->cap_call, c->n_call + 1, sizeof(*c->call)))
-		return lower_no_memory(lo);
+		return lower_out_of_memory(lo);
 	c->call[c->n_call++] = call;
 	return RLX_OK;
 }
@@ -79,7 +79,7 @@ static enum rlx_status need_constant(struct rlx_lower *lo, uint32_t index)
 }
 
 /* What a hole will hold: a place of a buffer goes through the table of addresses. */
-static void fill_hole(struct rlx_lower *lo, struct rlx_ref *r)
+static void apply_relocation(struct rlx_lower *lo, struct rlx_ref *r)
 {
 	static const enum rlx_io ios[RLX_PLACE_KINDS] = {
 		[RLX_PLACE_INPUT] = RLX_IO_INPUT, [RLX_PLACE_PARAM] = RLX_IO_PARAM,
@@ -100,12 +100,12 @@ static void fill_hole(struct rlx_lower *lo, struct rlx_ref *r)
 	memcpy(lo->staged + r->at, &v, sizeof(v));
 }
 
-enum rlx_status gpu_fill_holes(struct rlx_lower *lo)
+enum rlx_status gpu_apply_relocations(struct rlx_lower *lo)
 {
 	uint32_t i;
 
 	for (i = 0; i < lo->n_ref && !lo->status; i++) {
-		fill_hole(lo, &lo->ref[i]);
+		apply_relocation(lo, &lo->ref[i]);
 		if (lo->ref[i].kind == RLX_REF_PLACE &&
 		    lo->ref[i].place.kind == RLX_PLACE_CONST && !gpu_lower_of(lo)->dry)
 			lo->status = need_constant(lo, lo->ref[i].place.index);
@@ -120,7 +120,7 @@ enum rlx_status gpu_put_args(struct rlx_lower *lo, uint64_t at, uint32_t *bad)
 
 	if (!reserve(&c->image, &c->cap_image, at + lo->n_staged) ||
 	    !rlx_grow(&c->reloc, &c->cap_reloc, c->n_reloc + lo->n_ref, sizeof(*c->reloc)))
-		return lower_no_memory(lo);
+		return lower_out_of_memory(lo);
 	memcpy(c->image + at, lo->staged, lo->n_staged);
 	if (at + lo->n_staged > c->n_image)
 		c->n_image = at + lo->n_staged;
@@ -171,12 +171,12 @@ enum rlx_status gpu_call_kernel(struct rlx_lower *lo, const struct gpu_row *row,
 	struct gpu_module *m;
 
 	if (lo->n_staged > MOST_ARGS)
-		return lower_no(lo, "the arguments are too large for a launch");
-	if (gpu_fill_holes(lo))
+		return lower_unsupported(lo, "the arguments are too large for a launch");
+	if (gpu_apply_relocations(lo))
 		return lo->status;
 	row->launch(lo->staged, &l);
 	if (!l.can)
-		return lower_no(lo, "the GPU kernel does not take this form");
+		return lower_unsupported(lo, "the GPU kernel does not take this form");
 	if (!l.grid[0] || gpu_lower_of(lo)->dry)
 		return RLX_OK;
 	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){
@@ -196,7 +196,7 @@ static enum rlx_status call_kernel(struct rlx_lower *lo, enum rlx_kernel_id id,
 	(void)work;
 	(void)scratch;
 	if (!row)
-		return lower_no(lo, "no GPU kernel moves, computes or reads this");
+		return lower_unsupported(lo, "no GPU kernel moves, computes or reads this");
 	if (id == RLX_KERNEL_norm && gpu_read_out(lo, 0, &st))
 		return st;
 	return gpu_call_kernel(lo, row, units);
@@ -293,7 +293,7 @@ static void undo(struct rlx_lower *lo)
 	memcpy(gl->where, gl->saved, lo->plan->n_val);
 }
 
-static enum rlx_status whole(struct rlx_lower *lo, enum rlx_call_kind kind)
+static enum rlx_status host_fallback(struct rlx_lower *lo, enum rlx_call_kind kind)
 {
 	struct gpu_code *c = code_of(lo);
 	enum rlx_status st;
@@ -327,7 +327,7 @@ static void kept(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
 	uint64_t at = shape_align64(c->n_kept);
 
 	if (!reserve(&c->kept, &c->cap_kept, at + bytes)) {
-		lower_no_memory(lo);
+		lower_out_of_memory(lo);
 		return;
 	}
 	memcpy(c->kept + at, p, bytes);
@@ -350,7 +350,7 @@ bool gpu_in_place(const struct rlx_lower *lo)
 	const struct gpu_code *c = code_of(lo);
 
 	if (in->kind == RLX_PLACE_INPUT && out->kind == RLX_PLACE_OUTPUT && !in->offset &&
-	    c->io[c->first_io[RLX_IO_OUTPUT] + out->index].twin ==
+	    c->io[c->first_io[RLX_IO_OUTPUT] + out->index].donated ==
 	    c->first_io[RLX_IO_INPUT] + in->index + 1) {
 		c->io[in->index].on_device = true;	/* though nothing names it */
 		c->io[in->index].one = true;
@@ -371,7 +371,7 @@ static enum rlx_status product(struct rlx_lower *lo, struct rlx_k_gemm *g,
 		return gpu_product_f8(lo, g, p);
 	if (wide ? p->a->dtype != RLX_F64 || p->b->dtype != RLX_F64 :
 	    !lower_real(p->a->dtype) || !lower_real(p->b->dtype) || !lower_real(p->y->dtype))
-		return lower_no(lo, "no kernel for these dtypes");
+		return lower_unsupported(lo, "no kernel for these dtypes");
 	if (rlx_product_bias(lo, g, p, wide ? RLX_F64 : RLX_F32))
 		return lo->status;
 	lower_ref_in(lo, &g->b, 1, 0);
@@ -382,7 +382,7 @@ static enum rlx_status product(struct rlx_lower *lo, struct rlx_k_gemm *g,
 		return gpu_call_gemv_stream(lo);
 	halves = !wide && (p->compute == RLX_BF16 || p->a->dtype != RLX_F32 ||
 			   p->b->dtype != RLX_F32 || p->y->dtype != RLX_F32);
-	if (!wide && !gpu_lower_of(lo)->dry && !gpu_fill_holes(lo)) {
+	if (!wide && !gpu_lower_of(lo)->dry && !gpu_apply_relocations(lo)) {
 		(halves ? rlx_g_gemm_bf16_launch : rlx_g_gemm_f32_launch)(g, &l);
 		if (l.can && l.grid[0] && l.key[1] == RLX_G_GEMM_SMALL_M)
 			return gpu_call_small_m(lo, g, &l);
@@ -404,9 +404,16 @@ static enum rlx_status product_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 }
 
 static const struct rlx_lower_ops ops = {
-	.call = call_kernel, .whole = whole, .undo = undo, .kept = kept, .product = product,
-	.conv = gpu_conv, .recur = gpu_recur, .halves = true,
-	.product_i8 = product_i8, .conv_i8 = gpu_conv_i8,
+	.call = call_kernel,
+	.host_fallback = host_fallback,
+	.undo = undo,
+	.kept = kept,
+	.product = product,
+	.conv = gpu_conv,
+	.recur = gpu_recur,
+	.halves = true,
+	.product_i8 = product_i8,
+	.conv_i8 = gpu_conv_i8,
 };
 
 /* ---- compiling ---- */
@@ -452,7 +459,7 @@ static enum rlx_status list_io(struct gpu_code *c, struct gpu_lower *gl)
 				"outputs", c->base.dev->be->name);
 	c->io = rlx_calloc(c->n_io + 1, sizeof(*c->io));
 	if (!c->io)
-		return lower_no_memory(&gl->base);
+		return lower_out_of_memory(&gl->base);
 	for (at = c->io, io = 0; io < 3; io++) {
 		c->first_io[io] = (uint32_t)(at - c->io);
 		for (i = 0; i < p->n_io[io]; i++, at++) {
@@ -467,9 +474,9 @@ static enum rlx_status list_io(struct gpu_code *c, struct gpu_lower *gl)
 	for (i = 0; i < p->n_io[RLX_IO_OUTPUT]; i++) {
 		uint32_t out = c->first_io[RLX_IO_OUTPUT] + i;
 
-		c->io[out].twin = p->io[RLX_IO_OUTPUT][i].over;
-		if (c->io[out].twin)	/* inputs come first */
-			c->io[c->io[out].twin - 1].twin = out + 1;
+		c->io[out].donated = p->io[RLX_IO_OUTPUT][i].donated;
+		if (c->io[out].donated)	/* inputs come first */
+			c->io[c->io[out].donated - 1].donated = out + 1;
 	}
 	for (v = 1; v < p->n_val; v++) {
 		gl->writer[v] = GPU_NO_STEP;
@@ -508,9 +515,9 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 	enum rlx_status st;
 	struct gpu_module *m;
 
-	for (i = 0; i < n && !c->takes; i++)
-		c->takes = c->io[i].readers > 1;
-	if (!c->takes || !gpu_device_of(&c->base)->attr[GPU_ATTR_MAPPED])
+	for (i = 0; i < n && !c->gathers_inputs; i++)
+		c->gathers_inputs = c->io[i].readers > 1;
+	if (!c->gathers_inputs || !gpu_device_of(&c->base)->attr[GPU_ATTR_MAPPED])
 		return RLX_OK;
 	lo->st = lo->plan->step;
 	a = lower_args(lo, sizeof(*a));
@@ -530,18 +537,18 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 	return RLX_OK;
 }
 
-/* Each lane has memory of its own that lives as long as a step. */
+/* Each stream has memory of its own that lives as long as a step. */
 static void move_tmp(struct gpu_code *c)
 {
 	const struct gpu_call *call;
 	struct rlx_ref *r;
 
 	for (call = c->call; call < c->call + c->n_call; call++)
-		for (r = c->reloc; call->lane && r < c->reloc + c->n_reloc; r++)
+		for (r = c->reloc; call->on_stream && r < c->reloc + c->n_reloc; r++)
 			if (r->at >= call->args && r->at < call->args + call->n_args &&
 			    r->kind == RLX_REF_PLACE && r->place.kind == RLX_PLACE_WORK &&
 			    r->place.offset >= c->tmp_at)
-				r->place.offset += call->lane * c->tmp_bytes;
+				r->place.offset += call->on_stream * c->tmp_bytes;
 }
 
 /* Offsets of everything. */
@@ -552,7 +559,7 @@ static void lay_out(struct gpu_code *c, const struct gpu_lower *gl)
 
 	for (i = 0; i < c->n_io; i++)
 		if (gpu_is_pair(c, i) && c->io[i].io == RLX_IO_OUTPUT) {
-			c->io[i].at = c->io[c->io[i].twin - 1].at;
+			c->io[i].at = c->io[c->io[i].donated - 1].at;
 		} else if (c->io[i].on_device && c->io[i].io != RLX_IO_PARAM) {
 			c->io[i].at = c->stage_bytes;
 			c->stage_bytes += shape_align64(c->io[i].bytes);
@@ -564,9 +571,9 @@ static void lay_out(struct gpu_code *c, const struct gpu_lower *gl)
 	c->tmp_at = gl->base.tmp_at;
 	c->tmp_bytes = shape_align64(gl->base.tmp_most);
 	move_tmp(c);
-	c->scratch_at = c->tmp_at + c->n_lane * c->tmp_bytes;
+	c->scratch_at = c->tmp_at + c->n_stream * c->tmp_bytes;
 	c->scratch_bytes = shape_align64(c->scratch_bytes);
-	c->device_bytes = c->scratch_at + c->n_lane * c->scratch_bytes;
+	c->device_bytes = c->scratch_at + c->n_stream * c->scratch_bytes;
 	if (c->base.host)	/* the reference evaluator works on a mirror */
 		at = shape_align64(c->base.plan->work_bytes);
 	c->host_at = at;
@@ -665,7 +672,7 @@ static enum rlx_status lower_own(struct gpu_code *c, struct gpu_lower *gl, uint3
 	c->io = NULL;
 	c->n_io = c->n_call = c->n_reloc = c->n_bad = 0;
 	c->n_image = c->n_kept = c->scratch_bytes = 0;
-	c->takes = false;
+	c->gathers_inputs = false;
 	c->base.work_bytes = 0;
 	c->base.native = c->base.host = 0;
 	c->base.plan = gl->base.plan = &c->own;
@@ -679,20 +686,20 @@ static enum rlx_status lower_own(struct gpu_code *c, struct gpu_lower *gl, uint3
  * If launches are worth having side by side, places are given that let them be so. Then
  * what they must wait for is by these places.
  */
-static enum rlx_status find_lanes(struct gpu_code *c, struct gpu_lower *gl, uint32_t flags)
+static enum rlx_status find_streams(struct gpu_code *c, struct gpu_lower *gl, uint32_t flags)
 {
-	struct gpu_lanes n;
-	bool ok = gpu_lanes_find(&n, c, false);
+	struct gpu_streams n;
+	bool ok = gpu_streams_find(&n, c, false);
 	enum rlx_status st = RLX_OK;
 
-	if (ok && c->n_lane > 1) {
-		if (gpu_lanes_place(&n))
+	if (ok && c->n_stream > 1) {
+		if (gpu_streams_place(&n))
 			st = lower_own(c, gl, flags);
-		gpu_lanes_free(&n);
-		ok = !st && gpu_lanes_find(&n, c, true);
+		gpu_streams_free(&n);
+		ok = !st && gpu_streams_find(&n, c, true);
 	}
-	gpu_lanes_free(&n);
-	return st || ok ? st : lower_no_memory(&gl->base);
+	gpu_streams_free(&n);
+	return st || ok ? st : lower_out_of_memory(&gl->base);
 }
 
 enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_error *err)
@@ -713,7 +720,7 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 	if (!st)
 		st = lower_plan(c, gl, flags);
 	if (!st)
-		st = find_lanes(c, gl, flags);
+		st = find_streams(c, gl, flags);
 	if (!st) {
 		lay_out(c, gl);
 		st = load_all(c, err);
@@ -808,7 +815,7 @@ enum rlx_can gpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
 	struct gpu_lower *gl = NULL;
 	struct trial t = { .id = NULL };
 
-	if (!fn || !rlx_takes(q))
+	if (!fn || !rlx_supports(q))
 		return host;
 	if (make_trial(&t, dev, q))
 		gl = lower_new(&t.code.base, &t.err);

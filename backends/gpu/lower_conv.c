@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Convolutions: which kernel sums them up. */
-#include "backends/common/conv.h"
+#include "backends/common/conv_desc.h"
 #include "backends/gpu/gpu.h"
 #include "kernels/gemm.h"
 
@@ -23,9 +23,9 @@ enum rlx_status gpu_conv(struct rlx_lower *lo, const struct rlx_conv *g)
 	struct rlx_k_conv_nd *a = lower_args(lo, sizeof(*a));
 
 	if (g->block)
-		return lower_no(lo, "no blocked layout here");
+		return lower_unsupported(lo, "no blocked layout here");
 	if (!takes(lo))
-		return lower_no(lo, "no kernel for these dtypes");
+		return lower_unsupported(lo, "no kernel for these dtypes");
 	rlx_conv_plain(a, g);
 	a->type = (uint8_t)lower_out(lo, 0)->dtype;
 	if (lower_in(lo, 2))

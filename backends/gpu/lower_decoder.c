@@ -2,7 +2,7 @@
 /* What decoders are made of: products of few rows or by experts, attention over a cache. */
 #include <string.h>
 
-#include "backends/common/product.h"
+#include "backends/common/gemm_desc.h"
 #include "backends/gpu/gpu.h"
 #include "kernels/kv_cache.h"
 #include "kernels/gemv_stream.h"
@@ -55,7 +55,7 @@ enum rlx_status gpu_lower_fused_norm_matmul(struct rlx_lower *lo)
 	    (gamma && (gamma->dtype != x->dtype ||
 		       rlx_type_count(gamma) != w->dim[1] || !begins_at_16(lo, 2))) ||
 	    !begins_at_16(lo, 0) || !begins_at_16(lo, 1))
-		return lower_no(lo, "the GPU kernel does not take this form");
+		return lower_unsupported(lo, "the GPU kernel does not take this form");
 	g->m = (size_t)shape_span(y, 0, y->rank - 1);
 	g->n = g->ldc = (size_t)y->dim[y->rank - 1];
 	g->k = g->lda = g->ldb = (size_t)w->dim[1];
@@ -89,7 +89,7 @@ enum rlx_status gpu_lower_grouped_matmul(struct rlx_lower *lo)
 	if (!rlx_type_count(y))
 		return lo->status;
 	if (wide ? x->dtype != w->dtype : !lower_real(x->dtype) || !lower_real(w->dtype))
-		return lower_no(lo, "no kernel for these dtypes");
+		return lower_unsupported(lo, "no kernel for these dtypes");
 	g->m = (size_t)x->dim[0];
 	g->k = g->lda = (size_t)x->dim[1];
 	g->n = g->ldb = g->ldc = (size_t)w->dim[2];
@@ -120,7 +120,7 @@ enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)
 	if (x->dim[1] != 1 || x->dtype != cache->dtype || !begins_at_16(lo, 0) ||
 	    !begins_at_16(lo, 1) ||
 	    (cos && cos->dtype != sin->dtype))
-		return lower_no(lo, "the GPU kernel does not take this form");
+		return lower_unsupported(lo, "the GPU kernel does not take this form");
 	if (!gpu_in_place(lo)) {
 		alone = false;
 		st = rlx_lower_copy(lo);

@@ -78,7 +78,7 @@ static bool may_read_out(struct rlx_lower *lo, const struct rlx_k_norm *last)
 }
 
 /* What the launch writes, blocks of other rows still have to read none of. */
-static bool writes_apart(const struct rlx_lower *lo, uint32_t y)
+static bool writes_disjoint(const struct rlx_lower *lo, uint32_t y)
 {
 	const struct rlx_plan_step *st = lo->st - 2;
 	uint32_t i;
@@ -109,7 +109,7 @@ bool gpu_read_out(struct rlx_lower *lo, uint32_t cast, enum rlx_status *out)
 	if (!cast && cast_follows(lo))
 		return false;
 	lo->st -= cast;
-	if (!may_read_out(lo, &r->last) || !writes_apart(lo, lo->st[cast].out[0])) {
+	if (!may_read_out(lo, &r->last) || !writes_disjoint(lo, lo->st[cast].out[0])) {
 		lo->st += cast;
 		return false;
 	}

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "backends/common/product.h"
+#include "backends/common/gemm_desc.h"
 #include "backends/gpu/gpu.h"
 
 static const struct gpu_row few = { "gemv_stream_f8", "gemv_stream_f8",
@@ -28,7 +28,7 @@ static enum rlx_status hold(struct rlx_lower *lo, struct held *h)
 	h->n_ref = lo->n_ref;
 	h->rows = lo->rows;
 	if (h->n_ref > sizeof(h->ref) / sizeof(h->ref[0]))
-		return lower_no(lo, "too many operands");
+		return lower_unsupported(lo, "too many operands");
 	memcpy(h->ref, lo->ref, h->n_ref * sizeof(*h->ref));
 	return lo->status;
 }
@@ -209,7 +209,7 @@ static enum rlx_status multiply_narrow(struct rlx_lower *lo, struct held *h,
 	uint32_t i;
 
 	if (refers(h, offsetof(struct rlx_k_gemm, residual)))
-		return lower_no(lo, "no kernel for a residual in fp8");
+		return lower_unsupported(lo, "no kernel for a residual in fp8");
 	h->g.c_num = RLX_NUM_F32;
 	for (i = 0; i < h->n_ref; i++)
 		if (h->ref[i].at == offsetof(struct rlx_k_gemm, c))
@@ -259,7 +259,7 @@ enum rlx_status gpu_product_f8(struct rlx_lower *lo, struct rlx_k_gemm *g,
 
 	if ((!is_f8(a) && a != s.half) || (!is_f8(b) && b != s.half) ||
 	    (!is_f8(y) && y != s.half))
-		return lower_no(lo, "no kernel for these dtypes");
+		return lower_unsupported(lo, "no kernel for these dtypes");
 	if (rlx_product_bias(lo, g, p, RLX_F32))
 		return lo->status;
 	for (i = 0; i < lo->n_ref; i++)
@@ -281,9 +281,9 @@ enum rlx_status gpu_lower_dequant_matmul(struct rlx_lower *lo)
 			   rlx_type_count(x), rlx_type_count(lower_in(lo, 1)), x->dtype };
 
 	if (d->scheme != RLX_SCHEME_F8E4M3 && d->scheme != RLX_SCHEME_F8E5M2)
-		return lower_no(lo, "no kernel for this scheme");
+		return lower_unsupported(lo, "no kernel for this scheme");
 	if ((x->dtype != RLX_BF16 && x->dtype != RLX_F16) || (scale && !lower_real(scale->dtype)))
-		return lower_no(lo, "no kernel for these dtypes");
+		return lower_unsupported(lo, "no kernel for these dtypes");
 	if (!rlx_type_count(y))
 		return lo->status;
 	g->m = (size_t)shape_span(x, 0, x->rank - 1);

@@ -22,7 +22,7 @@ const struct gpu_call *gpu_call_before(const struct rlx_lower *lo, uint32_t i, u
 	st = lo->st - 1 - i;
 	call = &c->call[c->n_call - 1 - i];
 	return st->def && st->def->index == op && call->kind == GPU_KERNEL_CALL &&
-	       call->n_step == 1 && !call->joined && call->launch.passes < 2 &&
+	       call->n_step == 1 && !call->joined && call->launch.n_launches < 2 &&
 	       call->step == at - 1 - i ? call : NULL;
 }
 

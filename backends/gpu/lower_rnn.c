@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* LSTM, GRU and RNN: weights as they are, a product for each direction's inputs. */
-#include "backends/common/product.h"
-#include "backends/common/recurrence.h"
+#include "backends/common/gemm_desc.h"
+#include "backends/common/rnn_desc.h"
 #include "backends/gpu/gpu.h"
 
 static enum rlx_status project(struct rlx_lower *lo, const struct rlx_recurrence *r)
@@ -41,7 +41,7 @@ enum rlx_status gpu_recur(struct rlx_lower *lo, const struct rlx_recurrence *r)
 	struct rlx_k_rnn *a;
 
 	if (!lower_real(lower_in(lo, 0)->dtype) || !lower_real(lower_in(lo, 1)->dtype))
-		return lower_no(lo, "no kernel for these dtypes");
+		return lower_unsupported(lo, "no kernel for these dtypes");
 	if (project(lo, r))
 		return lo->status;
 	a = rlx_recurrence_args(lo, r);

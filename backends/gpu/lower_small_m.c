@@ -102,7 +102,7 @@ static bool may_do_again(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	const struct rlx_plan_val *val = lo->plan->val;
 
 	return g->m <= (is_exact(l) ? 16 : 64) &&
-	       l->grid[0] <= 2 * (uint32_t)gpu_of(lo)->attr[GPU_ATTR_UNITS] &&
+	       l->grid[0] <= 2 * (uint32_t)gpu_of(lo)->attr[GPU_ATTR_SM_COUNT] &&
 	       g->a_num == g->b_num && (g->a_num != RLX_NUM_F32 || is_exact(l)) &&
 	       g->lda == g->k && g->b_fixed && rlx_k_gemm_batches(g) == 1 && g->k % 8 == 0 &&
 	       reads_wide(lo, g) &&

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*
  * Kernels as functions of the device: loaded once per device and shared by all
- * programs. Where their code comes from is in image.c; it is looked for while a context
+ * programs. Where their code comes from is in kernel_binary.c; it is looked for while a context
  * may still be in the making, and loaded later.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "backends/gpu/gpu.h"
-#include "backends/gpu/image.h"
+#include "backends/gpu/kernel_binary.h"
 #include "base/alloc.h"
 #include "base/thread.h"
 

@@ -58,7 +58,7 @@ const struct rlx_gpu_vendor rlx_gpu_rocm = {
 	.name = "rocm", .title = "AMD", .option = "-O3",
 	.driver = driver, .driver_names = driver_names,
 	.rtc = rtc, .rtc_names = rtc_names, .chips = chips,
-	.attr = { [GPU_ATTR_MAJOR] = 23, [GPU_ATTR_MINOR] = 61, [GPU_ATTR_UNITS] = 63,
+	.attr = { [GPU_ATTR_MAJOR] = 23, [GPU_ATTR_MINOR] = 61, [GPU_ATTR_SM_COUNT] = 63,
 		  [GPU_ATTR_WARP] = 87, [GPU_ATTR_SHARED] = 74, [GPU_ATTR_MAPPED] = 3 },
 	.function_shared = -1,	/* blocks get all of it unasked */
 	.compiles_here = true,

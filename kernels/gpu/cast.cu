@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Conversions that a lowering asks for; those of graphs are written with their steps.
 #include "kernels/gpu/move.h"
-#include "kernels/gpu/ew.h"
+#include "kernels/gpu/pointwise.h"
 #include "kernels/cast.h"
 
 /* RLX_K0: from this type of integers, RLX_K1: to this one */

@@ -39,7 +39,7 @@ struct rlx_g_tensor_map {
  * @grid: blocks; grid[0] of 0: nothing to do
  * @block: threads
  * @shared: bytes of dynamic shared memory
- * @passes: launches, one after the other, each with its number in env.pass; 0 is 1
+ * @n_launches: launches, one after the other, each with its number in env.pass; 0 is 1
  * @scratch: bytes of device memory at env.scratch, for all passes
  * @n_map, @map: what env.maps points to
  * @key: what the module is compiled for, as RLX_K0 .. RLX_K3
@@ -51,7 +51,7 @@ struct rlx_g_launch {
 	uint64_t	units;
 	uint32_t	arch, processors, most_shared;
 	bool		can;
-	uint32_t	grid[3], block[3], shared, passes;
+	uint32_t	grid[3], block[3], shared, n_launches;
 	uint64_t	scratch;
 	uint32_t	n_map;
 	struct rlx_g_tensor_map map[RLX_G_TENSOR_MAPS];
@@ -260,7 +260,7 @@ static inline void rlx_g_scatter_elements_launch(const void *args, struct rlx_g_
 		return;
 	rlx_g_each(l, n > lines * a->axis_dim ? n : lines * a->axis_dim);
 	l->key[2] = 1;
-	l->passes = 3;
+	l->n_launches = 3;
 	l->scratch = (uint64_t)lines * (uint64_t)a->axis_dim * sizeof(uint32_t);
 }
 

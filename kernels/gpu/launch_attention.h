@@ -145,7 +145,7 @@ static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch 
 	rlx_g_line(l, rows * splits, 256);
 	l->key[2] = splits > 1;
 	if (splits > 1) {
-		l->passes = 2;
+		l->n_launches = 2;
 		l->scratch = (uint64_t)(rows * splits * (a->v_dim + 2)) * sizeof(float);
 	}
 }

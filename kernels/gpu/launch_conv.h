@@ -68,7 +68,7 @@ static inline void rlx_g_conv_tiled(const struct rlx_k_conv_nd *a, struct rlx_g_
 	l->key[1] = tile | a->transposed << 3;
 	l->key[2] = !half && a->k[0] * a->k[1] * a->k[2] > 32;
 	l->grid[1] = parts;
-	l->passes = 1 + (parts > 1) + half;
+	l->n_launches = 1 + (parts > 1) + half;
 	l->scratch = half ? rlx_g_conv_turned(a) : 0;
 	if (parts > 1)
 		l->scratch += parts * outputs * (a->type == RLX_K_F64 ? 8 : 4);

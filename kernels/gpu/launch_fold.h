@@ -39,7 +39,7 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 		return;
 	l->grid[1] = rlx_g_splits(a->n_out, a->n_red, lanes);
 	if (l->grid[1] > 1) {
-		l->passes = 2;
+		l->n_launches = 2;
 		l->scratch = (uint64_t)a->n_out * l->grid[1] * 8;
 	}
 }
@@ -57,7 +57,7 @@ static inline void rlx_g_argreduce_launch(const void *args, struct rlx_g_launch 
 		return;
 	l->grid[1] = rlx_g_splits(results, a->n, lanes);
 	if (l->grid[1] > 1) {
-		l->passes = 2;
+		l->n_launches = 2;
 		l->scratch = (uint64_t)results * l->grid[1] * 16;
 	}
 }
@@ -87,9 +87,9 @@ static inline void rlx_g_topk_launch(const void *args, struct rlx_g_launch *l)
 	l->key[1] = tiles > 1;
 	if (tiles < 2)
 		return;
-	l->passes = 2;
+	l->n_launches = 2;
 	for (; tiles > 1; tiles = (tiles + 1) / 2)
-		l->passes++;
+		l->n_launches++;
 	l->scratch = (uint64_t)lines * (uint64_t)a->n * 2 * 16;
 }
 
@@ -116,7 +116,7 @@ static inline void rlx_g_nonzero_launch(const void *args, struct rlx_g_launch *l
 
 	rlx_g_line(l, blocks < 1024 ? blocks : 1024, 256);
 	l->key[0] = a->type;
-	l->passes = 2;
+	l->n_launches = 2;
 	l->scratch = l->grid[0] * sizeof(int64_t);
 }
 
@@ -128,7 +128,7 @@ static inline void rlx_g_nms_launch(const void *args, struct rlx_g_launch *l)
 	if (lines > 1 << 16)	/* each block adds up what the others have */
 		return;
 	rlx_g_line(l, lines, 256);
-	l->passes = 2;
+	l->n_launches = 2;
 	l->scratch = (uint64_t)lines * ((uint64_t)a->n + sizeof(int64_t));
 }
 

@@ -382,7 +382,7 @@ static inline void rlx_g_grouped_line(const struct rlx_g_grouped *a, bool large,
 	if (!l->can)
 		return;
 	rlx_g_line(l, tiles * rlx_g_ceil((int64_t)a->g.n, edge), threads);
-	l->passes = 2;
+	l->n_launches = 2;
 	l->scratch = 4 * rlx_g_grouped_words(a, edge);
 	l->key[3] = RLX_G_GROUPED;
 }

@@ -35,7 +35,7 @@ static inline void rlx_g_rnn_launch(const void *args, struct rlx_g_launch *l)
 	l->key[1] = a->cell;
 	l->key[2] = whole;
 	if (!whole)
-		l->passes = (uint32_t)(a->steps * stages + 2);
+		l->n_launches = (uint32_t)(a->steps * stages + 2);
 	l->scratch = (uint64_t)(a->dirs * a->batch * a->hidden) * 5 * sizeof(float);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches of positions, windows and chance; a part of kernels/gpu/launch.h. */
+/* Launches of positions, windows and random numbers; a part of kernels/gpu/launch.h. */
 #ifndef RLX_G_LAUNCH_SPACE_H
 #define RLX_G_LAUNCH_SPACE_H
 

@@ -6,7 +6,7 @@
 #ifndef RLX_G_POINTWISE_INTERP_H
 #define RLX_G_POINTWISE_INTERP_H
 
-#include "kernels/gpu/ew.h"
+#include "kernels/gpu/pointwise.h"
 
 enum { RLX_G_ANY_OPS = 96, RLX_G_ANY_VALUES = 64, RLX_G_ANY_CONSTS = 24 };
 

@@ -249,7 +249,7 @@ rlx_value onnx_reduce(struct onnx_op *q, rlx_value x, struct rlx_ints axes,
 		      enum rlx_reduce_kind kind, bool keep);
 /* i64 vector constant */
 rlx_value onnx_ints_const(struct onnx_op *q, const int64_t *v, uint32_t n);
-/* Normalised axis in [0, rank); fails with a story. */
+/* Normalised axis in [0, rank); fails with a message. */
 enum rlx_status onnx_axis(struct onnx_op *q, int64_t axis, uint32_t rank,
 			  uint32_t *out);
 

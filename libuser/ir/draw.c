@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Graphs as pictures: DOT for Graphviz, and SVG drawn here. Constants are not
+ * Graphs as images: DOT for Graphviz, and SVG drawn here. Constants are not
  * drawn as nodes of their own; they stand in the text of who reads them.
  */
 #include <stdlib.h>

@@ -86,7 +86,7 @@ static bool prepare(struct rlx_arena *a)
 	return true;
 }
 
-/* The largest free run, for the story. */
+/* The largest free run, for the message. */
 static uint64_t largest(const struct rlx_space *s)
 {
 	uint64_t best = 0;

@@ -33,7 +33,7 @@ struct rlx_bert {
 	struct rlx_blob		*places;
 };
 
-/* Building: where, and the story of what a name lookup met. */
+/* Building: where, and the message of what a name lookup met. */
 struct build {
 	struct rlx_bert		*b;
 	struct rlx_graph	*g;

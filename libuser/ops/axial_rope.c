@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Rotary position embedding over a picture's two axes. */
+/* Rotary position embedding over a image's two axes. */
 #include "base/alloc.h"
 #include "ir/graph.h"
 #include "ops/emit.h"
@@ -42,7 +42,7 @@ static enum rlx_status axial_rope_infer(struct rlx_infer *q)
 	return op_infer_same(q);
 }
 
-/* The angle of pair @i of @width / 2 for the token at @p of the picture. */
+/* The angle of pair @i of @width / 2 for the token at @p of the image. */
 static double angle(const struct rlx_op_axial_rope *a, int64_t p, int64_t i, int64_t width)
 {
 	int64_t quarter = width / 4;

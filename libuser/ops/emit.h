@@ -58,7 +58,7 @@ enum rlx_status op_need_rank(struct rlx_infer *q, uint32_t k, uint32_t lo,
 enum rlx_status op_need_real(struct rlx_infer *q, const char *what, double v,
 			     double lo);
 
-/* Wrap a negative index; RLX_ERANGE with a story if outside [-dim, dim). */
+/* Wrap a negative index; RLX_ERANGE with a message if outside [-dim, dim). */
 enum rlx_status op_index(const struct rlx_eval *q, int64_t i, int64_t dim,
 			 int64_t *out);
 

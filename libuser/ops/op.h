@@ -35,7 +35,7 @@
 
 /* Normalise a possibly negative axis; false if outside [-rank, rank). */
 bool op_axis(int64_t axis, uint32_t rank, uint32_t *out_axis);
-/* The same with a story. */
+/* The same with a message. */
 enum rlx_status op_infer_axis(struct rlx_infer *q, int64_t axis, uint32_t rank,
 			      uint32_t *out_axis);
 /* Set of axes as a bit mask; empty list = all if @all. Duplicates are refused. */

@@ -31,7 +31,7 @@ void op_window_set(struct op_window *w, const struct op_window_args *a,
 		   const struct rlx_type *x, const int64_t *k, uint32_t nd);
 /* The output sizes of a forward window; false if a window does not fit or overflows. */
 bool op_window_out(struct op_window *w, bool ceil);
-/* The same with a story. */
+/* The same with a message. */
 enum rlx_status op_window_infer(struct rlx_infer *q, const struct op_window_args *a,
 				const int64_t *k, struct op_window *w);
 

@@ -25,7 +25,7 @@ enum rlx_status rlx_quant_simplify(struct rlx_graph *g, struct rlx_graph **out,
 				   struct rlx_error *err);
 
 /* Is @n a product that can be quantised? It reads its input 0. */
-bool rlx_quant_takes(const struct rlx_graph *g, const struct rlx_node *n);
+bool rlx_quant_supports(const struct rlx_graph *g, const struct rlx_node *n);
 
 /* Replace the products that have a range. *@out: one reference, also if none had. */
 enum rlx_status rlx_quant_insert(struct rlx_graph *g, const struct rlx_quant_scheme *s,

@@ -37,7 +37,7 @@ const float *rlx_quant_floats(const struct rlx_graph *g, uint32_t v)
 	return rlx_blob_data(((const struct rlx_op_constant *)n->args)->data);
 }
 
-bool rlx_quant_takes(const struct rlx_graph *g, const struct rlx_node *n)
+bool rlx_quant_supports(const struct rlx_graph *g, const struct rlx_node *n)
 {
 	bool mm = n->def->index == RLX_OP_matmul;
 	const struct rlx_type *w;
@@ -292,7 +292,7 @@ static bool insert_at(struct insert *q, const struct rlx_node *n)
 {
 	if (n->def->index == RLX_OP_add)
 		return insert_bias(q, n);
-	if (!rlx_quant_takes(q->rw.old, n))
+	if (!rlx_quant_supports(q->rw.old, n))
 		return false;
 	if (n->def->index == RLX_OP_matmul)
 		return q->s->matmul && insert_matmul(q, n);

@@ -15,11 +15,11 @@ static uint64_t padded(const struct rlx_plan *p, uint32_t v)
 		     : RLX_PLAN_ALIGN;
 }
 
-/* Only small values linger: of large ones it would cost memory. */
+/* Only small values have slack: of large ones it would cost memory. */
 enum { MOST_LINGERING = 64 << 10 };
 
 /* Roots by the step that gives their storage back, as linked lists: next[v], head[step]. */
-static void list_deaths(const struct rlx_plan *p, unsigned int linger, uint32_t *head,
+static void list_deaths(const struct rlx_plan *p, unsigned int slack, uint32_t *head,
 			uint32_t *next)
 {
 	uint64_t last;
@@ -28,7 +28,7 @@ static void list_deaths(const struct rlx_plan *p, unsigned int linger, uint32_t 
 	for (v = 1; v < p->n_val; v++) {
 		last = p->val[v].last;
 		if (rlx_plan_bytes(p, v) <= MOST_LINGERING)
-			last += linger;
+			last += slack;
 		if (p->val[v].root == v && p->val[v].place.kind == RLX_PLACE_WORK &&
 		    last < p->n_step) {
 			next[v] = head[last];
@@ -54,7 +54,7 @@ static bool place_step(struct rlx_plan *p, uint32_t s, struct rlx_holes *h)
 	return true;
 }
 
-enum rlx_status rlx_plan_place(struct rlx_plan *p, unsigned int linger,
+enum rlx_status rlx_plan_place(struct rlx_plan *p, unsigned int slack,
 			       struct rlx_error *err)
 {
 	uint32_t *head = rlx_calloc((size_t)p->n_step + 1, sizeof(*head));
@@ -70,7 +70,7 @@ enum rlx_status rlx_plan_place(struct rlx_plan *p, unsigned int linger,
 				p->val[v].place.kind = RLX_PLACE_WORK;
 		}
 	if (ok)
-		list_deaths(p, linger, head, next);
+		list_deaths(p, slack, head, next);
 	for (s = 0; ok && s < p->n_step; s++) {
 		ok = place_step(p, s, &h);
 		for (v = ok ? head[s] : 0; ok && v; v = next[v])

@@ -264,7 +264,7 @@ static void find_replaced(struct rlx_plan *p)
 		const struct rlx_plan_val *v = &p->val[st->out[0]];
 
 		if (st->def && v->root == st->out[0] && v->place.kind == RLX_PLACE_OUTPUT)
-			p->io[RLX_IO_OUTPUT][v->place.index].over = replaced_input(p, st);
+			p->io[RLX_IO_OUTPUT][v->place.index].donated = replaced_input(p, st);
 	}
 }
 
@@ -309,7 +309,7 @@ static void spread_places(struct rlx_plan *p)
 	}
 }
 
-enum rlx_status rlx_plan_new(struct rlx_graph *g, unsigned int linger, struct rlx_plan **out,
+enum rlx_status rlx_plan_new(struct rlx_graph *g, unsigned int slack, struct rlx_plan **out,
 			     struct rlx_error *err)
 {
 	struct planner pl = { .g = g, .err = err };
@@ -337,7 +337,7 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, unsigned int linger, struct rl
 	st = place_outputs(&pl);
 	find_replaced(p);
 	if (!st)
-		st = rlx_plan_place(p, linger, err);
+		st = rlx_plan_place(p, slack, err);
 	if (!st)
 		st = drop_views(p, err);
 	if (st)

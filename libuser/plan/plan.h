@@ -53,12 +53,12 @@ struct rlx_plan_step {
 };
 
 /*
- * @over: of an output: 1 + the input that it replaces, whose place may be its own, for
+ * @donated: of an output: 1 + the input that it replaces, whose place may be its own, for
  * nothing reads that input once it is written; else 0
  */
 struct rlx_plan_io {
 	const char	*name;
-	uint32_t	 val, over;
+	uint32_t	 val, donated;
 };
 
 struct rlx_plan {
@@ -77,15 +77,15 @@ struct rlx_plan {
 
 /*
  * Plan @g, which must be finished. Values that nothing needs get no place. The
- * storage of small values stays theirs for @linger steps more, for backends that
+ * storage of small values stays theirs for @slack steps more, for backends that
  * put steps together.
  * Context: allocates. Ownership: the caller's, freed with rlx_plan_free().
  */
-enum rlx_status rlx_plan_new(struct rlx_graph *g, unsigned int linger,
+enum rlx_status rlx_plan_new(struct rlx_graph *g, unsigned int slack,
 			     struct rlx_plan **out, struct rlx_error *err);
 void rlx_plan_free(struct rlx_plan *p);
 
-/* Memory over time as an SVG picture; the steps as text. */
+/* Memory over time as an SVG image; the steps as text. */
 enum rlx_status rlx_plan_svg(const struct rlx_plan *p, FILE *f);
 enum rlx_status rlx_plan_print(const struct rlx_plan *p, FILE *f);
 
@@ -95,7 +95,7 @@ static inline uint64_t rlx_plan_bytes(const struct rlx_plan *p, uint32_t v)
 }
 
 /* plan/place.c: give every WORK root an offset; sets work_bytes. */
-enum rlx_status rlx_plan_place(struct rlx_plan *p, unsigned int linger,
+enum rlx_status rlx_plan_place(struct rlx_plan *p, unsigned int slack,
 			       struct rlx_error *err);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* A plan as text, and its memory over time as an SVG picture. */
+/* A plan as text, and its memory over time as an SVG image. */
 #include "plan/plan.h"
 
 static void print_place(const struct rlx_plan *p, uint32_t v, FILE *f)

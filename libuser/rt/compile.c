@@ -206,7 +206,7 @@ enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *
 	if (!st)
 		st = run_passes(p, &o, g, err);
 	if (!st)
-		st = rlx_plan_new(p->g, target_of(p->dev).linger, &p->plan, err);
+		st = rlx_plan_new(p->g, target_of(p->dev).slack, &p->plan, err);
 	if (!st)
 		st = make_code(p, o.flags, err);
 	if (st) {

@@ -46,7 +46,7 @@ static enum rlx_status find_values(struct watch *w)
 	char name[24];
 
 	for (i = 0; i < g->n_node; i++)
-		most += rlx_quant_takes(g, &g->node[i]);
+		most += rlx_quant_supports(g, &g->node[i]);
 	w->e = rlx_calloc(most + 1ul, sizeof(*w->e));
 	if (!w->e)
 		return no_memory(w->err);
@@ -55,7 +55,7 @@ static enum rlx_status find_values(struct watch *w)
 	for (i = 0; i < g->n_node; i++) {
 		const struct rlx_node *n = &g->node[i];
 
-		if (!rlx_quant_takes(g, n) || r[n->in[0]].lo > 1)
+		if (!rlx_quant_supports(g, n) || r[n->in[0]].lo > 1)
 			continue;
 		r[n->in[0]] = (struct rlx_quant_range){ INFINITY, -INFINITY };
 		snprintf(name, sizeof(name), "v%u", n->in[0]);

@@ -188,9 +188,9 @@ enum rlx_status rlx_device_get(const char *name, unsigned int threads,
 
 	if (!be)
 		return RLX_ENODEV;
-	if (be->apart)
+	if (be->own_threads)
 		threads = 0;
-	if (be->apart || sched_getaffinity(0, sizeof(cpus), &cpus))
+	if (be->own_threads || sched_getaffinity(0, sizeof(cpus), &cpus))
 		CPU_ZERO(&cpus);	/* or more processors than it holds */
 	pthread_mutex_lock(&lock);
 	for (o = open_devices; o; o = o->next)

@@ -49,7 +49,7 @@ struct rlx_session {
 	struct rlx_runner	 runner;
 };
 
-/* slot.c: find by name (story in s->err), give it memory, tell the backend. */
+/* slot.c: find by name (message in s->err), give it memory, tell the backend. */
 struct rlx_slot *rlx_slot_find(struct rlx_session *s, enum rlx_io io,
 			       const char *name, unsigned int *out_i);
 enum rlx_status rlx_slot_own(struct rlx_session *s, enum rlx_io io, unsigned int i);

@@ -517,7 +517,7 @@ enum rlx_status rlx_session_feed(struct rlx_session *s, const char *output,
 	if (end_feed(s, o))
 		return s->err.status;
 	out->feeds = (int)i;
-	if (s->p->plan->io[RLX_IO_OUTPUT][o].over == i + 1 && s->p->dev->be->keep)
+	if (s->p->plan->io[RLX_IO_OUTPUT][o].donated == i + 1 && s->p->dev->be->keep)
 		s->kept[o] = s->p->dev->be->keep(s->exec, o, true);
 	return RLX_OK;
 }

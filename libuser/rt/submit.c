@@ -15,7 +15,7 @@ static enum rlx_status collect(struct rlx_session *s, int64_t timeout_ns)
 	struct rlx_runner *r = &s->runner;
 	enum rlx_status st;
 
-	s->exec->err = &r->err;		/* not the story of the call that asks */
+	s->exec->err = &r->err;		/* not the message of the call that asks */
 	st = s->p->dev->be->finish(s->exec, timeout_ns);
 	s->exec->err = &s->err;
 	if (st == RLX_ETIME)

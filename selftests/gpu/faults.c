@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Calls of the driver that fail when the emulated one is asked to, and allocations:
- * a status with a story each time, nothing left behind. limits.c has what a real
+ * a status with a message each time, nothing left behind. limits.c has what a real
  * device does.
  */
 #include <dlfcn.h>
@@ -114,7 +114,7 @@ static const char *left_there(void)
 
 /*
  * In a child, for the emulator reads @faults once. 0: all went well; 1: a status with
- * a story, nothing left behind; else what was wrong is printed.
+ * a message, nothing left behind; else what was wrong is printed.
  */
 static int outcome(const char *faults, unsigned int parts)
 {
@@ -135,7 +135,7 @@ static int outcome(const char *faults, unsigned int parts)
 			printf("# %s: left on the device:%s (%s)\n", faults, left_there(),
 			       err.text);
 		else if (st && (!err.text[0] || err.status != st))
-			printf("# %s: status %d without a story\n", faults, st);
+			printf("# %s: status %d without a message\n", faults, st);
 		else
 			st = st ? 1 : 0;
 		fflush(stdout);
@@ -185,7 +185,7 @@ static int run_until_done(struct rlx_session *s, struct rlx_session *cpu)
 
 	poison(s);
 	while (rlx_session_run(s)) {
-		CHECKF(rlx_session_error(s)->text[0], "a run failed without a story");
+		CHECKF(rlx_session_error(s)->text[0], "a run failed without a message");
 		CHECKF(++failed < 2, "again: %s", rlx_session_error(s)->text);
 	}
 	run(cpu);

@@ -151,7 +151,7 @@ static inline void gpu_run_kernel(const char *file, const char *name, gpu_launch
 		env->scratch = dev_new(l.scratch);
 	if (l.n_map)
 		env->maps = maps = gpu_tensor_maps(args, &l);
-	for (env->pass = 0; env->pass < (l.passes ? l.passes : 1); env->pass++)
+	for (env->pass = 0; env->pass < (l.n_launches ? l.n_launches : 1); env->pass++)
 		CHECK_CU(gpu_launch(fn, &l, args, env));
 	CHECK_CU(gpu->api->stream_wait(NULL));
 	if (l.scratch)

@@ -13,7 +13,7 @@
 #include "selftests/gpu/kernel_run.h"
 #include "selftests/lib/small_net.h"
 
-/* What a small program gives; the story of what went wrong in @err. */
+/* What a small program gives; the message of what went wrong in @err. */
 static enum rlx_status run_small(const char *device, float *out, struct rlx_error *err)
 {
 	struct rlx_compile_opts o = { .size = sizeof(o), .device = device };
@@ -116,7 +116,7 @@ static enum rlx_status write_at(void *p, struct rlx_g_launch l, struct rlx_error
 	return gpu_check(gpu, rc ? rc : gpu->api->stream_wait(NULL), "writing", err);
 }
 
-/* The launch fails with a story, and the device goes on. */
+/* The launch fails with a message, and the device goes on. */
 TEST(launches_over_the_limits)
 {
 	static const struct rlx_g_launch wrong[] = {

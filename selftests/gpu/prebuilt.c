@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/gpu/image.h"
+#include "backends/gpu/kernel_binary.h"
 #include "rlx/compile.h"
 #include "rlx/run.h"
 #include "rt/rt.h"

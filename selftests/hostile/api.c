@@ -126,7 +126,7 @@ TEST(null_arenas_and_models)
 	rlx_model_put(NULL);
 }
 
-/* The graph has the status, and the story has the word. */
+/* The graph has the status, and the message has the word. */
 static void refused(struct rlx_graph *g, enum rlx_status st, const char *word)
 {
 	const struct rlx_error *e = rlx_graph_error(g);

@@ -33,7 +33,7 @@ static enum rlx_status parse(const char *text, size_t len)
 	st = rlx_graph_parse(copy, len, &g, &err);
 	free(copy);
 	CHECKF(!st == !!g, "%s and %s graph", rlx_status_name(st), g ? "a" : "no");
-	CHECKF(st == err.status, "%s, its story %s", rlx_status_name(st),
+	CHECKF(st == err.status, "%s, its message %s", rlx_status_name(st),
 	       rlx_status_name(err.status));
 	CHECK(!st || err.text[0]);
 	rlx_graph_put(g);

@@ -86,7 +86,7 @@ TEST(scalars_at_the_top)
 TEST(refused_with_place)
 {
 	static const struct {
-		const char	*text, *story;
+		const char	*text, *message;
 	} bad[] = {
 		{ "", "byte 0, line 1: text ends early" },
 		{ "[1,2", "byte 4, line 1: text ends early" },
@@ -130,7 +130,7 @@ TEST(refused_with_place)
 		st = parse(&j, bad[i].text, strlen(bad[i].text), &err);
 		CHECKF(st == RLX_EPARSE, "%s: %s", bad[i].text,
 		       rlx_status_name(st));
-		CHECKF(strstr(err.text, bad[i].story) &&
+		CHECKF(strstr(err.text, bad[i].message) &&
 		       !strncmp(err.text, "t.json: byte ", 13),
 		       "%s: \"%s\"", bad[i].text, err.text);
 		CHECK(!j.node && !j.text);

@@ -163,10 +163,10 @@ TEST(big_endian_and_unaligned)
 
 #define HEAD(d, s) "{'descr': '" d "', 'fortran_order': False, 'shape': " s ", }"
 
-TEST(refused_with_a_story)
+TEST(refused_with_a_message)
 {
 	static const struct {
-		const char	*head, *story;
+		const char	*head, *message;
 		enum rlx_status	 st;
 		int		 major;
 	} bad[] = {
@@ -209,7 +209,7 @@ TEST(refused_with_a_story)
 		n = make(buf, bad[i].major, bad[i].head, data, 8);
 		st = open_copy(buf, n, &f, &copy, &err);
 		CHECKF(st == bad[i].st, "%s: %s", bad[i].head, err.text);
-		CHECKF(strstr(err.text, bad[i].story), "%s: %s", bad[i].head,
+		CHECKF(strstr(err.text, bad[i].message), "%s: %s", bad[i].head,
 		       err.text);
 		CHECK(!f);
 		free(copy);

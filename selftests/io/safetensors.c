@@ -85,10 +85,10 @@ TEST(every_dtype_round_trips)
 #define T(dt, shape, off) \
 	"{\"dtype\":\"" dt "\",\"shape\":" shape ",\"data_offsets\":" off "}"
 
-TEST(refused_with_a_story)
+TEST(refused_with_a_message)
 {
 	static const struct {
-		const char	*head, *story;
+		const char	*head, *message;
 		enum rlx_status	 st;
 	} bad[] = {
 		{ "[]", "no object", RLX_EPARSE },
@@ -140,7 +140,7 @@ TEST(refused_with_a_story)
 		n = make(buf, bad[i].head, data, 8);
 		st = open_copy(buf, n, &f, &copy, &err);
 		CHECKF(st == bad[i].st, "%s: %s", bad[i].head, err.text);
-		CHECKF(strstr(err.text, bad[i].story), "%s: %s", bad[i].head,
+		CHECKF(strstr(err.text, bad[i].message), "%s: %s", bad[i].head,
 		       err.text);
 		CHECK(!f);
 		free(copy);

@@ -497,7 +497,7 @@ TEST(patterns_that_split_text)
 TEST(patterns_refused)
 {
 	static const struct {
-		const char	*pattern, *story;
+		const char	*pattern, *message;
 		enum rlx_status	 st;
 	} bad[] = {
 		{ "(ab)*", "repeated group", RLX_ENOSUP },
@@ -529,7 +529,7 @@ TEST(patterns_refused)
 		CHECKF(tk_regex_new(bad[i].pattern, strlen(bad[i].pattern), "f",
 				    &re, &err) == bad[i].st,
 		       "%s: %s", bad[i].pattern, err.text);
-		CHECKF(strstr(err.text, bad[i].story), "%s: %s", bad[i].pattern,
+		CHECKF(strstr(err.text, bad[i].message), "%s: %s", bad[i].pattern,
 		       err.text);
 		CHECK(!re);
 	}
@@ -813,10 +813,10 @@ static enum rlx_status try_load(const char *text, size_t n,
 
 #define MODEL	"\"model\":{\"type\":\"WordLevel\",\"vocab\":{}}"
 
-TEST(files_refused_with_a_story)
+TEST(files_refused_with_a_message)
 {
 	static const struct {
-		const char	*text, *story;
+		const char	*text, *message;
 		enum rlx_status	 st;
 	} bad[] = {
 		{ "", "empty", RLX_EPARSE },
@@ -891,7 +891,7 @@ TEST(files_refused_with_a_story)
 		st = try_load(bad[i].text, strlen(bad[i].text), &err);
 		CHECKF(st == bad[i].st, "%s: %s (%s)", bad[i].text,
 		       rlx_status_name(st), err.text);
-		CHECKF(strstr(err.text, bad[i].story), "%s: %s", bad[i].text,
+		CHECKF(strstr(err.text, bad[i].message), "%s: %s", bad[i].text,
 		       err.text);
 	}
 	CHECK_EQ(try_load("{" MODEL "}", strlen("{" MODEL "}"), &err), RLX_OK);

@@ -34,7 +34,7 @@ struct op_result {
 	void		*data[RLX_MAX_OUT];
 };
 
-/* Compile and run on @device, outputs poisoned before. Status and story in @err. */
+/* Compile and run on @device, outputs poisoned before. Status and message in @err. */
 enum rlx_status op_case_run(const struct op_case *c, const char *device,
 			    struct op_result *out, struct rlx_error *err);
 void op_result_fini(struct op_result *r);

@@ -37,7 +37,7 @@ rlx_value rig_random(struct rig *r, struct rlx_type t, double lo, double hi);
 /* Outputs are named o0, o1 ... */
 void rig_output(struct rig *r, rlx_value v);
 
-/* Finish, compile and run on poisoned outputs; the status, with a story in err. */
+/* Finish, compile and run on poisoned outputs; the status, with a message in err. */
 enum rlx_status rig_try(struct rig *r);
 /* The same; a failure fails the test. */
 void rig_run(struct rig *r);

@@ -23,7 +23,7 @@ static bool takes_work(const struct rlx_plan *p, uint32_t v)
 }
 
 /* Every pair of storages that live at one step lies apart, inside the workspace. */
-static void check_apart(const struct rlx_plan *p)
+static void check_own_threads(const struct rlx_plan *p)
 {
 	uint32_t a, b;
 
@@ -180,7 +180,7 @@ TEST(no_two_live_values_share_bytes)
 
 		CHECK(p->n_step > 20);
 		CHECK(p->work_bytes && p->work_bytes <= p->naive_bytes);
-		check_apart(p);
+		check_own_threads(p);
 		check_steps(p);
 		check_lives(p);
 		rlx_plan_free(p);
@@ -227,7 +227,7 @@ TEST(what_is_needed_later_is_not_overwritten)
 	CHECK(p->val[a.id].place.kind == RLX_PLACE_WORK);
 	CHECK(!overlap(p, a.id, b.id));
 	CHECK(overlap(p, view.id, a.id));
-	check_apart(p);
+	check_own_threads(p);
 	check_steps(p);
 	rlx_plan_free(p);
 	rlx_graph_put(g);
@@ -306,7 +306,7 @@ static double best_ms(struct rlx_graph *(*make)(int n), int n)
 		p = plan(g);
 		ms = 1e3 * (cpu_time() - ms);
 		if (!i && n <= 2000) {
-			check_apart(p);
+			check_own_threads(p);
 		}
 		rlx_plan_free(p);
 		best = ms < best ? ms : best;

@@ -36,7 +36,7 @@ static enum rlx_status parse(void *ctx)
 	struct rlx_error err = { 0 };
 	enum rlx_status st = rlx_graph_parse(t->p, t->len, &g, &err);
 
-	CHECKF(st == err.status, "status %d, its story %d", st, err.status);
+	CHECKF(st == err.status, "status %d, its message %d", st, err.status);
 	CHECKF(!st == !!g, "status %d and %s graph", st, g ? "a" : "no");
 	rlx_graph_put(g);
 	return st;

@@ -76,7 +76,7 @@ static enum rlx_status whole(void *ctx)
 	if (!st)
 		st = use(r, &err);
 	CHECKF(!st || st == RLX_ENOMEM, "%s: %s", rlx_status_name(st), err.text);
-	CHECKF(st == err.status, "%s, its story %s", rlx_status_name(st),
+	CHECKF(st == err.status, "%s, its message %s", rlx_status_name(st),
 	       rlx_status_name(err.status));
 	rlx_runner_free(r);
 	rlx_model_put(m);

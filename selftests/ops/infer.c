@@ -57,7 +57,7 @@ static void run(const struct op_case *c, unsigned int sample, const struct rlx_i
 			.err = &err, .def = c->def, .args = c->s.args, .n_in = q->n_in,
 			.in = in, .n_out = q->n_out, .out = out });
 	WANT(!st || (strstr(err.text, c->def->name) && err.status == st),
-	     "%s sample %u: status %d without a story: %s", c->def->name, sample, st,
+	     "%s sample %u: status %d without a message: %s", c->def->name, sample, st,
 	     err.text);
 	for (k = 0; k < q->n_in; k++)
 		free(in[k].data);

@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "backends/gpu/image.h"
+#include "backends/gpu/kernel_binary.h"
 
 struct prebuilt {
 	const char	*name, *file;

@@ -59,7 +59,7 @@ int subject_open(struct subject *s, const char *cmd, const char *path)
 	else
 		st = rlx_model_open(path, &s->model, &err);
 	rlx_free(text);
-	/* the library's story of a model file begins with its path */
+	/* the library's message of a model file begins with its path */
 	if (st && err.status && !strncmp(err.text, path, strlen(path)))
 		return tool_fail(cmd, TOOL_FAILED, "%s", err.text);
 	return st ? told(s, st, &err) : TOOL_OK;

@@ -96,7 +96,7 @@ struct rlx_arena_opts {
  * rlx_arena_new - take memory.
  * @opts: what; not kept
  * @out:  the arena, with one reference; NULL on failure
- * @err:  the story of a failure, may be NULL
+ * @err:  the message of a failure, may be NULL
  *
  * The memory reads as zero. The file is sealed against shrinking and growing,
  * so that no process it is shared with can make another one fault.

@@ -22,11 +22,11 @@ enum rlx_can {
  * @fuse:     fused ops and regions are worth making
  * @channels: channels per block of the blocked convolution layout; 0: none
  * @bf16, @f16: products in that format are native
- * @linger: steps for which the storage of small values outlives them
+ * @slack: steps for which the storage of small values outlives them
  */
 struct rlx_target {
 	bool		fuse, bf16, f16;
-	unsigned int	channels, linger;
+	unsigned int	channels, slack;
 	/* As the backend's .can, with the device at hand. */
 	enum rlx_can	(*can)(const struct rlx_target *t, const struct rlx_infer *q);
 	const void	*dev;
@@ -91,14 +91,14 @@ struct rlx_exec {
  * The core allocates devices, codes and execs with the sizes given here, zeroed.
  * Members are required unless marked optional, may sleep, and are not called
  * twice at once for one object; "[any]" means any thread, also at once. A failing
- * member leaves its story in @err and the object as it was.
+ * member leaves its message in @err and the object as it was.
  */
 struct rlx_backend {
 	uint32_t	 abi;			/* RLX_BACKEND_ABI */
 	uint32_t	 device_size, code_size, exec_size;
 	const char	*name;
 	/* Its processors are its own: @threads, and where the caller may run, are nothing to it. */
-	bool		apart;
+	bool		own_threads;
 
 	/* How many devices are there; tells of @max, or as many, from @first on. [any] */
 	unsigned int	(*probe)(struct rlx_dev_info *info, unsigned int first,

@@ -127,7 +127,7 @@ RLX_EXPORT void rlx_program_info(const struct rlx_program *p,
  */
 RLX_EXPORT enum rlx_status rlx_program_report(const struct rlx_program *p, FILE *f);
 
-/* The plan as text, and its memory over time as an SVG picture. */
+/* The plan as text, and its memory over time as an SVG image. */
 RLX_EXPORT enum rlx_status rlx_program_print(const struct rlx_program *p, FILE *f);
 RLX_EXPORT enum rlx_status rlx_program_svg(const struct rlx_program *p, FILE *f);
 

@@ -15,7 +15,7 @@ extern "C" {
  * @wrt: float values of @g (inputs, params or any other) to differentiate by
  * @n:   their number
  * @out: receives the new graph, finished, with one reference
- * @err: the story of a failure; may be NULL
+ * @err: the message of a failure; may be NULL
  *
  * The new graph has @g's inputs and params and, for each output "y" of float dtype,
  * a further input "d_y" of y's type: how much one unit of y weighs. Its outputs

@@ -173,7 +173,7 @@ RLX_EXPORT enum rlx_status rlx_graph_print(const struct rlx_graph *g, FILE *f,
 					   bool elide);
 
 /**
- * rlx_graph_dot, rlx_graph_svg - the graph as a picture: for Graphviz, or drawn
+ * rlx_graph_dot, rlx_graph_svg - the graph as a image: for Graphviz, or drawn
  * already. Constants and the insides of sub-graphs are left out.
  * Context: any thread; rlx_graph_svg() allocates. Return: RLX_OK, RLX_EIO,
  * RLX_ENOMEM.

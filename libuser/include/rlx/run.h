@@ -181,7 +181,7 @@ rlx_session_submit(struct rlx_session *s, uint64_t *out_point);
 /**
  * rlx_session_wait - wait for a submitted run.
  * @timeout_ns: < 0 waits for ever, 0 polls
- * Return: the run's own status, with its story in rlx_session_error(), or RLX_ETIME:
+ * Return: the run's own status, with its message in rlx_session_error(), or RLX_ETIME:
  * it goes on, wait again.
  */
 RLX_EXPORT enum rlx_status

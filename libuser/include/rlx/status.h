@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What a call returns, and the story of the first failure. */
+/* What a call returns, and the message of the first failure. */
 #ifndef RLX_STATUS_H
 #define RLX_STATUS_H
 
@@ -72,7 +72,7 @@ enum rlx_status {
 };
 
 /**
- * struct rlx_error - the story of the first failure. Never allocated; it lives
+ * struct rlx_error - the message of the first failure. Never allocated; it lives
  * in its owner (a graph, an arena call's caller, a device).
  *
  * @status: RLX_OK while nothing failed

@@ -42,7 +42,7 @@ static int compare(void)
 #define SAME(ours, theirs)	same(#theirs, ours, theirs)
 	SAME(rlx_gpu_rocm.attr[GPU_ATTR_MAJOR], hipDeviceAttributeComputeCapabilityMajor);
 	SAME(rlx_gpu_rocm.attr[GPU_ATTR_MINOR], hipDeviceAttributeComputeCapabilityMinor);
-	SAME(rlx_gpu_rocm.attr[GPU_ATTR_UNITS], hipDeviceAttributeMultiprocessorCount);
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_SM_COUNT], hipDeviceAttributeMultiprocessorCount);
 	SAME(rlx_gpu_rocm.attr[GPU_ATTR_WARP], hipDeviceAttributeWarpSize);
 	SAME(rlx_gpu_rocm.attr[GPU_ATTR_SHARED], hipDeviceAttributeMaxSharedMemoryPerBlock);
 	SAME(rlx_gpu_rocm.attr[GPU_ATTR_MAPPED], hipDeviceAttributeCanMapHostMemory);

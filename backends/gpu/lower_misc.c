@@ -22,7 +22,7 @@ enum rlx_status gpu_lower_det(struct rlx_lower *lo)
 
 	a->n = x->dim[x->rank - 1];
 	if (a->n > MOST_ROWS)
-		return lower_no(lo, "the matrices are too large");
+		return lower_unsupported(lo, "the matrices are too large");
 	a->batch = rlx_type_count(lower_out(lo, 0));
 	a->type = (uint8_t)x->dtype;
 	lower_ref_in(lo, &a->x, 0, 0);
@@ -73,7 +73,7 @@ static enum rlx_status lower_nms(struct rlx_lower *lo, const struct rlx_op_nms_c
 	struct rlx_k_nms *a;
 
 	if (!n || s->dim[2] > UINT32_MAX / 2)
-		return lower_no(lo, "no boxes, or too many for the sort");
+		return lower_unsupported(lo, "no boxes, or too many for the sort");
 	if (order_scores(lo, order))
 		return lo->status;
 	a = lower_args(lo, sizeof(*a));

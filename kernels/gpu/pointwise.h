@@ -5,8 +5,8 @@
  * ewf_<op>() on F (a float) and on double, ewi_<op>() and ewu_<op>() on 64-bit
  * integers. What a cast does is said in kernels/cast.h.
  */
-#ifndef RLX_G_EW_H
-#define RLX_G_EW_H
+#ifndef RLX_G_POINTWISE_H
+#define RLX_G_POINTWISE_H
 
 #include "kernels/type.h"
 

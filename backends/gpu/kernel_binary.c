@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "backends/gpu/cache.h"
-#include "backends/gpu/image.h"
+#include "backends/gpu/kernel_binary.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -78,7 +78,7 @@ static void describe_chip(struct gpu_job *j, const struct rlx_gpu_vendor *v,
 	describe(j, v, c->option, c->warp, arch_of(c->major, c->minor), k);
 }
 
-/* The compiler's first complaint, for the story. */
+/* The compiler's first complaint, for the message. */
 static void first_error(const struct rlx_gpu_rtc *rtc, void *prog, char *buf, size_t size)
 {
 	size_t n = 0, at = 0;

@@ -56,15 +56,15 @@ static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool
 	struct rlx_g_env env = {
 		.table = (const uint64_t *)(uintptr_t)x->table,
 		.scratch = (void *)(uintptr_t)(x->work + c->scratch_at +
-						call->lane * c->scratch_bytes),
-		.zeros = (uint32_t *)(uintptr_t)x->zeros + call->lane * RLX_G_ZEROS,
+						call->on_stream * c->scratch_bytes),
+		.zeros = (uint32_t *)(uintptr_t)x->zeros + call->on_stream * RLX_G_ZEROS,
 		.maps = (const void *)(uintptr_t)(x->table + gpu_tensor_maps_at(c) +
 						  (uint64_t)call->first_map * RLX_G_TENSOR_MAP_BYTES),
 		.live = (const int64_t *)(uintptr_t)live_rows_at(x, call),
 		.units = l->units,
 	};
 	void *args[2] = { x->image + call->args, &env };
-	uint32_t passes = l->passes ? l->passes : 1;
+	uint32_t passes = l->n_launches ? l->n_launches : 1;
 	int rc = 0;
 
 	for (; env.pass < passes && !rc; env.pass++)
@@ -74,7 +74,7 @@ static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool
 	return rc;
 }
 
-/* The story of a launch names the op and where its author asked for it. */
+/* The message of a launch names the op and where its author asked for it. */
 static enum rlx_status launch_named(struct gpu_exec *x, const struct gpu_call *call, void *on,
 				    bool pdl)
 {
@@ -115,21 +115,21 @@ static enum rlx_status launch_part(struct gpu_exec *x, const struct gpu_part *p)
 	return st;
 }
 
-/* ---- lanes ---- */
+/* ---- streams ---- */
 
-/* While a part is captured: other lanes than the first have streams of their own. */
-struct lanes {
+/* While a part is captured: other streams than the first have streams of their own. */
+struct streams {
 	const struct gpu_part *p;
-	void	*stream[GPU_LANES];
-	void	*event[GPU_LANES];	/* where the first one begins, where others end */
+	void	*stream[GPU_STREAMS];
+	void	*event[GPU_STREAMS];	/* where the first one begins, where others end */
 	void	**done;			/* by call of the part; NULL: nobody waits for it */
-	bool	tied[GPU_LANES];	/* the next launch comes after another lane's */
+	bool	tied[GPU_STREAMS];	/* the next launch comes after another stream's */
 };
 
 /* 1: beside the default one; 2: without a time. For both vendors. */
 enum { STREAM_APART = 1, EVENT_PLAIN = 2 };
 
-static enum rlx_status make_lanes(struct gpu_exec *x, struct lanes *n)
+static enum rlx_status make_streams(struct gpu_exec *x, struct streams *n)
 {
 	const struct rlx_gpu_api *api = device_of(x)->api;
 	const struct gpu_part *p = n->p;
@@ -141,7 +141,7 @@ static enum rlx_status make_lanes(struct gpu_exec *x, struct lanes *n)
 	if (!n->done)
 		return rlx_fail(x->base.err, RLX_ENOMEM, "%s: out of memory",
 				device_of(x)->v->name);
-	for (i = 0; i < p->n_lane && !rc; i++) {
+	for (i = 0; i < p->n_stream && !rc; i++) {
 		rc = api->event_new(&n->event[i], EVENT_PLAIN);
 		if (!rc && i)
 			rc = api->stream_new(&n->stream[i], STREAM_APART);
@@ -152,12 +152,12 @@ static enum rlx_status make_lanes(struct gpu_exec *x, struct lanes *n)
 	return gpu_check(device_of(x), rc, "making streams", x->base.err);
 }
 
-static void free_lanes(struct gpu_exec *x, struct lanes *n)
+static void free_streams(struct gpu_exec *x, struct streams *n)
 {
 	const struct rlx_gpu_api *api = device_of(x)->api;
 	uint32_t i;
 
-	for (i = 0; i < n->p->n_lane; i++) {
+	for (i = 0; i < n->p->n_stream; i++) {
 		if (n->event[i])
 			api->event_free(n->event[i]);
 		if (i && n->stream[i])
@@ -169,24 +169,24 @@ static void free_lanes(struct gpu_exec *x, struct lanes *n)
 	rlx_free(n->done);
 }
 
-/* Other lanes begin behind what the first one has by now. */
-static int part_lanes(const struct rlx_gpu_api *api, const struct lanes *n)
+/* Other streams begin behind what the first one has by now. */
+static int part_streams(const struct rlx_gpu_api *api, const struct streams *n)
 {
 	int rc = api->event_record(n->event[0], n->stream[0]);
 	uint32_t i;
 
-	for (i = 1; i < n->p->n_lane && !rc; i++)
+	for (i = 1; i < n->p->n_stream && !rc; i++)
 		rc = api->stream_after(n->stream[i], n->event[0], 0);
 	return rc;
 }
 
 /* And the first one ends behind them. */
-static int join_lanes(const struct rlx_gpu_api *api, const struct lanes *n)
+static int join_streams(const struct rlx_gpu_api *api, const struct streams *n)
 {
 	uint32_t i;
 	int rc = 0;
 
-	for (i = 1; i < n->p->n_lane && !rc; i++) {
+	for (i = 1; i < n->p->n_stream && !rc; i++) {
 		rc = api->event_record(n->event[i], n->stream[i]);
 		if (!rc)
 			rc = api->stream_after(n->stream[0], n->event[i], 0);
@@ -196,25 +196,25 @@ static int join_lanes(const struct rlx_gpu_api *api, const struct lanes *n)
 
 /*
  * What is left out is waited for all the same: so are then those ahead of it. A launch
- * behind one of another lane does not begin early.
+ * behind one of another stream does not begin early.
  */
-static enum rlx_status launch_in_lane(struct gpu_exec *x, struct lanes *n, uint32_t i)
+static enum rlx_status launch_in_stream(struct gpu_exec *x, struct streams *n, uint32_t i)
 {
 	const struct rlx_gpu_api *api = device_of(x)->api;
 	const struct gpu_code *c = code_of(x);
 	const struct gpu_call *call = &c->call[i];
-	void *on = n->stream[call->lane];
+	void *on = n->stream[call->on_stream];
 	enum rlx_status st = RLX_OK;
 	uint32_t k, first = n->p->first;
 	int rc = 0;
 
 	for (k = 0; k < call->n_wait && !rc; k++) {
 		rc = api->stream_after(on, n->done[c->wait[call->first_wait + k] - first], 0);
-		n->tied[call->lane] = true;
+		n->tied[call->on_stream] = true;
 	}
 	if (!rc && !skips_launch(x, call)) {
-		st = launch_named(x, call, on, !n->tied[call->lane]);
-		n->tied[call->lane] = false;
+		st = launch_named(x, call, on, !n->tied[call->on_stream]);
+		n->tied[call->on_stream] = false;
 	}
 	if (!rc && !st && call->awaited)
 		rc = api->event_record(n->done[i - first], on);
@@ -222,15 +222,15 @@ static enum rlx_status launch_in_lane(struct gpu_exec *x, struct lanes *n, uint3
 }
 
 /* Streams become branches of the graph. */
-static enum rlx_status launch_lanes(struct gpu_exec *x, struct lanes *n)
+static enum rlx_status launch_streams(struct gpu_exec *x, struct streams *n)
 {
 	struct gpu_device *d = device_of(x);
-	enum rlx_status st = gpu_check(d, part_lanes(d->api, n), "capturing", x->base.err);
+	enum rlx_status st = gpu_check(d, part_streams(d->api, n), "capturing", x->base.err);
 	uint32_t i;
 
 	for (i = n->p->first; i < n->p->end && !st; i++)
-		st = launch_in_lane(x, n, i);
-	return st ? st : gpu_check(d, join_lanes(d->api, n), "capturing", x->base.err);
+		st = launch_in_stream(x, n, i);
+	return st ? st : gpu_check(d, join_streams(d->api, n), "capturing", x->base.err);
 }
 
 /* 1: only this thread's calls are watched while it captures */
@@ -240,19 +240,19 @@ static enum rlx_status capture(struct gpu_exec *x, const struct gpu_part *p, voi
 {
 	const struct rlx_gpu_api *api = device_of(x)->api;
 	struct gpu_device *d = device_of(x);
-	struct lanes n = { .p = p };
+	struct streams n = { .p = p };
 	void *graph = NULL;
 	enum rlx_status st = RLX_OK, end;
 
-	if (p->n_lane > 1)
-		st = make_lanes(x, &n);
+	if (p->n_stream > 1)
+		st = make_streams(x, &n);
 	if (!st)
 		st = gpu_check(d, api->capture_begin(x->stream, CAPTURE_THREAD), "capturing",
 			       x->base.err);
 	if (st)
 		goto out_free;
 	x->capturing = true;
-	st = p->n_lane > 1 ? launch_lanes(x, &n) : launch_part(x, p);
+	st = p->n_stream > 1 ? launch_streams(x, &n) : launch_part(x, p);
 	x->capturing = false;
 	end = gpu_check(d, api->capture_end(x->stream, &graph), "capturing", x->base.err);
 	st = st ? st : end;
@@ -262,7 +262,7 @@ static enum rlx_status capture(struct gpu_exec *x, const struct gpu_part *p, voi
 	if (graph)
 		api->graph_free(graph);
 out_free:
-	free_lanes(x, &n);
+	free_streams(x, &n);
 	return st;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Pointwise steps as source text: a function of one element, written from the nodes
- * of a region or a single op, over the functions of kernels/gpu/ew.h. The text knows
+ * of a region or a single op, over the functions of kernels/gpu/pointwise.h. The text knows
  * dtypes and which operands lie as the result does, but no sizes, so that programs
  * of other sizes share the kernel. Where there is no compiler the same is written as
  * data for a prebuilt kernel, which reads it (kernels/gpu/pointwise_interp.h).
@@ -206,7 +206,7 @@ static void put_any(struct writer *w, const struct rlx_op_def *def, const struct
 
 /* ---- operands ---- */
 
-static bool takes_dtype(enum rlx_dtype dt)
+static bool supports_dtype(enum rlx_dtype dt)
 {
 	return dt > RLX_NODTYPE && dt <= RLX_BOOL;
 }
@@ -281,7 +281,7 @@ static void put_head(struct writer *w)
 {
 	uint32_t k;
 
-	put(w, "#include \"kernels/gpu/dialect.h\"\n#include \"kernels/gpu/ew.h\"\n"
+	put(w, "#include \"kernels/gpu/dialect.h\"\n#include \"kernels/gpu/pointwise.h\"\n"
 	    "RLX_G_KERNEL(ew, struct rlx_g_ew, %d)\n{\n", THREADS);
 	for (k = 0; k < w->n_in; k++)
 		put(w, "const void *x%u = RLX_G_PTR(const void, a.in[%u]);\n", k, k);
@@ -312,12 +312,12 @@ static enum rlx_status call_written(struct writer *w)
 
 	put(w, "}\n}\n");
 	if (!w->ok)
-		return lower_no(lo, "the region is too large");
+		return lower_unsupported(lo, "the region is too large");
 	if (w->any && !w->any_fits)
 		w->any = NULL;
 	if (gpu_lower_of(lo)->dry || !w->a->n)
 		return lo->status;
-	if (gpu_fill_holes(lo))
+	if (gpu_apply_relocations(lo))
 		return lo->status;
 	l.grid[0] = (uint32_t)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
 	lower_extent(lo, w->a->n, NULL);
@@ -345,15 +345,15 @@ static enum rlx_status finish(struct writer *w)
 
 /* ---- steps ---- */
 
-static bool takes_all(const struct rlx_lower *lo)
+static bool supports_all(const struct rlx_lower *lo)
 {
 	uint32_t k;
 
 	for (k = 0; k < lo->st->n_in; k++)
-		if (!lower_in(lo, k) || !takes_dtype(lower_in(lo, k)->dtype))
+		if (!lower_in(lo, k) || !supports_dtype(lower_in(lo, k)->dtype))
 			return false;
 	for (k = 0; k < lo->st->n_out; k++)
-		if (!takes_dtype(lower_out(lo, k)->dtype))
+		if (!supports_dtype(lower_out(lo, k)->dtype))
 			return false;
 	return lo->st->n_in <= RLX_G_EW_IN && lo->st->n_out <= RLX_G_EW_OUT;
 }
@@ -363,15 +363,15 @@ static struct writer *writer_alloc(struct rlx_lower *lo)
 	struct writer *w = rlx_malloc(sizeof(*w));
 
 	if (!w)
-		lower_no_memory(lo);
+		lower_out_of_memory(lo);
 	return w;
 }
 
 static struct writer *writer_new(struct rlx_lower *lo)
 {
-	if (takes_all(lo))
+	if (supports_all(lo))
 		return writer_alloc(lo);
-	lower_no(lo, "no kernel for this dtype or so many operands");
+	lower_unsupported(lo, "no kernel for this dtype or so many operands");
 	return NULL;
 }
 
@@ -431,7 +431,7 @@ static void put_constant(struct writer *w, const struct rlx_node *v)
 	struct rlx_op_cast to = { .to = real ? RLX_F64 : RLX_I64 };
 
 	one.type.rank = 0;
-	if (rlx_type_count(&c->type) != 1 || !takes_dtype(dt) ||
+	if (rlx_type_count(&c->type) != 1 || !supports_dtype(dt) ||
 	    rlx_op_eval(&(struct rlx_eval){ .def = rlx_op_cast.def, .args = &to, .n_in = 1,
 					    .in = &one, .n_out = 1, .out = real ? &d : &di })) {
 		w->ok = false;

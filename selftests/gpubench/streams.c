@@ -4,7 +4,7 @@
  * side, and the same ones in the same places one after the other. Results are compared
  * with the CPU's before anything is timed.
  *
- *	build/test/gpubench/lanes
+ *	build/test/gpubench/streams
  */
 #include "backends/gpu/gpu.h"
 #include "base/clock.h"
@@ -18,7 +18,7 @@ static uint64_t seed = 1;
 static void must(enum rlx_status st, const struct rlx_error *err)
 {
 	if (st) {
-		fprintf(stderr, "lanes: %s: %s\n", rlx_status_name(st), err->text);
+		fprintf(stderr, "streams: %s: %s\n", rlx_status_name(st), err->text);
 		exit(1);
 	}
 }
@@ -171,14 +171,14 @@ static double measure(struct rlx_session *s)
 	return (double)ns[n / 2] * 1e-3;
 }
 
-/* All in one lane from now on: for sessions that are made later. */
+/* All in one stream from now on: for sessions that are made later. */
 static void flatten(struct rlx_session *s)
 {
 	struct gpu_code *c = (struct gpu_code *)s->p->code;
 	uint32_t i;
 
 	for (i = 0; i < c->n_call; i++) {
-		c->call[i].lane = 0;
+		c->call[i].on_stream = 0;
 		c->call[i].n_wait = 0;
 		c->call[i].awaited = false;
 	}
@@ -199,7 +199,7 @@ static void bench(const char *name, struct rlx_graph *g, enum rlx_precision prec
 	run(c);
 	e = error(s, c);
 	us = measure(s);
-	printf("%-28s %u lanes: %8.1f us", name, ((struct gpu_code *)s->p->code)->n_lane, us);
+	printf("%-28s %u streams: %8.1f us", name, ((struct gpu_code *)s->p->code)->n_stream, us);
 	flatten(s);
 	must(rlx_session_clone(s, &flat, NULL), rlx_session_error(s));
 	fill(flat, 7);
@@ -207,7 +207,7 @@ static void bench(const char *name, struct rlx_graph *g, enum rlx_precision prec
 	one = measure(flat);
 	printf(", one after the other %8.1f us: %.2f; error %.1g\n", one, one / us, e);
 	if (!(e < tolerance)) {
-		fprintf(stderr, "lanes: %s: error %g > %g\n", name, e, tolerance);
+		fprintf(stderr, "streams: %s: error %g > %g\n", name, e, tolerance);
 		exit(1);
 	}
 	rlx_session_free(flat);

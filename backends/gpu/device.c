@@ -23,7 +23,7 @@ static void describe(const struct rlx_gpu_vendor *v, const struct gpu_driver *d,
 	d->api.device_name(info->name, sizeof(info->name), dev);
 	d->api.device_attribute(&major, v->attr[GPU_ATTR_MAJOR], dev);
 	d->api.device_attribute(&minor, v->attr[GPU_ATTR_MINOR], dev);
-	d->api.device_attribute(&units, v->attr[GPU_ATTR_UNITS], dev);
+	d->api.device_attribute(&units, v->attr[GPU_ATTR_SM_COUNT], dev);
 	d->api.device_memory(&bytes, dev);
 	d->api.device_pci(info->pci, sizeof(info->pci), dev);
 	snprintf(info->isa, sizeof(info->isa), "%d.%d", major, minor);
@@ -198,7 +198,7 @@ enum rlx_status gpu_open(const struct rlx_gpu_vendor *v, struct rlx_device *dev,
 		st = read_attributes(d, err);
 	if (st)
 		return st;
-	dev->threads = (unsigned int)d->attr[GPU_ATTR_UNITS];
+	dev->threads = (unsigned int)d->attr[GPU_ATTR_SM_COUNT];
 	d->compilers = rlx_cpu_allowed();
 	if (d->compilers > GPU_MOST_COMPILERS)
 		d->compilers = GPU_MOST_COMPILERS;
@@ -240,7 +240,7 @@ void gpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	t->fuse = true;
 	t->bf16 = true;
 	t->f16 = true;
-	t->linger = RLX_G_JOIN;		/* lower_small_m.c puts a norm before products */
+	t->slack = RLX_G_JOIN;		/* lower_small_m.c puts a norm before products */
 	t->can = target_can;
 	t->dev = dev;
 }

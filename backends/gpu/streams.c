@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Launches that need nothing of each other go side by side: in which lane each does (a
- * stream of its own while a part is captured), and after which of other lanes.
+ * Launches that need nothing of each other go side by side: in which stream each does (a
+ * stream of its own while a part is captured), and after which of other streams.
  */
 #include <string.h>
 
-#include "backends/gpu/lanes.h"
+#include "backends/gpu/streams.h"
 #include "base/alloc.h"
 
 /* More calls than that take long to look through. */
@@ -13,7 +13,7 @@ enum { MOST_CALLS = 1024 };
 
 /*
  * In us, on an H200: the least that a launch takes behind another, how much later it begins
- * behind one of another lane (which is 0.3 as measured, and what it could have done ahead),
+ * behind one of another stream (which is 0.3 as measured, and what it could have done ahead),
  * and what of a part's time must be won at least.
  */
 static const double least_us = 1.5, cross_us = 1.0, least_gain = 0.05;
@@ -24,11 +24,11 @@ static const double least_us = 1.5, cross_us = 1.0, least_gain = 0.05;
  * Places are all of one space, and each value of the workspace is a space for itself as
  * long as they are not looked at; so is each output, with the input that it replaces.
  */
-static bool add_span(struct gpu_lanes *n, uint32_t v, bool write)
+static bool add_span(struct gpu_streams *n, uint32_t v, bool write)
 {
 	const struct rlx_plan *p = n->c->base.plan;
 	const struct gpu_io *io = n->c->io;
-	uint32_t root = p->val[v].root, out = n->c->first_io[RLX_IO_OUTPUT], twin;
+	uint32_t root = p->val[v].root, out = n->c->first_io[RLX_IO_OUTPUT], donated;
 	const struct rlx_place *at = &p->val[root].place;
 	struct gpu_span s = { .to = 1, .write = write };
 
@@ -44,10 +44,10 @@ static bool add_span(struct gpu_lanes *n, uint32_t v, bool write)
 		s.space = p->n_val + 1 + at->index;
 		break;
 	case RLX_PLACE_INPUT:
-		twin = io[at->index].twin;
-		if (!twin)
+		donated = io[at->index].donated;
+		if (!donated)
 			return true;
-		s.space = p->n_val + 1 + (twin - 1 - out);
+		s.space = p->n_val + 1 + (donated - 1 - out);
 		break;
 	default:	/* nothing writes there */
 		return true;
@@ -58,7 +58,7 @@ static bool add_span(struct gpu_lanes *n, uint32_t v, bool write)
 	return true;
 }
 
-static bool add_call(struct gpu_lanes *n, const struct gpu_call *call)
+static bool add_call(struct gpu_streams *n, const struct gpu_call *call)
 {
 	const struct rlx_plan_step *st;
 	bool ok = true;
@@ -83,7 +83,7 @@ static bool meet(const struct gpu_span *a, const struct gpu_span *b)
 }
 
 /* Must call @i come after call @j? What brings the inputs has no step. */
-static bool needs(const struct gpu_lanes *n, uint32_t i, uint32_t j)
+static bool needs(const struct gpu_streams *n, uint32_t i, uint32_t j)
 {
 	uint32_t a, b;
 
@@ -96,17 +96,17 @@ static bool needs(const struct gpu_lanes *n, uint32_t i, uint32_t j)
 	return false;
 }
 
-/* Of each lane the last call from @first on that @i must come after, plus 1. */
-static void find_needs(const struct gpu_lanes *n, uint32_t first, uint32_t i,
-		       uint32_t need[GPU_LANES])
+/* Of each stream the last call from @first on that @i must come after, plus 1. */
+static void find_needs(const struct gpu_streams *n, uint32_t first, uint32_t i,
+		       uint32_t need[GPU_STREAMS])
 {
 	const struct gpu_call *call = n->c->call;
 	uint32_t j;
 
-	memset(need, 0, GPU_LANES * sizeof(*need));
+	memset(need, 0, GPU_STREAMS * sizeof(*need));
 	for (j = i; j-- > first;)
-		if (!need[call[j].lane] && needs(n, i, j))
-			need[call[j].lane] = j + 1;
+		if (!need[call[j].on_stream] && needs(n, i, j))
+			need[call[j].on_stream] = j + 1;
 }
 
 /* ---- what they take ---- */
@@ -114,7 +114,7 @@ static void find_needs(const struct gpu_lanes *n, uint32_t first, uint32_t i,
 /* Bytes of shared memory of which a multiprocessor has twice as many. */
 enum { HALF_SHARED = 100 << 10 };
 
-static double flops_of(const struct gpu_lanes *n, const struct rlx_plan_step *st, double *bytes)
+static double flops_of(const struct gpu_streams *n, const struct rlx_plan_step *st, double *bytes)
 {
 	const struct rlx_plan *p = n->c->base.plan;
 	const struct rlx_type *types[16];
@@ -140,13 +140,13 @@ static double flops_of(const struct gpu_lanes *n, const struct rlx_plan_step *st
 }
 
 /* Roughly, of an H200: halves are multiplied by tensor cores, the rest is not. */
-static void estimate(struct gpu_lanes *n, uint32_t i)
+static void estimate(struct gpu_streams *n, uint32_t i)
 {
 	const struct gpu_call *call = &n->c->call[i];
 	const struct rlx_g_launch *l = &call->launch;
 	const struct rlx_plan *p = n->c->base.plan;
 	double blocks = (double)l->grid[0] * l->grid[1] * l->grid[2], bytes = 0, flops = 0;
-	double units = gpu_device_of(&n->c->base)->attr[GPU_ATTR_UNITS], share, us;
+	double units = gpu_device_of(&n->c->base)->attr[GPU_ATTR_SM_COUNT], share, us;
 	struct gpu_time *t = &n->time[i];
 	bool halves = false;
 	uint32_t k;
@@ -161,21 +161,21 @@ static void estimate(struct gpu_lanes *n, uint32_t i)
 	us = bytes / (share < 0.5 ? 2 * share * 3.5e6 : 3.5e6);
 	if (flops / (share * (halves ? 250e6 : 25e6)) > us)
 		us = flops / (share * (halves ? 250e6 : 25e6));
-	t->us = (least_us + us) * (l->passes ? l->passes : 1);
+	t->us = (least_us + us) * (l->n_launches ? l->n_launches : 1);
 	/* where two blocks fit, a second launch fills what the first one waits for */
 	t->share = l->shared > HALF_SHARED ? share : share / 2;
 }
 
-/* ---- which lane ---- */
+/* ---- which stream ---- */
 
 struct turn {
 	uint32_t	first;
-	double		free[GPU_LANES];	/* when the lane's last call has ended */
-	uint32_t	last[GPU_LANES];	/* that call, plus 1 */
+	double		free[GPU_STREAMS];	/* when the stream's last call has ended */
+	uint32_t	last[GPU_STREAMS];	/* that call, plus 1 */
 };
 
 /* From @from on there must be room for call @i beside what runs. */
-static double find_room(const struct gpu_lanes *n, uint32_t first, uint32_t i, double from)
+static double find_room(const struct gpu_streams *n, uint32_t first, uint32_t i, double from)
 {
 	double used, next;
 	uint32_t j;
@@ -196,16 +196,16 @@ static double find_room(const struct gpu_lanes *n, uint32_t first, uint32_t i, d
 	}
 }
 
-/* When could call @i begin in lane @m? */
-static double begins(const struct gpu_lanes *n, const struct turn *t, uint32_t i, uint32_t m,
-		     const uint32_t need[GPU_LANES])
+/* When could call @i begin in stream @m? */
+static double begins(const struct gpu_streams *n, const struct turn *t, uint32_t i, uint32_t m,
+		     const uint32_t need[GPU_STREAMS])
 {
 	double at = t->free[m], end;
 	uint32_t q;
 
 	if (m && !t->last[m])
 		at = cross_us;
-	for (q = 0; q < GPU_LANES; q++) {
+	for (q = 0; q < GPU_STREAMS; q++) {
 		if (!need[q])
 			continue;
 		end = n->time[need[q] - 1].end + (q == m ? 0 : cross_us);
@@ -214,23 +214,23 @@ static double begins(const struct gpu_lanes *n, const struct turn *t, uint32_t i
 	return find_room(n, t->first, i, at);
 }
 
-static void take_turn(struct gpu_lanes *n, struct turn *t, uint32_t i)
+static void take_turn(struct gpu_streams *n, struct turn *t, uint32_t i)
 {
 	struct gpu_call *call = &n->c->call[i];
-	uint32_t need[GPU_LANES], m, best = 0, latest = 0;
+	uint32_t need[GPU_STREAMS], m, best = 0, latest = 0;
 	double at, from = 0;
 
 	find_needs(n, t->first, i, need);
-	for (m = 0; m < GPU_LANES; m++)		/* goes on where what it needs was, if it can */
+	for (m = 0; m < GPU_STREAMS; m++) /* goes on where what it needs was, if it can */
 		if (need[m] > latest) {
 			latest = need[m];
 			best = m;
 		}
-	/* calls of a step share memory that is its lane's */
+	/* calls of a step share memory that is its stream's */
 	if (i > t->first && call->step == call[-1].step)
-		best = call[-1].lane;
+		best = call[-1].on_stream;
 	from = begins(n, t, i, best, need);
-	for (m = 0; m < GPU_LANES && (i == t->first || call->step != call[-1].step); m++) {
+	for (m = 0; m < GPU_STREAMS && (i == t->first || call->step != call[-1].step); m++) {
 		at = m == best ? from : begins(n, t, i, m, need);
 		if (at < from - 1e-6) {
 			from = at;
@@ -239,14 +239,14 @@ static void take_turn(struct gpu_lanes *n, struct turn *t, uint32_t i)
 		if (!t->last[m])		/* the others are as empty */
 			break;
 	}
-	call->lane = (uint8_t)best;
+	call->on_stream = (uint8_t)best;
 	n->time[i].from = from;
 	n->time[i].end = t->free[best] = from + n->time[i].us;
 	t->last[best] = i + 1;
 }
 
 /* Lanes of the launches from @first to @end; false: one after the other is as good. */
-static bool give_lanes(struct gpu_lanes *n, uint32_t first, uint32_t end)
+static bool give_streams(struct gpu_streams *n, uint32_t first, uint32_t end)
 {
 	struct turn t = { .first = first };
 	double alone = 0, last = 0;
@@ -274,65 +274,65 @@ static bool add_wait(struct gpu_code *c, uint32_t i, uint32_t j)
 	return true;
 }
 
-static void learn(uint32_t known[GPU_LANES], const uint32_t more[GPU_LANES])
+static void learn(uint32_t known[GPU_STREAMS], const uint32_t more[GPU_STREAMS])
 {
 	uint32_t q;
 
-	for (q = 0; q < GPU_LANES; q++)
+	for (q = 0; q < GPU_STREAMS; q++)
 		known[q] = more[q] > known[q] ? more[q] : known[q];
 }
 
-/* Is the call @need[q] - 1 known to have ended by what @i needs of other lanes? */
-static bool implied(const struct gpu_lanes *n, const uint32_t need[GPU_LANES], uint32_t q)
+/* Is the call @need[q] - 1 known to have ended by what @i needs of other streams? */
+static bool implied(const struct gpu_streams *n, const uint32_t need[GPU_STREAMS], uint32_t q)
 {
 	uint32_t r;
 
-	for (r = 0; r < GPU_LANES; r++)
+	for (r = 0; r < GPU_STREAMS; r++)
 		if (r != q && need[r] && n->known[need[r] - 1][q] >= need[q])
 			return true;
 	return false;
 }
 
-static bool list_waits(struct gpu_lanes *n, uint32_t first, uint32_t end)
+static bool list_waits(struct gpu_streams *n, uint32_t first, uint32_t end)
 {
 	struct gpu_code *c = n->c;
-	uint32_t known[GPU_LANES][GPU_LANES] = { { 0 } }, need[GPU_LANES], i, q, m;
+	uint32_t known[GPU_STREAMS][GPU_STREAMS] = { { 0 } }, need[GPU_STREAMS], i, q, m;
 
 	for (i = first; i < end; i++) {
-		m = c->call[i].lane;
+		m = c->call[i].on_stream;
 		find_needs(n, first, i, need);
-		for (q = 0; q < GPU_LANES; q++)
+		for (q = 0; q < GPU_STREAMS; q++)
 			if (q != m && need[q] > known[m][q] && !implied(n, need, q) &&
 			    !add_wait(c, i, need[q] - 1))
 				return false;
-		for (q = 0; q < GPU_LANES; q++)
+		for (q = 0; q < GPU_STREAMS; q++)
 			if (need[q])
 				learn(known[m], n->known[need[q] - 1]);
 		known[m][m] = i + 1;
 		memcpy(n->known[i], known[m], sizeof(known[m]));
-		c->n_lane = m + 1 > c->n_lane ? m + 1 : c->n_lane;
+		c->n_stream = m + 1 > c->n_stream ? m + 1 : c->n_stream;
 	}
 	return true;
 }
 
-/* One lane: each call knows those ahead. */
-static void stay(struct gpu_lanes *n, uint32_t first, uint32_t end)
+/* One stream: each call knows those ahead. */
+static void stay(struct gpu_streams *n, uint32_t first, uint32_t end)
 {
 	uint32_t i;
 
 	for (i = first; i < end; i++) {
-		n->c->call[i].lane = 0;
+		n->c->call[i].on_stream = 0;
 		memset(n->known[i], 0, sizeof(n->known[i]));
 		n->known[i][0] = i + 1;
 	}
 }
 
-bool gpu_lanes_find(struct gpu_lanes *n, struct gpu_code *c, bool placed)
+bool gpu_streams_find(struct gpu_streams *n, struct gpu_code *c, bool placed)
 {
 	uint32_t i, end;
 
-	*n = (struct gpu_lanes){ .c = c, .placed = placed };
-	c->n_lane = 1;
+	*n = (struct gpu_streams){ .c = c, .placed = placed };
+	c->n_stream = 1;
 	c->n_wait = 0;
 	if (c->n_call < 3 || c->n_call > MOST_CALLS)
 		return true;
@@ -343,7 +343,7 @@ bool gpu_lanes_find(struct gpu_lanes *n, struct gpu_code *c, bool placed)
 	if (!n->first || !n->part || !n->time || !n->known)
 		return false;
 	for (i = 0; i < c->n_call; i++) {
-		c->call[i].lane = 0;
+		c->call[i].on_stream = 0;
 		c->call[i].n_wait = 0;
 		c->call[i].awaited = false;
 		n->first[i] = n->n_span;
@@ -358,7 +358,7 @@ bool gpu_lanes_find(struct gpu_lanes *n, struct gpu_code *c, bool placed)
 			end++;
 		for (uint32_t k = i; k < end; k++)
 			n->part[k] = i;
-		if (end - i > 2 && give_lanes(n, i, end)) {
+		if (end - i > 2 && give_streams(n, i, end)) {
 			if (!list_waits(n, i, end))
 				return false;
 		} else {
@@ -368,12 +368,12 @@ bool gpu_lanes_find(struct gpu_lanes *n, struct gpu_code *c, bool placed)
 	return true;
 }
 
-void gpu_lanes_free(struct gpu_lanes *n)
+void gpu_streams_free(struct gpu_streams *n)
 {
 	rlx_free(n->first);
 	rlx_free(n->span);
 	rlx_free(n->part);
 	rlx_free(n->time);
 	rlx_free(n->known);
-	*n = (struct gpu_lanes){ .c = n->c };
+	*n = (struct gpu_streams){ .c = n->c };
 }

@@ -16,14 +16,14 @@ static const struct gpu_code *code_of(const struct rlx_session *s)
 	return (const struct gpu_code *)s->p->code;
 }
 
-/* Calls of other lanes than the first, and how many wait for another lane. */
+/* Calls of other streams than the first, and how many wait for another stream. */
 static uint32_t apart(const struct rlx_session *s, uint32_t *waits)
 {
 	const struct gpu_code *c = code_of(s);
 	uint32_t i, n = 0;
 
 	for (i = 0, *waits = 0; i < c->n_call; i++) {
-		n += c->call[i].lane > 0;
+		n += c->call[i].on_stream > 0;
 		*waits += c->call[i].n_wait > 0;
 	}
 	return n;
@@ -121,7 +121,7 @@ TEST(branches_have_lanes)
 	struct rlx_session *s = checked(blocks(3, 4, 8));
 	uint32_t waits, n = apart(s, &waits), calls = code_of(s)->n_call;
 
-	CHECK_EQ(code_of(s)->n_lane, 4);
+	CHECK_EQ(code_of(s)->n_stream, 4);
 	CHECKF(n > calls / 2 && n < calls * 4 / 5, "%u of %u calls", n, calls);
 	CHECKF(waits >= 9 && waits <= calls / 2, "%u of %u calls wait", waits, calls);
 	/* the blocks share memory, branches do not */
@@ -130,13 +130,13 @@ TEST(branches_have_lanes)
 	rlx_session_free(s);
 }
 
-/* Where there is nothing to win all is as it were without lanes. */
+/* Where there is nothing to win all is as it were without streams. */
 TEST(chains_stay_as_they_are)
 {
 	struct rlx_session *s = checked(blocks(2, 1, 8));
 	uint32_t waits;
 
-	CHECK_EQ(code_of(s)->n_lane, 1);
+	CHECK_EQ(code_of(s)->n_stream, 1);
 	CHECK_EQ(apart(s, &waits), 0);
 	CHECK(!waits && !code_of(s)->own.val);
 	rlx_session_free(s);
@@ -222,10 +222,10 @@ TEST(random_programs)
 	for (seed = 1; seed <= n; seed++) {
 		struct rlx_session *s = checked(random_net(seed, seed % 3 == 0));
 
-		with += code_of(s)->n_lane > 1;
+		with += code_of(s)->n_stream > 1;
 		rlx_session_free(s);
 	}
-	CHECKF(with > n / 2, "%u of %u have lanes", with, n);
+	CHECKF(with > n / 2, "%u of %u have streams", with, n);
 }
 
 /* Launches that are left out are waited for all the same. */
@@ -240,7 +240,7 @@ TEST(chosen_outputs)
 	s = session_of(g, op_case_gpu(), 0);
 	c = session_of(g, "cpu", 0);
 	rlx_graph_put(g);
-	CHECK(code_of(s)->n_lane > 1);
+	CHECK(code_of(s)->n_stream > 1);
 	for (i = 0; i < 4; i++) {
 		CHECK_EQ(rlx_session_want(s, want + i, 1), 0);
 		CHECK_EQ(rlx_session_want(c, want + i, 1), 0);
@@ -267,7 +267,7 @@ TEST(chosen_outputs)
 	rlx_session_free(c);
 }
 
-/* What launches need between their passes, or for as long as a step: each lane has its own. */
+/* What launches need between their passes, or for as long as a step: each stream has its own. */
 TEST(memory_of_a_step)
 {
 	enum { LONG = 6000 };
@@ -284,7 +284,7 @@ TEST(memory_of_a_step)
 	}
 	rlx_output(g, "y", sum);
 	s = checked(g);
-	CHECK(code_of(s)->n_lane > 2 && code_of(s)->scratch_bytes);
+	CHECK(code_of(s)->n_stream > 2 && code_of(s)->scratch_bytes);
 	rlx_session_free(s);
 	g = rlx_graph_new("lstms");
 	x = rlx_input(g, "x", rlx_type(RLX_F32, ROWS, WIDTH));
@@ -292,11 +292,11 @@ TEST(memory_of_a_step)
 		sum = rlx_emit(g, add, .a = sum, .b = lstm(g, x, &seed));
 	rlx_output(g, "y", sum);
 	s = checked(g);
-	CHECK(code_of(s)->n_lane > 2 && code_of(s)->tmp_bytes);
+	CHECK(code_of(s)->n_stream > 2 && code_of(s)->tmp_bytes);
 	rlx_session_free(s);
 }
 
-/* An extent leaves lanes as they are. */
+/* An extent leaves streams as they are. */
 TEST(the_first_rows)
 {
 	struct rlx_graph *g = blocks(2, 3, 6);
@@ -307,7 +307,7 @@ TEST(the_first_rows)
 	s = session_of(g, op_case_gpu(), 0);
 	c = session_of(g, "cpu", 0);
 	rlx_graph_put(g);
-	CHECK_EQ(code_of(s)->n_lane, 3);
+	CHECK_EQ(code_of(s)->n_stream, 3);
 	for (rows = 1; rows <= ROWS; rows += 2) {
 		const float *got = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, "y"));
 		const float *is = rlx_buf_ptr(rlx_session_buf(c, RLX_IO_OUTPUT, "y"));
@@ -327,7 +327,7 @@ TEST(the_first_rows)
 	rlx_session_free(c);
 }
 
-/* Bad data in one lane: the run fails with its story, and the next one does not. */
+/* Bad data in one stream: the run fails with its message, and the next one does not. */
 TEST(bad_data_in_a_lane)
 {
 	struct rlx_graph *g = rlx_graph_new("bad");
@@ -348,7 +348,7 @@ TEST(bad_data_in_a_lane)
 	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
 	s = session_of(g, op_case_gpu(), 0);
 	rlx_graph_put(g);
-	CHECK_EQ(code_of(s)->n_lane, 3);
+	CHECK_EQ(code_of(s)->n_stream, 3);
 	for (i = 0; i < 3; i++) {
 		snprintf(name, sizeof(name), "i%d", i);
 		idx[i] = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, name));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which launches of a program may run side by side; see lanes.c and apart.c. */
+/* Which launches of a program may run side by side; see streams.c and place_concurrent.c. */
 #ifndef RLX_BACKENDS_GPU_LANES_H
 #define RLX_BACKENDS_GPU_LANES_H
 
@@ -22,27 +22,28 @@ struct gpu_time {
  * memory of its own
  * @first: per call, its first span; one more ends them
  * @part: per call, the first one of the launches that it is captured with
- * @known: per call, how many calls of each lane (1 + the last one's number) have ended,
+ * @known: per call, how many calls of each stream (1 + the last one's number) have ended,
  * itself included, once it has
  */
-struct gpu_lanes {
+struct gpu_streams {
 	struct gpu_code	*c;
 	bool		placed;
 	uint32_t	*first, *part;
 	struct gpu_span	*span;
 	uint32_t	n_span, cap_span;
 	struct gpu_time	*time;
-	uint32_t	(*known)[GPU_LANES];
+	uint32_t	(*known)[GPU_STREAMS];
 };
 
-/* Give each call its lane, and what it waits for; false: out of memory. */
-bool gpu_lanes_find(struct gpu_lanes *n, struct gpu_code *c, bool placed);
-void gpu_lanes_free(struct gpu_lanes *n);
+/* Give each call its stream, and what it waits for; false: out of memory. */
+bool gpu_streams_find(struct gpu_streams *n, struct gpu_code *c, bool placed);
+void gpu_streams_free(struct gpu_streams *n);
 
 /*
- * apart.c: into c->own a copy of the plan, whose values share bytes only where these lanes
+ * place_concurrent.c: into c->own a copy of the plan, whose values share bytes only where
+ * these streams
  * have one end before the other begins; false: it would take much memory, or there is none
  */
-bool gpu_lanes_place(const struct gpu_lanes *n);
+bool gpu_streams_place(const struct gpu_streams *n);
 
 #endif

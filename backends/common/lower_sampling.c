@@ -45,7 +45,7 @@ enum rlx_status rlx_lower_roi_align(struct rlx_lower *lo)
 	struct rlx_k_roi_align *a = lower_args(lo, sizeof(*a));
 
 	if (!rlx_type_count(y))		/* but regions to check, where no channel is */
-		return y->dim[0] ? lower_no(lo, "nothing to pool") : lo->status;
+		return y->dim[0] ? lower_unsupported(lo, "nothing to pool") : lo->status;
 	a->images = x->dim[0];
 	a->channels = x->dim[1];
 	a->regions = y->dim[0];

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "backends/gpu/lanes.h"
+#include "backends/gpu/streams.h"
 #include "base/alloc.h"
 #include "kernels/gpu/gemm_horizontal.h"
 
@@ -20,8 +20,8 @@ struct gap {
 	uint64_t	from, to;
 };
 
-struct apart {
-	const struct gpu_lanes	*n;
+struct concurrent {
+	const struct gpu_streams	*n;
 	const struct rlx_plan	*p;
 	struct rlx_plan_val	*val;		/* the copy's */
 	struct storage		*of;		/* in the order of their first calls */
@@ -31,21 +31,22 @@ struct apart {
 };
 
 /* Have all that use @s ended when call @w begins? */
-static bool is_over(const struct apart *a, const struct storage *s, uint32_t w)
+static bool is_over(const struct concurrent *a, const struct storage *s, uint32_t w)
 {
-	const struct gpu_lanes *n = a->n;
+	const struct gpu_streams *n = a->n;
 	uint32_t i, u;
 
 	for (i = 0; i < s->n_use; i++) {
 		u = a->use[s->first_use + i];
-		if (u >= w || (u >= n->part[w] && n->known[w][n->c->call[u].lane] <= u))
+		if (u >= w || (u >= n->part[w] && n->known[w][n->c->call[u].on_stream] <= u))
 			return false;
 	}
 	return true;
 }
 
 /* As in the plan, storage stays a value's for some steps, in which more may be put. */
-static bool may_share(const struct apart *a, const struct storage *s, const struct storage *next)
+static bool may_share(const struct concurrent *a, const struct storage *s,
+		      const struct storage *next)
 {
 	return a->p->val[s->val].last + RLX_G_JOIN < a->p->val[next->val].first &&
 	       is_over(a, s, next->first_call);
@@ -59,7 +60,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* Storage @k goes into the tightest gap between what it may not share with. */
-static void place(struct apart *a, uint32_t k, uint64_t *end)
+static void place(struct concurrent *a, uint32_t k, uint64_t *end)
 {
 	const struct storage *s = &a->of[k];
 	uint64_t free = 0, best = UINT64_MAX, at = 0;
@@ -86,16 +87,16 @@ static void place(struct apart *a, uint32_t k, uint64_t *end)
 }
 
 /* The value of the workspace that a span is of; 0: it is of something else. */
-static uint32_t value_of(const struct apart *a, uint32_t span)
+static uint32_t value_of(const struct concurrent *a, uint32_t span)
 {
 	uint32_t space = a->n->span[span].space;
 
 	return space && space - 1 < a->p->n_val ? space - 1 : 0;
 }
 
-static void list_storage(struct apart *a)
+static void list_storage(struct concurrent *a)
 {
-	const struct gpu_lanes *n = a->n;
+	const struct gpu_streams *n = a->n;
 	uint32_t i, k, v, uses = 0;
 	struct storage *s;
 
@@ -124,10 +125,10 @@ static bool is_little(uint64_t bytes, const struct rlx_plan *p)
 	return bytes / 4 <= p->work_bytes || bytes <= 64 << 20;
 }
 
-bool gpu_lanes_place(const struct gpu_lanes *n)
+bool gpu_streams_place(const struct gpu_streams *n)
 {
 	const struct rlx_plan *p = n->c->base.plan;
-	struct apart a = { .n = n, .p = p };
+	struct concurrent a = { .n = n, .p = p };
 	struct rlx_plan *own = &n->c->own;
 	uint64_t end = 0;
 	uint32_t i, v;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Order, position and chance: top-k, sorting, counting, rope, random numbers. */
+/* Order and position: top-k, sorting, counting, rope, random numbers. */
 #include <string.h>
 
 #include "backends/common/lower.h"
@@ -16,7 +16,7 @@ static enum rlx_status lower_topk(struct rlx_lower *lo, int64_t axis, int64_t k,
 	uint32_t ax = shape_axis(axis, x->rank);
 
 	if (x->dtype == RLX_C64 || x->dim[ax] > UINT32_MAX / 2)
-		return lower_no(lo, "no kernel for this dtype or so long an axis");
+		return lower_unsupported(lo, "no kernel for this dtype or so long an axis");
 	if (!rlx_type_count(lower_out(lo, 0)))
 		return lo->status;
 	a->outer = shape_span(x, 0, ax);
@@ -179,8 +179,8 @@ enum rlx_status rlx_lower_rope(struct rlx_lower *lo)
 	struct rlx_k_rope *a = lower_args(lo, sizeof(*a));
 	bool bhsd = x->rank == 4 && r->layout == RLX_BHSD;
 
-	if (!lower_takes(lo))
-		return lower_no(lo, "no kernel for these dtypes");
+	if (!lower_supported(lo))
+		return lower_unsupported(lo, "no kernel for these dtypes");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->batch = x->dim[0];
@@ -208,7 +208,7 @@ enum rlx_status rlx_lower_rope(struct rlx_lower *lo)
 }
 
 /* The number of the call at input @k, absent or an i64. */
-static bool takes_call(const struct rlx_lower *lo, uint32_t k)
+static bool supports_call(const struct rlx_lower *lo, uint32_t k)
 {
 	return !lower_in(lo, k) || lower_in(lo, k)->dtype == RLX_I64;
 }
@@ -219,8 +219,8 @@ enum rlx_status rlx_lower_rng(struct rlx_lower *lo)
 	const struct rlx_type *y = lower_out(lo, 0);
 	struct rlx_k_rng *a = lower_args(lo, sizeof(*a));
 
-	if (!takes_call(lo, 0))
-		return lower_no(lo, "the call's number is not an i64");
+	if (!supports_call(lo, 0))
+		return lower_unsupported(lo, "the call's number is not an i64");
 	a->n = rlx_type_count(y);
 	a->seed = r->seed;
 	a->a = r->a;
@@ -240,8 +240,8 @@ enum rlx_status rlx_lower_sample(struct rlx_lower *lo)
 	const struct rlx_type *x = lower_in(lo, 0);
 	struct rlx_k_sample *a = lower_args(lo, sizeof(*a));
 
-	if (x->dtype != RLX_F32 || !takes_call(lo, 1) || x->dim[1] > UINT32_MAX / 2)
-		return lower_no(lo, "no kernel for these dtypes");
+	if (x->dtype != RLX_F32 || !supports_call(lo, 1) || x->dim[1] > UINT32_MAX / 2)
+		return lower_unsupported(lo, "no kernel for these dtypes");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->rows = x->dim[0];

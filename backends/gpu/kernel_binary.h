@@ -31,7 +31,7 @@ enum rlx_status gpu_image_prebuilt(struct gpu_device *d, const struct gpu_kernel
 
 /*
  * Of the cache, or where there is no compiler text for the driver to compile; RLX_ENOENT,
- * without a story: it is to be compiled.
+ * without a message: it is to be compiled.
  */
 enum rlx_status gpu_image_find(struct gpu_device *d, const struct gpu_kernel *k,
 			       const struct gpu_job *j, void **out, struct rlx_error *err);

@@ -6,7 +6,7 @@
 #include "backends/common/lower.h"
 
 /* Inputs [from, to): each absent or a row of @n values, all of one dtype. */
-static bool takes_rows(const struct rlx_infer *q, uint32_t from, uint32_t to, int64_t n)
+static bool supports_rows(const struct rlx_infer *q, uint32_t from, uint32_t to, int64_t n)
 {
 	const struct rlx_type *first = NULL, *t;
 
@@ -22,24 +22,24 @@ static bool takes_rows(const struct rlx_infer *q, uint32_t from, uint32_t to, in
 	return true;
 }
 
-static bool takes_norm(const struct rlx_infer *q, int32_t axis)
+static bool supports_norm(const struct rlx_infer *q, int32_t axis)
 {
 	const struct rlx_type *x = q->in[0];
 
 	if (q->n_out == 3 && q->out[1].dtype != RLX_F32)
 		return false;
-	return lower_real(x->dtype) && takes_rows(q, 1, 3, shape_span(x, shape_axis(axis, x->rank),
-							    x->rank));
+	return lower_real(x->dtype) &&
+	       supports_rows(q, 1, 3, shape_span(x, shape_axis(axis, x->rank), x->rank));
 }
 
-static bool takes_residual_norm(const struct rlx_infer *q)
+static bool supports_residual_norm(const struct rlx_infer *q)
 {
 	const struct rlx_type *x = q->in[0], *r = q->in[1], *b = q->in[2];
 	int64_t n = x->dim[x->rank - 1];
 
 	if (!lower_real(x->dtype) || !lower_real(r->dtype) ||
 	    rlx_dtype_promote(x->dtype, r->dtype) != x->dtype ||
-	    !takes_rows(q, 2, 5, n))
+	    !supports_rows(q, 2, 5, n))
 		return false;
 	/* as many values, but along another axis */
 	if ((b && (!b->rank || b->dim[b->rank - 1] != n)) || !r->rank ||
@@ -58,7 +58,7 @@ static bool all_f32(const struct rlx_infer *q)
 	return true;
 }
 
-static bool takes_lrn(const struct rlx_infer *q)
+static bool supports_lrn(const struct rlx_infer *q)
 {
 	const struct rlx_op_lrn *a = q->args;
 
@@ -66,7 +66,7 @@ static bool takes_lrn(const struct rlx_infer *q)
 	return all_f32(q) && a->bias > 0 && a->alpha >= 0 && a->size <= 4096;
 }
 
-static bool takes_product(const struct rlx_infer *q)
+static bool supports_product(const struct rlx_infer *q)
 {
 	const struct rlx_op_fused_matmul *a = q->args;
 	const struct rlx_type *bias = q->in[2], *res = q->in[3], *y = &q->out[0];
@@ -78,21 +78,21 @@ static bool takes_product(const struct rlx_infer *q)
 	       (!res || res->dtype == y->dtype);
 }
 
-bool rlx_takes(const struct rlx_infer *q)
+bool rlx_supports(const struct rlx_infer *q)
 {
 	switch (q->def->index) {
 	case RLX_OP_layer_norm:
-		return takes_norm(q, ((const struct rlx_op_layer_norm *)q->args)->axis);
+		return supports_norm(q, ((const struct rlx_op_layer_norm *)q->args)->axis);
 	case RLX_OP_rms_norm:
-		return takes_norm(q, ((const struct rlx_op_rms_norm *)q->args)->axis);
+		return supports_norm(q, ((const struct rlx_op_rms_norm *)q->args)->axis);
 	case RLX_OP_fused_residual_norm:
-		return takes_residual_norm(q);
+		return supports_residual_norm(q);
 	case RLX_OP_group_norm:
 		return all_f32(q);
 	case RLX_OP_lrn:
-		return takes_lrn(q);
+		return supports_lrn(q);
 	case RLX_OP_fused_matmul:
-		return takes_product(q);
+		return supports_product(q);
 	case RLX_OP_fused_conv:
 		return ((const struct rlx_op_fused_conv *)q->args)->act != RLX_ACT_GELU_TANH;
 	case RLX_OP_rope:
@@ -104,7 +104,7 @@ bool rlx_takes(const struct rlx_infer *q)
 	return true;
 }
 
-bool lower_takes(const struct rlx_lower *lo)
+bool lower_supported(const struct rlx_lower *lo)
 {
 	const struct rlx_type *in[8] = { NULL };
 	struct rlx_infer q = { .def = lo->st->def, .args = lo->args, .in = in };
@@ -116,5 +116,5 @@ bool lower_takes(const struct rlx_lower *lo)
 		in[k] = lower_in(lo, k);
 	for (k = 0; k < q.n_out; k++)
 		q.out[k] = *lower_out(lo, k);
-	return rlx_takes(&q);
+	return rlx_supports(&q);
 }
