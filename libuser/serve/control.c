@@ -634,9 +634,12 @@ static void let_in(struct rlx_service *svc, int fd)
 		turn_away(svc, fd, RLX_EACCES, "this user may not connect");
 		return;
 	}
-	if (svc->nr_clients == svc->opts.clients_max ||
-	    (svc->opts.user_clients_max &&
-	     clients_of(svc, cred.uid) >= svc->opts.user_clients_max)) {
+	if (svc->opts.user_clients_max &&
+	    clients_of(svc, cred.uid) >= svc->opts.user_clients_max) {
+		turn_away(svc, fd, RLX_EAGAIN, "this user has as many clients as one may");
+		return;
+	}
+	if (svc->nr_clients == svc->opts.clients_max) {
 		turn_away(svc, fd, RLX_EAGAIN, "the service has no room for "
 			  "another client");
 		return;

@@ -66,6 +66,9 @@ BAD_CONF = [
     ("[channel c]\naddress = /x\nmode = 7777\n", "is no mode"),
     ("[channel c]\naddress = /x\nmodels = b\n", "[channel c] may use model b"),
     ("[channel c]\naddress = /x\nmax_depth = 3\n", "no power of two"),
+    ("[channel c]\naddress = /x\nmax_user_clients = 0\n", "is outside 1 to 65536"),
+    ("[server]\nmax_regions = 4097\n", "is outside 1 to 4096"),
+    ("[server]\nmax_region_bytes = 1\n", "is outside"),
     ("[channel c]\naddress = /x\nspin = 5us\n", "none of auto|never|always"),
     ("[channel c]\naddress = /x\nusers = %s\n" % "\nusers = ".join("u%d" % i for i in range(65)),
      "users: more than 64"),
@@ -591,6 +594,17 @@ def rlx_top():
         s.embed(["a", "b"])
         r = rlx("top", "--to", "127.0.0.1:%d" % s.port, "--count", "1", "--every", "0.1")
         assert r.returncode == 0 and "minilm" in r.stdout and "ready" in r.stdout, r.stdout
+    with tempfile.TemporaryDirectory() as d:
+        with open(d + "/key", "w") as f:
+            f.write("the-secret-of-rlx-top-01\n")
+        os.chmod(d + "/key", 0o600)
+        with Server(vision() + "[key k]\nsecret_file = %s/key\n" % d) as s:
+            for key, told in (([], False), (["--key-file", d + "/key"], True)):
+                r = rlx("top", "--to", "127.0.0.1:%d" % s.port, "--count", "1", "--every", "0.1",
+                        *key)
+                assert r.returncode == 0 and "ready" in r.stdout, r.stdout
+                assert ("vision" in r.stdout) == told, (key, r.stdout)
+            assert rlx("top", "--count", "1", "--key-file", d + "/none").returncode == 3
     for to in ("127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/nonexistent"):
         assert rlx("top", "--to", to, "--count", "1").returncode == 3, to
     for to in ("x", "127.0.0.1", "[::1]", "[::1:1", "::1:1", "127.0.0.1:70000", "127.0.0.1:",

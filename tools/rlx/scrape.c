@@ -14,18 +14,21 @@
 enum { TEXT_MAX = 16 << 20 };
 
 /* The whole reply, 0-ended. */
-static enum rlx_status get(int fd, char **out, struct rlx_error *err)
+static enum rlx_status get(int fd, const char *key, char **out, struct rlx_error *err)
 {
-	static const char ask[] = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
-				  "Connection: close\r\n\r\n";
+	static const char form[] = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n"
+				   "Connection: close\r\n%s%s%s\r\n";
 	size_t n = 0, cap = 64 << 10;
 	char *p = rlx_malloc(cap), *q;
-	ssize_t k;
+	bool with = key && *key;
+	ssize_t k, asks;
 
 	*out = NULL;
 	if (!p)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
-	if (send(fd, ask, sizeof(ask) - 1, MSG_NOSIGNAL) != (ssize_t)sizeof(ask) - 1)
+	asks = snprintf(p, cap, form, with ? "Authorization: Bearer " : "", with ? key : "",
+			with ? "\r\n" : "");
+	if (send(fd, p, (size_t)asks, MSG_NOSIGNAL) != asks)
 		goto out_broken;
 	while ((k = recv(fd, p + n, cap - 1 - n, 0)) > 0) {
 		n += (size_t)k;
@@ -68,7 +71,7 @@ static enum rlx_status parse(struct scrape *s, struct rlx_error *err)
 }
 
 enum rlx_status scrape_read(const struct sockaddr_storage *to, socklen_t to_len,
-			    struct scrape *out, struct rlx_error *err)
+			    const char *key, struct scrape *out, struct rlx_error *err)
 {
 	struct timeval limit = { .tv_sec = 10 };
 	enum rlx_status st;
@@ -83,7 +86,7 @@ enum rlx_status scrape_read(const struct sockaddr_storage *to, socklen_t to_len,
 		return RLX_EIO;
 	}
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-	st = get(fd, &out->text, err);
+	st = get(fd, key, &out->text, err);
 	close(fd);
 	if (!st)
 		st = parse(out, err);

@@ -21,10 +21,10 @@ struct scrape {
 	double		 when;	/* seconds, of now() */
 };
 
-/* Ask http at @to for its metrics. */
+/* Ask http at @to for its metrics; with @key, unless that is NULL or "". */
 enum rlx_status __rlx_must_check
-scrape_read(const struct sockaddr_storage *to, socklen_t to_len, struct scrape *out,
-	    struct rlx_error *err);
+scrape_read(const struct sockaddr_storage *to, socklen_t to_len, const char *key,
+	    struct scrape *out, struct rlx_error *err);
 void scrape_fini(struct scrape *s);
 
 /* The value of a key, 0 if it is not there. */

@@ -12,7 +12,7 @@
 #include "tools/rlx/tool.h"
 
 struct top_args {
-	const char	*to;
+	const char	*to, *key_file;
 	double		 every;
 	uint64_t	 count;
 };
@@ -135,23 +135,39 @@ static bool print(const struct top_args *a, const struct scrape *x, const struct
 	return !fflush(stdout) && ok;
 }
 
+/* The first line of a file, without its end. */
+static bool read_key(const char *path, char *out, size_t max)
+{
+	FILE *f = fopen(path, "re");
+	bool ok = f && fgets(out, (int)max, f);
+
+	if (f)
+		fclose(f);
+	if (ok)
+		out[strcspn(out, "\r\n")] = 0;
+	return ok;
+}
+
 static int watch(const struct top_args *a)
 {
 	struct scrape before = { 0 }, s = { 0 };
 	struct sockaddr_storage to;
 	struct rlx_error err = { 0 };
 	struct timespec ts = { (time_t)a->every, (long)((a->every - floor(a->every)) * 1e9) };
+	char key[256] = "";
 	socklen_t n;
 	uint64_t i;
 	int rc = TOOL_OK;
 
 	if (!address_parse(a->to, &to, &n))
 		return tool_fail("top", TOOL_USAGE, "--to wants ADDRESS:PORT or unix:/PATH");
+	if (a->key_file && !read_key(a->key_file, key, sizeof(key)))
+		return tool_fail("top", TOOL_FAILED, "%s: no key can be read there", a->key_file);
 	/* One reading more than is shown: rates need two. */
 	for (i = 0; !rc && (!a->count || i <= a->count); i++) {
 		if (i)
 			nanosleep(&ts, NULL);
-		if (scrape_read(&to, n, &s, &err))
+		if (scrape_read(&to, n, key, &s, &err))
 			rc = tool_fail("top", TOOL_FAILED, "%s: %s", a->to, err.text);
 		else if (i && !print(a, &before, &s))
 			rc = tool_fail("top", TOOL_FAILED, "cannot write to standard output");
@@ -168,6 +184,9 @@ int cmd_top(int argc, char **argv)
 	struct top_args a = { .to = "127.0.0.1:8000", .every = 1 };
 	const struct arg arg[] = {
 		{ "to", ARG_STR, &a.to, "ADDRESS", "127.0.0.1:PORT (8000) or unix:/PATH" },
+		{ "key-file", ARG_STR, &a.key_file, "FILE",
+		  "its first line is a key; without one a server\n"
+		  "that has keys tells of no model" },
 		{ "every", ARG_NUM, &a.every, "SECONDS", "between two readings (1)" },
 		{ "count", ARG_UINT, &a.count, "N", "readings to show; 0: until interrupted (0)" },
 	};

@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 
+#include "tools/rlxd/region.h"
+
 struct req;
 
 /* False: models are being loaded, or it drains: the reply says so. */
@@ -24,6 +26,8 @@ bool kserve_index(struct req *r);
 bool kserve_model(struct req *r);
 bool kserve_model_ready(struct req *r);
 bool kserve_config(struct req *r);
+/* Whose regions a request may name. Any thread, while the request lives. */
+struct region_owner shm_owner(const struct req *r);
 bool shm_status(struct req *r);
 bool shm_register(struct req *r);
 bool shm_unregister(struct req *r);

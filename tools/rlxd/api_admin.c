@@ -26,6 +26,6 @@ bool api_healthz(struct req *r)
 bool api_metrics(struct req *r)
 {
 	req_ok(r, "text/plain; version=0.0.4; charset=utf-8");
-	metrics_print(r->loop->server, &r->reply.body);
+	metrics_print(r, &r->reply.body);
 	return true;
 }

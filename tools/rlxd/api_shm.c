@@ -8,18 +8,24 @@
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
 
-/* Whose files may be named, by how the peer came in. False: none, the reply says so. */
-static bool is_allowed(struct req *r, int *out_uid)
+struct region_owner shm_owner(const struct req *r)
+{
+	const char *name = r->client->name;
+
+	return (struct region_owner){ strncmp(name, "key:", 4) ? "" : name + 4, r->uid };
+}
+
+/* May this peer name shared memory? False: no, the reply says so. */
+static bool is_allowed(struct req *r, struct region_owner *out)
 {
 	int64_t mode = r->loop->server->limits.shared_memory;
-	const struct conn *c = r->conn;
 
-	*out_uid = c->uid;
-	if (c->listener->tls) {
+	*out = shm_owner(r);
+	if (r->conn->listener->tls) {
 		req_fail(r, 403, "shared memory is for peers of this machine, not by TLS");
 		return false;
 	}
-	if (mode == CONF_SHM_LOCAL || (mode == CONF_SHM_UNIX && c->uid >= 0))
+	if (mode == CONF_SHM_LOCAL || (mode == CONF_SHM_UNIX && r->uid >= 0))
 		return true;
 	req_fail(r, 403, mode == CONF_SHM_UNIX ?
 		 "shared memory is for peers of the unix socket here (shared_memory = unix)" :
@@ -29,12 +35,12 @@ static bool is_allowed(struct req *r, int *out_uid)
 
 bool shm_status(struct req *r)
 {
-	int uid;
+	struct region_owner owner;
 
-	if (!is_allowed(r, &uid))
+	if (!is_allowed(r, &owner))
 		return true;
 	req_ok(r, "application/json");
-	if (!region_status(*r->region ? r->region : NULL, &r->reply.body))
+	if (!region_status(&owner, *r->region ? r->region : NULL, &r->reply.body))
 		req_fail(r, 404, "no shared memory region '%s' is registered", r->region);
 	return true;
 }
@@ -56,12 +62,15 @@ static bool get_size(struct req *r, const char *key, bool needed, uint64_t *out)
 bool shm_register(struct req *r)
 {
 	struct rlx_json_limits lim = { .bytes = 1 << 16, .nodes = 64, .depth = 4 };
+	const struct conf_server *cf = &r->loop->server->limits;
+	struct region_quota quota = { (unsigned int)cf->max_regions,
+				      (uint64_t)cf->max_region_bytes };
 	struct rlx_error err = { 0 };
-	uint64_t offset, bytes;
+	struct region_owner owner;
+	struct region_place p;
 	uint32_t key;
-	int uid;
 
-	if (!is_allowed(r, &uid))
+	if (!is_allowed(r, &owner))
 		return true;
 	if (rlx_json_parse(&r->json, r->body, r->body_n, &lim, "request", &err)) {
 		req_fail(r, 400, "%s", err.text);
@@ -73,9 +82,12 @@ bool shm_register(struct req *r)
 		req_fail(r, 400, "'key' is missing: the name of POSIX shared memory");
 		return true;
 	}
-	if (!get_size(r, "offset", false, &offset) || !get_size(r, "byte_size", true, &bytes))
+	p.name = r->region;
+	p.key = rlx_json_text(&r->json, key);
+	if (!get_size(r, "offset", false, &p.offset) ||
+	    !get_size(r, "byte_size", true, &p.bytes))
 		return true;
-	if (region_register(r->region, rlx_json_text(&r->json, key), offset, bytes, uid, &err)) {
+	if (region_register(&owner, &quota, &p, &err)) {
 		r->err_status = err.status == RLX_EACCES ? 403 :
 				err.status == RLX_EEXIST || err.status == RLX_EBUSY ? 409 : 400;
 		req_fail_err(r, &err);
@@ -88,12 +100,12 @@ bool shm_register(struct req *r)
 
 bool shm_unregister(struct req *r)
 {
-	int uid;
+	struct region_owner owner;
 
-	if (!is_allowed(r, &uid))
+	if (!is_allowed(r, &owner))
 		return true;
 	/* Unregistering what is not there is no failure, as with Triton. */
-	region_unregister(*r->region ? r->region : NULL);
+	region_unregister(&owner, *r->region ? r->region : NULL);
 	req_ok(r, "application/json");
 	obuf_str(&r->reply.body, "{}");
 	return true;

@@ -420,6 +420,7 @@ static enum rlx_status open_service(struct channel *ch, const struct conf_channe
 		.flags = RLX_SERVICE_EVENTS, .mode = (uint32_t)c->mode,
 		.uids = uids, .nr_uids = c->users.n, .gids = gids, .nr_gids = c->groups.n,
 		.depth_max = (uint32_t)c->max_depth, .clients_max = (uint32_t)c->max_clients,
+		.user_clients_max = (uint32_t)c->max_user_clients,
 		.slices_max = 2 * RLXD_TENSORS, .client_bytes = (uint64_t)c->max_memory,
 		.spin_ns = spins[c->spin],
 	};

@@ -15,6 +15,7 @@
 #include "tools/rlx/address.h"
 #include "tools/rlx/precision.h"
 #include "tools/rlxd/log.h"
+#include "tools/rlxd/region.h"
 #include "tools/rlxd/tls.h"
 
 enum { NAME_MAX_LEN = 40, FILE_MAX = 1 << 20 };
@@ -73,6 +74,8 @@ static const struct option server_option[] = {
 	  "none|errors|all" },
 	{ "shared_memory", FORM_WORD, AT(shared_memory), 0, 2, CONF_SHM_OFF,
 	  "off|unix|local" },
+	{ "max_regions", FORM_INT, AT(max_regions), 1, REGIONS_MAX, 256 },
+	{ "max_region_bytes", FORM_INT, AT(max_region_bytes), 4 * KIB, 1024 * GIB, 64 * GIB },
 };
 #undef AT
 
@@ -117,6 +120,7 @@ static const struct option channel_option[] = {
 	{ "transport", FORM_WORD, AT(transport), 0, 2, CONF_TRANSPORT_AUTO, "auto|shm|kmod" },
 	{ "spin", FORM_WORD, AT(spin), 0, 2, CONF_SPIN_AUTO, "auto|never|always" },
 	{ "max_clients", FORM_INT, AT(max_clients), 1, 65536, 256 },
+	{ "max_user_clients", FORM_INT, AT(max_user_clients), 1, 65536, 64 },
 	{ "max_depth", FORM_INT, AT(max_depth), 1, 4096, 256 },
 	{ "max_memory", FORM_INT, AT(max_memory), 4 * KIB, 1024 * GIB, 1 * GIB },
 	{ "max_rows", FORM_INT, AT(max_rows), 1, 1 << 20, 4096 },
@@ -809,7 +813,8 @@ bool conf_channels_equal(const struct conf *a, const struct conf *b)
 		if (!same(x->name, y->name) || !same(x->address, y->address) ||
 		    !same_list(&x->users, &y->users) || !same_list(&x->groups, &y->groups) ||
 		    x->mode != y->mode || x->transport != y->transport || x->spin != y->spin ||
-		    x->max_clients != y->max_clients || x->max_depth != y->max_depth ||
+		    x->max_clients != y->max_clients ||
+		    x->max_user_clients != y->max_user_clients || x->max_depth != y->max_depth ||
 		    x->max_memory != y->max_memory)
 			return false;
 	}

@@ -64,7 +64,7 @@ struct conf_channel {
 	struct conf_list users, groups, models;		/* no models: all */
 	int64_t		 mode;		/* 0: as users and groups need it */
 	int64_t		 transport, spin;
-	int64_t		 max_clients, max_depth, max_memory, max_rows;
+	int64_t		 max_clients, max_user_clients, max_depth, max_memory, max_rows;
 	unsigned int	 line;
 };
 
@@ -85,6 +85,7 @@ struct conf_server {
 	int64_t		 request_timeout_ns, send_timeout_ns, drain_timeout_ns;
 	int64_t		 inline_ns;
 	int64_t		 log_level, log_json, access_log, shared_memory, engine;
+	int64_t		 max_regions, max_region_bytes;	/* of shared memory, of one owner */
 	bool		 standby;
 };
 

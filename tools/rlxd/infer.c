@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "tools/rlxd/api.h"
 #include "tools/rlxd/infer.h"
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/server.h"
@@ -79,11 +80,12 @@ static bool align(struct req *r, unsigned int i, const void *p, size_t bytes)
 static bool take_region(struct req *r, uint32_t node, struct region **out)
 {
 	const char *name = rlx_json_text(&r->json, node);
+	struct region_owner owner = shm_owner(r);
 	struct infer *f = r->work;
 
 	if (rlx_json_kind(&r->json, node) != RLX_JSON_STR)
 		return refuse(r, "shared_memory_region is no name");
-	*out = region_get(name);
+	*out = region_get(&owner, name);
 	if (!*out)
 		return refuse(r, "no shared memory region '%.79s' is registered", name);
 	f->region[f->n_region++] = *out;

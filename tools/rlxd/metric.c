@@ -8,6 +8,7 @@
 #include "rlx/arena.h"
 #include "tools/rlxd/baton.h"
 #include "tools/rlxd/channel.h"
+#include "tools/rlxd/loop.h"
 #include "tools/rlxd/metric.h"
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
@@ -267,19 +268,22 @@ static void print_standby(struct server *s, struct obuf *o)
 	    atomic_load(&s->took_over));
 }
 
-void metrics_print(struct server *s, struct obuf *o)
+void metrics_print(const struct req *r, struct obuf *o)
 {
-	struct model_set *set;
+	struct server *s = r->loop->server;
+	struct model_set seen = { .n = 0 };
+	unsigned int i;
 
-	pthread_mutex_lock(&s->lock);
-	set = model_set_get(s->set);
-	pthread_mutex_unlock(&s->lock);
+	for (i = 0; i < r->set->n; i++)
+		if (r->may_use >> i & 1)
+			seen.model[seen.n++] = r->set->model[i];
 	one(o, "rlxd_ready", "gauge", "1 while requests are taken.", atomic_load(&s->ready));
 	if (s->standby)
 		print_standby(s, o);
 	print_requests(o);
-	print_models(set, o);
-	channels_print(s, o);
+	print_models(&seen, o);
+	if (r->sees_all)
+		channels_print(s, o);
 	one(o, "rlxd_connections", "gauge", "Connections open.",
 	    (double)atomic_load(&metrics.connections));
 	one(o, "rlxd_connections_refused_total", "counter", "Turned away, max_connections.",
@@ -305,5 +309,4 @@ void metrics_print(struct server *s, struct obuf *o)
 		 (long long)atomic_load(&metrics.reloads_failed));
 	print_tls(s, o);
 	print_memory(s, o);
-	model_set_put(set);
 }

@@ -52,6 +52,7 @@ void metric_count(const char *label, int status);
 void metric_request(const struct req *r, int64_t now);
 /* The lines before a metric's values. */
 void metric_head(struct obuf *o, const char *name, const char *type, const char *help);
-void metrics_print(struct server *s, struct obuf *o);
+/* What @r may see of it: of models and channels, those that are there for it. */
+void metrics_print(const struct req *r, struct obuf *o);
 
 #endif

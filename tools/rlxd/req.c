@@ -172,6 +172,7 @@ static void set_trace(struct req *r, struct slice t)
 bool req_begin(struct req *r, const struct http_head *h)
 {
 	r->method = h->method;
+	r->uid = r->conn->uid;
 	r->api = api_of(h->path);
 	r->deadline = r->t_head + r->loop->server->limits.request_timeout_ns;
 	snprintf(r->path, sizeof(r->path), "%.*s", (int)(h->path.n < 95 ? h->path.n : 95),

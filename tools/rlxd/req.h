@@ -73,6 +73,8 @@ struct req {
 	struct client	*client;
 	struct model_set *set;
 	uint64_t	 may_use;		/* a bit for each model of the set */
+	bool		 sees_all;		/* what is not one tenant's: models, channels */
+	int		 uid;			/* of the peer, -1: not known; conn may be gone */
 	struct model	*model;
 	struct rlx_json	 json;
 	void		*work;			/* the API's, freed by route->clean */

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
+#include "tools/rlxd/region.h"
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
 
@@ -84,11 +86,26 @@ static struct client *client_get(struct server *s, const char *name, int64_t max
 	return c;
 }
 
+/*
+ * What a request may use and see: without keys everything. Where there are some, one that
+ * has none, as for metrics, is told of no model, unless it comes from who runs the server.
+ */
+static void set_rights(struct req *r, const struct conf *c, const struct conf_key *key)
+{
+	unsigned int i;
+
+	r->sees_all = key ? !key->models.n :
+		      !c->n_key || (r->uid >= 0 && (!r->uid || (uid_t)r->uid == geteuid()));
+	r->may_use = r->sees_all ? ~0ull : 0;
+	for (i = 0; key && i < r->set->n; i++)
+		if (conf_list_allows(&key->models, r->set->model[i]->name))
+			r->may_use |= 1ull << i;
+}
+
 bool server_admit(struct req *r, const struct http_head *h, bool open)
 {
 	struct server *s = r->loop->server;
 	const struct conf_key *key = NULL;
-	unsigned int i;
 	char name[64];
 	bool ok;
 
@@ -103,13 +120,7 @@ bool server_admit(struct req *r, const struct http_head *h, bool open)
 			snprintf(name, sizeof(name), "key:%s", key->name);
 		r->client = client_get(s, key ? name : r->conn->peer, key ? key->max_rows : 0);
 		r->set = model_set_get(s->set);
-		r->may_use = ~0ull;
-		if (key) {
-			r->may_use = 0;
-			for (i = 0; i < r->set->n; i++)
-				if (conf_list_allows(&key->models, r->set->model[i]->name))
-					r->may_use |= 1ull << i;
-		}
+		set_rights(r, s->conf, key);
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (!ok) {
@@ -196,6 +207,18 @@ void server_put(struct req *r)
 	r->set = NULL;
 }
 
+/* Can a region's owner still come? Nobody without a key, if there are keys. */
+static bool has_key(void *ctx, const char *name)
+{
+	const struct conf *c = ctx;
+	unsigned int i;
+
+	for (i = 0; i < c->n_key; i++)
+		if (!strcmp(c->key[i].name, name))
+			return true;
+	return !*name && !c->n_key;
+}
+
 void server_swap(struct server *s, struct conf *c, struct model_set *set)
 {
 	struct model_set *old_set;
@@ -209,4 +232,5 @@ void server_swap(struct server *s, struct conf *c, struct model_set *set)
 	pthread_mutex_unlock(&s->lock);
 	conf_free(old);
 	model_set_put(old_set);
+	region_prune(has_key, c);
 }

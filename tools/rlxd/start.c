@@ -191,7 +191,7 @@ void server_close(struct server *s)
 	for (i = 0; i < s->n_loop; i++)
 		loop_close(&s->loop[i]);
 	rlx_free(s->loop);
-	region_unregister(NULL);
+	region_prune(NULL, NULL);
 	model_set_put(s->set);
 	conf_free(s->conf);
 	while ((c = s->clients)) {

@@ -1,0 +1,370 @@
+# SPDX-License-Identifier: MIT
+"""Two who share a server, by user or by key, do not see each other: regions of shared
+memory, models, channels; and what one takes, the other is not left without."""
+import http.client
+import json
+import os
+import signal
+import socket
+import struct
+import tempfile
+import traceback
+
+from rlxd import BUILD, ENGINES, Server, Skip, main, test, wait_for
+import channels
+
+ALICE, MALLORY = 2001, 2002
+SECRET = b"ALICE-PRIVATE-TENSOR-4242" + b"\0" * 3
+RELU = "[model %s]\npath = " + os.path.abspath(BUILD + "/serve/relu.onnx") + "\n"
+SHM = "/v2/systemsharedmemory"
+
+
+class Unix(http.client.HTTPConnection):
+    def __init__(self, path):
+        super().__init__("localhost", timeout=60)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.path)
+
+
+def ask(path, method, url, body=None, key=None):
+    """status and reply, over a unix socket."""
+    c = Unix(path)
+    try:
+        c.request(method, url, None if body is None else json.dumps(body),
+                  {"Authorization": "Bearer " + key} if key else {})
+        r = c.getresponse()
+        return r.status, r.read().decode()
+    finally:
+        c.close()
+
+
+def as_user(uid, fn, *args):
+    """What fn(*args) returns in a process of user @uid."""
+    r, w = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            out = {"ok": fn(*args)}
+        except BaseException:
+            out = {"bad": traceback.format_exc()}
+        try:
+            os.write(w, json.dumps(out).encode())
+        finally:
+            os._exit(0)
+    os.close(w)
+    data = b""
+    while True:
+        b = os.read(r, 65536)
+        if not b:
+            break
+        data += b
+    os.close(r)
+    os.waitpid(pid, 0)
+    out = json.loads(data)
+    assert "ok" in out, out["bad"]
+    return out["ok"]
+
+
+def need_root():
+    if os.geteuid():
+        raise Skip("only root can be two users")
+
+
+class Shm:
+    """Shared memory of a user, gone at the end."""
+
+    def __init__(self, uid, data=SECRET, size=4096, name="secret"):
+        self.name = "rlxd-tenants-%d-%d-%s" % (os.getpid(), uid, name)
+        self.path = "/dev/shm/" + self.name
+        with open(self.path, "wb") as f:
+            f.truncate(size)
+            f.write(data)
+        os.chmod(self.path, 0o600)
+        os.chown(self.path, uid, uid)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        os.unlink(self.path)
+
+    def read(self, n):
+        with open(self.path, "rb") as f:
+            return f.read(n)
+
+
+def serve(d, sections="", server="", engine=None, shared="unix"):
+    s = Server((RELU % "relu") + sections, engine=engine, listen="127.0.0.1:0 unix:%s/http" % d,
+               server="shared_memory = %s\n%s" % (shared, server))
+    os.chmod(d, 0o755)
+    os.chmod(d + "/http", 0o666)
+    s.unix = d + "/http"
+    return s
+
+
+def register(path, name, shm, key=None, size=64, offset=0):
+    return ask(path, "POST", "%s/region/%s/register" % (SHM, name),
+               {"key": "/" + shm, "offset": offset, "byte_size": size}, key)
+
+
+def read_region(path, name, key=None):
+    """What a model makes of a region: it is read, as far as the reply tells."""
+    return ask(path, "POST", "/v2/models/relu/infer", {"inputs": [
+        {"name": "x", "datatype": "FP32", "shape": [1, 7], "parameters": {
+            "shared_memory_region": name, "shared_memory_byte_size": 28}}]}, key)
+
+
+def write_region(path, name, key=None):
+    return ask(path, "POST", "/v2/models/relu/infer", {
+        "inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [1.0]}],
+        "outputs": [{"name": "y", "parameters": {
+            "shared_memory_region": name, "shared_memory_byte_size": 4}}]}, key)
+
+
+def other_sees_nothing(asks, name, alices):
+    """@asks(fn, ...): fn as somebody else, who knows the region's name."""
+    st, out = asks(ask, "GET", SHM + "/status")
+    assert (st, json.loads(out)) == (200, []), (st, out)
+    st, out = asks(ask, "GET", "%s/region/%s/status" % (SHM, name))
+    assert st == 404, (st, out)
+    none = asks(read_region, "no-such-region")
+    got = asks(read_region, name)
+    assert got[0] == none[0] == 400, (got, none)
+    assert got[1].replace(name, "no-such-region") == none[1], (got, none)
+    got = asks(write_region, name)
+    assert got[0] == 400 and "no shared memory region" in got[1], got
+    for url in ("%s/region/%s/unregister" % (SHM, name), SHM + "/unregister"):
+        assert asks(ask, "POST", url, {})[0] == 200
+    # It has that name for itself.
+    st, out = asks(register, name, alices.name)
+    assert st in (200, 403), (st, out)
+
+
+@test
+def regions_of_another_user():
+    need_root()
+    for engine in ENGINES:
+        with tempfile.TemporaryDirectory() as d, Shm(ALICE) as shm, serve(d, engine=engine) as s:
+            assert as_user(ALICE, register, s.unix, "in", shm.name)[0] == 200
+            st, out = as_user(ALICE, read_region, s.unix, "in")
+            assert st == 200, out
+
+            def mallory(fn, *args):
+                return as_user(MALLORY, fn, s.unix, *args)
+            other_sees_nothing(mallory, "in", shm)
+            st, out = mallory(register, "mine", shm.name)
+            assert st == 403 and "not owned" in out, (st, out)
+            with Shm(MALLORY, b"\0" * 64) as own:
+                assert mallory(register, "in", own.name)[0] == 200    # the same name
+                assert mallory(write_region, "in")[0] == 200
+                assert own.read(4) == struct.pack("<f", 1.0)
+            # Alice notices nothing of it.
+            assert shm.read(len(SECRET)) == SECRET
+            st, out = as_user(ALICE, ask, s.unix, "GET", SHM + "/status")
+            assert [g["name"] for g in json.loads(out)] == ["in"], out
+            assert as_user(ALICE, read_region, s.unix, "in") == \
+                as_user(ALICE, read_region, s.unix, "in")
+            assert as_user(ALICE, ask, s.unix, "POST", SHM + "/unregister", {})[0] == 200
+            assert as_user(ALICE, read_region, s.unix, "in")[0] == 400
+
+
+def keys(d, *names, models=None):
+    out = ""
+    for n in names:
+        with open("%s/%s" % (d, n), "w") as f:
+            f.write("%s-has-this-secret-0123456789\n" % n)
+        os.chmod("%s/%s" % (d, n), 0o600)
+        out += "[key %s]\nsecret_file = %s/%s\n" % (n, d, n)
+        if models and n in models:
+            out += "models = %s\n" % models[n]
+    return out
+
+
+def secret(name):
+    return name + "-has-this-secret-0123456789"
+
+
+@test
+def regions_of_another_key():
+    """Of one user, and over TCP: there a region is told by its key alone."""
+    with tempfile.TemporaryDirectory() as d, Shm(os.geteuid()) as shm:
+        both = keys(d, "alice", "mallory")
+        with serve(d, both, shared="local") as s:
+            assert register(s.unix, "in", shm.name, key=secret("alice"))[0] == 200
+
+            def mallory(fn, *args):
+                return fn(s.unix, *args, key=secret("mallory"))
+            other_sees_nothing(mallory, "in", shm)
+            assert read_region(s.unix, "in", secret("alice"))[0] == 200
+            assert read_region(s.unix, "in")[0] == 401
+            # By the same key over TCP it is another's: who is there, nobody tells.
+            st, _, out = s.get(SHM + "/status", {"Authorization": "Bearer " + secret("alice")})
+            assert (st, json.loads(out)) == (200, []), (st, out)
+            # A key that is taken away leaves nothing behind, also for one of its name.
+            for sections in (keys(d, "mallory"), both):
+                s.write(RELU % "relu" + sections)
+                n = len(s.lines)
+                s.signal(signal.SIGHUP)
+                s.wait_log("event=reloaded", 60, after=n)
+            st, out = ask(s.unix, "GET", SHM + "/status", key=secret("alice"))
+            assert (st, json.loads(out)) == (200, []), (st, out)
+
+
+@test
+def regions_are_shared_out():
+    """By number and by bytes of address space; one's share is not another's concern."""
+    need_root()
+    limits = "max_regions = 5\nmax_region_bytes = 1M\n"
+    with tempfile.TemporaryDirectory() as d, Shm(ALICE) as a, Shm(MALLORY) as m, \
+            Shm(MALLORY, size=1 << 45, name="huge") as huge, \
+            Shm(MALLORY, size=1 << 19, name="half") as half, serve(d, server=limits) as s:
+        for i in range(5):
+            assert as_user(MALLORY, register, s.unix, "r%d" % i, m.name)[0] == 200
+        st, out = as_user(MALLORY, register, s.unix, "r5", m.name)
+        assert st == 409 and "max_regions" in out, (st, out)
+        assert as_user(ALICE, register, s.unix, "r5", a.name)[0] == 200
+        assert as_user(MALLORY, ask, s.unix, "POST", SHM + "/unregister", {})[0] == 200
+        st, out = as_user(MALLORY, register, s.unix, "huge", huge.name)
+        assert st == 409 and "max_region_bytes" in out, (st, out)
+        for name, want in (("h0", 200), ("h1", 200), ("h2", 409)):
+            st, out = as_user(MALLORY, register, s.unix, name, half.name)
+            assert st == want, (name, st, out)
+        assert as_user(MALLORY, ask, s.unix, "POST", SHM + "/region/h0/unregister", {})[0] == 200
+        assert as_user(MALLORY, register, s.unix, "h2", half.name)[0] == 200
+        assert as_user(ALICE, read_region, s.unix, "r5")[0] == 200
+
+
+def everything(s, key):
+    """All that a key is told without naming a model it has no right to."""
+    h = {"Authorization": "Bearer " + key} if key else {}
+    out = b""
+    for method, url, body in (
+            ("GET", "/metrics", None), ("GET", "/v1/models", None),
+            ("POST", "/v2/repository/index", b"{}"), ("GET", "/v2", None),
+            ("GET", "/healthz", None), ("GET", "/v2/health/ready", None),
+            ("GET", "/nowhere", None), ("GET", SHM + "/status", None),
+            ("GET", "/v2/models/no-such-model", None),
+            ("POST", "/v1/embeddings", b'{"model":"no-such-model","input":"x"}'),
+            ("POST", "/v2/models/no-such-model/infer", b"{}")):
+        out += s.get(url, h, method, body)[2]
+    return out.decode()
+
+
+@test
+def models_without_rights():
+    """Their names stand nowhere, and asking for one is as asking for what is not there."""
+    a = channels.address()
+    with tempfile.TemporaryDirectory() as d:
+        sections = RELU % "alices-model" + channels.channel(a, name="alices-channel") + \
+            keys(d, "alice", "mallory", "all",
+                 models={"alice": "alices-model", "mallory": "relu"})
+        with serve(d, sections, shared="local") as s:
+            for key in (secret("mallory"), None):
+                out = everything(s, key)
+                assert "alice" not in out, [ln for ln in out.splitlines() if "alice" in ln][:5]
+                assert "rlxd_requests_total" in out
+            assert 'model="relu"' in everything(s, secret("mallory"))
+            assert 'model="relu"' not in everything(s, None)
+            assert 'model="alices-model"' in everything(s, secret("alice"))
+            for key in (secret("all"), ):
+                out = everything(s, key)
+                assert 'model="relu"' in out and 'model="alices-model"' in out
+                assert 'channel="alices-channel"' in out
+            h = {"Authorization": "Bearer " + secret("mallory")}
+            for method, url, body in (
+                    ("GET", "/v1/models/%s", None), ("GET", "/v2/models/%s", None),
+                    ("GET", "/v2/models/%s/ready", None), ("GET", "/v2/models/%s/config", None),
+                    ("GET", "/v2/models/%s/versions/1", None),
+                    ("POST", "/v2/models/%s/infer", "{}"), ("POST", "/v2/models/%s/infer", ""),
+                    ("DELETE", "/v2/models/%s", None),
+                    ("POST", "/v1/embeddings", '{"model":"%s","input":"x"}'),
+                    ("POST", "/v1/embeddings", '{"model":"%s"}')):
+                got = []
+                for name in ("alices-model", "no-such-model"):
+                    st, head, out = s.get(url.replace("%s", name), h, method,
+                                          body and body.replace("%s", name))
+                    head = sorted((k, v) for k, v in head.items()
+                                  if k not in ("Date", "X-Request-Id", "Content-Length"))
+                    got.append((st, head, out.decode().replace(name, "NAME")))
+                assert got[0] == got[1], got
+                assert got[0][0] in (404, 405), got
+            # Who runs the server is told of all, by who it is.
+            if not os.geteuid():
+                assert 'model="alices-model"' in ask(s.unix, "GET", "/metrics")[1]
+                out = as_user(MALLORY, ask, s.unix, "GET", "/metrics")[1]
+                assert "alice" not in out and "rlxd_requests_total" in out
+
+
+def fill(address, most):
+    """Opens channels until one is refused: how many, and why."""
+    n, why = [], ""
+    for _ in range(most):
+        try:
+            n.append(channels.connect(address))
+        except Exception as e:
+            why = str(e)
+            break
+    return len(n), why, usable(n[0])
+
+
+def usable(ch):
+    import numpy as np
+    x, y = ch.empty((1, 8)), ch.empty((1, 8))
+    x[...] = np.arange(8) - 4
+    ch.infer("relu", [x], [y])
+    return y.tolist() == [[0, 0, 0, 0, 0, 1, 2, 3]]
+
+
+def one_channel(address):
+    return usable(channels.connect(address))
+
+
+def hold_silent(uid, address, n):
+    """A process of that user that connects @n times and says nothing until it is ended."""
+    r, w = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.setgroups([])
+        os.setuid(uid)
+        held = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(n)]
+        for c in held:
+            try:
+                c.connect("\0" + address[1:])
+            except OSError:
+                pass
+        os.write(w, b"x")
+        signal.pause()
+    os.close(w)
+    assert os.read(r, 1) == b"x"
+    os.close(r)
+    return pid
+
+
+@test
+def channels_are_shared_out():
+    """One user's clients, also those that never say a word, leave room for others."""
+    need_root()
+    a = channels.address()
+    with tempfile.TemporaryDirectory() as d:
+        c = channels.channel(a, "users = %d, %d\nmax_clients = 12\nmax_user_clients = 8\n"
+                             % (ALICE, MALLORY))
+        with serve(d, c) as s:
+            pid = hold_silent(MALLORY, a, 40)
+            try:
+                assert as_user(ALICE, one_channel, a)
+            finally:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            wait_for(lambda: s.metric('rlxd_channel_clients{channel="c"}') == 0, 60)
+            n, why, ok = as_user(MALLORY, fill, a, 40)
+            assert ok and n == 8 and "as many clients as one may" in why, (n, why, ok)
+            assert as_user(ALICE, one_channel, a)
+
+
+main()
