@@ -229,6 +229,13 @@ secret_file = %s/b
             assert ask("alice-secret-0123456789", "/v2/models/vision")[0] == 404
             assert ask("bob-secret-0123456789", "/v2/models/vision")[0] == 200
             assert "alice-secret" not in s.log() and "bob-secret" not in s.log()
+        # One that everybody can read, or replace, is none.
+        for mode in (0o644, 0o604, 0o606, 0o602):
+            os.chmod(d + "/a", mode)
+            rc, out = check_conf(conf)
+            assert rc == 1 and "every user of this machine" in out and "%03o" % mode in out, out
+        os.chmod(d + "/a", 0o640)
+        assert check_conf(conf)[0] == 0
         # Secrets that are none.
         for text in ("short", "with blank in the middle", "", "x" * 200):
             with open(d + "/a", "w") as f:
@@ -348,6 +355,24 @@ def model_files_that_vanish():
             assert s.embed("hello") == want
 
 
+EMBED = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+
+
+@test
+def an_interrupt_ends_a_drain():
+    s = Server(vision(), server="drain_timeout = 10min\nbody_timeout = 10min\n")
+    half = s.connect()
+    half.sendall(EMBED % 100 + b"{")
+    wait_for(lambda: s.metric("rlxd_connections") == 2)
+    s.signal(signal.SIGINT)
+    s.wait_log("event=draining")
+    s.signal(signal.SIGINT)
+    assert s.proc.wait(20) == 1, s.log()
+    s.reader.join(5)
+    assert "interrupted while draining" in s.log(), s.log()
+    half.close()
+
+
 @test
 def drain_answers_what_was_asked():
     for engine in ENGINES:
@@ -358,14 +383,17 @@ def drain_answers_what_was_asked():
         idle = s.connect()
         busy = [s.connect() for _ in range(4)]
         for c in busy:
-            c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
-                      % len(body) + body)
+            c.sendall(EMBED % len(body) + body)
         half = s.connect()
-        half.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
-                     % len(body) + body[:100])
+        half.sendall(EMBED % len(body) + body[:100])
         time.sleep(0.1)
         s.signal(signal.SIGTERM)
         s.wait_log("event=draining")
+        # A manager may tell it more than once: that is no reason to drop anything.
+        for _ in range(3):
+            n = len(s.lines)
+            s.signal(signal.SIGTERM)
+            s.wait_log("draining already", after=n)
         assert idle.recv(1) == b""
         half.sendall(body[100:])
         for c in busy + [half]:

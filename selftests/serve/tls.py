@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import os
+import pwd
 import random
 import shutil
 import signal
@@ -89,13 +90,13 @@ def curl(s, *args, path="/healthz"):
 def curl_over_tls(engine):
     with TlsServer(minilm(), engine=engine) as s:
         for name in ("1.2", "1.3"):
-            r = curl(s, "--tlsv" + name, "--tls-max", name, "-d",
+            r = curl(s, "--tlsv" + name, "--tls-max", name, "--json",
                      '{"model": "minilm", "input": "hello"}', "-w", "\n%{http_version}",
                      path="/v1/embeddings")
             assert r.returncode == 0, r
             body, version = r.stdout.rsplit("\n", 1)
             assert version == "1.1" and len(json.loads(body)["data"][0]["embedding"]) == 384
-        r = curl(s, "-d", "@-", "-H", "Expect: 100-continue", path="/v1/embeddings")
+        r = curl(s, "--json", "@-", "-H", "Expect: 100-continue", path="/v1/embeddings")
         assert r.returncode == 0, r
 
 
@@ -184,6 +185,7 @@ def check(conf, **how):
 @test
 def configurations_that_are_refused():
     here = certs.options("server")
+    os.chmod(DIR + "/server.pem", 0o600)    # it is given as a key below
     for conf, want in (
             ("listen = 0.0.0.0:0\n" + here + KEY, "0.0.0.0:0 is not an address of this machine"),
             ("listen = [::]:0\n" + here + KEY, "write tls:[::]:0"),
@@ -210,6 +212,7 @@ def configurations_that_are_refused():
         open(DIR + "/empty.pem", "w").close()
         rc, out = check("[server]\n" + conf)
         assert rc == 1 and want in out, (conf, rc, out)
+    os.chmod(DIR + "/server.pem", 0o644)
     rc, out = check("[server]\nlisten = tls:0.0.0.0:0 tls:[::]:0\n" + here + KEY)
     assert rc == 0, out
 
@@ -219,23 +222,27 @@ def files_that_may_not_be_read():
     if os.geteuid():
         raise Skip("not root: nobody else to be")
     os.chmod(DIR, 0o755)
-    os.chmod(DIR + "/secret", 0o644)
+    os.chown(DIR + "/secret", pwd.getpwnam("nobody").pw_uid, -1)
     try:
         rc, out = check("[server]\nlisten = tls:127.0.0.1:0\n" + certs.options("server") + KEY,
                         user="nobody", cwd="/")
     except PermissionError:
         raise Skip("nobody else may come here")
     finally:
-        os.chmod(DIR + "/secret", 0o600)
+        os.chown(DIR + "/secret", 0, -1)
     assert rc == 1 and "server.key: Permission denied" in out, out
 
 
 @test
-def readable_keys_are_told():
+def readable_keys_are_refused():
     certs.cert("open")
-    os.chmod(DIR + "/open.key", 0o644)
+    for mode in (0o644, 0o604, 0o602):
+        os.chmod(DIR + "/open.key", mode)
+        rc, out = check("[server]\n" + certs.options("open"))
+        assert rc == 1 and "every user of this machine" in out and "open.key" in out, out
+    os.chmod(DIR + "/open.key", 0o660)
     rc, out = check("[server]\n" + certs.options("open"))
-    assert rc == 0 and "others can read a secret" in out and "open.key" in out, out
+    assert rc == 0 and "a group can read or write a secret" in out, out
 
 
 @test

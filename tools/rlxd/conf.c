@@ -670,19 +670,43 @@ enum rlx_status conf_parse(const char *text, size_t len, const char *name,
 	return RLX_OK;
 }
 
+enum rlx_status conf_check_private(int fd, const char *path, struct rlx_error *err)
+{
+	struct stat sb;
+
+	if (fstat(fd, &sb))
+		return rlx_fail(err, RLX_EIO, "%s: %m", path);
+	/* What is no file, as a pipe, is who passed it. */
+	if (!S_ISREG(sb.st_mode))
+		return RLX_OK;
+	if (sb.st_mode & 07)
+		return rlx_fail(err, RLX_EACCES, "%s holds a secret, and its mode %03o lets every "
+				"user of this machine at it: chmod 600, or 640 and a group of the "
+				"server alone", path, (unsigned int)sb.st_mode & 0777);
+	if (sb.st_mode & 020 || (sb.st_mode & 040 && sb.st_uid == geteuid() && sb.st_uid))
+		log_event(LOG_WARN, "a group can read or write a secret", L_STR("file", path),
+			  L_STR("do", "chmod 600"));
+	return RLX_OK;
+}
+
 /* A whole small file; one byte more than @max means it is too large. */
-static enum rlx_status slurp(const char *path, char *to, size_t max, size_t *out_len,
-			     struct rlx_error *err)
+static enum rlx_status slurp(const char *path, bool secret, char *to, size_t max,
+			     size_t *out_len, struct rlx_error *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	enum rlx_status st = RLX_OK;
 	size_t n = 0;
 	ssize_t got = 0;
 
 	if (fd < 0)
 		return rlx_fail(err, errno == EACCES ? RLX_EACCES : RLX_ENOENT, "%s: %m", path);
-	while (n < max + 1 && (got = read(fd, to + n, max + 1 - n)) > 0)
+	if (secret)
+		st = conf_check_private(fd, path, err);
+	while (!st && n < max + 1 && (got = read(fd, to + n, max + 1 - n)) > 0)
 		n += (size_t)got;
 	close(fd);
+	if (st)
+		return st;
 	if (got < 0)
 		return rlx_fail(err, RLX_EIO, "%s: %m", path);
 	if (n > max)
@@ -691,28 +715,13 @@ static enum rlx_status slurp(const char *path, char *to, size_t max, size_t *out
 	return RLX_OK;
 }
 
-void conf_warn_readable(const char *path)
-{
-	struct stat sb;
-	mode_t others = 077;
-
-	if (stat(path, &sb))
-		return;
-	/* Somebody else's that our group may read: how else would we. */
-	if (sb.st_uid != geteuid() && sb.st_gid == getegid())
-		others = 07;
-	if (sb.st_mode & others)
-		log_event(LOG_WARN, "others can read a secret", L_STR("file", path),
-			  L_STR("do", "chmod 600"));
-}
-
 static enum rlx_status load_secret(struct conf_key *key, struct rlx_error *err)
 {
 	char text[CONF_SECRET_MAX + 2];
 	enum rlx_status st;
 	size_t n;
 
-	st = slurp(key->secret_file, text, CONF_SECRET_MAX, &n, err);
+	st = slurp(key->secret_file, true, text, CONF_SECRET_MAX, &n, err);
 	if (st)
 		return st;
 	while (n && strchr("\r\n", text[n - 1]))
@@ -724,7 +733,6 @@ static enum rlx_status load_secret(struct conf_key *key, struct rlx_error *err)
 	if (memchr(text, 0, n) || memchr(text, '\n', n) || memchr(text, ' ', n))
 		return rlx_fail(err, RLX_EINVAL, "%s: a secret is one line without blanks",
 				key->secret_file);
-	conf_warn_readable(key->secret_file);
 	memcpy(key->secret, text, n);
 	key->secret_len = n;
 	explicit_bzero(text, sizeof(text));
@@ -741,7 +749,7 @@ enum rlx_status conf_load(const char *path, struct conf **out, struct rlx_error 
 	*out = NULL;
 	if (!text)
 		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", path);
-	st = slurp(path, text, FILE_MAX, &n, err);
+	st = slurp(path, false, text, FILE_MAX, &n, err);
 	if (!st)
 		st = conf_parse(text, n, path, out, err);
 	rlx_free(text);

@@ -119,8 +119,13 @@ void conf_free(struct conf *c);
  */
 enum rlx_status __rlx_must_check
 conf_listen(const char *p, size_t n, struct conf_listen *out, struct rlx_error *err);
-/* A secret is in that file: complain if others can read it. */
-void conf_warn_readable(const char *path);
+/*
+ * A secret is in file @path, which @fd is. RLX_EACCES if everybody can read or write it; a
+ * group that can is told in the log, unless it is how we can: another user's file, of a
+ * group of ours.
+ */
+enum rlx_status __rlx_must_check
+conf_check_private(int fd, const char *path, struct rlx_error *err);
 
 /* True if two sections would give the same model. */
 bool conf_model_equal(const struct conf_model *a, const struct conf_model *b);

@@ -331,11 +331,14 @@ static bool on_signal(struct watch *w)
 		return true;
 	if (si.ssi_signo == SIGHUP) {
 		load_begin(&w->load);
-	} else if (w->drain_end) {
-		log_event(LOG_WARN, "told to end twice, ending now");
+	} else if (!w->drain_end) {
+		begin_drain(w);
+	} else if (si.ssi_signo == SIGINT) {
+		log_event(LOG_WARN, "interrupted while draining, ending now");
 		return false;
 	} else {
-		begin_drain(w);
+		/* Managers and their hooks tell it more than once. */
+		log_event(LOG_NOTE, "draining already");
 	}
 	return true;
 }

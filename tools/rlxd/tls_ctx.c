@@ -34,15 +34,19 @@ static int no_passphrase(char *to, int size, int writing, void *ctx)
 	return 0;
 }
 
-static enum rlx_status can_read(const char *option, const char *path, struct rlx_error *err)
+static enum rlx_status can_read(const char *option, const char *path, bool secret,
+				struct rlx_error *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	enum rlx_status st = RLX_OK;
 
 	if (fd < 0)
 		return rlx_fail(err, errno == EACCES ? RLX_EACCES : RLX_ENOENT, "%s = %s: %m",
 				option, path);
+	if (secret)
+		st = conf_check_private(fd, path, err);
 	close(fd);
-	return RLX_OK;
+	return st;
 }
 
 static const char *reason(void)
@@ -72,11 +76,11 @@ static void warn_of_time(SSL_CTX *ctx, const char *path)
 
 static enum rlx_status load_own(SSL_CTX *ctx, const struct conf_server *cf, struct rlx_error *err)
 {
-	enum rlx_status st = can_read("tls_certificate", cf->tls_certificate, err);
+	enum rlx_status st = can_read("tls_certificate", cf->tls_certificate, false, err);
 	bool locked = false;
 
 	if (!st)
-		st = can_read("tls_key", cf->tls_key, err);
+		st = can_read("tls_key", cf->tls_key, true, err);
 	if (st)
 		return st;
 	if (SSL_CTX_use_certificate_chain_file(ctx, cf->tls_certificate) != 1)
@@ -92,14 +96,13 @@ static enum rlx_status load_own(SSL_CTX *ctx, const struct conf_server *cf, stru
 	if (SSL_CTX_check_private_key(ctx) != 1)
 		return rlx_fail(err, RLX_EINVAL, "tls_key = %s is not the key of tls_certificate = "
 				"%s", cf->tls_key, cf->tls_certificate);
-	conf_warn_readable(cf->tls_key);
 	warn_of_time(ctx, cf->tls_certificate);
 	return RLX_OK;
 }
 
 static enum rlx_status load_client_ca(SSL_CTX *ctx, const char *path, struct rlx_error *err)
 {
-	enum rlx_status st = can_read("tls_client_ca", path, err);
+	enum rlx_status st = can_read("tls_client_ca", path, false, err);
 	STACK_OF(X509_NAME) *names;
 
 	if (st)
