@@ -7,7 +7,7 @@ SERVE_PY  := hostile replies tenants clients ops keep standby tls channel
 FUZZ_SERVE := $(patsubst selftests/serve/fuzz/%.c,$(BUILD)/fuzz-serve/%, \
 		$(wildcard selftests/serve/fuzz/*.c))
 FUZZ_SERVE_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard libuser/base/*.c) \
-		tools/rlxd/http.c tools/rlxd/conf.c tools/rlxd/log.c \
+		tools/rlxd/http.c tools/rlxd/origin.c tools/rlxd/conf.c tools/rlxd/log.c \
 		tools/rlxd/tls_ctx.c tools/rlx/address.c tools/rlx/openssl.c) \
 		$(LLHTTP_OBJ)
 

@@ -335,7 +335,7 @@ def curl():
                        capture_output=True, check=True)
     assert len(json.loads(r.stdout)["data"][0]["embedding"]) == 384
     big = '{"model": "minilm", "input": "hello", "user": "%s"}' % ("x" * 3000000)
-    r = subprocess.run(["curl", "-sS", "--fail", url, "-d", "@-", "-H", "Expect: 100-continue"],
+    r = subprocess.run(["curl", "-sS", "--fail", url, "--json", "@-", "-H", "Expect: 100-continue"],
                        input=big.encode(), capture_output=True, check=True)
     assert len(json.loads(r.stdout)["data"][0]["embedding"]) == 384
 

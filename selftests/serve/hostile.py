@@ -12,33 +12,36 @@ import time
 from rlxd import (ENGINES, Server, main, minilm, read_all, reset, status_of, test, trickle,
                   wait_for)
 
-OK = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
-CLOSE = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+OK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+CLOSE = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 
-POST = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\n"
+POST = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
 
 # What must be answered with which status; 0: closed without an answer.
 BAD = [
     (b"GARBAGE\r\n\r\n", {400, 501}),
     (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", {400, 501}),
-    (b"GET / HTTP/1.1\nHost: x\n\n" + b"\r\n\r\n", {400}),
-    (b"GET /healthz HTTP/1.1\r\nHost: x\nX: y\r\n\r\n", {400}),
-    (b"GET /healthz HTTP/1.1\r\nHost: x\r\nA\rB: y\r\n\r\n", {400}),
+    (b"GET / HTTP/1.1\nHost: localhost\n\n" + b"\r\n\r\n", {400}),
+    (b"GET /healthz HTTP/1.1\r\nHost: localhost\nX: y\r\n\r\n", {400}),
+    (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA\rB: y\r\n\r\n", {400}),
     (b"GET /healthz HTTP/1.1\r\nHost : x\r\n\r\n", {400}),
-    (b"GET /healthz HTTP/1.1\r\nHost: x\r\n folded: y\r\n\r\n", {400}),
-    (b"GET /healthz HTTP/1.1\r\n: empty\r\nHost: x\r\n\r\n", {400}),
-    (b"GET /healthz HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n", {400}),
-    (b"GET /healthz HTTP/1.1\r\nHost: x\r\nA: b\0c\r\n\r\n", {400}),
+    (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n folded: y\r\n\r\n", {400}),
+    (b"GET /healthz HTTP/1.1\r\n: empty\r\nHost: localhost\r\n\r\n", {400}),
+    (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nno colon\r\n\r\n", {400}),
+    (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: b\0c\r\n\r\n", {400}),
     (b"GET /healthz HTTP/1.1\r\n\r\n", {400}),
-    (b"GET /healthz HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n", {400}),
-    (b"GET /healthz HTTP/2.0\r\nHost: x\r\n\r\n", {400, 505}),
-    (b"GET /healthz HTTP/0.9\r\nHost: x\r\n\r\n", {400, 505}),
+    (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: y\r\n\r\n", {400}),
+    (b"GET /healthz HTTP/2.0\r\nHost: localhost\r\n\r\n", {400, 505}),
+    (b"GET /healthz HTTP/0.9\r\nHost: localhost\r\n\r\n", {400, 505}),
     (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", {400, 501, 505}),
-    (b"GET healthz HTTP/1.1\r\nHost: x\r\n\r\n", {400}),
-    (b"GET ht" b"tp://x/healthz HTTP/1.1\r\nHost: x\r\n\r\n", {400}),
-    (b"GET /health\x80z HTTP/1.1\r\nHost: x\r\n\r\n", {400}),
-    (b"BREW /pot HTTP/1.1\r\nHost: x\r\n\r\n", {400, 501}),
-    (b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n", {400, 501}),
+    (b"GET healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", {400}),
+    (b"GET ht" b"tp:///healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", {400}),
+    (b"GET ht" b"tp://u@localhost/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", {400}),
+    (b"GET ftp://localhost/healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", {400}),
+    (b"GET * HTTP/1.1\r\nHost: localhost\r\n\r\n", {400}),
+    (b"GET /health\x80z HTTP/1.1\r\nHost: localhost\r\n\r\n", {400}),
+    (b"BREW /pot HTTP/1.1\r\nHost: localhost\r\n\r\n", {400, 501}),
+    (b"CONNECT x:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", {400, 501}),
     (POST + b"Content-Length: 5\r\n"
      b"Content-Length: 5\r\n\r\nhello", {400}),
     (POST + b"Content-Length: -1\r\n\r\n", {400}),
@@ -56,25 +59,29 @@ BAD = [
     (POST + b"Transfer-Encoding: chunked, identity\r\n\r\n", {400, 501}),
     (POST + b"Transfer-Encoding: chunked\r\n"
      b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {400}),
-    (b"POST /v1/embeddings HTTP/1.0\r\nHost: x\r\n"
+    (b"POST /v1/embeddings HTTP/1.0\r\nHost: localhost\r\n"
      b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", {400}),
     (POST + b"Transfer-Encoding: chunked\r\n\r\n"
      b"xyz\r\n", {400}),
     (POST + b"Transfer-Encoding: chunked\r\n\r\n"
-     b"ffffffffffffffffff\r\n", {400, 413}),
+     b"ffffffffffffffffff\r\n", {413}),
+    (POST + b"Transfer-Encoding: chunked\r\n\r\n"
+     b"400001\r\n", {413}),
+    (POST + b"Transfer-Encoding: chunked\r\n\r\n"
+     b"5\r\nhello\r\n3ffffc\r\n", {413}),
     (POST + b"Transfer-Encoding: chunked\r\n\r\n"
      b"5\r\nhelloX", {400}),
     (POST + b"Expect: a-miracle\r\n"
      b"Content-Length: 5\r\n\r\nhello", {417}),
     (POST + b"Content-Encoding: gzip\r\n"
      b"Content-Length: 5\r\n\r\nhello", {415}),
-    (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", {431}),
-    (b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + b"X: y\r\n" * 100 + b"\r\n", {431}),
-    (b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 70000, {431}),
-    (b"GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n", {404}),
-    (b"GET /v2/models/%6d/infer HTTP/1.1\r\nHost: x\r\n\r\n", {404, 405}),
-    (b"GET /v1/embeddings HTTP/1.1\r\nHost: x\r\n\r\n", {405}),
-    (b"DELETE /healthz HTTP/1.1\r\nHost: x\r\n\r\n", {405}),
+    (b"GET /" + b"a" * 9000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", {431}),
+    (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 100 + b"\r\n", {431}),
+    (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 70000, {431}),
+    (b"GET /../../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", {404}),
+    (b"GET /v2/models/%6d/infer HTTP/1.1\r\nHost: localhost\r\n\r\n", {404, 405}),
+    (b"GET /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n\r\n", {405}),
+    (b"DELETE /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", {405}),
 ]
 
 # Bodies for /v1/embeddings that must be refused with 400 or 404.
@@ -187,7 +194,7 @@ def heads_byte_by_byte(s):
 @each_engine
 def truncated_everywhere(s):
     body = b'{"model":"minilm","input":"x"}'
-    whole = (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    whole = (b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
              % len(body)) + body
     for n in range(1, len(whole)):
         assert s.raw(whole[:n], shut=True) == b"", n
@@ -256,7 +263,7 @@ def pipelined_posts_in_order(s):
     data, texts = b"", ["a b c", "d", "e f", "g h i j k", "l"] * 8
     for i, t in enumerate(texts):
         body = json.dumps({"model": "minilm", "input": t}).encode()
-        data += (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nX-Request-Id: r%d\r\n"
+        data += (b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: r%d\r\n"
                  b"Content-Length: %d\r\n\r\n" % (i, len(body))) + body
     out = s.raw(data + CLOSE, timeout=60)
     ids = [line.split(b": ")[1].strip() for line in out.split(b"\r\n")
@@ -272,7 +279,7 @@ def chunked(s):
     for step in (1, 2, 7, 1000):
         data = b"".join(b"%x;ext=1\r\n%s\r\n" % (len(body[i:i + step]), body[i:i + step])
                         for i in range(0, len(body), step))
-        out = s.raw(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\n"
+        out = s.raw(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
                     b"Transfer-Encoding: chunked\r\n\r\n" + data +
                     b"0\r\nTrailer: x\r\n\r\n" + CLOSE)
         head, rest = out.split(b"\r\n\r\n", 1)
@@ -281,7 +288,7 @@ def chunked(s):
         assert got == want
     # A body in chunks that is too large, and one that is nothing but overhead.
     big = b"10000\r\n" + b"x" * 65536 + b"\r\n"
-    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert status_of(s.raw(head + big * 100)) == 413
     tiny = b"1;" + b"e" * 500 + b"\r\nx\r\n"
     assert status_of(s.raw(head + tiny * 5000)) in (400, 413)
@@ -291,7 +298,7 @@ def chunked(s):
 def expect_continue(s):
     body = b'{"model":"minilm","input":"x"}'
     c = s.connect()
-    c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+    c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
               b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(body))
     assert c.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
     c.sendall(body)
@@ -300,7 +307,7 @@ def expect_continue(s):
     c.close()
     # Told no before the body, not after.
     c = s.connect()
-    c.sendall(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n"
+    c.sendall(b"POST /nowhere HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
               b"Content-Length: 1000\r\n\r\n")
     assert status_of(c.recv(1000)) == 404
     c.close()
@@ -308,12 +315,12 @@ def expect_continue(s):
 
 @each_engine
 def head_and_keep_alive(s):
-    out = s.raw(b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n" + CLOSE)
+    out = s.raw(b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" + CLOSE)
     assert out.count(b"HTTP/1.1 200 OK") == 2 and out.count(b"ok\n") == 1, out
     assert b"Content-Length: 3" in out.split(b"\r\n\r\n")[0]
     out = s.raw(b"GET /healthz HTTP/1.0\r\n\r\n")
     assert status_of(out) == 200 and b"Connection: close" in out
-    out = s.raw(b"HEAD /nope HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    out = s.raw(b"HEAD /nope HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert status_of(out) == 404 and out.endswith(b"\r\n\r\n")
     assert status_of(s.raw(b"\r\n\r\n" + CLOSE)) == 200
 
@@ -325,7 +332,7 @@ def slow_loris(s):
     begin = time.monotonic()
     for i, c in enumerate(slow):
         c.sendall(OK[:10] if i % 2 else
-                  b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+                  POST + b"Content-Length: 100\r\n\r\n{")
     alive(s)
     assert time.monotonic() - begin < 5
     trickle(slow, b"a", begin + 4)
@@ -362,7 +369,7 @@ def large_bodies(s):
     body += b"x" * (pad - len(body) - 2) + b'"}'
     for step in (len(body), 100000):
         c = s.connect(60)
-        c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                   b"Content-Length: %d\r\n\r\n" % len(body))
         for i in range(0, len(body), step):
             c.sendall(body[i:i + step])
@@ -377,7 +384,7 @@ def large_bodies(s):
 def vanishing_clients(s):
     """Connections that end anywhere in a request or before its reply."""
     body = json.dumps({"model": "minilm", "input": ["word " * 20] * 8}).encode()
-    whole = (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+    whole = (b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
              % len(body)) + body
     rng = random.Random(7)
     for i in range(60):
@@ -398,7 +405,7 @@ def never_reading_client(s):
     c = s.connect()
     c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     c.settimeout(2)
-    data = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 200
+    data = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200
     try:
         c.sendall(data * 20)
     except OSError:

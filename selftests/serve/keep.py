@@ -275,7 +275,7 @@ def sockets_are_kept():
         early[1].settimeout(30)
         early[1].connect(path)
         for c in early:
-            c.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            c.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         with Server(conf, server=k.conf(), listen=where):
             for c in early:
                 assert c.recv(65536).startswith(b"HTTP/1.1 200"), c
@@ -298,7 +298,7 @@ def a_connection_that_another_was_told_of():
             f.flush()
             with Server(**activated({"http": ln}, f.name)) as s:
                 for i in range(3):
-                    assert b" 200 OK" in s.raw(b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+                    assert b" 200 OK" in s.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
                                                b"Connection: close\r\n\r\n")
                     time.sleep(0.3)
         assert told or engine != "io_uring"     # the other one wakes all who wait

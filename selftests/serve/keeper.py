@@ -115,7 +115,7 @@ class Clients:
 
     def _ask(self, c, text):
         body = json.dumps({"model": "minilm", "input": text}).encode()
-        c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+        c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
                   % len(body) + body)
         out = b""
         while b"\r\n\r\n" not in out:
@@ -202,7 +202,7 @@ def first_reply(port, start):
         assert not out or out.startswith(b"HTTP/1.1 503"), out[:200]
         c = socket.create_connection(("127.0.0.1", port), timeout=60)
         try:
-            c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                       b"Content-Length: %d\r\n\r\n" % len(body) + body)
             out = read_all(c)
         except OSError:

@@ -164,7 +164,7 @@ def unix_socket():
         for _ in range(2):
             with Server(vision(), listen="unix:" + path):
                 assert stat.S_IMODE(os.stat(path).st_mode) == 0o660
-                out = unix_request(path, b"GET /v2/models/vision HTTP/1.1\r\nHost: x\r\n"
+                out = unix_request(path, b"GET /v2/models/vision HTTP/1.1\r\nHost: localhost\r\n"
                                    b"Connection: close\r\n\r\n")
                 assert status_of(out) == 200, out
             assert not os.path.exists(path)
@@ -190,7 +190,7 @@ def unix_socket():
             s.reader.join(5)
             assert rc == 1, (rc, s.log())
             assert "Address already in use" in s.log(), s.log()
-            assert status_of(unix_request(path, b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+            assert status_of(unix_request(path, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
                                           b"Connection: close\r\n\r\n")) == 200
     finally:
         shutil.rmtree(d)
@@ -441,7 +441,7 @@ def full_queue():
         socks = [s.connect(60) for _ in range(6)]
         s.signal(signal.SIGSTOP)        # it is to find all of them at once
         for c in socks:
-            c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+            c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                       b"Content-Length: %d\r\n\r\n" % len(body) + body)
         s.signal(signal.SIGCONT)
         got = [status_of(read_all(c)) for c in socks]
@@ -508,7 +508,7 @@ def socket_activation():
     ln.bind(("127.0.0.1", 0))
     ln.listen(16)
     early = socket.create_connection(ln.getsockname(), timeout=30)
-    early.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    early.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
         f.write(vision())
         f.flush()

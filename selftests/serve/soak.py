@@ -197,7 +197,7 @@ class Soak:
     def vanish(self, seed):
         rng = random.Random(seed)
         body = json.dumps({"model": "minilm", "input": ["word " * 30] * 5}).encode()
-        whole = (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
+        whole = (b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n"
                  b"Content-Length: %d\r\n\r\n" % (SECRET.encode(), len(body))) + body
         while not self.end:
             try:

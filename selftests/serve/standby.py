@@ -205,7 +205,7 @@ def told_to_end():
     with Pair(minilm()) as p:
         a, b = p.servers
         body = json.dumps({"model": "minilm", "input": "hello"}).encode()
-        head = (b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
+        head = (b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
                 % len(body))
         c = a.connect()
         c.sendall(head + body[:9])

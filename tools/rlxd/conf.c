@@ -54,6 +54,8 @@ static const struct option server_option[] = {
 	{ "tls_client_ca", FORM_STR, AT(tls_client_ca) },
 	{ "keeper", FORM_STR, AT(keeper) },
 	{ "standby", FORM_BOOL, AT(standby) },
+	{ "hosts", FORM_LIST, AT(hosts), 0, CONF_LIST_MAX },
+	{ "cors_origins", FORM_LIST, AT(cors_origins), 0, CONF_LIST_MAX },
 	{ "threads", FORM_INT, AT(threads), 1, 64, 1 },
 	{ "engine", FORM_WORD, AT(engine), 0, 2, 0, "auto|io_uring|epoll" },
 	{ "max_connections", FORM_INT, AT(max_connections), 1, 1 << 20, 1024 },

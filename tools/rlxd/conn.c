@@ -439,11 +439,7 @@ static bool put_body(void *ctx, const char *p, size_t n)
 
 static void no_room(struct conn *c)
 {
-	if (c->req->body_n >= (size_t)c->loop->server->limits.max_body / 2)
-		refuse(c, 413, "the body is larger than max_body");
-	else
-		refuse(c, 503, "too many bytes of requests are held (max_memory); "
-		       "try again later");
+	refuse(c, 503, "too many bytes of requests are held (max_memory); try again later");
 }
 
 static void run(struct conn *c)
@@ -474,6 +470,12 @@ static bool say_continue(struct conn *c)
 	return send(c->fd, text, n, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)n;
 }
 
+/* What is larger than all that may ever be held never fits. */
+static uint64_t body_max(const struct conf_server *cf)
+{
+	return (uint64_t)(cf->max_body < cf->max_memory ? cf->max_body : cf->max_memory);
+}
+
 /* A head of @n bytes at @p: what it asks for, and where its body goes. */
 static void begin(struct conn *c, const char *p, size_t n)
 {
@@ -491,14 +493,15 @@ static void begin(struct conn *c, const char *p, size_t n)
 	r->t_head = l->now;
 	c->http.put = put_body;
 	c->http.ctx = c;
+	c->http.max_body = body_max(cf);
 	if (!http_head(&c->http, p, n, &c->parsed)) {
 		refuse(c, c->http.err.status, c->http.err.why);
 		return;
 	}
 	c->last = !c->parsed.keep_alive;
-	if (c->parsed.length > (uint64_t)cf->max_body) {
+	if (c->parsed.length > body_max(cf)) {
 		r->method = c->parsed.method;
-		refuse(c, 413, "Content-Length is larger than max_body");
+		refuse(c, 413, "Content-Length is larger than max_body or max_memory");
 		return;
 	}
 	if (!req_begin(r, &c->parsed)) {
@@ -671,10 +674,7 @@ static void read_chunked(struct conn *c)
 		}
 		if (!http_chunks(&c->http, chunk_bytes(l, (uint16_t)c->first) + k->at, n,
 				 &used)) {
-			if (c->http.err.status == 413)
-				no_room(c);
-			else
-				refuse(c, c->http.err.status, c->http.err.why);
+			refuse(c, c->http.err.status, c->http.err.why);
 			return;
 		}
 		k->at += (uint32_t)used;

@@ -127,8 +127,18 @@ static int take_header(struct http *h, struct slice n, struct slice v)
 {
 	struct http_head *o = h->head;
 
-	if (name_is(n, "host"))
+	if (name_is(n, "host")) {
+		o->host = v;
 		return once(h, &h->have_host, "two Host headers");
+	}
+	if (name_is(n, "origin")) {
+		o->origin = v;
+		return once(h, &h->have_origin, "two Origin headers");
+	}
+	if (name_is(n, "content-type")) {
+		o->content_type = v;
+		return once(h, &h->have_type, "two Content-Type headers");
+	}
 	if (name_is(n, "content-length"))
 		return once(h, &h->have_length, "two Content-Length headers");
 	if (name_is(n, "transfer-encoding")) {
@@ -187,13 +197,27 @@ static int on_headers_end(llhttp_t *l)
 	return HPE_PAUSED;
 }
 
+static const char too_large[] = "the body is larger than max_body or max_memory";
+
+static int on_chunk_header(llhttp_t *l)
+{
+	struct http *h = l->data;
+
+	if (!h->max_body || l->content_length <= h->max_body - h->announced) {
+		h->announced += l->content_length;
+		return 0;
+	}
+	fail(h, 413, too_large);
+	return -1;
+}
+
 static int on_body(llhttp_t *l, const char *p, size_t n)
 {
 	struct http *h = l->data;
 
 	if (h->put(h->ctx, p, n))
 		return 0;
-	fail(h, 413, "the body is larger than max_body");
+	fail(h, 503, "too many bytes of requests are held (max_memory); try again later");
 	return -1;
 }
 
@@ -211,6 +235,7 @@ static const llhttp_settings_t settings = {
 	.on_header_value	  = on_value,
 	.on_header_value_complete = on_header_end,
 	.on_headers_complete	  = on_headers_end,
+	.on_chunk_header	  = on_chunk_header,
 	.on_body		  = on_body,
 	.on_message_complete	  = on_end,
 };
@@ -226,18 +251,48 @@ static enum http_method method_of(uint8_t m)
 	}
 }
 
-/* Only the origin form: a path, perhaps a query. */
+/*
+ * The absolute form, as proxies are asked with: its host counts, whatever Host says
+ * (RFC 9112, 3.2.2). The rest of it goes to @u; false: it has another form.
+ */
+static bool take_authority(struct http *h, struct slice *u)
+{
+	const char *at = u->p + (u->n > 7 && !strncasecmp(u->p, "http://", 7) ? 7 :
+				 u->n > 8 && !strncasecmp(u->p, "https://", 8) ? 8 : 0);
+	const char *end = u->p + u->n, *p = at;
+
+	while (p < end && *p != '/' && *p != '?')
+		p++;
+	if (at == u->p || p == at || memchr(at, '@', (size_t)(p - at)))
+		return false;
+	h->head->host = (struct slice){ at, (size_t)(p - at) };
+	*u = (struct slice){ p, (size_t)(end - p) };
+	/* Without a path it is "/", such as the one before the host. */
+	if (p == end || *p == '?') {
+		if (p < end)
+			h->head->query = (struct slice){ p + 1, u->n - 1 };
+		*u = (struct slice){ at - 1, 1 };
+	}
+	return true;
+}
+
+/* A path, perhaps a query; with a host before it; or "*", where that has a meaning. */
 static bool split_url(struct http *h)
 {
 	struct slice u = h->url;
 	const char *q;
 	size_t i;
 
-	if (!u.n || *u.p != '/')
-		return fail(h, 400, "the request target does not begin with '/'");
 	for (i = 0; i < u.n; i++)
 		if ((unsigned char)u.p[i] <= ' ' || (unsigned char)u.p[i] >= 0x7f)
 			return fail(h, 400, "the request target holds a byte that must be escaped");
+	if (u.n == 1 && *u.p == '*' && h->head->method == METHOD_OPTIONS) {
+		h->head->path = u;
+		return true;
+	}
+	if (!u.n || (*u.p != '/' && !take_authority(h, &u)))
+		return fail(h, 400, "the request target is neither a path that begins with '/' nor "
+			    "http://HOST/PATH");
 	q = memchr(u.p, '?', u.n);
 	h->head->path = (struct slice){ u.p, q ? (size_t)(q - u.p) : u.n };
 	if (q)
@@ -250,7 +305,8 @@ bool http_head(struct http *h, const char *p, size_t n, struct http_head *out)
 	llhttp_errno_t rc;
 
 	*out = (struct http_head){ 0 };
-	*h = (struct http){ .head = out, .in_head = true, .put = h->put, .ctx = h->ctx };
+	*h = (struct http){ .head = out, .in_head = true, .put = h->put, .ctx = h->ctx,
+			    .max_body = h->max_body };
 	if (!check_lines(h, p, n))
 		return false;
 	llhttp_init(&h->parser, HTTP_REQUEST, &settings);
@@ -292,6 +348,10 @@ bool http_chunks(struct http *h, const char *p, size_t n, size_t *out_used)
 		*out_used = (size_t)(llhttp_get_error_pos(&h->parser) - p);
 		return true;
 	}
+	/* The only thing wrong with the size of a chunk that is made of digits alone. */
+	if (rc == HPE_INVALID_CHUNK_SIZE &&
+	    !strcmp(llhttp_get_error_reason(&h->parser), "Chunk size overflow"))
+		return fail(h, 413, too_large);
 	if (rc)
 		return fail(h, 400, "the chunked body is malformed");
 	return true;

@@ -25,7 +25,11 @@ enum http_method { METHOD_GET, METHOD_HEAD, METHOD_POST, METHOD_OPTIONS, METHOD_
 /* Slices point into the head. */
 struct http_head {
 	enum http_method method;
-	struct slice	 path, query;		/* as sent; path begins with '/' */
+	/* As sent; path begins with '/', or is "*" with METHOD_OPTIONS. */
+	struct slice	 path, query;
+	/* Host and port that it is for: the target's, if that names them, else Host's. */
+	struct slice	 host;
+	struct slice	 origin, content_type;
 	struct slice	 authorization, api_key, content_encoding, request_id, traceparent;
 	struct slice	 infer_length;		/* Inference-Header-Content-Length */
 	bool		 keep_alive, chunked, expect;
@@ -43,11 +47,14 @@ struct http {
 	struct http_head *head;
 	struct slice	 name, value, url;
 	unsigned int	 n_header;
-	bool		 have_host, have_length, have_encoding, in_head, end;
+	bool		 have_host, have_origin, have_type, have_length, have_encoding;
+	bool		 in_head, end;
 	struct http_error err;
 	/* Where the decoded body goes; false: it has no room. */
 	bool		 (*put)(void *ctx, const char *p, size_t n);
 	void		*ctx;
+	uint64_t	 max_body;	/* of a chunked one, 0: any */
+	uint64_t	 announced;	/* bytes of it so far, by the sizes of its chunks */
 };
 
 /*
@@ -56,12 +63,16 @@ struct http {
  */
 size_t http_head_length(const char *p, size_t n, size_t *from);
 
-/* Read a whole head. False: @h->err says what to answer; then close. */
+/*
+ * Read a whole head; of @h only put, ctx and max_body are looked at. False: @h->err
+ * says what to answer; then close.
+ */
 bool http_head(struct http *h, const char *p, size_t n, struct http_head *out);
 
 /*
  * Decode a chunked body behind a head; @out_used is how many of @n bytes belong to
- * it. When @h->end is set, the body was whole. False: as for http_head().
+ * it. When @h->end is set, the body was whole. A chunk that leads beyond max_body is
+ * refused by its size, before a byte of it. False: as for http_head().
  */
 bool http_chunks(struct http *h, const char *p, size_t n, size_t *out_used);
 

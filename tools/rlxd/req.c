@@ -8,6 +8,7 @@
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/metric.h"
+#include "tools/rlxd/origin.h"
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
 
@@ -109,6 +110,11 @@ static bool find_route(struct req *r, const struct http_head *h)
 	const struct route *other = NULL;
 	unsigned int i;
 
+	if (slice_is(h->path, "*")) {
+		r->reply.status = 204;
+		r->reply.allow = "GET, HEAD, POST, OPTIONS";
+		return false;
+	}
 	for (i = 0; i < N_ROUTES; i++) {
 		if (!match(routes[i].pattern, h->path, r))
 			continue;
@@ -124,8 +130,51 @@ static bool find_route(struct req *r, const struct http_head *h)
 			 "/metrics");
 		return false;
 	}
+	r->reply.allow = other->method == METHOD_GET ? "GET, HEAD, OPTIONS" : "POST, OPTIONS";
+	if (m == METHOD_OPTIONS) {
+		r->reply.status = 204;
+		return false;
+	}
 	req_fail(r, 405, "this path takes %s", other->method == METHOD_GET ? "GET" : "POST");
-	r->reply.allow = other->method == METHOD_GET ? "GET, HEAD" : "POST";
+	return false;
+}
+
+/* Of a page that may not ask, nothing is done, not even what it could not read. */
+static bool take_origin(struct req *r, const struct http_head *h)
+{
+	struct server *s = r->loop->server;
+	bool ok;
+
+	if (!h->origin.n)
+		return true;
+	pthread_mutex_lock(&s->lock);
+	ok = h->origin.n <= ORIGIN_MAX &&
+	     origin_is_allowed(h->origin, h->host, &s->conf->server);
+	pthread_mutex_unlock(&s->lock);
+	if (!ok) {
+		req_fail(r, 403, "pages of the origin '%.*s' may not ask here; cors_origins in "
+			 "rlxd.conf names those that may",
+			 (int)(h->origin.n < 100 ? h->origin.n : 100), h->origin.p);
+		return false;
+	}
+	memcpy(r->origin, h->origin.p, h->origin.n);
+	r->origin[h->origin.n] = 0;
+	return true;
+}
+
+/*
+ * A body of one of the types that a page may send anywhere without asking first is a
+ * page's, or a mistake.
+ */
+static bool check_type(struct req *r, const struct http_head *h)
+{
+	struct slice t = h->content_type;
+
+	if ((!h->length && !h->chunked) || !t.n || origin_type_is_json(t))
+		return true;
+	req_fail(r, 415, "bodies of Content-Type '%.*s' are not taken; send JSON, as "
+		 "application/json (curl --json), or that and binary tensors, as "
+		 "application/octet-stream", (int)(t.n < 60 ? t.n : 60), t.p);
 	return false;
 }
 
@@ -179,9 +228,11 @@ bool req_begin(struct req *r, const struct http_head *h)
 		 h->path.p);
 	set_id(r, h->request_id);
 	set_trace(r, h->traceparent);
-	if (!find_route(r, h))
+	if (!take_origin(r, h) || !find_route(r, h))
 		return false;
 	r->api = r->route->api;
+	if (!check_type(r, h))
+		return false;
 	if (h->content_encoding.n) {
 		req_fail(r, 415, "compressed bodies are not taken; send it as it is");
 		return false;
@@ -361,6 +412,19 @@ size_t req_body_bytes(const struct req *r)
 	return n;
 }
 
+/* What a page of r->origin may read, and of OPTIONS what it may send. */
+static int cors_head(const struct req *r, char *to, size_t max)
+{
+	if (!r->origin[0])
+		return 0;
+	return snprintf(to, max, "Access-Control-Allow-Origin: %s\r\nVary: Origin\r\n%s",
+			r->origin, r->method == METHOD_OPTIONS ?
+			"Access-Control-Allow-Methods: GET, HEAD, POST\r\n"
+			"Access-Control-Allow-Headers: *, Authorization\r\n"
+			"Access-Control-Max-Age: 600\r\n" :
+			"Access-Control-Expose-Headers: *\r\n");
+}
+
 size_t req_head(struct req *r, bool close, const char *date)
 {
 	struct reply *y = &r->reply;
@@ -368,8 +432,12 @@ size_t req_head(struct req *r, bool close, const char *date)
 	size_t max = sizeof(y->head);
 	int n;
 
-	n = snprintf(p, max, "HTTP/1.1 %d %s\r\nDate: %s\r\nContent-Length: %zu\r\n",
-		     y->status, http_reason(y->status), date, req_body_bytes(r));
+	n = snprintf(p, max, "HTTP/1.1 %d %s\r\nDate: %s\r\n", y->status,
+		     http_reason(y->status), date);
+	if (y->status != 204)
+		n += snprintf(p + n, max - (size_t)n, "Content-Length: %zu\r\n",
+			      req_body_bytes(r));
+	n += cors_head(r, p + n, max - (size_t)n);
 	if (y->type)
 		n += snprintf(p + n, max - (size_t)n, "Content-Type: %s\r\n", y->type);
 	if (r->id[0])

@@ -24,7 +24,13 @@ struct model;
 struct model_set;
 struct req;
 
-enum { REQ_ID_MAX = 64, TRACE_LEN = 55, REPLY_HEAD_MAX = 640, REPLY_TAIL_MAX = 16 };
+enum {
+	REQ_ID_MAX	= 64,
+	TRACE_LEN	= 55,
+	ORIGIN_MAX	= 199,		/* a line of rlxd.conf has no more */
+	REPLY_HEAD_MAX	= 1280,
+	REPLY_TAIL_MAX	= 16,
+};
 
 /* How an API says that something went wrong. */
 enum api { API_PLAIN, API_KSERVE, API_OPENAI };
@@ -37,7 +43,7 @@ struct reply {
 	unsigned int	 n_tail;
 	uint64_t	 json_bytes;		/* length of the body, if the tail is binary data */
 	int		 retry_after;		/* seconds, 0 none */
-	const char	*allow;			/* of a 405 */
+	const char	*allow;			/* of a 405, and of OPTIONS */
 	char		 why[160];		/* of an error, for the log */
 	char		 head[REPLY_HEAD_MAX];
 };
@@ -56,6 +62,8 @@ struct req {
 	char		 path[96];		/* the start of it, for the log */
 	char		 model_name[48];	/* out of the path; "" if it names none */
 	char		 region[80];		/* likewise, of shared memory */
+	char		 version[24];		/* likewise, of the model */
+	char		 origin[ORIGIN_MAX + 1];	/* of a page that may read the reply */
 	uint64_t	 infer_length;
 	bool		 has_infer_length;
 

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "tools/rlxd/origin.h"
 #include "tools/rlxd/region.h"
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
@@ -102,12 +103,23 @@ static void set_rights(struct req *r, const struct conf *c, const struct conf_ke
 			r->may_use |= 1ull << i;
 }
 
+/*
+ * Who shows a key, or had our certificate checked, or came by a unix socket, is no page
+ * that was told a name of its own for our address. With s->lock held.
+ */
+static bool is_for_us(const struct server *s, const struct req *r, const struct http_head *h)
+{
+	const struct listener *l = r->conn->listener;
+
+	return l->tls || l->is_unix || origin_host_is_ours(h->host, &s->conf->server.hosts);
+}
+
 bool server_admit(struct req *r, const struct http_head *h, bool open)
 {
 	struct server *s = r->loop->server;
 	const struct conf_key *key = NULL;
 	char name[64];
-	bool ok;
+	bool ok, ours;
 
 	pthread_mutex_lock(&s->lock);
 	/* Whoever comes by TLS needs one, also after a reload that names none. */
@@ -115,7 +127,8 @@ bool server_admit(struct req *r, const struct http_head *h, bool open)
 	if (s->conf->n_key)
 		key = find_key(s->conf, secret_of(h));
 	ok |= key != NULL;
-	if (ok) {
+	ours = key || is_for_us(s, r, h);
+	if (ok && ours) {
 		if (key)
 			snprintf(name, sizeof(name), "key:%s", key->name);
 		r->client = client_get(s, key ? name : r->conn->peer, key ? key->max_rows : 0);
@@ -127,6 +140,12 @@ bool server_admit(struct req *r, const struct http_head *h, bool open)
 		req_fail(r, 401, h->authorization.n || h->api_key.n ?
 			 "this key is not known here" :
 			 "a key is needed: send Authorization: Bearer KEY");
+		return false;
+	}
+	if (!ours) {
+		req_fail(r, 403, "'%.*s' is not known to be a name of this server; ask by its "
+			 "address or localhost, or name it with hosts in rlxd.conf",
+			 (int)(h->host.n < 100 ? h->host.n : 100), h->host.p);
 		return false;
 	}
 	if (!r->client) {

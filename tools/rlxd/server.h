@@ -55,7 +55,8 @@ struct server {
 
 /*
  * Who asks, by key or address; takes a reference to the client and to the set of
- * models of this moment. False: no or a wrong key, the reply is made.
+ * models of this moment. False: no or a wrong key, or without one a Host that may be a
+ * page's own name for us; the reply is made.
  */
 bool server_admit(struct req *r, const struct http_head *h, bool open);
 /* May the request's client use model @name? */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "tools/rlxd/http.h"
+#include "tools/rlxd/origin.h"
 
 struct seen {
 	struct http_head head;
@@ -14,6 +15,10 @@ struct seen {
 	size_t		 n;
 	int		 status;
 	bool		 end;
+};
+
+static const struct conf_server some = {
+	.hosts = { { "rlxd.example", "b" }, 2 }, .cors_origins = { { "null", "x" }, 2 },
 };
 
 static bool put(void *ctx, const char *p, size_t n)
@@ -36,7 +41,7 @@ static void inside(struct slice s, const uint8_t *data, size_t size)
 /* Returns false if no head is whole. @cut: where the body is split. */
 static bool read_all(const uint8_t *data, size_t size, size_t cut, struct seen *out)
 {
-	struct http h = { .put = put, .ctx = out };
+	struct http h = { .put = put, .ctx = out, .max_body = sizeof(out->body) };
 	size_t from = 0, used, at, n;
 
 	memset(out, 0, sizeof(*out));
@@ -52,7 +57,16 @@ static bool read_all(const uint8_t *data, size_t size, size_t cut, struct seen *
 	inside(out->head.authorization, data, at);
 	inside(out->head.request_id, data, at);
 	inside(out->head.infer_length, data, at);
-	if (!out->head.path.n || *out->head.path.p != '/')
+	inside(out->head.host, data, at);
+	inside(out->head.origin, data, at);
+	inside(out->head.content_type, data, at);
+	/* Whatever they hold, they are read without a fault. */
+	origin_host_is_ours(out->head.host, &some.hosts);
+	origin_is_allowed(out->head.origin, out->head.host, &some);
+	origin_type_is_json(out->head.content_type);
+	if (!out->head.path.n ||
+	    (*out->head.path.p != '/' && !(slice_is(out->head.path, "*") &&
+					   out->head.method == METHOD_OPTIONS)))
 		__builtin_trap();
 	while (out->head.chunked && at < size && !h.end) {
 		n = at < cut && cut < size ? cut - at : size - at;

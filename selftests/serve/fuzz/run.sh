@@ -14,12 +14,16 @@ seed()
 	mkdir -p "$BUILD/fuzz-serve/$1"
 	case $1 in
 	http)
-		h='HTTP/1.1\r\nHost: x\r\n'
+		h='HTTP/1.1\r\nHost: localhost\r\n'
 		printf 'GET /v2?a=b %bX-Request-Id: 1\r\n\r\n' "$h" >"$BUILD/fuzz-serve/http/a"
 		printf 'POST / %bTransfer-Encoding: chunked\r\n\r\n%b' "$h" \
 			'5;e=1\r\nhello\r\n0\r\nT: x\r\n\r\nGET' >"$BUILD/fuzz-serve/http/b"
 		printf 'POST / %bContent-Length: 5\r\nAuthorization: Bearer x\r\n\r\nhello' "$h" \
-			>"$BUILD/fuzz-serve/http/c" ;;
+			>"$BUILD/fuzz-serve/http/c"
+		printf 'GET HTTP://[::1]:8/v2?a HTTP/1.0\r\nOrigin: b\r\n\r\n' \
+			>"$BUILD/fuzz-serve/http/d"
+		printf 'OPTIONS * %bContent-Type: a/b+json;c\r\n\r\n' "$h" \
+			>"$BUILD/fuzz-serve/http/e" ;;
 	conf)
 		cp tools/rlxd/rlxd.conf.example "$BUILD/fuzz-serve/conf/a"
 		printf '%s\n' '[server]' 'listen = 127.0.0.1:1 tls:0.0.0.0:2' \

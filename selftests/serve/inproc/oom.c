@@ -62,7 +62,7 @@ static int ask(const char *path, const char *headers, const char *body, size_t n
 		close(fd);
 		return -1;
 	}
-	k = snprintf(buf, sizeof(buf), "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+	k = snprintf(buf, sizeof(buf), "%s %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 		     "%sContent-Length: %zu\r\n\r\n", body ? "POST" : "GET", path, headers, n);
 	memcpy(buf + k, body ? body : "", n);
 	if (send(fd, buf, (size_t)k + n, MSG_NOSIGNAL) < 0)
