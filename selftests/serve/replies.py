@@ -34,7 +34,7 @@ def ask(values, keep=False):
                        "parameters": {"binary_data_size": 4 * values}}],
                        "parameters": {"binary_data_output": True}}).encode()
     head += b" " * (-len(head) % 8)
-    return (b"POST /v2/models/relu/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n"
+    return (b"POST /v2/models/relu/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n"
             b"Inference-Header-Content-Length: %d\r\n%s\r\n"
             % (len(head) + 4 * values, len(head), b"" if keep else b"Connection: close\r\n")
             + head + struct.pack("<f", 1.5) * values)

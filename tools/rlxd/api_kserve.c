@@ -48,7 +48,7 @@ bool kserve_index(struct req *r)
 			continue;
 		obuf_str(o, n++ ? ",{\"name\":" : "{\"name\":");
 		obuf_json(o, r->set->model[i]->name, strlen(r->set->model[i]->name));
-		obuf_str(o, ",\"version\":\"1\",\"state\":\"READY\"}");
+		obuf_str(o, ",\"version\":\"" MODEL_VERSION "\",\"state\":\"READY\"}");
 	}
 	obuf_str(o, "]");
 	return true;
@@ -82,7 +82,7 @@ bool kserve_model(struct req *r)
 	req_ok(r, "application/json");
 	obuf_str(o, "{\"name\":");
 	obuf_json(o, r->model->name, strlen(r->model->name));
-	obuf_str(o, ",\"versions\":[\"1\"],\"platform\":\"");
+	obuf_str(o, ",\"versions\":[\"" MODEL_VERSION "\"],\"platform\":\"");
 	obuf_str(o, r->model->kind == &model_bert ? "rlx_encoder" : "onnx_rlx");
 	obuf_str(o, "\",\"inputs\":");
 	put_tensors(o, r->model->in, r->model->n_in, false);
@@ -217,8 +217,8 @@ static bool submit_encoder(struct req *r)
 	unsigned int i;
 
 	if (n < 1 || n > r->model->conf.max_queue) {
-		req_fail(r, 400, "a batch of %lld rows; model %s takes 1 to %lld", (long long)n,
-			 r->model->name, (long long)r->model->conf.max_queue);
+		req_fail(r, n < 1 ? 400 : 413, "a batch of %lld rows; model %s takes 1 to %lld",
+			 (long long)n, r->model->name, (long long)r->model->conf.max_queue);
 		return false;
 	}
 	if (mask && memcmp(mask->type.dim, ids->type.dim, 2 * sizeof(int64_t))) {

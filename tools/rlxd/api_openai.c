@@ -215,17 +215,17 @@ static bool take_inputs(struct req *r, uint32_t node)
 
 static bool take_model(struct req *r)
 {
-	uint32_t node = rlx_json_get(&r->json, 0, "model");
+	const char *name = req_name(r, rlx_json_get(&r->json, 0, "model"));
 
-	if (!node || rlx_json_kind(&r->json, node) != RLX_JSON_STR) {
-		req_fail(r, 400, "'model' is missing: a name out of /v1/models");
+	if (!name) {
+		req_fail(r, 400, "'model' is missing, or no name out of /v1/models");
 		return false;
 	}
-	if (server_may_use(r, rlx_json_text(&r->json, node)))
-		r->model = model_find(r->set, rlx_json_text(&r->json, node));
+	if (server_may_use(r, name))
+		r->model = model_find(r->set, name);
 	if (!r->model) {
 		req_fail(r, 404, "there is no model '%.60s' here; /v1/models lists what there is",
-			 rlx_json_text(&r->json, node));
+			 name);
 		return false;
 	}
 	if (!r->model->embeds) {

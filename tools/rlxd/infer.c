@@ -79,11 +79,11 @@ static bool align(struct req *r, unsigned int i, const void *p, size_t bytes)
 
 static bool take_region(struct req *r, uint32_t node, struct region **out)
 {
-	const char *name = rlx_json_text(&r->json, node);
 	struct region_owner owner = shm_owner(r);
+	const char *name = req_name(r, node);
 	struct infer *f = r->work;
 
-	if (rlx_json_kind(&r->json, node) != RLX_JSON_STR)
+	if (!name)
 		return refuse(r, "shared_memory_region is no name");
 	*out = region_get(&owner, name);
 	if (!*out)
@@ -161,46 +161,83 @@ static const struct tensor_desc *find_desc(const struct tensor_desc *d, unsigned
 	return NULL;
 }
 
-static bool read_input(struct req *r, uint32_t node)
+/* An encoder's ids and mask, which many clients have as 32 bits, as the model has them. */
+static bool widen(struct req *r, unsigned int i)
+{
+	struct infer *f = r->work;
+	struct tensor *t = &f->in[i];
+	size_t n = (size_t)rlx_type_count(&t->type), k;
+	int64_t *to = rlx_malloc(n * sizeof(*to) + ALIGN);
+	int32_t v;
+
+	if (!to) {
+		req_fail(r, 503, "out of memory; try again later");
+		return false;
+	}
+	for (k = 0; k < n; k++) {
+		memcpy(&v, (const char *)t->data + k * sizeof(v), sizeof(v));
+		to[k] = v;
+	}
+	rlx_free(f->own[i]);
+	t->data = f->own[i] = to;
+	t->type.dtype = RLX_I64;
+	t->bytes = n * sizeof(*to);
+	r->copied += t->bytes;
+	return true;
+}
+
+/* The elements of input @i, whose type is there, from wherever @node says. */
+static bool read_data(struct req *r, uint32_t node, unsigned int i)
 {
 	const struct rlx_json *j = &r->json;
-	struct infer *f = r->work;
-	uint32_t name = rlx_json_get(j, node, "name"), type = rlx_json_get(j, node, "datatype");
+	uint32_t params = rlx_json_get(j, node, "parameters");
+	uint32_t region = params ? rlx_json_get(j, params, "shared_memory_region") : 0;
 	uint32_t data = rlx_json_get(j, node, "data");
-	uint32_t params = rlx_json_get(j, node, "parameters"), region = 0;
-	const struct tensor_desc *d;
-	unsigned int i = f->n_in, k;
+	struct infer *f = r->work;
 	uint64_t bytes;
 
-	if (!name || rlx_json_kind(j, name) != RLX_JSON_STR)
-		return refuse(r, "inputs[%u] has no name", i);
-	d = find_desc(r->model->in, r->model->n_in, rlx_json_text(j, name));
-	if (!d)
-		return refuse(r, "model %s has no input '%.60s'; /v2/models/%s lists them",
-			      r->model->name, rlx_json_text(j, name), r->model->name);
-	for (k = 0; k < i; k++)
-		if (f->in[k].name == d->name)
-			return refuse(r, "input %s is given twice", d->name);
-	if (!type || rlx_json_kind(j, type) != RLX_JSON_STR ||
-	    wire_dtype(rlx_json_text(j, type)) != d->dtype)
-		return refuse(r, "input %s: datatype is '%.20s', model %s takes %s", d->name,
-			      type && rlx_json_kind(j, type) == RLX_JSON_STR ?
-			      rlx_json_text(j, type) : "", r->model->name, wire_name(d->dtype));
-	f->in[i].name = d->name;
-	if (!read_shape(r, rlx_json_get(j, node, "shape"), d, &f->in[i].type))
-		return false;
-	f->in[i].bytes = (size_t)rlx_type_bytes(&f->in[i].type);
-	f->n_in++;
-	if (params)
-		region = rlx_json_get(j, params, "shared_memory_region");
 	if (region)
 		return take_shared(r, params, region, i);
 	if (params && rlx_json_get(j, params, "binary_data_size"))
 		return read_param(r, params, "binary_data_size", &bytes) &&
 		       take_binary(r, bytes, i);
 	if (!data)
-		return refuse(r, "input %s has neither 'data' nor binary data", d->name);
+		return refuse(r, "input %s has neither 'data' nor binary data", f->in[i].name);
 	return take_json(r, data, i);
+}
+
+static bool read_input(struct req *r, uint32_t node)
+{
+	const struct rlx_json *j = &r->json;
+	struct infer *f = r->work;
+	const char *name = req_name(r, rlx_json_get(j, node, "name"));
+	const char *type = req_name(r, rlx_json_get(j, node, "datatype"));
+	const struct tensor_desc *d;
+	unsigned int i = f->n_in, k;
+	bool narrow;
+
+	if (!name)
+		return refuse(r, "inputs[%u] has no name", i);
+	d = find_desc(r->model->in, r->model->n_in, name);
+	if (!d)
+		return refuse(r, "model %s has no input '%.60s'; /v2/models/%s lists them",
+			      r->model->name, name, r->model->name);
+	for (k = 0; k < i; k++)
+		if (f->in[k].name == d->name)
+			return refuse(r, "input %s is given twice", d->name);
+	narrow = type && r->model->embeds && d->dtype == RLX_I64 && wire_dtype(type) == RLX_I32;
+	if (!type || (wire_dtype(type) != d->dtype && !narrow))
+		return refuse(r, "input %s: datatype is '%.20s', model %s takes %s%s", d->name,
+			      type ? type : "", r->model->name, wire_name(d->dtype),
+			      r->model->embeds ? " or INT32" : "");
+	f->in[i].name = d->name;
+	if (!read_shape(r, rlx_json_get(j, node, "shape"), d, &f->in[i].type))
+		return false;
+	if (narrow)
+		f->in[i].type.dtype = RLX_I32;
+	f->in[i].bytes = (size_t)rlx_type_bytes(&f->in[i].type);
+	f->n_in++;
+	return read_data(r, node, i) && (!narrow || widen(r, i));
 }
 
 static bool read_inputs(struct req *r)
@@ -243,17 +280,17 @@ static bool read_output(struct req *r, uint32_t node)
 	const struct rlx_json *j = &r->json;
 	struct infer *f = r->work;
 	struct infer_out *o = &f->out[f->n_out];
-	uint32_t name = rlx_json_get(j, node, "name");
+	const char *name = req_name(r, rlx_json_get(j, node, "name"));
 	uint32_t params = rlx_json_get(j, node, "parameters"), region = 0;
 	const struct tensor_desc *d;
 	unsigned int i;
 
-	if (!name || rlx_json_kind(j, name) != RLX_JSON_STR)
+	if (!name)
 		return refuse(r, "outputs[%u] has no name", f->n_out);
-	d = find_desc(r->model->out, r->model->n_out, rlx_json_text(j, name));
+	d = find_desc(r->model->out, r->model->n_out, name);
 	if (!d)
 		return refuse(r, "model %s has no output '%.60s'; /v2/models/%s lists them",
-			      r->model->name, rlx_json_text(j, name), r->model->name);
+			      r->model->name, name, r->model->name);
 	o->index = (unsigned int)(d - r->model->out);
 	for (i = 0; i < f->n_out; i++)
 		if (f->out[i].index == o->index)
@@ -292,6 +329,40 @@ static bool read_outputs(struct req *r)
 	return true;
 }
 
+/*
+ * What clients may ask for beside tensors. What would change the result, or when it
+ * comes, is done or refused: to take it and do nothing would be a wrong answer.
+ */
+static bool read_wishes(struct req *r, uint32_t params)
+{
+	static const char *const sequence[] = { "sequence_start", "sequence_end" };
+	const struct rlx_json *j = &r->json;
+	uint32_t id = params ? rlx_json_get(j, params, "sequence_id") : 0;
+	uint64_t us, priority;
+	int64_t end, v;
+	size_t i;
+
+	if (!read_param(r, params, "priority", &priority) ||
+	    !read_param(r, params, "timeout", &us))
+		return false;
+	if (priority)
+		return refuse(r, "priority %llu: requests have none here; leave it out",
+			      (unsigned long long)priority);
+	/* 0, as an empty text, says that there is no sequence. */
+	if (id && !(rlx_json_int(j, id, &v) && !v) && !rlx_json_str_is(j, id, ""))
+		return refuse(r, "sequence_id: models keep nothing between requests here; "
+			      "leave it out");
+	for (i = 0; i < 2; i++)
+		if (is_true(j, params, sequence[i], false))
+			return refuse(r, "%s: models keep nothing between requests here; leave "
+				      "it out", sequence[i]);
+	/* From when the request came; no later than request_timeout. */
+	if (us && !__builtin_mul_overflow((int64_t)us, 1000, &end) &&
+	    !__builtin_add_overflow(end, r->t_head, &end) && end < r->deadline)
+		r->deadline = end;
+	return true;
+}
+
 bool infer_read(struct req *r)
 {
 	const struct rlx_json *j = &r->json;
@@ -305,7 +376,7 @@ bool infer_read(struct req *r)
 	id = rlx_json_get(j, 0, "id");
 	if (id && rlx_json_kind(j, id) == RLX_JSON_STR)
 		f->id = (struct slice){ rlx_json_text(j, id), rlx_json_len(j, id) };
-	return read_inputs(r) && read_outputs(r);
+	return read_wishes(r, params) && read_inputs(r) && read_outputs(r);
 }
 
 /* The file behind a region shrank: what we read, or wrote, was not there. */
@@ -365,7 +436,7 @@ static void put_begin(struct req *r)
 
 	obuf_str(b, "{\"model_name\":");
 	obuf_json(b, r->model->name, strlen(r->model->name));
-	obuf_str(b, ",\"model_version\":\"1\"");
+	obuf_str(b, ",\"model_version\":\"" MODEL_VERSION "\"");
 	if (f->id.n) {
 		obuf_str(b, ",\"id\":");
 		obuf_json(b, f->id.p, f->id.n);

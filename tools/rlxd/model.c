@@ -344,8 +344,8 @@ static void drop_rows(struct row *row)
 	struct row *next;
 	bool unwanted;
 
-	rlx_fail(&late, RLX_ETIME, "the request waited longer than request_timeout; "
-		 "send fewer at once, or try again later");
+	rlx_fail(&late, RLX_ETIME, "the request waited longer than request_timeout, or its own "
+		 "timeout; send fewer at once, or try again later");
 	rlx_fail(&gone, RLX_ECANCELED, "nobody waits for the reply");
 	for (; row; row = next) {
 		next = row->next;
@@ -566,6 +566,17 @@ static void kick(struct model *m, struct turn *t)
 	t->model[t->n++] = model_get(m);
 }
 
+/* More than the client may ever have is refused for good, what is too much now is not. */
+static enum rlx_status over_quota(const struct job *j, int64_t max, struct rlx_error *err)
+{
+	if (j->n_rows > max)
+		return rlx_fail(err, RLX_ERANGE, "%u inputs are more than %s may ever have under "
+				"way (max_rows = %lld); send fewer at once", j->n_rows,
+				j->client->name, (long long)max);
+	return rlx_fail(err, RLX_EBUSY, "%s has more than max_rows = %lld inputs under way; wait "
+			"for replies", j->client->name, (long long)max);
+}
+
 /* Why there is no room for @j. */
 static enum rlx_status no_room(const struct job *j, bool full, struct rlx_error *err)
 {
@@ -586,16 +597,15 @@ enum rlx_status model_submit(struct job *j, struct turn *t, struct rlx_error *er
 {
 	struct model *m = j->model;
 	struct client *c = j->client;
+	int64_t max = c->max_rows;
 	enum rlx_status st = RLX_OK;
 	bool full, ok = false;
 	unsigned int i;
 
-	if (atomic_fetch_add(&c->rows, (int)j->n_rows) + (int64_t)j->n_rows > c->max_rows &&
-	    c->max_rows) {
+	if (atomic_fetch_add(&c->rows, (int)j->n_rows) + (int64_t)j->n_rows > max && max) {
 		atomic_fetch_sub(&c->rows, (int)j->n_rows);
 		metric_add(&m->metric.rows_refused, j->n_rows);
-		return rlx_fail(err, RLX_EBUSY, "%s has more than max_rows = %lld inputs under "
-				"way; wait for replies", c->name, (long long)c->max_rows);
+		return over_quota(j, max, err);
 	}
 	atomic_store(&j->rows_left, j->n_rows);
 	for (i = 0; i < j->n_rows; i++) {

@@ -20,6 +20,9 @@
 
 enum { BATCH_MAX = 1024, MODEL_IO_MAX = 16 };
 
+/* Whatever a model is loaded from, there is one of it. */
+#define MODEL_VERSION "1"
+
 struct client;
 struct flow;
 struct model;
@@ -182,8 +185,9 @@ struct turn {
 
 /*
  * Queue j->rows of j->model; @t: of the calling thread, or NULL to have workers run
- * them. Return: RLX_EBUSY past the client's max_rows; RLX_ERANGE for more rows than
- * ever wait; RLX_EAGAIN if the queue is full; RLX_ENOMEM. Then done() is not called.
+ * them. Return: RLX_EBUSY past the client's max_rows; RLX_ERANGE for more rows than it
+ * may ever have, or than ever wait; RLX_EAGAIN if the queue is full; RLX_ENOMEM. Then
+ * done() is not called.
  */
 enum rlx_status __rlx_must_check
 model_submit(struct job *j, struct turn *t, struct rlx_error *err);

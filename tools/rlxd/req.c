@@ -40,33 +40,33 @@ static const struct route routes[] = {
 	  NULL, "/v2/systemsharedmemory" },
 	{ "/v2/models/{model}", METHOD_GET, API_KSERVE, OPEN_NONE, kserve_model, NULL,
 	  "/v2/models/{model}" },
-	{ "/v2/models/{model}/versions/{}", METHOD_GET, API_KSERVE, OPEN_NONE, kserve_model, NULL,
-	  "/v2/models/{model}" },
+	{ "/v2/models/{model}/versions/{version}", METHOD_GET, API_KSERVE, OPEN_NONE,
+	  kserve_model, NULL, "/v2/models/{model}" },
 	{ "/v2/models/{model}/ready", METHOD_GET, API_KSERVE, OPEN_NONE, kserve_model_ready, NULL,
 	  "/v2/models/{model}/ready" },
-	{ "/v2/models/{model}/versions/{}/ready", METHOD_GET, API_KSERVE, OPEN_NONE,
+	{ "/v2/models/{model}/versions/{version}/ready", METHOD_GET, API_KSERVE, OPEN_NONE,
 	  kserve_model_ready, NULL, "/v2/models/{model}/ready" },
 	{ "/v2/models/{model}/config", METHOD_GET, API_KSERVE, OPEN_NONE, kserve_config, NULL,
 	  "/v2/models/{model}/config" },
-	{ "/v2/models/{model}/versions/{}/config", METHOD_GET, API_KSERVE, OPEN_NONE, kserve_config,
-	  NULL, "/v2/models/{model}/config" },
+	{ "/v2/models/{model}/versions/{version}/config", METHOD_GET, API_KSERVE, OPEN_NONE,
+	  kserve_config, NULL, "/v2/models/{model}/config" },
 	{ "/v2/models/{model}/infer", METHOD_POST, API_KSERVE, OPEN_NONE, kserve_infer,
 	  kserve_infer_clean, "/v2/models/{model}/infer" },
-	{ "/v2/models/{model}/versions/{}/infer", METHOD_POST, API_KSERVE, OPEN_NONE, kserve_infer,
-	  kserve_infer_clean, "/v2/models/{model}/infer" },
+	{ "/v2/models/{model}/versions/{version}/infer", METHOD_POST, API_KSERVE, OPEN_NONE,
+	  kserve_infer, kserve_infer_clean, "/v2/models/{model}/infer" },
 };
 
 enum { N_ROUTES = sizeof(routes) / sizeof(routes[0]) };
 
-/* Does @path match? A {model} or {region} goes to where the request keeps it. */
+/* Does @path match? A {model}, {region} or {version} goes to where the request keeps it. */
 static bool match(const char *pat, struct slice path, struct req *r)
 {
 	const char *p = path.p, *end = path.p + path.n;
 
 	while (*pat) {
 		const char *begin = p, *close;
-		char *to = NULL;
-		size_t n, room = 0;
+		size_t n, room;
+		char *to;
 
 		if (*pat != '{') {
 			if (p == end || *p++ != *pat++)
@@ -83,13 +83,14 @@ static bool match(const char *pat, struct slice path, struct req *r)
 		} else if (pat[1] == 'r') {
 			to = r->region;
 			room = sizeof(r->region);
+		} else {
+			to = r->version;
+			room = sizeof(r->version);
 		}
-		if (!n || (to && n >= room))
+		if (!n || n >= room)
 			return false;
-		if (to) {
-			memcpy(to, begin, n);
-			to[n] = 0;
-		}
+		memcpy(to, begin, n);
+		to[n] = 0;
 		pat = close + 1;
 	}
 	return p == end;
@@ -262,7 +263,22 @@ bool req_run(struct req *r)
 	}
 	if (r->model_name[0])
 		r->model = model_find(r->set, r->model_name);
+	if (r->version[0] && strcmp(r->version, MODEL_VERSION)) {
+		req_fail(r, 404, "model %s has no version '%s', only " MODEL_VERSION,
+			 r->model_name, r->version);
+		return true;
+	}
 	return r->route->run(r);
+}
+
+const char *req_name(const struct req *r, uint32_t node)
+{
+	const char *s;
+
+	if (!node || rlx_json_kind(&r->json, node) != RLX_JSON_STR)
+		return NULL;
+	s = rlx_json_text(&r->json, node);
+	return strlen(s) == rlx_json_len(&r->json, node) ? s : NULL;
 }
 
 static bool is_cancelled(const struct job *j)

@@ -120,6 +120,12 @@ bool req_run(struct req *r);
  */
 bool req_submit(struct req *r);
 
+/*
+ * A name in r->json. NULL: @node is 0, no string, or has a zero byte, behind which
+ * another name would be hidden from who compares it.
+ */
+const char *req_name(const struct req *r, uint32_t node);
+
 /* Replies. The text says what was wrong, where, and what to do. */
 void req_fail(struct req *r, int status, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: MIT
+"""What is refused, or done to the letter: pages of browsers, names, versions, wishes."""
+import json
+import os
+import signal
+import socket
+import struct
+import threading
+import time
+
+from rlxd import (BUILD, ENGINES, Server, main, minilm, read_all, status_of, test, wait_for)
+
+VISION = "[model vision]\npath = %s\n" % os.path.abspath(BUILD + "/serve/vision.onnx")
+JSON = {"Content-Type": "application/json"}
+
+
+def ask(s, path="/v2/models/vision", method="GET", body=None, **headers):
+    return s.get(path, {k.replace("_", "-"): v for k, v in headers.items()}, method, body)
+
+
+@test
+def names_that_a_page_may_have_for_us():
+    """DNS rebinding: a name of the page's own, made to mean this machine."""
+    with Server(VISION, server="hosts = rlxd.example\n") as s:
+        for host in ("localhost", "localhost:%d" % s.port, "LOCALHOST:1", "127.0.0.1", "[::1]:8000",
+                     "192.0.2.7:80", "localhost.", "a.localhost", "rlxd.example",
+                     "Rlxd.Example:8000", "rlxd.example."):
+            for path in ("/v2/models/vision", "/v1/models", "/metrics", "/healthz", "/v2"):
+                st, _, out = ask(s, path, Host=host)
+                assert st == 200, (host, path, st, out)
+        for host in ("evil.example", "evil.example:%d" % s.port, "localhost.evil.example",
+                     "127.0.0.1.evil.example", "xlocalhost", "rlxd.example.evil", "127.0.0.1x",
+                     "0x7f000001", "2130706433", "x", ".", "[::1", "[evil]", "a" * 1000):
+            for path in ("/v2/models/vision", "/v1/models", "/metrics", "/healthz", "/v2"):
+                st, _, out = ask(s, path, Host=host)
+                assert st == 403 and b"hosts in rlxd.conf" in out, (host, path, st, out)
+            assert ask(s, "/v2/repository/index", "POST", Host=host)[0] == 403
+        # The host of an absolute target is what counts, whatever Host says.
+        for target, host, want in ((b"localhost", b"evil.example", 200),
+                                   (b"evil.example", b"localhost", 403)):
+            out = s.raw(b"GET %s%s/v2/models/vision HTTP/1.1\r\nHost: %s\r\n"
+                        b"Connection: close\r\n\r\n" % (b"http" b"://", target, host))
+            assert status_of(out) == want, out
+        # A reload changes them.
+        s.head = s.head.replace("rlxd.example", "*")
+        s.write(VISION)
+        s.signal(signal.SIGHUP)
+        s.wait_log("event=reloaded")
+        assert ask(s, Host="evil.example")[0] == 200
+
+
+@test
+def names_do_not_matter_to_who_shows_a_key():
+    d = os.path.dirname
+    with Server(VISION) as s:
+        key = d(s.conf) + "/key"
+        with open(key, "w") as f:
+            f.write("secret-0123456789")
+        os.chmod(key, 0o600)
+        s.write(VISION + "[key k]\nsecret_file = %s\n" % key)
+        s.signal(signal.SIGHUP)
+        s.wait_log("event=reloaded")
+        assert ask(s, Host="api.example", Authorization="Bearer secret-0123456789")[0] == 200
+        assert ask(s, Host="api.example")[0] == 401
+        assert ask(s, "/metrics", Host="api.example")[0] == 403
+        assert ask(s, "/metrics", Host="localhost")[0] == 200
+
+
+@test
+def names_on_a_unix_socket():
+    with Server(VISION, listen="127.0.0.1:0 unix:%s" % "/tmp/rlxd-strict-%d" % os.getpid()) as s:
+        c = socket.socket(socket.AF_UNIX)
+        c.connect("/tmp/rlxd-strict-%d" % os.getpid())
+        c.sendall(b"GET /v2/models/vision HTTP/1.1\r\nHost: whatever\r\nConnection: close\r\n\r\n")
+        assert status_of(read_all(c)) == 200
+        c.close()
+
+
+def origin(host, scheme="http"):
+    return scheme + ":" + "//" + host
+
+
+@test
+def pages_of_other_origins():
+    with Server(VISION) as s:
+        own = "localhost:%d" % s.port
+        for o in (origin("evil.example"), origin("localhost:3000"), origin("localhost"), "null",
+                  "http:" + "//", "localhost", "*", "x" * 500, origin("evil.example", "https")):
+            for method, path in (("GET", "/v2/models/vision"), ("POST", "/v2/repository/index"),
+                                 ("GET", "/metrics"), ("OPTIONS", "/v1/embeddings")):
+                st, h, _ = ask(s, path, method, Origin=o)
+                assert st == 403 and h["Access-Control-Allow-Origin"] is None, (o, path, st)
+        # A page of ours, had we any; but not one that has a name of its own for us.
+        assert ask(s, Origin=origin(own), Host=own)[0] == 200
+        assert ask(s, Origin=origin("evil.example:1"), Host="evil.example:1")[0] == 403
+        out = s.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nOrigin: a\r\nOrigin: b\r\n\r\n",
+                    shut=True)
+        assert status_of(out) == 400, out
+        assert ask(s)[1]["Access-Control-Allow-Origin"] is None
+
+
+@test
+def cors_by_configuration():
+    app = origin("app.example", "https")
+    with Server(VISION, server="cors_origins = %s %s\n" % (app, origin("localhost:3000"))) as s:
+        # What a browser asks first; no key is needed for that.
+        st, h, out = ask(s, "/v1/embeddings", "OPTIONS", Origin=app,
+                         Access_Control_Request_Method="POST",
+                         Access_Control_Request_Headers="authorization,content-type,x-stainless-os")
+        assert st == 204 and not out and h["Content-Length"] is None, (st, dict(h))
+        assert h["Access-Control-Allow-Origin"] == app and h["Vary"] == "Origin"
+        assert "POST" in h["Access-Control-Allow-Methods"]
+        allowed = h["Access-Control-Allow-Headers"].lower().replace(" ", "").split(",")
+        assert "*" in allowed and "authorization" in allowed    # which "*" does not cover
+        st, h, _ = ask(s, Origin=app)
+        assert st == 200 and h["Access-Control-Allow-Origin"] == app
+        assert h["Access-Control-Expose-Headers"] == "*"
+        # Mistakes can be read as well.
+        st, h, _ = ask(s, "/v2/models/none", Origin=app)
+        assert st == 404 and h["Access-Control-Allow-Origin"] == app
+        assert ask(s, Origin=origin("localhost:3000"))[0] == 200
+        for o in (origin("app.example"), app + ":1", app + ".evil", origin("localhost:3001"),
+                  "null"):
+            assert ask(s, Origin=o)[0] == 403, o
+    with Server(VISION, server="cors_origins = *\n") as s:
+        for o in (app, "null", origin("x")):
+            st, h, _ = ask(s, Origin=o)
+            assert st == 200 and h["Access-Control-Allow-Origin"] == o
+        assert ask(s, Origin="x" * 300)[0] == 403
+
+
+@test
+def options():
+    with Server(VISION) as s:
+        for path, allow in (("/v1/embeddings", "POST, OPTIONS"), ("/healthz", "GET, HEAD, OPTIONS"),
+                            ("*", "GET, HEAD, POST, OPTIONS")):
+            out = s.raw(b"OPTIONS %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode(),
+                        shut=True)
+            assert status_of(out) == 204 and b"Allow: %s\r\n" % allow.encode() in out, out
+        assert ask(s, "/nowhere", "OPTIONS")[0] == 404
+        assert ask(s, "/v1/embeddings")[1]["Allow"] == "POST, OPTIONS"
+
+
+@test
+def types_of_bodies():
+    body = json.dumps({"model": "vision", "input": "x"})
+    with Server(VISION) as s:
+        for kind in ("text/plain", "text/plain;charset=UTF-8", "application/x-www-form-urlencoded",
+                     "multipart/form-data; boundary=x", "text/html", "json", "application/jsonx",
+                     "application/xml", ";", "a" * 300):
+            for path in ("/v1/embeddings", "/v2/models/vision/infer",
+                         "/v2/systemsharedmemory/region/x/register"):
+                st, _, out = ask(s, path, "POST", body, Content_Type=kind)
+                assert st == 415 and b"application/json" in out, (kind, path, st, out)
+        for kind in ("application/json", "Application/JSON; charset=utf-8", "application/json ;x=y",
+                     "application/vnd.api+json", "application/octet-stream"):
+            st, _, out = ask(s, "/v1/embeddings", "POST", body, Content_Type=kind)
+            assert st == 400 and b"makes no embeddings" in out, (kind, st, out)
+        assert b"makes no embeddings" in ask(s, "/v1/embeddings", "POST", body)[2]
+        # Nothing is nothing, whatever its type.
+        assert ask(s, "/v2/repository/index", "POST", Content_Type="text/plain")[0] == 200
+
+
+@test
+def absolute_targets():
+    """As proxies are asked; a server must take them (RFC 9112, 3.2.2)."""
+    with Server(VISION) as s:
+        for path, want in (("/healthz", 200), ("/v2/models/vision", 200), ("/healthz?x=y", 200),
+                           ("", 404), ("?x", 404), ("/", 404), ("/../healthz", 404)):
+            for scheme in ("http", "HTTP", "https"):
+                target = scheme + ":" + "//localhost:1" + path
+                out = s.raw(b"GET %s HTTP/1.1\r\nHost: other\r\nConnection: close\r\n\r\n"
+                            % target.encode())
+                assert status_of(out) == want, (target, out[:200])
+
+
+@test
+def versions():
+    """There is one of a model; no other is answered as if it were that."""
+    body = json.dumps({"inputs": []})
+    with Server(VISION) as s:
+        for v in ("2", "0", "01", "1.0", "-1", "latest", "%31", "1" * 23):
+            for what in ("", "/ready", "/config"):
+                st, _, out = ask(s, "/v2/models/vision/versions/%s%s" % (v, what))
+                assert st == 404 and b"no version" in out, (v, what, st, out)
+            st, _, out = ask(s, "/v2/models/vision/versions/%s/infer" % v, "POST", body)
+            assert st == 404 and b"no version" in out, (v, st, out)
+        assert ask(s, "/v2/models/vision/versions/%s" % ("1" * 1000))[0] == 404
+        for what in ("", "/ready", "/config"):
+            assert ask(s, "/v2/models/vision/versions/1" + what)[0] == 200
+        assert ask(s, "/v2/models/none/versions/1")[0] == 404
+
+
+def infer(s, inputs, params=None, binary=b"", model="minilm", **more):
+    head = json.dumps(dict({"inputs": inputs}, **(dict(parameters=params) if params else {}),
+                           **more)).encode()
+    h = {"Inference-Header-Content-Length": str(len(head))} if binary else {}
+    st, _, out = s.get("/v2/models/%s/infer" % model, h, "POST", head + binary)
+    return st, json.loads(out)
+
+
+def ids(kind, data, shape=None, name="input_ids"):
+    return {"name": name, "shape": shape or [1, len(data)], "datatype": kind, "data": data}
+
+
+def binary(kind, size, shape, name="input_ids"):
+    return {"name": name, "shape": shape, "datatype": kind,
+            "parameters": {"binary_data_size": size}}
+
+
+@test
+def names_with_zero_bytes():
+    """Behind one another name would be hidden from who compares up to it."""
+    with Server(minilm() + VISION) as s:
+        st, r = s.post("/v1/embeddings", {"model": "minilm\0x", "input": "a"})
+        assert st in (400, 404), r
+        good = [101, 7592, 102]
+        for bad in (dict(ids("INT64", good), name="input_ids\0x"),
+                    dict(ids("INT64", good), datatype="INT64\0x")):
+            st, r = infer(s, [bad])
+            assert st == 400, (bad, r)
+        for out in ({"name": "embedding\0x"},):
+            st, r = infer(s, [ids("INT64", good)], outputs=[out])
+            assert st == 400, r
+        assert infer(s, [ids("INT64", good)], outputs=[{"name": "embedding"}])[0] == 200
+
+
+@test
+def ids_of_32_bits():
+    good = [101, 7592, 2088, 999, 102]
+    with Server(minilm()) as s:
+        want = infer(s, [ids("INT64", good)])
+        assert want[0] == 200, want
+        assert infer(s, [ids("INT32", good)]) == want
+        raw = struct.pack("<5i", *good)
+        assert infer(s, [binary("INT32", 20, [1, 5])], binary=raw) == want
+        # One of each kind, and rows of different lengths.
+        mask = ids("INT32", [1, 1, 1, 1, 1, 1, 1, 0, 0, 0], [2, 5], "attention_mask")
+        two = infer(s, [ids("INT64", good + good, [2, 5]), mask])
+        assert two[0] == 200
+        assert infer(s, [binary("INT32", 40, [2, 5]), mask], binary=raw * 2) == two
+        mask["datatype"] = "INT64"
+        assert infer(s, [ids("INT32", good + good, [2, 5]), mask]) == two
+        assert two[1]["outputs"][0]["data"][:384] == want[1]["outputs"][0]["data"]
+        for bad in (ids("INT32", [101, 1 << 31, 102]), ids("INT32", [101, -1, 102]),
+                    ids("INT32", [101, 1 << 20, 102]), ids("UINT32", good), ids("INT16", good),
+                    ids("INT32", good, [1, 4]), ids("INT32", good, [5])):
+            st, r = infer(s, [bad])
+            assert st == 400 and r["error"], (bad, r)
+        for size, data in ((40, raw * 2), (16, raw), (20, raw[:16])):
+            assert infer(s, [binary("INT32", size, [1, 5])], binary=data)[0] == 400
+    # Another model's tensors are what it says.
+    with Server(VISION) as s:
+        st, r = infer(s, [ids("INT32", [1], [1], name="x")], model="vision")
+        assert st == 400 and r["error"], r
+
+
+@test
+def wishes_of_a_request():
+    """priority, timeout, sequence_id: done, or refused; never taken and forgotten."""
+    good = ids("INT64", [101, 7592, 102])
+    with Server(minilm("max_batch = 1\n")) as s:
+        for params in ({"priority": 0}, {"sequence_id": 0}, {"sequence_id": ""}, {"timeout": 0},
+                       {"timeout": 60000000}, {"timeout": (1 << 63) - 1}, {"custom": 7},
+                       {"sequence_id": 0, "sequence_start": False, "sequence_end": False}):
+            st, r = infer(s, [good], params)
+            assert st == 200, (params, r)
+        for params, why in (({"priority": 1}, "priority"), ({"priority": -1}, "priority"),
+                            ({"priority": "high"}, "priority"), ({"priority": True}, "priority"),
+                            ({"sequence_id": 5}, "sequence_id"),
+                            ({"sequence_id": "a"}, "sequence_id"),
+                            ({"sequence_id": 0, "sequence_start": True}, "sequence_start"),
+                            ({"sequence_end": True}, "sequence_end"),
+                            ({"timeout": -1}, "timeout"), ({"timeout": "1s"}, "timeout"),
+                            ({"timeout": 1.5}, "timeout"), ({"timeout": 1 << 64}, "timeout")):
+            st, r = infer(s, [good], params)
+            assert st == 400 and why in r["error"], (params, st, r)
+        # What waits behind longer work than its timeout is not begun.
+        done = []
+        t = threading.Thread(target=lambda: done.append(s.embed(["word " * 60] * 100)))
+        t.start()
+        wait_for(lambda: s.metric('rlxd_model_queue_rows{model="minilm"}') > 20)
+        st, r = infer(s, [good], {"timeout": 1})
+        assert st == 504 and "its own timeout" in r["error"], (st, r)
+        t.join()
+        assert len(done[0]) == 100
+        assert infer(s, [good], {"timeout": 600 * 1000000})[0] == 200
+
+
+def chunked_until_told(s, size, first=b""):
+    """Sends the size of a chunk and none of it; what comes back, and after how long."""
+    c = s.connect(20)
+    begin = time.monotonic()
+    c.sendall(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
+              b"Transfer-Encoding: chunked\r\n\r\n" + first + b"%x\r\n" % size)
+    out = c.recv(1000)
+    c.close()
+    return status_of(out), time.monotonic() - begin
+
+
+@test
+def what_never_fits_is_told_at_once():
+    """By its size, not by a timeout; and with 413, for another try would be no better."""
+    for engine in ENGINES:
+        with Server(VISION, engine=engine, server="max_body = 8M\nmax_memory = 2M\n"
+                    "body_timeout = 60s\n") as s:
+            for size in ((2 << 20) + 1, 1 << 30, 1 << 62, (1 << 64) - 1, 1 << 70):
+                st, took = chunked_until_told(s, size)
+                assert st == 413 and took < 30, (engine, size, st, took)
+            half = b"100000\r\n" + b" " * (1 << 20) + b"\r\n"
+            st, took = chunked_until_told(s, (1 << 20) + 1, half)
+            assert st == 413 and took < 30, (engine, st, took)
+            out = s.raw(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
+                        b"Content-Length: %d\r\n\r\n" % ((2 << 20) + 1))
+            assert status_of(out) == 413 and b"max_memory" in out, out
+            wait_for(lambda: s.metric("rlxd_body_bytes") == 0)
+
+
+@test
+def batches_that_never_fit():
+    with Server(minilm("max_queue = 8\n")) as s:
+        st, r = infer(s, [ids("INT64", [101, 102] * 9, [9, 2])])
+        assert st == 413 and "8" in r["error"], r
+
+
+main()
