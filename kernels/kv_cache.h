@@ -10,7 +10,8 @@
  * k turned by rope; the turned q looks at rows 0 .. pos
  * @cache:	[2, batch, rows, kv_heads, dim], keys first; written in place
  * @x:		[batch, (heads + 2 kv_heads) * dim]: q, k, v
- * @pos:	batch; one out of range sets *bad to 1 and gives zeros
+ * @pos:	batch; one out of range gives zeros, and sets *bad to 1 unless it is of a
+ *		row from @live on, which carries no data
  * @cos, @sin:	positions x dim / 2, or NULL: nothing is turned
  * @out:	[batch, heads * dim]
  * @type:	of cache, x and out: bf16 or f16
@@ -22,7 +23,7 @@ struct rlx_k_kv_cache {
 	const void	*x, *pos, *cos, *sin;
 	void		*out;
 	int32_t		*bad;
-	int64_t		batch, heads, kv_heads, dim, rows, positions;
+	int64_t		batch, live, heads, kv_heads, dim, rows, positions;
 	float		scale;
 	uint8_t		type, table_type, pos_type;
 	bool		pairs, settled;

@@ -133,7 +133,9 @@ struct rlx_k_index_copy {
 /*
  * Indices below are i64, i32 or u32 (enum rlx_k_type); a negative one counts
  * from the end. One out of range is not followed: *bad is set to 1 (any thread
- * may, all write the same), gathers write zeros there, scatters nothing.
+ * may, all write the same), gathers write zeros there, scatters nothing. Only the
+ * first @live of all indices (tuples, where those count) carry data: others may be
+ * anything, set nothing bad and scatter nothing.
  */
 
 /*
@@ -146,6 +148,7 @@ struct rlx_k_gather {
 	void		*out;		/* outer x n_idx x inner bytes */
 	int32_t		*bad;
 	int64_t		outer, rows, n_idx, inner;	/* inner in bytes */
+	int64_t		live;		/* of n_idx */
 	uint8_t		idx_type;
 };
 
@@ -162,6 +165,7 @@ struct rlx_k_gather_elements {
 	int64_t		dim[RLX_K_DIMS];
 	int64_t		data_stride[RLX_K_DIMS];	/* elements */
 	int64_t		axis_dim;			/* of data */
+	int64_t		live;				/* of all in idx */
 	uint8_t		size, idx_type;
 };
 
@@ -176,6 +180,7 @@ struct rlx_k_gather_nd {
 	void		*out;	/* batch x n x inner */
 	int32_t		*bad;
 	int64_t		batch, n, inner;
+	int64_t		live;	/* of batch * n tuples */
 	int		k;
 	int64_t		dim[RLX_K_DIMS];
 	uint8_t		idx_type;
@@ -203,6 +208,7 @@ struct rlx_k_scatter_elements {
 	int64_t		dim[RLX_K_DIMS];		/* of idx and upd */
 	int64_t		out_stride[RLX_K_DIMS];		/* elements */
 	int64_t		axis_dim;			/* of out */
+	int64_t		live;				/* of all in idx */
 	uint8_t		type, idx_type, op;
 };
 
@@ -220,6 +226,7 @@ struct rlx_k_scatter_nd {
 	void		*out;
 	int32_t		*bad;
 	int64_t		n, inner;
+	int64_t		live;	/* of n tuples */
 	int		k;
 	int64_t		dim[RLX_K_DIMS];
 	uint8_t		type, idx_type, op;

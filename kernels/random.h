@@ -75,6 +75,7 @@ struct rlx_k_sample {
 	int32_t		*bad;
 	int64_t		rows, n, seed, top_k;
 	float		top_p, temperature;
+	int64_t		live;		/* rows that carry data: others are never bad */
 };
 
 static inline size_t rlx_k_sample_scratch(const struct rlx_k_sample *a)

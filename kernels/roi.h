@@ -14,7 +14,8 @@
  * cut into out[0] x out[1] bins, each the mean of its samples, or the largest of the
  * four weighted neighbours of any. @sampling samples along each axis; 0: one for each
  * pixel of the bin. A region that is no number, or absurdly far or large, sets *bad,
- * as does an image that is not there; what is written then is 0.
+ * as does an image that is not there; what is written then is 0. Regions from @live on
+ * carry no data and set nothing.
  * One unit is one channel of one region; there are regions * channels. Scratch: 0.
  */
 struct rlx_k_roi_align {
@@ -23,7 +24,7 @@ struct rlx_k_roi_align {
 	const void	*batch;		/* [regions] */
 	void		*y;		/* [regions][channels][out[0]][out[1]] */
 	int32_t		*bad;
-	int64_t		images, channels, regions, in[2], out[2], sampling;
+	int64_t		images, channels, regions, live, in[2], out[2], sampling;
 	double		scale;
 	bool		max, half_pixel;
 	uint8_t		type, roi_type;	/* float types of 16 bits or more */

@@ -12,7 +12,8 @@
  * where element i pairs with i + n_rot / 2, or 2 i with 2 i + 1 if @pairs; the
  * others are copied. Heads have unit stride, other strides are in elements
  * (batch, head, position). A negative position counts from the table's end; one
- * out of range sets *bad to 1 and gives zeros. x and y may be the same memory.
+ * out of range gives zeros, and sets *bad to 1 unless it is that of a (batch, position)
+ * from @live on, which carries no data. x and y may be the same memory.
  * One unit is one (batch, position) of all heads; there are batch * len.
  * Scratch: rlx_k_rope_scratch().
  */
@@ -23,6 +24,7 @@ struct rlx_k_rope {
 	int32_t		*bad;		/* NULL if pos is */
 	int64_t		batch, heads, len, head_dim, n_rot, positions;
 	int64_t		x_stride[3], y_stride[3];
+	int64_t		live;		/* of batch * len; not looked at if pos is NULL */
 	int64_t		pos_stride;	/* len, or 0: one row for all batches */
 	uint8_t		type, table_type, pos_type;	/* f32, bf16, f16 */
 	bool		pairs;

@@ -3,7 +3,8 @@
  * The active extent: which values only have rows that carry data. A value leads if its
  * first actual / upper elements are the active ones: an input whose leading dimension
  * is a multiple of upper does, and the ops below pass it on. A step whose output does
- * not lead is computed whole, which is slower and never wrong.
+ * not lead is computed whole, which is slower and never wrong: but for steps that check
+ * what they read, to which rows without data must be no fault (rlx_extent_aligned()).
  */
 #include <string.h>
 
@@ -64,18 +65,106 @@ static bool has_axis_0(struct rlx_ints axes, uint32_t rank)
 	return !axes.n;		/* none given: all, or the first ones */
 }
 
+static bool any_leads(const struct rlx_plan *p, const struct rlx_plan_step *st,
+		      const uint8_t *lead, uint32_t in)
+{
+	uint32_t k;
+
+	for (k = 0; k < st->n_in; k++)
+		if (in >> k & 1 && leads(p, lead, st->in[k]))
+			return true;
+	return false;
+}
+
+/* Of gathers and scatters, whose input 1 says where; the rest of rlx_extent_aligned(). */
+static bool places_aligned(const struct rlx_plan *p, const struct rlx_plan_step *st,
+			   struct rlx_aligned_rows *out)
+{
+	const struct rlx_type *x = type_of(p, st->in[0]), *at = type_of(p, st->in[1]);
+	const void *a = st->args;
+
+	switch (st->def->index) {
+	case RLX_OP_gather:
+		out->in = 1 << 1;
+		out->out = !shape_axis(((const struct rlx_op_gather *)a)->axis, x->rank);
+		out->across = !out->out;
+		break;
+	case RLX_OP_gather_elements:
+		out->in = 1 << 1;
+		if (shape_axis(((const struct rlx_op_gather_elements *)a)->axis, x->rank) &&
+		    same_rows(x, at))
+			out->in |= 1 << 0;
+		break;
+	case RLX_OP_gather_nd:		/* one tuple has no rows */
+		if (at->rank > 1)
+			out->in = 1 << 1 | !!((const struct rlx_op_gather_nd *)a)->batch_dims;
+		break;
+	default:
+		if (st->def->index == RLX_OP_scatter_elements || at->rank > 1)
+			out->in = 1 << 1 | 1 << 2;
+		out->out = false;
+	}
+	return out->in;
+}
+
+bool rlx_extent_aligned(const struct rlx_plan *p, const struct rlx_plan_step *st,
+			struct rlx_aligned_rows *out)
+{
+	const struct rlx_type *x = st->n_in ? type_of(p, st->in[0]) : NULL;
+	const struct rlx_type *pos = st->n_in > 3 && st->in[3] ? type_of(p, st->in[3]) : NULL;
+
+	*out = (struct rlx_aligned_rows){ .out = true };
+	switch (st->def ? st->def->index : RLX_OP_COUNT) {
+	case RLX_OP_gather:
+	case RLX_OP_gather_elements:
+	case RLX_OP_gather_nd:
+	case RLX_OP_scatter_elements:
+	case RLX_OP_scatter_nd:
+		return places_aligned(p, st, out);
+	case RLX_OP_rope:		/* positions may be the same for all of the batch */
+		out->in = 1 << 0 | (pos && pos->rank == 2 && same_rows(x, pos)) << 3;
+		break;
+	case RLX_OP_roi_align:
+		out->in = 1 << 1 | 1 << 2;
+		break;
+	case RLX_OP_grouped_matmul:
+		out->in = 1 << 0 | 1 << 2;
+		break;
+	case RLX_OP_cross_entropy:
+		out->in = 1 << 0 | 1 << 1;
+		break;
+	case RLX_OP_sample:
+		out->in = 1 << 0;
+		break;
+	case RLX_OP_reverse_sequence:
+		if (!shape_axis(((const struct rlx_op_reverse_sequence *)st->args)->batch_axis,
+				x->rank))
+			out->in = 1 << 0 | 1 << 1;
+		break;
+	case RLX_OP_cached_attention:	/* the cache has its batch behind keys and values */
+		out->in = 1 << 1 | 1 << 2;
+		out->out = false;
+		out->across = true;
+		break;
+	}
+	return out->in;
+}
+
 /* Does output 0 lead, given which inputs do? */
 static bool step_leads(const struct rlx_plan *p, const struct rlx_plan_step *st,
 		       const uint8_t *lead)
 {
 	bool first = st->n_in && leads(p, lead, st->in[0]);
 	const struct rlx_type *x = st->n_in ? type_of(p, st->in[0]) : NULL;
+	struct rlx_aligned_rows aligned;
 	const void *a = st->args;
 
 	if (!st->def)
 		return first;
 	if (st->def->traits & RLX_T_ELEMENTWISE || st->def->index == RLX_OP_region)
 		return pointwise(p, st, lead);
+	if (rlx_extent_aligned(p, st, &aligned) && aligned.out)
+		return any_leads(p, st, lead, aligned.in);
 	switch (st->def->index) {
 	case RLX_OP_matmul:
 		return first && same_rows(x, type_of(p, st->out[0]));
@@ -100,9 +189,15 @@ static bool step_leads(const struct rlx_plan *p, const struct rlx_plan_step *st,
 		return first && perm.n && !perm.v[0];
 	}
 	case RLX_OP_gather:
-		if (!shape_axis(((const struct rlx_op_gather *)a)->axis, x->rank))
-			return !first && leads(p, lead, st->in[1]);
+	case RLX_OP_scatter_elements:
+	case RLX_OP_scatter_nd:
 		return first;
+	case RLX_OP_cumsum:
+		return first && shape_axis(((const struct rlx_op_cumsum *)a)->axis, x->rank);
+	case RLX_OP_arg_reduce:
+		return first && shape_axis(((const struct rlx_op_arg_reduce *)a)->axis, x->rank);
+	case RLX_OP_topk:
+		return first && shape_axis(((const struct rlx_op_topk *)a)->axis, x->rank);
 	case RLX_OP_concat:
 		return shape_axis(((const struct rlx_op_concat *)a)->axis, x->rank) &&
 		       all_lead(p, st, lead);
@@ -117,7 +212,7 @@ static bool step_leads(const struct rlx_plan *p, const struct rlx_plan_step *st,
 /* Are the elements of output @k made side by side with those of output 0? */
 static bool is_alike(const struct rlx_plan *p, const struct rlx_plan_step *st, uint32_t k)
 {
-	return st->def && st->def->index == RLX_OP_region &&
+	return st->def && (st->def->index == RLX_OP_region || st->def->index == RLX_OP_topk) &&
 	       same_rows(type_of(p, st->out[k]), type_of(p, st->out[0]));
 }
 
@@ -152,4 +247,44 @@ uint64_t rlx_extent_of(const struct rlx_exec *e, const uint8_t *lead, uint32_t v
 
 	return e->extent && n % upper == 0 && leads(e->code->plan, lead, v) ?
 	       n / upper * (uint64_t)e->extent : n;
+}
+
+int64_t rlx_extent_checked(const struct rlx_exec *e, const uint8_t *lead,
+			   const struct rlx_checked *c)
+{
+	const struct rlx_plan_step *st = &e->code->plan->step[c->step];
+	uint64_t least = (uint64_t)c->n, n;
+	struct rlx_aligned_rows rows;
+	uint32_t k;
+
+	if (!rlx_extent_aligned(e->code->plan, st, &rows))
+		return c->n;
+	for (k = 0; k < st->n_in; k++) {
+		if (!(rows.in >> k & 1))
+			continue;
+		n = rlx_extent_of(e, lead, st->in[k], (uint64_t)c->n);
+		least = n < least ? n : least;
+	}
+	return (int64_t)least;
+}
+
+static void cut(struct rlx_tensor *t, const struct rlx_exec *e)
+{
+	t->type.dim[0] = t->type.dim[0] / e->upper * e->extent;
+}
+
+void rlx_extent_cut(const struct rlx_exec *e, const uint8_t *lead,
+		    const struct rlx_plan_step *st, struct rlx_tensor *in, struct rlx_tensor *out)
+{
+	struct rlx_aligned_rows rows;
+	uint32_t k;
+
+	if (!e->extent || !rlx_extent_aligned(e->code->plan, st, &rows) || rows.across ||
+	    !any_leads(e->code->plan, st, lead, rows.in))
+		return;
+	for (k = 0; k < st->n_in; k++)
+		if (rows.in >> k & 1)
+			cut(&in[k], e);
+	if (rows.out)
+		cut(&out[0], e);
 }

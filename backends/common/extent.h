@@ -3,6 +3,7 @@
 #ifndef RLX_BACKENDS_EXTENT_H
 #define RLX_BACKENDS_EXTENT_H
 
+#include "backends/common/lower.h"
 #include "plan/plan.h"
 #include "rlx/backend.h"
 
@@ -11,5 +12,25 @@ void rlx_extent_find(const struct rlx_plan *p, int64_t upper, uint8_t *lead);
 
 /* Of @n rows (elements, bytes) of value @v, those that carry data; @n if it does not lead. */
 uint64_t rlx_extent_of(const struct rlx_exec *e, const uint8_t *lead, uint32_t v, uint64_t n);
+
+/*
+ * The inputs of a step, as a mask, whose rows are one by one those that it looks at, and
+ * checks: if one of them leads, the rows behind carry no data. @out: so are output 0's,
+ * row by row; @across: not, and the step is not one of fewer rows. False: it checks none.
+ */
+struct rlx_aligned_rows {
+	uint32_t	in;
+	bool		out, across;
+};
+bool rlx_extent_aligned(const struct rlx_plan *p, const struct rlx_plan_step *st,
+			struct rlx_aligned_rows *out);
+
+/* Leave rows without data out of the tensors of such a step. */
+void rlx_extent_cut(const struct rlx_exec *e, const uint8_t *lead,
+		    const struct rlx_plan_step *st, struct rlx_tensor *in, struct rlx_tensor *out);
+
+/* Of what a call checks one by one: how many carry data. */
+int64_t rlx_extent_checked(const struct rlx_exec *e, const uint8_t *lead,
+			   const struct rlx_checked *c);
 
 #endif

@@ -2,6 +2,7 @@
 /* Plan steps by reference evaluation. */
 #include <string.h>
 
+#include "backends/common/extent.h"
 #include "backends/common/host.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -105,7 +106,7 @@ static void fill(const struct rlx_exec *exec, const uint32_t *v, uint32_t n,
 		} : (struct rlx_tensor){ 0 };
 }
 
-enum rlx_status rlx_host_step(const struct rlx_exec *exec,
+enum rlx_status rlx_host_step(const struct rlx_exec *exec, const uint8_t *leads,
 			      const struct rlx_plan_step *st, void *scratch,
 			      struct rlx_tensor *tensors)
 {
@@ -119,6 +120,7 @@ enum rlx_status rlx_host_step(const struct rlx_exec *exec,
 
 	fill(exec, st->in, st->n_in, in);
 	fill(exec, st->out, st->n_out, out);
+	rlx_extent_cut(exec, leads, st, in, out);
 	if (!st->def) {
 		memcpy(out[0].data, in[0].data, (size_t)rlx_type_bytes(&in[0].type));
 		return RLX_OK;

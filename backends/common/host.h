@@ -27,10 +27,10 @@ enum rlx_status rlx_host_scratch(const struct rlx_plan *p,
 				 uint64_t *out_bytes, struct rlx_error *err);
 
 /*
- * Evaluate one step. @scratch: as rlx_host_scratch() said, 64-byte aligned.
- * @tensors: room for n_in + n_out.
+ * Evaluate one step. @leads: of rlx_extent_find(), looked at with an active extent.
+ * @scratch: as rlx_host_scratch() said, 64-byte aligned. @tensors: room for n_in + n_out.
  */
-enum rlx_status rlx_host_step(const struct rlx_exec *exec,
+enum rlx_status rlx_host_step(const struct rlx_exec *exec, const uint8_t *leads,
 			      const struct rlx_plan_step *st, void *scratch,
 			      struct rlx_tensor *tensors);
 

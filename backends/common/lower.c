@@ -63,6 +63,7 @@ void *lower_args(struct rlx_lower *lo, size_t size)
 	lo->n_ref = 0;
 	lo->rows = 0;
 	lo->set_rows = NULL;
+	lo->checked.n = 0;
 	return lo->staged;
 }
 
@@ -141,6 +142,15 @@ void lower_extent(struct rlx_lower *lo, int64_t rows, rlx_units_fn *set_rows)
 {
 	lo->rows = rows;
 	lo->set_rows = set_rows;
+}
+
+void lower_checked(struct rlx_lower *lo, int64_t *field, int64_t n)
+{
+	*field = n;
+	lo->checked = (struct rlx_checked){
+		.n = n, .at = (uint64_t)((unsigned char *)field - lo->staged),
+		.step = (uint32_t)(lo->st - lo->plan->step),
+	};
 }
 
 enum rlx_status lower_call(struct rlx_lower *lo, enum rlx_kernel_id id, uint64_t units,

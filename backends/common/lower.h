@@ -88,6 +88,13 @@ struct rlx_lower_ops {
 /* Argument structs are at most this large. */
 enum { RLX_LOWER_ARGS = 16384, RLX_LOWER_REFS = 64 };
 
+/* See lower_checked(). @n 0: the call checks nothing that an extent leaves out. */
+struct rlx_checked {
+	int64_t		n;
+	uint64_t	at;		/* of the field, as struct rlx_ref has it */
+	uint32_t	step;		/* of the plan, whose inputs decide */
+};
+
 struct rlx_lower {
 	const struct rlx_lower_ops	*ops;
 	struct rlx_code			*code;
@@ -105,6 +112,7 @@ struct rlx_lower {
 	uint64_t			 n_staged;
 	rlx_units_fn			*set_rows;
 	int64_t				 rows;
+	struct rlx_checked		 checked;
 };
 
 typedef enum rlx_status rlx_lower_fn(struct rlx_lower *lo);
@@ -160,6 +168,14 @@ enum rlx_status lower_call(struct rlx_lower *lo, enum rlx_kernel_id id, uint64_t
  * up: they must be in row order and of one size. Scratch must do for any number.
  */
 void lower_extent(struct rlx_lower *lo, int64_t rows, rlx_units_fn *set_rows);
+/*
+ * Say, before lower_call(), that the kernel looks at @n things one by one (indices,
+ * tuples of them, rows) and sets the status word for a bad one. @field, an int64_t of
+ * the argument struct, is how many of them carry data, the first ones: @n, or what an
+ * active extent leaves of the step's inputs (rlx_extent_aligned()). Those beyond hold
+ * anything: they are no fault, and scatter nothing.
+ */
+void lower_checked(struct rlx_lower *lo, int64_t *field, int64_t n);
 /* RLX_ENOSUP: this form has no kernel. */
 enum rlx_status lower_unsupported(struct rlx_lower *lo, const char *why);
 enum rlx_status lower_out_of_memory(struct rlx_lower *lo);

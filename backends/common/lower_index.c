@@ -156,6 +156,7 @@ enum rlx_status rlx_lower_one_hot(struct rlx_lower *lo)
 	lower_ref_in(lo, &a->idx, 0, 0);
 	lower_ref_out(lo, &a->out, 0, 0);
 	lower_ref_tmp(lo, &a->bad, bad);
+	a->live = n;
 	return lower_call(lo, RLX_KERNEL_scatter_elements, (uint64_t)n, (double)n * 4, 0);
 }
 
@@ -198,11 +199,13 @@ enum rlx_status rlx_lower_rope(struct rlx_lower *lo)
 		a->pos_type = (uint8_t)pos->dtype;
 		lower_ref_in(lo, &a->pos, 3, 0);
 		lower_ref_status(lo, &a->bad);
+		lower_checked(lo, &a->live, a->batch * a->len);
 	}
 	lower_ref_in(lo, &a->x, 0, 0);
 	lower_ref_in(lo, &a->cos, 1, 0);
 	lower_ref_in(lo, &a->sin, 2, 0);
 	lower_ref_out(lo, &a->y, 0, 0);
+	lower_extent(lo, a->batch, NULL);
 	return lower_call(lo, RLX_KERNEL_rope, (uint64_t)(a->batch * a->len),
 			  (double)rlx_type_count(x) * 2, rlx_k_rope_scratch(a));
 }
@@ -254,6 +257,8 @@ enum rlx_status rlx_lower_sample(struct rlx_lower *lo)
 	lower_ref_in(lo, &a->call, 1, 0);
 	lower_ref_out(lo, &a->y, 0, 0);
 	lower_ref_status(lo, &a->bad);
+	lower_checked(lo, &a->live, a->rows);
+	lower_extent(lo, a->rows, NULL);
 	return lower_call(lo, RLX_KERNEL_sample, (uint64_t)a->rows, (double)rlx_type_count(x) * 20,
 			  rlx_k_sample_scratch(a));
 }

@@ -252,6 +252,7 @@ enum rlx_status rlx_lower_gather(struct rlx_lower *lo)
 	lower_ref_in(lo, &a->idx, 1, 0);
 	lower_ref_out(lo, &a->out, 0, 0);
 	lower_ref_status(lo, &a->bad);
+	lower_checked(lo, &a->live, a->n_idx);
 	lower_extent(lo, a->outer * a->n_idx, NULL);
 	return lower_call(lo, RLX_KERNEL_gather, (uint64_t)(a->outer * a->n_idx),
 			  (double)(a->outer * a->n_idx) * (double)(a->inner + 32) / 16, 0);
@@ -277,6 +278,8 @@ enum rlx_status rlx_lower_gather_elements(struct rlx_lower *lo)
 	lower_ref_in(lo, &a->idx, 1, 0);
 	lower_ref_out(lo, &a->out, 0, 0);
 	lower_ref_status(lo, &a->bad);
+	lower_checked(lo, &a->live, n);
+	lower_extent(lo, idx->dim[0], NULL);
 	return lower_call(lo, RLX_KERNEL_gather_elements, (uint64_t)(n / idx->dim[idx->rank - 1]),
 			  (double)n * 4, 0);
 }
@@ -303,6 +306,8 @@ enum rlx_status rlx_lower_gather_nd(struct rlx_lower *lo)
 	lower_ref_in(lo, &a->idx, 1, 0);
 	lower_ref_out(lo, &a->out, 0, 0);
 	lower_ref_status(lo, &a->bad);
+	lower_checked(lo, &a->live, a->batch * a->n);
+	lower_extent(lo, a->batch * a->n, NULL);
 	return lower_call(lo, RLX_KERNEL_gather_nd, (uint64_t)(a->batch * a->n),
 			  (double)rlx_type_bytes(lower_out(lo, 0)), 0);
 }
@@ -338,6 +343,7 @@ enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 	lower_ref_in(lo, &a->upd, 2, 0);
 	lower_ref_out(lo, &a->out, 0, 0);
 	lower_ref_status(lo, &a->bad);
+	lower_checked(lo, &a->live, n);
 	return lower_call(lo, RLX_KERNEL_scatter_elements, (uint64_t)(n / idx->dim[a->axis]),
 			  (double)n * 4, 0);
 }
@@ -368,6 +374,7 @@ enum rlx_status rlx_lower_scatter_nd(struct rlx_lower *lo)
 	lower_ref_in(lo, &a->upd, 2, 0);
 	lower_ref_out(lo, &a->out, 0, 0);
 	lower_ref_status(lo, &a->bad);
+	lower_checked(lo, &a->live, a->n);
 	return lower_call(lo, RLX_KERNEL_scatter_nd,
 			  (uint64_t)((a->inner + RLX_K_SCATTER_BLOCK - 1) / RLX_K_SCATTER_BLOCK),
 			  (double)rlx_type_count(lower_in(lo, 2)), 0);

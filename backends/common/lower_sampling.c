@@ -65,6 +65,8 @@ enum rlx_status rlx_lower_roi_align(struct rlx_lower *lo)
 	lower_ref_in(lo, &a->batch, 2, 0);
 	lower_ref_out(lo, &a->y, 0, 0);
 	lower_ref_status(lo, &a->bad);
+	lower_checked(lo, &a->live, a->regions);
+	lower_extent(lo, a->regions, NULL);
 	return lower_call(lo, RLX_KERNEL_roi_align, rlx_k_roi_align_units(a),
 			  (double)rlx_type_count(y) * 100, 0);
 }

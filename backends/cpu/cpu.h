@@ -26,6 +26,7 @@ struct cpu_call {
 	/* Active extent: see lower_extent(). */
 	int64_t		 rows;		/* 0: always all of it */
 	rlx_units_fn	*set_rows;	/* NULL: units in proportion */
+	struct rlx_checked checked;	/* see lower_checked() */
 };
 
 struct cpu_prepared;

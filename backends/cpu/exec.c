@@ -148,7 +148,7 @@ enum rlx_status cpu_run(struct rlx_exec *exec)
 		if (call->kind == RLX_CALL_KERNEL)
 			run_kernel(x, call, x->units[i]);
 		else
-			st = rlx_host_step(exec, &p->step[call->step],
+			st = rlx_host_step(exec, x->leads, &p->step[call->step],
 					   (char *)exec->work + c->host_at, x->tensors);
 		if (x->status)
 			st = bad_data(x, call);

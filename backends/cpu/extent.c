@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The active extent: how much of each call is run when only the first rows carry data. */
+#include <string.h>
+
 #include "backends/common/extent.h"
 #include "backends/cpu/cpu.h"
 
@@ -30,6 +32,12 @@ void cpu_set_extent(struct rlx_exec *exec)
 		rlx_extent_find(exec->code->plan, exec->upper, x->leads);
 		x->leads_of = exec->upper;
 	}
-	for (i = 0; i < c->n_call; i++)
+	for (i = 0; i < c->n_call; i++) {
+		const struct rlx_checked *k = &c->call[i].checked;
+		int64_t live = k->n ? rlx_extent_checked(exec, x->leads, k) : 0;
+
 		x->units[i] = units_of(x, &c->call[i]);
+		if (k->n)
+			memcpy(x->image + c->call[i].args + k->at, &live, sizeof(live));
+	}
 }

@@ -112,7 +112,7 @@ static enum rlx_status cpu_call(struct rlx_lower *lo, enum rlx_kernel_id id,
 	return append(lo, (struct cpu_call){
 		.fn = fn, .args = at, .units = units, .kind = RLX_CALL_KERNEL,
 		.grain = 0, .parallel = units > 1 && work >= PARALLEL_WORK,
-		.rows = lo->rows, .set_rows = lo->set_rows,
+		.rows = lo->rows, .set_rows = lo->set_rows, .checked = lo->checked,
 	});
 }
 

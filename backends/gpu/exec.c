@@ -281,25 +281,31 @@ void gpu_extent(struct rlx_exec *exec)
 	x->changed = true;
 }
 
+/* All of them if one of the call's outputs needs it. */
+static int64_t live_rows(const struct gpu_exec *x, const struct gpu_call *call)
+{
+	const struct rlx_plan_step *st = &code_of(x)->base.plan->step[call->step];
+	uint64_t rows, most = 0;
+	uint32_t k;
+
+	for (k = 0; k < st->n_out; k++) {
+		rows = rlx_extent_of(&x->base, x->leads, st->out[k], (uint64_t)call->rows);
+		most = rows > most ? rows : most;
+	}
+	return (int64_t)most;
+}
+
 /* For kernels that look there: see struct rlx_g_env. */
-static void put_live_rows(const struct gpu_exec *x, int64_t *live)
+static void put_live(const struct gpu_exec *x, struct gpu_live *live)
 {
 	const struct gpu_code *c = code_of(x);
-	const struct rlx_plan_step *st;
-	uint64_t rows, most;
-	uint32_t i, k;
+	const struct gpu_call *call;
 
-	for (i = 0; x->base.extent && i < c->n_call; i++) {
-		if (!c->call[i].rows)
-			continue;
-		st = &c->base.plan->step[c->call[i].step];
-		/* all of it if one of its outputs needs it */
-		for (k = 0, most = 0; k < st->n_out; k++) {
-			rows = rlx_extent_of(&x->base, x->leads, st->out[k],
-					     (uint64_t)c->call[i].rows);
-			most = rows > most ? rows : most;
-		}
-		live[i] = (int64_t)most;
+	for (call = c->call; x->base.extent && call < c->call + c->n_call; call++, live++) {
+		if (call->rows)
+			live->rows = live_rows(x, call);
+		if (call->checked.n)
+			live->checked = rlx_extent_checked(&x->base, x->leads, &call->checked);
 	}
 }
 
@@ -420,7 +426,7 @@ static enum rlx_status take_changes(struct gpu_exec *x)
 	}
 	if (moved)
 		place_params(x, table);
-	put_live_rows(x, (void *)((char *)table + gpu_live_at(c)));
+	put_live(x, (void *)((char *)table + gpu_live_at(c)));
 	if (!st && bound)
 		st = make_maps(x, table);
 	if (!st)

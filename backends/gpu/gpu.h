@@ -71,6 +71,7 @@ struct gpu_call {
 	uint32_t		val;		/* copies: what crosses over */
 	uint32_t		bad;		/* index of its status word + 1; 0: none */
 	int64_t			rows;		/* as lower_extent() was told; 0: not */
+	struct rlx_checked	checked;	/* and lower_checked() */
 	uint64_t		args;		/* offset in the image */
 	uint32_t		n_args;
 	uint32_t		first_map;	/* of launch.n_map */
@@ -271,9 +272,14 @@ enum rlx_status gpu_function_get(struct gpu_device *d, const struct gpu_kernel *
 				 void **out, struct rlx_error *err);
 void gpu_modules_free(struct gpu_device *d);
 
+/* With an active extent: what env.live and env.checked of a call point to. */
+struct gpu_live {
+	int64_t	rows, checked;
+};
+
 /*
  * From exec->table on: addresses, the pieces that struct rlx_g_input_gather speaks of, maps of
- * the launches' tiles, and rows of each call that carry data.
+ * the launches' tiles, and what of each call carries data.
  */
 static inline uint64_t gpu_tensor_maps_at(const struct gpu_code *c)
 {
@@ -288,7 +294,7 @@ static inline uint64_t gpu_live_at(const struct gpu_code *c)
 
 static inline uint64_t gpu_table_bytes(const struct gpu_code *c)
 {
-	return gpu_live_at(c) + (uint64_t)c->n_call * sizeof(int64_t);
+	return gpu_live_at(c) + (uint64_t)c->n_call * sizeof(struct gpu_live);
 }
 
 /* tensor_map.c: what @m says of a matrix at @at, as TMA has it */

@@ -41,12 +41,14 @@ static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **ar
 			      l->block[1], l->block[2], l->shared, s, args, NULL);
 }
 
-static uint64_t live_rows_at(const struct gpu_exec *x, const struct gpu_call *call)
+/* Where the call's struct gpu_live is on the device, or 0 if it does not look there. */
+static uint64_t live_at(const struct gpu_exec *x, const struct gpu_call *call, int64_t looks,
+			size_t member)
 {
 	const struct gpu_code *c = code_of(x);
 
-	return x->base.extent && call->rows ?
-	       x->table + gpu_live_at(c) + (uint64_t)(call - c->call) * sizeof(int64_t) : 0;
+	return x->base.extent && looks ? x->table + gpu_live_at(c) + member +
+	       (uint64_t)(call - c->call) * sizeof(struct gpu_live) : 0;
 }
 
 static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool pdl)
@@ -60,7 +62,10 @@ static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool
 		.zeros = (uint32_t *)(uintptr_t)x->zeros + call->on_stream * RLX_G_ZEROS,
 		.maps = (const void *)(uintptr_t)(x->table + gpu_tensor_maps_at(c) +
 						  (uint64_t)call->first_map * RLX_G_TENSOR_MAP_BYTES),
-		.live = (const int64_t *)(uintptr_t)live_rows_at(x, call),
+		.live = (const int64_t *)(uintptr_t)live_at(x, call, call->rows,
+				offsetof(struct gpu_live, rows)),
+		.checked = (const int64_t *)(uintptr_t)live_at(x, call, call->checked.n,
+				offsetof(struct gpu_live, checked)),
 		.units = l->units,
 	};
 	void *args[2] = { x->image + call->args, &env };
@@ -322,7 +327,7 @@ static enum rlx_status host_step(struct gpu_exec *x, const struct gpu_call *call
 	if (gpu_skips(x, call->step))
 		return RLX_OK;
 	st = gpu_check(d, d->api->stream_wait(x->stream), "waiting", x->base.err);
-	return st ? st : rlx_host_step(&x->base, &c->base.plan->step[call->step],
+	return st ? st : rlx_host_step(&x->base, x->leads, &c->base.plan->step[call->step],
 				       (char *)x->base.work + c->host_at, x->tensors);
 }
 

@@ -150,7 +150,7 @@ enum rlx_status gpu_call(struct rlx_lower *lo, struct gpu_module *m,
 	struct gpu_call call = {
 		.kind = GPU_KERNEL_CALL, .step = (uint32_t)(lo->st - lo->plan->step), .n_step = 1,
 		.args = shape_align64(c->n_image), .n_args = (uint32_t)lo->n_staged,
-		.module = m, .launch = *l, .rows = lo->rows,
+		.module = m, .launch = *l, .rows = lo->rows, .checked = lo->checked,
 	};
 	enum rlx_status st = gpu_put_args(lo, call.args, &call.bad);
 

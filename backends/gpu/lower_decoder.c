@@ -105,6 +105,7 @@ enum rlx_status gpu_lower_grouped_matmul(struct rlx_lower *lo)
 	lower_ref_in(lo, &a->idx, 2, 0);
 	lower_ref_out(lo, &g->c, 0, 0);
 	lower_ref_status(lo, &a->bad);
+	lower_checked(lo, &a->live, x->dim[0]);
 	return gpu_call_kernel(lo, &rows[wide ? 2 : halves], 0);
 }
 
@@ -143,6 +144,7 @@ enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)
 	lower_ref_in(lo, &a->pos, 2, 0);
 	lower_ref_out(lo, &a->out, 1, 0);
 	lower_ref_status(lo, &a->bad);
+	lower_checked(lo, &a->live, a->batch);
 	if (cos) {
 		a->positions = cos->dim[0];
 		a->table_type = (uint8_t)cos->dtype;

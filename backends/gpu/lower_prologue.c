@@ -82,6 +82,10 @@ void gpu_take_last(struct rlx_lower *lo, void *to)
 	uint32_t n = c->n_reloc, i;
 
 	memcpy(to, c->image + last->args, last->n_args);
+	if (last->checked.n) {		/* at most one of a launch's parts checks */
+		lo->checked = last->checked;
+		lo->checked.at += (uint64_t)((unsigned char *)to - lo->staged);
+	}
 	for (i = 0; i < n; i++)
 		if (c->reloc[i].at >= last->args && c->reloc[i].at < last->args + last->n_args)
 			lower_ref_add(lo, (char *)to + (c->reloc[i].at - last->args),

@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "backends/common/extent.h"
 #include "backends/common/host.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -12,6 +13,7 @@
 struct ref_exec {
 	struct rlx_exec		 base;
 	struct rlx_tensor	*tensors;
+	uint8_t			*leads;		/* per value: rlx_extent_find() */
 };
 
 static unsigned int ref_probe(struct rlx_dev_info *info, unsigned int first, unsigned int max)
@@ -69,6 +71,16 @@ static void ref_release(struct rlx_code *code)
 	(void)code;
 }
 
+static void ref_fini(struct rlx_exec *exec)
+{
+	struct ref_exec *x = (struct ref_exec *)exec;
+
+	rlx_free(x->tensors);
+	rlx_free(x->leads);
+	x->tensors = NULL;
+	x->leads = NULL;
+}
+
 static enum rlx_status ref_init(struct rlx_exec *exec)
 {
 	struct ref_exec *x = (struct ref_exec *)exec;
@@ -79,13 +91,18 @@ static enum rlx_status ref_init(struct rlx_exec *exec)
 		if (p->step[i].n_in + p->step[i].n_out > most)
 			most = p->step[i].n_in + p->step[i].n_out;
 	x->tensors = rlx_calloc(most, sizeof(*x->tensors));
-	return x->tensors ? RLX_OK :
-	       rlx_fail(exec->err, RLX_ENOMEM, "ref: out of memory");
+	x->leads = rlx_calloc(p->n_val, sizeof(*x->leads));
+	if (x->tensors && x->leads)
+		return RLX_OK;
+	ref_fini(exec);
+	return rlx_fail(exec->err, RLX_ENOMEM, "ref: out of memory");
 }
 
-static void ref_fini(struct rlx_exec *exec)
+/* Steps are computed whole, but for those that would find fault with rows without data. */
+static void ref_extent(struct rlx_exec *exec)
 {
-	rlx_free(((struct ref_exec *)exec)->tensors);
+	if (exec->extent)
+		rlx_extent_find(exec->code->plan, exec->upper, ((struct ref_exec *)exec)->leads);
 }
 
 static void ref_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
@@ -106,7 +123,7 @@ static enum rlx_status ref_run(struct rlx_exec *exec)
 
 	for (i = 0; i < p->n_step && !st; i++) {
 		if (!exec->skip || !exec->skip[i])
-			st = rlx_host_step(exec, &p->step[i], scratch, x->tensors);
+			st = rlx_host_step(exec, x->leads, &p->step[i], scratch, x->tensors);
 		if (exec->step_ns)
 			at = rlx_host_step_time(exec, i, at);
 	}
@@ -122,5 +139,6 @@ const struct rlx_backend rlx_backend_ref = {
 	.probe = ref_probe, .open = ref_open, .close = ref_close,
 	.can = ref_can,
 	.compile = ref_compile, .release = ref_release,
-	.init = ref_init, .fini = ref_fini, .bind = ref_bind, .run = ref_run,
+	.init = ref_init, .fini = ref_fini, .bind = ref_bind,
+	.extent = ref_extent, .run = ref_run,
 };

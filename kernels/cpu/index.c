@@ -30,7 +30,8 @@ void RLX_K(gather)(const void *args, size_t begin, size_t end, void *scratch)
 
 	(void)scratch;
 	for (size_t u = begin; u < end; u++) {
-		int64_t r = rlx_k_index_at(a->idx, a->idx_type, i, a->rows, a->bad);
+		int64_t r = rlx_k_index_at(a->idx, a->idx_type, i, a->rows,
+					   (int64_t)i < a->live ? a->bad : NULL);
 		const char *s = a->table;
 
 		s += (o * (size_t)a->rows + (size_t)(r < 0 ? 0 : r)) * inner;
@@ -58,8 +59,9 @@ void RLX_K(gather_elements)(const void *args, size_t begin, size_t end,
 			if (d != a->axis)
 				base += at % a->dim[d] * a->data_stride[d];
 		for (size_t i = 0; i < n; i++) {
+			bool live = (int64_t)(u * n + i) < a->live;
 			int64_t r = rlx_k_index_at(a->idx, a->idx_type, u * n + i,
-						   a->axis_dim, a->bad);
+						   a->axis_dim, live ? a->bad : NULL);
 			int64_t off = base + (int64_t)i * step +
 				      (r < 0 ? 0 : r) * a->data_stride[a->axis];
 
@@ -98,7 +100,7 @@ void RLX_K(gather_nd)(const void *args, size_t begin, size_t end, void *scratch)
 		rows *= (size_t)a->dim[d];
 	for (size_t u = begin; u < end; u++) {
 		int64_t r = tuple_at(a->idx, a->idx_type, u, a->k, a->dim,
-				     a->bad);
+				     (int64_t)u < a->live ? a->bad : NULL);
 		const char *s = a->data;
 
 		s += (u / (size_t)a->n * rows + (size_t)(r < 0 ? 0 : r)) *
@@ -200,8 +202,8 @@ void RLX_K(scatter_elements)(const void *args, size_t begin, size_t end,
 		}
 		for (int64_t i = 0; i < a->dim[a->axis]; i++) {
 			size_t k = (size_t)(from + i * stride[a->axis]);
-			int64_t r = rlx_k_index_at(a->idx, a->idx_type, k,
-						   a->axis_dim, a->bad);
+			int64_t r = (int64_t)k >= a->live ? -1 :
+				    rlx_k_index_at(a->idx, a->idx_type, k, a->axis_dim, a->bad);
 			int64_t off = to + r * a->out_stride[a->axis];
 
 			if (r >= 0)
@@ -223,7 +225,7 @@ void RLX_K(scatter_nd)(const void *args, size_t begin, size_t end,
 
 	(void)scratch;
 	to = to < inner ? to : inner;
-	for (size_t i = 0; i < (size_t)a->n; i++) {
+	for (size_t i = 0; i < (size_t)a->live; i++) {
 		int64_t r = tuple_at(a->idx, a->idx_type, i, a->k, a->dim,
 				     a->bad);
 

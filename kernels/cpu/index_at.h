@@ -5,7 +5,7 @@
 
 #include "kernels/type.h"
 
-/* Index @i (i64, i32 or u32) as 0 .. dim - 1, or -1 with *bad set. */
+/* Index @i (i64, i32 or u32) as 0 .. dim - 1, or -1 with *bad set, which may be NULL. */
 static inline int64_t rlx_k_index_at(const void *idx, int type, size_t i, int64_t dim,
 				     int32_t *bad)
 {
@@ -17,7 +17,8 @@ static inline int64_t rlx_k_index_at(const void *idx, int type, size_t i, int64_
 		v += dim;
 	if (v >= 0 && v < dim)
 		return v;
-	__atomic_store_n(bad, 1, __ATOMIC_RELAXED);
+	if (bad)
+		__atomic_store_n(bad, 1, __ATOMIC_RELAXED);
 	return -1;
 }
 

@@ -202,7 +202,7 @@ void RLX_K(sample)(const void *args, size_t begin, size_t end, void *scratch)
 		int64_t got = sample_row(&r, a->x + u * (size_t)a->n, u);
 
 		a->y[u] = got < 0 ? 0 : got;
-		if (got < 0)
+		if (got < 0 && (int64_t)u < a->live)
 			__atomic_store_n(a->bad, 1, __ATOMIC_RELAXED);
 	}
 }

@@ -19,14 +19,16 @@ static bool find_region(const struct rlx_k_roi_align *a, int64_t r, struct regio
 	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_k_type)a->roi_type);
 	double v[4];
 
-	to->image = rlx_k_index_at(a->batch, a->batch_type, (size_t)r, a->images, a->bad);
+	to->image = rlx_k_index_at(a->batch, a->batch_type, (size_t)r, a->images,
+				   r < a->live ? a->bad : NULL);
 	if (to->image < 0)
 		return false;
 	RLX_K(loader)(RLX_EW_F64, a->roi_type)(v, (const char *)a->rois + 4 * r * size, 4);
 	if (rlx_k_roi_span(a, 0, v[1], v[3], &to->s[0]) &&
 	    rlx_k_roi_span(a, 1, v[0], v[2], &to->s[1]))
 		return true;
-	__atomic_store_n(a->bad, 1, __ATOMIC_RELAXED);
+	if (r < a->live)
+		__atomic_store_n(a->bad, 1, __ATOMIC_RELAXED);
 	return false;
 }
 

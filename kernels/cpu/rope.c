@@ -11,7 +11,7 @@ rlx_k_fn RLX_K(rope);
 static int64_t row_of(const struct rlx_k_rope *a, int64_t b, int64_t s)
 {
 	return a->pos ? rlx_k_index_at(a->pos, a->pos_type, (size_t)(b * a->pos_stride + s),
-				       a->positions, a->bad) : s;
+				       a->positions, b * a->len + s < a->live ? a->bad : NULL) : s;
 }
 
 static const float *table_row(const struct rlx_k_rope *a, const void *t,

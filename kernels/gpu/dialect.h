@@ -114,6 +114,12 @@ static DEV inline int64_t live_rows(const struct rlx_g_env &env, int64_t rows)
 	return env.live ? *env.live : rows;
 }
 
+/* The same of @n indices, or other things that are looked at one by one. */
+static DEV inline int64_t live_checked(const struct rlx_g_env &env, int64_t n)
+{
+	return env.checked ? *env.checked : n;
+}
+
 static DEV inline uint64_t rlx_g_at(const void *p, const struct rlx_g_env &env)
 {
 	uint64_t u = (uint64_t)p;

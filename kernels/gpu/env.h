@@ -15,6 +15,8 @@
  * @live: NULL, or how many rows carry data, the first ones: kernels whose rows are
  *        many leave the others alone (live_rows() in dialect.h). So the number changes
  *        and no captured launch does
+ * @checked: NULL, or how many of what the kernel checks carry data (live_checked() in
+ *           dialect.h): what is bad behind them is no fault
  * @units: what the CPU kernel's header calls the number of units
  * @pass: 0 .. passes - 1 of the launch
  *
@@ -27,7 +29,7 @@ struct rlx_g_env {
 	void		*scratch;
 	uint32_t	*zeros;
 	const void	*maps;
-	const int64_t	*live;
+	const int64_t	*live, *checked;
 	uint64_t	units;
 	uint32_t	pass, pad;
 };

@@ -15,13 +15,13 @@ template <int EDGE, int THREADS> struct expert_rows {
 		: a(all), tiles((int *)env.scratch), end(tiles + 1), list(end + all.groups),
 		  tile(list + all.g.m) {}
 
-	/* Calls @f with the matrix of each row, and the row. */
+	/* Calls @f with the matrix of each row that carries data, and the row. */
 	template <class F> DEV void each_row(const struct rlx_g_env &env, F f) const
 	{
 		const void *idx = RLX_G_PTR(const void, a.idx);
 		int32_t *bad = RLX_G_PTR(int32_t, a.bad);
 
-		for (int64_t i = threadIdx.x; i < (int64_t)a.g.m; i += THREADS) {
+		for (int64_t i = threadIdx.x; i < live_checked(env, a.live); i += THREADS) {
 			int64_t at = load_index(idx, i, a.idx_type);
 
 			if (index_in(&at, (int64_t)a.groups, bad))

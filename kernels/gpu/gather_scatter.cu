@@ -14,13 +14,13 @@ template <class W> static DEV inline void gather_by(const struct rlx_k_gather &a
 	W *out = RLX_G_PTR(W, a.out);
 	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
 	int64_t inner = a.inner / (int64_t)sizeof(W);
-	int64_t n = live_rows(env, a.outer * a.n_idx) * inner;
+	int64_t n = live_rows(env, a.outer * a.n_idx) * inner, live = live_checked(env, a.live);
 
 	for (int64_t i = line_first(); i < n; i += line_step()) {
 		int64_t k, j, o = divide(divide(i, inner, &k), a.n_idx, &j);
 		int64_t at = load_index(idx, j, a.idx_type);
 
-		if (index_in(&at, a.rows, bad))
+		if (index_in(&at, a.rows, j < live ? bad : (int32_t *)0))
 			out[i] = table[(o * a.rows + at) * inner + k];
 		else
 			out[i] = W{};
@@ -34,7 +34,8 @@ template <class W> static DEV inline void gather_nd_by(const struct rlx_k_gather
 	const void *idx = RLX_G_PTR(const void, a.idx);
 	W *out = RLX_G_PTR(W, a.out);
 	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
-	int64_t inner = a.inner / (int64_t)sizeof(W), n = a.batch * a.n * inner;
+	int64_t inner = a.inner / (int64_t)sizeof(W), live = live_checked(env, a.live);
+	int64_t n = live_rows(env, a.batch * a.n) * inner;
 
 	for (int64_t i = line_first(); i < n; i += line_step()) {
 		int64_t k, j, piece = divide(i, inner, &k), at = divide(piece, a.n, &j);
@@ -43,7 +44,7 @@ template <class W> static DEV inline void gather_nd_by(const struct rlx_k_gather
 		for (int d = 0; d < a.k; d++) {
 			int64_t t = load_index(idx, piece * a.k + d, a.idx_type);
 
-			in = index_in(&t, a.dim[d], bad) && in;
+			in = index_in(&t, a.dim[d], piece < live ? bad : (int32_t *)0) && in;
 			at = at * a.dim[d] + t;
 		}
 		if (in)
@@ -85,13 +86,13 @@ RLX_G_KERNEL(gather_elements, struct rlx_k_gather_elements, 256)
 	const void *idx = RLX_G_PTR(const void, a.idx);
 	elem *out = RLX_G_PTR(elem, a.out);
 	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
-	int64_t n = 1;
+	int64_t n = live_rows(env, a.dim[0]), live = live_checked(env, a.live);
 
-	for (int d = 0; d < a.rank; d++)
+	for (int d = 1; d < a.rank; d++)
 		n *= a.dim[d];
 	for (int64_t i = line_first(); i < n; i += line_step()) {
 		int64_t at = i, from = 0, k = load_index(idx, i, a.idx_type);
-		bool in = index_in(&k, a.axis_dim, bad);
+		bool in = index_in(&k, a.axis_dim, i < live ? bad : (int32_t *)0);
 
 		for (int d = a.rank - 1; d >= 0; d--) {
 			int64_t j;
@@ -173,6 +174,7 @@ RLX_G_KERNEL(scatter_elements, struct rlx_k_scatter_elements, 256)
 	const void *idx = RLX_G_PTR(const void, a.idx);
 	type::mem *out = RLX_G_PTR(type::mem, a.out);
 	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
+	int64_t live = live_checked(env, a.live);
 #if RLX_K2
 	uint32_t *last = (uint32_t *)env.scratch;
 
@@ -186,7 +188,7 @@ RLX_G_KERNEL(scatter_elements, struct rlx_k_scatter_elements, 256)
 		int64_t line = o * l.inner + low, k = load_index(idx, i, a.idx_type);
 		uint32_t *at;
 
-		if (!index_in(&k, a.axis_dim, bad))
+		if (i >= live || !index_in(&k, a.axis_dim, bad))
 			continue;
 		at = &last[line * a.axis_dim + k];
 		if (env.pass == 1)
@@ -204,7 +206,7 @@ RLX_G_KERNEL(scatter_elements, struct rlx_k_scatter_elements, 256)
 			int64_t from = first + j * l.inner;
 			int64_t k = load_index(idx, from, a.idx_type);
 
-			if (index_in(&k, a.axis_dim, bad))
+			if (from < live && index_in(&k, a.axis_dim, bad))
 				put(&out[to + k * a.out_stride[a.axis]], upd[from], a.op);
 		}
 	}
@@ -218,9 +220,10 @@ RLX_G_KERNEL(scatter_nd, struct rlx_k_scatter_nd, 256)
 	const void *idx = RLX_G_PTR(const void, a.idx);
 	type::mem *out = RLX_G_PTR(type::mem, a.out);
 	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
+	int64_t live = live_checked(env, a.live);
 
 	for (int64_t e = line_first(); e < a.inner; e += line_step())
-		for (int64_t i = 0; i < a.n; i++) {
+		for (int64_t i = 0; i < live; i++) {
 			int64_t at = 0;
 			bool in = true;
 

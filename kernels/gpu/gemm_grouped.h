@@ -10,6 +10,7 @@
  * @g: all rows; b_step[0]: from one matrix to the next
  * @idx: m numbers of matrices, those below 0 from the end
  * @bad: set to 1 if one is out of range; such rows are not written
+ * @live: rows that carry data, the first ones; the others are left as they are
  * @groups: matrices
  * @idx_type: enum rlx_k_type: i64, i32, u32
  */
@@ -17,6 +18,7 @@ struct rlx_g_grouped {
 	struct rlx_k_gemm	g;
 	const void		*idx;
 	int32_t			*bad;
+	int64_t			live;
 	uint64_t		groups;
 	uint8_t			idx_type;
 };

@@ -198,7 +198,7 @@ template <int AHEAD> struct small_m_norm {
 		const half *table = RLX_G_PTR(const half, p.table);
 		const void *idx = RLX_G_PTR(const void, p.idx);
 		int32_t *bad = RLX_G_PTR(int32_t, p.bad);
-		int rows = (int)live_rows(env, p.n_idx);
+		int rows = (int)live_checked(env, p.live);
 
 #pragma unroll
 		for (int i = 0; i < SMALL_M_A; i++) {

@@ -493,7 +493,7 @@ RLX_G_KERNEL_PDL(kv_cache, struct rlx_k_kv_cache, THREADS)
 	struct job j(a, env);
 
 	begin(j, m);
-	if (!j.ok && threadIdx.x == 0)
+	if (!j.ok && threadIdx.x == 0 && j.pair / a.kv_heads < live_checked(env, a.live))
 		*RLX_G_PTR(int32_t, a.bad) = 1;
 	if (j.last && (int)threadIdx.x < 2 * NEED) {
 		int i = (int)threadIdx.x % NEED;

@@ -46,7 +46,8 @@ static DEV inline bool index_in(int64_t *i, int64_t n, int32_t *bad)
 		*i += n;
 	if (*i >= 0 && *i < n)
 		return true;
-	*bad = 1;
+	if (bad)
+		*bad = 1;
 	return false;
 }
 

@@ -195,7 +195,7 @@ RLX_G_KERNEL(sample, struct rlx_k_sample, 256)
 
 	if (threadIdx.x)
 		return;
-	if (at < 0)
+	if (at < 0 && blockIdx.x < live_checked(env, a.live))
 		*RLX_G_PTR(int32_t, a.bad) = 1;
 	RLX_G_PTR(int64_t, a.y)[blockIdx.x] = at < 0 ? 0 : at;
 }

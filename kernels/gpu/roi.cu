@@ -53,7 +53,8 @@ RLX_G_KERNEL(roi_align, struct rlx_k_roi_align, 256)
 	const void *rois = RLX_G_PTR(const void, a.rois), *batch = RLX_G_PTR(const void, a.batch);
 	type::mem *y = RLX_G_PTR(type::mem, a.y);
 	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
-	int64_t n = a.regions * a.channels * a.out[0] * a.out[1];
+	int64_t n = live_rows(env, a.regions) * a.channels * a.out[0] * a.out[1];
+	int64_t live = live_checked(env, a.live);
 
 	for (int64_t i = line_first(); i < n; i += line_step()) {
 		int64_t bin[2], c, at = divide(divide(i, a.out[1], &bin[1]), a.out[0], &bin[0]);
@@ -62,13 +63,14 @@ RLX_G_KERNEL(roi_align, struct rlx_k_roi_align, 256)
 		at = divide(at, a.channels, &c);
 		r.image = load_index(batch, at, a.batch_type);
 		y[i] = type::put(0);
-		if (!index_in(&r.image, a.images, bad))
+		if (!index_in(&r.image, a.images, at < live ? bad : (int32_t *)0))
 			continue;
 		if (!rlx_k_roi_span(&a, 0, load_real(rois, 4 * at + 1, a.roi_type),
 				    load_real(rois, 4 * at + 3, a.roi_type), &r.s[0]) ||
 		    !rlx_k_roi_span(&a, 1, load_real(rois, 4 * at, a.roi_type),
 				    load_real(rois, 4 * at + 2, a.roi_type), &r.s[1])) {
-			*bad = 1;
+			if (at < live)
+				*bad = 1;
 			continue;
 		}
 		y[i] = type::put(pool_bin(a, r, x + (r.image * a.channels + c) * a.in[0] * a.in[1],

@@ -11,7 +11,8 @@ RLX_G_KERNEL(rope, struct rlx_k_rope, 256)
 	void *y = RLX_G_PTR(void, a.y);
 	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
 	int64_t half = a.n_rot / 2, work = half + a.head_dim - a.n_rot;
-	int64_t n = a.batch * a.len * a.heads * work;
+	int64_t n = live_rows(env, a.batch) * a.len * a.heads * work;
+	int64_t live = live_checked(env, a.live);
 
 	for (int64_t i = line_first(); i < n; i += line_step()) {
 		int64_t e, h, p, b = divide(divide(divide(i, work, &e), a.heads, &h), a.len, &p);
@@ -25,7 +26,7 @@ RLX_G_KERNEL(rope, struct rlx_k_rope, 256)
 		if (row < 0)
 			row += a.positions;
 		if (row < 0 || row >= a.positions) {
-			if (bad)
+			if (bad && b * a.len + p < live)
 				*bad = 1;
 			in = false;
 		}

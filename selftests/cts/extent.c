@@ -3,6 +3,7 @@
  * The active extent on cpu: the first rows are as in a full run though the other
  * rows of the inputs are NaN, and a later full run is full again.
  */
+#include "selftests/lib/checked_rows.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/lib/small_net.h"
@@ -212,6 +213,13 @@ TEST(bad_extents_are_refused)
 	CHECK_EQ(rlx_session_extent(NULL, 1, 2), RLX_EINVAL);
 	check(s, 3, true);
 	rlx_session_free(s);
+}
+
+/* What rows without data hold is no fault, whatever op would look at it. */
+TEST(steps_that_check_what_they_read)
+{
+	checked_rows("cpu");
+	checked_rows("ref");
 }
 
 TEST_MAIN()

@@ -7,6 +7,7 @@
 #include "backends/gpu/gpu.h"
 #include "rt/session.h"
 #include "selftests/gpu/sessions.h"
+#include "selftests/lib/checked_rows.h"
 #include "selftests/lib/op_case.h"
 
 enum { UPPER = 8, POISON = 0xa5 };
@@ -227,6 +228,12 @@ TEST(indices_beyond_it)
 	CHECK_EQ(rlx_session_run(s), RLX_ERANGE);
 	rlx_session_free(s);
 	rlx_graph_put(g);
+}
+
+/* What rows without data hold is no fault, whatever op would look at it. */
+TEST(steps_that_check_what_they_read)
+{
+	checked_rows(op_case_gpu());
 }
 
 TEST_MAIN()

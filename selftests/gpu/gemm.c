@@ -382,7 +382,7 @@ static void one_grouped(const struct gemm_case *t, size_t m, size_t groups, bool
 		.g = { .m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n, .alpha = 1,
 		       .a_num = t->ta == RLX_K_F16 ? RLX_NUM_F16 : t->ta == RLX_K_BF16 ?
 				RLX_NUM_BF16 : RLX_NUM_F32, .b_step = { k * n } },
-		.groups = groups, .idx_type = RLX_K_I32 };
+		.live = (int64_t)m, .groups = groups, .idx_type = RLX_K_I32 };
 	struct gemm_data d = { .a = gpu_alloc(m * k, t->ta, -1, 1, seed),
 			       .c = gpu_alloc(m * n, t->tc, 0, 0, seed) };
 	char *b = gpu_alloc(groups * k * n, t->tb, -1, 1, seed);

@@ -96,6 +96,7 @@ static void run(struct one *t)
 	bool wrong = false;
 
 	CHECK(got);
+	a.live = a.batch;
 	a.cache = dev_of(t->cache, 2 * t->half * 2);
 	a.x = dev_of(t->x, (wide + 2 * t->row) * batch * 2);
 	a.pos = dev_of(t->pos, batch * sizeof(*t->pos));

@@ -178,7 +178,7 @@ static void one_gather(const struct rlx_kernels *k, uint64_t *seed)
 	int64_t idx[30];
 	int32_t bad = 0;
 	struct rlx_k_gather a = { t.p, x.p, o.p, &bad, outer, rows, n, inner,
-				  type };
+				  n, type };
 
 	fill_random(t.p, t.size, seed);
 	draw_idx(x.p, idx, n, rows, type, seed);
@@ -234,6 +234,7 @@ static void one_elements(const struct rlx_kernels *k, uint64_t *seed)
 		m *= data_dim[d];
 	}
 	g.axis_dim = s.axis_dim = data_dim[axis];
+	g.live = s.live = n;
 	data = malloc((size_t)m * 4);
 	want = malloc((size_t)m * 4);
 	out = malloc((size_t)n * 4);
@@ -297,10 +298,10 @@ TEST(gather_nd_and_scatter_nd)
 			int64_t i64[40], *data, *want, *upd;
 			int32_t bad = 0, ix[40];
 			struct rlx_k_gather_nd g = { .bad = &bad, .batch = 2,
-				.n = 10, .inner = inner * 8, .k = 2,
+				.n = 10, .inner = inner * 8, .live = 20, .k = 2,
 				.dim = { 3, 4 }, .idx_type = RLX_K_I32 };
 			struct rlx_k_scatter_nd s = { .bad = &bad, .n = 20,
-				.inner = inner, .k = 2, .dim = { 3, 4 },
+				.inner = inner, .live = 20, .k = 2, .dim = { 3, 4 },
 				.type = RLX_K_I64, .idx_type = RLX_K_I32,
 				.op = RLX_K_SCATTER_ADD };
 			const struct rlx_kernels *k =

@@ -110,7 +110,7 @@ TEST(samples_come_from_the_kept_tokens)
 			int32_t bad = 0;
 			struct rlx_k_sample a = { x[0], NULL, y, &bad, ROWS, N,
 				t, kc_pick(&seed, 0, 20), kc_pick(&seed, 0, 2) ?
-				0.8f : 0, 0.9f };
+				0.8f : 0, 0.9f, ROWS };
 
 			for (int i = 0; i < N; i++) {
 				x[0][i] = (float)kc_pick(&seed, -8, 8) / 2;
@@ -137,7 +137,7 @@ TEST(temperature_zero_is_argmax)
 			  { 0, NAN, 1, 2, 3 } };
 	int64_t y[3];
 	int32_t bad = 0;
-	struct rlx_k_sample a = { x[0], NULL, y, &bad, 2, 5, 0, 0, 0, 0 };
+	struct rlx_k_sample a = { x[0], NULL, y, &bad, 2, 5, 0, 0, 0, 0, 3 };
 	char scratch[4096] __attribute__((aligned(64)));
 
 	rlx_kernels_get(RLX_ISA_BASE)->sample(&a, 0, 2, scratch);
@@ -160,7 +160,7 @@ TEST(draws_by_quantile_from_the_largest)
 		int64_t y;
 		int32_t bad = 0;
 		struct rlx_k_sample a = { x, NULL, &y, &bad, 1, N, t, 0, 0,
-					  1.5f };
+					  1.5f, 1 };
 		const uint32_t ctr[4] = { 0 }, key[2] = { (uint32_t)t, 0 };
 		char scratch[4096] __attribute__((aligned(64)));
 		double all = 0, sum = 0;
@@ -194,7 +194,7 @@ TEST(frequencies_follow_the_softmax)
 	static int64_t y[ROWS];
 	int count[3] = { 0 };
 	int32_t bad = 0;
-	struct rlx_k_sample a = { x[0], NULL, y, &bad, ROWS, 3, 11, 0, 0, 1 };
+	struct rlx_k_sample a = { x[0], NULL, y, &bad, ROWS, 3, 11, 0, 0, 1, ROWS };
 	char scratch[4096] __attribute__((aligned(64)));
 
 	for (int r = 0; r < ROWS; r++) {

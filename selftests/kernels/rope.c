@@ -57,6 +57,7 @@ static void one(const struct rlx_kernels *k, uint64_t *seed)
 	int32_t pos[27], bad = 0;
 
 	a.n_rot = kc_pick(seed, 0, d / 2) * 2;
+	a.live = a.batch * a.len;
 	n = a.batch * a.heads * a.len * d;
 	x = tensor(n, type, seed);
 	y = tensor(n, type, seed);
