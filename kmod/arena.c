@@ -24,6 +24,8 @@
 /* Added to ->writers by the seal: below 0 from then on, and still a count. */
 #define RLX_ARENA_SEALED	(LONG_MIN / 2)
 
+#define RLX_ARENA_WRITE_SEALS	(RLX_KSEAL_NO_WRITE | RLX_KSEAL_FUTURE_WRITE)
+
 static const struct file_operations rlx_arena_fops;
 
 /* ---- life -------------------------------------------------------------- */
@@ -171,6 +173,12 @@ out_free:
 	return ERR_PTR(ret);
 }
 
+void rlx_arena_born_sealed(struct rlx_arena *a)
+{
+	a->seals |= RLX_KSEAL_NO_WRITE;
+	atomic_long_set(&a->writers, RLX_ARENA_SEALED);
+}
+
 static unsigned long rlx_arena_count_chunks(const struct rlx_arena *a)
 {
 	unsigned long at = 0, chunks = 0, n;
@@ -267,8 +275,16 @@ int rlx_arena_read(const struct rlx_arena *a, u64 offset, void *dst, size_t n)
 	return 0;
 }
 
+bool rlx_arena_write_sealed(const struct rlx_arena *a)
+{
+	return rlx_arena_seals(a) & RLX_ARENA_WRITE_SEALS ||
+	       (a->ops->write_sealed && a->ops->write_sealed(a));
+}
+
 int rlx_arena_writer_get(struct rlx_arena *a)
 {
+	if (a->ops->write_sealed && a->ops->write_sealed(a))
+		return -EPERM;
 	return atomic_long_inc_unless_negative(&a->writers) ? 0 : -EPERM;
 }
 
@@ -445,8 +461,7 @@ static long rlx_arena_ioctl_dup(struct rlx_call *call)
 		return -EINVAL;
 	if (d->access & ~rlx_arena_file_access(call->file))
 		return -EACCES;
-	if (d->access & RLX_W && rlx_arena_seals(a) &
-	    (RLX_KSEAL_NO_WRITE | RLX_KSEAL_FUTURE_WRITE))
+	if (d->access & RLX_W && rlx_arena_write_sealed(a))
 		return -EPERM;
 	call->newfile = rlx_arena_file_new(a, d->access);
 	return PTR_ERR_OR_ZERO(call->newfile);
@@ -459,7 +474,7 @@ static long rlx_arena_ioctl_dup(struct rlx_call *call)
 static int rlx_arena_seal_write(struct rlx_arena *a)
 	__must_hold(&a->seal_lock)
 {
-	bool fresh = !(a->seals & (RLX_KSEAL_NO_WRITE | RLX_KSEAL_FUTURE_WRITE));
+	bool fresh = !(a->seals & RLX_ARENA_WRITE_SEALS);
 	int ret = 0;
 
 	lockdep_assert_held(&a->seal_lock);
@@ -479,7 +494,6 @@ static int rlx_arena_seal_write(struct rlx_arena *a)
 static int rlx_arena_seal_locked(struct rlx_arena *a, u32 seals)
 	__must_hold(&a->seal_lock)
 {
-	const u32 fixed = RLX_KSEAL_NO_WRITE | RLX_KSEAL_FUTURE_WRITE;
 	int ret;
 
 	lockdep_assert_held(&a->seal_lock);
@@ -489,7 +503,8 @@ static int rlx_arena_seal_locked(struct rlx_arena *a, u32 seals)
 		ret = rlx_arena_seal_write(a);
 		if (ret)
 			return ret;
-	} else if (seals & RLX_KSEAL_FUTURE_WRITE && !(a->seals & fixed)) {
+	} else if (seals & RLX_KSEAL_FUTURE_WRITE &&
+		   !(a->seals & RLX_ARENA_WRITE_SEALS)) {
 		atomic_long_add(RLX_ARENA_SEALED, &a->writers);
 	}
 	WRITE_ONCE(a->seals, a->seals | seals);
@@ -532,6 +547,17 @@ static long rlx_arena_ioctl(struct file *file, unsigned int cmd,
 				  ARRAY_SIZE(rlx_arena_ioctls));
 }
 
+static unsigned long rlx_arena_area(struct file *file, unsigned long addr,
+				    unsigned long len, unsigned long pgoff,
+				    unsigned long flags)
+{
+	struct rlx_arena *a = file->private_data;
+
+	if (a->ops->area)
+		return a->ops->area(a, file, addr, len, pgoff, flags);
+	return thp_get_unmapped_area(file, addr, len, pgoff, flags);
+}
+
 static void rlx_arena_show_fdinfo(struct seq_file *m, struct file *file)
 {
 	struct rlx_arena *a = file->private_data;
@@ -552,6 +578,6 @@ static const struct file_operations rlx_arena_fops = {
 	.compat_ioctl		= compat_ptr_ioctl,
 	.mmap			= rlx_arena_mmap,
 	.fsync			= noop_fsync,
-	.get_unmapped_area	= thp_get_unmapped_area,
+	.get_unmapped_area	= rlx_arena_area,
 	.show_fdinfo		= rlx_arena_show_fdinfo,
 };

@@ -31,13 +31,20 @@ struct vm_area_struct;
  *           table itself stays
  * @mmap:    maps an arena fd, called with the range checked and VM_DONTEXPAND
  *           and VM_DONTDUMP set; NULL: mmap is -ENODEV
+ * @area:    get_unmapped_area of an arena fd; NULL: aligned for huge pages
  * @seal:    before NO_WRITE is set, with writers kept out: 0 or -EBUSY while
  *           somebody beyond our sight may write; may sleep; NULL: nobody
+ * @write_sealed: whether what the pages are of is sealed against writing; any
+ *           context; NULL: never
  */
 struct rlx_arena_ops {
 	void	(*release)(struct rlx_arena *a);
 	int	(*mmap)(struct rlx_arena *a, struct vm_area_struct *vma);
+	unsigned long (*area)(struct rlx_arena *a, struct file *file,
+			      unsigned long addr, unsigned long len,
+			      unsigned long pgoff, unsigned long flags);
 	int	(*seal)(struct rlx_arena *a);
+	bool	(*write_sealed)(const struct rlx_arena *a);
 };
 
 /**
@@ -118,6 +125,9 @@ struct rlx_arena *rlx_arena_new(struct rlx_session *session,
 				const struct rlx_arena_ops *ops,
 				const struct rlx_ioc_arena_create *c);
 
+/* For the source, before publication: nobody writes the pages any more. */
+void rlx_arena_born_sealed(struct rlx_arena *a);
+
 /* Completes it: from here on nothing but counts changes. No fd is made. */
 void rlx_arena_publish(struct rlx_arena *a);
 
@@ -153,6 +163,9 @@ static inline u32 rlx_arena_seals(const struct rlx_arena *a)
 {
 	return READ_ONCE(a->seals);
 }
+
+/* Whether it is sealed against new writers, itself or what it was made of. */
+bool rlx_arena_write_sealed(const struct rlx_arena *a);
 
 /* ---- using it: any context, no locks ----------------------------------- */
 

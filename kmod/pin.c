@@ -5,6 +5,7 @@
  * What devices wrote is not in any page table, so pages that may be written are
  * marked dirty when they are let go; else reclaim would drop the data.
  */
+#include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/hugetlb.h>
@@ -181,10 +182,16 @@ struct rlx_arena *rlx_pin_user_arena(struct rlx_session *session,
 
 #ifdef RLX_HAVE_MEMFD_PIN_FOLIOS
 
-/* What such an arena was made of. */
+/*
+ * What such an arena was made of. As long as it may be written it counts as a
+ * writable mapping of the memfd (mapping_map_writable()): the memfd cannot be
+ * sealed against writing, whatever became of the pages that are pinned.
+ */
 struct rlx_pin_memfd {
 	struct file *file;	/* with a reference */
+	struct file *map;	/* the same memory, for vm_file; see there */
 	unsigned long first;	/* page of it that is the arena's first */
+	bool counted;		/* as a writable mapping */
 };
 
 /* How much of the folio at @page belongs to the @left pages that follow. */
@@ -214,35 +221,94 @@ static void rlx_pin_memfd_release(struct rlx_arena *a)
 		unpin_folio(folio);
 		cond_resched();
 	}
+	if (m->counted)
+		mapping_unmap_writable(m->file->f_mapping);
+	if (m->map)
+		fput(m->map);
 	fput(m->file);
 	kfree(m);
 }
 
-/* Under inode_lock_shared(): seals are added with the lock held. */
+/*
+ * Seals are added with the inode's lock held: who relies on one that is not there
+ * holds it shared, who looks for one that is there need not.
+ */
 static unsigned int rlx_pin_memfd_seals(struct file *memfd)
 {
 	struct inode *inode = file_inode(memfd);
 
-	return is_file_hugepages(memfd) ? HUGETLBFS_I(inode)->seals :
-					  SHMEM_I(inode)->seals;
-}
-
-/* Others map the memfd as they like: only its own seal keeps them out. */
-static int rlx_pin_memfd_seal(struct rlx_arena *a)
-{
-	struct rlx_pin_memfd *m = a->source;
-	unsigned int seals;
-
-	inode_lock_shared(file_inode(m->file));
-	seals = rlx_pin_memfd_seals(m->file);
-	inode_unlock_shared(file_inode(m->file));
-	return seals & F_SEAL_WRITE ? 0 : -EBUSY;
+	return READ_ONCE(*(is_file_hugepages(memfd) ? &HUGETLBFS_I(inode)->seals :
+						      &SHMEM_I(inode)->seals));
 }
 
 /*
- * A mapping of the arena is one of the memfd, with all that follows: struct
- * pages, huge where they are, and a hole punched later shows. It does not keep
- * the arena, and need not: the memfd keeps the pages.
+ * Who has the memfd maps and writes it as he likes, and what he pinned before he
+ * punched a hole nobody can see any more. Only the memfd's own seal keeps all of
+ * them out, and it can only be there before an arena: see rlx_pin_memfd_sealed().
+ */
+static int rlx_pin_memfd_seal(struct rlx_arena *a)
+{
+	return -EBUSY;
+}
+
+/* Whoever seals the memfd means the arena's new mappings, exports and leases too. */
+static bool rlx_pin_memfd_write_sealed(const struct rlx_arena *a)
+{
+	const struct rlx_pin_memfd *m = a->source;
+
+	return rlx_pin_memfd_seals(m->file) & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE);
+}
+
+/* ---- mapping a memfd's arena ---- */
+
+static unsigned long rlx_pin_area(struct file *memfd, unsigned long addr,
+				  unsigned long len, unsigned long pgoff,
+				  unsigned long flags)
+{
+	const struct file_operations *fops = file_inode(memfd)->i_fop;
+
+	return fops->get_unmapped_area(memfd, addr, len, pgoff, flags);
+}
+
+/*
+ * Mappings of a MEMFD arena are mappings of the memfd, with its vm_ops, so that they
+ * are pages that rmap finds where they are (a hole that is punched unmaps them; one of
+ * ours that showed the pinned page after that would be a mapped page without a
+ * mapping, which mm calls bad, and whose table khugepaged would take away). But their
+ * file is none that anybody could map by himself: mm maps vm_file again, at any
+ * offset, where remap_file_pages() asks. This one, without mmap, fallocate and all
+ * else, refuses; and no descriptor ever is of it.
+ */
+static const struct file_operations rlx_pin_map_fops = {
+	.owner			= THIS_MODULE,
+	.get_unmapped_area	= rlx_pin_area,
+};
+
+static const struct file_operations rlx_pin_map_huge_fops = {
+	.owner			= THIS_MODULE,
+	.get_unmapped_area	= rlx_pin_area,
+	.fop_flags		= FOP_HUGE_PAGES,
+};
+
+static struct file *rlx_pin_map_new(struct file *memfd, bool write)
+{
+	struct file *file;
+
+	file = dentry_open(&memfd->f_path, (write ? O_RDWR : O_RDONLY) | O_LARGEFILE,
+			   current_cred());
+	if (IS_ERR(file))
+		return file;
+	/* Given back by the last fput(). */
+	__module_get(THIS_MODULE);
+	replace_fops(file, is_file_hugepages(memfd) ? &rlx_pin_map_huge_fops :
+						      &rlx_pin_map_fops);
+	return file;
+}
+
+/*
+ * Such a mapping does not keep the arena, and need not: the memfd keeps the pages. It
+ * is added to the memfd's writable ones without being asked whether there may be any:
+ * that there may, the arena stands for (counted), which the caller's file keeps.
  */
 static int rlx_pin_memfd_mmap(struct rlx_arena *a, struct vm_area_struct *vma)
 {
@@ -252,21 +318,31 @@ static int rlx_pin_memfd_mmap(struct rlx_arena *a, struct vm_area_struct *vma)
 	    !IS_ALIGNED(vma->vm_start | vma->vm_end,
 			huge_page_size(hstate_file(m->file))))
 		return -EINVAL;
-	if (!rlx_pin_writable(a) || rlx_arena_seals(a) &
-	    (RLX_KSEAL_NO_WRITE | RLX_KSEAL_FUTURE_WRITE)) {
+	if (!m->counted || rlx_arena_write_sealed(a)) {
 		if (vma->vm_flags & VM_WRITE)
 			return -EPERM;
 		rlx_vm_flags_clear(vma, VM_MAYWRITE);
 	}
 	vma->vm_pgoff += m->first;
-	vma_set_file(vma, m->file);
+	vma_set_file(vma, m->map);
 	return rlx_call_mmap(m->file, vma);
+}
+
+static unsigned long rlx_pin_memfd_area(struct rlx_arena *a, struct file *file,
+					unsigned long addr, unsigned long len,
+					unsigned long pgoff, unsigned long flags)
+{
+	struct rlx_pin_memfd *m = a->source;
+
+	return rlx_pin_area(m->file, addr, len, pgoff + m->first, flags);
 }
 
 static const struct rlx_arena_ops rlx_pin_memfd_ops = {
 	.release	= rlx_pin_memfd_release,
 	.mmap		= rlx_pin_memfd_mmap,
+	.area		= rlx_pin_memfd_area,
 	.seal		= rlx_pin_memfd_seal,
+	.write_sealed	= rlx_pin_memfd_write_sealed,
 };
 
 /*
@@ -401,7 +477,37 @@ static struct rlx_arena *rlx_pin_memfd_new(struct rlx_session *session,
 	m->file = get_file(memfd);
 	m->first = c->addr >> PAGE_SHIFT;
 	a->source = m;
+	m->map = rlx_pin_map_new(memfd, rlx_pin_writable(a));
+	if (IS_ERR(m->map)) {
+		struct file *err = m->map;
+
+		m->map = NULL;
+		rlx_arena_put_now(a);
+		return ERR_CAST(err);
+	}
 	return a;
+}
+
+/*
+ * With the inode's lock: the memfd's seals do not change. A page that is still in a
+ * memfd sealed against writing is pinned for writing by nobody: the seal was refused
+ * while one was, and nobody can map for writing since, nor punch a hole. So the arena
+ * is sealed too, and INFO tells its peers.
+ */
+static int rlx_pin_memfd_claim(struct rlx_arena *a)
+{
+	struct rlx_pin_memfd *m = a->source;
+
+	if (!rlx_pin_writable(a)) {
+		if (rlx_pin_memfd_seals(m->file) & F_SEAL_WRITE)
+			rlx_arena_born_sealed(a);
+		return 0;
+	}
+	/* What the seals said; they and this count go together. */
+	if (mapping_map_writable(m->file->f_mapping))
+		return -EINVAL;
+	m->counted = true;
+	return 0;
 }
 
 /*
@@ -425,6 +531,8 @@ static int rlx_pin_memfd_pages(struct rlx_arena *a,
 		return -ENOMEM;
 	inode_lock_shared(file_inode(m->file));
 	ret = rlx_pin_memfd_check(m->file, c);
+	if (!ret)
+		ret = rlx_pin_memfd_claim(a);
 	if (!ret)
 		ret = rlx_pin_memfd_fill(a, folios);
 	inode_unlock_shared(file_inode(m->file));

@@ -44,7 +44,8 @@
  *	EBADFD		a memfd arena of something else than shmem or hugetlb
  *	ENOMEM		memory, RLIMIT_MEMLOCK or a cap of the module ran out;
  *			HUGE_REQUIRE without huge pages
- *	EPERM		no right to lock memory at all; the object is sealed;
+ *	EPERM		no right to lock memory at all; the object is sealed, or the
+ *			memfd of an arena is, against what is asked;
  *			a service of SINGLE_USER and another user
  *	EACCES		writing through what is read-only: mapping, export,
  *			duplicate, slice, signal; a read-only memfd, not RDONLY
@@ -244,7 +245,10 @@ struct rlx_ioc_arena_dup {
  * struct rlx_ioc_arena_seal - forbid for good, for every fd.
  * @seals: RLX_KSEAL_*; NO_WRITE is EBUSY while a mapping that is or may be made
  *         writable, an export or an attachment for writing exists, and while a
- *         device or ring has pages pinned
+ *         device or ring has pages pinned. Of MEMFD arenas that may be written and of
+ *         USER arenas it always is: others have those pages. Seal the memfd with
+ *         F_SEAL_WRITE, which is EBUSY while such an arena lives, then make a RDONLY
+ *         arena of it: that has NO_WRITE from the beginning
  * @pad:   0
  * @reserved: 0
  */

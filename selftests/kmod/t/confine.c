@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What the holder of an arena reaches, and what its seals promise: no page outside the
+ * arena, and no write after a seal.
+ */
+/* rig: timeout=120 */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/rlx.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "selftests/lib/rlx_test.h"
+#include "lib/abi.h"
+#include "lib/arena.h"
+#include "lib/chan.h"
+
+#define PAGE	4096ul
+#define MIB	(1ul << 20)
+#define HUGE	(2 * MIB)
+#define RW	(RLX_R | RLX_W)
+#define PROT_RW	(PROT_READ | PROT_WRITE)
+#define SECRET	0x5ec4e75ec4e75ec4ull
+#define INSIDE	0x1111111111111111ull
+
+/* Pages of a memfd, of any size, and which of them are the arena. */
+#define PAGES	8u
+#define FIRST	3u
+#define NR	2u
+
+static long pin(int s, uint32_t kind, uint64_t addr, uint64_t size, int memfd,
+		uint32_t flags)
+{
+	struct rlx_ioc_arena_create c = {
+		.size = size, .kind = kind, .flags = flags, .numa_node = -1,
+		.memfd = memfd, .addr = addr,
+	};
+
+	return k_ioctl(s, RLX_IOC_ARENA_CREATE, &c);
+}
+
+static void need_memfd(int s)
+{
+	struct rlx_ioc_query q = { 0 };
+
+	CHECK_EQ(k_ioctl(s, RLX_IOC_QUERY, &q), 0);
+	if (!(q.features & RLX_FEAT_MEMFD))
+		rlx_test_skip("no memfd_pin_folios in this kernel");
+}
+
+static int make_memfd(uint64_t size, unsigned int flags, unsigned int seals)
+{
+	int fd = memfd_create("confine", MFD_ALLOW_SEALING | flags);
+
+	CHECK(fd >= 0);
+	CHECK(!ftruncate(fd, size));
+	CHECK(!fcntl(fd, F_ADD_SEALS, seals));
+	return fd;
+}
+
+static int seal_memfd(int fd, unsigned int seals)
+{
+	return fcntl(fd, F_ADD_SEALS, seals) ? -errno : 0;
+}
+
+static long remap(void *p, size_t size, size_t pgoff)
+{
+	return syscall(SYS_remap_file_pages, p, size, 0, pgoff, 0) ? -errno : 0;
+}
+
+/* ---- the range ----------------------------------------------------------- */
+
+/*
+ * A memfd whose middle is an arena; @arena maps it, and whatever is done to the
+ * mapping shows no word but those of the arena, nor writes any other.
+ */
+static void kept_within(int arena, const uint64_t *v, size_t step, int prot)
+{
+	const size_t words = step / 8;
+	volatile uint64_t *p;
+	size_t at, i;
+
+	for (at = 0; at < PAGES; at++) {
+		p = k_map(arena, NR * step, prot, 0);
+		for (i = 0; i < NR; i++)
+			CHECK_EQ(p[i * words], INSIDE + FIRST + i);
+		/* In the file's pages, and in the arena's. */
+		if (!remap((void *)p, step, at * (step / PAGE))) {
+			CHECKF(p[0] >= INSIDE && p[0] < INSIDE + PAGES,
+			       "page %zu of the memfd shows through the arena", at);
+			if (prot & PROT_WRITE)
+				p[0] = p[0];
+		}
+		CHECK(mremap((void *)p, NR * step, PAGES * step, MREMAP_MAYMOVE) ==
+		      MAP_FAILED);
+		CHECK(mremap((void *)p, 0, PAGES * step, MREMAP_MAYMOVE) == MAP_FAILED);
+		/* What may not be mapped cannot be punched either. */
+		madvise((void *)p, step, MADV_REMOVE);
+		munmap((void *)p, NR * step);
+	}
+	for (at = 0; at < PAGES; at++)
+		CHECK_EQ(v[at * words], at < FIRST || at >= FIRST + NR ? SECRET + at :
+							INSIDE + at);
+}
+
+static void confined(unsigned int flags, size_t step)
+{
+	struct k_scene sc = k_scene_new(&(struct k_scene_opts){ .depth = 8 });
+	struct rlx_ioc_exec_arena ea;
+	int fd, a, got, ro;
+	uint64_t *v;
+	long h;
+
+	need_memfd(sc.session);
+	fd = make_memfd(PAGES * step, flags, F_SEAL_SHRINK);
+	v = k_map(fd, PAGES * step, PROT_RW, 0);
+	for (size_t at = 0; at < PAGES; at++)
+		v[at * step / 8] = at < FIRST || at >= FIRST + NR ? SECRET + at : INSIDE + at;
+	a = pin(sc.session, RLX_KIND_MEMFD, FIRST * step, NR * step, fd, 0);
+	CHECKF(a >= 0, "pin: %d", a);
+	ro = k_dup(a, RLX_R);
+	kept_within(a, v, step, PROT_RW);
+	kept_within(ro, v, step, PROT_READ);
+	/* As the executor of a channel gets it. */
+	h = k_attach(sc.ch, a, RW);
+	CHECK(h > 0);
+	got = k_exec_arena(sc.ex, sc.id, h, &ea);
+	CHECK(got >= 0);
+	kept_within(got, v, step, PROT_RW);
+	close(got);
+	CHECK_EQ(k_detach(sc.ch, h), 0);
+	close(a);
+	close(ro);
+	munmap(v, PAGES * step);
+	close(fd);
+	k_scene_free(&sc);
+}
+
+TEST(range_of_a_memfd)
+{
+	confined(0, PAGE);
+}
+
+TEST(range_of_a_huge_memfd)
+{
+	confined(MFD_HUGETLB, HUGE);
+}
+
+/* ---- seals ---------------------------------------------------------------- */
+
+static void nobody_writes(int fd, const uint64_t *v)
+{
+	uint64_t was = *v;
+	uint64_t *p;
+
+	CHECK(mmap(NULL, HUGE, PROT_RW, MAP_SHARED, fd, 0) == MAP_FAILED &&
+	      errno == EPERM);
+	p = k_map(fd, HUGE, PROT_READ, 0);
+	CHECK_EQ(*p, was);
+	CHECK(mprotect(p, HUGE, PROT_RW) && errno == EACCES);
+	remap(p, HUGE, 0);
+	CHECK(mprotect(p, HUGE, PROT_RW));
+	CHECK_EQ(*v, was);
+	munmap(p, HUGE);
+	CHECK_EQ(k_export(fd, 0, HUGE, RW), -EPERM);
+	CHECK_EQ(k_dup(fd, RW), -EPERM);
+}
+
+TEST(future_write_holds)
+{
+	static const unsigned int flags[] = { 0, MFD_HUGETLB };
+	int s = k_open(), fd, a;
+	uint64_t *v;
+
+	a = k_arena(s, HUGE, 0);
+	v = k_map(a, HUGE, PROT_READ, 0);
+	CHECK_EQ(k_seal(a, RLX_KSEAL_FUTURE_WRITE), 0);
+	nobody_writes(a, v);
+	need_memfd(s);
+	for (int i = 0; i < 2; i++) {
+		fd = make_memfd(3 * HUGE, flags[i], F_SEAL_SHRINK);
+		v = k_map(fd, 3 * HUGE, PROT_RW, 0);
+		v[HUGE / 8] = INSIDE;
+		a = pin(s, RLX_KIND_MEMFD, HUGE, HUGE, fd, 0);
+		CHECK(a >= 0);
+		CHECK_EQ(k_seal(a, RLX_KSEAL_FUTURE_WRITE), 0);
+		nobody_writes(a, v + HUGE / 8);
+		munmap(v, 3 * HUGE);
+		close(fd);
+		close(a);
+	}
+}
+
+/* What the memfd's owner seals holds for the arena's holders. */
+TEST(seals_of_the_memfd_hold)
+{
+	static const unsigned int flags[] = { 0, MFD_HUGETLB };
+	struct k_scene sc = k_scene_new(&(struct k_scene_opts){ .depth = 8 });
+	int s = sc.session, fd, a, i;
+	uint64_t *v;
+	long h;
+
+	need_memfd(s);
+	for (i = 0; i < 2; i++) {
+		fd = make_memfd(HUGE, flags[i], F_SEAL_SHRINK);
+		v = k_map(fd, HUGE, PROT_READ, 0);
+		a = pin(s, RLX_KIND_MEMFD, 0, HUGE, fd, 0);
+		CHECK(a >= 0);
+		CHECK_EQ(seal_memfd(fd, F_SEAL_FUTURE_WRITE), 0);
+		nobody_writes(a, v);
+		CHECK_EQ(k_attach(sc.ch, a, RW), -EPERM);
+		h = k_attach(sc.ch, a, RLX_R);
+		CHECK(h > 0);
+		CHECK_EQ(k_detach(sc.ch, h), 0);
+		munmap(v, HUGE);
+		close(fd);
+		close(a);
+	}
+	k_scene_free(&sc);
+}
+
+/* Pages that were punched out are seen by no scan of the memfd; writers are. */
+TEST(writable_arenas_keep_the_memfd_writable)
+{
+	static const unsigned int flags[] = { 0, MFD_HUGETLB };
+	int s = k_open(), fd, a, map, i;
+	uint64_t *p;
+
+	need_memfd(s);
+	for (i = 0; i < 4; i++) {
+		fd = make_memfd(HUGE, flags[i & 1], F_SEAL_SHRINK);
+		a = pin(s, RLX_KIND_MEMFD, 0, HUGE, fd, 0);
+		CHECK(a >= 0);
+		CHECK(!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, HUGE));
+		CHECK_EQ(seal_memfd(fd, F_SEAL_WRITE), -EBUSY);
+		CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
+		map = i & 2;
+		p = k_map(a, HUGE, PROT_RW, 0);
+		if (!map)
+			munmap(p, HUGE);
+		close(a);
+		CHECK_EQ(seal_memfd(fd, F_SEAL_WRITE), map ? -EBUSY : 0);
+		munmap(p, HUGE);
+		CHECK_EQ(seal_memfd(fd, F_SEAL_WRITE), 0);
+		close(fd);
+	}
+}
+
+/* Who pinned a page before it left the memfd writes it when he likes. */
+TEST(pins_that_nobody_sees)
+{
+	int s = k_open(), fd, a, u, buf;
+	uint64_t *q, *d;
+
+	need_memfd(s);
+	fd = make_memfd(PAGE, 0, F_SEAL_SHRINK);
+	q = k_map(fd, PAGE, PROT_RW, 0);
+	q[0] = INSIDE;
+	a = pin(s, RLX_KIND_MEMFD, 0, PAGE, fd, 0);
+	u = pin(s, RLX_KIND_USER, (uintptr_t)q, PAGE, -1, 0);
+	CHECK(a >= 0 && u >= 0);
+	buf = k_export(u, 0, PAGE, RW);
+	d = k_map(buf, PAGE, PROT_RW, 0);
+	munmap(q, PAGE);
+	CHECK(!fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, PAGE));
+	seal_memfd(fd, F_SEAL_WRITE);
+	CHECK_EQ(k_seal(a, RLX_KSEAL_NO_WRITE), -EBUSY);
+	d[0] = SECRET;
+}
+
+/* The way to weights that nobody writes: the memfd's seal first. */
+TEST(sealed_memfd_is_a_sealed_arena)
+{
+	static const unsigned int flags[] = { 0, MFD_HUGETLB };
+	int s = k_open(), fd, a, b, i;
+	uint64_t *p, *d;
+
+	need_memfd(s);
+	for (i = 0; i < 2; i++) {
+		fd = make_memfd(HUGE, flags[i], F_SEAL_SHRINK);
+		p = k_map(fd, HUGE, PROT_RW, 0);
+		k_fill(p, HUGE, 5);
+		a = pin(s, RLX_KIND_MEMFD, 0, HUGE, fd, RLX_AF_RDONLY);
+		CHECK(a >= 0);
+		CHECK_EQ(k_arena_info(a).seals, 0);
+		close(a);
+		munmap(p, HUGE);
+		CHECK_EQ(seal_memfd(fd, F_SEAL_WRITE), 0);
+		CHECK_EQ(pin(s, RLX_KIND_MEMFD, 0, HUGE, fd, 0), -EINVAL);
+		a = pin(s, RLX_KIND_MEMFD, 0, HUGE, fd, RLX_AF_RDONLY);
+		b = pin(s, RLX_KIND_MEMFD, 0, HUGE, fd, RLX_AF_RDONLY);
+		CHECK(a >= 0 && b >= 0);
+		CHECK_EQ(k_arena_info(a).seals, RLX_KSEAL_NO_WRITE);
+		CHECK_EQ(k_arena_info(b).seals, RLX_KSEAL_NO_WRITE);
+		CHECK(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, HUGE));
+		p = k_map(a, HUGE, PROT_READ, 0);
+		d = k_map(k_export(b, 0, HUGE, RLX_R), HUGE, PROT_READ, 0);
+		k_compare(p, HUGE, 5);
+		k_compare(d, HUGE, 5);
+		CHECK(mprotect(p, HUGE, PROT_RW));
+		munmap(p, HUGE);
+		munmap(d, HUGE);
+		close(a);
+		close(b);
+		close(fd);
+	}
+}
+
+TEST_MAIN()
