@@ -484,7 +484,7 @@ def clients_take_turns():
                 bulk.append(time.monotonic() - begin)
             t = threading.Thread(target=ask_bulk)
             t.start()
-            wait_for(lambda: s.metric('rlxd_model_queue_rows{model="minilm"}') > 200)
+            wait_for(lambda: s.metric('rlxd_model_queue_rows{model="minilm"}', a) > 200)
             while not bulk and t.is_alive():
                 begin = time.monotonic()
                 s.embed("word " * 60, headers=b)

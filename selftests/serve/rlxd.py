@@ -218,9 +218,9 @@ class Server:
         assert st == 200, (st, r)
         return [d["embedding"] for d in r["data"]]
 
-    def metric(self, name):
+    def metric(self, name, headers=None):
         """The value of one line of /metrics, 0 if it is not there."""
-        for line in self.get("/metrics")[2].decode().splitlines():
+        for line in self.get("/metrics", headers)[2].decode().splitlines():
             if line.startswith(name + " "):
                 return float(line.rsplit(" ", 1)[1])
         return 0.0

@@ -5,12 +5,15 @@ import os
 import signal
 import socket
 import struct
+import tempfile
 import threading
 import time
 
-from rlxd import (BUILD, ENGINES, Server, main, minilm, read_all, status_of, test, wait_for)
+from rlxd import (BUILD, ENGINES, RLXD, Server, activated, main, minilm, read_all, status_of,
+                  test, wait_for)
 
-VISION = "[model vision]\npath = %s\n" % os.path.abspath(BUILD + "/serve/vision.onnx")
+VISION_PATH = os.path.abspath(BUILD + "/serve/vision.onnx")
+VISION = "[model vision]\npath = %s\n" % VISION_PATH
 JSON = {"Content-Type": "application/json"}
 
 
@@ -74,6 +77,50 @@ def names_on_a_unix_socket():
         c.sendall(b"GET /v2/models/vision HTTP/1.1\r\nHost: whatever\r\nConnection: close\r\n\r\n")
         assert status_of(read_all(c)) == 200
         c.close()
+
+
+@test
+def off_this_machine_by_an_explicit_word():
+    """Plain HTTP on an address of the network is what somebody wrote down, or refused."""
+    with Server(VISION, listen="", server="listen_insecure = 0.0.0.0:0\n"
+                "shared_memory = local\n") as s:
+        assert "whoever reaches it may ask everything" in s.log(), s.log()
+        assert ask(s)[0] == 200 and ask(s, "/metrics")[0] == 200
+        assert ask(s, Host="evil.example")[0] == 403
+        # Memory of this machine is for its own processes alone.
+        st, _, out = ask(s, "/v2/systemsharedmemory/status")
+        assert st == 403 and b"of this machine" in out, (st, out)
+        key = os.path.dirname(s.conf) + "/key"
+        with open(key, "w") as f:
+            f.write("secret-0123456789")
+        os.chmod(key, 0o600)
+        s.write(VISION + "[key k]\nsecret_file = %s\n" % key)
+        s.signal(signal.SIGHUP)
+        s.wait_log("event=reloaded")
+        for path in ("/v2/models/vision", "/metrics"):
+            assert ask(s, path)[0] == 401
+            assert ask(s, path, Authorization="Bearer secret-0123456789")[0] == 200
+        assert ask(s, "/healthz")[0] == 200
+    with Server(args=[RLXD, "--model", "vision=" + VISION_PATH, "--listen-insecure",
+                      "0.0.0.0:0"]) as s:
+        assert ask(s)[0] == 200
+    ln = socket.socket()
+    ln.bind(("0.0.0.0", 0))
+    ln.listen(16)
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
+        f.write(VISION)
+        f.flush()
+        with Server(**activated({"insecure": ln}, f.name)) as s:
+            assert ask(s)[0] == 200
+        s = Server(wait=False, **activated({"http": ln}, f.name))
+        assert s.proc.wait(30) == 1
+        s.reader.join(5)
+        assert "not an address of this machine alone" in s.log(), s.log()
+    ln.close()
+    s = Server(VISION, listen="", server="listen_insecure = tls:0.0.0.0:0\n", wait=False)
+    assert s.proc.wait(30) == 1
+    s.reader.join(5)
+    assert "TLS goes to listen" in s.log(), s.log()
 
 
 def origin(host, scheme="http"):

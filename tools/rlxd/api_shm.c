@@ -21,8 +21,8 @@ static bool is_allowed(struct req *r, struct region_owner *out)
 	int64_t mode = r->loop->server->limits.shared_memory;
 
 	*out = shm_owner(r);
-	if (r->conn->listener->tls) {
-		req_fail(r, 403, "shared memory is for peers of this machine, not by TLS");
+	if (r->conn->listener->off_host) {
+		req_fail(r, 403, "shared memory is for peers of this machine, not of others");
 		return false;
 	}
 	if (mode == CONF_SHM_LOCAL || (mode == CONF_SHM_UNIX && r->uid >= 0))

@@ -28,7 +28,7 @@ enum form {
 	FORM_WORD,	/* int64_t, index in words plus .low */
 	FORM_MODE,	/* int64_t, octal */
 	FORM_LIST,	/* struct conf_list of at most .high */
-	FORM_LISTEN,	/* listen, n_listen */
+	FORM_LISTEN,	/* listen, n_listen; .low: insecure */
 	FORM_BUCKETS,
 };
 
@@ -49,6 +49,7 @@ struct option {
 #define AT(m) offsetof(struct conf_server, m)
 static const struct option server_option[] = {
 	{ "listen", FORM_LISTEN },
+	{ "listen_insecure", FORM_LISTEN, 0, true },
 	{ "tls_certificate", FORM_STR, AT(tls_certificate) },
 	{ "tls_key", FORM_STR, AT(tls_key) },
 	{ "tls_client_ca", FORM_STR, AT(tls_client_ca) },
@@ -314,7 +315,7 @@ static enum rlx_status add_item(struct reader *r, const struct option *o, const 
 	if (o->form == FORM_LISTEN) {
 		if (sv->n_listen == CONF_LISTEN_MAX)
 			return bad(r, "more than %d addresses", CONF_LISTEN_MAX);
-		return conf_listen(s, n, &sv->listen[sv->n_listen++], &why) ?
+		return conf_listen(s, n, o->low, &sv->listen[sv->n_listen++], &why) ?
 		       bad(r, "%s", why.text) : RLX_OK;
 	}
 	if (l->n == o->high)
@@ -534,28 +535,31 @@ static const struct conf_model *find_model(const struct conf *c, const char *nam
 	return NULL;
 }
 
-enum rlx_status conf_listen(const char *p, size_t n, struct conf_listen *out,
+enum rlx_status conf_listen(const char *p, size_t n, bool insecure, struct conf_listen *out,
 			    struct rlx_error *err)
 {
 	const char *text = out->text, *s = text;
 
-	*out = (struct conf_listen){ .len = 0 };
+	*out = (struct conf_listen){ .insecure = insecure };
 	if (n >= sizeof(out->text))
 		return rlx_fail(err, RLX_EINVAL, "'%.60s...' is too long for an address", p);
 	memcpy(out->text, p, n);
 	out->tls = !strncmp(text, "tls:", 4);
 	s += out->tls ? 4 : 0;
+	if (insecure && out->tls)
+		return rlx_fail(err, RLX_EINVAL, "%s: listen_insecure is for plain HTTP; TLS goes "
+				"to listen", text);
 	if (!strncmp(s, "unix:", 5) && (out->tls || s[5] != '/'))
 		return rlx_fail(err, RLX_EINVAL, out->tls ? "%s: TLS is for addresses of the "
 				"network" : "%s: an absolute path is needed", text);
 	if (!address_parse(s, &out->addr, &out->len))
 		return rlx_fail(err, RLX_EINVAL, "'%s' is no address: 127.0.0.1:PORT, [::1]:PORT, "
 				"unix:/PATH of at most 107 bytes, or tls:ADDRESS:PORT", text);
-	if (!out->tls && !address_is_local(&out->addr))
+	if (!out->tls && !insecure && !address_is_local(&out->addr))
 		return rlx_fail(err, RLX_EACCES, "%s is not an address of this machine alone; "
 				"write tls:%s, with tls_certificate, tls_key and a [key NAME] "
-				"section, or listen on 127.0.0.1:PORT, [::1]:PORT or unix:/PATH",
-				text, text);
+				"section, or listen on 127.0.0.1:PORT, [::1]:PORT or unix:/PATH; "
+				"listen_insecure takes it for plain HTTP", text, text);
 	return RLX_OK;
 }
 

@@ -73,7 +73,7 @@ struct conf_listen {
 	char			 text[120];
 	struct sockaddr_storage	 addr;
 	socklen_t		 len;
-	bool			 tls;
+	bool			 tls, insecure;	/* insecure: plain, wherever it can be reached */
 };
 
 struct conf_server {
@@ -115,11 +115,12 @@ void conf_free(struct conf *c);
 
 /*
  * "127.0.0.1:8000", "[::1]:8000", "localhost:8000", "unix:/path", or "tls:" and an
- * address. Without TLS others than this machine's own are refused: whoever can reach
- * them could read and ask everything.
+ * address. Without TLS others than this machine's own are refused, unless @insecure:
+ * whoever can reach them could read and ask everything.
  */
 enum rlx_status __rlx_must_check
-conf_listen(const char *p, size_t n, struct conf_listen *out, struct rlx_error *err);
+conf_listen(const char *p, size_t n, bool insecure, struct conf_listen *out,
+	    struct rlx_error *err);
 /*
  * A secret is in file @path, which @fd is. RLX_EACCES if everybody can read or write it; a
  * group that can is told in the log, unless it is how we can: another user's file, of a

@@ -87,7 +87,8 @@ enum rlx_status listen_open(const struct conf_listen *cl, struct listener *out,
 	mode_t mask;
 	bool ok;
 
-	*out = (struct listener){ .fd = -1, .tls = cl->tls };
+	*out = (struct listener){ .fd = -1, .tls = cl->tls,
+				  .off_host = cl->tls || !address_is_local(&cl->addr) };
 	fd = socket(cl->addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return rlx_fail(err, RLX_EIO, "%s: %m", cl->text);
@@ -108,7 +109,8 @@ enum rlx_status listen_open(const struct conf_listen *cl, struct listener *out,
 	return RLX_OK;
 }
 
-enum rlx_status listen_adopt(int fd, bool tls, struct listener *out, struct rlx_error *err)
+enum rlx_status listen_adopt(int fd, bool tls, bool insecure, struct listener *out,
+			     struct rlx_error *err)
 {
 	struct sockaddr_storage a;
 	socklen_t n = sizeof(a), len = sizeof(int);
@@ -122,9 +124,11 @@ enum rlx_status listen_adopt(int fd, bool tls, struct listener *out, struct rlx_
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK))
 		return rlx_fail(err, RLX_EIO, "descriptor %d: %m", fd);
 	name(out);
-	if (!tls && (getsockname(fd, (struct sockaddr *)&a, &n) || !address_is_local(&a)))
+	out->off_host = tls || getsockname(fd, (struct sockaddr *)&a, &n) || !address_is_local(&a);
+	if (out->off_host && !tls && !insecure)
 		return rlx_fail(err, RLX_EACCES, "%s, which was passed to us, is not an address of "
 				"this machine alone: name it so that we speak TLS there "
-				"(FileDescriptorName=tls), or listen on another", out->name);
+				"(FileDescriptorName=tls), or plain HTTP (insecure), or listen on "
+				"another", out->name);
 	return RLX_OK;
 }

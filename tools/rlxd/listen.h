@@ -8,8 +8,11 @@
 
 enum rlx_status __rlx_must_check
 listen_open(const struct conf_listen *cl, struct listener *out, struct rlx_error *err);
-/* A socket from the service manager: without @tls it must be of this machine alone. */
+/*
+ * A socket from the service manager: without @tls it must be of this machine alone, or
+ * @insecure.
+ */
 enum rlx_status __rlx_must_check
-listen_adopt(int fd, bool tls, struct listener *out, struct rlx_error *err);
+listen_adopt(int fd, bool tls, bool insecure, struct listener *out, struct rlx_error *err);
 
 #endif

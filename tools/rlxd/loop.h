@@ -36,6 +36,7 @@ struct server;
 struct listener {
 	int		 fd;
 	bool		 is_unix, ours, tls;
+	bool		 off_host;	/* others than this machine's processes may come */
 	char		 name[128];
 };
 

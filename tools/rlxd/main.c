@@ -71,6 +71,9 @@ static const char help[] =
 	"                          tokenizer\n"
 	"  -l, --listen ADDRESS    127.0.0.1:PORT, [::1]:PORT or unix:/PATH\n"
 	"                          (127.0.0.1:8000)\n"
+	"      --listen-insecure ADDRESS\n"
+	"                          plain HTTP on any address, as 0.0.0.0:PORT: whoever\n"
+	"                          reaches it may ask everything\n"
 	"      --check             read the configuration, load nothing, tell what is\n"
 	"                          wrong\n"
 	"      --keeper PATH       serve nothing: keep sockets and weights for servers that\n"
@@ -103,6 +106,7 @@ static int parse_args(struct args *a, int argc, char **argv)
 		{ "config", required_argument, NULL, 'c' },
 		{ "model", required_argument, NULL, 'm' },
 		{ "listen", required_argument, NULL, 'l' },
+		{ "listen-insecure", required_argument, NULL, 'i' },
 		{ "check", no_argument, NULL, 'k' },
 		{ "keeper", required_argument, NULL, 'K' },
 		{ "help", no_argument, NULL, 'h' },
@@ -122,6 +126,9 @@ static int parse_args(struct args *a, int argc, char **argv)
 			break;
 		case 'l':
 			obuf_fmt(&a->text, "[server]\nlisten = %s\n", optarg);
+			break;
+		case 'i':
+			obuf_fmt(&a->text, "[server]\nlisten_insecure = %s\n", optarg);
 			break;
 		case 'k':
 			a->check = true;

@@ -251,7 +251,7 @@ bool req_begin(struct req *r, const struct http_head *h)
 		return false;
 	}
 	return server_admit(r, h, r->route->open == OPEN_ALL ||
-			    (r->route->open == OPEN_HERE && !r->conn->listener->tls));
+			    (r->route->open == OPEN_HERE && !r->conn->listener->off_host));
 }
 
 bool req_run(struct req *r)

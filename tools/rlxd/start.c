@@ -32,7 +32,7 @@ static enum rlx_status listen_kept(const struct conf_listen *cl, struct listener
 
 	snprintf(name, sizeof(name), "listen-%s", cl->text);
 	fd = keep_get(name, &seen);
-	if (fd >= 0 && !listen_adopt(fd, cl->tls, out, &why))
+	if (fd >= 0 && !listen_adopt(fd, cl->tls, cl->insecure, out, &why))
 		return RLX_OK;
 	if (fd >= 0) {
 		log_event(LOG_WARN, "kept socket not adopted", L_STR("error", why.text));
@@ -81,7 +81,8 @@ static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
 		if (tls && !s->may_tls)
 			return rlx_fail(err, RLX_EACCES, "a socket that was passed to us is named "
 					"tls, but there is no tls_certificate or no [key NAME]");
-		st = listen_adopt(3 + (int)i, tls, &s->listener[s->n_listener++], err);
+		st = listen_adopt(3 + (int)i, tls, !strcmp(notify_fd_name(i), "insecure"),
+				  &s->listener[s->n_listener++], err);
 	}
 	for (i = 0; !st && i < s->limits.n_listen; i++) {
 		if (s->n_listener == LISTENERS_MAX)
@@ -89,11 +90,17 @@ static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
 		st = open_listener(&s->limits.listen[i], &s->listener[s->n_listener++], err);
 	}
 	if (!st && !s->n_listener)
-		st = conf_listen(default_listen, strlen(default_listen), &def, err);
+		st = conf_listen(default_listen, strlen(default_listen), false, &def, err);
 	if (!st && !s->n_listener)
 		st = open_listener(&def, &s->listener[s->n_listener++], err);
-	for (i = 0; !st && i < s->n_listener; i++)
+	for (i = 0; !st && i < s->n_listener; i++) {
 		log_event(LOG_NOTE, "listening", L_STR("address", s->listener[i].name));
+		if (s->listener[i].off_host && !s->listener[i].tls)
+			log_event(LOG_WARN, s->conf->n_key ?
+				  "plain HTTP off this machine: keys and data can be read on the way" :
+				  "plain HTTP off this machine: whoever reaches it may ask everything",
+				  L_STR("address", s->listener[i].name));
+	}
 	return st;
 }
 
