@@ -12,15 +12,17 @@ tmp=$(mktemp -d "${TMPDIR:-/tmp}/rlx-conf.XXXXXX") || exit 1
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# compiles SOURCE (stdin) with the flags of the kernel
+# compiles NAME FLAGS...: SOURCE (stdin) with the flags of the kernel
 compiles()
 {
-	cat > "$tmp/t.c"
-	"$@" -DKBUILD_MODNAME='"rlx"' -DKBUILD_BASENAME='"conftest"' -DMODULE \
+	base=$tmp/$1
+	shift
+	cat > "$base.c"
+	"$@" -fsyntax-only -DKBUILD_MODNAME='"rlx"' -DKBUILD_BASENAME='"conftest"' -DMODULE \
 		-Werror=implicit-function-declaration \
 		-Werror=incompatible-pointer-types -Wno-missing-prototypes \
 		-Wno-missing-declarations -Wno-unused \
-		-c -o "$tmp/t.o" "$tmp/t.c" 2> "$tmp/err"
+		"$base.c" 2> "$base.err"
 }
 
 flag()		# NAME YES?
@@ -29,35 +31,43 @@ flag()		# NAME YES?
 		echo "#define RLX_HAVE_$1 1"
 	else
 		echo "/* no RLX_HAVE_$1 */"
-	fi >> "$tmp/conf.h"
+	fi > "$tmp/$1.flag"
 }
 
-probe()		# NAME FLAGS...; source on stdin
+# probe NAME FLAGS...; source on stdin. Four at a time: nothing else can be built
+# before there is an answer.
+probes=0 symbols=0
+probe()
 {
-	name=$1
-	shift
-	compiles "$@"
-	flag "$name" $?
+	cat > "$tmp/$1.src"
+	{
+		name=$1
+		compiles "$@" < "$tmp/$1.src"
+		flag "$name" $?
+	} &
+	probes=$((probes + 1))
+	[ $((probes % 4)) != 0 ] || wait
 }
 
 exported()	# NAME SYMBOL
 {
+	symbols=$((symbols + 1))
 	grep -q "^[^	]*	$2	" "$symvers"
 	flag "$1" $?
 }
 
 # A set of flags that compiles nothing, or everything, would answer nonsense.
-if ! compiles "$@" <<EOF
+if ! compiles all "$@" <<EOF
 #include <linux/module.h>
 #include <linux/fs.h>
 int rlx_probe(void) { return PAGE_SHIFT; }
 EOF
 then
 	echo "rlx: nothing compiles against kernel $release:" >&2
-	cat "$tmp/err" >&2
+	cat "$tmp/all.err" >&2
 	exit 1
 fi
-if compiles "$@" <<EOF
+if compiles none "$@" <<EOF
 #include <linux/module.h>
 int rlx_probe(void) { return rlx_there_is_no_such_function(); }
 EOF
@@ -69,13 +79,6 @@ if [ ! -s "$symvers" ]; then
 	echo "rlx: no $symvers: install the headers package of $release" >&2
 	exit 1
 fi
-
-{
-	echo "/* Made by conftest.sh for $release: do not edit. */"
-	echo "#ifndef RLX_CONF_H"
-	echo "#define RLX_CONF_H"
-	echo
-} > "$tmp/conf.h"
 
 # -- memory ----------------------------------------------------------------
 
@@ -95,7 +98,8 @@ exported UNPIN_FOLIOS unpin_folios
 probe IO_URING_CMD_H "$@" <<EOF
 #include <linux/io_uring/cmd.h>
 EOF
-if grep -q "define RLX_HAVE_IO_URING_CMD_H" "$tmp/conf.h"; then
+wait
+if grep -q "define RLX_HAVE_IO_URING_CMD_H" "$tmp/IO_URING_CMD_H.flag"; then
 	uring="linux/io_uring/cmd.h"
 else
 	uring="linux/io_uring.h"
@@ -169,9 +173,20 @@ probe IMPORT_NS_IDENT "$@" <<EOF
 MODULE_IMPORT_NS(DMA_BUF);
 EOF
 
+wait
+# None may be missing because a process or a file could not be had.
+if [ "$(cat "$tmp"/*.flag | grep -c RLX_HAVE_)" != $((probes + symbols)) ]; then
+	echo "rlx: kernel $release was not probed to the end: is the disk full?" >&2
+	exit 1
+fi
 {
+	echo "/* Made by conftest.sh for $release: do not edit. */"
+	echo "#ifndef RLX_CONF_H"
+	echo "#define RLX_CONF_H"
+	echo
+	cat "$tmp"/*.flag
 	echo
 	echo "#endif"
-} >> "$tmp/conf.h"
+} > "$tmp/conf.h"
 
 cp "$tmp/conf.h" "$out"

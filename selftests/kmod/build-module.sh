@@ -7,7 +7,8 @@
 # KERNEL is a folder of $BUILD/kernels. Without -d it is the module itself; its
 # sources are linked into OUT ($BUILD/kmod/KERNEL) so that kernels do not share
 # objects. -d names another folder with a Kbuild, which lands next to kmod/ as
-# it does in the repository. OUT/*.ko are the modules. -v gives make variables.
+# it does in the repository. OUT/*.ko are the modules, OUT/said what the compiler
+# had to say, which is printed too. -v gives make variables.
 set -eu
 unset MAKEFLAGS MFLAGS
 
@@ -35,6 +36,8 @@ out=${out:-$BUILD/kmod/$kernel}
 # look as new as any.
 headers=$(readlink -f "$kdir")
 [ "$(cat "$out/headers" 2>/dev/null)" = "$headers" ] || rm -rf "$out/src"
+# Nor would a warning be said again that an object was made with.
+[ ! -s "$out/said" ] || rm -rf "$out/src"
 mkdir -p "$out/src"
 echo "$headers" >"$out/headers"
 out=$(cd "$out" && pwd)
@@ -57,12 +60,20 @@ command -v ccache >/dev/null && vars="$vars DEBIAN_KERNEL_USE_CCACHE=1"
 # KASAN's red zones make frames larger than they are elsewhere.
 [ "$kernel" != debug ] || vars="$vars KCFLAGS=-Wframe-larger-than=2048"
 
+# Kernels of another suite are built by the programs of that suite.
+enter=
+[ ! -e "$BUILD/kernels/$kernel/userland" ] ||
+	enter="$here/tools/userland.sh enter $BUILD/kernels/$kernel/userland"
+
 # shellcheck disable=SC2086 # words for make
-make -j"${JOBS:-2}" -s -C "$kdir" M="$out/src/$folder" $vars modules >"$out/log" 2>&1 || {
+$enter make -j"${JOBS:-2}" -s -C "$kdir" M="$out/src/$folder" $vars modules >"$out/log" 2>&1 || {
+	cp "$out/log" "$out/said"
 	cat "$out/log" >&2
 	exit 1
 }
 # What is said of every module that is built apart from its kernel.
 grep -vE -e 'BTF|^make(\[[0-9]\])?: (Enter|Leav)' -e 'compiler differs' \
-	-e 'The kernel was built by|You are using' "$out/log" >&2 || :
+	-e 'The kernel was built (by|with)|You are using|pahole version differs' \
+	-e '^ +(CC|CHECK|LD|AR|MODPOST|CONFTEST)  ' "$out/log" >"$out/said" || :
+cat "$out/said" >&2
 find "$out/src/$folder" -name '*.ko' -exec cp -p {} "$out/" \;

@@ -4,9 +4,12 @@
 # Each selftests/kmod/t/NAME.c is a static program $(BUILD)/test/kmod/NAME. Next
 # to it stands NAME.rig, what the source declares in "/* rig: ... */".
 KMOD_STOCK	:= 6.1 6.12
-# Of these the headers alone, where apt's sources have them.
-KMOD_HEADERS	:= 7
-KMOD_KERNELS	:= $(KMOD_STOCK) debug
+# Booted with the programs that say "also": one PREEMPT_RT, and the newest there is.
+KMOD_ALSO	:= 6.12-rt 7
+# Compiled for: the flavours, and 7.x of another suite (tools/fetch-kernels.sh).
+KMOD_HEADERS	:= 6.1-rt 6.1-cloud 6.12-cloud 7.2 7-rt 7-cloud
+KMOD_BOOTED	:= $(KMOD_STOCK) $(KMOD_ALSO)
+KMOD_KERNELS	:= $(KMOD_BOOTED) $(KMOD_HEADERS) debug
 KMOD_DIR	:= $(BUILD)/test/kmod
 KMOD_SRC	:= $(wildcard selftests/kmod/t/*.c)
 KMOD_BIN	:= $(KMOD_SRC:selftests/kmod/t/%.c=$(KMOD_DIR)/%)
@@ -51,12 +54,13 @@ kmod-tests: $(KMOD_BIN) $(KMOD_BIN32)
 # What can be had of them; what cannot is said, and its tests are skipped.
 kernels:
 	$(Q)tools/setup.sh kmod
-	$(Q)tools/fetch-kernels.sh $(KMOD_STOCK) $(KMOD_HEADERS) || :
+	$(Q)tools/fetch-kernels.sh $(KMOD_BOOTED) || :
+	$(Q)tools/fetch-kernels.sh -H $(KMOD_HEADERS) || :
 	$(Q)tools/debug-kernel.sh find || :
 
 # The module for one kernel, and its KUnit modules where KUnit is.
 # $(BUILD)/kmod/KERNEL/rlx.ko has what only tests call, unless KMOD_VARS says other.
-KMOD_VARS	?= RLX_TESTING=1
+KMOD_VARS	?= RLX_TESTING=1 W=1
 KUNIT_DIR	:= $(wildcard selftests/kmod/kunit)
 build_module = JOBS=$(JOBS) selftests/kmod/build-module.sh
 
@@ -78,24 +82,28 @@ guest: kmod-$(K) kmod-tests
 
 # Boots one after the other: two would only share the processors.
 run_suites = selftests/run.sh -g $@ -t 3600 $(1) \
-	$$(for k in $(2); do selftests/kmod/suites.sh $$k $(KMOD_BIN) $(KMOD_BIN32); done)
+	$$(for k in $(2); do selftests/kmod/suites.sh $$k $(KMOD_BIN) $(KMOD_BIN32); done; \
+	   for k in $(3); do selftests/kmod/suites.sh -a $$k $(KMOD_BIN) $(KMOD_BIN32); done)
 
 check-kmod:
 	$(Q)tools/setup.sh kmod
 	$(Q)tools/setup.sh serve
 	$(Q)+$(SUBMAKE) kernels kmod-tests $(BUILD)/bin/rlx-static $(BUILD)/bin/rlxd-static \
 		$(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1 \
-		$(KMOD_STOCK:%=kmod-%)
+		$(KMOD_BOOTED:%=kmod-%)
 	$(Q)tools/fetch-models.sh minilm; selftests/serve/venv.sh || :
-	$(Q)$(call run_suites,selftests/kmod/matrix.sh selftests/kmod/spin/run.sh \
+	$(Q)$(call run_suites,'selftests/kmod/matrix.sh $(KMOD_BOOTED) $(KMOD_HEADERS)' \
+		selftests/kmod/spin/run.sh \
 		selftests/slot/mutants.sh 'selftests/kmod/gate.sh 6.12' \
 		'selftests/kmod/demo.sh 6.12' 'selftests/kmod/serve.sh 6.12' \
-		'selftests/kmod/systemd.sh 6.12' 'selftests/kmod/refused.sh 6.12',$(KMOD_STOCK))
+		'selftests/kmod/systemd.sh 6.12' \
+		'selftests/kmod/refused.sh 6.12',$(KMOD_STOCK),$(KMOD_ALSO))
 
 check-kmod-debug:
 	$(Q)tools/setup.sh kmod
 	$(Q)+$(SUBMAKE) kernels kmod-tests kmod-debug
-	$(Q)$(call run_suites,'selftests/kmod/gate.sh debug',debug)
+	$(Q)$(call run_suites,'selftests/kmod/matrix.sh debug' \
+		'selftests/kmod/gate.sh debug',debug)
 
 # Random programs on the debug kernel, OPS operations of them.
 OPS	?= 1000000

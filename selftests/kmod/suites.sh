@@ -2,14 +2,18 @@
 # SPDX-License-Identifier: MIT
 # Divides the guest programs among boots of one kernel.
 #
-#   selftests/kmod/suites.sh KERNEL PROGRAM ...
+#   selftests/kmod/suites.sh [-a] KERNEL PROGRAM ...
 #
+# -a: only those that say "also", and not as 32-bit programs, for kernels beside those
+# that run everything.
 # Writes $BUILD/test/kmod/guest-KERNEL, which runs in one boot all programs that
 # KERNEL suits and that share, and guest-KERNEL-NAME for each that says "own".
 # KUnit modules ($BUILD/kmod/KERNEL/kunit/*.ko) go with the first. Prints the names.
 set -u
 
 BUILD=${BUILD:-build}
+also=
+[ "$1" != -a ] || { also=1; shift; }
 kernel=$1
 shift
 dir=$BUILD/test/kmod
@@ -21,6 +25,10 @@ has() { [ -f "$1" ] && tr ' ' '\n' <"$1" | grep -qxF "$2"; }
 # Does the program want this kernel?
 suits()
 {
+	if [ -n "$also" ]; then
+		case $1 in *.32) return 1 ;; esac
+		has "$1.rig" also || return
+	fi
 	kernels=$(tr ' ' '\n' <"$1.rig" 2>/dev/null | sed -n 's/^kernels=//p')
 	case ",${kernels:-$kernel}," in
 	*,"$kernel",*)	return 0 ;;

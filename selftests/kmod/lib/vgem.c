@@ -145,6 +145,24 @@ void *vgem_map(int vgem, size_t size, int prot)
 	return NULL;
 }
 
+void vgem_cannot_write(int vgem, int dmabuf, size_t size)
+{
+	uint32_t handle;
+	int ret = vgem_import(vgem, dmabuf, &handle);
+	void *p;
+
+	if (ret) {
+		CHECK_EQ(ret, -EACCES);
+		return;
+	}
+	CHECK(!vgem_map(vgem, size, PROT_READ | PROT_WRITE));
+	p = vgem_map(vgem, size, PROT_READ);
+	CHECK(p);
+	CHECK(mprotect(p, size, PROT_READ | PROT_WRITE) && errno == EACCES);
+	munmap(p, size);
+	vgem_close_handle(vgem, handle);
+}
+
 uint32_t vgem_fence(int vgem, uint32_t handle, bool write)
 {
 	struct vgem_attach a = { .handle = handle, .flags = write };

@@ -26,6 +26,14 @@ void vgem_close_handle(int vgem, uint32_t handle);
  */
 void *vgem_map(int vgem, size_t size, int prot);
 
+/*
+ * Checks that vgem cannot write what was exported for reading. Up to 6.16 it maps
+ * an import for its device at once, both ways, and is refused; later it leaves that
+ * to those that need it (drm_gem_shmem_prime_import_no_map), and its user, who has
+ * the import, is refused a mapping to write through.
+ */
+void vgem_cannot_write(int vgem, int dmabuf, size_t size);
+
 /* Puts an unsignalled fence on a buffer (it ends by itself after 10 s). */
 uint32_t vgem_fence(int vgem, uint32_t handle, bool write);
 long vgem_signal(int vgem, uint32_t fence);

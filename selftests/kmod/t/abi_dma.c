@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* The rules of every struct of timelines, exports and pinned arenas. */
-/* rig: timeout=60 m32 */
+/* rig: timeout=60 m32 also */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/dma-buf.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Sessions and arenas: what they say, what they refuse, and how they end. */
-/* rig: m32 */
+/* rig: m32 also */
 #define _FILE_OFFSET_BITS 64
 #include <errno.h>
 #include <fcntl.h>

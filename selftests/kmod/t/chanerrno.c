@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Services, executors, channels: every rule of their structs, and how they refuse. */
-/* rig: timeout=200 m32 */
+/* rig: timeout=200 m32 also */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/rlx.h>

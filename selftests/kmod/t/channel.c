@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Channels by ioctl: what happens to requests between a client and an executor. */
-/* rig: timeout=120 m32 */
+/* rig: timeout=120 m32 also */
 #include <errno.h>
 #include <linux/rlx.h>
 #include <poll.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Who dies when: clients and executors killed with requests in every state. */
-/* rig: timeout=300 */
+/* rig: timeout=300 also */
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>

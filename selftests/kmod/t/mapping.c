@@ -3,7 +3,7 @@
  * What may be done with a mapping of an arena, and what may not: whether it is
  * huge and can be pinned at once, and every call that looks at mappings.
  */
-/* rig: timeout=120 */
+/* rig: timeout=120 also */
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Shared rings: requests and completions without a call, and words that lie. */
-/* rig: timeout=120 m32 */
+/* rig: timeout=120 m32 also */
 #define _FILE_OFFSET_BITS 64
 
 #include <errno.h>

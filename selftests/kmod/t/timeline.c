@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Timelines: counting, waiting, deadlines, poison, eventfds, the shared page. */
-/* rig: modules=vgem timeout=120 */
+/* rig: modules=vgem timeout=120 also */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/rlx.h>

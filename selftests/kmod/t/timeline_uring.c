@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Waiting for timelines by io_uring: parked, cancelled by the ring's end. */
-/* rig: timeout=90 */
+/* rig: timeout=90 also */
 #include <errno.h>
 #include <liburing.h>
 #include <linux/rlx.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Channels by io_uring: parked and answered, in each kind of ring. */
-/* rig: timeout=200 */
+/* rig: timeout=200 also */
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
