@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Matrix products: arguments, units, scratch and packed layouts.
+ * GEMM: arguments, units, scratch and packed layouts.
  *
  *	C[M,N] = act(alpha * A[M,K] B[K,N] + bias + beta * R[M,N])
  *
@@ -76,7 +76,7 @@ enum rlx_k_num {
 };
 
 /**
- * struct rlx_k_gemm - a product; fields left 0 mean absent, but alpha does not.
+ * struct rlx_k_gemm - a GEMM; fields left 0 mean absent, but alpha does not.
  * @m, @n, @k:	any of them may be 0 (k of 0: the product is 0, the rest holds)
  * @a:		A[M,K], or A^T [K,M] where trans_a
  * @b:		see b_form
@@ -91,10 +91,10 @@ enum rlx_k_num {
  *		(and an even k) saves that.
  * @b_num:	gemm_bf16: type of B unless packed; rounded likewise
  * @c_num:	gemm_bf16: type of C and of R
- * @alpha, @beta: factors of the product and of R
+ * @alpha, @beta: factors of the GEMM and of R
  * @lo, @hi:	bounds of RLX_K_ACT_CLIP
  * @b_fixed:	nothing writes b while calls are under way: weights
- * @scales:	GPU's products of halves: n, one for each column, or @one_scale, that the
+ * @scales:	GPU's GEMMs of f16 or bf16: n, one for each column, or @one_scale, that the
  *		product is multiplied by, of @scale_type (enum rlx_k_type: f32, bf16
  *		or f16); or NULL
  * @batch:	counts of two batch dimensions, outer first; 0 counts as 1

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Products of few rows with what a decoder has around them. GPU only. */
+/* Small-M GEMM with what a decoder has around them. GPU only. */
 #ifndef RLX_K_GEMV_STREAM_H
 #define RLX_K_GEMV_STREAM_H
 
@@ -17,7 +17,7 @@ enum rlx_k_gate {
 };
 
 /**
- * struct rlx_k_gemv_stream - a product of at most 16 rows
+ * struct rlx_k_gemv_stream - a GEMM of at most 16 rows
  * @g:		a, b of one type, bf16 or f16; what lies side by side in a and b is at
  *		16 bytes, and multiples of it long, and so is k; one batch. With a gate n
  *		counts what is written, b is by columns and has twice as many, and neither

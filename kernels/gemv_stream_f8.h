@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Products of rows of halves by weights in fp8. GPU only. */
+/* GEMM of rows of f16 or bf16 by weights in fp8. GPU only. */
 #ifndef RLX_K_GEMV_STREAM_F8_H
 #define RLX_K_GEMV_STREAM_F8_H
 
 #include "kernels/gemm.h"
 
 /**
- * struct rlx_k_gemv_stream_f8 - a product of few rows
- * @g:		a of halves, whose rows begin at 16 bytes, and so do the lines of b that
+ * struct rlx_k_gemv_stream_f8 - a GEMM of small M
+ * @g:		a of f16 or bf16, whose rows begin at 16 bytes, and so do the lines of b that
  *		lie side by side; b_num is not read; one batch
  * @e5m2:	b is f8e5m2, else f8e4m3
  */
@@ -26,7 +26,7 @@ struct rlx_k_turn {
 	int64_t		batch, rows, cols;
 };
 
-/* More rows are left to products of halves, of which b becomes one first. */
+/* More rows are left to GEMMs of f16 or bf16, of which b becomes one first. */
 #define RLX_K_GEMV_STREAM_F8_ROWS	64
 
 /* Bits of the kernel's last key, above the stages. */

@@ -15,7 +15,7 @@
  * @cos, @sin:	positions x dim / 2, or NULL: nothing is turned
  * @out:	[batch, heads * dim]
  * @type:	of cache, x and out: bf16 or f16
- * @settled:	no launch ahead writes to the cache, cos or sin
+ * @settled:	no preceding launch writes to the cache, cos or sin
  * @pairs:	element 2i turns with 2i + 1, else i with i + dim / 2
  */
 struct rlx_k_kv_cache {

@@ -102,7 +102,7 @@ struct rlx_k_argreduce {
 /*
  * Kernel: scan. Running sums or products of [outer, n, inner] along n; at i
  * over j <= i, j < i if @exclusive, from the other end if @reverse. f32 and
- * halves accumulate in f64, integers wrap. x and y may be the same memory. One
+ * f16 and bf16 accumulate in f64, integers wrap. x and y may be the same memory. One
  * unit is one (outer, up to RLX_K_SCAN_COLS inner); there are
  * rlx_k_scan_units(). Scratch: RLX_K_REDUCE_SCRATCH.
  */

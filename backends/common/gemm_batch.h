@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* How batch dimensions of a matrix product map on those a kernel walks. */
+/* How batch dimensions of a GEMM map on those a kernel walks. */
 #ifndef RLX_BACKENDS_BATCH_H
 #define RLX_BACKENDS_BATCH_H
 

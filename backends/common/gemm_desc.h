@@ -6,7 +6,7 @@
 #include "backends/common/lower.h"
 #include "kernels/gemm.h"
 
-struct rlx_product {
+struct rlx_gemm_desc {
 	const struct rlx_type	*a, *b, *y;
 	bool			 trans_a, trans_b, has_bias, has_residual;
 	bool			 flat;		/* one matrix on the right: all rows as one */
@@ -17,9 +17,9 @@ struct rlx_product {
 };
 
 /* The bias as input 2, one for each column, of @dtype. */
-enum rlx_status rlx_product_bias(struct rlx_lower *lo, struct rlx_k_gemm *g,
-				 const struct rlx_product *p, enum rlx_dtype dtype);
+enum rlx_status rlx_gemm_bias(struct rlx_lower *lo, struct rlx_k_gemm *g,
+				 const struct rlx_gemm_desc *p, enum rlx_dtype dtype);
 /* What its kernels call a real dtype. */
-enum rlx_k_num rlx_product_num(enum rlx_dtype dt);
+enum rlx_k_num rlx_gemm_num(enum rlx_dtype dt);
 
 #endif

@@ -56,7 +56,7 @@ struct rlx_lower;
 struct rlx_k_gemm;
 struct rlx_k_conv_i8;
 struct rlx_k_gemm_i8;
-struct rlx_product;
+struct rlx_gemm_desc;
 
 /* The backend's half. */
 struct rlx_lower_ops {
@@ -71,14 +71,14 @@ struct rlx_lower_ops {
 	void		(*kept)(struct rlx_lower *lo, void *field, const void *p,
 				size_t bytes);
 	/* Call the family that multiplies; a, residual and c are there already. */
-	enum rlx_status	(*product)(struct rlx_lower *lo, struct rlx_k_gemm *g,
-				   const struct rlx_product *p);
+	enum rlx_status	(*gemm)(struct rlx_lower *lo, struct rlx_k_gemm *g,
+				   const struct rlx_gemm_desc *p);
 	/* Call kernel gemm_i8, whose arguments are there but for the right-hand side. */
-	enum rlx_status	(*product_i8)(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q);
+	enum rlx_status	(*gemm_i8)(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q);
 	/* Call kernel conv_i8, whose arguments are there but for the weights. */
 	enum rlx_status	(*conv_i8)(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);
 	/* Kernels that others have in f32 alone take bf16 and f16 as well. */
-	bool		halves;
+	bool		has_16bit;
 	/* Call what convolves the step's inputs; there is something to compute. */
 	enum rlx_status	(*conv)(struct rlx_lower *lo, const struct rlx_conv *g);
 	/* Call what projects the inputs to r->tmp, then kernel rnn. */

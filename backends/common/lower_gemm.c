@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Matrix products: shapes, batches and operands; the backend picks the family. */
+/* GEMM: shapes, batches and operands; the backend picks the family. */
 #include "backends/common/gemm_batch.h"
 #include "backends/common/gemm_desc.h"
 
@@ -13,14 +13,14 @@ static const int8_t acts[RLX_ACT_COUNT] = {
 	[RLX_ACT_HARD_SIGMOID] = -1, [RLX_ACT_CLIP] = RLX_K_ACT_CLIP,
 };
 
-enum rlx_k_num rlx_product_num(enum rlx_dtype dt)
+enum rlx_k_num rlx_gemm_num(enum rlx_dtype dt)
 {
 	return dt == RLX_BF16 ? RLX_NUM_BF16 : dt == RLX_F16 ? RLX_NUM_F16 :
 	       RLX_NUM_F32;
 }
 
-enum rlx_status rlx_product_bias(struct rlx_lower *lo, struct rlx_k_gemm *g,
-				 const struct rlx_product *p, enum rlx_dtype dtype)
+enum rlx_status rlx_gemm_bias(struct rlx_lower *lo, struct rlx_k_gemm *g,
+				 const struct rlx_gemm_desc *p, enum rlx_dtype dtype)
 {
 	if (!p->has_bias)
 		return RLX_OK;
@@ -32,7 +32,7 @@ enum rlx_status rlx_product_bias(struct rlx_lower *lo, struct rlx_k_gemm *g,
 }
 
 static enum rlx_status fill(struct rlx_lower *lo, struct rlx_k_gemm *g,
-			    const struct rlx_product *p)
+			    const struct rlx_gemm_desc *p)
 {
 	const struct rlx_type *a = p->a;
 
@@ -53,15 +53,15 @@ static enum rlx_status fill(struct rlx_lower *lo, struct rlx_k_gemm *g,
 	g->act = (enum rlx_k_act)acts[p->act];
 	g->lo = p->lo;
 	g->hi = p->hi;
-	g->a_num = rlx_product_num(a->dtype);
-	g->b_num = rlx_product_num(p->b->dtype);
-	g->c_num = rlx_product_num(p->y->dtype);
+	g->a_num = rlx_gemm_num(a->dtype);
+	g->b_num = rlx_gemm_num(p->b->dtype);
+	g->c_num = rlx_gemm_num(p->y->dtype);
 	if (g->n > SIZE_MAX / 64 / (g->k + 4))
 		return lower_unsupported(lo, "the right-hand side is too large");
 	return RLX_OK;
 }
 
-static enum rlx_status lower_product(struct rlx_lower *lo, struct rlx_product *p)
+static enum rlx_status lower_gemm_desc(struct rlx_lower *lo, struct rlx_gemm_desc *p)
 {
 	struct rlx_k_gemm *g = lower_args(lo, sizeof(*g));
 	enum rlx_status st;
@@ -81,23 +81,23 @@ static enum rlx_status lower_product(struct rlx_lower *lo, struct rlx_product *p
 		lower_ref_in(lo, &g->residual, 3, 0);
 	}
 	lower_ref_out(lo, &g->c, 0, 0);
-	return lo->ops->product(lo, g, p);
+	return lo->ops->gemm(lo, g, p);
 }
 
 enum rlx_status rlx_lower_matmul(struct rlx_lower *lo)
 {
-	struct rlx_product p = {
+	struct rlx_gemm_desc p = {
 		.a = lower_in(lo, 0), .b = lower_in(lo, 1), .y = lower_out(lo, 0),
 		.alpha = 1,
 	};
 
-	return lower_product(lo, &p);
+	return lower_gemm_desc(lo, &p);
 }
 
 enum rlx_status rlx_lower_fused_matmul(struct rlx_lower *lo)
 {
 	const struct rlx_op_fused_matmul *f = lo->args;
-	struct rlx_product p = {
+	struct rlx_gemm_desc p = {
 		.a = lower_in(lo, 0), .b = lower_in(lo, 1), .y = lower_out(lo, 0),
 		.trans_a = f->trans_a, .trans_b = f->trans_b,
 		.has_bias = lower_in(lo, 2), .has_residual = lower_in(lo, 3),
@@ -106,5 +106,5 @@ enum rlx_status rlx_lower_fused_matmul(struct rlx_lower *lo)
 		.compute = f->compute, .tf32 = f->tf32,
 	};
 
-	return lower_product(lo, &p);
+	return lower_gemm_desc(lo, &p);
 }

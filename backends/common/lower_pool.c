@@ -21,7 +21,7 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
 	struct rlx_k_pool *a = lower_args(lo, sizeof(*a));
 	size_t nd = p->kernel.n - (is_blocked(lo, p) ? 1 : 0), i;
-	bool takes = lo->ops->halves ? lower_real(x->dtype) : x->dtype == RLX_F32;
+	bool takes = lo->ops->has_16bit ? lower_real(x->dtype) : x->dtype == RLX_F32;
 	double taps = 1;
 
 	if (!takes || !rlx_type_count(x) || !rlx_type_count(y))

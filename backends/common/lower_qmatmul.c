@@ -238,5 +238,5 @@ enum rlx_status rlx_lower_qmatmul(struct rlx_lower *lo)
 		lower_ref_in(lo, lower_in(lo, BIAS)->dtype == RLX_I32 ?
 			     (void *)&q->ibias : (void *)&q->g.bias, BIAS, 0);
 	lower_ref_out(lo, &q->g.c, 0, 0);
-	return lo->ops->product_i8(lo, q);
+	return lo->ops->gemm_i8(lo, q);
 }

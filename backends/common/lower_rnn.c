@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * LSTM, GRU and RNN: a matrix product projects the inputs of all steps, then the
+ * LSTM, GRU and RNN: a GEMM projects the inputs of all steps, then the
  * recurrence runs over them. The backend calls both.
  */
 #include "backends/common/rnn_desc.h"

@@ -66,7 +66,7 @@ static bool supports_lrn(const struct rlx_infer *q)
 	return all_f32(q) && a->bias > 0 && a->alpha >= 0 && a->size <= 4096;
 }
 
-static bool supports_product(const struct rlx_infer *q)
+static bool supports_matmul(const struct rlx_infer *q)
 {
 	const struct rlx_op_fused_matmul *a = q->args;
 	const struct rlx_type *bias = q->in[2], *res = q->in[3], *y = &q->out[0];
@@ -92,7 +92,7 @@ bool rlx_supports(const struct rlx_infer *q)
 	case RLX_OP_lrn:
 		return supports_lrn(q);
 	case RLX_OP_fused_matmul:
-		return supports_product(q);
+		return supports_matmul(q);
 	case RLX_OP_fused_conv:
 		return ((const struct rlx_op_fused_conv *)q->args)->act != RLX_ACT_GELU_TANH;
 	case RLX_OP_rope:

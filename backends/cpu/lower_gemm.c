@@ -14,7 +14,7 @@ struct family {
 };
 
 /* Dtypes that one of the families takes. */
-static bool pick_family(const struct rlx_lower *lo, const struct rlx_product *p,
+static bool pick_family(const struct rlx_lower *lo, const struct rlx_gemm_desc *p,
 			struct family *f)
 {
 	const enum rlx_dtype a = p->a->dtype, b = p->b->dtype, y = p->y->dtype;
@@ -40,7 +40,7 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_product *p,
 
 /* The right-hand side, packed by the family's kernel; NULL: failed. */
 static const void *packed(struct rlx_lower *lo, const struct rlx_k_gemm *g,
-			  const struct rlx_product *p, const struct family *f)
+			  const struct rlx_gemm_desc *p, const struct family *f)
 {
 	enum rlx_isa isa = cpu_isa(lo);
 	const int64_t key[4] = { (int64_t)g->n, (int64_t)g->k, isa,
@@ -83,17 +83,17 @@ static size_t most_scratch(const struct family *f, const struct rlx_k_gemm *g,
 	return most;
 }
 
-enum rlx_status cpu_product(struct rlx_lower *lo, struct rlx_k_gemm *g,
-			    const struct rlx_product *p)
+enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g,
+			    const struct rlx_gemm_desc *p)
 {
 	enum rlx_isa isa = cpu_isa(lo);
 	struct family f;
 
 	if (p->compute == RLX_F16)
-		return lower_unsupported(lo, "no f16 products");
+		return lower_unsupported(lo, "no f16 GEMM");
 	if (!pick_family(lo, p, &f))
 		return lower_unsupported(lo, "no kernel for these dtypes");
-	if (rlx_product_bias(lo, g, p, f.bias))
+	if (rlx_gemm_bias(lo, g, p, f.bias))
 		return lo->status;
 	if (lower_const(lo, 1) && shape_span(p->b, 0, p->b->rank - 2) == 1 && g->k) {
 		g->b = packed(lo, g, p, &f);
@@ -131,7 +131,7 @@ static void pack_bytes(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 	q->g.b_form = RLX_B_PACKED;
 }
 
-enum rlx_status cpu_product_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
+enum rlx_status cpu_gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 {
 	enum rlx_isa isa = cpu_isa(lo);
 	const struct rlx_type *b = lower_in(lo, 1);

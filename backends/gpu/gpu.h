@@ -45,7 +45,7 @@ struct gpu_device {
 	int				 attr[GPU_ATTR_COUNT];
 	char				 name[64], arch[48];
 	atomic_bool			 lost;
-	/* Some kernel does not wait for the launch ahead: none may begin before that ends. */
+	/* Some kernel does not wait for the preceding launch: none may begin before that ends. */
 	atomic_bool			 in_order;
 	pthread_mutex_t			 lock;		/* guards the lists */
 	struct gpu_module		*modules;
@@ -301,7 +301,7 @@ static inline uint64_t gpu_table_bytes(const struct gpu_code *c)
 enum rlx_status gpu_tensor_map_make(struct gpu_device *d, const struct rlx_g_tensor_map *m,
 				    uint64_t at, void *out, struct rlx_error *err);
 
-/* From this generation on kernels wait for the launch ahead by themselves (dialect). */
+/* From this generation on kernels wait for the preceding launch by themselves (dialect). */
 enum { GPU_PDL_MAJOR = 9 };
 
 /* What a launch function is told. */
@@ -396,14 +396,14 @@ enum rlx_status gpu_cast_norm(struct rlx_lower *lo);
  */
 bool gpu_read_out(struct rlx_lower *lo, uint32_t cast, enum rlx_status *out);
 
-/* lower_decoder.c: products of few rows. The staged arguments are @g, complete. */
+/* lower_decoder.c: GEMMs of small M. The staged arguments are @g, complete. */
 bool gpu_gemm_is_gemv_stream(const struct rlx_lower *lo, const struct rlx_k_gemm *g);
 enum rlx_status gpu_call_gemv_stream(struct rlx_lower *lo);
-/* lower_fp8.c: is a or b in fp8? Then the staged product @g, which refers to a. */
-bool gpu_product_is_f8(const struct rlx_product *p);
-enum rlx_status gpu_product_f8(struct rlx_lower *lo, struct rlx_k_gemm *g,
-			       const struct rlx_product *p);
-/* lower_small_m.c: the staged product, for which @l was found; with the last step's if it may. */
+/* lower_fp8.c: is a or b in fp8? Then the staged GEMM @g, which refers to a. */
+bool gpu_gemm_is_fp8(const struct rlx_gemm_desc *p);
+enum rlx_status gpu_gemm_fp8(struct rlx_lower *lo, struct rlx_k_gemm *g,
+			       const struct rlx_gemm_desc *p);
+/* lower_small_m.c: the staged GEMM, for which @l was found; with the last step's if it may. */
 enum rlx_status gpu_call_small_m(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 			      const struct rlx_g_launch *l);
 

@@ -360,19 +360,19 @@ bool gpu_in_place(const struct rlx_lower *lo)
 }
 
 /* Products: one kernel for every mixture of f32, bf16, f16; another for f64. */
-static enum rlx_status product(struct rlx_lower *lo, struct rlx_k_gemm *g,
-			       const struct rlx_product *p)
+static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g,
+			       const struct rlx_gemm_desc *p)
 {
 	static const struct gpu_row tf32 = { "gemm_bf16", "gemm_half", rlx_g_gemm_tf32_launch };
 	bool wide = p->y->dtype == RLX_F64, halves;
 	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), 0);
 
-	if (gpu_product_is_f8(p))
-		return gpu_product_f8(lo, g, p);
+	if (gpu_gemm_is_fp8(p))
+		return gpu_gemm_fp8(lo, g, p);
 	if (wide ? p->a->dtype != RLX_F64 || p->b->dtype != RLX_F64 :
 	    !lower_real(p->a->dtype) || !lower_real(p->b->dtype) || !lower_real(p->y->dtype))
 		return lower_unsupported(lo, "no kernel for these dtypes");
-	if (rlx_product_bias(lo, g, p, wide ? RLX_F64 : RLX_F32))
+	if (rlx_gemm_bias(lo, g, p, wide ? RLX_F64 : RLX_F32))
 		return lo->status;
 	lower_ref_in(lo, &g->b, 1, 0);
 	g->b_fixed = gpu_is_fixed(lo, 1);
@@ -397,7 +397,7 @@ static enum rlx_status product(struct rlx_lower *lo, struct rlx_k_gemm *g,
 			  halves ? RLX_KERNEL_gemm_bf16 : RLX_KERNEL_gemm_f32, 0, 0, 0);
 }
 
-static enum rlx_status product_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
+static enum rlx_status gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 {
 	lower_ref_in(lo, &q->g.b, 1, 0);
 	return lower_call(lo, RLX_KERNEL_gemm_i8, 0, 0, 0);
@@ -408,11 +408,11 @@ static const struct rlx_lower_ops ops = {
 	.host_fallback = host_fallback,
 	.undo = undo,
 	.kept = kept,
-	.product = product,
+	.gemm = gemm,
 	.conv = gpu_conv,
 	.recur = gpu_recur,
-	.halves = true,
-	.product_i8 = product_i8,
+	.has_16bit = true,
+	.gemm_i8 = gemm_i8,
 	.conv_i8 = gpu_conv_i8,
 };
 

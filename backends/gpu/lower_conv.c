@@ -4,7 +4,7 @@
 #include "backends/gpu/gpu.h"
 #include "kernels/gemm.h"
 
-/* One dtype throughout; the bias may be wider than halves are. */
+/* One dtype throughout; the bias may be wider than 16-bit floats are. */
 static bool takes(const struct rlx_lower *lo)
 {
 	enum rlx_dtype dt = lower_out(lo, 0)->dtype;

@@ -22,7 +22,7 @@ static void launch(const void *args, struct rlx_g_launch *l)
 	l->key[2] = (int32_t)r->a.head_dim;
 }
 
-/* A layer norm of halves, as the kernel can read them. */
+/* A layer norm of f16 or bf16, as the kernel can read them. */
 static bool may_be_rows(const struct rlx_lower *lo, const struct rlx_plan_step *st,
 			const struct rlx_k_norm *n)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Products with operands in fp8. Few rows of halves are multiplied by such weights as they
- * lie; else what is in fp8 becomes halves first, which have all of its values.
+ * GEMM with operands in fp8. A small M of f16 or bf16 is multiplied by such weights as they
+ * lie; else what is in fp8 becomes f16 or bf16 first, which have all of its values.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@ static const struct gpu_row groups = { "gemm_bf16", "gemm_half", rlx_g_gemm_wgmm
 static const struct gpu_row turner = { "turn_f8", "gemv_stream_f8", rlx_g_turn_f8_launch };
 static const struct gpu_row widener = { "widen_f8", "gemv_stream_f8", rlx_g_widen_f8_launch };
 
-/* The staged product, while other calls are staged. */
+/* The staged GEMM, while other calls are staged. */
 struct held {
 	struct rlx_k_gemm	g;
 	uint32_t		n_ref;
@@ -100,7 +100,7 @@ static bool may_take(struct rlx_lower *lo, const struct rlx_k_gemm *g)
 static enum rlx_k_num num_of(enum rlx_dtype dt)
 {
 	return dt == RLX_F8E4M3 ? RLX_NUM_F8E4M3 : dt == RLX_F8E5M2 ? RLX_NUM_F8E5M2 :
-	       rlx_product_num(dt);
+	       rlx_gemm_num(dt);
 }
 
 /* What is multiplied: dtypes of the operands, and how many elements there are. */
@@ -126,7 +126,7 @@ static enum rlx_status turn(struct rlx_lower *lo, const struct rlx_k_gemm *g, in
 	return lo->status ? lo->status : gpu_call_kernel(lo, &turner, 0);
 }
 
-/* Both sides in fp8 by the chip's own products of that, if it has them for this form. */
+/* Both sides in fp8 by the chip's own MMA of that, if it has them for this form. */
 static bool by_groups(struct rlx_lower *lo, struct held *h, const struct sides *s,
 		      enum rlx_status *st)
 {
@@ -161,7 +161,7 @@ static bool by_groups(struct rlx_lower *lo, struct held *h, const struct sides *
 	return true;
 }
 
-/* By b as it lies, or by halves in its place. */
+/* By b as it lies, or as f16 or bf16 in its place. */
 static enum rlx_status multiply_halves(struct rlx_lower *lo, struct held *h,
 				       const struct sides *s)
 {
@@ -184,7 +184,7 @@ static enum rlx_status multiply_halves(struct rlx_lower *lo, struct held *h,
 		return gpu_call_kernel(lo, &few, 0);
 	}
 	if (!st && is_f8(s->b)) {
-		h->g.b_fixed = false;	/* the launch ahead writes it */
+		h->g.b_fixed = false;	/* the preceding launch writes it */
 		st = widen(lo, 1, s->n_b, s->b, s->half, &ref);
 		refer(h, offsetof(struct rlx_k_gemm, b), &ref);
 	}
@@ -227,14 +227,14 @@ static enum rlx_status multiply_narrow(struct rlx_lower *lo, struct held *h,
 	return gpu_call_kernel(lo, &widener, 0);
 }
 
-/* The staged product, in which neither a nor b are referred to yet. */
+/* The staged GEMM, in which neither a nor b are referred to yet. */
 static enum rlx_status multiply(struct rlx_lower *lo, const struct sides *s)
 {
 	struct rlx_k_gemm *g = (void *)lo->staged;
 	enum rlx_status st;
 	struct held h;
 
-	g->a_num = g->b_num = rlx_product_num(s->half);
+	g->a_num = g->b_num = rlx_gemm_num(s->half);
 	g->c_num = num_of(lower_out(lo, 0)->dtype);
 	g->b_fixed = gpu_is_fixed(lo, 1);
 	st = hold(lo, &h);
@@ -244,13 +244,13 @@ static enum rlx_status multiply(struct rlx_lower *lo, const struct sides *s)
 						multiply_halves(lo, &h, s);
 }
 
-bool gpu_product_is_f8(const struct rlx_product *p)
+bool gpu_gemm_is_fp8(const struct rlx_gemm_desc *p)
 {
 	return is_f8(p->a->dtype) || is_f8(p->b->dtype);
 }
 
-enum rlx_status gpu_product_f8(struct rlx_lower *lo, struct rlx_k_gemm *g,
-			       const struct rlx_product *p)
+enum rlx_status gpu_gemm_fp8(struct rlx_lower *lo, struct rlx_k_gemm *g,
+			       const struct rlx_gemm_desc *p)
 {
 	enum rlx_dtype a = p->a->dtype, b = p->b->dtype, y = p->y->dtype;
 	struct sides s = { a, b, rlx_type_count(p->a), rlx_type_count(p->b),
@@ -260,7 +260,7 @@ enum rlx_status gpu_product_f8(struct rlx_lower *lo, struct rlx_k_gemm *g,
 	if ((!is_f8(a) && a != s.half) || (!is_f8(b) && b != s.half) ||
 	    (!is_f8(y) && y != s.half))
 		return lower_unsupported(lo, "no kernel for these dtypes");
-	if (rlx_product_bias(lo, g, p, RLX_F32))
+	if (rlx_gemm_bias(lo, g, p, RLX_F32))
 		return lo->status;
 	for (i = 0; i < lo->n_ref; i++)
 		if (lo->ref[i].at != offsetof(struct rlx_k_gemm, a))

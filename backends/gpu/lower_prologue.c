@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Launches that do the work of the step ahead too, whose own launch is taken back. */
+/* Launches that do the work of the preceding step too, whose own launch is taken back. */
 #include <string.h>
 
 #include "backends/gpu/gpu.h"

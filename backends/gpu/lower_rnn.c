@@ -17,8 +17,8 @@ static enum rlx_status project(struct rlx_lower *lo, const struct rlx_recurrence
 		g->k = g->lda = g->ldb = k;
 		g->ldc = n * (size_t)r->dirs;
 		g->b_form = RLX_B_COLS;
-		g->a_num = rlx_product_num(x);
-		g->b_num = rlx_product_num(w);
+		g->a_num = rlx_gemm_num(x);
+		g->b_num = rlx_gemm_num(w);
 		g->alpha = 1;
 		lower_ref_in(lo, &g->a, 0, 0);
 		lower_ref_in(lo, &g->b, 1, d * n * k * rlx_dtype_size(w));

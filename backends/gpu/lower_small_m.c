@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Products of few rows (kernels/gpu/gemm_small_m.h): several of one operand in a launch, and
+ * Small-M GEMM (kernels/gpu/gemm_small_m.h): several of one operand in a launch, and
  * what makes that operand, which each block does again, in the same one.
  */
 #include <string.h>
@@ -48,7 +48,7 @@ static bool is_exact(const struct rlx_g_launch *l)
 	return GEMM_SMALL_M_F32_ROWS(l->key[3]);
 }
 
-/* Is b read by 16 bytes, as what is done ahead of the product wants it? */
+/* Is b read by 16 bytes, as what is done before the GEMM (its prologue) wants it? */
 static bool reads_wide(const struct rlx_lower *lo, const struct rlx_k_gemm *g)
 {
 	size_t by = g->b_num == RLX_NUM_F32 ? 4 : 8;
@@ -93,7 +93,7 @@ static uint8_t type_of_a(const struct rlx_k_gemm *g)
 }
 
 /*
- * May the product's blocks do again what the step ahead did, whose result they multiply
+ * May the GEMM's blocks do again what the preceding step did, whose result they multiply
  * by weights? They may where they are on the chip at one time.
  */
 static bool may_do_again(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
@@ -170,7 +170,7 @@ static int64_t attention_ns(const struct rlx_k_attention *a, int64_t batch,
 	       rlx_g_ceil(batch * a->heads, l->block[0] / 32) * (300 + 8 * a->kv_len);
 }
 
-/* Most rows of the batch that 16 rows of the product are of. */
+/* Most rows of the batch that 16 rows of the GEMM are of. */
 static int64_t batch_rows(const struct rlx_k_attention *a)
 {
 	int64_t n = 16 % a->q_len && a->q_len % 16 ? 14 / a->q_len + 2 :
@@ -243,7 +243,7 @@ static bool may_attend(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	return true;
 }
 
-/* How many calls ahead of the product become parts of its launch @l. */
+/* How many calls before the GEMM (its prologue) become parts of its launch @l. */
 static uint32_t put_prologue(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 			  struct rlx_g_launch *l)
 {

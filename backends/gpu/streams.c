@@ -139,7 +139,7 @@ static double flops_of(const struct gpu_streams *n, const struct rlx_plan_step *
 	return c.flops;
 }
 
-/* Roughly, of an H200: halves are multiplied by tensor cores, the rest is not. */
+/* Roughly, of an H200: 16-bit floats are multiplied by tensor cores, the rest is not. */
 static void estimate(struct gpu_streams *n, uint32_t i)
 {
 	const struct gpu_call *call = &n->c->call[i];

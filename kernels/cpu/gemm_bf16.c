@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Matrix products with weights in bf16 where the machine has no bf16 product:
+ * GEMM with weights in bf16 where the machine has no bf16 product:
  * weights widen on their way into registers, A and the sums are f32.
  */
 #include "kernels/gemm.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Matrix products in bf16 with f32 sums: pairs along K, VDPBF16PS. */
+/* GEMM in bf16 with f32 sums: pairs along K, VDPBF16PS. */
 #include "kernels/gemm.h"
 #include "kernels/simd/gemm_epi.h"
 #include "kernels/simd/transpose.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Matrix products in f32. */
+/* GEMM in f32. */
 #include "kernels/gemm.h"
 #include "kernels/simd/vec.h"
 

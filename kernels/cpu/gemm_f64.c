@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Matrix products in f64: the same walk, activations through libm. */
+/* GEMM in f64: the same walk, activations through libm. */
 #include "kernels/gemm.h"
 #include "kernels/simd/math.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Integer matrix products without byte dot products: bytes widen to 16 bits and
+ * Integer GEMM without byte dot products: bytes widen to 16 bits and
  * multiply in pairs, which cannot saturate.
  */
 #include "kernels/simd/vec.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Integer matrix products by VPDPBUSD, which takes A unsigned and B signed:
+ * Integer GEMM by VPDPBUSD, which takes A unsigned and B signed:
  * the others are moved by 128, and their zero points with them.
  */
 #include "kernels/simd/vec.h"

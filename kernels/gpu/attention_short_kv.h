@@ -19,7 +19,7 @@ template <class HALF, int HD, int KEYS, bool MORE, bool ANY> struct attention_sh
 		STEPS = HD / 32, TN = KEYS / MMA_N, TV = HD / MMA_N, QUERIES = MMA_A / 2,
 		SHARE = RLX_WARP == 32 ? 4 : 16,	/* lanes that hold one row of c */
 		LDV = HD + 8, LDP = KEYS + 8,
-		ROOM = KEYS * LDV + MMA_M * LDP,	/* halves of a warp's shared memory */
+		ROOM = KEYS * LDV + MMA_M * LDP,	/* elements of shared memory a warp */
 	};
 
 	/* A head of one batch row; @wide: its rows may be read by 16 bytes. */

@@ -251,7 +251,7 @@ static DEV inline void rescale(struct state *s, const float *scale)
 		s->out[e] *= scale[e % MMA_C / SIDE];
 }
 
-/* The weights of N scores as halves; c of two products is a of the next. */
+/* The weights of N scores as f16 or bf16; c of two products is a of the next. */
 template <int N> static DEV inline void pack_weights(uint32_t (&p)[N / 2], const float (&c)[N])
 {
 #pragma unroll

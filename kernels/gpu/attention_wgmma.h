@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention by Hopper's products of a group: one warpgroup brings keys and
+ * Attention by Hopper's wgmma: one warpgroup brings keys and
  * values to shared memory, the others have 64 queries each and take turns at the
  * tensor cores, so that one's softmax runs beside the other's products.
  */
@@ -54,7 +54,7 @@ enum {
 struct rows {
 	const half	*p;
 	int64_t		stride;
-	int		take;		/* halves of its piece that are there */
+	int		take;		/* elements of its piece that are there */
 	bool		mine, wide;	/* it has a piece; which may be read by 16 bytes */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the kernels of convolutions share. One is taken as a matrix product: a row for
+ * What the kernels of convolutions share. One is taken as a GEMM: a row for
  * each output channel of a group, a column for each output pixel of all images, and
  * a sum over input channels times taps. A transposed one falls into phases, pixels
  * that lie a stride apart and so meet the same taps: each is such a product.
@@ -174,7 +174,7 @@ static DEV inline bool conv_inside(const struct rlx_k_conv_nd &a, const int *at,
 	       (unsigned int)(at[2] + by[2]) < (unsigned int)a.in[2];
 }
 
-/* ---- the end of a sum ---- */
+/* ---- the epilogue ---- */
 
 static DEV inline float real_exp(float x) { return expf(x); }
 static DEV inline double real_exp(double x) { return exp(x); }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Convolutions of halves by tensor cores. A first pass turns input and weights to
+ * Convolutions of f16 or bf16 by tensor cores. A first pass turns input and weights to
  * channels innermost, filled up to whole chunks of 8 with zeros; then terms of a sum
  * come by the chunk, in the order of taps, then channels, and asynchronous copies
  * bring them.
@@ -273,7 +273,7 @@ static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_e
 		at[i] = place[warp_id() / WARPS_M * WN + col + i];
 #pragma unroll 1
 	for (int i = 0; i < TM; i++, row += MMA_M) {
-		/* registers have no index: the end of a sum stands once in the code */
+		/* registers have no index: the epilogue stands once in the code */
 #pragma unroll
 		for (int k = 0; k < TM; k++)
 #pragma unroll

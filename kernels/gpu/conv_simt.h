@@ -60,7 +60,7 @@ static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_e
 
 #pragma unroll 1
 	for (int i = 0; i < PER; i++) {
-		/* registers have no index: the end of a sum stands once in the code */
+		/* registers have no index: the epilogue stands once in the code */
 #pragma unroll
 		for (int k = 0; k < PER; k++)
 #pragma unroll

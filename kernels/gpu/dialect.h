@@ -10,7 +10,7 @@
  *		... a is the argument struct, env the struct rlx_g_env ...
  *	}
  *
- * RLX_G_KERNEL_PDL is for a kernel that can begin before the launch ahead of it has
+ * RLX_G_KERNEL_PDL is for a kernel that can begin before the launch preceding it has
  * ended, with what no launch writes (weights); it calls pdl_wait() by itself. So
  * does RLX_G_KERNEL_ALONE, of which a multiprocessor has one block at a time (and each
  * thread all the registers it can).

@@ -17,7 +17,7 @@ enum emu_op {
 	EMU_OP_SHUFFLE,		/* value = value of lane @lane */
 	EMU_OP_BALLOT,		/* value = bit of each lane whose value is not 0 */
 	EMU_OP_MMA,		/* d += a b by @type */
-	EMU_OP_LDMATRIX,	/* d = @lane matrices of 8 x 8 halves; a: this lane's row */
+	EMU_OP_LDMATRIX,	/* d = @lane matrices of 8 x 8 elements; a: this lane's row */
 };
 
 /* enum of mma types */

@@ -3,7 +3,7 @@
  * Rows are normalised, one query attends to them, and what comes out is normalised: the end
  * of an encoder, which is little work and would be launches after one another. A block has
  * a row of the batch, a warp some of its keys, and a lane eights of all heads.
- * RLX_K0: type of halves; RLX_K1: eights that a lane of 32 has; RLX_K2: width of a head,
+ * RLX_K0: f16 or bf16; RLX_K1: eights that a lane of 32 has; RLX_K2: width of a head,
  * a power of two from 8 on.
  */
 #include "kernels/gpu/attention.h"

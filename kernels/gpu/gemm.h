@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the kernels of matrix products share: batches, the end of a sum, tiles. */
+/* What the GEMM kernels share: batches, the epilogue, tiles. */
 #ifndef RLX_G_GEMM_H
 #define RLX_G_GEMM_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Products whose rows each choose a matrix: arguments of gemm_grouped, and its scratch. */
+/* Grouped GEMM (MoE), each row by its expert: arguments of gemm_grouped, and scratch. */
 #ifndef RLX_G_GEMM_GROUPED_H
 #define RLX_G_GEMM_GROUPED_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Products of one left-hand side that one launch makes: arguments of gemm_horizontal. */
+/* GEMMs of one left-hand side in one launch (horizontal fusion): arguments of gemm_horizontal. */
 #ifndef RLX_G_GEMM_HORIZONTAL_H
 #define RLX_G_GEMM_HORIZONTAL_H
 

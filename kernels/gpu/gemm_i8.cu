@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Products of bytes by tensor cores; sums are exact. RLX_K1: 0 a large tile, 1 a small
+ * GEMM of int8 by tensor cores; sums are exact. RLX_K1: 0 a large tile, 1 a small
  * one. RLX_K2: 2 b is by columns.
  */
 #include "kernels/gpu/dialect.h"

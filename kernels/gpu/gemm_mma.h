@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Matrix products of halves (or what is rounded to them) by a warp's tensor cores. */
+/* GEMM of f16 or bf16 (or what is rounded to them) by a warp's tensor cores. */
 #include "kernels/gpu/gemm_tile.h"
 #define GEMM_SCALED	(RLX_K0 & GEMM_BY_SCALE)
 #include "kernels/gpu/gemm.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A tile of a matrix product by the tensor cores of a block's warps, of any elements
+ * A tile of a GEMM by the tensor cores of a block's warps, of any elements
  * that they take: copies bring operands some stages ahead. Who includes this has said
  *
  *	elem		what is multiplied; type_a, type_b: what lies in memory

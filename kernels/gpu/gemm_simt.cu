@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Matrix products of f32 or f64 without tensor cores: tiles in shared memory.
+// GEMM of f32 or f64 without tensor cores: tiles in shared memory.
 #if RLX_K1 == 4		/* registers for 512 threads of a multiprocessor at least */
 #define RLX_G_BLOCKS	(512 / (GEMM_TILED_TEAM(RLX_K3) * GEMM_TILED_TEAMS(RLX_K3)))
 #endif
@@ -10,7 +10,7 @@
 /*
  * RLX_K0: 0 f32, 1 f64. RLX_K1: of f64, and where RLX_K3 is RLX_G_GROUPED, 0 a large tile,
  * 1 a small one; of f32 2 few rows, 3 a few more, 4 many (RLX_K3: their tiles, gemm_tile.h;
- * RLX_K2: 1 a is transposed, 2 b is by columns, 4 blocks share out k).
+ * RLX_K2: 1 a is transposed, 2 b is by columns, 4 blocks split k (split-K)).
  */
 #if RLX_K0 == 0
 typedef float real;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products of few rows with b by columns: what counts is how long one block takes
+ * Small-M GEMM with b by columns: what counts is how long one block takes
  * from its first load to its store. A block makes 16 rows of SMALL_M_COLS columns, its
- * warps share out k, and operands go from memory straight into registers: a lane
+ * warps split k (split-K), and operands go from memory straight into registers: a lane
  * reads 16 bytes of k at a time and gives them to two products, in the order of k
  * that this makes; any order serves that a and b have in common. Products that
  * follow each other, of one a and without residuals, share a launch; the norm or the
@@ -60,7 +60,7 @@ static DEV inline struct small_m_lane small_m_lane_at(const struct rlx_k_gemm &g
 }
 
 /*
- * Eight halves of a row from @k on; zeros beyond @n, and of no row. WIDE: they lie in
+ * Eight 16-bit floats of a row from @k on; zeros beyond @n, and of no row. WIDE: they lie in
  * memory as they are, 16 bytes in one place.
  */
 template <bool WIDE, class T>
@@ -152,7 +152,7 @@ struct small_m_plain {
 };
 
 /*
- * A layer norm before the product: every block makes it of its rows, each of which
+ * A layer norm before the GEMM: every block makes it of its rows, each of which
  * AHEAD steps of all warps are. Warps tell each other the mean of their part and the
  * squares' distance from it.
  */
@@ -352,7 +352,7 @@ template <int AHEAD> struct small_m_norm {
 
 #if RLX_K2 & RLX_G_JOIN_ATTENTION
 /*
- * Attention before the product: every block makes that of its rows, a head of a batch row
+ * Attention before the GEMM: every block makes that of its rows, a head of a batch row
  * at each warp, into shared memory as the rows of a.
  */
 struct small_m_attention {
@@ -431,7 +431,7 @@ struct small_m_attention {
 #endif
 
 /*
- * The sum of this warp's share of k. Waits for the launch ahead, then calls @first, and
+ * The sum of this warp's share of k. Waits for the preceding launch, then calls @first, and
  * @then while a is on its way.
  */
 template <bool WIDE, int AHEAD, class FIRST, class THEN, class BEFORE>

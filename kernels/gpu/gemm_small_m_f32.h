@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products of few rows of f32, exactly: what counts is how long one block takes from its
- * first load to its store. A block makes a small tile, its warps share out k, and so do
+ * Small-M GEMM of f32, exactly: what counts is how long one block takes from its
+ * first load to its store. A block makes a small tile, its warps split k (split-K), and so do
  * the lanes of a warp: operands go from memory straight into registers, each lane has sums
  * of its own for a part of the tile, and lanes, then warps, add theirs up at the end.
  * b may lie by columns or by rows. A part of gemm_simt.cu.
@@ -19,7 +19,7 @@ enum {
 	SMALL_F32_RN = GEMM_SMALL_M_F32_LANE(RLX_K3), /* of a lane */
 	SMALL_F32_DOWN = SMALL_F32_ROWS / SMALL_F32_RM,
 	SMALL_F32_ACROSS = SMALL_F32_COLS / SMALL_F32_RN, /* lanes */
-	SMALL_F32_SHARES = WARP / (SMALL_F32_DOWN * SMALL_F32_ACROSS), /* lanes that share out k */
+	SMALL_F32_SHARES = WARP / (SMALL_F32_DOWN * SMALL_F32_ACROSS), /* lanes of split-K */
 	SMALL_F32_K = 4 * SMALL_F32_SHARES, /* of a step of a warp */
 	SMALL_F32_MINE =
 		SMALL_F32_RM * SMALL_F32_RN / SMALL_F32_SHARES, /* sums of a lane, at last */
@@ -120,7 +120,7 @@ template <bool WIDE> struct small_f32_stage {
 };
 
 /*
- * Over the lanes that share out k, of which each keeps LEFT of N sums at last: from one
+ * Over the lanes of split-K, of which each keeps LEFT of N sums at last: from one
  * round to the next half as many, and of twice as many lanes. Returns the first one's number.
  */
 template <int N, int LEFT, int MASK> static DEV inline int small_f32_add_up(float *c)
@@ -155,7 +155,7 @@ struct alignas(8) small_f32_part {
 };
 
 /*
- * A layer norm before the product, as small_m_norm of gemm_small_m.h: every block makes it of
+ * A layer norm before the GEMM, as small_m_norm of gemm_small_m.h: every block makes it of
  * its rows, of which each warp has one step of k.
  */
 struct small_f32_norm {
@@ -194,7 +194,7 @@ struct small_f32_norm {
 					     i < l.rows ? 4 : 0);
 	}
 
-	/* Lane of those that share out k that small_f32_add_up() leaves row @i. */
+	/* Lane of those of split-K that small_f32_add_up() leaves row @i. */
 	static DEV inline int keeper(int i)
 	{
 		return lane_id() / SMALL_F32_SHARES * SMALL_F32_SHARES + (i & 1) * 4 + (i & 2) +
@@ -263,7 +263,7 @@ struct small_f32_norm {
 #endif
 
 /*
- * The sums of this warp's share of k. Waits for the launch ahead, then calls @ready;
+ * The sums of this warp's share of k. Waits for the preceding launch, then calls @ready;
  * @before makes a of what was read first.
  */
 template <bool WIDE, class F, class BEFORE>
@@ -300,7 +300,7 @@ static DEV inline bool small_f32_wide(const struct rlx_k_gemm &g, const operands
 
 /*
  * Tile @block; @room has SMALL_F32_ROWS x SMALL_F32_LD floats for each warp, and what a norm wants
- * behind them. @join: what the key says stands before the product; @first: of its readers.
+ * behind them. @join: what the key says stands before the GEMM; @first: of its readers.
  */
 static DEV inline void small_f32(const struct rlx_k_gemm &g, const struct rlx_g_env &env,
 				 float *room, uint32_t block, const struct rlx_g_horizontal *join,

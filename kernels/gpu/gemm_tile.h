@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What both kernels of matrix products and their launches know of tiles. */
+/* What both GEMM kernels and their launches know of tiles. */
 #ifndef RLX_G_GEMM_TILE_H
 #define RLX_G_GEMM_TILE_H
 
@@ -56,7 +56,7 @@
 #define GEMM_TILE_COLS(t)	(((t) >> 2 & 7) * 64)
 #define GEMM_TILE_ACT(t)	((t) >> 5 & 15)
 #define GEMM_TILE_THREADS(t)	((GEMM_TILE_WARPGROUPS(t) + 1) * 128)
-#define GEMM_TILE_DEPTH		64	/* of k, 128 bytes of halves */
+#define GEMM_TILE_DEPTH		64	/* of k, 128 bytes of f16 or bf16 */
 #define GEMM_TILE_STAGE(t)	((GEMM_TILE_ROWS(t) + GEMM_TILE_COLS(t)) * 128)
 /* As many as shared memory holds, beside the barriers and what aligns the tiles. */
 #define GEMM_TILE_FIT(t)	((225 << 10) / GEMM_TILE_STAGE(t))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products of f32 by tiles in shared memory, exactly. Operands are fetched into registers
+ * GEMM of f32 by tiles in shared memory, exactly. Operands are fetched into registers
  * a step ahead and put down with k down the rows, so that a thread reads its 8 x 8 sums'
- * operands by vectors. 32 threads make 64 rows x 32 columns; teams of them share out k of one tile
+ * operands by vectors. 32 threads make 64 rows x 32 columns; teams of them split k of one tile
  * where tiles are few. A part of gemm_simt.cu.
  */
 #ifndef RLX_G_GEMM_TILED_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Matrix products of halves by Hopper's products of a group: one warp asks the copy
+ * GEMM of f16 or bf16 by Hopper's wgmma: one warp asks the copy
  * engine for tiles some stages ahead, warpgroups multiply them, and each
  * block goes from one tile of the result to the next. Of fp8 in the same way, where
  * two lie in the place of one half.
@@ -36,7 +36,7 @@ enum {
 	THREADS = GEMM_TILE_THREADS(RLX_K3),
 	STAGES = GEMM_TILE_STAGES(RLX_K3), STAGE = GEMM_TILE_STAGE(RLX_K3),
 	DEPTH = GEMM_TILE_DEPTH, ROW = DEPTH * sizeof(half),
-	A_BYTES = BM * ROW, BOX = 64 * ROW,	/* of 64 x 64 halves */
+	A_BYTES = BM * ROW, BOX = 64 * ROW,	/* of 64 x 64 elements */
 	A_STEP = A_TRANS ? 16 * ROW : 32, B_STEP = B_TRANS ? 16 * ROW : 32,
 	SUMS = BN / 2,				/* of a thread */
 };
@@ -109,7 +109,7 @@ static DEV inline void load_b(unsigned char *stage, uint64_t *full, source<B_TRA
 		b.load(stage + A_BYTES + j * BOX, full, col + j * 64, step * DEPTH);
 }
 
-/* Weights, which nobody writes, before the launch ahead has ended. */
+/* Weights, which nobody writes, before the preceding launch has ended. */
 static DEV inline void load_all(const struct rlx_k_gemm &a, const struct rlx_g_env &env,
 				unsigned char *shared, struct stages *st)
 {
@@ -227,7 +227,7 @@ static DEV inline void multiply(float (&d)[SUMS], const struct rlx_k_gemm &a,
 }
 #endif
 
-/* ---- the end of a sum ---- */
+/* ---- the epilogue ---- */
 
 /* Two elements side by side, or as many as there are; @whole: both, and aligned. */
 template <class T> static DEV inline void load_two(const T *p, bool whole, int left, float *to)

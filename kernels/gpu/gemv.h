@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products of few rows (decoding): they read b once, at the speed of memory, and
+ * Small-M GEMM, GEMV (decoding): kernels that read b once, at the speed of memory, and
  * leave tensor cores alone. Included by the .cu files of the products.
  */
 #ifndef RLX_G_GEMV_H
@@ -54,7 +54,7 @@ static DEV inline void gemv_cols(const struct rlx_k_gemm &a, const O &o, int64_t
 				if (r < (int)a.m && at + i < k)
 					sum[r] += as(o.a[r * a.lda + at + i]) * as(x.v[i]);
 	}
-	/* lane r ends row r: the end of a sum stands once in the code */
+	/* lane r ends row r: the epilogue stands once in the code */
 #pragma unroll
 	for (int r = 0; r < GEMV_M; r++) {
 		float s = warp_reduce<op_sum>(sum[r]);
@@ -65,7 +65,7 @@ static DEV inline void gemv_cols(const struct rlx_k_gemm &a, const O &o, int64_t
 		o.finish(a, (size_t)lane_id(), (size_t)col, mine, get, put);
 }
 
-/* b by rows (K x N): a block for GEMV_COLS columns, its threads share out k. */
+/* b by rows (K x N): a block for GEMV_COLS columns, its threads split k (split-K). */
 template <class TB, class O, class AS, class GET, class PUT>
 static DEV inline void gemv_rows(const struct rlx_k_gemm &a, const O &o, float *room, AS as,
 				 GET get, PUT put)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Products of few rows, at the speed at which b comes from memory.
+// Small-M GEMM, at the speed at which b comes from memory.
 #include "kernels/gpu/gemm.h"
 #include "kernels/gpu/mma.h"
 #include "kernels/gemv_stream.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Products of few rows of halves by weights in fp8, at the speed at which those come from
- * memory, and such weights as halves, for products of more rows.
+ * Small-M GEMM of f16 or bf16 by weights in fp8, at the speed at which those come from
+ * memory, and such weights as f16 or bf16, for GEMMs of larger M.
  *
  * As in gemv_stream.cu each warp has its own part of k and a ring of stages that asynchronous
  * copies fill ahead of it, and k is summed up in the order that b's bytes lie in: by columns
@@ -24,7 +24,7 @@ typedef gemm_type<(RLX_K0 >> 2 & 3)>::type type_c;
 
 struct alignas(16) words { uint32_t w[4]; };
 
-/* Bytes @i and @j of @w as a word of halves. */
+/* Bytes @i and @j of @w as a word of two 16-bit floats. */
 template <int I, int J> static DEV inline uint32_t widen(uint32_t w)
 {
 #if defined(RLX_EMU) || RLX_ARCH < 89

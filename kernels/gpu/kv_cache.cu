@@ -56,7 +56,7 @@ struct sums {
 	}
 };
 
-/* Where things are: looked up before the launch ahead has ended. */
+/* Where things are: looked up before the preceding launch has ended. */
 struct places {
 	const mem	*x;
 	const void	*cos, *sin, *pos;
@@ -423,7 +423,7 @@ struct job {
 };
 
 /*
- * All that the block reads, some of it before the launch ahead has ended: pos may be that
+ * All that the block reads, some of it before the preceding launch has ended: pos may be that
  * of the step before then, whose rows are not the ones that are wanted.
  */
 static DEV inline void begin(struct job &j, struct room &m)

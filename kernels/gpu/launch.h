@@ -17,7 +17,7 @@
 #include "kernels/softmax.h"
 
 /**
- * struct rlx_g_tensor_map - how TMA reads a matrix of halves
+ * struct rlx_g_tensor_map - how TMA reads a matrix of f16 or bf16
  * @field: where its address stands in the arguments
  * @dim, @step: elements, bytes, innermost first; two batch dimensions last
  * @box: elements of a tile; the batch dimensions have one

@@ -51,7 +51,7 @@ static inline void rlx_g_conv_each(const struct rlx_k_conv_nd *a, struct rlx_g_l
 	l->key[3] = (known ? (int32_t)a->s[2] : 0) | per << 4;
 }
 
-/* Blocks of tile 0: 128 channels by 128 pixels, 1: 64 by 128 (halves), 2: 64 by 64. */
+/* Blocks of tile 0: 128 channels by 128 pixels, 1: 64 by 128 (f16, bf16), 2: 64 by 64. */
 static inline int64_t rlx_g_conv_blocks(const struct rlx_k_conv_nd *a, int tile)
 {
 	return rlx_g_conv_tiles(a, tile ? 64 : 128, tile < 2 ? 128 : 64);
@@ -72,7 +72,7 @@ static inline void rlx_g_conv_tiled(const struct rlx_k_conv_nd *a, struct rlx_g_
 	l->scratch = half ? rlx_g_conv_turned(a) : 0;
 	if (parts > 1)
 		l->scratch += parts * outputs * (a->type == RLX_K_F64 ? 8 : 4);
-	if (half)	/* rows of 40 halves */
+	if (half)	/* rows of 40 elements */
 		l->shared = RLX_G_CONV_STAGES * 80 * (uint32_t)((tile ? 64 : 128) +
 								(tile < 2 ? 128 : 64));
 }

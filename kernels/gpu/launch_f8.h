@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches of products with weights in fp8; a part of kernels/gpu/launch.h. */
+/* Launches of GEMMs with weights in fp8; a part of kernels/gpu/launch.h. */
 #ifndef RLX_G_LAUNCH_F8_H
 #define RLX_G_LAUNCH_F8_H
 
@@ -70,7 +70,7 @@ static inline void rlx_g_gemv_stream_f8_launch(const void *args, struct rlx_g_la
 }
 
 /*
- * Both operands in fp8, by warpgroups: to TMA two are one of halves. Sums
+ * Both operands in fp8, by warpgroups: to TMA two are one 16-bit float. Sums
  * are kept twice, and so of fewer columns.
  */
 static inline void rlx_g_gemm_wgmma_f8_launch(const void *args, struct rlx_g_launch *l)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches of matrix products: which kernel, in which tiles. See launch.h. */
+/* Launches of GEMMs: which kernel, in which tiles. See launch.h. */
 #ifndef RLX_G_LAUNCH_GEMM_H
 #define RLX_G_LAUNCH_GEMM_H
 
@@ -52,7 +52,7 @@ static inline uint32_t rlx_g_small_m_cols(int64_t blocks)
 
 /*
  * Up to 64 rows by blocks of 16 (gemm_small_m.h): more of them than a row of tiles has,
- * and warps that share out k, for it is the time of one block that counts.
+ * and warps that split k (split-K), for it is the time of one block that counts.
  */
 static inline bool rlx_g_gemm_small_m(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
 {
@@ -76,7 +76,7 @@ static inline bool rlx_g_gemm_small_m(const struct rlx_k_gemm *a, struct rlx_g_l
 
 enum { RLX_G_GEMM_TILED = 4 };	/* RLX_K1 */
 
-/* Few rows in tiles @t of gemm_tile.h, by warps that share out k, @most of them. */
+/* Few rows in tiles @t of gemm_tile.h, by warps that split k (split-K), @most of them. */
 static inline void rlx_g_gemm_small_m_f32_by(const struct rlx_k_gemm *a, int32_t t, uint32_t most,
 				     struct rlx_g_launch *l)
 {
@@ -127,7 +127,7 @@ static inline bool rlx_g_gemm_small_m_f32(const struct rlx_k_gemm *a, struct rlx
 	return true;
 }
 
-/* In tiles @t of gemm_tile.h, of each of which @shares blocks share out k. */
+/* In tiles @t of gemm_tile.h, of each of which @shares blocks split k (split-K). */
 static inline void rlx_g_gemm_tiled_by(const struct rlx_k_gemm *a, int32_t t, int64_t shares,
 				       struct rlx_g_launch *l)
 {
@@ -155,7 +155,7 @@ struct rlx_g_tiling {
 };
 
 /*
- * Nanoseconds that a product of f32 takes so, about, of an H200, whose multiprocessors have
+ * Nanoseconds that a GEMM of f32 takes so, about, of an H200, whose multiprocessors have
  * two blocks at a time: a step of k takes one of them nearly as long as both, and sums that
  * meet in memory take their time.
  */
@@ -214,7 +214,7 @@ static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *
 
 /* ---- by warpgroups ---- */
 
-/* Both operands are of one type of halves, and lie as TMA can read them. */
+/* Both operands are of one type of 16-bit floats, and lie as TMA can read them. */
 static inline bool rlx_g_gemm_mapped(const struct rlx_k_gemm *a)
 {
 	uint64_t odd = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->b | 2 * a->lda |

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products of small matrices by a whole warp: d[M][N] += a[M][K] b[K][N], K of them
- * 32 bytes: 16 halves or 8 f32, of which the upper 19 bits are read (TF32, CUDA alone),
+ * MMA, products of small matrices by a whole warp: d[M][N] += a[M][K] b[K][N], K of them
+ * 32 bytes: 16 f16 or bf16, or 8 f32, of which the upper 19 bits are read (TF32, CUDA alone),
  * with f32 sums, or 32 signed bytes with int sums. Which elements a lane holds is said by
- * row() and col() functions for halves, and for all types in words of 4 bytes along k:
- * bytes have the places of halves there. CUDA's tensor cores (M 16, N 8), AMD's of gfx90a
+ * row() and col() functions for 16-bit floats, and for all types in words of 4 bytes along k:
+ * bytes have the places of f16 or bf16 there. CUDA's tensor cores (M 16, N 8), AMD's of gfx90a
  * and gfx942 (16, 16), and shuffles where there is neither. The emulator does either by
  * the warp's width.
  */
@@ -13,7 +13,7 @@
 
 #include "kernels/gpu/dialect.h"
 
-enum { MMA_M = 16, MMA_K = 16, MMA_WORDS = 8 };	/* K: of halves; WORDS: of any */
+enum { MMA_M = 16, MMA_K = 16, MMA_WORDS = 8 };	/* K: of 16-bit floats; WORDS: of any */
 
 #if RLX_WARP == 32
 
@@ -230,7 +230,7 @@ static DEV inline uint32_t two_halves(uint16_t low, uint16_t high)
 	return (uint32_t)low | (uint32_t)high << 16;
 }
 
-/* Two numbers as a word of halves. */
+/* Two numbers as a word of two 16-bit floats. */
 template <class T> static DEV inline uint32_t pack_halves(float low, float high)
 {
 #if defined(RLX_EMU) || defined(__HIP__) || defined(__HIPCC__) || defined(__HIPCC_RTC__)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Products of tiles without tensor cores: 16 x 16 threads, PER x PER sums each. */
+/* Tiles of a GEMM without tensor cores: 16 x 16 threads, PER x PER sums each. */
 #ifndef RLX_G_SIMT_H
 #define RLX_G_SIMT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The register tile all matrix products share: mr rows of A times nv vectors of
+ * The register tile all GEMMs share: mr rows of A times nv vectors of
  * B's columns, all of K. What K counts is a group: one f32 or f64, two bf16 or
  * i16, four bytes; a group of A is broadcast, a vector of B has one group for
  * each column. The includer defines

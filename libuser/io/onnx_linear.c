@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Matrix products: MatMul, Gemm, Einsum and their quantised forms. */
+/* GEMM: MatMul, Gemm, Einsum and their quantised forms. */
 #include "io/onnx_handlers.h"
 
 /* numpy's matmul takes vectors; ours does not. */

@@ -329,7 +329,7 @@ static rlx_value fold(struct onnx_build *b, const struct rlx_op_def *def,
 	enum rlx_status st;
 	uint32_t i;
 
-	/* Matrix products cost more than their bytes. */
+	/* GEMMs cost more than their bytes. */
 	if (def->traits & RLX_T_COMPUTE || b->folded > FOLD_TOTAL)
 		limit = FOLD_SHAPE;
 	for (i = 0; i < o->n; i++) {

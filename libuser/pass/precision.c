@@ -165,7 +165,7 @@ enum rlx_status rlx_pass_precision(struct rlx_pass_ctx *c, struct rlx_graph *g,
 		p.small = 0;
 	if (p.small == RLX_F16 && c->target.fuse && !c->target.f16)
 		return rlx_fail(c->err, RLX_ENOSUP,
-				"precision f16: this device has no f16 products; bf16 is what it has");
+				"precision f16: this device has no f16 GEMM; bf16 is what it has");
 	st = rlx_rewrite_begin(&rw, g, c->err);
 	if (st)
 		return st;

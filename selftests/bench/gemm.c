@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Matrix products on one core: GFLOP/s and the share of what back-to-back
+ * GEMMs on one core: GFLOP/s and the share of what back-to-back
  * multiply-add instructions reach in the same process. Weights are packed and
  * random; each figure is the best of several short runs, the peak measured in
  * between, so that a busy machine slows both.

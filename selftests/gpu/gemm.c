@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* GPU matrix products on the emulator, against sums in double. */
+/* GEMM of the GPU backend on the emulator, against sums in double. */
 #include "rlx/run.h"
 #include "selftests/gpu/against_cpu.h"
 

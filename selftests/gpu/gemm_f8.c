@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Products with operands in fp8 on the emulator, against sums in double. */
+/* GEMM with operands in fp8 on the emulator, against sums in double. */
 #include "base/half.h"
 #include "rlx/run.h"
 #include "selftests/gpu/against_cpu.h"
@@ -272,7 +272,7 @@ TEST(widen)
 
 enum form { DEQUANT, WRITTEN, MATMUL, TRANS, BOTH_F8, SAME_F8, SAME_TRANS, FORMS };
 
-/* As ONNX has it: all of the weight made halves, of which nothing is to be left. */
+/* As ONNX has it: all of the weight made f16 or bf16, of which nothing is to be left. */
 static rlx_value written(struct rlx_graph *g, const struct product *p, rlx_value x, rlx_value w)
 {
 	enum rlx_dtype half = p->ta == RLX_K_F16 ? RLX_F16 : RLX_BF16;

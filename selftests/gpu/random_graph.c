@@ -2,7 +2,7 @@
 /*
  * Graphs of steps picked by chance, against the evaluator: some that the host takes (what
  * crosses over and when, what shares storage, what may run side by side), and what
- * transformers are made of, in halves, where launches take in what stands ahead of them.
+ * transformers are made of, in f16 or bf16, where launches take in what stands ahead of them.
  *
  *	RLX_TEST_GRAPHS=5000 build/test/gpu/chance
  */

@@ -302,7 +302,7 @@ TEST(a_store_of_weights)
 
 enum { SIDE = 96, ROW_KINDS = 3 };
 
-/* y = x w, with w's halves @off bytes into @a, for few rows, some and many. */
+/* y = x w, with w's 16-bit floats @off bytes into @a, for few rows, some and many. */
 static void product_of(struct rlx_arena *a, uint64_t off, int64_t rows)
 {
 	struct rlx_blob *b = rlx_blob_new((char *)rlx_arena_base(a) + off, SIDE * SIDE * 2, NULL,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Products of few rows that share a launch, with the norm or the attention before them:
+ * Small-M GEMM that share a launch, with the norm or the attention before them:
  * the same results as in f32 or double, whichever outputs are wanted, and as few launches
  * as there can be.
  */
@@ -131,7 +131,7 @@ static void check(enum rlx_precision precision, int64_t rows)
 			if (!want || i == turn - 1)
 				compare(s, t, outs[i].name, rows * outs[i].n);
 	}
-	/* x to halves, or its magnitudes; norm, q, k and v; o; three results to f32 */
+	/* x to f16, or its magnitudes; norm, q, k and v; o; three results to f32 */
 	CHECK_EQ(((const struct gpu_code *)s->exec->code)->n_call, exact ? 3 : 6);
 	rlx_session_free(s);
 	rlx_session_free(t);

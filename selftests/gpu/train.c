@@ -142,7 +142,7 @@ static void one(rlx_value (*build)(struct model *m), enum rlx_precision precisio
 			rlx_buf_ptr(rlx_session_buf(s[1], RLX_IO_OUTPUT, name)),
 			rlx_type_count(&t), 0);
 
-		/* a pixel that halves make the largest takes the gradient of another */
+		/* a pixel that 16-bit floats make the largest takes the gradient of another */
 		CHECKF(precision == RLX_PRECISION_AS_WRITTEN ? far.relative < 2e-5 :
 		       far.cosine > 0.98, "%s: relative %g, cosine %.6f", name, far.relative,
 		       far.cosine);
@@ -155,7 +155,7 @@ static void one(rlx_value (*build)(struct model *m), enum rlx_precision precisio
 
 TEST(convolutions) { one(conv_net, RLX_PRECISION_AS_WRITTEN); }
 TEST(encoders) { one(encoder, RLX_PRECISION_AS_WRITTEN); }
-/* weights that stay in f32 beside halves */
+/* weights that stay in f32 beside 16-bit floats */
 TEST(convolutions_in_halves) { one(conv_net, RLX_PRECISION_MIXED_F16); }
 TEST(encoders_in_halves) { one(encoder, RLX_PRECISION_MIXED_F16); }
 

@@ -8,7 +8,7 @@
  *
  * FORM: the sum of 1 a is transposed, 2 b is by columns, 4 bias and gelu, 8 bias and
  * residual; 2 if none is given. TILE, of gemm_tile.h: GEMM_TILE() but its act; of f32
- * GEMM_SMALL_M_F32(), by BY warps, or GEMM_TILED(), of which BY blocks share out k.
+ * GEMM_SMALL_M_F32(), by BY warps, or GEMM_TILED(), of which BY blocks split k (split-K).
  */
 #include "selftests/gpubench/kernel_bench.h"
 
@@ -174,7 +174,7 @@ static void choose(struct product *p, const int32_t tile[2])
 		rlx_g_gemm_tiled_by(&p->a, tile[0], tile[1] ? tile[1] : 1, &p->l);
 	else if (halves && !tile[0])
 		rlx_g_gemm_bf16_launch(&p->a, &p->l);
-	else if (halves)
+	else if (f16, bf16)
 		rlx_g_gemm_by(&p->a, tile[0] | (int)p->a.act << 5, &p->l);
 	p->fn = exact ? gpu_function(gpu_source("gemm_simt"), "gemm_f32", &p->l) :
 		gpu_function(gpu_source("gemm_half"), "gemm_bf16", &p->l);

@@ -36,7 +36,7 @@ static rlx_value weight(struct rlx_graph *g, struct rlx_type t, double most)
 	return c;
 }
 
-/* @n chains of @length products of a few rows. */
+/* @n chains of @length GEMMs of small M. */
 static struct rlx_graph *chains(int n, int length)
 {
 	struct rlx_graph *g = rlx_graph_new("chains");

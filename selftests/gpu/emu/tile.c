@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Tiles: maps of matrices, TMA that reads by them, and products of a group
+ * Tiles: maps of matrices, TMA that reads by them, and wgmma, products
  * of 128 threads. Copies are done when somebody waits for them and products when their
  * group is waited for: the latest that hardware may be.
  */
@@ -141,7 +141,7 @@ static void numbers(const struct emu_wgmma_op *op, uint16_t u, bool is_b, float 
 	to[1] = op->f8 ? from_f8((uint8_t)(u >> 8), e5m2) : 0;
 }
 
-/* The part of the product that thread @t of the group holds. */
+/* The part of the GEMM that thread @t of the group holds. */
 void emu_wgmma_part(const struct emu_wgmma_op *op, int t)
 {
 	float a[2][32], b[32];
