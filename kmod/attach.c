@@ -98,7 +98,9 @@ long rlx_channel_attach(struct rlx_call *call)
 	u64 id;
 	int err;
 
-	if (a->flags || a->reserved || !a->access || a->access & ~(RLX_R | RLX_W))
+	/* The executor's fd reads, whatever else it may: there is no RLX_W alone. */
+	if (a->flags || a->reserved || !(a->access & RLX_R) ||
+	    a->access & ~(RLX_R | RLX_W))
 		return -EINVAL;
 	err = rlx_attach_get(a->fd, a->access, &att);
 	if (err)

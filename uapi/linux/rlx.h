@@ -752,7 +752,7 @@ struct rlx_ioc_connect {
 /**
  * struct rlx_ioc_attach - let requests name an arena, or wait for a timeline.
  * @fd:     of the arena or timeline
- * @access: RLX_R, RLX_W: within what the fd may; of a timeline RLX_R
+ * @access: RLX_R, or RLX_R | RLX_W of an fd that may write; of a timeline RLX_R
  * @handle: out: never 0, never used again in this channel
  */
 struct rlx_ioc_attach {

@@ -463,12 +463,12 @@ TEST(attaching)
 		long want;
 	} rows[] = {
 		{ s.arena, RLX_R, 1 },
-		{ s.arena, RLX_W, 1 },
+		{ s.arena, RLX_W, -EINVAL },
 		{ s.arena, 0, -EINVAL },
 		{ s.arena, 4, -EINVAL },
 		{ s.arena, 0x80000001, -EINVAL },
 		{ ro, RLX_R, 1 },
-		{ ro, RLX_W, -EACCES },
+		{ ro, RLX_W, -EINVAL },
 		{ ro, RLX_R | RLX_W, -EACCES },
 		{ s.tl, RLX_R, 1 },
 		{ s.tl, RLX_W, -EINVAL },
