@@ -21,7 +21,7 @@
 #include "testing.h"
 #include "trace.h"
 
-/* Added to ->writers by the seal: below 0 from then on, and still a count. */
+/* Added to a count by its seal: below 0 from then on, and still a count. */
 #define RLX_ARENA_SEALED	(LONG_MIN / 2)
 
 #define RLX_ARENA_WRITE_SEALS	(RLX_KSEAL_NO_WRITE | RLX_KSEAL_FUTURE_WRITE)
@@ -69,16 +69,26 @@ static void rlx_arena_retract(struct rlx_arena *a)
 }
 
 /* How many there are, sealed or not. */
-static long rlx_arena_writers(long word)
+static long rlx_arena_counted(long word)
 {
 	return word < 0 ? word - RLX_ARENA_SEALED : word;
 }
 
+long rlx_arena_nr_leases(const struct rlx_arena *a)
+{
+	return rlx_arena_counted(atomic_long_read(&a->leases));
+}
+
+long rlx_arena_nr_exports(const struct rlx_arena *a)
+{
+	return rlx_arena_counted(atomic_long_read(&a->exports));
+}
+
 static void rlx_arena_end(struct rlx_arena *a)
 {
-	WARN_ON_ONCE(rlx_arena_writers(atomic_long_read(&a->writers)));
-	WARN_ON_ONCE(atomic_long_read(&a->nr_leases));
-	WARN_ON_ONCE(atomic_long_read(&a->nr_exports));
+	WARN_ON_ONCE(rlx_arena_counted(atomic_long_read(&a->writers)));
+	WARN_ON_ONCE(rlx_arena_nr_leases(a));
+	WARN_ON_ONCE(rlx_arena_nr_exports(a));
 	if (!list_empty(&a->node))
 		rlx_arena_retract(a);
 	rlx_arena_free(a);
@@ -127,7 +137,10 @@ static void rlx_arena_init(struct rlx_arena *a,
 	a->cookie = c->cookie;
 	a->kind = c->kind;
 	a->flags = c->flags;
-	a->seals = c->flags & RLX_AF_NOEXPORT ? RLX_KSEAL_NO_EXPORT : 0;
+	if (c->flags & RLX_AF_NOEXPORT) {
+		a->seals = RLX_KSEAL_NO_EXPORT;
+		atomic_long_set(&a->exports, RLX_ARENA_SEALED);
+	}
 	mutex_init(&a->seal_lock);
 	mutex_init(&a->export_lock);
 	INIT_LIST_HEAD(&a->export_list);
@@ -290,29 +303,32 @@ int rlx_arena_writer_get(struct rlx_arena *a)
 
 void rlx_arena_writer_copy(struct rlx_arena *a)
 {
-	WARN_ON_ONCE(!rlx_arena_writers(atomic_long_fetch_inc(&a->writers)));
+	WARN_ON_ONCE(!rlx_arena_counted(atomic_long_fetch_inc(&a->writers)));
 }
 
 void rlx_arena_writer_put(struct rlx_arena *a)
 {
-	WARN_ON_ONCE(!rlx_arena_writers(atomic_long_fetch_dec(&a->writers)));
+	WARN_ON_ONCE(!rlx_arena_counted(atomic_long_fetch_dec(&a->writers)));
 }
 
-/* A use of the arena that @seal forbids, counted in @count. */
-static int rlx_arena_use_get(struct rlx_arena *a, u32 access, u32 seal,
-			     atomic_long_t *count)
+/*
+ * A use of the arena, counted in @count until its seal: one step that is before the
+ * seal, and then there for who asks after it, or refused.
+ */
+static int rlx_arena_use_get(struct rlx_arena *a, u32 access, atomic_long_t *count)
 {
 	int ret;
 
-	if (rlx_arena_seals(a) & seal)
+	if (!atomic_long_inc_unless_negative(count))
 		return -EPERM;
 	if (access & RLX_W) {
 		ret = rlx_arena_writer_get(a);
-		if (ret)
+		if (ret) {
+			atomic_long_dec(count);
 			return ret;
+		}
 	}
 	rlx_arena_get(a);
-	atomic_long_inc(count);
 	return 0;
 }
 
@@ -320,18 +336,18 @@ static void rlx_arena_use_put(struct rlx_arena *a, u32 access, atomic_long_t *co
 {
 	if (access & RLX_W)
 		rlx_arena_writer_put(a);
-	WARN_ON_ONCE(atomic_long_dec_return(count) < 0);
+	WARN_ON_ONCE(!rlx_arena_counted(atomic_long_fetch_dec(count)));
 	rlx_arena_put(a);
 }
 
 int rlx_arena_lease(struct rlx_arena *a, u32 access)
 {
-	return rlx_arena_use_get(a, access, RLX_KSEAL_NO_ATTACH, &a->nr_leases);
+	return rlx_arena_use_get(a, access, &a->leases);
 }
 
 void rlx_arena_unlease(struct rlx_arena *a, u32 access)
 {
-	rlx_arena_use_put(a, access, &a->nr_leases);
+	rlx_arena_use_put(a, access, &a->leases);
 }
 
 struct rlx_arena *rlx_arena_attach_get(int fd, u32 access)
@@ -350,7 +366,7 @@ struct rlx_arena *rlx_arena_attach_get(int fd, u32 access)
 
 int rlx_arena_export_get(struct rlx_arena *a, u32 access)
 {
-	int ret = rlx_arena_use_get(a, access, RLX_KSEAL_NO_EXPORT, &a->nr_exports);
+	int ret = rlx_arena_use_get(a, access, &a->exports);
 
 	if (!ret)
 		rlx_stat_inc(RLX_STAT_DMABUFS);
@@ -360,7 +376,7 @@ int rlx_arena_export_get(struct rlx_arena *a, u32 access)
 void rlx_arena_export_put(struct rlx_arena *a, u32 access)
 {
 	rlx_stat_dec(RLX_STAT_DMABUFS);
-	rlx_arena_use_put(a, access, &a->nr_exports);
+	rlx_arena_use_put(a, access, &a->exports);
 }
 
 /* ---- ioctls ------------------------------------------------------------ */
@@ -443,8 +459,8 @@ static long rlx_arena_ioctl_info(struct rlx_call *call)
 		.seals = rlx_arena_seals(a),
 		.nr_huge = a->nr_huge,
 		.nr_chunks = a->nr_chunks,
-		.nr_leases = atomic_long_read(&a->nr_leases),
-		.nr_exports = atomic_long_read(&a->nr_exports),
+		.nr_leases = rlx_arena_nr_leases(a),
+		.nr_exports = rlx_arena_nr_exports(a),
 		.numa_node = page_to_nid(rlx_arena_page(a, 0)),
 	};
 	return 0;
@@ -481,7 +497,7 @@ static int rlx_arena_seal_write(struct rlx_arena *a)
 	if (fresh) {
 		if (atomic_long_cmpxchg(&a->writers, 0, RLX_ARENA_SEALED))
 			return -EBUSY;
-	} else if (rlx_arena_writers(atomic_long_read(&a->writers))) {
+	} else if (rlx_arena_counted(atomic_long_read(&a->writers))) {
 		return -EBUSY;
 	}
 	if (a->ops->seal)
@@ -507,6 +523,11 @@ static int rlx_arena_seal_locked(struct rlx_arena *a, u32 seals)
 		   !(a->seals & RLX_ARENA_WRITE_SEALS)) {
 		atomic_long_add(RLX_ARENA_SEALED, &a->writers);
 	}
+	seals &= ~a->seals;
+	if (seals & RLX_KSEAL_NO_ATTACH)
+		atomic_long_add(RLX_ARENA_SEALED, &a->leases);
+	if (seals & RLX_KSEAL_NO_EXPORT)
+		atomic_long_add(RLX_ARENA_SEALED, &a->exports);
 	WRITE_ONCE(a->seals, a->seals | seals);
 	return 0;
 }
@@ -567,8 +588,8 @@ static void rlx_arena_show_fdinfo(struct seq_file *m, struct file *file)
 	seq_printf(m, "rlx-huge:\t%lu\n", a->nr_huge);
 	seq_printf(m, "rlx-access:\t%u\n", rlx_arena_file_access(file));
 	seq_printf(m, "rlx-seals:\t%u\n", rlx_arena_seals(a));
-	seq_printf(m, "rlx-leases:\t%ld\n", atomic_long_read(&a->nr_leases));
-	seq_printf(m, "rlx-exports:\t%ld\n", atomic_long_read(&a->nr_exports));
+	seq_printf(m, "rlx-leases:\t%ld\n", rlx_arena_nr_leases(a));
+	seq_printf(m, "rlx-exports:\t%ld\n", rlx_arena_nr_exports(a));
 }
 
 static const struct file_operations rlx_arena_fops = {

@@ -67,8 +67,8 @@ struct rlx_arena_ops {
  * @writers:   writable mappings, exports and attachments; below 0 once
  *             NO_WRITE or FUTURE_WRITE is set: this word alone decides who was
  *             first
- * @nr_leases:    attachments
- * @nr_exports:   live dma-bufs
+ * @leases:    attachments, the same with NO_ATTACH
+ * @exports:   live dma-bufs, the same with NO_EXPORT
  * @seal_lock: one SEAL at a time
  * @seals:     RLX_KSEAL_*; written under @seal_lock, read anywhere
  * @node:      in rlx_dev.arenas once published, protected by rlx_dev.lock
@@ -95,8 +95,8 @@ struct rlx_arena {
 	struct inode			*inode;
 
 	atomic_long_t			writers;
-	atomic_long_t			nr_leases;
-	atomic_long_t			nr_exports;
+	atomic_long_t			leases;
+	atomic_long_t			exports;
 	struct mutex			seal_lock;
 	u32				seals;
 
@@ -183,6 +183,10 @@ static inline unsigned long rlx_arena_run(const struct rlx_arena *a,
 {
 	return rlx_table_run(&a->table, pgoff, max, page);
 }
+
+/* Attachments and dma-bufs there are, sealed or not. */
+long rlx_arena_nr_leases(const struct rlx_arena *a);
+long rlx_arena_nr_exports(const struct rlx_arena *a);
 
 /* -EOVERFLOW if the sum wraps, -EINVAL if the range leaves the arena or is 0. */
 int rlx_arena_check_range(const struct rlx_arena *a, u64 offset, u64 length);

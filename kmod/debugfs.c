@@ -55,8 +55,8 @@ static void rlx_list_arenas(struct seq_file *m)
 		seq_printf(m, "%llu %llu %d %u %x %x %llu %lu %lu %ld %ld %llx\n",
 			   a->id, a->session->id, rlx_list_pid(a->session->owner),
 			   a->kind, a->flags, rlx_arena_seals(a), a->size, a->nr_huge,
-			   a->nr_chunks, atomic_long_read(&a->nr_leases),
-			   atomic_long_read(&a->nr_exports), a->cookie);
+			   a->nr_chunks, rlx_arena_nr_leases(a),
+			   rlx_arena_nr_exports(a), a->cookie);
 }
 
 static void rlx_list_service(struct seq_file *m, struct rlx_service *svc)

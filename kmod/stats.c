@@ -23,7 +23,7 @@ static s64 rlx_stats_sum_leases(void)
 
 	mutex_lock(&rlx_dev.lock);
 	list_for_each_entry(a, &rlx_dev.arenas, node)
-		sum += atomic_long_read(&a->nr_leases);
+		sum += rlx_arena_nr_leases(a);
 	mutex_unlock(&rlx_dev.lock);
 	return sum;
 }

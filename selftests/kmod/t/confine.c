@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
  * What the holder of an arena reaches, and what its seals promise: no page outside the
- * arena, and no write after a seal.
+ * arena, no write after a seal, no reading where nobody gave it.
  */
 /* rig: timeout=120 */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/rlx.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -208,6 +209,7 @@ TEST(seals_of_the_memfd_hold)
 		v = k_map(fd, HUGE, PROT_READ, 0);
 		a = pin(s, RLX_KIND_MEMFD, 0, HUGE, fd, 0);
 		CHECK(a >= 0);
+		CHECK_EQ(k_attach(sc.ch, a, RLX_W), -EINVAL);
 		CHECK_EQ(seal_memfd(fd, F_SEAL_FUTURE_WRITE), 0);
 		nobody_writes(a, v);
 		CHECK_EQ(k_attach(sc.ch, a, RW), -EPERM);
@@ -306,6 +308,105 @@ TEST(sealed_memfd_is_a_sealed_arena)
 		close(b);
 		close(fd);
 	}
+}
+
+/* ---- what is given away --------------------------------------------------- */
+
+/* Memory is never for writing alone: who may write reads what is there. */
+TEST(write_only_attachments)
+{
+	struct k_scene sc = k_scene_new(&(struct k_scene_opts){ .depth = 8 });
+	int a = k_arena(sc.session, PAGE, 0);
+	struct rlx_ioc_attach at = { .fd = a, .access = RLX_W };
+
+	CHECK_EQ(k_attach(sc.ch, a, RLX_W), -EINVAL);
+	CHECK_EQ(k_ioctl(sc.ch, RLX_IOC_ATTACH, &at), -EINVAL);
+	CHECK_EQ(k_arena_info(a).nr_leases, 0);
+	close(a);
+	k_scene_free(&sc);
+}
+
+/*
+ * A thread that makes as many exports, or attachments, as it can until it is told that
+ * it may not; another seals. What INFO tells after the seal is all there will be.
+ */
+#define MADE	512
+
+struct maker {
+	struct k_scene *sc;
+	int arena;
+	bool attach;
+	long made[MADE];
+	uint32_t n;
+	long err;
+};
+
+static void *make_until_sealed(void *arg)
+{
+	struct maker *m = arg;
+	long ret;
+
+	for (; m->n < MADE; m->n++) {
+		ret = m->attach ? k_attach(m->sc->ch, m->arena, RLX_R) :
+				  k_export(m->arena, 0, PAGE, RLX_R);
+		if (ret < 0) {
+			m->err = ret;
+			break;
+		}
+		m->made[m->n] = ret;
+	}
+	return NULL;
+}
+
+static void unmake(struct maker *m)
+{
+	for (uint32_t i = 0; i < m->n; i++)
+		if (m->attach)
+			CHECK_EQ(k_detach(m->sc->ch, m->made[i]), 0);
+		else
+			close((int)m->made[i]);
+}
+
+static void sealed_in_flight(bool attach, uint32_t seal)
+{
+	struct k_scene sc = k_scene_new(&(struct k_scene_opts){ .depth = 8 });
+	uint32_t met = 0;
+
+	for (int i = 0; i < 400; i++) {
+		struct maker m = { .sc = &sc, .attach = attach };
+		struct rlx_ioc_arena_info info;
+		uint64_t there;
+		pthread_t id;
+
+		m.arena = k_arena(sc.session, PAGE, 0);
+		CHECK(!pthread_create(&id, NULL, make_until_sealed, &m));
+		/* Until it is at it. */
+		while (!(attach ? k_arena_info(m.arena).nr_leases :
+				  k_arena_info(m.arena).nr_exports))
+			;
+		CHECK_EQ(k_seal(m.arena, seal), 0);
+		info = k_arena_info(m.arena);
+		there = attach ? info.nr_leases : info.nr_exports;
+		CHECK(!pthread_join(id, NULL));
+		met += m.err == -EPERM;
+		CHECKF(m.n <= there, "%u %s, of which %llu were there when it was sealed",
+		       m.n, attach ? "attachments" : "exports",
+		       (unsigned long long)there);
+		unmake(&m);
+		close(m.arena);
+	}
+	CHECKF(met > 10, "the seal came while something was made %u times of 400", met);
+	k_scene_free(&sc);
+}
+
+TEST(exports_that_race_with_the_seal)
+{
+	sealed_in_flight(false, RLX_KSEAL_NO_EXPORT);
+}
+
+TEST(attachments_that_race_with_the_seal)
+{
+	sealed_in_flight(true, RLX_KSEAL_NO_ATTACH);
 }
 
 TEST_MAIN()
