@@ -24,35 +24,35 @@ static bool rlx_budget_take(atomic64_t *sum, u64 n, u64 cap)
 }
 
 /* As io_uring does it: per user, so that fork() is no way around. */
-static int rlx_account_lock(struct rlx_charge *c, struct user_struct *user)
+static int rlx_account_lock(struct user_struct *user, unsigned long pages,
+			    unsigned long *locked)
 {
 	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 	unsigned long old, new;
 
+	*locked = 0;
 	if (capable(CAP_IPC_LOCK))
 		return 0;
 	if (!limit)
 		return -EPERM;
 	old = atomic_long_read(&user->locked_vm);
 	do {
-		new = old + c->pages;
+		new = old + pages;
 		if (new < old || new > limit)
 			return -ENOMEM;
 	} while (!atomic_long_try_cmpxchg(&user->locked_vm, (long *)&old, new));
-	c->locked = c->pages;
+	*locked = pages;
 	return 0;
 }
 
-int rlx_account_charge(struct rlx_charge *charge, struct rlx_session *session,
-		       unsigned long pages)
+/* From all budgets or from none. */
+static int rlx_account_take(struct rlx_user *user, unsigned long pages,
+			    unsigned long *locked)
 {
 	u64 bytes = (u64)pages << PAGE_SHIFT;
-	struct rlx_user *user = session->user;
 	int ret;
 
-	charge->pages = pages;
-	charge->locked = 0;
-	ret = rlx_account_lock(charge, user->user);
+	ret = rlx_account_lock(user->user, pages, locked);
 	if (ret)
 		return ret;
 
@@ -62,20 +62,48 @@ int rlx_account_charge(struct rlx_charge *charge, struct rlx_session *session,
 	if (!rlx_budget_take(&rlx_dev.bytes, bytes,
 			     READ_ONCE(rlx_max_total_bytes)))
 		goto out_user;
+	return 0;
 
-	charge->user = rlx_user_get(user);
+out_user:
+	atomic64_sub(bytes, &user->bytes);
+out_unlock:
+	atomic_long_sub(*locked, &user->user->locked_vm);
+	return ret;
+}
+
+int rlx_account_charge(struct rlx_charge *charge, struct rlx_session *session,
+		       unsigned long pages)
+{
+	int ret;
+
+	ret = rlx_account_take(session->user, pages, &charge->locked);
+	if (ret)
+		return ret;
+
+	charge->pages = pages;
+	charge->user = rlx_user_get(session->user);
 	if (current->mm) {
 		mmgrab(current->mm);
 		charge->mm = current->mm;
 		atomic64_add(pages, &charge->mm->pinned_vm);
 	}
 	return 0;
+}
 
-out_user:
-	atomic64_sub(bytes, &user->bytes);
-out_unlock:
-	atomic_long_sub(charge->locked, &user->user->locked_vm);
-	return ret;
+int rlx_account_charge_more(struct rlx_charge *charge, unsigned long pages)
+{
+	unsigned long locked;
+	int ret;
+
+	ret = rlx_account_take(charge->user, pages, &locked);
+	if (ret)
+		return ret;
+
+	charge->pages += pages;
+	charge->locked += locked;
+	if (charge->mm)
+		atomic64_add(pages, &charge->mm->pinned_vm);
+	return 0;
 }
 
 void rlx_account_uncharge(struct rlx_charge *charge)

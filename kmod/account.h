@@ -15,7 +15,7 @@ struct rlx_user;
  * @mm:     whose VmPin; alive as a struct only
  * @pages:  charged
  * @locked: of them counted against RLIMIT_MEMLOCK: all or, for who may lock
- *          without limit, none
+ *          without limit (then), none
  */
 struct rlx_charge {
 	struct rlx_user		*user;
@@ -35,6 +35,15 @@ struct rlx_charge {
  */
 int rlx_account_charge(struct rlx_charge *charge, struct rlx_session *session,
 		       unsigned long pages);
+
+/**
+ * rlx_account_charge_more - what came along with what was charged.
+ * @charge: of rlx_account_charge(), by the same process; not yet seen by others
+ * @pages:  how many more
+ *
+ * Return: as rlx_account_charge(); what was charged before stays.
+ */
+int rlx_account_charge_more(struct rlx_charge *charge, unsigned long pages);
 
 /* Gives it back, and zeroes @charge; nothing for a zeroed one. May sleep. */
 void rlx_account_uncharge(struct rlx_charge *charge);

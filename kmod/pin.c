@@ -15,6 +15,7 @@
 #include <linux/sched/signal.h>
 #include <linux/shmem_fs.h>
 #include <linux/slab.h>
+#include <linux/xarray.h>
 #include <uapi/linux/falloc.h>
 #include <uapi/linux/fcntl.h>
 
@@ -60,9 +61,66 @@ static int rlx_pin_check(const struct rlx_ioc_arena_create *c)
 	return 0;
 }
 
+/* How much of the folio at @page belongs to the @left pages that follow. */
+static unsigned long rlx_pin_folio_run(struct page *page, unsigned long left)
+{
+	struct folio *folio = page_folio(page);
+
+	return min_t(unsigned long, left, folio_nr_pages(folio) -
+					  folio_page_idx(folio, page));
+}
+
+/*
+ * A folio of which a part is pinned stays in memory as a whole. Pages of those that
+ * are in the arena in part alone, each folio once, without the pages that are in it;
+ * 0 or less where those are in it more than once.
+ */
+static int rlx_pin_count_rest(const struct rlx_arena *a, struct xarray *seen, long *rest)
+{
+	unsigned long at, n;
+	int ret;
+
+	for (at = 0; at < a->table.filled; at += n) {
+		struct page *page = rlx_arena_page(a, at);
+		struct folio *folio = page_folio(page);
+		unsigned long all = folio_nr_pages(folio);
+
+		/* Contiguous in the arena too? */
+		n = rlx_arena_run(a, at, rlx_pin_folio_run(page, a->table.filled - at),
+				  &page);
+		if (fatal_signal_pending(current))
+			return -EINTR;
+		cond_resched();
+		if (n == all)
+			continue;
+		ret = xa_insert(seen, folio_pfn(folio), xa_mk_value(0), GFP_KERNEL_ACCOUNT);
+		if (ret && ret != -EBUSY)
+			return ret;
+		*rest += ret ? -(long)n : (long)(all - n);
+	}
+	return 0;
+}
+
+/* As io_uring does it with its buffers. */
+static int rlx_pin_charge_rest(struct rlx_arena *a)
+{
+	struct xarray seen;
+	long rest = 0;
+	int ret;
+
+	xa_init(&seen);
+	ret = rlx_pin_count_rest(a, &seen, &rest);
+	xa_destroy(&seen);
+	if (ret || rest <= 0)
+		return ret;
+	return rlx_account_charge_more(&a->charge, rest);
+}
+
 /* Publishes what was pinned, or lets it go. */
 static struct rlx_arena *rlx_pin_finish(struct rlx_arena *a, int ret)
 {
+	if (!ret)
+		ret = rlx_pin_charge_rest(a);
 	if (!ret)
 		ret = rlx_pin_count_huge(a);
 	if (ret) {
@@ -193,15 +251,6 @@ struct rlx_pin_memfd {
 	unsigned long first;	/* page of it that is the arena's first */
 	bool counted;		/* as a writable mapping */
 };
-
-/* How much of the folio at @page belongs to the @left pages that follow. */
-static unsigned long rlx_pin_folio_run(struct page *page, unsigned long left)
-{
-	struct folio *folio = page_folio(page);
-
-	return min_t(unsigned long, left, folio_nr_pages(folio) -
-					  folio_page_idx(folio, page));
-}
 
 static void rlx_pin_memfd_release(struct rlx_arena *a)
 {

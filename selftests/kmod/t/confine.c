@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * What the holder of an arena reaches, and what its seals promise: no page outside the
- * arena, no write after a seal, no reading where nobody gave it.
+ * arena, no write after a seal, no reading where nobody gave it, no memory that nobody
+ * pays for.
  */
 /* rig: timeout=120 */
 #include <errno.h>
@@ -10,7 +11,9 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "selftests/lib/rlx_test.h"
@@ -407,6 +410,162 @@ TEST(exports_that_race_with_the_seal)
 TEST(attachments_that_race_with_the_seal)
 {
 	sealed_in_flight(true, RLX_KSEAL_NO_ATTACH);
+}
+
+/* ---- who pays -------------------------------------------------------------- */
+
+static long long locked_free_kib(const char *key)
+{
+	FILE *f = fopen("/proc/meminfo", "r");
+	long long kib = -1;
+	char line[128];
+
+	CHECK(f);
+	while (kib < 0 && fgets(line, sizeof(line), f))
+		if (!strncmp(line, key, strlen(key)))
+			kib = atoll(line + strlen(key));
+	fclose(f);
+	return kib;
+}
+
+/* A user who may lock @limit bytes; what the child returns is its status. */
+static void as_user(uint64_t limit, void (*fn)(void *arg), void *arg)
+{
+	struct rlimit l = { limit, limit };
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		CHECK(!setresgid(105, 105, 105));
+		CHECK(!setrlimit(RLIMIT_MEMLOCK, &l));
+		CHECK(!setresuid(1000, 1000, 1000));
+		fn(arg);
+		fflush(stdout);
+		_exit(0);
+	}
+	CHECKF(waitpid(pid, &status, 0) == pid && !status, "status %#x", status);
+}
+
+/* One page of each huge page: the whole of it stays in memory. */
+static void pieces_of_huge_memfd(void *arg)
+{
+	int s = k_open(), fd = *(int *)arg;
+
+	for (uint64_t i = 0; i < 4; i++)
+		CHECK_EQ(pin(s, RLX_KIND_MEMFD, i * HUGE, PAGE, fd, 0), -ENOMEM);
+	close(s);
+}
+
+static void one_huge_page_each(void *arg)
+{
+	int s = k_open(), fd = *(int *)arg, a;
+
+	/* Any part of one costs one, a part of two costs two. */
+	a = pin(s, RLX_KIND_MEMFD, 3 * PAGE, PAGE, fd, 0);
+	CHECKF(a >= 0, "%d", a);
+	CHECK_EQ(pin(s, RLX_KIND_MEMFD, HUGE, PAGE, fd, 0), -ENOMEM);
+	close(a);
+	CHECK_EQ(pin(s, RLX_KIND_MEMFD, HUGE - PAGE, 2 * PAGE, fd, 0), -ENOMEM);
+	a = pin(s, RLX_KIND_MEMFD, HUGE, HUGE, fd, 0);
+	CHECKF(a >= 0, "%d", a);
+	close(a);
+	close(s);
+}
+
+TEST(memlock_of_hugetlb)
+{
+	int s = k_open(), fd;
+
+	need_memfd(s);
+	fd = make_memfd(4 * HUGE, MFD_HUGETLB, F_SEAL_SHRINK);
+	CHECK(!fallocate(fd, 0, 0, 4 * HUGE));
+	as_user(64 << 10, pieces_of_huge_memfd, &fd);
+	as_user(HUGE + 64 * 1024, one_huge_page_each, &fd);
+	close(fd);
+	close(s);
+}
+
+TEST(memlock_of_huge_shmem)
+{
+	int s = k_open(), fd;
+	char *p;
+
+	need_memfd(s);
+	fd = make_memfd(4 * HUGE, 0, F_SEAL_SHRINK);
+	p = k_map(fd, 4 * HUGE, PROT_RW, 0);
+	madvise(p, 4 * HUGE, MADV_HUGEPAGE);
+	memset(p, 1, 4 * HUGE);
+	if (locked_free_kib("ShmemHugePages:") < 8192)
+		rlx_test_skip("no huge pages of shmem in this kernel");
+	munmap(p, 4 * HUGE);
+	as_user(64 << 10, pieces_of_huge_memfd, &fd);
+	as_user(HUGE + 64 * 1024, one_huge_page_each, &fd);
+	close(fd);
+	close(s);
+}
+
+static char *huge_anon(size_t size)
+{
+	char *p = mmap(NULL, size + HUGE, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	CHECK(p != MAP_FAILED);
+	p = (char *)(((uintptr_t)p + HUGE - 1) & -HUGE);
+	madvise(p, size, MADV_HUGEPAGE);
+	memset(p, 1, size);
+	return p;
+}
+
+static void pieces_of_anon(void *arg)
+{
+	char *p = huge_anon(4 * HUGE), *q;
+	int s = k_open(), a;
+
+	(void)arg;
+	for (int i = 0; i < 4; i++)
+		CHECK_EQ(pin(s, RLX_KIND_USER, (uintptr_t)p + i * HUGE, PAGE, -1, 0),
+			 -ENOMEM);
+	/* Small ones cost what they are. */
+	q = mmap(NULL, 8 * PAGE, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(q != MAP_FAILED);
+	madvise(q, 8 * PAGE, MADV_NOHUGEPAGE);
+	a = pin(s, RLX_KIND_USER, (uintptr_t)q, 8 * PAGE, -1, 0);
+	CHECKF(a >= 0, "%d", a);
+	close(a);
+	close(s);
+}
+
+/* Of one huge page in pieces, other pages between them, it is paid for once. */
+static void a_page_in_pieces(void *arg)
+{
+	char *p = huge_anon(HUGE), *q;
+	int s = k_open(), a;
+
+	(void)arg;
+	q = mmap(NULL, 8 * PAGE, PROT_RW, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(q != MAP_FAILED);
+	madvise(q, 8 * PAGE, MADV_NOHUGEPAGE);
+	memset(q, 2, 8 * PAGE);
+	for (int i = 0; i < 8; i++)
+		CHECK(mremap(q + i * PAGE, PAGE, PAGE, MREMAP_MAYMOVE | MREMAP_FIXED,
+			     p + (2 * i + 1) * PAGE) != MAP_FAILED);
+	a = pin(s, RLX_KIND_USER, (uintptr_t)p, 16 * PAGE, -1, 0);
+	CHECKF(a >= 0, "%d", a);
+	close(a);
+	close(s);
+}
+
+TEST(memlock_of_huge_anonymous_memory)
+{
+	char *p = huge_anon(4 * HUGE);
+
+	if (locked_free_kib("AnonHugePages:") < 8192)
+		rlx_test_skip("no transparent huge pages in this kernel");
+	munmap(p, 4 * HUGE);
+	as_user(64 << 10, pieces_of_anon, NULL);
+	as_user(HUGE + 128 * 1024, a_page_in_pieces, NULL);
 }
 
 TEST_MAIN()
