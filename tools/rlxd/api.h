@@ -12,6 +12,8 @@ struct req;
 /* False: models are being loaded, or it drains: the reply says so. */
 bool api_is_ready(struct req *r);
 bool api_healthz(struct req *r);
+bool api_livez(struct req *r);
+bool api_startupz(struct req *r);
 bool api_metrics(struct req *r);
 
 bool openai_models(struct req *r);

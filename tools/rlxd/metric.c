@@ -4,10 +4,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/proc.h"
 #include "rlx/arena.h"
 #include "tools/rlxd/baton.h"
 #include "tools/rlxd/channel.h"
+#include "tools/rlxd/latency.h"
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/metric.h"
 #include "tools/rlxd/req.h"
@@ -65,6 +65,7 @@ void metric_request(const struct req *r, int64_t now)
 	if (!r->t_head)
 		return;
 	hist_add(&metrics.request, now - r->t_head);
+	latency_add(r, now - r->t_head);
 	if (r->t_done)
 		hist_add(&metrics.reply, now - r->t_done);
 }
@@ -74,33 +75,39 @@ void metric_head(struct obuf *o, const char *name, const char *type, const char 
 	obuf_fmt(o, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static void one(struct obuf *o, const char *name, const char *type, const char *help,
-		double v)
+void metric_one(struct obuf *o, const char *name, const char *type, const char *help, double v)
 {
 	metric_head(o, name, type, help);
 	obuf_fmt(o, "%s %.17g\n", name, v);
 }
 
-static void hist(struct obuf *o, const char *name, const char *label, const char *value,
-		 struct hist *h)
+void metric_hist(struct obuf *o, const char *name, const char *labels, const struct hist *h)
 {
+	const char *comma = *labels ? "," : "", *open = *labels ? "{" : "";
+	const char *close = *labels ? "}" : "";
 	uint64_t n = 0;
 	unsigned int i;
-	char sel[96] = "";
 
-	if (label)
-		snprintf(sel, sizeof(sel), "%s=\"%s\",", label, value);
 	for (i = 0; i < HIST_BUCKETS; i++) {
 		n += atomic_load(&h->bucket[i]);
-		obuf_fmt(o, "%s_bucket{%sle=\"%.6g\"} %llu\n", name, sel,
+		obuf_fmt(o, "%s_bucket{%s%sle=\"%.6g\"} %llu\n", name, labels, comma,
 			 (double)bound_us[i] * 1e-6, (unsigned long long)n);
 	}
 	n += atomic_load(&h->bucket[HIST_BUCKETS]);
-	obuf_fmt(o, "%s_bucket{%sle=\"+Inf\"} %llu\n", name, sel, (unsigned long long)n);
-	if (label)
-		snprintf(sel, sizeof(sel), "{%s=\"%s\"}", label, value);
-	obuf_fmt(o, "%s_sum%s %.9g\n%s_count%s %llu\n", name, sel,
-		 (double)atomic_load(&h->sum_ns) * 1e-9, name, sel, (unsigned long long)n);
+	obuf_fmt(o, "%s_bucket{%s%sle=\"+Inf\"} %llu\n", name, labels, comma,
+		 (unsigned long long)n);
+	obuf_fmt(o, "%s_sum%s%s%s %.9g\n%s_count%s%s%s %llu\n", name, open, labels, close,
+		 (double)atomic_load(&h->sum_ns) * 1e-9, name, open, labels, close,
+		 (unsigned long long)n);
+}
+
+static void model_hist(struct obuf *o, const char *name, const char *model,
+		       const struct hist *h)
+{
+	char label[64];
+
+	snprintf(label, sizeof(label), "model=\"%s\"", model);
+	metric_hist(o, name, label, h);
 }
 
 static void print_requests(struct obuf *o)
@@ -116,10 +123,10 @@ static void print_requests(struct obuf *o)
 					 (unsigned long long)atomic_load(&metrics.route[i].code[k]));
 	metric_head(o, "rlxd_request_duration_seconds", "histogram",
 	     "From a request's head to its whole reply.");
-	hist(o, "rlxd_request_duration_seconds", NULL, NULL, &metrics.request);
+	metric_hist(o, "rlxd_request_duration_seconds", "", &metrics.request);
 	metric_head(o, "rlxd_reply_duration_seconds", "histogram",
 	     "From a result to its whole reply.");
-	hist(o, "rlxd_reply_duration_seconds", NULL, NULL, &metrics.reply);
+	metric_hist(o, "rlxd_reply_duration_seconds", "", &metrics.reply);
 }
 
 static void print_model_counts(const struct model_set *set, struct obuf *o)
@@ -203,36 +210,31 @@ static void print_models(const struct model_set *set, struct obuf *o)
 	metric_head(o, "rlxd_model_queue_seconds", "histogram",
 		    "How long an input waited to be run.");
 	for (i = 0; i < set->n; i++)
-		hist(o, "rlxd_model_queue_seconds", "model", set->model[i]->name,
-		     &set->model[i]->metric.queue);
+		model_hist(o, "rlxd_model_queue_seconds", set->model[i]->name,
+			   &set->model[i]->metric.queue);
 	metric_head(o, "rlxd_model_run_seconds", "histogram", "How long a batch ran.");
 	for (i = 0; i < set->n; i++)
-		hist(o, "rlxd_model_run_seconds", "model", set->model[i]->name,
-		     &set->model[i]->metric.run);
+		model_hist(o, "rlxd_model_run_seconds", set->model[i]->name,
+			   &set->model[i]->metric.run);
 }
 
 static void print_memory(struct server *s, struct obuf *o)
 {
 	struct rlx_stats st;
-	uint64_t kb = 0;
 
 	rlx_stats_read(&st);
-	one(o, "rlxd_arenas", "gauge", "Arenas alive.", (double)st.arenas);
-	one(o, "rlxd_arena_bytes", "gauge", "Bytes in them.", (double)st.bytes_mapped);
-	one(o, "rlxd_arena_pinned_bytes", "gauge", "Bytes of them that cannot be swapped out.",
-	    (double)st.bytes_pinned);
+	metric_one(o, "rlxd_arenas", "gauge", "Arenas alive.", (double)st.arenas);
+	metric_one(o, "rlxd_arena_bytes", "gauge", "Bytes in them.", (double)st.bytes_mapped);
+	metric_one(o, "rlxd_arena_pinned_bytes", "gauge",
+		   "Bytes of them that cannot be swapped out.", (double)st.bytes_pinned);
 	metric_head(o, "rlxd_copied_bytes_total", "counter",
 	     "Bytes that the CPU copied: of requests and replies, and by copying calls.");
 	obuf_fmt(o, "rlxd_copied_bytes_total{by=\"http\"} %lld\n",
 		 (long long)atomic_load(&metrics.bytes_copied));
 	obuf_fmt(o, "rlxd_copied_bytes_total{by=\"library\"} %llu\n",
 		 (unsigned long long)st.bytes_copied);
-	one(o, "rlxd_body_bytes", "gauge", "Bytes of request bodies held outside of arenas.",
+	metric_one(o, "rlxd_body_bytes", "gauge", "Bytes of request bodies held outside of arenas.",
 	    (double)atomic_load(&s->body_bytes));
-	if (rlx_proc_key("/proc/self/status", "VmRSS", &kb))
-		one(o, "process_resident_memory_bytes", "gauge", "Resident memory.", (double)kb);
-	one(o, "process_start_time_seconds", "gauge", "When the server started.",
-	    (double)s->started);
 }
 
 static void print_tls(struct server *s, struct obuf *o)
@@ -245,7 +247,7 @@ static void print_tls(struct server *s, struct obuf *o)
 	pthread_mutex_unlock(&s->lock);
 	if (!expiry)
 		return;
-	one(o, "rlxd_tls_certificate_expiry_seconds", "gauge",
+	metric_one(o, "rlxd_tls_certificate_expiry_seconds", "gauge",
 	    "When the certificate ends, since 1970.", (double)expiry);
 	metric_head(o, "rlxd_tls_handshakes_total", "counter", "Connections that wanted TLS.");
 	obuf_fmt(o, "rlxd_tls_handshakes_total{result=\"ok\"} %lld\n"
@@ -262,10 +264,11 @@ static void print_tls(struct server *s, struct obuf *o)
 
 static void print_standby(struct server *s, struct obuf *o)
 {
-	one(o, "rlxd_standby_ready", "gauge", "1 while another server stands by.",
+	metric_one(o, "rlxd_standby_ready", "gauge", "1 while another server stands by.",
 	    baton_is_wanted());
-	one(o, "rlxd_took_over", "gauge", "1 if this server stood by until another one ended.",
-	    atomic_load(&s->took_over));
+	metric_one(o, "rlxd_took_over", "gauge",
+		   "1 if this server stood by until another one ended.",
+		   atomic_load(&s->took_over));
 }
 
 void metrics_print(const struct req *r, struct obuf *o)
@@ -277,18 +280,18 @@ void metrics_print(const struct req *r, struct obuf *o)
 	for (i = 0; i < r->set->n; i++)
 		if (r->may_use >> i & 1)
 			seen.model[seen.n++] = r->set->model[i];
-	one(o, "rlxd_ready", "gauge", "1 while requests are taken.", atomic_load(&s->ready));
+	metric_one(o, "rlxd_ready", "gauge", "1 while requests are taken.", atomic_load(&s->ready));
 	if (s->standby)
 		print_standby(s, o);
 	print_requests(o);
 	print_models(&seen, o);
 	if (r->sees_all)
 		channels_print(s, o);
-	one(o, "rlxd_connections", "gauge", "Connections open.",
+	metric_one(o, "rlxd_connections", "gauge", "Connections open.",
 	    (double)atomic_load(&metrics.connections));
-	one(o, "rlxd_connections_refused_total", "counter", "Turned away, max_connections.",
+	metric_one(o, "rlxd_connections_refused_total", "counter", "Turned away, max_connections.",
 	    (double)atomic_load(&metrics.connections_refused));
-	one(o, "rlxd_requests_abandoned_total", "counter",
+	metric_one(o, "rlxd_requests_abandoned_total", "counter",
 	    "Requests whose peer was gone before the reply.",
 	    (double)atomic_load(&metrics.abandoned));
 	metric_head(o, "rlxd_replies_lost_total", "counter", "Replies not sent whole, by what "
@@ -299,9 +302,9 @@ void metrics_print(const struct req *r, struct obuf *o)
 		 (long long)atomic_load(&metrics.lost_by_peer),
 		 (long long)atomic_load(&metrics.lost_by_error),
 		 (long long)atomic_load(&metrics.lost_by_end));
-	one(o, "rlxd_received_bytes_total", "counter", "Bytes from peers.",
+	metric_one(o, "rlxd_received_bytes_total", "counter", "Bytes from peers.",
 	    (double)atomic_load(&metrics.bytes_in));
-	one(o, "rlxd_sent_bytes_total", "counter", "Bytes to peers.",
+	metric_one(o, "rlxd_sent_bytes_total", "counter", "Bytes to peers.",
 	    (double)atomic_load(&metrics.bytes_out));
 	metric_head(o, "rlxd_reloads_total", "counter", "Reloads of the configuration.");
 	obuf_fmt(o, "rlxd_reloads_total{result=\"ok\"} %lld\nrlxd_reloads_total{result=\"failed\"}"
@@ -309,4 +312,7 @@ void metrics_print(const struct req *r, struct obuf *o)
 		 (long long)atomic_load(&metrics.reloads_failed));
 	print_tls(s, o);
 	print_memory(s, o);
+	latency_print(r, o);
+	metric_build(o);
+	metric_process(s, o);
 }

@@ -52,6 +52,12 @@ void metric_count(const char *label, int status);
 void metric_request(const struct req *r, int64_t now);
 /* The lines before a metric's values. */
 void metric_head(struct obuf *o, const char *name, const char *type, const char *help);
+/* One that has one value. */
+void metric_one(struct obuf *o, const char *name, const char *type, const char *help, double v);
+/* A histogram's values; @labels as in name="x",other="y", or "". */
+void metric_hist(struct obuf *o, const char *name, const char *labels, const struct hist *h);
+void metric_process(const struct server *s, struct obuf *o);
+void metric_build(struct obuf *o);
 /* What @r may see of it: of models and channels, those that are there for it. */
 void metrics_print(const struct req *r, struct obuf *o);
 

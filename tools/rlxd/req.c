@@ -14,6 +14,9 @@
 
 static const struct route routes[] = {
 	{ "/healthz", METHOD_GET, API_PLAIN, OPEN_ALL, api_healthz, NULL, "/healthz" },
+	{ "/livez", METHOD_GET, API_PLAIN, OPEN_ALL, api_livez, NULL, "/livez" },
+	{ "/readyz", METHOD_GET, API_PLAIN, OPEN_ALL, api_healthz, NULL, "/readyz" },
+	{ "/startupz", METHOD_GET, API_PLAIN, OPEN_ALL, api_startupz, NULL, "/startupz" },
 	{ "/metrics", METHOD_GET, API_PLAIN, OPEN_HERE, api_metrics, NULL, "/metrics" },
 	{ "/v1/models", METHOD_GET, API_OPENAI, OPEN_NONE, openai_models, NULL, "/v1/models" },
 	{ "/v1/models/{model}", METHOD_GET, API_OPENAI, OPEN_NONE, openai_model, NULL,

@@ -175,6 +175,11 @@ struct client *server_client(struct server *s, const char *name)
 	return c;
 }
 
+const char *client_key(const struct client *c)
+{
+	return c && !strncmp(c->name, "key:", 4) ? c->name + 4 : "";
+}
+
 void client_put(struct client *c)
 {
 	if (c)

@@ -67,6 +67,8 @@ bool server_may_use(const struct req *r, const char *name);
  */
 struct client *server_client(struct server *s, const char *name);
 void client_put(struct client *c);
+/* The key's name, "" for who has none; @c may be NULL. */
+const char *client_key(const struct client *c);
 /*
  * Model @name, or if that is "" the @index-th, of those that a channel is for at the moment;
  * with a reference. NULL: there is none. *@out_n, unless NULL: how many there are.
