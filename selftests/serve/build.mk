@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The tests of rlxd: with real clients and hostile ones, each in its own process.
 SERVE_RUN := selftests/serve/run.sh
-SERVE_PY  := hostile strict observe replies tenants clients ops keep standby tls channel
+SERVE_PY  := hostile exchanges strict observe replies tenants clients ops keep standby tls channel
 
 # Fuzzers of what rlxd reads, made of the few files that are concerned, by clang.
 FUZZ_SERVE := $(patsubst selftests/serve/fuzz/%.c,$(BUILD)/fuzz-serve/%, \
