@@ -576,7 +576,7 @@ static unsigned long rlx_arena_area(struct file *file, unsigned long addr,
 
 	if (a->ops->area)
 		return a->ops->area(a, file, addr, len, pgoff, flags);
-	return thp_get_unmapped_area(file, addr, len, pgoff, flags);
+	return rlx_huge_area(file, addr, len, pgoff, flags);
 }
 
 static void rlx_arena_show_fdinfo(struct seq_file *m, struct file *file)

@@ -12,6 +12,7 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
 
 #include "rlx_conf.h"
 
@@ -74,6 +75,25 @@ static inline int rlx_call_mmap(struct file *file, struct vm_area_struct *vma)
 	return vfs_mmap(file, vma);
 #else
 	return call_mmap(file, vma);
+#endif
+}
+
+/*
+ * Where to map @len bytes of @file: so that huge pages fit, or anywhere on kernels
+ * without them, as Debian's PREEMPT_RT.
+ */
+static inline unsigned long
+rlx_huge_area(struct file *file, unsigned long addr, unsigned long len,
+	      unsigned long pgoff, unsigned long flags)
+{
+#if defined(CONFIG_TRANSPARENT_HUGEPAGE)
+	return thp_get_unmapped_area(file, addr, len, pgoff, flags);
+#elif defined(RLX_HAVE_MM_AREA_OF_FILE)
+	return mm_get_unmapped_area(file, addr, len, pgoff, flags);
+#elif defined(RLX_HAVE_MM_AREA)
+	return mm_get_unmapped_area(current->mm, file, addr, len, pgoff, flags);
+#else
+	return current->mm->get_unmapped_area(file, addr, len, pgoff, flags);
 #endif
 }
 

@@ -90,6 +90,12 @@ probe VFS_MMAP "$@" <<EOF
 #include <linux/fs.h>
 int rlx_probe(struct file *f, struct vm_area_struct *v) { return vfs_mmap(f, v); }
 EOF
+exported MM_AREA mm_get_unmapped_area
+probe MM_AREA_OF_FILE "$@" <<EOF
+#include <linux/sched/mm.h>
+unsigned long rlx_probe(struct file *f)
+{ return mm_get_unmapped_area(f, 0, 0, 0, 0); }
+EOF
 exported MEMFD_PIN_FOLIOS memfd_pin_folios
 exported UNPIN_FOLIOS unpin_folios
 
