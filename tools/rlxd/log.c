@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Log lines put together on the stack and written at once. */
+/* Log lines put together on the stack; a thread of its own writes them. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +13,7 @@
 #include "rlx/log.h"
 #include "tools/rlxd/log.h"
 
-enum { LINE = 2048, BURST = 20 };
+enum { LINE = 2048, BURST = 20, PIPE_BYTES = 256 << 10, FLUSH_SECONDS = 2 };
 
 struct line {
 	char	buf[LINE];
@@ -20,6 +23,25 @@ struct line {
 
 static atomic_int most = LOG_INFO;
 static atomic_bool as_json;
+
+/*
+ * What the writer has not written yet. Whoever reads our log may stall, and a write to
+ * a full pipe waits for that: only the writer does.
+ */
+static struct {
+	/* Guards all that follows; buf[at .. at + n), modulo its size, is read without. */
+	pthread_mutex_t	lock;
+	pthread_cond_t	more, drained;
+	pthread_t	thread;
+	bool		started, stop;
+	size_t		at, n;
+	uint64_t	dropped;
+	char		buf[PIPE_BYTES];
+} queue = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.more = PTHREAD_COND_INITIALIZER,
+	.drained = PTHREAD_COND_INITIALIZER,
+};
 
 static void put(struct line *l, const char *s, size_t n)
 {
@@ -118,6 +140,125 @@ static void put_start(struct line *l, bool json, enum log_level level)
 	put_str(l, json ? "\",\"event\":" : " event=");
 }
 
+/* All of it, however long that takes. */
+static void write_out(const char *p, size_t n)
+{
+	ssize_t k;
+
+	while (n) {
+		k = write(STDERR_FILENO, p, n);
+		if (k < 0 && errno != EINTR && errno != EAGAIN)
+			return;		/* nowhere to tell it */
+		if (k < 0)
+			continue;
+		p += k;
+		n -= (size_t)k;
+	}
+}
+
+/* False: the writer lags so far behind that there is no room. */
+static bool enqueue(const char *p, size_t n)
+{
+	size_t end = (queue.at + queue.n) % PIPE_BYTES;
+	size_t first = n < PIPE_BYTES - end ? n : PIPE_BYTES - end;
+
+	if (n > PIPE_BYTES - queue.n)
+		return false;
+	memcpy(queue.buf + end, p, first);
+	memcpy(queue.buf, p + first, n - first);
+	queue.n += n;
+	pthread_cond_signal(&queue.more);
+	return true;
+}
+
+static void emit(const struct line *l)
+{
+	bool direct;
+
+	pthread_mutex_lock(&queue.lock);
+	direct = !queue.started;
+	if (!direct && !enqueue(l->buf, l->n))
+		queue.dropped++;
+	pthread_mutex_unlock(&queue.lock);
+	if (direct)
+		write_out(l->buf, l->n);
+}
+
+/* With the lock held, which is let go meanwhile. */
+static void write_some(void)
+{
+	size_t n = queue.n < PIPE_BYTES - queue.at ? queue.n : PIPE_BYTES - queue.at;
+	const char *p = queue.buf + queue.at;
+
+	pthread_mutex_unlock(&queue.lock);
+	write_out(p, n);
+	pthread_mutex_lock(&queue.lock);
+	queue.at = (queue.at + n) % PIPE_BYTES;
+	queue.n -= n;
+}
+
+static void *writer_main(void *ctx)
+{
+	uint64_t dropped;
+
+	pthread_mutex_lock(&queue.lock);
+	for (;;) {
+		while (queue.n)
+			write_some();
+		dropped = queue.dropped;
+		queue.dropped = 0;
+		if (dropped) {
+			pthread_mutex_unlock(&queue.lock);
+			log_event(LOG_WARN, "lines left out", L_INT("count", dropped),
+				  L_STR("because", "the log was not read"));
+			pthread_mutex_lock(&queue.lock);
+			continue;
+		}
+		pthread_cond_broadcast(&queue.drained);
+		if (queue.stop)
+			break;
+		pthread_cond_wait(&queue.more, &queue.lock);
+	}
+	pthread_mutex_unlock(&queue.lock);
+	return ctx;
+}
+
+void log_start(void)
+{
+	sigset_t all, was;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &was);
+	pthread_mutex_lock(&queue.lock);
+	if (!queue.started && !pthread_create(&queue.thread, NULL, writer_main, NULL)) {
+		pthread_setname_np(queue.thread, "rlxd-log");
+		queue.started = true;
+	}
+	pthread_mutex_unlock(&queue.lock);
+	pthread_sigmask(SIG_SETMASK, &was, NULL);
+}
+
+void log_stop(void)
+{
+	struct timespec until;
+	bool was, stuck;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += FLUSH_SECONDS;
+	pthread_mutex_lock(&queue.lock);
+	was = queue.started;
+	queue.stop = true;
+	pthread_cond_signal(&queue.more);
+	while (was && (queue.n || queue.dropped) &&
+	       !pthread_cond_timedwait(&queue.drained, &queue.lock, &until))
+		;
+	stuck = queue.n || queue.dropped;
+	pthread_mutex_unlock(&queue.lock);
+	/* One that is stuck in a write ends with the process. */
+	if (was && !stuck)
+		pthread_join(queue.thread, NULL);
+}
+
 void log_write(enum log_level level, const char *event,
 	       const struct log_field *field, size_t n)
 {
@@ -145,8 +286,7 @@ void log_write(enum log_level level, const char *event,
 	if (json)
 		l.buf[l.n++] = '}';
 	l.buf[l.n++] = '\n';
-	if (write(STDERR_FILENO, l.buf, l.n) < 0)
-		return;		/* nowhere to tell it */
+	emit(&l);
 }
 
 static void from_library(void *ctx, enum rlx_log_level level, const char *line)

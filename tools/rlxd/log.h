@@ -27,7 +27,8 @@ struct log_field {
 
 /*
  * log_event(LOG_NOTE, "model loaded", L_STR("model", name), L_INT("ms", ms));
- * One line, one write; any thread; no heap. What does not fit is cut and marked.
+ * One line; any thread; no heap; does not wait for who reads the log. What does not fit
+ * is cut and marked.
  */
 #define log_event(level, event, ...) \
 	log_write((level), (event),					\
@@ -40,6 +41,14 @@ void log_write(enum log_level level, const char *event,
 
 /* Lines above @most are left out. */
 void log_setup(enum log_level most, bool json);
+
+/*
+ * From here on a thread writes the lines. A reader that stalls holds up nobody else: what
+ * its pipe and 256 KiB do not hold is left out, and counted in a line once it reads on.
+ */
+void log_start(void);
+/* Write what is left, for up to two seconds; the last call of all. */
+void log_stop(void);
 
 /*
  * For lines that a peer can cause: at most 20 a second, then one that counts the

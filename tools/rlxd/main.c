@@ -500,6 +500,7 @@ static int serve(const struct args *a)
 
 	if (!s)
 		return 1;
+	log_start();
 	for (i = 0; i < 3; i++)
 		w.p[i] = (struct pollfd){ .fd = -1, .events = POLLIN };
 	sigemptyset(&set);
@@ -524,6 +525,7 @@ static int serve(const struct args *a)
 	if (w.p[SIGNAL].fd >= 0)
 		close(w.p[SIGNAL].fd);
 	log_event(LOG_NOTE, "ended", L_INT("status", rc));
+	log_stop();
 	rlx_free(s);
 	return rc;
 }
