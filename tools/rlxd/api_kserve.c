@@ -291,7 +291,8 @@ static void prepare_task(struct task *t)
 {
 	struct req *r = (struct req *)((char *)t - offsetof(struct req, task));
 
-	if (!prepare(r))
+	/* Nobody takes a reply of one that is cancelled. */
+	if (atomic_load(&r->cancelled) || !prepare(r))
 		loop_post(r->loop, r);
 }
 
@@ -308,6 +309,6 @@ bool kserve_infer(struct req *r)
 		return !prepare(r);
 	r->with_workers = true;
 	r->task.fn = prepare_task;
-	crew_post(r->loop->server->crew, &r->task);
+	crew_post_read(r->loop->server->crew, &r->task, n);
 	return false;
 }

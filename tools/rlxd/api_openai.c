@@ -20,7 +20,14 @@ struct embed {
 	int64_t		**ids;		/* of each input, own memory */
 	float		*out;
 	uint64_t	 tokens;
+	/* Inputs are read a few at a time: those before @n_read are. */
+	unsigned int	 n_read;
+	bool		 list;		/* of them, in @it; else one, at node @one */
+	uint32_t	 one;
+	struct rlx_json_iter it;
 };
+
+enum progress { DONE, MORE, FAILED };
 
 static void put_model(struct obuf *o, const struct model *m)
 {
@@ -187,11 +194,10 @@ static bool take_input(struct req *r, uint32_t node, unsigned int i)
 	return true;
 }
 
-static bool take_inputs(struct req *r, uint32_t node)
+static bool begin_inputs(struct req *r, uint32_t node)
 {
-	unsigned int n = count_inputs(&r->json, node), i = 0;
+	unsigned int n = count_inputs(&r->json, node);
 	struct embed *e = r->work;
-	struct rlx_json_iter it;
 
 	if (!n || n > INPUTS_MAX) {
 		req_fail(r, 400, "input has %u entries; 1 to %d are taken", n, INPUTS_MAX);
@@ -205,12 +211,29 @@ static bool take_inputs(struct req *r, uint32_t node)
 		return false;
 	}
 	r->job.n_rows = n;
-	if (rlx_json_kind(&r->json, node) != RLX_JSON_ARR || is_ids(&r->json, node))
-		return take_input(r, node, 0);
-	for (it = rlx_json_iter(&r->json, node); rlx_json_next(&it); i++)
-		if (!take_input(r, it.val, i))
-			return false;
+	e->list = rlx_json_kind(&r->json, node) == RLX_JSON_ARR && !is_ids(&r->json, node);
+	e->one = node;
+	e->it = rlx_json_iter(&r->json, node);
 	return true;
+}
+
+/* Read inputs until @until (CLOCK_MONOTONIC ns), but one at least. */
+static enum progress take_inputs(struct req *r, int64_t until)
+{
+	struct embed *e = r->work;
+	uint32_t node = e->one;
+
+	do {
+		if (e->n_read == r->job.n_rows)
+			return DONE;
+		if (e->list) {
+			rlx_json_next(&e->it);
+			node = e->it.val;
+		}
+		if (!take_input(r, node, e->n_read++))
+			return FAILED;
+	} while (now_ns() < until);
+	return MORE;
 }
 
 static bool take_model(struct req *r)
@@ -259,8 +282,8 @@ static bool take_options(struct req *r)
 	return true;
 }
 
-/* True: queued, false: the reply says why not. */
-static bool prepare(struct req *r)
+/* All but the inputs. False: the reply says why not. */
+static bool begin(struct req *r)
 {
 	struct rlx_json_limits lim = { .bytes = r->body_n + 1, .nodes = 4 << 20, .depth = 8 };
 	struct rlx_error err = { 0 };
@@ -286,26 +309,44 @@ static bool prepare(struct req *r)
 		req_fail(r, 400, "'input' is missing: a text, a list of texts, or token ids");
 		return false;
 	}
-	if (!take_inputs(r, node))
-		return false;
 	r->finish = finish;
-	return req_submit(r);
+	return begin_inputs(r, node);
+}
+
+/*
+ * Reads until @until. DONE: it is queued, and no longer ours; FAILED: the reply says why
+ * not.
+ */
+static enum progress prepare(struct req *r, int64_t until)
+{
+	enum progress p;
+
+	if (!r->work && !begin(r))
+		return FAILED;
+	p = take_inputs(r, until);
+	return p != DONE ? p : req_submit(r) ? DONE : FAILED;
 }
 
 static void prepare_task(struct task *t)
 {
 	struct req *r = (struct req *)((char *)t - offsetof(struct req, task));
+	enum progress p = FAILED;
 
-	if (!prepare(r))
+	/* Nobody takes a reply of one that is cancelled. */
+	if (!atomic_load(&r->cancelled))
+		p = prepare(r, now_ns() + CREW_SLICE_NS);
+	if (p == MORE)
+		crew_post_read(r->loop->server->crew, &r->task, r->body_n);
+	else if (p == FAILED)
 		loop_post(r->loop, r);
 }
 
 bool openai_embeddings(struct req *r)
 {
 	if (r->body_n <= INLINE_BODY)
-		return !prepare(r);
+		return prepare(r, INT64_MAX) == FAILED;
 	r->with_workers = true;
 	r->task.fn = prepare_task;
-	crew_post(r->loop->server->crew, &r->task);
+	crew_post_read(r->loop->server->crew, &r->task, r->body_n);
 	return false;
 }

@@ -299,6 +299,7 @@ static enum rlx_status infer(struct channel *ch, struct rlx_work *w, struct rlx_
 	st = j->model ? take_slices(a, &ask, err) : err->status;
 	if (!st) {
 		j->client = w->peer->priv;
+		j->line = w->peer;
 		j->queued = ch->now;
 		j->deadline = w->deadline_ns && w->deadline_ns < (uint64_t)limit ?
 			      (int64_t)w->deadline_ns : limit;

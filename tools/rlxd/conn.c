@@ -488,6 +488,7 @@ static void begin(struct conn *c, const char *p, size_t n)
 		return;
 	}
 	r->conn = c;
+	r->job.line = c;
 	c->req = r;
 	atomic_fetch_add(&l->busy, 1);
 	r->t_head = l->now;

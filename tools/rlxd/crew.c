@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* A queue of tasks and the threads that do them, in order. */
+/* Queues of tasks and the threads that do them, each in order. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -8,37 +8,78 @@
 #include "tools/rlxd/crew.h"
 #include "tools/rlxd/region.h"
 
-enum { THREADS_MAX = 1024 };
+enum { THREADS_MAX = 1024, LARGE = 256 << 10 };
+
+/* In the order in which they are looked at. */
+enum kind { RUN, SMALL, LARGER, KINDS };
+
+struct queue {
+	struct task	*head, **tail;
+	unsigned int	 doing;		/* threads that are at one of these */
+};
 
 struct crew {
 	/* Guards all that follows. */
 	pthread_mutex_t	 lock;
 	pthread_cond_t	 more;
-	struct task	*head, **tail;
+	struct queue	 queue[KINDS];
 	bool		 stop;
 	unsigned int	 n;
 	pthread_t	 thread[THREADS_MAX];
 };
 
+static bool may_begin(const struct crew *c, enum kind k)
+{
+	if (!c->queue[k].head)
+		return false;
+	if (k == LARGER && c->queue[LARGER].doing >= CREW_READERS - 1)
+		return false;
+	return k == RUN || c->queue[SMALL].doing + c->queue[LARGER].doing < CREW_READERS;
+}
+
+/* KINDS: there is nothing to be done now. */
+static enum kind next_kind(const struct crew *c)
+{
+	unsigned int k = 0;
+
+	while (k < KINDS && !may_begin(c, k))
+		k++;
+	return k;
+}
+
+static struct task *take(struct queue *q)
+{
+	struct task *t = q->head;
+
+	q->head = t->next;
+	if (!q->head)
+		q->tail = &q->head;
+	q->doing++;
+	return t;
+}
+
 static void *crew_main(void *ctx)
 {
 	struct crew *c = ctx;
 	struct task *t;
+	enum kind k;
 
 	region_thread_signals();
 	pthread_mutex_lock(&c->lock);
 	for (;;) {
-		while (!c->head && !c->stop)
+		/* Who reads on at the end does what others may not begin now. */
+		while ((k = next_kind(c)) == KINDS && !c->stop)
 			pthread_cond_wait(&c->more, &c->lock);
-		t = c->head;
-		if (!t)
+		if (k == KINDS)
 			break;
-		c->head = t->next;
-		if (!c->head)
-			c->tail = &c->head;
+		t = take(&c->queue[k]);
+		/* What is left may be begun by another, since this one is at a task. */
+		if (next_kind(c) != KINDS)
+			pthread_cond_signal(&c->more);
 		pthread_mutex_unlock(&c->lock);
 		t->fn(t);
 		pthread_mutex_lock(&c->lock);
+		c->queue[k].doing--;
 	}
 	pthread_mutex_unlock(&c->lock);
 	return NULL;
@@ -71,13 +112,15 @@ enum rlx_status crew_open(unsigned int threads, struct crew **out, struct rlx_er
 {
 	struct crew *c = rlx_calloc(1, sizeof(*c));
 	enum rlx_status st;
+	unsigned int k;
 
 	*out = NULL;
 	if (!c)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory for the worker threads");
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->more, NULL);
-	c->tail = &c->head;
+	for (k = 0; k < KINDS; k++)
+		c->queue[k].tail = &c->queue[k].head;
 	st = crew_grow(c, threads, err);
 	if (st) {
 		crew_close(c);
@@ -87,14 +130,26 @@ enum rlx_status crew_open(unsigned int threads, struct crew **out, struct rlx_er
 	return RLX_OK;
 }
 
-void crew_post(struct crew *c, struct task *t)
+static void post(struct crew *c, struct task *t, enum kind k)
 {
+	struct queue *q = &c->queue[k];
+
 	pthread_mutex_lock(&c->lock);
 	t->next = NULL;
-	*c->tail = t;
-	c->tail = &t->next;
+	*q->tail = t;
+	q->tail = &t->next;
 	pthread_cond_signal(&c->more);
 	pthread_mutex_unlock(&c->lock);
+}
+
+void crew_post(struct crew *c, struct task *t)
+{
+	post(c, t, RUN);
+}
+
+void crew_post_read(struct crew *c, struct task *t, size_t bytes)
+{
+	post(c, t, bytes > LARGE ? LARGER : SMALL);
 }
 
 void crew_close(struct crew *c)

@@ -372,12 +372,41 @@ static enum rlx_status run(struct replica *r, struct rlx_error *err)
 			"it is served again after a reload with whole files", m->name);
 }
 
+static unsigned int class_of(const struct model *m, const struct row *row)
+{
+	return m->kind->class_of ? m->kind->class_of(m, row) : 0;
+}
+
+int64_t model_row_ns(const struct model *m, const struct row *row)
+{
+	return atomic_load_explicit(&m->row_ns[class_of(m, row)], memory_order_relaxed);
+}
+
+/* In place an encoder's request may have more rows than one. */
+static int64_t rows_of(const struct model *m, const struct row *row)
+{
+	int64_t n = row->place && m->embeds ? row->in[0].type.dim[0] : 1;
+
+	return n < 1 ? 1 : n < m->conf.max_batch ? n : m->conf.max_batch;
+}
+
+/* A first run compiles and faults memory in: what is faster counts for more. */
+static void note_row_ns(struct model *m, const struct row *row, int64_t each)
+{
+	int64_t was = model_row_ns(m, row);
+
+	each = each / rows_of(m, row) + 1;
+	atomic_store_explicit(&m->row_ns[class_of(m, row)],
+			      !was ? each : each < was ? (was + each + 1) / 2 :
+			      (was * 3 + each) / 4, memory_order_relaxed);
+}
+
 /* One batch of a replica that has taken its rows. */
 static void run_batch(struct replica *r)
 {
 	struct model *m = r->model;
 	struct rlx_error err = { 0 };
-	int64_t begin = now_ns(), end, each;
+	int64_t begin = now_ns(), end;
 	unsigned int i, n = r->n;
 	enum rlx_status st;
 
@@ -398,9 +427,8 @@ static void run_batch(struct replica *r)
 	end = now_ns();
 	hist_add(&m->metric.run, end - begin);
 	metric_add(&m->metric.batches, 1);
-	each = (end - begin) / n;
-	atomic_store_explicit(&m->row_ns, (atomic_load(&m->row_ns) * 3 + each) / 4,
-			      memory_order_relaxed);
+	if (!st)
+		note_row_ns(m, r->batch[0], (end - begin) / n);
 	for (i = 0; i < n; i++)
 		row_done(r->batch[i], st, &err);
 }
@@ -449,56 +477,71 @@ static unsigned int take_rows(struct replica *r, bool wait)
 	return n;
 }
 
-/* Rows that wait for @r; without any it is idle again. */
-static unsigned int rows_for(struct replica *r)
+/* With the lock held: what the next batch will take, 0 without rows. */
+static int64_t next_ns(const struct model *m)
+{
+	int64_t n = m->n_rows < m->conf.max_batch ? m->n_rows : m->conf.max_batch, each;
+
+	if (!n)
+		return 0;
+	each = model_row_ns(m, queue_next(m));
+	if (rows_of(m, queue_next(m)) > n)
+		n = rows_of(m, queue_next(m));
+	return each ? n * each : INT64_MAX;
+}
+
+/* What rows that wait for @r will take; without any it is idle again, and that is 0. */
+static int64_t rows_for(struct replica *r)
 {
 	struct model *m = r->model;
-	unsigned int n;
+	int64_t ns;
 
 	pthread_mutex_lock(&m->lock);
-	n = m->n_rows;
-	if (!n) {
+	ns = next_ns(m);
+	if (!ns) {
 		r->next = m->idle;
 		m->idle = r;
 	}
 	pthread_mutex_unlock(&m->lock);
-	return n;
+	return ns;
 }
 
-/* Run @rows that wait, and more that come, for at most @ns; the rest is a worker's. */
-static void run_here(struct replica *r, unsigned int rows, int64_t ns)
+/*
+ * Run rows that wait, which will take @next, and more that come, for at most @ns; the
+ * rest is a worker's.
+ */
+static void run_here(struct replica *r, int64_t next, int64_t ns)
 {
 	struct model *m = r->model;
 	int64_t end = now_ns() + ns;
-	unsigned int batch;
 
-	while (rows) {
-		batch = rows < m->conf.max_batch ? rows : (unsigned int)m->conf.max_batch;
-		if (atomic_load(&m->row_ns) * batch >= ns) {
+	while (next) {
+		if (next >= ns) {
 			crew_post(m->crew, &r->task);
 			return;
 		}
-		rows = 0;
+		next = 0;
 		if (take_rows(r, false)) {
 			run_batch(r);
-			rows = rows_for(r);
-			ns = rows ? end - now_ns() : 0;
+			next = rows_for(r);
+			ns = next ? end - now_ns() : 0;
 		}
 	}
 	model_put(m);
 }
 
 /*
- * An idle replica, of this thread's node if there is one, if there are rows for it. It
+ * An idle replica, of this thread's node if there is one, if there are rows for it, which
+ * will take *@out_ns. It
  * has a reference to its model until it is idle again: the rows that it was woken for
  * may be done by another one, and with the last request a model that was replaced goes.
  */
-static struct replica *claim(struct model *m, unsigned int *out_rows)
+static struct replica *claim(struct model *m, int64_t *out_ns)
 {
 	struct replica *r = NULL, **p = &m->idle;
 
 	pthread_mutex_lock(&m->lock);
-	*out_rows = m->n_rows;
+	*out_ns = next_ns(m);
 	if (m->n_rows && m->idle) {
 		while (*p && (*p)->node != node_here())
 			p = &(*p)->next;
@@ -525,17 +568,17 @@ static void run_on_worker(struct task *t)
 
 void turn_end(struct turn *t)
 {
-	unsigned int rows;
 	struct replica *r;
 	struct model *m;
+	int64_t ns;
 
 	while (t->n) {
 		m = t->model[--t->n];
-		r = claim(m, &rows);
+		r = claim(m, &ns);
 		if (r && (m->conf.batch_delay_ns || r->node != node_here()))
 			crew_post(m->crew, &r->task);
 		else if (r)
-			run_here(r, rows, t->inline_ns);
+			run_here(r, ns, t->inline_ns);
 		model_put(m);
 	}
 }
@@ -550,10 +593,11 @@ void turn_drop(struct turn *t)
 static void kick(struct model *m, struct turn *t)
 {
 	struct replica *r;
-	unsigned int i, rows;
+	unsigned int i;
+	int64_t ns;
 
 	if (!t) {
-		r = claim(m, &rows);
+		r = claim(m, &ns);
 		if (r)
 			crew_post(m->crew, &r->task);
 		return;
@@ -617,7 +661,7 @@ enum rlx_status model_submit(struct job *j, struct turn *t, struct rlx_error *er
 	pthread_mutex_lock(&m->lock);
 	full = m->n_rows + j->n_rows > m->conf.max_queue;
 	if (!full)
-		ok = queue_put(m, c, j->rows, j->n_rows);
+		ok = queue_put(m, j);
 	if (ok && m->waiting)
 		pthread_cond_broadcast(&m->more);
 	pthread_mutex_unlock(&m->lock);

@@ -18,15 +18,20 @@
 #include "tools/rlxd/metric.h"
 #include "tools/rlxd/tear.h"
 
-enum { BATCH_MAX = 1024, MODEL_IO_MAX = 16 };
+enum {
+	BATCH_MAX = 1024, MODEL_IO_MAX = 16,
+	MODEL_CLASSES = CONF_BUCKETS_MAX,
+	MODEL_RUN_NS = 150000000,	/* no more rows run at once than take so long */
+};
 
 /* Whatever a model is loaded from, there is one of it. */
 #define MODEL_VERSION "1"
 
 struct client;
-struct flow;
 struct model;
 struct rlx_file;
+struct turn_link;
+union spare;
 
 /* A tensor as the wire has it. dim -1: any. */
 struct tensor_desc {
@@ -52,6 +57,7 @@ struct tensor {
 struct job {
 	struct model	*model;
 	struct client	*client;
+	const void	*line;			/* whose turn it is: names a connection of it */
 	struct row	*rows;
 	unsigned int	 n_rows;
 	int64_t		 queued, deadline;	/* CLOCK_MONOTONIC ns */
@@ -104,6 +110,8 @@ struct model_kind {
 	const struct rlx_file *(*mapped)(const struct model *m, unsigned int i);
 	enum rlx_status	 (*replica_open)(struct replica *r, struct rlx_error *err);
 	void		 (*replica_close)(struct replica *r);
+	/* Rows of one class, below MODEL_CLASSES, take about as long. NULL: there is one. */
+	unsigned int	 (*class_of)(const struct model *m, const struct row *row);
 	/* May @b go into a batch that begins with @a? */
 	bool		 (*fits)(const struct model *m, const struct row *a, const struct row *b);
 	/* Run r->batch; each row's result or, in @err, what went wrong for all. */
@@ -143,12 +151,14 @@ struct model {
 	unsigned int		 n_file;
 	atomic_bool		 torn;		/* one of them was cut short */
 	struct model_metrics	 metric;
-	_Atomic(int64_t)	 row_ns;	/* what a row took lately */
+	_Atomic(int64_t)	 row_ns[MODEL_CLASSES];	/* what a row took lately; 0: none ran */
 
 	/* Guards the flows and the replicas. */
 	pthread_mutex_t		 lock;
-	struct flow		*flow;		/* ring of clients that have rows; NULL: none */
-	struct flow		*spare;
+	struct turn_link	*flow;		/* ring of clients that have rows; NULL: none */
+	union spare		*spare;
+	unsigned int		 n_flow;
+	int64_t			 virtual_now;	/* of the flows; see queue.c */
 	unsigned int		 n_rows;
 	struct replica		*replica;	/* all, conf.replicas of them */
 	struct replica		*idle;
@@ -191,6 +201,8 @@ struct turn {
  */
 enum rlx_status __rlx_must_check
 model_submit(struct job *j, struct turn *t, struct rlx_error *err);
+/* What a row like @row took lately, as one of a batch; 0: none ran. */
+int64_t model_row_ns(const struct model *m, const struct row *row);
 /* Run what @t holds, or wake workers. */
 void turn_end(struct turn *t);
 /* Forget what @t holds. */

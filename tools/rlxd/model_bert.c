@@ -379,6 +379,14 @@ static enum rlx_status bert_replica_open(struct replica *r, struct rlx_error *er
 	return warm_up(r->model, br, err);
 }
 
+static unsigned int bert_class(const struct model *m, const struct row *row)
+{
+	/* Rows in place are told by their shape, as their program is chosen. */
+	int64_t seq = row->place ? row->in[0].type.dim[1] : row->tokens;
+
+	return bucket_of(m->state, seq > 0 ? (uint32_t)seq : 0);
+}
+
 /* Rows of one bucket: a longer one would make the others pay for its length. */
 static bool bert_fits(const struct model *m, const struct row *a, const struct row *c)
 {
@@ -593,6 +601,7 @@ const struct model_kind model_bert = {
 	.mapped	       = bert_mapped,
 	.replica_open  = bert_replica_open,
 	.replica_close = bert_replica_close,
+	.class_of      = bert_class,
 	.fits	       = bert_fits,
 	.run	       = bert_run,
 };
