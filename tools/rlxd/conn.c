@@ -448,6 +448,7 @@ static void run(struct conn *c)
 
 	c->state = CONN_BUSY;
 	c->deadline = 0;
+	gone_begin(c);
 	r->t_body = c->loop->now;
 	if (req_run(r))
 		send_reply(c);
@@ -460,7 +461,7 @@ static bool has_bytes(const struct conn *c)
 	return c->first >= 0 && (k[c->first].at < k[c->first].end || k[c->first].next >= 0);
 }
 
-static bool say_continue(struct conn *c)
+bool conn_say_continue(struct conn *c)
 {
 	static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
 	size_t n = sizeof(text) - 1;
@@ -517,7 +518,7 @@ static void begin(struct conn *c, const char *p, size_t n)
 		return;
 	}
 	c->state = c->parsed.chunked ? CONN_CHUNKED : CONN_LENGTH;
-	if (c->parsed.expect && !has_bytes(c) && !say_continue(c))
+	if (c->parsed.expect && !has_bytes(c) && !conn_say_continue(c))
 		conn_shut(c);
 }
 
@@ -748,8 +749,8 @@ void conn_process(struct conn *c)
 				conn_shut(c);
 			break;
 		case CONN_BUSY:
-			/* A peer that half-closes still reads; one that is gone
-			 * shows when the reply is sent, or as bad. */
+			/* A peer that half-closes still reads: gone_look() tells it
+			 * from one that is gone. */
 		case CONN_SEND:
 		case CONN_GONE:
 			break;

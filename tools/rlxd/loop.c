@@ -207,6 +207,13 @@ static void wait_for_peers(struct loop *l)
 	rlx_spin_learn(&l->spin, (uint64_t)(now_ns() - begin));
 }
 
+static int64_t wake_at(const struct loop *l)
+{
+	int64_t look = gone_look_at(l);
+
+	return look < l->next_sweep ? look : l->next_sweep;
+}
+
 static void turn(struct loop *l)
 {
 	atomic_store(&l->sleeping, true);
@@ -215,7 +222,7 @@ static void turn(struct loop *l)
 	else if (is_idle(l->server))
 		wait_for_peers(l);
 	else
-		l->engine->wait(l, l->next_sweep);
+		l->engine->wait(l, wake_at(l));
 	atomic_store(&l->sleeping, false);
 	tick(l);
 	if (atomic_load(&l->drain) && !l->draining)
@@ -228,6 +235,7 @@ static void turn(struct loop *l)
 	take_posted(l);
 	feed_starved(l);
 	sweep(l);
+	gone_look(l);
 	conn_reap(l);
 }
 

@@ -87,6 +87,8 @@ struct conn {
 	int			 error;		/* why it ends, an errno; 0: nothing went wrong */
 	int64_t			 deadline;	/* CLOCK_MONOTONIC ns, 0 none */
 	int64_t			 ask_by;	/* the first request, when draining */
+	int64_t			 probe_at;	/* not before is it asked whether it is there */
+	int64_t			 probe_ns;	/* and again so much later */
 
 	/* The engine's. */
 	bool			 armed, stopping, want, filling, sending, shut, starved;
@@ -151,7 +153,7 @@ struct loop {
 	unsigned int		 n_held;	/* the engine's that are read or waited for */
 	struct req		*free_req;
 	unsigned int		 n_free_req;
-	int64_t			 now, next_sweep;
+	int64_t			 now, next_sweep, next_look;
 	char			 date[40];
 	int64_t			 date_second;
 	int			 wake_fd;
@@ -199,6 +201,13 @@ void conn_reply(struct conn *c);	/* c->req has its reply */
 void conn_timeout(struct conn *c);
 void conn_shut(struct conn *c);
 void conn_drain(struct conn *c);
+/* An interim reply; false: it could not be sent. */
+bool conn_say_continue(struct conn *c);
+/* A request is being answered from now on. */
+void gone_begin(struct conn *c);
+/* Give up requests whose clients left; when to look again at the latest. */
+void gone_look(struct loop *l);
+int64_t gone_look_at(const struct loop *l);
 void conn_reap(struct loop *l);
 
 /* A chunk is free again. */

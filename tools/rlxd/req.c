@@ -296,7 +296,10 @@ static void job_done(struct job *j)
 	struct req *r = (struct req *)((char *)j - offsetof(struct req, job));
 
 	r->t_done = now_ns();
-	if (j->err.status)
+	/* A reply that nobody takes is not made. */
+	if (is_cancelled(j))
+		r->reply.status = 499;
+	else if (j->err.status)
 		req_fail_err(r, &j->err);
 	else
 		r->finish(r);
