@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Which launches of a program may run side by side; see streams.c and place_concurrent.c. */
-#ifndef RLX_BACKENDS_GPU_LANES_H
-#define RLX_BACKENDS_GPU_LANES_H
+#ifndef RLX_BACKENDS_GPU_STREAMS_H
+#define RLX_BACKENDS_GPU_STREAMS_H
 
 #include "backends/gpu/gpu.h"
 

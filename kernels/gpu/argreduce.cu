@@ -33,7 +33,7 @@ static DEV inline bool better(const struct rlx_k_argreduce &a, struct best x, st
 }
 
 static DEV inline struct best over_lanes(const struct rlx_k_argreduce &a, struct best b,
-					 struct best *room)
+					 struct best *smem)
 {
 	for (int m = WARP / 2; m; m /= 2) {
 		struct best o = { warp_xor(b.v, m), warp_xor(b.at, m) };
@@ -42,12 +42,12 @@ static DEV inline struct best over_lanes(const struct rlx_k_argreduce &a, struct
 			b = o;
 	}
 	if (lane_id() == 0)
-		room[warp_id()] = b;
+		smem[warp_id()] = b;
 	__syncthreads();
-	b = room[0];
+	b = smem[0];
 	for (int i = 1; i < 256 / WARP; i++)
-		if (better(a, b, room[i]))
-			b = room[i];
+		if (better(a, b, smem[i]))
+			b = smem[i];
 	__syncthreads();
 	return b;
 }
@@ -83,7 +83,7 @@ static DEV inline struct best walk(const struct rlx_k_argreduce &a, const mem *x
 
 RLX_G_KERNEL(argreduce, struct rlx_k_argreduce, 256)
 {
-	SHARED(struct best, room, [MAX_WARPS]);
+	SHARED(struct best, smem, [MAX_WARPS]);
 	const mem *x = RLX_G_PTR(const mem, a.x);
 	struct best *parts = (struct best *)env.scratch;
 	int64_t groups = 256 / LANES, step = (int64_t)gridDim.x * groups;
@@ -101,7 +101,7 @@ RLX_G_KERNEL(argreduce, struct rlx_k_argreduce, 256)
 				if (better(a, b, parts[o * gridDim.y + i]))
 					b = parts[o * gridDim.y + i];
 		if (LANES > 1)
-			b = over_lanes(a, b, room);
+			b = over_lanes(a, b, smem);
 		if (threadIdx.x % LANES)
 			continue;
 		if (gridDim.y > 1 && !env.pass)

@@ -53,14 +53,14 @@ static DEV inline struct rows rows_of(const void *p, const int64_t *stride, int 
 	return m;
 }
 
-/* out += weights times values; @room: the warp's, for lanes to trade weights. */
+/* out += weights times values; @smem: the warp's, for lanes to trade weights. */
 static DEV inline void weigh(struct state *s, const float (&c)[TN * MMA_C], const half *v,
-			     half *room)
+			     half *smem)
 {
 #if RLX_WARP == 64
 #pragma unroll
 	for (int e = 0; e < TN * MMA_C; e++)
-		room[mma_c_row(e % MMA_C) * LDP + e / MMA_C * MMA_N + mma_c_col(e % MMA_C)] =
+		smem[mma_c_row(e % MMA_C) * LDP + e / MMA_C * MMA_N + mma_c_col(e % MMA_C)] =
 			from_f32<half>(c[e]);
 	warp_sync();
 #else
@@ -74,7 +74,7 @@ static DEV inline void weigh(struct state *s, const float (&c)[TN * MMA_C], cons
 #if RLX_WARP == 64
 		uint32_t fa[MMA_A];
 
-		mma_load_a(fa, room + k, LDP, false);
+		mma_load_a(fa, smem + k, LDP, false);
 #else
 		/* c of two products is a of the next: the layouts agree */
 		const uint32_t *fa = &p[k / 4];
@@ -94,7 +94,7 @@ static DEV inline void attend(const struct rlx_k_attention &a, const struct rlx_
 			      const struct job &w, half *shared)
 {
 	int kv_head = w.h / (int)(a.heads / a.kv_heads), row = w.first + warp_id() * MMA_M;
-	half *kv = shared + Q_HALVES, *room = kv + 4 * KV_HALVES + warp_id() * MMA_M * LDP;
+	half *kv = shared + Q_HALVES, *smem = kv + 4 * KV_HALVES + warp_id() * MMA_M * LDP;
 	struct rows q = rows_of(RLX_G_PTR(const void, a.q), a.q_stride, w.b, w.h, a.q_len,
 				a.head_dim);
 	struct rows k = rows_of(RLX_G_PTR(const void, a.k), a.k_stride, w.b, kv_head, w.len,
@@ -139,7 +139,7 @@ static DEV inline void attend(const struct rlx_k_attention &a, const struct rlx_
 		mask(a, w, c, row, t * KEYS);
 		soften(&s, c, steepness(a), scale);
 		rescale(&s, scale);
-		weigh(&s, c, now + KV_HALVES, room);
+		weigh(&s, c, now + KV_HALVES, smem);
 	}
 	copy_wait<0>();
 	store(a, env, w, s, row);

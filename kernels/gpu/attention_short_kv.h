@@ -19,7 +19,7 @@ template <class HALF, int HD, int KEYS, bool MORE, bool ANY> struct attention_sh
 		STEPS = HD / 32, TN = KEYS / MMA_N, TV = HD / MMA_N, QUERIES = MMA_A / 2,
 		SHARE = RLX_WARP == 32 ? 4 : 16,	/* lanes that hold one row of c */
 		LDV = HD + 8, LDP = KEYS + 8,
-		ROOM = KEYS * LDV + MMA_M * LDP,	/* elements of shared memory a warp */
+		SMEM = KEYS * LDV + MMA_M * LDP,	/* elements of shared memory a warp */
 	};
 
 	/* A head of one batch row; @wide: its rows may be read by 16 bytes. */
@@ -239,16 +239,16 @@ template <class HALF, int HD, int KEYS, bool MORE, bool ANY> struct attention_sh
 
 	/*
 	 * One job: put(query, column of the head, 1 or 2 there, what comes out of them).
-	 * @room: the warp's own.
+	 * @smem: the warp's own.
 	 */
 	template <class PUT>
 	static DEV void attend(const struct rlx_k_attention &a, const struct rlx_g_env &env,
-			       struct job &w, HALF *room, PUT put)
+			       struct job &w, HALF *smem, PUT put)
 	{
-		HALF *weights = room + KEYS * LDV;
+		HALF *weights = smem + KEYS * LDV;
 		float s[TN][MMA_C] = {}, y[TV][MMA_C] = {}, sum[MMA_C];
 
-		load_values(room, w.v);
+		load_values(smem, w.v);
 		products(a, w, s);
 		weigh(a, env, w, s, sum);
 #pragma unroll
@@ -260,7 +260,7 @@ template <class HALF, int HD, int KEYS, bool MORE, bool ANY> struct attention_sh
 		copy_wait<0>();
 		warp_sync();
 		if (w.len < w.v.n) {
-			cut(room, w.len);
+			cut(smem, w.len);
 			warp_sync();
 		}
 #pragma unroll
@@ -275,7 +275,7 @@ template <class HALF, int HD, int KEYS, bool MORE, bool ANY> struct attention_sh
 			for (int j = 0; j < TV; j++) {
 				uint32_t fb[MMA_B];
 
-				mma_load_b(fb, room + k0 * LDV + j * MMA_N, LDV, true);
+				mma_load_b(fb, smem + k0 * LDV + j * MMA_N, LDV, true);
 				mma<HALF>(y[j], fa, fb);
 			}
 		}

@@ -19,7 +19,7 @@ RLX_G_KERNEL(attention, struct rlx_k_attention, 64)
 	SHARED_DYNAMIC(shared);
 	uint32_t tiles = (uint32_t)((a.q_len + MMA_M - 1) / MMA_M), heads = (uint32_t)a.heads;
 	uint32_t n = (uint32_t)live_rows(env, a.batch) * heads * tiles;
-	rlx_t<RLX_K1>::mem *room = (rlx_t<RLX_K1>::mem *)shared + warp_id() * short_kv::ROOM;
+	rlx_t<RLX_K1>::mem *smem = (rlx_t<RLX_K1>::mem *)shared + warp_id() * short_kv::SMEM;
 	void *out = RLX_G_PTR(void, a.out);
 
 	for (uint32_t i = blockIdx.x * WARPS + (uint32_t)warp_id(); i < n;
@@ -28,7 +28,7 @@ RLX_G_KERNEL(attention, struct rlx_k_attention, 64)
 					 i % tiles * MMA_M);
 		int64_t to = w.b * a.out_stride[0] + w.h * a.out_stride[1];
 
-		short_kv::attend(a, env, w, room, [&](int q, int d, int n, float y, float z) {
+		short_kv::attend(a, env, w, smem, [&](int q, int d, int n, float y, float z) {
 			int64_t at = to + q * a.out_stride[2] + d;
 
 			store_float(out, at, RLX_K3 % 16, y);

@@ -111,18 +111,18 @@ static DEV inline void take(const struct rlx_k_attention &a, const struct rlx_g_
 }
 
 /* The threads that share a column add up; the first one's acc is the column's. */
-static DEV inline void gather_part(const struct rlx_k_attention &a, struct part *p, float *room)
+static DEV inline void gather_part(const struct rlx_k_attention &a, struct part *p, float *smem)
 {
 	int share = sharers(a), wide = 256 / share;
 
 	if (share == 1)
 		return;
 	__syncthreads();
-	room[threadIdx.x] = p->acc[0];
+	smem[threadIdx.x] = p->acc[0];
 	__syncthreads();
 	p->acc[0] = 0;
 	for (int i = 0; i < share; i++)
-		p->acc[0] += room[i * wide + (int)threadIdx.x % wide];
+		p->acc[0] += smem[i * wide + (int)threadIdx.x % wide];
 }
 
 static DEV inline void store(const struct rlx_k_attention &a, const struct rlx_g_env &env,
@@ -148,7 +148,7 @@ static DEV inline void store(const struct rlx_k_attention &a, const struct rlx_g
 static DEV inline struct part attend(const struct rlx_k_attention &a,
 				     const struct rlx_g_env &env, float *q, int64_t r, int s, int n)
 {
-	float *score = q + MAX_DIM, *room = score + KEYS;
+	float *score = q + MAX_DIM, *smem = score + KEYS;
 	const void *from = RLX_G_PTR(const void, a.q);
 	struct part p = { -INFINITY, 0, {} };
 	struct row w = row_at(a, r);
@@ -168,7 +168,7 @@ static DEV inline struct part attend(const struct rlx_k_attention &a,
 		take(a, env, w, score, &p, j);
 		__syncthreads();
 	}
-	gather_part(a, &p, room);
+	gather_part(a, &p, smem);
 	return p;
 }
 
@@ -200,7 +200,7 @@ static DEV inline void merge(const struct rlx_k_attention &a, const struct rlx_g
 
 RLX_G_KERNEL(attention, struct rlx_k_attention, 256)
 {
-	SHARED(float, q, [MAX_DIM + KEYS + 256]);	/* and scores, and room */
+	SHARED(float, q, [MAX_DIM + KEYS + 256]);	/* and scores, and smem */
 	int64_t each = a.heads * a.q_len, rows = live_rows(env, a.batch) * each;
 
 #if RLX_K2

@@ -30,7 +30,7 @@ struct barriers {
 	uint64_t	k_full[STAGES], k_free[STAGES], v_full[STAGES], v_free[STAGES];
 };
 
-struct room {
+struct smem {
 	unsigned char	*q, *k, *v;
 	struct barriers	*bar;
 };
@@ -120,7 +120,7 @@ static DEV inline void load_rows(unsigned char *to, struct rows *m, int left, ui
 }
 
 static DEV inline void feed(const struct rlx_k_attention &a, const struct rlx_g_env &env,
-			    const struct room &s)
+			    const struct smem &s)
 {
 	uint32_t heads = heads_of(a, env), jobs = jobs_of(a, heads, ROWS), u;
 	turn<STAGES> t = {};
@@ -186,7 +186,7 @@ static DEV inline void multiply_values(float (&out)[OUT], const uint32_t *p,
 struct task {
 	struct job	w;
 	const void	*bias;
-	struct room	r;
+	struct smem	r;
 	turn<STAGES>	t;
 	int		g, row;		/* the first of this warp's queries */
 };
@@ -260,7 +260,7 @@ static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, s
 }
 
 static DEV inline void compute(const struct rlx_k_attention &a, const struct rlx_g_env &env,
-			       const struct room &r, int g)
+			       const struct smem &r, int g)
 {
 	struct task x = { {}, RLX_G_PTR(const void, a.bias), r, {}, g, 0 };
 	uint32_t heads = heads_of(a, env), jobs = jobs_of(a, heads, ROWS), u;
@@ -286,7 +286,7 @@ RLX_G_KERNEL_PDL(attention, struct rlx_k_attention, THREADS)
 {
 	SHARED_DYNAMIC(shared);
 	int group = same((int)threadIdx.x / GROUP);
-	struct room r = { shared, shared + Q_BYTES, shared + Q_BYTES + STAGES * KV_BYTES,
+	struct smem r = { shared, shared + Q_BYTES, shared + Q_BYTES + STAGES * KV_BYTES,
 		(struct barriers *)(shared + Q_BYTES + 2 * STAGES * KV_BYTES) };
 
 	if (threadIdx.x == 0) {

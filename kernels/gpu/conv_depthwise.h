@@ -125,7 +125,7 @@ RLX_G_KERNEL(conv_nd, struct rlx_k_conv_nd, 256)
 /* Few outputs of long sums (gradients of weights): a block for each. */
 RLX_G_KERNEL(conv_nd, struct rlx_k_conv_nd, 256)
 {
-	SHARED(real, room, [MAX_WARPS]);
+	SHARED(real, smem, [MAX_WARPS]);
 	struct conv_ends o = conv_ends_of(a, env, false, 0);
 	int64_t n = (int64_t)(a.n * a.oc) * o.plane;
 
@@ -149,7 +149,7 @@ RLX_G_KERNEL(conv_nd, struct rlx_k_conv_nd, 256)
 			if (conv_inside(a, at.at, t.j))
 				sum += elem::get(c.x[x]) * elem::get(c.w[w]);
 		}
-		sum = block_reduce<op_sum>(sum, room);
+		sum = block_reduce<op_sum>(sum, smem);
 		place = i - channel * o.plane;
 		if (threadIdx.x == 0)
 			conv_end<1>(a, o, channel, &place, &sum);

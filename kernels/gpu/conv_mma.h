@@ -55,7 +55,7 @@ enum { TURN = 64 };	/* pixels and channels of a tile */
 
 /* @job: of an image's group some pixels, some channels. */
 static DEV inline void turn_x(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
-			      const struct turned &t, mem (*room)[TURN + 2], int64_t job)
+			      const struct turned &t, mem (*smem)[TURN + 2], int64_t job)
 {
 	int64_t channels = (int64_t)(a.ic / a.groups), pixel, c0, group, image;
 	const mem *from;
@@ -85,7 +85,7 @@ static DEV inline void turn_x(const struct rlx_k_conv_nd &a, const struct rlx_g_
 		}
 #pragma unroll
 		for (int i = 0; i < 16; i++)
-			room[e / TURN + i * (THREADS / TURN)][p] = v[i];
+			smem[e / TURN + i * (THREADS / TURN)][p] = v[i];
 	}
 	__syncthreads();
 	for (int e = (int)threadIdx.x; e < n / 8 * TURN; e += THREADS) {
@@ -93,7 +93,7 @@ static DEV inline void turn_x(const struct rlx_k_conv_nd &a, const struct rlx_g_
 		struct chunk v;
 
 		for (int i = 0; i < 8; i++)
-			v.v[i] = room[c + i][p];
+			v.v[i] = smem[c + i][p];
 		if (pixel + p < t.pixels)
 			*(struct chunk *)(to + p * (int64_t)a.groups * t.wide + c) = v;
 	}
@@ -120,7 +120,7 @@ static DEV inline void turn_w(const struct rlx_k_conv_nd &a, const mem *w,
 }
 
 static DEV inline void turn(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
-			    mem (*room)[TURN + 2])
+			    mem (*smem)[TURN + 2])
 {
 	struct turned t = turned_of(a, env);
 	int64_t block = blockIdx.x + (int64_t)gridDim.x * blockIdx.y;
@@ -130,7 +130,7 @@ static DEV inline void turn(const struct rlx_k_conv_nd &a, const struct rlx_g_en
 	int64_t chunks = (int64_t)a.oc * t.taps * (t.wide / 8);
 
 	for (int64_t j = block; j < jobs; j += blocks)
-		turn_x(a, env, t, room, j);
+		turn_x(a, env, t, smem, j);
 	for (int64_t i = block * THREADS + threadIdx.x; i < chunks; i += blocks * THREADS)
 		turn_w(a, RLX_G_PTR(const mem, a.w), t, i);
 }
@@ -262,12 +262,12 @@ static DEV inline void multiply(float (*c)[TN][MMA_C], const mem *as, const mem 
 /* 16 rows of a warp at a time by shared memory, to store neighbours side by side. */
 static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
 			      const struct conv_tile &t, const float (*c)[TN][MMA_C],
-			      float *room, const int64_t *place)
+			      float *smem, const int64_t *place)
 {
 	int64_t row = t.row + warp_id() % WARPS_M * WM, at[4];
 	int col = lane_id() * 4 % WN;
 
-	room += warp_id() * MMA_M * (WN + 4);
+	smem += warp_id() * MMA_M * (WN + 4);
 #pragma unroll
 	for (int i = 0; i < 4; i++)
 		at[i] = place[warp_id() / WARPS_M * WN + col + i];
@@ -278,14 +278,14 @@ static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_e
 		for (int k = 0; k < TM; k++)
 #pragma unroll
 			for (int e = 0; e < TN * MMA_C && k == i; e++)
-				room[mma_c_row(e % MMA_C) * (WN + 4) + e / MMA_C * MMA_N +
+				smem[mma_c_row(e % MMA_C) * (WN + 4) + e / MMA_C * MMA_N +
 				     mma_c_col(e % MMA_C)] = c[k][e / MMA_C][e % MMA_C];
 		warp_sync();
 #pragma unroll 1
 		for (int r = lane_id() * 4 / WN; r < MMA_M; r += WARP * 4 / WN)
 			if (row + r < t.c.rows)
 				conv_end<4>(a, o, t.c.group * t.c.rows + row + r, at,
-					    room + r * (WN + 4) + col);
+					    smem + r * (WN + 4) + col);
 		warp_sync();
 	}
 }

@@ -53,7 +53,7 @@ struct staged {
 /* By shared memory, to store neighbours side by side. */
 static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
 			      const struct conv_tile &t, const real (*sum)[PER],
-			      real (*room)[EDGE + 4], const int64_t *place)
+			      real (*smem)[EDGE + 4], const int64_t *place)
 {
 	int x = (int)threadIdx.x % 16, y = (int)threadIdx.x / 16;
 	int col = (int)threadIdx.x * 4 % EDGE;
@@ -65,13 +65,13 @@ static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_e
 		for (int k = 0; k < PER; k++)
 #pragma unroll
 			for (int j = 0; j < PER && k == i; j++)
-				room[y][x + 16 * j] = sum[k][j];
+				smem[y][x + 16 * j] = sum[k][j];
 		__syncthreads();
 #pragma unroll 1
 		for (int r = (int)threadIdx.x * 4 / EDGE; r < 16; r += 1024 / EDGE)
 			if (t.row + r * PER + i < t.c.rows)
 				conv_end<4>(a, o, t.c.group * t.c.rows + t.row + r * PER + i,
-					    place + col, room[r] + col);
+					    place + col, smem[r] + col);
 		__syncthreads();
 	}
 }

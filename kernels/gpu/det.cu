@@ -18,7 +18,7 @@ static DEV inline struct peak higher(struct peak a, struct peak b)
 }
 
 static DEV inline struct peak find_peak(const double *m, int64_t n, int64_t k,
-					struct peak *room)
+					struct peak *smem)
 {
 	struct peak p = { -1, k };
 
@@ -34,11 +34,11 @@ static DEV inline struct peak find_peak(const double *m, int64_t n, int64_t k,
 		p = higher(p, o);
 	}
 	if (lane_id() == 0)
-		room[warp_id()] = p;
+		smem[warp_id()] = p;
 	__syncthreads();
-	p = room[0];
+	p = smem[0];
 	for (int i = 1; i < (int)(blockDim.x / WARP); i++)
-		p = higher(p, room[i]);
+		p = higher(p, smem[i]);
 	return p;
 }
 
@@ -63,12 +63,12 @@ static DEV inline void eliminate(double *m, int64_t n, int64_t k)
 	}
 }
 
-static DEV inline double one_det(double *m, int64_t n, struct peak *room)
+static DEV inline double one_det(double *m, int64_t n, struct peak *smem)
 {
 	double det = 1;
 
 	for (int64_t k = 0; k < n; k++) {
-		struct peak p = find_peak(m, n, k, room);
+		struct peak p = find_peak(m, n, k, smem);
 
 		if (p.v == 0)
 			return 0;
@@ -86,7 +86,7 @@ static DEV inline double one_det(double *m, int64_t n, struct peak *room)
 
 RLX_G_KERNEL(det, struct rlx_k_det, 256)
 {
-	SHARED(struct peak, room, [MAX_WARPS]);
+	SHARED(struct peak, smem, [MAX_WARPS]);
 	SHARED_DYNAMIC(matrix);
 	const type::mem *x = RLX_G_PTR(const type::mem, a.x);
 	type::mem *y = RLX_G_PTR(type::mem, a.y);
@@ -97,7 +97,7 @@ RLX_G_KERNEL(det, struct rlx_k_det, 256)
 		for (int64_t i = threadIdx.x; i < n * n; i += blockDim.x)
 			m[i] = (double)type::get(x[b * n * n + i]);
 		__syncthreads();
-		det = one_det(m, n, room);
+		det = one_det(m, n, smem);
 		if (threadIdx.x == 0)
 			y[b] = type::put((type::acc)det);
 		__syncthreads();

@@ -383,10 +383,10 @@ template <class OP, class T> static DEV inline T warp_reduce(T v)
 }
 
 /*
- * Over the block, in one fixed order; @room has one T for each warp. Every thread
- * gets the result. Ends with a barrier, so @room may be used again at once.
+ * Over the block, in one fixed order; @smem has one T for each warp. Every thread
+ * gets the result. Ends with a barrier, so @smem may be used again at once.
  */
-template <class OP, class T> static DEV inline T block_reduce(T v, T *room)
+template <class OP, class T> static DEV inline T block_reduce(T v, T *smem)
 {
 	int warps = (int)(blockDim.x / WARP);
 
@@ -394,11 +394,11 @@ template <class OP, class T> static DEV inline T block_reduce(T v, T *room)
 	if (warps == 1)
 		return v;
 	if (lane_id() == 0)
-		room[warp_id()] = v;
+		smem[warp_id()] = v;
 	__syncthreads();
-	v = room[0];
+	v = smem[0];
 	for (int i = 1; i < warps; i++)
-		v = OP::of(v, room[i]);
+		v = OP::of(v, smem[i]);
 	__syncthreads();
 	return v;
 }

@@ -118,15 +118,15 @@ static DEV inline void attend(const struct rlx_k_attention &a, const float (*q)[
 }
 
 /* Of each warp: a row of sums, then by eights the largest score and the weights' sum. */
-struct room {
+struct smem {
 	float	*y, *max, *sum;
 
-	DEV room(float *shared, int warp, int n)
+	DEV smem(float *shared, int warp, int n)
 		: y(shared + warp * n), max(shared + WARPS * n + warp * (n / 8)),
 		  sum(max + WARPS * (n / 8)) {}
 };
 
-static DEV inline void leave(const struct room &to, int n, const struct seen &s)
+static DEV inline void leave(const struct smem &to, int n, const struct seen &s)
 {
 #pragma unroll
 	for (int c = 0; c < EIGHTS; c++) {
@@ -147,11 +147,11 @@ static DEV inline float gathered(float *shared, int n, int i)
 
 #pragma unroll
 	for (int w = 0; w < WARPS; w++)
-		max = op_max::of(max, room(shared, w, n).max[i / 8]);
+		max = op_max::of(max, smem(shared, w, n).max[i / 8]);
 	max = max == -INFINITY ? 0 : max;	/* no key: all weigh 0 */
 #pragma unroll
 	for (int w = 0; w < WARPS; w++) {
-		struct room r(shared, w, n);
+		struct smem r(shared, w, n);
 		float by = fast_exp(r.max[i / 8] - max);
 
 		sum += by * r.sum[i / 8];
@@ -217,7 +217,7 @@ RLX_G_KERNEL_PDL(encoder_tail, struct rlx_g_encoder_tail, RLX_G_ENCODER_TAIL_THR
 		normalise(a.rows, s, x);
 		attend(a.a, q, x, &all);
 	}
-	leave(room((float *)shared, warp_id(), n), n, all);
+	leave(smem((float *)shared, warp_id(), n), n, all);
 	__syncthreads();
 #pragma unroll
 	for (int k = 0; k < MOST; k++) {

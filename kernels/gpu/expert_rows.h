@@ -31,7 +31,7 @@ template <int EDGE, int THREADS> struct expert_rows {
 	}
 
 	/* How many rows each group has becomes where it begins, and its tiles are listed. */
-	DEV void lay_out(uint64_t *room) const
+	DEV void lay_out(uint64_t *smem) const
 	{
 		uint64_t before = 0;	/* rows, and tiles above bit 32 */
 
@@ -43,12 +43,12 @@ template <int EDGE, int THREADS> struct expert_rows {
 			uint64_t at = warp_scan<op_sum>(mine);
 
 			if (lane_id() == WARP - 1)
-				room[warp_id()] = at;
+				smem[warp_id()] = at;
 			__syncthreads();
 			at += before - mine;
 			for (int w = 0; w < THREADS / WARP; w++) {
-				at += w < warp_id() ? room[w] : 0;
-				before += room[w];
+				at += w < warp_id() ? smem[w] : 0;
+				before += smem[w];
 			}
 			for (int i = 0; i < n; i++) {
 				int *t = tile + 2 * ((at >> 32) + i);
@@ -64,8 +64,8 @@ template <int EDGE, int THREADS> struct expert_rows {
 			*tiles = (int)(before >> 32);
 	}
 
-	/* By one block; @room: a word of 8 bytes for each warp. */
-	DEV void sort(const struct rlx_g_env &env, uint64_t *room) const
+	/* By one block; @smem: a word of 8 bytes for each warp. */
+	DEV void sort(const struct rlx_g_env &env, uint64_t *smem) const
 	{
 		uint32_t *at = (uint32_t *)end;
 		int *to = list;
@@ -74,7 +74,7 @@ template <int EDGE, int THREADS> struct expert_rows {
 			end[e] = 0;
 		__syncthreads();
 		each_row(env, [=](int64_t e, int) { atomic_add(at + e, 1u); });
-		lay_out(room);
+		lay_out(smem);
 		/* what was the begin of each group becomes its end */
 		each_row(env, [=](int64_t e, int i) { to[atomic_add(at + e, 1u)] = i; });
 	}

@@ -131,9 +131,9 @@ struct ending : ends {
 							  sum_b[e / MMA_B]);
 	}
 
-	DEV void sum_up(int *room)
+	DEV void sum_up(int *smem)
 	{
-		sums = room;
+		sums = smem;
 #pragma unroll
 		for (int l = 0; l < MMA_LINES; l++)
 #pragma unroll
@@ -141,14 +141,14 @@ struct ending : ends {
 				int v = mma_across(sum_a[i][l]);
 
 				if (mma_a_word(0) == 0)
-					room[i * MMA_M + mma_a_row(2 * l)] = v;
+					smem[i * MMA_M + mma_a_row(2 * l)] = v;
 			}
 #pragma unroll
 		for (int j = 0; j < TN; j++) {
 			int v = mma_across(sum_b[j]);
 
 			if (mma_b_word(0) == 0)
-				room[WM + mma_col<elem>(j, mma_b_col(0), B_TRANS)] = v;
+				smem[WM + mma_col<elem>(j, mma_b_col(0), B_TRANS)] = v;
 		}
 	}
 

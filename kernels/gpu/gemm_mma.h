@@ -53,7 +53,7 @@ struct ending : operands {
 			fb[e / MMA_B][e % MMA_B] = round_tf32(fb[e / MMA_B][e % MMA_B]);
 #endif
 	}
-	DEV void sum_up(float *room) {}
+	DEV void sum_up(float *smem) {}
 	DEV void end(size_t row, size_t col, const int *at, float sum) const
 	{
 		finish(g, list ? (size_t)list[row] : row, col, sum, get, put);
@@ -69,9 +69,9 @@ struct round_it {
 
 RLX_G_KERNEL(gemm_bf16, struct rlx_k_gemm, 256)
 {
-	SHARED(float, room, [GEMV_ROOM(sizeof(type_b))]);
+	SHARED(float, smem, [GEMV_ROOM(sizeof(type_b))]);
 
-	gemv<type_b, operands>(a, env, room, round_it(), get, put);
+	gemv<type_b, operands>(a, env, smem, round_it(), get, put);
 }
 #elif RLX_K1 == 3
 #include "kernels/gpu/gemm_horizontal.h"

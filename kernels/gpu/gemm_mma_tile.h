@@ -13,7 +13,7 @@
  *	a, b		the operands of the batch index
  *	list		where the rows of a are, or NULL: one after the other
  *	take(fa, fb)	sees fragments before they are multiplied, and may change them
- *	sum_up(room)	after the last of them; room: WM + WN words of the warp
+ *	sum_up(smem)	after the last of them; smem: WM + WN words of the warp
  *	end(row, col, at, sum)	what becomes of a sum; at: row and column in the warp's part
  */
 #ifndef RLX_G_GEMM_MMA_TILE_H
@@ -41,7 +41,7 @@ enum {
 	LDB = GEMM_MMA_TILE_LINE(sizeof(elem), BN, B_TRANS) / sizeof(elem),
 	A_ELEMS = GEMM_MMA_TILE_BYTES(sizeof(elem), BM, A_TRANS) / sizeof(elem),
 	STAGE = A_ELEMS + GEMM_MMA_TILE_BYTES(sizeof(elem), BN, B_TRANS) / sizeof(elem),
-	LDR = WN + 4, ROOM = MMA_M * LDR + WM + WN,	/* words at a warp's end */
+	LDR = WN + 4, SMEM = MMA_M * LDR + WM + WN,	/* words at a warp's end */
 };
 
 template <class A, class B> struct same_type { enum { yes = 0 }; };
@@ -165,22 +165,22 @@ static DEV inline void multiply(sum_type (*c)[TN][MMA_C], const elem *stage, END
 }
 
 /*
- * 16 rows of the warp's part at a time go through shared memory @room: the end of a
+ * 16 rows of the warp's part at a time go through shared memory @smem: the end of a
  * sum stands once in the code, not once for each register, and stores are in order.
  */
 template <class END>
 static DEV inline void finish_all(const struct rlx_k_gemm &a, END &end,
-				  const sum_type (*c)[TN][MMA_C], sum_type *room, int64_t row,
+				  const sum_type (*c)[TN][MMA_C], sum_type *smem, int64_t row,
 				  int64_t col)
 {
-	end.sum_up(room + MMA_M * LDR);
+	end.sum_up(smem + MMA_M * LDR);
 #pragma unroll
 	for (int i = 0; i < TM; i++) {
 #pragma unroll
 		for (int j = 0; j < TN; j++)
 #pragma unroll
 			for (int e = 0; e < MMA_C; e++)
-				room[mma_c_row(e) * LDR +
+				smem[mma_c_row(e) * LDR +
 				     mma_col<elem>(j, mma_c_col(e), B_TRANS)] = c[i][j][e];
 		warp_sync();
 #pragma unroll 1
@@ -189,7 +189,7 @@ static DEV inline void finish_all(const struct rlx_k_gemm &a, END &end,
 
 			if (row + at[0] < (int64_t)a.m && col + at[1] < (int64_t)a.n)
 				end.end((size_t)(row + at[0]), (size_t)(col + at[1]), at,
-					room[e / WN * LDR + e % WN]);
+					smem[e / WN * LDR + e % WN]);
 		}
 		warp_sync();
 	}
@@ -246,7 +246,7 @@ static DEV inline void product(const struct rlx_k_gemm &a, elem *shared, int64_t
 	}
 	copy_wait<0>();
 	__syncthreads();
-	finish_all(a, end, c, (sum_type *)shared + warp_id() * ROOM, w.row + wm, w.col + wn);
+	finish_all(a, end, c, (sum_type *)shared + warp_id() * SMEM, w.row + wm, w.col + wn);
 	__syncthreads();
 }
 

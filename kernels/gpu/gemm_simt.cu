@@ -60,7 +60,7 @@ static DEV inline void load(real (*to)[EDGE + 4], const struct side &s, size_t f
 }
 
 /* Where tiles of operands lie, and some rows of sums. */
-struct room {
+struct smem {
 	real	a[DEPTH][EDGE + 4], b[DEPTH][EDGE + 4], out[16][EDGE + 1];
 };
 
@@ -68,7 +68,7 @@ struct room {
  * Tile @t of those of one batch index, @down of them from top to bottom; @list: where rows
  * of a and c are, or NULL.
  */
-static DEV inline void product(const struct rlx_k_gemm &a, const operands &o, struct room *at,
+static DEV inline void product(const struct rlx_k_gemm &a, const operands &o, struct smem *at,
 			       int64_t down, int64_t t, const int *list)
 {
 	int64_t across = ((int64_t)a.n + EDGE - 1) / EDGE, row, col;
@@ -111,9 +111,9 @@ static DEV inline void product(const struct rlx_k_gemm &a, const operands &o, st
 #if RLX_K1 == 2
 RLX_G_KERNEL(gemm_f32, struct rlx_k_gemm, 256)
 {
-	SHARED(float, room, [GEMV_ROOM(sizeof(float))]);
+	SHARED(float, smem, [GEMV_ROOM(sizeof(float))]);
 
-	gemv<float, operands>(a, env, room, same, same, same);
+	gemv<float, operands>(a, env, smem, same, same, same);
 }
 #elif RLX_K1 == 3
 #include "kernels/gpu/gemm_small_m_f32.h"
@@ -141,7 +141,7 @@ RLX_G_KERNEL_PDL(gemm_horizontal_f32, struct rlx_g_horizontal, 384)
 #elif RLX_K3 == RLX_G_GROUPED
 RLX_G_KERNEL(gemm_grouped, struct rlx_g_grouped, 256)
 {
-	SHARED(struct room, room, [1]);
+	SHARED(struct smem, smem, [1]);
 	SHARED(uint64_t, sums, [256 / WARP]);
 	expert_rows<EDGE, 256> r(a, env);
 	int64_t across = ((int64_t)a.g.n + EDGE - 1) / EDGE;
@@ -156,18 +156,18 @@ RLX_G_KERNEL(gemm_grouped, struct rlx_g_grouped, 256)
 		const int *list;
 		int group = r.take(t / across, &list, &g.m);
 
-		product(g, operands(g, env, group), room, 1, t % across, list);
+		product(g, operands(g, env, group), smem, 1, t % across, list);
 	}
 }
 #else
 RLX_G_KERNEL(gemm_f64, struct rlx_k_gemm, 256)
 {
-	SHARED(struct room, room, [1]);
+	SHARED(struct smem, smem, [1]);
 	int64_t down = (live_rows(env, (int64_t)a.m) + EDGE - 1) / EDGE;
 	int64_t each = down * (((int64_t)a.n + EDGE - 1) / EDGE);
 	int64_t tiles = each * (int64_t)rlx_k_gemm_batches(&a);
 
 	for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x)
-		product(a, operands(a, env, t / each), room, down, t % each, 0);
+		product(a, operands(a, env, t / each), smem, down, t % each, 0);
 }
 #endif

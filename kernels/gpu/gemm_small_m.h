@@ -160,7 +160,7 @@ template <int AHEAD> struct small_m_norm {
 	enum { NEAR = 0, ADD = (RLX_K2 & RLX_G_JOIN_ADD) != 0 };
 
 	const struct rlx_k_norm	&n;
-	struct small_m_part	*room;		/* SMALL_M_ROWS for each warp */
+	struct small_m_part	*smem;		/* SMALL_M_ROWS for each warp */
 	half			*y[SMALL_M_A];	/* to be written too; NULL: not here */
 	float			gamma[AHEAD][8], beta[AHEAD][8];
 	float			by_warps, by_n;	/* 1 / as many: dividing takes longer */
@@ -168,7 +168,7 @@ template <int AHEAD> struct small_m_norm {
 
 	DEV small_m_norm(const struct rlx_k_norm &norm, const struct rlx_g_env &env,
 		      const struct small_m_lane &l, float *r, int row, bool write)
-		: n(norm), room((struct small_m_part *)r),
+		: n(norm), smem((struct small_m_part *)r),
 		  by_warps(1 / (float)(int)(blockDim.x / WARP)), by_n(1 / (float)(int)norm.n)
 	{
 		const float *by = RLX_G_PTR(const float, n.gamma);
@@ -253,7 +253,7 @@ template <int AHEAD> struct small_m_norm {
 #pragma unroll
 		for (int i = 0; i < SMALL_M_A; i++)
 			if (l.share == 0)
-				room[mine + mma_a_row(2 * i)] = small_m_part{ mean[i], far[i] };
+				smem[mine + mma_a_row(2 * i)] = small_m_part{ mean[i], far[i] };
 		__syncthreads();
 		gather(l, part, mean, far);
 		put(l, a, x, mean, far);
@@ -293,7 +293,7 @@ template <int AHEAD> struct small_m_norm {
 	/* The rows' mean and variance from the warps' parts, which a row's lanes share out. */
 	DEV void gather(const struct small_m_lane &l, float part, float *mean, float *far) const
 	{
-		const struct small_m_part *at = room + mma_a_row(0);
+		const struct small_m_part *at = smem + mma_a_row(0);
 		int warps = (int)(blockDim.x / WARP);
 		struct small_m_part p[SMALL_M_WARPS / 4][SMALL_M_A];
 
@@ -363,7 +363,7 @@ struct small_m_attention {
 
 	const struct rlx_k_attention &a;
 	const struct rlx_g_env	&env;
-	half			*room, *to;
+	half			*smem, *to;
 	int			ld;
 	uint32_t		first, len, batch;	/* of all rows; of the batch ones */
 	uint32_t		mine, warps, jobs;
@@ -378,11 +378,11 @@ struct small_m_attention {
 		  mine((uint32_t)warp_id()), warps(blockDim.x / WARP), jobs(all_jobs()),
 		  w(at(mine))
 	{
-		int rooms = (int)(warps < jobs ? warps : jobs) * heads::ROOM;
+		int smems = (int)(warps < jobs ? warps : jobs) * heads::SMEM;
 		int sums = (int)warps * SMALL_M_ROWS * SMALL_M_LD * 2;
 
-		room = (half *)r + mine * heads::ROOM;
-		to = (half *)r + (rooms > sums ? rooms : sums);
+		smem = (half *)r + mine * heads::SMEM;
+		to = (half *)r + (smems > sums ? smems : sums);
 		for (int i = 0; i < SMALL_M_A; i++)
 			l.a[i] = l.a[i] ? to + mma_a_row(2 * i) * ld : (const half *)0;
 	}
@@ -411,7 +411,7 @@ struct small_m_attention {
 			int from = j.b * (int)len - (int)first;
 
 			/* heads have eights of columns */
-			heads::attend(a, env, j, room, [&](int q, int d, int n, float y, float z) {
+			heads::attend(a, env, j, smem, [&](int q, int d, int n, float y, float z) {
 				half *at = head + (from + q) * ld + d;
 
 				if (from + q >= SMALL_M_ROWS)
@@ -476,7 +476,7 @@ struct small_m_adds {
 struct small_m_tile {
 	const struct rlx_k_gemm	&g;
 	const operands		&o;
-	float			*room;	/* SMALL_M_ROWS x SMALL_M_LD for each warp */
+	float			*smem;	/* SMALL_M_ROWS x SMALL_M_LD for each warp */
 	int			row, col;
 
 	/* Is there that element of the tile? */
@@ -504,7 +504,7 @@ struct small_m_tile {
 	/* Of all warps; @add: to the element that is this thread's first one. */
 	DEV void put_sums(const float (*c)[MMA_C], struct small_m_adds add) const
 	{
-		float *mine = room + warp_id() * SMALL_M_ROWS * SMALL_M_LD;
+		float *mine = smem + warp_id() * SMALL_M_ROWS * SMALL_M_LD;
 		int warps = (int)(blockDim.x / WARP);
 
 #pragma unroll
@@ -524,7 +524,7 @@ struct small_m_tile {
 #pragma unroll
 			for (int w = 0; w < SMALL_M_WARPS; w++)
 				sum[w % 4] += w < warps ?
-					      room[(w * SMALL_M_ROWS + r) * SMALL_M_LD + k] : 0;
+					      smem[(w * SMALL_M_ROWS + r) * SMALL_M_LD + k] : 0;
 			if (e != (int)threadIdx.x)
 				add = adds(e);
 			o.c[(size_t)(row + r) * g.ldc + (size_t)(col + k)] =
@@ -537,11 +537,11 @@ struct small_m_tile {
 };
 
 /*
- * Tile @block, if there is one; @room has a tile's, and what the key says stands before it
+ * Tile @block, if there is one; @smem has a tile's, and what the key says stands before it
  * behind that. @join: what that is; @first: of its readers.
  */
 static DEV inline void small_m(const struct rlx_k_gemm &g, const struct rlx_g_env &env,
-			    float *room, uint32_t block, const struct rlx_g_horizontal *join,
+			    float *smem, uint32_t block, const struct rlx_g_horizontal *join,
 			    bool first)
 {
 	uint32_t across = ((uint32_t)g.n + SMALL_M_COLS - 1) / SMALL_M_COLS;
@@ -553,7 +553,7 @@ static DEV inline void small_m(const struct rlx_k_gemm &g, const struct rlx_g_en
 		return;	/* warps of 64 make wider tiles than the launch is for */
 
 	operands o(g, env, block / across / down);
-	struct small_m_tile t = { g, o, room, row, col };
+	struct small_m_tile t = { g, o, smem, row, col };
 	struct small_m_lane l = small_m_lane_at(g, o, row, col);
 	float c[SMALL_M_TN][MMA_C] = {};
 	struct small_m_adds add = {};
@@ -562,7 +562,7 @@ static DEV inline void small_m(const struct rlx_k_gemm &g, const struct rlx_g_en
 	};
 
 #if RLX_K2 & RLX_G_JOIN_NORM
-	struct small_m_norm<WARP / 32> before(join->norm, env, l, room + (int)(blockDim.x / WARP) *
+	struct small_m_norm<WARP / 32> before(join->norm, env, l, smem + (int)(blockDim.x / WARP) *
 					   SMALL_M_ROWS * SMALL_M_LD, row, first && !col);
 
 	small_m_sum<true, WARP / 32>(g, l, c, [&] {
@@ -572,7 +572,7 @@ static DEV inline void small_m(const struct rlx_k_gemm &g, const struct rlx_g_en
 			before.bring(env, l, row);
 	}, ready, before);
 #elif RLX_K2 & RLX_G_JOIN_ATTENTION
-	struct small_m_attention before(join->attention, env, room, (int)g.k, row, l);
+	struct small_m_attention before(join->attention, env, smem, (int)g.k, row, l);
 
 	/* two steps ahead: heads want registers */
 	small_m_sum<true, 2>(g, l, c, [&] {

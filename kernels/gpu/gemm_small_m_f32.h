@@ -162,13 +162,13 @@ struct small_f32_norm {
 	enum { ADD = (RLX_K2 & RLX_G_JOIN_ADD) != 0 };
 
 	const struct rlx_k_norm	&n;
-	struct small_f32_part		*room;		/* SMALL_F32_ROWS for each warp */
+	struct small_f32_part		*smem;		/* SMALL_F32_ROWS for each warp */
 	float			gamma[4], beta[4], add[ADD ? SMALL_F32_RM : 1][4];
 	float			*y;		/* to be written too; NULL: not here */
 
 	DEV small_f32_norm(const struct rlx_k_norm &norm, const struct rlx_g_env &env,
 		     const struct small_f32_lane &l, float *r, int row, bool write)
-		: n(norm), room((struct small_f32_part *)r)
+		: n(norm), smem((struct small_f32_part *)r)
 	{
 		int k = warp_id() * SMALL_F32_K + l.share;
 
@@ -229,16 +229,16 @@ struct small_f32_norm {
 		small_f32_add_up<SMALL_F32_RM, 1, 1>(far);
 		part.far = far[0];
 		if (small_f32_col(0) == 0 && lane_id() % SMALL_F32_SHARES < SMALL_F32_RM)
-			room[mine + small_f32_row(i)] = part;
+			smem[mine + small_f32_row(i)] = part;
 		__syncthreads();
 		/* the row of this lane, of all warps */
 		for (w = 0; w < warps; w++)
-			all.mean += room[w * SMALL_F32_ROWS + small_f32_row(i)].mean;
+			all.mean += smem[w * SMALL_F32_ROWS + small_f32_row(i)].mean;
 		all.mean /= (float)warps;
 		for (w = 0; w < warps; w++) {
 			float d;
 
-			part = room[w * SMALL_F32_ROWS + small_f32_row(i)];
+			part = smem[w * SMALL_F32_ROWS + small_f32_row(i)];
 			d = part.mean - all.mean;
 			all.far += part.far + (float)SMALL_F32_K * d * d;
 		}
@@ -299,11 +299,11 @@ static DEV inline bool small_f32_wide(const struct rlx_k_gemm &g, const operands
 }
 
 /*
- * Tile @block; @room has SMALL_F32_ROWS x SMALL_F32_LD floats for each warp, and what a norm wants
+ * Tile @block; @smem has SMALL_F32_ROWS x SMALL_F32_LD floats for each warp, and what a norm wants
  * behind them. @join: what the key says stands before the GEMM; @first: of its readers.
  */
 static DEV inline void small_f32(const struct rlx_k_gemm &g, const struct rlx_g_env &env,
-				 float *room, uint32_t block, const struct rlx_g_horizontal *join,
+				 float *smem, uint32_t block, const struct rlx_g_horizontal *join,
 				 bool first)
 {
 	uint32_t across = ((uint32_t)g.n + SMALL_F32_COLS - 1) / SMALL_F32_COLS;
@@ -314,7 +314,7 @@ static DEV inline void small_f32(const struct rlx_k_gemm &g, const struct rlx_g_
 	operands o(g, env, block / across / down);
 	struct small_f32_lane l = small_f32_lane_at(g, o, row, col);
 	float c[SMALL_F32_RM][SMALL_F32_RN] = {},
-	      *mine = room + warp_id() * SMALL_F32_ROWS * SMALL_F32_LD;
+	      *mine = smem + warp_id() * SMALL_F32_ROWS * SMALL_F32_LD;
 	int e = (int)threadIdx.x, at;
 	operands::added add = {};
 	auto there = [&](int i) {	/* that element of the tile */
@@ -331,7 +331,7 @@ static DEV inline void small_f32(const struct rlx_k_gemm &g, const struct rlx_g_
 	};
 
 #if RLX_K2 & RLX_G_JOIN_NORM
-	small_f32_norm before(join->norm, env, l, room + warps * SMALL_F32_ROWS * SMALL_F32_LD, row,
+	small_f32_norm before(join->norm, env, l, smem + warps * SMALL_F32_ROWS * SMALL_F32_LD, row,
 			first && !col);
 
 	small_f32_sum<true>(g, l, c, [&] {
@@ -356,7 +356,7 @@ static DEV inline void small_f32(const struct rlx_k_gemm &g, const struct rlx_g_
 		if (!there(e))
 			continue;
 		for (int w = 0; w < warps; w++)
-			sum += room[(w * SMALL_F32_ROWS + e / SMALL_F32_COLS) * SMALL_F32_LD +
+			sum += smem[(w * SMALL_F32_ROWS + e / SMALL_F32_COLS) * SMALL_F32_LD +
 				    e % SMALL_F32_COLS];
 		if (e != (int)threadIdx.x)
 			add = adds(e);

@@ -204,9 +204,9 @@ struct tiled_result {
 };
 
 /* Is the block the last one of its tile? Every thread of it gets to know. */
-static DEV inline bool tiled_is_last(uint32_t *count, uint32_t shares, float *room)
+static DEV inline bool tiled_is_last(uint32_t *count, uint32_t shares, float *smem)
 {
-	uint32_t *last = (uint32_t *)room, is;
+	uint32_t *last = (uint32_t *)smem, is;
 
 	memory_fence();
 	__syncthreads();
@@ -230,8 +230,8 @@ struct tiled_half {
 	float	*part;
 	int	first, across;	/* the thread's first line, and where in each */
 
-	DEV tiled_half(float *room, const struct tiled_place &w)
-		: part(room + w.part * TILED_PART), first(w.team * 4 + w.t % 32 / 8),
+	DEV tiled_half(float *smem, const struct tiled_place &w)
+		: part(smem + w.part * TILED_PART), first(w.team * 4 + w.t % 32 / 8),
 		  across(w.t % 8 * 4) {}
 
 	DEV float *at(int line) const { return part + line * TILED_LD + across; }
@@ -283,10 +283,10 @@ static DEV inline void tiled_shares(const struct tiled_half &h, const float *fro
 }
 
 /* Half of the thread's sums to shared memory: row 4 i + j of a part's half is line i + 8 j. */
-static DEV inline void tiled_show(const float (*c)[8], float *room, const struct tiled_place &w,
+static DEV inline void tiled_show(const float (*c)[8], float *smem, const struct tiled_place &w,
 				  bool upper)
 {
-	float *to = room + (w.team * TILED_PARTS + w.part) * TILED_PART + w.a / 4 * TILED_LD + w.b;
+	float *to = smem + (w.team * TILED_PARTS + w.part) * TILED_PART + w.a / 4 * TILED_LD + w.b;
 
 #pragma unroll
 	for (int i = 0; i < 8; i++) {
@@ -305,11 +305,11 @@ static DEV inline void tiled_show(const float (*c)[8], float *room, const struct
  * time. Those of a share of k go to memory first, for the block that ends last.
  */
 static DEV inline void tiled_finish(const struct tiled_result &y, const float (*c)[8],
-				    float *room, const struct rlx_g_env &env,
+				    float *smem, const struct rlx_g_env &env,
 				    const struct tiled_job &job)
 {
 	const struct tiled_place w;
-	const struct tiled_half h(room, w);
+	const struct tiled_half h(smem, w);
 	bool ends = job.shares == 1, met = false;
 	float *all = (float *)env.scratch +
 		     (int64_t)job.tile * job.shares * (TILED_M * TILED_N);
@@ -321,7 +321,7 @@ static DEV inline void tiled_finish(const struct tiled_result &y, const float (*
 		if (met) {
 			tiled_shares(h, sums, (int)job.shares);
 		} else {
-			tiled_show(c, room, w, half);
+			tiled_show(c, smem, w, half);
 			tiled_teams(h);
 		}
 		sums += job.share * (TILED_M * TILED_N);
@@ -334,7 +334,7 @@ static DEV inline void tiled_finish(const struct tiled_result &y, const float (*
 				*(four *)(sums + line * 32 + h.across) = *(four *)h.at(line);
 		__syncthreads();
 		if (half == 1 && !ends) {
-			if (!tiled_is_last(env.zeros + job.tile, job.shares, room))
+			if (!tiled_is_last(env.zeros + job.tile, job.shares, smem))
 				return;
 			ends = met = true;
 			half = -1;

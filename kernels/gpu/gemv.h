@@ -67,7 +67,7 @@ static DEV inline void gemv_cols(const struct rlx_k_gemm &a, const O &o, int64_t
 
 /* b by rows (K x N): a block for GEMV_COLS columns, its threads split k (split-K). */
 template <class TB, class O, class AS, class GET, class PUT>
-static DEV inline void gemv_rows(const struct rlx_k_gemm &a, const O &o, float *room, AS as,
+static DEV inline void gemv_rows(const struct rlx_k_gemm &a, const O &o, float *smem, AS as,
 				 GET get, PUT put)
 {
 	enum { V = 16 / sizeof(TB), ACROSS = GEMV_COLS / V, DOWN = 256 / ACROSS };
@@ -75,7 +75,7 @@ static DEV inline void gemv_rows(const struct rlx_k_gemm &a, const O &o, float *
 	int64_t n = (int64_t)a.n, k = (int64_t)a.k;
 	int64_t first = blockIdx.x % ((n + GEMV_COLS - 1) / GEMV_COLS) * GEMV_COLS;
 	bool wide = ((uint64_t)o.b | (uint64_t)a.ldb * sizeof(TB)) % 16 == 0;
-	float sum[GEMV_M][V] = {}, *out = room + DOWN * GEMV_COLS;
+	float sum[GEMV_M][V] = {}, *out = smem + DOWN * GEMV_COLS;
 
 #pragma unroll 2
 	for (int64_t at = y; at < k; at += DOWN) {
@@ -97,13 +97,13 @@ static DEV inline void gemv_rows(const struct rlx_k_gemm &a, const O &o, float *
 			break;
 #pragma unroll
 		for (int i = 0; i < V; i++)
-			room[y * GEMV_COLS + x + i] = sum[r][i];
+			smem[y * GEMV_COLS + x + i] = sum[r][i];
 		__syncthreads();
 		if (threadIdx.x < GEMV_COLS) {
 			float s = 0;
 
 			for (int d = 0; d < DOWN; d++)
-				s += room[d * GEMV_COLS + (int)threadIdx.x];
+				s += smem[d * GEMV_COLS + (int)threadIdx.x];
 			out[r * GEMV_COLS + (int)threadIdx.x] = s;
 		}
 		__syncthreads();
@@ -120,14 +120,14 @@ static DEV inline void gemv_rows(const struct rlx_k_gemm &a, const O &o, float *
 
 /* All of it, by blocks of 256 threads; RLX_K2 & 2: b lies by columns. */
 template <class TB, class O, class AS, class GET, class PUT>
-static DEV inline void gemv(const struct rlx_k_gemm &a, const struct rlx_g_env &env, float *room,
+static DEV inline void gemv(const struct rlx_k_gemm &a, const struct rlx_g_env &env, float *smem,
 			    AS as, GET get, PUT put)
 {
 	int64_t per = ((int64_t)a.n + GEMV_COLS - 1) / GEMV_COLS;
 	O o(a, env, blockIdx.x / per);
 
 	if constexpr (!(RLX_K2 & 2)) {
-		gemv_rows<TB>(a, o, room, as, get, put);
+		gemv_rows<TB>(a, o, smem, as, get, put);
 		return;
 	}
 	for (int64_t c = warp_id(); c < GEMV_COLS; c += 256 / WARP) {

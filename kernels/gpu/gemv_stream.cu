@@ -205,11 +205,11 @@ static DEV inline void multiply(float (*c)[MMA_C], const words *stage, const wor
 static DEV inline float get(type_c x) { return to_f32(x); }
 static DEV inline type_c put(float x) { return from_f32<type_c>(x); }
 
-/* Sums of all warps, then the end of each. @room: WARPS x (ROWS x PITCH), WARPS x ROWS */
+/* Sums of all warps, then the epilogue of each. @smem: WARPS x (ROWS x PITCH), WARPS x ROWS */
 static DEV inline void finish(const struct rlx_k_gemv_stream &a, const operands &o,
-			      int64_t first, const float *room)
+			      int64_t first, const float *smem)
 {
-	const float *squares = room + WARPS * ROWS * PITCH;
+	const float *squares = smem + WARPS * ROWS * PITCH;
 
 	for (int e = (int)threadIdx.x; e < (int)a.g.m * OUT; e += THREADS) {
 		int r = e / OUT, c = e % OUT;
@@ -217,9 +217,9 @@ static DEV inline void finish(const struct rlx_k_gemv_stream &a, const operands 
 
 #pragma unroll
 		for (int i = 0; i < WARPS; i++) {
-			v += room[(i * ROWS + r) * PITCH + c];
+			v += smem[(i * ROWS + r) * PITCH + c];
 			if (GATED)
-				gate += room[(i * ROWS + r) * PITCH + OUT + c];
+				gate += smem[(i * ROWS + r) * PITCH + OUT + c];
 			if (NORM)
 				sum += squares[i * ROWS + r];
 		}
@@ -243,10 +243,10 @@ static DEV inline void finish(const struct rlx_k_gemv_stream &a, const operands 
 }
 
 /* What a warp found, for finish(). */
-static DEV inline void leave(float *room, const float (*c)[MMA_C], const struct rows &x)
+static DEV inline void leave(float *smem, const float (*c)[MMA_C], const struct rows &x)
 {
-	float *mine = room + warp_id() * ROWS * PITCH;
-	float *squares = room + WARPS * ROWS * PITCH + warp_id() * ROWS;
+	float *mine = smem + warp_id() * ROWS * PITCH;
+	float *squares = smem + WARPS * ROWS * PITCH + warp_id() * ROWS;
 
 #pragma unroll
 	for (int j = 0; j < TILES; j++)

@@ -297,9 +297,9 @@ static DEV inline int column(int j, int e)
 	return BY_ROWS ? j / 2 * 2 * MMA_N + mma_c_col(e) * 2 + j % 2 : j * MMA_N + mma_c_col(e);
 }
 
-/* Sums of all warps, then the end of each. @room: WARPS x (ROWS x PITCH) */
+/* Sums of all warps, then the epilogue of each. @smem: WARPS x (ROWS x PITCH) */
 static DEV inline void finish(const struct rlx_k_gemm &g, const operands &o, int row, int col,
-			      const void *scales, const float *room)
+			      const void *scales, const float *smem)
 {
 	for (int e = (int)threadIdx.x; e < ROWS * COLS; e += THREADS) {
 		int r = e / COLS, c = e % COLS;
@@ -309,7 +309,7 @@ static DEV inline void finish(const struct rlx_k_gemm &g, const operands &o, int
 			continue;
 #pragma unroll
 		for (int i = 0; i < WARPS; i++)
-			v += room[(i * ROWS + r) * PITCH + c];
+			v += smem[(i * ROWS + r) * PITCH + c];
 		if (scales)
 			v *= load_float(scales, g.one_scale ? 0 : col + c, g.scale_type);
 		o.finish(g, (size_t)(row + r), (size_t)(col + c), v, get, put);

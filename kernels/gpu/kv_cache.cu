@@ -74,7 +74,7 @@ struct places {
 };
 
 /* What the block shares: the queries, the new row, and sums of its warps. */
-struct room {
+struct smem {
 	float	q[SHARE][DIM];
 	pack	k[NEED], v[NEED];	/* elements of mem, for who writes them */
 	float	acc[WARPS][SHARE][DIM], max[WARPS][SHARE], sum[WARPS][SHARE];
@@ -130,7 +130,7 @@ struct turned {
 		}
 	}
 
-	DEV void store(const struct rlx_k_kv_cache &a, struct room &m) const
+	DEV void store(const struct rlx_k_kv_cache &a, struct smem &m) const
 	{
 #pragma unroll
 		for (int k = 0; k < TURNS; k++) {
@@ -216,7 +216,7 @@ static DEV inline void take(const struct rows &w, int left, const float *q, stru
 }
 
 /* Sums of the warp's rows, of head @h, for finish(). */
-static DEV inline void gather(struct room &m, struct sums *s, int h, int warp)
+static DEV inline void gather(struct smem &m, struct sums *s, int h, int warp)
 {
 	int lane = lane_id() % LANES;
 
@@ -288,7 +288,7 @@ struct merged {
 };
 
 /* Is this the last of the PARTS blocks to come here? What they wrote can be seen then. */
-static DEV inline bool is_last(const struct rlx_g_env &env, struct room &m, int64_t pair)
+static DEV inline bool is_last(const struct rlx_g_env &env, struct smem &m, int64_t pair)
 {
 	__syncthreads();
 	if (threadIdx.x == 0) {
@@ -303,7 +303,7 @@ static DEV inline bool is_last(const struct rlx_g_env &env, struct room &m, int6
 }
 
 /* What the block found, with what the others did. */
-static DEV inline void finish(const places &at, const struct rlx_g_env &env, struct room &m,
+static DEV inline void finish(const places &at, const struct rlx_g_env &env, struct smem &m,
 			      int64_t pair, int part)
 {
 	float *scratch = (float *)env.scratch + pair * PARTS * SHARE * EACH;
@@ -339,7 +339,7 @@ static DEV inline void finish(const places &at, const struct rlx_g_env &env, str
 }
 
 /* The new row, which shared memory has; the first lanes of one warp take it. */
-static DEV inline void take_new(const struct room &m, const float *q, struct sums *s)
+static DEV inline void take_new(const struct smem &m, const float *q, struct sums *s)
 {
 	bool mine = lane_id() < NEED;
 	pack k = mine ? m.k[lane_id()] : pack{}, v = mine ? m.v[lane_id()] : pack{};
@@ -396,7 +396,7 @@ struct job {
 	}
 
 	/* The first rows to shared memory. */
-	DEV void stage(struct room &m) const
+	DEV void stage(struct smem &m) const
 	{
 		const mem *k = keys + lo * stride, *v = values + lo * stride;
 
@@ -426,7 +426,7 @@ struct job {
  * All that the block reads, some of it before the preceding launch has ended: pos may be that
  * of the step before then, whose rows are not the ones that are wanted.
  */
-static DEV inline void begin(struct job &j, struct room &m)
+static DEV inline void begin(struct job &j, struct smem &m)
 {
 	int64_t guess = load_index_before_wait(j.at.pos, j.b, j.a.pos_type), pos = guess;
 	struct turned t = {};
@@ -457,7 +457,7 @@ static DEV inline void begin(struct job &j, struct room &m)
 }
 
 /* One head's sums over the rows, by the warps that have it. */
-static DEV inline void attend(const struct job &j, struct room &m, int g)
+static DEV inline void attend(const struct job &j, struct smem &m, int g)
 {
 	int lane = lane_id() % LANES, warp = warp_id() / HEADS;
 	int first = warp * (RLX_WARP / LANES) + lane_id() / LANES, left = j.n - first;
@@ -488,8 +488,8 @@ static DEV inline void attend(const struct job &j, struct room &m, int g)
 
 RLX_G_KERNEL_PDL(kv_cache, struct rlx_k_kv_cache, THREADS)
 {
-	SHARED(struct room, shared, [1]);
-	struct room &m = *shared;
+	SHARED(struct smem, shared, [1]);
+	struct smem &m = *shared;
 	struct job j(a, env);
 
 	begin(j, m);

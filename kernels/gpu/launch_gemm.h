@@ -437,7 +437,7 @@ struct rlx_g_gemv_stream_shape {
 static inline struct rlx_g_gemv_stream_shape
 rlx_g_gemv_stream_shape(const struct rlx_k_gemm *g, int64_t n, uint32_t processors)
 {
-	const uint32_t room = 112 << 10;	/* two blocks on a multiprocessor */
+	const uint32_t smem = 112 << 10;	/* two blocks on a multiprocessor */
 	int64_t each = rlx_g_ceil(rlx_g_ceil(n, 8), processors);	/* columns by 8 */
 	int64_t blocks = each > 16 ? rlx_g_ceil(each, 8) : each > 7 ? 2 : 1;
 	struct rlx_g_gemv_stream_shape s = { 8 * (uint32_t)rlx_g_ceil(each, blocks), 512, 3, 128 };
@@ -452,9 +452,9 @@ rlx_g_gemv_stream_shape(const struct rlx_k_gemm *g, int64_t n, uint32_t processo
 		return s;
 	}
 	while (s.threads > 128 &&
-	       (s.threads / 32 * 2 * s.cols * 128 > room || s.threads * 4 > g->k))
+	       (s.threads / 32 * 2 * s.cols * 128 > smem || s.threads * 4 > g->k))
 		s.threads /= 2;
-	s.stages = room / (s.threads / 32 * s.cols * 128);
+	s.stages = smem / (s.threads / 32 * s.cols * 128);
 	s.stages = s.stages < 4 ? s.stages : 4;
 	return s;
 }

@@ -64,7 +64,7 @@ static DEV inline int64_t keep(const struct rlx_k_nms &a, const void *boxes, int
 
 RLX_G_KERNEL(nms, struct rlx_k_nms, 256)
 {
-	SHARED(int64_t, room, [MAX_WARPS]);
+	SHARED(int64_t, smem, [MAX_WARPS]);
 	const void *boxes = RLX_G_PTR(const void, a.boxes);
 	const void *scores = RLX_G_PTR(const void, a.scores);
 	int64_t *order = RLX_G_PTR(int64_t, a.order), *out = RLX_G_PTR(int64_t, a.out);
@@ -86,8 +86,8 @@ RLX_G_KERNEL(nms, struct rlx_k_nms, 256)
 		sum += count[i];
 		before += i < line ? count[i] : 0;
 	}
-	sum = block_reduce<op_sum>(sum, room);
-	before = block_reduce<op_sum>(before, room);
+	sum = block_reduce<op_sum>(sum, smem);
+	before = block_reduce<op_sum>(before, smem);
 	if (a.only_count) {
 		if (line == 0 && threadIdx.x == 0)
 			*out = sum;

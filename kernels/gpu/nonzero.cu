@@ -47,7 +47,7 @@ static DEV inline void put(const struct rlx_k_nonzero &a, int64_t *y, int64_t sl
 
 /* The part's elements go to slots from @slot on. */
 static DEV inline void write_part(const struct rlx_k_nonzero &a, const type::mem *x, int64_t *y,
-				  struct part p, int64_t slot, int *room)
+				  struct part p, int64_t slot, int *smem)
 {
 	for (int64_t k = p.from; k < p.to; k += 256) {
 		int64_t i = k + threadIdx.x, at = slot;
@@ -55,11 +55,11 @@ static DEV inline void write_part(const struct rlx_k_nonzero &a, const type::mem
 		uint64_t all = warp_ballot(set);
 
 		if (lane_id() == 0)
-			room[warp_id()] = ones_of(all);
+			smem[warp_id()] = ones_of(all);
 		__syncthreads();
 		for (int w = 0; w < 256 / WARP; w++) {
-			at += w < warp_id() ? room[w] : 0;
-			slot += room[w];
+			at += w < warp_id() ? smem[w] : 0;
+			slot += smem[w];
 		}
 		at += ones_of(all & (((uint64_t)1 << lane_id()) - 1));
 		if (set && at < a.count)
@@ -71,7 +71,7 @@ static DEV inline void write_part(const struct rlx_k_nonzero &a, const type::mem
 RLX_G_KERNEL(nonzero, struct rlx_k_nonzero, 256)
 {
 	SHARED(int64_t, sums, [MAX_WARPS]);
-	SHARED(int, room, [MAX_WARPS]);
+	SHARED(int, smem, [MAX_WARPS]);
 	const type::mem *x = RLX_G_PTR(const type::mem, a.x);
 	int64_t *count = (int64_t *)env.scratch, sum = 0, before = 0;
 	struct part p = part_of(a);
@@ -92,5 +92,5 @@ RLX_G_KERNEL(nonzero, struct rlx_k_nonzero, 256)
 	before = block_reduce<op_sum>(before, sums);
 	if (sum != a.count && blockIdx.x == 0 && threadIdx.x == 0)
 		*RLX_G_PTR(int32_t, a.bad) = 1;
-	write_part(a, x, RLX_G_PTR(int64_t, a.y), p, before, room);
+	write_part(a, x, RLX_G_PTR(int64_t, a.y), p, before, smem);
 }

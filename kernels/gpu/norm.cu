@@ -21,7 +21,7 @@ static DEV inline float sum_at(const struct rlx_k_norm &a, const struct rlx_g_en
 /* Rows of any length, a block each; they are read twice more. */
 RLX_G_KERNEL(norm, struct rlx_k_norm, 256)
 {
-	SHARED(float, room, [MAX_WARPS]);
+	SHARED(float, smem, [MAX_WARPS]);
 	void *y = RLX_G_PTR(void, a.y), *out = RLX_G_PTR(void, a.sum);
 	const void *gamma = RLX_G_PTR(const void, a.gamma);
 	const void *beta = RLX_G_PTR(const void, a.beta);
@@ -32,13 +32,13 @@ RLX_G_KERNEL(norm, struct rlx_k_norm, 256)
 
 		for (int64_t i = threadIdx.x; i < a.n; i += 256)
 			mean += sum_at(a, env, row, i);
-		mean = a.rms ? 0 : block_reduce<op_sum>(mean, room) / (float)a.n;
+		mean = a.rms ? 0 : block_reduce<op_sum>(mean, smem) / (float)a.n;
 		for (int64_t i = threadIdx.x; i < a.n; i += 256) {
 			float v = sum_at(a, env, row, i) - mean;
 
 			var += v * v;
 		}
-		var = block_reduce<op_sum>(var, room) / (float)a.n;
+		var = block_reduce<op_sum>(var, smem) / (float)a.n;
 		inv = rsqrt_f32(var + a.eps);
 		if (threadIdx.x == 0 && means)
 			means[row] = mean;
@@ -124,14 +124,14 @@ typedef rlx_t<(RLX_K1 >> 4)> type_y;
 typedef rlx_t<RLX_K2> type_r;
 typedef rlx_t<RLX_K3> type_p;
 
-static DEV inline float row_sum(float v, float *room)
+static DEV inline float row_sum(float v, float *smem)
 {
-	return RLX_K0 == 1 ? warp_reduce<op_sum>(v) : block_reduce<op_sum>(v, room);
+	return RLX_K0 == 1 ? warp_reduce<op_sum>(v) : block_reduce<op_sum>(v, smem);
 }
 
 /* Sum of v, or of (v - mean)^2, by whichever @squares says. */
 static DEV inline float total(const struct eights &e, const float (*v)[8], float mean,
-			      bool squares, float *room)
+			      bool squares, float *smem)
 {
 	float s = 0;
 
@@ -143,7 +143,7 @@ static DEV inline float total(const struct eights &e, const float (*v)[8], float
 
 			s += squares ? d * d : d;
 		}
-	return row_sum(s, room) / (float)e.n;
+	return row_sum(s, smem) / (float)e.n;
 }
 
 /* What a normalised row is multiplied by, and what is added; the same for all rows. */
@@ -153,7 +153,7 @@ struct shape {
 
 static DEV inline void norm_row(const struct rlx_k_norm &a, const struct rlx_g_env &env,
 				const struct eights &e, const struct shape &p, int64_t row,
-				float *room)
+				float *smem)
 {
 	type_x::mem *out = RLX_G_PTR(type_x::mem, a.sum);
 	float *means = RLX_G_PTR(float, a.mean), *invs = RLX_G_PTR(float, a.inv);
@@ -165,8 +165,8 @@ static DEV inline void norm_row(const struct rlx_k_norm &a, const struct rlx_g_e
 			      row * a.residual_stride, v);
 	if (a.bias)
 		e.add<type_p>(RLX_G_PTR(const type_p::mem, a.bias), v);
-	mean = a.rms ? 0 : total(e, v, 0, false, room);
-	inv = rsqrt_f32(total(e, v, mean, true, room) + a.eps);
+	mean = a.rms ? 0 : total(e, v, 0, false, smem);
+	inv = rsqrt_f32(total(e, v, mean, true, smem) + a.eps);
 	if (e.lane == 0 && means)
 		means[row] = mean;
 	if (e.lane == 0 && invs)
@@ -185,7 +185,7 @@ static DEV inline void norm_row(const struct rlx_k_norm &a, const struct rlx_g_e
 
 RLX_G_KERNEL(norm, struct rlx_k_norm, 256)
 {
-	SHARED(float, room, [MAX_WARPS]);
+	SHARED(float, smem, [MAX_WARPS]);
 	uint64_t all = (uint64_t)RLX_G_PTR(const void, a.x) | (uint64_t)RLX_G_PTR(void, a.y) |
 		(uint64_t)RLX_G_PTR(const void, a.residual) |
 		(uint64_t)RLX_G_PTR(const void, a.bias) |
@@ -203,6 +203,6 @@ RLX_G_KERNEL(norm, struct rlx_k_norm, 256)
 		e.add<type_p>(RLX_G_PTR(const type_p::mem, a.beta), p.beta);
 	for (int64_t row = (int64_t)blockIdx.x * AT_ONCE + (int)threadIdx.x / LANES;
 	     row < rows; row += (int64_t)gridDim.x * AT_ONCE)
-		norm_row(a, env, e, p, row, room);
+		norm_row(a, env, e, p, row, smem);
 }
 #endif

@@ -29,7 +29,7 @@ RLX_G_KERNEL(channel_norm, struct rlx_k_channel_norm, 256)
  * Sum over the block of what @of gives for each element: in floats 64 at a time, then
  * in doubles, as a group may hold a million.
  */
-template <class F> static DEV inline double sum_of(int64_t n, double *room, F of)
+template <class F> static DEV inline double sum_of(int64_t n, double *smem, F of)
 {
 	double whole = 0;
 	float piece = 0;
@@ -43,7 +43,7 @@ template <class F> static DEV inline double sum_of(int64_t n, double *room, F of
 			k = 0;
 		}
 	}
-	return block_reduce<op_sum>(whole + (double)piece, room);
+	return block_reduce<op_sum>(whole + (double)piece, smem);
 }
 
 struct plain {
@@ -62,7 +62,7 @@ struct square_from {
 
 RLX_G_KERNEL(group_norm, struct rlx_k_group_norm, 256)
 {
-	SHARED(double, room, [MAX_WARPS]);
+	SHARED(double, smem, [MAX_WARPS]);
 	const float *gamma = RLX_G_PTR(const float, a.gamma);
 	const float *beta = RLX_G_PTR(const float, a.beta);
 	int64_t per = a.channels / a.groups, n = per * a.inner;
@@ -71,8 +71,8 @@ RLX_G_KERNEL(group_norm, struct rlx_k_group_norm, 256)
 		const float *x = RLX_G_PTR(const float, a.x) + u * n;
 		float *y = RLX_G_PTR(float, a.y) + u * n, mean, inv;
 
-		mean = (float)(sum_of(n, room, plain{ x }) / (double)n);
-		inv = (float)(sum_of(n, room, square_from{ x, mean }) / (double)n);
+		mean = (float)(sum_of(n, smem, plain{ x }) / (double)n);
+		inv = (float)(sum_of(n, smem, square_from{ x, mean }) / (double)n);
 		inv = 1.0f / sqrtf(inv + a.eps);
 		for (int64_t i = threadIdx.x; i < n; i += 256) {
 			int64_t c = u % a.groups * per + i / a.inner;

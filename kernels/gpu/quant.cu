@@ -96,7 +96,7 @@ struct op_high {
 
 /* Of [from, to), in all threads. */
 static DEV inline void range_of(const float *x, int64_t from, int64_t to, float *low,
-				float *high, float *room)
+				float *high, float *smem)
 {
 	*low = INFINITY;
 	*high = -INFINITY;
@@ -104,13 +104,13 @@ static DEV inline void range_of(const float *x, int64_t from, int64_t to, float 
 		*low = op_low::of(*low, x[i]);
 		*high = op_high::of(*high, x[i]);
 	}
-	*low = block_reduce<op_low>(*low, room);
-	*high = block_reduce<op_high>(*high, room);
+	*low = block_reduce<op_low>(*low, smem);
+	*high = block_reduce<op_high>(*high, smem);
 }
 
 RLX_G_KERNEL(quant_range, struct rlx_k_quant_range, 256)
 {
-	SHARED(float, room, [MAX_WARPS]);
+	SHARED(float, smem, [MAX_WARPS]);
 	const float *x = RLX_G_PTR(const float, a.x);
 	float *range = RLX_G_PTR(float, a.range);
 	int64_t pieces = (a.n + RLX_K_RANGE_UNIT - 1) / RLX_K_RANGE_UNIT;
@@ -119,7 +119,7 @@ RLX_G_KERNEL(quant_range, struct rlx_k_quant_range, 256)
 		int64_t from = p * RLX_K_RANGE_UNIT, to = from + RLX_K_RANGE_UNIT;
 		float low, high;
 
-		range_of(x, from, to < a.n ? to : a.n, &low, &high, room);
+		range_of(x, from, to < a.n ? to : a.n, &low, &high, smem);
 		if (threadIdx.x == 0) {
 			range[2 * p] = low;
 			range[2 * p + 1] = high;
@@ -129,7 +129,7 @@ RLX_G_KERNEL(quant_range, struct rlx_k_quant_range, 256)
 
 RLX_G_KERNEL(quant_params, struct rlx_k_quant_params, 256)
 {
-	SHARED(float, room, [MAX_WARPS]);
+	SHARED(float, smem, [MAX_WARPS]);
 	const float *range = RLX_G_PTR(const float, a.range);
 	float low = 0, high = 0, scale, zp;
 
@@ -137,8 +137,8 @@ RLX_G_KERNEL(quant_params, struct rlx_k_quant_params, 256)
 		low = op_low::of(low, range[2 * i]);
 		high = op_high::of(high, range[2 * i + 1]);
 	}
-	low = block_reduce<op_low>(low, room);
-	high = block_reduce<op_high>(high, room);
+	low = block_reduce<op_low>(low, smem);
+	high = block_reduce<op_high>(high, smem);
 	if (threadIdx.x)
 		return;
 	scale = high > low ? (high - low) / 255 : 1;
@@ -149,7 +149,7 @@ RLX_G_KERNEL(quant_params, struct rlx_k_quant_params, 256)
 
 RLX_G_KERNEL(quant_rows, struct rlx_k_quant_rows, 256)
 {
-	SHARED(float, room, [MAX_WARPS]);
+	SHARED(float, smem, [MAX_WARPS]);
 	const float *x = RLX_G_PTR(const float, a.x);
 	int8_t *y = RLX_G_PTR(int8_t, a.y);
 	float *scale = RLX_G_PTR(float, a.scale);
@@ -157,7 +157,7 @@ RLX_G_KERNEL(quant_rows, struct rlx_k_quant_rows, 256)
 	for (int64_t r = blockIdx.x; r < a.rows; r += gridDim.x) {
 		float low, high, s;
 
-		range_of(x, r * a.n, (r + 1) * a.n, &low, &high, room);
+		range_of(x, r * a.n, (r + 1) * a.n, &low, &high, smem);
 		high = -low > high ? -low : high;
 		s = high > 0 ? high / 127 : 1;
 		if (threadIdx.x == 0)

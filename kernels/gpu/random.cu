@@ -67,7 +67,7 @@ static DEV inline uint32_t key_of(float x)
 /* A row's weights (0: dropped), in scratch. */
 struct weights {
 	const float	*x;
-	double		*p, *room, *chunk;
+	double		*p, *smem, *chunk;
 	int64_t		n;
 };
 
@@ -79,7 +79,7 @@ static DEV inline double above(const struct weights &r, uint64_t key, bool weigh
 	for (int64_t i = threadIdx.x; i < r.n; i += 256)
 		if (r.p[i] > 0 && key_of(r.x[i]) >= key)
 			s += weigh ? r.p[i] : 1;
-	return block_reduce<op_sum>(s, r.room);
+	return block_reduce<op_sum>(s, r.smem);
 }
 
 static DEV inline bool reached(double sum, double goal, bool past)
@@ -149,14 +149,14 @@ static DEV inline int64_t largest(const struct weights &r)
 
 	for (int64_t i = threadIdx.x; i < r.n; i += 256)
 		max = op_max::of(max, r.x[i]);
-	max = block_reduce<op_max>(max, (float *)r.room);
+	max = block_reduce<op_max>(max, (float *)r.smem);
 	if (max != max)
 		return -1;
 	first = -(double)r.n;
 	for (int64_t i = threadIdx.x; i < r.n; i += 256)
 		if (r.x[i] == max && -(double)i > first)
 			first = -(double)i;
-	return (int64_t)-block_reduce<op_max>(first, r.room);
+	return (int64_t)-block_reduce<op_max>(first, r.smem);
 }
 
 static DEV inline int64_t sample_row(const struct rlx_k_sample &a, const struct weights &r,
@@ -173,7 +173,7 @@ static DEV inline int64_t sample_row(const struct rlx_k_sample &a, const struct 
 		if (r.p[i] != r.p[i])
 			odd = 1;
 	}
-	if (block_reduce<op_max>(odd, r.room) > 0)
+	if (block_reduce<op_max>(odd, r.smem) > 0)
 		return -1;
 	__syncthreads();
 	if (a.top_k > 0 && a.top_k < a.n)
@@ -186,11 +186,11 @@ static DEV inline int64_t sample_row(const struct rlx_k_sample &a, const struct 
 
 RLX_G_KERNEL(sample, struct rlx_k_sample, 256)
 {
-	SHARED(double, room, [MAX_WARPS]);
+	SHARED(double, smem, [MAX_WARPS]);
 	SHARED(double, chunk, [256]);
 	const int64_t *count = RLX_G_PTR(const int64_t, a.call);
 	struct weights r = { RLX_G_PTR(const float, a.x) + blockIdx.x * a.n,
-			     (double *)env.scratch + blockIdx.x * a.n, room, chunk, a.n };
+			     (double *)env.scratch + blockIdx.x * a.n, smem, chunk, a.n };
 	int64_t at = sample_row(a, r, count ? *count : 0, blockIdx.x);
 
 	if (threadIdx.x)

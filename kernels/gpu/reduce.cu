@@ -91,11 +91,11 @@ static DEV inline acc finished(acc v, int64_t n)
 	return IS_FLOAT && RLX_K1 == RLX_K_REDUCE_MEAN ? (acc)((double)v / (double)n) : v;
 }
 
-static DEV inline acc over_lanes(acc v, acc *room)
+static DEV inline acc over_lanes(acc v, acc *smem)
 {
 	if (LANES == WARP)
 		return warp_reduce<meet>(v);
-	return LANES == 1 ? v : block_reduce<meet>(v, room);
+	return LANES == 1 ? v : block_reduce<meet>(v, smem);
 }
 
 /*
@@ -104,7 +104,7 @@ static DEV inline acc over_lanes(acc v, acc *room)
  */
 RLX_G_KERNEL(reduce, struct rlx_k_reduce, 256)
 {
-	SHARED(acc, room, [MAX_WARPS]);
+	SHARED(acc, smem, [MAX_WARPS]);
 	const mem *x = RLX_G_PTR(const mem, a.x);
 	mem *y = RLX_G_PTR(mem, a.y);
 	acc *parts = (acc *)env.scratch;
@@ -122,7 +122,7 @@ RLX_G_KERNEL(reduce, struct rlx_k_reduce, 256)
 				v = meet::of(v, parts[s * a.n_out + o]);
 		else
 			v = part_of(a, x + kept_at(a, o), lo, hi);
-		v = over_lanes(v, room);
+		v = over_lanes(v, smem);
 		if (threadIdx.x % LANES)
 			continue;
 		if (splits > 1 && !env.pass)

@@ -43,19 +43,19 @@ RLX_G_KERNEL(scan, struct rlx_k_scan, 256)
 #else
 /* 256 elements at a time; @carry is what came before them, the same in all threads. */
 static DEV inline void piece(const struct rlx_k_scan &a, const mem *x, mem *y, int64_t k,
-			     acc *carry, acc *room)
+			     acc *carry, acc *smem)
 {
 	int64_t i = k + threadIdx.x, at = a.reverse ? a.n - 1 - i : i;
 	acc whole = warp_scan<op_join>(i < a.n ? load(x, at) : (acc)RLX_K1);
 	acc before = shuffle(whole, lane_id() ? lane_id() - 1 : 0), front = *carry;
 
 	if (lane_id() == WARP - 1)
-		room[warp_id()] = whole;
+		smem[warp_id()] = whole;
 	__syncthreads();
 	for (int w = 0; w < 256 / WARP; w++) {
 		if (w == warp_id())
 			front = *carry;
-		*carry = join(*carry, room[w]);
+		*carry = join(*carry, smem[w]);
 	}
 	__syncthreads();
 	if (lane_id() == 0)
@@ -66,7 +66,7 @@ static DEV inline void piece(const struct rlx_k_scan &a, const mem *x, mem *y, i
 
 RLX_G_KERNEL(scan, struct rlx_k_scan, 256)
 {
-	SHARED(acc, room, [MAX_WARPS]);
+	SHARED(acc, smem, [MAX_WARPS]);
 	const mem *x = RLX_G_PTR(const mem, a.x);
 	mem *y = RLX_G_PTR(mem, a.y);
 
@@ -74,7 +74,7 @@ RLX_G_KERNEL(scan, struct rlx_k_scan, 256)
 		acc carry = RLX_K1;
 
 		for (int64_t k = 0; k < a.n; k += 256)
-			piece(a, x + o * a.n, y + o * a.n, k, &carry, room);
+			piece(a, x + o * a.n, y + o * a.n, k, &carry, smem);
 	}
 }
 #endif

@@ -42,7 +42,7 @@ RLX_G_KERNEL(softmax, struct rlx_k_softmax, 256)
 #elif RLX_K0 == 1
 RLX_G_KERNEL(softmax, struct rlx_k_softmax, 256)
 {
-	SHARED(float, room, [MAX_WARPS]);
+	SHARED(float, smem, [MAX_WARPS]);
 	const void *x = RLX_G_PTR(const void, a.x);
 	void *y = RLX_G_PTR(void, a.y);
 
@@ -52,10 +52,10 @@ RLX_G_KERNEL(softmax, struct rlx_k_softmax, 256)
 
 		for (int64_t i = threadIdx.x; i < a.n; i += 256)
 			max = op_max::of(max, load_float(x, at + i, a.x_type));
-		max = block_reduce<op_max>(max, room);
+		max = block_reduce<op_max>(max, smem);
 		for (int64_t i = threadIdx.x; i < a.n; i += 256)
 			sum += fast_exp(load_float(x, at + i, a.x_type) - max);
-		sum = finish_of(a, block_reduce<op_sum>(sum, room));
+		sum = finish_of(a, block_reduce<op_sum>(sum, smem));
 		for (int64_t i = threadIdx.x; i < a.n; i += 256)
 			finish(a, x, y, at + i, max, sum);
 	}

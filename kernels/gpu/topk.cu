@@ -86,17 +86,17 @@ static DEV inline void sort_tile(const struct rlx_k_topk &a, const struct rlx_g_
 	const mem *x = RLX_G_PTR(const mem, a.x) + l / a.inner * a.n * a.inner + l % a.inner;
 	struct item *to = (struct item *)env.scratch + l * a.n + t * TILE;
 	int64_t from = t * TILE;
-	int n = (int)(a.n - from < TILE ? a.n - from : TILE), room = 1;
+	int n = (int)(a.n - from < TILE ? a.n - from : TILE), smem = 1;
 	int keep = (int)(n < a.k ? n : a.k);
 
-	while (room < n)
-		room *= 2;
-	for (int i = (int)threadIdx.x; i < room; i += 256) {
+	while (smem < n)
+		smem *= 2;
+	for (int i = (int)threadIdx.x; i < smem; i += 256) {
 		key[i] = i < n ? key_at(a, x, (from + i) * a.inner) : 0;
 		at[i] = i < n ? (uint32_t)(from + i) : ~0u;
 	}
 	__syncthreads();
-	bitonic_sort(key, at, room);
+	bitonic_sort(key, at, smem);
 	for (int i = (int)threadIdx.x; i < keep; i += 256) {
 		if (RLX_K1)
 			to[i] = { key[i], at[i] };

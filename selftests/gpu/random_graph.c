@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Graphs of steps picked by chance, against the evaluator: some that the host takes (what
+ * Graphs of steps picked at random, against the evaluator: some that the host takes (what
  * crosses over and when, what shares storage, what may run side by side), and what
  * transformers are made of, in f16 or bf16, where launches take in what stands ahead of them.
  *
- *	RLX_TEST_GRAPHS=5000 build/test/gpu/chance
+ *	RLX_TEST_GRAPHS=5000 build/test/gpu/random_graph
  */
 #include <math.h>
 

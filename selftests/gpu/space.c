@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* GPU kernels of positions, windows and chance, on the emulator. */
+/* GPU kernels of positions, windows and random numbers, on the emulator. */
 #include "selftests/gpu/against_cpu.h"
 
 #include "kernels/grid.h"
