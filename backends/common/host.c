@@ -88,13 +88,6 @@ enum rlx_status rlx_host_scratch(const struct rlx_plan *p,
 	return RLX_OK;
 }
 
-static enum rlx_status call_graph(struct rlx_eval *q, const struct rlx_graph *sub,
-				  const struct rlx_tensor *in,
-				  struct rlx_tensor *out)
-{
-	return rlx_graph_eval(sub, in, out, q->err);
-}
-
 static void fill(const struct rlx_exec *exec, const uint32_t *v, uint32_t n,
 		 struct rlx_tensor *t)
 {
@@ -114,7 +107,7 @@ enum rlx_status rlx_host_step(const struct rlx_exec *exec, const uint8_t *leads,
 	struct rlx_eval q = {
 		.err = exec->err, .def = st->def, .args = st->args,
 		.n_in = st->n_in, .n_out = st->n_out, .in = in, .out = out,
-		.scratch = scratch, .call = call_graph,
+		.scratch = scratch,
 	};
 	enum rlx_status rc;
 
@@ -125,12 +118,7 @@ enum rlx_status rlx_host_step(const struct rlx_exec *exec, const uint8_t *leads,
 		memcpy(out[0].data, in[0].data, (size_t)rlx_type_bytes(&in[0].type));
 		return RLX_OK;
 	}
-	if (st->def->impl->eval)
-		rc = st->def->impl->eval(&q);
-	else
-		rc = rlx_op_eval(&(struct rlx_eval){
-			.err = exec->err, .def = st->def, .args = st->args, .n_in = st->n_in,
-			.in = in, .n_out = st->n_out, .out = out });
+	rc = rlx_op_eval(&q);
 	if (rc && exec->err->status && st->file) {
 		exec->err->file = st->file;	/* where the caller asked for the op */
 		exec->err->line = st->line;

@@ -326,7 +326,7 @@ enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 	int64_t n = rlx_type_count(idx);
 	enum rlx_status st = rlx_lower_copy(lo);
 
-	if (st || !n)
+	if (st || !n || !rlx_type_count(x))
 		return st;
 	if (!rlx_dtype_is_float(x->dtype) && !rlx_dtype_is_int(x->dtype) && s->reduction)
 		return lower_unsupported(lo, "this dtype does not reduce");
@@ -359,7 +359,7 @@ enum rlx_status rlx_lower_scatter_nd(struct rlx_lower *lo)
 	if (s->reduction && !rlx_dtype_is_float(x->dtype) && !rlx_dtype_is_int(x->dtype))
 		return lower_unsupported(lo, "this dtype does not reduce");
 	st = rlx_lower_copy(lo);
-	if (st || !rlx_type_count(lower_in(lo, 2)))
+	if (st || !rlx_type_count(lower_in(lo, 2)) || !rlx_type_count(x))
 		return st;
 	a = lower_args(lo, sizeof(*a));
 	a->k = (int)idx->dim[idx->rank - 1];
@@ -431,7 +431,7 @@ enum rlx_status rlx_lower_reverse_sequence(struct rlx_lower *lo)
 	enum rlx_status st = RLX_OK;
 
 	if (!rlx_type_count(x))
-		return lower_unsupported(lo, "nothing to reverse");	/* but lengths to check */
+		return lo->status;
 	if (!lower_const(lo, 1))
 		return lower_unsupported(lo, "lengths known only at run time");
 	for (i = 0; i < lens->dim[0]; i++)

@@ -39,7 +39,8 @@ static size_t scratch_bytes(const struct rlx_eval *q)
 
 /*
  * Nothing comes out and nothing goes in: an op may then not walk the sizes of the
- * other dimensions, which can be anything.
+ * other dimensions, which can be anything. Nor are indices checked: backends have no
+ * kernel to run then.
  */
 static bool all_empty(const struct rlx_eval *q)
 {
@@ -63,12 +64,11 @@ enum rlx_status rlx_op_eval(const struct rlx_eval *given)
 	size_t bytes;
 
 	q.call = call_graph;
-	q.scratch = NULL;
 	if (all_empty(&q))
 		return RLX_OK;
 	if (!def->impl->eval)
 		return eval_expanded(&q, q.args, err);
-	bytes = scratch_bytes(&q);
+	bytes = q.scratch ? 0 : scratch_bytes(&q);
 	if (bytes) {
 		q.scratch = bytes == SIZE_MAX ? NULL : rlx_aligned(64, bytes);
 		if (!q.scratch)
@@ -76,7 +76,8 @@ enum rlx_status rlx_op_eval(const struct rlx_eval *given)
 					def->name);
 	}
 	st = def->impl->eval(&q);
-	rlx_free(q.scratch);
+	if (!given->scratch)
+		rlx_free(q.scratch);
 	return st;
 }
 

@@ -182,7 +182,8 @@ enum rlx_op_index {
 /*
  * rlx_op_eval - evaluate one op on host tensors: .eval, or .expand's graph when
  * there is none. @q: err, def, args, n_in, in, n_out and out are set by the caller,
- * output data allocated and typed as inferred; the rest is ignored.
+ * output data allocated and typed as inferred; scratch too, or NULL: it is then
+ * allocated. The rest is ignored.
  */
 enum rlx_status rlx_op_eval(const struct rlx_eval *q);
 /* Run .infer; @q->in, n_in, args, def, err set by the caller. */

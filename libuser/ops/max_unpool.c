@@ -25,6 +25,8 @@ static enum rlx_status max_unpool_infer(struct rlx_infer *q)
 	q->out[0].rank = a->out_shape.n;
 	for (i = 0; i < a->out_shape.n; i++)
 		q->out[0].dim[i] = a->out_shape.v[i];
+	if (rlx_type_count(x) && rlx_type_count(&q->out[0]) == 0)
+		return op_fail(q, RLX_ESHAPE, "out_shape has no place for x's elements");
 	return RLX_OK;
 }
 
