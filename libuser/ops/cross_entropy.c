@@ -49,10 +49,14 @@ static enum rlx_status cross_entropy_expand(struct rlx_expand *q)
 	struct rlx_graph *g = q->g;
 	enum rlx_dtype acc = op_acc_type(q->out_type->dtype);
 	int64_t n = q->out_type->dim[0];
-	rlx_value x, l;
+	rlx_value x, l = q->in[1], past = rlx_scalar_const(g, op_type(g, l).dtype,
+							   (double)op_type(g, q->in[0]).dim[1]);
 
+	/* elements may be counted from the end, labels may not */
+	l = rlx_emit(g, where, .cond = rlx_emit(g, lt, .a = l, .b = op_const_like(g, l, 0)),
+		     .a = past, .b = l);
 	x = rlx_emit(g, log_softmax, .x = op_cast(g, q->in[0], acc), .axis = 1);
-	l = op_reshape(g, q->in[1], (int64_t[]){ n, 1 }, 2);
+	l = op_reshape(g, l, (int64_t[]){ n, 1 }, 2);
 	x = rlx_emit(g, gather_elements, .x = x, .indices = l, .axis = 1);
 	x = op_reshape(g, rlx_emit(g, neg, .x = x), &n, 1);
 	q->out[0] = op_cast(g, x, q->out_type->dtype);
