@@ -58,6 +58,12 @@ void op_strides(const struct rlx_type *t, const struct rlx_type *out,
 		int64_t stride[RLX_MAX_RANK]);
 /* Dense row-major element strides of @t itself. */
 void op_dense(const struct rlx_type *t, int64_t stride[RLX_MAX_RANK]);
+/* @x within [lo, hi]; NaN stays, as max and min let it pass. */
+static inline double op_clamp(double x, double lo, double hi)
+{
+	return x < lo ? lo : x > hi ? hi : x;
+}
+
 /* Product of dims [from, to). */
 int64_t op_span(const struct rlx_type *t, uint32_t from, uint32_t to);
 /*

@@ -127,7 +127,7 @@ static double activate(int64_t f, double al, double be, double x)
 	case RLX_RNN_LEAKY_RELU: return x >= 0 ? x : al * x;
 	case RLX_RNN_THRESHOLDED_RELU: return x >= al ? x : 0;
 	case RLX_RNN_SCALED_TANH: return al * tanh(be * x);
-	case RLX_RNN_HARD_SIGMOID: return fmin(fmax(al * x + be, 0), 1);
+	case RLX_RNN_HARD_SIGMOID: return op_clamp(al * x + be, 0, 1);
 	case RLX_RNN_ELU: return x >= 0 ? x : al * expm1(x);
 	case RLX_RNN_SOFTSIGN: return x / (1 + fabs(x));
 	default: return fmax(x, 0) + log1p(exp(-fabs(x)));
@@ -152,7 +152,7 @@ double rnn_act(const struct rnn_step *s, uint32_t k, double x)
 	int64_t f = a->acts.n ? a->acts.v[at] : a->defaults[k];
 
 	if (a->clip != 0 && k < 2)	/* gates alone: not what an LSTM's cell gives */
-		x = fmin(fmax(x, -(double)a->clip), a->clip);
+		x = op_clamp(x, -(double)a->clip, a->clip);
 	return activate(f, a->alpha.n ? a->alpha.v[at] : alpha_default(f),
 			a->beta.n ? a->beta.v[at] : beta_default(f), x);
 }
