@@ -8,16 +8,23 @@
 
 rlx_k_fn RLX_K(channel_norm), RLX_K(group_norm), RLX_K(lrn);
 
-/* y = x * scale + shift */
-static void affine(float *y, const float *x, float scale, float shift, size_t n)
+struct affine {
+	float	mean, scale, shift;
+};
+
+/*
+ * y = (x - mean) * scale + shift. The mean in the shift would save an addition and lose
+ * what x and the mean have in common only after it was scaled up.
+ */
+static void affine(float *y, const float *x, const struct affine *p, size_t n)
 {
-	const vf a = vf_set1(scale), b = vf_set1(shift);
+	const vf m = vf_set1(p->mean), a = vf_set1(p->scale), b = vf_set1(p->shift);
 	size_t i = 0;
 
 	for (; i + RLX_VL <= n; i += RLX_VL)
-		vf_storeu(y + i, vf_fma(vf_loadu(x + i), a, b));
+		vf_storeu(y + i, vf_fma(vf_loadu(x + i) - m, a, b));
 	if (i < n)
-		vf_storen(y + i, vf_fma(vf_loadn(x + i, n - i), a, b), n - i);
+		vf_storen(y + i, vf_fma(vf_loadn(x + i, n - i) - m, a, b), n - i);
 }
 
 void RLX_K(channel_norm)(const void *args, size_t begin, size_t end,
@@ -29,14 +36,12 @@ void RLX_K(channel_norm)(const void *args, size_t begin, size_t end,
 	(void)scratch;
 	for (size_t u = begin; u < end; u++) {
 		size_t c = u % (size_t)a->channels;
-		float s = a->scale ? a->scale[c] : 1;
-		float b = a->shift ? a->shift[c] : 0;
+		struct affine p = { a->mean ? a->mean[c] : 0, a->scale ? a->scale[c] : 1,
+				    a->shift ? a->shift[c] : 0 };
 
 		if (a->var)
-			s /= sqrtf(a->var[c] + a->eps);
-		if (a->mean)
-			b -= a->mean[c] * s;
-		affine(a->y + u * n, a->x + u * n, s, b, n);
+			p.scale /= sqrtf(a->var[c] + a->eps);
+		affine(a->y + u * n, a->x + u * n, &p, n);
 	}
 }
 
@@ -87,11 +92,10 @@ void RLX_K(group_norm)(const void *args, size_t begin, size_t end,
 		moments(x, per * inner, &mean, &var);
 		inv = 1 / sqrtf(var + a->eps);
 		for (size_t c = 0; c < per; c++) {
-			float g = a->gamma ? a->gamma[c0 + c] : 1;
-			float b = a->beta ? a->beta[c0 + c] : 0;
+			struct affine p = { mean, a->gamma ? a->gamma[c0 + c] * inv : inv,
+					    a->beta ? a->beta[c0 + c] : 0 };
 
-			affine(y + c * inner, x + c * inner, g * inv,
-			       b - mean * g * inv, inner);
+			affine(y + c * inner, x + c * inner, &p, inner);
 		}
 	}
 }

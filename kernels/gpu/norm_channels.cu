@@ -15,13 +15,11 @@ RLX_G_KERNEL(channel_norm, struct rlx_k_channel_norm, 256)
 
 	for (int64_t e = (int64_t)blockIdx.x * 256 + threadIdx.x; e < n; e += step) {
 		int64_t c = e / a.inner % a.channels;
-		float s = scale ? scale[c] : 1.0f, b = shift ? shift[c] : 0.0f;
+		float s = scale ? scale[c] : 1.0f;
 
 		if (var)
 			s /= sqrtf(var[c] + a.eps);
-		if (mean)
-			b -= mean[c] * s;
-		y[e] = fmaf(x[e], s, b);
+		y[e] = fmaf(x[e] - (mean ? mean[c] : 0.0f), s, shift ? shift[c] : 0.0f);
 	}
 }
 
@@ -78,7 +76,7 @@ RLX_G_KERNEL(group_norm, struct rlx_k_group_norm, 256)
 			int64_t c = u % a.groups * per + i / a.inner;
 			float g = gamma ? gamma[c] * inv : inv;
 
-			y[i] = fmaf(x[i], g, (beta ? beta[c] : 0.0f) - mean * g);
+			y[i] = fmaf(x[i] - mean, g, beta ? beta[c] : 0.0f);
 		}
 	}
 }
