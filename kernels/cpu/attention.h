@@ -78,6 +78,12 @@ RLX_INLINE float att_bias(const struct att_block *t, int64_t off)
 	return ((const uint8_t *)a->bias)[off] ? 0 : -INFINITY;
 }
 
+/* A mask leaves a key out whatever its score is; a bias is added, NaN or not. */
+RLX_INLINE bool att_is_out(const struct rlx_k_attention *a, float bias)
+{
+	return a->bias_type != RLX_K_F32 && bias == -INFINITY;
+}
+
 /* Query r, scaled, as floats padded with zeros to t->d, into to. */
 void RLX_K(att_query)(const struct att_block *t, int64_t r, float *to);
 /* dst for the row of results r, from v_dim floats */

@@ -65,9 +65,12 @@ static void limit(const struct att_block *t, const struct att_tile *k,
 	if (a->bias) {
 		int64_t off = att_bias_at(t, w) + k->at * a->bias_stride[3];
 
-		for (size_t j = 0; j < k->n; j++)
-			s[j] += att_bias(t, off + (int64_t)j *
-					    a->bias_stride[3]);
+		for (size_t j = 0; j < k->n; j++) {
+			float b = att_bias(t, off + (int64_t)j *
+					      a->bias_stride[3]);
+
+			s[j] = att_is_out(a, b) ? b : s[j] + b;
+		}
 	}
 	att_range(t, w.query, &lo, &hi);
 	for (size_t j = 0; j < k->n; j++)
@@ -99,7 +102,10 @@ static float soften(struct few *f, int64_t r, float *s, size_t n)
 	return fix;
 }
 
-/* o = o * fix + sum_j p[j] v[j], four vectors of dimensions at a time */
+/*
+ * o = o * fix + sum_j p[j] v[j], four vectors of dimensions at a time. Keys without
+ * weight add nothing, were their values infinite.
+ */
 static void values(float *o, const float *p, const struct att_tile *k,
 		   float fix, size_t dim)
 {
@@ -113,6 +119,8 @@ static void values(float *o, const float *p, const struct att_tile *k,
 			for (size_t j = 0; j < k->n; j++) {
 				const float *v = k->v + j * k->ldv + i;
 
+				if (p[j] == 0)
+					continue;
 				RLX_UNROLL
 				for (size_t c = 0; c < 4; c++)
 					acc[c] = vf_fma(vf_loadu(v + c *
@@ -123,6 +131,8 @@ static void values(float *o, const float *p, const struct att_tile *k,
 			for (size_t j = 0; j < k->n; j++) {
 				const float *v = k->v + j * k->ldv + i;
 
+				if (p[j] == 0)
+					continue;
 				for (size_t c = 0; c * RLX_VL < dim - i; c++)
 					acc[c] = vf_fma(vf_loadn(v + c * RLX_VL,
 						dim - i - c * RLX_VL),

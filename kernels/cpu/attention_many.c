@@ -67,7 +67,14 @@ struct sums {
 	float		*o;
 	const float	*p;
 	const vf	*fix;	/* NULL: o holds nothing yet */
+	bool		careful;	/* see is_nan() */
 };
+
+/* acc + x * p, nothing where p is 0, were x infinite. */
+RLX_INLINE vf weighed(vf x, vf p, vf acc)
+{
+	return vf_sel(vf_eq(p, vf_zero()), acc, vf_fma(x, p, acc));
+}
 
 /*
  * o[m][.] = o * fix + sum_j v[j][m] p[j][.], m < mr; past dim the last repeats,
@@ -76,6 +83,7 @@ struct sums {
 RLX_INLINE void values(const struct sums *w, const struct att_tile *k,
 		       size_t dim, const int mr, const int nq)
 {
+	const bool careful = w->careful;
 	const vf *fix = w->fix;
 	const float *p = w->p;
 	float *o = w->o;
@@ -105,7 +113,9 @@ RLX_INLINE void values(const struct sums *w, const struct att_tile *k,
 
 			RLX_UNROLL
 			for (int c = 0; c < nq; c++)
-				acc[m][c] = vf_fma(x, q[c], acc[m][c]);
+				acc[m][c] = careful ?
+					weighed(x, q[c], acc[m][c]) :
+					vf_fma(x, q[c], acc[m][c]);
 		}
 	}
 	RLX_UNROLL
@@ -116,10 +126,9 @@ RLX_INLINE void values(const struct sums *w, const struct att_tile *k,
 }
 
 RLX_INLINE void all_values(const struct att_block *t, struct att_tile k,
-			   const vf *fix, const int mr, const int nq)
+			   struct sums x, const int mr, const int nq)
 {
 	const size_t dim = (size_t)t->a->v_dim, step = (size_t)mr;
-	struct sums x = { t->ot, t->s, fix };
 	size_t i = 0;
 
 	for (; i + step <= dim; i += step) {
@@ -169,6 +178,14 @@ static bool bias_shared(const struct att_block *t)
 	return s[2] == 0 && (s[1] == 0 || one_head(t));
 }
 
+/* As att_is_out() has it. */
+RLX_INLINE vf biased(const struct rlx_k_attention *a, vf s, vf b)
+{
+	if (a->bias_type == RLX_K_F32)
+		return s + b;
+	return vf_sel(vf_eq(b, vf_set1(-INFINITY)), b, s + b);
+}
+
 static void add_bias(const struct att_block *t, const struct att_tile *k,
 		     size_t width)
 {
@@ -185,8 +202,8 @@ static void add_bias(const struct att_block *t, const struct att_tile *k,
 				 : 0;
 
 		for (size_t c = 0; c < width; c += RLX_VL)
-			vf_storeu(s + c, vf_loadu(s + c) +
-				  (shared ? vf_set1(b) : vf_loadu(m + c)));
+			vf_storeu(s + c, biased(t->a, vf_loadu(s + c), shared ?
+						vf_set1(b) : vf_loadu(m + c)));
 	}
 }
 
@@ -294,11 +311,43 @@ static void results(const struct att_block *t, const struct stats *st, int nq)
 	}
 }
 
+/*
+ * Is a result not a number? A key that a query does not see has weight 0 for it, which
+ * infinite values and NaNs make one: the block is then computed again, with care.
+ */
+static bool is_nan(const struct att_block *t, int nq)
+{
+	const size_t n = (size_t)t->a->v_dim * (size_t)nq * RLX_VL;
+	vf sum = vf_zero();
+
+	for (size_t i = 0; i < n; i += RLX_VL)
+		sum += vf_loadu(t->ot + i) * 0.0f;
+	return isnan(vf_hsum(sum));
+}
+
+RLX_INLINE void all_tiles(struct att_block *t, struct stats *s, const bool careful,
+			  const int mr, const int nq)
+{
+	struct stats st = *s;
+	struct att_tile k;
+	bool first = true;
+
+	for (int64_t at = t->lo; at < t->hi; at += KEYS, first = false) {
+		RLX_K(att_tile)(t, &k, at);
+		for (size_t j = 0; j < k.n; j += (size_t)mr)
+			scores(t, &k, j, mr, nq);
+		soften(t, &k, &st, nq);
+		all_values(t, k, (struct sums){ t->ot, t->s, first ? NULL : st.fix, careful },
+			   mr, nq);
+	}
+	if (first)
+		memset(t->ot, 0, t->v * (size_t)nq * RLX_VB);
+	*s = st;
+}
+
 RLX_INLINE void run(struct att_block *t, const int nq, const int mr)
 {
-	struct att_tile k;
-	struct stats st;
-	bool first = true;
+	struct stats st, begun;
 
 	for (int c = 0; c < nq; c++) {
 		st.max[c] = vf_set1(-INFINITY);
@@ -306,15 +355,12 @@ RLX_INLINE void run(struct att_block *t, const int nq, const int mr)
 	}
 	limits(t, &st, nq);
 	queries(t, nq);
-	for (int64_t at = t->lo; at < t->hi; at += KEYS, first = false) {
-		RLX_K(att_tile)(t, &k, at);
-		for (size_t j = 0; j < k.n; j += (size_t)mr)
-			scores(t, &k, j, mr, nq);
-		soften(t, &k, &st, nq);
-		all_values(t, k, first ? NULL : st.fix, mr, nq);
+	begun = st;
+	all_tiles(t, &st, false, mr, nq);
+	if (is_nan(t, nq)) {
+		st = begun;
+		all_tiles(t, &st, true, mr, nq);
 	}
-	if (first)
-		memset(t->ot, 0, t->v * (size_t)nq * RLX_VB);
 	results(t, &st, nq);
 }
 

@@ -187,7 +187,8 @@ RLX_INLINE vf vf_phi_neg(vf u)
 /* x Phi(x) = x (1 + erf(x / sqrt 2)) / 2 */
 RLX_INLINE vf vf_gelu_erf(vf x)
 {
-	vf q = vf_phi_neg(vf_abs(x));
+	/* beyond 16 it is 0, and the polynomial of infinity is not a number */
+	vf q = vf_phi_neg(vf_min(vf_set1(16.0f), vf_abs(x)));
 
 	return x * vf_sel(vf_lt(x, vf_zero()), q, 1.0f - q);
 }
