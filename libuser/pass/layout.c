@@ -209,6 +209,9 @@ static rlx_value operand(struct layout *l, uint32_t v, const struct rlx_type *y)
 	const struct rlx_type *t = type_of(l, v);
 	int64_t dims[5];
 
+	/* before it is taken for a scalar: the result is of one element too then */
+	if (l->blocked[v] && rlx_type_equal(t, y))
+		return blocked(l, v);
 	if (rlx_type_count(t) == 1)
 		return rlx_emit(l->rw->g, reshape, .x = plain(l, v), .shape = { dims, 0 });
 	four_dims(t, y->rank, dims);
