@@ -85,6 +85,12 @@ static void fill_position(const struct rlx_op_resize *a, const struct op_resize_
 		t->index[o] = (int32_t)op_resize_nearest(a, ax, o);
 	} else {
 		op_resize_weights(a, ax, o, t->w, t->at);
+		/* at an edge many taps may be one input: sums in floats would add up errors */
+		for (i = taps - 1; i > 0; i--)
+			if (t->at[i] == t->at[i - 1]) {
+				t->w[i - 1] += t->w[i];
+				t->w[i] = 0;
+			}
 		for (i = 0; i < taps; i++) {
 			t->index[o * taps + i] = (int32_t)t->at[i];
 			t->weight[o * taps + i] = (float)t->w[i];
