@@ -28,4 +28,175 @@ EVERYWHERE(slice_backwards_from_in_front)
 			rig_want(r, k, i, rig_in(r, 0, (first[k] - i / 4) * 4 + i % 4), 0);
 }
 
+/* Labels are not counted from the end, whoever computes it. */
+EVERYWHERE(cross_entropy_refuses_negative_labels)
+{
+	static const int64_t label[2] = { 1, -1 };
+	rlx_value x = rig_random(r, rlx_type(RLX_F32, 2, 3), -1, 1);
+
+	rig_output(r, rlx_emit(r->g, cross_entropy, .logits = x, .labels =
+			       rig_input(r, rlx_type(RLX_I64, 2), label)));
+	CHECK_EQ(rig_try(r), RLX_ERANGE);
+}
+
+/* Where nothing goes in and nothing comes out, no index is looked at, by anybody. */
+EVERYWHERE(indices_into_nothing)
+{
+	static const int64_t at[2] = { 7, -9 };
+	rlx_value i = rig_input(r, rlx_type(RLX_I64, 2), at), row;
+	rlx_value none = rig_random(r, rlx_type(RLX_F32, 3, 0), -1, 1);
+	rlx_value empty = rig_random(r, rlx_type(RLX_F32, 0), -1, 1);
+	rlx_value two = rig_random(r, rlx_type(RLX_F32, 2), -1, 1);
+
+	rig_output(r, rlx_emit(r->g, gather, .x = none, .indices = i));
+	rig_output(r, rlx_emit(r->g, scatter_elements, .x = empty, .indices = i,
+			       .updates = two));
+	row = rlx_emit(r->g, reshape, .x = i, .shape = RLX_INTS(2, 1));
+	rig_output(r, rlx_emit(r->g, scatter_nd, .x = empty, .indices = row, .updates = two));
+	rig_output(r, rlx_emit(r->g, reverse_sequence, .x = rlx_emit(r->g, reshape,
+			       .x = none, .shape = RLX_INTS(0, 3)), .lens =
+			       rig_input(r, rlx_type(RLX_I64, 3), (int64_t[]){ 5, 0, 1 }),
+			       .batch_axis = 1));
+	rig_run(r);
+}
+
+TEST(max_unpool_refuses_no_room)
+{
+	struct rig r;
+
+	rig_init(&r, NULL);
+	rlx_emit(r.g, max_unpool, .x = rig_random(&r, rlx_type(RLX_F32, 1, 2), -1, 1),
+		 .indices = rig_random(&r, rlx_type(RLX_I64, 1, 2), 0, 1),
+		 .out_shape = RLX_INTS(1, 0));
+	CHECK_EQ(rlx_graph_error(r.g)->status, RLX_ESHAPE);
+	rig_fini(&r);
+}
+
+/* What x and the mean have in common goes before it is scaled up. */
+EVERYWHERE(group_norm_far_from_zero)
+{
+	static const float x[8] = { 1.1f, -0.3f, 7.7f, 1e5f, 1000.25f, 1000.75f, 3, 3 };
+	rlx_value v = rig_input(r, rlx_type(RLX_F32, 1, 8), x);
+	int64_t i;
+
+	rig_output(r, rlx_emit(r->g, group_norm, .x = v, .groups = 8, .eps = 1e-5f));
+	rig_output(r, rlx_emit(r->g, group_norm, .x = v, .groups = 4, .eps = 1e-5f));
+	rig_run(r);
+	for (i = 0; i < 8; i++)
+		rig_want(r, 0, i, 0, 0);
+	rig_want(r, 1, 4, -0.25 / sqrt(0.0625 + 1e-5), 1e-6);
+	rig_want(r, 1, 5, 0.25 / sqrt(0.0625 + 1e-5), 1e-6);
+	rig_want(r, 1, 7, 0, 0);
+}
+
+EVERYWHERE(gelu_of_infinity)
+{
+	static const float x[3] = { INFINITY, 20, 1e30f };
+	rlx_value v = rig_input(r, rlx_type(RLX_F32, 3), x);
+
+	rig_output(r, rlx_emit(r->g, gelu, .x = v));
+	rig_output(r, rlx_emit(r->g, gelu_tanh, .x = v));
+	rig_run(r);
+	rig_want(r, 0, 0, INFINITY, 0);
+	rig_want(r, 0, 1, 20, 1e-6);
+	rig_want(r, 0, 2, (double)x[2], 1e-6);
+	rig_want(r, 1, 0, INFINITY, 0);
+}
+
+/* A gate that is not a number stays none, however it is cut off. */
+EVERYWHERE(recurrence_of_nan)
+{
+	static const int64_t acts[3] = { RLX_RNN_HARD_SIGMOID, RLX_RNN_TANH, RLX_RNN_TANH };
+	static const float nan = NAN;
+	rlx_value x = rig_input(r, rlx_type(RLX_F32, 1, 1, 1), &nan), w, h;
+
+	w = rig_random(r, rlx_type(RLX_F32, 1, 4, 1), 0.5, 1);
+	h = rig_random(r, rlx_type(RLX_F32, 1, 4, 1), 0.5, 1);
+	rig_output(r, rlx_emit(r->g, lstm, .x = x, .w = w, .r = h, .acts = { acts, 3 }));
+	rig_output(r, rlx_emit(r->g, lstm, .x = x, .w = w, .r = h, .clip = 2));
+	rig_run(r);
+	rig_want(r, 0, 0, NAN, 0);
+	rig_want(r, 1, 0, NAN, 0);
+}
+
+/* The layout of channels in blocks meets results of one element. */
+EVERYWHERE(convolution_of_one_element)
+{
+	static const float w = -2, low = 0.25f;
+	rlx_value x = rig_random(r, rlx_type(RLX_F32, 1, 1, 1, 1), 0.5, 1), y;
+
+	y = rlx_emit(r->g, conv, .x = x, .w = rlx_constant(r->g, rlx_type(RLX_F32, 1, 1, 1, 1),
+							   &w));
+	rig_output(r, rlx_emit(r->g, max, .a = y, .b = rig_input(r, rlx_scalar(RLX_F32), &low)));
+	rig_output(r, rlx_emit(r->g, mul, .a = y, .b = y));
+	rig_run(r);
+	rig_want(r, 0, 0, 0.25, 0);
+	rig_want(r, 1, 0, pow(2 * rig_in(r, 0, 0), 2), 1e-6);
+}
+
+static void shrink_far(struct rig *r)
+{
+	static const float x[8] = { -1.75f, -0.5f, 1.5f, -1.25f, 1, -1.75f, -1.5f, 0.25f };
+	static const double scales[3] = { 0.001, 43.0 / 70, 0.64 };
+
+	rig_output(r, rlx_emit(r->g, resize, .x = rig_input(r, rlx_type(RLX_F32, 2, 1, 4), x),
+			       .sizes = RLX_INTS(2, 4, 47), .scales = { scales, 3 },
+			       .mode = RLX_RESIZE_LINEAR, .antialias = true));
+	rig_run(r);
+}
+
+/* A thousand taps at an edge are one input: their weights add up in doubles. */
+EVERYWHERE(resize_with_many_taps_at_an_edge)
+{
+	struct rig want;
+	int64_t i;
+
+	rig_init(&want, NULL);
+	shrink_far(&want);
+	shrink_far(r);
+	for (i = 0; i < 2 * 4 * 47; i++)
+		rig_want(r, 0, i, rig_get(&want, 0, i), 1e-6);
+	rig_fini(&want);
+}
+
+/* What a query does not see does not reach it, whatever stands there. */
+static void hidden_values(struct rig *r, int64_t queries, int32_t mask)
+{
+	enum { KEYS = 20, D = 8 };
+	float k[KEYS * D], v[KEYS * D];
+	unsigned char keep[KEYS];
+	rlx_value q, m = RLX_NONE;
+	int64_t i;
+
+	for (i = 0; i < KEYS * D; i++) {
+		k[i] = (float)(i % 7) / 4 - 1;
+		v[i] = i / D < KEYS - 1 ? 0.5f : i % 2 ? NAN : INFINITY;
+	}
+	for (i = 0; i < KEYS; i++)
+		keep[i] = i < KEYS - 1;
+	q = rig_random(r, rlx_type(RLX_F32, 1, queries, D), -1, 1);
+	if (mask == RLX_MASK_NONE) {
+		m = rig_input(r, rlx_type(RLX_BOOL, 1, 1, 1, KEYS), keep);
+		k[KEYS * D - 1] = NAN;
+	}
+	rig_output(r, rlx_emit(r->g, attention, .q = q, .heads = 1, .bias = m, .mask = mask,
+			       .k = rig_input(r, rlx_type(RLX_F32, 1, KEYS, D), k),
+			       .v = rig_input(r, rlx_type(RLX_F32, 1, KEYS, D), v)));
+	rig_run(r);
+	/* behind a causal mask the last query alone sees the last key */
+	for (i = 0; i < (queries - (mask != RLX_MASK_NONE)) * D; i++)
+		rig_want(r, 0, i, 0.5, 1e-5);
+}
+
+EVERYWHERE(attention_hides_values)
+{
+	static const int64_t queries[] = { 2, 7, 20 };
+	unsigned int i;
+
+	for (i = 0; i < 6; i++) {
+		hidden_values(r, queries[i / 2], i % 2 ? RLX_MASK_CAUSAL : RLX_MASK_NONE);
+		rig_reset(r);
+	}
+}
+
 TEST_MAIN()

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Running cases of the differential fuzzer and judging what comes out.
+ *
+ * The truth is the evaluation of the same inputs in f64. How far a result may be off
+ * follows from the op's own tolerance, from the width of its dtype, and from two things
+ * that say how much the graph multiplies errors: the evaluation in the dtypes as they are
+ * written, and two in f64 of inputs that are off by a rounding.
+ */
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/half.h"
+#include "ir/element.h"
+#include "ir/eval.h"
+#include "selftests/lib/fuzz_case.h"
+#include "selftests/lib/rlx_test.h"
+
+enum { WAYS = 4, TRUTH = 0, WRITTEN = 1, BENT = 2, SECONDS = 60 };
+
+struct outputs {
+	enum rlx_status	status;
+	unsigned int	n;
+	struct rlx_tensor t[FUZZ_OUTPUTS];
+};
+
+struct sides {
+	const struct fuzz_case	*c;
+	enum rlx_dtype		 real;		/* the float that is widened */
+	void			*data[FUZZ_LEAVES];
+	struct outputs		 way[WAYS];
+	bool			 wide;		/* the truth is in f64 */
+	struct rlx_error	 err;
+	double			 tol;
+	bool			 exact;
+};
+
+static void *poisoned(const struct rlx_type *t)
+{
+	size_t n = (size_t)rlx_type_bytes(t) + 64;
+	void *p = NULL;
+
+	CHECK(!posix_memalign(&p, 64, n));
+	memset(p, 0xa5, n);
+	return p;
+}
+
+static void outputs_free(struct outputs *o)
+{
+	unsigned int i;
+
+	for (i = 0; i < o->n; i++)
+		free(o->t[i].data);
+	o->n = 0;
+}
+
+/* The float dtype that most leaves have; halves win, for they are what is narrow. */
+static enum rlx_dtype real_of(const struct fuzz_case *c)
+{
+	static const uint8_t order[] = { RLX_F8E4M3, RLX_F8E5M2, RLX_BF16, RLX_F16, RLX_F32 };
+	uint32_t i, k;
+
+	for (i = 0; i < sizeof(order); i++)
+		for (k = 0; k < c->n_leaf; k++)
+			if (c->leaf[k].type.dtype == order[i])
+				return order[i];
+	return RLX_NODTYPE;
+}
+
+static double unit_of(enum rlx_dtype dt)
+{
+	switch (dt) {
+	case RLX_F8E4M3: return 0x1p-3;
+	case RLX_F8E5M2: return 0x1p-2;
+	case RLX_BF16: return 0x1p-8;
+	case RLX_F16: return 0x1p-11;
+	case RLX_F64: return 0x1p-53;
+	default: return 0x1p-24;
+	}
+}
+
+/* Leaf @k with floats of dtype @from as f64, each off by up to @off of itself. */
+static void *widened(const struct sides *s, uint32_t k, enum rlx_dtype from, double off,
+		     uint64_t *seed)
+{
+	const struct rlx_type *was = &s->c->leaf[k].type;
+	struct rlx_tensor x = { *was, s->data[k] }, y = { *was, NULL };
+	int64_t i;
+
+	if (from && was->dtype == from)
+		y.type.dtype = RLX_F64;
+	y.data = poisoned(&y.type);
+	if (!rlx_dtype_is_float(was->dtype)) {
+		memcpy(y.data, x.data, (size_t)rlx_type_bytes(was));
+		return y.data;
+	}
+	for (i = 0; i < rlx_type_count(was); i++) {
+		double v = el_get(&x, i);
+
+		/* what has no room for an error has none */
+		el_set(&y, i, off > 0 && y.type.dtype == RLX_F64 ?
+		       v * (1 + off * rlx_test_uniform(seed, -1, 1)) : v);
+	}
+	return y.data;
+}
+
+static void evaluate(struct sides *s, struct outputs *o, enum rlx_dtype from, double off)
+{
+	struct rlx_tensor in[FUZZ_LEAVES];
+	void *data[FUZZ_LEAVES];
+	uint64_t seed = s->c->seed ^ (uint64_t)(o - s->way);
+	uint32_t k, n = 0;
+	struct rlx_graph *g;
+
+	for (k = 0; k < s->c->n_leaf; k++)
+		data[k] = widened(s, k, from, off, &seed);
+	g = fuzz_graph(s->c, data, from);
+	o->status = rlx_graph_error(g)->status;
+	s->err = *rlx_graph_error(g);
+	for (k = 0; k < s->c->n_leaf; k++)
+		if (!s->c->leaf[k].fixed) {
+			in[n].type = *rlx_type_of(g, rlx_graph_io_value(g, RLX_IO_INPUT, n));
+			in[n++].data = data[k];
+		}
+	o->n = o->status ? 0 : rlx_graph_io_count(g, RLX_IO_OUTPUT);
+	for (k = 0; k < o->n; k++) {
+		o->t[k].type = *rlx_type_of(g, rlx_graph_io_value(g, RLX_IO_OUTPUT, k));
+		o->t[k].data = poisoned(&o->t[k].type);
+	}
+	if (!o->status)
+		o->status = rlx_graph_eval(g, in, o->t, &s->err);
+	for (k = 0; k < s->c->n_leaf; k++)
+		free(data[k]);
+	rlx_graph_put(g);
+}
+
+static void tolerances(struct sides *s)
+{
+	double unit = unit_of(s->real);
+	uint32_t i;
+
+	s->exact = true;
+	for (i = 0; i < s->c->n_node; i++) {
+		s->tol += s->c->node[i].tol;
+		s->exact = s->exact && s->c->node[i].tol == 0;
+	}
+	if (!s->exact)
+		s->tol += 4 * unit * s->c->n_node;
+}
+
+/* All that a result is held against; false if there is nothing to hold it against. */
+static bool sides_init(struct sides *s, const struct fuzz_case *c)
+{
+	uint32_t k;
+
+	memset(s, 0, sizeof(*s));
+	s->c = c;
+	s->real = real_of(c);
+	for (k = 0; k < c->n_leaf; k++)
+		s->data[k] = fuzz_data(c, k);
+	tolerances(s);
+	evaluate(s, &s->way[WRITTEN], RLX_NODTYPE, 0);
+	if (s->way[WRITTEN].status || s->exact)
+		return true;
+	evaluate(s, &s->way[TRUTH], s->real, 0);
+	s->wide = !s->way[TRUTH].status && s->way[TRUTH].n == s->way[WRITTEN].n;
+	if (!s->wide) {		/* some ops and attributes fix a dtype */
+		outputs_free(&s->way[TRUTH]);
+		evaluate(s, &s->way[TRUTH], RLX_NODTYPE, 0);
+	}
+	for (k = BENT; k < WAYS; k++)
+		evaluate(s, &s->way[k], s->wide ? s->real : RLX_F32, 2 * unit_of(s->real));
+	return true;
+}
+
+static void sides_fini(struct sides *s)
+{
+	uint32_t k;
+
+	for (k = 0; k < s->c->n_leaf; k++)
+		free(s->data[k]);
+	for (k = 0; k < WAYS; k++)
+		outputs_free(&s->way[k]);
+}
+
+static enum rlx_status run_session(struct sides *s, struct rlx_session *ss, struct outputs *o)
+{
+	struct rlx_program *p = rlx_session_program(ss);
+	enum rlx_status st = RLX_OK;
+	uint32_t k, n = 0;
+
+	for (k = 0; k < s->c->n_leaf && !st; k++)
+		if (!s->c->leaf[k].fixed)
+			st = rlx_session_set(ss, RLX_IO_INPUT,
+					     rlx_program_io_name(p, RLX_IO_INPUT, n++),
+					     s->c->leaf[k].type, s->data[k]);
+	for (k = 0; k < s->way[WRITTEN].n && !st; k++) {
+		struct rlx_buf b = rlx_session_buf(ss, RLX_IO_OUTPUT,
+						   rlx_program_io_name(p, RLX_IO_OUTPUT, k));
+
+		CHECK(rlx_buf_ptr(b));
+		memset(rlx_buf_ptr(b), 0xa5, b.bytes);
+	}
+	if (!st)
+		st = rlx_session_run(ss);
+	for (k = 0; k < s->way[WRITTEN].n && !st; k++) {
+		o->t[k].type = *rlx_program_io_type(p, RLX_IO_OUTPUT, k);
+		o->t[k].data = poisoned(&o->t[k].type);
+		o->n = k + 1;
+		st = rlx_session_get(ss, RLX_IO_OUTPUT, rlx_program_io_name(p, RLX_IO_OUTPUT, k),
+				     o->t[k].type, o->t[k].data);
+	}
+	return st;
+}
+
+static void run_device(struct sides *s, const char *device, struct outputs *o)
+{
+	struct rlx_compile_opts opts = { .size = sizeof(opts), .device = device,
+					 .threads = s->c->threads, .flags = s->c->flags };
+	struct rlx_graph *g = fuzz_graph(s->c, s->data, RLX_NODTYPE);
+	struct rlx_program *p = NULL;
+	struct rlx_session *ss = NULL;
+
+	*o = (struct outputs){ 0 };
+	s->err = (struct rlx_error){ 0 };
+	o->status = rlx_compile(g, &opts, &p, &s->err);
+	rlx_graph_put(g);
+	if (!o->status)
+		o->status = rlx_session_new(p, NULL, &ss, &s->err);
+	if (!o->status)
+		o->status = run_session(s, ss, o);
+	if (o->status && ss && rlx_session_error(ss)->status)
+		s->err = *rlx_session_error(ss);
+	rlx_session_free(ss);
+	rlx_program_put(p);
+}
+
+/* ---- judging ---- */
+
+static double largest(enum rlx_dtype dt)
+{
+	switch (dt) {
+	case RLX_F8E4M3: return 448;
+	case RLX_F8E5M2: return 57344;
+	case RLX_F16: return 65504;
+	case RLX_F64: return 1.7976931348623157e308;
+	default: return 3.4028234663852886e38;
+	}
+}
+
+/* Elements of c64 are taken apart. */
+static struct rlx_tensor plain(struct rlx_tensor t)
+{
+	if (t.type.dtype == RLX_C64) {
+		t.type.dtype = RLX_F32;
+		if (t.type.rank == RLX_MAX_RANK)
+			t.type.dim[0] *= 2;
+		else
+			t.type.dim[t.type.rank++] = 2;
+	}
+	return t;
+}
+
+/*
+ * The largest of an output. What several ops in turn make small by cancelling is not held
+ * against that, but against what they started from.
+ */
+static double scale_of(const struct sides *s, const struct rlx_tensor *t)
+{
+	int64_t n = rlx_type_count(&t->type), i;
+	double most = s->c->n_node > 1 ? 1 : 0, v;
+
+	for (i = 0; i < n; i++) {
+		v = fabs(el_get(t, i));
+		most = isfinite(v) && v > most ? v : most;
+	}
+	return most;
+}
+
+/* One element by value, NaN like NaN. */
+static bool same(const struct rlx_tensor *a, const struct rlx_tensor *b, int64_t i)
+{
+	double x, y;
+
+	if (el_is_int(a->type.dtype))
+		return el_geti(a, i) == el_geti(b, i);
+	x = el_get(a, i);
+	y = el_get(b, i);
+	return x == y || (isnan(x) && isnan(y));
+}
+
+/* How far roundings of what goes in move the elements around @i of output @k. */
+static double unrest(const struct sides *s, unsigned int k, int64_t i)
+{
+	struct rlx_tensor t = plain(s->way[TRUTH].t[k]);
+	int64_t n = rlx_type_count(&t.type), from = i < 4 ? 0 : i - 4, j;
+	double most = 0, d;
+	int way;
+
+	for (way = BENT; way < WAYS; way++) {
+		struct rlx_tensor x = plain(s->way[way].t[k]);
+
+		for (j = from; j < n && j < from + 9; j++) {
+			d = fabs(el_get(&x, j) - el_get(&t, j));
+			most = d > most ? d : most;
+		}
+	}
+	return isfinite(most) ? most : 0;
+}
+
+struct hope {
+	enum rlx_dtype	dt;
+	double		bound;
+};
+
+/* May @got stand where the others of @v stand? */
+static bool is_near(const struct hope *h, double got, const double v[WAYS])
+{
+	double t = v[TRUTH], bound = h->bound, top = largest(h->dt);
+	enum rlx_dtype dt = h->dt;
+	bool steady = true;
+	int k;
+
+	/* the unit of what is stored, and less than its smallest */
+	bound += unit_of(dt) * fabs(t) + (dt == RLX_F64 ? 0x1p-1000 : dt == RLX_F16 ? 0x1p-23 :
+		 dt == RLX_F8E4M3 ? 0x1p-9 : dt == RLX_F8E5M2 ? 0x1p-16 : 0x1p-120);
+	for (k = 0; k < WAYS; k++) {
+		steady = steady && isfinite(v[k]) == isfinite(t) && isnan(v[k]) == isnan(t);
+		bound += k >= BENT ? 32 * fabs(v[k] - t) : k == WRITTEN ? 8 * fabs(v[k] - t) : 0;
+	}
+	if (!steady || (isnan(t) && isnan(got)) || got == t)
+		return true;
+	if (isnan(t) || isinf(t))
+		return isinf(t) && fabs(got) > top / 8 && (got > 0) == (t > 0) && dt != RLX_F64;
+	if (!isfinite(got))
+		return fabs(t) > top / 8 || (dt == RLX_F8E4M3 && fabs(t) > 400);
+	return fabs(got - t) <= bound;
+}
+
+/* Element @i of output @k in @got: good enough? */
+static bool is_good(const struct sides *s, const struct outputs *got, unsigned int k, int64_t i,
+		    double scale)
+{
+	struct rlx_tensor g = plain(got->t[k]), w = plain(s->way[WRITTEN].t[k]), x;
+	double v[WAYS];
+	int way;
+
+	if (s->exact || same(&g, &w, i))
+		return same(&g, &w, i);
+	for (way = 0; way < WAYS; way++) {
+		x = plain(s->way[way].t[k]);
+		v[way] = el_get(&x, i);
+	}
+	if (!el_is_int(g.type.dtype))
+		return is_near(&(struct hope){ g.type.dtype, s->tol * scale +
+						  8 * unrest(s, k, i) }, el_get(&g, i), v);
+	/* an integer that hangs on a float: it may fall to either side */
+	for (way = 0; way < WAYS; way++) {
+		x = plain(s->way[way].t[k]);
+		if (!same(&x, &w, i))
+			return true;
+	}
+	return false;
+}
+
+static bool compare(const struct sides *s, const char *device, const struct outputs *got,
+		    char text[FUZZ_TEXT])
+{
+	unsigned int k;
+	int64_t i;
+
+	for (k = 0; k < got->n; k++) {
+		struct rlx_tensor g = plain(got->t[k]), w = plain(s->way[WRITTEN].t[k]);
+		struct rlx_tensor t = plain(s->exact ? w : s->way[TRUTH].t[k]);
+		double scale = scale_of(s, &t);
+
+		if (memcmp(&g.type, &w.type, sizeof(g.type))) {
+			snprintf(text, FUZZ_TEXT, "%s: output %u is of another type", device, k);
+			return false;
+		}
+		for (i = 0; i < rlx_type_count(&g.type); i++) {
+			if (is_good(s, got, k, i, scale))
+				continue;
+			snprintf(text, FUZZ_TEXT,
+				 "%s: output %u, element %lld is %.9g, not %.9g (as written %.9g; "
+				 "the largest is %g)", device, k, (long long)i, el_get(&g, i),
+				 el_get(&t, i), el_get(&w, i), scale);
+			return false;
+		}
+	}
+	return true;
+}
+
+bool fuzz_check(const struct fuzz_case *c, const char *device, char text[FUZZ_TEXT])
+{
+	struct sides *s = malloc(sizeof(*s));
+	struct outputs got = { 0 };
+	enum rlx_status want;
+	bool ok;
+
+	CHECK(s);
+	ok = sides_init(s, c);
+	want = s->way[WRITTEN].status;
+	run_device(s, device, &got);
+	if (got.status != want) {
+		snprintf(text, FUZZ_TEXT, "%s: status %s, not %s: %.300s", device,
+			 rlx_status_name(got.status), rlx_status_name(want), s->err.text);
+		ok = false;
+	} else if (!want) {
+		ok = compare(s, device, &got, text);
+	}
+	outputs_free(&got);
+	sides_fini(s);
+	free(s);
+	return ok;
+}
+
+bool fuzz_check_apart(const struct fuzz_case *c, const char *device, char text[FUZZ_TEXT])
+{
+	char *shared = mmap(NULL, FUZZ_TEXT, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			    -1, 0);
+	pid_t pid;
+	int st;
+
+	CHECK(shared != MAP_FAILED);
+	fflush(NULL);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		alarm(SECONDS);
+		_exit(!fuzz_check(c, device, shared));
+	}
+	CHECK_EQ(waitpid(pid, &st, 0), pid);
+	if (WIFSIGNALED(st))
+		snprintf(text, FUZZ_TEXT, "%s: %s", device, WTERMSIG(st) == SIGALRM ?
+			 "no end within a minute" : strsignal(WTERMSIG(st)));
+	else
+		memcpy(text, shared, FUZZ_TEXT);
+	munmap(shared, FUZZ_TEXT);
+	return WIFEXITED(st) && !WEXITSTATUS(st);
+}

@@ -1,0 +1,687 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Drawing cases of the differential fuzzer. An op starts as one of its samples, which is
+ * bent: a size becomes another one wherever it stands, dtypes, attributes, lists and ranks
+ * change, as far as the op's own type rule follows.
+ */
+#include "selftests/lib/fuzz_case.h"
+#include "ir/element.h"
+#include "selftests/lib/rlx_test.h"
+
+struct source {
+	struct fuzz_case *c;
+	uint64_t	  seed;
+};
+
+static uint32_t below(struct source *s, uint32_t n)
+{
+	return (uint32_t)(rlx_test_rand(&s->seed) % n);
+}
+
+static bool one_in(struct source *s, uint32_t n)
+{
+	return !below(s, n);
+}
+
+static int64_t draw_size(struct source *s)
+{
+	static const uint8_t sizes[] = {
+		1, 1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 8, 9, 12, 15, 16, 16, 17, 20, 24, 31, 32, 33,
+		48, 63, 64, 65, 96, 100, 127, 128, 129, 255,
+	};
+
+	return one_in(s, 24) ? 0 : sizes[below(s, sizeof(sizes))];
+}
+
+/* ---- ops that are drawn ---- */
+
+static bool has_kind(const struct rlx_op_def *d, enum rlx_attr_kind kind)
+{
+	uint32_t i;
+
+	for (i = 0; i < d->n_field; i++)
+		if (d->field[i].role == RLX_FIELD_ATTR && d->field[i].kind == kind)
+			return true;
+	return false;
+}
+
+/* Sub-graphs and leaves are other tests' work. */
+static bool is_drawn(const struct rlx_op_def *d)
+{
+	return d->impl->sample && d->args_size <= FUZZ_ARGS && !has_kind(d, RLX_K_graph) &&
+	       !has_kind(d, RLX_K_blob) && !has_kind(d, RLX_K_str);
+}
+
+/* Its result jumps: what comes in must be exact, or anything may come out. */
+static bool is_stepped(const struct rlx_op_def *d)
+{
+	static const uint16_t steps[] = {
+		RLX_OP_mod, RLX_OP_fmod, RLX_OP_round, RLX_OP_floor, RLX_OP_ceil, RLX_OP_trunc,
+		RLX_OP_sign, RLX_OP_eq, RLX_OP_ne, RLX_OP_lt, RLX_OP_le, RLX_OP_gt, RLX_OP_ge,
+		RLX_OP_is_inf, RLX_OP_is_nan, RLX_OP_cast, RLX_OP_topk, RLX_OP_sort,
+		RLX_OP_fake_quantize, RLX_OP_grid_sample, RLX_OP_roi_align, RLX_OP_compress,
+		RLX_OP_pool, RLX_OP_det,
+	};
+	uint32_t i;
+
+	for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+		if (d->index == steps[i])
+			return true;
+	return d->traits & RLX_T_NODIFF;
+}
+
+static const struct rlx_op_def *draw_def(struct source *s, bool pointwise)
+{
+	const struct rlx_op_def *d;
+
+	do
+		d = rlx_op_defs[below(s, rlx_op_count)];
+	while (!is_drawn(d) || (pointwise && !(d->traits & RLX_T_ELEMENTWISE)));
+	return d;
+}
+
+/* ---- from a sample ---- */
+
+/* Take the lists of a sample over; they lie in memory of its own. */
+static bool take_lists(struct fuzz_node *n)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < n->def->n_field; i++) {
+		const struct rlx_field *f = &n->def->field[i];
+		const struct rlx_ints *l = (const void *)(n->args + f->offset);
+		const struct rlx_floats *x = (const void *)(n->args + f->offset);
+
+		if (f->role != RLX_FIELD_ATTR)
+			continue;
+		if (f->kind == RLX_K_ints || f->kind == RLX_K_floats)
+			if (l->n > FUZZ_LIST)
+				return false;
+		for (k = 0; f->kind == RLX_K_ints && k < l->n; k++)
+			n->list[i].i[k] = l->v[k];
+		for (k = 0; f->kind == RLX_K_floats && k < x->n; k++)
+			n->list[i].f[k] = x->v[k];
+	}
+	fuzz_bind(n);
+	return true;
+}
+
+static void add_leaf(struct fuzz_case *c, const struct rlx_sample *p, uint32_t k)
+{
+	c->leaf[c->n_leaf] = (struct fuzz_leaf){
+		.type = p->in[k], .lo = p->lo[k], .hi = p->hi[k], .id = c->n_leaf,
+	};
+	c->n_leaf++;
+}
+
+/* Append sample @i of @d with leaves of its own; false if there is none, or no room. */
+static bool add_sample(struct fuzz_case *c, const struct rlx_op_def *d, uint32_t i)
+{
+	struct fuzz_node *n = &c->node[c->n_node];
+	struct rlx_sample *p = calloc(1, sizeof(*p));
+	bool ok = p && c->n_node < FUZZ_NODES && c->n_leaf + RLX_SAMPLE_IN < FUZZ_LEAVES;
+	uint32_t k;
+
+	if (ok) {
+		*n = (struct fuzz_node){ .def = d };
+		p->def = d;
+		p->args = n->args;
+		ok = d->impl->sample(i, p) && take_lists(n);
+	}
+	/* a sample may leave the last optional ones out */
+	n->n_in = p && p->n_in > d->n_fixed ? p->n_in : d->n_fixed;
+	for (k = 0; ok && k < n->n_in; k++) {
+		n->in[k] = p->in[k].dtype ? (fuzz_ref)c->n_leaf : -1;
+		if (p->in[k].dtype)
+			add_leaf(c, p, k);
+	}
+	if (ok) {
+		n->tol = p->tol;
+		c->n_node++;
+	}
+	free(p);
+	return ok;
+}
+
+/* One of the samples of @d; all of them are counted on the way. */
+static bool add_op(struct source *s, const struct rlx_op_def *d)
+{
+	static uint8_t count[RLX_OP_COUNT];
+	struct rlx_sample *p;
+	void *args;
+
+	if (!count[d->index]) {
+		p = calloc(1, sizeof(*p));
+		args = calloc(1, FUZZ_ARGS);
+		CHECK(p && args);
+		do {
+			memset(p, 0, sizeof(*p));
+			memset(args, 0, FUZZ_ARGS);
+			p->def = d;
+			p->args = args;
+		} while (d->impl->sample(count[d->index], p) && ++count[d->index] < UINT8_MAX);
+		free(args);
+		free(p);
+	}
+	return count[d->index] && add_sample(s->c, d, below(s, count[d->index]));
+}
+
+/* ---- bending ---- */
+
+/* The leaf behind input @k of @n, NULL if there is none. */
+static struct fuzz_leaf *leaf_of(struct fuzz_case *c, const struct fuzz_node *n, uint32_t k)
+{
+	return n->in[k] >= 0 && n->in[k] < FUZZ_LEAVES ? &c->leaf[n->in[k]] : NULL;
+}
+
+static struct fuzz_leaf *some_leaf(struct source *s, const struct fuzz_node *n)
+{
+	return n->n_in ? leaf_of(s->c, n, below(s, n->n_in)) : NULL;
+}
+
+/* @v where it was @from, and where it was a multiple of that. */
+static int64_t renamed(struct source *s, int64_t v, int64_t from, int64_t to)
+{
+	if (v == from)
+		return to;
+	return from > 1 && v > 0 && v % from == 0 && one_in(s, 2) ? v / from * to : v;
+}
+
+static void rename_attributes(struct source *s, struct fuzz_node *n, int64_t from, int64_t to)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < n->def->n_field; i++) {
+		const struct rlx_field *f = &n->def->field[i];
+		void *p = n->args + f->offset;
+
+		if (f->role != RLX_FIELD_ATTR || one_in(s, 3))
+			continue;
+		if (f->kind == RLX_K_i32 && *(int32_t *)p == from)
+			*(int32_t *)p = (int32_t)to;
+		if (f->kind == RLX_K_i64 && *(int64_t *)p == from)
+			*(int64_t *)p = to;
+		for (k = 0; f->kind == RLX_K_ints && k < ((struct rlx_ints *)p)->n; k++)
+			n->list[i].i[k] = renamed(s, n->list[i].i[k], from, to);
+	}
+}
+
+/* A size becomes another one wherever it stands. */
+static void bend_size(struct source *s, struct fuzz_node *n)
+{
+	struct fuzz_leaf *l = some_leaf(s, n);
+	int64_t from, to = draw_size(s);
+	uint32_t k, i;
+
+	if (!l || !l->type.rank)
+		return;
+	from = l->type.dim[below(s, l->type.rank)];
+	for (k = 0; k < n->n_in; k++) {
+		l = leaf_of(s->c, n, k);
+		for (i = 0; l && i < l->type.rank; i++)
+			l->type.dim[i] = renamed(s, l->type.dim[i], from, to);
+		if (!l || !to)
+			continue;
+		/* ranges of indices follow */
+		l->lo = l->lo == -(double)from ? -(double)to : l->lo;
+		l->hi = l->hi == (double)(from - 1) ? (double)(to - 1) :
+			l->hi == (double)from ? (double)to : l->hi;
+	}
+	rename_attributes(s, n, from, to);
+}
+
+static void bend_one_size(struct source *s, struct fuzz_node *n)
+{
+	struct fuzz_leaf *l = some_leaf(s, n);
+
+	if (l && l->type.rank)
+		l->type.dim[below(s, l->type.rank)] = draw_size(s);
+}
+
+static void bend_dtype(struct source *s, struct fuzz_node *n)
+{
+	static const uint8_t likely[] = { RLX_F16, RLX_BF16, RLX_F64, RLX_F32, RLX_I64, RLX_I32 };
+	enum rlx_dtype from, to = one_in(s, 2) ? likely[below(s, sizeof(likely))] :
+					     1 + below(s, RLX_DTYPE_COUNT - 1);
+	struct fuzz_leaf *l = some_leaf(s, n);
+	bool all = !one_in(s, 6);
+	uint32_t k;
+
+	if (!l)
+		return;
+	from = l->type.dtype;
+	l->type.dtype = to;
+	for (k = 0; all && k < n->n_in; k++) {
+		l = leaf_of(s->c, n, k);
+		if (l && l->type.dtype == from)
+			l->type.dtype = to;
+	}
+}
+
+/* Another dimension in front, or one less; of all inputs, or of one. */
+static void bend_rank(struct source *s, struct fuzz_node *n)
+{
+	uint32_t only = one_in(s, 2) && n->n_in ? below(s, n->n_in) : UINT32_MAX, k;
+	bool more = !one_in(s, 3);
+	int64_t size = one_in(s, 2) ? 1 : draw_size(s);
+
+	for (k = 0; k < n->n_in; k++) {
+		struct fuzz_leaf *l = leaf_of(s->c, n, k);
+		struct rlx_type *t = l ? &l->type : NULL;
+
+		if (!t || (only != UINT32_MAX && only != k))
+			continue;
+		if (more && t->rank < RLX_MAX_RANK) {
+			memmove(t->dim + 1, t->dim, t->rank * sizeof(t->dim[0]));
+			t->dim[0] = size;
+			t->rank++;
+		} else if (!more && t->rank) {
+			t->rank--;
+			memmove(t->dim, t->dim + 1, t->rank * sizeof(t->dim[0]));
+			t->dim[t->rank] = 0;
+		}
+	}
+}
+
+/* An optional input more (like another one), or one less. */
+static void bend_optional(struct source *s, struct fuzz_node *n)
+{
+	struct fuzz_case *c = s->c;
+	struct fuzz_leaf *l = some_leaf(s, n);
+	uint32_t k = n->n_in ? below(s, n->n_in) : 0;
+
+	if (!n->n_in || !fuzz_is_optional(n->def, k))
+		return;
+	if (n->in[k] >= 0) {
+		n->in[k] = -1;
+	} else if (l && c->n_leaf < FUZZ_LEAVES) {
+		c->leaf[c->n_leaf] = *l;
+		c->leaf[c->n_leaf].id = c->n_leaf;
+		n->in[k] = (fuzz_ref)c->n_leaf++;
+	}
+}
+
+static int64_t draw_number(struct source *s, const struct fuzz_node *n)
+{
+	static const int64_t far[] = {
+		INT64_MAX, INT64_MIN, INT32_MAX, INT32_MIN, 1ll << 40, -(1ll << 40), 1000, -1000,
+	};
+	struct fuzz_leaf *l = some_leaf(s, n);
+	int64_t d;
+
+	if (one_in(s, 16))
+		return far[below(s, 8)];
+	if (l && l->type.rank && one_in(s, 2)) {	/* about a size */
+		d = l->type.dim[below(s, l->type.rank)] + below(s, 5) - 2;
+		return one_in(s, 2) ? d : -d;
+	}
+	return (int64_t)below(s, 12) - 4;
+}
+
+static double draw_real(struct source *s)
+{
+	static const double v[] = { 0, 1, -1, 0.5, 2, -0.25, 1e-5, 3, 0.1, 8, 1e-3, 100, -7.5 };
+
+	return v[below(s, 13)];
+}
+
+static void bend_list(struct source *s, struct fuzz_node *n, uint32_t i)
+{
+	struct rlx_ints *l = (void *)(n->args + n->def->field[i].offset);
+
+	if (one_in(s, 8))
+		l->n = 0;
+	else if (one_in(s, 8) && l->n + 1 < FUZZ_LIST)
+		n->list[i].i[l->n++] = draw_number(s, n);
+	else if (one_in(s, 8) && l->n)
+		l->n--;
+	else if (l->n)
+		n->list[i].i[below(s, l->n)] = draw_number(s, n);
+}
+
+static void bend_reals(struct source *s, struct fuzz_node *n, uint32_t i)
+{
+	struct rlx_floats *l = (void *)(n->args + n->def->field[i].offset);
+
+	if (one_in(s, 8))
+		l->n = 0;
+	else if (one_in(s, 8) && l->n + 1 < FUZZ_LIST)
+		n->list[i].f[l->n++] = draw_real(s);
+	else if (l->n)
+		n->list[i].f[below(s, l->n)] = draw_real(s);
+}
+
+static void bend_attribute(struct source *s, struct fuzz_node *n)
+{
+	uint32_t i = below(s, n->def->n_field ? n->def->n_field : 1);
+	const struct rlx_field *f = &n->def->field[i];
+	void *p = n->args + f->offset;
+
+	if (!n->def->n_field || f->role != RLX_FIELD_ATTR)
+		return;
+	switch (f->kind) {
+	case RLX_K_i32: *(int32_t *)p = (int32_t)draw_number(s, n); break;
+	case RLX_K_i64: *(int64_t *)p = draw_number(s, n); break;
+	case RLX_K_f32:
+		/* nothing but eps keeps a variance of 0 from being divided by */
+		*(float *)p = strcmp(f->name, "eps") ? (float)draw_real(s) : 1e-3f;
+		break;
+	case RLX_K_f64: *(double *)p = draw_real(s); break;
+	case RLX_K_bool: *(bool *)p = !*(bool *)p; break;
+	case RLX_K_dtype: *(int32_t *)p = (int32_t)(1 + below(s, RLX_DTYPE_COUNT - 1)); break;
+	case RLX_K_ints: bend_list(s, n, i); break;
+	case RLX_K_floats: bend_reals(s, n, i); break;
+	case RLX_K_type:
+		((struct rlx_type *)p)->dtype = 1 + below(s, RLX_DTYPE_COUNT - 1);
+		if (((struct rlx_type *)p)->rank)
+			((struct rlx_type *)p)->dim[0] = draw_size(s);
+		break;
+	}
+}
+
+/* Bend the last node @times times, each time as far as its type rule follows. */
+static void bend(struct source *s, uint32_t times)
+{
+	static void (*const how[])(struct source *s, struct fuzz_node *n) = {
+		bend_size, bend_size, bend_size, bend_one_size, bend_dtype, bend_rank,
+		bend_optional, bend_attribute, bend_attribute, bend_attribute, bend_attribute,
+	};
+	struct fuzz_case *c = s->c;
+	struct fuzz_node *n = &c->node[c->n_node - 1], *was = malloc(sizeof(*was));
+	struct fuzz_leaf leaf[FUZZ_LEAVES];
+	uint32_t n_leaf;
+
+	CHECK(was);
+	for (; times; times--) {
+		*was = *n;
+		n_leaf = c->n_leaf;
+		memcpy(leaf, c->leaf, sizeof(leaf));
+		how[below(s, sizeof(how) / sizeof(how[0]))](s, n);
+		if (fuzz_infer(c))
+			continue;
+		*n = *was;
+		fuzz_bind(n);
+		c->n_leaf = n_leaf;
+		memcpy(c->leaf, leaf, sizeof(leaf));
+	}
+	free(was);
+}
+
+/*
+ * What its parameters meet is not said to the last detail: padding is zeros, which
+ * infinite weights make NaN or nobody multiplies at all; a normalisation is one factor and
+ * one summand, which may both be infinite.
+ */
+static bool is_weighing(const struct rlx_op_def *d)
+{
+	return d->index == RLX_OP_batch_norm || d->index == RLX_OP_conv ||
+	       d->index == RLX_OP_fused_conv || d->index == RLX_OP_conv_transpose;
+}
+
+/* How the data of leaves from @first on looks, and which of them are constants. */
+static void dress(struct source *s, uint32_t first, uint32_t oddness)
+{
+	uint32_t k, all = below(s, 4);
+
+	for (k = first; k < s->c->n_leaf; k++) {
+		struct fuzz_leaf *l = &s->c->leaf[k];
+
+		l->fixed = all == 0 ? one_in(s, 2) : all == 1 ? k > first : false;
+		l->draw = one_in(s, 6) ? FUZZ_COARSE : one_in(s, 12) ? FUZZ_ALIKE :
+			  one_in(s, oddness) ? FUZZ_ODD : FUZZ_EVEN;
+		if (l->draw == FUZZ_ODD && k > first &&
+		    is_weighing(s->c->node[s->c->n_node - 1].def))
+			l->draw = FUZZ_EVEN;
+		if (el_is_int(l->type.dtype) && l->type.dtype != RLX_BOOL && one_in(s, 16))
+			l->draw = FUZZ_BITS;
+	}
+}
+
+static void begin(struct fuzz_case *c, struct source *s, uint64_t seed)
+{
+	*s = (struct source){ c, seed };
+	memset(c, 0, offsetof(struct fuzz_case, leaf));
+	c->seed = seed;
+	c->flags = one_in(s, 8) ? RLX_COMPILE_NO_FUSE : one_in(s, 8) ? RLX_COMPILE_NO_SIMPLIFY : 0;
+	c->threads = one_in(s, 8) ? 2 : 1;
+}
+
+/* Another op with leaves of its own, bent or not; false if there is no room. */
+static bool next_op(struct source *s, const struct rlx_op_def *d, uint32_t most)
+{
+	struct fuzz_case *c = s->c;
+	uint32_t first = c->n_leaf;
+
+	if (!add_op(s, d))
+		return false;
+	if (!fuzz_infer(c)) {
+		c->n_node--;
+		c->n_leaf = first;
+		return false;
+	}
+	bend(s, one_in(s, 8) ? 0 : below(s, most));
+	return true;
+}
+
+void fuzz_draw_op(struct fuzz_case *c, uint64_t seed)
+{
+	struct source s;
+
+	begin(c, &s, seed);
+	while (!next_op(&s, draw_def(&s, false), 16))
+		;
+	fuzz_prune(c);
+	dress(&s, 0, 6);
+}
+
+/* ---- graphs ---- */
+
+/* Some value of @dt that was made before node @n, or -1. Of the same shape if there is one. */
+static fuzz_ref some_value(struct source *s, const struct rlx_type *t, uint32_t n)
+{
+	uint32_t k, o, tries;
+	fuzz_ref any = -1, r;
+
+	for (tries = 0; n && tries < 8; tries++) {
+		k = below(s, n);
+		o = below(s, s->c->node[k].n_out);
+		r = (fuzz_ref)(FUZZ_LEAVES + FUZZ_OUT * k + o);
+		if (s->c->node[k].out[o].dtype != t->dtype)
+			continue;
+		if (!memcmp(&s->c->node[k].out[o], t, sizeof(*t)))
+			return r;
+		any = r;
+	}
+	return any;
+}
+
+static struct fuzz_node *adapter(struct fuzz_case *c, const struct rlx_op_def *d, fuzz_ref x)
+{
+	struct fuzz_node *n = &c->node[c->n_node++];
+
+	*n = (struct fuzz_node){ .def = d, .n_in = d->n_fixed, .in = { x, -1, -1 } };
+	return n;
+}
+
+static void set_list(struct fuzz_node *n, const char *name, const int64_t *v, uint32_t len)
+{
+	uint32_t i;
+
+	for (i = 0; i < n->def->n_field; i++)
+		if (!strcmp(n->def->field[i].name, name)) {
+			memcpy(n->list[i].i, v, len * sizeof(*v));
+			((struct rlx_ints *)(void *)(n->args + n->def->field[i].offset))->n = len;
+		}
+	fuzz_bind(n);
+}
+
+static fuzz_ref last_value(const struct fuzz_case *c)
+{
+	return (fuzz_ref)(FUZZ_LEAVES + FUZZ_OUT * (c->n_node - 1));
+}
+
+/* @v cut, or repeated, and reshaped to @t. */
+static fuzz_ref adapted(struct fuzz_case *c, fuzz_ref v, const struct rlx_type *t)
+{
+	int64_t have = rlx_type_count(fuzz_type(c, v)), want = rlx_type_count(t), zero = 0;
+	struct fuzz_node *n;
+
+	if (have != want) {
+		n = adapter(c, rlx_op_defs[RLX_OP_reshape], v);
+		set_list(n, "shape", &have, 1);
+		if (have > want) {
+			n = adapter(c, rlx_op_defs[RLX_OP_slice], last_value(c));
+			set_list(n, "starts", &zero, 1);
+			set_list(n, "ends", &want, 1);
+		} else {
+			n = adapter(c, rlx_op_defs[RLX_OP_pad], last_value(c));
+			set_list(n, "pads", (int64_t[]){ 0, want - have }, 2);
+			((struct rlx_op_pad *)(void *)n->args)->mode = RLX_PAD_WRAP;
+		}
+		v = last_value(c);
+	}
+	n = adapter(c, rlx_op_defs[RLX_OP_reshape], v);
+	set_list(n, "shape", t->dim, t->rank);
+	return last_value(c);
+}
+
+/* @v within the range that @l was to be drawn from. */
+static fuzz_ref clipped(struct fuzz_case *c, fuzz_ref v, const struct fuzz_leaf *l)
+{
+	static const uint16_t op[2] = { RLX_OP_max, RLX_OP_min };
+	struct fuzz_leaf x = *l;
+	struct fuzz_node *n;
+	uint32_t i;
+
+	for (i = 0; i < 2 && (l->lo != 0 || l->hi != 0); i++) {
+		x.lo = x.hi = i ? l->hi : l->lo;
+		if (x.lo == 0)
+			x.lo = x.hi = 0x1p-20;
+		x.type = rlx_scalar(l->type.dtype);
+		x.fixed = true;
+		x.draw = FUZZ_EVEN;
+		x.id = c->n_leaf;
+		n = adapter(c, rlx_op_defs[op[i]], v);
+		n->in[1] = (fuzz_ref)c->n_leaf;
+		c->leaf[c->n_leaf++] = x;
+		v = last_value(c);
+	}
+	return v;
+}
+
+/* Its result may be so large that what follows overflows in f32, as it does not in f64. */
+static bool is_steep(const struct rlx_op_def *d)
+{
+	static const uint16_t steep[] = {
+		RLX_OP_exp, RLX_OP_sinh, RLX_OP_cosh, RLX_OP_tan, RLX_OP_pow, RLX_OP_div,
+		RLX_OP_recip, RLX_OP_rsqrt, RLX_OP_atanh, RLX_OP_reduce, RLX_OP_cumprod,
+		RLX_OP_det, RLX_OP_shl, RLX_OP_dequantize, RLX_OP_dequant_matmul, RLX_OP_lrn,
+	};
+	uint32_t i;
+
+	for (i = 0; i < sizeof(steep) / sizeof(steep[0]); i++)
+		if (d->index == steep[i])
+			return true;
+	return false;
+}
+
+/* Keep the last result between -8 and 8, if it is a float. */
+static void tame(struct fuzz_case *c)
+{
+	struct fuzz_leaf l = { .type = c->node[c->n_node - 1].out[0], .lo = -8, .hi = 8 };
+
+	if (!rlx_dtype_is_float(l.type.dtype) || c->n_node + 2 > FUZZ_NODES ||
+	    c->n_leaf + 2 > FUZZ_LEAVES)
+		return;
+	clipped(c, last_value(c), &l);
+}
+
+/*
+ * Put values in place of leaves of the last node. Values it needs are made by nodes behind
+ * it, so that it has to change places with them: it is taken out and put back.
+ */
+static void connect(struct source *s)
+{
+	struct fuzz_case *c = s->c;
+	struct fuzz_node *n = malloc(sizeof(*n));
+	uint32_t k;
+
+	CHECK(n);
+	*n = c->node[--c->n_node];
+	for (k = 0; k < n->n_in; k++) {
+		struct fuzz_leaf *l = leaf_of(c, n, k);
+		fuzz_ref v = l && rlx_dtype_is_float(l->type.dtype) && !one_in(s, 4) ?
+			some_value(s, &l->type, c->n_node) : -1;
+
+		if (v < 0 || c->n_node + 6 > FUZZ_NODES || c->n_leaf + 4 > FUZZ_LEAVES)
+			continue;
+		if (memcmp(fuzz_type(c, v), &l->type, sizeof(l->type))) {
+			if (!rlx_type_count(fuzz_type(c, v)) || !rlx_type_count(&l->type))
+				continue;
+			v = adapted(c, v, &l->type);
+		}
+		n->in[k] = clipped(c, v, l);
+		CHECK(fuzz_infer(c));
+	}
+	c->node[c->n_node] = *n;
+	fuzz_bind(&c->node[c->n_node++]);
+	free(n);
+}
+
+/* Leaves of a pointwise op as large as some value, so that it joins a region. */
+static void fit(struct source *s)
+{
+	struct fuzz_case *c = s->c;
+	struct fuzz_node *n = &c->node[c->n_node - 1];
+	const struct rlx_type *t;
+	uint32_t k, i;
+
+	if (c->n_node < 2)
+		return;
+	t = &c->node[below(s, c->n_node - 1)].out[0];
+	for (k = 0; k < n->n_in; k++) {
+		struct fuzz_leaf *l = leaf_of(c, n, k);
+		enum rlx_dtype dt = l ? l->type.dtype : RLX_NODTYPE;
+
+		if (!l)
+			continue;
+		l->type = *t;
+		l->type.dtype = dt == RLX_F32 && rlx_dtype_is_float(t->dtype) ? t->dtype : dt;
+		for (i = 0; i < t->rank && k && one_in(s, 3); i++)
+			l->type.dim[i] = one_in(s, 2) ? 1 : t->dim[i];
+	}
+}
+
+void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed)
+{
+	uint32_t ops, i, first;
+	struct source s;
+	bool pointwise;
+
+	begin(c, &s, seed);
+	ops = 2 + below(&s, 6);
+	for (i = 0; i < ops; i++) {
+		pointwise = i && one_in(&s, 2);
+		first = c->n_leaf;
+		if (!next_op(&s, draw_def(&s, pointwise), pointwise ? 1 : 6))
+			continue;
+		if (pointwise)
+			fit(&s);
+		if (!fuzz_infer(c)) {
+			c->n_node--;
+			c->n_leaf = first;
+			continue;
+		}
+		dress(&s, first, 40);
+		if (!is_stepped(c->node[c->n_node - 1].def))
+			connect(&s);
+		if (is_steep(c->node[c->n_node - 1].def))
+			tame(c);
+		if (one_in(&s, 6))
+			c->keep |= 1u << (c->n_node - 1);
+		CHECK(fuzz_infer(c));
+	}
+	if (!c->n_node)
+		fuzz_draw_op(c, seed + 1);
+	fuzz_prune(c);
+}

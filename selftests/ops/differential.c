@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Ops and small graphs drawn by chance, by each backend against the evaluation in f64:
+ * new ones each time. What is wrong is made small and printed.
+ *
+ *	RLX_FUZZ_CASES=100000 build/test/ops/differential
+ *	RLX_FUZZ_CASE=SEED build/test/ops/differential single_ops
+ *
+ * The first draws that many cases of each kind (otherwise as many as 30 seconds allow);
+ * the second only that of the seed that a failure told. RLX_TEST_GPU names a device to
+ * test in place of the host's backends.
+ */
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "selftests/lib/fuzz_case.h"
+#include "selftests/lib/rlx_test.h"
+
+enum { BATCH = 256, SECONDS = 30, MOST_FINDINGS = 5, CASE_SECONDS = 60 };
+
+typedef void draw_fn(struct fuzz_case *c, uint64_t seed);
+
+/* What a process that checks cases has come to. */
+struct progress {
+	uint64_t	seed;		/* of the case at hand */
+	const char	*device;
+	uint32_t	done;
+	char		text[FUZZ_TEXT];
+};
+
+static const char *const *devices(void)
+{
+	static const char *host[] = { "ref", "cpu", NULL }, *gpu[2];
+
+	gpu[0] = getenv("RLX_TEST_GPU");
+	return gpu[0] ? gpu : host;
+}
+
+/* In a process of its own: @n cases, or up to the first that is wrong. */
+static void check_batch(draw_fn *draw, struct progress *p, uint64_t seed, uint32_t n)
+{
+	struct fuzz_case *c = malloc(sizeof(*c));
+	const char *const *d;
+
+	CHECK(c);
+	for (p->done = 0; p->done < n; p->done++) {
+		alarm(CASE_SECONDS);
+		p->seed = rlx_test_rand(&seed);
+		draw(c, p->seed);
+		for (d = devices(); *d; d++) {
+			p->device = *d;
+			if (!fuzz_check(c, *d, p->text))
+				_exit(1);
+		}
+	}
+	_exit(0);
+}
+
+static void report(draw_fn *draw, const struct progress *p, int st)
+{
+	struct fuzz_case *c = malloc(sizeof(*c));
+	char text[FUZZ_TEXT] = "", line[4096];
+	FILE *f = tmpfile();
+
+	CHECK(c && f);
+	if (WIFSIGNALED(st))
+		printf("# %s: %s\n", p->device, strsignal(WTERMSIG(st)));
+	else
+		printf("# %s\n", p->text);
+	draw(c, p->seed);
+	if (fuzz_check_apart(c, p->device, text)) {
+		printf("# RLX_FUZZ_CASE=%llu: not wrong by itself, only behind others\n",
+		       (unsigned long long)p->seed);
+	} else {
+		fuzz_shrink(c, p->device);
+		fuzz_check_apart(c, p->device, text);
+		printf("# RLX_FUZZ_CASE=%llu, made small: %s\n", (unsigned long long)p->seed, text);
+	}
+	fuzz_print(c, f);
+	rewind(f);
+	while (fgets(line, sizeof(line), f))
+		printf("# %s", line);
+	fclose(f);
+	free(c);
+}
+
+static bool one_batch(draw_fn *draw, struct progress *p, uint64_t *seed, uint32_t n)
+{
+	pid_t pid;
+	int st;
+
+	memset(p, 0, sizeof(*p));
+	fflush(NULL);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid)
+		check_batch(draw, p, *seed, n);
+	CHECK_EQ(waitpid(pid, &st, 0), pid);
+	if (WIFEXITED(st) && !WEXITSTATUS(st)) {
+		rlx_test_rand(seed);
+		return true;
+	}
+	report(draw, p, st);
+	*seed += p->done + 1;
+	return false;
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void fuzz(draw_fn *draw)
+{
+	struct progress *p = mmap(NULL, sizeof(*p), PROT_READ | PROT_WRITE,
+				  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	const char *cases = getenv("RLX_FUZZ_CASES"), *one = getenv("RLX_FUZZ_CASE");
+	uint64_t seed = rlx_test_seed(), left = cases ? strtoull(cases, NULL, 0) : UINT64_MAX;
+	uint64_t done = 0;
+	double end = now() + SECONDS;
+	unsigned int found = 0;
+
+	CHECK(p != MAP_FAILED);
+	if (one) {
+		memset(p, 0, sizeof(*p));
+		p->seed = strtoull(one, NULL, 0);
+		for (const char *const *d = devices(); *d; d++) {
+			p->device = *d;
+			report(draw, p, 0);
+		}
+		return;
+	}
+	while (left && found < MOST_FINDINGS && (cases || now() < end)) {
+		found += !one_batch(draw, p, &seed, left < BATCH ? (uint32_t)left : BATCH);
+		left -= left < BATCH ? left : BATCH;
+		done += p->done;
+	}
+	printf("# %llu cases, seed %llu\n", (unsigned long long)done,
+	       (unsigned long long)rlx_test_seed());
+	CHECKF(!found, "%u of %llu cases", found, (unsigned long long)done);
+}
+
+TEST(single_ops) { fuzz(fuzz_draw_op); }
+TEST(small_graphs) { fuzz(fuzz_draw_graph); }
+
+TEST_MAIN()
