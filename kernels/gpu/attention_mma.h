@@ -1,5 +1,20 @@
 /* SPDX-License-Identifier: MIT */
-/* Attention by tensor cores: tiles of queries against tiles of keys, online softmax. */
+/*
+ * Attention by a warp's tensor cores: tiles of queries against tiles of keys, online softmax.
+ *
+ * Algorithm: a block has 4 warps (AMD: 2) with 16 queries each of one head, and goes over keys
+ * 64 at a time: scores = q k^T in registers, the running maximum and sum of each row are
+ * brought up to date, and the weights, rounded to the values' type, multiply the values. The
+ * next keys and values arrive by asynchronous copies meanwhile.
+ *
+ * Tiles: 64 queries by 64 keys by the width of a head (filled up with zeros to 32, 64,
+ * 96, 128 or 256).
+ * Traffic: q, out once; k, v once for every 64 queries of a head, mostly from the L2. Scores
+ * never lie in memory: O(len) bytes instead of O(len^2).
+ *
+ * Source: Dao et al., "FlashAttention" (2022) and "FlashAttention-2" (2023); the online
+ * softmax is Milakov and Gimelshein's (2018). Limits: f16, bf16; heads up to 256 wide.
+ */
 #ifndef RLX_G_ATTENTION_MMA_H
 #define RLX_G_ATTENTION_MMA_H
 

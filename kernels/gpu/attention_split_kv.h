@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Attention of one query at a time, its keys over a block or over several. */
+/*
+ * Attention of one query at a time, its keys over a block or, split-KV (flash decoding), over
+ * several blocks.
+ *
+ * Algorithm: eight lanes a key make scores of 64 keys, then threads across the width of a head
+ * add up weighted values, with an online softmax from one 64 to the next. With RLX_K2 each
+ * block leaves (maximum, sum, values) of its part in scratch and a second pass merges the
+ * parts in order, so that results do not depend on timing.
+ *
+ * Traffic: k and v once for each query and head that is not shared: right for single queries
+ * (decode) and for types and sizes the tensor cores do not take, slow for prefill.
+ * Source: Dao et al., "Flash-Decoding" (2023). Limits: heads up to 1,024 wide.
+ */
 #ifndef RLX_G_ATTENTION_SPLIT_KV_H
 #define RLX_G_ATTENTION_SPLIT_KV_H
 

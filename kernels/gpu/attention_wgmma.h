@@ -1,8 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Attention by Hopper's wgmma: one warpgroup brings keys and
- * values to shared memory, the others have 64 queries each and take turns at the
- * tensor cores, so that one's softmax runs beside the other's products.
+ * Attention by Hopper's wgmma, warp-specialised: one producer warpgroup brings keys and values
+ * to shared memory, two or three consumer warpgroups have 64 queries each and take turns at
+ * the tensor cores, so that one's softmax runs beside another's MMA.
+ *
+ * Algorithm: as attention_mma.h, with scores and weights in registers and q, k, v in swizzled
+ * shared memory. Consumers pass the turn on by named barriers (ping-pong scheduling), and each
+ * starts the scores of tile i + 1 before it weighs the values of tile i.
+ *
+ * Tiles: ATT_WARPGROUPS x 64 queries by ATT_KEYS keys (64 to 160, by width of a head).
+ * Traffic: k and v once for every 128 or 192 queries of a head.
+ *
+ * Source: Shah et al., "FlashAttention-3" (2024). Limits: sm_90a alone; f16, bf16; heads
+ * up to 256 wide, filled up with zeros to 32, 64, 96, 128 or 256.
  */
 #ifndef RLX_G_ATTENTION_WGMMA_H
 #define RLX_G_ATTENTION_WGMMA_H

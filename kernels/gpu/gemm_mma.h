@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* GEMM of f16 or bf16 (or what is rounded to them) by a warp's tensor cores. */
+/*
+ * GEMM of f16 or bf16 (or of f32 rounded to bf16 or TF32) by a warp's tensor cores: which
+ * kernel RLX_K1 and RLX_K3 mean, and what types are multiplied and stored.
+ *
+ * Algorithms: tiles in shared memory (gemm_mma_tile.h), small M (gemm_small_m.h), GEMV
+ * (gemv.h), and grouped GEMM, whose first pass sorts rows by expert (expert_rows.h) and whose
+ * second multiplies tiles of one expert's rows each.
+ *
+ * Limits: any shape and alignment; what cannot be read by 16 bytes is read by elements, which
+ * costs several times as much. Sums are f32. Two f16 operands are multiplied as f16, all
+ * others as bf16: f16 beside bf16 loses f16's last three bits of mantissa.
+ */
 #include "kernels/gpu/gemm_tile.h"
 #define GEMM_SCALED	(RLX_K0 & GEMM_BY_SCALE)
 #include "kernels/gpu/gemm.h"

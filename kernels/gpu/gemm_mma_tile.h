@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A tile of a GEMM by the tensor cores of a block's warps, of any elements
- * that they take: copies bring operands some stages ahead. Who includes this has said
+ * A tile of a GEMM by the tensor cores of a block's warps, of any elements that they take.
+ *
+ * Algorithm: a three-stage pipeline of asynchronous copies (cp.async) into shared memory;
+ * ldmatrix to fragments, mma.sync; a block goes from tile to tile in the order of gemm_tile().
+ * Tiles: 128 x 128 by 8 warps or 64 x 64 by 4, 64 bytes of k. Traffic: A ceil(N / 128) times,
+ * B ceil(M / 128) times by way of the L2, C once, by whole lines through shared memory.
+ * Limits: any shape; 16-byte copies where both operands' lines allow them, else by elements.
+ *
+ * Who includes this has said
  *
  *	elem		what is multiplied; type_a, type_b: what lies in memory
  *	to_elem()	from either to it

@@ -6,8 +6,13 @@
  * reads 16 bytes of k at a time and gives them to two products, in the order of k
  * that this makes; any order serves that a and b have in common. Products that
  * follow each other, of one a and without residuals, share a launch; the norm or the
- * attention that makes a is done again by each block of few. A part of gemm_mma.h, which
- * has the types and conversions.
+ * attention that makes a is done again by each block (prologue fusion), of which there are
+ * few. A part of gemm_mma.h, which has the types and conversions.
+ *
+ * Traffic: B once; A once for every SMALL_M_COLS columns, from the L2. The bound is latency:
+ * one trip to memory for the operands, a reduction over the warps through shared memory, one
+ * store. Sums are added up in one order. Limits: f16 or bf16; M up to 64 or so, where
+ * gemm_wgmma.h and gemm_mma_tile.h take over (rlx_g_gemm_small_m() decides).
  */
 #ifndef RLX_G_GEMM_SMALL_M_H
 #define RLX_G_GEMM_SMALL_M_H

@@ -1,9 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GEMM of f32 by tiles in shared memory, exactly. Operands are fetched into registers
- * a step ahead and put down with k down the rows, so that a thread reads its 8 x 8 sums'
- * operands by vectors. 32 threads make 64 rows x 32 columns; teams of them split k of one tile
- * where tiles are few. A part of gemm_simt.cu.
+ * GEMM of f32 without tensor cores, exactly as written: tiles in shared memory.
+ *
+ * Algorithm: operands are fetched into registers a step ahead (software pipelining, two
+ * stages) and put down with k down the rows, so that a thread reads the operands of its 8 x 8
+ * sums as vectors. 32 threads make 64 rows x 32 columns; where tiles are fewer than
+ * multiprocessors several teams of threads split k of one tile (split-K within a block) and
+ * add up in shared memory, in one order: results do not depend on timing.
+ *
+ * Tiles: 64 to 192 rows by 32 to 224 columns by 8 of k (GEMM_TILED). 64 multiply-adds for 16
+ * floats from shared memory a step.
+ *
+ * Traffic: A ceil(N / cols) times, B ceil(M / rows) times, C once. The bound is the chip's
+ * FFMA rate. A part of gemm_simt.cu.
+ *
+ * Source: the register blocking of Volkov and Demmel, "Benchmarking GPUs to tune dense linear
+ * algebra" (SC 2008). Limits: f32 alone.
  */
 #ifndef RLX_G_GEMM_TILED_H
 #define RLX_G_GEMM_TILED_H

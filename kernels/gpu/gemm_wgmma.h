@@ -1,9 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GEMM of f16 or bf16 by Hopper's wgmma: one warp asks the copy
- * engine for tiles some stages ahead, warpgroups multiply them, and each
- * block goes from one tile of the result to the next. Of fp8 in the same way, where
- * two lie in the place of one half.
+ * GEMM of f16, bf16 or fp8 by Hopper's wgmma: persistent, warp-specialised blocks.
+ *
+ * Algorithm: one producer warpgroup of which a single thread asks TMA for tiles of A and B,
+ * 1 or 2 consumer warpgroups that multiply what has arrived (each 64 rows of the tile). They
+ * hand stages over by mbarriers: full[] counts bytes, empty[] counts consumers. A block goes
+ * from one tile of the result to the next in the order of gemm_tile(), so that blocks which
+ * run together share panels of A and B in the L2.
+ *
+ * Tiles: 64 or 128 rows by 64 to 256 columns by 64 of k (GEMM_TILE), as many stages as
+ * 225 KiB hold, 8 at most. Sums stay in registers: BN / 2 floats a thread.
+ *
+ * Traffic: A is read ceil(N / BN) times and B ceil(M / BM) times by way of the L2; C once.
+ * B of weights that nobody writes is asked for before the preceding launch has ended (PDL).
+ *
+ * Source: PTX ISA, wgmma.mma_async and cp.async.bulk.tensor; the producer and consumer split
+ * is that of CUTLASS's warp-specialised persistent kernels.
+ *
+ * Limits: sm_90a alone; rows of A and B begin at multiples of 16 bytes; both of one type.
+ * fp8: the chip drops what is 2^-13 of a sum's largest term, so each stage is summed apart.
  */
 #include "kernels/gpu/gemm_tile.h"
 #define GEMM_SCALED	(RLX_K0 & GEMM_BY_SCALE)

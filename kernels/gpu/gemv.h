@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Small-M GEMM, GEMV (decoding): kernels that read b once, at the speed of memory, and
- * leave tensor cores alone. Included by the .cu files of the products.
+ * GEMV and GEMM of up to 8 rows: kernels that read B once, at the speed of memory, and leave
+ * tensor cores alone. Included by the .cu files of GEMM.
+ *
+ * Algorithm: B by columns: a warp for each column, lanes along k by 16 bytes, a warp
+ * reduction for each row. B by rows: a block for 32 columns, whose threads split k and add up
+ * through shared memory.
+ *
+ * Traffic: B once, which is the bound; A from the L2 once for each column (or 32 of them).
+ * Limits: M <= 8; any type and alignment. gemv_stream.cu is the faster one for f16 and bf16
+ * where B's lines begin at multiples of 16 bytes.
  */
 #ifndef RLX_G_GEMV_H
 #define RLX_G_GEMV_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Small-M GEMM, at the speed at which b comes from memory.
+// Weight-streaming GEMV: GEMM of up to 16 rows at the speed at which B comes from memory.
 #include "kernels/gpu/gemm.h"
 #include "kernels/gpu/mma.h"
 #include "kernels/gemv_stream.h"
@@ -10,6 +10,10 @@
  * loads pick the same k. Each warp has its own part of k and a ring of stages, filled
  * ahead of it by asynchronous copies; blocks are many, and warps wait for nobody until
  * the end.
+ *
+ * Traffic: B once, which is the bound (bytes of B over the memory's bandwidth); A once for
+ * each block, from the L2. An RMS norm before (NORM) and a gated unit behind (GATED) are done
+ * on the way. Limits: f16 or bf16; M <= 16; lines of B at multiples of 16 bytes.
  *
  * RLX_K0: the type of a and b and that of c as enum rlx_k_num, two bits each.
  * RLX_K1: columns of a block. RLX_K2: its threads. RLX_K3: stages, and GEMV_STREAM_ flags.

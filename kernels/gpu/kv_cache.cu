@@ -10,6 +10,12 @@
  * together at the end. Where there are several parts the block that is done last puts
  * those together. The code is kept short: it runs once, and is fetched like data.
  *
+ * Traffic: the valid rows of the cache once for all heads that share them (grouped-query
+ * attention), which is the bound; the new row is written to the cache by the way, rotated
+ * (RoPE). Source: "Flash-Decoding" (2023) for the split over blocks.
+ * Limits: one new row for each batch row (decode; prefill goes by attention_mma.h and its
+ * kin); heads up to 256 wide, up to 8 of which share keys (kernels/kv_cache.h).
+ *
  * RLX_K0: the type. RLX_K1: width of a head. RLX_K2: heads that share keys.
  * RLX_K3: parts.
  */
