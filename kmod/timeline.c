@@ -63,27 +63,87 @@ static void rlx_timeline_unlink(struct rlx_timeline *tl,
 	rlx_stat_dec(RLX_STAT_WAITERS);
 }
 
+/* 1: reached, also on a poisoned timeline; 0: not yet; -errno: it never will be. */
+static int rlx_timeline_look_locked(struct rlx_timeline *tl, u64 value)
+{
+	lockdep_assert_held(&tl->lock);
+	return value <= tl->value ? 1 : tl->error;
+}
+
+/* Waiters woken under one hold of the lock, which keeps interrupts off. */
+#define RLX_TIMELINE_WAKES	64
+
+/* Whether waiters are left that were reached or poisoned. */
+static bool rlx_timeline_fires(struct rlx_timeline *tl)
+{
+	struct rb_node *node = rb_first_cached(&tl->waiters);
+
+	return node && rlx_timeline_look_locked(tl, rb_entry(node,
+				struct rlx_timeline_waiter, node)->value);
+}
+
 /*
- * Wakes what has been reached, or everything when poisoned. The waiter is
+ * Wakes some of what has been reached, or of everything when poisoned: whoever
+ * changed the timeline sees to the rest, by rlx_timeline_finish(). The waiter is
  * unlinked before its callback, so that the callback may free it.
  */
 static void rlx_timeline_fire(struct rlx_timeline *tl)
 {
 	struct rlx_timeline_waiter *w;
-	struct rb_node *node;
+	unsigned int i;
+	int ret;
 
 	lockdep_assert_held(&tl->lock);
-	while ((node = rb_first_cached(&tl->waiters))) {
-		w = rb_entry(node, struct rlx_timeline_waiter, node);
-		if (!tl->error && w->value > tl->value)
-			break;
+	for (i = 0; i < RLX_TIMELINE_WAKES && rlx_timeline_fires(tl); i++) {
+		w = rb_entry(rb_first_cached(&tl->waiters),
+			     struct rlx_timeline_waiter, node);
+		ret = rlx_timeline_look_locked(tl, w->value);
 		rlx_timeline_unlink(tl, w);
-		w->wake(w, tl->error);
+		w->wake(w, min(ret, 0));
 	}
-	/*
-	 * Under the lock: whoever frees the timeline takes it once more, and
-	 * so comes after this.
-	 */
+}
+
+/* With a reference, or none left. Process context, no locks held. */
+static void rlx_timeline_finish(struct rlx_timeline *tl)
+{
+	bool more;
+
+	do {
+		spin_lock_irq(&tl->lock);
+		rlx_timeline_fire(tl);
+		more = rlx_timeline_fires(tl);
+		spin_unlock_irq(&tl->lock);
+		cond_resched();
+	} while (more);
+}
+
+static void rlx_timeline_finish_work(struct work_struct *work)
+{
+	struct rlx_timeline *tl = container_of(work, struct rlx_timeline, finish);
+
+	rlx_timeline_finish(tl);
+	rlx_timeline_put(tl);
+}
+
+/* Where nothing sleeps, with the lock held. */
+static void rlx_timeline_finish_later(struct rlx_timeline *tl)
+{
+	lockdep_assert_held(&tl->lock);
+	/* Without a reference the last one's end is under way, and finishes. */
+	if (!rlx_timeline_fires(tl) || !kref_get_unless_zero(&tl->ref))
+		return;
+	/* Queued already: it has a reference, and takes the lock before it gives it. */
+	if (!queue_work(rlx_dev.wq, &tl->finish))
+		rlx_timeline_put(tl);
+}
+
+/*
+ * After a change: waiters and pollers. Under the lock: whoever frees the timeline
+ * takes it once more, and so comes after this.
+ */
+static void rlx_timeline_changed(struct rlx_timeline *tl)
+{
+	rlx_timeline_fire(tl);
 	wake_up_poll(&tl->poll, EPOLLIN | EPOLLRDNORM |
 		     (tl->error ? EPOLLERR : 0));
 }
@@ -100,7 +160,7 @@ static int rlx_timeline_raise_locked(struct rlx_timeline *tl, u64 value)
 	tl->value = value;
 	/* Pairs with the load-acquire of whoever mapped the page. */
 	smp_store_release(&tl->shared->value, value);
-	rlx_timeline_fire(tl);
+	rlx_timeline_changed(tl);
 	return 0;
 }
 
@@ -112,7 +172,7 @@ static void rlx_timeline_poison_locked(struct rlx_timeline *tl, int error)
 		return;
 	tl->error = error;
 	smp_store_release(&tl->shared->error, error);
-	rlx_timeline_fire(tl);
+	rlx_timeline_changed(tl);
 }
 
 static void rlx_timeline_unsignal_locked(struct rlx_timeline *tl)
@@ -124,12 +184,15 @@ static void rlx_timeline_unsignal_locked(struct rlx_timeline *tl)
 
 int rlx_timeline_raise(struct rlx_timeline *tl, u64 value)
 {
-	unsigned long flags;
+	bool more;
 	int ret;
 
-	spin_lock_irqsave(&tl->lock, flags);
+	spin_lock_irq(&tl->lock);
 	ret = rlx_timeline_raise_locked(tl, value);
-	spin_unlock_irqrestore(&tl->lock, flags);
+	more = rlx_timeline_fires(tl);
+	spin_unlock_irq(&tl->lock);
+	if (more)
+		rlx_timeline_finish(tl);
 	return ret;
 }
 
@@ -141,12 +204,7 @@ void rlx_timeline_import_done(struct rlx_timeline *tl, u64 value, int error)
 	else
 		rlx_timeline_raise_locked(tl, value);
 	rlx_timeline_unsignal_locked(tl);
-}
-
-static int rlx_timeline_look_locked(struct rlx_timeline *tl, u64 value)
-{
-	lockdep_assert_held(&tl->lock);
-	return value <= tl->value ? 1 : tl->error;
+	rlx_timeline_finish_later(tl);
 }
 
 int rlx_timeline_look(struct rlx_timeline *tl, u64 value)
@@ -198,6 +256,8 @@ static void rlx_timeline_release(struct kref *ref)
 	struct rlx_timeline *tl = container_of(ref, struct rlx_timeline, ref);
 
 	rlx_fence_drain(tl);
+	/* Eventfds: what else waits has a reference. */
+	rlx_timeline_finish(tl);
 	WARN_ON_ONCE(!RB_EMPTY_ROOT(&tl->waiters.rb_root));
 	__free_page(tl->page);
 	rlx_stat_dec(RLX_STAT_TIMELINES);
@@ -230,6 +290,7 @@ static struct rlx_timeline *rlx_timeline_new(u64 initial)
 	spin_lock_init(&tl->lock);
 	init_waitqueue_head(&tl->poll);
 	INIT_LIST_HEAD(&tl->imports);
+	INIT_WORK(&tl->finish, rlx_timeline_finish_work);
 	tl->waiters = RB_ROOT_CACHED;
 	tl->shared = page_address(tl->page);
 	tl->id = rlx_id_new();
@@ -271,6 +332,7 @@ static int rlx_timeline_fop_release(struct inode *inode, struct file *file)
 		spin_lock_irq(&tl->lock);
 		rlx_timeline_unsignal_locked(tl);
 		spin_unlock_irq(&tl->lock);
+		rlx_timeline_finish(tl);
 	}
 	rlx_timeline_put(tl);
 	kfree(tf);

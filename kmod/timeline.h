@@ -9,6 +9,7 @@
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/wait.h>
+#include <linux/workqueue.h>
 
 struct file;
 struct page;
@@ -52,6 +53,7 @@ struct rlx_timeline {
 	unsigned int signallers;	/* files that may write, and imports */
 	unsigned int nr_waiters;	/* in @waiters and @imports */
 	struct rb_root_cached waiters;	/* by value */
+	struct work_struct finish;	/* wakes those that were too many at once */
 	struct list_head imports;	/* struct rlx_import */
 	struct page *page;		/* set once; what mmap() shows */
 	struct rlx_timeline_page *shared; /* its address */
@@ -114,7 +116,8 @@ int rlx_timeline_wait_add(struct rlx_timeline *tl,
  *
  * For a waiter that was added and has not been freed by its @wake.
  * Context: any, but not under a lock that a wake callback takes.
- * Returns true: taken back, @wake will not be called; false: @wake was called
+ * Returns true: taken back, @wake will not be called, and what it would have said
+ * is for rlx_timeline_look() to say; false: @wake was called
  * and has returned. Exactly one of the two parties gets the waiter, so this
  * is the claim: no further flag is needed.
  */
@@ -124,7 +127,8 @@ bool rlx_timeline_wait_del(struct rlx_timeline *tl,
 /**
  * rlx_timeline_raise() - as SIGNAL does.
  *
- * Context: any, as for rlx_timeline_wait_add().
+ * When it returns everybody who waited for it has been woken, some at a time.
+ * Context: process, no locks held.
  * Returns 0, -EINVAL if @value is not larger, -EOVERFLOW for U64_MAX, or the
  * error of a poisoned timeline.
  */

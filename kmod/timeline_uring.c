@@ -88,8 +88,13 @@ static enum hrtimer_restart rlx_timeline_park_late(struct hrtimer *timer)
 	struct rlx_timeline_park *park =
 		container_of(timer, struct rlx_timeline_park, deadline);
 
-	if (rlx_timeline_wait_del(park->tl, &park->waiter))
-		rlx_timeline_park_wake(&park->waiter, -ETIME);
+	int ret;
+
+	if (!rlx_timeline_wait_del(park->tl, &park->waiter))
+		return HRTIMER_NORESTART;
+	/* It may be reached already, its turn to be woken being still to come. */
+	ret = rlx_timeline_look(park->tl, park->waiter.value);
+	rlx_timeline_park_wake(&park->waiter, ret ? min(ret, 0) : -ETIME);
 	return HRTIMER_NORESTART;
 }
 

@@ -95,15 +95,20 @@ static void rlx_wait_begin(struct rlx_wait *wait, bool queue)
 		rlx_wait_hit(wait, bad, error);
 }
 
+/* What was reached or poisoned counts, though its turn to be woken was still to come. */
 static void rlx_wait_end(struct rlx_wait *wait)
 {
+	int ret;
 	u32 i;
 
 	for (i = 0; i < wait->nr; i++) {
 		struct rlx_wait_point *p = &wait->point[i];
 
-		if (p->added)
-			rlx_timeline_wait_del(p->tl, &p->waiter);
+		if (!p->added || !rlx_timeline_wait_del(p->tl, &p->waiter))
+			continue;
+		ret = rlx_timeline_look(p->tl, p->waiter.value);
+		if (ret)
+			rlx_wait_hit(wait, i, min(ret, 0));
 	}
 }
 
