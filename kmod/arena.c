@@ -342,11 +342,16 @@ static void rlx_arena_use_put(struct rlx_arena *a, u32 access, atomic_long_t *co
 
 int rlx_arena_lease(struct rlx_arena *a, u32 access)
 {
-	return rlx_arena_use_get(a, access, &a->leases);
+	int ret = rlx_arena_use_get(a, access, &a->leases);
+
+	if (!ret)
+		rlx_stat_inc(RLX_STAT_LEASES);
+	return ret;
 }
 
 void rlx_arena_unlease(struct rlx_arena *a, u32 access)
 {
+	rlx_stat_dec(RLX_STAT_LEASES);
 	rlx_arena_use_put(a, access, &a->leases);
 }
 

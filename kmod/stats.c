@@ -4,7 +4,6 @@
 #include <linux/seq_file.h>
 #include <linux/sysfs.h>
 
-#include "arena.h"
 #include "device.h"
 #include "stats.h"
 
@@ -15,19 +14,6 @@ void rlx_stat_add(enum rlx_stat stat, s64 n)
 
 /* ---- sysfs: totals ------------------------------------------------------ */
 
-/* Attachments are too many to count twice: those of published arenas, summed. */
-static s64 rlx_stats_sum_leases(void)
-{
-	struct rlx_arena *a;
-	s64 sum = 0;
-
-	mutex_lock(&rlx_dev.lock);
-	list_for_each_entry(a, &rlx_dev.arenas, node)
-		sum += rlx_arena_nr_leases(a);
-	mutex_unlock(&rlx_dev.lock);
-	return sum;
-}
-
 static ssize_t rlx_stats_show(struct device *dev, struct device_attribute *attr,
 			      char *buf)
 {
@@ -35,8 +21,6 @@ static ssize_t rlx_stats_show(struct device *dev, struct device_attribute *attr,
 		container_of(attr, struct dev_ext_attribute, attr);
 	unsigned long stat = (unsigned long)ext->var;
 
-	if (stat == RLX_STAT_LEASES)
-		return sysfs_emit(buf, "%lld\n", rlx_stats_sum_leases());
 	return sysfs_emit(buf, "%lld\n",
 			  (s64)atomic64_read(&rlx_dev.stats[stat]));
 }

@@ -14,7 +14,7 @@ enum rlx_stat {
 	RLX_STAT_ARENAS,
 	RLX_STAT_BYTES,		/* of arenas */
 	RLX_STAT_HUGE_BYTES,	/* of them in huge pages */
-	RLX_STAT_LEASES,	/* attachments of arenas; of published arenas */
+	RLX_STAT_LEASES,	/* attachments of arenas */
 	RLX_STAT_DMABUFS,
 	RLX_STAT_TIMELINES,
 	RLX_STAT_WAITERS,	/* of timelines */
