@@ -46,9 +46,12 @@ int rlx_queue_pop(struct rlx_queue *q, u32 gen, struct rlx_slot_ref *ref, u32 mi
 	return ret < 0 ? ret : ret + (int)n;
 }
 
+/* Entries put into a ring under one hold of the lock, which keeps interrupts off. */
+#define RLX_QUEUE_PUSH	256
+
 /*
  * Moves what is ready into the ring, as far as there is room; how much lies there
- * now, -EPROTO. Lock held.
+ * now, -EPROTO. Where that is much, a work item does the rest. Lock held.
  */
 static int rlx_queue_push(struct rlx_queue *q)
 {
@@ -63,6 +66,10 @@ static int rlx_queue_push(struct rlx_queue *q)
 	}
 	room = ring->mask + 1 - used;
 	while (room && (rlx_slots_ready(&q->slots) || q->nr_events)) {
+		if (ring->tail - tail >= RLX_QUEUE_PUSH) {
+			queue_work(rlx_dev.wq, &q->push);
+			break;
+		}
 		n = rlx_queue_pop(q, q->slots.gen, ref, 1, min_t(u32, room, RLX_CHUNK));
 		if (n <= 0)
 			break;
@@ -141,6 +148,25 @@ void rlx_queue_kick(struct rlx_queue *q, struct rlx_todo *todo)
 			return;
 		}
 	}
+}
+
+void rlx_queue_pass_on(struct rlx_queue *q)
+{
+	struct rlx_todo todo = {};
+	unsigned long flags;
+
+	rcu_read_lock();
+	spin_lock_irqsave(&q->slots.lock, flags);
+	rlx_queue_kick(q, &todo);
+	spin_unlock_irqrestore(&q->slots.lock, flags);
+	rlx_queue_act(q, NULL, 0, &todo);
+	rcu_read_unlock();
+}
+
+/* Some more for the ring, and again for what is left. */
+static void rlx_queue_push_more(struct work_struct *work)
+{
+	rlx_queue_pass_on(container_of(work, struct rlx_queue, push));
 }
 
 /* ---- deadlines ---- */
@@ -328,6 +354,7 @@ int rlx_queue_init(struct rlx_queue *q, struct rlx_service *svc, u32 index)
 	INIT_LIST_HEAD(&q->events);
 	init_waitqueue_head(&q->wait);
 	INIT_DELAYED_WORK(&q->timer, rlx_queue_timer);
+	INIT_WORK(&q->push, rlx_queue_push_more);
 	slot = kvcalloc(svc->depth, sizeof(*slot), GFP_KERNEL_ACCOUNT);
 	heap = kvcalloc(svc->depth, sizeof(*heap), GFP_KERNEL_ACCOUNT);
 	q->slices = kvcalloc(svc->depth, sizeof(*q->slices), GFP_KERNEL_ACCOUNT);
@@ -358,6 +385,7 @@ void rlx_queue_fini(struct rlx_queue *q)
 	u32 i;
 
 	cancel_delayed_work_sync(&q->timer);
+	cancel_work_sync(&q->push);
 	WARN_ON_ONCE(q->nr_fetchers || q->nr_events);
 	for (i = 0; i < q->slots.depth; i++)
 		kfree(q->slices[i]);

@@ -68,6 +68,7 @@ struct rlx_queue {
 	u32 index;			/* set once */
 	struct rlx_slice **slices;	/* (q) [depth], copies of indirect ones */
 	struct delayed_work timer;	/* for the earliest deadline */
+	struct work_struct push;	/* what was too much for the ring at once */
 	struct rlx_area area;		/* of @desc */
 } ____cacheline_aligned_in_smp;
 
@@ -155,6 +156,8 @@ int rlx_queue_pop(struct rlx_queue *q, u32 gen, struct rlx_slot_ref *ref, u32 mi
 		  u32 max);
 /* Lock held: hands what is ready to the ring or to somebody who waits for it. */
 void rlx_queue_kick(struct rlx_queue *q, struct rlx_todo *todo);
+/* The same without the lock: the next one may want what one left, or could not take. */
+void rlx_queue_pass_on(struct rlx_queue *q);
 /* Lock held: results go into rings; a part of rlx_queue_settle() that may come first. */
 void rlx_queue_put_results(struct rlx_queue *q, struct rlx_slot_out *out, u32 n);
 /* Lock held: what records ask for that must happen under it. */

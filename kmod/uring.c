@@ -88,20 +88,6 @@ void rlx_uring_parked(struct io_uring_cmd *cmd, u32 tag, u64 seq)
 
 /* ---- parked FETCH ---- */
 
-/* The next one may want what this one left, or could not take. */
-static void rlx_uring_pass_on(struct rlx_queue *q)
-{
-	struct rlx_todo todo = {};
-	unsigned long flags;
-
-	rcu_read_lock();
-	spin_lock_irqsave(&q->slots.lock, flags);
-	rlx_queue_kick(q, &todo);
-	spin_unlock_irqrestore(&q->slots.lock, flags);
-	rlx_queue_act(q, NULL, 0, &todo);
-	rcu_read_unlock();
-}
-
 /* A claimed fetcher's end. Completing may drop the last reference to the file. */
 static void rlx_fetcher_end(struct rlx_fetcher *f, long ret, unsigned int flags)
 {
@@ -114,7 +100,7 @@ static void rlx_fetcher_end(struct rlx_fetcher *f, long ret, unsigned int flags)
 	/* Before the reference goes, so that never more are counted than there are. */
 	if (f->holds)
 		atomic_dec(&f->ex->nr_holding);
-	rlx_uring_pass_on(q);
+	rlx_queue_pass_on(q);
 	rlx_cmd_done(f->cmd, ret, flags);
 	kfree(f);
 }
