@@ -4,6 +4,7 @@
 #include <linux/file.h>
 #include <linux/log2.h>
 #include <linux/mm.h>
+#include <linux/pagemap.h>
 #include <linux/poll.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
@@ -372,9 +373,12 @@ static int rlx_channel_results(struct rlx_channel *ch)
 	return n;
 }
 
-/* What cannot be copied stays for the next one who asks. */
+/*
+ * What cannot be copied stays for the next one who asks: -EFAULT, of *@tried results,
+ * also where the memory is only not there yet.
+ */
 static int rlx_channel_reap_chunk(struct rlx_channel *ch, struct rlx_cqe __user *to,
-				  u32 max)
+				  u32 max, u32 *tried)
 	__must_hold(&ch->reap_lock)
 {
 	struct rlx_slot_result res[RLX_CHANNEL_REAP] RLX_UNINIT;
@@ -382,12 +386,14 @@ static int rlx_channel_reap_chunk(struct rlx_channel *ch, struct rlx_cqe __user 
 	struct rlx_queue *q = ch->q;
 	unsigned long flags;
 	u32 i, n;
+	int fault;
 
 	if (!rlx_lane_done(&ch->lane))
 		return 0;
 	spin_lock_irqsave(&q->slots.lock, flags);
 	n = rlx_lane_peek(&ch->lane, res, min_t(u32, max, RLX_CHANNEL_REAP));
 	spin_unlock_irqrestore(&q->slots.lock, flags);
+	*tried = n;
 	for (i = 0; i < n; i++) {
 		cqe[i].user_data = res[i].user_data;
 		cqe[i].seq = res[i].seq;
@@ -395,12 +401,40 @@ static int rlx_channel_reap_chunk(struct rlx_channel *ch, struct rlx_cqe __user 
 		cqe[i].tag = res[i].tag;
 		cqe[i].result = res[i].result;
 	}
-	if (rlx_words_to_user(to, cqe, n * (sizeof(*cqe) / sizeof(u64))))
+	/* A fault would wait for whoever serves it, and all who reap here for that. */
+	pagefault_disable();
+	fault = rlx_words_to_user(to, cqe, n * (sizeof(*cqe) / sizeof(u64)));
+	pagefault_enable();
+	if (fault)
 		return -EFAULT;
 	spin_lock_irqsave(&q->slots.lock, flags);
 	rlx_lane_reap(&ch->lane, res, n);
 	spin_unlock_irqrestore(&q->slots.lock, flags);
 	return (int)n;
+}
+
+/*
+ * The same with memory that has to be faulted in, by a user's pager perhaps: that is
+ * waited for with nothing held. Another may take the page away again, and for ever.
+ */
+static int rlx_channel_reap_some(struct rlx_channel *ch, struct rlx_cqe __user *to,
+				 u32 max)
+{
+	u32 tried;
+	int n;
+
+	for (;;) {
+		if (mutex_lock_killable(&ch->reap_lock))
+			return -EINTR;
+		n = rlx_channel_reap_chunk(ch, to, max, &tried);
+		mutex_unlock(&ch->reap_lock);
+		if (n != -EFAULT)
+			return n;
+		if (fault_in_safe_writeable((char __user *)to, tried * sizeof(*to)))
+			return -EFAULT;
+		if (rlx_killed())
+			return -EINTR;
+	}
 }
 
 static long rlx_channel_take(struct rlx_channel *ch, const struct rlx_ioc_reap *r)
@@ -413,12 +447,10 @@ static long rlx_channel_take(struct rlx_channel *ch, const struct rlx_ioc_reap *
 		return rlx_channel_results(ch);
 	if (!rlx_lane_done(&ch->lane))
 		return 0;
-	mutex_lock(&ch->reap_lock);
 	do {
-		n = rlx_channel_reap_chunk(ch, to + got, r->max - got);
+		n = rlx_channel_reap_some(ch, to + got, r->max - got);
 		got += n < 0 ? 0 : n;
-	} while (n == RLX_CHANNEL_REAP && got < r->max);
-	mutex_unlock(&ch->reap_lock);
+	} while (n == RLX_CHANNEL_REAP && got < r->max && !rlx_killed());
 	if (n < 0 && !got)
 		return n;
 	/* Somebody may wait for the room. */

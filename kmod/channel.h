@@ -4,7 +4,7 @@
  *
  * Locking order, outermost first. Nothing is taken from right to left.
  *
- *	ch->reap_lock		mutex	who takes results; user memory is touched
+ *	ch->reap_lock		mutex	who takes results; user memory, without faults
  *	uring_lock (io_uring's, around ->uring_cmd and task work)
  *	  svc->lock		mutex	who is executor, the table of channels
  *	    ch->lock		mutex	attach against detach
@@ -81,7 +81,10 @@ struct rlx_channel {
 	struct list_head event;		/* (q) in q->events */
 	u32 next_index;			/* ch->lock: where to look for a free one */
 	struct mutex lock;		/* see att */
-	/* Held over copying results to user memory: between a look and the taking. */
+	/*
+	 * Held between a look at results and the taking, over copying them to user
+	 * memory that is there: page faults are off.
+	 */
 	struct mutex reap_lock;
 	struct kref use;
 	struct kref ref;

@@ -8,6 +8,8 @@
 #include <linux/miscdevice.h>
 #include <linux/mutex.h>
 #include <linux/rlx.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
 
 #include "stats.h"
 
@@ -60,6 +62,17 @@ extern unsigned int rlx_max_arenas;
 
 /* RLX_FEAT_* of this build on this kernel. */
 u64 rlx_features(void);
+
+/*
+ * Between two parts of work whose length user space gives: lets others run, and says
+ * whether the task was killed meanwhile, and nobody wants the rest. Process context,
+ * no spinlock held.
+ */
+static inline bool rlx_killed(void)
+{
+	cond_resched();
+	return fatal_signal_pending(current);
+}
 
 /* A number that nothing else has until the module is unloaded. */
 static inline u64 rlx_id_new(void)

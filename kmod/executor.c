@@ -106,8 +106,8 @@ static int rlx_executor_take_chunk(struct rlx_executor *ex, struct rlx_queue *q,
 	return n;
 }
 
-/* In ring mode: how much lies in the ring. */
-static long rlx_executor_look(struct rlx_executor *ex, struct rlx_queue *q, u32 min)
+/* What lies in the ring, once some of what is ready was put there; -EPIPE, -EPROTO. */
+static int rlx_executor_fill(struct rlx_executor *ex, struct rlx_queue *q)
 {
 	struct rlx_todo todo = {};
 	unsigned long flags;
@@ -122,6 +122,18 @@ static long rlx_executor_look(struct rlx_executor *ex, struct rlx_queue *q, u32 
 	spin_unlock_irqrestore(&q->slots.lock, flags);
 	rlx_queue_act(q, NULL, 0, &todo);
 	rcu_read_unlock();
+	return used;
+}
+
+/* In ring mode: how much lies in the ring, and no less than there could be of @min. */
+static long rlx_executor_look(struct rlx_executor *ex, struct rlx_queue *q, u32 min)
+{
+	int before, used = -1;
+
+	do {
+		before = used;
+		used = rlx_executor_fill(ex, q);
+	} while (used > before && (u32)used < min && !rlx_killed());
 	if (used == -EPIPE)
 		return rlx_executor_why(ex, q);
 	return used >= 0 && (u32)used < min ? -EAGAIN : used;
@@ -144,7 +156,7 @@ static long rlx_executor_take_min(struct rlx_executor *ex,
 		if (n < 0)
 			return got ? (long)got : n;
 		got += n;
-	} while (n == RLX_CHUNK && got < req->max);
+	} while (n == RLX_CHUNK && got < req->max && !rlx_killed());
 	return got ? (long)got : -EAGAIN;
 }
 
@@ -193,7 +205,7 @@ static long rlx_executor_fetch_wait(struct rlx_executor *ex,
 		ret = rlx_executor_take_min(ex, req, err ? 1 : req->min);
 		if (err && ret == -EAGAIN)
 			ret = err;
-	} while (ret == -EAGAIN);
+	} while (ret == -EAGAIN && !rlx_killed());
 	/* We may have been woken in somebody's place, and not taken all. */
 	if (wq_has_sleeper(&w.q->wait) && rlx_queue_ready(w.q))
 		wake_up_poll(&w.q->wait, EPOLLIN);
@@ -271,10 +283,13 @@ long rlx_executor_commit(struct rlx_executor *ex, const struct rlx_ioc_commit *c
 	struct rlx_queue *q;
 	int ret;
 
-	if (c->queue >= ex->svc->nr_queues || c->nr > INT_MAX)
+	/* More than the largest queue has cannot be held: most of it would be stale. */
+	if (c->queue >= ex->svc->nr_queues || c->nr > RLX_SLOTS_DEPTH_MAX)
 		return -EINVAL;
 	q = rlx_executor_queue(ex, c->queue);
 	for (at = 0; at < c->nr; at += nr) {
+		if (at && rlx_killed())
+			return done ? (long)done : -EINTR;
 		nr = min_t(u32, c->nr - at, RLX_COMMITS);
 		if (rlx_words_from_user(in, entries + at,
 					nr * (sizeof(*in) / sizeof(u64))))

@@ -21,6 +21,7 @@
 
 #include "arena.h"
 #include "compat.h"
+#include "device.h"
 #include "pin.h"
 
 /* Pages, or folios, asked for at once. */
@@ -42,6 +43,8 @@ static int rlx_pin_count_huge(struct rlx_arena *a)
 		    RLX_HUGE_PAGES &&
 		    IS_ALIGNED(page_to_pfn(page), RLX_HUGE_PAGES))
 			a->nr_huge++;
+		if (rlx_killed())
+			return -EINTR;
 	}
 	if (a->flags & RLX_AF_HUGE_REQUIRE &&
 	    a->nr_huge * RLX_HUGE_PAGES != a->table.nr)
@@ -288,6 +291,12 @@ static unsigned int rlx_pin_memfd_seals(struct file *memfd)
 
 	return READ_ONCE(*(is_file_hugepages(memfd) ? &HUGETLBFS_I(inode)->seals :
 						      &SHMEM_I(inode)->seals));
+}
+
+/* A write(2) holds it while its source is faulted in, by a user's pager perhaps. */
+static int rlx_pin_memfd_lock(struct rlx_pin_memfd *m)
+{
+	return down_read_killable(&file_inode(m->file)->i_rwsem) ? -EINTR : 0;
 }
 
 /*
@@ -578,13 +587,16 @@ static int rlx_pin_memfd_pages(struct rlx_arena *a,
 	folios = kmalloc_array(RLX_PIN_BATCH, sizeof(*folios), GFP_KERNEL);
 	if (!folios)
 		return -ENOMEM;
-	inode_lock_shared(file_inode(m->file));
+	ret = rlx_pin_memfd_lock(m);
+	if (ret)
+		goto out_free;
 	ret = rlx_pin_memfd_check(m->file, c);
 	if (!ret)
 		ret = rlx_pin_memfd_claim(a);
 	if (!ret)
 		ret = rlx_pin_memfd_fill(a, folios);
 	inode_unlock_shared(file_inode(m->file));
+out_free:
 	kfree(folios);
 	return ret;
 }

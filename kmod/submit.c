@@ -545,9 +545,8 @@ long rlx_channel_submit(struct rlx_call *call)
 
 		n = rlx_channel_submit_chunk(call->priv, &from, done, max, &err);
 		done += n;
-		if (n < max)
+		if (n < max || rlx_killed())
 			break;
-		cond_resched();
 	}
 	return done ? (long)done : err;
 }
