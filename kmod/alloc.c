@@ -2,6 +2,7 @@
 /* The pages of KERNEL arenas: huge where they can be had, zeroed, charged. */
 #include <linux/gfp.h>
 #include <linux/mm.h>
+#include <linux/nospec.h>
 #include <linux/sched/signal.h>
 
 #include "arena.h"
@@ -138,7 +139,8 @@ struct rlx_arena *rlx_alloc_arena(struct rlx_session *session,
 {
 	const u32 huge = RLX_AF_HUGE_TRY | RLX_AF_HUGE_REQUIRE;
 	struct rlx_alloc s = {
-		.nid = c->numa_node,
+		.nid = c->numa_node == NUMA_NO_NODE ? NUMA_NO_NODE :
+		       array_index_nospec(c->numa_node, MAX_NUMNODES),
 		.order = c->flags & huge ? RLX_HUGE_ORDER : 0,
 		.require = c->flags & RLX_AF_HUGE_REQUIRE,
 	};

@@ -237,7 +237,7 @@ static struct rlx_queue *rlx_channel_choose(struct rlx_service *svc, u32 index)
 	u32 i;
 
 	if (index != RLX_QUEUE_ANY)
-		return index < svc->nr_queues ? &svc->queue[index] : NULL;
+		return rlx_service_queue(svc, index);
 	for (i = 1; i < svc->nr_queues; i++)
 		if (READ_ONCE(svc->queue[i].slots.nr_pool) >
 		    READ_ONCE(best->slots.nr_pool))

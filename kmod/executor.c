@@ -2,7 +2,6 @@
 /* Executors: fetch, commit, and the files and events of channels. */
 #include <linux/file.h>
 #include <linux/mm.h>
-#include <linux/nospec.h>
 #include <linux/pid.h>
 #include <linux/poll.h>
 #include <linux/sched.h>
@@ -30,12 +29,6 @@ static_assert(offsetof(struct rlx_slot_commit, tag) ==
 static_assert(offsetof(struct rlx_slot_commit, result) ==
 	      offsetof(struct rlx_complete, result));
 
-/* @index was checked against nr_queues; a mispredicted check must not pass. */
-static struct rlx_queue *rlx_executor_queue(struct rlx_executor *ex, u32 index)
-{
-	return &ex->svc->queue[array_index_nospec(index, ex->svc->nr_queues)];
-}
-
 /* Why nothing of this generation is taken any more. */
 static int rlx_executor_why(struct rlx_executor *ex, struct rlx_queue *q)
 {
@@ -46,7 +39,7 @@ static int rlx_executor_why(struct rlx_executor *ex, struct rlx_queue *q)
 
 int rlx_executor_check_fetch(struct rlx_executor *ex, const struct rlx_ioc_fetch *req)
 {
-	if (req->flags & ~RLX_FETCH_NOWAIT || req->queue >= ex->svc->nr_queues ||
+	if (req->flags & ~RLX_FETCH_NOWAIT || !rlx_service_queue(ex->svc, req->queue) ||
 	    !req->max || req->max > INT_MAX || req->min > req->max ||
 	    (ex->ring && req->tags))
 		return -EINVAL;
@@ -142,7 +135,7 @@ static long rlx_executor_look(struct rlx_executor *ex, struct rlx_queue *q, u32 
 static long rlx_executor_take_min(struct rlx_executor *ex,
 				  const struct rlx_ioc_fetch *req, u32 min)
 {
-	struct rlx_queue *q = rlx_executor_queue(ex, req->queue);
+	struct rlx_queue *q = rlx_service_queue(ex->svc, req->queue);
 	u32 __user *tags = u64_to_user_ptr(req->tags);
 	u32 got = 0;
 	int n;
@@ -186,7 +179,7 @@ static long rlx_executor_fetch_wait(struct rlx_executor *ex,
 {
 	struct rlx_executor_wait w = {
 		.ex = ex,
-		.q = rlx_executor_queue(ex, req->queue),
+		.q = rlx_service_queue(ex->svc, req->queue),
 		.min = max_t(u32, req->min, 1),
 	};
 	bool ever = req->timeout_ns == ~0ULL;
@@ -279,14 +272,13 @@ long rlx_executor_commit(struct rlx_executor *ex, const struct rlx_ioc_commit *c
 	s32 __user *errors = u64_to_user_ptr(c->errors);
 	struct rlx_slot_commit in[RLX_COMMITS] RLX_UNINIT;
 	s32 error[RLX_COMMITS] RLX_UNINIT;
+	struct rlx_queue *q = rlx_service_queue(ex->svc, c->queue);
 	u32 at, n, nr, done = 0;
-	struct rlx_queue *q;
 	int ret;
 
 	/* More than the largest queue has cannot be held: most of it would be stale. */
-	if (c->queue >= ex->svc->nr_queues || c->nr > RLX_SLOTS_DEPTH_MAX)
+	if (!q || c->nr > RLX_SLOTS_DEPTH_MAX)
 		return -EINVAL;
-	q = rlx_executor_queue(ex, c->queue);
 	for (at = 0; at < c->nr; at += nr) {
 		if (at && rlx_killed())
 			return done ? (long)done : -EINTR;
@@ -575,13 +567,14 @@ static int rlx_executor_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct rlx_executor *ex = file->private_data;
 	u64 offset = (u64)vma->vm_pgoff << PAGE_SHIFT;
-	u32 index = (offset >> 28) & 0xff;
+	struct rlx_queue *q = rlx_service_queue(ex->svc, (offset >> 28) & 0xff);
+	u32 index;
 
-	if (index >= ex->svc->nr_queues)
+	if (!q)
 		return -EINVAL;
-	index = array_index_nospec(index, ex->svc->nr_queues);
+	index = q->index;
 	if (offset == RLX_MAP_OFFSET(RLX_MAP_DESC, index))
-		return rlx_area_map(&ex->svc->queue[index].area, vma, false);
+		return rlx_area_map(&q->area, vma, false);
 	if (!ex->ring)
 		return -EINVAL;
 	if (offset == RLX_MAP_OFFSET(RLX_MAP_RING, index))

@@ -6,6 +6,7 @@
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/nospec.h>
 #include <linux/rlx.h>
 #include <linux/uidgid.h>
 #include <linux/wait.h>
@@ -122,6 +123,17 @@ struct rlx_executor {
 	atomic_t nr_holding;		/* parked commands with a reference to the file */
 	struct rlx_ringbuf *ring;	/* [nr_queues] with RLX_EXEC_RING */
 };
+
+/*
+ * The queue of that index, or NULL. Every index of user space comes this way: a
+ * mispredicted check must not pass either.
+ */
+static inline struct rlx_queue *rlx_service_queue(struct rlx_service *svc, u32 index)
+{
+	if (index >= svc->nr_queues)
+		return NULL;
+	return &svc->queue[array_index_nospec(index, svc->nr_queues)];
+}
 
 /* ---- service.c ---- */
 

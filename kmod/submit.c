@@ -557,16 +557,15 @@ long rlx_executor_slices(struct rlx_call *call)
 {
 	const struct rlx_ioc_exec_slices *es = call->arg;
 	struct rlx_executor *ex = call->priv;
+	struct rlx_queue *q = rlx_service_queue(ex->svc, es->queue);
 	struct rlx_slice *copy;
 	struct rlx_slot *slot;
-	struct rlx_queue *q;
 	unsigned long flags;
 	u32 nr = 0, tag;
 	long ret;
 
-	if (es->pad || es->queue >= ex->svc->nr_queues || es->max > INT_MAX)
+	if (es->pad || !q || es->max > INT_MAX)
 		return -EINVAL;
-	q = &ex->svc->queue[array_index_nospec(es->queue, ex->svc->nr_queues)];
 	if (es->tag >= q->slots.depth)
 		return -ESTALE;
 	tag = array_index_nospec(es->tag, q->slots.depth);

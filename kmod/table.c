@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The two-level page table of an arena. */
 #include <linux/mm.h>
+#include <linux/nospec.h>
 #include <linux/slab.h>
 
 #include "compat.h"
@@ -79,10 +80,13 @@ int rlx_table_append(struct rlx_table *t, struct page *page, unsigned long n)
 
 struct page *rlx_table_page(const struct rlx_table *t, unsigned long index)
 {
-	unsigned long word, at = index & (RLX_HUGE_PAGES - 1);
+	unsigned long word, at;
 
 	if (index >= t->filled)
 		return NULL;
+	/* It is an offset of user space, and its check may be mispredicted. */
+	index = array_index_nospec(index, t->filled);
+	at = index & (RLX_HUGE_PAGES - 1);
 	word = t->top[index >> RLX_HUGE_ORDER];
 	if (word & RLX_TABLE_RUN)
 		return rlx_page_after((struct page *)(word & ~RLX_TABLE_RUN), at);

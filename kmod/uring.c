@@ -190,7 +190,7 @@ static struct rlx_fetcher *rlx_fetcher_new(struct rlx_executor *ex,
 					   struct io_uring_cmd *cmd,
 					   const struct rlx_ioc_fetch *req)
 {
-	struct rlx_queue *q = &ex->svc->queue[req->queue];
+	struct rlx_queue *q = rlx_service_queue(ex->svc, req->queue);
 	struct rlx_fetcher *f;
 	unsigned long flags;
 	bool full;
