@@ -198,6 +198,7 @@ static struct rlx_channel *rlx_channel_new(struct rlx_service *svc,
 		return ERR_PTR(-ENOMEM);
 	ch->svc = rlx_service_get(svc);
 	ch->session = session;
+	ch->uid = rlx_session_uid(session);
 	ch->depth = c->depth;
 	ch->flags = c->flags;
 	ch->user_tag = c->user_tag;
@@ -245,33 +246,103 @@ static struct rlx_queue *rlx_channel_choose(struct rlx_service *svc, u32 index)
 	return best;
 }
 
-/* The last step that can fail: the lane, and the place in the table. */
-static int rlx_channel_enter(struct rlx_channel *ch)
+/* ---- shares: what one user may have of what all share ---- */
+
+/*
+ * Of @left that nobody has, @more for a user who has @held: up to @cap, or, where that
+ * is 0, as long as no less is left to others than the user has then. So one user gets
+ * half, the next a quarter of all, and whoever comes later still finds something. A
+ * first one is never refused while there is one.
+ */
+static bool rlx_share_has(u32 cap, u32 held, u32 more, u32 left)
+{
+	if (more > left)
+		return false;
+	if (cap)
+		return held + more <= cap;
+	return held + more <= max(left - more, 1U);
+}
+
+/* The service's own user may do with it as he likes, and connects in others' names. */
+static bool rlx_channel_shares(const struct rlx_channel *ch)
+{
+	return !uid_eq(ch->uid, rlx_session_uid(ch->svc->session));
+}
+
+/* A place in the table. svc->lock held. */
+static bool rlx_channel_has_place(const struct rlx_channel *ch)
 {
 	struct rlx_service *svc = ch->svc;
+	struct rlx_channel *other;
+	unsigned long id;
+	u32 held = 0;
+
+	if (!rlx_channel_shares(ch))
+		return svc->nr_channels < RLX_SERVICE_CHANNELS_MAX;
+	xa_for_each(&svc->channels, id, other)
+		held += uid_eq(other->uid, ch->uid);
+	return rlx_share_has(svc->user_channels, held, 1,
+			     RLX_SERVICE_CHANNELS_MAX - svc->nr_channels);
+}
+
+/* Slots of the queue: those that its user's channels have, dead ones too. Lock held. */
+static bool rlx_channel_has_slots(const struct rlx_channel *ch)
+{
+	const struct rlx_slots *slots = &ch->q->slots;
+	struct rlx_lane *lane;
+	u32 held = 0;
+
+	lockdep_assert_held(&slots->lock);
+	if (!rlx_channel_shares(ch))
+		return true;
+	list_for_each_entry(lane, &slots->lanes, all)
+		if (uid_eq(rlx_lane_channel(lane)->uid, ch->uid))
+			held += lane->depth;
+	return rlx_share_has(ch->svc->user_slots, held, ch->depth, slots->nr_pool);
+}
+
+/* The lane; svc->lock held. */
+static int rlx_channel_open_lane(struct rlx_channel *ch)
+{
 	struct rlx_queue *q = ch->q;
 	unsigned long flags;
 	int err;
 
-	mutex_lock(&svc->lock);
-	err = -ENOSPC;
-	if (svc->nr_channels >= RLX_SERVICE_CHANNELS_MAX ||
-	    svc->next_channel > RLX_CHANNEL_ID_MAX)
-		goto out_unlock;
-	ch->id = svc->next_channel;
-	/* A place for it, empty while the rest may still fail. */
-	err = xa_reserve(&svc->channels, ch->id, GFP_KERNEL_ACCOUNT);
-	if (err)
-		goto out_unlock;
 	spin_lock_irqsave(&q->slots.lock, flags);
 	if (q->slots.gone)
 		err = -EPIPE;
+	else if (!rlx_channel_has_slots(ch))
+		err = -ENOSPC;
 	else
 		err = rlx_lane_open(&q->slots, &ch->lane, ch->depth,
 				    RLX_CHANNEL_QUANTUM);
 	if (!err)
 		ch->lane.ring = ch->ring != NULL;
 	spin_unlock_irqrestore(&q->slots.lock, flags);
+	return err;
+}
+
+/* The last step that can fail: the lane, and the place in the table. */
+static int rlx_channel_enter(struct rlx_channel *ch)
+{
+	struct rlx_service *svc = ch->svc;
+	int err;
+
+	if (mutex_lock_killable(&svc->lock))
+		return -EINTR;
+	err = -ENOSPC;
+	if (!rlx_channel_has_place(ch))
+		goto out_unlock;
+	/*
+	 * A place for it, empty while the rest may still fail. Ids are used again as
+	 * late as can be: one that an executor still thinks of is long gone.
+	 */
+	err = xa_alloc_cyclic(&svc->channels, &ch->id, NULL,
+			      XA_LIMIT(1, RLX_CHANNEL_ID_MAX), &svc->next_channel,
+			      GFP_KERNEL_ACCOUNT);
+	if (err < 0)
+		goto out_unlock;
+	err = rlx_channel_open_lane(ch);
 	if (err) {
 		xa_release(&svc->channels, ch->id);
 		goto out_unlock;
@@ -279,7 +350,6 @@ static int rlx_channel_enter(struct rlx_channel *ch)
 	kref_get(&ch->use);		/* the lane's */
 	kref_get(&ch->ref);		/* the table's */
 	xa_store(&svc->channels, ch->id, ch, GFP_KERNEL_ACCOUNT);
-	svc->next_channel++;
 	svc->nr_channels++;
 out_unlock:
 	mutex_unlock(&svc->lock);

@@ -76,6 +76,7 @@ struct rlx_channel {
 	u32 id;
 	u32 depth;
 	u32 flags;
+	kuid_t uid;			/* of the session: whose share it comes from */
 	bool gone;			/* (q), svc->lock: no request of it is left */
 	bool erased;			/* (q) out of the table: no news any more */
 	struct list_head event;		/* (q) in q->events */

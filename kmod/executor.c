@@ -61,7 +61,8 @@ static void rlx_executor_return(struct rlx_executor *ex, struct rlx_queue *q,
 		u32 id = ref[events++].tag & ~RLX_TAG_EVENT;
 		struct rlx_channel *ch = xa_load(&ex->svc->channels, id);
 
-		if (ch && q->slots.live && q->slots.gen == ex->gen)
+		/* The id may be another's by now, who has another queue. */
+		if (ch && ch->q == q && q->slots.live && q->slots.gen == ex->gen)
 			rlx_channel_news(ch, &todo);
 	}
 	ref += events;
@@ -398,7 +399,8 @@ static int rlx_executor_become(struct rlx_executor *ex)
 
 	/* What the last one left is told now, or by the time this returns. */
 	flush_work(&svc->bury);
-	mutex_lock(&svc->lock);
+	if (mutex_lock_killable(&svc->lock))
+		return -EINTR;
 	err = -EBUSY;
 	if (svc->exec)
 		goto out_unlock;

@@ -13,6 +13,7 @@
 #include "fs.h"
 #include "ioctl.h"
 #include "session.h"
+#include "testing.h"
 
 static const struct file_operations rlx_service_fops;
 
@@ -105,15 +106,17 @@ static struct rlx_service *rlx_service_new(struct rlx_session *session,
 	INIT_WORK(&svc->bury, rlx_service_bury);
 	init_waitqueue_head(&svc->wait);
 	mutex_init(&svc->lock);
-	xa_init(&svc->channels);
+	xa_init_flags(&svc->channels, XA_FLAGS_ALLOC1);
 	svc->id = rlx_id_new();
 	svc->user_tag = c->user_tag;
 	svc->owner = current_euid();
 	svc->flags = c->flags;
 	svc->max_slices = c->max_slices ?: RLX_RQ_SLICES;
 	svc->depth = c->depth;
+	svc->user_slots = c->user_slots;
+	svc->user_channels = c->user_channels;
 	svc->session = session;
-	svc->next_channel = 1;
+	svc->next_channel = rlx_first_channel();
 	while (svc->nr_queues < c->queues) {
 		err = rlx_queue_init(&svc->queue[svc->nr_queues], svc,
 				     svc->nr_queues);
@@ -195,7 +198,8 @@ long rlx_service_create(struct rlx_call *call)
 	    !RLX_IS_ZERO(c->reserved) ||
 	    !c->queues || c->queues > RLX_SERVICE_QUEUES_MAX ||
 	    !is_power_of_2(c->depth) || c->depth > RLX_SLOTS_DEPTH_MAX ||
-	    c->max_slices > RLX_RQ_SLICES_MAX)
+	    c->max_slices > RLX_RQ_SLICES_MAX || c->user_slots > c->depth ||
+	    c->user_channels > RLX_SERVICE_CHANNELS_MAX)
 		return -EINVAL;
 	svc = rlx_service_new(call->priv, c);
 	if (IS_ERR(svc))

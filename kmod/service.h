@@ -88,6 +88,8 @@ struct rlx_service {
 	kuid_t owner;
 	u32 flags;
 	u32 max_slices;
+	u32 user_slots;			/* of a queue, user_channels of all: 0 by rule */
+	u32 user_channels;
 	u32 nr_queues;
 	u32 depth;
 	struct rlx_session *session;
@@ -102,7 +104,7 @@ struct rlx_service {
 	struct rlx_executor *exec;	/* also read without: state for poll */
 	u32 generation;
 	u32 writers;			/* fds that may make an executor */
-	u32 next_channel;
+	u32 next_channel;		/* where to look for a free id */
 	u32 nr_channels;
 	struct xarray channels;		/* by id; looked up under RCU */
 

@@ -124,6 +124,11 @@ void rlx_session_put(struct rlx_session *session)
 	kref_put(&session->ref, rlx_session_free);
 }
 
+kuid_t rlx_session_uid(const struct rlx_session *session)
+{
+	return session->user->user->uid;
+}
+
 /* What was made through the session lives on; only the right to make ends. */
 int rlx_session_release(struct inode *inode, struct file *file)
 {

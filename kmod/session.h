@@ -6,6 +6,7 @@
 #include <linux/atomic.h>
 #include <linux/kref.h>
 #include <linux/list.h>
+#include <linux/uidgid.h>
 
 struct file;
 struct inode;
@@ -52,6 +53,9 @@ int rlx_session_release(struct inode *inode, struct file *file);
 /* Process context for put. */
 struct rlx_session *rlx_session_get(struct rlx_session *session);
 void rlx_session_put(struct rlx_session *session);
+
+/* Who pays for what is made through it. */
+kuid_t rlx_session_uid(const struct rlx_session *session);
 
 struct rlx_user *rlx_user_get(struct rlx_user *user);
 void rlx_user_put(struct rlx_user *user);

@@ -40,6 +40,13 @@ void rlx_stall(const char *where)
 	atomic_dec(&rlx_stalled);
 }
 
+static unsigned int rlx_first = 1;
+
+u32 rlx_first_channel(void)
+{
+	return READ_ONCE(rlx_first);
+}
+
 /* Slots of two queues may lose a count to each other: whether there is one counts. */
 void rlx_seen_count(unsigned int state, unsigned int event)
 {
@@ -125,5 +132,7 @@ module_param_cb(stall_at, &rlx_stall_at_ops, NULL, 0600);
 MODULE_PARM_DESC(stall_at, "tests: name of the place where calls stop");
 module_param_cb(stalled, &rlx_stalled_ops, NULL, 0400);
 MODULE_PARM_DESC(stalled, "tests: how many calls have stopped");
+module_param_named(first_channel, rlx_first, uint, 0600);
+MODULE_PARM_DESC(first_channel, "tests: id of the first channel of services made from now on");
 module_param_cb(seen, &rlx_seen_ops, NULL, 0600);
 MODULE_PARM_DESC(seen, "tests: which events came to which states of slots, once it is 1");

@@ -18,6 +18,9 @@
  */
 void rlx_stall(const char *where);
 
+/* Where a service begins to number its channels: the last number is soon reached. */
+u32 rlx_first_channel(void);
+
 DECLARE_STATIC_KEY_FALSE(rlx_seeing);
 void rlx_seen_count(unsigned int state, unsigned int event);
 
@@ -34,6 +37,7 @@ static inline void rlx_seen(unsigned int state, unsigned int event)
 }
 #else
 static inline void rlx_stall(const char *where) { }
+static inline u32 rlx_first_channel(void) { return 1; }
 static inline void rlx_seen(unsigned int state, unsigned int event) { }
 #endif
 

@@ -52,7 +52,7 @@
  *	ENOENT		no such arena, channel or request
  *	EBUSY		leased, mapped for writing, not yet acknowledged; a second
  *			executor
- *	ENOSPC		a table is full
+ *	ENOSPC		a table is full, or a user's share of it
  *	ENODEV		mmap of what has nothing to map, an arena of user memory
  *			too
  *	EMFILE, ENFILE	no descriptor left
@@ -452,7 +452,8 @@ struct rlx_rq {
  * struct rlx_desc - a request, as the executor sees it; 256 bytes.
  * @seq:  generation of the slot; (tag, seq) names a request for ever
  * @tag:  index of this descriptor in its queue
- * @channel: id of the client's channel, never used again
+ * @channel: id of the client's channel; not used again before the executor has read
+ *        RLX_EVENT_GONE of it, and then only when all others have been
  *
  * Written by the kernel alone, in an array that the executor maps for reading.
  * The rest as in struct rlx_rq, checked.
@@ -542,6 +543,15 @@ struct rlx_ring_user {
  * @flags:      RLX_SERVICE_*
  * @max_slices: per request, 0: RLX_RQ_SLICES
  * @user_tag:   for the reader of debug output
+ * @user_slots: slots of a queue that channels of one user have together, at most, up
+ *              to @depth; 0: as many as are left to others then
+ * @user_channels: channels of one user at most, up to RLX_LIMIT_CHANNELS; 0 likewise
+ *
+ * A user is the one who opened the session that CONNECT is called on. The service's
+ * own is not limited by @user_slots and @user_channels, and a user who has nothing
+ * yet gets one while there is one. What a dead client had counts until it is given
+ * back: its slots when the executor has committed what it holds of it, its channel
+ * when the executor has read RLX_EVENT_GONE.
  */
 struct rlx_ioc_service_create {
 	__u32	queues;
@@ -549,7 +559,9 @@ struct rlx_ioc_service_create {
 	__u32	flags;
 	__u32	max_slices;
 	__u64	user_tag;
-	__u64	reserved[4];
+	__u32	user_slots;
+	__u32	user_channels;
+	__u64	reserved[3];
 };
 
 /**
@@ -648,7 +660,7 @@ struct rlx_complete {
  * @entries: user address of struct rlx_complete[@nr]
  * @errors:  user address of __s32[@nr] for the outcome of each (0 or -ESTALE), or 0.
  *           EFAULT here comes after the results were taken
- * @nr:      how many
+ * @nr:      how many, at most RLX_LIMIT_QUEUE_DEPTH
  * @queue:   which they came from
  *
  * Each element stands for itself: a stale one does not stop the others.
@@ -733,7 +745,7 @@ struct rlx_ioc_exec_events {
  * @service: fd of a service
  * @queue:   which, or RLX_QUEUE_ANY; out: the one got
  * @depth:   requests under way and results not reaped, at most; a power of two.
- *           ENOSPC if the queue has no such number left
+ *           ENOSPC if the queue has no such number left, or not for this user
  * @flags:   RLX_CHANNEL_*
  * @user_tag: for the reader of debug output
  * @channel: out: id, as the executor sees it

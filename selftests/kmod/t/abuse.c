@@ -3,6 +3,7 @@
 /* rig: timeout=240 */
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <liburing.h>
 #include <linux/rlx.h>
 #include <linux/userfaultfd.h>
@@ -15,6 +16,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -490,7 +492,7 @@ static void wake_a_crowd(struct victim *v)
 	CHECK_EQ(k_signal(v->tl, now + 1), 0);
 }
 
-#define PINNED	(128ul << 20)
+#define PINNED	(32ul << 20)
 
 static void much_memory(struct victim *v)
 {
@@ -520,7 +522,7 @@ static void allocate_it(struct victim *v)
 static void many_attachments(struct victim *v)
 {
 	v->s = k_scene_new(&(struct k_scene_opts){ .depth = DEPTH });
-	for (int i = 0; i < 256; i++) {
+	for (int i = 0; i < 64; i++) {
 		int fd = k_arena(v->s.session, 4096, 0);
 
 		CHECK(k_attach(v->s.ch, fd, RLX_R) > 0);
@@ -535,18 +537,23 @@ static void count_them(struct victim *v)
 
 	(void)v;
 	CHECK(read(fd, buf, sizeof(buf)) > 0);
-	CHECK(atoi(buf) >= 256);
+	CHECK(atoi(buf) >= 64);
 	close(fd);
 }
 
-static struct victim victims[] = {
+static struct victim of_requests[] = {
 	{ "COMMIT", many_commits, commit_stale },
 	{ "COMMIT by io_uring", many_uring_commits, uring_commit_stale },
 	{ "SUBMIT, FETCH, COMMIT, REAP", many_commits, all_requests },
+	{ NULL },
+};
+
+static struct victim of_objects[] = {
 	{ "SIGNAL", timeline, wake_a_crowd },
 	{ "ARENA_CREATE of user memory", much_memory, pin_it },
 	{ "ARENA_CREATE", much_memory, allocate_it },
 	{ "nr_leases", many_attachments, count_them },
+	{ NULL },
 };
 
 static void victim_works(void *arg)
@@ -566,7 +573,7 @@ static int longer(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-#define KILLS	7
+#define KILLS	5
 
 /* How long SIGKILL took, each at another moment: the one in the middle. */
 static uint64_t victim_kill(struct victim *v, bool idle)
@@ -589,10 +596,9 @@ static uint64_t victim_kill(struct victim *v, bool idle)
  * However much a call is given to do, it ends when its task is killed: within 100 ms,
  * over what the end of a process with as much memory takes on this machine anyway.
  */
-TEST(killed_in_time)
+static void killed_in_time(struct victim *v)
 {
-	for (unsigned int i = 0; i < sizeof(victims) / sizeof(*victims); i++) {
-		struct victim *v = &victims[i];
+	for (; v->name; v++) {
 		uint64_t idle = victim_kill(v, true), busy = victim_kill(v, false);
 
 		printf("# %s: %.1f ms, of which %.1f anyway\n", v->name, busy / 1e6,
@@ -600,6 +606,196 @@ TEST(killed_in_time)
 		CHECKF(busy < 100 * K_MS + 4 * idle, "%s: SIGKILL takes %.1f ms",
 		       v->name, busy / 1e6);
 	}
+}
+
+TEST(killed_among_many_requests)
+{
+	killed_in_time(of_requests);
+}
+
+TEST(killed_among_many_objects)
+{
+	killed_in_time(of_objects);
+}
+
+/* ---- shares ---- */
+
+/* A session of another user: whoever uses it afterwards. */
+static int session_of(uid_t uid)
+{
+	gid_t render = 105;
+	int s;
+
+	CHECK_EQ(setgroups(1, &render), 0);
+	CHECK_EQ(setresuid(uid, uid, 0), 0);
+	s = k_open();
+	CHECK_EQ(setresuid(0, 0, 0), 0);
+	return s;
+}
+
+static long try_channel(int session, int svc, uint32_t depth)
+{
+	struct rlx_ioc_connect c = { .service = svc, .depth = depth };
+
+	return k_ioctl(session, RLX_IOC_CONNECT, &c);
+}
+
+/* Waits while what was given back is still on its way. */
+static int channel_in_the_end(int session, int svc, uint32_t depth)
+{
+	long fd = -ENOSPC;
+
+	for (int i = 0; i < 20000 && fd == -ENOSPC; i++) {
+		fd = try_channel(session, svc, depth);
+		if (fd == -ENOSPC)
+			usleep(1000);
+	}
+	CHECKF(fd >= 0, "CONNECT: %ld", fd);
+	return fd;
+}
+
+/* One user of many takes half of a queue, the next half of what is left, and so on. */
+TEST(slots_are_shared_by_users)
+{
+	int a = session_of(1000), b = session_of(1001), c = session_of(1002);
+	int s = k_open(), svc = k_service(s, 1, 64, 0), ex = k_executor(svc, 0), fd[4];
+
+	CHECK_EQ(try_channel(a, svc, 64), -ENOSPC);
+	fd[0] = try_channel(a, svc, 32);
+	CHECK(fd[0] >= 0);
+	CHECK_EQ(try_channel(a, svc, 1), -ENOSPC);
+	CHECK_EQ(try_channel(b, svc, 32), -ENOSPC);
+	fd[1] = try_channel(b, svc, 16);
+	CHECK(fd[1] >= 0);
+	/* The service's own user is asked nothing. */
+	fd[2] = try_channel(s, svc, 16);
+	CHECK(fd[2] >= 0);
+	CHECK_EQ(try_channel(c, svc, 1), -ENOSPC);
+	close(fd[2]);
+	fd[2] = channel_in_the_end(c, svc, 8);
+	/* Whoever gives back may take again. */
+	close(fd[0]);
+	fd[0] = channel_in_the_end(a, svc, 16);
+	for (int i = 0; i < 3; i++)
+		close(fd[i]);
+	close(ex);
+	close(svc);
+	close(s);
+	close(a);
+	close(b);
+	close(c);
+}
+
+/* What its maker says instead; requests of the dead count until they are committed. */
+TEST(a_service_may_say_how_much)
+{
+	struct rlx_ioc_service_create c = { .queues = 1, .depth = 16, .user_slots = 17,
+					    .user_channels = 2 };
+	int a = session_of(1000), s = k_open(), svc, ex, ch[2];
+	const struct rlx_desc *desc;
+	struct rlx_rq rq = k_rq(1, 1);
+	struct rlx_event ev;
+	uint32_t tag, id[2];
+
+	CHECK_EQ(k_ioctl(s, RLX_IOC_SERVICE_CREATE, &c), -EINVAL);
+	c.user_slots = 4;
+	c.user_channels = 1025;
+	CHECK_EQ(k_ioctl(s, RLX_IOC_SERVICE_CREATE, &c), -EINVAL);
+	c.user_channels = 2;
+	svc = k_ioctl(s, RLX_IOC_SERVICE_CREATE, &c);
+	CHECK(svc >= 0);
+	ex = k_executor(svc, 0);
+	desc = k_desc(ex, 16);
+	CHECK_EQ(try_channel(a, svc, 8), -ENOSPC);
+	ch[0] = k_channel(a, svc, 2, 0, &id[0]);
+	CHECK_EQ(try_channel(a, svc, 4), -ENOSPC);
+	ch[1] = k_channel(a, svc, 1, 0, &id[1]);
+	CHECK_EQ(try_channel(a, svc, 1), -ENOSPC);
+	CHECK_EQ(k_submit(ch[0], &rq, 1, NULL), 1);
+	tag = k_fetch1(ex);
+	close(ch[0]);
+	CHECK_EQ(try_channel(a, svc, 1), -ENOSPC);
+	CHECK_EQ(k_commit1(ex, desc, tag, 0, 0), 1);
+	/* The channel is its own until the executor has heard of its end. */
+	CHECK_EQ(k_fetch1(ex), RLX_TAG_EVENT | id[0]);
+	CHECK_EQ(try_channel(a, svc, 1), -ENOSPC);
+	CHECK_EQ(k_events(ex, id[0], &ev, 1), 1);
+	CHECK_EQ(ev.type, RLX_EVENT_GONE);
+	ch[0] = k_channel(a, svc, 2, 0, NULL);
+	close(ch[0]);
+	close(ch[1]);
+	k_undesc(desc, 16);
+	close(ex);
+	close(svc);
+	close(s);
+	close(a);
+}
+
+TEST(channels_are_shared_by_users)
+{
+	struct rlimit files = { 4096, 4096 };
+	int a = session_of(1000), b = session_of(1001), s = k_open(), n, fd[1024];
+	int svc = k_service(s, 1, 4096, 0);
+
+	CHECK_EQ(setrlimit(RLIMIT_NOFILE, &files), 0);
+	for (n = 0; n < 1024; n++) {
+		fd[n] = try_channel(a, svc, 1);
+		if (fd[n] < 0)
+			break;
+	}
+	CHECK_EQ(fd[n], -ENOSPC);
+	CHECK_EQ(n, 512);
+	fd[n] = try_channel(b, svc, 1);
+	CHECK(fd[n] >= 0);
+	for (; n >= 0; n--)
+		close(fd[n]);
+	close(svc);
+	close(s);
+	close(a);
+	close(b);
+}
+
+static void first_channel(const char *id)
+{
+	int fd = open("/sys/module/rlx/parameters/first_channel", O_WRONLY | O_CLOEXEC);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(write(fd, id, strlen(id)), (ssize_t)strlen(id));
+	close(fd);
+}
+
+/* Ids end; then those that nobody has any more come round. */
+TEST(ids_come_round)
+{
+	static const uint32_t want[] = { 0x7ffffffe, 0x7fffffff, 1, 2 };
+	int s = k_open(), svc, ex, ch[4];
+	struct rlx_event ev[4];
+	uint32_t id;
+
+	first_channel("2147483646");
+	svc = k_service(s, 1, 16, 0);
+	first_channel("1");
+	ex = k_executor(svc, 0);
+	for (int i = 0; i < 4; i++) {
+		ch[i] = k_channel(s, svc, 1, 0, &id);
+		CHECK_EQ(id, want[i]);
+	}
+	close(ch[1]);
+	CHECK_EQ(k_fetch1(ex), RLX_TAG_EVENT | want[1]);
+	CHECK_EQ(k_events(ex, want[1], ev, 4), 1);
+	CHECK_EQ(k_events(ex, want[1], ev, 4), -ENOENT);
+	close(ch[2]);
+	CHECK_EQ(k_fetch1(ex), RLX_TAG_EVENT | want[2]);
+	CHECK_EQ(k_events(ex, want[2], ev, 4), 1);
+	/* As late as can be. */
+	ch[1] = k_channel(s, svc, 1, 0, &id);
+	CHECK_EQ(id, 3);
+	close(ch[0]);
+	close(ch[1]);
+	close(ch[3]);
+	close(ex);
+	close(svc);
+	close(s);
 }
 
 TEST_MAIN()
