@@ -219,7 +219,8 @@ static long rlx_executor_fetch(struct rlx_call *call)
 #define RLX_COMMITS	32	/* read from user space at a time */
 
 /* What records ask for that has to wait for the end of the lock. */
-#define RLX_ACTS_LATER	(RLX_ACT_CMD | RLX_ACT_REAP | RLX_ACT_SPACE | RLX_ACT_DRAINED)
+#define RLX_ACTS_LATER	(RLX_ACT_CMD | RLX_ACT_COPY | RLX_ACT_REAP | RLX_ACT_SPACE | \
+			 RLX_ACT_DRAINED)
 
 /*
  * Commits from *@at on, in @error what became of each; how many succeeded. Under one

@@ -273,6 +273,8 @@ void rlx_queue_act(struct rlx_queue *q, struct rlx_slot_out *out, u32 n,
 			rlx_uring_answer(out[i].cmd, out[i].result, out[i].aux);
 		if (acts & RLX_ACT_WAIT)
 			rlx_wait_end(out[i].wait);
+		if (acts & RLX_ACT_COPY)
+			kfree(out[i].copy);
 		if (acts & (RLX_ACT_REAP | RLX_ACT_SPACE))
 			rlx_channel_tell(rlx_lane_channel(out[i].lane), acts);
 		if (acts & RLX_ACT_DRAINED)
@@ -357,8 +359,7 @@ int rlx_queue_init(struct rlx_queue *q, struct rlx_service *svc, u32 index)
 	INIT_WORK(&q->push, rlx_queue_push_more);
 	slot = kvcalloc(svc->depth, sizeof(*slot), GFP_KERNEL_ACCOUNT);
 	heap = kvcalloc(svc->depth, sizeof(*heap), GFP_KERNEL_ACCOUNT);
-	q->slices = kvcalloc(svc->depth, sizeof(*q->slices), GFP_KERNEL_ACCOUNT);
-	if (!slot || !heap || !q->slices)
+	if (!slot || !heap)
 		goto out_free;
 	err = rlx_area_init(&q->area, svc->session,
 			    (size_t)svc->depth * sizeof(struct rlx_desc));
@@ -374,7 +375,6 @@ int rlx_queue_init(struct rlx_queue *q, struct rlx_service *svc, u32 index)
 out_fini_area:
 	rlx_area_fini(&q->area);
 out_free:
-	kvfree(q->slices);
 	kvfree(heap);
 	kvfree(slot);
 	return err;
@@ -382,14 +382,9 @@ out_free:
 
 void rlx_queue_fini(struct rlx_queue *q)
 {
-	u32 i;
-
 	cancel_delayed_work_sync(&q->timer);
 	cancel_work_sync(&q->push);
 	WARN_ON_ONCE(q->nr_fetchers || q->nr_events);
-	for (i = 0; i < q->slots.depth; i++)
-		kfree(q->slices[i]);
-	kvfree(q->slices);
 	rlx_area_fini(&q->area);
 	kvfree(q->slots.heap);
 	kvfree(q->slots.slot);

@@ -67,7 +67,6 @@ struct rlx_queue {
 	wait_queue_head_t wait;		/* who fetches; has its own lock */
 	struct rlx_service *svc;	/* set once */
 	u32 index;			/* set once */
-	struct rlx_slice **slices;	/* (q) [depth], copies of indirect ones */
 	struct delayed_work timer;	/* for the earliest deadline */
 	struct work_struct push;	/* what was too much for the ring at once */
 	struct rlx_area area;		/* of @desc */

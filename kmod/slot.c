@@ -293,6 +293,10 @@ static __always_inline void rlx_slot_pass(struct rlx_slots *q, struct rlx_slot *
 	}
 	if ((lost & HOLDS_LEASE) && s->lease.words)
 		rlx_slot_lease(s, -1);
+	if ((lost & HOLDS_LEASE) && unlikely(s->copy)) {
+		out->copy = s->copy;
+		s->copy = NULL;
+	}
 	if ((gained & HOLDS_LEASE) && s->lease.words)
 		rlx_slot_lease(s, 1);
 	if ((lost & HOLDS_DUE) && s->heap)
@@ -310,6 +314,8 @@ static __always_inline void rlx_slot_pass(struct rlx_slots *q, struct rlx_slot *
 		out->acts |= RLX_ACT_CMD;
 	if (out->wait)
 		out->acts |= RLX_ACT_WAIT;
+	if (out->copy)
+		out->acts |= RLX_ACT_COPY;
 }
 
 /*
@@ -331,6 +337,7 @@ static __always_inline int rlx_slot_step(struct rlx_slots *q, struct rlx_slot *s
 	/* One by one: a string instruction would cost more than all the rest. */
 	out->cmd = NULL;
 	out->wait = NULL;
+	out->copy = NULL;
 	out->lane = s->lane;
 	out->seq = s->seq;
 	out->aux = 0;
@@ -417,6 +424,7 @@ void rlx_slot_drop(struct rlx_slots *q, struct rlx_slot *s, struct rlx_slot_out 
 	q->call++;
 	s->cmd = NULL;
 	s->wait = NULL;
+	s->copy = NULL;
 	WARN_ON_ONCE(rlx_slot_apply(q, s, RLX_EV_DROP, 0, out));
 }
 

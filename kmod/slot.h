@@ -73,6 +73,7 @@ enum rlx_slot_act {
 	RLX_ACT_HINT	= 1 << 5, /* tell the executor (desc.flags) it is not wanted */
 	RLX_ACT_TIMER	= 1 << 6, /* rlx_slots_next_deadline() became earlier */
 	RLX_ACT_DRAINED	= 1 << 7, /* .lane gave its last slot back, once in its life */
+	RLX_ACT_COPY	= 1 << 9, /* .copy is yours: free it */
 	RLX_ACT_RESULT	= 1 << 8, /* .result is for the ring of .lane; before unlocking */
 };
 
@@ -116,6 +117,7 @@ struct rlx_slot {
 	u64			deadline; /* absolute ns, 0 none */
 	u64			user_data;
 	u64			aux;	/* of the result */
+	void			*copy;	/* what else it names; leaves with the leases */
 	struct rlx_leases	lease;	/* attachments named */
 };
 
@@ -162,6 +164,7 @@ struct rlx_slots {
 struct rlx_slot_out {
 	void		*cmd;
 	void		*wait;
+	void		*copy;
 	struct rlx_lane	*lane;	/* NULL where err */
 	u64		seq;
 	u64		aux;
@@ -290,8 +293,8 @@ enum rlx_lane_end rlx_lane_close(struct rlx_lane *lane, struct rlx_slot_out *out
 /*
  * Takes at most @max (>= 1) slots to fill; how many. Their tags and seqs are set, so
  * the caller may write the descriptors, under the lock or outside. He writes each
- * slot's .user_data, .deadline and .lease, and .cmd and .wait, which are NULL, where
- * there is one. -EPIPE (lane shut, executor gone without RECOVER_REQUEUE), -ENOTCONN
+ * slot's .user_data, .deadline and .lease, and .cmd, .wait and .copy, which are NULL,
+ * where there is one. -EPIPE (lane shut, executor gone without RECOVER_REQUEUE), -ENOTCONN
  * (never was one), -EAGAIN (no slot is free). Each ends with rlx_slots_submit() or
  * rlx_slot_drop().
  */
@@ -333,7 +336,7 @@ static inline u32 rlx_slot_tag(const struct rlx_slots *q, const struct rlx_slot 
  */
 int rlx_slots_submit(struct rlx_lane *lane, struct rlx_slot *const *slot, u32 n,
 		     struct rlx_slot_out *out);
-/* TAKEN -> FREE. Its .cmd and .wait stay the caller's. */
+/* TAKEN -> FREE. Its .cmd, .wait and .copy stay the caller's. */
 void rlx_slot_drop(struct rlx_slots *q, struct rlx_slot *s, struct rlx_slot_out *out);
 
 /*

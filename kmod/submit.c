@@ -389,14 +389,19 @@ static void rlx_batch_bind(struct rlx_batch *b, struct rlx_slot *slot,
 		rlx_uring_parked(cmd, slot->tag, slot->seq);
 		slot->cmd = cmd;
 	}
-	if (b->slices)
-		swap(b->ch->q->slices[slot->tag], b->slices);
+	slot->copy = b->slices;
 	slot->wait = b->wait;
 }
 
-/* It is one, and its wait is its own. Its point may have come before it did. */
+/*
+ * It is one: its copy of slices and its wait are its own. Its point may have come
+ * before it did.
+ */
 static void rlx_batch_bound(struct rlx_batch *b)
 {
+	b->slices = NULL;
+	if (!b->wait)
+		return;
 	b->late = b->wait->fired;
 	b->error = b->wait->error;
 	b->seq = b->slot[b->done - 1]->seq;
@@ -424,7 +429,7 @@ static void rlx_batch_publish(struct rlx_batch *b, struct io_uring_cmd *cmd)
 	} else {
 		b->done = end;
 		q->submitted += end - from;
-		if (end == b->end && b->wait)
+		if (end == b->end && end > from)
 			rlx_batch_bound(b);
 	}
 	/* All these records are of one lane, and have nothing but wakes. */
@@ -580,7 +585,7 @@ long rlx_executor_slices(struct rlx_call *call)
 		ret = -EINVAL;
 		if (q->desc[tag].flags & RLX_RQ_INDIRECT) {
 			nr = min(q->desc[tag].nr_slices, es->max);
-			memcpy(copy, q->slices[tag], nr * sizeof(*copy));
+			memcpy(copy, slot->copy, nr * sizeof(*copy));
 			ret = nr;
 		}
 	}

@@ -18,6 +18,7 @@
 
 #include "selftests/lib/rlx_test.h"
 #include "lib/abi.h"
+#include "lib/chan.h"
 
 #define MIB	(1ul << 20)
 #define KIB	1024l
@@ -357,6 +358,50 @@ TEST(cgroup)
 	       kernel_bytes() - before);
 	close(s);
 	leave_cgroup();
+}
+
+/* Copies that the kernel keeps of a request are nobody's longer than it is one. */
+TEST(cgroup_of_copies)
+{
+	struct k_scene k = k_scene_new(&(struct k_scene_opts){ .depth = 1024 });
+	int arena = k_arena(k.session, 4096, 0), i;
+	long h = k_attach(k.ch, arena, RLX_R);
+	struct rlx_slice *in = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED,
+				    arena, 0);
+	struct rlx_rq rq = k_rq(1, 1);
+	struct rlx_complete c;
+	struct rlx_cqe cqe;
+	long long before;
+
+	CHECK(in != MAP_FAILED);
+	for (i = 0; i < RLX_RQ_SLICES_MAX; i++)
+		in[i] = (struct rlx_slice){ h, RLX_R, 0, 8 };
+	rq.flags = RLX_RQ_INDIRECT;
+	rq.nr_slices = RLX_RQ_SLICES_MAX;
+	rq.slice[0] = (struct rlx_slice){ h, RLX_R, 0, RLX_RQ_SLICES_MAX * sizeof(*in) };
+	if (!enter_cgroup("max"))
+		rlx_test_skip("no memory cgroup here");
+	before = kernel_bytes();
+	for (i = 0; i < 1024; i++)
+		CHECK_EQ(k_submit(k.ch, &rq, 1, NULL), 1);
+	for (i = 0; i < 3000 && kernel_bytes() - before < (long long)MIB; i++)
+		usleep(10000);
+	CHECKF(kernel_bytes() - before >= (long long)MIB, "charged %lld",
+	       kernel_bytes() - before);
+	for (i = 0; i < 1024; i++) {
+		c.tag = k_fetch1(k.ex);
+		c.seq = k.desc[c.tag].seq;
+		CHECK_EQ(k_commit(k.ex, &c, 1, NULL), 1);
+		CHECK_EQ(k_reap(k.ch, &cqe, 1, 0, 0), 1);
+	}
+	for (i = 0; i < 1000 && kernel_bytes() - before > 512 * KIB; i++)
+		usleep(10000);
+	CHECKF(kernel_bytes() - before <= 512 * KIB, "still charged: %lld",
+	       kernel_bytes() - before);
+	leave_cgroup();
+	munmap(in, 4096);
+	close(arena);
+	k_scene_free(&k);
 }
 
 /* A group that is full makes it fail; nothing is killed for it. */
