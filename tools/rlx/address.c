@@ -54,6 +54,35 @@ bool address_parse(const char *s, struct sockaddr_storage *out, socklen_t *out_l
 			 &in->sin_addr) == 1;
 }
 
+bool address_url(const char *text, const char *port, const char *path, struct url *out)
+{
+	const char *host = text + 7, *end, *colon, *slash;
+	in_port_t n;
+
+	if (strncmp(text, "http://", 7) || text[strspn(text, "!#$%&'()*+,-./0123456789:;=?@"
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZ[]_abcdefghijklmnopqrstuvwxyz~")])
+		return false;
+	slash = host + strcspn(host, "/?#");
+	end = *host == '[' ? memchr(host, ']', (size_t)(slash - host)) : NULL;
+	colon = memchr(end ? end : host, ':', (size_t)(slash - (end ? end : host)));
+	if (*host == '[' && (!end || (end + 1 != slash && end + 1 != colon)))
+		return false;
+	host += end != NULL;
+	end = end ? end : colon ? colon : slash;
+	if (end == host || (size_t)(end - host) >= sizeof(out->host) || memchr(host, '@',
+		(size_t)(end - host)) || strlen(slash) >= sizeof(out->path) || *slash == '?' ||
+	    *slash == '#')
+		return false;
+	snprintf(out->host, sizeof(out->host), "%.*s", (int)(end - host), host);
+	snprintf(out->path, sizeof(out->path), "%s", *slash && slash[1] ? slash : path);
+	snprintf(out->port, sizeof(out->port), "%s", port);
+	if (colon && (slash - colon > 6 || slash == colon + 1))
+		return false;
+	if (colon)
+		snprintf(out->port, sizeof(out->port), "%.*s", (int)(slash - colon - 1), colon + 1);
+	return parse_port(out->port, &n) && n;
+}
+
 bool address_is_local(const struct sockaddr_storage *a)
 {
 	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)a;

@@ -56,6 +56,7 @@ static const struct option server_option[] = {
 	{ "keeper", FORM_STR, AT(keeper) },
 	{ "standby", FORM_BOOL, AT(standby) },
 	{ "hosts", FORM_LIST, AT(hosts), 0, CONF_LIST_MAX },
+	{ "otlp_endpoint", FORM_STR, AT(otlp_endpoint) },
 	{ "cors_origins", FORM_LIST, AT(cors_origins), 0, CONF_LIST_MAX },
 	{ "threads", FORM_INT, AT(threads), 1, 64, 1 },
 	{ "engine", FORM_WORD, AT(engine), 0, 2, 0, "auto|io_uring|epoll" },
@@ -615,6 +616,7 @@ static enum rlx_status check(struct reader *r)
 {
 	struct conf *c = r->c;
 	unsigned int i;
+	struct url url;
 
 	for (i = 0; i < c->n_model; i++) {
 		struct conf_model *m = &c->model[i];
@@ -643,6 +645,10 @@ static enum rlx_status check(struct reader *r)
 		if (check_models(r, "channel", ch->name, &ch->models) || check_channel(r, ch))
 			return RLX_EPARSE;
 	}
+	if (c->server.otlp_endpoint && !address_url(c->server.otlp_endpoint, "4318", "/", &url))
+		return bad(r, "otlp_endpoint = %.100s is no http://HOST:PORT/PATH; a collector "
+			   "that wants TLS is reached through one on this machine",
+			   c->server.otlp_endpoint);
 	if (r->c->server.standby && !r->c->server.keeper)
 		return bad(r, "standby needs a keeper: it has what the next server goes on with");
 	return check_tls(r);

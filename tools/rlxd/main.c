@@ -22,6 +22,7 @@
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/notify.h"
 #include "tools/rlxd/obuf.h"
+#include "tools/rlxd/otlp.h"
 #include "tools/rlxd/start.h"
 #include "tools/rlxd/weights.h"
 
@@ -201,6 +202,12 @@ static void *load_main(void *ctx)
 	if (!ld->st)
 		ld->st = model_set_open(c, s->set, s->crew, is_awaited(ld), &set, &ld->err);
 	if (ld->st) {
+		conf_free(c);
+		goto out;
+	}
+	ld->st = otlp_setup(c->server.otlp_endpoint, &ld->err);
+	if (ld->st) {
+		model_set_put(set);
 		conf_free(c);
 		goto out;
 	}

@@ -10,6 +10,7 @@
 #include "tools/rlxd/latency.h"
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/metric.h"
+#include "tools/rlxd/otlp.h"
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
 #include "tools/rlxd/tls.h"
@@ -66,6 +67,7 @@ void metric_request(const struct req *r, int64_t now)
 		return;
 	hist_add(&metrics.request, now - r->t_head);
 	latency_add(r, now - r->t_head);
+	otlp_request(r, now);
 	if (r->t_done)
 		hist_add(&metrics.reply, now - r->t_done);
 }
@@ -313,6 +315,8 @@ void metrics_print(const struct req *r, struct obuf *o)
 	print_tls(s, o);
 	print_memory(s, o);
 	latency_print(r, o);
+	if (r->sees_all)
+		otlp_print(o);
 	metric_build(o);
 	metric_process(s, o);
 }

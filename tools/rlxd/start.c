@@ -15,6 +15,7 @@
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/node.h"
 #include "tools/rlxd/notify.h"
+#include "tools/rlxd/otlp.h"
 #include "tools/rlxd/region.h"
 #include "tools/rlxd/start.h"
 
@@ -170,7 +171,9 @@ enum rlx_status server_open(struct server *s, struct conf *c, unsigned int n_pas
 	s->standby = c->server.standby && !baton_open(&why);
 	if (why.status)
 		log_event(LOG_WARN, "cannot stand by", L_STR("error", why.text));
-	st = region_setup(err);
+	st = otlp_setup(c->server.otlp_endpoint, err);
+	if (!st)
+		st = region_setup(err);
 	if (!st)
 		st = crew_open(2, &s->crew, err);
 	return st;
@@ -193,6 +196,7 @@ void server_close(struct server *s)
 	for (i = 0; i < s->n_started; i++)
 		loop_join(&s->loop[i]);
 	channels_stop(s);
+	otlp_stop();
 	crew_close(s->crew);
 	channels_close(s);
 	for (i = 0; i < s->n_loop; i++)
