@@ -13,7 +13,9 @@
  *	s = -inf unless j < kv_lens[b]
  *	s = -inf unless j <= i + q_offset	if causal
  *	s = -inf unless j > i + q_offset - window	if window > 0
- * A query that may see no key gives zeros (and lse -inf).
+ * A query that may see no key gives zeros (and lse -inf). What stands at keys that no
+ * query sees is not looked at; of keys that some see and others do not, values that are
+ * not finite may reach all of them on a GPU, which multiplies them by 0.
  * q, k, v and out have unit stride along the head; their other strides, in
  * elements, are free, so BSHD, BHSD and slices of a packed QKV all serve.
  *
