@@ -7,7 +7,8 @@ PREFIX	?= /usr/local
 LIBDIR	?= $(PREFIX)/lib
 V	?= 0
 
-VERSION	:= 0.1.0
+include version.mk
+VERSION	:= $(RLX_VERSION)
 SOMAJOR	:= 1
 
 # As many jobs as processors, unless the caller said -j.

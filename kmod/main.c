@@ -173,4 +173,4 @@ module_exit(rlx_main_exit);
 MODULE_AUTHOR("The RLX authors");
 MODULE_DESCRIPTION("Pinned DMA-shareable arenas and request channels");
 MODULE_LICENSE("GPL");
-MODULE_VERSION("0.1.0");
+MODULE_VERSION(RLX_VERSION);

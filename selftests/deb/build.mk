@@ -5,7 +5,7 @@
 # those of "make kernels"; a series that cannot be had is skipped.
 deb:
 	$(Q)tools/setup.sh deb
-	$(Q)tools/fetch-kernels.sh 6.1 6.12 || :
+	$(Q)tools/fetch-kernels.sh -H 6.1 6.12 6.12-cloud 7 || :
 	$(Q)$(RUN) -g $@ -t 1800 selftests/deb/packages.sh selftests/deb/dkms.sh \
 		selftests/deb/install.sh
 

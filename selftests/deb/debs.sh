@@ -5,7 +5,7 @@ cd "$(dirname "$0")/../.." || exit 1
 # shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
 . selftests/lib/tap.sh
 unset MAKEFLAGS MFLAGS MAKELEVEL
-version=$(sed -n 's/^VERSION[[:space:]]*:= *//p' Makefile)
+version=$(sed -n 's/^RLX_VERSION[[:space:]]*:= *//p' version.mk)
 mkdir -p "$BUILD/deb"
 debs=$(cd "$BUILD/deb" && pwd)
 

@@ -8,9 +8,13 @@
 # Keys are made here, and not on this system.
 export mok_signing_key="$tmp/mok.key" mok_certificate="$tmp/mok.pub"
 
+# For kernels of another suite that suite's DKMS, with its compiler: set by each kernel.
+enter=
+
 run_dkms()
 {
-	dkms "$@" --dkmstree "$tmp/dkms" --sourcetree "$tmp/pkg/usr/src" \
+	# shellcheck disable=SC2086 # no word when empty
+	$enter dkms "$@" --dkmstree "$tmp/dkms" --sourcetree "$tmp/pkg/usr/src" \
 		--installtree "$tmp/modules" -m rlx -v "$version"
 }
 
@@ -66,7 +70,7 @@ too_old()
 need_debs
 check unpack unpack
 some=
-for series in 6.1 6.12; do
+for series in 6.1 6.12 6.12-cloud 7; do
 	k=$BUILD/kernels/$series
 	if [ ! -d "$k/build/include" ]; then
 		skip "build-$series" "no headers of Linux $series"
@@ -76,10 +80,13 @@ for series in 6.1 6.12; do
 	# DKMS looks where packages would have put it, which these need not be.
 	export sign_file="$some/scripts/sign-file"
 	release=$(cat "$k/release")
+	enter=
+	[ ! -e "$k/userland" ] || enter="tools/userland.sh enter $k/userland"
 	check "build-$series" build_for "$release" "$some"
 	check "install-$series" install_for "$release" "$some"
 	check "signed-$series" signed "$release"
 	check "remove-$series" removed "$release"
 done
+enter=
 [ -z "$some" ] || check too-old too_old "$some"
 finish

@@ -13,21 +13,20 @@ sources()
 			-path ./build -prune -o -type f -print
 }
 
-# The same version everywhere, or packages and modules would not find each other.
+# The same version everywhere, or packages and modules would not find each other: what
+# cannot read version.mk agrees with it, and no other file of the build says a version.
 versions()
 {
-	echo "Makefile says $version"
+	echo "version.mk says $version"
 	[ "$(dpkg-parsechangelog -S Version)" = "$version" ] ||
 		fail "debian/changelog differs"
-	[ "$(sed -n 's/^PACKAGE_VERSION="\(.*\)"/\1/p' dkms.conf)" = "$version" ] ||
-		fail "PACKAGE_VERSION of dkms.conf differs"
-	[ "$(grep -c "rlx/$version/build" dkms.conf)" = 2 ] ||
-		fail "paths of dkms.conf differ"
-	grep -q "MODULE_VERSION(\"$version\")" kmod/main.c ||
-		fail "MODULE_VERSION of kmod/main.c differs"
-	! grep '^[^#]* usr/src/' debian/rlx-dkms.install |
-		grep -v "usr/src/rlx-$version\$" ||
-		fail "debian/rlx-dkms.install differs"
+	# As DKMS does, from another folder.
+	[ "$(here=$PWD && cd / && bash -c '. "$1" && echo "$PACKAGE_VERSION"' \
+	     bash "$here/dkms.conf")" = "$version" ] ||
+		fail "dkms.conf makes another of it"
+	! grep -n "${version%%.*}\.[0-9][0-9]*\.[0-9]" dkms.conf kmod/main.c Makefile \
+		debian/rlx-dkms.install debian/rules ||
+		fail "a version that version.mk does not know of"
 }
 
 # Every file under the GPL is named so in debian/copyright, and no other.

@@ -44,7 +44,7 @@ out=$(cd "$out" && pwd)
 
 # Links to the sources; those whose source went are removed.
 cd "$here"
-find kmod uapi "$folder" -type f \( -name '*.[ch]' -o -name '*.sh' -o \
+find kmod uapi version.mk "$folder" -type f \( -name '*.[ch]' -o -name '*.sh' -o \
      -name 'Kbuild' -o -name '*.mk' \) 2>/dev/null | sort -u |
 while read -r f; do
 	[ -L "$out/src/$f" ] && continue
