@@ -98,6 +98,8 @@ struct rlx_k_rnn {
 	const float	*peep;		/* LSTM: dirs x 3 x hidden (i o f), or NULL */
 	const float	*h0, *c0;	/* dirs x batch x hidden, or NULL: zeros */
 	const void	*lens;		/* batch, i32 or i64, or NULL */
+	int32_t		*bad;		/* set to 1 by a length outside 0 to steps, or NULL */
+	int64_t		live;		/* batch rows that carry data: others are never bad */
 	float		*y;		/* or NULL */
 	float		*yh, *yc;	/* dirs x batch x hidden, or NULL */
 	/* elements: time, batch, direction; gates and hidden are dense */

@@ -75,6 +75,8 @@ struct rlx_k_rnn *rlx_recurrence_args(struct rlx_lower *lo, const struct rlx_rec
 	if (lower_in(lo, 4)) {
 		a->lens_type = (uint8_t)lower_in(lo, 4)->dtype;
 		lower_ref_in(lo, &a->lens, 4, 0);
+		lower_ref_status(lo, &a->bad);
+		lower_checked(lo, &a->live, r->batch);
 	}
 	lower_ref_out(lo, &a->y, 0, 0);
 	lower_ref_out(lo, &a->yh, 1, 0);

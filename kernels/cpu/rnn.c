@@ -363,6 +363,8 @@ static void run(struct state *s)
 			len = ((const int32_t *)a->lens)[s->row + m];
 		else if (a->lens)
 			len = ((const int64_t *)a->lens)[s->row + m];
+		if ((len < 0 || len > a->steps) && a->bad && s->row + m < a->live)
+			__atomic_store_n(a->bad, 1, __ATOMIC_RELAXED);
 		s->lens[m] = len < 0 ? 0 : len < a->steps ? len : a->steps;
 	}
 	load_state(s, s->h, a->h0);

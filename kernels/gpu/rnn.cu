@@ -118,6 +118,8 @@ static DEV inline int64_t length(const struct rlx_k_rnn &a, const struct rlx_g_e
 
 	if (a.lens)
 		len = load_index(RLX_G_PTR(const void, a.lens), row, a.lens_type);
+	if ((len < 0 || len > a.steps) && a.bad && row < live_checked(env, a.live))
+		*RLX_G_PTR(int32_t, a.bad) = 1;
 	return len < 0 ? 0 : len < a.steps ? len : a.steps;
 }
 

@@ -77,4 +77,5 @@ static bool rnn_op_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_rnn_impl = {
 	.infer = rnn_op_infer, .scratch = rnn_op_scratch, .eval = rnn_op_eval,
 	.cost = rnn_op_cost, .sample = rnn_op_sample,
+	.bad_data = rnn_bad_data,
 };

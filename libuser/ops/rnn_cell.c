@@ -245,6 +245,12 @@ static enum rlx_status one_direction(struct rlx_eval *q, struct walk *k)
 	return RLX_OK;
 }
 
+void rnn_bad_data(const void *args, char *text, size_t size)
+{
+	(void)args;
+	snprintf(text, size, "a length is not in 0 to the number of steps");
+}
+
 enum rlx_status rnn_eval(struct rlx_eval *q, const struct rnn_args *a, rnn_cell *cell)
 {
 	struct walk k = { .cell = cell, .s = { .a = a } };

@@ -47,6 +47,9 @@ enum rlx_status rnn_eval(struct rlx_eval *q, const struct rnn_args *a, rnn_cell 
 /* Clip, then activation @k of this direction. */
 double rnn_act(const struct rnn_step *s, uint32_t k, double x);
 
+/* What kernels find in lens. */
+void rnn_bad_data(const void *args, char *text, size_t size);
+
 /* Types of a case: see rnn_cell.c for what @i selects. */
 bool rnn_sample(unsigned int i, struct rlx_sample *s, struct rnn_args *a);
 

@@ -119,6 +119,25 @@ EVERYWHERE(recurrence_of_nan)
 	rig_want(r, 1, 0, NAN, 0);
 }
 
+/* Lengths are data: kernels refuse what the evaluator refuses. */
+EVERYWHERE(recurrence_refuses_lengths)
+{
+	static const int32_t lens[3][2] = { { 4, 0 }, { 1, 5 }, { -1, 2 } };
+	static const float w[16] = { 0.5f, -0.25f };
+	int k;
+
+	for (k = 0; k < 3; k++) {
+		rlx_value x = rig_random(r, rlx_type(RLX_F32, 4, 2, 1), -1, 1), c;
+
+		c = rlx_constant(r->g, rlx_type(RLX_F32, 1, 4, 1), w);
+		rig_output(r, rlx_emit(r->g, lstm, .x = x, .w = c, .r = c, .lens =
+				       rig_input(r, rlx_type(RLX_I32, 2), lens[k])));
+		CHECK_EQ(rig_try(r), k ? RLX_ERANGE : RLX_OK);
+		CHECKF(!k || strstr(r->err.text, "length"), "%s", r->err.text);
+		rig_reset(r);
+	}
+}
+
 /* The layout of channels in blocks meets results of one element. */
 EVERYWHERE(convolution_of_one_element)
 {
