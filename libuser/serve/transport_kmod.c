@@ -833,8 +833,9 @@ static enum rlx_status kmod_attach(struct rlx_channel *ch,
 				   struct rlx_attached *att,
 				   struct rlx_error *err)
 {
+	/* Whoever may write memory reads it: the module has no RLX_W alone. */
 	struct rlx_ioc_attach a = { .fd = rlx_arena_fd(att->arena),
-				    .access = att->access };
+				    .access = att->access | RLX_ACCESS_READ };
 	int fd = -1, rc = ioctl(ch->kmod->fd, RLX_IOC_ATTACH, &a);
 
 	if (rc && errno == EINVAL) {	/* none of the module's */

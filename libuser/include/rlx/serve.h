@@ -225,7 +225,8 @@ RLX_EXPORT void rlx_channel_close(struct rlx_channel *ch);
 /**
  * rlx_channel_attach - let requests name an arena.
  * @arena:      one with a descriptor; referenced until detached or closed
- * @access:     enum rlx_access; with WRITE the executor may write anywhere in it
+ * @access:     enum rlx_access; with WRITE the executor may write anywhere in it, and
+ *              can read it whether READ is given or not
  * @out_handle: for slices; never 0, not used again in this channel
  *
  * Context: sleeps up to timeout_ns, allocates.
