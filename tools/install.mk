@@ -19,6 +19,12 @@ $(BUILD)/man/%: docs/%.scd
 	$(call say,MAN,$@)
 	$(Q)scdoc <$< >$@
 
+$(BUILD)/man/rlx.4: docs/rlx.4.scd uapi/linux/rlx.h tools/errno2scd.awk
+	@mkdir -p $(@D)
+	$(call say,MAN,$@)
+	$(Q)awk -f tools/errno2scd.awk uapi/linux/rlx.h $< >$@.scd && scdoc <$@.scd >$@ && \
+		rm $@.scd
+
 # Pages of the commands are made of what they print as help.
 $(BUILD)/man/rlx-%.1: $(BUILD)/bin/rlx tools/help2scd.awk
 	@mkdir -p $(@D)

@@ -30,7 +30,8 @@
  *	EINVAL		struct smaller than its first version; unknown flag; a
  *			reserved field or pad is not zero; size 0, unaligned or
  *			over a limit; NUMA node that is not online; offset or
- *			length that leaves the object; MAP_PRIVATE; an fd that is
+ *			length that leaves the object; MAP_PRIVATE; RLX_W without
+ *			RLX_R of what is given away; an fd that is
  *			not of the kind asked for; a timeline value that is not
  *			larger than the present one; memfd without F_SEAL_SHRINK
  *			or with a write seal and not RDONLY, hugetlb memfd with
