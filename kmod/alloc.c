@@ -60,6 +60,37 @@ static struct page *rlx_alloc_piece(struct rlx_alloc *s, unsigned long left)
 	}
 }
 
+/*
+ * Who pays for a large page is put aside while it is the arena's. To mm a mapped
+ * folio that is no page table or slab is charged as user memory is; where madvise()
+ * wants to reclaim a part of one, it looks up its memcg (to split it) before it finds
+ * that this one has no mapping and stays whole, and for memory charged as a kernel's
+ * that takes a lock it does not hold: lockdep warns. A folio that seems not charged
+ * asks for none. The other ways to keep such folios from there cost more: VM_IO and
+ * VM_PFNMAP the pins of devices, VM_LOCKED is not for special mappings, and without
+ * __GFP_ACCOUNT nobody would pay. ->private is the owner's where PG_private is not
+ * set. The charge stays taken, and is given back with the page, by whoever has it last.
+ */
+static void rlx_alloc_hide_charge(struct page *page)
+{
+#ifdef CONFIG_MEMCG
+	if (!compound_order(page))
+		return;
+	set_page_private(page, page->memcg_data);
+	page->memcg_data = 0;
+#endif
+}
+
+static void rlx_alloc_show_charge(struct page *page)
+{
+#ifdef CONFIG_MEMCG
+	if (!compound_order(page))
+		return;
+	page->memcg_data = page_private(page);
+	set_page_private(page, 0);
+#endif
+}
+
 static int rlx_alloc_fill(struct rlx_arena *a, struct rlx_alloc *s)
 {
 	while (a->table.filled < a->table.nr) {
@@ -82,6 +113,7 @@ static int rlx_alloc_fill(struct rlx_arena *a, struct rlx_alloc *s)
 			put_page(page);
 			return ret;
 		}
+		rlx_alloc_hide_charge(page);
 		if (compound_order(page) == RLX_HUGE_ORDER)
 			a->nr_huge++;
 		cond_resched();
@@ -101,6 +133,7 @@ static void rlx_alloc_release(struct rlx_arena *a)
 		struct page *page = rlx_arena_page(a, at);
 
 		at += compound_nr(page);
+		rlx_alloc_show_charge(page);
 		put_page(page);
 		cond_resched();
 	}

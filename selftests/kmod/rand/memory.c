@@ -17,7 +17,6 @@
 #include "rand/rand.h"
 
 #define PAGE	4096u
-#define HUGE_PAGE	(2ul << 20)
 #define TOUCH		(8 * PAGE)	/* at most, at once */
 
 #ifndef MADV_POPULATE_READ
@@ -105,13 +104,6 @@ static void op_advise(struct rnd *r)
 	char *p = rnd_span(r, &length);
 	int a = advice[rnd_below(r, sizeof(advice) / sizeof(*advice))];
 
-	/*
-	 * A part of a huge page that the kernel's own pages make up: 6.12 warns of
-	 * itself (folio_memcg()) when it tries to split one.
-	 */
-	if ((a == MADV_COLD || a == MADV_PAGEOUT) && ((uintptr_t)p | length) % HUGE_PAGE &&
-	    r->w->lockdep)
-		return;
 	rnd_count(r, RND_MEMORY, madvise(p, length, a) ? -errno : 0);
 }
 
