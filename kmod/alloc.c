@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The pages of KERNEL arenas: huge where they can be had, zeroed, charged. */
+#include <linux/bitops.h>
 #include <linux/gfp.h>
 #include <linux/mm.h>
 #include <linux/nospec.h>
@@ -16,12 +17,18 @@
 
 /**
  * struct rlx_alloc - where filling an arena stands.
- * @nid:     node, or NUMA_NO_NODE
+ * @nid:     node to begin with, or NUMA_NO_NODE: by the caller's policy
+ * @nodes:   those of BIND and INTERLEAVE, a bit each, or 0
+ * @bind:    no others
+ * @turns:   each of them in turn, @nid next
  * @order:   largest one still tried: what failed once is not asked for again
  * @require: @order or nothing
  */
 struct rlx_alloc {
 	int	nid;
+	u64	nodes;
+	bool	bind;
+	bool	turns;
 	int	order;
 	bool	require;
 };
@@ -33,15 +40,55 @@ static int rlx_alloc_next_order(int order)
 
 /*
  * Never the OOM killer: an arena that does not fit is an error of its creator.
- * Never __GFP_MOVABLE: the pages are pinned from birth.
+ * Never __GFP_MOVABLE: the pages are pinned from birth. Memory of a user's, though:
+ * where his cpuset and memory policy let it be.
  */
 static gfp_t rlx_alloc_gfp(const struct rlx_alloc *s, int order)
 {
-	gfp_t gfp = GFP_KERNEL_ACCOUNT | __GFP_ZERO | __GFP_COMP | __GFP_NOWARN;
+	gfp_t gfp = GFP_USER | __GFP_ACCOUNT | __GFP_ZERO | __GFP_COMP | __GFP_NOWARN;
 
 	if (order && !s->require)
 		return gfp | __GFP_NORETRY;
 	return gfp | __GFP_RETRY_MAYFAIL;
+}
+
+/* Which is one that is online, or none: the caller checked. */
+static int rlx_alloc_first_node(const struct rlx_ioc_arena_create *c)
+{
+	if (c->nodes)
+		return __ffs64(c->nodes);
+	if (c->numa_node == NUMA_NO_NODE)
+		return NUMA_NO_NODE;
+	return array_index_nospec(c->numa_node, MAX_NUMNODES);
+}
+
+/* The node after @nid among @nodes, which are not 0, and after the last the first. */
+static int rlx_alloc_next_node(u64 nodes, int nid)
+{
+	u64 after = nid < 63 ? nodes & ~0ULL << (nid + 1) : 0;
+
+	return __ffs64(after ?: nodes);
+}
+
+static struct page *rlx_alloc_pages(struct rlx_alloc *s, int order)
+{
+	gfp_t gfp = rlx_alloc_gfp(s, order);
+	struct page *page = NULL;
+	int nid = s->nid;
+
+	if (!s->nodes)
+		return nid == NUMA_NO_NODE ? alloc_pages(gfp, order) :
+					     alloc_pages_node(nid, gfp, order);
+	do {
+		page = alloc_pages_node(nid, gfp | __GFP_THISNODE, order);
+		if (!page)
+			nid = rlx_alloc_next_node(s->nodes, nid);
+	} while (!page && nid != s->nid);
+	if (!page && !s->bind)
+		page = alloc_pages_node(nid, gfp, order);
+	if (s->turns)
+		s->nid = rlx_alloc_next_node(s->nodes, nid);
+	return page;
 }
 
 static struct page *rlx_alloc_piece(struct rlx_alloc *s, unsigned long left)
@@ -52,7 +99,7 @@ static struct page *rlx_alloc_piece(struct rlx_alloc *s, unsigned long left)
 	for (;;) {
 		while (order && left < 1UL << order)
 			order = rlx_alloc_next_order(order);
-		page = alloc_pages_node(s->nid, rlx_alloc_gfp(s, order), order);
+		page = rlx_alloc_pages(s, order);
 		if (page || !order || s->require)
 			return page;
 		order = rlx_alloc_next_order(order);
@@ -172,8 +219,10 @@ struct rlx_arena *rlx_alloc_arena(struct rlx_session *session,
 {
 	const u32 huge = RLX_AF_HUGE_TRY | RLX_AF_HUGE_REQUIRE;
 	struct rlx_alloc s = {
-		.nid = c->numa_node == NUMA_NO_NODE ? NUMA_NO_NODE :
-		       array_index_nospec(c->numa_node, MAX_NUMNODES),
+		.nid = rlx_alloc_first_node(c),
+		.nodes = c->nodes,
+		.bind = c->flags & RLX_AF_NUMA_BIND,
+		.turns = c->flags & RLX_AF_NUMA_INTERLEAVE,
 		.order = c->flags & huge ? RLX_HUGE_ORDER : 0,
 		.require = c->flags & RLX_AF_HUGE_REQUIRE,
 	};

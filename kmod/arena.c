@@ -26,6 +26,8 @@
 
 #define RLX_ARENA_WRITE_SEALS	(RLX_KSEAL_NO_WRITE | RLX_KSEAL_FUTURE_WRITE)
 
+#define RLX_ARENA_NUMA_FLAGS	(RLX_AF_NUMA_BIND | RLX_AF_NUMA_INTERLEAVE)
+
 static const struct file_operations rlx_arena_fops;
 
 /* ---- life -------------------------------------------------------------- */
@@ -386,23 +388,43 @@ void rlx_arena_export_put(struct rlx_arena *a, u32 access)
 
 /* ---- ioctls ------------------------------------------------------------ */
 
+static bool rlx_arena_node_ok(int nid)
+{
+	return nid >= 0 && nid < MAX_NUMNODES && node_online(nid);
+}
+
+/* One node to begin with, or some for BIND and INTERLEAVE. */
+static int rlx_arena_check_nodes(const struct rlx_ioc_arena_create *c)
+{
+	u64 nodes;
+
+	if (!(c->flags & RLX_ARENA_NUMA_FLAGS)) {
+		if (c->nodes || (c->numa_node != NUMA_NO_NODE &&
+				 !rlx_arena_node_ok(c->numa_node)))
+			return -EINVAL;
+		return 0;
+	}
+	if (!c->nodes || c->numa_node != NUMA_NO_NODE)
+		return -EINVAL;
+	for (nodes = c->nodes; nodes; nodes &= nodes - 1)
+		if (!rlx_arena_node_ok(__ffs64(nodes)))
+			return -EINVAL;
+	return 0;
+}
+
 static int rlx_arena_check_kernel(const struct rlx_ioc_arena_create *c)
 {
 	if (c->flags & RLX_AF_RDONLY || c->addr || c->memfd != -1)
 		return -EINVAL;
 	if (c->flags & RLX_AF_HUGE_REQUIRE && c->size & (PMD_SIZE - 1))
 		return -EINVAL;
-	if (c->numa_node != NUMA_NO_NODE &&
-	    (c->numa_node < 0 || c->numa_node >= MAX_NUMNODES ||
-	     !node_online(c->numa_node)))
-		return -EINVAL;
-	return 0;
+	return rlx_arena_check_nodes(c);
 }
 
 static int rlx_arena_check_create(const struct rlx_ioc_arena_create *c)
 {
 	const u32 flags = RLX_AF_HUGE_TRY | RLX_AF_HUGE_REQUIRE |
-			  RLX_AF_RDONLY | RLX_AF_NOEXPORT;
+			  RLX_AF_RDONLY | RLX_AF_NOEXPORT | RLX_ARENA_NUMA_FLAGS;
 
 	if (c->flags & ~flags || !RLX_IS_ZERO(c->reserved))
 		return -EINVAL;

@@ -57,7 +57,9 @@ static int rlx_pin_check(const struct rlx_ioc_arena_create *c)
 {
 	u64 end;
 
-	if (c->numa_node != NUMA_NO_NODE || !PAGE_ALIGNED(c->addr))
+	if (c->numa_node != NUMA_NO_NODE || c->nodes ||
+	    c->flags & (RLX_AF_NUMA_BIND | RLX_AF_NUMA_INTERLEAVE) ||
+	    !PAGE_ALIGNED(c->addr))
 		return -EINVAL;
 	if (check_add_overflow(c->addr, c->size, &end))
 		return -EOVERFLOW;

@@ -142,6 +142,8 @@ enum rlx_kind {
 #define RLX_AF_HUGE_REQUIRE	(1U << 1)	/* or fail */
 #define RLX_AF_RDONLY	(1U << 2)	/* MEMFD, USER: never written */
 #define RLX_AF_NOEXPORT	(1U << 3)	/* sealed against export at once */
+#define RLX_AF_NUMA_BIND	(1U << 4)	/* KERNEL: from @nodes alone, or fail */
+#define RLX_AF_NUMA_INTERLEAVE	(1U << 5)	/* KERNEL: from each of @nodes in turn */
 
 /* Access, of duplicates, attachments and slices. */
 #define RLX_R			(1U << 0)
@@ -153,11 +155,15 @@ enum rlx_kind {
  *             the huge page)
  * @kind:      enum rlx_kind
  * @flags:     RLX_AF_HUGE_TRY and so on
- * @numa_node: taken from first, from others when it is full; -1 the nearest; only
- *             for KERNEL
+ * @numa_node: taken from first, from others when it is full; -1 where the caller's
+ *             memory policy (set_mempolicy(2)) says, by default the nearest; only for
+ *             KERNEL. Of any node, only those of the caller's cpuset
  * @memfd:     only for MEMFD, else -1
  * @addr:      USER: page-aligned address; MEMFD: page-aligned offset; else 0
  * @cookie:    given back by INFO; for the reader of debug output
+ * @nodes:     bit n for node n, with RLX_AF_NUMA_BIND or INTERLEAVE, or both, and
+ *             @numa_node -1; else 0. INTERLEAVE without BIND takes from others when one
+ *             is full. In turn are huge pages where they are asked for, else pages
  * @reserved:  0
  */
 struct rlx_ioc_arena_create {
@@ -168,7 +174,8 @@ struct rlx_ioc_arena_create {
 	__s32	memfd;
 	__u64	addr;
 	__u64	cookie;
-	__u64	reserved[3];
+	__u64	nodes;
+	__u64	reserved[2];
 };
 
 /* rlx_ioc_arena_info.state and the argument of SEAL */

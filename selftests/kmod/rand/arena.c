@@ -33,6 +33,7 @@ static void rnd_arena_new(struct rnd *r, struct rlx_ioc_arena_create *c, bool go
 	c->flags = rnd_u32(r, c->flags);
 	c->addr = rnd_u64(r, c->addr);
 	c->numa_node = (int)rnd_u32(r, c->numa_node);
+	c->nodes = rnd_u64(r, c->nodes);
 	fd = rnd_ioctl(r, RND_ARENA_CREATE, rnd_fd(r, rnd_pick(r, RND_SESSION)), c, good);
 	if (fd > 2) {
 		t = rnd_place(r, RND_ARENA, fd);
@@ -55,6 +56,11 @@ static void op_create(struct rnd *r)
 		c->flags |= RLX_AF_HUGE_REQUIRE;
 	if (rnd_one_in(r, 10))
 		c->flags |= RLX_AF_NOEXPORT;
+	if (rnd_one_in(r, 6)) {
+		c->flags |= RLX_AF_NUMA_BIND << rnd_below(r, 2);
+		c->numa_node = -1;
+		c->nodes = 1;
+	}
 	rnd_arena_new(r, c, true);
 }
 

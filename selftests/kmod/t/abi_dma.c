@@ -208,6 +208,7 @@ TEST(arena_create_of_user_memory)
 		.memfd = -1, .addr = (uintptr_t)p,
 	};
 	const struct k_range zero[] = {
+		K_FIELD(struct rlx_ioc_arena_create, nodes),
 		K_FIELD(struct rlx_ioc_arena_create, reserved),
 	};
 	int s = k_open(), i;

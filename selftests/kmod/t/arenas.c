@@ -218,6 +218,7 @@ TEST(structs)
 {
 	static const struct k_range create_zero[] = {
 		K_FIELD(struct rlx_ioc_arena_create, addr),
+		K_FIELD(struct rlx_ioc_arena_create, nodes),
 		K_FIELD(struct rlx_ioc_arena_create, reserved),
 	}, info_zero[] = {
 		K_FIELD(struct rlx_ioc_arena_info, pad),
