@@ -138,11 +138,11 @@ static void rlx_export_release(struct dma_buf *buf)
  * Calls for each physically contiguous piece of at most @max bytes; with no
  * @sg it only counts them.
  */
-static unsigned int rlx_export_fill(struct rlx_export *exp, size_t max,
-				    struct scatterlist *sg)
+static unsigned long rlx_export_fill(struct rlx_export *exp, size_t max,
+				     struct scatterlist *sg)
 {
 	unsigned long at = exp->first, end = exp->first + exp->nr, run;
-	unsigned int n = 0;
+	unsigned long n = 0;
 	struct page *page;
 
 	for (; at < end; at += run) {
@@ -170,6 +170,7 @@ static struct sg_table *rlx_export_map(struct dma_buf_attachment *at,
 	struct rlx_export *exp = at->dmabuf->priv;
 	size_t max = min_t(size_t, dma_get_max_seg_size(at->dev), SZ_2G);
 	struct rlx_mapping *map;
+	unsigned long pieces;
 	int ret;
 
 	/* A device that may write would write to pages that are read-only. */
@@ -183,8 +184,9 @@ static struct sg_table *rlx_export_map(struct dma_buf_attachment *at,
 		return ERR_PTR(-ENOMEM);
 	map->dev = at->dev;
 	map->dir = dir;
-	ret = sg_alloc_table(&map->sgt, rlx_export_fill(exp, max, NULL),
-			     GFP_KERNEL);
+	pieces = rlx_export_fill(exp, max, NULL);
+	ret = pieces > UINT_MAX ? -ENOMEM :
+				  sg_alloc_table(&map->sgt, pieces, GFP_KERNEL);
 	if (ret)
 		goto out_free;
 	rlx_export_fill(exp, max, map->sgt.sgl);
@@ -333,6 +335,8 @@ static int rlx_export_vmap(struct dma_buf *buf, struct iosys_map *map)
 	unsigned long i;
 	void *vaddr;
 
+	if (exp->nr > UINT_MAX)
+		return -ENOMEM;
 	pages = kvmalloc_array(exp->nr, sizeof(*pages), GFP_KERNEL);
 	if (!pages)
 		return -ENOMEM;
@@ -423,8 +427,9 @@ long rlx_dmabuf_ioctl_export(struct rlx_call *call)
 	struct dma_buf *buf;
 	int ret;
 
-	if (arg->pad || !RLX_IS_ZERO(arg->reserved) ||
-	    !(arg->access & RLX_R) || arg->length > U32_MAX ||
+	if (arg->flags & ~RLX_EXPORT_LARGE || !RLX_IS_ZERO(arg->reserved) ||
+	    !(arg->access & RLX_R) ||
+	    (arg->length > U32_MAX && !(arg->flags & RLX_EXPORT_LARGE)) ||
 	    !PAGE_ALIGNED(arg->offset) || !PAGE_ALIGNED(arg->length))
 		return -EINVAL;
 	ret = rlx_export_check(call, arg->offset, arg->length, arg->access);

@@ -220,20 +220,27 @@ struct rlx_ioc_arena_info {
 	__u64	reserved[3];
 };
 
+/*
+ * The importer is known to keep sizes in 64 bits, as DRM's PRIME and what is built on
+ * it do. NVIDIA's resource manager keeps them in 32 and would see the size modulo 4 GiB,
+ * which nothing in the protocol of dma-bufs tells.
+ */
+#define RLX_EXPORT_LARGE	(1U << 0)
+
 /**
  * struct rlx_ioc_arena_export - a range as a dma-buf; returns its fd.
  * @offset:   page-aligned
- * @length:   page-aligned, below 4 GiB (importers keep it in 32 bits)
+ * @length:   page-aligned, below 4 GiB, or any with RLX_EXPORT_LARGE
  * @access:   RLX_R or RLX_R | RLX_W. Importers that ask for both directions,
  *            as all of DRM does, cannot import what is RLX_R alone
- * @pad:      0
+ * @flags:    RLX_EXPORT_LARGE
  * @reserved: 0
  */
 struct rlx_ioc_arena_export {
 	__u64	offset;
 	__u64	length;
 	__u32	access;
-	__u32	pad;
+	__u32	flags;
 	__u64	reserved[2];
 };
 

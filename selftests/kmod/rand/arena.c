@@ -159,7 +159,7 @@ static void op_export(struct rnd *r)
 	e->offset = rnd_u64(r, rnd_range(r, t->size, &length));
 	e->length = rnd_u64(r, length);
 	e->access = rnd_u32(r, rnd_one_in(r, 2) ? RLX_R : RLX_R | RLX_W);
-	e->pad = rnd_u32(r, 0);
+	e->flags = rnd_u32(r, rnd_one_in(r, 4) ? RLX_EXPORT_LARGE : 0);
 	fd = rnd_ioctl(r, RND_ARENA_EXPORT, rnd_fd(r, t), e, t->size < 1ull << 30);
 	if (fd > 2) {
 		n = rnd_place(r, RND_DMABUF, fd);

@@ -162,12 +162,18 @@ TEST(arena_export)
 		.length = 4096, .access = RLX_R | RLX_W,
 	};
 	const struct k_range zero[] = {
-		K_FIELD(struct rlx_ioc_arena_export, pad),
 		K_FIELD(struct rlx_ioc_arena_export, reserved),
 	};
 	int a = k_arena(k_open(), MIB, 0), i;
 
-	k_abi_check(a, RLX_IOC_ARENA_EXPORT, &e, 0, zero, 2);
+	k_abi_check(a, RLX_IOC_ARENA_EXPORT, &e, 0, zero, 1);
+	e.flags = RLX_EXPORT_LARGE;
+	k_abi_check(a, RLX_IOC_ARENA_EXPORT, &e, 0, zero, 1);
+	for (i = 1; i < 32; i++) {
+		e.flags = 1u << i;
+		CHECK_EQ(k_ioctl(a, RLX_IOC_ARENA_EXPORT, &e), -EINVAL);
+	}
+	e.flags = 0;
 	for (i = 2; i < 32; i++) {
 		e.access = RLX_R | 1u << i;
 		CHECK_EQ(k_ioctl(a, RLX_IOC_ARENA_EXPORT, &e), -EINVAL);

@@ -262,31 +262,74 @@ TEST(as_much_as_the_guest_has)
 	share_large(s, a, size, k_map(a, size, PROT_READ | PROT_WRITE, 0));
 }
 
-/* The limit itself takes 64 MiB, mapped over and over and pinned as one arena. */
-TEST(just_under_4_gib)
+/* @size bytes that take 64 MiB, mapped over and over and pinned as one arena. */
+static int pin_over_and_over(int s, uint64_t size, uint64_t **p)
 {
-	const uint64_t size = 4 * GIB - PAGE, part = 64 * MIB;
+	const uint64_t part = 64 * MIB;
 	struct rlx_ioc_arena_create c = {
 		.size = size, .kind = RLX_KIND_USER, .numa_node = -1, .memfd = -1,
 	};
-	int s = k_open(), fd = memfd_create("part", 0), a;
+	int fd = memfd_create("part", 0), a;
 	uint64_t at, n;
-	char *p;
+	char *q;
 
 	if (!access("/sys/kernel/debug/dma-api", F_OK))
 		rlx_test_skip("checks of DMA mappings forbid a page more than once");
 	CHECK(fd >= 0 && !ftruncate(fd, part));
-	p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	CHECK(p != MAP_FAILED);
+	q = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(q != MAP_FAILED);
 	for (at = 0; at < size; at += n) {
 		n = part < size - at ? part : size - at;
-		CHECK(mmap(p + at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-			   fd, 0) == p + at);
+		CHECK(mmap(q + at, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
+			   fd, 0) == q + at);
 	}
-	c.addr = (uintptr_t)p;
+	c.addr = (uintptr_t)q;
 	a = k_ioctl(s, RLX_IOC_ARENA_CREATE, &c);
 	CHECKF(a >= 0, "pin: %d", a);
-	share_large(s, a, size, (uint64_t *)p);
+	*p = (uint64_t *)q;
+	return a;
+}
+
+TEST(just_under_4_gib)
+{
+	const uint64_t size = 4 * GIB - PAGE;
+	uint64_t *p;
+	int s = k_open(), a = pin_over_and_over(s, size, &p);
+
+	share_large(s, a, size, p);
+}
+
+/* For importers that know how large they are: DRM does. */
+TEST(over_4_gib)
+{
+	const uint64_t size = 4 * GIB + 66 * MIB, far = 4 * GIB + 65 * MIB;
+	uint64_t *p, *q;
+	int s = k_open(), a = pin_over_and_over(s, size, &p), v = vgem_open();
+	struct rlx_ioc_arena_export e = { .length = size, .access = RW };
+	uint32_t handle;
+	long buf;
+
+	CHECK_EQ(k_ioctl(a, RLX_IOC_ARENA_EXPORT, &e), -EINVAL);
+	e.flags = RLX_EXPORT_LARGE;
+	buf = k_ioctl(a, RLX_IOC_ARENA_EXPORT, &e);
+	CHECKF(buf >= 0, "export: %ld", buf);
+	CHECK_EQ(lseek(buf, 0, SEEK_END), size);
+	CHECK_EQ(vgem_import(v, buf, &handle), 0);
+	q = vgem_map(v, size, PROT_READ | PROT_WRITE);
+	CHECK(q);
+	p[far / 8] = 11;
+	CHECK_EQ(q[far / 8], 11);
+	q[far / 8 + 1] = 12;
+	CHECK_EQ(p[far / 8 + 1], 12);
+	munmap(q, size);
+	q = k_map(buf, 2 * MIB, PROT_READ, size - 2 * MIB);
+	CHECK_EQ(q[(far - (size - 2 * MIB)) / 8], 11);
+	CHECK(mmap(NULL, PAGE, PROT_READ, MAP_SHARED, buf, size) == MAP_FAILED);
+	vgem_close_handle(v, handle);
+	close(buf);
+	close(v);
+	close(a);
+	close(s);
 }
 
 TEST(read_only)
