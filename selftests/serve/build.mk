@@ -45,7 +45,7 @@ check-serve:
 	$(Q)tools/fetch-models.sh minilm
 	$(Q)+$(SUBMAKE) $(BUILD)/models/minilm.onnx
 	$(Q)selftests/serve/venv.sh
-	$(Q)$(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %') '$(SERVE_RUN) gpu' \
+	$(Q)$(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %') '$(SERVE_RUN) gpu' '$(SERVE_RUN) image' \
 		$(SERVE_INPROC) selftests/serve/fuzz/run.sh
 
 # The same with the daemon under the sanitizers; kernels go without.

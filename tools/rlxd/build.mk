@@ -49,6 +49,12 @@ rlxd:
 	$(Q)tools/setup.sh rlxd
 	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlxd
 
+# An OCI image of it, of what is built and installed here; no network.
+image:
+	$(Q)tools/setup.sh rlxd
+	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlxd
+	$(Q)BUILD='$(BUILD)' tools/image.sh
+
 # The encoder that examples and tests serve.
 minilm:
 	$(Q)tools/setup.sh demo
@@ -87,4 +93,4 @@ install-rlxd: $(BUILD)/bin/rlxd $(RLXD_MAN_OK)
 	$(Q)for m in $(RLXD_MAN_OK); do \
 		install -m 644 $$m '$(DESTDIR)$(MANDIR)'/man$${m##*.} || exit 1; done
 
-.PHONY: rlxd minilm install-rlxd
+.PHONY: rlxd image minilm install-rlxd
