@@ -5,17 +5,17 @@
 #include "backends/cpu/cpu.h"
 #include "base/map.h"
 
-/* The packed layout may depend on all of the geometry: it is the key. */
+/*
+ * The key is what the packing kernels look at: the filters' shape, and @tiles of output
+ * channels where these depend on more (else 0). It is not the images': instances of a
+ * model for other sizes and batches share what is packed.
+ */
 static void *packed(struct rlx_lower *lo, const char *kind, const struct rlx_conv *g,
-		    size_t bytes, bool *is_new)
+		    size_t tiles, size_t bytes, bool *is_new)
 {
 	const int64_t key[4] = {
 		(int64_t)(g->ic << 32 | g->oc), (int64_t)(g->groups << 8 | cpu_isa(lo)),
-		(int64_t)rlx_hash_bytes(g->in, sizeof(g->in), rlx_hash_bytes(g->k,
-			sizeof(g->k), rlx_hash_bytes(g->s, sizeof(g->s), 1))),
-		(int64_t)rlx_hash_bytes(g->d, sizeof(g->d),
-			rlx_hash_bytes(g->p, sizeof(g->p),
-			rlx_hash_bytes(g->out, sizeof(g->out), g->n))),
+		(int64_t)rlx_hash_bytes(g->k, sizeof(g->k), 1), (int64_t)tiles,
 	};
 
 	return cpu_prepare(lo, 1, kind, key, bytes + 64, is_new);
@@ -44,7 +44,7 @@ static enum rlx_status lower_depthwise(struct rlx_lower *lo, const struct rlx_co
 	a->y_n = a->res_n = image[1];
 	if (!rlx_dw_c_init(cpu_isa(lo), a))
 		return lower_unsupported(lo, "the depthwise kernel does not take this shape");
-	pack.dst = packed(lo, "dw_c", g, rlx_dw_c_wsize(a), &is_new);
+	pack.dst = packed(lo, "dw_c", g, 0, rlx_dw_c_wsize(a), &is_new);
 	if (!pack.dst)
 		return lo->status;
 	if (is_new)
@@ -70,7 +70,8 @@ static enum rlx_status lower_winograd(struct rlx_lower *lo, const struct rlx_con
 	a->y_n = a->res_n = image[1];
 	if (!rlx_wino_c_init(cpu_isa(lo), a))
 		return lower_unsupported(lo, "the Winograd kernel does not take this shape");
-	pack.dst = packed(lo, m == 4 ? "wino4_c" : "wino2_c", g, rlx_wino_c_wsize(a), &is_new);
+	pack.dst = packed(lo, m == 4 ? "wino4_c" : "wino2_c", g, 0, rlx_wino_c_wsize(a),
+			  &is_new);
 	if (!pack.dst)
 		return lo->status;
 	if (is_new)
@@ -128,7 +129,7 @@ static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct rlx_conv
 	m = x_plain ? 0 : rlx_wino_c_pick(cpu_isa(lo), a);
 	if (m)
 		return lower_winograd(lo, g, image, m);
-	pack.dst = packed(lo, x_plain ? "conv_c plain" : "conv_c", g, rlx_conv_c_wsize(a),
+	pack.dst = packed(lo, x_plain ? "conv_c plain" : "conv_c", g, 0, rlx_conv_c_wsize(a),
 			  &is_new);
 	if (!pack.dst)
 		return lo->status;
@@ -147,8 +148,8 @@ static const void *pack_once(struct rlx_lower *lo, const struct rlx_conv *g,
 	struct rlx_k_conv_nd_pack pack = { .conv = a, .src = lower_const(lo, 1) };
 	bool is_new;
 
-	pack.dst = packed(lo, a->transposed ? "conv_t" : "conv_nd", g, rlx_conv_nd_wsize(a),
-			  &is_new);
+	pack.dst = packed(lo, a->transposed ? "conv_t" : "conv_nd", g, a->tiles,
+			  rlx_conv_nd_wsize(a), &is_new);
 	if (pack.dst && is_new)
 		cpu_kernels(lo)->conv_nd_pack(&pack, 0, a->groups, NULL);
 	return pack.dst;
@@ -251,8 +252,7 @@ static enum rlx_status pack_bytes(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 	const struct rlx_k_conv_nd *s = &a->shape;
 	const int64_t key[4] = {
 		(int64_t)(s->ic << 32 | s->oc), (int64_t)(s->groups << 8 | cpu_isa(lo)),
-		(int64_t)rlx_hash_bytes(s->in, sizeof(s->in), rlx_hash_bytes(s->k,
-			sizeof(s->k), rlx_hash_bytes(s->out, sizeof(s->out), s->n))),
+		(int64_t)rlx_hash_bytes(s->k, sizeof(s->k), s->tiles),
 		(int64_t)rlx_hash_bytes(a->w_zero, a->w_zero ? s->oc * sizeof(*a->w_zero) : 0,
 			(uint64_t)a->w_signed << 1 | !!a->w_zero),
 	};

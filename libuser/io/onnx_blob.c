@@ -79,16 +79,6 @@ static void owner_free(void *ctx)
 	rlx_free(o);
 }
 
-/* A reference, unless the last one has just gone. */
-static struct rlx_blob *get_alive(struct rlx_blob *b)
-{
-	unsigned int n = b ? atomic_load(&b->refs) : 0;
-
-	while (n && !atomic_compare_exchange_weak(&b->refs, &n, n + 1))
-		;
-	return n ? b : NULL;
-}
-
 /* 4- and 2-bit elements, the first in the low bits, as one byte each. */
 static void unpack(const struct onnx_tensor *t, uint8_t *p)
 {
@@ -195,7 +185,7 @@ struct rlx_blob *onnx_tensor_blob(struct onnx_file *f,
 	pthread_mutex_lock(&s->lock);
 	slot = slot_of(s, t);
 	if (slot) {
-		b = get_alive(slot->blob);
+		b = rlx_blob_get_alive(slot->blob);
 		if (!b)
 			b = blob_new(f, t, slot);
 	}

@@ -66,6 +66,22 @@ struct rlx_blob {
 
 uint64_t rlx_blob_hash(struct rlx_blob *b);
 
+/* A reference, unless the last one has just gone. */
+struct rlx_blob *rlx_blob_get_alive(struct rlx_blob *b);
+
+/*
+ * Blobs that several graphs make alike, found by a key of @n bytes while somebody has
+ * them. new_shared() takes @data, of rlx_aligned(), unless it returns NULL (out of
+ * memory), and keeps up to RLX_SHARED_OF blobs @of, which the key may name by address;
+ * another thread's blob of that key may come back, and @data is gone. new_alike() takes
+ * the contents for the key, of one maker, at most 15 letters. Any thread.
+ */
+enum { RLX_SHARED_OF = 16 };
+struct rlx_blob *rlx_blob_shared(const void *key, size_t n);
+struct rlx_blob *rlx_blob_new_shared(const void *key, size_t n, void *data, size_t bytes,
+				     struct rlx_blob *const *of, uint32_t n_of);
+struct rlx_blob *rlx_blob_new_alike(const char *who, void *data, size_t bytes);
+
 static inline const struct rlx_node *rlx_node_of(const struct rlx_graph *g,
 						 uint32_t value)
 {

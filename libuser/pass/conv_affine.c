@@ -107,7 +107,7 @@ static bool node_affine(const struct rlx_graph *g, const struct rlx_node *n, uin
 
 static rlx_value f32_constant(struct rlx_graph *g, struct rlx_type type, float *data)
 {
-	struct rlx_blob *b = rlx_blob_new(data, (size_t)rlx_type_bytes(&type), rlx_free, data);
+	struct rlx_blob *b = rlx_blob_new_alike("conv_affine", data, (size_t)rlx_type_bytes(&type));
 	rlx_value v;
 
 	if (!b) {

@@ -57,6 +57,93 @@ static bool may_fold(const struct rlx_rewrite *rw, const struct rlx_node *n)
 	return cost.flops <= MOST_FLOPS && out <= 4 * in + 4096;
 }
 
+/* Smaller ones are made again sooner than found. */
+enum { LEAST_SHARED = 4096 };
+
+/*
+ * What a result of one output is of: the op and its operands. Large ones go by address:
+ * a file's are the same for all instances, as are those that were folded before. Small
+ * ones each instance has anew: these go by their contents.
+ */
+struct fold_key {
+	char		who[8];
+	const void	*def;
+	uint64_t	args[2];
+	struct rlx_type	out;
+	uint32_t	n_in;
+	struct {
+		struct rlx_type	 type;
+		struct rlx_blob	*blob;
+		uint64_t	 hash[2];
+	} in[16];
+};
+
+/* As bytes: dimensions behind the rank may hold anything. */
+static void key_type(struct rlx_type *k, const struct rlx_type *t)
+{
+	k->dtype = t->dtype;
+	k->rank = t->rank;
+	memcpy(k->dim, t->dim, t->rank * sizeof(t->dim[0]));
+}
+
+static bool make_key(const struct rlx_rewrite *rw, const struct rlx_node *n, struct fold_key *k,
+		     struct rlx_blob **of)
+{
+	uint32_t i;
+
+	memset(k, 0, sizeof(*k));
+	if (n->n_out != 1 || rlx_type_bytes(&rw->old->val[n->out].type) < LEAST_SHARED)
+		return false;
+	memcpy(k->who, "fold", 4);
+	k->def = n->def;
+	k->args[0] = rlx_args_hash(n->def, n->args, 1);
+	k->args[1] = rlx_args_hash(n->def, n->args, 2);
+	key_type(&k->out, &rw->old->val[n->out].type);
+	k->n_in = n->n_in;
+	for (i = 0; i < n->n_in; i++) {
+		const struct rlx_op_constant *c = constant_of(rw, n->in[i]);
+
+		of[i] = c ? c->data : NULL;
+		if (!c)
+			continue;
+		key_type(&k->in[i].type, &c->type);
+		if (rlx_blob_bytes(of[i]) >= LEAST_SHARED) {
+			k->in[i].blob = of[i];
+			continue;
+		}
+		k->in[i].hash[0] = rlx_hash_bytes(of[i]->data, of[i]->bytes, 1);
+		k->in[i].hash[1] = rlx_hash_bytes(of[i]->data, of[i]->bytes, 2);
+	}
+	return true;
+}
+
+/* Found as an instance of other shapes made it: then there is nothing to compute. */
+static bool fold_shared(struct rlx_rewrite *rw, const struct rlx_node *n)
+{
+	struct rlx_blob *of[16], *b;
+	struct fold_key k;
+
+	if (!make_key(rw, n, &k, of))
+		return false;
+	b = rlx_blob_shared(&k, sizeof(k));
+	if (b)
+		rlx_rewrite_set(rw, n->out, rlx_constant_blob(rw->g, rw->old->val[n->out].type, b));
+	rlx_blob_put(b);
+	return b;
+}
+
+/* NULL: out of memory; else @data is taken. */
+static struct rlx_blob *result_of(struct rlx_rewrite *rw, const struct rlx_node *n, void *data,
+				  size_t bytes)
+{
+	struct rlx_blob *of[16];
+	struct fold_key k;
+
+	return make_key(rw, n, &k, of) ?
+	       rlx_blob_new_shared(&k, sizeof(k), data, bytes, of, n->n_in) :
+	       rlx_blob_new(data, bytes, rlx_free, data);
+}
+
 static void fold_node(struct rlx_rewrite *rw, uint32_t idx)
 {
 	const struct rlx_node *n = &rw->old->node[idx];
@@ -65,6 +152,8 @@ static void fold_node(struct rlx_rewrite *rw, uint32_t idx)
 	enum rlx_status st = RLX_OK;
 	uint32_t i;
 
+	if (fold_shared(rw, n))
+		return;
 	for (i = 0; i < n->n_in; i++) {
 		const struct rlx_op_constant *c = constant_of(rw, n->in[i]);
 
@@ -83,8 +172,8 @@ static void fold_node(struct rlx_rewrite *rw, uint32_t idx)
 			.err = &err, .def = n->def, .args = n->args, .n_in = n->n_in,
 			.in = in, .n_out = n->n_out, .out = out });
 	for (i = 0; i < n->n_out && !st; i++) {
-		struct rlx_blob *b = rlx_blob_new(out[i].data,
-				(size_t)rlx_type_bytes(&out[i].type), rlx_free, out[i].data);
+		struct rlx_blob *b = result_of(rw, n, out[i].data,
+					       (size_t)rlx_type_bytes(&out[i].type));
 
 		if (!b) {
 			rlx_fail(&rw->g->err, RLX_ENOMEM, "fold: out of memory");

@@ -61,7 +61,7 @@ static rlx_value own(struct rlx_graph *g, struct rlx_type type, void *data)
 	rlx_value v;
 
 	if (data)
-		b = rlx_blob_new(data, (size_t)rlx_type_bytes(&type), rlx_free, data);
+		b = rlx_blob_new_alike("quantize", data, (size_t)rlx_type_bytes(&type));
 	if (!b) {
 		rlx_free(data);
 		rlx_fail(&g->err, RLX_ENOMEM, "quantize: out of memory");
