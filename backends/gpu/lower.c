@@ -577,6 +577,7 @@ static void lay_out(struct gpu_code *c, const struct gpu_lower *gl)
 	if (c->base.host)	/* the reference evaluator works on a mirror */
 		at = shape_align64(c->base.plan->work_bytes);
 	c->host_at = at;
+	c->base.device_bytes = c->device_bytes + c->stage_bytes;
 	c->base.work_bytes = shape_align64(at + host);
 }
 

@@ -63,8 +63,12 @@ static bool rehash(struct rlx_map *m)
 bool rlx_map_put(struct rlx_map *m, const void *key, size_t len, uint64_t val)
 {
 	uint64_t hash = rlx_hash_bytes(key, len, 0);
-	struct rlx_map_slot *s;
+	struct rlx_map_slot *s = m->cap ? probe(m->slot, m->cap, key, len, hash) : NULL;
 
+	if (s && s->key) {
+		s->val = val;
+		return true;
+	}
 	if (m->n * 2 >= m->cap && !rehash(m))
 		return false;
 	s = probe(m->slot, m->cap, key, len, hash);

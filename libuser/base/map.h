@@ -22,7 +22,7 @@ struct rlx_map {
 
 uint64_t rlx_hash_bytes(const void *p, size_t n, uint64_t seed);
 
-/* Insert or overwrite. False: out of memory, map unchanged. */
+/* Insert, or overwrite, which takes no memory. False: out of memory, map unchanged. */
 bool rlx_map_put(struct rlx_map *m, const void *key, size_t len, uint64_t val);
 /* False if absent. */
 bool rlx_map_get(const struct rlx_map *m, const void *key, size_t len,

@@ -22,13 +22,19 @@ struct rlx_model {
  * on the values of its needed outputs: children by those.
  */
 struct rlx_stage {
-	struct rlx_stage	*parent, *next_all;
+	struct rlx_stage	*parent, *root, *next_all;	/* root: the first one */
 	struct onnx_segment	 seg;
 	struct rlx_program	*program;
 	struct rlx_session	*session;	/* NULL: nothing to run */
 	struct rlx_map		 child;		/* contents of the answer -> stage */
 	struct onnx_answer	 answer;	/* this stage's, in its session's memory */
 	struct rlx_tensor	*answers;
+	uint64_t		 bytes;		/* its session's, on host and device */
+	/* of a root: its key in the runner's map; when it ran last, by the runner's count */
+	void			*key;
+	uint32_t		 n_key;
+	uint64_t		 used;
+	bool			 lent;		/* rlx_runner_session() gave it away */
 };
 
 struct rlx_runner {
@@ -39,6 +45,7 @@ struct rlx_runner {
 	struct rlx_map		 first;		/* ... and those contents -> stage */
 	struct rlx_stage	*all;		/* list of every stage, for freeing */
 	unsigned int		 n_stage;
+	uint64_t		 bytes, runs;	/* of all stages; runs begun */
 	struct rlx_stage	*last;		/* of the last run: where outputs are */
 };
 

@@ -10,9 +10,14 @@
 #include "base/alloc.h"
 #include "model/model.h"
 #include "rlx/store.h"
+#include "rt/rt.h"
 
-/* More than this and all are dropped: a stream of ever new shapes must not grow. */
-enum { MAX_STAGES = 512, MAX_ASKS = 64 };
+/*
+ * More than this and what was used least recently is dropped, whole trees of stages: a
+ * stream of ever new shapes must not grow. Keys of what was dropped stay in the maps,
+ * up to a number.
+ */
+enum { MAX_STAGES = 512, MAX_BYTES = 256 << 20, MAX_KEYS = 1 << 14, MAX_ASKS = 64 };
 
 /* A growing key; bytes that say all there is to say. */
 struct key {
@@ -75,22 +80,71 @@ static void stage_free(struct rlx_stage *s)
 	rlx_program_put(s->program);
 	rlx_map_fini(&s->child);
 	rlx_free(s->answers);
+	rlx_free(s->key);
 	rlx_free(s);
 }
 
-static void drop_stages(struct rlx_runner *r)
+/* All that came of @root; NULL: of any. */
+static void drop_stages(struct rlx_runner *r, struct rlx_stage *root)
 {
-	struct rlx_stage *s, *next;
+	struct rlx_stage **at = &r->all, *s;
 
-	for (s = r->all; s; s = next) {
-		next = s->next_all;
-		stage_free(s);
+	if (root && root->key)		/* overwritten: that cannot fail */
+		rlx_map_put(&r->first, root->key, root->n_key, 0);
+	while ((s = *at)) {
+		if (root && s->root != root) {
+			at = &s->next_all;
+			continue;
+		}
+		*at = s->next_all;
+		r->n_stage--;
+		r->bytes -= s->bytes;
+		if (s != root)
+			stage_free(s);
 	}
-	r->all = NULL;
+	if (root)
+		stage_free(root);
 	r->last = NULL;
-	r->n_stage = 0;
+}
+
+/* The tree that was used longest ago, but for what somebody else has. */
+static struct rlx_stage *oldest(const struct rlx_runner *r)
+{
+	struct rlx_stage *s, *old = NULL;
+
+	for (s = r->all; s; s = s->next_all)
+		if (s->root == s && !s->lent && (!old || s->used < old->used))
+			old = s;
+	return old;
+}
+
+/* All trees are built again when they are asked for; those that somebody has are kept. */
+static void forget_keys(struct rlx_runner *r)
+{
+	struct rlx_stage *s;
+
+	while ((s = oldest(r)))
+		drop_stages(r, s);
 	rlx_map_fini(&r->first);
 	rlx_map_fini(&r->asked);
+}
+
+/* Before a run: room for what it may need. The tree of the last one stays, if it alone. */
+static void make_room(struct rlx_runner *r)
+{
+	struct rlx_stage *s, *latest = NULL;
+
+	for (s = r->all; s; s = s->next_all)
+		if (s->root == s && (!latest || s->used > latest->used))
+			latest = s;
+	while (r->n_stage > MAX_STAGES || r->bytes > MAX_BYTES) {
+		s = oldest(r);
+		if (!s || (s == latest && r->n_stage <= MAX_STAGES))
+			break;
+		drop_stages(r, s);
+	}
+	if (r->first.n > MAX_KEYS || r->asked.n > MAX_KEYS)
+		forget_keys(r);
 }
 
 static enum rlx_status compile_stage(struct rlx_runner *r, struct rlx_stage *s,
@@ -106,6 +160,7 @@ static enum rlx_status compile_stage(struct rlx_runner *r, struct rlx_stage *s,
 		st = rlx_session_new(s->program, NULL, &s->session, err);
 	if (st)
 		return st;
+	s->bytes = s->program->info.session_bytes + s->program->code->device_bytes;
 	s->answers = rlx_calloc(s->seg.n_needed + 1, sizeof(*s->answers));
 	if (!s->answers)
 		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
@@ -130,6 +185,7 @@ static struct rlx_stage *stage_new(struct rlx_runner *r, struct rlx_stage *paren
 		return NULL;
 	}
 	s->parent = parent;
+	s->root = parent ? parent->root : s;
 	s->seg = *seg;
 	if (compile_stage(r, s, err)) {
 		s->seg = (struct onnx_segment){ 0 };	/* the caller's still */
@@ -139,6 +195,7 @@ static struct rlx_stage *stage_new(struct rlx_runner *r, struct rlx_stage *paren
 	s->next_all = r->all;
 	r->all = s;
 	r->n_stage++;
+	r->bytes += s->bytes;
 	return s;
 }
 
@@ -240,7 +297,7 @@ static struct rlx_stage *first_stage(struct rlx_runner *r, const struct onnx_spe
 		for (i = 0; i < n && i < 64; i++)
 			if (asked >> i & 1)
 				key_contents(&full, &in[i]);
-		if (!full.failed && rlx_map_get(&r->first, full.p, full.n, &at)) {
+		if (!full.failed && rlx_map_get(&r->first, full.p, full.n, &at) && at) {
 			s = (struct rlx_stage *)(uintptr_t)at;
 			goto out_free;
 		}
@@ -259,7 +316,9 @@ static struct rlx_stage *first_stage(struct rlx_runner *r, const struct onnx_spe
 		goto out_free;
 	}
 	/* a stage that is not found again is built again: no harm but time */
-	if (!full.failed && rlx_map_put(&r->asked, types.p, types.n, asked))
+	s->key = full.failed ? NULL : rlx_memdup(full.p, full.n);
+	s->n_key = full.n;
+	if (s->key && rlx_map_put(&r->asked, types.p, types.n, asked))
 		rlx_map_put(&r->first, full.p, full.n, (uintptr_t)s);
 out_free:
 	if (!s && !err->status)
@@ -379,10 +438,11 @@ enum rlx_status rlx_runner_run_specs(struct rlx_runner *r,
 	uint64_t asked = 0;
 	enum rlx_status st;
 
-	if (r->n_stage > MAX_STAGES)
-		drop_stages(r);
+	make_room(r);
 	r->last = NULL;
 	s = first_stage(r, in, n_in, &asked, err);
+	if (s)
+		s->used = ++r->runs;
 	while (s) {
 		st = run_stage(s, in, n_in, err);
 		if (st) {
@@ -446,7 +506,9 @@ void rlx_runner_free(struct rlx_runner *r)
 {
 	if (!r)
 		return;
-	drop_stages(r);
+	drop_stages(r, NULL);
+	rlx_map_fini(&r->first);
+	rlx_map_fini(&r->asked);
 	rlx_store_put(r->opts.store);
 	rlx_model_put(r->m);
 	rlx_free(r->device);
@@ -530,5 +592,6 @@ struct rlx_session *rlx_runner_session(struct rlx_runner *r,
 			 "this model needs several programs for these inputs; use rlx_runner_run()");
 		return NULL;
 	}
+	s->root->lent = true;
 	return s->session;
 }

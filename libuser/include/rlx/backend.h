@@ -48,6 +48,7 @@ struct rlx_code {			/* a compiled plan */
 	/* By the plan's constants: where they are at run time; NULL: in their blobs. */
 	const void		**home;
 	uint64_t		 work_bytes;	/* set by compile: plan's and its own */
+	uint64_t		 device_bytes;	/* set by compile: an exec's, not the host's */
 	uint64_t		 packed_bytes, pack_ns;
 	unsigned int		 native, host;	/* steps, set by compile */
 };

@@ -84,7 +84,9 @@ RLX_EXPORT void rlx_runner_free(struct rlx_runner *r);
 /**
  * rlx_runner_run - one inference.
  * @in: all inputs without a default, with data; copied in
- * Afterwards the outputs are at rlx_runner_output() until the next run.
+ * Afterwards the outputs are at rlx_runner_output() until the next run. Programs and
+ * their sessions are kept for inputs of the same types, up to 256 MiB of sessions and 512
+ * of these; then what was used longest ago goes, but for what rlx_runner_session() gave.
  */
 RLX_EXPORT enum rlx_status
 rlx_runner_run(struct rlx_runner *r, const struct rlx_named_tensor *in,
