@@ -74,7 +74,7 @@ check-install:
 	$(Q)tools/setup.sh check
 	$(Q)+$(SUBMAKE) all man
 	$(Q)$(RUN) -g $@ selftests/scripts/install.sh selftests/scripts/abi.sh \
-		selftests/scripts/channel.sh
+		selftests/scripts/headers.sh selftests/scripts/channel.sh
 
 check-ops:
 	$(Q)tools/setup.sh build

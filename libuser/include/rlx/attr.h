@@ -13,13 +13,21 @@ struct rlx_blob;
 
 /* A value in a graph: an id, stable for the graph's life; {0} is "none". */
 typedef struct rlx_value { uint32_t id; } rlx_value;
+#ifndef __cplusplus
 #define RLX_NONE	((rlx_value){ 0 })
+#else
+#define RLX_NONE	(rlx_value{ 0 })
+#endif
 
-/* Lists passed as attributes or variadic inputs; copied by the call. */
+/*
+ * Lists passed as attributes or variadic inputs; copied by the call. What the macros
+ * make lives, in C++, as long as the full expression it stands in: a call.
+ */
 struct rlx_values { const rlx_value *v; uint32_t n; };
 struct rlx_ints   { const int64_t *v; uint32_t n; };
 struct rlx_floats { const double *v; uint32_t n; };
 
+#ifndef __cplusplus
 #define RLX_INTS(...)							\
 	((struct rlx_ints){ (const int64_t[]){ __VA_ARGS__ },		\
 		sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t) })
@@ -29,6 +37,18 @@ struct rlx_floats { const double *v; uint32_t n; };
 #define RLX_VALUES(...)							\
 	((struct rlx_values){ (const rlx_value[]){ __VA_ARGS__ },	\
 		sizeof((rlx_value[]){ __VA_ARGS__ }) / sizeof(rlx_value) })
+#else
+#define RLX_INTS(...)	(rlx_cxx::list<struct rlx_ints, int64_t>({ __VA_ARGS__ }))
+#define RLX_FLOATS(...)	(rlx_cxx::list<struct rlx_floats, double>({ __VA_ARGS__ }))
+#define RLX_VALUES(...)	(rlx_cxx::list<struct rlx_values, rlx_value>({ __VA_ARGS__ }))
+
+namespace rlx_cxx {
+template <class LIST, class T> inline LIST list(std::initializer_list<T> l)
+{
+	return { l.begin(), (uint32_t)l.size() };
+}
+}
+#endif
 
 typedef int32_t			 rlx_attr_i32;
 typedef int64_t			 rlx_attr_i64;

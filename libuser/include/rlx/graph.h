@@ -130,11 +130,19 @@ RLX_EXPORT void rlx_output_at(struct rlx_graph *g, const char *name, rlx_value v
  * Context: one thread per graph; allocates. Ownership: the value belongs to @g;
  * lists and strings are copied, sub-graphs and blobs referenced.
  * Return: the op's first output; rlx_out() gives the others.
+ *
+ * In C++ too, from C++20 on (earlier as an extension of gcc and clang); there members are
+ * named in the order of the struct.
  */
+#ifndef __cplusplus
 #define rlx_emit(g, op, ...)						\
 	rlx_emit_raw((g), &rlx_op_##op,					\
 		     &(struct rlx_op_##op){ __VA_ARGS__ },		\
 		     sizeof(struct rlx_op_##op), __FILE__, __LINE__)
+#else
+#define rlx_emit(g, op, ...)						\
+	rlx_cxx::emit((g), &rlx_op_##op, rlx_args_##op{ __VA_ARGS__ }, __FILE__, __LINE__)
+#endif
 
 /**
  * rlx_emit_raw - what rlx_emit() expands to; for C++ and bindings.
@@ -198,6 +206,17 @@ RLX_EXPORT enum rlx_status rlx_graph_parse(const char *text, size_t len,
 RLX_EXPORT uint64_t rlx_graph_hash(const struct rlx_graph *g);
 
 #ifdef __cplusplus
+}
+#endif
+
+#ifdef __cplusplus
+namespace rlx_cxx {
+template <class ARGS>
+inline rlx_value emit(struct rlx_graph *g, const struct rlx_op_ref *op, const ARGS &args,
+		      const char *file, unsigned int line)
+{
+	return rlx_emit_raw(g, op, &args, sizeof(args), file, line);
+}
 }
 #endif
 #endif

@@ -30,12 +30,21 @@ struct rlx_op_ref {
  * they leave as it was.
  */
 #define RLX_SLOT	__attribute__((aligned(8)))
+#pragma push_macro("IN")	/* a program may have its own */
+#pragma push_macro("OPT")
+#pragma push_macro("INS")
+#pragma push_macro("ATTR")
+#undef IN
+#undef OPT
+#undef INS
+#undef ATTR
 #define IN(n)		RLX_SLOT rlx_value n;
 #define OPT(n)		RLX_SLOT rlx_value n;
 #define INS(n)		RLX_SLOT struct rlx_values n;
 #define ATTR(t, n)	RLX_SLOT rlx_attr_##t n;
 #define RLX_OP(name, doc, fields, traits)				\
 	struct rlx_op_##name { fields };				\
+	typedef struct rlx_op_##name rlx_args_##name;			\
 	extern RLX_EXPORT const struct rlx_op_ref rlx_op_##name;
 #include "rlx/ops.list.h"
 #undef RLX_OP
@@ -43,6 +52,10 @@ struct rlx_op_ref {
 #undef OPT
 #undef INS
 #undef ATTR
+#pragma pop_macro("IN")
+#pragma pop_macro("OPT")
+#pragma pop_macro("INS")
+#pragma pop_macro("ATTR")
 
 #ifdef __cplusplus
 }

@@ -56,11 +56,16 @@ struct rlx_type {
 };
 
 /* rlx_type(RLX_F32, 2, 3): a type with these dimensions; needs at least one. */
+#ifndef __cplusplus
 #define rlx_type(dt, ...)						\
 	((struct rlx_type){ .dtype = (dt),				\
 		.rank = sizeof((int64_t[]){ __VA_ARGS__ }) / sizeof(int64_t), \
 		.dim = { __VA_ARGS__ } })
 #define rlx_scalar(dt)	((struct rlx_type){ .dtype = (dt) })
+#else
+#define rlx_type(dt, ...)	rlx_cxx::type((dt), { __VA_ARGS__ })
+#define rlx_scalar(dt)		rlx_cxx::type((dt), {})
+#endif
 
 /* Bytes of one element; 0 for a value that is no dtype. Context: any. */
 RLX_EXPORT size_t rlx_dtype_size(enum rlx_dtype dt);
@@ -118,6 +123,26 @@ static inline bool rlx_dtype_is_int(enum rlx_dtype dt)
 }
 
 #ifdef __cplusplus
+}
+#endif
+
+#ifdef __cplusplus
+#include <initializer_list>
+
+/* What macros are in C++, where a compound literal has no address. */
+namespace rlx_cxx {
+inline struct rlx_type type(enum rlx_dtype dt, std::initializer_list<int64_t> dim)
+{
+	struct rlx_type t = {};
+
+	t.dtype = dt;
+	for (int64_t d : dim) {
+		if (t.rank < RLX_MAX_RANK)
+			t.dim[t.rank] = d;
+		t.rank++;	/* too many are refused by who gets the type */
+	}
+	return t;
+}
 }
 #endif
 #endif

@@ -1,0 +1,76 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Each public header alone, in C and C++; and a C++ program that builds a graph and runs it.
+cd "$(dirname "$0")/../.." || exit 1
+# shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
+. selftests/lib/tap.sh
+CXX=${CXX:-g++}
+flags="-Wall -Wextra -Wpedantic -Werror -Ilibuser/include -Iuapi -I$BUILD/gen"
+
+# alone COMPILER STANDARD LANGUAGE
+alone()
+{
+	for h in libuser/include/rlx/*.h; do
+		printf '#include "rlx/%s"\n' "$(basename "$h")" |
+		# shellcheck disable=SC2086 # flags are words
+		$1 -std="$2" $flags -x "$3" -fsyntax-only - || { echo "$h"; bad=1; }
+	done
+	[ -z "${bad:-}" ]
+}
+
+cat >"$tmp/prog.cc" <<'END'
+/* Names that programs like to have themselves. */
+#define IN	1
+#define OPT	2
+#define INS	3
+#define ATTR	4
+#include <cstdio>
+#include <cstring>
+#include <rlx/run.h>
+static_assert(IN == 1 && OPT == 2 && INS == 3 && ATTR == 4, "a header changed them");
+
+int main()
+{
+	rlx_graph *g = rlx_graph_new("c++");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2, 3));
+	rlx_value c = rlx_emit(g, concat, .axis = 1,
+			       .xs = RLX_VALUES(x, rlx_emit(g, neg, .x = x)));
+	rlx_value y = rlx_emit(g, reduce, .x = rlx_emit(g, exp, .x = c),
+			       .axes = RLX_INTS(1), .kind = RLX_REDUCE_SUM);
+	const float in[6] = { 0, 0, 0, 0, 0, 0 };
+	float out[2] = { -1, -1 };
+	rlx_error err = {};
+	rlx_program *p = nullptr;
+	rlx_session *s = nullptr;
+
+	rlx_output(g, "y", y);
+	if (rlx_graph_finish(g) || rlx_compile(g, nullptr, &p, &err) ||
+	    rlx_session_new(p, nullptr, &s, &err) ||
+	    rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 2, 3), in) ||
+	    rlx_session_run(s) ||
+	    rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, 2), out))
+		std::printf("%s %s\n", err.text, s ? rlx_session_error(s)->text : "");
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	return !(out[0] == 6 && out[1] == 6);
+}
+END
+
+# program STANDARD
+program()
+{
+	# shellcheck disable=SC2086 # flags are words
+	$CXX -std="$1" -Wall -Wextra -Werror -Wno-missing-field-initializers \
+		-Ilibuser/include -Iuapi -I"$BUILD/gen" "$tmp/prog.cc" \
+		-L"$BUILD/lib" -lrlx -o "$tmp/prog" &&
+	LD_LIBRARY_PATH=$BUILD/lib "$tmp/prog"
+}
+
+check c11 alone "$CC" c11 c
+check c23 alone "$CC" c2x c
+check c++17 alone "$CXX" c++17 c++
+check c++20 alone "$CXX" c++20 c++
+check program-c++17 program gnu++17
+check program-c++20 program c++20
+finish
