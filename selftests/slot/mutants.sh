@@ -18,6 +18,8 @@ claim leaves the pointer|/^void \*rlx_slot_claim_cmd/,/^}/s/s->cmd = NULL;//
 leases are not returned|s/rlx_slot_lease(s, -1);/;/
 leases are not taken|s/rlx_slot_lease(s, 1);/;/
 the wait object stays|/HOLDS_WAIT) {/,/}/s/s->wait = NULL;//
+the copy stays|s/s->copy = NULL;$/;/
+the copy is nobody's|s/out->acts |= RLX_ACT_COPY;/out->acts |= 0;/
 the heap keeps what left|s/rlx_heap_remove(q, s);/;/
 the heap forgets nothing|/^static void rlx_heap_remove/,/^}/s/s->heap = 0;//
 the heap does not sift what fills a hole|s/rlx_heap_sift(q, at, last);/rlx_heap_put(q, at, last);/

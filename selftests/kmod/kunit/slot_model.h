@@ -21,6 +21,7 @@ struct m_slot {
 	u8	lane;
 	u32	cmd;		/* number of its parked command, 0 none */
 	u32	wait;		/* likewise of its points */
+	u32	copy;		/* likewise of what it names elsewhere */
 	u32	gen;
 	u32	lease;		/* attachments 0..31 times M_SPREAD */
 	s32	result;
@@ -194,6 +195,10 @@ static void m_move(struct model *w, int i, unsigned int next, s32 result, bool h
 		want->cmd = m_ptr(m->cmd);
 		m->cmd = 0;
 	}
+	if (next == RLX_SLOT_FREE || next == RLX_SLOT_DONE) {
+		want->copy = m_ptr(m->copy);
+		m->copy = 0;
+	}
 	m->state = (u8)next;
 	m->order = head ? --w->front : ++w->back;
 	m->result = result;
@@ -220,6 +225,7 @@ static void m_move(struct model *w, int i, unsigned int next, s32 result, bool h
 	want->acts = m_tell(w, m->lane, acts);
 	want->acts |= want->cmd ? RLX_ACT_CMD : 0;
 	want->acts |= want->wait ? RLX_ACT_WAIT : 0;
+	want->acts |= want->copy ? RLX_ACT_COPY : 0;
 	want->acts |= into_ring ? RLX_ACT_RESULT : 0;
 	w->moves++;
 }
@@ -268,8 +274,9 @@ static void m_same_out(struct model *w, u32 n, const char *op)
 			      a->err, b->tag, b->err);
 		else if (a->acts != b->acts)
 			M_BAD(w, "%s %u: acts %x, wanted %x", op, i, a->acts, b->acts);
-		else if (a->cmd != b->cmd || a->wait != b->wait || a->lane != b->lane)
-			M_BAD(w, "%s %u: cmd, wait or lane differ", op, i);
+		else if (a->cmd != b->cmd || a->wait != b->wait ||
+			 a->copy != b->copy || a->lane != b->lane)
+			M_BAD(w, "%s %u: cmd, wait, copy or lane differ", op, i);
 		else if (a->acts & RLX_ACT_RESULT &&
 			 w->slot[a->tag].user_data != w->m[a->tag].user_data)
 			M_BAD(w, "%s %u: the result is of another request", op, i);
@@ -512,17 +519,20 @@ static void m_fill(struct model *w, int i)
 {
 	struct rlx_slot *s = &w->slot[i];
 	struct m_slot *m = &w->m[i];
-	u32 how = m_below(w, 8), at;
+	u32 how = m_below(w, 16), at;
 
 	w->cmd_left[++w->nr_cmd] = 1;
 	m->cmd = how & 1 ? w->nr_cmd : 0;
 	m->wait = how & 2 ? 0x10000 + w->nr_cmd : 0;
+	m->copy = how & 8 ? 0x20000 + w->nr_cmd : 0;
 	m->deadline = how & 4 ? w->now + 1 + m_below(w, 12) : 0;
 	m->lease = m_below(w, 256) | (m_below(w, 256) << 24);
 	m->user_data = ++w->back;
 	m->aux = 0;
 	s->cmd = m_ptr(m->cmd);
 	s->wait = m_ptr(m->wait);
+	if (m->copy)	/* else it is NULL, as take left it */
+		s->copy = m_ptr(m->copy);
 	s->deadline = m->deadline;
 	s->user_data = m->user_data;
 	s->lease.words = 0;
@@ -535,6 +545,7 @@ static void m_drop(struct model *w, int i)
 {
 	m_call(w);
 	w->m[i].cmd = 0;
+	w->m[i].copy = 0;
 	rlx_slot_drop(&w->q, &w->slot[i], w->out);
 	m_move(w, i, RLX_SLOT_FREE, 0, false, w->want);
 	m_same_out(w, 1, "drop");
