@@ -153,6 +153,7 @@ static int rlx_channel_release(struct inode *inode, struct file *file)
 		return 0;	/* connect failed after it had made the file */
 	q = ch->q;
 	trace_rlx_death(ch->id, 0, 0);
+	ch->died = jiffies;
 	do {
 		struct rlx_todo todo = {};
 
@@ -170,6 +171,8 @@ static int rlx_channel_release(struct inode *inode, struct file *file)
 	} while (end == RLX_LANE_MORE);
 	if (end == RLX_LANE_DRAINED)
 		rlx_channel_put_use(ch);	/* the lane's */
+	else
+		rlx_service_mourn(ch->svc);
 	rlx_channel_put_use(ch);		/* the file's */
 	return 0;
 }

@@ -77,6 +77,7 @@ struct rlx_channel {
 	u32 depth;
 	u32 flags;
 	kuid_t uid;			/* of the session: whose share it comes from */
+	unsigned long died;		/* jiffies; set before the lane is shut */
 	bool gone;			/* (q), svc->lock: no request of it is left */
 	bool erased;			/* (q) out of the table: no news any more */
 	struct list_head event;		/* (q) in q->events */

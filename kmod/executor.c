@@ -479,26 +479,38 @@ static void rlx_executor_drop_news(struct rlx_service *svc)
 	}
 }
 
-/* It fetches and commits no more: its requests are told, the next one may come. */
-static void rlx_executor_retire(struct rlx_executor *ex)
+void rlx_executor_retire(struct rlx_service *svc)
 {
-	struct rlx_service *svc = ex->svc;
+	struct rlx_executor *ex = svc->exec;
+	u32 i;
 
-	mutex_lock(&svc->lock);
-	if (svc->exec == ex) {
-		trace_rlx_death(svc->id, ex->gen, 0);
-		WRITE_ONCE(svc->exec, NULL);
-		rlx_service_lose(svc, !svc->writers);
-		rlx_executor_drop_news(svc);
-	}
-	mutex_unlock(&svc->lock);
+	lockdep_assert_held(&svc->lock);
+	if (!ex)
+		return;
+	trace_rlx_death(svc->id, ex->gen, 0);
+	WRITE_ONCE(svc->exec, NULL);
+	rlx_service_lose(svc, !svc->writers);
+	rlx_executor_drop_news(svc);
+	/* If it lives nevertheless it is told, wherever it waits. */
+	for (i = 0; i < svc->nr_queues; i++)
+		wake_up_all(&svc->queue[i].wait);
+	rlx_uring_muster(ex);
+}
+
+/* The end of @ex, in office or not. */
+static void rlx_executor_leave(struct rlx_executor *ex)
+{
+	mutex_lock(&ex->svc->lock);
+	if (ex->svc->exec == ex)
+		rlx_executor_retire(ex->svc);
+	mutex_unlock(&ex->svc->lock);
 }
 
 static int rlx_executor_release(struct inode *inode, struct file *file)
 {
 	struct rlx_executor *ex = file->private_data;
 
-	rlx_executor_retire(ex);
+	rlx_executor_leave(ex);
 	rlx_executor_free(ex);
 	return 0;
 }
@@ -515,7 +527,7 @@ static int rlx_executor_flush(struct file *file, fl_owner_t id)
 	int parked = atomic_read(&ex->nr_holding);
 
 	if (parked && file_count(file) == 1 + parked)
-		rlx_executor_retire(ex);
+		rlx_executor_leave(ex);
 	else if (!(current->flags & PF_EXITING))
 		return 0;
 	rlx_uring_muster(ex);

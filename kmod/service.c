@@ -25,6 +25,7 @@ static void rlx_service_free(struct work_struct *work)
 					       free);
 	u32 i;
 
+	cancel_delayed_work_sync(&svc->orphans);
 	mutex_lock(&rlx_dev.lock);
 	list_del(&svc->node);
 	mutex_unlock(&rlx_dev.lock);
@@ -92,6 +93,48 @@ void rlx_service_lose(struct rlx_service *svc, bool gone)
 		rlx_service_put(svc);
 }
 
+/* ---- executors that hang with requests of the dead ---- */
+
+void rlx_service_mourn(struct rlx_service *svc)
+{
+	/* Who died first is looked at first; the work knows of the others. */
+	if (svc->orphan_ms)
+		queue_delayed_work(rlx_dev.wq, &svc->orphans,
+				   msecs_to_jiffies(svc->orphan_ms) + 1);
+}
+
+/* How long the executor may still hold what @ch left: MAX_JIFFY_OFFSET: nothing. */
+static unsigned long rlx_service_patience(const struct rlx_channel *ch)
+{
+	unsigned long over = ch->died + msecs_to_jiffies(ch->svc->orphan_ms);
+	unsigned long flags;
+	bool orphans;
+
+	spin_lock_irqsave(&ch->q->slots.lock, flags);
+	orphans = ch->lane.shut && ch->lane.nr[RLX_SLOT_ORPHAN];
+	spin_unlock_irqrestore(&ch->q->slots.lock, flags);
+	if (!orphans)
+		return MAX_JIFFY_OFFSET;
+	return time_after(jiffies, over) ? 0 : over - jiffies + 1;
+}
+
+static void rlx_service_orphans(struct work_struct *work)
+{
+	struct rlx_service *svc = container_of(to_delayed_work(work),
+					       struct rlx_service, orphans);
+	unsigned long left = MAX_JIFFY_OFFSET, id;
+	struct rlx_channel *ch;
+
+	mutex_lock(&svc->lock);
+	xa_for_each(&svc->channels, id, ch)
+		left = min(left, rlx_service_patience(ch));
+	if (!left)
+		rlx_executor_retire(svc);
+	else if (left != MAX_JIFFY_OFFSET)
+		queue_delayed_work(rlx_dev.wq, &svc->orphans, left);
+	mutex_unlock(&svc->lock);
+}
+
 static struct rlx_service *rlx_service_new(struct rlx_session *session,
 					   const struct rlx_ioc_service_create *c)
 {
@@ -104,6 +147,7 @@ static struct rlx_service *rlx_service_new(struct rlx_session *session,
 	kref_init(&svc->ref);
 	INIT_RCU_WORK(&svc->free, rlx_service_free);
 	INIT_WORK(&svc->bury, rlx_service_bury);
+	INIT_DELAYED_WORK(&svc->orphans, rlx_service_orphans);
 	init_waitqueue_head(&svc->wait);
 	mutex_init(&svc->lock);
 	xa_init_flags(&svc->channels, XA_FLAGS_ALLOC1);
@@ -115,6 +159,7 @@ static struct rlx_service *rlx_service_new(struct rlx_session *session,
 	svc->depth = c->depth;
 	svc->user_slots = c->user_slots;
 	svc->user_channels = c->user_channels;
+	svc->orphan_ms = c->orphan_ms;
 	svc->session = session;
 	svc->next_channel = rlx_first_channel();
 	while (svc->nr_queues < c->queues) {
@@ -194,7 +239,7 @@ long rlx_service_create(struct rlx_call *call)
 	struct rlx_service *svc;
 	struct file *file;
 
-	if (c->flags & ~(RLX_SERVICE_REQUEUE | RLX_SERVICE_SINGLE_USER) ||
+	if (c->flags & ~(RLX_SERVICE_REQUEUE | RLX_SERVICE_SINGLE_USER) || c->pad ||
 	    !RLX_IS_ZERO(c->reserved) ||
 	    !c->queues || c->queues > RLX_SERVICE_QUEUES_MAX ||
 	    !is_power_of_2(c->depth) || c->depth > RLX_SLOTS_DEPTH_MAX ||

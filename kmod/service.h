@@ -89,10 +89,12 @@ struct rlx_service {
 	u32 max_slices;
 	u32 user_slots;			/* of a queue, user_channels of all: 0 by rule */
 	u32 user_channels;
+	u32 orphan_ms;			/* how long requests of the dead may be held */
 	u32 nr_queues;
 	u32 depth;
 	struct rlx_session *session;
 	struct work_struct bury;	/* tells requests that their executor died */
+	struct delayed_work orphans;	/* looks whether it hangs, see orphan_ms */
 	wait_queue_head_t wait;		/* poll: changes of state */
 
 	/*
@@ -146,6 +148,8 @@ struct rlx_service *rlx_service_get(struct rlx_service *svc);
 void rlx_service_put(struct rlx_service *svc);		/* any context */
 /* By fd, with a reference; -EBADF, -EINVAL. */
 struct rlx_service *rlx_service_get_fd(int fd);
+/* A channel died with requests out: their executor has orphan_ms to commit them. */
+void rlx_service_mourn(struct rlx_service *svc);
 /* No executor is there (@gone: nor will be): requests are told. svc->lock held. */
 void rlx_service_lose(struct rlx_service *svc, bool gone);
 
@@ -206,6 +210,12 @@ int rlx_sleep(wait_queue_head_t *wq, bool exclusive, const ktime_t *deadline,
 	      bool (*done)(void *arg), void *arg);
 
 /* ---- executor.c ---- */
+
+/*
+ * The executor, if there is one, is as good as dead: it fetches and commits no more,
+ * its requests are told, the next one may come. svc->lock held.
+ */
+void rlx_executor_retire(struct rlx_service *svc);
 
 long rlx_executor_attach(struct rlx_call *call);	/* on a service */
 /*

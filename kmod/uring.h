@@ -21,7 +21,7 @@ void rlx_uring_answer(struct io_uring_cmd *cmd, s32 result, u64 aux);
 void rlx_uring_wake(struct rlx_fetcher *f);
 /*
  * All parked fetchers of @ex look whether their task is still alive; those of dead
- * ones end. Process context, no locks.
+ * ones end. Process context; under svc->lock, or no locks.
  */
 void rlx_uring_muster(struct rlx_executor *ex);
 

@@ -561,6 +561,17 @@ struct rlx_ring_user {
  * @user_slots: slots of a queue that channels of one user have together, at most, up
  *              to @depth; 0: as many as are left to others then
  * @user_channels: channels of one user at most, up to RLX_LIMIT_CHANNELS; 0 likewise
+ * @orphan_ms:  how long an executor may hold requests of a dead client, counted from
+ *              the client's death; 0: for ever
+ * @pad:        0
+ *
+ * What a delivered request names stays attached, and charged to its user, until the
+ * executor commits it, for the executor may be writing there. One that hangs would
+ * keep it for ever. After @orphan_ms it is taken to be dead though it lives: its calls
+ * fail with EPIPE, poll says EPOLLERR, its requests end or go to the next executor as
+ * RLX_SERVICE_REQUEUE says, and attachments of dead clients are gone. What it has
+ * mapped itself, by RLX_IOC_EXEC_ARENA, it still has: memory does not go away under a
+ * process that uses it, but with the process, which its supervisor has to end.
  *
  * A user is the one who opened the session that CONNECT is called on. The service's
  * own is not limited by @user_slots and @user_channels, and a user who has nothing
@@ -576,7 +587,9 @@ struct rlx_ioc_service_create {
 	__u64	user_tag;
 	__u32	user_slots;
 	__u32	user_channels;
-	__u64	reserved[3];
+	__u32	orphan_ms;
+	__u32	pad;
+	__u64	reserved[2];
 };
 
 /**

@@ -798,4 +798,117 @@ TEST(ids_come_round)
 	close(s);
 }
 
+/* ---- an executor that hangs ---- */
+
+struct hang {
+	int s, svc, ex, ch, arena;
+	const struct rlx_desc *desc;
+	uint32_t tag;
+};
+
+/* It has a request of a client, whose arena it never asked for. */
+static struct hang hang_new(uint32_t ms, uint32_t flags)
+{
+	struct rlx_ioc_service_create c = { .queues = 1, .depth = DEPTH, .flags = flags,
+					    .orphan_ms = ms };
+	struct hang h = { .s = k_open() };
+	struct rlx_rq rq = k_rq(1, 1);
+
+	h.svc = k_ioctl(h.s, RLX_IOC_SERVICE_CREATE, &c);
+	CHECK(h.svc >= 0);
+	h.ex = k_executor(h.svc, 0);
+	h.desc = k_desc(h.ex, DEPTH);
+	h.ch = k_channel(h.s, h.svc, 4, 0, NULL);
+	h.arena = k_arena(h.s, 1 << 20, 0);
+	rq.nr_slices = 1;
+	rq.slice[0] = (struct rlx_slice){ k_attach(h.ch, h.arena, RLX_R | RLX_W),
+					  RLX_R, 0, 8 };
+	close(h.arena);
+	CHECK_EQ(k_submit(h.ch, &rq, 1, NULL), 1);
+	h.tag = k_fetch1(h.ex);
+	return h;
+}
+
+static void hang_free(struct hang *h)
+{
+	k_undesc(h->desc, DEPTH);
+	close(h->ex);
+	close(h->svc);
+	close(h->s);
+	CHECK(k_stat_becomes("nr_services", 0));
+	CHECK(k_stat_becomes("nr_arenas", 0));
+}
+
+TEST(memory_of_the_dead_does_not_stay)
+{
+	struct hang h = hang_new(200, 0);
+	struct pollfd p = { .fd = h.ex };
+	struct io_uring ring;
+	struct io_uring_cqe *cqe;
+	uint32_t tag;
+	int ex;
+	struct rlx_ioc_fetch f = { .tags = (uintptr_t)&tag, .max = 1,
+				   .timeout_ns = K_EVER };
+	bool parks = false;
+
+	CHECK_EQ(io_uring_queue_init(4, &ring, 0), 0);
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&ring);
+
+	CHECK(sqe);
+	memset(sqe, 0, sizeof(*sqe));
+	sqe->opcode = IORING_OP_URING_CMD;
+	sqe->fd = h.ex;
+	sqe->cmd_op = RLX_IOC_FETCH;
+	((struct rlx_uring_cmd *)sqe->cmd)->addr = (uintptr_t)&f;
+	CHECK_EQ(io_uring_submit(&ring), 1);
+	if (!io_uring_peek_cqe(&ring, &cqe))
+		io_uring_cqe_seen(&ring, cqe);	/* before 6.7 */
+	else
+		parks = true;
+	close(h.ch);
+	/* Whoever sleeps in it, or is parked, hears of it. */
+	CHECK_EQ(k_fetch(h.ex, &tag, 1, 0, K_SOON), -EPIPE);
+	if (parks) {
+		CHECK_EQ(io_uring_wait_cqe(&ring, &cqe), 0);
+		CHECK_EQ(cqe->res, -EPIPE);
+	}
+	CHECK(k_stat_becomes("nr_arenas", 0));
+	CHECK(k_stat_becomes("nr_slots", 0));
+	CHECK_EQ(poll(&p, 1, 0), 1);
+	CHECK(p.revents & POLLERR);
+	CHECK_EQ(k_commit1(h.ex, h.desc, h.tag, 0, 0), -EPIPE);
+	/* The next one comes though it is still there, and it takes nothing with it. */
+	ex = k_next_executor(h.svc, 0);
+	CHECK_EQ(k_commit1(h.ex, h.desc, h.tag, 0, 0), -EPIPE);
+	io_uring_queue_exit(&ring);
+	close(h.ex);
+	CHECK_EQ(k_info(h.svc).state, RLX_SERVICE_LIVE);
+	h.ex = ex;
+	hang_free(&h);
+}
+
+/* One that commits in time is let be, however often; and so is one without a limit. */
+TEST(who_commits_in_time_stays)
+{
+	struct hang h = hang_new(1000, 0), ever = hang_new(0, 0);
+	struct rlx_event ev;
+	uint32_t tag;
+
+	close(ever.ch);
+	close(h.ch);
+	CHECK_EQ(k_commit1(h.ex, h.desc, h.tag, 0, 0), 1);
+	tag = k_fetch1(h.ex);
+	CHECK(tag & RLX_TAG_EVENT);
+	CHECK_EQ(k_events(h.ex, tag & ~RLX_TAG_EVENT, &ev, 1), 1);
+	CHECK_EQ(k_fetch(h.ex, &tag, 1, 0, 2000 * K_MS), -ETIME);
+	CHECK_EQ(k_info(h.svc).state, RLX_SERVICE_LIVE);
+	CHECK_EQ(k_info(ever.svc).state, RLX_SERVICE_LIVE);
+	CHECK_EQ(k_commit1(ever.ex, ever.desc, ever.tag, 0, 0), 1);
+	close(ever.ex);
+	k_undesc(ever.desc, DEPTH);
+	close(ever.svc);
+	close(ever.s);
+	hang_free(&h);
+}
+
 TEST_MAIN()

@@ -64,6 +64,7 @@ TEST(structs_of_services)
 	struct rlx_ioc_connect n = { .service = s.k.svc, .depth = 1 };
 
 	CHECK_ABI(s.k.session, RLX_IOC_SERVICE_CREATE, c, 0,
+		  K_FIELD(struct rlx_ioc_service_create, pad),
 		  K_FIELD(struct rlx_ioc_service_create, reserved));
 	int fds[] = { s.k.svc, s.k.ex, s.k.ch };
 
