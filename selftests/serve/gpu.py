@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import time
 
 from keeper import DROP, GET, OK, PUT, Keeper
 from rlxd import BUILD, Server, main, test
@@ -47,6 +48,24 @@ def the_emulated_gpu_serves():
             {"name": "x", "datatype": "FP32", "shape": [1, 3, 8, 8], "data": [0] * 192}]})
         assert st == 400 and "shape" in json.dumps(r), (st, r)
         assert infer(s)[1] == want[1]
+
+
+@test
+def a_device_that_is_lost():
+    """503 to whom it befell; the process begins anew, and is reached all the time."""
+    env = dict(ENV, RLX_EMU_FAIL="cuGraphLaunch:6:700!")     # in each life of the process
+    with Server(section("vision", "cuda") + section("fixed", "cpu"), env=env) as s:
+        pid, seen, end = s.proc.pid, [], time.monotonic() + 60
+        while s.log().count("starting anew") < 2 or seen[-1] != 200:
+            assert time.monotonic() < end, (seen, s.log())
+            st, r = s.post("/v2/models/vision/infer", {"inputs": [
+                {"name": "x", "datatype": "FP32", "shape": [2, 3, 16, 16], "data": DATA}]})
+            assert st in (200, 503), (st, r)
+            seen.append(st)
+            # Whoever connects meanwhile waits in the queue: nobody is refused.
+            assert st == 200 or "cuda" in json.dumps(r), r
+        assert 503 in seen and s.proc.poll() is None and s.proc.pid == pid
+        assert infer(s, "fixed")
 
 
 @test

@@ -38,6 +38,7 @@ struct listener {
 	bool		 is_unix, ours, tls;
 	bool		 off_host;	/* others than this machine's processes may come */
 	char		 name[128];
+	char		 passed[40];	/* how renew.h names it to the next program; "": not */
 };
 
 enum conn_state {

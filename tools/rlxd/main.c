@@ -23,6 +23,7 @@
 #include "tools/rlxd/notify.h"
 #include "tools/rlxd/obuf.h"
 #include "tools/rlxd/otlp.h"
+#include "tools/rlxd/renew.h"
 #include "tools/rlxd/start.h"
 #include "tools/rlxd/weights.h"
 
@@ -51,13 +52,14 @@ struct load {
 struct watch {
 	struct server	*server;
 	struct load	 load;
-	struct pollfd	 p[3];
+	struct pollfd	 p[4];
 	bool		 standing_by;	/* another one serves */
 	bool		 channels_open;
 	int64_t		 drain_end;	/* 0: nobody told it to end */
+	bool		 anew;		/* then to begin anew */
 };
 
-enum { SIGNAL, LOADED, TURN };		/* of watch.p; TURN: -1 once it came */
+enum { SIGNAL, LOADED, TURN, LOST, EVENTS };	/* of watch.p; TURN, LOST: -1 once it came */
 
 static const char help[] =
 	"usage: rlxd [--config FILE] [--check]\n"
@@ -320,13 +322,13 @@ static bool is_deaf(const struct server *s)
 }
 
 /* Ends connections as they become idle, for as long as drain_timeout. */
-static void begin_drain(struct watch *w)
+static void begin_drain(struct watch *w, const char *tell)
 {
 	struct server *s = w->server;
 	unsigned int i;
 
 	log_event(LOG_NOTE, "draining", L_INT("connections", atomic_load(&s->n_conn)));
-	notify("STOPPING=1\nSTATUS=Draining");
+	notify("%s", tell);
 	atomic_store(&s->ready, false);
 	w->drain_end = now_ns() + s->limits.drain_timeout_ns;
 	for (i = 0; i < s->n_loop; i++)
@@ -334,6 +336,21 @@ static void begin_drain(struct watch *w)
 	channels_drain(s);
 	if (s->standby)
 		baton_pass();
+}
+
+/* Who is being answered by other models has so long for it. */
+enum { ANEW_NS = 250000000 };
+
+/* A device is lost to this process: it ends as when it drains, and is executed again. */
+static void on_lost(struct watch *w)
+{
+	w->p[LOST].fd = -1;
+	if (w->drain_end)
+		return;
+	w->anew = true;
+	begin_drain(w, "STATUS=Starting anew");
+	if (w->drain_end > now_ns() + ANEW_NS)
+		w->drain_end = now_ns() + ANEW_NS;
 }
 
 /* False: nothing more can be done but to end. */
@@ -346,12 +363,13 @@ static bool on_signal(struct watch *w)
 	if (si.ssi_signo == SIGHUP) {
 		load_begin(&w->load);
 	} else if (!w->drain_end) {
-		begin_drain(w);
+		begin_drain(w, "STOPPING=1\nSTATUS=Draining");
 	} else if (si.ssi_signo == SIGINT) {
 		log_event(LOG_WARN, "interrupted while draining, ending now");
 		return false;
 	} else {
 		/* Managers and their hooks tell it more than once. */
+		w->anew = false;
 		log_event(LOG_NOTE, "draining already");
 	}
 	return true;
@@ -427,8 +445,11 @@ static int supervise(struct watch *w)
 	struct server *s = w->server;
 
 	for (;;) {
-		if (poll(w->p, 3, patience_ms(w, watchdog)) < 0)
-			w->p[SIGNAL].revents = w->p[LOADED].revents = w->p[TURN].revents = 0;
+		if (poll(w->p, EVENTS, patience_ms(w, watchdog)) < 0)
+			w->p[SIGNAL].revents = w->p[LOADED].revents = w->p[TURN].revents =
+				w->p[LOST].revents = 0;
+		if (w->p[LOST].revents)
+			on_lost(w);
 		if (w->p[TURN].revents && !on_turn(w))
 			return 1;
 		if (w->p[SIGNAL].revents && !on_signal(w))
@@ -449,7 +470,8 @@ static int supervise(struct watch *w)
 			return 0;
 		}
 		if (w->drain_end && now_ns() > w->drain_end) {
-			log_event(LOG_WARN, "drain_timeout passed",
+			log_event(LOG_WARN, w->anew ? "nobody is waited for any more" :
+				  "drain_timeout passed",
 				  L_INT("connections", atomic_load(&s->n_conn)));
 			return 0;
 		}
@@ -496,7 +518,7 @@ static enum rlx_status start(struct watch *w, struct conf *c, struct rlx_error *
 	return s->standby ? stand_by(w, err) : server_serve(s, err);
 }
 
-static int serve(const struct args *a)
+static int serve(const struct args *a, char **argv)
 {
 	struct server *s = rlx_calloc(1, sizeof(*s));
 	struct watch w = { .server = s, .load = { .server = s, .args = a, .first = true } };
@@ -508,7 +530,7 @@ static int serve(const struct args *a)
 	if (!s)
 		return 1;
 	log_start();
-	for (i = 0; i < 3; i++)
+	for (i = 0; i < EVENTS; i++)
 		w.p[i] = (struct pollfd){ .fd = -1, .events = POLLIN };
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
@@ -520,8 +542,13 @@ static int serve(const struct args *a)
 	w.p[LOADED].fd = w.load.done_fd = eventfd(0, EFD_CLOEXEC);
 	if (w.p[SIGNAL].fd < 0 || w.load.done_fd < 0)
 		rlx_fail(&err, RLX_EIO, "%m");
-	else if (!read_conf(a, &c, &err) && !start(&w, c, &err))
+	else if (!renew_setup(argv, &w.p[LOST].fd, &err) && !read_conf(a, &c, &err) &&
+		 !start(&w, c, &err))
 		rc = supervise(&w);
+	if (w.anew) {
+		server_stop_loops(s);
+		renew(s);
+	}
 	if (err.status)
 		log_event(LOG_ERROR, "cannot start", L_STR("error", err.text));
 	if (w.load.running)
@@ -562,7 +589,7 @@ int main(int argc, char **argv)
 	 */
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	if (rc < 0)
-		rc = a.keeper ? keeper_main(a.keeper) : a.check ? check(&a) : serve(&a);
+		rc = a.keeper ? keeper_main(a.keeper) : a.check ? check(&a) : serve(&a, argv);
 	obuf_fini(&a.text);
 	return rc;
 }

@@ -16,6 +16,7 @@
 #include "tools/rlxd/model.h"
 #include "tools/rlxd/node.h"
 #include "tools/rlxd/queue.h"
+#include "tools/rlxd/renew.h"
 #include "tools/rlxd/server.h"
 #include "tools/rlxd/weights.h"
 
@@ -326,6 +327,8 @@ static void row_done(struct row *row, enum rlx_status st, const struct rlx_error
 	struct model *m = j->model;
 
 	metric_add(&m->metric.rows, 1);
+	if (st == RLX_ELOST)
+		renew_want(err->text);
 	if (st) {
 		metric_add(st == RLX_ETIME ? &m->metric.rows_late :
 			   st == RLX_ECANCELED ? &m->metric.rows_cancelled :

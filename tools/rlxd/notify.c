@@ -116,6 +116,11 @@ unsigned int notify_fds(void)
 	return n_names;
 }
 
+unsigned int notify_fd_count(void)
+{
+	return n_names;
+}
+
 const char *notify_fd_name(unsigned int i)
 {
 	return i < n_names ? names[i] : "";

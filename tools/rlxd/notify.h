@@ -19,6 +19,7 @@ int64_t notify_watchdog_ns(void);
  * and the name of each. The variables are removed, so that no child takes them.
  */
 unsigned int notify_fds(void);
+unsigned int notify_fd_count(void);	/* what notify_fds() said */
 const char *notify_fd_name(unsigned int i);
 
 #endif

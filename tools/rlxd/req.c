@@ -407,6 +407,7 @@ int req_status(enum rlx_status st)
 		return 501;
 	case RLX_EAGAIN:
 	case RLX_ENOMEM:
+	case RLX_ELOST:		/* for a moment: see renew.h */
 		return 503;
 	case RLX_ETIME:
 		return 504;

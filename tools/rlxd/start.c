@@ -15,6 +15,7 @@
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/node.h"
 #include "tools/rlxd/notify.h"
+#include "tools/rlxd/renew.h"
 #include "tools/rlxd/otlp.h"
 #include "tools/rlxd/region.h"
 #include "tools/rlxd/start.h"
@@ -54,9 +55,16 @@ static enum rlx_status open_listener(const struct conf_listen *cl, struct listen
 				     struct rlx_error *err)
 {
 	int64_t end = now_ns() + 3000000000;
+	int fd = renew_passed(cl->text);
 	struct rlx_error why;
 	enum rlx_status st;
 
+	if (fd >= 0) {		/* ours, from before we were executed again */
+		st = listen_adopt(fd, cl->tls, true, out, err);
+		out->ours = out->is_unix;
+		renew_name(cl->text, out->passed, sizeof(out->passed));
+		return st;
+	}
 	for (;;) {
 		why = (struct rlx_error){ 0 };
 		st = keep_sockets() ? listen_kept(cl, out, &why) : listen_open(cl, out, &why);
@@ -64,6 +72,8 @@ static enum rlx_status open_listener(const struct conf_listen *cl, struct listen
 			break;
 		usleep(20000);
 	}
+	if (!keep_sockets())
+		renew_name(cl->text, out->passed, sizeof(out->passed));
 	return st ? rlx_fail(err, st, "%s", why.text) : RLX_OK;
 }
 
@@ -76,7 +86,7 @@ static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
 	bool tls;
 
 	for (i = 0; !st && i < n_passed && s->n_listener < LISTENERS_MAX; i++) {
-		if (keep_is_kept(i))
+		if (keep_is_kept(i) || !strncmp(notify_fd_name(i), "renew-", 6))
 			continue;
 		tls = !strcmp(notify_fd_name(i), "tls");
 		if (tls && !s->may_tls)
@@ -84,6 +94,9 @@ static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
 					"tls, but there is no tls_certificate or no [key NAME]");
 		st = listen_adopt(3 + (int)i, tls, !strcmp(notify_fd_name(i), "insecure"),
 				  &s->listener[s->n_listener++], err);
+		snprintf(s->listener[s->n_listener - 1].passed,
+			 sizeof(s->listener[0].passed), "%s", *notify_fd_name(i) ?
+			 notify_fd_name(i) : "passed");
 	}
 	for (i = 0; !st && i < s->limits.n_listen; i++) {
 		if (s->n_listener == LISTENERS_MAX)
@@ -186,15 +199,23 @@ enum rlx_status server_listen(struct server *s, unsigned int n_passed, struct rl
 	return st ? st : open_loops(s, err);
 }
 
-void server_close(struct server *s)
+void server_stop_loops(struct server *s)
 {
-	struct client *c;
 	unsigned int i;
 
 	for (i = 0; i < s->n_started; i++)
 		loop_stop(&s->loop[i]);
 	for (i = 0; i < s->n_started; i++)
 		loop_join(&s->loop[i]);
+	s->n_started = 0;
+}
+
+void server_close(struct server *s)
+{
+	struct client *c;
+	unsigned int i;
+
+	server_stop_loops(s);
 	channels_stop(s);
 	otlp_stop();
 	crew_close(s->crew);

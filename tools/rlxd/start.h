@@ -16,6 +16,8 @@ server_open(struct server *s, struct conf *c, unsigned int n_passed, struct rlx_
 enum rlx_status __rlx_must_check
 server_listen(struct server *s, unsigned int n_passed, struct rlx_error *err);
 enum rlx_status __rlx_must_check server_serve(struct server *s, struct rlx_error *err);
+/* Nobody is answered any more. */
+void server_stop_loops(struct server *s);
 /* Ends the threads and frees everything; requests that are not answered are lost. */
 void server_close(struct server *s);
 
