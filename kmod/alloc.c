@@ -218,12 +218,18 @@ struct rlx_arena *rlx_alloc_arena(struct rlx_session *session,
 				  const struct rlx_ioc_arena_create *c)
 {
 	const u32 huge = RLX_AF_HUGE_TRY | RLX_AF_HUGE_REQUIRE;
+	/*
+	 * A kernel without transparent huge pages must not find large folios in
+	 * a mapping: MADV_COLD and MADV_PAGEOUT of a part want it split, are told
+	 * by a stub that it was, and look again, for ever and not to be killed.
+	 */
+	const bool can = IS_ENABLED(CONFIG_TRANSPARENT_HUGEPAGE);
 	struct rlx_alloc s = {
 		.nid = rlx_alloc_first_node(c),
 		.nodes = c->nodes,
 		.bind = c->flags & RLX_AF_NUMA_BIND,
 		.turns = c->flags & RLX_AF_NUMA_INTERLEAVE,
-		.order = c->flags & huge ? RLX_HUGE_ORDER : 0,
+		.order = can && c->flags & huge ? RLX_HUGE_ORDER : 0,
 		.require = c->flags & RLX_AF_HUGE_REQUIRE,
 	};
 	struct rlx_arena *a;
@@ -231,6 +237,8 @@ struct rlx_arena *rlx_alloc_arena(struct rlx_session *session,
 
 	/* Without trying: what cannot be would push everybody else out first. */
 	if (c->size >> PAGE_SHIFT > totalram_pages())
+		return ERR_PTR(-ENOMEM);
+	if (!can && s.require)
 		return ERR_PTR(-ENOMEM);
 	a = rlx_arena_new(session, &rlx_alloc_ops, c);
 	if (IS_ERR(a))

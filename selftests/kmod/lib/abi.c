@@ -41,6 +41,20 @@ int k_arena(int session, uint64_t size, uint32_t flags)
 	return fd;
 }
 
+uint32_t k_huge(int session)
+{
+	struct rlx_ioc_query q = { 0 };
+
+	CHECK_EQ(k_ioctl(session, RLX_IOC_QUERY, &q), 0);
+	return q.features & RLX_FEAT_HUGE ? RLX_AF_HUGE_REQUIRE : RLX_AF_HUGE_TRY;
+}
+
+void k_need_huge(int session)
+{
+	if (k_huge(session) != RLX_AF_HUGE_REQUIRE)
+		rlx_test_skip("no huge pages in this kernel");
+}
+
 int k_timeline(int session, uint64_t initial)
 {
 	struct rlx_ioc_timeline_create t = { .initial = initial };

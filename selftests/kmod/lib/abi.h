@@ -16,6 +16,13 @@ int k_open(void);
 /* An arena of the module, for reading and writing; fails the test without. */
 int k_arena(int session, uint64_t size, uint32_t flags);
 
+/*
+ * The flag for an arena of huge pages, or of small ones in a kernel that has none (as
+ * PREEMPT_RT's); what cannot be tested there skips the test.
+ */
+uint32_t k_huge(int session);
+void k_need_huge(int session);
+
 /* A timeline; fails the test without one. */
 int k_timeline(int session, uint64_t initial);
 long k_signal(int timeline, uint64_t value);

@@ -280,7 +280,7 @@ TEST(shown_as_pinned)
 	void *p;
 
 	a = create(s, 3 * MIB, 0);
-	b = create(s, 4 * MIB, RLX_AF_HUGE_REQUIRE);
+	b = create(s, 4 * MIB, k_huge(s));
 	CHECK(a > 0 && b > 0);
 	CHECK_EQ(pinned_kib() - before, 7 * KIB);
 	ro = k_ioctl(a, RLX_IOC_ARENA_DUP, &d);
