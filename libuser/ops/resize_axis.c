@@ -25,31 +25,63 @@ struct op_resize_axis op_resize_axis_of(const struct rlx_op_resize *a,
 	return ax;
 }
 
-/* Where output @o lies in the input. */
-static double source(const struct rlx_op_resize *a, const struct op_resize_axis *x,
-		     int64_t o)
+/* The type that coordinates are computed in: double, or float where that is @narrow. */
+static double as(bool narrow, double x)
 {
-	double wide = x->scale * (double)x->in, in = (double)x->in, p = (double)o;
+	return narrow ? (double)(float)x : x;
+}
+
+/* (o + 1/2) / scale - 1/2, or without the last */
+static double half_pixel(const struct op_resize_axis *x, double p, bool narrow, double less)
+{
+	return as(narrow, as(narrow, (p + 0.5) / as(narrow, x->scale)) - less);
+}
+
+/*
+ * Where output @o lies in the input. One operation of two floats in double, rounded, is
+ * that operation in float.
+ */
+static double source(const struct rlx_op_resize *a, const struct op_resize_axis *x,
+		     int64_t o, bool narrow)
+{
+	double scale = as(narrow, x->scale), wide = as(narrow, scale * (double)x->in);
+	double in = (double)x->in, p = (double)o, from, to;
 
 	switch (a->coord) {
 	case RLX_COORD_ALIGN_CORNERS:
-		return wide == 1 || x->out == 1 ? 0 : p * (in - 1) / (wide - 1);
+		return wide == 1 || x->out == 1 ? 0 : as(narrow, p * (in - 1) / (wide - 1));
 	case RLX_COORD_ASYMMETRIC:
-		return p / x->scale;
+		return as(narrow, p / scale);
 	case RLX_COORD_TF_CROP_AND_RESIZE:
+		from = as(narrow, x->roi[0]);
+		to = as(narrow, x->roi[1]);
 		if (x->out == 1)
-			return (x->roi[0] + x->roi[1]) * (in - 1) / 2;
-		return p * (x->roi[1] - x->roi[0]) * (in - 1) / (wide - 1) +
-		       x->roi[0] * (in - 1);
+			return as(narrow, as(narrow, 0.5 * as(narrow, from + to)) * (in - 1));
+		p = as(narrow, as(narrow, p * as(narrow, to - from)) * (in - 1));
+		return as(narrow, as(narrow, from * (in - 1)) +
+			  as(narrow, p / as(narrow, wide - 1)));
 	case RLX_COORD_PYTORCH_HALF_PIXEL:
-		return x->out == 1 ? 0 : (p + 0.5) / x->scale - 0.5;
+		return x->out == 1 ? 0 : half_pixel(x, p, narrow, 0.5);
 	case RLX_COORD_HALF_PIXEL_SYMMETRIC:
-		return in / 2 * (1 - (double)x->out / wide) + (p + 0.5) / x->scale - 0.5;
+		p = half_pixel(x, p, narrow, 0);
+		p = as(narrow, as(narrow, in / 2 *
+		       as(narrow, 1 - as(narrow, (double)x->out / wide))) + p);
+		return as(narrow, p - 0.5);
 	case RLX_COORD_TF_HALF_PIXEL_NN:
-		return (p + 0.5) / x->scale;
+		return half_pixel(x, p, narrow, 0);
 	default:
-		return (p + 0.5) / x->scale - 0.5;
+		return half_pixel(x, p, narrow, 0.5);
 	}
+}
+
+/*
+ * Neighbours are picked by coordinates in float: where they fall on an element, or half
+ * way between two, as the quotient of two sizes often does, f64 lies a little beside it, and
+ * runtimes agree on what f32 gives. It does not count the elements of very long axes.
+ */
+static bool by_float(const struct rlx_op_resize *a, const struct op_resize_axis *x)
+{
+	return a->mode == RLX_RESIZE_NEAREST && x->in < 1 << 22 && x->out < 1 << 22;
 }
 
 bool op_resize_outside(const struct rlx_op_resize *a, const struct op_resize_axis *x,
@@ -59,7 +91,7 @@ bool op_resize_outside(const struct rlx_op_resize *a, const struct op_resize_axi
 
 	if (a->coord != RLX_COORD_TF_CROP_AND_RESIZE)
 		return false;
-	at = source(a, x, o);
+	at = source(a, x, o, by_float(a, x));
 	return at < 0 || at > (double)(x->in - 1);
 }
 
@@ -72,7 +104,7 @@ static int64_t clamp(double at, int64_t n)
 int64_t op_resize_nearest(const struct rlx_op_resize *a, const struct op_resize_axis *x,
 			  int64_t o)
 {
-	double at = source(a, x, o);
+	double at = source(a, x, o, by_float(a, x));
 
 	switch (a->nearest) {
 	case RLX_NEAREST_ROUND_PREFER_FLOOR: at = ceil(at - 0.5); break;
@@ -100,7 +132,7 @@ void op_resize_weights(const struct rlx_op_resize *a, const struct op_resize_axi
 		       int64_t o, double *w, int64_t *at)
 {
 	bool out = op_resize_outside(a, x, o);
-	double pos = source(a, x, o), base = ceil(pos) - 1, sum = 0;
+	double pos = source(a, x, o, false), base = ceil(pos) - 1, sum = 0;
 	double shrink = a->antialias && x->scale < 1 ? x->scale : 1;
 	int64_t i;
 

@@ -178,6 +178,35 @@ EVERYWHERE(resize_with_many_taps_at_an_edge)
 	rig_fini(&want);
 }
 
+/* Neighbours where coordinates fall on elements but for a rounding: as f32 has them. */
+EVERYWHERE(resize_to_neighbours_in_f32)
+{
+	static const struct {
+		int64_t	in, out;
+		double	scale;		/* 0: of the sizes */
+		int32_t	coord, nearest;
+		int64_t	at, want;
+	} c[] = {
+		{ 12, 20, (double)1.7f, RLX_COORD_ASYMMETRIC, RLX_NEAREST_FLOOR, 17, 10 },
+		{ 10, 22, 0, RLX_COORD_HALF_PIXEL, RLX_NEAREST_FLOOR, 5, 2 },
+		{ 10, 14, 0, RLX_COORD_PYTORCH_HALF_PIXEL, RLX_NEAREST_CEIL, 3, 2 },
+		{ 11, 25, 0, RLX_COORD_PYTORCH_HALF_PIXEL, RLX_NEAREST_FLOOR, 12, 5 },
+	};
+	float x[16];
+	unsigned int k;
+
+	for (k = 0; k < 16; k++)
+		x[k] = (float)k;
+	for (k = 0; k < 4; k++)
+		rig_output(r, rlx_emit(r->g, resize, .coord = c[k].coord, .nearest = c[k].nearest,
+				       .x = rig_input(r, rlx_type(RLX_F32, c[k].in), x),
+				       .sizes = RLX_INTS(c[k].out),
+				       .scales = { &c[k].scale, c[k].scale > 0 }));
+	rig_run(r);
+	for (k = 0; k < 4; k++)
+		rig_want(r, k, c[k].at, (double)c[k].want, 0);
+}
+
 enum hiding { BY_LENGTH, BY_CAUSAL_MASK, BY_MASK, HIDINGS };
 
 /* The last key is no number, and no query but perhaps the last sees it. */
