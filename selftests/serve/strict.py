@@ -9,8 +9,8 @@ import tempfile
 import threading
 import time
 
-from rlxd import (BUILD, ENGINES, RLXD, Server, activated, main, minilm, read_all, status_of,
-                  test, wait_for)
+from rlxd import (BUILD, ENGINES, MINILM, RLXD, Server, activated, main, minilm, read_all,
+                  status_of, test, wait_for)
 
 VISION_PATH = os.path.abspath(BUILD + "/serve/vision.onnx")
 VISION = "[model vision]\npath = %s\n" % VISION_PATH
@@ -361,6 +361,56 @@ def what_never_fits_is_told_at_once():
                         b"Content-Length: %d\r\n\r\n" % ((2 << 20) + 1))
             assert status_of(out) == 413 and b"max_memory" in out, out
             wait_for(lambda: s.metric("rlxd_body_bytes") == 0)
+
+
+@test
+def truncation():
+    """As sentence-transformers does it: its file tells where, the special tokens stay."""
+    words = "the contract is void unless the court of the county hears a case against it ".split()
+    with open(MINILM + "/vocab.txt") as f:
+        vocab = f.read().split("\n")
+    want_ids = [101] + [vocab.index(w) for w in words * 12]
+
+    def ask(s, limit, cut):
+        st, r = s.post("/v1/embeddings", {"model": "m", "input": " ".join(words * 12)})
+        if not cut:
+            assert st == 400 and "at most %d;" % limit in r["error"]["message"], r
+            return
+        assert st == 200 and r["usage"]["prompt_tokens"] == limit, (limit, r)
+        ids = want_ids[:limit - 1] + [102]
+        assert s.embed([ids], "m")[0] == r["data"][0]["embedding"], limit
+        assert s.post("/v1/embeddings", {"model": "m", "input": [ids + [102]]})[0] == 400
+
+    with tempfile.TemporaryDirectory() as d:
+        for name in os.listdir(MINILM):
+            os.symlink(os.path.abspath(MINILM + "/" + name), d + "/" + name)
+        model = "[model m]\npath = %s\nbuckets = 16 64 128\n" % d
+        with Server(model + "truncate = yes\n") as s:
+            ask(s, 128, True)               # no file: as far as there are buckets
+            for text, limit in (('{"max_seq_length": 37, "do_lower_case": false}', 37),
+                                ('{"max_seq_length": 500}', 128), ("{}", 128),
+                                ('{"max_seq_length": null}', 128), ('{"max_seq_length": 3}', 3)):
+                n = len(s.lines)
+                with open(d + "/sentence_bert_config.json", "w") as f:
+                    f.write(text)
+                s.signal(signal.SIGHUP)
+                s.wait_log("event=reloaded", 60, after=n)
+                ask(s, limit, True)
+            for text in ("", "x", '{"max_seq_length": 0}', '{"max_seq_length": -5}',
+                         '{"max_seq_length": "a"}', '{"max_seq_length": 1.5}', "[1"):
+                n = len(s.lines)
+                with open(d + "/sentence_bert_config.json", "w") as f:
+                    f.write(text)
+                s.signal(signal.SIGHUP)
+                s.wait_log("reload failed", 60, after=n)
+                assert any("sentence_bert_config.json" in ln for ln in s.lines[n:]), s.lines[n:]
+                ask(s, 3, True)
+        with open(d + "/sentence_bert_config.json", "w") as f:
+            f.write('{"max_seq_length": 20}')
+        with Server(model) as s:
+            ask(s, 20, False)
+        with Server(model + "truncate = yes\nmax_tokens = 60\n") as s:
+            ask(s, 60, True)                # what rlxd.conf says counts more
 
 
 @test

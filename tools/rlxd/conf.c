@@ -96,7 +96,7 @@ static const struct option model_option[] = {
 	{ "max_batch", FORM_INT, AT(max_batch), 1, 1024, 8 },
 	{ "batch_delay", FORM_TIME, AT(batch_delay_ns), 0, SEC, 0 },
 	{ "max_queue", FORM_INT, AT(max_queue), 1, 1 << 20, 4096 },
-	{ "max_tokens", FORM_INT, AT(max_tokens), 3, 1 << 20, 512 },
+	{ "max_tokens", FORM_INT, AT(max_tokens), 3, 1 << 20, 0 },
 	{ "max_shapes", FORM_INT, AT(max_shapes), 1, 4096, 32 },
 	{ "buckets", FORM_BUCKETS },
 	{ "pool", FORM_WORD, AT(pool), 0, 1, 0, "mean|cls" },

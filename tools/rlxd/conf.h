@@ -38,7 +38,8 @@ struct conf_model {
 	const char	*name, *path, *tokenizer, *device;
 	int64_t		 kind, pool, precision;
 	int64_t		 threads, replicas, max_batch, batch_delay_ns, max_queue;
-	int64_t		 max_tokens, max_shapes;
+	int64_t		 max_tokens;		/* 0: as the model's files say */
+	int64_t		 max_shapes;
 	bool		 normalise, truncate, batch;
 	int64_t		 bucket[CONF_BUCKETS_MAX];
 	unsigned int	 n_bucket;

@@ -34,30 +34,32 @@ static void mark_file(const char *path, struct file_mark *out)
 }
 
 /* The file, or what matters in a folder; and the tokenizer. */
-static void mark_files(const struct conf_model *c, struct file_mark out[3])
+static void mark_files(const struct conf_model *c, struct file_mark out[MODEL_MARKS])
 {
-	static const char *const names[] = { "model.safetensors", "tokenizer.json" };
+	static const char *const names[] = {
+		"model.safetensors", "tokenizer.json", "sentence_bert_config.json",
+	};
 	struct stat sb;
 	char path[4096];
 	int i;
 
-	memset(out, 0, 3 * sizeof(*out));
+	memset(out, 0, MODEL_MARKS * sizeof(*out));
 	if (stat(c->path, &sb) || !S_ISDIR(sb.st_mode)) {
 		mark_file(c->path, &out[0]);
 	} else {
-		for (i = 0; i < 2; i++) {
+		for (i = 0; i < MODEL_MARKS - 1; i++) {
 			snprintf(path, sizeof(path), "%s/%s", c->path, names[i]);
 			mark_file(path, &out[i]);
 		}
 	}
 	if (c->tokenizer)
-		mark_file(c->tokenizer, &out[2]);
+		mark_file(c->tokenizer, &out[MODEL_MARKS - 1]);
 }
 
 /* True if the files it was loaded from are as they were. */
 static bool is_current(const struct model *m)
 {
-	struct file_mark now[3];
+	struct file_mark now[MODEL_MARKS];
 
 	mark_files(&m->conf, now);
 	return !atomic_load(&m->torn) && !memcmp(now, m->mark, sizeof(now));

@@ -19,7 +19,7 @@
 #include "tools/rlxd/tear.h"
 
 enum {
-	BATCH_MAX = 1024, MODEL_IO_MAX = 16,
+	BATCH_MAX = 1024, MODEL_IO_MAX = 16, MODEL_MARKS = 4,
 	MODEL_CLASSES = CONF_BUCKETS_MAX,
 	MODEL_RUN_NS = 150000000,	/* no more rows run at once than take so long */
 };
@@ -135,7 +135,7 @@ struct model {
 	atomic_uint		 refs;
 	struct crew		*crew;
 	struct rlx_device	*device;	/* held, so that it is there before requests are */
-	struct file_mark	 mark[3];
+	struct file_mark	 mark[MODEL_MARKS];
 	struct tensor_desc	 in[MODEL_IO_MAX], out[MODEL_IO_MAX];
 	unsigned int		 n_in, n_out;
 	bool			 embeds;	/* answers /v1/embeddings */

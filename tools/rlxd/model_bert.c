@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT
 /* Encoders of the BERT family: tokens in, one vector a row out, in length buckets. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "io/file.h"
+#include "io/json.h"
 #include "io/tokenizer_share.h"
 #include "mem/arena.h"
 #include "model/mapped.h"
@@ -13,6 +17,8 @@
 #include "rlx/tokenizer.h"
 #include "tools/rlxd/model.h"
 #include "tools/rlxd/node.h"
+
+enum { TOKENS_DEFAULT = 512 };
 
 struct scratch {
 	struct scratch			*next;
@@ -30,6 +36,7 @@ struct bert {
 	struct rlx_bert_info	 info;
 	int64_t			 seq[CONF_BUCKETS_MAX];
 	unsigned int		 n_seq;
+	int64_t			 max_tokens;	/* of a row, its special ones included */
 	struct programs		*on;		/* n_node of them, by node */
 	int			 n_node;
 	/* Guards the list of scratches nobody uses. */
@@ -179,6 +186,53 @@ static void fit_buckets(struct model *m, struct bert *b)
 		b->seq[b->n_seq++] = b->info.max_seq;
 }
 
+/*
+ * How far sentence-transformers reads a text with this model: beyond, vectors would be
+ * others than theirs. 0: the folder does not tell.
+ */
+static enum rlx_status read_max_seq_length(const char *dir, int64_t *out, struct rlx_error *err)
+{
+	char path[4096], text[8192];
+	struct rlx_json j = { 0 };
+	enum rlx_status st;
+	uint32_t node;
+	ssize_t n;
+	int fd;
+
+	*out = 0;
+	snprintf(path, sizeof(path), "%s/sentence_bert_config.json", dir);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT)
+		return RLX_OK;
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text));
+	st = n < 0 ? rlx_fail(err, rlx_file_status(errno), "%s: %m", path) : RLX_OK;
+	if (fd >= 0)
+		close(fd);
+	if (!st)
+		st = rlx_json_parse(&j, text, (size_t)n, NULL, path, err);
+	if (st)
+		return st;
+	node = rlx_json_get(&j, 0, "max_seq_length");
+	/* null: as far as the model goes. */
+	if (node && rlx_json_kind(&j, node) != RLX_JSON_NULL &&
+	    (!rlx_json_int(&j, node, out) || *out < 3))
+		st = rlx_fail(err, RLX_EPARSE, "%s: max_seq_length is no number of tokens from 3 "
+			      "on", path);
+	rlx_json_fini(&j);
+	return st;
+}
+
+/* What rlxd.conf says, else the folder; no more than there are programs for. */
+static enum rlx_status fit_tokens(const struct model *m, struct bert *b, struct rlx_error *err)
+{
+	int64_t most = b->seq[b->n_seq - 1], want = m->conf.max_tokens;
+	enum rlx_status st = want ? RLX_OK : read_max_seq_length(m->conf.path, &want, err);
+
+	want = want ? want : TOKENS_DEFAULT;
+	b->max_tokens = want < most ? want : most;
+	return st;
+}
+
 static void describe(struct model *m, struct bert *b)
 {
 	m->in[0] = (struct tensor_desc){ "input_ids", RLX_I64, 2, { -1, -1 } };
@@ -209,10 +263,11 @@ static enum rlx_status bert_open(struct model *m, struct rlx_error *err)
 	aside_begin(&tok);
 	rlx_bert_info(b->bert, &b->info);
 	fit_buckets(m, b);
+	st = fit_tokens(m, b, err);
 	describe(m, b);
 	b->n_node = m->conf.replicas < node_count() ? (int)m->conf.replicas : node_count();
 	b->on = rlx_calloc((size_t)b->n_node, sizeof(*b->on));
-	if (!b->on)
+	if (!st && !b->on)
 		st = rlx_fail(err, RLX_ENOMEM, "out of memory");
 	for (i = 0; !st && i < b->n_node; i++) {
 		node_enter(i);
@@ -514,9 +569,8 @@ static enum rlx_status bert_run(struct replica *r, struct rlx_error *err)
 int64_t bert_max_tokens(const struct model *m)
 {
 	const struct bert *b = m->state;
-	int64_t most = b->seq[b->n_seq - 1];
 
-	return m->conf.max_tokens < most ? m->conf.max_tokens : most;
+	return b->max_tokens;
 }
 
 int64_t bert_vocab(const struct model *m)
