@@ -6,6 +6,7 @@
 #include "ir/element.h"
 #include "kernels/fill.h"
 #include "kernels/move.h"
+#include "ops/pad_axis.h"
 #include "ops/slice_axis.h"
 
 /* A box of elements and how both sides walk it. */
@@ -169,19 +170,6 @@ static struct box padded_box(const struct rlx_lower *lo)
 	return b;
 }
 
-/* Which of @n elements stands at position @i, counted from the first. */
-static int64_t padded_from(int64_t i, int64_t n, int32_t mode)
-{
-	int64_t period = mode == RLX_PAD_REFLECT ? 2 * (n - 1) : n;
-
-	if (mode == RLX_PAD_EDGE)
-		return i < 0 ? 0 : i >= n ? n - 1 : i;
-	if (period < 1)
-		return 0;
-	i = (i % period + period) % period;
-	return i < n ? i : period - i;
-}
-
 /* Reflected, repeated or wrapped edges, by one table of offsets for each axis. */
 static enum rlx_status pad_by_tables(struct rlx_lower *lo)
 {
@@ -197,7 +185,8 @@ static enum rlx_status pad_by_tables(struct rlx_lower *lo)
 	for (d = 0; d < y->rank; d++) {
 		table[d] = lower_keep(lo, (size_t)y->dim[d], sizeof(int64_t));
 		for (i = 0; table[d] && i < y->dim[d]; i++)
-			table[d][i] = own[d] * padded_from(i - p->pads.v[d], x->dim[d], p->mode);
+			table[d][i] = own[d] * op_pad_from(p->mode, i - p->pads.v[d],
+							   x->dim[d]);
 	}
 	a = lower_args(lo, sizeof(*a));
 	a->rank = (int)y->rank;

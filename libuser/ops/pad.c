@@ -2,6 +2,7 @@
 /* Padding and cropping. */
 #include "base/alloc.h"
 #include "ops/emit.h"
+#include "ops/pad_axis.h"
 
 RLX_OP(pad, "pad (or, with negative counts, crop) each end of each axis",
 	IN(x) OPT(value)
@@ -40,30 +41,6 @@ static enum rlx_status pad_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
-/* Where position @p of an axis of @d comes from; -1: from the pad value. */
-static int64_t source(int mode, int64_t p, int64_t d)
-{
-	int64_t period;
-
-	if (p >= 0 && p < d)
-		return p;
-	switch (mode) {
-	case RLX_PAD_EDGE:
-		return p < 0 ? 0 : d - 1;
-	case RLX_PAD_WRAP:
-		p %= d;
-		return p < 0 ? p + d : p;
-	case RLX_PAD_REFLECT:
-		if (d == 1)
-			return 0;
-		period = 2 * (d - 1);
-		p %= period;
-		p = p < 0 ? p + period : p;
-		return p < d ? p : period - p;
-	}
-	return -1;
-}
-
 static enum rlx_status pad_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_pad *a = q->args;
@@ -78,7 +55,7 @@ static enum rlx_status pad_eval(struct rlx_eval *q)
 	for (; !w.done; op_walk_next(&w)) {
 		off = 0;
 		for (i = 0; i < x->type.rank; i++) {
-			p = source(a->mode, w.idx[i] - a->pads.v[i], x->type.dim[i]);
+			p = op_pad_from(a->mode, w.idx[i] - a->pads.v[i], x->type.dim[i]);
 			if (p < 0)
 				break;
 			off += p * s[i];
@@ -102,7 +79,7 @@ static rlx_value sources(struct rlx_graph *g, const struct rlx_op_pad *a,
 	rlx_value v = RLX_NONE;
 
 	for (k = 0; idx && k < n; k++)
-		idx[k] = source(a->mode, k - b, x->dim[axis]);
+		idx[k] = op_pad_from(a->mode, k - b, x->dim[axis]);
 	if (idx)
 		v = op_i64_const(g, idx, n);
 	rlx_free(idx);
