@@ -105,13 +105,15 @@ static void set_rights(struct req *r, const struct conf *c, const struct conf_ke
 
 /*
  * Who shows a key, or had our certificate checked, or came by a unix socket, is no page
- * that was told a name of its own for our address. With s->lock held.
+ * that was told a name of its own for our address; and health tells a page nothing. With
+ * s->lock held.
  */
 static bool is_for_us(const struct server *s, const struct req *r, const struct http_head *h)
 {
 	const struct listener *l = r->conn->listener;
 
-	return l->tls || l->is_unix || origin_host_is_ours(h->host, &s->conf->server.hosts);
+	return l->tls || l->is_unix || r->route->open == OPEN_ALL ||
+	       origin_host_is_ours(h->host, &s->conf->server.hosts);
 }
 
 bool server_admit(struct req *r, const struct http_head *h, bool open)
