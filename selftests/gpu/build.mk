@@ -102,6 +102,11 @@ check-gpu:
 	$(Q)+$(SUBMAKE) $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB) models
 	$(Q)RLX_TEST_GPU=cuda $(RUN) -g $@ -j $(JOBS) $(GPU_RIGS) \
 		$(filter-out $(GPU_EMULATED),$(GPU_BIN)) $(GPU_ROCM) $(GPU_SECOND)
+	$(Q)tools/setup.sh serve
+	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
+	$(Q)tools/fetch-models.sh minilm
+	$(Q)selftests/serve/venv.sh
+	$(Q)DEVICE=cuda $(RUN) -g $@ $(SERVE_GPU:%='$(SERVE_RUN) %')
 
 # Accesses, races in shared memory, reads of what nobody wrote: by NVIDIA's tool.
 check-gpu-sanitizer:

@@ -2,15 +2,23 @@
 """Models on a GPU: the emulated one serves what the CPU does; without one that is said."""
 import json
 import os
+import random
 import signal
+import subprocess
+import sys
+import tempfile
+import threading
 import time
 
 from keeper import DROP, GET, OK, PUT, Keeper
-from rlxd import BUILD, Server, main, test
+from rlxd import BUILD, MINILM, Server, main, test
 
 EMULATOR = os.path.abspath(BUILD + "/test/emu")
 CACHE = os.path.abspath(BUILD + "/emu-cache")
-ENV = {"LD_LIBRARY_PATH": EMULATOR, "RLX_EMU_CACHE": CACHE, "XDG_CACHE_HOME": CACHE}
+# With DEVICE in the environment the GPU is the machine's own.
+EMULATED = "DEVICE" not in os.environ
+ENV = {"LD_LIBRARY_PATH": EMULATOR, "RLX_EMU_CACHE": CACHE, "XDG_CACHE_HOME": CACHE,
+       "RLX_EMU_FAST": "1"} if EMULATED else {}
 DATA = [0.01 * (i % 97) - 0.4 for i in range(2 * 3 * 16 * 16)]
 
 
@@ -50,7 +58,63 @@ def the_emulated_gpu_serves():
         assert infer(s)[1] == want[1]
 
 
+def of_mixed_lengths(s, clients, each):
+    """What each asked, compared with its own alone; the statuses and the worst difference."""
+    texts = ["a", "hello world", "The quick brown fox", "what is in a name " * 5, "x y z " * 20,
+             "lorem ipsum dolor sit amet " * 12]
+    got, lock = [], threading.Lock()
+
+    def ask(http, text):
+        http.request("POST", "/v1/embeddings", json.dumps({"model": "m", "input": text}))
+        r = http.getresponse()
+        body = json.loads(r.read())
+        return r.status, body["data"][0]["embedding"] if r.status == 200 else body
+
+    alone = {}
+    for t in texts:
+        st, alone[t] = ask(s.http(), t)
+        assert st == 200, alone[t]
+
+    def client(seed):
+        http, draw = s.http(), random.Random(seed)
+        for _ in range(each):
+            t = draw.choice(texts)
+            st, e = ask(http, t)
+            with lock:
+                got.append((st, e if st != 200 else
+                            max(abs(a - b) for a, b in zip(e, alone[t]))))
+
+    threads = [threading.Thread(target=client, args=(i,)) for i in range(clients)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert len(got) == clients * each
+    return got
+
+
 @test
+def texts_of_mixed_lengths():
+    """Programs of all lengths share a workspace: none leaves there what another reads."""
+    with tempfile.TemporaryDirectory() as d:
+        small = d + "/small"
+        subprocess.run([sys.executable, os.path.dirname(__file__) + "/small.py", MINILM, small],
+                       check=True)
+        with Server("[model m]\npath = %s\ndevice = cuda\n" % (small if EMULATED else
+                    os.path.abspath(MINILM)), env=ENV) as s:
+            got = of_mixed_lengths(s, *((8, 30) if EMULATED else (32, 1000)))
+            bad = [g for g in got if g[0] != 200]
+            assert not bad, (len(bad), bad[:3])
+            worst = max(d for _, d in got)
+            assert worst < 5e-3, worst
+
+
+def only_emulated(fn):
+    """What no real device is to be put through."""
+    return test(fn) if EMULATED else fn
+
+
+@only_emulated
 def a_device_that_is_lost():
     """503 to whom it befell; the process begins anew, and is reached all the time."""
     env = dict(ENV, RLX_EMU_FAIL="cuGraphLaunch:6:700!")     # in each life of the process

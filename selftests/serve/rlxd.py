@@ -17,6 +17,8 @@ import traceback
 BUILD = os.environ.get("BUILD", "build")
 RLXD = os.environ.get("RLXD", BUILD + "/bin/rlxd")
 MINILM = os.environ.get("RLXD_MINILM", BUILD + "/models/minilm")
+# Where encoders run if a test does not say: "cuda" for those of a GPU that is there.
+DEVICE = "device = %s\n" % os.environ["DEVICE"] if os.environ.get("DEVICE") else ""
 ENGINES = os.environ.get("RLXD_ENGINES", "io_uring epoll").split()
 
 
@@ -344,7 +346,7 @@ def minilm(extra=""):
     if not os.path.exists(MINILM + "/model.safetensors"):
         raise Skip("the MiniLM model is not fetched")
     return "[model minilm]\npath = %s\nbuckets = 16 64 128\n%s\n" % (
-        os.path.abspath(MINILM), extra)
+        os.path.abspath(MINILM), DEVICE + extra)
 
 
 def status_of(raw):
