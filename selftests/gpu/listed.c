@@ -52,7 +52,7 @@ static void compile_decoders(void)
 	}
 }
 
-/* MiniLM, of one layer, in each precision, from a line to a batch. */
+/* MiniLM, of one layer, in each precision: a line, a batch, and what rlxd makes of it. */
 static void compile_encoders(const char *dir)
 {
 	static const struct tb_size size = { 384, 1, 12, 1536, 64, 512, 2 };
@@ -60,7 +60,11 @@ static void compile_encoders(const char *dir)
 		RLX_PRECISION_AS_WRITTEN, RLX_PRECISION_MIXED_F16, RLX_PRECISION_MIXED_BF16,
 		RLX_PRECISION_TF32,
 	};
-	static const int64_t shape[][2] = { { 1, 16 }, { 1, 128 }, { 8, 64 }, { 32, 512 } };
+	static const int64_t shape[][2] = {
+		{ 32, 512 },
+		{ 1, 16 }, { 1, 32 }, { 1, 64 }, { 1, 128 }, { 1, 256 }, { 1, 512 },
+		{ 8, 16 }, { 8, 32 }, { 8, 64 }, { 8, 128 }, { 8, 256 }, { 8, 512 },
+	};
 	static struct tiny_bert b;
 	struct rlx_error err = { 0 };
 	struct rlx_graph *g;
