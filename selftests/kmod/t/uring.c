@@ -443,6 +443,38 @@ TEST(cancel_and_deadline)
 	}
 }
 
+/*
+ * io_uring looks for what ASYNC_CANCEL names among polls, timeouts and its workers, up
+ * to 7.3: our command stays parked and can still be ended in every other way.
+ */
+TEST(async_cancel_does_not_reach)
+{
+	need_parking();
+	for (unsigned int k = 0; k < NR_KINDS; k++) {
+		struct scene s = scene_new(kinds[k].flags, 0);
+		struct rlx_rq rq = k_rq(1, 1);
+		struct io_uring_sqe *sqe;
+		uint64_t data;
+
+		prep(&s, s.k.ch, RLX_IOC_SUBMIT, &rq, 0, 7);
+		push(&s);
+		while (!k_info(s.k.ch).ready)
+			usleep(1000);
+		sqe = prep(&s, -1, 0, NULL, 0, 8);
+		sqe->opcode = IORING_OP_ASYNC_CANCEL;
+		sqe->cmd_op = 0;
+		sqe->addr = 7;
+		push(&s);
+		CHECK_EQ(result(&s, &data, NULL), -ENOENT);
+		CHECK_EQ(data, 8);
+		CHECK(quiet(&s));
+		k_scene_kill_executor(&s.k);
+		CHECK_EQ(result(&s, &data, NULL), -EOWNERDEAD);
+		CHECK_EQ(data, 7);
+		scene_free(&s);
+	}
+}
+
 /* A ring closed with commands parked in every state. */
 TEST(ring_closed)
 {
