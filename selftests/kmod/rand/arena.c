@@ -90,12 +90,18 @@ static void op_create_memfd(struct rnd *r)
 {
 	struct rlx_ioc_arena_create *c = rnd_piece(r, sizeof(*c) + 8);
 	struct rnd_thing *m = rnd_pick(r, RND_MEMFD);
+	bool huge = rnd_one_in(r, 16);
 	int fd;
 
 	if (!m || rnd_one_in(r, 8)) {
-		fd = memfd_create("rlx-random", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-		if (fd < 0 || ftruncate(fd, 32 * PAGE))
+		fd = memfd_create("rlx-random", MFD_CLOEXEC | MFD_ALLOW_SEALING |
+				  (huge ? MFD_HUGETLB : 0));
+		if (fd < 0)
 			return;
+		if (ftruncate(fd, huge ? HUGE : 32 * PAGE)) {
+			close(fd);
+			return;
+		}
 		if (!rnd_one_in(r, 16))
 			fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK);
 		rnd_place(r, RND_MEMFD, fd);
@@ -109,6 +115,27 @@ static void op_create_memfd(struct rnd *r)
 	if (rnd_one_in(r, 3))
 		c->flags = RLX_AF_RDONLY;
 	rnd_arena_new(r, c, false);
+}
+
+/* Its owner seals it, and punches holes into what is pinned. */
+static void op_memfd(struct rnd *r)
+{
+	static const int seals[] = {
+		F_SEAL_WRITE, F_SEAL_WRITE, F_SEAL_FUTURE_WRITE, F_SEAL_GROW, F_SEAL_SHRINK,
+	};
+	struct rnd_thing *m = rnd_pick(r, RND_MEMFD);
+	uint64_t page = rnd_below(r, 32), pages = 1 + rnd_below(r, 8);
+	int ret;
+
+	if (!m)
+		return;
+	if (rnd_one_in(r, 4))
+		ret = fcntl(m->fd, F_ADD_SEALS, seals[rnd_below(r, 5)]);
+	else
+		ret = fallocate(m->fd, FALLOC_FL_KEEP_SIZE |
+				(rnd_one_in(r, 2) ? FALLOC_FL_PUNCH_HOLE : 0),
+				page * PAGE, pages * PAGE);
+	rnd_count(r, RND_FILE, ret ? -errno : 0);
 }
 
 static void op_info(struct rnd *r)
@@ -261,6 +288,7 @@ static void op_map_dmabuf(struct rnd *r)
 
 const struct rnd_op rnd_ops_arena[] = {
 	{ op_create, 10 },	{ op_create_user, 3 },	{ op_create_memfd, 5 },
+	{ op_memfd, 6 },
 	{ op_info, 20 },	{ op_dup, 8 },		{ op_seal, 4 },
 	{ op_export, 10 },	{ op_sync, 30 },	{ op_dmabuf, 30 },
 	{ op_map_arena, 15 },	{ op_map_dmabuf, 8 },

@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,6 +91,20 @@ static void op_remap(struct rnd *r)
 	rnd_blank(p, length);
 	r->mapped[from] = 0;
 	r->mapped[to] = q == MAP_FAILED ? 0 : more;
+}
+
+/* The same file again, at an offset that nobody checked when it was mapped. */
+static void op_remap_file(struct rnd *r)
+{
+	size_t length;
+	char *p = rnd_span(r, &length);
+	uint64_t page = rnd_u64(r, rnd_below(r, 64));
+	long ret = syscall(SYS_remap_file_pages, p, length, 0, page, 0);
+
+	rnd_count(r, RND_MEMORY, ret ? -errno : 0);
+	/* What was there may be gone. */
+	if (ret)
+		rnd_blank(p, length);
 }
 
 static void op_advise(struct rnd *r)
@@ -335,7 +350,7 @@ static void op_file(struct rnd *r)
 
 const struct rnd_op rnd_ops_memory[] = {
 	{ op_unmap, 32 },	{ op_protect, 40 },	{ op_remap, 20 },
-	{ op_advise, 40 },	{ op_lock, 24 },	{ op_touch, 96 },
+	{ op_remap_file, 8 },	{ op_advise, 40 },	{ op_lock, 24 },	{ op_touch, 96 },
 	{ op_fork, 1 },		{ op_close, 40 },	{ op_copy, 20 },
 	{ op_pass, 24 },	{ op_poll, 56 },	{ op_file, 40 },
 	{ NULL, 0 },
