@@ -408,7 +408,6 @@ TEST(a_ring_is_filled)
 
 /* What a victim has, and does over and over. */
 struct victim {
-	const char *name;
 	void (*prepare)(struct victim *v);
 	void (*once)(struct victim *v);
 	struct k_scene s;
@@ -541,21 +540,6 @@ static void count_them(struct victim *v)
 	close(fd);
 }
 
-static struct victim of_requests[] = {
-	{ "COMMIT", many_commits, commit_stale },
-	{ "COMMIT by io_uring", many_uring_commits, uring_commit_stale },
-	{ "SUBMIT, FETCH, COMMIT, REAP", many_commits, all_requests },
-	{ NULL },
-};
-
-static struct victim of_objects[] = {
-	{ "SIGNAL", timeline, wake_a_crowd },
-	{ "ARENA_CREATE of user memory", much_memory, pin_it },
-	{ "ARENA_CREATE", much_memory, allocate_it },
-	{ "nr_leases", many_attachments, count_them },
-	{ NULL },
-};
-
 static void victim_works(void *arg)
 {
 	struct victim *v = arg;
@@ -575,10 +559,10 @@ static int longer(const void *a, const void *b)
 
 #define KILLS	5
 
-/* How long SIGKILL took, each at another moment: the one in the middle. */
-static uint64_t victim_kill(struct victim *v, bool idle)
+/* How long SIGKILL took, each at another moment; ascending. */
+static void victim_kill(struct victim *v, bool idle, uint64_t took[KILLS])
 {
-	uint64_t state = rlx_test_seed(), took[KILLS];
+	uint64_t state = rlx_test_seed();
 
 	v->idle = idle;
 	for (int i = 0; i < KILLS; i++) {
@@ -589,33 +573,61 @@ static uint64_t victim_kill(struct victim *v, bool idle)
 		took[i] = child_kill(&c);
 	}
 	qsort(took, KILLS, sizeof(*took), longer);
-	return took[KILLS / 2];
 }
 
 /*
  * However much a call is given to do, it ends when its task is killed: within 100 ms,
- * over what the end of a process with as much memory takes on this machine anyway.
+ * over what the end of a process with as much memory takes on this machine anyway. Of
+ * those that do something the quickest counts, for another program may have the
+ * processor: in a call that takes a second they would have to hit its end every time.
  */
-static void killed_in_time(struct victim *v)
+static void killed_in_time(void (*prepare)(struct victim *v),
+			   void (*once)(struct victim *v))
 {
-	for (; v->name; v++) {
-		uint64_t idle = victim_kill(v, true), busy = victim_kill(v, false);
+	struct victim v = { .prepare = prepare, .once = once };
+	uint64_t idle[KILLS], busy[KILLS];
 
-		printf("# %s: %.1f ms, of which %.1f anyway\n", v->name, busy / 1e6,
-		       idle / 1e6);
-		CHECKF(busy < 100 * K_MS + 4 * idle, "%s: SIGKILL takes %.1f ms",
-		       v->name, busy / 1e6);
-	}
+	victim_kill(&v, true, idle);
+	victim_kill(&v, false, busy);
+	printf("# %.1f to %.1f ms, of which %.1f to %.1f anyway\n", busy[0] / 1e6,
+	       busy[KILLS - 1] / 1e6, idle[0] / 1e6, idle[KILLS - 1] / 1e6);
+	CHECKF(busy[0] < 100 * K_MS + 2 * idle[KILLS - 1], "SIGKILL takes %.1f ms",
+	       busy[0] / 1e6);
 }
 
-TEST(killed_among_many_requests)
+TEST(killed_in_commits)
 {
-	killed_in_time(of_requests);
+	killed_in_time(many_commits, commit_stale);
 }
 
-TEST(killed_among_many_objects)
+TEST(killed_in_commits_by_io_uring)
 {
-	killed_in_time(of_objects);
+	killed_in_time(many_uring_commits, uring_commit_stale);
+}
+
+TEST(killed_among_requests)
+{
+	killed_in_time(many_commits, all_requests);
+}
+
+TEST(killed_while_waking)
+{
+	killed_in_time(timeline, wake_a_crowd);
+}
+
+TEST(killed_while_pinning)
+{
+	killed_in_time(much_memory, pin_it);
+}
+
+TEST(killed_while_allocating)
+{
+	killed_in_time(much_memory, allocate_it);
+}
+
+TEST(killed_while_counting)
+{
+	killed_in_time(many_attachments, count_them);
 }
 
 /* ---- shares ---- */
