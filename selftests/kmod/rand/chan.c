@@ -79,6 +79,10 @@ static void op_service(struct rnd *r)
 	c->depth = rnd_u32(r, 4u << rnd_below(r, 4));
 	c->flags = rnd_u32(r, rnd_below(r, 4));
 	c->max_slices = rnd_u32(r, rnd_one_in(r, 4) ? 0 : RLX_RQ_SLICES_MAX);
+	c->user_slots = rnd_u32(r, rnd_one_in(r, 4) ? rnd_below(r, 5) : 0);
+	c->user_channels = rnd_u32(r, rnd_one_in(r, 4) ? rnd_below(r, 5) : 0);
+	/* Short: executors that forget a request are put out of office now and then. */
+	c->orphan_ms = rnd_u32(r, rnd_one_in(r, 4) ? 1 + rnd_below(r, 200) : 0);
 	fd = rnd_ioctl(r, RND_SERVICE_CREATE, rnd_fd(r, rnd_pick(r, RND_SESSION)), c, true);
 	if (fd > 2) {
 		t = rnd_place(r, RND_SERVICE, fd);

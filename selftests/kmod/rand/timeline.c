@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "lib/abi.h"
@@ -24,9 +25,23 @@ static uint64_t rnd_deadline(struct rnd *r)
 
 /* ---- sessions ---- */
 
+/* By somebody else, who has a share of services: this thread alone is it meanwhile. */
+static int rnd_open_as(uid_t uid)
+{
+	const gid_t render = 105;
+	int fd;
+
+	syscall(SYS_setgroups, 1, &render);
+	syscall(SYS_setresuid, uid, uid, 0);
+	fd = open("/dev/rlx", O_RDWR | O_CLOEXEC);
+	syscall(SYS_setresuid, 0, 0, 0);
+	return fd;
+}
+
 static void op_open(struct rnd *r)
 {
-	int fd = open("/dev/rlx", O_RDWR | O_CLOEXEC);
+	int fd = rnd_one_in(r, 3) ? rnd_open_as(1000 + rnd_below(r, 2)) :
+		 open("/dev/rlx", O_RDWR | O_CLOEXEC);
 
 	rnd_count(r, RND_OPEN, fd < 0 ? -errno : 0);
 	if (fd >= 0)
