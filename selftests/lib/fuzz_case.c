@@ -252,8 +252,30 @@ static void name_outputs(struct rlx_graph *g, const struct fuzz_case *c, const r
 		}
 }
 
-struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data, enum rlx_dtype from)
+/* @v times something near 1, another number for each element. */
+static rlx_value noisy(struct rlx_graph *g, rlx_value v, double noise, uint64_t *seed)
 {
+	const struct rlx_type *of = rlx_type_of(g, v);
+	struct rlx_type t;
+	double *by;
+	int64_t i;
+
+	if (!of || of->dtype != RLX_F64 || noise == 0)
+		return v;
+	t = *of;
+	by = malloc((size_t)(rlx_type_count(&t) + 1) * sizeof(*by));
+	CHECK(by);
+	for (i = 0; i < rlx_type_count(&t); i++)
+		by[i] = 1 + noise * rlx_test_uniform(seed, -1, 1);
+	v = rlx_emit(g, mul, .a = v, .b = rlx_constant(g, t, by));
+	free(by);
+	return v;
+}
+
+struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data, enum rlx_dtype from,
+			     double noise)
+{
+	uint64_t seed = c->seed;
 	struct rlx_graph *g = rlx_graph_new("fuzz");
 	rlx_value leaf[FUZZ_LEAVES], node[FUZZ_NODES], in[RLX_SAMPLE_IN];
 	uint32_t i, k;
@@ -272,8 +294,9 @@ struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data, enum 
 			fuzz_ref r = c->node[i].in[k];
 
 			in[k] = r < 0 ? RLX_NONE : r < FUZZ_LEAVES ? leaf[r] :
-				rlx_out(g, node[(r - FUZZ_LEAVES) / FUZZ_OUT],
-					(unsigned int)(r - FUZZ_LEAVES) % FUZZ_OUT);
+				noisy(g, rlx_out(g, node[(r - FUZZ_LEAVES) / FUZZ_OUT],
+						 (unsigned int)(r - FUZZ_LEAVES) % FUZZ_OUT),
+				      noise, &seed);
 		}
 		node[i] = emit_node(g, &c->node[i], in, from);
 	}
@@ -295,7 +318,7 @@ void fuzz_print(const struct fuzz_case *c, FILE *f)
 		fprintf(f, "; i%u: %s, %g to %g%s\n", k, draws[c->leaf[k].draw], c->leaf[k].lo,
 			c->leaf[k].hi, c->leaf[k].fixed ? ", constant" : "");
 	}
-	g = fuzz_graph(c, data, RLX_NODTYPE);
+	g = fuzz_graph(c, data, RLX_NODTYPE, 0);
 	fprintf(f, "; flags %u, threads %u\n", c->flags, c->threads);
 	if (rlx_graph_print(g, f, false))
 		fprintf(f, "; %s\n", rlx_graph_error(g)->text);

@@ -71,9 +71,12 @@ bool fuzz_is_read(const struct fuzz_case *c, uint32_t n, uint32_t o);
 bool fuzz_is_optional(const struct rlx_op_def *d, uint32_t k);
 /* Data of leaf @k, to be freed. */
 void *fuzz_data(const struct fuzz_case *c, uint32_t k);
-/* The graph over @data, floats of dtype @from being f64 (0: as they are). */
+/*
+ * The graph over @data, floats of dtype @from being f64 (0: as they are). @noise: each f64
+ * that a node gives another one is off by up to that much of itself; 0: none.
+ */
 struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data,
-			     enum rlx_dtype from);
+			     enum rlx_dtype from, double noise);
 void fuzz_print(const struct fuzz_case *c, FILE *f);
 
 /* ---- fuzz_check.c ---- */

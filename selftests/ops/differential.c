@@ -28,6 +28,7 @@ struct progress {
 	uint64_t	seed;		/* of the case at hand */
 	const char	*device;
 	uint32_t	done;
+	double		end;		/* draw none after this time; 0: no end */
 	char		text[FUZZ_TEXT];
 };
 
@@ -39,6 +40,14 @@ static const char *const *devices(void)
 	return gpu[0] ? gpu : host;
 }
 
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
 /* In a process of its own: @n cases, or up to the first that is wrong. */
 static void check_batch(draw_fn *draw, struct progress *p, uint64_t seed, uint32_t n)
 {
@@ -46,7 +55,7 @@ static void check_batch(draw_fn *draw, struct progress *p, uint64_t seed, uint32
 	const char *const *d;
 
 	CHECK(c);
-	for (p->done = 0; p->done < n; p->done++) {
+	for (p->done = 0; p->done < n && !(p->end > 0 && now() > p->end); p->done++) {
 		alarm(CASE_SECONDS);
 		p->seed = rlx_test_rand(&seed);
 		draw(c, p->seed);
@@ -59,32 +68,29 @@ static void check_batch(draw_fn *draw, struct progress *p, uint64_t seed, uint32
 	_exit(0);
 }
 
-static void report(draw_fn *draw, const struct progress *p, int st)
+/* Tell of one case what is wrong with it, made small; true: nothing is. */
+static bool report(draw_fn *draw, const struct progress *p)
 {
 	struct fuzz_case *c = malloc(sizeof(*c));
 	char text[FUZZ_TEXT] = "", line[4096];
 	FILE *f = tmpfile();
+	bool right;
 
 	CHECK(c && f);
-	if (WIFSIGNALED(st))
-		printf("# %s: %s\n", p->device, strsignal(WTERMSIG(st)));
-	else
-		printf("# %s\n", p->text);
 	draw(c, p->seed);
-	if (fuzz_check_apart(c, p->device, text)) {
-		printf("# RLX_FUZZ_CASE=%llu: not wrong by itself, only behind others\n",
-		       (unsigned long long)p->seed);
-	} else {
+	right = fuzz_check_apart(c, p->device, text);
+	if (!right) {
 		fuzz_shrink(c, p->device);
 		fuzz_check_apart(c, p->device, text);
-		printf("# RLX_FUZZ_CASE=%llu, made small: %s\n", (unsigned long long)p->seed, text);
 	}
+	printf("# RLX_FUZZ_CASE=%llu: %s\n", (unsigned long long)p->seed, right ? "right" : text);
 	fuzz_print(c, f);
 	rewind(f);
 	while (fgets(line, sizeof(line), f))
 		printf("# %s", line);
 	fclose(f);
 	free(c);
+	return right;
 }
 
 static bool one_batch(draw_fn *draw, struct progress *p, uint64_t *seed, uint32_t n)
@@ -92,28 +98,24 @@ static bool one_batch(draw_fn *draw, struct progress *p, uint64_t *seed, uint32_
 	pid_t pid;
 	int st;
 
-	memset(p, 0, sizeof(*p));
+	p->done = 0;
+	p->text[0] = 0;
 	fflush(NULL);
 	pid = fork();
 	CHECK(pid >= 0);
 	if (!pid)
 		check_batch(draw, p, *seed, n);
 	CHECK_EQ(waitpid(pid, &st, 0), pid);
-	if (WIFEXITED(st) && !WEXITSTATUS(st)) {
-		rlx_test_rand(seed);
+	*seed = rlx_test_rand(seed);	/* far from the states of this batch's cases */
+	if (WIFEXITED(st) && !WEXITSTATUS(st))
 		return true;
-	}
-	report(draw, p, st);
-	*seed += p->done + 1;
+	if (WIFSIGNALED(st))
+		printf("# %s: %s\n", p->device, strsignal(WTERMSIG(st)));
+	else
+		printf("# %s\n", p->text);
+	if (report(draw, p))
+		printf("# not wrong by itself, only behind others of its process\n");
 	return false;
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 static void fuzz(draw_fn *draw)
@@ -123,20 +125,20 @@ static void fuzz(draw_fn *draw)
 	const char *cases = getenv("RLX_FUZZ_CASES"), *one = getenv("RLX_FUZZ_CASE");
 	uint64_t seed = rlx_test_seed(), left = cases ? strtoull(cases, NULL, 0) : UINT64_MAX;
 	uint64_t done = 0;
-	double end = now() + SECONDS;
 	unsigned int found = 0;
 
 	CHECK(p != MAP_FAILED);
+	p->end = cases ? 0 : now() + SECONDS;
 	if (one) {
-		memset(p, 0, sizeof(*p));
 		p->seed = strtoull(one, NULL, 0);
 		for (const char *const *d = devices(); *d; d++) {
 			p->device = *d;
-			report(draw, p, 0);
+			found += !report(draw, p);
 		}
+		CHECKF(!found, "it is wrong");
 		return;
 	}
-	while (left && found < MOST_FINDINGS && (cases || now() < end)) {
+	while (left && found < MOST_FINDINGS && (cases || now() < p->end)) {
 		found += !one_batch(draw, p, &seed, left < BATCH ? (uint32_t)left : BATCH);
 		left -= left < BATCH ? left : BATCH;
 		done += p->done;
