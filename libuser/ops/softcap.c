@@ -31,9 +31,11 @@ static enum rlx_status softcap_eval(struct rlx_eval *q)
 static enum rlx_status softcap_expand(struct rlx_expand *q)
 {
 	const struct rlx_op_softcap *a = q->args;
-	rlx_value t = op_mul_const(q->g, q->in[0], 1 / (double)a->cap);
+	enum rlx_dtype dt = q->out_type->dtype;
+	rlx_value t = op_cast(q->g, q->in[0], op_acc_type(dt));	/* 1 / cap may not fit f16 */
 
-	q->out[0] = op_mul_const(q->g, rlx_emit(q->g, tanh, .x = t), (double)a->cap);
+	t = rlx_emit(q->g, tanh, .x = op_mul_const(q->g, t, 1 / (double)a->cap));
+	q->out[0] = op_cast(q->g, op_mul_const(q->g, t, (double)a->cap), dt);
 	return op_done(q->g);
 }
 
