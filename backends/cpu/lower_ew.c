@@ -99,7 +99,12 @@ static uint8_t add_op(struct writer *w, const struct rlx_op_def *def,
 			s[0] = src[1];
 			s[1] = src[0];
 		}
-		op = unsigned_op(op);
+		/* nothing is below 0 */
+		op = op == RLX_EW_relu || op == RLX_EW_abs ? RLX_EW_copy : unsigned_op(op);
+		if (op == RLX_EW_sign) {	/* of the upper half of numbers it is -1 there */
+			w->ok = false;
+			return 0;
+		}
 	}
 	if (compute == RLX_BOOL)	/* 0 and 1 in any class of register */
 		op = op == RLX_EW_band ? RLX_EW_and_ : op == RLX_EW_bor ? RLX_EW_or_ :

@@ -138,6 +138,36 @@ EVERYWHERE(recurrence_refuses_lengths)
 	}
 }
 
+/* The upper half of u64 is not below 0. */
+EVERYWHERE(large_unsigned_numbers)
+{
+	static const uint64_t x[4] = { 0, 7, UINT64_C(1) << 63, UINT64_MAX };
+	rlx_value v = rig_input(r, rlx_type(RLX_U64, 4), x);
+	int64_t i;
+
+	rig_output(r, rlx_emit(r->g, relu, .x = v));
+	rig_output(r, rlx_emit(r->g, abs, .x = v));
+	rig_output(r, rlx_emit(r->g, sign, .x = v));
+	rig_run(r);
+	for (i = 0; i < 4; i++) {
+		rig_want(r, 0, i, (double)x[i], 0);
+		rig_want(r, 1, i, (double)x[i], 0);
+		rig_want(r, 2, i, i > 0, 0);
+	}
+}
+
+/* 1 / cap of a small cap is beyond what f16 holds. */
+EVERYWHERE(softcap_of_halves)
+{
+	static const uint16_t x[2] = { 0, 0x3c00 };
+	rlx_value v = rig_input(r, rlx_type(RLX_F16, 2), x);
+
+	rig_output(r, rlx_emit(r->g, softcap, .x = v, .cap = 1e-5f));
+	rig_run(r);
+	rig_want(r, 0, 0, 0, 0);
+	rig_want(r, 0, 1, 1e-5, 1e-7);
+}
+
 /* The layout of channels in blocks meets results of one element. */
 EVERYWHERE(convolution_of_one_element)
 {
