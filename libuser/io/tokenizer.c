@@ -38,11 +38,13 @@ static enum rlx_status load(const char *text, size_t len, const char *name,
 	else
 		st = tk_load_vocab_txt(t, text, len, name, opts ? opts : &none,
 				       err);
-	if (st)
+	if (st) {
 		rlx_tokenizer_free(t);
-	else
-		*out_t = t;
-	return st;
+		return st;
+	}
+	t->cuts = tk_cuts(t);
+	*out_t = t;
+	return RLX_OK;
 }
 
 static enum rlx_status read_all(int fd, char *buf, size_t len, const char *path,
@@ -232,6 +234,9 @@ enum rlx_status rlx_tokenizer_scratch_new(const struct rlx_tokenizer *t,
 	if (!s)
 		return rlx_fail(err, RLX_ENOMEM, "tokenizer: no memory");
 	s->t = t;
+	s->window = TK_WINDOW;
+	s->window_max = TK_WINDOW_MAX;
+	s->whole_max = TK_WHOLE_MAX;
 	if (t->model == TK_BPE)
 		s->cache = rlx_calloc(TK_CACHE_SLOTS, sizeof(*s->cache));
 	/* so that the working text is never NULL, even when it is empty */
@@ -268,6 +273,18 @@ void rlx_tokenizer_scratch_free(struct rlx_tokenizer_scratch *s)
 	rlx_free(s->best);
 	rlx_free(s->cache);
 	rlx_free(s);
+}
+
+size_t rlx_tokenizer_scratch_bytes(const struct rlx_tokenizer_scratch *s)
+{
+	const size_t byte = 1 + sizeof(*s->text.map);
+
+	return ((size_t)s->text.cap + s->seg.cap + s->tmp.cap) * byte +
+	       ((size_t)s->pieces.cap + s->pieces2.cap + s->found.cap) * sizeof(*s->pieces.v) +
+	       ((size_t)s->tokens.cap + s->pair.cap) * sizeof(*s->tokens.v) +
+	       ((size_t)s->cap_cps + s->cap_cps2) * sizeof(*s->cps) +
+	       s->cap_sym * sizeof(*s->sym) + s->cap_heap * sizeof(*s->heap) +
+	       s->cap_best * sizeof(*s->best);
 }
 
 /* A search for added tokens; a match is [begin, end) and @index. */
@@ -464,9 +481,63 @@ static enum rlx_status run_model(struct rlx_tokenizer_scratch *s)
 	return st;
 }
 
+static enum rlx_status read_whole(struct rlx_tokenizer_scratch *s, const uint8_t *b,
+				  uint32_t n)
+{
+	enum rlx_status st = find_pieces(s, b, n);
+
+	if (!st)
+		st = tk_pretokenize(s);
+	return st ? st : run_model(s);
+}
+
+/* A stretch without verbatim added tokens, until there are more than @stop. */
+static enum rlx_status read_windows(struct rlx_tokenizer_scratch *s, const uint8_t *b,
+				    uint32_t begin, uint32_t end, uint32_t stop,
+				    struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+	uint32_t cut;
+
+	for (; !st && begin < end && s->tokens.n <= stop; begin = cut) {
+		cut = tk_cut(s, b, begin, end);
+		if (!cut)
+			return rlx_fail(err, RLX_ERANGE, "tokenizer: the text cannot be cut "
+					"within %u bytes from byte %u on; shorten it, or put "
+					"spaces into it", s->t->cuts ? s->window_max :
+					s->whole_max, begin);
+		s->text.n = 0;
+		s->pieces.n = 0;
+		st = add_segment(s, b, begin, cut);
+		if (!st)
+			st = tk_pretokenize(s);
+		if (!st)
+			st = run_model(s);
+	}
+	return st;
+}
+
+/* As read_whole(), but no more than it takes for more tokens than @stop. */
+static enum rlx_status read_some(struct rlx_tokenizer_scratch *s, const uint8_t *b,
+				 uint32_t n, uint32_t stop, struct rlx_error *err)
+{
+	struct scan c = { .t = s->t, .trie = &s->t->added_raw, .b = b, .n = n };
+	enum rlx_status st = RLX_OK;
+	uint32_t at = 0;
+
+	while (!st && s->tokens.n <= stop && scan_next(&c)) {
+		st = read_windows(s, b, at, c.begin, stop, err);
+		if (!st && !tk_token_add(&s->tokens, (uint32_t)s->t->added[c.index].id,
+					 (struct rlx_token_span){ c.begin, c.end }))
+			st = RLX_ENOMEM;
+		at = c.end;
+	}
+	return st ? st : read_windows(s, b, at, n, stop, err);
+}
+
 /* The tokens of one text into s->tokens, before special ones are added. */
 enum rlx_status tk_tokenize(struct rlx_tokenizer_scratch *s, const char *text,
-			    size_t len, struct rlx_error *err)
+			    size_t len, uint32_t stop, struct rlx_error *err)
 {
 	const uint8_t *b = (const uint8_t *)text;
 	enum rlx_status st;
@@ -483,11 +554,10 @@ enum rlx_status tk_tokenize(struct rlx_tokenizer_scratch *s, const char *text,
 		return rlx_fail(err, RLX_EPARSE,
 				"tokenizer: text is not UTF-8 at byte %zu", bad);
 	s->tokens.n = 0;
-	st = len ? find_pieces(s, b, (uint32_t)len) : RLX_OK;
-	if (!st && len)
-		st = tk_pretokenize(s);
-	if (!st && len)
-		st = run_model(s);
+	st = !len ? RLX_OK : stop ? read_some(s, b, (uint32_t)len, stop, err) :
+				    read_whole(s, b, (uint32_t)len);
+	if (st == RLX_ERANGE)
+		return st;
 	if (st == RLX_ENOMEM)
 		return rlx_fail(err, st, "tokenizer: no memory for a text of %zu bytes",
 				len);

@@ -12,6 +12,10 @@ enum {
 	TK_VOCAB_MAX	= (1 << 24) - 1, /* ids */
 	TK_NONE		= -1,
 	TK_AFFIX_MAX	= 64,		/* bytes of a BPE prefix or suffix */
+	/* Bytes read at a time where the rest may not be wanted; see tokenizer_cut.c. */
+	TK_WINDOW	= 16 << 10,
+	TK_WINDOW_MAX	= 64 << 10,	/* where none can be cut off sooner */
+	TK_WHOLE_MAX	= 256 << 10,	/* where a text cannot be cut at all */
 };
 
 /* Bytes in the tokenizer's or another pool. */
@@ -282,6 +286,7 @@ struct rlx_tokenizer {
 	bool		 no_decoder;	/* then tokens are joined by spaces */
 
 	struct tk_template single, pair;
+	unsigned int	 cuts;			/* where texts can be cut; 0: nowhere */
 	bool		 trim, trim_prefix;	/* ByteLevel offsets */
 	bool		 type_zero;	/* Roberta: all tokens are type 0 */
 };
@@ -322,6 +327,7 @@ struct tk_cached {
 
 struct rlx_tokenizer_scratch {
 	const struct rlx_tokenizer *t;
+	uint32_t		 window, window_max, whole_max;
 	struct tk_buf		 text, seg, tmp;
 	struct tk_pieces	 pieces, pieces2, found;
 	struct tk_tokens	 tokens, pair;
@@ -392,9 +398,18 @@ enum rlx_status tk_each(struct tk_load *l, uint32_t i, const char *key,
 /* The bytes a byte-level token spells; false if it has other characters. */
 bool tk_unbyte(const uint8_t *s, size_t n, uint8_t *out, size_t *out_n);
 
-/* Running: RLX_ENOMEM, or RLX_ENOSUP if a pattern is too hard for the text. */
+/*
+ * Running: RLX_ENOMEM, or RLX_ENOSUP if a pattern is too hard for the text. With @stop,
+ * no more of it is read once there are more tokens than that; RLX_ERANGE if that would
+ * take too much of it at a time.
+ */
 enum rlx_status tk_tokenize(struct rlx_tokenizer_scratch *s, const char *text,
-			    size_t len, struct rlx_error *err);
+			    size_t len, uint32_t stop, struct rlx_error *err);
+/* Where texts can be cut, of a whole tokenizer. */
+unsigned int tk_cuts(const struct rlx_tokenizer *t);
+/* Where the window of b[begin, end) ends that begins there; 0: nowhere near. */
+uint32_t tk_cut(const struct rlx_tokenizer_scratch *s, const uint8_t *b, uint32_t begin,
+		uint32_t end);
 const struct tk_added *tk_added_by_id(const struct rlx_tokenizer *t, int64_t id);
 enum rlx_status tk_normalize(struct rlx_tokenizer_scratch *s);	/* s->seg */
 bool tk_charsmap(struct rlx_tokenizer_scratch *s, const struct tk_norm *op,

@@ -202,7 +202,10 @@ enum rlx_status rlx_tokenizer_encode(struct rlx_tokenizer_scratch *s,
 	if (!s || !enc)
 		return rlx_fail(err, RLX_EINVAL, "tokenizer: no scratch or encoding");
 	enc->n = enc->cut = 0;
-	st = tk_tokenize(s, text, len, err);
+	if (o->stop && (!o->max_tokens || o->pair || o->truncate_left))
+		return rlx_fail(err, RLX_EINVAL,
+				"tokenizer: to stop needs max_tokens, one text, and its end cut");
+	st = tk_tokenize(s, text, len, o->stop ? o->max_tokens : 0, err);
 	if (st)
 		return st;
 	if (s->t->trim)
@@ -211,7 +214,7 @@ enum rlx_status rlx_tokenizer_encode(struct rlx_tokenizer_scratch *s,
 		swap = s->pair;
 		s->pair = s->tokens;
 		s->tokens = swap;
-		st = tk_tokenize(s, o->pair, o->pair_len, err);
+		st = tk_tokenize(s, o->pair, o->pair_len, 0, err);
 		if (st)
 			return st;
 		if (s->t->trim)

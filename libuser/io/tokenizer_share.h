@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Tokenizers of several processes with one set of tables. */
+/* Tokenizers of several processes with one set of tables; what their scratch takes. */
 #ifndef RLX_IO_TOKENIZER_SHARE_H
 #define RLX_IO_TOKENIZER_SHARE_H
 
+#include <stddef.h>
+
 struct rlx_store;
 struct rlx_tokenizer;
+struct rlx_tokenizer_scratch;
 
 /*
  * Put the vocabulary of @t into @s, or take it from there if it is the same, and free
@@ -12,5 +15,8 @@ struct rlx_tokenizer;
  * may use @t meanwhile.
  */
 void rlx_tokenizer_share(struct rlx_tokenizer *t, struct rlx_store *s);
+
+/* Bytes of memory that grew with the texts it was used for. */
+size_t rlx_tokenizer_scratch_bytes(const struct rlx_tokenizer_scratch *s);
 
 #endif

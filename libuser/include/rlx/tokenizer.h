@@ -129,12 +129,16 @@ RLX_EXPORT void rlx_tokenizer_scratch_free(struct rlx_tokenizer_scratch *s);
  * @no_special:    leave out what the tokenizer would add ([CLS], <s>, ...)
  * @truncate_left: cut at the beginning instead of the end
  * @pad_left:      pad at the beginning instead of the end
+ * @stop:          read no further than max_tokens wants, a window of some KiB at a
+ *                 time, so that neither time nor memory grows with what is cut; cut
+ *                 then tells that there is more, not how much. Needs max_tokens, no
+ *                 pair, no truncate_left
  */
 struct rlx_encode_opts {
 	const char	*pair;
 	size_t		 pair_len;
 	uint32_t	 max_tokens, pad_to, pad_multiple;
-	bool		 no_special, truncate_left, pad_left;
+	bool		 no_special, truncate_left, pad_left, stop;
 };
 
 /* A range of bytes of the text that a token came from. */
@@ -175,7 +179,9 @@ struct rlx_encoding {
  * Return: RLX_ERANGE if the arrays are too short (@enc->n then says how many
  * are needed, and nothing was written) or a text is too long; RLX_EPARSE if it
  * is not UTF-8 (the text names the byte); RLX_EINVAL if max_tokens leaves no
- * room for the special tokens or padding is asked for and there is no pad token;
+ * room for the special tokens, padding is asked for and there is no pad token, or
+ * @stop has not what it needs; RLX_ERANGE also if with @stop a text has no place to
+ * cut it within 64 KiB, or this tokenizer allows none and it has more than 256 KiB;
  * RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
