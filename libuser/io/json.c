@@ -23,6 +23,8 @@ struct parser {
 	struct rlx_json	*j;
 	struct rlx_error *err;
 	char		*out;		/* where the next text goes */
+	const struct rlx_json_limits *lim;
+	int64_t		 taken;		/* of what lim->take() allows */
 	uint32_t	 nodes_max, depth_max, depth;
 	uint32_t	 open[RLX_JSON_DEPTH_MAX];	/* containers around us */
 };
@@ -39,6 +41,30 @@ static enum rlx_status fail_at(struct parser *q, const uint8_t *at,
 			q->j->name, (size_t)(at - q->begin), line, what);
 }
 
+static bool take(struct parser *q, int64_t bytes)
+{
+	if (q->lim->take && !q->lim->take(q->lim->ctx, bytes))
+		return false;
+	q->taken += bytes;
+	return true;
+}
+
+/* Room for one more node; as rlx_grow() grows. */
+static bool node_room(struct parser *q)
+{
+	struct rlx_json *j = q->j;
+	int64_t more = (int64_t)sizeof(*j->node) * (j->cap ? j->cap : 8);
+
+	if (j->n < j->cap)
+		return true;
+	if (!take(q, more))
+		return false;
+	if (rlx_grow(&j->node, &j->cap, j->n + 1, sizeof(*j->node)))
+		return true;
+	take(q, -more);
+	return false;
+}
+
 static enum rlx_status node_add(struct parser *q, enum rlx_json_kind kind,
 				const uint8_t *at, uint32_t *out)
 {
@@ -46,7 +72,7 @@ static enum rlx_status node_add(struct parser *q, enum rlx_json_kind kind,
 
 	if (j->n == q->nodes_max)
 		return fail_at(q, at, RLX_ERANGE, "too many values");
-	if (!rlx_grow(&j->node, &j->cap, j->n + 1, sizeof(*j->node)))
+	if (!node_room(q))
 		return rlx_fail(q->err, RLX_ENOMEM, "%s: no memory for %u values",
 				j->name, j->n);
 	*out = j->n++;
@@ -398,7 +424,7 @@ static enum rlx_status check_keys(struct parser *q)
 		return RLX_OK;
 	while (size < 2 * keys)
 		size *= 2;
-	slot = rlx_calloc(size, sizeof(*slot));
+	slot = take(q, (int64_t)(size * sizeof(*slot))) ? rlx_calloc(size, sizeof(*slot)) : NULL;
 	if (!slot)
 		return rlx_fail(q->err, RLX_ENOMEM, "%s: no memory for %llu keys",
 				q->j->name, (unsigned long long)keys);
@@ -410,6 +436,7 @@ static enum rlx_status check_keys(struct parser *q)
 			break;
 		}
 	rlx_free(slot);
+	take(q, -(int64_t)(size * sizeof(*slot)));
 	return st;
 }
 
@@ -426,6 +453,7 @@ enum rlx_status rlx_json_parse(struct rlx_json *out, const char *text,
 	size_t most;
 
 	lim = lim ? lim : &none;
+	q.lim = lim;
 	most = lim->bytes && lim->bytes < BYTES_MAX ? lim->bytes : BYTES_MAX;
 	q.nodes_max = lim->nodes ? lim->nodes : DEFAULT_NODES;
 	q.depth_max = lim->depth ? lim->depth : DEFAULT_DEPTH;
@@ -439,7 +467,7 @@ enum rlx_status rlx_json_parse(struct rlx_json *out, const char *text,
 	 * Each text with its end fits in what the source spends on it: quotes,
 	 * or a number and the byte behind it; the last number has one more.
 	 */
-	out->text = rlx_malloc(len + 1);
+	out->text = take(&q, (int64_t)len + 1) ? rlx_malloc(len + 1) : NULL;
 	q.out = out->text;
 	if (!out->text)
 		st = rlx_fail(err, RLX_ENOMEM, "%s: no memory for %zu bytes",
@@ -448,8 +476,10 @@ enum rlx_status rlx_json_parse(struct rlx_json *out, const char *text,
 		st = parse_all(&q);
 	if (!st)
 		st = check_keys(&q);
-	if (st)
+	if (st) {
 		rlx_json_fini(out);
+		take(&q, -q.taken);
+	}
 	return st;
 }
 

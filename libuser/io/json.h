@@ -47,6 +47,12 @@ struct rlx_json_limits {
 	size_t		bytes;	/* of source; default and most 1 GiB */
 	uint32_t	nodes;	/* default 64 M */
 	uint32_t	depth;	/* default 64, most RLX_JSON_DEPTH_MAX */
+	/*
+	 * Asked before memory is taken, told when some is given back (negative): false
+	 * refuses it, as if there were none. What remains is @out's. NULL: not asked.
+	 */
+	bool		(*take)(void *ctx, int64_t bytes);
+	void		*ctx;
 };
 
 /*

@@ -227,7 +227,7 @@ def settle(s):
     wait_for(lambda: s.metric("rlxd_connections") <= 1, LIMIT)
     for m in ("minilm", "relu"):
         wait_for(lambda: s.metric('rlxd_model_queue_rows{model="%s"}' % m) == 0, LIMIT)
-    wait_for(lambda: s.metric("rlxd_body_bytes") == 0, LIMIT)
+    wait_for(lambda: s.metric("rlxd_memory_bytes") == 0, LIMIT)
 
 
 def attack(s, n, seed):

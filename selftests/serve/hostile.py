@@ -377,7 +377,7 @@ def large_bodies(s):
         assert status_of(out) == 200, out[:300]
         c.close()
     assert s.get("/v1/embeddings", method="POST", body=body + b" ")[0] == 413
-    assert s.metric("rlxd_body_bytes") == 0
+    assert s.metric("rlxd_memory_bytes") == 0
 
 
 @each_engine

@@ -363,7 +363,7 @@ def what_never_fits_is_told_at_once():
             out = s.raw(b"POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\n"
                         b"Content-Length: %d\r\n\r\n" % ((2 << 20) + 1))
             assert status_of(out) == 413 and b"max_memory" in out, out
-            wait_for(lambda: s.metric("rlxd_body_bytes") == 0)
+            wait_for(lambda: s.metric("rlxd_memory_bytes") == 0)
 
 
 @test

@@ -499,7 +499,7 @@ def bodies_in_any_pieces(engine):
             got = json.JSONDecoder().raw_decode(out[head:].decode())[0]
             assert got["data"][0]["embedding"] == want
         assert s.get("/v1/embeddings", method="POST", body=embed_body((4 << 20) + 1))[0] == 413
-        assert s.metric("rlxd_body_bytes") == 0
+        assert s.metric("rlxd_memory_bytes") == 0
 
 
 @each_engine
@@ -574,7 +574,7 @@ def vanishing_clients(engine):
             else:
                 c.close()
         wait_for(lambda: s.metric("rlxd_connections") <= 1, 60)
-        wait_for(lambda: s.metric("rlxd_body_bytes") == 0, 60)
+        wait_for(lambda: s.metric("rlxd_memory_bytes") == 0, 60)
 
 
 @each_engine

@@ -197,9 +197,9 @@ static bool own_inputs(struct req *r)
 	for (i = 0; f->n_region && i < f->n_in; i++) {
 		if (f->own[i])
 			continue;
-		f->own[i] = rlx_memdup(f->in[i].data, f->in[i].bytes);
+		f->own[i] = account_memdup(&r->account, f->in[i].data, f->in[i].bytes);
 		if (!f->own[i]) {
-			req_fail(r, 503, "out of memory; try again later");
+			req_fail_memory(r, "the request");
 			return false;
 		}
 		f->in[i].data = f->own[i];
@@ -225,10 +225,10 @@ static bool submit_encoder(struct req *r)
 		req_fail(r, 400, "attention_mask and input_ids differ in shape");
 		return false;
 	}
-	r->job.rows = rlx_calloc((size_t)n, sizeof(*r->job.rows));
-	f->vectors = rlx_malloc((size_t)n * width * sizeof(float));
+	r->job.rows = account_alloc(&r->account, (size_t)n, sizeof(*r->job.rows));
+	f->vectors = account_alloc(&r->account, (size_t)n, width * sizeof(float));
 	if (!r->job.rows || !f->vectors) {
-		req_fail(r, 503, "out of memory; try again later");
+		req_fail_memory(r, "the request");
 		return false;
 	}
 	if (!own_inputs(r))
@@ -254,7 +254,7 @@ static bool submit_whole(struct req *r)
 
 	r->job.rows = rlx_calloc(1, sizeof(*r->job.rows));
 	if (!r->job.rows) {
-		req_fail(r, 503, "out of memory; try again later");
+		req_fail_memory(r, "the request");
 		return false;
 	}
 	r->job.n_rows = 1;
@@ -267,18 +267,19 @@ static bool submit_whole(struct req *r)
 /* True: queued, false: the reply says why not. */
 static bool prepare(struct req *r)
 {
-	struct rlx_json_limits lim = { .nodes = 16 << 20, .depth = 16 };
 	size_t n = r->has_infer_length ? (size_t)r->infer_length : r->body_n;
+	struct rlx_json_limits lim = req_json_limits(r, n);
 	struct rlx_error err = { 0 };
 
-	lim.bytes = n + 1;
+	lim.nodes = 16 << 20;
+	lim.depth = 16;
 	if (rlx_json_parse(&r->json, r->body, n, &lim, "request", &err)) {
 		req_fail(r, err.status == RLX_ENOMEM ? 503 : 400, "%s", err.text);
 		return false;
 	}
 	r->work = rlx_calloc(1, sizeof(struct infer));
 	if (!r->work) {
-		req_fail(r, 503, "out of memory; try again later");
+		req_fail_memory(r, "the request");
 		return false;
 	}
 	r->finish = infer_reply;

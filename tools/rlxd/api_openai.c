@@ -140,9 +140,9 @@ static bool take_ids(struct req *r, uint32_t node, unsigned int i)
 			 r->model->name, (long long)bert_max_tokens(r->model));
 		return false;
 	}
-	e->ids[i] = rlx_malloc(n * sizeof(int64_t));
+	e->ids[i] = account_alloc(&r->account, n, sizeof(int64_t));
 	if (!e->ids[i]) {
-		req_fail(r, 503, "out of memory; try again later");
+		req_fail_memory(r, "the inputs");
 		return false;
 	}
 	for (it = rlx_json_iter(j, node); rlx_json_next(&it); k++)
@@ -158,6 +158,7 @@ static bool take_ids(struct req *r, uint32_t node, unsigned int i)
 
 static bool take_text(struct req *r, uint32_t node, unsigned int i)
 {
+	struct row *row = &r->job.rows[i];
 	struct embed *e = r->work;
 	struct rlx_error err = { 0 };
 	enum rlx_status st;
@@ -166,8 +167,9 @@ static bool take_text(struct req *r, uint32_t node, unsigned int i)
 		req_fail(r, 400, "input[%u] is an empty text", i);
 		return false;
 	}
-	st = bert_encode(r->model, rlx_json_text(&r->json, node), rlx_json_len(&r->json, node),
-			 &e->ids[i], &r->job.rows[i].tokens, &err);
+	st = bert_encode(r->model, &r->account, rlx_json_text(&r->json, node),
+			 rlx_json_len(&r->json, node), row, &err);
+	e->ids[i] = (int64_t *)(uintptr_t)row->ids;
 	if (st)
 		req_fail(r, st == RLX_ENOMEM ? 503 : 400, "input[%u]: %s", i, err.text);
 	return !st;
@@ -203,11 +205,11 @@ static bool begin_inputs(struct req *r, uint32_t node)
 		req_fail(r, 400, "input has %u entries; 1 to %d are taken", n, INPUTS_MAX);
 		return false;
 	}
-	e->ids = rlx_calloc(n, sizeof(*e->ids));
-	r->job.rows = rlx_calloc(n, sizeof(*r->job.rows));
-	e->out = rlx_malloc((size_t)n * (size_t)r->model->width * sizeof(float));
+	e->ids = account_alloc(&r->account, n, sizeof(*e->ids));
+	r->job.rows = account_alloc(&r->account, n, sizeof(*r->job.rows));
+	e->out = account_alloc(&r->account, n, (size_t)r->model->width * sizeof(float));
 	if (!e->ids || !r->job.rows || !e->out) {
-		req_fail(r, 503, "out of memory; try again later");
+		req_fail_memory(r, "the inputs");
 		return false;
 	}
 	r->job.n_rows = n;
@@ -285,10 +287,12 @@ static bool take_options(struct req *r)
 /* All but the inputs. False: the reply says why not. */
 static bool begin(struct req *r)
 {
-	struct rlx_json_limits lim = { .bytes = r->body_n + 1, .nodes = 4 << 20, .depth = 8 };
+	struct rlx_json_limits lim = req_json_limits(r, r->body_n);
 	struct rlx_error err = { 0 };
 	uint32_t node;
 
+	lim.nodes = 4 << 20;
+	lim.depth = 8;
 	if (rlx_json_parse(&r->json, r->body, r->body_n, &lim, "request", &err)) {
 		req_fail(r, err.status == RLX_ENOMEM ? 503 : 400, "%s", err.text);
 		return false;
@@ -299,7 +303,7 @@ static bool begin(struct req *r)
 	}
 	r->work = rlx_calloc(1, sizeof(struct embed));
 	if (!r->work) {
-		req_fail(r, 503, "out of memory; try again later");
+		req_fail_memory(r, "the inputs");
 		return false;
 	}
 	if (!take_model(r) || !take_options(r))
@@ -324,7 +328,11 @@ static enum progress prepare(struct req *r, int64_t until)
 	if (!r->work && !begin(r))
 		return FAILED;
 	p = take_inputs(r, until);
-	return p != DONE ? p : req_submit(r) ? DONE : FAILED;
+	if (p != DONE)
+		return p;
+	/* What was read is not needed while rows wait. */
+	req_drop_source(r);
+	return req_submit(r) ? DONE : FAILED;
 }
 
 static void prepare_task(struct task *t)

@@ -292,7 +292,7 @@ static void send_reply(struct conn *c)
 
 	if (y->body.failed) {
 		obuf_fini(&y->body);
-		req_fail(r, 503, "out of memory for the reply; try again later");
+		req_fail_memory(r, "the reply");
 	}
 	c->last = last;
 	c->iov[0] = (struct iovec){ y->head, req_head(r, last, l->date) };
@@ -396,7 +396,7 @@ void conn_sent(struct conn *c, ssize_t n)
 /* Room for @n more bytes of the body, charged to the server's budget. */
 static bool body_room(struct conn *c, size_t n)
 {
-	struct server *sv = c->loop->server;
+	const struct server *sv = c->loop->server;
 	struct req *r = c->req;
 	size_t need = r->body_n + n, cap = r->body_cap ? r->body_cap : 4096;
 	void *p;
@@ -409,14 +409,11 @@ static bool body_room(struct conn *c, size_t n)
 		cap *= 2;
 	if (c->parsed.length && cap > c->parsed.length)
 		cap = c->parsed.length;
-	if (atomic_fetch_add(&sv->body_bytes, cap - r->body_cap) + (cap - r->body_cap) >
-	    (uint64_t)sv->limits.max_memory) {
-		atomic_fetch_sub(&sv->body_bytes, cap - r->body_cap);
+	if (!account_take(&r->account, cap - r->body_cap))
 		return false;
-	}
 	p = rlx_realloc(r->body, cap);
 	if (!p) {
-		atomic_fetch_sub(&sv->body_bytes, cap - r->body_cap);
+		account_give(&r->account, cap - r->body_cap);
 		return false;
 	}
 	r->body = p;

@@ -67,9 +67,9 @@ static bool align(struct req *r, unsigned int i, const void *p, size_t bytes)
 	/* An encoder's rows are put together from wherever they lie. */
 	if ((uintptr_t)p % ALIGN == 0 || r->model->embeds)
 		return true;
-	f->own[i] = rlx_memdup(p, bytes);
+	f->own[i] = account_memdup(&r->account, p, bytes);
 	if (!f->own[i]) {
-		req_fail(r, 503, "out of memory; try again later");
+		req_fail_memory(r, "the inputs");
 		return false;
 	}
 	f->in[i].data = f->own[i];
@@ -140,9 +140,9 @@ static bool take_json(struct req *r, uint32_t node, unsigned int i)
 	if ((uint64_t)rlx_type_count(&f->in[i].type) > r->body_n)
 		return refuse(r, "input %s: the shape has more elements than the body bytes",
 			      f->in[i].name);
-	f->own[i] = rlx_malloc(f->in[i].bytes + ALIGN);
+	f->own[i] = account_alloc(&r->account, f->in[i].bytes + ALIGN, 1);
 	if (!f->own[i]) {
-		req_fail(r, 503, "out of memory; try again later");
+		req_fail_memory(r, "the inputs");
 		return false;
 	}
 	f->in[i].data = f->own[i];
@@ -167,11 +167,11 @@ static bool widen(struct req *r, unsigned int i)
 	struct infer *f = r->work;
 	struct tensor *t = &f->in[i];
 	size_t n = (size_t)rlx_type_count(&t->type), k;
-	int64_t *to = rlx_malloc(n * sizeof(*to) + ALIGN);
+	int64_t *to = account_alloc(&r->account, n * sizeof(*to) + ALIGN, 1);
 	int32_t v;
 
 	if (!to) {
-		req_fail(r, 503, "out of memory; try again later");
+		req_fail_memory(r, "the inputs");
 		return false;
 	}
 	for (k = 0; k < n; k++) {

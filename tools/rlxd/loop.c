@@ -355,6 +355,8 @@ struct req *req_new(struct loop *l)
 	atomic_flag_clear(&r->job.err_taken);
 	r->loop = l;
 	r->body_chunk = -1;
+	r->account.budget = &l->server->budget;
+	r->reply.body.account = r->job.account = &r->account;
 	return r;
 }
 
@@ -364,14 +366,13 @@ void req_free(struct req *r)
 
 	if (r->route && r->route->clean)
 		r->route->clean(r);
-	if (r->body_chunk >= 0) {
+	if (r->body_chunk >= 0)
 		chunk_give(l, r->body_chunk);
-	} else {
-		atomic_fetch_sub(&l->server->body_bytes, r->body_cap);
+	else
 		rlx_free(r->body);
-	}
 	rlx_json_fini(&r->json);
 	obuf_fini(&r->reply.body);
+	account_close(&r->account);
 	server_put(r);
 	if (l->n_free_req >= FREE_REQS) {
 		rlx_free(r);

@@ -235,8 +235,10 @@ static void print_memory(struct server *s, struct obuf *o)
 		 (long long)atomic_load(&metrics.bytes_copied));
 	obuf_fmt(o, "rlxd_copied_bytes_total{by=\"library\"} %llu\n",
 		 (unsigned long long)st.bytes_copied);
-	metric_one(o, "rlxd_body_bytes", "gauge", "Bytes of request bodies held outside of arenas.",
-	    (double)atomic_load(&s->body_bytes));
+	/* But for what this reply takes itself. */
+	metric_one(o, "rlxd_memory_bytes", "gauge", "What requests hold of max_memory.",
+		   (double)(atomic_load(&s->budget.used) -
+			    (o->account ? atomic_load(&o->account->bytes) : 0)));
 }
 
 static void print_tls(struct server *s, struct obuf *o)

@@ -21,12 +21,13 @@
 enum {
 	BATCH_MAX = 1024, MODEL_IO_MAX = 16, MODEL_MARKS = 4,
 	MODEL_CLASSES = CONF_BUCKETS_MAX,
-	MODEL_RUN_NS = 150000000,	/* no more rows run at once than take so long */
+	MODEL_RUN_NS = 100000000,	/* no more rows run at once than take so long */
 };
 
 /* Whatever a model is loaded from, there is one of it. */
 #define MODEL_VERSION "1"
 
+struct account;
 struct client;
 struct model;
 struct rlx_file;
@@ -57,6 +58,7 @@ struct tensor {
 struct job {
 	struct model	*model;
 	struct client	*client;
+	struct account	*account;		/* what it allocates is charged to; or NULL */
 	const void	*line;			/* whose turn it is: names a connection of it */
 	struct row	*rows;
 	unsigned int	 n_rows;
@@ -208,10 +210,13 @@ void turn_end(struct turn *t);
 /* Forget what @t holds. */
 void turn_drop(struct turn *t);
 
-/* Encoders: text to ids, at most max_tokens of them, in memory from base/alloc.h. */
+/*
+ * Encoders: text to ids, at most max_tokens of them. They and their number are @out's, in
+ * memory from base/alloc.h that is charged to @a.
+ */
 enum rlx_status
-bert_encode(struct model *m, const char *text, size_t n, int64_t **out_ids,
-	    uint32_t *out_n, struct rlx_error *err);
+bert_encode(struct model *m, struct account *a, const char *text, size_t n, struct row *out,
+	    struct rlx_error *err);
 /* Rows of more tokens than this are refused. */
 int64_t bert_max_tokens(const struct model *m);
 int64_t bert_vocab(const struct model *m);

@@ -15,10 +15,17 @@
 #include "rlx/bert.h"
 #include "rlx/run.h"
 #include "rlx/tokenizer.h"
+#include "tools/rlxd/budget.h"
 #include "tools/rlxd/model.h"
 #include "tools/rlxd/node.h"
 
-enum { TOKENS_DEFAULT = 512 };
+enum {
+	TOKENS_DEFAULT	= 512,
+	SCRATCH_KEPT	= 1 << 20,	/* bytes of one that nobody uses */
+	/* A text is read in windows of up to READ_MAX bytes, of which each takes so many. */
+	READ_MAX	= 64 << 10,
+	READ_EACH	= 64,
+};
 
 struct scratch {
 	struct scratch			*next;
@@ -603,48 +610,67 @@ static struct scratch *scratch_get(struct bert *b, struct rlx_error *err)
 	return s;
 }
 
+/* One that a strange text made large does not stay so. */
 static void scratch_put(struct bert *b, struct scratch *s)
 {
+	if (rlx_tokenizer_scratch_bytes(s->s) > SCRATCH_KEPT) {
+		rlx_tokenizer_scratch_free(s->s);
+		rlx_free(s);
+		return;
+	}
 	pthread_mutex_lock(&b->lock);
 	s->next = b->scratch;
 	b->scratch = s;
 	pthread_mutex_unlock(&b->lock);
 }
 
-enum rlx_status bert_encode(struct model *m, const char *text, size_t n, int64_t **out_ids,
-			    uint32_t *out_n, struct rlx_error *err)
+/* What reading a text of @n bytes takes beside the scratch that is there. */
+static uint64_t reading_bytes(size_t n)
+{
+	return n < READ_MAX ? READ_EACH * (uint64_t)n : READ_EACH * (uint64_t)READ_MAX;
+}
+
+enum rlx_status bert_encode(struct model *m, struct account *a, const char *text, size_t n,
+			    struct row *out, struct rlx_error *err)
 {
 	struct bert *b = m->state;
 	uint32_t max = (uint32_t)bert_max_tokens(m);
-	struct rlx_encode_opts o = { .max_tokens = m->conf.truncate ? max : 0 };
-	struct scratch *s = scratch_get(b, err);
+	/* Of a text that is too long no more is read than tells that it is. */
+	struct rlx_encode_opts o = { .max_tokens = max, .stop = true };
 	struct rlx_encoding enc = { 0 };
 	enum rlx_status st;
+	struct scratch *s;
 
-	*out_ids = NULL;
-	if (!s)
+	out->ids = NULL;
+	if (!account_take(a, reading_bytes(n)))
+		return rlx_fail(err, RLX_ENOMEM, "no more of max_memory to read a text of %zu "
+				"bytes; try again later", n);
+	s = scratch_get(b, err);
+	if (!s) {
+		account_give(a, reading_bytes(n));
 		return err->status;
+	}
 	/* A token stands for one byte at least; the special ones come on top. */
 	enc.capacity = n + 8 < max ? (uint32_t)n + 8 : max;
-	enc.ids = rlx_malloc(enc.capacity * sizeof(*enc.ids));
+	enc.ids = account_alloc(a, enc.capacity, sizeof(*enc.ids));
 	if (!enc.ids) {
-		st = rlx_fail(err, RLX_ENOMEM, "out of memory for tokens");
+		st = rlx_fail(err, RLX_ENOMEM, "no memory for %u tokens; try again later",
+			      enc.capacity);
 		goto out_scratch;
 	}
 	st = rlx_tokenizer_encode(s->s, text, n, &o, &enc, err);
-	if (st == RLX_ERANGE && enc.n > max) {
-		memset(err, 0, sizeof(*err));
-		rlx_fail(err, RLX_ERANGE, "the input has %u tokens, model %s takes at most %u; "
-			 "shorten it or split it", enc.n, m->name, max);
-	}
+	if (!st && enc.cut && !m->conf.truncate)
+		st = rlx_fail(err, RLX_ERANGE, "the input has more tokens; model %s takes at most "
+			      "%u; shorten it or split it", m->name, max);
 	if (st) {
 		rlx_free(enc.ids);
 		goto out_scratch;
 	}
-	*out_ids = enc.ids;
-	*out_n = enc.n;
+	out->ids = enc.ids;
+	out->tokens = enc.n;
 out_scratch:
 	scratch_put(b, s);
+	account_give(a, reading_bytes(n));
 	return st;
 }
 

@@ -8,6 +8,7 @@
 #include "base/map.h"
 #include "model/mapped.h"
 #include "rlx/model.h"
+#include "tools/rlxd/budget.h"
 #include "tools/rlxd/model.h"
 
 struct onnx {
@@ -238,6 +239,17 @@ static enum rlx_status note_shape(struct replica *r, const struct row *row,
 	return RLX_OK;
 }
 
+static const char no_memory[] = "no memory for the outputs: requests hold as much as max_memory "
+	"allows, or the system has no more; try again later";
+
+/* Charged to the request for as long as it lasts. */
+static void *copy_out(const struct row *row, const void *p, size_t bytes)
+{
+	struct account *a = row->job->account;
+
+	return a ? account_memdup(a, p, bytes) : rlx_memdup(p, bytes);
+}
+
 /* The outputs, copied into memory of the request: the next run overwrites them. */
 static enum rlx_status keep_outputs(struct replica *r, struct row *row,
 				    struct rlx_error *err)
@@ -256,9 +268,9 @@ static enum rlx_status keep_outputs(struct replica *r, struct row *row,
 		to->type = t.type;
 		to->bytes = (size_t)rlx_type_bytes(&t.type);
 		rlx_free((void *)(uintptr_t)to->data);	/* of a batch that failed */
-		to->data = rlx_memdup(t.data, to->bytes);
+		to->data = copy_out(row, t.data, to->bytes);
 		if (!to->data)
-			return rlx_fail(err, RLX_ENOMEM, "out of memory for the outputs");
+			return rlx_fail(err, RLX_ENOMEM, "%s", no_memory);
 	}
 	return RLX_OK;
 }
@@ -404,9 +416,9 @@ static enum rlx_status keep_row(struct replica *r, struct rlx_session *s, unsign
 		to->type = t;
 		to->bytes = (size_t)rlx_type_bytes(&t);
 		rlx_free((void *)(uintptr_t)to->data);
-		to->data = rlx_memdup(from + i * to->bytes, to->bytes);
+		to->data = copy_out(row, from + i * to->bytes, to->bytes);
 		if (!to->data)
-			return rlx_fail(err, RLX_ENOMEM, "out of memory for the outputs");
+			return rlx_fail(err, RLX_ENOMEM, "%s", no_memory);
 	}
 	return RLX_OK;
 }

@@ -7,7 +7,20 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "tools/rlxd/budget.h"
 #include "tools/rlxd/obuf.h"
+
+enum { FORCED = 4096 /* an error has to be told */, LARGE = 1 << 20 };
+
+static bool charge(struct obuf *o, size_t cap)
+{
+	if (!o->account)
+		return true;
+	if (cap > FORCED)
+		return account_take(o->account, cap - o->cap);
+	account_force(o->account, cap - o->cap);
+	return true;
+}
 
 /* Room for @n more bytes, at the end; NULL when there is none. Then add to n. */
 static char *obuf_room(struct obuf *o, size_t n)
@@ -21,12 +34,19 @@ static char *obuf_room(struct obuf *o, size_t n)
 	}
 	if (need <= o->cap)
 		return o->p + o->n;
+	/* Large ones move by their page tables: no need to grow by much. */
 	cap = o->cap ? o->cap : 512;
 	while (cap < need)
-		if (!rlx_mul(cap, 2, &cap))
+		if (!rlx_add(cap, cap < LARGE ? cap : cap / 4, &cap))
 			cap = need;
+	if (!charge(o, cap)) {
+		o->failed = true;
+		return NULL;
+	}
 	p = rlx_realloc(o->p, cap);
 	if (!p) {
+		if (o->account)
+			account_give(o->account, cap - o->cap);
 		o->failed = true;
 		return NULL;
 	}
@@ -241,6 +261,8 @@ void obuf_base64(struct obuf *o, const void *p, size_t n)
 
 void obuf_fini(struct obuf *o)
 {
+	if (o->account)
+		account_give(o->account, o->cap);
 	rlx_free(o->p);
-	*o = (struct obuf){ NULL };
+	*o = (struct obuf){ .account = o->account };
 }

@@ -7,11 +7,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct account;
+
 /* Zero-initialise before use. */
 struct obuf {
-	char	*p;
-	size_t	 n, cap;
-	bool	 failed;
+	char		*p;
+	size_t		 n, cap;
+	bool		 failed;
+	struct account	*account;	/* its room is charged to; NULL: nobody */
 };
 
 void obuf_put(struct obuf *o, const void *p, size_t n);
@@ -25,6 +28,7 @@ void obuf_double(struct obuf *o, double v);
 /* A JSON string with its quotes; bytes that are not UTF-8 become U+FFFD. */
 void obuf_json(struct obuf *o, const char *s, size_t n);
 void obuf_base64(struct obuf *o, const void *p, size_t n);
+/* As it was before the first byte; the account stays. */
 void obuf_fini(struct obuf *o);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "tools/rlxd/api.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"
@@ -384,6 +385,42 @@ void req_fail(struct req *r, int status, const char *fmt, ...)
 	}
 	/* So little always fits, or the connection is closed instead. */
 	y->body.failed = false;
+}
+
+void req_fail_memory(struct req *r, const char *what)
+{
+	req_fail(r, 503, "no memory for %s: requests hold as much as max_memory allows, or the "
+		 "system has no more; try again later", what);
+	r->reply.retry_after = 1;
+}
+
+static bool take_json(void *ctx, int64_t bytes)
+{
+	struct req *r = ctx;
+
+	if (bytes >= 0)
+		return account_take(&r->account, (uint64_t)bytes);
+	account_give(&r->account, (uint64_t)-bytes);
+	return true;
+}
+
+struct rlx_json_limits req_json_limits(struct req *r, size_t bytes)
+{
+	return (struct rlx_json_limits){ .bytes = bytes + 1, .take = take_json, .ctx = r };
+}
+
+void req_drop_source(struct req *r)
+{
+	if (r->json.text)
+		account_give(&r->account, r->body_n + 1 + (uint64_t)r->json.cap *
+			     sizeof(*r->json.node));
+	rlx_json_fini(&r->json);
+	if (r->body_chunk >= 0)
+		return;
+	account_give(&r->account, r->body_cap);
+	rlx_free(r->body);
+	r->body = NULL;
+	r->body_cap = 0;
 }
 
 int req_status(enum rlx_status st)

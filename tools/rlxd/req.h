@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include "io/json.h"
+#include "tools/rlxd/budget.h"
 #include "tools/rlxd/conf.h"
 #include "tools/rlxd/crew.h"
 #include "tools/rlxd/http.h"
@@ -72,6 +73,7 @@ struct req {
 	int32_t		 body_chunk;		/* -1: own */
 	uint64_t	 copied;		/* of the body, by us */
 
+	struct account	 account;		/* of all that is held for it */
 	struct reply	 reply;
 	atomic_bool	 cancelled;
 	bool		 with_workers;		/* set before they get it */
@@ -129,6 +131,12 @@ const char *req_name(const struct req *r, uint32_t node);
 /* Replies. The text says what was wrong, where, and what to do. */
 void req_fail(struct req *r, int status, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* As req_fail() with 503: there is no memory for @what, or no more of max_memory. */
+void req_fail_memory(struct req *r, const char *what);
+/* Limits for reading JSON of @bytes, charged to the request; it is freed with that. */
+struct rlx_json_limits req_json_limits(struct req *r, size_t bytes);
+/* Free the body, unless it lies in a chunk, and the JSON that was read from it. */
+void req_drop_source(struct req *r);
 /* The status that fits a failure of the library. */
 int req_status(enum rlx_status st);
 void req_fail_err(struct req *r, const struct rlx_error *err);

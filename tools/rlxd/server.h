@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "tools/rlxd/budget.h"
 #include "tools/rlxd/conf.h"
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/model.h"
@@ -40,7 +41,8 @@ struct server {
 	struct channel		*channel[CONF_CHANNELS_MAX];
 	atomic_uint		 n_channel;
 	atomic_uint		 n_conn;
-	_Atomic(uint64_t)	 body_bytes, next_id;
+	struct budget		 budget;	/* max_memory */
+	_Atomic(uint64_t)	 next_id;
 	atomic_bool		 ready;		/* models are loaded, not draining */
 	atomic_bool		 loading;	/* there are none yet */
 	int64_t			 started;	/* realtime, seconds */

@@ -171,6 +171,7 @@ enum rlx_status server_open(struct server *s, struct conf *c, unsigned int n_pas
 	s->started = time(NULL);
 	s->conf = c;
 	s->limits = s->conf->server;
+	s->budget.max = (uint64_t)s->limits.max_memory;
 	s->may_tls = c->tls && c->n_key;
 	log_setup((enum log_level)s->limits.log_level, s->limits.log_json);
 	atomic_store(&s->loading, true);
