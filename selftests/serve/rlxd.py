@@ -351,6 +351,9 @@ def minilm(extra=""):
 
 def status_of(raw):
     """The status of the first reply in raw bytes; 0 if there is none."""
+    # Who closed its sending half and waits is told that it is waited for.
+    while raw.startswith(b"HTTP/1.1 100 Continue\r\n\r\n"):
+        raw = raw[25:]
     if not raw.startswith(b"HTTP/1.1 "):
         return 0
     return int(raw[9:12])
