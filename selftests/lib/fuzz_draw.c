@@ -408,25 +408,39 @@ static void bend(struct source *s, uint32_t times)
 }
 
 /*
- * From which input on what is not finite is not said to the last detail. Padding, taps and
- * lanes without weight are multiplied by 0 by one and left out by another; a normalisation
- * is one factor and one summand, a sum over a window loses what it has passed; and no
- * integer is NaN.
+ * From which input on all is finite. Infinities and NaNs have one way through what moves,
+ * compares or computes elements one by one; elsewhere padding, taps and keys without weight
+ * are multiplied by 0 by one and left out by another, sums and products overflow by their
+ * order, and no integer is NaN.
  */
 static uint32_t finite_from(const struct rlx_op_def *d)
 {
 	switch (d->index) {
-	case RLX_OP_resize: case RLX_OP_fused_conv: case RLX_OP_lrn: case RLX_OP_qconv:
-	case RLX_OP_qmatmul: case RLX_OP_grid_sample: case RLX_OP_roi_align:
-	case RLX_OP_dequant_matmul: case RLX_OP_dynamic_quantize:
-		return 0;
-	case RLX_OP_batch_norm: case RLX_OP_conv: case RLX_OP_conv_transpose:
+	case RLX_OP_arg_reduce: case RLX_OP_topk: case RLX_OP_sort: case RLX_OP_pool:
+		return UINT32_MAX;
+	case RLX_OP_matmul: case RLX_OP_conv: case RLX_OP_conv_transpose:
 		return 1;
-	/* of a GPU: keys that another query sees are multiplied by 0 */
-	case RLX_OP_attention: case RLX_OP_cached_attention:
-		return getenv("RLX_TEST_GPU") ? 1 : UINT32_MAX;
+	case RLX_OP_quantize:
+		return 0;
 	}
-	return UINT32_MAX;
+	return d->traits & (RLX_T_MOVE | RLX_T_ELEMENTWISE) ? UINT32_MAX : 0;
+}
+
+/*
+ * Data that leaves no more than the roundings of what comes before: a row of one value
+ * less its mean, and quotients half way between two integers.
+ */
+static bool is_moot(const struct rlx_op_def *d, enum fuzz_draw draw)
+{
+	switch (d->index) {
+	case RLX_OP_layer_norm: case RLX_OP_group_norm: case RLX_OP_layer_norm_2d:
+	case RLX_OP_fused_residual_norm:
+		return draw == FUZZ_ALIKE;
+	case RLX_OP_quantize: case RLX_OP_fake_quantize: case RLX_OP_dynamic_quantize:
+	case RLX_OP_qmatmul: case RLX_OP_qconv:
+		return draw == FUZZ_COARSE || draw == FUZZ_ALIKE;
+	}
+	return false;
 }
 
 /* How the data of leaves from @first on looks, and which of them are constants. */
@@ -440,6 +454,8 @@ static void dress(struct source *s, uint32_t first, uint32_t oddness)
 		l->fixed = all == 0 ? one_in(s, 2) : all == 1 ? k > first : false;
 		l->draw = one_in(s, 6) ? FUZZ_COARSE : one_in(s, 12) ? FUZZ_ALIKE :
 			  one_in(s, oddness) ? FUZZ_ODD : FUZZ_EVEN;
+		if (is_moot(s->c->node[s->c->n_node - 1].def, l->draw))
+			l->draw = FUZZ_EVEN;
 		if (l->draw == FUZZ_ODD &&
 		    k - first >= finite_from(s->c->node[s->c->n_node - 1].def))
 			l->draw = FUZZ_EVEN;
