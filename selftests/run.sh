@@ -4,6 +4,7 @@
 #
 #   selftests/run.sh [-g GROUP] [-j JOBS] [-t SECONDS] 'PROGRAM [ARG ...]' ...
 #
+# SECONDS are those of a machine with nothing else to do, as lib/limit.sh counts them.
 # A test is known as PROGRAM:TEST, PROGRAM being the path below $BUILD/test. The
 # files of selftests/expect/ say what need not pass, with reasons; see README
 # there. Output is kept in $BUILD/test-log/. The exit status is 1 if one failed.
@@ -23,7 +24,7 @@ run_one()
 	mkdir -p "$(dirname "$tap")"
 	start=$(date +%s.%N)
 	# shellcheck disable=SC2086 # a command line
-	timeout -k 10 "$limit" $cmd >"$tap" 2>&1 </dev/null
+	"$here/lib/limit.sh" "$limit" $cmd >"$tap" 2>&1 </dev/null
 	rc=$?
 	# shellcheck disable=SC2086 # file names without spaces
 	awk -v prog="$name" -v rc="$rc" -v start="$start" \

@@ -41,6 +41,7 @@
 #define COUNTERS	"/sys/class/misc/rlx"
 #define RENDER_GID	105
 #define OUTPUT_MAX	(4u << 20)	/* of one program */
+#define WORK		20000000		/* steps of a computation that is timed */
 #define PAGE_STACKS	"/sys/kernel/debug/page_owner_stacks/show_stacks"
 /*
  * What page counters may be off by; less than the smallest huge page. The debug
@@ -54,6 +55,13 @@ struct job {
 	int	seconds, uid;
 };
 
+/*
+ * How many times as long as on a machine with nothing else to do things take: what the
+ * host measured before the boot (rig.slow, in hundredths), by how much longer than at
+ * the boot a computation takes now. Limits are multiplied by it.
+ */
+static double slow_at_boot = 1, work_at_boot;
+
 static char *module_file;
 static bool module_in, debug_kernel, stuck;
 static int leaks;
@@ -64,6 +72,24 @@ static double now(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
+static double time_work(void)
+{
+	volatile unsigned int x = 0;
+	double start = now();
+	unsigned int i;
+
+	for (i = 0; i < WORK; i++)
+		x += i;
+	return now() - start;
+}
+
+static double slowness(void)
+{
+	double more = time_work() / work_at_boot;
+
+	return slow_at_boot * (more < 1 ? 1 : more > 20 ? 20 : more);
 }
 
 static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -195,7 +221,18 @@ static void set_up(void)
 	put(KMEMLEAK, "scan=off");
 	setenv("PATH", "/bin:/rig/bin", 1);
 	setenv("HOME", "/tmp", 1);
-	setenv("RLX_TEST_TIMEOUT", debug_kernel ? "120" : "30", 0);
+}
+
+/* What programs are to know of the machine: the limit of a test, in seconds, and by how
+ * much to multiply limits of their own, in hundredths. */
+static void tell_slowness(double slow)
+{
+	char text[32];
+
+	snprintf(text, sizeof(text), "%.0f", slow * (debug_kernel ? 120 : 30));
+	setenv("RLX_TEST_TIMEOUT", text, 1);
+	snprintf(text, sizeof(text), "%.0f", slow * 100);
+	setenv("RIG_SLOW", text, 1);
 }
 
 static int load(const char *file, const char *params)
@@ -410,7 +447,7 @@ static struct pages_in_use pages_now(void)
 static void gate(struct pages_in_use *pages)
 {
 	const char *busy = NULL;
-	double end = now() + (debug_kernel ? 20 : 15);
+	double slow = slowness(), end = now() + slow * (debug_kernel ? 20 : 15);
 	long used = 0, kb = 0, limit = debug_kernel ? DRIFT_MAX_DEBUG_KB : DRIFT_MAX_KB;
 	int rc = EBUSY;
 
@@ -428,7 +465,7 @@ static void gate(struct pages_in_use *pages)
 		return;
 	}
 	module_in = false;
-	for (end = now() + 10; now() < end; usleep(50000)) {
+	for (end = now() + slow * 10; now() < end; usleep(50000)) {
 		used = settled_kb();
 		kb = used - pages->boot_kb;
 		if (kb < used - pages->last_kb)
@@ -521,7 +558,7 @@ static bool reap(pid_t pid, int *status)
 /* Waits for pid to end, relaying its output; kills it when the time is over. */
 static int watch(const struct job *j, pid_t pid, int fd, const char *group)
 {
-	double end = now() + j->seconds, killed = 0;
+	double start = now(), slow = slowness(), end = start + slow * j->seconds, killed = 0;
 	bool more = true, gone = false;
 	size_t total = 0;
 	char last = '\n';
@@ -535,10 +572,14 @@ static int watch(const struct job *j, pid_t pid, int fd, const char *group)
 		gone = reap(pid, &st);
 		if (gone || now() < end)
 			continue;
-		if (killed == 0) {
+		if (killed == 0 && slowness() > 1.1 * slow) {
+			slow *= 1.1;	/* slower than at the start: it has longer */
+			end = start + slow * j->seconds;
+		} else if (killed == 0) {
 			killed = now();
 			tell_stacks();
-			say("timeout %s after %d s", j->name, j->seconds);
+			say("timeout %s after %.0f s, %d s by a slowness of %.2f", j->name,
+			    now() - start, j->seconds, slow);
 			kill(pid, SIGKILL);
 			kill_group(group);
 		} else if (now() > killed + 60) {
@@ -587,6 +628,7 @@ static void run_job(const struct job *j, struct pages_in_use *pages)
 		return;
 	}
 	if (!pid) {
+		tell_slowness(slowness());
 		dup2(p[1], 1);
 		dup2(p[1], 2);
 		enter(j, group);
@@ -728,6 +770,7 @@ static void run_shell(void)
 
 int main(void)
 {
+	const char *line;
 	FILE *list;
 
 	if (getpid() != 1) {
@@ -735,7 +778,13 @@ int main(void)
 		return 2;
 	}
 	set_up();
-	say("up %.2f", now());
+	work_at_boot = time_work();
+	line = strstr(get("/proc/cmdline"), "rig.slow=");
+	if (line && atof(line + 9) > 100)
+		slow_at_boot = atof(line + 9) / 100;
+	tell_slowness(slow_at_boot);
+	say("up %.2f, slowness %.2f, a computation of %.0f ms", now(), slow_at_boot,
+	    work_at_boot * 1e3);
 	if (strstr(get("/proc/cmdline"), "rig.shell")) {
 		load("/rig/rlx.ko", "");
 		give_device();

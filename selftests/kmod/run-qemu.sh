@@ -26,6 +26,9 @@
 # as the source does in "/* rig: timeout=90 uid=1000 modules=vgem */"; README.md
 # lists the words. RLX_QEMU_LOCK names a file that runs take turns by;
 # RLX_KMOD_FUZZ_OPS says how much t/random.c does, RLX_TEST_SEED with which seed.
+#
+# All limits are of a machine with nothing else to do: what others take of it is measured,
+# and does not count (lib/limit.sh, init.c).
 set -u
 
 BUILD=${BUILD:-build}
@@ -228,6 +231,7 @@ boot()
 {
 	words="console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr mitigations=off"
 	words="$words kasan_multi_shot audit=0 $append"
+	words="$words rig.slow=$("$here/../lib/limit.sh" --slowness)"
 	words="$words ${RLX_KMOD_FUZZ_OPS:+RLX_KMOD_FUZZ_OPS=$RLX_KMOD_FUZZ_OPS}"
 	words="$words ${RLX_TEST_SEED:+RLX_TEST_SEED=$RLX_TEST_SEED}"
 	case ${strict:+strict}$kernel in
@@ -246,7 +250,7 @@ boot()
 			-append "$words rig.shell"
 		return
 	fi
-	timeout -k 5 "$limit" qemu-system-x86_64 "$@" \
+	"$here/../lib/limit.sh" "$limit" qemu-system-x86_64 "$@" \
 		-serial "file:$log/console" -serial "file:$log/results" \
 		-append "$words" </dev/null
 }

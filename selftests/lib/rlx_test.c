@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -78,8 +79,60 @@ double rlx_test_uniform(uint64_t *state, double lo, double hi)
 	return lo + (hi - lo) * (double)(rlx_test_rand(state) >> 11) * 0x1p-53;
 }
 
+static double clock_now(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
+}
+
+/* By how much longer a computation takes for what others take of the processors. */
+static double slowness(void)
+{
+	double begin = clock_now(CLOCK_MONOTONIC), cpu = clock_now(CLOCK_THREAD_CPUTIME_ID), used;
+
+	do
+		used = clock_now(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	while (used < 0.1);
+	begin = clock_now(CLOCK_MONOTONIC) - begin;
+	return begin > used ? begin / used : 1;
+}
+
+static void on_alarm(int sig)
+{
+	(void)sig;	/* what it interrupts looks at the time */
+}
+
+/*
+ * How @pid ended. It has @timeout seconds, and longer by as much as this machine is slow
+ * when they are over; then it is killed.
+ */
+static int wait_for(pid_t pid, unsigned int timeout, bool *out_late)
+{
+	/* Again every second: one that comes before the wait begins interrupts nothing. */
+	struct itimerval it = { { 1, 0 }, { timeout, 0 } };
+	double begin = clock_now(CLOCK_MONOTONIC);
+	int st;
+
+	*out_late = false;
+	setitimer(ITIMER_REAL, &it, NULL);
+	while (waitpid(pid, &st, 0) < 0 && errno == EINTR) {
+		double gone = clock_now(CLOCK_MONOTONIC) - begin;
+
+		if (*out_late || gone < timeout || gone < timeout * slowness())
+			continue;
+		*out_late = true;
+		kill(pid, SIGKILL);
+	}
+	it = (struct itimerval){ 0 };
+	setitimer(ITIMER_REAL, &it, NULL);
+	return st;
+}
+
 static int run_one(const struct rlx_test *t, unsigned int timeout)
 {
+	bool late;
 	int st;
 	pid_t pid;
 
@@ -90,16 +143,14 @@ static int run_one(const struct rlx_test *t, unsigned int timeout)
 		return EXIT_TEST_FAIL;
 	}
 	if (!pid) {
-		alarm(timeout);
+		signal(SIGALRM, SIG_DFL);
 		t->fn();
 		fflush(NULL);
 		exit(0);	/* not _exit: leak checkers report at exit */
 	}
-	while (waitpid(pid, &st, 0) < 0 && errno == EINTR)
-		;
+	st = wait_for(pid, timeout, &late);
 	if (WIFSIGNALED(st)) {
-		printf("# %s\n", WTERMSIG(st) == SIGALRM ? "timed out" :
-		       strsignal(WTERMSIG(st)));
+		printf("# %s\n", late ? "timed out" : strsignal(WTERMSIG(st)));
 		return EXIT_TEST_FAIL;
 	}
 	return WEXITSTATUS(st);
@@ -122,6 +173,8 @@ int rlx_test_main(int argc, char **argv)
 	unsigned int n = 0, bad = 0;
 	const struct rlx_test *t;
 
+	/* Without SA_RESTART, so that it ends the wait. */
+	sigaction(SIGALRM, &(struct sigaction){ .sa_handler = on_alarm }, NULL);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (t = first; t; t = t->next) {
 		int rc;

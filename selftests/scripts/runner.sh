@@ -4,8 +4,9 @@
 cd "$(dirname "$0")/../.." || exit 1
 # shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
 . selftests/lib/tap.sh
-mkdir -p "$tmp/self/expect" "$tmp/build/test/t"
+mkdir -p "$tmp/self/expect" "$tmp/self/lib" "$tmp/build/test/t"
 cp selftests/run.sh selftests/tap.awk "$tmp/self/"
+cp selftests/lib/limit.sh "$tmp/self/lib/"
 cat >"$tmp/self/expect/t.txt" <<'EOF'
 skip t/*:away no such thing*
 broken t/x:bad-* known

@@ -14,7 +14,7 @@ import threading
 import time
 
 from rlxd import (BUILD, ENGINES, RLXD, Manager, Server, activated, main, minilm, read_all,
-                  status_of, test, wait_for)
+                  status_of, test, wait_for, within)
 
 VISION = os.path.abspath(BUILD + "/serve/vision.onnx")
 
@@ -502,7 +502,7 @@ def notify_ready_reload_watchdog_stop():
     begin = time.monotonic()
     for _ in range(5):
         m.next("WATCHDOG=1")
-    assert time.monotonic() - begin < 10
+    assert within(begin, 10)
     s.signal(signal.SIGHUP)
     lines = m.next("RELOADING=1")
     assert any(ln.startswith("MONOTONIC_USEC=") for ln in lines), lines

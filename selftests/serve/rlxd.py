@@ -55,14 +55,33 @@ def main():
     sys.exit(bad > 0)
 
 
+def slowness():
+    """By how much longer a computation takes for what others take of the processors."""
+    begin, cpu = time.perf_counter(), time.thread_time()
+    while time.thread_time() - cpu < 0.1:
+        sum(range(10000))
+    return max(1.0, (time.perf_counter() - begin) / (time.thread_time() - cpu))
+
+
+def patience(seconds):
+    """That long on a machine with nothing else to do: how long it may take on this one."""
+    return seconds * slowness()
+
+
+def within(begin, seconds):
+    """Is less gone since @begin, by time.monotonic()? Measured only where it matters."""
+    gone = time.monotonic() - begin
+    return gone < seconds or gone < patience(seconds)
+
+
 def wait_for(what, seconds=20.0):
     """Polls until what() is true, and returns it."""
-    end = time.monotonic() + seconds
+    begin = time.monotonic()
     while True:
         v = what()
         if v:
             return v
-        assert time.monotonic() < end, "waited %g s in vain" % seconds
+        assert within(begin, seconds), "waited %g s in vain" % (time.monotonic() - begin)
         time.sleep(0.02)
 
 
@@ -88,8 +107,9 @@ def trickle(socks, byte, until):
             except OSError:
                 pass
         time.sleep(0.2)
+    limit = patience(5)
     for c in socks:
-        c.settimeout(5)
+        c.settimeout(limit)
         out = read_all(c)
         assert not out or b"HTTP" not in out or status_of(out) == 408, out
         c.close()
@@ -109,11 +129,11 @@ class Manager:
         self.path = self.dir.name + "/notify"
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.sock.bind(self.path)
-        self.sock.settimeout(20)
+        self.sock.settimeout(patience(20))
 
     def _next(self, want):
-        end = time.monotonic() + 20
-        while time.monotonic() < end:
+        begin = time.monotonic()
+        while within(begin, 20):
             data, fds, _, _ = socket.recv_fds(self.sock, 4096, 4)
             lines = data.decode().split("\n")
             if any(ln.startswith(w) for ln in lines for w in want):
@@ -141,6 +161,7 @@ class Server:
 
     def __init__(self, sections="", server="", engine=None, wait=True, env=None,
                  listen="127.0.0.1:0", pass_fds=(), args=None):
+        self.slow = slowness()      # by which the limits of its clients grow
         self.dir = tempfile.TemporaryDirectory(prefix="rlxd-test-")
         self.conf = self.dir.name + "/rlxd.conf"
         self.head = "[server]\n" + ("listen = %s\n" % listen if listen else "")
@@ -191,7 +212,7 @@ class Server:
         wait_for(there, seconds)
 
     def connect(self, timeout=30):
-        s = socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+        s = socket.create_connection(("127.0.0.1", self.port), timeout=timeout * self.slow)
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return s
 
@@ -251,7 +272,7 @@ class Server:
         if self.proc.poll() is None:
             self.proc.send_signal(signal.SIGTERM)
         try:
-            rc = self.proc.wait(seconds)
+            rc = self.proc.wait(patience(seconds))
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError("did not end:\n" + self.log())

@@ -21,7 +21,7 @@ import tritonclient.http as triton
 
 import certs
 from rlxd import (BUILD, ENGINES, RLXD, Server, Skip, activated, check_metrics, main, minilm,
-                  read_all, reset, status_of, test, trickle, wait_for)
+                  patience, read_all, reset, slowness, status_of, test, trickle, wait_for, within)
 
 VISION = os.path.abspath(BUILD + "/serve/vision.onnx")
 SECRET = "alice-secret-0123456789"
@@ -53,7 +53,8 @@ class TlsServer(Server):
         Server.__init__(self, sections + KEY, certs.options(cert) + server, **args)
 
     def plain(self, timeout=10):
-        return socket.create_connection(("127.0.0.1", self.tls_port), timeout=timeout)
+        return socket.create_connection(("127.0.0.1", self.tls_port),
+                                        timeout=timeout * self.slow)
 
     def connect(self, timeout=30, ctx=None):
         s = (ctx or certs.context()).wrap_socket(self.plain(timeout), server_hostname="localhost")
@@ -392,7 +393,7 @@ def hello(version=ssl.TLSVersion.TLSv1_3):
 
 def ends(c, seconds=20):
     """The peer closes, whatever it says before."""
-    c.settimeout(seconds)
+    c.settimeout(patience(seconds))
     read_all(c)
     c.close()
 
@@ -430,17 +431,19 @@ def broken_handshakes(engine):
 def slow_handshakes(engine):
     """Those that never finish are closed by header_timeout; others are served."""
     good = hello()
-    with TlsServer(engine=engine, server="header_timeout = 1s\nmax_connections = 300\n") as s:
+    limit = slowness()
+    with TlsServer(engine=engine, server="header_timeout = %dms\nmax_connections = 300\n"
+                   % (1000 * limit)) as s:
         slow = [s.plain() for _ in range(150)]
         begin = time.monotonic()
         for i, c in enumerate(slow):
             c.sendall(good[:i % len(good)])
         assert curl(s).stdout == "ok\n"
-        assert time.monotonic() - begin < 5
-        trickle(slow, b"\x16", begin + 2.5)
+        assert within(begin, 5)
+        trickle(slow, b"\x16", begin + 2.5 * limit)
         # Shaken hands, and then silence.
         c = s.connect()
-        c.settimeout(5)
+        c.settimeout(patience(5) + limit)
         assert c.recv(1) == b""
         c.close()
 
@@ -505,7 +508,7 @@ def bodies_in_any_pieces(engine):
 @each_engine
 def replies_larger_than_the_socket(engine):
     """Many megabytes to a client that reads slowly, and to one that never does."""
-    with TlsServer(engine=engine, server="send_timeout = 3s\n") as s:
+    with TlsServer(engine=engine, server="send_timeout = %dms\n" % (3000 * slowness())) as s:
         x = np.zeros((6000, 3, 16, 16), dtype=np.float32)
         head = json.dumps({"inputs": [{
             "name": "x", "shape": list(x.shape), "datatype": "FP32",

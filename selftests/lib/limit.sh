@@ -1,0 +1,77 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Runs a command for at most so many seconds of a machine that has nothing else to do.
+#
+#   selftests/lib/limit.sh SECONDS COMMAND [ARG ...]
+#   selftests/lib/limit.sh --slowness
+#
+# A second in which others have the processors counts for as much of one as a program
+# that only computes gets of it; that is measured anew every half minute. Over the limit
+# all of the command's process group is killed, and the status is 124, as timeout(1)
+# has it. --slowness prints how many hundredths of a second one takes now, at least 100.
+set -u
+
+# Wall time of a computation by its processor time. Both ticks are hundredths of a second.
+slowness()
+{
+	read -r begin _ </proc/uptime
+	used=$(sh -c 'awk "BEGIN { while (i < 8000000) i++ }"; times' | tail -n 1)
+	read -r end _ </proc/uptime
+	echo "$begin $end $used" | awk '{
+		gsub(/s/, "")
+		for (i = 3; i <= 4; i++) {
+			split($i, t, "m")
+			cpu += 60 * t[1] + t[2]
+		}
+		slow = cpu > 0 ? 100 * ($2 - $1) / cpu : 100
+		if (slow < 100)
+			slow = 100
+		printf "%d\n", slow
+	}'
+}
+
+if [ "$1" = --slowness ]; then
+	slowness
+	exit
+fi
+limit=$1
+shift
+
+# In hundredths of a second, of which a slow one counts as less. Most commands end before
+# it is worth to measure.
+watch()
+{
+	left=$((limit * 100)) slow=100 turn=0
+	while [ "$left" -gt 0 ]; do
+		step=100
+		[ "$left" -ge 100 ] || step=$left
+		[ $((turn % 30)) != 10 ] || slow=$(slowness)
+		turn=$((turn + 1))
+		sleep "$(printf '%d.%02d' $((step / 100)) $((step % 100)))"
+		left=$((left - (step * 100 + slow - 1) / slow))
+	done
+	: >"$over"
+	kill -TERM "-$1" 2>/dev/null
+	sleep 10
+	kill -KILL "-$1" 2>/dev/null
+}
+
+over=$(mktemp -u) || exit 125
+end()
+{
+	kill -KILL $watcher 2>/dev/null
+	rm -f "$over"
+	exit "$1"
+}
+
+# Of a group of its own, so that what it started can be ended with it.
+exec 3<&0
+setsid "$@" <&3 3<&- &
+command=$!
+watch $command 3<&- >/dev/null 2>&1 &
+watcher=$!
+trap 'kill -TERM -$command 2>/dev/null; end 143' TERM INT HUP
+wait $command
+rc=$?
+[ ! -e "$over" ] || rc=124
+end $rc
