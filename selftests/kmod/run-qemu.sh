@@ -66,7 +66,11 @@ shift $((OPTIND - 1))
 kdir=$BUILD/kernels/$kernel
 log=$BUILD/test-log/kmod/${name:-$kernel}
 [ -n "$ko" ] || ko=$BUILD/kmod/$kernel/rlx.ko
-[ "$kernel" = debug ] && slow=4 || slow=1
+case $kernel in
+debug)	slow=4 ;;
+*-rt)	slow=3 ;;
+*)	slow=1 ;;
+esac
 
 die() { printf 'run-qemu: %s\n' "$1" >&2; exit 1; }
 

@@ -131,6 +131,7 @@ TEST(user_memory_of_huge_pages)
 	uint64_t *p = anon(16 * MIB);
 	uint64_t *at = (void *)(((uintptr_t)p + HUGE - 1) & -HUGE);
 
+	k_need_huge(s);
 	madvise(at, 8 * MIB, MADV_HUGEPAGE);
 	memset(at, 1, 8 * MIB);
 	a = pin_user(s, at, 8 * MIB, RLX_AF_HUGE_TRY);
@@ -302,6 +303,7 @@ TEST(memfd_whole)
 
 TEST(memfd_huge_shmem)
 {
+	k_need_huge(k_open());
 	memfd_kind(0, 16 * MIB, 4 * MIB, 8 * MIB, 4);
 }
 
