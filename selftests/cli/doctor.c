@@ -9,6 +9,12 @@
 #include <sys/stat.h>
 
 #include "selftests/cli/cli.h"
+#include "uapi/linux/rlx.h"
+
+/* As the module's sysfs says it. */
+#define STRING(x)	#x
+#define STRING_OF(x)	STRING(x)
+#define MODULE_ABI	STRING_OF(RLX_ABI)
 
 #define REL	"6.1.0-99-amd64"
 #define MODULES	"/lib/modules/" REL
@@ -114,7 +120,7 @@ static void healthy(void)
 	    "always within_size [advise] never deny force\n");
 	put("/sys/kernel/security/lockdown", "[none] integrity confidentiality\n");
 	put("/sys/module/rlx/version", RLX_VERSION "\n");
-	put("/sys/class/misc/rlx/abi", "1\n");
+	put("/sys/class/misc/rlx/abi", MODULE_ABI "\n");
 	put("/dev/kmsg", "6,1,2,-;rlx: loading out-of-tree module taints kernel.\n");
 	put("/dev/rlx", "");
 	CHECK(!chmod(at("/dev/rlx"), 0660));
@@ -441,7 +447,7 @@ TEST(abi_of_another_version)
 {
 	healthy();
 	put("/sys/class/misc/rlx/abi", "7\n");
-	missing("abi", "the module speaks 7, the library 1",
+	missing("abi", "the module speaks 7, the library " MODULE_ABI,
 		"modprobe -r rlx && modprobe rlx");
 }
 

@@ -135,12 +135,12 @@ EOF
 	mv "$tmp/away" "$dest$lib/librlx-gpu.so.1"
 }
 
-# The promise to users of small machines: 2.5 MB without debug information.
+# The promise to users of small machines: 2.6 MB without debug information.
 small_enough()
 {
 	strip -o "$tmp/stripped.so" "$dest$lib/librlx.so" &&
 	size=$(stat -c %s "$tmp/stripped.so") &&
-	echo "$size bytes" && [ "$size" -lt 2500000 ]
+	echo "$size bytes" && [ "$size" -lt 2600000 ]
 }
 
 # Pages of the library and the command, and one for each subcommand.

@@ -125,7 +125,7 @@ check setup-other-system must_say 'not a Debian system' setup build
 # The style rules find what they are for, in a tree that breaks each of them.
 bad=$tmp/bad
 mkdir -p "$bad/libuser/base" "$bad/libuser/ir" "$bad/tools"
-cp "$root"/tools/check-style* "$root/tools/check-layers" "$bad/tools/"
+cp "$root"/tools/check-style* "$root/tools/words.txt" "$root/tools/check-layers" "$bad/tools/"
 {
 	printf '#include "ir/b.h"\n\n'
 	printf 'int f(int a, int b, int c, int d, int e, int g, int h)\n{\n'
@@ -133,6 +133,7 @@ cp "$root"/tools/check-style* "$root/tools/check-layers" "$bad/tools/"
 	printf '\tprintf("%%d", x);\n\t/* TO''DO */\n\t/* /ho''me/x */\n'
 	printf '\tint wide = %0101d;\n' 0
 	printf '\t/* ht''tp://example */\n'
+	printf '\tint ski''nny;\n'
 	i=0; while [ $((i += 1)) -lt 1200 ]; do echo; done
 	printf '}\n'
 } >"$bad/libuser/base/a.c"
