@@ -192,4 +192,10 @@ static inline bool lower_real(enum rlx_dtype dt)
 	return dt == RLX_F32 || dt == RLX_BF16 || dt == RLX_F16;
 }
 
+/* The type by which the kernels scatter elements that are only moved. */
+static inline uint8_t lower_scatter_type(enum rlx_dtype dt)
+{
+	return (uint8_t)(dt == RLX_C64 ? RLX_U64 : dt);
+}
+
 #endif

@@ -149,7 +149,7 @@ enum rlx_status rlx_lower_one_hot(struct rlx_lower *lo)
 	memcpy(a->dim, in, sizeof(a->dim));
 	memcpy(a->out_stride, own, sizeof(a->out_stride));
 	a->axis_dim = y->dim[ax];
-	a->type = (uint8_t)y->dtype;
+	a->type = lower_scatter_type(y->dtype);
 	a->idx_type = (uint8_t)idx->dtype;
 	a->op = RLX_K_SCATTER_NONE;
 	lower_ref_tmp(lo, &a->upd, upd);

@@ -301,12 +301,6 @@ enum rlx_status rlx_lower_gather_nd(struct rlx_lower *lo)
 			  (double)rlx_type_bytes(lower_out(lo, 0)), 0);
 }
 
-/* What is only moved needs no more than its size. */
-static uint8_t scatter_type(enum rlx_dtype dt)
-{
-	return (uint8_t)(dt == RLX_C64 ? RLX_U64 : dt);
-}
-
 enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 {
 	const struct rlx_op_scatter_elements *s = lo->args;
@@ -325,7 +319,7 @@ enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 	memcpy(a->dim, idx->dim, sizeof(a->dim));
 	shape_dense(x, a->out_stride);
 	a->axis_dim = x->dim[a->axis];
-	a->type = scatter_type(x->dtype);
+	a->type = lower_scatter_type(x->dtype);
 	a->idx_type = (uint8_t)idx->dtype;
 	a->op = (uint8_t)s->reduction;
 	lower_ref_in(lo, &a->idx, 1, 0);
@@ -356,7 +350,7 @@ enum rlx_status rlx_lower_scatter_nd(struct rlx_lower *lo)
 	for (i = 0; i < (uint32_t)a->k; i++)
 		a->dim[i] = x->dim[i];
 	a->inner = shape_span(x, (uint32_t)a->k, x->rank);
-	a->type = scatter_type(x->dtype);
+	a->type = lower_scatter_type(x->dtype);
 	a->idx_type = (uint8_t)idx->dtype;
 	a->op = (uint8_t)s->reduction;
 	lower_ref_in(lo, &a->idx, 1, 0);

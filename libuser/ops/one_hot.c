@@ -79,6 +79,9 @@ static bool one_hot_sample(unsigned int i, struct rlx_sample *s)
 		s->in[0].dim[0] = 0;
 		a->axis = 1;
 		return true;
+	case 6:
+		s->in[1].dtype = RLX_C64;
+		return true;
 	}
 	return false;
 }
