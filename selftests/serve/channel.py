@@ -16,7 +16,7 @@ import time
 import numpy as np
 
 from channels import TRANSPORT, Load, address, channel, connect, rlx
-from rlxd import BUILD, Server, Skip, main, minilm, test, wait_for
+from rlxd import BUILD, DEVICE, Server, Skip, main, minilm, test, wait_for
 
 SERVE = os.path.abspath(BUILD) + "/serve/"
 MODELS = "".join("[model %s]\npath = %s%s.onnx\n" % (m, SERVE, m)
@@ -264,7 +264,9 @@ def clients_that_die():
         assert load.stop() > 100
         wait_for(lambda: s.metric('rlxd_channel_clients{channel="c"}') == 0)
         assert s.metric('rlxd_channel_arena_bytes{channel="c"}') == 0
-        assert s.metric('rlxd_model_rows_total{model="minilm",result="cancelled"}') > 100
+        # A GPU has done most of what was asked before a client is killed 50 ms later.
+        cancelled = s.metric('rlxd_model_rows_total{model="minilm",result="cancelled"}')
+        assert cancelled > (0 if DEVICE else 100), cancelled
 
 
 def noisy(a, seed):

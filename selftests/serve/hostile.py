@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from rlxd import (ENGINES, Server, main, minilm, read_all, reset, slowness, status_of, test,
+from rlxd import (DEVICE, ENGINES, Server, main, minilm, read_all, reset, slowness, status_of, test,
                   trickle, wait_for, within)
 
 OK = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -418,6 +418,11 @@ def never_reading_client(s):
     c.close()
 
 
+def same(x, y):
+    """To the bit on CPUs. On a GPU larger batches are other kernels, which sum otherwise."""
+    return x == y if not DEVICE else max(abs(a - b) for a, b in zip(x, y)) < 1e-5
+
+
 @each_engine
 def many_at_once(s):
     """Fuzzed and good requests side by side: each good one has the right answer."""
@@ -427,7 +432,7 @@ def many_at_once(s):
     def good():
         for _ in range(15):
             try:
-                if s.embed("the quick brown fox")[0] != want:
+                if not same(s.embed("the quick brown fox")[0], want):
                     bad.append("another vector")
             except BaseException as e:
                 bad.append(repr(e))

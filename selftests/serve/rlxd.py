@@ -18,6 +18,7 @@ BUILD = os.environ.get("BUILD", "build")
 RLXD = os.environ.get("RLXD", BUILD + "/bin/rlxd")
 MINILM = os.environ.get("RLXD_MINILM", BUILD + "/models/minilm")
 # Where encoders run if a test does not say: "cuda" for those of a GPU that is there.
+# Texts of MiniLM are then the work of another device than this processor.
 DEVICE = "device = %s\n" % os.environ["DEVICE"] if os.environ.get("DEVICE") else ""
 ENGINES = os.environ.get("RLXD_ENGINES", "io_uring epoll").split()
 
