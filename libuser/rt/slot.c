@@ -488,24 +488,12 @@ static enum rlx_status end_feed(struct rlx_session *s, unsigned int o)
 	return RLX_OK;
 }
 
-enum rlx_status rlx_session_feed(struct rlx_session *s, const char *output,
-				 const char *input)
+/* Why output @o cannot become input @i, if it cannot. */
+static enum rlx_status check_feed(struct rlx_session *s, unsigned int o, unsigned int i)
 {
-	struct rlx_slot *out;
-	unsigned int i, o;
+	const char *output = rlx_program_io_name(s->p, RLX_IO_OUTPUT, o);
+	const char *input = rlx_program_io_name(s->p, RLX_IO_INPUT, i);
 
-	if (!s || not_busy(s))
-		return s ? s->err.status : RLX_EINVAL;
-	if (!rlx_slot_find(s, RLX_IO_INPUT, input, &i))
-		return s->err.status;
-	for (o = 0; o < rlx_program_io_count(s->p, RLX_IO_OUTPUT); o++)
-		if (s->slot[RLX_IO_OUTPUT][o].feeds == (int)i && end_feed(s, o))
-			return s->err.status;
-	if (!output)
-		return RLX_OK;
-	out = rlx_slot_find(s, RLX_IO_OUTPUT, output, &o);
-	if (!out)
-		return s->err.status;
 	if (!rlx_type_equal(type_at(s, RLX_IO_OUTPUT, o), type_at(s, RLX_IO_INPUT, i)))
 		return rlx_fail(&s->err, RLX_ESHAPE,
 				"output '%s' and input '%s' differ in type; one cannot become the other",
@@ -514,6 +502,29 @@ enum rlx_status rlx_session_feed(struct rlx_session *s, const char *output,
 	    rlx_arena_flags(s->slot[RLX_IO_INPUT][i].buf.arena) & RLX_ARENA_RDONLY)
 		return rlx_fail(&s->err, RLX_EACCES, "input '%s': the arena is mapped read-only; "
 				"'%s' could not be written there", input, output);
+	return RLX_OK;
+}
+
+enum rlx_status rlx_session_feed(struct rlx_session *s, const char *output,
+				 const char *input)
+{
+	struct rlx_slot *out = NULL;
+	unsigned int i, o, k;
+
+	if (!s || not_busy(s))
+		return s ? s->err.status : RLX_EINVAL;
+	if (!rlx_slot_find(s, RLX_IO_INPUT, input, &i))
+		return s->err.status;
+	if (output) {	/* what fails leaves the feeds there are */
+		out = rlx_slot_find(s, RLX_IO_OUTPUT, output, &o);
+		if (!out || check_feed(s, o, i))
+			return s->err.status;
+	}
+	for (k = 0; k < rlx_program_io_count(s->p, RLX_IO_OUTPUT); k++)
+		if (s->slot[RLX_IO_OUTPUT][k].feeds == (int)i && end_feed(s, k))
+			return s->err.status;
+	if (!out)
+		return RLX_OK;
 	if (end_feed(s, o))
 		return s->err.status;
 	out->feeds = (int)i;

@@ -249,10 +249,15 @@ TEST(feed_makes_an_output_the_next_input)
 	int i;
 
 	rlx_output(g, "y", rlx_emit(g, add, .a = x, .b = rlx_scalar_const(g, RLX_F32, 1)));
+	rlx_output(g, "one", rlx_emit(g, reduce, .x = x, .kind = RLX_REDUCE_SUM));
 	CHECK_EQ(rlx_graph_finish(g), 0);
 	CHECK_EQ(rlx_compile(g, NULL, &p, &err), 0);
 	CHECK_EQ(rlx_session_new(p, NULL, &s, &err), 0);
 	CHECK_EQ(rlx_session_feed(s, "y", "x"), 0);
+	/* what fails leaves it as it is */
+	CHECK_EQ(rlx_session_feed(s, "nothing", "x"), RLX_ENOENT);
+	CHECK_EQ(rlx_session_feed(s, "one", "x"), RLX_ESHAPE);
+	CHECK_EQ(rlx_session_feed(s, "y", "nothing"), RLX_ENOENT);
 	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 2), v), 0);
 	for (i = 0; i < 7; i++)
 		CHECK_EQ(rlx_session_run(s), 0);

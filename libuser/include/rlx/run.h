@@ -133,7 +133,8 @@ rlx_session_want(struct rlx_session *s, const char *const *outputs, unsigned int
  * it, or ask for the input's buffer anew. A run that fails may have changed it there
  * already; elsewhere it is as it was before.
  * Return: RLX_ENOENT, RLX_ESHAPE; RLX_EACCES if the input is bound to an arena that is
- * mapped read-only, as rlx_session_bind() does of an input that is fed.
+ * mapped read-only, as rlx_session_bind() does of an input that is fed. A call that
+ * fails so leaves the feeds there are.
  */
 RLX_EXPORT enum rlx_status
 rlx_session_feed(struct rlx_session *s, const char *output, const char *input);
