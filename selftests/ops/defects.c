@@ -285,4 +285,19 @@ EVERYWHERE(attention_hides_values)
 	}
 }
 
+/* An index that is in no range leaves numbers of 8 bytes off as it does others. */
+EVERYWHERE(one_hot_of_complex_numbers)
+{
+	static const int64_t at[3] = { 5, -2, -9 };
+	static const float v[4] = { -0.25f, 2, 1.5f, -1 };
+	rlx_value i = rig_input(r, rlx_type(RLX_I64, 3), at);
+	int64_t k;
+
+	rig_output(r, rlx_emit(r->g, one_hot, .indices = i, .depth = 7, .axis = -1,
+			       .values = rig_input(r, rlx_type(RLX_C64, 2), v)));
+	rig_run(r);
+	for (k = 0; k < 21; k++)
+		rig_want(r, 0, k, k == 5 || k == 7 + 5 ? 1.5 : -0.25, 0);
+}
+
 TEST_MAIN()
