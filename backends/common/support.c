@@ -74,7 +74,10 @@ static bool supports_matmul(const struct rlx_infer *q)
 	if (bias && (rlx_type_count(bias) != y->dim[y->rank - 1] ||
 		     bias->dtype != (y->dtype == RLX_F64 ? RLX_F64 : RLX_F32)))
 		return false;
-	return a->act != RLX_ACT_HARD_SIGMOID && a->compute != RLX_F16 &&
+	/* nothing multiplies f64 with less */
+	if (a->compute == RLX_F16 || (a->compute && y->dtype == RLX_F64))
+		return false;
+	return a->act != RLX_ACT_HARD_SIGMOID &&
 	       (!res || res->dtype == y->dtype);
 }
 

@@ -300,4 +300,15 @@ EVERYWHERE(one_hot_of_complex_numbers)
 		rig_want(r, 0, k, k == 5 || k == 7 + 5 ? 1.5 : -0.25, 0);
 }
 
+/* Doubles are rounded to the dtype that the product is to be computed in. */
+EVERYWHERE(matmul_of_doubles_in_bf16)
+{
+	static const double x = 1 + 0x1p-7 + 0x1p-9;
+	rlx_value v = rig_input(r, rlx_type(RLX_F64, 1, 1), &x);
+
+	rig_output(r, rlx_emit(r->g, fused_matmul, .a = v, .b = v, .compute = RLX_BF16));
+	rig_run(r);
+	rig_want(r, 0, 0, (1 + 0x1p-7) * (1 + 0x1p-7), 1e-12);
+}
+
 TEST_MAIN()
