@@ -61,13 +61,14 @@ static void fold_sum(float *restrict y, const float *restrict x, size_t n,
 		y[i] += x[i * s];
 }
 
+/* The 1- and the 2-norm; row_norm() has the others. */
 static void fold_lp(float *restrict y, const float *restrict x, size_t n,
 		    size_t s, unsigned int lp)
 {
 	for (size_t i = 0; i < n; i++) {
 		float v = fabsf(x[i * s]);
 
-		y[i] += lp == 1 ? v : lp == 2 ? v * v : powf(v, (float)lp);
+		y[i] += lp == 1 ? v : v * v;
 	}
 }
 
@@ -109,9 +110,7 @@ static void row_finish(const struct row *r)
 
 	if (a->kind == RLX_K_POOL_LP) {
 		for (i = 0; i < a->out[2]; i++)
-			r->y[i] = a->lp == 1 ? r->y[i] :
-				  a->lp == 2 ? sqrtf(r->y[i]) :
-				  powf(r->y[i], 1 / (float)a->lp);
+			r->y[i] = a->lp == 1 ? r->y[i] : sqrtf(r->y[i]);
 		return;
 	}
 	for (i = 0; i < a->out[2]; i++) {
@@ -165,6 +164,30 @@ static void row_index(const struct row *r, int64_t *index, int64_t base)
 	}
 }
 
+/* Norms above the second, pixel by pixel: 20^35 is beyond f32, its root is not. */
+static void row_norm(const struct row *r)
+{
+	const struct rlx_k_pool *a = r->a;
+	size_t i, k[3], v[3], span[2];
+
+	for (i = 0; i < a->out[2]; i++) {
+		ptrdiff_t at = (ptrdiff_t)(i * a->s[2]) - (ptrdiff_t)a->p[2];
+		double sum = 0;
+
+		taps_inside(at, a->k[2], a->d[2], a->in[2], span);
+		for (k[0] = r->span[0][0]; k[0] < r->span[0][1]; k[0]++)
+			for (k[1] = r->span[1][0]; k[1] < r->span[1][1]; k[1]++)
+				for (k[2] = span[0]; k[2] < span[1]; k[2]++) {
+					v[0] = (size_t)r->at[0] + k[0] * a->d[0];
+					v[1] = (size_t)r->at[1] + k[1] * a->d[1];
+					v[2] = (size_t)at + k[2] * a->d[2];
+					v[0] = (v[0] * a->in[1] + v[1]) * a->in[2] + v[2];
+					sum += pow(fabs((double)r->x[v[0]]), a->lp);
+				}
+		r->y[i] = (float)pow(sum, 1.0 / a->lp);
+	}
+}
+
 void RLX_K(pool_f32)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_pool *a = args;
@@ -196,6 +219,10 @@ void RLX_K(pool_f32)(const void *args, size_t begin, size_t end, void *scratch)
 		if (a->index && a->kind == RLX_K_POOL_MAX) {
 			row_index(&r, a->index + u * a->out[2],
 				  (int64_t)(p * plane));
+			continue;
+		}
+		if (a->kind == RLX_K_POOL_LP && a->lp > 2) {
+			row_norm(&r);
 			continue;
 		}
 		for (i = 0; i < a->out[2]; i++)

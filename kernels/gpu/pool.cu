@@ -35,12 +35,13 @@ static DEV inline struct window window_at(const struct rlx_k_pool &a, const int6
 	return w;
 }
 
-static DEV inline float power(float x, unsigned int n)
+/* In doubles: 20^35 is beyond f32, its root is not. */
+static DEV inline double power(double x, unsigned int n)
 {
-	float y = 1;
+	double y = 1;
 
-	for (; n; n--)
-		y *= x;
+	for (; n; n >>= 1, x *= x)
+		y *= n & 1 ? x : 1;
 	return y;
 }
 
@@ -55,6 +56,7 @@ RLX_G_KERNEL(pool_f32, struct rlx_k_pool, 256)
 	for (int64_t i = line_first(); i < n; i += line_step()) {
 		int64_t o[3], c = i, best = -1;
 		float v = a.kind == RLX_K_POOL_MAX ? -INFINITY : 0;
+		double norm = 0;
 		struct window w;
 
 		for (int d = 2; d >= 0; d--)
@@ -82,13 +84,14 @@ RLX_G_KERNEL(pool_f32, struct rlx_k_pool, 256)
 					} else if (a.kind == RLX_K_POOL_AVG) {
 						v += x;
 					} else {
-						v += power(fabsf(x), a.lp);
+						norm += power(fabsf(x), a.lp);
 					}
 				}
 		if (a.kind == RLX_K_POOL_AVG)
 			v = w.counted > 0 ? v / (float)w.counted : 0;
-		if (a.kind == RLX_K_POOL_LP && a.lp > 1)
-			v = a.lp == 2 ? sqrtf(v) : powf(v, 1 / (float)a.lp);
+		if (a.kind == RLX_K_POOL_LP)
+			v = a.lp == 1 ? (float)norm : a.lp == 2 ? (float)sqrt(norm) :
+			    (float)pow(norm, 1.0 / a.lp);
 		store_float(y, i, a.type, v);
 		if (index && a.kind == RLX_K_POOL_MAX)
 			index[i] = best;

@@ -311,4 +311,22 @@ EVERYWHERE(matmul_of_doubles_in_bf16)
 	rig_want(r, 0, 0, (1 + 0x1p-7) * (1 + 0x1p-7), 1e-12);
 }
 
+/* A high power is beyond f32 where its root is not. */
+EVERYWHERE(pool_by_a_high_norm)
+{
+	static const float x[6] = { 13.25f, -2, 0, -19.5f, 19.5f, 3 };
+	rlx_value v = rig_input(r, rlx_type(RLX_F32, 1, 1, 1, 6), x);
+
+	rig_output(r, rlx_emit(r->g, pool, .x = v, .kind = RLX_POOL_LP, .p = 35,
+			       .kernel = RLX_INTS(1, 2), .stride = RLX_INTS(1, 2)));
+	rig_output(r, rlx_emit(r->g, pool, .x = v, .kind = RLX_POOL_LP, .p = 3,
+			       .kernel = RLX_INTS(1, 3), .stride = RLX_INTS(1, 3)));
+	rig_run(r);
+	rig_want(r, 0, 0, 13.25, 1e-6);
+	rig_want(r, 0, 1, 19.5, 1e-6);
+	rig_want(r, 0, 2, pow(pow(19.5, 35) + pow(3, 35), 1.0 / 35), 1e-6);
+	rig_want(r, 1, 0, pow(pow(13.25, 3) + 8, 1.0 / 3), 1e-6);
+	rig_want(r, 1, 1, pow(2 * pow(19.5, 3) + 27, 1.0 / 3), 1e-6);
+}
+
 TEST_MAIN()
