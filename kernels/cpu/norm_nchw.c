@@ -116,11 +116,13 @@ static void lrn_apply(const struct rlx_k_lrn *a, float *y, const float *x,
 {
 	const vf k = vf_set1(a->alpha / (float)a->size);
 
+	/* by half of the power, twice: the whole may be beyond f32 where the result is not */
 	for (size_t i = 0; i < n; i += RLX_VL) {
 		vf base = vf_fma(vf_load(s + i), k, vf_set1(a->bias));
-		vf p = vf_exp(vf_log(base) * -a->beta);
+		vf p = a->beta == 0 ? vf_set1(1.0f) :	/* of infinity too */
+			vf_exp(vf_log(base) * (-0.5f * a->beta));
 
-		vf_storen(y + i, vf_loadn(x + i, n - i) * p, n - i);
+		vf_storen(y + i, vf_loadn(x + i, n - i) * p * p, n - i);
 	}
 }
 

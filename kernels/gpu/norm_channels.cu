@@ -90,7 +90,7 @@ RLX_G_KERNEL(lrn, struct rlx_k_lrn, 256)
 	for (int64_t e = (int64_t)blockIdx.x * 256 + threadIdx.x; e < n; e += step) {
 		int64_t c = e / a.inner % a.channels;
 		int64_t low = c - (a.size - 1) / 2, high = c + a.size / 2;
-		float s = 0;
+		float s = 0, p;
 
 		low = low < 0 ? 0 : low;
 		high = high < a.channels ? high : a.channels - 1;
@@ -99,6 +99,8 @@ RLX_G_KERNEL(lrn, struct rlx_k_lrn, 256)
 
 			s += v * v;
 		}
-		y[e] = x[e] * powf(a.bias + a.alpha / (float)a.size * s, -a.beta);
+		/* half of the power, twice: the whole may be beyond f32 */
+		p = powf(a.bias + a.alpha / (float)a.size * s, -0.5f * a.beta);
+		y[e] = x[e] * p * p;
 	}
 }

@@ -50,22 +50,32 @@ static enum rlx_status lrn_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
-/* The window sum is an average pool over channels that counts its padding. */
+/*
+ * The window sum is an average pool over channels that counts its padding. A window may be
+ * far larger than what there is.
+ */
 static enum rlx_status lrn_expand(struct rlx_expand *q)
 {
 	const struct rlx_op_lrn *a = q->args;
 	struct rlx_graph *g = q->g;
 	struct rlx_type t = *q->out_type;
-	rlx_value x = op_cast(g, q->in[0], op_acc_type(t.dtype)), s;
+	/* a base that is small, or below 0, has powers that f32 does not hold */
+	enum rlx_dtype acc = a->alpha >= 0 && a->bias >= 1 ? op_acc_type(t.dtype) : RLX_F64;
+	rlx_value x = op_cast(g, q->in[0], acc), s;
+	int64_t far = t.dim[1] > 0 ? t.dim[1] - 1 : 0, k;
+	int64_t below = (a->size - 1) / 2, above = a->size / 2;
 
+	below = below < far ? below : far;
+	above = above < far ? above : far;
+	k = below + above + 1;
 	s = rlx_emit(g, mul, .a = x, .b = x);
 	s = op_reshape(g, s, (int64_t[]){ t.dim[0], 1, t.dim[1],
 		       op_span(&t, 2, t.rank) }, 4);
 	if (rlx_type_count(&t))
 		s = rlx_emit(g, pool, .x = s, .kind = RLX_POOL_AVG, .include_pad = true,
-			     .kernel = RLX_INTS(a->size, 1),
-			     .pad = RLX_INTS((a->size - 1) / 2, 0, a->size / 2, 0));
-	s = op_add_const(g, op_mul_const(g, s, a->alpha), a->bias);
+			     .kernel = RLX_INTS(k, 1), .pad = RLX_INTS(below, 0, above, 0));
+	s = op_mul_const(g, s, (double)a->alpha / (double)a->size * (double)k);
+	s = op_add_const(g, s, a->bias);
 	s = rlx_emit(g, pow, .a = s, .b = op_const_like(g, s, -(double)a->beta));
 	s = rlx_emit(g, mul, .a = x, .b = op_reshape(g, s, t.dim, t.rank));
 	q->out[0] = op_cast(g, s, t.dtype);

@@ -329,4 +329,27 @@ EVERYWHERE(pool_by_a_high_norm)
 	rig_want(r, 1, 1, pow(2 * pow(19.5, 3) + 27, 1.0 / 3), 1e-6);
 }
 
+/* So is the power of a small sum; the 0th one of infinity is 1. */
+EVERYWHERE(lrn_by_high_powers)
+{
+	static const float x[4] = { 1e-4f, -1e-4f, 0.5f, INFINITY };
+	rlx_value v = rig_input(r, rlx_type(RLX_F32, 1, 2, 1), x);
+	double p = pow((double)1e-5f + 1e-8, -8);
+
+	rig_output(r, rlx_emit(r->g, lrn, .x = v, .size = 2, .alpha = 1, .beta = 8,
+			       .bias = 1e-5f));
+	rig_output(r, rlx_emit(r->g, lrn, .x = v, .size = 1, .alpha = 1e-5f, .beta = 8));
+	v = rig_input(r, rlx_type(RLX_F32, 1, 2, 1), x + 2);
+	rig_output(r, rlx_emit(r->g, lrn, .x = v, .size = 2, .alpha = 1, .bias = 1));
+	rig_output(r, rlx_emit(r->g, lrn, .x = v, .size = 2, .alpha = 1, .bias = 1,
+			       .beta = 0.75f));
+	rig_run(r);
+	rig_want(r, 0, 0, 1e-4 * p, 1e-5);
+	CHECKF(isinf(rig_get(r, 1, 1)) && rig_get(r, 1, 1) < 0, "%g", rig_get(r, 1, 1));
+	rig_want(r, 2, 0, 0.5, 0);
+	rig_want(r, 2, 1, INFINITY, 0);
+	rig_want(r, 3, 0, 0, 0);
+	rig_want(r, 3, 1, NAN, 0);
+}
+
 TEST_MAIN()
