@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/moments.h"
 #include "kernels/norm.h"
 #include "kernels/simd/vec.h"
 
@@ -31,41 +32,6 @@ static void add(float *d, const float *x, const float *y, size_t n)
 	if (i < n)
 		vf_storen(d + i, vf_loadn(x + i, n - i) +
 				 vf_loadn(y + i, n - i), n - i);
-}
-
-static float sum(const float *x, size_t n)
-{
-	vf s0 = vf_zero(), s1 = vf_zero();
-	size_t i = 0;
-
-	for (; i + 2 * RLX_VL <= n; i += 2 * RLX_VL) {
-		s0 += vf_loadu(x + i);
-		s1 += vf_loadu(x + i + RLX_VL);
-	}
-	for (; i < n; i += RLX_VL)
-		s0 += vf_loadn(x + i, n - i);
-	return vf_hsum(s0 + s1);
-}
-
-/* The sum of (x - mean)^2 */
-static float spread(const float *x, float mean, size_t n)
-{
-	vf s0 = vf_zero(), s1 = vf_zero(), d;
-	const vf m = vf_set1(mean);
-	size_t i = 0;
-
-	for (; i + 2 * RLX_VL <= n; i += 2 * RLX_VL) {
-		d = vf_loadu(x + i) - m;
-		s0 = vf_fma(d, d, s0);
-		d = vf_loadu(x + i + RLX_VL) - m;
-		s1 = vf_fma(d, d, s1);
-	}
-	for (; i < n; i += RLX_VL) {
-		d = vf_sel(vm_first(n - i), vf_loadn(x + i, n - i) - m,
-			   vf_zero());
-		s0 = vf_fma(d, d, s0);
-	}
-	return vf_hsum(s0 + s1);
 }
 
 static void scale(float *y, const float *x, const struct rows *r, float mean,
@@ -145,11 +111,15 @@ void RLX_K(norm)(const void *args, size_t begin, size_t end, void *scratch)
 	plain = r.gamma && r.beta && n % RLX_VL == 0;
 	for (size_t u = begin; u < end; u++) {
 		const float *x = input_row(a, &r, u);
-		float mean = a->rms ? 0 : sum(x, n) / (float)n;
-		float inv = 1 / sqrtf(spread(x, mean, n) / (float)n + a->eps);
+		float mean = 0, var, inv;
 		char *y = (char *)a->y + u * n * ys;
 		float *to = a->y_type == RLX_K_F32 ? (float *)(void *)y : r.row;
 
+		if (a->rms)
+			var = mean_square(x, n);
+		else
+			moments(x, n, &mean, &var);
+		inv = 1 / sqrtf(var + a->eps);
 		if (a->mean)
 			a->mean[u] = mean;
 		if (a->inv)

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kernels/kernel.h"
+#include "kernels/cpu/moments.h"
 #include "kernels/norm.h"
 #include "kernels/simd/math.h"
 
@@ -43,36 +44,6 @@ void RLX_K(channel_norm)(const void *args, size_t begin, size_t end,
 			p.scale /= sqrtf(a->var[c] + a->eps);
 		affine(a->y + u * n, a->x + u * n, &p, n);
 	}
-}
-
-/* In doubles by blocks: a group may hold a million elements. */
-static void moments(const float *x, size_t n, float *mean, float *var)
-{
-	double s = 0, q = 0, m;
-
-	for (size_t i = 0; i < n; i += 1024) {
-		size_t end = n - i < 1024 ? n : i + 1024;
-		vf t = vf_zero();
-
-		for (size_t k = i; k < end; k += RLX_VL)
-			t += vf_loadn(x + k, end - k);
-		s += vf_hsum(t);
-	}
-	m = s / (double)n;
-	for (size_t i = 0; i < n; i += 1024) {
-		size_t end = n - i < 1024 ? n : i + 1024;
-		vf t = vf_zero();
-
-		for (size_t k = i; k < end; k += RLX_VL) {
-			vf d = vf_loadn(x + k, end - k) - (float)m;
-
-			d = vf_sel(vm_first(end - k), d, vf_zero());
-			t = vf_fma(d, d, t);
-		}
-		q += vf_hsum(t);
-	}
-	*mean = (float)m;
-	*var = (float)(q / (double)n);
 }
 
 void RLX_K(group_norm)(const void *args, size_t begin, size_t end,

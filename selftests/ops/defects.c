@@ -352,4 +352,24 @@ EVERYWHERE(lrn_by_high_powers)
 	rig_want(r, 3, 1, NAN, 0);
 }
 
+/* The mean of equal values is that value, however many they are and however summed. */
+EVERYWHERE(layer_norm_of_equal_values)
+{
+	static float x[3100];
+	rlx_value v;
+	int64_t i;
+
+	for (i = 0; i < 3100; i++)
+		x[i] = 1.3579f;
+	v = rig_input(r, rlx_type(RLX_F32, 3100), x);
+	rig_output(r, rlx_emit(r->g, layer_norm, .x = v, .axis = 0, .eps = 1e-5f));
+	rig_output(r, rlx_emit(r->g, group_norm, .eps = 1e-5f, .groups = 1, .x =
+			       rlx_emit(r->g, reshape, .x = v, .shape = RLX_INTS(1, 1, 3100))));
+	rig_run(r);
+	for (i = 0; i < 3100; i++) {
+		rig_want(r, 0, i, 0, 1e-6);
+		rig_want(r, 1, i, 0, 1e-6);
+	}
+}
+
 TEST_MAIN()

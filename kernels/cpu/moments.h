@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* Mean and variance of a row, as the norms take them. */
+#ifndef RLX_K_CPU_MOMENTS_H
+#define RLX_K_CPU_MOMENTS_H
+
+#include "kernels/simd/vec.h"
+
+/* So many elements are summed in f32 before a double takes them. */
+#define MOMENTS_BLOCK	1024
+
+/* Sums of x - mean and of its squares over up to a block. */
+static inline void moments_block(const float *x, float mean, size_t n, double sum[2])
+{
+	vf s0 = vf_zero(), s1 = vf_zero(), q0 = vf_zero(), q1 = vf_zero(), d;
+	const vf m = vf_set1(mean);
+	size_t i = 0;
+
+	for (; i + 2 * RLX_VL <= n; i += 2 * RLX_VL) {
+		d = vf_loadu(x + i) - m;
+		s0 += d;
+		q0 = vf_fma(d, d, q0);
+		d = vf_loadu(x + i + RLX_VL) - m;
+		s1 += d;
+		q1 = vf_fma(d, d, q1);
+	}
+	for (; i < n; i += RLX_VL) {
+		d = vf_sel(vm_first(n - i), vf_loadn(x + i, n - i) - m, vf_zero());
+		s0 += d;
+		q0 = vf_fma(d, d, q0);
+	}
+	sum[0] += (double)vf_hsum(s0 + s1);
+	sum[1] += (double)vf_hsum(q0 + q1);
+}
+
+static inline float moments_sum(const float *x, size_t n)
+{
+	vf s0 = vf_zero(), s1 = vf_zero();
+	size_t i = 0;
+
+	for (; i + 2 * RLX_VL <= n; i += 2 * RLX_VL) {
+		s0 += vf_loadu(x + i);
+		s1 += vf_loadu(x + i + RLX_VL);
+	}
+	for (; i < n; i += RLX_VL)
+		s0 += vf_loadn(x + i, n - i);
+	return vf_hsum(s0 + s1);
+}
+
+/* The mean of x^2. */
+static inline float mean_square(const float *x, size_t n)
+{
+	double sum[2] = { 0, 0 };
+	size_t i;
+
+	for (i = 0; i < n; i += MOMENTS_BLOCK)
+		moments_block(x + i, 0, n - i < MOMENTS_BLOCK ? n - i : MOMENTS_BLOCK, sum);
+	return (float)(sum[1] / (double)n);
+}
+
+/*
+ * The mean, and the mean of (x - mean)^2. What the first sum rounded away is found by the
+ * second pass, which sums what is left: of equal values the mean is that value then, and
+ * not some ulps off, which 1 / sqrt(eps) would multiply.
+ */
+static inline void moments(const float *x, size_t n, float *mean, float *var)
+{
+	double s = 0, sum[2] = { 0, 0 }, left;
+	float m;
+	size_t i;
+
+	for (i = 0; i < n; i += MOMENTS_BLOCK)
+		s += (double)moments_sum(x + i, n - i < MOMENTS_BLOCK ? n - i : MOMENTS_BLOCK);
+	m = (float)(s / (double)n);
+	for (i = 0; i < n; i += MOMENTS_BLOCK)
+		moments_block(x + i, m, n - i < MOMENTS_BLOCK ? n - i : MOMENTS_BLOCK, sum);
+	left = sum[0] / (double)n;
+	*mean = (float)((double)m + left);
+	left = sum[1] / (double)n - left * left;
+	*var = left < 0 ? 0 : (float)left;
+}
+
+#endif
