@@ -76,6 +76,10 @@ static enum rlx_status compress_expand(struct rlx_expand *q)
 	struct rlx_type x = op_type(q->g, q->in[0]);
 	int64_t n = rlx_type_count(&x);
 
+	if (!n) {	/* no condition is looked at; see rlx_op_eval() */
+		q->out[0] = op_reshape(q->g, q->in[0], q->out_type->dim, q->out_type->rank);
+		return op_done(q->g);
+	}
 	q->out[0] = rlx_emit(q->g, gather, .axis = a->flat ? 0 : a->axis,
 			     .x = a->flat ? op_reshape(q->g, q->in[0], &n, 1) : q->in[0],
 			     .indices = kept(q->g, q->in[1], a->count));
@@ -86,9 +90,14 @@ static enum rlx_status compress_vjp(struct rlx_grad *q)
 {
 	const struct rlx_op_compress *a = q->args;
 	struct rlx_type x = op_type(q->g, q->in[0]), f = x;
-	rlx_value idx = kept(q->g, q->in[1], a->count), d;
+	rlx_value idx, d;
 	uint32_t ax = 0;
 
+	if (!rlx_type_count(&x)) {
+		q->d_in[0] = op_reshape(q->g, q->d_out[0], x.dim, x.rank);
+		return op_done(q->g);
+	}
+	idx = kept(q->g, q->in[1], a->count);
 	if (a->flat)
 		f = rlx_type(x.dtype, rlx_type_count(&x));
 	else

@@ -372,4 +372,20 @@ EVERYWHERE(layer_norm_of_equal_values)
 	}
 }
 
+/* Slices of nothing are nothing, whichever the condition keeps. */
+EVERYWHERE(compress_of_nothing)
+{
+	static const unsigned char keep[3] = { 1, 0, 1 };
+	rlx_value c = rig_input(r, rlx_type(RLX_BOOL, 3), keep);
+
+	rig_output(r, rlx_emit(r->g, compress, .cond = c, .count = 1,
+			       .x = rig_random(r, rlx_type(RLX_F32, 3, 0), -1, 1)));
+	rig_run(r);
+	rig_reset(r);
+	rig_output(r, rlx_emit(r->g, compress, .count = 1,
+			       .cond = rig_input(r, rlx_type(RLX_BOOL, 3), keep),
+			       .x = rig_random(r, rlx_type(RLX_F32, 3, 1), -1, 1)));
+	CHECK_EQ(rig_try(r), RLX_ERANGE);
+}
+
 TEST_MAIN()
