@@ -145,6 +145,15 @@ static enum rlx_status roi_align_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+/* Samples by their number; where the regions' sizes make it, as if they were one. */
+static void roi_align_cost(const struct rlx_infer *q, struct rlx_cost *c)
+{
+	const struct rlx_op_roi_align *a = q->args;
+	double n = a->sampling ? (double)a->sampling : 1;
+
+	c->flops = (double)rlx_type_count(&q->out[0]) * n * n * 8;
+}
+
 static bool roi_align_sample(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_roi_align *a = s->args;
@@ -176,5 +185,5 @@ static void roi_align_bad_data(const void *args, char *text, size_t size)
 
 const struct rlx_op_impl rlx_op_roi_align_impl = {
 	.infer = roi_align_infer, .eval = roi_align_eval, .bad_data = roi_align_bad_data,
-	.sample = roi_align_sample,
+	.cost = roi_align_cost, .sample = roi_align_sample,
 };
