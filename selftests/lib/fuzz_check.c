@@ -156,6 +156,17 @@ static bool is_tail(const struct rlx_op_def *d)
 	return false;
 }
 
+/*
+ * A power multiplies the error of its base, and that of its base's logarithm, by the
+ * exponent: a few units each, of what the base is computed in.
+ */
+static double power_tolerance(const struct fuzz_node *n)
+{
+	const struct rlx_op_lrn *a = (const void *)n->args;
+
+	return n->def->index == RLX_OP_lrn ? fabs((double)a->beta) * 0x1p-22 : 0;
+}
+
 static void tolerances(struct sides *s)
 {
 	double unit = unit_of(s->real);
@@ -163,7 +174,7 @@ static void tolerances(struct sides *s)
 
 	s->exact = true;
 	for (i = 0; i < s->c->n_node; i++) {
-		s->tol += s->c->node[i].tol;
+		s->tol += s->c->node[i].tol + power_tolerance(&s->c->node[i]);
 		s->exact = s->exact && s->c->node[i].tol == 0;
 		s->tail = s->tail || is_tail(s->c->node[i].def);
 	}

@@ -5,10 +5,12 @@
  *
  *	RLX_FUZZ_CASES=100000 build/test/ops/differential
  *	RLX_FUZZ_CASE=SEED build/test/ops/differential single_ops
+ *	RLX_FUZZ_OP=pool build/test/ops/differential single_ops
  *
  * The first draws that many cases of each kind (otherwise as many as 30 seconds allow);
- * the second only that of the seed that a failure told. RLX_TEST_GPU names a device to
- * test in place of the host's backends.
+ * the second only that of the seed that a failure told; the third that op alone, whose
+ * seeds mean nothing without it. RLX_TEST_GPU names a device to test in place of the
+ * host's backends.
  */
 #include <signal.h>
 #include <sys/mman.h>
