@@ -105,6 +105,12 @@ static rlx_value simpler(struct rlx_rewrite *rw, const struct rlx_node *n)
 	return RLX_NONE;
 }
 
+/* By dimensions, not by how many elements: any two empty shapes have as many. */
+static bool same_shape(const struct rlx_type *a, const struct rlx_type *b)
+{
+	return a->rank == b->rank && !memcmp(a->dim, b->dim, a->rank * sizeof(a->dim[0]));
+}
+
 /* Drop an expansion whose readers all broadcast; shapes then follow. */
 static void mark_uses(const struct rlx_graph *g, uint8_t *other_use)
 {
@@ -123,9 +129,7 @@ static void mark_uses(const struct rlx_graph *g, uint8_t *other_use)
 			/* the others must give the full shape without it */
 			for (j = 0; pointwise && j < v->n_in; j++)
 				if (j != k && v->in[j] != v->in[k] &&
-				    rlx_type_count(&g->val[v->in[j]].type) ==
-				    rlx_type_count(&g->val[v->out].type) &&
-				    g->val[v->in[j]].type.rank == g->val[v->out].type.rank &&
+				    same_shape(&g->val[v->in[j]].type, &g->val[v->out].type) &&
 				    rlx_node_of(g, v->in[j])->def->index != RLX_OP_expand)
 					alone = g->val[v->in[j]].type;
 			if (!alone.dtype)
