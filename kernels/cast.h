@@ -2,9 +2,9 @@
 /*
  * Conversion between all element types.
  *
- * float to float rounds once, to nearest even; overflow gives inf, for fp8 see
- * @saturate. float to integer truncates toward zero and saturates, NaN gives
- * 0. Integer to integer wraps. To bool: x != 0, so NaN is true.
+ * float to float rounds once, to nearest even; overflow gives inf, but in fp8 the
+ * largest value, of infinities too. float to integer truncates toward zero and
+ * saturates, NaN gives 0. Integer to integer wraps. To bool: x != 0, so NaN is true.
  */
 #ifndef RLX_K_CAST_H
 #define RLX_K_CAST_H
@@ -23,9 +23,6 @@ struct rlx_k_cast {
 	void		*dst;
 	int64_t		n;		/* elements */
 	uint8_t		src_type, dst_type;	/* enum rlx_k_type */
-	/* to fp8: beyond the largest value, inf included, gives the largest
-	 * value; else NaN for f8e4m3 and inf for f8e5m2 */
-	bool		saturate;
 };
 
 static inline size_t rlx_k_cast_units(const struct rlx_k_cast *a)

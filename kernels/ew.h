@@ -10,9 +10,8 @@
  * Scratch: rlx_k_ew_scratch() bytes.
  *
  * All registers of a program have one class. Inputs of any element type are
- * converted to it on load, outputs from it on store, by the rules of cast.h
- * (fp8 does not saturate: overflow is NaN or inf). Integers wider than the
- * class holds exactly round to nearest: use the class the values need.
+ * converted to it on load, outputs from it on store, by the rules of cast.h.
+ * Integers wider than the class holds exactly round to nearest: use the class the values need.
  */
 #ifndef RLX_K_EW_H
 #define RLX_K_EW_H

@@ -192,7 +192,6 @@ enum rlx_status cpu_lower_cast(struct rlx_lower *lo)
 	a->n = rlx_type_count(x);
 	a->src_type = (uint8_t)x->dtype;
 	a->dst_type = (uint8_t)y->dtype;
-	a->saturate = true;
 	lower_ref_in(lo, &a->src, 0, 0);
 	lower_ref_out(lo, &a->dst, 0, 0);
 	return lower_call(lo, RLX_KERNEL_cast, rlx_k_cast_units(a), (double)a->n, 0);

@@ -51,11 +51,6 @@ void RLX_K(cast)(const void *args, size_t begin, size_t end, void *scratch)
 		load = RLX_K(load_sticky_i64);
 	if (a->dst_type == RLX_K_BF16 && a->src_type == RLX_K_U64)
 		load = RLX_K(load_sticky_u64);
-	if (a->saturate && RLX_K(storer_sat)(a->dst_type)) {
-		store = RLX_K(storer_sat)(a->dst_type);
-		if (a->src_type == RLX_K_F64)
-			load = RLX_K(load_odd);
-	}
 	for (; n; s += 512 * ss, d += 512 * ds) {
 		size_t m = n < 512 ? n : 512;
 

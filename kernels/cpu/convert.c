@@ -107,15 +107,16 @@ static float f8e4m3_dec(uint8_t b)
  * To a sign, e, m format with man mantissa bits and lowest normal exponent
  * low: adding a power of two rounds subnormals at the right bit.
  */
-static uint8_t f8_enc(float x, int man, int low, uint32_t over, uint32_t nan)
+static uint8_t f8_enc(float x, int man, int low)
 {
+	const uint32_t most = man == 3 ? 0x7e : 0x7b;	/* above: NaN, or inf and NaN */
 	uint32_t b, a, r, add;
 	float f, magic;
 
 	memcpy(&b, &x, 4);
 	a = b & 0x7fffffff;
 	if (a > 0x7f800000)
-		return (uint8_t)((b >> 24 & 0x80) | nan);
+		return (uint8_t)((b >> 24 & 0x80) | 0x7f);
 	if (a < (uint32_t)(127 + low) << 23) {
 		add = (uint32_t)(127 + low + 23 - man) << 23;
 		memcpy(&f, &a, 4);
@@ -127,9 +128,8 @@ static uint8_t f8_enc(float x, int man, int low, uint32_t over, uint32_t nan)
 		r = a + (1u << (22 - man)) - 1 + (a >> (23 - man) & 1);
 		r = (r >> (23 - man)) - ((uint32_t)(126 + low) << man);
 	}
-	/* the codes above the largest value: NaN, or inf and NaN */
-	if (r >= (man == 3 ? 0x7fu : 0x7cu) || a == 0x7f800000)
-		r = over;
+	if (r > most || a == 0x7f800000)
+		r = most;
 	return (uint8_t)((b >> 24 & 0x80) | r);
 }
 
@@ -147,10 +147,8 @@ CONV(ld_f32_u8, float, uint8_t, (float)x)
 CONV(ld_f32_bool, float, uint8_t, (float)(x != 0))
 
 CONV(st_f32_f64, double, float, (double)x)
-CONV(st_f32_f8e4m3, uint8_t, float, f8_enc(x, 3, -6, 0x7f, 0x7f))
-CONV(st_f32_f8e5m2, uint8_t, float, f8_enc(x, 2, -14, 0x7c, 0x7f))
-CONV(st_sat_f8e4m3, uint8_t, float, f8_enc(x, 3, -6, 0x7e, 0x7f))
-CONV(st_sat_f8e5m2, uint8_t, float, f8_enc(x, 2, -14, 0x7b, 0x7f))
+CONV(st_f32_f8e4m3, uint8_t, float, f8_enc(x, 3, -6))
+CONV(st_f32_f8e5m2, uint8_t, float, f8_enc(x, 2, -14))
 CONV(st_f32_i64, int64_t, float, SAT_I64(x))
 CONV(st_f32_i32, int32_t, float, SAT_I32(x))
 CONV(st_f32_i16, int16_t, float, SAT_I16(x))
@@ -231,11 +229,6 @@ static double sticky_i64(int64_t x)
 
 CONV(f64_odd, float, double, odd_f32(x))
 CONV(i64_odd, float, int64_t, odd_f32(sticky_i64(x)))
-
-void RLX_K(load_odd)(void *restrict dst, const void *restrict src, size_t n)
-{
-	f64_odd(dst, src, n);
-}
 
 void RLX_K(load_sticky_u64)(void *restrict dst, const void *restrict src,
 			    size_t n)
@@ -350,10 +343,4 @@ rlx_convert_fn *RLX_K(loader)(int cls, int type)
 rlx_convert_fn *RLX_K(storer)(int cls, int type)
 {
 	return (unsigned)type < RLX_K_TYPE_COUNT ? storers[cls][type] : NULL;
-}
-
-rlx_convert_fn *RLX_K(storer_sat)(int type)
-{
-	return type == RLX_K_F8E4M3 ? st_sat_f8e4m3 :
-	       type == RLX_K_F8E5M2 ? st_sat_f8e5m2 : NULL;
 }

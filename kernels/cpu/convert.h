@@ -18,10 +18,6 @@ typedef void rlx_convert_fn(void *restrict dst, const void *restrict src,
  */
 rlx_convert_fn *RLX_K(loader)(int cls, int type);
 rlx_convert_fn *RLX_K(storer)(int cls, int type);
-/* fp8 with saturation, from f32 */
-rlx_convert_fn *RLX_K(storer_sat)(int type);
-/* f64 to floats whose rounding to half the bits is that of the double */
-void RLX_K(load_odd)(void *restrict dst, const void *restrict src, size_t n);
 /* u64 to doubles whose rounding to 11 bits or fewer is that of the integer */
 void RLX_K(load_sticky_u64)(void *restrict dst, const void *restrict src,
 			    size_t n);

@@ -114,8 +114,6 @@ static void run_units(const struct rlx_k_quant *a, size_t begin, size_t end,
 	r.ss = rlx_k_type_size((enum rlx_k_type)a->scale_type);
 	r.zs = rlx_k_type_size((enum rlx_k_type)small);
 	r.integer = !rlx_k_type_float((enum rlx_k_type)small);
-	if (!back && RLX_K(storer_sat)(a->y_type))
-		r.store = RLX_K(storer_sat)(a->y_type);
 	for (size_t u = begin; u < end; u++) {
 		size_t q = u / pieces, from = u % pieces * RLX_K_QUANT_UNIT;
 		size_t n = row - from < RLX_K_QUANT_UNIT ? row - from :

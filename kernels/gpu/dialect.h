@@ -208,8 +208,8 @@ static DEV inline uint32_t f32_to_f8(float x, int m, int low)
 	return e < low ? whole : whole + ((uint32_t)(e - low) << m);
 }
 
-/* Beyond the largest value: NaN for e4m3, inf for e5m2, or that value if @sat. */
-static DEV inline f8e4m3 f32_to_e4m3(float x, bool sat)
+/* Beyond the largest value, infinities included: that value. */
+static DEV inline f8e4m3 f32_to_e4m3(float x)
 {
 	uint32_t sign = f32_bits(x) >> 24 & 0x80, r;
 
@@ -217,11 +217,11 @@ static DEV inline f8e4m3 f32_to_e4m3(float x, bool sat)
 		return f8e4m3{ (uint8_t)(sign | 0x7f) };
 	r = (f32_bits(x) & 0x7fffffff) >= 0x44000000 ? 0x7f : f32_to_f8(x, 3, -6);
 	if (r > 0x7e)
-		r = sat ? 0x7e : 0x7f;
+		r = 0x7e;
 	return f8e4m3{ (uint8_t)(sign | r) };
 }
 
-static DEV inline f8e5m2 f32_to_e5m2(float x, bool sat)
+static DEV inline f8e5m2 f32_to_e5m2(float x)
 {
 	uint32_t sign = f32_bits(x) >> 24 & 0x80, r;
 
@@ -229,12 +229,12 @@ static DEV inline f8e5m2 f32_to_e5m2(float x, bool sat)
 		return f8e5m2{ (uint8_t)(sign | 0x7f) };
 	r = (f32_bits(x) & 0x7fffffff) >= 0x47800000 ? 0x7c : f32_to_f8(x, 2, -14);
 	if (r > 0x7b)
-		r = sat ? 0x7b : 0x7c;
+		r = 0x7b;
 	return f8e5m2{ (uint8_t)(sign | r) };
 }
 
-template <> DEV inline f8e4m3 from_f32<f8e4m3>(float x) { return f32_to_e4m3(x, false); }
-template <> DEV inline f8e5m2 from_f32<f8e5m2>(float x) { return f32_to_e5m2(x, false); }
+template <> DEV inline f8e4m3 from_f32<f8e4m3>(float x) { return f32_to_e4m3(x); }
+template <> DEV inline f8e5m2 from_f32<f8e5m2>(float x) { return f32_to_e5m2(x); }
 
 /* double to a narrow float rounds once: to odd in f32 first, then to even */
 static DEV inline float f64_to_odd(double x)
@@ -254,7 +254,7 @@ static DEV inline float f64_to_odd(double x)
 
 /*
  * By enum rlx_k_type: mem is what lies in memory, acc what one computes in; get()
- * and put() convert by the rules of kernels/cast.h (fp8 does not saturate).
+ * and put() convert by the rules of kernels/cast.h.
  */
 template <int T> struct rlx_t;
 

@@ -251,8 +251,8 @@ template <bool E5> static DEV inline uint32_t pack_f8(float low, float high)
 {
 #if defined(RLX_EMU) || RLX_ARCH < 89
 	if constexpr (E5)
-		return f32_to_e5m2(low, true).u | (uint32_t)f32_to_e5m2(high, true).u << 8;
-	return f32_to_e4m3(low, true).u | (uint32_t)f32_to_e4m3(high, true).u << 8;
+		return f32_to_e5m2(low).u | (uint32_t)f32_to_e5m2(high).u << 8;
+	return f32_to_e4m3(low).u | (uint32_t)f32_to_e4m3(high).u << 8;
 #else
 	uint16_t u;
 

@@ -258,8 +258,8 @@ static DEV inline float ew_odd(int64_t x)
 }
 static DEV inline float ew_f16(float x) { return to_f32(from_f32<f16>(x)); }
 static DEV inline float ew_bf16(float x) { return to_f32(from_f32<bf16>(x)); }
-static DEV inline float ew_e4m3(float x) { return to_f32(f32_to_e4m3(x, true)); }
-static DEV inline float ew_e5m2(float x) { return to_f32(f32_to_e5m2(x, true)); }
+static DEV inline float ew_e4m3(float x) { return to_f32(f32_to_e4m3(x)); }
+static DEV inline float ew_e5m2(float x) { return to_f32(f32_to_e5m2(x)); }
 EW_FLOAT(RLX_K_F16, ew_f16, f64_to_odd)
 EW_FLOAT(RLX_K_BF16, ew_bf16, f64_to_odd)
 EW_FLOAT(RLX_K_F8E4M3, ew_e4m3, f64_to_odd)

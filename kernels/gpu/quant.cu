@@ -36,9 +36,9 @@ static DEV inline int64_t scale_at(const struct rlx_k_quant &a, int64_t e)
 static DEV inline void put_small(void *y, int64_t e, float v)
 {
 	if (RLX_K1 == RLX_K_F8E4M3)
-		((f8e4m3 *)y)[e] = f32_to_e4m3(v, true);
+		((f8e4m3 *)y)[e] = f32_to_e4m3(v);
 	else if (RLX_K1 == RLX_K_F8E5M2)
-		((f8e5m2 *)y)[e] = f32_to_e5m2(v, true);
+		((f8e5m2 *)y)[e] = f32_to_e5m2(v);
 	else if (RLX_K1 == RLX_K_I8)
 		((int8_t *)y)[e] = saturated<int8_t>(v, -128, 127);
 	else if (RLX_K1 == RLX_K_U8)

@@ -407,4 +407,35 @@ EVERYWHERE(expansion_over_nothing)
 	CHECK_EQ(r->out[0].type.dim[1], 3);
 }
 
+/* What is beyond fp8 is its largest number, in a cast, computed or made of nothing. */
+EVERYWHERE(beyond_fp8)
+{
+	static const float x[4] = { 300, -500, INFINITY, NAN };
+	static const uint8_t dt[2] = { RLX_F8E4M3, RLX_F8E5M2 };
+	static const double most[2] = { 448, 57344 };
+	rlx_value v = rig_input(r, rlx_type(RLX_F32, 4), x), y, z;
+	unsigned int k;
+
+	for (k = 0; k < 2; k++) {
+		y = rlx_emit(r->g, cast, .x = v, .to = dt[k]);
+		z = rlx_emit(r->g, mul, .a = y, .b = y);
+		rig_output(r, y);
+		rig_output(r, z);
+		rig_output(r, rlx_emit(r->g, neg, .x = rlx_emit(r->g, mul, .a = z, .b = z)));
+		rig_output(r, rlx_emit(r->g, iota, .type = rlx_type(dt[k], 3), .start = 0,
+				       .step = most[k]));
+	}
+	rig_run(r);
+	for (k = 0; k < 2; k++) {
+		rig_want(r, 4 * k, 1, k ? -512 : -448, 0);
+		rig_want(r, 4 * k, 2, most[k], 0);
+		rig_want(r, 4 * k, 3, NAN, 0);
+		rig_want(r, 4 * k + 1, 0, most[k], 0);
+		rig_want(r, 4 * k + 1, 3, NAN, 0);
+		rig_want(r, 4 * k + 2, 1, -most[k], 0);
+		rig_want(r, 4 * k + 3, 1, most[k], 0);
+		rig_want(r, 4 * k + 3, 2, most[k], 0);
+	}
+}
+
 TEST_MAIN()

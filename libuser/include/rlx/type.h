@@ -19,7 +19,8 @@ extern "C" {
  * enum rlx_dtype - element types. The numbers are part of the ABI.
  *
  * Floats are IEEE; bf16 is the upper half of f32; f8e4m3 is OCP E4M3FN (no
- * infinity, largest 448), f8e5m2 is OCP E5M2. bool is one byte, 0 or 1.
+ * infinity, largest 448), f8e5m2 is OCP E5M2. What does not fit either becomes its
+ * largest number, infinities too, in a cast as in any other op. bool is one byte, 0 or 1.
  * c64 is two f32, real then imaginary. All little-endian in memory.
  */
 enum rlx_dtype {
