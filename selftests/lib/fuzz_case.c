@@ -252,24 +252,30 @@ static void name_outputs(struct rlx_graph *g, const struct fuzz_case *c, const r
 		}
 }
 
-/* @v times something near 1, another number for each element. */
+/*
+ * @v times something near 1, another number for each element. Floats that stay as they are
+ * (made of c64, or told by an attribute) are off as well, or a step behind them looks exact.
+ */
 static rlx_value noisy(struct rlx_graph *g, rlx_value v, double noise, uint64_t *seed)
 {
 	const struct rlx_type *of = rlx_type_of(g, v);
+	enum rlx_dtype dt = of ? of->dtype : RLX_NODTYPE;
 	struct rlx_type t;
 	double *by;
 	int64_t i;
 
-	if (!of || of->dtype != RLX_F64 || noise == 0)
+	if (!rlx_dtype_is_float(dt) || noise == 0)
 		return v;
 	t = *of;
+	t.dtype = RLX_F64;
 	by = malloc((size_t)(rlx_type_count(&t) + 1) * sizeof(*by));
 	CHECK(by);
 	for (i = 0; i < rlx_type_count(&t); i++)
 		by[i] = 1 + noise * rlx_test_uniform(seed, -1, 1);
-	v = rlx_emit(g, mul, .a = v, .b = rlx_constant(g, t, by));
+	v = rlx_emit(g, mul, .a = rlx_emit(g, cast, .x = v, .to = RLX_F64),
+		     .b = rlx_constant(g, t, by));
 	free(by);
-	return v;
+	return rlx_emit(g, cast, .x = v, .to = dt);
 }
 
 struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data, enum rlx_dtype from,

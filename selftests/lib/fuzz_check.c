@@ -375,7 +375,7 @@ static bool is_near(const struct hope *h, double got, const double v[WAYS])
 	if (isnan(t) || isinf(t))
 		return isinf(t) && fabs(got) > top / 8 && (got > 0) == (t > 0) && dt != RLX_F64;
 	if (!isfinite(got))
-		return fabs(t) > top / 8 || (dt == RLX_F8E4M3 && fabs(t) > 400);
+		return dt != RLX_F8E4M3 && dt != RLX_F8E5M2 && fabs(t) > top / 8;
 	return fabs(got - t) <= bound;
 }
 

@@ -45,17 +45,12 @@ static bool has_kind(const struct rlx_op_def *d, enum rlx_attr_kind kind)
 	return false;
 }
 
-/*
- * Sub-graphs and leaves are other tests' work. Known to differ, and left out until it is
- * mended: iota in f8e4m3 beyond 448 is NaN on the CPU alone.
- */
+/* Sub-graphs and leaves are other tests' work. */
 static bool is_drawn(const struct rlx_op_def *d)
 {
 	const char *only = getenv("RLX_FUZZ_OP");
 
 	if (only && strcmp(only, d->name))
-		return false;
-	if (d->index == RLX_OP_iota)
 		return false;
 	return d->impl->sample && d->args_size <= FUZZ_ARGS && !has_kind(d, RLX_K_graph) &&
 	       !has_kind(d, RLX_K_blob) && !has_kind(d, RLX_K_str);
@@ -363,6 +358,19 @@ static void bend_reals(struct source *s, struct fuzz_node *n, uint32_t i)
 		n->list[i].f[below(s, l->n)] = draw_real(s);
 }
 
+/*
+ * Nothing but eps keeps a variance of 0 from being divided by. 0 times a power of lrn is 0
+ * or no number by whether f32 holds half of it: none is drawn that it does not.
+ */
+static float draw_f32(struct source *s, const struct fuzz_node *n, const char *name)
+{
+	float v = (float)draw_real(s);
+
+	if (!strcmp(name, "eps"))
+		return 1e-3f;
+	return n->def->index == RLX_OP_lrn && !strcmp(name, "beta") && fabsf(v) > 3 ? 3 : v;
+}
+
 static void bend_attribute(struct source *s, struct fuzz_node *n)
 {
 	uint32_t i = below(s, n->def->n_field ? n->def->n_field : 1);
@@ -374,10 +382,7 @@ static void bend_attribute(struct source *s, struct fuzz_node *n)
 	switch (f->kind) {
 	case RLX_K_i32: *(int32_t *)p = (int32_t)draw_number(s, n); break;
 	case RLX_K_i64: *(int64_t *)p = draw_number(s, n); break;
-	case RLX_K_f32:
-		/* nothing but eps keeps a variance of 0 from being divided by */
-		*(float *)p = strcmp(f->name, "eps") ? (float)draw_real(s) : 1e-3f;
-		break;
+	case RLX_K_f32: *(float *)p = draw_f32(s, n, f->name); break;
 	case RLX_K_f64: *(double *)p = draw_real(s); break;
 	case RLX_K_bool: *(bool *)p = !*(bool *)p; break;
 	case RLX_K_dtype: *(int32_t *)p = (int32_t)(1 + below(s, RLX_DTYPE_COUNT - 1)); break;
@@ -425,7 +430,7 @@ static void bend(struct source *s, uint32_t times)
  * are multiplied by 0 by one and left out by another, sums and products overflow by their
  * order, and no integer is NaN.
  */
-static uint32_t finite_from(const struct rlx_op_def *d, const void *args)
+static uint32_t finite_from(const struct rlx_op_def *d)
 {
 	switch (d->index) {
 	case RLX_OP_arg_reduce: case RLX_OP_topk: case RLX_OP_sort: case RLX_OP_pool:
@@ -434,8 +439,8 @@ static uint32_t finite_from(const struct rlx_op_def *d, const void *args)
 		return 1;
 	case RLX_OP_quantize:
 		return 0;
-	case RLX_OP_lrn:	/* 0 times a power is 0 or not by whether the dtype holds that */
-		return fabsf(((const struct rlx_op_lrn *)args)->beta) <= 3 ? UINT32_MAX : 0;
+	case RLX_OP_lrn:
+		return UINT32_MAX;
 	}
 	return d->traits & (RLX_T_MOVE | RLX_T_ELEMENTWISE) ? UINT32_MAX : 0;
 }
@@ -454,12 +459,29 @@ static bool is_moot(const struct rlx_op_def *d, enum fuzz_draw draw)
 	return false;
 }
 
+/*
+ * Recurrent weights whose matrix has a radius of at most 1, as uniform ones up to sqrt(3 / n)
+ * do. What expands multiplies any rounding at each step: after some all results are noise,
+ * and two bent inputs may both happen to bend them little.
+ */
+static void contract(struct fuzz_case *c, const struct fuzz_node *n)
+{
+	uint16_t op = n->def->index;
+	struct fuzz_leaf *r = leaf_of(c, n, 2);
+
+	if ((op != RLX_OP_rnn && op != RLX_OP_gru && op != RLX_OP_lstm) || !r)
+		return;
+	r->hi = sqrt(3.0 / (double)(r->type.dim[2] > 3 ? r->type.dim[2] : 3));
+	r->lo = -r->hi;
+}
+
 /* How the data of leaves from @first on looks, and which of them are constants. */
 static void dress(struct source *s, uint32_t first, uint32_t oddness)
 {
 	const struct fuzz_node *n = &s->c->node[s->c->n_node - 1];
 	uint32_t k, all = below(s, 4);
 
+	contract(s->c, n);
 	for (k = first; k < s->c->n_leaf; k++) {
 		struct fuzz_leaf *l = &s->c->leaf[k];
 
@@ -468,7 +490,7 @@ static void dress(struct source *s, uint32_t first, uint32_t oddness)
 			  one_in(s, oddness) ? FUZZ_ODD : FUZZ_EVEN;
 		if (is_moot(n->def, l->draw))
 			l->draw = FUZZ_EVEN;
-		if (l->draw == FUZZ_ODD && k - first >= finite_from(n->def, n->args))
+		if (l->draw == FUZZ_ODD && k - first >= finite_from(n->def))
 			l->draw = FUZZ_EVEN;
 		if (el_is_int(l->type.dtype) && l->type.dtype != RLX_BOOL && one_in(s, 16))
 			l->draw = FUZZ_BITS;
@@ -514,7 +536,26 @@ void fuzz_draw_op(struct fuzz_case *c, uint64_t seed)
 
 /* ---- graphs ---- */
 
-/* Some value of @dt that was made before node @n, or -1. Of the same shape if there is one. */
+/* Its result may be so large that what follows overflows in f32, as it does not in f64. */
+static bool is_steep(const struct rlx_op_def *d)
+{
+	static const uint16_t steep[] = {
+		RLX_OP_exp, RLX_OP_sinh, RLX_OP_cosh, RLX_OP_tan, RLX_OP_pow, RLX_OP_div,
+		RLX_OP_recip, RLX_OP_rsqrt, RLX_OP_atanh, RLX_OP_reduce, RLX_OP_cumprod,
+		RLX_OP_det, RLX_OP_shl, RLX_OP_dequantize, RLX_OP_dequant_matmul, RLX_OP_lrn,
+	};
+	uint32_t i;
+
+	for (i = 0; i < sizeof(steep) / sizeof(steep[0]); i++)
+		if (d->index == steep[i])
+			return true;
+	return false;
+}
+
+/*
+ * Some value of @dt that was made before node @n, or -1. Of the same shape if there is one.
+ * What is steep has been tamed by another node, which stands for it.
+ */
 static fuzz_ref some_value(struct source *s, const struct rlx_type *t, uint32_t n)
 {
 	uint32_t k, o, tries;
@@ -524,7 +565,7 @@ static fuzz_ref some_value(struct source *s, const struct rlx_type *t, uint32_t 
 		k = below(s, n);
 		o = below(s, s->c->node[k].n_out);
 		r = (fuzz_ref)(FUZZ_LEAVES + FUZZ_OUT * k + o);
-		if (s->c->node[k].out[o].dtype != t->dtype)
+		if (s->c->node[k].out[o].dtype != t->dtype || is_steep(s->c->node[k].def))
 			continue;
 		if (!memcmp(&s->c->node[k].out[o], t, sizeof(*t)))
 			return r;
@@ -607,30 +648,14 @@ static fuzz_ref clipped(struct fuzz_case *c, fuzz_ref v, const struct fuzz_leaf 
 	return v;
 }
 
-/* Its result may be so large that what follows overflows in f32, as it does not in f64. */
-static bool is_steep(const struct rlx_op_def *d)
-{
-	static const uint16_t steep[] = {
-		RLX_OP_exp, RLX_OP_sinh, RLX_OP_cosh, RLX_OP_tan, RLX_OP_pow, RLX_OP_div,
-		RLX_OP_recip, RLX_OP_rsqrt, RLX_OP_atanh, RLX_OP_reduce, RLX_OP_cumprod,
-		RLX_OP_det, RLX_OP_shl, RLX_OP_dequantize, RLX_OP_dequant_matmul, RLX_OP_lrn,
-	};
-	uint32_t i;
-
-	for (i = 0; i < sizeof(steep) / sizeof(steep[0]); i++)
-		if (d->index == steep[i])
-			return true;
-	return false;
-}
-
 /* Keep the last result between -8 and 8, if it is a float. */
 static void tame(struct fuzz_case *c)
 {
 	struct fuzz_leaf l = { .type = c->node[c->n_node - 1].out[0], .lo = -8, .hi = 8 };
 
-	if (!rlx_dtype_is_float(l.type.dtype) || c->n_node + 2 > FUZZ_NODES ||
-	    c->n_leaf + 2 > FUZZ_LEAVES)
+	if (!rlx_dtype_is_float(l.type.dtype))
 		return;
+	CHECK(c->n_node + 2 <= FUZZ_NODES && c->n_leaf + 2 <= FUZZ_LEAVES);
 	clipped(c, last_value(c), &l);
 }
 
@@ -651,7 +676,8 @@ static void connect(struct source *s)
 		fuzz_ref v = l && rlx_dtype_is_float(l->type.dtype) && !one_in(s, 4) ?
 			some_value(s, &l->type, c->n_node) : -1;
 
-		if (v < 0 || c->n_node + 6 > FUZZ_NODES || c->n_leaf + 4 > FUZZ_LEAVES)
+		/* five nodes and this one, and two that tame it */
+		if (v < 0 || c->n_node + 8 > FUZZ_NODES || c->n_leaf + 4 > FUZZ_LEAVES)
 			continue;
 		if (memcmp(fuzz_type(c, v), &l->type, sizeof(l->type))) {
 			if (!rlx_type_count(fuzz_type(c, v)) || !rlx_type_count(&l->type))
@@ -690,18 +716,16 @@ static void fit(struct source *s)
 	}
 }
 
-static bool has_f8(const struct fuzz_case *c, uint32_t first)
+/*
+ * Codes of fp8 among integers, which may be NaN. Left out of graphs until it is mended: a
+ * blocked convolution of groups lets a NaN among one group's weights reach the others.
+ */
+static bool has_nan_codes(const struct fuzz_node *n)
 {
-	const struct fuzz_node *n = &c->node[c->n_node - 1];
-	uint32_t k;
+	const struct rlx_op_dequant_matmul *a = (const void *)n->args;
 
-	for (k = first; k < c->n_leaf; k++)
-		if (c->leaf[k].type.dtype == RLX_F8E4M3 || c->leaf[k].type.dtype == RLX_F8E5M2)
-			return true;
-	for (k = 0; k < n->n_out; k++)
-		if (n->out[k].dtype == RLX_F8E4M3 || n->out[k].dtype == RLX_F8E5M2)
-			return true;
-	return false;
+	return n->def->index == RLX_OP_dequant_matmul &&
+	       (a->scheme == RLX_SCHEME_F8E4M3 || a->scheme == RLX_SCHEME_F8E5M2);
 }
 
 void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed)
@@ -712,20 +736,15 @@ void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed)
 
 	begin(c, &s, seed);
 	ops = 2 + below(&s, 6);
-	for (i = 0; i < ops; i++) {
+	for (i = 0; i < ops && c->n_node + 3 <= FUZZ_NODES &&
+	     c->n_leaf + RLX_SAMPLE_IN + 2 < FUZZ_LEAVES; i++) {
 		pointwise = i && one_in(&s, 2);
 		first = c->n_leaf;
 		if (!next_op(&s, draw_def(&s, pointwise), pointwise ? 1 : 6))
 			continue;
 		if (pointwise)
 			fit(&s);
-		if (!fuzz_infer(c)) {
-			c->n_node--;
-			c->n_leaf = first;
-			continue;
-		}
-		/* what is beyond 448 is NaN or 448 by where in a region it is rounded */
-		if (has_f8(c, first)) {
+		if (!fuzz_infer(c) || has_nan_codes(&c->node[c->n_node - 1])) {
 			c->n_node--;
 			c->n_leaf = first;
 			continue;
