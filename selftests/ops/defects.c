@@ -354,14 +354,14 @@ EVERYWHERE(lrn_by_high_powers)
 
 /*
  * The mean of equal values is that value, however many they are. A GPU's sums by trees miss
- * it by up to a unit, which 1 / sqrt(eps) multiplies.
+ * it by up to a few units, which 1 / sqrt(eps) multiplies.
  */
 EVERYWHERE(layer_norm_of_equal_values)
 {
 	static float x[3100];
 	const char *gpu = getenv("RLX_TEST_GPU");
 	bool trees = r->device && gpu && !strcmp(r->device, gpu);
-	double tol = trees ? 1.01 * 0x1p-23 / sqrt(1e-5) : 1e-6;
+	double tol = trees ? 4 * 0x1p-23 / sqrt(1e-5) : 1e-6;
 	rlx_value v;
 	int64_t i;
 
