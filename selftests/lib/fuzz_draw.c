@@ -552,9 +552,19 @@ static bool is_steep(const struct rlx_op_def *d)
 	return false;
 }
 
+/* Steep, or only kept from below as yet: see tame(). */
+static bool is_wild(const struct fuzz_case *c, uint32_t k)
+{
+	const struct fuzz_node *n = &c->node[k];
+
+	if (n->def->index == RLX_OP_max && n->in[0] >= FUZZ_LEAVES)
+		n = &c->node[(n->in[0] - FUZZ_LEAVES) / FUZZ_OUT];
+	return is_steep(n->def);
+}
+
 /*
  * Some value of @dt that was made before node @n, or -1. Of the same shape if there is one.
- * What is steep has been tamed by another node, which stands for it.
+ * What is steep has been tamed by other nodes, the last of which stands for it.
  */
 static fuzz_ref some_value(struct source *s, const struct rlx_type *t, uint32_t n)
 {
@@ -565,7 +575,7 @@ static fuzz_ref some_value(struct source *s, const struct rlx_type *t, uint32_t 
 		k = below(s, n);
 		o = below(s, s->c->node[k].n_out);
 		r = (fuzz_ref)(FUZZ_LEAVES + FUZZ_OUT * k + o);
-		if (s->c->node[k].out[o].dtype != t->dtype || is_steep(s->c->node[k].def))
+		if (s->c->node[k].out[o].dtype != t->dtype || is_wild(s->c, k))
 			continue;
 		if (!memcmp(&s->c->node[k].out[o], t, sizeof(*t)))
 			return r;
