@@ -233,8 +233,11 @@ TEST(memlock_limit)
 	int s, a, b, status;
 	uint64_t *p = anon(4 * MIB);
 	struct rlimit l = { 2 * MIB, 2 * MIB };
-	pid_t pid = fork();
+	pid_t pid;
 
+	/* Folios are charged whole, and before 6.7 this may lie across two huge ones. */
+	madvise(p, 4 * MIB, MADV_NOHUGEPAGE);
+	pid = fork();
 	if (!pid) {
 		CHECK(!setresgid(105, 105, 105));
 		CHECK(!setrlimit(RLIMIT_MEMLOCK, &l));
