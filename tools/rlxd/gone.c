@@ -14,21 +14,28 @@
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/req.h"
 
-enum { AT_ONCE = 64 };
+enum {
+	AT_ONCE = 64,
+	/* A thread looks for no more than one part in so many of its time. */
+	LOOK_SHARE = 32,
+};
 
-static const int64_t look_ns = 50000000;
+/* What is run for a client that left is little more than what runs when it leaves. */
+static const int64_t look_ns = 5000000;
+/* Replies that are soon complete have no interim ones before them. */
+static const int64_t ask_first_ns = 50000000;
 /* One that read on may leave later: it is asked again, ever more rarely. */
 static const int64_t ask_most_ns = 5000000000;
 
 void gone_begin(struct conn *c)
 {
-	c->probe_at = 0;
-	c->probe_ns = look_ns;
+	c->probe_at = c->loop->now + ask_first_ns;
+	c->probe_ns = ask_first_ns;
 }
 
 int64_t gone_look_at(const struct loop *l)
 {
-	return atomic_load(&l->busy) ? l->now + look_ns : INT64_MAX;
+	return atomic_load(&l->busy) ? l->next_look : INT64_MAX;
 }
 
 /* Its end came, or cannot come: it stands behind bytes that are not read now. */
@@ -64,10 +71,11 @@ void gone_look(struct loop *l)
 	struct conn *c, *some[AT_ONCE];
 	struct pollfd p[AT_ONCE];
 	unsigned int n = 0;
+	int64_t begin, took;
 
 	if (l->now < l->next_look || !atomic_load(&l->busy))
 		return;
-	l->next_look = l->now + look_ns;
+	begin = now_ns();
 	/* Shut ones stay in the list until the end of the turn. */
 	for (c = l->conns; c; c = c->next) {
 		if (c->state != CONN_BUSY)
@@ -80,4 +88,6 @@ void gone_look(struct loop *l)
 		}
 	}
 	look_at(some, p, n);
+	took = now_ns() - begin;
+	l->next_look = l->now + (took * LOOK_SHARE > look_ns ? took * LOOK_SHARE : look_ns);
 }
