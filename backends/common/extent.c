@@ -223,9 +223,8 @@ void rlx_extent_find(const struct rlx_plan *p, int64_t upper, uint8_t *lead)
 	memset(lead, 0, p->n_val);
 	for (i = 0; i < p->n_io[RLX_IO_INPUT]; i++) {
 		uint32_t v = p->io[RLX_IO_INPUT][i].val;
-		const struct rlx_type *t = type_of(p, v);
 
-		lead[v] = t->rank && t->dim[0] && t->dim[0] % upper == 0;
+		lead[v] = rlx_plan_has_rows(type_of(p, v), upper);
 	}
 	for (i = 0; i < p->n_step; i++) {
 		const struct rlx_plan_step *st = &p->step[i];

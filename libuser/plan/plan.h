@@ -94,6 +94,12 @@ static inline uint64_t rlx_plan_bytes(const struct rlx_plan *p, uint32_t v)
 	return (uint64_t)rlx_type_bytes(&p->val[v].type);
 }
 
+/* Has an input of type @t rows that an active extent of @upper rows counts? */
+static inline bool rlx_plan_has_rows(const struct rlx_type *t, int64_t upper)
+{
+	return t->rank && t->dim[0] && t->dim[0] % upper == 0;
+}
+
 /* plan/place.c: give every WORK root an offset; sets work_bytes. */
 enum rlx_status rlx_plan_place(struct rlx_plan *p, unsigned int slack,
 			       struct rlx_error *err);

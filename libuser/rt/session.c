@@ -260,6 +260,30 @@ out_free:
 	return s->err.status;
 }
 
+/* RLX_ESHAPE if @upper is the leading dimension of no input: all would be computed. */
+static enum rlx_status check_rows(struct rlx_session *s, int64_t actual, int64_t upper)
+{
+	unsigned int i, n = rlx_program_io_count(s->p, RLX_IO_INPUT);
+	char known[256] = "", type[96];
+	size_t at = 0;
+
+	for (i = 0; i < n; i++) {
+		const struct rlx_type *t = rlx_program_io_type(s->p, RLX_IO_INPUT, i);
+
+		if (rlx_plan_has_rows(t, upper))
+			return RLX_OK;
+		rlx_type_print(t, type, sizeof(type));
+		if (at < sizeof(known))
+			at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s %s",
+					       i ? ", " : "",
+					       rlx_program_io_name(s->p, RLX_IO_INPUT, i), type);
+	}
+	return rlx_fail(&s->err, RLX_ESHAPE, "extent %lld of %lld: no input has %lld rows or a "
+			"multiple of them (inputs: %s); give the leading dimension that the "
+			"program was compiled for", (long long)actual, (long long)upper,
+			(long long)upper, n ? known : "none");
+}
+
 enum rlx_status rlx_session_extent(struct rlx_session *s, int64_t actual, int64_t upper)
 {
 	if (!s)
@@ -270,6 +294,8 @@ enum rlx_status rlx_session_extent(struct rlx_session *s, int64_t actual, int64_
 	if (actual < 0 || upper < 1 || actual > upper)
 		return rlx_fail(&s->err, RLX_ERANGE, "extent %lld of %lld",
 				(long long)actual, (long long)upper);
+	if (actual && check_rows(s, actual, upper))
+		return s->err.status;
 	s->exec->extent = actual == upper ? 0 : actual;
 	s->exec->upper = upper;
 	if (s->p->dev->be->extent)

@@ -215,6 +215,39 @@ TEST(bad_extents_are_refused)
 	rlx_session_free(s);
 }
 
+/* An extent that no input has rows for would be a full run: it is said, and nothing changes. */
+TEST(an_extent_of_no_input_is_refused)
+{
+	struct rlx_graph *g = rlx_graph_new("rows");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, UPPER, 2)), k;
+	float in[UPPER][2], eye[2][2] = { { 1, 0 }, { 0, 1 } };
+	struct rlx_session *s;
+	int i;
+
+	k = rlx_input(g, "k", rlx_type(RLX_F32, 2, 2));
+	rlx_output(g, "y", rlx_emit(g, matmul, .a = x, .b = k));
+	s = session(g, 1);
+	for (i = 0; i < UPPER; i++)
+		in[i][0] = in[i][1] = (float)i;
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, UPPER, 2), in), 0);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "k", rlx_type(RLX_F32, 2, 2), eye), 0);
+	CHECK_EQ(rlx_session_extent(s, 3, UPPER), 0);
+	for (i = 3; i <= 5; i += 2) {	/* all of the rows as well */
+		CHECK_EQ(rlx_session_extent(s, i, 5), RLX_ESHAPE);
+		CHECKF(strstr(rlx_session_error(s)->text, " of 5") &&
+		       strstr(rlx_session_error(s)->text, "x f32[8,2], k f32[2,2]"), "%s",
+		       rlx_session_error(s)->text);
+	}
+	CHECK_EQ(rlx_session_extent(s, 1, 2 * UPPER), RLX_ESHAPE);
+	run(s);
+	CHECK(!memcmp(output(s, 0), in, 3 * sizeof(in[0])));
+	for (i = 3 * sizeof(in[0]); i < (int)sizeof(in); i++)
+		CHECKF(output(s, 0)[i] == POISON, "byte %d was written", i);
+	CHECK_EQ(rlx_session_extent(s, 0, 5), 0);	/* off */
+	CHECK_EQ(rlx_session_extent(s, 1, 4), 0);	/* rows in multiples */
+	rlx_session_free(s);
+}
+
 /* What rows without data hold is no fault, whatever op would look at it. */
 TEST(steps_that_check_what_they_read)
 {

@@ -428,7 +428,7 @@ TEST(rank_0)
 		CHECK_EQ(output(s, "r")[0], 3);
 		CHECK_EQ(output(s, "s")[0], 3);
 		CHECK_EQ(rlx_session_rows(s, "y", 0, 1, &y, 4), RLX_ERANGE);
-		CHECK_EQ(rlx_session_extent(s, 1, 2), 0);
+		CHECK_EQ(rlx_session_extent(s, 1, 2), RLX_ESHAPE);
 		CHECK_EQ(rlx_session_run(s), 0);
 		CHECK_EQ(output(s, "y")[0], 10);
 		rlx_session_free(s);

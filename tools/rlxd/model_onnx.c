@@ -426,7 +426,7 @@ static enum rlx_status keep_row(struct replica *r, struct rlx_session *s, unsign
 static enum rlx_status run_batch(struct replica *r, struct rlx_session *s, struct rlx_error *err)
 {
 	const struct row *first = r->batch[0];
-	enum rlx_status st;
+	enum rlx_status st = RLX_OK;
 	unsigned int i, k;
 
 	for (k = 0; k < first->n_in; k++) {
@@ -439,7 +439,8 @@ static enum rlx_status run_batch(struct replica *r, struct rlx_session *s, struc
 			memcpy(to + i * first->in[k].bytes, r->batch[i]->in[k].data,
 			       first->in[k].bytes);
 	}
-	st = rlx_session_extent(s, r->n, r->model->conf.max_batch);
+	if (first->n_in && r->model->conf.max_batch > 1)	/* else none is left out */
+		st = rlx_session_extent(s, r->n, r->model->conf.max_batch);
 	if (!st)
 		st = rlx_session_run(s);
 	if (st)

@@ -148,7 +148,9 @@ rlx_session_feed(struct rlx_session *s, const char *output, const char *input);
  * of an output are left as they are, or hold what came of the other rows of the
  * inputs where an op was computed whole, or in tiles of several rows. @actual 0 turns
  * it off. A GPU reads the number where it runs: launches are captured once for all.
- * Return: RLX_ERANGE.
+ * Return: RLX_ERANGE (@actual is not within 0 and @upper); RLX_ESHAPE (no input's
+ * leading dimension is @upper or a multiple of it: its message lists them). Then the
+ * extent is as it was.
  */
 RLX_EXPORT enum rlx_status
 rlx_session_extent(struct rlx_session *s, int64_t actual, int64_t upper);
