@@ -55,6 +55,7 @@ static void *runner_main(void *arg)
 		pthread_mutex_unlock(&r->lock);
 		st = rlx_session_run_now(s);
 		pthread_mutex_lock(&r->lock);
+		s->exec->err = &s->err;
 		r->result = st;
 		r->finished = r->asked;
 		pthread_cond_broadcast(&r->done);
@@ -81,12 +82,15 @@ enum rlx_status rlx_session_submit(struct rlx_session *s, uint64_t *out_point)
 	struct rlx_runner *r;
 	enum rlx_status st;
 
-	if (!s || !out_point)
+	if (!s)
 		return RLX_EINVAL;
 	r = &s->runner;
-	if (rlx_runner_busy(s))
-		return RLX_EBUSY;
 	s->err = (struct rlx_error){ 0 };
+	if (!out_point)
+		return rlx_fail(&s->err, RLX_EINVAL, "submit: no place for the run's point given");
+	if (rlx_runner_busy(s))
+		return rlx_fail(&s->err, RLX_EBUSY, "submit: the run of point %llu is under way; "
+				"wait for it first", (unsigned long long)r->asked);
 	st = s->ready ? RLX_OK : rlx_slots_ready(s);
 	if (!st)
 		st = give_away(s);
@@ -103,24 +107,37 @@ enum rlx_status rlx_session_submit(struct rlx_session *s, uint64_t *out_point)
 	pthread_mutex_lock(&r->lock);
 	*out_point = ++r->asked;
 	r->todo = !r->away;
+	if (r->todo)	/* s->err is the caller's meanwhile */
+		s->exec->err = &r->err;
 	pthread_cond_signal(&r->work);
 	pthread_mutex_unlock(&r->lock);
 	return RLX_OK;
 }
 
-enum rlx_status rlx_session_wait(struct rlx_session *s, uint64_t point,
-				 int64_t timeout_ns)
+static enum rlx_status not_done(struct rlx_session *s, uint64_t point)
 {
-	struct rlx_runner *r;
+	return rlx_fail(&s->err, RLX_ETIME, "wait: the run of point %llu goes on; wait again",
+			(unsigned long long)point);
+}
+
+static enum rlx_status bad_point(struct rlx_session *s, uint64_t point)
+{
+	if (!s->runner.asked)
+		return rlx_fail(&s->err, RLX_EINVAL, "wait: there is no point %llu, nothing was "
+				"submitted yet; rlx_session_submit() gives one",
+				(unsigned long long)point);
+	return rlx_fail(&s->err, RLX_EINVAL, "wait: there is no point %llu, the last run "
+			"submitted is %llu; wait for a point that rlx_session_submit() gave for "
+			"this session", (unsigned long long)point,
+			(unsigned long long)s->runner.asked);
+}
+
+/* On the runner, whose lock is held. */
+static void wait_done(struct rlx_runner *r, uint64_t point, int64_t timeout_ns)
+{
 	struct timespec until;
-	enum rlx_status st;
 	int e = 0;
 
-	if (!s)
-		return RLX_EINVAL;
-	r = &s->runner;
-	if (r->away && point == r->asked && collect(s, timeout_ns))
-		return RLX_ETIME;
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	if (timeout_ns > 0) {
 		until.tv_sec += timeout_ns / 1000000000;
@@ -130,18 +147,35 @@ enum rlx_status rlx_session_wait(struct rlx_session *s, uint64_t point,
 			until.tv_nsec -= 1000000000;
 		}
 	}
+	while (r->finished < point && e != ETIMEDOUT && timeout_ns)
+		e = timeout_ns < 0 ? pthread_cond_wait(&r->done, &r->lock) :
+		    pthread_cond_timedwait(&r->done, &r->lock, &until);
+}
+
+enum rlx_status rlx_session_wait(struct rlx_session *s, uint64_t point,
+				 int64_t timeout_ns)
+{
+	struct rlx_runner *r;
+	enum rlx_status st;
+
+	if (!s)
+		return RLX_EINVAL;
+	r = &s->runner;
+	if (s->err.status)
+		s->err = (struct rlx_error){ 0 };
+	if (!point || point > r->asked)
+		return bad_point(s, point);
+	if (r->away && point == r->asked && collect(s, timeout_ns))
+		return not_done(s, point);
 	pthread_mutex_lock(&r->lock);
-	if (point > r->asked || !point)
-		st = RLX_EINVAL;
-	else {
-		while (r->finished < point && e != ETIMEDOUT && timeout_ns)
-			e = timeout_ns < 0 ?
-			    pthread_cond_wait(&r->done, &r->lock) :
-			    pthread_cond_timedwait(&r->done, &r->lock, &until);
-		st = r->finished < point ? RLX_ETIME : r->result;
+	wait_done(r, point, timeout_ns);
+	if (r->finished < point) {
+		st = not_done(s, point);
+	} else {
+		st = r->result;
+		if (st && r->err.status == st)
+			s->err = r->err;
 	}
-	if (st && r->err.status == st)
-		s->err = r->err;
 	pthread_mutex_unlock(&r->lock);
 	return st;
 }

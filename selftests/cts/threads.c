@@ -2,6 +2,7 @@
 /* One program, many sessions and threads; compiles at once that share weights. */
 #include <pthread.h>
 
+#include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/lib/small_net.h"
 
@@ -222,8 +223,12 @@ TEST(a_busy_session_refuses)
 		st = rlx_session_extent(s, 0, 1);
 		CHECK(!st || st == RLX_EBUSY);
 		busy += st == RLX_EBUSY;
+		st = rlx_session_submit(s, &point);
+		CHECK(!st || st == RLX_EBUSY);
+		CHECK(!st || strstr(rlx_session_error(s)->text, "is under way; wait for it"));
 		st = rlx_session_wait(s, point, 0);
 		CHECK(!st || st == RLX_ETIME);
+		CHECK(!st || strstr(rlx_session_error(s)->text, "goes on; wait again"));
 		CHECK_EQ(rlx_session_wait(s, point, -1), 0);
 	}
 	CHECK(busy > 0);
@@ -234,6 +239,34 @@ TEST(a_busy_session_refuses)
 	forget(&t);
 	rlx_program_put(p);
 	rlx_graph_put(g);
+}
+
+/* What is said meanwhile, of calls that are refused, is not what came of the run. */
+TEST(the_message_of_a_run_is_its_own)
+{
+	enum { N = 400 };
+	struct rlx_graph *g = rlx_graph_new("slow");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, N, N)), y = x;
+	rlx_value at = rlx_input(g, "at", rlx_type(RLX_I64, 1));
+	struct rlx_session *s;
+	unsigned int busy, i;
+	uint64_t point;
+
+	for (i = 0; i < 8; i++)
+		y = rlx_emit(g, matmul, .a = y, .b = x);
+	rlx_output(g, "y", rlx_emit(g, gather, .x = y, .indices = at));
+	s = rig_session(g, NULL);
+	memset(rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "x")), 0, N * N * sizeof(float));
+	*(int64_t *)rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "at")) = N;
+	CHECK_EQ(rlx_session_submit(s, &point), 0);
+	for (busy = 0; rlx_session_extent(s, 0, 1) == RLX_EBUSY; busy++)
+		CHECK(strstr(rlx_session_error(s)->text, "a submitted run is under way"));
+	CHECK(busy > 0);
+	CHECK_EQ(rlx_session_wait(s, point, -1), RLX_ERANGE);
+	CHECK_EQ(rlx_session_error(s)->status, RLX_ERANGE);
+	CHECKF(strstr(rlx_session_error(s)->text, "gather"), "%s", rlx_session_error(s)->text);
+	CHECK(strstr(rlx_session_error(s)->file, "threads.c"));
+	rlx_session_free(s);
 }
 
 TEST_MAIN()

@@ -153,12 +153,16 @@ TEST(names_rows_and_waits)
 	       RLX_ESHAPE, "'x'");
 	failed(s, rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, 64), NULL),
 	       RLX_EINVAL, "'x'");
-	CHECK_EQ(rlx_session_wait(s, 0, -1), RLX_EINVAL);
-	CHECK_EQ(rlx_session_wait(s, 99, -1), RLX_EINVAL);
-	CHECK_EQ(rlx_session_submit(s, NULL), RLX_EINVAL);
+	failed(s, rlx_session_wait(s, 0, -1), RLX_EINVAL, "no point 0, nothing was submitted");
+	failed(s, rlx_session_wait(s, 99, -1), RLX_EINVAL, "no point 99, nothing was submitted");
+	failed(s, rlx_session_submit(s, NULL), RLX_EINVAL, "point");
 	CHECK_EQ(rlx_session_submit(s, &point), 0);
 	CHECK_EQ(rlx_session_wait(s, point, INT64_MAX), 0);
+	failed(s, rlx_session_wait(s, point + 1, -1), RLX_EINVAL,
+	       "no point 2, the last run submitted is 1; wait for");
+	failed(s, rlx_session_wait(s, 0, -1), RLX_EINVAL, "no point 0, the last");
 	CHECK_EQ(rlx_session_wait(s, point, -1), 0);	/* again: still the same */
+	CHECK_EQ(rlx_session_error(s)->status, RLX_OK);
 	rlx_session_free(s);
 }
 

@@ -175,17 +175,19 @@ RLX_EXPORT enum rlx_status rlx_session_run(struct rlx_session *s);
  * host takes, memory that could not be registered). Else a thread of the session's does
  * it, as on the CPU. The first one brings the params over and captures the launches,
  * before it returns where no thread does it.
- * Return: RLX_EBUSY, RLX_ENOMEM; what the run would have given, if it could not be
- * begun (RLX_ELOST): then none is under way.
+ * Return: RLX_EBUSY (one is under way), RLX_ENOMEM; what the run would have given, if it
+ * could not be begun (RLX_ELOST): then none is under way.
  */
 RLX_EXPORT enum rlx_status
 rlx_session_submit(struct rlx_session *s, uint64_t *out_point);
 
 /**
  * rlx_session_wait - wait for a submitted run.
+ * @point:      of rlx_session_submit(): the latest run's. Nothing is kept of those
+ *              before: they are done, and what is returned is what is kept
  * @timeout_ns: < 0 waits for ever, 0 polls
  * Return: the run's own status, with its message in rlx_session_error(), or RLX_ETIME:
- * it goes on, wait again.
+ * it goes on, wait again. RLX_EINVAL: no run of this session has that point.
  */
 RLX_EXPORT enum rlx_status
 rlx_session_wait(struct rlx_session *s, uint64_t point, int64_t timeout_ns);
