@@ -195,7 +195,7 @@ struct small_f32_norm {
 	}
 
 	/* Lane of those of split-K that small_f32_add_up() leaves row @i. */
-	static DEV inline int keeper(int i)
+	static DEV inline int owner(int i)
 	{
 		return lane_id() / SMALL_F32_SHARES * SMALL_F32_SHARES + (i & 1) * 4 + (i & 2) +
 		       i / 4;
@@ -219,7 +219,7 @@ struct small_f32_norm {
 		part.mean = mean[0] / (float)SMALL_F32_K;
 #pragma unroll
 		for (int j = 0; j < SMALL_F32_RM; j++) {
-			float m = shuffle(part.mean, keeper(j));
+			float m = shuffle(part.mean, owner(j));
 
 			far[j] = 0;
 #pragma unroll
@@ -249,7 +249,7 @@ struct small_f32_norm {
 	{
 #pragma unroll
 		for (int i = 0; i < SMALL_F32_RM; i++) {
-			float m = shuffle(mean, keeper(i)), by = shuffle(inv, keeper(i));
+			float m = shuffle(mean, owner(i)), by = shuffle(inv, owner(i));
 
 #pragma unroll
 			for (int e = 0; e < 4; e++)

@@ -313,7 +313,7 @@ bool rlx_bell_wait(int fd)
 bool rlx_wire_sane(const struct rlx_wire_msg *msg)
 {
 	return msg->magic == RLX_WIRE_MAGIC && msg->type >= RLX_WIRE_HELLO &&
-	       msg->type <= RLX_WIRE_KEEP && memchr(msg->text, 0,
+	       msg->type <= RLX_WIRE_FD_STORE && memchr(msg->text, 0,
 						  sizeof(msg->text));
 }
 

@@ -27,7 +27,7 @@ enum rlx_wire_type {
 	RLX_WIRE_DETACH,	/* client: handle */
 	RLX_WIRE_DONE,		/* service: status of ATTACH or DETACH */
 	RLX_WIRE_BYE,		/* service: no more, status and text say why */
-	RLX_WIRE_KEEP,		/* to and from rlxd's keeper, see tools/rlxd/keep.h */
+	RLX_WIRE_FD_STORE,		/* to and from rlxd's fd store, see tools/rlxd/fd_store.h */
 };
 
 enum rlx_wire_transport {

@@ -104,7 +104,7 @@ contents()
 		usr/share/bash-completion/completions/rlx &&
 	has "$(deb_of rlxd "$arch")" usr/sbin/rlxd etc/rlxd/rlxd.conf \
 		lib/systemd/system/rlxd.service lib/systemd/system/rlxd.socket \
-		lib/systemd/system/rlxd@.service lib/systemd/system/rlxd-keeper.service \
+		lib/systemd/system/rlxd@.service lib/systemd/system/rlxd-fd-store.service \
 		usr/lib/sysusers.d/rlxd.conf usr/share/man/man8/rlxd.8.gz \
 		usr/share/man/man5/rlxd.conf.5.gz &&
 	has "$(deb_of rlx-dkms all)" "usr/src/rlx-$version/dkms.conf" \
@@ -137,7 +137,7 @@ units()
 	dpkg-deb -x "$(deb_of rlxd "$arch")" "$u" && mkdir -p "$u/bin" &&
 	cp -rn /lib/systemd/system "$u/lib/systemd/" && cp /bin/kill "$u/bin/" &&
 	systemd-analyze verify --man=no --root="$u" rlxd.service rlxd.socket \
-		rlxd@1.service rlxd-keeper.service >"$tmp/verify" 2>&1
+		rlxd@1.service rlxd-fd-store.service >"$tmp/verify" 2>&1
 	ret=$?
 	cat "$tmp/verify"
 	[ $ret = 0 ] && ! grep rlxd "$tmp/verify"

@@ -26,7 +26,7 @@ unit()
 }
 unit rlxd.service.in rlxd.service
 unit rlxd.service.in rlxd@.service -f tools/rlxd/pair.sed
-unit rlxd-keeper.service.in rlxd-keeper.service
+unit rlxd-fd-store.service.in rlxd-fd-store.service
 cp tools/rlxd/rlxd.socket "$tmp/units"
 # What they are ordered by, and what is to be started.
 for unit in sysinit basic shutdown sockets network; do

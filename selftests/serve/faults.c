@@ -594,7 +594,7 @@ TEST(recovery_under_load)
 	struct rlx_reply reply[64];
 	struct rlx_channel *ch;
 	char path[] = "/tmp/rlx-serve-test-XXXXXX", address[64], lock[80];
-	pid_t pid, keeper;
+	pid_t pid, holder;
 	useconds_t life;
 	uint32_t h;
 	int n, k;
@@ -602,8 +602,8 @@ TEST(recovery_under_load)
 	memset(rlx_arena_base(a), 3, 4096);
 	CHECK(mkdtemp(path));
 	snprintf(address, sizeof(address), "%s/sock", path);
-	keeper = fork();
-	if (!keeper) {
+	holder = fork();
+	if (!holder) {
 		/* One service after the other, each a tenth longer: so all comes to its
 		 * end by some dozens, however slow their beginnings are. */
 		for (life = 15000;; life += life / 10) {
@@ -657,8 +657,8 @@ TEST(recovery_under_load)
 	printf("# %llu executors died\n", (unsigned long long)info.recoveries);
 	CHECK_EQ(info.in_flight, 0);
 	rlx_channel_close(ch);
-	kill(keeper, SIGKILL);
-	waitpid(keeper, NULL, 0);
+	kill(holder, SIGKILL);
+	waitpid(holder, NULL, 0);
 	usleep(100000);		/* the last server ends by its alarm() at worst */
 	snprintf(lock, sizeof(lock), "%s.lock", address);
 	unlink(address);

@@ -10,7 +10,7 @@ import tempfile
 import threading
 import time
 
-from keeper import DROP, GET, OK, PUT, Keeper
+from fd_store_rig import DROP, GET, OK, PUT, FdStore
 from rlxd import BUILD, MINILM, Server, main, test
 
 EMULATOR = os.path.abspath(BUILD + "/test/emu")
@@ -134,7 +134,7 @@ def a_device_that_is_lost():
 
 @test
 def weights_are_on_it_once():
-    """Servers that share a keeper use one copy there, whoever of them dies."""
+    """Servers that share an fd store use one copy there, whoever of them dies."""
     def start(k, name):
         s = Server(section("fixed", "cuda"), server=k.conf(), env=ENV)
         assert infer(s, "fixed") == want
@@ -145,7 +145,7 @@ def weights_are_on_it_once():
 
     with Server(section("fixed", "cuda"), env=ENV) as s:     # nobody keeps anything
         want = infer(s, "fixed")
-    with Keeper() as k:
+    with FdStore() as k:
         a = start(k, "kept")
         b = start(k, "adopted")
         a.proc.kill()
@@ -165,7 +165,7 @@ def weights_are_on_it_once():
 @test
 def what_is_kept_of_it_is_looked_at():
     """Something else by that name is not taken, and does no harm."""
-    with Keeper() as k:
+    with FdStore() as k:
         with Server(section("fixed", "cuda"), server=k.conf(), env=ENV) as s:
             want = infer(s, "fixed")
         op, _, version, fd = k.ask(GET, "weights-fixed")

@@ -8,7 +8,7 @@ Each reply is compared with what a quiet server said. In the first three quarter
 server is not killed: there no request may fail, and at the end neither memory nor
 descriptors may have grown. Then it is killed (SIGKILL) every few seconds and started
 on the same listening socket: a client that lost its connection asks again and must
-get the right reply, and nothing else may fail. A keeper has the weights, which the
+get the right reply, and nothing else may fail. An fd store has the weights, which the
 next server adopts unless their files were replaced; now and then it is killed too.
 Another server stands by, follows all reloads, and goes on; or is killed as well.
 """
@@ -56,7 +56,7 @@ class Daemon:
     def write(self, second):
         with open(self.dir + "/conf.new", "w") as f:
             f.write("[server]\naccess_log = none\nengine = %s\nidle_timeout = 5s\n"
-                    "header_timeout = 2s\nbody_timeout = 5s\nkeeper = %s/keeper\n"
+                    "header_timeout = 2s\nbody_timeout = 5s\nfd_store = %s/store\n"
                     "standby = yes\n%s"
                     "[key soak]\nsecret_file = %s/secret\n"
                     "[model minilm]\npath = %s/m\nbuckets = 16 64\n"
@@ -75,7 +75,7 @@ class Daemon:
             os.rename(certs.DIR + "/next" + end, certs.DIR + "/live" + end)
 
     def keep(self):
-        self.keeper = subprocess.Popen([RLXD, "--keeper", self.dir + "/keeper"],
+        self.fd_store = subprocess.Popen([RLXD, "--fd-store", self.dir + "/store"],
                                        stderr=self.log)
 
     def begin(self):
@@ -294,10 +294,10 @@ class Soak:
                 self.d.kill(random.random() < 0.2)
                 self.killed += 1
                 if random.random() < 0.15:
-                    self.d.keeper.kill()
-                    self.d.keeper.wait()
+                    self.d.fd_store.kill()
+                    self.d.fd_store.wait()
                     self.d.keep()
-                    self.d.kill(True)       # they are of the former keeper
+                    self.d.kill(True)       # they are of the former fd store
         assert not self.bad, self.bad[:5]
 
 
@@ -322,7 +322,7 @@ def soak():
                 p.send_signal(signal.SIGTERM)
                 assert p.wait(60) == 0
         finally:
-            for p in (d.next, d.proc, d.keeper):
+            for p in (d.next, d.proc, d.fd_store):
                 p.kill()
             d.log.flush()
             with open(tmp + "/log") as f:

@@ -9,7 +9,7 @@ import subprocess
 import time
 
 from channels import Load, address, channel, rlx
-from keeper import GET, OK, PUT, TEXTS, Clients, Keeper, adopted, free_port
+from fd_store_rig import GET, OK, PUT, TEXTS, Clients, FdStore, adopted, free_port
 from rlxd import BUILD, ENGINES, RLXD, Server, main, minilm, test, wait_for
 
 KILLS = 6
@@ -26,7 +26,7 @@ def fds(*servers):
 
 
 class Pair:
-    """A keeper and servers in turns, the first of which serves."""
+    """An fd store and servers in turns, the first of which serves."""
 
     def __init__(self, sections="", engine=None):
         self.sections, self.engine = sections, engine
@@ -35,7 +35,7 @@ class Pair:
 
     def start(self, what="standing by"):
         s = Server(self.sections, engine=self.engine, wait=False, listen=self.listen,
-                   server=self.keeper.conf() + "standby = yes\n")
+                   server=self.fd_store.conf() + "standby = yes\n")
         self.servers.append(s)
         s.wait_log("event=ready", 60)
         s.wait_log('event="%s"' % what if " " in what else "event=" + what, 60)
@@ -52,7 +52,7 @@ class Pair:
             s.proc.wait()
 
     def __enter__(self):
-        self.keeper = Keeper().__enter__()
+        self.fd_store = FdStore().__enter__()
         self.start("started")
         self.start()
         return self
@@ -63,7 +63,7 @@ class Pair:
                 s.stop()
             else:
                 s.__exit__(kind, value, tb)
-        self.keeper.__exit__(kind, value, tb)
+        self.fd_store.__exit__(kind, value, tb)
 
 
 @test
@@ -74,7 +74,7 @@ def the_next_one_goes_on():
             first = p.servers[0]
             wait_for(lambda: first.metric("rlxd_standby_ready") == 1)
             assert first.metric("rlxd_took_over") == 0
-            before = fds(p.keeper, p.servers[1])
+            before = fds(p.fd_store, p.servers[1])
             load = Clients(first.port, {t: first.embed(t)[0] for t in TEXTS})
             try:
                 for _ in range(KILLS):
@@ -92,13 +92,13 @@ def the_next_one_goes_on():
                 load.end = True
             load.stop()
             assert load.again and load.done > KILLS
-            assert fds(p.keeper, p.servers[1]) == before
+            assert fds(p.fd_store, p.servers[1]) == before
 
 
 @test
 def begun_at_once():
     """As at a boot, with nothing kept: one of them serves, the others stand by."""
-    with Keeper() as k:
+    with FdStore() as k:
         listen = "127.0.0.1:%d" % free_port()
         some = [Server(VISION, wait=False, listen=listen,
                        server=k.conf() + "standby = yes\n") for _ in range(4)]
@@ -148,10 +148,10 @@ def killed_again_and_again():
     rng = random.Random(7)
     with Pair(minilm()) as p:
         want = p.servers[0].embed("hello")
-        before = fds(p.keeper)
+        before = fds(p.fd_store)
         for _ in range(20):
             s = Server(p.sections, wait=False, listen=p.listen,
-                       server=p.keeper.conf() + "standby = yes\n")
+                       server=p.fd_store.conf() + "standby = yes\n")
             p.servers.append(s)
             time.sleep(rng.random() * 0.08)
             if rng.random() < 0.7:
@@ -162,7 +162,7 @@ def killed_again_and_again():
         p.bury()
         assert s.embed("hello") == want
         p.start()
-        assert fds(p.keeper) == before
+        assert fds(p.fd_store) == before
 
 
 @test
@@ -256,46 +256,46 @@ def told_to_end_again_and_again():
 
 
 @test
-def without_the_keeper():
+def without_the_fd_store():
     """It is needed to begin, not to go on."""
     with Pair(minilm()) as p:
         a, b = p.servers
         want = a.embed("hello")
-        p.keeper.proc.kill()
-        p.keeper.proc.wait()
-        os.unlink(p.keeper.path)
+        p.fd_store.proc.kill()
+        p.fd_store.proc.wait()
+        os.unlink(p.fd_store.path)
         p.kill(a)
         p.bury()
         b.port = a.port
         assert b.embed("hello") == want
         b.stop()
-        s = Server(minilm(), listen=p.listen, server=p.keeper.conf() + "standby = yes\n")
+        s = Server(minilm(), listen=p.listen, server=p.fd_store.conf() + "standby = yes\n")
         p.servers = [s]
         assert "cannot stand by" in s.log() and s.embed("hello") == want
         s.stop()
         p.servers = []
-        p.keeper.proc = subprocess.Popen([RLXD, "--keeper", p.keeper.path])
-        wait_for(lambda: os.path.exists(p.keeper.path))
+        p.fd_store.proc = subprocess.Popen([RLXD, "--fd-store", p.fd_store.path])
+        wait_for(lambda: os.path.exists(p.fd_store.path))
 
 
 @test
-def a_keeper_is_needed():
+def an_fd_store_is_needed():
     r = subprocess.run([RLXD, "--check", "--config", "/dev/stdin"], text=True, capture_output=True,
                        input="[server]\nstandby = yes\n")
-    assert r.returncode == 1 and "standby needs a keeper" in r.stderr, r
+    assert r.returncode == 1 and "standby needs an fd store" in r.stderr, r
 
 
 @test
-def what_is_kept_as_the_baton():
+def what_is_kept_as_the_leader_lock():
     """Whatever it is: a line in the log, and it serves."""
-    with Keeper() as k:
+    with FdStore() as k:
         for data, why in ((b"x", "too small"), (b"x" * 4096, "another build"), (None, "")):
             fd = os.open("/dev/null", os.O_RDWR) if data is None else os.memfd_create(
                 "hostile", os.MFD_ALLOW_SEALING)
             if data:
                 os.write(fd, data)
                 fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK)
-            assert k.ask(PUT, "baton", k.ask(GET, "baton")[2], fd)[0] == OK
+            assert k.ask(PUT, "leader-lock", k.ask(GET, "leader-lock")[2], fd)[0] == OK
             os.close(fd)
             with Server(VISION, server=k.conf() + "standby = yes\n") as s:
                 bad = [ln for ln in s.lines if "cannot stand by" in ln]

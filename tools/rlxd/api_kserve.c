@@ -310,6 +310,6 @@ bool kserve_infer(struct req *r)
 		return !prepare(r);
 	r->with_workers = true;
 	r->task.fn = prepare_task;
-	crew_post_read(r->loop->server->crew, &r->task, n);
+	worker_pool_post_read(r->loop->server->workers, &r->task, n);
 	return false;
 }

@@ -342,9 +342,9 @@ static void prepare_task(struct task *t)
 
 	/* Nobody takes a reply of one that is cancelled. */
 	if (!atomic_load(&r->cancelled))
-		p = prepare(r, now_ns() + CREW_SLICE_NS);
+		p = prepare(r, now_ns() + WORKER_POOL_SLICE_NS);
 	if (p == MORE)
-		crew_post_read(r->loop->server->crew, &r->task, r->body_n);
+		worker_pool_post_read(r->loop->server->workers, &r->task, r->body_n);
 	else if (p == FAILED)
 		loop_post(r->loop, r);
 }
@@ -355,6 +355,6 @@ bool openai_embeddings(struct req *r)
 		return prepare(r, INT64_MAX) == FAILED;
 	r->with_workers = true;
 	r->task.fn = prepare_task;
-	crew_post_read(r->loop->server->crew, &r->task, r->body_n);
+	worker_pool_post_read(r->loop->server->workers, &r->task, r->body_n);
 	return false;
 }

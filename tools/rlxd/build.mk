@@ -84,8 +84,8 @@ install-rlxd: $(BUILD)/bin/rlxd $(RLXD_MAN_OK)
 	$(Q)sed -e 's|@SBINDIR@|$(SBINDIR)|' -e 's|@SYSCONFDIR@|$(SYSCONFDIR)|' \
 		-f tools/rlxd/pair.sed tools/rlxd/rlxd.service.in \
 		>'$(DESTDIR)$(UNITDIR)/rlxd@.service'
-	$(Q)sed -e 's|@SBINDIR@|$(SBINDIR)|' tools/rlxd/rlxd-keeper.service.in \
-		>'$(DESTDIR)$(UNITDIR)/rlxd-keeper.service'
+	$(Q)sed -e 's|@SBINDIR@|$(SBINDIR)|' tools/rlxd/rlxd-fd-store.service.in \
+		>'$(DESTDIR)$(UNITDIR)/rlxd-fd-store.service'
 	$(Q)install -m 644 tools/rlxd/rlxd.socket '$(DESTDIR)$(UNITDIR)'
 	$(Q)install -m 644 tools/rlxd/rlxd.sysusers '$(DESTDIR)$(SYSUSERSDIR)/rlxd.conf'
 	$(Q)test -e '$(DESTDIR)$(SYSCONFDIR)/rlxd/rlxd.conf' || install -m 644 \

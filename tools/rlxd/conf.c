@@ -53,7 +53,7 @@ static const struct option server_option[] = {
 	{ "tls_certificate", FORM_STR, AT(tls_certificate) },
 	{ "tls_key", FORM_STR, AT(tls_key) },
 	{ "tls_client_ca", FORM_STR, AT(tls_client_ca) },
-	{ "keeper", FORM_STR, AT(keeper) },
+	{ "fd_store", FORM_STR, AT(fd_store) },
 	{ "standby", FORM_BOOL, AT(standby) },
 	{ "hosts", FORM_LIST, AT(hosts), 0, CONF_LIST_MAX },
 	{ "otlp_endpoint", FORM_STR, AT(otlp_endpoint) },
@@ -649,8 +649,8 @@ static enum rlx_status check(struct reader *r)
 		return bad(r, "otlp_endpoint = %.100s is no http://HOST:PORT/PATH; a collector "
 			   "that wants TLS is reached through one on this machine",
 			   c->server.otlp_endpoint);
-	if (r->c->server.standby && !r->c->server.keeper)
-		return bad(r, "standby needs a keeper: it has what the next server goes on with");
+	if (r->c->server.standby && !r->c->server.fd_store)
+		return bad(r, "standby needs an fd store: the next server takes over from it");
 	return check_tls(r);
 }
 

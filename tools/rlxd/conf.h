@@ -80,7 +80,7 @@ struct conf_listen {
 struct conf_server {
 	struct conf_listen listen[CONF_LISTEN_MAX];
 	unsigned int	 n_listen;
-	const char	*tls_certificate, *tls_key, *tls_client_ca, *keeper;
+	const char	*tls_certificate, *tls_key, *tls_client_ca, *fd_store;
 	const char	*otlp_endpoint;
 	struct conf_list hosts, cors_origins;	/* as in conf.server: a reload changes them */
 	int64_t		 threads, max_connections, max_header, max_body, max_memory;

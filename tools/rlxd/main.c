@@ -15,10 +15,9 @@
 
 #include "base/clock.h"
 #include "base/alloc.h"
-#include "tools/rlxd/baton.h"
 #include "tools/rlxd/channel.h"
-#include "tools/rlxd/crew.h"
-#include "tools/rlxd/keep.h"
+#include "tools/rlxd/fd_store.h"
+#include "tools/rlxd/leader_lock.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/notify.h"
 #include "tools/rlxd/obuf.h"
@@ -26,12 +25,13 @@
 #include "tools/rlxd/renew.h"
 #include "tools/rlxd/start.h"
 #include "tools/rlxd/weights.h"
+#include "tools/rlxd/worker_pool.h"
 
 /* What the command line says. */
 struct args {
 	const char	*config;
 	struct obuf	 text;		/* a configuration, if there is no file */
-	const char	*keeper;	/* be one, there */
+	const char	*fd_store;	/* be one, there */
 	bool		 check;
 };
 
@@ -42,7 +42,7 @@ struct load {
 	pthread_t	 thread;
 	bool		 running, first;
 	int		 done_fd;	/* an eventfd that tells the end */
-	uint64_t	 changes, known;	/* by the baton: loaded with this, and before */
+	uint64_t	 changes, known;	/* leader_lock_changes(): of this, last */
 	int64_t		 again_at;	/* not before, to load what could not be loaded */
 	enum rlx_status	 st;
 	struct rlx_error err;
@@ -64,7 +64,7 @@ enum { SIGNAL, LOADED, TURN, LOST, EVENTS };	/* of watch.p; TURN, LOST: -1 once 
 static const char help[] =
 	"usage: rlxd [--config FILE] [--check]\n"
 	"       rlxd --model NAME=PATH ... [--listen ADDRESS ...]\n"
-	"       rlxd --keeper PATH\n\n"
+	"       rlxd --fd-store PATH\n\n"
 	"Serves models over HTTP: OpenAI's embeddings, KServe's inference protocol,\n"
 	"metrics for Prometheus.\n\n"
 	"  -c, --config FILE       what to serve; see rlxd.conf(5)\n"
@@ -79,7 +79,7 @@ static const char help[] =
 	"                          reaches it may ask everything\n"
 	"      --check             read the configuration, load nothing, tell what is\n"
 	"                          wrong\n"
-	"      --keeper PATH       serve nothing: keep sockets and weights for servers that\n"
+	"      --fd-store PATH     serve nothing: keep sockets and weights for servers that\n"
 	"                          name this unix socket, so that they outlive them\n"
 	"  -h, --help\n"
 	"  -V, --version\n\n"
@@ -111,7 +111,7 @@ static int parse_args(struct args *a, int argc, char **argv)
 		{ "listen", required_argument, NULL, 'l' },
 		{ "listen-insecure", required_argument, NULL, 'i' },
 		{ "check", no_argument, NULL, 'k' },
-		{ "keeper", required_argument, NULL, 'K' },
+		{ "fd-store", required_argument, NULL, 'K' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
 		{ NULL, 0, NULL, 0 },
@@ -137,7 +137,7 @@ static int parse_args(struct args *a, int argc, char **argv)
 			a->check = true;
 			break;
 		case 'K':
-			a->keeper = optarg;
+			a->fd_store = optarg;
 			break;
 		case 'h':
 			fputs(help, stdout);
@@ -153,8 +153,8 @@ static int parse_args(struct args *a, int argc, char **argv)
 		return usage("what is ", argv[optind]);
 	if (a->config && a->text.n)
 		return usage("--config and --model or --listen exclude each other", "");
-	if (a->keeper && (a->config || a->text.n || a->check))
-		return usage("--keeper stands alone", "");
+	if (a->fd_store && (a->config || a->text.n || a->check))
+		return usage("--fd-store stands alone", "");
 	if (a->text.failed)
 		return usage("out of memory", "");
 	return -1;
@@ -184,7 +184,7 @@ static void compare_server(const struct server *s, const struct conf *c)
 /* May somebody have connected who waits for what is being loaded? */
 static bool is_awaited(const struct load *ld)
 {
-	return ld->first && !(ld->server->standby && baton_is_held());
+	return ld->first && !(ld->server->standby && leader_lock_is_held());
 }
 
 static void *load_main(void *ctx)
@@ -200,9 +200,9 @@ static void *load_main(void *ctx)
 		goto out;
 	for (i = 0; i < c->n_model; i++)
 		threads += (unsigned int)c->model[i].replicas;
-	ld->st = crew_grow(s->crew, threads, &ld->err);
+	ld->st = worker_pool_grow(s->workers, threads, &ld->err);
 	if (!ld->st)
-		ld->st = model_set_open(c, s->set, s->crew, is_awaited(ld), &set, &ld->err);
+		ld->st = model_set_open(c, s->set, s->workers, is_awaited(ld), &set, &ld->err);
 	if (ld->st) {
 		conf_free(c);
 		goto out;
@@ -239,7 +239,7 @@ static void load_begin(struct load *ld)
 		       (long long)(rlx_now() / 1000));
 	ld->err = (struct rlx_error){ 0 };
 	if (s->standby)
-		ld->changes = baton_changes();
+		ld->changes = leader_lock_changes();
 	rc = pthread_create(&ld->thread, NULL, load_main, ld);
 	ld->running = !rc;
 	if (rc) {
@@ -289,7 +289,7 @@ static bool load_end(struct watch *w)
 	}
 	/* Who stands by is to have the same. */
 	if (!ld->st && !ld->first && s->standby && !w->standing_by) {
-		baton_changed();
+		leader_lock_changed();
 		ld->known++;
 	}
 	ld->first = false;
@@ -335,7 +335,7 @@ static void begin_drain(struct watch *w, const char *tell)
 		loop_drain(&s->loop[i]);
 	channels_drain(s);
 	if (s->standby)
-		baton_pass();
+		leader_lock_pass();
 }
 
 /* Who is being answered by other models has so long for it. */
@@ -420,7 +420,7 @@ static bool follow_turn(struct watch *w)
 		w->channels_open = !st;
 	}
 	if (w->server->standby && !ld->first && !ld->running && !w->drain_end &&
-	    baton_changes() != ld->known && now_ns() >= ld->again_at)
+	    leader_lock_changes() != ld->known && now_ns() >= ld->again_at)
 		load_begin(ld);
 	return true;
 }
@@ -491,7 +491,7 @@ static bool give_time(struct watch *w)
 /* Stand in line, which is short if nobody else serves. */
 static enum rlx_status stand_by(struct watch *w, struct rlx_error *err)
 {
-	enum rlx_status st = baton_want(&w->p[TURN].fd, err);
+	enum rlx_status st = leader_lock_want(&w->p[TURN].fd, err);
 
 	w->standing_by = !st && poll(&w->p[TURN], 1, 50) != 1;
 	if (w->standing_by) {
@@ -589,7 +589,7 @@ int main(int argc, char **argv)
 	 */
 	mallopt(M_MMAP_THRESHOLD, 128 << 10);
 	if (rc < 0)
-		rc = a.keeper ? keeper_main(a.keeper) : a.check ? check(&a) : serve(&a, argv);
+		rc = a.fd_store ? fd_store_main(a.fd_store) : a.check ? check(&a) : serve(&a, argv);
 	obuf_fini(&a.text);
 	return rc;
 }

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include "rlx/arena.h"
-#include "tools/rlxd/baton.h"
 #include "tools/rlxd/channel.h"
 #include "tools/rlxd/latency.h"
+#include "tools/rlxd/leader_lock.h"
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/metric.h"
 #include "tools/rlxd/otlp.h"
@@ -269,7 +269,7 @@ static void print_tls(struct server *s, struct obuf *o)
 static void print_standby(struct server *s, struct obuf *o)
 {
 	metric_one(o, "rlxd_standby_ready", "gauge", "1 while another server stands by.",
-	    baton_is_wanted());
+	    leader_lock_is_wanted());
 	metric_one(o, "rlxd_took_over", "gauge",
 		   "1 if this server stood by until another one ended.",
 		   atomic_load(&s->took_over));

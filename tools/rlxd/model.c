@@ -10,7 +10,6 @@
 #include "io/file.h"
 #include "rlx/resident.h"
 #include "rt/rt.h"
-#include "tools/rlxd/crew.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"
 #include "tools/rlxd/model.h"
@@ -19,6 +18,7 @@
 #include "tools/rlxd/renew.h"
 #include "tools/rlxd/server.h"
 #include "tools/rlxd/weights.h"
+#include "tools/rlxd/worker_pool.h"
 
 static void mark_file(const char *path, struct file_mark *out)
 {
@@ -161,7 +161,7 @@ static enum rlx_status note_files(struct model *m, struct rlx_error *err)
 	if (!m->file)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	while ((f = m->kind->mapped(m, m->n_file)))
-		m->file[m->n_file++] = (struct tear_range){ (uintptr_t)f->p,
+		m->file[m->n_file++] = (struct guarded_range){ (uintptr_t)f->p,
 							    (uintptr_t)f->p + f->n };
 	return RLX_OK;
 }
@@ -180,10 +180,10 @@ static void forget_pages(const struct model *m)
 /* Load it from files that stay as they are meanwhile. */
 static enum rlx_status load_whole(struct model *m, struct rlx_error *err)
 {
-	unsigned int begin = tear_begin();
+	unsigned int begin = truncation_guard_begin();
 	enum rlx_status st = weights_load(m, load, unload, err);
 
-	if (tear_end(begin, NULL, 0))
+	if (truncation_guard_end(begin, NULL, 0))
 		st = rlx_fail(err, RLX_EIO, "%s: a file was cut short while it was read; "
 			      "replace files by renaming new ones over them", m->conf.path);
 	if (!st)
@@ -207,8 +207,8 @@ static void model_close(struct model *m)
 	rlx_free(m);
 }
 
-static enum rlx_status load_model(const struct conf_model *c, struct crew *crew, bool awaited,
-				  struct model **out, struct rlx_error *err)
+static enum rlx_status load_model(const struct conf_model *c, struct worker_pool *workers,
+				  bool awaited, struct model **out, struct rlx_error *err)
 {
 	struct rlx_error why = { 0 };
 	int64_t begin = now_ns();
@@ -226,7 +226,7 @@ static enum rlx_status load_model(const struct conf_model *c, struct crew *crew,
 	pthread_cond_init(&m->more, &attr);
 	pthread_condattr_destroy(&attr);
 	atomic_init(&m->refs, 1);
-	m->crew = crew;
+	m->workers = workers;
 	m->awaited = awaited;
 	m->loaded = time(NULL);
 	st = copy_conf(m, c, &why);
@@ -277,7 +277,7 @@ struct model *model_find(const struct model_set *s, const char *name)
 }
 
 enum rlx_status model_set_open(const struct conf *c, struct model_set *old,
-			       struct crew *crew, bool awaited, struct model_set **out,
+			       struct worker_pool *workers, bool awaited, struct model_set **out,
 			       struct rlx_error *err)
 {
 	struct model_set *s = rlx_calloc(1, sizeof(*s));
@@ -294,7 +294,7 @@ enum rlx_status model_set_open(const struct conf *c, struct model_set *old,
 		if (was && conf_model_equal(&was->conf, &c->model[i]) && is_current(was))
 			s->model[i] = model_get(was);
 		else
-			st = load_model(&c->model[i], crew, awaited, &s->model[i], err);
+			st = load_model(&c->model[i], workers, awaited, &s->model[i], err);
 		s->n += !st;
 	}
 	if (st) {
@@ -366,9 +366,9 @@ static enum rlx_status run(struct replica *r, struct rlx_error *err)
 	enum rlx_status st;
 	unsigned int begin;
 
-	begin = tear_begin();
+	begin = truncation_guard_begin();
 	st = m->kind->run(r, err);
-	if (tear_end(begin, m->file, m->n_file))
+	if (truncation_guard_end(begin, m->file, m->n_file))
 		atomic_store(&m->torn, true);
 	if (!atomic_load(&m->torn))
 		return st;
@@ -522,7 +522,7 @@ static void run_here(struct replica *r, int64_t next, int64_t ns)
 
 	while (next) {
 		if (next >= ns) {
-			crew_post(m->crew, &r->task);
+			worker_pool_post(m->workers, &r->task);
 			return;
 		}
 		next = 0;
@@ -581,7 +581,7 @@ void turn_end(struct turn *t)
 		m = t->model[--t->n];
 		r = claim(m, &ns);
 		if (r && (m->conf.batch_delay_ns || r->node != node_here()))
-			crew_post(m->crew, &r->task);
+			worker_pool_post(m->workers, &r->task);
 		else if (r)
 			run_here(r, ns, t->inline_ns);
 		model_put(m);
@@ -604,7 +604,7 @@ static void kick(struct model *m, struct turn *t)
 	if (!t) {
 		r = claim(m, &ns);
 		if (r)
-			crew_post(m->crew, &r->task);
+			worker_pool_post(m->workers, &r->task);
 		return;
 	}
 	for (i = 0; i < t->n; i++)

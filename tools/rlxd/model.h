@@ -14,9 +14,9 @@
 #include "rlx/store.h"
 #include "rlx/type.h"
 #include "tools/rlxd/conf.h"
-#include "tools/rlxd/crew.h"
 #include "tools/rlxd/metric.h"
-#include "tools/rlxd/tear.h"
+#include "tools/rlxd/truncation_guard.h"
+#include "tools/rlxd/worker_pool.h"
 
 enum {
 	BATCH_MAX = 1024, MODEL_IO_MAX = 16, MODEL_MARKS = 4,
@@ -135,7 +135,7 @@ struct model {
 	const struct model_kind	*kind;
 	void			*state;		/* the kind's */
 	atomic_uint		 refs;
-	struct crew		*crew;
+	struct worker_pool	*workers;
 	struct rlx_device	*device;	/* held, so that it is there before requests are */
 	struct file_mark	 mark[MODEL_MARKS];
 	struct tensor_desc	 in[MODEL_IO_MAX], out[MODEL_IO_MAX];
@@ -149,7 +149,7 @@ struct model {
 	struct rlx_resident	*resident;	/* they are in a GPU's memory for all servers */
 	bool			 adopted;	/* it is another process's */
 	bool			 awaited;	/* its first reply, while it is loaded */
-	struct tear_range	*file;		/* where its files are mapped: runs may read them */
+	struct guarded_range	*file;		/* where its files are mapped: runs may read them */
 	unsigned int		 n_file;
 	atomic_bool		 torn;		/* one of them was cut short */
 	struct model_metrics	 metric;
@@ -182,8 +182,8 @@ void model_put(struct model *m);
  * or nothing. @awaited: somebody may wait for the first reply already.
  */
 enum rlx_status __rlx_must_check
-model_set_open(const struct conf *c, struct model_set *old, struct crew *crew, bool awaited,
-	       struct model_set **out, struct rlx_error *err);
+model_set_open(const struct conf *c, struct model_set *old, struct worker_pool *workers,
+	       bool awaited, struct model_set **out, struct rlx_error *err);
 struct model_set *model_set_get(struct model_set *s);
 void model_set_put(struct model_set *s);
 struct model *model_find(const struct model_set *s, const char *name);

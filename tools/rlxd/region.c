@@ -14,7 +14,7 @@
 #include "base/map.h"
 #include "rlx/arena.h"
 #include "tools/rlxd/region.h"
-#include "tools/rlxd/tear.h"
+#include "tools/rlxd/truncation_guard.h"
 
 enum { BUCKETS = 512 };
 
@@ -65,7 +65,7 @@ static void on_fault(int sig, siginfo_t *info, void *ctx)
 		errno = saved;
 		return;
 	}
-	if (tear_fault(at)) {
+	if (truncation_guard_fault(at)) {
 		errno = saved;
 		return;
 	}

@@ -110,7 +110,7 @@ void renew(const struct server *s)
 
 	add_stored(&p);
 	for (i = 0; i < s->n_listener; i++)
-		if (*s->listener[i].passed)	/* else a keeper has it */
+		if (*s->listener[i].passed)	/* else an fd store has it */
 			add(&p, s->listener[i].fd, s->listener[i].passed);
 	log_event(LOG_NOTE, "starting anew");
 	log_stop();

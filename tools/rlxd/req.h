@@ -13,10 +13,10 @@
 #include "io/json.h"
 #include "tools/rlxd/budget.h"
 #include "tools/rlxd/conf.h"
-#include "tools/rlxd/crew.h"
 #include "tools/rlxd/http.h"
 #include "tools/rlxd/model.h"
 #include "tools/rlxd/obuf.h"
+#include "tools/rlxd/worker_pool.h"
 
 struct client;
 struct conn;

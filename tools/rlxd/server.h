@@ -14,7 +14,7 @@
 enum { LISTENERS_MAX = 16 };
 
 struct channel;
-struct crew;
+struct worker_pool;
 
 /*
  * Somebody who asks: the owner of a key, a user on a unix socket, an address. What
@@ -31,13 +31,13 @@ struct client {
 struct server {
 	struct conf_server	 limits;	/* as it was at the start; its strings are gone */
 	bool			 may_tls;	/* likewise: a certificate and a key are there */
-	bool			 standby;	/* serves in turn with others: there is a baton */
+	bool			 standby;	/* serves in turn with others: there is a leader lock */
 	atomic_bool		 took_over;	/* from one of them */
 	struct listener		 listener[LISTENERS_MAX];
 	unsigned int		 n_listener;
 	struct loop		*loop;		/* n_loop of them */
 	unsigned int		 n_loop, n_started;
-	struct crew		*crew;
+	struct worker_pool	*workers;
 	struct channel		*channel[CONF_CHANNELS_MAX];
 	atomic_uint		 n_channel;
 	atomic_uint		 n_conn;

@@ -7,22 +7,22 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "tools/rlxd/baton.h"
 #include "tools/rlxd/channel.h"
-#include "tools/rlxd/crew.h"
-#include "tools/rlxd/keep.h"
+#include "tools/rlxd/fd_store.h"
+#include "tools/rlxd/leader_lock.h"
 #include "tools/rlxd/listen.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/node.h"
 #include "tools/rlxd/notify.h"
-#include "tools/rlxd/renew.h"
 #include "tools/rlxd/otlp.h"
 #include "tools/rlxd/region.h"
+#include "tools/rlxd/renew.h"
 #include "tools/rlxd/start.h"
+#include "tools/rlxd/worker_pool.h"
 
 static const char default_listen[] = "127.0.0.1:8000";
 
-/* A socket that the keeper has, or one that it gets. */
+/* A socket that the fd store has, or one that it gets. */
 static enum rlx_status listen_kept(const struct conf_listen *cl, struct listener *out,
 				   struct rlx_error *err)
 {
@@ -33,7 +33,7 @@ static enum rlx_status listen_kept(const struct conf_listen *cl, struct listener
 	int fd, other;
 
 	snprintf(name, sizeof(name), "listen-%s", cl->text);
-	fd = keep_get(name, &seen);
+	fd = fd_store_get(name, &seen);
 	if (fd >= 0 && !listen_adopt(fd, cl->tls, cl->insecure, out, &why))
 		return RLX_OK;
 	if (fd >= 0) {
@@ -41,9 +41,9 @@ static enum rlx_status listen_kept(const struct conf_listen *cl, struct listener
 		close(fd);
 	}
 	st = listen_open(cl, out, err);
-	if (st || !keep_put(name, seen, out->fd, &other))
+	if (st || !fd_store_put(name, seen, out->fd, &other))
 		return st;
-	out->ours = false;	/* the file stays as long as the keeper */
+	out->ours = false;	/* the file stays as long as the fd store */
 	return RLX_OK;
 }
 
@@ -67,12 +67,12 @@ static enum rlx_status open_listener(const struct conf_listen *cl, struct listen
 	}
 	for (;;) {
 		why = (struct rlx_error){ 0 };
-		st = keep_sockets() ? listen_kept(cl, out, &why) : listen_open(cl, out, &why);
+		st = fd_store_sockets() ? listen_kept(cl, out, &why) : listen_open(cl, out, &why);
 		if (st != RLX_EBUSY || now_ns() > end)
 			break;
 		usleep(20000);
 	}
-	if (!keep_sockets())
+	if (!fd_store_sockets())
 		renew_name(cl->text, out->passed, sizeof(out->passed));
 	return st ? rlx_fail(err, st, "%s", why.text) : RLX_OK;
 }
@@ -86,7 +86,7 @@ static enum rlx_status open_listeners(struct server *s, unsigned int n_passed,
 	bool tls;
 
 	for (i = 0; !st && i < n_passed && s->n_listener < LISTENERS_MAX; i++) {
-		if (keep_is_kept(i) || !strncmp(notify_fd_name(i), "renew-", 6))
+		if (fd_store_has_passed(i) || !strncmp(notify_fd_name(i), "renew-", 6))
 			continue;
 		tls = !strcmp(notify_fd_name(i), "tls");
 		if (tls && !s->may_tls)
@@ -181,15 +181,15 @@ enum rlx_status server_open(struct server *s, struct conf *c, unsigned int n_pas
 	atomic_init(&s->set->refs, 1);
 	raise_limits();
 	node_setup("/sys/devices/system/node");
-	keep_setup(c->server.keeper, n_passed);
-	s->standby = c->server.standby && !baton_open(&why);
+	fd_store_setup(c->server.fd_store, n_passed);
+	s->standby = c->server.standby && !leader_lock_open(&why);
 	if (why.status)
 		log_event(LOG_WARN, "cannot stand by", L_STR("error", why.text));
 	st = otlp_setup(c->server.otlp_endpoint, err);
 	if (!st)
 		st = region_setup(err);
 	if (!st)
-		st = crew_open(2, &s->crew, err);
+		st = worker_pool_open(2, &s->workers, err);
 	return st;
 }
 
@@ -219,7 +219,7 @@ void server_close(struct server *s)
 	server_stop_loops(s);
 	channels_stop(s);
 	otlp_stop();
-	crew_close(s->crew);
+	worker_pool_close(s->workers);
 	channels_close(s);
 	for (i = 0; i < s->n_loop; i++)
 		loop_close(&s->loop[i]);

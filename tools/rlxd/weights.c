@@ -6,7 +6,7 @@
 
 #include "rlx/resident.h"
 #include "rt/rt.h"
-#include "tools/rlxd/keep.h"
+#include "tools/rlxd/fd_store.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/node.h"
 #include "tools/rlxd/weights.h"
@@ -106,8 +106,8 @@ static void share_on_device(struct model *m)
 
 	if (!m->device->be->resident || m->conf.threads)	/* see rlx_resident_new() */
 		return;
-	name_of(m, KEEP_RESIDENT, name);
-	fd = keep_get(name, &seen);
+	name_of(m, FD_STORE_RESIDENT, name);
+	fd = fd_store_get(name, &seen);
 	if (fd >= 0 && !take(m, fd, &err)) {
 		log_event(LOG_NOTE, "weights adopted on the device", L_STR("model", m->name));
 		return;
@@ -124,7 +124,7 @@ static void share_on_device(struct model *m)
 			  L_STR("model", m->name), L_STR("why", err.text));
 		return;
 	}
-	if (keep_put(name, seen, fd, &other))
+	if (fd_store_put(name, seen, fd, &other))
 		log_event(LOG_NOTE, "weights kept on the device", L_STR("model", m->name));
 	close(fd);
 	if (other < 0)
@@ -151,7 +151,7 @@ static int keep(struct model *m, const char *name, uint64_t seen)
 	if (rlx_store_seal(m->store, &err))
 		log_event(LOG_WARN, "weights are not kept", L_STR("model", m->name),
 			  L_STR("why", err.text));
-	else if (keep_put(name, seen, rlx_arena_fd(rlx_store_arena(m->store)), &other))
+	else if (fd_store_put(name, seen, rlx_arena_fd(rlx_store_arena(m->store)), &other))
 		log_event(LOG_NOTE, "weights kept", L_STR("model", m->name),
 			  L_INT("bytes", info.bytes));
 	return other;
@@ -166,8 +166,8 @@ enum rlx_status weights_load(struct model *m,
 	char name[128];
 	uint64_t seen;
 
-	name_of(m, KEEP_WEIGHTS, name);
-	s = adopt(m, keep_get(name, &seen));
+	name_of(m, FD_STORE_WEIGHTS, name);
+	s = adopt(m, fd_store_get(name, &seen));
 	if (s) {
 		m->store = s;
 		share_on_device(m);
@@ -216,11 +216,11 @@ void weights_prune(const struct conf *c, const struct model_set *old)
 
 	for (i = 0; i < old->n; i++)
 		if (!is_named(ctx, old->model[i]->name)) {
-			name_of(old->model[i], KEEP_WEIGHTS, name);
-			keep_drop(name);
-			name_of(old->model[i], KEEP_RESIDENT, name);
-			keep_drop(name);
+			name_of(old->model[i], FD_STORE_WEIGHTS, name);
+			fd_store_drop(name);
+			name_of(old->model[i], FD_STORE_RESIDENT, name);
+			fd_store_drop(name);
 		}
 	if (!old->n)
-		keep_prune(is_named, ctx);
+		fd_store_prune(is_named, ctx);
 }

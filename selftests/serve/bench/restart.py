@@ -14,7 +14,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from keeper import Keeper, first_reply, free_port
+from fd_store_rig import FdStore, first_reply, free_port
 from rlxd import BUILD, RLXD, minilm, wait_for
 
 KILLS = int(os.environ.get("RLX_BENCH_KILLS", "30"))
@@ -24,12 +24,12 @@ RATE = "200"
 class Servers:
     """One that serves and, if they stand by, another one."""
 
-    def __init__(self, keeper, standby):
+    def __init__(self, store, standby):
         self.port, self.standby = free_port(), standby
-        self.dir = keeper.dir.name
+        self.dir = store.dir.name
         with open(self.dir + "/conf", "w") as f:
             f.write("[server]\nlisten = 127.0.0.1:%d\naccess_log = none\nstandby = %s\n%s%s"
-                    % (self.port, "yes" if standby else "no", keeper.conf(), minilm()))
+                    % (self.port, "yes" if standby else "no", store.conf(), minilm()))
         self.log = open(self.dir + "/log", "a+")
         self.procs = []
         self.start()
@@ -72,7 +72,7 @@ class Servers:
 
 
 def measure(standby, load):
-    with Keeper() as k:
+    with FdStore() as k:
         s = Servers(k, standby)
         others = None
         try:

@@ -34,8 +34,8 @@ static bool open_server(const char *extra, struct rlx_error *err)
 	if (conf_parse(text, strlen(text), "test", &c, err))
 		return false;
 	memset(&sv, 0, sizeof(sv));
-	if (server_open(&sv, c, 0, err) || crew_grow(sv.crew, 4, err) ||
-	    model_set_open(c, NULL, sv.crew, true, &set, err) || server_listen(&sv, 0, err) ||
+	if (server_open(&sv, c, 0, err) || worker_pool_grow(sv.workers, 4, err) ||
+	    model_set_open(c, NULL, sv.workers, true, &set, err) || server_listen(&sv, 0, err) ||
 	    server_serve(&sv, err))
 		return false;
 	model_set_put(sv.set);
@@ -176,7 +176,7 @@ TEST(loading)
 		return;
 	}
 	count = rlx_alloc_count();
-	CHECK_EQ(model_set_open(sv.conf, NULL, sv.crew, true, &set, &err), RLX_OK);
+	CHECK_EQ(model_set_open(sv.conf, NULL, sv.workers, true, &set, &err), RLX_OK);
 	count = rlx_alloc_count() - count;
 	model_set_put(set);
 	/* Thousands; a hundred of them, more at the start. */
@@ -186,7 +186,7 @@ TEST(loading)
 		step = 1 + n / 24;
 		err = (struct rlx_error){ 0 };
 		rlx_alloc_fail_nth(n);
-		if (!model_set_open(sv.conf, NULL, sv.crew, true, &set, &err))
+		if (!model_set_open(sv.conf, NULL, sv.workers, true, &set, &err))
 			model_set_put(set);
 		else
 			CHECK(err.status && *err.text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The keeper: holds descriptors for servers of its own user, and does nothing else. */
+/* The fd store: holds descriptors for servers of its own user, and does nothing else. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "serve/sock.h"
-#include "tools/rlxd/keep.h"
+#include "tools/rlxd/fd_store.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/notify.h"
 
@@ -49,7 +49,7 @@ static int put(struct rlx_wire_msg *m, int fd)
 
 	if (k && k->version != m->tag) {	/* somebody was faster */
 		close(fd);
-		m->handle = KEEP_OTHER;
+		m->handle = FD_STORE_OTHER;
 		m->tag = k->version;
 		return k->fd;
 	}
@@ -57,14 +57,14 @@ static int put(struct rlx_wire_msg *m, int fd)
 		drop(k);
 	if (n_kept == ENTRIES) {
 		close(fd);
-		m->handle = KEEP_FULL;
+		m->handle = FD_STORE_FULL;
 		return -1;
 	}
 	k = &kept[n_kept++];
 	memcpy(k->name, m->text, sizeof(k->name));
 	k->version = ++versions;
 	k->fd = fd;
-	m->handle = KEEP_OK;
+	m->handle = FD_STORE_OK;
 	m->tag = k->version;
 	log_event(LOG_NOTE, "kept", L_STR("name", k->name), L_INT("version", k->version));
 	return -1;
@@ -76,21 +76,21 @@ static int answer(struct rlx_wire_msg *m, int fd)
 	struct kept *k = find(m->text);
 	uint32_t op = m->handle;
 
-	if (op == KEEP_PUT && fd >= 0)
+	if (op == FD_STORE_PUT && fd >= 0)
 		return put(m, fd);
 	if (fd >= 0)
 		close(fd);
-	m->handle = KEEP_NONE;
-	if (op == KEEP_LIST && m->tag < n_kept) {
-		m->handle = KEEP_OK;
+	m->handle = FD_STORE_NONE;
+	if (op == FD_STORE_LIST && m->tag < n_kept) {
+		m->handle = FD_STORE_OK;
 		memcpy(m->text, kept[m->tag].name, sizeof(m->text));
 		return -1;
 	}
-	if (!k || (op != KEEP_GET && op != KEEP_DROP))
+	if (!k || (op != FD_STORE_GET && op != FD_STORE_DROP))
 		return -1;
-	m->handle = KEEP_OK;
+	m->handle = FD_STORE_OK;
 	m->tag = k->version;
-	if (op == KEEP_GET)
+	if (op == FD_STORE_GET)
 		return k->fd;
 	drop(k);
 	return -1;
@@ -121,7 +121,7 @@ static bool serve(int peer)
 	rc = rlx_sock_recv(peer, &m, &fd, 1, &n);
 	if (rc <= 0)
 		return !rc;
-	if (m.type != RLX_WIRE_KEEP) {
+	if (m.type != RLX_WIRE_FD_STORE) {
 		if (n)
 			close(fd);
 		return false;
@@ -158,7 +158,7 @@ static void loop(int listener, int sig_fd)
 		close(p[--n].fd);
 }
 
-int keeper_main(const char *path)
+int fd_store_main(const char *path)
 {
 	struct rlx_error err = { 0 };
 	int fd, lock, sig_fd;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Asks the keeper, or the service manager, to keep descriptors. */
+/* Asks the fd store, or the service manager, to keep descriptors. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -8,32 +8,32 @@
 #include <unistd.h>
 
 #include "serve/sock.h"
-#include "tools/rlxd/keep.h"
+#include "tools/rlxd/fd_store.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/notify.h"
 
 enum { PATIENCE_MS = 5000 };
 
 static char path_of[RLX_WIRE_TEXT];
-static const char *keeper;			/* its path; NULL: the manager */
+static const char *store;			/* its path; NULL: the manager */
 static unsigned int n_fds;			/* passed, from 3 on */
 
-void keep_setup(const char *path, unsigned int n_passed)
+void fd_store_setup(const char *path, unsigned int n_passed)
 {
 	snprintf(path_of, sizeof(path_of), "%s", path ? path : "");
-	keeper = path ? path_of : NULL;
+	store = path ? path_of : NULL;
 	n_fds = n_passed;
 }
 
-bool keep_sockets(void)
+bool fd_store_sockets(void)
 {
-	return keeper != NULL;
+	return store != NULL;
 }
 
 /* The model that what is kept by @name is of; NULL: none. */
 static const char *model_of(const char *name)
 {
-	static const char *const prefix[] = { KEEP_WEIGHTS, KEEP_RESIDENT };
+	static const char *const prefix[] = { FD_STORE_WEIGHTS, FD_STORE_RESIDENT };
 	size_t i, n;
 
 	for (i = 0; i < sizeof(prefix) / sizeof(prefix[0]); i++) {
@@ -44,7 +44,7 @@ static const char *model_of(const char *name)
 	return NULL;
 }
 
-bool keep_is_kept(unsigned int i)
+bool fd_store_has_passed(unsigned int i)
 {
 	return model_of(notify_fd_name(i)) != NULL;
 }
@@ -60,7 +60,7 @@ static enum rlx_status exchange(int fd, struct rlx_wire_msg *m, int pass, int *o
 	if (!rlx_sock_cred(fd, &peer) || (peer.uid && peer.uid != geteuid()))
 		return rlx_fail(err, RLX_EACCES, "it runs as another user");
 	if (!rlx_sock_send(fd, m, &pass, pass >= 0) || poll(&p, 1, PATIENCE_MS) != 1 ||
-	    rlx_sock_recv(fd, m, out_pass, 1, &n) != 1 || m->type != RLX_WIRE_KEEP)
+	    rlx_sock_recv(fd, m, out_pass, 1, &n) != 1 || m->type != RLX_WIRE_FD_STORE)
 		return rlx_fail(err, RLX_EIO, "it does not answer");
 	if (!n)
 		*out_pass = -1;
@@ -68,22 +68,22 @@ static enum rlx_status exchange(int fd, struct rlx_wire_msg *m, int pass, int *o
 }
 
 /* @m is asked and becomes the answer. False, with a line in the log: there is none. */
-static bool ask(struct rlx_wire_msg *m, enum keep_op op, int pass, int *out_pass)
+static bool ask(struct rlx_wire_msg *m, enum fd_store_op op, int pass, int *out_pass)
 {
 	struct rlx_error err = { 0 };
 	enum rlx_status st;
 	int fd;
 
 	*out_pass = -1;
-	m->type = RLX_WIRE_KEEP;
+	m->type = RLX_WIRE_FD_STORE;
 	m->handle = op;
-	st = rlx_sock_connect(keeper, &fd, &err);
+	st = rlx_sock_connect(store, &fd, &err);
 	if (!st) {
 		st = exchange(fd, m, pass, out_pass, &err);
 		close(fd);
 	}
 	if (st)
-		log_event(LOG_WARN, "no keeper", L_STR("socket", keeper),
+		log_event(LOG_WARN, "no fd store", L_STR("socket", store),
 			  L_STR("error", err.text));
 	return !st;
 }
@@ -96,15 +96,15 @@ static struct rlx_wire_msg message(const char *name)
 	return m;
 }
 
-int keep_get(const char *name, uint64_t *out_version)
+int fd_store_get(const char *name, uint64_t *out_version)
 {
 	struct rlx_wire_msg m = message(name);
 	unsigned int i;
 	int fd;
 
 	*out_version = 0;
-	if (keeper) {
-		if (!ask(&m, KEEP_GET, -1, &fd))
+	if (store) {
+		if (!ask(&m, FD_STORE_GET, -1, &fd))
 			return -1;
 		*out_version = m.tag;
 		return fd;
@@ -115,30 +115,30 @@ int keep_get(const char *name, uint64_t *out_version)
 	return -1;
 }
 
-bool keep_put(const char *name, uint64_t seen, int fd, int *out_other)
+bool fd_store_put(const char *name, uint64_t seen, int fd, int *out_other)
 {
 	struct rlx_wire_msg m = message(name);
 
 	*out_other = -1;
-	if (!keeper) {
+	if (!store) {
 		notify_unstore(name);
 		return notify_store(name, fd);
 	}
 	m.tag = seen;
-	if (!ask(&m, KEEP_PUT, fd, out_other))
+	if (!ask(&m, FD_STORE_PUT, fd, out_other))
 		return false;
-	if (m.handle == KEEP_FULL)
-		log_event(LOG_WARN, "the keeper is full", L_STR("socket", keeper));
-	return m.handle == KEEP_OK;
+	if (m.handle == FD_STORE_FULL)
+		log_event(LOG_WARN, "the fd store is full", L_STR("socket", store));
+	return m.handle == FD_STORE_OK;
 }
 
-bool keep_drop(const char *name)
+bool fd_store_drop(const char *name)
 {
 	struct rlx_wire_msg m = message(name);
 	int fd;
 
-	if (keeper)
-		return ask(&m, KEEP_DROP, -1, &fd) && m.handle == KEEP_OK;
+	if (store)
+		return ask(&m, FD_STORE_DROP, -1, &fd) && m.handle == FD_STORE_OK;
 	notify_unstore(name);
 	return true;
 }
@@ -150,10 +150,10 @@ static bool name_at(uint64_t i, struct rlx_wire_msg *m)
 
 	*m = message(i < n_fds ? notify_fd_name((unsigned int)i) : "");
 	m->tag = i;
-	return keeper ? ask(m, KEEP_LIST, -1, &fd) && m->handle == KEEP_OK : i < n_fds;
+	return store ? ask(m, FD_STORE_LIST, -1, &fd) && m->handle == FD_STORE_OK : i < n_fds;
 }
 
-void keep_prune(bool (*wanted)(void *ctx, const char *model), void *ctx)
+void fd_store_prune(bool (*wanted)(void *ctx, const char *model), void *ctx)
 {
 	struct rlx_wire_msg m;
 	const char *model;
@@ -161,8 +161,8 @@ void keep_prune(bool (*wanted)(void *ctx, const char *model), void *ctx)
 
 	while (name_at(i, &m)) {
 		model = model_of(m.text);
-		/* At the keeper the next one takes the place of one that went. */
-		if (!model || wanted(ctx, model) || !keep_drop(m.text) || !keeper)
+		/* At the fd store the next one takes the place of one that went. */
+		if (!model || wanted(ctx, model) || !fd_store_drop(m.text) || !store)
 			i++;
 	}
 }

@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "tools/rlxd/tear.h"
+#include "tools/rlxd/truncation_guard.h"
 
 enum { NOTED = 256 };
 
@@ -13,13 +13,13 @@ static atomic_flag noting = ATOMIC_FLAG_INIT;	/* held by handlers alone: they do
 static atomic_uint n_torn;
 static _Atomic(uintptr_t) torn[NOTED];	/* addresses, the latest NOTED of them */
 
-unsigned int tear_begin(void)
+unsigned int truncation_guard_begin(void)
 {
 	atomic_fetch_add(&users, 1);
 	return atomic_load(&n_torn);
 }
 
-bool tear_fault(uintptr_t at)
+bool truncation_guard_fault(uintptr_t at)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 
@@ -35,7 +35,7 @@ bool tear_fault(uintptr_t at)
 	return true;
 }
 
-bool tear_end(unsigned int begin, const struct tear_range *r, unsigned int n)
+bool truncation_guard_end(unsigned int begin, const struct guarded_range *r, unsigned int n)
 {
 	unsigned int end = atomic_load(&n_torn), i, k;
 	bool ours = end != begin && (!n || end - begin > NOTED);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""rlxd --keeper and the words of its socket, and clients that outlive servers."""
+"""rlxd --fd-store and the words of its socket, and clients that outlive servers."""
 import http.client
 import json
 import os
@@ -18,11 +18,11 @@ MAGIC, VERSION, KEEP = 0x73786c72, 1, 7
 GET, PUT, DROP, LIST, OK, NONE, OTHER, FULL = range(8)
 
 
-class Keeper:
+class FdStore:
     def __init__(self):
-        self.dir = tempfile.TemporaryDirectory(prefix="rlxd-keeper-")
-        self.path = self.dir.name + "/keeper"
-        self.proc = subprocess.Popen([RLXD, "--keeper", self.path], stderr=subprocess.PIPE,
+        self.dir = tempfile.TemporaryDirectory(prefix="rlxd-fd-store-")
+        self.path = self.dir.name + "/store"
+        self.proc = subprocess.Popen([RLXD, "--fd-store", self.path], stderr=subprocess.PIPE,
                                      text=True)
         self.lines = []
         threading.Thread(target=self._read, daemon=True).start()
@@ -33,7 +33,7 @@ class Keeper:
             self.lines.append(line.rstrip("\n"))
 
     def conf(self):
-        return "keeper = %s\n" % self.path
+        return "fd_store = %s\n" % self.path
 
     def connect(self):
         c = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Weights and sockets that outlive the server: the keeper, the manager's store, kills."""
+"""Weights and sockets that outlive the server: the fd store, the manager's store, kills."""
 import fcntl
 import json
 import mmap
@@ -14,8 +14,8 @@ import tempfile
 import threading
 import time
 
-from keeper import (DROP, FULL, GET, KEEP, LIST, MAGIC, MSG, NONE, OK, OTHER, PUT, TEXTS, VERSION,
-                    Clients, Keeper, adopted, free_port, weights_of)
+from fd_store_rig import (DROP, FULL, GET, KEEP, LIST, MAGIC, MSG, NONE, OK, OTHER, PUT, TEXTS,
+                          VERSION, Clients, FdStore, adopted, free_port, weights_of)
 from rlxd import (BUILD, ENGINES, MINILM, RLXD, Manager, Server, Skip, activated, main, minilm,
                   test, wait_for)
 
@@ -26,7 +26,7 @@ KILLS = 10
 def killed_under_load():
     """No reply is lost or wrong, nobody is refused, and weights are adopted each time."""
     for engine in ENGINES:
-        with Keeper() as k:
+        with FdStore() as k:
             port = free_port()
 
             def start(wait):
@@ -59,7 +59,7 @@ def killed_under_load():
 
 @test
 def another_instruction_set_is_another_arena():
-    with Keeper() as k:
+    with FdStore() as k:
         with Server(minilm(), server=k.conf()) as s:
             want = s.embed("hello")[0]
         first = k.ask(GET, "weights-minilm")[2]
@@ -77,7 +77,7 @@ def another_instruction_set_is_another_arena():
 
 @test
 def other_files_are_other_weights():
-    with Keeper() as k, tempfile.TemporaryDirectory() as d:
+    with FdStore() as k, tempfile.TemporaryDirectory() as d:
         shutil.copytree(MINILM, d + "/m")
         conf = "[model minilm]\npath = %s/m\nbuckets = 16\n" % d
         with Server(conf, server=k.conf()) as s:
@@ -117,7 +117,7 @@ def memfd_of(data, seals):
 def what_is_kept_may_be_anything():
     """Garbage under the name of weights: a line in the log, and packed anew."""
     everything = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
-    with Keeper() as k:
+    with FdStore() as k:
         with Server(minilm(), server=k.conf()) as s:
             want = s.embed("hello")
         good = k.ask(GET, "weights-minilm")[3]
@@ -147,7 +147,7 @@ def what_is_kept_may_be_anything():
 @test
 def two_servers_share_one_copy():
     """Started at once, with nothing kept: in the end both map the same arena."""
-    with Keeper() as k:
+    with FdStore() as k:
         two = [Server(minilm(), server=k.conf(), wait=False) for _ in range(2)]
         try:
             for s in two:
@@ -192,7 +192,7 @@ def weights_are_in_memory_once():
     are is this machine's; here it is two. Both have run a batch, which takes more than a
     row, when one is measured and when all are.
     """
-    with Keeper() as k:
+    with FdStore() as k:
         procs, clients = [], []
 
         def server():
@@ -263,7 +263,7 @@ def the_manager_keeps_weights():
 @test
 def sockets_are_kept():
     """Between two servers nobody is refused: who connects waits for the next one."""
-    with Keeper() as k, tempfile.TemporaryDirectory() as d:
+    with FdStore() as k, tempfile.TemporaryDirectory() as d:
         path = d + "/http"
         port = free_port()
         where = "127.0.0.1:%d unix:%s" % (port, path)
@@ -306,8 +306,8 @@ def a_connection_that_another_was_told_of():
 
 
 @test
-def a_keeper_that_is_gone_is_no_harm():
-    k = Keeper()
+def an_fd_store_that_is_gone_is_no_harm():
+    k = FdStore()
     with k:
         s = Server(minilm(), server=k.conf())
     try:
@@ -319,15 +319,15 @@ def a_keeper_that_is_gone_is_no_harm():
         s.stop()
     finally:
         s.kill()
-    with Server(minilm(), server="keeper = %s\n" % k.path) as s:
+    with Server(minilm(), server="fd_store = %s\n" % k.path) as s:
         assert s.embed("hello") == want
-        assert "no keeper" in s.log()
+        assert "no fd store" in s.log()
 
 
 @test
 def keepers_peers():
-    """Garbage, floods and strangers at the keeper's socket."""
-    with Keeper() as k:
+    """Garbage, floods and strangers at the fd store's socket."""
+    with FdStore() as k:
         fd = memfd_of(b"x" * 4096, 0)
         assert os.stat(k.path).st_mode & 0o777 == 0o600
         assert k.ask(PUT, "a", 0, fd)[0] == OK
@@ -356,7 +356,7 @@ def keepers_peers():
         wait_for(lambda: len(os.listdir("/proc/%d/fd" % k.proc.pid)) < 256 + 16)
         assert k.ask(DROP, "a")[0] == OK and k.ask(GET, "a")[0] == NONE
         # A second one does not take its place.
-        two = subprocess.run([RLXD, "--keeper", k.path], capture_output=True, text=True)
+        two = subprocess.run([RLXD, "--fd-store", k.path], capture_output=True, text=True)
         assert two.returncode == 1 and "another service" in two.stderr, two
         assert k.ask(GET, "n1")[0] == OK
         os.close(fd)
@@ -366,7 +366,7 @@ def keepers_peers():
 def strangers_are_not_answered():
     if os.geteuid():
         raise Skip("only root can become somebody else")
-    with Keeper() as k:
+    with FdStore() as k:
         os.chmod(k.dir.name, 0o755)
         os.chmod(k.path, 0o666)
         r, w = os.pipe()
@@ -394,7 +394,7 @@ def strangers_are_not_answered():
             signal.pause()
         try:
             assert os.read(r, 100) == b"there"
-            with Server(minilm(), server="keeper = %s/fake\n" % k.dir.name) as s:
+            with Server(minilm(), server="fd_store = %s/fake\n" % k.dir.name) as s:
                 assert "another user" in s.log(), s.log()
         finally:
             os.kill(pid, signal.SIGKILL)

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "tools/rlxd/crew.h"
+#include "tools/rlxd/worker_pool.h"
 #include "tools/rlxd/region.h"
 
 enum { THREADS_MAX = 1024, LARGE = 256 << 10 };
@@ -18,7 +18,7 @@ struct queue {
 	unsigned int	 doing;		/* threads that are at one of these */
 };
 
-struct crew {
+struct worker_pool {
 	/* Guards all that follows. */
 	pthread_mutex_t	 lock;
 	pthread_cond_t	 more;
@@ -28,17 +28,17 @@ struct crew {
 	pthread_t	 thread[THREADS_MAX];
 };
 
-static bool may_begin(const struct crew *c, enum kind k)
+static bool may_begin(const struct worker_pool *c, enum kind k)
 {
 	if (!c->queue[k].head)
 		return false;
-	if (k == LARGER && c->queue[LARGER].doing >= CREW_READERS - 1)
+	if (k == LARGER && c->queue[LARGER].doing >= WORKER_POOL_READERS - 1)
 		return false;
-	return k == RUN || c->queue[SMALL].doing + c->queue[LARGER].doing < CREW_READERS;
+	return k == RUN || c->queue[SMALL].doing + c->queue[LARGER].doing < WORKER_POOL_READERS;
 }
 
 /* KINDS: there is nothing to be done now. */
-static enum kind next_kind(const struct crew *c)
+static enum kind next_kind(const struct worker_pool *c)
 {
 	unsigned int k = 0;
 
@@ -58,9 +58,9 @@ static struct task *take(struct queue *q)
 	return t;
 }
 
-static void *crew_main(void *ctx)
+static void *worker_pool_main(void *ctx)
 {
-	struct crew *c = ctx;
+	struct worker_pool *c = ctx;
 	struct task *t;
 	enum kind k;
 
@@ -85,7 +85,7 @@ static void *crew_main(void *ctx)
 	return NULL;
 }
 
-enum rlx_status crew_grow(struct crew *c, unsigned int threads, struct rlx_error *err)
+enum rlx_status worker_pool_grow(struct worker_pool *c, unsigned int threads, struct rlx_error *err)
 {
 	enum rlx_status st = RLX_OK;
 	int rc;
@@ -97,20 +97,21 @@ enum rlx_status crew_grow(struct crew *c, unsigned int threads, struct rlx_error
 				      THREADS_MAX);
 			break;
 		}
-		rc = pthread_create(&c->thread[c->n], NULL, crew_main, c);
+		rc = pthread_create(&c->thread[c->n], NULL, worker_pool_main, c);
 		if (rc) {
 			st = rlx_fail(err, RLX_ENOMEM, "cannot start a thread: %s", strerror(rc));
 			break;
 		}
-		pthread_setname_np(c->thread[c->n++], "rlxd-crew");
+		pthread_setname_np(c->thread[c->n++], "rlxd-worker");
 	}
 	pthread_mutex_unlock(&c->lock);
 	return st;
 }
 
-enum rlx_status crew_open(unsigned int threads, struct crew **out, struct rlx_error *err)
+enum rlx_status worker_pool_open(unsigned int threads, struct worker_pool **out,
+				 struct rlx_error *err)
 {
-	struct crew *c = rlx_calloc(1, sizeof(*c));
+	struct worker_pool *c = rlx_calloc(1, sizeof(*c));
 	enum rlx_status st;
 	unsigned int k;
 
@@ -121,16 +122,16 @@ enum rlx_status crew_open(unsigned int threads, struct crew **out, struct rlx_er
 	pthread_cond_init(&c->more, NULL);
 	for (k = 0; k < KINDS; k++)
 		c->queue[k].tail = &c->queue[k].head;
-	st = crew_grow(c, threads, err);
+	st = worker_pool_grow(c, threads, err);
 	if (st) {
-		crew_close(c);
+		worker_pool_close(c);
 		return st;
 	}
 	*out = c;
 	return RLX_OK;
 }
 
-static void post(struct crew *c, struct task *t, enum kind k)
+static void post(struct worker_pool *c, struct task *t, enum kind k)
 {
 	struct queue *q = &c->queue[k];
 
@@ -142,17 +143,17 @@ static void post(struct crew *c, struct task *t, enum kind k)
 	pthread_mutex_unlock(&c->lock);
 }
 
-void crew_post(struct crew *c, struct task *t)
+void worker_pool_post(struct worker_pool *c, struct task *t)
 {
 	post(c, t, RUN);
 }
 
-void crew_post_read(struct crew *c, struct task *t, size_t bytes)
+void worker_pool_post_read(struct worker_pool *c, struct task *t, size_t bytes)
 {
 	post(c, t, bytes > LARGE ? LARGER : SMALL);
 }
 
-void crew_close(struct crew *c)
+void worker_pool_close(struct worker_pool *c)
 {
 	unsigned int i;
 

@@ -9,14 +9,14 @@
 #include <unistd.h>
 
 #include "serve/region.h"
-#include "tools/rlxd/baton.h"
-#include "tools/rlxd/keep.h"
+#include "tools/rlxd/fd_store.h"
+#include "tools/rlxd/leader_lock.h"
 #include "tools/rlxd/region.h"
 
-static const char name[] = "baton";
+static const char name[] = "leader-lock";
 static const uint64_t layout = 0x31307461626c7872;
 
-struct baton {
+struct leader_lock {
 	uint64_t		layout, bytes;	/* another build's may differ */
 	/*
 	 * Who holds the first serves. Who waits for it holds the second: that is how
@@ -26,15 +26,15 @@ struct baton {
 	_Atomic(uint64_t)	changes;
 };
 
-static struct baton *shared;
+static struct leader_lock *shared;
 static int ours_fd = -1;
 static sem_t passed, looked;
 
 static enum rlx_status make(struct rlx_region *r, struct rlx_error *err)
 {
-	enum rlx_status st = rlx_region_new(r, "rlxd-baton", sizeof(*shared), false, err);
+	enum rlx_status st = rlx_region_new(r, "rlxd-leader", sizeof(*shared), false, err);
 	pthread_mutexattr_t a;
-	struct baton *b = r->base;
+	struct leader_lock *b = r->base;
 
 	if (st)
 		return st;
@@ -53,7 +53,7 @@ static enum rlx_status make(struct rlx_region *r, struct rlx_error *err)
 static enum rlx_status adopt(int fd, struct rlx_region *r, struct rlx_error *err)
 {
 	enum rlx_status st = rlx_region_open(r, fd, sizeof(*shared), true, err);
-	const struct baton *b = r->base;
+	const struct leader_lock *b = r->base;
 
 	close(fd);
 	if (st || (b->layout == layout && b->bytes == sizeof(*b)))
@@ -62,19 +62,19 @@ static enum rlx_status adopt(int fd, struct rlx_region *r, struct rlx_error *err
 	return rlx_fail(err, RLX_EPROTO, "what is kept as %s is of another build", name);
 }
 
-enum rlx_status baton_open(struct rlx_error *err)
+enum rlx_status leader_lock_open(struct rlx_error *err)
 {
 	enum rlx_status st = RLX_OK;
 	struct rlx_region r;
 	uint64_t seen;
-	int fd = keep_get(name, &seen);
+	int fd = fd_store_get(name, &seen);
 
 	if (fd < 0) {
 		st = make(&r, err);
 		if (st)
 			return st;
-		if (!keep_put(name, seen, r.fd, &fd) && fd < 0)
-			st = rlx_fail(err, RLX_EIO, "the keeper does not keep it");
+		if (!fd_store_put(name, seen, r.fd, &fd) && fd < 0)
+			st = rlx_fail(err, RLX_EIO, "the fd store does not keep it");
 		/* Two servers began at once: it is the first one's. */
 		if (st || fd >= 0) {
 			rlx_region_fini(&r);
@@ -106,18 +106,18 @@ static bool is_busy(pthread_mutex_t *m)
 	return false;
 }
 
-bool baton_is_held(void)
+bool leader_lock_is_held(void)
 {
 	return is_busy(&shared->serve);
 }
 
-bool baton_is_wanted(void)
+bool leader_lock_is_wanted(void)
 {
 	return is_busy(&shared->next);
 }
 
 /* Lives as long as the process: what it holds is free when it ends. */
-static void *baton_main(void *ctx)
+static void *leader_lock_main(void *ctx)
 {
 	bool next, ours;
 
@@ -142,7 +142,7 @@ static void *baton_main(void *ctx)
 	return NULL;
 }
 
-enum rlx_status baton_want(int *out_fd, struct rlx_error *err)
+enum rlx_status leader_lock_want(int *out_fd, struct rlx_error *err)
 {
 	pthread_t thread;
 	int rc;
@@ -152,10 +152,10 @@ enum rlx_status baton_want(int *out_fd, struct rlx_error *err)
 		return rlx_fail(err, RLX_EIO, "eventfd: %m");
 	sem_init(&passed, 0, 0);
 	sem_init(&looked, 0, 0);
-	rc = pthread_create(&thread, NULL, baton_main, NULL);
+	rc = pthread_create(&thread, NULL, leader_lock_main, NULL);
 	if (rc)
 		return rlx_fail(err, RLX_ENOMEM, "cannot start a thread: %s", strerror(rc));
-	pthread_setname_np(thread, "rlxd-baton");
+	pthread_setname_np(thread, "rlxd-leader");
 	/* It may stand in line to the end: nobody can join it. */
 	pthread_detach(thread);
 	while (sem_wait(&looked))
@@ -164,17 +164,17 @@ enum rlx_status baton_want(int *out_fd, struct rlx_error *err)
 	return RLX_OK;
 }
 
-void baton_pass(void)
+void leader_lock_pass(void)
 {
 	sem_post(&passed);
 }
 
-uint64_t baton_changes(void)
+uint64_t leader_lock_changes(void)
 {
 	return atomic_load(&shared->changes);
 }
 
-void baton_changed(void)
+void leader_lock_changed(void)
 {
 	atomic_fetch_add(&shared->changes, 1);
 }
