@@ -16,6 +16,11 @@ static const struct rlx_type *type_at(const struct rlx_session *s, enum rlx_io i
 	return rlx_program_io_type(s->p, io, i);
 }
 
+static const char *name_at(const struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	return rlx_program_io_name(s->p, io, i);
+}
+
 static uint64_t bytes_at(const struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
 	return (uint64_t)rlx_type_bytes(type_at(s, io, i));
@@ -44,6 +49,20 @@ struct rlx_slot *rlx_slot_find(struct rlx_session *s, enum rlx_io io,
 				      rlx_program_io_name(s->p, io, k));
 	rlx_fail(&s->err, RLX_ENOENT, "no %s '%.64s'; there %s %s", io_names[io], name,
 		 k == 1 ? "is" : "are", k ? known : "none");
+	return NULL;
+}
+
+static struct rlx_slot *slot_at(struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	unsigned int n = rlx_program_io_count(s->p, io);
+
+	if ((unsigned int)io > RLX_IO_OUTPUT)
+		rlx_fail(&s->err, RLX_EINVAL, "session: io is not one of enum rlx_io");
+	else if (i >= n)
+		rlx_fail(&s->err, RLX_ENOENT, "no %s of index %u; there %s %u, counted from 0",
+			 io_names[io], i, n == 1 ? "is" : "are", n);
+	else
+		return &s->slot[io][i];
 	return NULL;
 }
 
@@ -141,15 +160,15 @@ static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 			return rlx_fail(&s->err, RLX_EINVAL,
 					"input '%s' and output '%s' overlap in part; "
 					"bind the same slice or different ones",
-					rlx_program_io_name(s->p, RLX_IO_INPUT, i),
-					rlx_program_io_name(s->p, RLX_IO_OUTPUT, o));
+					name_at(s, RLX_IO_INPUT, i),
+					name_at(s, RLX_IO_OUTPUT, o));
 		hit = true;
 	}
 	if (hit && s->strict)
 		return rlx_fail(&s->err, RLX_EACCES,
 				"input '%s' shares its memory with an output, which takes "
 				"a copy, and the session is strict",
-				rlx_program_io_name(s->p, RLX_IO_INPUT, i));
+				name_at(s, RLX_IO_INPUT, i));
 	if (hit && !in->stage.arena) {
 		st = own_memory(s, n, &in->stage);
 		if (st)
@@ -169,8 +188,8 @@ static enum rlx_status apart(struct rlx_session *s, int io, unsigned int i,
 		     bytes_at(s, io, i), bytes_at(s, RLX_IO_OUTPUT, o)))
 		return RLX_OK;
 	return rlx_fail(&s->err, RLX_EINVAL, "%s '%s' and output '%s' overlap",
-			io_names[io], rlx_program_io_name(s->p, io, i),
-			rlx_program_io_name(s->p, RLX_IO_OUTPUT, o));
+			io_names[io], name_at(s, io, i),
+			name_at(s, RLX_IO_OUTPUT, o));
 }
 
 /*
@@ -202,7 +221,7 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s)
 			if (!s->slot[io][i].filled)
 				return rlx_fail(&s->err, RLX_EINVAL,
 						"%s '%s' has no value; bind or set it before the run",
-						io_names[io], rlx_program_io_name(s->p, io, i));
+						io_names[io], name_at(s, io, i));
 	for (i = 0; !st && i < rlx_program_io_count(s->p, RLX_IO_OUTPUT); i++)
 		st = rlx_slot_own(s, RLX_IO_OUTPUT, i);
 	if (!st)
@@ -252,34 +271,27 @@ static enum rlx_status not_busy(struct rlx_session *s)
 	return RLX_OK;
 }
 
-enum rlx_status rlx_session_bind(struct rlx_session *s, enum rlx_io io,
-				 const char *name, struct rlx_buf buf)
+static enum rlx_status bind_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
+				 struct rlx_buf buf)
 {
-	struct rlx_slot *slot;
-	unsigned int i;
-	uint64_t bytes;
+	struct rlx_slot *slot = &s->slot[io][i];
+	uint64_t bytes = bytes_at(s, io, i);
 
-	if (!s || not_busy(s))
-		return s ? s->err.status : RLX_EINVAL;
-	slot = rlx_slot_find(s, io, name, &i);
-	if (!slot)
-		return s->err.status;
-	bytes = bytes_at(s, io, i);
 	if (!buf.arena || !rlx_buf_ptr(buf))
 		return rlx_fail(&s->err, RLX_EINVAL,
 				"%s '%s': the buffer is empty or lies outside its arena",
-				io_names[io], name);
+				io_names[io], name_at(s, io, i));
 	if (buf.bytes < bytes || (uintptr_t)rlx_buf_ptr(buf) % 64)
 		return rlx_fail(&s->err, RLX_ERANGE,
 				"%s '%s': the buffer has %llu bytes of %llu, "
 				"at %llu past a 64-byte boundary",
-				io_names[io], name, (unsigned long long)buf.bytes,
+				io_names[io], name_at(s, io, i), (unsigned long long)buf.bytes,
 				(unsigned long long)bytes,
 				(unsigned long long)((uintptr_t)rlx_buf_ptr(buf) % 64));
 	if ((io == RLX_IO_OUTPUT || is_fed(s, io, i)) &&
 	    rlx_arena_flags(buf.arena) & RLX_ARENA_RDONLY)
 		return rlx_fail(&s->err, RLX_EACCES, "%s '%s': the arena is mapped read-only",
-				io_names[io], name);
+				io_names[io], name_at(s, io, i));
 	rlx_arena_get(buf.arena);
 	drop(&slot->buf, false);
 	slot->buf = buf;
@@ -289,6 +301,24 @@ enum rlx_status rlx_session_bind(struct rlx_session *s, enum rlx_io io,
 	s->ready = false;
 	rlx_slot_apply(s, io, i);
 	return RLX_OK;
+}
+
+enum rlx_status rlx_session_bind(struct rlx_session *s, enum rlx_io io,
+				 const char *name, struct rlx_buf buf)
+{
+	unsigned int i;
+
+	if (!s || not_busy(s))
+		return s ? s->err.status : RLX_EINVAL;
+	return rlx_slot_find(s, io, name, &i) ? bind_slot(s, io, i, buf) : s->err.status;
+}
+
+enum rlx_status rlx_session_bind_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
+				    struct rlx_buf buf)
+{
+	if (!s || not_busy(s))
+		return s ? s->err.status : RLX_EINVAL;
+	return slot_at(s, io, i) ? bind_slot(s, io, i, buf) : s->err.status;
 }
 
 /* What has no memory of ours is not looked at before it is bound or made. */
@@ -320,15 +350,11 @@ enum rlx_status rlx_session_unbind(struct rlx_session *s)
 	return RLX_OK;
 }
 
-struct rlx_buf rlx_session_buf(struct rlx_session *s, enum rlx_io io, const char *name)
+static struct rlx_buf to_write(struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
-	struct rlx_slot *slot;
-	unsigned int i;
+	struct rlx_slot *slot = &s->slot[io][i];
 
-	if (!s || not_busy(s))
-		return (struct rlx_buf){ 0 };
-	slot = rlx_slot_find(s, io, name, &i);
-	if (!slot || rlx_slot_own(s, io, i) || fetch(s, io, i))
+	if (rlx_slot_own(s, io, i) || fetch(s, io, i))
 		return (struct rlx_buf){ 0 };
 	if (!slot->filled) {
 		slot->filled = true;	/* the caller may write it now */
@@ -337,6 +363,43 @@ struct rlx_buf rlx_session_buf(struct rlx_session *s, enum rlx_io io, const char
 	if (io == RLX_IO_PARAM || is_kept(s, io, i))	/* a device holds what was there */
 		rlx_slot_apply(s, io, i);
 	return slot->buf;
+}
+
+struct rlx_buf rlx_session_buf(struct rlx_session *s, enum rlx_io io, const char *name)
+{
+	unsigned int i;
+
+	if (!s || not_busy(s) || !rlx_slot_find(s, io, name, &i))
+		return (struct rlx_buf){ 0 };
+	return to_write(s, io, i);
+}
+
+struct rlx_buf rlx_session_buf_at(struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	if (!s || not_busy(s) || !slot_at(s, io, i))
+		return (struct rlx_buf){ 0 };
+	return to_write(s, io, i);
+}
+
+static struct rlx_buf to_read(struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	return fetch(s, io, i) ? (struct rlx_buf){ 0 } : s->slot[io][i].buf;
+}
+
+struct rlx_buf rlx_session_bound(struct rlx_session *s, enum rlx_io io, const char *name)
+{
+	unsigned int i;
+
+	if (!s || not_busy(s) || !rlx_slot_find(s, io, name, &i))
+		return (struct rlx_buf){ 0 };
+	return to_read(s, io, i);
+}
+
+struct rlx_buf rlx_session_bound_at(struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	if (!s || not_busy(s) || !slot_at(s, io, i))
+		return (struct rlx_buf){ 0 };
+	return to_read(s, io, i);
 }
 
 /* Same dtype: bytes; another of the same family: element by element. */
@@ -357,10 +420,11 @@ static void convert(struct rlx_type to, void *dst, struct rlx_type from,
 	rlx_stat_copied((uint64_t)rlx_type_bytes(&to));
 }
 
-static enum rlx_status may_copy(struct rlx_session *s, enum rlx_io io,
-				const char *name, const struct rlx_type *have,
+static enum rlx_status may_copy(struct rlx_session *s, enum rlx_io io, unsigned int i,
 				const struct rlx_type *given)
 {
+	const struct rlx_type *have = type_at(s, io, i);
+	const char *name = name_at(s, io, i);
 	struct rlx_type t = *given;
 	char a[96], b[96];
 
@@ -382,26 +446,19 @@ static enum rlx_status may_copy(struct rlx_session *s, enum rlx_io io,
 	return RLX_OK;
 }
 
-enum rlx_status rlx_session_set(struct rlx_session *s, enum rlx_io io,
-				const char *name, struct rlx_type type,
-				const void *data)
+static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
+				struct rlx_type type, const void *data)
 {
-	struct rlx_slot *slot;
+	struct rlx_slot *slot = &s->slot[io][i];
 	enum rlx_status st;
-	unsigned int i;
 
-	if (!s || not_busy(s))
-		return s ? s->err.status : RLX_EINVAL;
-	slot = rlx_slot_find(s, io, name, &i);
-	if (!slot)
-		return s->err.status;
 	if (io == RLX_IO_OUTPUT || (!data && rlx_type_bytes(&type)))
-		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", io_names[io], name,
-				data ? "outputs are not set" : "no data");
-	st = may_copy(s, io, name, type_at(s, io, i), &type);
+		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", io_names[io],
+				name_at(s, io, i), data ? "outputs are not set" : "no data");
+	st = may_copy(s, io, i, &type);
 	if (!st && rlx_arena_flags(slot->buf.arena) & RLX_ARENA_RDONLY)
 		st = rlx_fail(&s->err, RLX_EACCES, "%s '%s' is bound to a read-only arena",
-			      io_names[io], name);
+			      io_names[io], name_at(s, io, i));
 	if (!st)
 		st = rlx_slot_own(s, io, i);
 	if (st)
@@ -416,27 +473,58 @@ enum rlx_status rlx_session_set(struct rlx_session *s, enum rlx_io io,
 	return RLX_OK;
 }
 
-enum rlx_status rlx_session_get(struct rlx_session *s, enum rlx_io io,
-				const char *name, struct rlx_type type, void *data)
+enum rlx_status rlx_session_set(struct rlx_session *s, enum rlx_io io,
+				const char *name, struct rlx_type type,
+				const void *data)
 {
-	struct rlx_slot *slot;
-	enum rlx_status st;
 	unsigned int i;
 
 	if (!s || not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	slot = rlx_slot_find(s, io, name, &i);
-	if (!slot)
-		return s->err.status;
+	return rlx_slot_find(s, io, name, &i) ? set_slot(s, io, i, type, data) : s->err.status;
+}
+
+enum rlx_status rlx_session_set_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
+				   struct rlx_type type, const void *data)
+{
+	if (!s || not_busy(s))
+		return s ? s->err.status : RLX_EINVAL;
+	return slot_at(s, io, i) ? set_slot(s, io, i, type, data) : s->err.status;
+}
+
+static enum rlx_status get_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
+				struct rlx_type type, void *data)
+{
+	struct rlx_slot *slot = &s->slot[io][i];
+	enum rlx_status st;
+
 	if (!slot->buf.arena || (!data && rlx_type_bytes(&type)))
-		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", io_names[io], name,
-				data ? "nothing is there yet" : "no room given");
-	st = may_copy(s, io, name, type_at(s, io, i), &type);
+		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", io_names[io],
+				name_at(s, io, i), data ? "nothing is there yet" : "no room given");
+	st = may_copy(s, io, i, &type);
 	if (!st)
 		st = fetch(s, io, i);
 	if (!st)
 		convert(type, data, *type_at(s, io, i), rlx_buf_ptr(slot->buf));
 	return st;
+}
+
+enum rlx_status rlx_session_get(struct rlx_session *s, enum rlx_io io,
+				const char *name, struct rlx_type type, void *data)
+{
+	unsigned int i;
+
+	if (!s || not_busy(s))
+		return s ? s->err.status : RLX_EINVAL;
+	return rlx_slot_find(s, io, name, &i) ? get_slot(s, io, i, type, data) : s->err.status;
+}
+
+enum rlx_status rlx_session_get_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
+				   struct rlx_type type, void *data)
+{
+	if (!s || not_busy(s))
+		return s ? s->err.status : RLX_EINVAL;
+	return slot_at(s, io, i) ? get_slot(s, io, i, type, data) : s->err.status;
 }
 
 enum rlx_status rlx_session_rows(struct rlx_session *s, const char *output,
@@ -491,8 +579,8 @@ static enum rlx_status end_feed(struct rlx_session *s, unsigned int o)
 /* Why output @o cannot become input @i, if it cannot. */
 static enum rlx_status check_feed(struct rlx_session *s, unsigned int o, unsigned int i)
 {
-	const char *output = rlx_program_io_name(s->p, RLX_IO_OUTPUT, o);
-	const char *input = rlx_program_io_name(s->p, RLX_IO_INPUT, i);
+	const char *output = name_at(s, RLX_IO_OUTPUT, o);
+	const char *input = name_at(s, RLX_IO_INPUT, i);
 
 	if (!rlx_type_equal(type_at(s, RLX_IO_OUTPUT, o), type_at(s, RLX_IO_INPUT, i)))
 		return rlx_fail(&s->err, RLX_ESHAPE,

@@ -80,6 +80,8 @@ TEST(a_state_that_the_host_reads)
 			 0);
 		CHECK_EQ(count, i ? 40000 : 1);
 	}
+	CHECK_EQ(((float *)rlx_buf_ptr(rlx_session_bound(s, RLX_IO_INPUT, "state")))[39999],
+		 3 * 39999);
 	CHECK_EQ(rlx_session_get(s, RLX_IO_INPUT, "state", t, v), 0);
 	CHECK_EQ(v[39999], 3 * 39999);
 	rlx_session_free(s);
@@ -349,6 +351,12 @@ TEST(params_are_renewed)
 	shift[3] = 100;
 	CHECK_EQ(rlx_session_bind(g, RLX_IO_PARAM, "shift", b), 0);
 	CHECK_EQ(rlx_session_set(c, RLX_IO_PARAM, "shift", t, shift), 0);
+	compare(g, c);
+	/* to look at it brings nothing over; to ask for it to write does */
+	b = rlx_session_bound(g, RLX_IO_PARAM, "shift");
+	((float *)rlx_buf_ptr(b))[3] = 50;
+	compare(g, c);
+	((float *)rlx_buf_ptr(rlx_session_buf(g, RLX_IO_PARAM, "shift")))[3] = 100;
 	compare(g, c);
 	/* a clone shares what is on the device, and outlives the session it is of */
 	CHECK_EQ(rlx_session_clone(g, &h, NULL), 0);

@@ -168,6 +168,77 @@ TEST(bad_names_types_and_sizes_are_named)
 	rlx_session_free(s);
 }
 
+/* To look is not to give a value, nor memory; to ask for memory to write into is both. */
+TEST(a_look_has_no_effect)
+{
+	struct rlx_session *s = small_session("cpu");
+	struct rlx_stats before, after;
+	struct rlx_buf b, own;
+	float w[15] = { 1 };
+
+	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", rlx_type(RLX_F32, 3, 5), w), 0);
+	rlx_stats_read(&before);
+	b = rlx_session_bound(s, RLX_IO_INPUT, "x");
+	CHECK(!b.arena && !b.bytes && !rlx_session_error(s)->status);
+	b = rlx_session_bound_at(s, RLX_IO_OUTPUT, 0);
+	CHECK(!b.arena && !rlx_session_error(s)->status);
+	CHECK_EQ(rlx_session_run(s), RLX_EINVAL);
+	CHECK(strstr(rlx_session_error(s)->text, "'x' has no value"));
+	rlx_stats_read(&after);
+	CHECK_EQ(after.arenas_made, before.arenas_made);
+	own = rlx_session_buf(s, RLX_IO_INPUT, "x");
+	memset(rlx_buf_ptr(own), 0, own.bytes);
+	b = rlx_session_bound(s, RLX_IO_INPUT, "x");
+	CHECK(b.arena == own.arena && b.offset == own.offset && b.bytes == own.bytes);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	b = rlx_session_bound(s, RLX_IO_OUTPUT, "y");
+	CHECK(fabsf(((float *)rlx_buf_ptr(b))[0] - 0.8413447f) < 1e-5f);
+	CHECK(!rlx_session_bound(s, RLX_IO_OUTPUT, "nope").arena);
+	CHECK_EQ(rlx_session_error(s)->status, RLX_ENOENT);
+	CHECK(!rlx_session_bound(NULL, RLX_IO_OUTPUT, "y").arena);
+	rlx_session_free(s);
+}
+
+/* What the calls by name do, by the index that the program enumerates. */
+TEST(by_index)
+{
+	struct rlx_session *s = small_session("cpu");
+	struct rlx_program *p = rlx_session_program(s);
+	float x[12] = { 1 }, w[15] = { 1 }, y[20];
+	struct rlx_buf buf, none;
+	struct rlx_arena *a;
+	int z = rlx_program_io_find(p, RLX_IO_OUTPUT, "z");
+
+	CHECK_EQ(rlx_arena_new(&(struct rlx_arena_opts){ .size = 4096 }, &a, NULL), 0);
+	CHECK_EQ(rlx_buf_new(a, sizeof(y), 64, &buf, NULL), 0);
+	CHECK_EQ(z, 1);
+	CHECK(rlx_type_equal(rlx_program_io_type(p, RLX_IO_OUTPUT, 1),
+			     &(struct rlx_type){ RLX_F32, 2, { 4, 5 } }));
+	CHECK_EQ(rlx_session_set_at(s, RLX_IO_INPUT, 0, rlx_type(RLX_F32, 4, 3), x), 0);
+	CHECK_EQ(rlx_session_set_at(s, RLX_IO_PARAM, 0, rlx_type(RLX_F32, 3, 5), w), 0);
+	CHECK_EQ(rlx_session_bind_at(s, RLX_IO_OUTPUT, 1, buf), 0);
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	CHECK_EQ(rlx_session_get_at(s, RLX_IO_OUTPUT, 0, rlx_type(RLX_F32, 4, 5), y), 0);
+	CHECK(fabsf(y[0] - 1.9544997f) < 1e-5f);	/* gelu(2) */
+	CHECK_EQ(((float *)rlx_buf_ptr(buf))[0], 2 * y[0]);
+	CHECK_EQ(rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, "z")), rlx_buf_ptr(buf));
+	CHECK_EQ(rlx_buf_ptr(rlx_session_buf_at(s, RLX_IO_INPUT, 0)),
+		 rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "x")));
+	CHECK_EQ(rlx_session_bind_at(s, RLX_IO_INPUT, 1, buf), RLX_ENOENT);
+	CHECK(strstr(rlx_session_error(s)->text, "no input of index 1; there is 1"));
+	CHECK_EQ(rlx_session_set_at(s, RLX_IO_PARAM, 9, rlx_type(RLX_F32, 3, 5), w), RLX_ENOENT);
+	CHECK_EQ(rlx_session_get_at(s, RLX_IO_OUTPUT, 3, rlx_type(RLX_F32, 4, 5), y), RLX_ENOENT);
+	CHECK(strstr(rlx_session_error(s)->text, "no output of index 3; there are 3"));
+	CHECK_EQ(rlx_session_bind_at(s, (enum rlx_io)7, 0, buf), RLX_EINVAL);
+	none = rlx_session_buf_at(s, RLX_IO_INPUT, 1);
+	CHECK(!none.arena && rlx_session_error(s)->status == RLX_ENOENT);
+	none = rlx_session_bound_at(s, RLX_IO_PARAM, 1);
+	CHECK(!none.arena && rlx_session_error(s)->status == RLX_ENOENT);
+	CHECK_EQ(rlx_session_bind_at(NULL, RLX_IO_INPUT, 0, buf), RLX_EINVAL);
+	rlx_session_free(s);
+	rlx_arena_put(a);
+}
+
 /* What was bound is let go, whatever the session had there before. */
 TEST(unbind_keeps_nothing_of_the_caller)
 {

@@ -87,11 +87,30 @@ rlx_session_bind(struct rlx_session *s, enum rlx_io io, const char *name,
 RLX_EXPORT enum rlx_status rlx_session_unbind(struct rlx_session *s);
 
 /**
- * rlx_session_buf - the buffer bound now: the caller's, or the session's own slot,
- * which may be filled or read in place. Empty if there is no such name.
+ * rlx_session_buf - memory to write into: the caller's buffer that is bound, or the
+ * session's own slot, made now if there is none. To look without an effect, ask
+ * rlx_session_bound().
+ *
+ * An input or param counts as having a value from then on, and what a device keeps of
+ * it is brought over anew by the next run: write before that. An output may be asked
+ * for as well, to know where runs will write.
+ * Context: allocates the first time. Return: empty, with the reason in
+ * rlx_session_error(): no such name, no memory, a run is under way.
  */
 RLX_EXPORT struct rlx_buf rlx_session_buf(struct rlx_session *s, enum rlx_io io,
 					  const char *name);
+
+/**
+ * rlx_session_bound - look at the buffer that is there now, for reading.
+ *
+ * Nothing changes by it: what has no value has none after it, no memory is made, and a
+ * device keeps what it has. Of a pair that is fed and kept by a device, its content is
+ * brought to the buffer first (rlx_session_feed()).
+ * Return: empty, with RLX_OK in rlx_session_error() if there is no memory yet, else
+ * with the reason: no such name, a run is under way.
+ */
+RLX_EXPORT struct rlx_buf rlx_session_bound(struct rlx_session *s, enum rlx_io io,
+					    const char *name);
 
 /**
  * rlx_session_set, rlx_session_get - copy a whole tensor in or out.
@@ -105,6 +124,28 @@ rlx_session_set(struct rlx_session *s, enum rlx_io io, const char *name,
 RLX_EXPORT enum rlx_status
 rlx_session_get(struct rlx_session *s, enum rlx_io io, const char *name,
 		struct rlx_type type, void *data);
+
+/**
+ * rlx_session_bind_at, rlx_session_buf_at, rlx_session_bound_at, rlx_session_set_at,
+ * rlx_session_get_at - the same by index, without a search for the name.
+ * @i: below rlx_program_io_count(), in its order: rlx_program_io_name() and
+ *     rlx_program_io_type() tell the name, dtype and shape, rlx_program_io_find() the
+ *     index of a name
+ * Return: as by name; RLX_ENOENT (or empty) if there are not so many.
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_bind_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
+		    struct rlx_buf buf);
+RLX_EXPORT struct rlx_buf rlx_session_buf_at(struct rlx_session *s, enum rlx_io io,
+					     unsigned int i);
+RLX_EXPORT struct rlx_buf rlx_session_bound_at(struct rlx_session *s, enum rlx_io io,
+					       unsigned int i);
+RLX_EXPORT enum rlx_status
+rlx_session_set_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
+		   struct rlx_type type, const void *data);
+RLX_EXPORT enum rlx_status
+rlx_session_get_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
+		   struct rlx_type type, void *data);
 
 /**
  * rlx_session_rows - copy rows [@first, @first + @n) of an output's leading axis.
