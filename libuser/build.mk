@@ -35,12 +35,28 @@ $(INSIDE:%=$(BUILD)/obj/%.o): CFLAGS += -fvisibility=default
 
 lib: $(BUILD)/lib/librlx.so $(BUILD)/lib/librlx.a $(BUILD)/lib/librlx-gpu.so.$(SOMAJOR)
 
-$(BUILD)/lib/librlx.a: $(LIB_OBJ) $(A_OBJ)
+MAP	:= $(wildcard libuser/librlx.map)
+
+# With our inner names: for tests and tools, and never installed.
+LIB_A	:= $(BUILD)/lib/librlx-internal.a
+
+$(LIB_A): $(LIB_OBJ) $(A_OBJ)
 	@mkdir -p $(@D)
 	$(call say,AR,$@)
 	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJ) $(A_OBJ)
 
-MAP	:= $(wildcard libuser/librlx.map)
+# For programs: one object in which only the map's public names are global, so that a
+# program's own gpu_init() is no clash. Sections stay apart, for --gc-sections to drop.
+OBJCOPY	?= $(shell $(CC) -print-prog-name=objcopy)
+APART	:= .text .text.* .rodata .rodata.* .data .data.rel* .bss
+
+$(BUILD)/lib/librlx.a: $(LIB_A) $(MAP)
+	$(call say,AR,$@)
+	$(Q)sed -n '/^local:/q; s/^\t\(rlx_.*\);/\1/p' $(MAP) >$@.names
+	$(Q)$(CC) -r -nostdlib -Wl,--build-id=none $(APART:%=-Wl,--unique='%') \
+		-Wl,--whole-archive $(LIB_A) -o $@.o
+	$(Q)$(OBJCOPY) --wildcard --keep-global-symbols=$@.names $@.o
+	$(Q)rm -f $@ && $(AR) rcs $@ $@.o && rm $@.o $@.names
 
 # Its own calls of what it exports need no table: nobody puts other functions there.
 $(BUILD)/lib/librlx.so.$(SOMAJOR): $(LIB_OBJ) $(SO_OBJ) $(MAP)

@@ -8,10 +8,10 @@ TEST_SRC := $(filter-out selftests/lib/% selftests/fuzz/% selftests/kmod/%, \
 		$(wildcard selftests/*/*.c))
 TEST_BIN := $(TEST_SRC:selftests/%.c=$(BUILD)/test/%)
 
-$(BUILD)/test/%: $(BUILD)/obj/selftests/%.o $(TEST_LIB) $(BUILD)/lib/librlx.a
+$(BUILD)/test/%: $(BUILD)/obj/selftests/%.o $(TEST_LIB) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) $< $(TEST_LIB) $(BUILD)/lib/librlx.a $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $< $(TEST_LIB) $(LIB_A) $(LDLIBS) -o $@
 
 # These run the command itself.
 $(filter $(BUILD)/test/cli/%,$(TEST_BIN)): $(BUILD)/bin/rlx
@@ -27,10 +27,10 @@ FUZZ_MAKE = $(SUBMAKE) BUILD=$(BUILD)/clang CC=$(FUZZ_CC) OPT='-O1 -g1' \
 	KERNEL_OPT='-O1 -g1 -ffp-contract=fast -fno-sanitize=all'
 FUZZ_CC	?= clang
 
-$(BUILD)/fuzz/%: $(BUILD)/obj/selftests/fuzz/%.o $(BUILD)/lib/librlx.a
+$(BUILD)/fuzz/%: $(BUILD)/obj/selftests/fuzz/%.o $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer $< $(BUILD)/lib/librlx.a $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer $< $(LIB_A) $(LDLIBS) -o $@
 
 fuzzers: $(FUZZ_BIN)
 .PHONY: tests fuzzers

@@ -32,6 +32,28 @@
 #include "base/bump.h"
 #include "kernels/kernel.h"
 
+/* librlx.so lends these to librlx-gpu.so: under names that no program has. */
+#define lower_args		rlx_lower_args
+#define lower_bad_data		rlx_lower_bad_data
+#define lower_call		rlx_lower_call
+#define lower_checked		rlx_lower_checked
+#define lower_const		rlx_lower_const
+#define lower_extent		rlx_lower_extent
+#define lower_in		rlx_lower_in
+#define lower_keep		rlx_lower_keep
+#define lower_out		rlx_lower_out
+#define lower_out_is_read	rlx_lower_out_is_read
+#define lower_out_of_memory	rlx_lower_out_of_memory
+#define lower_ref_add		rlx_lower_ref_add
+#define lower_ref_in		rlx_lower_ref_in
+#define lower_ref_keep		rlx_lower_ref_keep
+#define lower_ref_out		rlx_lower_ref_out
+#define lower_ref_status	rlx_lower_ref_status
+#define lower_ref_tmp		rlx_lower_ref_tmp
+#define lower_supported		rlx_lower_supported
+#define lower_tmp		rlx_lower_tmp
+#define lower_unsupported	rlx_lower_unsupported
+
 /* Bring @args to @rows rows and return the units of that. */
 typedef uint64_t rlx_units_fn(void *args, int64_t rows, enum rlx_isa isa);
 

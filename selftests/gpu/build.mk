@@ -136,7 +136,7 @@ bench-gpu:
 # A selection of the kernels by the compilers that Debian's hipcc brings.
 check-hip-build:
 	$(Q)tools/setup.sh hip
-	$(Q)+$(SUBMAKE) $(BUILD)/lib/librlx.a
+	$(Q)+$(SUBMAKE) $(LIB_A)
 	$(Q)$(RUN) -g $@ selftests/gpu/hip_build.sh
 
 .PHONY: emu check-emu check-nvrtc check-hip-build check-emu-dtypes check-gpu bench-gpu \

@@ -45,7 +45,7 @@ make_program()
 	"$cxx" -std=c++17 -w -I. -fsyntax-only "$tmp/shapes.cc" &&
 	mkdir -p "$BUILD/hip" &&
 	"$CC" -std=gnu11 -D_GNU_SOURCE -I. -Ilibuser -Ilibuser/include -I"$BUILD/gen" \
-		selftests/gpu/hip/rocm.c "$BUILD/lib/librlx.a" -luring -lm -ldl -pthread \
+		selftests/gpu/hip/rocm.c "$BUILD/lib/librlx-internal.a" -luring -lm -ldl -pthread \
 		-o "$BUILD/hip/rocm"
 }
 

@@ -33,11 +33,11 @@ $(KMOD_DIR)/lib.a: $(KMOD_LIB)
 
 # The library is there for those that call it: rlx_open() and others.
 $(KMOD_BIN): $(KMOD_DIR)/%: $(BUILD)/obj/selftests/kmod/t/%.o $(KMOD_DIR)/lib.a \
-		$(BUILD)/lib/librlx.a
+		$(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(rig_words) selftests/kmod/t/$*.c >$@.rig
-	$(Q)$(CC) $(LDFLAGS) -static $< $(KMOD_DIR)/lib.a $(BUILD)/lib/librlx.a $(LDLIBS) \
+	$(Q)$(CC) $(LDFLAGS) -static $< $(KMOD_DIR)/lib.a $(LIB_A) $(LDLIBS) \
 		-o $@ 2>$@.warn || { cat $@.warn >&2; exit 1; }
 
 $(KMOD_BIN32): $(KMOD_DIR)/%.32: selftests/kmod/t/%.c selftests/lib/rlx_test.c \

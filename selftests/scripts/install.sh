@@ -61,13 +61,92 @@ shared_program()
 	ldd "$tmp/prog" | grep -q 'librlx\.so\.1 '
 }
 
-# shellcheck disable=SC2046
 static_program()
 {
-	$CC -Wall -Werror "$tmp/prog.c" $(pc --cflags) \
-		"$dest$lib/librlx.a" $(pc --static --libs-only-l |
-		sed 's/-lrlx//') -pthread -o "$tmp/prog.static" &&
-	"$tmp/prog.static" && ! ldd "$tmp/prog.static" | grep librlx
+	static_link prog && ! ldd "$tmp/prog.static" | grep librlx
+}
+
+# Every global name of what is installed has our prefix, and each library has some; of
+# the archive's, none is outside the map.
+names_are_ours()
+{
+	sed -n '/^local:/q; s/^\t\(rlx_[a-z0-9_]*\);/\1/p' libuser/librlx.map | sort \
+		>"$tmp/public"
+	for f in librlx.so librlx-gpu.so librlx.a; do
+		flags=-D
+		[ $f != librlx.a ] || flags=-g
+		nm $flags --defined-only "$dest$lib/$f" | awk 'NF == 3 && $2 != "A" {
+			sub(/@.*/, "", $3); print $3 }' | sort >"$tmp/$f.names"
+		grep -q '^rlx_' "$tmp/$f.names" || fail "$f has no names" || return
+		! grep -v '^rlx_' "$tmp/$f.names" || fail "$f has these" || return
+	done
+	grep -v '^rlx_op_' "$tmp/librlx.a.names" | diff "$tmp/public" - &&
+	! find "$dest" -name 'librlx*internal*' | grep .
+}
+
+# Names that a program may well have, and that we have inside.
+cat >"$tmp/own.c" <<'EOF'
+#include <rlx/run.h>
+
+int el_get(void);
+int gpu_init(void);
+int lower_call(void);
+
+int el_get(void) { return 1; }
+int gpu_init(void) { return 2; }
+int lower_call(void) { return 4; }
+
+int main(void)
+{
+	struct rlx_graph *g = rlx_graph_new("own");
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	const float in[2] = { 1, 5 };
+	float out[2] = { 0 };
+	struct rlx_type t = rlx_type(RLX_F32, 2);
+	rlx_value x = rlx_input(g, "x", t);
+
+	rlx_output(g, "y", rlx_emit(g, neg, .x = x));
+	if (rlx_graph_finish(g) || rlx_compile(g, NULL, &p, &err) ||
+	    rlx_session_new(p, NULL, &s, &err) ||
+	    rlx_session_set(s, RLX_IO_INPUT, "x", t, in) || rlx_session_run(s) ||
+	    rlx_session_get(s, RLX_IO_OUTPUT, "y", t, out))
+		return 1;
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	return !(out[1] == -5 && el_get() + gpu_init() + lower_call() == 7);
+}
+EOF
+
+# static_link PROGRAM FLAGS ...
+# shellcheck disable=SC2046
+static_link()
+{
+	prog=$1
+	shift
+	$CC -Wall -Werror "$tmp/$prog.c" "$@" $(pc --cflags) "$dest$lib/librlx.a" \
+		$(pc --static --libs-only-l | sed 's/-lrlx//') -pthread -o "$tmp/$prog.static" &&
+	"$tmp/$prog.static"
+}
+
+# A program's own names: linked statically, and not lent to the shared libraries.
+# shellcheck disable=SC2046
+own_names()
+{
+	static_link own &&
+	$CC -Wall -Werror "$tmp/own.c" $(pc --cflags --libs) -o "$tmp/own" &&
+	LD_LIBRARY_PATH=$dest$lib "$tmp/own" &&
+	! nm -D --defined-only "$tmp/own" | grep -E 'el_get|gpu_init|lower_call'
+}
+
+# What a program does not call it need not carry: without backends it is a fifth.
+unused_sections()
+{
+	static_link own -Wl,--gc-sections -s && whole=$(stat -c %s "$tmp/own.static") &&
+	static_link prog -Wl,--gc-sections -s && part=$(stat -c %s "$tmp/prog.static") &&
+	echo "$part of $whole bytes" && [ "$part" -lt $((whole / 4)) ]
 }
 
 # The tutorial's program prints what the tutorial says.
@@ -176,6 +255,7 @@ completion()
 
 check install install_it
 check files files_are_there
+check names names_are_ours
 check gpu-library gpu_library
 check size small_enough
 check headers-c headers_alone c c11
@@ -187,10 +267,14 @@ fi
 if command -v pkg-config >/dev/null; then
 	check pkg-config-shared shared_program
 	check pkg-config-static static_program
+	check own-names own_names
+	check unused-sections unused_sections
 	check tutorial tutorial
 else
 	skip pkg-config-shared "no pkg-config"
 	skip pkg-config-static "no pkg-config"
+	skip own-names "no pkg-config"
+	skip unused-sections "no pkg-config"
 	skip tutorial "no pkg-config"
 fi
 if command -v cmake >/dev/null; then

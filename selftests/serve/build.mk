@@ -33,7 +33,7 @@ $(SERVE_INPROC:$(BUILD)/test/rlxd/%=$(BUILD)/obj/selftests/serve/inproc/%.o): \
 	CPPFLAGS += $(LLHTTP_FLAGS)
 
 $(BUILD)/test/rlxd/%: $(BUILD)/obj/selftests/serve/inproc/%.o $(SERVE_INPROC_OBJ) \
-		$(TEST_LIB) $(BUILD)/lib/librlx.a
+		$(TEST_LIB) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) $(RLXD_LIBS) -o $@
@@ -80,7 +80,7 @@ BENCH_SERVE := $(patsubst selftests/serve/bench/%.c,$(BUILD)/bench-serve/%, \
 		 $(wildcard selftests/serve/bench/*.c))
 
 $(BUILD)/bench-serve/%: $(BUILD)/obj/selftests/serve/bench/%.o \
-		$(BUILD)/obj/tools/rlx/peer_ort.o $(BUILD)/lib/librlx.a
+		$(BUILD)/obj/tools/rlx/peer_ort.o $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@

@@ -24,10 +24,10 @@ $(BUILD)/obj/llhttp/%.o: $(LLHTTP)/llhttp/%.c
 	$(Q)$(CC) $(LLHTTP_FLAGS) -std=gnu11 $(OPT) -fPIC \
 		 -fvisibility=hidden $(SAN) -c $< -o $@
 
-$(BUILD)/bin/rlxd: $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a
+$(BUILD)/bin/rlxd: $(RLXD_OBJ) $(LLHTTP_OBJ) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) $(RLXD_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a $(LDLIBS) \
+	$(Q)$(CC) $(LDFLAGS) $(RLXD_OBJ) $(LLHTTP_OBJ) $(LIB_A) $(LDLIBS) \
 		$(RLXD_LIBS) -o $@
 
 # For guests; what it would load to look up users and groups by name it cannot.
@@ -38,10 +38,10 @@ $(BUILD)/obj/tools/rlx/openssl-linked.o: tools/rlx/openssl.c | $(OPENSSL_NAMES)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(CPPFLAGS) -DOPENSSL_LINKED $(CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/bin/rlxd-static: $(RLXD_STATIC_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a
+$(BUILD)/bin/rlxd-static: $(RLXD_STATIC_OBJ) $(LLHTTP_OBJ) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -static $(RLXD_STATIC_OBJ) $(LLHTTP_OBJ) $(BUILD)/lib/librlx.a \
+	$(Q)$(CC) $(LDFLAGS) -static $(RLXD_STATIC_OBJ) $(LLHTTP_OBJ) $(LIB_A) \
 		$(LDLIBS) $(RLXD_LIBS) -lssl -lcrypto -o $@ 2>$@.warn || \
 		{ cat $@.warn >&2; exit 1; }
 
