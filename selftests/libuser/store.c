@@ -12,7 +12,7 @@
 #include "rlx/run.h"
 #include "rlx/store.h"
 #include "rlx/tokenizer.h"
-#include "rt/store.h"
+#include "ir/store.h"
 #include "selftests/lib/tiny_bert.h"
 #include "selftests/mem/provider.h"
 

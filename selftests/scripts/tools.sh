@@ -146,6 +146,27 @@ all_rules_break()
 }
 
 check style-rules-find-breaches all_rules_break
+
+# A call of what stands above, declared without an include.
+uses_upper()
+{
+	echo 'int upper(void); int lower(void); int lower(void) { return upper(); }' \
+		>"$bad/libuser/base/low.c"
+	echo 'int upper(void); int upper(void) { return 1; }' >"$bad/libuser/ir/up.c"
+	for f in base/low ir/up; do
+		mkdir -p "$bad/build/obj/libuser/${f%/*}"
+		# shellcheck disable=SC2086 # it may be called by another: ccache gcc
+		$CC -c "$bad/libuser/$f.c" -o "$bad/build/obj/libuser/$f.o" || return
+	done
+	must_say 'base may not use upper of ir .libuser/ir/up\.c' \
+		env BUILD=build "$bad/tools/check-layers" &&
+	mv "$bad/libuser/ir/up.c" "$bad/libuser/base" &&
+	mv "$bad/build/obj/libuser/ir/up.o" "$bad/build/obj/libuser/base" &&
+	env BUILD=build "$bad/tools/check-layers" | grep '^ok 2 symbols'
+}
+
+check layers-want-objects must_say 'no objects' env BUILD=build "$bad/tools/check-layers"
+check layers-find-uses uses_upper
 check layers-find-breaches must_say 'base may not include ir/b.h' \
 	"$bad/tools/check-layers"
 finish

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* How a sealed store lies in its arena. */
-#ifndef RLX_RT_STORE_H
-#define RLX_RT_STORE_H
+/* How a sealed store lies in its arena, and stores for a layout of known name. */
+#ifndef RLX_IR_STORE_H
+#define RLX_IR_STORE_H
 
 #include "base/build_id.h"
+#include "rlx/store.h"
 
 enum { RLX_STORE_FORMAT = 1, RLX_STORE_ALIGN = 64, RLX_STORE_KIND_BYTES = 16 };
 
@@ -35,5 +36,11 @@ struct rlx_store_header {
 /* Of the header up to the hash, and of the table. */
 uint64_t rlx_store_hash(const struct rlx_store_header *h,
 			const struct rlx_store_entry *table);
+
+/* rlx_store_new() and rlx_store_open() for a device whose layout of weights is known. */
+enum rlx_status rlx_store_create(struct rlx_arena *arena, const char *layout,
+				 struct rlx_store **out, struct rlx_error *err);
+enum rlx_status rlx_store_adopt(struct rlx_arena *arena, const char *layout,
+				struct rlx_store **out, struct rlx_error *err);
 
 #endif
