@@ -3,6 +3,7 @@
 #include "backends/common/lower.h"
 #include "kernels/attention.h"
 #include "kernels/type.h"
+#include "ops/defaults.h"
 
 struct view {
 	int64_t	heads, len, width, stride[3];
@@ -64,7 +65,7 @@ enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
 
 	vq = view_of(q, at->heads, at->layout);
 	a->heads = vq.heads;
-	a->kv_heads = at->kv_heads ? at->kv_heads : vq.heads;
+	a->kv_heads = op_kv_heads(at->kv_heads, vq.heads);
 	vk = view_of(k, a->kv_heads, at->layout);
 	vv = view_of(v, a->kv_heads, at->layout);
 	vo = view_of(lower_out(lo, 0), a->heads, at->layout);
@@ -77,7 +78,7 @@ enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
 	copy3(a->k_stride, vk.stride);
 	copy3(a->v_stride, vv.stride);
 	copy3(a->out_stride, vo.stride);
-	a->scale = at->scale != 0 ? at->scale : 1 / __builtin_sqrtf((float)vq.width);
+	a->scale = (float)op_attention_scale(at->scale, vq.width);
 	a->softcap = at->softcap;
 	a->q_offset = a->kv_len - a->q_len;
 	a->causal = at->mask != RLX_MASK_NONE;

@@ -44,7 +44,7 @@ static void take_geometry(struct rlx_conv *g, const struct lists *l, const struc
 	size_t nd = x->rank - 2;
 
 	g->n = (size_t)x->dim[0];
-	g->groups = l->groups ? (size_t)l->groups : 1;
+	g->groups = (size_t)l->groups;
 	g->oc = (size_t)w->dim[0];
 	g->ic = (size_t)w->dim[1] * g->groups;
 	take_dims(g->in, x, nd);

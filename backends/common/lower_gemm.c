@@ -101,7 +101,7 @@ enum rlx_status rlx_lower_fused_matmul(struct rlx_lower *lo)
 		.a = lower_in(lo, 0), .b = lower_in(lo, 1), .y = lower_out(lo, 0),
 		.trans_a = f->trans_a, .trans_b = f->trans_b,
 		.has_bias = lower_in(lo, 2), .has_residual = lower_in(lo, 3),
-		.alpha = f->alpha != 0 ? (double)f->alpha : 1,
+		.alpha = (double)f->alpha,
 		.act = f->act, .lo = (double)f->act_lo, .hi = (double)f->act_hi,
 		.compute = f->compute, .tf32 = f->tf32,
 	};

@@ -7,6 +7,7 @@
 #include "kernels/random.h"
 #include "kernels/rope.h"
 #include "kernels/sortk.h"
+#include "ops/defaults.h"
 
 /* The @k first of axis @axis in order; k of all of them sorts. */
 static enum rlx_status lower_topk(struct rlx_lower *lo, int64_t axis, int64_t k, bool smallest)
@@ -188,7 +189,7 @@ enum rlx_status rlx_lower_rope(struct rlx_lower *lo)
 	a->len = x->dim[bhsd ? 2 : 1];
 	a->heads = x->rank == 3 ? r->heads : x->dim[bhsd ? 1 : 2];
 	a->head_dim = x->dim[x->rank - 1] / (x->rank == 3 ? r->heads : 1);
-	a->n_rot = r->n_rot ? r->n_rot : a->head_dim;
+	a->n_rot = op_rope_width(r->n_rot, a->head_dim);
 	a->positions = cos->dim[0];
 	rope_strides(a, bhsd);
 	a->type = (uint8_t)x->dtype;

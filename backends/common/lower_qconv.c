@@ -38,7 +38,7 @@ static void take_shape(struct rlx_k_conv_nd *s, const struct rlx_lower *lo)
 	s->n = (size_t)x->dim[0];
 	s->ic = (size_t)x->dim[1];
 	s->oc = (size_t)w->dim[0];
-	s->groups = c->groups ? (size_t)c->groups : 1;
+	s->groups = (size_t)c->groups;
 	for (i = 0; i < 3; i++) {
 		bool here = i + nd >= 3;
 		uint32_t d = here ? i + nd - 3 : 0;

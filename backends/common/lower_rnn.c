@@ -19,7 +19,7 @@ static bool take_acts(const struct rlx_recurrence *r, struct rlx_k_rnn *a)
 	for (d = 0; d < r->dirs; d++)
 		for (i = 0; i < r->n_act; i++) {
 			at = d * r->n_act + i;
-			act = r->acts.n ? r->acts.v[at] : r->defaults[i];
+			act = op_rnn_act(r->acts, (uint32_t)r->n_act, (uint32_t)at);
 			if (needs_parameters(act) && (!r->alpha.n || !r->beta.n))
 				return false;
 			a->act[d][i] = (struct rlx_k_rnn_fn){
@@ -113,13 +113,12 @@ static enum rlx_status lower(struct rlx_lower *lo, struct rlx_recurrence *r)
 
 enum rlx_status rlx_lower_lstm(struct rlx_lower *lo)
 {
-	static const uint8_t defaults[] = { RLX_RNN_SIGMOID, RLX_RNN_TANH, RLX_RNN_TANH };
 	const struct rlx_op_lstm *o = lo->args;
 	struct rlx_recurrence r = {
 		.cell = RLX_K_RNN_LSTM, .direction = o->direction,
 		.batch_first = o->batch_first, .input_forget = o->input_forget,
 		.clip = o->clip, .acts = o->acts, .alpha = o->act_alpha,
-		.beta = o->act_beta, .defaults = defaults, .n_act = 3,
+		.beta = o->act_beta, .n_act = 3,
 	};
 
 	return lower(lo, &r);
@@ -127,13 +126,12 @@ enum rlx_status rlx_lower_lstm(struct rlx_lower *lo)
 
 enum rlx_status rlx_lower_gru(struct rlx_lower *lo)
 {
-	static const uint8_t defaults[] = { RLX_RNN_SIGMOID, RLX_RNN_TANH };
 	const struct rlx_op_gru *o = lo->args;
 	struct rlx_recurrence r = {
 		.cell = RLX_K_RNN_GRU, .direction = o->direction,
 		.batch_first = o->batch_first, .linear_before_reset = o->linear_before_reset,
 		.clip = o->clip, .acts = o->acts, .alpha = o->act_alpha,
-		.beta = o->act_beta, .defaults = defaults, .n_act = 2,
+		.beta = o->act_beta, .n_act = 2,
 	};
 
 	return lower(lo, &r);
@@ -141,12 +139,11 @@ enum rlx_status rlx_lower_gru(struct rlx_lower *lo)
 
 enum rlx_status rlx_lower_rnn(struct rlx_lower *lo)
 {
-	static const uint8_t defaults[] = { RLX_RNN_TANH };
 	const struct rlx_op_rnn *o = lo->args;
 	struct rlx_recurrence r = {
 		.cell = RLX_K_RNN_PLAIN, .direction = o->direction,
 		.batch_first = o->batch_first, .clip = o->clip, .acts = o->acts,
-		.alpha = o->act_alpha, .beta = o->act_beta, .defaults = defaults, .n_act = 1,
+		.alpha = o->act_alpha, .beta = o->act_beta, .n_act = 1,
 	};
 
 	return lower(lo, &r);

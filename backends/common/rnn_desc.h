@@ -5,6 +5,7 @@
 
 #include "backends/common/lower.h"
 #include "kernels/rnn.h"
+#include "ops/defaults.h"
 
 /* What the three ops have in common. */
 struct rlx_recurrence {
@@ -14,7 +15,6 @@ struct rlx_recurrence {
 	float		clip;
 	struct rlx_ints	acts;
 	struct rlx_floats alpha, beta;
-	const uint8_t	*defaults;
 	int64_t		n_act;
 	/* sizes */
 	int64_t		steps, batch, in, hidden, dirs, gates;

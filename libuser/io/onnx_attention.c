@@ -192,8 +192,6 @@ enum rlx_status onnx_attention(struct onnx_op *q)
 	st = heads_of(q, &h);
 	if (st)
 		return st;
-	if (scale == 0)
-		scale = 1 / sqrt((double)onnx_type(q, h.q).dim[3]);
 	/* Ours aligns the last query with the last key. */
 	whole = h.causal && !h.nonpad.id && h.n_k - h.n_q == h.past;
 	h.causal = h.causal && !whole;

@@ -151,8 +151,8 @@ struct onnx_ctx *onnx_ctx_begin(struct onnx_build *b, bool body);
 void onnx_ctx_end(struct onnx_build *b);	/* pop a body; caller keeps it */
 void onnx_ctx_free(struct onnx_ctx *c);
 /* Emit, or evaluate at once when all inputs are small constants. */
-rlx_value onnx_emit(struct onnx_build *b, const struct rlx_op_ref *op,
-		    const void *args, size_t size);
+rlx_value onnx_emit(struct onnx_build *b, const struct rlx_op_ref *op, void *args,
+		    size_t size);
 /* Contents if @v is a constant of the current graph, else NULL. */
 const void *onnx_const(struct onnx_build *b, rlx_value v);
 /* The tensor's status in the graph: 0, or an error worth passing on. */
@@ -204,8 +204,9 @@ const struct onnx_row *onnx_row_find(struct onnx_str domain,
 
 /* Shorthands of the handlers; q is the op, values are of the current graph. */
 #define E(q, op, ...)							\
-	onnx_emit((q)->b, &rlx_op_##op, &(struct rlx_op_##op){ __VA_ARGS__ }, \
-		  sizeof(struct rlx_op_##op))
+	RLX_OVERRIDE(onnx_emit((q)->b, &rlx_op_##op,			\
+		&(struct rlx_op_##op){ RLX_INIT_##op __VA_ARGS__ },	\
+		sizeof(struct rlx_op_##op)))
 
 static inline bool onnx_given(const struct onnx_op *q, uint32_t i)
 {

@@ -369,8 +369,8 @@ static rlx_value fold(struct onnx_build *b, const struct rlx_op_def *def,
 	return v;
 }
 
-rlx_value onnx_emit(struct onnx_build *b, const struct rlx_op_ref *op,
-		    const void *args, size_t size)
+rlx_value onnx_emit(struct onnx_build *b, const struct rlx_op_ref *op, void *args,
+		    size_t size)
 {
 	const struct rlx_op_def *def = op->def;
 	rlx_value v = RLX_NONE, out;
@@ -381,7 +381,8 @@ rlx_value onnx_emit(struct onnx_build *b, const struct rlx_op_ref *op,
 	if (rlx_graph_error(b->ctx->g)->status || b->err->status)
 		return v;
 	operands(def, args, &o);
-	if (!(def->traits & NEVER_FOLD) && !o.too_many && !o.missing)
+	if (!(def->traits & NEVER_FOLD) && !o.too_many && !o.missing &&
+	    !rlx_args_resolve(def, args, &(struct rlx_error){ 0 }))
 		v = fold(b, def, args, &o);
 	if (v.id)
 		return v;

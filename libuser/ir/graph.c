@@ -208,7 +208,7 @@ rlx_value rlx_node_new(struct rlx_graph *g, const struct rlx_op_def *def,
 		types[i] = in[i] ? &g->val[in[i]].type : NULL;
 	q.args = node.args;
 	q.in = types;
-	if (rlx_op_infer(&q)) {
+	if (rlx_args_resolve(def, node.args, &g->err) || rlx_op_infer(&q)) {
 		g->err.file = file;
 		g->err.line = line;
 		g->err.node = g->n_node;
@@ -263,6 +263,8 @@ static bool fit_args(struct rlx_graph *g, const struct rlx_op_def *def,
 	size_t i;
 
 	memset(known, 0, def->args_size);
+	if (size < def->args_size)	/* what was added since is absent */
+		rlx_args_init(def, known);
 	memcpy(known, args, size < def->args_size ? size : def->args_size);
 	for (i = def->args_size; i < size; i++)
 		if (p[i]) {

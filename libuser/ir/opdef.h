@@ -17,14 +17,33 @@ enum rlx_attr_kind {
 	RLX_K_graph,
 };
 
+/* What an attribute is that is not given: see rlx/ops.h. */
+enum rlx_absent { RLX_ABSENT_ZERO, RLX_ABSENT_NZ, RLX_ABSENT_DEF, RLX_ABSENT_REQ };
+
 enum rlx_field_role { RLX_FIELD_ATTR, RLX_FIELD_IN, RLX_FIELD_OPT, RLX_FIELD_INS };
 
+struct rlx_op_def;
 struct rlx_field {
 	const char	*name;
 	uint16_t	 offset;	/* in the op's argument struct */
-	uint8_t		 kind;		/* enum rlx_attr_kind if an attribute */
+	uint8_t		 kind : 4;	/* enum rlx_attr_kind if an attribute */
+	uint8_t		 absent : 4;	/* enum rlx_absent if an attribute */
 	uint8_t		 role;		/* enum rlx_field_role */
+	float		 def;		/* what is filled in for absent or zero */
+	const char	*hint;		/* required: what to write */
 };
+
+/*
+ * Absent attributes, the one place that knows of them. rlx_args_init() says of a
+ * zeroed struct that nothing was given. rlx_args_resolve() fills in the defaults of
+ * what is absent; RLX_EINVAL names a required one. Nodes hold resolved arguments:
+ * shape rules and kernels see values.
+ */
+void rlx_args_init(const struct rlx_op_def *def, void *args);
+enum rlx_status rlx_args_resolve(const struct rlx_op_def *def, void *args,
+				 struct rlx_error *err);
+/* The value is what resolving an absent attribute gives, so it need not be written. */
+bool rlx_attr_is_default(const struct rlx_field *f, const void *value);
 
 /* Traits: what passes may assume of an op without knowing it. */
 #define RLX_T_LEAF	  (1u << 0)	/* input, param, constant */

@@ -415,6 +415,8 @@ static bool draft_init(struct parser *p, struct draft *d)
 		return false;
 	}
 	d->args = rlx_calloc(1, d->def->args_size + 1u);
+	if (d->args)
+		rlx_args_init(d->def, d->args);
 	if (!d->args || !rlx_grow(&d->in, &d->cap_in, d->def->n_fixed + 1u, sizeof(*d->in))) {
 		p->st = rlx_fail(p->err, RLX_ENOMEM, "parse: out of memory");
 		return false;

@@ -8,7 +8,7 @@
  *	  return "y"=%2
  *	}
  *
- * Attributes that are zero or empty are left out: they mean "absent".
+ * Attributes that are what their absence means are left out.
  */
 #include <ctype.h>
 #include <string.h>
@@ -54,31 +54,6 @@ static void print_blob(struct printer *p, const struct rlx_blob *b)
 	for (i = 0; i < b->bytes; i++)
 		fprintf(p->f, "%02x", d[i]);
 	fputc('"', p->f);
-}
-
-/* Zero means absent, and absent is not printed. */
-static bool is_zero(const struct rlx_field *f, const void *p)
-{
-	static const unsigned char none[8];
-
-	switch (f->kind) {
-	case RLX_K_i32:
-	case RLX_K_f32:
-	case RLX_K_dtype:
-		return !memcmp(p, none, 4);
-	case RLX_K_i64:
-	case RLX_K_f64:
-		return !memcmp(p, none, 8);
-	case RLX_K_bool:
-		return !*(const bool *)p;
-	case RLX_K_ints:
-	case RLX_K_floats:
-		return !((const struct rlx_ints *)p)->n;
-	case RLX_K_type:
-		return !((const struct rlx_type *)p)->dtype;
-	default:
-		return !*(void *const *)p;
-	}
 }
 
 static void print_attr(struct printer *p, const struct rlx_field *f, const void *v)
@@ -139,7 +114,7 @@ static void print_fields(struct printer *p, const struct rlx_node *n)
 			if (!n->in[k++])
 				continue;
 			fprintf(p->f, "%s%s=%%%u", sep, f->name, n->in[k - 1]);
-		} else if (is_zero(f, v)) {
+		} else if (rlx_attr_is_default(f, v)) {
 			continue;
 		} else {
 			fprintf(p->f, "%s%s=", sep, f->name);

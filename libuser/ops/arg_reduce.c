@@ -4,7 +4,7 @@
 
 RLX_OP(arg_reduce, "i64 position of the max (or min) along an axis; NaN wins, ties to the first",
 	IN(x)
-	ATTR(i32, axis)
+	REQ(i32, axis, "the dimension to run along, -1 for the last")
 	ATTR(bool, min)
 	ATTR(bool, keep_dims)
 	ATTR(bool, last_index),

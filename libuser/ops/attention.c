@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Scaled dot-product attention with grouped heads, masks, bias and lengths. */
+#include "ops/defaults.h"
 #include "ops/emit.h"
 #include "ir/match.h"
 
@@ -37,11 +38,6 @@ static struct heads heads_of(const struct rlx_type *t, int32_t heads, int32_t la
 	o.sh = t->rank == 4 && layout == RLX_BHSD ? o.s * o.d : o.d;
 	o.ss = t->rank == 4 && layout == RLX_BHSD ? o.d : o.h * o.d;
 	return o;
-}
-
-static int32_t kv_heads(const struct rlx_op_attention *a, int64_t h)
-{
-	return a->kv_heads ? a->kv_heads : (int32_t)h;
 }
 
 static enum rlx_status check_args(struct rlx_infer *q)
@@ -86,7 +82,7 @@ static enum rlx_status check_heads(struct rlx_infer *q, struct heads h[3])
 	uint32_t k;
 
 	for (k = 0; k < 3; k++) {
-		want = k ? kv_heads(a, h[0].h) : a->heads;
+		want = k ? op_kv_heads(a->kv_heads, h[0].h) : a->heads;
 		if (q->in[k]->rank == 3 && q->in[k]->dim[2] % want)
 			return op_fail(q, RLX_ESHAPE,
 				       "%c has %lld columns, not a multiple of %lld heads",
@@ -145,19 +141,14 @@ static enum rlx_status attention_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
-static double scale_of(const struct rlx_op_attention *a, int64_t d)
-{
-	return a->scale != 0 ? (double)a->scale : d ? 1 / sqrt((double)d) : 1;
-}
-
 /* One row of scores and one row of output. */
 static size_t attention_scratch(const struct rlx_infer *q)
 {
 	const struct rlx_op_attention *a = q->args;
 	struct heads h = heads_of(q->in[0], a->heads ? a->heads : 1, a->layout), v;
 
-	h = heads_of(q->in[1], kv_heads(a, h.h), a->layout);
-	v = heads_of(q->in[2], kv_heads(a, h.h), a->layout);
+	h = heads_of(q->in[1], op_kv_heads(a->kv_heads, h.h), a->layout);
+	v = heads_of(q->in[2], op_kv_heads(a->kv_heads, h.h), a->layout);
 	return (size_t)(h.s + v.d + 1) * sizeof(double);
 }
 
@@ -229,10 +220,10 @@ static enum rlx_status attention_eval(struct rlx_eval *q)
 	int64_t b, h, i, d;
 
 	t.q = heads_of(&q->in[0].type, a->heads ? a->heads : 1, a->layout);
-	t.k = heads_of(&q->in[1].type, kv_heads(a, t.q.h), a->layout);
-	t.v = heads_of(&q->in[2].type, kv_heads(a, t.q.h), a->layout);
+	t.k = heads_of(&q->in[1].type, op_kv_heads(a->kv_heads, t.q.h), a->layout);
+	t.v = heads_of(&q->in[2].type, op_kv_heads(a->kv_heads, t.q.h), a->layout);
 	o = heads_of(&q->out[0].type, (int32_t)t.q.h, a->layout);
-	t.scale = scale_of(a, t.q.d);
+	t.scale = op_attention_scale(a->scale, t.q.d);
 	t.score = q->scratch;
 	t.sum = t.score + t.k.s;
 	score = rlx_type(RLX_F32, t.q.b, t.q.h, t.q.s, t.k.s);
@@ -339,12 +330,12 @@ static enum rlx_status attention_expand(struct rlx_expand *q)
 	rlx_value x, k, v, s, vis;
 
 	qh = heads_of(&tq, a->heads ? a->heads : 1, a->layout);
-	kh = heads_of(&tk, kv_heads(a, qh.h), a->layout);
-	vh = heads_of(&tv, kv_heads(a, qh.h), a->layout);
+	kh = heads_of(&tk, op_kv_heads(a->kv_heads, qh.h), a->layout);
+	vh = heads_of(&tv, op_kv_heads(a->kv_heads, qh.h), a->layout);
 	x = split_heads(g, q->in[0], &qh, kh.h, a->layout);
 	k = split_heads(g, q->in[1], &kh, kh.h, a->layout);
 	v = split_heads(g, q->in[2], &vh, kh.h, a->layout);
-	x = op_mul_const(g, x, scale_of(a, qh.d));
+	x = op_mul_const(g, x, op_attention_scale(a->scale, qh.d));
 	s = rlx_emit(g, matmul, .a = x, .b = op_swap_last(g, k));
 	vis = visible(q, &qh, &kh);
 	s = scores(q, s, &vis, kh.h);
@@ -369,8 +360,8 @@ static void attention_cost(const struct rlx_infer *q, struct rlx_cost *c)
 	const struct rlx_op_attention *a = q->args;
 	struct heads h = heads_of(q->in[0], a->heads ? a->heads : 1, a->layout), k, v;
 
-	k = heads_of(q->in[1], kv_heads(a, h.h), a->layout);
-	v = heads_of(q->in[2], kv_heads(a, h.h), a->layout);
+	k = heads_of(q->in[1], op_kv_heads(a->kv_heads, h.h), a->layout);
+	v = heads_of(q->in[2], op_kv_heads(a->kv_heads, h.h), a->layout);
 	c->flops = 2.0 * (double)h.b * (double)h.h * (double)h.s * (double)k.s *
 		   (double)(h.d + v.d);
 	if (a->mask == RLX_MASK_CAUSAL && h.s == k.s)

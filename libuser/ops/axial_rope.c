@@ -6,17 +6,12 @@
 
 RLX_OP(axial_rope, "rotary embedding of tokens laid out end_x by end_y, adjacent pairs",
 	IN(x)
-	ATTR(i32, heads)
-	ATTR(i64, end_x)
-	ATTR(i64, end_y)
-	ATTR(i64, repeat)
-	ATTR(f32, theta),
+	REQ(i32, heads, "the number of heads")
+	REQ(i64, end_x, "the width of the grid of tokens")
+	REQ(i64, end_y, "its height")
+	ATTR_NZ(i64, repeat, 1)
+	REQ(f32, theta, "the base of the frequencies, often 10000"),
 	RLX_T_MOVE)
-
-static int64_t repeat_of(const struct rlx_op_axial_rope *a)
-{
-	return a->repeat ? a->repeat : 1;
-}
 
 static enum rlx_status axial_rope_infer(struct rlx_infer *q)
 {
@@ -33,12 +28,12 @@ static enum rlx_status axial_rope_infer(struct rlx_infer *q)
 		return op_fail(q, RLX_ESHAPE,
 			       "[batch, tokens, heads * width] with a width of 4 n is needed; "
 			       "%lld in %d heads is not", (long long)x->dim[2], a->heads);
-	if (a->end_x < 1 || a->end_y < 1 || a->repeat < 0 || !(a->theta > 0) ||
+	if (a->end_x < 1 || a->end_y < 1 || a->repeat < 1 || !(a->theta > 0) ||
 	    __builtin_mul_overflow(a->end_x, a->end_y, &tokens) ||
-	    __builtin_mul_overflow(tokens, repeat_of(a), &tokens) || tokens != x->dim[1])
+	    __builtin_mul_overflow(tokens, a->repeat, &tokens) || tokens != x->dim[1])
 		return op_fail(q, RLX_ESHAPE, "%lld tokens are not %lld by %lld, %lld each",
 			       (long long)x->dim[1], (long long)a->end_x,
-			       (long long)a->end_y, (long long)repeat_of(a));
+			       (long long)a->end_y, (long long)a->repeat);
 	return op_infer_same(q);
 }
 
@@ -59,7 +54,7 @@ static enum rlx_status axial_rope_eval(struct rlx_eval *q)
 
 	for (i = 0; i < n; i++) {
 		int64_t token = 2 * i / x->dim[2] % x->dim[1];
-		double t = angle(a, token / repeat_of(a), i % (width / 2), width);
+		double t = angle(a, token / a->repeat, i % (width / 2), width);
 		double re = el_get(&q->in[0], 2 * i), im = el_get(&q->in[0], 2 * i + 1);
 
 		el_set(&q->out[0], 2 * i, re * cos(t) - im * sin(t));
@@ -87,7 +82,7 @@ static rlx_value table(struct rlx_graph *g, const struct rlx_op_axial_rope *a,
 	}
 	for (p = 0; p < x->dim[1]; p++)
 		for (i = 0; i < half; i++) {
-			by = angle(a, p / repeat_of(a), i, width);
+			by = angle(a, p / a->repeat, i, width);
 			el_set(&t, p * half + i, sine ? sin(by) : cos(by));
 		}
 	v = rlx_constant(g, t.type, t.data);

@@ -4,7 +4,7 @@
 
 RLX_OP(batch_norm, "(x - mean[c]) / sqrt(var[c] + eps) gamma[c] + beta[c], channels at axis 1",
 	IN(x) IN(gamma) IN(beta) IN(mean) IN(var)
-	ATTR(f32, eps),
+	REQ(f32, eps, "what the model was trained with, often 1e-5"),
 	RLX_T_REDUCTION | RLX_T_INPLACE)
 
 static enum rlx_status batch_norm_infer(struct rlx_infer *q)

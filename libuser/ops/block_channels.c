@@ -4,7 +4,7 @@
 
 RLX_OP(block_channels, "[n, c, h, w] as [n, c / block, h, w, block], filled up with zeros",
 	IN(x)
-	ATTR(i32, block),
+	REQ(i32, block, "the number of channels in a block"),
 	RLX_T_MOVE)
 
 static enum rlx_status block_channels_infer(struct rlx_infer *q)

@@ -4,7 +4,7 @@
 
 RLX_OP(cast, "to another dtype: nearest even; to integers truncate and saturate, NaN is 0",
 	IN(x)
-	ATTR(dtype, to),
+	REQ(dtype, to, "a dtype"),
 	RLX_T_ELEMENTWISE)
 
 static enum rlx_status cast_infer(struct rlx_infer *q)

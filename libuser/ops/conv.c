@@ -7,7 +7,7 @@ RLX_OP(conv, "convolution, x[n, c, ..] with w[co, c / groups, ..], plus bias[co]
 	ATTR(ints, stride)
 	ATTR(ints, pad)
 	ATTR(ints, dilation)
-	ATTR(i64, groups),
+	ATTR_NZ(i64, groups, 1),
 	RLX_T_COMPUTE)
 
 static struct op_window_args window_args(const struct rlx_op_conv *a)
@@ -145,7 +145,7 @@ static enum rlx_status conv_vjp(struct rlx_grad *q)
 	} else {
 		q->d_in[0] = data_grad(q, &wa);
 		q->d_in[1] = op_conv_weight_grad(q->g, q->in[0], q->d_out[0], &w,
-						 a->groups ? a->groups : 1, &wa);
+						 a->groups, &wa);
 	}
 	if (q->in[2].id)
 		q->d_in[2] = op_conv_bias_grad(q->g, q->d_out[0]);

@@ -8,7 +8,7 @@ RLX_OP(conv_transpose, "the transpose of conv: x[n, ci, ..] with w[ci, co / grou
 	ATTR(ints, pad)
 	ATTR(ints, dilation)
 	ATTR(ints, output_pad)
-	ATTR(i64, groups),
+	ATTR_NZ(i64, groups, 1),
 	RLX_T_COMPUTE)
 
 static struct op_window_args window_args(const struct rlx_op_conv_transpose *a)
@@ -60,7 +60,7 @@ static enum rlx_status conv_transpose_infer(struct rlx_infer *q)
 	const struct rlx_op_conv_transpose *a = q->args;
 	const struct op_window_args wa = window_args(a);
 	const struct rlx_type *x = q->in[0], *k = q->in[1];
-	int64_t groups = a->groups ? a->groups : 1, co;
+	int64_t groups = a->groups, co;
 	enum rlx_status st = RLX_OK;
 	struct op_window w;
 	uint32_t i;
@@ -76,7 +76,7 @@ static enum rlx_status conv_transpose_infer(struct rlx_infer *q)
 		st = op_window_check(q, &wa, x->rank - 2);
 	if (st)
 		return st;
-	if (groups < 0 || x->dim[1] != k->dim[0] || x->dim[1] % groups)
+	if (groups < 1 || x->dim[1] != k->dim[0] || x->dim[1] % groups)
 		return op_fail(q, RLX_ESHAPE,
 			       "x has %lld channels, the weight takes %lld, in %lld groups",
 			       (long long)x->dim[1], (long long)k->dim[0], (long long)groups);
@@ -139,7 +139,7 @@ static enum rlx_status conv_transpose_eval(struct rlx_eval *q)
 	const struct rlx_op_conv_transpose *a = q->args;
 	const struct op_window_args wa = window_args(a);
 	const struct rlx_type *tx = &q->in[0].type, *tw = &q->in[1].type;
-	int64_t groups = a->groups ? a->groups : 1, per = tw->dim[1], plane, kn, i, c;
+	int64_t groups = a->groups, per = tw->dim[1], plane, kn, i, c;
 	double *x = q->scratch, *k = x + rlx_type_count(tx), *y = k + rlx_type_count(tw);
 	int64_t ny = rlx_type_count(&q->out[0].type), co = per * groups, g;
 	struct rlx_type shape;
@@ -190,7 +190,7 @@ static enum rlx_status conv_transpose_vjp(struct rlx_grad *q)
 				      .starts = { zero, x.rank - 2 },
 				      .ends = { x.dim + 2, x.rank - 2 });
 		q->d_in[1] = op_conv_weight_grad(q->g, q->d_out[0], q->in[0], &w,
-						 a->groups ? a->groups : 1, &wa);
+						 a->groups, &wa);
 	}
 	if (q->in[2].id)
 		q->d_in[2] = op_conv_bias_grad(q->g, q->d_out[0]);

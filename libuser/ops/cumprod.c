@@ -4,7 +4,7 @@
 
 RLX_OP(cumprod, "running product along an axis, from either end, with or without itself",
 	IN(x)
-	ATTR(i32, axis)
+	REQ(i32, axis, "the dimension to run along, -1 for the last")
 	ATTR(bool, exclusive)
 	ATTR(bool, reverse),
 	RLX_T_REDUCTION)

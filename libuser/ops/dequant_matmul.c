@@ -7,7 +7,7 @@ RLX_OP(dequant_matmul, "x[.., k] times a packed weight [k, n]: (q - zp) scale in
 	IN(x) IN(w) OPT(scale) OPT(zp)
 	ATTR(i32, scheme)
 	ATTR(i64, block)
-	ATTR(i64, n),
+	REQ(i64, n, "the number of columns of the weight"),
 	RLX_T_COMPUTE)
 
 static bool is_f8(int scheme)

@@ -4,7 +4,7 @@
 
 RLX_OP(fake_quantize, "clamp(round(x / s), -qmax, qmax) s with s = max|x| / qmax, or from a state",
 	IN(x) OPT(state)
-	ATTR(i32, bits)
+	REQ(i32, bits, "the bits to round to, 2 to 16")
 	ATTR(i32, axis)
 	ATTR(bool, per_axis)
 	ATTR(i32, ste)
@@ -175,7 +175,7 @@ static enum rlx_status fake_quantize_expand(struct rlx_expand *q)
 	struct rlx_type t = *q->out_type;
 	enum rlx_dtype acc = op_acc_type(t.dtype);
 	struct rlx_graph *g = q->g;
-	rlx_value x = op_cast(g, q->in[0], acc), r = RLX_NONE, s, v;
+	rlx_value x = op_cast(g, q->in[0], acc), r = RLX_NONE, s = RLX_NONE, v;
 	double top = q_max(a);
 
 	if (q->in[1].id)

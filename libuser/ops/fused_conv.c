@@ -11,7 +11,7 @@ RLX_OP(fused_conv, "act(conv(x, w) + bias + residual)",
 	ATTR(ints, stride)
 	ATTR(ints, pad)
 	ATTR(ints, dilation)
-	ATTR(i64, groups)
+	ATTR_NZ(i64, groups, 1)
 	ATTR(i32, act)
 	ATTR(f32, act_lo)
 	ATTR(f32, act_hi)
@@ -22,7 +22,7 @@ RLX_OP(fused_conv, "act(conv(x, w) + bias + residual)",
 static bool plain_x(const struct rlx_op_fused_conv *a, const struct rlx_type *x,
 		    const struct rlx_type *w, struct rlx_type *out)
 {
-	int64_t groups = a->groups ? a->groups : 1, c;
+	int64_t groups = a->groups, c;
 
 	*out = *x;
 	if (x->rank != 5)

@@ -7,7 +7,7 @@ RLX_OP(fused_matmul, "act(alpha op(a) op(b) + bias + residual); op transposes th
 	IN(a) IN(b) OPT(bias) OPT(residual)
 	ATTR(bool, trans_a)
 	ATTR(bool, trans_b)
-	ATTR(f32, alpha)
+	ATTR_NZ(f32, alpha, 1)
 	ATTR(i32, act)
 	ATTR(f32, act_lo)
 	ATTR(f32, act_hi)
@@ -85,8 +85,7 @@ static enum rlx_status fused_matmul_expand(struct rlx_expand *q)
 	if (a->trans_b)
 		w = op_swap_last(q->g, w);
 	y = rlx_emit(q->g, matmul, .a = x, .b = w);
-	if (a->alpha != 0)
-		y = op_mul_const(q->g, y, a->alpha);
+	y = op_mul_const(q->g, y, a->alpha);
 	if (q->in[2].id)
 		y = rlx_emit(q->g, add, .a = y,
 			     .b = op_cast(q->g, q->in[2], q->out_type->dtype));

@@ -4,7 +4,7 @@
 
 RLX_OP(fused_norm_matmul, "rms_norm(x, gamma) op(w); gate: fused_swiglu of that",
 	IN(x) IN(w) OPT(gamma)
-	ATTR(f32, eps)
+	REQ(f32, eps, "what the model was trained with, often 1e-5")
 	ATTR(bool, trans_w)
 	ATTR(i32, gate),
 	RLX_T_COMPUTE | RLX_T_FUSED)

@@ -15,12 +15,10 @@ RLX_OP(gru, "GRU; gates z r h; outputs y, h; activations f g for each direction"
 
 static struct rnn_args args_of(const struct rlx_op_gru *a)
 {
-	static const int32_t defaults[] = { RLX_RNN_SIGMOID, RLX_RNN_TANH };
-
 	return (struct rnn_args){
 		.direction = a->direction, .batch_first = a->batch_first,
 		.clip = a->clip, .acts = a->acts, .alpha = a->act_alpha,
-		.beta = a->act_beta, .gates = 3, .n_act = 2, .defaults = defaults,
+		.beta = a->act_beta, .gates = 3, .n_act = 2,
 	};
 }
 

@@ -6,7 +6,7 @@ RLX_OP(iota, "start + step * position along one axis, the same along the others"
 	ATTR(type, type)
 	ATTR(i32, axis)
 	ATTR(f64, start)
-	ATTR(f64, step),
+	DEF(f64, step, 1),
 	RLX_T_MOVE | RLX_T_NODIFF)
 
 static bool whole(double x)

@@ -5,8 +5,8 @@
 
 RLX_OP(layer_norm, "(x - mean) / sqrt(var + eps) gamma + beta over axes from 'axis' on",
 	IN(x) OPT(gamma) OPT(beta)
-	ATTR(i32, axis)
-	ATTR(f32, eps)
+	REQ(i32, axis, "-1 to normalise the last dimension, or the first of several")
+	REQ(f32, eps, "what the model was trained with, often 1e-5")
 	ATTR(bool, stats),
 	RLX_T_REDUCTION)
 

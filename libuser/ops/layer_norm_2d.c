@@ -4,7 +4,7 @@
 
 RLX_OP(layer_norm_2d, "layer norm over c of [n, c, h, w], pixel by pixel",
 	IN(x) OPT(gamma) OPT(beta)
-	ATTR(f32, eps),
+	REQ(f32, eps, "what the model was trained with, often 1e-5"),
 	RLX_T_REDUCTION)
 
 static enum rlx_status layer_norm_2d_infer(struct rlx_infer *q)

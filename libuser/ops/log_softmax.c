@@ -4,7 +4,7 @@
 
 RLX_OP(log_softmax, "x - max - log(sum(exp(x - max))) along one axis",
 	IN(x)
-	ATTR(i32, axis),
+	REQ(i32, axis, "-1 for the last dimension"),
 	RLX_T_REDUCTION | RLX_T_INPLACE)
 
 static enum rlx_status log_softmax_infer(struct rlx_infer *q)

@@ -4,7 +4,7 @@
 
 RLX_OP(lora_matmul, "x w + scale (x a) b",
 	IN(x) IN(w) IN(a) IN(b)
-	ATTR(f32, scale),
+	REQ(f32, scale, "the factor of the correction, alpha / rank"),
 	RLX_T_COMPUTE | RLX_T_FUSED)
 
 static enum rlx_status lora_matmul_infer(struct rlx_infer *q)

@@ -4,10 +4,10 @@
 
 RLX_OP(lrn, "x / (bias + alpha / size * sum of x^2 over 'size' neighbouring channels)^beta",
 	IN(x)
-	ATTR(i64, size)
-	ATTR(f32, alpha)
-	ATTR(f32, beta)
-	ATTR(f32, bias),
+	REQ(i64, size, "the number of channels in the sum")
+	REQ(f32, alpha, "its factor, often 1e-4")
+	REQ(f32, beta, "the exponent, often 0.75")
+	REQ(f32, bias, "what is added, often 1"),
 	RLX_T_REDUCTION)
 
 static enum rlx_status lrn_infer(struct rlx_infer *q)

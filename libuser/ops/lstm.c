@@ -15,12 +15,10 @@ RLX_OP(lstm, "LSTM; gates i o f c; outputs y, h, c; activations f g h for each d
 
 static struct rnn_args args_of(const struct rlx_op_lstm *a)
 {
-	static const int32_t defaults[] = { RLX_RNN_SIGMOID, RLX_RNN_TANH, RLX_RNN_TANH };
-
 	return (struct rnn_args){
 		.direction = a->direction, .batch_first = a->batch_first,
 		.clip = a->clip, .acts = a->acts, .alpha = a->act_alpha,
-		.beta = a->act_beta, .gates = 4, .n_act = 3, .defaults = defaults,
+		.beta = a->act_beta, .gates = 4, .n_act = 3,
 		.has_c = true,
 	};
 }

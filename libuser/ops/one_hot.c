@@ -4,8 +4,8 @@
 
 RLX_OP(one_hot, "a vector per index: values[1] at it, values[0] elsewhere",
 	IN(indices) IN(values)
-	ATTR(i64, depth)
-	ATTR(i32, axis),
+	REQ(i64, depth, "the number of classes")
+	REQ(i32, axis, "where the new dimension goes, -1 for last"),
 	RLX_T_MOVE)
 
 static enum rlx_status one_hot_infer(struct rlx_infer *q)

@@ -1,6 +1,19 @@
 # SPDX-License-Identifier: MIT
 # Harvest every RLX_OP(...) block of the op files, and every EW1/EW2/EW3 row of
-# elementwise.def, as one RLX_OP line each.
+# elementwise.def, as one RLX_OP line each, and what rlx_emit() starts from: the
+# attributes whose zero is not "not given".
+function init(blk,	s, part)
+{
+	match(blk, /^RLX_OP\([a-z0-9_]+/)
+	s = "#define RLX_INIT_" substr(blk, 8, RLENGTH - 7)
+	while (match(blk, / (REQ|DEF)\([a-z0-9]+, [a-z0-9_]+/)) {
+		split(substr(blk, RSTART + 5, RLENGTH - 5), part, ", ")
+		if (part[1] ~ /^[if][36][24]$/)
+			s = s " ." part[2] " = RLX_UNSET_" part[1] ","
+		blk = substr(blk, RSTART + RLENGTH)
+	}
+	print s
+}
 /^EW[123]\(/ {
 	split($0, part, /[(,]/)
 	n = substr($0, 3, 1)
@@ -8,6 +21,7 @@
 	t = "RLX_T_ELEMENTWISE | RLX_T_INPLACE"
 	if ($0 ~ /NODIFF/)
 		t = t " | RLX_T_NODIFF"
+	print "#define RLX_INIT_" part[2]
 	print "RLX_OP(" part[2] ", \"element by element\", " f ", " t ")"
 	next
 }
@@ -20,6 +34,7 @@ on {
 		gsub(/[ \t]+/, " ", blk)
 		sub(/^ /, "", blk)
 		print blk
+		init(blk)
 		on = 0
 	}
 }

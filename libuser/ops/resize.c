@@ -11,7 +11,7 @@ RLX_OP(resize, "resample to 'sizes'; separable, with ONNX's coordinate and round
 	ATTR(i32, mode)
 	ATTR(i32, coord)
 	ATTR(i32, nearest)
-	ATTR(f32, cubic_a)
+	DEF(f32, cubic_a, -0.75f)
 	ATTR(bool, exclude_outside)
 	ATTR(bool, antialias)
 	ATTR(f32, extrapolation)

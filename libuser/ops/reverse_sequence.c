@@ -4,8 +4,8 @@
 
 RLX_OP(reverse_sequence, "for each batch b reverse the first lens[b] steps of the time axis",
 	IN(x) IN(lens)
-	ATTR(i32, time_axis)
-	ATTR(i32, batch_axis),
+	REQ(i32, time_axis, "the dimension to reverse")
+	REQ(i32, batch_axis, "the dimension that lens goes along"),
 	RLX_T_MOVE)
 
 static enum rlx_status reverse_sequence_infer(struct rlx_infer *q)

@@ -4,8 +4,8 @@
 
 RLX_OP(rms_norm, "x / sqrt(mean x^2 + eps) gamma + beta over axes from 'axis' on",
 	IN(x) OPT(gamma) OPT(beta)
-	ATTR(i32, axis)
-	ATTR(f32, eps),
+	REQ(i32, axis, "-1 to normalise the last dimension, or the first of several")
+	REQ(f32, eps, "what the model was trained with, often 1e-5"),
 	RLX_T_REDUCTION)
 
 static enum rlx_status rms_norm_infer(struct rlx_infer *q)

@@ -7,7 +7,7 @@ RLX_OP(rng, "uniform from a up to b, or normal with mean a and deviation b, by P
 	ATTR(type, type)
 	ATTR(i32, kind)
 	ATTR(f64, a)
-	ATTR(f64, b)
+	DEF(f64, b, 1)
 	ATTR(i64, seed)
 	OPT(call),
 	RLX_T_NODIFF)

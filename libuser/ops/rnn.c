@@ -14,12 +14,10 @@ RLX_OP(rnn, "h = f(x w' + h r' + bias); outputs y, h; one activation for each di
 
 static struct rnn_args args_of(const struct rlx_op_rnn *a)
 {
-	static const int32_t defaults[] = { RLX_RNN_TANH };
-
 	return (struct rnn_args){
 		.direction = a->direction, .batch_first = a->batch_first,
 		.clip = a->clip, .acts = a->acts, .alpha = a->act_alpha,
-		.beta = a->act_beta, .gates = 1, .n_act = 1, .defaults = defaults,
+		.beta = a->act_beta, .gates = 1, .n_act = 1,
 	};
 }
 

@@ -149,7 +149,7 @@ double rnn_act(const struct rnn_step *s, uint32_t k, double x)
 {
 	const struct rnn_args *a = s->a;
 	uint32_t at = (uint32_t)s->dir * a->n_act + k;
-	int64_t f = a->acts.n ? a->acts.v[at] : a->defaults[k];
+	int64_t f = op_rnn_act(a->acts, a->n_act, at);
 
 	if (a->clip != 0 && k < 2)	/* gates alone: not what an LSTM's cell gives */
 		x = op_clamp(x, -(double)a->clip, a->clip);

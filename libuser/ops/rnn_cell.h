@@ -3,6 +3,7 @@
 #ifndef RLX_OPS_RNN_CELL_H
 #define RLX_OPS_RNN_CELL_H
 
+#include "ops/defaults.h"
 #include "ops/emit.h"
 
 /* The arguments that the three ops have in common, and what tells them apart. */
@@ -14,7 +15,6 @@ struct rnn_args {
 	struct rlx_floats alpha, beta;
 	int64_t		  gates;	/* 4, 3, 1 */
 	uint32_t	  n_act;	/* per direction: 3, 2, 1 */
-	const int32_t	 *defaults;	/* n_act of enum rlx_rnn_act */
 	bool		  has_c;	/* a cell state: inputs 6 and 7, output 2 */
 };
 

@@ -4,10 +4,10 @@
 
 RLX_OP(roi_align, "x[n, c, h, w] pooled over rois[r, 4] (x1 y1 x2 y2) of image batch_indices[r]",
 	IN(x) IN(rois) IN(batch_indices)
-	ATTR(i64, out_h)
-	ATTR(i64, out_w)
+	REQ(i64, out_h, "the height of a result")
+	REQ(i64, out_w, "its width")
 	ATTR(i64, sampling)
-	ATTR(f32, spatial_scale)
+	DEF(f32, spatial_scale, 1)
 	ATTR(bool, max_mode)
 	ATTR(bool, half_pixel),
 	RLX_T_REDUCTION)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Rotary position embedding. */
+#include "ops/defaults.h"
 #include "ops/emit.h"
 
 RLX_OP(rope, "rotate pairs of the first n_rot elements of each head by its position's angles",
@@ -28,7 +29,7 @@ static struct rope_dims dims_of(const struct rlx_op_rope *a, const struct rlx_ty
 		m.h = x->dim[m.bhsd ? 1 : 2];
 		m.d = x->dim[3];
 	}
-	m.n = a->n_rot ? a->n_rot : m.d;
+	m.n = op_rope_width(a->n_rot, m.d);
 	return m;
 }
 

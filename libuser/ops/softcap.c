@@ -4,7 +4,7 @@
 
 RLX_OP(softcap, "cap tanh(x / cap): x near 0, never beyond +-cap",
 	IN(x)
-	ATTR(f32, cap),
+	REQ(f32, cap, "the bound"),
 	RLX_T_INPLACE)
 
 static enum rlx_status softcap_infer(struct rlx_infer *q)

@@ -4,7 +4,7 @@
 
 RLX_OP(sort, "ascending (or descending) along an axis, and i64 positions; stable, NaN is largest",
 	IN(x)
-	ATTR(i32, axis)
+	REQ(i32, axis, "the dimension to run along, -1 for the last")
 	ATTR(bool, descending),
 	RLX_T_REDUCTION)
 

@@ -11,17 +11,22 @@
 #include "rlx/ops.list.h"
 #undef RLX_OP
 
-#define IN(n)		{ #n, offsetof(SELF, n), 0, RLX_FIELD_IN },
-#define OPT(n)		{ #n, offsetof(SELF, n), 0, RLX_FIELD_OPT },
-#define INS(n)		{ #n, offsetof(SELF, n), 0, RLX_FIELD_INS },
-#define ATTR(t, n)	{ #n, offsetof(SELF, n), RLX_K_##t, RLX_FIELD_ATTR },
+#define IN(n)		{ #n, offsetof(SELF, n), 0, 0, RLX_FIELD_IN },
+#define OPT(n)		{ #n, offsetof(SELF, n), 0, 0, RLX_FIELD_OPT },
+#define INS(n)		{ #n, offsetof(SELF, n), 0, 0, RLX_FIELD_INS },
+#define ROW(kind, n, a, ...) \
+	{ #n, offsetof(SELF, n), kind, RLX_ABSENT_##a, RLX_FIELD_ATTR, __VA_ARGS__ },
+#define ATTR(t, n)	ROW(RLX_K_##t, n, ZERO, 0, NULL)
+#define ATTR_NZ(t, n, v) ROW(RLX_K_##t, n, NZ, v, NULL)
+#define DEF(t, n, v)	ROW(RLX_K_##t, n, DEF, v, NULL)
+#define REQ(t, n, h)	ROW(RLX_K_##t, n, REQ, 0, h)
 /* SELF is the row's struct: a typedef in a function of its own keeps it local. */
 #define RLX_OP(name, doc, fields, traits)				\
 	static const struct rlx_field *fields_##name(uint16_t *n)	\
 	{								\
 		typedef struct rlx_op_##name SELF;			\
 		static const struct rlx_field f[] = {			\
-			fields { NULL, sizeof(SELF), 0, 0 }		\
+			fields { NULL, sizeof(SELF) }		\
 		};							\
 		*n = sizeof(f) / sizeof(f[0]) - 1;			\
 		return f;						\
@@ -32,11 +37,17 @@
 #undef OPT
 #undef INS
 #undef ATTR
+#undef ATTR_NZ
+#undef DEF
+#undef REQ
 
 #define IN(n)		+1
 #define OPT(n)		+1
 #define INS(n)
 #define ATTR(t, n)
+#define ATTR_NZ(t, n, v)
+#define DEF(t, n, v)
+#define REQ(t, n, h)
 /* Not const: field and n_field are filled in before main() and never again. */
 #define RLX_OP(op, d, fields, t)					\
 	static struct rlx_op_def def_##op = {				\

@@ -4,8 +4,8 @@
 
 RLX_OP(topk, "the k largest (or smallest) along an axis, and i64 positions; ties to the first",
 	IN(x)
-	ATTR(i64, k)
-	ATTR(i32, axis)
+	REQ(i64, k, "how many to keep")
+	REQ(i32, axis, "the dimension to run along, -1 for the last")
 	ATTR(bool, smallest)
 	ATTR(bool, unsorted),
 	RLX_T_REDUCTION)

@@ -4,7 +4,7 @@
 
 RLX_OP(unblock_channels, "[n, cb, h, w, block] as [n, channels, h, w]; fill is dropped",
 	IN(x)
-	ATTR(i64, channels),
+	REQ(i64, channels, "the number of channels before blocking"),
 	RLX_T_MOVE)
 
 static enum rlx_status unblock_channels_infer(struct rlx_infer *q)

@@ -99,8 +99,7 @@ enum rlx_status op_conv_infer(struct rlx_infer *q, const struct op_window_args *
 		st = op_need_rank(q, 1, x->rank, x->rank);
 	if (st)
 		return st;
-	groups = groups ? groups : 1;
-	if (groups < 0 || w->dim[0] % groups || x->dim[1] % groups)
+	if (groups < 1 || w->dim[0] % groups || x->dim[1] % groups)
 		return op_fail(q, RLX_ESHAPE,
 			       "%lld input and %lld output channels do not split into %lld groups",
 			       (long long)x->dim[1], (long long)w->dim[0], (long long)groups);
@@ -131,7 +130,7 @@ void op_conv_set(struct op_conv *c, const struct op_window_args *a, int64_t grou
 	c->n = x->dim[0];
 	c->ci = x->dim[1];
 	c->co = y->dim[1];
-	c->groups = groups ? groups : 1;
+	c->groups = groups;
 }
 
 /* [N, C, ..] as [C / groups, groups N, ..]: channels become the batch. */

@@ -42,7 +42,7 @@ static void index_roots(const struct rlx_op_def *def, const struct rlx_pattern *
 
 /* Is every node of the match still free, and is the result of the root's type? */
 static bool free_and_typed(const struct rlx_match *m, const uint8_t *taken,
-			   const struct rlx_op_def *def, const void *args)
+			   const struct rlx_op_def *def, void *args)
 {
 	const struct rlx_type *types[RLX_MAX_FIELDS];
 	struct rlx_error quiet = { 0 };
@@ -58,7 +58,7 @@ static bool free_and_typed(const struct rlx_match *m, const uint8_t *taken,
 		if (f->role == RLX_FIELD_IN || f->role == RLX_FIELD_OPT)
 			types[q.n_in++] = rlx_type_of(m->g, *(rlx_value *)rlx_field_ptr(f, args));
 	}
-	return !rlx_op_infer(&q) &&
+	return !rlx_args_resolve(def, args, &quiet) && !rlx_op_infer(&q) &&
 	       rlx_type_equal(&q.out[0], &m->g->val[m->g->node[m->root].out].type);
 }
 

@@ -102,7 +102,6 @@ static bool good_groups(const struct layout *l, int64_t groups, const struct rlx
 {
 	int64_t in = w->dim[1], out;
 
-	groups = groups ? groups : 1;
 	out = w->dim[0] / groups;
 	return groups == 1 || (in == 1 && out == 1) ||
 	       (in % l->block == 0 && out % l->block == 0);
@@ -120,7 +119,7 @@ static bool take_conv(struct layout *l, const struct rlx_node *n)
 	    (n->in[3] && type_of(l, n->in[3])->dtype != RLX_F32))
 		return false;
 	/* few channels in: read the plain image as it is */
-	first = !l->blocked[n->in[0]] && x->dim[1] < l->block && (a.groups ? a.groups : 1) == 1;
+	first = !l->blocked[n->in[0]] && x->dim[1] < l->block && a.groups == 1;
 	if (x->rank == 3) {
 		a.stride = two_dims(l->rw->g, a.stride, 1, false);
 		a.dilation = two_dims(l->rw->g, a.dilation, 1, false);

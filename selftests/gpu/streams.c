@@ -279,7 +279,7 @@ TEST(memory_of_a_step)
 
 	for (i = 0; i < 3; i++) {
 		y = rlx_emit(g, mul, .a = x, .b = numbers(g, rlx_type(RLX_F32, LONG), &seed));
-		y = rlx_emit(g, topk, .x = y, .k = LONG);
+		y = rlx_emit(g, topk, .x = y, .k = LONG, .axis = 0);
 		sum = rlx_emit(g, add, .a = sum, .b = rlx_emit(g, softmax, .x = y, .axis = 0));
 	}
 	rlx_output(g, "y", sum);

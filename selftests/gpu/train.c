@@ -62,7 +62,7 @@ static rlx_value encoder(struct model *m)
 
 	x = rlx_emit(g, gather, .x = weight(m, "table", rlx_type(RLX_F32, 9, 16)), .indices = t);
 	y = rlx_emit(g, layer_norm, .x = x, .gamma = weight(m, "gamma", rlx_type(RLX_F32, 16)),
-		     .beta = weight(m, "beta", rlx_type(RLX_F32, 16)), .axis = -1);
+		     .beta = weight(m, "beta", rlx_type(RLX_F32, 16)), .axis = -1, .eps = 0);
 	for (int i = 0; i < 3; i++) {
 		p[i] = rlx_emit(g, matmul, .a = y,
 				.b = weight(m, name[i], rlx_type(RLX_F32, 16, 16)));
@@ -70,7 +70,8 @@ static rlx_value encoder(struct model *m)
 	}
 	y = rlx_emit(g, attention, .q = p[0], .k = p[1], .v = p[2]);
 	y = rlx_emit(g, reshape, .x = y, .shape = RLX_INTS(2, 6, 16));
-	y = rlx_emit(g, rms_norm, .x = rlx_emit(g, add, .a = x, .b = y), .axis = -1);
+	y = rlx_emit(g, rms_norm, .x = rlx_emit(g, add, .a = x, .b = y), .axis = -1,
+		     .eps = 0);
 	y = rlx_emit(g, silu, .x = y);
 	y = rlx_emit(g, matmul, .a = y, .b = weight(m, "out", rlx_type(RLX_F32, 16, 7)));
 	return loss_of(m, rlx_emit(g, reshape, .x = y, .shape = RLX_INTS(12, 7)), 12);

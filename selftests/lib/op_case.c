@@ -53,6 +53,7 @@ bool op_case_init(struct op_case *c, const struct rlx_op_def *def, unsigned int 
 		op_case_fini(c);
 		return false;
 	}
+	CHECK(!rlx_args_resolve(def, c->args, &(struct rlx_error){ 0 }));
 	for (k = 0; k < c->s.n_in; k++) {
 		if (!c->s.in[k].dtype)
 			continue;

@@ -149,13 +149,13 @@ EVERYWHERE(reverse_sequence)
 	const int64_t x[8] = { 1, 2, 3, 4, 5, 6, 7, 8 }, lens[2] = { 3, 1 }, bad[2] = { 5, 0 };
 	rlx_value v = rig_input(r, rlx_type(RLX_I64, 2, 4), x);
 
-	rig_output(r, rlx_emit(r->g, reverse_sequence, .x = v, .time_axis = 1,
+	rig_output(r, rlx_emit(r->g, reverse_sequence, .x = v, .time_axis = 1, .batch_axis = 0,
 			       .lens = rig_input(r, rlx_type(RLX_I64, 2), lens)));
 	rig_run(r);
 	WANT(r, 0, 3, 2, 1, 4, 5, 6, 7, 8);
 	rig_reset(r);
 	v = rig_input(r, rlx_type(RLX_I64, 2, 4), x);
-	rig_output(r, rlx_emit(r->g, reverse_sequence, .x = v, .time_axis = 1,
+	rig_output(r, rlx_emit(r->g, reverse_sequence, .x = v, .time_axis = 1, .batch_axis = 0,
 			       .lens = rig_input(r, rlx_type(RLX_I64, 2), bad)));
 	CHECK_EQ(rig_try(r), RLX_ERANGE);
 }

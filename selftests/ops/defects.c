@@ -53,7 +53,7 @@ EVERYWHERE(indices_into_nothing)
 			       .updates = two));
 	row = rlx_emit(r->g, reshape, .x = i, .shape = RLX_INTS(2, 1));
 	rig_output(r, rlx_emit(r->g, scatter_nd, .x = empty, .indices = row, .updates = two));
-	rig_output(r, rlx_emit(r->g, reverse_sequence, .x = rlx_emit(r->g, reshape,
+	rig_output(r, rlx_emit(r->g, reverse_sequence, .time_axis = 0, .x = rlx_emit(r->g, reshape,
 			       .x = none, .shape = RLX_INTS(0, 3)), .lens =
 			       rig_input(r, rlx_type(RLX_I64, 3), (int64_t[]){ 5, 0, 1 }),
 			       .batch_axis = 1));
@@ -338,9 +338,11 @@ EVERYWHERE(lrn_by_high_powers)
 
 	rig_output(r, rlx_emit(r->g, lrn, .x = v, .size = 2, .alpha = 1, .beta = 8,
 			       .bias = 1e-5f));
-	rig_output(r, rlx_emit(r->g, lrn, .x = v, .size = 1, .alpha = 1e-5f, .beta = 8));
+	rig_output(r, rlx_emit(r->g, lrn, .x = v, .size = 1, .alpha = 1e-5f, .beta = 8,
+			       .bias = 0));
 	v = rig_input(r, rlx_type(RLX_F32, 1, 2, 1), x + 2);
-	rig_output(r, rlx_emit(r->g, lrn, .x = v, .size = 2, .alpha = 1, .bias = 1));
+	rig_output(r, rlx_emit(r->g, lrn, .x = v, .size = 2, .alpha = 1, .bias = 1,
+			       .beta = 0));
 	rig_output(r, rlx_emit(r->g, lrn, .x = v, .size = 2, .alpha = 1, .bias = 1,
 			       .beta = 0.75f));
 	rig_run(r);

@@ -388,7 +388,7 @@ TEST(no_memory_to_evaluate)
 	rlx_value x = rlx_input(g[0], "x", rlx_type(RLX_F32, 4, 8));
 
 	rlx_output(g[0], "y", rlx_emit(g[0], fused_swiglu, .x =
-		   rlx_emit(g[0], topk, .x = x, .k = 4)));
+		   rlx_emit(g[0], topk, .x = x, .k = 4, .axis = 0)));
 	CHECK(!rlx_graph_finish(g[0]));
 	x = rlx_input(g[1], "x", rlx_type(RLX_F32, 4, 8));
 	rlx_output(g[1], "y", rlx_emit(g[1], scan, .body_g = g[0], .n_xs = 1, .length = 2,

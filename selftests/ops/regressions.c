@@ -837,10 +837,10 @@ EVERYWHERE(topk_ties)
 	rlx_value v = rig_input(r, rlx_type(RLX_F32, 8), x), y;
 	int64_t i;
 
-	y = rlx_emit(r->g, topk, .x = v, .k = 5);
+	y = rlx_emit(r->g, topk, .x = v, .k = 5, .axis = 0);
 	rig_output(r, y);
 	rig_output(r, rlx_out(r->g, y, 1));
-	y = rlx_emit(r->g, topk, .x = v, .k = 5, .smallest = true);
+	y = rlx_emit(r->g, topk, .x = v, .k = 5, .axis = 0, .smallest = true);
 	rig_output(r, rlx_out(r->g, y, 1));
 	rig_run(r);
 	for (i = 0; i < 5; i++) {

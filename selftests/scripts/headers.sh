@@ -24,10 +24,15 @@ cat >"$tmp/prog.cc" <<'END'
 #define OPT	2
 #define INS	3
 #define ATTR	4
+#define REQ	5
+#define DEF	6
+#define ATTR_NZ	7
 #include <cstdio>
 #include <cstring>
 #include <rlx/run.h>
-static_assert(IN == 1 && OPT == 2 && INS == 3 && ATTR == 4, "a header changed them");
+#include "absent.h"
+static_assert(IN == 1 && OPT == 2 && INS == 3 && ATTR == 4 && REQ == 5 && DEF == 6 &&
+	      ATTR_NZ == 7, "a header changed them");
 
 int main()
 {
@@ -53,17 +58,51 @@ int main()
 	rlx_session_free(s);
 	rlx_program_put(p);
 	rlx_graph_put(g);
-	return !(out[0] == 6 && out[1] == 6);
+	return !(out[0] == 6 && out[1] == 6 && absent());
 }
 END
+
+# Not given is told from 0, and overriding it is no slip that a compiler warns of.
+cat >"$tmp/absent.h" <<'END'
+#include <stdio.h>
+#include <string.h>
+#include <rlx/run.h>
+
+static int absent(void)
+{
+	struct rlx_graph *g = rlx_graph_new("given"), *h = rlx_graph_new("not given");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2, 3));
+	rlx_value y = rlx_input(h, "x", rlx_type(RLX_F32, 2, 3));
+	int ok;
+
+	x = rlx_emit(g, softmax, .x = rlx_emit(g, rms_norm, .x = x, .axis = 0, .eps = 0),
+		     .axis = 0);
+	rlx_emit(h, softmax, .x = y);
+	ok = x.id && strstr(rlx_graph_error(h)->text, "softmax: attribute 'axis' is missing");
+	if (!ok)
+		printf("%s, %s\n", rlx_graph_error(g)->text, rlx_graph_error(h)->text);
+	rlx_graph_put(g);
+	rlx_graph_put(h);
+	return ok;
+}
+END
+{ cat "$tmp/absent.h"; echo 'int main(void) { return !absent(); }'; } >"$tmp/prog.c"
 
 # program STANDARD
 program()
 {
 	# shellcheck disable=SC2086 # flags are words
 	$CXX -std="$1" -Wall -Wextra -Werror -Wno-missing-field-initializers \
-		-Ilibuser/include -Iuapi -I"$BUILD/gen" "$tmp/prog.cc" \
+		-Ilibuser/include -Iuapi -I"$BUILD/gen" -I"$tmp" "$tmp/prog.cc" \
 		-L"$BUILD/lib" -lrlx -o "$tmp/prog" &&
+	LD_LIBRARY_PATH=$BUILD/lib "$tmp/prog"
+}
+
+# c_program COMPILER STANDARD
+c_program()
+{
+	# shellcheck disable=SC2086 # flags are words, and the compiler may be two
+	$1 -std="$2" $flags -Woverride-init "$tmp/prog.c" -L"$BUILD/lib" -lrlx -o "$tmp/prog" &&
 	LD_LIBRARY_PATH=$BUILD/lib "$tmp/prog"
 }
 
@@ -71,6 +110,7 @@ check c11 alone "$CC" c11 c
 check c23 alone "$CC" c2x c
 check c++17 alone "$CXX" c++17 c++
 check c++20 alone "$CXX" c++20 c++
+check program-c11 c_program "$CC" c11
 check program-c++17 program gnu++17
 check program-c++20 program c++20
 finish

@@ -50,6 +50,16 @@ template <class LIST, class T> inline LIST list(std::initializer_list<T> l)
 }
 #endif
 
+/*
+ * "Not given", for attributes whose zero means something else: what rlx_emit() starts
+ * from. The op's table (rlx/ops.h) says whether it is then refused or has a default.
+ */
+#define RLX_UNSET_i32	INT32_MIN
+#define RLX_UNSET_i64	INT64_MIN
+#define RLX_UNSET_f32	(-__FLT_MAX__)
+#define RLX_UNSET_f64	(-__DBL_MAX__)
+#define RLX_UNSET_dtype	RLX_NODTYPE
+
 typedef int32_t			 rlx_attr_i32;
 typedef int64_t			 rlx_attr_i64;
 typedef float			 rlx_attr_f32;

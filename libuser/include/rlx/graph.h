@@ -126,7 +126,8 @@ RLX_EXPORT void rlx_output_at(struct rlx_graph *g, const char *name, rlx_value v
 
 /**
  * rlx_emit - append one op. Arguments are named: inputs and attributes of the
- * op's struct (rlx/ops.h). An optional input left out is none.
+ * op's struct (rlx/ops.h). An optional input left out is none; an attribute left out
+ * has the default that its row there says, or is refused if it is required.
  * Context: one thread per graph; allocates. Ownership: the value belongs to @g;
  * lists and strings are copied, sub-graphs and blobs referenced.
  * Return: the op's first output; rlx_out() gives the others.
@@ -136,9 +137,9 @@ RLX_EXPORT void rlx_output_at(struct rlx_graph *g, const char *name, rlx_value v
  */
 #ifndef __cplusplus
 #define rlx_emit(g, op, ...)						\
-	rlx_emit_raw((g), &rlx_op_##op,					\
-		     &(struct rlx_op_##op){ __VA_ARGS__ },		\
-		     sizeof(struct rlx_op_##op), __FILE__, __LINE__)
+	RLX_OVERRIDE(rlx_emit_raw((g), &rlx_op_##op,			\
+		&(struct rlx_op_##op){ RLX_INIT_##op __VA_ARGS__ },	\
+		sizeof(struct rlx_op_##op), __FILE__, __LINE__))
 #else
 #define rlx_emit(g, op, ...)						\
 	rlx_cxx::emit((g), &rlx_op_##op, rlx_args_##op{ __VA_ARGS__ }, __FILE__, __LINE__)

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Defaults that follow from an op's shapes or kind, where no constant in its row can
+ * say them: for the op's own evaluation and for the backends alike.
+ */
+#ifndef RLX_OPS_DEFAULTS_H
+#define RLX_OPS_DEFAULTS_H
+
+#include <math.h>
+#include <stdint.h>
+
+#include "rlx/attr.h"
+
+/* What scores are multiplied with: attribute scale, or 1 / sqrt(width) if that is 0. */
+static inline double op_attention_scale(float scale, int64_t width)
+{
+	return scale != 0 ? (double)scale : width ? 1 / sqrt((double)width) : 1;
+}
+
+/* How many heads k and v have: attribute kv_heads, or as many as q if that is 0. */
+static inline int64_t op_kv_heads(int32_t kv_heads, int64_t heads)
+{
+	return kv_heads ? kv_heads : heads;
+}
+
+/* How many elements of a head turn: attribute n_rot, or all of them if that is 0. */
+static inline int64_t op_rope_width(int32_t n_rot, int64_t width)
+{
+	return n_rot ? n_rot : width;
+}
+
+/*
+ * Activation @at of all directions of a recurrent op that has @n for each: attribute
+ * acts, or if that is empty sigmoid for gates and tanh for what they let through.
+ */
+static inline int64_t op_rnn_act(struct rlx_ints acts, uint32_t n, uint32_t at)
+{
+	if (acts.n)
+		return acts.v[at];
+	return n > 1 && at % n == 0 ? RLX_RNN_SIGMOID : RLX_RNN_TANH;
+}
+
+#endif
