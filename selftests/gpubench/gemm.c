@@ -174,7 +174,7 @@ static void choose(struct product *p, const int32_t tile[2])
 		rlx_g_gemm_tiled_by(&p->a, tile[0], tile[1] ? tile[1] : 1, &p->l);
 	else if (halves && !tile[0])
 		rlx_g_gemm_bf16_launch(&p->a, &p->l);
-	else if (f16, bf16)
+	else if (halves)
 		rlx_g_gemm_by(&p->a, tile[0] | (int)p->a.act << 5, &p->l);
 	p->fn = exact ? gpu_function(gpu_source("gemm_simt"), "gemm_f32", &p->l) :
 		gpu_function(gpu_source("gemm_half"), "gemm_bf16", &p->l);
