@@ -30,7 +30,7 @@ SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
 # What librlx-gpu.so uses of the inside; the map says which names, for whom.
 INSIDE := libuser/base/alloc libuser/base/bump libuser/base/log libuser/base/map \
 	  libuser/base/proc libuser/base/status libuser/base/thread libuser/ir/eval \
-	  libuser/ops/op $(patsubst %.c,%, $(wildcard backends/common/*.c))
+	  libuser/ops/op libuser/plan/plan $(patsubst %.c,%, $(wildcard backends/common/*.c))
 $(INSIDE:%=$(BUILD)/obj/%.o): CFLAGS += -fvisibility=default
 
 lib: $(BUILD)/lib/librlx.so $(BUILD)/lib/librlx.a $(BUILD)/lib/librlx-gpu.so.$(SOMAJOR)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "backends/common/extent.h"
-#include "backends/common/shape.h"
+#include "base/shape.h"
 
 static const struct rlx_type *type_of(const struct rlx_plan *p, uint32_t v)
 {

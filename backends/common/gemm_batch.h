@@ -3,7 +3,7 @@
 #ifndef RLX_BACKENDS_BATCH_H
 #define RLX_BACKENDS_BATCH_H
 
-#include "backends/common/shape.h"
+#include "base/shape.h"
 #include "kernels/gemm.h"
 #include "kernels/type.h"
 

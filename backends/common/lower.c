@@ -111,7 +111,7 @@ uint64_t lower_tmp(struct rlx_lower *lo, uint64_t bytes)
 		lower_out_of_memory(lo);
 		return 0;
 	}
-	lo->tmp = shape_align64(at + bytes);
+	lo->tmp = rlx_align64(at + bytes);
 	if (lo->tmp > lo->tmp_most)
 		lo->tmp_most = lo->tmp;
 	return at;

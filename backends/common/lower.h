@@ -28,8 +28,9 @@
 #define RLX_BACKENDS_LOWER_H
 
 #include "backends/common/host.h"
-#include "backends/common/shape.h"
+#include "base/alloc.h"
 #include "base/bump.h"
+#include "base/shape.h"
 #include "kernels/kernel.h"
 
 /* librlx.so lends these to librlx-gpu.so: under names that no program has. */

@@ -99,7 +99,7 @@ static enum rlx_status cpu_call(struct rlx_lower *lo, enum rlx_kernel_id id,
 				uint64_t units, double work, size_t scratch)
 {
 	struct cpu_code *c = code_of(lo);
-	uint64_t at = shape_align64(c->n_image);
+	uint64_t at = rlx_align64(c->n_image);
 	rlx_k_fn *fn = ((rlx_k_fn *const *)cpu_kernels(lo))[id];
 
 	finish_filling(lo);
@@ -107,8 +107,8 @@ static enum rlx_status cpu_call(struct rlx_lower *lo, enum rlx_kernel_id id,
 		return lower_unsupported(lo, "this instruction set level has no kernel");
 	if (!add_args(lo, at))
 		return lower_out_of_memory(lo);
-	if (shape_align64(scratch) > c->scratch_bytes)
-		c->scratch_bytes = shape_align64(scratch);
+	if (rlx_align64(scratch) > c->scratch_bytes)
+		c->scratch_bytes = rlx_align64(scratch);
 	return append(lo, (struct cpu_call){
 		.fn = fn, .args = at, .units = units, .kind = RLX_CALL_KERNEL,
 		.grain = 0, .parallel = units > 1 && work >= PARALLEL_WORK,
@@ -170,7 +170,7 @@ static enum rlx_status cpu_host_fallback(struct rlx_lower *lo, enum rlx_call_kin
 			rlx_host_home(lo->code, in->index);
 	}
 	if (bytes > c->host_bytes)
-		c->host_bytes = shape_align64(bytes);
+		c->host_bytes = rlx_align64(bytes);
 	return append(lo, (struct cpu_call){ .kind = (uint8_t)kind, .units = 1 });
 }
 
@@ -228,11 +228,11 @@ enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 	cl->base.err = err;
 	cl->base.bump = &c->bump;
 	cl->base.block = (int64_t)rlx_conv_block(dev->isa);
-	cl->base.tmp_at = shape_align64(code->plan->work_bytes);
+	cl->base.tmp_at = rlx_align64(code->plan->work_bytes);
 	for (i = 0; i < code->plan->n_step && !st; i++)
 		st = lower_step(cl, &code->plan->step[i], flags);
-	c->scratch_at = shape_align64(cl->base.tmp_at + cl->base.tmp_most);
-	c->host_at = shape_align64(c->scratch_at + c->scratch_bytes * dev->base.threads);
+	c->scratch_at = rlx_align64(cl->base.tmp_at + cl->base.tmp_most);
+	c->host_at = rlx_align64(c->scratch_at + c->scratch_bytes * dev->base.threads);
 	code->work_bytes = c->host_at + c->host_bytes;
 	trim_image(c);
 	code->pack_ns = rlx_now() - t0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Convolutions, plain and blocked, and the reorders between layouts. */
 #include "backends/common/conv_desc.h"
-#include "backends/common/shape.h"
+#include "base/shape.h"
 #include "backends/cpu/cpu.h"
 #include "base/map.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Pointwise ops, casts and regions as programs of the ew kernel. */
 #include "backends/cpu/cpu.h"
-#include "backends/common/shape.h"
+#include "base/shape.h"
 #include "ir/graph.h"
 #include "kernels/cast.h"
 #include "kernels/ew.h"

@@ -4,6 +4,7 @@
 
 #include "backends/common/rnn_desc.h"
 #include "backends/cpu/cpu.h"
+#include "base/alloc.h"
 #include "kernels/gemm.h"
 
 static bool takes(struct rlx_lower *lo)
@@ -22,7 +23,7 @@ static char *pack_w(struct rlx_lower *lo, const struct rlx_recurrence *r, size_t
 {
 	enum rlx_isa isa = cpu_isa(lo);
 	size_t n = (size_t)(r->gates * r->hidden), k = (size_t)r->in;
-	size_t bytes = (rlx_k_gemm_f32_pack_size(n, k, isa) + 63) / 64 * 64;
+	size_t bytes = rlx_align64(rlx_k_gemm_f32_pack_size(n, k, isa));
 	const int64_t key[4] = { (int64_t)n, (int64_t)k, isa, r->dirs };
 	bool is_new;
 	char *dst = cpu_prepare(lo, 1, "rnn_w", key, bytes * (size_t)r->dirs + 64, &is_new);

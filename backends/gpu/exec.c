@@ -127,7 +127,7 @@ static void place_params(struct gpu_exec *x, const uint64_t *table)
 /* The host's view of the status words; kernels write here too where they can. */
 static int32_t *bad_words(const struct gpu_exec *x)
 {
-	return (void *)((char *)x->places + shape_align64(gpu_table_bytes(code_of(x))));
+	return (void *)((char *)x->places + rlx_align64(gpu_table_bytes(code_of(x))));
 }
 
 static enum rlx_status clear_bad(struct gpu_exec *x)
@@ -154,7 +154,7 @@ static enum rlx_status make_places(struct gpu_exec *x)
 	enum { PAGE = 4096 };
 	const struct gpu_code *c = code_of(x);
 	struct rlx_arena_user u = {
-		.size = (shape_align64(gpu_table_bytes(c)) + (uint64_t)c->n_bad * 4 + PAGE) /
+		.size = (rlx_align64(gpu_table_bytes(c)) + (uint64_t)c->n_bad * 4 + PAGE) /
 			PAGE * PAGE,
 	};
 	enum rlx_status st;

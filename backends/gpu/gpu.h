@@ -283,7 +283,7 @@ struct gpu_live {
  */
 static inline uint64_t gpu_tensor_maps_at(const struct gpu_code *c)
 {
-	return shape_align64((uint64_t)c->n_io * sizeof(uint64_t) +
+	return rlx_align64((uint64_t)c->n_io * sizeof(uint64_t) +
 			     (uint64_t)c->first_io[RLX_IO_PARAM] * sizeof(struct rlx_g_piece));
 }
 

@@ -149,7 +149,7 @@ enum rlx_status gpu_call(struct rlx_lower *lo, struct gpu_module *m,
 	struct gpu_code *c = code_of(lo);
 	struct gpu_call call = {
 		.kind = GPU_KERNEL_CALL, .step = (uint32_t)(lo->st - lo->plan->step), .n_step = 1,
-		.args = shape_align64(c->n_image), .n_args = (uint32_t)lo->n_staged,
+		.args = rlx_align64(c->n_image), .n_args = (uint32_t)lo->n_staged,
 		.module = m, .launch = *l, .rows = lo->rows, .checked = lo->checked,
 	};
 	enum rlx_status st = gpu_put_args(lo, call.args, &call.bad);
@@ -324,7 +324,7 @@ static enum rlx_status host_fallback(struct rlx_lower *lo, enum rlx_call_kind ki
 static void kept(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
 {
 	struct gpu_code *c = code_of(lo);
-	uint64_t at = shape_align64(c->n_kept);
+	uint64_t at = rlx_align64(c->n_kept);
 
 	if (!reserve(&c->kept, &c->cap_kept, at + bytes)) {
 		lower_out_of_memory(lo);
@@ -562,23 +562,23 @@ static void lay_out(struct gpu_code *c, const struct gpu_lower *gl)
 			c->io[i].at = c->io[c->io[i].donated - 1].at;
 		} else if (c->io[i].on_device && c->io[i].io != RLX_IO_PARAM) {
 			c->io[i].at = c->stage_bytes;
-			c->stage_bytes += shape_align64(c->io[i].bytes);
+			c->stage_bytes += rlx_align64(c->io[i].bytes);
 		}
 	for (i = 0; i < c->n_call; i++) {
 		c->call[i].first_map = c->n_map;
 		c->n_map += c->call[i].launch.n_map;
 	}
 	c->tmp_at = gl->base.tmp_at;
-	c->tmp_bytes = shape_align64(gl->base.tmp_most);
+	c->tmp_bytes = rlx_align64(gl->base.tmp_most);
 	move_tmp(c);
 	c->scratch_at = c->tmp_at + c->n_stream * c->tmp_bytes;
-	c->scratch_bytes = shape_align64(c->scratch_bytes);
+	c->scratch_bytes = rlx_align64(c->scratch_bytes);
 	c->device_bytes = c->scratch_at + c->n_stream * c->scratch_bytes;
 	if (c->base.host)	/* the reference evaluator works on a mirror */
-		at = shape_align64(c->base.plan->work_bytes);
+		at = rlx_align64(c->base.plan->work_bytes);
 	c->host_at = at;
 	c->base.device_bytes = c->device_bytes + c->stage_bytes;
-	c->base.work_bytes = shape_align64(at + host);
+	c->base.work_bytes = rlx_align64(at + host);
 }
 
 /* ---- what needs the context, which was in the making until now ---- */
@@ -634,7 +634,7 @@ static struct gpu_lower *lower_new(struct rlx_code *code, struct rlx_error *err)
 	gl->base.plan = code->plan;
 	gl->base.err = err;
 	gl->base.bump = &((struct gpu_code *)code)->bump;
-	gl->base.tmp_at = shape_align64(code->plan->work_bytes);
+	gl->base.tmp_at = rlx_align64(code->plan->work_bytes);
 	gl->where = rlx_calloc(n + 1, 1);
 	gl->saved = rlx_calloc(n + 1, 1);
 	gl->writer = rlx_calloc(n + 1, sizeof(*gl->writer));
@@ -677,7 +677,7 @@ static enum rlx_status lower_own(struct gpu_code *c, struct gpu_lower *gl, uint3
 	c->base.work_bytes = 0;
 	c->base.native = c->base.host = 0;
 	c->base.plan = gl->base.plan = &c->own;
-	gl->base.tmp_at = shape_align64(c->own.work_bytes);
+	gl->base.tmp_at = rlx_align64(c->own.work_bytes);
 	gl->base.tmp_most = 0;
 	memset(gl->where, 0, c->own.n_val + 1);
 	return lower_plan(c, gl, flags);

@@ -110,7 +110,7 @@ static void list_storage(struct concurrent *a)
 			if (!a->index[v]) {
 				a->of[a->n_of] = (struct storage){
 					.val = v, .first_call = i, .first_use = uses,
-					.bytes = shape_align64(rlx_plan_bytes(a->p, v)) };
+					.bytes = rlx_align64(rlx_plan_bytes(a->p, v)) };
 				a->index[v] = ++a->n_of;
 				uses += a->count[v];
 			}

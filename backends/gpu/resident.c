@@ -51,11 +51,6 @@ static struct mark mark_of(const struct gpu_device *d, struct rlx_arena *a, uint
 	return m;
 }
 
-static uint64_t mark_at(uint64_t bytes)
-{
-	return (bytes + 63) & ~(uint64_t)63;
-}
-
 static int allow(struct gpu_device *d, struct gpu_resident *r, int what)
 {
 	struct rlx_gpu_access how = { ON_DEVICE, d->dev, what };
@@ -107,7 +102,7 @@ static enum rlx_status fill(struct gpu_device *d, struct gpu_resident *r,
 	int rc = d->api->copy_in(r->at, r->base, r->bytes, d->stream);
 
 	if (!rc)
-		rc = d->api->copy_in(r->at + mark_at(r->bytes), &m, sizeof(m), d->stream);
+		rc = d->api->copy_in(r->at + rlx_align64(r->bytes), &m, sizeof(m), d->stream);
 	if (!rc)
 		rc = d->api->stream_wait(d->stream);
 	if (!rc)	/* as the arena, which is sealed */
@@ -119,7 +114,7 @@ static enum rlx_status check_mark(struct gpu_device *d, struct gpu_resident *r,
 				  struct rlx_error *err)
 {
 	struct mark want = mark_of(d, r->arena, r->bytes), m = { "" };
-	int rc = d->api->copy_out(&m, r->at + mark_at(r->bytes), sizeof(m), d->stream);
+	int rc = d->api->copy_out(&m, r->at + rlx_align64(r->bytes), sizeof(m), d->stream);
 
 	if (!rc)
 		rc = d->api->stream_wait(d->stream);
@@ -184,7 +179,7 @@ static enum rlx_status make(struct gpu_device *d, struct gpu_resident *r, int fd
 	st = gpu_check(d, d->api->share_step(&step, &how, 0), "asking for shared memory", err);
 	if (st)
 		return st;
-	if (!rlx_add(mark_at(r->bytes) + sizeof(struct mark), step, &r->size) || !step)
+	if (!rlx_add(rlx_align64(r->bytes) + sizeof(struct mark), step, &r->size) || !step)
 		return rlx_fail(err, RLX_ERANGE, "resident: %llu bytes",
 				(unsigned long long)r->bytes);
 	r->size = (r->size - 1) / step * step;

@@ -114,31 +114,6 @@ static void find_needs(const struct gpu_streams *n, uint32_t first, uint32_t i,
 /* Bytes of shared memory of which a multiprocessor has twice as many. */
 enum { HALF_SHARED = 100 << 10 };
 
-static double flops_of(const struct gpu_streams *n, const struct rlx_plan_step *st, double *bytes)
-{
-	const struct rlx_plan *p = n->c->base.plan;
-	const struct rlx_type *types[16];
-	struct rlx_infer q = { .def = st->def, .args = st->args, .n_in = st->n_in, .in = types };
-	struct rlx_cost c = { 0 };
-	uint32_t i;
-
-	for (i = 0; i < st->n_in; i++) {
-		c.bytes += st->in[i] ? (double)rlx_plan_bytes(p, st->in[i]) : 0;
-		if (i < 16)
-			types[i] = st->in[i] ? &p->val[st->in[i]].type : NULL;
-	}
-	for (i = 0; i < st->n_out && i < RLX_MAX_OUT; i++) {
-		q.out[i] = p->val[st->out[i]].type;
-		c.bytes += (double)rlx_type_bytes(&q.out[i]);
-		c.flops += (double)rlx_type_count(&q.out[i]);
-	}
-	q.n_out = st->n_out;
-	if (st->def && st->def->impl->cost && st->n_in <= 16)
-		st->def->impl->cost(&q, &c);
-	*bytes += c.bytes;
-	return c.flops;
-}
-
 /* Roughly, of an H200: 16-bit floats are multiplied by tensor cores, the rest is not. */
 static void estimate(struct gpu_streams *n, uint32_t i)
 {
@@ -153,8 +128,10 @@ static void estimate(struct gpu_streams *n, uint32_t i)
 
 	for (k = 0; call->step != GPU_NO_STEP && k < call->n_step; k++) {
 		const struct rlx_plan_step *st = &p->step[call->step + k];
+		const struct rlx_cost c = rlx_plan_cost(p, st);
 
-		flops += flops_of(n, st, &bytes);
+		flops += c.flops;
+		bytes += c.bytes;
 		halves = halves || rlx_dtype_size(p->val[st->out[0]].type.dtype) == 2;
 	}
 	share = blocks < units ? blocks / units : 1;

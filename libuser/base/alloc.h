@@ -36,6 +36,12 @@ static inline bool rlx_add(size_t a, size_t b, size_t *out)
 	return !__builtin_add_overflow(a, b, out);
 }
 
+/* What all tensors and tables begin at a multiple of: a cache line, the widest vector. */
+static inline uint64_t rlx_align64(uint64_t n)
+{
+	return (n + 63) & ~(uint64_t)63;
+}
+
 /* Test hooks: fail the @n-th allocation from now (1 is the next), 0 turns off. */
 void rlx_alloc_fail_nth(uint64_t n);
 uint64_t rlx_alloc_count(void);		/* allocations so far, all threads */

@@ -34,10 +34,7 @@ struct rlx_store {
 	uint64_t		found, made, missed;
 };
 
-static uint64_t align_up(uint64_t n)
-{
-	return (n + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
-}
+_Static_assert(RLX_STORE_ALIGN == 64, "rlx_align64()");
 
 uint64_t rlx_store_hash(const struct rlx_store_header *h,
 			const struct rlx_store_entry *table)
@@ -67,7 +64,7 @@ static enum rlx_status make(struct rlx_arena *arena, const char *layout,
 	s->arena = rlx_arena_get(arena);
 	s->base = rlx_arena_base(arena);
 	s->size = rlx_arena_size(arena);
-	s->used = align_up(sizeof(struct rlx_store_header));
+	s->used = rlx_align64(sizeof(struct rlx_store_header));
 	*out = s;
 	return RLX_OK;
 }
@@ -195,7 +192,7 @@ static enum rlx_status write_table(struct rlx_store *s, struct rlx_error *err)
 	struct rlx_store_header h = {
 		.format = RLX_STORE_FORMAT, .entry_bytes = sizeof(struct rlx_store_entry),
 		.used = s->used,
-		.table = align_up(s->used), .n_entry = s->n_entry,
+		.table = rlx_align64(s->used), .n_entry = s->n_entry,
 	};
 
 	if (h.table > s->size || bytes > s->size - h.table)
@@ -284,7 +281,7 @@ static void *add(struct rlx_store *s, const struct rlx_store_key *k)
 
 	if (s->sealed || k->bytes > room)
 		return NULL;
-	bytes = align_up(k->bytes) + ALIGN;	/* kernels may read a vector beyond */
+	bytes = rlx_align64(k->bytes) + ALIGN;	/* kernels may read a vector beyond */
 	if (bytes > room ||
 	    !rlx_grow(&s->entry, &s->cap_entry, s->n_entry + 1, sizeof(*s->entry)) ||
 	    !rlx_grow(&s->filling, &s->cap_filling, s->n_filling + 1, sizeof(*s->filling)) ||

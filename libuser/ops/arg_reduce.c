@@ -59,7 +59,7 @@ static enum rlx_status arg_reduce_eval(struct rlx_eval *q)
 
 	op_axis(a->axis, x->type.rank, &ax);
 	d = x->type.dim[ax];
-	post = op_span(&x->type, ax + 1, x->type.rank);
+	post = shape_span(&x->type, ax + 1, x->type.rank);
 	for (i = 0; i < n; i++) {
 		base = i / post * d * post + i % post;
 		best = 0;

@@ -228,7 +228,7 @@ static enum rlx_status attention_eval(struct rlx_eval *q)
 	t.sum = t.score + t.k.s;
 	score = rlx_type(RLX_F32, t.q.b, t.q.h, t.q.s, t.k.s);
 	if (op_has(&q->in[3]))
-		op_strides(&q->in[3].type, &score, t.sbias);
+		shape_broadcast(&q->in[3].type, &score, t.sbias);
 	for (b = 0; b < t.q.b; b++)
 		for (h = 0; h < t.q.h; h++)
 			for (i = 0; i < t.q.s; i++) {

@@ -30,7 +30,7 @@ static enum rlx_status batch_norm_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_batch_norm *a = q->args;
 	const struct rlx_type *x = &q->in[0].type;
-	int64_t n = rlx_type_count(x), sp = op_span(x, 2, x->rank), i, c;
+	int64_t n = rlx_type_count(x), sp = shape_span(x, 2, x->rank), i, c;
 	double v;
 
 	for (i = 0; i < n; i++) {

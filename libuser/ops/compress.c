@@ -45,9 +45,9 @@ static enum rlx_status compress_eval(struct rlx_eval *q)
 	d = rlx_type_count(&x->type);
 	if (!a->flat) {
 		op_axis(a->axis, x->type.rank, &ax);
-		pre = op_span(&x->type, 0, ax);
+		pre = shape_span(&x->type, 0, ax);
 		d = x->type.dim[ax];
-		post = op_span(&x->type, ax + 1, x->type.rank);
+		post = shape_span(&x->type, ax + 1, x->type.rank);
 	}
 	for (k = 0; k < c->type.dim[0]; k++) {
 		if (!el_geti(c, k))

@@ -50,12 +50,12 @@ static enum rlx_status concat_eval(struct rlx_eval *q)
 	int64_t pre, i;
 
 	op_axis(a->axis, y->rank, &ax);
-	pre = op_span(y, 0, ax);
-	stride = (size_t)op_span(y, ax, y->rank) * el;
+	pre = shape_span(y, 0, ax);
+	stride = (size_t)shape_span(y, ax, y->rank) * el;
 	for (k = 0; k < q->n_in; k++, put += row) {
 		const struct rlx_tensor *x = &q->in[k];
 
-		row = (size_t)op_span(&x->type, ax, y->rank) * el;
+		row = (size_t)shape_span(&x->type, ax, y->rank) * el;
 		for (i = 0; row && i < pre; i++)
 			memcpy(to + (size_t)i * stride + put,
 			       (const char *)x->data + (size_t)i * row, row);

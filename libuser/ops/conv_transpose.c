@@ -200,7 +200,7 @@ static enum rlx_status conv_transpose_vjp(struct rlx_grad *q)
 static void conv_transpose_cost(const struct rlx_infer *q, struct rlx_cost *c)
 {
 	c->flops = 2.0 * (double)rlx_type_count(q->in[0]) *
-		   (double)op_span(q->in[1], 1, q->in[1]->rank);
+		   (double)shape_span(q->in[1], 1, q->in[1]->rank);
 }
 
 static bool conv_transpose_sample(unsigned int i, struct rlx_sample *s)

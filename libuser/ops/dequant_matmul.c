@@ -125,7 +125,7 @@ static enum rlx_status dequant_matmul_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_dequant_matmul *a = q->args;
 	const struct rlx_type *x = &q->in[0].type;
-	int64_t k = x->dim[x->rank - 1], m = op_span(x, 0, x->rank - 1), i, j, p;
+	int64_t k = x->dim[x->rank - 1], m = shape_span(x, 0, x->rank - 1), i, j, p;
 	double sum;
 
 	for (i = 0; i < m; i++)

@@ -60,8 +60,8 @@ static rlx_value spread(struct rlx_expand *q, rlx_value v)
 			dim[i] = i == ax ? x.dim[i] : 1;
 		return op_reshape(q->g, v, dim, x.rank);
 	}
-	post = op_span(&x, ax + 1, x.rank);
-	v = op_reshape(q->g, v, (int64_t[]){ op_span(&x, 0, ax), s.dim[ax], 1, post }, 4);
+	post = shape_span(&x, ax + 1, x.rank);
+	v = op_reshape(q->g, v, (int64_t[]){ shape_span(&x, 0, ax), s.dim[ax], 1, post }, 4);
 	v = rlx_emit(q->g, tile, .x = v, .repeats = RLX_INTS(1, 1, a->block, 1));
 	s.dim[ax] *= a->block;
 	v = op_reshape(q->g, v, s.dim, s.rank);

@@ -29,7 +29,7 @@ static size_t det_scratch(const struct rlx_infer *q)
 {
 	const struct rlx_type *x = q->in[0];
 
-	return ((size_t)op_span(x, x->rank - 2, x->rank) + 1) * sizeof(double);
+	return ((size_t)shape_span(x, x->rank - 2, x->rank) + 1) * sizeof(double);
 }
 
 static double one_det(double *m, int64_t n)

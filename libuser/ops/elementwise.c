@@ -159,7 +159,7 @@ static enum rlx_status ew_eval(struct rlx_eval *q)
 
 	for (k = 0; k < r->arity; k++) {
 		types[k] = &q->in[k].type;
-		op_strides(types[k], &q->out[0].type, s[k]);
+		shape_broadcast(types[k], &q->out[0].type, s[k]);
 	}
 	dt = ew_compute_type(r, types);
 	ints = el_is_int(dt);

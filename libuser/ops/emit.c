@@ -32,8 +32,8 @@ rlx_value op_reshape(struct rlx_graph *g, rlx_value x, const int64_t *dim,
 rlx_value op_fold3(struct rlx_graph *g, rlx_value x, uint32_t axis)
 {
 	struct rlx_type t = op_type(g, x);
-	int64_t dim[3] = { op_span(&t, 0, axis), t.dim[axis],
-			   op_span(&t, axis + 1, t.rank) };
+	int64_t dim[3] = { shape_span(&t, 0, axis), t.dim[axis],
+			   shape_span(&t, axis + 1, t.rank) };
 
 	return op_reshape(g, x, dim, 3);
 }
@@ -104,7 +104,7 @@ rlx_value op_reduce_span(struct rlx_graph *g, rlx_value x, int kind,
 rlx_value op_gather_grad(struct rlx_graph *g, rlx_value dy, rlx_value idx,
 			 const struct rlx_type *x, uint32_t axis)
 {
-	int64_t pre = op_span(x, 0, axis), post = op_span(x, axis + 1, x->rank);
+	int64_t pre = shape_span(x, 0, axis), post = shape_span(x, axis + 1, x->rank);
 	struct rlx_type it = op_type(g, idx), z = { .dtype = x->dtype, .rank = 3 };
 	int64_t n = rlx_type_count(&it);
 	rlx_value d;

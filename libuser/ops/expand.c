@@ -35,7 +35,7 @@ static enum rlx_status expand_eval(struct rlx_eval *q)
 	int64_t s[RLX_MAX_RANK];
 	struct op_walk w;
 
-	op_strides(&q->in[0].type, &q->out[0].type, s);
+	shape_broadcast(&q->in[0].type, &q->out[0].type, s);
 	op_walk_begin(&w, &q->out[0].type, s, NULL, NULL);
 	for (; !w.done; op_walk_next(&w))
 		el_copy(&q->out[0], w.i, &q->in[0], w.off[0]);

@@ -22,7 +22,7 @@ static int64_t groups_of(const struct rlx_op_fake_quantize *a, const struct rlx_
 	if (!a->per_axis)
 		return 1;
 	op_axis(a->axis, x->rank, &ax);
-	*post = op_span(x, ax + 1, x->rank);
+	*post = shape_span(x, ax + 1, x->rank);
 	return x->dim[ax];
 }
 

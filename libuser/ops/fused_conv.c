@@ -108,7 +108,7 @@ static enum rlx_status fused_conv_expand(struct rlx_expand *q)
 static void fused_conv_cost(const struct rlx_infer *q, struct rlx_cost *c)
 {
 	c->flops = 2.0 * (double)rlx_type_count(&q->out[0]) *
-		   (double)op_span(q->in[1], 1, q->in[1]->rank);
+		   (double)shape_span(q->in[1], 1, q->in[1]->rank);
 }
 
 static bool fused_conv_sample(unsigned int i, struct rlx_sample *s)

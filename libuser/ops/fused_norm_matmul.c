@@ -63,7 +63,7 @@ static void fused_norm_matmul_cost(const struct rlx_infer *q, struct rlx_cost *c
 {
 	const struct rlx_type *x = q->in[0];
 
-	c->flops = 2.0 * (double)op_span(x, 0, x->rank - 1) * (double)rlx_type_count(q->in[1]);
+	c->flops = 2.0 * (double)shape_span(x, 0, x->rank - 1) * (double)rlx_type_count(q->in[1]);
 }
 
 static bool fused_norm_matmul_sample(unsigned int i, struct rlx_sample *s)

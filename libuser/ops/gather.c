@@ -43,8 +43,8 @@ static enum rlx_status gather_eval(struct rlx_eval *q)
 
 	op_axis(a->axis, x->type.rank, &ax);
 	d = x->type.dim[ax];
-	pre = op_span(&x->type, 0, ax);
-	row = (size_t)op_span(&x->type, ax + 1, x->type.rank) *
+	pre = shape_span(&x->type, 0, ax);
+	row = (size_t)shape_span(&x->type, ax + 1, x->type.rank) *
 	      rlx_dtype_size(x->type.dtype);
 	for (j = 0; j < n; j++) {
 		st = op_index(q, el_geti(idx, j), d, &at);

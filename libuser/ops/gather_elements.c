@@ -41,7 +41,7 @@ static enum rlx_status gather_elements_eval(struct rlx_eval *q)
 	uint32_t ax = 0;
 
 	op_axis(a->axis, x->type.rank, &ax);
-	op_dense(&x->type, own);
+	shape_dense(&x->type, own);
 	memcpy(s, own, sizeof(s));
 	s[ax] = 0;
 	op_walk_begin(&w, &idx->type, s, NULL, NULL);

@@ -52,13 +52,13 @@ static enum rlx_status gather_nd_eval(struct rlx_eval *q)
 	size_t row;
 
 	m = (uint32_t)idx->type.dim[idx->type.rank - 1];
-	tuples = op_span(&idx->type, 0, idx->type.rank - 1);
-	per = op_span(&idx->type, b, idx->type.rank - 1);	/* tuples of a batch */
-	row = (size_t)op_span(&x->type, b + m, x->type.rank) *
+	tuples = shape_span(&idx->type, 0, idx->type.rank - 1);
+	per = shape_span(&idx->type, b, idx->type.rank - 1);	/* tuples of a batch */
+	row = (size_t)shape_span(&x->type, b + m, x->type.rank) *
 	      rlx_dtype_size(x->type.dtype);
-	op_dense(&x->type, s);
+	shape_dense(&x->type, s);
 	for (i = 0; i < tuples; i++) {
-		off = i / per * op_span(&x->type, b, x->type.rank);
+		off = i / per * shape_span(&x->type, b, x->type.rank);
 		for (k = 0; k < m; k++) {
 			st = op_index(q, el_geti(idx, i * m + k), x->type.dim[b + k], &at);
 			if (st)

@@ -141,8 +141,8 @@ static enum rlx_status grid_sample_eval(struct rlx_eval *q)
 	const struct rlx_tensor *x = &q->in[0], *g = &q->in[1];
 	const struct rlx_type *y = &q->out[0].type;
 	uint32_t nd = x->type.rank - 2, d;
-	int64_t c = x->type.dim[1], in = op_span(&x->type, 2, x->type.rank);
-	int64_t out = op_span(y, 2, y->rank), n, i, k;
+	int64_t c = x->type.dim[1], in = shape_span(&x->type, 2, x->type.rank);
+	int64_t out = shape_span(y, 2, y->rank), n, i, k;
 	struct taps t[3];
 
 	for (n = 0; n < y->dim[0]; n++)

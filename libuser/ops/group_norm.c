@@ -37,7 +37,7 @@ static enum rlx_status group_norm_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_group_norm *a = q->args;
 	const struct rlx_tensor *x = &q->in[0];
-	int64_t c = x->type.dim[1], sp = op_span(&x->type, 2, x->type.rank);
+	int64_t c = x->type.dim[1], sp = shape_span(&x->type, 2, x->type.rank);
 	int64_t rows = x->type.dim[0] * a->groups, n = c / a->groups * sp, r, i, ch;
 	double mean, var, inv, v;
 
@@ -78,7 +78,7 @@ static enum rlx_status group_norm_expand(struct rlx_expand *q)
 	int64_t dim[2] = { t.dim[0] * a->groups, 0 };
 	rlx_value x = op_cast(q->g, q->in[0], acc), mean, sq;
 
-	dim[1] = t.dim[1] / a->groups * op_span(&t, 2, t.rank);
+	dim[1] = t.dim[1] / a->groups * shape_span(&t, 2, t.rank);
 	x = op_reshape(q->g, x, dim, 2);
 	mean = op_reduce_span(q->g, x, RLX_REDUCE_MEAN, 1, 2);
 	x = rlx_emit(q->g, sub, .a = x, .b = mean);

@@ -53,7 +53,7 @@ static enum rlx_status lora_matmul_expand(struct rlx_expand *q)
 
 static void lora_matmul_cost(const struct rlx_infer *q, struct rlx_cost *c)
 {
-	double rows = (double)op_span(q->in[0], 0, q->in[0]->rank - 1);
+	double rows = (double)shape_span(q->in[0], 0, q->in[0]->rank - 1);
 
 	c->flops = 2 * rows * (double)(rlx_type_count(q->in[1]) +
 				       rlx_type_count(q->in[2]) +

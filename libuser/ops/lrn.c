@@ -30,7 +30,7 @@ static enum rlx_status lrn_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_lrn *a = q->args;
 	const struct rlx_type *x = &q->in[0].type;
-	int64_t n = rlx_type_count(x), sp = op_span(x, 2, x->rank), i, c, k, lo, hi;
+	int64_t n = rlx_type_count(x), sp = shape_span(x, 2, x->rank), i, c, k, lo, hi;
 	double sum, v;
 
 	for (i = 0; i < n; i++) {
@@ -70,7 +70,7 @@ static enum rlx_status lrn_expand(struct rlx_expand *q)
 	k = below + above + 1;
 	s = rlx_emit(g, mul, .a = x, .b = x);
 	s = op_reshape(g, s, (int64_t[]){ t.dim[0], 1, t.dim[1],
-		       op_span(&t, 2, t.rank) }, 4);
+		       shape_span(&t, 2, t.rank) }, 4);
 	if (rlx_type_count(&t))
 		s = rlx_emit(g, pool, .x = s, .kind = RLX_POOL_AVG, .include_pad = true,
 			     .kernel = RLX_INTS(k, 1), .pad = RLX_INTS(below, 0, above, 0));

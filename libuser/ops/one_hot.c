@@ -43,7 +43,7 @@ static enum rlx_status one_hot_eval(struct rlx_eval *q)
 	uint32_t ax = 0;
 
 	op_axis(a->axis, y->rank, &ax);
-	post = op_span(y, ax + 1, y->rank);
+	post = shape_span(y, ax + 1, y->rank);
 	for (i = 0; i < n; i++) {
 		k = i / post % a->depth;
 		at = el_geti(&q->in[0], i / post / a->depth * post + i % post);

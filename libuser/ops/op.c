@@ -83,35 +83,6 @@ bool op_broadcast(const struct rlx_type *a, const struct rlx_type *b,
 	return true;
 }
 
-void op_dense(const struct rlx_type *t, int64_t stride[RLX_MAX_RANK])
-{
-	int64_t s = 1;
-	uint32_t i;
-
-	for (i = t->rank; i-- > 0; s *= t->dim[i])
-		stride[i] = s;
-}
-
-void op_strides(const struct rlx_type *t, const struct rlx_type *out,
-		int64_t stride[RLX_MAX_RANK])
-{
-	int64_t own[RLX_MAX_RANK];
-	uint32_t i, pad = out->rank - t->rank;
-
-	op_dense(t, own);
-	for (i = 0; i < out->rank; i++)
-		stride[i] = i < pad || t->dim[i - pad] == 1 ? 0 : own[i - pad];
-}
-
-int64_t op_span(const struct rlx_type *t, uint32_t from, uint32_t to)
-{
-	int64_t n = 1;
-
-	for (; from < to; from++)
-		n *= t->dim[from];
-	return n;
-}
-
 void op_walk_begin(struct op_walk *w, const struct rlx_type *shape,
 		   const int64_t *s0, const int64_t *s1, const int64_t *s2)
 {

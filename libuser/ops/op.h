@@ -16,6 +16,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/shape.h"
 #include "ir/opdef.h"
 #include "ir/element.h"
 
@@ -50,22 +51,12 @@ enum rlx_status op_infer_same(struct rlx_infer *q);
 /* numpy broadcast of two shapes into @out's rank and dims; false if they do not fit. */
 bool op_broadcast(const struct rlx_type *a, const struct rlx_type *b,
 		  struct rlx_type *out);
-/*
- * Element strides of @t seen as @out's shape: 0 along broadcast dimensions.
- * @t must broadcast to @out.
- */
-void op_strides(const struct rlx_type *t, const struct rlx_type *out,
-		int64_t stride[RLX_MAX_RANK]);
-/* Dense row-major element strides of @t itself. */
-void op_dense(const struct rlx_type *t, int64_t stride[RLX_MAX_RANK]);
 /* @x within [lo, hi]; NaN stays, as max and min let it pass. */
 static inline double op_clamp(double x, double lo, double hi)
 {
 	return x < lo ? lo : x > hi ? hi : x;
 }
 
-/* Product of dims [from, to). */
-int64_t op_span(const struct rlx_type *t, uint32_t from, uint32_t to);
 /*
  * Walk all index tuples of @shape in row-major order keeping offsets for up to
  * three stride sets: for (op_walk_begin(&w, &shape); !w.done; op_walk_next(&w)).

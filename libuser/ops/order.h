@@ -42,8 +42,8 @@ static inline void op_order_eval(struct rlx_eval *q, int32_t axis, bool descendi
 	op_axis(axis, x->type.rank, &ax);
 	d = x->type.dim[ax];
 	keep = q->out[0].type.dim[ax];
-	l.stride = op_span(&x->type, ax + 1, x->type.rank);
-	lines = op_span(&x->type, 0, ax) * l.stride;
+	l.stride = shape_span(&x->type, ax + 1, x->type.rank);
+	lines = shape_span(&x->type, 0, ax) * l.stride;
 	for (i = 0; i < lines; i++) {
 		l.base = i / l.stride * d * l.stride + i % l.stride;
 		for (k = 0; k < d; k++)

@@ -50,7 +50,7 @@ static enum rlx_status pad_eval(struct rlx_eval *q)
 	struct op_walk w;
 	uint32_t i;
 
-	op_dense(&x->type, s);
+	shape_dense(&x->type, s);
 	op_walk_begin(&w, &y->type, NULL, NULL, NULL);
 	for (; !w.done; op_walk_next(&w)) {
 		off = 0;

@@ -95,7 +95,7 @@ static enum rlx_status qconv_eval(struct rlx_eval *q)
 static void qconv_cost(const struct rlx_infer *q, struct rlx_cost *c)
 {
 	c->flops = 2.0 * (double)rlx_type_count(&q->out[0]) *
-		   (double)op_span(q->in[1], 1, q->in[1]->rank);
+		   (double)shape_span(q->in[1], 1, q->in[1]->rank);
 }
 
 static bool qconv_sample(unsigned int i, struct rlx_sample *s)

@@ -73,8 +73,8 @@ static enum rlx_status qmatmul_eval(struct rlx_eval *q)
 	ta.rank -= 2;
 	tb.rank -= 2;
 	to.rank -= 2;
-	op_strides(&ta, &to, sa);
-	op_strides(&tb, &to, sb);
+	shape_broadcast(&ta, &to, sa);
+	shape_broadcast(&tb, &to, sb);
 	op_walk_begin(&w, &to, sa, sb, NULL);
 	for (; !w.done; op_walk_next(&w))
 		for (i = 0; i < m; i++)

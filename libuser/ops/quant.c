@@ -51,7 +51,7 @@ int64_t op_quant_at(const struct rlx_type *x, const struct rlx_type *scale,
 	if (scale->rank <= 1 && rlx_type_count(scale) == 1 && !block)
 		return 0;
 	op_axis(axis, x->rank, &ax);
-	post = op_span(x, ax + 1, x->rank);
+	post = shape_span(x, ax + 1, x->rank);
 	d = x->dim[ax];
 	k = i / post % d;
 	if (!block)

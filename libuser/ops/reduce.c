@@ -113,7 +113,7 @@ static enum rlx_status reduce_eval(struct rlx_eval *q)
 			acc_i[i] = start_int(a->kind, x->type.dtype);
 		else
 			acc[i] = start_value(a->kind);
-	op_strides(&kept, &x->type, s);
+	shape_broadcast(&kept, &x->type, s);
 	op_walk_begin(&w, &x->type, s, NULL, NULL);
 	for (; !w.done; op_walk_next(&w))
 		if (ints)

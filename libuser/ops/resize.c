@@ -138,7 +138,7 @@ static enum rlx_status eval_nearest(struct rlx_eval *q)
 	struct op_walk w;
 	uint32_t i;
 
-	op_dense(x, s);
+	shape_dense(x, s);
 	for (i = 0; i < x->rank; i++, next += y->dim[i - 1]) {
 		table[i] = next;
 		ax = op_resize_axis_of(a, x, i);
@@ -198,7 +198,7 @@ static enum rlx_status resize_eval(struct rlx_eval *q)
 		ax = op_resize_axis_of(a, &q->in[0].type, d);
 		if (ax.same)
 			continue;
-		one_axis(a, &ax, &b, op_span(&t, 0, d), op_span(&t, d + 1, t.rank));
+		one_axis(a, &ax, &b, shape_span(&t, 0, d), shape_span(&t, d + 1, t.rank));
 		t.dim[d] = ax.out;
 		swap = b.from;
 		b.from = b.to;

@@ -45,7 +45,7 @@ static enum rlx_status reverse_sequence_eval(struct rlx_eval *q)
 				       "length %lld of batch %lld is not in 0 to %lld",
 				       (long long)len, (long long)i, (long long)x->dim[t]);
 	}
-	op_dense(x, s);
+	shape_dense(x, s);
 	op_walk_begin(&w, x, s, NULL, NULL);
 	for (; !w.done; op_walk_next(&w)) {
 		len = el_geti(&q->in[1], w.idx[b]);

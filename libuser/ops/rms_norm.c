@@ -29,9 +29,9 @@ static enum rlx_status rms_norm_eval(struct rlx_eval *q)
 	op_axis(a->axis, x->type.rank, &ax);
 	tail = op_tail(&x->type, ax);
 	n = rlx_type_count(&tail);
-	rows = op_span(&x->type, 0, ax);
-	op_strides(op_has(gm) ? &gm->type : &tail, &tail, sg);
-	op_strides(op_has(bt) ? &bt->type : &tail, &tail, sb);
+	rows = shape_span(&x->type, 0, ax);
+	shape_broadcast(op_has(gm) ? &gm->type : &tail, &tail, sg);
+	shape_broadcast(op_has(bt) ? &bt->type : &tail, &tail, sb);
 	for (r = 0; r < rows; r++) {
 		sum = 0;
 		for (i = 0; i < n; i++) {

@@ -40,8 +40,8 @@ static inline void op_scan_eval(struct rlx_eval *q, const struct op_scan *s)
 
 	op_axis(s->axis, x->type.rank, &ax);
 	d = x->type.dim[ax];
-	post = op_span(&x->type, ax + 1, x->type.rank);
-	lines = op_span(&x->type, 0, ax) * post;
+	post = shape_span(&x->type, ax + 1, x->type.rank);
+	lines = shape_span(&x->type, 0, ax) * post;
 	for (i = 0; i < lines; i++) {
 		uint64_t whole = s->product;
 		double real = s->product;

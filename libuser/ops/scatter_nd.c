@@ -58,9 +58,9 @@ static enum rlx_status scatter_nd_eval(struct rlx_eval *q)
 	uint32_t m, k;
 
 	m = (uint32_t)idx->type.dim[idx->type.rank - 1];
-	tuples = op_span(&idx->type, 0, idx->type.rank - 1);
-	row = op_span(&x->type, m, x->type.rank);
-	op_dense(&x->type, s);
+	tuples = shape_span(&idx->type, 0, idx->type.rank - 1);
+	row = shape_span(&x->type, m, x->type.rank);
+	shape_dense(&x->type, s);
 	op_scatter_begin(q, a->reduction);
 	for (i = 0; i < tuples; i++) {
 		off = 0;

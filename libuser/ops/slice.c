@@ -51,7 +51,7 @@ static enum rlx_status slice_eval(struct rlx_eval *q)
 	if (!rlx_type_count(&q->out[0].type))
 		return RLX_OK;
 	op_slice_axes(q->args, x, r);
-	op_dense(x, own);
+	shape_dense(x, own);
 	for (i = 0; i < x->rank; i++) {
 		base += r[i].start * own[i];
 		s[i] = r[i].n > 1 ? own[i] * r[i].step : 0;
@@ -66,7 +66,7 @@ static enum rlx_status slice_eval(struct rlx_eval *q)
 static rlx_value spread(struct rlx_graph *g, rlx_value d, uint32_t axis, int64_t step)
 {
 	struct rlx_type t = op_type(g, d);
-	int64_t pre = op_span(&t, 0, axis), post = op_span(&t, axis + 1, t.rank);
+	int64_t pre = shape_span(&t, 0, axis), post = shape_span(&t, axis + 1, t.rank);
 	int64_t n = t.dim[axis];
 
 	d = op_reshape(g, d, (int64_t[]){ pre, n, 1, post }, 4);

@@ -26,8 +26,8 @@ static inline void op_softmax_lines(struct rlx_eval *q, int32_t axis, bool log_o
 
 	op_axis(axis, x->type.rank, &ax);
 	d = x->type.dim[ax];
-	post = op_span(&x->type, ax + 1, x->type.rank);
-	lines = op_span(&x->type, 0, ax) * post;
+	post = shape_span(&x->type, ax + 1, x->type.rank);
+	lines = shape_span(&x->type, 0, ax) * post;
 	for (i = 0; i < lines; i++) {
 		base = i / post * d * post + i % post;
 		top = -INFINITY;

@@ -35,7 +35,7 @@ static enum rlx_status tile_eval(struct rlx_eval *q)
 	struct op_walk w;
 	uint32_t i;
 
-	op_dense(x, s);
+	shape_dense(x, s);
 	op_walk_begin(&w, &q->out[0].type, NULL, NULL, NULL);
 	for (; !w.done; op_walk_next(&w)) {
 		off = 0;
@@ -58,8 +58,8 @@ static enum rlx_status tile_vjp(struct rlx_grad *q)
 			continue;
 		t = op_type(q->g, d);
 		d = rlx_emit(q->g, reshape, .x = d,
-			     .shape = RLX_INTS(op_span(&t, 0, i), a->repeats.v[i],
-					       x.dim[i], op_span(&t, i + 1, t.rank)));
+			     .shape = RLX_INTS(shape_span(&t, 0, i), a->repeats.v[i],
+					       x.dim[i], shape_span(&t, i + 1, t.rank)));
 		d = op_reduce_span(q->g, d, RLX_REDUCE_SUM, 1, 2);
 		t.dim[i] = x.dim[i];
 		d = op_reshape(q->g, d, t.dim, t.rank);

@@ -38,7 +38,7 @@ static enum rlx_status transpose_eval(struct rlx_eval *q)
 	int64_t own[RLX_MAX_RANK], s[RLX_MAX_RANK];
 	struct op_walk w;
 
-	op_dense(&q->in[0].type, own);
+	shape_dense(&q->in[0].type, own);
 	for (i = 0; i < rank; i++)
 		s[i] = own[perm_at(q->args, rank, i)];
 	op_walk_begin(&w, &q->out[0].type, s, NULL, NULL);

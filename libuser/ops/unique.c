@@ -29,8 +29,8 @@ static struct slices slices_of(const struct rlx_tensor *x, bool flat, int32_t ax
 	if (flat)
 		return (struct slices){ x, 1, rlx_type_count(&x->type), 1 };
 	op_axis(axis, x->type.rank, &ax);
-	return (struct slices){ x, op_span(&x->type, 0, ax), x->type.dim[ax],
-				op_span(&x->type, ax + 1, x->type.rank) };
+	return (struct slices){ x, shape_span(&x->type, 0, ax), x->type.dim[ax],
+				shape_span(&x->type, ax + 1, x->type.rank) };
 }
 
 static int compare(const struct slices *s, int64_t i, int64_t j)

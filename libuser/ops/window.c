@@ -137,7 +137,7 @@ void op_conv_set(struct op_conv *c, const struct op_window_args *a, int64_t grou
 static rlx_value channels_first(struct rlx_graph *g, rlx_value x, int64_t groups)
 {
 	struct rlx_type t = op_type(g, x), r = t;
-	int64_t n = t.dim[0], per = t.dim[1] / groups, sp = op_span(&t, 2, t.rank);
+	int64_t n = t.dim[0], per = t.dim[1] / groups, sp = shape_span(&t, 2, t.rank);
 
 	x = op_reshape(g, x, (int64_t[]){ n, groups, per, sp }, 4);
 	x = rlx_emit(g, transpose, .x = x, .perm = RLX_INTS(2, 1, 0, 3));
@@ -177,7 +177,7 @@ rlx_value op_conv_weight_grad(struct rlx_graph *g, rlx_value big, rlx_value smal
 rlx_value op_conv_bias_grad(struct rlx_graph *g, rlx_value dy)
 {
 	struct rlx_type y = op_type(g, dy);
-	int64_t lines[3] = { y.dim[0], y.dim[1], op_span(&y, 2, y.rank) };
+	int64_t lines[3] = { y.dim[0], y.dim[1], shape_span(&y, 2, y.rank) };
 
 	return rlx_emit(g, reduce, .x = op_reshape(g, dy, lines, 3),
 			.axes = RLX_INTS(0, 2));

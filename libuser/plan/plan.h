@@ -94,6 +94,13 @@ static inline uint64_t rlx_plan_bytes(const struct rlx_plan *p, uint32_t v)
 	return (uint64_t)rlx_type_bytes(&p->val[v].type);
 }
 
+/*
+ * What step @st takes: bytes of its inputs and outputs, and the op's own flops, or one for
+ * each output element where the op says none.
+ * Context: allocates for more than 16 inputs; without memory the op is not asked.
+ */
+struct rlx_cost rlx_plan_cost(const struct rlx_plan *p, const struct rlx_plan_step *st);
+
 /* Has an input of type @t rows that an active extent of @upper rows counts? */
 static inline bool rlx_plan_has_rows(const struct rlx_type *t, int64_t upper)
 {

@@ -66,50 +66,29 @@ out_free:
 
 static void add_costs(struct rlx_program *p)
 {
-	const struct rlx_type **types = rlx_malloc(1024 * sizeof(*types));
-	uint32_t s, i;
+	struct rlx_cost c;
+	uint32_t i;
 
-	for (s = 0; types && s < p->plan->n_step; s++) {
-		const struct rlx_plan_step *st = &p->plan->step[s];
-		struct rlx_infer q = { .def = st->def, .args = st->args,
-				       .n_in = st->n_in, .in = types };
-		struct rlx_cost c = { 0 };
-
-		if (!st->def || st->n_in > 1024)
+	for (i = 0; i < p->plan->n_step; i++) {
+		if (!p->plan->step[i].def)
 			continue;
-		for (i = 0; i < st->n_in; i++) {
-			types[i] = st->in[i] ? &p->plan->val[st->in[i]].type : NULL;
-			c.bytes += types[i] ? (double)rlx_type_bytes(types[i]) : 0;
-		}
-		for (i = 0; i < st->n_out && i < RLX_MAX_OUT; i++) {
-			q.out[i] = p->plan->val[st->out[i]].type;
-			c.bytes += (double)rlx_type_bytes(&q.out[i]);
-			c.flops += (double)rlx_type_count(&q.out[i]);
-		}
-		q.n_out = st->n_out;
-		if (st->def->impl->cost)
-			st->def->impl->cost(&q, &c);
+		c = rlx_plan_cost(p->plan, &p->plan->step[i]);
 		p->info.flops += c.flops;
 		p->info.bytes += c.bytes;
 	}
-	rlx_free(types);
-}
-
-static uint64_t align64(uint64_t n)
-{
-	return (n + 63) & ~63ull;
 }
 
 /* Each tensor at a multiple of 64, wherever the arena begins to be free. */
 static uint64_t session_bytes(const struct rlx_program *p)
 {
-	uint64_t n = align64(p->code->work_bytes) + 4096;
+	uint64_t n = rlx_align64(p->code->work_bytes) + 4096;
 	unsigned int i;
 	int io;
 
 	for (io = RLX_IO_INPUT; io <= RLX_IO_OUTPUT; io += RLX_IO_OUTPUT)
 		for (i = 0; i < rlx_program_io_count(p, io); i++)
-			n += align64((uint64_t)rlx_type_bytes(rlx_program_io_type(p, io, i)) + 64);
+			n += rlx_align64((uint64_t)rlx_type_bytes(
+					rlx_program_io_type(p, io, i)) + 64);
 	return n;
 }
 

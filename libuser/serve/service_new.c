@@ -202,7 +202,7 @@ static enum rlx_status copy_opts(struct rlx_service *svc,
 		return rlx_fail(err, RLX_ENOMEM, "service: no memory");
 	bytes = sizeof(struct rlx_job) + svc->opts.slices_max *
 		(sizeof(struct rlx_work_slice) + sizeof(uint16_t));
-	svc->job_bytes = (bytes + 63) & ~(size_t)63;
+	svc->job_bytes = rlx_align64(bytes);
 	svc->opts.address = svc->address;
 	svc->opts.uids = svc->uids;
 	svc->opts.gids = svc->gids;

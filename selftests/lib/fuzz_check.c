@@ -415,7 +415,7 @@ static bool is_pad_lane(const struct sides *s, unsigned int k, int64_t i)
 
 	if (s->c->n_node > 1 || k || n->def->index != RLX_OP_fused_conv || !a->block)
 		return false;
-	i = i / op_span(y, 2, 5) % y->dim[1] * y->dim[4] + i % y->dim[4];
+	i = i / shape_span(y, 2, 5) % y->dim[1] * y->dim[4] + i % y->dim[4];
 	return i >= fuzz_type(s->c, n->in[1])->dim[0];
 }
 

@@ -11,11 +11,6 @@
 
 static const int64_t lengths[ENCODER_BUCKETS] = { 16, 32, 48, 64, 96, 128, 192, 256 };
 
-static uint64_t align64(uint64_t n)
-{
-	return (n + 63) & ~63ull;
-}
-
 static enum rlx_status open_tokenizer(struct encoder *e, const char *dir,
 				      const char *path, struct rlx_error *err)
 {
@@ -214,7 +209,7 @@ enum rlx_status encoder_load(struct encoder *e, uint64_t n_rows, struct rlx_erro
 	if (st)
 		return st;
 	e->n_rows = n_rows;
-	e->row_bytes = align64((uint64_t)e->width * sizeof(float));
+	e->row_bytes = rlx_align64((uint64_t)e->width * sizeof(float));
 	if (n_rows > (UINT64_MAX >> 1) / (e->row_bytes + 1))
 		return rlx_fail(err, RLX_ERANGE, "too many vectors");
 	o.size += n_rows * e->row_bytes + 4096;

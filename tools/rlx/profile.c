@@ -40,25 +40,7 @@ static void describe(const struct rlx_plan *p, const struct rlx_plan_step *st,
 /* By the op's own cost function; 0 if it has none. */
 static double flops_of(const struct rlx_plan *p, const struct rlx_plan_step *st)
 {
-	const struct rlx_type **in;
-	struct rlx_infer q = { .def = st->def, .args = st->args, .n_in = st->n_in };
-	struct rlx_cost c = { 0 };
-	uint32_t i;
-
-	if (!st->def || !st->def->impl->cost || st->n_out > RLX_MAX_OUT)
-		return 0;
-	in = rlx_calloc(st->n_in + 1u, sizeof(*in));
-	if (!in)
-		return 0;
-	for (i = 0; i < st->n_in; i++)
-		in[i] = st->in[i] ? &p->val[st->in[i]].type : NULL;
-	q.in = in;
-	q.n_out = st->n_out;
-	for (i = 0; i < st->n_out; i++)
-		q.out[i] = p->val[st->out[i]].type;
-	st->def->impl->cost(&q, &c);
-	rlx_free(in);
-	return c.flops;
+	return st->def && st->def->impl->cost ? rlx_plan_cost(p, st).flops : 0;
 }
 
 static int by_time(const void *a, const void *b)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Strides and products of shapes, for lowering. */
-#ifndef RLX_BACKENDS_SHAPE_H
-#define RLX_BACKENDS_SHAPE_H
+/* Strides and products of shapes. */
+#ifndef RLX_BASE_SHAPE_H
+#define RLX_BASE_SHAPE_H
 
 #include "rlx/type.h"
 
@@ -14,7 +14,7 @@ static inline void shape_dense(const struct rlx_type *t, int64_t *stride)
 		stride[i] = s;
 }
 
-/* Strides of @t walked as @out, to which it broadcasts: 0 where it repeats. */
+/* Strides of @t walked as @out, to which it must broadcast: 0 where it repeats. */
 static inline void shape_broadcast(const struct rlx_type *t,
 				   const struct rlx_type *out, int64_t *stride)
 {
@@ -26,12 +26,7 @@ static inline void shape_broadcast(const struct rlx_type *t,
 		stride[i] = i < pad || t->dim[i - pad] == 1 ? 0 : own[i - pad];
 }
 
-static inline uint64_t shape_align64(uint64_t n)
-{
-	return (n + 63) & ~63ull;
-}
-
-/* Product of dimensions [from, to). */
+/* Product of dimensions [@from, @to). */
 static inline int64_t shape_span(const struct rlx_type *t, uint32_t from, uint32_t to)
 {
 	int64_t n = 1;
