@@ -459,6 +459,7 @@ void gpu_timed_free(struct gpu_exec *x);
 	}								\
 	RLX_EXPORT const struct rlx_backend rlx_backend_##n = {		\
 		.abi = RLX_BACKEND_ABI, .name = #n, .own_threads = true,	\
+		.align = RLX_PLAN_ALIGN,				\
 		.device_size = sizeof(struct gpu_device),		\
 		.code_size = sizeof(struct gpu_code),			\
 		.exec_size = sizeof(struct gpu_exec),			\

@@ -32,6 +32,11 @@ size_t rlx_dtype_size(enum rlx_dtype dt)
 	return known(dt) ? dtypes[dt].size : 0;
 }
 
+size_t rlx_dtype_align(enum rlx_dtype dt)
+{
+	return dt == RLX_C64 ? rlx_dtype_size(RLX_F32) : rlx_dtype_size(dt);
+}
+
 const char *rlx_dtype_name(enum rlx_dtype dt)
 {
 	return known(dt) ? dtypes[dt].name : "?";

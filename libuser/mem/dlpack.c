@@ -128,7 +128,7 @@ static enum rlx_status check(const struct rlx_dl_tensor *t,
 		return rlx_fail(err, RLX_ENOSUP,
 				"DLPack tensor with gaps or not row-major: "
 				"make it contiguous first");
-	if (base % (type->dtype == RLX_C64 ? 4 : rlx_dtype_size(type->dtype)))
+	if (base % rlx_dtype_align(type->dtype))
 		return rlx_fail(err, RLX_ENOSUP,
 				"DLPack tensor of %s at %p: not aligned to its "
 				"elements", rlx_dtype_name(type->dtype),

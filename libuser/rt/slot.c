@@ -271,6 +271,21 @@ static enum rlx_status not_busy(struct rlx_session *s)
 	return RLX_OK;
 }
 
+static enum rlx_status check_align(struct rlx_session *s, enum rlx_io io, unsigned int i,
+				   struct rlx_buf buf)
+{
+	enum rlx_dtype dt = type_at(s, io, i)->dtype;
+	const struct rlx_device *dev = s->p->dev;
+	size_t align = dev->be->align ? dev->be->align : rlx_dtype_align(dt);
+	size_t past = (uintptr_t)rlx_buf_ptr(buf) % align;
+
+	if (!past)
+		return RLX_OK;
+	return rlx_fail(&s->err, RLX_ERANGE, "%s '%s': the buffer begins %zu past a %zu-byte "
+			"boundary, at which %s takes %s; copy it to one", io_names[io],
+			name_at(s, io, i), past, align, dev->be->name, rlx_dtype_name(dt));
+}
+
 static enum rlx_status bind_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
 				 struct rlx_buf buf)
 {
@@ -281,13 +296,13 @@ static enum rlx_status bind_slot(struct rlx_session *s, enum rlx_io io, unsigned
 		return rlx_fail(&s->err, RLX_EINVAL,
 				"%s '%s': the buffer is empty or lies outside its arena",
 				io_names[io], name_at(s, io, i));
-	if (buf.bytes < bytes || (uintptr_t)rlx_buf_ptr(buf) % 64)
+	if (buf.bytes < bytes)
 		return rlx_fail(&s->err, RLX_ERANGE,
-				"%s '%s': the buffer has %llu bytes of %llu, "
-				"at %llu past a 64-byte boundary",
-				io_names[io], name_at(s, io, i), (unsigned long long)buf.bytes,
-				(unsigned long long)bytes,
-				(unsigned long long)((uintptr_t)rlx_buf_ptr(buf) % 64));
+				"%s '%s': the buffer has %llu bytes of %llu", io_names[io],
+				name_at(s, io, i), (unsigned long long)buf.bytes,
+				(unsigned long long)bytes);
+	if (check_align(s, io, i, buf))
+		return s->err.status;
 	if ((io == RLX_IO_OUTPUT || is_fed(s, io, i)) &&
 	    rlx_arena_flags(buf.arena) & RLX_ARENA_RDONLY)
 		return rlx_fail(&s->err, RLX_EACCES, "%s '%s': the arena is mapped read-only",

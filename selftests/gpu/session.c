@@ -153,6 +153,9 @@ TEST(binding_anew)
 		memcpy(rlx_buf_ptr(in), rlx_buf_ptr(rlx_session_buf(c, RLX_IO_INPUT, "x")),
 		       in.bytes);
 		CHECK_EQ(rlx_session_bind(g, RLX_IO_INPUT, "x", in), 0);
+		in.offset += 4;		/* fits its elements, but not a GPU's wide loads */
+		CHECK_EQ(rlx_session_bind(g, RLX_IO_INPUT, "x", in), RLX_ERANGE);
+		CHECK(strstr(rlx_session_error(g)->text, "4 past a 64-byte boundary"));
 		CHECK_EQ(rlx_session_bind(g, RLX_IO_OUTPUT, "norm", out), 0);
 		compare(g, c);
 	}

@@ -21,7 +21,7 @@
 #include "tools/rlxd/region.h"
 #include "tools/rlxd/req.h"
 
-enum { FETCH_MAX = 32, FREE_ASKS = 64 };
+enum { FETCH_MAX = 32, FREE_ASKS = 64, PLACE_ALIGN = 64 };	/* the last: rlx/rlxd.h */
 
 /* So often a thread that nobody asks anything tells that it is well. */
 static const uint64_t beat_ns = 500000000;
@@ -277,6 +277,11 @@ static enum rlx_status take_slices(struct ask *a, const struct rlxd_ask *ask,
 		if (i >= n_in && !(w->slice[i].access & RLX_ACCESS_WRITE))
 			st = rlx_fail(err, RLX_EACCES, "output %s: its slice is not to be written "
 				      "to", m->out[i - n_in].name);
+		else if (w->slice[i].offset % PLACE_ALIGN)	/* by whatever device runs it */
+			st = rlx_fail(err, RLX_ERANGE, "%s: its slice begins at byte %llu, not at a "
+				      "multiple of %d", i < n_in ? m->in[i].name :
+				      m->out[i - n_in].name,
+				      (unsigned long long)w->slice[i].offset, PLACE_ALIGN);
 		a->place[i] = (struct rlx_buf){ w->slice[i].arena, w->slice[i].offset,
 						w->slice[i].length };
 	}

@@ -70,8 +70,8 @@ void rlx_store_ready(struct rlx_store *s, const void *data);
 
 /*
  * One session's use of a code. @work is @code->work_bytes long and 64-byte
- * aligned; the others hold one address per input, param, output, and the arena that
- * it lies in.
+ * aligned; the others hold one address per input, param, output, aligned as the backend
+ * says, and the arena that it lies in. Nothing is read or written beyond what is there.
  */
 struct rlx_exec {
 	const struct rlx_code	*code;
@@ -100,6 +100,8 @@ struct rlx_backend {
 	const char	*name;
 	/* Its processors are its own: @threads, and where the caller may run, are nothing to it. */
 	bool		own_threads;
+	/* Of an address that is bound; 0: what elements of the dtype need, no more. */
+	uint32_t	align;
 
 	/* How many devices are there; tells of @max, or as many, from @first on. [any] */
 	unsigned int	(*probe)(struct rlx_dev_info *info, unsigned int first,

@@ -62,8 +62,11 @@ RLX_EXPORT const struct rlx_error *rlx_session_error(const struct rlx_session *s
 /**
  * rlx_session_bind - use @buf for an input, output or param from the next run on.
  * @io, @name: what to bind
- * @buf:       at least the type's bytes, 64-byte aligned; its arena is referenced
- *             until it is bound anew or the session ends
+ * @buf:       at least the type's bytes; on "cpu" and "ref" at any address that fits its
+ *             elements (rlx_dtype_align(); results are the same, 64-byte aligned ones
+ *             the fastest), on a GPU 64-byte aligned. Nothing beyond the type's bytes
+ *             is read or written. Its arena is referenced until it is bound anew or
+ *             the session ends
  *
  * What a param holds is taken to stay as it is: a device with memory of its own keeps
  * a copy from the first run on. Bind it again, even where it is, set it, or ask for its

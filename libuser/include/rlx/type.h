@@ -71,6 +71,12 @@ struct rlx_type {
 /* Bytes of one element; 0 for a value that is no dtype. Context: any. */
 RLX_EXPORT size_t rlx_dtype_size(enum rlx_dtype dt);
 
+/*
+ * What the address of elements is a multiple of: their size, of c64 that of a half; 0 for
+ * a value that is no dtype. Context: any.
+ */
+RLX_EXPORT size_t rlx_dtype_align(enum rlx_dtype dt);
+
 /* "f32"; "?" for a value that is no dtype. Context: any. Static string. */
 RLX_EXPORT const char *rlx_dtype_name(enum rlx_dtype dt);
 
