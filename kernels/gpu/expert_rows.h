@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Rows by the matrix they chose: a block sorts them, others then find their tiles. */
+/*
+ * The first pass of grouped GEMM: rows sorted by the expert (matrix) that they chose, and the
+ * list of tiles that this makes; later blocks take a tile each.
+ *
+ * Algorithm: a counting sort by one block. Rows are counted by atomics on a counter of each group;
+ * one scan of counts and tiles, in the halves of a 64-bit word, gives where groups begin and lists
+ * their tiles; then rows go to their places, again by atomics. The order within a group depends
+ * on timing, no result does: each row's sum is its own.
+ * Traffic: indices are read twice; 4 bytes a row and 8 a tile written. One multiprocessor works.
+ * Limits: indices below 0 count from the end; those out of range set *bad and get no place.
+ */
 #ifndef RLX_G_EXPERT_ROWS_H
 #define RLX_G_EXPERT_ROWS_H
 

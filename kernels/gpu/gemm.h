@@ -1,5 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* What the GEMM kernels share: batches, the epilogue, tiles. */
+/*
+ * What all GEMM kernels share: C = act(alpha A B + bias + row bias + beta R) of a batch index.
+ *
+ * The epilogue is applied while a sum is in a register, so that C is written once and never read;
+ * R, if there is one, is read once. The biases and R may be NULL. In f32 GELU, SiLU and sigmoid
+ * are made of fast exponentials and reciprocals, as each element of C pays for them; in f64 they
+ * are the plain functions. GEMM_SCALED adds scales, one or one a column (quantized weights),
+ * which multiply the sum before alpha.
+ *
+ * gemm_tile() orders tiles in bands of eight rows of tiles, column after column within a band:
+ * blocks that run together share panels of A and B in the L2.
+ * Source: "grouped ordering" of Triton's matrix multiplication tutorial.
+ * Limits: two batch dimensions; a step of 0 lets all of a batch read one matrix.
+ */
 #ifndef RLX_G_GEMM_H
 #define RLX_G_GEMM_H
 

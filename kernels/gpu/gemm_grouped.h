@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Grouped GEMM (MoE), each row by its expert: arguments of gemm_grouped, and scratch. */
+/*
+ * Grouped GEMM (mixture of experts), y[m] = x[m] B[idx[m]]: arguments, and what lies where in
+ * scratch, for the launch and for the kernels (gemm_mma.h, gemm_simt.cu).
+ *
+ * Which expert has how many rows is known on the device alone, so the host launches for the worst
+ * case: of tiles of EDGE rows there are m / EDGE + min(groups, m) at most, since each group that
+ * has rows ends with at most one tile that is not full. Blocks beyond the tiles that there are
+ * find nothing to do.
+ * Scratch: 4 bytes x (1 + groups + m + 2 tiles), written by the first launch (expert_rows.h).
+ * Limits: m and groups below 2^30; one expert for each row.
+ */
 #ifndef RLX_G_GEMM_GROUPED_H
 #define RLX_G_GEMM_GROUPED_H
 

@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* GEMMs of one left-hand side in one launch (horizontal fusion): arguments of gemm_horizontal. */
+/*
+ * Small-M GEMMs of one left-hand side in one launch (horizontal fusion: Q, K and V): arguments.
+ *
+ * At small M the blocks of one product fill a fraction of the chip, and its launch counts. So up
+ * to RLX_G_JOIN products, each with b, bias, c and n of its own, lie side by side in one grid:
+ * end[] says where each one's blocks end, and a block looks for itself there.
+ * What makes A (a layer norm, rows gathered from a table, attention to few keys) may be done
+ * again by each block for the rows that it multiplies (prologue fusion): more arithmetic, but no
+ * launch and no trip to memory in between.
+ * Limits: A, m, k, act and the forms of a and b are common; what may be joined is decided by
+ * backends/gpu/lower_small_m.c.
+ */
 #ifndef RLX_G_GEMM_HORIZONTAL_H
 #define RLX_G_GEMM_HORIZONTAL_H
 

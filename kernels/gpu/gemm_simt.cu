@@ -1,5 +1,19 @@
 // SPDX-License-Identifier: MIT
-// GEMM of f32 or f64 without tensor cores: tiles in shared memory.
+/*
+ * GEMM of f32 and f64 without tensor cores. Few rows of f32 go by gemv.h and
+ * gemm_small_m_f32.h, many by gemm_tiled.h; here are f64 and grouped GEMM of either type.
+ *
+ * Algorithm: 256 threads make a tile of C; of each step of k the tiles of A and B go to shared
+ * memory with k down the rows (zeros beyond the edges), then simt_multiply() takes rank-1
+ * updates. One stage: loads and products do not overlap. The epilogue goes by way of shared
+ * memory, so that a warp's stores lie side by side.
+ *
+ * Tiles: 64 x 64 by 16 of k, 4 x 4 sums a thread; grouped f32 of many rows an expert 128 x 128
+ * by 8, 8 x 8 sums. Blocks take tiles in the order of gemm_tile().
+ * Traffic: A is read ceil(N / 64) times and B ceil(M / 64) times, mostly from the L2; C once.
+ * Limits: any shape, stride and alignment, as elements are read one by one. Sums are of the
+ * operands' type, in the order of k.
+ */
 #if RLX_K1 == 4		/* registers for 512 threads of a multiprocessor at least */
 #define RLX_G_BLOCKS	(512 / (GEMM_TILED_TEAM(RLX_K3) * GEMM_TILED_TEAMS(RLX_K3)))
 #endif

@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* What both GEMM kernels and their launches know of tiles. */
+/*
+ * Sizes of GEMM tiles, for the kernels and for their launch on the host: shared memory, threads
+ * and stages are worked out here for both sides and so cannot come to differ.
+ *
+ * A tile is one number of the key, for which the module is compiled; the launch chooses one of a
+ * few by a model of the time they take (launch_gemm.h). By MMA (GEMM_MMA_TILE) lines of k in
+ * shared memory have 64 bytes and lie 80 apart, or, if k runs down the rows, are padded by 16 (of
+ * f32 32): so the eight lines that ldmatrix reads at once lie in different banks. By wgmma
+ * (GEMM_TILE) they have 128 bytes, swizzled by TMA, in as many stages as 225 KiB hold, 8 at most.
+ * Macros alone: this is read by C, by NVRTC and hipcc, and by the emulator.
+ */
 #ifndef RLX_G_GEMM_TILE_H
 #define RLX_G_GEMM_TILE_H
 

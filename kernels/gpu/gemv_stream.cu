@@ -1,20 +1,24 @@
 // SPDX-License-Identifier: MIT
-// Weight-streaming GEMV: GEMM of up to 16 rows at the speed at which B comes from memory.
+/*
+ * Weight-streaming GEMV: GEMM of up to 16 rows at the speed at which B comes from memory.
+ *
+ * Algorithm: a block has some columns, its warps split k (split-K). Each warp has a ring of stages
+ * that asynchronous copies fill ahead of it; warps wait for nobody until the end, where their sums
+ * meet in shared memory and are added up in one order. Which k an MMA sums first is of no matter:
+ * a lane's fragments are 16 bytes side by side of A's rows, and of B's columns where those lie so.
+ * Where B's rows do, transposed loads (ldmatrix) pick the same k.
+ *
+ * Traffic: B once, which is the bound (bytes of B over the memory's bandwidth); A once for each
+ * block, from the L2. An RMS norm before (NORM) and a gated unit behind (GATED) are done on the
+ * way: the norm's factor multiplies the sums, so that A needs no pass of its own.
+ * Limits: f16 or bf16 (with NORM bf16); M <= 16; one batch; k and the lines of A and B multiples
+ * of 8 elements. What does not fit goes by gemv.h, gemm_small_m.h or tiles.
+ */
 #include "kernels/gpu/gemm.h"
 #include "kernels/gpu/mma.h"
 #include "kernels/gemv_stream.h"
 
 /*
- * Which k a product sums first is of no matter: a lane's fragments are 16 bytes side by
- * side of a's rows, and of b's columns where those lie so. Where b's rows do, transposed
- * loads pick the same k. Each warp has its own part of k and a ring of stages, filled
- * ahead of it by asynchronous copies; blocks are many, and warps wait for nobody until
- * the end.
- *
- * Traffic: B once, which is the bound (bytes of B over the memory's bandwidth); A once for
- * each block, from the L2. An RMS norm before (NORM) and a gated unit behind (GATED) are done
- * on the way. Limits: f16 or bf16; M <= 16; lines of B at multiples of 16 bytes.
- *
  * RLX_K0: the type of a and b and that of c as enum rlx_k_num, two bits each.
  * RLX_K1: columns of a block. RLX_K2: its threads. RLX_K3: stages, and GEMV_STREAM_ flags.
  */
