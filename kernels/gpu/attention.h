@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* What the attention kernels share: which keys a query sees, and scores. */
+/*
+ * What the attention kernels share: which keys a query sees, and what becomes of its score.
+ *
+ * Query i of batch row b stands at i + q_offset and sees keys [lo, hi): hi is the row's length
+ * (lens, or kv_len), and if causal its own place + 1 at most; lo is above 0 with a sliding window.
+ * Tiled kernels leave out tiles of keys that none of their queries sees.
+ * A score is scaled, then capped (softcap tanh(s / softcap)), then biased: an f32 bias is added,
+ * a byte of 0 makes it -inf; that is 4 bytes or 1 from memory for each score.
+ * Limits: a length outside [0, kv_len] is taken as the nearest one inside.
+ */
 #ifndef RLX_G_ATTENTION_H
 #define RLX_G_ATTENTION_H
 

@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* What attention by tensor cores and its launch agree on: forms, sizes by width of a head. */
+/*
+ * Sizes of attention by tensor cores and of f32 by tiles, and the form of scores, for the kernels
+ * and for their launch on the host.
+ *
+ * Widths of a head are filled up to 32, 64, 96, 128 or 256, each a module of its own. By wgmma a
+ * block has 128 queries (192 of heads 64 wide) and tiles of 64 to 160 keys, in two stages: what
+ * registers and shared memory allow, as more queries a block mean fewer reads of k and v.
+ * Registers move from the warpgroup that loads to those that compute (setmaxnreg). What makes
+ * scores more than scaled products is in the key, so that plain attention has no code for it.
+ * Macros alone: this is read by C, by NVRTC and hipcc, and by the emulator.
+ */
 #ifndef RLX_G_ATTENTION_PLAN_H
 #define RLX_G_ATTENTION_PLAN_H
 

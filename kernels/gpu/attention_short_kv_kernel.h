@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Attention to few keys, a warp for each head and 16 queries. */
+/*
+ * Attention to up to 64 keys: a job is 16 queries of a head, and a block of 64 threads has a warp
+ * for each of two jobs (AMD's warps of 64: one). What a job does stands in attention_short_kv.h,
+ * which small-M GEMMs with attention as their prologue use too.
+ *
+ * Algorithm: all scores of a job are in registers at once, so the softmax needs no running maximum
+ * and no warp waits for another; values go through the warp's own part of shared memory.
+ * Traffic: q and out once; k and v once for every 16 queries of a head, after the first time
+ * mostly from the L2.
+ * Limits: f16 or bf16; heads up to 128 wide, filled up with zeros by 32; keys filled up to 16, 32
+ * or 64. Rows that do not begin at multiples of 16 bytes are read by elements.
+ */
 #ifndef RLX_G_ATTENTION_SHORT_KV_KERNEL_H
 #define RLX_G_ATTENTION_SHORT_KV_KERNEL_H
 

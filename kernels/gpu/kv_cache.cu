@@ -1,21 +1,26 @@
 // SPDX-License-Identifier: MIT
-// Attention of one new row over a cache that it joins: decoding.
+/*
+ * Attention of one new row of each batch row over a KV cache that it joins (decode).
+ *
+ * Algorithm: a block has a part of the rows of one (batch row, key head): of each query head that
+ * shares them some warps, which find the rows near once one of them has loaded them. In a warp
+ * a few lanes have a row, 16 bytes each, and keep sums of their own with an online softmax, which
+ * are merged at the end. Where there are several parts (split-KV) the block that is done last
+ * merges those, in order. The code is kept short: it runs once, and is fetched like data.
+ *
+ * Tiles: as many parts as make 128 blocks, each with 64 rows of a full cache at least; the first
+ * 24 KiB of keys and values are staged in shared memory, where possible before the preceding
+ * launch has ended (PDL).
+ * Traffic: the valid rows of the cache once for all heads that share them (grouped-query
+ * attention), which is the bound; the new row is rotated (RoPE) and written on the way.
+ * Source: Dao et al., "Flash-Decoding" (2023) for the split over blocks.
+ * Limits: f16, bf16; heads of 16 to 256, by 8; up to 8 heads, of 1,024 in all, share keys. Prefill
+ * goes by attention_mma.h and its kin.
+ */
 #include "kernels/kv_cache.h"
 #include "kernels/gpu/dialect.h"
 
 /*
- * A block has a part of the rows of one (batch row, key head): of each head that shares
- * them some warps, which find the rows near once one of them has loaded them. In a warp
- * a few lanes have a row, 16 bytes each, and keep sums of their own, which are put
- * together at the end. Where there are several parts the block that is done last puts
- * those together. The code is kept short: it runs once, and is fetched like data.
- *
- * Traffic: the valid rows of the cache once for all heads that share them (grouped-query
- * attention), which is the bound; the new row is written to the cache by the way, rotated
- * (RoPE). Source: "Flash-Decoding" (2023) for the split over blocks.
- * Limits: one new row for each batch row (decode; prefill goes by attention_mma.h and its
- * kin); heads up to 256 wide, up to 8 of which share keys (kernels/kv_cache.h).
- *
  * RLX_K0: the type. RLX_K1: width of a head. RLX_K2: heads that share keys.
  * RLX_K3: parts.
  */

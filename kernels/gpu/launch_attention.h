@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches of attention: which kernel, in which tiles. See launch.h. */
+/*
+ * Launches of attention: which kernel of attention.cu, in which tiles; a part of launch.h.
+ *
+ * In this order: few keys, a warp a job; f32 by tiles, of 16 queries instead of 64 where blocks of
+ * 64 are fewer than multiprocessors or do not fit; tensor cores from 8 queries on (sm_90: wgmma,
+ * persistent blocks; else mma, a block for 64 queries); else a query at a time, whose keys are
+ * split over blocks, a part for each 256 of them at most, where rows are fewer than 264: about
+ * 528 blocks then, four for each multiprocessor of an H200.
+ * Limits: by tiles, positions and jobs up to 2^29, since 32 bits count them. What is not f32, f16
+ * or bf16, or has heads wider than 1,024, leaves l->can false: the step goes to the host.
+ */
 #ifndef RLX_G_LAUNCH_ATTENTION_H
 #define RLX_G_LAUNCH_ATTENTION_H
 
