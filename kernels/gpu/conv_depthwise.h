@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Convolutions whose groups have few output channels, depthwise ones above all: there
- * is nothing to multiply by tiles, each output is summed up by itself.
+ * Convolutions whose groups have few output channels, depthwise ones above all: there is nothing
+ * to multiply by tiles, as a group's input serves no more than its few channels.
+ *
+ * KIND 3: a thread has 4 outputs side by side (f16, bf16: 8; fewer if rows are no multiple; one
+ * if transposed). Where the taps of the innermost dimension are known (7 at most, stride 4 at
+ * most, no dilation), it reads each input of a row once, into registers, for all of them.
+ * KIND 4: few outputs of long sums (1,024 terms or more: gradients of weights): a block for each,
+ * whose threads take every 256th term and add up through shared memory.
+ * Traffic: y once; KIND 3 reads x about once for each row of taps and each output channel of the
+ * group, mostly from caches after the first time; KIND 4 reads x and weights for each output.
+ * Limits: KIND 4 is not for transposed ones; sums are f32 (of f64 f64), in one order.
  */
 #ifndef RLX_G_CONV_DEPTHWISE_H
 #define RLX_G_CONV_DEPTHWISE_H

@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Convolutions of bytes: a thread sums up one output.
+/*
+ * Convolutions of 8-bit integers, exactly: a thread sums up one output, directly.
+ *
+ * Algorithm: the window is walked channel by channel, tap by tap; zero points are subtracted from
+ * each factor, so padding is left out and no correction follows. Sums wrap modulo 2^32, as ONNX's
+ * ConvInteger has them, or are scaled, rounded to even, and saturated in [lo, hi] (QLinearConv).
+ * Traffic: y once; of x and w 2 bytes are read for each multiply-add, from caches: neighbouring
+ * threads have neighbouring pixels, and the same weights. No tensor cores and no dp4a: loads of
+ * single bytes bound it.
+ * Limits: NCHW of u8 or s8, weights of u8 or s8 as they lie; 1 to 3 dimensions, groups, dilation;
+ * not transposed. bias is i32; zero points of weights are one for each output channel.
+ */
 #include "kernels/conv.h"
 #include "kernels/gpu/move.h"
 

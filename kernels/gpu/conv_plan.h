@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* How many tiles a convolution has, for its kernels and for their launch. */
+/*
+ * How many tiles a convolution has and what lies in scratch, for its kernels and for their launch.
+ *
+ * A convolution is taken as a GEMM (implicit GEMM): rows are output channels of a group, columns
+ * output pixels of all images, k input channels x taps. A transposed one falls into phases of
+ * pixels that lie a stride apart, min(stride, out) of each dimension, so that no tap meets the
+ * zeros between pixels: tiles are counted for each phase.
+ * f16 and bf16 have x and the weights once more in scratch, channels innermost and filled up to
+ * multiples of 8: a pass that reads and writes 2 bytes an element, and in return tiles are read by
+ * 16 bytes. This is read by C, by NVRTC and hipcc, and by the emulator.
+ */
 #ifndef RLX_G_CONV_PLAN_H
 #define RLX_G_CONV_PLAN_H
 

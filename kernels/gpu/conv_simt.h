@@ -1,5 +1,21 @@
 /* SPDX-License-Identifier: MIT */
-/* Convolutions of f32 or f64 without tensor cores: tiles in shared memory. */
+/*
+ * Convolutions of f32 or f64 without tensor cores: implicit GEMM by tiles in shared memory.
+ *
+ * Algorithm: no im2col matrix lies in memory. A table of the step's terms (channel, tap) is worked
+ * out once for all columns: how far each lies from where a column begins, and a bit that says
+ * whether the column meets it, or, with more than 32 taps, its coordinates. Two stages: a thread
+ * brings the next step's elements to registers while simt_multiply() sums up this one.
+ *
+ * Tiles: 256 threads make 128 channels x 128 pixels by 8 terms (8 x 8 sums each) or 64 x 64 by 16
+ * (4 x 4; f64 always). Few tiles: blocks split the terms (split-K), and another launch adds the
+ * parts up in order.
+ * Traffic: x is read ceil(channels / edge) times for each tap, neighbouring pixels side by side
+ * and mostly from caches, weights ceil(pixels / edge) times, y written once with bias, residual
+ * and activation. Split sums cost 4 (f64 8) bytes each way for each part.
+ * Source: Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning" (2014).
+ * Limits: 1 to 3 dimensions, groups, dilation, transposed; positions below 2^30 (launch_conv.h).
+ */
 #ifndef RLX_G_CONV_SIMT_H
 #define RLX_G_CONV_SIMT_H
 

@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches of convolutions; a part of kernels/gpu/launch.h. */
+/*
+ * Launches of convolutions: which kernel of conv.cu, in which tiles; a part of launch.h.
+ *
+ * Groups of few output channels (8; of f16 and bf16, whose tensor cores are faster, 2) or sums of
+ * fewer than 16 terms go by conv_depthwise.h; all else by tiles, of 64 channels or, if there are
+ * more (not of f64), 128, and smaller ones where they make fewer than 132 blocks, one for each
+ * multiprocessor of an H200. With fewer tiles than that, sums of 512 terms or more
+ * are split (split-K), 64 parts at most, to make some 264 blocks.
+ * f16 and bf16 have a launch more, before all others, that turns x and weights.
+ * Limits: indices below 2^30, since kernels count positions in an image and in the weights by 32
+ * bits; y and the residual dense. Else l->can stays false, and the step goes to the host.
+ */
 #ifndef RLX_G_LAUNCH_CONV_H
 #define RLX_G_LAUNCH_CONV_H
 
