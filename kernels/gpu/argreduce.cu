@@ -1,5 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Where the largest or smallest lies: a block for each line, or a thread for each column.
+/*
+ * Where the largest or smallest element of each line lies (arg-reduction).
+ *
+ * Algorithm: threads walk a line LANES apart, then lanes meet by shuffles and warps in shared
+ * memory. The order is total (a NaN first, then the value, then the smaller or the larger index),
+ * so the result does not depend on who meets whom. Where results are few, rows of the grid have
+ * parts of each line, and a second launch chooses among what they left in scratch.
+ *
+ * Tiles: along the last axis a block of 256 threads a line, else a thread a column.
+ * Traffic: x once, which is the bound: 256 neighbours at a time, of columns 32 if there are as
+ * many side by side; 16 bytes of scratch for each part, up to 1,024 of a line.
+ * Limits: all types; indices i32 or i64; lines of one element at least.
+ */
 #include "kernels/gpu/accumulate.h"
 #include "kernels/reduce.h"
 

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Conversions that a lowering asks for; those of graphs are written with their steps.
+/*
+ * Conversions from one integer type to another that a lowering asks for (zero points to i32, say);
+ * those of graphs are fused into pointwise code, whose rules (kernels/cast.h) these are.
+ *
+ * A thread an element, neighbours side by side: each element is read and written once.
+ * Limits: integers and bool, RLX_K0 to RLX_K1; floats have no kernel here.
+ */
 #include "kernels/gpu/move.h"
 #include "kernels/gpu/pointwise.h"
 #include "kernels/cast.h"

@@ -1,5 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Strided copies, transposes by tiles, copies by tables, trilu, fills with zeros.
+/*
+ * Moving elements: strided copies, transposes, copies by tables of indices, triangles.
+ *
+ * Algorithm: copy, if neighbours in src are neighbours in dst, or nothing better is known: a thread
+ * an element, whose place it works out by a division for each dimension (of 32 bits where that
+ * does). Transposes (RLX_K1 1): tiles of 32 x 32 through shared memory, so that both reads and
+ * writes of a warp lie side by side; a line more of padding keeps columns to different banks.
+ * index_copy has for each dimension a table of where to read, or none: the fill value. trilu keeps
+ * a triangle and writes zeros beside it.
+ * Tiles: 256 threads; a tile is four elements a thread. Traffic: each element read and written
+ * once (index_copy: 8 bytes of tables for each dimension too, from caches). A warp's access is
+ * 32 elements wide, however small they are.
+ * Source: Ruetsch and Micikevicius, "Optimizing matrix transpose in CUDA" (2009).
+ * Limits: elements of 1, 2, 4, 8 or 16 bytes (RLX_K0); src and dst do not overlap.
+ */
 #include "kernels/gpu/move.h"
 
 typedef word<RLX_K0>::type elem;

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The end of an encoder in one launch: arguments of encoder_tail. */
+/*
+ * The end of an encoder in one launch (encoder_tail.cu): its arguments and shared memory.
+ *
+ * Last layer norm, attention of one query to the rows (pooling) and the norm of that are little
+ * work of a few launches that wait for each other; one block for each batch row does all, reads
+ * the rows once, and writes one row. Which steps match is decided by
+ * backends/gpu/lower_encoder_tail.c.
+ * Shared memory is 4 bytes x 5 / 4 n for each warp: a row of sums, and of each head, 8 wide at
+ * least, the largest score and the sum. Limits: rows of up to 768 elements, f16 or bf16.
+ */
 #ifndef RLX_G_ENCODER_TAIL_H
 #define RLX_G_ENCODER_TAIL_H
 

@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: MIT
-// Zeros and counting.
+/*
+ * Zeros (RLX_K0 0), and numbers in even steps (iota; RLX_K0 is their type).
+ *
+ * A thread writes elements a grid's width apart, neighbours side by side; nothing is read, so the
+ * bound is the memory's rate of writing. zero writes 16 bytes at a time where address and length
+ * allow, else bytes. iota takes i * step + start by one f64 fma, so that element i is rounded once
+ * more at most and does not depend on those before it; integers wrap.
+ * Limits: zero any number of bytes, iota all numeric types.
+ */
 #include "kernels/fill.h"
 #include "kernels/gpu/move.h"
 

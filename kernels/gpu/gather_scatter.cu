@@ -1,5 +1,20 @@
 // SPDX-License-Identifier: MIT
-// Gathers and scatters: indices out of range are told, never followed.
+/*
+ * Gathers and scatters: indices below 0 count from the end; those out of range set *bad, and are
+ * told, never followed (gathers give zeros there, scatters leave out the update).
+ *
+ * Gathers: a thread a word, the widest of 16, 4, 2 or 1 bytes that rows and addresses allow
+ * (gather_elements: an element). Traffic: each word read and written once, its index from caches
+ * for all but the first of a row.
+ *
+ * Scatters give the same bits each time, also where updates meet, so they use no atomics on
+ * results. scatter_elements: a thread takes all updates of a line along the axis, in order. Where
+ * the last update wins and lines are long and few, a thread an update: a table in scratch, 4 bytes
+ * for each place of the lines, learns by atomic maximum which is the last one, which then writes
+ * (three launches). scatter_nd: a thread takes one element of every piece, all updates in order.
+ * Limits: all types. scatter_nd has as many threads as a piece has elements: pieces of few elements
+ * and many updates take time in the number of updates, on one multiprocessor.
+ */
 #include "kernels/gpu/move.h"
 
 typedef word<RLX_K0>::type elem;

@@ -1,5 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Sampling at given places: a thread a place in some channels.
+/*
+ * Sampling an image at given places (grid sample), on 1 to 3 axes: RLX_K1 axes, RLX_K2 taps of
+ * each: 1 the nearest pixel, 2 linear, 4 cubic.
+ *
+ * Algorithm: a thread a place in RLX_K_GRID_CHANNELS channels: where the taps lie and what they
+ * weigh is worked out once for these, in f64, by the same code as the CPU (kernels/grid.h); then
+ * taps ^ axes pixels are summed up for each channel, in one order.
+ * Traffic: y once, neighbouring places side by side; the grid once for each 4 channels; reads of x
+ * go where the grid says: near ones meet in caches, others cost a transaction each.
+ * Source: ONNX GridSample; the cubic is Keys', "Cubic convolution interpolation for digital image
+ * processing" (1981), with a = -0.75.
+ * Limits: float types of 16 bits or more, sums in the type's accumulator; any padding mode.
+ */
 #include "kernels/gpu/move.h"
 #include "kernels/grid.h"
 

@@ -1,5 +1,17 @@
 // SPDX-License-Identifier: MIT
-// A block for each small input: once over the bus, however many kernels read it.
+/*
+ * Input gather: the first launch of a run brings small inputs from host memory to the device, once
+ * over the bus, however many kernels read them.
+ *
+ * A block of 256 threads a piece (an input): 16 bytes a thread at a time, what is behind the last
+ * whole word by bytes. Which pieces there are stands in the table of addresses, so a captured
+ * graph serves runs on other buffers; an address of 0 is an input that came another way.
+ * Traffic: each byte is read once over the bus and written once. What counts is the bus's latency:
+ * all blocks wait at the same time.
+ * Limits: inputs in registered memory that the device can map, of up to 64 KiB
+ * (GPU_MOST_MAPPED); pieces begin at multiples of 16 bytes. Others are staged by DMA (take_buffer()
+ * in backends/gpu/exec.c).
+ */
 #include "kernels/gpu/move.h"
 #include "kernels/gpu/input_gather.h"
 

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Small inputs brought to the device by a kernel, the first one of a run. */
+/*
+ * Input gather: arguments of its kernel, and the pieces that the host writes for each run.
+ *
+ * The launch is put before all others where any input has more than one reader: each reader would
+ * otherwise fetch it over the bus by itself. It then brings all inputs that are small. Pieces lie
+ * behind the addresses of inputs, params and outputs in the run's table, and so change without the
+ * launch's arguments changing. Read by C of the host and by device code alike: fixed-size integers
+ * alone.
+ */
 #ifndef RLX_G_INPUT_GATHER_H
 #define RLX_G_INPUT_GATHER_H
 

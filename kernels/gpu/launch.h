@@ -1,7 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How each GPU kernel is launched: host C, one function for each row of
- * kernels.def, from the argument struct of the CPU kernel of that name.
+ * How each GPU kernel is launched: host C, one function for each row of kernels.def, from the
+ * argument struct of the CPU kernel of that name.
+ *
+ * A launch says grid, threads, shared memory, scratch and the key that the module is compiled for
+ * (RLX_K0 ..): what is known before a run and changes the code's shape is in the key, what changes
+ * from run to run is in the arguments. Kernels whose elements are alike have 8,192 blocks of 256
+ * threads at most and go on by a grid's width, so any size can be launched.
+ * Limits: grids of 2^30 blocks; a form that no kernel has leaves l->can false: the lowering calls
+ * it unsupported, and the step goes to the host.
  */
 #ifndef RLX_G_LAUNCH_H
 #define RLX_G_LAUNCH_H

@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches of GEMMs with weights in fp8; a part of kernels/gpu/launch.h. */
+/*
+ * Launches of GEMMs with fp8 and of what turns fp8 into 16-bit floats; a part of launch.h.
+ *
+ * Two ways, as M decides what counts. Weight-streaming (up to 64 rows; A 16-bit, B fp8 read once
+ * for each 16 of them, 1 byte a weight): blocks for all multiprocessors, each 16 rows by as many
+ * columns of 8 as are left for it; stages, then threads, are given up until shared memory fits. By
+ * wgmma (both operands fp8, sm_90): the tiles of f16 with k halved, since to TMA two fp8 are one
+ * 16-bit float, 192 columns at most, as sums are kept twice (the chip's fp8 sums are short, see
+ * gemm_wgmma.h). B by rows is turned to columns before that, by tiles of 64 x 64. What neither way
+ * takes is widened to f16 or bf16 first, 16 elements a thread.
+ * Limits: lines of fp8 at multiples of 16 bytes; turned matrices are multiples of 16 x 16.
+ */
 #ifndef RLX_G_LAUNCH_F8_H
 #define RLX_G_LAUNCH_F8_H
 

@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches of what folds or orders along axes; a part of kernels/gpu/launch.h. */
+/*
+ * Launches of what folds, scans, sorts or compacts along axes; a part of launch.h.
+ *
+ * Results are as many as rows or columns are left, which may be few while lines are long. So
+ * reductions have rows of the grid that split each line (rlx_g_splits()): as many as make 65,536
+ * threads, 1,024 at most, with 32 elements a thread at least, and a second launch for the parts.
+ * Sorts take a launch for each doubling of the runs; counts are exchanged between launches, not
+ * by waiting blocks, as nothing says that all blocks of a grid run at a time.
+ * Limits: nms beyond 65,536 classes leaves l->can false; scans are not split.
+ */
 #ifndef RLX_G_LAUNCH_FOLD_H
 #define RLX_G_LAUNCH_FOLD_H
 
@@ -30,7 +39,7 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 	bool rows = a->axes >> (a->rank - 1) & 1;
 	int lanes = !rows ? 1 : a->n_red <= 1024 ? 32 : 256;
 
-	/* warps may have 64 lanes: then every other block has nothing left to do */
+	/* warps may have 64 lanes: then a block has half as many and goes on once more */
 	rlx_g_line(l, rlx_g_ceil(a->n_out, 256 / lanes), 256);
 	l->key[0] = a->type;
 	l->key[1] = a->op;

@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches of GEMMs: which kernel, in which tiles. See launch.h. */
+/*
+ * Launches of GEMMs: which kernel, in which tiles; a part of launch.h.
+ *
+ * What is tried, in this order. f16, bf16: GEMV (up to 8 rows), small M (up to 64 rows, B by
+ * columns), wgmma (sm_90, lines at 16 bytes), tiles by MMA. f32: small M where its tiles are no
+ * more than the multiprocessors, GEMV, tiled (gemm_tiled.h), or, if the precision policy allows,
+ * TF32 by MMA. f64 and int8 by tiles. The weight-streaming GEMV is asked before them all.
+ *
+ * Tiles are chosen by a model of the time in ns on an H200 (rlx_g_gemm_ns(),
+ * rlx_g_gemm_f32_ns()): rounds of tiles over the multiprocessors times the steps of k, and the end.
+ * A smaller tile must gain a twentieth, as it loads more for the same work.
+ * Limits: m, n, k below 2^30 or so in most of them; packed B is the CPU's and has no kernel here.
+ */
 #ifndef RLX_G_LAUNCH_GEMM_H
 #define RLX_G_LAUNCH_GEMM_H
 

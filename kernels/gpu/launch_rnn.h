@@ -1,5 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches of recurrent cells; a part of kernels/gpu/launch.h. */
+/*
+ * The launch of recurrent cells (rnn.cu): all steps in one launch, or a launch for each.
+ *
+ * One block for all steps of 4 rows reads the weights through one multiprocessor: right while
+ * they are small (2^17 elements a direction) or blocks are many (64). Else each step is a launch (a
+ * GRU's may be two), whose blocks share the hidden units, and the chip reads the weights together;
+ * between launches stands what a barrier over the grid would do. Scratch: five f32 states (two of h
+ * in turn, c, and two of a GRU's gates) for each direction and batch row. Limits: 4,096 steps'
+ * launches, more go in one; types f32, f16, bf16.
+ */
 #ifndef RLX_G_LAUNCH_RNN_H
 #define RLX_G_LAUNCH_RNN_H
 

@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Launches of positions, windows and random numbers; a part of kernels/gpu/launch.h. */
+/*
+ * Launches of what works on positions, windows and regions, and of random numbers; a part of
+ * launch.h.
+ *
+ * Most have a thread for each output (rope: for each pair; grid_sample: for four channels of a
+ * place; rng: for a Philox block), up to 8,192 blocks of 256 which then go on by a grid's width:
+ * outputs do not depend on each other, and neighbours in memory are neighbours in a warp.
+ * Sampling has a block for each row, as a row is folded as a whole, global pooling a warp a plane.
+ * Limits: sample up to 2^20 rows; rope and pool f32, f16 and bf16. Else l->can stays false, and
+ * the step goes to the host.
+ */
 #ifndef RLX_G_LAUNCH_SPACE_H
 #define RLX_G_LAUNCH_SPACE_H
 

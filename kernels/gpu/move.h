@@ -1,5 +1,16 @@
 /* SPDX-License-Identifier: MIT */
-/* What kernels that move elements share: words of any size, walks over shapes. */
+/*
+ * What kernels that move or visit elements share: words of any size, the walk of a grid over
+ * elements, division, indices.
+ *
+ * Elements that are only moved are words of their size, so five instances of a kernel serve all
+ * types; a warp's words lie side by side, and 16 bytes a thread are the widest access there is.
+ * line_first() and line_step() are the grid-stride loop. A place in a shape takes a division for
+ * each dimension; 64-bit ones take several times as many instructions, so divide() uses 32 bits
+ * where both numbers have no more. index_in() is the one rule for indices: those below 0 count from
+ * the end, those out of range set *bad and are not followed.
+ * Limits: words of 16 bytes want addresses at multiples of 16, which callers see to.
+ */
 #ifndef RLX_G_MOVE_H
 #define RLX_G_MOVE_H
 

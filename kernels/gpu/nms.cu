@@ -1,5 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Non-maximum suppression: a block a class, whose boxes strike out what they cover.
+/*
+ * Non-maximum suppression: the boxes of each class that no better one covers.
+ *
+ * Algorithm: greedy. Boxes come in order of their scores (topk.cu before). A block a class goes
+ * down that order; a box that is still there is kept, and 256 threads test all behind it by
+ * intersection over union and mark what it covers. A second launch adds up the counts of the
+ * classes before and writes (batch, class, box).
+ * Traffic: boxes are read once for each one kept, from caches, after the order's 8 bytes; a byte of
+ * scratch a box says that it is gone. O(n x kept) tests and a barrier for each kept box: the time
+ * is that of the class that keeps most.
+ * Source: greedy suppression as in Girshick et al., "R-CNN" (2014); semantics of ONNX
+ * NonMaxSuppression. Limits: 65,536 classes times batch, since in the second launch each block
+ * adds up all counts; float types of 16 bits or more, computed in f64.
+ */
 #include "kernels/gpu/move.h"
 #include "kernels/nms.h"
 

@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: MIT
-// Where elements that are not zero stand: blocks count those of their part, then write.
+/*
+ * Coordinates of the elements that are not zero, in row-major order (stream compaction).
+ *
+ * Algorithm: count, then write. First launch: each block counts those of its part. Second: each
+ * block adds up the counts before its own, then goes over its part again 256 at a time: a ballot
+ * gives an element's rank in its warp, shared memory that of the warp. Two launches instead of one
+ * with decoupled look-back: no block waits for another, at the price of reading x twice.
+ * Tiles: up to 1,024 blocks of 256 threads, each a run of the elements.
+ * Traffic: x twice, 8 bytes x rank written for each one found, by scattered but rising places.
+ * Limits: all types; the number found must be `count`, else *bad is set and y means nothing.
+ */
 #include "kernels/gpu/move.h"
 #include "kernels/nonzero.h"
 

@@ -1,5 +1,19 @@
 // SPDX-License-Identifier: MIT
-// Layer and RMS norm of x + residual + bias.
+/*
+ * Layer norm and RMS norm of rows of x + residual + bias.
+ *
+ * Algorithm: mean, then variance as the mean of squared distances from it (two passes, so nothing
+ * cancels); RMS: the mean of squares. RLX_K0 1, 2: the row stays in registers between passes, 8
+ * elements a load, and gamma and beta from one row to the next. RLX_K0 0: rows that are too long
+ * for that are read three times, mostly from caches.
+ * Tiles: rows of up to 512 elements a warp each, up to 8,192 a block of 256 threads, longer ones
+ * a block too; of short rows 528 blocks at most, which go over all of them.
+ * Traffic: x, the residual and y once (and x + residual + bias if asked for, written), which is
+ * the bound. Mean and 1 / deviation of a row are written for gradients if asked for.
+ * Source: Ba et al., "Layer Normalization" (2016); Zhang and Sennrich, "Root Mean Square Layer
+ * Normalization" (2019). Limits: f32, f16, bf16, computed in f32; 16-byte accesses where all
+ * addresses allow and rows are multiples of 8 elements, else by elements. y may be x.
+ */
 #include "kernels/gpu/dialect.h"
 #include "kernels/norm.h"
 

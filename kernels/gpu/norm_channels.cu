@@ -1,5 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Norms of [batch, channels, inner]: batch, group and local response norm.
+/*
+ * Norms of [batch, channels, inner]: batch norm with given statistics (channel_norm), group norm
+ * (with one channel a group instance norm), local response norm (lrn).
+ *
+ * Algorithm: channel_norm: a thread an element, (x - mean) scale / sqrt(var + eps) + shift. Group
+ * norm: a block of 256 threads a group, mean and then squared distances from it, in f32 64 at a
+ * time and then in f64, as a group may hold a million. lrn: a thread an element sums the squares
+ * of its channel's neighbours.
+ * Traffic: channel_norm x and y once, 8 bytes an element. Group norm y once, x three times, from
+ * caches where they hold the group; groups fewer than multiprocessors leave some of those idle.
+ * lrn: y once, x `size` times, mostly from caches.
+ * Source: Ioffe and Szegedy (2015), Wu and He (2018), Krizhevsky et al. (2012).
+ * Limits: f32 alone.
+ */
 #include "kernels/gpu/dialect.h"
 #include "kernels/norm.h"
 

@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Pointwise code that is read where it runs: slower than what a compiler makes of it.
+/*
+ * Pointwise code that is read where it runs, for hosts that have no compiler (prebuilt kernels):
+ * an interpreter of what pointwise.c else writes as a kernel.
+ *
+ * Algorithm: a thread an element: loads, then each op of the list in turn by a switch, then
+ * stores; all threads of a warp take the same branches, as the list is the same for all.
+ * Values are 64 bits in an array of the thread, which, as it is indexed, lies in local memory: an
+ * op costs loads and stores there and two or more switches, tens of instructions instead of one.
+ * Traffic: inputs and outputs once, as in compiled code (fusion stays); local memory in caches.
+ * Limits: 96 ops, 64 values, 24 constants, 14 inputs, 4 outputs; more need a compiler. All types;
+ * ops and casts are the functions of pointwise.h that compiled steps call too.
+ */
 #include "kernels/gpu/dialect.h"
 #include "kernels/gpu/pointwise_interp.h"
 

@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Pooling of plain layouts: a thread a window; global pooling: a warp a plane.
+/*
+ * Pooling of plain layouts (largest, average, LP norm), and global pooling.
+ *
+ * Algorithm: pool_f32: a thread an output goes over the window, cut at the image's edges
+ * beforehand, in order. LP sums are f64: 20^35 is beyond f32, its root is not. Global: a warp a
+ * plane, lanes apart by a warp, then a tree.
+ * Traffic: y once; x once for each window that holds it, mostly from caches after the first time,
+ * as neighbouring threads have neighbouring windows. Global: x once, which is the
+ * bound. The place of the largest (8 bytes) is written if asked for.
+ * Limits: up to 3 dimensions, any stride, dilation and padding; pool_f32 f32, f16 and bf16,
+ * computed in f32; global f32 alone. A NaN is the largest.
+ */
 #include "kernels/gpu/move.h"
 #include "kernels/pool.h"
 

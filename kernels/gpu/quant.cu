@@ -1,5 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Quantising and back, and the ranges that dynamic quantising needs.
+/*
+ * Quantising and back (ONNX QuantizeLinear, DequantizeLinear), and the ranges that dynamic
+ * quantising needs.
+ *
+ * Algorithm: quantize, dequantize: a thread an element; its scale is found by strides, one for
+ * all, for each index of an axis, or for each block of it. Ranges (DynamicQuantizeLinear): a block
+ * of 256 threads folds RLX_K_RANGE_UNIT elements, then one block folds those pieces and gives the
+ * scale and the zero point of u8. quant_rows: a block a row, symmetric, max |x| / 127.
+ * Traffic: x and y once, scales from caches; dynamic quantising reads x twice, once for the range,
+ * quant_rows too, the second time mostly from caches. The bound is memory.
+ * Limits: x and scales f32, f16, bf16; small types of 8 and 16 bits and fp8 (without zero point),
+ * dequantize from i32 too; ranges of f32. Halves are rounded to even, beyond the type saturated;
+ * NaN gives 0 in integers, and ranges pass over it.
+ */
 #include "kernels/gpu/dialect.h"
 #include "kernels/quant.h"
 

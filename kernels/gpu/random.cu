@@ -1,5 +1,21 @@
 // SPDX-License-Identifier: MIT
-// Philox fills and sampling: the CPU's stream of numbers.
+/*
+ * Random fills (uniform, normal) and sampling from logits, with the CPU's stream of numbers: the
+ * same seed and call give the same Philox words on any device and in any launch.
+ *
+ * rng: a thread a Philox block of four numbers (f64: two), whose counter is the block's index; no
+ * state but the seed and the call's number. Normal by Box and Muller, in f64, rounded once.
+ * Traffic: y alone is written.
+ *
+ * sample: a block of 256 threads a row. Top-k, top-p and the draw are places in the order of the
+ * logits, which is never made: a radix select by single bits of the key finds each, 32 sweeps
+ * that add up the weights above a guess, then equal ones go by index. Sums are f64 in one order.
+ * Traffic: the draw reads the row, 4 bytes a logit and 8 a weight, some 35 times, mostly from
+ * caches, and so do top-k and top-p. Scratch: 8 bytes for each logit.
+ * Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011); Holtzman et al.,
+ * "The curious case of neural text degeneration" (2020) for top-p. Limits: rng float types; sample
+ * f32 logits, up to 2^20 rows; one row keeps one multiprocessor busy.
+ */
 #include "kernels/gpu/move.h"
 #include "kernels/random.h"
 

@@ -1,5 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Reductions and arg-reductions: a warp, a block or a thread for each result.
+/*
+ * Reductions over any set of axes: sum, mean, product, largest, smallest.
+ *
+ * Algorithm: a tree. A thread folds every LANES-th element, 64 at a time, so that the error of a
+ * sum grows by blocks and not by elements; then lanes by shuffles, warps in shared memory. Where
+ * results are few, rows of the grid have parts of each, and a second launch folds what they left
+ * in scratch. No atomics: the same bits each time.
+ *
+ * Tiles: if the last axis is reduced, a warp for each result of up to 1,024 elements, a block of
+ * 256 threads for longer ones; else a thread for each result, whose neighbours lie side by side.
+ * Traffic: x once, which is the bound; 8 bytes of scratch for each part, up to 1,024 of a result.
+ * Limits: all types, mean of floats alone. f32 and narrower floats are summed in f32, f64 in f64;
+ * integers wrap in 64 bits. A NaN is the largest and the smallest.
+ */
 #include "kernels/gpu/accumulate.h"
 #include "kernels/reduce.h"
 

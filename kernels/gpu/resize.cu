@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Resizing by tables: a thread an output element.
+/*
+ * Resizing by tables: of each axis the host has worked out which input positions an output position
+ * reads (taps) and what they weigh: nearest 1, linear 2, cubic 4, antialiased more.
+ *
+ * Algorithm: a thread an output element sums up taps0 x taps1 x taps2 inputs, axis by axis, in
+ * order; a tap of weight 0 is not read, so its NaN does not count. resize_nearest copies an element
+ * as a word of RLX_K0 bytes.
+ * Traffic: y once; x once for each output that reads it, mostly from caches; tables (8 bytes a tap)
+ * too. Not done axis by axis with a result in between: more multiply-adds, fewer launches.
+ * Limits: [planes] and up to 3 axes; resize_f32 f32 alone, resize_nearest elements of 1, 2, 4 or 8
+ * bytes.
+ */
 #include "kernels/gpu/move.h"
 #include "kernels/resize.h"
 

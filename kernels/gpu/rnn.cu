@@ -1,5 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Recurrent cells: a warp sums up the gates of one hidden unit for a few batch rows.
+/*
+ * Recurrent cells (LSTM, GRU, plain), all steps of one or both directions; the input's part, x W^T,
+ * is a GEMM beforehand.
+ *
+ * Algorithm: a warp sums up all gates of one hidden unit for ROWS (4) batch rows, lanes along the
+ * hidden state, then one lane a row applies the cell. A GRU that resets before its product needs
+ * it twice a step. Tiles: blocks of 512 threads. RLX_K2 1: a block has 4 rows through all steps,
+ * with a barrier between them: small weights, or many rows. RLX_K2 0: a launch
+ * a step, whose blocks share the hidden units, so that large weights are read by the whole chip.
+ * Traffic: a step reads the recurrent weights, gates x hidden^2, once for each 4 rows, from the L2
+ * where they fit: that and the latency of a step are the bound. The state is f32 in scratch.
+ * Limits: weights, biases and results f32, f16 or bf16; sums f32; 4,096 launches at most, more
+ * steps go by the first form. No tensor cores, so many rows read the weights many times.
+ */
 /* keeps what a thread holds in registers */
 #define RLX_G_BLOCKS	1
 #include "kernels/gpu/accumulate.h"

@@ -1,5 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Regions pooled to one size: a thread a bin of a channel.
+/*
+ * Regions of an image pooled to one size (RoI align).
+ *
+ * Algorithm: a thread a bin of a channel of a region: it samples the bin at a grid of points, each
+ * by bilinear interpolation of four pixels, and takes their mean, or the largest product of pixel
+ * and weight. Spans and samples are worked out in f64 by the same code as on the CPU
+ * (kernels/roi.h); only points that can lie inside the image are visited.
+ * Traffic: y once; four pixels a point, mostly from caches, as bins of a region lie side by side;
+ * the region's four numbers by each thread.
+ * Source: He et al., "Mask R-CNN" (2017); semantics of ONNX RoiAlign.
+ * Limits: float types of 16 bits or more, sums in the type's accumulator; an image number out of
+ * range or a region that is not finite sets *bad and gives zeros.
+ */
 #include "kernels/gpu/move.h"
 #include "kernels/roi.h"
 

@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Rotary position embedding: a thread for each element of a head.
+/*
+ * Rotary position embedding: pairs of a head's elements turn by an angle of their position.
+ *
+ * Algorithm: a thread a pair (elements 2i and 2i + 1, or i and i + n_rot / 2): both are read,
+ * turned and written, so x may be y; behind n_rot a thread copies an element. The cosines and sines
+ * come from tables, by the position given or the row's own.
+ * Traffic: x and y once, which is the bound; the tables' 2 numbers a pair are read again for each
+ * head and batch row, from caches. Heads are contiguous, so neighbouring threads are neighbours.
+ * Source: Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding" (2021).
+ * Limits: f32, f16, bf16, computed in f32; positions below 0 count from the end, those out of range
+ * set *bad and give zeros. Decode has it in kv_cache.cu instead.
+ */
 #include "kernels/gpu/move.h"
 #include "kernels/rope.h"
 

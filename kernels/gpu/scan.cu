@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: MIT
-// Running sums and products: a block for each line, or a thread for each column.
+/*
+ * Running sums and products along an axis (prefix scan), inclusive or exclusive, in either
+ * direction.
+ *
+ * Algorithm: last axis: a block goes over its line 256 elements at a time: a scan of each warp by
+ * shuffles (Hillis and Steele), then the sums of the warps before, and a carry from one 256 to the
+ * next. Other axes: a thread a column, one element after the other.
+ * Traffic: x and y once, which is the bound where lines or columns are many. A line is not split
+ * over blocks (no decoupled look-back): a few long lines keep as few multiprocessors busy.
+ * Source: Hillis and Steele, "Data Parallel Algorithms" (1986).
+ * Limits: all types; floats are computed in f64 and each y is rounded once, integers wrap.
+ */
 #include "kernels/gpu/accumulate.h"
 #include "kernels/reduce.h"
 

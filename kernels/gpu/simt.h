@@ -1,5 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Tiles of a GEMM without tensor cores: 16 x 16 threads, PER x PER sums each. */
+/*
+ * The inner product of a GEMM's tiles without tensor cores: 16 x 16 threads, PER x PER sums each
+ * in registers, for gemm_simt.cu and conv_simt.h.
+ *
+ * Each of DEPTH terms is a rank-1 update: PER values of A and PER of B from shared memory for
+ * PER^2 multiply-adds, so PER of 8 needs a value from shared memory for four of these (4: for
+ * two). A thread's rows are neighbours, its columns 16 apart: lanes of a warp read neighbouring
+ * columns, in different banks, and rows of two groups, which are broadcast.
+ * Source: Volkov and Demmel, "Benchmarking GPUs to tune dense linear algebra" (SC 2008).
+ * Limits: 256 threads; both tiles with k down the rows, LD elements apart.
+ */
 #ifndef RLX_G_SIMT_H
 #define RLX_G_SIMT_H
 

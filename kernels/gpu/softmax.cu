@@ -1,5 +1,18 @@
 // SPDX-License-Identifier: MIT
-// Softmax: a warp a row, a block a row, or a thread a column.
+/*
+ * Softmax and log-softmax along an axis: RLX_K0 0 a warp a row, 1 a block a row, 2 a thread a
+ * column.
+ *
+ * Algorithm: three sweeps: the maximum, the sum of exp(x - max), the results; so nothing
+ * overflows. By rows lanes then warps meet in trees; by columns a thread sums one element after
+ * the other.
+ * Tiles: 256 threads; rows of up to 1,024 elements a warp each, longer ones a block; where the
+ * axis is not the last, neighbouring threads have neighbouring columns.
+ * Traffic: y once, x once from memory and twice more from caches as far as they hold what
+ * blocks have under way. No online softmax: it would save a sweep at the price of exponentials.
+ * Limits: f32, f16 and bf16, computed in f32; any length, but few long columns keep few threads
+ * busy.
+ */
 #include "kernels/gpu/dialect.h"
 #include "kernels/softmax.h"
 

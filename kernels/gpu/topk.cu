@@ -1,5 +1,20 @@
 // SPDX-License-Identifier: MIT
-// The k best of each line in order: tiles sorted in shared memory, then merged.
+/*
+ * The k best of each line, in order; with k the line's length it is the sort.
+ *
+ * Algorithm: tiles of 2,048 elements are sorted whole in shared memory by a bitonic network; runs
+ * are then merged two by two, a launch for each doubling and one for the results: an item's place
+ * is its own plus its rank in the other run, by binary search; places from k on are dropped. Keys
+ * are 64-bit integers in the order of the values, equal ones go by index, so the sort is stable.
+ *
+ * Tiles: a block of 256 threads a tile, 24 KiB of shared memory.
+ * Traffic: x once; of lines longer than a tile 16 bytes written for each of the first k of a run,
+ * and for each doubling about log2 of that number of reads of 16 bytes each. A small k makes the
+ * merges cheap, not the sort of the tiles.
+ * Source: Batcher, "Sorting networks and their applications" (1968); the merge by ranks is that
+ * of Satish, Harris and Garland, "Designing efficient sorting algorithms for manycore GPUs" (2009).
+ * Limits: all types; lines below 2^32; longer than a tile, 32 bytes of scratch an element.
+ */
 #include "kernels/gpu/accumulate.h"
 #include "kernels/sortk.h"
 
