@@ -3,7 +3,14 @@
  * Attention of f32 by tiles, exactly: ROWS queries of a head in a block, KEYS keys after
  * the other, whose products 8 x 16 threads share out. What is multiplied lies with the head
  * (or the keys) down the rows; copies bring the next keys while scores become weights, the
- * values while they are made.
+ * values while they are made. Scores stay in registers with an online softmax; weights go by
+ * shared memory, where they are multiplied by the values.
+ *
+ * Tiles: 64 or 16 queries (ROWS) by 64 keys (KEYS), 128 threads.
+ * Traffic: q and out once; k and v once for every ROWS queries of a head, by copies of 4 bytes,
+ * mostly from the L2. Source: as attention_mma.h ("FlashAttention"), without tensor cores.
+ * Limits: f32; 4 queries or more; heads up to 128 wide, filled up with zeros by 32. No alignment
+ * is asked for.
  */
 #ifndef RLX_G_ATTENTION_F32_H
 #define RLX_G_ATTENTION_F32_H

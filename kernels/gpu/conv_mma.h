@@ -4,6 +4,14 @@
  * channels innermost, filled up to whole chunks of 8 with zeros; then terms of a sum
  * come by the chunk, in the order of taps, then channels, and asynchronous copies
  * bring them.
+ *
+ * Tiles: 128 channels x 128 pixels by 256 threads, 64 x 128 or 64 x 64 by 128; 32 terms a step,
+ * three stages. Traffic: the first pass reads and writes x and the weights once, 2 bytes an
+ * element; then x is read ceil(channels / BM) times for each tap and weights ceil(pixels / BN)
+ * times, mostly from the L2; y once. With few tiles blocks split the terms (split-K) and a third
+ * pass adds f32 parts up in order.
+ * Source: implicit GEMM, Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning" (2014).
+ * Limits: f16, bf16, sums f32; scratch for x and the weights (conv_plan.h).
  */
 #ifndef RLX_G_CONV_MMA_H
 #define RLX_G_CONV_MMA_H

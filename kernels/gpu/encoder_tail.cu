@@ -3,6 +3,15 @@
  * Rows are normalised, one query attends to them, and what comes out is normalised: the end
  * of an encoder, which is little work and would be launches after one another. A block has
  * a row of the batch, a warp some of its keys, and a lane eights of all heads.
+ *
+ * Algorithm: each of 16 warps (AMD: 8) takes every 16th row, normalises it in registers and goes
+ * on to its scores and weighted sum with an online softmax; warps meet in shared memory, and the
+ * block normalises what they have. The rows' gamma and beta are fetched before the preceding
+ * launch has ended (PDL).
+ * Traffic: the rows once, 2 bytes an element: neither their norm nor the scores lie in memory.
+ * Limits: one query; rows of up to 768 elements, by 8, which are keys and values in one
+ * (encoder_tail.h, backends/gpu/lower_encoder_tail.c).
+ *
  * RLX_K0: f16 or bf16; RLX_K1: eights that a lane of 32 has; RLX_K2: width of a head,
  * a power of two from 8 on.
  */

@@ -1,7 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * GEMM of int8 by tensor cores; sums are exact. RLX_K1: 0 a large tile, 1 a small
- * one. RLX_K2: 2 b is by columns.
+ * GEMM of 8-bit integers by tensor cores; sums are exact, modulo 2^32. RLX_K1: 0 a large tile,
+ * 1 a small one. RLX_K2: 2 b is by columns.
+ *
+ * Algorithm: tiles as in gemm_mma_tile.h. All bytes are multiplied as signed: unsigned ones have
+ * 128 taken off in their fragments, by an exclusive or, and off their zero points. Where zero
+ * points are not 0, rows of A and columns of B are summed up on the way, from the same fragments,
+ * and correct the sums at the end. The epilogue is that of gemm.h on scaled sums.
+ * Traffic: as gemm_mma_tile.h, 1 byte an element; C once, as i32, f32, u8 or s8.
+ * Source: the zero points of Jacob et al., "Quantization and Training of Neural Networks for
+ * Efficient Integer-Arithmetic-Only Inference" (2018). Limits: A not transposed, B not packed.
  */
 #include "kernels/gpu/dialect.h"
 
