@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # The library's own sources, by wildcard, and the two library files.
-LIB_SRC	:= $(filter-out libuser/rt/load_%.c,$(wildcard libuser/*/*.c))
+LIB_SRC	:= $(filter-out libuser/rt/load_%.c,$(wildcard libuser/*/*.c libuser/*/*/*.c))
 LIB_OBJ	 := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(KERNEL_OBJ) $(BACKEND_OBJ)
 # What only the archive, and only the shared library has: backends/build.mk says why.
 A_OBJ	 := $(GPU_OBJ) $(BUILD)/obj/libuser/rt/load_linked.o
@@ -21,9 +21,9 @@ $(GEN): $(BUILD)/gen/.harvest
 
 # A model and its tokenizer are read once, and graphs are written and drawn for people:
 # that code may be small rather than fast.
-ONCE := $(wildcard libuser/io/onnx_*.c libuser/io/tokenizer_load*.c) \
-	$(wildcard libuser/io/safetensors*.c) libuser/io/npy.c libuser/ir/parse.c \
-	libuser/ir/print.c libuser/ir/draw.c
+ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \
+	$(wildcard libuser/io/formats/safetensors*.c) libuser/io/formats/npy.c \
+	libuser/ir/parse.c libuser/ir/print.c libuser/ir/draw.c
 $(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += $(SMALL)
 SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
 

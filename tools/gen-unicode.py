@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Write libuser/io/unicode.def, the packed Unicode tables of utf8.c.
+"""Write libuser/io/tokenizer/unicode.def, the packed Unicode tables of utf8.c.
 
-    pip install unicodedata2==16.0.0; tools/gen-unicode.py >libuser/io/unicode.def
+    pip install unicodedata2==16.0.0; tools/gen-unicode.py >libuser/io/tokenizer/unicode.def
 
 Needs perl too, for the age of code points. The reference tokenizers mix
 versions: categories and case are of Unicode 16, normal forms of 11, and what

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "io/file.h"
-#include "io/json.h"
+#include "base/json.h"
+#include "io/formats/file.h"
 #include "model/mapped.h"
 #include "rlx/bert.h"
 #include "rlx/safetensors.h"

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/map.h"
-#include "io/onnx_build.h"
+#include "io/onnx/build.h"
 #include "rlx/model.h"
 
 struct rlx_model {

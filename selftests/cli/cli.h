@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "io/json.h"
+#include "base/json.h"
 #include "selftests/lib/rlx_test.h"
 
 struct said {

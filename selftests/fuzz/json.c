@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/json.h"
+#include "base/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 

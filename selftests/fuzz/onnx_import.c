@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "io/onnx_build.h"
+#include "io/onnx/build.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 

@@ -3,7 +3,7 @@
  * libFuzzer entry for the ONNX reader: the first byte picks the root message.
  * Every slice of an accepted file is read, so a bad bound shows under ASan.
  */
-#include "io/onnx_proto.h"
+#include "io/onnx/proto.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n);
 

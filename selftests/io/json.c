@@ -3,7 +3,7 @@
 #include <locale.h>
 
 #include "base/alloc.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "selftests/lib/rlx_test.h"
 
 static enum rlx_status parse(struct rlx_json *j, const char *s, size_t n,

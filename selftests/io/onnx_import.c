@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "base/alloc.h"
-#include "io/onnx_build.h"
+#include "io/onnx/build.h"
 #include "ir/eval.h"
 #include "ir/graph.h"
 #include "selftests/io/onnx_write.h"

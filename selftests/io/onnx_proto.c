@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "io/onnx_proto.h"
+#include "io/onnx/proto.h"
 #include "selftests/io/onnx_write.h"
 #include "selftests/lib/rlx_test.h"
 

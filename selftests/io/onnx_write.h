@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "io/onnx_proto.h"
+#include "io/onnx/proto.h"
 #include "selftests/lib/rlx_test.h"
 
 /*

@@ -7,8 +7,8 @@
 #include <stdarg.h>
 
 #include "base/alloc.h"
-#include "io/tokenizer_impl.h"
-#include "io/utf8.h"
+#include "io/tokenizer/impl.h"
+#include "io/tokenizer/utf8.h"
 #include "rlx/tokenizer.h"
 #include "selftests/lib/rlx_test.h"
 

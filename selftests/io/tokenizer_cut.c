@@ -3,8 +3,8 @@
  * Texts read a window at a time give the tokens of the whole, whatever the tokenizer is
  * made of and wherever windows end; and memory does not grow with what is not wanted.
  */
-#include "io/tokenizer_impl.h"
-#include "io/tokenizer_share.h"
+#include "io/tokenizer/impl.h"
+#include "io/tokenizer/share.h"
 #include "rlx/tokenizer.h"
 #include "selftests/lib/rlx_test.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* UTF-8 decoding and the unpacked Unicode tables. */
-#include "io/utf8.h"
+#include "io/tokenizer/utf8.h"
 #include "selftests/lib/rlx_test.h"
 
 static bool scalar(uint32_t cp)

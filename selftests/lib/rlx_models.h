@@ -6,7 +6,7 @@
 #ifndef RLX_TEST_MODELS_H
 #define RLX_TEST_MODELS_H
 
-#include "io/onnx_build.h"
+#include "io/onnx/build.h"
 #include "rlx/run.h"
 #include "selftests/lib/rlx_test.h"
 #include "tools/rlx/peer_ort.h"

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "io/tokenizer_share.h"
+#include "io/tokenizer/share.h"
 #include "mem/arena.h"
 #include "rlx/backend.h"
 #include "rlx/bert.h"

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "io/json.h"
+#include "base/json.h"
 #include "rlx/log.h"
 #include "rt/session.h"
 #include "selftests/lib/rig.h"

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "io/file.h"
+#include "io/formats/file.h"
 
 /*
  * A run of lines that are not blank, in the mapped file. The same words in

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "io/file.h"
+#include "io/formats/file.h"
 #include "rlx/serve.h"
 #include "tools/rlx/address.h"
 #include "tools/rlx/load_run.h"

@@ -6,7 +6,7 @@
 #ifndef RLX_TOOLS_OUT_H
 #define RLX_TOOLS_OUT_H
 
-#include "io/json.h"
+#include "base/json.h"
 
 /* Named values on standard output, aligned lines or one JSON object. */
 struct out {

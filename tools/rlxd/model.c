@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "base/alloc.h"
-#include "io/file.h"
+#include "io/formats/file.h"
 #include "rlx/resident.h"
 #include "rt/rt.h"
 #include "tools/rlxd/log.h"

@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "io/file.h"
-#include "io/json.h"
-#include "io/tokenizer_share.h"
+#include "base/json.h"
+#include "io/formats/file.h"
+#include "io/tokenizer/share.h"
 #include "mem/arena.h"
 #include "model/mapped.h"
 #include "rlx/bert.h"

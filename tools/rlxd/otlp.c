@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
-#include "io/json.h"
+#include "base/json.h"
 #include "tools/rlx/address.h"
 #include "tools/rlxd/log.h"
 #include "tools/rlxd/loop.h"

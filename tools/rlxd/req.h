@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <sys/uio.h>
 
-#include "io/json.h"
+#include "base/json.h"
 #include "tools/rlxd/budget.h"
 #include "tools/rlxd/conf.h"
 #include "tools/rlxd/http.h"

@@ -3,7 +3,7 @@
 #ifndef RLXD_WIRE_H
 #define RLXD_WIRE_H
 
-#include "io/json.h"
+#include "base/json.h"
 #include "rlx/type.h"
 #include "tools/rlxd/obuf.h"
 

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: MIT
+/* Containers of a tokenizer: vocabulary, trie, working text, lists. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "io/tokenizer/impl.h"
+#include "io/tokenizer/utf8.h"
+#include "ir/graph.h"
+
+bool tk_pool_add(struct tk_pool *p, const void *s, size_t n, struct tk_str *out)
+{
+	if (n >= UINT32_MAX - p->n ||
+	    !rlx_grow(&p->b, &p->cap, p->n + (uint32_t)n + 1, 1))
+		return false;
+	*out = (struct tk_str){ p->n, (uint32_t)n };
+	memcpy(p->b + p->n, s, n);
+	p->n += (uint32_t)n;
+	p->b[p->n++] = 0;
+	return true;
+}
+
+bool tk_vocab_init(struct tk_vocab *v, uint32_t reserve)
+{
+	uint32_t slots = 64;
+
+	while (slots < 2 * (uint64_t)reserve && slots < 1u << 30)
+		slots *= 2;
+	v->slot = rlx_calloc(slots, sizeof(*v->slot));
+	v->slots = slots;
+	return v->slot;
+}
+
+void tk_vocab_fini(struct tk_vocab *v)
+{
+	if (!v->shared) {
+		rlx_free(v->pool.b);
+		rlx_free(v->tok);
+		rlx_free(v->slot);
+	}
+	*v = (struct tk_vocab){ 0 };
+}
+
+/* These bytes where the store has them; NULL: nowhere, or it has others. */
+static void *stored(struct rlx_store *s, const void *p, size_t bytes)
+{
+	struct rlx_blob *b = rlx_blob_new(p, bytes, NULL, NULL);
+	static const int64_t none[4];
+	enum rlx_took took;
+	void *kept = NULL;
+
+	if (!b)
+		return NULL;
+	took = rlx_store_take(s, b, "tokens", none, bytes, &kept);
+	rlx_blob_put(b);
+	if (took == RLX_TOOK_NEW) {
+		memcpy(kept, p, bytes);
+		rlx_store_ready(s, kept);
+	}
+	/* Tables are followed without a look at each step: they must be ours. */
+	return took != RLX_TOOK_NONE && !memcmp(kept, p, bytes) ? kept : NULL;
+}
+
+void tk_vocab_share(struct tk_vocab *v, struct rlx_store *s)
+{
+	struct tk_vocab in = *v;
+
+	if (!s || !v->n)
+		return;
+	in.pool.b = stored(s, v->pool.b, v->pool.n);
+	in.tok = stored(s, v->tok, v->n * sizeof(*v->tok));
+	in.slot = stored(s, v->slot, v->slots * sizeof(*v->slot));
+	if (!in.pool.b || !in.tok || !in.slot)
+		return;
+	in.shared = true;
+	tk_vocab_fini(v);
+	*v = in;
+}
+
+enum { SLOT_ID = 0xffffff };
+
+static void slot_put(const struct tk_vocab *v, uint32_t hash, uint32_t id)
+{
+	uint32_t i = hash & (v->slots - 1);
+
+	while (v->slot[i])
+		i = (i + 1) & (v->slots - 1);
+	v->slot[i] = (hash & ~(uint32_t)SLOT_ID) | (id + 1);
+}
+
+static bool vocab_rehash(struct tk_vocab *v)
+{
+	struct tk_vocab bigger = *v;
+	uint32_t i;
+
+	bigger.slots *= 2;
+	bigger.slot = rlx_calloc(bigger.slots, sizeof(*bigger.slot));
+	if (!bigger.slot)
+		return false;
+	for (i = 0; i < v->n; i++) {
+		struct tk_str t = v->tok[i];
+
+		if (tk_vocab_has(v, i))
+			slot_put(&bigger, tk_hash_end(tk_hash(TK_HASH0, v->pool.b + t.off,
+							      t.len)), i);
+	}
+	rlx_free(v->slot);
+	*v = bigger;
+	return true;
+}
+
+int64_t tk_vocab_find(const struct tk_vocab *v, uint64_t hash,
+		      const struct tk_str *pre, const uint8_t *s, size_t n)
+{
+	/* @pre is the head of a spelling in this pool: "##" */
+	uint32_t h = tk_hash_end(hash), i, pre_len = pre ? pre->len : 0;
+
+	if (!v->slots)
+		return -1;
+	for (i = h & (v->slots - 1); v->slot[i];
+	     i = (i + 1) & (v->slots - 1)) {
+		uint32_t id = (v->slot[i] & SLOT_ID) - 1;
+		struct tk_str t;
+
+		if ((v->slot[i] ^ h) > SLOT_ID)
+			continue;
+		t = v->tok[id];
+		if (t.len != pre_len + n || memcmp(v->pool.b + t.off + pre_len, s, n))
+			continue;
+		if (!pre_len || !memcmp(v->pool.b + t.off, v->pool.b + pre->off,
+					pre_len))
+			return id;
+	}
+	return -1;
+}
+
+int64_t tk_vocab_get(const struct tk_vocab *v, const void *s, size_t n)
+{
+	return tk_vocab_find(v, tk_hash(TK_HASH0, s, n), NULL, s, n);
+}
+
+enum rlx_status tk_vocab_add(struct tk_vocab *v, const void *s, size_t n,
+			     int64_t id)
+{
+	struct tk_str str;
+
+	if (id < 0 || id >= TK_VOCAB_MAX)
+		return RLX_ERANGE;
+	if (tk_vocab_has(v, id) || tk_vocab_get(v, s, n) >= 0)
+		return RLX_EEXIST;
+	if (!rlx_grow(&v->tok, &v->cap, (uint32_t)id + 1, sizeof(*v->tok)) ||
+	    (2 * v->used >= v->slots && !vocab_rehash(v)) ||
+	    !tk_pool_add(&v->pool, s, n, &str))
+		return RLX_ENOMEM;
+	while (v->n <= id)
+		v->tok[v->n++] = (struct tk_str){ UINT32_MAX, 0 };
+	v->tok[id] = str;
+	if (n > v->longest)
+		v->longest = (uint32_t)n;
+	slot_put(v, tk_hash_end(tk_hash(TK_HASH0, s, n)), (uint32_t)id);
+	v->used++;
+	return RLX_OK;
+}
+
+static uint32_t edge_slot(const struct tk_trie *t, uint32_t from)
+{
+	return (uint32_t)(from * 0x9e3779b97f4a7c15u >> 32) & (t->edges - 1);
+}
+
+static void edge_put(struct tk_trie *t, uint32_t from, uint32_t child)
+{
+	uint32_t i = edge_slot(t, from);
+
+	while (t->edge[i].child)
+		i = (i + 1) & (t->edges - 1);
+	t->edge[i] = (struct tk_edge){ from, child };
+}
+
+static bool edges_grow(struct tk_trie *t)
+{
+	uint32_t n = t->edges, i;
+	struct tk_edge *old = t->edge, *edge;
+
+	edge = rlx_calloc(n ? 2 * (size_t)n : 64, sizeof(*edge));
+	if (!edge)
+		return false;
+	t->edge = edge;
+	t->edges = n ? 2 * n : 64;
+	for (i = 0; i < n; i++)
+		if (old[i].child)
+			edge_put(t, old[i].from, old[i].child);
+	rlx_free(old);
+	return true;
+}
+
+uint32_t tk_trie_child(const struct tk_trie *t, uint32_t node, uint8_t b)
+{
+	uint32_t from = node << 8 | b, i;
+
+	if (!node)
+		return t->first[b];
+	for (i = edge_slot(t, from); t->edge[i].child;
+	     i = (i + 1) & (t->edges - 1))
+		if (t->edge[i].from == from)
+			return t->edge[i].child;
+	return 0;
+}
+
+static bool node_add(struct tk_trie *t, uint32_t *out)
+{
+	/* node << 8 must fit */
+	if (t->n == 1u << 24 ||
+	    !rlx_grow(&t->val, &t->cap, t->n + 1, sizeof(*t->val)))
+		return false;
+	t->val[t->n] = TK_NONE;
+	*out = t->n++;
+	return true;
+}
+
+bool tk_trie_put(struct tk_trie *t, const uint8_t *s, size_t n, int32_t val)
+{
+	uint32_t node = 0, child;
+
+	if (!t->edges && !edges_grow(t))
+		return false;
+	if (!t->n && !node_add(t, &node))
+		return false;
+	for (; n; n--, s++, node = child) {
+		child = tk_trie_child(t, node, *s);
+		if (child)
+			continue;
+		if (2 * t->used >= t->edges && !edges_grow(t))
+			return false;
+		if (!node_add(t, &child))
+			return false;
+		if (!node) {
+			t->first[*s] = child;
+		} else {
+			edge_put(t, node << 8 | *s, child);
+			t->used++;
+		}
+	}
+	if (t->val[node] == TK_NONE)
+		t->val[node] = val;
+	return true;
+}
+
+void tk_trie_fini(struct tk_trie *t)
+{
+	rlx_free(t->edge);
+	rlx_free(t->val);
+	*t = (struct tk_trie){ 0 };
+}
+
+bool tk_buf_room(struct tk_buf *b, size_t more)
+{
+	uint32_t cap = b->cap, map = b->cap;
+
+	if (more <= b->cap - b->n)
+		return true;
+	if (more > UINT32_MAX - b->n ||
+	    !rlx_grow(&b->b, &cap, b->n + (uint32_t)more, 1) ||
+	    !rlx_grow(&b->map, &map, b->n + (uint32_t)more, sizeof(*b->map)))
+		return false;	/* @b->b may be larger than cap says: harmless */
+	b->cap = cap;
+	return true;
+}
+
+bool tk_buf_put(struct tk_buf *b, const void *s, uint32_t n,
+		struct rlx_token_span span)
+{
+	uint32_t i;
+
+	if (!n)
+		return true;
+	if (!tk_buf_room(b, n))
+		return false;
+	memcpy(b->b + b->n, s, n);
+	for (i = 0; i < n; i++)
+		b->map[b->n + i] = span;
+	b->n += n;
+	return true;
+}
+
+bool tk_buf_put_cp(struct tk_buf *b, uint32_t cp, struct rlx_token_span span)
+{
+	uint8_t s[4];
+
+	return tk_buf_put(b, s, rlx_utf8_put(s, cp), span);
+}
+
+bool tk_buf_copy(struct tk_buf *b, const struct tk_buf *from, uint32_t begin,
+		 uint32_t end)
+{
+	uint32_t n = end - begin;
+
+	if (!n)
+		return true;
+	if (!tk_buf_room(b, n))
+		return false;
+	memcpy(b->b + b->n, from->b + begin, n);
+	memcpy(b->map + b->n, from->map + begin, n * sizeof(*b->map));
+	b->n += n;
+	return true;
+}
+
+bool tk_piece_add(struct tk_pieces *p, uint32_t begin, uint32_t end, int32_t id)
+{
+	if (!rlx_grow(&p->v, &p->cap, p->n + 1, sizeof(*p->v)))
+		return false;
+	p->v[p->n++] = (struct tk_piece){ begin, end, id };
+	return true;
+}
+
+bool tk_token_add(struct tk_tokens *p, uint32_t id, struct rlx_token_span span)
+{
+	if (!rlx_grow(&p->v, &p->cap, p->n + 1, sizeof(*p->v)))
+		return false;
+	p->v[p->n++] = (struct tk_token){ id, span };
+	return true;
+}
