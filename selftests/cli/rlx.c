@@ -117,7 +117,13 @@ TEST(what_cannot_be_read)
 	ENDS(RLX("run", "relu.rlx", "--output", "y=no/such/folder.npy"), 3, err, "no/such");
 	ENDS(RLX("run", "relu.rlx", "--shape", "x=9223372036854775807,9"), 3, err, "too large");
 	ENDS(RLX("run", "relu.rlx", "--shape", "x=99999999999999"), 3, err, "too large");
-	ENDS(RLX("ops", "no_such_op"), 3, err, "no op 'no_such_op'");
+	ENDS(RLX("ops", "no_such_op"), 3, err,
+	     "there is no op 'no_such_op'; rlx ops lists them");
+	ENDS(RLX("ops", "sofmax"), 3, err, "there is no op 'sofmax'; is it 'softmax'");
+	ENDS(RLX("ops", "--fields", "softmax", "conv"), 0, out, "1, and for 0");
+	ENDS(RLX("ops", "--fields", "softmax"), 0, out,
+	     "refused: write -1 for the last dimension");
+	ENDS(RLX("ops", "--fields"), 0, out, "linear_before_reset");
 	ENDS(RLX("bench", "relu.rlx", "--peer", "onnxruntime=nowhere.so"), 3, err, "nowhere.so");
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "rlx/grad.h"
+#include "rlx/reflect.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/lib/small_net.h"
@@ -22,6 +23,28 @@ static enum rlx_status build(void *ctx)
 TEST(build)
 {
 	CHECK(rlx_oom_sweep(build, NULL) > 5);
+}
+
+static enum rlx_status named(void *ctx)
+{
+	struct rlx_op_arg a[] = {
+		{ .name = "x", .kind = RLX_ARG_VALUE },
+		{ .name = "axes", .kind = RLX_ARG_TEXT, .text = "[0, 1]" },
+	};
+	struct rlx_graph *g = rlx_graph_new("named");
+	enum rlx_status st;
+
+	(void)ctx;
+	a[0].value = rlx_input(g, "x", rlx_type(RLX_F32, 2, 3));
+	rlx_emit_named(g, "reduce", a, 2, __FILE__, __LINE__);
+	st = g ? rlx_graph_error(g)->status : RLX_ENOMEM;
+	rlx_graph_put(g);
+	return st;
+}
+
+TEST(named)
+{
+	CHECK(rlx_oom_sweep(named, NULL) > 5);
 }
 
 struct text {

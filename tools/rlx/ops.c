@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "ir/graph.h"
 #include "rlx/compile.h"
+#include "rlx/reflect.h"
 #include "tools/rlx/tool.h"
 
 enum { MAX_SAMPLES = 400 };
@@ -212,15 +213,68 @@ static void print_why(const struct table *t)
 	}
 }
 
+static const struct table_col fields[] = {
+	{ "op", -1 }, { "field", -1 }, { "type", -1 }, { "not given", -1 },
+};
+
+static const char *absent(const struct rlx_field_info *f, char buf[160])
+{
+	if (f->required)
+		snprintf(buf, 160, "refused%s%s", f->hint ? ": write " : "",
+			 f->hint ? f->hint : "");
+	else if (!strcmp(f->type, "i32") || !strcmp(f->type, "i64") ||
+		 !strcmp(f->type, "f32") || !strcmp(f->type, "f64"))
+		snprintf(buf, 160, "%g%s", f->def, f->zero_too ? ", and for 0" : "");
+	else if (!strcmp(f->type, "bool"))
+		return "false";
+	else if (!strcmp(f->type, "ints") || !strcmp(f->type, "floats"))
+		return "empty";
+	else
+		return "none";
+	return buf;
+}
+
+/* What an op takes, and what an attribute is that is not given. */
+static void add_fields(struct table *t, uint32_t op)
+{
+	struct rlx_op_info o = { .size = sizeof(o) };
+	struct rlx_field_info f = { .size = sizeof(f) };
+	char buf[160];
+	uint32_t i;
+
+	for (i = 0; !rlx_ops_info(op, &o) && !rlx_ops_field(op, i, &f); i++)
+		table_row(t, (struct table_cell[N_ELEM(fields)]){
+			{ o.name }, { f.name }, { f.type }, { absent(&f, buf) } });
+}
+
+static int print_fields(const struct arg_list *ops, enum table_format format)
+{
+	struct table t = { .col = fields, .n_col = N_ELEM(fields) };
+	uint32_t i, at;
+	int rc = 0;
+
+	for (i = 0; i < (ops->n ? ops->n : rlx_ops_count()); i++) {
+		at = i;
+		if (!ops->n || !rlx_ops_find(ops->v[i], &at, NULL))
+			add_fields(&t, at);
+	}
+	if (!table_print(&t, format) || fflush(stdout))
+		rc = tool_fail("ops", TOOL_FAILED, "cannot write to standard output");
+	table_fini(&t);
+	return rc;
+}
+
 int cmd_ops(int argc, char **argv)
 {
 	struct table t = { .col = columns, .n_col = N_ELEM(columns) };
 	const char *device = "cpu";
 	struct arg_list rest = { 0 };
-	bool json = false, ok;
+	bool json = false, takes = false, ok;
+	struct rlx_error err = { 0 };
 	int format = TABLE_TEXT, rc;
 	const struct arg arg[] = {
 		{ "device", ARG_STR, &device, "NAME", "whose kernels are asked for (cpu)" },
+		{ "fields", ARG_FLAG, &takes, NULL, "what they take, and its defaults" },
 		{ "format", ARG_WORD, &format, TABLE_WORDS, "(table)" },
 		{ "json", ARG_FLAG, &json, NULL, "the same as --format json" },
 	};
@@ -234,13 +288,17 @@ int cmd_ops(int argc, char **argv)
 	};
 	struct progress p;
 	unsigned int i;
+	uint32_t at;
 
 	if (!args_parse(&args, argc, argv, &rc))
 		goto out_free;
 	for (i = 0; !rc && i < rest.n; i++)
-		if (!rlx_op_find(rest.v[i], strlen(rest.v[i])))
-			rc = tool_fail("ops", TOOL_FAILED, "no op '%s'; rlx ops lists them",
-				       rest.v[i]);
+		if (rlx_ops_find(rest.v[i], &at, &err))
+			rc = tool_fail("ops", TOOL_FAILED, "%s; rlx ops lists them", err.text);
+	if (!rc && takes) {
+		rc = print_fields(&rest, json ? TABLE_JSON : (enum table_format)format);
+		goto out_free;
+	}
 	progress_begin(&p, "compiling samples", rest.n ? rest.n : rlx_op_count);
 	for (i = 0; !rc && i < (rest.n ? rest.n : rlx_op_count); i++) {
 		add_op(&t, rest.n ? rlx_op_find(rest.v[i], strlen(rest.v[i])) : rlx_op_defs[i],
