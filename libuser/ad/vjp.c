@@ -20,6 +20,7 @@ struct ad {
 	rlx_value		*wrt;		/* in @g */
 	uint32_t		 n_wrt;
 	bool			*on_path;	/* per value of @g: depends on a wrt */
+	bool			*complex;	/* per value of @g: is c64 and depends on one */
 	rlx_value		*d;		/* per value of @g: its gradient so far */
 	uint32_t		 n_val;		/* when those were made: later ones have none */
 	struct rlx_error	*err;
@@ -30,7 +31,7 @@ static bool is_float(const struct rlx_graph *g, uint32_t v)
 	return rlx_dtype_is_float(g->val[v].type.dtype);
 }
 
-/* Mark all values that depend on a wrt through floats. */
+/* Mark all values that depend on a wrt through floats, or through complex numbers. */
 static bool mark(struct ad *a)
 {
 	const struct rlx_graph *g = a->g;
@@ -38,8 +39,10 @@ static bool mark(struct ad *a)
 	bool any;
 
 	rlx_free(a->on_path);
+	rlx_free(a->complex);
 	a->on_path = rlx_calloc(g->n_val, sizeof(*a->on_path));
-	if (!a->on_path)
+	a->complex = rlx_calloc(g->n_val, sizeof(*a->complex));
+	if (!a->on_path || !a->complex)
 		return false;
 	for (i = 0; i < a->n_wrt; i++)
 		a->on_path[a->wrt[i].id] = true;
@@ -47,10 +50,11 @@ static bool mark(struct ad *a)
 		const struct rlx_node *v = &g->node[n];
 
 		for (any = false, i = 0; i < v->n_in; i++)
-			any = any || a->on_path[v->in[i]];
-		for (i = 0; any && i < v->n_out; i++)
-			if (is_float(g, v->out + i))
-				a->on_path[v->out + i] = true;
+			any = any || a->on_path[v->in[i]] || a->complex[v->in[i]];
+		for (i = 0; any && i < v->n_out; i++) {
+			a->on_path[v->out + i] = is_float(g, v->out + i);
+			a->complex[v->out + i] = g->val[v->out + i].type.dtype == RLX_C64;
+		}
 	}
 	return true;
 }
@@ -238,6 +242,23 @@ static void refuse(struct ad *a, const struct rlx_node *v)
 	a->g->err.line = v->line;
 }
 
+/* Complex values have no gradients: what depends on a wrt through one would lose a part. */
+static bool through_complex(struct ad *a, const struct rlx_node *v)
+{
+	uint32_t i;
+
+	for (i = 0; i < v->n_in && !a->complex[v->in[i]]; i++)
+		;
+	if (i == v->n_in || a->g->err.status)
+		return i < v->n_in;
+	rlx_fail(&a->g->err, RLX_ENOSUP,
+		 "%s: its c64 input %u depends on what the gradient is by; there are none through "
+		 "c64: keep real and imaginary parts as floats", v->def->name, i);
+	a->g->err.file = v->file;
+	a->g->err.line = v->line;
+	return true;
+}
+
 /* Pass the gradients of a node's outputs on to its inputs. */
 static void node_backward(struct ad *a, uint32_t n)
 {
@@ -250,7 +271,9 @@ static void node_backward(struct ad *a, uint32_t n)
 
 	for (i = 0; i < v.n_out; i++)
 		any = any || a->d[v.out + i].id;
-	if (!any || !node_on_path(a, &v) || v.def->traits & (RLX_T_NODIFF | RLX_T_LEAF))
+	if (!any || through_complex(a, &v))
+		return;
+	if (!node_on_path(a, &v) || v.def->traits & (RLX_T_NODIFF | RLX_T_LEAF))
 		return;
 	if (!v.def->impl->vjp) {
 		refuse(a, &v);
@@ -410,6 +433,7 @@ static enum rlx_status run(const struct rlx_graph *g, const rlx_value *wrt,
 	rlx_graph_put(a.g);
 	rlx_free(a.d);
 	rlx_free(a.on_path);
+	rlx_free(a.complex);
 	rlx_free(a.wrt);
 	return st;
 }

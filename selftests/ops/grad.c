@@ -382,6 +382,39 @@ static enum rlx_status evaluate_all(void *ctx)
 	return st;
 }
 
+/* What depends on x through complex numbers: refused by the op's name, not a silent 0. */
+TEST(complex_values)
+{
+	static const char *const want[] = {
+		"norm_sq: its c64 input 0", "norm_sq: its c64 input 0", "cast: its c64 input 0", "",
+	};
+	unsigned int k;
+
+	for (k = 0; k < 4; k++) {
+		struct rlx_graph *g = rlx_graph_new("complex"), *d = NULL;
+		rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2)), z, y;
+		rlx_value other = rlx_input(g, "other", rlx_type(RLX_F32, 2));
+		struct rlx_error err = { 0 };
+		enum rlx_status st;
+
+		z = rlx_emit(g, cast, .x = k == 3 ? other : x, .to = RLX_C64);
+		if (k == 1)
+			z = rlx_emit(g, conjugate, .x = z);
+		y = k == 2 ? rlx_emit(g, cast, .x = z, .to = RLX_F32) :
+		    rlx_emit(g, norm_sq, .x = z);
+		rlx_output(g, "y", rlx_emit(g, mul, .a = rlx_emit(g, exp, .x = y), .b = x));
+		CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+		st = rlx_graph_vjp(g, &x, 1, &d, &err);
+		if (k < 3)
+			CHECKF(st == RLX_ENOSUP && strstr(err.text, want[k]) && err.line,
+			       "case %u: %d '%s'", k, st, err.text);
+		else	/* nothing asked for goes through them */
+			CHECKF(!st, "%s", err.text);
+		rlx_graph_put(d);
+		rlx_graph_put(g);
+	}
+}
+
 TEST(no_memory_to_evaluate)
 {
 	struct rlx_graph *g[3] = { rlx_graph_new("a"), rlx_graph_new("b") };

@@ -27,8 +27,8 @@ extern "C" {
  * Context: any thread; allocates.
  * Return: RLX_OK; RLX_EINVAL for an unfinished graph or a foreign value;
  * RLX_ETYPE for a value that is no float; RLX_ENOSUP naming an op that has no
- * gradient rule and lies between @wrt and an output; RLX_EEXIST if "d_<name>" is
- * taken; RLX_ENOMEM.
+ * gradient rule, or whose complex input depends on @wrt, on the way to an output
+ * (there are no gradients through c64); RLX_EEXIST if "d_<name>" is taken; RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_graph_vjp(const struct rlx_graph *g, const rlx_value *wrt, unsigned int n,
