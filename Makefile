@@ -19,6 +19,9 @@ MAKEFLAGS += -j$(JOBS)
 endif
 export BUILD CC
 SUBMAKE	= $(MAKE) $(if $(filter 0,$(V)),-s)
+# For what builds in a folder where another make may be at it: they take turns.
+build_in = mkdir -p $(1) && flock -o $(1)/.building $(SUBMAKE)
+BUILDMAKE = $(call build_in,$(BUILD))
 
 ifeq ($(origin CC),default)
 CC := gcc

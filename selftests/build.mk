@@ -22,7 +22,7 @@ tests: $(TEST_BIN)
 # They aim at parsers, so kernels go without the instruments, which would take
 # minutes to compile there.
 FUZZ_BIN := $(patsubst selftests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard selftests/fuzz/*.c))
-FUZZ_MAKE = $(SUBMAKE) BUILD=$(BUILD)/clang CC=$(FUZZ_CC) OPT='-O1 -g1' \
+FUZZ_MAKE = $(call build_in,$(BUILD)/clang) BUILD=$(BUILD)/clang CC=$(FUZZ_CC) OPT='-O1 -g1' \
 	SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined' \
 	KERNEL_OPT='-O1 -g1 -ffp-contract=fast -fno-sanitize=all'
 FUZZ_CC	?= clang
@@ -49,9 +49,10 @@ UNIT_BIN    := $(filter-out $(OPS_BIN) $(ONNX_BIN) $(MODELS_BIN) \
 
 include selftests/slot/build.mk
 
-GROUPS := check-style check-unit check-install check-ops check-onnx check-hostile \
-	  check-models check-serve check-kmod check-kmod-debug check-emu \
-	  check-hip-build check-nvrtc
+# Those that take longest begin early, lest one be left to run alone (AT_ONCE).
+GROUPS := check-style check-unit check-kmod check-kmod-debug check-kmod-serve \
+	  check-serve check-emu check-hostile check-nvrtc check-hip-build check-ops \
+	  check-install check-onnx check-models
 
 # Goals that call make again must not do so side by side in one folder.
 ifneq ($(filter check check-% bench-% asan tsan demo install guest,$(MAKECMDGOALS)),)
@@ -60,53 +61,54 @@ endif
 
 check-style:
 	$(Q)tools/setup.sh demo
-	$(Q)+$(SUBMAKE) lib
+	$(Q)+$(BUILDMAKE) lib
 	$(Q)$(RUN) -g $@ tools/check-style tools/check-layers \
 		tools/check-twins $(MAP:%=tools/check-exports) selftests/scripts/runner.sh \
 		selftests/scripts/tools.sh
 
 check-unit:
 	$(Q)tools/setup.sh build
-	$(Q)+$(SUBMAKE) $(UNIT_BIN)
+	$(Q)+$(BUILDMAKE) $(UNIT_BIN)
 	$(Q)$(RUN) -g $@ -j $(JOBS) $(UNIT_BIN)
 
 check-install:
 	$(Q)tools/setup.sh check
-	$(Q)+$(SUBMAKE) all man
+	$(Q)+$(BUILDMAKE) all man
 	$(Q)$(RUN) -g $@ selftests/scripts/install.sh selftests/scripts/abi.sh \
 		selftests/scripts/headers.sh selftests/scripts/channel.sh
 
 check-ops:
 	$(Q)tools/setup.sh build
-	$(Q)+$(SUBMAKE) $(OPS_BIN)
+	$(Q)+$(BUILDMAKE) $(OPS_BIN)
 	$(Q)$(RUN) -g $@ -j $(JOBS) $(OPS_BIN)
 
 check-onnx:
 	$(Q)tools/setup.sh check
-	$(Q)+$(SUBMAKE) $(ONNX_BIN)
+	$(Q)+$(BUILDMAKE) $(ONNX_BIN)
 	$(Q)$(RUN) -g $@ -j $(JOBS) $(ONNX_BIN)
 
 # RLX_FUZZ_SECONDS is the time each fuzzer gets.
 check-hostile:
 	$(Q)tools/setup.sh check
-	$(Q)+$(SUBMAKE) $(HOSTILE_BIN)
+	$(Q)+$(BUILDMAKE) $(HOSTILE_BIN)
 	$(Q)+$(FUZZ_MAKE) fuzzers
 	$(Q)$(RUN) -g $@ -j $(JOBS) selftests/fuzz/run.sh $(HOSTILE_BIN)
 
 check-models:
 	$(Q)tools/setup.sh demo
-	$(Q)+$(SUBMAKE) $(MODELS_BIN) models
+	$(Q)+$(BUILDMAKE) $(MODELS_BIN) models
 	$(Q)$(RUN) -g $@ $(MODELS_BIN)
 
 bench-cpu:
 	$(Q)tools/setup.sh demo
-	$(Q)+$(SUBMAKE) all $(BENCH_BIN) models
+	$(Q)+$(BUILDMAKE) all $(BENCH_BIN) models
 	$(Q)selftests/bench/run.sh $(BENCH_BIN)
 
-# All of it; the last line sums up the groups.
+# All of it; the last line sums up the groups, of which AT_ONCE run at a time.
+AT_ONCE	?= 1
 check:
 	$(Q)tools/setup.sh check
-	$(Q)+selftests/check.sh '$(SUBMAKE)' $(GROUPS)
+	$(Q)+selftests/check.sh -j $(AT_ONCE) '$(SUBMAKE)' $(GROUPS)
 
 # The unit and op tests under the sanitizers, each in a build folder of its own.
 SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=undefined

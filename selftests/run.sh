@@ -7,12 +7,12 @@
 # SECONDS are those of a machine with nothing else to do, as lib/limit.sh counts them.
 # A test is known as PROGRAM:TEST, PROGRAM being the path below $BUILD/test. The
 # files of selftests/expect/ say what need not pass, with reasons; see README
-# there. Output is kept in $BUILD/test-log/. The exit status is 1 if one failed.
+# there. Output is kept in $BUILD/test-log/GROUP/, for groups that run at once have
+# programs in common. The exit status is 1 if one failed.
 set -u
 
 BUILD=${BUILD:-build}
 here=$(dirname "$0")
-log=$BUILD/test-log
 jobs=1 limit=1200 group=
 
 # Runs one program; leaves NAME.tap and NAME.sum, prints its line and failures.
@@ -33,8 +33,8 @@ run_one()
 }
 
 if [ "${1-}" = --one ]; then
-	limit=$2
-	run_one "$3"
+	limit=$2 log=$3
+	run_one "$4"
 	exit 0
 fi
 
@@ -48,13 +48,14 @@ while getopts g:j:t: o; do
 done
 shift $((OPTIND - 1))
 
+log=$BUILD/test-log${group:+/$group}
 mkdir -p "$log"
 for cmd; do
 	rm -f "$log/$(printf '%s' "${cmd#"$BUILD"/test/}" | tr ' ' '+').sum"
 done
 export BUILD
 [ $# = 0 ] || printf '%s\n' "$@" |
-	xargs -d '\n' -P "$jobs" -I '{}' "$0" --one "$limit" '{}'
+	xargs -d '\n' -P "$jobs" -I '{}' "$0" --one "$limit" "$log" '{}'
 
 # A program whose .sum is missing could not even be reported on: a failure.
 passed=0 failed=0 skipped=0

@@ -83,7 +83,7 @@ $(MODELS)/resnet50.onnx: tools/models/resnet50.py tools/models/onnxw.py
 demo:
 	$(Q)tools/setup.sh demo
 	$(Q)tools/fetch-models.sh minilm
-	$(Q)+$(SUBMAKE) all
+	$(Q)+$(BUILDMAKE) all
 	$(Q)$(BUILD)/bin/rlx embed --model $(MODELS)/minilm \
 		--corpus /usr/share/common-licenses --top 3 \
 		--query 'May I sell copies of the program for money?' \

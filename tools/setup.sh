@@ -108,6 +108,10 @@ install_missing()
 	    "install by hand: apt-get install --no-install-recommends $missing"
 }
 
+# Groups of tests that run at once take turns.
+mkdir -p "$BUILD"
+exec 9>"$BUILD/.setup-lock"
+flock 9 2>/dev/null || :
 for group in "${@:-build}"; do
 	case $group in
 	build)	pkgs=$build_pkgs ;;

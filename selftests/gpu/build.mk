@@ -76,7 +76,7 @@ EMU_ENV := RLX_EMU_CACHE=$(abspath $(BUILD))/emu-cache RLX_TEST_TIMEOUT=900 \
 	XDG_CACHE_HOME=$(abspath $(BUILD))/emu-cache LD_LIBRARY_PATH=$(abspath $(EMU_DIR))
 check-emu:
 	$(Q)tools/setup.sh check
-	$(Q)+$(SUBMAKE) emu all $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB)
+	$(Q)+$(BUILDMAKE) emu all $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB)
 	$(Q)$(EMU_ENV) RLX_TEST_GPU=cuda $(RUN) -g $@ -j $(JOBS) $(GPU_RIGS) \
 		$(filter-out $(GPU_SLOW) $(GPU_NVRTC) $(GPU_LARGE),$(GPU_BIN)) $(GPU_ROCM) \
 		"selftests/gpu/rocm.sh faults" $(GPU_SECOND)
@@ -86,24 +86,24 @@ check-nvrtc: export RLX_NVRTC ?= $(abspath $(MODELS))/nvrtc/libnvrtc.so.12
 check-nvrtc:
 	$(Q)tools/setup.sh demo
 	$(Q)tools/fetch-models.sh nvrtc
-	$(Q)+$(SUBMAKE) $(GPU_NVRTC)
+	$(Q)+$(BUILDMAKE) $(GPU_NVRTC)
 	$(Q)RLX_TEST_TIMEOUT=900 $(RUN) -g $@ $(GPU_NVRTC)
 
 check-emu-dtypes:
 	$(Q)tools/setup.sh check
-	$(Q)+$(SUBMAKE) emu $(GPU_SLOW)
+	$(Q)+$(BUILDMAKE) emu $(GPU_SLOW)
 	$(Q)$(EMU_ENV) $(RUN) -g $@ -j $(JOBS) $(GPU_SLOW)
 
 # The same programs on a real device. Without one there is nothing to pass, nor to build.
 check-gpu:
 	$(Q)tools/setup.sh demo
-	$(Q)+$(SUBMAKE) all
+	$(Q)+$(BUILDMAKE) all
 	$(Q)selftests/gpu/device.sh $(BUILD) $@
-	$(Q)+$(SUBMAKE) $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB) models
+	$(Q)+$(BUILDMAKE) $(GPU_BIN) $(GPU_RIGS) $(HIP_LIB) models
 	$(Q)RLX_TEST_GPU=cuda $(RUN) -g $@ -j $(JOBS) $(GPU_RIGS) \
 		$(filter-out $(GPU_EMULATED),$(GPU_BIN)) $(GPU_ROCM) $(GPU_SECOND)
 	$(Q)tools/setup.sh serve
-	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
+	$(Q)+$(BUILDMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
 	$(Q)tools/fetch-models.sh minilm
 	$(Q)selftests/serve/venv.sh
 	$(Q)DEVICE=cuda $(RUN) -g $@ $(SERVE_GPU:%='$(SERVE_RUN) %')
@@ -111,9 +111,9 @@ check-gpu:
 # Accesses, races in shared memory, reads of what nobody wrote: by NVIDIA's tool.
 check-gpu-sanitizer:
 	$(Q)tools/setup.sh build
-	$(Q)+$(SUBMAKE) all
+	$(Q)+$(BUILDMAKE) all
 	$(Q)selftests/gpu/device.sh $(BUILD) $@
-	$(Q)+$(SUBMAKE) $(BUILD)/test/gpu/session $(GPU_KERNELS:%=$(BUILD)/test/gpu/%)
+	$(Q)+$(BUILDMAKE) $(BUILD)/test/gpu/session $(GPU_KERNELS:%=$(BUILD)/test/gpu/%)
 	$(Q)$(RUN) -g $@ -j $(JOBS) \
 		"selftests/gpu/sanitizer.sh leaks session" \
 		$(foreach t,memcheck racecheck initcheck synccheck,$(foreach k,$(GPU_KERNELS),\
@@ -123,9 +123,9 @@ check-gpu-sanitizer:
 GPU_BENCH := $(filter $(BUILD)/test/gpubench/%,$(TEST_BIN))
 bench-gpu:
 	$(Q)tools/setup.sh demo
-	$(Q)+$(SUBMAKE) all
+	$(Q)+$(BUILDMAKE) all
 	$(Q)selftests/gpu/device.sh $(BUILD) $@
-	$(Q)+$(SUBMAKE) $(GPU_BENCH) models
+	$(Q)+$(BUILDMAKE) $(GPU_BENCH) models
 	$(Q)$(BUILD)/bin/rlx bench $(MODELS)/minilm.onnx --dim batch=1 --dim sequence=16 \
 		--device cuda
 	$(Q)selftests/bench/run.sh $(GPU_BENCH) $(if $(shell python3 -c 'import torch' 2>&1),, \
@@ -136,7 +136,7 @@ bench-gpu:
 # A selection of the kernels by the compilers that Debian's hipcc brings.
 check-hip-build:
 	$(Q)tools/setup.sh hip
-	$(Q)+$(SUBMAKE) $(LIB_A)
+	$(Q)+$(BUILDMAKE) $(LIB_A)
 	$(Q)$(RUN) -g $@ selftests/gpu/hip_build.sh
 
 .PHONY: emu check-emu check-nvrtc check-hip-build check-emu-dtypes check-gpu bench-gpu \

@@ -80,28 +80,31 @@ RIG	?=
 guest: kmod-$(K) kmod-tests
 	$(Q)selftests/kmod/run-qemu.sh -k $(K) $(RIG) $(T:%=$(KMOD_DIR)/%)
 
-# Boots one after the other: two would only share the processors.
+# Boots one after the other; what runs beside them is another group (AT_ONCE).
 run_suites = selftests/run.sh -g $@ -t 3600 $(1) \
 	$$(for k in $(2); do selftests/kmod/suites.sh $$k $(KMOD_BIN) $(KMOD_BIN32); done; \
 	   for k in $(3); do selftests/kmod/suites.sh -a $$k $(KMOD_BIN) $(KMOD_BIN32); done)
 
 check-kmod:
 	$(Q)tools/setup.sh kmod
-	$(Q)tools/setup.sh serve
-	$(Q)+$(SUBMAKE) kernels kmod-tests $(BUILD)/bin/rlx-static $(BUILD)/bin/rlxd-static \
-		$(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1 \
-		$(KMOD_BOOTED:%=kmod-%)
-	$(Q)tools/fetch-models.sh minilm; selftests/serve/venv.sh || :
+	$(Q)+$(BUILDMAKE) kernels kmod-tests $(KMOD_BOOTED:%=kmod-%)
 	$(Q)$(call run_suites,'selftests/kmod/matrix.sh $(KMOD_BOOTED) $(KMOD_HEADERS)' \
 		selftests/kmod/spin/run.sh \
-		selftests/slot/mutants.sh 'selftests/kmod/gate.sh 6.12' \
-		'selftests/kmod/demo.sh 6.12' 'selftests/kmod/serve.sh 6.12' \
-		'selftests/kmod/systemd.sh 6.12' \
-		'selftests/kmod/refused.sh 6.12',$(KMOD_STOCK),$(KMOD_ALSO))
+		selftests/slot/mutants.sh 'selftests/kmod/gate.sh 6.12',$(KMOD_STOCK),$(KMOD_ALSO))
+
+# The command and the daemon over the module.
+check-kmod-serve:
+	$(Q)tools/setup.sh kmod
+	$(Q)tools/setup.sh serve
+	$(Q)+$(BUILDMAKE) kernels kmod-6.12 $(BUILD)/bin/rlx-static $(BUILD)/bin/rlxd-static \
+		$(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
+	$(Q)tools/fetch-models.sh minilm; selftests/serve/venv.sh || :
+	$(Q)$(RUN) -g $@ -t 3600 'selftests/kmod/demo.sh 6.12' 'selftests/kmod/serve.sh 6.12' \
+		'selftests/kmod/systemd.sh 6.12' 'selftests/kmod/refused.sh 6.12'
 
 check-kmod-debug:
 	$(Q)tools/setup.sh kmod
-	$(Q)+$(SUBMAKE) kernels kmod-tests kmod-debug
+	$(Q)+$(BUILDMAKE) kernels kmod-tests kmod-debug
 	$(Q)$(call run_suites,'selftests/kmod/matrix.sh debug' \
 		'selftests/kmod/gate.sh debug',debug)
 
@@ -117,7 +120,7 @@ check-spin:
 	$(Q)tools/setup.sh kmod
 	$(Q)JOBS=$(JOBS) selftests/run.sh -g $@ selftests/kmod/spin/run.sh
 
-.PHONY: guest check-kmod check-kmod-debug fuzz-kmod check-spin
+.PHONY: guest check-kmod check-kmod-serve check-kmod-debug fuzz-kmod check-spin
 
 # The debug kernel, where none was brought: see tools/debug-kernel.sh.
 debug-kernel:

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Tests selftests/run.sh itself: what it must count as passed, failed or skipped.
+# Tests selftests/run.sh itself: what it must count as passed, failed or skipped; and
+# selftests/check.sh, which runs groups of tests at once.
 cd "$(dirname "$0")/../.." || exit 1
 # shellcheck disable=SC1091 # it sets BUILD, CC, tmp, n, rc
 . selftests/lib/tap.sh
@@ -59,4 +60,68 @@ EOF
 check too-slow sum_is "1 passed, 1 failed, 0 skipped" <<'EOF'
 echo "ok 1 a"; sleep 20
 EOF
+
+# What is "make" for groups: "meet" and "wait" end only once both have begun, "broken"
+# before it can count.
+cat >"$tmp/make" <<'EOF'
+#!/bin/sh
+: >"$dir/$1"
+i=0
+case $1 in
+meet)	other=wait ;;
+wait)	other=meet ;;
+broken)	echo "no rule"; exit 2 ;;
+*)	other=$1 ;;
+esac
+until [ -f "$dir/$other" ]; do
+	i=$((i + 1))
+	[ $i -lt 200 ] || { echo "alone"; exit 1; }
+	sleep 0.1
+done
+echo "begin of $1"
+sleep 0.1
+echo "end of $1"
+echo "$1 3 0 1" >>"$RLX_TOTALS"
+EOF
+chmod +x "$tmp/make"
+
+# groups_end STATUS LAST GROUP ...: check.sh's status and last line for them
+groups_end()
+{
+	want=$1 last=$2
+	shift 2
+	rm -rf "$tmp/ran" && mkdir "$tmp/ran"
+	BUILD=$tmp/build dir=$tmp/ran selftests/check.sh -j "$jobs" "$tmp/make" "$@" \
+		>"$tmp/said" 2>&1
+	got=$?
+	cat "$tmp/said"
+	[ $got = "$want" ] && [ "$(tail -n 1 "$tmp/said")" = "$last" ]
+}
+
+# Each group's lines stand together, after its name.
+in_turn()
+{
+	for g in meet wait; do
+		grep -A 2 "^== $g " "$tmp/said" | tail -n 2
+	done >"$tmp/turn"
+	cat "$tmp/said"
+	printf '%s\n' 'begin of meet' 'end of meet' 'begin of wait' 'end of wait' |
+		cmp - "$tmp/turn"
+}
+
+# The sums are in the order that the groups were named in.
+in_order()
+{
+	sed -n '/^==$/,$s/^\([a-z]*\)  .*/\1/p' "$tmp/said" >"$tmp/order"
+	cat "$tmp/said"
+	printf '%s\n' wait first meet | cmp - "$tmp/order"
+}
+
+jobs=2
+check groups-at-once groups_end 0 "9 passed, 0 failed, 3 skipped" wait first meet
+check groups-in-turn in_turn
+check groups-in-order in_order
+check broken-group groups_end 1 "3 passed, 1 failed, 1 skipped" broken first
+jobs=1
+check one-by-one groups_end 1 "3 passed, 1 failed, 1 skipped" broken first
 finish

@@ -42,11 +42,11 @@ serve-inproc: $(SERVE_INPROC)
 
 check-serve:
 	$(Q)tools/setup.sh serve
-	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
-	$(Q)+$(SUBMAKE) serve-inproc emu
+	$(Q)+$(BUILDMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
+	$(Q)+$(BUILDMAKE) serve-inproc emu
 	$(Q)+$(FUZZ_MAKE) fuzz-serve
 	$(Q)tools/fetch-models.sh minilm
-	$(Q)+$(SUBMAKE) $(BUILD)/models/minilm.onnx
+	$(Q)+$(BUILDMAKE) $(BUILD)/models/minilm.onnx
 	$(Q)selftests/serve/venv.sh
 	$(Q)$(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %') '$(SERVE_RUN) gpu' '$(SERVE_RUN) image' \
 		$(SERVE_INPROC) selftests/serve/fuzz/run.sh
@@ -56,19 +56,19 @@ asan-serve: export ASAN_OPTIONS := allocator_may_return_null=1
 tsan-serve: export TSAN_OPTIONS := allocator_may_return_null=1
 asan-serve tsan-serve:
 	$(Q)tools/setup.sh serve
-	$(Q)+$(SUBMAKE) BUILD=build/$@ SAN='$(SAN_$(@:-serve=))' \
+	$(Q)+$(BUILDMAKE) BUILD=build/$@ SAN='$(SAN_$(@:-serve=))' \
 		KERNEL_OPT='-O2 -g1 -ffp-contract=fast -fno-sanitize=all' \
 		build/$@/bin/rlxd
-	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/lib/librlx.so.1
+	$(Q)+$(BUILDMAKE) $(BUILD)/bin/rlx $(BUILD)/lib/librlx.so.1
 	$(Q)tools/fetch-models.sh minilm
-	$(Q)+$(SUBMAKE) $(BUILD)/models/minilm.onnx
+	$(Q)+$(BUILDMAKE) $(BUILD)/models/minilm.onnx
 	$(Q)selftests/serve/venv.sh
 	$(Q)RLXD=build/$@/bin/rlxd $(RUN) -g $@ $(SERVE_PY:%='$(SERVE_RUN) %')
 
 # RLX_SOAK_MINUTES (20) of load, reloads, vanishing clients and kills.
 soak:
 	$(Q)tools/setup.sh serve
-	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
+	$(Q)+$(BUILDMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
 	$(Q)tools/fetch-models.sh minilm
 	$(Q)selftests/serve/venv.sh
 	$(Q)$(RUN) -g $@ -t 7200 '$(SERVE_RUN) soak'
@@ -89,11 +89,11 @@ bench-serve-programs: $(BENCH_SERVE)
 
 bench-serve:
 	$(Q)tools/setup.sh serve
-	$(Q)+$(SUBMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/test/bench/channel \
+	$(Q)+$(BUILDMAKE) $(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/test/bench/channel \
 		bench-serve-programs
 	$(Q)tools/fetch-models.sh minilm onnxruntime
 	$(Q)selftests/serve/venv.sh
-	$(Q)+$(SUBMAKE) $(BUILD)/models/minilm.onnx
+	$(Q)+$(BUILDMAKE) $(BUILD)/models/minilm.onnx
 	$(Q)selftests/bench/run.sh $(BUILD)/test/bench/channel \
 		'python3 selftests/serve/bench/bench.py' \
 		'python3 selftests/serve/bench/restart.py'

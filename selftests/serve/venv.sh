@@ -14,6 +14,10 @@ die()
 	exit 1
 }
 
+# Groups of tests that run at once take turns.
+mkdir -p "$BUILD"
+exec 9>"$venv.lock"
+flock 9
 if ! cmp -s "$here/requirements.txt" "$venv/made-of"; then
 	printf '  VENV    %s\n' "$venv"
 	rm -rf "$venv"
