@@ -332,6 +332,8 @@ static enum rlx_status take_param(struct gpu_exec *x, const struct gpu_io *io,
 			s->weight = NULL;
 		}
 	}
+	if (!st && !gpu_weight_is_resident(s->weight))
+		gpu_count_in(x, io->bytes);
 	if (!st)
 		*out_at = gpu_weight_at(s->weight);
 	*moved = *moved || !same;
@@ -451,11 +453,14 @@ static enum rlx_status stage_inputs(struct gpu_exec *x)
 	for (i = 0; i < c->first_io[RLX_IO_PARAM] && !rc; i++) {
 		const struct gpu_io *io = &c->io[i];
 
+		if (x->slot[i].taken)	/* by the first launch */
+			gpu_count_in(x, io->bytes);
 		if (!io->on_device || x->slot[i].mapped || x->slot[i].taken || !io->bytes ||
 		    (x->slot[i].kept && !x->slot[i].fresh))
 			continue;
 		rc = d->api->copy_in(x->stage + io->at, x->slot[i].host, io->bytes, x->stream);
 		count_copy(x, &x->slot[i], io->bytes);
+		gpu_count_in(x, io->bytes);
 		x->slot[i].fresh = rc;
 	}
 	return gpu_check(d, rc, "copying inputs in", x->base.err);
@@ -486,6 +491,7 @@ static enum rlx_status fetch_outputs(struct gpu_exec *x)
 		bytes = rlx_extent_of(&x->base, x->leads, val_of(x, i), io->bytes);
 		rc = d->api->copy_out(x->slot[i].host, x->stage + io->at, bytes, x->stream);
 		count_copy(x, &x->slot[i], bytes);
+		gpu_count_out(x, bytes);
 	}
 	return gpu_check(d, rc, "copying outputs out", x->base.err);
 }
@@ -521,6 +527,8 @@ enum rlx_status gpu_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 		st = gpu_check(d, d->api->copy_out(exec->ptr[io][i], x->stage + c->io[at].at,
 						   c->io[at].bytes, x->stream),
 			       "copying a kept output out", exec->err);
+	if (!st)
+		gpu_count_out(x, c->io[at].bytes);
 	return st ? st : gpu_check(d, d->api->stream_wait(x->stream),
 				   "copying a kept output out", exec->err);
 }

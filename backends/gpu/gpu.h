@@ -200,6 +200,19 @@ extern const struct rlx_gpu_vendor rlx_gpu_cuda, rlx_gpu_rocm;
 /* Of the driver's errors the one that others make too; HIP numbers them as CUDA does. */
 enum { GPU_OUT_OF_MEMORY = 2 };
 
+/* Data of a tensor crosses: to the device's memory, and back. */
+static inline void gpu_count_in(struct gpu_exec *x, uint64_t bytes)
+{
+	x->base.moved.in++;
+	x->base.moved.in_bytes += bytes;
+}
+
+static inline void gpu_count_out(struct gpu_exec *x, uint64_t bytes)
+{
+	x->base.moved.out++;
+	x->base.moved.out_bytes += bytes;
+}
+
 /* gpu.c: what the driver said, as a status; 0 is RLX_OK. @what: "copying in" */
 enum rlx_status gpu_check(struct gpu_device *d, int rc, const char *what,
 			  struct rlx_error *err);
@@ -233,6 +246,8 @@ enum rlx_status gpu_weights_load(struct gpu_device *d, struct gpu_weight **w, ui
 /* The host's bytes have changed: bring them over again. */
 enum rlx_status gpu_weight_renew(struct gpu_device *d, struct gpu_weight *w,
 				 struct rlx_error *err);
+/* Is its memory a resident arena's, so that nobody brings it over? */
+bool gpu_weight_is_resident(const struct gpu_weight *w);
 uint64_t gpu_weight_at(const struct gpu_weight *w);
 void gpu_weight_put(struct gpu_device *d, struct gpu_weight *w);
 /* Register an arena once for all sessions. NULL: it cannot be; then it is copied. */

@@ -312,6 +312,10 @@ static enum rlx_status cross(struct gpu_exec *x, const struct gpu_call *call)
 	at = device_place(x, call->val, &shared);
 	if (gpu_skips(x, call->step) || shared || !n)
 		return RLX_OK;
+	if (call->kind == GPU_IN_CALL)
+		gpu_count_in(x, n);
+	else
+		gpu_count_out(x, n);
 	rc = call->kind == GPU_IN_CALL ? d->api->copy_in(at, host, n, x->stream) :
 	     d->api->copy_out(host, at, n, x->stream);
 	return gpu_check(d, rc, call->kind == GPU_IN_CALL ? "copying a host step's result in" :

@@ -144,6 +144,11 @@ enum rlx_status gpu_weight_renew(struct gpu_device *d, struct gpu_weight *w,
 	return st;
 }
 
+bool gpu_weight_is_resident(const struct gpu_weight *w)
+{
+	return w->resident;
+}
+
 uint64_t gpu_weight_at(const struct gpu_weight *w)
 {
 	return w->at;

@@ -201,6 +201,11 @@ struct rlx_program *rlx_session_program(const struct rlx_session *s)
 	return s ? s->p : NULL;
 }
 
+struct rlx_transfers rlx_session_transfers(const struct rlx_session *s)
+{
+	return s ? s->exec->moved : (struct rlx_transfers){ 0 };
+}
+
 /* Which steps the chosen outputs need; storage roots stand for their values. */
 static void mark_needed(const struct rlx_plan *p, uint8_t *root, uint8_t *skip)
 {

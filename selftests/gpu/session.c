@@ -88,6 +88,76 @@ TEST(a_state_that_the_host_reads)
 	free(v);
 }
 
+static void moved_more(struct rlx_session *s, struct rlx_transfers *last, uint64_t in,
+		       uint64_t in_bytes, uint64_t out, uint64_t out_bytes)
+{
+	struct rlx_transfers t = rlx_session_transfers(s);
+
+	CHECK_EQ(t.in - last->in, in);
+	CHECK_EQ(t.in_bytes - last->in_bytes, in_bytes);
+	CHECK_EQ(t.out - last->out, out);
+	CHECK_EQ(t.out_bytes - last->out_bytes, out_bytes);
+	*last = t;
+}
+
+/* The input and the param go in, the operand of a step of the host's and the output out. */
+TEST(what_crosses_is_counted)
+{
+	enum { N = 65536, BYTES = 4 * N };
+	struct rlx_type t = rlx_type(RLX_F32, N);
+	struct rlx_graph *g = rlx_graph_new("cross");
+	rlx_value x = rlx_input(g, "x", t), w = rlx_param(g, "w", t);
+	rlx_value y = rlx_emit(g, exp, .x = rlx_emit(g, mul, .a = x, .b = w));
+	struct rlx_transfers last = { 0 };
+	struct rlx_session *s;
+	float *v = calloc(N, sizeof(*v));
+
+	rlx_output(g, "count", rlx_emit(g, unique_count, .x = y));
+	rlx_output(g, "z", rlx_emit(g, add, .a = y, .b = x));
+	s = rig_session(g, &(struct rlx_compile_opts){
+		.size = sizeof(struct rlx_compile_opts), .device = op_case_gpu() });
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", t, v), 0);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", t, v), 0);
+	moved_more(s, &last, 0, 0, 0, 0);
+	run(s);
+	moved_more(s, &last, 2, 2 * BYTES, 2, 2 * BYTES);
+	run(s);
+	moved_more(s, &last, 1, BYTES, 2, 2 * BYTES);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_PARAM, "w", t, v), 0);
+	run(s);
+	moved_more(s, &last, 2, 2 * BYTES, 2, 2 * BYTES);
+	CHECK_EQ(rlx_session_transfers(NULL).in, 0);
+	rlx_session_free(s);
+	free(v);
+}
+
+/* A pair that the device keeps goes in once, and out when somebody asks. */
+TEST(what_is_kept_crosses_when_asked_for)
+{
+	enum { N = 65536, BYTES = 4 * N };
+	struct rlx_type t = rlx_type(RLX_F32, N);
+	struct rlx_graph *g = rlx_graph_new("state");
+	rlx_value state = rlx_input(g, "state", t);
+	struct rlx_transfers last = { 0 };
+	struct rlx_session *s;
+	float *v = calloc(N, sizeof(*v));
+	int i;
+
+	rlx_output(g, "next", rlx_emit(g, add, .a = state, .b = rlx_scalar_const(g, RLX_F32, 1)));
+	s = rig_session(g, &(struct rlx_compile_opts){
+		.size = sizeof(struct rlx_compile_opts), .device = op_case_gpu() });
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "state", t, v), 0);
+	CHECK_EQ(rlx_session_feed(s, "next", "state"), 0);
+	for (i = 0; i < 3; i++)
+		run(s);
+	moved_more(s, &last, 1, BYTES, 0, 0);
+	CHECK_EQ(rlx_session_get(s, RLX_IO_INPUT, "state", t, v), 0);
+	CHECK_EQ(v[N - 1], 3);
+	moved_more(s, &last, 0, 0, 1, BYTES);
+	rlx_session_free(s);
+	free(v);
+}
+
 /* Somebody asks what each step takes: no graph, the same results, and back again. */
 TEST(steps_are_timed)
 {

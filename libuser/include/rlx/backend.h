@@ -5,6 +5,7 @@
 
 #include "rlx/compile.h"
 #include "rlx/device.h"
+#include "rlx/run.h"
 
 struct rlx_plan;
 struct rlx_infer;
@@ -83,6 +84,7 @@ struct rlx_exec {
 	int64_t			 extent, upper;	/* active extent; extent 0: off */
 	struct rlx_error	*err;
 	uint64_t		 copied;	/* bytes that a CPU moved: run adds, the core takes */
+	struct rlx_transfers	 moved;		/* run and fetch add, the core keeps them */
 	uint64_t		*step_ns;	/* per plan step: add its time; NULL: nobody asks */
 };
 

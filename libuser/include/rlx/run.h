@@ -236,6 +236,29 @@ rlx_session_submit(struct rlx_session *s, uint64_t *out_point);
 RLX_EXPORT enum rlx_status
 rlx_session_wait(struct rlx_session *s, uint64_t point, int64_t timeout_ns);
 
+/**
+ * struct rlx_transfers - what a session's runs copied between host and device.
+ * @in, @in_bytes:   to the device's memory: inputs and params staged there, results of
+ *                   steps that the host takes
+ * @out, @out_bytes: from it: outputs, what is kept there and asked for, operands of
+ *                   steps that the host takes
+ */
+struct rlx_transfers {
+	uint64_t in, in_bytes, out, out_bytes;
+	uint64_t reserved[4];
+};
+
+/**
+ * rlx_session_transfers - the counts since the session was made; all 0 on "cpu".
+ *
+ * Data of tensors is counted, by whoever moves it: the device's engines, its kernels, or
+ * a CPU (that part is counted as copied as well, rlx_stats). Not counted: buffers that
+ * kernels use in place in host memory, constants, which are the program's, and the few
+ * bytes of addresses and status words that a run takes.
+ * Context: not while a run is under way. Return: all 0 for NULL.
+ */
+RLX_EXPORT struct rlx_transfers rlx_session_transfers(const struct rlx_session *s);
+
 /* The program, referenced by the session. */
 RLX_EXPORT struct rlx_program *rlx_session_program(const struct rlx_session *s);
 
