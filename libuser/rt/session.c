@@ -68,8 +68,14 @@ static enum rlx_status take_slots(struct rlx_session *s, struct rlx_error *err)
 		s->arenas[io] = rlx_calloc(n + 1, sizeof(*s->arenas[io]));
 		if (!s->slot[io] || !s->ptr[io] || !s->arenas[io])
 			goto out_no_memory;
-		for (i = 0; i < n; i++)
-			s->slot[io][i].feeds = -1;
+		for (i = 0; i < n; i++) {
+			const struct rlx_type *t = rlx_program_io_type(s->p, io, i);
+
+			s->slot[io][i] = (struct rlx_slot){
+				.name = rlx_program_io_name(s->p, io, i), .type = t,
+				.bytes = (uint64_t)rlx_type_bytes(t), .feeds = -1,
+			};
+		}
 		s->exec->ptr[io] = s->ptr[io];
 		s->exec->arena[io] = s->arenas[io];
 	}
@@ -273,7 +279,7 @@ static enum rlx_status check_rows(struct rlx_session *s, int64_t actual, int64_t
 	size_t at = 0;
 
 	for (i = 0; i < n; i++) {
-		const struct rlx_type *t = rlx_program_io_type(s->p, RLX_IO_INPUT, i);
+		const struct rlx_type *t = s->slot[RLX_IO_INPUT][i].type;
 
 		if (rlx_plan_has_rows(t, upper))
 			return RLX_OK;
@@ -281,7 +287,7 @@ static enum rlx_status check_rows(struct rlx_session *s, int64_t actual, int64_t
 		if (at < sizeof(known))
 			at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s %s",
 					       i ? ", " : "",
-					       rlx_program_io_name(s->p, RLX_IO_INPUT, i), type);
+					       s->slot[RLX_IO_INPUT][i].name, type);
 	}
 	return rlx_fail(&s->err, RLX_ESHAPE, "extent %lld of %lld: no input has %lld rows or a "
 			"multiple of them (inputs: %s); give the leading dimension that the "
@@ -338,13 +344,11 @@ static void copy_staged(struct rlx_session *s)
 
 	for (i = 0; i < n; i++) {
 		struct rlx_slot *in = &s->slot[RLX_IO_INPUT][i];
-		uint64_t bytes;
 
 		if (!in->staged)
 			continue;
-		bytes = (uint64_t)rlx_type_bytes(rlx_program_io_type(s->p, RLX_IO_INPUT, i));
-		memcpy(rlx_buf_ptr(in->stage), rlx_buf_ptr(in->buf), bytes);
-		rlx_stat_copied(bytes);
+		memcpy(rlx_buf_ptr(in->stage), rlx_buf_ptr(in->buf), in->bytes);
+		rlx_stat_copied(in->bytes);
 	}
 }
 

@@ -9,6 +9,9 @@
 
 /* One input, param or output of a session. */
 struct rlx_slot {
+	const char	*name;		/* of the program, as are type and bytes */
+	const struct rlx_type *type;
+	uint64_t	 bytes;
 	struct rlx_buf	 buf;		/* bound now; arena NULL: none yet */
 	struct rlx_buf	 own;		/* what the session made, if it did */
 	struct rlx_buf	 stage;		/* copy of an input that an output overlaps */

@@ -10,22 +10,6 @@ static const char *const io_names[] = {
 	[RLX_IO_INPUT] = "input", [RLX_IO_PARAM] = "param", [RLX_IO_OUTPUT] = "output",
 };
 
-static const struct rlx_type *type_at(const struct rlx_session *s, enum rlx_io io,
-				      unsigned int i)
-{
-	return rlx_program_io_type(s->p, io, i);
-}
-
-static const char *name_at(const struct rlx_session *s, enum rlx_io io, unsigned int i)
-{
-	return rlx_program_io_name(s->p, io, i);
-}
-
-static uint64_t bytes_at(const struct rlx_session *s, enum rlx_io io, unsigned int i)
-{
-	return (uint64_t)rlx_type_bytes(type_at(s, io, i));
-}
-
 struct rlx_slot *rlx_slot_find(struct rlx_session *s, enum rlx_io io,
 			       const char *name, unsigned int *out_i)
 {
@@ -46,7 +30,7 @@ struct rlx_slot *rlx_slot_find(struct rlx_session *s, enum rlx_io io,
 	known[0] = 0;
 	for (k = 0; k < rlx_program_io_count(s->p, io) && n < sizeof(known); k++)
 		n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", k ? ", " : "",
-				      rlx_program_io_name(s->p, io, k));
+				      s->slot[io][k].name);
 	rlx_fail(&s->err, RLX_ENOENT, "no %s '%.64s'; there %s %s", io_names[io], name,
 		 k == 1 ? "is" : "are", k ? known : "none");
 	return NULL;
@@ -114,7 +98,7 @@ enum rlx_status rlx_slot_own(struct rlx_session *s, enum rlx_io io, unsigned int
 
 	if (slot->buf.arena)
 		return RLX_OK;
-	st = slot->own.arena ? RLX_OK : own_memory(s, bytes_at(s, io, i), &slot->own);
+	st = slot->own.arena ? RLX_OK : own_memory(s, s->slot[io][i].bytes, &slot->own);
 	if (st)
 		return st;
 	slot->buf = slot->own;
@@ -145,7 +129,7 @@ static bool overlap(struct rlx_buf a, struct rlx_buf b, uint64_t na, uint64_t nb
 static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 {
 	struct rlx_slot *in = &s->slot[RLX_IO_INPUT][i];
-	uint64_t n = bytes_at(s, RLX_IO_INPUT, i), m;
+	uint64_t n = s->slot[RLX_IO_INPUT][i].bytes, m;
 	bool hit = false, was = in->staged;
 	unsigned int o;
 	enum rlx_status st;
@@ -153,22 +137,22 @@ static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 	for (o = 0; o < rlx_program_io_count(s->p, RLX_IO_OUTPUT); o++) {
 		struct rlx_slot *out = &s->slot[RLX_IO_OUTPUT][o];
 
-		m = bytes_at(s, RLX_IO_OUTPUT, o);
+		m = s->slot[RLX_IO_OUTPUT][o].bytes;
 		if (!overlap(in->buf, out->buf, n, m))
 			continue;
 		if (rlx_buf_ptr(in->buf) != rlx_buf_ptr(out->buf) || n != m)
 			return rlx_fail(&s->err, RLX_EINVAL,
 					"input '%s' and output '%s' overlap in part; "
 					"bind the same slice or different ones",
-					name_at(s, RLX_IO_INPUT, i),
-					name_at(s, RLX_IO_OUTPUT, o));
+					s->slot[RLX_IO_INPUT][i].name,
+					s->slot[RLX_IO_OUTPUT][o].name);
 		hit = true;
 	}
 	if (hit && s->strict)
 		return rlx_fail(&s->err, RLX_EACCES,
 				"input '%s' shares its memory with an output, which takes "
 				"a copy, and the session is strict",
-				name_at(s, RLX_IO_INPUT, i));
+				s->slot[RLX_IO_INPUT][i].name);
 	if (hit && !in->stage.arena) {
 		st = own_memory(s, n, &in->stage);
 		if (st)
@@ -185,11 +169,11 @@ static enum rlx_status apart(struct rlx_session *s, int io, unsigned int i,
 			     unsigned int o)
 {
 	if (!overlap(s->slot[io][i].buf, s->slot[RLX_IO_OUTPUT][o].buf,
-		     bytes_at(s, io, i), bytes_at(s, RLX_IO_OUTPUT, o)))
+		     s->slot[io][i].bytes, s->slot[RLX_IO_OUTPUT][o].bytes))
 		return RLX_OK;
 	return rlx_fail(&s->err, RLX_EINVAL, "%s '%s' and output '%s' overlap",
-			io_names[io], name_at(s, io, i),
-			name_at(s, RLX_IO_OUTPUT, o));
+			io_names[io], s->slot[io][i].name,
+			s->slot[RLX_IO_OUTPUT][o].name);
 }
 
 /*
@@ -221,7 +205,7 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s)
 			if (!s->slot[io][i].filled)
 				return rlx_fail(&s->err, RLX_EINVAL,
 						"%s '%s' has no value; bind or set it before the run",
-						io_names[io], name_at(s, io, i));
+						io_names[io], s->slot[io][i].name);
 	for (i = 0; !st && i < rlx_program_io_count(s->p, RLX_IO_OUTPUT); i++)
 		st = rlx_slot_own(s, RLX_IO_OUTPUT, i);
 	if (!st)
@@ -274,7 +258,7 @@ static enum rlx_status not_busy(struct rlx_session *s)
 static enum rlx_status check_align(struct rlx_session *s, enum rlx_io io, unsigned int i,
 				   struct rlx_buf buf)
 {
-	enum rlx_dtype dt = type_at(s, io, i)->dtype;
+	enum rlx_dtype dt = s->slot[io][i].type->dtype;
 	const struct rlx_device *dev = s->p->dev;
 	size_t align = dev->be->align ? dev->be->align : rlx_dtype_align(dt);
 	size_t past = (uintptr_t)rlx_buf_ptr(buf) % align;
@@ -283,30 +267,30 @@ static enum rlx_status check_align(struct rlx_session *s, enum rlx_io io, unsign
 		return RLX_OK;
 	return rlx_fail(&s->err, RLX_ERANGE, "%s '%s': the buffer begins %zu past a %zu-byte "
 			"boundary, at which %s takes %s; copy it to one", io_names[io],
-			name_at(s, io, i), past, align, dev->be->name, rlx_dtype_name(dt));
+			s->slot[io][i].name, past, align, dev->be->name, rlx_dtype_name(dt));
 }
 
 static enum rlx_status bind_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
 				 struct rlx_buf buf)
 {
 	struct rlx_slot *slot = &s->slot[io][i];
-	uint64_t bytes = bytes_at(s, io, i);
+	uint64_t bytes = s->slot[io][i].bytes;
 
 	if (!buf.arena || !rlx_buf_ptr(buf))
 		return rlx_fail(&s->err, RLX_EINVAL,
 				"%s '%s': the buffer is empty or lies outside its arena",
-				io_names[io], name_at(s, io, i));
+				io_names[io], s->slot[io][i].name);
 	if (buf.bytes < bytes)
 		return rlx_fail(&s->err, RLX_ERANGE,
 				"%s '%s': the buffer has %llu bytes of %llu", io_names[io],
-				name_at(s, io, i), (unsigned long long)buf.bytes,
+				s->slot[io][i].name, (unsigned long long)buf.bytes,
 				(unsigned long long)bytes);
 	if (check_align(s, io, i, buf))
 		return s->err.status;
 	if ((io == RLX_IO_OUTPUT || is_fed(s, io, i)) &&
 	    rlx_arena_flags(buf.arena) & RLX_ARENA_RDONLY)
 		return rlx_fail(&s->err, RLX_EACCES, "%s '%s': the arena is mapped read-only",
-				io_names[io], name_at(s, io, i));
+				io_names[io], s->slot[io][i].name);
 	rlx_arena_get(buf.arena);
 	drop(&slot->buf, false);
 	slot->buf = buf;
@@ -438,8 +422,8 @@ static void convert(struct rlx_type to, void *dst, struct rlx_type from,
 static enum rlx_status may_copy(struct rlx_session *s, enum rlx_io io, unsigned int i,
 				const struct rlx_type *given)
 {
-	const struct rlx_type *have = type_at(s, io, i);
-	const char *name = name_at(s, io, i);
+	const struct rlx_type *have = s->slot[io][i].type;
+	const char *name = s->slot[io][i].name;
 	struct rlx_type t = *given;
 	char a[96], b[96];
 
@@ -469,16 +453,16 @@ static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 
 	if (io == RLX_IO_OUTPUT || (!data && rlx_type_bytes(&type)))
 		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", io_names[io],
-				name_at(s, io, i), data ? "outputs are not set" : "no data");
+				s->slot[io][i].name, data ? "outputs are not set" : "no data");
 	st = may_copy(s, io, i, &type);
 	if (!st && rlx_arena_flags(slot->buf.arena) & RLX_ARENA_RDONLY)
 		st = rlx_fail(&s->err, RLX_EACCES, "%s '%s' is bound to a read-only arena",
-			      io_names[io], name_at(s, io, i));
+			      io_names[io], s->slot[io][i].name);
 	if (!st)
 		st = rlx_slot_own(s, io, i);
 	if (st)
 		return st;
-	convert(*type_at(s, io, i), rlx_buf_ptr(slot->buf), type, data);
+	convert(*s->slot[io][i].type, rlx_buf_ptr(slot->buf), type, data);
 	if (io == RLX_IO_PARAM || is_kept(s, io, i))	/* a device holds what was there */
 		rlx_slot_apply(s, io, i);
 	if (!slot->filled) {
@@ -515,12 +499,12 @@ static enum rlx_status get_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 
 	if (!slot->buf.arena || (!data && rlx_type_bytes(&type)))
 		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", io_names[io],
-				name_at(s, io, i), data ? "nothing is there yet" : "no room given");
+				s->slot[io][i].name, data ? "nothing is there yet" : "no room given");
 	st = may_copy(s, io, i, &type);
 	if (!st)
 		st = fetch(s, io, i);
 	if (!st)
-		convert(type, data, *type_at(s, io, i), rlx_buf_ptr(slot->buf));
+		convert(type, data, *s->slot[io][i].type, rlx_buf_ptr(slot->buf));
 	return st;
 }
 
@@ -555,7 +539,7 @@ enum rlx_status rlx_session_rows(struct rlx_session *s, const char *output,
 	slot = rlx_slot_find(s, RLX_IO_OUTPUT, output, &i);
 	if (!slot)
 		return s->err.status;
-	t = type_at(s, RLX_IO_OUTPUT, i);
+	t = s->slot[RLX_IO_OUTPUT][i].type;
 	if (!slot->buf.arena || !data || s->strict)
 		return rlx_fail(&s->err, s->strict ? RLX_EACCES : RLX_EINVAL,
 				"rows of '%s': %s", output, s->strict ?
@@ -565,7 +549,7 @@ enum rlx_status rlx_session_rows(struct rlx_session *s, const char *output,
 		return rlx_fail(&s->err, RLX_ERANGE,
 				"rows [%lld, +%lld) of '%s': it has %lld", (long long)first,
 				(long long)n, output, t->rank ? (long long)t->dim[0] : 0ll);
-	row = t->dim[0] ? bytes_at(s, RLX_IO_OUTPUT, i) / (uint64_t)t->dim[0] : 0;
+	row = t->dim[0] ? s->slot[RLX_IO_OUTPUT][i].bytes / (uint64_t)t->dim[0] : 0;
 	want = row * (uint64_t)n;
 	if (bytes != want)
 		return rlx_fail(&s->err, RLX_ERANGE,
@@ -594,10 +578,10 @@ static enum rlx_status end_feed(struct rlx_session *s, unsigned int o)
 /* Why output @o cannot become input @i, if it cannot. */
 static enum rlx_status check_feed(struct rlx_session *s, unsigned int o, unsigned int i)
 {
-	const char *output = name_at(s, RLX_IO_OUTPUT, o);
-	const char *input = name_at(s, RLX_IO_INPUT, i);
+	const char *output = s->slot[RLX_IO_OUTPUT][o].name;
+	const char *input = s->slot[RLX_IO_INPUT][i].name;
 
-	if (!rlx_type_equal(type_at(s, RLX_IO_OUTPUT, o), type_at(s, RLX_IO_INPUT, i)))
+	if (!rlx_type_equal(s->slot[RLX_IO_OUTPUT][o].type, s->slot[RLX_IO_INPUT][i].type))
 		return rlx_fail(&s->err, RLX_ESHAPE,
 				"output '%s' and input '%s' differ in type; one cannot become the other",
 				output, input);
