@@ -325,7 +325,7 @@ def an_fd_store_that_is_gone_is_no_harm():
 
 
 @test
-def keepers_peers():
+def fd_stores_peers():
     """Garbage, floods and strangers at the fd store's socket."""
     with FdStore() as k:
         fd = memfd_of(b"x" * 4096, 0)
