@@ -15,6 +15,7 @@
 #include "base/half.h"
 #include "ir/element.h"
 #include "ir/eval.h"
+#include "ir/graph.h"
 #include "ops/op.h"
 #include "selftests/lib/fuzz_case.h"
 #include "selftests/lib/rlx_test.h"
@@ -58,6 +59,21 @@ static void outputs_free(struct outputs *o)
 	o->n = 0;
 }
 
+/* Does it work in @dt because an attribute says so, as a GEMM of f32 in bf16? */
+static bool works_in(const struct fuzz_node *n, enum rlx_dtype dt)
+{
+	uint32_t i;
+
+	for (i = 0; i < n->def->n_field; i++) {
+		const struct rlx_field *f = &n->def->field[i];
+
+		if (f->role == RLX_FIELD_ATTR && f->kind == RLX_K_dtype &&
+		    *(const int32_t *)rlx_field_ptr(f, n->args) == (int32_t)dt)
+			return true;
+	}
+	return false;
+}
+
 static bool has_dtype(const struct fuzz_case *c, enum rlx_dtype dt)
 {
 	uint32_t i, k;
@@ -65,10 +81,13 @@ static bool has_dtype(const struct fuzz_case *c, enum rlx_dtype dt)
 	for (k = 0; k < c->n_leaf; k++)
 		if (c->leaf[k].type.dtype == dt)
 			return true;
-	for (i = 0; i < c->n_node; i++)
+	for (i = 0; i < c->n_node; i++) {
+		if (works_in(&c->node[i], dt))
+			return true;
 		for (k = 0; k < c->node[i].n_out; k++)
 			if (c->node[i].out[k].dtype == dt)
 				return true;
+	}
 	return false;
 }
 
