@@ -4,6 +4,16 @@
 #include "ir/graph.h"
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[b, t, heads w] -> y like x; w = 4 n, t = end_x end_y repeat
+ * Dtypes:	f64 f32 f16 bf16; y as x
+ * Does:	rotary embedding for tokens of an image. Token t has place p = t / repeat, column
+ *		p % end_x, row p / end_x; repeat is 1 if not given. Of each head's w / 2 adjacent
+ *		pairs the first half turn by the column, the others by the row, pair i of w / 4 by
+ *		it times theta^(-4 i / w).
+ * Gradient:	dx = dy turned back
+ * Source:	Su et al. 2021 (RoFormer), for two axes Heo et al. 2024
+ */
 RLX_OP(axial_rope, "rotary embedding of tokens laid out end_x by end_y, adjacent pairs",
 	IN(x)
 	REQ(i32, heads, "the number of heads")

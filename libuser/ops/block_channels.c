@@ -2,6 +2,15 @@
 /* To the blocked layout of convolutions: some channels of a pixel side by side. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[n, c, h, w] -> y[n, ceil(c / block), h, w, block]
+ * Dtypes:	any; y as x
+ * Does:	channel ch of a pixel becomes lane ch % block of block ch / block, so that the
+ *		channels of a block lie side by side; lanes past the last channel are 0. block is
+ *		1 to 64.
+ * Gradient:	dx = unblock_channels(dy)
+ * Source:	the layouts that oneDNN calls nChw8c and nChw16c
+ */
 RLX_OP(block_channels, "[n, c, h, w] as [n, c / block, h, w, block], filled up with zeros",
 	IN(x)
 	REQ(i32, block, "the number of channels in a block"),

@@ -2,6 +2,18 @@
 /* Conversion between dtypes. */
 #include "ops/op.h"
 
+/*
+ * Shapes:	x[..] -> y[..], alike
+ * Dtypes:	any to any
+ * Does:	to f64, f32, f16 and bf16 the nearest, ties to even, infinite beyond their range;
+ *		to f8 the nearest, but the largest beyond it. Floats become integers by
+ *		truncation, the end of the range beyond it, 0 for NaN; integers become other
+ *		integers by their low bits. To bool: whether it is not 0, which NaN is not. c64
+ *		gives its real part, and gets an imaginary part of 0.
+ * Gradient:	dx = dy in x's dtype, where that is a float
+ * Source:	ONNX Cast-21 and IEEE 754; beyond the range of integers, where both leave it open,
+ *		as said
+ */
 RLX_OP(cast, "to another dtype: nearest even; to integers truncate and saturate, NaN is 0",
 	IN(x)
 	REQ(dtype, to, "a dtype"),

@@ -2,6 +2,17 @@
 /* Slices picked by a mask. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[.., d, ..], cond[m], m <= d -> y[.., count, ..] with d on axis; flat: m <= all
+ *		elements of x -> y[count]
+ * Dtypes:	x: any; cond: bool; y as x
+ * Does:	keeps slice k along axis (0 if not given) where cond[k] is true, in order; what
+ *		stands behind the last condition is dropped. flat takes x as one line of elements.
+ *		count is how many conditions are true, as shapes do not depend on data.
+ * Errors:	RLX_ERANGE if another number of conditions is true.
+ * Gradient:	dy where the slices came from, 0 elsewhere
+ * Source:	ONNX Compress-11, numpy.compress
+ */
 RLX_OP(compress, "the slices along an axis (or, flat, elements) whose condition is true",
 	IN(x) IN(cond)
 	ATTR(i32, axis)

@@ -2,6 +2,15 @@
 /* Joining tensors along an axis. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	xs[k][.., d(k), ..] -> y[.., the sum of d(k), ..] with d on axis; the other sizes
+ *		are equal
+ * Dtypes:	any, all the same; y as xs
+ * Does:	puts one or more tensors behind each other along axis, 0 if not given. Empty ones
+ *		may be among them.
+ * Gradient:	each of xs gets its part of dy
+ * Source:	ONNX Concat-13, numpy.concatenate
+ */
 RLX_OP(concat, "join tensors of one dtype along an axis",
 	ATTR(i32, axis)
 	INS(xs),

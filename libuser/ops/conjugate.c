@@ -2,6 +2,13 @@
 /* The complex conjugate. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[..] -> y[..], alike
+ * Dtypes:	c64
+ * Does:	turns the sign of the imaginary part, that of 0 and NaN too.
+ * Gradient:	none: there are none through c64
+ * Source:	numpy.conjugate
+ */
 RLX_OP(conjugate, "re - i im, element by element",
 	IN(x),
 	RLX_T_MOVE | RLX_T_NODIFF)

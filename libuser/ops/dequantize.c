@@ -2,6 +2,16 @@
 /* From quantised numbers back to floats. */
 #include "ops/quant.h"
 
+/*
+ * Shapes:	x[..], scale[], [1] or, along axis, [d] -> y[..] like x; with block, scale is
+ *		shaped as x but for ceil(d / block) on axis; zp as scale
+ * Dtypes:	x: u8 i8 u16 i16 i32 f8e4m3 f8e5m2; zp as x; scale: f64 f32 f16 bf16; y as scale
+ * Does:	(x - zp) scale, with the scale and zero point of the element's place on axis (0 if
+ *		not given), or of its block of so many neighbours there. block 0: no blocks. zp is
+ *		0 if not given. The difference of integers is exact.
+ * Gradient:	by those two operations: to scale, and to x and zp where they are f8
+ * Source:	ONNX DequantizeLinear-21, whose axis is 1 if not given
+ */
 RLX_OP(dequantize, "(x - zero point) * scale, in the scale's dtype",
 	IN(x) IN(scale) OPT(zp)
 	ATTR(i32, axis)

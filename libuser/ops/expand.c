@@ -2,6 +2,14 @@
 /* Broadcasting to a larger shape. */
 #include "ops/op.h"
 
+/*
+ * Shapes:	x[..] -> y[shape]; sizes of x, aligned at the end, are those of shape or 1
+ * Dtypes:	any; y as x
+ * Does:	repeats x along dimensions of size 1 and those it does not have. Other than in
+ *		ONNX, shape is the result's: a 1 in it does not stand for x's size.
+ * Gradient:	dy summed over what was repeated
+ * Source:	numpy.broadcast_to
+ */
 RLX_OP(expand, "repeat along dimensions of size 1 up to a given shape",
 	IN(x)
 	ATTR(ints, shape),

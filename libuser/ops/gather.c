@@ -2,6 +2,16 @@
 /* Rows picked by index. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[a.., d, b..], indices[i..] -> y[a.., i.., b..] with d on axis
+ * Dtypes:	x: any; indices: i32 i64 u32; y as x
+ * Does:	y[a, i, b] = x[a, indices[i], b]. axis is 0 if not given; a negative index counts
+ *		from the end.
+ * Errors:	RLX_ERANGE for an index outside -d to d - 1.
+ * Gradient:	dy added into zeros at the indices, so that slices picked more than once get the
+ *		sum; none to indices
+ * Source:	ONNX Gather-13, numpy.take
+ */
 RLX_OP(gather, "x's slices along an axis, picked by an index tensor (numpy take)",
 	IN(x) IN(indices)
 	ATTR(i32, axis),

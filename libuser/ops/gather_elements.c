@@ -2,6 +2,15 @@
 /* Single elements picked by index along an axis. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[..], indices[..] of x's rank, no larger than x but along axis -> y like indices
+ * Dtypes:	x: any; indices: i32 i64 u32; y as x
+ * Does:	each element of y is that of x at the same place but for axis (0 if not given),
+ *		where the index says. A negative index counts from the end.
+ * Errors:	RLX_ERANGE for an index outside the axis.
+ * Gradient:	dy added into zeros at the indices; none to indices
+ * Source:	ONNX GatherElements-13
+ */
 RLX_OP(gather_elements, "y[i][j] = x[indices[i][j]][j] (for axis 0)",
 	IN(x) IN(indices)
 	ATTR(i32, axis),

@@ -2,6 +2,17 @@
 /* Slices picked by index tuples. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[b.., p.., s..], indices[b.., i.., m], m sizes p -> y[b.., i.., s..]; b is
+ *		batch_dims dimensions
+ * Dtypes:	x: any; indices: i32 i64 u32; y as x
+ * Does:	each tuple in the last axis of indices names a place in the dimensions p of x,
+ *		within its own batch; y gets the slice there. batch_dims is 0 if not given; with m
+ *		= 0 the slice is all of the batch. Negative indices count from the end.
+ * Errors:	RLX_ERANGE for an index outside its dimension.
+ * Gradient:	dy added into zeros at the tuples; none to indices
+ * Source:	ONNX GatherND-13
+ */
 RLX_OP(gather_nd, "x's slices picked by the tuples in the last axis of indices",
 	IN(x) IN(indices)
 	ATTR(i32, batch_dims),

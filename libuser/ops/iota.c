@@ -2,6 +2,15 @@
 /* Numbers in arithmetic progression along one axis. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	-> y of 'type'
+ * Dtypes:	floats, f8 too, and integers
+ * Does:	y = start + step p, p the position along axis (0 if not given), the same along the
+ *		other axes; a scalar is start. start is 0 if not given. Floats are rounded once;
+ *		integers wrap, and start and step must be whole for them.
+ * Gradient:	none: it has no inputs
+ * Source:	numpy.arange
+ */
 RLX_OP(iota, "start + step * position along one axis, the same along the others",
 	ATTR(type, type)
 	ATTR(i32, axis)

@@ -2,6 +2,16 @@
 /* Maxima put back where pooling found them. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[..], indices[..] like x -> y[out_shape]
+ * Dtypes:	x: any; indices: i32 i64 u32; y as x
+ * Does:	y is 0 but for x[i] at the flat position indices[i], counted over all of y as
+ *		pool's indices are over its input; negative ones count from the end. Which of
+ *		several stays that name one place is not said.
+ * Errors:	RLX_ERANGE for an index outside y.
+ * Gradient:	dx = dy at the indices; none to indices
+ * Source:	ONNX MaxUnpool-11
+ */
 RLX_OP(max_unpool, "zeros of out_shape with x[i] at flat position indices[i]",
 	IN(x) IN(indices)
 	ATTR(ints, out_shape),

@@ -2,6 +2,20 @@
 /* Non-maximum suppression of boxes, and how many are left. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	boxes[b, n, 4], scores[b, c, n] -> y[count, 3]
+ * Dtypes:	boxes, scores: f64 f32 f16 bf16; y: i64
+ * Does:	for each batch and class: boxes from the highest score on, equal ones by number,
+ *		are kept if their intersection over union with no box kept before is above iou (0
+ *		if not given), until max_per_class are; 0 keeps none. With use_score only scores
+ *		above score are looked at. A box is two opposite corners in any order, with center
+ *		its middle and sizes (x, y, w, h). y has batch, class and number of each box kept,
+ *		in that order and by score. A box without an area overlaps none. count is how many
+ *		are kept in all, as shapes do not depend on data: nms_count finds it.
+ * Errors:	RLX_ERANGE if another number of boxes is kept.
+ * Gradient:	none: the result is numbers of boxes
+ * Source:	ONNX NonMaxSuppression-11
+ */
 RLX_OP(nms, "i64 [count, 3]: batch, class and box of what suppression leaves, best first",
 	IN(boxes) IN(scores)
 	ATTR(i64, max_per_class)

@@ -2,6 +2,16 @@
 /* Positions of elements that are not zero, and their number. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[..] of rank r -> y[r, count]
+ * Dtypes:	x: f64 f32 f16 bf16, integers, bool; y: i64
+ * Does:	column k has the coordinates of the k-th element that is not 0, in row-major
+ *		order; NaN is not 0. count is how many there are, as shapes do not depend on data:
+ *		nonzero_count finds it.
+ * Errors:	RLX_ERANGE if another number of elements is not 0.
+ * Gradient:	none: the result is positions
+ * Source:	ONNX NonZero-13, numpy.nonzero
+ */
 RLX_OP(nonzero, "i64 [rank, count]: coordinates of the nonzero elements, row-major order",
 	IN(x)
 	ATTR(i64, count),

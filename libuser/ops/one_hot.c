@@ -2,6 +2,14 @@
 /* Indices as unit vectors. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	indices[i..], values[2] -> y[i.., with depth put in on axis]
+ * Dtypes:	indices: i32 i64 u32; values: any; y as values
+ * Does:	values[1] where the position on the new axis is the index, values[0] elsewhere. A
+ *		negative index counts from the end of depth; one outside is on nowhere.
+ * Gradient:	none yet: RLX_ENOSUP where values depend on what the gradient is by
+ * Source:	ONNX OneHot-11
+ */
 RLX_OP(one_hot, "a vector per index: values[1] at it, values[0] elsewhere",
 	IN(indices) IN(values)
 	REQ(i64, depth, "the number of classes")

@@ -4,6 +4,19 @@
 #include "ops/emit.h"
 #include "ops/pad_axis.h"
 
+/*
+ * Shapes:	x[d..], value[] or [1] -> y[begin + d + end, ..]; pads has all begins, then all
+ *		ends
+ * Dtypes:	any; value and y as x
+ * Does:	puts so many elements in front and behind; negative numbers crop. mode
+ *		RLX_PAD_CONSTANT (if not given): value, 0 if that is not given; EDGE: the element
+ *		at the end, REFLECT: those inside it mirrored, the end itself not repeated, WRAP:
+ *		the other end, the latter two as often as it takes. An empty axis is padded by a
+ *		constant only.
+ * Gradient:	RLX_PAD_CONSTANT: dx is dy cropped, value gets the sum of what it filled; other
+ *		modes: each element gets the sum over its copies
+ * Source:	ONNX Pad-21, numpy.pad
+ */
 RLX_OP(pad, "pad (or, with negative counts, crop) each end of each axis",
 	IN(x) OPT(value)
 	ATTR(ints, pads)

@@ -2,6 +2,18 @@
 /* Linear quantisation, per tensor, per axis or per block. */
 #include "ops/quant.h"
 
+/*
+ * Shapes:	x[..], scale[], [1] or, along axis, [d] -> y[..] like x; with block, scale is
+ *		shaped as x but for ceil(d / block) on axis; zp as scale
+ * Dtypes:	x: f64 f32 f16 bf16 and integers; scale: f64 f32 f16 bf16; y: u8 i8 u16 i16 i32
+ *		f8e4m3 f8e5m2, the dtype 'to', else that of zp, else u8; zp as y
+ * Does:	round(x / scale) + zp, ties to even, the end of the range beyond it, 0 for NaN in
+ *		integers; to f8 the quotient is rounded once, to f8. The quotient is one of f32,
+ *		of f64 if x is f64, since it decides ties. axis (0 if not given) and block (0: no
+ *		blocks) say which scale is whose, as for dequantize.
+ * Gradient:	none: it is a step function; fake_quantize has one
+ * Source:	ONNX QuantizeLinear-21, whose axis is 1 if not given
+ */
 RLX_OP(quantize, "saturate(round(x / scale) + zero point), ties to even",
 	IN(x) IN(scale) OPT(zp)
 	ATTR(i32, axis)

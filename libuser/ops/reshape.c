@@ -2,6 +2,14 @@
 /* The same elements under another shape. */
 #include "ops/op.h"
 
+/*
+ * Shapes:	x[..] -> y[shape], of as many elements
+ * Dtypes:	any; y as x
+ * Does:	nothing to the elements; most often not even a copy. One size may be -1: it
+ *		becomes what is left, 0 if that is open. A 0 is a size, where ONNX takes x's.
+ * Gradient:	dy in x's shape
+ * Source:	numpy.reshape
+ */
 RLX_OP(reshape, "the same elements under another shape; one -1 is worked out",
 	IN(x)
 	ATTR(ints, shape),

@@ -2,6 +2,15 @@
 /* The first part of each sequence turned round. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[..], lens[d], d the size of batch_axis -> y[..] like x
+ * Dtypes:	x: any; lens: i32 i64 u32; y as x
+ * Does:	at place b of batch_axis the first lens[b] slices along time_axis are put in
+ *		reverse order; those behind stay.
+ * Errors:	RLX_ERANGE for a length outside 0 to the axis' size.
+ * Gradient:	dx = reverse_sequence(dy) with the same lengths
+ * Source:	ONNX ReverseSequence-10
+ */
 RLX_OP(reverse_sequence, "for each batch b reverse the first lens[b] steps of the time axis",
 	IN(x) IN(lens)
 	REQ(i32, time_axis, "the dimension to reverse")

@@ -2,6 +2,21 @@
 /* Single elements written by index along an axis. */
 #include "ops/scatter.h"
 
+/*
+ * Shapes:	x[..], indices[..] of x's rank, no larger than x but along axis, updates[..] like
+ *		indices -> y[..] like x
+ * Dtypes:	x: any; indices: i32 i64 u32; updates and y as x
+ * Does:	y is x but at the places that the indices name along axis (0 if not given; other
+ *		coordinates are the update's own), where updates are put. reduction
+ *		RLX_SCATTER_NONE (if not given) replaces, and which of several updates of a place
+ *		stays is not said; ADD, MUL, MAX, MIN combine with what is there, not for c64.
+ *		Integers wrap; NaN wins in MAX and MIN. Negative indices count from the end.
+ * Errors:	RLX_ERANGE for an index outside the axis.
+ * Gradient:	updates get dy at their places. x gets dy, with RLX_SCATTER_NONE 0 where it was
+ *		replaced. MUL: dy y / x and dy y / updates, not defined at zeros. MAX, MIN: dy to
+ *		x and updates that equal the result, to each in full. None to indices
+ * Source:	ONNX ScatterElements-18
+ */
 RLX_OP(scatter_elements, "y = x; y[indices[i][j]][j] op= updates[i][j] (for axis 0)",
 	IN(x) IN(indices) IN(updates)
 	ATTR(i32, axis)

@@ -2,6 +2,16 @@
 /* Slices written by index tuples. */
 #include "ops/scatter.h"
 
+/*
+ * Shapes:	x[p.., s..], indices[i.., m], m sizes p, updates[i.., s..] -> y[..] like x
+ * Dtypes:	x: any; indices: i32 i64 u32; updates and y as x
+ * Does:	y is x but at the slices that the tuples in the last axis of indices name, where
+ *		updates are put, by reduction as scatter_elements does. Negative indices count
+ *		from the end.
+ * Errors:	RLX_ERANGE for an index outside its dimension.
+ * Gradient:	as scatter_elements has it, slice by slice; none to indices
+ * Source:	ONNX ScatterND-18
+ */
 RLX_OP(scatter_nd, "y = x; y[tuple] op= update, for each tuple in indices' last axis",
 	IN(x) IN(indices) IN(updates)
 	ATTR(i32, reduction),

@@ -3,6 +3,18 @@
 #include "ops/emit.h"
 #include "ops/slice_axis.h"
 
+/*
+ * Shapes:	x[d..] -> y[n..], n elements from start on by step before end; d on axes that are
+ *		not named
+ * Dtypes:	any; y as x
+ * Does:	starts and ends are one number for each of axes, which are the first ones if not
+ *		given; steps are 1 if not given. Negative positions count from the end; what lies
+ *		outside is clamped to 0 to d, backwards (a step below 0) starts to 0 to d - 1 and
+ *		ends to one before the first. Nothing in between gives an empty axis. A step of 0
+ *		and an axis named twice are RLX_EINVAL.
+ * Gradient:	dy where the elements came from, 0 elsewhere
+ * Source:	ONNX Slice-13
+ */
 RLX_OP(slice, "x[start:end:step] along axes, clamped as in ONNX",
 	IN(x)
 	ATTR(ints, axes)

@@ -2,6 +2,14 @@
 /* Repeating a tensor along its axes. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[d..] -> y[d repeats, ..]
+ * Dtypes:	any; y as x
+ * Does:	puts x behind itself so often along each axis; repeats has one number for each, 0
+ *		gives an empty axis.
+ * Gradient:	dy summed over the copies
+ * Source:	ONNX Tile-13, numpy.tile
+ */
 RLX_OP(tile, "repeat the whole tensor along each axis",
 	IN(x)
 	ATTR(ints, repeats),

@@ -2,6 +2,14 @@
 /* Permuting dimensions. */
 #include "ops/op.h"
 
+/*
+ * Shapes:	x[d..] -> y[d[perm[0]], d[perm[1]], ..]
+ * Dtypes:	any; y as x
+ * Does:	dimension i of y is dimension perm[i] of x. perm names each dimension once, none
+ *		from the end; an empty one reverses their order.
+ * Gradient:	dy by the inverse permutation
+ * Source:	ONNX Transpose-21, numpy.transpose
+ */
 RLX_OP(transpose, "permute dimensions; an empty perm reverses them",
 	IN(x)
 	ATTR(ints, perm),

@@ -2,6 +2,14 @@
 /* The upper or lower triangle of the last two dimensions. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[.., m, n] -> y[.., m, n]
+ * Dtypes:	any; y as x
+ * Does:	keeps columns up to row + k and puts 0 elsewhere; with upper those from row + k
+ *		on. k is 0 if not given, negative below the diagonal.
+ * Gradient:	dx = trilu(dy)
+ * Source:	ONNX Trilu-14, whose triangle is the upper if not given
+ */
 RLX_OP(trilu, "keep the triangle above (or below) diagonal k, zero the rest",
 	IN(x)
 	ATTR(bool, upper)

@@ -2,6 +2,14 @@
 /* Back from the blocked layout of convolutions. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[n, cb, h, w, block] -> y[n, channels, h, w]
+ * Dtypes:	any; y as x
+ * Does:	undoes block_channels: channel ch is lane ch % block of block ch / block. The last
+ *		block must hold at least one of the channels; its lanes past them are dropped.
+ * Gradient:	dx = block_channels(dy)
+ * Source:	the layouts that oneDNN calls nChw8c and nChw16c
+ */
 RLX_OP(unblock_channels, "[n, cb, h, w, block] as [n, channels, h, w]; fill is dropped",
 	IN(x)
 	REQ(i64, channels, "the number of channels before blocking"),

@@ -2,6 +2,19 @@
 /* Distinct elements or slices, and their number. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[.., d, ..], d on axis -> y[.., count, ..], first[count], inverse[d],
+ *		counts[count]; flat: d is all elements of x, y[count]
+ * Dtypes:	x: f64 f32 f16 bf16, integers, bool; y as x; the others i64
+ * Does:	the distinct slices along axis (0 if not given), flat: elements, from the smallest
+ *		on as compared element by element, or with unsorted as first met. first is where
+ *		each stands first, inverse which of y each slice is, counts how often each comes.
+ *		NaN counts as the largest number and equals itself, -0 equals 0. count is how many
+ *		there are, as shapes do not depend on data: unique_count finds it.
+ * Errors:	RLX_ERANGE if there is another number of them.
+ * Gradient:	none yet: RLX_ENOSUP
+ * Source:	ONNX Unique-11, numpy.unique
+ */
 RLX_OP(unique, "distinct slices, sorted or as met; first positions, inverse map, counts (i64)",
 	IN(x)
 	ATTR(i32, axis)
