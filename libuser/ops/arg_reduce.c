@@ -2,6 +2,16 @@
 /* Position of the largest or smallest element along an axis. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[.., d, ..] -> y without d, which is on axis; with keep_dims 1 in its place
+ * Dtypes:	x: f64 f32 f16 bf16, integers, bool; y: i64
+ * Does:	the position along axis of the largest element, with min of the smallest. Of equal
+ *		ones the first, with last_index the last. NaN is taken for larger than any number,
+ *		with min for smaller.
+ * Errors:	RLX_ESHAPE if the axis is empty and y is not.
+ * Gradient:	none: the result is a position
+ * Source:	ONNX ArgMax-13, ArgMin-13, numpy.argmax
+ */
 RLX_OP(arg_reduce, "i64 position of the max (or min) along an axis; NaN wins, ties to the first",
 	IN(x)
 	REQ(i32, axis, "the dimension to run along, -1 for the last")

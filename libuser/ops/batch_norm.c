@@ -2,6 +2,15 @@
 /* Batch normalisation with known statistics. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[n, c, ..], gamma[c], beta[c], mean[c], var[c] -> y[n, c, ..]
+ * Dtypes:	f64 f32 f16 bf16; y as x
+ * Does:	(x - mean) / sqrt(var + eps) gamma + beta, each channel by its own numbers, which
+ *		are given: it takes no statistics of x. eps is finite and not negative; where var
+ *		+ eps is negative the channel is NaN.
+ * Gradient:	by x scale + shift: to all five inputs
+ * Source:	Ioffe and Szegedy 2015; ONNX BatchNormalization-15 in inference
+ */
 RLX_OP(batch_norm, "(x - mean[c]) / sqrt(var[c] + eps) gamma[c] + beta[c], channels at axis 1",
 	IN(x) IN(gamma) IN(beta) IN(mean) IN(var)
 	REQ(f32, eps, "what the model was trained with, often 1e-5"),

@@ -2,6 +2,15 @@
 /* Cross entropy of logits against class labels. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	logits[n, c], labels[n] -> y[n]
+ * Dtypes:	logits: f64 f32 f16 bf16; labels: i32 i64 u32; y as logits
+ * Does:	log(sum(exp(logits))) - logits[label] for each row, less the largest so that exp
+ *		stays finite. It is not averaged. NaN in a row makes its loss NaN.
+ * Errors:	RLX_ERANGE for a label outside 0 to c - 1; none is counted from the end.
+ * Gradient:	by log_softmax: dlogits = dy (softmax(logits) - one_hot(label)); none to labels
+ * Source:	ONNX SoftmaxCrossEntropyLoss-13 with reduction none
+ */
 RLX_OP(cross_entropy, "-log softmax(logits)[label] for each row",
 	IN(logits) IN(labels),
 	RLX_T_REDUCTION)

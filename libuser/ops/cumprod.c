@@ -2,6 +2,15 @@
 /* Running products along an axis. */
 #include "ops/scan.h"
 
+/*
+ * Shapes:	x[..] -> y[..], alike
+ * Dtypes:	f64 f32 f16 bf16 and integers; y as x
+ * Does:	the product of all elements along axis up to and with this one; exclusive: without
+ *		it, beginning at 1; reverse: from the end. Integers wrap.
+ * Gradient:	dx = s / x, s the sum of dy y over all products that x is in; not defined where x
+ *		is 0
+ * Source:	numpy.cumprod
+ */
 RLX_OP(cumprod, "running product along an axis, from either end, with or without itself",
 	IN(x)
 	REQ(i32, axis, "the dimension to run along, -1 for the last")

@@ -2,6 +2,14 @@
 /* Running sums along an axis. */
 #include "ops/scan.h"
 
+/*
+ * Shapes:	x[..] -> y[..], alike
+ * Dtypes:	f64 f32 f16 bf16 and integers; y as x
+ * Does:	the sum of all elements along axis up to and with this one; exclusive: without it,
+ *		beginning at 0; reverse: from the end. Integers wrap.
+ * Gradient:	dx = cumsum(dy) from the other end
+ * Source:	ONNX CumSum-14, numpy.cumsum
+ */
 RLX_OP(cumsum, "running sum along an axis, from either end, with or without itself",
 	IN(x)
 	REQ(i32, axis, "the dimension to run along, -1 for the last")

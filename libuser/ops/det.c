@@ -2,6 +2,14 @@
 /* Determinants of square matrices. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[.., n, n] -> y[..]
+ * Dtypes:	f64 f32 f16 bf16; y as x
+ * Does:	the product of the pivots of a factorisation into triangles, rows swapped for the
+ *		largest pivot. 0 as soon as a column has no pivot; of an empty matrix 1.
+ * Gradient:	none yet: RLX_ENOSUP
+ * Source:	ONNX Det-22; Golub and Van Loan, Matrix Computations
+ */
 RLX_OP(det, "determinant of the last two dimensions, by LU with partial pivoting",
 	IN(x),
 	RLX_T_REDUCTION)

@@ -2,6 +2,16 @@
 /* Quantisation to u8 over the range that the data has. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[..] -> y[..] like x, scale[], zp[]
+ * Dtypes:	x: f64 f32 f16 bf16; y: u8; scale: f32; zp: u8
+ * Does:	the range of x, widened to hold 0, is cut into 255 steps of scale; zp = round(-low
+ *		/ scale), y = round(x / scale) + zp within 0 to 255, ties to even, in f32. A range
+ *		of one point, and an empty x, have scale 1. NaN has no say in the range and
+ *		becomes 0, its lower end.
+ * Gradient:	none: it is a step function
+ * Source:	ONNX DynamicQuantizeLinear-11
+ */
 RLX_OP(dynamic_quantize, "u8 of x over [min(x, 0), max(x, 0)], its f32 scale and u8 zero point",
 	IN(x),
 	RLX_T_REDUCTION | RLX_T_NODIFF)

@@ -2,6 +2,21 @@
 /* Rounding to a few bits and back, for training that expects it. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[..], state[] or [1], with per_axis [d], d on axis -> y[..] like x; mode
+ *		RLX_SCALE_EMA: also the new state
+ * Dtypes:	x, state: f64 f32 f16 bf16, state f8 too; y as x, the new state as state
+ * Does:	clamp(round(x / s), -q, q) s with q = 2^(bits - 1) - 1, s = range / q, at least
+ *		1e-12; NaN becomes the lower end. scale_mode RLX_SCALE_BATCH (if not given): range
+ *		is max|x| of what is not NaN; EMA: decay state + (1 - decay) max|x|, max|x| where
+ *		state is not above 0, given out as the new state; FIXED: state. decay is 0 to 1, 0
+ *		if not given. per_axis has a range for each place on axis (0 if not given), else
+ *		there is one.
+ * Gradient:	straight through, damped by z = x / range as ste says: RLX_STE_IDENTITY (if not
+ *		given) dx = dy; CLIPPED dy where |z| <= 1, else 0; TANH dy (1 - tanh(z)^2);
+ *		HARD_TANH dy max(0, 1 - |z|). None to state
+ * Source:	Bengio et al. 2013 (straight through), Jacob et al. 2018
+ */
 RLX_OP(fake_quantize, "clamp(round(x / s), -qmax, qmax) s with s = max|x| / qmax, or from a state",
 	IN(x) OPT(state)
 	REQ(i32, bits, "the bits to round to, 2 to 16")

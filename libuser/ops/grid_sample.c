@@ -2,6 +2,20 @@
 /* Sampling an image at given places. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[n, c, in..], grid[n, out.., nd] -> y[n, c, out..]; nd is 1 to 3 spatial
+ *		dimensions
+ * Dtypes:	x, grid: f64 f32 f16 bf16; y as x
+ * Does:	reads x where the grid says, coordinates from -1 to 1, those of the innermost
+ *		dimension first; these are the outer edges of the first and last element, with
+ *		align_corners their middles. mode RLX_RESIZE_NEAREST (if not given, ties to even),
+ *		LINEAR, or CUBIC with -0.75. What lies outside is, by padding, RLX_GRID_ZEROS (if
+ *		not given) 0, BORDER the nearest element, REFLECTION the image mirrored at those
+ *		edges. A NaN coordinate reads 0.
+ * Errors:	RLX_ESHAPE if a spatial dimension of x is empty and the grid is not.
+ * Gradient:	none yet: RLX_ENOSUP
+ * Source:	ONNX GridSample-20; Jaderberg et al. 2015
+ */
 RLX_OP(grid_sample, "x[n, c, ..] read at grid[n, .., nd], from -1 to 1, innermost axis first",
 	IN(x) IN(grid)
 	ATTR(i32, mode)

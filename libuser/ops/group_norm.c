@@ -2,6 +2,15 @@
 /* Normalisation over groups of channels and all positions. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[n, c, ..], gamma[c], beta[c] -> y[n, c, ..]
+ * Dtypes:	f64 f32 f16 bf16; y as x
+ * Does:	(x - mean) / sqrt(var + eps), mean and variance (divided by the number of
+ *		elements) over each of groups runs of c / groups channels with all their
+ *		positions; times gamma, 1 if not given, plus beta, 0 if not given.
+ * Gradient:	by those operations: to x, gamma and beta
+ * Source:	Wu and He 2018; ONNX GroupNormalization-21
+ */
 RLX_OP(group_norm, "x[n, c, ..] normalised over each of 'groups' channel groups, gamma[c], beta[c]",
 	IN(x) OPT(gamma) OPT(beta)
 	REQ(i64, groups, "the number of channel groups, a divisor of the channels")

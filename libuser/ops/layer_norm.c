@@ -3,6 +3,16 @@
 #include "ops/emit.h"
 #include "ir/match.h"
 
+/*
+ * Shapes:	x[a.., t..], t from axis on, gamma and beta broadcast to [t..] -> y[a.., t..];
+ *		with stats also mean[a.., 1..] and 1 / sqrt(var + eps) like it
+ * Dtypes:	f64 f32 f16 bf16; y as x; stats: f64 for f64, else f32
+ * Does:	(x - mean) / sqrt(var + eps), mean and variance (divided by the number of
+ *		elements) over the dimensions from axis on; times gamma, 1 if not given, plus
+ *		beta, 0 if not given.
+ * Gradient:	by those operations: to x, gamma and beta, through stats as well
+ * Source:	Ba et al. 2016; ONNX LayerNormalization-17
+ */
 RLX_OP(layer_norm, "(x - mean) / sqrt(var + eps) gamma + beta over axes from 'axis' on",
 	IN(x) OPT(gamma) OPT(beta)
 	REQ(i32, axis, "-1 to normalise the last dimension, or the first of several")

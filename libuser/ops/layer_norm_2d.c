@@ -2,6 +2,14 @@
 /* Layer norm over the channels of each pixel. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[n, c, h, w], gamma[c], beta[c] -> y[n, c, h, w]
+ * Dtypes:	f64 f32 f16 bf16; y as x
+ * Does:	layer_norm over the channels of each pixel: transposed to [n, h, w, c],
+ *		normalised, and back.
+ * Gradient:	by those three ops: to x, gamma and beta
+ * Source:	Liu et al. 2022 (ConvNeXt)
+ */
 RLX_OP(layer_norm_2d, "layer norm over c of [n, c, h, w], pixel by pixel",
 	IN(x) OPT(gamma) OPT(beta)
 	REQ(f32, eps, "what the model was trained with, often 1e-5"),

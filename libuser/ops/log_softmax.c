@@ -2,6 +2,14 @@
 /* Logarithm of softmax along any axis. */
 #include "ops/softmax.h"
 
+/*
+ * Shapes:	x[..] -> y[..], alike
+ * Dtypes:	f64 f32 f16 bf16; y as x
+ * Does:	x - max - log(sum(exp(x - max))) along axis. NaN or +inf in a line, or nothing but
+ *		-inf, makes all of the line NaN.
+ * Gradient:	dx = dy - exp(y) sum(dy)
+ * Source:	ONNX LogSoftmax-13
+ */
 RLX_OP(log_softmax, "x - max - log(sum(exp(x - max))) along one axis",
 	IN(x)
 	REQ(i32, axis, "-1 for the last dimension"),

@@ -2,6 +2,15 @@
 /* Local response normalisation across channels. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[n, c, ..] -> y[n, c, ..]
+ * Dtypes:	f64 f32 f16 bf16; y as x
+ * Does:	the sum goes over channels c - (size - 1) / 2 to c + size / 2, as far as there are
+ *		such; it is divided by size all the same. y = x (bias + alpha / size sum)^-beta; a
+ *		negative base gives NaN.
+ * Gradient:	by those operations
+ * Source:	Krizhevsky et al. 2012; ONNX LRN-13
+ */
 RLX_OP(lrn, "x / (bias + alpha / size * sum of x^2 over 'size' neighbouring channels)^beta",
 	IN(x)
 	REQ(i64, size, "the number of channels in the sum")

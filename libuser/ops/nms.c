@@ -26,6 +26,14 @@ RLX_OP(nms, "i64 [count, 3]: batch, class and box of what suppression leaves, be
 	ATTR(i64, count),
 	RLX_T_MOVE | RLX_T_NODIFF)
 
+/*
+ * Shapes:	boxes[b, n, 4], scores[b, c, n] -> y[]
+ * Dtypes:	boxes, scores: f64 f32 f16 bf16; y: i64
+ * Does:	how many boxes nms keeps with the same max_per_class (0: none), iou, score,
+ *		use_score and center: its count.
+ * Gradient:	none: the result is a number of boxes
+ * Source:	ONNX NonMaxSuppression-11
+ */
 RLX_OP(nms_count, "how many boxes suppression leaves, an i64 scalar",
 	IN(boxes) IN(scores)
 	ATTR(i64, max_per_class)

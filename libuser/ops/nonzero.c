@@ -17,6 +17,13 @@ RLX_OP(nonzero, "i64 [rank, count]: coordinates of the nonzero elements, row-maj
 	ATTR(i64, count),
 	RLX_T_MOVE | RLX_T_NODIFF)
 
+/*
+ * Shapes:	x[..] -> y[]
+ * Dtypes:	x: f64 f32 f16 bf16, integers, bool; y: i64
+ * Does:	how many elements are not 0, NaN among them: the count of nonzero.
+ * Gradient:	none: the result is a number of elements
+ * Source:	numpy.count_nonzero
+ */
 RLX_OP(nonzero_count, "how many elements are not zero, an i64 scalar",
 	IN(x),
 	RLX_T_REDUCTION | RLX_T_NODIFF)

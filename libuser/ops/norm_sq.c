@@ -2,6 +2,13 @@
 /* The squared magnitude of complex numbers. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[..] -> y[..], alike
+ * Dtypes:	x: c64; y: f32
+ * Does:	the square of the magnitude, rounded once.
+ * Gradient:	none: there are none through c64
+ * Source:	numpy.abs squared
+ */
 RLX_OP(norm_sq, "re^2 + im^2 of c64, as f32",
 	IN(x),
 	RLX_T_REDUCTION | RLX_T_NODIFF)

@@ -3,6 +3,24 @@
 #include "base/alloc.h"
 #include "ops/window.h"
 
+/*
+ * Shapes:	x[n, c, in..] -> y[n, c, out..], with indices a second like y; 1 to 3 spatial
+ *		dimensions; out = (in + pads - (kernel - 1) dilation - 1) / stride + 1
+ * Dtypes:	x: f64 f32 f16 bf16, for RLX_POOL_MAX integers too; y as x; indices: i64
+ * Does:	kind RLX_POOL_MAX (if not given): the largest element of each window, NaN before
+ *		all numbers; padding has no say, and a window of nothing else gives -inf, the
+ *		least integer. AVG: the mean of the elements, with include_pad of padding too, as
+ *		zeros. LP: (sum |x|^p)^(1 / p), p at least 1. kernel has a size for each
+ *		dimension; stride and dilation are 1 if not given, pad (all begins, then all ends)
+ *		0. out is rounded down; ceil rounds up, unless the last window would start in the
+ *		padding behind. indices is each maximum's flat position in x, the first of equal
+ *		ones, -1 where there is none; column_major counts each plane's first dimension
+ *		fastest.
+ * Errors:	RLX_ESHAPE if the kernel is larger than the padded input.
+ * Gradient:	MAX: dy to the element that was taken; AVG: dy spread evenly over those that
+ *		counted; LP: dy sign(x) |x|^(p - 1) y^(1 - p). None to indices
+ * Source:	ONNX MaxPool-12, AveragePool-19, LpPool-18
+ */
 RLX_OP(pool, "max, average or p-norm of windows; .indices adds each maximum's flat position",
 	IN(x)
 	ATTR(i32, kind)

@@ -2,6 +2,17 @@
 /* Sum, mean, max, min and product over any set of axes. */
 #include "ops/op.h"
 
+/*
+ * Shapes:	x[..] -> y without the named axes, with keep_dims 1 in their place
+ * Dtypes:	floats, f8 too, and integers; bool for RLX_REDUCE_MAX and MIN; y as x
+ * Does:	over axes, all if none is given, of kind RLX_REDUCE_SUM (if not given), MEAN, MAX,
+ *		MIN or PROD. NaN wins in MAX and MIN. Integers wrap, and their mean is truncated.
+ *		Over nothing: sum 0, product 1, max -inf and min +inf (the ends of an integer's
+ *		range), mean NaN, of integers 0.
+ * Gradient:	SUM: dy to all; MEAN: dy divided by their number; MAX, MIN: dy in equal parts to
+ *		those that equal the result; PROD: dy y / x, not defined at zeros
+ * Source:	ONNX ReduceSum-13, ReduceMean-18, ReduceMax-20, ReduceMin-20, ReduceProd-18
+ */
 RLX_OP(reduce, "sum, mean, max, min or product over a set of axes",
 	IN(x)
 	ATTR(ints, axes)

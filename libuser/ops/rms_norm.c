@@ -2,6 +2,14 @@
 /* Root-mean-square normalisation over the trailing axes. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[a.., t..], t from axis on, gamma and beta broadcast to [t..] -> y[a.., t..]
+ * Dtypes:	f64 f32 f16 bf16; y as x
+ * Does:	x / sqrt(mean(x^2) + eps) over the dimensions from axis on; times gamma, 1 if not
+ *		given, plus beta, 0 if not given.
+ * Gradient:	by those operations: to x, gamma and beta
+ * Source:	Zhang and Sennrich 2019
+ */
 RLX_OP(rms_norm, "x / sqrt(mean x^2 + eps) gamma + beta over axes from 'axis' on",
 	IN(x) OPT(gamma) OPT(beta)
 	REQ(i32, axis, "-1 to normalise the last dimension, or the first of several")

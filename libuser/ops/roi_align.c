@@ -2,6 +2,21 @@
 /* Regions of an image pooled to one size. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[n, c, h, w], rois[r, 4], batch_indices[r] -> y[r, c, out_h, out_w]
+ * Dtypes:	x, rois: f64 f32 f16 bf16; batch_indices: i32 i64 u32; y as x
+ * Does:	region r (x1 y1 x2 y2, times spatial_scale) of its image is cut into bins, each
+ *		read bilinearly at sampling by sampling places; 0: as many as the bin has pixels,
+ *		rounded up. y is their mean, with max_mode the largest weighted neighbour.
+ *		half_pixel moves regions by -0.5; without it they are at least one pixel wide,
+ *		malformed ones too. Places more than a pixel off the image are 0. A negative image
+ *		counts from the end.
+ * Errors:	RLX_ERANGE for an image that is not there, and a region whose start is not within
+ *		2^30 pixels or whose size is not below 2^20, as NaN is not. RLX_ESHAPE if the
+ *		images are empty and there are regions.
+ * Gradient:	none yet: RLX_ENOSUP
+ * Source:	He et al. 2017 (Mask R-CNN); ONNX RoiAlign-16
+ */
 RLX_OP(roi_align, "x[n, c, h, w] pooled over rois[r, 4] (x1 y1 x2 y2) of image batch_indices[r]",
 	IN(x) IN(rois) IN(batch_indices)
 	REQ(i64, out_h, "the height of a result")

@@ -3,6 +3,20 @@
 #include "ops/defaults.h"
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[b, s, heads w], or of rank 4 as layout says [b, s, h, w] (RLX_BSHD, if not
+ *		given) or [b, h, s, w] (RLX_BHSD); cos, sin[positions, n_rot / 2], pos[s], [1, s]
+ *		or [b, s] -> y like x
+ * Dtypes:	x, cos, sin: f64 f32 f16 bf16; pos: i32 i64 u32; y as x
+ * Does:	each pair (u, v) of the first n_rot elements of a head becomes (u cos - v sin, v
+ *		cos + u sin), with the row of the tables that pos says, 0, 1, .. if not given.
+ *		Pair i is elements i and i + n_rot / 2 (style RLX_ROPE_NEOX, if not given) or 2 i
+ *		and 2 i + 1 (RLX_ROPE_GPTJ). n_rot is even; 0: all of the head. What is behind
+ *		stays. heads may be 0 for rank 4.
+ * Errors:	RLX_ERANGE for a position outside the tables; negative ones count from their end.
+ * Gradient:	by those operations: to x, cos and sin; none to pos
+ * Source:	Su et al. 2021 (RoFormer)
+ */
 RLX_OP(rope, "rotate pairs of the first n_rot elements of each head by its position's angles",
 	IN(x) IN(cos) IN(sin) OPT(pos)
 	ATTR(i32, layout)

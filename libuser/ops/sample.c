@@ -3,6 +3,19 @@
 #include "ops/emit.h"
 #include "ops/philox.h"
 
+/*
+ * Shapes:	logits[n, c], call[] or [1] -> y[n]
+ * Dtypes:	logits: f64 f32 f16 bf16; call: an integer; y: i64
+ * Does:	of each row a column by exp(logits / temperature). top_k keeps so many of the
+ *		largest, equal ones the first; of these top_p keeps the fewest that hold so much
+ *		of the probability. 0 is no limit for either, nor is a top_p from 1 on.
+ *		temperature 0 (if not given) takes the largest. The draw depends on seed (0 if not
+ *		given), call (0 if not given) and row alone.
+ * Errors:	RLX_ERANGE for a row with NaN, and but for temperature 0 for one whose largest
+ *		logit is infinite; RLX_ESHAPE for rows without columns.
+ * Gradient:	none: the result is a position
+ * Source:	Holtzman et al. 2020 (top_p), Fan et al. 2018 (top_k), Salmon et al. 2011 (Philox)
+ */
 RLX_OP(sample, "draw a column of each row: temperature (0: the largest), top_k, top_p",
 	IN(logits) OPT(call)
 	ATTR(i32, top_k)

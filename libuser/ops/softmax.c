@@ -2,6 +2,14 @@
 /* Softmax along any axis. */
 #include "ops/softmax.h"
 
+/*
+ * Shapes:	x[..] -> y[..], alike
+ * Dtypes:	f64 f32 f16 bf16; y as x
+ * Does:	exp(x - max) / sum(exp(x - max)) along axis. NaN or +inf in a line, or nothing but
+ *		-inf, makes all of the line NaN.
+ * Gradient:	dx = y (dy - sum(dy y))
+ * Source:	ONNX Softmax-13
+ */
 RLX_OP(softmax, "exp(x - max) / sum along one axis",
 	IN(x)
 	REQ(i32, axis, "-1 for the last dimension"),

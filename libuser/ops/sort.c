@@ -2,6 +2,15 @@
 /* Sorting along an axis. */
 #include "ops/order.h"
 
+/*
+ * Shapes:	x[..] -> y[..], positions[..], both like x
+ * Dtypes:	x: f64 f32 f16 bf16 and integers; y as x; positions: i64
+ * Does:	the elements along axis from the smallest on, with descending from the largest,
+ *		and where they came from. Equal ones keep their order, descending too; NaN is the
+ *		largest, -0 equals 0.
+ * Gradient:	dy goes to where each element came from; none through positions
+ * Source:	numpy.sort, stable
+ */
 RLX_OP(sort, "ascending (or descending) along an axis, and i64 positions; stable, NaN is largest",
 	IN(x)
 	REQ(i32, axis, "the dimension to run along, -1 for the last")

@@ -2,6 +2,16 @@
 /* The k largest or smallest elements along an axis. */
 #include "ops/order.h"
 
+/*
+ * Shapes:	x[.., d, ..] -> y[.., k, ..], positions[.., k, ..] with d on axis
+ * Dtypes:	x: f64 f32 f16 bf16 and integers; y as x; positions: i64
+ * Does:	the k largest along axis from the largest on, with smallest the smallest from
+ *		there, and where they came from. Of equal ones the first, NaN is the largest.
+ *		unsorted says that any order would do; they come sorted all the same. k is at most
+ *		d.
+ * Gradient:	dy goes to where each element came from; none through positions
+ * Source:	ONNX TopK-11
+ */
 RLX_OP(topk, "the k largest (or smallest) along an axis, and i64 positions; ties to the first",
 	IN(x)
 	REQ(i64, k, "how many to keep")

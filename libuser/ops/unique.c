@@ -23,6 +23,14 @@ RLX_OP(unique, "distinct slices, sorted or as met; first positions, inverse map,
 	ATTR(i64, count),
 	RLX_T_MOVE)
 
+/*
+ * Shapes:	x[..] -> y[]
+ * Dtypes:	x: f64 f32 f16 bf16, integers, bool; y: i64
+ * Does:	how many distinct slices x has along axis (0 if not given), flat: how many
+ *		elements: the count of unique.
+ * Gradient:	none: the result is a number of slices
+ * Source:	ONNX Unique-11
+ */
 RLX_OP(unique_count, "how many distinct slices (or, flat, elements), an i64 scalar",
 	IN(x)
 	ATTR(i32, axis)
