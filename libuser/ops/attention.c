@@ -4,6 +4,23 @@
 #include "ops/emit.h"
 #include "ir/match.h"
 
+/*
+ * Shapes:	q[b, s, h d], k[b, t, g d], v[b, t, g e] -> y[b, s, h e] for h = heads, g =
+ *		kv_heads; of rank 4 as layout says [b, s, h, d] (RLX_BSHD, if not given) or [b, h,
+ *		s, d] (RLX_BHSD); bias broadcasts to [b, h, s, t]; lens[b]
+ * Dtypes:	q, k, v: f64 f32 f16 bf16; bias: these or bool; lens: i32 i64 u32; y as q, k and v
+ *		promoted
+ * Does:	scores scale q k', for each h / g query heads with one key head; softcap c makes
+ *		them c tanh(score / c), 0 (if not given) leaves them; then bias is added, or where
+ *		a bool one is false the key is not seen. mask RLX_MASK_CAUSAL (none if not given)
+ *		hides the keys after i + t - s from row i, RLX_MASK_SLIDING all but the last
+ *		window of those left; lens[b] those from lens[b] on, none if it is past t. y is
+ *		softmax(scores) v over what is seen, 0 for a row that sees no key; a NaN score
+ *		makes its row NaN. scale 0 (if not given) is 1 / sqrt(d); kv_heads 0 as many as
+ *		heads, which may be 0 for rank 4.
+ * Gradient:	by matmul, softmax and what stands around them: to q, k, v and a bias of floats
+ * Source:	Vaswani et al. 2017; shared key heads: Ainslie et al. 2023; softcap: Gemma 2
+ */
 RLX_OP(attention, "softmax(softcap(scale q k') + bias, masked) v; a row that sees no key is 0",
 	IN(q) IN(k) IN(v) OPT(bias) OPT(lens)
 	ATTR(i32, heads)

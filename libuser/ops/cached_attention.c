@@ -2,6 +2,20 @@
 /* A decoder's attention: new keys and values go into a cache, queries look at all of it. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	cache[2, b, rows, g, d], x[b, s, (h + 2 g) d], pos[b], cos and sin[positions, d /
+ *		2] -> cache, y[b, s, h d] for h = heads, g = kv_heads; s <= rows, d even
+ * Dtypes:	cache, x, cos, sin: f64 f32 f16 bf16; pos: i32 i64 u32; y as x
+ * Does:	x holds queries, keys and values side by side, as many heads of them as heads and
+ *		kv_heads say, which must be given. Queries and keys turn by rope in style
+ *		(RLX_ROPE_NEOX if not given) at positions pos[b] to pos[b] + s - 1, if there are
+ *		cos and sin; keys and values go into those rows of the cache, keys in its first
+ *		half; each query attends to the rows up to its own. scale 0 (if not given) is 1 /
+ *		sqrt(d).
+ * Errors:	RLX_ERANGE for a row past the cache or its tables.
+ * Gradient:	by rope, scatter_nd and attention: to cache, x, cos and sin; none to pos
+ * Source:	Pope et al. 2022 (key and value caches)
+ */
 RLX_OP(cached_attention, "k, v of x [q | k | v] into the cache at pos; causal attention over it",
 	IN(cache) IN(x) IN(pos) OPT(cos) OPT(sin)
 	ATTR(i32, heads)

@@ -2,6 +2,18 @@
 /* Convolution over 1 to 3 spatial dimensions. */
 #include "ops/window.h"
 
+/*
+ * Shapes:	x[n, c, in..], w[co, c / groups, k..], bias[co] -> y[n, co, out..]; 1 to 3 spatial
+ *		dimensions; out = (in + pads - (k - 1) dilation - 1) / stride + 1, rounded down
+ * Dtypes:	f64 f32 f16 bf16; y as x and w promoted
+ * Does:	y[o] = bias + the sum of x[o stride - pad + i dilation] w[i] over i < k and the
+ *		channels of a group; the kernel is not turned round, what lies outside of x is 0.
+ *		stride and dilation have a number for each spatial dimension, 1 if not given; pad
+ *		has all begins, then all ends, 0 if not given.
+ * Errors:	RLX_ESHAPE if the kernel is larger than the padded input.
+ * Gradient:	dx = conv_transpose(dy, w), dw a convolution of x by dy, dbias the sum of dy
+ * Source:	ONNX Conv-11
+ */
 RLX_OP(conv, "convolution, x[n, c, ..] with w[co, c / groups, ..], plus bias[co]",
 	IN(x) IN(w) OPT(bias)
 	ATTR(ints, stride)

@@ -2,6 +2,17 @@
 /* Transposed convolution over 1 to 3 spatial dimensions. */
 #include "ops/window.h"
 
+/*
+ * Shapes:	x[n, ci, in..], w[ci, co / groups, k..], bias[co] -> y[n, co, out..]; 1 to 3
+ *		spatial dimensions; out = (in - 1) stride + (k - 1) dilation + 1 + output_pad -
+ *		pads, at least 1
+ * Dtypes:	f64 f32 f16 bf16; y as x and w promoted
+ * Does:	each element of x adds its product with w at o stride - pad + i dilation of y,
+ *		over bias or 0; what falls outside is dropped. stride and dilation are 1 if not
+ *		given, pad (all begins, then all ends) and output_pad 0.
+ * Gradient:	dx = conv(dy, w), dw a convolution of dy by x, dbias the sum of dy
+ * Source:	ONNX ConvTranspose-11; Zeiler et al. 2010
+ */
 RLX_OP(conv_transpose, "the transpose of conv: x[n, ci, ..] with w[ci, co / groups, ..]",
 	IN(x) IN(w) OPT(bias)
 	ATTR(ints, stride)

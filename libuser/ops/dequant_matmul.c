@@ -3,6 +3,20 @@
 #include "ir/match.h"
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[.., k], w of as many bytes as k n elements take, scale and zp[ceil(k / block),
+ *		n] -> y[.., n]; f8: scale of n elements or one
+ * Dtypes:	x: f64 f32 f16 bf16; w: u8, or the scheme's f8; scale: f64 f32 f16 bf16; zp: these
+ *		and integers; y as x
+ * Does:	x W with W[i][j] = (q[i n + j] - zp) scale, by the scale of block i / block and
+ *		column j; block 0 (if not given) is all of k. scheme RLX_SCHEME_INT8_BLOCK (if not
+ *		given): q is i8, no zp; INT8_BLOCK_ASYM: i8; INT4_BLOCK: -8 to 7 and UINT4_BLOCK:
+ *		0 to 15, element e in byte e / 2, the even ones low; F8E4M3 and F8E5M2: a scale of
+ *		columns, of all, or none, and no zp. zp is 0 if not given; the other schemes need
+ *		a scale.
+ * Gradient:	by dequantisation and matmul: to x, scale, a zp of floats and a w of f8
+ * Source:	Frantar et al. 2022 (blocks of k), Micikevicius et al. 2022 (f8)
+ */
 RLX_OP(dequant_matmul, "x[.., k] times a packed weight [k, n]: (q - zp) scale in blocks of k",
 	IN(x) IN(w) OPT(scale) OPT(zp)
 	ATTR(i32, scheme)

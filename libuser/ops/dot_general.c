@@ -2,6 +2,15 @@
 /* Contraction over any axes, as XLA's DotGeneral: what einsum becomes. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	a[..], b[..] -> y[batch axes.., a's other axes.., b's other axes..]
+ * Dtypes:	f64 f32 f16 bf16 and integers; y as a and b promoted
+ * Does:	sums the products over lhs_contract of a paired with rhs_contract of b, for each
+ *		place on lhs_batch paired with rhs_batch; paired axes have one size. Without any
+ *		list it is the outer product. Integers wrap.
+ * Gradient:	by transpose, reshape and matmul: to a and b
+ * Source:	XLA DotGeneral
+ */
 RLX_OP(dot_general, "contract axes of a and b; result: batch axes, a's others, b's others",
 	IN(a) IN(b)
 	ATTR(ints, lhs_contract)

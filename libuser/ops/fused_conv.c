@@ -4,8 +4,18 @@
 #include "ops/act.h"
 #include "ops/window.h"
 
-/* With .block the result, the residual and (if of rank 5) x are as block_channels
- * gives them. */
+/*
+ * Shapes:	x[n, c, in..], w[co, c / groups, k..], bias[co], residual like y -> y[n, co,
+ *		out..] as conv; with block y and residual are as block_channels gives them, and so
+ *		may x be
+ * Dtypes:	x, w, bias, residual: f64 f32 f16 bf16; y as x and w promoted
+ * Does:	act(conv(x, w) + bias + residual) with stride, pad and dilation of conv. act is
+ *		one of enum rlx_act, none if not given; act_lo and act_hi bound RLX_ACT_CLIP and
+ *		are factor and addend of RLX_ACT_HARD_SIGMOID. block is 1 to 64, 0 (if not given)
+ *		for plain layouts.
+ * Gradient:	by the ops that it stands for
+ * Source:	conv, add and the activation's op
+ */
 RLX_OP(fused_conv, "act(conv(x, w) + bias + residual)",
 	IN(x) IN(w) OPT(bias) OPT(residual)
 	ATTR(ints, stride)

@@ -3,6 +3,17 @@
 #include "ops/act.h"
 #include "ir/match.h"
 
+/*
+ * Shapes:	a[.., m, k], trans_a: [.., k, m]; b[.., k, n], trans_b: [.., n, k]; bias[n] or
+ *		[1], residual like y -> y[.., m, n]; leading dimensions broadcast
+ * Dtypes:	a, b: floats, f8 too; bias, residual: f64 f32 f16 bf16; y as a and b promoted
+ * Does:	act(alpha a b + bias + residual). act is one of enum rlx_act, none if not given;
+ *		act_lo and act_hi bound RLX_ACT_CLIP and are factor and addend of
+ *		RLX_ACT_HARD_SIGMOID. compute f16 or bf16 rounds a and b to it first and sums as
+ *		wide as without; tf32 lets a device multiply f32 as TF32.
+ * Gradient:	by the ops that it stands for
+ * Source:	transpose, matmul, mul, add and the activation's op
+ */
 RLX_OP(fused_matmul, "act(alpha op(a) op(b) + bias + residual); op transposes the last two dims",
 	IN(a) IN(b) OPT(bias) OPT(residual)
 	ATTR(bool, trans_a)

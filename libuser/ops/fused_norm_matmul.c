@@ -2,6 +2,16 @@
 /* A matrix product of normalised rows, and the gate behind it: half a decoder's layer. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[.., k], w[k, n], trans_w: [n, k], gamma broadcasts to [k] -> y[.., n], with a
+ *		gate [.., n / 2]
+ * Dtypes:	x, w, gamma: f64 f32 f16 bf16; y as x and w promoted
+ * Does:	rms_norm of x's last axis, times gamma if given, times w; gate RLX_SWIGLU_LAST or
+ *		FIRST: fused_swiglu of that with the gate in the last or first half of the
+ *		columns, RLX_SWIGLU_NONE if not given.
+ * Gradient:	by the ops that it stands for
+ * Source:	rms_norm, matmul, fused_swiglu
+ */
 RLX_OP(fused_norm_matmul, "rms_norm(x, gamma) op(w); gate: fused_swiglu of that",
 	IN(x) IN(w) OPT(gamma)
 	REQ(f32, eps, "what the model was trained with, often 1e-5")

@@ -2,6 +2,15 @@
 /* A residual sum and the normalisation behind it, both given back. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[.., n], residual and bias broadcast to x, gamma and beta to [n] -> y[.., n],
+ *		sum[.., n]
+ * Dtypes:	f64 f32 f16 bf16; y and sum as x and residual promoted
+ * Does:	sum = x + residual + bias; y is layer_norm of it over the last axis, with kind
+ *		RLX_NORM_RMS rms_norm (RLX_NORM_LAYER if not given), with gamma and beta.
+ * Gradient:	by the ops that it stands for
+ * Source:	add, layer_norm, rms_norm
+ */
 RLX_OP(fused_residual_norm, "sum = x + residual + bias; layer or rms norm of it over the last axis",
 	IN(x) IN(residual) OPT(bias) OPT(gamma) OPT(beta)
 	ATTR(i32, kind)

@@ -2,6 +2,14 @@
 /* The gated unit of feed-forward layers, both halves in one tensor. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[.., 2 n] -> y[.., n]
+ * Dtypes:	f64 f32 f16 bf16; y as x
+ * Does:	the first half of the last axis times the silu of the second; gate_first: the
+ *		second times the silu of the first.
+ * Gradient:	by the ops that it stands for
+ * Source:	slice, silu, mul; Shazeer 2020 (GLU variants)
+ */
 RLX_OP(fused_swiglu, "x[.., up | gate]: up silu(gate); gate_first: x[.., gate | up]",
 	IN(x)
 	ATTR(bool, gate_first),

@@ -2,6 +2,15 @@
 /* Each row multiplied by the expert matrix that its index names. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[m, k], w[e, k, n], idx[m] -> y[m, n]
+ * Dtypes:	x, w: f64 f32 f16 bf16; idx: i32 i64 u32; y as x and w promoted
+ * Does:	row i times matrix idx[i]. A negative index counts from the end.
+ * Errors:	RLX_ERANGE for an index outside -e to e - 1.
+ * Gradient:	dx = grouped_matmul(dy, w'), dw the outer products of x and dy added up by idx;
+ *		none to idx
+ * Source:	Shazeer et al. 2017 (mixture of experts)
+ */
 RLX_OP(grouped_matmul, "y[m] = x[m] w[idx[m]]",
 	IN(x) IN(w) IN(idx),
 	RLX_T_COMPUTE)

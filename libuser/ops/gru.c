@@ -2,6 +2,24 @@
 /* Gated recurrent unit, as ONNX defines it. */
 #include "ops/rnn_cell.h"
 
+/*
+ * Shapes:	x[t, b, i], w[d, 3 h, i], r[d, 3 h, h], bias[d, 6 h], lens[b], h0[d, b, h] -> y[t,
+ *		d, b, h], h[d, b, h]; batch_first: x[b, t, i], h0[b, d, h], y[b, t, d, h], h[b, d,
+ *		h]; d = 2 for RLX_RNN_BIDI
+ * Dtypes:	f64 f32 f16 bf16; lens: i32 i64 u32; y and h as x
+ * Does:	w, r and either half of bias (of x's side, of h's side) hold gates z, s, n in
+ *		turn: z = f(x w' + h r' + bias), the reset s likewise, n = g(x w' + (s h) r' +
+ *		bias), with linear_before_reset g(x w' + s (h r')), each product with its half of
+ *		bias; h = (1 - z) n + z h. direction RLX_RNN_FORWARD (if not given), REVERSE or
+ *		BIDI. acts has f and g for each direction, sigmoid and tanh if not given;
+ *		act_alpha and act_beta their parameters, else leaky ReLU has 0.01, hard sigmoid
+ *		0.2 and 0.5, scaled tanh 1 and 1, others 1 and 0. clip bounds what goes into f and
+ *		g, 0 (if not given) does not. bias and h0 are 0 if not given. From lens[b] on y is
+ *		0, and h is that of the last step; REVERSE begins there.
+ * Errors:	RLX_ERANGE for a length outside 0 to t.
+ * Gradient:	none yet: RLX_ENOSUP
+ * Source:	Cho et al. 2014; ONNX GRU-14
+ */
 RLX_OP(gru, "GRU; gates z r h; outputs y, h; activations f g for each direction",
 	IN(x) IN(w) IN(r) OPT(bias) OPT(lens) OPT(h0)
 	ATTR(i32, direction)

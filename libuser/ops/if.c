@@ -2,6 +2,14 @@
 /* One of two sub-graphs. */
 #include "ops/subgraph.h"
 
+/*
+ * Shapes:	pred of 1 element, xs[k] -> the outputs of either graph, which have equal types
+ * Dtypes:	pred: bool; xs and outputs: any
+ * Does:	runs then_g where pred is true, else else_g; both take all of xs as their inputs.
+ *		They are finished graphs without params.
+ * Gradient:	none yet: RLX_ENOSUP
+ * Source:	ONNX If-21, XLA Conditional
+ */
 RLX_OP(if, "then_g(xs) if pred, else else_g(xs); only that one runs",
 	IN(pred)
 	ATTR(graph, then_g)

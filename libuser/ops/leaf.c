@@ -2,16 +2,39 @@
 /* Leaves: tensors given at each run, set once, or known now. */
 #include "ops/op.h"
 
+/*
+ * Shapes:	-> a tensor of 'type'
+ * Dtypes:	any
+ * Does:	made by rlx_input(); name is how runs bind it. The type needs a dtype, a rank up
+ *		to 8, sizes from 0 on and less than 2^63 bytes.
+ * Gradient:	none of its own: gradients may be taken by it
+ * Source:	rlx/graph.h
+ */
 RLX_OP(input, "a tensor given at each run",
 	ATTR(str, name)
 	ATTR(type, type),
 	RLX_T_LEAF)
 
+/*
+ * Shapes:	-> a tensor of 'type'
+ * Dtypes:	any
+ * Does:	made by rlx_param(); name is what weights are set by. The type is as an input's.
+ * Gradient:	none of its own: gradients may be taken by it
+ * Source:	rlx/graph.h
+ */
 RLX_OP(param, "a tensor set once: a weight or a state",
 	ATTR(str, name)
 	ATTR(type, type),
 	RLX_T_LEAF)
 
+/*
+ * Shapes:	-> a tensor of 'type'
+ * Dtypes:	any
+ * Does:	made by rlx_constant() or rlx_constant_blob(); data holds the bytes, as many as
+ *		the type has.
+ * Gradient:	none: it does not vary
+ * Source:	rlx/graph.h
+ */
 RLX_OP(constant, "a tensor known now",
 	ATTR(type, type)
 	ATTR(blob, data),

@@ -2,6 +2,13 @@
 /* A matrix product with a low-rank correction. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[.., k], w[k, n], a[k, r], b[r, n] -> y[.., n]
+ * Dtypes:	f64 f32 f16 bf16; y as x and w promoted
+ * Does:	x w + scale (x a) b; a b is never made.
+ * Gradient:	by the ops that it stands for
+ * Source:	Hu et al. 2021
+ */
 RLX_OP(lora_matmul, "x w + scale (x a) b",
 	IN(x) IN(w) IN(a) IN(b)
 	REQ(f32, scale, "the factor of the correction, alpha / rank"),

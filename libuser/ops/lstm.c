@@ -2,6 +2,24 @@
 /* Long short-term memory, as ONNX defines it. */
 #include "ops/rnn_cell.h"
 
+/*
+ * Shapes:	x[t, b, i], w[d, 4 h, i], r[d, 4 h, h], bias[d, 8 h], lens[b], h0 and c0[d, b, h],
+ *		peep[d, 3 h] -> y[t, d, b, h], h and c[d, b, h]; batch_first: x[b, t, i], h0 and
+ *		c0[b, d, h], y[b, t, d, h], h and c[b, d, h]; d = 2 for RLX_RNN_BIDI
+ * Dtypes:	f64 f32 f16 bf16; lens: i32 i64 u32; y, h and c as x
+ * Does:	w, r and either half of bias (of x's side, of h's side) hold gates i, o, f and the
+ *		cell's input n in turn: i = f(x w' + h r' + bias + peep c), f likewise, or 1 - i
+ *		with input_forget, n = g(..) without peep; c = f c + i n; o as i, by the new c; h
+ *		is o times the third activation of c. peep has i, o, f. direction RLX_RNN_FORWARD
+ *		(if not given), REVERSE or BIDI. acts has f, g and that third for each direction,
+ *		sigmoid, tanh and tanh if not given; act_alpha, act_beta as for gru. clip bounds
+ *		what goes into f and g, 0 (if not given) does not. bias, h0, c0 and peep are 0 if
+ *		not given. From lens[b] on y is 0, and h and c are those of the last step; REVERSE
+ *		begins there.
+ * Errors:	RLX_ERANGE for a length outside 0 to t.
+ * Gradient:	none yet: RLX_ENOSUP
+ * Source:	Hochreiter and Schmidhuber 1997; ONNX LSTM-14
+ */
 RLX_OP(lstm, "LSTM; gates i o f c; outputs y, h, c; activations f g h for each direction",
 	IN(x) IN(w) IN(r) OPT(bias) OPT(lens) OPT(h0) OPT(c0) OPT(peep)
 	ATTR(i32, direction)

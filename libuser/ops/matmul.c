@@ -2,6 +2,15 @@
 /* Matrix product of the last two dimensions, the others broadcast. */
 #include "ops/op.h"
 
+/*
+ * Shapes:	a[.., m, k], b[.., k, n] -> y[.., m, n]; leading dimensions broadcast; both of
+ *		rank 2 at least
+ * Dtypes:	floats, f8 too, and integers, bool with either; y as a and b promoted, not bool or
+ *		c64
+ * Does:	the matrix products of the last two dimensions; 0 for k = 0. Integers wrap.
+ * Gradient:	da = dy b', db = a' dy, summed over what was broadcast
+ * Source:	numpy.matmul, but for vectors
+ */
 RLX_OP(matmul, "a[.., m, k] b[.., k, n], numpy broadcasting of leading dimensions",
 	IN(a) IN(b),
 	RLX_T_COMPUTE)

@@ -3,6 +3,19 @@
 #include "ops/quant.h"
 #include "ops/window.h"
 
+/*
+ * Shapes:	x[n, c, in..], w[co, c / groups, k..], bias[co], x_scale and x_zp of 1 element,
+ *		w_scale and w_zp of 1 or co, y_scale and y_zp of 1 -> y[n, co, out..] as conv
+ * Dtypes:	x, w: u8 i8, each zp as its operand, y_zp u8 i8; scales: f64 f32 f16 bf16; bias:
+ *		i32; y: i32, f32 with x_scale and w_scale (which go together), with y_scale as
+ *		well that of y_zp, else of x
+ * Does:	conv of x - x_zp and w - w_zp plus bias, in integers, of which an i32 y has the
+ *		low bits; times x_scale w_scale; divided by y_scale, rounded, ties to even, plus
+ *		y_zp, the end of the range beyond it. Padding counts as x_zp, that is 0. Zero
+ *		points are 0 if not given; stride, pad and dilation as for conv.
+ * Gradient:	none: it is a step function
+ * Source:	ONNX QLinearConv-10, ConvInteger-10
+ */
 RLX_OP(qconv, "conv of (x - x_zp) and (w - w_zp): i32; f32 with scales; u8 or i8 with y_scale",
 	IN(x) IN(w) OPT(bias) OPT(x_scale) OPT(x_zp) OPT(w_scale) OPT(w_zp) OPT(y_scale) OPT(y_zp)
 	ATTR(ints, stride)

@@ -2,6 +2,19 @@
 /* Matrix product of 8-bit integers. */
 #include "ops/quant.h"
 
+/*
+ * Shapes:	a[.., m, k], b[.., k, n], a_scale and a_zp of 1 or m elements, b_scale and b_zp of
+ *		1 or n, y_scale and y_zp of 1, bias of 1 or n -> y[.., m, n] as matmul
+ * Dtypes:	a, b: u8 i8, each zp as its operand, y_zp u8 i8; scales: f64 f32 f16 bf16; bias:
+ *		i32, or f32 where y is; y: i32, f32 with a_scale and b_scale (which go together),
+ *		with y_scale as well that of y_zp, else of a
+ * Does:	matmul of a - a_zp and b - b_zp plus an i32 bias, in integers, of which an i32 y
+ *		has the low bits; times a_scale b_scale, plus an f32 bias; divided by y_scale,
+ *		rounded, ties to even, plus y_zp, the end of the range beyond it. Zero points are
+ *		0 if not given.
+ * Gradient:	none: it is a step function
+ * Source:	ONNX QLinearMatMul-21, MatMulInteger-10
+ */
 RLX_OP(qmatmul, "(a - a_zp)(b - b_zp): i32; f32 with scales; u8 or i8 with y_scale as well",
 	IN(a) IN(b) OPT(a_scale) OPT(a_zp) OPT(b_scale) OPT(b_zp) OPT(y_scale) OPT(y_zp) OPT(bias),
 	RLX_T_COMPUTE | RLX_T_NODIFF)

@@ -7,6 +7,14 @@
 #include "ir/graph.h"
 #include "ops/op.h"
 
+/*
+ * Shapes:	xs of the types of the body's inputs -> the body's outputs
+ * Dtypes:	those of the body
+ * Does:	what body says, a graph of pointwise ops over xs, computed together so that what
+ *		is between them is not stored.
+ * Gradient:	by the body's ops
+ * Source:	those ops
+ */
 RLX_OP(region, "pointwise ops computed together; the body is a graph of them",
 	ATTR(graph, body)
 	INS(xs),

@@ -3,6 +3,17 @@
 #include "ops/emit.h"
 #include "ops/philox.h"
 
+/*
+ * Shapes:	call[] or [1] -> y of 'type'
+ * Dtypes:	call: an integer; y: f64 f32 f16 bf16
+ * Does:	kind RLX_RNG_UNIFORM (if not given): from a (0 if not given) on, below b before it
+ *		is rounded to the dtype; RLX_RNG_NORMAL: mean a and deviation b, by Box and
+ *		Muller. A draw depends on seed (0 if not given), call (0 if not given) and its
+ *		position alone, so that a run can be repeated: give another call for other
+ *		numbers. Uniform ones have 24 bits, of f64 53.
+ * Gradient:	none: the numbers depend on no float
+ * Source:	Salmon et al. 2011 (Philox-4x32-10)
+ */
 RLX_OP(rng, "uniform from a up to b, or normal with mean a and deviation b, by Philox-4x32-10",
 	ATTR(type, type)
 	ATTR(i32, kind)

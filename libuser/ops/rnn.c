@@ -2,6 +2,20 @@
 /* The plain recurrent layer, as ONNX defines it. */
 #include "ops/rnn_cell.h"
 
+/*
+ * Shapes:	x[t, b, i], w[d, h, i], r[d, h, h], bias[d, 2 h], lens[b], h0[d, b, h] -> y[t, d,
+ *		b, h], h[d, b, h]; batch_first: x[b, t, i], h0[b, d, h], y[b, t, d, h], h[b, d,
+ *		h]; d = 2 for RLX_RNN_BIDI
+ * Dtypes:	f64 f32 f16 bf16; lens: i32 i64 u32; y and h as x
+ * Does:	h = f(x w' + h r' + both halves of bias). direction RLX_RNN_FORWARD (if not
+ *		given), REVERSE or BIDI. acts has f for each direction, tanh if not given;
+ *		act_alpha, act_beta as for gru. clip bounds what goes into f, 0 (if not given)
+ *		does not. bias and h0 are 0 if not given. From lens[b] on y is 0, and h is that of
+ *		the last step; REVERSE begins there.
+ * Errors:	RLX_ERANGE for a length outside 0 to t.
+ * Gradient:	none yet: RLX_ENOSUP
+ * Source:	Elman 1990; ONNX RNN-14
+ */
 RLX_OP(rnn, "h = f(x w' + h r' + bias); outputs y, h; one activation for each direction",
 	IN(x) IN(w) IN(r) OPT(bias) OPT(lens) OPT(h0)
 	ATTR(i32, direction)

@@ -2,6 +2,18 @@
 /* A loop of known length over the slices of tensors. */
 #include "ops/subgraph.h"
 
+/*
+ * Shapes:	xs are n_carry carries, n_xs tensors [length, ..], then captures -> the carries,
+ *		then ys[length, ..] for each further output of body_g
+ * Dtypes:	any; carries keep their types
+ * Does:	for each t below length: body_g takes the carries, slice t of each tensor and the
+ *		captures, and gives the next carries and slice t of each y. reverse_xs and
+ *		reverse_ys have a number for each tensor or y, or none: other than 0, it is gone
+ *		through from the end. n_carry and n_xs are 0 if not given; a length of 0 gives the
+ *		carries back. body_g is a finished graph without params.
+ * Gradient:	none yet: RLX_ENOSUP
+ * Source:	ONNX Scan-11, jax.lax.scan
+ */
 RLX_OP(scan, "carries, ys[t] = body_g(carries, xs[t], captures) for t < length",
 	ATTR(graph, body_g)
 	ATTR(i32, n_carry)

@@ -2,6 +2,13 @@
 /* A soft limit on logits. */
 #include "ops/emit.h"
 
+/*
+ * Shapes:	x[..] -> y[..], alike
+ * Dtypes:	f64 f32 f16 bf16; y as x
+ * Does:	cap tanh(x / cap). cap is finite and above 0.
+ * Gradient:	by tanh: dx = dy (1 - tanh(x / cap)^2)
+ * Source:	Gemma 2 (Gemma Team 2024)
+ */
 RLX_OP(softcap, "cap tanh(x / cap): x near 0, never beyond +-cap",
 	IN(x)
 	REQ(f32, cap, "the bound"),

@@ -2,6 +2,15 @@
 /* A loop over values of fixed types. */
 #include "ops/subgraph.h"
 
+/*
+ * Shapes:	xs are n_carry carries, at least 1, then captures -> the carries
+ * Dtypes:	any; carries keep their types
+ * Does:	as long as cond_g gives true for carries and captures, body_g gives the next
+ *		carries; max_trip times at most, without a limit if it is 0. Both are finished
+ *		graphs without params, and take all of xs.
+ * Gradient:	none yet: RLX_ENOSUP
+ * Source:	ONNX Loop-21, XLA While
+ */
 RLX_OP(while, "while cond_g(carries, captures): carries = body_g(carries, captures)",
 	ATTR(graph, cond_g)
 	ATTR(graph, body_g)
