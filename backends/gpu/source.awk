@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Makes gpu/text.h: SOURCE(name, text) of each *.cu, HEADER(path, text) of others,
 # and std.h once more under each name that it stands for. Comments are left out where
-# they fill a line.
+# they fill a line. Those above a table's rows go with their lines, so that what is said of
+# an op makes no other key of the kernels that were compiled.
 function flush(	i, n, names)
 {
 	if (path == "")
@@ -19,10 +20,11 @@ function flush(	i, n, names)
 		}
 	}
 }
-FNR == 1 { flush(); path = FILENAME; text = ""; comment = 0 }
+FNR == 1 { flush(); path = FILENAME; text = ""; comment = begun = 0 }
 {
 	line = $0
 	if (!comment && line ~ /^[ \t]*\/\*/ && line !~ /\*\/./) {
+		begun = FNR
 		if (line !~ /\*\//)
 			comment = 1
 		line = ""
@@ -31,6 +33,8 @@ FNR == 1 { flush(); path = FILENAME; text = ""; comment = 0 }
 			comment = 0
 		line = ""
 	}
+	if (line == "" && begun > 2 && path ~ /\.def$/)
+		next
 	if (line ~ /^[ \t]*\/\/ /)
 		line = ""
 	sub(/^[ \t]+/, "", line)
