@@ -11,7 +11,7 @@ MAN_SRC	:= $(wildcard docs/*.scd)
 COMMANDS := $(shell awk -F'[^a-z]+' '/^COMMAND/ { print $$2 }' \
 		tools/rlx/commands.def)
 MAN	:= $(MAN_SRC:docs/%.scd=$(BUILD)/man/%) \
-	   $(COMMANDS:%=$(BUILD)/man/rlx-%.1)
+	   $(COMMANDS:%=$(BUILD)/man/rlx-%.1) $(BUILD)/man/rlx-ops.3
 MAN_OK	= $(if $(shell command -v scdoc),$(MAN))
 
 $(BUILD)/man/%: docs/%.scd
@@ -31,6 +31,13 @@ $(BUILD)/man/rlx-%.1: $(BUILD)/bin/rlx tools/help2scd.awk
 	$(call say,MAN,$@)
 	$(Q)$(BUILD)/bin/rlx $* --help | awk -v name=$* -v about="$$($(BUILD)/bin/rlx \
 		--help | sed -n 's/^  $* *//p')" -f tools/help2scd.awk | scdoc >$@
+
+# That of the ops is made of their rows and what stands above these.
+$(BUILD)/man/rlx-ops.3: libuser/ops/ops.awk tools/ops2scd.awk $(OP_SRC)
+	@mkdir -p $(@D)
+	$(call say,MAN,$@)
+	$(Q)awk -f libuser/ops/ops.awk $(OP_SRC) | awk -f tools/ops2scd.awk - $(OP_SRC) \
+		>$@.scd && scdoc <$@.scd >$@ && rm $@.scd
 
 man: $(MAN)
 

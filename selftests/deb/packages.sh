@@ -98,7 +98,8 @@ contents()
 	has "$(deb_of librlx1 "$arch")" "$lib/librlx.so.1" &&
 	has "$(deb_of librlx-dev "$arch")" usr/include/rlx/arena.h \
 		usr/include/linux/rlx.h "$lib/librlx.a" "$lib/pkgconfig/rlx.pc" \
-		"$lib/cmake/rlx/rlxConfig.cmake" usr/share/man/man3/librlx.3.gz &&
+		"$lib/cmake/rlx/rlxConfig.cmake" usr/share/man/man3/librlx.3.gz \
+		usr/share/man/man3/rlx-ops.3.gz &&
 	has "$(deb_of rlx-tools "$arch")" usr/bin/rlx \
 		usr/share/man/man1/rlx-doctor.1.gz \
 		usr/share/bash-completion/completions/rlx &&

@@ -225,12 +225,40 @@ small_enough()
 # Pages of the library and the command, and one for each subcommand.
 manual_pages()
 {
-	for p in librlx.3 rlx.1 rlx.4 $("$dest/opt/rlx/bin/rlx" --help |
+	for p in librlx.3 rlx-ops.3 rlx.1 rlx.4 $("$dest/opt/rlx/bin/rlx" --help |
 			sed -n 's/^  \([a-z]*\) .*/rlx-\1.1/p'); do
 		m=$dest/opt/rlx/share/man/man${p##*.}/$p
 		grep -q '^\.TH ' "$m" || { echo "$p: no page"; return 1; }
 	done
 	grep -q json "$dest/opt/rlx/share/man/man1/rlx-info.1"
+}
+
+# The reference of the ops says of each input and attribute what reflection says.
+ops_agree()
+{
+	awk '/^\.SH / { op = "" }
+	     /^\.SS / { op = $2; gsub(/\\/, "", op) }
+	     sub(/^\\fB/, "") && op && /^[a-z]/ {
+		name = what = $0
+		sub(/\\fR.*/, "", name)
+		sub(/^[^:]*: /, "", what)
+		value = what ~ /[0-9] if not given/ ? what : ""
+		sub(/^[^,]*, /, "", value)
+		sub(/ if not given.*/, "", value)
+		gsub(/\\[&]?/, "", value)
+		gsub(/\\/, "", name)
+		if (what == "input, may be missing")
+			what = "optional"
+		sub(/^any number of /, "", what)
+		sub(/,.*/, "", what)
+		print op, name, what, value
+	}' "$dest/opt/rlx/share/man/man3/rlx-ops.3" | sort >"$tmp/said"
+	LD_LIBRARY_PATH=$dest$lib "$dest/opt/rlx/bin/rlx" ops --fields --format csv |
+	awk -F, 'NR > 1 {
+		sub(/^"/, "", $4)
+		print $1, $2, $3, $4 ~ /^-?[0-9]/ ? $4 : ""
+	}' | sort >"$tmp/reflected"
+	[ "$(wc -l <"$tmp/said")" -gt 400 ] && diff "$tmp/said" "$tmp/reflected"
 }
 
 # What bash would offer behind the words given, the last of which is begun.
@@ -284,8 +312,10 @@ else
 fi
 if command -v scdoc >/dev/null; then
 	check manual manual_pages
+	check ops-reference ops_agree
 else
 	skip manual "no scdoc"
+	skip ops-reference "no scdoc"
 fi
 check completion completion
 finish

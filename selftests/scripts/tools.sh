@@ -124,8 +124,11 @@ check setup-other-system must_say 'not a Debian system' setup build
 
 # The style rules find what they are for, in a tree that breaks each of them.
 bad=$tmp/bad
-mkdir -p "$bad/libuser/base" "$bad/libuser/ir" "$bad/tools"
-cp "$root"/tools/check-style* "$root/tools/words.txt" "$root/tools/check-layers" "$bad/tools/"
+mkdir -p "$bad/libuser/base" "$bad/libuser/ir" "$bad/libuser/ops" "$bad/tools"
+cp "$root"/tools/check-style* "$root/tools/words.txt" "$root/tools/check-layers" \
+	"$root/tools/ops2scd.awk" "$bad/tools/"
+cp "$root/libuser/ops/ops.awk" "$bad/libuser/ops/"
+printf 'RLX_OP(half, "x / 2",\n\tIN(x),\n\tRLX_T_ELEMENTWISE)\n' >"$bad/libuser/ops/half.c"
 {
 	printf '#include "ir/b.h"\n\n'
 	printf 'int f(int a, int b, int c, int d, int e, int g, int h)\n{\n'
@@ -146,6 +149,31 @@ all_rules_break()
 }
 
 check style-rules-find-breaches all_rules_break
+check style-names-what-an-op-lacks must_say 'half\.c:1: half: no Does' "$bad/tools/check-style"
+
+# The reference of an op whose file SED changes.
+# shellcheck disable=SC2016 # sh expands it
+reference_of()
+{
+	sed "$1" "$root/libuser/ops/gather.c" >"$tmp/gather.c" &&
+	sh -c 'awk -f libuser/ops/ops.awk "$1" | awk -f tools/ops2scd.awk - "$1"' sh \
+		"$tmp/gather.c"
+}
+
+same_reference() { reference_of '' | grep '^## gather$'; }
+
+check reference-as-it-is same_reference
+check reference-wants-fields must_say 'gather: no Gradient in' \
+	reference_of '/Gradient:/d'
+check reference-wants-inputs must_say 'gather: Shapes does not name input indices' \
+	reference_of 's/, indices\[/, idx[/'
+check reference-wants-attributes must_say 'gather: nothing is said of attribute other' \
+	reference_of 's/^\tATTR(i32, axis)/\tATTR(bool, other)\n&/'
+check reference-knows-gradients must_say 'gather: has a gradient, Gradient says none' \
+	reference_of 's/Gradient:\t/&none: /'
+check reference-knows-its-fields must_say "gather: no field begins with 'Notes:" \
+	reference_of 's/Errors:/Notes:/'
+check reference-wants-ops must_say 'no ops' reference_of d
 
 # A call of what stands above, declared without an include.
 uses_upper()
