@@ -275,19 +275,17 @@ out_free:
 static enum rlx_status check_rows(struct rlx_session *s, int64_t actual, int64_t upper)
 {
 	unsigned int i, n = rlx_program_io_count(s->p, RLX_IO_INPUT);
+	const struct rlx_slot *in = s->slot[RLX_IO_INPUT];
 	char known[256] = "", type[96];
 	size_t at = 0;
 
-	for (i = 0; i < n; i++) {
-		const struct rlx_type *t = s->slot[RLX_IO_INPUT][i].type;
-
-		if (rlx_plan_has_rows(t, upper))
+	for (i = 0; i < n; i++)
+		if (rlx_plan_has_rows(in[i].type, upper))
 			return RLX_OK;
-		rlx_type_print(t, type, sizeof(type));
-		if (at < sizeof(known))
-			at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s %s",
-					       i ? ", " : "",
-					       s->slot[RLX_IO_INPUT][i].name, type);
+	for (i = 0; i < n && at < sizeof(known); i++) {
+		rlx_type_print(in[i].type, type, sizeof(type));
+		at += (size_t)snprintf(known + at, sizeof(known) - at, "%s%s %s", i ? ", " : "",
+				       in[i].name, type);
 	}
 	return rlx_fail(&s->err, RLX_ESHAPE, "extent %lld of %lld: no input has %lld rows or a "
 			"multiple of them (inputs: %s); give the leading dimension that the "

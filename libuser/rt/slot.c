@@ -98,7 +98,7 @@ enum rlx_status rlx_slot_own(struct rlx_session *s, enum rlx_io io, unsigned int
 
 	if (slot->buf.arena)
 		return RLX_OK;
-	st = slot->own.arena ? RLX_OK : own_memory(s, s->slot[io][i].bytes, &slot->own);
+	st = slot->own.arena ? RLX_OK : own_memory(s, slot->bytes, &slot->own);
 	if (st)
 		return st;
 	slot->buf = slot->own;
@@ -129,7 +129,7 @@ static bool overlap(struct rlx_buf a, struct rlx_buf b, uint64_t na, uint64_t nb
 static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 {
 	struct rlx_slot *in = &s->slot[RLX_IO_INPUT][i];
-	uint64_t n = s->slot[RLX_IO_INPUT][i].bytes, m;
+	uint64_t n = in->bytes, m;
 	bool hit = false, was = in->staged;
 	unsigned int o;
 	enum rlx_status st;
@@ -137,22 +137,21 @@ static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 	for (o = 0; o < rlx_program_io_count(s->p, RLX_IO_OUTPUT); o++) {
 		struct rlx_slot *out = &s->slot[RLX_IO_OUTPUT][o];
 
-		m = s->slot[RLX_IO_OUTPUT][o].bytes;
+		m = out->bytes;
 		if (!overlap(in->buf, out->buf, n, m))
 			continue;
 		if (rlx_buf_ptr(in->buf) != rlx_buf_ptr(out->buf) || n != m)
 			return rlx_fail(&s->err, RLX_EINVAL,
 					"input '%s' and output '%s' overlap in part; "
 					"bind the same slice or different ones",
-					s->slot[RLX_IO_INPUT][i].name,
-					s->slot[RLX_IO_OUTPUT][o].name);
+					in->name, out->name);
 		hit = true;
 	}
 	if (hit && s->strict)
 		return rlx_fail(&s->err, RLX_EACCES,
 				"input '%s' shares its memory with an output, which takes "
 				"a copy, and the session is strict",
-				s->slot[RLX_IO_INPUT][i].name);
+				in->name);
 	if (hit && !in->stage.arena) {
 		st = own_memory(s, n, &in->stage);
 		if (st)
@@ -274,23 +273,23 @@ static enum rlx_status bind_slot(struct rlx_session *s, enum rlx_io io, unsigned
 				 struct rlx_buf buf)
 {
 	struct rlx_slot *slot = &s->slot[io][i];
-	uint64_t bytes = s->slot[io][i].bytes;
+	uint64_t bytes = slot->bytes;
 
 	if (!buf.arena || !rlx_buf_ptr(buf))
 		return rlx_fail(&s->err, RLX_EINVAL,
 				"%s '%s': the buffer is empty or lies outside its arena",
-				io_names[io], s->slot[io][i].name);
+				io_names[io], slot->name);
 	if (buf.bytes < bytes)
 		return rlx_fail(&s->err, RLX_ERANGE,
 				"%s '%s': the buffer has %llu bytes of %llu", io_names[io],
-				s->slot[io][i].name, (unsigned long long)buf.bytes,
+				slot->name, (unsigned long long)buf.bytes,
 				(unsigned long long)bytes);
 	if (check_align(s, io, i, buf))
 		return s->err.status;
 	if ((io == RLX_IO_OUTPUT || is_fed(s, io, i)) &&
 	    rlx_arena_flags(buf.arena) & RLX_ARENA_RDONLY)
 		return rlx_fail(&s->err, RLX_EACCES, "%s '%s': the arena is mapped read-only",
-				io_names[io], s->slot[io][i].name);
+				io_names[io], slot->name);
 	rlx_arena_get(buf.arena);
 	drop(&slot->buf, false);
 	slot->buf = buf;
@@ -453,16 +452,16 @@ static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 
 	if (io == RLX_IO_OUTPUT || (!data && rlx_type_bytes(&type)))
 		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", io_names[io],
-				s->slot[io][i].name, data ? "outputs are not set" : "no data");
+				slot->name, data ? "outputs are not set" : "no data");
 	st = may_copy(s, io, i, &type);
 	if (!st && rlx_arena_flags(slot->buf.arena) & RLX_ARENA_RDONLY)
 		st = rlx_fail(&s->err, RLX_EACCES, "%s '%s' is bound to a read-only arena",
-			      io_names[io], s->slot[io][i].name);
+			      io_names[io], slot->name);
 	if (!st)
 		st = rlx_slot_own(s, io, i);
 	if (st)
 		return st;
-	convert(*s->slot[io][i].type, rlx_buf_ptr(slot->buf), type, data);
+	convert(*slot->type, rlx_buf_ptr(slot->buf), type, data);
 	if (io == RLX_IO_PARAM || is_kept(s, io, i))	/* a device holds what was there */
 		rlx_slot_apply(s, io, i);
 	if (!slot->filled) {
@@ -499,12 +498,12 @@ static enum rlx_status get_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 
 	if (!slot->buf.arena || (!data && rlx_type_bytes(&type)))
 		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", io_names[io],
-				s->slot[io][i].name, data ? "nothing is there yet" : "no room given");
+				slot->name, data ? "nothing is there yet" : "no room given");
 	st = may_copy(s, io, i, &type);
 	if (!st)
 		st = fetch(s, io, i);
 	if (!st)
-		convert(type, data, *s->slot[io][i].type, rlx_buf_ptr(slot->buf));
+		convert(type, data, *slot->type, rlx_buf_ptr(slot->buf));
 	return st;
 }
 
@@ -539,7 +538,7 @@ enum rlx_status rlx_session_rows(struct rlx_session *s, const char *output,
 	slot = rlx_slot_find(s, RLX_IO_OUTPUT, output, &i);
 	if (!slot)
 		return s->err.status;
-	t = s->slot[RLX_IO_OUTPUT][i].type;
+	t = slot->type;
 	if (!slot->buf.arena || !data || s->strict)
 		return rlx_fail(&s->err, s->strict ? RLX_EACCES : RLX_EINVAL,
 				"rows of '%s': %s", output, s->strict ?
@@ -549,7 +548,7 @@ enum rlx_status rlx_session_rows(struct rlx_session *s, const char *output,
 		return rlx_fail(&s->err, RLX_ERANGE,
 				"rows [%lld, +%lld) of '%s': it has %lld", (long long)first,
 				(long long)n, output, t->rank ? (long long)t->dim[0] : 0ll);
-	row = t->dim[0] ? s->slot[RLX_IO_OUTPUT][i].bytes / (uint64_t)t->dim[0] : 0;
+	row = t->dim[0] ? slot->bytes / (uint64_t)t->dim[0] : 0;
 	want = row * (uint64_t)n;
 	if (bytes != want)
 		return rlx_fail(&s->err, RLX_ERANGE,
