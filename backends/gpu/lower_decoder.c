@@ -6,6 +6,7 @@
 #include "backends/gpu/gpu.h"
 #include "kernels/kv_cache.h"
 #include "kernels/gemv_stream.h"
+#include "ops/defaults.h"
 
 static const struct gpu_row gemv_stream = { "gemv_stream", "gemv_stream",
 					    rlx_g_gemv_stream_launch };
@@ -134,7 +135,7 @@ enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)
 	a->kv_heads = cache->dim[3];
 	a->dim = cache->dim[4];
 	a->heads = c->heads;
-	a->scale = c->scale != 0 ? c->scale : 1 / __builtin_sqrtf((float)a->dim);
+	a->scale = (float)op_attention_scale(c->scale, a->dim);
 	a->settled = alone && (!cos || (gpu_is_fixed(lo, 3) && gpu_is_fixed(lo, 4)));
 	a->pairs = c->style == RLX_ROPE_GPTJ;
 	a->type = (uint8_t)x->dtype;
