@@ -453,7 +453,7 @@ static enum rlx_status stage_inputs(struct gpu_exec *x)
 	for (i = 0; i < c->first_io[RLX_IO_PARAM] && !rc; i++) {
 		const struct gpu_io *io = &c->io[i];
 
-		if (x->slot[i].taken)	/* by the first launch */
+		if (x->slot[i].taken && io->bytes)	/* by the first launch */
 			gpu_count_in(x, io->bytes);
 		if (!io->on_device || x->slot[i].mapped || x->slot[i].taken || !io->bytes ||
 		    (x->slot[i].kept && !x->slot[i].fresh))
