@@ -11,8 +11,8 @@
  *		given. mode RLX_RESIZE_NEAREST (if not given) takes what nearest says:
  *		RLX_NEAREST_ROUND_PREFER_FLOOR (if not given), ROUND_PREFER_CEIL, FLOOR, CEIL, or
  *		SIMPLE (floor growing, ceil shrinking); LINEAR and CUBIC weigh 2 and 4 neighbours,
- *		the latter by cubic_a, for which 0 counts as not given. coord is one of enum
- *		rlx_coord, RLX_COORD_HALF_PIXEL if not given; TF_CROP_AND_RESIZE reads the part
+ *		the latter by cubic_a. coord is one of enum rlx_coord,
+ *		RLX_COORD_HALF_PIXEL if not given; TF_CROP_AND_RESIZE reads the part
  *		that roi names (all starts, then all ends, from 0 to 1) and gives extrapolation (0
  *		if not given) outside of x. Elsewhere neighbours outside are those at the end, or
  *		left out with exclude_outside. antialias widens the filter where an axis shrinks.

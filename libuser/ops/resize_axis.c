@@ -118,7 +118,7 @@ int64_t op_resize_nearest(const struct rlx_op_resize *a, const struct op_resize_
 
 static double kernel(const struct rlx_op_resize *a, double d)
 {
-	double k = a->cubic_a != 0 ? (double)a->cubic_a : -0.75;
+	double k = (double)a->cubic_a;
 
 	d = fabs(d);
 	if (a->mode == RLX_RESIZE_LINEAR)

@@ -4,6 +4,7 @@
  * default that the op's row names, whoever builds the node: rlx_emit(), a struct filled
  * in by hand, the text form.
  */
+#include "ir/eval.h"
 #include "ir/graph.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_test.h"
@@ -201,8 +202,39 @@ static void text_form(void)
 	WANT(strstr(err.text, "softmax: attribute 'axis' is missing"), "%s", err.text);
 }
 
+/* A default's zero is a value where kernels read it, too: of cubic weights 0 cuts the tails. */
+static void zero_is_zero(void)
+{
+	static const struct { float a; double want; } row[] = {
+		{ 0, 2.3125 }, { -0.75f, 2.41796875 },
+	};
+	float x[4] = { 1, 2, 4, 8 }, y[8];
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		struct rlx_graph *g = rlx_graph_new("cubic");
+		struct rlx_tensor in = { rlx_type(RLX_F32, 4), x };
+		struct rlx_tensor out = { rlx_type(RLX_F32, 8), y };
+		struct rlx_error err = { 0 };
+
+		rlx_output(g, "y", rlx_emit(g, resize, .x = rlx_input(g, "x", in.type),
+					    .sizes = RLX_INTS(8), .cubic_a = row[i].a,
+					    .mode = RLX_RESIZE_CUBIC));
+		CHECK(!rlx_graph_finish(g) && !rlx_graph_eval(g, &in, &out, &err));
+		WANT((double)y[3] == row[i].want, "cubic_a %g: %g, not %g", (double)row[i].a,
+		     (double)y[3], row[i].want);
+		rlx_graph_put(g);
+	}
+}
+
 TEST(every_row) { every_row(); CHECKF(!op_case_failures, "%u failures", op_case_failures); }
 TEST(emitted) { emitted(); CHECKF(!op_case_failures, "%u failures", op_case_failures); }
 TEST(text_form) { text_form(); CHECKF(!op_case_failures, "%u failures", op_case_failures); }
+
+TEST(zero_is_zero)
+{
+	zero_is_zero();
+	CHECKF(!op_case_failures, "%u failures", op_case_failures);
+}
 
 TEST_MAIN()
