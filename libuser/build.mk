@@ -7,6 +7,8 @@ A_OBJ	 := $(GPU_OBJ) $(BUILD)/obj/libuser/rt/load_linked.o
 SO_OBJ	 := $(BUILD)/obj/libuser/rt/load_opened.o
 OP_SRC	:= $(wildcard libuser/ops/*.c libuser/ops/*.def)
 GEN	:= $(BUILD)/gen/rlx/ops.list.h
+# Made with it, for the tables of libuser/ops/table.c alone.
+FIELDS	:= $(BUILD)/gen/ops.fields.h
 
 # Everything includes the list: it keeps its date while no op's block changes.
 $(BUILD)/gen/.harvest: libuser/ops/ops.awk $(OP_SRC)
@@ -14,9 +16,10 @@ $(BUILD)/gen/.harvest: libuser/ops/ops.awk $(OP_SRC)
 	$(call say,HARVEST,$(GEN))
 	$(Q)awk -f libuser/ops/ops.awk $(OP_SRC) | LC_ALL=C sort >$(GEN).new
 	$(Q)cmp -s $(GEN).new $(GEN) && rm $(GEN).new || mv $(GEN).new $(GEN)
+	$(Q)awk -v fields=1 -f libuser/ops/ops.awk $(OP_SRC) >$(FIELDS)
 	$(Q)touch $@
 
-$(GEN): $(BUILD)/gen/.harvest
+$(GEN) $(FIELDS): $(BUILD)/gen/.harvest
 	@test -f $@ || { rm -f $<; $(MAKE) --no-print-directory $@; }
 
 # A model and its tokenizer are read once, and graphs are written and drawn for people:

@@ -1,7 +1,21 @@
 # SPDX-License-Identifier: MIT
 # Harvest every RLX_OP(...) block of the op files, and every EW1/EW2/EW3 row of
 # elementwise.def, as one RLX_OP line each, and what rlx_emit() starts from: the
-# attributes whose zero is not "not given".
+# attributes whose zero is not "not given". With fields=1 the lines are RLX_FIELDS(...)
+# instead, in which each field names its op as well: constant tables are made of them.
+function row(blk)
+{
+	match(blk, /^RLX_OP\([a-z0-9_]+/)
+	if (fields) {
+		gsub(/ (IN|OPT|INS|ATTR|ATTR_NZ|DEF|REQ)\(/, "&" substr(blk, 8, RLENGTH - 7) ", ",
+		     blk)
+		sub(/^RLX_OP/, "RLX_FIELDS", blk)
+		print blk
+		return
+	}
+	print blk
+	init(blk)
+}
 function init(blk,	s, part)
 {
 	match(blk, /^RLX_OP\([a-z0-9_]+/)
@@ -21,8 +35,7 @@ function init(blk,	s, part)
 	t = "RLX_T_ELEMENTWISE | RLX_T_INPLACE"
 	if ($0 ~ /NODIFF/)
 		t = t " | RLX_T_NODIFF"
-	print "#define RLX_INIT_" part[2]
-	print "RLX_OP(" part[2] ", \"element by element\", " f ", " t ")"
+	row("RLX_OP(" part[2] ", \"element by element\", " f ", " t ")")
 	next
 }
 /^RLX_OP\(/ { on = 1; blk = "" }
@@ -33,8 +46,7 @@ on {
 	if (open == close_) {
 		gsub(/[ \t]+/, " ", blk)
 		sub(/^ /, "", blk)
-		print blk
-		init(blk)
+		row(blk)
 		on = 0
 	}
 }

@@ -11,28 +11,20 @@
 #include "rlx/ops.list.h"
 #undef RLX_OP
 
-#define IN(n)		{ #n, offsetof(SELF, n), 0, 0, RLX_FIELD_IN },
-#define OPT(n)		{ #n, offsetof(SELF, n), 0, 0, RLX_FIELD_OPT },
-#define INS(n)		{ #n, offsetof(SELF, n), 0, 0, RLX_FIELD_INS },
-#define ROW(kind, n, a, ...) \
-	{ #n, offsetof(SELF, n), kind, RLX_ABSENT_##a, RLX_FIELD_ATTR, __VA_ARGS__ },
-#define ATTR(t, n)	ROW(RLX_K_##t, n, ZERO, 0, NULL)
-#define ATTR_NZ(t, n, v) ROW(RLX_K_##t, n, NZ, v, NULL)
-#define DEF(t, n, v)	ROW(RLX_K_##t, n, DEF, v, NULL)
-#define REQ(t, n, h)	ROW(RLX_K_##t, n, REQ, 0, h)
-/* SELF is the row's struct: a typedef in a function of its own keeps it local. */
-#define RLX_OP(name, doc, fields, traits)				\
-	static const struct rlx_field *fields_##name(uint16_t *n)	\
-	{								\
-		typedef struct rlx_op_##name SELF;			\
-		static const struct rlx_field f[] = {			\
-			fields { NULL, sizeof(SELF) }		\
-		};							\
-		*n = sizeof(f) / sizeof(f[0]) - 1;			\
-		return f;						\
-	}
-#include "rlx/ops.list.h"
-#undef RLX_OP
+#define IN(op, n)	ROW(op, n, 0, ZERO, IN, 0, NULL)
+#define OPT(op, n)	ROW(op, n, 0, ZERO, OPT, 0, NULL)
+#define INS(op, n)	ROW(op, n, 0, ZERO, INS, 0, NULL)
+#define ATTR(op, t, n)	ROW(op, n, RLX_K_##t, ZERO, ATTR, 0, NULL)
+#define ATTR_NZ(op, t, n, v) ROW(op, n, RLX_K_##t, NZ, ATTR, v, NULL)
+#define DEF(op, t, n, v) ROW(op, n, RLX_K_##t, DEF, ATTR, v, NULL)
+#define REQ(op, t, n, h) ROW(op, n, RLX_K_##t, REQ, ATTR, 0, h)
+#define ROW(op, n, kind, a, role, def, hint) \
+	{ #n, offsetof(struct rlx_op_##op, n), kind, RLX_ABSENT_##a, RLX_FIELD_##role, def, hint },
+#define RLX_FIELDS(op, doc, fields, traits)				\
+	static const struct rlx_field fields_##op[] = {			\
+		fields { NULL, sizeof(struct rlx_op_##op) }		\
+	};
+#include "ops.fields.h"
 #undef IN
 #undef OPT
 #undef INS
@@ -48,13 +40,15 @@
 #define ATTR_NZ(t, n, v)
 #define DEF(t, n, v)
 #define REQ(t, n, h)
-/* Not const: field and n_field are filled in before main() and never again. */
+/* Constant, so that a program which emits no ops need not carry them. */
 #define RLX_OP(op, d, fields, t)					\
-	static struct rlx_op_def def_##op = {				\
+	static const struct rlx_op_def def_##op = {			\
 		.name = #op, .doc = d, .traits = 0 | t,			\
 		.index = RLX_OP_##op,					\
 		.args_size = sizeof(struct rlx_op_##op),		\
 		.n_fixed = 0 fields, .impl = &rlx_op_##op##_impl,	\
+		.field = fields_##op,					\
+		.n_field = sizeof(fields_##op) / sizeof(fields_##op[0]) - 1, \
 	};								\
 	const struct rlx_op_ref rlx_op_##op = { &def_##op };
 #include "rlx/ops.list.h"
@@ -67,13 +61,6 @@ const struct rlx_op_def *const rlx_op_defs[] = {
 };
 
 const unsigned int rlx_op_count = RLX_OP_COUNT;
-
-__attribute__((constructor)) static void fill_fields(void)
-{
-#define RLX_OP(op, d, fields, t) def_##op.field = fields_##op(&def_##op.n_field);
-#include "rlx/ops.list.h"
-#undef RLX_OP
-}
 
 const struct rlx_op_def *rlx_op_find(const char *name, size_t len)
 {
