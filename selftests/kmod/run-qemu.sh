@@ -81,15 +81,15 @@ for c in qemu-system-x86_64 busybox cpio; do
 	command -v $c >/dev/null || die "no $c: run 'tools/setup.sh kmod'"
 done
 
-# What never changes between runs of one kernel.
+# What never changes between runs of one kernel. Two runs that begin at once may both
+# make it, each in its own log folder; the last to rename it has it.
 make_base()
 {
 	base=$BUILD/kmod/guest/$(basename "$(readlink -f "$kdir")").cpio
 	[ -f "$base" ] && [ "$base" -nt "$here/init.c" ] &&
 		[ "$base" -nt "$here/run-qemu.sh" ] &&
 		[ "$base" -nt "$kdir/release" ] && return
-	root=${base%.cpio}.root
-	rm -rf "$root"
+	root=$log/base
 	mkdir -p "$root/bin" "$root/dev" "$root/proc" "$root/sys" "$root/tmp" \
 		"$root/rig/modules" "$root/etc" || exit 1
 	${CC:-gcc} -static -O2 -s -o "$root/init" "$here/init.c" ||
@@ -103,8 +103,8 @@ make_base()
 	printf 'root:x:0:\nrender:x:105:user\nuser:x:1000:\nother:x:1001:\n' \
 		>"$root/etc/group"
 	cp "$kdir"/modules/*.ko "$root/rig/modules/" 2>/dev/null
-	(cd "$root" && find . | cpio -o -H newc --quiet -R 0:0) >"$base.new" &&
-		mv "$base.new" "$base" || exit 1
+	(cd "$root" && find . | cpio -o -H newc --quiet -R 0:0) >"$root.cpio" &&
+		mv "$root.cpio" "$base" || exit 1
 	rm -rf "$root"
 }
 
