@@ -11,9 +11,11 @@
 #include <linux/slab.h>
 
 #include "arena.h"
+#include "buffer.h"
 #include "compat.h"
 #include "device.h"
 #include "dmabuf.h"
+#include "foreign.h"
 #include "fs.h"
 #include "ioctl.h"
 #include "pin.h"
@@ -45,7 +47,7 @@ static int rlx_arena_count(struct rlx_session *session)
 
 static void rlx_arena_free(struct rlx_arena *a)
 {
-	if (a->table.top)
+	if (a->table.top || a->source)
 		a->ops->release(a);
 	rlx_table_fini(&a->table);
 	if (a->inode)
@@ -58,13 +60,19 @@ static void rlx_arena_free(struct rlx_arena *a)
 	kfree(a);
 }
 
+/* What is in memory for its sake. */
+static u64 rlx_arena_own_bytes(const struct rlx_arena *a)
+{
+	return (u64)a->table.nr << PAGE_SHIFT;
+}
+
 static void rlx_arena_retract(struct rlx_arena *a)
 {
 	mutex_lock(&rlx_dev.lock);
 	list_del(&a->node);
 	mutex_unlock(&rlx_dev.lock);
 	rlx_stat_dec(RLX_STAT_ARENAS);
-	rlx_stat_add(RLX_STAT_BYTES, -(s64)a->size);
+	rlx_stat_add(RLX_STAT_BYTES, -(s64)rlx_arena_own_bytes(a));
 	rlx_stat_add(RLX_STAT_HUGE_BYTES,
 		     -(s64)((u64)a->nr_huge << PMD_SHIFT));
 	trace_rlx_arena_free(a->id, a->size, a->nr_huge);
@@ -86,11 +94,17 @@ long rlx_arena_nr_exports(const struct rlx_arena *a)
 	return rlx_arena_counted(atomic_long_read(&a->exports));
 }
 
+long rlx_arena_nr_buffers(const struct rlx_arena *a)
+{
+	return atomic_long_read(&a->buffers);
+}
+
 static void rlx_arena_end(struct rlx_arena *a)
 {
 	WARN_ON_ONCE(rlx_arena_counted(atomic_long_read(&a->writers)));
 	WARN_ON_ONCE(rlx_arena_nr_leases(a));
 	WARN_ON_ONCE(rlx_arena_nr_exports(a));
+	WARN_ON_ONCE(rlx_arena_nr_buffers(a));
 	if (!list_empty(&a->node))
 		rlx_arena_retract(a);
 	rlx_arena_free(a);
@@ -169,18 +183,22 @@ struct rlx_arena *rlx_arena_new(struct rlx_session *session,
 	a->session = rlx_session_get(session);
 	a->ops = ops;
 
-	ret = rlx_account_charge(&a->charge, session, c->size >> PAGE_SHIFT);
-	if (ret)
-		goto out_free;
+	if (!ops->foreign) {
+		ret = rlx_account_charge(&a->charge, session, c->size >> PAGE_SHIFT);
+		if (ret)
+			goto out_free;
+	}
 	a->inode = rlx_fs_inode_new();
 	if (IS_ERR(a->inode)) {
 		ret = PTR_ERR(a->inode);
 		a->inode = NULL;
 		goto out_free;
 	}
-	ret = rlx_table_init(&a->table, c->size >> PAGE_SHIFT);
-	if (ret)
-		goto out_free;
+	if (!ops->foreign) {
+		ret = rlx_table_init(&a->table, c->size >> PAGE_SHIFT);
+		if (ret)
+			goto out_free;
+	}
 	return a;
 
 out_free:
@@ -209,11 +227,11 @@ static unsigned long rlx_arena_count_chunks(const struct rlx_arena *a)
 
 void rlx_arena_publish(struct rlx_arena *a)
 {
-	WARN_ON_ONCE(a->table.filled != a->size >> PAGE_SHIFT);
+	WARN_ON_ONCE(a->table.filled != (a->ops->foreign ? 0 : a->size >> PAGE_SHIFT));
 	a->nr_chunks = rlx_arena_count_chunks(a);
 
 	rlx_stat_inc(RLX_STAT_ARENAS);
-	rlx_stat_add(RLX_STAT_BYTES, a->size);
+	rlx_stat_add(RLX_STAT_BYTES, rlx_arena_own_bytes(a));
 	rlx_stat_add(RLX_STAT_HUGE_BYTES, (u64)a->nr_huge << PMD_SHIFT);
 	trace_rlx_arena_create(a->id, a->size, a->nr_huge);
 	mutex_lock(&rlx_dev.lock);
@@ -386,6 +404,22 @@ void rlx_arena_export_put(struct rlx_arena *a, u32 access)
 	rlx_arena_use_put(a, access, &a->exports);
 }
 
+/* No seal but those against writing: who has the fd could map it and do the same. */
+int rlx_arena_buffer_get(struct rlx_arena *a, u32 access)
+{
+	int ret = rlx_arena_use_get(a, access, &a->buffers);
+
+	if (!ret)
+		rlx_stat_inc(RLX_STAT_BUFFERS);
+	return ret;
+}
+
+void rlx_arena_buffer_put(struct rlx_arena *a, u32 access)
+{
+	rlx_stat_dec(RLX_STAT_BUFFERS);
+	rlx_arena_use_put(a, access, &a->buffers);
+}
+
 /* ---- ioctls ------------------------------------------------------------ */
 
 static bool rlx_arena_node_ok(int nid)
@@ -456,6 +490,9 @@ long rlx_arena_ioctl_create(struct rlx_call *call)
 	case RLX_KIND_USER:
 		a = rlx_pin_user_arena(session, c);
 		break;
+	case RLX_KIND_DMABUF:
+		a = rlx_foreign_arena(session, c);
+		break;
 	default:
 		a = ERR_PTR(-EINVAL);
 	}
@@ -473,6 +510,7 @@ static long rlx_arena_ioctl_info(struct rlx_call *call)
 {
 	struct rlx_ioc_arena_info *info = call->arg;
 	struct rlx_arena *a = call->priv;
+	struct page *first = rlx_arena_page(a, 0);
 
 	if (!RLX_IS_ZERO(info->reserved) || info->pad)
 		return -EINVAL;
@@ -488,7 +526,8 @@ static long rlx_arena_ioctl_info(struct rlx_call *call)
 		.nr_chunks = a->nr_chunks,
 		.nr_leases = rlx_arena_nr_leases(a),
 		.nr_exports = rlx_arena_nr_exports(a),
-		.numa_node = page_to_nid(rlx_arena_page(a, 0)),
+		.numa_node = first ? page_to_nid(first) : NUMA_NO_NODE,
+		.nr_buffers = rlx_arena_nr_buffers(a),
 	};
 	return 0;
 }
@@ -548,6 +587,8 @@ static int rlx_arena_seal_locked(struct rlx_arena *a, u32 seals)
 			return ret;
 	} else if (seals & RLX_KSEAL_FUTURE_WRITE &&
 		   !(a->seals & RLX_ARENA_WRITE_SEALS)) {
+		if (a->ops->foreign)
+			return -EBUSY;
 		atomic_long_add(RLX_ARENA_SEALED, &a->writers);
 	}
 	seals &= ~a->seals;
@@ -617,6 +658,7 @@ static void rlx_arena_show_fdinfo(struct seq_file *m, struct file *file)
 	seq_printf(m, "rlx-seals:\t%u\n", rlx_arena_seals(a));
 	seq_printf(m, "rlx-leases:\t%ld\n", rlx_arena_nr_leases(a));
 	seq_printf(m, "rlx-exports:\t%ld\n", rlx_arena_nr_exports(a));
+	seq_printf(m, "rlx-buffers:\t%ld\n", rlx_arena_nr_buffers(a));
 }
 
 static const struct file_operations rlx_arena_fops = {
@@ -624,6 +666,7 @@ static const struct file_operations rlx_arena_fops = {
 	.release		= rlx_arena_release,
 	.unlocked_ioctl		= rlx_arena_ioctl,
 	.compat_ioctl		= compat_ptr_ioctl,
+	.uring_cmd		= rlx_arena_uring_cmd,
 	.mmap			= rlx_arena_mmap,
 	.fsync			= noop_fsync,
 	.get_unmapped_area	= rlx_arena_area,

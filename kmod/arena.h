@@ -26,6 +26,8 @@ struct vm_area_struct;
 
 /**
  * struct rlx_arena_ops - where the pages came from.
+ * @foreign: from nowhere that is ours to look at: the table is empty, and nothing is
+ *           charged
  * @release: gives back what a->table has (it may be less than a->size, if
  *           making failed) and a->source; process context, may sleep; the
  *           table itself stays
@@ -38,6 +40,7 @@ struct vm_area_struct;
  *           context; NULL: never
  */
 struct rlx_arena_ops {
+	bool	foreign;
 	void	(*release)(struct rlx_arena *a);
 	int	(*mmap)(struct rlx_arena *a, struct vm_area_struct *vma);
 	unsigned long (*area)(struct rlx_arena *a, struct file *file,
@@ -57,18 +60,19 @@ struct rlx_arena_ops {
  * @cookie:    as given
  * @kind:      enum rlx_kind
  * @flags:     RLX_AF_*, as given
- * @table:     the pages; constant once published
+ * @table:     the pages, none of them if foreign; constant once published
  * @nr_huge:   huge pages among them; constant once published
  * @nr_chunks: contiguous pieces; constant once published
  * @charge:    who pays
  * @session:   it was made through; for its count
  * @inode:     all its fds are of this one: huge, so that the kernel maps
  *             PMDs, and without writeback, so that mappings can be pinned
- * @writers:   writable mappings, exports and attachments; below 0 once
+ * @writers:   writable mappings, exports, buffers and attachments; below 0 once
  *             NO_WRITE or FUTURE_WRITE is set: this word alone decides who was
  *             first
  * @leases:    attachments, the same with NO_ATTACH
  * @exports:   live dma-bufs, the same with NO_EXPORT
+ * @buffers:   fixed buffers of io_uring rings
  * @seal_lock: one SEAL at a time
  * @seals:     RLX_KSEAL_*; written under @seal_lock, read anywhere
  * @node:      in rlx_dev.arenas once published, protected by rlx_dev.lock
@@ -97,6 +101,7 @@ struct rlx_arena {
 	atomic_long_t			writers;
 	atomic_long_t			leases;
 	atomic_long_t			exports;
+	atomic_long_t			buffers;
 	struct mutex			seal_lock;
 	u32				seals;
 
@@ -184,9 +189,10 @@ static inline unsigned long rlx_arena_run(const struct rlx_arena *a,
 	return rlx_table_run(&a->table, pgoff, max, page);
 }
 
-/* Attachments and dma-bufs there are, sealed or not. */
+/* Attachments, dma-bufs and fixed buffers there are, sealed or not. */
 long rlx_arena_nr_leases(const struct rlx_arena *a);
 long rlx_arena_nr_exports(const struct rlx_arena *a);
+long rlx_arena_nr_buffers(const struct rlx_arena *a);
 
 /* -EOVERFLOW if the sum wraps, -EINVAL if the range leaves the arena or is 0. */
 int rlx_arena_check_range(const struct rlx_arena *a, u64 offset, u64 length);
@@ -236,6 +242,15 @@ static inline void rlx_arena_attach_put(struct rlx_arena *a, u32 access)
  */
 int rlx_arena_export_get(struct rlx_arena *a, u32 access);
 void rlx_arena_export_put(struct rlx_arena *a, u32 access);
+
+/**
+ * rlx_arena_buffer_get - a fixed buffer: counted, and a writer if @access says so.
+ *
+ * Takes a reference. Return: 0, or -EPERM (sealed against writing).
+ */
+int rlx_arena_buffer_get(struct rlx_arena *a, u32 access);
+/* Any context. */
+void rlx_arena_buffer_put(struct rlx_arena *a, u32 access);
 
 /* ---- ioctls and file operations ---------------------------------------- */
 

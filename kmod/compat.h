@@ -227,4 +227,11 @@ static inline void rlx_cmd_mark_cancelable(struct io_uring_cmd *cmd,
 #define RLX_CMD_CANCEL		0U
 #endif
 
+/* From 6.18 one may be answered many times, each time in a buffer of the ring's. */
+#ifdef RLX_HAVE_CMD_MSHOT
+#define rlx_cmd_is_mshot(cmd)	(!!((cmd)->flags & IORING_URING_CMD_MULTISHOT))
+#else
+#define rlx_cmd_is_mshot(cmd)	false
+#endif
+
 #endif

@@ -150,6 +150,25 @@ probe CMD_TO_PDU "$@" <<EOF
 u64 *rlx_probe(struct io_uring_cmd *c) { return io_uring_cmd_to_pdu(c, u64); }
 EOF
 exported CMD_CANCELABLE io_uring_cmd_mark_cancelable
+probe CMD_MSHOT "$@" <<EOF
+#include <linux/fs.h>
+#include <$uring>
+bool rlx_probe(struct io_uring_cmd *c, size_t *n)
+{
+	struct io_br_sel s = io_uring_cmd_buffer_select(c, 0, n, 0);
+
+	return c->flags & IORING_URING_CMD_MULTISHOT &&
+	       io_uring_mshot_cmd_post_cqe(c, &s, 0);
+}
+EOF
+# Of pages; from 6.15 to 7.2 this name is for a request of a block device alone.
+probe BUFFER_BVEC "$@" <<EOF
+#include <linux/fs.h>
+#include <$uring>
+static void let_go(void *p) { }
+int rlx_probe(struct io_uring_cmd *c, const struct bio_vec *v)
+{ return io_buffer_register_bvec(c, v, 1, let_go, 0, IO_BUF_DEST, 0, 0); }
+EOF
 
 # -- fences ----------------------------------------------------------------
 

@@ -26,6 +26,7 @@
 #include "compat.h"
 #include "device.h"
 #include "dmabuf.h"
+#include "foreign.h"
 #include "ioctl.h"
 #include "trace.h"
 
@@ -435,6 +436,8 @@ long rlx_dmabuf_ioctl_export(struct rlx_call *call)
 	ret = rlx_export_check(call, arg->offset, arg->length, arg->access);
 	if (ret)
 		return ret;
+	if (arena->ops->foreign)
+		return rlx_foreign_export(call);
 	exp = rlx_export_new(arena, arg->access);
 	if (IS_ERR(exp))
 		return PTR_ERR(exp);
@@ -487,14 +490,10 @@ out_unlock:
 
 static int rlx_export_sync(struct rlx_export *exp, u32 access, u32 op)
 {
-	enum dma_data_direction dir = DMA_BIDIRECTIONAL;
+	enum dma_data_direction dir = rlx_sync_direction(access);
 	bool write = access & RLX_W;
 	long ret;
 
-	if (access == RLX_R)
-		dir = DMA_FROM_DEVICE;
-	else if (access == RLX_W)
-		dir = DMA_TO_DEVICE;
 	if (op == RLX_SYNC_END) {
 		rlx_export_end(exp, dir);
 		return 0;
@@ -520,6 +519,8 @@ long rlx_dmabuf_ioctl_sync(struct rlx_call *call)
 	ret = rlx_export_check(call, arg->offset, arg->length, arg->access);
 	if (ret)
 		return ret;
+	if (arena->ops->foreign)
+		return rlx_foreign_sync(arena, arg);
 	list = rlx_export_find(arena, arg->offset,
 			       arg->offset + arg->length, &n);
 	if (!list)

@@ -46,9 +46,8 @@ int rlx_executor_check_fetch(struct rlx_executor *ex, const struct rlx_ioc_fetch
 	return 0;
 }
 
-/* Tags that could not be told go back to where they came from. */
-static void rlx_executor_return(struct rlx_executor *ex, struct rlx_queue *q,
-				const struct rlx_slot_ref *ref, u32 n)
+void rlx_executor_return(struct rlx_executor *ex, struct rlx_queue *q,
+			 const struct rlx_slot_ref *ref, u32 n)
 {
 	struct rlx_slot_out out[RLX_CHUNK] RLX_UNINIT;
 	struct rlx_todo todo = {};
@@ -74,11 +73,10 @@ static void rlx_executor_return(struct rlx_executor *ex, struct rlx_queue *q,
 	rcu_read_unlock();
 }
 
-/* At most RLX_CHUNK of them, to user space; how many, 0 if less than @min are there. */
-static int rlx_executor_take_chunk(struct rlx_executor *ex, struct rlx_queue *q,
-				   u32 __user *tags, u32 min, u32 max)
+int rlx_executor_take_chunk(struct rlx_executor *ex, struct rlx_queue *q,
+			    u32 __user *tags, u32 min, u32 max,
+			    struct rlx_slot_ref *ref)
 {
-	struct rlx_slot_ref ref[RLX_CHUNK] RLX_UNINIT;
 	u32 tag[RLX_CHUNK] RLX_UNINIT;
 	unsigned long flags;
 	int i, n;
@@ -137,6 +135,7 @@ static long rlx_executor_take_min(struct rlx_executor *ex,
 				  const struct rlx_ioc_fetch *req, u32 min)
 {
 	struct rlx_queue *q = rlx_service_queue(ex->svc, req->queue);
+	struct rlx_slot_ref ref[RLX_CHUNK] RLX_UNINIT;
 	u32 __user *tags = u64_to_user_ptr(req->tags);
 	u32 got = 0;
 	int n;
@@ -146,7 +145,7 @@ static long rlx_executor_take_min(struct rlx_executor *ex,
 		return rlx_executor_look(ex, q, min);
 	do {
 		n = rlx_executor_take_chunk(ex, q, tags + got, got ? 1 : min,
-					    req->max - got);
+					    req->max - got, ref);
 		if (n < 0)
 			return got ? (long)got : n;
 		got += n;

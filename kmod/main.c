@@ -41,7 +41,7 @@ u64 rlx_features(void)
 
 	if (IS_ENABLED(CONFIG_TRANSPARENT_HUGEPAGE))
 		features |= RLX_FEAT_HUGE;
-	features |= RLX_FEAT_USER | RLX_FEAT_DMABUF;
+	features |= RLX_FEAT_USER | RLX_FEAT_DMABUF | RLX_FEAT_DMABUF_ARENA;
 #ifdef RLX_HAVE_SYNC_FILE
 	features |= RLX_FEAT_SYNC_FILE;
 #endif
@@ -51,6 +51,12 @@ u64 rlx_features(void)
 	features |= RLX_FEAT_URING;
 #ifdef RLX_HAVE_CMD_CANCELABLE
 	features |= RLX_FEAT_URING_ASYNC;
+#endif
+#ifdef RLX_HAVE_CMD_MSHOT
+	features |= RLX_FEAT_URING_MSHOT;
+#endif
+#ifdef RLX_HAVE_BUFFER_BVEC
+	features |= RLX_FEAT_URING_BUFFERS;
 #endif
 #ifdef RLX_TESTING
 	features |= RLX_FEAT_TESTING;
@@ -162,6 +168,8 @@ static void __exit rlx_main_exit(void)
 	flush_workqueue(rlx_dev.wq);
 	rcu_barrier();			/* kfree_rcu() and so on, of that work */
 	destroy_workqueue(rlx_dev.wq);
+	/* Who gave back the last of it, a ring perhaps, may not have left our code yet. */
+	synchronize_rcu_tasks();
 	rlx_debugfs_fini();
 	WARN_ON(!list_empty(&rlx_dev.arenas) || !list_empty(&rlx_dev.sessions) ||
 		!list_empty(&rlx_dev.users) || !list_empty(&rlx_dev.services));

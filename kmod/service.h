@@ -42,6 +42,8 @@ struct rlx_fetcher {
 	struct rlx_ioc_fetch req;
 	bool claimed;			/* (q) not on the list */
 	bool holds;			/* counted in ex->nr_holding */
+	bool mshot;			/* tags as they come, in buffers of @buf_group */
+	u16 buf_group;
 };
 
 /* Lock of the queue held, and @f on its list. */
@@ -225,6 +227,16 @@ long rlx_executor_attach(struct rlx_call *call);	/* on a service */
 long rlx_executor_commit(struct rlx_executor *ex, const struct rlx_ioc_commit *c);
 int rlx_executor_check_fetch(struct rlx_executor *ex, const struct rlx_ioc_fetch *req);
 long rlx_executor_take(struct rlx_executor *ex, const struct rlx_ioc_fetch *req);
+/*
+ * The tags of at most @max, and of no more than RLX_CHUNK, to user space, what they name
+ * into @ref[RLX_CHUNK]; how many, 0 where less than @min are there, -errno.
+ */
+int rlx_executor_take_chunk(struct rlx_executor *ex, struct rlx_queue *q,
+			    u32 __user *tags, u32 min, u32 max,
+			    struct rlx_slot_ref *ref);
+/* Tags that could not be told go back to where they came from. */
+void rlx_executor_return(struct rlx_executor *ex, struct rlx_queue *q,
+			 const struct rlx_slot_ref *ref, u32 n);
 
 extern const struct file_operations rlx_executor_fops;
 

@@ -51,6 +51,7 @@ RLX_STATS_ATTR(bytes, RLX_STAT_BYTES);
 RLX_STATS_ATTR(huge_bytes, RLX_STAT_HUGE_BYTES);
 RLX_STATS_ATTR(nr_leases, RLX_STAT_LEASES);
 RLX_STATS_ATTR(nr_dmabufs, RLX_STAT_DMABUFS);
+RLX_STATS_ATTR(nr_buffers, RLX_STAT_BUFFERS);
 RLX_STATS_ATTR(nr_timelines, RLX_STAT_TIMELINES);
 RLX_STATS_ATTR(nr_waiters, RLX_STAT_WAITERS);
 RLX_STATS_ATTR(nr_services, RLX_STAT_SERVICES);
@@ -67,6 +68,7 @@ static struct attribute *rlx_stats_attrs[] = {
 	&rlx_stats_huge_bytes.attr.attr,
 	&rlx_stats_nr_leases.attr.attr,
 	&rlx_stats_nr_dmabufs.attr.attr,
+	&rlx_stats_nr_buffers.attr.attr,
 	&rlx_stats_nr_timelines.attr.attr,
 	&rlx_stats_nr_waiters.attr.attr,
 	&rlx_stats_nr_services.attr.attr,

@@ -16,6 +16,7 @@ enum rlx_stat {
 	RLX_STAT_HUGE_BYTES,	/* of them in huge pages */
 	RLX_STAT_LEASES,	/* attachments of arenas */
 	RLX_STAT_DMABUFS,
+	RLX_STAT_BUFFERS,	/* fixed buffers of io_uring rings */
 	RLX_STAT_TIMELINES,
 	RLX_STAT_WAITERS,	/* of timelines */
 	RLX_STAT_SERVICES,

@@ -131,9 +131,73 @@ static bool rlx_fetcher_park(struct rlx_fetcher *f)
 	return parked;
 }
 
-/* Takes, or parks; true if it was parked. */
-static bool rlx_fetcher_try(struct rlx_fetcher *f, long *ret)
+#ifdef RLX_HAVE_CMD_MSHOT
+#define RLX_CMD_MSHOT	1
+
+/* CQEs in one go: then what else there is to do in this task has its turn. */
+#define RLX_SHOTS	32
+
+/*
+ * One CQE, with some tags in a buffer of the ring's; how many, -EAGAIN where there are
+ * none, and the buffer is the ring's again. What finds no room among the completions
+ * is for others, and an end: io_uring would not tell of it.
+ */
+static long rlx_fetcher_shoot(struct rlx_fetcher *f, unsigned int flags)
 {
+	struct rlx_slot_ref ref[RLX_CHUNK] RLX_UNINIT;
+	struct io_br_sel sel;
+	size_t bytes = 0;
+	u32 room;
+	int n;
+
+	sel = io_uring_cmd_buffer_select(f->cmd, f->buf_group, &bytes, flags);
+	if (sel.val < 0)
+		return sel.val;
+	if (!sel.addr)
+		return -ENOBUFS;
+	room = min_t(size_t, f->req.max, bytes / sizeof(u32));
+	n = room ? rlx_executor_take_chunk(f->ex, f->q, sel.addr, 1, room, ref) : -ENOBUFS;
+	/* In the place of the address; with nothing in it the buffer is given back. */
+	sel.val = n > 0 ? n * (ssize_t)sizeof(u32) : 0;
+	if (!io_uring_mshot_cmd_post_cqe(f->cmd, &sel, flags))
+		return n;
+	if (n > 0) {
+		rlx_executor_return(f->ex, f->q, ref, n);
+		return -ENOSPC;
+	}
+	return n ?: -EAGAIN;
+}
+
+/* Tells what is there, and parks, or is to go on; false where *@ret is the end. */
+static bool rlx_fetcher_shots(struct rlx_fetcher *f, long *ret, unsigned int flags)
+{
+	int i;
+
+	for (i = 0; i < RLX_SHOTS; i++) {
+		if (rlx_fetcher_park(f))
+			return true;
+		*ret = rlx_fetcher_shoot(f, flags);
+		if (*ret < 0 && *ret != -EAGAIN)
+			return false;
+	}
+	rlx_uring_wake(f);
+	return true;
+}
+#else
+#define RLX_CMD_MSHOT	0
+
+static bool rlx_fetcher_shots(struct rlx_fetcher *f, long *ret, unsigned int flags)
+{
+	*ret = -EOPNOTSUPP;
+	return false;
+}
+#endif
+
+/* Takes, or parks; true if it was parked. */
+static bool rlx_fetcher_try(struct rlx_fetcher *f, long *ret, unsigned int flags)
+{
+	if (f->mshot)
+		return rlx_fetcher_shots(f, ret, flags);
 	for (;;) {
 		*ret = rlx_executor_take(f->ex, &f->req);
 		if (*ret != -EAGAIN)
@@ -152,7 +216,7 @@ static void rlx_uring_woken(struct io_uring_cmd *cmd, unsigned int flags, bool d
 	/* With the task its memory is gone: what it parked elsewhere ends too. */
 	if (dead)
 		rlx_uring_muster(ex);
-	else if (rlx_fetcher_try(f, &ret))
+	else if (rlx_fetcher_try(f, &ret, flags))
 		return;
 	rlx_fetcher_end(f, ret, flags);
 }
@@ -204,6 +268,8 @@ static struct rlx_fetcher *rlx_fetcher_new(struct rlx_executor *ex,
 	f->cmd = cmd;
 	f->req = *req;
 	f->req.min = max_t(u32, req->min, 1);
+	f->mshot = rlx_cmd_is_mshot(cmd);
+	f->buf_group = READ_ONCE(cmd->sqe->buf_group);
 	f->claimed = true;
 	spin_lock_irqsave(&q->slots.lock, flags);
 	full = q->nr_fetchers >= RLX_QUEUE_PARKED_MAX;
@@ -234,7 +300,7 @@ static int rlx_uring_park_fetch(struct rlx_executor *ex, struct io_uring_cmd *cm
 	p->fetcher = f;
 	rlx_cmd_mark_cancelable(cmd, flags);
 	/* Marked, it can only end by being completed. */
-	if (!rlx_fetcher_try(f, &ret))
+	if (!rlx_fetcher_try(f, &ret, flags))
 		rlx_fetcher_end(f, ret, flags);
 	return -EIOCBQUEUED;
 }
@@ -342,6 +408,7 @@ static int rlx_uring_cancel(struct io_uring_cmd *cmd, unsigned int flags)
 
 #else /* nothing parks */
 #define RLX_CMD_PARKS	0
+#define RLX_CMD_MSHOT	0
 
 void rlx_uring_answer(struct io_uring_cmd *cmd, s32 result, u64 aux) { }
 void rlx_uring_parked(struct io_uring_cmd *cmd, u32 tag, u64 seq) { }
@@ -468,6 +535,19 @@ static int rlx_executor_check_cmd(struct rlx_executor *ex,
 	return req->timeout_ns == ~0ULL ? 0 : -EINVAL;
 }
 
+/* Buffers of the ring's take the place of @tags; what comes is told at once. */
+static int rlx_executor_issue_mshot(struct rlx_executor *ex, struct io_uring_cmd *cmd,
+				    const struct rlx_ioc_fetch *req, unsigned int flags)
+{
+	int err = rlx_executor_check_cmd(ex, req);
+
+	if (err)
+		return err;
+	if (req->flags & RLX_FETCH_NOWAIT || req->tags || req->min > 1 || ex->ring)
+		return -EINVAL;
+	return rlx_uring_park_fetch(ex, cmd, req, flags);
+}
+
 static int rlx_executor_issue_both(struct rlx_executor *ex, struct io_uring_cmd *cmd,
 				   const void __user *from, unsigned int flags)
 {
@@ -501,9 +581,12 @@ static int rlx_executor_issue(struct io_uring_cmd *cmd, unsigned int flags)
 	default:
 		return -EOPNOTSUPP;
 	}
-	if (p.flags & RLX_URING_MULTISHOT)
+	if (p.flags & RLX_URING_MULTISHOT && !RLX_CMD_MSHOT)
 		return -EOPNOTSUPP;
-	if (p.flags || p.pad)
+	/* io_uring is told of it as well, and has buffers for it. */
+	if (p.flags & ~RLX_URING_MULTISHOT || p.pad ||
+	    !!(p.flags & RLX_URING_MULTISHOT) != rlx_cmd_is_mshot(cmd) ||
+	    (p.flags && cmd->cmd_op != RLX_IOC_FETCH))
 		return -EINVAL;
 	if (cmd->cmd_op == RLX_IOC_COMMIT) {
 		if (copy_from_user(&c, from, sizeof(c)))
@@ -517,6 +600,8 @@ static int rlx_executor_issue(struct io_uring_cmd *cmd, unsigned int flags)
 		return rlx_executor_issue_both(ex, cmd, from, flags);
 	if (copy_from_user(&f, from, sizeof(f)))
 		return -EFAULT;
+	if (p.flags & RLX_URING_MULTISHOT)
+		return rlx_executor_issue_mshot(ex, cmd, &f, flags);
 	err = rlx_executor_check_cmd(ex, &f);
 	return err ?: rlx_executor_fetch_cmd(ex, cmd, &f, false, flags);
 }

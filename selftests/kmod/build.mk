@@ -80,17 +80,18 @@ RIG	?=
 guest: kmod-$(K) kmod-tests
 	$(Q)selftests/kmod/run-qemu.sh -k $(K) $(RIG) $(T:%=$(KMOD_DIR)/%)
 
-# Boots one after the other; what runs beside them is another group (AT_ONCE).
-run_suites = selftests/run.sh -g $@ -t 3600 $(1) \
+# What runs at a time: a guest keeps little more than one of its two processors busy.
+KMOD_AT_ONCE	?= 2
+run_suites = selftests/run.sh -g $@ -j $(KMOD_AT_ONCE) -t 3600 $(1) \
 	$$(for k in $(2); do selftests/kmod/suites.sh $$k $(KMOD_BIN) $(KMOD_BIN32); done; \
-	   for k in $(3); do selftests/kmod/suites.sh -a $$k $(KMOD_BIN) $(KMOD_BIN32); done)
+	   for k in $(3); do selftests/kmod/suites.sh -a $$k $(KMOD_BIN) $(KMOD_BIN32); done) $(4)
 
 check-kmod:
 	$(Q)tools/setup.sh kmod
 	$(Q)+$(BUILDMAKE) kernels kmod-tests $(KMOD_BOOTED:%=kmod-%)
-	$(Q)$(call run_suites,'selftests/kmod/matrix.sh $(KMOD_BOOTED) $(KMOD_HEADERS)' \
-		selftests/kmod/spin/run.sh \
-		selftests/slot/mutants.sh 'selftests/kmod/gate.sh 6.12',$(KMOD_STOCK),$(KMOD_ALSO))
+	$(Q)$(call run_suites,'selftests/kmod/matrix.sh $(KMOD_BOOTED) $(KMOD_HEADERS)',\
+		$(KMOD_STOCK),$(KMOD_ALSO),'selftests/kmod/gate.sh 6.12' \
+		selftests/slot/mutants.sh selftests/kmod/spin/run.sh)
 
 # The command and the daemon over the module.
 check-kmod-serve:
@@ -105,8 +106,8 @@ check-kmod-serve:
 check-kmod-debug:
 	$(Q)tools/setup.sh kmod
 	$(Q)+$(BUILDMAKE) kernels kmod-tests kmod-debug
-	$(Q)$(call run_suites,'selftests/kmod/matrix.sh debug' \
-		'selftests/kmod/gate.sh debug',debug)
+	$(Q)$(call run_suites,,debug,,'selftests/kmod/gate.sh debug' \
+		'selftests/kmod/matrix.sh debug')
 
 # Random programs on the debug kernel, OPS operations of them.
 OPS	?= 1000000

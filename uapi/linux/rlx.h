@@ -21,8 +21,9 @@
  * close-on-exec; other commands return 0 or the count they say.
  *
  * io_uring: IORING_OP_URING_CMD with cmd_op set to the same command numbers, on
- * a channel (SUBMIT), executor (FETCH, COMMIT, COMMIT_AND_FETCH) or timeline
- * (TIMELINE_WAIT_ONE). The payload is struct rlx_uring_cmd.
+ * a channel (SUBMIT), executor (FETCH, COMMIT, COMMIT_AND_FETCH), timeline
+ * (TIMELINE_WAIT_ONE) or arena (BUFFER_REGISTER, BUFFER_UNREGISTER). The payload is
+ * struct rlx_uring_cmd.
  *
  * Errors:
  *	ENOTTY		unknown ioctl, or one that belongs to another kind of fd
@@ -48,12 +49,13 @@
  *	EPERM		no right to lock memory at all; the object is sealed, or the
  *			memfd of an arena is, against what is asked;
  *			a service of SINGLE_USER and another user
- *	EACCES		writing through what is read-only: mapping, export,
- *			duplicate, slice, signal; a read-only memfd, not RDONLY
+ *	EACCES		writing through what is read-only: mapping, export, fixed
+ *			buffer, duplicate, slice, signal; a read-only memfd, not RDONLY
  *	ENOENT		no such arena, channel or request
  *	EBUSY		leased, mapped for writing, not yet acknowledged; a second
- *			executor
- *	ENOSPC		a table is full, or a user's share of it
+ *			executor; a place in a ring's table that is taken
+ *	ENOSPC		a table is full, or a user's share of it, or the completions
+ *			of a ring
  *	ENODEV		mmap of what has nothing to map, an arena of user memory
  *			too
  *	EMFILE, ENFILE	no descriptor left
@@ -68,6 +70,7 @@
  *			signaller went away
  *	ESTALE		a request that is not (or no more) this one
  *	EPROTO		the executor or client wrote nonsense into its ring page
+ *	ENOBUFS		a multishot command found no provided buffer
  */
 #ifndef _UAPI_LINUX_RLX_H
 #define _UAPI_LINUX_RLX_H
@@ -96,7 +99,9 @@
 #define RLX_FEAT_SYNC_FILE	(1ULL << 4)	/* timelines follow fences */
 #define RLX_FEAT_URING		(1ULL << 5)	/* io_uring, answered at once */
 #define RLX_FEAT_URING_ASYNC	(1ULL << 6)	/* and parked, cancelable */
-#define RLX_FEAT_URING_MSHOT	(1ULL << 7)	/* multishot FETCH; not yet, see there */
+#define RLX_FEAT_URING_MSHOT	(1ULL << 7)	/* multishot FETCH */
+#define RLX_FEAT_URING_BUFFERS	(1ULL << 8)	/* arenas as fixed buffers of rings */
+#define RLX_FEAT_DMABUF_ARENA	(1ULL << 9)	/* arenas of a dma-buf */
 #define RLX_FEAT_TESTING	(1ULL << 63)	/* built with test hooks */
 
 /* Index into rlx_ioc_query.limits. */
@@ -135,12 +140,13 @@ struct rlx_ioc_query {
 enum rlx_kind {
 	RLX_KIND_KERNEL,	/* pages of the module, zeroed */
 	RLX_KIND_MEMFD,	/* pinned pages of a memfd */
-	RLX_KIND_USER		/* pinned pages of the caller */
+	RLX_KIND_USER,		/* pinned pages of the caller */
+	RLX_KIND_DMABUF		/* memory of whoever exports a dma-buf */
 };
 
 #define RLX_AF_HUGE_TRY	(1U << 0)	/* huge pages where they can be had */
 #define RLX_AF_HUGE_REQUIRE	(1U << 1)	/* or fail */
-#define RLX_AF_RDONLY	(1U << 2)	/* MEMFD, USER: never written */
+#define RLX_AF_RDONLY	(1U << 2)	/* MEMFD, USER, DMABUF: never written by this */
 #define RLX_AF_NOEXPORT	(1U << 3)	/* sealed against export at once */
 #define RLX_AF_NUMA_BIND	(1U << 4)	/* KERNEL: from @nodes alone, or fail */
 #define RLX_AF_NUMA_INTERLEAVE	(1U << 5)	/* KERNEL: from each of @nodes in turn */
@@ -158,13 +164,25 @@ enum rlx_kind {
  * @numa_node: taken from first, from others when it is full; -1 where the caller's
  *             memory policy (set_mempolicy(2)) says, by default the nearest; only for
  *             KERNEL. Of any node, only those of the caller's cpuset
- * @memfd:     only for MEMFD, else -1
+ * @memfd:     MEMFD: the memfd; DMABUF: the dma-buf; else -1
  * @addr:      USER: page-aligned address; MEMFD: page-aligned offset; else 0
  * @cookie:    given back by INFO; for the reader of debug output
  * @nodes:     bit n for node n, with RLX_AF_NUMA_BIND or INTERLEAVE, or both, and
  *             @numa_node -1; else 0. INTERLEAVE without BIND takes from others when one
  *             is full. In turn are huge pages where they are asked for, else pages
  * @reserved:  0
+ *
+ * A DMABUF arena is a whole dma-buf of some other driver (@size is its size, as lseek()
+ * to its end tells), be it in a device's memory, so that requests can name it. Of flags it
+ * takes RDONLY, without which the dma-buf's fd has to be one for writing too, and NOEXPORT.
+ * It keeps the dma-buf, and through it the exporter's module. Nothing is pinned, and
+ * nothing charged but one of RLX_LIMIT_ARENAS: the memory is the exporter's, who accounts
+ * for it as for any holder of the dma-buf. mmap is the exporter's (ENODEV, EINVAL or what
+ * else it says, where the CPU cannot see the memory); SYNC goes to it, for the whole.
+ * EXPORT returns the dma-buf itself, to RLX_R | RLX_W and for all of the arena alone
+ * (else EACCES, EINVAL), and is not counted. NO_WRITE and FUTURE_WRITE are EBUSY: others
+ * have the memory. Indirect slices cannot lie in it (EINVAL), nor fixed buffers of
+ * io_uring (ENODEV). INFO says no pages and node -1.
  */
 struct rlx_ioc_arena_create {
 	__u64	size;
@@ -179,7 +197,7 @@ struct rlx_ioc_arena_create {
 };
 
 /* rlx_ioc_arena_info.state and the argument of SEAL */
-#define RLX_KSEAL_NO_WRITE	(1U << 0)	/* no writable mapping, export or lease */
+#define RLX_KSEAL_NO_WRITE	(1U << 0)	/* no writable mapping, export, buffer or lease */
 #define RLX_KSEAL_NO_EXPORT	(1U << 1)
 #define RLX_KSEAL_NO_ATTACH	(1U << 2)
 #define RLX_KSEAL_SEAL		(1U << 3)	/* no further seal */
@@ -199,8 +217,10 @@ struct rlx_ioc_arena_create {
  * @nr_chunks:  physically contiguous pieces
  * @nr_leases:  attachments: channels whose requests may name it
  * @nr_exports: live dma-bufs
- * @numa_node:  of the first page
+ * @numa_node:  of the first page; -1 where the module has none
  * @pad:        0
+ * @nr_buffers: fixed buffers of io_uring rings, by RLX_IOC_BUFFER_REGISTER; in older
+ *              modules reserved, and 0
  * @reserved:   0
  */
 struct rlx_ioc_arena_info {
@@ -217,7 +237,8 @@ struct rlx_ioc_arena_info {
 	__u64	nr_exports;
 	__s32	numa_node;
 	__u32	pad;
-	__u64	reserved[3];
+	__u64	nr_buffers;
+	__u64	reserved[2];
 };
 
 /*
@@ -259,8 +280,8 @@ struct rlx_ioc_arena_dup {
 /**
  * struct rlx_ioc_arena_seal - forbid for good, for every fd.
  * @seals: RLX_KSEAL_*; NO_WRITE is EBUSY while a mapping that is or may be made
- *         writable, an export or an attachment for writing exists, and while a
- *         device or ring has pages pinned. Of MEMFD arenas that may be written and of
+ *         writable, an export, a fixed buffer or an attachment for writing exists, and
+ *         while a device or ring has pages pinned. Of MEMFD arenas that may be written and of
  *         USER arenas it always is: others have those pages. Seal the memfd with
  *         F_SEAL_WRITE, which is EBUSY while such an arena lives, then make a RDONLY
  *         arena of it: that has NO_WRITE from the beginning
@@ -895,10 +916,18 @@ struct rlx_uring_cmd {
  */
 #define RLX_URING_EMBEDDED	(1U << 0)
 /*
- * FETCH, with provided buffers: tags as they come, until it is cancelled. Kept for
- * kernels from 6.18 on, whose commands can be multishot; no module does it yet, so
- * that RLX_FEAT_URING_MSHOT is never set and this is EOPNOTSUPP. A ring of the
- * executor (RLX_EXEC_RING) gives tags without a call meanwhile.
+ * FETCH, of an executor without RLX_EXEC_RING: tags as they come. The SQE also has
+ * IORING_URING_CMD_MULTISHOT in uring_cmd_flags, IOSQE_BUFFER_SELECT and a buf_group of
+ * provided buffers of 4 bytes and more; of struct rlx_ioc_fetch tags is 0, min 0 or 1,
+ * timeout_ns ~0, and max what one CQE may bring. Each CQE has IORING_CQE_F_MORE and
+ * names the buffer; res is the bytes in it: 4 for each tag, some tags at a time. A tag
+ * is delivered when its CQE is posted.
+ *
+ * The one without IORING_CQE_F_MORE is the last; nothing was taken for it: -ENOBUFS, no
+ * buffer was left, or one of less than 4 bytes; -ENOSPC, no CQE was (what was to be told
+ * went back to the queue, but the buffer for it is used up); -EFAULT, a buffer that
+ * cannot be written; -EPIPE, the executor is over; -ECANCELED, the ring is closed or its
+ * task dead. EOPNOTSUPP without RLX_FEAT_URING_MSHOT, before Linux 6.18.
  */
 #define RLX_URING_MULTISHOT	(1U << 1)
 /* SUBMIT: do not park, see above. */
@@ -916,6 +945,50 @@ struct rlx_uring_rq {
 	__u32	nr_slices;	/* up to 2 */
 	__u64	deadline_ns;
 	struct rlx_slice slice[2];
+};
+
+/**
+ * struct rlx_ioc_buffer_register - for io_uring, on an arena: a range of it as a fixed
+ * buffer of the ring; the CQE says 0.
+ * @offset:   bytes, any
+ * @length:   bytes, up to 1 GiB
+ * @access:   RLX_R for what takes data out of it (WRITE_FIXED, SEND_ZC), RLX_W, within
+ *            what the fd may, for what puts data there (READ_FIXED); or both
+ * @index:    a free place in the ring's table of buffers, which was made with
+ *            IORING_REGISTER_BUFFERS2 (IORING_RSRC_REGISTER_SPARSE)
+ * @reserved: 0
+ *
+ * It takes the arena's own pages: no mapping is needed, nothing is pinned or charged
+ * again but 16 bytes for each huge page, or for each page where they are small. The
+ * address of a request that uses the buffer counts from 0 at @offset. The arena lives,
+ * and where @access has RLX_W is written, until the ring lets the buffer go: when it is
+ * unregistered or updated, or the ring closed, and the last request and clone of it have
+ * ended; SEAL with NO_WRITE is EBUSY until then.
+ *
+ * EINVAL where @index is behind the table's end, EBUSY where it is taken, EPERM where
+ * the arena is sealed against writing.
+ *
+ * EOPNOTSUPP without RLX_FEAT_URING_BUFFERS: before Linux 7.3 a ring takes a kernel
+ * buffer of a block device's request alone. Map the arena and register the mapping
+ * (IORING_REGISTER_BUFFERS, from Linux 6.5): the ring then pins the pages once more, and
+ * charges them once more to RLIMIT_MEMLOCK.
+ */
+struct rlx_ioc_buffer_register {
+	__u64	offset;
+	__u64	length;
+	__u32	access;
+	__u32	index;
+	__u64	reserved[2];
+};
+
+/**
+ * struct rlx_ioc_buffer_unregister - for io_uring, on any arena: the ring lets the fixed
+ * buffer at @index go. EINVAL where there is none, EBUSY where it is one of user memory.
+ */
+struct rlx_ioc_buffer_unregister {
+	__u32	index;
+	__u32	pad;
+	__u64	reserved;
 };
 
 /**
@@ -946,6 +1019,8 @@ struct rlx_ioc_timeline_wait_one {
 #define RLX_IOC_ARENA_DUP	RLX_IO(0x12, struct rlx_ioc_arena_dup)
 #define RLX_IOC_ARENA_SEAL	RLX_IO(0x13, struct rlx_ioc_arena_seal)
 #define RLX_IOC_ARENA_SYNC	RLX_IO(0x14, struct rlx_ioc_arena_sync)
+#define RLX_IOC_BUFFER_REGISTER	RLX_IO(0x15, struct rlx_ioc_buffer_register)
+#define RLX_IOC_BUFFER_UNREGISTER RLX_IO(0x16, struct rlx_ioc_buffer_unregister)
 /* on a timeline */
 #define RLX_IOC_TIMELINE_QUERY	RLX_IO(0x20, struct rlx_ioc_timeline_query)
 #define RLX_IOC_TIMELINE_SIGNAL	RLX_IO(0x21, struct rlx_ioc_timeline_signal)

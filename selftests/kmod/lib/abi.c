@@ -2,6 +2,7 @@
 /* Calling /dev/rlx as a test does: plain results, and the rules of every struct. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -178,28 +179,49 @@ static int write_file(const char *path, const char *text)
 	return n < 0 ? -1 : 0;
 }
 
-/* Lets allocations that may sleep fail too; silently. */
-static void fail_prepare(void)
-{
-	static const char *const dirs[] = { "failslab", "fail_page_alloc",
-					    "fail_usercopy" };
-	char path[128];
-	size_t i;
+static const char *const fault_dirs[] = { "failslab", "fail_page_alloc", "fail_usercopy" };
 
-	for (i = 0; i < 3; i++) {
-		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", dirs[i],
-			 "verbose");
-		write_file(path, "0");
-		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", dirs[i],
-			 "ignore-gfp-wait");
-		write_file(path, "0");
-		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", dirs[i],
-			 "ignore-gfp-highmem");
-		write_file(path, "0");
-		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", dirs[i],
-			 "min-order");
-		write_file(path, "0");
+static int fault_set(const char *name, const char *text)
+{
+	char path[128];
+	int err = 0;
+
+	for (size_t i = 0; i < sizeof(fault_dirs) / sizeof(*fault_dirs); i++) {
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", fault_dirs[i], name);
+		err |= write_file(path, text);
 	}
+	return err;
+}
+
+void k_fail_prepare(void)
+{
+	fault_set("verbose", "0");
+	fault_set("ignore-gfp-wait", "0");
+	fault_set("ignore-gfp-highmem", "0");
+	fault_set("min-order", "0");
+}
+
+bool k_fail_within(const char *module)
+{
+	unsigned long long size, base = 0;
+	char line[512], name[64], text[32];
+	FILE *f = fopen("/proc/modules", "r");
+
+	while (f && !base && fgets(line, sizeof(line), f)) {
+		const char *at = strstr(line, "0x");
+
+		if (sscanf(line, "%63s %llu", name, &size) == 2 && !strcmp(name, module) && at)
+			base = strtoull(at, NULL, 16);
+	}
+	if (f)
+		fclose(f);
+	if (!base)
+		return false;
+	snprintf(text, sizeof(text), "%#llx", base);
+	if (fault_set("require-start", text))
+		return false;
+	snprintf(text, sizeof(text), "%#llx", base + size);
+	return !fault_set("require-end", text);
 }
 
 /* Whether the fault was injected: the file counts down to 0. */
@@ -222,7 +244,7 @@ int k_fail_nth(const char *name, long (*fn)(void *arg), void *arg,
 
 	if (fd < 0)
 		return 0;
-	fail_prepare();
+	k_fail_prepare();
 	for (n = 1; n < 10000; n++) {
 		snprintf(buf, sizeof(buf), "%d", n);
 		CHECK(pwrite(fd, buf, strlen(buf), 0) > 0);

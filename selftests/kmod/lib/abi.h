@@ -4,6 +4,7 @@
 #define RLX_KMOD_ABI_H
 
 #include <linux/rlx.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -59,6 +60,15 @@ void k_abi_check(int fd, unsigned long cmd, const void *arg, long want,
 
 /* Each of @others, commands of other kinds of fd, is ENOTTY on @fd. */
 void k_abi_foreign(int fd, const unsigned long *others, size_t nr);
+
+/* Has injected faults reach allocations that may sleep too; silently. */
+void k_fail_prepare(void);
+
+/*
+ * Faults are injected only where code of @module is on the stack (as root). False where
+ * the kernel has no such filter.
+ */
+bool k_fail_within(const char *module);
 
 /*
  * Calls @fn with the n-th allocation failing, n from 1, until it gets through

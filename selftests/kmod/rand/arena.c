@@ -117,6 +117,25 @@ static void op_create_memfd(struct rnd *r)
 	rnd_arena_new(r, c, false);
 }
 
+/* Of what is exported, arenas of this module's for the most part. */
+static void op_create_dmabuf(struct rnd *r)
+{
+	struct rlx_ioc_arena_create *c = rnd_piece(r, sizeof(*c) + 8);
+	struct rnd_thing *d = rnd_pick(r, RND_DMABUF);
+
+	if (!d)
+		return;
+	c->kind = RLX_KIND_DMABUF;
+	c->size = d->size;
+	c->numa_node = -1;
+	c->memfd = rnd_fd(r, d);
+	if (!(d->access & RLX_W) || rnd_one_in(r, 8))
+		c->flags = RLX_AF_RDONLY;
+	if (rnd_one_in(r, 10))
+		c->flags |= RLX_AF_NOEXPORT;
+	rnd_arena_new(r, c, false);
+}
+
 /* Its owner seals it, and punches holes into what is pinned. */
 static void op_memfd(struct rnd *r)
 {
@@ -174,6 +193,14 @@ static uint64_t rnd_range(struct rnd *r, uint64_t size, uint64_t *length)
 	return at * PAGE;
 }
 
+/* Whether it is of a dma-buf; in a race it may be another by then. */
+static bool rnd_foreign(const struct rnd_thing *t)
+{
+	struct rlx_ioc_arena_info i = { 0 };
+
+	return !k_ioctl(t->fd, RLX_IOC_ARENA_INFO, &i) && i.kind == RLX_KIND_DMABUF;
+}
+
 static void op_export(struct rnd *r)
 {
 	struct rlx_ioc_arena_export *e = rnd_piece(r, sizeof(*e) + 8);
@@ -185,9 +212,15 @@ static void op_export(struct rnd *r)
 		return;
 	e->offset = rnd_u64(r, rnd_range(r, t->size, &length));
 	e->length = rnd_u64(r, length);
+	if (rnd_one_in(r, 4)) {
+		e->offset = 0;
+		e->length = t->size;
+	}
 	e->access = rnd_u32(r, rnd_one_in(r, 2) ? RLX_R : RLX_R | RLX_W);
 	e->flags = rnd_u32(r, rnd_one_in(r, 4) ? RLX_EXPORT_LARGE : 0);
-	fd = rnd_ioctl(r, RND_ARENA_EXPORT, rnd_fd(r, t), e, t->size < 1ull << 30);
+	/* Of one of a dma-buf only all can be had. */
+	fd = rnd_ioctl(r, RND_ARENA_EXPORT, rnd_fd(r, t), e,
+		       t->size < 1ull << 30 && !rnd_foreign(t));
 	if (fd > 2) {
 		n = rnd_place(r, RND_DMABUF, fd);
 		n->size = e->length;
@@ -288,6 +321,7 @@ static void op_map_dmabuf(struct rnd *r)
 
 const struct rnd_op rnd_ops_arena[] = {
 	{ op_create, 10 },	{ op_create_user, 3 },	{ op_create_memfd, 5 },
+	{ op_create_dmabuf, 4 },
 	{ op_memfd, 6 },
 	{ op_info, 20 },	{ op_dup, 8 },		{ op_seal, 4 },
 	{ op_export, 10 },	{ op_sync, 30 },	{ op_dmabuf, 30 },

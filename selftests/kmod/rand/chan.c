@@ -84,7 +84,8 @@ static void op_service(struct rnd *r)
 	/* Short: executors that forget a request are put out of office now and then. */
 	c->orphan_ms = rnd_u32(r, rnd_one_in(r, 4) ? 1 + rnd_below(r, 200) : 0);
 	fd = rnd_ioctl(r, RND_SERVICE_CREATE, rnd_fd(r, rnd_pick(r, RND_SESSION)), c, true);
-	if (fd > 2) {
+	/* A wild one may take fewer slices than good requests have. */
+	if (rnd_made(r, fd)) {
 		t = rnd_place(r, RND_SERVICE, fd);
 		t->queues = c->queues;
 		t->depth = c->depth;

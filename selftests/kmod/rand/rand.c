@@ -3,6 +3,7 @@
 #define _FILE_OFFSET_BITS 64
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -233,7 +234,7 @@ long rnd_ioctl(struct rnd *r, enum rnd_call call, int fd, void *arg, bool good)
 		/* What the caller would take for its own kind may be another. */
 		if (ret > 2 && cmd != rnd_calls[call].cmd)
 			ret = 0;
-	} else if (!r->w->race && (ret == -ENOTTY || (ret == -EINVAL && good))) {
+	} else if (!r->w->race && !r->failing && (ret == -ENOTTY || (ret == -EINVAL && good))) {
 		rnd_broken(r, "a good %s: %ld", rnd_calls[call].name, ret);
 	}
 	return ret;
@@ -261,6 +262,45 @@ void rnd_dup(struct rnd *r, enum rnd_call call, enum rnd_kind kind, size_t bytes
 		n->size = size;
 		n->access = d->access;
 	}
+}
+
+/* ---- fault injection ---- */
+
+#define FAULT_STEPS	16u	/* one step in that many */
+#define FAULT_DEPTH	12u	/* most calls of the module allocate less often */
+
+void rnd_fault_open(struct rnd *r)
+{
+	/* Not for those that gave up root: proc's files of theirs are root's. */
+	r->fail_nth = r->w->faults ? open("/proc/thread-self/fail-nth", O_RDWR | O_CLOEXEC) : -1;
+}
+
+void rnd_fault_arm(struct rnd *r)
+{
+	bool arm = rnd_one_in(r, FAULT_STEPS);
+	uint32_t nth = 1 + rnd_below(r, 1 + rnd_below(r, FAULT_DEPTH));
+	char text[16];
+	int n = snprintf(text, sizeof(text), "%u", nth);
+
+	if (r->fail_nth < 0 || !arm)
+		return;
+	r->failing = pwrite(r->fail_nth, text, (size_t)n, 0) == n;
+	if (r->failing && r->w->verbose)
+		printf("# fault %u\n", nth);
+}
+
+void rnd_fault_disarm(struct rnd *r)
+{
+	char left[16] = "";
+
+	if (!r->failing)
+		return;
+	r->failing = false;
+	/* Reading is a call too, and meets what was left for it. */
+	if (pread(r->fail_nth, left, sizeof(left) - 1, 0) > 0 && left[0] == '0')
+		__atomic_fetch_add(&r->w->tally->faults, 1, __ATOMIC_RELAXED);
+	while (pwrite(r->fail_nth, "0", 1, 0) < 0 && errno == EFAULT)
+		;
 }
 
 /* ---- memory that may not be there ---- */

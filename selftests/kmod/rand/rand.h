@@ -32,7 +32,8 @@ enum rnd_call {
 	RND_ATTACH, RND_DETACH, RND_SUBMIT, RND_REAP, RND_CANCEL,
 	RND_IOCTLS,
 	RND_UR_SUBMIT = RND_IOCTLS, RND_UR_POST, RND_UR_EMBEDDED, RND_UR_FETCH,
-	RND_UR_COMMIT, RND_UR_COMMIT_AND_FETCH, RND_UR_WAIT_ONE,
+	RND_UR_COMMIT, RND_UR_COMMIT_AND_FETCH, RND_UR_WAIT_ONE, RND_UR_BUFFER,
+	RND_UR_UNBUFFER, RND_UR_MULTISHOT,
 	RND_OPEN, RND_MMAP_ARENA, RND_MMAP_DMABUF, RND_MMAP_TIMELINE, RND_MMAP_RING,
 	RND_MEMORY, RND_FILE, RND_POLL, RND_PASS, RND_DMABUF_IOCTL,
 	RND_CALLS
@@ -45,6 +46,7 @@ struct rnd_tally {
 	uint32_t n[RND_CALLS][RND_ERRNOS];	/* 0: success */
 	uint32_t ops;
 	uint32_t wild;
+	uint32_t faults;			/* injected, one step each */
 	uint64_t digest;			/* of which operations they were */
 	char broken[256];			/* the first rule that did not hold */
 };
@@ -53,6 +55,7 @@ struct rnd_call_name {
 	const char *name;
 	unsigned long cmd;
 	short must[12];		/* errors that have to have come up; 0 ends them */
+	uint64_t feature;	/* without which (RLX_FEAT_*) it never succeeds */
 };
 extern const struct rnd_call_name rnd_calls[RND_CALLS];
 
@@ -107,9 +110,11 @@ struct rnd_world {
 	bool parks;		/* io_uring commands may park */
 	bool lockdep;
 	bool verbose;
+	bool faults;		/* they can be injected into the module alone */
 };
 
 /* Of each thread: its dice, its memory, its ring. */
+#define RND_SHOTS	8
 #define RND_SLOT	(4ul << 20)
 #define RND_SLOTS	12
 
@@ -121,6 +126,8 @@ struct rnd {
 	uint32_t calls;
 	struct rnd_world *w;
 	bool wild;		/* the present call has an argument that may be bad */
+	int fail_nth;		/* /proc/thread-self/fail-nth; -1: faults cannot be had */
+	bool failing;		/* the present step may meet an injected fault */
 	char *window;		/* RND_SLOTS of RND_SLOT bytes */
 	size_t mapped[RND_SLOTS];
 	char *buf;		/* for what commands point to; its end is the end of memory */
@@ -130,6 +137,7 @@ struct rnd {
 	struct io_uring ring;
 	bool has_ring;
 	unsigned int ring_flags;
+	uint32_t shot[RND_SHOTS][8];	/* what the ring provides for multishot FETCH */
 };
 
 /* ---- drawing ---- */
@@ -182,6 +190,14 @@ void rnd_blank(void *at, size_t bytes);
 /* Copies from or to what may not be there; false if it was not. */
 bool rnd_copy(void *dst, const void *src, size_t n);
 void rnd_catch_faults(void);
+
+/*
+ * Fault injection: from rnd_fault_arm() to rnd_fault_disarm() one allocation or copy that
+ * the module makes for the calling thread fails, whichever comes as the dice say.
+ */
+void rnd_fault_open(struct rnd *r);
+void rnd_fault_arm(struct rnd *r);
+void rnd_fault_disarm(struct rnd *r);
 
 /* ---- operations, by file ---- */
 

@@ -49,6 +49,10 @@ const struct rnd_call_name rnd_calls[RND_CALLS] = {
 	[RND_UR_COMMIT] = { "uring COMMIT", 0, { EINVAL } },
 	[RND_UR_COMMIT_AND_FETCH] = { "uring COMMIT_AND_FETCH", 0, { EINVAL } },
 	[RND_UR_WAIT_ONE] = { "uring TIMELINE_WAIT_ONE", 0, { 0 } },
+	[RND_UR_BUFFER] = { "uring BUFFER_REGISTER", 0, { 0 }, RLX_FEAT_URING_BUFFERS },
+	[RND_UR_UNBUFFER] = { "uring BUFFER_UNREGISTER", 0, { 0 },
+			      RLX_FEAT_URING_BUFFERS },
+	[RND_UR_MULTISHOT] = { "uring FETCH, multishot", 0, { 0 }, RLX_FEAT_URING_MSHOT },
 	[RND_OPEN] = { "open", 0, { 0 } },
 	[RND_MMAP_ARENA] = { "mmap of an arena", 0, { EINVAL, EPERM, EACCES, ENODEV } },
 	[RND_MMAP_DMABUF] = { "mmap of a dma-buf", 0, { EINVAL, EACCES } },
@@ -97,7 +101,9 @@ void rnd_step(struct rnd *r)
 		at -= groups[i++].weight;
 	r->wild = false;
 	r->digest = (r->digest ^ i) * 0x100000001b3;
+	rnd_fault_arm(r);
 	rnd_one_of(r, groups[i].ops);
+	rnd_fault_disarm(r);
 	/* Some find nothing to work on. */
 	if (r->calls != calls)
 		__atomic_fetch_add(&r->w->tally->ops, 1, __ATOMIC_RELAXED);

@@ -12,6 +12,9 @@
  *	0..7 enum rnd_call   8..15 executor   16..23 queue   24..47 offset in r->keep
  */
 #define TAG_SHIFT	24
+#define GROUP		1	/* of provided buffers */
+#define CMD_MULTISHOT	(1u << 1)	/* IORING_URING_CMD_MULTISHOT */
+#define BUFFERS		4	/* places in the ring's table */
 
 static const unsigned int kinds[] = {
 	0, IORING_SETUP_SQE128 | IORING_SETUP_CQE32, IORING_SETUP_COOP_TASKRUN,
@@ -25,6 +28,8 @@ void rnd_ring_new(struct rnd *r)
 	r->ring_flags = kinds[rnd_below(r, sizeof(kinds) / sizeof(*kinds))];
 	p.flags = r->ring_flags;
 	r->has_ring = !io_uring_queue_init_params(32, &r->ring, &p);
+	if (r->has_ring)
+		io_uring_register_buffers_sparse(&r->ring, BUFFERS);
 }
 
 static struct io_uring_sqe *rnd_sqe(struct rnd *r, enum rnd_call call, int fd,
@@ -142,6 +147,40 @@ static void rnd_cmd_fetch(struct rnd *r)
 	sqe->user_data |= rnd_fetch_data(r, ex, f, tags);
 }
 
+/* Stays until something is the matter with it, mostly for want of buffers. */
+static void rnd_cmd_multishot(struct rnd *r)
+{
+	struct rnd_thing *ex = rnd_pick(r, RND_EXECUTOR);
+	struct rlx_ioc_fetch *f = rnd_keep(r, sizeof(*f));
+	struct io_uring_sqe *sqe;
+
+	if (!ex)
+		return;
+	sqe = rnd_sqe(r, RND_UR_MULTISHOT, rnd_fd(r, ex), RLX_IOC_FETCH);
+	if (!sqe)
+		return;
+	f->max = rnd_u32(r, 1 + rnd_below(r, 8));
+	f->queue = rnd_u32(r, rnd_below(r, ex->queues ? ex->queues : 1));
+	f->timeout_ns = rnd_u64(r, UINT64_MAX);
+	rnd_payload(r, sqe, f, RLX_URING_MULTISHOT);
+	if (!rnd_one_in(r, 32))
+		sqe->rw_flags = CMD_MULTISHOT;
+	sqe->flags |= rnd_one_in(r, 32) ? 0 : IOSQE_BUFFER_SELECT;
+	sqe->buf_group = GROUP;
+	sqe->user_data |= rnd_fetch_data(r, ex, f, NULL);
+}
+
+static void rnd_cmd_provide(struct rnd *r)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
+
+	if (!sqe)
+		return;
+	memset(sqe, 0, r->ring_flags & IORING_SETUP_SQE128 ? 128 : 64);
+	io_uring_prep_provide_buffers(sqe, r->shot, sizeof(r->shot[0]), RND_SHOTS, GROUP, 0);
+	sqe->user_data = RND_CALLS;
+}
+
 static void rnd_commit_of(struct rnd *r, struct rnd_thing *ex, struct rlx_ioc_commit *cm)
 {
 	struct rlx_complete *c = rnd_keep(r, 8 * sizeof(*c));
@@ -203,6 +242,60 @@ static void rnd_cmd_wait(struct rnd *r)
 	rnd_payload(r, sqe, w, 0);
 }
 
+/* ---- fixed buffers ---- */
+
+static void rnd_cmd_buffer(struct rnd *r)
+{
+	struct rlx_ioc_buffer_register *b = rnd_keep(r, sizeof(*b));
+	struct rnd_thing *a = rnd_pick(r, RND_ARENA);
+	struct io_uring_sqe *sqe;
+	uint32_t pages;
+
+	if (!a)
+		return;
+	sqe = rnd_sqe(r, RND_UR_BUFFER, rnd_fd(r, a), RLX_IOC_BUFFER_REGISTER);
+	if (!sqe)
+		return;
+	pages = a->size >> 12 && a->size >> 12 < 4096 ? a->size >> 12 : 1;
+	b->offset = rnd_u64(r, rnd_below(r, pages) * 4096ull + rnd_below(r, 4096));
+	b->length = rnd_u64(r, 1 + rnd_below(r, pages * 4096));
+	b->access = rnd_u32(r, 1 + rnd_below(r, 3));
+	b->index = rnd_u32(r, rnd_below(r, BUFFERS));
+	rnd_payload(r, sqe, b, 0);
+}
+
+static void rnd_cmd_unbuffer(struct rnd *r)
+{
+	struct rlx_ioc_buffer_unregister *b = rnd_keep(r, sizeof(*b));
+	struct rnd_thing *a = rnd_pick(r, RND_ARENA);
+	struct io_uring_sqe *sqe;
+
+	if (!a)
+		return;
+	sqe = rnd_sqe(r, RND_UR_UNBUFFER, rnd_fd(r, a), RLX_IOC_BUFFER_UNREGISTER);
+	if (!sqe)
+		return;
+	b->index = rnd_u32(r, rnd_below(r, BUFFERS));
+	rnd_payload(r, sqe, b, 0);
+}
+
+/* io_uring's own, to and from the scratch file: wherever there is a buffer. */
+static void rnd_cmd_fixed(struct rnd *r)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
+	bool in = rnd_one_in(r, 2);
+
+	if (!sqe)
+		return;
+	memset(sqe, 0, r->ring_flags & IORING_SETUP_SQE128 ? 128 : 64);
+	sqe->opcode = in ? IORING_OP_READ_FIXED : IORING_OP_WRITE_FIXED;
+	sqe->fd = r->w->scratch;
+	sqe->addr = rnd_u64(r, rnd_below(r, 4096));
+	sqe->len = 1 + rnd_below(r, 64);
+	sqe->buf_index = rnd_below(r, BUFFERS + 1);
+	sqe->user_data = RND_CALLS;
+}
+
 static void rnd_cmd_cancel(struct rnd *r)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&r->ring);
@@ -216,7 +309,7 @@ static void rnd_cmd_cancel(struct rnd *r)
 	sqe->user_data = RND_CALLS;
 }
 
-static void rnd_answer(struct rnd *r, uint64_t data, int res)
+static void rnd_answer(struct rnd *r, uint64_t data, int res, uint32_t flags)
 {
 	enum rnd_call call = data & 0xff;
 	uint64_t at = data >> TAG_SHIFT;
@@ -232,6 +325,15 @@ static void rnd_answer(struct rnd *r, uint64_t data, int res)
 		rnd_fetched(r, &r->w->thing[RND_EXECUTOR][(data >> 8 & 0xff) % RND_THINGS],
 			    (data >> 16 & 0xff) % RND_QUEUES,
 			    (uint32_t *)(r->keep + at), res > 8 ? 8 : res);
+	if (call != RND_UR_MULTISHOT)
+		return;
+	if ((res > 0) != !!(flags & IORING_CQE_F_BUFFER) ||
+	    (res > 0) != !!(flags & IORING_CQE_F_MORE))
+		rnd_broken(r, "a multishot FETCH tells %d with flags %#x", res, flags);
+	else if (res > 0)
+		rnd_fetched(r, &r->w->thing[RND_EXECUTOR][(data >> 8 & 0xff) % RND_THINGS],
+			    (data >> 16 & 0xff) % RND_QUEUES,
+			    r->shot[(flags >> IORING_CQE_BUFFER_SHIFT) % RND_SHOTS], res / 4);
 }
 
 static void rnd_reap_ring(struct rnd *r)
@@ -240,10 +342,11 @@ static void rnd_reap_ring(struct rnd *r)
 
 	for (int i = 0; i < 16 && !io_uring_peek_cqe(&r->ring, &cqe); i++) {
 		uint64_t data = cqe->user_data;
+		uint32_t flags = cqe->flags;
 		int res = cqe->res;
 
 		io_uring_cqe_seen(&r->ring, cqe);
-		rnd_answer(r, data, res);
+		rnd_answer(r, data, res, flags);
 	}
 }
 
@@ -252,6 +355,8 @@ static void op_uring(struct rnd *r)
 	static void (*const cmd[])(struct rnd *) = {
 		rnd_cmd_submit, rnd_cmd_submit, rnd_cmd_embedded, rnd_cmd_fetch,
 		rnd_cmd_fetch, rnd_cmd_commit, rnd_cmd_commit, rnd_cmd_both, rnd_cmd_wait,
+		rnd_cmd_buffer, rnd_cmd_unbuffer, rnd_cmd_fixed, rnd_cmd_multishot,
+		rnd_cmd_provide,
 	};
 	uint32_t nr = 1 + rnd_below(r, 4);
 

@@ -192,7 +192,7 @@ TEST(refusals)
 	REFUSED(EINVAL, c.size = 1ull << 63);
 	REFUSED(EINVAL, c.size = ~0ull);
 	REFUSED(EINVAL, c.size = ~4095ull);
-	REFUSED(EINVAL, c.kind = 3);
+	REFUSED(EINVAL, c.kind = 4);
 	REFUSED(EINVAL, c.kind = ~0u);
 	REFUSED(EINVAL, c.flags = 1u << 4);
 	REFUSED(EINVAL, c.flags = 1u << 31);

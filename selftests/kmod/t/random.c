@@ -103,6 +103,7 @@ static void *run_thread(void *arg)
 	r.keep = cliff();
 	CHECK(r.window && r.buf && r.keep);
 	rnd_ring_new(&r);
+	rnd_fault_open(&r);
 	pthread_barrier_wait(j->barrier);
 	disturb();
 	rnd_begin(&r);
@@ -110,6 +111,21 @@ static void *run_thread(void *arg)
 		rnd_step(&r);
 	__atomic_fetch_xor(&j->w->tally->digest, r.digest, __ATOMIC_RELAXED);
 	return NULL;
+}
+
+/*
+ * A fault outside of the module would be another's: a signal that cannot be delivered, for
+ * one, kills the program.
+ */
+static bool faults_filtered(void)
+{
+	static int is = -1;
+
+	if (is < 0) {
+		k_fail_prepare();
+		is = k_fail_within("rlx");
+	}
+	return is;
 }
 
 static void world_init(struct rnd_world *w, struct rnd_tally *tally, bool race)
@@ -127,6 +143,7 @@ static void world_init(struct rnd_world *w, struct rnd_tally *tally, bool race)
 	}
 	w->tally = tally;
 	w->race = race;
+	w->faults = faults_filtered();
 	w->lockdep = !access("/proc/lockdep", F_OK);
 	CHECK_EQ(k_ioctl(fd, RLX_IOC_QUERY, &q), 0);
 	w->parks = q.features & RLX_FEAT_URING_ASYNC;
@@ -286,9 +303,9 @@ static void run_wait(const struct run *run)
 static bool all_gone(void)
 {
 	static const char *const names[] = {
-		"nr_sessions", "nr_arenas", "nr_leases", "nr_dmabufs", "nr_timelines",
-		"nr_waiters", "nr_services", "nr_executors", "nr_channels", "nr_slots",
-		"bytes", "huge_bytes",
+		"nr_sessions", "nr_arenas", "nr_leases", "nr_dmabufs", "nr_buffers",
+		"nr_timelines", "nr_waiters", "nr_services", "nr_executors", "nr_channels",
+		"nr_slots", "bytes", "huge_bytes",
 	};
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
@@ -301,7 +318,8 @@ static bool all_gone(void)
 
 static void tell(const struct rnd_tally *t)
 {
-	printf("# %u operations, %u of their calls wild\n", t->ops, t->wild);
+	printf("# %u operations, %u of their calls wild, %u with a fault injected\n", t->ops,
+	       t->wild, t->faults);
 	for (int c = 0; c < RND_CALLS; c++) {
 		printf("# %-24s %u", rnd_calls[c].name, t->n[c][0]);
 		for (int e = 1; e < RND_ERRNOS; e++)
@@ -373,13 +391,27 @@ static bool saw_slots(uint32_t ops)
 	return full;
 }
 
+static uint64_t features(void)
+{
+	struct rlx_ioc_query q = { 0 };
+	int s = k_open();
+
+	CHECK_EQ(k_ioctl(s, RLX_IOC_QUERY, &q), 0);
+	close(s);
+	return q.features;
+}
+
 /* Else the generator would not be what it says. */
 static void check_coverage(const struct rnd_tally *t)
 {
 	bool full = saw_slots(t->ops);
 
+	if (t->ops >= SOME_OPS && !t->faults && faults_filtered()) {
+		printf("# never a fault injected\n");
+		full = false;
+	}
 	for (int c = 0; t->ops >= SOME_OPS && c < RND_CALLS; c++) {
-		if (!t->n[c][0]) {
+		if (!t->n[c][0] && !(rnd_calls[c].feature & ~features())) {
 			printf("# %s: never a success\n", rnd_calls[c].name);
 			full = false;
 		}
@@ -425,6 +457,7 @@ static void run_many(uint32_t threads)
 
 	printf("# seed %llu\n", (unsigned long long)dice);
 	see_slots();
+	faults_filtered();		/* here, that no program asks again */
 	while (!enough(t, from))
 		run_lap(t, &dice, threads, from);
 	tell(t);
