@@ -297,11 +297,14 @@ def a_connection_that_another_was_told_of():
                 engine, os.path.abspath(BUILD + "/serve/vision.onnx")))
             f.flush()
             with Server(**activated({"http": ln}, f.name)) as s:
-                for i in range(3):
+                # With io_uring both are told, but where it happens to stand before the other.
+                for i in range(60):
                     assert b" 200 OK" in s.raw(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
                                                b"Connection: close\r\n\r\n")
                     time.sleep(0.3)
-        assert told or engine != "io_uring"     # the other one wakes all who wait
+                    if i >= 2 and (told or engine != "io_uring"):
+                        break
+        assert told or engine != "io_uring"
         ln.close()
 
 

@@ -179,4 +179,46 @@ def what_is_kept_of_it_is_looked_at():
                 assert said in s.log(), s.log()
 
 
+def running_sums(path):
+    """Neg, Scan with a body that adds, Neg: the host's step lies between two kernels."""
+    from onnx import TensorProto as T, helper as h, save
+    tensor = h.make_tensor_value_info
+    body = h.make_graph(
+        [h.make_node("Add", ["c", "e"], ["next"]), h.make_node("Identity", ["next"], ["part"])],
+        "body", [tensor(n, T.FLOAT, [32]) for n in ("c", "e")],
+        [tensor(n, T.FLOAT, [32]) for n in ("next", "part")])
+    g = h.make_graph(
+        [h.make_node("Neg", ["x"], ["n"]), h.make_node("Neg", ["zero"], ["z"]),
+         h.make_node("Scan", ["z", "n"], ["last", "all"], body=body, num_scan_inputs=1),
+         h.make_node("Neg", ["all"], ["y"])],
+        "sums", [tensor("zero", T.FLOAT, [32]), tensor("x", T.FLOAT, [4, 32])],
+        [tensor("y", T.FLOAT, [4, 32])])
+    save(h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8), path)
+
+
+@test
+def a_step_of_the_host_between_kernels():
+    """By channel, where sessions are strict, and by HTTP: it is served as on the CPU."""
+    import numpy as np
+    from channels import address, channel, connect
+    with tempfile.TemporaryDirectory() as d:
+        path, a = d + "/sums.onnx", address()
+        running_sums(path)
+        with Server("[model sums]\npath = %s\ndevice = cuda\n" % path + channel(a),
+                    env=ENV) as s, connect(a) as ch:
+            zero, x, y = ch.empty((32,)), ch.empty((4, 32)), ch.empty((4, 32))
+            for _ in range(3):
+                x[...] = np.random.default_rng().standard_normal(x.shape)
+                zero[...], y[...] = 0, np.nan
+                want = np.cumsum(np.array(x, np.float64), axis=0)
+                ch.infer("sums", [zero, x], [y])
+                assert np.allclose(y, want, atol=1e-5), abs(y - want).max()
+                st, r = s.post("/v2/models/sums/infer", {"inputs": [
+                    {"name": n, "datatype": "FP32", "shape": list(v.shape),
+                     "data": v.ravel().tolist()} for n, v in (("zero", zero), ("x", x))]})
+                assert st == 200, r
+                got = np.array(r["outputs"][0]["data"]).reshape(4, 32)
+                assert np.allclose(got, want, atol=1e-5), abs(got - want).max()
+
+
 main()

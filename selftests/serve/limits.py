@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: MIT
 """What one client can cost the others: its work, its memory, its absence; a log unread."""
+import contextlib
+import errno
 import json
 import os
 import socket
+import ssl
 import struct
 import subprocess
 import tempfile
 import threading
 import time
 
+import numpy as np
+
 from rlxd import (BUILD, ENGINES, RLXD, Server, main, minilm, reset, status_of, test,
                   wait_for)
 
-RAN = 'rlxd_model_rows_total{model="minilm",result="ok"}'
-CANCELLED = 'rlxd_model_rows_total{model="minilm",result="cancelled"}'
 RELU = "[model relu]\npath = %s\n" % os.path.abspath(BUILD + "/serve/relu.onnx")
 BATCH = 8
+SLOW = "[model slow]\npath = %s\nbatch = yes\nmax_batch = %d\n" % (
+    os.path.abspath(BUILD + "/serve/slow.onnx"), BATCH)
+rng = np.random.default_rng()
 WAITING = 'rlxd_model_queue_rows{model="minilm"}'
 
 
@@ -24,15 +30,39 @@ def post(body, more=b""):
             b"Content-Length: %d\r\n\r\n" % (more, len(body))) + body
 
 
-def embed(texts):
-    return post(json.dumps({"model": "minilm", "input": texts}).encode())
+def embed(texts, more=b""):
+    return post(json.dumps({"model": "minilm", "input": texts}).encode(), more)
+
+
+DATATYPES = {np.dtype(np.float32): "FP32", np.dtype(np.int64): "INT64"}
+
+
+def tensors(*arrays):
+    """JSON and binary data that ask for these inputs, and the length of the first."""
+    head = json.dumps({"inputs": [
+        {"name": name, "datatype": DATATYPES[x.dtype], "shape": x.shape,
+         "parameters": {"binary_data_size": x.nbytes}} for name, x in arrays],
+        "parameters": {"binary_data_output": True}}).encode()
+    head += b" " * (-len(head) % 8)
+    return head + b"".join(x.tobytes() for _, x in arrays), len(head)
+
+
+def some_rows(n):
+    return rng.integers(-3, 4, (n, 64)).astype(np.float32)
+
+
+def many_rows(n, more=b""):
+    body, length = tensors(("x", some_rows(n)))
+    return (b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: localhost\r\n%s"
+            b"Inference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n"
+            % (more, length, len(body))) + body, n
 
 
 def each_engine(fn):
     """One test per engine, with a server of its own."""
     for engine in ENGINES:
         def one(engine=engine):
-            with Server(minilm("max_batch = %d\nmax_queue = 8192\n" % BATCH) + RELU,
+            with Server(minilm("max_batch = %d\nmax_queue = 8192\n" % BATCH) + RELU + SLOW,
                         engine=engine, server="threads = 1\nmax_memory = 64M\n") as s:
                 fn(s)
         one.__name__ = "%s_%s" % (fn.__name__, engine)
@@ -60,9 +90,9 @@ class Limit:
     programs have a share of the processors, before or after, by so much more.
     """
 
-    def __init__(self, s):
+    def __init__(self, s, one=None):
         for _ in range(5):
-            one_row(s)
+            (one or one_row)(s)
         self.before = slowness()
 
     def check(self, worst, what=""):
@@ -117,20 +147,23 @@ def one_row_beside_many_batches(s):
     limit.check(worst)
 
 
-def leaves(s, leave, texts):
+def leaves(s, leave, ask, rows, model="minilm"):
     """A client leaves with rows waiting: no more than a batch or two of them are run."""
-    before, gone = s.metric(RAN), s.metric(CANCELLED)
+    name = 'rlxd_model_%%s{model="%s"%%s}' % model
+    ok, cancelled = (name % ("rows_total", ',result="%s"' % r) for r in ("ok", "cancelled"))
+    waiting = name % ("queue_rows", "")
+    before, gone = s.metric(ok), s.metric(cancelled)
     c = s.connect(600)
-    c.sendall(embed(texts))
-    wait_for(lambda: s.metric(RAN) > before and s.metric(WAITING) > 0, 60)
+    c.sendall(ask)
+    wait_for(lambda: s.metric(ok) > before and s.metric(waiting) > 0, 60)
     leave(c)
-    ran = s.metric(RAN)
-    wait_for(lambda: s.metric(CANCELLED) > gone, 60)
-    wait_for(lambda: s.metric(WAITING) == 0, 60)
-    wait_for(lambda: s.metric(RAN) - before + s.metric(CANCELLED) - gone == len(texts), 60)
+    ran = s.metric(ok)
+    wait_for(lambda: s.metric(cancelled) > gone, 60)
+    wait_for(lambda: s.metric(waiting) == 0, 60)
+    wait_for(lambda: s.metric(ok) - before + s.metric(cancelled) - gone == rows, 60)
     # What runs when it leaves, and what begins until that is seen.
-    late = s.metric(RAN) - ran
-    assert late <= 3 * BATCH, "%d of %d rows were run after it left" % (late, len(texts))
+    late = s.metric(ok) - ran
+    assert late <= 3 * BATCH, "%d of %d rows were run after it left" % (late, rows)
 
 
 def half(c):
@@ -140,14 +173,52 @@ def half(c):
     c.close()
 
 
+def many_texts(n, more=b""):
+    return embed(["hello world %d " % i * 20 for i in range(n)], more), n
+
+
 @each_engine
 def clients_that_leave(s):
     for leave in (reset, lambda c: c.close(), half):
-        leaves(s, leave, ["hello world %d " % i * 20 for i in range(400)])
+        leaves(s, leave, *many_texts(400))
         # Received in place, or with bytes of a next request before the end.
-        leaves(s, leave, ["hello world %d " % i * 20 for i in range(800)])
+        leaves(s, leave, *many_texts(800))
         leaves(s, lambda c: (c.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4000),
-                             leave(c)), ["hello world %d " % i * 20 for i in range(400)])
+                             leave(c)), *many_texts(400))
+        leaves(s, leave, *many_rows(400), model="slow")
+
+
+def parts(c):
+    """Says goodbye as TLS has it, and closes."""
+    c.setblocking(False)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        c.unwrap()
+    c.close()
+
+
+def parts_later(c):
+    """Likewise, but keeps the connection for a while."""
+    c.setblocking(False)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        c.unwrap()
+    time.sleep(0.2)
+    c.close()
+
+
+@test
+def clients_that_leave_by_tls():
+    from tls_server import AUTH, TlsServer
+
+    key = "".join("%s: %s\r\n" % h for h in AUTH.items()).encode()
+    for engine in ENGINES:
+        with TlsServer(minilm("max_batch = %d\nmax_queue = 8192\n" % BATCH) + SLOW,
+                       engine=engine, server="threads = 1\n") as s:
+            for leave in (reset, lambda c: c.close(), half, parts, parts_later):
+                leaves(s, leave, *many_texts(400, key))
+                leaves(s, leave, *many_texts(800, key))
+                leaves(s, leave, *many_rows(400, key), model="slow")
+                leaves(s, lambda c: (c.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 200),
+                                     leave(c)), *many_rows(400, key), model="slow")
 
 
 @each_engine
@@ -254,7 +325,10 @@ def memory_of_replies_that_nobody_takes(s):
     socks = [s.connect(60) for _ in range(24)]
     for c in socks:
         c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    threads, _ = in_parallel(lambda c: c.sendall(ask + TENSOR), socks)
+    # One by itself, since many at once may hold so many bytes that all are refused.
+    socks[0].sendall(ask + TENSOR)
+    wait_for(lambda: s.metric("rlxd_memory_bytes") > 0, 20)
+    threads, _ = in_parallel(lambda c: c.sendall(ask + TENSOR), socks[1:])
     for t in threads:
         t.join()
     times = [one_row(s) for _ in range(20)]
@@ -264,6 +338,239 @@ def memory_of_replies_that_nobody_takes(s):
         reset(c)
     wait_for(lambda: s.metric("rlxd_memory_bytes") == 0, 60)
     limit.check(max(times))
+
+
+def ask_slow(s, x, model="slow", headers=None):
+    """What a model makes of these rows."""
+    body, length = tensors(("x", x))
+    headers = dict(headers or {}, **{"Inference-Header-Content-Length": str(length)})
+    st, h, out = s.get("/v2/models/%s/infer" % model, headers, "POST", body)
+    assert st == 200, (st, out)
+    out = out[int(h["Inference-Header-Content-Length"]):]
+    return (np.frombuffer(out[:x.nbytes], np.float32).reshape(x.shape),
+            np.frombuffer(out[x.nbytes:], np.int64))
+
+
+def ask_slow_json(s, x):
+    st, r = s.post("/v2/models/slow/infer", {"inputs": [
+        {"name": "x", "datatype": "FP32", "shape": x.shape, "data": x.tolist()}]})
+    assert st == 200, (st, r)
+    y, n = (np.array(o["data"], dtype) for o, dtype in zip(r["outputs"], (np.float32, np.int64)))
+    return y.reshape(x.shape), n
+
+
+def ask_slow_region(s, x):
+    """Inputs, and then outputs, in one region of shared memory."""
+    sizes = [x.nbytes, x.nbytes, len(x) * 8]
+    at = [0] + list(np.cumsum(sizes))
+    name = "rlxd-limits-%d" % os.getpid()
+    with open("/dev/shm/" + name, "wb") as f:
+        f.write(x.tobytes() + b"\xff" * sum(sizes[1:]))
+    try:
+        assert s.post("/v2/systemsharedmemory/region/r/register",
+                      {"key": "/" + name, "offset": 0, "byte_size": sum(sizes)})[0] == 200
+        where = [{"parameters": {"shared_memory_region": "r", "shared_memory_offset": int(at[i]),
+                                 "shared_memory_byte_size": sizes[i]}} for i in range(3)]
+        st, r = s.post("/v2/models/slow/infer", {
+            "inputs": [dict(where[0], name="x", datatype="FP32", shape=x.shape)],
+            "outputs": [dict(where[1], name="y"), dict(where[2], name="n")]})
+        assert st == 200, (st, r)
+        assert s.post("/v2/systemsharedmemory/unregister", {})[0] == 200
+        with open("/dev/shm/" + name, "rb") as f:
+            out = f.read()
+    finally:
+        os.unlink("/dev/shm/" + name)
+    return (np.frombuffer(out[at[1]:at[2]], np.float32).reshape(x.shape),
+            np.frombuffer(out[at[2]:], np.int64))
+
+
+def ask_slow_channel(s, x):
+    import channels
+
+    ch = channels.connect(s.channel)
+    at, y, n = ch.empty(x.shape), ch.empty(x.shape), ch.empty((len(x),), np.int64)
+    at[...], y[...], n[...] = x, np.nan, -1
+    ch.infer("slow", [at], [y, n])
+    out = y.copy(), n.copy()
+    ch.close()
+    return out
+
+
+def slow_server(engine):
+    """A model whose rows are independent, and the same as if they were not."""
+    import channels
+
+    a = channels.address()
+    s = Server(SLOW + SLOW.replace("slow]", "whole]").replace("batch = yes", "batch = no") +
+               channels.channel(a), engine=engine,
+               server="threads = 1\nshared_memory = local\n")
+    s.channel = a
+    return s
+
+
+def slow_by_definition(x):
+    """In double, of the weights in the file."""
+    import onnx
+    from onnx import numpy_helper
+
+    a, w, b = (numpy_helper.to_array(t).astype(np.float64)
+               for t in onnx.load(BUILD + "/serve/slow.onnx").graph.initializer)
+    h = np.sign(x.astype(np.float64) @ a)
+    for _ in range(48):
+        h = np.sign(h @ w)
+    return h @ b, np.argmax(h @ b, axis=1)
+
+
+@test
+def rows_are_put_together():
+    """However rows of a request come, and however many run at once: bit for bit."""
+    for engine in ENGINES:
+        with slow_server(engine) as s:
+            for ask in (ask_slow, ask_slow_json, ask_slow_region, ask_slow_channel):
+                x = some_rows(int(rng.integers(100, 300)))
+                want = ask_slow(s, x, "whole")
+                for got, ref in zip(want, slow_by_definition(x[:8])):
+                    assert np.array_equal(got[:8], ref), engine
+                before = s.metric('rlxd_model_batches_total{model="slow"}')
+                for got, ref in zip(ask(s, x), want):
+                    assert np.array_equal(got, ref), (engine, ask.__name__)
+                ran = s.metric('rlxd_model_batches_total{model="slow"}') - before
+                assert len(x) / BATCH <= ran <= len(x), (ask.__name__, len(x), ran)
+            one = some_rows(1)
+            assert all(np.array_equal(a, b) for a, b in
+                       zip(ask_slow(s, one), ask_slow(s, one, "whole")))
+
+
+def one_slow_row(s):
+    begin = time.monotonic()
+    ask_slow(s, some_rows(1))
+    return time.monotonic() - begin
+
+
+def beside_slow(s, limit, what):
+    """A request of one row while many wait; then nothing of what was there."""
+    waiting = 'rlxd_model_queue_rows{model="slow"}'
+    wait_for(lambda: s.metric(waiting) > 500, 60)
+    times, beside = [], 0
+    while len(times) < 10:
+        times.append(one_slow_row(s))
+        beside += s.metric(waiting) > 0
+    assert beside >= 5, "nothing was beside it"
+    limit.check(max(times), what)
+
+
+@test
+def one_row_beside_rows_of_any_model():
+    """Likewise of a model that is no encoder, if its rows are independent."""
+    import channels
+
+    for engine in ENGINES:
+        with slow_server(engine) as s:
+            limit = Limit(s, one_slow_row)
+            stop = []
+
+            def ask():
+                while not stop:
+                    c = s.connect(600)
+                    c.sendall(many_rows(2048)[0])
+                    time.sleep(1)
+                    reset(c)
+            threads = [threading.Thread(target=ask) for _ in range(2)]
+            for t in threads:
+                t.start()
+            try:
+                beside_slow(s, limit, "HTTP")
+            finally:
+                stop.append(1)
+                for t in threads:
+                    t.join()
+            wait_for(lambda: s.metric('rlxd_model_queue_rows{model="slow"}') == 0, 60)
+            ch = channels.connect(s.channel)
+            x, y, n = ch.empty((2048, 64)), ch.empty((2048, 64)), ch.empty((2048,), np.int64)
+            x[...] = some_rows(2048)
+            ch.submit(ch.prepare("slow", [x], [y, n]))
+            beside_slow(s, limit, "channel")
+            ch.close()
+            # Who is gone is not worked for.
+            wait_for(lambda: s.metric('rlxd_model_queue_rows{model="slow"}') == 0, 60)
+            assert s.metric('rlxd_model_rows_total{model="slow",result="cancelled"}') > 500
+
+
+@each_engine
+def one_row_beside_a_full_queue(s):
+    """Who fills it has no more room; who asks little has."""
+    waiting = 'rlxd_model_queue_rows{model="slow"}'
+    socks = [s.connect(600) for _ in range(2)]
+    for c in socks:
+        c.sendall(many_rows(2048)[0])
+    wait_for(lambda: s.metric(waiting) > 3500, 60)
+    for n, want in ((60, 200), (1500, 503)):
+        body, length = tensors(("x", some_rows(n)))
+        st, h, out = s.get("/v2/models/slow/infer",
+                           {"Inference-Header-Content-Length": str(length)}, "POST", body)
+        assert st == want, (n, st, out)
+    assert b"queue" in out and h["Retry-After"], out
+    for c in socks:
+        reset(c)
+    wait_for(lambda: s.metric(waiting) == 0, 60)
+
+
+def refused(s, status, part, model, *arrays):
+    body, length = tensors(*arrays)
+    st, _, out = s.get("/v2/models/%s/infer" % model,
+                       {"Inference-Header-Content-Length": str(length)}, "POST", body)
+    assert st == status and part in out.decode(errors="replace"), (model, st, out[:300])
+    return out
+
+
+@test
+def what_are_no_rows():
+    """Inputs and outputs that cannot be what batch = yes says; more than may wait."""
+    import channels
+
+    a = channels.address()
+    models = "".join("[model %s]\npath = %s/%s.onnx\nbatch = yes\nmax_queue = 400\n"
+                     "max_elements = 6\n" % (
+        n, os.path.abspath(BUILD + "/serve"), n) for n in ("sum", "turned", "pick", "relu"))
+    models += RELU.replace("relu]", "small]") + "max_elements = 12\n"
+
+    def ones(*shape):
+        return np.ones(shape, np.float32)
+    with Server(models + channels.channel(a)) as s:
+        refused(s, 400, "input b has 1 rows, input a has 3", "sum", ("a", ones(3, 3)),
+                ("b", ones(1, 3)))
+        refused(s, 413, "max_queue", "sum", ("a", ones(401, 3)), ("b", ones(401, 3)))
+        out = refused(s, 200, "", "sum", ("a", ones(400, 3)), ("b", ones(400, 3)))
+        assert np.all(np.frombuffer(out[-400 * 3 * 4:], np.float32) == 2)
+        assert b'"shape":[0,3]' in refused(s, 200, "", "sum", ("a", ones(0, 3)),
+                                           ("b", ones(0, 3)))
+        refused(s, 501, "batch = no", "turned", ("x", ones(2, 3)))
+        refused(s, 413, "the inputs of one row have 7 elements", "relu", ("x", ones(2, 7)))
+        assert len(refused(s, 200, "", "relu", ("x", ones(100, 6)))) > 2400
+        refused(s, 413, "the inputs have 14 elements", "small", ("x", ones(2, 7)))
+        refused(s, 200, "", "small", ("x", ones(2, 6)))
+        # Once one row has failed, what is left of them is not run.
+        x = np.full((400, 1), 3, np.int64)
+        refused(s, 200, "", "pick", ("x", x))
+        before = s.metric('rlxd_model_rows_total{model="pick",result="ok"}')
+        x[0] = 10
+        refused(s, 400, "", "pick", ("x", x))
+        ran = s.metric('rlxd_model_rows_total{model="pick",result="ok"}') - before
+        assert before == 400 and ran < 100, (before, ran)
+        ch = channels.connect(a)
+        x, y = ch.empty((401, 3)), ch.empty((401, 3))
+        x[...] = 1
+        for shape, n, want in (((401, 3), 401, errno.ERANGE), ((400, 3), 399, errno.ERANGE),
+                               ((400, 3), 400, 0)):
+            y[...] = np.nan
+            try:
+                ch.infer("relu", [x[:shape[0]]], [y[:n]])
+                got = 0
+            except channels.rlx.Failed as e:
+                got = e.errno
+            assert got == want, (shape, n, got)
+        assert np.all(y[:400] == 1) and np.all(np.isnan(y[400:]))
+        ch.close()
 
 
 @test

@@ -22,54 +22,17 @@ import tritonclient.http as triton
 import certs
 from rlxd import (BUILD, ENGINES, RLXD, Server, Skip, activated, check_metrics, main, minilm,
                   patience, read_all, reset, slowness, status_of, test, trickle, wait_for, within)
+from tls_server import AUTH, DIR, KEY, SECRET, VISION_CONF, TlsServer, https
 
 VISION = os.path.abspath(BUILD + "/serve/vision.onnx")
-SECRET = "alice-secret-0123456789"
-AUTH = {"Authorization": "Bearer " + SECRET}
-DIR = certs.DIR
 
-
-certs.ca("ca")
 certs.ca("stranger")
-certs.cert("server")
 certs.cert("server-rsa", rsa=True)
 certs.cert("elsewhere", host="elsewhere.example")
 certs.cert("expired", days=-1)
 certs.cert("second")
 certs.cert("client")
 certs.cert("client-of-stranger", by="stranger")
-with open(DIR + "/secret", "w") as secret:
-    secret.write(SECRET + "\n")
-os.chmod(DIR + "/secret", 0o600)
-KEY = "[key alice]\nsecret_file = %s/secret\n" % DIR
-VISION_CONF = "[model vision]\npath = %s\n" % VISION
-
-
-class TlsServer(Server):
-    """One that is asked by TLS, and on a second port without."""
-
-    def __init__(self, sections=VISION_CONF, cert="server", server="", **args):
-        args.setdefault("listen", "127.0.0.1:0 tls:127.0.0.1:0")
-        Server.__init__(self, sections + KEY, certs.options(cert) + server, **args)
-
-    def plain(self, timeout=10):
-        return socket.create_connection(("127.0.0.1", self.tls_port),
-                                        timeout=timeout * self.slow)
-
-    def connect(self, timeout=30, ctx=None):
-        s = (ctx or certs.context()).wrap_socket(self.plain(timeout), server_hostname="localhost")
-        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return s
-
-    def url(self, path):
-        return https("localhost:%d%s" % (self.tls_port, path))
-
-    def http(self, timeout=600):
-        return http.client.HTTPSConnection("localhost", self.tls_port, timeout=timeout,
-                                           context=certs.context())
-
-    def get(self, path, headers=None, method="GET", body=None):
-        return Server.get(self, path, AUTH if headers is None else headers, method, body)
 
 
 def each_engine(fn):
@@ -260,10 +223,6 @@ def certificates_that_clients_refuse():
                            capture_output=True, text=True)
         assert r.returncode == 60, r
         wait_for(lambda: "unknown ca" in s.log())
-
-
-def https(where):
-    return "%s://%s" % ("https", where)
 
 
 def rlx_load(s, *args, to=None):

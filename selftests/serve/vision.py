@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Writes small models into a folder: one with a free batch, one without; and one that
-does next to nothing, to a matrix of any size."""
+"""Writes small models into a folder: one with a free batch, one without; one that does
+next to nothing, to a matrix of any size; and one that takes long for each row, whose sums
+are of small whole numbers, so that they are the same in whatever order; and some of two
+inputs, of rows that become columns, and of indices that may not be there."""
 import os
 import sys
 
@@ -31,9 +33,33 @@ for name, batch in (("vision", "batch"), ("fixed", 2)):
     onnx.checker.check_model(m)
     os.makedirs(sys.argv[1], exist_ok=True)
     onnx.save(m, "%s/%s.onnx" % (sys.argv[1], name))
-g = h.make_graph([h.make_node("Relu", ["x"], ["y"])], "relu",
-                 [h.make_tensor_value_info("x", T.FLOAT, ["n", "m"])],
-                 [h.make_tensor_value_info("y", T.FLOAT, ["n", "m"])])
-m = h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
-onnx.checker.check_model(m)
-onnx.save(m, sys.argv[1] + "/relu.onnx")
+
+
+def write(name, nodes, inputs, outputs, weights=()):
+    g = h.make_graph(nodes, name, [h.make_tensor_value_info(*i) for i in inputs],
+                     [h.make_tensor_value_info(*o) for o in outputs],
+                     [nh.from_array(v, k) for k, v in weights])
+    m = h.make_model(g, opset_imports=[h.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(m)
+    onnx.save(m, "%s/%s.onnx" % (sys.argv[1], name))
+
+
+write("relu", [h.make_node("Relu", ["x"], ["y"])],
+      [("x", T.FLOAT, ["n", "m"])], [("y", T.FLOAT, ["n", "m"])])
+write("sum", [h.make_node("Add", ["a", "b"], ["y"])],
+      [("a", T.FLOAT, ["n", 3]), ("b", T.FLOAT, ["n", 3])], [("y", T.FLOAT, ["n", 3])])
+write("turned", [h.make_node("Transpose", ["x"], ["y"])],
+      [("x", T.FLOAT, ["n", "m"])], [("y", T.FLOAT, ["m", "n"])])
+write("pick", [h.make_node("Gather", ["t", "x"], ["y"])],
+      [("x", T.INT64, ["n", 1])], [("y", T.FLOAT, ["n", 1])],
+      [("t", np.arange(10, dtype=np.float32))])
+write("slow",
+      [h.make_node("MatMul", ["x", "a"], ["h0"]), h.make_node("Sign", ["h0"], ["s0"])] +
+      [n for i in range(48) for n in (h.make_node("MatMul", ["s%d" % i, "w"], ["h%d" % (i + 1)]),
+                                      h.make_node("Sign", ["h%d" % (i + 1)], ["s%d" % (i + 1)]))] +
+      [h.make_node("MatMul", ["s48", "b"], ["y"]),
+       h.make_node("ArgMax", ["y"], ["n"], axis=1, keepdims=0)],
+      [("x", T.FLOAT, ["batch", 64])],
+      [("y", T.FLOAT, ["batch", 64]), ("n", T.INT64, ["batch"])],
+      [(name, rng.integers(-1, 2, shape).astype(np.float32))
+       for name, shape in (("a", (64, 1024)), ("w", (1024, 1024)), ("b", (1024, 64)))])

@@ -6,6 +6,7 @@
 #include "tools/rlxd/api.h"
 #include "tools/rlxd/infer.h"
 #include "tools/rlxd/loop.h"
+#include "tools/rlxd/rows.h"
 #include "tools/rlxd/server.h"
 #include "tools/rlxd/wire.h"
 
@@ -83,7 +84,7 @@ bool kserve_model(struct req *r)
 	obuf_str(o, "{\"name\":");
 	obuf_json(o, r->model->name, strlen(r->model->name));
 	obuf_str(o, ",\"versions\":[\"" MODEL_VERSION "\"],\"platform\":\"");
-	obuf_str(o, r->model->kind == &model_bert ? "rlx_encoder" : "onnx_rlx");
+	obuf_str(o, r->model->kind->platform);
 	obuf_str(o, "\",\"inputs\":");
 	put_tensors(o, r->model->in, r->model->n_in, false);
 	obuf_str(o, ",\"outputs\":");
@@ -151,16 +152,16 @@ static bool take_row(struct req *r, const struct tensor *ids, const struct tenso
 	int64_t seq = ids->type.dim[1], n, k;
 	const char *id = (const char *)ids->data + (size_t)(i * seq) * sizeof(int64_t);
 	const char *m = mask ? (const char *)mask->data + (id - (const char *)ids->data) : NULL;
-	int64_t vocab = bert_vocab(r->model);
+	int64_t vocab = r->model->vocab;
 
-	n = m ? bert_mask_tokens(m, seq) : seq;
+	n = m ? model_mask_tokens(m, seq) : seq;
 	if (n < 0) {
 		req_fail(r, 400, "attention_mask row %u is not ones followed by zeros", i);
 		return false;
 	}
-	if (!n || n > bert_max_tokens(r->model)) {
+	if (!n || n > r->model->max_tokens) {
 		req_fail(r, 400, "row %u has %lld tokens, model %s takes 1 to %lld", i,
-			 (long long)n, r->model->name, (long long)bert_max_tokens(r->model));
+			 (long long)n, r->model->name, (long long)r->model->max_tokens);
 		return false;
 	}
 	for (k = 0; k < n; k++)
@@ -208,25 +209,38 @@ static bool own_inputs(struct req *r)
 	return true;
 }
 
+/* How many rows are run apart from each other; 0: the request is one run. */
+static bool take_count(struct req *r, unsigned int *out)
+{
+	struct infer *f = r->work;
+	struct rlx_error err = { 0 };
+	enum rlx_status st = rows_count(r->model, f->in, f->n_in, out, &err);
+
+	if (st)
+		req_fail(r, st == RLX_ERANGE ? 413 : 400, "%s", err.text);
+	return !st;
+}
+
 static bool submit_encoder(struct req *r)
 {
 	struct infer *f = r->work;
 	const struct tensor *ids = input(f, "input_ids"), *mask = input(f, "attention_mask");
-	int64_t n = ids->type.dim[0];
 	size_t width = (size_t)r->model->width;
-	unsigned int i;
+	unsigned int i, n;
 
-	if (n < 1 || n > r->model->conf.max_queue) {
-		req_fail(r, n < 1 ? 400 : 413, "a batch of %lld rows; model %s takes 1 to %lld",
-			 (long long)n, r->model->name, (long long)r->model->conf.max_queue);
+	if (!take_count(r, &n))
+		return false;
+	if (!n) {
+		req_fail(r, 400, "a batch of 0 rows; model %s takes 1 to %lld", r->model->name,
+			 (long long)r->model->conf.max_queue);
 		return false;
 	}
-	if (mask && memcmp(mask->type.dim, ids->type.dim, 2 * sizeof(int64_t))) {
+	if (mask && mask->type.dim[1] != ids->type.dim[1]) {
 		req_fail(r, 400, "attention_mask and input_ids differ in shape");
 		return false;
 	}
-	r->job.rows = account_alloc(&r->account, (size_t)n, sizeof(*r->job.rows));
-	f->vectors = account_alloc(&r->account, (size_t)n, width * sizeof(float));
+	r->job.rows = account_alloc(&r->account, n, sizeof(*r->job.rows));
+	f->vectors = account_alloc(&r->account, n, width * sizeof(float));
 	if (!r->job.rows || !f->vectors) {
 		req_fail_memory(r, "the request");
 		return false;
@@ -240,27 +254,27 @@ static bool submit_encoder(struct req *r)
 			return false;
 		r->job.rows[i].out = f->vectors + i * width;
 	}
-	r->job.n_rows = (unsigned int)n;
+	r->job.n_rows = n;
 	f->result[0] = (struct tensor){
-		r->model->out[0].name, rlx_type(RLX_F32, n, r->model->width), f->vectors,
-		(size_t)n * width * sizeof(float),
+		r->model->out[0].name, rlx_type(RLX_F32, (int64_t)n, r->model->width),
+		f->vectors, n * width * sizeof(float),
 	};
 	return req_submit(r);
 }
 
-static bool submit_whole(struct req *r)
+static bool submit_tensors(struct req *r)
 {
 	struct infer *f = r->work;
+	unsigned int n;
 
-	r->job.rows = rlx_calloc(1, sizeof(*r->job.rows));
+	if (!take_count(r, &n))
+		return false;
+	r->job.rows = account_alloc(&r->account, n + !n, sizeof(*r->job.rows));
 	if (!r->job.rows) {
 		req_fail_memory(r, "the request");
 		return false;
 	}
-	r->job.n_rows = 1;
-	r->job.rows->in = f->in;
-	r->job.rows->n_in = f->n_in;
-	r->job.rows->result = f->result;
+	rows_fill(&r->job, n, f->in, f->n_in, f->result);
 	return req_submit(r);
 }
 
@@ -285,7 +299,7 @@ static bool prepare(struct req *r)
 	r->finish = infer_reply;
 	if (!infer_read(r))
 		return false;
-	return r->model->embeds ? submit_encoder(r) : submit_whole(r);
+	return r->model->embeds ? submit_encoder(r) : submit_tensors(r);
 }
 
 static void prepare_task(struct task *t)

@@ -135,9 +135,9 @@ static bool take_ids(struct req *r, uint32_t node, unsigned int i)
 	uint32_t n = rlx_json_len(j, node), k = 0;
 	struct rlx_json_iter it;
 
-	if (n > bert_max_tokens(r->model)) {
+	if (n > r->model->max_tokens) {
 		req_fail(r, 400, "input[%u] has %u tokens, model %s takes at most %lld", i, n,
-			 r->model->name, (long long)bert_max_tokens(r->model));
+			 r->model->name, (long long)r->model->max_tokens);
 		return false;
 	}
 	e->ids[i] = account_alloc(&r->account, n, sizeof(int64_t));
@@ -147,9 +147,9 @@ static bool take_ids(struct req *r, uint32_t node, unsigned int i)
 	}
 	for (it = rlx_json_iter(j, node); rlx_json_next(&it); k++)
 		if (!rlx_json_int(j, it.val, &e->ids[i][k]) || e->ids[i][k] < 0 ||
-		    e->ids[i][k] >= bert_vocab(r->model)) {
+		    e->ids[i][k] >= r->model->vocab) {
 			req_fail(r, 400, "input[%u][%u] is no token id of model %s (0 to %lld)",
-				 i, k, r->model->name, (long long)bert_vocab(r->model) - 1);
+				 i, k, r->model->name, (long long)r->model->vocab - 1);
 			return false;
 		}
 	r->job.rows[i].tokens = n;
@@ -167,7 +167,7 @@ static bool take_text(struct req *r, uint32_t node, unsigned int i)
 		req_fail(r, 400, "input[%u] is an empty text", i);
 		return false;
 	}
-	st = bert_encode(r->model, &r->account, rlx_json_text(&r->json, node),
+	st = model_encode(r->model, &r->account, rlx_json_text(&r->json, node),
 			 rlx_json_len(&r->json, node), row, &err);
 	e->ids[i] = (int64_t *)(uintptr_t)row->ids;
 	if (st)

@@ -2,7 +2,7 @@
 /*
  * Requests over channels. A thread for each channel fetches them and queues them as
  * jobs, which run on the slices where they lie, and answers from whichever thread
- * ran them.
+ * ran them. What would be too long a run is divided into rows, which are copied.
  */
 #include <grp.h>
 #include <pthread.h>
@@ -20,6 +20,7 @@
 #include "tools/rlxd/node.h"
 #include "tools/rlxd/region.h"
 #include "tools/rlxd/req.h"
+#include "tools/rlxd/rows.h"
 
 enum { FETCH_MAX = 32, FREE_ASKS = 64, PLACE_ALIGN = 64 };	/* the last: rlx/rlxd.h */
 
@@ -34,7 +35,7 @@ _Static_assert((int)RLXD_TENSORS == MODEL_IO_MAX && (int)RLXD_LENGTHS == CONF_BU
 struct ask {
 	struct job	 job;
 	struct row	 row;
-	struct tensor	 in[MODEL_IO_MAX];
+	struct tensor	 in[MODEL_IO_MAX], result[MODEL_IO_MAX];
 	struct rlx_buf	 place[2 * MODEL_IO_MAX];
 	struct channel	*ch;
 	struct rlx_work	*work;
@@ -75,7 +76,6 @@ static struct ask *ask_new(struct channel *ch, struct rlx_work *w)
 	if (!a)
 		return NULL;
 	a->job = (struct job){ .rows = &a->row, .n_rows = 1 };
-	atomic_flag_clear(&a->job.err_taken);
 	a->ch = ch;
 	a->work = w;
 	a->begun = ch->now;
@@ -87,6 +87,8 @@ static void ask_free(struct ask *a)
 	struct channel *ch = a->ch;
 	bool kept;
 
+	if (a->job.rows != &a->row)
+		rlx_free(a->job.rows);
 	pthread_mutex_lock(&ch->lock);
 	kept = ch->n_free < FREE_ASKS;
 	if (kept) {
@@ -195,7 +197,6 @@ static enum rlx_status describe(struct channel *ch, struct rlx_work *w,
 				struct rlx_error *err)
 {
 	struct rlxd_model d = { .reserved = 0 };
-	const int64_t *length;
 	struct rlxd_ask ask;
 	struct model *m;
 	unsigned int i;
@@ -212,9 +213,9 @@ static enum rlx_status describe(struct channel *ch, struct rlx_work *w,
 	d.nr_in = m->n_in;
 	d.nr_out = m->n_out;
 	if (m->embeds) {
-		d.nr_length = bert_lengths(m, &length);
+		d.nr_length = m->n_length;
 		for (i = 0; i < d.nr_length; i++)
-			d.length[i] = (uint32_t)length[i];
+			d.length[i] = (uint32_t)m->length[i];
 		d.rows_max = (uint32_t)m->conf.max_batch;
 	}
 	describe_tensors(d.in, m->in, m->n_in);
@@ -285,8 +286,102 @@ static enum rlx_status take_slices(struct ask *a, const struct rlxd_ask *ask,
 		a->place[i] = (struct rlx_buf){ w->slice[i].arena, w->slice[i].offset,
 						w->slice[i].length };
 	}
-	a->row = (struct row){ .in = a->in, .n_in = n_in, .place = a->place };
+	a->row = (struct row){ .in = a->in, .n_in = n_in, .at = ROW_WHOLE, .place = a->place };
 	return st;
+}
+
+/*
+ * Rows that may run in place, as one batch: as long as others can be kept waiting for. As
+ * long as none told what it takes, as many as a batch has.
+ */
+static int64_t rows_in_place(const struct model *m, const struct row *row)
+{
+	int64_t each = model_row_ns(m, row);
+
+	return each ? MODEL_RUN_NS / each : m->conf.max_batch;
+}
+
+/* As for a session in place: what is written is nothing that is still to be read. */
+static enum rlx_status check_apart(const struct ask *a, struct rlx_error *err)
+{
+	const struct rlx_work_slice *s = a->work->slice;
+	unsigned int i, o;
+
+	for (i = 0; i < a->row.n_in; i++)
+		for (o = a->row.n_in; o < a->work->nr_slices; o++)
+			if (s[i].arena == s[o].arena && s[i].offset < s[o].offset + s[o].length &&
+			    s[o].offset < s[i].offset + s[i].length)
+				return rlx_fail(err, RLX_EACCES, "input '%s' shares its memory with "
+						"an output", a->in[i].name);
+	return RLX_OK;
+}
+
+/* An encoder's rows: as many tokens as their masks tell, which the client may change. */
+static enum rlx_status fill_encoder(struct ask *a, unsigned int n, struct rlx_error *err)
+{
+	const struct rlx_work_slice *out = &a->work->slice[a->row.n_in];
+	size_t width = (size_t)a->job.model->width;
+	int64_t seq = a->in[0].type.dim[1], tokens;
+	const char *ids = a->in[0].data, *mask = a->row.n_in > 1 ? a->in[1].data : NULL;
+	unsigned int i;
+
+	if (mask && a->in[1].type.dim[1] != seq)
+		return rlx_fail(err, RLX_ESHAPE, "attention_mask and input_ids differ in shape");
+	if (out->length < n * width * sizeof(float))
+		return rlx_fail(err, RLX_ERANGE, "output %s needs %zu bytes, its slice has %llu",
+				a->job.model->out[0].name, n * width * sizeof(float),
+				(unsigned long long)out->length);
+	for (i = 0; i < n; i++) {
+		size_t at = i * (size_t)seq * sizeof(int64_t);
+
+		tokens = mask ? model_mask_tokens(mask + at, seq) : seq;
+		if (tokens < 1)
+			return rlx_fail(err, RLX_EINVAL, "attention_mask row %u is not ones "
+					"followed by zeros", i);
+		a->job.rows[i] = (struct row){ .ids = ids + at, .tokens = (uint32_t)tokens,
+					       .out = (float *)out->ptr + i * width };
+	}
+	a->job.n_rows = n;
+	return RLX_OK;
+}
+
+static enum rlx_status divide(struct ask *a, unsigned int n, struct rlx_error *err)
+{
+	const struct rlx_work_slice *s = a->work->slice;
+	const struct model *m = a->job.model;
+	enum rlx_status st = check_apart(a, err);
+	unsigned int i;
+
+	if (st)
+		return st;
+	a->job.rows = rlx_calloc(n, sizeof(*a->job.rows));
+	if (!a->job.rows) {
+		a->job.rows = &a->row;
+		return rlx_fail(err, RLX_ENOMEM, "out of memory");
+	}
+	for (i = 0; i < a->row.n_in; i++)
+		a->in[i].data = s[i].ptr;
+	if (m->embeds)
+		return fill_encoder(a, n, err);
+	for (i = 0; i < m->n_out; i++)
+		a->result[i] = (struct tensor){ .data = s[a->row.n_in + i].ptr,
+						.bytes = s[a->row.n_in + i].length };
+	rows_fill(&a->job, n, a->in, a->row.n_in, a->result);
+	return RLX_OK;
+}
+
+/* A request whose rows together take too long for one run, and may be run apart. */
+static enum rlx_status divide_long(struct ask *a, struct rlx_error *err)
+{
+	const struct model *m = a->job.model;
+	enum rlx_status st;
+	unsigned int n;
+
+	/* An encoder takes no more; running it tells so. */
+	if (m->embeds && a->in[0].type.dim[0] > m->conf.max_batch)
+		return RLX_OK;
+	st = rows_count(m, a->in, a->row.n_in, &n, err);
+	return st || n < 2 || n <= rows_in_place(m, &a->row) ? st : divide(a, n, err);
 }
 
 /* Queue a request. Not RLX_OK: it is to be answered at once. */
@@ -302,6 +397,8 @@ static enum rlx_status infer(struct channel *ch, struct rlx_work *w, struct rlx_
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	j->model = find_model(ch, w, &ask, err);
 	st = j->model ? take_slices(a, &ask, err) : err->status;
+	if (!st)
+		st = divide_long(a, err);
 	if (!st) {
 		j->client = w->peer->priv;
 		j->line = w->peer;

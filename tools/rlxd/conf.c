@@ -98,6 +98,7 @@ static const struct option model_option[] = {
 	{ "max_queue", FORM_INT, AT(max_queue), 1, 1 << 20, 4096 },
 	{ "max_tokens", FORM_INT, AT(max_tokens), 3, 1 << 20, 0 },
 	{ "max_shapes", FORM_INT, AT(max_shapes), 1, 4096, 32 },
+	{ "max_elements", FORM_INT, AT(max_elements), 0, 1ll << 40, 0 },
 	{ "buckets", FORM_BUCKETS },
 	{ "pool", FORM_WORD, AT(pool), 0, 1, 0, "mean|cls" },
 	{ "normalise", FORM_BOOL, AT(normalise), 0, 1, 1 },
@@ -803,7 +804,8 @@ bool conf_model_equal(const struct conf_model *a, const struct conf_model *b)
 	       a->threads == b->threads && a->replicas == b->replicas &&
 	       a->max_batch == b->max_batch && a->batch_delay_ns == b->batch_delay_ns &&
 	       a->max_queue == b->max_queue && a->max_tokens == b->max_tokens &&
-	       a->max_shapes == b->max_shapes && a->normalise == b->normalise &&
+	       a->max_shapes == b->max_shapes && a->max_elements == b->max_elements &&
+	       a->normalise == b->normalise &&
 	       a->truncate == b->truncate && a->batch == b->batch &&
 	       a->n_bucket == b->n_bucket &&
 	       !memcmp(a->bucket, b->bucket, a->n_bucket * sizeof(*a->bucket));

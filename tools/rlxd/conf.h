@@ -40,6 +40,7 @@ struct conf_model {
 	int64_t		 threads, replicas, max_batch, batch_delay_ns, max_queue;
 	int64_t		 max_tokens;		/* 0: as the model's files say */
 	int64_t		 max_shapes;
+	int64_t		 max_elements;		/* of one run, or row; 0: any */
 	bool		 normalise, truncate, batch;
 	int64_t		 bucket[CONF_BUCKETS_MAX];
 	unsigned int	 n_bucket;

@@ -352,7 +352,7 @@ struct req *req_new(struct loop *l)
 			return NULL;
 	}
 	memset(r, 0, sizeof(*r));
-	atomic_flag_clear(&r->job.err_taken);
+	atomic_init(&r->job.failed, false);
 	r->loop = l;
 	r->body_chunk = -1;
 	r->account.budget = &l->server->budget;

@@ -16,6 +16,7 @@
 #include "tools/rlxd/node.h"
 #include "tools/rlxd/queue.h"
 #include "tools/rlxd/renew.h"
+#include "tools/rlxd/rows.h"
 #include "tools/rlxd/server.h"
 #include "tools/rlxd/weights.h"
 #include "tools/rlxd/worker_pool.h"
@@ -305,6 +306,26 @@ enum rlx_status model_set_open(const struct conf *c, struct model_set *old,
 	return RLX_OK;
 }
 
+enum rlx_status model_encode(struct model *m, struct account *a, const char *text, size_t n,
+			     struct row *out, struct rlx_error *err)
+{
+	return m->kind->encode(m, a, text, n, out, err);
+}
+
+int64_t model_mask_tokens(const void *mask, int64_t seq)
+{
+	int64_t v, k, n = 0;
+
+	for (k = 0; k < seq; k++) {
+		memcpy(&v, (const char *)mask + (size_t)k * sizeof(v), sizeof(v));
+		if (v == 1 && n == k)
+			n++;
+		else if (v)
+			return -1;
+	}
+	return n;
+}
+
 struct model_set *model_set_get(struct model_set *s)
 {
 	atomic_fetch_add(&s->refs, 1);
@@ -335,7 +356,7 @@ static void row_done(struct row *row, enum rlx_status st, const struct rlx_error
 		metric_add(st == RLX_ETIME ? &m->metric.rows_late :
 			   st == RLX_ECANCELED ? &m->metric.rows_cancelled :
 						 &m->metric.rows_failed, 1);
-		if (!atomic_flag_test_and_set(&j->err_taken))
+		if (!atomic_exchange(&j->failed, true))
 			j->err = *err;
 	}
 	atomic_fetch_sub(&j->client->rows, 1);
@@ -346,16 +367,17 @@ static void row_done(struct row *row, enum rlx_status st, const struct rlx_error
 static void drop_rows(struct row *row)
 {
 	struct rlx_error late = { 0 }, gone = { 0 };
+	int64_t now = now_ns();
 	struct row *next;
-	bool unwanted;
+	bool is_late;
 
 	rlx_fail(&late, RLX_ETIME, "the request waited longer than request_timeout, or its own "
 		 "timeout; send fewer at once, or try again later");
 	rlx_fail(&gone, RLX_ECANCELED, "nobody waits for the reply");
 	for (; row; row = next) {
 		next = row->next;
-		unwanted = row->job->unwanted(row->job);
-		row_done(row, unwanted ? RLX_ECANCELED : RLX_ETIME, unwanted ? &gone : &late);
+		is_late = row->job->deadline <= now && !row->job->unwanted(row->job);
+		row_done(row, is_late ? RLX_ETIME : RLX_ECANCELED, is_late ? &late : &gone);
 	}
 }
 
@@ -387,12 +409,14 @@ int64_t model_row_ns(const struct model *m, const struct row *row)
 	return atomic_load_explicit(&m->row_ns[class_of(m, row)], memory_order_relaxed);
 }
 
-/* In place an encoder's request may have more rows than one. */
-static int64_t rows_of(const struct model *m, const struct row *row)
+int64_t model_rows_of(const struct model *m, const struct row *row)
 {
-	int64_t n = row->place && m->embeds ? row->in[0].type.dim[0] : 1;
+	/* What has more is refused. */
+	int64_t max = m->embeds ? m->conf.max_batch : m->conf.max_queue, n = 1;
 
-	return n < 1 ? 1 : n < m->conf.max_batch ? n : m->conf.max_batch;
+	if (row->place && row->n_in && rows_are_independent(m))
+		n = row->in[0].type.dim[0];
+	return n < 1 ? 1 : n < max ? n : max;
 }
 
 /* A first run compiles and faults memory in: what is faster counts for more. */
@@ -400,7 +424,7 @@ static void note_row_ns(struct model *m, const struct row *row, int64_t each)
 {
 	int64_t was = model_row_ns(m, row);
 
-	each = each / rows_of(m, row) + 1;
+	each = each / model_rows_of(m, row) + 1;
 	atomic_store_explicit(&m->row_ns[class_of(m, row)],
 			      !was ? each : each < was ? (was + each + 1) / 2 :
 			      (was * 3 + each) / 4, memory_order_relaxed);
@@ -490,8 +514,8 @@ static int64_t next_ns(const struct model *m)
 	if (!n)
 		return 0;
 	each = model_row_ns(m, queue_next(m));
-	if (rows_of(m, queue_next(m)) > n)
-		n = rows_of(m, queue_next(m));
+	if (model_rows_of(m, queue_next(m)) > n)
+		n = model_rows_of(m, queue_next(m));
 	return each ? n * each : INT64_MAX;
 }
 
@@ -664,7 +688,7 @@ enum rlx_status model_submit(struct job *j, struct turn *t, struct rlx_error *er
 	/* From here on, once queued, the job may be done at any moment. */
 	model_get(m);
 	pthread_mutex_lock(&m->lock);
-	full = m->n_rows + j->n_rows > m->conf.max_queue;
+	full = !queue_has_room(m, j);
 	if (!full)
 		ok = queue_put(m, j);
 	if (ok && m->waiting)

@@ -20,9 +20,13 @@
 
 enum {
 	BATCH_MAX = 1024, MODEL_IO_MAX = 16, MODEL_MARKS = 4,
-	MODEL_CLASSES = CONF_BUCKETS_MAX,
+	MODEL_CLASSES = 32,
 	MODEL_RUN_NS = 100000000,	/* no more rows run at once than take so long */
 };
+
+enum { ROW_WHOLE = -1 };
+
+_Static_assert((int)MODEL_CLASSES >= (int)CONF_BUCKETS_MAX, "a class for each bucket");
 
 /* Whatever a model is loaded from, there is one of it. */
 #define MODEL_VERSION "1"
@@ -68,7 +72,7 @@ struct job {
 	/* All rows are done, by any thread; @err tells whether one failed. */
 	void		 (*done)(struct job *j);
 	struct rlx_error err;		/* of the first row that failed */
-	atomic_flag	 err_taken;
+	atomic_bool	 failed;	/* @err is taken: what is left of it need not run */
 	atomic_uint	 rows_left;
 };
 
@@ -81,9 +85,10 @@ struct row {
 	const void	*ids;
 	uint32_t	 tokens;
 	float		*out;
-	/* For any other model: a whole request. */
+	/* For any other model: row @at of a request's tensors, or ROW_WHOLE; see rows.h. */
 	struct tensor	*in;
 	unsigned int	 n_in;
+	int64_t		 at;
 	struct tensor	*result;	/* n_out of the model; data owned by the request */
 	/*
 	 * If not NULL, for any model: @in gives types only, and these n_in inputs and
@@ -105,7 +110,7 @@ struct replica {
 
 /* What differs between models of files of different kinds. */
 struct model_kind {
-	const char	*name;
+	const char	*name, *platform;	/* as the configuration and KServe call it */
 	enum rlx_status	 (*open)(struct model *m, struct rlx_error *err);
 	void		 (*close)(struct model *m);
 	/* The @i-th file that it maps while it is open; NULL: there are no more. */
@@ -118,6 +123,9 @@ struct model_kind {
 	bool		 (*fits)(const struct model *m, const struct row *a, const struct row *b);
 	/* Run r->batch; each row's result or, in @err, what went wrong for all. */
 	enum rlx_status	 (*run)(struct replica *r, struct rlx_error *err);
+	/* Of models that embed: model_encode(). [any] */
+	enum rlx_status	 (*encode)(struct model *m, struct account *a, const char *text, size_t n,
+				   struct row *out, struct rlx_error *err);
 };
 
 extern const struct model_kind model_bert, model_onnx;
@@ -140,8 +148,12 @@ struct model {
 	struct file_mark	 mark[MODEL_MARKS];
 	struct tensor_desc	 in[MODEL_IO_MAX], out[MODEL_IO_MAX];
 	unsigned int		 n_in, n_out;
-	bool			 embeds;	/* answers /v1/embeddings */
+	bool			 embeds;	/* answers /v1/embeddings; open() fills the next ones: */
 	int64_t			 width;		/* of its vectors */
+	int64_t			 max_tokens;	/* special ones included; rows of more are refused */
+	int64_t			 vocab;		/* ids are below it */
+	int64_t			 length[CONF_BUCKETS_MAX];	/* of its programs */
+	unsigned int		 n_length;
 	int64_t			 loaded;	/* realtime, seconds */
 	int64_t			 load_ns;
 	uint64_t		 weight_bytes;
@@ -155,7 +167,7 @@ struct model {
 	struct model_metrics	 metric;
 	_Atomic(int64_t)	 row_ns[MODEL_CLASSES];	/* what a row took lately; 0: none ran */
 
-	/* Guards the flows and the replicas. */
+	/* Guards the flows, the replicas, and what results of divided requests are. */
 	pthread_mutex_t		 lock;
 	struct turn_link	*flow;		/* ring of clients that have rows; NULL: none */
 	union spare		*spare;
@@ -205,27 +217,24 @@ enum rlx_status __rlx_must_check
 model_submit(struct job *j, struct turn *t, struct rlx_error *err);
 /* What a row like @row took lately, as one of a batch; 0: none ran. */
 int64_t model_row_ns(const struct model *m, const struct row *row);
+/* The rows of @row: those of a request that runs in place, else 1. */
+int64_t model_rows_of(const struct model *m, const struct row *row);
 /* Run what @t holds, or wake workers. */
 void turn_end(struct turn *t);
 /* Forget what @t holds. */
 void turn_drop(struct turn *t);
 
 /*
- * Encoders: text to ids, at most max_tokens of them. They and their number are @out's, in
- * memory from base/alloc.h that is charged to @a.
+ * Of a model that embeds: text to ids, at most max_tokens of them. They and their number are
+ * @out's, in memory from base/alloc.h that is charged to @a.
  */
 enum rlx_status
-bert_encode(struct model *m, struct account *a, const char *text, size_t n, struct row *out,
-	    struct rlx_error *err);
-/* Rows of more tokens than this are refused. */
-int64_t bert_max_tokens(const struct model *m);
-int64_t bert_vocab(const struct model *m);
-/* The lengths of its programs: how many of *@out. */
-unsigned int bert_lengths(const struct model *m, const int64_t **out);
+model_encode(struct model *m, struct account *a, const char *text, size_t n, struct row *out,
+	     struct rlx_error *err);
 /*
  * The tokens of a row of @seq by its mask, which may lie anywhere: ones, then zeros.
  * -1: it is something else.
  */
-int64_t bert_mask_tokens(const void *mask, int64_t seq);
+int64_t model_mask_tokens(const void *mask, int64_t seq);
 
 #endif

@@ -43,7 +43,6 @@ struct bert {
 	struct rlx_bert_info	 info;
 	int64_t			 seq[CONF_BUCKETS_MAX];
 	unsigned int		 n_seq;
-	int64_t			 max_tokens;	/* of a row, its special ones included */
 	struct programs		*on;		/* n_node of them, by node */
 	int			 n_node;
 	/* Guards the list of scratches nobody uses. */
@@ -230,17 +229,17 @@ static enum rlx_status read_max_seq_length(const char *dir, int64_t *out, struct
 }
 
 /* What rlxd.conf says, else the folder; no more than there are programs for. */
-static enum rlx_status fit_tokens(const struct model *m, struct bert *b, struct rlx_error *err)
+static enum rlx_status fit_tokens(struct model *m, const struct bert *b, struct rlx_error *err)
 {
 	int64_t most = b->seq[b->n_seq - 1], want = m->conf.max_tokens;
 	enum rlx_status st = want ? RLX_OK : read_max_seq_length(m->conf.path, &want, err);
 
 	want = want ? want : TOKENS_DEFAULT;
-	b->max_tokens = want < most ? want : most;
+	m->max_tokens = want < most ? want : most;
 	return st;
 }
 
-static void describe(struct model *m, struct bert *b)
+static void describe(struct model *m, const struct bert *b)
 {
 	m->in[0] = (struct tensor_desc){ "input_ids", RLX_I64, 2, { -1, -1 } };
 	m->in[1] = (struct tensor_desc){ "attention_mask", RLX_I64, 2, { -1, -1 },
@@ -250,6 +249,9 @@ static void describe(struct model *m, struct bert *b)
 	m->n_out = 1;
 	m->embeds = true;
 	m->width = b->info.hidden;
+	m->vocab = b->info.vocab;
+	m->n_length = b->n_seq;
+	memcpy(m->length, b->seq, b->n_seq * sizeof(b->seq[0]));
 	m->weight_bytes = b->info.weight_bytes;
 }
 
@@ -457,28 +459,6 @@ static bool bert_fits(const struct model *m, const struct row *a, const struct r
 	return bucket_of(b, a->tokens) == bucket_of(b, c->tokens);
 }
 
-int64_t bert_mask_tokens(const void *mask, int64_t seq)
-{
-	int64_t v, k, n = 0;
-
-	for (k = 0; k < seq; k++) {
-		memcpy(&v, (const char *)mask + (size_t)k * sizeof(v), sizeof(v));
-		if (v == 1 && n == k)
-			n++;
-		else if (v)
-			return -1;
-	}
-	return n;
-}
-
-unsigned int bert_lengths(const struct model *m, const int64_t **out)
-{
-	const struct bert *b = m->state;
-
-	*out = b->seq;
-	return b->n_seq;
-}
-
 /* How many tokens the rows of @row have, by their masks. */
 static enum rlx_status placed_lengths(const struct row *row, int64_t *lengths,
 				      uint64_t *out_tokens, struct rlx_error *err)
@@ -487,7 +467,7 @@ static enum rlx_status placed_lengths(const struct row *row, int64_t *lengths,
 	const char *mask = row->n_in > 1 ? rlx_buf_ptr(row->place[1]) : NULL;
 
 	for (i = 0; i < n; i++) {
-		lengths[i] = mask ? bert_mask_tokens(mask + i * seq * 8, seq) : seq;
+		lengths[i] = mask ? model_mask_tokens(mask + i * seq * 8, seq) : seq;
 		if (lengths[i] < 1)
 			return rlx_fail(err, RLX_EINVAL, "attention_mask row %lld is not ones "
 					"followed by zeros", (long long)i);
@@ -573,20 +553,6 @@ static enum rlx_status bert_run(struct replica *r, struct rlx_error *err)
 	return RLX_OK;
 }
 
-int64_t bert_max_tokens(const struct model *m)
-{
-	const struct bert *b = m->state;
-
-	return b->max_tokens;
-}
-
-int64_t bert_vocab(const struct model *m)
-{
-	const struct bert *b = m->state;
-
-	return b->info.vocab;
-}
-
 static struct scratch *scratch_get(struct bert *b, struct rlx_error *err)
 {
 	struct scratch *s;
@@ -630,11 +596,11 @@ static uint64_t reading_bytes(size_t n)
 	return n < READ_MAX ? READ_EACH * (uint64_t)n : READ_EACH * (uint64_t)READ_MAX;
 }
 
-enum rlx_status bert_encode(struct model *m, struct account *a, const char *text, size_t n,
-			    struct row *out, struct rlx_error *err)
+static enum rlx_status bert_encode(struct model *m, struct account *a, const char *text,
+				   size_t n, struct row *out, struct rlx_error *err)
 {
 	struct bert *b = m->state;
-	uint32_t max = (uint32_t)bert_max_tokens(m);
+	uint32_t max = (uint32_t)m->max_tokens;
 	/* Of a text that is too long no more is read than tells that it is. */
 	struct rlx_encode_opts o = { .max_tokens = max, .stop = true };
 	struct rlx_encoding enc = { 0 };
@@ -676,6 +642,7 @@ out_scratch:
 
 const struct model_kind model_bert = {
 	.name	       = "bert",
+	.platform      = "rlx_encoder",
 	.open	       = bert_open,
 	.close	       = bert_close,
 	.mapped	       = bert_mapped,
@@ -684,4 +651,5 @@ const struct model_kind model_bert = {
 	.class_of      = bert_class,
 	.fits	       = bert_fits,
 	.run	       = bert_run,
+	.encode	       = bert_encode,
 };

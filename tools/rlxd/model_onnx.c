@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Any ONNX file, compiled for the shapes that come; requests of one row in batches. */
+/* Any ONNX file, compiled for the shapes that come; independent rows in batches. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,8 +8,8 @@
 #include "base/map.h"
 #include "model/mapped.h"
 #include "rlx/model.h"
-#include "tools/rlxd/budget.h"
 #include "tools/rlxd/model.h"
+#include "tools/rlxd/rows.h"
 
 struct onnx {
 	struct rlx_model	*model;
@@ -191,18 +191,38 @@ static enum rlx_status onnx_replica_open(struct replica *r, struct rlx_error *er
 	return st;
 }
 
-/* One row each, and alike in all else. */
+/* Rows that are alike but for what they hold. */
 static bool onnx_fits(const struct model *m, const struct row *a, const struct row *b)
 {
+	struct rlx_type x, y;
 	unsigned int i;
 
-	if (!m->conf.batch || a->n_in != b->n_in)
+	(void)m;
+	if (a->at == ROW_WHOLE || b->at == ROW_WHOLE || a->n_in != b->n_in)
 		return false;
-	for (i = 0; i < a->n_in; i++)
-		if (a->in[i].name != b->in[i].name || a->in[i].type.dim[0] != 1 ||
-		    !rlx_type_equal(&a->in[i].type, &b->in[i].type))
+	for (i = 0; i < a->n_in; i++) {
+		x = row_type(a, i);
+		y = row_type(b, i);
+		if (a->in[i].name != b->in[i].name || !rlx_type_equal(&x, &y))
 			return false;
+	}
 	return true;
+}
+
+/* By the power of two of its elements: sizes that are free may make any difference. */
+static unsigned int onnx_class(const struct model *m, const struct row *row)
+{
+	uint64_t n = 0;
+	unsigned int i;
+
+	for (i = 0; i < row->n_in; i++) {
+		struct rlx_type t = row_type(row, i);
+
+		n += (uint64_t)rlx_type_count(&t);
+	}
+	n /= (uint64_t)model_rows_of(m, row);
+	i = n ? 63 - (unsigned int)__builtin_clzll(n) : 0;
+	return i < MODEL_CLASSES ? i : MODEL_CLASSES - 1;
 }
 
 static uint64_t shape_hash(const struct row *row)
@@ -211,9 +231,10 @@ static uint64_t shape_hash(const struct row *row)
 	unsigned int i;
 
 	for (i = 0; i < row->n_in; i++) {
+		struct rlx_type t = row_type(row, i);
+
 		h = rlx_hash_bytes(row->in[i].name, strlen(row->in[i].name), h + 1);
-		h = rlx_hash_bytes(row->in[i].type.dim,
-				   row->in[i].type.rank * sizeof(row->in[i].type.dim[0]), h);
+		h = rlx_hash_bytes(t.dim, t.rank * sizeof(t.dim[0]), h);
 	}
 	return h;
 }
@@ -239,40 +260,22 @@ static enum rlx_status note_shape(struct replica *r, const struct row *row,
 	return RLX_OK;
 }
 
-static const char no_memory[] = "no memory for the outputs: requests hold as much as max_memory "
-	"allows, or the system has no more; try again later";
-
-/* Charged to the request for as long as it lasts. */
-static void *copy_out(const struct row *row, const void *p, size_t bytes)
-{
-	struct account *a = row->job->account;
-
-	return a ? account_memdup(a, p, bytes) : rlx_memdup(p, bytes);
-}
-
 /* The outputs, copied into memory of the request: the next run overwrites them. */
 static enum rlx_status keep_outputs(struct replica *r, struct row *row,
 				    struct rlx_error *err)
 {
 	struct onnx_replica *or = r->state;
+	enum rlx_status st = RLX_OK;
 	struct rlx_named_tensor t;
 	unsigned int i;
 
-	for (i = 0; i < r->model->n_out; i++) {
-		struct tensor *to = &row->result[i];
-
+	for (i = 0; !st && i < r->model->n_out; i++) {
 		if (!rlx_runner_output(or->runner, i, &t))
 			return rlx_fail(err, RLX_ENOSUP, "output %s is no tensor",
 					r->model->out[i].name);
-		to->name = r->model->out[i].name;
-		to->type = t.type;
-		to->bytes = (size_t)rlx_type_bytes(&t.type);
-		rlx_free((void *)(uintptr_t)to->data);	/* of a batch that failed */
-		to->data = copy_out(row, t.data, to->bytes);
-		if (!to->data)
-			return rlx_fail(err, RLX_ENOMEM, "%s", no_memory);
+		st = row_keep(row, i, &t.type, t.data, err);
 	}
-	return RLX_OK;
+	return st;
 }
 
 static enum rlx_status run_one(struct replica *r, struct row *row, struct rlx_error *err)
@@ -280,13 +283,16 @@ static enum rlx_status run_one(struct replica *r, struct row *row, struct rlx_er
 	struct onnx_replica *or = r->state;
 	struct rlx_named_tensor in[MODEL_IO_MAX];
 	enum rlx_status st = note_shape(r, row, err);
+	const void *p;
 	unsigned int i;
+	size_t bytes;
 
 	if (st)
 		return st;
-	for (i = 0; i < row->n_in; i++)
-		in[i] = (struct rlx_named_tensor){ row->in[i].name, row->in[i].type,
-						   row->in[i].data };
+	for (i = 0; i < row->n_in; i++) {
+		p = row_input(row, i, &bytes);
+		in[i] = (struct rlx_named_tensor){ row->in[i].name, row_type(row, i), p };
+	}
 	st = rlx_runner_run(or->runner, in, row->n_in, err);
 	return st ? st : keep_outputs(r, row, err);
 }
@@ -308,6 +314,24 @@ static bool outputs_batched(const struct model *m, const struct rlx_program *p)
 }
 
 /*
+ * Strict for buffers used in place: what makes a copy of them is refused. Steps on the host
+ * that exchange values with the device copy none of them, so such a program is served too.
+ */
+static enum rlx_status open_fixed(struct rlx_program *p, bool placed, struct rlx_session **out,
+				  struct rlx_error *err)
+{
+	struct rlx_session_opts so = { .size = sizeof(so), .strict = placed };
+	struct rlx_error own = { 0 };
+	enum rlx_status st = rlx_session_new(p, &so, out, &own);
+
+	if (st == RLX_EACCES) {
+		so.strict = false;
+		return rlx_session_new(p, &so, out, err);
+	}
+	return st ? rlx_error_set(err, st, own.file, own.line, "%s", own.text) : RLX_OK;
+}
+
+/*
  * One program for inputs like those of @row: for max_batch of them, or for it alone
  * if its buffers are to be used in place. It cannot be made where a size depends on
  * data.
@@ -315,7 +339,6 @@ static bool outputs_batched(const struct model *m, const struct rlx_program *p)
 static enum rlx_status compile_one(struct replica *r, const struct row *row,
 				   struct rlx_session **out, struct rlx_error *err)
 {
-	struct rlx_session_opts so = { .size = sizeof(so), .strict = row->place != NULL };
 	struct model *m = r->model;
 	struct onnx *o = m->state;
 	struct rlx_compile_opts c = compile_opts(m);
@@ -338,7 +361,7 @@ static enum rlx_status compile_one(struct replica *r, const struct row *row,
 	if (!st && !row->place && !outputs_batched(m, p))
 		st = rlx_fail(err, RLX_ENOSUP, "an output does not come in rows");
 	if (!st)
-		st = rlx_session_new(p, &so, out, err);
+		st = open_fixed(p, row->place != NULL, out, err);
 	rlx_program_put(p);
 	return st;
 }
@@ -400,27 +423,36 @@ static enum rlx_status run_placed(struct replica *r, const struct row *row,
 static enum rlx_status keep_row(struct replica *r, struct rlx_session *s, unsigned int i,
 				struct rlx_error *err)
 {
-	struct row *row = r->batch[i];
+	struct rlx_program *p = rlx_session_program(s);
+	enum rlx_status st = RLX_OK;
 	unsigned int k;
 
-	for (k = 0; k < r->model->n_out; k++) {
+	for (k = 0; !st && k < r->model->n_out; k++) {
 		const char *name = r->model->out[k].name;
-		struct rlx_program *p = rlx_session_program(s);
 		int at = rlx_program_io_find(p, RLX_IO_OUTPUT, name);
 		struct rlx_type t = *rlx_program_io_type(p, RLX_IO_OUTPUT, (unsigned int)at);
 		const char *from = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, name));
-		struct tensor *to = &row->result[k];
 
 		t.dim[0] = 1;
-		to->name = name;
-		to->type = t;
-		to->bytes = (size_t)rlx_type_bytes(&t);
-		rlx_free((void *)(uintptr_t)to->data);
-		to->data = copy_out(row, from + i * to->bytes, to->bytes);
-		if (!to->data)
-			return rlx_fail(err, RLX_ENOMEM, "%s", no_memory);
+		st = row_keep(r->batch[i], k, &t, from + i * (size_t)rlx_type_bytes(&t), err);
 	}
-	return RLX_OK;
+	return st;
+}
+
+/* The rows of input @k, one behind the other. */
+static void put_rows(struct replica *r, struct rlx_session *s, unsigned int k)
+{
+	char *to = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, r->batch[0]->in[k].name));
+	const void *p;
+	unsigned int i;
+	size_t bytes;
+
+	/* The program has no input that it does not need. */
+	for (i = 0; to && i < r->n; i++) {
+		p = row_input(r->batch[i], k, &bytes);
+		if (bytes)
+			memcpy(to + i * bytes, p, bytes);
+	}
 }
 
 static enum rlx_status run_batch(struct replica *r, struct rlx_session *s, struct rlx_error *err)
@@ -429,16 +461,8 @@ static enum rlx_status run_batch(struct replica *r, struct rlx_session *s, struc
 	enum rlx_status st = RLX_OK;
 	unsigned int i, k;
 
-	for (k = 0; k < first->n_in; k++) {
-		char *to = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, first->in[k].name));
-
-		if (!to)
-			return rlx_fail(err, RLX_EBUG, "the batch lacks input %s",
-					first->in[k].name);
-		for (i = 0; i < r->n; i++)
-			memcpy(to + i * first->in[k].bytes, r->batch[i]->in[k].data,
-			       first->in[k].bytes);
-	}
+	for (k = 0; k < first->n_in; k++)
+		put_rows(r, s, k);
 	if (first->n_in && r->model->conf.max_batch > 1)	/* else none is left out */
 		st = rlx_session_extent(s, r->n, r->model->conf.max_batch);
 	if (!st)
@@ -471,11 +495,13 @@ static enum rlx_status onnx_run(struct replica *r, struct rlx_error *err)
 
 const struct model_kind model_onnx = {
 	.name	       = "onnx",
+	.platform      = "onnx_rlx",
 	.open	       = onnx_open,
 	.close	       = onnx_close,
 	.mapped	       = onnx_mapped,
 	.replica_open  = onnx_replica_open,
 	.replica_close = onnx_replica_close,
+	.class_of      = onnx_class,
 	.fits	       = onnx_fits,
 	.run	       = onnx_run,
 };

@@ -6,6 +6,7 @@
 enum {
 	LOOK_AHEAD	= 64,	/* rows of one line looked at for one that fits */
 	LINES_AHEAD	= 64,	/* likewise lines of one client */
+	FEW_PART	= 64,	/* few rows are such a part of max_queue, or one */
 };
 
 /*
@@ -138,6 +139,37 @@ static void end_empty(struct model *m, struct flow *f, struct line *l)
 	}
 }
 
+/* How many rows of @j's connection wait. */
+static unsigned int rows_before(const struct model *m, const struct job *j)
+{
+	struct turn_link *k = m->flow, *n;
+
+	if (!k)
+		return 0;
+	do {
+		struct flow *f = (struct flow *)k;
+
+		n = f->client == j->client ? f->line : NULL;
+		if (n)
+			do
+				if (((struct line *)n)->of == j->line)
+					return ((struct line *)n)->n;
+			while ((n = n->next) != f->line);
+	} while ((k = k->next) != m->flow);
+	return 0;
+}
+
+bool queue_has_room(const struct model *m, const struct job *j)
+{
+	int64_t max = m->conf.max_queue, few = max < FEW_PART ? 1 : max / FEW_PART;
+	int64_t n = (int64_t)m->n_rows + j->n_rows;
+
+	if (n <= max)
+		return true;
+	/* Who fills the queue is not to shut others out. */
+	return n <= max + (max + 7) / 8 && (int64_t)rows_before(m, j) + j->n_rows <= few;
+}
+
 bool queue_put(struct model *m, const struct job *j)
 {
 	struct flow *f = flow_of(m, j->client);
@@ -173,7 +205,9 @@ static struct row *unlink_row(struct model *m, struct line *l, struct row **at)
 
 static bool is_wanted(const struct row *row, int64_t now)
 {
-	return row->job->deadline > now && !row->job->unwanted(row->job);
+	const struct job *j = row->job;
+
+	return j->deadline > now && !atomic_load(&j->failed) && !j->unwanted(j);
 }
 
 /* What a batch is looked for with. */
@@ -208,11 +242,12 @@ static struct row *line_take(const struct search *s, struct line *l)
 /* What a row like this one takes, until one has told. */
 static const int64_t guess_ns = 1000000;
 
+/* What @row takes, with all that it stands for. */
 static int64_t each_ns(const struct model *m, const struct row *row)
 {
 	int64_t each = model_row_ns(m, row);
 
-	return each ? each : guess_ns;
+	return (each ? each : guess_ns) * model_rows_of(m, row);
 }
 
 /*

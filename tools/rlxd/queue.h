@@ -11,6 +11,8 @@
 
 /* All with m->lock held. */
 
+/* May @j's rows wait too? An eighth more than max_queue is for those who have few waiting. */
+bool queue_has_room(const struct model *m, const struct job *j);
 /* False: out of memory, nothing was queued. */
 bool queue_put(struct model *m, const struct job *j);
 /*

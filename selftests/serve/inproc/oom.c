@@ -29,8 +29,9 @@ static bool open_server(const char *extra, struct rlx_error *err)
 
 	snprintf(text, sizeof(text), "[server]\nlisten = 127.0.0.1:0\naccess_log = none\n"
 		 "log_level = error\n%s\n[model minilm]\npath = %s/models/minilm\nbuckets = 16\n"
-		 "max_batch = 2\n[model vision]\npath = %s/serve/vision.onnx\nmax_shapes = 2\n",
-		 extra, build, build);
+		 "max_batch = 2\n[model vision]\npath = %s/serve/vision.onnx\nmax_shapes = 2\n"
+		 "[model rows]\npath = %s/serve/vision.onnx\nmax_shapes = 2\nbatch = yes\n",
+		 extra, build, build, build);
 	if (conf_parse(text, strlen(text), "test", &c, err))
 		return false;
 	memset(&sv, 0, sizeof(sv));
@@ -135,6 +136,7 @@ static void sweep_all(void)
 	/* The same again, in a body that is too long for one chunk. */
 	infer_vision(body, sizeof(body), 6, &n, headers, sizeof(headers));
 	sweep("/v2/models/vision/infer", headers, body, n);
+	sweep("/v2/models/rows/infer", headers, body, n);
 }
 
 static void run_with(const char *engine)

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+/* Requests' tensors are divided into rows, and their results put together of rows. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tools/rlxd/budget.h"
+#include "tools/rlxd/rows.h"
+
+bool rows_are_independent(const struct model *m)
+{
+	return m->embeds || m->conf.batch;
+}
+
+/* What is one run, or one row, can be divided no further: who serves it says how large. */
+static enum rlx_status check_elements(const struct model *m, const struct tensor *in,
+				      unsigned int n_in, unsigned int rows, struct rlx_error *err)
+{
+	int64_t n = 0, max = m->conf.max_elements;
+	unsigned int i;
+
+	if (m->embeds || !max)
+		return RLX_OK;
+	for (i = 0; i < n_in; i++)
+		n += rlx_type_count(&in[i].type);
+	if (rows)
+		n /= rows;
+	return n <= max ? RLX_OK :
+	       rlx_fail(err, RLX_ERANGE, "the inputs%s have %lld elements; model %s takes at most "
+			"%lld (max_elements)%s", rows ? " of one row" : "", (long long)n, m->name,
+			(long long)max, rows ? "" : "; send less at once");
+}
+
+enum rlx_status rows_count(const struct model *m, const struct tensor *in, unsigned int n_in,
+			   unsigned int *out, struct rlx_error *err)
+{
+	unsigned int i;
+	int64_t n;
+
+	*out = 0;
+	if (!rows_are_independent(m) || !n_in)
+		return check_elements(m, in, n_in, 0, err);
+	n = in[0].type.dim[0];
+	for (i = 1; i < n_in; i++)
+		if (in[i].type.dim[0] != n)
+			return rlx_fail(err, RLX_ESHAPE, "input %s has %lld rows, input %s has "
+					"%lld; the rows of model %s are independent: all inputs "
+					"have as many", in[i].name, (long long)in[i].type.dim[0],
+					in[0].name, (long long)n, m->name);
+	if (n > m->conf.max_queue)
+		return rlx_fail(err, RLX_ERANGE, "a batch of %lld rows; model %s takes at most "
+				"%lld (max_queue); send fewer at once", (long long)n, m->name,
+				(long long)m->conf.max_queue);
+	*out = (unsigned int)n;
+	return check_elements(m, in, n_in, *out, err);
+}
+
+void rows_fill(struct job *j, unsigned int n, struct tensor *in, unsigned int n_in,
+	       struct tensor *result)
+{
+	unsigned int i;
+
+	for (i = 0; i < n || !i; i++)
+		j->rows[i] = (struct row){ .in = in, .n_in = n_in, .result = result,
+					   .at = n ? (int64_t)i : ROW_WHOLE };
+	j->n_rows = i;
+}
+
+struct rlx_type row_type(const struct row *row, unsigned int k)
+{
+	struct rlx_type t = row->in[k].type;
+
+	if (row->at != ROW_WHOLE)
+		t.dim[0] = 1;
+	return t;
+}
+
+const void *row_input(const struct row *row, unsigned int k, size_t *out_bytes)
+{
+	const struct tensor *t = &row->in[k];
+
+	*out_bytes = t->bytes;
+	if (row->at == ROW_WHOLE)
+		return t->data;
+	*out_bytes /= (size_t)t->type.dim[0];
+	return (const char *)t->data + (size_t)row->at * *out_bytes;
+}
+
+static const char no_memory[] = "no memory for the outputs: requests hold as much as max_memory "
+	"allows, or the system has no more; try again later";
+
+/* Charged to the request for as long as it lasts. */
+static void *alloc_result(struct job *j, size_t bytes)
+{
+	bytes += !bytes;
+	return j->account ? account_alloc(j->account, bytes, 1) : rlx_malloc(bytes);
+}
+
+/* With the model's lock held: the first row tells what all rows have. */
+static enum rlx_status open_result(struct job *j, struct tensor *to, const char *name,
+				   const struct rlx_type *t, struct rlx_error *err)
+{
+	struct rlx_type all = *t;
+	int64_t bytes;
+
+	all.dim[0] = j->n_rows;
+	bytes = rlx_type_bytes(&all);
+	if (bytes < 0)
+		return rlx_fail(err, RLX_ESHAPE, "output %s is too large", name);
+	if (to->data && to->bytes < (size_t)bytes)
+		return rlx_fail(err, RLX_ERANGE, "output %s needs %lld bytes, there is room for "
+				"%zu", name, (long long)bytes, to->bytes);
+	if (!to->data)
+		to->data = alloc_result(j, (size_t)bytes);
+	if (!to->data)
+		return rlx_fail(err, RLX_ENOMEM, "%s", no_memory);
+	to->name = name;
+	to->type = all;
+	to->bytes = (size_t)bytes;
+	return RLX_OK;
+}
+
+/* Is one row of @all a @t? */
+static bool is_row_of(const struct rlx_type *all, struct rlx_type t)
+{
+	t.dim[0] = all->dim[0];
+	return rlx_type_equal(all, &t);
+}
+
+/* Its type is unknown until the first row is there, by whichever replica ran it. */
+static enum rlx_status result_of(const struct row *row, unsigned int k, const struct rlx_type *t,
+				 char **out, struct rlx_error *err)
+{
+	struct model *m = row->job->model;
+	struct tensor *to = &row->result[k];
+	enum rlx_status st = RLX_OK;
+
+	pthread_mutex_lock(&m->lock);
+	if (to->type.dtype == RLX_NODTYPE)
+		st = open_result(row->job, to, m->out[k].name, t, err);
+	if (!st && !is_row_of(&to->type, *t))
+		st = rlx_fail(err, RLX_ENOSUP, "output %s of model %s differs in shape from row to "
+			      "row; it is to be served with batch = no", m->out[k].name, m->name);
+	*out = (char *)(uintptr_t)to->data;
+	pthread_mutex_unlock(&m->lock);
+	return st;
+}
+
+static enum rlx_status keep_whole(const struct row *row, unsigned int k, const struct rlx_type *t,
+				  const void *p, struct rlx_error *err)
+{
+	struct tensor *to = &row->result[k];
+	int64_t bytes = rlx_type_bytes(t);
+
+	to->data = alloc_result(row->job, (size_t)bytes);
+	if (!to->data)
+		return rlx_fail(err, RLX_ENOMEM, "%s", no_memory);
+	if (bytes)
+		memcpy((void *)(uintptr_t)to->data, p, (size_t)bytes);
+	to->name = row->job->model->out[k].name;
+	to->type = *t;
+	to->bytes = (size_t)bytes;
+	return RLX_OK;
+}
+
+enum rlx_status row_keep(const struct row *row, unsigned int k, const struct rlx_type *t,
+			 const void *p, struct rlx_error *err)
+{
+	const struct model *m = row->job->model;
+	enum rlx_status st;
+	size_t bytes;
+	char *to;
+
+	if (row->at == ROW_WHOLE)
+		return keep_whole(row, k, t, p, err);
+	if (!t->rank || t->dim[0] != 1)
+		return rlx_fail(err, RLX_ENOSUP, "output %s of model %s does not come in rows, one "
+				"for each of the inputs; it is to be served with batch = no",
+				m->out[k].name, m->name);
+	st = result_of(row, k, t, &to, err);
+	if (st)
+		return st;
+	bytes = (size_t)rlx_type_bytes(t);
+	if (bytes)
+		memcpy(to + (size_t)row->at * bytes, p, bytes);
+	return RLX_OK;
+}
