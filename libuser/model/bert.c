@@ -312,6 +312,11 @@ const struct rlx_file *rlx_bert_mapped(const struct rlx_bert *b, unsigned int i)
 	return i ? NULL : rlx_safetensors_mapped(b->w->file);
 }
 
+const struct rlx_safetensors *rlx_bert_weights(const struct rlx_bert *b)
+{
+	return b->w->file;
+}
+
 struct rlx_bert *rlx_bert_get(struct rlx_bert *b)
 {
 	if (b)

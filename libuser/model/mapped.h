@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Which mapped files of this process are a model's, for whoever looks after its memory. */
+/* What of this process's memory is a model's file, for whoever looks after it. */
 #ifndef RLX_MODEL_MAPPED_H
 #define RLX_MODEL_MAPPED_H
 
 struct rlx_bert;
 struct rlx_file;
 struct rlx_model;
+struct rlx_safetensors;
 
 /*
  * The @i-th file that a model maps, for as long as it is open; NULL: there are no more.
@@ -13,5 +14,7 @@ struct rlx_model;
  */
 const struct rlx_file *rlx_model_mapped(const struct rlx_model *m, unsigned int i);
 const struct rlx_file *rlx_bert_mapped(const struct rlx_bert *b, unsigned int i);
+/* All that its file holds. Ownership: the encoder's. */
+const struct rlx_safetensors *rlx_bert_weights(const struct rlx_bert *b);
 
 #endif

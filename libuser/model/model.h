@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Private structs of the model layer, and runs over values of any ONNX type. */
+/* Private structs of the model layer, and runs over values of any type that models have. */
 #ifndef RLX_MODEL_MODEL_H
 #define RLX_MODEL_MODEL_H
 
 #include <stdatomic.h>
 
 #include "base/map.h"
-#include "io/onnx/build.h"
+#include "io/segment.h"
+#include "ir/opdef.h"
 #include "rlx/model.h"
 
 struct rlx_model {
 	atomic_uint		 refs;
-	struct onnx_file	*file;
+	const struct rlx_model_format *format;
+	void			*file;		/* the format's; NULL: it did not open */
 	struct rlx_model_io	*io[2];		/* inputs, outputs */
 	unsigned int		 n_io[2];
+	struct rlx_named_tensor	*tensor;	/* those stored in the file */
+	unsigned int		 n_tensor;
 	struct rlx_bump		*bump;
 };
 
@@ -23,11 +27,11 @@ struct rlx_model {
  */
 struct rlx_stage {
 	struct rlx_stage	*parent, *root, *next_all;	/* root: the first one */
-	struct onnx_segment	 seg;
+	struct rlx_segment	 seg;
 	struct rlx_program	*program;
 	struct rlx_session	*session;	/* NULL: nothing to run */
 	struct rlx_map		 child;		/* contents of the answer -> stage */
-	struct onnx_answer	 answer;	/* this stage's, in its session's memory */
+	struct rlx_answer	 answer;	/* this stage's, in its session's memory */
 	struct rlx_tensor	*answers;
 	uint64_t		 bytes;		/* its session's, on host and device */
 	/* of a root: its key in the runner's map; when it ran last, by the runner's count */
@@ -51,7 +55,7 @@ struct rlx_runner {
 
 /* As rlx_runner_run(), for lists and strings too; outputs in last->seg.out. */
 enum rlx_status rlx_runner_run_specs(struct rlx_runner *r,
-				     const struct onnx_spec *in, unsigned int n_in,
+				     const struct rlx_spec *in, unsigned int n_in,
 				     struct rlx_error *err);
 
 /*

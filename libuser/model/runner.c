@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "model/format.h"
 #include "model/model.h"
 #include "rlx/store.h"
 #include "rt/rt.h"
@@ -46,7 +47,7 @@ static void key_type(struct key *k, const struct rlx_type *t)
 	key_add(k, t->dim, t->rank * sizeof(t->dim[0]));
 }
 
-static void key_spec(struct key *k, const struct onnx_spec *s, int depth)
+static void key_spec(struct key *k, const struct rlx_spec *s, int depth)
 {
 	uint32_t kind = s->kind, i;
 
@@ -55,27 +56,27 @@ static void key_spec(struct key *k, const struct onnx_spec *s, int depth)
 		key_add(k, s->name, strlen(s->name) + 1);
 	key_add(k, &s->n_item, sizeof(s->n_item));
 	key_type(k, &s->type);
-	for (i = 0; s->kind == ONNX_STRINGS && i < rlx_type_count(&s->type); i++) {
+	for (i = 0; s->kind == RLX_SPEC_STRINGS && i < rlx_type_count(&s->type); i++) {
 		key_add(k, &s->str[i].n, sizeof(s->str[i].n));
 		key_add(k, s->str[i].p, s->str[i].n);
 	}
-	for (i = 0; s->kind == ONNX_LIST && i < s->n_item && depth < 8; i++)
+	for (i = 0; s->kind == RLX_SPEC_LIST && i < s->n_item && depth < 8; i++)
 		key_spec(k, &s->item[i], depth + 1);
 }
 
-static void key_contents(struct key *k, const struct onnx_spec *s)
+static void key_contents(struct key *k, const struct rlx_spec *s)
 {
 	uint32_t i;
 
-	if (s->kind == ONNX_TENSOR && s->data)
+	if (s->kind == RLX_SPEC_TENSOR && s->data)
 		key_add(k, s->data, (size_t)rlx_type_bytes(&s->type));
-	for (i = 0; s->kind == ONNX_LIST && i < s->n_item; i++)
+	for (i = 0; s->kind == RLX_SPEC_LIST && i < s->n_item; i++)
 		key_contents(k, &s->item[i]);
 }
 
 static void stage_free(struct rlx_stage *s)
 {
-	onnx_segment_fini(&s->seg);
+	rlx_segment_fini(&s->seg);
 	rlx_session_free(s->session);
 	rlx_program_put(s->program);
 	rlx_map_fini(&s->child);
@@ -170,12 +171,12 @@ static enum rlx_status compile_stage(struct rlx_runner *r, struct rlx_stage *s,
 		s->answers[i].type = *rlx_program_io_type(s->program, RLX_IO_OUTPUT, i);
 		s->answers[i].data = rlx_buf_ptr(rlx_session_buf(s->session, RLX_IO_OUTPUT, name));
 	}
-	s->answer = (struct onnx_answer){ s->seg.n_needed, s->answers };
+	s->answer = (struct rlx_answer){ s->seg.n_needed, s->answers };
 	return RLX_OK;
 }
 
 static struct rlx_stage *stage_new(struct rlx_runner *r, struct rlx_stage *parent,
-				   const struct onnx_segment *seg,
+				   const struct rlx_segment *seg,
 				   struct rlx_error *err)
 {
 	struct rlx_stage *s = rlx_calloc(1, sizeof(*s));
@@ -188,7 +189,7 @@ static struct rlx_stage *stage_new(struct rlx_runner *r, struct rlx_stage *paren
 	s->root = parent ? parent->root : s;
 	s->seg = *seg;
 	if (compile_stage(r, s, err)) {
-		s->seg = (struct onnx_segment){ 0 };	/* the caller's still */
+		s->seg = (struct rlx_segment){ 0 };	/* the caller's still */
 		stage_free(s);
 		return NULL;
 	}
@@ -200,10 +201,10 @@ static struct rlx_stage *stage_new(struct rlx_runner *r, struct rlx_stage *paren
 }
 
 /* Answers of all stages before the one to build, first stage first. */
-static struct onnx_answer *list_answers(const struct rlx_stage *last, uint32_t *out_n)
+static struct rlx_answer *list_answers(const struct rlx_stage *last, uint32_t *out_n)
 {
 	const struct rlx_stage *s;
-	struct onnx_answer *a;
+	struct rlx_answer *a;
 	uint32_t n = 0;
 
 	for (s = last; s; s = s->parent)
@@ -217,26 +218,26 @@ static struct onnx_answer *list_answers(const struct rlx_stage *last, uint32_t *
 
 /* Build the segment after @parent; with RLX_EAGAIN-like need of inputs in @seg. */
 static enum rlx_status build_after(struct rlx_runner *r, struct rlx_stage *parent,
-				   const struct onnx_spec *in, unsigned int n_in,
-				   struct onnx_segment *seg, struct rlx_error *err)
+				   const struct rlx_spec *in, unsigned int n_in,
+				   struct rlx_segment *seg, struct rlx_error *err)
 {
-	struct onnx_instance want = { .spec = in, .n_spec = n_in };
-	struct onnx_answer *a = list_answers(parent, &want.n_answer);
+	struct rlx_instance want = { .spec = in, .n_spec = n_in };
+	struct rlx_answer *a = list_answers(parent, &want.n_answer);
 	enum rlx_status st;
 
 	if (!a)
 		return rlx_fail(err, RLX_ENOMEM, "runner: out of memory");
 	want.answer = a;
-	st = onnx_build(r->m->file, &want, seg, err);
+	st = r->m->format->build(r->m, &want, seg, err);
 	rlx_free(a);
 	return st;
 }
 
 /* Contents only where the import asked for them: others must not matter. */
-static struct onnx_spec *mask_specs(const struct onnx_spec *in, unsigned int n,
+static struct rlx_spec *mask_specs(const struct rlx_spec *in, unsigned int n,
 				    uint64_t asked)
 {
-	struct onnx_spec *s = rlx_memdup(in, n * sizeof(*in));
+	struct rlx_spec *s = rlx_memdup(in, n * sizeof(*in));
 	unsigned int i;
 
 	for (i = 0; s && i < n; i++)
@@ -251,11 +252,11 @@ static enum rlx_status not_enough(struct rlx_error *err)
 }
 
 /* Build for these types, asking for contents until the import is content. */
-static enum rlx_status build_first(struct rlx_runner *r, const struct onnx_spec *in,
+static enum rlx_status build_first(struct rlx_runner *r, const struct rlx_spec *in,
 				   unsigned int n, uint64_t *asked,
-				   struct onnx_segment *seg, struct rlx_error *err)
+				   struct rlx_segment *seg, struct rlx_error *err)
 {
-	struct onnx_spec *masked;
+	struct rlx_spec *masked;
 	enum rlx_status st;
 	int i;
 
@@ -265,25 +266,25 @@ static enum rlx_status build_first(struct rlx_runner *r, const struct onnx_spec 
 			return not_enough(err);
 		st = build_after(r, NULL, masked, n, seg, err);
 		rlx_free(masked);
-		if (st || seg->need != ONNX_NEED_INPUTS)
+		if (st || seg->need != RLX_NEED_INPUTS)
 			return st;
 		if (!(seg->inputs & ~*asked)) {
-			onnx_segment_fini(seg);
+			rlx_segment_fini(seg);
 			break;
 		}
 		*asked |= seg->inputs;
-		onnx_segment_fini(seg);
+		rlx_segment_fini(seg);
 	}
 	return rlx_fail(err, RLX_EBUG, "runner: the import keeps asking for inputs");
 }
 
-static struct rlx_stage *first_stage(struct rlx_runner *r, const struct onnx_spec *in,
+static struct rlx_stage *first_stage(struct rlx_runner *r, const struct rlx_spec *in,
 				     unsigned int n, uint64_t *out_asked,
 				     struct rlx_error *err)
 {
 	struct key types = { 0 }, full = { 0 };
 	struct rlx_stage *s = NULL;
-	struct onnx_segment seg;
+	struct rlx_segment seg;
 	uint64_t asked = 0, at;
 	unsigned int i;
 	bool known;
@@ -312,7 +313,7 @@ static struct rlx_stage *first_stage(struct rlx_runner *r, const struct onnx_spe
 			key_contents(&full, &in[i]);
 	s = stage_new(r, NULL, &seg, err);
 	if (!s) {
-		onnx_segment_fini(&seg);
+		rlx_segment_fini(&seg);
 		goto out_free;
 	}
 	/* a stage that is not found again is built again: no harm but time */
@@ -329,10 +330,10 @@ out_free:
 }
 
 static struct rlx_stage *next_stage(struct rlx_runner *r, struct rlx_stage *s,
-				    const struct onnx_spec *in, unsigned int n,
+				    const struct rlx_spec *in, unsigned int n,
 				    struct rlx_error *err)
 {
-	struct onnx_segment seg;
+	struct rlx_segment seg;
 	struct rlx_stage *c;
 	struct key k = { 0 };
 	uint64_t at;
@@ -353,7 +354,7 @@ static struct rlx_stage *next_stage(struct rlx_runner *r, struct rlx_stage *s,
 	else if (!build_after(r, s, in, n, &seg, err)) {
 		c = stage_new(r, s, &seg, err);
 		if (!c)
-			onnx_segment_fini(&seg);
+			rlx_segment_fini(&seg);
 		else
 			rlx_map_put(&s->child, k.p, k.n, (uintptr_t)c);
 	}
@@ -362,7 +363,7 @@ static struct rlx_stage *next_stage(struct rlx_runner *r, struct rlx_stage *s,
 }
 
 /* "name" of a tensor or "name[i]" of a list's item among the specs. */
-static const struct onnx_spec *find_spec(const struct onnx_spec *in, unsigned int n,
+static const struct rlx_spec *find_spec(const struct rlx_spec *in, unsigned int n,
 					 const char *name)
 {
 	const char *open = strrchr(name, '[');
@@ -370,27 +371,27 @@ static const struct onnx_spec *find_spec(const struct onnx_spec *in, unsigned in
 	size_t len;
 
 	for (i = 0; i < n; i++)
-		if (in[i].kind == ONNX_TENSOR && !strcmp(in[i].name, name))
+		if (in[i].kind == RLX_SPEC_TENSOR && !strcmp(in[i].name, name))
 			return &in[i];
 	if (!open || sscanf(open, "[%u]", &item) != 1)
 		return NULL;
 	len = (size_t)(open - name);
 	for (i = 0; i < n; i++)
-		if (in[i].kind == ONNX_LIST && strlen(in[i].name) == len &&
+		if (in[i].kind == RLX_SPEC_LIST && strlen(in[i].name) == len &&
 		    !memcmp(in[i].name, name, len) && item < in[i].n_item)
 			return &in[i].item[item];
 	return NULL;
 }
 
 /* Inputs of a stage: the caller's, or outputs of stages before it, in place. */
-static enum rlx_status feed_stage(struct rlx_stage *s, const struct onnx_spec *in,
+static enum rlx_status feed_stage(struct rlx_stage *s, const struct rlx_spec *in,
 				  unsigned int n_in, struct rlx_error *err)
 {
 	unsigned int i, n = rlx_program_io_count(s->program, RLX_IO_INPUT);
 
 	for (i = 0; i < n; i++) {
 		const char *name = rlx_program_io_name(s->program, RLX_IO_INPUT, i);
-		const struct onnx_spec *spec = find_spec(in, n_in, name);
+		const struct rlx_spec *spec = find_spec(in, n_in, name);
 		struct rlx_stage *p;
 		enum rlx_status st;
 
@@ -413,7 +414,7 @@ static enum rlx_status feed_stage(struct rlx_stage *s, const struct onnx_spec *i
 	return RLX_OK;
 }
 
-static enum rlx_status run_stage(struct rlx_stage *s, const struct onnx_spec *in,
+static enum rlx_status run_stage(struct rlx_stage *s, const struct rlx_spec *in,
 				 unsigned int n, struct rlx_error *err)
 {
 	enum rlx_status st;
@@ -430,10 +431,10 @@ static enum rlx_status run_stage(struct rlx_stage *s, const struct onnx_spec *in
 }
 
 enum rlx_status rlx_runner_run_specs(struct rlx_runner *r,
-				     const struct onnx_spec *in, unsigned int n_in,
+				     const struct rlx_spec *in, unsigned int n_in,
 				     struct rlx_error *err)
 {
-	struct onnx_spec *masked = NULL;
+	struct rlx_spec *masked = NULL;
 	struct rlx_stage *s;
 	uint64_t asked = 0;
 	enum rlx_status st;
@@ -449,7 +450,7 @@ enum rlx_status rlx_runner_run_specs(struct rlx_runner *r,
 			rlx_free(masked);
 			return st;
 		}
-		if (s->seg.need == ONNX_NEED_NOTHING)
+		if (s->seg.need == RLX_NEED_NOTHING)
 			break;
 		if (!masked)
 			masked = mask_specs(in, n_in, asked);
@@ -515,14 +516,14 @@ void rlx_runner_free(struct rlx_runner *r)
 	rlx_free(r);
 }
 
-static struct onnx_spec *specs_of(const struct rlx_named_tensor *in, unsigned int n,
+static struct rlx_spec *specs_of(const struct rlx_named_tensor *in, unsigned int n,
 				  struct rlx_error *err)
 {
-	struct onnx_spec *s = rlx_calloc(n + 1, sizeof(*s));
+	struct rlx_spec *s = rlx_calloc(n + 1, sizeof(*s));
 	unsigned int i;
 
 	for (i = 0; s && i < n; i++)
-		s[i] = (struct onnx_spec){ .kind = ONNX_TENSOR, .name = in[i].name ?
+		s[i] = (struct rlx_spec){ .kind = RLX_SPEC_TENSOR, .name = in[i].name ?
 					   in[i].name : "", .type = in[i].type,
 					   .data = in[i].data };
 	if (!s)
@@ -534,7 +535,7 @@ enum rlx_status rlx_runner_run(struct rlx_runner *r, const struct rlx_named_tens
 			       unsigned int n_in, struct rlx_error *err)
 {
 	struct rlx_error own = { 0 };
-	struct onnx_spec *s;
+	struct rlx_spec *s;
 	enum rlx_status st;
 
 	err = err ? err : &own;
@@ -554,12 +555,12 @@ unsigned int rlx_runner_output_count(const struct rlx_runner *r)
 bool rlx_runner_output(const struct rlx_runner *r, unsigned int i,
 		       struct rlx_named_tensor *out)
 {
-	const struct onnx_spec *s;
+	const struct rlx_spec *s;
 
 	if (i >= rlx_runner_output_count(r))
 		return false;
 	s = &r->last->seg.out[i];
-	if (s->kind != ONNX_TENSOR)
+	if (s->kind != RLX_SPEC_TENSOR)
 		return false;
 	*out = (struct rlx_named_tensor){
 		s->name, s->type, s->data ? s->data : rlx_runner_find(r, s->name),
@@ -573,7 +574,7 @@ struct rlx_session *rlx_runner_session(struct rlx_runner *r,
 {
 	struct rlx_error own = { 0 };
 	struct rlx_stage *s = NULL;
-	struct onnx_spec *specs;
+	struct rlx_spec *specs;
 	uint64_t asked;
 
 	err = err ? err : &own;
@@ -587,7 +588,7 @@ struct rlx_session *rlx_runner_session(struct rlx_runner *r,
 	rlx_free(specs);
 	if (!s)
 		return NULL;
-	if (s->seg.need != ONNX_NEED_NOTHING || !s->session) {
+	if (s->seg.need != RLX_NEED_NOTHING || !s->session) {
 		rlx_fail(err, RLX_ENOSUP,
 			 "this model needs several programs for these inputs; use rlx_runner_run()");
 		return NULL;

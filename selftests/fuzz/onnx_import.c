@@ -34,7 +34,7 @@ static bool type_of(const struct onnx_type *t, struct rlx_type *out)
 	return rlx_type_bytes(out) >= 0 && rlx_type_bytes(out) <= BYTES;
 }
 
-static uint32_t specs_of(const struct onnx_graph *g, struct onnx_spec *spec,
+static uint32_t specs_of(const struct onnx_graph *g, struct rlx_spec *spec,
 			 char (*name)[64])
 {
 	uint32_t n = 0;
@@ -49,13 +49,13 @@ static uint32_t specs_of(const struct onnx_graph *g, struct onnx_spec *spec,
 		memcpy(name[n], v->name.p, v->name.n);
 		name[n][v->name.n] = 0;
 		spec[n].name = name[n];
-		spec[n++].kind = ONNX_TENSOR;
+		spec[n++].kind = RLX_SPEC_TENSOR;
 	}
 	return n;
 }
 
 /* Zeros for the needed outputs; false if they are large. */
-static bool answer_of(const struct onnx_segment *seg, struct rlx_tensor *v)
+static bool answer_of(const struct rlx_segment *seg, struct rlx_tensor *v)
 {
 	uint32_t i;
 
@@ -71,12 +71,12 @@ static bool answer_of(const struct onnx_segment *seg, struct rlx_tensor *v)
 
 static void import(struct onnx_file *f)
 {
-	struct onnx_answer answer[ROUNDS];
-	struct onnx_spec spec[INPUTS] = { 0 };
+	struct rlx_answer answer[ROUNDS];
+	struct rlx_spec spec[INPUTS] = { 0 };
 	static struct rlx_tensor v[ROUNDS][32];
 	static char name[INPUTS][64];
-	struct onnx_instance in = { .spec = spec, .answer = answer };
-	struct onnx_segment seg;
+	struct rlx_instance in = { .spec = spec, .answer = answer };
+	struct rlx_segment seg;
 	uint32_t round, i;
 	bool go = true;
 
@@ -89,20 +89,20 @@ static void import(struct onnx_file *f)
 				__builtin_trap();
 			return;
 		}
-		go = seg.need != ONNX_NEED_NOTHING;
-		if (seg.need == ONNX_NEED_INPUTS)
+		go = seg.need != RLX_NEED_NOTHING;
+		if (seg.need == RLX_NEED_INPUTS)
 			for (i = 0; i < in.n_spec; i++)
 				if (seg.inputs >> i & 1)
 					spec[i].data = zeros;
-		if (seg.need == ONNX_NEED_VALUES) {
+		if (seg.need == RLX_NEED_VALUES) {
 			go = seg.n_needed <= 32 &&
 			     answer_of(&seg, v[in.n_answer]);
-			answer[in.n_answer] = (struct onnx_answer){
+			answer[in.n_answer] = (struct rlx_answer){
 				seg.n_needed, v[in.n_answer]
 			};
 			in.n_answer++;
 		}
-		onnx_segment_fini(&seg);
+		rlx_segment_fini(&seg);
 	}
 }
 

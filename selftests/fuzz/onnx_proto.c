@@ -19,7 +19,7 @@ static void touch(const void *p, uint64_t n)
 	sink += v;
 }
 
-static void touch_str(struct onnx_str s)
+static void touch_str(struct rlx_str s)
 {
 	touch(s.p, s.n);
 }

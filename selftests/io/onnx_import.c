@@ -23,15 +23,15 @@ static struct onnx_file *open_model(const struct out *o)
 	return f;
 }
 
-static struct onnx_spec f32_spec(const char *name, int64_t a, int64_t b)
+static struct rlx_spec f32_spec(const char *name, int64_t a, int64_t b)
 {
-	return (struct onnx_spec){
-		.kind = ONNX_TENSOR, .name = name, .type = rlx_type(RLX_F32, a, b),
+	return (struct rlx_spec){
+		.kind = RLX_SPEC_TENSOR, .name = name, .type = rlx_type(RLX_F32, a, b),
 	};
 }
 
-static void build(struct onnx_file *f, struct onnx_instance in,
-		  struct onnx_segment *seg)
+static void build(struct onnx_file *f, struct rlx_instance in,
+		  struct rlx_segment *seg)
 {
 	struct rlx_error err = { 0 };
 
@@ -39,12 +39,12 @@ static void build(struct onnx_file *f, struct onnx_instance in,
 }
 
 /* The model with these inputs is refused with @st and a text with @text. */
-static void refuse(const struct out *g, int64_t opset, struct onnx_spec spec,
+static void refuse(const struct out *g, int64_t opset, struct rlx_spec spec,
 		   enum rlx_status st, const char *text)
 {
-	struct onnx_instance in = { .spec = &spec, .n_spec = 1 };
+	struct rlx_instance in = { .spec = &spec, .n_spec = 1 };
 	struct rlx_error err = { 0 };
-	struct onnx_segment seg;
+	struct rlx_segment seg;
 	struct onnx_file *f;
 	struct out o;
 
@@ -68,7 +68,7 @@ static unsigned int work(const struct rlx_graph *g)
 }
 
 /* Run a segment with f32 inputs given by name. */
-static void run(const struct onnx_segment *seg, const char *const *name,
+static void run(const struct rlx_segment *seg, const char *const *name,
 		const void *const *data, struct rlx_tensor *out)
 {
 	struct rlx_error err = { 0 };
@@ -101,8 +101,8 @@ TEST(shape_arithmetic_disappears)
 {
 	static const int64_t zero = 0, two = 2, minus = -1;
 	const struct rlx_type want = rlx_type(RLX_F32, 6, 2);
-	struct onnx_spec x = f32_spec("x", 3, 4);
-	struct onnx_segment seg;
+	struct rlx_spec x = f32_spec("x", 3, 4);
+	struct rlx_segment seg;
 	struct out g = { .n = 0 }, n, o;
 	struct onnx_file *f;
 
@@ -120,15 +120,15 @@ TEST(shape_arithmetic_disappears)
 	put_node(&g, "Reshape x t > y");
 	model_of(&o, &g, 13);
 	f = open_model(&o);
-	build(f, (struct onnx_instance){ &x, 1 }, &seg);
+	build(f, (struct rlx_instance){ &x, 1 }, &seg);
 	/* The file may go: nothing is left of it, or it is still referenced. */
 	onnx_put(f);
-	CHECK_EQ(seg.need, ONNX_NEED_NOTHING);
+	CHECK_EQ(seg.need, RLX_NEED_NOTHING);
 	CHECK_EQ(work(seg.g), 1);
 	CHECK_EQ(seg.n_out, 1);
 	CHECK_STR(seg.out[0].name, "y");
 	CHECK(rlx_type_equal(&seg.out[0].type, &want));
-	onnx_segment_fini(&seg);
+	rlx_segment_fini(&seg);
 }
 
 static struct rlx_blob *only_constant(const struct rlx_graph *g)
@@ -167,9 +167,9 @@ static struct onnx_file *weights_model(const float *w, size_t n)
 
 TEST(weights_outlive_the_file_and_are_shared)
 {
-	struct onnx_spec x = f32_spec("x", 1, 1024);
-	struct onnx_instance in = { &x, 1 };
-	struct onnx_segment a, b;
+	struct rlx_spec x = f32_spec("x", 1, 1024);
+	struct rlx_instance in = { &x, 1 };
+	struct rlx_segment a, b;
 	struct rlx_blob *blob;
 	struct onnx_file *f;
 	float w[1024];
@@ -182,19 +182,19 @@ TEST(weights_outlive_the_file_and_are_shared)
 	build(f, in, &b);
 	blob = only_constant(a.g);
 	CHECK(only_constant(b.g) == blob);
-	onnx_segment_fini(&a);
+	rlx_segment_fini(&a);
 	onnx_put(f);
 	CHECK(!memcmp(rlx_blob_data(blob), w, sizeof(w)));
 	CHECK_EQ((uintptr_t)rlx_blob_data(blob) % sizeof(float), 0);
-	onnx_segment_fini(&b);
+	rlx_segment_fini(&b);
 	/* Nobody holds it any more: the next import makes it anew. */
 	f = weights_model(w, 1024);
 	build(f, in, &a);
 	CHECK(!memcmp(rlx_blob_data(only_constant(a.g)), w, sizeof(w)));
-	onnx_segment_fini(&a);
+	rlx_segment_fini(&a);
 	build(f, in, &a);
 	CHECK(!memcmp(rlx_blob_data(only_constant(a.g)), w, sizeof(w)));
-	onnx_segment_fini(&a);
+	rlx_segment_fini(&a);
 	onnx_put(f);
 }
 
@@ -212,30 +212,30 @@ static void reshape_by_input(struct out *g)
 TEST(shape_inputs_specialise)
 {
 	static const int64_t want[2] = { 2, 6 };
-	struct onnx_spec spec[2] = {
+	struct rlx_spec spec[2] = {
 		f32_spec("x", 3, 4),
-		{ .kind = ONNX_TENSOR, .name = "s",
+		{ .kind = RLX_SPEC_TENSOR, .name = "s",
 		  .type = rlx_type(RLX_I64, 2) },
 	};
-	struct onnx_segment seg;
+	struct rlx_segment seg;
 	struct out g = { .n = 0 }, o;
 	struct onnx_file *f;
 
 	reshape_by_input(&g);
 	model_of(&o, &g, 13);
 	f = open_model(&o);
-	build(f, (struct onnx_instance){ spec, 2 }, &seg);
-	CHECK_EQ(seg.need, ONNX_NEED_INPUTS);
+	build(f, (struct rlx_instance){ spec, 2 }, &seg);
+	CHECK_EQ(seg.need, RLX_NEED_INPUTS);
 	CHECK_EQ(seg.inputs, 2);
 	CHECK(!seg.g);
-	onnx_segment_fini(&seg);
+	rlx_segment_fini(&seg);
 	spec[1].data = want;
-	build(f, (struct onnx_instance){ spec, 2 }, &seg);
-	CHECK_EQ(seg.need, ONNX_NEED_NOTHING);
+	build(f, (struct rlx_instance){ spec, 2 }, &seg);
+	CHECK_EQ(seg.need, RLX_NEED_NOTHING);
 	CHECK_EQ(seg.out[0].type.dim[1], 6);
 	/* A known input is no input of the graph any more. */
 	CHECK_EQ(rlx_graph_io_count(seg.g, RLX_IO_INPUT), 1);
-	onnx_segment_fini(&seg);
+	rlx_segment_fini(&seg);
 	onnx_put(f);
 }
 
@@ -248,10 +248,10 @@ TEST(data_dependent_shapes_cut)
 	static const float data[4] = { 1, 0, 2, 1 };
 	const char *names[] = { "x", NULL, NULL };
 	const void *given[] = { data, NULL };
-	struct onnx_spec x = f32_spec("x", 1, 4);
+	struct rlx_spec x = f32_spec("x", 1, 4);
 	static const int64_t one = 1;
-	struct onnx_segment a, b;
-	struct onnx_answer answer;
+	struct rlx_segment a, b;
+	struct rlx_answer answer;
 	struct rlx_tensor out[4], last[2];
 	struct out g = { .n = 0 }, n, o;
 	struct onnx_file *f;
@@ -272,15 +272,15 @@ TEST(data_dependent_shapes_cut)
 	put_node(&g, "Neg flat > y");
 	model_of(&o, &g, 13);
 	f = open_model(&o);
-	build(f, (struct onnx_instance){ &x, 1 }, &a);
-	CHECK_EQ(a.need, ONNX_NEED_VALUES);
+	build(f, (struct rlx_instance){ &x, 1 }, &a);
+	CHECK_EQ(a.need, RLX_NEED_VALUES);
 	CHECK_EQ(a.n_needed, 1);
 	CHECK_EQ(rlx_graph_io_count(a.g, RLX_IO_OUTPUT), 2);
 	run(&a, names, given, out);
 	CHECK_EQ(*(int64_t *)out[0].data, 4);
-	answer = (struct onnx_answer){ 1, out };
-	build(f, (struct onnx_instance){ &x, 1, 1, &answer }, &b);
-	CHECK_EQ(b.need, ONNX_NEED_NOTHING);
+	answer = (struct rlx_answer){ 1, out };
+	build(f, (struct rlx_instance){ &x, 1, 1, &answer }, &b);
+	CHECK_EQ(b.need, RLX_NEED_NOTHING);
 	/* The sum is not computed again: twice comes from the first segment. */
 	CHECK_EQ(work(b.g), 2);
 	names[1] = rlx_graph_io_name(a.g, RLX_IO_OUTPUT, 1);
@@ -289,8 +289,8 @@ TEST(data_dependent_shapes_cut)
 	CHECK_EQ(last[0].type.rank, 1);
 	for (i = 0; i < 4; i++)
 		CHECK(((float *)last[0].data)[i] == -2 * data[i]);
-	onnx_segment_fini(&a);
-	onnx_segment_fini(&b);
+	rlx_segment_fini(&a);
+	rlx_segment_fini(&b);
 	onnx_put(f);
 }
 
@@ -298,8 +298,8 @@ TEST(functions_are_inlined_with_their_attributes)
 {
 	struct out g = { .n = 0 }, fn = { .n = 0 }, n, a = { .n = 0 }, o;
 	struct out ops = { .n = 0 };
-	struct onnx_spec x = f32_spec("x", 2, 3);
-	struct onnx_segment seg;
+	struct rlx_spec x = f32_spec("x", 2, 3);
+	struct rlx_segment seg;
 	struct onnx_file *f;
 
 	/* Turn(x; axis) = Flatten(x; axis = axis) */
@@ -325,10 +325,10 @@ TEST(functions_are_inlined_with_their_attributes)
 	model_of(&o, &g, 13);
 	put_msg(&o, 25, &fn);
 	f = open_model(&o);
-	build(f, (struct onnx_instance){ &x, 1 }, &seg);
+	build(f, (struct rlx_instance){ &x, 1 }, &seg);
 	CHECK_EQ(seg.out[0].type.dim[0], 6);
 	CHECK_EQ(seg.out[0].type.dim[1], 1);
-	onnx_segment_fini(&seg);
+	rlx_segment_fini(&seg);
 	onnx_put(f);
 }
 
@@ -371,9 +371,9 @@ static void doubling_loop(struct out *g, const char *limit, bool stacked)
 	put_msg(g, 1, &n);
 }
 
-static struct onnx_spec scalar_spec(const char *name)
+static struct rlx_spec scalar_spec(const char *name)
 {
-	return (struct onnx_spec){ .kind = ONNX_TENSOR, .name = name,
+	return (struct rlx_spec){ .kind = RLX_SPEC_TENSOR, .name = name,
 				   .type = rlx_scalar(RLX_F32) };
 }
 
@@ -383,9 +383,9 @@ TEST(loops_that_end_by_data_are_one_graph)
 	static const float start[3] = { 3, 200, 60 };
 	static const float want[3] = { 192, 200, 120 };
 	const char *names[] = { "x", NULL };
-	struct onnx_spec x = scalar_spec("x");
+	struct rlx_spec x = scalar_spec("x");
 	struct out g = { .n = 0 }, o;
-	struct onnx_segment seg;
+	struct rlx_segment seg;
 	struct rlx_tensor out[2];
 	struct onnx_file *f;
 	int i;
@@ -393,15 +393,15 @@ TEST(loops_that_end_by_data_are_one_graph)
 	doubling_loop(&g, "_", false);
 	model_of(&o, &g, 13);
 	f = open_model(&o);
-	build(f, (struct onnx_instance){ &x, 1 }, &seg);
-	CHECK_EQ(seg.need, ONNX_NEED_NOTHING);
+	build(f, (struct rlx_instance){ &x, 1 }, &seg);
+	CHECK_EQ(seg.need, RLX_NEED_NOTHING);
 	for (i = 0; i < 3; i++) {
 		const void *data[] = { &start[i] };
 
 		run(&seg, names, data, out);
 		CHECK(*(float *)out[0].data == want[i]);
 	}
-	onnx_segment_fini(&seg);
+	rlx_segment_fini(&seg);
 	onnx_put(f);
 }
 
@@ -411,9 +411,9 @@ TEST(loops_with_a_limit_from_data)
 	static const float start[2] = { 3, 1 };
 	static const float want[2] = { 24, 2 };
 	const char *names[] = { "x", NULL };
-	struct onnx_spec x = scalar_spec("x");
+	struct rlx_spec x = scalar_spec("x");
 	struct out g = { .n = 0 }, n, o;
-	struct onnx_segment seg;
+	struct rlx_segment seg;
 	struct rlx_tensor out[2];
 	struct onnx_file *f;
 	int i;
@@ -424,15 +424,15 @@ TEST(loops_with_a_limit_from_data)
 	doubling_loop(&g, "m", false);
 	model_of(&o, &g, 13);
 	f = open_model(&o);
-	build(f, (struct onnx_instance){ &x, 1 }, &seg);
-	CHECK_EQ(seg.need, ONNX_NEED_NOTHING);
+	build(f, (struct rlx_instance){ &x, 1 }, &seg);
+	CHECK_EQ(seg.need, RLX_NEED_NOTHING);
 	for (i = 0; i < 2; i++) {
 		const void *data[] = { &start[i] };
 
 		run(&seg, names, data, out);
 		CHECK(*(float *)out[0].data == want[i]);
 	}
-	onnx_segment_fini(&seg);
+	rlx_segment_fini(&seg);
 	onnx_put(f);
 }
 
@@ -442,29 +442,29 @@ TEST(loops_that_stack_are_counted_first)
 	static const float start = 30;
 	const char *names[] = { "x", NULL };
 	const void *data[] = { &start, NULL };
-	struct onnx_spec x = scalar_spec("x");
+	struct rlx_spec x = scalar_spec("x");
 	struct out g = { .n = 0 }, o;
-	struct onnx_segment a, b;
+	struct rlx_segment a, b;
 	struct rlx_tensor first[4], out[4];
-	struct onnx_answer answer = { 1, first };
+	struct rlx_answer answer = { 1, first };
 	struct onnx_file *f;
 
 	doubling_loop(&g, "_", true);
 	model_of(&o, &g, 13);
 	f = open_model(&o);
-	build(f, (struct onnx_instance){ &x, 1 }, &a);
-	CHECK_EQ(a.need, ONNX_NEED_VALUES);
+	build(f, (struct rlx_instance){ &x, 1 }, &a);
+	CHECK_EQ(a.need, RLX_NEED_VALUES);
 	run(&a, names, data, first);
 	CHECK_EQ(*(int64_t *)first[0].data, 2);
-	build(f, (struct onnx_instance){ &x, 1, 1, &answer }, &b);
-	CHECK_EQ(b.need, ONNX_NEED_NOTHING);
+	build(f, (struct rlx_instance){ &x, 1, 1, &answer }, &b);
+	CHECK_EQ(b.need, RLX_NEED_NOTHING);
 	run(&b, names, data, out);
 	CHECK(*(float *)out[0].data == 120);
 	CHECK_EQ(out[1].type.dim[0], 2);
 	CHECK(((float *)out[1].data)[0] == 60);
 	CHECK(((float *)out[1].data)[1] == 120);
-	onnx_segment_fini(&a);
-	onnx_segment_fini(&b);
+	rlx_segment_fini(&a);
+	rlx_segment_fini(&b);
 	onnx_put(f);
 }
 
@@ -473,11 +473,11 @@ TEST(conditions_from_data_keep_both_branches)
 {
 	static const float in[2] = { -3, 5 }, want[2] = { 3, 10 };
 	const char *names[] = { "x", NULL };
-	struct onnx_spec x = scalar_spec("x");
+	struct rlx_spec x = scalar_spec("x");
 	struct out g = { .n = 0 }, t = { .n = 0 }, e = { .n = 0 }, n, o;
 	struct out z = { .n = 0 };
 	const float zero = 0;
-	struct onnx_segment seg;
+	struct rlx_segment seg;
 	struct rlx_tensor out[2];
 	struct onnx_file *f;
 	int i;
@@ -499,25 +499,25 @@ TEST(conditions_from_data_keep_both_branches)
 	put_msg(&g, 1, &n);
 	model_of(&o, &g, 13);
 	f = open_model(&o);
-	build(f, (struct onnx_instance){ &x, 1 }, &seg);
-	CHECK_EQ(seg.need, ONNX_NEED_NOTHING);
+	build(f, (struct rlx_instance){ &x, 1 }, &seg);
+	CHECK_EQ(seg.need, RLX_NEED_NOTHING);
 	for (i = 0; i < 2; i++) {
 		const void *data[] = { &in[i] };
 
 		run(&seg, names, data, out);
 		CHECK(*(float *)out[0].data == want[i]);
 	}
-	onnx_segment_fini(&seg);
+	rlx_segment_fini(&seg);
 	onnx_put(f);
 }
 
 TEST(endless_recursion_is_refused)
 {
 	struct out g = { .n = 0 }, fn = { .n = 0 }, n, o, ops = { .n = 0 };
-	struct onnx_spec x = f32_spec("x", 2, 4);
-	struct onnx_instance in = { &x, 1 };
+	struct rlx_spec x = f32_spec("x", 2, 4);
+	struct rlx_instance in = { &x, 1 };
 	struct rlx_error err = { 0 };
-	struct onnx_segment seg;
+	struct rlx_segment seg;
 	struct onnx_file *f;
 
 	put_str(&fn, 1, "F");
@@ -544,7 +544,7 @@ TEST(endless_recursion_is_refused)
 
 TEST(errors_name_op_opset_and_node)
 {
-	struct onnx_spec x = f32_spec("x", 2, 4), bad;
+	struct rlx_spec x = f32_spec("x", 2, 4), bad;
 	struct out g = { .n = 0 }, n;
 
 	put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
@@ -594,10 +594,10 @@ TEST(errors_name_op_opset_and_node)
 
 TEST(missing_inputs_are_named)
 {
-	struct onnx_instance in = { 0 };
+	struct rlx_instance in = { 0 };
 	struct rlx_error err = { 0 };
 	struct out g = { .n = 0 }, o;
-	struct onnx_segment seg;
+	struct rlx_segment seg;
 	struct onnx_file *f;
 
 	reshape_by_input(&g);
@@ -610,16 +610,16 @@ TEST(missing_inputs_are_named)
 
 TEST(wrong_answers_are_refused)
 {
-	struct onnx_spec spec[2] = {
+	struct rlx_spec spec[2] = {
 		f32_spec("x", 3, 4),
-		{ .kind = ONNX_TENSOR, .name = "s",
+		{ .kind = RLX_SPEC_TENSOR, .name = "s",
 		  .type = rlx_type(RLX_F32, 3, 4) },
 	};
 	struct out g = { .n = 0 }, n, o;
-	struct onnx_answer answer = { 0 };
-	struct onnx_instance in = { spec, 1, 1, &answer };
+	struct rlx_answer answer = { 0 };
+	struct rlx_instance in = { spec, 1, 1, &answer };
 	struct rlx_error err = { 0 };
-	struct onnx_segment seg;
+	struct rlx_segment seg;
 	struct onnx_file *f;
 
 	put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
@@ -636,9 +636,9 @@ TEST(wrong_answers_are_refused)
 }
 
 /* Fail each allocation of an import in turn: no memory, and nothing else. */
-static void sweep(const struct out *g, const struct onnx_spec *spec, uint32_t n)
+static void sweep(const struct out *g, const struct rlx_spec *spec, uint32_t n)
 {
-	struct onnx_instance in = { spec, n };
+	struct rlx_instance in = { spec, n };
 	struct onnx_file *f;
 	struct out o;
 	uint64_t k;
@@ -647,14 +647,14 @@ static void sweep(const struct out *g, const struct onnx_spec *spec, uint32_t n)
 	f = open_model(&o);
 	for (k = 1; k < 2000; k++) {
 		struct rlx_error err = { 0 };
-		struct onnx_segment seg;
+		struct rlx_segment seg;
 		enum rlx_status st;
 
 		rlx_alloc_fail_nth(k);
 		st = onnx_build(f, &in, &seg, &err);
 		rlx_alloc_fail_nth(0);
 		if (!st) {
-			onnx_segment_fini(&seg);
+			rlx_segment_fini(&seg);
 			break;
 		}
 		CHECKF(st == RLX_ENOMEM, "%s: %s", rlx_status_name(st),
@@ -668,12 +668,12 @@ static void sweep(const struct out *g, const struct onnx_spec *spec, uint32_t n)
 TEST(no_allocation_failure_leaks_or_crashes)
 {
 	static const int64_t want[2] = { 2, 6 };
-	struct onnx_spec spec[2] = {
+	struct rlx_spec spec[2] = {
 		f32_spec("x", 3, 4),
-		{ .kind = ONNX_TENSOR, .name = "s",
+		{ .kind = RLX_SPEC_TENSOR, .name = "s",
 		  .type = rlx_type(RLX_I64, 2), .data = want },
 	};
-	struct onnx_spec x = scalar_spec("x");
+	struct rlx_spec x = scalar_spec("x");
 	struct out g = { .n = 0 };
 
 	reshape_by_input(&g);
@@ -698,9 +698,9 @@ struct shared {
 static void *import_often(void *arg)
 {
 	struct shared *s = arg;
-	struct onnx_spec x = f32_spec("x", 1, 1024);
-	struct onnx_instance in = { &x, 1 };
-	struct onnx_segment seg;
+	struct rlx_spec x = f32_spec("x", 1, 1024);
+	struct rlx_instance in = { &x, 1 };
+	struct rlx_segment seg;
 	int i;
 
 	s->ok = true;
@@ -711,7 +711,7 @@ static void *import_often(void *arg)
 		}
 		s->ok = !memcmp(rlx_blob_data(only_constant(seg.g)), s->want,
 				1024 * sizeof(float));
-		onnx_segment_fini(&seg);
+		rlx_segment_fini(&seg);
 	}
 	return NULL;
 }

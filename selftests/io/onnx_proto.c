@@ -245,9 +245,9 @@ TEST(model_with_all_parts)
 	g = m->graph;
 	CHECK_EQ(m->ir_version, 8);
 	CHECK_EQ(onnx_opset_find(m->opsets, m->nopsets,
-				 (struct onnx_str){ "ai.onnx", 7 }), 17);
+				 (struct rlx_str){ "ai.onnx", 7 }), 17);
 	CHECK_EQ(onnx_opset_find(m->opsets, m->nopsets,
-				 (struct onnx_str){ "other", 5 }), 0);
+				 (struct rlx_str){ "other", 5 }), 0);
 	CHECK_EQ(g->nnodes, 1);
 	CHECK_EQ(g->nodes[0].ninputs, 2);
 	CHECK_EQ(g->nodes[0].inputs[1].n, 0);

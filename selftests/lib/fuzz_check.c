@@ -18,6 +18,7 @@
 #include "ir/graph.h"
 #include "ops/op.h"
 #include "selftests/lib/fuzz_case.h"
+#include "selftests/lib/op_case.h"
 #include "selftests/lib/rlx_test.h"
 
 enum { WAYS = 4, TRUTH = 0, WRITTEN = 1, BENT = 2, SECONDS = 60 };
@@ -282,6 +283,7 @@ static void run_device(struct sides *s, const char *device, struct outputs *o)
 
 	*o = (struct outputs){ 0 };
 	s->err = (struct rlx_error){ 0 };
+	op_case_host_is_fine();
 	o->status = rlx_compile(g, &opts, &p, &s->err);
 	rlx_graph_put(g);
 	if (!o->status)

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "io/onnx/build.h"
 #include "model/model.h"
 #include "ir/element.h"
 #include "selftests/lib/onnx_case.h"
@@ -20,11 +21,11 @@ struct checker {
 
 /* A value out of a .pb file, as the importer's spec. Files are kept open. */
 static bool spec_of_tensor(const struct onnx_tensor *t, const char *name,
-			   struct onnx_spec *out)
+			   struct rlx_spec *out)
 {
 	size_t d;
 
-	*out = (struct onnx_spec){ .kind = ONNX_TENSOR, .name = name };
+	*out = (struct rlx_spec){ .kind = RLX_SPEC_TENSOR, .name = name };
 	if (t->ndims > RLX_MAX_RANK)
 		return false;
 	out->type.dtype = onnx_dtype_to_rlx(t->dtype);
@@ -33,22 +34,22 @@ static bool spec_of_tensor(const struct onnx_tensor *t, const char *name,
 		out->type.dim[d] = t->dims[d];
 	out->data = t->data ? t->data : "";
 	if (t->strings || t->dtype == ONNX_STRING) {
-		out->kind = ONNX_STRINGS;
+		out->kind = RLX_SPEC_STRINGS;
 		out->str = t->strings;
 		out->type.dtype = RLX_NODTYPE;
 		out->data = NULL;
 	}
-	return out->type.dtype || out->kind == ONNX_STRINGS;
+	return out->type.dtype || out->kind == RLX_SPEC_STRINGS;
 }
 
 static bool spec_of_sequence(const struct onnx_seq_value *s, const char *name,
-			     struct onnx_spec *out)
+			     struct rlx_spec *out)
 {
-	struct onnx_spec *item = calloc(s->ntensors + 1, sizeof(*item));
+	struct rlx_spec *item = calloc(s->ntensors + 1, sizeof(*item));
 	size_t i;
 
 	CHECK(item);
-	*out = (struct onnx_spec){ .kind = ONNX_LIST, .name = name, .item = item,
+	*out = (struct rlx_spec){ .kind = RLX_SPEC_LIST, .name = name, .item = item,
 				   .n_item = (uint32_t)s->ntensors };
 	for (i = 0; i < s->ntensors; i++)
 		if (!spec_of_tensor(&s->tensors[i], "", &item[i]))
@@ -62,16 +63,16 @@ static const struct onnx_type *inner_type(const struct onnx_type *t)
 }
 
 /* The files hold bfloat16 as the uint16 of its bits; the declaration tells. */
-static void fix_bf16(const struct onnx_type *t, struct onnx_spec *s)
+static void fix_bf16(const struct onnx_type *t, struct rlx_spec *s)
 {
 	if (t && t->tensor && onnx_dtype_to_rlx(t->tensor->elem) == RLX_BF16 &&
-	    s->kind == ONNX_TENSOR && s->type.dtype == RLX_U16)
+	    s->kind == RLX_SPEC_TENSOR && s->type.dtype == RLX_U16)
 		s->type.dtype = RLX_BF16;
 }
 
 /* Read @path as what the model's declaration says. */
 static bool load(const char *path, const struct onnx_value_info *v,
-		 struct onnx_spec *out)
+		 struct rlx_spec *out)
 {
 	const struct onnx_type *t = inner_type(v->type);
 	char *name = strndup(v->name.p, v->name.n);
@@ -83,7 +84,7 @@ static bool load(const char *path, const struct onnx_value_info *v,
 
 		CHECKF(!onnx_open(path, ONNX_ROOT_OPTIONAL, &f, &err), "%s", err.text);
 		o = onnx_file_optional(f);
-		*out = (struct onnx_spec){ .kind = ONNX_ABSENT, .name = name };
+		*out = (struct rlx_spec){ .kind = RLX_SPEC_ABSENT, .name = name };
 		return o->tensor ? spec_of_tensor(o->tensor, name, out) :
 		       o->seq ? spec_of_sequence(o->seq, name, out) : true;
 	}
@@ -123,7 +124,7 @@ static void compare_tensor(const struct checker *c, struct rlx_tensor got,
 }
 
 static void compare(const struct checker *c, const struct rlx_runner *r,
-		    const struct onnx_spec *got, const struct onnx_spec *want,
+		    const struct rlx_spec *got, const struct rlx_spec *want,
 		    const char *name)
 {
 	char item[256];
@@ -131,7 +132,7 @@ static void compare(const struct checker *c, const struct rlx_runner *r,
 
 	CHECKF(got->kind == want->kind, "%s is of kind %d, not %d", c->what, got->kind,
 	       want->kind);
-	if (want->kind == ONNX_TENSOR) {
+	if (want->kind == RLX_SPEC_TENSOR) {
 		struct rlx_tensor g = { got->type, (void *)(uintptr_t)(got->data ?
 					got->data : rlx_runner_find(r, name)) };
 		struct rlx_tensor w = { want->type, (void *)(uintptr_t)want->data };
@@ -139,7 +140,7 @@ static void compare(const struct checker *c, const struct rlx_runner *r,
 		CHECKF(g.data || !rlx_type_bytes(&g.type), "%s is nowhere", c->what);
 		compare_tensor(c, g, w);
 	}
-	if (want->kind == ONNX_STRINGS) {
+	if (want->kind == RLX_SPEC_STRINGS) {
 		int64_t n = rlx_type_count(&want->type);
 
 		CHECKF(n == rlx_type_count(&got->type), "%s: counts differ", c->what);
@@ -148,7 +149,7 @@ static void compare(const struct checker *c, const struct rlx_runner *r,
 			       "%s[%u] is '%.*s', not '%.*s'", c->what, i,
 			       ONNX_STR(got->str[i]), ONNX_STR(want->str[i]));
 	}
-	if (want->kind == ONNX_LIST) {
+	if (want->kind == RLX_SPEC_LIST) {
 		CHECKF(got->n_item == want->n_item, "%s has %u items, not %u", c->what,
 		       got->n_item, want->n_item);
 		for (i = 0; i < want->n_item; i++) {
@@ -158,7 +159,7 @@ static void compare(const struct checker *c, const struct rlx_runner *r,
 	}
 }
 
-static bool is_default(const struct onnx_graph *g, struct onnx_str name)
+static bool is_default(const struct onnx_graph *g, struct rlx_str name)
 {
 	size_t i;
 
@@ -171,7 +172,7 @@ static bool is_default(const struct onnx_graph *g, struct onnx_str name)
 static void run_set(const char *dir, int set, struct rlx_runner *r,
 		    const struct onnx_graph *g)
 {
-	struct onnx_spec in[MAX_IO], want;
+	struct rlx_spec in[MAX_IO], want;
 	struct checker c = { .rtol = 1e-3, .atol = 1e-5 };
 	struct rlx_error err = { 0 };
 	unsigned int n = 0, files = 0, i;

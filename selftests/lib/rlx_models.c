@@ -94,10 +94,10 @@ enum rlx_status rlx_model_peer(const struct rlx_model *m, void *const *data,
 }
 
 enum rlx_status rlx_model_import(const struct rlx_model *m, void *const *data,
-				 struct onnx_segment *seg, struct rlx_error *err)
+				 struct rlx_segment *seg, struct rlx_error *err)
 {
-	struct onnx_spec spec[RLX_MODEL_INPUTS] = { 0 };
-	struct onnx_instance want = { .spec = spec };
+	struct rlx_spec spec[RLX_MODEL_INPUTS] = { 0 };
+	struct rlx_instance want = { .spec = spec };
 	struct onnx_file *f = NULL;
 	enum rlx_status st;
 	char path[512];
@@ -105,23 +105,23 @@ enum rlx_status rlx_model_import(const struct rlx_model *m, void *const *data,
 
 	want.n_spec = rlx_model_inputs(m);
 	for (i = 0; i < want.n_spec; i++)
-		spec[i] = (struct onnx_spec){
-			.kind = ONNX_TENSOR, .name = m->in[i].name,
+		spec[i] = (struct rlx_spec){
+			.kind = RLX_SPEC_TENSOR, .name = m->in[i].name,
 			.type = m->in[i].type,
 		};
 	st = onnx_open(rlx_model_path(path, m->file), ONNX_ROOT_MODEL, &f, err);
 	if (st)
 		return st;
 	st = onnx_build(f, &want, seg, err);
-	if (!st && seg->need == ONNX_NEED_INPUTS) {
+	if (!st && seg->need == RLX_NEED_INPUTS) {
 		for (i = 0; i < want.n_spec; i++)
 			if (seg->inputs >> i & 1)
 				spec[i].data = data[i];
-		onnx_segment_fini(seg);
+		rlx_segment_fini(seg);
 		st = onnx_build(f, &want, seg, err);
 	}
-	if (!st && seg->need != ONNX_NEED_NOTHING) {
-		onnx_segment_fini(seg);
+	if (!st && seg->need != RLX_NEED_NOTHING) {
+		rlx_segment_fini(seg);
 		st = rlx_fail(err, RLX_ENOSUP, "%s is not one graph", m->file);
 	}
 	onnx_put(f);

@@ -69,7 +69,7 @@ enum rlx_status rlx_model_peer(const struct rlx_model *m, void *const *data,
  * graph. RLX_ENOSUP if it takes more than one graph.
  */
 enum rlx_status rlx_model_import(const struct rlx_model *m, void *const *data,
-				 struct onnx_segment *seg, struct rlx_error *err);
+				 struct rlx_segment *seg, struct rlx_error *err);
 
 /* @g compiled, its inputs set to @data, run once; a failure fails the test. */
 struct rlx_session *rlx_model_run(const struct rlx_model *m, void *const *data,

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "rlx/bert.h"
+#include "rlx/model.h"
 #include "rlx/run.h"
 #include "selftests/lib/tiny_bert.h"
 
@@ -326,6 +327,145 @@ TEST(bad_shapes)
 	tb_fini(&b);
 }
 
+/* A run by the model interface, against the plain encoder. */
+static void model_run(struct rlx_runner *r, const struct tiny_bert *b, int64_t seq, bool typed,
+		      uint64_t *seed)
+{
+	int64_t ids[B * S], types[B * S] = { 0 }, len[B] = { 1 + seq / 2, seq };
+	struct rlx_named_tensor in[] = {
+		{ "lengths", rlx_type(RLX_I64, B), len },
+		{ "input_ids", rlx_type(RLX_I64, B, seq), ids },
+		{ "token_type_ids", rlx_type(RLX_I64, B, seq), types },
+	}, y;
+	static double x[S][TB_H];
+	struct rlx_error err = { 0 };
+	struct rlx_type want = rlx_type(RLX_F32, B, seq, TB_H);
+	int i, k, row;
+
+	for (i = 0; i < B * seq; i++) {
+		ids[i] = (int64_t)rlx_test_uniform(seed, 0, TB_VOCAB);
+		types[i] = typed ? (int64_t)rlx_test_uniform(seed, 0, TB_TYPES) : 0;
+	}
+	CHECKF(!rlx_runner_run(r, in, typed ? 3 : 2, &err), "%s", err.text);
+	CHECK_EQ(rlx_runner_output_count(r), 1);
+	CHECK(rlx_runner_output(r, 0, &y) && !strcmp(y.name, "last_hidden_state"));
+	CHECK(rlx_type_equal(&y.type, &want));
+	for (row = 0; row < B; row++) {
+		truth(b, ids + row * seq, types + row * seq, (int)len[row], x);
+		for (i = 0; i < len[row]; i++)
+			for (k = 0; k < TB_H; k++) {
+				float got = ((const float *)y.data)[(row * seq + i) * TB_H + k];
+
+				CHECKF(fabs(x[i][k] - (double)got) < 2e-5, "%d %d %d: %g, not %g",
+				       row, i, k, (double)got, x[i][k]);
+			}
+	}
+}
+
+static void model_refuses(struct rlx_model *m, struct rlx_named_tensor *in, unsigned int n,
+			  enum rlx_status st, const char *word)
+{
+	struct rlx_error err = { 0 };
+	struct rlx_graph *g = NULL;
+
+	CHECK_EQ(rlx_model_graph(m, in, n, &g, &err), st);
+	CHECKF(!g && strstr(err.text, word), "\"%s\" is not in: %s", word, err.text);
+}
+
+static void model_refuses_inputs(struct rlx_model *m)
+{
+	struct rlx_named_tensor ids = { "input_ids", rlx_type(RLX_I64, 2, 5), NULL };
+	struct rlx_named_tensor len = { "lengths", rlx_type(RLX_I64, 2), NULL };
+	struct rlx_named_tensor in[3] = { ids, len, { "mask", ids.type, NULL } };
+
+	model_refuses(m, in, 3, RLX_ENOENT, "'mask'");
+	model_refuses(m, in, 1, RLX_ENOENT, "'lengths' is missing");
+	model_refuses(m, in + 1, 1, RLX_ENOENT, "'input_ids' is missing");
+	in[0].type.dtype = RLX_I32;
+	model_refuses(m, in, 2, RLX_ETYPE, "i64");
+	in[0].type = rlx_type(RLX_I64, 2);
+	model_refuses(m, in, 2, RLX_ESHAPE, "dimensions");
+	in[0].type = rlx_type(RLX_I64, 3, 5);
+	model_refuses(m, in, 2, RLX_ESHAPE, "lengths");
+	in[0].type = rlx_type(RLX_I64, 2, TB_SEQ + 1);
+	model_refuses(m, in, 2, RLX_ERANGE, "seq");
+	in[0] = ids;
+	in[2] = (struct rlx_named_tensor){ "token_type_ids", rlx_type(RLX_I64, 2, 4), NULL };
+	model_refuses(m, in, 3, RLX_ESHAPE, "token_type_ids");
+}
+
+/* The folder by rlx_model_open(), as any other model. */
+TEST(as_a_model)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu", .threads = 1 };
+	uint64_t seed = rlx_test_seed();
+	struct rlx_error err = { 0 };
+	static struct tiny_bert b;
+	struct rlx_named_tensor t;
+	struct rlx_model_io io;
+	struct rlx_runner *r;
+	struct rlx_model *m;
+	unsigned int i;
+
+	begin(&b, &seed);
+	CHECKF(!rlx_model_open(dir, &m, &err), "%s", err.text);
+	CHECK_EQ(rlx_model_io_count(m, RLX_IO_INPUT), 2);
+	CHECK_EQ(rlx_model_io_count(m, RLX_IO_OUTPUT), 1);
+	CHECK(rlx_model_io_at(m, RLX_IO_INPUT, 0, &io) && !strcmp(io.name, "input_ids"));
+	CHECK(io.rank == 2 && io.dtype == RLX_I64 && io.dim[1] == -1);
+	CHECK(rlx_model_io_at(m, RLX_IO_OUTPUT, 0, &io) && io.rank == 3 && io.dim[2] == TB_H);
+	CHECK(rlx_model_tensor_count(m) > 16 * TB_LAYERS);
+	for (i = 0; rlx_model_tensor_at(m, i, &t); i++)
+		CHECKF(!memcmp(t.data, tb_get(&b, t.name), (size_t)rlx_type_bytes(&t.type)), "%s",
+		       t.name);
+	CHECK_EQ(i, rlx_model_tensor_count(m));
+	model_refuses_inputs(m);
+	CHECK(!rlx_runner_new(m, &o, &r, NULL));
+	rlx_model_put(m);
+	for (i = 0; i < 4; i++)
+		model_run(r, &b, i & 1 ? S : 4, i & 2, &seed);
+	rlx_runner_free(r);
+	tb_fini(&b);
+}
+
+/* Whichever of its files is cut, wherever: told, and nothing is left behind. */
+TEST(truncated_folders)
+{
+	static const char *const leaf[] = { "config.json", "model.safetensors" };
+	uint64_t seed = rlx_test_seed();
+	static struct tiny_bert b;
+	int64_t live;
+	char path[160];
+	unsigned int i;
+	long n, at;
+	FILE *f;
+
+	begin(&b, &seed);
+	live = rlx_alloc_live();
+	for (i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, leaf[i]);
+		f = fopen(path, "rb");
+		CHECK(f && !fseek(f, 0, SEEK_END));
+		n = ftell(f);
+		fclose(f);
+		/* to the closing brace: blanks may follow */
+		for (at = n - 2; at > 0; at -= 1 + at / 64) {
+			struct rlx_model *m = NULL;
+			struct rlx_error err = { 0 };
+			enum rlx_status st;
+
+			CHECK(!truncate(path, at));
+			st = rlx_model_open(dir, &m, &err);
+			CHECKF((st == RLX_EPARSE || st == RLX_EIO) && !m, "%s cut to %ld: %s",
+			       leaf[i], at, rlx_status_name(st));
+			CHECKF(strstr(err.text, leaf[i]), "%s", err.text);
+			CHECK_EQ(rlx_alloc_live(), live);
+		}
+		tb_write(&b, dir);
+	}
+	tb_fini(&b);
+}
+
 /* Every allocation of opening and building fails in turn; nothing leaks. */
 TEST(no_memory_anywhere)
 {
@@ -354,6 +494,28 @@ TEST(no_memory_anywhere)
 		       (unsigned long long)n, err.text);
 		rlx_graph_put(g);
 		rlx_bert_put(m);
+		CHECK_EQ(rlx_alloc_live(), live);
+		CHECK(n < 100000);
+	}
+	CHECK(n > 100);
+	for (st = RLX_ENOMEM, n = 1; st; n++) {		/* as a model */
+		struct rlx_named_tensor in[] = {
+			{ "input_ids", rlx_type(RLX_I64, 1, 4), NULL },
+			{ "lengths", rlx_type(RLX_I64, 1), NULL },
+		};
+		struct rlx_error err = { 0 };
+		struct rlx_graph *g = NULL;
+		struct rlx_model *m = NULL;
+
+		rlx_alloc_fail_nth(n);
+		st = rlx_model_open(dir, &m, &err);
+		if (!st)
+			st = rlx_model_graph(m, in, 2, &g, &err);
+		rlx_alloc_fail_nth(0);
+		CHECKF(st == err.status && (!st || st == RLX_ENOMEM), "allocation %llu: %s",
+		       (unsigned long long)n, err.text);
+		rlx_graph_put(g);
+		rlx_model_put(m);
 		CHECK_EQ(rlx_alloc_live(), live);
 		CHECK(n < 100000);
 	}

@@ -167,9 +167,7 @@ static int64_t *input(struct encoder_bucket *b, const char *name)
 static enum rlx_status open_session(struct encoder *e, struct encoder_bucket *b,
 				    struct rlx_error *err)
 {
-	struct rlx_session_opts o = {
-		.size = sizeof(o), .arena = e->arena, .strict = true,
-	};
+	struct rlx_session_opts o = { .size = sizeof(o), .arena = e->arena };
 	enum rlx_status st = rlx_session_new(b->program, &o, &b->session, err);
 
 	if (st)

@@ -21,11 +21,14 @@ struct rlx_model;
 struct rlx_runner;
 
 /**
- * rlx_model_open - map and parse a model file (ONNX).
- * @path: kept mapped; must not be truncated while the model lives
+ * rlx_model_open - map and parse a model of whatever format it is found to have.
+ * @path: an ONNX file; or the folder of a BERT encoder (rlx/bert.h), whose inputs are
+ *        "input_ids" i64[batch, sequence], "lengths" i64[batch] and, where given,
+ *        "token_type_ids", and its output "last_hidden_state". Kept mapped; must not be
+ *        truncated while the model lives
  * Context: any thread; allocates, sleeps. Ownership: one reference is the
- * caller's. Return: RLX_ENOENT, RLX_EIO, RLX_EPARSE (with the byte offset),
- * RLX_ENOSUP, RLX_ENOMEM.
+ * caller's. Return: RLX_ENOENT, RLX_EIO, RLX_EPARSE (no known format: the message lists
+ * them and what the file begins with; else with the byte offset), RLX_ENOSUP, RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_model_open(const char *path, struct rlx_model **out, struct rlx_error *err);
@@ -58,6 +61,17 @@ struct rlx_named_tensor {
 	struct rlx_type	 type;
 	const void	*data;
 };
+
+/**
+ * rlx_model_tensor_at - a tensor that is stored in the model: a weight, a table.
+ * @out: name and data are the model's, the bytes where the file is mapped: aligned to
+ *       nothing, read only. RLX_NODTYPE and no data if it has no counterpart here
+ *       (strings, more than RLX_MAX_RANK dimensions)
+ * Context: any thread; no allocation. Return: false if there are not so many.
+ */
+RLX_EXPORT bool rlx_model_tensor_at(const struct rlx_model *m, unsigned int i,
+				    struct rlx_named_tensor *out);
+RLX_EXPORT unsigned int rlx_model_tensor_count(const struct rlx_model *m);
 
 /**
  * rlx_model_graph - instantiate for these inputs.

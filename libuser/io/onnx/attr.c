@@ -6,7 +6,7 @@
 #include "io/onnx/imp.h"
 
 static const struct onnx_attr *by_name(const struct onnx_attr *a, size_t n,
-				       struct onnx_str name)
+				       struct rlx_str name)
 {
 	size_t i;
 
@@ -18,7 +18,7 @@ static const struct onnx_attr *by_name(const struct onnx_attr *a, size_t n,
 
 /* Arguments belong to the call: sub-graphs of a function see them too. */
 static const struct onnx_attr *argument(const struct onnx_scope *s,
-					struct onnx_str name)
+					struct rlx_str name)
 {
 	while (s && !s->fn)
 		s = s->parent;
@@ -27,7 +27,7 @@ static const struct onnx_attr *argument(const struct onnx_scope *s,
 
 const struct onnx_attr *onnx_attr_of(struct onnx_op *q, const char *name)
 {
-	struct onnx_str s = { name, strlen(name) };
+	struct rlx_str s = { name, strlen(name) };
 	const struct onnx_attr *a = by_name(q->n->attrs, q->n->nattrs, s);
 
 	if (!a)

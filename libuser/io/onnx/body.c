@@ -43,7 +43,7 @@ enum rlx_status onnx_body_end(struct onnx_op *q, struct onnx_body *b,
 	uint32_t i;
 
 	for (i = 0; !st && i < n; i++)
-		if (out[i]->kind != ONNX_TENSOR)
+		if (out[i]->kind != RLX_SPEC_TENSOR)
 			st = ONNX_INNER;
 	b->n_out = n;
 	b->out = rlx_bump_new(&q->b->mem, n, sizeof(*b->out));

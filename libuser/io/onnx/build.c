@@ -13,7 +13,7 @@
 /* Unrolling and nested functions multiply: a bound against hostile models. */
 #define MAX_NODES	(256u << 10)
 
-struct onnx_val *onnx_lookup(struct onnx_scope *s, struct onnx_str name)
+struct onnx_val *onnx_lookup(struct onnx_scope *s, struct rlx_str name)
 {
 	uint64_t p;
 
@@ -26,7 +26,7 @@ struct onnx_val *onnx_lookup(struct onnx_scope *s, struct onnx_str name)
 }
 
 static enum rlx_status bind(struct onnx_build *b, struct onnx_scope *s,
-			    struct onnx_str name, struct onnx_val *v)
+			    struct rlx_str name, struct onnx_val *v)
 {
 	uint64_t old;
 
@@ -43,7 +43,7 @@ static enum rlx_status bind(struct onnx_build *b, struct onnx_scope *s,
 
 /* The opset that applies to a node of @domain in this scope. */
 static int64_t opset_of(const struct onnx_build *b, const struct onnx_scope *s,
-			struct onnx_str domain)
+			struct rlx_str domain)
 {
 	int64_t v;
 
@@ -118,7 +118,7 @@ static enum rlx_status bind_initializers(struct onnx_build *b,
 }
 
 static enum rlx_status collect(struct onnx_op *q, struct onnx_scope *s,
-			       struct onnx_str name, struct onnx_val **out)
+			       struct rlx_str name, struct onnx_val **out)
 {
 	*out = onnx_lookup(s, name);
 	if (!*out)
@@ -269,7 +269,7 @@ static enum rlx_status handle(struct onnx_op *q)
 }
 
 /* A function's optional input that the call left out is absent. */
-static bool may_be_absent(const struct onnx_scope *s, struct onnx_str name)
+static bool may_be_absent(const struct onnx_scope *s, struct rlx_str name)
 {
 	size_t i;
 
@@ -331,13 +331,13 @@ static enum rlx_status run_nodes(struct onnx_build *b, struct onnx_scope *s,
 
 /* What the model says about an input must hold for the instance. */
 static enum rlx_status check_type(struct onnx_build *b,
-				  const struct onnx_spec *s,
+				  const struct rlx_spec *s,
 				  const struct onnx_type *t)
 {
 	const struct onnx_shape *shape;
 	uint32_t i;
 
-	if (!t || !t->tensor || s->kind != ONNX_TENSOR)
+	if (!t || !t->tensor || s->kind != RLX_SPEC_TENSOR)
 		return RLX_OK;
 	if (t->tensor->elem && s->type.dtype !=
 	    onnx_dtype_to_rlx(t->tensor->elem))
@@ -371,10 +371,10 @@ static enum rlx_status check_type(struct onnx_build *b,
 #define SMALL_INPUT	8
 
 static struct onnx_val *spec_val(struct onnx_build *b,
-				 const struct onnx_spec *s, const char *name,
+				 const struct rlx_spec *s, const char *name,
 				 uint32_t index);
 
-static bool spec_items(struct onnx_build *b, const struct onnx_spec *s,
+static bool spec_items(struct onnx_build *b, const struct rlx_spec *s,
 		       struct onnx_val *v, uint32_t index)
 {
 	size_t size = strlen(v->input) + 16;
@@ -397,7 +397,7 @@ static bool spec_items(struct onnx_build *b, const struct onnx_spec *s,
 	return true;
 }
 
-static bool spec_tensor(struct onnx_build *b, const struct onnx_spec *s,
+static bool spec_tensor(struct onnx_build *b, const struct rlx_spec *s,
 			struct onnx_val *v, uint32_t index)
 {
 	int64_t bytes = rlx_type_bytes(&s->type);
@@ -421,7 +421,7 @@ static bool spec_tensor(struct onnx_build *b, const struct onnx_spec *s,
 }
 
 static struct onnx_val *spec_val(struct onnx_build *b,
-				 const struct onnx_spec *s, const char *name,
+				 const struct rlx_spec *s, const char *name,
 				 uint32_t index)
 {
 	struct onnx_val *v = onnx_val_new(b, s->kind);
@@ -432,9 +432,9 @@ static struct onnx_val *spec_val(struct onnx_build *b,
 	v->type = s->type;
 	v->str = s->str;
 	v->input = name;
-	if (s->kind == ONNX_LIST)
+	if (s->kind == RLX_SPEC_LIST)
 		ok = spec_items(b, s, v, index);
-	else if (s->kind == ONNX_TENSOR)
+	else if (s->kind == RLX_SPEC_TENSOR)
 		ok = spec_tensor(b, s, v, index);
 	if (ok)
 		return v;
@@ -452,7 +452,7 @@ static enum rlx_status bind_inputs(struct onnx_build *b, struct onnx_scope *s)
 	size_t k;
 
 	for (i = 0; !st && i < b->want->n_spec; i++) {
-		const struct onnx_spec *sp = &b->want->spec[i];
+		const struct rlx_spec *sp = &b->want->spec[i];
 
 		for (k = 0; k < g->ninputs; k++)
 			if (onnx_str_is(g->inputs[k].name, sp->name))
@@ -481,11 +481,11 @@ static enum rlx_status bind_inputs(struct onnx_build *b, struct onnx_scope *s)
 }
 
 /* The strings may lie in the import's memory: copy them. */
-static enum rlx_status put_strings(struct onnx_build *b, struct onnx_spec *o,
+static enum rlx_status put_strings(struct onnx_build *b, struct rlx_spec *o,
 				   const struct onnx_val *v,
 				   struct rlx_bump *mem)
 {
-	struct onnx_str *str;
+	struct rlx_str *str;
 	size_t n = 1, i;
 	char *s;
 
@@ -500,18 +500,18 @@ static enum rlx_status put_strings(struct onnx_build *b, struct onnx_spec *o,
 			return onnx_nomem(b);
 		if (v->str[i].n)
 			memcpy(s, v->str[i].p, v->str[i].n);
-		str[i] = (struct onnx_str){ s, v->str[i].n };
+		str[i] = (struct rlx_str){ s, v->str[i].n };
 	}
 	return RLX_OK;
 }
 
-static enum rlx_status put_output(struct onnx_build *b, struct onnx_spec *o,
+static enum rlx_status put_output(struct onnx_build *b, struct rlx_spec *o,
 				  struct onnx_val *v, const char *name,
 				  struct rlx_bump *mem)
 {
 	size_t size = strlen(name) + 16;
 	enum rlx_status st = RLX_OK;
-	struct onnx_spec *item;
+	struct rlx_spec *item;
 	char *s, *sub;
 	uint32_t i;
 
@@ -523,9 +523,9 @@ static enum rlx_status put_output(struct onnx_build *b, struct onnx_spec *o,
 	if (!s || !item || !sub)
 		return onnx_nomem(b);
 	strcpy(s, name);
-	if (v->kind == ONNX_TENSOR)
+	if (v->kind == RLX_SPEC_TENSOR)
 		rlx_output(b->ctx->g, name, onnx_use(b, v));
-	if (v->kind == ONNX_STRINGS)
+	if (v->kind == RLX_SPEC_STRINGS)
 		return put_strings(b, o, v, mem);
 	o->n_item = v->n_item;
 	for (i = 0; !st && i < v->n_item; i++) {
@@ -574,7 +574,7 @@ static enum rlx_status finish_graph(struct onnx_build *b)
 	struct rlx_graph *g = b->ctx->g;
 	enum rlx_status st;
 
-	if (b->seg->need == ONNX_NEED_INPUTS ||
+	if (b->seg->need == RLX_NEED_INPUTS ||
 	    (!rlx_graph_io_count(g, RLX_IO_OUTPUT) &&
 	     !rlx_graph_error(g)->status))
 		return RLX_OK;
@@ -614,18 +614,9 @@ static enum rlx_status run_model(struct onnx_build *b)
 	return st;
 }
 
-void onnx_segment_fini(struct onnx_segment *seg)
-{
-	rlx_graph_put(seg->g);
-	if (seg->mem)
-		rlx_bump_fini(seg->mem);
-	rlx_free(seg->mem);
-	*seg = (struct onnx_segment){ 0 };
-}
-
 enum rlx_status onnx_build(struct onnx_file *f,
-			   const struct onnx_instance *want,
-			   struct onnx_segment *seg, struct rlx_error *err)
+			   const struct rlx_instance *want,
+			   struct rlx_segment *seg, struct rlx_error *err)
 {
 	struct rlx_error own = { 0 };
 	struct onnx_build b = {
@@ -636,7 +627,7 @@ enum rlx_status onnx_build(struct onnx_file *f,
 	enum rlx_status st;
 	uint32_t i;
 
-	*seg = (struct onnx_segment){ 0 };
+	*seg = (struct rlx_segment){ 0 };
 	if (!b.model)
 		return rlx_fail(err, RLX_EINVAL, "onnx: %s is no model",
 				onnx_file_name(f));
@@ -652,7 +643,7 @@ enum rlx_status onnx_build(struct onnx_file *f,
 	rlx_bump_fini(&b.mem);
 	if (!st)
 		return RLX_OK;
-	onnx_segment_fini(seg);
+	rlx_segment_fini(seg);
 	return rlx_error_set(err, own.status ? own.status : st, own.file,
 			     own.line, "%s", own.text);
 }

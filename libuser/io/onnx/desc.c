@@ -85,7 +85,7 @@ static const struct pb_field type_fields[] = {
 
 /* The members are a oneof in the schema. */
 static enum rlx_status type_finish(struct onnx_pb *pb, void *msg,
-				   struct onnx_str body)
+				   struct rlx_str body)
 {
 	const struct onnx_type *t = msg;
 
@@ -138,7 +138,7 @@ static const uint8_t attr_field_of[] = {
  * tensor, graph or type said to be there must be.
  */
 static enum rlx_status attr_finish(struct onnx_pb *pb, void *msg,
-				   struct onnx_str body)
+				   struct rlx_str body)
 {
 	struct onnx_attr *a = msg;
 	uint8_t i;
@@ -190,7 +190,7 @@ static const struct pb_field graph_fields[] = {
 #define SPARSE_INITIALIZER	15
 
 static enum rlx_status graph_finish(struct onnx_pb *pb, void *msg,
-				    struct onnx_str body)
+				    struct rlx_str body)
 {
 	const uint8_t *p = (const uint8_t *)body.p, *end = p + body.n;
 	struct pb_item it;
@@ -246,7 +246,7 @@ static const struct pb_field model_fields[] = {
 };
 
 static enum rlx_status model_finish(struct onnx_pb *pb, void *msg,
-				    struct onnx_str body)
+				    struct rlx_str body)
 {
 	const struct onnx_model *m = msg;
 

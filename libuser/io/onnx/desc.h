@@ -13,14 +13,14 @@ extern const struct pb_msg onnx_msg_model, onnx_msg_tensor, onnx_msg_seq,
  * reader is the struct onnx_file, for external data.
  */
 enum rlx_status onnx_tensor_finish(struct onnx_pb *pb, void *msg,
-				   struct onnx_str body);
+				   struct rlx_str body);
 
 /*
  * Map [offset, offset + length) of the external file @name beside the model.
  * @length < 0: up to the end of the file.
  */
-enum rlx_status onnx_file_external(struct onnx_pb *pb, struct onnx_str name,
+enum rlx_status onnx_file_external(struct onnx_pb *pb, struct rlx_str name,
 				   uint64_t offset, int64_t length,
-				   struct onnx_str *out);
+				   struct rlx_str *out);
 
 #endif

@@ -199,7 +199,7 @@ static void implicit_output(const struct labels *term, uint32_t n,
 			out->l[out->n++] = (uint8_t)c;
 }
 
-static bool parse_equation(struct onnx_op *q, struct onnx_str eq,
+static bool parse_equation(struct onnx_op *q, struct rlx_str eq,
 			   struct labels *term, struct labels *out)
 {
 	const char *p = eq.p, *end = p + eq.n;

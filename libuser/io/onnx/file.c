@@ -44,7 +44,7 @@ static void mapping_free(struct mapping *m)
 }
 
 /* A relative path without ".." and without a NUL inside. */
-static bool path_is_inside(struct onnx_str s)
+static bool path_is_inside(struct rlx_str s)
 {
 	size_t i, start = 0;
 
@@ -99,7 +99,7 @@ static enum rlx_status resolve(struct onnx_pb *pb, const char *dir,
 	return RLX_OK;
 }
 
-static enum rlx_status external_map(struct onnx_pb *pb, struct onnx_str name,
+static enum rlx_status external_map(struct onnx_pb *pb, struct rlx_str name,
 				    struct mapping **out)
 {
 	struct onnx_file *f = pb->user;
@@ -141,9 +141,9 @@ static enum rlx_status external_map(struct onnx_pb *pb, struct onnx_str name,
 	return RLX_OK;
 }
 
-enum rlx_status onnx_file_external(struct onnx_pb *pb, struct onnx_str name,
+enum rlx_status onnx_file_external(struct onnx_pb *pb, struct rlx_str name,
 				   uint64_t offset, int64_t length,
-				   struct onnx_str *out)
+				   struct rlx_str *out)
 {
 	enum rlx_status st;
 	struct mapping *m;
@@ -195,7 +195,7 @@ static enum rlx_status parse(struct onnx_file *f, const void *p, size_t n,
 	/* Nothing at all is a valid empty sequence or optional. */
 	if (!n)
 		pb.base = p = (const void *)"";
-	return pb_parse(&pb, root[f->root], (struct onnx_str){ p, n },
+	return pb_parse(&pb, root[f->root], (struct rlx_str){ p, n },
 			&f->model, 0);
 }
 
@@ -344,7 +344,7 @@ const char *onnx_file_name(const struct onnx_file *f)
 }
 
 int64_t onnx_opset_find(const struct onnx_opset *o, size_t n,
-			struct onnx_str domain)
+			struct rlx_str domain)
 {
 	bool std = !domain.n || onnx_str_is(domain, "ai.onnx");
 	size_t i;

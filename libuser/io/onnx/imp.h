@@ -23,7 +23,7 @@ struct onnx_ctx {
  * (@ctx, @v). Never freed before the import ends.
  */
 struct onnx_val {
-	enum onnx_kind		 kind;
+	enum rlx_spec_kind		 kind;
 	uint32_t		 id;		/* in order of creation */
 	uint32_t		 ctx;		/* serial of the graph that has @v */
 	rlx_value		 v;
@@ -32,7 +32,7 @@ struct onnx_val {
 	int64_t			 elem;		/* its ONNX type if known, 0 */
 	uint64_t		 roots;		/* which model inputs it comes from */
 	const char		*input;		/* it is this graph input */
-	const struct onnx_str	*str;
+	const struct rlx_str	*str;
 	struct onnx_val		**item;
 	uint32_t		 n_item;
 	uint32_t		 live;		/* mark of the last liveness walk */
@@ -65,7 +65,7 @@ struct onnx_pin {
 struct onnx_build {
 	struct onnx_file		*file;
 	const struct onnx_model		*model;
-	const struct onnx_instance	*want;
+	const struct rlx_instance	*want;
 	struct rlx_error		*err;
 	struct rlx_bump		 mem;
 	struct onnx_ctx			*ctx;
@@ -78,7 +78,7 @@ struct onnx_build {
 	struct onnx_pin			*pins;
 	struct onnx_val			*vals;
 	/* Set when the import stops for a value. */
-	struct onnx_segment		*seg;
+	struct rlx_segment		*seg;
 };
 
 /*
@@ -127,7 +127,7 @@ struct onnx_vals {
 };
 
 /* build.c: the walk over nodes. */
-struct onnx_val *onnx_lookup(struct onnx_scope *s, struct onnx_str name);
+struct onnx_val *onnx_lookup(struct onnx_scope *s, struct rlx_str name);
 /*
  * Import @g in place, with @in bound to its inputs and @out set to its outputs.
  * @repeats: it will be imported again (a loop body), so all it uses stays live.
@@ -138,7 +138,7 @@ enum rlx_status onnx_inline(struct onnx_op *q, const struct onnx_graph *g,
 enum rlx_status onnx_nomem(struct onnx_build *b);
 
 /* value.c: values and graphs. */
-struct onnx_val *onnx_val_new(struct onnx_build *b, enum onnx_kind kind);
+struct onnx_val *onnx_val_new(struct onnx_build *b, enum rlx_spec_kind kind);
 /* The tensor @v of the current graph; known if it is a constant there. */
 struct onnx_val *onnx_val_of(struct onnx_build *b, rlx_value v);
 struct onnx_val *onnx_val_tensor(struct onnx_build *b,
@@ -198,8 +198,8 @@ const struct onnx_graph *onnx_attr_graph(struct onnx_op *q, const char *name);
 const struct onnx_attr *onnx_attr_unused(const struct onnx_op *q);
 
 /* ops.c: the table. */
-const struct onnx_row *onnx_row_find(struct onnx_str domain,
-				     struct onnx_str name, int64_t opset,
+const struct onnx_row *onnx_row_find(struct rlx_str domain,
+				     struct rlx_str name, int64_t opset,
 				     bool *known);
 
 /* Shorthands of the handlers; q is the op, values are of the current graph. */

@@ -200,7 +200,7 @@ static bool stays_true(struct onnx_op *q, struct onnx_val *v,
 
 	if (v == in)
 		return true;
-	if (v->kind != ONNX_TENSOR || !v->blob)
+	if (v->kind != RLX_SPEC_TENSOR || !v->blob)
 		return false;
 	p = onnx_val_ints(q->b, v, &n);
 	return p && n == 1 && p[0];
@@ -232,7 +232,7 @@ static enum rlx_status carry_types(const struct loop *l, struct rlx_type *type)
 	if (l->n_carry + l->n_scan + 3 > RLX_MAX_OUT)
 		return ONNX_INNER;
 	for (i = 0; i < l->n_carry; i++) {
-		if (l->carry[i]->kind != ONNX_TENSOR)
+		if (l->carry[i]->kind != RLX_SPEC_TENSOR)
 			return ONNX_INNER;
 		type[i] = l->carry[i]->type;
 	}
@@ -451,7 +451,7 @@ static enum rlx_status dynamic_loop(struct onnx_op *q, struct loop *l)
 static enum rlx_status known_int(struct onnx_op *q, uint32_t i, int64_t dflt,
 				 int64_t *out)
 {
-	if (onnx_given(q, i) && q->in[i]->kind == ONNX_TENSOR &&
+	if (onnx_given(q, i) && q->in[i]->kind == RLX_SPEC_TENSOR &&
 	    !q->in[i]->blob && q->in[i]->roots & ONNX_ROOT_OPAQUE &&
 	    !q->in[i]->input) {
 		*out = TRIPS_UNKNOWN;

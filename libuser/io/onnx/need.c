@@ -13,14 +13,14 @@
 
 static bool known(const struct onnx_val *v)
 {
-	return !v || v->kind != ONNX_TENSOR || v->blob;
+	return !v || v->kind != RLX_SPEC_TENSOR || v->blob;
 }
 
 /* The answer to this stop, if the caller has it: values become known. */
 static enum rlx_status take_answer(struct onnx_build *b,
 				   struct onnx_val *const *v, uint32_t n)
 {
-	const struct onnx_answer *a = &b->want->answer[b->n_segment];
+	const struct rlx_answer *a = &b->want->answer[b->n_segment];
 	uint32_t i, k = 0;
 
 	for (i = 0; i < n; i++) {
@@ -59,7 +59,7 @@ static void live_val(struct onnx_build *b, struct onnx_val *v)
 	for (i = 0; i < v->n_item; i++)
 		live_val(b, v->item[i]);
 	/* Inputs of the model are there for every segment. */
-	if (v->kind != ONNX_TENSOR || v->blob || v->input ||
+	if (v->kind != RLX_SPEC_TENSOR || v->blob || v->input ||
 	    v->ctx != b->ctx->serial)
 		return;
 	snprintf(name, sizeof(name), "%%cut.%u", v->id);
@@ -130,7 +130,7 @@ static enum rlx_status stop_for_values(struct onnx_build *b,
 	char name[32];
 	uint32_t i;
 
-	b->seg->need = ONNX_NEED_VALUES;
+	b->seg->need = RLX_NEED_VALUES;
 	b->n_walk++;
 	for (i = 0; i < n; i++) {
 		if (known(v[i]) || v[i]->live == b->n_walk)
@@ -164,7 +164,7 @@ enum rlx_status onnx_need(struct onnx_build *b, struct onnx_val *const *v,
 		return RLX_OK;
 	/* A value no input goes into (random numbers): only running tells. */
 	if (roots && !(roots & ONNX_ROOT_OPAQUE)) {
-		b->seg->need = ONNX_NEED_INPUTS;
+		b->seg->need = RLX_NEED_INPUTS;
 		b->seg->inputs = roots;
 		return ONNX_STOP;
 	}
@@ -203,7 +203,7 @@ static enum rlx_status host_input(struct onnx_op *q, uint32_t i,
 				  struct onnx_val **v)
 {
 	*v = onnx_given(q, i) ? q->in[i] : NULL;
-	if (*v && (*v)->kind != ONNX_TENSOR)
+	if (*v && (*v)->kind != RLX_SPEC_TENSOR)
 		return op_err(q, RLX_ETYPE, "input %u is no tensor of numbers",
 			      i);
 	return *v ? onnx_need(q->b, v, 1) : RLX_OK;

@@ -23,8 +23,8 @@ static const struct onnx_row rows[] = {
 #undef OP
 };
 
-const struct onnx_row *onnx_row_find(struct onnx_str domain,
-				     struct onnx_str name, int64_t opset,
+const struct onnx_row *onnx_row_find(struct rlx_str domain,
+				     struct rlx_str name, int64_t opset,
 				     bool *known)
 {
 	size_t i;

@@ -179,7 +179,7 @@ static enum rlx_status store_item(struct onnx_pb *pb, const struct pb_field *f,
 				  const struct pb_item *it, void *dst,
 				  unsigned int depth)
 {
-	struct onnx_str s = { (const char *)it->p, (size_t)it->v };
+	struct rlx_str s = { (const char *)it->p, (size_t)it->v };
 	uint32_t bits = (uint32_t)it->v;
 	void *sub;
 
@@ -211,7 +211,7 @@ static size_t elem_size(const struct pb_field *f)
 {
 	switch (f->kind) {
 	case PB_STR:
-		return sizeof(struct onnx_str);
+		return sizeof(struct rlx_str);
 	case PB_F32:
 		return sizeof(float);
 	case PB_MSG:
@@ -223,7 +223,7 @@ static size_t elem_size(const struct pb_field *f)
 
 /* Pass 1: check every field, count the values of each row. */
 static enum rlx_status count_fields(struct onnx_pb *pb, const struct pb_msg *m,
-				    struct onnx_str body, size_t *count,
+				    struct rlx_str body, size_t *count,
 				    uint64_t *has)
 {
 	const uint8_t *p = (const uint8_t *)body.p, *end = p + body.n;
@@ -252,7 +252,7 @@ static enum rlx_status count_fields(struct onnx_pb *pb, const struct pb_msg *m,
 }
 
 enum rlx_status pb_parse(struct onnx_pb *pb, const struct pb_msg *m,
-			 struct onnx_str body, void *out, unsigned int depth)
+			 struct rlx_str body, void *out, unsigned int depth)
 {
 	const uint8_t *p = (const uint8_t *)body.p, *end = p + body.n;
 	unsigned char *dst[PB_MAX_FIELDS], *to = out;

@@ -12,12 +12,8 @@
 #include <stdint.h>
 
 #include "base/bump.h"
+#include "base/str.h"
 #include "rlx/status.h"
-
-struct onnx_str {
-	const char	*p;	/* not terminated */
-	size_t		 n;
-};
 
 enum pb_wire {
 	PB_VARINT = 0, PB_FIXED64 = 1, PB_BYTES = 2, PB_FIXED32 = 5,
@@ -26,7 +22,7 @@ enum pb_wire {
 enum pb_kind {
 	PB_I64,		/* int64_t, from varint (int32, enum and bool too) */
 	PB_F32,		/* float */
-	PB_STR,		/* struct onnx_str */
+	PB_STR,		/* struct rlx_str */
 	PB_MSG,		/* repeated: array of structs; single: pointer */
 };
 
@@ -55,7 +51,7 @@ struct pb_msg {
 	uint32_t		 size;
 	/* Optional; @body is the message's own bytes. */
 	enum rlx_status		(*finish)(struct onnx_pb *pb, void *msg,
-					  struct onnx_str body);
+					  struct rlx_str body);
 };
 
 #define PB_MAX_FIELDS	20
@@ -91,7 +87,7 @@ enum rlx_status pb_next(struct onnx_pb *pb, const struct pb_msg *m,
 
 /* Fill @out (zeroed, m->size bytes) from @body. */
 enum rlx_status pb_parse(struct onnx_pb *pb, const struct pb_msg *m,
-			 struct onnx_str body, void *out, unsigned int depth);
+			 struct rlx_str body, void *out, unsigned int depth);
 
 enum rlx_status __rlx_printf(5, 6)
 pb_fail(struct onnx_pb *pb, const struct pb_msg *m, const char *field,

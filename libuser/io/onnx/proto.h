@@ -43,7 +43,7 @@ enum onnx_attr_type {
 
 struct onnx_kv {
 	uint64_t	has;
-	struct onnx_str	key, value;
+	struct rlx_str	key, value;
 };
 
 /*
@@ -54,17 +54,17 @@ struct onnx_kv {
  */
 struct onnx_tensor {
 	uint64_t	 has;
-	struct onnx_str	 name;
+	struct rlx_str	 name;
 	int64_t		*dims;
 	size_t		 ndims;
 	int64_t		 dtype;		/* enum onnx_dtype, checked */
 	uint64_t	 count;		/* product of @dims */
 	const void	*data;
 	uint64_t	 nbytes;
-	struct onnx_str	*strings;
+	struct rlx_str	*strings;
 	size_t		 nstrings;
 	/* As in the file; the reader turns them into @data. */
-	struct onnx_str	 raw;
+	struct rlx_str	 raw;
 	int64_t		 location;
 	struct onnx_kv	*external;
 	size_t		 nexternal;
@@ -73,7 +73,7 @@ struct onnx_tensor {
 struct onnx_dim {
 	uint64_t	has;
 	int64_t		value;
-	struct onnx_str	param;
+	struct rlx_str	param;
 };
 #define ONNX_DIM_VALUE	(1u << 1)	/* in onnx_dim.has */
 #define ONNX_DIM_PARAM	(1u << 2)
@@ -115,7 +115,7 @@ struct onnx_type {
 
 struct onnx_value_info {
 	uint64_t		 has;
-	struct onnx_str		 name;
+	struct rlx_str		 name;
 	struct onnx_type	*type;	/* may be NULL */
 };
 
@@ -123,12 +123,12 @@ struct onnx_graph;
 
 struct onnx_attr {
 	uint64_t		 has;
-	struct onnx_str		 name;
-	struct onnx_str		 ref;	/* in a function: which argument */
+	struct rlx_str		 name;
+	struct rlx_str		 ref;	/* in a function: which argument */
 	int64_t			 type;	/* enum onnx_attr_type, checked */
 	float			 f;
 	int64_t			 i;
-	struct onnx_str		 s;
+	struct rlx_str		 s;
 	struct onnx_tensor	*t;
 	struct onnx_graph	*g;
 	struct onnx_type	*tp;
@@ -136,7 +136,7 @@ struct onnx_attr {
 	size_t			 nfloats;
 	int64_t			*ints;
 	size_t			 nints;
-	struct onnx_str		*strings;
+	struct rlx_str		*strings;
 	size_t			 nstrings;
 	struct onnx_tensor	*tensors;
 	size_t			 ntensors;
@@ -146,18 +146,18 @@ struct onnx_attr {
 
 struct onnx_node {
 	uint64_t		 has;
-	struct onnx_str		*inputs;	/* an empty name: absent */
+	struct rlx_str		*inputs;	/* an empty name: absent */
 	size_t			 ninputs;
-	struct onnx_str		*outputs;
+	struct rlx_str		*outputs;
 	size_t			 noutputs;
-	struct onnx_str		 name, op_type, domain, overload;
+	struct rlx_str		 name, op_type, domain, overload;
 	struct onnx_attr	*attrs;
 	size_t			 nattrs;
 };
 
 struct onnx_graph {
 	uint64_t		 has;
-	struct onnx_str		 name;
+	struct rlx_str		 name;
 	struct onnx_node	*nodes;
 	size_t			 nnodes;
 	struct onnx_tensor	*initializers;
@@ -172,18 +172,18 @@ struct onnx_graph {
 
 struct onnx_opset {
 	uint64_t	has;
-	struct onnx_str	domain;
+	struct rlx_str	domain;
 	int64_t		version;
 };
 
 struct onnx_function {
 	uint64_t		 has;
-	struct onnx_str		 name, domain, overload;
-	struct onnx_str		*inputs;
+	struct rlx_str		 name, domain, overload;
+	struct rlx_str		*inputs;
 	size_t			 ninputs;
-	struct onnx_str		*outputs;
+	struct rlx_str		*outputs;
 	size_t			 noutputs;
-	struct onnx_str		*attr_names;	/* without a default */
+	struct rlx_str		*attr_names;	/* without a default */
 	size_t			 nattr_names;
 	struct onnx_attr	*attrs;		/* with a default */
 	size_t			 nattrs;
@@ -197,7 +197,7 @@ struct onnx_model {
 	uint64_t		 has;
 	int64_t			 ir_version;
 	int64_t			 model_version;
-	struct onnx_str		 producer, producer_version, domain;
+	struct rlx_str		 producer, producer_version, domain;
 	struct onnx_opset	*opsets;
 	size_t			 nopsets;
 	struct onnx_graph	*graph;		/* never NULL */
@@ -210,7 +210,7 @@ struct onnx_model {
 /* Test data: a value of any ONNX type. */
 struct onnx_seq_value {
 	uint64_t		 has;
-	struct onnx_str		 name;
+	struct rlx_str		 name;
 	int64_t			 elem;	/* 1 tensor, 3 sequence, 5 optional */
 	struct onnx_tensor	*tensors;
 	size_t			 ntensors;
@@ -222,7 +222,7 @@ struct onnx_seq_value {
 
 struct onnx_opt_value {		/* no pointer set: empty */
 	uint64_t		 has;
-	struct onnx_str		 name;
+	struct rlx_str		 name;
 	int64_t			 elem;
 	struct onnx_tensor	*tensor;
 	struct onnx_seq_value	*seq;
@@ -301,17 +301,17 @@ const char *onnx_dtype_name(int64_t dtype);	/* "?" if unknown */
 
 /* The opset imported for @domain ("" and "ai.onnx" are one); 0 if none. */
 int64_t onnx_opset_find(const struct onnx_opset *o, size_t n,
-			struct onnx_str domain);
+			struct rlx_str domain);
 
 const struct onnx_attr *onnx_attr_find(const struct onnx_node *n,
 				       const char *name);
 
-static inline bool onnx_str_eq(struct onnx_str a, struct onnx_str b)
+static inline bool onnx_str_eq(struct rlx_str a, struct rlx_str b)
 {
 	return a.n == b.n && (!a.n || !memcmp(a.p, b.p, a.n));
 }
 
-static inline bool onnx_str_is(struct onnx_str a, const char *s)
+static inline bool onnx_str_is(struct rlx_str a, const char *s)
 {
 	return a.n == strlen(s) && (!a.n || !memcmp(a.p, s, a.n));
 }

@@ -21,7 +21,7 @@ static const struct {
 	{ "Softplus", 0, 0, false, false },
 };
 
-static bool same_name(struct onnx_str s, const char *name)
+static bool same_name(struct rlx_str s, const char *name)
 {
 	size_t i;
 

@@ -199,7 +199,7 @@ static enum rlx_status batched_scan(struct onnx_op *q)
 			      "supported");
 	onnx_attr_of(q, "directions");
 	for (k = 1; k < q->n_in; k++)
-		if (!q->in[k] || q->in[k]->kind != ONNX_TENSOR)
+		if (!q->in[k] || q->in[k]->kind != RLX_SPEC_TENSOR)
 			return op_err(q, RLX_ETYPE, "input %u is no tensor", k);
 	batch = n && q->in[1]->type.rank ? q->in[1]->type.dim[0] : 0;
 	if (batch < 1 || batch > MAX_BATCH)

@@ -6,7 +6,7 @@ static enum rlx_status list_in(struct onnx_op *q, uint32_t i,
 			       struct onnx_val **v)
 {
 	*v = onnx_given(q, i) ? q->in[i] : NULL;
-	if (!*v || (*v)->kind != ONNX_LIST)
+	if (!*v || (*v)->kind != RLX_SPEC_LIST)
 		return op_err(q, RLX_ETYPE, "input %u is no sequence", i);
 	return RLX_OK;
 }
@@ -253,7 +253,7 @@ enum rlx_status onnx_sequence_map(struct onnx_op *q)
 	for (i = 0; !st && i < s->n_item; i++) {
 		for (k = 0; k < q->n_in; k++) {
 			in[k] = q->in[k];
-			if (!in[k] || in[k]->kind != ONNX_LIST)
+			if (!in[k] || in[k]->kind != RLX_SPEC_LIST)
 				continue;
 			if (in[k]->n_item <= i) {
 				st = op_err(q, RLX_ESHAPE, "the sequences "
@@ -279,13 +279,13 @@ enum rlx_status onnx_optional(struct onnx_op *q)
 	if (!q->n_out)
 		return RLX_OK;
 	q->out[0] = onnx_given(q, 0) ? q->in[0] :
-		    onnx_val_new(q->b, ONNX_ABSENT);
+		    onnx_val_new(q->b, RLX_SPEC_ABSENT);
 	return q->b->err->status;
 }
 
 enum rlx_status onnx_optional_get(struct onnx_op *q)
 {
-	if (!onnx_given(q, 0) || q->in[0]->kind == ONNX_ABSENT)
+	if (!onnx_given(q, 0) || q->in[0]->kind == RLX_SPEC_ABSENT)
 		return op_err(q, RLX_EINVAL, "the optional is empty");
 	if (q->n_out)
 		q->out[0] = q->in[0];
@@ -294,7 +294,7 @@ enum rlx_status onnx_optional_get(struct onnx_op *q)
 
 enum rlx_status onnx_optional_has(struct onnx_op *q)
 {
-	bool yes = onnx_given(q, 0) && q->in[0]->kind != ONNX_ABSENT;
+	bool yes = onnx_given(q, 0) && q->in[0]->kind != RLX_SPEC_ABSENT;
 
 	onnx_out(q, 0, rlx_constant(q->b->ctx->g, rlx_scalar(RLX_BOOL), &yes));
 	return RLX_OK;

@@ -388,8 +388,8 @@ enum rlx_status onnx_pad(struct onnx_op *q)
 /* The shape is known whatever the contents: no graph is needed. */
 static enum rlx_status shape_of(struct onnx_op *q, struct rlx_type *t)
 {
-	if (!onnx_given(q, 0) || (q->in[0]->kind != ONNX_TENSOR &&
-				  q->in[0]->kind != ONNX_STRINGS))
+	if (!onnx_given(q, 0) || (q->in[0]->kind != RLX_SPEC_TENSOR &&
+				  q->in[0]->kind != RLX_SPEC_STRINGS))
 		return op_err(q, RLX_ETYPE, "the input is no tensor");
 	*t = q->in[0]->type;
 	return RLX_OK;
@@ -496,7 +496,7 @@ enum rlx_status onnx_constant(struct onnx_op *q)
 		q->out[0] = onnx_val_tensor(q->b, a->t);
 	} else if (a->type == ONNX_ATTR_STRING ||
 		   a->type == ONNX_ATTR_STRINGS) {
-		v = onnx_val_new(q->b, ONNX_STRINGS);
+		v = onnx_val_new(q->b, RLX_SPEC_STRINGS);
 		if (!v)
 			return RLX_ENOMEM;
 		v->str = a->type == ONNX_ATTR_STRING ? &a->s : a->strings;

@@ -109,7 +109,7 @@ static enum rlx_status wrong_size(struct onnx_pb *pb, struct onnx_tensor *t,
 }
 
 /* Decimal digits only; false if not a number that fits. */
-static bool number(struct onnx_str s, uint64_t *out)
+static bool number(struct rlx_str s, uint64_t *out)
 {
 	uint64_t v = 0;
 	size_t i;
@@ -127,7 +127,7 @@ static bool number(struct onnx_str s, uint64_t *out)
 static enum rlx_status external(struct onnx_pb *pb, struct onnx_tensor *t,
 				const void *at)
 {
-	struct onnx_str where = { 0 }, got;
+	struct rlx_str where = { 0 }, got;
 	uint64_t offset = 0, length = 0;
 	bool has_length = false, ok = true;
 	enum rlx_status st;
@@ -170,7 +170,7 @@ struct typed {
 	const uint8_t	*packed;	/* payload of the last packed chunk */
 };
 
-static enum rlx_status typed_scan(struct onnx_pb *pb, struct onnx_str body,
+static enum rlx_status typed_scan(struct onnx_pb *pb, struct rlx_str body,
 				  const struct dtype_row *r, struct typed *out)
 {
 	const uint8_t *p = (const uint8_t *)body.p, *end = p + body.n, *q;
@@ -267,7 +267,7 @@ static uint8_t *typed_copy(const struct pb_item *it, const struct dtype_row *r,
 }
 
 static enum rlx_status typed(struct onnx_pb *pb, struct onnx_tensor *t,
-			     struct onnx_str body)
+			     struct rlx_str body)
 {
 	const uint8_t *p = (const uint8_t *)body.p, *end = p + body.n;
 	const struct dtype_row *r = row_of(t->dtype);
@@ -310,7 +310,7 @@ static enum rlx_status typed(struct onnx_pb *pb, struct onnx_tensor *t,
 #define HAS_RAW		(1u << 9)
 
 enum rlx_status onnx_tensor_finish(struct onnx_pb *pb, void *msg,
-				   struct onnx_str body)
+				   struct rlx_str body)
 {
 	struct onnx_tensor *t = msg;
 	enum rlx_status st;

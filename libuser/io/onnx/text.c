@@ -20,20 +20,20 @@ static int64_t count_of(const struct rlx_type *t)
 	return rlx_type_count(&u);
 }
 
-static struct onnx_str dup_str(struct onnx_op *q, const char *s, size_t n)
+static struct rlx_str dup_str(struct onnx_op *q, const char *s, size_t n)
 {
 	char *p = rlx_bump_new(&q->b->mem, n + 1, 1);
 
 	if (!p) {
 		onnx_nomem(q->b);
-		return (struct onnx_str){ 0 };
+		return (struct rlx_str){ 0 };
 	}
 	memcpy(p, s, n);
-	return (struct onnx_str){ p, n };
+	return (struct rlx_str){ p, n };
 }
 
 /* Shortest decimal that reads back as the same value of its type. */
-static struct onnx_str number_text(struct onnx_op *q,
+static struct rlx_str number_text(struct onnx_op *q,
 				   const struct rlx_tensor *t, int64_t i)
 {
 	int digits, most = t->type.dtype == RLX_F64 ? 17 : 9;
@@ -64,7 +64,7 @@ static struct onnx_str number_text(struct onnx_op *q,
 static enum rlx_status to_strings(struct onnx_op *q)
 {
 	struct onnx_val *x = q->in[0], *y;
-	struct onnx_str *s;
+	struct rlx_str *s;
 	struct rlx_tensor t;
 	enum rlx_status st;
 	int64_t i, n;
@@ -75,7 +75,7 @@ static enum rlx_status to_strings(struct onnx_op *q)
 	t.type = x->type;
 	t.data = (void *)(uintptr_t)rlx_blob_data(x->blob);
 	n = count_of(&x->type);
-	y = onnx_val_new(q->b, ONNX_STRINGS);
+	y = onnx_val_new(q->b, RLX_SPEC_STRINGS);
 	s = rlx_bump_new(&q->b->mem, (size_t)n, sizeof(*s));
 	if (!y || !s)
 		return onnx_nomem(q->b);
@@ -158,12 +158,12 @@ static enum rlx_status cast_to(struct onnx_op *q, int64_t to)
 	if (!onnx_given(q, 0) || !q->n_out)
 		return op_err(q, RLX_EPARSE, "no input");
 	if (to == ONNX_STRING)
-		return q->in[0]->kind == ONNX_STRINGS ? onnx_identity(q) :
+		return q->in[0]->kind == RLX_SPEC_STRINGS ? onnx_identity(q) :
 		       to_strings(q);
 	if (!dt)
 		return op_err(q, RLX_ENOSUP, "attribute to=%s is not supported",
 			      onnx_dtype_name(to));
-	if (q->in[0]->kind == ONNX_STRINGS)
+	if (q->in[0]->kind == RLX_SPEC_STRINGS)
 		return from_strings(q, dt);
 	x = onnx_in(q, 0);
 	if (onnx_dtype_bits(to) < 8) {
@@ -172,7 +172,7 @@ static enum rlx_status cast_to(struct onnx_op *q, int64_t to)
 			q->out[0]->elem = to;
 		return RLX_OK;
 	}
-	if (q->in[0]->kind == ONNX_TENSOR && q->in[0]->type.dtype == dt)
+	if (q->in[0]->kind == RLX_SPEC_TENSOR && q->in[0]->type.dtype == dt)
 		return onnx_identity(q);
 	y = E(q, cast, .x = x, .to = dt);
 	if (!saturate && (to == ONNX_F8E4M3FN || to == ONNX_F8E5M2) &&
@@ -209,7 +209,7 @@ enum rlx_status onnx_cast_like(struct onnx_op *q)
 
 	if (!onnx_given(q, 1))
 		return op_err(q, RLX_EPARSE, "no second input");
-	if (q->in[1]->kind == ONNX_STRINGS)
+	if (q->in[1]->kind == RLX_SPEC_STRINGS)
 		return cast_to(q, ONNX_STRING);
 	/* Several types of ONNX are one of ours. */
 	to = q->in[1]->elem;
@@ -220,7 +220,7 @@ enum rlx_status onnx_cast_like(struct onnx_op *q)
 	return cast_to(q, to);
 }
 
-static bool str_same(struct onnx_str a, struct onnx_str b, bool fold)
+static bool str_same(struct rlx_str a, struct rlx_str b, bool fold)
 {
 	size_t i;
 
@@ -241,9 +241,9 @@ static bool str_same(struct onnx_str a, struct onnx_str b, bool fold)
 }
 
 /* Case of ASCII letters only; other characters keep theirs. */
-static struct onnx_str change_case(struct onnx_op *q, struct onnx_str s, int how)
+static struct rlx_str change_case(struct onnx_op *q, struct rlx_str s, int how)
 {
-	struct onnx_str d;
+	struct rlx_str d;
 	char *p;
 	size_t i;
 
@@ -267,17 +267,17 @@ enum rlx_status onnx_string_normalizer(struct onnx_op *q)
 	int how = onnx_attr_enum(q, "case_change_action", cases, 0);
 	bool exact = onnx_attr_i(q, "is_case_sensitive", 0);
 	struct onnx_val *x = onnx_given(q, 0) ? q->in[0] : NULL, *y;
-	struct onnx_str *s;
+	struct rlx_str *s;
 	int64_t i, n, kept = 0;
 	size_t k;
 
 	onnx_attr_of(q, "locale");
-	if (!x || x->kind != ONNX_STRINGS || x->type.rank < 1 ||
+	if (!x || x->kind != RLX_SPEC_STRINGS || x->type.rank < 1 ||
 	    x->type.rank > 2 || (x->type.rank == 2 && x->type.dim[0] != 1))
 		return op_err(q, RLX_ESHAPE, "the input is no [C] or [1, C] "
 			      "tensor of strings");
 	n = count_of(&x->type);
-	y = onnx_val_new(q->b, ONNX_STRINGS);
+	y = onnx_val_new(q->b, RLX_SPEC_STRINGS);
 	s = rlx_bump_new(&q->b->mem, (size_t)n + 1, sizeof(*s));
 	if (!y || !s)
 		return onnx_nomem(q->b);
@@ -423,7 +423,7 @@ enum rlx_status onnx_tfidf(struct onnx_op *q)
 	st = tfidf_init(q, &f);
 	if (st)
 		return st;
-	if (!x || x->kind != (f.strings ? ONNX_STRINGS : ONNX_TENSOR) ||
+	if (!x || x->kind != (f.strings ? RLX_SPEC_STRINGS : RLX_SPEC_TENSOR) ||
 	    x->type.rank < 1 || x->type.rank > 2)
 		return op_err(q, RLX_ETYPE, "the input does not fit the pool");
 	if (!f.strings) {

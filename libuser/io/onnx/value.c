@@ -25,7 +25,7 @@ enum rlx_status onnx_nomem(struct onnx_build *b)
 			onnx_file_name(b->file));
 }
 
-struct onnx_val *onnx_val_new(struct onnx_build *b, enum onnx_kind kind)
+struct onnx_val *onnx_val_new(struct onnx_build *b, enum rlx_spec_kind kind)
 {
 	struct onnx_val *v = rlx_bump_new(&b->mem, 1, sizeof(*v));
 
@@ -88,7 +88,7 @@ struct onnx_val *onnx_val_of(struct onnx_build *b, rlx_value v)
 
 	if (!t)
 		return NULL;
-	val = onnx_val_new(b, ONNX_TENSOR);
+	val = onnx_val_new(b, RLX_SPEC_TENSOR);
 	if (!val)
 		return NULL;
 	val->ctx = b->ctx->serial;
@@ -140,8 +140,8 @@ struct onnx_val *onnx_val_tensor(struct onnx_build *b,
 			 ONNX_STR(t->name), t->ndims, RLX_MAX_RANK);
 		return NULL;
 	}
-	v = onnx_val_new(b, t->dtype == ONNX_STRING ? ONNX_STRINGS :
-			 ONNX_TENSOR);
+	v = onnx_val_new(b, t->dtype == ONNX_STRING ? RLX_SPEC_STRINGS :
+			 RLX_SPEC_TENSOR);
 	if (!v)
 		return NULL;
 	v->type.dtype = dt;
@@ -164,7 +164,7 @@ struct onnx_val *onnx_val_tensor(struct onnx_build *b,
 struct onnx_val *onnx_val_list(struct onnx_build *b,
 			       struct onnx_val *const *item, uint32_t n)
 {
-	struct onnx_val *v = onnx_val_new(b, ONNX_LIST);
+	struct onnx_val *v = onnx_val_new(b, RLX_SPEC_LIST);
 
 	if (!v)
 		return NULL;
@@ -252,10 +252,10 @@ rlx_value onnx_use(struct onnx_build *b, struct onnx_val *val)
 	uint64_t id;
 	rlx_value v;
 
-	if (val->kind != ONNX_TENSOR) {
+	if (val->kind != RLX_SPEC_TENSOR) {
 		rlx_fail(b->err, RLX_ETYPE, "onnx: %s where a tensor of "
-			 "numbers is needed", val->kind == ONNX_LIST ?
-			 "a sequence" : val->kind == ONNX_STRINGS ?
+			 "numbers is needed", val->kind == RLX_SPEC_LIST ?
+			 "a sequence" : val->kind == RLX_SPEC_STRINGS ?
 			 "a tensor of strings" : "an empty optional");
 		return RLX_NONE;
 	}
@@ -406,7 +406,7 @@ enum rlx_status onnx_op_fail(struct onnx_op *q, enum rlx_status st,
 			     const char *fmt, ...)
 {
 	const struct rlx_error *e = rlx_graph_error(q->b->ctx->g);
-	struct onnx_str name = q->n->name;
+	struct rlx_str name = q->n->name;
 	char text[300];
 	va_list ap;
 
