@@ -8,7 +8,8 @@ GPU_OBJ	    := $(GPU_SRC:%.c=$(BUILD)/obj/%.o)
 
 # The kernels' text, which is compiled where it runs.
 GPU_TEXT := $(sort $(wildcard kernels/gpu/*.cu kernels/gpu/*.h kernels/*.h)) \
-	    libuser/ops/elementwise.def libuser/ops/elementwise_int.h
+	    libuser/ops/elementwise.def libuser/ops/elementwise_int.h \
+	    libuser/include/rlx/act.h libuser/include/rlx/dtype.h
 
 $(BUILD)/gen/gpu/text.h: backends/gpu/source.awk $(GPU_TEXT)
 	@mkdir -p $(@D)

@@ -1,27 +1,36 @@
 # SPDX-License-Identifier: MIT
 # CPU kernels: each kernels/cpu/*.c is built once per ISA level. A file named
-# *_dot.c uses bf16 and int8 dot products and is built at level v4x only.
+# *_dot.c uses bf16 and int8 dot products and is built at level v4x only; *_amx.c uses
+# tiles: level v4_amx, and in portable C for the tests (v4_amx_emu).
 ARCH	:= $(shell $(CC) -dumpmachine | cut -d- -f1)
-KERNEL_SRC := $(filter-out kernels/cpu/table.c %_dot.c,$(wildcard kernels/cpu/*.c))
+KERNEL_SRC := $(filter-out kernels/cpu/table.c %_dot.c %_amx.c, \
+		$(wildcard kernels/cpu/*.c))
 KERNEL_DOT := $(wildcard kernels/cpu/*_dot.c)
+KERNEL_AMX := $(wildcard kernels/cpu/*_amx.c)
 KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast \
 	      -fno-asynchronous-unwind-tables
 # Many short loops over many types: unrolled they would be a tenth of the library.
 KERNEL_OPT_convert := -O2 -ftree-vectorize $(if $(findstring gcc,$(CC)),-fvect-cost-model=dynamic)
-KERNEL_OPT_index := $(KERNEL_OPT_convert)
+$(foreach k,copy ew_f64 ew_i64 gemm_int grouped index pool_f64 quant random reduce resize scan \
+		sortk,\
+	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
 
 # On x86 the portable level is the last resort: small there, not unrolled.
 ISA_FLAGS_base := $(if $(filter x86_64,$(ARCH)),-O2)
 ISA_FLAGS_v3   := -march=x86-64-v3
 ISA_FLAGS_v4   := -march=x86-64-v4 -mprefer-vector-width=512
 ISA_FLAGS_v4x  := $(ISA_FLAGS_v4) -mavx512vnni -mavx512bf16
+ISA_FLAGS_v4_amx := $(ISA_FLAGS_v4x) -mamx-tile -mamx-bf16 -mamx-int8
+ISA_FLAGS_v4_amx_emu := -DRLX_TILE_EMU=1
 
 KERNEL_OBJ := $(KERNEL_SRC:kernels/cpu/%.c=$(BUILD)/obj/kernels/base/%.o)
 ifeq ($(ARCH),x86_64)
 KERNEL_OBJ += $(KERNEL_SRC:kernels/cpu/%.c=$(BUILD)/obj/kernels/v3/%.o) \
 	      $(KERNEL_SRC:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4/%.o) \
-	      $(KERNEL_DOT:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4x/%.o)
+	      $(KERNEL_DOT:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4x/%.o) \
+	      $(KERNEL_AMX:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4_amx/%.o)
 endif
+KERNEL_EMU := $(KERNEL_AMX:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4_amx_emu/%.o)
 
 define kernel_rule
 $(BUILD)/obj/kernels/$(1)/%.o: kernels/cpu/%.c | $$(BUILD)/.liburing
@@ -31,5 +40,5 @@ $(BUILD)/obj/kernels/$(1)/%.o: kernels/cpu/%.c | $$(BUILD)/.liburing
 		$$(ISA_FLAGS_$(1)) \
 		-DRLX_ISA=$(1) -DRLX_ISA_$(1)=1 -MMD -MP -c $$< -o $$@
 endef
-$(foreach l,base v3 v4 v4x,$(eval $(call kernel_rule,$(l))))
+$(foreach l,base v3 v4 v4x v4_amx v4_amx_emu,$(eval $(call kernel_rule,$(l))))
 KERNEL_OBJ += $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard kernels/cpu/table.c))

@@ -22,7 +22,7 @@ struct rlx_k_cast {
 	const void	*src;
 	void		*dst;
 	int64_t		n;		/* elements */
-	uint8_t		src_type, dst_type;	/* enum rlx_k_type */
+	uint8_t		src_type, dst_type;	/* enum rlx_dtype */
 };
 
 static inline size_t rlx_k_cast_units(const struct rlx_k_cast *a)

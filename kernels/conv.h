@@ -60,7 +60,7 @@ enum rlx_conv_act {
 	RLX_CONV_GELU,
 };
 
-/* Channels in a block at @isa: 16 at v4 and v4x, 8 at v3, 4 at base. */
+/* Channels in a block at @isa: 16 at v4 and above, 8 at v3, 4 at base. */
 static inline size_t rlx_conv_block(enum rlx_isa isa)
 {
 	return isa >= RLX_ISA_V4 ? 16 : isa == RLX_ISA_V3 ? 8 : 4;
@@ -241,7 +241,7 @@ struct rlx_k_dw_pack {
  * @w: packed by conv_nd_pack; on a GPU as that kernel's @src
  * @bias: [oc], or NULL
  * @x_n, @y_n, @res_n: elements from one image to the next
- * @type, @bias_type: enum rlx_k_type of x, w, res and y, and of the bias: on a GPU
+ * @type, @bias_type: enum rlx_dtype of x, w, res and y, and of the bias: on a GPU
  *	any float of at least 16 bits (f64: both); not read on the CPU: all f32
  * @in, @out, @k, @s, @d, @p: depth, height, width of input, output, kernel,
  *	stride, dilation and padding before; fewer dimensions: the leading ones

@@ -91,7 +91,7 @@ static inline int rlx_k_ew_arity(int cls, int op)
 struct rlx_k_ew_step {
 	uint8_t		op;		/* enum rlx_k_ew_op */
 	uint8_t		src[3];		/* input i, RLX_EW_STEP(j), RLX_EW_IMM */
-	uint8_t		type;		/* cast: the enum rlx_k_type */
+	uint8_t		type;		/* cast: the enum rlx_dtype */
 	union {
 		double	f;
 		int64_t	i;

@@ -23,7 +23,8 @@
  *	units = rlx_k_gemm_units(&g, isa), split over threads as you like, but
  *	in contiguous ranges: units next to each other share a block of A;
  *	each thread has rlx_k_gemm_scratch(&g, isa) bytes of scratch, in gemm_f64
- *	rlx_k_gemm_f64_scratch(&g, isa)
+ *	rlx_k_gemm_f64_scratch(&g, isa); gemm_bf16 and gemm_i8, which may run in
+ *	tiles, have rlx_k_gemm_low_units() and rlx_k_gemm_low_scratch() instead
  *	K->gemm_f32(&g, begin, end, scratch)
  *
  * The packed layout belongs to a level (panels are as wide as its registers
@@ -33,26 +34,10 @@
 #define RLX_K_GEMM_H
 
 #include "kernels/kernel.h"
+#include "rlx/act.h"
 
 /* B by columns times so few rows needs no copy of B. */
 #define RLX_K_GEMM_DOT_M	4
-
-/**
- * enum rlx_k_act - what is done to each element last
- * @RLX_K_ACT_CLIP: min(max(x, lo), hi)
- * @RLX_K_ACT_HARD_SWISH: x * clip(x / 6 + 1 / 2, 0, 1)
- */
-enum rlx_k_act {
-	RLX_K_ACT_NONE,
-	RLX_K_ACT_RELU,
-	RLX_K_ACT_GELU_ERF,
-	RLX_K_ACT_GELU_TANH,
-	RLX_K_ACT_SILU,
-	RLX_K_ACT_SIGMOID,
-	RLX_K_ACT_TANH,
-	RLX_K_ACT_HARD_SWISH,
-	RLX_K_ACT_CLIP,
-};
 
 /**
  * enum rlx_k_b_form - how B lies in memory
@@ -85,23 +70,27 @@ enum rlx_k_num {
  * @row_bias:	m floats, one for each row, or NULL (convolution: channels)
  * @residual:	R[M,N] like C, or NULL. May be C itself with ldr = ldc, which
  *		adds to what is there: beta C + alpha A B.
- * @a_num:	gemm_bf16: type of A. Where the machine multiplies bf16 (v4x), f32
- *		and f16 are rounded to bf16 first, anew for each range of units;
- *		where many threads share few rows, casting A to bf16 beforehand
- *		(and an even k) saves that.
- * @b_num:	gemm_bf16: type of B unless packed; rounded likewise
- * @c_num:	gemm_bf16: type of C and of R
+ * @a_num:	gemm_f32, gemm_f16, gemm_bf16: type of A. Where the machine multiplies
+ *		bf16 (from v4x), gemm_bf16 rounds f32 and f16 to bf16 first, anew for each
+ *		range of units; where many threads share few rows, casting A to bf16
+ *		beforehand (and an even k) saves that. Else A stays exact.
+ * @b_num:	of the same: type of B. gemm_f32 widens it, a block's rows at a time:
+ *		packed ones of f16 by gemm_f16_pack, of bf16 (below v4x) by
+ *		gemm_bf16_pack, the others by its own; gemm_f16
+ *		and gemm_bf16 round to their type, and widen in registers, which is
+ *		better for few rows. Of packed ones it is the type packed in.
+ * @c_num:	of the same: type of C and of R
  * @alpha, @beta: factors of the GEMM and of R
- * @lo, @hi:	bounds of RLX_K_ACT_CLIP
+ * @lo, @hi:	bounds of RLX_ACT_CLIP, factor and addend of RLX_ACT_HARD_SIGMOID
  * @b_fixed:	nothing writes b while calls are under way: weights
  * @scales:	GPU's GEMMs of f16 or bf16: n, one for each column, or @one_scale, that the
- *		product is multiplied by, of @scale_type (enum rlx_k_type: f32, bf16
+ *		product is multiplied by, of @scale_type (enum rlx_dtype: f32, bf16
  *		or f16); or NULL
  * @batch:	counts of two batch dimensions, outer first; 0 counts as 1
  * @a_step ...:	elements (bytes for a packed B) between batch indices; 0
  *		broadcasts. bias and row_bias are the same for all.
  *
- * All vectors and matrices are of the kernel's type (f32; f64; bf16 see above)
+ * All vectors and matrices are of the kernel's type (but see a_num and others)
  * except bias and row_bias: double for gemm_f64, else float.
  */
 struct rlx_k_gemm {
@@ -112,7 +101,7 @@ struct rlx_k_gemm {
 	const void		*bias, *row_bias;
 	const void		*residual;
 	double			alpha, beta, lo, hi;
-	enum rlx_k_act		act;
+	enum rlx_act		act;
 	enum rlx_k_b_form	b_form;
 	enum rlx_k_num		a_num, b_num, c_num;
 	bool			trans_a, b_fixed, one_scale;
@@ -125,8 +114,8 @@ struct rlx_k_gemm {
 /**
  * struct rlx_k_gemm_pack - weights into panels; a unit is one panel
  * @b:		B[K,N], or [N,K] where trans; ldb elements between rows
- * @num:	type of b; gemm_bf16_pack and gemm_f32_pack take any and convert,
- *		gemm_f64_pack ignores it: b is double
+ * @num:	type of b; the packs of gemm_f32, gemm_bf16 and gemm_f16 take any and
+ *		convert, gemm_f64_pack ignores it: b is double
  * @dst:	64-byte aligned, as large as the pack_size function says
  */
 struct rlx_k_gemm_pack {
@@ -166,10 +155,29 @@ static inline size_t rlx_k_gemm_f32_pack_size(size_t n, size_t k,
 	return rlx_k_gemm_panels(n, isa) * rlx_k_gemm_nr(isa) * k * 4;
 }
 
+/*
+ * Steps of tiles along k elements of @size bytes: a tile has sixteen rows of 64
+ * bytes, and what the last step lacks is 0.
+ */
+static inline size_t rlx_k_gemm_tile_steps(size_t k, size_t size)
+{
+	return k / (64 / size) + !!(k % (64 / size));
+}
+
 static inline size_t rlx_k_gemm_bf16_pack_size(size_t n, size_t k,
 					       enum rlx_isa isa)
 {
-	return rlx_k_gemm_panels(n, isa) * rlx_k_gemm_nr(isa) * (k + k % 2) * 2;
+	size_t nr = rlx_k_gemm_nr(isa);
+
+	return rlx_k_gemm_panels(n, isa) * nr *
+	       (isa >= RLX_ISA_V4_AMX ? rlx_k_gemm_tile_steps(k, 2) * 64 : (k + k % 2) * 2);
+}
+
+/* No pairs: rows of K as they are. */
+static inline size_t rlx_k_gemm_f16_pack_size(size_t n, size_t k,
+					      enum rlx_isa isa)
+{
+	return rlx_k_gemm_f32_pack_size(n, k, isa) / 2;
 }
 
 static inline size_t rlx_k_gemm_f64_pack_size(size_t n, size_t k,
@@ -205,7 +213,7 @@ static inline size_t rlx_k_gemm_rows(const struct rlx_k_gemm *g,
 	return blocks ? (g->m + blocks - 1) / blocks : 1;
 }
 
-/* Units of gemm_f32, gemm_bf16 and gemm_f64: rows x one panel, by batch. */
+/* Units of gemm_f32, gemm_f16 and gemm_f64: rows x one panel, by batch. */
 static inline size_t rlx_k_gemm_units(const struct rlx_k_gemm *g,
 				      enum rlx_isa isa)
 {
@@ -217,7 +225,8 @@ static inline size_t rlx_k_gemm_units(const struct rlx_k_gemm *g,
 
 /*
  * Bytes of scratch a thread needs: one tile, a block of A laid out afresh and
- * one panel of B where it is not packed; elements take four bytes or less.
+ * one panel of B where it is not packed as the kernel's tiles read it; elements
+ * take four bytes or less.
  */
 static inline size_t rlx_k_gemm_scratch(const struct rlx_k_gemm *g,
 					enum rlx_isa isa)
@@ -225,7 +234,8 @@ static inline size_t rlx_k_gemm_scratch(const struct rlx_k_gemm *g,
 	size_t rows = rlx_k_gemm_rows(g, isa), nr = rlx_k_gemm_nr(isa);
 
 	return rlx_k_gemm_mr(isa) * nr * 4 + rows * (g->k + 48) * 4 +
-	       (g->b_form == RLX_B_PACKED ? 0 : nr * (g->k + 4) * 4);
+	       (g->b_form == RLX_B_PACKED && g->b_num == RLX_NUM_F32 ? 0 :
+		nr * (g->k + 4) * 4);
 }
 
 /* In gemm_f64 they take eight. */
@@ -233,6 +243,73 @@ static inline size_t rlx_k_gemm_f64_scratch(const struct rlx_k_gemm *g,
 					    enum rlx_isa isa)
 {
 	return 2 * rlx_k_gemm_scratch(g, isa);
+}
+
+/*
+ * gemm_int: C = A B of integers, modulo C's range; a_num, b_num and c_num are each an
+ * enum rlx_dtype, bool in A or B is 0 and 1, and C has the widest. Rows as they are: no
+ * trans_a, RLX_B_ROWS, and nothing behind the sums. A unit is so many rows, by batch.
+ * Scratch: 0.
+ */
+#define RLX_K_GEMM_INT_ROWS	4
+
+static inline size_t rlx_k_gemm_int_blocks(const struct rlx_k_gemm *g)
+{
+	return (g->m + RLX_K_GEMM_INT_ROWS - 1) / RLX_K_GEMM_INT_ROWS;
+}
+
+/*
+ * Rows of A a unit of gemm_bf16 or gemm_i8 covers: in tiles up to 256, whole
+ * tiles of 16 but for the last block, of which a megabyte stays in a second-level
+ * cache.
+ */
+static inline size_t rlx_k_gemm_low_rows(const struct rlx_k_gemm *g,
+					 enum rlx_isa isa)
+{
+	size_t fit = 524288 / (g->k + 1) / 32 * 32, rows, blocks;
+	size_t panels = rlx_k_gemm_panels(g->n, isa) * rlx_k_gemm_batches(g);
+	size_t least = g->b_form == RLX_B_PACKED ? 32 : 128;
+
+	if (isa < RLX_ISA_V4_AMX)
+		return rlx_k_gemm_rows(g, isa);
+	rows = fit < 32 ? 32 : fit > 256 ? 256 : fit;
+	while (rows > least && (g->m + rows - 1) / rows * panels < 12)
+		rows -= 32;
+	blocks = g->m / rows + !!(g->m % rows);
+	return blocks ? ((g->m + blocks - 1) / blocks + 15) / 16 * 16 : 16;
+}
+
+/* Units of gemm_bf16 and gemm_i8: rows x one panel, by batch. */
+static inline size_t rlx_k_gemm_low_units(const struct rlx_k_gemm *g,
+					  enum rlx_isa isa)
+{
+	size_t rows = rlx_k_gemm_low_rows(g, isa);
+
+	return rlx_k_gemm_batches(g) * (g->m / rows + !!(g->m % rows)) *
+	       rlx_k_gemm_panels(g->n, isa);
+}
+
+/* Bytes of sums: of a register tile, or of a block of rows in tiles. */
+static inline size_t rlx_k_gemm_low_sums(size_t rows, enum rlx_isa isa)
+{
+	size_t nr = rlx_k_gemm_nr(isa);
+
+	if (isa < RLX_ISA_V4_AMX)
+		return rlx_k_gemm_mr(isa) * nr * 4;
+	return (rows < 32 ? 32 : rows) * nr * 4;
+}
+
+/* Bytes of scratch a thread needs in them. */
+static inline size_t rlx_k_gemm_low_scratch(const struct rlx_k_gemm *g,
+					    enum rlx_isa isa)
+{
+	size_t rows = rlx_k_gemm_low_rows(g, isa), nr = rlx_k_gemm_nr(isa);
+	size_t row = rlx_k_gemm_tile_steps(g->k, 2) * 64;
+
+	if (isa < RLX_ISA_V4_AMX)
+		return rlx_k_gemm_scratch(g, isa);
+	return rlx_k_gemm_low_sums(rows, isa) + rows * (row + 128) +
+	       (g->b_form == RLX_B_PACKED ? 0 : nr * (row + 4));
 }
 
 /**
@@ -269,7 +346,7 @@ enum rlx_k_i8_out {
  *		units)
  * @c_zero:	zero point of the result
  *
- * rlx_k_gemm_units(&i.g, isa) and rlx_k_gemm_scratch(&i.g, isa) apply.
+ * rlx_k_gemm_low_units(&i.g, isa) and rlx_k_gemm_low_scratch(&i.g, isa) apply.
  */
 struct rlx_k_gemm_i8 {
 	struct rlx_k_gemm	g;
@@ -294,10 +371,11 @@ struct rlx_k_gemm_i8_pack {
 static inline size_t rlx_k_gemm_i8_pack_size(size_t n, size_t k,
 					     enum rlx_isa isa)
 {
-	size_t row = rlx_k_gemm_nr(isa) * 4;
-	size_t g = isa == RLX_ISA_V4X ? 4 : 2;
+	size_t row = rlx_k_gemm_nr(isa) * 4, g = isa >= RLX_ISA_V4X ? 4 : 2;
+	size_t groups = isa >= RLX_ISA_V4_AMX ? rlx_k_gemm_tile_steps(k, 1) * 16 :
+			k / g + !!(k % g);
 
-	return rlx_k_gemm_panels(n, isa) * row * (k / g + !!(k % g) + 1);
+	return rlx_k_gemm_panels(n, isa) * row * (groups + 1);
 }
 
 #endif

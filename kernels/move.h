@@ -131,7 +131,7 @@ struct rlx_k_index_copy {
 };
 
 /*
- * Indices below are i64, i32 or u32 (enum rlx_k_type); a negative one counts
+ * Indices below are i64, i32 or u32 (enum rlx_dtype); a negative one counts
  * from the end. One out of range is not followed: *bad is set to 1 (any thread
  * may, all write the same), gathers write zeros there, scatters nothing. Only the
  * first @live of all indices (tuples, where those count) carry data: others may be

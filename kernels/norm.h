@@ -28,7 +28,7 @@ struct rlx_k_norm {
 					 * serves all */
 	float		eps;
 	bool		rms;
-	/* enum rlx_k_type: f32, bf16 or f16. sum has x_type. */
+	/* enum rlx_dtype: f32, bf16 or f16. sum has x_type. */
 	uint8_t		x_type, residual_type, param_type, y_type;
 };
 

@@ -22,10 +22,10 @@ enum rlx_k_pool_kind {
 };
 
 /**
- * struct rlx_k_pool - kernels pool_f32 (plain) and pool_c (blocked)
+ * struct rlx_k_pool - kernels pool_f32, pool_f64 (plain) and pool_c (blocked)
  * @x: pool_f32: plain [planes][in...]; pool_c: blocked, planes is n * blocks
- * @y: likewise [planes][out...]
- * @index: pool_f32 with RLX_K_POOL_MAX: where each maximum came from, or NULL;
+ * @y: likewise [planes][out...]. pool_f64: both are of double
+ * @index: plain with RLX_K_POOL_MAX: where each maximum came from, or NULL;
  *	counts elements of the whole of @x; the first of equals; -1 for a window
  *	wholly in the padding
  * @planes: images times channels, or for pool_c times blocks
@@ -37,7 +37,7 @@ enum rlx_k_pool_kind {
  * @lp: the exponent of RLX_K_POOL_LP, 1 or more
  * @include_pad: the average counts padding (but nothing beyond @p_end, where
  *	rounding up may have put the last window), else input elements only
- * @type: enum rlx_k_type of x and y on a GPU: f32, bf16 or f16; elsewhere not read
+ * @type: enum rlx_dtype of x and y on a GPU: f32, bf16 or f16; elsewhere not read
  * @column_major: @index counts a plane's elements with the first dimension
  *	fastest (ONNX storage_order 1)
  *

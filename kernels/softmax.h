@@ -12,6 +12,9 @@
  * One unit is one row (inner 1), else one (outer, block of RLX_K_SOFTMAX_COLS
  * inner positions); there are rlx_k_softmax_units().
  * Scratch: rlx_k_softmax_scratch().
+ *
+ * Kernel: softmax_f64, the same of doubles. One unit is one row, wherever it lies: there
+ * are outer * inner. Scratch: 0.
  */
 #define RLX_K_SOFTMAX_COLS	64
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Element types as kernels name them, and the shape helper kernels share. */
+/*
+ * What kernels know of element types, and the shape helper they share. Bool is one byte,
+ * 0 or 1; any nonzero byte reads as true.
+ */
 #ifndef RLX_K_TYPE_H
 #define RLX_K_TYPE_H
 
@@ -7,60 +10,39 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * The numbers are those of enum rlx_dtype (rlx/type.h), which this layer does
- * not see. Bool is one byte, 0 or 1; any nonzero byte reads as true.
- */
-enum rlx_k_type {
-	RLX_K_F64 = 1,
-	RLX_K_F32,
-	RLX_K_F16,
-	RLX_K_BF16,
-	RLX_K_F8E4M3,
-	RLX_K_F8E5M2,
-	RLX_K_I64,
-	RLX_K_I32,
-	RLX_K_I16,
-	RLX_K_I8,
-	RLX_K_U64,
-	RLX_K_U32,
-	RLX_K_U16,
-	RLX_K_U8,
-	RLX_K_BOOL,
-	RLX_K_TYPE_COUNT,
-};
+#include "rlx/dtype.h"
 
 /* A switch, as C++ has no array members by name: GPU kernels read this too. */
-static inline size_t rlx_k_type_size(enum rlx_k_type t)
+static inline size_t rlx_k_type_size(enum rlx_dtype t)
 {
 	switch (t) {
-	case RLX_K_F64:
-	case RLX_K_I64:
-	case RLX_K_U64:
+	case RLX_F64:
+	case RLX_I64:
+	case RLX_U64:
 		return 8;
-	case RLX_K_F32:
-	case RLX_K_I32:
-	case RLX_K_U32:
+	case RLX_F32:
+	case RLX_I32:
+	case RLX_U32:
 		return 4;
-	case RLX_K_F16:
-	case RLX_K_BF16:
-	case RLX_K_I16:
-	case RLX_K_U16:
+	case RLX_F16:
+	case RLX_BF16:
+	case RLX_I16:
+	case RLX_U16:
 		return 2;
-	case RLX_K_F8E4M3:
-	case RLX_K_F8E5M2:
-	case RLX_K_I8:
-	case RLX_K_U8:
-	case RLX_K_BOOL:
+	case RLX_F8E4M3:
+	case RLX_F8E5M2:
+	case RLX_I8:
+	case RLX_U8:
+	case RLX_BOOL:
 		return 1;
 	default:
 		return 0;
 	}
 }
 
-static inline bool rlx_k_type_float(enum rlx_k_type t)
+static inline bool rlx_k_type_float(enum rlx_dtype t)
 {
-	return t >= RLX_K_F64 && t <= RLX_K_F8E5M2;
+	return t >= RLX_F64 && t <= RLX_F8E5M2;
 }
 
 #define RLX_K_DIMS	8	/* the most dimensions a kernel walks */

@@ -22,11 +22,11 @@ $(BUILD)/gen/.harvest: libuser/ops/ops.awk $(OP_SRC)
 $(GEN) $(FIELDS): $(BUILD)/gen/.harvest
 	@test -f $@ || { rm -f $<; $(MAKE) --no-print-directory $@; }
 
-# A model and its tokenizer are read once, and graphs are written and drawn for people:
-# that code may be small rather than fast.
+# A model and its tokenizer are read once, a graph is built and rewritten once, and ops are
+# evaluated to compare with: that code may be small rather than fast.
 ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \
 	$(wildcard libuser/io/formats/safetensors*.c) libuser/io/formats/npy.c \
-	libuser/ir/parse.c libuser/ir/print.c libuser/ir/draw.c
+	$(wildcard libuser/ir/*.c libuser/ops/*.c libuser/pass/*.c libuser/ad/*.c)
 $(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += $(SMALL)
 SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
 

@@ -11,7 +11,12 @@ TEST_BIN := $(TEST_SRC:selftests/%.c=$(BUILD)/test/%)
 $(BUILD)/test/%: $(BUILD)/obj/selftests/%.o $(TEST_LIB) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) $< $(TEST_LIB) $(LIB_A) $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $< $(TEST_LIB) $(TEST_EMU) $(LIB_A) $(LDLIBS) -o $@
+
+# Tests of kernels in tiles have them in portable C as well.
+EMU_BIN := $(addprefix $(BUILD)/test/kernels/,gemm gemm_i8 gemm_amx)
+$(EMU_BIN): TEST_EMU := $(KERNEL_EMU)
+$(EMU_BIN): $(KERNEL_EMU)
 
 # These run the command itself.
 $(filter $(BUILD)/test/cli/%,$(TEST_BIN)): $(BUILD)/bin/rlx

@@ -72,7 +72,7 @@ enum rlx_status rlx_host_scratch(const struct rlx_plan *p,
 	uint32_t i;
 
 	*out_bytes = 0;
-	if (!st->def || !st->def->impl->eval || !st->def->impl->scratch)
+	if (!st->def || !st->def->impl->eval)
 		return RLX_OK;
 	types = rlx_malloc((st->n_in + 1) * sizeof(*types));
 	if (!types)
@@ -83,7 +83,7 @@ enum rlx_status rlx_host_scratch(const struct rlx_plan *p,
 	q.n_out = st->n_out;
 	for (i = 0; i < st->n_out; i++)
 		q.out[i] = p->val[st->out[i]].type;
-	*out_bytes = st->def->impl->scratch(&q);
+	*out_bytes = rlx_op_scratch(&q);
 	rlx_free(types);
 	return RLX_OK;
 }

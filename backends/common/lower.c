@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: MIT
 /* What lowering functions use, and when a step goes to the host. */
+#include <stdio.h>
 #include <string.h>
 
 #include "backends/common/lower.h"
 
-const struct rlx_type *lower_in(const struct rlx_lower *lo, uint32_t k)
+const struct rlx_type *rlx_lower_in(const struct rlx_lower *lo, uint32_t k)
 {
 	return k < lo->st->n_in && lo->st->in[k] ?
 	       &lo->plan->val[lo->st->in[k]].type : NULL;
 }
 
-const struct rlx_type *lower_out(const struct rlx_lower *lo, uint32_t k)
+const struct rlx_type *rlx_lower_out(const struct rlx_lower *lo, uint32_t k)
 {
 	return k < lo->st->n_out ? &lo->plan->val[lo->st->out[k]].type : NULL;
 }
 
-bool lower_out_is_read(const struct rlx_lower *lo, uint32_t k)
+bool rlx_lower_out_is_read(const struct rlx_lower *lo, uint32_t k)
 {
 	const struct rlx_plan_val *v = &lo->plan->val[lo->st->out[k]];
 
 	return v->root != lo->st->out[k] || v->last > (uint32_t)(lo->st - lo->plan->step);
 }
 
-const void *lower_const(const struct rlx_lower *lo, uint32_t k)
+const void *rlx_lower_const(const struct rlx_lower *lo, uint32_t k)
 {
 	const struct rlx_place *at;
 
-	if (!lower_in(lo, k))
+	if (!rlx_lower_in(lo, k))
 		return NULL;
 	at = &lo->plan->val[lo->st->in[k]].place;
 	if (at->kind != RLX_PLACE_CONST)
@@ -44,17 +45,17 @@ static enum rlx_status fail(struct rlx_lower *lo, enum rlx_status st, const char
 	return lo->status;
 }
 
-enum rlx_status lower_out_of_memory(struct rlx_lower *lo)
+enum rlx_status rlx_lower_out_of_memory(struct rlx_lower *lo)
 {
 	return fail(lo, RLX_ENOMEM, "out of memory compiling");
 }
 
-enum rlx_status lower_unsupported(struct rlx_lower *lo, const char *why)
+enum rlx_status rlx_lower_unsupported(struct rlx_lower *lo, const char *why)
 {
 	return fail(lo, RLX_ENOSUP, why);
 }
 
-void *lower_args(struct rlx_lower *lo, size_t size)
+void *rlx_lower_args(struct rlx_lower *lo, size_t size)
 {
 	if (size > RLX_LOWER_ARGS)
 		fail(lo, RLX_EBUG, "the arguments are too large");
@@ -67,7 +68,7 @@ void *lower_args(struct rlx_lower *lo, size_t size)
 	return lo->staged;
 }
 
-void lower_ref_add(struct rlx_lower *lo, void *field, struct rlx_ref ref)
+void rlx_lower_ref_add(struct rlx_lower *lo, void *field, struct rlx_ref ref)
 {
 	if (lo->n_ref == RLX_LOWER_REFS) {
 		fail(lo, RLX_EBUG, "too many pointers in a call");
@@ -83,32 +84,32 @@ static void ref_value(struct rlx_lower *lo, void *field, uint32_t v, uint64_t of
 
 	at.offset += off;
 	if (v)
-		lower_ref_add(lo, field, (struct rlx_ref){ .place = at });
+		rlx_lower_ref_add(lo, field, (struct rlx_ref){ .place = at });
 }
 
-void lower_ref_in(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off)
+void rlx_lower_ref_in(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off)
 {
 	if (k < lo->st->n_in)
 		ref_value(lo, field, lo->st->in[k], off);
 }
 
-void lower_ref_out(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off)
+void rlx_lower_ref_out(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off)
 {
 	if (k < lo->st->n_out)
 		ref_value(lo, field, lo->st->out[k], off);
 }
 
-void lower_ref_status(struct rlx_lower *lo, void *field)
+void rlx_lower_ref_status(struct rlx_lower *lo, void *field)
 {
-	lower_ref_add(lo, field, (struct rlx_ref){ .kind = RLX_REF_STATUS });
+	rlx_lower_ref_add(lo, field, (struct rlx_ref){ .kind = RLX_REF_STATUS });
 }
 
-uint64_t lower_tmp(struct rlx_lower *lo, uint64_t bytes)
+uint64_t rlx_lower_tmp(struct rlx_lower *lo, uint64_t bytes)
 {
 	uint64_t at = lo->tmp;
 
 	if (bytes > UINT64_MAX / 4 - at) {
-		lower_out_of_memory(lo);
+		rlx_lower_out_of_memory(lo);
 		return 0;
 	}
 	lo->tmp = rlx_align64(at + bytes);
@@ -117,34 +118,34 @@ uint64_t lower_tmp(struct rlx_lower *lo, uint64_t bytes)
 	return at;
 }
 
-void lower_ref_tmp(struct rlx_lower *lo, void *field, uint64_t tmp)
+void rlx_lower_ref_tmp(struct rlx_lower *lo, void *field, uint64_t tmp)
 {
-	lower_ref_add(lo, field, (struct rlx_ref){
+	rlx_lower_ref_add(lo, field, (struct rlx_ref){
 		.place = { RLX_PLACE_WORK, 0, lo->tmp_at + tmp } });
 }
 
-void *lower_keep(struct rlx_lower *lo, size_t n, size_t size)
+void *rlx_lower_keep(struct rlx_lower *lo, size_t n, size_t size)
 {
 	void *p = rlx_bump_new(lo->bump, n, size);
 
 	if (!p)
-		lower_out_of_memory(lo);
+		rlx_lower_out_of_memory(lo);
 	return p;
 }
 
-void lower_ref_keep(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
+void rlx_lower_ref_keep(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
 {
 	if (p)
 		lo->ops->kept(lo, field, p, bytes);
 }
 
-void lower_extent(struct rlx_lower *lo, int64_t rows, rlx_units_fn *set_rows)
+void rlx_lower_extent(struct rlx_lower *lo, int64_t rows, rlx_units_fn *set_rows)
 {
 	lo->rows = rows;
 	lo->set_rows = set_rows;
 }
 
-void lower_checked(struct rlx_lower *lo, int64_t *field, int64_t n)
+void rlx_lower_checked(struct rlx_lower *lo, int64_t *field, int64_t n)
 {
 	*field = n;
 	lo->checked = (struct rlx_checked){
@@ -153,21 +154,44 @@ void lower_checked(struct rlx_lower *lo, int64_t *field, int64_t n)
 	};
 }
 
-enum rlx_status lower_call(struct rlx_lower *lo, enum rlx_kernel_id id, uint64_t units,
-			   double work, size_t scratch)
+enum rlx_status rlx_lower_call(struct rlx_lower *lo, enum rlx_kernel_id id, uint64_t units,
+			       double work, size_t scratch)
 {
 	return lo->status ? lo->status : lo->ops->call(lo, id, units, work, scratch);
+}
+
+/* The step's op and dtype, as "conv of f64". */
+static void name_step(const struct rlx_lower *lo, char *buf, size_t size)
+{
+	const struct rlx_type *t = rlx_lower_in(lo, 0) ? rlx_lower_in(lo, 0) : rlx_lower_out(lo, 0);
+
+	snprintf(buf, size, "%s%s%s", lo->st->def->name, t ? " of " : "",
+		 t ? rlx_dtype_name(t->dtype) : "");
+}
+
+/* Add @name to the code's list, unless it is there or too long for what is left. */
+static void note_on_host(struct rlx_code *code, const char *name)
+{
+	size_t at = strlen(code->on_host), left = sizeof(code->on_host) - at;
+
+	if (!strstr(code->on_host, name) && strlen(name) + 3 < left)
+		snprintf(code->on_host + at, left, "%s%s", at ? ", " : "", name);
 }
 
 /* What is left when no kernel takes a step. */
 static enum rlx_status to_host(struct rlx_lower *lo, uint32_t flags,
 			       const struct rlx_error *why)
 {
+	char name[64];
+
+	name_step(lo, name, sizeof(name));
 	if (flags & RLX_COMPILE_NATIVE)
 		return rlx_error_set(lo->err, RLX_ENOSUP, lo->st->file, lo->st->line,
-				     "no kernel here for %s%s%s",
-				     lo->st->def->name, why->status ? ": " : "", why->text);
+				     "no kernel here for %s%s%s; use another dtype or form, or "
+				     "compile without RLX_COMPILE_NATIVE, which is slow", name,
+				     why->status ? ": " : "", why->text);
 	lo->code->host++;
+	note_on_host(lo->code, name);
 	return lo->ops->host_fallback(lo, RLX_CALL_HOST);
 }
 
@@ -198,7 +222,7 @@ enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t 
 	return to_host(lo, flags, &why);
 }
 
-enum rlx_status lower_bad_data(const struct rlx_plan_step *st, struct rlx_error *err)
+enum rlx_status rlx_lower_bad_data(const struct rlx_plan_step *st, struct rlx_error *err)
 {
 	char text[96] = "an index is outside what it refers to";
 

@@ -10,19 +10,19 @@
  *
  *	enum rlx_status rlx_lower_softmax(struct rlx_lower *lo)
  *	{
- *		struct rlx_k_softmax *a = lower_args(lo, sizeof(*a));
+ *		struct rlx_k_softmax *a = rlx_lower_args(lo, sizeof(*a));
  *		...
  *		a->n = ...;
- *		lower_ref_in(lo, &a->x, 0, 0);
- *		lower_ref_out(lo, &a->y, 0, 0);
- *		return lower_call(lo, RLX_KERNEL_softmax, rlx_k_softmax_units(a), work,
+ *		rlx_lower_ref_in(lo, &a->x, 0, 0);
+ *		rlx_lower_ref_out(lo, &a->y, 0, 0);
+ *		return rlx_lower_call(lo, RLX_KERNEL_softmax, rlx_k_softmax_units(a), work,
  *				  scratch);
  *	}
  *
  * Lowering functions are rows of lower.def, here for all backends and in a
  * backend's folder for its own. RLX_ENOSUP from one (a dtype, a mode) sends the
  * step to the reference evaluator on the host. Sticky: after a failure the
- * lower_* functions do nothing.
+ * functions named rlx_lower_*() below do nothing.
  */
 #ifndef RLX_BACKENDS_LOWER_H
 #define RLX_BACKENDS_LOWER_H
@@ -32,28 +32,6 @@
 #include "base/bump.h"
 #include "base/shape.h"
 #include "kernels/kernel.h"
-
-/* librlx.so lends these to librlx-gpu.so: under names that no program has. */
-#define lower_args		rlx_lower_args
-#define lower_bad_data		rlx_lower_bad_data
-#define lower_call		rlx_lower_call
-#define lower_checked		rlx_lower_checked
-#define lower_const		rlx_lower_const
-#define lower_extent		rlx_lower_extent
-#define lower_in		rlx_lower_in
-#define lower_keep		rlx_lower_keep
-#define lower_out		rlx_lower_out
-#define lower_out_is_read	rlx_lower_out_is_read
-#define lower_out_of_memory	rlx_lower_out_of_memory
-#define lower_ref_add		rlx_lower_ref_add
-#define lower_ref_in		rlx_lower_ref_in
-#define lower_ref_keep		rlx_lower_ref_keep
-#define lower_ref_out		rlx_lower_ref_out
-#define lower_ref_status	rlx_lower_ref_status
-#define lower_ref_tmp		rlx_lower_ref_tmp
-#define lower_supported		rlx_lower_supported
-#define lower_tmp		rlx_lower_tmp
-#define lower_unsupported	rlx_lower_unsupported
 
 /* Bring @args to @rows rows and return the units of that. */
 typedef uint64_t rlx_units_fn(void *args, int64_t rows, enum rlx_isa isa);
@@ -111,7 +89,7 @@ struct rlx_lower_ops {
 /* Argument structs are at most this large. */
 enum { RLX_LOWER_ARGS = 16384, RLX_LOWER_REFS = 64 };
 
-/* See lower_checked(). @n 0: the call checks nothing that an extent leaves out. */
+/* See rlx_lower_checked(). @n 0: the call checks nothing that an extent leaves out. */
 struct rlx_checked {
 	int64_t		n;
 	uint64_t	at;		/* of the field, as struct rlx_ref has it */
@@ -125,7 +103,7 @@ struct rlx_lower {
 	const struct rlx_plan_step	*st;
 	const void			*args;	/* st->args */
 	struct rlx_error		*err;
-	struct rlx_bump			*bump;	/* tables of lower_keep() */
+	struct rlx_bump			*bump;	/* tables of rlx_lower_keep() */
 	enum rlx_status			 status;
 	int64_t				 block;	/* of the blocked layout; 0: none */
 	uint64_t			 tmp_at, tmp, tmp_most;
@@ -153,70 +131,70 @@ rlx_lower_fn rlx_lower_copy;
 enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t flags);
 
 /* Types of the step's inputs (NULL: absent) and outputs. */
-const struct rlx_type *lower_in(const struct rlx_lower *lo, uint32_t k);
-const struct rlx_type *lower_out(const struct rlx_lower *lo, uint32_t k);
+const struct rlx_type *rlx_lower_in(const struct rlx_lower *lo, uint32_t k);
+const struct rlx_type *rlx_lower_out(const struct rlx_lower *lo, uint32_t k);
 /* Does anybody read output @k, or a view of it? */
-bool lower_out_is_read(const struct rlx_lower *lo, uint32_t k);
+bool rlx_lower_out_is_read(const struct rlx_lower *lo, uint32_t k);
 /* Address of input @k if it is a constant, else NULL. */
-const void *lower_const(const struct rlx_lower *lo, uint32_t k);
+const void *rlx_lower_const(const struct rlx_lower *lo, uint32_t k);
 
-/* A zeroed argument struct for the next call; valid until lower_call(). */
-void *lower_args(struct rlx_lower *lo, size_t size);
+/* A zeroed argument struct for the next call; valid until rlx_lower_call(). */
+void *rlx_lower_args(struct rlx_lower *lo, size_t size);
 /* @field is a pointer member of that struct: input @k, output @k plus @off bytes. */
-void lower_ref_in(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off);
-void lower_ref_out(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off);
+void rlx_lower_ref_in(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off);
+void rlx_lower_ref_out(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off);
 /* The word that a kernel sets when it meets bad data (an index out of range). */
-void lower_ref_status(struct rlx_lower *lo, void *field);
+void rlx_lower_ref_status(struct rlx_lower *lo, void *field);
 /* Memory that lives from this call of the step to its last one. */
-uint64_t lower_tmp(struct rlx_lower *lo, uint64_t bytes);
-void lower_ref_tmp(struct rlx_lower *lo, void *field, uint64_t tmp);
+uint64_t rlx_lower_tmp(struct rlx_lower *lo, uint64_t bytes);
+void rlx_lower_ref_tmp(struct rlx_lower *lo, void *field, uint64_t tmp);
 /* Zeroed memory that lives as long as the code (index tables); NULL: none left. */
-void *lower_keep(struct rlx_lower *lo, size_t n, size_t size);
+void *rlx_lower_keep(struct rlx_lower *lo, size_t n, size_t size);
 /* Such memory, filled by now. */
-void lower_ref_keep(struct rlx_lower *lo, void *field, const void *p, size_t bytes);
+void rlx_lower_ref_keep(struct rlx_lower *lo, void *field, const void *p, size_t bytes);
 /* For backends: one more entry of lo->ref. */
-void lower_ref_add(struct rlx_lower *lo, void *field, struct rlx_ref ref);
+void rlx_lower_ref_add(struct rlx_lower *lo, void *field, struct rlx_ref ref);
 
 /*
  * Append a call of the staged arguments. @units as the family's header says;
  * @work about how many simple operations all of it is, which decides whether
  * threads share it; @scratch bytes per thread.
  */
-enum rlx_status lower_call(struct rlx_lower *lo, enum rlx_kernel_id id, uint64_t units,
-			   double work, size_t scratch);
+enum rlx_status rlx_lower_call(struct rlx_lower *lo, enum rlx_kernel_id id, uint64_t units,
+			       double work, size_t scratch);
 /*
- * Say, before lower_call(), that the call's work is along the output's leading
+ * Say, before rlx_lower_call(), that the call's work is along the output's leading
  * axis, of @rows rows. An active extent then asks @set_rows to bring the arguments
  * to fewer rows; without one it runs the first units only, in proportion, rounded
  * up: they must be in row order and of one size. Scratch must do for any number.
  */
-void lower_extent(struct rlx_lower *lo, int64_t rows, rlx_units_fn *set_rows);
+void rlx_lower_extent(struct rlx_lower *lo, int64_t rows, rlx_units_fn *set_rows);
 /*
- * Say, before lower_call(), that the kernel looks at @n things one by one (indices,
+ * Say, before rlx_lower_call(), that the kernel looks at @n things one by one (indices,
  * tuples of them, rows) and sets the status word for a bad one. @field, an int64_t of
  * the argument struct, is how many of them carry data, the first ones: @n, or what an
  * active extent leaves of the step's inputs (rlx_extent_aligned()). Those beyond hold
  * anything: they are no fault, and scatter nothing.
  */
-void lower_checked(struct rlx_lower *lo, int64_t *field, int64_t n);
+void rlx_lower_checked(struct rlx_lower *lo, int64_t *field, int64_t n);
 /* RLX_ENOSUP: this form has no kernel. */
-enum rlx_status lower_unsupported(struct rlx_lower *lo, const char *why);
-enum rlx_status lower_out_of_memory(struct rlx_lower *lo);
+enum rlx_status rlx_lower_unsupported(struct rlx_lower *lo, const char *why);
+enum rlx_status rlx_lower_out_of_memory(struct rlx_lower *lo);
 
-/* The word that lower_ref_status() is about was set: RLX_ERANGE, with what it means. */
-enum rlx_status lower_bad_data(const struct rlx_plan_step *st, struct rlx_error *err);
+/* The word that rlx_lower_ref_status() is about was set: RLX_ERANGE, with what it means. */
+enum rlx_status rlx_lower_bad_data(const struct rlx_plan_step *st, struct rlx_error *err);
 
 /* support.c: is this form of the op one that its kernel takes? */
 bool rlx_supports(const struct rlx_infer *q);
-bool lower_supported(const struct rlx_lower *lo);
+bool rlx_lower_supported(const struct rlx_lower *lo);
 
-static inline bool lower_real(enum rlx_dtype dt)
+static inline bool rlx_lower_real(enum rlx_dtype dt)
 {
 	return dt == RLX_F32 || dt == RLX_BF16 || dt == RLX_F16;
 }
 
 /* The type by which the kernels scatter elements that are only moved. */
-static inline uint8_t lower_scatter_type(enum rlx_dtype dt)
+static inline uint8_t rlx_lower_scatter_type(enum rlx_dtype dt)
 {
 	return (uint8_t)(dt == RLX_C64 ? RLX_U64 : dt);
 }

@@ -39,7 +39,7 @@ static void copy3(int64_t *to, const int64_t *from)
 /* Bias and lengths; false: a kind the kernel does not take. */
 static bool take_masks(struct rlx_lower *lo, struct rlx_k_attention *a)
 {
-	const struct rlx_type *bias = lower_in(lo, 3), *lens = lower_in(lo, 4);
+	const struct rlx_type *bias = rlx_lower_in(lo, 3), *lens = rlx_lower_in(lo, 4);
 	struct rlx_type scores = { RLX_F32, 4, { a->batch, a->heads, a->q_len, a->kv_len } };
 
 	if (bias) {
@@ -47,11 +47,11 @@ static bool take_masks(struct rlx_lower *lo, struct rlx_k_attention *a)
 			return false;
 		shape_broadcast(bias, &scores, a->bias_stride);
 		a->bias_type = (uint8_t)bias->dtype;
-		lower_ref_in(lo, &a->bias, 3, 0);
+		rlx_lower_ref_in(lo, &a->bias, 3, 0);
 	}
 	if (lens) {
 		a->lens_type = (uint8_t)lens->dtype;
-		lower_ref_in(lo, &a->kv_lens, 4, 0);
+		rlx_lower_ref_in(lo, &a->kv_lens, 4, 0);
 	}
 	return !lens || lens->dtype == RLX_I32 || lens->dtype == RLX_I64;
 }
@@ -59,8 +59,9 @@ static bool take_masks(struct rlx_lower *lo, struct rlx_k_attention *a)
 enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
 {
 	const struct rlx_op_attention *at = lo->args;
-	const struct rlx_type *q = lower_in(lo, 0), *k = lower_in(lo, 1), *v = lower_in(lo, 2);
-	struct rlx_k_attention *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *q = rlx_lower_in(lo, 0), *k = rlx_lower_in(lo, 1),
+			      *v = rlx_lower_in(lo, 2);
+	struct rlx_k_attention *a = rlx_lower_args(lo, sizeof(*a));
 	struct view vq, vk, vv, vo;
 
 	vq = view_of(q, at->heads, at->layout);
@@ -68,7 +69,7 @@ enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
 	a->kv_heads = op_kv_heads(at->kv_heads, vq.heads);
 	vk = view_of(k, a->kv_heads, at->layout);
 	vv = view_of(v, a->kv_heads, at->layout);
-	vo = view_of(lower_out(lo, 0), a->heads, at->layout);
+	vo = view_of(rlx_lower_out(lo, 0), a->heads, at->layout);
 	a->batch = q->dim[0];
 	a->q_len = vq.len;
 	a->kv_len = vk.len;
@@ -85,18 +86,18 @@ enum rlx_status rlx_lower_attention(struct rlx_lower *lo)
 	a->window = at->mask == RLX_MASK_SLIDING ? at->window : 0;
 	a->q_type = (uint8_t)q->dtype;
 	a->kv_type = (uint8_t)k->dtype;
-	a->out_type = (uint8_t)lower_out(lo, 0)->dtype;
-	if (!lower_real(q->dtype) || !lower_real(k->dtype) || k->dtype != v->dtype ||
+	a->out_type = (uint8_t)rlx_lower_out(lo, 0)->dtype;
+	if (!rlx_lower_real(q->dtype) || !rlx_lower_real(k->dtype) || k->dtype != v->dtype ||
 	    a->head_dim > 1024 || a->v_dim > 1024 || a->head_dim < 1 || a->v_dim < 1 ||
-	    a->kv_len < 1 || !rlx_type_count(lower_out(lo, 0)) || !take_masks(lo, a))
-		return lower_unsupported(lo, "no kernel for these dtypes or sizes");
-	lower_ref_in(lo, &a->q, 0, 0);
-	lower_ref_in(lo, &a->k, 1, 0);
-	lower_ref_in(lo, &a->v, 2, 0);
-	lower_ref_out(lo, &a->out, 0, 0);
-	lower_extent(lo, a->batch, NULL);
-	return lower_call(lo, RLX_KERNEL_attention, rlx_k_attention_units(a),
-			  (double)(a->batch * a->heads) * (double)a->q_len *
-			  (double)a->kv_len * (double)(a->head_dim + a->v_dim) / 4,
-			  rlx_k_attention_scratch(a));
+	    a->kv_len < 1 || !rlx_type_count(rlx_lower_out(lo, 0)) || !take_masks(lo, a))
+		return rlx_lower_unsupported(lo, "no kernel for these dtypes or sizes");
+	rlx_lower_ref_in(lo, &a->q, 0, 0);
+	rlx_lower_ref_in(lo, &a->k, 1, 0);
+	rlx_lower_ref_in(lo, &a->v, 2, 0);
+	rlx_lower_ref_out(lo, &a->out, 0, 0);
+	rlx_lower_extent(lo, a->batch, NULL);
+	return rlx_lower_call(lo, RLX_KERNEL_attention, rlx_k_attention_units(a),
+			      (double)(a->batch * a->heads) * (double)a->q_len *
+			      (double)a->kv_len * (double)(a->head_dim + a->v_dim) / 4,
+			      rlx_k_attention_scratch(a));
 }

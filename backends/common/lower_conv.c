@@ -65,10 +65,10 @@ double rlx_conv_work(const struct rlx_conv *g)
 
 void rlx_conv_refs(struct rlx_lower *lo, void *x, void *bias, void *res, void *y)
 {
-	lower_ref_in(lo, x, 0, 0);
-	lower_ref_in(lo, bias, 2, 0);
-	lower_ref_in(lo, res, 3, 0);
-	lower_ref_out(lo, y, 0, 0);
+	rlx_lower_ref_in(lo, x, 0, 0);
+	rlx_lower_ref_in(lo, bias, 2, 0);
+	rlx_lower_ref_in(lo, res, 3, 0);
+	rlx_lower_ref_out(lo, y, 0, 0);
 }
 
 void rlx_conv_plain(struct rlx_k_conv_nd *a, const struct rlx_conv *g)
@@ -97,12 +97,12 @@ void rlx_conv_plain(struct rlx_k_conv_nd *a, const struct rlx_conv *g)
 
 static enum rlx_status lower(struct rlx_lower *lo, const struct rlx_conv *g)
 {
-	if (!rlx_type_count(lower_out(lo, 0)))
+	if (!rlx_type_count(rlx_lower_out(lo, 0)))
 		return lo->status;
-	if (!rlx_type_count(lower_in(lo, 0)) || !rlx_type_count(lower_in(lo, 1)) ||
-	    lower_in(lo, 0)->rank > 5)
-		return lower_unsupported(lo,
-					 "no kernel for empty sums or for this many dimensions");
+	if (!rlx_type_count(rlx_lower_in(lo, 0)) || !rlx_type_count(rlx_lower_in(lo, 1)) ||
+	    rlx_lower_in(lo, 0)->rank > 5)
+		return rlx_lower_unsupported(
+			lo, "no kernel for empty sums or for this many dimensions");
 	return lo->ops->conv(lo, g);
 }
 
@@ -110,14 +110,14 @@ enum rlx_status rlx_lower_fused_conv(struct rlx_lower *lo)
 {
 	const struct rlx_op_fused_conv *f = lo->args;
 	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
-	struct rlx_type x = *lower_in(lo, 0), y = *lower_out(lo, 0);
+	struct rlx_type x = *rlx_lower_in(lo, 0), y = *rlx_lower_out(lo, 0);
 	struct rlx_conv g = { .block = f->block, .x_plain = f->block && x.rank == 4 };
 
 	if (!take_act(&g, f->act, f->act_lo, f->act_hi))
-		return lower_unsupported(lo, "no kernel for this activation");
+		return rlx_lower_unsupported(lo, "no kernel for this activation");
 	if (f->block)
 		x.rank = y.rank = 4;
-	take_geometry(&g, &l, &x, lower_in(lo, 1), &y);
+	take_geometry(&g, &l, &x, rlx_lower_in(lo, 1), &y);
 	return lower(lo, &g);
 }
 
@@ -127,7 +127,7 @@ enum rlx_status rlx_lower_conv(struct rlx_lower *lo)
 	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
 	struct rlx_conv g = { .act = RLX_CONV_NONE };
 
-	take_geometry(&g, &l, lower_in(lo, 0), lower_in(lo, 1), lower_out(lo, 0));
+	take_geometry(&g, &l, rlx_lower_in(lo, 0), rlx_lower_in(lo, 1), rlx_lower_out(lo, 0));
 	return lower(lo, &g);
 }
 
@@ -135,10 +135,10 @@ enum rlx_status rlx_lower_conv_transpose(struct rlx_lower *lo)
 {
 	const struct rlx_op_conv_transpose *f = lo->args;
 	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
-	const struct rlx_type *w = lower_in(lo, 1);
+	const struct rlx_type *w = rlx_lower_in(lo, 1);
 	struct rlx_conv g = { .transposed = true };
 
-	take_geometry(&g, &l, lower_in(lo, 0), w, lower_out(lo, 0));
+	take_geometry(&g, &l, rlx_lower_in(lo, 0), w, rlx_lower_out(lo, 0));
 	g.ic = (size_t)w->dim[0];
 	g.oc = (size_t)w->dim[1] * g.groups;
 	return lower(lo, &g);

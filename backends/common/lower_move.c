@@ -19,8 +19,8 @@ struct box {
 /* Copy a box of input @k into output 0. Nothing to do if it is empty. */
 static enum rlx_status copy_box(struct rlx_lower *lo, uint32_t k, const struct box *b)
 {
-	struct rlx_k_copy *a = lower_args(lo, sizeof(*a));
-	size_t size = rlx_dtype_size(lower_out(lo, 0)->dtype);
+	struct rlx_k_copy *a = rlx_lower_args(lo, sizeof(*a));
+	size_t size = rlx_dtype_size(rlx_lower_out(lo, 0)->dtype);
 	double n = 1;
 	int d;
 
@@ -36,15 +36,15 @@ static enum rlx_status copy_box(struct rlx_lower *lo, uint32_t k, const struct b
 		return lo->status;
 	a->size = (uint8_t)size;
 	rlx_k_copy_plan(a);
-	lower_ref_in(lo, &a->src, k, (uint64_t)b->src_at * size);
-	lower_ref_out(lo, &a->dst, 0, (uint64_t)b->dst_at * size);
-	return lower_call(lo, RLX_KERNEL_copy, rlx_k_copy_units(a), n, 0);
+	rlx_lower_ref_in(lo, &a->src, k, (uint64_t)b->src_at * size);
+	rlx_lower_ref_out(lo, &a->dst, 0, (uint64_t)b->dst_at * size);
+	return rlx_lower_call(lo, RLX_KERNEL_copy, rlx_k_copy_units(a), n, 0);
 }
 
 /* A box over all of the output, in its own order. */
 static struct box whole_output(const struct rlx_lower *lo)
 {
-	const struct rlx_type *y = lower_out(lo, 0);
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
 	struct box b = { .rank = (int)y->rank };
 
 	memcpy(b.dim, y->dim, sizeof(b.dim));
@@ -67,7 +67,7 @@ enum rlx_status rlx_lower_transpose(struct rlx_lower *lo)
 	int64_t own[RLX_MAX_RANK];
 	int d;
 
-	shape_dense(lower_in(lo, 0), own);
+	shape_dense(rlx_lower_in(lo, 0), own);
 	for (d = 0; d < b.rank; d++)
 		b.src[d] = own[t->perm.n ? t->perm.v[d] : b.rank - 1 - d];
 	return copy_box(lo, 0, &b);
@@ -77,13 +77,13 @@ enum rlx_status rlx_lower_expand(struct rlx_lower *lo)
 {
 	struct box b = whole_output(lo);
 
-	shape_broadcast(lower_in(lo, 0), lower_out(lo, 0), b.src);
+	shape_broadcast(rlx_lower_in(lo, 0), rlx_lower_out(lo, 0), b.src);
 	return copy_box(lo, 0, &b);
 }
 
 enum rlx_status rlx_lower_slice(struct rlx_lower *lo)
 {
-	const struct rlx_type *x = lower_in(lo, 0);
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	struct op_slice_axis r[RLX_MAX_RANK];
 	struct box b = whole_output(lo);
 	int d;
@@ -101,13 +101,13 @@ enum rlx_status rlx_lower_slice(struct rlx_lower *lo)
 enum rlx_status rlx_lower_concat(struct rlx_lower *lo)
 {
 	const struct rlx_op_concat *c = lo->args;
-	const struct rlx_type *y = lower_out(lo, 0);
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
 	uint32_t ax = shape_axis(c->axis, y->rank), k;
 	enum rlx_status st = RLX_OK;
 	int64_t at = 0;
 
 	for (k = 0; k < lo->st->n_in && !st; k++) {
-		const struct rlx_type *x = lower_in(lo, k);
+		const struct rlx_type *x = rlx_lower_in(lo, k);
 		struct box b = whole_output(lo);
 
 		shape_dense(x, b.src);
@@ -121,7 +121,7 @@ enum rlx_status rlx_lower_concat(struct rlx_lower *lo)
 
 enum rlx_status rlx_lower_tile(struct rlx_lower *lo)
 {
-	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
 	struct box b = { 0 };
 	int64_t own[RLX_MAX_RANK], out[RLX_MAX_RANK];
 	uint32_t d;
@@ -131,12 +131,12 @@ enum rlx_status rlx_lower_tile(struct rlx_lower *lo)
 	for (d = 0; d < x->rank; d++) {
 		if (y->dim[d] != x->dim[d] && x->dim[d]) {	/* [repeat, size] */
 			if (b.rank + 2 > RLX_MAX_RANK)
-				return lower_unsupported(lo, "too many repeated axes");
+				return rlx_lower_unsupported(lo, "too many repeated axes");
 			b.dim[b.rank] = y->dim[d] / x->dim[d];
 			b.dst[b.rank++] = out[d] * x->dim[d];
 		}
 		if (b.rank == RLX_MAX_RANK)
-			return lower_unsupported(lo, "too many repeated axes");
+			return rlx_lower_unsupported(lo, "too many repeated axes");
 		b.dim[b.rank] = x->dim[d];
 		b.src[b.rank] = own[d];
 		b.dst[b.rank++] = out[d];
@@ -150,7 +150,7 @@ enum rlx_status rlx_lower_tile(struct rlx_lower *lo)
 static struct box padded_box(const struct rlx_lower *lo)
 {
 	const struct rlx_op_pad *p = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0);
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	struct box b = whole_output(lo);
 	int64_t crop, pad;
 	uint32_t d;
@@ -174,38 +174,38 @@ static struct box padded_box(const struct rlx_lower *lo)
 static enum rlx_status pad_by_tables(struct rlx_lower *lo)
 {
 	const struct rlx_op_pad *p = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
 	struct rlx_k_index_copy *a;
 	int64_t own[RLX_MAX_RANK], *table[RLX_MAX_RANK], i;
 	uint32_t d;
 
 	if (!rlx_type_count(y) || !rlx_type_count(x) || !y->rank)
-		return lower_unsupported(lo, "nothing to pad");
+		return rlx_lower_unsupported(lo, "nothing to pad");
 	shape_dense(x, own);
 	for (d = 0; d < y->rank; d++) {
-		table[d] = lower_keep(lo, (size_t)y->dim[d], sizeof(int64_t));
+		table[d] = rlx_lower_keep(lo, (size_t)y->dim[d], sizeof(int64_t));
 		for (i = 0; table[d] && i < y->dim[d]; i++)
 			table[d][i] = own[d] * op_pad_from(p->mode, i - p->pads.v[d],
 							   x->dim[d]);
 	}
-	a = lower_args(lo, sizeof(*a));
+	a = rlx_lower_args(lo, sizeof(*a));
 	a->rank = (int)y->rank;
 	for (d = 0; d < y->rank; d++) {
 		a->dim[d] = y->dim[d];
-		lower_ref_keep(lo, &a->table[d], table[d], (size_t)y->dim[d] * sizeof(int64_t));
+		rlx_lower_ref_keep(lo, &a->table[d], table[d], (size_t)y->dim[d] * sizeof(int64_t));
 	}
 	a->size = (uint8_t)rlx_dtype_size(y->dtype);
-	lower_ref_in(lo, &a->src, 0, 0);
-	lower_ref_out(lo, &a->dst, 0, 0);
-	return lower_call(lo, RLX_KERNEL_index_copy,
-			  (uint64_t)(rlx_type_count(y) / y->dim[y->rank - 1]),
-			  (double)rlx_type_count(y) * 2, 0);
+	rlx_lower_ref_in(lo, &a->src, 0, 0);
+	rlx_lower_ref_out(lo, &a->dst, 0, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_index_copy,
+			      (uint64_t)(rlx_type_count(y) / y->dim[y->rank - 1]),
+			      (double)rlx_type_count(y) * 2, 0);
 }
 
 enum rlx_status rlx_lower_pad(struct rlx_lower *lo)
 {
 	const struct rlx_op_pad *p = lo->args;
-	const struct rlx_type *y = lower_out(lo, 0);
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
 	struct rlx_k_zero *z;
 	struct box b = whole_output(lo), part;
 	enum rlx_status st;
@@ -213,12 +213,12 @@ enum rlx_status rlx_lower_pad(struct rlx_lower *lo)
 	if (p->mode != RLX_PAD_CONSTANT)
 		return pad_by_tables(lo);
 	part = padded_box(lo);
-	if (lower_in(lo, 1)) {
+	if (rlx_lower_in(lo, 1)) {
 		st = copy_box(lo, 1, &b);	/* all source strides 0: a fill */
 	} else {
-		z = lower_args(lo, sizeof(*z));
-		lower_ref_out(lo, &z->dst, 0, 0);
-		st = lower_call(lo, RLX_KERNEL_zero, (uint64_t)rlx_type_bytes(y), 0, 0);
+		z = rlx_lower_args(lo, sizeof(*z));
+		rlx_lower_ref_out(lo, &z->dst, 0, 0);
+		st = rlx_lower_call(lo, RLX_KERNEL_zero, (uint64_t)rlx_type_bytes(y), 0, 0);
 	}
 	return st ? st : copy_box(lo, 0, &part);
 }
@@ -226,8 +226,8 @@ enum rlx_status rlx_lower_pad(struct rlx_lower *lo)
 enum rlx_status rlx_lower_gather(struct rlx_lower *lo)
 {
 	const struct rlx_op_gather *g = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *idx = lower_in(lo, 1);
-	struct rlx_k_gather *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *idx = rlx_lower_in(lo, 1);
+	struct rlx_k_gather *a = rlx_lower_args(lo, sizeof(*a));
 	uint32_t ax = shape_axis(g->axis, x->rank);
 
 	a->outer = shape_span(x, 0, ax);
@@ -237,21 +237,21 @@ enum rlx_status rlx_lower_gather(struct rlx_lower *lo)
 	a->idx_type = (uint8_t)idx->dtype;
 	if (!a->outer || !a->n_idx || !a->inner)
 		return lo->status;
-	lower_ref_in(lo, &a->table, 0, 0);
-	lower_ref_in(lo, &a->idx, 1, 0);
-	lower_ref_out(lo, &a->out, 0, 0);
-	lower_ref_status(lo, &a->bad);
-	lower_checked(lo, &a->live, a->n_idx);
-	lower_extent(lo, a->outer * a->n_idx, NULL);
-	return lower_call(lo, RLX_KERNEL_gather, (uint64_t)(a->outer * a->n_idx),
-			  (double)(a->outer * a->n_idx) * (double)(a->inner + 32) / 16, 0);
+	rlx_lower_ref_in(lo, &a->table, 0, 0);
+	rlx_lower_ref_in(lo, &a->idx, 1, 0);
+	rlx_lower_ref_out(lo, &a->out, 0, 0);
+	rlx_lower_ref_status(lo, &a->bad);
+	rlx_lower_checked(lo, &a->live, a->n_idx);
+	rlx_lower_extent(lo, a->outer * a->n_idx, NULL);
+	return rlx_lower_call(lo, RLX_KERNEL_gather, (uint64_t)(a->outer * a->n_idx),
+			      (double)(a->outer * a->n_idx) * (double)(a->inner + 32) / 16, 0);
 }
 
 enum rlx_status rlx_lower_gather_elements(struct rlx_lower *lo)
 {
 	const struct rlx_op_gather_elements *g = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *idx = lower_in(lo, 1);
-	struct rlx_k_gather_elements *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *idx = rlx_lower_in(lo, 1);
+	struct rlx_k_gather_elements *a = rlx_lower_args(lo, sizeof(*a));
 	int64_t n = rlx_type_count(idx);
 
 	if (!n)
@@ -263,27 +263,28 @@ enum rlx_status rlx_lower_gather_elements(struct rlx_lower *lo)
 	a->axis_dim = x->dim[a->axis];
 	a->size = (uint8_t)rlx_dtype_size(x->dtype);
 	a->idx_type = (uint8_t)idx->dtype;
-	lower_ref_in(lo, &a->data, 0, 0);
-	lower_ref_in(lo, &a->idx, 1, 0);
-	lower_ref_out(lo, &a->out, 0, 0);
-	lower_ref_status(lo, &a->bad);
-	lower_checked(lo, &a->live, n);
-	lower_extent(lo, idx->dim[0], NULL);
-	return lower_call(lo, RLX_KERNEL_gather_elements, (uint64_t)(n / idx->dim[idx->rank - 1]),
-			  (double)n * 4, 0);
+	rlx_lower_ref_in(lo, &a->data, 0, 0);
+	rlx_lower_ref_in(lo, &a->idx, 1, 0);
+	rlx_lower_ref_out(lo, &a->out, 0, 0);
+	rlx_lower_ref_status(lo, &a->bad);
+	rlx_lower_checked(lo, &a->live, n);
+	rlx_lower_extent(lo, idx->dim[0], NULL);
+	return rlx_lower_call(lo, RLX_KERNEL_gather_elements,
+			      (uint64_t)(n / idx->dim[idx->rank - 1]), (double)n * 4, 0);
 }
 
 enum rlx_status rlx_lower_gather_nd(struct rlx_lower *lo)
 {
 	const struct rlx_op_gather_nd *g = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *idx = lower_in(lo, 1);
-	struct rlx_k_gather_nd *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *idx = rlx_lower_in(lo, 1);
+	struct rlx_k_gather_nd *a = rlx_lower_args(lo, sizeof(*a));
 	uint32_t b = (uint32_t)g->batch_dims, i;
 
 	a->k = (int)idx->dim[idx->rank - 1];
-	if (b + (uint32_t)a->k > x->rank || !rlx_type_count(lower_out(lo, 0)))
-		return rlx_type_count(lower_out(lo, 0)) ? lower_unsupported(lo, "odd shapes") :
-							  lo->status;
+	if (b + (uint32_t)a->k > x->rank || !rlx_type_count(rlx_lower_out(lo, 0)))
+		return rlx_type_count(rlx_lower_out(lo, 0)) ?
+			       rlx_lower_unsupported(lo, "odd shapes") :
+			       lo->status;
 	a->batch = shape_span(x, 0, b);
 	a->n = shape_span(idx, b, idx->rank - 1);
 	for (i = 0; i < (uint32_t)a->k; i++)
@@ -291,20 +292,20 @@ enum rlx_status rlx_lower_gather_nd(struct rlx_lower *lo)
 	a->inner = shape_span(x, b + (uint32_t)a->k, x->rank) *
 		   (int64_t)rlx_dtype_size(x->dtype);
 	a->idx_type = (uint8_t)idx->dtype;
-	lower_ref_in(lo, &a->data, 0, 0);
-	lower_ref_in(lo, &a->idx, 1, 0);
-	lower_ref_out(lo, &a->out, 0, 0);
-	lower_ref_status(lo, &a->bad);
-	lower_checked(lo, &a->live, a->batch * a->n);
-	lower_extent(lo, a->batch * a->n, NULL);
-	return lower_call(lo, RLX_KERNEL_gather_nd, (uint64_t)(a->batch * a->n),
-			  (double)rlx_type_bytes(lower_out(lo, 0)), 0);
+	rlx_lower_ref_in(lo, &a->data, 0, 0);
+	rlx_lower_ref_in(lo, &a->idx, 1, 0);
+	rlx_lower_ref_out(lo, &a->out, 0, 0);
+	rlx_lower_ref_status(lo, &a->bad);
+	rlx_lower_checked(lo, &a->live, a->batch * a->n);
+	rlx_lower_extent(lo, a->batch * a->n, NULL);
+	return rlx_lower_call(lo, RLX_KERNEL_gather_nd, (uint64_t)(a->batch * a->n),
+			      (double)rlx_type_bytes(rlx_lower_out(lo, 0)), 0);
 }
 
 enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 {
 	const struct rlx_op_scatter_elements *s = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *idx = lower_in(lo, 1);
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *idx = rlx_lower_in(lo, 1);
 	struct rlx_k_scatter_elements *a;
 	int64_t n = rlx_type_count(idx);
 	enum rlx_status st = rlx_lower_copy(lo);
@@ -312,62 +313,63 @@ enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 	if (st || !n || !rlx_type_count(x))
 		return st;
 	if (!rlx_dtype_is_float(x->dtype) && !rlx_dtype_is_int(x->dtype) && s->reduction)
-		return lower_unsupported(lo, "this dtype does not reduce");
-	a = lower_args(lo, sizeof(*a));
+		return rlx_lower_unsupported(lo, "this dtype does not reduce");
+	a = rlx_lower_args(lo, sizeof(*a));
 	a->rank = (int)x->rank;
 	a->axis = (int)shape_axis(s->axis, x->rank);
 	memcpy(a->dim, idx->dim, sizeof(a->dim));
 	shape_dense(x, a->out_stride);
 	a->axis_dim = x->dim[a->axis];
-	a->type = lower_scatter_type(x->dtype);
+	a->type = rlx_lower_scatter_type(x->dtype);
 	a->idx_type = (uint8_t)idx->dtype;
 	a->op = (uint8_t)s->reduction;
-	lower_ref_in(lo, &a->idx, 1, 0);
-	lower_ref_in(lo, &a->upd, 2, 0);
-	lower_ref_out(lo, &a->out, 0, 0);
-	lower_ref_status(lo, &a->bad);
-	lower_checked(lo, &a->live, n);
-	return lower_call(lo, RLX_KERNEL_scatter_elements, (uint64_t)(n / idx->dim[a->axis]),
-			  (double)n * 4, 0);
+	rlx_lower_ref_in(lo, &a->idx, 1, 0);
+	rlx_lower_ref_in(lo, &a->upd, 2, 0);
+	rlx_lower_ref_out(lo, &a->out, 0, 0);
+	rlx_lower_ref_status(lo, &a->bad);
+	rlx_lower_checked(lo, &a->live, n);
+	return rlx_lower_call(lo, RLX_KERNEL_scatter_elements, (uint64_t)(n / idx->dim[a->axis]),
+			      (double)n * 4, 0);
 }
 
 enum rlx_status rlx_lower_scatter_nd(struct rlx_lower *lo)
 {
 	const struct rlx_op_scatter_nd *s = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *idx = lower_in(lo, 1);
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *idx = rlx_lower_in(lo, 1);
 	struct rlx_k_scatter_nd *a;
 	enum rlx_status st;
 	uint32_t i;
 
 	if (s->reduction && !rlx_dtype_is_float(x->dtype) && !rlx_dtype_is_int(x->dtype))
-		return lower_unsupported(lo, "this dtype does not reduce");
+		return rlx_lower_unsupported(lo, "this dtype does not reduce");
 	st = rlx_lower_copy(lo);
-	if (st || !rlx_type_count(lower_in(lo, 2)) || !rlx_type_count(x))
+	if (st || !rlx_type_count(rlx_lower_in(lo, 2)) || !rlx_type_count(x))
 		return st;
-	a = lower_args(lo, sizeof(*a));
+	a = rlx_lower_args(lo, sizeof(*a));
 	a->k = (int)idx->dim[idx->rank - 1];
 	a->n = shape_span(idx, 0, idx->rank - 1);
 	for (i = 0; i < (uint32_t)a->k; i++)
 		a->dim[i] = x->dim[i];
 	a->inner = shape_span(x, (uint32_t)a->k, x->rank);
-	a->type = lower_scatter_type(x->dtype);
+	a->type = rlx_lower_scatter_type(x->dtype);
 	a->idx_type = (uint8_t)idx->dtype;
 	a->op = (uint8_t)s->reduction;
-	lower_ref_in(lo, &a->idx, 1, 0);
-	lower_ref_in(lo, &a->upd, 2, 0);
-	lower_ref_out(lo, &a->out, 0, 0);
-	lower_ref_status(lo, &a->bad);
-	lower_checked(lo, &a->live, a->n);
-	return lower_call(lo, RLX_KERNEL_scatter_nd,
-			  (uint64_t)((a->inner + RLX_K_SCATTER_BLOCK - 1) / RLX_K_SCATTER_BLOCK),
-			  (double)rlx_type_count(lower_in(lo, 2)), 0);
+	rlx_lower_ref_in(lo, &a->idx, 1, 0);
+	rlx_lower_ref_in(lo, &a->upd, 2, 0);
+	rlx_lower_ref_out(lo, &a->out, 0, 0);
+	rlx_lower_ref_status(lo, &a->bad);
+	rlx_lower_checked(lo, &a->live, a->n);
+	return rlx_lower_call(
+		lo, RLX_KERNEL_scatter_nd,
+		(uint64_t)((a->inner + RLX_K_SCATTER_BLOCK - 1) / RLX_K_SCATTER_BLOCK),
+		(double)rlx_type_count(rlx_lower_in(lo, 2)), 0);
 }
 
 enum rlx_status rlx_lower_trilu(struct rlx_lower *lo)
 {
 	const struct rlx_op_trilu *t = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0);
-	struct rlx_k_trilu *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
+	struct rlx_k_trilu *a = rlx_lower_args(lo, sizeof(*a));
 
 	a->batch = shape_span(x, 0, x->rank - 2);
 	a->rows = x->dim[x->rank - 2];
@@ -376,17 +378,17 @@ enum rlx_status rlx_lower_trilu(struct rlx_lower *lo)
 	a->k = t->k < -a->rows ? -a->rows : t->k > a->cols ? a->cols : t->k;
 	a->upper = t->upper;
 	a->size = (uint8_t)rlx_dtype_size(x->dtype);
-	lower_ref_in(lo, &a->src, 0, 0);
-	lower_ref_out(lo, &a->dst, 0, 0);
-	return lower_call(lo, RLX_KERNEL_trilu, (uint64_t)(a->batch * a->rows),
-			  (double)rlx_type_count(x), 0);
+	rlx_lower_ref_in(lo, &a->src, 0, 0);
+	rlx_lower_ref_out(lo, &a->dst, 0, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_trilu, (uint64_t)(a->batch * a->rows),
+			      (double)rlx_type_count(x), 0);
 }
 
 /* Batches [b, b + n) of one length: its steps backwards, then the rest as it is. */
 static enum rlx_status reverse_batches(struct rlx_lower *lo, int64_t b, int64_t n, int64_t len)
 {
 	const struct rlx_op_reverse_sequence *r = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0);
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	uint32_t t = shape_axis(r->time_axis, x->rank), ba = shape_axis(r->batch_axis, x->rank);
 	struct box turned = whole_output(lo), rest;
 	enum rlx_status st;
@@ -408,18 +410,18 @@ static enum rlx_status reverse_batches(struct rlx_lower *lo, int64_t b, int64_t 
 enum rlx_status rlx_lower_reverse_sequence(struct rlx_lower *lo)
 {
 	const struct rlx_op_reverse_sequence *r = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *lens = lower_in(lo, 1);
-	struct rlx_tensor at = { .type = *lens, .data = (void *)lower_const(lo, 1) };
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *lens = rlx_lower_in(lo, 1);
+	struct rlx_tensor at = { .type = *lens, .data = (void *)rlx_lower_const(lo, 1) };
 	int64_t most = x->dim[shape_axis(r->time_axis, x->rank)], i, n;
 	enum rlx_status st = RLX_OK;
 
 	if (!rlx_type_count(x))
 		return lo->status;
-	if (!lower_const(lo, 1))
-		return lower_unsupported(lo, "lengths known only at run time");
+	if (!rlx_lower_const(lo, 1))
+		return rlx_lower_unsupported(lo, "lengths known only at run time");
 	for (i = 0; i < lens->dim[0]; i++)
 		if (el_geti(&at, i) < 0 || el_geti(&at, i) > most)
-			return lower_unsupported(lo, "a length is out of range");
+			return rlx_lower_unsupported(lo, "a length is out of range");
 	for (i = 0; i < lens->dim[0] && !st; i += n) {
 		for (n = 1; i + n < lens->dim[0] && el_geti(&at, i + n) == el_geti(&at, i); n++)
 			;

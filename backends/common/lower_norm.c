@@ -11,48 +11,48 @@
 /* gamma, beta or bias at input @k, if it is there: support.c has seen to its form. */
 static void take_param(struct rlx_lower *lo, uint32_t k, void *field, uint8_t *type)
 {
-	if (!lower_in(lo, k))
+	if (!rlx_lower_in(lo, k))
 		return;
-	*type = (uint8_t)lower_in(lo, k)->dtype;
-	lower_ref_in(lo, field, k, 0);
+	*type = (uint8_t)rlx_lower_in(lo, k)->dtype;
+	rlx_lower_ref_in(lo, field, k, 0);
 }
 
 /* The kernel over rows of @n; residual and sum are set by the caller before. */
 static enum rlx_status call_norm(struct rlx_lower *lo, struct rlx_k_norm *a)
 {
 	if (!a->param_type)
-		a->param_type = RLX_K_F32;
+		a->param_type = RLX_F32;
 	if (!a->residual_type)
 		a->residual_type = a->x_type;
-	lower_extent(lo, a->rows, NULL);
-	return lower_call(lo, RLX_KERNEL_norm, (uint64_t)a->rows,
-			  (double)a->rows * (double)a->n * 3, rlx_k_norm_scratch(a));
+	rlx_lower_extent(lo, a->rows, NULL);
+	return rlx_lower_call(lo, RLX_KERNEL_norm, (uint64_t)a->rows,
+			      (double)a->rows * (double)a->n * 3, rlx_k_norm_scratch(a));
 }
 
 static enum rlx_status last_axis_norm(struct rlx_lower *lo, int64_t axis, float eps,
 				      bool rms)
 {
-	const struct rlx_type *x = lower_in(lo, 0);
-	struct rlx_k_norm *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
+	struct rlx_k_norm *a = rlx_lower_args(lo, sizeof(*a));
 	uint32_t ax = shape_axis(axis, x->rank);
 
-	if (!lower_supported(lo))
-		return lower_unsupported(lo, "no kernel for these dtypes or this broadcasting");
+	if (!rlx_lower_supported(lo))
+		return rlx_lower_unsupported(lo, "no kernel for these dtypes or this broadcasting");
 	a->rows = shape_span(x, 0, ax);
 	a->n = shape_span(x, ax, x->rank);
 	a->eps = eps;
 	a->rms = rms;
 	a->x_type = a->y_type = (uint8_t)x->dtype;
 	if (!a->rows || !a->n)
-		return a->rows ? lower_unsupported(lo, "the mean of nothing") : lo->status;
+		return a->rows ? rlx_lower_unsupported(lo, "the mean of nothing") : lo->status;
 	take_param(lo, 1, &a->gamma, &a->param_type);
 	take_param(lo, 2, &a->beta, &a->param_type);
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_out(lo, &a->y, 0, 0);
-	if (lo->st->n_out == 3 && lower_out_is_read(lo, 1))
-		lower_ref_out(lo, &a->mean, 1, 0);
-	if (lo->st->n_out == 3 && lower_out_is_read(lo, 2))
-		lower_ref_out(lo, &a->inv, 2, 0);
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	if (lo->st->n_out == 3 && rlx_lower_out_is_read(lo, 1))
+		rlx_lower_ref_out(lo, &a->mean, 1, 0);
+	if (lo->st->n_out == 3 && rlx_lower_out_is_read(lo, 2))
+		rlx_lower_ref_out(lo, &a->inv, 2, 0);
 	return call_norm(lo, a);
 }
 
@@ -73,11 +73,11 @@ enum rlx_status rlx_lower_rms_norm(struct rlx_lower *lo)
 enum rlx_status rlx_lower_fused_residual_norm(struct rlx_lower *lo)
 {
 	const struct rlx_op_fused_residual_norm *n = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *r = lower_in(lo, 1);
-	struct rlx_k_norm *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *r = rlx_lower_in(lo, 1);
+	struct rlx_k_norm *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (!lower_supported(lo))
-		return lower_unsupported(lo, "no kernel for these dtypes or this broadcasting");
+	if (!rlx_lower_supported(lo))
+		return rlx_lower_unsupported(lo, "no kernel for these dtypes or this broadcasting");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->n = x->dim[x->rank - 1];
@@ -90,22 +90,22 @@ enum rlx_status rlx_lower_fused_residual_norm(struct rlx_lower *lo)
 	take_param(lo, 2, &a->bias, &a->param_type);
 	take_param(lo, 3, &a->gamma, &a->param_type);
 	take_param(lo, 4, &a->beta, &a->param_type);
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_in(lo, &a->residual, 1, 0);
-	lower_ref_out(lo, &a->y, 0, 0);
-	if (lower_out_is_read(lo, 1))
-		lower_ref_out(lo, &a->sum, 1, 0);
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_in(lo, &a->residual, 1, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	if (rlx_lower_out_is_read(lo, 1))
+		rlx_lower_ref_out(lo, &a->sum, 1, 0);
 	return call_norm(lo, a);
 }
 
 enum rlx_status rlx_lower_group_norm(struct rlx_lower *lo)
 {
 	const struct rlx_op_group_norm *n = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0);
-	struct rlx_k_group_norm *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
+	struct rlx_k_group_norm *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (!lower_supported(lo))
-		return lower_unsupported(lo, "no kernel for these dtypes");
+	if (!rlx_lower_supported(lo))
+		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->batch = x->dim[0];
@@ -113,23 +113,23 @@ enum rlx_status rlx_lower_group_norm(struct rlx_lower *lo)
 	a->inner = shape_span(x, 2, x->rank);
 	a->groups = n->groups;
 	a->eps = n->eps;
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_in(lo, &a->gamma, 1, 0);
-	lower_ref_in(lo, &a->beta, 2, 0);
-	lower_ref_out(lo, &a->y, 0, 0);
-	lower_extent(lo, a->batch, NULL);
-	return lower_call(lo, RLX_KERNEL_group_norm, (uint64_t)(a->batch * a->groups),
-			  (double)rlx_type_count(x) * 3, 0);
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_in(lo, &a->gamma, 1, 0);
+	rlx_lower_ref_in(lo, &a->beta, 2, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	rlx_lower_extent(lo, a->batch, NULL);
+	return rlx_lower_call(lo, RLX_KERNEL_group_norm, (uint64_t)(a->batch * a->groups),
+			      (double)rlx_type_count(x) * 3, 0);
 }
 
 enum rlx_status rlx_lower_lrn(struct rlx_lower *lo)
 {
 	const struct rlx_op_lrn *n = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0);
-	struct rlx_k_lrn *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
+	struct rlx_k_lrn *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (!lower_supported(lo))
-		return lower_unsupported(lo, "no kernel for this dtype or these constants");
+	if (!rlx_lower_supported(lo))
+		return rlx_lower_unsupported(lo, "no kernel for this dtype or these constants");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->batch = x->dim[0];
@@ -139,21 +139,21 @@ enum rlx_status rlx_lower_lrn(struct rlx_lower *lo)
 	a->alpha = n->alpha;
 	a->beta = n->beta;
 	a->bias = n->bias;
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_out(lo, &a->y, 0, 0);
-	return lower_call(lo, RLX_KERNEL_lrn, rlx_k_lrn_units(a), (double)rlx_type_count(x) * 16,
-			  RLX_K_LRN_BLOCK * sizeof(float));
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_lrn, rlx_k_lrn_units(a),
+			      (double)rlx_type_count(x) * 16, RLX_K_LRN_BLOCK * sizeof(float));
 }
 
 enum rlx_status rlx_lower_softmax(struct rlx_lower *lo)
 {
 	const struct rlx_op_softmax *s = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0);
-	struct rlx_k_softmax *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
+	struct rlx_k_softmax *a = rlx_lower_args(lo, sizeof(*a));
 	uint32_t ax = shape_axis(s->axis, x->rank);
 
-	if (!lower_real(x->dtype))
-		return lower_unsupported(lo, "no kernel for this dtype");
+	if (!rlx_lower_real(x->dtype) && x->dtype != RLX_F64)
+		return rlx_lower_unsupported(lo, "no kernel for this dtype");
 	a->outer = shape_span(x, 0, ax);
 	a->n = x->dim[ax];
 	a->inner = shape_span(x, ax + 1, x->rank);
@@ -161,12 +161,15 @@ enum rlx_status rlx_lower_softmax(struct rlx_lower *lo)
 	a->log = lo->st->def->index == RLX_OP_log_softmax;
 	if (!rlx_type_count(x))
 		return lo->status;
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_out(lo, &a->y, 0, 0);
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
 	if (ax)
-		lower_extent(lo, a->outer, NULL);
-	return lower_call(lo, RLX_KERNEL_softmax, rlx_k_softmax_units(a),
-			  (double)rlx_type_count(x) * 4, rlx_k_softmax_scratch(a));
+		rlx_lower_extent(lo, a->outer, NULL);
+	if (x->dtype == RLX_F64)
+		return rlx_lower_call(lo, RLX_KERNEL_softmax_f64, (uint64_t)(a->outer * a->inner),
+				      (double)rlx_type_count(x) * 20, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_softmax, rlx_k_softmax_units(a),
+			      (double)rlx_type_count(x) * 4, rlx_k_softmax_scratch(a));
 }
 
 /* struct rlx_op_log_softmax has the same member in the same place. */
@@ -183,13 +186,13 @@ enum rlx_status rlx_lower_reduce(struct rlx_lower *lo)
 		[RLX_REDUCE_PROD] = RLX_K_REDUCE_PROD,
 	};
 	const struct rlx_op_reduce *r = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0);
-	struct rlx_k_reduce *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
+	struct rlx_k_reduce *a = rlx_lower_args(lo, sizeof(*a));
 	uint32_t i;
 
 	if (x->dtype == RLX_C64 || !rlx_type_count(x) ||
 	    (r->kind == RLX_REDUCE_MEAN && !rlx_dtype_is_float(x->dtype)))
-		return lower_unsupported(lo, "no kernel for this dtype or for nothing");
+		return rlx_lower_unsupported(lo, "no kernel for this dtype or for nothing");
 	a->rank = (int)x->rank;
 	memcpy(a->dim, x->dim, sizeof(a->dim));
 	for (i = 0; i < r->axes.n; i++)
@@ -199,38 +202,38 @@ enum rlx_status rlx_lower_reduce(struct rlx_lower *lo)
 	a->op = ops[r->kind];
 	a->type = (uint8_t)x->dtype;
 	rlx_k_reduce_plan(a);
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_out(lo, &a->y, 0, 0);
-	return lower_call(lo, RLX_KERNEL_reduce, rlx_k_reduce_units(a),
-			  (double)rlx_type_count(x), RLX_K_REDUCE_SCRATCH);
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_reduce, rlx_k_reduce_units(a),
+			      (double)rlx_type_count(x), RLX_K_REDUCE_SCRATCH);
 }
 
 enum rlx_status rlx_lower_arg_reduce(struct rlx_lower *lo)
 {
 	const struct rlx_op_arg_reduce *r = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0);
-	struct rlx_k_argreduce *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
+	struct rlx_k_argreduce *a = rlx_lower_args(lo, sizeof(*a));
 	uint32_t ax = shape_axis(r->axis, x->rank);
 
 	a->outer = shape_span(x, 0, ax);
 	a->n = x->dim[ax];
 	a->inner = shape_span(x, ax + 1, x->rank);
 	a->type = (uint8_t)x->dtype;
-	a->idx_type = RLX_K_I64;
+	a->idx_type = RLX_I64;
 	a->min = r->min;
 	a->last = r->last_index;
 	if (!rlx_type_count(x) || x->dtype == RLX_C64)
-		return lower_unsupported(lo, "no kernel for this dtype or for nothing");
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_out(lo, &a->idx, 0, 0);
-	return lower_call(lo, RLX_KERNEL_argreduce, (uint64_t)a->outer,
-			  (double)rlx_type_count(x) * 2, RLX_K_REDUCE_SCRATCH);
+		return rlx_lower_unsupported(lo, "no kernel for this dtype or for nothing");
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_out(lo, &a->idx, 0, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_argreduce, (uint64_t)a->outer,
+			      (double)rlx_type_count(x) * 2, RLX_K_REDUCE_SCRATCH);
 }
 
 static enum rlx_status lower_scan(struct rlx_lower *lo, struct rlx_k_scan set, int64_t axis)
 {
-	const struct rlx_type *x = lower_in(lo, 0);
-	struct rlx_k_scan *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
+	struct rlx_k_scan *a = rlx_lower_args(lo, sizeof(*a));
 	uint32_t ax = shape_axis(axis, x->rank);
 
 	*a = set;
@@ -240,10 +243,10 @@ static enum rlx_status lower_scan(struct rlx_lower *lo, struct rlx_k_scan set, i
 	a->n = x->dim[ax];
 	a->inner = shape_span(x, ax + 1, x->rank);
 	a->type = (uint8_t)x->dtype;
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_out(lo, &a->y, 0, 0);
-	return lower_call(lo, RLX_KERNEL_scan, rlx_k_scan_units(a),
-			  (double)rlx_type_count(x), RLX_K_REDUCE_SCRATCH);
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_scan, rlx_k_scan_units(a),
+			      (double)rlx_type_count(x), RLX_K_REDUCE_SCRATCH);
 }
 
 enum rlx_status rlx_lower_cumsum(struct rlx_lower *lo)

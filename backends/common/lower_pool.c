@@ -6,9 +6,9 @@
 /* A trailing window of one lane is the blocked layout's (pass/layout.c). */
 static bool is_blocked(const struct rlx_lower *lo, const struct rlx_op_pool *p)
 {
-	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
 
-	return x->rank == 5 && lo->block && x->dim[4] == lo->block &&
+	return x->dtype != RLX_F64 && x->rank == 5 && lo->block && x->dim[4] == lo->block &&
 	       p->kernel.v[2] == 1 && y->dim[4] == x->dim[4] &&
 	       (!p->stride.n || p->stride.v[2] == 1) &&
 	       (!p->pad.n || (!p->pad.v[2] && !p->pad.v[5])) &&
@@ -18,14 +18,15 @@ static bool is_blocked(const struct rlx_lower *lo, const struct rlx_op_pool *p)
 enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 {
 	const struct rlx_op_pool *p = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
-	struct rlx_k_pool *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
+	struct rlx_k_pool *a = rlx_lower_args(lo, sizeof(*a));
 	size_t nd = p->kernel.n - (is_blocked(lo, p) ? 1 : 0), i;
-	bool takes = lo->ops->has_16bit ? lower_real(x->dtype) : x->dtype == RLX_F32;
+	bool takes = lo->ops->has_16bit ? rlx_lower_real(x->dtype) :
+		     x->dtype == RLX_F32 || x->dtype == RLX_F64;
 	double taps = 1;
 
 	if (!takes || !rlx_type_count(x) || !rlx_type_count(y))
-		return lower_unsupported(lo, "no kernel for this dtype or for nothing");
+		return rlx_lower_unsupported(lo, "no kernel for this dtype or for nothing");
 	a->planes = (size_t)(x->dim[0] * x->dim[1]);
 	for (i = 0; i < 3; i++) {
 		size_t d = i + nd - 3;	/* wraps where there is no such dimension */
@@ -46,11 +47,12 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 	a->include_pad = p->include_pad;
 	a->column_major = p->column_major;
 	a->type = (uint8_t)x->dtype;
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_out(lo, &a->y, 0, 0);
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
 	if (p->indices)
-		lower_ref_out(lo, &a->index, 1, 0);
-	return lower_call(lo, is_blocked(lo, p) ? RLX_KERNEL_pool_c : RLX_KERNEL_pool_f32,
-			  a->planes * a->out[0] * a->out[1],
-			  (double)rlx_type_count(y) * taps, 0);
+		rlx_lower_ref_out(lo, &a->index, 1, 0);
+	return rlx_lower_call(lo, is_blocked(lo, p) ? RLX_KERNEL_pool_c :
+			      x->dtype == RLX_F64 ? RLX_KERNEL_pool_f64 : RLX_KERNEL_pool_f32,
+			      a->planes * a->out[0] * a->out[1],
+			      (double)rlx_type_count(y) * taps, 0);
 }

@@ -12,9 +12,10 @@ static double number(const struct rlx_lower *lo, uint32_t k, int64_t i, double a
 {
 	struct rlx_tensor t;
 
-	if (!lower_in(lo, k))
+	if (!rlx_lower_in(lo, k))
 		return absent;
-	t = (struct rlx_tensor){ .type = *lower_in(lo, k), .data = (void *)lower_const(lo, k) };
+	t = (struct rlx_tensor){ .type = *rlx_lower_in(lo, k),
+				 .data = (void *)rlx_lower_const(lo, k) };
 	return el_get(&t, rlx_type_count(&t.type) == 1 ? 0 : i);
 }
 
@@ -23,16 +24,17 @@ static bool takes(const struct rlx_lower *lo)
 	uint32_t k;
 
 	for (k = X_SCALE; k <= Y_ZP; k++)
-		if (lower_in(lo, k) && !lower_const(lo, k))
+		if (rlx_lower_in(lo, k) && !rlx_lower_const(lo, k))
 			return false;
-	return lower_const(lo, 1) && lower_in(lo, 0)->rank <= 5 &&
-	       rlx_type_count(lower_in(lo, 0)) > 0 && rlx_type_count(lower_in(lo, 1)) > 0;
+	return rlx_lower_const(lo, 1) && rlx_lower_in(lo, 0)->rank <= 5 &&
+	       rlx_type_count(rlx_lower_in(lo, 0)) > 0 && rlx_type_count(rlx_lower_in(lo, 1)) > 0;
 }
 
 static void take_shape(struct rlx_k_conv_nd *s, const struct rlx_lower *lo)
 {
 	const struct rlx_op_qconv *c = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *w = lower_in(lo, 1), *y = lower_out(lo, 0);
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *w = rlx_lower_in(lo, 1),
+			      *y = rlx_lower_out(lo, 0);
 	uint32_t nd = x->rank - 2, i;
 
 	s->n = (size_t)x->dim[0];
@@ -58,18 +60,18 @@ static void take_shape(struct rlx_k_conv_nd *s, const struct rlx_lower *lo)
 static enum rlx_status take_numbers(struct rlx_lower *lo, struct rlx_k_conv_i8 *a,
 				    const float **out_scale)
 {
-	const struct rlx_type *y = lower_out(lo, 0);
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
 	size_t oc = a->shape.oc, i;
 	int32_t *zero = NULL;
 	float *scale = NULL;
 
-	if (lower_in(lo, W_ZP)) {
-		zero = lower_keep(lo, oc, sizeof(*zero));
+	if (rlx_lower_in(lo, W_ZP)) {
+		zero = rlx_lower_keep(lo, oc, sizeof(*zero));
 		for (i = 0; zero && i < oc; i++)
 			zero[i] = (int32_t)number(lo, W_ZP, (int64_t)i, 0);
 	}
 	if (y->dtype != RLX_I32) {
-		scale = lower_keep(lo, oc, sizeof(*scale));
+		scale = rlx_lower_keep(lo, oc, sizeof(*scale));
 		for (i = 0; scale && i < oc; i++)
 			scale[i] = (float)(number(lo, X_SCALE, 0, 1) *
 					   number(lo, W_SCALE, (int64_t)i, 1) /
@@ -79,11 +81,11 @@ static enum rlx_status take_numbers(struct rlx_lower *lo, struct rlx_k_conv_i8 *
 	for (i = 0; zero && i < oc && !zero[i]; i++)
 		;
 	if (zero && i < oc)
-		lower_ref_keep(lo, &a->w_zero, zero, oc * sizeof(*zero));
+		rlx_lower_ref_keep(lo, &a->w_zero, zero, oc * sizeof(*zero));
 	a->x_zero = (int32_t)number(lo, X_ZP, 0, 0);
 	a->y_zero = (int32_t)number(lo, Y_ZP, 0, 0);
-	a->x_signed = lower_in(lo, 0)->dtype == RLX_I8;
-	a->w_signed = lower_in(lo, 1)->dtype == RLX_I8;
+	a->x_signed = rlx_lower_in(lo, 0)->dtype == RLX_I8;
+	a->w_signed = rlx_lower_in(lo, 1)->dtype == RLX_I8;
 	a->out = y->dtype == RLX_U8 ? RLX_CONV_U8 : y->dtype == RLX_I8 ? RLX_CONV_I8 :
 		 RLX_CONV_I32;
 	a->lo = y->dtype == RLX_I8 ? -128 : 0;
@@ -91,33 +93,33 @@ static enum rlx_status take_numbers(struct rlx_lower *lo, struct rlx_k_conv_i8 *
 	if (y->dtype == RLX_F32)
 		*out_scale = scale;
 	else
-		lower_ref_keep(lo, &a->scale, scale, oc * sizeof(*scale));
+		rlx_lower_ref_keep(lo, &a->scale, scale, oc * sizeof(*scale));
 	return lo->status;
 }
 
 /* f32 results: the sums times one scale for each channel. */
 static enum rlx_status call_scale(struct rlx_lower *lo, uint64_t sums, const float *scale)
 {
-	const struct rlx_type *y = lower_out(lo, 0);
-	struct rlx_k_quant *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
+	struct rlx_k_quant *a = rlx_lower_args(lo, sizeof(*a));
 
 	a->outer = y->dim[0];
 	a->axis = y->dim[1];
 	a->inner = shape_span(y, 2, y->rank);
 	a->block = a->stride[1] = 1;
-	a->x_type = RLX_K_I32;
-	a->y_type = a->scale_type = RLX_K_F32;
-	lower_ref_keep(lo, &a->scale, scale, (size_t)a->axis * sizeof(*scale));
-	lower_ref_tmp(lo, &a->x, sums);
-	lower_ref_out(lo, &a->y, 0, 0);
-	return lower_call(lo, RLX_KERNEL_dequantize, rlx_k_quant_units(a),
-			  (double)rlx_type_count(y) * 2, 0);
+	a->x_type = RLX_I32;
+	a->y_type = a->scale_type = RLX_F32;
+	rlx_lower_ref_keep(lo, &a->scale, scale, (size_t)a->axis * sizeof(*scale));
+	rlx_lower_ref_tmp(lo, &a->x, sums);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_dequantize, rlx_k_quant_units(a),
+			      (double)rlx_type_count(y) * 2, 0);
 }
 
 enum rlx_status rlx_lower_qconv(struct rlx_lower *lo)
 {
-	const struct rlx_type *y = lower_out(lo, 0);
-	struct rlx_k_conv_i8 *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
+	struct rlx_k_conv_i8 *a = rlx_lower_args(lo, sizeof(*a));
 	const float *scale = NULL;
 	uint64_t sums = 0;
 	enum rlx_status st;
@@ -125,21 +127,21 @@ enum rlx_status rlx_lower_qconv(struct rlx_lower *lo)
 	if (!rlx_type_count(y))
 		return lo->status;
 	if (!takes(lo))
-		return lower_unsupported(lo,
-					 "weights, scales or zero points known only at run time");
+		return rlx_lower_unsupported(
+			lo, "weights, scales or zero points known only at run time");
 	take_shape(&a->shape, lo);
 	if (take_numbers(lo, a, &scale))
 		return lo->status;
-	lower_ref_in(lo, &a->x, 0, 0);
-	if (lower_in(lo, BIAS))
-		lower_ref_in(lo, &a->bias, BIAS, 0);
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	if (rlx_lower_in(lo, BIAS))
+		rlx_lower_ref_in(lo, &a->bias, BIAS, 0);
 	if (scale) {
-		sums = lower_tmp(lo, (uint64_t)rlx_type_count(y) * sizeof(int32_t));
-		lower_ref_tmp(lo, &a->y, sums);
+		sums = rlx_lower_tmp(lo, (uint64_t)rlx_type_count(y) * sizeof(int32_t));
+		rlx_lower_ref_tmp(lo, &a->y, sums);
 	} else {
-		lower_ref_out(lo, &a->y, 0, 0);
+		rlx_lower_ref_out(lo, &a->y, 0, 0);
 	}
-	lower_extent(lo, y->dim[0], NULL);
+	rlx_lower_extent(lo, y->dim[0], NULL);
 	st = lo->ops->conv_i8(lo, a);
 	return st || !scale ? st : call_scale(lo, sums, scale);
 }

@@ -20,7 +20,8 @@ struct param {
 
 static struct rlx_tensor const_tensor(const struct rlx_lower *lo, uint32_t k)
 {
-	return (struct rlx_tensor){ .type = *lower_in(lo, k), .data = (void *)lower_const(lo, k) };
+	return (struct rlx_tensor){ .type = *rlx_lower_in(lo, k),
+				    .data = (void *)rlx_lower_const(lo, k) };
 }
 
 static double first_of(const struct rlx_lower *lo, uint32_t k)
@@ -33,10 +34,10 @@ static double first_of(const struct rlx_lower *lo, uint32_t k)
 /* Constant input @k is one number, however often. */
 static bool all_one(const struct rlx_lower *lo, uint32_t k)
 {
-	int64_t n = rlx_type_count(lower_in(lo, k)), i;
+	int64_t n = rlx_type_count(rlx_lower_in(lo, k)), i;
 	struct rlx_tensor t;
 
-	if (!lower_const(lo, k) || !n)
+	if (!rlx_lower_const(lo, k) || !n)
 		return false;
 	t = const_tensor(lo, k);
 	for (i = 1; i < n && el_get(&t, i) == el_get(&t, 0); i++)
@@ -48,9 +49,9 @@ static bool all_one(const struct rlx_lower *lo, uint32_t k)
 static bool take_number(const struct rlx_lower *lo, uint32_t k, double absent, double *out)
 {
 	*out = absent;
-	if (!lower_in(lo, k))
+	if (!rlx_lower_in(lo, k))
 		return true;
-	if (!lower_const(lo, k) || rlx_type_count(lower_in(lo, k)) != 1)
+	if (!rlx_lower_const(lo, k) || rlx_type_count(rlx_lower_in(lo, k)) != 1)
 		return false;
 	*out = first_of(lo, k);
 	return true;
@@ -61,7 +62,7 @@ static void *keep_array(struct rlx_lower *lo, uint32_t k, int64_t n, bool whole)
 {
 	struct rlx_tensor t = const_tensor(lo, k);
 	bool single = rlx_type_count(&t.type) == 1;
-	int32_t *at = lower_keep(lo, (size_t)n + 1, sizeof(*at));
+	int32_t *at = rlx_lower_keep(lo, (size_t)n + 1, sizeof(*at));
 	float *f = (float *)(void *)at;
 	int64_t i;
 
@@ -77,14 +78,14 @@ static void *keep_array(struct rlx_lower *lo, uint32_t k, int64_t n, bool whole)
 static void spread(struct rlx_lower *lo, struct param *p, uint32_t k, bool from_tmp,
 		   const int64_t shape[2])
 {
-	int64_t n = rlx_type_count(lower_in(lo, k));
+	int64_t n = rlx_type_count(rlx_lower_in(lo, k));
 	struct rlx_k_copy *c;
 	uint64_t to;
 
 	if (n == shape[0] * shape[1])
 		return;
-	to = lower_tmp(lo, (uint64_t)(shape[0] * shape[1]) * 4);
-	c = lower_args(lo, sizeof(*c));
+	to = rlx_lower_tmp(lo, (uint64_t)(shape[0] * shape[1]) * 4);
+	c = rlx_lower_args(lo, sizeof(*c));
 	c->rank = 2;
 	c->dim[0] = shape[0];
 	c->dim[1] = shape[1];
@@ -94,11 +95,11 @@ static void spread(struct rlx_lower *lo, struct param *p, uint32_t k, bool from_
 	c->size = 4;
 	rlx_k_copy_plan(c);
 	if (from_tmp)
-		lower_ref_tmp(lo, &c->src, p->tmp);
+		rlx_lower_ref_tmp(lo, &c->src, p->tmp);
 	else
-		lower_ref_in(lo, &c->src, k, 0);
-	lower_ref_tmp(lo, &c->dst, to);
-	lower_call(lo, RLX_KERNEL_copy, rlx_k_copy_units(c), 0, 0);
+		rlx_lower_ref_in(lo, &c->src, k, 0);
+	rlx_lower_ref_tmp(lo, &c->dst, to);
+	rlx_lower_call(lo, RLX_KERNEL_copy, rlx_k_copy_units(c), 0, 0);
 	*p = (struct param){ .kind = TEMPORARY, .tmp = to };
 }
 
@@ -113,27 +114,27 @@ static struct param take_param(struct rlx_lower *lo, uint32_t k, const int64_t s
 	struct rlx_k_cast *c;
 	int64_t n;
 
-	if (!lower_in(lo, k))
+	if (!rlx_lower_in(lo, k))
 		return p;
-	n = rlx_type_count(lower_in(lo, k));
+	n = rlx_type_count(rlx_lower_in(lo, k));
 	if (all_one(lo, k)) {
 		p.kind = NUMBER;
 		p.value = first_of(lo, k);
-	} else if (lower_const(lo, k) && shape[0] == 1) {
+	} else if (rlx_lower_const(lo, k) && shape[0] == 1) {
 		p.kind = KEPT;
 		p.kept = keep_array(lo, k, shape[1], whole);
 	} else {
 		p = (struct param){ .kind = INPUT, .input = k };
 		if (whole) {
 			p = (struct param){ .kind = TEMPORARY,
-					    .tmp = lower_tmp(lo, (uint64_t)n * 4) };
-			c = lower_args(lo, sizeof(*c));
+					    .tmp = rlx_lower_tmp(lo, (uint64_t)n * 4) };
+			c = rlx_lower_args(lo, sizeof(*c));
 			c->n = n;
-			c->src_type = (uint8_t)lower_in(lo, k)->dtype;
-			c->dst_type = RLX_K_I32;
-			lower_ref_in(lo, &c->src, k, 0);
-			lower_ref_tmp(lo, &c->dst, p.tmp);
-			lower_call(lo, RLX_KERNEL_cast, rlx_k_cast_units(c), 0, 0);
+			c->src_type = (uint8_t)rlx_lower_in(lo, k)->dtype;
+			c->dst_type = RLX_I32;
+			rlx_lower_ref_in(lo, &c->src, k, 0);
+			rlx_lower_ref_tmp(lo, &c->dst, p.tmp);
+			rlx_lower_call(lo, RLX_KERNEL_cast, rlx_k_cast_units(c), 0, 0);
 		}
 		spread(lo, &p, k, whole, shape);
 	}
@@ -143,11 +144,11 @@ static struct param take_param(struct rlx_lower *lo, uint32_t k, const int64_t s
 static void ref_param(struct rlx_lower *lo, void *field, const struct param *p, int64_t n)
 {
 	if (p->kind == KEPT)
-		lower_ref_keep(lo, field, p->kept, (size_t)n * 4);
+		rlx_lower_ref_keep(lo, field, p->kept, (size_t)n * 4);
 	else if (p->kind == INPUT)
-		lower_ref_in(lo, field, p->input, 0);
+		rlx_lower_ref_in(lo, field, p->input, 0);
 	else if (p->kind == TEMPORARY)
-		lower_ref_tmp(lo, field, p->tmp);
+		rlx_lower_ref_tmp(lo, field, p->tmp);
 }
 
 enum { A_SCALE = 2, A_ZP, B_SCALE, B_ZP, Y_SCALE, Y_ZP, BIAS };
@@ -155,12 +156,12 @@ enum { A_SCALE = 2, A_ZP, B_SCALE, B_ZP, Y_SCALE, Y_ZP, BIAS };
 /* What the kernel cannot be told: found before anything is called. */
 static bool qmatmul_supports(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 {
-	const struct rlx_type *bias = lower_in(lo, BIAS), *y = lower_out(lo, 0);
+	const struct rlx_type *bias = rlx_lower_in(lo, BIAS), *y = rlx_lower_out(lo, 0);
 	double y_scale, y_zp;
 	uint32_t k;
 
 	for (k = A_SCALE; k <= Y_SCALE; k += 2)
-		if (lower_in(lo, k) && lower_in(lo, k)->dtype != RLX_F32)
+		if (rlx_lower_in(lo, k) && rlx_lower_in(lo, k)->dtype != RLX_F32)
 			return false;
 	if (bias && rlx_type_count(bias) != y->dim[y->rank - 1])
 		return false;
@@ -170,8 +171,8 @@ static bool qmatmul_supports(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 	q->c_zero = (int32_t)y_zp;
 	q->out = y->dtype == RLX_I32 ? RLX_I8_OUT_I32 : y->dtype == RLX_F32 ? RLX_I8_OUT_F32 :
 		 y->dtype == RLX_U8 ? RLX_I8_OUT_U8 : RLX_I8_OUT_I8;
-	q->a_signed = lower_in(lo, 0)->dtype == RLX_I8;
-	q->b_signed = lower_in(lo, 1)->dtype == RLX_I8;
+	q->a_signed = rlx_lower_in(lo, 0)->dtype == RLX_I8;
+	q->b_signed = rlx_lower_in(lo, 1)->dtype == RLX_I8;
 	return true;
 }
 
@@ -179,7 +180,8 @@ static bool qmatmul_supports(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 static enum rlx_status qmatmul_shape(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q,
 				     int64_t *out_reps)
 {
-	const struct rlx_type *a = lower_in(lo, 0), *b = lower_in(lo, 1), *y = lower_out(lo, 0);
+	const struct rlx_type *a = rlx_lower_in(lo, 0), *b = rlx_lower_in(lo, 1),
+			      *y = rlx_lower_out(lo, 0);
 	struct rlx_k_gemm *g = &q->g;
 	bool flat = shape_span(b, 0, b->rank - 2) == 1;
 
@@ -190,9 +192,9 @@ static enum rlx_status qmatmul_shape(struct rlx_lower *lo, struct rlx_k_gemm_i8 
 	if (flat)
 		g->m *= (size_t)*out_reps;
 	else if (!batch_plan(g, a, b, y))
-		return lower_unsupported(lo, "over two batch dimensions that do not collapse");
+		return rlx_lower_unsupported(lo, "over two batch dimensions that do not collapse");
 	if (!g->k || g->n > SIZE_MAX / 64 / (g->k + 4))
-		return lower_unsupported(lo, "nothing to sum, or too large a right-hand side");
+		return rlx_lower_unsupported(lo, "nothing to sum, or too large a right-hand side");
 	g->lda = g->k;
 	g->ldb = g->ldc = g->n;
 	g->alpha = g->beta = 1;
@@ -201,7 +203,7 @@ static enum rlx_status qmatmul_shape(struct rlx_lower *lo, struct rlx_k_gemm_i8 
 
 enum rlx_status rlx_lower_qmatmul(struct rlx_lower *lo)
 {
-	const struct rlx_type *y = lower_out(lo, 0);
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
 	struct rlx_k_gemm_i8 set = { 0 }, *q;
 	struct param as, az, bs, bz;
 	int64_t rows[2], cols[2];
@@ -209,9 +211,9 @@ enum rlx_status rlx_lower_qmatmul(struct rlx_lower *lo)
 	if (!rlx_type_count(y))
 		return lo->status;
 	if (!qmatmul_supports(lo, &set))
-		return lower_unsupported(lo,
-					 "no kernel for these dtypes, this bias or an output scale "
-					 "known only at run time");
+		return rlx_lower_unsupported(
+			lo, "no kernel for these dtypes, this bias or an output scale "
+			    "known only at run time");
 	if (qmatmul_shape(lo, &set, &rows[0]))
 		return lo->status;
 	rows[1] = y->dim[y->rank - 2];
@@ -221,7 +223,7 @@ enum rlx_status rlx_lower_qmatmul(struct rlx_lower *lo)
 	az = take_param(lo, A_ZP, rows, true);
 	bs = take_param(lo, B_SCALE, cols, false);
 	bz = take_param(lo, B_ZP, cols, true);
-	q = lower_args(lo, sizeof(*q));
+	q = rlx_lower_args(lo, sizeof(*q));
 	*q = set;
 	q->a_zero = (int32_t)az.value;
 	q->b_zero = (int32_t)bz.value;
@@ -233,10 +235,10 @@ enum rlx_status rlx_lower_qmatmul(struct rlx_lower *lo)
 	ref_param(lo, &q->a_zeros, &az, rows[1]);
 	ref_param(lo, &q->scales, &bs, cols[1]);
 	ref_param(lo, &q->b_zeros, &bz, cols[1]);
-	lower_ref_in(lo, &q->g.a, 0, 0);
-	if (lower_in(lo, BIAS))
-		lower_ref_in(lo, lower_in(lo, BIAS)->dtype == RLX_I32 ?
-			     (void *)&q->ibias : (void *)&q->g.bias, BIAS, 0);
-	lower_ref_out(lo, &q->g.c, 0, 0);
+	rlx_lower_ref_in(lo, &q->g.a, 0, 0);
+	if (rlx_lower_in(lo, BIAS))
+		rlx_lower_ref_in(lo, rlx_lower_in(lo, BIAS)->dtype == RLX_I32 ?
+				 (void *)&q->ibias : (void *)&q->g.bias, BIAS, 0);
+	rlx_lower_ref_out(lo, &q->g.c, 0, 0);
 	return lo->ops->gemm_i8(lo, q);
 }

@@ -29,50 +29,50 @@ static void take_layout(struct rlx_k_quant *a, const struct rlx_type *x,
 static enum rlx_status call_quant(struct rlx_lower *lo, struct rlx_k_quant *a,
 				  enum rlx_kernel_id id)
 {
-	const struct rlx_type *x = lower_in(lo, 0);
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
 
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->x_type = (uint8_t)x->dtype;
-	a->y_type = (uint8_t)lower_out(lo, 0)->dtype;
-	a->scale_type = (uint8_t)lower_in(lo, 1)->dtype;
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_in(lo, &a->scale, 1, 0);
-	if (lower_in(lo, 2))
-		lower_ref_in(lo, &a->zp, 2, 0);
-	lower_ref_out(lo, &a->y, 0, 0);
-	return lower_call(lo, id, rlx_k_quant_units(a), (double)rlx_type_count(x) * 2, 0);
+	a->y_type = (uint8_t)rlx_lower_out(lo, 0)->dtype;
+	a->scale_type = (uint8_t)rlx_lower_in(lo, 1)->dtype;
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_in(lo, &a->scale, 1, 0);
+	if (rlx_lower_in(lo, 2))
+		rlx_lower_ref_in(lo, &a->zp, 2, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	return rlx_lower_call(lo, id, rlx_k_quant_units(a), (double)rlx_type_count(x) * 2, 0);
 }
 
 enum rlx_status rlx_lower_quantize(struct rlx_lower *lo)
 {
 	const struct rlx_op_quantize *q = lo->args;
-	const struct rlx_type *y = lower_out(lo, 0);
-	struct rlx_k_quant *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
+	struct rlx_k_quant *a = rlx_lower_args(lo, sizeof(*a));
 
 	/* f32 arithmetic holds all of the narrower integers */
-	if (!lower_real(lower_in(lo, 0)->dtype) || !lower_real(lower_in(lo, 1)->dtype) ||
-	    y->dtype == RLX_I32 ||
-	    (rlx_dtype_is_float(y->dtype) && lower_in(lo, 2)))
-		return lower_unsupported(lo, "no kernel for these dtypes");
-	take_layout(a, lower_in(lo, 0), lower_in(lo, 1), q->axis, q->block);
+	if (!rlx_lower_real(rlx_lower_in(lo, 0)->dtype) ||
+	    !rlx_lower_real(rlx_lower_in(lo, 1)->dtype) || y->dtype == RLX_I32 ||
+	    (rlx_dtype_is_float(y->dtype) && rlx_lower_in(lo, 2)))
+		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
+	take_layout(a, rlx_lower_in(lo, 0), rlx_lower_in(lo, 1), q->axis, q->block);
 	return call_quant(lo, a, RLX_KERNEL_quantize);
 }
 
 enum rlx_status rlx_lower_dequantize(struct rlx_lower *lo)
 {
 	const struct rlx_op_dequantize *q = lo->args;
-	struct rlx_k_quant *a = lower_args(lo, sizeof(*a));
+	struct rlx_k_quant *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (!lower_supported(lo))
-		return lower_unsupported(lo, "no kernel for these dtypes");
-	take_layout(a, lower_in(lo, 0), lower_in(lo, 1), q->axis, q->block);
+	if (!rlx_lower_supported(lo))
+		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
+	take_layout(a, rlx_lower_in(lo, 0), rlx_lower_in(lo, 1), q->axis, q->block);
 	return call_quant(lo, a, RLX_KERNEL_dequantize);
 }
 
 enum rlx_status rlx_lower_dynamic_quantize(struct rlx_lower *lo)
 {
-	const struct rlx_type *x = lower_in(lo, 0);
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	int64_t n = rlx_type_count(x);
 	int64_t pieces = (n + RLX_K_RANGE_UNIT - 1) / RLX_K_RANGE_UNIT;
 	struct rlx_k_quant_range *r;
@@ -81,29 +81,29 @@ enum rlx_status rlx_lower_dynamic_quantize(struct rlx_lower *lo)
 	uint64_t tmp;
 
 	if (x->dtype != RLX_F32)
-		return lower_unsupported(lo, "no kernel for this dtype");
-	tmp = lower_tmp(lo, (uint64_t)pieces * 2 * sizeof(float));
-	r = lower_args(lo, sizeof(*r));
+		return rlx_lower_unsupported(lo, "no kernel for this dtype");
+	tmp = rlx_lower_tmp(lo, (uint64_t)pieces * 2 * sizeof(float));
+	r = rlx_lower_args(lo, sizeof(*r));
 	r->n = n;
-	lower_ref_in(lo, &r->x, 0, 0);
-	lower_ref_tmp(lo, &r->range, tmp);
-	lower_call(lo, RLX_KERNEL_quant_range, (uint64_t)pieces, (double)n, 0);
-	p = lower_args(lo, sizeof(*p));
+	rlx_lower_ref_in(lo, &r->x, 0, 0);
+	rlx_lower_ref_tmp(lo, &r->range, tmp);
+	rlx_lower_call(lo, RLX_KERNEL_quant_range, (uint64_t)pieces, (double)n, 0);
+	p = rlx_lower_args(lo, sizeof(*p));
 	p->pieces = pieces;
-	lower_ref_tmp(lo, &p->range, tmp);
-	lower_ref_out(lo, &p->scale, 1, 0);
-	lower_ref_out(lo, &p->zp, 2, 0);
-	lower_call(lo, RLX_KERNEL_quant_params, 1, (double)pieces, 0);
+	rlx_lower_ref_tmp(lo, &p->range, tmp);
+	rlx_lower_ref_out(lo, &p->scale, 1, 0);
+	rlx_lower_ref_out(lo, &p->zp, 2, 0);
+	rlx_lower_call(lo, RLX_KERNEL_quant_params, 1, (double)pieces, 0);
 	if (!n)
 		return lo->status;
-	a = lower_args(lo, sizeof(*a));
+	a = rlx_lower_args(lo, sizeof(*a));
 	a->outer = a->axis = a->block = 1;
 	a->inner = n;
-	a->x_type = a->scale_type = RLX_K_F32;
-	a->y_type = RLX_K_U8;
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_out(lo, &a->scale, 1, 0);
-	lower_ref_out(lo, &a->zp, 2, 0);
-	lower_ref_out(lo, &a->y, 0, 0);
-	return lower_call(lo, RLX_KERNEL_quantize, rlx_k_quant_units(a), (double)n * 2, 0);
+	a->x_type = a->scale_type = RLX_F32;
+	a->y_type = RLX_U8;
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_out(lo, &a->scale, 1, 0);
+	rlx_lower_ref_out(lo, &a->zp, 2, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_quantize, rlx_k_quant_units(a), (double)n * 2, 0);
 }

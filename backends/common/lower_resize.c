@@ -38,7 +38,7 @@ static bool stays(const struct rlx_op_resize *a, const struct op_resize_axis *ax
 /* Dimensions as runs; returns how many, or -1 when they are over @most. */
 static int find_runs(const struct rlx_lower *lo, struct run *r, int most)
 {
-	const struct rlx_type *x = lower_in(lo, 0);
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	int n = 0;
 
 	for (uint32_t i = 0; i < x->rank; i++) {
@@ -109,12 +109,12 @@ static enum rlx_status fill_axis(struct rlx_lower *lo, const struct run *r,
 	if (r->same)
 		return RLX_OK;
 	if (r->ax.in > INT32_MAX || taps > MOST_TAPS || r->ax.out > MOST_TABLE / taps)
-		return lower_unsupported(lo, "the tables of an axis would be too large");
-	t.index = lower_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.index));
+		return rlx_lower_unsupported(lo, "the tables of an axis would be too large");
+	t.index = rlx_lower_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.index));
 	if (a->mode != RLX_RESIZE_NEAREST) {
-		t.weight = lower_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.weight));
-		t.w = lower_keep(lo, (size_t)taps, sizeof(*t.w));
-		t.at = lower_keep(lo, (size_t)taps, sizeof(*t.at));
+		t.weight = rlx_lower_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.weight));
+		t.w = rlx_lower_keep(lo, (size_t)taps, sizeof(*t.w));
+		t.at = rlx_lower_keep(lo, (size_t)taps, sizeof(*t.at));
 	}
 	if (lo->status)
 		return lo->status;
@@ -122,9 +122,9 @@ static enum rlx_status fill_axis(struct rlx_lower *lo, const struct run *r,
 		fill_position(a, &r->ax, &t, o);
 	*to = (struct rlx_k_resize_axis){ (size_t)r->ax.in, (size_t)r->ax.out, (size_t)taps,
 					  NULL, NULL };
-	lower_ref_keep(lo, &to->index, t.index, (size_t)(r->ax.out * taps) * sizeof(*t.index));
-	lower_ref_keep(lo, &to->weight, t.weight,
-		       (size_t)(r->ax.out * taps) * sizeof(*t.weight));
+	rlx_lower_ref_keep(lo, &to->index, t.index, (size_t)(r->ax.out * taps) * sizeof(*t.index));
+	rlx_lower_ref_keep(lo, &to->weight, t.weight,
+			   (size_t)(r->ax.out * taps) * sizeof(*t.weight));
 	return RLX_OK;
 }
 
@@ -133,7 +133,7 @@ static enum rlx_kernel_id pick_kernel(struct rlx_lower *lo, const struct run *r,
 				      size_t *lanes)
 {
 	const struct rlx_op_resize *a = lo->args;
-	enum rlx_dtype dt = lower_in(lo, 0)->dtype;
+	enum rlx_dtype dt = rlx_lower_in(lo, 0)->dtype;
 
 	*lanes = 0;
 	if (dt == RLX_F32 && n > 1 && r[n - 1].same && lo->block && r[n - 1].size == lo->block) {
@@ -145,15 +145,15 @@ static enum rlx_kernel_id pick_kernel(struct rlx_lower *lo, const struct run *r,
 	*lanes = 1;
 	if (dt == RLX_F32)
 		return RLX_KERNEL_resize_f32;
-	lower_unsupported(lo, "no kernel interpolates, or extrapolates, this dtype");
+	rlx_lower_unsupported(lo, "no kernel interpolates, or extrapolates, this dtype");
 	return RLX_KERNEL_COUNT;
 }
 
 enum rlx_status rlx_lower_resize(struct rlx_lower *lo)
 {
 	const struct rlx_op_resize *op = lo->args;
-	const struct rlx_type *y = lower_out(lo, 0);
-	struct rlx_k_resize *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
+	struct rlx_k_resize *a = rlx_lower_args(lo, sizeof(*a));
 	struct run r[5];
 	size_t lanes, planes = 1;
 	int n = find_runs(lo, r, 5), first, i;
@@ -163,14 +163,14 @@ enum rlx_status rlx_lower_resize(struct rlx_lower *lo)
 	if (!rlx_type_count(y))
 		return lo->status;
 	if (n < 0)
-		return lower_unsupported(lo, "too many axes change their size");
+		return rlx_lower_unsupported(lo, "too many axes change their size");
 	id = pick_kernel(lo, r, n, &lanes);
 	n -= lanes > 1;
 	first = n > 1 && r[0].same;
 	if (first)
 		planes = (size_t)r[0].size;
 	if (lo->status || n - first > 3)
-		return lower_unsupported(lo, "over three axes change their size");
+		return rlx_lower_unsupported(lo, "over three axes change their size");
 	a->planes = planes;
 	a->outside = op->extrapolation;
 	a->esize = rlx_dtype_size(y->dtype);
@@ -182,9 +182,9 @@ enum rlx_status rlx_lower_resize(struct rlx_lower *lo)
 			return lo->status;
 		taps *= (double)a->axis[i].taps;
 	}
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_out(lo, &a->y, 0, 0);
-	return lower_call(lo, id, planes * a->axis[0].out * a->axis[1].out,
-			  (double)rlx_type_count(y) * (taps + 1),
-			  lanes ? rlx_resize_scratch(a, lanes) : 0);
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	return rlx_lower_call(lo, id, planes * a->axis[0].out * a->axis[1].out,
+			      (double)rlx_type_count(y) * (taps + 1),
+			      lanes ? rlx_resize_scratch(a, lanes) : 0);
 }

@@ -33,8 +33,8 @@ static bool take_acts(const struct rlx_recurrence *r, struct rlx_k_rnn *a)
 
 static bool takes(struct rlx_lower *lo, const struct rlx_recurrence *r)
 {
-	if (lower_in(lo, 4) && lower_in(lo, 4)->dtype != RLX_I32 &&
-	    lower_in(lo, 4)->dtype != RLX_I64)
+	if (rlx_lower_in(lo, 4) && rlx_lower_in(lo, 4)->dtype != RLX_I32 &&
+	    rlx_lower_in(lo, 4)->dtype != RLX_I64)
 		return false;
 	/* with the batch outermost, states lie [batch, dirs, hidden] */
 	if (r->batch_first && r->dirs > 1 && r->batch > 1)
@@ -56,7 +56,7 @@ static void strides(const struct rlx_recurrence *r, struct rlx_k_rnn *a)
 
 struct rlx_k_rnn *rlx_recurrence_args(struct rlx_lower *lo, const struct rlx_recurrence *r)
 {
-	struct rlx_k_rnn *a = lower_args(lo, sizeof(*a));
+	struct rlx_k_rnn *a = rlx_lower_args(lo, sizeof(*a));
 
 	a->steps = r->steps;
 	a->batch = r->batch;
@@ -70,20 +70,20 @@ struct rlx_k_rnn *rlx_recurrence_args(struct rlx_lower *lo, const struct rlx_rec
 	a->reverse[1] = true;
 	strides(r, a);
 	take_acts(r, a);
-	lower_ref_tmp(lo, &a->x, r->tmp);
-	lower_ref_in(lo, &a->h0, 5, 0);
-	if (lower_in(lo, 4)) {
-		a->lens_type = (uint8_t)lower_in(lo, 4)->dtype;
-		lower_ref_in(lo, &a->lens, 4, 0);
-		lower_ref_status(lo, &a->bad);
-		lower_checked(lo, &a->live, r->batch);
+	rlx_lower_ref_tmp(lo, &a->x, r->tmp);
+	rlx_lower_ref_in(lo, &a->h0, 5, 0);
+	if (rlx_lower_in(lo, 4)) {
+		a->lens_type = (uint8_t)rlx_lower_in(lo, 4)->dtype;
+		rlx_lower_ref_in(lo, &a->lens, 4, 0);
+		rlx_lower_ref_status(lo, &a->bad);
+		rlx_lower_checked(lo, &a->live, r->batch);
 	}
-	lower_ref_out(lo, &a->y, 0, 0);
-	lower_ref_out(lo, &a->yh, 1, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	rlx_lower_ref_out(lo, &a->yh, 1, 0);
 	if (r->cell == RLX_K_RNN_LSTM) {
-		lower_ref_in(lo, &a->c0, 6, 0);
-		lower_ref_in(lo, &a->peep, 7, 0);
-		lower_ref_out(lo, &a->yc, 2, 0);
+		rlx_lower_ref_in(lo, &a->c0, 6, 0);
+		rlx_lower_ref_in(lo, &a->peep, 7, 0);
+		rlx_lower_ref_out(lo, &a->yc, 2, 0);
 	}
 	return a;
 }
@@ -95,7 +95,7 @@ double rlx_recurrence_work(const struct rlx_recurrence *r)
 
 static enum rlx_status lower(struct rlx_lower *lo, struct rlx_recurrence *r)
 {
-	const struct rlx_type *x = lower_in(lo, 0), *w = lower_in(lo, 1);
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *w = rlx_lower_in(lo, 1);
 	struct rlx_k_rnn probe = { 0 };
 
 	r->steps = x->dim[r->batch_first ? 1 : 0];
@@ -105,9 +105,9 @@ static enum rlx_status lower(struct rlx_lower *lo, struct rlx_recurrence *r)
 	r->gates = rlx_k_rnn_gates(r->cell);
 	r->hidden = w->dim[1] / r->gates;
 	if (!takes(lo, r) || !take_acts(r, &probe))
-		return lower_unsupported(lo, "no kernel for this layout or these activations");
-	r->tmp = lower_tmp(lo, (uint64_t)(r->steps * r->batch * r->dirs * r->gates *
-					  r->hidden) * 4);
+		return rlx_lower_unsupported(lo, "no kernel for this layout or these activations");
+	r->tmp = rlx_lower_tmp(lo, (uint64_t)(r->steps * r->batch * r->dirs * r->gates *
+					      r->hidden) * 4);
 	return lo->ops->recur(lo, r);
 }
 

@@ -11,8 +11,8 @@ enum rlx_status rlx_lower_grid_sample(struct rlx_lower *lo)
 		[RLX_GRID_REFLECTION] = RLX_K_GRID_REFLECTION,
 	};
 	const struct rlx_op_grid_sample *op = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
-	struct rlx_k_grid_sample *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
+	struct rlx_k_grid_sample *a = rlx_lower_args(lo, sizeof(*a));
 	double reads = 1;
 	uint32_t d;
 
@@ -30,22 +30,22 @@ enum rlx_status rlx_lower_grid_sample(struct rlx_lower *lo)
 	a->padding = padding[op->padding];
 	a->align_corners = op->align_corners;
 	a->type = (uint8_t)x->dtype;
-	a->grid_type = (uint8_t)lower_in(lo, 1)->dtype;
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_in(lo, &a->grid, 1, 0);
-	lower_ref_out(lo, &a->y, 0, 0);
-	return lower_call(lo, RLX_KERNEL_grid_sample, rlx_k_grid_sample_units(a),
-			  (double)rlx_type_count(y) * reads * 8, 0);
+	a->grid_type = (uint8_t)rlx_lower_in(lo, 1)->dtype;
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_in(lo, &a->grid, 1, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_grid_sample, rlx_k_grid_sample_units(a),
+			      (double)rlx_type_count(y) * reads * 8, 0);
 }
 
 enum rlx_status rlx_lower_roi_align(struct rlx_lower *lo)
 {
 	const struct rlx_op_roi_align *op = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
-	struct rlx_k_roi_align *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
+	struct rlx_k_roi_align *a = rlx_lower_args(lo, sizeof(*a));
 
 	if (!rlx_type_count(y))		/* but regions to check, where no channel is */
-		return y->dim[0] ? lower_unsupported(lo, "nothing to pool") : lo->status;
+		return y->dim[0] ? rlx_lower_unsupported(lo, "nothing to pool") : lo->status;
 	a->images = x->dim[0];
 	a->channels = x->dim[1];
 	a->regions = y->dim[0];
@@ -58,15 +58,15 @@ enum rlx_status rlx_lower_roi_align(struct rlx_lower *lo)
 	a->max = op->max_mode;
 	a->half_pixel = op->half_pixel;
 	a->type = (uint8_t)x->dtype;
-	a->roi_type = (uint8_t)lower_in(lo, 1)->dtype;
-	a->batch_type = (uint8_t)lower_in(lo, 2)->dtype;
-	lower_ref_in(lo, &a->x, 0, 0);
-	lower_ref_in(lo, &a->rois, 1, 0);
-	lower_ref_in(lo, &a->batch, 2, 0);
-	lower_ref_out(lo, &a->y, 0, 0);
-	lower_ref_status(lo, &a->bad);
-	lower_checked(lo, &a->live, a->regions);
-	lower_extent(lo, a->regions, NULL);
-	return lower_call(lo, RLX_KERNEL_roi_align, rlx_k_roi_align_units(a),
-			  (double)rlx_type_count(y) * 100, 0);
+	a->roi_type = (uint8_t)rlx_lower_in(lo, 1)->dtype;
+	a->batch_type = (uint8_t)rlx_lower_in(lo, 2)->dtype;
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_in(lo, &a->rois, 1, 0);
+	rlx_lower_ref_in(lo, &a->batch, 2, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	rlx_lower_ref_status(lo, &a->bad);
+	rlx_lower_checked(lo, &a->live, a->regions);
+	rlx_lower_extent(lo, a->regions, NULL);
+	return rlx_lower_call(lo, RLX_KERNEL_roi_align, rlx_k_roi_align_units(a),
+			      (double)rlx_type_count(y) * 100, 0);
 }

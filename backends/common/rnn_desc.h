@@ -26,7 +26,7 @@ struct rlx_recurrence {
  * input.
  */
 struct rlx_k_rnn *rlx_recurrence_args(struct rlx_lower *lo, const struct rlx_recurrence *r);
-/* What kernel rnn does, for lower_call(). */
+/* What kernel rnn does, for rlx_lower_call(). */
 double rlx_recurrence_work(const struct rlx_recurrence *r);
 
 #endif

@@ -14,7 +14,7 @@ static bool supports_rows(const struct rlx_infer *q, uint32_t from, uint32_t to,
 		t = q->in[from];
 		if (!t)
 			continue;
-		if (rlx_type_count(t) != n || !lower_real(t->dtype) ||
+		if (rlx_type_count(t) != n || !rlx_lower_real(t->dtype) ||
 		    (first && first->dtype != t->dtype))
 			return false;
 		first = t;
@@ -28,7 +28,7 @@ static bool supports_norm(const struct rlx_infer *q, int32_t axis)
 
 	if (q->n_out == 3 && q->out[1].dtype != RLX_F32)
 		return false;
-	return lower_real(x->dtype) &&
+	return rlx_lower_real(x->dtype) &&
 	       supports_rows(q, 1, 3, shape_span(x, shape_axis(axis, x->rank), x->rank));
 }
 
@@ -37,7 +37,7 @@ static bool supports_residual_norm(const struct rlx_infer *q)
 	const struct rlx_type *x = q->in[0], *r = q->in[1], *b = q->in[2];
 	int64_t n = x->dim[x->rank - 1];
 
-	if (!lower_real(x->dtype) || !lower_real(r->dtype) ||
+	if (!rlx_lower_real(x->dtype) || !rlx_lower_real(r->dtype) ||
 	    rlx_dtype_promote(x->dtype, r->dtype) != x->dtype ||
 	    !supports_rows(q, 2, 5, n))
 		return false;
@@ -77,8 +77,7 @@ static bool supports_matmul(const struct rlx_infer *q)
 	/* nothing multiplies f64 with less */
 	if (a->compute == RLX_F16 || (a->compute && y->dtype == RLX_F64))
 		return false;
-	return a->act != RLX_ACT_HARD_SIGMOID &&
-	       (!res || res->dtype == y->dtype);
+	return !res || res->dtype == y->dtype;
 }
 
 bool rlx_supports(const struct rlx_infer *q)
@@ -99,15 +98,15 @@ bool rlx_supports(const struct rlx_infer *q)
 	case RLX_OP_fused_conv:
 		return ((const struct rlx_op_fused_conv *)q->args)->act != RLX_ACT_GELU_TANH;
 	case RLX_OP_rope:
-		return lower_real(q->in[0]->dtype) && lower_real(q->in[1]->dtype) &&
+		return rlx_lower_real(q->in[0]->dtype) && rlx_lower_real(q->in[1]->dtype) &&
 		       q->in[1]->dtype == q->in[2]->dtype;
 	case RLX_OP_dequantize:
-		return lower_real(q->in[1]->dtype) && !(q->in[0]->dtype == RLX_I32 && q->in[2]);
+		return rlx_lower_real(q->in[1]->dtype) && !(q->in[0]->dtype == RLX_I32 && q->in[2]);
 	}
 	return true;
 }
 
-bool lower_supported(const struct rlx_lower *lo)
+bool rlx_lower_supported(const struct rlx_lower *lo)
 {
 	const struct rlx_type *in[8] = { NULL };
 	struct rlx_infer q = { .def = lo->st->def, .args = lo->args, .in = in };
@@ -116,8 +115,8 @@ bool lower_supported(const struct rlx_lower *lo)
 	q.n_in = lo->st->n_in < 8 ? lo->st->n_in : 8;
 	q.n_out = lo->st->n_out < RLX_MAX_OUT ? lo->st->n_out : RLX_MAX_OUT;
 	for (k = 0; k < q.n_in; k++)
-		in[k] = lower_in(lo, k);
+		in[k] = rlx_lower_in(lo, k);
 	for (k = 0; k < q.n_out; k++)
-		q.out[k] = *lower_out(lo, k);
+		q.out[k] = *rlx_lower_out(lo, k);
 	return rlx_supports(&q);
 }

@@ -71,14 +71,6 @@ static void cpu_close(struct rlx_device *dev)
 	rlx_pool_free(((struct cpu_device *)dev)->pool);
 }
 
-static enum rlx_can cpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
-{
-	(void)dev;
-	if (cpu_lowering(q->def->index) && rlx_supports(q))
-		return RLX_CAN_NATIVE;
-	return q->def->impl->eval ? RLX_CAN_HOST : RLX_CAN_NOT;
-}
-
 static enum rlx_can target_can(const struct rlx_target *t, const struct rlx_infer *q)
 {
 	return cpu_can(t->dev, q);
@@ -89,7 +81,9 @@ static void cpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	const struct cpu_device *d = (const struct cpu_device *)dev;
 
 	t->fuse = true;
+	t->widen = true;
 	t->bf16 = d->isa >= RLX_ISA_V4X;
+	t->f16 = true;	/* by widening; weights keep two bytes */
 	t->channels = (unsigned int)rlx_conv_block(d->isa);
 	t->can = target_can;
 	t->dev = dev;

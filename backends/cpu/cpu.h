@@ -23,10 +23,10 @@ struct cpu_call {
 	uint32_t	 step;		/* of the plan */
 	uint8_t		 kind;		/* enum rlx_call_kind */
 	uint8_t		 parallel;
-	/* Active extent: see lower_extent(). */
+	/* Active extent: see rlx_lower_extent(). */
 	int64_t		 rows;		/* 0: always all of it */
 	rlx_units_fn	*set_rows;	/* NULL: units in proportion */
-	struct rlx_checked checked;	/* see lower_checked() */
+	struct rlx_checked checked;	/* see rlx_lower_checked() */
 };
 
 struct cpu_prepared;
@@ -39,7 +39,7 @@ struct cpu_code {
 	uint64_t		 n_image, cap_image;
 	struct rlx_ref		*reloc;
 	uint32_t		 n_reloc, cap_reloc;
-	struct rlx_bump		 bump;		/* tables of lower_keep() */
+	struct rlx_bump		 bump;		/* tables of rlx_lower_keep() */
 	struct cpu_prepared	**prepared;	/* referenced */
 	uint32_t		 n_prepared, cap_prepared;
 	uint64_t		 scratch_bytes;	/* per thread */
@@ -62,6 +62,7 @@ struct cpu_lower {
 	struct cpu_prepared	*filling;
 	void			*filling_stored;	/* in the code's store */
 	uint32_t		 calls, relocs;	/* when the step began */
+	bool			 dry;		/* a trial: nothing is packed or kept */
 };
 
 static inline const struct cpu_device *cpu_device_of(const struct rlx_lower *lo)
@@ -100,6 +101,7 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g,
 			    const struct rlx_gemm_desc *p);
 enum rlx_status cpu_gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q);
 enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *g);
+enum rlx_status cpu_conv_f64(struct rlx_lower *lo, const struct rlx_conv *g);
 enum rlx_status cpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);
 enum rlx_status cpu_recur(struct rlx_lower *lo, const struct rlx_recurrence *r);
 
@@ -119,6 +121,7 @@ void cpu_prepared_put(struct cpu_prepared *p);
 void cpu_set_extent(struct rlx_exec *exec);
 
 /* lower.c, exec.c */
+enum rlx_can cpu_can(const struct rlx_device *dev, const struct rlx_infer *q);
 enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 			    struct rlx_error *err);
 void cpu_release(struct rlx_code *code);

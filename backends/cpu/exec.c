@@ -126,7 +126,7 @@ static void run_kernel(struct cpu_exec *x, const struct cpu_call *call, uint64_t
 static enum rlx_status bad_data(struct cpu_exec *x, const struct cpu_call *call)
 {
 	x->status = 0;
-	return lower_bad_data(&x->base.code->plan->step[call->step], x->base.err);
+	return rlx_lower_bad_data(&x->base.code->plan->step[call->step], x->base.err);
 }
 
 enum rlx_status cpu_run(struct rlx_exec *exec)

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
+#include "base/amx.h"
 
-static const char *const names[RLX_ISA_COUNT] = { "base", "v3", "v4", "v4x" };
+static const char *const names[RLX_ISA_COUNT] = { "base", "v3", "v4", "v4x", "v4_amx" };
 
 const char *cpu_isa_name(enum rlx_isa isa)
 {
@@ -33,12 +34,13 @@ static enum rlx_isa best(void)
 
 enum rlx_isa cpu_isa_detect(void)
 {
+	/* The kernel is not asked for tiles that are not wanted. */
 	const char *want = getenv("RLX_ISA");
 	enum rlx_isa have = best();
 	unsigned int i;
 
 	for (i = 0; want && i < RLX_ISA_COUNT; i++)
-		if (!strcmp(want, names[i]) && i < (unsigned int)have)
+		if (!strcmp(want, names[i]) && i <= (unsigned int)have)
 			return (enum rlx_isa)i;
-	return have;
+	return have == RLX_ISA_V4X && !rlx_amx_why() ? RLX_ISA_V4_AMX : have;
 }

@@ -2,6 +2,7 @@
 /* From plan steps to kernel calls: the image, its relocations, the work areas. */
 #include <string.h>
 
+#include "backends/common/trial.h"
 #include "backends/cpu/cpu.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -62,7 +63,7 @@ static enum rlx_status append(struct rlx_lower *lo, struct cpu_call call)
 	struct cpu_code *c = code_of(lo);
 
 	if (!rlx_grow(&c->call, &c->cap_call, c->n_call + 1, sizeof(*c->call)))
-		return lower_out_of_memory(lo);
+		return rlx_lower_out_of_memory(lo);
 	call.step = (uint32_t)(lo->st - lo->plan->step);
 	c->call[c->n_call++] = call;
 	return RLX_OK;
@@ -104,9 +105,11 @@ static enum rlx_status cpu_call(struct rlx_lower *lo, enum rlx_kernel_id id,
 
 	finish_filling(lo);
 	if (!fn)
-		return lower_unsupported(lo, "this instruction set level has no kernel");
+		return rlx_lower_unsupported(lo, "this instruction set level has no kernel");
+	if (((struct cpu_lower *)lo)->dry)
+		return lo->status;
 	if (!add_args(lo, at))
-		return lower_out_of_memory(lo);
+		return rlx_lower_out_of_memory(lo);
 	if (rlx_align64(scratch) > c->scratch_bytes)
 		c->scratch_bytes = rlx_align64(scratch);
 	return append(lo, (struct cpu_call){
@@ -128,6 +131,8 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 	void *stored;
 
 	*out_new = false;
+	if (cl->dry)
+		return cl;	/* an address that nobody reads */
 	finish_filling(lo);
 	took = rlx_store_take(c->base.store, blob, kind, param, bytes, &stored);
 	if (took != RLX_TOOK_NONE) {
@@ -138,12 +143,12 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 	}
 	if (!rlx_grow(&c->prepared, &c->cap_prepared, c->n_prepared + 1,
 		      sizeof(*c->prepared))) {
-		lower_out_of_memory(lo);
+		rlx_lower_out_of_memory(lo);
 		return NULL;
 	}
 	p = cpu_prepared_get(blob, kind, param, bytes, out_new);
 	if (!p) {
-		lower_out_of_memory(lo);
+		rlx_lower_out_of_memory(lo);
 		return NULL;
 	}
 	c->prepared[c->n_prepared++] = p;
@@ -209,26 +214,67 @@ static enum rlx_status lower_step(struct cpu_lower *cl, const struct rlx_plan_st
 	return rc;
 }
 
-enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
-			    struct rlx_error *err)
+static struct cpu_lower *lower_new(struct rlx_code *code, struct rlx_bump *bump,
+				   struct rlx_error *err)
 {
-	struct cpu_code *c = (struct cpu_code *)code;
-	const struct cpu_device *dev = (const struct cpu_device *)code->dev;
 	struct cpu_lower *cl = rlx_aligned(64, sizeof(*cl));
-	enum rlx_status st = RLX_OK;
-	uint64_t t0 = rlx_now();
-	uint32_t i;
 
-	if (!cl)
-		return rlx_fail(err, RLX_ENOMEM, "cpu: out of memory");
+	if (!cl) {
+		rlx_fail(err, RLX_ENOMEM, "cpu: out of memory");
+		return NULL;
+	}
 	memset(cl, 0, sizeof(*cl));
 	cl->base.ops = &cpu_ops;
 	cl->base.code = code;
 	cl->base.plan = code->plan;
 	cl->base.err = err;
-	cl->base.bump = &c->bump;
-	cl->base.block = (int64_t)rlx_conv_block(dev->isa);
+	cl->base.bump = bump;
+	cl->base.block = (int64_t)rlx_conv_block(((const struct cpu_device *)code->dev)->isa);
 	cl->base.tmp_at = rlx_align64(code->plan->work_bytes);
+	return cl;
+}
+
+enum rlx_can cpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
+{
+	enum rlx_can can = q->def->impl->eval ? RLX_CAN_HOST : RLX_CAN_NOT;
+	rlx_lower_fn *fn = cpu_lowering(q->def->index);
+	struct rlx_code code = { .dev = (struct rlx_device *)dev };
+	struct rlx_bump bump = { 0 };
+	struct rlx_error err = { 0 };
+	struct rlx_lower_trial one;
+	struct cpu_lower *cl = NULL;
+
+	if (!fn || !rlx_supports(q))
+		return can;
+	code.plan = &one.plan;
+	if (rlx_lower_trial_init(&one, q, true))
+		cl = lower_new(&code, &bump, &err);
+	if (cl) {
+		cl->dry = true;
+		cl->base.st = &one.step;
+		cl->base.args = q->args;
+	}
+	/* only what has no kernel is done otherwise: not what has no memory just now */
+	if (!cl || fn(&cl->base) != RLX_ENOSUP)
+		can = RLX_CAN_NATIVE;
+	rlx_free(cl);
+	rlx_bump_fini(&bump);
+	rlx_lower_trial_fini(&one);
+	return can;
+}
+
+enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
+			    struct rlx_error *err)
+{
+	struct cpu_code *c = (struct cpu_code *)code;
+	const struct cpu_device *dev = (const struct cpu_device *)code->dev;
+	struct cpu_lower *cl = lower_new(code, &c->bump, err);
+	enum rlx_status st = RLX_OK;
+	uint64_t t0 = rlx_now();
+	uint32_t i;
+
+	if (!cl)
+		return RLX_ENOMEM;
 	for (i = 0; i < code->plan->n_step && !st; i++)
 		st = lower_step(cl, &code->plan->step[i], flags);
 	c->scratch_at = rlx_align64(cl->base.tmp_at + cl->base.tmp_most);

@@ -33,8 +33,8 @@ static void *packed(struct rlx_lower *lo, const char *kind, const struct rlx_con
 static enum rlx_status lower_depthwise(struct rlx_lower *lo, const struct rlx_conv *g,
 				       const size_t image[2])
 {
-	struct rlx_k_dw_c *a = lower_args(lo, sizeof(*a));
-	struct rlx_k_dw_pack pack = { .conv = a, .src = lower_const(lo, 1) };
+	struct rlx_k_dw_c *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_k_dw_pack pack = { .conv = a, .src = rlx_lower_const(lo, 1) };
 	bool is_new;
 
 	COPY_SHAPE(a, g);
@@ -43,7 +43,7 @@ static enum rlx_status lower_depthwise(struct rlx_lower *lo, const struct rlx_co
 	a->x_n = image[0];
 	a->y_n = a->res_n = image[1];
 	if (!rlx_dw_c_init(cpu_isa(lo), a))
-		return lower_unsupported(lo, "the depthwise kernel does not take this shape");
+		return rlx_lower_unsupported(lo, "the depthwise kernel does not take this shape");
 	pack.dst = packed(lo, "dw_c", g, 0, rlx_dw_c_wsize(a), &is_new);
 	if (!pack.dst)
 		return lo->status;
@@ -51,15 +51,15 @@ static enum rlx_status lower_depthwise(struct rlx_lower *lo, const struct rlx_co
 		cpu_kernels(lo)->dw_c_pack(&pack, 0, (g->oc + a->c - 1) / a->c, NULL);
 	a->w = pack.dst;
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
-	lower_extent(lo, (int64_t)g->n, NULL);
-	return lower_call(lo, RLX_KERNEL_dw_c, rlx_dw_c_units(a), rlx_conv_work(g), 0);
+	rlx_lower_extent(lo, (int64_t)g->n, NULL);
+	return rlx_lower_call(lo, RLX_KERNEL_dw_c, rlx_dw_c_units(a), rlx_conv_work(g), 0);
 }
 
 static enum rlx_status lower_winograd(struct rlx_lower *lo, const struct rlx_conv *g,
 				      const size_t image[2], size_t m)
 {
-	struct rlx_k_wino_c *a = lower_args(lo, sizeof(*a));
-	struct rlx_k_wino_pack pack = { .conv = a, .src = lower_const(lo, 1) };
+	struct rlx_k_wino_c *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_k_wino_pack pack = { .conv = a, .src = rlx_lower_const(lo, 1) };
 	bool is_new;
 
 	COPY_SHAPE(a, g);
@@ -69,7 +69,7 @@ static enum rlx_status lower_winograd(struct rlx_lower *lo, const struct rlx_con
 	a->x_n = image[0];
 	a->y_n = a->res_n = image[1];
 	if (!rlx_wino_c_init(cpu_isa(lo), a))
-		return lower_unsupported(lo, "the Winograd kernel does not take this shape");
+		return rlx_lower_unsupported(lo, "the Winograd kernel does not take this shape");
 	pack.dst = packed(lo, m == 4 ? "wino4_c" : "wino2_c", g, 0, rlx_wino_c_wsize(a),
 			  &is_new);
 	if (!pack.dst)
@@ -78,9 +78,9 @@ static enum rlx_status lower_winograd(struct rlx_lower *lo, const struct rlx_con
 		cpu_kernels(lo)->wino_c_pack(&pack, 0, rlx_wino_c_pack_units(a), NULL);
 	a->w = pack.dst;
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
-	lower_extent(lo, (int64_t)g->n, NULL);
-	return lower_call(lo, RLX_KERNEL_wino_c, rlx_wino_c_units(a), rlx_conv_work(g),
-			  rlx_wino_c_scratch(a));
+	rlx_lower_extent(lo, (int64_t)g->n, NULL);
+	return rlx_lower_call(lo, RLX_KERNEL_wino_c, rlx_wino_c_units(a), rlx_conv_work(g),
+			      rlx_wino_c_scratch(a));
 }
 
 static void swap_last(size_t d[3])
@@ -107,8 +107,8 @@ static void lay_flat(struct rlx_conv *g)
 static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct rlx_conv *g,
 				     bool x_plain)
 {
-	struct rlx_k_conv_c *a = lower_args(lo, sizeof(*a));
-	struct rlx_k_conv_pack pack = { .conv = a, .src = lower_const(lo, 1) };
+	struct rlx_k_conv_c *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_k_conv_pack pack = { .conv = a, .src = rlx_lower_const(lo, 1) };
 	size_t b = rlx_conv_block(cpu_isa(lo)), m, image[2];
 	bool is_new;
 
@@ -125,7 +125,7 @@ static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct rlx_conv
 	a->x_n = x_plain ? g->ic * g->in[1] * g->in[2] : image[0];
 	a->y_n = a->res_n = image[1];
 	if (!rlx_conv_c_init(cpu_isa(lo), a))
-		return lower_unsupported(lo, "the blocked kernel does not take this shape");
+		return rlx_lower_unsupported(lo, "the blocked kernel does not take this shape");
 	m = x_plain ? 0 : rlx_wino_c_pick(cpu_isa(lo), a);
 	if (m)
 		return lower_winograd(lo, g, image, m);
@@ -137,15 +137,15 @@ static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct rlx_conv
 		cpu_kernels(lo)->conv_c_pack(&pack, 0, rlx_conv_pack_units(a), NULL);
 	a->w = pack.dst;
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
-	lower_extent(lo, (int64_t)g->n, NULL);
-	return lower_call(lo, RLX_KERNEL_conv_c, rlx_conv_c_units(a), rlx_conv_work(g),
-			  rlx_conv_c_scratch(a));
+	rlx_lower_extent(lo, (int64_t)g->n, NULL);
+	return rlx_lower_call(lo, RLX_KERNEL_conv_c, rlx_conv_c_units(a), rlx_conv_work(g),
+			      rlx_conv_c_scratch(a));
 }
 
 static const void *pack_once(struct rlx_lower *lo, const struct rlx_conv *g,
 			     const struct rlx_k_conv_nd *a)
 {
-	struct rlx_k_conv_nd_pack pack = { .conv = a, .src = lower_const(lo, 1) };
+	struct rlx_k_conv_nd_pack pack = { .conv = a, .src = rlx_lower_const(lo, 1) };
 	bool is_new;
 
 	pack.dst = packed(lo, a->transposed ? "conv_t" : "conv_nd", g, a->tiles,
@@ -158,44 +158,44 @@ static const void *pack_once(struct rlx_lower *lo, const struct rlx_conv *g,
 /* Weights that are known only then: a call before that of the convolution. */
 static uint64_t pack_each_run(struct rlx_lower *lo, const struct rlx_k_conv_nd *plan)
 {
-	struct rlx_k_conv_nd *kept = lower_keep(lo, 1, sizeof(*kept));
-	uint64_t tmp = lower_tmp(lo, rlx_conv_nd_wsize(plan) + 64);
-	struct rlx_k_conv_nd_pack *p = lower_args(lo, sizeof(*p));
+	struct rlx_k_conv_nd *kept = rlx_lower_keep(lo, 1, sizeof(*kept));
+	uint64_t tmp = rlx_lower_tmp(lo, rlx_conv_nd_wsize(plan) + 64);
+	struct rlx_k_conv_nd_pack *p = rlx_lower_args(lo, sizeof(*p));
 
 	if (!kept)
 		return 0;
 	*kept = *plan;
 	p->conv = kept;
-	lower_ref_in(lo, &p->src, 1, 0);
-	lower_ref_tmp(lo, &p->dst, tmp);
-	lower_call(lo, RLX_KERNEL_conv_nd_pack, plan->groups,
-		   (double)rlx_type_count(lower_in(lo, 1)), 0);
+	rlx_lower_ref_in(lo, &p->src, 1, 0);
+	rlx_lower_ref_tmp(lo, &p->dst, tmp);
+	rlx_lower_call(lo, RLX_KERNEL_conv_nd_pack, plan->groups,
+		       (double)rlx_type_count(rlx_lower_in(lo, 1)), 0);
 	return tmp;
 }
 
 static enum rlx_status lower_plain(struct rlx_lower *lo, const struct rlx_conv *g)
 {
-	struct rlx_k_conv_nd *a = lower_args(lo, sizeof(*a)), plan;
+	struct rlx_k_conv_nd *a = rlx_lower_args(lo, sizeof(*a)), plan;
 	uint64_t tmp;
 
 	rlx_conv_plain(a, g);
 	if (!rlx_conv_nd_init(cpu_isa(lo), a))
-		return lower_unsupported(lo, "the plain kernel does not take this shape");
-	if (!lower_const(lo, 1)) {
+		return rlx_lower_unsupported(lo, "the plain kernel does not take this shape");
+	if (!rlx_lower_const(lo, 1)) {
 		plan = *a;
 		tmp = pack_each_run(lo, &plan);
-		a = lower_args(lo, sizeof(*a));
+		a = rlx_lower_args(lo, sizeof(*a));
 		*a = plan;
-		lower_ref_tmp(lo, &a->w, tmp);
+		rlx_lower_ref_tmp(lo, &a->w, tmp);
 	} else {
 		a->w = pack_once(lo, g, a);
 	}
 	if (lo->status)
 		return lo->status;
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
-	lower_extent(lo, (int64_t)g->n, NULL);
-	return lower_call(lo, RLX_KERNEL_conv_nd, rlx_conv_nd_units(a), rlx_conv_work(g),
-			  rlx_conv_nd_scratch(a));
+	rlx_lower_extent(lo, (int64_t)g->n, NULL);
+	return rlx_lower_call(lo, RLX_KERNEL_conv_nd, rlx_conv_nd_units(a), rlx_conv_work(g),
+			      rlx_conv_nd_scratch(a));
 }
 
 enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *conv)
@@ -203,15 +203,17 @@ enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *conv)
 	struct rlx_conv g = *conv;
 	uint32_t k;
 
+	if (rlx_lower_in(lo, 0)->dtype == RLX_F64)
+		return cpu_conv_f64(lo, conv);
 	for (k = 0; k < lo->st->n_in; k++)
-		if (lower_in(lo, k) && lower_in(lo, k)->dtype != RLX_F32)
-			return lower_unsupported(lo, "no kernel for these dtypes");
+		if (rlx_lower_in(lo, k) && rlx_lower_in(lo, k)->dtype != RLX_F32)
+			return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (!g.block)
 		return lower_plain(lo, &g);
-	if (!lower_const(lo, 1))
-		return lower_unsupported(lo, "blocked weights known only at run time");
+	if (!rlx_lower_const(lo, 1))
+		return rlx_lower_unsupported(lo, "blocked weights known only at run time");
 	if ((size_t)g.block != rlx_conv_block(cpu_isa(lo)))
-		return lower_unsupported(lo, "another block than this level's");
+		return rlx_lower_unsupported(lo, "another block than this level's");
 	lay_flat(&g);
 	return lower_blocked(lo, &g, g.x_plain);
 }
@@ -219,30 +221,30 @@ enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *conv)
 static enum rlx_status lower_reorder(struct rlx_lower *lo, const struct rlx_type *plain,
 				     const struct rlx_type *blk, enum rlx_kernel_id id, bool to)
 {
-	struct rlx_k_reorder *a = lower_args(lo, sizeof(*a));
+	struct rlx_k_reorder *a = rlx_lower_args(lo, sizeof(*a));
 
 	if (plain->dtype != RLX_F32 ||
 	    (size_t)blk->dim[4] != rlx_conv_block(cpu_isa(lo)) || !rlx_type_count(plain))
-		return lower_unsupported(lo, "no kernel for this dtype or block");
+		return rlx_lower_unsupported(lo, "no kernel for this dtype or block");
 	a->n = (size_t)plain->dim[0];
 	a->channels = (size_t)plain->dim[1];
 	a->pixels = (size_t)(plain->dim[2] * plain->dim[3]);
 	a->src_n = (size_t)shape_span(to ? plain : blk, 1, to ? 4 : 5);
 	a->dst_n = (size_t)shape_span(to ? blk : plain, 1, to ? 5 : 4);
-	lower_ref_in(lo, &a->src, 0, 0);
-	lower_ref_out(lo, &a->dst, 0, 0);
-	return lower_call(lo, id, a->n * (size_t)blk->dim[1], (double)rlx_type_count(blk), 0);
+	rlx_lower_ref_in(lo, &a->src, 0, 0);
+	rlx_lower_ref_out(lo, &a->dst, 0, 0);
+	return rlx_lower_call(lo, id, a->n * (size_t)blk->dim[1], (double)rlx_type_count(blk), 0);
 }
 
 enum rlx_status cpu_lower_block_channels(struct rlx_lower *lo)
 {
-	return lower_reorder(lo, lower_in(lo, 0), lower_out(lo, 0),
+	return lower_reorder(lo, rlx_lower_in(lo, 0), rlx_lower_out(lo, 0),
 			     RLX_KERNEL_to_blocked_f32, true);
 }
 
 enum rlx_status cpu_lower_unblock_channels(struct rlx_lower *lo)
 {
-	return lower_reorder(lo, lower_out(lo, 0), lower_in(lo, 0),
+	return lower_reorder(lo, rlx_lower_out(lo, 0), rlx_lower_in(lo, 0),
 			     RLX_KERNEL_to_plain_f32, false);
 }
 
@@ -256,7 +258,7 @@ static enum rlx_status pack_bytes(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 		(int64_t)rlx_hash_bytes(a->w_zero, a->w_zero ? s->oc * sizeof(*a->w_zero) : 0,
 			(uint64_t)a->w_signed << 1 | !!a->w_zero),
 	};
-	struct rlx_k_conv_i8_pack p = { .conv = a, .src = lower_const(lo, 1) };
+	struct rlx_k_conv_i8_pack p = { .conv = a, .src = rlx_lower_const(lo, 1) };
 	bool is_new;
 
 	p.dst = cpu_prepare(lo, 1, "conv_i8", key, rlx_conv_i8_wsize(a) + 64, &is_new);
@@ -271,11 +273,11 @@ enum rlx_status cpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 	const struct rlx_k_conv_nd *s = &a->shape;
 
 	if (!rlx_conv_i8_init(cpu_isa(lo), a))
-		return lower_unsupported(lo, "the 8-bit kernel does not take this shape");
+		return rlx_lower_unsupported(lo, "the 8-bit kernel does not take this shape");
 	if (pack_bytes(lo, a))
 		return lo->status;
-	return lower_call(lo, RLX_KERNEL_conv_i8, rlx_conv_i8_units(a),
-			  (double)rlx_type_count(lower_out(lo, 0)) *
-			  (double)(s->ic / s->groups * s->k[0] * s->k[1] * s->k[2]) / 8,
-			  rlx_conv_i8_scratch(a));
+	return rlx_lower_call(lo, RLX_KERNEL_conv_i8, rlx_conv_i8_units(a),
+			      (double)rlx_type_count(rlx_lower_out(lo, 0)) *
+			      (double)(s->ic / s->groups * s->k[0] * s->k[1] * s->k[2]) / 8,
+			      rlx_conv_i8_scratch(a));
 }

@@ -119,18 +119,18 @@ static uint8_t add_op(struct writer *w, const struct rlx_op_def *def,
 static void add_input(struct rlx_lower *lo, struct writer *w, uint32_t k,
 		      const struct rlx_type *shape)
 {
-	const struct rlx_type *t = lower_in(lo, k);
+	const struct rlx_type *t = rlx_lower_in(lo, k);
 	struct rlx_k_ew_in *in = &w->a->in[w->a->n_in++];
 
 	in->type = (uint8_t)t->dtype;
 	shape_broadcast(t, shape, in->stride);
-	lower_ref_in(lo, &in->p, k, 0);
+	rlx_lower_ref_in(lo, &in->p, k, 0);
 }
 
 static struct rlx_k_ew *begin(struct rlx_lower *lo, struct writer *w, int cls,
 			      const struct rlx_type *shape)
 {
-	struct rlx_k_ew *a = lower_args(lo, sizeof(*a));
+	struct rlx_k_ew *a = rlx_lower_args(lo, sizeof(*a));
 
 	*w = (struct writer){ .a = a, .cls = cls, .ok = cls >= 0 };
 	a->cls = (uint8_t)(cls < 0 ? 0 : cls);
@@ -145,10 +145,10 @@ static enum rlx_status finish(struct rlx_lower *lo, struct writer *w)
 	struct rlx_k_ew *a = w->a;
 
 	if (!w->ok)
-		return lower_unsupported(lo, "the kernel has no such program");
+		return rlx_lower_unsupported(lo, "the kernel has no such program");
 	rlx_k_ew_plan(a);
-	return lower_call(lo, RLX_KERNEL_ew, rlx_k_ew_units(a),
-			  (double)a->total * (a->n_step + 1), rlx_k_ew_scratch(a));
+	return rlx_lower_call(lo, RLX_KERNEL_ew, rlx_k_ew_units(a),
+			      (double)a->total * (a->n_step + 1), rlx_k_ew_scratch(a));
 }
 
 /* The dtype that an op's operands are promoted to. */
@@ -159,42 +159,42 @@ static enum rlx_dtype compute_type(const struct rlx_type *const *in, uint32_t n)
 
 static enum rlx_status lower_one(struct rlx_lower *lo)
 {
-	const struct rlx_type *out = lower_out(lo, 0), *in[3];
+	const struct rlx_type *out = rlx_lower_out(lo, 0), *in[3];
 	uint32_t n = lo->st->n_in, k;
 	enum rlx_dtype dt;
 	struct writer w;
 	struct rlx_k_ew *a;
 
 	for (k = 0; k < n; k++)
-		in[k] = lower_in(lo, k);
+		in[k] = rlx_lower_in(lo, k);
 	dt = compute_type(in, n);
 	if (out->dtype == RLX_C64 || dt == RLX_C64)
-		return lower_unsupported(lo, "complex numbers");
+		return rlx_lower_unsupported(lo, "complex numbers");
 	a = begin(lo, &w, class_of(dt), out);
 	for (k = 0; k < n; k++)
 		add_input(lo, &w, k, out);
 	a->n_out = 1;
 	a->out[0].src = add_op(&w, lo->st->def, dt, out->dtype, (uint8_t[3]){ 0, 1, 2 });
 	a->out[0].type = (uint8_t)out->dtype;
-	lower_ref_out(lo, &a->out[0].p, 0, 0);
+	rlx_lower_ref_out(lo, &a->out[0].p, 0, 0);
 	if (out->rank)
-		lower_extent(lo, out->dim[0], NULL);
+		rlx_lower_extent(lo, out->dim[0], NULL);
 	return finish(lo, &w);
 }
 
 enum rlx_status cpu_lower_cast(struct rlx_lower *lo)
 {
-	const struct rlx_type *x = lower_in(lo, 0), *y = lower_out(lo, 0);
-	struct rlx_k_cast *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
+	struct rlx_k_cast *a = rlx_lower_args(lo, sizeof(*a));
 
 	if (x->dtype == RLX_C64 || y->dtype == RLX_C64)
-		return lower_unsupported(lo, "complex numbers");
+		return rlx_lower_unsupported(lo, "complex numbers");
 	a->n = rlx_type_count(x);
 	a->src_type = (uint8_t)x->dtype;
 	a->dst_type = (uint8_t)y->dtype;
-	lower_ref_in(lo, &a->src, 0, 0);
-	lower_ref_out(lo, &a->dst, 0, 0);
-	return lower_call(lo, RLX_KERNEL_cast, rlx_k_cast_units(a), (double)a->n, 0);
+	rlx_lower_ref_in(lo, &a->src, 0, 0);
+	rlx_lower_ref_out(lo, &a->dst, 0, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_cast, rlx_k_cast_units(a), (double)a->n, 0);
 }
 
 /* ---- complex numbers, by what they are made of ---- */
@@ -203,19 +203,19 @@ enum rlx_status cpu_lower_cast(struct rlx_lower *lo)
 static struct rlx_k_ew *begin_parts(struct rlx_lower *lo, struct writer *w, uint8_t parts,
 				    enum rlx_dtype dt)
 {
-	struct rlx_type line = rlx_type(dt, rlx_type_count(lower_in(lo, 0)));
+	struct rlx_type line = rlx_type(dt, rlx_type_count(rlx_lower_in(lo, 0)));
 	struct rlx_k_ew *a = begin(lo, w, class_of(dt), &line);
 	uint8_t k;
 
 	for (k = 0; k < parts; k++) {
 		a->in[k].type = (uint8_t)dt;
 		a->in[k].stride[0] = parts;
-		lower_ref_in(lo, &a->in[k].p, 0, k * rlx_dtype_size(dt));
+		rlx_lower_ref_in(lo, &a->in[k].p, 0, k * rlx_dtype_size(dt));
 	}
 	a->n_in = parts;
 	a->n_out = 1;
 	a->out[0].type = (uint8_t)dt;
-	lower_ref_out(lo, &a->out[0].p, 0, 0);
+	rlx_lower_ref_out(lo, &a->out[0].p, 0, 0);
 	return a;
 }
 
@@ -321,7 +321,7 @@ enum rlx_status cpu_lower_region(struct rlx_lower *lo)
 {
 	const struct rlx_op_region *args = lo->args;
 	const struct rlx_graph *b = args->body;
-	const struct rlx_type *shape = lower_out(lo, 0);
+	const struct rlx_type *shape = rlx_lower_out(lo, 0);
 	uint8_t reg[512] = { 0 };
 	struct rlx_k_ew *a;
 	struct writer w;
@@ -329,7 +329,7 @@ enum rlx_status cpu_lower_region(struct rlx_lower *lo)
 
 	if (lo->st->n_in > RLX_EW_MAX_IN || lo->st->n_out > RLX_EW_MAX_OUT ||
 	    b->n_val > sizeof(reg))
-		return lower_unsupported(lo, "the region is too large");
+		return rlx_lower_unsupported(lo, "the region is too large");
 	a = begin(lo, &w, region_class(b), shape);
 	for (k = 0; k < lo->st->n_in; k++) {
 		add_input(lo, &w, k, shape);
@@ -346,11 +346,11 @@ enum rlx_status cpu_lower_region(struct rlx_lower *lo)
 	a->n_out = (uint8_t)lo->st->n_out;
 	for (k = 0; k < lo->st->n_out; k++) {
 		a->out[k].src = reg[b->io[RLX_IO_OUTPUT].e[k].v.id];
-		a->out[k].type = (uint8_t)lower_out(lo, k)->dtype;
-		lower_ref_out(lo, &a->out[k].p, k, 0);
+		a->out[k].type = (uint8_t)rlx_lower_out(lo, k)->dtype;
+		rlx_lower_ref_out(lo, &a->out[k].p, k, 0);
 	}
 	if (shape->rank)
-		lower_extent(lo, shape->dim[0], NULL);
+		rlx_lower_extent(lo, shape->dim[0], NULL);
 	return finish(lo, &w);
 }
 

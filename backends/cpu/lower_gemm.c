@@ -10,32 +10,82 @@ struct family {
 	enum rlx_kernel_id	 run;
 	rlx_k_fn		*pack;
 	size_t			(*pack_size)(size_t n, size_t k, enum rlx_isa isa);
+	size_t			(*units)(const struct rlx_k_gemm *g, enum rlx_isa isa);
 	size_t			(*scratch)(const struct rlx_k_gemm *g, enum rlx_isa isa);
+	uint64_t		(*set_rows)(void *args, int64_t rows, enum rlx_isa isa);
+	enum rlx_k_num		packed;		/* what weights are packed in */
 };
 
+static uint64_t set_rows(void *args, int64_t rows, enum rlx_isa isa)
+{
+	struct rlx_k_gemm *g = args;
+
+	g->m = (size_t)rows;
+	return rlx_k_gemm_units(g, isa);
+}
+
+static uint64_t set_low_rows(void *args, int64_t rows, enum rlx_isa isa)
+{
+	struct rlx_k_gemm *g = args;
+
+	g->m = (size_t)rows;
+	return rlx_k_gemm_low_units(g, isa);
+}
+
+/*
+ * About how many simple operations a product is: @low ones in tiles are some ten
+ * times as fast. Tiles take few rows as well as many: a step of B then costs what
+ * loading it does, and a row's bits may not depend on how many are with it.
+ */
+static double work_of(const struct rlx_k_gemm *g, bool low, enum rlx_isa isa)
+{
+	double per = low && isa >= RLX_ISA_V4_AMX ? 64 : 8;
+
+	return 2.0 * (double)g->m * (double)g->n * (double)(g->k + 1) *
+	       (double)rlx_k_gemm_batches(g) / per;
+}
+
 /* Dtypes that one of the families takes. */
-static bool pick_family(const struct rlx_lower *lo, const struct rlx_gemm_desc *p,
+static bool pick_family(const struct rlx_lower *lo, const struct rlx_gemm_desc *p, size_t m,
 			struct family *f)
 {
-	const enum rlx_dtype a = p->a->dtype, b = p->b->dtype, y = p->y->dtype;
+	const enum rlx_dtype a = p->a->dtype, y = p->y->dtype;
 	const struct rlx_kernels *k = cpu_kernels(lo);
+	const size_t few = 2 * rlx_k_gemm_mr(cpu_isa(lo));
+	/* better widened for a block of rows, where nothing multiplies bf16 as such */
+	const bool many = m > few && cpu_isa(lo) < RLX_ISA_V4X;
+	enum rlx_dtype b = p->b->dtype;
 
 	if (a == RLX_F64 || b == RLX_F64) {
 		*f = (struct family){ "gemm_f64", RLX_F64, RLX_KERNEL_gemm_f64,
 				      k->gemm_f64_pack, rlx_k_gemm_f64_pack_size,
-				      rlx_k_gemm_f64_scratch };
+				      rlx_k_gemm_units, rlx_k_gemm_f64_scratch, set_rows };
 		return a == RLX_F64 && b == RLX_F64 && y == RLX_F64;
 	}
-	if (a == RLX_BF16 || b == RLX_BF16 || p->compute == RLX_BF16) {
+	if (b == RLX_BF16 && !p->compute && many && !rlx_lower_const(lo, 1))
+		b = RLX_F32;
+	if (p->compute == RLX_BF16 || b == RLX_BF16) {
 		*f = (struct family){ "gemm_bf16", RLX_F32, RLX_KERNEL_gemm_bf16,
 				      k->gemm_bf16_pack, rlx_k_gemm_bf16_pack_size,
-				      rlx_k_gemm_scratch };
+				      rlx_k_gemm_low_units, rlx_k_gemm_low_scratch,
+				      set_low_rows, RLX_NUM_BF16 };
+		if (many && rlx_lower_const(lo, 1))
+			f->run = RLX_KERNEL_gemm_f32;
 		return (a == RLX_BF16 || a == RLX_F32) && (b == RLX_BF16 || b == RLX_F32) &&
 		       (y == RLX_BF16 || y == RLX_F32);
 	}
 	*f = (struct family){ "gemm_f32", RLX_F32, RLX_KERNEL_gemm_f32, k->gemm_f32_pack,
-			      rlx_k_gemm_f32_pack_size, rlx_k_gemm_scratch };
-	return a == RLX_F32 && b == RLX_F32 && y == RLX_F32;
+			      rlx_k_gemm_f32_pack_size, rlx_k_gemm_units, rlx_k_gemm_scratch,
+			      set_rows };
+	if (b == RLX_F16) {	/* stays that in memory */
+		f->name = "gemm_f16";
+		f->pack = k->gemm_f16_pack;
+		f->pack_size = rlx_k_gemm_f16_pack_size;
+		f->packed = RLX_NUM_F16;
+		if (m <= few)
+			f->run = RLX_KERNEL_gemm_f16;
+	}
+	return rlx_lower_real(a) && rlx_lower_real(b) && rlx_lower_real(y);
 }
 
 /* The right-hand side, packed by the family's kernel; NULL: failed. */
@@ -46,7 +96,7 @@ static const void *packed(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	const int64_t key[4] = { (int64_t)g->n, (int64_t)g->k, isa,
 				 p->trans_b | g->b_num << 1 };
 	struct rlx_k_gemm_pack pack = {
-		.k = g->k, .n = g->n, .b = lower_const(lo, 1),
+		.k = g->k, .n = g->n, .b = rlx_lower_const(lo, 1),
 		.ldb = p->trans_b ? g->k : g->n, .trans = p->trans_b,
 		.num = g->b_num,
 	};
@@ -59,19 +109,11 @@ static const void *packed(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	return pack.dst;
 }
 
-static uint64_t set_rows(void *args, int64_t rows, enum rlx_isa isa)
-{
-	struct rlx_k_gemm *g = args;
-
-	g->m = (size_t)rows;
-	return rlx_k_gemm_units(g, isa);
-}
-
 /* Fewer rows may be cut into taller blocks: room for the tallest. */
 static size_t most_scratch(const struct family *f, const struct rlx_k_gemm *g,
 			   enum rlx_isa isa)
 {
-	size_t tallest = 8 * rlx_k_gemm_mr(isa), most = 0, bytes;
+	size_t tallest = 256, most = 0, bytes;
 	struct rlx_k_gemm fewer = *g;
 
 	if (g->m > tallest)
@@ -83,32 +125,60 @@ static size_t most_scratch(const struct family *f, const struct rlx_k_gemm *g,
 	return most;
 }
 
+static uint64_t set_int_rows(void *args, int64_t rows, enum rlx_isa isa)
+{
+	struct rlx_k_gemm *g = args;
+
+	(void)isa;
+	g->m = (size_t)rows;
+	return rlx_k_gemm_int_blocks(g);
+}
+
+/* Integers, which nothing is packed for or fused with. */
+static enum rlx_status gemm_int(struct rlx_lower *lo, struct rlx_k_gemm *g,
+				const struct rlx_gemm_desc *p)
+{
+	g->a_num = (enum rlx_k_num)p->a->dtype;
+	g->b_num = (enum rlx_k_num)p->b->dtype;
+	g->c_num = (enum rlx_k_num)p->y->dtype;
+	rlx_lower_ref_in(lo, &g->b, 1, 0);
+	if (p->flat && !g->batch[0] && !g->batch[1])
+		rlx_lower_extent(lo, (int64_t)g->m, set_int_rows);
+	return rlx_lower_call(lo, RLX_KERNEL_gemm_int,
+			      rlx_k_gemm_int_blocks(g) * rlx_k_gemm_batches(g),
+			      (double)g->m * (double)g->n * (double)(g->k + 1) *
+			      (double)rlx_k_gemm_batches(g) / 4, 0);
+}
+
 enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g,
 			    const struct rlx_gemm_desc *p)
 {
 	enum rlx_isa isa = cpu_isa(lo);
 	struct family f;
 
+	if (rlx_dtype_is_int(p->y->dtype) && !rlx_dtype_is_float(p->a->dtype) &&
+	    !rlx_dtype_is_float(p->b->dtype))
+		return gemm_int(lo, g, p);
 	if (p->compute == RLX_F16)
-		return lower_unsupported(lo, "no f16 GEMM");
-	if (!pick_family(lo, p, &f))
-		return lower_unsupported(lo, "no kernel for these dtypes");
+		return rlx_lower_unsupported(lo, "no f16 GEMM");
+	if (!pick_family(lo, p, g->m, &f))
+		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (rlx_gemm_bias(lo, g, p, f.bias))
 		return lo->status;
-	if (lower_const(lo, 1) && shape_span(p->b, 0, p->b->rank - 2) == 1 && g->k) {
+	if (rlx_lower_const(lo, 1) && shape_span(p->b, 0, p->b->rank - 2) == 1 && g->k) {
 		g->b = packed(lo, g, p, &f);
 		g->b_form = RLX_B_PACKED;
+		g->b_num = f.packed;
 		if (!g->b)
 			return lo->status;
 	} else {
-		lower_ref_in(lo, &g->b, 1, 0);
+		rlx_lower_ref_in(lo, &g->b, 1, 0);
 	}
 	if (p->flat && !g->batch[0] && !g->batch[1])
-		lower_extent(lo, (int64_t)g->m, set_rows);
-	return lower_call(lo, f.run, rlx_k_gemm_units(g, isa),
-			  2.0 * (double)g->m * (double)g->n * (double)(g->k + 1) *
-			  (double)rlx_k_gemm_batches(g) / 8,
-			  most_scratch(&f, g, isa));
+		rlx_lower_extent(lo, (int64_t)g->m, f.set_rows);
+	return rlx_lower_call(lo, f.run, f.units(g, isa),
+			      work_of(g, f.run == RLX_KERNEL_gemm_bf16, isa),
+			      most_scratch(&f, g, isa));
 }
 
 /* Constant bytes, packed once. */
@@ -116,7 +186,7 @@ static void pack_bytes(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 {
 	const int64_t key[4] = { (int64_t)q->g.n, (int64_t)q->g.k, cpu_isa(lo), q->b_signed };
 	struct rlx_k_gemm_i8_pack pack = {
-		.k = q->g.k, .n = q->g.n, .b = lower_const(lo, 1), .ldb = q->g.n,
+		.k = q->g.k, .n = q->g.n, .b = rlx_lower_const(lo, 1), .ldb = q->g.n,
 		.b_signed = q->b_signed,
 	};
 	bool is_new;
@@ -134,14 +204,12 @@ static void pack_bytes(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 enum rlx_status cpu_gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 {
 	enum rlx_isa isa = cpu_isa(lo);
-	const struct rlx_type *b = lower_in(lo, 1);
+	const struct rlx_type *b = rlx_lower_in(lo, 1);
 
-	if (lower_const(lo, 1) && shape_span(b, 0, b->rank - 2) == 1)
+	if (rlx_lower_const(lo, 1) && shape_span(b, 0, b->rank - 2) == 1)
 		pack_bytes(lo, q);
 	else
-		lower_ref_in(lo, &q->g.b, 1, 0);
-	return lower_call(lo, RLX_KERNEL_gemm_i8, rlx_k_gemm_units(&q->g, isa),
-			  (double)q->g.m * (double)q->g.n * (double)(q->g.k + 1) *
-			  (double)rlx_k_gemm_batches(&q->g) / 8,
-			  rlx_k_gemm_scratch(&q->g, isa));
+		rlx_lower_ref_in(lo, &q->g.b, 1, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_gemm_i8, rlx_k_gemm_low_units(&q->g, isa),
+			      work_of(&q->g, true, isa) / 2, rlx_k_gemm_low_scratch(&q->g, isa));
 }

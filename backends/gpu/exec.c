@@ -550,7 +550,7 @@ static enum rlx_status check_bad(struct gpu_exec *x)
 			met = call;
 	}
 	st = any ? clear_bad(x) : RLX_OK;
-	return st || !met ? st : lower_bad_data(&c->base.plan->step[met->step], x->base.err);
+	return st || !met ? st : rlx_lower_bad_data(&c->base.plan->step[met->step], x->base.err);
 }
 
 /* Bring what changed since the last run to the device. */

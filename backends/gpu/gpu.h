@@ -70,8 +70,8 @@ struct gpu_call {
 	uint8_t			joined;		/* products in it; 0: another kind of call */
 	uint32_t		val;		/* copies: what crosses over */
 	uint32_t		bad;		/* index of its status word + 1; 0: none */
-	int64_t			rows;		/* as lower_extent() was told; 0: not */
-	struct rlx_checked	checked;	/* and lower_checked() */
+	int64_t			rows;		/* as rlx_lower_extent() was told; 0: not */
+	struct rlx_checked	checked;	/* and rlx_lower_checked() */
 	uint64_t		args;		/* offset in the image */
 	uint32_t		n_args;
 	uint32_t		first_map;	/* of launch.n_map */

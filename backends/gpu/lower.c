@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backends/common/gemm_desc.h"
+#include "backends/common/trial.h"
 #include "backends/gpu/streams.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -45,7 +46,7 @@ static enum rlx_status append(struct rlx_lower *lo, struct gpu_call call)
 	struct gpu_code *c = code_of(lo);
 
 	if (!rlx_grow(&c->call, &c->cap_call, c->n_call + 1, sizeof(*c->call)))
-		return lower_out_of_memory(lo);
+		return rlx_lower_out_of_memory(lo);
 	c->call[c->n_call++] = call;
 	return RLX_OK;
 }
@@ -120,7 +121,7 @@ enum rlx_status gpu_put_args(struct rlx_lower *lo, uint64_t at, uint32_t *bad)
 
 	if (!reserve(&c->image, &c->cap_image, at + lo->n_staged) ||
 	    !rlx_grow(&c->reloc, &c->cap_reloc, c->n_reloc + lo->n_ref, sizeof(*c->reloc)))
-		return lower_out_of_memory(lo);
+		return rlx_lower_out_of_memory(lo);
 	memcpy(c->image + at, lo->staged, lo->n_staged);
 	if (at + lo->n_staged > c->n_image)
 		c->n_image = at + lo->n_staged;
@@ -171,12 +172,12 @@ enum rlx_status gpu_call_kernel(struct rlx_lower *lo, const struct gpu_row *row,
 	struct gpu_module *m;
 
 	if (lo->n_staged > MOST_ARGS)
-		return lower_unsupported(lo, "the arguments are too large for a launch");
+		return rlx_lower_unsupported(lo, "the arguments are too large for a launch");
 	if (gpu_apply_relocations(lo))
 		return lo->status;
 	row->launch(lo->staged, &l);
 	if (!l.can)
-		return lower_unsupported(lo, "the GPU kernel does not take this form");
+		return rlx_lower_unsupported(lo, "the GPU kernel does not take this form");
 	if (!l.grid[0] || gpu_lower_of(lo)->dry)
 		return RLX_OK;
 	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){
@@ -196,7 +197,7 @@ static enum rlx_status call_kernel(struct rlx_lower *lo, enum rlx_kernel_id id,
 	(void)work;
 	(void)scratch;
 	if (!row)
-		return lower_unsupported(lo, "no GPU kernel moves, computes or reads this");
+		return rlx_lower_unsupported(lo, "no GPU kernel moves, computes or reads this");
 	if (id == RLX_KERNEL_norm && gpu_read_out(lo, 0, &st))
 		return st;
 	return gpu_call_kernel(lo, row, units);
@@ -327,13 +328,13 @@ static void kept(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
 	uint64_t at = rlx_align64(c->n_kept);
 
 	if (!reserve(&c->kept, &c->cap_kept, at + bytes)) {
-		lower_out_of_memory(lo);
+		rlx_lower_out_of_memory(lo);
 		return;
 	}
 	memcpy(c->kept + at, p, bytes);
 	c->n_kept = at + bytes;
-	lower_ref_add(lo, field, (struct rlx_ref){ .kind = RLX_REF_KEPT,
-						   .place = { .offset = at } });
+	rlx_lower_ref_add(lo, field, (struct rlx_ref){ .kind = RLX_REF_KEPT,
+						       .place = { .offset = at } });
 }
 
 bool gpu_is_fixed(const struct rlx_lower *lo, uint32_t k)
@@ -370,14 +371,15 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g,
 	if (gpu_gemm_is_fp8(p))
 		return gpu_gemm_fp8(lo, g, p);
 	if (wide ? p->a->dtype != RLX_F64 || p->b->dtype != RLX_F64 :
-	    !lower_real(p->a->dtype) || !lower_real(p->b->dtype) || !lower_real(p->y->dtype))
-		return lower_unsupported(lo, "no kernel for these dtypes");
+		   !rlx_lower_real(p->a->dtype) || !rlx_lower_real(p->b->dtype) ||
+			    !rlx_lower_real(p->y->dtype))
+		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (rlx_gemm_bias(lo, g, p, wide ? RLX_F64 : RLX_F32))
 		return lo->status;
-	lower_ref_in(lo, &g->b, 1, 0);
+	rlx_lower_ref_in(lo, &g->b, 1, 0);
 	g->b_fixed = gpu_is_fixed(lo, 1);
 	if (p->flat && !g->batch[0] && !g->batch[1])
-		lower_extent(lo, (int64_t)g->m, NULL);
+		rlx_lower_extent(lo, (int64_t)g->m, NULL);
 	if (gpu_gemm_is_gemv_stream(lo, g))
 		return gpu_call_gemv_stream(lo);
 	halves = !wide && (p->compute == RLX_BF16 || p->a->dtype != RLX_F32 ||
@@ -393,14 +395,14 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g,
 		if (l.can)
 			return gpu_call_kernel(lo, &tf32, 0);
 	}
-	return lower_call(lo, wide ? RLX_KERNEL_gemm_f64 :
-			  halves ? RLX_KERNEL_gemm_bf16 : RLX_KERNEL_gemm_f32, 0, 0, 0);
+	return rlx_lower_call(lo, wide ? RLX_KERNEL_gemm_f64 :
+			      halves ? RLX_KERNEL_gemm_bf16 : RLX_KERNEL_gemm_f32, 0, 0, 0);
 }
 
 static enum rlx_status gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 {
-	lower_ref_in(lo, &q->g.b, 1, 0);
-	return lower_call(lo, RLX_KERNEL_gemm_i8, 0, 0, 0);
+	rlx_lower_ref_in(lo, &q->g.b, 1, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_gemm_i8, 0, 0, 0);
 }
 
 static const struct rlx_lower_ops ops = {
@@ -459,7 +461,7 @@ static enum rlx_status list_io(struct gpu_code *c, struct gpu_lower *gl)
 				"outputs", c->base.dev->be->name);
 	c->io = rlx_calloc(c->n_io + 1, sizeof(*c->io));
 	if (!c->io)
-		return lower_out_of_memory(&gl->base);
+		return rlx_lower_out_of_memory(&gl->base);
 	for (at = c->io, io = 0; io < 3; io++) {
 		c->first_io[io] = (uint32_t)(at - c->io);
 		for (i = 0; i < p->n_io[io]; i++, at++) {
@@ -520,7 +522,7 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 	if (!c->gathers_inputs || !gpu_device_of(&c->base)->attr[GPU_ATTR_MAPPED])
 		return RLX_OK;
 	lo->st = lo->plan->step;
-	a = lower_args(lo, sizeof(*a));
+	a = rlx_lower_args(lo, sizeof(*a));
 	*a = (struct rlx_g_input_gather){ c->n_io, n };
 	st = gpu_module_get(
 		gpu_of(lo),
@@ -549,6 +551,31 @@ static void move_tmp(struct gpu_code *c)
 			    r->kind == RLX_REF_PLACE && r->place.kind == RLX_PLACE_WORK &&
 			    r->place.offset >= c->tmp_at)
 				r->place.offset += call->on_stream * c->tmp_bytes;
+}
+
+/* Does the host's step of call @at exchange values with launches? */
+static bool crosses(const struct gpu_code *c, uint32_t at)
+{
+	const struct gpu_call *call = c->call;
+	uint32_t i;
+
+	for (i = at; i && call[i - 1].kind == GPU_OUT_CALL; i--)	/* right before it */
+		if (rlx_plan_bytes(c->base.plan, call[i - 1].val))
+			return true;
+	for (i = at + 1; i < c->n_call; i++)	/* before the first launch that reads it */
+		if (call[i].kind == GPU_IN_CALL && call[i].step == call[at].step &&
+		    rlx_plan_bytes(c->base.plan, call[i].val))
+			return true;
+	return false;
+}
+
+static void count_crossing(struct gpu_code *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->n_call; i++)
+		if (c->call[i].kind == GPU_HOST_CALL && crosses(c, i) && !c->base.crossing++)
+			c->base.first_crossing = c->call[i].step;
 }
 
 /* Offsets of everything. */
@@ -700,7 +727,7 @@ static enum rlx_status find_streams(struct gpu_code *c, struct gpu_lower *gl, ui
 		ok = !st && gpu_streams_find(&n, c, true);
 	}
 	gpu_streams_free(&n);
-	return st || ok ? st : lower_out_of_memory(&gl->base);
+	return st || ok ? st : rlx_lower_out_of_memory(&gl->base);
 }
 
 enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_error *err)
@@ -724,6 +751,7 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 		st = find_streams(c, gl, flags);
 	if (!st) {
 		lay_out(c, gl);
+		count_crossing(c);
 		st = load_all(c, err);
 	}
 	for (i = 0; i < code->plan->n_constant && !st; i++)
@@ -768,45 +796,22 @@ void gpu_release(struct rlx_code *code)
 
 /* ---- can ---- */
 
-/* A plan of one step with the op's types, to be lowered without a trace. */
+/* An op's types as a code of one step, to be lowered without a trace. */
 struct trial {
-	struct rlx_plan		plan;
-	struct rlx_plan_step	step;
+	struct rlx_lower_trial	one;
 	struct gpu_code		code;
 	struct rlx_error	err;
-	uint32_t		*id;
 };
 
 static bool make_trial(struct trial *t, const struct rlx_device *dev, const struct rlx_infer *q)
 {
-	uint32_t n = q->n_in + q->n_out, i;
-
-	t->plan.val = rlx_calloc(n + 1, sizeof(*t->plan.val));
-	t->id = rlx_calloc(n + 1, sizeof(*t->id));
-	t->code.io = rlx_calloc(n + 1, sizeof(*t->code.io));
-	if (!t->plan.val || !t->id || !t->code.io)
+	if (!rlx_lower_trial_init(&t->one, q, false))
 		return false;
-	for (i = 0; i < n; i++) {
-		struct rlx_plan_val *v = &t->plan.val[i + 1];
-
-		if (i < q->n_in && !q->in[i])
-			continue;
-		t->id[i] = i + 1;
-		v->type = i < q->n_in ? *q->in[i] : q->out[i - q->n_in];
-		v->root = i + 1;
-		v->place.kind = i < q->n_in ? RLX_PLACE_INPUT : RLX_PLACE_OUTPUT;
-		v->place.index = i < q->n_in ? i : i - q->n_in;
-	}
+	t->code.io = rlx_calloc(q->n_in + q->n_out + 1ul, sizeof(*t->code.io));
 	t->code.first_io[RLX_IO_OUTPUT] = q->n_in;
-	t->plan.n_val = n + 1;
-	t->plan.step = &t->step;
-	t->plan.n_step = 1;
-	t->step = (struct rlx_plan_step){ .def = q->def, .args = q->args, .in = t->id,
-					  .out = t->id + q->n_in, .n_in = q->n_in,
-					  .n_out = q->n_out };
 	t->code.base.dev = (struct rlx_device *)dev;
-	t->code.base.plan = &t->plan;
-	return true;
+	t->code.base.plan = &t->one.plan;
+	return t->code.io;
 }
 
 enum rlx_can gpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
@@ -814,7 +819,7 @@ enum rlx_can gpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
 	enum rlx_can host = q->def->impl->eval ? RLX_CAN_HOST : RLX_CAN_NOT, can = host;
 	rlx_lower_fn *fn = gpu_lowering(q->def->index);
 	struct gpu_lower *gl = NULL;
-	struct trial t = { .id = NULL };
+	struct trial t = { .err = { 0 } };
 
 	if (!fn || !rlx_supports(q))
 		return host;
@@ -822,7 +827,7 @@ enum rlx_can gpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
 		gl = lower_new(&t.code.base, &t.err);
 	if (gl && gl->where && gl->saved && gl->writer) {
 		gl->dry = true;
-		gl->base.st = &t.step;
+		gl->base.st = &t.one.step;
 		gl->base.args = q->args;
 		if (!fn(&gl->base))
 			can = RLX_CAN_NATIVE;
@@ -831,7 +836,6 @@ enum rlx_can gpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
 	rlx_bump_fini(&t.code.bump);
 	rlx_free(t.code.kept);
 	rlx_free(t.code.io);
-	rlx_free(t.plan.val);
-	rlx_free(t.id);
+	rlx_lower_trial_fini(&t.one);
 	return can;
 }

@@ -47,16 +47,16 @@ enum rlx_status gpu_lower_fused_norm_matmul(struct rlx_lower *lo)
 		[RLX_SWIGLU_FIRST] = RLX_GATE_FIRST,
 	};
 	const struct rlx_op_fused_norm_matmul *f = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *w = lower_in(lo, 1);
-	const struct rlx_type *gamma = lower_in(lo, 2), *y = lower_out(lo, 0);
-	struct rlx_k_gemv_stream *a = lower_args(lo, sizeof(*a));
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *w = rlx_lower_in(lo, 1);
+	const struct rlx_type *gamma = rlx_lower_in(lo, 2), *y = rlx_lower_out(lo, 0);
+	struct rlx_k_gemv_stream *a = rlx_lower_args(lo, sizeof(*a));
 	struct rlx_k_gemm *g = &a->g;
 
-	if (!f->trans_w || !lower_real(x->dtype) || x->dtype != w->dtype ||
+	if (!f->trans_w || !rlx_lower_real(x->dtype) || x->dtype != w->dtype ||
 	    (gamma && (gamma->dtype != x->dtype ||
 		       rlx_type_count(gamma) != w->dim[1] || !begins_at_16(lo, 2))) ||
 	    !begins_at_16(lo, 0) || !begins_at_16(lo, 1))
-		return lower_unsupported(lo, "the GPU kernel does not take this form");
+		return rlx_lower_unsupported(lo, "the GPU kernel does not take this form");
 	g->m = (size_t)shape_span(y, 0, y->rank - 1);
 	g->n = g->ldc = (size_t)y->dim[y->rank - 1];
 	g->k = g->lda = g->ldb = (size_t)w->dim[1];
@@ -68,10 +68,10 @@ enum rlx_status gpu_lower_fused_norm_matmul(struct rlx_lower *lo)
 	a->norm = true;
 	a->eps = f->eps;
 	a->gate = gates[f->gate];
-	lower_ref_in(lo, &g->a, 0, 0);
-	lower_ref_in(lo, &g->b, 1, 0);
-	lower_ref_in(lo, &a->gamma, 2, 0);
-	lower_ref_out(lo, &g->c, 0, 0);
+	rlx_lower_ref_in(lo, &g->a, 0, 0);
+	rlx_lower_ref_in(lo, &g->b, 1, 0);
+	rlx_lower_ref_in(lo, &a->gamma, 2, 0);
+	rlx_lower_ref_out(lo, &g->c, 0, 0);
 	return gpu_call_kernel(lo, &gemv_stream, 0);
 }
 
@@ -82,15 +82,16 @@ enum rlx_status gpu_lower_grouped_matmul(struct rlx_lower *lo)
 		{ "gemm_grouped", "gemm_half", rlx_g_grouped_halves_launch },
 		{ "gemm_grouped", "gemm_simt", rlx_g_grouped_f64_launch },
 	};
-	const struct rlx_type *x = lower_in(lo, 0), *w = lower_in(lo, 1), *y = lower_out(lo, 0);
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *w = rlx_lower_in(lo, 1),
+			      *y = rlx_lower_out(lo, 0);
 	bool wide = y->dtype == RLX_F64, halves = x->dtype != RLX_F32 || w->dtype != RLX_F32;
-	struct rlx_g_grouped *a = lower_args(lo, sizeof(*a));
+	struct rlx_g_grouped *a = rlx_lower_args(lo, sizeof(*a));
 	struct rlx_k_gemm *g = &a->g;
 
 	if (!rlx_type_count(y))
 		return lo->status;
-	if (wide ? x->dtype != w->dtype : !lower_real(x->dtype) || !lower_real(w->dtype))
-		return lower_unsupported(lo, "no kernel for these dtypes");
+	if (wide ? x->dtype != w->dtype : !rlx_lower_real(x->dtype) || !rlx_lower_real(w->dtype))
+		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	g->m = (size_t)x->dim[0];
 	g->k = g->lda = (size_t)x->dim[1];
 	g->n = g->ldb = g->ldc = (size_t)w->dim[2];
@@ -100,21 +101,21 @@ enum rlx_status gpu_lower_grouped_matmul(struct rlx_lower *lo)
 	g->b_num = rlx_gemm_num(w->dtype);
 	g->c_num = rlx_gemm_num(y->dtype);
 	a->groups = (uint64_t)w->dim[0];
-	a->idx_type = (uint8_t)lower_in(lo, 2)->dtype;
-	lower_ref_in(lo, &g->a, 0, 0);
-	lower_ref_in(lo, &g->b, 1, 0);
-	lower_ref_in(lo, &a->idx, 2, 0);
-	lower_ref_out(lo, &g->c, 0, 0);
-	lower_ref_status(lo, &a->bad);
-	lower_checked(lo, &a->live, x->dim[0]);
+	a->idx_type = (uint8_t)rlx_lower_in(lo, 2)->dtype;
+	rlx_lower_ref_in(lo, &g->a, 0, 0);
+	rlx_lower_ref_in(lo, &g->b, 1, 0);
+	rlx_lower_ref_in(lo, &a->idx, 2, 0);
+	rlx_lower_ref_out(lo, &g->c, 0, 0);
+	rlx_lower_ref_status(lo, &a->bad);
+	rlx_lower_checked(lo, &a->live, x->dim[0]);
 	return gpu_call_kernel(lo, &rows[wide ? 2 : halves], 0);
 }
 
 enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)
 {
 	const struct rlx_op_cached_attention *c = lo->args;
-	const struct rlx_type *cache = lower_in(lo, 0), *x = lower_in(lo, 1);
-	const struct rlx_type *cos = lower_in(lo, 3), *sin = lower_in(lo, 4);
+	const struct rlx_type *cache = rlx_lower_in(lo, 0), *x = rlx_lower_in(lo, 1);
+	const struct rlx_type *cos = rlx_lower_in(lo, 3), *sin = rlx_lower_in(lo, 4);
 	bool alone = lo->plan->val[lo->st->in[0]].place.kind == RLX_PLACE_INPUT;
 	enum rlx_status st;
 	struct rlx_k_kv_cache *a;
@@ -122,14 +123,14 @@ enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)
 	if (x->dim[1] != 1 || x->dtype != cache->dtype || !begins_at_16(lo, 0) ||
 	    !begins_at_16(lo, 1) ||
 	    (cos && cos->dtype != sin->dtype))
-		return lower_unsupported(lo, "the GPU kernel does not take this form");
+		return rlx_lower_unsupported(lo, "the GPU kernel does not take this form");
 	if (!gpu_in_place(lo)) {
 		alone = false;
 		st = rlx_lower_copy(lo);
 		if (st)
 			return st;
 	}
-	a = lower_args(lo, sizeof(*a));
+	a = rlx_lower_args(lo, sizeof(*a));
 	a->batch = cache->dim[1];
 	a->rows = cache->dim[2];
 	a->kv_heads = cache->dim[3];
@@ -139,18 +140,18 @@ enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)
 	a->settled = alone && (!cos || (gpu_is_fixed(lo, 3) && gpu_is_fixed(lo, 4)));
 	a->pairs = c->style == RLX_ROPE_GPTJ;
 	a->type = (uint8_t)x->dtype;
-	a->pos_type = (uint8_t)lower_in(lo, 2)->dtype;
-	lower_ref_out(lo, &a->cache, 0, 0);
-	lower_ref_in(lo, &a->x, 1, 0);
-	lower_ref_in(lo, &a->pos, 2, 0);
-	lower_ref_out(lo, &a->out, 1, 0);
-	lower_ref_status(lo, &a->bad);
-	lower_checked(lo, &a->live, a->batch);
+	a->pos_type = (uint8_t)rlx_lower_in(lo, 2)->dtype;
+	rlx_lower_ref_out(lo, &a->cache, 0, 0);
+	rlx_lower_ref_in(lo, &a->x, 1, 0);
+	rlx_lower_ref_in(lo, &a->pos, 2, 0);
+	rlx_lower_ref_out(lo, &a->out, 1, 0);
+	rlx_lower_ref_status(lo, &a->bad);
+	rlx_lower_checked(lo, &a->live, a->batch);
 	if (cos) {
 		a->positions = cos->dim[0];
 		a->table_type = (uint8_t)cos->dtype;
-		lower_ref_in(lo, &a->cos, 3, 0);
-		lower_ref_in(lo, &a->sin, 4, 0);
+		rlx_lower_ref_in(lo, &a->cos, 3, 0);
+		rlx_lower_ref_in(lo, &a->sin, 4, 0);
 	}
 	return gpu_call_kernel(lo, &cached, 0);
 }

@@ -29,8 +29,8 @@ static bool may_be_rows(const struct rlx_lower *lo, const struct rlx_plan_step *
 	return gpu_lies_at_16(lo, st->in[0], RLX_PLACE_WORK) && st->n_in > 2 &&
 	       gpu_lies_at_16(lo, st->in[1], RLX_PLACE_CONST) &&
 	       gpu_lies_at_16(lo, st->in[2], RLX_PLACE_CONST) && !n->rms && !n->sum && !n->mean &&
-	       !n->inv && (n->x_type == RLX_K_F16 || n->x_type == RLX_K_BF16) &&
-	       n->y_type == n->x_type && n->param_type == RLX_K_F32 && n->n % 8 == 0 &&
+	       !n->inv && (n->x_type == RLX_F16 || n->x_type == RLX_BF16) &&
+	       n->y_type == n->x_type && n->param_type == RLX_F32 && n->n % 8 == 0 &&
 	       n->n <= RLX_G_ENCODER_TAIL_WIDTH;
 }
 
@@ -74,7 +74,7 @@ static bool may_read_out(struct rlx_lower *lo, const struct rlx_k_norm *last)
 	       !gpu_reads_again(lo, st[-1].out[0]) && last->rows == a->batch &&
 	       last->n == n->n && last->x_type == n->x_type && !last->residual && !last->bias &&
 	       !last->sum && !last->mean && !last->inv && rlx_g_small_float(last->y_type) &&
-	       ((!last->gamma && !last->beta) || last->param_type == RLX_K_F32);
+	       ((!last->gamma && !last->beta) || last->param_type == RLX_F32);
 }
 
 /* What the launch writes, blocks of other rows still have to read none of. */

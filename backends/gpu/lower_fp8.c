@@ -28,19 +28,19 @@ static enum rlx_status hold(struct rlx_lower *lo, struct held *h)
 	h->n_ref = lo->n_ref;
 	h->rows = lo->rows;
 	if (h->n_ref > sizeof(h->ref) / sizeof(h->ref[0]))
-		return lower_unsupported(lo, "too many operands");
+		return rlx_lower_unsupported(lo, "too many operands");
 	memcpy(h->ref, lo->ref, h->n_ref * sizeof(*h->ref));
 	return lo->status;
 }
 
 static struct rlx_k_gemm *stage(struct rlx_lower *lo, const struct held *h, size_t size)
 {
-	struct rlx_k_gemm *g = lower_args(lo, size);
+	struct rlx_k_gemm *g = rlx_lower_args(lo, size);
 
 	memcpy(g, &h->g, sizeof(*g));
 	memcpy(lo->ref, h->ref, h->n_ref * sizeof(*h->ref));
 	lo->n_ref = h->n_ref;
-	lower_extent(lo, h->rows, NULL);
+	rlx_lower_extent(lo, h->rows, NULL);
 	return g;
 }
 
@@ -70,14 +70,14 @@ static bool is_f8(enum rlx_dtype dt)
 static enum rlx_status widen(struct rlx_lower *lo, uint32_t k, int64_t n, enum rlx_dtype from,
 			     enum rlx_dtype to, struct rlx_ref *ref)
 {
-	uint64_t tmp = lower_tmp(lo, (uint64_t)n * 2);
-	struct rlx_k_cast *c = lower_args(lo, sizeof(*c));
+	uint64_t tmp = rlx_lower_tmp(lo, (uint64_t)n * 2);
+	struct rlx_k_cast *c = rlx_lower_args(lo, sizeof(*c));
 
 	c->n = n;
 	c->src_type = (uint8_t)from;
 	c->dst_type = (uint8_t)to;
-	lower_ref_in(lo, &c->src, k, 0);
-	lower_ref_tmp(lo, &c->dst, tmp);
+	rlx_lower_ref_in(lo, &c->src, k, 0);
+	rlx_lower_ref_tmp(lo, &c->dst, tmp);
 	*ref = lo->ref[1];
 	return lo->status ? lo->status : gpu_call_kernel(lo, &widener, 0);
 }
@@ -114,14 +114,14 @@ struct sides {
 static enum rlx_status turn(struct rlx_lower *lo, const struct rlx_k_gemm *g, int64_t n_b,
 			    struct rlx_ref *ref)
 {
-	uint64_t tmp = lower_tmp(lo, (uint64_t)n_b);
-	struct rlx_k_turn *t = lower_args(lo, sizeof(*t));
+	uint64_t tmp = rlx_lower_tmp(lo, (uint64_t)n_b);
+	struct rlx_k_turn *t = rlx_lower_args(lo, sizeof(*t));
 
 	t->rows = (int64_t)g->k;
 	t->cols = (int64_t)g->n;
 	t->batch = n_b / (t->rows * t->cols);
-	lower_ref_in(lo, &t->src, 1, 0);
-	lower_ref_tmp(lo, &t->dst, tmp);
+	rlx_lower_ref_in(lo, &t->src, 1, 0);
+	rlx_lower_ref_tmp(lo, &t->dst, tmp);
 	*ref = lo->ref[1];
 	return lo->status ? lo->status : gpu_call_kernel(lo, &turner, 0);
 }
@@ -142,7 +142,7 @@ static bool by_groups(struct rlx_lower *lo, struct held *h, const struct sides *
 	rlx_g_gemm_wgmma_f8_launch(&t, &l);
 	if (!l.can || t.m <= RLX_K_GEMV_STREAM_F8_ROWS || (rows && t.n % 16) ||
 	    !begins_at_16(lo, 0) || !begins_at_16(lo, 1) ||
-	    (is_f8(lower_out(lo, 0)->dtype) &&
+	    (is_f8(rlx_lower_out(lo, 0)->dtype) &&
 	     refers(h, offsetof(struct rlx_k_gemm, residual))))
 		return false;
 	if (rows) {
@@ -154,9 +154,9 @@ static bool by_groups(struct rlx_lower *lo, struct held *h, const struct sides *
 	}
 	h->g = t;
 	g = stage(lo, h, sizeof(*g));
-	lower_ref_in(lo, &g->a, 0, 0);
+	rlx_lower_ref_in(lo, &g->a, 0, 0);
 	if (!rows)
-		lower_ref_in(lo, &g->b, 1, 0);
+		rlx_lower_ref_in(lo, &g->b, 1, 0);
 	*st = gpu_call_kernel(lo, &groups, 0);
 	return true;
 }
@@ -178,9 +178,9 @@ static enum rlx_status multiply_halves(struct rlx_lower *lo, struct held *h,
 		g = stage(lo, h, sizeof(*f));
 		f = (void *)g;
 		f->e5m2 = s->b == RLX_F8E5M2;
-		lower_ref_in(lo, &g->b, 1, 0);
+		rlx_lower_ref_in(lo, &g->b, 1, 0);
 		if (!is_f8(s->a))
-			lower_ref_in(lo, &g->a, 0, 0);
+			rlx_lower_ref_in(lo, &g->a, 0, 0);
 		return gpu_call_kernel(lo, &few, 0);
 	}
 	if (!st && is_f8(s->b)) {
@@ -192,24 +192,24 @@ static enum rlx_status multiply_halves(struct rlx_lower *lo, struct held *h,
 		return st;
 	g = stage(lo, h, sizeof(*g));
 	if (!is_f8(s->a))
-		lower_ref_in(lo, &g->a, 0, 0);
+		rlx_lower_ref_in(lo, &g->a, 0, 0);
 	if (!is_f8(s->b))
-		lower_ref_in(lo, &g->b, 1, 0);
-	return lower_call(lo, RLX_KERNEL_gemm_bf16, 0, 0, 0);
+		rlx_lower_ref_in(lo, &g->b, 1, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_gemm_bf16, 0, 0, 0);
 }
 
 /* Of a result in fp8: in f32 first. */
 static enum rlx_status multiply_narrow(struct rlx_lower *lo, struct held *h,
 				       const struct sides *s)
 {
-	const struct rlx_type *y = lower_out(lo, 0);
-	uint64_t tmp = lower_tmp(lo, (uint64_t)rlx_type_count(y) * 4);
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
+	uint64_t tmp = rlx_lower_tmp(lo, (uint64_t)rlx_type_count(y) * 4);
 	struct rlx_k_cast *c;
 	enum rlx_status st;
 	uint32_t i;
 
 	if (refers(h, offsetof(struct rlx_k_gemm, residual)))
-		return lower_unsupported(lo, "no kernel for a residual in fp8");
+		return rlx_lower_unsupported(lo, "no kernel for a residual in fp8");
 	h->g.c_num = RLX_NUM_F32;
 	for (i = 0; i < h->n_ref; i++)
 		if (h->ref[i].at == offsetof(struct rlx_k_gemm, c))
@@ -218,12 +218,12 @@ static enum rlx_status multiply_narrow(struct rlx_lower *lo, struct held *h,
 	st = multiply_halves(lo, h, s);
 	if (st)
 		return st;
-	c = lower_args(lo, sizeof(*c));
+	c = rlx_lower_args(lo, sizeof(*c));
 	c->n = rlx_type_count(y);
-	c->src_type = RLX_K_F32;
+	c->src_type = RLX_F32;
 	c->dst_type = (uint8_t)y->dtype;
-	lower_ref_tmp(lo, &c->src, tmp);
-	lower_ref_out(lo, &c->dst, 0, 0);
+	rlx_lower_ref_tmp(lo, &c->src, tmp);
+	rlx_lower_ref_out(lo, &c->dst, 0, 0);
 	return gpu_call_kernel(lo, &widener, 0);
 }
 
@@ -235,12 +235,12 @@ static enum rlx_status multiply(struct rlx_lower *lo, const struct sides *s)
 	struct held h;
 
 	g->a_num = g->b_num = rlx_gemm_num(s->half);
-	g->c_num = num_of(lower_out(lo, 0)->dtype);
+	g->c_num = num_of(rlx_lower_out(lo, 0)->dtype);
 	g->b_fixed = gpu_is_fixed(lo, 1);
 	st = hold(lo, &h);
 	if (st || (is_f8(s->a) && is_f8(s->b) && by_groups(lo, &h, s, &st)))
 		return st;
-	return is_f8(lower_out(lo, 0)->dtype) ? multiply_narrow(lo, &h, s) :
+	return is_f8(rlx_lower_out(lo, 0)->dtype) ? multiply_narrow(lo, &h, s) :
 						multiply_halves(lo, &h, s);
 }
 
@@ -259,7 +259,7 @@ enum rlx_status gpu_gemm_fp8(struct rlx_lower *lo, struct rlx_k_gemm *g,
 
 	if ((!is_f8(a) && a != s.half) || (!is_f8(b) && b != s.half) ||
 	    (!is_f8(y) && y != s.half))
-		return lower_unsupported(lo, "no kernel for these dtypes");
+		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (rlx_gemm_bias(lo, g, p, RLX_F32))
 		return lo->status;
 	for (i = 0; i < lo->n_ref; i++)
@@ -267,23 +267,24 @@ enum rlx_status gpu_gemm_fp8(struct rlx_lower *lo, struct rlx_k_gemm *g,
 			lo->ref[n++] = lo->ref[i];
 	lo->n_ref = n;
 	if (p->flat && !g->batch[0] && !g->batch[1])
-		lower_extent(lo, (int64_t)g->m, NULL);
+		rlx_lower_extent(lo, (int64_t)g->m, NULL);
 	return multiply(lo, &s);
 }
 
 enum rlx_status gpu_lower_dequant_matmul(struct rlx_lower *lo)
 {
 	const struct rlx_op_dequant_matmul *d = lo->args;
-	const struct rlx_type *x = lower_in(lo, 0), *scale = lower_in(lo, 2);
-	const struct rlx_type *y = lower_out(lo, 0);
-	struct rlx_k_gemm *g = lower_args(lo, sizeof(*g));
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *scale = rlx_lower_in(lo, 2);
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
+	struct rlx_k_gemm *g = rlx_lower_args(lo, sizeof(*g));
 	struct sides s = { x->dtype, d->scheme == RLX_SCHEME_F8E5M2 ? RLX_F8E5M2 : RLX_F8E4M3,
-			   rlx_type_count(x), rlx_type_count(lower_in(lo, 1)), x->dtype };
+			   rlx_type_count(x), rlx_type_count(rlx_lower_in(lo, 1)), x->dtype };
 
 	if (d->scheme != RLX_SCHEME_F8E4M3 && d->scheme != RLX_SCHEME_F8E5M2)
-		return lower_unsupported(lo, "no kernel for this scheme");
-	if ((x->dtype != RLX_BF16 && x->dtype != RLX_F16) || (scale && !lower_real(scale->dtype)))
-		return lower_unsupported(lo, "no kernel for these dtypes");
+		return rlx_lower_unsupported(lo, "no kernel for this scheme");
+	if ((x->dtype != RLX_BF16 && x->dtype != RLX_F16) ||
+	    (scale && !rlx_lower_real(scale->dtype)))
+		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (!rlx_type_count(y))
 		return lo->status;
 	g->m = (size_t)shape_span(x, 0, x->rank - 1);
@@ -292,8 +293,8 @@ enum rlx_status gpu_lower_dequant_matmul(struct rlx_lower *lo)
 	g->alpha = 1;
 	g->one_scale = scale && rlx_type_count(scale) == 1;
 	g->scale_type = scale ? (uint8_t)scale->dtype : 0;
-	lower_ref_in(lo, &g->scales, 2, 0);
-	lower_ref_out(lo, &g->c, 0, 0);
-	lower_extent(lo, (int64_t)g->m, NULL);
+	rlx_lower_ref_in(lo, &g->scales, 2, 0);
+	rlx_lower_ref_out(lo, &g->c, 0, 0);
+	rlx_lower_extent(lo, (int64_t)g->m, NULL);
 	return multiply(lo, &s);
 }

@@ -88,8 +88,8 @@ void gpu_take_last(struct rlx_lower *lo, void *to)
 	}
 	for (i = 0; i < n; i++)
 		if (c->reloc[i].at >= last->args && c->reloc[i].at < last->args + last->n_args)
-			lower_ref_add(lo, (char *)to + (c->reloc[i].at - last->args),
-				      c->reloc[i]);
+			rlx_lower_ref_add(lo, (char *)to + (c->reloc[i].at - last->args),
+					  c->reloc[i]);
 }
 
 /* ---- a norm, and a cast of what comes out ---- */
@@ -114,7 +114,7 @@ bool gpu_norm_may_cast(struct rlx_lower *lo)
 	uint32_t to = lo->st->out[0], i;
 
 	if (gpu_lower_of(lo)->dry || !prologue_norm(lo) || lo->st->in[0] != st->out[0] ||
-	    !gpu_dies_at(lo, st->out[0], lo->st) || !lower_real(lower_out(lo, 0)->dtype))
+	    !gpu_dies_at(lo, st->out[0], lo->st) || !rlx_lower_real(rlx_lower_out(lo, 0)->dtype))
 		return false;
 	/* what the norm writes beside that is still to be read, and lies elsewhere */
 	for (i = 0; i < st->n_in; i++)
@@ -125,7 +125,7 @@ bool gpu_norm_may_cast(struct rlx_lower *lo)
 
 enum rlx_status gpu_cast_norm(struct rlx_lower *lo)
 {
-	struct rlx_k_norm *a = lower_args(lo, sizeof(*a));
+	struct rlx_k_norm *a = rlx_lower_args(lo, sizeof(*a));
 	struct gpu_code *c = code_of(lo);
 	uint32_t i, n = 0;
 	enum rlx_status st;
@@ -135,9 +135,9 @@ enum rlx_status gpu_cast_norm(struct rlx_lower *lo)
 		if (lo->ref[i].at != offsetof(struct rlx_k_norm, y))
 			lo->ref[n++] = lo->ref[i];
 	lo->n_ref = n;
-	lower_ref_out(lo, &a->y, 0, 0);
-	a->y_type = (uint8_t)lower_out(lo, 0)->dtype;
-	lower_extent(lo, a->rows, NULL);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	a->y_type = (uint8_t)rlx_lower_out(lo, 0)->dtype;
+	rlx_lower_extent(lo, a->rows, NULL);
 	if (gpu_read_out(lo, 1, &st))
 		return st;
 	st = gpu_call_kernel(lo, &norm_row, (uint64_t)a->rows);

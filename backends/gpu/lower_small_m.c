@@ -88,8 +88,8 @@ static bool may_join(const struct rlx_lower *lo, const struct gpu_call *last,
 
 static uint8_t type_of_a(const struct rlx_k_gemm *g)
 {
-	return g->a_num == RLX_NUM_F16 ? RLX_K_F16 : g->a_num == RLX_NUM_F32 ? RLX_K_F32 :
-	       RLX_K_BF16;
+	return g->a_num == RLX_NUM_F16 ? RLX_F16 : g->a_num == RLX_NUM_F32 ? RLX_F32 :
+	       RLX_BF16;
 }
 
 /*
@@ -132,7 +132,7 @@ static bool may_norm(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	if (is_exact(l) && GEMM_SMALL_M_F32_STEP(l->key[3]) != 32)
 		return false;
 	return st->out[0] == lo->st->in[0] && !n->rms && !n->sum && !n->mean && !n->inv &&
-	       n->x_type == type && n->y_type == type && n->param_type == RLX_K_F32 &&
+	       n->x_type == type && n->y_type == type && n->param_type == RLX_F32 &&
 	       (!sum || (n->residual_type == type && n->residual_stride % 8 == 0)) &&
 	       n->rows == (int64_t)g->m && n->n == (int64_t)g->k &&
 	       (uint64_t)g->k == l->block[0] && g->k % 64 == 0;
@@ -294,7 +294,7 @@ static void refer_member(struct rlx_lower *lo, struct rlx_g_member *to)
 	for (i = 0; i < n; i++)
 		for (k = 0; k < 3; k++)
 			if (lo->ref[i].at == both[k].at)
-				lower_ref_add(lo, both[k].field, lo->ref[i]);
+				rlx_lower_ref_add(lo, both[k].field, lo->ref[i]);
 }
 
 /* Of @cols columns each, whatever a launch of its own would have. */

@@ -215,7 +215,7 @@ static bool supports_dtype(enum rlx_dtype dt)
 static void begin(struct writer *w, struct rlx_lower *lo, const struct rlx_type *shape)
 {
 	bool compiler = gpu_rtc_get(gpu_of(lo)->v, NULL);
-	struct rlx_g_any *any = lower_args(lo, compiler ? sizeof(any->ew) : sizeof(*any));
+	struct rlx_g_any *any = rlx_lower_args(lo, compiler ? sizeof(any->ew) : sizeof(*any));
 	struct rlx_g_ew *a = &any->ew;
 	int64_t stride[RLX_G_EW_IN + 1][RLX_K_DIMS], dense[RLX_K_DIMS];
 	uint32_t k, d;
@@ -233,7 +233,7 @@ static void begin(struct writer *w, struct rlx_lower *lo, const struct rlx_type 
 	a->n = rlx_type_count(shape);
 	memcpy(a->dim, shape->dim, sizeof(a->dim));
 	for (k = 0; k < w->n_in; k++)
-		shape_broadcast(lower_in(lo, k), shape, stride[k]);
+		shape_broadcast(rlx_lower_in(lo, k), shape, stride[k]);
 	shape_dense(shape, stride[w->n_in]);
 	a->rank = rlx_k_collapse((int)shape->rank, a->dim, (int)w->n_in + 1, stride);
 	memcpy(dense, stride[w->n_in], sizeof(dense));
@@ -247,11 +247,11 @@ static void begin(struct writer *w, struct rlx_lower *lo, const struct rlx_type 
 		}
 		w->walk[k] = one ? WALK_ONE : along ? WALK_ALONG : WALK_STRIDES;
 		w->strides = w->strides || w->walk[k] == WALK_STRIDES;
-		w->type[k] = lower_in(lo, k)->dtype;
-		lower_ref_in(lo, &a->in[k], k, 0);
+		w->type[k] = rlx_lower_in(lo, k)->dtype;
+		rlx_lower_ref_in(lo, &a->in[k], k, 0);
 	}
 	for (k = 0; k < w->n_out; k++)
-		lower_ref_out(lo, &a->out[k], k, 0);
+		rlx_lower_ref_out(lo, &a->out[k], k, 0);
 }
 
 /* Indices of the operands that are walked by strides, from the flat one. */
@@ -312,7 +312,7 @@ static enum rlx_status call_written(struct writer *w)
 
 	put(w, "}\n}\n");
 	if (!w->ok)
-		return lower_unsupported(lo, "the region is too large");
+		return rlx_lower_unsupported(lo, "the region is too large");
 	if (w->any && !w->any_fits)
 		w->any = NULL;
 	if (gpu_lower_of(lo)->dry || !w->a->n)
@@ -320,7 +320,7 @@ static enum rlx_status call_written(struct writer *w)
 	if (gpu_apply_relocations(lo))
 		return lo->status;
 	l.grid[0] = (uint32_t)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
-	lower_extent(lo, w->a->n, NULL);
+	rlx_lower_extent(lo, w->a->n, NULL);
 	/* what was compiled when there was a compiler is in the cache */
 	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){ "ew", w->text, l.key, 0 }, &m,
 			      w->any ? NULL : lo->err);
@@ -350,10 +350,10 @@ static bool supports_all(const struct rlx_lower *lo)
 	uint32_t k;
 
 	for (k = 0; k < lo->st->n_in; k++)
-		if (!lower_in(lo, k) || !supports_dtype(lower_in(lo, k)->dtype))
+		if (!rlx_lower_in(lo, k) || !supports_dtype(rlx_lower_in(lo, k)->dtype))
 			return false;
 	for (k = 0; k < lo->st->n_out; k++)
-		if (!supports_dtype(lower_out(lo, k)->dtype))
+		if (!supports_dtype(rlx_lower_out(lo, k)->dtype))
 			return false;
 	return lo->st->n_in <= RLX_G_EW_IN && lo->st->n_out <= RLX_G_EW_OUT;
 }
@@ -363,7 +363,7 @@ static struct writer *writer_alloc(struct rlx_lower *lo)
 	struct writer *w = rlx_malloc(sizeof(*w));
 
 	if (!w)
-		lower_out_of_memory(lo);
+		rlx_lower_out_of_memory(lo);
 	return w;
 }
 
@@ -371,7 +371,7 @@ static struct writer *writer_new(struct rlx_lower *lo)
 {
 	if (supports_all(lo))
 		return writer_alloc(lo);
-	lower_unsupported(lo, "no kernel for this dtype or so many operands");
+	rlx_lower_unsupported(lo, "no kernel for this dtype or so many operands");
 	return NULL;
 }
 
@@ -384,13 +384,13 @@ static enum rlx_status lower_one(struct rlx_lower *lo)
 
 	if (!w)
 		return lo->status;
-	begin(w, lo, lower_out(lo, 0));
+	begin(w, lo, rlx_lower_out(lo, 0));
 	put_head(w);
 	for (k = 0; k < w->n_in; k++) {
-		in[k].type = lower_in(lo, k)->dtype;
+		in[k].type = rlx_lower_in(lo, k)->dtype;
 		any_in(w, k, k, in[k].type);
 	}
-	r.type = lower_out(lo, 0)->dtype;
+	r.type = rlx_lower_out(lo, 0)->dtype;
 	put_any(w, lo->st->def, &r, in, w->n_in);
 	any_out(w, 0, r.value, r.type);
 	put(w, "ew_store<%d>(y0, i, v);\n", (int)r.type);
@@ -457,14 +457,14 @@ static void begin_parts(struct writer *w, struct rlx_lower *lo, uint32_t parts,
 {
 	uint32_t k;
 
-	begin(w, lo, lower_out(lo, 0));	/* all in one: a single dimension */
+	begin(w, lo, rlx_lower_out(lo, 0));	/* all in one: a single dimension */
 	for (k = 0; k < parts; k++) {
 		w->walk[k] = parts == 1 ? WALK_ALONG : WALK_STRIDES;
 		w->a->stride[k][0] = parts;
 		w->type[k] = dt;
 		any_in(w, k, k, dt);
 		if (k)
-			lower_ref_in(lo, &w->a->in[k], 0, k * rlx_dtype_size(dt));
+			rlx_lower_ref_in(lo, &w->a->in[k], 0, k * rlx_dtype_size(dt));
 	}
 	w->n_in = parts;
 	w->strides = parts > 1;
@@ -536,7 +536,7 @@ enum rlx_status gpu_lower_region(struct rlx_lower *lo)
 
 	if (!w)
 		return lo->status;
-	begin(w, lo, lower_out(lo, 0));
+	begin(w, lo, rlx_lower_out(lo, 0));
 	put_head(w);
 	for (k = 0; k < w->n_in; k++) {
 		v = b->io[RLX_IO_INPUT].e[k].v.id;

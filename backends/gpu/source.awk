@@ -10,7 +10,7 @@ function flush(	i, n, names)
 	n = split(path ~ /std\.h$/ ? path " stdint.h stddef.h stdbool.h" : path, names, " ")
 	for (i = 1; i <= n; i++) {
 		name = names[i]
-		sub(/^libuser\//, "", name)
+		sub(/^libuser\/(include\/)?/, "", name)
 		if (name ~ /\.cu$/) {
 			sub(/.*\//, "", name)
 			sub(/\.cu$/, "", name)

@@ -11,12 +11,12 @@ void RLX_K(att_query)(const struct att_block *t, int64_t r, float *to)
 	const int64_t off = t->b * a->q_stride[0] + w.head * a->q_stride[1] +
 			    w.query * a->q_stride[2];
 	const int64_t size = (int64_t)rlx_k_type_size(
-		(enum rlx_k_type)a->q_type);
+		(enum rlx_dtype)a->q_type);
 	const char *p = (const char *)a->q + off * size;
 	const size_t d = (size_t)a->head_dim;
 	const float *x = (const float *)(const void *)p;
 
-	if (a->q_type != RLX_K_F32) {
+	if (a->q_type != RLX_F32) {
 		RLX_K(loader)(RLX_EW_F32, a->q_type)(to, p, d);
 		x = to;
 	}
@@ -35,7 +35,7 @@ void RLX_K(att_store)(const struct att_block *t, int64_t r, const float *from)
 			    w.head * a->out_stride[1] +
 			    w.query * a->out_stride[2];
 	const int64_t size = (int64_t)rlx_k_type_size(
-		(enum rlx_k_type)a->out_type);
+		(enum rlx_dtype)a->out_type);
 
 	RLX_K(storer)(RLX_EW_F32, a->out_type)(
 		(char *)a->out + off * size, from, (size_t)a->v_dim);
@@ -52,11 +52,11 @@ struct rows {
 static const float *rows_of(const struct rows *r, int type, float *buf,
 			    size_t *ld)
 {
-	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_k_type)type);
+	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_dtype)type);
 	rlx_convert_fn *load = RLX_K(loader)(RLX_EW_F32, type);
 	const char *s = (const char *)r->p + r->off * size;
 
-	if (type == RLX_K_F32) {
+	if (type == RLX_F32) {
 		*ld = (size_t)r->stride;
 		return (const float *)(const void *)s;
 	}
@@ -90,7 +90,7 @@ static int64_t keys_of(const struct rlx_k_attention *a, int64_t b)
 {
 	int64_t n = a->kv_len;
 
-	if (a->kv_lens && a->lens_type == RLX_K_I32)
+	if (a->kv_lens && a->lens_type == RLX_I32)
 		n = ((const int32_t *)a->kv_lens)[b];
 	else if (a->kv_lens)
 		n = ((const int64_t *)a->kv_lens)[b];

@@ -73,7 +73,7 @@ RLX_INLINE float att_bias(const struct att_block *t, int64_t off)
 {
 	const struct rlx_k_attention *a = t->a;
 
-	if (a->bias_type == RLX_K_F32)
+	if (a->bias_type == RLX_F32)
 		return ((const float *)a->bias)[off];
 	return ((const uint8_t *)a->bias)[off] ? 0 : -INFINITY;
 }
@@ -81,7 +81,7 @@ RLX_INLINE float att_bias(const struct att_block *t, int64_t off)
 /* A mask leaves a key out whatever its score is; a bias is added, NaN or not. */
 RLX_INLINE bool att_is_out(const struct rlx_k_attention *a, float bias)
 {
-	return a->bias_type != RLX_K_F32 && bias == -INFINITY;
+	return a->bias_type != RLX_F32 && bias == -INFINITY;
 }
 
 /* Query r, scaled, as floats padded with zeros to t->d, into to. */

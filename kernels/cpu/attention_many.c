@@ -152,7 +152,7 @@ static void bias_tile(const struct att_block *t, const struct att_tile *k,
 {
 	const int64_t sk = t->a->bias_stride[3], sq = t->a->bias_stride[2];
 
-	if (t->a->bias_type == RLX_K_F32 && sk == 1 && one_head(t)) {
+	if (t->a->bias_type == RLX_F32 && sk == 1 && one_head(t)) {
 		const float *from = t->a->bias;
 
 		from += att_bias_at(t, att_row_at(t, 0)) + k->at;
@@ -181,7 +181,7 @@ static bool bias_shared(const struct att_block *t)
 /* As att_is_out() has it. */
 RLX_INLINE vf biased(const struct rlx_k_attention *a, vf s, vf b)
 {
-	if (a->bias_type == RLX_K_F32)
+	if (a->bias_type == RLX_F32)
 		return s + b;
 	return vf_sel(vf_eq(b, vf_set1(-INFINITY)), b, s + b);
 }

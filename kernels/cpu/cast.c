@@ -10,29 +10,29 @@ rlx_k_fn RLX_K(cast);
 /* The class through which one rounding is all the rounding there is. */
 static int cast_class(int src, int dst)
 {
-	bool sf = rlx_k_type_float((enum rlx_k_type)src);
-	bool df = rlx_k_type_float((enum rlx_k_type)dst);
+	bool sf = rlx_k_type_float((enum rlx_dtype)src);
+	bool df = rlx_k_type_float((enum rlx_dtype)dst);
 
 	if (!sf && !df)
 		return RLX_EW_I64;
-	if (src == RLX_K_F64 || dst == RLX_K_F64)
+	if (src == RLX_F64 || dst == RLX_F64)
 		return RLX_EW_F64;
-	if (!sf && dst == RLX_K_BF16 &&
-	    rlx_k_type_size((enum rlx_k_type)src) >= 4)
+	if (!sf && dst == RLX_BF16 &&
+	    rlx_k_type_size((enum rlx_dtype)src) >= 4)
 		return RLX_EW_F64;
 	return RLX_EW_F32;
 }
 
 static bool same_bits(int src, int dst)
 {
-	return src == dst && src != RLX_K_BOOL;
+	return src == dst && src != RLX_BOOL;
 }
 
 void RLX_K(cast)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_cast *a = args;
-	const size_t ss = rlx_k_type_size((enum rlx_k_type)a->src_type);
-	const size_t ds = rlx_k_type_size((enum rlx_k_type)a->dst_type);
+	const size_t ss = rlx_k_type_size((enum rlx_dtype)a->src_type);
+	const size_t ds = rlx_k_type_size((enum rlx_dtype)a->dst_type);
 	int cls = cast_class(a->src_type, a->dst_type);
 	rlx_convert_fn *load = RLX_K(loader)(cls, a->src_type);
 	rlx_convert_fn *store = RLX_K(storer)(cls, a->dst_type);
@@ -47,9 +47,9 @@ void RLX_K(cast)(const void *args, size_t begin, size_t end, void *scratch)
 		memmove(d, s, n * ss);
 		return;
 	}
-	if (a->dst_type == RLX_K_BF16 && a->src_type == RLX_K_I64)
+	if (a->dst_type == RLX_BF16 && a->src_type == RLX_I64)
 		load = RLX_K(load_sticky_i64);
-	if (a->dst_type == RLX_K_BF16 && a->src_type == RLX_K_U64)
+	if (a->dst_type == RLX_BF16 && a->src_type == RLX_U64)
 		load = RLX_K(load_sticky_u64);
 	for (; n; s += 512 * ss, d += 512 * ds) {
 		size_t m = n < 512 ? n : 512;

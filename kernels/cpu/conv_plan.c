@@ -431,7 +431,7 @@ bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
 
 	if (s->transposed || !rlx_conv_nd_init(isa, &a->shape))
 		return false;
-	a->depth = isa == RLX_ISA_V4X ? 4 : 2;
+	a->depth = isa >= RLX_ISA_V4X ? 4 : 2;
 	a->groups = ceil_div(s->ic / s->groups * s->k[0] * s->k[1] * s->k[2],
 			     a->depth);
 	return true;

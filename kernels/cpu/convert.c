@@ -269,78 +269,78 @@ VIA_F32(bf16, uint16_t)
 VIA_F32(f8e4m3, uint8_t)
 VIA_F32(f8e5m2, uint8_t)
 
-static rlx_convert_fn *const loaders[RLX_EW_CLASSES][RLX_K_TYPE_COUNT] = {
+static rlx_convert_fn *const loaders[RLX_EW_CLASSES][RLX_DTYPE_COUNT] = {
 	[RLX_EW_F32] = {
-		[RLX_K_F64] = ld_f32_f64, [RLX_K_F32] = copy4,
-		[RLX_K_F16] = ld_f32_f16, [RLX_K_BF16] = ld_f32_bf16,
-		[RLX_K_F8E4M3] = ld_f32_f8e4m3, [RLX_K_F8E5M2] = ld_f32_f8e5m2,
-		[RLX_K_I64] = ld_f32_i64, [RLX_K_I32] = ld_f32_i32,
-		[RLX_K_I16] = ld_f32_i16, [RLX_K_I8] = ld_f32_i8,
-		[RLX_K_U64] = ld_f32_u64, [RLX_K_U32] = ld_f32_u32,
-		[RLX_K_U16] = ld_f32_u16, [RLX_K_U8] = ld_f32_u8,
-		[RLX_K_BOOL] = ld_f32_bool,
+		[RLX_F64] = ld_f32_f64, [RLX_F32] = copy4,
+		[RLX_F16] = ld_f32_f16, [RLX_BF16] = ld_f32_bf16,
+		[RLX_F8E4M3] = ld_f32_f8e4m3, [RLX_F8E5M2] = ld_f32_f8e5m2,
+		[RLX_I64] = ld_f32_i64, [RLX_I32] = ld_f32_i32,
+		[RLX_I16] = ld_f32_i16, [RLX_I8] = ld_f32_i8,
+		[RLX_U64] = ld_f32_u64, [RLX_U32] = ld_f32_u32,
+		[RLX_U16] = ld_f32_u16, [RLX_U8] = ld_f32_u8,
+		[RLX_BOOL] = ld_f32_bool,
 	},
 	[RLX_EW_F64] = {
-		[RLX_K_F64] = copy8, [RLX_K_F32] = ld_f64_f32,
-		[RLX_K_F16] = ld_f64_f16, [RLX_K_BF16] = ld_f64_bf16,
-		[RLX_K_F8E4M3] = ld_f64_f8e4m3, [RLX_K_F8E5M2] = ld_f64_f8e5m2,
-		[RLX_K_I64] = ld_f64_i64, [RLX_K_I32] = ld_f64_i32,
-		[RLX_K_I16] = ld_f64_i16, [RLX_K_I8] = ld_f64_i8,
-		[RLX_K_U64] = ld_f64_u64, [RLX_K_U32] = ld_f64_u32,
-		[RLX_K_U16] = ld_f64_u16, [RLX_K_U8] = ld_f64_u8,
-		[RLX_K_BOOL] = ld_f64_bool,
+		[RLX_F64] = copy8, [RLX_F32] = ld_f64_f32,
+		[RLX_F16] = ld_f64_f16, [RLX_BF16] = ld_f64_bf16,
+		[RLX_F8E4M3] = ld_f64_f8e4m3, [RLX_F8E5M2] = ld_f64_f8e5m2,
+		[RLX_I64] = ld_f64_i64, [RLX_I32] = ld_f64_i32,
+		[RLX_I16] = ld_f64_i16, [RLX_I8] = ld_f64_i8,
+		[RLX_U64] = ld_f64_u64, [RLX_U32] = ld_f64_u32,
+		[RLX_U16] = ld_f64_u16, [RLX_U8] = ld_f64_u8,
+		[RLX_BOOL] = ld_f64_bool,
 	},
 	[RLX_EW_I64] = {
-		[RLX_K_F64] = ld_i64_f64, [RLX_K_F32] = ld_i64_f32,
-		[RLX_K_F16] = ld_i64_f16, [RLX_K_BF16] = ld_i64_bf16,
-		[RLX_K_F8E4M3] = ld_i64_f8e4m3, [RLX_K_F8E5M2] = ld_i64_f8e5m2,
-		[RLX_K_I64] = copy8, [RLX_K_I32] = ld_i64_i32,
-		[RLX_K_I16] = ld_i64_i16, [RLX_K_I8] = ld_i64_i8,
-		[RLX_K_U64] = copy8, [RLX_K_U32] = ld_i64_u32,
-		[RLX_K_U16] = ld_i64_u16, [RLX_K_U8] = ld_i64_u8,
-		[RLX_K_BOOL] = ld_i64_bool,
+		[RLX_F64] = ld_i64_f64, [RLX_F32] = ld_i64_f32,
+		[RLX_F16] = ld_i64_f16, [RLX_BF16] = ld_i64_bf16,
+		[RLX_F8E4M3] = ld_i64_f8e4m3, [RLX_F8E5M2] = ld_i64_f8e5m2,
+		[RLX_I64] = copy8, [RLX_I32] = ld_i64_i32,
+		[RLX_I16] = ld_i64_i16, [RLX_I8] = ld_i64_i8,
+		[RLX_U64] = copy8, [RLX_U32] = ld_i64_u32,
+		[RLX_U16] = ld_i64_u16, [RLX_U8] = ld_i64_u8,
+		[RLX_BOOL] = ld_i64_bool,
 	},
 };
 
-static rlx_convert_fn *const storers[RLX_EW_CLASSES][RLX_K_TYPE_COUNT] = {
+static rlx_convert_fn *const storers[RLX_EW_CLASSES][RLX_DTYPE_COUNT] = {
 	[RLX_EW_F32] = {
-		[RLX_K_F64] = st_f32_f64, [RLX_K_F32] = copy4,
-		[RLX_K_F16] = st_f32_f16, [RLX_K_BF16] = st_f32_bf16,
-		[RLX_K_F8E4M3] = st_f32_f8e4m3, [RLX_K_F8E5M2] = st_f32_f8e5m2,
-		[RLX_K_I64] = st_f32_i64, [RLX_K_I32] = st_f32_i32,
-		[RLX_K_I16] = st_f32_i16, [RLX_K_I8] = st_f32_i8,
-		[RLX_K_U64] = st_f32_u64, [RLX_K_U32] = st_f32_u32,
-		[RLX_K_U16] = st_f32_u16, [RLX_K_U8] = st_f32_u8,
-		[RLX_K_BOOL] = st_f32_bool,
+		[RLX_F64] = st_f32_f64, [RLX_F32] = copy4,
+		[RLX_F16] = st_f32_f16, [RLX_BF16] = st_f32_bf16,
+		[RLX_F8E4M3] = st_f32_f8e4m3, [RLX_F8E5M2] = st_f32_f8e5m2,
+		[RLX_I64] = st_f32_i64, [RLX_I32] = st_f32_i32,
+		[RLX_I16] = st_f32_i16, [RLX_I8] = st_f32_i8,
+		[RLX_U64] = st_f32_u64, [RLX_U32] = st_f32_u32,
+		[RLX_U16] = st_f32_u16, [RLX_U8] = st_f32_u8,
+		[RLX_BOOL] = st_f32_bool,
 	},
 	[RLX_EW_F64] = {
-		[RLX_K_F64] = copy8, [RLX_K_F32] = st_f64_f32,
-		[RLX_K_F16] = st_f64_f16, [RLX_K_BF16] = st_f64_bf16,
-		[RLX_K_F8E4M3] = st_f64_f8e4m3, [RLX_K_F8E5M2] = st_f64_f8e5m2,
-		[RLX_K_I64] = st_f64_i64, [RLX_K_I32] = st_f64_i32,
-		[RLX_K_I16] = st_f64_i16, [RLX_K_I8] = st_f64_i8,
-		[RLX_K_U64] = st_f64_u64, [RLX_K_U32] = st_f64_u32,
-		[RLX_K_U16] = st_f64_u16, [RLX_K_U8] = st_f64_u8,
-		[RLX_K_BOOL] = st_f64_bool,
+		[RLX_F64] = copy8, [RLX_F32] = st_f64_f32,
+		[RLX_F16] = st_f64_f16, [RLX_BF16] = st_f64_bf16,
+		[RLX_F8E4M3] = st_f64_f8e4m3, [RLX_F8E5M2] = st_f64_f8e5m2,
+		[RLX_I64] = st_f64_i64, [RLX_I32] = st_f64_i32,
+		[RLX_I16] = st_f64_i16, [RLX_I8] = st_f64_i8,
+		[RLX_U64] = st_f64_u64, [RLX_U32] = st_f64_u32,
+		[RLX_U16] = st_f64_u16, [RLX_U8] = st_f64_u8,
+		[RLX_BOOL] = st_f64_bool,
 	},
 	[RLX_EW_I64] = {
-		[RLX_K_F64] = st_i64_f64, [RLX_K_F32] = st_i64_f32,
-		[RLX_K_F16] = st_i64_f16, [RLX_K_BF16] = st_i64_bf16,
-		[RLX_K_F8E4M3] = st_i64_f8e4m3, [RLX_K_F8E5M2] = st_i64_f8e5m2,
-		[RLX_K_I64] = copy8, [RLX_K_I32] = st_i64_32,
-		[RLX_K_I16] = st_i64_16, [RLX_K_I8] = st_i64_8,
-		[RLX_K_U64] = copy8, [RLX_K_U32] = st_i64_32,
-		[RLX_K_U16] = st_i64_16, [RLX_K_U8] = st_i64_8,
-		[RLX_K_BOOL] = st_i64_bool,
+		[RLX_F64] = st_i64_f64, [RLX_F32] = st_i64_f32,
+		[RLX_F16] = st_i64_f16, [RLX_BF16] = st_i64_bf16,
+		[RLX_F8E4M3] = st_i64_f8e4m3, [RLX_F8E5M2] = st_i64_f8e5m2,
+		[RLX_I64] = copy8, [RLX_I32] = st_i64_32,
+		[RLX_I16] = st_i64_16, [RLX_I8] = st_i64_8,
+		[RLX_U64] = copy8, [RLX_U32] = st_i64_32,
+		[RLX_U16] = st_i64_16, [RLX_U8] = st_i64_8,
+		[RLX_BOOL] = st_i64_bool,
 	},
 };
 
 rlx_convert_fn *RLX_K(loader)(int cls, int type)
 {
-	return (unsigned)type < RLX_K_TYPE_COUNT ? loaders[cls][type] : NULL;
+	return (unsigned)type < RLX_DTYPE_COUNT ? loaders[cls][type] : NULL;
 }
 
 rlx_convert_fn *RLX_K(storer)(int cls, int type)
 {
-	return (unsigned)type < RLX_K_TYPE_COUNT ? storers[cls][type] : NULL;
+	return (unsigned)type < RLX_DTYPE_COUNT ? storers[cls][type] : NULL;
 }

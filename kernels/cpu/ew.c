@@ -26,10 +26,10 @@ static bool in_class(const struct state *st, int type)
 	int cls = st->a->cls;
 
 	if (cls == RLX_EW_F32)
-		return type == RLX_K_F32;
+		return type == RLX_F32;
 	if (cls == RLX_EW_F64)
-		return type == RLX_K_F64;
-	return type == RLX_K_I64 || type == RLX_K_U64;
+		return type == RLX_F64;
+	return type == RLX_I64 || type == RLX_U64;
 }
 
 static void fill(char *dst, const void *one, size_t lane)
@@ -138,7 +138,7 @@ static void bind_gather(struct state *st, int i, size_t n)
 {
 	const struct rlx_k_ew *a = st->a;
 	const struct rlx_k_ew_in *in = &a->in[i];
-	const size_t size = rlx_k_type_size((enum rlx_k_type)in->type);
+	const size_t size = rlx_k_type_size((enum rlx_dtype)in->type);
 	const int last = a->rank - 1;
 	int64_t pos[RLX_K_DIMS], off = 0;
 	char *d = st->raw;
@@ -185,7 +185,7 @@ static void bind(struct state *st, int64_t at, size_t n)
 	for (int i = 0; i < a->n_in; i++) {
 		const struct rlx_k_ew_in *in = &a->in[i];
 		int64_t size = (int64_t)rlx_k_type_size(
-			(enum rlx_k_type)in->type);
+			(enum rlx_dtype)in->type);
 		const char *p = in->p;
 		int64_t off = 0;
 
@@ -256,7 +256,7 @@ static void block(struct state *st, int64_t at, size_t n)
 	}
 	for (int k = 0; k < a->n_out; k++) {
 		size_t size = rlx_k_type_size(
-			(enum rlx_k_type)a->out[k].type);
+			(enum rlx_dtype)a->out[k].type);
 
 		finish(st, &a->out[k], (char *)a->out[k].p + (size_t)at * size,
 		       n);

@@ -117,7 +117,13 @@ static void cast(char *d, const struct rlx_ew_src *s, size_t nv, int type)
 	float v[RLX_VL];
 	double raw[RLX_VL];
 
-	for (size_t k = 0; k < nv; k++) {
+	for (size_t k = 0; k < nv && (type == RLX_F16 || type == RLX_BF16); k++) {
+		vf x = vf_loadu(s[0].p + k * s[0].inc);
+
+		vf_storeu(d + k * RLX_VB, type == RLX_F16 ? vf_from_f16(vf_to_f16(x)) :
+							      vf_from_bf16(vf_to_bf16(x)));
+	}
+	for (size_t k = 0; k < nv && type != RLX_F16 && type != RLX_BF16; k++) {
 		memcpy(v, s[0].p + k * s[0].inc, RLX_VB);
 		store(raw, v, RLX_VL);
 		load(v, raw, RLX_VL);

@@ -32,40 +32,55 @@
 #define GD_AGROUP	sizeof(float)
 #define GD_BROW		(GT_NV * sizeof(vf))
 
+#define GW_B		RLX_NUM_F32
+#include "kernels/simd/gemm_widen.h"
+
 static inline size_t gd_a_size(const struct rlx_k_gemm *g)
 {
-	return sizeof(float);
+	return ge_size(g->a_num);
 }
 
 static inline size_t gd_b_size(const struct rlx_k_gemm *g)
 {
-	return sizeof(float);
+	return ge_size(g->b_num);
 }
 
 static inline size_t gd_c_size(const struct rlx_k_gemm *g)
 {
-	return sizeof(float);
+	return ge_size(g->c_num);
 }
 
 /* Rows a multiple of 2 KiB apart compete for one or two first-level sets. */
 static inline bool gd_direct_a(const struct rlx_k_gemm *g, size_t rows)
 {
-	return !g->trans_a && (rows <= 6 || g->lda * sizeof(float) % 2048);
+	return !g->trans_a && g->a_num == RLX_NUM_F32 &&
+	       (rows <= 6 || g->lda * sizeof(float) % 2048);
 }
 
 /* Reading B's rows in place costs less than a copy that serves two tiles. */
 static inline bool gd_direct_b(const struct rlx_k_gemm *g, size_t rows)
 {
-	return g->b_form == RLX_B_ROWS && rows <= 2 * GT_MR;
+	return g->b_form == RLX_B_ROWS && g->b_num == RLX_NUM_F32 &&
+	       rows <= 2 * GT_MR;
 }
 
-#define GW_B		RLX_NUM_F32
-#include "kernels/simd/gemm_widen.h"
+/* A panel of weights in 16 bits, once for all rows of a block. */
+#define GD_WIDEN	(GD_BROW / 2)
+
+static void gd_widen(const struct rlx_k_gemm *g, const char *b, char *dst)
+{
+	size_t n = g->k * GD_NR, i;
+
+	for (i = 0; i < n; i += RLX_VL)
+		vf_storeu(dst + i * sizeof(float), g->b_num == RLX_NUM_BF16 ?
+			  vf_loadu_bf16(b + i * 2) : vf_loadu_f16(b + i * 2));
+}
+
 #define GD_DOT		RLX_VL
 
 static inline bool gd_can_dot(const struct rlx_k_gemm *g)
 {
-	return true;
+	return g->b_num == RLX_NUM_F32;
 }
 
 RLX_INLINE vf gd_dot_a(const char *a, size_t k, size_t n)

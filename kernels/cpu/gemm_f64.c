@@ -54,7 +54,7 @@ static inline bool gd_starts_at_bias(const struct rlx_k_gemm *g)
 
 static inline bool gd_plain(const struct rlx_k_gemm *g)
 {
-	return g->alpha == 1 && g->act == RLX_K_ACT_NONE && !g->residual &&
+	return g->alpha == 1 && g->act == RLX_ACT_NONE && !g->residual &&
 	       !g->row_bias;
 }
 
@@ -125,23 +125,26 @@ static double act_f64(double x, const struct rlx_k_gemm *g)
 	double t;
 
 	switch (g->act) {
-	case RLX_K_ACT_RELU:
+	case RLX_ACT_RELU:
 		return x < 0 ? 0 : x;
-	case RLX_K_ACT_GELU_ERF:
+	case RLX_ACT_GELU:
 		return x * 0.5 * erfc(x * -M_SQRT1_2);
-	case RLX_K_ACT_GELU_TANH:
+	case RLX_ACT_GELU_TANH:
 		t = 2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x);
 		return x / (1 + exp(-t));
-	case RLX_K_ACT_SILU:
+	case RLX_ACT_SILU:
 		return x / (1 + exp(-x));
-	case RLX_K_ACT_SIGMOID:
+	case RLX_ACT_SIGMOID:
 		return 1 / (1 + exp(-x));
-	case RLX_K_ACT_TANH:
+	case RLX_ACT_TANH:
 		return tanh(x);
-	case RLX_K_ACT_HARD_SWISH:
+	case RLX_ACT_HARD_SWISH:
 		t = x / 6 + 0.5;
 		return x * (t < 0 ? 0 : t > 1 ? 1 : t);
-	case RLX_K_ACT_CLIP:
+	case RLX_ACT_HARD_SIGMOID:
+		t = g->lo * x + g->hi;
+		return t < 0 ? 0 : t > 1 ? 1 : t;
+	case RLX_ACT_CLIP:
 		x = x < g->lo ? g->lo : x;
 		return x > g->hi ? g->hi : x;
 	default:

@@ -54,7 +54,7 @@ typedef int32_t pair_a __attribute__((aligned(2), may_alias));
 typedef int16_t gi_a;
 #define GI_G		2
 #define GI_BITS		16
-#define GI_DIRECT	false
+#define GI_DIRECT(g, rows)	false
 #define GI_A_OFF(q)	((void)(q), 0)
 #define GI_B_OFF(q)	((void)(q), 0)
 #include "kernels/simd/gemm_int.h"

@@ -28,7 +28,8 @@ typedef int32_t quad_a __attribute__((aligned(1), may_alias));
 typedef uint8_t gi_a;
 #define GI_G		4
 #define GI_BITS		8
-#define GI_DIRECT	true
+/* Rows a multiple of 2 KiB apart compete for one or two first-level sets. */
+#define GI_DIRECT(g, rows)	((rows) <= 6 || (g)->lda % 2048)
 #define GI_A_OFF(q)	((q)->a_signed ? 128 : 0)
 #define GI_B_OFF(q)	((q)->b_signed ? 0 : -128)
 #include "kernels/simd/gemm_int.h"

@@ -41,8 +41,8 @@ static void reads_of(const struct rlx_k_grid_sample *a, const double *v, struct 
 void RLX_K(grid_sample)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_grid_sample *a = args;
-	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_k_type)a->type);
-	const int64_t grid_size = (int64_t)rlx_k_type_size((enum rlx_k_type)a->grid_type);
+	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_dtype)a->type);
+	const int64_t grid_size = (int64_t)rlx_k_type_size((enum rlx_dtype)a->grid_type);
 	rlx_convert_fn *load = RLX_K(loader)(RLX_EW_F64, a->type);
 	rlx_convert_fn *load_grid = RLX_K(loader)(RLX_EW_F64, a->grid_type);
 	rlx_convert_fn *store = RLX_K(storer)(RLX_EW_F64, a->type);

@@ -135,7 +135,7 @@ static void merge_half(char *d, const char *s, size_t n, int type, int op)
 {
 	rlx_convert_fn *load = RLX_K(loader)(RLX_EW_F32, type);
 	rlx_convert_fn *store = RLX_K(storer)(RLX_EW_F32, type);
-	const size_t size = rlx_k_type_size((enum rlx_k_type)type);
+	const size_t size = rlx_k_type_size((enum rlx_dtype)type);
 	float x[64], y[64];
 
 	for (size_t i = 0; i < n; i += 64) {
@@ -161,21 +161,21 @@ static void merge_bool(uint8_t *d, const uint8_t *s, size_t n, int op)
 static void merge(void *d, const void *s, size_t n, int type, int op)
 {
 	if (op == RLX_K_SCATTER_NONE) {
-		memcpy(d, s, n * rlx_k_type_size((enum rlx_k_type)type));
+		memcpy(d, s, n * rlx_k_type_size((enum rlx_dtype)type));
 		return;
 	}
 	switch (type) {
-	case RLX_K_F32: merge_float(d, s, n, op); break;
-	case RLX_K_F64: merge_double(d, s, n, op); break;
-	case RLX_K_I64: merge_int64_t(d, s, n, op); break;
-	case RLX_K_I32: merge_int32_t(d, s, n, op); break;
-	case RLX_K_I16: merge_int16_t(d, s, n, op); break;
-	case RLX_K_I8: merge_int8_t(d, s, n, op); break;
-	case RLX_K_U64: merge_uint64_t(d, s, n, op); break;
-	case RLX_K_U32: merge_uint32_t(d, s, n, op); break;
-	case RLX_K_U16: merge_uint16_t(d, s, n, op); break;
-	case RLX_K_U8: merge_uint8_t(d, s, n, op); break;
-	case RLX_K_BOOL: merge_bool(d, s, n, op); break;
+	case RLX_F32: merge_float(d, s, n, op); break;
+	case RLX_F64: merge_double(d, s, n, op); break;
+	case RLX_I64: merge_int64_t(d, s, n, op); break;
+	case RLX_I32: merge_int32_t(d, s, n, op); break;
+	case RLX_I16: merge_int16_t(d, s, n, op); break;
+	case RLX_I8: merge_int8_t(d, s, n, op); break;
+	case RLX_U64: merge_uint64_t(d, s, n, op); break;
+	case RLX_U32: merge_uint32_t(d, s, n, op); break;
+	case RLX_U16: merge_uint16_t(d, s, n, op); break;
+	case RLX_U8: merge_uint8_t(d, s, n, op); break;
+	case RLX_BOOL: merge_bool(d, s, n, op); break;
 	default: merge_half(d, s, n, type, op); break;
 	}
 }
@@ -184,7 +184,7 @@ void RLX_K(scatter_elements)(const void *args, size_t begin, size_t end,
 			     void *scratch)
 {
 	const struct rlx_k_scatter_elements *a = args;
-	const size_t size = rlx_k_type_size((enum rlx_k_type)a->type);
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
 	int64_t stride[RLX_K_DIMS], run = 1;
 
 	(void)scratch;
@@ -218,7 +218,7 @@ void RLX_K(scatter_nd)(const void *args, size_t begin, size_t end,
 		       void *scratch)
 {
 	const struct rlx_k_scatter_nd *a = args;
-	const size_t size = rlx_k_type_size((enum rlx_k_type)a->type);
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
 	const size_t inner = (size_t)a->inner;
 	size_t from = begin * RLX_K_SCATTER_BLOCK;
 	size_t to = end * RLX_K_SCATTER_BLOCK;
@@ -240,8 +240,8 @@ void RLX_K(scatter_nd)(const void *args, size_t begin, size_t end,
 void RLX_K(iota)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_iota *a = args;
-	const bool is_float = rlx_k_type_float((enum rlx_k_type)a->type);
-	const size_t size = rlx_k_type_size((enum rlx_k_type)a->type);
+	const bool is_float = rlx_k_type_float((enum rlx_dtype)a->type);
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
 	rlx_convert_fn *store = RLX_K(storer)(is_float ? RLX_EW_F64 :
 						RLX_EW_I64, a->type);
 	int64_t i = (int64_t)begin * RLX_K_IOTA_BLOCK;

@@ -9,8 +9,8 @@
 static inline int64_t rlx_k_index_at(const void *idx, int type, size_t i, int64_t dim,
 				     int32_t *bad)
 {
-	int64_t v = type == RLX_K_I64 ? ((const int64_t *)idx)[i] :
-		    type == RLX_K_I32 ? ((const int32_t *)idx)[i] :
+	int64_t v = type == RLX_I64 ? ((const int64_t *)idx)[i] :
+		    type == RLX_I32 ? ((const int32_t *)idx)[i] :
 					(int64_t)((const uint32_t *)idx)[i];
 
 	if (v < 0)

@@ -17,7 +17,7 @@ struct rows {
 /* v as floats: itself if it is that already, else converted into buf */
 static const float *as_floats(const void *v, int type, float *buf, size_t n)
 {
-	if (!v || type == RLX_K_F32)
+	if (!v || type == RLX_F32)
 		return v;
 	RLX_K(loader)(RLX_EW_F32, type)(buf, v, n);
 	return buf;
@@ -67,8 +67,8 @@ static const float *input_row(const struct rlx_k_norm *a, const struct rows *r,
 			      size_t u)
 {
 	const size_t n = (size_t)a->n;
-	const size_t xs = rlx_k_type_size((enum rlx_k_type)a->x_type);
-	const size_t rs = rlx_k_type_size((enum rlx_k_type)a->residual_type);
+	const size_t xs = rlx_k_type_size((enum rlx_dtype)a->x_type);
+	const size_t rs = rlx_k_type_size((enum rlx_dtype)a->residual_type);
 	const float *x = as_floats((const char *)a->x + u * n * xs, a->x_type,
 				   r->row, n);
 	const char *res = a->residual;
@@ -100,7 +100,7 @@ void RLX_K(norm)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_norm *a = args;
 	const size_t n = (size_t)a->n, pad = (n + 31) / 32 * 32;
-	const size_t ys = rlx_k_type_size((enum rlx_k_type)a->y_type);
+	const size_t ys = rlx_k_type_size((enum rlx_dtype)a->y_type);
 	float *buf = scratch;
 	struct rows r = { .row = buf };
 	bool plain;
@@ -113,7 +113,7 @@ void RLX_K(norm)(const void *args, size_t begin, size_t end, void *scratch)
 		const float *x = input_row(a, &r, u);
 		float mean = 0, var, inv;
 		char *y = (char *)a->y + u * n * ys;
-		float *to = a->y_type == RLX_K_F32 ? (float *)(void *)y : r.row;
+		float *to = a->y_type == RLX_F32 ? (float *)(void *)y : r.row;
 
 		if (a->rms)
 			var = mean_square(x, n);

@@ -109,11 +109,11 @@ static void run_units(const struct rlx_k_quant *a, size_t begin, size_t end,
 	r.store = RLX_K(storer)(RLX_EW_F32, a->y_type);
 	r.load_scale = RLX_K(loader)(RLX_EW_F32, a->scale_type);
 	r.load_zp = RLX_K(loader)(RLX_EW_F32, small);
-	r.xs = rlx_k_type_size((enum rlx_k_type)a->x_type);
-	r.ys = rlx_k_type_size((enum rlx_k_type)a->y_type);
-	r.ss = rlx_k_type_size((enum rlx_k_type)a->scale_type);
-	r.zs = rlx_k_type_size((enum rlx_k_type)small);
-	r.integer = !rlx_k_type_float((enum rlx_k_type)small);
+	r.xs = rlx_k_type_size((enum rlx_dtype)a->x_type);
+	r.ys = rlx_k_type_size((enum rlx_dtype)a->y_type);
+	r.ss = rlx_k_type_size((enum rlx_dtype)a->scale_type);
+	r.zs = rlx_k_type_size((enum rlx_dtype)small);
+	r.integer = !rlx_k_type_float((enum rlx_dtype)small);
 	for (size_t u = begin; u < end; u++) {
 		size_t q = u / pieces, from = u % pieces * RLX_K_QUANT_UNIT;
 		size_t n = row - from < RLX_K_QUANT_UNIT ? row - from :

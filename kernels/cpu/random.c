@@ -35,7 +35,7 @@ static double unit53(uint32_t a, uint32_t b)
 static size_t draw_block(const struct rlx_k_rng *a, int64_t call, uint64_t at,
 			 double v[4])
 {
-	const size_t n = a->type == RLX_K_F64 ? 2 : 4;
+	const size_t n = a->type == RLX_F64 ? 2 : 4;
 	uint32_t w[4];
 
 	block(a->seed, call, at, w);
@@ -55,8 +55,8 @@ static size_t draw_block(const struct rlx_k_rng *a, int64_t call, uint64_t at,
 void RLX_K(rng)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_rng *a = args;
-	const size_t size = rlx_k_type_size((enum rlx_k_type)a->type);
-	const size_t per = a->type == RLX_K_F64 ? 2 : 4;
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
+	const size_t per = a->type == RLX_F64 ? 2 : 4;
 	rlx_convert_fn *store = RLX_K(storer)(RLX_EW_F64, a->type);
 	const int64_t call = a->call ? *a->call : 0;
 	size_t i = begin * RLX_K_RNG_UNIT, n = end * RLX_K_RNG_UNIT;

@@ -164,8 +164,8 @@ static bool in_class(const struct run *r)
 {
 	int t = r->a->type;
 
-	return t == RLX_K_F32 || t == RLX_K_F64 || t == RLX_K_I64 ||
-	       (t == RLX_K_U64 && r->load != load_turned);
+	return t == RLX_F32 || t == RLX_F64 || t == RLX_I64 ||
+	       (t == RLX_U64 && r->load != load_turned);
 }
 
 /* x as values of the class */
@@ -290,14 +290,14 @@ void RLX_K(reduce)(const void *args, size_t begin, size_t end, void *scratch)
 
 	r.part = r.acc + COLS * 8;
 	r.buf = r.part + COLS * 8;
-	r.cls = a->type == RLX_K_F64 ? RLX_EW_F64 :
-		rlx_k_type_float((enum rlx_k_type)a->type) ? RLX_EW_F32 :
+	r.cls = a->type == RLX_F64 ? RLX_EW_F64 :
+		rlx_k_type_float((enum rlx_dtype)a->type) ? RLX_EW_F32 :
 							     RLX_EW_I64;
-	r.size = rlx_k_type_size((enum rlx_k_type)a->type);
+	r.size = rlx_k_type_size((enum rlx_dtype)a->type);
 	r.lane = r.cls == RLX_EW_F32 ? 4 : 8;
 	r.load = RLX_K(loader)(r.cls, a->type);
 	r.store = RLX_K(storer)(r.cls, a->type);
-	if (a->type == RLX_K_U64 && r.kind >= LARGEST)
+	if (a->type == RLX_U64 && r.kind >= LARGEST)
 		r.load = r.store = load_turned;
 	for (size_t u = begin; u < end; u++) {
 		if (a->axes >> (a->rank - 1) & 1) {

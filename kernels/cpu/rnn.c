@@ -359,7 +359,7 @@ static void run(struct state *s)
 	for (int64_t m = 0; m < s->n; m++) {
 		int64_t len = a->steps;
 
-		if (a->lens && a->lens_type == RLX_K_I32)
+		if (a->lens && a->lens_type == RLX_I32)
 			len = ((const int32_t *)a->lens)[s->row + m];
 		else if (a->lens)
 			len = ((const int64_t *)a->lens)[s->row + m];

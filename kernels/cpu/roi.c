@@ -16,7 +16,7 @@ struct region {
 
 static bool find_region(const struct rlx_k_roi_align *a, int64_t r, struct region *to)
 {
-	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_k_type)a->roi_type);
+	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_dtype)a->roi_type);
 	double v[4];
 
 	to->image = rlx_k_index_at(a->batch, a->batch_type, (size_t)r, a->images,
@@ -36,7 +36,7 @@ static bool find_region(const struct rlx_k_roi_align *a, int64_t r, struct regio
 static double pool_bin(const struct rlx_k_roi_align *a, const struct region *r, const char *x,
 		       const int64_t bin[2])
 {
-	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_k_type)a->type);
+	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_dtype)a->type);
 	rlx_convert_fn *load = RLX_K(loader)(RLX_EW_F64, a->type);
 	double all = (double)r->s[0].steps * (double)r->s[1].steps, sum = 0, top, v;
 	struct rlx_k_roi_near near[2];
@@ -71,7 +71,7 @@ static double pool_bin(const struct rlx_k_roi_align *a, const struct region *r, 
 void RLX_K(roi_align)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_roi_align *a = args;
-	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_k_type)a->type);
+	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_dtype)a->type);
 	const int64_t pixels = a->in[0] * a->in[1], bins = a->out[0] * a->out[1];
 	rlx_convert_fn *store = RLX_K(storer)(RLX_EW_F64, a->type);
 

@@ -18,10 +18,10 @@ static const float *table_row(const struct rlx_k_rope *a, const void *t,
 			      int64_t row, float *buf)
 {
 	const size_t half = (size_t)a->n_rot / 2;
-	const size_t size = rlx_k_type_size((enum rlx_k_type)a->table_type);
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->table_type);
 	const char *p = (const char *)t + (size_t)row * half * size;
 
-	if (a->table_type == RLX_K_F32)
+	if (a->table_type == RLX_F32)
 		return (const float *)(const void *)p;
 	RLX_K(loader)(RLX_EW_F32, a->table_type)(buf, p, half);
 	return buf;
@@ -55,7 +55,7 @@ static void head(const struct rlx_k_rope *a, void *y, const void *x,
 		 const float *c, const float *s, float *buf)
 {
 	const size_t d = (size_t)a->head_dim, n = (size_t)a->n_rot;
-	const bool plain = a->type == RLX_K_F32;
+	const bool plain = a->type == RLX_F32;
 	float *to = plain ? y : buf;
 
 	if (!plain) {
@@ -75,7 +75,7 @@ static void head(const struct rlx_k_rope *a, void *y, const void *x,
 void RLX_K(rope)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_rope *a = args;
-	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_k_type)a->type);
+	const int64_t size = (int64_t)rlx_k_type_size((enum rlx_dtype)a->type);
 	float *buf = scratch, *cbuf = buf + a->head_dim + 32;
 	float *sbuf = cbuf + a->n_rot / 2 + 16;
 

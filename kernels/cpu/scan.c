@@ -10,9 +10,9 @@ rlx_k_fn RLX_K(argreduce), RLX_K(scan);
 
 static int class_of(int type, int small)
 {
-	if (type == RLX_K_F64)
+	if (type == RLX_F64)
 		return RLX_EW_F64;
-	return rlx_k_type_float((enum rlx_k_type)type) ? small : RLX_EW_I64;
+	return rlx_k_type_float((enum rlx_dtype)type) ? small : RLX_EW_I64;
 }
 
 /* Whether x takes the place of the best so far. */
@@ -43,7 +43,7 @@ ARG(u64)
 
 static void put_index(const struct rlx_k_argreduce *a, int64_t at, int64_t v)
 {
-	if (a->idx_type == RLX_K_I32)
+	if (a->idx_type == RLX_I32)
 		((int32_t *)a->idx)[at] = (int32_t)v;
 	else
 		((int64_t *)a->idx)[at] = v;
@@ -95,7 +95,7 @@ static void arg_cols(const struct rlx_k_argreduce *a, int64_t o, int64_t c,
 		     size_t n, char *scratch)
 {
 	const int cls = class_of(a->type, RLX_EW_F64);
-	const size_t size = rlx_k_type_size((enum rlx_k_type)a->type);
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
 	rlx_convert_fn *load = RLX_K(loader)(cls, a->type);
 	char *best = scratch, *row = scratch + RLX_K_REDUCE_COLS * 8;
 	int64_t *idx = (void *)(scratch + RLX_K_REDUCE_COLS * 16);
@@ -112,7 +112,7 @@ static void arg_cols(const struct rlx_k_argreduce *a, int64_t o, int64_t c,
 				idx[i] = arg_f64((f64 *)(void *)row + i, 1, j,
 						 (f64 *)(void *)best + i,
 						 idx[i], a);
-			else if (a->type == RLX_K_U64)
+			else if (a->type == RLX_U64)
 				idx[i] = arg_u64((u64 *)(void *)row + i, 1, j,
 						 (u64 *)(void *)best + i,
 						 idx[i], a);
@@ -133,7 +133,7 @@ void RLX_K(argreduce)(const void *args, size_t begin, size_t end, void *scratch)
 	for (size_t u = begin; u < end; u++) {
 		int64_t o = (int64_t)u;
 
-		if (a->inner == 1 && a->type == RLX_K_F32) {
+		if (a->inner == 1 && a->type == RLX_F32) {
 			put_index(a, o, fast_row(a, (const float *)a->x +
 						 o * a->n));
 			continue;
@@ -172,7 +172,7 @@ SCAN_ROW(u64)
 /* inner is 1: the row in blocks, each converted at once */
 static void scan_row(const struct rlx_k_scan *a, int64_t o, int cls, char *row)
 {
-	const size_t size = rlx_k_type_size((enum rlx_k_type)a->type);
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
 	rlx_convert_fn *load = RLX_K(loader)(cls, a->type);
 	rlx_convert_fn *store = RLX_K(storer)(cls, a->type);
 	f64 facc = a->prod;
@@ -198,7 +198,7 @@ void RLX_K(scan)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_scan *a = args;
 	const int cls = class_of(a->type, RLX_EW_F64);
-	const size_t size = rlx_k_type_size((enum rlx_k_type)a->type);
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
 	const int64_t blocks = (a->inner + RLX_K_SCAN_COLS - 1) /
 			       RLX_K_SCAN_COLS;
 	rlx_convert_fn *load = RLX_K(loader)(cls, a->type);

@@ -80,19 +80,19 @@ static void rows(const struct rlx_k_softmax *a, size_t begin, size_t end,
 		 float *buf)
 {
 	const size_t n = (size_t)a->n;
-	const size_t xs = rlx_k_type_size((enum rlx_k_type)a->x_type);
-	const size_t ys = rlx_k_type_size((enum rlx_k_type)a->y_type);
+	const size_t xs = rlx_k_type_size((enum rlx_dtype)a->x_type);
+	const size_t ys = rlx_k_type_size((enum rlx_dtype)a->y_type);
 
 	for (size_t u = begin; u < end; u++) {
 		const void *x = (const char *)a->x + u * n * xs;
 		void *y = (char *)a->y + u * n * ys;
 
-		if (a->x_type != RLX_K_F32) {
+		if (a->x_type != RLX_F32) {
 			RLX_K(loader)(RLX_EW_F32, a->x_type)(buf, x, n);
 			x = buf;
 		}
-		row(a->y_type == RLX_K_F32 ? y : buf, x, n, a->log);
-		if (a->y_type != RLX_K_F32)
+		row(a->y_type == RLX_F32 ? y : buf, x, n, a->log);
+		if (a->y_type != RLX_F32)
 			RLX_K(storer)(RLX_EW_F32, a->y_type)(y, buf, n);
 	}
 }
@@ -121,8 +121,8 @@ static void block(float *b, size_t n, bool log)
 
 static void columns(const struct rlx_k_softmax *a, size_t u, float *buf)
 {
-	const size_t xs = rlx_k_type_size((enum rlx_k_type)a->x_type);
-	const size_t ys = rlx_k_type_size((enum rlx_k_type)a->y_type);
+	const size_t xs = rlx_k_type_size((enum rlx_dtype)a->x_type);
+	const size_t ys = rlx_k_type_size((enum rlx_dtype)a->y_type);
 	const size_t inner = (size_t)a->inner, n = (size_t)a->n;
 	const size_t per = (inner + RLX_K_SOFTMAX_COLS - 1) /
 			   RLX_K_SOFTMAX_COLS;

@@ -33,9 +33,9 @@ static uint64_t key_of(double x)
 /* The line's items, strided, a block at a time. */
 static void load_items(const struct rlx_k_topk *a, int64_t at, struct item *it)
 {
-	const size_t size = rlx_k_type_size((enum rlx_k_type)a->type);
-	const bool f = rlx_k_type_float((enum rlx_k_type)a->type);
-	const uint64_t turn = a->type == RLX_K_U64 ? 0 : (uint64_t)1 << 63;
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
+	const bool f = rlx_k_type_float((enum rlx_dtype)a->type);
+	const uint64_t turn = a->type == RLX_U64 ? 0 : (uint64_t)1 << 63;
 	rlx_convert_fn *load = RLX_K(loader)(f ? RLX_EW_F64 : RLX_EW_I64,
 					     a->type);
 	const char *x = (const char *)a->x + (size_t)at * size;
@@ -134,7 +134,7 @@ static struct item *merge_sort(struct item *it, struct item *to, int64_t n)
 static void put(const struct rlx_k_topk *a, int64_t o, int64_t c,
 		const struct item *it)
 {
-	const size_t size = rlx_k_type_size((enum rlx_k_type)a->type);
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
 
 	for (int64_t i = 0; i < a->k; i++) {
 		size_t from = (size_t)((o * a->n + it[i].idx) * a->inner + c);
@@ -144,7 +144,7 @@ static void put(const struct rlx_k_topk *a, int64_t o, int64_t c,
 			__builtin_memcpy((char *)a->values + to * size,
 					 (const char *)a->x + from * size,
 					 size);
-		if (a->idx && a->idx_type == RLX_K_I32)
+		if (a->idx && a->idx_type == RLX_I32)
 			((int32_t *)a->idx)[to] = (int32_t)it[i].idx;
 		else if (a->idx)
 			((int64_t *)a->idx)[to] = it[i].idx;

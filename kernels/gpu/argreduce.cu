@@ -69,7 +69,7 @@ static DEV inline void store(const struct rlx_k_argreduce &a, const struct rlx_g
 {
 	void *idx = RLX_G_PTR(void, a.idx);
 
-	if (a.idx_type == RLX_K_I32)
+	if (a.idx_type == RLX_I32)
 		((int32_t *)idx)[o] = (int32_t)b.at;
 	else
 		((int64_t *)idx)[o] = b.at;

@@ -44,7 +44,7 @@ static DEV inline float capped(const struct rlx_k_attention &a, float s)
 static DEV inline float biased(const struct rlx_k_attention &a, const void *bias, int64_t at,
 			       float s)
 {
-	if (a.bias_type == RLX_K_F32)
+	if (a.bias_type == RLX_F32)
 		return s + ((const float *)bias)[at];
 	return ((const uint8_t *)bias)[at] ? s : -INFINITY;
 }

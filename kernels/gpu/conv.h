@@ -269,7 +269,7 @@ static DEV inline void conv_end(const struct rlx_k_conv_nd &a, const struct conv
 		return;
 	}
 	if (o.bias)
-		bias = a.bias_type == RLX_K_F64 ? (real)((const double *)o.bias)[channel] :
+		bias = a.bias_type == RLX_F64 ? (real)((const double *)o.bias)[channel] :
 			(real)load_float(o.bias, channel, a.bias_type);
 #pragma unroll
 	for (int i = 0; i < N; i++)

@@ -253,7 +253,7 @@ static DEV inline float f64_to_odd(double x)
 }
 
 /*
- * By enum rlx_k_type: mem is what lies in memory, acc what one computes in; get()
+ * By enum rlx_dtype: mem is what lies in memory, acc what one computes in; get()
  * and put() convert by the rules of kernels/cast.h.
  */
 template <int T> struct rlx_t;
@@ -265,29 +265,29 @@ template <int T> struct rlx_t;
 		static DEV inline A get(M x) { return GET; }		\
 		static DEV inline M put(A x) { return PUT; }		\
 	};
-RLX_G_TYPE(RLX_K_F64, double, double, x, x)
-RLX_G_TYPE(RLX_K_F32, float, float, x, x)
-RLX_G_TYPE(RLX_K_F16, f16, float, to_f32(x), from_f32<f16>(x))
-RLX_G_TYPE(RLX_K_BF16, bf16, float, to_f32(x), from_f32<bf16>(x))
-RLX_G_TYPE(RLX_K_F8E4M3, f8e4m3, float, to_f32(x), from_f32<f8e4m3>(x))
-RLX_G_TYPE(RLX_K_F8E5M2, f8e5m2, float, to_f32(x), from_f32<f8e5m2>(x))
-RLX_G_TYPE(RLX_K_I64, int64_t, int64_t, x, x)
-RLX_G_TYPE(RLX_K_I32, int32_t, int64_t, x, (int32_t)x)
-RLX_G_TYPE(RLX_K_I16, int16_t, int64_t, x, (int16_t)x)
-RLX_G_TYPE(RLX_K_I8, int8_t, int64_t, x, (int8_t)x)
-RLX_G_TYPE(RLX_K_U64, uint64_t, uint64_t, x, x)
-RLX_G_TYPE(RLX_K_U32, uint32_t, int64_t, (int64_t)x, (uint32_t)x)
-RLX_G_TYPE(RLX_K_U16, uint16_t, int64_t, x, (uint16_t)x)
-RLX_G_TYPE(RLX_K_U8, uint8_t, int64_t, x, (uint8_t)x)
-RLX_G_TYPE(RLX_K_BOOL, uint8_t, int64_t, x != 0, x != 0)
+RLX_G_TYPE(RLX_F64, double, double, x, x)
+RLX_G_TYPE(RLX_F32, float, float, x, x)
+RLX_G_TYPE(RLX_F16, f16, float, to_f32(x), from_f32<f16>(x))
+RLX_G_TYPE(RLX_BF16, bf16, float, to_f32(x), from_f32<bf16>(x))
+RLX_G_TYPE(RLX_F8E4M3, f8e4m3, float, to_f32(x), from_f32<f8e4m3>(x))
+RLX_G_TYPE(RLX_F8E5M2, f8e5m2, float, to_f32(x), from_f32<f8e5m2>(x))
+RLX_G_TYPE(RLX_I64, int64_t, int64_t, x, x)
+RLX_G_TYPE(RLX_I32, int32_t, int64_t, x, (int32_t)x)
+RLX_G_TYPE(RLX_I16, int16_t, int64_t, x, (int16_t)x)
+RLX_G_TYPE(RLX_I8, int8_t, int64_t, x, (int8_t)x)
+RLX_G_TYPE(RLX_U64, uint64_t, uint64_t, x, x)
+RLX_G_TYPE(RLX_U32, uint32_t, int64_t, (int64_t)x, (uint32_t)x)
+RLX_G_TYPE(RLX_U16, uint16_t, int64_t, x, (uint16_t)x)
+RLX_G_TYPE(RLX_U8, uint8_t, int64_t, x, (uint8_t)x)
+RLX_G_TYPE(RLX_BOOL, uint8_t, int64_t, x != 0, x != 0)
 #undef RLX_G_TYPE
 
 /* An f32, bf16 or f16 whose type is known only at run time (uniform, so cheap). */
 static DEV inline float load_float(const void *p, int64_t i, int type)
 {
-	if (type == RLX_K_F32)
+	if (type == RLX_F32)
 		return ((const float *)p)[i];
-	if (type == RLX_K_BF16)
+	if (type == RLX_BF16)
 		return to_f32(((const bf16 *)p)[i]);
 	return to_f32(((const f16 *)p)[i]);
 }
@@ -295,14 +295,14 @@ static DEV inline float load_float(const void *p, int64_t i, int type)
 /* A float of 16 bits or more */
 static DEV inline double load_real(const void *p, int64_t i, int type)
 {
-	return type == RLX_K_F64 ? ((const double *)p)[i] : (double)load_float(p, i, type);
+	return type == RLX_F64 ? ((const double *)p)[i] : (double)load_float(p, i, type);
 }
 
 static DEV inline void store_float(void *p, int64_t i, int type, float x)
 {
-	if (type == RLX_K_F32)
+	if (type == RLX_F32)
 		((float *)p)[i] = x;
-	else if (type == RLX_K_BF16)
+	else if (type == RLX_BF16)
 		((bf16 *)p)[i] = from_f32<bf16>(x);
 	else
 		((f16 *)p)[i] = from_f32<f16>(x);
@@ -310,15 +310,15 @@ static DEV inline void store_float(void *p, int64_t i, int type, float x)
 
 static DEV inline bool type_is_small_float(int type)
 {
-	return type == RLX_K_F32 || type == RLX_K_BF16 || type == RLX_K_F16;
+	return type == RLX_F32 || type == RLX_BF16 || type == RLX_F16;
 }
 
 /* Element @i of an index tensor: i64, i32 or u32. */
 static DEV inline int64_t load_index(const void *p, int64_t i, int type)
 {
-	if (type == RLX_K_I64)
+	if (type == RLX_I64)
 		return ((const int64_t *)p)[i];
-	if (type == RLX_K_I32)
+	if (type == RLX_I32)
 		return ((const int32_t *)p)[i];
 	return ((const uint32_t *)p)[i];
 }
@@ -338,9 +338,9 @@ static DEV inline int64_t load_index_before_wait(const void *p, int64_t i, int t
 
 static DEV inline int64_t load_index_again(const void *p, int64_t i, int type)
 {
-	if (type == RLX_K_I64)
+	if (type == RLX_I64)
 		return ((const volatile int64_t *)p)[i];
-	if (type == RLX_K_I32)
+	if (type == RLX_I32)
 		return ((const volatile int32_t *)p)[i];
 	return ((const volatile uint32_t *)p)[i];
 }

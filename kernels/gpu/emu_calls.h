@@ -64,7 +64,7 @@ void emu_wgmma(const struct emu_wgmma_op *op);
 void emu_wgmma_commit(void);
 void emu_wgmma_wait(int left);
 void emu_wgmma_settle(const void *d);
-/* kind: 0 add 1 min 2 max 3 exchange 4 or; types as enum rlx_k_type (i32 u32 i64 f32) */
+/* kind: 0 add 1 min 2 max 3 exchange 4 or; types as enum rlx_dtype (i32 u32 i64 f32) */
 uint64_t emu_atomic(void *p, uint64_t v, int kind, int type);
 uint64_t emu_atomic_cas(void *p, uint64_t expected, uint64_t v, int bytes);
 

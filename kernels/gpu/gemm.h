@@ -53,24 +53,29 @@ static DEV inline float gelu_erf(float x)
 static DEV inline float gemm_act(int act, const struct rlx_k_gemm &a, float x)
 {
 	switch (act) {
-	case RLX_K_ACT_RELU:
+	case RLX_ACT_RELU:
 		return x > 0 || x != x ? x : 0;
-	case RLX_K_ACT_GELU_ERF:
+	case RLX_ACT_GELU:
 		return gelu_erf(x);
-	case RLX_K_ACT_GELU_TANH:	/* 1 + tanh(u) is 2 sigmoid(2 u) */
+	case RLX_ACT_GELU_TANH:	/* 1 + tanh(u) is 2 sigmoid(2 u) */
 		return x * fast_sigmoid(1.59576912f * (x + 0.044715f * x * x * x));
-	case RLX_K_ACT_SILU:
+	case RLX_ACT_SILU:
 		return x * fast_sigmoid(x);
-	case RLX_K_ACT_SIGMOID:
+	case RLX_ACT_SIGMOID:
 		return fast_sigmoid(x);
-	case RLX_K_ACT_TANH:
+	case RLX_ACT_TANH:
 		return tanhf(x);
-	case RLX_K_ACT_HARD_SWISH: {
+	case RLX_ACT_HARD_SWISH: {
 		float y = x / 6 + 0.5f;
 
 		return x * (y < 0 ? 0 : y > 1 ? 1 : y);
 	}
-	case RLX_K_ACT_CLIP:
+	case RLX_ACT_HARD_SIGMOID: {
+		float y = (float)a.lo * x + (float)a.hi;
+
+		return y < 0 ? 0 : y > 1 ? 1 : y;
+	}
+	case RLX_ACT_CLIP:
 		return x < (float)a.lo ? (float)a.lo : x > (float)a.hi ? (float)a.hi : x;
 	default:
 		return x;
@@ -80,24 +85,29 @@ static DEV inline float gemm_act(int act, const struct rlx_k_gemm &a, float x)
 static DEV inline double gemm_act(int act, const struct rlx_k_gemm &a, double x)
 {
 	switch (act) {
-	case RLX_K_ACT_RELU:
+	case RLX_ACT_RELU:
 		return x > 0 || x != x ? x : 0;
-	case RLX_K_ACT_GELU_ERF:
+	case RLX_ACT_GELU:
 		return 0.5 * x * (1 + erf(x * 0.70710678118654752));
-	case RLX_K_ACT_GELU_TANH:
+	case RLX_ACT_GELU_TANH:
 		return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
-	case RLX_K_ACT_SILU:
+	case RLX_ACT_SILU:
 		return x / (1 + exp(-x));
-	case RLX_K_ACT_SIGMOID:
+	case RLX_ACT_SIGMOID:
 		return 1 / (1 + exp(-x));
-	case RLX_K_ACT_TANH:
+	case RLX_ACT_TANH:
 		return tanh(x);
-	case RLX_K_ACT_HARD_SWISH: {
+	case RLX_ACT_HARD_SWISH: {
 		double y = x / 6 + 0.5;
 
 		return x * (y < 0 ? 0 : y > 1 ? 1 : y);
 	}
-	case RLX_K_ACT_CLIP:
+	case RLX_ACT_HARD_SIGMOID: {
+		double y = a.lo * x + a.hi;
+
+		return y < 0 ? 0 : y > 1 ? 1 : y;
+	}
+	case RLX_ACT_CLIP:
 		return x < a.lo ? a.lo : x > a.hi ? a.hi : x;
 	default:
 		return x;

@@ -22,7 +22,7 @@
  * @bad: set to 1 if one is out of range; such rows are not written
  * @live: rows that carry data, the first ones; the others are left as they are
  * @groups: matrices
- * @idx_type: enum rlx_k_type: i64, i32, u32
+ * @idx_type: enum rlx_dtype: i64, i32, u32
  */
 struct rlx_g_grouped {
 	struct rlx_k_gemm	g;

@@ -56,7 +56,7 @@
 
 /*
  * By groups (gemm_wgmma.h), as one number: groups of 64 rows, columns / 64, enum
- * rlx_k_act.
+ * rlx_act.
  */
 
 #define GEMM_TILE(groups, cols, act)	((groups) | (cols) / 64 << 2 | (int)(act) << 5)

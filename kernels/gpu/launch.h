@@ -101,7 +101,7 @@ static inline int64_t rlx_g_product(const int64_t *dim, int rank)
 
 static inline bool rlx_g_small_float(int type)
 {
-	return type == RLX_K_F32 || type == RLX_K_BF16 || type == RLX_K_F16;
+	return type == RLX_F32 || type == RLX_BF16 || type == RLX_F16;
 }
 
 static inline void rlx_g_softmax_launch(const void *args, struct rlx_g_launch *l)
@@ -137,8 +137,8 @@ static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
 	if (!l->key[0])
 		return;
 	l->key[1] = a->x_type | a->y_type << 4;
-	l->key[2] = a->residual ? a->residual_type : RLX_K_F32;
-	l->key[3] = a->gamma || a->beta || a->bias ? a->param_type : RLX_K_F32;
+	l->key[2] = a->residual ? a->residual_type : RLX_F32;
+	l->key[3] = a->gamma || a->beta || a->bias ? a->param_type : RLX_F32;
 }
 
 /* The cache is split where that makes blocks for a large GPU, not below 64 rows. */
@@ -148,7 +148,7 @@ static inline void rlx_g_kv_cache_launch(const void *args, struct rlx_g_launch *
 	int64_t pairs = a->batch * a->kv_heads, group = a->kv_heads ? a->heads / a->kv_heads : 0;
 	int64_t parts = pairs ? 128 / pairs : 1, most = rlx_g_ceil(a->rows, 64);
 
-	if ((a->type != RLX_K_BF16 && a->type != RLX_K_F16) || a->dim % 8 || a->dim < 16 ||
+	if ((a->type != RLX_BF16 && a->type != RLX_F16) || a->dim % 8 || a->dim < 16 ||
 	    a->dim > RLX_K_KV_CACHE_DIM || group > RLX_K_KV_CACHE_GROUP || group * a->dim > 1024 ||
 	    pairs > 1 << 30 ||		/* a block each, at least */
 	    (a->cos && !rlx_g_small_float(a->table_type)))

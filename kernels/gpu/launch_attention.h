@@ -30,7 +30,7 @@ static inline int32_t rlx_g_attention_form(const struct rlx_k_attention *a, int3
 	int32_t form = a->softcap > 0 ? ATT_CAP : 0;
 
 	if (a->bias)
-		form |= (a->bias_type == RLX_K_F32 ? ATT_ADD : ATT_KEEP) |
+		form |= (a->bias_type == RLX_F32 ? ATT_ADD : ATT_KEEP) |
 			(a->bias_stride[3] != 1 ? ATT_STEP : 0);
 	return width | form | (form || !(a->scale > 0) ? ATT_SCALE : 0);
 }
@@ -41,7 +41,7 @@ static inline int32_t rlx_g_attention_width(const struct rlx_k_attention *a)
 	static const int32_t width[] = { 32, 64, 96, 128, 256 };
 	int64_t dim = a->head_dim > a->v_dim ? a->head_dim : a->v_dim;
 
-	if (a->q_type != a->kv_type || a->q_type == RLX_K_F32 || a->q_len < 8 ||
+	if (a->q_type != a->kv_type || a->q_type == RLX_F32 || a->q_len < 8 ||
 	    !rlx_g_attention_counts(a))
 		return 0;
 	for (int i = 0; i < 5; i++)
@@ -62,7 +62,7 @@ static inline bool rlx_g_attention_short_kv(const struct rlx_k_attention *a, str
 
 	int64_t tiles = a->batch * a->heads * rlx_g_ceil(a->q_len, 16);
 
-	if (a->kv_len > 64 || dim > 128 || a->q_type != a->kv_type || a->q_type == RLX_K_F32 ||
+	if (a->kv_len > 64 || dim > 128 || a->q_type != a->kv_type || a->q_type == RLX_F32 ||
 	    tiles > INT32_MAX / 2 || a->q_len > INT32_MAX / 2 ||
 	    (a->q_stride[2] | a->k_stride[2] | a->v_stride[2]) >> 31)
 		return false;
@@ -108,7 +108,7 @@ static inline bool rlx_g_attention_exact(const struct rlx_k_attention *a, struct
 	int32_t width = (int32_t)rlx_g_ceil(dim, 32) * 32;
 	int32_t rows = each * rlx_g_ceil(a->q_len, 64) < l->processors ? 16 : 64;
 
-	if (a->q_type != RLX_K_F32 || a->kv_type != RLX_K_F32 || dim > 128 || a->q_len < 4 ||
+	if (a->q_type != RLX_F32 || a->kv_type != RLX_F32 || dim > 128 || a->q_len < 4 ||
 	    !rlx_g_attention_counts(a))
 		return false;
 	if ((uint32_t)ATT_EXACT_SHARED(rows, width) > l->most_shared)

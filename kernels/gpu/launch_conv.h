@@ -42,7 +42,7 @@ static inline bool rlx_g_conv_fits(const struct rlx_k_conv_nd *a)
 
 static inline bool rlx_g_conv_half(const struct rlx_k_conv_nd *a)
 {
-	return a->type == RLX_K_F16 || a->type == RLX_K_BF16;
+	return a->type == RLX_F16 || a->type == RLX_BF16;
 }
 
 /* A thread for each output, or for up to 16 bytes of them that lie in a row. */
@@ -82,7 +82,7 @@ static inline void rlx_g_conv_tiled(const struct rlx_k_conv_nd *a, struct rlx_g_
 	l->n_launches = 1 + (parts > 1) + half;
 	l->scratch = half ? rlx_g_conv_turned(a) : 0;
 	if (parts > 1)
-		l->scratch += parts * outputs * (a->type == RLX_K_F64 ? 8 : 4);
+		l->scratch += parts * outputs * (a->type == RLX_F64 ? 8 : 4);
 	if (half)	/* rows of 40 elements */
 		l->shared = RLX_G_CONV_STAGES * 80 * (uint32_t)((tile ? 64 : 128) +
 								(tile < 2 ? 128 : 64));
@@ -102,7 +102,7 @@ static inline void rlx_g_conv_nd_launch(const void *args, struct rlx_g_launch *l
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
 	int64_t rows = (int64_t)(a->oc / a->groups), depth, outputs;
 	bool half = rlx_g_conv_half(a);
-	int tile = rows > 64 && a->type != RLX_K_F64 ? 0 : half ? 1 : 2;
+	int tile = rows > 64 && a->type != RLX_F64 ? 0 : half ? 1 : 2;
 
 	depth = (int64_t)(a->ic / a->groups * a->k[0] * a->k[1] * a->k[2]);
 	outputs = (int64_t)(a->n * a->oc * a->out[0] * a->out[1] * a->out[2]);

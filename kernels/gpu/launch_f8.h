@@ -118,9 +118,9 @@ static inline void rlx_g_widen_f8_launch(const void *args, struct rlx_g_launch *
 	const struct rlx_k_cast *a = (const struct rlx_k_cast *)args;
 
 	rlx_g_each(l, rlx_g_ceil(a->n, 16));
-	l->key[0] = a->dst_type == RLX_K_F16 ? RLX_NUM_F16 : RLX_NUM_BF16;
-	l->key[3] = RLX_GEMM_F8_WIDEN | (a->src_type == RLX_K_F32 ? RLX_GEMM_F8_NARROW : 0) |
-		    (a->src_type == RLX_K_F8E5M2 || a->dst_type == RLX_K_F8E5M2 ?
+	l->key[0] = a->dst_type == RLX_F16 ? RLX_NUM_F16 : RLX_NUM_BF16;
+	l->key[3] = RLX_GEMM_F8_WIDEN | (a->src_type == RLX_F32 ? RLX_GEMM_F8_NARROW : 0) |
+		    (a->src_type == RLX_F8E5M2 || a->dst_type == RLX_F8E5M2 ?
 		     RLX_GEMM_F8_E5M2 : 0);
 }
 

@@ -249,7 +249,7 @@ static inline int64_t rlx_g_gemm_ns(const struct rlx_k_gemm *a, int32_t t, uint3
 	int64_t rows = GEMM_TILE_ROWS(t), cols = GEMM_TILE_COLS(t);
 	int64_t load = (rows + cols) * 128 / 90, multiply = rows * cols * 128 / 6030;
 	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_TILE_DEPTH);
-	int64_t end = 300 + rows * cols / (a->act > RLX_K_ACT_RELU || a->residual ? 6 : 17);
+	int64_t end = 300 + rows * cols / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
 	int64_t tiles = rlx_g_ceil((int64_t)a->m, rows) * rlx_g_ceil((int64_t)a->n, cols) *
 			(int64_t)rlx_k_gemm_batches(a);
 

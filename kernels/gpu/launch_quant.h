@@ -17,8 +17,8 @@
 
 static inline bool rlx_g_quantised(int type)
 {
-	return type == RLX_K_I8 || type == RLX_K_U8 || type == RLX_K_I16 ||
-	       type == RLX_K_U16 || type == RLX_K_F8E4M3 || type == RLX_K_F8E5M2;
+	return type == RLX_I8 || type == RLX_U8 || type == RLX_I16 ||
+	       type == RLX_U16 || type == RLX_F8E4M3 || type == RLX_F8E5M2;
 }
 
 static inline void rlx_g_quant_line(const struct rlx_k_quant *a, struct rlx_g_launch *l)
@@ -42,7 +42,7 @@ static inline void rlx_g_dequantize_launch(const void *args, struct rlx_g_launch
 {
 	const struct rlx_k_quant *a = (const struct rlx_k_quant *)args;
 
-	if ((rlx_g_quantised(a->x_type) || a->x_type == RLX_K_I32) &&
+	if ((rlx_g_quantised(a->x_type) || a->x_type == RLX_I32) &&
 	    rlx_g_small_float(a->scale_type) && rlx_g_small_float(a->y_type))
 		rlx_g_quant_line(a, l);
 }
@@ -69,8 +69,8 @@ static inline void rlx_g_cast_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_cast *a = (const struct rlx_k_cast *)args;
 
-	if (rlx_k_type_float((enum rlx_k_type)a->src_type) ||
-	    rlx_k_type_float((enum rlx_k_type)a->dst_type))
+	if (rlx_k_type_float((enum rlx_dtype)a->src_type) ||
+	    rlx_k_type_float((enum rlx_dtype)a->dst_type))
 		return;
 	rlx_g_each(l, a->n);
 	l->key[0] = a->src_type;

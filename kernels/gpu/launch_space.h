@@ -34,7 +34,7 @@ static inline void rlx_g_rng_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_rng *a = (const struct rlx_k_rng *)args;
 
-	rlx_g_each(l, rlx_g_ceil(a->n, a->type == RLX_K_F64 ? 2 : 4));
+	rlx_g_each(l, rlx_g_ceil(a->n, a->type == RLX_F64 ? 2 : 4));
 	l->key[0] = a->type;
 }
 

@@ -174,14 +174,14 @@ template <int T> struct ew_int { };
 		static DEV inline double low() { return LOW; }		\
 		static DEV inline double top() { return TOP; }		\
 	};
-EW_INT(RLX_K_I64, -9223372036854775808.0, 9223372036854775808.0)
-EW_INT(RLX_K_I32, -2147483648.0, 2147483648.0)
-EW_INT(RLX_K_I16, -32768.0, 32768.0)
-EW_INT(RLX_K_I8, -128.0, 128.0)
-EW_INT(RLX_K_U64, 0.0, 18446744073709551616.0)
-EW_INT(RLX_K_U32, 0.0, 4294967296.0)
-EW_INT(RLX_K_U16, 0.0, 65536.0)
-EW_INT(RLX_K_U8, 0.0, 256.0)
+EW_INT(RLX_I64, -9223372036854775808.0, 9223372036854775808.0)
+EW_INT(RLX_I32, -2147483648.0, 2147483648.0)
+EW_INT(RLX_I16, -32768.0, 32768.0)
+EW_INT(RLX_I8, -128.0, 128.0)
+EW_INT(RLX_U64, 0.0, 18446744073709551616.0)
+EW_INT(RLX_U32, 0.0, 4294967296.0)
+EW_INT(RLX_U16, 0.0, 65536.0)
+EW_INT(RLX_U8, 0.0, 256.0)
 #undef EW_INT
 
 /* towards zero; what lies beyond becomes the last number within */
@@ -215,13 +215,13 @@ template <int T> struct ew_cast_to {
 		return rlx_t<T>::get(rlx_t<T>::put((typename rlx_t<T>::acc)x));
 	}
 };
-template <> struct ew_cast_to<RLX_K_BOOL> {
+template <> struct ew_cast_to<RLX_BOOL> {
 	static DEV inline int64_t of(F x) { return x.v != 0; }
 	static DEV inline int64_t of(double x) { return x != 0; }
 	static DEV inline int64_t of(int64_t x) { return x != 0; }
 	static DEV inline int64_t of(uint64_t x) { return x != 0; }
 };
-template <> struct ew_cast_to<RLX_K_F64> {
+template <> struct ew_cast_to<RLX_F64> {
 	static DEV inline double of(F x) { return (double)x.v; }
 	static DEV inline double of(double x) { return x; }
 	static DEV inline double of(int64_t x) { return (double)x; }
@@ -260,12 +260,12 @@ static DEV inline float ew_f16(float x) { return to_f32(from_f32<f16>(x)); }
 static DEV inline float ew_bf16(float x) { return to_f32(from_f32<bf16>(x)); }
 static DEV inline float ew_e4m3(float x) { return to_f32(f32_to_e4m3(x)); }
 static DEV inline float ew_e5m2(float x) { return to_f32(f32_to_e5m2(x)); }
-EW_FLOAT(RLX_K_F16, ew_f16, f64_to_odd)
-EW_FLOAT(RLX_K_BF16, ew_bf16, f64_to_odd)
-EW_FLOAT(RLX_K_F8E4M3, ew_e4m3, f64_to_odd)
-EW_FLOAT(RLX_K_F8E5M2, ew_e5m2, f64_to_odd)
+EW_FLOAT(RLX_F16, ew_f16, f64_to_odd)
+EW_FLOAT(RLX_BF16, ew_bf16, f64_to_odd)
+EW_FLOAT(RLX_F8E4M3, ew_e4m3, f64_to_odd)
+EW_FLOAT(RLX_F8E5M2, ew_e5m2, f64_to_odd)
 #undef EW_FLOAT
-template <> struct ew_cast_to<RLX_K_F32> {
+template <> struct ew_cast_to<RLX_F32> {
 	static DEV inline F of(F x) { return x; }
 	static DEV inline F of(double x) { return F((float)x); }
 	static DEV inline F of(int64_t x) { return F(x); }
@@ -275,13 +275,13 @@ template <> struct ew_cast_to<RLX_K_F32> {
 /* ---- loads and stores ---- */
 
 template <int T> struct ew_value { typedef int64_t type; };
-template <> struct ew_value<RLX_K_U64> { typedef uint64_t type; };
-template <> struct ew_value<RLX_K_F64> { typedef double type; };
-template <> struct ew_value<RLX_K_F32> { typedef F type; };
-template <> struct ew_value<RLX_K_F16> { typedef F type; };
-template <> struct ew_value<RLX_K_BF16> { typedef F type; };
-template <> struct ew_value<RLX_K_F8E4M3> { typedef F type; };
-template <> struct ew_value<RLX_K_F8E5M2> { typedef F type; };
+template <> struct ew_value<RLX_U64> { typedef uint64_t type; };
+template <> struct ew_value<RLX_F64> { typedef double type; };
+template <> struct ew_value<RLX_F32> { typedef F type; };
+template <> struct ew_value<RLX_F16> { typedef F type; };
+template <> struct ew_value<RLX_BF16> { typedef F type; };
+template <> struct ew_value<RLX_F8E4M3> { typedef F type; };
+template <> struct ew_value<RLX_F8E5M2> { typedef F type; };
 
 template <int T> static DEV inline typename ew_value<T>::type ew_load(const void *p, int64_t i)
 {

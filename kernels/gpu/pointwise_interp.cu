@@ -35,9 +35,9 @@ static DEV inline double double_of(uint64_t u)
 }
 
 #define EACH_TYPE(X)							\
-	X(RLX_K_F64) X(RLX_K_F32) X(RLX_K_F16) X(RLX_K_BF16) X(RLX_K_F8E4M3) \
-	X(RLX_K_F8E5M2) X(RLX_K_I64) X(RLX_K_I32) X(RLX_K_I16) X(RLX_K_I8) \
-	X(RLX_K_U64) X(RLX_K_U32) X(RLX_K_U16) X(RLX_K_U8) X(RLX_K_BOOL)
+	X(RLX_F64) X(RLX_F32) X(RLX_F16) X(RLX_BF16) X(RLX_F8E4M3) \
+	X(RLX_F8E5M2) X(RLX_I64) X(RLX_I32) X(RLX_I16) X(RLX_I8) \
+	X(RLX_U64) X(RLX_U32) X(RLX_U16) X(RLX_U8) X(RLX_BOOL)
 
 /* What a value of a dtype is in the kernel. */
 enum { CLASS_FLOAT, CLASS_DOUBLE, CLASS_INT, CLASS_UINT };
@@ -45,10 +45,10 @@ enum { CLASS_FLOAT, CLASS_DOUBLE, CLASS_INT, CLASS_UINT };
 static DEV inline int class_of(int type)
 {
 	switch (type) {
-	case RLX_K_F64: return CLASS_DOUBLE;
-	case RLX_K_F32: case RLX_K_F16: case RLX_K_BF16: case RLX_K_F8E4M3: case RLX_K_F8E5M2:
+	case RLX_F64: return CLASS_DOUBLE;
+	case RLX_F32: case RLX_F16: case RLX_BF16: case RLX_F8E4M3: case RLX_F8E5M2:
 		return CLASS_FLOAT;
-	case RLX_K_U64: return CLASS_UINT;
+	case RLX_U64: return CLASS_UINT;
 	default: return CLASS_INT;
 	}
 }

@@ -29,7 +29,7 @@ typedef rlx_t<RLX_K2> st;
 
 static DEV inline bool is_f8(int type)
 {
-	return type == RLX_K_F8E4M3 || type == RLX_K_F8E5M2;
+	return type == RLX_F8E4M3 || type == RLX_F8E5M2;
 }
 
 /* Number of the scale of element @e. */
@@ -48,15 +48,15 @@ static DEV inline int64_t scale_at(const struct rlx_k_quant &a, int64_t e)
 
 static DEV inline void put_small(void *y, int64_t e, float v)
 {
-	if (RLX_K1 == RLX_K_F8E4M3)
+	if (RLX_K1 == RLX_F8E4M3)
 		((f8e4m3 *)y)[e] = f32_to_e4m3(v);
-	else if (RLX_K1 == RLX_K_F8E5M2)
+	else if (RLX_K1 == RLX_F8E5M2)
 		((f8e5m2 *)y)[e] = f32_to_e5m2(v);
-	else if (RLX_K1 == RLX_K_I8)
+	else if (RLX_K1 == RLX_I8)
 		((int8_t *)y)[e] = saturated<int8_t>(v, -128, 127);
-	else if (RLX_K1 == RLX_K_U8)
+	else if (RLX_K1 == RLX_U8)
 		((uint8_t *)y)[e] = saturated<uint8_t>(v, 0, 255);
-	else if (RLX_K1 == RLX_K_I16)
+	else if (RLX_K1 == RLX_I16)
 		((int16_t *)y)[e] = saturated<int16_t>(v, -32768, 32767);
 	else
 		((uint16_t *)y)[e] = saturated<uint16_t>(v, 0, 65535);

@@ -38,7 +38,7 @@ static DEV inline double unit24(uint32_t w)
 RLX_G_KERNEL(rng, struct rlx_k_rng, 256)
 {
 	typedef rlx_t<RLX_K0> type;
-	enum { PER = RLX_K0 == RLX_K_F64 ? 2 : 4 };
+	enum { PER = RLX_K0 == RLX_F64 ? 2 : 4 };
 	type::mem *y = RLX_G_PTR(type::mem, a.y);
 	const int64_t *count = RLX_G_PTR(const int64_t, a.call);
 	int64_t call = count ? *count : 0, blocks = (a.n + PER - 1) / PER;

@@ -37,7 +37,7 @@ static DEV inline acc neutral(void)
 		return 0;
 	if (IS_FLOAT)
 		return (acc)(KIND == LARGEST ? -INFINITY : INFINITY);
-	if (RLX_K0 == RLX_K_U64)
+	if (RLX_K0 == RLX_U64)
 		return (acc)(KIND == LARGEST ? 0 : ~0ull);
 	return (acc)(KIND == LARGEST ? 1ull << 63 : ~0ull >> 1);
 }

@@ -49,7 +49,7 @@ static DEV inline uint64_t key_at(const struct rlx_k_topk &a, const mem *x, int6
 {
 	elem::acc v = elem::get(x[i]);
 	uint64_t key = IS_FLOAT ? key_of((double)v) :
-		       (uint64_t)v ^ (RLX_K0 == RLX_K_U64 ? 0 : 1ull << 63);
+		       (uint64_t)v ^ (RLX_K0 == RLX_U64 ? 0 : 1ull << 63);
 
 	return a.smallest ? ~key : key;
 }
@@ -65,7 +65,7 @@ static DEV inline void put_result(const struct rlx_k_topk &a, const struct rlx_g
 
 	if (values)
 		values[to] = x[(o * a.n + at) * a.inner + c];
-	if (idx && a.idx_type == RLX_K_I32)
+	if (idx && a.idx_type == RLX_I32)
 		((int32_t *)idx)[to] = (int32_t)at;
 	else if (idx)
 		((int64_t *)idx)[to] = at;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Walking a product: units to blocks of rows and panels, panels to tiles. The
- * includer has gemm_tile.h and defines
+ * includer has gemm_tile.h or gemm_amx.h and defines
  *	GD_ISA		its enum rlx_isa
  *	GD_K(k)		groups in k elements
  *	GD_AGROUP	bytes of a group of A
@@ -10,6 +10,12 @@
  *			(and its own gd_starts_at_bias(g): sums may start from
  *			bias; and gd_plain(g): sums may go to C as they are)
  *	GD_TAIL		bytes behind each panel, if any
+ *	GD_WIDEN	if packed panels of another b_num are widened by gd_widen(g,
+ *			panel, dst): bytes of a packed row of theirs
+ *	GD_ROWS(g)	rows of a unit, if not rlx_k_gemm_rows()
+ *	GD_SUMS(rows)	bytes of sums at the start of scratch, if not one tile
+ *	GD_OWN_PANELS	if it has its own gd_panels(); then also gd_config(d),
+ *			called where a block begins, and gd_release()
  *	GD_DOT		if few rows times B by columns go along K: elements a
  *			vector takes; then gd_dot_a(a, k, n) and gd_dot_b() load
  *			elements [k, k + n) (no more than GD_DOT) of a row of A
@@ -31,6 +37,12 @@
 
 #ifndef GD_TAIL
 #define GD_TAIL		0
+#endif
+#ifndef GD_ROWS
+#define GD_ROWS(g)	rlx_k_gemm_rows(g, GD_ISA)
+#endif
+#ifndef GD_SUMS
+#define GD_SUMS(rows)	(GT_MR * GD_NR * sizeof(GT_T))
 #endif
 
 /* A block of rows at one batch index. */
@@ -68,7 +80,7 @@ static inline bool gd_starts_at_bias(const struct rlx_k_gemm *g)
 
 static inline bool gd_plain(const struct rlx_k_gemm *g)
 {
-	return g->alpha == 1 && g->act == RLX_K_ACT_NONE && !g->residual &&
+	return g->alpha == 1 && g->act == RLX_ACT_NONE && !g->residual &&
 	       !g->row_bias && g->c_num == RLX_NUM_F32;
 }
 
@@ -97,6 +109,33 @@ static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 }
 #endif
 
+/*
+ * What the sums of columns [@col, @col + @cols) start from: bias, which goes to
+ * @init, padded to @nr; or NULL for 0.
+ */
+static inline const GT_T *gd_init(const struct rlx_k_gemm *g, size_t col, size_t cols,
+				  size_t nr, GT_T *init)
+{
+	if (!g->bias || !gd_starts_at_bias(g))
+		return NULL;
+	memcpy(init, (const GT_T *)g->bias + col, cols * sizeof(GT_T));
+	memset(init + cols, 0, (nr - cols) * sizeof(GT_T));
+	return init;
+}
+
+#ifdef GD_OWN_PANELS
+static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols);
+static void gd_config(const struct gd *d);
+static void gd_release(void);
+#else
+static inline void gd_config(const struct gd *d)
+{
+}
+
+static inline void gd_release(void)
+{
+}
+
 /* All rows of the block times one panel, or two where few rows want that. */
 static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 {
@@ -106,12 +145,7 @@ static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 	bool plain = d->plain && cols == nr;
 	GT_T init[2 * GD_NR];
 
-	t->init = NULL;
-	if (g->bias && gd_starts_at_bias(g)) {
-		memcpy(init, (const GT_T *)g->bias + col, cols * sizeof(GT_T));
-		memset(init + cols, 0, (nr - cols) * sizeof(GT_T));
-		t->init = init;
-	}
+	t->init = gd_init(g, col, cols, nr, init);
 	d->ldt = nr;
 	t->ldc = plain ? g->ldc : nr;
 	for (j = 0, i = 0; j < tiles; j++) {
@@ -129,6 +163,7 @@ static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 		i += mr;
 	}
 }
+#endif
 
 #ifdef GD_DOT
 /* Four columns of B, each a row of memory, times m rows: sums along vectors. */
@@ -219,6 +254,12 @@ static void gd_block(struct gd *d, size_t panel, size_t end)
 		}
 #endif
 		t.ldb = GD_BROW;
+#ifdef GD_WIDEN
+		if (g->b_form == RLX_B_PACKED && g->b_num != RLX_NUM_F32) {
+			gd_widen(g, d->b + panel * k * GD_WIDEN, d->panel);
+			t.b = d->panel;
+		} else
+#endif
 		if (g->b_form == RLX_B_PACKED) {
 			t.b = d->b + panel * size;
 			if (d->rows <= GT_FLAT_MR && end - panel > 1)
@@ -266,9 +307,9 @@ static void gd_begin(struct gd *d, size_t i, char *stage)
 static void gd_gemm(const struct rlx_k_gemm *g, size_t begin, size_t end,
 		    char *scratch)
 {
-	size_t rows = rlx_k_gemm_rows(g, GD_ISA), blocks = (g->m + rows - 1) / rows;
+	size_t rows = GD_ROWS(g), blocks = (g->m + rows - 1) / rows;
 	size_t panels = rlx_k_gemm_panels(g->n, GD_ISA), u = begin;
-	char *stage = scratch + GT_MR * GD_NR * sizeof(GT_T);
+	char *stage = scratch + GD_SUMS(rows);
 	struct gd d = {
 		.g = g, .tile = (GT_T *)scratch,
 		.panel = stage + rows * gd_staged_ld(g->k),
@@ -282,7 +323,9 @@ static void gd_gemm(const struct rlx_k_gemm *g, size_t begin, size_t end,
 		d.row = block * rows;
 		d.rows = g->m - d.row < rows ? g->m - d.row : rows;
 		gd_begin(&d, u / panels / blocks, stage);
+		gd_config(&d);
 		gd_block(&d, panel, panel + n);
 		u += n;
 	}
+	gd_release();
 }

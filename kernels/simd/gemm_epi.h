@@ -55,14 +55,16 @@ RLX_INLINE void ge_store(char *p, vf x, enum rlx_k_num num, size_t n)
 RLX_INLINE vf ge_act(vf x, const int act, vf lo, vf hi)
 {
 	switch (act) {
-	case RLX_K_ACT_RELU:	return vf_max(vf_zero(), x);
-	case RLX_K_ACT_GELU_ERF:	return vf_gelu_erf(x);
-	case RLX_K_ACT_GELU_TANH:	return vf_gelu_tanh(x);
-	case RLX_K_ACT_SILU:	return vf_silu(x);
-	case RLX_K_ACT_SIGMOID:	return vf_sigmoid(x);
-	case RLX_K_ACT_TANH:	return vf_tanh(x);
-	case RLX_K_ACT_HARD_SWISH: return vf_hard_swish(x);
-	case RLX_K_ACT_CLIP:	return vf_min(hi, vf_max(lo, x));
+	case RLX_ACT_RELU:	return vf_max(vf_zero(), x);
+	case RLX_ACT_GELU:	return vf_gelu_erf(x);
+	case RLX_ACT_GELU_TANH:	return vf_gelu_tanh(x);
+	case RLX_ACT_SILU:	return vf_silu(x);
+	case RLX_ACT_SIGMOID:	return vf_sigmoid(x);
+	case RLX_ACT_TANH:	return vf_tanh(x);
+	case RLX_ACT_HARD_SWISH: return vf_hard_swish(x);
+	case RLX_ACT_HARD_SIGMOID:
+		return vf_min(vf_set1(1), vf_max(vf_zero(), vf_fma(lo, x, hi)));
+	case RLX_ACT_CLIP:	return vf_min(hi, vf_max(lo, x));
 	default:		return x;
 	}
 }
@@ -98,28 +100,30 @@ RLX_INLINE void ge_run(const struct ge *args, const int act)
 
 #define GE_ACT(name, act)						\
 static void ge_##name(const struct ge *e) { ge_run(e, act); }
-GE_ACT(none, RLX_K_ACT_NONE)
-GE_ACT(relu, RLX_K_ACT_RELU)
-GE_ACT(gelu_erf, RLX_K_ACT_GELU_ERF)
-GE_ACT(gelu_tanh, RLX_K_ACT_GELU_TANH)
-GE_ACT(silu, RLX_K_ACT_SILU)
-GE_ACT(sigmoid, RLX_K_ACT_SIGMOID)
-GE_ACT(tanh, RLX_K_ACT_TANH)
-GE_ACT(hard_swish, RLX_K_ACT_HARD_SWISH)
-GE_ACT(clip, RLX_K_ACT_CLIP)
+GE_ACT(none, RLX_ACT_NONE)
+GE_ACT(relu, RLX_ACT_RELU)
+GE_ACT(gelu_erf, RLX_ACT_GELU)
+GE_ACT(gelu_tanh, RLX_ACT_GELU_TANH)
+GE_ACT(silu, RLX_ACT_SILU)
+GE_ACT(sigmoid, RLX_ACT_SIGMOID)
+GE_ACT(tanh, RLX_ACT_TANH)
+GE_ACT(hard_swish, RLX_ACT_HARD_SWISH)
+GE_ACT(hard_sigmoid, RLX_ACT_HARD_SIGMOID)
+GE_ACT(clip, RLX_ACT_CLIP)
 #undef GE_ACT
 
-/* by enum rlx_k_act */
+/* by enum rlx_act */
 static void (*const ge_fns[])(const struct ge *) = {
-	[RLX_K_ACT_NONE] = ge_none,
-	[RLX_K_ACT_RELU] = ge_relu,
-	[RLX_K_ACT_GELU_ERF] = ge_gelu_erf,
-	[RLX_K_ACT_GELU_TANH] = ge_gelu_tanh,
-	[RLX_K_ACT_SILU] = ge_silu,
-	[RLX_K_ACT_SIGMOID] = ge_sigmoid,
-	[RLX_K_ACT_TANH] = ge_tanh,
-	[RLX_K_ACT_HARD_SWISH] = ge_hard_swish,
-	[RLX_K_ACT_CLIP] = ge_clip,
+	[RLX_ACT_NONE] = ge_none,
+	[RLX_ACT_RELU] = ge_relu,
+	[RLX_ACT_GELU] = ge_gelu_erf,
+	[RLX_ACT_GELU_TANH] = ge_gelu_tanh,
+	[RLX_ACT_SILU] = ge_silu,
+	[RLX_ACT_SIGMOID] = ge_sigmoid,
+	[RLX_ACT_TANH] = ge_tanh,
+	[RLX_ACT_HARD_SWISH] = ge_hard_swish,
+	[RLX_ACT_HARD_SIGMOID] = ge_hard_sigmoid,
+	[RLX_ACT_CLIP] = ge_clip,
 };
 
 #endif

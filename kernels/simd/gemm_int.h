@@ -6,7 +6,9 @@
  *	GI_A_OFF(q)	what is added to A as given, so that it fits gi_a
  *	GI_B_OFF(q)	what is added to B
  *	GI_BITS		bits of an element in a group
- *	GI_DIRECT	A can be read in place where GI_A_OFF is 0
+ *	GI_DIRECT(g, rows)	A can be read in place where GI_A_OFF is 0
+ *	GI_PAD		elements to a multiple of which K is padded with 0, if not
+ *			GI_G
  *
  * With a' = a + GI_A_OFF and so on, the wanted sum of (a - za) (b - zb) is
  *	sum a' b' - za' sum b' - zb' (sum a' - K za').
@@ -15,9 +17,14 @@
 #include "kernels/gemm.h"
 #include "kernels/simd/gemm_epi.h"
 
-#define GD_K(k)		((k) / GI_G + !!((k) % GI_G))
+#ifndef GI_PAD
+#define GI_PAD		GI_G
+#endif
+#define GD_K(k)		(((k) / GI_PAD + !!((k) % GI_PAD)) * (GI_PAD / GI_G))
 #define GD_AGROUP	sizeof(int32_t)
+#ifndef GD_BROW
 #define GD_BROW		(GT_NV * sizeof(vi))
+#endif
 #define GD_TAIL		(GD_NR * sizeof(int32_t))
 #define GD_OWN_FINISH
 
@@ -61,9 +68,8 @@ static inline bool gd_direct_a(const struct rlx_k_gemm *g, size_t rows)
 {
 	const struct rlx_k_gemm_i8 *q = gi_of(g);
 
-	return GI_DIRECT && !g->trans_a && GI_A_OFF(q) == 0 &&
-	       g->k % GI_G == 0 && gi_symmetric(q) &&
-	       (rows <= 6 || g->lda % 2048);
+	return GI_DIRECT(g, rows) && !g->trans_a && GI_A_OFF(q) == 0 &&
+	       g->k % GI_PAD == 0 && gi_symmetric(q);
 }
 
 static inline bool gd_direct_b(const struct rlx_k_gemm *g, size_t rows)
@@ -88,7 +94,7 @@ static int32_t name(const type *restrict a, size_t step, size_t k,	\
 			dst[i] = (gi_a)(a[i * step] + off);		\
 			sum += a[i * step];				\
 		}							\
-	for (; i % GI_G; i++)						\
+	for (; i % GI_PAD; i++)						\
 		dst[i] = 0;						\
 	return sum + (int32_t)((uint32_t)off * (uint32_t)k);		\
 }
@@ -177,21 +183,22 @@ static void gd_stage_b(const struct rlx_k_gemm *g, const char *b, char *dst,
 
 #define GI_ACT(name, act)						\
 static vf gi_##name(vf x, vf lo, vf hi) { return ge_act(x, act, lo, hi); }
-GI_ACT(none, RLX_K_ACT_NONE)
-GI_ACT(relu, RLX_K_ACT_RELU)
-GI_ACT(gelu_erf, RLX_K_ACT_GELU_ERF)
-GI_ACT(gelu_tanh, RLX_K_ACT_GELU_TANH)
-GI_ACT(silu, RLX_K_ACT_SILU)
-GI_ACT(sigmoid, RLX_K_ACT_SIGMOID)
-GI_ACT(tanh, RLX_K_ACT_TANH)
-GI_ACT(hard_swish, RLX_K_ACT_HARD_SWISH)
-GI_ACT(clip, RLX_K_ACT_CLIP)
+GI_ACT(none, RLX_ACT_NONE)
+GI_ACT(relu, RLX_ACT_RELU)
+GI_ACT(gelu_erf, RLX_ACT_GELU)
+GI_ACT(gelu_tanh, RLX_ACT_GELU_TANH)
+GI_ACT(silu, RLX_ACT_SILU)
+GI_ACT(sigmoid, RLX_ACT_SIGMOID)
+GI_ACT(tanh, RLX_ACT_TANH)
+GI_ACT(hard_swish, RLX_ACT_HARD_SWISH)
+GI_ACT(hard_sigmoid, RLX_ACT_HARD_SIGMOID)
+GI_ACT(clip, RLX_ACT_CLIP)
 #undef GI_ACT
 
-/* by enum rlx_k_act */
+/* by enum rlx_act */
 static vf (*const gi_acts[])(vf x, vf lo, vf hi) = {
 	gi_none, gi_relu, gi_gelu_erf, gi_gelu_tanh, gi_silu, gi_sigmoid,
-	gi_tanh, gi_hard_swish, gi_clip,
+	gi_tanh, gi_hard_swish, gi_hard_sigmoid, gi_clip,
 };
 
 /* What one vector of columns shares, over rows. */
@@ -263,7 +270,7 @@ RLX_INLINE vf gi_real(const struct gi_cols *c, const struct gd *d,
 		x = vf_fma(vf_loadn((const float *)d->r + row * g->ldr +
 				    c->col, c->n), vf_set1((float)g->beta), x);
 	/* the common one without a call */
-	if (g->act == RLX_K_ACT_RELU)
+	if (g->act == RLX_ACT_RELU)
 		return vf_max(vf_zero(), x);
 	if (g->act)
 		x = gi_acts[g->act](x, vf_set1((float)g->lo),

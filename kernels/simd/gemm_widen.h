@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Laying out operands whose group is one f32: gemm_f32 on every level, and
- * gemm_bf16 where there is no bf16 product. The includer has gemm_tile.h and
- * defines GW_B, the type panels are kept in, RLX_NUM_F32 or RLX_NUM_BF16, and
- * GD_BROW, the bytes of a packed row.
+ * Laying out operands whose group is one f32: gemm_f32 and gemm_f16 on every
+ * level, and gemm_bf16 where there is no bf16 product. The includer has
+ * gemm_tile.h and defines GW_B, the type panels are kept in, and GD_BROW, the
+ * bytes of a packed row.
  */
 #include "kernels/simd/gemm_epi.h"
 #include "kernels/simd/transpose.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The vector dialect the CPU kernels are written in. One vector is RLX_VB bytes
- * (16 at base, 32 at v3, 64 at v4 and v4x) and has RLX_VL lanes of 32 bits.
+ * (16 at base, 32 at v3, 64 at v4 and above) and has RLX_VL lanes of 32 bits.
  *
  *	vf, vi, vu	float, int32_t, uint32_t lanes: GCC vectors, so that
  *			+ - * / & | ^ << >> == need no function; a scalar operand
@@ -23,7 +23,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(RLX_ISA_v4) || defined(RLX_ISA_v4x)
+#if defined(RLX_ISA_v4) || defined(RLX_ISA_v4x) || defined(RLX_ISA_v4_amx)
 #define RLX_V512	1
 #define RLX_VB		64
 #elif defined(RLX_ISA_v3)
@@ -164,7 +164,9 @@ RLX_INLINE vu16h vu16h_loadn(const void *p, size_t n)
 {
 	uint16_t t[RLX_VL] = { 0 };
 
-	memcpy(t, p, (n < RLX_VL ? n : RLX_VL) * sizeof(*t));
+	if (n >= RLX_VL)
+		return vu16h_loadu(p);
+	memcpy(t, p, n * sizeof(*t));
 	return vu16h_loadu(t);
 }
 
@@ -172,15 +174,26 @@ RLX_INLINE void vu16h_storen(void *p, vu16h x, size_t n)
 {
 	uint16_t t[RLX_VL];
 
+	if (n >= RLX_VL) {
+		vu16h_storeu(p, x);
+		return;
+	}
 	vu16h_storeu(t, x);
-	memcpy(p, t, (n < RLX_VL ? n : RLX_VL) * sizeof(*t));
+	memcpy(p, t, n * sizeof(*t));
 }
 #endif
 
 /* bf16 is the upper half of an f32; to nearest even, NaN stays NaN. */
 RLX_INLINE vf vf_from_bf16(vu16h x)
 {
+	/* by name: gcc 12 converts halves of a vector apart and joins them */
+#if defined(RLX_V512)
+	return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)x), 16);
+#elif defined(RLX_V256)
+	return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32((__m128i)x), 16);
+#else
 	return (vf)(__builtin_convertvector(x, vu) << 16);
+#endif
 }
 
 RLX_INLINE vu16h vf_to_bf16(vf x)

@@ -14,70 +14,72 @@ static enum rlx_status call_graph(struct rlx_eval *q, const struct rlx_graph *su
 	return rlx_graph_eval(sub, in, out, q->err);
 }
 
-static size_t scratch_bytes(const struct rlx_eval *q)
-{
-	const struct rlx_type **types;
-	struct rlx_infer inf = { .def = q->def, .args = q->args, .n_in = q->n_in };
-	size_t bytes;
-	uint32_t i;
-
-	if (!q->def->impl->scratch)
-		return 0;
-	types = rlx_malloc((q->n_in + 1) * sizeof(*types));
-	if (!types)
-		return SIZE_MAX;
-	for (i = 0; i < q->n_in; i++)
-		types[i] = q->in[i].type.dtype ? &q->in[i].type : NULL;
-	inf.in = types;
-	inf.n_out = q->n_out;
-	for (i = 0; i < q->n_out; i++)
-		inf.out[i] = q->out[i].type;
-	bytes = q->def->impl->scratch(&inf);
-	rlx_free(types);
-	return bytes;
-}
-
 /*
  * Nothing comes out and nothing goes in: an op may then not walk the sizes of the
  * other dimensions, which can be anything. Nor are indices checked: backends have no
  * kernel to run then.
  */
-static bool all_empty(const struct rlx_eval *q)
+static bool is_idle(const struct rlx_infer *q)
 {
 	bool empty = false;
 	uint32_t i;
 
 	for (i = 0; i < q->n_out; i++)
-		if (rlx_type_count(&q->out[i].type))
+		if (rlx_type_count(&q->out[i]))
 			return false;
 	for (i = 0; i < q->n_in; i++)
-		empty = empty || (q->in[i].type.dtype && !rlx_type_count(&q->in[i].type));
+		empty = empty || (q->in[i] && !rlx_type_count(q->in[i]));
 	return empty;
+}
+
+size_t rlx_op_scratch(const struct rlx_infer *q)
+{
+	return !q->def->impl->scratch || is_idle(q) ? 0 : q->def->impl->scratch(q);
+}
+
+static enum rlx_status eval_typed(struct rlx_eval *q, const struct rlx_infer *types)
+{
+	size_t bytes = q->scratch ? 0 : rlx_op_scratch(types);
+	void *own = NULL;
+	enum rlx_status st;
+
+	if (is_idle(types))
+		return RLX_OK;
+	if (!q->def->impl->eval)
+		return eval_expanded(q, q->args, q->err);
+	if (bytes) {
+		own = bytes == SIZE_MAX ? NULL : rlx_aligned(64, bytes);
+		if (!own)
+			return rlx_fail(q->err, RLX_ENOMEM, "%s: out of memory", q->def->name);
+		q->scratch = own;
+	}
+	st = q->def->impl->eval(q);
+	rlx_free(own);
+	return st;
 }
 
 enum rlx_status rlx_op_eval(const struct rlx_eval *given)
 {
 	struct rlx_eval q = *given;
-	const struct rlx_op_def *def = q.def;
-	struct rlx_error *err = q.err;
+	struct rlx_infer types = { .def = q.def, .args = q.args, .n_in = q.n_in,
+				   .n_out = q.n_out };
+	const struct rlx_type *few[16], **in = few;
 	enum rlx_status st;
-	size_t bytes;
+	uint32_t i;
 
+	if (q.n_in > sizeof(few) / sizeof(*few))
+		in = rlx_calloc(q.n_in, sizeof(*in));
+	if (!in)
+		return rlx_fail(q.err, RLX_ENOMEM, "%s: out of memory", q.def->name);
 	q.call = call_graph;
-	if (all_empty(&q))
-		return RLX_OK;
-	if (!def->impl->eval)
-		return eval_expanded(&q, q.args, err);
-	bytes = q.scratch ? 0 : scratch_bytes(&q);
-	if (bytes) {
-		q.scratch = bytes == SIZE_MAX ? NULL : rlx_aligned(64, bytes);
-		if (!q.scratch)
-			return rlx_fail(err, RLX_ENOMEM, "%s: out of memory",
-					def->name);
-	}
-	st = def->impl->eval(&q);
-	if (!given->scratch)
-		rlx_free(q.scratch);
+	types.in = in;
+	for (i = 0; i < q.n_in; i++)
+		in[i] = q.in[i].type.dtype ? &q.in[i].type : NULL;
+	for (i = 0; i < q.n_out; i++)
+		types.out[i] = q.out[i].type;
+	st = eval_typed(&q, &types);
+	if (in != few)
+		rlx_free(in);
 	return st;
 }
 

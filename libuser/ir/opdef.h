@@ -74,6 +74,8 @@ struct rlx_infer {
 	const struct rlx_type *const	*in;	/* NULL: absent */
 	uint32_t			 n_out;	/* 1 unless changed */
 	struct rlx_type			 out[RLX_MAX_OUT];
+	/* For backends that are asked: of inputs that are constants; NULL: of none it is known */
+	struct rlx_blob *const		*constant;
 };
 
 /*
@@ -205,6 +207,11 @@ enum rlx_op_index {
  * allocated. The rest is ignored.
  */
 enum rlx_status rlx_op_eval(const struct rlx_eval *q);
+/*
+ * Bytes of scratch that evaluating these types takes; SIZE_MAX: more than can be counted.
+ * @q as for .scratch.
+ */
+size_t rlx_op_scratch(const struct rlx_infer *q);
 /* Run .infer; @q->in, n_in, args, def, err set by the caller. */
 enum rlx_status rlx_op_infer(struct rlx_infer *q);
 

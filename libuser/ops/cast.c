@@ -87,6 +87,39 @@ static bool narrow(const struct rlx_tensor *x, const struct rlx_tensor *y, int64
 	return true;
 }
 
+/* A 16-bit number's value: exponents are rebased by a product, which is exact. */
+static inline four of_f16(four u)
+{
+	const four_signed rebase = { 0x77800000, 0x77800000, 0x77800000, 0x77800000 };
+	four a = (u & 0x7fff) << 13, wide = (four)((four_floats)a * (four_floats)rebase);
+
+	wide = below((four_signed)a, 0x0f800000, wide, a | 0x7f800000);
+	return wide | (u & 0x8000) << 16;
+}
+
+/* Likewise, for a device that computes in f32. */
+static bool widen(const struct rlx_tensor *x, const struct rlx_tensor *y, int64_t n)
+{
+	bool half = x->type.dtype == RLX_F16;
+	const uint16_t *from = x->data;
+	float *to = y->data;
+	four_narrow some;
+	int64_t i;
+	four u;
+
+	if (y->type.dtype != RLX_F32 || (!half && x->type.dtype != RLX_BF16))
+		return false;
+	for (i = 0; i + 4 <= n; i += 4) {
+		memcpy(&some, from + i, sizeof(some));
+		u = __builtin_convertvector(some, four);
+		u = half ? of_f16(u) : u << 16;
+		memcpy(to + i, &u, sizeof(u));
+	}
+	for (; i < n; i++)
+		to[i] = (float)el_get(x, i);
+	return true;
+}
+
 static enum rlx_status cast_eval(struct rlx_eval *q)
 {
 	const struct rlx_tensor *x = &q->in[0], *y = &q->out[0];
@@ -97,7 +130,7 @@ static enum rlx_status cast_eval(struct rlx_eval *q)
 	} else if (el_is_int(x->type.dtype) && el_is_int(y->type.dtype)) {
 		for (i = 0; i < n; i++)	/* integer to integer wraps */
 			el_seti(y, i, el_geti(x, i));
-	} else if (!narrow(x, y, n)) {
+	} else if (!narrow(x, y, n) && !widen(x, y, n)) {
 		for (i = 0; i < n; i++)
 			el_set(y, i, el_get(x, i));
 	}

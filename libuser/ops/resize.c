@@ -112,6 +112,8 @@ static size_t resize_scratch(const struct rlx_infer *q)
 	int64_t image, taps, bytes = 1;
 	uint32_t i;
 
+	if (!rlx_type_count(&q->out[0]))	/* other axes may be of any length */
+		return 0;
 	if (a->mode == RLX_RESIZE_NEAREST) {	/* a table per axis */
 		for (i = 0; i < q->out[0].rank; i++)
 			if (__builtin_add_overflow(bytes, q->out[0].dim[i], &bytes))
@@ -202,6 +204,8 @@ static enum rlx_status resize_eval(struct rlx_eval *q)
 	uint32_t d;
 	double *swap;
 
+	if (!rlx_type_count(&q->out[0].type))
+		return RLX_OK;
 	if (a->mode == RLX_RESIZE_NEAREST)
 		return eval_nearest(q);
 	work_sizes(a, &t, &image, &taps);

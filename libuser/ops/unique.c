@@ -204,6 +204,8 @@ static size_t unique_count_scratch(const struct rlx_infer *q)
 	uint32_t ax = 0;
 	int64_t n;
 
+	if (!rlx_type_count(q->in[0]))		/* of which there may be any number */
+		return 0;
 	if (!a->flat)
 		op_axis(a->axis, q->in[0]->rank, &ax);
 	n = a->flat ? rlx_type_count(q->in[0]) : q->in[0]->dim[ax];
@@ -215,7 +217,9 @@ static enum rlx_status unique_count_eval(struct rlx_eval *q)
 	const struct rlx_op_unique_count *a = q->args;
 	struct slices s = slices_of(&q->in[0], a->flat, a->axis);
 
-	el_seti(&q->out[0], 0, sort_slices(&s, q->scratch));
+	/* slices of nothing are all the same */
+	el_seti(&q->out[0], 0, rlx_type_count(&q->in[0].type) ? sort_slices(&s, q->scratch) :
+			       s.n > 0);
 	return RLX_OK;
 }
 

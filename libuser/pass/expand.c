@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "pass/pass.h"
+#include "pass/legal.h"
 
 rlx_pass_fn rlx_pass_expand;
 
@@ -14,23 +14,12 @@ rlx_pass_fn rlx_pass_expand;
 enum { MAX_ROUNDS = 16 };
 
 static bool must_expand(const struct rlx_pass_ctx *c, const struct rlx_graph *g,
-			const struct rlx_node *n, const struct rlx_type **types)
+			const struct rlx_node *n)
 {
-	struct rlx_infer q = { .def = n->def, .args = n->args, .n_in = n->n_in, .in = types };
-	enum rlx_can can;
-	uint32_t i;
+	enum rlx_dtype to[RLX_LEGAL_INPUTS];
 
-	if (!n->def->impl->expand)
-		return false;
-	if (!c->target.can)	/* the reference runs everything that has .eval */
-		return false;
-	for (i = 0; i < n->n_in; i++)
-		types[i] = n->in[i] ? &g->val[n->in[i]].type : NULL;
-	q.n_out = n->n_out;
-	for (i = 0; i < n->n_out; i++)
-		q.out[i] = g->val[n->out + i].type;
-	can = c->target.can(&c->target, &q);
-	return can != RLX_CAN_NATIVE;
+	/* the reference runs everything that has .eval */
+	return n->def->impl->expand && c->target.can && rlx_legal(c, g, n, to) == RLX_LEGAL_NONE;
 }
 
 static void expand_node(struct rlx_rewrite *rw, uint32_t idx, rlx_value *v,
@@ -58,7 +47,6 @@ static void expand_node(struct rlx_rewrite *rw, uint32_t idx, rlx_value *v,
 static enum rlx_status one_round(struct rlx_pass_ctx *c, struct rlx_graph *g,
 				 struct rlx_graph **out)
 {
-	const struct rlx_type **types;
 	struct rlx_type *out_types;
 	struct rlx_rewrite rw;
 	enum rlx_status st = rlx_rewrite_begin(&rw, g, c->err);
@@ -70,20 +58,18 @@ static enum rlx_status one_round(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	for (n = 0; n < g->n_node; n++)
 		if (g->node[n].n_in + g->node[n].n_out > most)
 			most = g->node[n].n_in + g->node[n].n_out;
-	types = rlx_calloc(most, sizeof(*types));
 	out_types = rlx_calloc(most, sizeof(*out_types));
 	v = rlx_calloc(most, sizeof(*v));
-	if (!types || !v || !out_types)
+	if (!v || !out_types)
 		rlx_fail(&rw.g->err, RLX_ENOMEM, "expand: out of memory");
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
 		if (!rw.live[n])
 			continue;
-		if (must_expand(c, g, &g->node[n], types))
+		if (must_expand(c, g, &g->node[n]))
 			expand_node(&rw, n, v, out_types);
 		else
 			rlx_rewrite_copy(&rw, n);
 	}
-	rlx_free(types);
 	rlx_free(out_types);
 	rlx_free(v);
 	return rlx_rewrite_end(&rw, out);

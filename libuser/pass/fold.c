@@ -9,7 +9,7 @@
 #include "base/alloc.h"
 #include "pass/pass.h"
 
-rlx_pass_fn rlx_pass_fold, rlx_pass_fold_again;
+rlx_pass_fn rlx_pass_fold, rlx_pass_fold_wide, rlx_pass_fold_again;
 
 /* Reference evaluation is slow: leave what would take it long. */
 static const double MOST_FLOPS = 3e7;
@@ -214,6 +214,13 @@ enum rlx_status rlx_pass_fold(struct rlx_pass_ctx *c, struct rlx_graph *g,
 			      struct rlx_graph **out)
 {
 	return fold(c, g, false, out);
+}
+
+/* Weights that legalization converts: layout wants constants. */
+enum rlx_status rlx_pass_fold_wide(struct rlx_pass_ctx *c, struct rlx_graph *g,
+				   struct rlx_graph **out)
+{
+	return c->target.widen ? fold(c, g, false, out) : RLX_OK;
 }
 
 /* What layout and expansion made constant. */

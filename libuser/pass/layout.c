@@ -17,6 +17,38 @@ struct layout {
 	int32_t			 block;
 };
 
+/* A value's dtype; none once the graph has failed. */
+static enum rlx_dtype dtype_of(const struct layout *l, rlx_value x)
+{
+	return x.id ? l->rw->g->val[x.id].type.dtype : RLX_NODTYPE;
+}
+
+static rlx_value as(struct layout *l, rlx_value x, enum rlx_dtype to)
+{
+	return dtype_of(l, x) == to ? x : rlx_emit(l->rw->g, cast, .x = x, .to = to);
+}
+
+/* Reorders are of f32, which holds what narrower floats are. */
+static rlx_value unblock(struct layout *l, rlx_value x, int64_t channels)
+{
+	enum rlx_dtype dt = dtype_of(l, x);
+	const struct rlx_node *n = x.id ? rlx_node_of(l->rw->g, x.id) : NULL;
+
+	/* what was rounded last may as well be rounded behind */
+	if (n && n->def->index == RLX_OP_cast && l->rw->g->val[n->in[0]].type.dtype == RLX_F32)
+		x.id = n->in[0];
+	return as(l, rlx_emit(l->rw->g, unblock_channels, .x = as(l, x, RLX_F32),
+			      .channels = channels), dt);
+}
+
+static rlx_value block(struct layout *l, rlx_value x)
+{
+	enum rlx_dtype dt = dtype_of(l, x);
+
+	return as(l, rlx_emit(l->rw->g, block_channels, .x = as(l, x, RLX_F32),
+			      .block = l->block), dt);
+}
+
 /* The plain form of an old value, reordering if only the blocked one is there. */
 static rlx_value plain(struct layout *l, uint32_t v)
 {
@@ -24,8 +56,7 @@ static rlx_value plain(struct layout *l, uint32_t v)
 	rlx_value x;
 
 	if (v && !l->rw->map[v] && l->blocked[v]) {
-		x = rlx_emit(l->rw->g, unblock_channels, .x = { l->blocked[v] },
-			     .channels = t->dim[1]);
+		x = unblock(l, (rlx_value){ l->blocked[v] }, t->dim[1]);
 		if (t->rank == 3)
 			x = rlx_emit(l->rw->g, reshape, .x = x, .shape = { t->dim, 3 });
 		l->rw->map[v] = x.id;
@@ -61,8 +92,7 @@ static rlx_value image(struct layout *l, uint32_t v)
 static rlx_value blocked(struct layout *l, uint32_t v)
 {
 	if (!l->blocked[v])
-		l->blocked[v] = rlx_emit(l->rw->g, block_channels, .x = image(l, v),
-					 .block = l->block).id;
+		l->blocked[v] = block(l, image(l, v)).id;
 	return (rlx_value){ l->blocked[v] };
 }
 
@@ -78,9 +108,14 @@ static const struct rlx_type *type_of(const struct layout *l, uint32_t v)
 	return &l->rw->old->val[v].type;
 }
 
+static bool is_real(enum rlx_dtype dt)
+{
+	return dt == RLX_F32 || dt == RLX_BF16 || dt == RLX_F16;
+}
+
 static bool is_image(const struct rlx_type *t)
 {
-	return t->dtype == RLX_F32 && (t->rank == 4 || t->rank == 3) && rlx_type_count(t) > 0;
+	return is_real(t->dtype) && (t->rank == 4 || t->rank == 3) && rlx_type_count(t) > 0;
 }
 
 /* "[s]" as "[fill, s]", "[begin, end]" as "[0, begin, 0, end]"; empty stays. */
@@ -113,7 +148,8 @@ static bool take_conv(struct layout *l, const struct rlx_node *n)
 	const struct rlx_type *x = type_of(l, n->in[0]), *w = type_of(l, n->in[1]);
 	bool first;
 
-	if (a.block || !is_image(x) || !is_image(w) || !good_groups(l, a.groups, w) ||
+	if (a.block || !is_image(x) || !is_image(w) || x->dtype != RLX_F32 ||
+	    w->dtype != RLX_F32 || !good_groups(l, a.groups, w) ||
 	    rlx_node_of(l->rw->old, n->in[1])->def->index != RLX_OP_constant ||
 	    (n->in[2] && type_of(l, n->in[2])->dtype != RLX_F32) ||
 	    (n->in[3] && type_of(l, n->in[3])->dtype != RLX_F32))
@@ -217,12 +253,22 @@ static rlx_value operand(struct layout *l, uint32_t v, const struct rlx_type *y)
 	if (dims[1] == y->dim[1]) {
 		if (t->rank == y->rank)
 			return blocked(l, v);
-		return rlx_emit(l->rw->g, block_channels, .block = l->block,
-				.x = rlx_emit(l->rw->g, reshape, .x = plain(l, v),
-					      .shape = { dims, 4 }));
+		return block(l, rlx_emit(l->rw->g, reshape, .x = plain(l, v),
+					 .shape = { dims, 4 }));
 	}
 	dims[4] = 1;	/* the same for all channels */
 	return rlx_emit(l->rw->g, reshape, .x = plain(l, v), .shape = { dims, 5 });
+}
+
+/* Between floats only: what is rounded after a convolution goes on to the next. */
+static bool take_cast(struct layout *l, const struct rlx_node *n)
+{
+	const struct rlx_type *y = type_of(l, n->out);
+
+	if (!l->blocked[n->in[0]] || !is_image(y) || !is_real(type_of(l, n->in[0])->dtype))
+		return false;
+	give_blocked(l, n->out, as(l, blocked(l, n->in[0]), y->dtype));
+	return true;
 }
 
 static bool take_pointwise(struct layout *l, const struct rlx_node *n)
@@ -232,15 +278,16 @@ static bool take_pointwise(struct layout *l, const struct rlx_node *n)
 	rlx_value in[3];
 	uint32_t k;
 
-	if (!is_image(y) || n->def->index == RLX_OP_cast || n->n_in > 3 ||
-	    n->def->n_field != n->n_in)		/* attributes too */
+	if (n->def->index == RLX_OP_cast)
+		return take_cast(l, n);
+	if (!is_image(y) || n->n_in > 3 || n->def->n_field != n->n_in)	/* attributes too */
 		return false;
 	for (k = 0; k < n->n_in; k++) {
 		const struct rlx_type *t = type_of(l, n->in[k]);
 
 		/* one full-size operand already blocked decides */
 		any = any || (l->blocked[n->in[k]] && rlx_type_equal(t, y));
-		worth = t->dtype == RLX_F32 || rlx_type_count(t) == 1;
+		worth = is_real(t->dtype) || rlx_type_count(t) == 1;
 		if (!worth || t->rank > y->rank)
 			return false;
 	}

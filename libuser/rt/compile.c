@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "pass/pass.h"
 #include "rt/trace.h"
 
@@ -62,6 +63,16 @@ out_free:
 	rlx_free(code->home);
 	rlx_free(code);
 	return st;
+}
+
+/* A slow path tells its user; a GPU's host has small things to do in any case. */
+static void warn_of_host(const struct rlx_program *p)
+{
+	if (p->code->host && !p->dev->be->own_threads)
+		rlx_log(RLX_LOG_WARN,
+			"%s: %u of %u steps run by the reference evaluator, which is slow: %s; "
+			"'rlx ops' tells why, and RLX_COMPILE_NATIVE refuses such a program",
+			p->dev->name, p->code->host, p->plan->n_step, p->code->on_host);
 }
 
 static void add_costs(struct rlx_program *p)
@@ -193,6 +204,7 @@ enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *
 		return st;
 	}
 	fill_info(p, g, t0);
+	warn_of_host(p);
 	if (rlx_trace_on())
 		rlx_trace_compile(p, t0);
 	if (getenv("RLX_DISPATCH_REPORT"))

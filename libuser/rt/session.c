@@ -8,6 +8,22 @@
 #include "rt/session.h"
 #include "rt/trace.h"
 
+/* What the host and the device pass each other is copied, whatever buffers are bound. */
+static enum rlx_status refuse_crossing(const struct rlx_program *p, struct rlx_error *err)
+{
+	uint32_t i = p->code->first_crossing;
+	const struct rlx_plan_step *at = &p->plan->step[i];
+
+	rlx_error_set(err, RLX_EACCES, at->file, at->line, "session: it is strict, and %u of %u "
+		      "steps run on the host with values that are copied from or to %s, the first "
+		      "being step %u, %s; RLX_COMPILE_NATIVE tells why there is no kernel: change "
+		      "the op, or open the session without strict", p->code->crossing,
+		      p->plan->n_step, p->info.device, i, at->def->name);
+	if (err)
+		err->node = at->node;
+	return RLX_EACCES;
+}
+
 /* Look at a workspace that sessions may share, and hold it. */
 static enum rlx_status take_work(struct rlx_session *s, struct rlx_buf work,
 				 struct rlx_error *err)
@@ -102,6 +118,8 @@ enum rlx_status rlx_session_new(struct rlx_program *p,
 	*out = NULL;
 	if (opts)
 		memcpy(&o, opts, opts->size < sizeof(o) ? opts->size : sizeof(o));
+	if (o.strict && p->code->crossing)
+		return refuse_crossing(p, err);
 	s = rlx_calloc(1, sizeof(*s));
 	if (!s)
 		return rlx_fail(err, RLX_ENOMEM, "session: out of memory");

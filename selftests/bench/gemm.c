@@ -8,6 +8,7 @@
 
 #include "selftests/bench/cpu_time.h"
 #include "kernels/gemm.h"
+#include "kernels/simd/tile_amx.h"
 #include "selftests/kernels/isa.h"
 
 #if defined(__x86_64__)
@@ -36,13 +37,45 @@
 
 enum unit { UNIT_F32, UNIT_BF16, UNIT_I8 };
 
+/* The same by tiles: bytes are four in a group, bf16 two. */
+static double tile_peak(enum unit unit)
+{
+	struct tile_shape s = { .palette = 1 };
+	size_t n = 100000, i;
+	double t;
+
+	for (i = 0; i < TILE_COUNT; i++) {
+		s.rows[i] = TILE_ROWS;
+		s.colsb[i] = TILE_COLSB;
+	}
+	tile_config(&s);
+	t = cpu_time();
+	for (i = 0; i < n && unit == UNIT_BF16; i++) {
+		TILE_DP_BF16(0, 4, 6);
+		TILE_DP_BF16(1, 4, 7);
+		TILE_DP_BF16(2, 5, 6);
+		TILE_DP_BF16(3, 5, 7);
+	}
+	for (i = 0; i < n && unit == UNIT_I8; i++) {
+		TILE_DP_UU8(0, 4, 6);
+		TILE_DP_UU8(1, 4, 7);
+		TILE_DP_UU8(2, 5, 6);
+		TILE_DP_UU8(3, 5, 7);
+	}
+	t = cpu_time() - t;
+	tile_release();
+	return (double)n * 4 * 2 * 16 * 16 * (unit == UNIT_BF16 ? 32 : 64) / t * 1e-9;
+}
+
 /* Multiply-adds a second, in GFLOP/s, of independent chains. */
 static double peak(enum rlx_isa isa, enum unit unit)
 {
-	static const double flops[] = { 4, 8, 16, 16 };
+	static const double flops[] = { 4, 8, 16, 16, 16 };
 	size_t n = 2000000;
 	double t = cpu_time();
 
+	if (isa == RLX_ISA_V4_AMX && unit != UNIT_F32)
+		return tile_peak(unit);
 	if (isa == RLX_ISA_BASE)
 		SPIN(n, "", XTWELVE);
 	else if (isa == RLX_ISA_V3)
@@ -70,20 +103,20 @@ static double peak(enum rlx_isa isa, enum unit unit)
 struct shape {
 	const char	*model;
 	size_t		n, k;
-	enum rlx_k_act	act;
+	enum rlx_act	act;
 };
 
 static const struct shape shapes[] = {
-	{ "MiniLM qkv",	  1152,  384, RLX_K_ACT_NONE },
-	{ "MiniLM out",	   384,  384, RLX_K_ACT_NONE },
-	{ "MiniLM up",	  1536,  384, RLX_K_ACT_GELU_ERF },
-	{ "MiniLM down",   384, 1536, RLX_K_ACT_NONE },
-	{ "BERT out",	   768,  768, RLX_K_ACT_NONE },
-	{ "BERT up",	  3072,  768, RLX_K_ACT_GELU_ERF },
-	{ "BERT down",	   768, 3072, RLX_K_ACT_NONE },
-	{ "ResNet fc",	  1000, 2048, RLX_K_ACT_NONE },
-	{ "ResNet 1x1",	   256,   64, RLX_K_ACT_RELU },
-	{ "pow2",	  1024, 1024, RLX_K_ACT_NONE },
+	{ "MiniLM qkv",	  1152,  384, RLX_ACT_NONE },
+	{ "MiniLM out",	   384,  384, RLX_ACT_NONE },
+	{ "MiniLM up",	  1536,  384, RLX_ACT_GELU },
+	{ "MiniLM down",   384, 1536, RLX_ACT_NONE },
+	{ "BERT out",	   768,  768, RLX_ACT_NONE },
+	{ "BERT up",	  3072,  768, RLX_ACT_GELU },
+	{ "BERT down",	   768, 3072, RLX_ACT_NONE },
+	{ "ResNet fc",	  1000, 2048, RLX_ACT_NONE },
+	{ "ResNet 1x1",	   256,   64, RLX_ACT_RELU },
+	{ "pow2",	  1024, 1024, RLX_ACT_NONE },
 };
 
 static const size_t rows[] = { 1, 4, 32, 128, 512 };
@@ -113,11 +146,11 @@ static double ceiling(enum rlx_isa isa, enum unit unit)
 
 /* Best GFLOP/s over runs of some milliseconds each; *share of the peak. */
 static double measure(const struct rlx_k_gemm *g, enum rlx_isa isa,
-		      rlx_k_fn *fn, enum unit unit, double *share)
+		      rlx_k_fn *fn, bool low, enum unit unit, double *share)
 {
-	size_t units = rlx_k_gemm_units(g, isa), i;
-	void *scratch = aligned_alloc(64, (rlx_k_gemm_scratch(g, isa) + 63) /
-				      64 * 64);
+	size_t units = low ? rlx_k_gemm_low_units(g, isa) : rlx_k_gemm_units(g, isa), i;
+	void *scratch = aligned_alloc(64, ((low ? rlx_k_gemm_low_scratch(g, isa) :
+					   rlx_k_gemm_scratch(g, isa)) + 63) / 64 * 64);
 	double work = 2.0 * (double)g->m * (double)g->n * (double)g->k;
 	size_t reps = (size_t)(2e8 / work) + 1;
 	double best = 0, top = 0, t;
@@ -155,7 +188,7 @@ static void bench_shape(const struct kind *q, const struct shape *s,
 		.alpha = 1, .b_form = RLX_B_PACKED, .a_num = q->a_num,
 		.a = fill(512 * s->k), .c = fill(512 * s->n),
 		.bias = fill(s->n),
-		.b = fill(rlx_k_gemm_f32_pack_size(s->n, s->k, isa) / 4),
+		.b = fill(rlx_k_gemm_f32_pack_size(s->n, s->k + 63, isa) / 4),
 	};
 	struct rlx_k_gemm_pack p = {
 		.k = s->k, .n = s->n, .b = fill(s->n * s->k), .ldb = s->n,
@@ -187,7 +220,7 @@ static void bench_shape(const struct kind *q, const struct shape *s,
 
 		g.m = rows[i];
 		q8.g = g;
-		rate = measure(&q8.g, isa, fn,
+		rate = measure(&q8.g, isa, fn, q->unit != UNIT_F32,
 			       isa < RLX_ISA_V4X ? UNIT_F32 : q->unit, &share);
 		printf("  m%zu %.0f (%.0f%%)", g.m, rate, 100 * share);
 	}

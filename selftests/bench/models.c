@@ -105,7 +105,7 @@ static enum rlx_status session_of(const struct row *r, int threads,
 		.size = sizeof(opts), .threads = (unsigned int)threads,
 		.precision = r->precision,
 	};
-	struct onnx_segment seg = { 0 };
+	struct rlx_segment seg = { 0 };
 	struct rlx_program *p = NULL;
 	enum rlx_status st;
 	unsigned int i;
@@ -124,7 +124,7 @@ static enum rlx_status session_of(const struct row *r, int threads,
 		if (st)
 			*err = *rlx_session_error(*out);
 	}
-	onnx_segment_fini(&seg);
+	rlx_segment_fini(&seg);
 	rlx_program_put(p);
 	return st;
 }

@@ -35,19 +35,19 @@ static inline double gpu_value(const void *p, size_t i, int type)
 	_Float16 h;
 
 	switch (type) {
-	case RLX_K_F64: return ((const double *)p)[i];
-	case RLX_K_F32: return ((const float *)p)[i];
-	case RLX_K_BF16: return kc_from_bf16(((const uint16_t *)p)[i]);
-	case RLX_K_F16:
+	case RLX_F64: return ((const double *)p)[i];
+	case RLX_F32: return ((const float *)p)[i];
+	case RLX_BF16: return kc_from_bf16(((const uint16_t *)p)[i]);
+	case RLX_F16:
 		memcpy(&h, (const uint16_t *)p + i, 2);
 		return (double)h;
-	case RLX_K_I64: return (double)((const int64_t *)p)[i];
-	case RLX_K_U64: return (double)((const uint64_t *)p)[i];
-	case RLX_K_I32: return ((const int32_t *)p)[i];
-	case RLX_K_U32: return ((const uint32_t *)p)[i];
-	case RLX_K_I16: return ((const int16_t *)p)[i];
-	case RLX_K_U16: return ((const uint16_t *)p)[i];
-	case RLX_K_I8: return ((const int8_t *)p)[i];
+	case RLX_I64: return (double)((const int64_t *)p)[i];
+	case RLX_U64: return (double)((const uint64_t *)p)[i];
+	case RLX_I32: return ((const int32_t *)p)[i];
+	case RLX_U32: return ((const uint32_t *)p)[i];
+	case RLX_I16: return ((const int16_t *)p)[i];
+	case RLX_U16: return ((const uint16_t *)p)[i];
+	case RLX_I8: return ((const int8_t *)p)[i];
 	default: return ((const uint8_t *)p)[i];
 	}
 }
@@ -61,19 +61,19 @@ static inline void gpu_fill(void *p, size_t n, int type, double lo, double hi,
 		_Float16 h = (_Float16)x;
 
 		switch (type) {
-		case RLX_K_F64: ((double *)p)[i] = x; break;
-		case RLX_K_F32: ((float *)p)[i] = (float)x; break;
-		case RLX_K_BF16: ((uint16_t *)p)[i] = kc_to_bf16((float)x); break;
-		case RLX_K_F16: memcpy((uint16_t *)p + i, &h, 2); break;
-		case RLX_K_I64: ((int64_t *)p)[i] = (int64_t)floor(x); break;
-		case RLX_K_U64:	/* some with the top bit */
+		case RLX_F64: ((double *)p)[i] = x; break;
+		case RLX_F32: ((float *)p)[i] = (float)x; break;
+		case RLX_BF16: ((uint16_t *)p)[i] = kc_to_bf16((float)x); break;
+		case RLX_F16: memcpy((uint16_t *)p + i, &h, 2); break;
+		case RLX_I64: ((int64_t *)p)[i] = (int64_t)floor(x); break;
+		case RLX_U64:	/* some with the top bit */
 			((uint64_t *)p)[i] = (uint64_t)floor(x) | rlx_test_rand(seed) << 63;
 			break;
-		case RLX_K_I32: ((int32_t *)p)[i] = (int32_t)floor(x); break;
-		case RLX_K_U32: ((uint32_t *)p)[i] = (uint32_t)floor(x); break;
-		case RLX_K_I16: ((int16_t *)p)[i] = (int16_t)floor(x); break;
-		case RLX_K_U16: ((uint16_t *)p)[i] = (uint16_t)floor(x); break;
-		case RLX_K_I8: ((int8_t *)p)[i] = (int8_t)floor(x); break;
+		case RLX_I32: ((int32_t *)p)[i] = (int32_t)floor(x); break;
+		case RLX_U32: ((uint32_t *)p)[i] = (uint32_t)floor(x); break;
+		case RLX_I16: ((int16_t *)p)[i] = (int16_t)floor(x); break;
+		case RLX_U16: ((uint16_t *)p)[i] = (uint16_t)floor(x); break;
+		case RLX_I8: ((int8_t *)p)[i] = (int8_t)floor(x); break;
 		default: ((uint8_t *)p)[i] = (uint8_t)floor(x); break;
 		}
 	}

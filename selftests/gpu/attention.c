@@ -24,7 +24,7 @@ struct form {
 
 static int64_t length(const struct rlx_k_attention *a, int64_t b)
 {
-	int64_t n = a->lens_type == RLX_K_I64 ? ((const int64_t *)a->kv_lens)[b] :
+	int64_t n = a->lens_type == RLX_I64 ? ((const int64_t *)a->kv_lens)[b] :
 						((const int32_t *)a->kv_lens)[b];
 
 	return n < 0 ? 0 : n;
@@ -35,7 +35,7 @@ static void spoil(const void *p, const int64_t *stride, const struct rlx_k_atten
 		  int type, int64_t dim)
 {
 	uint32_t nan = 0x7fffffff;
-	size_t size = rlx_k_type_size((enum rlx_k_type)type);
+	size_t size = rlx_k_type_size((enum rlx_dtype)type);
 
 	for (int64_t b = 0; b < a->batch; b++)
 		for (int64_t h = 0; h < a->kv_heads; h++)
@@ -57,12 +57,12 @@ static void one_attention(const struct form *m, uint64_t *seed)
 		.softcap = m->plain || kc_pick(seed, 0, 1) ? 0 : 2.5f,
 		.q_type = (uint8_t)m->type, .kv_type = (uint8_t)m->type,
 		.out_type = (uint8_t)m->out_type,
-		.lens_type = kc_pick(seed, 0, 1) ? RLX_K_I32 : RLX_K_I64 };
+		.lens_type = kc_pick(seed, 0, 1) ? RLX_I32 : RLX_I64 };
 	bool in_q = kc_pick(seed, 0, 1), in_k = kc_pick(seed, 0, 1);
-	int bt = m->plain ? 0 : kc_pick(seed, 0, 1) ? RLX_K_F32 : RLX_K_BOOL;
+	int bt = m->plain ? 0 : kc_pick(seed, 0, 1) ? RLX_F32 : RLX_BOOL;
 	int64_t nb = a.heads * m->q_len * m->kv_len, rows = a.batch * a.heads * m->q_len;
-	double tol = m->out_type == RLX_K_F32 && m->type == RLX_K_F32 ? 2e-5 :
-		     m->type == RLX_K_F16 ? 4e-3 : 2.5e-2;
+	double tol = m->out_type == RLX_F32 && m->type == RLX_F32 ? 2e-5 :
+		     m->type == RLX_F16 ? 4e-3 : 2.5e-2;
 
 	nq = a.batch * layout(a.q_stride, a.heads, m->q_len, m->dim, in_q);
 	nk = a.batch * layout(a.k_stride, kvh, m->kv_len, m->dim, in_k);
@@ -73,35 +73,35 @@ static void one_attention(const struct form *m, uint64_t *seed)
 	a.v = gpu_alloc((size_t)nv, m->type, -1, 1, seed);
 	a.out = gpu_alloc((size_t)no, m->out_type, 0, 0, seed);
 	if (bt) {
-		a.bias = gpu_alloc((size_t)nb, bt, bt == RLX_K_F32 ? -1 : 0, 2, seed);
+		a.bias = gpu_alloc((size_t)nb, bt, bt == RLX_F32 ? -1 : 0, 2, seed);
 		a.bias_type = (uint8_t)bt;
 		a.bias_stride[1] = m->q_len * m->kv_len;
 		a.bias_stride[2] = m->kv_len;
 		a.bias_stride[3] = 1;
 		if (kc_pick(seed, 0, 1))	/* all queries have the first one's */
 			a.bias_stride[2] = 0;
-		for (int64_t j = 0; j < m->kv_len && bt == RLX_K_F32 && kc_pick(seed, 0, 1); j++)
+		for (int64_t j = 0; j < m->kv_len && bt == RLX_F32 && kc_pick(seed, 0, 1); j++)
 			((float *)(uintptr_t)a.bias)[j] = -FLT_MAX;
 	}
 	if (kc_pick(seed, 0, 1)) {
 		a.kv_lens = gpu_alloc((size_t)a.batch, a.lens_type, 0, (double)m->kv_len + 1,
 				      seed);
-		if (a.lens_type == RLX_K_I64 && kc_pick(seed, 0, 1))	/* many, cut to 32 bits */
+		if (a.lens_type == RLX_I64 && kc_pick(seed, 0, 1))	/* many, cut to 32 bits */
 			*(int64_t *)(uintptr_t)a.kv_lens = -(1ll << 32) + (1 << 20);
 		spoil(a.k, a.k_stride, &a, m->type, m->dim);
 		spoil(a.v, a.v_stride, &a, m->type, m->v_dim);
 	}
 	if (kc_pick(seed, 0, 1))
-		a.lse = gpu_alloc((size_t)rows, RLX_K_F32, 0, 0, seed);
+		a.lse = gpu_alloc((size_t)rows, RLX_F32, 0, 0, seed);
 	{
 		struct gpu_field f[] = {
 			GPU_IN(struct rlx_k_attention, q, m->type, nq),
 			GPU_IN(struct rlx_k_attention, k, m->type, nk),
 			GPU_IN(struct rlx_k_attention, v, m->type, nv),
-			GPU_IN(struct rlx_k_attention, bias, bt ? bt : RLX_K_U8, nb),
+			GPU_IN(struct rlx_k_attention, bias, bt ? bt : RLX_U8, nb),
 			GPU_IN(struct rlx_k_attention, kv_lens, a.lens_type, a.batch),
-			GPU_OUT(struct rlx_k_attention, lse, RLX_K_F32, rows,
-				m->type == RLX_K_F32 ? 1e-5 : 1e-2),
+			GPU_OUT(struct rlx_k_attention, lse, RLX_F32, rows,
+				m->type == RLX_F32 ? 1e-5 : 1e-2),
 			GPU_OUT(struct rlx_k_attention, out, m->out_type, no, tol),
 		};
 
@@ -115,10 +115,10 @@ TEST(rows_of_f32)
 	uint64_t seed = rlx_test_seed();
 
 	for (int i = 0; i < 8; i++)
-		one_attention(&(struct form){ RLX_K_F32, RLX_K_F32, kc_pick(&seed, 1, 12),
+		one_attention(&(struct form){ RLX_F32, RLX_F32, kc_pick(&seed, 1, 12),
 			kc_pick(&seed, 12, 90), kc_pick(&seed, 1, 70), kc_pick(&seed, 1, 70),
 			i % 2 }, &seed);
-	one_attention(&(struct form){ RLX_K_F32, RLX_K_F32, 2, 70, 300, 520, true }, &seed);
+	one_attention(&(struct form){ RLX_F32, RLX_F32, 2, 70, 300, 520, true }, &seed);
 }
 
 /* Tiles of 16 queries, and of 64 where they are many. */
@@ -129,7 +129,7 @@ TEST(tiles_of_f32)
 	uint64_t seed = rlx_test_seed();
 
 	for (int i = 0; i < 12; i++)
-		one_attention(&(struct form){ RLX_K_F32, i % 4 ? RLX_K_F32 : RLX_K_F16,
+		one_attention(&(struct form){ RLX_F32, i % 4 ? RLX_F32 : RLX_F16,
 			kc_pick(&seed, 4, 150), kc_pick(&seed, 150, 200), dims[i % 6][0],
 			dims[i % 6][1], i % 2, i % 6 < 2 ? 40 : 0 }, &seed);
 }
@@ -139,8 +139,8 @@ TEST(split_keys)
 	uint64_t seed = rlx_test_seed();
 
 	for (int i = 0; i < 6; i++)
-		one_attention(&(struct form){ i % 2 ? RLX_K_BF16 : RLX_K_F16,
-			i % 2 ? RLX_K_BF16 : RLX_K_F32, kc_pick(&seed, 1, 3),
+		one_attention(&(struct form){ i % 2 ? RLX_BF16 : RLX_F16,
+			i % 2 ? RLX_BF16 : RLX_F32, kc_pick(&seed, 1, 3),
 			kc_pick(&seed, 300, 1200), 64, i % 3 ? 64 : 40, i % 2 }, &seed);
 }
 
@@ -149,12 +149,12 @@ TEST(tensor_cores)
 	uint64_t seed = rlx_test_seed();
 
 	for (int i = 0; i < 6; i++)
-		one_attention(&(struct form){ i % 2 ? RLX_K_BF16 : RLX_K_F16,
-			i % 3 ? RLX_K_BF16 : RLX_K_F32, kc_pick(&seed, 8, 150),
+		one_attention(&(struct form){ i % 2 ? RLX_BF16 : RLX_F16,
+			i % 3 ? RLX_BF16 : RLX_F32, kc_pick(&seed, 8, 150),
 			kc_pick(&seed, 150, 200), i % 2 ? 64 : kc_pick(&seed, 1, 64),
 			i % 2 ? 64 : kc_pick(&seed, 1, 64), i % 2 }, &seed);
-	one_attention(&(struct form){ RLX_K_BF16, RLX_K_BF16, 70, 100, 128, 128, true }, &seed);
-	one_attention(&(struct form){ RLX_K_BF16, RLX_K_BF16, 20, 70, 200, 256, true }, &seed);
+	one_attention(&(struct form){ RLX_BF16, RLX_BF16, 70, 100, 128, 128, true }, &seed);
+	one_attention(&(struct form){ RLX_BF16, RLX_BF16, 20, 70, 200, 256, true }, &seed);
 }
 
 /* Wide heads where blocks have little shared memory. */
@@ -165,7 +165,7 @@ TEST(no_room_for_tiles)
 
 	gpu_plan_shared(SHARED_AMD);
 	for (int i = 0; i < 4; i++)
-		one_attention(&(struct form){ RLX_K_BF16, RLX_K_BF16, 20, 70, dims[i], dims[i],
+		one_attention(&(struct form){ RLX_BF16, RLX_BF16, 20, 70, dims[i], dims[i],
 			true }, &seed);
 	gpu_plan_shared(SHARED_90);
 }
@@ -178,11 +178,11 @@ TEST(warpgroups)
 	uint64_t seed = rlx_test_seed();
 
 	for (int i = 0; i < 16; i++)
-		one_attention(&(struct form){ i % 3 ? RLX_K_BF16 : RLX_K_F16,
-			i % 5 ? RLX_K_BF16 : RLX_K_F32, kc_pick(&seed, 65, 270),
+		one_attention(&(struct form){ i % 3 ? RLX_BF16 : RLX_F16,
+			i % 5 ? RLX_BF16 : RLX_F32, kc_pick(&seed, 65, 270),
 			kc_pick(&seed, 65, 400), dims[i % 8][0], dims[i % 8][1], i < 8 }, &seed);
 	/* more jobs than blocks */
-	one_attention(&(struct form){ RLX_K_BF16, RLX_K_BF16, 200, 70, 64, 64, true, 70 }, &seed);
+	one_attention(&(struct form){ RLX_BF16, RLX_BF16, 200, 70, 64, 64, true, 70 }, &seed);
 }
 
 TEST(few_keys)
@@ -190,8 +190,8 @@ TEST(few_keys)
 	uint64_t seed = rlx_test_seed();
 
 	for (int i = 0; i < 12; i++)
-		one_attention(&(struct form){ i % 2 ? RLX_K_BF16 : RLX_K_F16,
-			i % 3 ? RLX_K_F16 : RLX_K_F32, kc_pick(&seed, 1, 40),
+		one_attention(&(struct form){ i % 2 ? RLX_BF16 : RLX_F16,
+			i % 3 ? RLX_F16 : RLX_F32, kc_pick(&seed, 1, 40),
 			kc_pick(&seed, 1, 64), i % 3 ? 32 : kc_pick(&seed, 1, 128),
 			i % 3 ? 32 : kc_pick(&seed, 1, 128), i % 2 }, &seed);
 }

@@ -12,17 +12,17 @@ static float *numbers(size_t n, int type, void **out_dev, uint64_t *seed)
 	CHECK(x);
 	for (size_t i = 0; i < n; i++)
 		x[i] = (float)gpu_value(p, i, type);
-	if (type == RLX_K_F64)	/* the reference knows floats alone */
+	if (type == RLX_F64)	/* the reference knows floats alone */
 		for (size_t i = 0; i < n; i++)
 			((double *)p)[i] = (double)x[i];
-	*out_dev = dev_of(p, n * rlx_k_type_size((enum rlx_k_type)type));
+	*out_dev = dev_of(p, n * rlx_k_type_size((enum rlx_dtype)type));
 	free(p);
 	return x;
 }
 
 static double rounding(int type)
 {
-	return type == RLX_K_BF16 ? 4e-3 : type == RLX_K_F16 ? 5e-4 : 0;
+	return type == RLX_BF16 ? 4e-3 : type == RLX_F16 ? 5e-4 : 0;
 }
 
 /* Runs @shape, whose .key asks for tile and parts as launch.h would give large ones. */
@@ -33,12 +33,12 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	struct rlx_g_env env = { .units = 0 };
 	size_t nx = a.n * a.ic * conv_volume(a.in), ny = a.n * a.oc * conv_volume(a.out);
 	size_t nw = a.oc * (a.ic / a.groups) * conv_volume(a.k), size, i;
-	int bias_type = type == RLX_K_F64 || kc_pick(seed, 0, 1) ? type : RLX_K_F32;
+	int bias_type = type == RLX_F64 || kc_pick(seed, 0, 1) ? type : RLX_F32;
 	void *x, *w, *bias, *res, *y;
 	struct conv_data d;
-	double tol = type == RLX_K_F64 ? 1e-12 : 4e-7;
+	double tol = type == RLX_F64 ? 1e-12 : 4e-7;
 
-	size = rlx_k_type_size((enum rlx_k_type)type);
+	size = rlx_k_type_size((enum rlx_dtype)type);
 	a.type = (uint8_t)type;
 	a.bias_type = (uint8_t)bias_type;
 	a.act_a = a.act == RLX_CONV_CLIP ? -0.5f : 0.2f;
@@ -84,7 +84,7 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	free(d.mag);
 }
 
-static const int float_type[4] = { RLX_K_F32, RLX_K_BF16, RLX_K_F16, RLX_K_F64 };
+static const int float_type[4] = { RLX_F32, RLX_BF16, RLX_F16, RLX_F64 };
 
 TEST(random)
 {
@@ -131,12 +131,12 @@ TEST(tiles)
 	for (size_t i = 0; i < 4; i++)
 		for (tile = 0; tile < 3; tile++) {
 			parts = i < 3 ? tile + 1 : 1;
-			one_conv(&shape[i], tile % 2 ? RLX_K_BF16 : RLX_K_F16, forced, &seed);
+			one_conv(&shape[i], tile % 2 ? RLX_BF16 : RLX_F16, forced, &seed);
 			if (tile != 1)
-				one_conv(&shape[i], RLX_K_F32, forced, &seed);
+				one_conv(&shape[i], RLX_F32, forced, &seed);
 		}
 	tile = parts = 2;
-	one_conv(&shape[0], RLX_K_F64, forced, &seed);
+	one_conv(&shape[0], RLX_F64, forced, &seed);
 }
 
 /* One channel a group, with rows of known and unknown taps; few long sums. */
@@ -170,7 +170,7 @@ TEST(refuses)
 	struct rlx_k_conv_nd a = {
 		.n = 1, .ic = 4, .oc = 64, .groups = 1, .in = { 1, 4, 4 }, .out = { 1, 4, 4 },
 		.k = { 1, 1, 1 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 }, .y_n = 64 * 16,
-		.type = RLX_K_F32,
+		.type = RLX_F32,
 	};
 	struct rlx_g_launch l = { 0 };
 

@@ -5,8 +5,8 @@
 #include "selftests/gpu/against_cpu.h"
 
 static const int folded[] = {
-	RLX_K_F32, RLX_K_F32, RLX_K_F64, RLX_K_F16, RLX_K_BF16, RLX_K_I64, RLX_K_I32,
-	RLX_K_U64, RLX_K_I8, RLX_K_BOOL,
+	RLX_F32, RLX_F32, RLX_F64, RLX_F16, RLX_BF16, RLX_I64, RLX_I32,
+	RLX_U64, RLX_I8, RLX_BOOL,
 };
 
 static int any_type(uint64_t *seed)
@@ -16,13 +16,13 @@ static int any_type(uint64_t *seed)
 
 static double tolerance(int type)
 {
-	return type == RLX_K_F32 ? 1e-4 : type == RLX_K_F64 ? 1e-11 :
-	       type == RLX_K_F16 ? 4e-3 : type == RLX_K_BF16 ? 2e-2 : 0;
+	return type == RLX_F32 ? 1e-4 : type == RLX_F64 ? 1e-11 :
+	       type == RLX_F16 ? 4e-3 : type == RLX_BF16 ? 2e-2 : 0;
 }
 
 static bool is_float(int type)
 {
-	return rlx_k_type_float((enum rlx_k_type)type);
+	return rlx_k_type_float((enum rlx_dtype)type);
 }
 
 static void one_reduce(const int64_t *dim, int rank, uint32_t axes, int type,
@@ -46,7 +46,7 @@ static void one_reduce(const int64_t *dim, int rank, uint32_t axes, int type,
 			GPU_OUT(struct rlx_k_reduce, y, type, a.n_out, tolerance(type)),
 		};
 
-		if (type == RLX_K_BOOL || type == RLX_K_U64)
+		if (type == RLX_BOOL || type == RLX_U64)
 			lo = 0;
 		a.x = gpu_alloc((size_t)n, type, lo, near_one ? 1.01 : 2, seed);
 		a.y = gpu_alloc((size_t)a.n_out, type, 0, 0, seed);
@@ -81,12 +81,12 @@ TEST(reduce_long)
 
 	for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++)
 		one_reduce(c[i].dim, c[i].rank, c[i].axes,
-			   kc_pick(&seed, 0, 1) ? RLX_K_F32 : RLX_K_I64, &seed);
+			   kc_pick(&seed, 0, 1) ? RLX_F32 : RLX_I64, &seed);
 }
 
 static void one_argreduce(int64_t outer, int64_t n, int64_t inner, uint64_t *seed)
 {
-	int type = any_type(seed), it = kc_pick(seed, 0, 1) ? RLX_K_I64 : RLX_K_I32;
+	int type = any_type(seed), it = kc_pick(seed, 0, 1) ? RLX_I64 : RLX_I32;
 	struct rlx_k_argreduce a = {
 		.outer = outer, .n = n, .inner = inner, .type = (uint8_t)type,
 		.idx_type = (uint8_t)it, .min = kc_pick(seed, 0, 1),
@@ -99,9 +99,9 @@ static void one_argreduce(int64_t outer, int64_t n, int64_t inner, uint64_t *see
 	};
 
 	/* few values, so that there are ties */
-	a.x = gpu_alloc((size_t)all, type, type == RLX_K_U64 ? 0 : -3, 3, seed);
+	a.x = gpu_alloc((size_t)all, type, type == RLX_U64 ? 0 : -3, 3, seed);
 	a.idx = gpu_alloc((size_t)(outer * inner), it, 0, 0, seed);
-	if (type == RLX_K_F32)
+	if (type == RLX_F32)
 		for (int64_t i = 0; i < all; i++) {
 			float *v = (float *)(uintptr_t)a.x + i;
 
@@ -138,9 +138,9 @@ static void one_scan(int64_t outer, int64_t n, int64_t inner, uint64_t *seed)
 		GPU_OUT(struct rlx_k_scan, y, type, all, tolerance(type)),
 	};
 
-	if (type == RLX_K_BOOL)	/* cumsum takes numbers */
+	if (type == RLX_BOOL)	/* cumsum takes numbers */
 		return;
-	a.x = gpu_alloc((size_t)all, type, near_one ? 0.97 : type == RLX_K_U64 ? 0 : -3,
+	a.x = gpu_alloc((size_t)all, type, near_one ? 0.97 : type == RLX_U64 ? 0 : -3,
 			near_one ? 1.03 : 3, seed);
 	a.y = gpu_alloc((size_t)all, type, 0, 0, seed);
 	GPU_AGAINST_CPU("scan", scan, a, rlx_k_scan_units(&a), RLX_K_REDUCE_SCRATCH, f, seed);
@@ -159,7 +159,7 @@ TEST(scan)
 
 static void one_topk(int64_t outer, int64_t n, int64_t inner, int64_t k, uint64_t *seed)
 {
-	int type = any_type(seed), it = kc_pick(seed, 0, 1) ? RLX_K_I64 : RLX_K_I32;
+	int type = any_type(seed), it = kc_pick(seed, 0, 1) ? RLX_I64 : RLX_I32;
 	struct rlx_k_topk a = {
 		.outer = outer, .n = n, .inner = inner, .k = k, .type = (uint8_t)type,
 		.idx_type = (uint8_t)it, .smallest = kc_pick(seed, 0, 1),
@@ -171,12 +171,12 @@ static void one_topk(int64_t outer, int64_t n, int64_t inner, int64_t k, uint64_
 		GPU_OUT(struct rlx_k_topk, idx, it, best, 0),
 	};
 
-	a.x = gpu_alloc((size_t)all, type, type == RLX_K_U64 || type == RLX_K_BOOL ? 0 : -9,
-			type == RLX_K_BOOL ? 2 : 9, seed);
+	a.x = gpu_alloc((size_t)all, type, type == RLX_U64 || type == RLX_BOOL ? 0 : -9,
+			type == RLX_BOOL ? 2 : 9, seed);
 	if (kc_pick(seed, 0, 3))
 		a.values = gpu_alloc((size_t)best, type, 0, 0, seed);
 	a.idx = gpu_alloc((size_t)best, it, 0, 0, seed);
-	if (type == RLX_K_F32)
+	if (type == RLX_F32)
 		for (int64_t i = 0; i < all; i++)
 			if (!kc_pick(seed, 0, 20))
 				((float *)(uintptr_t)a.x)[i] = kc_pick(seed, 0, 1) ? NAN : -0.0f;

@@ -5,20 +5,21 @@
 
 #include "kernels/gemm.h"
 
-static const int num_type[3] = { RLX_K_F32, RLX_K_BF16, RLX_K_F16 };
+static const int num_type[3] = { RLX_F32, RLX_BF16, RLX_F16 };
 
 static double act_of(const struct rlx_k_gemm *a, double x)
 {
 	switch (a->act) {
-	case RLX_K_ACT_RELU: return x > 0 ? x : 0;
-	case RLX_K_ACT_GELU_ERF: return 0.5 * x * (1 + erf(x * sqrt(0.5)));
-	case RLX_K_ACT_GELU_TANH:
+	case RLX_ACT_RELU: return x > 0 ? x : 0;
+	case RLX_ACT_GELU: return 0.5 * x * (1 + erf(x * sqrt(0.5)));
+	case RLX_ACT_GELU_TANH:
 		return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-	case RLX_K_ACT_SILU: return x / (1 + exp(-x));
-	case RLX_K_ACT_SIGMOID: return 1 / (1 + exp(-x));
-	case RLX_K_ACT_TANH: return tanh(x);
-	case RLX_K_ACT_HARD_SWISH: return x * fmax(0, fmin(1, x / 6 + 0.5));
-	case RLX_K_ACT_CLIP: return fmax(a->lo, fmin(a->hi, x));
+	case RLX_ACT_SILU: return x / (1 + exp(-x));
+	case RLX_ACT_SIGMOID: return 1 / (1 + exp(-x));
+	case RLX_ACT_TANH: return tanh(x);
+	case RLX_ACT_HARD_SWISH: return x * fmax(0, fmin(1, x / 6 + 0.5));
+	case RLX_ACT_HARD_SIGMOID: return fmax(0, fmin(1, a->lo * x + a->hi));
+	case RLX_ACT_CLIP: return fmax(a->lo, fmin(a->hi, x));
 	default: return x;
 	}
 }
@@ -26,7 +27,7 @@ static double act_of(const struct rlx_k_gemm *a, double x)
 struct gemm_case {
 	gpu_launch_fn	*launch;
 	const char	*file, *name;
-	int		ta, tb, tc, tbias;	/* enum rlx_k_type */
+	int		ta, tb, tc, tbias;	/* enum rlx_dtype */
 	double		tol;			/* of the sum of |a b| */
 	bool		to_bf16;		/* operands are rounded */
 	size_t		align;			/* of rows of a and b; 0: none */
@@ -76,7 +77,7 @@ static void check_one(const struct gemm_case *t, const struct rlx_k_gemm *a,
 	size = 1.5 * t->tol * (fabs(a->alpha) * size + 1);
 	want = act_of(a, want);
 	/* one rounding to the type of c */
-	size += (t->tc == RLX_K_BF16 ? 4e-3 : t->tc == RLX_K_F16 ? 5e-4 : 0) * fabs(want) + 1e-7;
+	size += (t->tc == RLX_BF16 ? 4e-3 : t->tc == RLX_F16 ? 5e-4 : 0) * fabs(want) + 1e-7;
 	got = gpu_value(d->c, batch * a->c_step[1] + row * a->ldc + col, t->tc);
 	CHECKF(fabs(got - want) <= size,
 	       "%s m %zu n %zu k %zu form %d%d: (%zu, %zu, %zu) is %.9g, not %.9g", t->name,
@@ -88,7 +89,7 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 	size_t batch = t->gemv_stream ? 1 : (size_t)kc_pick(seed, 1, 2);
 	size_t pad = (size_t)kc_pick(seed, 0, 1) * 8;
 	struct rlx_k_gemm a = { .m = m, .n = n, .k = k, .alpha = 0.7, .beta = -0.5,
-		.lo = -1, .hi = 2, .act = (enum rlx_k_act)kc_pick(seed, 0, 8),
+		.lo = -1, .hi = 2, .act = (enum rlx_act)kc_pick(seed, 0, RLX_ACT_CLIP),
 		.trans_a = !t->gemv_stream && kc_pick(seed, 0, 1), .batch = { 1, batch },
 		.b_fixed = kc_pick(seed, 0, 1) };
 	struct gemm_data d = { 0 };
@@ -130,26 +131,26 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 	if (kc_pick(seed, 0, 1))
 		d.row = gpu_alloc(m, t->tbias, -1, 1, seed);
 	*dev = a;
-	dev->a = dev_of(d.a, na * rlx_k_type_size((enum rlx_k_type)t->ta));
-	dev->b = dev_of(d.b, nb * rlx_k_type_size((enum rlx_k_type)t->tb));
-	dev->c = dev_of(d.c, nc * rlx_k_type_size((enum rlx_k_type)t->tc));
-	dev->residual = d.r ? dev_of(d.r, nc * rlx_k_type_size((enum rlx_k_type)t->tc)) : NULL;
-	dev->bias = d.bias ? dev_of(d.bias, n * rlx_k_type_size((enum rlx_k_type)t->tbias)) : NULL;
-	dev->row_bias = d.row ? dev_of(d.row, m * rlx_k_type_size((enum rlx_k_type)t->tbias)) :
+	dev->a = dev_of(d.a, na * rlx_k_type_size((enum rlx_dtype)t->ta));
+	dev->b = dev_of(d.b, nb * rlx_k_type_size((enum rlx_dtype)t->tb));
+	dev->c = dev_of(d.c, nc * rlx_k_type_size((enum rlx_dtype)t->tc));
+	dev->residual = d.r ? dev_of(d.r, nc * rlx_k_type_size((enum rlx_dtype)t->tc)) : NULL;
+	dev->bias = d.bias ? dev_of(d.bias, n * rlx_k_type_size((enum rlx_dtype)t->tbias)) : NULL;
+	dev->row_bias = d.row ? dev_of(d.row, m * rlx_k_type_size((enum rlx_dtype)t->tbias)) :
 			NULL;
 	env.zeros = dev_of(zeros, sizeof(zeros));
 	gpu_run_kernel(t->file, t->name, t->launch, &all, &env);
 	dev_read(zeros, env.zeros, sizeof(zeros));
 	for (size_t i = 0; i < RLX_G_ZEROS; i++)
 		CHECK_EQ(zeros[i], 0);
-	dev_read(d.c, dev->c, nc * rlx_k_type_size((enum rlx_k_type)t->tc));
+	dev_read(d.c, dev->c, nc * rlx_k_type_size((enum rlx_dtype)t->tc));
 	for (size_t b = 0; b < batch; b++)
 		for (size_t i = 0; i < m; i++)
 			for (size_t j = 0; j < n; j++)
 				check_one(t, &a, &d, b, (size_t[]){ i, j });
 	for (size_t i = 0; i < batch * m && pad; i++)
 		CHECKF(((unsigned char *)d.c)[(i * a.ldc + n) *
-					      rlx_k_type_size((enum rlx_k_type)t->tc)] == 0xa5,
+					      rlx_k_type_size((enum rlx_dtype)t->tc)] == 0xa5,
 		       "%s writes beside row %zu", t->name, i);
 }
 
@@ -179,7 +180,7 @@ static void all_shapes(const struct gemm_case *t, int shapes, bool large)
 TEST(gemm_f32)
 {
 	all_shapes(&(struct gemm_case){ rlx_g_gemm_f32_launch, "gemm_simt", "gemm_f32",
-		RLX_K_F32, RLX_K_F32, RLX_K_F32, RLX_K_F32, 1e-6, false }, 6, true);
+		RLX_F32, RLX_F32, RLX_F32, RLX_F32, 1e-6, false }, 6, true);
 }
 
 /* By each of the tiles, whether or not it is the one that a chip would take. */
@@ -205,8 +206,8 @@ TEST(gemm_f32_tiles)
 		{ GEMM_TILED(64, 64, 1), 0 },	 { GEMM_TILED(64, 64, 2), 0 },
 		{ GEMM_TILED(64, 64, 4), 0 },
 	};
-	struct gemm_case c = { tile_launch, "gemm_simt", "gemm_f32", RLX_K_F32, RLX_K_F32,
-			       RLX_K_F32, RLX_K_F32, 1e-6, false };
+	struct gemm_case c = { tile_launch, "gemm_simt", "gemm_f32", RLX_F32, RLX_F32,
+			       RLX_F32, RLX_F32, 1e-6, false };
 	uint64_t seed = rlx_test_seed();
 
 	for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++)
@@ -223,19 +224,19 @@ TEST(gemm_f32_tiles)
 TEST(gemm_f64)
 {
 	all_shapes(&(struct gemm_case){ rlx_g_gemm_f64_launch, "gemm_simt", "gemm_f64",
-		RLX_K_F64, RLX_K_F64, RLX_K_F64, RLX_K_F64, 1e-14, false }, 4, false);
+		RLX_F64, RLX_F64, RLX_F64, RLX_F64, 1e-14, false }, 4, false);
 }
 
 TEST(gemm_bf16)
 {
 	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_half", "gemm_bf16",
-		RLX_K_BF16, RLX_K_BF16, RLX_K_BF16, RLX_K_F32, 1e-6, false }, 8, true);
+		RLX_BF16, RLX_BF16, RLX_BF16, RLX_F32, 1e-6, false }, 8, true);
 }
 
 TEST(gemm_f16)
 {
 	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_half", "gemm_bf16",
-		RLX_K_F16, RLX_K_F16, RLX_K_F32, RLX_K_F32, 1e-6, false }, 6, false);
+		RLX_F16, RLX_F16, RLX_F32, RLX_F32, 1e-6, false }, 6, false);
 }
 
 /* By warpgroups, as if the chip were smaller: so tiles become large early. */
@@ -266,11 +267,11 @@ static void all_groups(const struct gemm_case *t, int shapes)
 TEST(gemm_wgmma)
 {
 	all_groups(&(struct gemm_case){ group_launch, "gemm_half", "gemm_bf16",
-		RLX_K_BF16, RLX_K_BF16, RLX_K_BF16, RLX_K_F32, 1e-6, false, 8 }, 8);
+		RLX_BF16, RLX_BF16, RLX_BF16, RLX_F32, 1e-6, false, 8 }, 8);
 	all_groups(&(struct gemm_case){ group_launch, "gemm_half", "gemm_bf16",
-		RLX_K_F16, RLX_K_F16, RLX_K_F16, RLX_K_F32, 1e-6, false, 8 }, 8);
+		RLX_F16, RLX_F16, RLX_F16, RLX_F32, 1e-6, false, 8 }, 8);
 	all_groups(&(struct gemm_case){ group_launch, "gemm_half", "gemm_bf16",
-		RLX_K_BF16, RLX_K_BF16, RLX_K_F32, RLX_K_F32, 1e-6, false, 8 }, 4);
+		RLX_BF16, RLX_BF16, RLX_F32, RLX_F32, 1e-6, false, 8 }, 4);
 	if (!by_groups)
 		rlx_test_skip("the chip has no such products: others took their place");
 }
@@ -278,9 +279,9 @@ TEST(gemm_wgmma)
 TEST(gemm_mixed)
 {
 	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_half", "gemm_bf16",
-		RLX_K_F32, RLX_K_BF16, RLX_K_F16, RLX_K_F32, 1e-6, true }, 4, false);
+		RLX_F32, RLX_BF16, RLX_F16, RLX_F32, 1e-6, true }, 4, false);
 	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_half", "gemm_bf16",
-		RLX_K_F32, RLX_K_F32, RLX_K_F32, RLX_K_F32, 1e-6, true }, 3, false);
+		RLX_F32, RLX_F32, RLX_F32, RLX_F32, 1e-6, true }, 3, false);
 }
 
 /* Few rows are left to exact products. */
@@ -296,8 +297,8 @@ static void tf32_launch(const void *args, struct rlx_g_launch *l)
 
 TEST(gemm_tf32)
 {
-	static const struct gemm_case c = { tf32_launch, "gemm_half", "gemm_bf16", RLX_K_F32,
-		RLX_K_F32, RLX_K_F32, RLX_K_F32, 1e-6, .to_tf32 = true };
+	static const struct gemm_case c = { tf32_launch, "gemm_half", "gemm_bf16", RLX_F32,
+		RLX_F32, RLX_F32, RLX_F32, 1e-6, .to_tf32 = true };
 	struct gemm_case wide = c;
 	uint64_t seed = rlx_test_seed();
 
@@ -346,8 +347,8 @@ TEST(tf32_where_allowed)
 	uint64_t seed = rlx_test_seed();
 	double most[2] = { 0, 0 };
 
-	gpu_fill(x, XM * XK, RLX_K_F32, -1, 1, &seed);
-	gpu_fill(w, XK * XN, RLX_K_F32, -1, 1, &seed);
+	gpu_fill(x, XM * XK, RLX_F32, -1, 1, &seed);
+	gpu_fill(w, XK * XN, RLX_F32, -1, 1, &seed);
 	program_of(RLX_PRECISION_AS_WRITTEN, x, w, y[0]);
 	program_of(RLX_PRECISION_TF32, x, w, y[1]);
 	for (int i = 0; i < XM * XN; i++) {
@@ -380,17 +381,17 @@ static void one_grouped(const struct gemm_case *t, size_t m, size_t groups, bool
 	size_t size[2] = { rlx_k_type_size(t->ta), rlx_k_type_size(t->tc) };
 	struct rlx_g_grouped a = {
 		.g = { .m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n, .alpha = 1,
-		       .a_num = t->ta == RLX_K_F16 ? RLX_NUM_F16 : t->ta == RLX_K_BF16 ?
+		       .a_num = t->ta == RLX_F16 ? RLX_NUM_F16 : t->ta == RLX_BF16 ?
 				RLX_NUM_BF16 : RLX_NUM_F32, .b_step = { k * n } },
-		.live = (int64_t)m, .groups = groups, .idx_type = RLX_K_I32 };
+		.live = (int64_t)m, .groups = groups, .idx_type = RLX_I32 };
 	struct gemm_data d = { .a = gpu_alloc(m * k, t->ta, -1, 1, seed),
 			       .c = gpu_alloc(m * n, t->tc, 0, 0, seed) };
 	char *b = gpu_alloc(groups * k * n, t->tb, -1, 1, seed);
-	int32_t *idx = gpu_alloc(m, RLX_K_I32, 0, 0, seed), bad = 0;
+	int32_t *idx = gpu_alloc(m, RLX_I32, 0, 0, seed), bad = 0;
 	size_t left = wrong ? (size_t)kc_pick(seed, 0, (int64_t)m - 1) : m;
 
 	a.g.b_num = a.g.a_num;
-	a.g.c_num = t->tc == RLX_K_F32 ? RLX_NUM_F32 : a.g.a_num;
+	a.g.c_num = t->tc == RLX_F32 ? RLX_NUM_F32 : a.g.a_num;
 	for (size_t i = 0; i < m; i++)
 		idx[i] = (int32_t)kc_pick(seed, -(int64_t)((groups + 1) / 2),
 					  (int64_t)(groups - 1) / 2);
@@ -419,14 +420,14 @@ static void one_grouped(const struct gemm_case *t, size_t m, size_t groups, bool
 TEST(gemm_grouped)
 {
 	static const struct gemm_case cases[] = {
-		{ rlx_g_grouped_halves_launch, "gemm_half", "gemm_grouped", RLX_K_BF16,
-		  RLX_K_BF16, RLX_K_BF16, 0, 1e-6, false },
-		{ rlx_g_grouped_halves_launch, "gemm_half", "gemm_grouped", RLX_K_F16,
-		  RLX_K_F16, RLX_K_F16, 0, 1e-6, false },
-		{ rlx_g_grouped_f32_launch, "gemm_simt", "gemm_grouped", RLX_K_F32,
-		  RLX_K_F32, RLX_K_F32, 0, 1e-6, false },
-		{ rlx_g_grouped_f64_launch, "gemm_simt", "gemm_grouped", RLX_K_F64,
-		  RLX_K_F64, RLX_K_F64, 0, 1e-14, false },
+		{ rlx_g_grouped_halves_launch, "gemm_half", "gemm_grouped", RLX_BF16,
+		  RLX_BF16, RLX_BF16, 0, 1e-6, false },
+		{ rlx_g_grouped_halves_launch, "gemm_half", "gemm_grouped", RLX_F16,
+		  RLX_F16, RLX_F16, 0, 1e-6, false },
+		{ rlx_g_grouped_f32_launch, "gemm_simt", "gemm_grouped", RLX_F32,
+		  RLX_F32, RLX_F32, 0, 1e-6, false },
+		{ rlx_g_grouped_f64_launch, "gemm_simt", "gemm_grouped", RLX_F64,
+		  RLX_F64, RLX_F64, 0, 1e-14, false },
 	};
 	uint64_t seed = rlx_test_seed();
 
@@ -449,10 +450,10 @@ static void gemv_stream_launch(const void *args, struct rlx_g_launch *l)
 TEST(gemv_stream)
 {
 	static const struct gemm_case cases[] = {
-		{ gemv_stream_launch, "gemv_stream", "gemv_stream", RLX_K_BF16, RLX_K_BF16,
-		  RLX_K_BF16, RLX_K_F32, 1e-6, false, 8, true },
-		{ gemv_stream_launch, "gemv_stream", "gemv_stream", RLX_K_F16, RLX_K_F16, RLX_K_F32,
-		  RLX_K_F32, 1e-6, false, 8, true },
+		{ gemv_stream_launch, "gemv_stream", "gemv_stream", RLX_BF16, RLX_BF16,
+		  RLX_BF16, RLX_F32, 1e-6, false, 8, true },
+		{ gemv_stream_launch, "gemv_stream", "gemv_stream", RLX_F16, RLX_F16, RLX_F32,
+		  RLX_F32, 1e-6, false, 8, true },
 	};
 	static const int shared[] = { SHARED_90, SHARED_AMD, SHARED_86, SHARED_80 };
 	uint64_t seed = rlx_test_seed();

@@ -30,7 +30,7 @@ static uint8_t *f8_alloc(size_t n, bool special, uint64_t *seed)
 /* What a product is made of, and where its result has come. */
 struct product {
 	int64_t		m, n, k;
-	int		ta, tc;		/* enum rlx_k_type; ta of 0: a is in fp8 as well */
+	int		ta, tc;		/* enum rlx_dtype; ta of 0: a is in fp8 as well */
 	bool		e5m2, a_e5m2, cols;
 	const void	*a;
 	const uint8_t	*b;
@@ -43,18 +43,18 @@ struct product {
 /* The result as it is, and as near as its type comes to @sum. */
 static double result(const struct product *p, const void *c, size_t at)
 {
-	if (p->tc != RLX_K_F8E4M3 && p->tc != RLX_K_F8E5M2)
+	if (p->tc != RLX_F8E4M3 && p->tc != RLX_F8E5M2)
 		return gpu_value(c, at, p->tc);
-	return f8_value(((const uint8_t *)c)[at], p->tc == RLX_K_F8E5M2);
+	return f8_value(((const uint8_t *)c)[at], p->tc == RLX_F8E5M2);
 }
 
 static double nearest(const struct product *p, double sum, double *size)
 {
-	double most = p->tc == RLX_K_F8E5M2 ? 57344 : 448;
+	double most = p->tc == RLX_F8E5M2 ? 57344 : 448;
 
-	if (p->tc != RLX_K_F8E4M3 && p->tc != RLX_K_F8E5M2)
+	if (p->tc != RLX_F8E4M3 && p->tc != RLX_F8E5M2)
 		return sum;
-	*size += p->tc == RLX_K_F8E5M2 ? 0x1p-17 : 0x1p-10;	/* half of the least there is */
+	*size += p->tc == RLX_F8E5M2 ? 0x1p-17 : 0x1p-10;	/* half of the least there is */
 	return sum > most ? most : sum < -most ? -most : sum;
 }
 
@@ -95,8 +95,8 @@ static void check_all(const struct product *p, const void *c)
 
 static double rounding(int type)
 {
-	return type == RLX_K_BF16 ? 4e-3 : type == RLX_K_F16 ? 5e-4 : type == RLX_K_F8E4M3 ?
-	       0.0626 : type == RLX_K_F8E5M2 ? 0.1251 : 0;
+	return type == RLX_BF16 ? 4e-3 : type == RLX_F16 ? 5e-4 : type == RLX_F8E4M3 ?
+	       0.0626 : type == RLX_F8E5M2 ? 0.1251 : 0;
 }
 
 /* What the chip's own sums of fp8 lose of their terms: see gemm_wgmma.h. */
@@ -112,22 +112,22 @@ static void few_launch(const void *args, struct rlx_g_launch *l)
 
 static void one_few(int64_t m, int64_t n, int64_t k, uint64_t *seed)
 {
-	static const int types[] = { RLX_K_BF16, RLX_K_F16 };
+	static const int types[] = { RLX_BF16, RLX_F16 };
 	static const enum rlx_k_num nums[] = { RLX_NUM_BF16, RLX_NUM_F16 };
 	int type = (int)kc_pick(seed, 0, 1), wide = (int)kc_pick(seed, 0, 1);
 	struct product p = { .m = m, .n = n, .k = k, .ta = types[type],
-			     .tc = wide ? RLX_K_F32 : types[type], .e5m2 = kc_pick(seed, 0, 1),
+			     .tc = wide ? RLX_F32 : types[type], .e5m2 = kc_pick(seed, 0, 1),
 			     .cols = kc_pick(seed, 0, 1), .one_scale = kc_pick(seed, 0, 1) };
 	struct rlx_k_gemv_stream_f8 a = { .e5m2 = p.e5m2, .g = {
 		.m = (size_t)m, .n = (size_t)n, .k = (size_t)k, .lda = (size_t)k,
 		.ldb = (size_t)(p.cols ? k : n), .ldc = (size_t)n, .alpha = 1,
 		.b_form = p.cols ? RLX_B_COLS : RLX_B_ROWS, .a_num = nums[type],
 		.c_num = wide ? RLX_NUM_F32 : nums[type], .b_fixed = kc_pick(seed, 0, 1),
-		.one_scale = p.one_scale, .scale_type = RLX_K_F32 } };
+		.one_scale = p.one_scale, .scale_type = RLX_F32 } };
 	size_t bytes = (size_t)(m * n) * rlx_k_type_size(p.tc);
 	void *c = gpu_alloc((size_t)(m * n), p.tc, 0, 0, seed);
-	float *scales = gpu_alloc((size_t)n, RLX_K_F32, 0.1, 2, seed);
-	float *bias = gpu_alloc((size_t)n, RLX_K_F32, -1, 1, seed);
+	float *scales = gpu_alloc((size_t)n, RLX_F32, 0.1, 2, seed);
+	float *bias = gpu_alloc((size_t)n, RLX_F32, -1, 1, seed);
 
 	p.tol = rounding(p.tc);
 	p.rel = 2e-6;
@@ -179,16 +179,16 @@ static void groups_launch(const void *args, struct rlx_g_launch *l)
 
 static void one_group(int64_t m, int64_t n, int64_t k, uint64_t *seed)
 {
-	static const int types[] = { RLX_K_F32, RLX_K_BF16, RLX_K_F16, RLX_K_F8E4M3, RLX_K_F8E5M2 };
+	static const int types[] = { RLX_F32, RLX_BF16, RLX_F16, RLX_F8E4M3, RLX_F8E5M2 };
 	int out = (int)kc_pick(seed, 0, 3);
 	struct product p = { .m = m, .n = n, .k = k, .cols = true, .e5m2 = kc_pick(seed, 0, 1),
 			     .a_e5m2 = kc_pick(seed, 0, 1), .act_relu = kc_pick(seed, 0, 1),
 			     .rel = SUM_F8 };
 	struct rlx_k_gemm a = { .m = (size_t)m, .n = (size_t)n, .k = (size_t)k, .lda = (size_t)k,
 		.ldb = (size_t)k, .ldc = (size_t)n, .alpha = 1, .b_form = RLX_B_COLS,
-		.b_fixed = kc_pick(seed, 0, 1), .scale_type = RLX_K_F32,
-		.act = p.act_relu ? RLX_K_ACT_RELU : RLX_K_ACT_NONE };
-	float *scales = gpu_alloc((size_t)n, RLX_K_F32, 0.1, 2, seed);
+		.b_fixed = kc_pick(seed, 0, 1), .scale_type = RLX_F32,
+		.act = p.act_relu ? RLX_ACT_RELU : RLX_ACT_NONE };
+	float *scales = gpu_alloc((size_t)n, RLX_F32, 0.1, 2, seed);
 	size_t bytes;
 	void *c;
 
@@ -238,8 +238,8 @@ TEST(groups)
 TEST(widen)
 {
 	static const struct { int from, to; } forms[] = {
-		{ RLX_K_F8E4M3, RLX_K_BF16 }, { RLX_K_F8E4M3, RLX_K_F16 },
-		{ RLX_K_F8E5M2, RLX_K_BF16 }, { RLX_K_F8E5M2, RLX_K_F16 },
+		{ RLX_F8E4M3, RLX_BF16 }, { RLX_F8E4M3, RLX_F16 },
+		{ RLX_F8E5M2, RLX_BF16 }, { RLX_F8E5M2, RLX_F16 },
 	};
 	uint8_t src[1000];
 	uint16_t dst[1001];
@@ -259,7 +259,7 @@ TEST(widen)
 		dev_read(dst, a.dst, sizeof(dst));
 		CHECK_EQ(dst[n], 0xa5a5);
 		for (int i = 0; i < n; i++) {
-			double want = f8_value(src[i + odd], a.src_type == RLX_K_F8E5M2);
+			double want = f8_value(src[i + odd], a.src_type == RLX_F8E5M2);
 			double got = gpu_value(dst, (size_t)i, a.dst_type);
 
 			CHECKF(got == want || (got != got && want != want),
@@ -275,7 +275,7 @@ enum form { DEQUANT, WRITTEN, MATMUL, TRANS, BOTH_F8, SAME_F8, SAME_TRANS, FORMS
 /* As ONNX has it: all of the weight made f16 or bf16, of which nothing is to be left. */
 static rlx_value written(struct rlx_graph *g, const struct product *p, rlx_value x, rlx_value w)
 {
-	enum rlx_dtype half = p->ta == RLX_K_F16 ? RLX_F16 : RLX_BF16;
+	enum rlx_dtype half = p->ta == RLX_F16 ? RLX_F16 : RLX_BF16;
 	enum rlx_dtype f8 = p->e5m2 ? RLX_F8E5M2 : RLX_F8E4M3;
 	int64_t n = p->one_scale ? 1 : p->n;
 	uint16_t *scale = calloc((size_t)n, 2);
@@ -314,8 +314,8 @@ static void one_program(enum form form, int64_t m, int64_t n, int64_t k, uint64_
 {
 	bool f16 = form < BOTH_F8 && kc_pick(seed, 0, 1), fixed = kc_pick(seed, 0, 1);
 	struct product p = { .m = m, .n = n, .k = k, .cols = form == TRANS || form == SAME_TRANS,
-			     .ta = form >= BOTH_F8 ? 0 : f16 ? RLX_K_F16 : RLX_K_BF16,
-			     .tc = f16 ? RLX_K_F16 : RLX_K_BF16, .e5m2 = kc_pick(seed, 0, 1),
+			     .ta = form >= BOTH_F8 ? 0 : f16 ? RLX_F16 : RLX_BF16,
+			     .tc = f16 ? RLX_F16 : RLX_BF16, .e5m2 = kc_pick(seed, 0, 1),
 			     .one_scale = kc_pick(seed, 0, 1) };
 	enum rlx_dtype half = f16 ? RLX_F16 : RLX_BF16, f8 = p.e5m2 ? RLX_F8E5M2 : RLX_F8E4M3;
 	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cuda",
@@ -336,18 +336,18 @@ static void one_program(enum form form, int64_t m, int64_t n, int64_t k, uint64_
 	      f8_alloc((size_t)(m * k), false, seed);
 	p.b = f8_alloc((size_t)(n * k), false, seed);
 	if (form == WRITTEN || (form == DEQUANT && kc_pick(seed, 0, 2)))
-		p.scales = gpu_alloc((size_t)n, RLX_K_F32, 0.1, 2, seed);
+		p.scales = gpu_alloc((size_t)n, RLX_F32, 0.1, 2, seed);
 	for (int64_t i = 0; i < n && form == WRITTEN; i++)	/* of 4 bits */
 		((float *)(uintptr_t)p.scales)[i] = (float)(rlx_test_rand(seed) % 15 + 1) / 8;
 	if (p.cols && kc_pick(seed, 0, 1))
-		p.bias = gpu_alloc((size_t)n, RLX_K_F32, -1, 1, seed);
+		p.bias = gpu_alloc((size_t)n, RLX_F32, -1, 1, seed);
 	if (form == BOTH_F8) {	/* the one e4m3, the other e5m2: their product is bf16 */
 		tx.dtype = p.e5m2 ? RLX_F8E4M3 : RLX_F8E5M2;
 		p.a_e5m2 = !p.e5m2;
 	} else if (form > BOTH_F8) {
 		tx.dtype = f8;
 		p.a_e5m2 = p.e5m2;
-		p.tc = p.e5m2 ? RLX_K_F8E5M2 : RLX_K_F8E4M3;
+		p.tc = p.e5m2 ? RLX_F8E5M2 : RLX_F8E4M3;
 		p.tol = rounding(p.tc);
 	}
 	rlx_output(g, "y", product_of(g, &p, form, rlx_input(g, "x", tx), fixed ?

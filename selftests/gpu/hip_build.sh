@@ -12,7 +12,8 @@ cxx=$(ls /usr/bin/clang++-* 2>/dev/null | sort -V | tail -n 1)
 by_clang()
 {
 	"$cxx" --offload-arch="$2" -DRLX_WARP="$3" -DRLX_ARCH=0 -DRLX_K0="$5" \
-		-DRLX_K1="$6" -DRLX_K2="$7" -DRLX_K3="$8" -std=c++17 -O1 -I. -Ilibuser \
+		-DRLX_K1="$6" -DRLX_K2="$7" -DRLX_K3="$8" -std=c++17 -O1 \
+		-I. -Ilibuser -Ilibuser/include \
 		--rocm-path=/usr --hip-version=5.2.0 --hip-device-lib-path="$libs" \
 		-x hip --cuda-device-only -c "kernels/gpu/$4.cu" -o "$1"
 }

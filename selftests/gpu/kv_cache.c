@@ -38,7 +38,7 @@ static void put_row(const struct one *t, int64_t b, int64_t h, const uint16_t *g
 	int64_t n = t->a.dim, pos = t->pos[b];
 	int64_t x = b * (t->a.heads + 2 * t->a.kv_heads) * n + (t->a.heads + h) * n, d;
 	size_t to = (size_t)((b * t->a.rows + pos) * t->a.kv_heads + h) * (size_t)n;
-	double tol = t->a.type == RLX_K_F16 ? 1e-3 : 8e-3;
+	double tol = t->a.type == RLX_F16 ? 1e-3 : 8e-3;
 
 	for (d = 0; d < n; d++) {
 		double k = turned(t, x, d, pos), y = at(t, got, (int64_t)to + d);
@@ -57,7 +57,7 @@ static void check_head(const struct one *t, int64_t b, int64_t g)
 	int64_t n = t->a.dim, pos = t->pos[b], h = g / (t->a.heads / t->a.kv_heads), r, d;
 	int64_t x = b * (t->a.heads + 2 * t->a.kv_heads) * n + g * n;
 	double *q = calloc((size_t)(2 * n), sizeof(*q)), *sum = q + n, all = 0, score, got;
-	double tol = t->a.type == RLX_K_F16 ? 2e-3 : 1e-2;
+	double tol = t->a.type == RLX_F16 ? 2e-3 : 1e-2;
 	bool ok = pos >= 0 && pos < t->a.rows && (!t->cos || pos < t->a.positions);
 
 	CHECK(q);
@@ -134,13 +134,13 @@ struct shape {
 
 static void one(struct shape z, uint64_t *seed)
 {
-	static const int types[] = { RLX_K_BF16, RLX_K_F16, RLX_K_F32 };
+	static const int types[] = { RLX_BF16, RLX_F16, RLX_F32 };
 	int type = types[kc_pick(seed, 0, 1)], table = types[kc_pick(seed, 0, 2)];
 	struct one t = { .a = { .batch = z.batch, .heads = z.group * z.kv_heads,
 		.kv_heads = z.kv_heads, .dim = z.dim, .rows = z.rows,
 		.positions = z.rows + kc_pick(seed, -1, 1),
 		.scale = 1 / sqrtf((float)z.dim), .type = (uint8_t)type,
-		.table_type = (uint8_t)table, .pos_type = RLX_K_I64,
+		.table_type = (uint8_t)table, .pos_type = RLX_I64,
 		.pairs = kc_pick(seed, 0, 1), .settled = kc_pick(seed, 0, 1) } };
 	size_t n;
 
@@ -150,7 +150,7 @@ static void one(struct shape z, uint64_t *seed)
 	n = (size_t)z.batch * (t.row * (size_t)z.group + 2 * t.row);
 	t.x = gpu_alloc(n, type, -2, 2, seed);
 	t.out = gpu_alloc((size_t)(z.batch * t.a.heads * z.dim), type, 0, 0, seed);
-	t.pos = gpu_alloc((size_t)z.batch, RLX_K_I64, 0, (double)z.rows, seed);
+	t.pos = gpu_alloc((size_t)z.batch, RLX_I64, 0, (double)z.rows, seed);
 	t.pos[z.batch - 1] = z.pos;
 	n = (size_t)(t.a.positions * z.dim / 2);
 	t.cos = n && kc_pick(seed, 0, 2) ? gpu_alloc(n, table, -1, 1, seed) : NULL;

@@ -151,7 +151,7 @@ TEST(launches_over_the_limits)
 TEST(more_parts_than_blocks)
 {
 	struct rlx_k_kv_cache a = { .batch = (int64_t)1 << 27, .heads = 8, .kv_heads = 8, .rows = 1,
-				  .dim = 16, .type = RLX_K_BF16 };
+				  .dim = 16, .type = RLX_BF16 };
 	struct rlx_g_launch l = { 0 }, larger = { 0 };
 
 	rlx_g_kv_cache_launch(&a, &l);

@@ -38,7 +38,7 @@ static void on_both(const struct rlx_model *m, enum rlx_precision precision)
 	};
 	struct rlx_compile_opts on_cpu = { .size = sizeof(on_cpu), .device = "cpu" };
 	void *data[RLX_MODEL_INPUTS] = { NULL };
-	struct onnx_segment seg = { 0 };
+	struct rlx_segment seg = { 0 };
 	struct rlx_error err = { 0 };
 	struct rlx_session *gpu, *cpu;
 
@@ -49,7 +49,7 @@ static void on_both(const struct rlx_model *m, enum rlx_precision precision)
 	compare(m, gpu, cpu, precision);
 	rlx_session_free(gpu);
 	rlx_session_free(cpu);
-	onnx_segment_fini(&seg);
+	rlx_segment_fini(&seg);
 	rlx_model_drop(m, data);
 }
 

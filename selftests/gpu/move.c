@@ -5,7 +5,7 @@
 
 static int type_of_size(int size)
 {
-	return size == 1 ? RLX_K_U8 : size == 2 ? RLX_K_U16 : size == 4 ? RLX_K_U32 : RLX_K_I64;
+	return size == 1 ? RLX_U8 : size == 2 ? RLX_U16 : size == 4 ? RLX_U32 : RLX_I64;
 }
 
 /* A transpose of a random shape: strides of src permuted, dst dense. */
@@ -55,13 +55,13 @@ TEST(copy)
 /* Indices, some negative, and (with @bad) one out of range. */
 static void *indices(int64_t n, int type, int64_t rows, bool bad, uint64_t *seed)
 {
-	void *p = gpu_alloc((size_t)n, type, type == RLX_K_U32 ? 0 : (double)-rows,
+	void *p = gpu_alloc((size_t)n, type, type == RLX_U32 ? 0 : (double)-rows,
 			    (double)rows, seed);
 
 	if (bad && n) {
 		int64_t at = kc_pick(seed, 0, n - 1);
 
-		gpu_fill((char *)p + (size_t)at * rlx_k_type_size((enum rlx_k_type)type), 1,
+		gpu_fill((char *)p + (size_t)at * rlx_k_type_size((enum rlx_dtype)type), 1,
 			 type, (double)rows, (double)rows + 5, seed);
 	}
 	return p;
@@ -73,7 +73,7 @@ static int64_t live_of(int64_t n, uint64_t *seed)
 	return kc_pick(seed, 0, 1) ? n : kc_pick(seed, 0, n);
 }
 
-static const int index_type[3] = { RLX_K_I64, RLX_K_I32, RLX_K_U32 };
+static const int index_type[3] = { RLX_I64, RLX_I32, RLX_U32 };
 
 static void one_gather(bool bad, uint64_t *seed)
 {
@@ -89,7 +89,7 @@ static void one_gather(bool bad, uint64_t *seed)
 	a.live = live_of(a.n_idx, seed);
 	struct gpu_field f[] = { GPU_IN(struct rlx_k_gather, table, t, n_table),
 				 GPU_IN(struct rlx_k_gather, idx, it, a.n_idx),
-				 GPU_OUT(struct rlx_k_gather, bad, RLX_K_I32, 1, 0),
+				 GPU_OUT(struct rlx_k_gather, bad, RLX_I32, 1, 0),
 				 GPU_OUT(struct rlx_k_gather, out, t, n_out, 0) };
 
 	a.table = gpu_alloc((size_t)n_table, t, 0, 255, seed);
@@ -113,7 +113,7 @@ static void one_gather_elements(bool bad, uint64_t *seed)
 	int32_t told = 0;
 	struct rlx_k_gather_elements a = { .bad = &told, .rank = 3,
 		.axis = (int)kc_pick(seed, 0, 2), .idx_type = (uint8_t)it,
-		.size = (uint8_t)rlx_k_type_size((enum rlx_k_type)t) };
+		.size = (uint8_t)rlx_k_type_size((enum rlx_dtype)t) };
 	int64_t n = 1, all = 1, full[3];
 
 	for (int d = 2; d >= 0; d--) {
@@ -129,7 +129,7 @@ static void one_gather_elements(bool bad, uint64_t *seed)
 		struct gpu_field f[] = {
 			GPU_IN(struct rlx_k_gather_elements, data, t, all),
 			GPU_IN(struct rlx_k_gather_elements, idx, it, n),
-			GPU_OUT(struct rlx_k_gather_elements, bad, RLX_K_I32, 1, 0),
+			GPU_OUT(struct rlx_k_gather_elements, bad, RLX_I32, 1, 0),
 			GPU_OUT(struct rlx_k_gather_elements, out, t, n, 0) };
 
 		a.data = gpu_alloc((size_t)all, t, 0, 255, seed);
@@ -146,19 +146,19 @@ static void one_gather_nd(bool bad, uint64_t *seed)
 	int32_t told = 0;
 	struct rlx_k_gather_nd a = { .bad = &told, .batch = kc_pick(seed, 1, 3),
 		.n = kc_pick(seed, 1, 20), .inner = 4 * kc_pick(seed, 1, 9), .k = 2,
-		.dim = { 7, 5 }, .idx_type = RLX_K_I64 };
+		.dim = { 7, 5 }, .idx_type = RLX_I64 };
 	a.live = live_of(a.batch * a.n, seed);
 	int64_t all = a.batch * 35 * a.inner / 4, n = a.batch * a.n * a.inner / 4;
-	struct gpu_field f[] = { GPU_IN(struct rlx_k_gather_nd, data, RLX_K_U32, all),
-		GPU_IN(struct rlx_k_gather_nd, idx, RLX_K_I64, a.batch * a.n * 2),
-		GPU_OUT(struct rlx_k_gather_nd, bad, RLX_K_I32, 1, 0),
-		GPU_OUT(struct rlx_k_gather_nd, out, RLX_K_U32, n, 0) };
+	struct gpu_field f[] = { GPU_IN(struct rlx_k_gather_nd, data, RLX_U32, all),
+		GPU_IN(struct rlx_k_gather_nd, idx, RLX_I64, a.batch * a.n * 2),
+		GPU_OUT(struct rlx_k_gather_nd, bad, RLX_I32, 1, 0),
+		GPU_OUT(struct rlx_k_gather_nd, out, RLX_U32, n, 0) };
 
-	a.data = gpu_alloc((size_t)all, RLX_K_U32, 0, 1e9, seed);
-	a.idx = indices(a.batch * a.n * 2, RLX_K_I64, 5, false, seed);
+	a.data = gpu_alloc((size_t)all, RLX_U32, 0, 1e9, seed);
+	a.idx = indices(a.batch * a.n * 2, RLX_I64, 5, false, seed);
 	if (bad)
 		((int64_t *)(uintptr_t)a.idx)[1] = 5;
-	a.out = gpu_alloc((size_t)n, RLX_K_U32, 0, 0, seed);
+	a.out = gpu_alloc((size_t)n, RLX_U32, 0, 0, seed);
 	GPU_AGAINST_CPU("gather_scatter", gather_nd, a, (size_t)(a.batch * a.n), 0, f, seed);
 	CHECK(a.live == a.batch * a.n ? told == bad : told <= bad);
 }
@@ -173,7 +173,7 @@ TEST(gather_more)
 	}
 }
 
-static const int scatter_type[] = { RLX_K_F32, RLX_K_BF16, RLX_K_I64, RLX_K_U8 };
+static const int scatter_type[] = { RLX_F32, RLX_BF16, RLX_I64, RLX_U8 };
 
 /* @along: not 0: so many updates of a line, the last one for a place wins. */
 static void one_scatter(int64_t along, bool bad, uint64_t *seed)
@@ -181,7 +181,7 @@ static void one_scatter(int64_t along, bool bad, uint64_t *seed)
 	int t = scatter_type[kc_pick(seed, 0, 3)];
 	int32_t told = 0;
 	struct rlx_k_scatter_elements a = { .bad = &told, .rank = 2,
-		.axis = (int)kc_pick(seed, 0, 1), .type = (uint8_t)t, .idx_type = RLX_K_I64,
+		.axis = (int)kc_pick(seed, 0, 1), .type = (uint8_t)t, .idx_type = RLX_I64,
 		.dim = { kc_pick(seed, 1, 9), kc_pick(seed, 1, 9) },
 		.op = (uint8_t)kc_pick(seed, 0, 4), .axis_dim = kc_pick(seed, 1, 6) };
 	if (along) {
@@ -194,15 +194,15 @@ static void one_scatter(int64_t along, bool bad, uint64_t *seed)
 
 	a.live = live_of(n, seed);
 	struct gpu_field f[] = { GPU_IN(struct rlx_k_scatter_elements, upd, t, n),
-		GPU_IN(struct rlx_k_scatter_elements, idx, RLX_K_I64, n),
-		GPU_OUT(struct rlx_k_scatter_elements, bad, RLX_K_I32, 1, 0),
+		GPU_IN(struct rlx_k_scatter_elements, idx, RLX_I64, n),
+		GPU_OUT(struct rlx_k_scatter_elements, bad, RLX_I32, 1, 0),
 		GPU_OUT(struct rlx_k_scatter_elements, out, t, rows * cols, 1e-6) };
 
 	a.out_stride[0] = cols;
 	a.out_stride[1] = 1;
-	a.upd = gpu_alloc((size_t)n, t, t == RLX_K_U8 ? 0 : -3, 4, seed);
-	a.idx = indices(n, RLX_K_I64, a.axis_dim, bad, seed);
-	a.out = gpu_alloc((size_t)(rows * cols), t, t == RLX_K_U8 ? 0 : -3, 4, seed);
+	a.upd = gpu_alloc((size_t)n, t, t == RLX_U8 ? 0 : -3, 4, seed);
+	a.idx = indices(n, RLX_I64, a.axis_dim, bad, seed);
+	a.out = gpu_alloc((size_t)(rows * cols), t, t == RLX_U8 ? 0 : -3, 4, seed);
 	GPU_AGAINST_CPU("gather_scatter", scatter_elements, a, (size_t)(n / a.dim[a.axis]), 0, f,
 			seed);
 	CHECK(a.live == n ? told == bad : told <= bad);
@@ -214,19 +214,19 @@ static void one_scatter_nd(bool bad, uint64_t *seed)
 	int32_t told = 0;
 	struct rlx_k_scatter_nd a = { .bad = &told, .n = kc_pick(seed, 1, 20),
 		.inner = kc_pick(seed, 1, 50), .k = 2, .dim = { 3, 4 }, .type = (uint8_t)t,
-		.idx_type = RLX_K_I64, .op = (uint8_t)kc_pick(seed, 0, 4) };
+		.idx_type = RLX_I64, .op = (uint8_t)kc_pick(seed, 0, 4) };
 
 	a.live = live_of(a.n, seed);
 	struct gpu_field f[] = { GPU_IN(struct rlx_k_scatter_nd, upd, t, a.n * a.inner),
-		GPU_IN(struct rlx_k_scatter_nd, idx, RLX_K_I64, a.n * 2),
-		GPU_OUT(struct rlx_k_scatter_nd, bad, RLX_K_I32, 1, 0),
+		GPU_IN(struct rlx_k_scatter_nd, idx, RLX_I64, a.n * 2),
+		GPU_OUT(struct rlx_k_scatter_nd, bad, RLX_I32, 1, 0),
 		GPU_OUT(struct rlx_k_scatter_nd, out, t, 12 * a.inner, 1e-6) };
 
-	a.upd = gpu_alloc((size_t)(a.n * a.inner), t, t == RLX_K_U8 ? 0 : -3, 4, seed);
-	a.idx = indices(a.n * 2, RLX_K_I64, 3, false, seed);
+	a.upd = gpu_alloc((size_t)(a.n * a.inner), t, t == RLX_U8 ? 0 : -3, 4, seed);
+	a.idx = indices(a.n * 2, RLX_I64, 3, false, seed);
 	if (bad)
 		((int64_t *)(uintptr_t)a.idx)[0] = 3;
-	a.out = gpu_alloc((size_t)(12 * a.inner), t, t == RLX_K_U8 ? 0 : -3, 4, seed);
+	a.out = gpu_alloc((size_t)(12 * a.inner), t, t == RLX_U8 ? 0 : -3, 4, seed);
 	GPU_AGAINST_CPU("gather_scatter", scatter_nd, a,
 			(size_t)((a.inner + RLX_K_SCATTER_BLOCK - 1) / RLX_K_SCATTER_BLOCK),
 			0, f, seed);
@@ -246,8 +246,8 @@ TEST(scatter)
 
 TEST(iota_trilu_zero)
 {
-	static const int type[] = { RLX_K_F64, RLX_K_F32, RLX_K_F16, RLX_K_BF16,
-				    RLX_K_I64, RLX_K_I32, RLX_K_U8 };
+	static const int type[] = { RLX_F64, RLX_F32, RLX_F16, RLX_BF16,
+				    RLX_I64, RLX_I32, RLX_U8 };
 	uint64_t seed = rlx_test_seed();
 
 	/* some results are ties of 16-bit floats, which must be decided as on the CPU */
@@ -287,11 +287,11 @@ TEST(index_copy)
 	struct rlx_k_index_copy a = { .rank = 2, .dim = { 9, 13 }, .size = 4 };
 	float fill = 7.5f;
 	int64_t t0[9], t1[13];
-	struct gpu_field f[] = { GPU_IN(struct rlx_k_index_copy, src, RLX_K_F32, 35),
-		GPU_IN(struct rlx_k_index_copy, fill, RLX_K_F32, 1),
-		GPU_IN(struct rlx_k_index_copy, table[0], RLX_K_I64, 9),
-		GPU_IN(struct rlx_k_index_copy, table[1], RLX_K_I64, 13),
-		GPU_OUT(struct rlx_k_index_copy, dst, RLX_K_F32, 9 * 13, 0) };
+	struct gpu_field f[] = { GPU_IN(struct rlx_k_index_copy, src, RLX_F32, 35),
+		GPU_IN(struct rlx_k_index_copy, fill, RLX_F32, 1),
+		GPU_IN(struct rlx_k_index_copy, table[0], RLX_I64, 9),
+		GPU_IN(struct rlx_k_index_copy, table[1], RLX_I64, 13),
+		GPU_OUT(struct rlx_k_index_copy, dst, RLX_F32, 9 * 13, 0) };
 
 	for (int i = 0; i < 9; i++)
 		t0[i] = i == 4 ? RLX_K_NO_INDEX : kc_pick(&seed, 0, 4) * 7;
@@ -300,8 +300,8 @@ TEST(index_copy)
 	a.table[0] = t0;
 	a.table[1] = t1;
 	a.fill = &fill;
-	a.src = gpu_alloc(35, RLX_K_F32, -1, 1, &seed);
-	a.dst = gpu_alloc(9 * 13, RLX_K_F32, 0, 0, &seed);
+	a.src = gpu_alloc(35, RLX_F32, -1, 1, &seed);
+	a.dst = gpu_alloc(9 * 13, RLX_F32, 0, 0, &seed);
 	GPU_AGAINST_CPU("copy", index_copy, a, 9, 0, f, &seed);
 }
 

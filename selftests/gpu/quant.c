@@ -5,9 +5,9 @@
 #include "kernels/quant.h"
 #include "selftests/gpu/against_cpu.h"
 
-static const int small_float[3] = { RLX_K_F32, RLX_K_BF16, RLX_K_F16 };
+static const int small_float[3] = { RLX_F32, RLX_BF16, RLX_F16 };
 static const int quantised[6] = {
-	RLX_K_I8, RLX_K_U8, RLX_K_I16, RLX_K_U16, RLX_K_F8E4M3, RLX_K_F8E5M2,
+	RLX_I8, RLX_U8, RLX_I16, RLX_U16, RLX_F8E4M3, RLX_F8E5M2,
 };
 
 /* One scale, one for each place of the axis, or one for each block of it. */
@@ -39,7 +39,7 @@ static void one_quantize(uint64_t *seed)
 		.scale_type = (uint8_t)small_float[kc_pick(seed, 0, 2)],
 	};
 	int64_t scales = shape(&a, seed), n = a.outer * a.axis * a.inner;
-	bool whole = !rlx_k_type_float((enum rlx_k_type)a.y_type);
+	bool whole = !rlx_k_type_float((enum rlx_dtype)a.y_type);
 	struct gpu_field f[] = {
 		GPU_IN(struct rlx_k_quant, x, a.x_type, n),
 		GPU_IN(struct rlx_k_quant, scale, a.scale_type, scales),
@@ -51,7 +51,7 @@ static void one_quantize(uint64_t *seed)
 	a.scale = gpu_alloc((size_t)scales, a.scale_type, 0.5, 2, seed);
 	if (whole && kc_pick(seed, 0, 1))
 		a.zp = gpu_alloc((size_t)scales, a.y_type, 0, 100, seed);
-	if (a.x_type == RLX_K_F32)
+	if (a.x_type == RLX_F32)
 		((float *)(uintptr_t)a.x)[kc_pick(seed, 0, n - 1)] = NAN;
 	a.y = gpu_alloc((size_t)n, a.y_type, 0, 0, seed);
 	GPU_AGAINST_CPU("quant", quantize, a, rlx_k_quant_units(&a), 0, f, seed);
@@ -69,12 +69,12 @@ static void one_dequantize(uint64_t *seed)
 {
 	int k = (int)kc_pick(seed, 0, 6);
 	struct rlx_k_quant a = {
-		.x_type = (uint8_t)(k == 6 ? RLX_K_I32 : quantised[k]),
+		.x_type = (uint8_t)(k == 6 ? RLX_I32 : quantised[k]),
 		.y_type = (uint8_t)small_float[kc_pick(seed, 0, 2)],
 		.scale_type = (uint8_t)small_float[kc_pick(seed, 0, 2)],
 	};
 	int64_t scales = shape(&a, seed), n = a.outer * a.axis * a.inner;
-	bool f8 = rlx_k_type_float((enum rlx_k_type)a.x_type);
+	bool f8 = rlx_k_type_float((enum rlx_dtype)a.x_type);
 	struct gpu_field f[] = {
 		GPU_IN(struct rlx_k_quant, x, a.x_type, n),
 		GPU_IN(struct rlx_k_quant, scale, a.scale_type, scales),
@@ -83,7 +83,7 @@ static void one_dequantize(uint64_t *seed)
 	};
 
 	/* as bytes, fp8 are any of its numbers, NaN too */
-	a.x = gpu_alloc((size_t)n, f8 ? RLX_K_U8 : a.x_type, 0, 120, seed);
+	a.x = gpu_alloc((size_t)n, f8 ? RLX_U8 : a.x_type, 0, 120, seed);
 	a.scale = gpu_alloc((size_t)scales, a.scale_type, 0.5, 2, seed);
 	if (!f8 && kc_pick(seed, 0, 1))
 		a.zp = gpu_alloc((size_t)scales, a.x_type, 0, 100, seed);
@@ -105,22 +105,22 @@ TEST(quant_range_and_params)
 	int64_t n = kc_pick(&seed, 1, 50000);
 	int64_t pieces = (n + RLX_K_RANGE_UNIT - 1) / RLX_K_RANGE_UNIT;
 	struct rlx_k_quant_range r = {
-		.x = gpu_alloc((size_t)n, RLX_K_F32, -2, 5, &seed),
-		.range = gpu_alloc((size_t)pieces * 2, RLX_K_F32, 0, 0, &seed), .n = n,
+		.x = gpu_alloc((size_t)n, RLX_F32, -2, 5, &seed),
+		.range = gpu_alloc((size_t)pieces * 2, RLX_F32, 0, 0, &seed), .n = n,
 	};
 	struct rlx_k_quant_params p = {
 		.range = r.range, .pieces = pieces,
-		.scale = gpu_alloc(1, RLX_K_F32, 0, 0, &seed),
-		.zp = gpu_alloc(1, RLX_K_U8, 0, 0, &seed),
+		.scale = gpu_alloc(1, RLX_F32, 0, 0, &seed),
+		.zp = gpu_alloc(1, RLX_U8, 0, 0, &seed),
 	};
 	struct gpu_field rf[] = {
-		GPU_IN(struct rlx_k_quant_range, x, RLX_K_F32, n),
-		GPU_OUT(struct rlx_k_quant_range, range, RLX_K_F32, pieces * 2, 0),
+		GPU_IN(struct rlx_k_quant_range, x, RLX_F32, n),
+		GPU_OUT(struct rlx_k_quant_range, range, RLX_F32, pieces * 2, 0),
 	};
 	struct gpu_field pf[] = {
-		GPU_IN(struct rlx_k_quant_params, range, RLX_K_F32, pieces * 2),
-		GPU_OUT(struct rlx_k_quant_params, scale, RLX_K_F32, 1, 1e-7),
-		GPU_OUT(struct rlx_k_quant_params, zp, RLX_K_U8, 1, 0),
+		GPU_IN(struct rlx_k_quant_params, range, RLX_F32, pieces * 2),
+		GPU_OUT(struct rlx_k_quant_params, scale, RLX_F32, 1, 1e-7),
+		GPU_OUT(struct rlx_k_quant_params, zp, RLX_U8, 1, 0),
 	};
 
 	GPU_AGAINST_CPU("quant", quant_range, r, (size_t)pieces, 0, rf, &seed);
@@ -133,15 +133,15 @@ TEST(quant_rows)
 	uint64_t seed = rlx_test_seed();
 	int64_t rows = kc_pick(&seed, 1, 9), n = kc_pick(&seed, 1, 700);
 	struct rlx_k_quant_rows a = {
-		.x = gpu_alloc((size_t)(rows * n), RLX_K_F32, -2, 5, &seed),
-		.y = gpu_alloc((size_t)(rows * n), RLX_K_I8, 0, 0, &seed),
-		.scale = gpu_alloc((size_t)rows, RLX_K_F32, 0, 0, &seed),
+		.x = gpu_alloc((size_t)(rows * n), RLX_F32, -2, 5, &seed),
+		.y = gpu_alloc((size_t)(rows * n), RLX_I8, 0, 0, &seed),
+		.scale = gpu_alloc((size_t)rows, RLX_F32, 0, 0, &seed),
 		.rows = rows, .n = n,
 	};
 	struct gpu_field f[] = {
-		GPU_IN(struct rlx_k_quant_rows, x, RLX_K_F32, rows * n),
-		GPU_OUT(struct rlx_k_quant_rows, y, RLX_K_I8, rows * n, 0),
-		GPU_OUT(struct rlx_k_quant_rows, scale, RLX_K_F32, rows, 1e-7),
+		GPU_IN(struct rlx_k_quant_rows, x, RLX_F32, rows * n),
+		GPU_OUT(struct rlx_k_quant_rows, y, RLX_I8, rows * n, 0),
+		GPU_OUT(struct rlx_k_quant_rows, scale, RLX_F32, rows, 1e-7),
 	};
 
 	GPU_AGAINST_CPU("quant", quant_rows, a, (size_t)rows, 0, f, &seed);
@@ -157,7 +157,7 @@ static void one_gemm_i8(size_t m, size_t n, size_t k, size_t align, uint64_t *se
 		.g = { .m = m, .n = n, .k = k, .lda = lda, .ldb = ldb, .ldc = n, .ldr = n,
 		       .alpha = 1.0 / 1024, .beta = 0.5,
 		       .b_form = cols ? RLX_B_COLS : RLX_B_ROWS,
-		       .act = (enum rlx_k_act)kc_pick(seed, 0, 1), .batch = { 1, batch },
+		       .act = (enum rlx_act)kc_pick(seed, 0, 1), .batch = { 1, batch },
 		       .a_step = { 0, m * lda }, .b_step = { 0, b_rows * ldb },
 		       .c_step = { 0, m * n }, .r_step = { 0, m * n } },
 		.out = (enum rlx_k_i8_out)kc_pick(seed, 0, 3),
@@ -167,31 +167,31 @@ static void one_gemm_i8(size_t m, size_t n, size_t k, size_t align, uint64_t *se
 		.c_zero = (int32_t)kc_pick(seed, 0, 20), .requant = 0.5f,
 	};
 	bool real = a.out == RLX_I8_OUT_F32;	/* others are to the bit: no rounding before */
-	int ct = a.out == RLX_I8_OUT_I32 ? RLX_K_I32 : a.out == RLX_I8_OUT_F32 ? RLX_K_F32 :
-		 a.out == RLX_I8_OUT_U8 ? RLX_K_U8 : RLX_K_I8;
+	int ct = a.out == RLX_I8_OUT_I32 ? RLX_I32 : a.out == RLX_I8_OUT_F32 ? RLX_F32 :
+		 a.out == RLX_I8_OUT_U8 ? RLX_U8 : RLX_I8;
 	struct gpu_field f[] = {
-		GPU_IN(struct rlx_k_gemm_i8, g.a, RLX_K_U8, batch * a.g.a_step[1]),
-		GPU_IN(struct rlx_k_gemm_i8, g.b, RLX_K_U8, batch * a.g.b_step[1]),
-		GPU_IN(struct rlx_k_gemm_i8, g.bias, RLX_K_F32, n),
-		GPU_IN(struct rlx_k_gemm_i8, g.residual, RLX_K_F32, batch * m * n),
-		GPU_IN(struct rlx_k_gemm_i8, a_zeros, RLX_K_I32, m),
-		GPU_IN(struct rlx_k_gemm_i8, b_zeros, RLX_K_I32, n),
-		GPU_IN(struct rlx_k_gemm_i8, ibias, RLX_K_I32, n),
-		GPU_IN(struct rlx_k_gemm_i8, scales, RLX_K_F32, n),
-		GPU_IN(struct rlx_k_gemm_i8, row_scales, RLX_K_F32, m),
+		GPU_IN(struct rlx_k_gemm_i8, g.a, RLX_U8, batch * a.g.a_step[1]),
+		GPU_IN(struct rlx_k_gemm_i8, g.b, RLX_U8, batch * a.g.b_step[1]),
+		GPU_IN(struct rlx_k_gemm_i8, g.bias, RLX_F32, n),
+		GPU_IN(struct rlx_k_gemm_i8, g.residual, RLX_F32, batch * m * n),
+		GPU_IN(struct rlx_k_gemm_i8, a_zeros, RLX_I32, m),
+		GPU_IN(struct rlx_k_gemm_i8, b_zeros, RLX_I32, n),
+		GPU_IN(struct rlx_k_gemm_i8, ibias, RLX_I32, n),
+		GPU_IN(struct rlx_k_gemm_i8, scales, RLX_F32, n),
+		GPU_IN(struct rlx_k_gemm_i8, row_scales, RLX_F32, m),
 		GPU_OUT(struct rlx_k_gemm_i8, g.c, ct, batch * m * n, real ? 1e-5 : 0),
 	};
 
-	a.g.a = gpu_alloc(batch * a.g.a_step[1], RLX_K_U8, 0, 256, seed);
-	a.g.b = gpu_alloc(batch * a.g.b_step[1], RLX_K_U8, 0, 256, seed);
-	a.g.bias = real && kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_K_F32, -9, 9, seed) : NULL;
+	a.g.a = gpu_alloc(batch * a.g.a_step[1], RLX_U8, 0, 256, seed);
+	a.g.b = gpu_alloc(batch * a.g.b_step[1], RLX_U8, 0, 256, seed);
+	a.g.bias = real && kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_F32, -9, 9, seed) : NULL;
 	if (real && kc_pick(seed, 0, 1))
-		a.g.residual = gpu_alloc(batch * m * n, RLX_K_F32, -9, 9, seed);
-	a.a_zeros = kc_pick(seed, 0, 1) ? gpu_alloc(m, RLX_K_I32, -128, 127, seed) : NULL;
-	a.b_zeros = kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_K_I32, -128, 127, seed) : NULL;
-	a.ibias = kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_K_I32, -9999, 9999, seed) : NULL;
-	a.scales = real && kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_K_F32, 0.1, 2, seed) : NULL;
-	a.row_scales = real && kc_pick(seed, 0, 1) ? gpu_alloc(m, RLX_K_F32, 0.1, 2, seed) : NULL;
+		a.g.residual = gpu_alloc(batch * m * n, RLX_F32, -9, 9, seed);
+	a.a_zeros = kc_pick(seed, 0, 1) ? gpu_alloc(m, RLX_I32, -128, 127, seed) : NULL;
+	a.b_zeros = kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_I32, -128, 127, seed) : NULL;
+	a.ibias = kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_I32, -9999, 9999, seed) : NULL;
+	a.scales = real && kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_F32, 0.1, 2, seed) : NULL;
+	a.row_scales = real && kc_pick(seed, 0, 1) ? gpu_alloc(m, RLX_F32, 0.1, 2, seed) : NULL;
 	a.g.c = gpu_alloc(batch * m * n, ct, 0, 0, seed);
 	GPU_AGAINST_CPU("gemm_i8", gemm_i8, a, rlx_k_gemm_units(&a.g, RLX_ISA_BASE),
 			rlx_k_gemm_scratch(&a.g, RLX_ISA_BASE), f, seed);
@@ -210,19 +210,19 @@ TEST(gemm_i8)
 
 TEST(cast)
 {
-	static const int type[] = { RLX_K_I8, RLX_K_U8 };
+	static const int type[] = { RLX_I8, RLX_U8 };
 	uint64_t seed = rlx_test_seed();
 
 	for (int i = 0; i < 2; i++) {
-		struct rlx_k_cast a = { .n = kc_pick(&seed, 1, 999), .dst_type = RLX_K_I32,
+		struct rlx_k_cast a = { .n = kc_pick(&seed, 1, 999), .dst_type = RLX_I32,
 					.src_type = (uint8_t)type[i] };
 		struct gpu_field f[] = {
 			GPU_IN(struct rlx_k_cast, src, type[i], a.n),
-			GPU_OUT(struct rlx_k_cast, dst, RLX_K_I32, a.n, 0),
+			GPU_OUT(struct rlx_k_cast, dst, RLX_I32, a.n, 0),
 		};
 
 		a.src = gpu_alloc((size_t)a.n, type[i], i ? 0 : -128, i ? 256 : 128, &seed);
-		a.dst = gpu_alloc((size_t)a.n, RLX_K_I32, 0, 0, &seed);
+		a.dst = gpu_alloc((size_t)a.n, RLX_I32, 0, 0, &seed);
 		GPU_AGAINST_CPU("cast", cast, a, rlx_k_cast_units(&a), 0, f, &seed);
 	}
 }

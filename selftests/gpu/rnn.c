@@ -20,14 +20,14 @@ static struct pair pair_new(int64_t n, int type, double range, uint64_t *seed)
 	CHECK(t.p);
 	for (size_t i = 0; i < t.n; i++)
 		t.p[i] = (float)gpu_value(raw, i, type);
-	t.dev = dev_of(raw, t.n * rlx_k_type_size((enum rlx_k_type)type));
+	t.dev = dev_of(raw, t.n * rlx_k_type_size((enum rlx_dtype)type));
 	free(raw);
 	return t;
 }
 
 static void pair_read(struct pair *t)
 {
-	size_t bytes = t->n * rlx_k_type_size((enum rlx_k_type)t->type);
+	size_t bytes = t->n * rlx_k_type_size((enum rlx_dtype)t->type);
 	void *raw = malloc(bytes + 1);
 
 	CHECK(raw);
@@ -99,15 +99,15 @@ static void compare(const struct rlx_k_rnn *a, struct pair *t, const int32_t *le
 static void one(struct rlx_k_rnn a, int type, bool rare, uint64_t *seed)
 {
 	int64_t g = rlx_k_rnn_gates(a.cell), n = a.hidden, db = a.dirs * a.batch;
-	double size = rare ? 0.25 : 1, tol = type == RLX_K_F32 ? 2e-5 : type == RLX_K_F16 ?
+	double size = rare ? 0.25 : 1, tol = type == RLX_F32 ? 2e-5 : type == RLX_F16 ?
 		      2e-3 : 1.5e-2;
-	int other = kc_pick(seed, 0, 1) ? type : RLX_K_F32;
+	int other = kc_pick(seed, 0, 1) ? type : RLX_F32;
 	bool in_place = kc_pick(seed, 0, 1);
 	struct pair t[FIELDS];
 	struct rlx_g_env env = { .units = 0 };
 	int32_t lens[9];
 
-	t[X] = pair_new(a.steps * db * g * n, RLX_K_F32, size, seed);
+	t[X] = pair_new(a.steps * db * g * n, RLX_F32, size, seed);
 	t[R] = pair_new(a.dirs * g * n * n, type, size / sqrt((double)n), seed);
 	t[B] = pair_new(a.dirs * 2 * g * n, other, size, seed);
 	t[PEEP] = pair_new(a.dirs * 3 * n, type, size, seed);
@@ -130,7 +130,7 @@ static void one(struct rlx_k_rnn a, int type, bool rare, uint64_t *seed)
 	a.peep = kc_pick(seed, 0, 1) ? t[PEEP].dev : NULL;
 	a.h0 = kc_pick(seed, 0, 2) ? t[H0].dev : NULL;
 	a.c0 = kc_pick(seed, 0, 2) ? t[C0].dev : NULL;
-	a.lens_type = RLX_K_I32;
+	a.lens_type = RLX_I32;
 	a.lens = kc_pick(seed, 0, 1) ? dev_of(lens, sizeof(lens)) : NULL;
 	a.y = t[Y].dev;
 	a.yh = a.h0 && in_place ? t[H0].dev : t[YH].dev;
@@ -151,7 +151,7 @@ static void one(struct rlx_k_rnn a, int type, bool rare, uint64_t *seed)
 
 static void some(int64_t count)
 {
-	static const int type[3] = { RLX_K_F32, RLX_K_F16, RLX_K_BF16 };
+	static const int type[3] = { RLX_F32, RLX_F16, RLX_BF16 };
 	uint64_t seed = rlx_test_seed();
 
 	for (int64_t i = 0; i < count; i++) {
@@ -163,7 +163,7 @@ static void some(int64_t count)
 		bool rare = kc_pick(&seed, 0, 2) == 0;
 
 		/* rounding grows where gates have no bounds */
-		one(a, rare ? RLX_K_F32 : type[i / 3 % 3], rare, &seed);
+		one(a, rare ? RLX_F32 : type[i / 3 % 3], rare, &seed);
 	}
 }
 

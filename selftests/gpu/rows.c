@@ -2,11 +2,11 @@
 /* GPU kernels that work along rows, on the emulator: softmax, norms. */
 #include "selftests/gpu/against_cpu.h"
 
-static const int small_float[3] = { RLX_K_F32, RLX_K_BF16, RLX_K_F16 };
+static const int small_float[3] = { RLX_F32, RLX_BF16, RLX_F16 };
 
 static double tolerance(int type)
 {
-	return type == RLX_K_F32 ? 2e-5 : type == RLX_K_F16 ? 2e-3 : 1e-2;
+	return type == RLX_F32 ? 2e-5 : type == RLX_F16 ? 2e-3 : 1e-2;
 }
 
 static void one_softmax(int64_t outer, int64_t n, int64_t inner, uint64_t *seed)
@@ -23,7 +23,7 @@ static void one_softmax(int64_t outer, int64_t n, int64_t inner, uint64_t *seed)
 
 	a.x = gpu_alloc((size_t)all, xt, -8, 8, seed);
 	a.y = gpu_alloc((size_t)all, yt, 0, 0, seed);
-	if (xt == RLX_K_F32 && all > 3 && kc_pick(seed, 0, 1))
+	if (xt == RLX_F32 && all > 3 && kc_pick(seed, 0, 1))
 		((float *)(uintptr_t)a.x)[kc_pick(seed, 0, all - 1)] = -INFINITY;
 	GPU_AGAINST_CPU("softmax", softmax, a, rlx_k_softmax_units(&a),
 			rlx_k_softmax_scratch(&a), f, seed);
@@ -58,8 +58,8 @@ static void one_norm(int64_t rows, int64_t n, uint64_t *seed)
 		GPU_IN(struct rlx_k_norm, beta, pt, n),
 		GPU_OUT(struct rlx_k_norm, y, yt, rows * n, tolerance(yt)),
 		GPU_OUT(struct rlx_k_norm, sum, xt, rows * n, tolerance(xt)),
-		GPU_OUT(struct rlx_k_norm, mean, RLX_K_F32, rows, 1e-5),
-		GPU_OUT(struct rlx_k_norm, inv, RLX_K_F32, rows, 1e-4),
+		GPU_OUT(struct rlx_k_norm, mean, RLX_F32, rows, 1e-5),
+		GPU_OUT(struct rlx_k_norm, inv, RLX_F32, rows, 1e-4),
 	};
 
 	a.x = gpu_alloc((size_t)(rows * n), xt, -2, 3, seed);
@@ -74,8 +74,8 @@ static void one_norm(int64_t rows, int64_t n, uint64_t *seed)
 		a.beta = gpu_alloc((size_t)n, pt, -2, 2, seed);
 	if (kc_pick(seed, 0, 1)) {
 		a.sum = gpu_alloc((size_t)(rows * n), xt, 0, 0, seed);
-		a.mean = gpu_alloc((size_t)rows, RLX_K_F32, 0, 0, seed);
-		a.inv = gpu_alloc((size_t)rows, RLX_K_F32, 0, 0, seed);
+		a.mean = gpu_alloc((size_t)rows, RLX_F32, 0, 0, seed);
+		a.inv = gpu_alloc((size_t)rows, RLX_F32, 0, 0, seed);
 	}
 	GPU_AGAINST_CPU("norm", norm, a, (size_t)rows, rlx_k_norm_scratch(&a), f, seed);
 }
@@ -102,18 +102,18 @@ static void one_group_norm(int64_t batch, int64_t groups, int64_t per, int64_t i
 	struct rlx_k_group_norm a = { .batch = batch, .channels = channels, .inner = inner,
 				      .groups = groups, .eps = 1e-5f };
 	struct gpu_field f[] = {
-		GPU_IN(struct rlx_k_group_norm, x, RLX_K_F32, n),
-		GPU_IN(struct rlx_k_group_norm, gamma, RLX_K_F32, channels),
-		GPU_IN(struct rlx_k_group_norm, beta, RLX_K_F32, channels),
-		GPU_OUT(struct rlx_k_group_norm, y, RLX_K_F32, n, 5e-5),
+		GPU_IN(struct rlx_k_group_norm, x, RLX_F32, n),
+		GPU_IN(struct rlx_k_group_norm, gamma, RLX_F32, channels),
+		GPU_IN(struct rlx_k_group_norm, beta, RLX_F32, channels),
+		GPU_OUT(struct rlx_k_group_norm, y, RLX_F32, n, 5e-5),
 	};
 
-	a.x = gpu_alloc((size_t)n, RLX_K_F32, -2, 5, seed);
-	a.y = gpu_alloc((size_t)n, RLX_K_F32, 0, 0, seed);
+	a.x = gpu_alloc((size_t)n, RLX_F32, -2, 5, seed);
+	a.y = gpu_alloc((size_t)n, RLX_F32, 0, 0, seed);
 	if (kc_pick(seed, 0, 1))
-		a.gamma = gpu_alloc((size_t)channels, RLX_K_F32, -2, 2, seed);
+		a.gamma = gpu_alloc((size_t)channels, RLX_F32, -2, 2, seed);
 	if (kc_pick(seed, 0, 1))
-		a.beta = gpu_alloc((size_t)channels, RLX_K_F32, -2, 2, seed);
+		a.beta = gpu_alloc((size_t)channels, RLX_F32, -2, 2, seed);
 	GPU_AGAINST_CPU("norm_channels", group_norm, a, (size_t)(batch * groups), 0, f, seed);
 }
 
@@ -133,24 +133,24 @@ static void one_channel_norm(int64_t outer, int64_t channels, int64_t inner, uin
 	struct rlx_k_channel_norm a = { .outer = outer, .channels = channels,
 					.inner = inner, .eps = 1e-5f };
 	struct gpu_field f[] = {
-		GPU_IN(struct rlx_k_channel_norm, x, RLX_K_F32, n),
-		GPU_IN(struct rlx_k_channel_norm, scale, RLX_K_F32, channels),
-		GPU_IN(struct rlx_k_channel_norm, shift, RLX_K_F32, channels),
-		GPU_IN(struct rlx_k_channel_norm, mean, RLX_K_F32, channels),
-		GPU_IN(struct rlx_k_channel_norm, var, RLX_K_F32, channels),
-		GPU_OUT(struct rlx_k_channel_norm, y, RLX_K_F32, n, 2e-5),
+		GPU_IN(struct rlx_k_channel_norm, x, RLX_F32, n),
+		GPU_IN(struct rlx_k_channel_norm, scale, RLX_F32, channels),
+		GPU_IN(struct rlx_k_channel_norm, shift, RLX_F32, channels),
+		GPU_IN(struct rlx_k_channel_norm, mean, RLX_F32, channels),
+		GPU_IN(struct rlx_k_channel_norm, var, RLX_F32, channels),
+		GPU_OUT(struct rlx_k_channel_norm, y, RLX_F32, n, 2e-5),
 	};
 
-	a.x = gpu_alloc((size_t)n, RLX_K_F32, -2, 5, seed);
-	a.y = gpu_alloc((size_t)n, RLX_K_F32, 0, 0, seed);
+	a.x = gpu_alloc((size_t)n, RLX_F32, -2, 5, seed);
+	a.y = gpu_alloc((size_t)n, RLX_F32, 0, 0, seed);
 	if (kc_pick(seed, 0, 1))
-		a.scale = gpu_alloc((size_t)channels, RLX_K_F32, -2, 2, seed);
+		a.scale = gpu_alloc((size_t)channels, RLX_F32, -2, 2, seed);
 	if (kc_pick(seed, 0, 1))
-		a.shift = gpu_alloc((size_t)channels, RLX_K_F32, -2, 2, seed);
+		a.shift = gpu_alloc((size_t)channels, RLX_F32, -2, 2, seed);
 	if (kc_pick(seed, 0, 1))
-		a.mean = gpu_alloc((size_t)channels, RLX_K_F32, -2, 2, seed);
+		a.mean = gpu_alloc((size_t)channels, RLX_F32, -2, 2, seed);
 	if (kc_pick(seed, 0, 1))
-		a.var = gpu_alloc((size_t)channels, RLX_K_F32, 0.1, 2, seed);
+		a.var = gpu_alloc((size_t)channels, RLX_F32, 0.1, 2, seed);
 	GPU_AGAINST_CPU("norm_channels", channel_norm, a, (size_t)(outer * channels), 0, f, seed);
 }
 
@@ -175,12 +175,12 @@ TEST(lrn)
 		};
 		int64_t n = a.batch * a.channels * a.inner;
 		struct gpu_field f[] = {
-			GPU_IN(struct rlx_k_lrn, x, RLX_K_F32, n),
-			GPU_OUT(struct rlx_k_lrn, y, RLX_K_F32, n, 2e-5),
+			GPU_IN(struct rlx_k_lrn, x, RLX_F32, n),
+			GPU_OUT(struct rlx_k_lrn, y, RLX_F32, n, 2e-5),
 		};
 
-		a.x = gpu_alloc((size_t)n, RLX_K_F32, -3, 3, &seed);
-		a.y = gpu_alloc((size_t)n, RLX_K_F32, 0, 0, &seed);
+		a.x = gpu_alloc((size_t)n, RLX_F32, -3, 3, &seed);
+		a.y = gpu_alloc((size_t)n, RLX_F32, 0, 0, &seed);
 		GPU_AGAINST_CPU("norm_channels", lrn, a, rlx_k_lrn_units(&a),
 				RLX_K_LRN_BLOCK * sizeof(float), f, &seed);
 	}

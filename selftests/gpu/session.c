@@ -131,6 +131,95 @@ TEST(what_crosses_is_counted)
 	free(v);
 }
 
+/*
+ * A step of the host's between @before, which makes its operand of the input, and @after,
+ * which takes its result; either may be missing. @n elements.
+ */
+static struct rlx_program *with_host_step(int64_t n, bool before, bool after, unsigned int *line)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = op_case_gpu() };
+	struct rlx_graph *g = rlx_graph_new("host");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, n));
+	struct rlx_program_info info;
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+	rlx_value y = before ? rlx_emit(g, exp, .x = x) : x;
+
+	*line = __LINE__ + 1;
+	y = rlx_emit(g, unique_count, .x = y);
+	rlx_output(g, "y", after ? rlx_emit(g, mul, .a = y, .b = y) : y);
+	rlx_output(g, "z", rlx_emit(g, neg, .x = x));
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	rlx_program_info(p, &info);
+	CHECK_EQ(info.host, 1);
+	rlx_graph_put(g);
+	return p;
+}
+
+/* What the launches and the host's step exchange is copied in every run. */
+TEST(a_strict_session_refuses_what_crosses)
+{
+	struct rlx_session_opts o = { .size = sizeof(o), .strict = true };
+	struct rlx_session *s = NULL;
+	struct rlx_error err;
+	struct rlx_program *p;
+	unsigned int i, line;
+
+	for (i = 1; i < 4; i++) {
+		p = with_host_step(65536, i & 1, i & 2, &line);
+		err = (struct rlx_error){ 0 };
+		CHECK_EQ(rlx_session_new(p, &o, &s, &err), RLX_EACCES);
+		CHECK(!s && strstr(err.text, "strict") && strstr(err.text, "unique_count") &&
+		      strstr(err.text, "RLX_COMPILE_NATIVE"));
+		CHECKF(err.file && strstr(err.file, "session.c") && err.line == line,
+		       "%s:%u, not %u", err.file ? err.file : "?", err.line, line);
+		CHECK_EQ(rlx_session_new(p, &o, &s, NULL), RLX_EACCES);
+		o.strict = false;
+		CHECKF(!rlx_session_new(p, &o, &s, &err), "%s", err.text);
+		o.strict = true;
+		CHECK(rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "x")));
+		run(s);
+		rlx_session_free(s);
+		s = NULL;
+		rlx_program_put(p);
+	}
+}
+
+/* From the caller's buffer to the caller's buffer, or nothing at all: nothing crosses. */
+TEST(a_strict_session_runs_what_does_not_cross)
+{
+	struct rlx_session_opts o = { .size = sizeof(o), .strict = true };
+	int64_t n[] = { 65536, 0 };
+	unsigned int i, k, line;
+	struct rlx_session *s, *c;
+	struct rlx_error err = { 0 };
+	struct rlx_program *p;
+
+	for (i = 0; i < 2; i++) {
+		struct rlx_transfers last = { 0 };
+		uint64_t bytes = (uint64_t)n[i] * 4;
+		float *x;
+
+		/* of an empty tensor there is nothing to bring, though a kernel makes it */
+		p = with_host_step(n[i], i, false, &line);
+		CHECKF(!rlx_session_new(p, &o, &s, &err), "%s", err.text);
+		CHECKF(!rlx_session_clone(s, &c, &err), "%s", err.text);
+		rlx_session_free(c);
+		x = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "x"));
+		for (k = 0; k < n[i]; k++)
+			x[k] = (float)(k % 100);
+		poison(s);
+		run(s);
+		CHECK_EQ(*(int64_t *)rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, "y")),
+			 n[i] ? 100 : 0);
+		/* the output of the kernel alone */
+		moved_more(s, &last, !i, bytes, !i, bytes);
+		rlx_session_free(s);
+		rlx_program_put(p);
+	}
+}
+
 /* A pair that the device keeps goes in once, and out when somebody asks. */
 TEST(what_is_kept_crosses_when_asked_for)
 {

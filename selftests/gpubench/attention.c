@@ -29,7 +29,7 @@ static int run_own(const void *arg)
 
 static double value(const uint16_t *p, int64_t i)
 {
-	return gpu_value(p, (size_t)i, RLX_K_BF16);
+	return gpu_value(p, (size_t)i, RLX_BF16);
 }
 
 /* Element @d of the result of query @i of head @h of row @b, @w: room for the weights. */
@@ -86,7 +86,7 @@ static void one(int64_t dim, int64_t len, bool causal)
 	struct attending p = { .a = { .batch = TOKENS / len, .heads = WIDTH / dim,
 		.kv_heads = WIDTH / dim, .q_len = len, .kv_len = len, .head_dim = dim,
 		.v_dim = dim, .scale = (float)(1 / sqrt((double)dim)), .causal = causal,
-		.q_type = RLX_K_BF16, .kv_type = RLX_K_BF16, .out_type = RLX_K_BF16 } };
+		.q_type = RLX_BF16, .kv_type = RLX_BF16, .out_type = RLX_BF16 } };
 	int64_t stride[3] = { len * WIDTH, dim, WIDTH };	/* heads inside */
 	double flop = 4.0 * TOKENS * WIDTH * (double)len / (causal ? 2 : 1), ms[2];
 	const void **field[3] = { &p.a.q, &p.a.k, &p.a.v };
@@ -97,7 +97,7 @@ static void one(int64_t dim, int64_t len, bool causal)
 	memcpy(p.a.v_stride, stride, sizeof(stride));
 	memcpy(p.a.out_stride, stride, sizeof(stride));
 	for (int i = 0; i < 3; i++) {
-		p.host[i] = random_floats((size_t)TOKENS * WIDTH, RLX_K_BF16, &seed);
+		p.host[i] = random_floats((size_t)TOKENS * WIDTH, RLX_BF16, &seed);
 		*field[i] = dev_of(p.host[i], bytes);
 	}
 	p.a.out = dev_new(bytes);

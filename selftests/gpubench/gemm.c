@@ -24,9 +24,9 @@ enum { TF32 = 1000 };
 /* As the command line calls them. */
 enum { BF16, F16, F32, T32, TYPES };
 static const struct { const char *name; int type; enum rlx_k_num num; int peer; } types[TYPES] = {
-	{ "bf16", RLX_K_BF16, RLX_NUM_BF16, CUDA_BF16 },
-	{ "f16", RLX_K_F16, RLX_NUM_F16, CUDA_F16 },
-	{ "f32", RLX_K_F32, RLX_NUM_F32, CUDA_F32 },
+	{ "bf16", RLX_BF16, RLX_NUM_BF16, CUDA_BF16 },
+	{ "f16", RLX_F16, RLX_NUM_F16, CUDA_F16 },
+	{ "f32", RLX_F32, RLX_NUM_F32, CUDA_F32 },
 	{ "tf32", TF32, RLX_NUM_F32, CUDA_F32 },
 };
 
@@ -102,8 +102,8 @@ static void check(const struct product *p, uint64_t *seed)
 {
 	const struct rlx_k_gemm *a = &p->a;
 	void *c = malloc(a->m * a->n * p->size);
-	double tol = p->type == RLX_K_F16 ? 5e-4 : p->type == RLX_K_BF16 ? 4e-3 : 1e-6;
-	double each = types[p->kind].type == TF32 ? 1e-3 : p->type == RLX_K_F32 ? 1e-6 : 1e-5;
+	double tol = p->type == RLX_F16 ? 5e-4 : p->type == RLX_BF16 ? 4e-3 : 1e-6;
+	double each = types[p->kind].type == TF32 ? 1e-3 : p->type == RLX_F32 ? 1e-6 : 1e-5;
 
 	CHECK(c);
 	dev_read(c, a->c, a->m * a->n * p->size);
@@ -124,7 +124,7 @@ static void check(const struct product *p, uint64_t *seed)
 			sum += (double)p->bias[col];
 		if (p->residual)
 			sum += gpu_value(p->residual, row * a->n + col, p->type);
-		if (a->act == RLX_K_ACT_GELU_ERF)
+		if (a->act == RLX_ACT_GELU)
 			sum *= 0.5 * (1 + erf(sum * sqrt(0.5)));
 		CHECKF(fabs(got - sum) <= tol * fabs(sum) + each * size, "(%zu, %zu) is %g, not %g",
 		       row, col, got, sum);
@@ -159,7 +159,7 @@ enum { TRANS_A = 1, B_COLS = 2, GELU = 4, RESIDUAL = 8 };
  */
 static void choose(struct product *p, const int32_t tile[2])
 {
-	bool exact = types[p->kind].type == RLX_K_F32, halves = p->type != RLX_K_F32;
+	bool exact = types[p->kind].type == RLX_F32, halves = p->type != RLX_F32;
 	size_t zeros = RLX_G_ZEROS * sizeof(uint32_t);
 
 	p->l = gpu_launch_for(gpu, 0);
@@ -189,14 +189,14 @@ static void choose(struct product *p, const int32_t tile[2])
 static void one(const size_t size[3], int kind, int form, const int32_t tile[2])
 {
 	size_t m = size[0], n = size[1], k = size[2];
-	int type = types[kind].type == TF32 ? RLX_K_F32 : types[kind].type;
+	int type = types[kind].type == TF32 ? RLX_F32 : types[kind].type;
 	enum rlx_k_num num = types[kind].num;
 	struct product p = { .type = type, .kind = kind,
-		.size = rlx_k_type_size((enum rlx_k_type)type), .a = { .m = m, .n = n, .k = k,
+		.size = rlx_k_type_size((enum rlx_dtype)type), .a = { .m = m, .n = n, .k = k,
 		.alpha = 1,
 		.lda = form & TRANS_A ? m : k, .ldb = form & B_COLS ? k : n, .ldc = n,
 		.trans_a = form & TRANS_A, .b_form = form & B_COLS ? RLX_B_COLS : RLX_B_ROWS,
-		.act = form & GELU ? RLX_K_ACT_GELU_ERF : RLX_K_ACT_NONE,
+		.act = form & GELU ? RLX_ACT_GELU : RLX_ACT_NONE,
 		.a_num = num, .b_num = num, .c_num = num } };
 	uint64_t seed = rlx_test_seed();
 

@@ -94,7 +94,7 @@ static void one(size_t m, size_t n, size_t k, bool cols, int argc, char **argv)
 		.b_num = RLX_NUM_BF16, .c_num = RLX_NUM_BF16, .b_fixed = true };
 	static struct both p;
 	uint64_t seed = rlx_test_seed();
-	uint16_t *x = random_floats(m * k, RLX_K_BF16, &seed);
+	uint16_t *x = random_floats(m * k, RLX_BF16, &seed);
 	uint8_t *w = malloc(n * k);
 	double ms[2];
 
@@ -218,8 +218,8 @@ static void large(size_t m, size_t n, size_t k, enum rlx_k_num out, bool positiv
 	p.a[0].c = dev_new(m * n * 4);
 	p.a[1] = p.a[0];
 	p.a[1].a_num = p.a[1].b_num = p.a[1].c_num = RLX_NUM_BF16;
-	half[0] = random_floats(m * k, RLX_K_BF16, &seed);
-	half[1] = random_floats(n * k, RLX_K_BF16, &seed);
+	half[0] = random_floats(m * k, RLX_BF16, &seed);
+	half[1] = random_floats(n * k, RLX_BF16, &seed);
 	p.a[1].a = dev_of(half[0], m * k * 2);
 	p.a[1].b = dev_of(half[1], n * k * 2);
 	for (int i = 0; i < 2; i++) {

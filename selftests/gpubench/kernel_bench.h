@@ -8,7 +8,7 @@
 /* f32, bf16 or f16 */
 static inline void *random_floats(size_t n, int type, uint64_t *seed)
 {
-	uint16_t *p = malloc(n * rlx_k_type_size((enum rlx_k_type)type));
+	uint16_t *p = malloc(n * rlx_k_type_size((enum rlx_dtype)type));
 
 	CHECK(p);
 	for (size_t i = 0; i < n; i++) {
@@ -18,9 +18,9 @@ static inline void *random_floats(size_t n, int type, uint64_t *seed)
 				  (r >> 48)) * 0x1p-15f - 4;
 		_Float16 h = (_Float16)x;
 
-		if (type == RLX_K_F32)
+		if (type == RLX_F32)
 			memcpy(p + 2 * i, &x, 4);
-		else if (type == RLX_K_F16)
+		else if (type == RLX_F16)
 			memcpy(&p[i], &h, 2);
 		else
 			p[i] = kc_to_bf16(x);

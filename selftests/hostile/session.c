@@ -246,6 +246,44 @@ TEST(a_strict_session_copies_nothing)
 	rlx_arena_put(a);
 }
 
+/* Where the host's steps work on the device's memory, nothing crosses. */
+TEST(a_strict_session_with_steps_of_the_host)
+{
+	static const char *const all[] = { "cpu", "ref", "null" };
+	struct rlx_session_opts o = { .size = sizeof(o), .strict = true };
+	struct rlx_graph *g = rlx_graph_new("host");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 64)), n;
+	struct rlx_program_info info;
+	struct rlx_program *p;
+	struct rlx_session *s;
+	struct rlx_error err = { 0 };
+	unsigned int d, i;
+	float *v;
+
+	n = rlx_emit(g, unique_count, .x = rlx_emit(g, exp, .x = x));
+	rlx_output(g, "y", rlx_emit(g, mul, .a = n, .b = n));
+	CHECK_EQ(rlx_graph_finish(g), 0);
+	for (d = 0; d < 3; d++) {
+		struct rlx_compile_opts co = { .size = sizeof(co), .device = all[d] };
+
+		CHECKF(!rlx_compile(g, &co, &p, &err), "%s", err.text);
+		rlx_program_info(p, &info);
+		CHECKF(d || info.host, "%s: all native", all[d]);
+		CHECKF(!rlx_session_new(p, &o, &s, &err), "%s", err.text);
+		v = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "x"));
+		for (i = 0; i < 64; i++)
+			v[i] = (float)(i % 7);
+		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+		CHECK_EQ(rlx_session_transfers(s).in + rlx_session_transfers(s).out, 0);
+		if (d < 2)
+			CHECK_EQ(*(int64_t *)rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, "y")),
+				 49);
+		rlx_session_free(s);
+		rlx_program_put(p);
+	}
+	rlx_graph_put(g);
+}
+
 /* An arena for the session that is too small, read-only, or used up. */
 TEST(session_arenas_that_do_not_do)
 {

@@ -5,19 +5,19 @@
 
 static float get(const void *p, int type, int64_t i)
 {
-	return type == RLX_K_F32 ? ((const float *)p)[i]
+	return type == RLX_F32 ? ((const float *)p)[i]
 				 : kc_from_bf16(((const uint16_t *)p)[i]);
 }
 
 static struct kc_buf tensor(int64_t n, int type, uint64_t *seed)
 {
-	struct kc_buf b = kc_buf_new((size_t)n * (type == RLX_K_F32 ? 4 : 2),
-				     type == RLX_K_F32 ? 4 : 2);
+	struct kc_buf b = kc_buf_new((size_t)n * (type == RLX_F32 ? 4 : 2),
+				     type == RLX_F32 ? 4 : 2);
 
 	for (int64_t i = 0; i < n; i++) {
 		float x = (float)rlx_test_uniform(seed, -2, 2);
 
-		if (type == RLX_K_F32)
+		if (type == RLX_F32)
 			((float *)b.p)[i] = x;
 		else
 			((uint16_t *)b.p)[i] = kc_to_bf16(x);
@@ -36,7 +36,7 @@ static void strides(int64_t *st, int64_t h, int64_t s, int64_t d, bool bshd)
 static bool sees(const struct rlx_k_attention *a, int64_t b, int64_t i,
 		 int64_t j)
 {
-	if (a->kv_lens && j >= (a->lens_type == RLX_K_I32 ?
+	if (a->kv_lens && j >= (a->lens_type == RLX_I32 ?
 				((const int32_t *)a->kv_lens)[b] :
 				((const int64_t *)a->kv_lens)[b]))
 		return false;
@@ -67,7 +67,7 @@ static double score(const struct rlx_k_attention *a, const int64_t *at,
 		s = cap * tanh(s / cap);
 	if (!a->bias)
 		return s;
-	if (a->bias_type == RLX_K_F32)
+	if (a->bias_type == RLX_F32)
 		return s + (double)((const float *)a->bias)[m];
 	return ((const uint8_t *)a->bias)[m] ? s : -INFINITY;
 }
@@ -75,7 +75,7 @@ static double score(const struct rlx_k_attention *a, const int64_t *at,
 static void check(const struct rlx_k_attention *a)
 {
 	double *s = malloc((size_t)a->kv_len * sizeof(*s));
-	double tol = a->out_type == RLX_K_F32 ? 1e-5 : 1.5e-2;
+	double tol = a->out_type == RLX_F32 ? 1e-5 : 1.5e-2;
 
 	for (int64_t u = 0; u < a->batch * a->heads * a->q_len; u++) {
 		int64_t at[3] = { u / a->q_len / a->heads,
@@ -145,14 +145,14 @@ static struct kc_buf bias(struct rlx_k_attention *a, uint64_t *seed)
 	int64_t dim[4] = { a->batch, a->heads, a->q_len, a->kv_len }, run = 1;
 	struct kc_buf b;
 
-	a->bias_type = kc_pick(seed, 0, 1) ? RLX_K_F32 : RLX_K_BOOL;
+	a->bias_type = kc_pick(seed, 0, 1) ? RLX_F32 : RLX_BOOL;
 	for (int d = 4; d-- > 0;)
 		if (d == 3 || kc_pick(seed, 0, 1)) {
 			a->bias_stride[d] = run;
 			run *= dim[d];
 		}
-	if (a->bias_type == RLX_K_F32) {
-		b = tensor(run, RLX_K_F32, seed);
+	if (a->bias_type == RLX_F32) {
+		b = tensor(run, RLX_F32, seed);
 	} else {
 		b = kc_buf_new((size_t)run, 1);
 		for (int64_t i = 0; i < run; i++)
@@ -164,10 +164,10 @@ static struct kc_buf bias(struct rlx_k_attention *a, uint64_t *seed)
 
 static void one(const struct rlx_kernels *kt, uint64_t *seed)
 {
-	int type = kc_pick(seed, 0, 2) ? RLX_K_F32 : RLX_K_BF16;
+	int type = kc_pick(seed, 0, 2) ? RLX_F32 : RLX_BF16;
 	struct rlx_k_attention a = { .q_type = (uint8_t)type,
 		.kv_type = (uint8_t)type, .out_type = (uint8_t)type,
-		.lens_type = RLX_K_I32 };
+		.lens_type = RLX_I32 };
 	struct kc_buf q, k, v, o, m = { NULL };
 	int32_t lens[2];
 	int64_t w;

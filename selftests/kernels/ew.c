@@ -156,7 +156,7 @@ static bool undefined(int op, double x)
 
 static void one_op(const struct rlx_kernels *k, int op, int cls, uint64_t *seed)
 {
-	int type = cls == RLX_EW_F32 ? RLX_K_F32 : RLX_K_F64;
+	int type = cls == RLX_EW_F32 ? RLX_F32 : RLX_F64;
 	size_t size = cls == RLX_EW_F32 ? 4 : 8;
 	int64_t n = kc_pick(seed, 1, 3000);
 	struct kc_buf in[3], out = kc_buf_new((size_t)n * size, size);
@@ -313,11 +313,11 @@ TEST(every_i64_op_is_exact)
 					in[i][j] = draw_i(&seed);
 				a.in[i] = (struct rlx_k_ew_in){
 					.p = in[i], .stride = { 1 },
-					.type = RLX_K_I64 };
+					.type = RLX_I64 };
 			}
 			a.step[0] = (struct rlx_k_ew_step){
 				.op = (uint8_t)op, .src = { 0, 1, 2 } };
-			a.out[0] = (struct rlx_k_ew_out){ out, RLX_K_I64,
+			a.out[0] = (struct rlx_k_ew_out){ out, RLX_I64,
 							  RLX_EW_STEP(0) };
 			rlx_k_ew_plan(&a);
 			kc_run(rlx_kernels_get((enum rlx_isa)l)->ew, &a,
@@ -334,10 +334,10 @@ TEST(every_i64_op_is_exact)
 
 static struct kc_buf random_input(struct rlx_k_ew *a, int i, uint64_t *seed)
 {
-	static const uint8_t types[] = { RLX_K_F32, RLX_K_F32, RLX_K_BF16,
-					 RLX_K_I8, RLX_K_I64, RLX_K_U8 };
+	static const uint8_t types[] = { RLX_F32, RLX_F32, RLX_BF16,
+					 RLX_I8, RLX_I64, RLX_U8 };
 	int type = types[rlx_test_rand(seed) % 6];
-	size_t size = rlx_k_type_size((enum rlx_k_type)type);
+	size_t size = rlx_k_type_size((enum rlx_dtype)type);
 	int64_t run = 1;
 	struct kc_buf b;
 
@@ -355,8 +355,8 @@ static struct kc_buf random_input(struct rlx_k_ew *a, int i, uint64_t *seed)
 		uint16_t h = kc_to_bf16(f);
 
 		memcpy((char *)b.p + (size_t)j * size,
-		       type == RLX_K_F32 ? (void *)&f :
-		       type == RLX_K_BF16 ? (void *)&h : (void *)&v, size);
+		       type == RLX_F32 ? (void *)&f :
+		       type == RLX_BF16 ? (void *)&h : (void *)&v, size);
 	}
 	return b;
 }
@@ -382,7 +382,7 @@ static void random_steps(struct rlx_k_ew *a, uint64_t *seed)
 
 static double input_at(const struct rlx_k_ew *a, int i, const int64_t *idx)
 {
-	size_t size = rlx_k_type_size((enum rlx_k_type)a->in[i].type);
+	size_t size = rlx_k_type_size((enum rlx_dtype)a->in[i].type);
 	int64_t off = 0, x = 0;
 	float f;
 
@@ -390,8 +390,8 @@ static double input_at(const struct rlx_k_ew *a, int i, const int64_t *idx)
 		off += idx[d] * a->in[i].stride[d];
 	memcpy(&x, (const char *)a->in[i].p + off * (int64_t)size, size);
 	memcpy(&f, &x, 4);
-	return a->in[i].type == RLX_K_F32 ? (double)f :
-	       a->in[i].type == RLX_K_BF16 ?
+	return a->in[i].type == RLX_F32 ? (double)f :
+	       a->in[i].type == RLX_BF16 ?
 	       (double)kc_from_bf16((uint16_t)x) : (double)x;
 }
 
@@ -437,8 +437,8 @@ static void random_program(const struct rlx_kernels *k, uint64_t *seed)
 	random_steps(&a, seed);
 	out[0] = kc_buf_new((size_t)total * 4, 4);
 	out[1] = kc_buf_new((size_t)total * 8, 8);
-	a.out[0] = (struct rlx_k_ew_out){ out[0].p, RLX_K_F32, (uint8_t)last };
-	a.out[1] = (struct rlx_k_ew_out){ out[1].p, RLX_K_F64, (uint8_t)mid };
+	a.out[0] = (struct rlx_k_ew_out){ out[0].p, RLX_F32, (uint8_t)last };
+	a.out[1] = (struct rlx_k_ew_out){ out[1].p, RLX_F64, (uint8_t)mid };
 	p = a;
 	rlx_k_ew_plan(&p);
 	kc_run(k->ew, &p, rlx_k_ew_units(&p), rlx_k_ew_scratch(&p), seed);
@@ -484,12 +484,12 @@ TEST(output_may_be_the_input)
 			for (int i = 0; i < n; i++)
 				x[i] = (float)i;
 			a.in[0] = (struct rlx_k_ew_in){ .p = x,
-				.stride = { 1 }, .type = RLX_K_F32 };
+				.stride = { 1 }, .type = RLX_F32 };
 			a.step[0] = (struct rlx_k_ew_step){ .op = RLX_EW_mul,
 				.src = { 0, RLX_EW_IMM }, .imm.f = 3 };
 			a.step[1] = (struct rlx_k_ew_step){ .op = RLX_EW_sub,
 				.src = { RLX_EW_STEP(0), 0 } };
-			a.out[0] = (struct rlx_k_ew_out){ x, RLX_K_F32,
+			a.out[0] = (struct rlx_k_ew_out){ x, RLX_F32,
 							  RLX_EW_STEP(1) };
 			rlx_k_ew_plan(&a);
 			kc_run(rlx_kernels_get((enum rlx_isa)l)->ew, &a,
@@ -516,10 +516,10 @@ TEST(constant_powers)
 				x[i] = i < N_SPECIAL ? special[i] :
 				       (float)rlx_test_uniform(&seed, -9, 9);
 			a.in[0] = (struct rlx_k_ew_in){ .p = x,
-				.stride = { 1 }, .type = RLX_K_F32 };
+				.stride = { 1 }, .type = RLX_F32 };
 			a.step[0] = (struct rlx_k_ew_step){ .op = RLX_EW_pow,
 				.src = { 0, RLX_EW_IMM }, .imm.f = y[p] };
-			a.out[0] = (struct rlx_k_ew_out){ r, RLX_K_F32,
+			a.out[0] = (struct rlx_k_ew_out){ r, RLX_F32,
 							  RLX_EW_STEP(0) };
 			rlx_k_ew_plan(&a);
 			kc_run(rlx_kernels_get((enum rlx_isa)l)->ew, &a, 1,
@@ -541,10 +541,10 @@ TEST(cast_step_rounds_to_the_type)
 		for (int i = 0; i < 20; i++)
 			x[i] = 1.0f + (float)i / 64;
 		a.in[0] = (struct rlx_k_ew_in){ .p = x, .stride = { 1 },
-						.type = RLX_K_F32 };
+						.type = RLX_F32 };
 		a.step[0] = (struct rlx_k_ew_step){ .op = RLX_EW_cast,
-			.type = RLX_K_BF16 };
-		a.out[0] = (struct rlx_k_ew_out){ y, RLX_K_F32,
+			.type = RLX_BF16 };
+		a.out[0] = (struct rlx_k_ew_out){ y, RLX_F32,
 						  RLX_EW_STEP(0) };
 		rlx_k_ew_plan(&a);
 		CHECK(rlx_k_ew_scratch(&a) <= sizeof(scratch));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * gemm_f32 and gemm_bf16 against sums in double at every level this machine
+ * gemm_f32, gemm_bf16 and gemm_f16 against sums in double at every level this machine
  * runs: random shapes, forms, types, gaps, epilogues, splits.
  */
 #include "kernels/gemm.h"
-#include "selftests/kernels/isa.h"
+#include "selftests/kernels/amx_emu.h"
 
 enum { CASES = 250, POISON = 0xa5 };
 
@@ -15,7 +15,20 @@ struct mat {
 };
 
 static uint64_t rng;
-static bool low;	/* the product is gemm_bf16: inputs bf16 can hold */
+/* A 16-bit product: its weights, which inputs can hold; RLX_NUM_F32: gemm_f32. */
+static enum rlx_k_num low;
+static bool any_num;	/* gemm_f32 of operands in any format */
+
+static rlx_k_fn *run_of(const struct rlx_kernels *t)
+{
+	return low == RLX_NUM_BF16 ? t->gemm_bf16 : low ? t->gemm_f16 : t->gemm_f32;
+}
+
+static rlx_k_fn *pack_of(const struct rlx_kernels *t)
+{
+	return low == RLX_NUM_BF16 ? t->gemm_bf16_pack : low ? t->gemm_f16_pack :
+	       t->gemm_f32_pack;
+}
 
 static size_t pick(size_t lo, size_t hi)
 {
@@ -90,7 +103,8 @@ static struct mat mat_new(size_t rows, size_t cols, enum rlx_k_num num)
 	for (i = 0; i < m.n; i++) {
 		float x = (float)rlx_test_uniform(&rng, -1, 1);
 
-		put(&m, i, low ? bf16_round(x) : x);
+		/* bf16's are f16's in [-1, 1] */
+		put(&m, i, low || any_num ? bf16_round(x) : x);
 	}
 	return m;
 }
@@ -105,22 +119,24 @@ static double act(double x, const struct rlx_k_gemm *g)
 	double u;
 
 	switch (g->act) {
-	case RLX_K_ACT_RELU:
+	case RLX_ACT_RELU:
 		return x > 0 ? x : 0;
-	case RLX_K_ACT_GELU_ERF:
+	case RLX_ACT_GELU:
 		return x * 0.5 * erfc(-x * M_SQRT1_2);
-	case RLX_K_ACT_GELU_TANH:
+	case RLX_ACT_GELU_TANH:
 		u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
 		return 0.5 * x * (1 + tanh(u));
-	case RLX_K_ACT_SILU:
+	case RLX_ACT_SILU:
 		return x / (1 + exp(-x));
-	case RLX_K_ACT_SIGMOID:
+	case RLX_ACT_SIGMOID:
 		return 1 / (1 + exp(-x));
-	case RLX_K_ACT_TANH:
+	case RLX_ACT_TANH:
 		return tanh(x);
-	case RLX_K_ACT_HARD_SWISH:
+	case RLX_ACT_HARD_SWISH:
 		return x * fmin(fmax(x / 6 + 0.5, 0), 1);
-	case RLX_K_ACT_CLIP:
+	case RLX_ACT_HARD_SIGMOID:
+		return fmin(fmax(g->lo * x + g->hi, 0), 1);
+	case RLX_ACT_CLIP:
 		return fmin(fmax(x, g->lo), g->hi);
 	default:
 		return x;
@@ -156,13 +172,13 @@ static void work_new(struct work *w, enum rlx_isa isa)
 	g->k = pick(0, 15) ? dim() * (pick(0, 7) ? 1 : 8) : 0;
 	g->trans_a = !pick(0, 3);
 	g->b_form = (enum rlx_k_b_form)pick(0, 2);
-	g->act = (enum rlx_k_act)pick(0, RLX_K_ACT_CLIP);
+	g->act = (enum rlx_act)pick(0, RLX_ACT_CLIP);
 	if (!pick(0, 2))
-		g->act = RLX_K_ACT_NONE;
+		g->act = RLX_ACT_NONE;
 	g->alpha = pick(0, 1) ? 1 : rlx_test_uniform(&rng, -2, 2);
 	g->lo = -0.7;
 	g->hi = 1.3;
-	if (low) {
+	if (low || any_num) {
 		g->a_num = (enum rlx_k_num)pick(0, 2);
 		g->b_num = (enum rlx_k_num)pick(0, 2);
 		g->c_num = (enum rlx_k_num)pick(0, 2);
@@ -200,16 +216,29 @@ static void work_new(struct work *w, enum rlx_isa isa)
 	}
 }
 
+/* How gemm_f32 takes packed weights of any format: from v4x bf16's are pairs. */
+static enum rlx_k_num packed_as(const struct work *w)
+{
+	return w->isa >= RLX_ISA_V4X && w->g.b_num == RLX_NUM_BF16 ? RLX_NUM_F32 : w->g.b_num;
+}
+
 static size_t pack_size(const struct work *w)
 {
-	return low ? rlx_k_gemm_bf16_pack_size(w->g.n, w->g.k, w->isa) :
+	/* of bf16 as of f16: pairs have no part in it */
+	if (any_num && packed_as(w) != RLX_NUM_F32)
+		return rlx_k_gemm_f16_pack_size(w->g.n, w->g.k, w->isa);
+	return low == RLX_NUM_BF16 ? rlx_k_gemm_bf16_pack_size(w->g.n, w->g.k, w->isa) :
+	       low ? rlx_k_gemm_f16_pack_size(w->g.n, w->g.k, w->isa) :
 	       rlx_k_gemm_f32_pack_size(w->g.n, w->g.k, w->isa);
 }
 
-static void *pack(const struct work *w, bool trans)
+static void *pack(struct work *w, bool trans)
 {
-	const struct rlx_k_gemm *g = &w->g;
-	const struct rlx_kernels *t = rlx_kernels_get(w->isa);
+	struct rlx_k_gemm *g = &w->g;
+	const struct rlx_kernels *t = amx_kernels(w->isa);
+	enum rlx_k_num as = any_num ? packed_as(w) : low ? low : g->b_num;
+	rlx_k_fn *fn = !any_num ? pack_of(t) : as == RLX_NUM_F16 ? t->gemm_f16_pack :
+		       as == RLX_NUM_BF16 ? t->gemm_bf16_pack : t->gemm_f32_pack;
 	size_t size = pack_size(w), i, j;
 	char *dst = fence_alloc(size * w->batch, 64);
 
@@ -222,9 +251,9 @@ static void *pack(const struct work *w, bool trans)
 		};
 
 		for (j = rlx_k_gemm_panels(g->n, w->isa); j; j--)
-			(low ? t->gemm_bf16_pack : t->gemm_f32_pack)(
-				&p, j - 1, j, NULL);
+			fn(&p, j - 1, j, NULL);
 	}
+	g->b_num = as;
 	return dst;
 }
 
@@ -284,11 +313,22 @@ static void check_all(const struct work *w)
 				CHECK(p[i * es + j] == POISON);
 }
 
+static size_t units_of(const struct work *w)
+{
+	return low == RLX_NUM_BF16 ? rlx_k_gemm_low_units(&w->g, w->isa) :
+	       rlx_k_gemm_units(&w->g, w->isa);
+}
+
+static size_t scratch_of(const struct work *w)
+{
+	return low == RLX_NUM_BF16 ? rlx_k_gemm_low_scratch(&w->g, w->isa) :
+	       rlx_k_gemm_scratch(&w->g, w->isa);
+}
+
 /* Run all units in ranges of random length, in no order, scratch poisoned. */
 static void run_split(const struct work *w, rlx_k_fn *fn)
 {
-	size_t units = rlx_k_gemm_units(&w->g, w->isa), u, n;
-	size_t size = rlx_k_gemm_scratch(&w->g, w->isa);
+	size_t units = units_of(w), u, n, size = scratch_of(w);
 	size_t most = pick(1, 4) == 1 ? 1 : units;
 	void *scratch = fence_alloc(size, 64);
 
@@ -304,6 +344,10 @@ static void levels(void (*fn)(enum rlx_isa isa))
 	enum rlx_isa isa;
 
 	rng = rlx_test_seed();
+	if (low == RLX_NUM_BF16) {	/* of which tiles have products */
+		amx_levels(fn);
+		return;
+	}
 	for (isa = RLX_ISA_BASE; isa < RLX_ISA_COUNT; isa++)
 		if (isa_runs(isa))
 			fn(isa);
@@ -311,7 +355,7 @@ static void levels(void (*fn)(enum rlx_isa isa))
 
 static void any_random(enum rlx_isa isa)
 {
-	const struct rlx_kernels *t = rlx_kernels_get(isa);
+	const struct rlx_kernels *t = amx_kernels(isa);
 	struct work w;
 	int i;
 
@@ -324,7 +368,7 @@ static void any_random(enum rlx_isa isa)
 				w.g.b_step[w.g.batch[0] <= 1] = pack_size(&w);
 			w.g.ldb = 0;
 		}
-		run_split(&w, low ? t->gemm_bf16 : t->gemm_f32);
+		run_split(&w, run_of(t));
 		check_all(&w);
 		fence_reset();
 	}
@@ -337,7 +381,19 @@ TEST(f32_matches_double_for_random_products)
 
 TEST(bf16_matches_double_for_random_products)
 {
-	low = true;
+	low = RLX_NUM_BF16;
+	levels(any_random);
+}
+
+TEST(f16_matches_double_for_random_products)
+{
+	low = RLX_NUM_F16;
+	levels(any_random);
+}
+
+TEST(f32_matches_double_for_operands_of_any_format)
+{
+	any_num = true;
 	levels(any_random);
 }
 
@@ -373,15 +429,14 @@ static void any_pack(enum rlx_isa isa)
 
 TEST(rows_and_columns_pack_alike)
 {
-	levels(any_pack);
-	low = true;
-	levels(any_pack);
+	for (low = RLX_NUM_F32; low <= RLX_NUM_F16; low++)
+		levels(any_pack);
 }
 
 /* A row's bits do not depend on how many rows are multiplied with it. */
 static void any_rows(enum rlx_isa isa)
 {
-	const struct rlx_kernels *t = rlx_kernels_get(isa);
+	const struct rlx_kernels *t = amx_kernels(isa);
 	int i;
 
 	for (i = 0; i < 40; i++) {
@@ -402,7 +457,7 @@ static void any_rows(enum rlx_isa isa)
 		w.g.lda = w.a.ld;
 		if (w.g.b_form == RLX_B_PACKED)
 			w.g.b = pack(&w, false);
-		run_split(&w, low ? t->gemm_bf16 : t->gemm_f32);
+		run_split(&w, run_of(t));
 		one = w;
 		r = pick(0, w.g.m - 1);
 		row = fence_alloc(w.g.n * es, es);
@@ -413,7 +468,7 @@ static void any_rows(enum rlx_isa isa)
 			one.g.residual = (char *)w.r.p + r * w.r.ld * es;
 		if (w.g.row_bias)
 			one.g.row_bias = (const float *)w.g.row_bias + r;
-		run_split(&one, low ? t->gemm_bf16 : t->gemm_f32);
+		run_split(&one, run_of(t));
 		many = (char *)w.c.p + r * w.c.ld * es;
 		CHECKF(!memcmp(row, many, w.g.n * es),
 		       "%s m%zu n%zu k%zu row %zu", isa_name(isa), w.g.m,
@@ -424,15 +479,17 @@ static void any_rows(enum rlx_isa isa)
 
 TEST(a_row_has_the_same_bits_alone)
 {
-	levels(any_rows);
-	low = true;
+	for (low = RLX_NUM_F32; low <= RLX_NUM_F16; low++)
+		levels(any_rows);
+	low = RLX_NUM_F32;
+	any_num = true;
 	levels(any_rows);
 }
 
 /* Where bf16 is multiplied as such, f32 operands are rounded to nearest even. */
 static void bf16_rounds(enum rlx_isa isa)
 {
-	const struct rlx_kernels *t = rlx_kernels_get(isa);
+	const struct rlx_kernels *t = amx_kernels(isa);
 	float a[33], b[33], c[33 * 33];
 	char pack[4096] __attribute__((aligned(64)));
 	char scratch[1 << 18] __attribute__((aligned(64)));
@@ -452,12 +509,12 @@ static void bf16_rounds(enum rlx_isa isa)
 	a[0] = 0x1.01p0f;	/* half way: to even, down */
 	a[1] = 0x1.03p0f;	/* half way: to even, up */
 	CHECK(rlx_k_gemm_bf16_pack_size(33, 1, isa) <= sizeof(pack));
-	CHECK(rlx_k_gemm_scratch(&g, isa) <= sizeof(scratch));
+	CHECK(rlx_k_gemm_low_scratch(&g, isa) <= sizeof(scratch));
 	t->gemm_bf16_pack(&p, 0, rlx_k_gemm_panels(33, isa), NULL);
-	t->gemm_bf16(&g, 0, rlx_k_gemm_units(&g, isa), scratch);
+	t->gemm_bf16(&g, 0, rlx_k_gemm_low_units(&g, isa), scratch);
 	for (i = 0; i < 33; i++)
 		for (j = 0; j < 33; j++) {
-			float x = isa == RLX_ISA_V4X ? bf16_round(a[i]) : a[i];
+			float x = isa >= RLX_ISA_V4X ? bf16_round(a[i]) : a[i];
 
 			x *= bf16_round(b[j]);
 			CHECKF(c[i * 33 + j] == x, "%s: %a x %a gives %a not %a",
@@ -467,6 +524,7 @@ static void bf16_rounds(enum rlx_isa isa)
 
 TEST(bf16_rounds_to_nearest_even)
 {
+	low = RLX_NUM_BF16;
 	levels(bf16_rounds);
 }
 
@@ -513,7 +571,7 @@ static void f32_special(enum rlx_isa isa)
 		work_new(&w, isa);
 	} while (w.batch > 1 || w.g.trans_a || w.g.k < 1 || w.g.m < 3 ||
 		 w.g.b_form == RLX_B_PACKED);
-	w.g.act = RLX_K_ACT_NONE;
+	w.g.act = RLX_ACT_NONE;
 	((float *)w.a.p)[w.a.ld] = NAN;
 	run_split(&w, rlx_kernels_get(isa)->gemm_f32);
 	for (i = 0; i < w.g.m; i++)

@@ -28,7 +28,7 @@ static void product_new(struct rlx_k_gemm *g)
 	g->k = pick(0, 90);
 	g->trans_a = pick(0, 1);
 	g->b_form = (enum rlx_k_b_form)pick(0, 2);
-	g->act = (enum rlx_k_act)pick(0, RLX_K_ACT_CLIP);
+	g->act = (enum rlx_act)pick(0, RLX_ACT_CLIP);
 	g->alpha = pick(0, 1) ? 1 : -0.6;
 	g->beta = 0.4;
 	g->lo = -0.5;
@@ -48,22 +48,24 @@ static void product_new(struct rlx_k_gemm *g)
 static double act(double x, const struct rlx_k_gemm *g)
 {
 	switch (g->act) {
-	case RLX_K_ACT_RELU:
+	case RLX_ACT_RELU:
 		return fmax(x, 0);
-	case RLX_K_ACT_GELU_ERF:
+	case RLX_ACT_GELU:
 		return 0.5 * x * (1 + erf(x / sqrt(2)));
-	case RLX_K_ACT_GELU_TANH:
+	case RLX_ACT_GELU_TANH:
 		return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) *
 					   (x + 0.044715 * x * x * x)));
-	case RLX_K_ACT_SILU:
+	case RLX_ACT_SILU:
 		return x / (1 + exp(-x));
-	case RLX_K_ACT_SIGMOID:
+	case RLX_ACT_SIGMOID:
 		return 1 / (1 + exp(-x));
-	case RLX_K_ACT_TANH:
+	case RLX_ACT_TANH:
 		return tanh(x);
-	case RLX_K_ACT_HARD_SWISH:
+	case RLX_ACT_HARD_SWISH:
 		return x * fmin(fmax(x / 6 + 0.5, 0), 1);
-	case RLX_K_ACT_CLIP:
+	case RLX_ACT_HARD_SIGMOID:
+		return fmin(fmax(g->lo * x + g->hi, 0), 1);
+	case RLX_ACT_CLIP:
 		return fmin(fmax(x, g->lo), g->hi);
 	default:
 		return x;

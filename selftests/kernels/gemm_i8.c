@@ -4,7 +4,7 @@
  * signs, zero points, forms, gaps, splits, and each kind of result.
  */
 #include "kernels/gemm.h"
-#include "selftests/kernels/isa.h"
+#include "selftests/kernels/amx_emu.h"
 
 enum { CASES = 200, POISON = 0xa5 };
 
@@ -132,7 +132,7 @@ static void work_new(struct work *w, enum rlx_isa isa)
 
 static void run(struct work *w)
 {
-	const struct rlx_kernels *t = rlx_kernels_get(w->isa);
+	const struct rlx_kernels *t = amx_kernels(w->isa);
 	struct rlx_k_gemm *g = &w->q.g;
 	size_t one = rlx_k_gemm_i8_pack_size(g->n, g->k, w->isa);
 	size_t axis = pick(0, 1), size, u, n, i;
@@ -159,9 +159,9 @@ static void run(struct work *w)
 		g->b = dst;
 		g->b_step[axis] = one;
 	}
-	size = rlx_k_gemm_scratch(g, w->isa);
+	size = rlx_k_gemm_low_scratch(g, w->isa);
 	scratch = fence_alloc(size, 64);
-	for (u = rlx_k_gemm_units(g, w->isa); u; u -= n) {
+	for (u = rlx_k_gemm_low_units(g, w->isa); u; u -= n) {
 		n = pick(1, u);
 		memset(scratch, 0xff, size);
 		t->gemm_i8(&w->q, u - n, u, scratch);
@@ -260,12 +260,8 @@ static void random_products(enum rlx_isa isa)
 
 static void levels(void (*fn)(enum rlx_isa isa))
 {
-	enum rlx_isa isa;
-
 	rng = rlx_test_seed();
-	for (isa = RLX_ISA_BASE; isa < RLX_ISA_COUNT; isa++)
-		if (isa_runs(isa))
-			fn(isa);
+	amx_levels(fn);
 }
 
 TEST(random_products_are_exact)
@@ -291,7 +287,7 @@ static void epilogue(enum rlx_isa isa)
 		g->ldr = g->n + 3;
 		g->residual = res = floats(g->m * g->ldr, -1, 1);
 		g->beta = 0.5;
-		g->act = RLX_K_ACT_GELU_ERF;
+		g->act = RLX_ACT_GELU;
 		run(&w);
 		for (i = 0; i < g->m; i++)
 			for (j = 0; j < g->n; j++) {
@@ -326,7 +322,7 @@ static void relu_u8(enum rlx_isa isa)
 	out_new(&w, RLX_I8_OUT_I8);
 	w.q.c_zero = -20;
 	w.q.requant = 4;
-	w.q.g.act = RLX_K_ACT_RELU;
+	w.q.g.act = RLX_ACT_RELU;
 	run(&w);
 	for (i = 0; i < w.q.g.m; i++)
 		for (j = 0; j < w.q.g.n; j++) {
@@ -350,7 +346,7 @@ TEST(relu_comes_before_requantisation)
 /* Packing the transpose gives the same bytes. */
 static void packs_alike(enum rlx_isa isa)
 {
-	const struct rlx_kernels *t = rlx_kernels_get(isa);
+	const struct rlx_kernels *t = amx_kernels(isa);
 	int n;
 
 	for (n = 0; n < 30; n++) {

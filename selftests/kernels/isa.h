@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/amx.h"
 #include "kernels/kernel.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -30,6 +31,8 @@ static inline bool isa_runs(enum rlx_isa isa)
 	case RLX_ISA_V4X:
 		return v4 && __builtin_cpu_supports("avx512vnni") &&
 		       __builtin_cpu_supports("avx512bf16");
+	case RLX_ISA_V4_AMX:
+		return isa_runs(RLX_ISA_V4X) && !rlx_amx_why();
 	default:
 		return false;
 	}
@@ -40,7 +43,7 @@ static inline bool isa_runs(enum rlx_isa isa)
 
 static inline const char *isa_name(enum rlx_isa isa)
 {
-	static const char *const names[] = { "base", "v3", "v4", "v4x" };
+	static const char *const names[] = { "base", "v3", "v4", "v4x", "v4_amx" };
 
 	return names[isa];
 }

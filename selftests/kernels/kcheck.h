@@ -9,6 +9,7 @@
 
 #include <sys/mman.h>
 
+#include "base/amx.h"
 #include "kernels/kernel.h"
 #include "kernels/type.h"
 #include "selftests/lib/rlx_test.h"
@@ -29,7 +30,7 @@ static inline int kc_levels(void)
 	if (!__builtin_cpu_supports("avx512vnni") ||
 	    !__builtin_cpu_supports("avx512bf16"))
 		return 3;
-	return 4;
+	return rlx_amx_why() ? 4 : 5;
 #else
 	return 1;
 #endif

@@ -3,6 +3,7 @@
 #ifndef RLX_KERNEL_TEST_H
 #define RLX_KERNEL_TEST_H
 
+#include "base/amx.h"
 #include "kernels/kernel.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -30,6 +31,8 @@ static inline bool kt_isa_runs(enum rlx_isa isa)
 	    !__builtin_cpu_supports("avx512bw") ||
 	    !__builtin_cpu_supports("avx512dq") ||
 	    !__builtin_cpu_supports("avx512vl"))
+		return false;
+	if (isa == RLX_ISA_V4_AMX && rlx_amx_why())
 		return false;
 	return isa == RLX_ISA_V4 || (__builtin_cpu_supports("avx512vnni") &&
 				     __builtin_cpu_supports("avx512bf16"));

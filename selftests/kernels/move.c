@@ -153,25 +153,25 @@ static void draw_idx(void *p, int64_t *as64, int64_t n, int64_t dim, int type,
 		     uint64_t *seed)
 {
 	for (int64_t i = 0; i < n; i++) {
-		int64_t v = kc_pick(seed, type == RLX_K_U32 ? 0 : -dim,
+		int64_t v = kc_pick(seed, type == RLX_U32 ? 0 : -dim,
 				    dim - 1);
 
 		as64[i] = v < 0 ? v + dim : v;
-		if (type == RLX_K_I64)
+		if (type == RLX_I64)
 			((int64_t *)p)[i] = v;
 		else
 			((int32_t *)p)[i] = (int32_t)v;
 	}
 }
 
-static const uint8_t idx_types[] = { RLX_K_I64, RLX_K_I32, RLX_K_U32 };
+static const uint8_t idx_types[] = { RLX_I64, RLX_I32, RLX_U32 };
 
 static void one_gather(const struct rlx_kernels *k, uint64_t *seed)
 {
 	int64_t outer = kc_pick(seed, 1, 4), rows = kc_pick(seed, 1, 20);
 	int64_t n = kc_pick(seed, 1, 30), inner = kc_pick(seed, 1, 60);
 	uint8_t type = idx_types[rlx_test_rand(seed) % 3];
-	size_t is = rlx_k_type_size((enum rlx_k_type)type);
+	size_t is = rlx_k_type_size((enum rlx_dtype)type);
 	struct kc_buf t = kc_buf_new((size_t)(outer * rows * inner), 1);
 	struct kc_buf o = kc_buf_new((size_t)(outer * n * inner), 1);
 	struct kc_buf x = kc_buf_new((size_t)n * is, is);
@@ -188,7 +188,7 @@ static void one_gather(const struct rlx_kernels *k, uint64_t *seed)
 			      (u / n * rows + idx[u % n]) * inner,
 			      (size_t)inner));
 	CHECK(!bad);
-	if (type == RLX_K_I64) {
+	if (type == RLX_I64) {
 		((int64_t *)x.p)[n - 1] = rlx_test_rand(seed) % 2 ? rows :
 								    -rows - 1;
 		kc_run(k->gather, &a, (size_t)(outer * n), 0, seed);
@@ -220,7 +220,7 @@ static void one_elements(const struct rlx_kernels *k, uint64_t *seed)
 	struct rlx_k_gather_elements g = { .rank = rank, .axis = axis,
 					   .size = 4, .idx_type = itype };
 	struct rlx_k_scatter_elements s = { .rank = rank, .axis = axis,
-		.type = RLX_K_F32, .idx_type = itype, .op = op };
+		.type = RLX_F32, .idx_type = itype, .op = op };
 	int32_t bad = 0;
 	int64_t *want_idx;
 	float *data, *out, *upd, *want;
@@ -299,10 +299,10 @@ TEST(gather_nd_and_scatter_nd)
 			int32_t bad = 0, ix[40];
 			struct rlx_k_gather_nd g = { .bad = &bad, .batch = 2,
 				.n = 10, .inner = inner * 8, .live = 20, .k = 2,
-				.dim = { 3, 4 }, .idx_type = RLX_K_I32 };
+				.dim = { 3, 4 }, .idx_type = RLX_I32 };
 			struct rlx_k_scatter_nd s = { .bad = &bad, .n = 20,
 				.inner = inner, .live = 20, .k = 2, .dim = { 3, 4 },
-				.type = RLX_K_I64, .idx_type = RLX_K_I32,
+				.type = RLX_I64, .idx_type = RLX_I32,
 				.op = RLX_K_SCATTER_ADD };
 			const struct rlx_kernels *k =
 				rlx_kernels_get((enum rlx_isa)l);
@@ -317,7 +317,7 @@ TEST(gather_nd_and_scatter_nd)
 				data[i] >>= 8;
 			for (int i = 0; i < 40; i++)
 				draw_idx(&ix[i], &i64[i], 1, i % 2 ? 4 : 3,
-					 RLX_K_I32, &seed);
+					 RLX_I32, &seed);
 			g.data = data;
 			g.idx = s.idx = ix;
 			g.out = upd;
@@ -353,8 +353,8 @@ TEST(iota_counts)
 	for (int l = 0; l < kc_levels(); l++) {
 		float f[5000];
 		int16_t h[5000];
-		struct rlx_k_iota a = { f, 5000, 1.5, 0.25, 0, 0, RLX_K_F32 };
-		struct rlx_k_iota b = { h, 5000, 0, 0, -7, 3, RLX_K_I16 };
+		struct rlx_k_iota a = { f, 5000, 1.5, 0.25, 0, 0, RLX_F32 };
+		struct rlx_k_iota b = { h, 5000, 0, 0, -7, 3, RLX_I16 };
 
 		rlx_kernels_get((enum rlx_isa)l)->iota(&a, 0, 2, NULL);
 		rlx_kernels_get((enum rlx_isa)l)->iota(&b, 0, 2, NULL);

@@ -13,14 +13,14 @@ struct vals {
 static struct vals vals_new(int64_t n, int type, double lo, double hi,
 			    uint64_t *seed)
 {
-	size_t size = type == RLX_K_BF16 ? 2 : 4;
+	size_t size = type == RLX_BF16 ? 2 : 4;
 	struct vals v = { kc_buf_new((size_t)n * size, size),
 			  malloc((size_t)n * sizeof(double) + 1) };
 
 	for (int64_t i = 0; i < n; i++) {
 		float f = (float)rlx_test_uniform(seed, lo, hi);
 
-		if (type == RLX_K_BF16) {
+		if (type == RLX_BF16) {
 			uint16_t h = kc_to_bf16(f);
 
 			((uint16_t *)v.b.p)[i] = h;
@@ -41,7 +41,7 @@ static void vals_free(struct vals *v)
 
 static double at(const struct vals *v, int type, int64_t i)
 {
-	return type == RLX_K_BF16 ? kc_from_bf16(((uint16_t *)v->b.p)[i])
+	return type == RLX_BF16 ? kc_from_bf16(((uint16_t *)v->b.p)[i])
 				  : ((float *)v->b.p)[i];
 }
 
@@ -54,8 +54,8 @@ static void near(double got, double want, double tol, const char *what)
 static void one_norm(const struct rlx_kernels *k, uint64_t *seed)
 {
 	int64_t rows = kc_pick(seed, 1, 7), n = kc_pick(seed, 1, 800);
-	int type = kc_pick(seed, 0, 2) ? RLX_K_F32 : RLX_K_BF16;
-	double tol = type == RLX_K_F32 ? 2e-5 : 1e-2;
+	int type = kc_pick(seed, 0, 2) ? RLX_F32 : RLX_BF16;
+	double tol = type == RLX_F32 ? 2e-5 : 1e-2;
 	bool rms = kc_pick(seed, 0, 1), one_res = kc_pick(seed, 0, 1);
 	struct vals x, res, bias, g, b, y, sum;
 	struct rlx_k_norm a = { .rows = rows, .n = n, .eps = 1e-5f, .rms = rms,
@@ -137,12 +137,12 @@ static void one_group(const struct rlx_kernels *k, uint64_t *seed)
 	int64_t groups = kc_pick(seed, 1, 4), per = kc_pick(seed, 1, 5);
 	int64_t batch = kc_pick(seed, 1, 3), inner = kc_pick(seed, 1, 700);
 	int64_t c = groups * per, n = batch * c * inner, m = per * inner;
-	struct vals x = vals_new(n, RLX_K_F32, -2, 4, seed);
-	struct vals y = vals_new(n, RLX_K_F32, 0, 0, seed);
-	struct vals g = vals_new(c, RLX_K_F32, -1, 2, seed);
-	struct vals b = vals_new(c, RLX_K_F32, -1, 2, seed);
-	struct vals mean = vals_new(c, RLX_K_F32, -1, 2, seed);
-	struct vals var = vals_new(c, RLX_K_F32, 0.1, 2, seed);
+	struct vals x = vals_new(n, RLX_F32, -2, 4, seed);
+	struct vals y = vals_new(n, RLX_F32, 0, 0, seed);
+	struct vals g = vals_new(c, RLX_F32, -1, 2, seed);
+	struct vals b = vals_new(c, RLX_F32, -1, 2, seed);
+	struct vals mean = vals_new(c, RLX_F32, -1, 2, seed);
+	struct vals var = vals_new(c, RLX_F32, 0.1, 2, seed);
 	struct rlx_k_group_norm a = { x.b.p, y.b.p, g.b.p, b.b.p, batch, c,
 				      inner, groups, 1e-3f };
 	struct rlx_k_channel_norm ca = { x.b.p, y.b.p, g.b.p, b.b.p, mean.b.p,
@@ -159,7 +159,7 @@ static void one_group(const struct rlx_kernels *k, uint64_t *seed)
 		for (int64_t i = 0; i < m; i++) {
 			int64_t ch = u % groups * per + i / inner;
 
-			near(at(&y, RLX_K_F32, u * m + i),
+			near(at(&y, RLX_F32, u * m + i),
 			     (x.d[u * m + i] - mu) / sqrt(v + 1e-3) * g.d[ch] +
 			     b.d[ch], 2e-5, "group norm");
 		}
@@ -168,7 +168,7 @@ static void one_group(const struct rlx_kernels *k, uint64_t *seed)
 	for (int64_t i = 0; i < n; i++) {
 		int64_t ch = i / inner % c;
 
-		near(at(&y, RLX_K_F32, i),
+		near(at(&y, RLX_F32, i),
 		     (x.d[i] - mean.d[ch]) / sqrt(var.d[ch] + 1e-3) * g.d[ch] +
 		     b.d[ch], 2e-5, "batch norm");
 	}
@@ -198,8 +198,8 @@ TEST(lrn_windows)
 			int64_t c = kc_pick(&seed, 1, 9);
 			int64_t inner = kc_pick(&seed, 1, 600);
 			int64_t n = 2 * c * inner;
-			struct vals x = vals_new(n, RLX_K_F32, -2, 2, &seed);
-			struct vals y = vals_new(n, RLX_K_F32, 0, 0, &seed);
+			struct vals x = vals_new(n, RLX_F32, -2, 2, &seed);
+			struct vals y = vals_new(n, RLX_F32, 0, 0, &seed);
 			struct rlx_k_lrn a = { x.b.p, y.b.p, 2, c, inner,
 				kc_pick(&seed, 1, 6), 0.2f, 0.75f, 1.5f };
 
@@ -214,7 +214,7 @@ TEST(lrn_windows)
 					if (k >= 0 && k < c)
 						s += pow(x.d[i + (k - ch) *
 							     inner], 2);
-				near(at(&y, RLX_K_F32, i), x.d[i] /
+				near(at(&y, RLX_F32, i), x.d[i] /
 				     pow(1.5 + (double)0.2f / (double)a.size *
 					 s, 0.75), 1e-5, "lrn");
 			}
@@ -227,8 +227,8 @@ static void one_softmax(const struct rlx_kernels *k, uint64_t *seed)
 {
 	int64_t outer = kc_pick(seed, 1, 5), n = kc_pick(seed, 1, 300);
 	int64_t inner = kc_pick(seed, 0, 1) ? 1 : kc_pick(seed, 2, 150);
-	int type = kc_pick(seed, 0, 2) ? RLX_K_F32 : RLX_K_BF16;
-	double tol = type == RLX_K_F32 ? 1e-5 : 1e-2;
+	int type = kc_pick(seed, 0, 2) ? RLX_F32 : RLX_BF16;
+	double tol = type == RLX_F32 ? 1e-5 : 1e-2;
 	struct vals x = vals_new(outer * n * inner, type, -40, 90, seed);
 	struct vals y = vals_new(outer * n * inner, type, 0, 0, seed);
 	struct rlx_k_softmax a = { x.b.p, y.b.p, outer, n, inner, (uint8_t)type,
@@ -272,8 +272,8 @@ TEST(softmax_keeps_nan_and_masks)
 {
 	for (int l = 0; l < kc_levels(); l++) {
 		float x[3][37], y[3][37], scratch[128];
-		struct rlx_k_softmax a = { x, y, 3, 37, 1, RLX_K_F32,
-					   RLX_K_F32, false };
+		struct rlx_k_softmax a = { x, y, 3, 37, 1, RLX_F32,
+					   RLX_F32, false };
 
 		for (int i = 0; i < 37; i++) {
 			x[0][i] = i == 20 ? NAN : 1;

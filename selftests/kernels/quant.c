@@ -3,25 +3,25 @@
 #include "kernels/quant.h"
 #include "selftests/kernels/kcheck.h"
 
-static const uint8_t small[] = { RLX_K_U8, RLX_K_I8, RLX_K_U16, RLX_K_I16,
-				 RLX_K_I32 };
+static const uint8_t small[] = { RLX_U8, RLX_I8, RLX_U16, RLX_I16,
+				 RLX_I32 };
 static const double lows[] = { 0, -128, 0, -32768, -0x1p31 };
 static const double highs[] = { 255, 127, 65535, 32767, 0x1p31 - 1 };
 
 static int64_t get(const void *p, int type, int64_t i)
 {
 	switch (type) {
-	case RLX_K_U8: return ((const uint8_t *)p)[i];
-	case RLX_K_I8: return ((const int8_t *)p)[i];
-	case RLX_K_U16: return ((const uint16_t *)p)[i];
-	case RLX_K_I16: return ((const int16_t *)p)[i];
+	case RLX_U8: return ((const uint8_t *)p)[i];
+	case RLX_I8: return ((const int8_t *)p)[i];
+	case RLX_U16: return ((const uint16_t *)p)[i];
+	case RLX_I16: return ((const int16_t *)p)[i];
 	}
 	return ((const int32_t *)p)[i];
 }
 
 static void put(void *p, int type, int64_t i, int64_t v)
 {
-	size_t size = rlx_k_type_size((enum rlx_k_type)type);
+	size_t size = rlx_k_type_size((enum rlx_dtype)type);
 
 	memcpy((char *)p + (size_t)i * size, &v, size);
 }
@@ -66,9 +66,9 @@ static int64_t shape(struct rlx_k_quant *a, uint64_t *seed)
 static void one(const struct rlx_kernels *k, uint64_t *seed)
 {
 	int t = (int)(rlx_test_rand(seed) % 5), type = small[t];
-	size_t size = rlx_k_type_size((enum rlx_k_type)type);
-	struct rlx_k_quant a = { .x_type = RLX_K_F32, .y_type = (uint8_t)type,
-				 .scale_type = RLX_K_F32 }, b;
+	size_t size = rlx_k_type_size((enum rlx_dtype)type);
+	struct rlx_k_quant a = { .x_type = RLX_F32, .y_type = (uint8_t)type,
+				 .scale_type = RLX_F32 }, b;
 	int64_t scales = shape(&a, seed), n = a.outer * a.axis * a.inner;
 	struct kc_buf x = kc_buf_new((size_t)n * 4, 4);
 	struct kc_buf s = kc_buf_new((size_t)scales * 4, 4);
@@ -102,7 +102,7 @@ static void one(const struct rlx_kernels *k, uint64_t *seed)
 	b.x = y.p;
 	b.y = x.p;
 	b.x_type = a.y_type;
-	b.y_type = RLX_K_F32;
+	b.y_type = RLX_F32;
 	kc_run(k->dequantize, &b, rlx_k_quant_units(&b), 0, seed);
 	for (int64_t i = 0; i < n; i++) {
 		double w = (double)get(y.p, type, i) -

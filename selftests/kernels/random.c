@@ -34,7 +34,7 @@ TEST(fills_are_the_same_at_every_level)
 			int64_t call = 7;
 			struct rlx_k_rng a = { y, &call, N, -5, normal ? 1 : -1,
 					       normal ? 2 : 3, normal,
-					       RLX_K_F32 };
+					       RLX_F32 };
 			double mean = 0, var = 0;
 
 			kc_run(rlx_kernels_get((enum rlx_isa)l)->rng, &a,
@@ -60,7 +60,7 @@ TEST(a_call_changes_the_stream)
 {
 	float y[2][64];
 	int64_t call = 0;
-	struct rlx_k_rng a = { y[0], &call, 64, 0, 0, 1, false, RLX_K_F32 };
+	struct rlx_k_rng a = { y[0], &call, 64, 0, 0, 1, false, RLX_F32 };
 
 	rlx_kernels_get(RLX_ISA_BASE)->rng(&a, 0, 1, NULL);
 	call = 1;

@@ -3,20 +3,20 @@
 #include "kernels/reduce.h"
 #include "selftests/kernels/kcheck.h"
 
-static const uint8_t types[] = { RLX_K_F32, RLX_K_F32, RLX_K_F64, RLX_K_BF16,
-				 RLX_K_I64, RLX_K_I32, RLX_K_U8, RLX_K_U64 };
+static const uint8_t types[] = { RLX_F32, RLX_F32, RLX_F64, RLX_BF16,
+				 RLX_I64, RLX_I32, RLX_U8, RLX_U64 };
 
 static bool is_float(int t)
 {
-	return rlx_k_type_float((enum rlx_k_type)t);
+	return rlx_k_type_float((enum rlx_dtype)t);
 }
 
 static double get(const void *p, int type, int64_t i)
 {
 	switch (type) {
-	case RLX_K_F32: return ((const float *)p)[i];
-	case RLX_K_F64: return ((const double *)p)[i];
-	case RLX_K_BF16: return kc_from_bf16(((const uint16_t *)p)[i]);
+	case RLX_F32: return ((const float *)p)[i];
+	case RLX_F64: return ((const double *)p)[i];
+	case RLX_BF16: return kc_from_bf16(((const uint16_t *)p)[i]);
 	}
 	return 0;
 }
@@ -26,15 +26,15 @@ static uint64_t get_int(const void *p, int type, int64_t i)
 	if (is_float(type))
 		return 0;
 	switch (type) {
-	case RLX_K_I32: return (uint64_t)(int64_t)((const int32_t *)p)[i];
-	case RLX_K_U8: return ((const uint8_t *)p)[i];
+	case RLX_I32: return (uint64_t)(int64_t)((const int32_t *)p)[i];
+	case RLX_U8: return ((const uint8_t *)p)[i];
 	}
 	return ((const uint64_t *)p)[i];
 }
 
 static struct kc_buf values(int64_t n, int type, uint64_t *seed)
 {
-	size_t size = rlx_k_type_size((enum rlx_k_type)type);
+	size_t size = rlx_k_type_size((enum rlx_dtype)type);
 	struct kc_buf b = kc_buf_new((size_t)n * size, size);
 
 	for (int64_t i = 0; i < n; i++) {
@@ -43,12 +43,12 @@ static struct kc_buf values(int64_t n, int type, uint64_t *seed)
 		uint16_t h = kc_to_bf16(f);
 		uint64_t v = rlx_test_rand(seed) << 32 ^ rlx_test_rand(seed);
 
-		if (type != RLX_K_U64 || kc_pick(seed, 0, 1))
+		if (type != RLX_U64 || kc_pick(seed, 0, 1))
 			v = (uint64_t)kc_pick(seed, -3, 3);
 		memcpy((char *)b.p + (size_t)i * size,
-		       type == RLX_K_F64 ? (void *)&d :
-		       type == RLX_K_F32 ? (void *)&f :
-		       type == RLX_K_BF16 ? (void *)&h : (void *)&v, size);
+		       type == RLX_F64 ? (void *)&d :
+		       type == RLX_F32 ? (void *)&f :
+		       type == RLX_BF16 ? (void *)&h : (void *)&v, size);
 	}
 	return b;
 }
@@ -96,7 +96,7 @@ static double want_f(int op, const void *x, int type, const int64_t *off,
 static uint64_t want_i(int op, const void *x, int type, const int64_t *off,
 		       int64_t n)
 {
-	bool u = type == RLX_K_U64;
+	bool u = type == RLX_U64;
 	uint64_t r = op == RLX_K_REDUCE_PROD;
 
 	for (int64_t i = 0; i < n; i++) {
@@ -119,7 +119,7 @@ static void one_reduce(const struct rlx_kernels *k, uint64_t *seed)
 	struct rlx_k_reduce a = { .rank = (int)kc_pick(seed, 1, 4),
 		.type = (uint8_t)type, .op = (uint8_t)kc_pick(seed, 0,
 			RLX_K_REDUCE_OPS - 1) }, p;
-	size_t size = rlx_k_type_size((enum rlx_k_type)type);
+	size_t size = rlx_k_type_size((enum rlx_dtype)type);
 	int64_t total = 1, outs = 1, *off;
 	struct kc_buf x, y;
 
@@ -151,8 +151,8 @@ static void one_reduce(const struct rlx_kernels *k, uint64_t *seed)
 		if (is_float(type)) {
 			double w = want_f(a.op, x.p, type, off, n);
 			double g = get(y.p, type, o);
-			double tol = type == RLX_K_F64 ? 1e-12 :
-				     type == RLX_K_F32 ? 2e-6 : 5e-3;
+			double tol = type == RLX_F64 ? 1e-12 :
+				     type == RLX_F32 ? 2e-6 : 5e-3;
 
 			CHECKF(g == w || (g != g && w != w) ||
 			       fabs(g - w) <= tol * (fabs(w) + sqrt((double)n)),
@@ -190,9 +190,9 @@ TEST(long_sums_stay_accurate)
 	for (int l = 0; l < kc_levels(); l++) {
 		float y[2];
 		struct rlx_k_reduce a = { x, y, 1, { N }, 1, RLX_K_REDUCE_MEAN,
-					  RLX_K_F32 };
+					  RLX_F32 };
 		struct rlx_k_reduce b = { x, y, 2, { N / 2, 2 }, 1,
-					  RLX_K_REDUCE_MEAN, RLX_K_F32 };
+					  RLX_K_REDUCE_MEAN, RLX_F32 };
 
 		rlx_k_reduce_plan(&a);
 		rlx_kernels_get((enum rlx_isa)l)->reduce(&a, 0, 1, scratch);
@@ -212,9 +212,9 @@ TEST(empty_and_nan)
 		const struct rlx_kernels *k = rlx_kernels_get((enum rlx_isa)l);
 		float x[50], y[3] = { 9, 9, 9 };
 		struct rlx_k_reduce a = { x, y, 2, { 3, 0 }, 2, RLX_K_REDUCE_SUM,
-					  RLX_K_F32 };
+					  RLX_F32 };
 		struct rlx_k_reduce b = { x, y, 1, { 50 }, 1, RLX_K_REDUCE_MAX,
-					  RLX_K_F32 };
+					  RLX_F32 };
 
 		rlx_k_reduce_plan(&a);
 		k->reduce(&a, 0, rlx_k_reduce_units(&a), scratch);
@@ -235,9 +235,9 @@ static void one_arg(const struct rlx_kernels *k, uint64_t *seed)
 	struct kc_buf x = values(outer * n * inner, type, seed);
 	struct kc_buf y = kc_buf_new((size_t)(outer * inner) * 8, 8);
 	struct rlx_k_argreduce a = { x.p, y.p, outer, n, inner, (uint8_t)type,
-		RLX_K_I64, kc_pick(seed, 0, 1), kc_pick(seed, 0, 1) };
+		RLX_I64, kc_pick(seed, 0, 1), kc_pick(seed, 0, 1) };
 
-	if (type == RLX_K_F32)
+	if (type == RLX_F32)
 		for (int64_t i = 0; i < n; i++)
 			((float *)x.p)[i] = kc_pick(seed, 0, 40) ?
 				(float)kc_pick(seed, 0, 4) : NAN;
@@ -258,7 +258,7 @@ static void one_arg(const struct rlx_kernels *k, uint64_t *seed)
 							       x1 > x0));
 			} else {
 				eq = i0 == i1;
-				gt = type == RLX_K_U64 ?
+				gt = type == RLX_U64 ?
 				     (uint64_t)i1 > (uint64_t)i0 : i1 > i0;
 				gt = a.min ? !gt && !eq : gt;
 			}
@@ -289,7 +289,7 @@ static void one_scan(const struct rlx_kernels *k, uint64_t *seed)
 	int64_t outer = kc_pick(seed, 1, 3);
 	int64_t n = kc_pick(seed, 1, kc_pick(seed, 0, 1) ? 20 : 1200);
 	int64_t inner = kc_pick(seed, 0, 1) ? 1 : kc_pick(seed, 1, 100);
-	size_t size = rlx_k_type_size((enum rlx_k_type)type);
+	size_t size = rlx_k_type_size((enum rlx_dtype)type);
 	struct kc_buf x, y;
 	struct rlx_k_scan a = { .outer = outer, .inner = inner,
 		.type = (uint8_t)type, .prod = kc_pick(seed, 0, 1),
@@ -321,7 +321,7 @@ static void one_scan(const struct rlx_kernels *k, uint64_t *seed)
 			wi = a.exclusive ? wi : i;
 			if (is_float(type))
 				CHECKF(fabs(get(y.p, type, at) - wf) <=
-				       (type == RLX_K_BF16 ? 1e-2 : 1e-6) *
+				       (type == RLX_BF16 ? 1e-2 : 1e-6) *
 				       (fabs(wf) + 1e-3), "%g, not %g",
 				       get(y.p, type, at), wf);
 			else

@@ -15,7 +15,7 @@ static void one(const struct rlx_kernels *k, uint64_t *seed)
 	struct rlx_k_rnn a = { .cell = (uint8_t)kc_pick(seed, 0, 2),
 		.steps = kc_pick(seed, 1, 6), .batch = kc_pick(seed, 1, 9),
 		.hidden = kc_pick(seed, 1, 40), .dirs = kc_pick(seed, 1, 2),
-		.lens_type = RLX_K_I32 };
+		.lens_type = RLX_I32 };
 	int64_t g = rlx_k_rnn_gates(a.cell), n = a.hidden;
 	int64_t db = a.dirs * a.batch;
 	bool rare = kc_pick(seed, 0, 2) == 0;

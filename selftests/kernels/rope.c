@@ -5,13 +5,13 @@
 
 static struct kc_buf tensor(int64_t n, int type, uint64_t *seed)
 {
-	size_t size = type == RLX_K_F32 ? 4 : 2;
+	size_t size = type == RLX_F32 ? 4 : 2;
 	struct kc_buf b = kc_buf_new((size_t)n * size, size);
 
 	for (int64_t i = 0; i < n; i++) {
 		float x = (float)rlx_test_uniform(seed, -2, 2);
 
-		if (type == RLX_K_F32)
+		if (type == RLX_F32)
 			((float *)b.p)[i] = x;
 		else
 			((uint16_t *)b.p)[i] = kc_to_bf16(x);
@@ -21,7 +21,7 @@ static struct kc_buf tensor(int64_t n, int type, uint64_t *seed)
 
 static double get(const void *p, int type, int64_t i)
 {
-	return type == RLX_K_F32 ? (double)((const float *)p)[i]
+	return type == RLX_F32 ? (double)((const float *)p)[i]
 				 : (double)kc_from_bf16(((const uint16_t *)p)[i]);
 }
 
@@ -45,12 +45,12 @@ static double want(const struct rlx_k_rope *a, const void *x, int64_t off,
 
 static void one(const struct rlx_kernels *k, uint64_t *seed)
 {
-	int type = kc_pick(seed, 0, 1) ? RLX_K_F32 : RLX_K_BF16;
+	int type = kc_pick(seed, 0, 1) ? RLX_F32 : RLX_BF16;
 	struct rlx_k_rope a = { .batch = kc_pick(seed, 1, 3),
 		.heads = kc_pick(seed, 1, 4), .len = kc_pick(seed, 1, 9),
 		.head_dim = kc_pick(seed, 1, 70), .positions = 20,
 		.type = (uint8_t)type, .table_type = (uint8_t)type,
-		.pos_type = RLX_K_I32, .pairs = kc_pick(seed, 0, 1) };
+		.pos_type = RLX_I32, .pairs = kc_pick(seed, 0, 1) };
 	bool bhsd = kc_pick(seed, 0, 1), in_place = kc_pick(seed, 0, 1);
 	int64_t n, d = a.head_dim;
 	struct kc_buf x, y, old, c, s;
@@ -95,7 +95,7 @@ static void one(const struct rlx_kernels *k, uint64_t *seed)
 			double w = row == 20 ? 0 : want(&a, old.p, off, i, row);
 			double g = get(a.y, type, off + i);
 
-			CHECKF(fabs(g - w) <= (type == RLX_K_F32 ? 1e-6 : 2e-2)
+			CHECKF(fabs(g - w) <= (type == RLX_F32 ? 1e-6 : 2e-2)
 			       * (1 + fabs(w)), "%g, not %g", g, w);
 		}
 	}

@@ -3,8 +3,8 @@
 #include "kernels/sortk.h"
 #include "selftests/kernels/kcheck.h"
 
-static const uint8_t types[] = { RLX_K_F32, RLX_K_F64, RLX_K_I64, RLX_K_U8,
-				 RLX_K_BF16, RLX_K_U64 };
+static const uint8_t types[] = { RLX_F32, RLX_F64, RLX_I64, RLX_U8,
+				 RLX_BF16, RLX_U64 };
 
 /* x before y: -1, 0, 1 by value; NaN is the largest. */
 static int order(const void *p, int type, int64_t i, int64_t j)
@@ -12,23 +12,23 @@ static int order(const void *p, int type, int64_t i, int64_t j)
 	double x = 0, y = 0;
 
 	switch (type) {
-	case RLX_K_F32:
+	case RLX_F32:
 		x = ((const float *)p)[i];
 		y = ((const float *)p)[j];
 		break;
-	case RLX_K_F64:
+	case RLX_F64:
 		x = ((const double *)p)[i];
 		y = ((const double *)p)[j];
 		break;
-	case RLX_K_BF16:
+	case RLX_BF16:
 		x = kc_from_bf16(((const uint16_t *)p)[i]);
 		y = kc_from_bf16(((const uint16_t *)p)[j]);
 		break;
-	case RLX_K_U8:
+	case RLX_U8:
 		x = ((const uint8_t *)p)[i];
 		y = ((const uint8_t *)p)[j];
 		break;
-	case RLX_K_U64: {
+	case RLX_U64: {
 		uint64_t a = ((const uint64_t *)p)[i];
 		uint64_t b = ((const uint64_t *)p)[j];
 
@@ -49,10 +49,10 @@ static int order(const void *p, int type, int64_t i, int64_t j)
 static void one(const struct rlx_kernels *k, uint64_t *seed)
 {
 	int type = types[rlx_test_rand(seed) % 6];
-	size_t size = rlx_k_type_size((enum rlx_k_type)type);
+	size_t size = rlx_k_type_size((enum rlx_dtype)type);
 	struct rlx_k_topk a = { .outer = kc_pick(seed, 1, 4),
 		.n = kc_pick(seed, 1, 300), .inner = kc_pick(seed, 1, 4),
-		.type = (uint8_t)type, .idx_type = RLX_K_I64,
+		.type = (uint8_t)type, .idx_type = RLX_I64,
 		.smallest = kc_pick(seed, 0, 1) };
 	int64_t total = a.outer * a.n * a.inner;
 	struct kc_buf x = kc_buf_new((size_t)total * size, size), v, i;
@@ -68,9 +68,9 @@ static void one(const struct rlx_kernels *k, uint64_t *seed)
 		uint64_t u = rlx_test_rand(seed) << 33 ^ (uint64_t)r;
 
 		memcpy((char *)x.p + (size_t)e * size,
-		       type == RLX_K_F32 ? (void *)&f :
-		       type == RLX_K_F64 ? (void *)&d :
-		       type == RLX_K_BF16 ? (void *)&h : (void *)&u, size);
+		       type == RLX_F32 ? (void *)&f :
+		       type == RLX_F64 ? (void *)&d :
+		       type == RLX_BF16 ? (void *)&h : (void *)&u, size);
 	}
 	a.x = x.p;
 	a.values = v.p;

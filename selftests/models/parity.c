@@ -96,7 +96,7 @@ static void parity_slack(const struct rlx_model *m, const struct rlx_compile_opt
 {
 	bool exact = opts->precision == RLX_PRECISION_AS_WRITTEN;
 	void *data[RLX_MODEL_INPUTS] = { NULL };
-	struct onnx_segment seg = { 0 };
+	struct rlx_segment seg = { 0 };
 	struct rlx_error err = { 0 };
 	struct rlx_peer *peer = NULL;
 	struct rlx_session *s;
@@ -110,7 +110,7 @@ static void parity_slack(const struct rlx_model *m, const struct rlx_compile_opt
 	if (exact && slack)
 		check_truth(m, data, seg.g, s);
 	rlx_session_free(s);
-	onnx_segment_fini(&seg);
+	rlx_segment_fini(&seg);
 	rlx_peer_close(peer);
 	rlx_model_drop(m, data);
 }
@@ -158,7 +158,7 @@ TEST(minilm_bf16_rounds)
 {
 	uint64_t seed = rlx_test_seed();
 	void *data[RLX_MODEL_INPUTS] = { NULL };
-	struct onnx_segment seg = { 0 };
+	struct rlx_segment seg = { 0 };
 	struct rlx_error err = { 0 };
 	struct rlx_session *a, *b;
 	const float *x, *y;
@@ -174,7 +174,7 @@ TEST(minilm_bf16_rounds)
 	CHECKF(d.relative > 1e-4, "bf16 and f32 differ by %g only", d.relative);
 	rlx_session_free(a);
 	rlx_session_free(b);
-	onnx_segment_fini(&seg);
+	rlx_segment_fini(&seg);
 	rlx_model_drop(&minilm, data);
 }
 

@@ -86,6 +86,12 @@ TEST(compile_in_bf16)
 			     .precision = RLX_PRECISION_BF16 });
 }
 
+TEST(compile_widened)
+{
+	sweep((struct work){ .parts = SMALL_NET_CONV | SMALL_NET_ATTN, .device = "cpu",
+			     .precision = RLX_PRECISION_MIXED_F16 });
+}
+
 /* Make a store of what @g needs, or find it in @fd. */
 static enum rlx_status stored(struct rlx_graph *g, int fd, struct rlx_store **out,
 			      struct rlx_error *err)

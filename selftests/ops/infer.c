@@ -15,7 +15,10 @@ const char *__asan_default_options(void)
 	return "allocator_may_return_null=1";
 }
 
-enum { MAX_BYTES = 1 << 16 };	/* larger results are inferred but not computed */
+enum {
+	MAX_BYTES = 1 << 16,	/* larger results are inferred but not computed */
+	MAX_SCRATCH = 1 << 26,	/* what operands and results no larger may need */
+};
 
 static unsigned int refused, taken;
 
@@ -48,6 +51,8 @@ static void run(const struct op_case *c, unsigned int sample, const struct rlx_i
 			bytes = rlx_type_bytes(q->in[k]) > MAX_BYTES ? MAX_BYTES + 1 : bytes;
 	if (bytes > MAX_BYTES)
 		return;
+	WANT(rlx_op_scratch(q) <= MAX_SCRATCH, "%s sample %u: %zu bytes of scratch",
+	     c->def->name, sample, rlx_op_scratch(q));
 	for (k = 0; k < q->n_in; k++)
 		if (q->in[k])
 			in[k] = (struct rlx_tensor){ *q->in[k], filled(q->in[k]) };

@@ -9,6 +9,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "base/amx.h"
 #include "base/proc.h"
 #include "rlx/device.h"
 #include "tools/rlx/tool.h"
@@ -87,6 +88,7 @@ static void cpu(struct out *o)
 		"amx_bf16", "amx_int8", "asimd", "asimddp", "i8mm", "bf16", "sve",
 	};
 	char text[4096], have[256] = "";
+	const char *why;
 	unsigned int i;
 	size_t n = 0;
 
@@ -106,6 +108,8 @@ static void cpu(struct out *o)
 						      n ? " " : "", flags[i]);
 		}
 	out_str(o, "vector", n ? have : "none known");
+	why = rlx_amx_why();
+	out_str(o, "amx_tiles", why ? why : "permitted");
 	out_section_end(o);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * rlx ops: the operators and who can run them. Nothing is listed by hand: every
+ * rlx ops: the operators and who can run them, by dtype. Nothing is listed by hand: every
  * op's own test samples are compiled for the device, and its program is asked.
  */
 #include <stdio.h>
@@ -9,12 +9,16 @@
 #include "base/alloc.h"
 #include "ir/graph.h"
 #include "rlx/compile.h"
+#include "rlx/log.h"
 #include "rlx/reflect.h"
 #include "tools/rlx/tool.h"
 
 enum { MAX_SAMPLES = 400 };
 
-enum ran { RAN_NOT, RAN_HOST, RAN_EXPANDED, RAN_NATIVE };
+enum ran { RAN_NOT, RAN_HOST, RAN_EXPANDED, RAN_WIDENED, RAN_NATIVE };
+
+/* What the samples' floats become. */
+static const enum rlx_dtype reals[] = { RLX_F32, RLX_F64, RLX_F16, RLX_BF16 };
 
 struct tally {
 	unsigned int	samples, by[RAN_NATIVE + 1];
@@ -65,9 +69,24 @@ static struct rlx_graph *graph_of(const struct rlx_op_def *def, const struct rlx
 	return g;
 }
 
+/* Does the op take @real as it is, in the program's graph? Else it has become wider. */
+static bool takes(const struct rlx_graph *g, const struct rlx_node *n, enum rlx_dtype real)
+{
+	bool narrow = false, wide = false;
+	uint32_t k;
+
+	for (k = 0; k < n->n_in; k++) {
+		enum rlx_dtype dt = n->in[k] ? g->val[n->in[k]].type.dtype : RLX_BOOL;
+
+		narrow = narrow || dt == real;
+		wide = wide || (rlx_dtype_is_float(dt) && dt != real);
+	}
+	return narrow || !wide;
+}
+
 /* @why is set if a step is the host's and nobody told why before. */
 static enum ran compile(const struct rlx_op_def *def, struct rlx_graph *g,
-			const char *device, struct rlx_error *why)
+			const char *device, enum rlx_dtype real, struct rlx_error *why)
 {
 	struct rlx_compile_opts o = {
 		.size = sizeof(o), .device = device, .threads = 1,
@@ -85,7 +104,7 @@ static enum ran compile(const struct rlx_op_def *def, struct rlx_graph *g,
 	left = rlx_program_graph(p);
 	for (i = 0; i < left->n_node; i++)
 		if (left->node[i].def == def)
-			ran = RAN_NATIVE;
+			ran = takes(left, &left->node[i], real) ? RAN_NATIVE : RAN_WIDENED;
 	if (info.host)
 		ran = RAN_HOST;
 	rlx_program_put(p);
@@ -95,34 +114,61 @@ static enum ran compile(const struct rlx_op_def *def, struct rlx_graph *g,
 	return ran;
 }
 
-static struct tally try_samples(const struct rlx_op_def *def, const char *device)
+/* With f32 as @real; false: there is nothing to exchange. */
+static bool exchange(struct rlx_sample *s, enum rlx_dtype real)
+{
+	bool any = real == RLX_F32;
+	uint32_t k;
+
+	for (k = 0; k < s->n_in && !(s->f32_only && real != RLX_F32); k++)
+		if (s->in[k].dtype == RLX_F32) {
+			s->in[k].dtype = real;
+			any = true;
+		}
+	return any;
+}
+
+/* The sample as who runs it, its weights as inputs or as constants. */
+static enum ran try_one(const struct rlx_op_def *def, const struct rlx_sample *s,
+			const char *device, enum rlx_dtype real, struct rlx_error *why)
+{
+	struct rlx_graph *g = graph_of(def, s, false);
+	enum ran a = compile(def, g, device, real, why), b;
+
+	rlx_graph_put(g);
+	if (a == RAN_NATIVE)
+		return a;
+	/* some take their weights only if they are known */
+	g = graph_of(def, s, true);
+	b = compile(def, g, device, real, why);
+	rlx_graph_put(g);
+	return b > a ? b : a;
+}
+
+static struct tally try_samples(const struct rlx_op_def *def, const char *device,
+				enum rlx_dtype real)
 {
 	struct tally t = { 0 };
 	struct rlx_sample *s = rlx_calloc(1, sizeof(*s));
 	void *args = rlx_calloc(1, def->args_size + 1u);
-	struct rlx_graph *g;
-	enum ran a, b;
+	enum ran ran;
+	unsigned int i;
 
-	while (s && args && def->impl->sample && t.samples < MAX_SAMPLES) {
+	for (i = 0; s && args && def->impl->sample && i < MAX_SAMPLES; i++) {
 		memset(s, 0, sizeof(*s));
 		memset(args, 0, def->args_size);
 		s->def = def;
 		s->args = args;
-		if (!def->impl->sample(t.samples, s)) {
+		if (!def->impl->sample(i, s)) {
 			sample_fini(s);
 			break;
 		}
-		g = graph_of(def, s, false);
-		a = compile(def, g, device, &t.why);
-		rlx_graph_put(g);
-		if (a < RAN_NATIVE) {	/* some take their weights only if they are known */
-			g = graph_of(def, s, true);
-			b = compile(def, g, device, &t.why);
-			rlx_graph_put(g);
-			a = b > a ? b : a;
+		if (exchange(s, real)) {
+			ran = try_one(def, s, device, real, &t.why);
+			t.by[ran]++;
+			/* another dtype than f32 may be none of the op's */
+			t.samples += ran != RAN_NOT || real == RLX_F32;
 		}
-		t.by[a]++;
-		t.samples++;
 		sample_fini(s);
 	}
 	rlx_free(s);
@@ -132,19 +178,23 @@ static struct tally try_samples(const struct rlx_op_def *def, const char *device
 
 static const char *verdict(const struct rlx_op_def *def, const struct tally *t, char buf[32])
 {
+	unsigned int here = t->by[RAN_NATIVE] + t->by[RAN_WIDENED] + t->by[RAN_EXPANDED];
+
 	if (def->traits & RLX_T_LEAF)
 		return "leaf";
 	if (!t->samples)
-		return "no samples";
+		return def->impl->sample ? "" : "no samples";
 	if (t->by[RAN_NATIVE] == t->samples)
 		return "native";
-	if (t->by[RAN_EXPANDED] + t->by[RAN_NATIVE] == t->samples)
+	if (t->by[RAN_WIDENED] && here == t->samples)
+		return "widened";
+	if (here == t->samples)
 		return "expanded";
 	if (t->by[RAN_HOST] == t->samples)
 		return "host";
 	if (t->by[RAN_NOT] == t->samples)
 		return "no";
-	snprintf(buf, 32, "%u of %u", t->by[RAN_NATIVE] + t->by[RAN_EXPANDED], t->samples);
+	snprintf(buf, 32, "%u of %u", here, t->samples);
 	return buf;
 }
 
@@ -158,25 +208,36 @@ static const char *gradient(const struct rlx_op_def *def)
 }
 
 static const struct table_col columns[] = {
-	{ "op", -1 }, { "device", -1 }, { "reference", -1 }, { "gradient", -1 }, { "doc", -1 },
-	{ "samples", 0, true }, { "native", 0, true }, { "expanded", 0, true },
-	{ "host", 0, true }, { "refused", 0, true }, { "fused", 0, true },
+	{ "op", -1 }, { "device", -1 }, { "f64", -1 }, { "f16", -1 }, { "bf16", -1 },
+	{ "reference", -1 }, { "gradient", -1 }, { "doc", -1 },
+	{ "samples", 0, true }, { "native", 0, true }, { "widened", 0, true },
+	{ "expanded", 0, true }, { "host", 0, true }, { "refused", 0, true }, { "fused", 0, true },
 	{ "why", -1, true },
 };
 
 static void add_op(struct table *t, const struct rlx_op_def *def, const char *device)
 {
-	struct tally n = try_samples(def, device);
-	char buf[32];
+	char buf[N_ELEM(reals)][32];
+	const char *by[N_ELEM(reals)];
+	struct tally n, other;
+	unsigned int i;
 
+	n = try_samples(def, device, reals[0]);
+	by[0] = verdict(def, &n, buf[0]);
+	for (i = 1; i < N_ELEM(reals); i++) {
+		other = try_samples(def, device, reals[i]);
+		by[i] = verdict(def, &other, buf[i]);
+		if (!n.why.status)
+			n.why = other.why;
+	}
 	table_row(t, (struct table_cell[N_ELEM(columns)]){
-		{ def->name }, { verdict(def, &n, buf) },
+		{ def->name }, { by[0] }, { by[1] }, { by[2] }, { by[3] },
 		{ def->impl->eval ? "own" : def->impl->expand ? "expanded" : "none" },
 		{ gradient(def) }, { def->doc },
-		{ NULL, n.samples }, { NULL, n.by[RAN_NATIVE] },
+		{ NULL, n.samples }, { NULL, n.by[RAN_NATIVE] }, { NULL, n.by[RAN_WIDENED] },
 		{ NULL, n.by[RAN_EXPANDED] }, { NULL, n.by[RAN_HOST] },
 		{ NULL, n.by[RAN_NOT] }, { NULL, !!(def->traits & RLX_T_FUSED) },
-		{ n.by[RAN_HOST] ? n.why.text : "" },
+		{ n.why.status ? n.why.text : "" },
 	});
 }
 
@@ -194,7 +255,7 @@ static void print_sums(const struct table *t, const char *device)
 		leaf += !strcmp(v, "leaf");
 		part += strstr(v, " of ") != NULL;
 	}
-	printf("\n%u ops on %s: %u native, %u expanded into native ones, %u in part, "
+	printf("\n%u ops on %s in f32: %u native, %u expanded into native ones, %u in part, "
 	       "%u on the host, %u leaves\n", t->n_row, device, native, expanded, part, host,
 	       leaf);
 }
@@ -264,6 +325,14 @@ static int print_fields(const struct arg_list *ops, enum table_format format)
 	return rc;
 }
 
+/* What runs on the host is what is asked here: no warning of each. */
+static void drop_line(void *ctx, enum rlx_log_level level, const char *line)
+{
+	(void)ctx;
+	(void)level;
+	(void)line;
+}
+
 int cmd_ops(int argc, char **argv)
 {
 	struct table t = { .col = columns, .n_col = N_ELEM(columns) };
@@ -281,9 +350,11 @@ int cmd_ops(int argc, char **argv)
 	const struct args args = {
 		"ops", "[OP ...] [OPTION ...]",
 		"Lists the operators. Who runs one is found by compiling its test samples:\n"
-		"native means by a kernel, expanded by kernels for simpler ops, host by the\n"
-		"reference evaluator. A gradient or a reference of its own stands in the\n"
-		"op's file; expanded comes from what the op stands for.",
+		"native means by a kernel, widened by one for wider floats between conversions,\n"
+		"expanded by kernels for simpler ops, host by the reference evaluator; device\n"
+		"is about f32, the columns beside it about the other floats. A gradient or a\n"
+		"reference of its own stands in the op's file; expanded comes from what the op\n"
+		"stands for.",
 		arg, N_ELEM(arg), NULL, &rest, 0, 1000,
 	};
 	struct progress p;
@@ -299,6 +370,7 @@ int cmd_ops(int argc, char **argv)
 		rc = print_fields(&rest, json ? TABLE_JSON : (enum table_format)format);
 		goto out_free;
 	}
+	rlx_log_set(drop_line, NULL);
 	progress_begin(&p, "compiling samples", rest.n ? rest.n : rlx_op_count);
 	for (i = 0; !rc && i < (rest.n ? rest.n : rlx_op_count); i++) {
 		add_op(&t, rest.n ? rlx_op_find(rest.v[i], strlen(rest.v[i])) : rlx_op_defs[i],

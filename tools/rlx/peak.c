@@ -27,7 +27,7 @@ struct job {
 	double		 amount, end;	/* flops or bytes of this thread */
 };
 
-enum { FMA_BASE, FMA_V3, FMA_V4, DOT_BF16, READ };
+enum { FMA_BASE, FMA_V3, FMA_V4, DOT_BF16, TILE_BF16, READ };
 
 #if defined(__x86_64__)
 #define R4(insn, r, a, b, c, d)						\
@@ -49,11 +49,35 @@ enum { FMA_BASE, FMA_V3, FMA_V4, DOT_BF16, READ };
 		"xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
 		"xmm11", "xmm14", "xmm15")
 
+/* Four tiles of sums, 16 x 16 over 32 elements of bf16. */
+static double spin_tiles(void)
+{
+	struct {
+		uint8_t		palette, start_row, reserved[14];
+		uint16_t	colsb[16];
+		uint8_t		rows[16];
+	} shape = { .palette = 1 };
+	size_t n = 200000, i;
+	double done = (double)n * 4 * 2 * 16 * 16 * 32;
+
+	for (i = 0; i < 8; i++) {
+		shape.rows[i] = 16;
+		shape.colsb[i] = 64;
+	}
+	__asm__ volatile("ldtilecfg %1\n1:\n"
+			 "tdpbf16ps %%tmm6, %%tmm4, %%tmm0\ntdpbf16ps %%tmm7, %%tmm4, %%tmm1\n"
+			 "tdpbf16ps %%tmm6, %%tmm5, %%tmm2\ntdpbf16ps %%tmm7, %%tmm5, %%tmm3\n"
+			 "sub $1, %0\njnz 1b\ntilerelease\n" : "+r"(n) : "m"(shape) : "cc");
+	return done;
+}
+
 static double spin(int what)
 {
 	size_t n = 400000;
 	double done = (double)n * 2;
 
+	if (what == TILE_BF16)
+		return spin_tiles();
 	if (what == FMA_BASE) {
 		LOOP(n, "", TWELVE(XMM));
 		return done * 12 * 4;
@@ -175,7 +199,9 @@ void peak_measure(const char *isa, unsigned int threads, struct peak *out)
 	threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
 	raise_to(&out->gflops, best(fma, threads, NULL));
 	raise_to(&out->gflops_bf16, out->gflops);
-	if (!strcmp(isa, "v4x"))
+	if (!strcmp(isa, "v4_amx"))
+		raise_to(&out->gflops_bf16, best(TILE_BF16, threads, NULL));
+	else if (!strcmp(isa, "v4x"))
 		raise_to(&out->gflops_bf16, best(DOT_BF16, threads, NULL));
 	mem = mmap(NULL, read_bytes, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -12,7 +12,7 @@
  */
 struct peak {
 	double	gflops;		/* f32 multiply-adds of independent chains, as 2 flops */
-	double	gflops_bf16;	/* with bf16 dot instructions where there are some */
+	double	gflops_bf16;	/* with bf16 tiles or dot instructions where there are some */
 	double	gbytes;		/* reading from memory, far more than caches hold */
 };
 

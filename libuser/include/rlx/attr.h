@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rlx/act.h"
 #include "rlx/type.h"
 
 struct rlx_graph;
@@ -72,21 +73,6 @@ typedef struct rlx_floats	 rlx_attr_floats;
 typedef struct rlx_type		 rlx_attr_type;
 typedef struct rlx_blob		*rlx_attr_blob;
 typedef struct rlx_graph	*rlx_attr_graph;
-
-/* Activations a fused op may apply; CLIP uses act_lo and act_hi. */
-enum rlx_act {
-	RLX_ACT_NONE,		/* x */
-	RLX_ACT_RELU,		/* max(x, 0) */
-	RLX_ACT_GELU,		/* x/2 (1 + erf(x / sqrt 2)) */
-	RLX_ACT_GELU_TANH,	/* the tanh approximation */
-	RLX_ACT_SILU,		/* x sigmoid(x) */
-	RLX_ACT_SIGMOID,
-	RLX_ACT_TANH,
-	RLX_ACT_HARD_SWISH,	/* x clip(x/6 + 1/2, 0, 1) */
-	RLX_ACT_HARD_SIGMOID,	/* clip(act_lo x + act_hi, 0, 1) */
-	RLX_ACT_CLIP,		/* min(max(x, act_lo), act_hi) */
-	RLX_ACT_COUNT,
-};
 
 enum rlx_reduce_kind {
 	RLX_REDUCE_SUM, RLX_REDUCE_MEAN, RLX_REDUCE_MAX, RLX_REDUCE_MIN,

@@ -23,10 +23,11 @@ enum rlx_can {
  * @fuse:     fused ops and regions are worth making
  * @channels: channels per block of the blocked convolution layout; 0: none
  * @bf16, @f16: products in that format are native
+ * @widen: what has no kernel in narrow floats is converted to wider ones that have
  * @slack: steps for which the storage of small values outlives them
  */
 struct rlx_target {
-	bool		fuse, bf16, f16;
+	bool		fuse, bf16, f16, widen;
 	unsigned int	channels, slack;
 	/* As the backend's .can, with the device at hand. */
 	enum rlx_can	(*can)(const struct rlx_target *t, const struct rlx_infer *q);
@@ -52,6 +53,13 @@ struct rlx_code {			/* a compiled plan */
 	uint64_t		 device_bytes;	/* set by compile: an exec's, not the host's */
 	uint64_t		 packed_bytes, pack_ns;
 	unsigned int		 native, host;	/* steps, set by compile */
+	char			 on_host[200];	/* which those are, for a message; each once */
+	/*
+	 * Of the host's steps those whose values every run copies between device and host,
+	 * and the plan's first such step. Set by compile; 0: the host works on their memory.
+	 */
+	unsigned int		 crossing;
+	uint32_t		 first_crossing;
 };
 
 /*

@@ -71,6 +71,11 @@ struct rlx_compile_opts {
  * rlx_compile - compile @g for a device.
  * @g:    finished; referenced, not changed
  * @opts: NULL for the defaults
+ *
+ * Where the device has kernels of an op for wider floats alone, its inputs are converted
+ * to them and its results rounded to the dtypes that the graph gives. What has no kernel at
+ * all runs by the reference evaluator, slowly; on a CPU a line of rlx/log.h says so.
+ *
  * Context: any thread; allocates. The program may be shared by threads.
  * Ownership: one reference to *@out is the caller's (rlx_program_put()).
  * Return: RLX_ENODEV (no such device), RLX_ENOSUP (an op nobody can run, or not

@@ -40,7 +40,8 @@ RLX_EXPORT const char *rlx_device_why(const char *backend);
 
 /**
  * rlx_device_list - fill @info with up to @max devices, in order of preference.
- * Return: how many there are. Context: any thread; no side effects.
+ * Return: how many there are. Context: any thread; no side effects, but that the
+ * kernel is asked for AMX tiles where the processor has them and RLX_ISA wants no less.
  */
 RLX_EXPORT unsigned int rlx_device_list(struct rlx_dev_info *info, unsigned int max);
 

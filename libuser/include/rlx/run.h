@@ -24,7 +24,10 @@ struct rlx_session;
  * @size:   sizeof(struct rlx_session_opts)
  * @arena:  where the workspace and unbound inputs, outputs and params live; NULL:
  *          an arena of the session's own
- * @strict: refuse the copying calls (RLX_EACCES), so that a copy cannot creep in
+ * @strict: refuse what copies (RLX_EACCES), so that no copy can creep in: the copying
+ *          calls, an input that shares its memory with an output, and a program with
+ *          steps on the host whose values cross between it and the device. What a device
+ *          moves of bound buffers to memory of its own is no such copy
  * @work:   the workspace, instead of one taken of @arena: work_bytes of the program's
  *          info, 64-byte aligned. Sessions may share one if no two of them ever run at
  *          once. Its arena is referenced. Empty: the session's own
@@ -39,7 +42,9 @@ struct rlx_session_opts {
 /**
  * rlx_session_new - a session over @p, which it references.
  * Context: allocates. Return: RLX_ENOMEM, RLX_ERANGE (@opts->arena or @opts->work is
- * too small, or not aligned), RLX_EACCES (@opts->work is read-only).
+ * too small, or not aligned), RLX_EACCES (@opts->work is read-only; or @opts->strict, and
+ * steps on the host exchange values with the device: the message names the first one,
+ * its op and the line that emitted it).
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_session_new(struct rlx_program *p, const struct rlx_session_opts *opts,

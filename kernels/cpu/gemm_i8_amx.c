@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT
+/* Integer GEMM by AMX tiles, which take any signs: TDPBSSD and its like. */
+#include "kernels/gemm.h"
+
+#define GT_T		int32_t
+#define GX_KINDS	4
+#define GX_DP(kind, c, a, b)						\
+	do {								\
+		if ((kind) == 0)					\
+			TILE_DP_UU8(c, a, b);				\
+		else if ((kind) == 1)					\
+			TILE_DP_US8(c, a, b);				\
+		else if ((kind) == 2)					\
+			TILE_DP_SU8(c, a, b);				\
+		else							\
+			TILE_DP_SS8(c, a, b);				\
+	} while (0)
+
+static inline int gx_kind(const struct rlx_k_gemm *g)
+{
+	const struct rlx_k_gemm_i8 *q = (const struct rlx_k_gemm_i8 *)g;
+
+	return q->a_signed * 2 + q->b_signed;
+}
+
+#include "kernels/simd/gemm_amx.h"
+
+typedef uint8_t gi_a;
+#define GI_G		4
+#define GI_PAD		TILE_COLSB
+#define GI_BITS		8
+/* Each line of a tile of A is read once a panel: none need stay. */
+#define GI_DIRECT(g, rows)	true
+#define GI_A_OFF(q)	((void)(q), 0)
+#define GI_B_OFF(q)	((void)(q), 0)
+#include "kernels/simd/gemm_int.h"
+#include "kernels/simd/gemm_amx_panels.h"
+
+rlx_k_fn RLX_K(gemm_i8), RLX_K(gemm_i8_pack);
+
+void RLX_K(gemm_i8)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_gemm_i8 *q = args;
+
+	gd_gemm(&q->g, begin, end, scratch);
+}
+
+void RLX_K(gemm_i8_pack)(const void *args, size_t begin, size_t end,
+			 void *scratch)
+{
+	const struct rlx_k_gemm_i8_pack *p = args;
+
+	for (; begin < end; begin++)
+		pack_panel(p, begin, (char *)p->dst +
+			   begin * (GD_K(p->k) * GD_BROW + GD_TAIL));
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+/* GEMM of integers, modulo the result's range. */
+#include <string.h>
+
+#include "kernels/gemm.h"
+#include "kernels/type.h"
+
+rlx_k_fn RLX_K(gemm_int);
+
+enum { COLS = 512 };
+
+/* Elements [0, n) of any integer type as one of @T, by their low bits. */
+#define WIDEN_AS(T, type, of)						\
+	do {								\
+		const type *s = p;					\
+									\
+		for (i = 0; i < n; i++)					\
+			d[i] = (T)(of s[i]);				\
+	} while (0)
+
+/* Up to RLX_K_GEMM_INT_ROWS rows times COLS columns, with sums of @T. */
+#define PRODUCT(T)							\
+static void widen_##T(T *restrict d, const void *restrict p, int type, size_t n) \
+{									\
+	size_t i;							\
+									\
+	switch (type) {							\
+	case RLX_I8:	WIDEN_AS(T, int8_t, ); return;			\
+	case RLX_U8:	WIDEN_AS(T, uint8_t, ); return;			\
+	case RLX_BOOL: WIDEN_AS(T, uint8_t, !!); return;		\
+	case RLX_I16:	WIDEN_AS(T, int16_t, ); return;			\
+	case RLX_U16:	WIDEN_AS(T, uint16_t, ); return;			\
+	case RLX_I32:	WIDEN_AS(T, int32_t, ); return;			\
+	case RLX_U32:	WIDEN_AS(T, uint32_t, ); return;			\
+	default:	WIDEN_AS(T, uint64_t, ); return;			\
+	}								\
+}									\
+									\
+static void block_##T(const struct rlx_k_gemm *g, const char *a, const char *b, \
+		      char *c, size_t rows, size_t cols)		\
+{									\
+	size_t as = rlx_k_type_size((enum rlx_dtype)g->a_num);		\
+	size_t bs = rlx_k_type_size((enum rlx_dtype)g->b_num);		\
+	size_t cs = rlx_k_type_size((enum rlx_dtype)g->c_num), k, r, j; \
+	T sum[RLX_K_GEMM_INT_ROWS][COLS], line[COLS], x;		\
+									\
+	for (r = 0; r < rows; r++)					\
+		memset(sum[r], 0, cols * sizeof(T));			\
+	for (k = 0; k < g->k; k++) {					\
+		widen_##T(line, b + k * g->ldb * bs, (int)g->b_num, cols); \
+		for (r = 0; r < rows; r++) {				\
+			widen_##T(&x, a + (r * g->lda + k) * as, (int)g->a_num, 1); \
+			for (j = 0; j < cols; j++)			\
+				sum[r][j] += x * line[j];		\
+		}							\
+	}								\
+	for (r = 0; r < rows; r++, c += g->ldc * cs)			\
+		for (j = 0; j < cols; j++)				\
+			memcpy(c + j * cs, &sum[r][j], cs);		\
+}
+PRODUCT(uint32_t)
+PRODUCT(uint64_t)
+
+void RLX_K(gemm_int)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_gemm *g = args;
+	size_t blocks = rlx_k_gemm_int_blocks(g), in = g->batch[1] ? g->batch[1] : 1;
+	size_t as = rlx_k_type_size((enum rlx_dtype)g->a_num);
+	size_t bs = rlx_k_type_size((enum rlx_dtype)g->b_num);
+	size_t cs = rlx_k_type_size((enum rlx_dtype)g->c_num);
+
+	(void)scratch;
+	for (size_t u = begin; u < end; u++) {
+		size_t x = u / blocks / in, y = u / blocks % in;
+		size_t row = u % blocks * RLX_K_GEMM_INT_ROWS, rows = g->m - row, j;
+		const char *a = (const char *)g->a + (x * g->a_step[0] + y * g->a_step[1] +
+						      row * g->lda) * as;
+		const char *b = (const char *)g->b + (x * g->b_step[0] + y * g->b_step[1]) * bs;
+		char *c = (char *)g->c + (x * g->c_step[0] + y * g->c_step[1] +
+					  row * g->ldc) * cs;
+
+		rows = rows < RLX_K_GEMM_INT_ROWS ? rows : RLX_K_GEMM_INT_ROWS;
+		for (j = 0; j < g->n; j += COLS) {
+			size_t cols = g->n - j < COLS ? g->n - j : COLS;
+
+			if (cs == 8)
+				block_uint64_t(g, a, b + j * bs, c + j * cs, rows, cols);
+			else
+				block_uint32_t(g, a, b + j * bs, c + j * cs, rows, cols);
+		}
+	}
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Type legalization on the CPU: what has no kernel for its dtype runs in a wider one and
+ * rounds as it did; how it is put between conversions, and what is told of the host.
+ */
+#include <stdatomic.h>
+
+#include "ir/element.h"
+#include "ir/graph.h"
+#include "rlx/grad.h"
+#include "rlx/log.h"
+#include "selftests/lib/rig.h"
+#include "selftests/lib/rlx_test.h"
+
+static unsigned int count(const struct rlx_graph *g, uint32_t op)
+{
+	unsigned int n = 0;
+	uint32_t i;
+
+	for (i = 0; i < g->n_node; i++)
+		n += g->node[i].def->index == op;
+	return n;
+}
+
+static rlx_value weights(struct rlx_graph *g, struct rlx_type t, uint64_t *seed)
+{
+	int64_t n = rlx_type_count(&t), i;
+	uint16_t *p = malloc((size_t)n * 2);
+	rlx_value v;
+
+	CHECK(p);
+	for (i = 0; i < n; i++)		/* 2^-4 to 2^-3, either sign: f16 and bf16 have it */
+		p[i] = (uint16_t)((rlx_test_rand(seed) & 1) << 15 |
+				  (t.dtype == RLX_F16 ? 0x2c00 | (rlx_test_rand(seed) & 0x3ff) :
+							0x3d80 | (rlx_test_rand(seed) & 0x7f)));
+	v = rlx_constant(g, t, p);
+	free(p);
+	return v;
+}
+
+/* Two convolutions with a pool between, all in @dt; the first has a second reader. */
+static struct rlx_graph *net(enum rlx_dtype dt, uint64_t *seed)
+{
+	struct rlx_graph *g = rlx_graph_new("net");
+	rlx_value x = rlx_input(g, "x", rlx_type(dt, 2, 3, 12, 12)), a, b;
+
+	a = rlx_emit(g, conv, .x = x, .w = weights(g, rlx_type(dt, 16, 3, 3, 3), seed),
+		     .bias = weights(g, rlx_type(dt, 16), seed), .pad = RLX_INTS(1, 1, 1, 1));
+	a = rlx_emit(g, relu, .x = a);
+	b = rlx_emit(g, conv, .x = a, .w = weights(g, rlx_type(dt, 16, 16, 3, 3), seed),
+		     .pad = RLX_INTS(1, 1, 1, 1));
+	b = rlx_emit(g, add, .a = b, .b = a);
+	b = rlx_emit(g, sigmoid, .x = b);
+	b = rlx_emit(g, pool, .x = b, .kind = RLX_POOL_AVG, .kernel = RLX_INTS(2, 2),
+		     .stride = RLX_INTS(2, 2));
+	rlx_output(g, "y", b);
+	CHECK(!rlx_graph_finish(g));
+	return g;
+}
+
+static struct rlx_program *compile(struct rlx_graph *g, const char *device, uint32_t flags)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = device, .flags = flags };
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	return p;
+}
+
+static void no_op_is_narrow(const struct rlx_graph *g, uint32_t op)
+{
+	uint32_t i, k;
+
+	for (i = 0; i < g->n_node; i++)
+		for (k = 0; g->node[i].def->index == op && k < g->node[i].n_in; k++)
+			CHECK(!g->node[i].in[k] ||
+			      g->val[g->node[i].in[k]].type.dtype == RLX_F32);
+}
+
+/* What it does not change is the program's face. */
+static void widened(enum rlx_dtype dt)
+{
+	uint64_t seed = rlx_test_seed();
+	struct rlx_graph *g = net(dt, &seed);
+	struct rlx_program *p = compile(g, "cpu", RLX_COMPILE_NATIVE), *ref;
+	const struct rlx_graph *left = rlx_program_graph(p);
+
+	CHECK_EQ(rlx_program_io_type(p, RLX_IO_INPUT, 0)->dtype, dt);
+	CHECK_EQ(rlx_program_io_type(p, RLX_IO_OUTPUT, 0)->dtype, dt);
+	CHECK_EQ(count(left, RLX_OP_conv) + count(left, RLX_OP_fused_conv), 2);
+	no_op_is_narrow(left, RLX_OP_fused_conv);
+	no_op_is_narrow(left, RLX_OP_pool);
+	/* the oracle runs the graph as it is written */
+	ref = compile(g, "ref", 0);
+	CHECK_EQ(count(rlx_program_graph(ref), RLX_OP_cast), 0);
+	rlx_program_put(ref);
+	rlx_program_put(p);
+	/* as do those who want no rewriting, but for the conversions */
+	p = compile(g, "cpu", RLX_COMPILE_NO_FUSE | RLX_COMPILE_NO_SIMPLIFY);
+	CHECK(count(rlx_program_graph(p), RLX_OP_cast) > 0);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
+TEST(convolutions_of_f16_are_widened) { widened(RLX_F16); }
+TEST(convolutions_of_bf16_are_widened) { widened(RLX_BF16); }
+
+static void run(struct rlx_graph *g, const char *device, const void *x, size_t n_x, void *y,
+		size_t n_y)
+{
+	struct rlx_program *p = compile(g, device, 0);
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	CHECK_EQ(rlx_type_bytes(rlx_program_io_type(p, RLX_IO_INPUT, 0)), n_x);
+	CHECK_EQ(rlx_type_bytes(rlx_program_io_type(p, RLX_IO_OUTPUT, 0)), n_y);
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", *rlx_program_io_type(p, RLX_IO_INPUT, 0), x));
+	memset(y, 0xa5, n_y);
+	CHECK(!rlx_session_run(s));
+	CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", *rlx_program_io_type(p, RLX_IO_OUTPUT, 0),
+			       y));
+	rlx_session_free(s);
+	rlx_program_put(p);
+}
+
+static double cosine(const struct rlx_tensor *a, const struct rlx_tensor *b)
+{
+	double ab = 0, aa = 0, bb = 0, x, y;
+	int64_t i;
+
+	for (i = 0; i < rlx_type_count(&a->type); i++) {
+		x = el_get(a, i);
+		y = el_get(b, i);
+		ab += x * y;
+		aa += x * x;
+		bb += y * y;
+	}
+	CHECK(aa > 0 && bb > 0);
+	return ab / sqrt(aa * bb);
+}
+
+static struct rlx_tensor fresh(const struct rlx_type *t)
+{
+	struct rlx_tensor r = { *t, malloc((size_t)rlx_type_bytes(t)) };
+
+	CHECK(r.data);
+	memset(r.data, 0xa5, (size_t)rlx_type_bytes(t));
+	return r;
+}
+
+/* Outputs of one run of @g, whose inputs are drawn with @seed. */
+static void run_drawn(struct rlx_graph *g, const char *device, uint64_t seed,
+		      struct rlx_tensor *out)
+{
+	struct rlx_program *p = compile(g, device, RLX_COMPILE_NATIVE);
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	unsigned int i;
+	int64_t k;
+
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	for (i = 0; i < rlx_program_io_count(p, RLX_IO_INPUT); i++) {
+		struct rlx_tensor t = fresh(rlx_program_io_type(p, RLX_IO_INPUT, i));
+
+		for (k = 0; k < rlx_type_count(&t.type); k++)
+			el_set(&t, k, rlx_test_uniform(&seed, -1, 1));
+		CHECK(!rlx_session_set(s, RLX_IO_INPUT, rlx_program_io_name(p, RLX_IO_INPUT, i),
+				       t.type, t.data));
+		free(t.data);
+	}
+	CHECK(!rlx_session_run(s));
+	for (i = 0; i < rlx_program_io_count(p, RLX_IO_OUTPUT); i++) {
+		out[i] = fresh(rlx_program_io_type(p, RLX_IO_OUTPUT, i));
+		CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, rlx_program_io_name(p, RLX_IO_OUTPUT, i),
+				       out[i].type, out[i].data));
+	}
+	rlx_session_free(s);
+	rlx_program_put(p);
+}
+
+/* A convolution's result and gradient in @dt, by kernels, are those of the reference. */
+static void differentiate(enum rlx_dtype dt)
+{
+	uint64_t seed = rlx_test_seed();
+	struct rlx_graph *g = net(dt, &seed), *d = NULL;
+	struct rlx_tensor cpu[2], ref[2];
+	rlx_value x = g->io[RLX_IO_INPUT].e[0].v;
+	struct rlx_error err = { 0 };
+	int i;
+
+	CHECKF(!rlx_graph_vjp(g, &x, 1, &d, &err), "%s", err.text);
+	run_drawn(d, "cpu", seed, cpu);
+	run_drawn(d, "ref", seed, ref);
+	for (i = 0; i < 2; i++) {
+		CHECKF(cosine(&cpu[i], &ref[i]) > 0.9995, "output %d: cosine %.7f", i,
+		       cosine(&cpu[i], &ref[i]));
+		free(cpu[i].data);
+		free(ref[i].data);
+	}
+	rlx_graph_put(d);
+	rlx_graph_put(g);
+}
+
+TEST(gradients_in_f16_are_native) { differentiate(RLX_F16); }
+TEST(gradients_in_bf16_are_native) { differentiate(RLX_BF16); }
+
+/*
+ * Each result is rounded where the graph says. Sums of small integers are exact in f32, so
+ * that all that differs between a program that rounds and one that does not is the rounding:
+ * (2048 + 1) - 2048 is 0 in f16, (256 + 1) - 256 in bf16.
+ */
+static void rounds(enum rlx_dtype dt, float large)
+{
+	struct rlx_graph *g = rlx_graph_new("rounds");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 1, 1, 4, 4)), y, w, one;
+	const float ones = 1;
+	float in[16], out[16];
+	int i;
+
+	one = rlx_constant(g, rlx_type(RLX_F32, 1, 1, 1, 1), &ones);
+	w = rlx_emit(g, cast, .x = one, .to = dt);
+	y = rlx_emit(g, cast, .x = x, .to = dt);
+	y = rlx_emit(g, conv, .x = y, .w = w,
+		     .bias = rlx_emit(g, reshape, .x = w, .shape = RLX_INTS(1)));
+	y = rlx_emit(g, cast, .x = y, .to = RLX_F32);
+	rlx_output(g, "y", rlx_emit(g, sub, .a = y, .b = x));
+	CHECK(!rlx_graph_finish(g));
+	for (i = 0; i < 16; i++)
+		in[i] = i % 2 ? large : (float)i;
+	run(g, "cpu", in, sizeof(in), out, sizeof(out));
+	for (i = 0; i < 16; i++)
+		CHECKF(out[i] == (i % 2 ? 0 : 1), "element %d is %g", i, (double)out[i]);
+	rlx_graph_put(g);
+}
+
+TEST(results_round_to_f16) { rounds(RLX_F16, 2048); }
+TEST(results_round_to_bf16) { rounds(RLX_BF16, 256); }
+
+static struct lines {
+	atomic_uint	n;
+	char		last[1100];
+} lines;
+
+static void take_line(void *ctx, enum rlx_log_level level, const char *line)
+{
+	(void)ctx;
+	CHECK_EQ(level, RLX_LOG_WARN);
+	snprintf(lines.last, sizeof(lines.last), "%s", line);
+	lines.n++;
+}
+
+static struct rlx_graph *det_net(void)
+{
+	struct rlx_graph *g = rlx_graph_new("det");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2, 3, 3)), y;
+
+	y = rlx_emit(g, det, .x = x);
+	rlx_output(g, "y", rlx_emit(g, add, .a = y, .b = rlx_emit(g, det, .x = x)));
+	CHECK(!rlx_graph_finish(g));
+	return g;
+}
+
+TEST(the_host_is_told_of_once)
+{
+	uint64_t seed = rlx_test_seed();
+	struct rlx_graph *g = det_net(), *native = net(RLX_F16, &seed);
+
+	rlx_log_set(take_line, NULL);
+	rlx_program_put(compile(g, "cpu", RLX_COMPILE_NO_SIMPLIFY));
+	CHECK_EQ(lines.n, 1);
+	CHECKF(strstr(lines.last, "2 of 3 steps") && strstr(lines.last, "det of f32;"), "%s",
+	       lines.last);
+	rlx_program_put(compile(native, "cpu", 0));
+	rlx_program_put(compile(g, "ref", 0));
+	CHECK_EQ(lines.n, 1);
+	rlx_log_set(NULL, NULL);
+	rlx_graph_put(native);
+	rlx_graph_put(g);
+}
+
+TEST(native_refuses_by_name)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .flags = RLX_COMPILE_NATIVE };
+	struct rlx_graph *g = det_net();
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+
+	CHECK_EQ(rlx_compile(g, &o, &p, &err), RLX_ENOSUP);
+	CHECKF(strstr(err.text, "det of f32") && strstr(err.text, "RLX_COMPILE_NATIVE"), "%s",
+	       err.text);
+	CHECK(!p);
+	rlx_graph_put(g);
+}
+
+TEST_MAIN()
