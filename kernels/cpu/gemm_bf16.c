@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: MIT
 /* GEMM with weights in bf16 where the machine has no bf16 product. */
-#define GH_NUM		RLX_NUM_BF16
-#define GH_LOADU(p)	vf_loadu_bf16(p)
-#define GH_LOADN(p, n)	vf_loadn_bf16(p, n)
-#include "kernels/simd/gemm_half.h"
+#define GF_NUM		RLX_NUM_BF16
+#define GF_VEC		vu16h
+#define GF_LOADU(p)	vf_loadu_bf16(p)
+#define GF_LOADN(p, n)	vf_loadn_bf16(p, n)
+#include "kernels/simd/gemm_fma.h"
+#include "kernels/simd/gemm_drive.h"
 
-rlx_k_fn RLX_K(gemm_bf16), RLX_K(gemm_bf16_pack);
-
-void RLX_K(gemm_bf16)(const void *args, size_t begin, size_t end, void *scratch)
-{
-	gd_gemm(args, begin, end, scratch);
-}
-
-void RLX_K(gemm_bf16_pack)(const void *args, size_t begin, size_t end, void *scratch)
-{
-	gh_pack(args, begin, end);
-}
+GD_KERNEL(gemm_bf16)
+GD_PACK_KERNEL(gemm_bf16_pack, rlx_k_gemm_pack)

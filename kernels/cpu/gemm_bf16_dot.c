@@ -38,19 +38,5 @@ static inline bool gd_direct_a(const struct rlx_k_gemm *g, size_t rows)
 #include "kernels/simd/gemm_pairs.h"
 #include "kernels/simd/gemm_drive.h"
 
-rlx_k_fn RLX_K(gemm_bf16), RLX_K(gemm_bf16_pack);
-
-void RLX_K(gemm_bf16)(const void *args, size_t begin, size_t end, void *scratch)
-{
-	gd_gemm(args, begin, end, scratch);
-}
-
-void RLX_K(gemm_bf16_pack)(const void *args, size_t begin, size_t end,
-			   void *scratch)
-{
-	const struct rlx_k_gemm_pack *p = args;
-
-	for (; begin < end; begin++)
-		pack_panel(p, begin, (char *)p->dst +
-			   begin * GD_K(p->k) * GD_BROW);
-}
+GD_KERNEL(gemm_bf16)
+GD_PACK_KERNEL(gemm_bf16_pack, rlx_k_gemm_pack)

@@ -178,18 +178,5 @@ static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 	}
 }
 
-rlx_k_fn RLX_K(gemm_f64), RLX_K(gemm_f64_pack);
-
-void RLX_K(gemm_f64)(const void *args, size_t begin, size_t end, void *scratch)
-{
-	gd_gemm(args, begin, end, scratch);
-}
-
-void RLX_K(gemm_f64_pack)(const void *args, size_t begin, size_t end,
-			  void *scratch)
-{
-	const struct rlx_k_gemm_pack *p = args;
-
-	for (; begin < end; begin++)
-		pack_panel(p, begin, (char *)p->dst + begin * p->k * GD_BROW);
-}
+GD_KERNEL(gemm_f64)
+GD_PACK_KERNEL(gemm_f64_pack, rlx_k_gemm_pack)

@@ -59,21 +59,5 @@ typedef int16_t gi_a;
 #define GI_B_OFF(q)	((void)(q), 0)
 #include "kernels/simd/gemm_int.h"
 
-rlx_k_fn RLX_K(gemm_i8), RLX_K(gemm_i8_pack);
-
-void RLX_K(gemm_i8)(const void *args, size_t begin, size_t end, void *scratch)
-{
-	const struct rlx_k_gemm_i8 *q = args;
-
-	gd_gemm(&q->g, begin, end, scratch);
-}
-
-void RLX_K(gemm_i8_pack)(const void *args, size_t begin, size_t end,
-			 void *scratch)
-{
-	const struct rlx_k_gemm_i8_pack *p = args;
-
-	for (; begin < end; begin++)
-		pack_panel(p, begin, (char *)p->dst +
-			   begin * (GD_K(p->k) * GD_BROW + GD_TAIL));
-}
+GD_KERNEL(gemm_i8)
+GD_PACK_KERNEL(gemm_i8_pack, rlx_k_gemm_i8_pack)

@@ -20,8 +20,10 @@
 #include "kernels/simd/tile_amx.h"
 #include "kernels/simd/vec.h"
 
+#define GD_NR		32
+#include "kernels/simd/gemm_pack.h"
+
 enum {
-	GD_NR = 32,				/* columns of a panel */
 	GX_COLS = 16,				/* of a tile of sums */
 	GX_ROW = GD_NR * 4,			/* bytes of a row of a panel */
 	GX_STEP = TILE_ROWS * GX_ROW,		/* bytes of a step of a panel */

@@ -31,6 +31,7 @@
 #include <string.h>
 
 #include "kernels/gemm.h"
+#include "kernels/simd/gemm_pack.h"
 #ifndef GD_OWN_FINISH
 #include "kernels/simd/gemm_epi.h"
 #endif
@@ -328,4 +329,12 @@ static void gd_gemm(const struct rlx_k_gemm *g, size_t begin, size_t end,
 		u += n;
 	}
 	gd_release();
+}
+
+/* The kernel @name; its arguments begin with a struct rlx_k_gemm. */
+#define GD_KERNEL(name)							\
+rlx_k_fn RLX_K(name);							\
+void RLX_K(name)(const void *args, size_t begin, size_t end, void *scratch) \
+{									\
+	gd_gemm(args, begin, end, scratch);				\
 }

@@ -186,29 +186,7 @@ static void pack_cols(const struct rlx_k_gemm_pack *p, const char *b,
 		}
 }
 
-static void pack_panel(const struct rlx_k_gemm_pack *p, size_t panel, char *dst)
-{
-	size_t col = panel * GD_NR;
-	size_t cols = p->n - col < GD_NR ? p->n - col : GD_NR;
-	const char *b = (const char *)p->b +
-			col * (p->trans ? p->ldb : 1) * ge_size(p->num);
-
-	if (p->trans)
-		pack_cols(p, b, cols, dst);
-	else
-		pack_rows(p, b, cols, dst);
-}
-
-static void gd_stage_b(const struct rlx_k_gemm *g, const char *b, char *dst,
-		       size_t panel)
-{
-	const struct rlx_k_gemm_pack p = {
-		.k = g->k, .n = g->n, .b = b, .ldb = g->ldb, .num = g->b_num,
-		.trans = g->b_form == RLX_B_COLS,
-	};
-
-	pack_panel(&p, panel, dst);
-}
+#include "kernels/simd/gemm_panel.h"
 
 static inline bool gd_direct_b(const struct rlx_k_gemm *g, size_t rows)
 {

@@ -17,6 +17,8 @@
  * which does two adjacent panels at once: few rows alone do not keep enough
  * sums in flight.
  */
+#include "kernels/simd/gemm_pack.h"
+
 #ifndef GT_VB
 #define GT_VB		GT_V
 #endif
@@ -99,8 +101,6 @@ RLX_INLINE void gt_run(const struct gt *t, const int mr, const int nv)
 			GT_STORE(t->c + (size_t)i * t->ldc + j * GT_L,
 				 acc[i][j]);
 }
-
-enum { GD_NR = GT_NV * GT_L };	/* columns of a panel */
 
 #define GT_ROWS(m)							\
 static void gt_tile_##m(const struct gt *t) { gt_run(t, m, GT_NV); }

@@ -1,29 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GEMM with weights in a 16-bit format where the machine has no product of it: weights
- * widen on their way into registers, A and the sums are f32. The includer defines
- *	GH_NUM		the format: RLX_NUM_BF16 or RLX_NUM_F16
- *	GH_LOADU(p)	a vector of f32 from so many elements at p
- *	GH_LOADN(p, n)	the same from n elements, zeros behind
- *	GH_PACK_ALONE	if it has no product of its own
- * and calls gd_gemm() and gh_pack().
+ * GEMM by multiply-adds of f32: B is f32, or a format of 16 bits that widens on its way
+ * into registers where the machine has no product of it; A and the sums are f32. The
+ * includer defines GF_NUM and GF_VEC (gemm_fma_panel.h), and
+ *	GF_LOADU(p)	a vector of f32 from so many elements at p
+ *	GF_LOADN(p, n)	the same from n elements, zeros behind
+ * and includes gemm_drive.h behind it.
  */
-#ifdef GH_PACK_ALONE
-#pragma GCC diagnostic ignored "-Wunused-function"
-#endif
 #include "kernels/gemm.h"
-#include "kernels/simd/vec.h"
+#include "kernels/simd/gemm_fma_panel.h"
 
 #define GT_A		float
 #define GT_T		float
 #define GT_V		vf
-#define GT_L		RLX_VL
-#define GT_NV		2
-#define GT_BV		sizeof(vu16h)
+#define GT_BV		sizeof(GF_VEC)
 #define GT_STEP(c, a, b) vf_fma(a, b, c)
 #define GT_BCAST(x)	vf_set1(x)
 #define GT_LOAD(p)	vf_loadu(p)
-#define GT_LOADB(p)	GH_LOADU(p)
+#define GT_LOADB(p)	GF_LOADU(p)
 #define GT_STORE(p, v)	vf_storeu(p, v)
 #if defined(RLX_V512)
 #define GT_MR		14
@@ -39,11 +33,7 @@
 #endif
 #include "kernels/simd/gemm_tile.h"
 
-#define GD_K(k)		(k)
 #define GD_AGROUP	sizeof(float)
-#define GD_BROW		(GT_NV * sizeof(vu16h))
-#define GW_B		GH_NUM
-#include "kernels/simd/gemm_widen.h"
 
 static inline size_t gd_a_size(const struct rlx_k_gemm *g)
 {
@@ -67,17 +57,41 @@ static inline bool gd_direct_a(const struct rlx_k_gemm *g, size_t rows)
 	       (rows <= 6 || g->lda * sizeof(float) % 2048);
 }
 
+/* Reading B's rows in place costs less than a copy that serves two tiles. */
 static inline bool gd_direct_b(const struct rlx_k_gemm *g, size_t rows)
 {
-	return g->b_form == RLX_B_ROWS && g->b_num == GH_NUM &&
+	return g->b_form == RLX_B_ROWS && g->b_num == GF_NUM &&
 	       rows <= 2 * GT_MR;
+}
+
+static void gd_stage_a(const struct rlx_k_gemm *g, const char *a, char *dst,
+		       size_t ld, size_t rows)
+{
+	size_t es = ge_size(g->a_num), i, k;
+
+	if (g->trans_a && g->a_num == RLX_NUM_F32) {
+		/* K x rows to rows x K; K is padded with zeros to a vector */
+		vi_transpose_block(a, g->lda * 4, dst, ld, g->k, rows);
+		return;
+	}
+	for (i = 0; i < rows; i++, dst += ld) {
+		if (g->trans_a) {
+			for (k = 0; k < g->k; k++)
+				vf_storen(dst + k * 4, ge_load(a + i * es +
+					  k * g->lda * es, g->a_num, 1), 1);
+			continue;
+		}
+		for (k = 0; k < g->k; k += RLX_VL)
+			vf_storeu(dst + k * 4, ge_load(a + (i * g->lda + k) *
+				  es, g->a_num, g->k - k));
+	}
 }
 
 #define GD_DOT		RLX_VL
 
 static inline bool gd_can_dot(const struct rlx_k_gemm *g)
 {
-	return g->b_num == GH_NUM;
+	return g->b_num == GF_NUM;
 }
 
 RLX_INLINE vf gd_dot_a(const char *a, size_t k, size_t n)
@@ -87,15 +101,6 @@ RLX_INLINE vf gd_dot_a(const char *a, size_t k, size_t n)
 
 RLX_INLINE vf gd_dot_b(const char *b, size_t k, size_t n)
 {
-	return n < RLX_VL ? GH_LOADN(b + k * 2, n) : GH_LOADU(b + k * 2);
-}
-
-#ifndef GH_PACK_ALONE
-#include "kernels/simd/gemm_drive.h"
-#endif
-
-static void gh_pack(const struct rlx_k_gemm_pack *p, size_t begin, size_t end)
-{
-	for (; begin < end; begin++)
-		pack_panel(p, begin, (char *)p->dst + begin * p->k * GD_BROW);
+	b += k * (sizeof(GF_VEC) / RLX_VL);
+	return n < RLX_VL ? GF_LOADN(b, n) : GF_LOADU(b);
 }
