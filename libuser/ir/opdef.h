@@ -58,6 +58,7 @@ bool rlx_attr_is_default(const struct rlx_field *f, const void *value);
 #define RLX_T_COMPUTE	  (1u << 8)	/* matmul, conv, attention: gains most from 16 bits */
 #define RLX_T_REDUCTION	  (1u << 9)	/* norms, softmax, sums: accumulates */
 #define RLX_T_MOVE	  (1u << 10)	/* copies elements, computes nothing */
+#define RLX_T_SELECT	  (1u << 11)	/* of integers: gives elements of input 0, by order */
 
 /* A tensor in host memory, dense and row-major; @data NULL: an absent input. */
 struct rlx_tensor {

@@ -13,13 +13,12 @@ rlx_pass_fn rlx_pass_expand;
 /* An op that expands into itself would never end. */
 enum { MAX_ROUNDS = 16 };
 
-static bool must_expand(const struct rlx_pass_ctx *c, const struct rlx_graph *g,
-			const struct rlx_node *n)
+static bool must_expand(const struct rlx_legal *l, const struct rlx_node *n)
 {
 	enum rlx_dtype to[RLX_LEGAL_INPUTS];
 
 	/* the reference runs everything that has .eval */
-	return n->def->impl->expand && c->target.can && rlx_legal(c, g, n, to) == RLX_LEGAL_NONE;
+	return n->def->impl->expand && rlx_legal(l, n, to) == RLX_LEGAL_NONE;
 }
 
 static void expand_node(struct rlx_rewrite *rw, uint32_t idx, rlx_value *v,
@@ -49,12 +48,15 @@ static enum rlx_status one_round(struct rlx_pass_ctx *c, struct rlx_graph *g,
 {
 	struct rlx_type *out_types;
 	struct rlx_rewrite rw;
-	enum rlx_status st = rlx_rewrite_begin(&rw, g, c->err);
+	struct rlx_legal legal;
+	enum rlx_status st = rlx_legal_begin(&legal, c, g);
 	uint32_t n, most = 1;
 	rlx_value *v;
 
+	if (!st)
+		st = rlx_rewrite_begin(&rw, g, c->err);
 	if (st)
-		return st;
+		goto out;
 	for (n = 0; n < g->n_node; n++)
 		if (g->node[n].n_in + g->node[n].n_out > most)
 			most = g->node[n].n_in + g->node[n].n_out;
@@ -65,14 +67,17 @@ static enum rlx_status one_round(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
 		if (!rw.live[n])
 			continue;
-		if (must_expand(c, g, &g->node[n]))
+		if (must_expand(&legal, &g->node[n]))
 			expand_node(&rw, n, v, out_types);
 		else
 			rlx_rewrite_copy(&rw, n);
 	}
 	rlx_free(out_types);
 	rlx_free(v);
-	return rlx_rewrite_end(&rw, out);
+	st = rlx_rewrite_end(&rw, out);
+out:
+	rlx_legal_end(&legal);
+	return st;
 }
 
 enum rlx_status rlx_pass_expand(struct rlx_pass_ctx *c, struct rlx_graph *g,

@@ -7,12 +7,14 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "pass/fold.h"
 #include "pass/pass.h"
 
 rlx_pass_fn rlx_pass_fold, rlx_pass_fold_wide, rlx_pass_fold_again;
 
 /* Reference evaluation is slow: leave what would take it long. */
 static const double MOST_FLOPS = 3e7;
+enum { FOLD_INPUTS = 16 };
 
 static const struct rlx_op_constant *constant_of(const struct rlx_rewrite *rw,
 						 uint32_t old)
@@ -31,30 +33,39 @@ static bool may_stay(const struct rlx_rewrite *rw, const struct rlx_node *n)
 	       rlx_dtype_size(rw->old->val[n->out].type.dtype) == 2;
 }
 
-static bool may_fold(const struct rlx_rewrite *rw, const struct rlx_node *n)
+bool rlx_foldable(const struct rlx_graph *g, const struct rlx_node *n)
 {
-	const struct rlx_type *types[16];
+	const struct rlx_type *types[FOLD_INPUTS];
 	struct rlx_infer q = { .def = n->def, .args = n->args, .n_in = n->n_in, .in = types };
 	struct rlx_cost cost = { 0 };
 	int64_t in = 0, out = 0;
 	uint32_t i;
 
-	if (!n->n_in || n->n_in > 16 || n->def->traits & (RLX_T_IMPURE | RLX_T_SUBGRAPH))
+	if (!n->n_in || n->n_in > FOLD_INPUTS ||
+	    n->def->traits & (RLX_T_IMPURE | RLX_T_SUBGRAPH))
 		return false;
 	for (i = 0; i < n->n_in; i++) {
-		if (n->in[i] && !constant_of(rw, n->in[i]))
-			return false;
-		types[i] = n->in[i] ? &rw->old->val[n->in[i]].type : NULL;
+		types[i] = n->in[i] ? &g->val[n->in[i]].type : NULL;
 		in += types[i] ? rlx_type_bytes(types[i]) : 0;
 	}
 	for (i = 0; i < n->n_out; i++) {
-		q.out[i] = rw->old->val[n->out + i].type;
+		q.out[i] = g->val[n->out + i].type;
 		out += rlx_type_bytes(&q.out[i]);
 	}
 	q.n_out = n->n_out;
 	if (n->def->impl->cost)
 		n->def->impl->cost(&q, &cost);
 	return cost.flops <= MOST_FLOPS && out <= 4 * in + 4096;
+}
+
+static bool may_fold(const struct rlx_rewrite *rw, const struct rlx_node *n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n->n_in; i++)
+		if (n->in[i] && !constant_of(rw, n->in[i]))
+			return false;
+	return rlx_foldable(rw->old, n);
 }
 
 /* Smaller ones are made again sooner than found. */
@@ -75,7 +86,7 @@ struct fold_key {
 		struct rlx_type	 type;
 		struct rlx_blob	*blob;
 		uint64_t	 hash[2];
-	} in[16];
+	} in[FOLD_INPUTS];
 };
 
 /* As bytes: dimensions behind the rank may hold anything. */
@@ -120,7 +131,7 @@ static bool make_key(const struct rlx_rewrite *rw, const struct rlx_node *n, str
 /* Found as an instance of other shapes made it: then there is nothing to compute. */
 static bool fold_shared(struct rlx_rewrite *rw, const struct rlx_node *n)
 {
-	struct rlx_blob *of[16], *b;
+	struct rlx_blob *of[FOLD_INPUTS], *b;
 	struct fold_key k;
 
 	if (!make_key(rw, n, &k, of))
@@ -136,7 +147,7 @@ static bool fold_shared(struct rlx_rewrite *rw, const struct rlx_node *n)
 static struct rlx_blob *result_of(struct rlx_rewrite *rw, const struct rlx_node *n, void *data,
 				  size_t bytes)
 {
-	struct rlx_blob *of[16];
+	struct rlx_blob *of[FOLD_INPUTS];
 	struct fold_key k;
 
 	return make_key(rw, n, &k, of) ?
@@ -147,7 +158,7 @@ static struct rlx_blob *result_of(struct rlx_rewrite *rw, const struct rlx_node 
 static void fold_node(struct rlx_rewrite *rw, uint32_t idx)
 {
 	const struct rlx_node *n = &rw->old->node[idx];
-	struct rlx_tensor in[16] = { 0 }, out[RLX_MAX_OUT] = { 0 };
+	struct rlx_tensor in[FOLD_INPUTS] = { 0 }, out[RLX_MAX_OUT] = { 0 };
 	struct rlx_error err = { 0 };
 	enum rlx_status st = RLX_OK;
 	uint32_t i;

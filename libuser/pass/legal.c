@@ -3,13 +3,11 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "pass/fold.h"
 #include "pass/legal.h"
 
-/* What is computed of constants alone goes no deeper than this before it is folded. */
-enum { DEEPEST = 8 };
-
 struct question {
-	const struct rlx_pass_ctx	*c;
+	const struct rlx_legal		*l;
 	const struct rlx_graph		*g;
 	const struct rlx_node		*n;
 	struct rlx_infer		 q;
@@ -19,21 +17,39 @@ struct question {
 	bool				 no_memory;
 };
 
-/* A constant, or what folding will make one. */
-static bool is_constant(const struct question *a, uint32_t v, int depth)
+/* As folding finds them: in the order of nodes, each after those that it reads. */
+static void find_constants(struct rlx_legal *l)
 {
-	const struct rlx_node *n = rlx_node_of(a->g, v);
-	uint32_t i;
+	bool folds = !(l->c->flags & RLX_COMPILE_NO_SIMPLIFY), is;
+	const struct rlx_node *n;
+	uint32_t i, k;
 
-	if (n->def->index == RLX_OP_constant)
-		return true;
-	if (!n->n_in || depth == DEEPEST || a->c->flags & RLX_COMPILE_NO_SIMPLIFY ||
-	    n->def->traits & (RLX_T_IMPURE | RLX_T_SUBGRAPH | RLX_T_COMPUTE | RLX_T_REDUCTION))
-		return false;
-	for (i = 0; i < n->n_in; i++)
-		if (n->in[i] && !is_constant(a, n->in[i], depth + 1))
-			return false;
-	return true;
+	for (i = 0; i < l->g->n_node; i++) {
+		n = &l->g->node[i];
+		is = n->def->index == RLX_OP_constant || (folds && rlx_foldable(l->g, n));
+		for (k = 0; is && k < n->n_in; k++)
+			is = !n->in[k] || l->constant[n->in[k]];
+		for (k = 0; k < n->n_out; k++)
+			l->constant[n->out + k] = is;
+	}
+}
+
+enum rlx_status rlx_legal_begin(struct rlx_legal *l, const struct rlx_pass_ctx *c,
+				const struct rlx_graph *g)
+{
+	*l = (struct rlx_legal){ .c = c, .g = g };
+	if (!c->target.can)
+		return RLX_OK;
+	l->constant = rlx_calloc(g->n_val, sizeof(*l->constant));
+	if (!l->constant)
+		return rlx_fail(c->err, RLX_ENOMEM, "legalize: out of memory");
+	find_constants(l);
+	return RLX_OK;
+}
+
+void rlx_legal_end(struct rlx_legal *l)
+{
+	rlx_free(l->constant);
 }
 
 /* Zeros in the place of what is not computed yet; NULL: out of memory. */
@@ -63,7 +79,7 @@ static void take_inputs(struct question *a, const enum rlx_dtype *to)
 		a->in[k] = &a->type[k];
 		if (to && to[k])
 			a->type[k].dtype = to[k];
-		if (!is_constant(a, v, 0))
+		if (!a->l->constant[v])
 			continue;
 		if (rlx_node_of(a->g, v)->def->index == RLX_OP_constant && !(to && to[k])) {
 			const struct rlx_op_constant *c = rlx_node_of(a->g, v)->args;
@@ -78,7 +94,7 @@ static void take_inputs(struct question *a, const enum rlx_dtype *to)
 
 static bool ask(struct question *a)
 {
-	enum rlx_can can = a->c->target.can(&a->c->target, &a->q);
+	enum rlx_can can = a->l->c->target.can(&a->l->c->target, &a->q);
 	uint32_t k;
 
 	for (k = 0; k < a->n->n_in; k++)
@@ -101,7 +117,8 @@ static bool is_native(struct question *a)
 static bool holds(enum rlx_dtype wide, enum rlx_dtype narrow)
 {
 	if (rlx_dtype_is_int(narrow))
-		return wide == RLX_F32 && rlx_dtype_size(narrow) <= 2;
+		return rlx_dtype_is_float(wide) &&
+		       2 * rlx_dtype_size(narrow) <= rlx_dtype_size(wide);
 	return rlx_dtype_is_float(wide) && rlx_dtype_is_float(narrow) &&
 	       rlx_dtype_promote(wide, narrow) == wide;
 }
@@ -183,26 +200,26 @@ static bool choose(const struct question *a, enum rlx_dtype wide, bool aside,
 	return any;
 }
 
-/* Small integers, of an op whose results are some of what it takes: f32 has them all. */
+/* Integers that are only compared: a float that holds them orders them alike. */
 static bool choose_integers(const struct question *a, enum rlx_dtype *to)
 {
-	const struct rlx_op_pool *pool = a->n->args;
-	enum rlx_dtype dt;
+	uint32_t v = a->n->n_in ? a->n->in[0] : 0;
+	enum rlx_dtype dt = v ? a->g->val[v].type.dtype : RLX_NODTYPE;
 
 	memset(to, 0, RLX_LEGAL_INPUTS * sizeof(*to));
-	if (a->n->def->index != RLX_OP_pool || pool->kind != RLX_POOL_MAX)
+	if (!(a->n->def->traits & RLX_T_SELECT) || !rlx_dtype_is_int(dt))
 		return false;
-	dt = a->g->val[a->n->in[0]].type.dtype;
-	to[0] = RLX_F32;
-	return rlx_dtype_is_int(dt) && rlx_dtype_size(dt) <= 2;
+	to[0] = holds(RLX_F32, dt) ? RLX_F32 : RLX_F64;
+	return holds(to[0], dt);
 }
 
-enum rlx_legal_form rlx_legal(const struct rlx_pass_ctx *c, const struct rlx_graph *g,
-			      const struct rlx_node *n, enum rlx_dtype to[RLX_LEGAL_INPUTS])
+enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *n,
+			      enum rlx_dtype to[RLX_LEGAL_INPUTS])
 {
-	struct question a = { .c = c, .g = g, .n = n };
+	const struct rlx_target *target = &l->c->target;
+	struct question a = { .l = l, .g = l->g, .n = n };
 
-	if (!c->target.can || n->def->traits & (RLX_T_LEAF | RLX_T_VIEW))
+	if (!target->can || n->def->traits & (RLX_T_LEAF | RLX_T_VIEW))
 		return RLX_LEGAL_NATIVE;
 	a.q = (struct rlx_infer){ .def = n->def, .args = n->args, .n_in = n->n_in, .in = a.in,
 				  .constant = a.constant };
@@ -210,7 +227,7 @@ enum rlx_legal_form rlx_legal(const struct rlx_pass_ctx *c, const struct rlx_gra
 		return RLX_LEGAL_NONE;
 	if (is_native(&a))
 		return RLX_LEGAL_NATIVE;
-	if (!c->target.widen || n->def->traits & RLX_T_SUBGRAPH || n->def->index == RLX_OP_cast)
+	if (!target->widen || n->def->traits & RLX_T_SUBGRAPH || n->def->index == RLX_OP_cast)
 		return a.no_memory ? RLX_LEGAL_NATIVE : RLX_LEGAL_NONE;
 	if ((choose(&a, RLX_F32, true, to) && is_native_as(&a, to)) ||
 	    (choose(&a, RLX_F32, false, to) && is_native_as(&a, to)) ||

@@ -18,11 +18,24 @@ enum rlx_legal_form {
 /* More inputs than this have ops that only move elements. */
 enum { RLX_LEGAL_INPUTS = 16 };
 
+struct rlx_legal {
+	const struct rlx_pass_ctx	*c;
+	const struct rlx_graph		*g;
+	bool				*constant;	/* per value: is one, or folding makes it one */
+};
+
 /*
- * The form in which the target of @c runs node @n of @g. For WIDENED, @to[k] is the dtype
- * for input @k, 0: its own. Without a target that can be asked all is native.
+ * To ask the target of @c about nodes of @g. Return: RLX_ENOMEM, with a message in c->err.
+ * rlx_legal_end() frees what this takes, also after a failure.
  */
-enum rlx_legal_form rlx_legal(const struct rlx_pass_ctx *c, const struct rlx_graph *g,
-			      const struct rlx_node *n, enum rlx_dtype to[RLX_LEGAL_INPUTS]);
+enum rlx_status rlx_legal_begin(struct rlx_legal *l, const struct rlx_pass_ctx *c,
+				const struct rlx_graph *g);
+void rlx_legal_end(struct rlx_legal *l);
+/*
+ * The form in which the target runs node @n. For WIDENED, @to[k] is the dtype for input @k,
+ * 0: its own. Without a target that can be asked all is native.
+ */
+enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *n,
+			      enum rlx_dtype to[RLX_LEGAL_INPUTS]);
 
 #endif

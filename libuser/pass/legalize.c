@@ -29,7 +29,8 @@ static bool has_narrow(const struct rlx_graph *g, const struct rlx_node *n)
 	for (k = 0; k < n->n_in; k++) {
 		enum rlx_dtype dt = n->in[k] ? g->val[n->in[k]].type.dtype : RLX_BOOL;
 
-		if (dt != RLX_BOOL && rlx_dtype_size(dt) < 4)
+		if (dt != RLX_BOOL && (rlx_dtype_size(dt) < 4 ||
+				       (rlx_dtype_is_int(dt) && n->def->traits & RLX_T_SELECT)))
 			return true;
 		f32 = f32 || dt == RLX_F32;
 		f64 = f64 || dt == RLX_F64;
@@ -72,14 +73,17 @@ enum rlx_status rlx_pass_legalize(struct rlx_pass_ctx *c, struct rlx_graph *g,
 {
 	enum rlx_dtype to[RLX_LEGAL_INPUTS];
 	struct legalize l = { .c = c };
+	struct rlx_legal legal;
 	enum rlx_status st;
 	uint32_t n, i;
 
 	if (!c->target.widen)
 		return RLX_OK;
-	st = rlx_rewrite_begin(&l.rw, g, c->err);
+	st = rlx_legal_begin(&legal, c, g);
+	if (!st)
+		st = rlx_rewrite_begin(&l.rw, g, c->err);
 	if (st)
-		return st;
+		goto out;
 	for (i = 0; i < 2; i++)
 		l.wide[i] = rlx_bump_new(&l.rw.g->bump, g->n_val, sizeof(**l.wide));
 	if (!l.wide[0] || !l.wide[1])
@@ -88,7 +92,7 @@ enum rlx_status rlx_pass_legalize(struct rlx_pass_ctx *c, struct rlx_graph *g,
 		if (!l.rw.live[n])
 			continue;
 		if (has_narrow(g, &g->node[n]) &&
-		    rlx_legal(c, g, &g->node[n], to) == RLX_LEGAL_WIDENED)
+		    rlx_legal(&legal, &g->node[n], to) == RLX_LEGAL_WIDENED)
 			put_between(&l, &g->node[n], to);
 		else
 			rlx_rewrite_copy(&l.rw, n);
@@ -97,6 +101,8 @@ enum rlx_status rlx_pass_legalize(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	for (i = 0; c->report && i < RLX_OP_COUNT; i++)
 		if (l.count[i])
 			fprintf(c->report, "widened %u %s\n", l.count[i], rlx_op_defs[i]->name);
+out:
+	rlx_legal_end(&legal);
 	return st;
 }
 

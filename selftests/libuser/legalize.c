@@ -238,6 +238,40 @@ static void rounds(enum rlx_dtype dt, float large)
 TEST(results_round_to_f16) { rounds(RLX_F16, 2048); }
 TEST(results_round_to_bf16) { rounds(RLX_BF16, 256); }
 
+/* Integers to their ends: one that a float does not hold would come back as another. */
+static void maxima(enum rlx_dtype dt, uint64_t *seed)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .flags = RLX_COMPILE_NATIVE };
+	struct rlx_graph *g = rlx_graph_new("maxima");
+	struct rlx_program *p = NULL;
+	struct rlx_error err = { 0 };
+	int64_t in[2 * 3 * 9 * 7], cpu[2 * 3 * 9 * 7], ref[2 * 3 * 9 * 7];
+	size_t n = 2 * 3 * 9 * 7 * rlx_dtype_size(dt), i;
+
+	rlx_output(g, "y", rlx_emit(g, pool, .x = rlx_input(g, "x", rlx_type(dt, 2, 3, 9, 7)),
+				    .kernel = RLX_INTS(3, 3), .pad = RLX_INTS(1, 1, 1, 1)));
+	CHECK(!rlx_graph_finish(g));
+	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
+	CHECK(count(rlx_program_graph(p), RLX_OP_pool) == 1);
+	rlx_program_put(p);
+	for (i = 0; i < sizeof(in) / sizeof(*in); i++)
+		in[i] = (int64_t)rlx_test_rand(seed);
+	run(g, "cpu", in, n, cpu, n);
+	run(g, "ref", in, n, ref, n);
+	CHECK(!memcmp(cpu, ref, n));
+	rlx_graph_put(g);
+}
+
+TEST(maxima_of_integers_are_theirs)
+{
+	uint64_t seed = rlx_test_seed();
+	enum rlx_dtype dt;
+
+	for (dt = RLX_I8; dt < RLX_BOOL; dt++)
+		if (rlx_dtype_size(dt) < 8)	/* the host's: native.txt */
+			maxima(dt, &seed);
+}
+
 static struct lines {
 	atomic_uint	n;
 	char		last[1100];
