@@ -66,7 +66,7 @@ static enum rlx_status multiply(struct rlx_lower *lo, const struct rlx_conv *g,
 				struct rlx_k_gemm *p)
 {
 	return rlx_lower_call(lo, RLX_KERNEL_gemm_f64, rlx_k_gemm_units(p, cpu_isa(lo)),
-			  rlx_conv_work(g), rlx_k_gemm_f64_scratch(p, cpu_isa(lo)));
+			      rlx_conv_work(g), rlx_k_gemm_f64_scratch(p, cpu_isa(lo)));
 }
 
 /* Each channel's bias over all of its result, which the product is added to. */
@@ -126,7 +126,7 @@ static enum rlx_status transposed(struct rlx_lower *lo, const struct rlx_conv *g
 	rlx_lower_ref_tmp(lo, &a->columns, tmp);
 	rlx_lower_ref_in(lo, &a->bias, 2, 0);
 	return rlx_lower_call(lo, RLX_KERNEL_col2im_f64, g->n * g->oc,
-			  (double)(g->n * g->oc * s.taps) * (double)s.in, 0);
+			      (double)(g->n * g->oc * s.taps) * (double)s.in, 0);
 }
 
 enum rlx_status cpu_conv_f64(struct rlx_lower *lo, const struct rlx_conv *g)

@@ -27,5 +27,5 @@ enum rlx_status cpu_lower_grouped_matmul(struct rlx_lower *lo)
 	rlx_lower_ref_status(lo, &a->bad);
 	rlx_lower_checked(lo, &a->live, a->m);
 	return rlx_lower_call(lo, RLX_KERNEL_grouped, rlx_k_grouped_units(a),
-			  (double)a->m * (double)a->n * (double)(a->k + 1) / 4, 0);
+			      (double)a->m * (double)a->n * (double)(a->k + 1) / 4, 0);
 }

@@ -65,14 +65,18 @@ out_free:
 	return st;
 }
 
-/* A slow path tells its user; a GPU's host has small things to do in any case. */
+/* A slow path tells its user. */
 static void warn_of_host(const struct rlx_program *p)
 {
-	if (p->code->host && !p->dev->be->own_threads)
+	const struct rlx_code *c = p->code;
+
+	if (c->host)
 		rlx_log(RLX_LOG_WARN,
-			"%s: %u of %u steps run by the reference evaluator, which is slow: %s; "
+			"%s: %u of %u steps run by the reference evaluator, which is slow%s: %s; "
 			"'rlx ops' tells why, and RLX_COMPILE_NATIVE refuses such a program",
-			p->dev->name, p->code->host, p->plan->n_step, p->code->on_host);
+			p->dev->name, c->host, p->plan->n_step,
+			c->crossing ? ", and wait for copies from and to the device" : "",
+			c->on_host);
 }
 
 static void add_costs(struct rlx_program *p)

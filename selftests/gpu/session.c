@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "rlx/device.h"
+#include "rlx/log.h"
 #include "rt/session.h"
 #include "selftests/gpu/sessions.h"
 #include "selftests/lib/op_case.h"
@@ -184,6 +185,30 @@ TEST(a_strict_session_refuses_what_crosses)
 		s = NULL;
 		rlx_program_put(p);
 	}
+}
+
+static char told[1100];
+
+static void take_line(void *ctx, enum rlx_log_level level, const char *line)
+{
+	(void)ctx;
+	(void)level;
+	snprintf(told, sizeof(told), "%s", line);
+}
+
+/* A slow path tells its user, and whether it waits for the device besides. */
+TEST(the_host_is_told_of)
+{
+	unsigned int i, line;
+
+	rlx_log_set(take_line, NULL);
+	for (i = 0; i < 4; i++) {
+		rlx_program_put(with_host_step(65536, i & 1, i & 2, &line));
+		CHECKF(strstr(told, "unique_count of f32") &&
+		       !strstr(told, "wait for copies") == !i, "%u: %s", i, told);
+		told[0] = 0;
+	}
+	rlx_log_set(NULL, NULL);
 }
 
 /* From the caller's buffer to the caller's buffer, or nothing at all: nothing crosses. */

@@ -74,7 +74,7 @@ struct rlx_compile_opts {
  *
  * Where the device has kernels of an op for wider floats alone, its inputs are converted
  * to them and its results rounded to the dtypes that the graph gives. What has no kernel at
- * all runs by the reference evaluator, slowly; on a CPU a line of rlx/log.h says so.
+ * all runs by the reference evaluator, slowly; a line of rlx/log.h says so.
  *
  * Context: any thread; allocates. The program may be shared by threads.
  * Ownership: one reference to *@out is the caller's (rlx_program_put()).
