@@ -984,6 +984,10 @@ struct rlx_ioc_buffer_register {
 /**
  * struct rlx_ioc_buffer_unregister - for io_uring, on any arena: the ring lets the fixed
  * buffer at @index go. EINVAL where there is none, EBUSY where it is one of user memory.
+ *
+ * Requests that use it go on. The arena has it no more (rlx_ioc_arena_info.nr_buffers) when the
+ * last of them has ended, which may be after its CQE; in a ring with IORING_SETUP_DEFER_TASKRUN
+ * it may take another io_uring_enter() with IORING_ENTER_GETEVENTS.
  */
 struct rlx_ioc_buffer_unregister {
 	__u32	index;
