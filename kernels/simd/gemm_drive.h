@@ -16,6 +16,7 @@
  *	GD_SUMS(rows)	bytes of sums at the start of scratch, if not one tile
  *	GD_OWN_PANELS	if it has its own gd_panels(); then also gd_config(d),
  *			called where a block begins, and gd_release()
+ *	GD_EXACT	true if sums are exact, so that K need not be divided
  *	GD_DOT		if few rows times B by columns go along K: elements a
  *			vector takes; then gd_dot_a(a, k, n) and gd_dot_b() load
  *			elements [k, k + n) (no more than GD_DOT) of a row of A
@@ -39,12 +40,32 @@
 #ifndef GD_TAIL
 #define GD_TAIL		0
 #endif
+#ifndef GD_EXACT
+#define GD_EXACT	false
+#endif
 #ifndef GD_ROWS
 #define GD_ROWS(g)	rlx_k_gemm_rows(g, GD_ISA)
 #endif
 #ifndef GD_SUMS
 #define GD_SUMS(rows)	(GT_MR * GD_NR * sizeof(GT_T))
 #endif
+
+/*
+ * Sums along K are sums of parts, since the error of a sum in floats grows with the number of
+ * its terms: up to 512 groups are one part, else a part has 384, or some sqrt(K) where that
+ * is more. Where a part ends depends on K alone.
+ */
+static inline size_t gd_part(size_t k)
+{
+	size_t part = 384, n;
+
+	if (k <= 512 || GD_EXACT)
+		return k;
+	while (part * part < k)
+		part *= 2;
+	n = (k + part - 1) / part;
+	return (k + n - 1) / n;
+}
 
 /* A block of rows at one batch index. */
 struct gd {
@@ -106,7 +127,7 @@ static void gd_finish(const struct gd *d, size_t i, size_t mr, size_t col,
 		memcpy(bias, (const float *)g->bias + col, cols * 4);
 		e.bias = bias;
 	}
-	ge_fns[g->act](&e);
+	GE_FNS[g->act](&e);
 }
 #endif
 
@@ -137,12 +158,41 @@ static inline void gd_release(void)
 {
 }
 
+/* The sums of @mr rows and @nr columns at t->c, part by part of K. */
+static void gd_parts(struct gt *t, size_t mr, size_t nr, void (*run)(const struct gt *))
+{
+	size_t k = t->k, all = k, part = gd_part(k), ldc = t->ldc, i, j;
+	GT_T sums[GT_MR * GD_NR], *c = t->c;
+	const GT_T *init = t->init;
+	const char *b = t->b;
+
+	for (t->k = part; ; t->k = all < part ? all : part) {
+		run(t);
+		for (i = 0; c != t->c && i < mr; i++)
+			for (j = 0; j < nr; j += GT_L)
+				GT_STORE(c + i * ldc + j, GT_LOAD(c + i * ldc + j) +
+					 GT_LOAD(sums + i * nr + j));
+		all -= t->k;
+		if (!all)
+			break;
+		t->a += part * sizeof(GT_A);
+		t->b += part * t->ldb;
+		t->c = sums;
+		t->ldc = nr;
+		t->init = NULL;
+	}
+	t->k = k;
+	t->b = b;
+	t->ldc = ldc;
+	t->init = init;
+}
+
 /* All rows of the block times one panel, or two where few rows want that. */
 static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 {
 	const struct rlx_k_gemm *g = d->g;
 	size_t nr = cols > GD_NR ? 2 * GD_NR : GD_NR;
-	size_t tiles = (d->rows + GT_MR - 1) / GT_MR, i, j;
+	size_t tiles = (d->rows + GT_MR - 1) / GT_MR, part = gd_part(t->k), i, j;
 	bool plain = d->plain && cols == nr;
 	GT_T init[2 * GD_NR];
 
@@ -155,7 +205,9 @@ static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 		t->a = d->a + i * d->lda;
 		t->c = plain ? (GT_T *)d->c + (d->row + i) * g->ldc + col :
 		       d->tile;
-		if (cols > GD_NR)
+		if (part < t->k)
+			gd_parts(t, mr, nr, cols > GD_NR ? gt_flats[mr] : gt_tiles[mr]);
+		else if (cols > GD_NR)
 			gt_flats[mr](t);
 		else
 			gt_tiles[mr](t);
@@ -167,12 +219,13 @@ static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 #endif
 
 #ifdef GD_DOT
-/* Four columns of B, each a row of memory, times m rows: sums along vectors. */
-RLX_INLINE void gd_dot_four(const struct gd *d, const char *const b[4],
+/*
+ * Four columns of B, each a row of memory, times m rows: sums along vectors of the elements
+ * [k, end), added to @out.
+ */
+RLX_INLINE void gd_dot_part(const struct gd *d, const char *const b[4], size_t k, size_t end,
 			    const int m, GT_T *out)
 {
-	const char *a = d->a;
-	size_t k, n;
 	GT_V acc[RLX_K_GEMM_DOT_M][4];
 	int i, j;
 
@@ -181,16 +234,16 @@ RLX_INLINE void gd_dot_four(const struct gd *d, const char *const b[4],
 		RLX_UNROLL
 		for (j = 0; j < 4; j++)
 			acc[i][j] = (GT_V){ 0 };
-	for (k = 0; k < d->g->k; k += GD_DOT) {
+	for (; k < end; k += GD_DOT) {
+		size_t n = end - k;
 		GT_VB bv[4];
 
-		n = d->g->k - k;
 		RLX_UNROLL
 		for (j = 0; j < 4; j++)
 			bv[j] = gd_dot_b(b[j], k, n);
 		RLX_UNROLL
 		for (i = 0; i < m; i++) {
-			GT_VB av = gd_dot_a(a + (size_t)i * d->lda, k, n);
+			GT_VB av = gd_dot_a(d->a + (size_t)i * d->lda, k, n);
 
 			RLX_UNROLL
 			for (j = 0; j < 4; j++)
@@ -201,7 +254,21 @@ RLX_INLINE void gd_dot_four(const struct gd *d, const char *const b[4],
 	for (i = 0; i < m; i++)
 		RLX_UNROLL
 		for (j = 0; j < 4; j++)
-			out[i * GD_NR + j] = vf_hsum(acc[i][j]);
+			out[i * GD_NR + j] += vf_hsum(acc[i][j]);
+}
+
+RLX_INLINE void gd_dot_four(const struct gd *d, const char *const b[4],
+			    const int m, GT_T *out)
+{
+	size_t vectors = (d->g->k + GD_DOT - 1) / GD_DOT, k;
+	size_t part = gd_part(vectors) * GD_DOT;
+	int i, j;
+
+	for (i = 0; i < m; i++)
+		for (j = 0; j < 4; j++)
+			out[i * GD_NR + j] = 0;
+	for (k = 0; k < d->g->k; k += part)
+		gd_dot_part(d, b, k, d->g->k - k < part ? d->g->k : k + part, m, out);
 }
 
 static void gd_dots(struct gd *d, size_t col, size_t cols)
