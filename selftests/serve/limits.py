@@ -185,7 +185,7 @@ def clients_that_leave(s):
         leaves(s, leave, *many_texts(800))
         leaves(s, lambda c: (c.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4000),
                              leave(c)), *many_texts(400))
-        leaves(s, leave, *many_rows(400), model="slow")
+        leaves(s, leave, *many_rows(2000), model="slow")
 
 
 def parts(c):
@@ -216,9 +216,9 @@ def clients_that_leave_by_tls():
             for leave in (reset, lambda c: c.close(), half, parts, parts_later):
                 leaves(s, leave, *many_texts(400, key))
                 leaves(s, leave, *many_texts(800, key))
-                leaves(s, leave, *many_rows(400, key), model="slow")
+                leaves(s, leave, *many_rows(2000, key), model="slow")
                 leaves(s, lambda c: (c.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 200),
-                                     leave(c)), *many_rows(400, key), model="slow")
+                                     leave(c)), *many_rows(2000, key), model="slow")
 
 
 @each_engine
@@ -427,7 +427,9 @@ def rows_are_put_together():
     for engine in ENGINES:
         with slow_server(engine) as s:
             for ask in (ask_slow, ask_slow_json, ask_slow_region, ask_slow_channel):
-                x = some_rows(int(rng.integers(100, 300)))
+                # Of channels what takes no longer than others may wait for is one run.
+                n = 1000 if ask is ask_slow_channel else 100
+                x = some_rows(int(rng.integers(n, 3 * n)))
                 want = ask_slow(s, x, "whole")
                 for got, ref in zip(want, slow_by_definition(x[:8])):
                     assert np.array_equal(got[:8], ref), engine

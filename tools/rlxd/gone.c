@@ -19,11 +19,13 @@ enum {
 	AT_ONCE = 64,
 	/* A thread looks for no more than one part in so many of its processor's time. */
 	LOOK_SHARE = 32,
+	/* A request that more rows are left of is not soon complete. */
+	LONG_ROWS = 32,
 };
 
 /* What is run for a client that left is little more than what runs when it leaves. */
 static const int64_t look_ns = 5000000;
-/* Replies that are soon complete have no interim ones before them. */
+/* Replies that are complete sooner have no interim ones before them. */
 static const int64_t ask_first_ns = 50000000;
 /* One that read on may leave later: it is asked again, ever more rarely. */
 static const int64_t ask_most_ns = 5000000000;
@@ -39,13 +41,22 @@ int64_t gone_look_at(const struct loop *l)
 	return atomic_load(&l->busy) ? l->next_look : INT64_MAX;
 }
 
+/* Is it to be asked now? The first time at once, where the reply takes long in any case. */
+static bool is_due(const struct conn *c)
+{
+	bool first = c->probe_ns == ask_first_ns;
+
+	return c->probe_at <= c->loop->now ||
+	       (first && atomic_load(&c->req->job.rows_left) > LONG_ROWS);
+}
+
 /* Its end came, or cannot come: it stands behind bytes that are not read now. */
 static void on_doubt(struct conn *c, bool ended)
 {
 	bool old = !c->http.parser.http_minor;
 
 	/* A unix socket that is closed says so. */
-	if (c->listener->is_unix || c->probe_at > c->loop->now || (old && !ended))
+	if (c->listener->is_unix || !is_due(c) || (old && !ended))
 		return;
 	c->probe_at = c->loop->now + c->probe_ns;
 	c->probe_ns = 2 * c->probe_ns < ask_most_ns ? 2 * c->probe_ns : ask_most_ns;
