@@ -109,7 +109,6 @@ enum rlx_status rlx_host_step(const struct rlx_exec *exec, const uint8_t *leads,
 		.n_in = st->n_in, .n_out = st->n_out, .in = in, .out = out,
 		.scratch = scratch,
 	};
-	enum rlx_status rc;
 
 	fill(exec, st->in, st->n_in, in);
 	fill(exec, st->out, st->n_out, out);
@@ -118,13 +117,7 @@ enum rlx_status rlx_host_step(const struct rlx_exec *exec, const uint8_t *leads,
 		memcpy(out[0].data, in[0].data, (size_t)rlx_type_bytes(&in[0].type));
 		return RLX_OK;
 	}
-	rc = rlx_op_eval(&q);
-	if (rc && exec->err->status && st->file) {
-		exec->err->file = st->file;	/* where the caller asked for the op */
-		exec->err->line = st->line;
-		exec->err->node = st->node;
-	}
-	return rc;
+	return rlx_host_ended(exec, st, rlx_op_eval(&q));
 }
 
 uint64_t rlx_host_step_time(const struct rlx_exec *exec, uint32_t step, uint64_t from)

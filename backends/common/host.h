@@ -34,6 +34,18 @@ enum rlx_status rlx_host_step(const struct rlx_exec *exec, const uint8_t *leads,
 			      const struct rlx_plan_step *st, void *scratch,
 			      struct rlx_tensor *tensors);
 
+/* @rc, what became of a step: its error is where the caller asked for the op. */
+static inline enum rlx_status rlx_host_ended(const struct rlx_exec *exec,
+					     const struct rlx_plan_step *st, enum rlx_status rc)
+{
+	if (rc && exec->err->status && st->file) {
+		exec->err->file = st->file;
+		exec->err->line = st->line;
+		exec->err->node = st->node;
+	}
+	return rc;
+}
+
 /*
  * For exec->step_ns: adds the time since @from, by rlx_now(), to @step; gives the time
  * now.

@@ -169,15 +169,6 @@ static void name_step(const struct rlx_lower *lo, char *buf, size_t size)
 		 t ? rlx_dtype_name(t->dtype) : "");
 }
 
-/* Add @name to the code's list, unless it is there or too long for what is left. */
-static void note_on_host(struct rlx_code *code, const char *name)
-{
-	size_t at = strlen(code->on_host), left = sizeof(code->on_host) - at;
-
-	if (!strstr(code->on_host, name) && strlen(name) + 3 < left)
-		snprintf(code->on_host + at, left, "%s%s", at ? ", " : "", name);
-}
-
 /* What is left when no kernel takes a step. */
 static enum rlx_status to_host(struct rlx_lower *lo, uint32_t flags,
 			       const struct rlx_error *why)
@@ -191,7 +182,7 @@ static enum rlx_status to_host(struct rlx_lower *lo, uint32_t flags,
 				     "compile without RLX_COMPILE_NATIVE, which is slow", name,
 				     why->status ? ": " : "", why->text);
 	lo->code->host++;
-	note_on_host(lo->code, name);
+	rlx_note_on_host(lo->code, name);
 	return lo->ops->host_fallback(lo, RLX_CALL_HOST);
 }
 

@@ -27,6 +27,9 @@
 #ifndef RLX_BACKENDS_LOWER_H
 #define RLX_BACKENDS_LOWER_H
 
+#include <stdio.h>
+#include <string.h>
+
 #include "backends/common/host.h"
 #include "base/alloc.h"
 #include "base/bump.h"
@@ -49,7 +52,8 @@ struct rlx_ref {
 	uint8_t			kind;		/* enum rlx_ref_kind */
 };
 
-enum rlx_call_kind { RLX_CALL_KERNEL, RLX_CALL_HOST, RLX_CALL_COPY };
+/* CONTROL: the op's own evaluation, which runs compiled bodies. */
+enum rlx_call_kind { RLX_CALL_KERNEL, RLX_CALL_HOST, RLX_CALL_COPY, RLX_CALL_CONTROL };
 
 struct rlx_conv;
 struct rlx_recurrence;
@@ -129,6 +133,15 @@ rlx_lower_fn rlx_lower_copy;
  * @flags may forbid. Counts it in the code.
  */
 enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t flags);
+
+/* Add @name to the code's list, unless it is there or too long for what is left. */
+static inline void rlx_note_on_host(struct rlx_code *code, const char *name)
+{
+	size_t at = strlen(code->on_host), left = sizeof(code->on_host) - at;
+
+	if (!strstr(code->on_host, name) && strlen(name) + 3 < left)
+		snprintf(code->on_host + at, left, "%s%s", at ? ", " : "", name);
+}
 
 /* Types of the step's inputs (NULL: absent) and outputs. */
 const struct rlx_type *rlx_lower_in(const struct rlx_lower *lo, uint32_t k);

@@ -92,6 +92,7 @@ static void cpu_target(const struct rlx_device *dev, struct rlx_target *t)
 const struct rlx_backend rlx_backend_cpu = {
 	.abi = RLX_BACKEND_ABI,
 	.name = "cpu",
+	.bodies = true,
 	.device_size = sizeof(struct cpu_device),
 	.code_size = sizeof(struct cpu_code),
 	.exec_size = sizeof(struct cpu_exec),

@@ -45,6 +45,7 @@ struct cpu_code {
 	uint64_t		 scratch_bytes;	/* per thread */
 	uint64_t		 host_bytes;	/* scratch of host steps */
 	uint64_t		 scratch_at, host_at;	/* in exec->work */
+	uint64_t		 body_at;	/* of whichever body runs */
 };
 
 struct cpu_exec {
@@ -55,6 +56,7 @@ struct cpu_exec {
 	uint8_t			*leads;		/* per value: rlx_extent_find() */
 	int64_t			 leads_of;	/* the upper that they are of; 0: none */
 	int			 status;	/* set by kernels that meet bad data */
+	struct cpu_exec		**body;		/* of the code's bodies */
 };
 
 struct cpu_lower {
@@ -120,6 +122,12 @@ void cpu_prepared_put(struct cpu_prepared *p);
 /* extent.c: exec->extent changed */
 void cpu_set_extent(struct rlx_exec *exec);
 
+/* control.c: what bodies add to a code's counts; their execs, cpu_fini() frees them */
+void cpu_add_bodies(struct rlx_code *code);
+bool cpu_bodies_init(struct cpu_exec *x);
+void cpu_bodies_fini(struct cpu_exec *x);
+enum rlx_status cpu_run_control(struct cpu_exec *x, const struct cpu_call *call);
+
 /* lower.c, exec.c */
 enum rlx_can cpu_can(const struct rlx_device *dev, const struct rlx_infer *q);
 enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
@@ -128,6 +136,8 @@ void cpu_release(struct rlx_code *code);
 enum rlx_status cpu_init(struct rlx_exec *exec);
 void cpu_fini(struct rlx_exec *exec);
 void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
+/* All addresses of inputs and outputs at once. */
+void cpu_bind_all(struct cpu_exec *x);
 enum rlx_status cpu_run(struct rlx_exec *exec);
 
 #endif

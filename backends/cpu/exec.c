@@ -48,7 +48,7 @@ enum rlx_status cpu_init(struct rlx_exec *exec)
 	x->image = rlx_aligned(64, c->n_image + 64);
 	x->units = rlx_calloc(c->n_call + 1, sizeof(*x->units));
 	x->leads = rlx_calloc(p->n_val, sizeof(*x->leads));
-	if (!x->tensors || !x->image || !x->units || !x->leads) {
+	if (!x->tensors || !x->image || !x->units || !x->leads || !cpu_bodies_init(x)) {
 		cpu_fini(exec);
 		return rlx_fail(exec->err, RLX_ENOMEM, "cpu: out of memory");
 	}
@@ -67,6 +67,7 @@ void cpu_fini(struct rlx_exec *exec)
 {
 	struct cpu_exec *x = (struct cpu_exec *)exec;
 
+	cpu_bodies_fini(x);
 	rlx_free(x->tensors);
 	rlx_free(x->image);
 	rlx_free(x->units);
@@ -91,6 +92,16 @@ void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 		    c->reloc[r].place.kind == kinds[io] &&
 		    c->reloc[r].place.index == i)
 			patch((struct cpu_exec *)exec, &c->reloc[r]);
+}
+
+void cpu_bind_all(struct cpu_exec *x)
+{
+	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
+	uint32_t r;
+
+	for (r = 0; r < c->n_reloc; r++)
+		if (c->reloc[r].kind == RLX_REF_PLACE && c->reloc[r].place.kind != RLX_PLACE_WORK)
+			patch(x, &c->reloc[r]);
 }
 
 struct shared {
@@ -147,6 +158,8 @@ enum rlx_status cpu_run(struct rlx_exec *exec)
 			continue;
 		if (call->kind == RLX_CALL_KERNEL)
 			run_kernel(x, call, x->units[i]);
+		else if (call->kind == RLX_CALL_CONTROL)
+			st = cpu_run_control(x, call);
 		else
 			st = rlx_host_step(exec, x->leads, &p->step[call->step],
 					   (char *)exec->work + c->host_at, x->tensors);

@@ -167,6 +167,11 @@ static enum rlx_status cpu_host_fallback(struct rlx_lower *lo, enum rlx_call_kin
 
 	if (st)
 		return st;
+	if (((struct cpu_lower *)lo)->dry)
+		return RLX_OK;
+	/* no memory is so large, and sums of it stay below 2^64 */
+	if (bytes > UINT64_MAX / 4)
+		return rlx_lower_out_of_memory(lo);
 	/* It looks its inputs up when it runs. */
 	for (i = 0; i < lo->st->n_in; i++) {
 		const struct rlx_place *in = &lo->plan->val[lo->st->in[i]].place;
@@ -270,7 +275,7 @@ enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 	const struct cpu_device *dev = (const struct cpu_device *)code->dev;
 	struct cpu_lower *cl = lower_new(code, &c->bump, err);
 	enum rlx_status st = RLX_OK;
-	uint64_t t0 = rlx_now();
+	uint64_t t0 = rlx_now(), body_bytes = 0;
 	uint32_t i;
 
 	if (!cl)
@@ -279,9 +284,15 @@ enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 		st = lower_step(cl, &code->plan->step[i], flags);
 	c->scratch_at = rlx_align64(cl->base.tmp_at + cl->base.tmp_most);
 	c->host_at = rlx_align64(c->scratch_at + c->scratch_bytes * dev->base.threads);
-	code->work_bytes = c->host_at + c->host_bytes;
+	c->body_at = rlx_align64(c->host_at + c->host_bytes);
+	for (i = 0; i < code->n_body; i++)
+		if (code->body[i].code->work_bytes > body_bytes)
+			body_bytes = code->body[i].code->work_bytes;
+	if (!st && __builtin_add_overflow(c->body_at, body_bytes, &code->work_bytes))
+		st = rlx_fail(err, RLX_ENOMEM, "cpu: over 2^64 bytes of workspace");
 	trim_image(c);
 	code->pack_ns = rlx_now() - t0;
+	cpu_add_bodies(code);
 	rlx_free(cl);
 	if (st)
 		cpu_release(code);

@@ -79,6 +79,11 @@ struct rlx_infer {
 	struct rlx_blob *const		*constant;
 };
 
+/* Evaluate sub-graph @sub: @in and @out in order of its inputs and outputs. */
+struct rlx_eval;
+typedef enum rlx_status rlx_eval_call(struct rlx_eval *q, const struct rlx_graph *sub,
+				      const struct rlx_tensor *in, struct rlx_tensor *out);
+
 /*
  * Reference evaluation: plain loops, float arithmetic in double, integers exact.
  * Outputs are allocated, typed as inferred, and hold rubbish on entry; no output
@@ -92,11 +97,7 @@ struct rlx_eval {
 	const struct rlx_tensor		*in;
 	struct rlx_tensor		*out;
 	void				*scratch;	/* .scratch() bytes, 64-byte aligned */
-	/* Evaluate a sub-graph: @in and @out in order of its inputs and outputs. */
-	enum rlx_status			(*call)(struct rlx_eval *q,
-						const struct rlx_graph *sub,
-						const struct rlx_tensor *in,
-						struct rlx_tensor *out);
+	rlx_eval_call			*call;
 	void				*call_ctx;
 };
 

@@ -101,7 +101,7 @@ static enum rlx_status scan_infer(struct rlx_infer *q)
 	return st;
 }
 
-/* Input and output lists of a step, then the next carries' data. */
+/* Input and output lists of a step, then data of carries, in turn with the outputs. */
 static size_t scan_scratch(const struct rlx_infer *q)
 {
 	const struct rlx_op_scan *a = q->args;
@@ -126,17 +126,6 @@ static struct rlx_tensor slice_at(const struct rlx_tensor *x, struct rlx_ints re
 	return s;
 }
 
-static void copy_carries(const struct rlx_tensor *to, const struct rlx_tensor *from,
-			 uint32_t n)
-{
-	uint32_t i;
-
-	for (i = 0; i < n; i++)
-		if (rlx_type_bytes(&to[i].type))
-			memcpy(to[i].data, from[i].data,
-			       (size_t)rlx_type_bytes(&to[i].type));
-}
-
 static enum rlx_status scan_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_scan *a = q->args;
@@ -148,13 +137,7 @@ static enum rlx_status scan_eval(struct rlx_eval *q)
 
 	room += 64 - (uintptr_t)room % 64;
 	memcpy(in, q->in, q->n_in * sizeof(*in));
-	/* the carries live in the outputs; a step's results wait in scratch */
-	for (i = 0; i < c; i++) {
-		in[i] = q->out[i];
-		out[i] = (struct rlx_tensor){ q->out[i].type, room };
-		room += sub_room(&q->out[i].type);
-	}
-	copy_carries(in, q->in, c);
+	memcpy(out, q->out, c * sizeof(*out));
 	for (t = 0; !st && t < a->length; t++) {
 		for (i = c; i < n; i++)
 			in[i] = slice_at(&q->in[i], a->reverse_xs, i - c, t);
@@ -162,8 +145,10 @@ static enum rlx_status scan_eval(struct rlx_eval *q)
 			out[i] = slice_at(&q->out[i], a->reverse_ys, i - c, t);
 		st = q->call(q, a->body_g, in, out);
 		if (!st)
-			copy_carries(in, out, c);
+			sub_turn(in, out, c, t ? NULL : room);
 	}
+	if (!st)
+		sub_settle(in, q->out, c);
 	return st;
 }
 

@@ -39,4 +39,37 @@ static inline size_t sub_room(const struct rlx_type *t)
 	return ((size_t)rlx_type_bytes(t) + 64) / 64 * 64;
 }
 
+/*
+ * What a step wrote to @next is what the next one reads, from @in; that one writes where the
+ * last one read, or, after the first, to @room: what came in is never written.
+ */
+static inline void sub_turn(struct rlx_tensor *in, struct rlx_tensor *next, uint32_t n,
+			    char *room)
+{
+	void *read;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		read = in[i].data;
+		in[i].data = next[i].data;
+		next[i].data = room ? room : read;
+		if (room)
+			room += sub_room(&in[i].type);
+	}
+}
+
+/* The carries are where they are in the end: bring them to the outputs. */
+static inline void sub_settle(const struct rlx_tensor *in, const struct rlx_tensor *out,
+			      uint32_t n)
+{
+	size_t bytes;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		bytes = (size_t)rlx_type_bytes(&in[i].type);
+		if (bytes && in[i].data != out[i].data)
+			memcpy(out[i].data, in[i].data, bytes);
+	}
+}
+
 #endif

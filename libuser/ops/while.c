@@ -54,7 +54,7 @@ static enum rlx_status while_infer(struct rlx_infer *q)
 	return st;
 }
 
-/* Input list, next carries' list, one bool; then the next carries' data. */
+/* Input list, next carries' list, one bool; then data of carries, in turn with the outputs. */
 static size_t while_scratch(const struct rlx_infer *q)
 {
 	const struct rlx_op_while *a = q->args;
@@ -71,24 +71,15 @@ static enum rlx_status while_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_while *a = q->args;
 	struct rlx_tensor *in = q->scratch, *next = in + q->n_in;
-	uint32_t n = (uint32_t)a->n_carry, i;
+	uint32_t n = (uint32_t)a->n_carry;
 	char *room = (char *)(next + n);
 	struct rlx_tensor go = { rlx_scalar(RLX_BOOL), room };
 	enum rlx_status st = RLX_OK;
 	int64_t trip;
 
 	room += 64 - (uintptr_t)room % 64 + 64;
-	/* the carries live in the outputs; a step's results wait in scratch */
 	memcpy(in, q->in, q->n_in * sizeof(*in));
-	for (i = 0; i < n; i++) {
-		size_t bytes = (size_t)rlx_type_bytes(&q->in[i].type);
-
-		in[i] = q->out[i];
-		if (bytes)
-			memcpy(in[i].data, q->in[i].data, bytes);
-		next[i] = (struct rlx_tensor){ q->out[i].type, room };
-		room += sub_room(&q->out[i].type);
-	}
+	memcpy(next, q->out, n * sizeof(*next));
 	for (trip = 0; !a->max_trip || trip < a->max_trip; trip++) {
 		st = q->call(q, a->cond_g, in, &go);
 		if (st || !el_geti(&go, 0))
@@ -96,11 +87,10 @@ static enum rlx_status while_eval(struct rlx_eval *q)
 		st = q->call(q, a->body_g, in, next);
 		if (st)
 			break;
-		for (i = 0; i < n; i++)
-			if (rlx_type_bytes(&in[i].type))
-				memcpy(in[i].data, next[i].data,
-				       (size_t)rlx_type_bytes(&in[i].type));
+		sub_turn(in, next, n, trip ? NULL : room);
 	}
+	if (!st)
+		sub_settle(in, q->out, n);
 	return st;
 }
 

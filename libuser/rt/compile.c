@@ -6,62 +6,26 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "pass/pass.h"
+#include "ir/graph.h"
 #include "rt/trace.h"
 
-static struct rlx_target target_of(const struct rlx_device *dev)
+/* The passes, the plan and the code, with the bodies of control flow. */
+static enum rlx_status build(struct rlx_program *p, const struct rlx_compile_opts *o,
+			     struct rlx_graph *g, struct rlx_error *err)
 {
-	struct rlx_target t = { 0 };
-
-	if (dev->be->target)
-		dev->be->target(dev, &t);
-	return t;
-}
-
-static enum rlx_status run_passes(struct rlx_program *p,
-				  const struct rlx_compile_opts *o,
-				  struct rlx_graph *g, struct rlx_error *err)
-{
-	struct rlx_pass_ctx c = {
-		.target = target_of(p->dev), .precision = o->precision,
-		.flags = o->flags, .err = err,
-	};
+	struct rlx_build b = { .dev = p->dev, .store = p->store, .opts = *o, .err = err };
 	size_t len = 0;
 	enum rlx_status st;
 
-	c.report = open_memstream(&p->fused, &len);
-	st = rlx_passes_run(&c, o, g, &p->g);
-	if (c.report)
-		fclose(c.report);
-	return st;
-}
-
-static enum rlx_status make_code(struct rlx_program *p, uint32_t flags,
-				 struct rlx_error *err)
-{
-	struct rlx_code *code = rlx_calloc(1, p->dev->be->code_size);
-	enum rlx_status st;
-
-	if (!code)
-		return rlx_fail(err, RLX_ENOMEM, "compile: out of memory");
-	code->dev = p->dev;
-	code->plan = p->plan;
-	code->store = p->store;
-	if (p->store) {
-		code->home = rlx_calloc((size_t)p->plan->n_constant + 1, sizeof(*code->home));
-		if (!code->home) {
-			st = rlx_fail(err, RLX_ENOMEM, "compile: out of memory");
-			goto out_free;
-		}
-	}
-	st = p->dev->be->compile(code, flags, err);
-	if (st)
-		goto out_free;
-	p->code = code;
-	return RLX_OK;
-out_free:
-	rlx_free(code->home);
-	rlx_free(code);
+	b.report = open_memstream(&p->fused, &len);
+	st = rlx_build_passes(&b, g, &p->g);
+	b.opts.dump = NULL;	/* the graph that was given is its caller's, no body */
+	if (!st)
+		st = rlx_plan_new(p->g, rlx_device_target(p->dev).slack, &p->plan, err);
+	if (!st)
+		st = rlx_build_code(&b, p->plan, &p->code);
+	if (b.report)
+		fclose(b.report);
 	return st;
 }
 
@@ -74,7 +38,7 @@ static void warn_of_host(const struct rlx_program *p)
 		rlx_log(RLX_LOG_WARN,
 			"%s: %u of %u steps run by the reference evaluator, which is slow%s: %s; "
 			"'rlx ops' tells why, and RLX_COMPILE_NATIVE refuses such a program",
-			p->dev->name, c->host, p->plan->n_step,
+			p->dev->name, c->host, p->info.steps,
 			c->crossing ? ", and wait for copies from and to the device" : "",
 			c->on_host);
 }
@@ -107,6 +71,15 @@ static uint64_t session_bytes(const struct rlx_program *p)
 	return n;
 }
 
+static uint32_t steps_of(const struct rlx_code *c)
+{
+	uint32_t n = c->plan->n_step, i;
+
+	for (i = 0; i < c->n_body; i++)
+		n += steps_of(c->body[i].code);
+	return n;
+}
+
 static void fill_info(struct rlx_program *p, const struct rlx_graph *g, uint64_t t0)
 {
 	uint32_t i;
@@ -115,7 +88,7 @@ static void fill_info(struct rlx_program *p, const struct rlx_graph *g, uint64_t
 	p->info.isa = p->dev->isa;
 	p->info.threads = p->dev->threads;
 	p->info.nodes = g->n_node;
-	p->info.steps = p->plan->n_step;
+	p->info.steps = steps_of(p->code);
 	p->info.native = p->code->native;
 	p->info.host = p->code->host;
 	p->info.work_bytes = p->code->work_bytes;
@@ -198,11 +171,7 @@ enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *
 	if (!st)
 		st = take_store(p, &o, err);
 	if (!st)
-		st = run_passes(p, &o, g, err);
-	if (!st)
-		st = rlx_plan_new(p->g, target_of(p->dev).slack, &p->plan, err);
-	if (!st)
-		st = make_code(p, o.flags, err);
+		st = build(p, &o, g, err);
 	if (st) {
 		rlx_program_put(p);
 		return st;
@@ -228,11 +197,7 @@ void rlx_program_put(struct rlx_program *p)
 {
 	if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
 		return;
-	if (p->code) {
-		p->dev->be->release(p->code);
-		rlx_free(p->code->home);
-		rlx_free(p->code);
-	}
+	rlx_code_free(p->code);
 	rlx_plan_free(p->plan);
 	rlx_graph_put(p->g);
 	rlx_device_put(p->dev);

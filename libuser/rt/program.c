@@ -53,6 +53,17 @@ enum rlx_status rlx_program_svg(const struct rlx_program *p, FILE *f)
 	return p && f ? rlx_plan_svg(p->plan, f) : RLX_EINVAL;
 }
 
+static void count_ops(const struct rlx_code *c, unsigned int *count)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->plan->n_step; i++)
+		if (c->plan->step[i].def)
+			count[c->plan->step[i].def->index]++;
+	for (i = 0; i < c->n_body; i++)
+		count_ops(c->body[i].code, count);
+}
+
 enum rlx_status rlx_program_report(const struct rlx_program *p, FILE *f)
 {
 	unsigned int *count, i;
@@ -62,9 +73,7 @@ enum rlx_status rlx_program_report(const struct rlx_program *p, FILE *f)
 	count = rlx_calloc(RLX_OP_COUNT, sizeof(*count));
 	if (!count)
 		return RLX_ENOMEM;
-	for (i = 0; i < p->plan->n_step; i++)
-		if (p->plan->step[i].def)
-			count[p->plan->step[i].def->index]++;
+	count_ops(p->code, count);
 	fprintf(f, "# %s %s, %u threads: %u nodes -> %u steps, %u native, %u on the host\n",
 		p->info.device, p->info.isa, p->info.threads, p->info.nodes,
 		p->info.steps, p->info.native, p->info.host);

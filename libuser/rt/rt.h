@@ -42,4 +42,21 @@ struct rlx_program {
 	char			*fused;		/* the passes' own lines; may be NULL */
 };
 
+/* body.c: what a program's graph, and those that its control flow calls, are built with. */
+struct rlx_build {
+	struct rlx_device	*dev;
+	struct rlx_store	*store;
+	struct rlx_compile_opts	 opts;
+	FILE			*report;
+	struct rlx_error	*err;
+};
+
+struct rlx_target rlx_device_target(const struct rlx_device *dev);
+enum rlx_status rlx_build_passes(const struct rlx_build *b, struct rlx_graph *g,
+				 struct rlx_graph **out);
+/* *@out: rlx_code_free(); @plan must live as long. */
+enum rlx_status rlx_build_code(const struct rlx_build *b, const struct rlx_plan *plan,
+			       struct rlx_code **out);
+void rlx_code_free(struct rlx_code *code);
+
 #endif

@@ -12,7 +12,7 @@ enum small_net_part {
 	SMALL_NET_CONV	= 1 << 3,	/* conv + relu, depthwise, pool: "conv" */
 	SMALL_NET_EW	= 1 << 4,	/* elementwise regions, softmax: "ew" */
 	SMALL_NET_MOVE	= 1 << 5,	/* gather, concat, transpose, slice: "move" */
-	SMALL_NET_SUB	= 1 << 6,	/* a sub-graph (on the host on cpu): "sub" */
+	SMALL_NET_SUB	= 1 << 6,	/* control flow, an if: "sub" */
 	SMALL_NET_NATIVE = (1 << 6) - 1,
 	SMALL_NET_ALL	= (1 << 7) - 1,
 };

@@ -81,7 +81,7 @@ int pthread_mutex_lock(pthread_mutex_t *m)
 
 static struct rlx_session *session(unsigned int threads)
 {
-	struct rlx_session *s = rig_session(small_net(SMALL_NET_NATIVE, 4),
+	struct rlx_session *s = rig_session(small_net(SMALL_NET_ALL, 4),
 		&(struct rlx_compile_opts){
 			.size = sizeof(struct rlx_compile_opts), .device = "cpu",
 			.threads = threads, .flags = RLX_COMPILE_NATIVE });

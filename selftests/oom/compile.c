@@ -92,6 +92,85 @@ TEST(compile_widened)
 			     .precision = RLX_PRECISION_MIXED_F16 });
 }
 
+/* A scan in the body of a while; NULL unless *@out_st is RLX_OK. */
+static struct rlx_graph *nested(enum rlx_status *out_st)
+{
+	struct rlx_graph *b[3], *g = rlx_graph_new("nested");
+	rlx_value i[3], x[3], w[3];
+	float weight[9 * 9] = { 1 };
+	unsigned int k;
+
+	for (k = 0; k < 3; k++) {	/* of the scan; the while's condition and body */
+		b[k] = rlx_graph_new("body");
+		i[k] = rlx_input(b[k], "i", rlx_scalar(RLX_I64));
+		x[k] = rlx_input(b[k], "x", k ? rlx_type(RLX_F32, 4, 9) : rlx_type(RLX_F32, 9));
+		w[k] = rlx_input(b[k], "w", rlx_type(RLX_F32, 9, 9));
+	}
+	rlx_output(b[0], "i", i[0]);
+	x[0] = rlx_emit(b[0], reshape, .x = x[0], .shape = RLX_INTS(1, 9));
+	x[0] = rlx_emit(b[0], matmul, .a = x[0], .b = w[0]);
+	rlx_output(b[0], "x", rlx_emit(b[0], reshape, .x = x[0], .shape = RLX_INTS(9)));
+	rlx_output(b[1], "go", rlx_emit(b[1], lt, .a = i[1], .b = rlx_scalar_const(b[1], RLX_I64,
+										   3)));
+	*out_st = rlx_graph_finish(b[0]);
+	if (!*out_st)
+		*out_st = rlx_graph_finish(b[1]);
+	if (!*out_st) {
+		x[0] = rlx_emit(b[2], scan, .body_g = b[0], .n_carry = 1, .n_xs = 1, .length = 4,
+				.xs = RLX_VALUES(i[2], x[2], w[2]));
+		rlx_output(b[2], "i", rlx_emit(b[2], add, .a = i[2], .b =
+					       rlx_scalar_const(b[2], RLX_I64, 1)));
+		rlx_output(b[2], "x", rlx_out(b[2], x[0], 1));
+		*out_st = rlx_graph_finish(b[2]);
+	}
+	if (!*out_st) {
+		x[0] = rlx_emit(g, while, .cond_g = b[1], .body_g = b[2], .n_carry = 2, .xs =
+				RLX_VALUES(rlx_scalar_const(g, RLX_I64, 0),
+					   rlx_input(g, "x", rlx_type(RLX_F32, 4, 9)),
+					   rlx_constant(g, rlx_type(RLX_F32, 9, 9), weight)));
+		rlx_output(g, "y", rlx_out(g, x[0], 1));
+		*out_st = rlx_graph_finish(g);
+	}
+	for (k = 0; k < 3; k++)
+		rlx_graph_put(b[k]);
+	if (!*out_st)
+		return g;
+	rlx_graph_put(g);
+	return NULL;
+}
+
+static enum rlx_status control(void *ctx)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .threads = 1 };
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	struct rlx_graph *g;
+	enum rlx_status st;
+
+	(void)ctx;
+	g = nested(&st);
+	if (!st)
+		st = rlx_compile(g, &o, &p, &err);
+	if (!st)
+		st = rlx_session_new(p, NULL, &s, &err);
+	if (!st && !rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "x")))
+		st = rlx_session_error(s)->status;
+	if (!st)
+		st = rlx_session_run(s);
+	CHECKF(!st || st == RLX_ENOMEM, "%s: %s", rlx_status_name(st), err.text);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	return st;
+}
+
+TEST(nested_control_flow)
+{
+	CHECK_EQ(control(NULL), 0);
+	CHECK(rlx_oom_sweep(control, NULL) > 100);
+}
+
 /* Make a store of what @g needs, or find it in @fd. */
 static enum rlx_status stored(struct rlx_graph *g, int fd, struct rlx_store **out,
 			      struct rlx_error *err)

@@ -7,6 +7,7 @@
 #include "rlx/device.h"
 #include "rlx/run.h"
 
+struct rlx_graph;
 struct rlx_plan;
 struct rlx_infer;
 
@@ -42,6 +43,14 @@ struct rlx_device {
 	char			  name[16], isa[16];	/* by the probe; set before open */
 };
 
+/* A sub-graph of a control-flow step, compiled as a program of its own would be. */
+struct rlx_body {
+	uint32_t		 step;	/* of the plan around it */
+	const struct rlx_graph	*of;	/* as the step's arguments have it */
+	struct rlx_plan		*plan;
+	struct rlx_code		*code;
+};
+
 struct rlx_code {			/* a compiled plan */
 	struct rlx_device	*dev;
 	/* Lives as long as the code; compile may put one with places of its own here. */
@@ -51,8 +60,12 @@ struct rlx_code {			/* a compiled plan */
 	const void		**home;
 	uint64_t		 work_bytes;	/* set by compile: plan's and its own */
 	uint64_t		 device_bytes;	/* set by compile: an exec's, not the host's */
+	/* Of control flow, in order of steps, if the backend has .bodies: made by the core. */
+	struct rlx_body		*body;
+	uint32_t		 n_body;
+	/* Set by compile, what the bodies have included. */
 	uint64_t		 packed_bytes, pack_ns;
-	unsigned int		 native, host;	/* steps, set by compile */
+	unsigned int		 native, host;	/* steps */
 	char			 on_host[200];	/* which those are, for a message; each once */
 	/*
 	 * Of the host's steps those whose values every run copies between device and host,
@@ -110,6 +123,8 @@ struct rlx_backend {
 	const char	*name;
 	/* Its processors are its own: @threads, and where the caller may run, are nothing to it. */
 	bool		own_threads;
+	/* Control flow calls compiled bodies: code->body is there when it is compiled. */
+	bool		bodies;
 	/* Of an address that is bound; 0: what elements of the dtype need, no more. */
 	uint32_t	align;
 

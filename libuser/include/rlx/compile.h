@@ -53,7 +53,8 @@ enum rlx_compile_flags {
  * @flags:     of enum rlx_compile_flags
  * @store:     where prepared weights are looked for and put, see rlx/store.h;
  *             referenced by the program. NULL: memory of the process
- * @dump:      called after each pass with the graph as it then is; may be NULL
+ * @dump:      called after each pass with the graph as it then is, not with the bodies
+ *             of control flow; may be NULL
  */
 struct rlx_compile_opts {
 	size_t		 size;
@@ -105,7 +106,8 @@ RLX_EXPORT int rlx_program_io_find(const struct rlx_program *p, enum rlx_io io,
  * @device:       name of the device as it is listed: "cpu", "cuda:1"
  * @isa:          instruction set level of the kernels, "" if it has none
  * @threads:      threads a run may use
- * @nodes, @steps: ops in the graph given and steps that run
+ * @nodes, @steps: ops in the graph given and steps that run, those of the bodies of
+ *                control flow included where the device compiles them
  * @native, @host: steps with a kernel, and steps run by the reference evaluator
  * @work_bytes:   workspace of one session, @naive_bytes without reuse of storage
  * @session_bytes: what a session takes of the arena it is given: its workspace,

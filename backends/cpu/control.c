@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Control flow: the op's own evaluation says which of its graphs runs when and on which
+ * tensors, as on every device. Here each is a compiled body, with an exec of its own whose
+ * workspace is part of the one around it; bodies of one plan never run at once, and share it.
+ */
+#include <string.h>
+
+#include "backends/cpu/cpu.h"
+#include "base/alloc.h"
+
+/* Nothing comes out and nothing goes in: as rlx_op_eval() has it. */
+static bool is_idle(const struct rlx_lower *lo)
+{
+	const struct rlx_type *t;
+	bool empty = false;
+	uint32_t k;
+
+	for (k = 0; k < lo->st->n_out; k++)
+		if (rlx_type_count(rlx_lower_out(lo, k)))
+			return false;
+	for (k = 0; k < lo->st->n_in; k++) {
+		t = rlx_lower_in(lo, k);
+		empty = empty || (t && !rlx_type_count(t));
+	}
+	return empty;
+}
+
+static enum rlx_status control(struct rlx_lower *lo)
+{
+	return is_idle(lo) ? RLX_OK : lo->ops->host_fallback(lo, RLX_CALL_CONTROL);
+}
+
+enum rlx_status cpu_lower_if(struct rlx_lower *lo)
+{
+	return control(lo);
+}
+
+enum rlx_status cpu_lower_while(struct rlx_lower *lo)
+{
+	return control(lo);
+}
+
+enum rlx_status cpu_lower_scan(struct rlx_lower *lo)
+{
+	return control(lo);
+}
+
+void cpu_add_bodies(struct rlx_code *code)
+{
+	char name[sizeof(code->on_host)];
+	const char *at;
+	uint32_t i;
+	size_t n;
+
+	for (i = 0; i < code->n_body; i++) {
+		const struct rlx_code *c = code->body[i].code;
+
+		code->native += c->native;
+		code->host += c->host;
+		code->packed_bytes += c->packed_bytes;
+		code->pack_ns += c->pack_ns;
+		for (at = c->on_host; *at; at += n + strspn(at + n, ", ")) {
+			n = strcspn(at, ",");
+			snprintf(name, sizeof(name), "%.*s", (int)n, at);
+			rlx_note_on_host(code, name);
+		}
+	}
+}
+
+/* An exec and its lists of addresses, in one block. NULL: no memory. */
+static struct cpu_exec *body_new(const struct cpu_exec *x, const struct rlx_code *code)
+{
+	const struct cpu_code *around = (const struct cpu_code *)x->base.code;
+	const uint32_t *n = code->plan->n_io;
+	struct cpu_exec *b = rlx_calloc(1, sizeof(*b) + ((size_t)n[RLX_IO_INPUT] +
+					n[RLX_IO_OUTPUT]) * sizeof(void *));
+
+	if (!b)
+		return NULL;
+	b->base.code = code;
+	b->base.work = (char *)x->base.work + around->body_at;
+	b->base.work_arena = x->base.work_arena;
+	b->base.ptr[RLX_IO_INPUT] = (void **)(b + 1);
+	b->base.ptr[RLX_IO_OUTPUT] = b->base.ptr[RLX_IO_INPUT] + n[RLX_IO_INPUT];
+	b->base.err = x->base.err;
+	if (!cpu_init(&b->base))
+		return b;
+	rlx_free(b);
+	return NULL;
+}
+
+bool cpu_bodies_init(struct cpu_exec *x)
+{
+	const struct rlx_code *code = x->base.code;
+	uint32_t i;
+
+	if (!code->n_body)
+		return true;
+	x->body = rlx_calloc(code->n_body, sizeof(*x->body));
+	if (!x->body)
+		return false;
+	for (i = 0; i < code->n_body; i++) {
+		x->body[i] = body_new(x, code->body[i].code);
+		if (!x->body[i])
+			return false;
+	}
+	return true;
+}
+
+void cpu_bodies_fini(struct cpu_exec *x)
+{
+	uint32_t i;
+
+	for (i = 0; x->body && i < x->base.code->n_body; i++) {
+		if (x->body[i])
+			cpu_fini(&x->body[i]->base);
+		rlx_free(x->body[i]);
+	}
+	rlx_free(x->body);
+	x->body = NULL;
+}
+
+/* Put the addresses of @n tensors at @ptr; has one changed? */
+static bool put_addresses(void **ptr, const struct rlx_tensor *t, uint32_t n)
+{
+	bool changed = false;
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		changed = changed || ptr[i] != t[i].data;
+		ptr[i] = t[i].data;
+	}
+	return changed;
+}
+
+struct caller {
+	struct cpu_exec	*x;
+	uint32_t	 step;
+};
+
+static enum rlx_status call_body(struct rlx_eval *q, const struct rlx_graph *sub,
+				 const struct rlx_tensor *in, struct rlx_tensor *out)
+{
+	const struct caller *c = q->call_ctx;
+	const struct rlx_code *code = c->x->base.code;
+	const struct rlx_body *body = code->body;
+	const uint32_t *n;
+	struct cpu_exec *b;
+	bool changed;
+
+	while (body->step != c->step || body->of != sub)
+		body++;
+	b = c->x->body[body - code->body];
+	n = body->plan->n_io;
+	changed = put_addresses(b->base.ptr[RLX_IO_INPUT], in, n[RLX_IO_INPUT]);
+	changed |= put_addresses(b->base.ptr[RLX_IO_OUTPUT], out, n[RLX_IO_OUTPUT]);
+	if (changed)
+		cpu_bind_all(b);
+	b->base.err = q->err;
+	return cpu_run(&b->base);
+}
+
+static void put_tensors(const struct cpu_exec *x, const uint32_t *v, uint32_t n,
+			struct rlx_tensor *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		t[i].type = x->base.code->plan->val[v[i]].type;
+		t[i].data = rlx_host_ptr(&x->base, v[i]);
+	}
+}
+
+/* Not by rlx_op_eval(), which may allocate. */
+enum rlx_status cpu_run_control(struct cpu_exec *x, const struct cpu_call *call)
+{
+	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
+	const struct rlx_plan_step *st = &c->base.plan->step[call->step];
+	struct caller caller = { x, call->step };
+	struct rlx_eval q = {
+		.err = x->base.err, .def = st->def, .args = st->args,
+		.n_in = st->n_in, .n_out = st->n_out, .in = x->tensors,
+		.out = x->tensors + st->n_in, .scratch = (char *)x->base.work + c->host_at,
+		.call = call_body, .call_ctx = &caller,
+	};
+
+	put_tensors(x, st->in, st->n_in, x->tensors);
+	put_tensors(x, st->out, st->n_out, q.out);
+	return rlx_host_ended(&x->base, st, st->def->impl->eval(&q));
+}

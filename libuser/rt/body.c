@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Bodies of control flow: the graphs that if, while and scan call, compiled as programs of
+ * their own would be, by the same passes and for the same device.
+ */
+#include "base/alloc.h"
+#include "pass/pass.h"
+#include "rt/rt.h"
+
+struct rlx_target rlx_device_target(const struct rlx_device *dev)
+{
+	struct rlx_target t = { 0 };
+
+	if (dev->be->target)
+		dev->be->target(dev, &t);
+	return t;
+}
+
+enum rlx_status rlx_build_passes(const struct rlx_build *b, struct rlx_graph *g,
+				 struct rlx_graph **out)
+{
+	struct rlx_pass_ctx c = {
+		.target = rlx_device_target(b->dev), .precision = b->opts.precision,
+		.flags = b->opts.flags, .err = b->err, .report = b->report,
+	};
+
+	return rlx_passes_run(&c, &b->opts, g, out);
+}
+
+/* The body's input that input @k of @st is in every call of it, or -1. */
+static int64_t captured(const struct rlx_plan_step *st, uint32_t k)
+{
+	const struct rlx_op_while *w = st->args;
+	const struct rlx_op_scan *s = st->args;
+
+	switch (st->def->index) {
+	case RLX_OP_if:
+		return (int64_t)k - 1;
+	case RLX_OP_while:
+		return k < (uint32_t)w->n_carry ? -1 : (int64_t)k;
+	case RLX_OP_scan:
+		return k < (uint32_t)s->n_carry + (uint32_t)s->n_xs ? -1 : (int64_t)k;
+	}
+	return -1;
+}
+
+/* What a body captures of constants are constants to it: folded, packed once. */
+static enum rlx_status bring_constants(const struct rlx_plan *p, const struct rlx_plan_step *st,
+				       const struct rlx_graph *g, struct rlx_graph **out,
+				       struct rlx_error *err)
+{
+	struct rlx_rewrite rw;
+	enum rlx_status rc = rlx_rewrite_begin(&rw, g, err);
+	uint32_t k, n;
+
+	if (rc)
+		return rc;
+	for (k = 0; k < st->n_in; k++) {
+		const struct rlx_plan_val *v = &p->val[st->in[k]];
+		int64_t i = captured(st, k);
+		struct rlx_blob *b;
+
+		if (i < 0 || !st->in[k] || v->place.kind != RLX_PLACE_CONST || v->place.offset)
+			continue;
+		b = p->constant[v->place.index];
+		if (rlx_blob_bytes(b) == (uint64_t)rlx_type_bytes(&v->type))
+			rlx_rewrite_set(&rw, g->io[RLX_IO_INPUT].e[i].v.id,
+					rlx_constant_blob(rw.g, v->type, b));
+	}
+	for (n = 0; n < g->n_node; n++)
+		if (rw.live[n])
+			rlx_rewrite_copy(&rw, n);
+	return rlx_rewrite_end(&rw, out);
+}
+
+static enum rlx_status make_body(const struct rlx_build *b, const struct rlx_plan *around,
+				 struct rlx_graph *g, struct rlx_body *body)
+{
+	struct rlx_graph *with = NULL, *passed = NULL;
+	enum rlx_status st = RLX_OK;
+
+	if (!(b->opts.flags & RLX_COMPILE_NO_SIMPLIFY))
+		st = bring_constants(around, &around->step[body->step], g, &with, b->err);
+	if (!st)
+		st = rlx_build_passes(b, with ? with : g, &passed);
+	if (!st)
+		st = rlx_plan_new(passed, rlx_device_target(b->dev).slack, &body->plan, b->err);
+	if (!st)
+		st = rlx_build_code(b, body->plan, &body->code);
+	rlx_graph_put(passed);
+	rlx_graph_put(with);
+	return st;
+}
+
+/* Of fused ops the bodies are no control flow. */
+static bool calls_bodies(const struct rlx_plan_step *st)
+{
+	return st->def && st->def->traits & RLX_T_SUBGRAPH && !(st->def->traits & RLX_T_FUSED);
+}
+
+static enum rlx_status make_bodies(const struct rlx_build *b, struct rlx_code *code)
+{
+	const struct rlx_plan *p = code->plan;
+	enum rlx_status st = RLX_OK;
+	uint32_t s, f, cap = 0;
+
+	for (s = 0; s < p->n_step; s++) {
+		const struct rlx_op_def *def = p->step[s].def;
+
+		for (f = 0; calls_bodies(&p->step[s]) && f < def->n_field; f++) {
+			struct rlx_graph *g;
+
+			if (def->field[f].role != RLX_FIELD_ATTR ||
+			    def->field[f].kind != RLX_K_graph)
+				continue;
+			g = *(struct rlx_graph **)rlx_field_ptr(&def->field[f], p->step[s].args);
+			if (!rlx_grow(&code->body, &cap, code->n_body + 1, sizeof(*code->body)))
+				return rlx_fail(b->err, RLX_ENOMEM, "compile: out of memory");
+			code->body[code->n_body] = (struct rlx_body){ .step = s, .of = g };
+			st = make_body(b, p, g, &code->body[code->n_body++]);
+			if (st)
+				return st;
+		}
+	}
+	return RLX_OK;
+}
+
+/* Of a code that the backend has not compiled, or not any more. */
+static void drop(struct rlx_code *code)
+{
+	uint32_t i;
+
+	for (i = 0; i < code->n_body; i++) {
+		rlx_code_free(code->body[i].code);
+		rlx_plan_free(code->body[i].plan);
+	}
+	rlx_free(code->body);
+	rlx_free(code->home);
+	rlx_free(code);
+}
+
+void rlx_code_free(struct rlx_code *code)
+{
+	if (!code)
+		return;
+	code->dev->be->release(code);
+	drop(code);
+}
+
+enum rlx_status rlx_build_code(const struct rlx_build *b, const struct rlx_plan *plan,
+			       struct rlx_code **out)
+{
+	struct rlx_code *code = rlx_calloc(1, b->dev->be->code_size);
+	enum rlx_status st = RLX_OK;
+
+	if (!code)
+		return rlx_fail(b->err, RLX_ENOMEM, "compile: out of memory");
+	code->dev = b->dev;
+	code->plan = plan;
+	code->store = b->store;
+	if (b->store) {
+		code->home = rlx_calloc((size_t)plan->n_constant + 1, sizeof(*code->home));
+		if (!code->home)
+			st = rlx_fail(b->err, RLX_ENOMEM, "compile: out of memory");
+	}
+	if (!st && b->dev->be->bodies)
+		st = make_bodies(b, code);
+	if (!st)
+		st = b->dev->be->compile(code, b->opts.flags, b->err);
+	if (st) {
+		drop(code);
+		return st;
+	}
+	*out = code;
+	return RLX_OK;
+}
