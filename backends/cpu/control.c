@@ -26,6 +26,46 @@ static bool is_idle(const struct rlx_lower *lo)
 	return empty;
 }
 
+/* Inputs that are more than handed on to every body. */
+static uint32_t own_inputs(const struct rlx_plan_step *st)
+{
+	const struct rlx_op_while *w = st->args;
+	const struct rlx_op_scan *s = st->args;
+
+	switch (st->def->index) {
+	case RLX_OP_while:
+		return (uint32_t)w->n_carry;
+	case RLX_OP_scan:
+		return (uint32_t)(s->n_carry + s->n_xs);
+	}
+	return 1;
+}
+
+static bool body_reads(const struct rlx_plan *p, uint32_t input)
+{
+	uint32_t v = p->io[RLX_IO_INPUT][input].val, s, i;
+
+	for (s = 0; s < p->n_step; s++)
+		for (i = 0; i < p->step[s].n_in; i++)
+			if (p->step[s].in[i] && p->val[p->step[s].in[i]].root == v)
+				return true;
+	return false;
+}
+
+bool cpu_control_reads(const struct rlx_lower *lo, uint32_t k)
+{
+	const struct rlx_code *code = lo->code;
+	uint32_t step = (uint32_t)(lo->st - lo->plan->step), i;
+
+	if (k < own_inputs(lo->st))
+		return true;
+	for (i = 0; i < code->n_body; i++)
+		if (code->body[i].step == step &&
+		    body_reads(code->body[i].plan, k - (lo->st->def->index == RLX_OP_if)))
+			return true;
+	return false;
+}
+
 static enum rlx_status control(struct rlx_lower *lo)
 {
 	return is_idle(lo) ? RLX_OK : lo->ops->host_fallback(lo, RLX_CALL_CONTROL);

@@ -124,6 +124,8 @@ void cpu_set_extent(struct rlx_exec *exec);
 
 /* control.c: what bodies add to a code's counts; their execs, cpu_fini() frees them */
 void cpu_add_bodies(struct rlx_code *code);
+/* Is input @k of control flow looked at? Constants that were brought into bodies are not. */
+bool cpu_control_reads(const struct rlx_lower *lo, uint32_t k);
 bool cpu_bodies_init(struct cpu_exec *x);
 void cpu_bodies_fini(struct cpu_exec *x);
 enum rlx_status cpu_run_control(struct cpu_exec *x, const struct cpu_call *call);

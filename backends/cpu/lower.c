@@ -176,7 +176,8 @@ static enum rlx_status cpu_host_fallback(struct rlx_lower *lo, enum rlx_call_kin
 	for (i = 0; i < lo->st->n_in; i++) {
 		const struct rlx_place *in = &lo->plan->val[lo->st->in[i]].place;
 
-		if (lo->st->in[i] && in->kind == RLX_PLACE_CONST)
+		if (lo->st->in[i] && in->kind == RLX_PLACE_CONST &&
+		    (kind != RLX_CALL_CONTROL || cpu_control_reads(lo, i)))
 			rlx_host_home(lo->code, in->index);
 	}
 	if (bytes > c->host_bytes)

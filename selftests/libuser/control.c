@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "base/alloc.h"
+#include "rlx/store.h"
 #include "rt/rt.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
@@ -485,37 +486,120 @@ TEST(a_body_without_a_kernel_is_told_of)
 	rlx_graph_put(g);
 }
 
-/* What a body captures of constants is packed by the compile, once. */
-TEST(captured_weights_are_packed)
+enum { SIDE = 64 };
+
+/* y = x w if p, else exp(x w), with @w as a constant of a file, say. */
+static struct rlx_graph *weighed(struct rlx_blob *w)
 {
-	enum { N = 64 };
 	struct rlx_graph *b[2], *g = rlx_graph_new("g");
-	struct rlx_program_info info;
-	struct rlx_session *s;
-	static float w[N * N];
 	rlx_value c, x;
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
 		b[i] = rlx_graph_new("branch");
-		x = rlx_input(b[i], "x", rlx_type(RLX_F32, N, N));
-		c = rlx_input(b[i], "w", rlx_type(RLX_F32, N, N));
+		x = rlx_input(b[i], "x", rlx_type(RLX_F32, SIDE, SIDE));
+		c = rlx_input(b[i], "w", rlx_type(RLX_F32, SIDE, SIDE));
 		x = rlx_emit(b[i], matmul, .a = x, .b = c);
 		rlx_output(b[i], "y", i ? rlx_emit(b[i], exp, .x = x) : x);
 		finish(b[i]);
 	}
-	c = rlx_constant(g, rlx_type(RLX_F32, N, N), w);
-	x = rlx_input(g, "x", rlx_type(RLX_F32, N, N));
+	c = rlx_constant_blob(g, rlx_type(RLX_F32, SIDE, SIDE), w);
+	x = rlx_input(g, "x", rlx_type(RLX_F32, SIDE, SIDE));
 	rlx_output(g, "y", rlx_emit(g, if, .pred = rlx_input(g, "p", rlx_scalar(RLX_BOOL)),
 				    .then_g = b[0], .else_g = b[1], .xs = RLX_VALUES(x, c)));
 	finish(g);
-	s = session(g, "cpu", 1, RLX_COMPILE_NATIVE, 0);
-	rlx_program_info(rlx_session_program(s), &info);
-	CHECK(info.packed_bytes >= sizeof(w));
-	rlx_session_free(s);
 	rlx_graph_put(b[0]);
 	rlx_graph_put(b[1]);
+	return g;
+}
+
+static struct rlx_blob *random_weights(void)
+{
+	float w[SIDE * SIDE];
+	uint64_t seed = rlx_test_seed();
+	unsigned int i;
+
+	for (i = 0; i < SIDE * SIDE; i++)
+		w[i] = (float)rlx_test_uniform(&seed, -0.1, 0.1);
+	return rlx_blob_copy(w, sizeof(w));
+}
+
+/* Both ways that the predicate may be, against the reference. */
+static void check_both(struct rlx_session *s, struct rlx_graph *g)
+{
+	struct rlx_session *ref = session(g, "ref", 1, 0, 0);
+	struct rlx_session *const both[2] = { s, ref };
+	uint64_t seed = rlx_test_seed();
+	const float *y[2];
+	float x[SIDE * SIDE];
+	bool p;
+	unsigned int i, k;
+
+	for (i = 0; i < SIDE * SIDE; i++)
+		x[i] = (float)rlx_test_uniform(&seed, -1, 1);
+	for (k = 0; k < 4; k++) {
+		p = k & 1;
+		for (i = 0; i < 2; i++) {
+			CHECK_EQ(rlx_session_set(both[i], RLX_IO_INPUT, "x",
+						 rlx_type(RLX_F32, SIDE, SIDE), x), 0);
+			CHECK_EQ(rlx_session_set(both[i], RLX_IO_INPUT, "p",
+						 rlx_scalar(RLX_BOOL), &p), 0);
+			run(both[i]);
+			y[i] = output(both[i], "y");
+		}
+		for (i = 0; i < SIDE * SIDE; i++)
+			CHECK(fabs((double)y[0][i] - (double)y[1][i]) <= 1e-4);
+	}
+	rlx_session_free(ref);
+}
+
+/* What bodies capture of constants is packed by the compile: once for both of them. */
+TEST(captured_weights_are_packed)
+{
+	struct rlx_blob *w = random_weights();
+	struct rlx_graph *g = weighed(w);
+	struct rlx_program_info info;
+	struct rlx_session *s = session(g, "cpu", 1, RLX_COMPILE_NATIVE, 0);
+
+	rlx_program_info(rlx_session_program(s), &info);
+	CHECK(info.packed_bytes >= 2 * sizeof(float) * SIDE * SIDE);
+	check_both(s, g);
+	rlx_session_free(s);
 	rlx_graph_put(g);
+	rlx_blob_put(w);
+}
+
+/* The store gets them packed, and as they are only where a body reads them so. */
+TEST(captured_weights_in_a_store)
+{
+	static const uint32_t flags[2] = { 0, RLX_COMPILE_NO_SIMPLIFY };
+	struct rlx_arena_opts ao = { .size = 1 << 20, .provider = "memfd",
+				     .flags = RLX_ARENA_LAZY | RLX_ARENA_NOLOCK };
+	struct rlx_blob *w = random_weights();
+	struct rlx_graph *g;
+	struct rlx_store_info info;
+	struct rlx_session *s;
+	struct rlx_store *store;
+	struct rlx_arena *a;
+	unsigned int k;
+
+	rlx_blob_set_source(w, rlx_test_seed() | 1, 4096);
+	g = weighed(w);
+	for (k = 0; k < 2; k++) {
+		CHECK_EQ(rlx_arena_new(&ao, &a, NULL), 0);
+		CHECK_EQ(rlx_store_new(a, "cpu", &store, NULL), 0);
+		s = rig_session(rlx_graph_get(g), &(struct rlx_compile_opts){
+			.size = sizeof(struct rlx_compile_opts), .device = "cpu", .threads = 1,
+			.flags = flags[k], .store = store });
+		rlx_store_info(store, &info);
+		CHECK_EQ(info.entries, 1);
+		check_both(s, g);
+		rlx_session_free(s);
+		rlx_store_put(store);
+		rlx_arena_put(a);
+	}
+	rlx_graph_put(g);
+	rlx_blob_put(w);
 }
 
 TEST_MAIN()
