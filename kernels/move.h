@@ -233,6 +233,22 @@ struct rlx_k_scatter_nd {
 };
 
 /*
+ * Kernel: reverse. Each sequence's first lens[b] steps in reverse order, the rest as it is. src
+ * and dst are [pre, dim[0], mid, dim[1], post]: dim[time] steps, batches along the other one. A
+ * length of lens[0..live) outside 0 .. dim[time] sets *bad, and its sequence is left as it is,
+ * as those behind live may be. One unit is all dim[1] at a place of the outer ones; there are
+ * pre * dim[0] * mid. Scratch: 0.
+ */
+struct rlx_k_reverse {
+	const void	*src, *lens;
+	void		*dst;
+	int32_t		*bad;
+	int64_t		pre, dim[2], mid, post;		/* post in bytes */
+	int64_t		live;				/* of all in lens */
+	uint8_t		time, lens_type;		/* time: 0 or 1 */
+};
+
+/*
  * Kernel: iota. dst[i] = start + i * step, in f64 and rounded once for floats (so
  * that all devices decide ties of the result's type alike), in i64 (istart, istep)
  * for integers. Units of RLX_K_IOTA_BLOCK elements; there are

@@ -7,7 +7,7 @@
 
 enum rlx_k_reduce_op {
 	RLX_K_REDUCE_SUM,
-	RLX_K_REDUCE_MEAN,	/* floats only */
+	RLX_K_REDUCE_MEAN,	/* of integers truncated */
 	RLX_K_REDUCE_MAX,		/* NaN wins */
 	RLX_K_REDUCE_MIN,
 	RLX_K_REDUCE_PROD,
@@ -20,7 +20,7 @@ enum rlx_k_reduce_op {
  * in f32, integers and bool wrap in 64 bits and then in their type. f32 sums
  * are folded in blocks, so the error grows with log n rather than n.
  * Over nothing: 0 for sums, 1 for prod, the lowest (max) or highest (min) value
- * of f32, f64 or i64; the mean of nothing is NaN.
+ * of f32, f64 or i64; the mean of nothing is NaN, integers have none.
  * Fill the upper members, call rlx_k_reduce_plan once; later only pointers may
  * change. There are rlx_k_reduce_units(); scratch is RLX_K_REDUCE_SCRATCH.
  * One unit is @per results (last axis reduced) or up to RLX_K_REDUCE_COLS

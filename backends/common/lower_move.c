@@ -312,8 +312,6 @@ enum rlx_status rlx_lower_scatter_elements(struct rlx_lower *lo)
 
 	if (st || !n || !rlx_type_count(x))
 		return st;
-	if (!rlx_dtype_is_float(x->dtype) && !rlx_dtype_is_int(x->dtype) && s->reduction)
-		return rlx_lower_unsupported(lo, "this dtype does not reduce");
 	a = rlx_lower_args(lo, sizeof(*a));
 	a->rank = (int)x->rank;
 	a->axis = (int)shape_axis(s->axis, x->rank);
@@ -340,8 +338,6 @@ enum rlx_status rlx_lower_scatter_nd(struct rlx_lower *lo)
 	enum rlx_status st;
 	uint32_t i;
 
-	if (s->reduction && !rlx_dtype_is_float(x->dtype) && !rlx_dtype_is_int(x->dtype))
-		return rlx_lower_unsupported(lo, "this dtype does not reduce");
 	st = rlx_lower_copy(lo);
 	if (st || !rlx_type_count(rlx_lower_in(lo, 2)) || !rlx_type_count(x))
 		return st;
@@ -407,6 +403,31 @@ static enum rlx_status reverse_batches(struct rlx_lower *lo, int64_t b, int64_t 
 	return st ? st : copy_box(lo, 0, &rest);
 }
 
+/* Lengths are looked at when it runs, and told of if they are out of range. */
+static enum rlx_status reverse_by_data(struct rlx_lower *lo)
+{
+	const struct rlx_op_reverse_sequence *r = lo->args;
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *lens = rlx_lower_in(lo, 1);
+	uint32_t t = shape_axis(r->time_axis, x->rank), b = shape_axis(r->batch_axis, x->rank);
+	uint32_t first = t < b ? t : b, second = t < b ? b : t;
+	struct rlx_k_reverse *a = rlx_lower_args(lo, sizeof(*a));
+
+	a->pre = shape_span(x, 0, first);
+	a->dim[0] = x->dim[first];
+	a->mid = shape_span(x, first + 1, second);
+	a->dim[1] = x->dim[second];
+	a->post = shape_span(x, second + 1, x->rank) * (int64_t)rlx_dtype_size(x->dtype);
+	a->time = t == second;
+	a->lens_type = (uint8_t)lens->dtype;
+	rlx_lower_ref_in(lo, &a->src, 0, 0);
+	rlx_lower_ref_in(lo, &a->lens, 1, 0);
+	rlx_lower_ref_out(lo, &a->dst, 0, 0);
+	rlx_lower_ref_status(lo, &a->bad);
+	rlx_lower_checked(lo, &a->live, lens->dim[0]);
+	return rlx_lower_call(lo, RLX_KERNEL_reverse, (uint64_t)(a->pre * a->dim[0] * a->mid),
+			      (double)rlx_type_count(x) * 4, 0);
+}
+
 enum rlx_status rlx_lower_reverse_sequence(struct rlx_lower *lo)
 {
 	const struct rlx_op_reverse_sequence *r = lo->args;
@@ -418,10 +439,10 @@ enum rlx_status rlx_lower_reverse_sequence(struct rlx_lower *lo)
 	if (!rlx_type_count(x))
 		return lo->status;
 	if (!rlx_lower_const(lo, 1))
-		return rlx_lower_unsupported(lo, "lengths known only at run time");
+		return reverse_by_data(lo);
 	for (i = 0; i < lens->dim[0]; i++)
 		if (el_geti(&at, i) < 0 || el_geti(&at, i) > most)
-			return rlx_lower_unsupported(lo, "a length is out of range");
+			return reverse_by_data(lo);
 	for (i = 0; i < lens->dim[0] && !st; i += n) {
 		for (n = 1; i + n < lens->dim[0] && el_geti(&at, i + n) == el_geti(&at, i); n++)
 			;

@@ -190,8 +190,7 @@ enum rlx_status rlx_lower_reduce(struct rlx_lower *lo)
 	struct rlx_k_reduce *a = rlx_lower_args(lo, sizeof(*a));
 	uint32_t i;
 
-	if (x->dtype == RLX_C64 || !rlx_type_count(x) ||
-	    (r->kind == RLX_REDUCE_MEAN && !rlx_dtype_is_float(x->dtype)))
+	if (x->dtype == RLX_C64 || !rlx_type_count(x))
 		return rlx_lower_unsupported(lo, "no kernel for this dtype or for nothing");
 	a->rank = (int)x->rank;
 	memcpy(a->dim, x->dim, sizeof(a->dim));

@@ -182,19 +182,55 @@ static enum rlx_status lower_one(struct rlx_lower *lo)
 	return finish(lo, &w);
 }
 
-enum rlx_status cpu_lower_cast(struct rlx_lower *lo)
+static struct rlx_k_cast *begin_cast(struct rlx_lower *lo, enum rlx_dtype from, enum rlx_dtype to)
 {
-	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
 	struct rlx_k_cast *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (x->dtype == RLX_C64 || y->dtype == RLX_C64)
-		return rlx_lower_unsupported(lo, "complex numbers");
-	a->n = rlx_type_count(x);
-	a->src_type = (uint8_t)x->dtype;
-	a->dst_type = (uint8_t)y->dtype;
+	a->n = rlx_type_count(rlx_lower_in(lo, 0));
+	a->src_type = (uint8_t)from;
+	a->dst_type = (uint8_t)to;
+	return a;
+}
+
+static enum rlx_status finish_cast(struct rlx_lower *lo, const struct rlx_k_cast *a)
+{
+	return rlx_lower_call(lo, RLX_KERNEL_cast, rlx_k_cast_units(a), (double)a->n, 0);
+}
+
+/*
+ * Input 0 from @from to @via, then from @as, which is those bytes seen otherwise, to @to. The
+ * low half of a complex number's word is its real part.
+ */
+static enum rlx_status cast_in_two(struct rlx_lower *lo, enum rlx_dtype from, enum rlx_dtype via,
+				   enum rlx_dtype as, enum rlx_dtype to)
+{
+	uint64_t bytes = (uint64_t)rlx_type_count(rlx_lower_in(lo, 0)) * sizeof(float);
+	uint64_t tmp = rlx_lower_tmp(lo, bytes);
+	struct rlx_k_cast *a = begin_cast(lo, from, via);
+	enum rlx_status st;
+
+	rlx_lower_ref_in(lo, &a->src, 0, 0);
+	rlx_lower_ref_tmp(lo, &a->dst, tmp);
+	st = finish_cast(lo, a);
+	a = begin_cast(lo, as, to);
+	rlx_lower_ref_tmp(lo, &a->src, tmp);
+	rlx_lower_ref_out(lo, &a->dst, 0, 0);
+	return st ? st : finish_cast(lo, a);
+}
+
+enum rlx_status cpu_lower_cast(struct rlx_lower *lo)
+{
+	enum rlx_dtype x = rlx_lower_in(lo, 0)->dtype, y = rlx_lower_out(lo, 0)->dtype;
+	struct rlx_k_cast *a;
+
+	if (x == RLX_C64 && y != RLX_C64)
+		return cast_in_two(lo, RLX_U64, RLX_U32, RLX_F32, y);
+	if (x != RLX_C64 && y == RLX_C64)
+		return cast_in_two(lo, x, RLX_F32, RLX_U32, RLX_U64);
+	a = x == RLX_C64 ? begin_cast(lo, RLX_U64, RLX_U64) : begin_cast(lo, x, y);
 	rlx_lower_ref_in(lo, &a->src, 0, 0);
 	rlx_lower_ref_out(lo, &a->dst, 0, 0);
-	return rlx_lower_call(lo, RLX_KERNEL_cast, rlx_k_cast_units(a), (double)a->n, 0);
+	return finish_cast(lo, a);
 }
 
 /* ---- complex numbers, by what they are made of ---- */

@@ -110,7 +110,9 @@ static u64 row_u64(const u64 *x, size_t n, enum kind k)
 {
 	u64 r = start_u64(k);
 
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; k == ADD && i < n; i++)	/* by vectors */
+		r += x[i];
+	for (size_t i = 0; k != ADD && i < n; i++)
 		cols_u64(&r, x + i, 1, k);
 	return r;
 }
@@ -234,8 +236,12 @@ static void finish(const struct run *r, int64_t at, void *acc, size_t n)
 	for (size_t i = 0; i < n && a->op == RLX_K_REDUCE_MEAN; i++) {
 		if (r->cls == RLX_EW_F32)
 			((f32 *)acc)[i] = (f32)(((f32 *)acc)[i] / by);
-		else
+		else if (r->cls == RLX_EW_F64)
 			((f64 *)acc)[i] /= by;
+		else if (a->type == RLX_U64)
+			((u64 *)acc)[i] /= (u64)a->n_red;
+		else
+			((int64_t *)acc)[i] /= a->n_red;
 	}
 	r->store((char *)a->y + (size_t)at * r->size, acc, n);
 }

@@ -10,8 +10,8 @@
  * Tiles: if the last axis is reduced, a warp for each result of up to 1,024 elements, a block of
  * 256 threads for longer ones; else a thread for each result, whose neighbours lie side by side.
  * Traffic: x once, which is the bound; 8 bytes of scratch for each part, up to 1,024 of a result.
- * Limits: all types, mean of floats alone. f32 and narrower floats are summed in f32, f64 in f64;
- * integers wrap in 64 bits. A NaN is the largest and the smallest.
+ * Limits: all types. f32 and narrower floats are summed in f32, f64 in f64; integers wrap in 64
+ * bits, and their mean is truncated. A NaN is the largest and the smallest.
  */
 #include "kernels/gpu/accumulate.h"
 #include "kernels/reduce.h"
@@ -101,7 +101,11 @@ static DEV inline acc part_of(const struct rlx_k_reduce &a, const mem *x, int64_
 
 static DEV inline acc finished(acc v, int64_t n)
 {
-	return IS_FLOAT && RLX_K1 == RLX_K_REDUCE_MEAN ? (acc)((double)v / (double)n) : v;
+	if (RLX_K1 != RLX_K_REDUCE_MEAN)
+		return v;
+	if (IS_FLOAT)
+		return (acc)((double)v / (double)n);
+	return RLX_K0 == RLX_U64 ? v / (acc)n : (acc)((int64_t)v / n);
 }
 
 static DEV inline acc over_lanes(acc v, acc *smem)

@@ -108,6 +108,11 @@ static size_t reduce_scratch(const struct rlx_infer *q)
 	return (size_t)rlx_type_count(&q->out[0]) * 8 + 8;
 }
 
+static int64_t mean_int(int64_t sum, int64_t n, bool uns)
+{
+	return uns ? (int64_t)((uint64_t)sum / (uint64_t)n) : sum / n;
+}
+
 static enum rlx_status reduce_eval(struct rlx_eval *q)
 {
 	const struct rlx_op_reduce *a = q->args;
@@ -138,7 +143,7 @@ static enum rlx_status reduce_eval(struct rlx_eval *q)
 			       acc[i] / (double)per : acc[i]);
 		else
 			el_seti(&q->out[0], i, a->kind == RLX_REDUCE_MEAN && per ?
-				acc_i[i] / per : acc_i[i]);
+				mean_int(acc_i[i], per, uns) : acc_i[i]);
 	}
 	return RLX_OK;
 }

@@ -89,7 +89,14 @@ static bool reverse_sequence_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+static void reverse_sequence_bad_data(const void *args, char *text, size_t size)
+{
+	(void)args;
+	snprintf(text, size, "a length is not in 0 to the size of the time axis");
+}
+
 const struct rlx_op_impl rlx_op_reverse_sequence_impl = {
 	.infer = reverse_sequence_infer, .eval = reverse_sequence_eval,
+	.bad_data = reverse_sequence_bad_data,
 	.vjp = reverse_sequence_vjp, .sample = reverse_sequence_sample,
 };

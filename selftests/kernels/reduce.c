@@ -110,6 +110,8 @@ static uint64_t want_i(int op, const void *x, int type, const int64_t *off,
 		default: r += v;
 		}
 	}
+	if (op == RLX_K_REDUCE_MEAN)
+		r = u ? r / (uint64_t)n : (uint64_t)((int64_t)r / n);
 	return r;
 }
 
@@ -123,8 +125,6 @@ static void one_reduce(const struct rlx_kernels *k, uint64_t *seed)
 	int64_t total = 1, outs = 1, *off;
 	struct kc_buf x, y;
 
-	if (!is_float(type) && a.op == RLX_K_REDUCE_MEAN)
-		a.op = RLX_K_REDUCE_SUM;
 	a.axes = (uint32_t)kc_pick(seed, 0, (1 << a.rank) - 1);
 	for (int d = 0; d < a.rank; d++) {
 		a.dim[d] = kc_pick(seed, 1, a.rank == 1 ? 3000 :

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Ops whose native kernels owe the evaluator's result to the bit, or nearly so, on data drawn by
+ * chance: each dtype, axes of one element, nothing at all, and what is an error when it runs.
+ */
+#include "ir/element.h"
+#include "selftests/lib/rig.h"
+#include "selftests/lib/rlx_test.h"
+
+enum { ROUNDS = 40 };
+
+/* Emit the op by what the seed says: the same graph and data from the same seed. */
+typedef void build_fn(struct rig *r, uint64_t *seed);
+
+static const enum rlx_dtype ints[] = {
+	RLX_I64, RLX_U64, RLX_I32, RLX_U32, RLX_I16, RLX_U16, RLX_I8, RLX_U8,
+};
+
+#define PICK(list, seed) ((list)[rlx_test_rand(seed) % (sizeof(list) / sizeof((list)[0]))])
+
+static int64_t pick(uint64_t *seed, int64_t lo, int64_t hi)
+{
+	return lo + (int64_t)(rlx_test_rand(seed) % (uint64_t)(hi - lo + 1));
+}
+
+static bool same_element(const struct rlx_tensor *x, const struct rlx_tensor *y, int64_t i,
+			 double tol)
+{
+	size_t size = rlx_dtype_size(x->type.dtype);
+	double a, b;
+
+	if (!memcmp((char *)x->data + (size_t)i * size, (char *)y->data + (size_t)i * size, size))
+		return true;
+	if (el_is_int(x->type.dtype) || x->type.dtype == RLX_C64)
+		return false;
+	a = el_get(x, i);
+	b = el_get(y, i);
+	return (isnan(a) && isnan(b)) || a == b || fabs(a - b) <= tol * fmax(fabs(a), fabs(b));
+}
+
+static void compare(const struct rig *want, const struct rig *got, double tol, int round)
+{
+	unsigned int k;
+	int64_t i, n;
+
+	for (k = 0; k < want->n_out; k++) {
+		n = rlx_type_count(&want->out[k].type);
+		CHECK_EQ(n, rlx_type_count(&got->out[k].type));
+		for (i = 0; i < n; i++)
+			CHECKF(same_element(&want->out[k], &got->out[k], i, tol),
+			       "round %d, %s: output %u [%lld] is %.17g, not %.17g", round,
+			       rlx_dtype_name(want->out[k].type.dtype), k, (long long)i,
+			       rig_get(got, k, i), rig_get(want, k, i));
+	}
+}
+
+/* On the CPU as by the evaluator, errors too; how many rounds were well. */
+static int agree(build_fn *build, double tol)
+{
+	uint64_t seed = rlx_test_seed(), draw;
+	struct rig want, got;
+	int round, well = 0;
+
+	for (round = 0; round < ROUNDS; round++) {
+		enum rlx_status st;
+
+		rlx_test_rand(&seed);
+		rig_init(&want, NULL);
+		rig_init(&got, "cpu");
+		want.seed = got.seed = draw = seed;
+		build(&want, &draw);
+		draw = seed;
+		build(&got, &draw);
+		st = rig_try(&want);
+		CHECKF(rig_try(&got) == st, "round %d: %s; not %s", round, got.err.text,
+		       want.err.text);
+		if (!st)
+			compare(&want, &got, tol, round);
+		well += !st;
+		rig_fini(&want);
+		rig_fini(&got);
+	}
+	return well;
+}
+
+static struct rlx_type shape(uint64_t *seed, enum rlx_dtype dt, uint32_t rank, int64_t lo,
+			     int64_t hi)
+{
+	struct rlx_type t = { .dtype = dt, .rank = rank };
+	uint32_t d;
+
+	for (d = 0; d < rank; d++)
+		t.dim[d] = pick(seed, 0, 3) ? pick(seed, lo, hi) : 1;
+	return t;
+}
+
+/* Of any bits: sums of some of them wrap. */
+static rlx_value bits(struct rig *r, uint64_t *seed, struct rlx_type t)
+{
+	size_t n = (size_t)rlx_type_bytes(&t), i;
+	unsigned char *p = malloc(n + 1);
+	rlx_value v;
+
+	CHECK(p);
+	for (i = 0; i < n; i++)
+		p[i] = (unsigned char)(rlx_test_rand(seed) >> 40);
+	v = rig_input(r, t, p);
+	free(p);
+	return v;
+}
+
+static void mean(struct rig *r, uint64_t *seed)
+{
+	struct rlx_type t = shape(seed, PICK(ints, seed), 3, 1, 33);
+	const struct rlx_ints axes[] = {
+		{ (int64_t[]){ 0 }, 1 }, { (int64_t[]){ 1 }, 1 }, { (int64_t[]){ 2 }, 1 },
+		{ (int64_t[]){ 0, 2 }, 2 }, { NULL, 0 },
+	};
+	bool wide = pick(seed, 0, 1);
+	rlx_value x = wide ? bits(r, seed, t) :
+		      rig_random(r, t, rlx_dtype_is_signed(t.dtype) ? -100 : 0, 100);
+
+	rig_output(r, rlx_emit(r->g, reduce, .x = x, .axes = PICK(axes, seed),
+			       .kind = RLX_REDUCE_MEAN));
+}
+
+TEST(mean_of_integers) { CHECK_EQ(agree(mean, 0), ROUNDS); }
+
+/* The sum of two large numbers of u64 is no negative one. */
+EVERYWHERE(mean_of_large_u64)
+{
+	const uint64_t x[2] = { UINT64_C(1) << 63, 6 };
+	const uint64_t *y;
+
+	rig_output(r, rlx_emit(r->g, reduce, .x = rig_input(r, rlx_type(RLX_U64, 2), x),
+			       .kind = RLX_REDUCE_MEAN));
+	rig_run(r);
+	y = r->out[0].data;
+	CHECK_EQ(*y, (UINT64_C(1) << 62) + 3);
+}
+
+static void scatter_bool(struct rig *r, uint64_t *seed)
+{
+	struct rlx_type t = shape(seed, RLX_BOOL, 2, 1, 9), at = t, upd = t;
+	int32_t op = (int32_t)pick(seed, 0, RLX_SCATTER_MIN);
+	rlx_value x = rig_random(r, t, 0, 1), i;
+
+	at.dtype = PICK(((enum rlx_dtype[]){ RLX_I64, RLX_I32 }), seed);
+	if (pick(seed, 0, 1)) {
+		at.dim[0] = upd.dim[0] = pick(seed, 0, 20);
+		i = rig_random(r, at, (double)-t.dim[0], (double)t.dim[0] - 1);
+		rig_output(r, rlx_emit(r->g, scatter_elements, .x = x, .indices = i,
+				       .updates = rig_random(r, upd, 0, 1), .axis = 0,
+				       .reduction = op));
+		return;
+	}
+	at.dim[0] = upd.dim[0] = pick(seed, 0, 20);
+	at.dim[1] = 1;
+	i = rig_random(r, at, (double)-t.dim[0], (double)t.dim[0] - 1);
+	rig_output(r, rlx_emit(r->g, scatter_nd, .x = x, .indices = i,
+			       .updates = rig_random(r, upd, 0, 1), .reduction = op));
+}
+
+TEST(scatter_of_bool) { CHECK_EQ(agree(scatter_bool, 0), ROUNDS); }
+
+static const enum rlx_dtype all[] = {
+	RLX_F64, RLX_F32, RLX_F16, RLX_BF16, RLX_F8E4M3, RLX_F8E5M2, RLX_I64, RLX_U64, RLX_I32,
+	RLX_U32, RLX_I16, RLX_U16, RLX_I8, RLX_U8, RLX_BOOL, RLX_C64,
+};
+
+static void complex_cast(struct rig *r, uint64_t *seed)
+{
+	struct rlx_type pairs = rlx_type(RLX_F32, pick(seed, 0, 3000), 2);
+	rlx_value x = rig_random(r, rlx_type(PICK(all, seed), pairs.dim[0]), 0, 1);
+	struct rlx_tensor *from;
+
+	rig_output(r, rlx_emit(r->g, cast, .x = x, .to = RLX_C64));
+	x = rig_random(r, rlx_type(RLX_C64, pairs.dim[0]), 0, 1);
+	from = &r->in[r->n_in - 1];	/* both parts, some of them nothing that fits */
+	for (int64_t i = 0; i < 2 * pairs.dim[0]; i++)
+		((float *)from->data)[i] = pick(seed, 0, 50) ?
+			(float)rlx_test_uniform(seed, -400, 400) :
+			PICK(((float[]){ NAN, INFINITY, -INFINITY, 3e30f, -0.0f }), seed);
+	rig_output(r, rlx_emit(r->g, cast, .x = x, .to = PICK(all, seed)));
+}
+
+TEST(cast_from_and_to_c64) { CHECK_EQ(agree(complex_cast, 0), ROUNDS); }
+
+static void reversal(struct rig *r, uint64_t *seed)
+{
+	struct rlx_type t = shape(seed, PICK(all, seed), 4, 0, 7), lens;
+	int32_t time = (int32_t)pick(seed, 0, 3), batch = (int32_t)pick(seed, 0, 3);
+	bool wrong = !pick(seed, 0, 5);
+
+	batch = batch == time ? (time + 1) % 4 : batch;
+	lens = rlx_type(PICK(((enum rlx_dtype[]){ RLX_I64, RLX_I32, RLX_U32 }), seed),
+			t.dim[batch]);
+	rig_output(r, rlx_emit(r->g, reverse_sequence, .x = rig_random(r, t, 0, 1),
+			       .lens = rig_random(r, lens, wrong && lens.dtype != RLX_U32 ? -1 : 0,
+						  (double)t.dim[time] + wrong),
+			       .time_axis = time, .batch_axis = batch));
+}
+
+TEST(reverse_sequence_by_data)
+{
+	CHECK(agree(reversal, 0) >= ROUNDS / 2);
+}
+
+TEST_MAIN()
