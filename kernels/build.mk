@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
-# CPU kernels: each kernels/cpu/*.c is built once per ISA level. A file named
+# CPU kernels: each kernels/cpu/*.c is built once per ISA level, but for those of
+# KERNEL_BASE, whose rows in kernels.def have the base level alone. A file named
 # *_dot.c uses bf16 and int8 dot products and is built at level v4x only; *_amx.c uses
 # tiles: level v4_amx, and in portable C for the tests (v4_amx_emu).
 ARCH	:= $(shell $(CC) -dumpmachine | cut -d- -f1)
 KERNEL_SRC := $(filter-out kernels/cpu/table.c %_dot.c %_amx.c, \
 		$(wildcard kernels/cpu/*.c))
+KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,grid random reverse roi softmax_f64)
+KERNEL_ISA := $(filter-out $(KERNEL_BASE),$(KERNEL_SRC))
 KERNEL_DOT := $(wildcard kernels/cpu/*_dot.c)
 KERNEL_AMX := $(wildcard kernels/cpu/*_amx.c)
 KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast \
@@ -25,8 +28,8 @@ ISA_FLAGS_v4_amx_emu := -DRLX_TILE_EMU=1
 
 KERNEL_OBJ := $(KERNEL_SRC:kernels/cpu/%.c=$(BUILD)/obj/kernels/base/%.o)
 ifeq ($(ARCH),x86_64)
-KERNEL_OBJ += $(KERNEL_SRC:kernels/cpu/%.c=$(BUILD)/obj/kernels/v3/%.o) \
-	      $(KERNEL_SRC:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4/%.o) \
+KERNEL_OBJ += $(KERNEL_ISA:kernels/cpu/%.c=$(BUILD)/obj/kernels/v3/%.o) \
+	      $(KERNEL_ISA:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4/%.o) \
 	      $(KERNEL_DOT:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4x/%.o) \
 	      $(KERNEL_AMX:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4_amx/%.o)
 endif

@@ -6,7 +6,8 @@
  *
  * Each family (gemm, conv, norm ...) has a header kernels/<family>.h with its
  * argument struct, the meaning of one work unit, and the bytes of scratch a
- * thread needs. Every kernels/cpu/<file>.c is compiled once per ISA level;
+ * thread needs. Every kernels/cpu/<file>.c is compiled once per ISA level, or at
+ * the base level alone (KERNEL_BASE in kernels/build.mk);
  * RLX_K(name) gives the symbol of this level. kernels/cpu/kernels.def lists
  * what exists; kernels/cpu/table.c builds one table per level from it.
  */
