@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Top-k by a heap where k is small, by merging runs where it is not. */
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/sort_key.h"
 #include "kernels/sortk.h"
 
 rlx_k_fn RLX_K(topk);
@@ -14,20 +15,6 @@ struct item {
 static bool better(const struct item *x, const struct item *y)
 {
 	return x->key > y->key || (x->key == y->key && x->idx < y->idx);
-}
-
-/* Doubles in their order as integers; one zero, one NaN above all. */
-static uint64_t key_of(double x)
-{
-	uint64_t b;
-
-	if (x != x)
-		return UINT64_MAX;
-	x += 0.0;
-	__builtin_memcpy(&b, &x, 8);
-	if (x == 0)
-		b = 0;
-	return b >> 63 ? ~b : b | (uint64_t)1 << 63;
 }
 
 /* The line's items, strided, a block at a time. */
@@ -55,7 +42,7 @@ static void load_items(const struct rlx_k_topk *a, int64_t at, struct item *it)
 			if (a->inner != 1)
 				load(&v.i[j], x + (size_t)((i + j) * a->inner) *
 				     size, 1);
-			key = f ? key_of(v.f[j]) : v.i[j] ^ turn;
+			key = f ? rlx_k_sort_key(v.f[j]) : v.i[j] ^ turn;
 			it[i + j].key = a->smallest ? ~key : key;
 			it[i + j].idx = (uint32_t)(i + j);
 		}

@@ -275,9 +275,17 @@ static bool unique_count_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
+static void unique_bad_data(const void *args, char *text, size_t size)
+{
+	const struct rlx_op_unique *a = args;
+
+	snprintf(text, size, "count is %lld, other many slices are distinct",
+		 (long long)a->count);
+}
+
 const struct rlx_op_impl rlx_op_unique_impl = {
 	.infer = unique_infer, .scratch = unique_scratch, .eval = unique_eval,
-	.sample = unique_sample,
+	.bad_data = unique_bad_data, .sample = unique_sample,
 };
 
 const struct rlx_op_impl rlx_op_unique_count_impl = {

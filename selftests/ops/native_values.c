@@ -206,4 +206,111 @@ TEST(reverse_sequence_by_data)
 	CHECK(agree(reversal, 0) >= ROUNDS / 2);
 }
 
+static const enum rlx_dtype reals[] = {
+	RLX_F64, RLX_F32, RLX_F16, RLX_BF16, RLX_I64, RLX_U64, RLX_I32, RLX_U32, RLX_I16, RLX_U16,
+	RLX_I8, RLX_U8, RLX_BOOL,
+};
+
+/* Few values, odd ones among floats. */
+static rlx_value few(struct rig *r, uint64_t *seed, struct rlx_type t)
+{
+	static const double odd[] = { NAN, -NAN, -0.0, INFINITY, -INFINITY };
+	bool ints_only = el_is_int(t.dtype);
+	rlx_value x = rig_random(r, t, ints_only && !rlx_dtype_is_signed(t.dtype) ? 0 : -2,
+				 t.dtype == RLX_BOOL ? 1 : 2);
+	struct rlx_tensor *v = &r->in[r->n_in - 1];
+	int64_t i;
+
+	for (i = 0; i < rlx_type_count(&t); i++)
+		if (!ints_only)
+			el_set(v, i, pick(seed, 0, 6) ? (double)pick(seed, -1, 1) :
+			       PICK(odd, seed));
+		else if (t.dtype != RLX_BOOL && !pick(seed, 0, 9))
+			el_seti(v, i, (int64_t)rlx_test_rand(seed));
+	return x;
+}
+
+static int64_t count_set(const struct rlx_tensor *x)
+{
+	int64_t n = 0, i;
+
+	for (i = 0; i < rlx_type_count(&x->type); i++)
+		n += el_is_int(x->type.dtype) ? el_geti(x, i) != 0 : el_get(x, i) != 0;
+	return n;
+}
+
+static void positions(struct rig *r, uint64_t *seed)
+{
+	struct rlx_type t = shape(seed, PICK(reals, seed), (uint32_t)pick(seed, 0, 4), 0, 11);
+	rlx_value x;
+	int64_t n;
+
+	if (t.rank == 1)	/* more than a block */
+		t.dim[0] *= 4000;
+	x = few(r, seed, t);
+	n = count_set(&r->in[0]);
+	if (n && !pick(seed, 0, 6))
+		n--;
+	rig_output(r, rlx_emit(r->g, nonzero, .x = x, .count = n));
+}
+
+TEST(nonzero_positions) { CHECK(agree(positions, 0) >= ROUNDS / 2); }
+
+static void masked(struct rig *r, uint64_t *seed)
+{
+	struct rlx_type t = shape(seed, PICK(all, seed), 3, 0, 9);
+	bool flat = pick(seed, 0, 1);
+	int32_t axis = (int32_t)pick(seed, -3, 2);
+	int64_t n = flat ? rlx_type_count(&t) : t.dim[(axis + 3) % 3];
+	rlx_value c = rig_random(r, rlx_type(RLX_BOOL, n ? pick(seed, 0, n) : 0), 0, 1);
+	int64_t count = count_set(&r->in[0]);
+
+	if (count && !pick(seed, 0, 6))
+		count--;
+	rig_output(r, rlx_emit(r->g, compress, .x = rig_random(r, t, 0, 1), .cond = c,
+			       .axis = axis, .flat = flat, .count = count));
+}
+
+TEST(compress_by_data) { CHECK(agree(masked, 0) >= ROUNDS / 2); }
+
+/* As many as the evaluator says there are. */
+static int64_t count_distinct(const struct rlx_tensor *x, int32_t axis, bool flat)
+{
+	struct rig r;
+	int64_t n;
+
+	rig_init(&r, NULL);
+	rig_output(&r, rlx_emit(r.g, unique_count, .x = rig_input(&r, x->type, x->data),
+				.axis = axis, .flat = flat));
+	rig_run(&r);
+	n = el_geti(&r.out[0], 0);
+	rig_fini(&r);
+	return n;
+}
+
+static void distinct(struct rig *r, uint64_t *seed)
+{
+	struct rlx_type t = shape(seed, PICK(reals, seed), 3, 0, 9);
+	bool flat = pick(seed, 0, 1);
+	int32_t axis = (int32_t)pick(seed, -3, 2);
+	rlx_value x, u;
+	int64_t n;
+
+	if (pick(seed, 0, 1))	/* short slices, so that some are alike */
+		t.dim[(axis + 4) % 3] = t.dim[(axis + 5) % 3] = 1;
+	if (pick(seed, 0, 1))
+		t.dim[(axis + 3) % 3] *= 30;
+	x = few(r, seed, t);
+	n = count_distinct(&r->in[0], axis, flat);
+	if (n && !pick(seed, 0, 6))
+		n--;
+	rig_output(r, rlx_emit(r->g, unique_count, .x = x, .axis = axis, .flat = flat));
+	u = rlx_emit(r->g, unique, .x = x, .axis = axis, .flat = flat, .count = n,
+		     .unsorted = pick(seed, 0, 1));
+	for (uint32_t k = 0; k < 4; k++)
+		rig_output(r, rlx_out(r->g, u, k));
+}
+
+TEST(unique_slices) { CHECK(agree(distinct, 0) >= ROUNDS / 2); }
+
 TEST_MAIN()
