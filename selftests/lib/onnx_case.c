@@ -99,6 +99,13 @@ static bool load(const char *path, const struct onnx_value_info *v,
 	return true;
 }
 
+bool onnx_value_matches(double got, double want, double rtol, double atol)
+{
+	if (!isfinite(want))	/* else any number is within infinity of infinity */
+		return isnan(want) ? isnan(got) : got == want;
+	return fabs(got - want) <= atol + rtol * fabs(want);
+}
+
 static void compare_tensor(const struct checker *c, struct rlx_tensor got,
 			   struct rlx_tensor want)
 {
@@ -117,8 +124,7 @@ static void compare_tensor(const struct checker *c, struct rlx_tensor got,
 			       (long long)el_geti(&got, i), (long long)el_geti(&want, i));
 			continue;
 		}
-		CHECKF((isnan(x) && isnan(y)) || x == y ||
-		       fabs(x - y) <= c->atol + c->rtol * fabs(y),
+		CHECKF(onnx_value_matches(x, y, c->rtol, c->atol),
 		       "%s[%lld] is %.9g, not %.9g", c->what, (long long)i, x, y);
 	}
 }

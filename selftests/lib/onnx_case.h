@@ -3,6 +3,14 @@
 #ifndef SELFTESTS_ONNX_CASE_H
 #define SELFTESTS_ONNX_CASE_H
 
+#include <stdbool.h>
+
+/*
+ * Is @got as good as @want: within @atol + @rtol |want| of a finite one, the same
+ * infinity or NaN where it is none?
+ */
+bool onnx_value_matches(double got, double want, double rtol, double atol);
+
 /*
  * Run every case on @device, each in a child with a time limit, and print TAP.
  * Arguments name cases (all if none): "node/test_abs". The folder is
