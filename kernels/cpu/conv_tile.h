@@ -17,8 +17,9 @@
 #define TILE_K	2
 
 /*
- * The activations done in registers: v clamped to [lo, hi], or with @gate
- * v times (a v + b) clamped so. NaN stays.
+ * The activations done in registers: v clamped to [lo, hi], or with @gate v,
+ * from @lo up, times (a v + b) clamped to [0, hi]: at -inf as well the product
+ * is to be 0. NaN stays.
  */
 struct conv_fuse {
 	float		lo, hi, a, b;
@@ -32,10 +33,13 @@ static const struct conv_fuse conv_fuse_none __attribute__((unused)) = {
 RLX_INLINE vf conv_fuse_run(const struct conv_fuse *f, vf v)
 {
 	const vf lo = vf_set1(f->lo), hi = vf_set1(f->hi);
-	vf g = f->gate ? vf_fma(v, vf_set1(f->a), vf_set1(f->b)) : v;
+	vf g;
 
-	g = vf_min(hi, vf_max(lo, g));
-	return f->gate ? v * g : g;
+	v = vf_max(lo, v);
+	if (!f->gate)
+		return vf_min(hi, v);
+	g = vf_max(vf_zero(), vf_fma(v, vf_set1(f->a), vf_set1(f->b)));
+	return v * vf_min(hi, g);
 }
 
 /**

@@ -42,14 +42,16 @@ RLX_INLINE vf softplus_of(vf x)
 	return vf_max(vf_zero(), x) + vf_log1p(vf_exp(-vf_abs(x)));
 }
 
-/* tanh(log(1 + e)) = ((1 + e)^2 - 1) / ((1 + e)^2 + 1), e = exp x; up to where
- * it is 1 */
+/*
+ * tanh(log(1 + e)) = ((1 + e)^2 - 1) / ((1 + e)^2 + 1), e = exp x, up to where it is 1;
+ * -inf times its 0 is to be 0.
+ */
 RLX_INLINE vf mish_of(vf x)
 {
 	vf e = vf_exp(vf_min(vf_set1(20.0f), x));
 	vf t = e * (e + 2.0f);
 
-	return x * (t / (t + 2.0f));
+	return vf_max(vf_set1(-1e30f), x) * (t / (t + 2.0f));
 }
 
 RLX_INLINE vf clip01(vf x)
@@ -164,7 +166,7 @@ UN(floor_, vf_floor(x))
 UN(round_, vf_round(x))
 UN(trunc_, vf_trunc(x))
 UN(softplus, softplus_of(x))
-UN(softsign, x / (vf_abs(x) + 1.0f))
+UN(softsign, vf_softsign(x))
 UN(mish, mish_of(x))
 UN(hard_sigmoid, clip01(x * 0.2f + 0.5f))
 UN(hard_swish, vf_hard_swish(x))

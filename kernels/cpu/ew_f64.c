@@ -42,9 +42,20 @@ static double clip01(double x)
 	return x < 0 ? 0 : x > 1 ? 1 : x;
 }
 
+/* x, but finite below 0: what these are times 0 at -inf is their limit, 0 */
+static double above(double x)
+{
+	return x < -1e100 ? -1e100 : x;
+}
+
+static double softsign_of(double x)
+{
+	return isinf(x) ? copysign(1, x) : x / (1 + fabs(x));
+}
+
 static double gelu_tanh_of(double x)
 {
-	return x / (1 + exp(-1.59576912160573071176 *
+	return above(x) / (1 + exp(-1.59576912160573071176 *
 			    (x + 0.044715 * x * x * x)));
 }
 
@@ -72,7 +83,6 @@ UN(relu, SEL(x < 0, (vd){0}, x))
 UN(recip, 1.0 / x)
 UN(is_nan, BOOL(x != x))
 UN(is_inf, BOOL((vd)((vl)x & INT64_MAX) == HUGE_VAL))
-UN(softsign, x / (1.0 + (vd)((vl)x & INT64_MAX)))
 L1(exp_, exp(x))
 L1(exp2_, exp2(x))
 L1(expm1_, expm1(x))
@@ -94,8 +104,9 @@ L1(asinh_, asinh(x))
 L1(acosh_, acosh(x))
 L1(atanh_, atanh(x))
 L1(sigmoid, sigmoid_of(x))
-L1(silu, x * sigmoid_of(x))
-L1(gelu, 0.5 * x * erfc(-x * 0.70710678118654752440))
+L1(softsign, softsign_of(x))
+L1(silu, above(x) * sigmoid_of(x))
+L1(gelu, 0.5 * above(x) * erfc(-x * 0.70710678118654752440))
 L1(gelu_tanh, gelu_tanh_of(x))
 L1(erf_, erf(x))
 L1(ceil_, ceil(x))
@@ -103,9 +114,9 @@ L1(floor_, floor(x))
 L1(round_, nearbyint(x))
 L1(trunc_, trunc(x))
 L1(softplus, softplus_of(x))
-L1(mish, x * tanh(softplus_of(x)))
+L1(mish, above(x) * tanh(softplus_of(x)))
 L1(hard_sigmoid, clip01(0.2 * x + 0.5))
-L1(hard_swish, x * clip01(x / 6 + 0.5))
+L1(hard_swish, above(x) * clip01(x / 6 + 0.5))
 BIN(add, x + y)
 BIN(sub, x - y)
 BIN(mul, x * y)

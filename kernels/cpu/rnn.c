@@ -149,7 +149,7 @@ static vf activate(const struct rlx_k_rnn_fn *f, vf x, float clip)
 	case RLX_K_RNN_ELU:
 		return vf_sel(vf_lt(x, vf_zero()), a * vf_expm1(x), x);
 	case RLX_K_RNN_SOFTSIGN:
-		return x / (vf_abs(x) + 1.0f);
+		return vf_softsign(x);
 	default:
 		return vf_max(vf_zero(), x) +
 		       vf_log1p(vf_exp(-vf_abs(x)));

@@ -183,6 +183,9 @@ static DEV inline double real_tanh(double x) { return tanh(x); }
 static DEV inline float real_erf(float x) { return erff(x); }
 static DEV inline double real_erf(double x) { return erf(x); }
 
+/* x, but finite below 0: times what is 0 at -inf it is to be 0 */
+static DEV inline real real_above(real x) { return x < (real)-1e30 ? (real)-1e30 : x; }
+
 static DEV inline real conv_act(const struct rlx_k_conv_nd &a, real x)
 {
 	real p = a.act_a, q = a.act_b, y = p * x + q;
@@ -197,15 +200,15 @@ static DEV inline real conv_act(const struct rlx_k_conv_nd &a, real x)
 	case RLX_CONV_HSIGMOID:
 		return y < 0 ? 0 : y > 1 ? 1 : y;
 	case RLX_CONV_HSWISH:
-		return x * (y < 0 ? 0 : y > 1 ? 1 : y);
+		return (p > 0 ? real_above(x) : x) * (y < 0 ? 0 : y > 1 ? 1 : y);
 	case RLX_CONV_SIGMOID:
 		return 1 / (1 + real_exp(-x));
 	case RLX_CONV_SILU:
-		return x / (1 + real_exp(-x));
+		return real_above(x) / (1 + real_exp(-x));
 	case RLX_CONV_TANH:
 		return real_tanh(x);
 	case RLX_CONV_GELU:
-		return x / 2 * (1 + real_erf(x * (real)0.70710678118654752));
+		return real_above(x) / 2 * (1 + real_erf(x * (real)0.70710678118654752));
 	default:
 		return x;
 	}

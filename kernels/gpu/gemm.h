@@ -50,6 +50,13 @@ static DEV inline float gelu_erf(float x)
 	       fast_exp2(-0.72134752f * z * z);
 }
 
+/*
+ * x, but finite below 0: gelu, silu and their like are this times what is 0 at -inf,
+ * which is to be 0, their limit. What multiplies it is NaN where x is.
+ */
+static DEV inline float act_above(float x) { return fmaxf(x, -1e30f); }
+static DEV inline double act_above(double x) { return x < -1e30 ? -1e30 : x; }
+
 static DEV inline float gemm_act(int act, const struct rlx_k_gemm &a, float x)
 {
 	switch (act) {
@@ -58,9 +65,10 @@ static DEV inline float gemm_act(int act, const struct rlx_k_gemm &a, float x)
 	case RLX_ACT_GELU:
 		return gelu_erf(x);
 	case RLX_ACT_GELU_TANH:	/* 1 + tanh(u) is 2 sigmoid(2 u) */
-		return x * fast_sigmoid(1.59576912f * (x + 0.044715f * x * x * x));
+		return act_above(x) *
+		       fast_sigmoid(1.59576912f * (x + 0.044715f * x * x * x));
 	case RLX_ACT_SILU:
-		return x * fast_sigmoid(x);
+		return act_above(x) * fast_sigmoid(x);
 	case RLX_ACT_SIGMOID:
 		return fast_sigmoid(x);
 	case RLX_ACT_TANH:
@@ -68,7 +76,7 @@ static DEV inline float gemm_act(int act, const struct rlx_k_gemm &a, float x)
 	case RLX_ACT_HARD_SWISH: {
 		float y = x / 6 + 0.5f;
 
-		return x * (y < 0 ? 0 : y > 1 ? 1 : y);
+		return act_above(x) * (y < 0 ? 0 : y > 1 ? 1 : y);
 	}
 	case RLX_ACT_HARD_SIGMOID: {
 		float y = (float)a.lo * x + (float)a.hi;
@@ -88,11 +96,12 @@ static DEV inline double gemm_act(int act, const struct rlx_k_gemm &a, double x)
 	case RLX_ACT_RELU:
 		return x > 0 || x != x ? x : 0;
 	case RLX_ACT_GELU:
-		return 0.5 * x * (1 + erf(x * 0.70710678118654752));
+		return 0.5 * act_above(x) * (1 + erf(x * 0.70710678118654752));
 	case RLX_ACT_GELU_TANH:
-		return 0.5 * x * (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
+		return 0.5 * act_above(x) *
+		       (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
 	case RLX_ACT_SILU:
-		return x / (1 + exp(-x));
+		return act_above(x) / (1 + exp(-x));
 	case RLX_ACT_SIGMOID:
 		return 1 / (1 + exp(-x));
 	case RLX_ACT_TANH:
@@ -100,7 +109,7 @@ static DEV inline double gemm_act(int act, const struct rlx_k_gemm &a, double x)
 	case RLX_ACT_HARD_SWISH: {
 		double y = x / 6 + 0.5;
 
-		return x * (y < 0 ? 0 : y > 1 ? 1 : y);
+		return act_above(x) * (y < 0 ? 0 : y > 1 ? 1 : y);
 	}
 	case RLX_ACT_HARD_SIGMOID: {
 		double y = a.lo * x + a.hi;

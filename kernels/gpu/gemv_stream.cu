@@ -246,7 +246,9 @@ static DEV inline void finish(const struct rlx_k_gemv_stream &a, const operands 
 			gate = v;
 			v = up;
 		}
-		o.c[r * a.g.ldc + first + c] = put(v * gate / (1 + expf(-gate)));
+		/* from -200 on it is 0, at -inf as well */
+		o.c[r * a.g.ldc + first + c] =
+			put(v * fmaxf(gate, -200.0f) / (1 + expf(-gate)));
 	}
 }
 

@@ -54,7 +54,7 @@ static DEV inline F operator-(F a) { return F(-a.v); }
 EW_MATH(exp) EW_MATH(log) EW_MATH(sqrt) EW_MATH(sin) EW_MATH(cos) EW_MATH(tan)
 EW_MATH(asin) EW_MATH(acos) EW_MATH(atan) EW_MATH(sinh) EW_MATH(cosh) EW_MATH(tanh)
 EW_MATH(asinh) EW_MATH(acosh) EW_MATH(atanh) EW_MATH(erf) EW_MATH(floor) EW_MATH(ceil)
-EW_MATH(rint) EW_MATH(trunc)
+EW_MATH(rint) EW_MATH(trunc) EW_MATH(log1p)
 #undef EW_MATH
 #define EW_MATH(n)							\
 	static DEV inline F ew_##n(F a, F b) { return F(n##f(a.v, b.v)); } \
@@ -85,6 +85,7 @@ static DEV inline double ew_mod(double a, double b) { return ew_floor_mod<double
 
 #define exp	ew_exp
 #define log	ew_log
+#define log1p	ew_log1p
 #define sqrt	ew_sqrt
 #define sin	ew_sin
 #define cos	ew_cos
@@ -125,6 +126,7 @@ static DEV inline double ew_mod(double a, double b) { return ew_floor_mod<double
 #undef NOFLOAT
 #undef exp
 #undef log
+#undef log1p
 #undef sqrt
 #undef sin
 #undef cos

@@ -71,7 +71,7 @@ static DEV inline float activate(const struct rlx_k_rnn_fn &f, float x, float cl
 	case RLX_K_RNN_ELU:
 		return x < 0 ? a * expm1f(x) : x;
 	case RLX_K_RNN_SOFTSIGN:
-		return x / (1 + fabsf(x));
+		return fabsf(x) > 1e30f ? (x < 0 ? -1 : 1) : x / (1 + fabsf(x));
 	default:
 		return (x < 0 ? 0 : x) + log1pf(expf(-fabsf(x)));
 	}

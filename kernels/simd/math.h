@@ -184,19 +184,19 @@ RLX_INLINE vf vf_phi_neg(vf u)
 	return vf_exp2_neg(RLX_H(p, u, -1.0f));
 }
 
-/* x Phi(x) = x (1 + erf(x / sqrt 2)) / 2 */
+/* x Phi(x) = x (1 + erf(x / sqrt 2)) / 2, as max(x, 0) - |x| Phi(-|x|) */
 RLX_INLINE vf vf_gelu_erf(vf x)
 {
-	/* beyond 16 it is 0, and the polynomial of infinity is not a number */
-	vf q = vf_phi_neg(vf_min(vf_set1(16.0f), vf_abs(x)));
+	/* beyond 16 Phi is 0, and what is infinite times 0 is not a number */
+	vf u = vf_min(vf_set1(16.0f), vf_abs(x));
 
-	return x * vf_sel(vf_lt(x, vf_zero()), q, 1.0f - q);
+	return vf_fnma(u, vf_phi_neg(u), vf_max(vf_zero(), x));
 }
 
-/* x / (1 + 2^-z): silu is z = x / ln 2 */
+/* x / (1 + 2^-z): silu is z = x / ln 2; -inf / inf is to be the limit, 0 */
 RLX_INLINE vf vf_gate(vf x, vf z)
 {
-	return x / (vf_exp2(-z) + 1.0f);
+	return vf_max(vf_set1(-1e30f), x) / (vf_exp2(-z) + 1.0f);
 }
 
 RLX_INLINE vf vf_silu(vf x)
@@ -217,7 +217,17 @@ RLX_INLINE vf vf_hard_swish(vf x)
 {
 	vf t = vf_fma(x, vf_set1(1.0f / 6.0f), vf_set1(0.5f));
 
+	/* from -3 down it is 0, at -inf as well */
+	x = vf_max(vf_set1(-3.0f), x);
 	return x * vf_min(vf_set1(1.0f), vf_max(vf_zero(), t));
+}
+
+/* x / (1 + |x|), +-1 at infinity */
+RLX_INLINE vf vf_softsign(vf x)
+{
+	vf a = vf_min(vf_set1(1e30f), vf_abs(x));
+
+	return vf_copysign(a / (a + 1.0f), x);
 }
 
 /*

@@ -129,7 +129,7 @@ static double activate(int64_t f, double al, double be, double x)
 	case RLX_RNN_SCALED_TANH: return al * tanh(be * x);
 	case RLX_RNN_HARD_SIGMOID: return op_clamp(al * x + be, 0, 1);
 	case RLX_RNN_ELU: return x >= 0 ? x : al * expm1(x);
-	case RLX_RNN_SOFTSIGN: return x / (1 + fabs(x));
+	case RLX_RNN_SOFTSIGN: return isinf(x) ? copysign(1, x) : x / (1 + fabs(x));
 	default: return fmax(x, 0) + log1p(exp(-fabs(x)));
 	}
 }
