@@ -171,6 +171,11 @@ struct rlx_op_impl {
 	const struct rlx_pattern *pattern;
 	/* NULL: bytes in and out, one flop for each output element */
 	void		(*cost)(const struct rlx_infer *q, struct rlx_cost *c);
+	/*
+	 * Of ops with graphs: the input of each of them that input @k is in all calls, -1: of
+	 * none. NULL: there is no such input
+	 */
+	int64_t		(*captured)(const void *args, uint32_t k);
 	/* What its data is, when kernels refuse it; NULL: an index is outside */
 	void		(*bad_data)(const void *args, char *text, size_t size);
 	/* NULL: not sampled (leaves) */

@@ -66,6 +66,12 @@ static struct rlx_graph *branch(struct rlx_sample *s, double by)
 	return op_keep_graph(s, g);
 }
 
+static int64_t if_captured(const void *args, uint32_t k)
+{
+	(void)args;
+	return (int64_t)k - 1;
+}
+
 static bool if_sample(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_if *a = s->args;
@@ -88,5 +94,5 @@ static bool if_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_if_impl = {
-	.infer = if_infer, .eval = if_eval, .sample = if_sample,
+	.infer = if_infer, .eval = if_eval, .captured = if_captured, .sample = if_sample,
 };

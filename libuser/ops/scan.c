@@ -152,6 +152,13 @@ static enum rlx_status scan_eval(struct rlx_eval *q)
 	return st;
 }
 
+static int64_t scan_captured(const void *args, uint32_t k)
+{
+	const struct rlx_op_scan *a = args;
+
+	return (int64_t)k < (int64_t)a->n_carry + a->n_xs ? -1 : (int64_t)k;
+}
+
 /* s = s * w + x_t; gives s and s + x_t */
 static bool scan_sample(unsigned int i, struct rlx_sample *s)
 {
@@ -192,5 +199,5 @@ static bool scan_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_scan_impl = {
 	.infer = scan_infer, .scratch = scan_scratch, .eval = scan_eval,
-	.sample = scan_sample,
+	.captured = scan_captured, .sample = scan_sample,
 };

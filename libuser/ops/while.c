@@ -94,6 +94,13 @@ static enum rlx_status while_eval(struct rlx_eval *q)
 	return st;
 }
 
+static int64_t while_captured(const void *args, uint32_t k)
+{
+	const struct rlx_op_while *a = args;
+
+	return (int64_t)k < a->n_carry ? -1 : (int64_t)k;
+}
+
 /* i < stop, and x = x * y + 1 with i counted up */
 static bool while_sample(unsigned int i, struct rlx_sample *s)
 {
@@ -138,5 +145,5 @@ static bool while_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_while_impl = {
 	.infer = while_infer, .scratch = while_scratch, .eval = while_eval,
-	.sample = while_sample,
+	.captured = while_captured, .sample = while_sample,
 };

@@ -27,37 +27,21 @@ enum rlx_status rlx_build_passes(const struct rlx_build *b, struct rlx_graph *g,
 	return rlx_passes_run(&c, &b->opts, g, out);
 }
 
-/* The body's input that input @k of @st is in every call of it, or -1. */
-static int64_t captured(const struct rlx_plan_step *st, uint32_t k)
-{
-	const struct rlx_op_while *w = st->args;
-	const struct rlx_op_scan *s = st->args;
-
-	switch (st->def->index) {
-	case RLX_OP_if:
-		return (int64_t)k - 1;
-	case RLX_OP_while:
-		return k < (uint32_t)w->n_carry ? -1 : (int64_t)k;
-	case RLX_OP_scan:
-		return k < (uint32_t)s->n_carry + (uint32_t)s->n_xs ? -1 : (int64_t)k;
-	}
-	return -1;
-}
-
 /* What a body captures of constants are constants to it: folded, packed once. */
 static enum rlx_status bring_constants(const struct rlx_plan *p, const struct rlx_plan_step *st,
 				       const struct rlx_graph *g, struct rlx_graph **out,
 				       struct rlx_error *err)
 {
+	const struct rlx_op_impl *impl = st->def->impl;
 	struct rlx_rewrite rw;
 	enum rlx_status rc = rlx_rewrite_begin(&rw, g, err);
 	uint32_t k, n;
 
 	if (rc)
 		return rc;
-	for (k = 0; k < st->n_in; k++) {
+	for (k = 0; impl->captured && k < st->n_in; k++) {
 		const struct rlx_plan_val *v = &p->val[st->in[k]];
-		int64_t i = captured(st, k);
+		int64_t i = impl->captured(st->args, k);
 		struct rlx_blob *b;
 
 		if (i < 0 || !st->in[k] || v->place.kind != RLX_PLACE_CONST || v->place.offset)
