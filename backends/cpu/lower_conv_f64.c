@@ -6,8 +6,10 @@
 #include "kernels/gemm.h"
 #include "kernels/move.h"
 
-/* Beyond this the columns of all images would take more than the machine is likely to have. */
-static const uint64_t MOST_COLUMNS = UINT64_C(1) << 32;
+/* Columns are of so many images as these bytes hold, and of one at least. */
+static const double PASS_BYTES = 1 << 26;
+/* Beyond this one image's would take more than the machine is likely to have. */
+static const double MOST_BYTES = 4294967296;
 
 struct sizes {
 	size_t	ic, oc, taps, in, out;	/* channels of a group; elements of a channel */
@@ -62,11 +64,10 @@ static struct rlx_k_gemm *product_args(struct rlx_lower *lo, const struct rlx_co
 	return p;
 }
 
-static enum rlx_status multiply(struct rlx_lower *lo, const struct rlx_conv *g,
-				struct rlx_k_gemm *p)
+static void multiply(struct rlx_lower *lo, const struct rlx_conv *g, struct rlx_k_gemm *p)
 {
-	return rlx_lower_call(lo, RLX_KERNEL_gemm_f64, rlx_k_gemm_units(p, cpu_isa(lo)),
-			      rlx_conv_work(g), rlx_k_gemm_f64_scratch(p, cpu_isa(lo)));
+	rlx_lower_call(lo, RLX_KERNEL_gemm_f64, rlx_k_gemm_units(p, cpu_isa(lo)),
+		       rlx_conv_work(g), rlx_k_gemm_f64_scratch(p, cpu_isa(lo)));
 }
 
 /* Each channel's bias over all of its result, which the product is added to. */
@@ -89,52 +90,53 @@ static void fill_bias(struct rlx_lower *lo, const struct rlx_conv *g, size_t out
 	rlx_lower_call(lo, RLX_KERNEL_copy, rlx_k_copy_units(c), (double)(g->n * g->oc * out), 0);
 }
 
-static enum rlx_status forward(struct rlx_lower *lo, const struct rlx_conv *g, uint64_t tmp)
+/* The @g->n images from @first on. */
+static void forward(struct rlx_lower *lo, const struct rlx_conv *g, size_t first, uint64_t tmp)
 {
 	struct sizes s = sizes_of(g);
-	struct rlx_k_columns *a;
+	uint64_t y = first * g->oc * s.out * sizeof(double);
+	struct rlx_k_columns *a = columns_args(lo, g);
 	struct rlx_k_gemm *p;
 
-	if (rlx_lower_in(lo, 2))
-		fill_bias(lo, g, s.out);
-	a = columns_args(lo, g);
-	rlx_lower_ref_in(lo, &a->image, 0, 0);
+	rlx_lower_ref_in(lo, &a->image, 0, first * g->ic * s.in * sizeof(double));
 	rlx_lower_ref_tmp(lo, &a->columns, tmp);
 	rlx_lower_call(lo, RLX_KERNEL_im2col_f64, g->n * g->ic * s.taps,
-		   (double)(g->n * g->ic * s.taps) * (double)s.out, 0);
+		       (double)(g->n * g->ic * s.taps) * (double)s.out, 0);
 	p = product_args(lo, g, s.oc, s.out, s.ic * s.taps);
 	rlx_lower_ref_in(lo, &p->a, 1, 0);
 	rlx_lower_ref_tmp(lo, &p->b, tmp);
-	rlx_lower_ref_out(lo, &p->c, 0, 0);
+	rlx_lower_ref_out(lo, &p->c, 0, y);
 	if (rlx_lower_in(lo, 2))
-		rlx_lower_ref_out(lo, &p->residual, 0, 0);
-	return multiply(lo, g, p);
+		rlx_lower_ref_out(lo, &p->residual, 0, y);
+	multiply(lo, g, p);
 }
 
-static enum rlx_status transposed(struct rlx_lower *lo, const struct rlx_conv *g, uint64_t tmp)
+static void transposed(struct rlx_lower *lo, const struct rlx_conv *g, size_t first, uint64_t tmp)
 {
 	struct sizes s = sizes_of(g);
 	struct rlx_k_gemm *p = product_args(lo, g, s.oc * s.taps, s.in, s.ic);
 	struct rlx_k_columns *a;
 
 	rlx_lower_ref_in(lo, &p->a, 1, 0);
-	rlx_lower_ref_in(lo, &p->b, 0, 0);
+	rlx_lower_ref_in(lo, &p->b, 0, first * g->ic * s.in * sizeof(double));
 	rlx_lower_ref_tmp(lo, &p->c, tmp);
 	multiply(lo, g, p);
 	a = columns_args(lo, g);
-	rlx_lower_ref_out(lo, &a->image, 0, 0);
+	rlx_lower_ref_out(lo, &a->image, 0, first * g->oc * s.out * sizeof(double));
 	rlx_lower_ref_tmp(lo, &a->columns, tmp);
 	rlx_lower_ref_in(lo, &a->bias, 2, 0);
-	return rlx_lower_call(lo, RLX_KERNEL_col2im_f64, g->n * g->oc,
-			      (double)(g->n * g->oc * s.taps) * (double)s.in, 0);
+	rlx_lower_call(lo, RLX_KERNEL_col2im_f64, g->n * g->oc,
+		       (double)(g->n * g->oc * s.taps) * (double)s.in, 0);
 }
 
 enum rlx_status cpu_conv_f64(struct rlx_lower *lo, const struct rlx_conv *g)
 {
+	struct rlx_conv pass = *g;
 	struct sizes s = sizes_of(g);
-	double bytes = (double)(g->n * s.taps) * sizeof(double) *
+	double image = (double)s.taps * sizeof(double) *
 		       (g->transposed ? (double)g->oc * (double)s.in :
 					(double)g->ic * (double)s.out);
+	size_t at, n = g->n;
 	uint64_t tmp;
 	uint32_t k;
 
@@ -143,8 +145,19 @@ enum rlx_status cpu_conv_f64(struct rlx_lower *lo, const struct rlx_conv *g)
 			return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (g->block || g->act != RLX_CONV_NONE || rlx_lower_in(lo, 3))
 		return rlx_lower_unsupported(lo, "in f64 nothing is fused with the sums");
-	if (bytes > (double)MOST_COLUMNS)
-		return rlx_lower_unsupported(lo, "its columns would take over 4 GiB");
-	tmp = rlx_lower_tmp(lo, (uint64_t)bytes);
-	return g->transposed ? transposed(lo, g, tmp) : forward(lo, g, tmp);
+	if (image > MOST_BYTES)
+		return rlx_lower_unsupported(lo, "an image's columns would take over 4 GiB");
+	if (image * (double)n > PASS_BYTES)
+		n = image < PASS_BYTES ? (size_t)(PASS_BYTES / image) : 1;
+	tmp = rlx_lower_tmp(lo, (uint64_t)image * n);
+	if (!g->transposed && rlx_lower_in(lo, 2))
+		fill_bias(lo, g, s.out);
+	for (at = 0; at < g->n && !lo->status; at += pass.n) {
+		pass.n = g->n - at < n ? g->n - at : n;
+		if (g->transposed)
+			transposed(lo, &pass, at, tmp);
+		else
+			forward(lo, &pass, at, tmp);
+	}
+	return lo->status;
 }
