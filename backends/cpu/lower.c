@@ -244,7 +244,7 @@ enum rlx_can cpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
 {
 	enum rlx_can can = q->def->impl->eval ? RLX_CAN_HOST : RLX_CAN_NOT;
 	rlx_lower_fn *fn = cpu_lowering(q->def->index);
-	struct rlx_code code = { .dev = (struct rlx_device *)dev };
+	struct cpu_code code = { .base.dev = (struct rlx_device *)dev };
 	struct rlx_bump bump = { 0 };
 	struct rlx_error err = { 0 };
 	struct rlx_lower_trial one;
@@ -252,9 +252,9 @@ enum rlx_can cpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
 
 	if (!fn || !rlx_supports(q))
 		return can;
-	code.plan = &one.plan;
+	code.base.plan = &one.plan;
 	if (rlx_lower_trial_init(&one, q, true))
-		cl = lower_new(&code, &bump, &err);
+		cl = lower_new(&code.base, &bump, &err);
 	if (cl) {
 		cl->dry = true;
 		cl->base.st = &one.step;
