@@ -167,7 +167,11 @@ static void rnd_cmd_multishot(struct rnd *r)
 		sqe->rw_flags = CMD_MULTISHOT;
 	sqe->flags |= rnd_one_in(r, 32) ? 0 : IOSQE_BUFFER_SELECT;
 	sqe->buf_group = GROUP;
-	sqe->user_data |= rnd_fetch_data(r, ex, f, NULL);
+	/* Drawn as something else by both words, it is answered as any FETCH is. */
+	if (!(((struct rlx_uring_cmd *)sqe->cmd)->flags & RLX_URING_MULTISHOT))
+		sqe->user_data = RND_UR_FETCH | (uint64_t)0xffffff << TAG_SHIFT;
+	else
+		sqe->user_data |= rnd_fetch_data(r, ex, f, NULL);
 }
 
 static void rnd_cmd_provide(struct rnd *r)
