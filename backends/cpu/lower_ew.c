@@ -102,8 +102,8 @@ static uint8_t add_op(struct writer *w, const struct rlx_op_def *def,
 		/* nothing is below 0 */
 		op = op == RLX_EW_relu || op == RLX_EW_abs ? RLX_EW_copy : unsigned_op(op);
 		if (op == RLX_EW_sign) {	/* of the upper half of numbers it is -1 there */
-			w->ok = false;
-			return 0;
+			op = RLX_EW_ne;
+			s[1] = RLX_EW_IMM;	/* 0 */
 		}
 	}
 	if (compute == RLX_BOOL)	/* 0 and 1 in any class of register */

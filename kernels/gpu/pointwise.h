@@ -73,12 +73,14 @@ static DEV inline F ew_max(F a, F b) { return a.v > b.v || a.v != a.v ? a : b; }
 static DEV inline F ew_min(F a, F b) { return a.v < b.v || a.v != a.v ? a : b; }
 static DEV inline double ew_max(double a, double b) { return a > b || a != a ? a : b; }
 static DEV inline double ew_min(double a, double b) { return a < b || a != a ? a : b; }
-/* the sign of the divisor */
+/* the sign of the divisor, of 0 as well; of 0 fmod is NaN */
 template <class T> static DEV inline T ew_floor_mod(T a, T b)
 {
 	T r = ew_fmod(a, b);
 
-	return r != T(0.0) && (r < T(0.0)) != (b < T(0.0)) ? r + b : r;
+	if (r == T(0.0))
+		return b < T(0.0) ? T(-0.0) : T(0.0);
+	return (r < T(0.0)) != (b < T(0.0)) ? r + b : r;
 }
 static DEV inline F ew_mod(F a, F b) { return ew_floor_mod<F>(a, b); }
 static DEV inline double ew_mod(double a, double b) { return ew_floor_mod<double>(a, b); }

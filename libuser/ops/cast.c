@@ -120,6 +120,32 @@ static bool widen(const struct rlx_tensor *x, const struct rlx_tensor *y, int64_
 	return true;
 }
 
+/*
+ * A 64-bit integer as a double that rounds right once more: exact, or what is cut off
+ * makes its last bit 1, so that it lies on the right side of what narrower floats have.
+ */
+static double odd_of(uint64_t m)
+{
+	int cut = m >> 53 ? 11 - __builtin_clzll(m) : 0;
+	uint64_t kept = m >> cut;
+
+	return ldexp((double)(kept << cut == m ? kept : kept | 1), cut);
+}
+
+static bool round_once(const struct rlx_tensor *x, const struct rlx_tensor *y, int64_t n)
+{
+	bool has_sign = x->type.dtype == RLX_I64;
+	int64_t i, v;
+
+	if ((!has_sign && x->type.dtype != RLX_U64) || y->type.dtype == RLX_F64)
+		return false;
+	for (i = 0; i < n; i++) {
+		v = el_geti(x, i);
+		el_set(y, i, has_sign && v < 0 ? -odd_of(0 - (uint64_t)v) : odd_of((uint64_t)v));
+	}
+	return true;
+}
+
 static enum rlx_status cast_eval(struct rlx_eval *q)
 {
 	const struct rlx_tensor *x = &q->in[0], *y = &q->out[0];
@@ -130,7 +156,7 @@ static enum rlx_status cast_eval(struct rlx_eval *q)
 	} else if (el_is_int(x->type.dtype) && el_is_int(y->type.dtype)) {
 		for (i = 0; i < n; i++)	/* integer to integer wraps */
 			el_seti(y, i, el_geti(x, i));
-	} else if (!narrow(x, y, n) && !widen(x, y, n)) {
+	} else if (!narrow(x, y, n) && !widen(x, y, n) && !round_once(x, y, n)) {
 		for (i = 0; i < n; i++)
 			el_set(y, i, el_get(x, i));
 	}

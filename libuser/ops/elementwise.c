@@ -21,12 +21,14 @@ static double nan_min(double a, double b)
 	return isnan(a) ? a : isnan(b) ? b : a < b ? a : b;
 }
 
-/* the sign of the divisor, as Python; exact where fmod is */
+/* the sign of the divisor, of 0 as well, as Python; exact where fmod is */
 static double floor_mod(double a, double b)
 {
 	double r = fmod(a, b);
 
-	return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+	if (r != 0)
+		return (r < 0) != (b < 0) ? r + b : r;
+	return r == 0 ? copysign(r, b) : r;
 }
 
 #define NOFLOAT		NAN

@@ -372,4 +372,105 @@ EVERYWHERE(norm_matmul_of_no_columns)
 	CHECK_EQ(rlx_type_count(&r->out[1].type), 0);
 }
 
+/* What has no sign has none above 2^63 either, alone and within a region. */
+EVERYWHERE(u64_above_what_i64_holds)
+{
+	const uint64_t x[7] = { 0, 1, INT64_MAX, 1ull << 63, (1ull << 63) + 1, UINT64_MAX - 1,
+				UINT64_MAX };
+	rlx_value v = rig_input(r, rlx_type(RLX_U64, 7), x), s;
+	const uint64_t *sign, *abs_, *relu, *twice;
+	int64_t i;
+
+	s = rlx_emit(r->g, sign, .x = v);
+	rig_output(r, s);
+	rig_output(r, rlx_emit(r->g, abs, .x = v));
+	rig_output(r, rlx_emit(r->g, relu, .x = v));
+	rig_output(r, rlx_emit(r->g, add, .a = rlx_emit(r->g, mul, .a = s, .b = s), .b = s));
+	rig_run(r);
+	sign = r->out[0].data;
+	abs_ = r->out[1].data;
+	relu = r->out[2].data;
+	twice = r->out[3].data;
+	for (i = 0; i < 7; i++) {
+		CHECK_EQ(sign[i], x[i] != 0);
+		CHECK_EQ(abs_[i], x[i]);
+		CHECK_EQ(relu[i], x[i]);
+		CHECK_EQ(twice[i], x[i] ? 2 : 0);
+	}
+}
+
+/* Nothing left of a whole multiple: 0 with the sign of b, by fmod with that of a. */
+EVERYWHERE(remainders_of_0)
+{
+	const float a[6] = { 4, -4, 4, -4, 0.0f, -0.0f }, b[6] = { 2, 2, -2, -2, -3, 3 };
+	enum rlx_dtype dt[2] = { RLX_F32, RLX_F64 };
+	unsigned int k, i;
+
+	for (k = 0; k < 2; k++) {
+		rlx_value v = rig_input(r, rlx_type(RLX_F32, 6), a), w;
+
+		v = rlx_emit(r->g, cast, .x = v, .to = dt[k]);
+		w = rlx_emit(r->g, cast, .x = rig_input(r, rlx_type(RLX_F32, 6), b), .to = dt[k]);
+		rig_output(r, rlx_emit(r->g, mod, .a = v, .b = w));
+		rig_output(r, rlx_emit(r->g, fmod, .a = v, .b = w));
+	}
+	rig_run(r);
+	for (k = 0; k < 4; k++)
+		for (i = 0; i < 6; i++) {
+			double got = rig_get(r, k, i), by = (double)(k & 1 ? a[i] : b[i]);
+
+			CHECKF(got == 0 && !signbit(got) == !signbit(by),
+			       "%s: %u: %g by %g leaves %g", r->device ? r->device : "eval", k,
+			       (double)a[i], (double)b[i], got);
+		}
+}
+
+/* What is left of 1 + e^x is e^x, however small that is. */
+EVERYWHERE(softplus_far_below_0)
+{
+	const float x[4] = { -12, -20, -40, -80 };
+	rlx_value v = rig_input(r, rlx_type(RLX_F32, 4), x);
+	unsigned int k;
+	int64_t i;
+
+	rig_output(r, rlx_emit(r->g, softplus, .x = v));
+	rig_output(r, rlx_emit(r->g, mish, .x = v));
+	rig_run(r);
+	for (i = 0; i < 4; i++)
+		for (k = 0; k < 2; k++) {
+			double by = (double)x[i], p = log1p(exp(by)), want = k ? by * tanh(p) : p;
+
+			CHECKF(fabs(rig_get(r, k, i) / want - 1) < 4e-6,
+			       "%s: %u of %g is %g, not %g", r->device ? r->device : "eval", k,
+			       by, rig_get(r, k, i), want);
+		}
+}
+
+/* The nearest float of 64 bits, not that of the nearest double. */
+EVERYWHERE(integers_are_rounded_once)
+{
+	/* just above the middle of two floats, by less than a double has */
+	const uint64_t u[4] = { (1ull << 63) + (1ull << 39) + 1, (3ull << 62) + (1ull << 39) + 1,
+				(1ull << 63) + (3ull << 39) - 1, UINT64_MAX };
+	const int64_t s[4] = { (1ll << 62) + (1ll << 38) + 1, -((1ll << 62) + (1ll << 38) + 1),
+			       (1ll << 62) + (3ll << 38) - 1, INT64_MIN };
+	const uint64_t half[1] = { (1ull << 55) + (1ull << 47) + 1 };
+	rlx_value v = rig_input(r, rlx_type(RLX_U64, 4), u);
+	int64_t i;
+
+	rig_output(r, rlx_emit(r->g, cast, .x = v, .to = RLX_F32));
+	v = rig_input(r, rlx_type(RLX_I64, 4), s);
+	rig_output(r, rlx_emit(r->g, cast, .x = v, .to = RLX_F32));
+	v = rig_input(r, rlx_type(RLX_U64, 1), half);
+	rig_output(r, rlx_emit(r->g, cast, .x = v, .to = RLX_BF16));
+	rig_run(r);
+	for (i = 0; i < 4; i++) {
+		rig_want(r, 0, i, (double)(float)u[i], 0);
+		rig_want(r, 1, i, (double)(float)s[i], 0);
+	}
+	rig_want(r, 0, 0, 0x1.000002p63, 0);
+	rig_want(r, 1, 1, -0x1.000002p62, 0);
+	rig_want(r, 2, 0, 0x1.02p55, 0);
+}
+
 TEST_MAIN()
