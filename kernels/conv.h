@@ -66,6 +66,16 @@ static inline size_t rlx_conv_block(enum rlx_isa isa)
 	return isa >= RLX_ISA_V4 ? 16 : isa == RLX_ISA_V3 ? 8 : 4;
 }
 
+/*
+ * Terms that blocked convolutions sum in registers at most, unless one input block at
+ * one tap has more; longer sums are made of such parts, whose number is by the sum's
+ * length alone. A sum of positive terms in one run drifts off as it grows: 36,900 of
+ * them by up to 8.9e-6 of it, in parts by 5e-7; one part of 1,152 by 1.9e-6. Parts of
+ * 576 would have 9e-7, but cost up to 4 % at level v3 where these cost nothing that can
+ * be measured. 128 channels of 3 x 3 are one.
+ */
+#define RLX_CONV_TERMS		1152
+
 /* Bytes of a blocked f32 buffer; false when that overflows. */
 bool rlx_conv_blocked_size(enum rlx_isa isa, size_t n, size_t channels,
 			   size_t pixels, size_t *bytes);
@@ -128,7 +138,7 @@ struct rlx_k_conv_c {
 	size_t		rows, cols;	/* output pixels of a unit */
 	size_t		nrows, ncols;	/* units down, across */
 	size_t		chunk, nchunk;	/* output block pairs of a unit, units */
-	size_t		kc;		/* input blocks summed in one pass */
+	size_t		kc;		/* (input block, tap)s summed in one pass */
 	size_t		in_rows, in_cols, phases;	/* of the copy */
 };
 
@@ -182,6 +192,7 @@ struct rlx_k_wino_c {
 	size_t		ty, tx;			/* tiles down, across */
 	size_t		block, nblock;		/* tiles of a unit; units */
 	size_t		chunk, nchunk;		/* output block pairs, likewise */
+	size_t		kc;			/* input blocks summed in one pass */
 };
 
 /*

@@ -182,7 +182,7 @@ struct pair {
 	bool		last;		/* sums are complete after this pass */
 };
 
-/* One pass over some input blocks, for all pixels of the unit. */
+/* One pass over some terms, for all pixels of the unit. */
 static void pass_run(const struct run *r, const struct unit *u, struct pair *p)
 {
 	const struct rlx_k_conv_c *a = r->a;
@@ -227,8 +227,10 @@ static void pair_run(const struct run *r, const struct unit *u, size_t pair,
 	size_t ocg = a->oc / a->groups, blocks = (ocg + C - 1) / C;
 	size_t first = pair * TILE_K, per_block = C * r->icg * r->taps;
 	size_t plane = a->oh * a->ow * C, at = u->g * blocks + first;
-	size_t full = r->icg / a->xc, b, n, real;
+	size_t full = r->icg / a->xc * r->taps, all = r->icb * r->taps;
+	static const _Alignas(64) float zero[TILE_WIDE_PAIRS * TILE_K * C];
 	_Alignas(64) float bias[TILE_WIDE_PAIRS * TILE_K * C] = { 0 };
+	size_t e, n, real;
 	struct pair p = { .k = blocks - first };
 
 	p.k = p.k < pairs * TILE_K ? p.k : pairs * TILE_K;
@@ -244,19 +246,22 @@ static void pair_run(const struct run *r, const struct unit *u, size_t pair,
 	p.t.y_k = plane;
 	p.t.tail = r->icg % a->xc;
 	p.t.w = a->w + at * per_block;
-	for (b = 0; b < r->icb; b += n) {
-		n = r->icb - b < a->kc ? r->icb - b : a->kc;
-		p.last = b + n == r->icb;
-		p.t.acc = b > 0;
-		p.t.offs = r->offs + b * r->taps;
-		p.t.nfull = ((b + n < full ? b + n : full) - b) * r->taps;
-		p.t.ntail = n * r->taps - p.t.nfull;
+	for (e = 0; e < all; e += n) {
+		n = all - e < a->kc ? all - e : a->kc;
+		p.last = e + n == all;
+		p.t.offs = r->offs + e;
+		p.t.nfull = e + n <= full ? n : e < full ? full - e : 0;
+		p.t.ntail = n - p.t.nfull;
 		p.t.fuse = p.last ? &r->fuse : &conv_fuse_none;
 		p.ahead = p.t.nfull * a->xc * p.k * C / 16;
 		if (p.k > TILE_K || (p.last && pair + 1 == r->pairs))
 			p.ahead = 0;
 		pass_run(r, u, &p);
-		p.t.w += p.t.nfull * a->xc * p.k * C;
+		p.t.w += (p.t.nfull * a->xc + p.t.ntail * p.t.tail) *
+			 (p.k < TILE_K ? p.k : TILE_K) * C;
+		/* further terms by themselves, then to those that are there */
+		p.t.bias = zero;
+		p.res = p.y;
 	}
 }
 
@@ -267,8 +272,8 @@ static size_t pairs_at_once(const struct run *r, const struct unit *u,
 	size_t blocks = (r->a->oc / r->a->groups + C - 1) / C;
 	size_t n = conv_wide_pairs(u->cols);
 
-	if (u->cols > TILE_WIDE_R || r->a->x_plain || r->a->kc < r->icb ||
-	    left < n || (pair + n) * TILE_K > blocks)
+	if (u->cols > TILE_WIDE_R || r->a->x_plain || left < n ||
+	    (pair + n) * TILE_K > blocks)
 		return 1;
 	return n;
 }

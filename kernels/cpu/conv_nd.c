@@ -100,7 +100,7 @@ static void pass_run(const struct run *r, const struct unit *u, size_t n,
 	static const _Alignas(64) float zero[PANEL];
 	size_t terms = r->walk.icg * r->walk.taps, i, p, j, rows, last = 1;
 	struct conv_tile t = {
-		.offs = r->offs, .nfull = n, .bias = zero, .acc = !first,
+		.offs = r->offs, .nfull = n, .bias = zero,
 		.fuse = &conv_fuse_none,
 	};
 
@@ -121,6 +121,7 @@ static void pass_run(const struct run *r, const struct unit *u, size_t n,
 			t.w = r->panel + p * PANEL * KC;
 			t.y = r->sums + p * PANEL * u->rows +
 			      (row - u->row) * PANEL;
+			t.res = first ? NULL : t.y;
 			RLX_K(conv_tiles1)[k - 1][rows - 1](&t);
 		}
 	}

@@ -7,9 +7,8 @@
 
 #ifdef RLX_ISA_base
 
-/* What a thread's share of L2 leaves for input pixels, and for weights. */
+/* What a thread's share of L2 leaves for input pixels. */
 #define BLOCK_BYTES	((size_t)192 << 10)
-#define WEIGHT_BYTES	((size_t)256 << 10)
 /* Work below this is not worth its own unit. */
 #define UNIT_FLOP	3e6
 /* Units for a handful of threads, where few output channels give few. */
@@ -30,6 +29,17 @@ static size_t min_sz(size_t a, size_t b)
 static size_t max_sz(size_t a, size_t b)
 {
 	return a > b ? a : b;
+}
+
+/*
+ * @terms are summed in passes of RLX_CONV_TERMS at most, all of nearly the same
+ * length, in steps of @step: how many steps one has.
+ */
+static size_t pass_steps(size_t terms, size_t step)
+{
+	size_t steps = ceil_div(terms, step);
+
+	return ceil_div(steps, ceil_div(terms, RLX_CONV_TERMS));
 }
 
 /* Product of @n factors; false on overflow or beyond what pointers reach. */
@@ -169,10 +179,7 @@ bool rlx_conv_c_init(enum rlx_isa isa, struct rlx_k_conv_c *a)
 	a->nchunk = ceil_div(pairs, a->chunk);
 	a->chunk = ceil_div(pairs, a->nchunk);
 	a->nchunk = ceil_div(pairs, a->chunk);
-	a->kc = ceil_div(icg, a->xc);
-	if (a->rows > 1 || a->cols > TILE_MAX)
-		a->kc = min_sz(a->kc, max_sz(1, WEIGHT_BYTES /
-			(a->kh * a->kw * a->xc * PAIR * a->c * sizeof(float))));
+	a->kc = pass_steps(icg * a->kh * a->kw, a->xc);
 	return PRODUCT(&icg, ceil_div(icg, a->xc), a->xc, a->in_rows,
 		       a->phases, a->in_cols, sizeof(float));
 }
@@ -241,6 +248,7 @@ bool rlx_wino_c_init(enum rlx_isa isa, struct rlx_k_wino_c *a)
 	a->nchunk = ceil_div(pairs, a->chunk);
 	a->chunk = ceil_div(pairs, a->nchunk);
 	a->nchunk = ceil_div(pairs, a->chunk);
+	a->kc = pass_steps(a->ic, a->c);
 	return true;
 }
 

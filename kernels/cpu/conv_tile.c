@@ -35,16 +35,6 @@ RLX_INLINE void lane(tile_acc acc, const float *x, const float *w,
 RLX_INLINE void start(tile_acc acc, const struct conv_tile *t, const int R,
 		      const int K)
 {
-	if (t->acc) {
-		UNROLL
-		for (int k = 0; k < K; k++) {
-			UNROLL
-			for (int r = 0; r < R; r++)
-				acc[k][r] = vf_loadu(t->y + k * t->y_k +
-						     r * RLX_VL);
-		}
-		return;
-	}
 	UNROLL
 	for (int k = 0; k < K; k++) {
 		vf b = vf_loadu(t->bias + k * RLX_VL);
@@ -53,15 +43,6 @@ RLX_INLINE void start(tile_acc acc, const struct conv_tile *t, const int R,
 		for (int r = 0; r < R; r++)
 			acc[k][r] = b;
 	}
-	if (!t->res)
-		return;
-	UNROLL
-	for (int k = 0; k < K; k++) {
-		UNROLL
-		for (int r = 0; r < R; r++)
-			acc[k][r] += vf_loadu(t->res + k * t->y_k +
-					      r * RLX_VL);
-	}
 }
 
 RLX_INLINE void finish(tile_acc acc, const struct conv_tile *t, const int R,
@@ -69,6 +50,15 @@ RLX_INLINE void finish(tile_acc acc, const struct conv_tile *t, const int R,
 {
 	const struct conv_fuse f = *t->fuse;
 
+	if (t->res) {
+		UNROLL
+		for (int k = 0; k < K; k++) {
+			UNROLL
+			for (int r = 0; r < R; r++)
+				acc[k][r] += vf_loadu(t->res + k * t->y_k +
+						      r * RLX_VL);
+		}
+	}
 	UNROLL
 	for (int k = 0; k < K; k++) {
 		UNROLL
@@ -149,12 +139,8 @@ RLX_INLINE void tile_wide(const struct conv_tile *t, const int R, const int G)
 	UNROLL
 	for (int g = 0; g < 2 * G; g++) {
 		UNROLL
-		for (int r = 0; r < R; r++) {
+		for (int r = 0; r < R; r++)
 			acc[g][r] = vf_loadu(t->bias + g * RLX_VL);
-			if (t->res)
-				acc[g][r] += vf_loadu(t->res + r * RLX_VL +
-						      (size_t)g * t->y_k);
-		}
 	}
 	for (; o < end; o++) {
 		const float *x = t->x + *o;
@@ -166,9 +152,13 @@ RLX_INLINE void tile_wide(const struct conv_tile *t, const int R, const int G)
 	UNROLL
 	for (int g = 0; g < 2 * G; g++) {
 		UNROLL
-		for (int r = 0; r < R; r++)
-			vf_storeu(t->y + (size_t)g * t->y_k + r * RLX_VL,
-				  conv_fuse_run(&f, acc[g][r]));
+		for (int r = 0; r < R; r++) {
+			size_t at = (size_t)g * t->y_k + r * RLX_VL;
+
+			if (t->res)
+				acc[g][r] += vf_loadu(t->res + at);
+			vf_storeu(t->y + at, conv_fuse_run(&f, acc[g][r]));
+		}
 	}
 }
 

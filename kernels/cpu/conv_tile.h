@@ -51,11 +51,11 @@ RLX_INLINE vf conv_fuse_run(const struct conv_fuse *f, vf v)
  * @w_step: conv_tiles_wide alone, see there
  * @y: output pixel 0; pixels are RLX_VL elements apart
  * @y_k: elements from one output block to the next, in @y and @res
- * @bias: TILE_K vectors the sums start from, unless @acc
- * @res: added to @bias at the start, or NULL; may be @y
+ * @bias: TILE_K vectors the sums start from
+ * @res: added to the sums at the end, or NULL; may be @y, which then has the
+ *	sums of the terms before
  * @ahead, @lines: weights to be wanted soon: @lines cache lines are fetched
  *	from there for each full entry
- * @acc: sums start from what is in @y
  * @fuse: what happens to the sums before they are stored
  */
 struct conv_tile {
@@ -70,7 +70,6 @@ struct conv_tile {
 	const char	*ahead;
 	size_t		lines;
 	const struct conv_fuse *fuse;
-	bool		acc;
 };
 
 typedef void conv_tile_fn(const struct conv_tile *t);

@@ -200,27 +200,36 @@ static void pair_multiply(const struct run *r, size_t pair, size_t k,
 	static const _Alignas(64) float zero[TILE_K * C];
 	const struct rlx_k_wino_c *a = r->a;
 	size_t slab = a->ic * k * C, tiles = conv_tile_count(count), i, p, at, w;
+	size_t full = a->ic / C, b, n;
+	const float *plane = a->w + pair * TILE_K * C * a->ic * r->pos;
 	struct conv_tile t = {
-		.offs = r->offs, .nfull = a->ic / C, .ntail = a->ic % C != 0,
 		.tail = a->ic % C, .bias = zero, .y_k = count * C,
-		.w = a->w + pair * TILE_K * C * a->ic * r->pos,
 		.fuse = &conv_fuse_none,
 	};
 
-	for (p = 0; p < r->pos; p++, t.w += slab) {
+	for (p = 0; p < r->pos; p++, plane += slab) {
 		/* the next plane's weights come in while this one's work */
-		if (t.nfull && (p + 1 < r->pos || pair + 1 < r->pairs))
-			t.lines = (slab / 16 + t.nfull * tiles - 1) /
-				  (t.nfull * tiles);
+		if (full && (p + 1 < r->pos || pair + 1 < r->pairs))
+			t.lines = (slab / 16 + full * tiles - 1) /
+				  (full * tiles);
 		else
 			t.lines = 0;
-		t.ahead = (const char *)(t.w + slab);
+		t.ahead = (const char *)(plane + slab);
 		for (i = 0, at = 0; i < tiles; i++, at += w) {
 			w = conv_tile_width(count, tiles, i);
 			t.x = r->v + p * r->plane + at * C;
 			t.y = r->sums + (p * k * count + at) * C;
-			RLX_K(conv_tiles)[k - 1][w - 1](&t);
-			t.ahead += t.lines * t.nfull * 64;
+			t.res = NULL;
+			for (b = 0; b < r->icb; b += n) {
+				n = r->icb - b < a->kc ? r->icb - b : a->kc;
+				t.offs = r->offs + b;
+				t.w = plane + b * C * k * C;
+				t.nfull = b + n <= full ? n : full - b;
+				t.ntail = n - t.nfull;
+				RLX_K(conv_tiles)[k - 1][w - 1](&t);
+				t.ahead += t.lines * t.nfull * 64;
+				t.res = t.y;
+			}
 		}
 	}
 }

@@ -116,6 +116,40 @@ TEST(conv_large)
 	shape_run(&dw, &seed);
 }
 
+/* Positive terms, of which the reference's bound for any order is no test. */
+TEST(conv_long_sums)
+{
+	enum { IC = 4000, TAPS = 9, OUT = 40 };
+	uint64_t seed = rlx_test_seed();
+	struct rlx_k_conv_nd shape = {
+		.n = 1, .ic = IC, .oc = 7, .groups = 1, .in = { 1, 3, OUT + 2 },
+		.out = { 1, 1, OUT }, .k = { 1, 3, 3 }, .s = { 1, 1, 1 },
+		.d = { 1, 1, 1 },
+	};
+	struct conv_data d = { .nx = IC * 3 * (OUT + 2), .nw = 7 * IC * TAPS, .ny = 7 * OUT };
+	size_t i;
+
+	d.x = kt_new(d.nx * 4);
+	d.w = kt_new(d.nw * 4);
+	d.y = malloc(d.ny * sizeof(double));
+	d.mag = malloc(d.ny * sizeof(double));
+	CHECK(d.y && d.mag);
+	for (i = 0; i < d.nx; i++)
+		d.x[i] = (float)rlx_test_uniform(&seed, 0, 1);
+	for (i = 0; i < d.nw; i++)
+		d.w[i] = (float)rlx_test_uniform(&seed, 0, 1);
+	conv_reference_all(&shape, &d);
+	for (i = 0; i < d.ny; i++)
+		d.mag[i] *= 1.5e-6 / 2e-6;
+	for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
+		if (kt_isa_runs(isa))
+			level_run(isa, &shape, &d, &seed);
+	kt_free(d.x, d.nx * 4);
+	kt_free(d.w, d.nw * 4);
+	free(d.y);
+	free(d.mag);
+}
+
 TEST(refuses)
 {
 	struct rlx_k_conv_nd ok = {
