@@ -27,7 +27,7 @@ enum rlx_k_reduce_op {
  * neighbouring ones.
  */
 #define RLX_K_REDUCE_COLS	512
-#define RLX_K_REDUCE_SCRATCH	(3 * RLX_K_REDUCE_COLS * 8)
+#define RLX_K_REDUCE_SCRATCH	(4 * RLX_K_REDUCE_COLS * 8)
 
 struct rlx_k_reduce {
 	const void	*x;

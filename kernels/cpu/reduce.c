@@ -9,7 +9,7 @@
 rlx_k_fn RLX_K(reduce);
 
 #define COLS	RLX_K_REDUCE_COLS
-#define BLOCK	64	/* rows, or vectors, summed before folding */
+#define BLOCK	64	/* rows summed before folding, and such sums likewise */
 
 #define MAXN(x, y)	((x) != (x) || (x) > (y) ? (x) : (y))
 #define MINN(x, y)	((x) != (x) || (x) < (y) ? (x) : (y))
@@ -136,7 +136,7 @@ struct run {
 	int		cls;
 	size_t		size, lane;	/* bytes in memory, in the class */
 	rlx_convert_fn	*load, *store;
-	char		*acc, *part, *buf;
+	char		*acc, *mid, *part, *buf;
 };
 
 static void cols(const struct run *r, void *acc, const void *x, size_t n,
@@ -266,7 +266,19 @@ static void one_row(const struct run *r, int64_t out)
 	finish(r, out, &acc, 1);
 }
 
-/* n neighbouring results from @out on, the last dimension being kept. */
+/* Rows [@i, @end) of n neighbouring columns from @base on. */
+static void take_rows(const struct run *r, void *acc, const char *base, int64_t i, int64_t end,
+		      size_t n)
+{
+	for (; i < end; i++)
+		cols(r, acc, values(r, base + reduced_at(r->a, i) * (int64_t)r->size, n), n,
+		     r->kind);
+}
+
+/*
+ * n neighbouring results from @out on, the last dimension being kept: sums of sums of
+ * BLOCK rows, so that a million rows are three times some hundred additions deep.
+ */
 static void columns(const struct run *r, int64_t out, size_t n)
 {
 	const struct rlx_k_reduce *a = r->a;
@@ -274,15 +286,18 @@ static void columns(const struct run *r, int64_t out, size_t n)
 			   (int64_t)r->size;
 
 	start(r, r->acc, n);
-	for (int64_t i = 0; i < a->n_red;) {
-		int64_t end = a->n_red - i < BLOCK ? a->n_red : i + BLOCK;
-
-		start(r, r->part, n);
-		for (; i < end; i++)
-			cols(r, r->part, values(r, base + reduced_at(a, i) *
-						(int64_t)r->size, n),
-			     n, r->kind);
-		cols(r, r->acc, r->part, n, r->kind);
+	if (a->n_red <= BLOCK)
+		take_rows(r, r->acc, base, 0, a->n_red, n);
+	for (int64_t i = 0, end, far; a->n_red > BLOCK && i < a->n_red;) {
+		far = a->n_red - i < BLOCK * BLOCK ? a->n_red : i + BLOCK * BLOCK;
+		start(r, r->mid, n);
+		for (; i < far; i = end) {
+			end = far - i < BLOCK ? far : i + BLOCK;
+			start(r, r->part, n);
+			take_rows(r, r->part, base, i, end, n);
+			cols(r, r->mid, r->part, n, r->kind);
+		}
+		cols(r, r->acc, r->mid, n, r->kind);
 	}
 	finish(r, out, r->acc, n);
 }
@@ -294,7 +309,8 @@ void RLX_K(reduce)(const void *args, size_t begin, size_t end, void *scratch)
 	const int64_t blocks = (last + COLS - 1) / COLS;
 	struct run r = { .a = a, .kind = kind_of(a->op), .acc = scratch };
 
-	r.part = r.acc + COLS * 8;
+	r.mid = r.acc + COLS * 8;
+	r.part = r.mid + COLS * 8;
 	r.buf = r.part + COLS * 8;
 	r.cls = a->type == RLX_F64 ? RLX_EW_F64 :
 		rlx_k_type_float((enum rlx_dtype)a->type) ? RLX_EW_F32 :

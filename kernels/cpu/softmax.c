@@ -8,8 +8,12 @@
 
 rlx_k_fn RLX_K(softmax);
 
-/* y = exp(x - m) and the sum of it, or only the sum if y is NULL */
-static float exp_sum(float *y, const float *x, float max, size_t n)
+/* So many elements are summed in f32 before a double takes them; rows likewise. */
+#define BLOCK	1024
+#define ROWS	64
+
+/* y = exp(x - m) and the sum of it, or only the sum if y is NULL; up to a block */
+static float exp_sum_block(float *y, const float *x, float max, size_t n)
 {
 	const vf m = vf_set1(max);
 	vf s = vf_zero();
@@ -30,6 +34,16 @@ static float exp_sum(float *y, const float *x, float max, size_t n)
 			vf_storen(y + i, e, n - i);
 	}
 	return vf_hsum(s);
+}
+
+static float exp_sum(float *y, const float *x, float max, size_t n)
+{
+	double s = 0;
+
+	for (size_t i = 0; i < n; i += BLOCK)
+		s += (double)exp_sum_block(y ? y + i : NULL, x + i, max,
+					   n - i < BLOCK ? n - i : BLOCK);
+	return (float)s;
 }
 
 /* A NaN makes the sum NaN wherever it stands, so max may miss it. */
@@ -102,16 +116,27 @@ static void block(float *b, size_t n, bool log)
 {
 	for (size_t c = 0; c < RLX_K_SOFTMAX_COLS; c += RLX_VL) {
 		vf m = vf_set1(-INFINITY), s = vf_zero(), v;
+		vf part = vf_zero(), mid = vf_zero();	/* of ROWS rows; of ROWS parts */
+		size_t k = 0;
 		float *p = b + c, *end = p + n * RLX_K_SOFTMAX_COLS;
 
 		for (float *q = p; q < end; q += RLX_K_SOFTMAX_COLS)
 			m = vf_max(vf_loadu(q), m);
 		for (float *q = p; q < end; q += RLX_K_SOFTMAX_COLS) {
 			v = vf_exp(vf_loadu(q) - m);
-			s += v;
+			part += v;
 			if (!log)
 				vf_storeu(q, v);
+			if (++k % ROWS)
+				continue;
+			mid += part;
+			part = vf_zero();
+			if (k % (ROWS * ROWS) == 0) {
+				s += mid;
+				mid = vf_zero();
+			}
 		}
+		s += mid + part;
 		v = log ? vf_log(s) : 1.0f / s;
 		for (float *q = p; q < end; q += RLX_K_SOFTMAX_COLS)
 			vf_storeu(q, log ? vf_loadu(q) - m - v :

@@ -289,4 +289,42 @@ TEST(softmax_keeps_nan_and_masks)
 	}
 }
 
+/* A million terms in the sum: its error is that of each element. */
+TEST(softmax_of_long_lines)
+{
+	enum { N = 1 << 20 };
+	float *x = malloc(sizeof(*x) * N), *y = malloc(sizeof(*y) * N * 2);
+	uint64_t seed = rlx_test_seed();
+	double sum = 0;
+
+	CHECK(x && y);
+	kc_fill(x, N, -1, 1, &seed);
+	for (int i = 0; i < N; i++)
+		sum += exp((double)x[i]);
+	for (int i = 0; i < N; i++)
+		y[2 * i] = y[2 * i + 1] = x[i];
+	for (int l = 0; l < kc_levels(); l++)
+		for (int inner = 1; inner <= 2; inner++) {
+			float *to = inner == 1 ? malloc(sizeof(*to) * N) : y;
+			struct rlx_k_softmax a = { inner == 1 ? x : y, to, 1, N, inner,
+						   RLX_F32, RLX_F32, false };
+
+			CHECK(to);
+			for (int i = 0; inner == 2 && i < 2 * N; i++)
+				y[i] = x[i / 2];
+			kc_run(rlx_kernels_get((enum rlx_isa)l)->softmax, &a,
+			       rlx_k_softmax_units(&a), rlx_k_softmax_scratch(&a), &seed);
+			for (int i = 0; i < N; i++) {
+				double err = (double)to[i * inner] / (exp((double)x[i]) / sum);
+
+				CHECKF(fabs(err - 1) < 1e-6, "level %d, %d columns: [%d] off by %g",
+				       l, inner, i, err - 1);
+			}
+			if (inner == 1)
+				free(to);
+		}
+	free(x);
+	free(y);
+}
+
 TEST_MAIN()

@@ -341,4 +341,37 @@ TEST(running_sums_and_products)
 			one_scan(rlx_kernels_get((enum rlx_isa)l), &seed);
 }
 
+/* Along rows and down columns; all terms positive, so that roundings add up. */
+TEST(long_sums_of_any_values)
+{
+	enum { N = 1 << 20, COLS = 3 };
+	float *x = malloc(sizeof(*x) * N * COLS);
+	char scratch[RLX_K_REDUCE_SCRATCH] __attribute__((aligned(64)));
+	uint64_t seed = rlx_test_seed();
+	double row = 0, col[COLS] = { 0 };
+
+	CHECK(x);
+	kc_fill(x, N * COLS, 0, 1, &seed);
+	for (int i = 0; i < N * COLS; i++) {
+		row += i < N ? (double)x[i] : 0;
+		col[i % COLS] += (double)x[i];
+	}
+	for (int l = 0; l < kc_levels(); l++) {
+		float y[COLS];
+		struct rlx_k_reduce a = { x, y, 1, { N }, 1, RLX_K_REDUCE_SUM, RLX_F32 };
+		struct rlx_k_reduce b = { x, y, 2, { N, COLS }, 1, RLX_K_REDUCE_SUM, RLX_F32 };
+
+		rlx_k_reduce_plan(&a);
+		rlx_kernels_get((enum rlx_isa)l)->reduce(&a, 0, 1, scratch);
+		CHECKF(fabs((double)y[0] / row - 1) < 3e-7, "level %d: row %g", l,
+		       (double)y[0] / row - 1);
+		rlx_k_reduce_plan(&b);
+		rlx_kernels_get((enum rlx_isa)l)->reduce(&b, 0, 1, scratch);
+		for (int c = 0; c < COLS; c++)
+			CHECKF(fabs((double)y[c] / col[c] - 1) < 5e-7, "level %d: column %g", l,
+			       (double)y[c] / col[c] - 1);
+	}
+	free(x);
+}
+
 TEST_MAIN()
