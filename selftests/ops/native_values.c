@@ -313,4 +313,69 @@ static void distinct(struct rig *r, uint64_t *seed)
 
 TEST(unique_slices) { CHECK(agree(distinct, 0) >= ROUNDS / 2); }
 
+static const enum rlx_dtype floats[] = { RLX_F64, RLX_F32, RLX_F16, RLX_BF16 };
+
+static int64_t kept_boxes(const struct rig *of, const struct rlx_op_nms_count *a)
+{
+	struct rig r;
+	int64_t n;
+
+	rig_init(&r, NULL);
+	rig_output(&r, rlx_emit(r.g, nms_count,
+				.boxes = rig_input(&r, of->in[0].type, of->in[0].data),
+				.scores = rig_input(&r, of->in[1].type, of->in[1].data),
+				.max_per_class = a->max_per_class, .iou = a->iou, .score = a->score,
+				.use_score = a->use_score, .center = a->center));
+	rig_run(&r);
+	n = el_geti(&r.out[0], 0);
+	rig_fini(&r);
+	return n;
+}
+
+/* Boxes and scores on a grid, so that some are equal; a few are no numbers. */
+static void suppression(struct rig *r, uint64_t *seed)
+{
+	int64_t b = pick(seed, 0, 5) ? pick(seed, 1, 3) : 0, n = pick(seed, 0, 5) * 13;
+	struct rlx_op_nms_count a = {
+		.max_per_class = pick(seed, 0, 20), .iou = (float)pick(seed, 0, 10) / 10,
+		.score = 0.3f, .use_score = pick(seed, 0, 1), .center = pick(seed, 0, 1),
+	};
+	rlx_value boxes = rig_random(r, rlx_type(PICK(floats, seed), b, n, 4), 0, 1);
+	rlx_value scores = rig_random(r, rlx_type(PICK(floats, seed), b, pick(seed, 0, 4), n), 0,
+				      1);
+	int64_t count, i, k;
+
+	for (k = 0; k < 2; k++)
+		for (i = 0; i < rlx_type_count(&r->in[k].type); i++)
+			el_set(&r->in[k], i, pick(seed, 0, 60) ? (double)pick(seed, 0, 12) / 8 :
+			       PICK(((double[]){ NAN, INFINITY, -1, -0.0 }), seed));
+	count = kept_boxes(r, &a);
+	if (count && !pick(seed, 0, 6))
+		count--;
+	rig_output(r, rlx_emit(r->g, nms_count, .boxes = boxes, .scores = scores,
+			       .max_per_class = a.max_per_class, .iou = a.iou, .score = a.score,
+			       .use_score = a.use_score, .center = a.center));
+	rig_output(r, rlx_emit(r->g, nms, .boxes = boxes, .scores = scores,
+			       .max_per_class = a.max_per_class, .iou = a.iou, .score = a.score,
+			       .use_score = a.use_score, .center = a.center, .count = count));
+}
+
+TEST(nms_keeps_the_same) { CHECK(agree(suppression, 0) >= ROUNDS / 2); }
+
+/* Some without a pivot: rows of small integers, two of them alike. */
+static void determinants(struct rig *r, uint64_t *seed)
+{
+	int64_t n = pick(seed, 0, 3) ? pick(seed, 1, 7) : pick(seed, 0, 40), i;
+	struct rlx_type t = rlx_type(PICK(floats, seed), pick(seed, 0, 9), n, n);
+	rlx_value x = rig_random(r, t, -2, 2);
+
+	for (i = 0; i < rlx_type_count(&t); i++)
+		if (n > 1 && i / n / n % 3 == 0)
+			el_set(&r->in[0], i, i / n % n ? (double)pick(seed, -1, 1) : 1);
+	rig_output(r, rlx_emit(r->g, det, .x = x));
+}
+
+/* The evaluator's own operations; other compilers may contract some. */
+TEST(determinants_of_batches) { CHECK_EQ(agree(determinants, 1e-9), ROUNDS); }
+
 TEST_MAIN()
