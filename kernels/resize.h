@@ -17,6 +17,7 @@
  * @index: [out][taps] input positions, each below @in; or index[i * taps] = -1:
  *	output position i lies outside, and gets the value `outside`
  * @weight: [out][taps]; NULL where taps is 1 and every weight is 1
+ * @wide: resize_wide alone: the same in double, and @weight is NULL
  *
  * An axis that keeps its size has taps 1 and index i for i; @index may then be
  * NULL.
@@ -25,10 +26,11 @@ struct rlx_k_resize_axis {
 	size_t		in, out, taps;
 	const int32_t	*index;
 	const float	*weight;
+	const double	*wide;
 };
 
 /**
- * struct rlx_k_resize - kernels resize_f32, resize_c and resize_nearest
+ * struct rlx_k_resize - kernels resize_f32, resize_c, resize_nearest and resize_wide
  * @x: [planes][axis 0][axis 1][axis 2]; resize_c: each element is a block of
  *	channels (planes: images times blocks), in kernels/conv.h's sense
  * @y: likewise
@@ -37,9 +39,15 @@ struct rlx_k_resize_axis {
  * @outside: see index above
  * @esize: resize_nearest alone: bytes of an element, 1, 2, 4 or 8. Its axes
  *	have taps 1, no weight and no -1.
+ * @type: resize_wide alone, which takes f64 and integers: sums are in double, along
+ *	axis 0, then 1, then 2, each in the order of its taps, and truncated for
+ *	integers at the end
+ * @fill: resize_wide alone: `outside` as an element of @type
+ * @nearest: resize_wide alone: elements are moved, and go through no double
  *
  * One unit is one row of the output: units = planes * axis[0].out *
- * axis[1].out. Scratch: rlx_resize_scratch() (resize_nearest: 0).
+ * axis[1].out. Scratch: rlx_resize_scratch() (resize_nearest: 0; resize_wide:
+ * rlx_resize_wide_scratch()).
  */
 struct rlx_k_resize {
 	const void	*x;
@@ -48,6 +56,9 @@ struct rlx_k_resize {
 	struct rlx_k_resize_axis axis[3];
 	float		outside;
 	size_t		esize;
+	uint64_t	fill;
+	uint8_t		type;
+	bool		nearest;
 };
 
 /* Bytes: one input row of @lanes floats (resize_f32: 1, resize_c: the block). */
@@ -55,6 +66,12 @@ static inline size_t rlx_resize_scratch(const struct rlx_k_resize *a,
 					size_t lanes)
 {
 	return a->axis[2].in * lanes * sizeof(float);
+}
+
+/* Bytes: three input rows of doubles. */
+static inline size_t rlx_resize_wide_scratch(const struct rlx_k_resize *a)
+{
+	return 3 * a->axis[2].in * sizeof(double);
 }
 
 #endif

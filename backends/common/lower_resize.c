@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* resize: the op's coordinate rules turned into tables of taps and weights. */
 #include "backends/common/lower.h"
+#include "ir/element.h"
 #include "kernels/resize.h"
 #include "ops/resize_axis.h"
 
@@ -14,8 +15,11 @@ struct run {
 	bool			same;
 };
 
-/* A crop to all of an axis: each output is the input at its place. */
-static bool stays(const struct rlx_op_resize *a, const struct op_resize_axis *ax)
+/*
+ * A crop to all of an axis: each output is the input at its place. @exact: not the sum of
+ * parts of it either, which may be a little less.
+ */
+static bool stays(const struct rlx_op_resize *a, const struct op_resize_axis *ax, bool exact)
 {
 	double w[4], sum;
 	int64_t at[4], o, i;
@@ -29,10 +33,16 @@ static bool stays(const struct rlx_op_resize *a, const struct op_resize_axis *ax
 		}
 		op_resize_weights(a, ax, o, w, at);
 		for (i = 0, sum = 0; i < ax->taps; sum += w[i++])
-			same = same && (w[i] == 0 || at[i] == o);
+			same = same && (w[i] == 0 || (at[i] == o && (!exact || w[i] == 1)));
 		same = same && sum == 1;
 	}
 	return same;
+}
+
+/* Is it summed in double, to the bit as the op says? */
+static bool is_wide(enum rlx_dtype dt)
+{
+	return dt == RLX_F64 || rlx_dtype_is_int(dt);
 }
 
 /* Dimensions as runs; returns how many, or -1 when they are over @most. */
@@ -44,7 +54,7 @@ static int find_runs(const struct rlx_lower *lo, struct run *r, int most)
 	for (uint32_t i = 0; i < x->rank; i++) {
 		struct op_resize_axis ax = op_resize_axis_of(lo->args, x, i);
 
-		ax.same = ax.same || stays(lo->args, &ax);
+		ax.same = ax.same || stays(lo->args, &ax, is_wide(x->dtype));
 		if (ax.same && n && r[n - 1].same) {
 			r[n - 1].size *= ax.in;
 			continue;
@@ -68,7 +78,8 @@ static bool is_outside(const struct rlx_lower *lo, const struct run *r, int n)
 /* The tables of one axis, and room for the taps of one position. */
 struct tables {
 	int32_t	*index;
-	float	*weight;	/* NULL: nearest */
+	float	*weight;	/* NULL: nearest, or wide */
+	double	*wide;
 	double	*w;
 	int64_t	*at;
 };
@@ -77,10 +88,14 @@ struct tables {
 static void fill_position(const struct rlx_op_resize *a, const struct op_resize_axis *ax,
 			  const struct tables *t, int64_t o)
 {
-	int64_t taps = t->weight ? ax->taps : 1, i;
+	int64_t taps = t->w ? ax->taps : 1, i;
 
 	if (op_resize_outside(a, ax, o)) {
 		t->index[o * taps] = -1;
+	} else if (t->wide) {
+		op_resize_weights(a, ax, o, &t->wide[o * taps], t->at);
+		for (i = 0; i < taps; i++)
+			t->index[o * taps + i] = (int32_t)t->at[i];
 	} else if (!t->weight) {
 		t->index[o] = (int32_t)op_resize_nearest(a, ax, o);
 	} else {
@@ -103,16 +118,22 @@ static enum rlx_status fill_axis(struct rlx_lower *lo, const struct run *r,
 {
 	const struct rlx_op_resize *a = lo->args;
 	int64_t taps = a->mode == RLX_RESIZE_NEAREST ? 1 : r->ax.taps, o;
+	bool wide = is_wide(rlx_lower_in(lo, 0)->dtype);
 	struct tables t = { .index = NULL };
 
-	*to = (struct rlx_k_resize_axis){ (size_t)r->size, (size_t)r->size, 1, NULL, NULL };
+	*to = (struct rlx_k_resize_axis){ .in = (size_t)r->size, .out = (size_t)r->size,
+					  .taps = 1 };
 	if (r->same)
 		return RLX_OK;
 	if (r->ax.in > INT32_MAX || taps > MOST_TAPS || r->ax.out > MOST_TABLE / taps)
 		return rlx_lower_unsupported(lo, "the tables of an axis would be too large");
 	t.index = rlx_lower_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.index));
 	if (a->mode != RLX_RESIZE_NEAREST) {
-		t.weight = rlx_lower_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.weight));
+		if (wide)
+			t.wide = rlx_lower_keep(lo, (size_t)(r->ax.out * taps), sizeof(*t.wide));
+		else
+			t.weight = rlx_lower_keep(lo, (size_t)(r->ax.out * taps),
+						  sizeof(*t.weight));
 		t.w = rlx_lower_keep(lo, (size_t)taps, sizeof(*t.w));
 		t.at = rlx_lower_keep(lo, (size_t)taps, sizeof(*t.at));
 	}
@@ -120,11 +141,12 @@ static enum rlx_status fill_axis(struct rlx_lower *lo, const struct run *r,
 		return lo->status;
 	for (o = 0; o < r->ax.out; o++)
 		fill_position(a, &r->ax, &t, o);
-	*to = (struct rlx_k_resize_axis){ (size_t)r->ax.in, (size_t)r->ax.out, (size_t)taps,
-					  NULL, NULL };
+	*to = (struct rlx_k_resize_axis){ .in = (size_t)r->ax.in, .out = (size_t)r->ax.out,
+					  .taps = (size_t)taps };
 	rlx_lower_ref_keep(lo, &to->index, t.index, (size_t)(r->ax.out * taps) * sizeof(*t.index));
 	rlx_lower_ref_keep(lo, &to->weight, t.weight,
 			   (size_t)(r->ax.out * taps) * sizeof(*t.weight));
+	rlx_lower_ref_keep(lo, &to->wide, t.wide, (size_t)(r->ax.out * taps) * sizeof(*t.wide));
 	return RLX_OK;
 }
 
@@ -145,6 +167,8 @@ static enum rlx_kernel_id pick_kernel(struct rlx_lower *lo, const struct run *r,
 	*lanes = 1;
 	if (dt == RLX_F32)
 		return RLX_KERNEL_resize_f32;
+	if (is_wide(dt))
+		return RLX_KERNEL_resize_wide;
 	rlx_lower_unsupported(lo, "no kernel interpolates, or extrapolates, this dtype");
 	return RLX_KERNEL_COUNT;
 }
@@ -154,8 +178,9 @@ enum rlx_status rlx_lower_resize(struct rlx_lower *lo)
 	const struct rlx_op_resize *op = lo->args;
 	const struct rlx_type *y = rlx_lower_out(lo, 0);
 	struct rlx_k_resize *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_tensor fill = { rlx_scalar(y->dtype), &a->fill };
 	struct run r[5];
-	size_t lanes, planes = 1;
+	size_t lanes, planes = 1, scratch;
 	int n = find_runs(lo, r, 5), first, i;
 	enum rlx_kernel_id id;
 	double taps = 1;
@@ -174,17 +199,21 @@ enum rlx_status rlx_lower_resize(struct rlx_lower *lo)
 	a->planes = planes;
 	a->outside = op->extrapolation;
 	a->esize = rlx_dtype_size(y->dtype);
+	a->type = (uint8_t)y->dtype;
+	a->nearest = op->mode == RLX_RESIZE_NEAREST;
+	el_set(&fill, 0, (double)op->extrapolation);
 	for (i = 0; i < 3; i++) {
 		int k = i - 3 + n;
 
-		a->axis[i] = (struct rlx_k_resize_axis){ 1, 1, 1, NULL, NULL };
+		a->axis[i] = (struct rlx_k_resize_axis){ .in = 1, .out = 1, .taps = 1 };
 		if (k >= first && fill_axis(lo, &r[k], &a->axis[i]))
 			return lo->status;
 		taps *= (double)a->axis[i].taps;
 	}
+	scratch = id == RLX_KERNEL_resize_wide ? rlx_resize_wide_scratch(a) :
+		  lanes ? rlx_resize_scratch(a, lanes) : 0;
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
 	rlx_lower_ref_out(lo, &a->y, 0, 0);
 	return rlx_lower_call(lo, id, planes * a->axis[0].out * a->axis[1].out,
-			      (double)rlx_type_count(y) * (taps + 1),
-			      lanes ? rlx_resize_scratch(a, lanes) : 0);
+			      (double)rlx_type_count(y) * (taps + 1), scratch);
 }

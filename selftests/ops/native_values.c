@@ -378,4 +378,53 @@ static void determinants(struct rig *r, uint64_t *seed)
 /* The evaluator's own operations; other compilers may contract some. */
 TEST(determinants_of_batches) { CHECK_EQ(agree(determinants, 1e-9), ROUNDS); }
 
+static const enum rlx_dtype wide[] = {
+	RLX_F64, RLX_I64, RLX_U64, RLX_I32, RLX_U32, RLX_I16, RLX_U16, RLX_I8, RLX_U8,
+};
+
+/* One to three axes in any place change their size; some by halves, where sums tie. */
+static void resizing(struct rig *r, uint64_t *seed)
+{
+	struct rlx_type t = shape(seed, PICK(wide, seed), (uint32_t)pick(seed, 1, 4), 1, 8);
+	struct rlx_op_resize a = {
+		.mode = (int32_t)pick(seed, 0, 2), .coord = (int32_t)pick(seed, 0, 6),
+		.nearest = (int32_t)pick(seed, 0, 4), .cubic_a = pick(seed, 0, 1) ? -0.75f : -0.5f,
+		.antialias = pick(seed, 0, 1), .exclude_outside = pick(seed, 0, 1),
+		.extrapolation = (float)pick(seed, -3, 300) / 2,
+	};
+	int64_t sizes[4], changed = 0;
+	double scales[4], roi[8];
+	rlx_value x;
+	uint32_t d;
+
+	for (d = 0; d < t.rank; d++) {
+		bool change = changed < 3 && pick(seed, 0, 3);
+
+		changed += change;
+		sizes[d] = !change ? t.dim[d] : pick(seed, 0, 1) ? 2 * t.dim[d] : pick(seed, 1, 11);
+		scales[d] = (double)sizes[d] / (double)t.dim[d] + (change ? 0.05 : 0);
+		roi[d] = change ? (double)pick(seed, -1, 1) / 8 : 0;
+		roi[t.rank + d] = change ? (double)pick(seed, 6, 9) / 8 : 1;
+	}
+	a.sizes = (struct rlx_ints){ sizes, t.rank };
+	if (!pick(seed, 0, 3))
+		a.scales = (struct rlx_floats){ scales, t.rank };
+	if (a.coord == RLX_COORD_TF_CROP_AND_RESIZE)
+		a.roi = (struct rlx_floats){ roi, t.rank };
+	if (a.roi.n)
+		a.roi.n *= 2;
+	x = el_is_int(t.dtype) && pick(seed, 0, 1) ? bits(r, seed, t) :
+	    rig_random(r, t, rlx_dtype_is_signed(t.dtype) ? -100 : 0, 100);
+	rig_output(r, rlx_emit(r->g, resize, .x = x, .sizes = a.sizes, .scales = a.scales,
+			       .mode = a.mode, .coord = a.coord, .nearest = a.nearest,
+			       .cubic_a = a.cubic_a, .exclude_outside = a.exclude_outside,
+			       .antialias = a.antialias, .extrapolation = a.extrapolation,
+			       .roi = a.roi));
+}
+
+TEST(resize_to_the_bit)
+{
+	CHECK_EQ(agree(resizing, 0) + agree(resizing, 0), 2 * ROUNDS);
+}
+
 TEST_MAIN()

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Resizing of f64 and of integers, whose sums truncate: in double, in the order of the op's
+ * definition; at the base level alone, where nothing is contracted.
+ */
+#include <string.h>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/resize.h"
+#include "kernels/type.h"
+
+rlx_k_fn RLX_K(resize_wide);
+
+struct run {
+	const struct rlx_k_resize	*a;
+	rlx_convert_fn			*load, *store;
+	size_t				 size;
+	double				*sum, *part, *row;	/* input rows */
+};
+
+static ptrdiff_t tap_index(const struct rlx_k_resize_axis *a, size_t o, size_t t)
+{
+	return a->index ? a->index[o * a->taps + t] : (ptrdiff_t)o;
+}
+
+/* d = w s, or d += w s */
+static void add(double *restrict d, const double *restrict s, double w, size_t n, bool first)
+{
+	if (first)
+		for (size_t i = 0; i < n; i++)
+			d[i] = w * s[i];
+	else
+		for (size_t i = 0; i < n; i++)
+			d[i] += w * s[i];
+}
+
+static const double *input_row(const struct run *r, const char *x, size_t at)
+{
+	const size_t n = r->a->axis[2].in;
+
+	x += at * n * r->size;
+	if (r->a->type == RLX_F64)
+		return (const double *)x;
+	r->load(r->row, x, n);
+	return r->row;
+}
+
+/* Along axis 0, for output @o of it and input @at of axis 1. */
+static const double *sum_outer(const struct run *r, const char *x, size_t o, size_t at)
+{
+	const struct rlx_k_resize_axis *p = &r->a->axis[0], *q = &r->a->axis[1];
+	const size_t n = r->a->axis[2].in;
+	bool first = true;
+
+	if (!p->wide)
+		return input_row(r, x, (size_t)tap_index(p, o, 0) * q->in + at);
+	for (size_t t = 0; t < p->taps; t++) {
+		double w = p->wide[o * p->taps + t];
+
+		/* a tap that does not count: its NaN neither */
+		if (w == 0)
+			continue;
+		add(r->part, input_row(r, x, (size_t)tap_index(p, o, t) * q->in + at), w, n, first);
+		first = false;
+	}
+	if (first)
+		memset(r->part, 0, n * sizeof(*r->part));
+	return r->part;
+}
+
+/* Then along axis 1. */
+static const double *sum_rows(const struct run *r, const char *x, const size_t o[2])
+{
+	const struct rlx_k_resize_axis *q = &r->a->axis[1];
+	const size_t n = r->a->axis[2].in;
+	bool first = true;
+
+	if (!q->wide)
+		return sum_outer(r, x, o[0], (size_t)tap_index(q, o[1], 0));
+	for (size_t t = 0; t < q->taps; t++) {
+		double w = q->wide[o[1] * q->taps + t];
+
+		if (w == 0)
+			continue;
+		add(r->sum, sum_outer(r, x, o[0], (size_t)tap_index(q, o[1], t)), w, n, first);
+		first = false;
+	}
+	if (first)
+		memset(r->sum, 0, n * sizeof(*r->sum));
+	return r->sum;
+}
+
+/* At last along axis 2. */
+static void sum_line(const struct run *r, const double *x, char *y)
+{
+	const struct rlx_k_resize_axis *a = &r->a->axis[2];
+	double v[64];
+
+	for (size_t o = 0; o < a->out; o += 64) {
+		size_t n = a->out - o < 64 ? a->out - o : 64, i, t;
+
+		if (!a->wide) {
+			r->store(y + o * r->size, x + o, n);
+			continue;
+		}
+		for (i = 0; i < n; i++) {
+			const double *w = a->wide + (o + i) * a->taps;
+			const int32_t *at = a->index + (o + i) * a->taps;
+
+			for (t = 0, v[i] = 0; t < a->taps && at[0] >= 0; t++)
+				if (w[t] != 0)
+					v[i] += w[t] * x[at[t]];
+		}
+		r->store(y + o * r->size, v, n);
+		for (i = 0; i < n; i++)
+			if (tap_index(a, o + i, 0) < 0)
+				memcpy(y + (o + i) * r->size, &r->a->fill, r->size);
+	}
+}
+
+/* Elements as they are, whatever a double may hold of them. */
+static void pick_line(const struct run *r, const char *x, char *y)
+{
+	const struct rlx_k_resize_axis *a = &r->a->axis[2];
+
+	for (size_t o = 0; o < a->out; o++, y += r->size) {
+		ptrdiff_t at = tap_index(a, o, 0);
+
+		memcpy(y, at < 0 ? (const char *)&r->a->fill : x + (size_t)at * r->size, r->size);
+	}
+}
+
+void RLX_K(resize_wide)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_resize *a = args;
+	const struct rlx_k_resize_axis *p = &a->axis[0], *q = &a->axis[1], *l = &a->axis[2];
+	struct run r = {
+		.a = a, .load = RLX_K(loader)(RLX_EW_F64, a->type),
+		.store = RLX_K(storer)(RLX_EW_F64, a->type),
+		.size = rlx_k_type_size((enum rlx_dtype)a->type), .sum = scratch,
+	};
+
+	r.part = r.sum + l->in;
+	r.row = r.part + l->in;
+	for (size_t u = begin; u < end; u++) {
+		size_t o[2] = { u / q->out % p->out, u % q->out };
+		ptrdiff_t z = tap_index(p, o[0], 0), v = tap_index(q, o[1], 0);
+		const char *x = (const char *)a->x +
+				u / q->out / p->out * p->in * q->in * l->in * r.size;
+		char *y = (char *)a->y + u * l->out * r.size;
+
+		if (z < 0 || v < 0)
+			for (size_t i = 0; i < l->out; i++)
+				memcpy(y + i * r.size, &a->fill, r.size);
+		else if (a->nearest)
+			pick_line(&r, x + ((size_t)z * q->in + (size_t)v) * l->in * r.size, y);
+		else
+			sum_line(&r, sum_rows(&r, x, o), y);
+	}
+}
