@@ -17,8 +17,12 @@
  * @bad:	set to 1 if they are not @count, and then nothing is written
  * @work:	rlx_k_unique_work() bytes
  *
- * One unit, as each comparison may depend on those before. Scratch: 0.
+ * Called twice. With @sort one unit sorts RLX_K_UNIQUE_BLOCK slices; there are
+ * rlx_k_unique_units(). The second call, of one unit, merges them and finds the distinct ones.
+ * Scratch: 0.
  */
+#define RLX_K_UNIQUE_BLOCK	4096	/* a power of 4: sorted in an even number of passes */
+
 struct rlx_k_unique {
 	const void	*x;
 	void		*y, *work;
@@ -26,8 +30,13 @@ struct rlx_k_unique {
 	int32_t		*bad;
 	int64_t		pre, n, post, count;
 	uint8_t		type;
-	bool		unsorted, only_count;
+	bool		unsorted, only_count, sort;
 };
+
+static inline size_t rlx_k_unique_units(const struct rlx_k_unique *a)
+{
+	return (size_t)((a->n + RLX_K_UNIQUE_BLOCK - 1) / RLX_K_UNIQUE_BLOCK);
+}
 
 /* Two arrays of slices to sort, each a key and a position, and keys of all elements. */
 static inline uint64_t rlx_k_unique_work(const struct rlx_k_unique *a)

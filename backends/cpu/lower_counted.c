@@ -43,8 +43,9 @@ enum rlx_status cpu_lower_nonzero(struct rlx_lower *lo)
 	return st ? st : call_nonzero(lo, found, true);
 }
 
-/* Slices of input 0 along @axis, or elements. */
-static struct rlx_k_unique *begin_unique(struct rlx_lower *lo, bool flat, int32_t axis)
+/* Slices of input 0 along @axis, or elements; only the work memory is told. */
+static struct rlx_k_unique *begin_unique(struct rlx_lower *lo, bool flat, int32_t axis,
+					 uint64_t work)
 {
 	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	struct rlx_k_unique *a = rlx_lower_args(lo, sizeof(*a));
@@ -54,23 +55,37 @@ static struct rlx_k_unique *begin_unique(struct rlx_lower *lo, bool flat, int32_
 	a->n = flat ? rlx_type_count(x) : x->dim[ax];
 	a->post = flat ? 1 : shape_span(x, ax + 1, x->rank);
 	a->type = (uint8_t)x->dtype;
+	/* slices of nothing are all the same, however many are to be counted */
+	if (!rlx_type_count(x) && lo->st->def->index == RLX_OP_unique_count)
+		a->n = a->n > 0;
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_tmp(lo, &a->work, work);
 	return a;
 }
 
-static enum rlx_status finish_unique(struct rlx_lower *lo, struct rlx_k_unique *a)
+/* The first of two calls sorts blocks; *out_work is what the second goes on with. */
+static enum rlx_status sort_slices(struct rlx_lower *lo, bool flat, int32_t axis,
+				   uint64_t *out_work)
 {
-	rlx_lower_ref_tmp(lo, &a->work, rlx_lower_tmp(lo, rlx_k_unique_work(a)));
-	return rlx_lower_call(lo, RLX_KERNEL_unique, 1, 0, 0);
+	struct rlx_k_unique *a = begin_unique(lo, flat, axis, 0);
+
+	*out_work = rlx_lower_tmp(lo, rlx_k_unique_work(a));
+	a = begin_unique(lo, flat, axis, *out_work);
+	a->sort = true;
+	return rlx_lower_call(lo, RLX_KERNEL_unique, rlx_k_unique_units(a), (double)a->n * 64, 0);
 }
 
 enum rlx_status cpu_lower_unique(struct rlx_lower *lo)
 {
 	const struct rlx_op_unique *op = lo->args;
-	struct rlx_k_unique *a = begin_unique(lo, op->flat, op->axis);
+	struct rlx_k_unique *a;
+	uint64_t work;
 
-	if (!a->n)
+	if (!rlx_type_count(rlx_lower_out(lo, 2)))
 		return lo->status;
+	if (sort_slices(lo, op->flat, op->axis, &work))
+		return lo->status;
+	a = begin_unique(lo, op->flat, op->axis, work);
 	a->count = op->count;
 	a->unsorted = op->unsorted;
 	rlx_lower_ref_out(lo, &a->y, 0, 0);
@@ -78,20 +93,21 @@ enum rlx_status cpu_lower_unique(struct rlx_lower *lo)
 	rlx_lower_ref_out(lo, &a->inverse, 2, 0);
 	rlx_lower_ref_out(lo, &a->counts, 3, 0);
 	rlx_lower_ref_status(lo, &a->bad);
-	return finish_unique(lo, a);
+	return rlx_lower_call(lo, RLX_KERNEL_unique, 1, 0, 0);
 }
 
 enum rlx_status cpu_lower_unique_count(struct rlx_lower *lo)
 {
 	const struct rlx_op_unique_count *op = lo->args;
-	struct rlx_k_unique *a = begin_unique(lo, op->flat, op->axis);
+	struct rlx_k_unique *a;
+	uint64_t work;
 
+	if (sort_slices(lo, op->flat, op->axis, &work))
+		return lo->status;
+	a = begin_unique(lo, op->flat, op->axis, work);
 	a->only_count = true;
-	/* slices of nothing are all the same, however many */
-	if (!rlx_type_count(rlx_lower_in(lo, 0)))
-		a->n = a->n > 0;
 	rlx_lower_ref_out(lo, &a->counts, 0, 0);
-	return finish_unique(lo, a);
+	return rlx_lower_call(lo, RLX_KERNEL_unique, 1, 0, 0);
 }
 
 /* Positions of each class's scores, best first. */

@@ -8,6 +8,8 @@
 
 rlx_k_fn RLX_K(unique);
 
+enum { BLOCK = RLX_K_UNIQUE_BLOCK };
+
 /* A slice: the key of its first element, and which one it is. */
 struct item {
 	uint64_t	key;
@@ -39,25 +41,27 @@ static bool before(const struct slices *s, const struct item *x, const struct it
 	return c ? c < 0 : x->idx < y->idx;
 }
 
-static void load_keys(const struct rlx_k_unique *a, uint64_t *key)
+/* Of all elements of slices [from, to). */
+static void load_keys(const struct rlx_k_unique *a, uint64_t *key, int64_t from, int64_t to)
 {
 	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
 	const bool f = rlx_k_type_float((enum rlx_dtype)a->type);
 	const uint64_t turn = a->type == RLX_U64 ? 0 : (uint64_t)1 << 63;
 	rlx_convert_fn *load = RLX_K(loader)(f ? RLX_EW_F64 : RLX_EW_I64, a->type);
-	const int64_t row = a->n * a->post, m = a->pre * a->post;
+	const int64_t m = a->pre * a->post;
 	union {
 		double		f[64];
 		uint64_t	i[64];
 	} v;
 
 	for (int64_t p = 0; p < a->pre; p++) {
-		int64_t k = 0, o = 0;
+		int64_t k = from, o = 0;
 
-		for (int64_t e = 0; e < row; e += 64) {
-			int64_t n = row - e < 64 ? row - e : 64;
+		for (int64_t e = from * a->post; e < to * a->post; e += 64) {
+			int64_t n = to * a->post - e < 64 ? to * a->post - e : 64;
 
-			load(&v, (const char *)a->x + (size_t)(p * row + e) * size, (size_t)n);
+			load(&v, (const char *)a->x + (size_t)(p * a->n * a->post + e) * size,
+			     (size_t)n);
 			for (int64_t i = 0; i < n; i++) {
 				key[k * m + p * a->post + o] =
 					f ? rlx_k_sort_key(v.f[i]) : v.i[i] ^ turn;
@@ -70,10 +74,11 @@ static void load_keys(const struct rlx_k_unique *a, uint64_t *key)
 	}
 }
 
-/* Sorted result in the returned one of the two buffers. */
-static struct item *merge_sort(const struct slices *s, struct item *it, struct item *to, int64_t n)
+/* Of runs of w make runs of @longest or more, in the returned one of the two buffers. */
+static struct item *merge_runs(const struct slices *s, struct item *it, struct item *to, int64_t n,
+			       int64_t w, int64_t longest)
 {
-	for (int64_t w = 1; w < n; w *= 2) {
+	for (; w < longest; w *= 2) {
 		struct item *t = to;
 
 		for (int64_t i = 0; i < n; i += 2 * w) {
@@ -88,6 +93,18 @@ static struct item *merge_sort(const struct slices *s, struct item *it, struct i
 		it = t;
 	}
 	return it;
+}
+
+static void sort_block(const struct rlx_k_unique *a, const struct slices *s, uint64_t *key,
+		       size_t unit)
+{
+	int64_t from = (int64_t)unit * BLOCK, to = a->n - from < BLOCK ? a->n : from + BLOCK;
+	struct item *it = a->work;
+
+	load_keys(a, key, from, to);
+	for (int64_t i = from; i < to; i++)
+		it[i] = (struct item){ s->m ? key[i * s->m] : 0, i };
+	merge_runs(s, it + from, it + a->n + from, to - from, 1, BLOCK);
 }
 
 /* Groups that were numbered by their order, by where they stand first. */
@@ -139,12 +156,11 @@ void RLX_K(unique)(const void *args, size_t begin, size_t end, void *scratch)
 	int64_t have = a->n > 0, i, p;
 
 	(void)scratch;
-	if (begin == end)
+	for (size_t u = begin; a->sort && u < end; u++)
+		sort_block(a, &s, key, u);
+	if (a->sort || begin == end)
 		return;
-	load_keys(a, key);
-	for (i = 0; i < a->n; i++)
-		it[i] = (struct item){ s.m ? key[i * s.m] : 0, i };
-	it = merge_sort(&s, it, it + a->n, a->n);
+	it = merge_runs(&s, it, it + a->n, a->n, BLOCK, a->n);
 	for (i = 1; i < a->n; i++)
 		have += compare(&s, &it[i - 1], &it[i]) != 0;
 	if (a->only_count) {

@@ -298,8 +298,9 @@ static void distinct(struct rig *r, uint64_t *seed)
 
 	if (pick(seed, 0, 1))	/* short slices, so that some are alike */
 		t.dim[(axis + 4) % 3] = t.dim[(axis + 5) % 3] = 1;
-	if (pick(seed, 0, 1))
-		t.dim[(axis + 3) % 3] *= 30;
+	if (pick(seed, 0, 1))	/* up to several blocks */
+		t.dim[(axis + 3) % 3] *= t.dim[(axis + 4) % 3] * t.dim[(axis + 5) % 3] > 1 ? 30 :
+					 2000;
 	x = few(r, seed, t);
 	n = count_distinct(&r->in[0], axis, flat);
 	if (n && !pick(seed, 0, 6))
