@@ -158,6 +158,7 @@ EVERYWHERE(reverse_sequence)
 	rig_output(r, rlx_emit(r->g, reverse_sequence, .x = v, .time_axis = 1, .batch_axis = 0,
 			       .lens = rig_input(r, rlx_type(RLX_I64, 2), bad)));
 	CHECK_EQ(rig_try(r), RLX_ERANGE);
+	CHECKF(strstr(r->err.text, "length"), "%s", r->err.text);
 }
 
 EVERYWHERE(scatter_repeats)
