@@ -49,7 +49,7 @@ RLX_INLINE vf softplus_of(vf x)
 RLX_INLINE vf mish_of(vf x)
 {
 	vf e = vf_exp(vf_min(vf_set1(20.0f), x));
-	vf t = e * (e + 2.0f);
+	vf t = vf_fma(e, e, e + e);
 
 	return vf_max(vf_set1(-1e30f), x) * (t / (t + 2.0f));
 }

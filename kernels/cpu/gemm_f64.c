@@ -120,6 +120,12 @@ static void gd_stage_b(const struct rlx_k_gemm *g, const char *b, char *dst,
 
 #include "kernels/simd/gemm_drive.h"
 
+/* Where the other factor is 0 in any case: -inf times it would be no number. */
+static double above(double x)
+{
+	return x < -1e300 ? -1e300 : x;
+}
+
 static double act_f64(double x, const struct rlx_k_gemm *g)
 {
 	double t;
@@ -128,19 +134,19 @@ static double act_f64(double x, const struct rlx_k_gemm *g)
 	case RLX_ACT_RELU:
 		return x < 0 ? 0 : x;
 	case RLX_ACT_GELU:
-		return x * 0.5 * erfc(x * -M_SQRT1_2);
+		return above(x) * 0.5 * erfc(x * -M_SQRT1_2);
 	case RLX_ACT_GELU_TANH:
 		t = 2 * 0.79788456080286535588 * (x + 0.044715 * x * x * x);
-		return x / (1 + exp(-t));
+		return above(x) / (1 + exp(-t));
 	case RLX_ACT_SILU:
-		return x / (1 + exp(-x));
+		return above(x) / (1 + exp(-x));
 	case RLX_ACT_SIGMOID:
 		return 1 / (1 + exp(-x));
 	case RLX_ACT_TANH:
 		return tanh(x);
 	case RLX_ACT_HARD_SWISH:
 		t = x / 6 + 0.5;
-		return x * (t < 0 ? 0 : t > 1 ? 1 : t);
+		return above(x) * (t < 0 ? 0 : t > 1 ? 1 : t);
 	case RLX_ACT_HARD_SIGMOID:
 		t = g->lo * x + g->hi;
 		return t < 0 ? 0 : t > 1 ? 1 : t;

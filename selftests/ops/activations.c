@@ -172,7 +172,7 @@ EVERYWHERE(activations_of_products)
 {
 	unsigned int d;
 
-	for (d = 0; dtypes[d] != RLX_F64; d++) {
+	for (d = 0; d < sizeof(dtypes) / sizeof(*dtypes); d++) {
 		after_matmul(r, dtypes[d], 1);
 		rig_reset(r);
 		after_matmul(r, dtypes[d], 19);
