@@ -466,6 +466,9 @@ static int rlx_channel_reap_chunk(struct rlx_channel *ch, struct rlx_cqe __user 
 	spin_lock_irqsave(&q->slots.lock, flags);
 	n = rlx_lane_peek(&ch->lane, res, min_t(u32, max, RLX_CHANNEL_REAP));
 	spin_unlock_irqrestore(&q->slots.lock, flags);
+	/* Nor is nothing copied: to no memory, that would be a fault, and never less of one. */
+	if (!n)
+		return 0;
 	*tried = n;
 	for (i = 0; i < n; i++) {
 		cqe[i].user_data = res[i].user_data;

@@ -684,6 +684,9 @@ TEST(reap_fault)
 		CHECK_EQ(k_commit(s.ex, &c, 1, NULL), 1);
 	}
 	CHECK_EQ(k_reap(s.ch, (void *)16, DEPTH, 1, K_EVER), -EFAULT);
+	/* None of what waits, to where no memory can be: it went round for ever. */
+	CHECK_EQ(k_reap(s.ch, (void *)-4096l, 0, 0, 0), -EAGAIN);
+	CHECK_EQ(k_reap(s.ch, (void *)16, 0, 0, 0), -EAGAIN);
 	CHECK_EQ(k_reap(s.ch, cqe, DEPTH, DEPTH, K_EVER), DEPTH);
 	for (int i = 0; i < DEPTH; i++)
 		CHECK_EQ(cqe[i].result, i);
