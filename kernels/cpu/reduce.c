@@ -238,6 +238,8 @@ static void finish(const struct run *r, int64_t at, void *acc, size_t n)
 			((f32 *)acc)[i] = (f32)(((f32 *)acc)[i] / by);
 		else if (r->cls == RLX_EW_F64)
 			((f64 *)acc)[i] /= by;
+		else if (!a->n_red)	/* of integers the mean of nothing is 0 */
+			((u64 *)acc)[i] = 0;
 		else if (a->type == RLX_U64)
 			((u64 *)acc)[i] /= (u64)a->n_red;
 		else

@@ -105,6 +105,8 @@ static DEV inline acc finished(acc v, int64_t n)
 		return v;
 	if (IS_FLOAT)
 		return (acc)((double)v / (double)n);
+	if (!n)		/* of integers the mean of nothing is 0 */
+		return 0;
 	return RLX_K0 == RLX_U64 ? v / (acc)n : (acc)((int64_t)v / n);
 }
 
