@@ -2,10 +2,10 @@
 /* Ops whose sizes are data (a count is told, and checked when they run), and det. */
 #include <string.h>
 
+#include "backends/common/nms_desc.h"
 #include "backends/cpu/cpu.h"
 #include "kernels/det.h"
 #include "kernels/fill.h"
-#include "kernels/nms.h"
 #include "kernels/nonzero.h"
 #include "kernels/sortk.h"
 #include "kernels/unique.h"
@@ -110,58 +110,23 @@ enum rlx_status cpu_lower_unique_count(struct rlx_lower *lo)
 	return rlx_lower_call(lo, RLX_KERNEL_unique, 1, 0, 0);
 }
 
-/* Positions of each class's scores, best first. */
-static enum rlx_status order_scores(struct rlx_lower *lo, uint64_t order)
-{
-	const struct rlx_type *s = rlx_lower_in(lo, 1);
-	struct rlx_k_topk *a = rlx_lower_args(lo, sizeof(*a));
-
-	a->outer = s->dim[0] * s->dim[1];
-	a->n = a->k = s->dim[2];
-	a->inner = 1;
-	a->type = (uint8_t)s->dtype;
-	a->idx_type = RLX_I64;
-	rlx_lower_ref_in(lo, &a->x, 1, 0);
-	rlx_lower_ref_tmp(lo, &a->idx, order);
-	return rlx_lower_call(lo, RLX_KERNEL_topk, (uint64_t)a->outer,
-			      (double)rlx_type_count(s) * 32, rlx_k_topk_scratch(a));
-}
-
 /* What lies in temporary memory, and whether a call is the one that writes. */
 struct nms_call {
 	uint64_t	order, kept;
 	bool		write;
 };
 
-/* nms, or nms_count where @count is -1: their other attributes are the same. */
-static enum rlx_status call_nms(struct rlx_lower *lo, const struct rlx_op_nms_count *op,
-				int64_t count, const struct nms_call *c)
+static enum rlx_status call_nms(struct rlx_lower *lo, const struct nms_call *c)
 {
-	const struct rlx_type *s = rlx_lower_in(lo, 1);
-	struct rlx_k_nms *a = rlx_lower_args(lo, sizeof(*a));
-	uint64_t lines = (uint64_t)(s->dim[0] * s->dim[1]);
+	struct rlx_k_nms *a = rlx_nms_args(lo, c->order);
+	uint64_t lines = (uint64_t)(a->batch * a->classes);
 
-	a->batch = s->dim[0];
-	a->classes = s->dim[1];
-	a->n = s->dim[2];
-	a->most = op->max_per_class;
-	a->count = count;
-	a->iou = (double)op->iou;
-	a->score = (double)op->score;
-	a->use_score = op->use_score;
-	a->center = op->center;
-	a->only_count = count < 0;
-	a->box_type = (uint8_t)rlx_lower_in(lo, 0)->dtype;
-	a->score_type = (uint8_t)s->dtype;
-	rlx_lower_ref_in(lo, &a->boxes, 0, 0);
-	rlx_lower_ref_in(lo, &a->scores, 1, 0);
-	rlx_lower_ref_tmp(lo, &a->order, c->order);
 	rlx_lower_ref_tmp(lo, &a->kept, c->kept);
 	rlx_lower_ref_status(lo, &a->bad);
 	if (c->write)
 		rlx_lower_ref_out(lo, &a->out, 0, 0);
 	return rlx_lower_call(lo, RLX_KERNEL_nms, c->write ? 1 : lines,
-			      (double)rlx_type_count(s) * 64, rlx_k_nms_scratch(a));
+			      (double)lines * (double)a->n * 64, rlx_k_nms_scratch(a));
 }
 
 static enum rlx_status zero_count(struct rlx_lower *lo)
@@ -172,43 +137,35 @@ static enum rlx_status zero_count(struct rlx_lower *lo)
 	return rlx_lower_call(lo, RLX_KERNEL_zero, sizeof(int64_t), 0, 0);
 }
 
-static enum rlx_status lower_nms(struct rlx_lower *lo, const struct rlx_op_nms_count *op,
-				 int64_t count)
+enum rlx_status cpu_lower_nms(struct rlx_lower *lo)
 {
+	bool only_count = lo->st->def->index == RLX_OP_nms_count;
 	const struct rlx_type *s = rlx_lower_in(lo, 1);
-	uint64_t lines = (uint64_t)(s->dim[0] * s->dim[1]);
+	uint64_t n = (uint64_t)rlx_type_count(s), lines = (uint64_t)(s->dim[0] * s->dim[1]);
 	struct nms_call c = { .write = false };
+	struct rlx_k_topk *a;
 	enum rlx_status st;
 
 	if (s->dim[2] > UINT32_MAX / 2)
 		return rlx_lower_unsupported(lo, "too many boxes for the sort");
 	/* without boxes there are none to keep, in as many classes as there may be */
-	if (!rlx_type_count(s) && count > 0)
+	if (!n && !only_count && rlx_type_count(rlx_lower_out(lo, 0)))
 		return rlx_lower_unsupported(lo, "no boxes, and a count of them");
-	if (!rlx_type_count(s))
-		return count < 0 ? zero_count(lo) : lo->status;
-	c.order = rlx_lower_tmp(lo, (uint64_t)rlx_type_count(s) * sizeof(int64_t));
+	if (!n)
+		return only_count ? zero_count(lo) : lo->status;
+	c.order = rlx_lower_tmp(lo, n * sizeof(int64_t));
 	c.kept = rlx_lower_tmp(lo, lines * sizeof(int64_t));
-	st = order_scores(lo, c.order);
-	st = st ? st : call_nms(lo, op, count, &c);
+	a = rlx_nms_order_args(lo, c.order);
+	st = rlx_lower_call(lo, RLX_KERNEL_topk, (uint64_t)a->outer, (double)n * 32,
+			    rlx_k_topk_scratch(a));
+	st = st ? st : call_nms(lo, &c);
 	c.write = true;
-	return st ? st : call_nms(lo, op, count, &c);
-}
-
-enum rlx_status cpu_lower_nms(struct rlx_lower *lo)
-{
-	const struct rlx_op_nms *op = lo->args;
-	struct rlx_op_nms_count a = {
-		.max_per_class = op->max_per_class, .iou = op->iou, .score = op->score,
-		.use_score = op->use_score, .center = op->center,
-	};
-
-	return lower_nms(lo, &a, op->count);
+	return st ? st : call_nms(lo, &c);
 }
 
 enum rlx_status cpu_lower_nms_count(struct rlx_lower *lo)
 {
-	return lower_nms(lo, lo->args, -1);
+	return cpu_lower_nms(lo);
 }
 
 enum rlx_status cpu_lower_det(struct rlx_lower *lo)
