@@ -21,6 +21,8 @@ RELU = "[model relu]\npath = %s\n" % os.path.abspath(BUILD + "/serve/relu.onnx")
 BATCH = 8
 SLOW = "[model slow]\npath = %s\nbatch = yes\nmax_batch = %d\n" % (
     os.path.abspath(BUILD + "/serve/slow.onnx"), BATCH)
+# A batch of it takes longer than until somebody looks for clients that left.
+SLOWER = SLOW.replace("slow", "slower")
 rng = np.random.default_rng()
 WAITING = 'rlxd_model_queue_rows{model="minilm"}'
 
@@ -51,18 +53,18 @@ def some_rows(n):
     return rng.integers(-3, 4, (n, 64)).astype(np.float32)
 
 
-def many_rows(n, more=b""):
+def many_rows(n, more=b"", model=b"slow"):
     body, length = tensors(("x", some_rows(n)))
-    return (b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: localhost\r\n%s"
+    return (b"POST /v2/models/%s/infer HTTP/1.1\r\nHost: localhost\r\n%s"
             b"Inference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n"
-            % (more, length, len(body))) + body, n
+            % (model, more, length, len(body))) + body, n
 
 
 def each_engine(fn):
     """One test per engine, with a server of its own."""
     for engine in ENGINES:
         def one(engine=engine):
-            with Server(minilm("max_batch = %d\nmax_queue = 8192\n" % BATCH) + RELU + SLOW,
+            with Server(minilm("max_batch = %d\nmax_queue = 8192\n" % BATCH) + RELU + SLOW + SLOWER,
                         engine=engine, server="threads = 1\nmax_memory = 64M\n") as s:
                 fn(s)
         one.__name__ = "%s_%s" % (fn.__name__, engine)
@@ -185,7 +187,7 @@ def clients_that_leave(s):
         leaves(s, leave, *many_texts(800))
         leaves(s, lambda c: (c.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n" * 4000),
                              leave(c)), *many_texts(400))
-        leaves(s, leave, *many_rows(2000), model="slow")
+        leaves(s, leave, *many_rows(2000, model=b"slower"), model="slower")
 
 
 def parts(c):
@@ -211,14 +213,14 @@ def clients_that_leave_by_tls():
 
     key = "".join("%s: %s\r\n" % h for h in AUTH.items()).encode()
     for engine in ENGINES:
-        with TlsServer(minilm("max_batch = %d\nmax_queue = 8192\n" % BATCH) + SLOW,
+        with TlsServer(minilm("max_batch = %d\nmax_queue = 8192\n" % BATCH) + SLOWER,
                        engine=engine, server="threads = 1\n") as s:
             for leave in (reset, lambda c: c.close(), half, parts, parts_later):
                 leaves(s, leave, *many_texts(400, key))
                 leaves(s, leave, *many_texts(800, key))
-                leaves(s, leave, *many_rows(2000, key), model="slow")
+                leaves(s, leave, *many_rows(2000, key, b"slower"), model="slower")
                 leaves(s, lambda c: (c.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 200),
-                                     leave(c)), *many_rows(2000, key), model="slow")
+                                     leave(c)), *many_rows(2000, key, b"slower"), model="slower")
 
 
 @each_engine

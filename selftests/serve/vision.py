@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Writes small models into a folder: one with a free batch, one without; one that does
-next to nothing, to a matrix of any size; and one that takes long for each row, whose sums
-are of small whole numbers, so that they are the same in whatever order; and some of two
+next to nothing, to a matrix of any size; two that take long for each row, whose sums are
+of small whole numbers, so that they are the same in whatever order; and some of two
 inputs, of rows that become columns, and of indices that may not be there."""
 import os
 import sys
@@ -53,13 +53,21 @@ write("turned", [h.make_node("Transpose", ["x"], ["y"])],
 write("pick", [h.make_node("Gather", ["t", "x"], ["y"])],
       [("x", T.INT64, ["n", 1])], [("y", T.FLOAT, ["n", 1])],
       [("t", np.arange(10, dtype=np.float32))])
-write("slow",
-      [h.make_node("MatMul", ["x", "a"], ["h0"]), h.make_node("Sign", ["h0"], ["s0"])] +
-      [n for i in range(48) for n in (h.make_node("MatMul", ["s%d" % i, "w"], ["h%d" % (i + 1)]),
-                                      h.make_node("Sign", ["h%d" % (i + 1)], ["s%d" % (i + 1)]))] +
-      [h.make_node("MatMul", ["s48", "b"], ["y"]),
-       h.make_node("ArgMax", ["y"], ["n"], axis=1, keepdims=0)],
-      [("x", T.FLOAT, ["batch", 64])],
-      [("y", T.FLOAT, ["batch", 64]), ("n", T.INT64, ["batch"])],
-      [(name, rng.integers(-1, 2, shape).astype(np.float32))
-       for name, shape in (("a", (64, 1024)), ("w", (1024, 1024)), ("b", (1024, 64)))])
+
+
+def write_chain(name, layers):
+    links = [(h.make_node("MatMul", ["s%d" % i, "w"], ["h%d" % (i + 1)]),
+              h.make_node("Sign", ["h%d" % (i + 1)], ["s%d" % (i + 1)])) for i in range(layers)]
+    shapes = (("a", (64, 1024)), ("w", (1024, 1024)), ("b", (1024, 64)))
+    write(name,
+          [h.make_node("MatMul", ["x", "a"], ["h0"]), h.make_node("Sign", ["h0"], ["s0"])] +
+          [n for link in links for n in link] +
+          [h.make_node("MatMul", ["s%d" % layers, "b"], ["y"]),
+           h.make_node("ArgMax", ["y"], ["n"], axis=1, keepdims=0)],
+          [("x", T.FLOAT, ["batch", 64])],
+          [("y", T.FLOAT, ["batch", 64]), ("n", T.INT64, ["batch"])],
+          [(k, rng.integers(-1, 2, shape).astype(np.float32)) for k, shape in shapes])
+
+
+write_chain("slow", 48)
+write_chain("slower", 192)
