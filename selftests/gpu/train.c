@@ -22,10 +22,13 @@ static rlx_value weight(struct model *m, const char *name, struct rlx_type t)
 	return m->wrt[m->n++] = rlx_param(m->g, name, t);
 }
 
+/* Logits far apart have a loss and gradients of 0, or of what 16-bit floats make of that. */
 static rlx_value loss_of(struct model *m, rlx_value logits, int64_t rows)
 {
 	rlx_value labels = rlx_input(m->g, "labels", rlx_type(RLX_I64, rows));
-	rlx_value l = rlx_emit(m->g, cross_entropy, .logits = logits, .labels = labels);
+	rlx_value near = rlx_emit(m->g, mul, .a = logits,
+				  .b = rlx_scalar_const(m->g, RLX_F32, 1.0 / 32));
+	rlx_value l = rlx_emit(m->g, cross_entropy, .logits = near, .labels = labels);
 
 	return rlx_emit(m->g, reduce, .x = l, .kind = RLX_REDUCE_MEAN);
 }
