@@ -228,7 +228,9 @@ static rlx_value emit_node(struct rlx_graph *g, const struct fuzz_node *n, const
 			*(rlx_value *)p = in[k++];
 		else if (f->role == RLX_FIELD_ATTR && f->kind == RLX_K_dtype && from &&
 			 *(int32_t *)p == (int32_t)from)
-			*(int32_t *)p = RLX_F64;
+			/* what a product rounds its operands to is no dtype of theirs: in f64
+			 * nothing is rounded */
+			*(int32_t *)p = strcmp(f->name, "compute") ? RLX_F64 : RLX_NODTYPE;
 	}
 	for (i = 0; i < n->def->n_field; i++)
 		if (n->def->field[i].role == RLX_FIELD_INS)
