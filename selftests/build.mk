@@ -109,6 +109,17 @@ bench-cpu:
 	$(Q)+$(BUILDMAKE) all $(BENCH_BIN) models
 	$(Q)selftests/bench/run.sh $(BENCH_BIN)
 
+# Random models against ONNX Runtime and OpenVINO: SEED=n for the same again, CASES of each
+# family, WORDS for its other options (selftests/bench/sweep/sweep.py --help).
+SWEEP	:= selftests/bench/sweep
+CASES	?= 10
+bench-sweep-cpu:
+	$(Q)tools/setup.sh serve
+	$(Q)+$(BUILDMAKE) $(BUILD)/lib/librlx.so
+	$(Q)selftests/lib/venv.sh $(BUILD)/sweep-venv $(SWEEP)/requirements.txt
+	$(Q)BUILD=$(BUILD) $(BUILD)/sweep-venv/bin/python $(SWEEP)/sweep.py \
+		$(if $(SEED),--seed $(SEED)) --cases $(CASES) $(WORDS)
+
 # All of it; the last line sums up the groups, of which AT_ONCE run at a time.
 AT_ONCE	?= 1
 check:
@@ -126,7 +137,7 @@ asan tsan:
 	$(Q)+selftests/check.sh "$(SUBMAKE) BUILD=build/$@ SAN='$(SAN_$@)'" \
 		check-unit check-ops
 
-.PHONY: check asan tsan bench-cpu $(GROUPS)
+.PHONY: check asan tsan bench-cpu bench-sweep-cpu $(GROUPS)
 
 include selftests/serve/build.mk
 include selftests/gpu/build.mk
