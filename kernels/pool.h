@@ -42,7 +42,8 @@ enum rlx_k_pool_kind {
  *	fastest (ONNX storage_order 1)
  *
  * Out may be anything: windows are cut at the input's edge. One unit is one
- * output row: units = planes * out[0] * out[1]. Scratch: 0.
+ * output row: units = planes * out[0] * out[1]. Scratch: plain
+ * rlx_k_pool_scratch() (kernels/pool_layout.h), blocked 0.
  */
 struct rlx_k_pool {
 	const float	*x;
@@ -54,22 +55,6 @@ struct rlx_k_pool {
 	unsigned int	lp;
 	bool		include_pad, column_major;
 	uint8_t		type;
-};
-
-/**
- * struct rlx_k_global_pool - kernels global_pool_f32 and global_pool_c
- * @x: plain [planes][pixels], or blocked (planes is n * blocks)
- * @y: plain [planes], or blocked with one pixel
- * @planes, @pixels: the shape; @pixels at least 1
- * @kind: RLX_K_POOL_MAX or RLX_K_POOL_AVG
- *
- * One unit is one plane. Scratch: 0.
- */
-struct rlx_k_global_pool {
-	const float	*x;
-	float		*y;
-	size_t		planes, pixels;
-	enum rlx_k_pool_kind kind;
 };
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Pools, plain and over blocks of channels. */
 #include "backends/common/lower.h"
-#include "kernels/pool.h"
+#include "kernels/pool_layout.h"
 
 /* A trailing window of one lane is the blocked layout's (pass/layout.c). */
 static bool is_blocked(const struct rlx_lower *lo, const struct rlx_op_pool *p)
@@ -54,5 +54,7 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 	return rlx_lower_call(lo, is_blocked(lo, p) ? RLX_KERNEL_pool_c :
 			      x->dtype == RLX_F64 ? RLX_KERNEL_pool_f64 : RLX_KERNEL_pool_f32,
 			      a->planes * a->out[0] * a->out[1],
-			      (double)rlx_type_count(y) * taps, 0);
+			      (double)rlx_type_count(y) * taps,
+			      is_blocked(lo, p) ? 0 :
+			      rlx_k_pool_scratch(a, x->dtype == RLX_F64 ? 8 : 4));
 }

@@ -7,7 +7,6 @@
 #include "kernels/simd/vec.h"
 
 rlx_k_fn RLX_K(pool_c);
-rlx_k_fn RLX_K(global_pool_c);
 
 #define C	RLX_VL
 
@@ -76,29 +75,4 @@ void RLX_K(pool_c)(const void *args, size_t begin, size_t end, void *scratch)
 	for (size_t u = begin; u < end; u++)
 		row_run(a, a->x + u / a->out[1] * a->in[1] * a->in[2] * C,
 			a->y + u * a->out[2] * C, u % a->out[1]);
-}
-
-void RLX_K(global_pool_c)(const void *args, size_t begin, size_t end,
-			  void *scratch)
-{
-	const struct rlx_k_global_pool *a = args;
-	bool max = a->kind == RLX_K_POOL_MAX;
-
-	(void)scratch;
-	for (size_t u = begin; u < end; u++) {
-		const float *x = a->x + u * a->pixels * C;
-		const vf init = vf_set1(max ? -INFINITY : 0);
-		vf acc[4] = { init, init, init, init };
-
-		for (size_t i = 0; i < a->pixels; i++, x += C)
-			acc[i % 4] = max ? fold_max(acc[i % 4], vf_loadu(x)) :
-					   acc[i % 4] + vf_loadu(x);
-		if (max)
-			acc[0] = fold_max(fold_max(acc[0], acc[1]),
-					  fold_max(acc[2], acc[3]));
-		else
-			acc[0] = ((acc[0] + acc[1]) + (acc[2] + acc[3])) /
-				 (float)a->pixels;
-		vf_storeu(a->y + u * C, acc[0]);
-	}
 }

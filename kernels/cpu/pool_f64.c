@@ -3,12 +3,26 @@
 #define PT		double
 #define PT_ABS(x)	fabs(x)
 #define PT_SQRT(x)	sqrt(x)
+#define PT_MAX(a, b)	max_nan(a, b)
+#define PT_LEAST	(-INFINITY)
+#define PT_FLOAT	1
+#include "kernels/simd/vec.h"
+
+typedef int64_t vl __attribute__((vector_size(RLX_VB)));
+
+/* NaN in either gives NaN. */
+RLX_INLINE vd max_nan(vd a, vd b)
+{
+	vl first = (a > b) | (a != a);
+
+	return (vd)(((vl)a & first) | ((vl)b & ~first));
+}
+
 #include "kernels/cpu/pool_plain.h"
 
 rlx_k_fn RLX_K(pool_f64);
 
 void RLX_K(pool_f64)(const void *args, size_t begin, size_t end, void *scratch)
 {
-	(void)scratch;
-	pool_plain(args, begin, end);
+	pool_plain(args, begin, end, scratch);
 }

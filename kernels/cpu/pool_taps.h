@@ -11,6 +11,12 @@ static inline void taps_inside(ptrdiff_t at, size_t k, size_t d, size_t limit,
 {
 	ptrdiff_t step = (ptrdiff_t)d, n;
 
+	/* nearly all are whole, and a division takes longer than a tap */
+	if (at >= 0 && (size_t)at + (k - 1) * d < limit) {
+		span[0] = 0;
+		span[1] = k;
+		return;
+	}
 	span[0] = at < 0 ? (size_t)((-at + step - 1) / step) : 0;
 	n = (ptrdiff_t)limit > at ?
 	    ((ptrdiff_t)limit - at + step - 1) / step : 0;

@@ -56,13 +56,6 @@ static inline void rlx_g_pool_f32_launch(const void *args, struct rlx_g_launch *
 		rlx_g_each(l, (int64_t)(a->planes * a->out[0] * a->out[1] * a->out[2]));
 }
 
-static inline void rlx_g_global_pool_f32_launch(const void *args, struct rlx_g_launch *l)
-{
-	const struct rlx_k_global_pool *a = (const struct rlx_k_global_pool *)args;
-
-	rlx_g_line(l, rlx_g_ceil((int64_t)a->planes, 4), 256);
-}
-
 static inline int64_t rlx_g_resize_out(const struct rlx_k_resize *a)
 {
 	return (int64_t)(a->planes * a->axis[0].out * a->axis[1].out * a->axis[2].out);

@@ -108,22 +108,3 @@ RLX_G_KERNEL(pool_f32, struct rlx_k_pool, 256)
 			index[i] = best;
 	}
 }
-
-RLX_G_KERNEL(global_pool_f32, struct rlx_k_global_pool, 256)
-{
-	const float *x = RLX_G_PTR(const float, a.x);
-	float *y = RLX_G_PTR(float, a.y);
-	int64_t step = (int64_t)gridDim.x * (256 / WARP), pixels = (int64_t)a.pixels;
-
-	for (int64_t p = (int64_t)blockIdx.x * (256 / WARP) + warp_id(); p < (int64_t)a.planes;
-	     p += step) {
-		bool max = a.kind == RLX_K_POOL_MAX;
-		float v = max ? -INFINITY : 0;
-
-		for (int64_t i = lane_id(); i < pixels; i += WARP)
-			v = max ? op_max::of(v, x[p * pixels + i]) : v + x[p * pixels + i];
-		v = max ? warp_reduce<op_max>(v) : warp_reduce<op_sum>(v) / (float)pixels;
-		if (lane_id() == 0)
-			y[p] = v;
-	}
-}

@@ -3,7 +3,7 @@
 #include "selftests/gpu/against_cpu.h"
 
 #include "kernels/grid.h"
-#include "kernels/pool.h"
+#include "kernels/pool_layout.h"
 #include "kernels/random.h"
 #include "kernels/resize.h"
 #include "kernels/roi.h"
@@ -143,7 +143,8 @@ static void one_pool(uint64_t *s)
 		a.y = gpu_alloc((size_t)out, RLX_F32, 0, 0, s);
 		if (a.kind == RLX_K_POOL_MAX)
 			a.index = gpu_alloc((size_t)out, RLX_I64, 0, 0, s);
-		GPU_AGAINST_CPU("pool", pool_f32, a, a.planes * a.out[0] * a.out[1], 0, f, s);
+		GPU_AGAINST_CPU("pool", pool_f32, a, a.planes * a.out[0] * a.out[1],
+				rlx_k_pool_scratch(&a, 4), f, s);
 	}
 }
 
@@ -153,17 +154,6 @@ TEST(pool)
 
 	for (int i = 0; i < 16; i++)
 		one_pool(&seed);
-	for (int i = 0; i < 4; i++) {
-		struct rlx_k_global_pool a = { .planes = (size_t)kc_pick(&seed, 1, 30),
-			.pixels = (size_t)kc_pick(&seed, 1, 300), .kind = i % 2 };
-		int64_t n = (int64_t)(a.planes * a.pixels);
-		struct gpu_field f[] = { GPU_IN(struct rlx_k_global_pool, x, RLX_F32, n),
-			GPU_OUT(struct rlx_k_global_pool, y, RLX_F32, a.planes, 1e-5) };
-
-		a.x = gpu_alloc((size_t)n, RLX_F32, -2, 2, &seed);
-		a.y = gpu_alloc(a.planes, RLX_F32, 0, 0, &seed);
-		GPU_AGAINST_CPU("pool", global_pool_f32, a, a.planes, 0, f, &seed);
-	}
 }
 
 static void one_resize(bool nearest, uint64_t *s)
