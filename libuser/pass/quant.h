@@ -9,6 +9,9 @@
 
 #include "pass/rewrite.h"
 
+/* So many terms, and such a bias, keep the sum of one element within an int32_t. */
+enum { RLX_QUANT_TERMS = 32768, RLX_QUANT_BIAS = 1 << 30 };
+
 /* What a value was between; lo > hi: not known. */
 struct rlx_quant_range {
 	float	lo, hi;
@@ -34,6 +37,9 @@ enum rlx_status rlx_quant_insert(struct rlx_graph *g, const struct rlx_quant_sch
 /* Move quantising upwards until nothing moves. As rlx_quant_insert(). */
 enum rlx_status rlx_quant_propagate(struct rlx_graph *g, struct rlx_graph **out,
 				    struct rlx_error *err);
+
+/* @y, new, plus the bias of the old convolution @n, one for each channel. */
+rlx_value rlx_quant_add_bias(struct rlx_rewrite *rw, const struct rlx_node *n, rlx_value y);
 
 /* Elements of an f32 constant; NULL if @v is something else. */
 const float *rlx_quant_floats(const struct rlx_graph *g, uint32_t v);

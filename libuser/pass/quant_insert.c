@@ -9,9 +9,6 @@
 #include "pass/pass.h"
 #include "pass/quant.h"
 
-/* The sum and the bias of one element stay within an int32_t. */
-enum { MOST_TERMS = 32768, MOST_BIAS = 1 << 30 };
-
 /* Below this a scale is no use: its inverse, or the product of two, is lost. */
 static const double LEAST_SCALE = 1e-18;
 
@@ -51,7 +48,7 @@ bool rlx_quant_supports(const struct rlx_graph *g, const struct rlx_node *n)
 	    rlx_type_count(w) < 1 || rlx_type_count(&g->val[n->out].type) < 1)
 		return false;
 	terms = mm ? w->dim[0] : rlx_type_count(w) / w->dim[0];
-	return terms <= MOST_TERMS;
+	return terms <= RLX_QUANT_TERMS;
 }
 
 /* A constant of @g that owns @data, which may be NULL: out of memory. */
@@ -155,7 +152,7 @@ static rlx_value bias_of(struct rlx_graph *g, const float *bias, int64_t n,
 	for (i = 0; b && i < n; i++) {
 		v = rint((double)bias[i] /
 			 (o->scale * (double)o->scales[o->n_scale == 1 ? 0 : i]));
-		if (!(fabs(v) <= MOST_BIAS)) {
+		if (!(fabs(v) <= RLX_QUANT_BIAS)) {
 			rlx_free(b);
 			return RLX_NONE;
 		}
@@ -210,18 +207,17 @@ static bool insert_matmul(struct insert *q, const struct rlx_node *n)
 	return true;
 }
 
-/* The f32 bias behind the convolution: it is computed, or does not fit. */
-static rlx_value add_after(struct insert *q, const struct rlx_node *n, rlx_value y)
+rlx_value rlx_quant_add_bias(struct rlx_rewrite *rw, const struct rlx_node *n, rlx_value y)
 {
-	const struct rlx_type *t = &q->rw.old->val[n->out].type;
+	const struct rlx_type *t = &rw->old->val[n->out].type;
 	int64_t shape[RLX_MAX_RANK] = { 0 };
-	rlx_value b = rlx_rewrite_value(&q->rw, n->in[2]);
+	rlx_value b = rlx_rewrite_value(rw, n->in[2]);
 	uint32_t i;
 
 	for (i = 0; i + 1 < t->rank; i++)
 		shape[i] = i ? 1 : t->dim[1];
-	b = rlx_emit(q->rw.g, reshape, .x = b, .shape = { shape, t->rank - 1 });
-	return rlx_emit(q->rw.g, add, .a = y, .b = b);
+	b = rlx_emit(rw->g, reshape, .x = b, .shape = { shape, t->rank - 1 });
+	return rlx_emit(rw->g, add, .a = y, .b = b);
 }
 
 static bool insert_conv(struct insert *q, const struct rlx_node *n)
@@ -243,7 +239,7 @@ static bool insert_conv(struct insert *q, const struct rlx_node *n)
 	};
 	y = rlx_emit_raw(g, &rlx_op_qconv, &a, sizeof(a), n->file, n->line);
 	if (n->in[2] && !a.bias.id && !g->err.status)
-		y = add_after(q, n, y);
+		y = rlx_quant_add_bias(&q->rw, n, y);	/* computed, or it does not fit */
 	rlx_rewrite_set(&q->rw, n->out, y);
 	return true;
 }
