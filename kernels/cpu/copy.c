@@ -215,22 +215,81 @@ void RLX_K(copy)(const void *args, size_t begin, size_t end, void *scratch)
 	}
 }
 
-static void index_row(const struct rlx_k_index_copy *a, char *d, int64_t base)
+enum { RUNS = 16 };
+
+/* Elements [at, at + n) of a row, which follow each other in the source from @from on. */
+struct run {
+	int64_t	at, n, from;
+};
+
+/* The row's runs, if they are few; 0: they are not. */
+static int index_runs(const struct rlx_k_index_copy *a, struct run *run)
+{
+	const int64_t *t = a->table[a->rank - 1], dim = a->dim[a->rank - 1];
+	int n = 0;
+
+	for (int64_t i = 0; i < dim; n++) {
+		if (n == RUNS)
+			return 0;
+		run[n] = (struct run){ i, 1, t[i] };
+		if (t[i++] == RLX_K_NO_INDEX)
+			for (; i < dim && t[i] == RLX_K_NO_INDEX; i++)
+				run[n].n++;
+		else
+			for (; i < dim && t[i] == run[n].from + run[n].n; i++)
+				run[n].n++;
+	}
+	return n;
+}
+
+#define INDEX_EACH(T)							\
+	for (i = 0; i < n; i++)						\
+		((T *)(void *)d)[i] = t[i] == RLX_K_NO_INDEX ?		\
+			*(const T *)a->fill : ((const T *)(const void *)s)[t[i]]
+
+/* Elements one by one, where @s is the row's first; @t says which. */
+static void index_each(const struct rlx_k_index_copy *a, char *d, const char *s,
+		       const int64_t *t, int64_t n)
+{
+	int64_t i;
+
+	switch (a->size) {
+	case 1: INDEX_EACH(uint8_t); break;
+	case 2: INDEX_EACH(uint16_t); break;
+	case 4: INDEX_EACH(uint32_t); break;
+	default: INDEX_EACH(uint64_t); break;
+	}
+}
+
+static void fill_elements(char *d, const void *fill, size_t size, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		memcpy(d + (size_t)i * size, fill, size);
+}
+
+static void index_row(const struct rlx_k_index_copy *a, char *d, int64_t base,
+		      const struct run *run, int n_run)
 {
 	const int last = a->rank - 1;
-	const int64_t *t = a->table[last];
 	const size_t size = a->size;
+	const char *s = a->src;
 
-	for (int64_t i = 0; i < a->dim[last]; i++) {
-		const void *s = a->fill;
+	if (base == RLX_K_NO_INDEX) {
+		fill_elements(d, a->fill, size, a->dim[last]);
+		return;
+	}
+	s += base * (int64_t)size;
+	if (!n_run)
+		index_each(a, d, s, a->table[last], a->dim[last]);
+	for (int i = 0; i < n_run; i++) {
+		char *to = d + (size_t)run[i].at * size;
 
-		if (t[i] != RLX_K_NO_INDEX && base != RLX_K_NO_INDEX)
-			s = (const char *)a->src +
-			    (base + t[i]) * (int64_t)size;
-		if (size == 4)
-			memcpy(d + i * 4, s, 4);
+		if (run[i].from == RLX_K_NO_INDEX)
+			fill_elements(to, a->fill, size, run[i].n);
+		else if (run[i].n < 8)
+			index_each(a, to, s, a->table[last] + run[i].at, run[i].n);
 		else
-			memcpy(d + i * (int64_t)size, s, size);
+			memcpy(to, s + run[i].from * (int64_t)size, (size_t)run[i].n * size);
 	}
 }
 
@@ -240,6 +299,8 @@ void RLX_K(index_copy)(const void *args, size_t begin, size_t end,
 	const struct rlx_k_index_copy *a = args;
 	const int last = a->rank - 1;
 	const size_t row = (size_t)a->dim[last] * a->size;
+	struct run run[RUNS];
+	const int n_run = index_runs(a, run);
 
 	(void)scratch;
 	for (size_t u = begin; u < end; u++) {
@@ -253,7 +314,7 @@ void RLX_K(index_copy)(const void *args, size_t begin, size_t end,
 			else
 				base += o;
 		}
-		index_row(a, (char *)a->dst + u * row, base);
+		index_row(a, (char *)a->dst + u * row, base, run, n_run);
 	}
 }
 

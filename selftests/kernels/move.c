@@ -104,6 +104,53 @@ TEST(large_copies_split_into_pieces)
 	}
 }
 
+/* Runs, single elements and fill in any mixture, of elements of any size. */
+static void index_copy_one(uint64_t *seed, size_t size)
+{
+	enum { ROWS = 5, MOST = 120 };
+	int64_t rows[ROWS], cols[MOST], n = (int64_t)kc_pick(seed, 1, MOST), i, j, at = 0;
+	unsigned char src[MOST * ROWS * 8], dst[MOST * ROWS * 8 + 1], fill[8];
+
+	for (i = 0; i < (int64_t)sizeof(src); i++)
+		src[i] = (unsigned char)rlx_test_rand(seed);
+	memset(fill, 0x5a, sizeof(fill));
+	for (i = 0; i < ROWS; i++)
+		rows[i] = kc_pick(seed, 0, 4) ? (int64_t)kc_pick(seed, 0, ROWS - 1) * MOST :
+						RLX_K_NO_INDEX;
+	for (i = 0; i < n; i++, at++) {
+		if (kc_pick(seed, 0, 30) == 0 || at >= MOST)
+			at = (int64_t)kc_pick(seed, 0, MOST - 1);
+		cols[i] = kc_pick(seed, 0, 30) ? at : RLX_K_NO_INDEX;
+	}
+	for (int l = 0; l < kc_levels(); l++) {
+		struct rlx_k_index_copy a = { src, fill, dst, 2, { ROWS, n }, { rows, cols },
+					      (uint8_t)size };
+
+		memset(dst, 0xee, sizeof(dst));
+		rlx_kernels_get((enum rlx_isa)l)->index_copy(&a, 0, ROWS, NULL);
+		for (i = 0; i < ROWS; i++)
+			for (j = 0; j < n; j++) {
+				bool none = rows[i] == RLX_K_NO_INDEX ||
+					    cols[j] == RLX_K_NO_INDEX;
+				const unsigned char *want = none ? fill :
+					src + (size_t)(rows[i] + cols[j]) * size;
+
+				CHECKF(!memcmp(dst + (size_t)(i * n + j) * size, want, size),
+				       "level %d, size %zu, [%lld][%lld]", l, size,
+				       (long long)i, (long long)j);
+			}
+		CHECK_EQ(dst[(size_t)(ROWS * n) * size], 0xee);
+	}
+}
+
+TEST(index_copy_of_runs)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 400; i++)
+		index_copy_one(&seed, (size_t)1 << i % 4);
+}
+
 TEST(index_copy_pads)
 {
 	static const int64_t rows[] = { RLX_K_NO_INDEX, 0, 3, 6, 3 };
