@@ -106,12 +106,15 @@ void rlx_service_mourn(struct rlx_service *svc)
 /* How long the executor may still hold what @ch left: MAX_JIFFY_OFFSET: nothing. */
 static unsigned long rlx_service_patience(const struct rlx_channel *ch)
 {
-	unsigned long over = ch->died + msecs_to_jiffies(ch->svc->orphan_ms);
-	unsigned long flags;
+	unsigned long over = 0, flags;
 	bool orphans;
 
+	rlx_stall("patience");
 	spin_lock_irqsave(&ch->q->slots.lock, flags);
 	orphans = ch->lane.shut && ch->lane.nr[RLX_SLOT_ORPHAN];
+	/* Not before: of one that dies meanwhile it is still to be set. */
+	if (orphans)
+		over = ch->died + msecs_to_jiffies(ch->svc->orphan_ms);
 	spin_unlock_irqrestore(&ch->q->slots.lock, flags);
 	if (!orphans)
 		return MAX_JIFFY_OFFSET;

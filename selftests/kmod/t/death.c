@@ -382,6 +382,41 @@ TEST(client_while_its_request_is_fetched_or_committed)
 	}
 }
 
+/* One dies just when it is looked whether what another left is held too long. */
+TEST(client_as_its_executor_is_judged)
+{
+	struct rlx_ioc_service_create c = { .queues = 1, .depth = DEPTH, .orphan_ms = 2000 };
+	struct scene s = { .session = k_open() };
+	struct rlx_rq rq = k_rq(1, 1);
+	uint32_t tag[2];
+	int ch[2];
+
+	if (!stall_at("patience"))
+		rlx_test_skip("the module is built without test hooks");
+	s.svc = k_ioctl(s.session, RLX_IOC_SERVICE_CREATE, &c);
+	CHECK(s.svc >= 0);
+	scene_executor(&s);
+	for (int i = 0; i < 2; i++) {
+		ch[i] = k_channel(s.session, s.svc, 1, 0, NULL);
+		CHECK_EQ(k_submit(ch[i], &rq, 1, NULL), 1);
+		tag[i] = fetch1(&s);
+	}
+	close(ch[1]);
+	/* In time, which is over: it stops at the first, which lives. */
+	stalled_wait();
+	CHECK_EQ(k_commit1(s.ex, s.desc, tag[1], 0, 0), 1);
+	close(ch[0]);
+	stall_at("\n");
+	/* Only just dead: its executor has two seconds. */
+	CHECK_EQ(k_info(s.svc).state, RLX_SERVICE_LIVE);
+	CHECK_EQ(k_commit1(s.ex, s.desc, tag[0], 0, 0), 1);
+	k_undesc(s.desc, DEPTH);
+	close(s.ex);
+	close(s.svc);
+	close(s.session);
+	nothing_left();
+}
+
 /* ---- executors that die ---- */
 
 static void executor(void *arg)
