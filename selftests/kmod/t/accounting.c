@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <liburing.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -153,6 +154,28 @@ TEST(privileged)
 	CHECK_EQ(pinned_kib() - before, 16 * KIB);
 	close(a);
 	CHECK_EQ(pinned_kib(), before);
+	close(s);
+}
+
+/* All capabilities of a namespace of its own making are none over the machine's memory. */
+TEST(root_of_a_user_namespace)
+{
+	int s, a, b;
+
+	limit(8 * MIB);
+	be_user(2050);
+	s = k_open();
+	a = create(s, 6 * MIB, 0);
+	CHECK(a > 0);
+	CHECKF(!unshare(CLONE_NEWUSER), "unshare: %s", strerror(errno));
+	CHECK_EQ(create(s, 2 * MIB + 4096, 0), -ENOMEM);
+	close(s);
+	s = k_open();
+	CHECK_EQ(create(s, 2 * MIB + 4096, 0), -ENOMEM);
+	b = create(s, 2 * MIB, 0);
+	CHECK(b > 0);
+	close(a);
+	close(b);
 	close(s);
 }
 
