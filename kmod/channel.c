@@ -632,10 +632,22 @@ static long rlx_channel_ioctl(struct file *file, unsigned int cmd, unsigned long
 				  ARRAY_SIZE(rlx_channel_ioctls));
 }
 
+/* In one look: of a first executor that comes the generation is there before it is live. */
+static bool rlx_channel_hung_up(struct rlx_channel *ch)
+{
+	struct rlx_slots *slots = &ch->q->slots;
+	unsigned long flags;
+	bool dead;
+
+	spin_lock_irqsave(&slots->lock, flags);
+	dead = slots->gone || (slots->gen && !slots->live && !slots->requeue);
+	spin_unlock_irqrestore(&slots->lock, flags);
+	return dead;
+}
+
 static __poll_t rlx_channel_poll(struct file *file, poll_table *wait)
 {
 	struct rlx_channel *ch = file->private_data;
-	const struct rlx_slots *slots = &ch->q->slots;
 	__poll_t mask = 0;
 	int n;
 
@@ -647,8 +659,7 @@ static __poll_t rlx_channel_poll(struct file *file, poll_table *wait)
 		mask |= EPOLLERR;
 	if (rlx_lane_space(&ch->lane))
 		mask |= EPOLLOUT;
-	if (READ_ONCE(slots->gone) ||
-	    (READ_ONCE(slots->gen) && !READ_ONCE(slots->live) && !slots->requeue))
+	if (rlx_channel_hung_up(ch))
 		mask |= EPOLLHUP;
 	return mask;
 }

@@ -413,8 +413,10 @@ static int rlx_executor_become(struct rlx_executor *ex)
 		if (err)
 			goto out_lose;
 	}
-	svc->generation = ex->gen;
 	WRITE_ONCE(svc->exec, ex);
+	rlx_stall("becoming");
+	/* Pairs with the acquire of rlx_service_state(). */
+	smp_store_release(&svc->generation, ex->gen);
 	wake_up_all(&svc->wait);
 	xa_for_each(&svc->channels, id, ch)
 		wake_up_all(&ch->wait);
@@ -423,7 +425,7 @@ static int rlx_executor_become(struct rlx_executor *ex)
 
 out_lose:
 	if (i) {
-		svc->generation = ex->gen;
+		smp_store_release(&svc->generation, ex->gen);
 		rlx_service_lose(svc, false);
 	}
 out_unlock:

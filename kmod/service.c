@@ -277,11 +277,17 @@ static long rlx_service_dup(struct rlx_call *call)
 	return 0;
 }
 
+/*
+ * The generation first, which is written after its executor: a first one that comes is
+ * never seen as one that is gone already.
+ */
 u32 rlx_service_state(struct rlx_service *svc)
 {
+	u32 generation = smp_load_acquire(&svc->generation);
+
 	if (READ_ONCE(svc->exec))
 		return RLX_SERVICE_LIVE;
-	return READ_ONCE(svc->generation) ? RLX_SERVICE_DEAD : RLX_SERVICE_NEW;
+	return generation ? RLX_SERVICE_DEAD : RLX_SERVICE_NEW;
 }
 
 long rlx_service_fill_info(struct rlx_service *svc, struct rlx_ioc_service_info *info)

@@ -502,6 +502,35 @@ TEST(executors_fail)
 	}
 }
 
+static void *becomes_executor(void *arg)
+{
+	struct scene *s = arg;
+
+	s->ex = k_executor(s->svc, 0);
+	return NULL;
+}
+
+/* Nobody died yet: who polls for the first one does not hear that. */
+TEST(first_executor_is_never_dead)
+{
+	struct scene s = scene_new(0, IOCTL);
+	struct pollfd p = { .fd = s.svc, .events = POLLOUT };
+	pthread_t t;
+
+	if (!stall_at("becoming"))
+		rlx_test_skip("the module is built without test hooks");
+	CHECK_EQ(poll(&p, 1, 0), 0);
+	CHECK(!pthread_create(&t, NULL, becomes_executor, &s));
+	stalled_wait();
+	poll(&p, 1, 0);
+	stall_at("\n");
+	CHECK(!pthread_join(t, NULL));
+	CHECK(!(p.revents & POLLHUP));
+	CHECK_EQ(poll(&p, 1, 0), 1);
+	CHECK_EQ(p.revents, POLLOUT);
+	scene_free(&s);
+}
+
 TEST(executors_requeue)
 {
 	for (int way = 0; way < WAYS; way++) {
