@@ -107,6 +107,9 @@ rlx_value rlx_node_new(struct rlx_graph *g, const struct rlx_op_def *def,
 rlx_value rlx_emit_inputs(struct rlx_graph *g, const struct rlx_op_def *def,
 			  const rlx_value *in, uint32_t n, const struct rlx_node *at);
 
+/* Flops of a call of @g, by its ops' costs. Allocates; 0 without memory. */
+double rlx_graph_flops(const struct rlx_graph *g);
+
 /* Equal op and attributes (inputs not compared); blobs by contents. */
 bool rlx_args_equal(const struct rlx_op_def *def, const void *a, const void *b);
 uint64_t rlx_args_hash(const struct rlx_op_def *def, const void *args, uint64_t seed);

@@ -219,6 +219,12 @@ enum rlx_status rlx_op_eval(const struct rlx_eval *q);
  * @q as for .scratch.
  */
 size_t rlx_op_scratch(const struct rlx_infer *q);
+/*
+ * Bytes of inputs and outputs, and the op's own flops, or one for each output element where
+ * it says none. @q: args and types, outputs' as well, and def, or NULL for a copy; without
+ * .in the op is not asked.
+ */
+struct rlx_cost rlx_op_cost(const struct rlx_infer *q);
 /* Run .infer; @q->in, n_in, args, def, err set by the caller. */
 enum rlx_status rlx_op_infer(struct rlx_infer *q);
 

@@ -6,7 +6,8 @@
  * Shapes:	pred of 1 element, xs[k] -> the outputs of either graph, which have equal types
  * Dtypes:	pred: bool; xs and outputs: any
  * Does:	runs then_g where pred is true, else else_g; both take all of xs as their inputs.
- *		They are finished graphs without params.
+ *		They are finished graphs without params. Its flops are those of the graph that
+ *		has more.
  * Gradient:	none yet: RLX_ENOSUP
  * Source:	ONNX If-21, XLA Conditional
  */
@@ -55,6 +56,13 @@ static enum rlx_status if_eval(struct rlx_eval *q)
 		       q->out);
 }
 
+static void if_cost(const struct rlx_infer *q, struct rlx_cost *c)
+{
+	const struct rlx_op_if *a = q->args;
+
+	c->flops = fmax(rlx_graph_flops(a->then_g), rlx_graph_flops(a->else_g));
+}
+
 static struct rlx_graph *branch(struct rlx_sample *s, double by)
 {
 	struct rlx_graph *g = rlx_graph_new("branch");
@@ -94,5 +102,6 @@ static bool if_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_if_impl = {
-	.infer = if_infer, .eval = if_eval, .captured = if_captured, .sample = if_sample,
+	.infer = if_infer, .eval = if_eval, .cost = if_cost, .captured = if_captured,
+	.sample = if_sample,
 };

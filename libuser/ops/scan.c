@@ -152,6 +152,13 @@ static enum rlx_status scan_eval(struct rlx_eval *q)
 	return st;
 }
 
+static void scan_cost(const struct rlx_infer *q, struct rlx_cost *c)
+{
+	const struct rlx_op_scan *a = q->args;
+
+	c->flops = (double)a->length * rlx_graph_flops(a->body_g);
+}
+
 static int64_t scan_captured(const void *args, uint32_t k)
 {
 	const struct rlx_op_scan *a = args;
@@ -199,5 +206,5 @@ static bool scan_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_scan_impl = {
 	.infer = scan_infer, .scratch = scan_scratch, .eval = scan_eval,
-	.captured = scan_captured, .sample = scan_sample,
+	.cost = scan_cost, .captured = scan_captured, .sample = scan_sample,
 };

@@ -7,7 +7,8 @@
  * Dtypes:	any; carries keep their types
  * Does:	as long as cond_g gives true for carries and captures, body_g gives the next
  *		carries; max_trip times at most, without a limit if it is 0. Both are finished
- *		graphs without params, and take all of xs.
+ *		graphs without params, and take all of xs. How often is known when it runs: its
+ *		flops are those of one turn.
  * Gradient:	none yet: RLX_ENOSUP
  * Source:	ONNX Loop-21, XLA While
  */
@@ -94,6 +95,13 @@ static enum rlx_status while_eval(struct rlx_eval *q)
 	return st;
 }
 
+static void while_cost(const struct rlx_infer *q, struct rlx_cost *c)
+{
+	const struct rlx_op_while *a = q->args;
+
+	c->flops = rlx_graph_flops(a->cond_g) + rlx_graph_flops(a->body_g);
+}
+
 static int64_t while_captured(const void *args, uint32_t k)
 {
 	const struct rlx_op_while *a = args;
@@ -145,5 +153,5 @@ static bool while_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_while_impl = {
 	.infer = while_infer, .scratch = while_scratch, .eval = while_eval,
-	.captured = while_captured, .sample = while_sample,
+	.cost = while_cost, .captured = while_captured, .sample = while_sample,
 };

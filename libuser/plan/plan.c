@@ -355,25 +355,18 @@ struct rlx_cost rlx_plan_cost(const struct rlx_plan *p, const struct rlx_plan_st
 {
 	const struct rlx_type *few[16], **types = few;
 	struct rlx_infer q = { .def = st->def, .args = st->args, .n_in = st->n_in };
-	struct rlx_cost c = { 0 };
+	struct rlx_cost c;
 	uint32_t i;
 
 	if (st->n_in > sizeof(few) / sizeof(few[0]))
 		types = rlx_malloc(st->n_in * sizeof(*types));
-	for (i = 0; i < st->n_in; i++) {
-		c.bytes += st->in[i] ? (double)rlx_plan_bytes(p, st->in[i]) : 0;
-		if (types)
-			types[i] = st->in[i] ? &p->val[st->in[i]].type : NULL;
-	}
-	for (i = 0; i < st->n_out && i < RLX_MAX_OUT; i++) {
+	for (i = 0; types && i < st->n_in; i++)
+		types[i] = st->in[i] ? &p->val[st->in[i]].type : NULL;
+	for (i = 0; i < st->n_out && i < RLX_MAX_OUT; i++)
 		q.out[i] = p->val[st->out[i]].type;
-		c.bytes += (double)rlx_type_bytes(&q.out[i]);
-		c.flops += (double)rlx_type_count(&q.out[i]);
-	}
 	q.in = types;
 	q.n_out = i;
-	if (types && st->def && st->def->impl->cost)
-		st->def->impl->cost(&q, &c);
+	c = rlx_op_cost(&q);
 	if (types != few)
 		rlx_free(types);
 	return c;

@@ -95,9 +95,9 @@ static inline uint64_t rlx_plan_bytes(const struct rlx_plan *p, uint32_t v)
 }
 
 /*
- * What step @st takes: bytes of its inputs and outputs, and the op's own flops, or one for
- * each output element where the op says none.
- * Context: allocates for more than 16 inputs; without memory the op is not asked.
+ * What step @st takes: see rlx_op_cost().
+ * Context: allocates for more than 16 inputs and for ops with graphs; without memory the op
+ * is not asked.
  */
 struct rlx_cost rlx_plan_cost(const struct rlx_plan *p, const struct rlx_plan_step *st);
 

@@ -507,6 +507,69 @@ TEST(a_body_without_a_kernel_is_told_of)
 	rlx_graph_put(g);
 }
 
+/* Of each product 2 n^3 flops, and one more; views have none. */
+static struct rlx_graph *square(const char *name, int64_t n, unsigned int products)
+{
+	struct rlx_graph *g = rlx_graph_new(name);
+	rlx_value i = rlx_input(g, "i", rlx_scalar(RLX_I64));
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, n, n));
+
+	x = rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(n * n));
+	x = rlx_emit(g, reshape, .x = x, .shape = RLX_INTS(n, n));
+	for (; products; products--)
+		x = rlx_emit(g, matmul, .a = x, .b = x);
+	rlx_output(g, "i", rlx_emit(g, add, .a = i, .b = i64(g, 1)));
+	rlx_output(g, "x", x);
+	finish(g);
+	return g;
+}
+
+enum which { IF, WHILE, SCAN };
+
+static double flops_of(enum which which, int64_t n, int64_t length)
+{
+	struct rlx_graph *g = rlx_graph_new("g"), *b = square("b", n, 3), *few = square("f", n, 1);
+	struct rlx_graph *c = rlx_graph_new("cond");
+	rlx_value i = rlx_input(g, "i", rlx_scalar(RLX_I64)), y = { 0 };
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, n, n));
+	struct rlx_program_info info;
+	struct rlx_session *s;
+
+	if (which == IF)
+		y = rlx_emit(g, if, .pred = rlx_input(g, "p", rlx_scalar(RLX_BOOL)),
+			     .then_g = few, .else_g = b, .xs = RLX_VALUES(i, x));
+	if (which == SCAN)
+		y = rlx_emit(g, scan, .body_g = b, .n_carry = 2, .length = length,
+			     .xs = RLX_VALUES(i, x));
+	rlx_output(c, "go", rlx_emit(c, lt, .a = rlx_input(c, "i", rlx_scalar(RLX_I64)),
+				     .b = i64(c, length)));
+	rlx_input(c, "x", rlx_type(RLX_F32, n, n));
+	finish(c);
+	if (which == WHILE)
+		y = rlx_emit(g, while, .cond_g = c, .body_g = b, .n_carry = 2,
+			     .xs = RLX_VALUES(i, x));
+	rlx_output(g, "x", rlx_out(g, y, 1));
+	finish(g);
+	s = session(g, "cpu", 1, 0, 0);
+	rlx_program_info(rlx_session_program(s), &info);
+	rlx_session_free(s);
+	rlx_graph_put(few);
+	rlx_graph_put(b);
+	rlx_graph_put(c);
+	rlx_graph_put(g);
+	return info.flops;
+}
+
+/* Those of its bodies: products and one addition; a while's comparison as well. */
+TEST(flops_of_control_flow)
+{
+	const double n = 8, turn = 3 * 2 * n * n * n + 1;
+
+	CHECK_EQ((int64_t)flops_of(IF, (int64_t)n, 0), (int64_t)turn);
+	CHECK_EQ((int64_t)flops_of(SCAN, (int64_t)n, 5), (int64_t)(5 * turn));
+	CHECK_EQ((int64_t)flops_of(WHILE, (int64_t)n, 5), (int64_t)turn + 1);
+}
+
 enum { SIDE = 64 };
 
 /* y = x w if p, else exp(x w), with @w as a constant of a file, say. */

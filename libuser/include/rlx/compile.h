@@ -113,7 +113,8 @@ RLX_EXPORT int rlx_program_io_find(const struct rlx_program *p, enum rlx_io io,
  * @session_bytes: what a session takes of the arena it is given: its workspace,
  *                inputs and outputs
  * @const_bytes:  constants read in place, @packed_bytes: prepared copies of them
- * @flops, @bytes: of one run, by the ops' cost functions
+ * @flops, @bytes: of one run, by the ops' cost functions; of control flow the flops of
+ *                its bodies: the larger branch of an if, each turn of a scan, one of a while
  * @compile_ns:   wall time of rlx_compile() and the part spent packing weights
  */
 struct rlx_program_info {

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+/* What an op takes, and a graph that an op calls: see rlx_op_cost() in ir/opdef.h. */
+#include "base/alloc.h"
+#include "ir/graph.h"
+
+struct rlx_cost rlx_op_cost(const struct rlx_infer *q)
+{
+	struct rlx_cost c = { 0 };
+	uint32_t i;
+
+	for (i = 0; i < q->n_in; i++)
+		c.bytes += q->in && q->in[i] ? (double)rlx_type_bytes(q->in[i]) : 0;
+	for (i = 0; i < q->n_out; i++) {
+		c.bytes += (double)rlx_type_bytes(&q->out[i]);
+		c.flops += (double)rlx_type_count(&q->out[i]);
+	}
+	if (q->in && q->def && q->def->impl->cost)
+		q->def->impl->cost(q, &c);
+	return c;
+}
+
+static double node_flops(const struct rlx_graph *g, const struct rlx_node *n,
+			 const struct rlx_type **types)
+{
+	struct rlx_infer q = {
+		.def = n->def, .args = n->args, .n_in = n->n_in, .in = types, .n_out = n->n_out,
+	};
+	uint32_t i;
+
+	for (i = 0; i < n->n_in; i++)
+		types[i] = n->in[i] ? &g->val[n->in[i]].type : NULL;
+	for (i = 0; i < n->n_out; i++)
+		q.out[i] = g->val[n->out + i].type;
+	return rlx_op_cost(&q).flops;
+}
+
+double rlx_graph_flops(const struct rlx_graph *g)
+{
+	const struct rlx_type **types;
+	uint32_t most = 1, n;
+	double flops = 0;
+
+	for (n = 0; n < g->n_node; n++)
+		most = g->node[n].n_in > most ? g->node[n].n_in : most;
+	types = rlx_malloc(most * sizeof(*types));
+	for (n = 0; types && n < g->n_node; n++)
+		if (!(g->node[n].def->traits & (RLX_T_LEAF | RLX_T_VIEW)))
+			flops += node_flops(g, &g->node[n], types);
+	rlx_free(types);
+	return flops;
+}
