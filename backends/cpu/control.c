@@ -52,6 +52,20 @@ static bool body_reads(const struct rlx_plan *p, uint32_t input)
 	return false;
 }
 
+uint32_t cpu_first_body(const struct rlx_code *code, uint32_t step)
+{
+	uint32_t lo = 0, hi = code->n_body, mid;
+
+	while (lo < hi) {
+		mid = lo + (hi - lo) / 2;
+		if (code->body[mid].step < step)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
 bool cpu_control_reads(const struct rlx_lower *lo, uint32_t k)
 {
 	const struct rlx_code *code = lo->code;
@@ -59,9 +73,8 @@ bool cpu_control_reads(const struct rlx_lower *lo, uint32_t k)
 
 	if (k < own_inputs(lo->st))
 		return true;
-	for (i = 0; i < code->n_body; i++)
-		if (code->body[i].step == step &&
-		    body_reads(code->body[i].plan, k - (lo->st->def->index == RLX_OP_if)))
+	for (i = cpu_first_body(code, step); i < code->n_body && code->body[i].step == step; i++)
+		if (body_reads(code->body[i].plan, k - (lo->st->def->index == RLX_OP_if)))
 			return true;
 	return false;
 }
@@ -161,42 +174,36 @@ void cpu_bodies_fini(struct cpu_exec *x)
 	x->body = NULL;
 }
 
-/* Put the addresses of @n tensors at @ptr; has one changed? */
-static bool put_addresses(void **ptr, const struct rlx_tensor *t, uint32_t n)
+/* Calls give most tensors where the last one had them. */
+static void bind_tensors(struct cpu_exec *b, enum rlx_io io, const struct rlx_tensor *t)
 {
-	bool changed = false;
-	uint32_t i;
+	uint32_t n = b->base.code->plan->n_io[io], i;
 
 	for (i = 0; i < n; i++) {
-		changed = changed || ptr[i] != t[i].data;
-		ptr[i] = t[i].data;
+		if (b->base.ptr[io][i] == t[i].data)
+			continue;
+		b->base.ptr[io][i] = t[i].data;
+		cpu_bind(&b->base, io, i);
 	}
-	return changed;
 }
 
 struct caller {
 	struct cpu_exec	*x;
-	uint32_t	 step;
+	uint32_t	 body;		/* the step's first one */
 };
 
 static enum rlx_status call_body(struct rlx_eval *q, const struct rlx_graph *sub,
 				 const struct rlx_tensor *in, struct rlx_tensor *out)
 {
 	const struct caller *c = q->call_ctx;
-	const struct rlx_code *code = c->x->base.code;
-	const struct rlx_body *body = code->body;
-	const uint32_t *n;
+	uint32_t i = c->body;
 	struct cpu_exec *b;
-	bool changed;
 
-	while (body->step != c->step || body->of != sub)
-		body++;
-	b = c->x->body[body - code->body];
-	n = body->plan->n_io;
-	changed = put_addresses(b->base.ptr[RLX_IO_INPUT], in, n[RLX_IO_INPUT]);
-	changed |= put_addresses(b->base.ptr[RLX_IO_OUTPUT], out, n[RLX_IO_OUTPUT]);
-	if (changed)
-		cpu_bind_all(b);
+	while (c->x->base.code->body[i].of != sub)
+		i++;
+	b = c->x->body[i];
+	bind_tensors(b, RLX_IO_INPUT, in);
+	bind_tensors(b, RLX_IO_OUTPUT, out);
 	b->base.err = q->err;
 	return cpu_run(&b->base);
 }
@@ -217,7 +224,7 @@ enum rlx_status cpu_run_control(struct cpu_exec *x, const struct cpu_call *call)
 {
 	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
 	const struct rlx_plan_step *st = &c->base.plan->step[call->step];
-	struct caller caller = { x, call->step };
+	struct caller caller = { x, call->body };
 	struct rlx_eval q = {
 		.err = x->base.err, .def = st->def, .args = st->args,
 		.n_in = st->n_in, .n_out = st->n_out, .in = x->tensors,

@@ -21,6 +21,7 @@ struct cpu_call {
 	uint64_t	 args;		/* offset in the image */
 	uint64_t	 units, grain;	/* units 0: nothing to do */
 	uint32_t	 step;		/* of the plan */
+	uint32_t	 body;		/* CONTROL: the step's first one in code->body */
 	uint8_t		 kind;		/* enum rlx_call_kind */
 	uint8_t		 parallel;
 	/* Active extent: see rlx_lower_extent(). */
@@ -37,8 +38,9 @@ struct cpu_code {
 	uint32_t		 n_call, cap_call;
 	unsigned char		*image;
 	uint64_t		 n_image, cap_image;
-	struct rlx_ref		*reloc;
+	struct rlx_ref		*reloc;		/* compiled: in order of slots */
 	uint32_t		 n_reloc, cap_reloc;
+	uint32_t		*slot_at;	/* of each slot, and their end: see cpu_slot() */
 	struct rlx_bump		 bump;		/* tables of rlx_lower_keep() */
 	struct cpu_prepared	**prepared;	/* referenced */
 	uint32_t		 n_prepared, cap_prepared;
@@ -66,6 +68,22 @@ struct cpu_lower {
 	uint32_t		 calls, relocs;	/* when the step began */
 	bool			 dry;		/* a trial: nothing is packed or kept */
 };
+
+/*
+ * Addresses that relocations ask for: of each input, parameter and output, then those that
+ * an exec has for good.
+ */
+static inline uint32_t cpu_slot(const struct rlx_plan *p, enum rlx_io io, uint32_t i)
+{
+	for (; io > 0; io--)
+		i += p->n_io[io - 1];
+	return i;
+}
+
+static inline uint32_t cpu_own_slot(const struct rlx_plan *p)
+{
+	return cpu_slot(p, RLX_IO_OUTPUT, p->n_io[RLX_IO_OUTPUT]);
+}
 
 static inline const struct cpu_device *cpu_device_of(const struct rlx_lower *lo)
 {
@@ -122,13 +140,20 @@ void cpu_prepared_put(struct cpu_prepared *p);
 /* extent.c: exec->extent changed */
 void cpu_set_extent(struct rlx_exec *exec);
 
-/* control.c: what bodies add to a code's counts; their execs, cpu_fini() frees them */
+/*
+ * control.c: the first body of step @step or of one behind it; what bodies add to a code's
+ * counts; their execs, cpu_fini() frees them
+ */
+uint32_t cpu_first_body(const struct rlx_code *code, uint32_t step);
 void cpu_add_bodies(struct rlx_code *code);
 /* Is input @k of control flow looked at? Constants that were brought into bodies are not. */
 bool cpu_control_reads(const struct rlx_lower *lo, uint32_t k);
 bool cpu_bodies_init(struct cpu_exec *x);
 void cpu_bodies_fini(struct cpu_exec *x);
 enum rlx_status cpu_run_control(struct cpu_exec *x, const struct cpu_call *call);
+
+/* reloc.c: bring the relocations of a code that is all there in order; RLX_ENOMEM */
+enum rlx_status cpu_sort_relocs(struct cpu_code *c, struct rlx_error *err);
 
 /* lower.c, exec.c */
 enum rlx_can cpu_can(const struct rlx_device *dev, const struct rlx_infer *q);
@@ -138,8 +163,6 @@ void cpu_release(struct rlx_code *code);
 enum rlx_status cpu_init(struct rlx_exec *exec);
 void cpu_fini(struct rlx_exec *exec);
 void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
-/* All addresses of inputs and outputs at once. */
-void cpu_bind_all(struct cpu_exec *x);
 enum rlx_status cpu_run(struct rlx_exec *exec);
 
 #endif

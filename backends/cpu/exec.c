@@ -34,6 +34,15 @@ static void patch(struct cpu_exec *x, const struct rlx_ref *r)
 	memcpy(x->image + r->at, &base, sizeof(base));
 }
 
+static void patch_slot(struct cpu_exec *x, uint32_t slot)
+{
+	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
+	uint32_t r;
+
+	for (r = c->slot_at[slot]; r < c->slot_at[slot + 1]; r++)
+		patch(x, &c->reloc[r]);
+}
+
 enum rlx_status cpu_init(struct rlx_exec *exec)
 {
 	struct cpu_exec *x = (struct cpu_exec *)exec;
@@ -54,10 +63,7 @@ enum rlx_status cpu_init(struct rlx_exec *exec)
 	}
 	if (c->n_image)
 		memcpy(x->image, c->image, c->n_image);
-	for (i = 0; i < c->n_reloc; i++)
-		if (c->reloc[i].kind == RLX_REF_STATUS ||
-		    c->reloc[i].place.kind == RLX_PLACE_WORK)
-			patch(x, &c->reloc[i]);
+	patch_slot(x, cpu_own_slot(p));
 	for (i = 0; i < c->n_call; i++)
 		x->units[i] = c->call[i].units;
 	return RLX_OK;
@@ -80,28 +86,7 @@ void cpu_fini(struct rlx_exec *exec)
 
 void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 {
-	static const enum rlx_place_kind kinds[] = {
-		[RLX_IO_INPUT] = RLX_PLACE_INPUT, [RLX_IO_PARAM] = RLX_PLACE_PARAM,
-		[RLX_IO_OUTPUT] = RLX_PLACE_OUTPUT,
-	};
-	const struct cpu_code *c = (const struct cpu_code *)exec->code;
-	uint32_t r;
-
-	for (r = 0; r < c->n_reloc; r++)
-		if (c->reloc[r].kind == RLX_REF_PLACE &&
-		    c->reloc[r].place.kind == kinds[io] &&
-		    c->reloc[r].place.index == i)
-			patch((struct cpu_exec *)exec, &c->reloc[r]);
-}
-
-void cpu_bind_all(struct cpu_exec *x)
-{
-	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
-	uint32_t r;
-
-	for (r = 0; r < c->n_reloc; r++)
-		if (c->reloc[r].kind == RLX_REF_PLACE && c->reloc[r].place.kind != RLX_PLACE_WORK)
-			patch(x, &c->reloc[r]);
+	patch_slot((struct cpu_exec *)exec, cpu_slot(exec->code->plan, io, i));
 }
 
 struct shared {

@@ -182,7 +182,10 @@ static enum rlx_status cpu_host_fallback(struct rlx_lower *lo, enum rlx_call_kin
 	}
 	if (bytes > c->host_bytes)
 		c->host_bytes = rlx_align64(bytes);
-	return append(lo, (struct cpu_call){ .kind = (uint8_t)kind, .units = 1 });
+	return append(lo, (struct cpu_call){
+		.kind = (uint8_t)kind, .units = 1, .body = kind == RLX_CALL_CONTROL ?
+			cpu_first_body(lo->code, (uint32_t)(lo->st - lo->plan->step)) : 0,
+	});
 }
 
 static void cpu_undo(struct rlx_lower *lo)
@@ -292,6 +295,8 @@ enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 	if (!st && __builtin_add_overflow(c->body_at, body_bytes, &code->work_bytes))
 		st = rlx_fail(err, RLX_ENOMEM, "cpu: over 2^64 bytes of workspace");
 	trim_image(c);
+	if (!st)
+		st = cpu_sort_relocs(c, err);
 	code->pack_ns = rlx_now() - t0;
 	cpu_add_bodies(code);
 	rlx_free(cl);
@@ -311,10 +316,12 @@ void cpu_release(struct rlx_code *code)
 	rlx_free(c->prepared);
 	rlx_free(c->call);
 	rlx_free(c->reloc);
+	rlx_free(c->slot_at);
 	rlx_free(c->image);
 	c->prepared = NULL;
 	c->call = NULL;
 	c->reloc = NULL;
+	c->slot_at = NULL;
 	c->image = NULL;
 	c->n_prepared = 0;
 }
