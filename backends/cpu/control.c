@@ -99,7 +99,7 @@ enum rlx_status cpu_lower_scan(struct rlx_lower *lo)
 	return control(lo);
 }
 
-void cpu_add_bodies(struct rlx_code *code)
+enum rlx_status cpu_add_bodies(struct rlx_code *code, struct rlx_error *err)
 {
 	char name[sizeof(code->on_host)];
 	const char *at;
@@ -111,7 +111,8 @@ void cpu_add_bodies(struct rlx_code *code)
 
 		code->native += c->native;
 		code->host += c->host;
-		code->packed_bytes += c->packed_bytes;
+		if (!cpu_packed_add((struct cpu_code *)code, (const struct cpu_code *)c))
+			return rlx_fail(err, RLX_ENOMEM, "cpu: out of memory");
 		code->pack_ns += c->pack_ns;
 		for (at = c->on_host; *at; at += n + strspn(at + n, ", ")) {
 			n = strcspn(at, ",");
@@ -119,6 +120,7 @@ void cpu_add_bodies(struct rlx_code *code)
 			rlx_note_on_host(code, name);
 		}
 	}
+	return RLX_OK;
 }
 
 /* An exec and its lists of addresses, in one block. NULL: no memory. */

@@ -32,6 +32,12 @@ struct cpu_call {
 
 struct cpu_prepared;
 
+/* Prepared memory that a code reads, of the store or of the process. */
+struct cpu_packed {
+	const void	*data;
+	uint64_t	 bytes;
+};
+
 struct cpu_code {
 	struct rlx_code		 base;
 	struct cpu_call		*call;
@@ -44,6 +50,8 @@ struct cpu_code {
 	struct rlx_bump		 bump;		/* tables of rlx_lower_keep() */
 	struct cpu_prepared	**prepared;	/* referenced */
 	uint32_t		 n_prepared, cap_prepared;
+	struct cpu_packed	*packed;	/* compiled: bodies' as well, each once */
+	uint32_t		 n_packed, cap_packed;
 	uint64_t		 scratch_bytes;	/* per thread */
 	uint64_t		 host_bytes;	/* scratch of host steps */
 	uint64_t		 scratch_at, host_at;	/* in exec->work */
@@ -136,6 +144,10 @@ void *cpu_prepared_data(struct cpu_prepared *p);
 /* Whoever got *@out_new has filled it; others who asked wait for this. */
 void cpu_prepared_ready(struct cpu_prepared *p);
 void cpu_prepared_put(struct cpu_prepared *p);
+/* Note what @body reads as read by @c as well; false: out of memory. */
+bool cpu_packed_add(struct cpu_code *c, const struct cpu_code *body);
+/* All are noted: keep each once. Return: their bytes. */
+uint64_t cpu_packed_count(struct cpu_code *c);
 
 /* extent.c: exec->extent changed */
 void cpu_set_extent(struct rlx_exec *exec);
@@ -145,7 +157,7 @@ void cpu_set_extent(struct rlx_exec *exec);
  * counts; their execs, cpu_fini() frees them
  */
 uint32_t cpu_first_body(const struct rlx_code *code, uint32_t step);
-void cpu_add_bodies(struct rlx_code *code);
+enum rlx_status cpu_add_bodies(struct rlx_code *code, struct rlx_error *err);
 /* Is input @k of control flow looked at? Constants that were brought into bodies are not. */
 bool cpu_control_reads(const struct rlx_lower *lo, uint32_t k);
 bool cpu_bodies_init(struct cpu_exec *x);

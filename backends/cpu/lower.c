@@ -119,6 +119,13 @@ static enum rlx_status cpu_call(struct rlx_lower *lo, enum rlx_kernel_id id,
 	});
 }
 
+/* There is room in the list: who is to fill @data cannot be told any more that there is none. */
+static void *note_packed(struct cpu_code *c, void *data, uint64_t bytes)
+{
+	c->packed[c->n_packed++] = (struct cpu_packed){ data, bytes };
+	return data;
+}
+
 void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 		  const int64_t param[4], size_t bytes, bool *out_new)
 {
@@ -134,12 +141,15 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 	if (cl->dry)
 		return cl;	/* an address that nobody reads */
 	finish_filling(lo);
+	if (!rlx_grow(&c->packed, &c->cap_packed, c->n_packed + 1, sizeof(*c->packed))) {
+		rlx_lower_out_of_memory(lo);
+		return NULL;
+	}
 	took = rlx_store_take(c->base.store, blob, kind, param, bytes, &stored);
 	if (took != RLX_TOOK_NONE) {
 		*out_new = took == RLX_TOOK_NEW;
 		cl->filling_stored = *out_new ? stored : NULL;
-		c->base.packed_bytes += bytes;
-		return stored;
+		return note_packed(c, stored, bytes);
 	}
 	if (!rlx_grow(&c->prepared, &c->cap_prepared, c->n_prepared + 1,
 		      sizeof(*c->prepared))) {
@@ -154,8 +164,7 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 	c->prepared[c->n_prepared++] = p;
 	if (*out_new)
 		cl->filling = p;
-	c->base.packed_bytes += bytes;
-	return cpu_prepared_data(p);
+	return note_packed(c, cpu_prepared_data(p), bytes);
 }
 
 static enum rlx_status cpu_host_fallback(struct rlx_lower *lo, enum rlx_call_kind kind)
@@ -298,7 +307,9 @@ enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 	if (!st)
 		st = cpu_sort_relocs(c, err);
 	code->pack_ns = rlx_now() - t0;
-	cpu_add_bodies(code);
+	if (!st)
+		st = cpu_add_bodies(code, err);
+	code->packed_bytes = cpu_packed_count(c);
 	rlx_free(cl);
 	if (st)
 		cpu_release(code);
@@ -314,14 +325,17 @@ void cpu_release(struct rlx_code *code)
 		cpu_prepared_put(c->prepared[i]);
 	rlx_bump_fini(&c->bump);
 	rlx_free(c->prepared);
+	rlx_free(c->packed);
 	rlx_free(c->call);
 	rlx_free(c->reloc);
 	rlx_free(c->slot_at);
 	rlx_free(c->image);
 	c->prepared = NULL;
+	c->packed = NULL;
 	c->call = NULL;
 	c->reloc = NULL;
 	c->slot_at = NULL;
 	c->image = NULL;
 	c->n_prepared = 0;
+	c->n_packed = 0;
 }

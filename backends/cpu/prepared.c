@@ -7,6 +7,7 @@
  * lists, counts and slabs and is held at compile time only.
  */
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -169,4 +170,42 @@ void cpu_prepared_put(struct cpu_prepared *p)
 	pthread_mutex_unlock(&lock);
 	rlx_blob_put(p->blob);
 	rlx_free(p);
+}
+
+bool cpu_packed_add(struct cpu_code *c, const struct cpu_code *body)
+{
+	uint32_t n = c->n_packed + body->n_packed;
+
+	if (!body->n_packed)
+		return true;
+	if (!rlx_grow(&c->packed, &c->cap_packed, n, sizeof(*c->packed)))
+		return false;
+	memcpy(c->packed + c->n_packed, body->packed, body->n_packed * sizeof(*c->packed));
+	c->n_packed = n;
+	return true;
+}
+
+static int by_address(const void *a, const void *b)
+{
+	uintptr_t x = (uintptr_t)((const struct cpu_packed *)a)->data;
+	uintptr_t y = (uintptr_t)((const struct cpu_packed *)b)->data;
+
+	return (x > y) - (x < y);
+}
+
+uint64_t cpu_packed_count(struct cpu_code *c)
+{
+	uint64_t bytes = 0;
+	uint32_t n = 0, i;
+
+	if (c->n_packed)
+		qsort(c->packed, c->n_packed, sizeof(*c->packed), by_address);
+	for (i = 0; i < c->n_packed; i++) {
+		if (n && c->packed[n - 1].data == c->packed[i].data)
+			continue;
+		c->packed[n++] = c->packed[i];
+		bytes += c->packed[i].bytes;
+	}
+	c->n_packed = n;
+	return bytes;
 }
