@@ -73,6 +73,8 @@ struct gd {
 	const char		*a, *b, *r;
 	char			*c;
 	size_t			row, rows;
+	size_t			part;		/* of a sum: groups, or elements of gd_dots() */
+	bool			dots;		/* by gd_dots() */
 	GT_T			*tile;		/* sums of a tile */
 	size_t			ldt;		/* one panel or two */
 	char			*panel;
@@ -159,9 +161,10 @@ static inline void gd_release(void)
 }
 
 /* The sums of @mr rows and @nr columns at t->c, part by part of K. */
-static void gd_parts(struct gt *t, size_t mr, size_t nr, void (*run)(const struct gt *))
+static void gd_parts(struct gt *t, size_t part, size_t mr, size_t nr,
+		     void (*run)(const struct gt *))
 {
-	size_t k = t->k, all = k, part = gd_part(k), ldc = t->ldc, i, j;
+	size_t k = t->k, all = k, ldc = t->ldc, i, j;
 	GT_T sums[GT_MR * GD_NR], *c = t->c;
 	const GT_T *init = t->init;
 	const char *b = t->b;
@@ -192,7 +195,7 @@ static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 {
 	const struct rlx_k_gemm *g = d->g;
 	size_t nr = cols > GD_NR ? 2 * GD_NR : GD_NR;
-	size_t tiles = (d->rows + GT_MR - 1) / GT_MR, part = gd_part(t->k), i, j;
+	size_t tiles = (d->rows + GT_MR - 1) / GT_MR, i, j;
 	bool plain = d->plain && cols == nr;
 	GT_T init[2 * GD_NR];
 
@@ -205,8 +208,8 @@ static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 		t->a = d->a + i * d->lda;
 		t->c = plain ? (GT_T *)d->c + (d->row + i) * g->ldc + col :
 		       d->tile;
-		if (part < t->k)
-			gd_parts(t, mr, nr, cols > GD_NR ? gt_flats[mr] : gt_tiles[mr]);
+		if (d->part < t->k)
+			gd_parts(t, d->part, mr, nr, cols > GD_NR ? gt_flats[mr] : gt_tiles[mr]);
 		else if (cols > GD_NR)
 			gt_flats[mr](t);
 		else
@@ -260,15 +263,14 @@ RLX_INLINE void gd_dot_part(const struct gd *d, const char *const b[4], size_t k
 RLX_INLINE void gd_dot_four(const struct gd *d, const char *const b[4],
 			    const int m, GT_T *out)
 {
-	size_t vectors = (d->g->k + GD_DOT - 1) / GD_DOT, k;
-	size_t part = gd_part(vectors) * GD_DOT;
+	size_t k;
 	int i, j;
 
 	for (i = 0; i < m; i++)
 		for (j = 0; j < 4; j++)
 			out[i * GD_NR + j] = 0;
-	for (k = 0; k < d->g->k; k += part)
-		gd_dot_part(d, b, k, d->g->k - k < part ? d->g->k : k + part, m, out);
+	for (k = 0; k < d->g->k; k += d->part)
+		gd_dot_part(d, b, k, d->g->k - k < d->part ? d->g->k : k + d->part, m, out);
 }
 
 static void gd_dots(struct gd *d, size_t col, size_t cols)
@@ -314,8 +316,7 @@ static void gd_block(struct gd *d, size_t panel, size_t end)
 		size_t col = panel * GD_NR, cols = g->n - col, step = 1;
 
 #ifdef GD_DOT
-		if (g->b_form == RLX_B_COLS && g->m <= RLX_K_GEMM_DOT_M &&
-		    gd_can_dot(g)) {
+		if (d->dots) {
 			gd_dots(d, col, cols < GD_NR ? cols : GD_NR);
 			panel++;
 			continue;
@@ -372,6 +373,21 @@ static void gd_begin(struct gd *d, size_t i, char *stage)
 	d->a = stage;
 }
 
+/* How the sums of the whole product go along K. */
+static inline void gd_sums(struct gd *d)
+{
+	const struct rlx_k_gemm *g = d->g;
+
+#ifdef GD_DOT
+	d->dots = g->b_form == RLX_B_COLS && g->m <= RLX_K_GEMM_DOT_M && gd_can_dot(g);
+	if (d->dots) {
+		d->part = gd_part((g->k + GD_DOT - 1) / GD_DOT) * GD_DOT;
+		return;
+	}
+#endif
+	d->part = gd_part(GD_K(g->k));
+}
+
 static void gd_gemm(const struct rlx_k_gemm *g, size_t begin, size_t end,
 		    char *scratch)
 {
@@ -384,6 +400,7 @@ static void gd_gemm(const struct rlx_k_gemm *g, size_t begin, size_t end,
 		.plain = gd_plain(g),
 	};
 
+	gd_sums(&d);
 	while (u < end) {
 		size_t panel = u % panels, block = u / panels % blocks;
 		size_t n = panels - panel < end - u ? panels - panel : end - u;
