@@ -19,11 +19,10 @@ typedef int32_t pair_a __attribute__((aligned(2), may_alias));
 #define GT_LOAD(p)	vf_loadu(p)
 #define GT_LOADB(p)	vi_loadu(p)
 #define GT_STORE(p, v)	vf_storeu(p, v)
-#define GT_MR		14
-#define GT_FLAT_MR	6
+#define GD_ISA		RLX_ISA_V4X
+#include "kernels/simd/gemm_level.h"
 #include "kernels/simd/gemm_tile.h"
 
-#define GD_ISA		RLX_ISA_V4X
 #define GD_K(k)		((k) / 2 + (k) % 2)
 #define GD_AGROUP	sizeof(pair_a)
 #define GD_BROW		(GT_NV * sizeof(vi))

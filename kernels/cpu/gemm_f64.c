@@ -17,14 +17,10 @@
 #define GT_FLAT_MR	1
 #if defined(RLX_V512)
 #define GT_MR		6
-#define GD_ISA		RLX_ISA_V4
-#elif defined(RLX_V256)
-#define GT_MR		3
-#define GD_ISA		RLX_ISA_V3
 #else
 #define GT_MR		3
-#define GD_ISA		RLX_ISA_BASE
 #endif
+#include "kernels/simd/gemm_level.h"
 #include "kernels/simd/gemm_tile.h"
 
 #define GD_K(k)		(k)

@@ -37,18 +37,7 @@ typedef int32_t pair_a __attribute__((aligned(2), may_alias));
 #define GT_LOAD(p)	vi_loadu(p)
 #define GT_LOADB(p)	vi_loadu(p)
 #define GT_STORE(p, v)	vi_storeu(p, v)
-#if defined(RLX_V512)
-#define GT_MR		14
-#define GT_FLAT_MR	6
-#define GD_ISA		RLX_ISA_V4
-#elif defined(RLX_V256)
-#define GT_MR		6
-#define GD_ISA		RLX_ISA_V3
-#else
-#define GT_MR		4
-#define GT_FLAT_MR	1
-#define GD_ISA		RLX_ISA_BASE
-#endif
+#include "kernels/simd/gemm_level.h"
 #include "kernels/simd/gemm_tile.h"
 
 typedef int16_t gi_a;

@@ -20,9 +20,8 @@ typedef int32_t quad_a __attribute__((aligned(1), may_alias));
 #define GT_LOAD(p)	vi_loadu(p)
 #define GT_LOADB(p)	vi_loadu(p)
 #define GT_STORE(p, v)	vi_storeu(p, v)
-#define GT_MR		14
-#define GT_FLAT_MR	6
 #define GD_ISA		RLX_ISA_V4X
+#include "kernels/simd/gemm_level.h"
 #include "kernels/simd/gemm_tile.h"
 
 typedef uint8_t gi_a;

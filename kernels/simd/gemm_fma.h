@@ -19,18 +19,7 @@
 #define GT_LOAD(p)	vf_loadu(p)
 #define GT_LOADB(p)	GF_LOADU(p)
 #define GT_STORE(p, v)	vf_storeu(p, v)
-#if defined(RLX_V512)
-#define GT_MR		14
-#define GT_FLAT_MR	6
-#define GD_ISA		RLX_ISA_V4
-#elif defined(RLX_V256)
-#define GT_MR		6
-#define GD_ISA		RLX_ISA_V3
-#else
-#define GT_MR		4
-#define GT_FLAT_MR	1
-#define GD_ISA		RLX_ISA_BASE
-#endif
+#include "kernels/simd/gemm_level.h"
 #include "kernels/simd/gemm_tile.h"
 
 #define GD_AGROUP	sizeof(float)
