@@ -277,61 +277,81 @@ static int64_t index_of(const struct rlx_k_pool *a, const size_t v[3])
 	return (int64_t)((v[0] * a->in[1] + v[1]) * a->in[2] + v[2]);
 }
 
+/* What comes of a tap of one output: @x, at @v of the plane. */
+typedef void tap_fn(void *of, const size_t v[3], PT x);
+
+RLX_INLINE void each_tap(const struct row *r, size_t i, tap_fn *fn, void *of)
+{
+	const struct rlx_k_pool *a = r->a;
+	ptrdiff_t at = (ptrdiff_t)(i * a->s[2]) - (ptrdiff_t)a->p[2];
+	size_t k[3], v[3], span[2];
+
+	taps_inside(at, a->k[2], a->d[2], a->in[2], span);
+	for (k[0] = r->span[0][0]; k[0] < r->span[0][1]; k[0]++)
+		for (k[1] = r->span[1][0]; k[1] < r->span[1][1]; k[1]++)
+			for (k[2] = span[0]; k[2] < span[1]; k[2]++) {
+				v[0] = (size_t)r->at[0] + k[0] * a->d[0];
+				v[1] = (size_t)r->at[1] + k[1] * a->d[1];
+				v[2] = (size_t)at + k[2] * a->d[2];
+				fn(of, v, r->x[(v[0] * a->in[1] + v[1]) * a->in[2] + v[2]]);
+			}
+}
+
+struct max_at {
+	const struct rlx_k_pool *a;
+	int64_t	base;		/* of the plane */
+	int64_t	where;
+	PT	best;
+};
+
+/* The first of equals; NaN is the largest. */
+RLX_INLINE void tap_max(void *of, const size_t v[3], PT x)
+{
+	struct max_at *m = of;
+
+	if (m->where >= 0 && (m->best != m->best || !(x > m->best || x != x)))
+		return;
+	m->best = x;
+	m->where = m->base + index_of(m->a, v);
+}
+
 /* Maximum and where it was, pixel by pixel. */
 static void row_index(const struct row *r, int64_t *index, int64_t base)
 {
-	const struct rlx_k_pool *a = r->a;
-	size_t i, k[3], v[3], span[2];
+	size_t i;
 
-	for (i = 0; i < a->out[2]; i++) {
-		ptrdiff_t at = (ptrdiff_t)(i * a->s[2]) - (ptrdiff_t)a->p[2];
-		PT best = PT_LEAST, x;
-		int64_t where = -1;
+	for (i = 0; i < r->a->out[2]; i++) {
+		struct max_at m = { r->a, base, -1, PT_LEAST };
 
-		taps_inside(at, a->k[2], a->d[2], a->in[2], span);
-		for (k[0] = r->span[0][0]; k[0] < r->span[0][1]; k[0]++)
-			for (k[1] = r->span[1][0]; k[1] < r->span[1][1]; k[1]++)
-				for (k[2] = span[0]; k[2] < span[1]; k[2]++) {
-					v[0] = (size_t)r->at[0] + k[0] * a->d[0];
-					v[1] = (size_t)r->at[1] + k[1] * a->d[1];
-					v[2] = (size_t)at + k[2] * a->d[2];
-					x = r->x[(v[0] * a->in[1] + v[1]) *
-						 a->in[2] + v[2]];
-					if (where >= 0 && best == best &&
-					    !(x > best) && x == x)
-						continue;
-					if (where >= 0 && best != best)
-						continue;
-					best = x;
-					where = base + index_of(a, v);
-				}
-		r->y[i] = best;
-		index[i] = where;
+		each_tap(r, i, tap_max, &m);
+		r->y[i] = m.best;
+		index[i] = m.where;
 	}
 }
 
 #ifdef PT_FLOAT
+struct power_sum {
+	double	lp, sum;
+};
+
+RLX_INLINE void tap_power(void *of, const size_t v[3], PT x)
+{
+	struct power_sum *s = of;
+
+	(void)v;
+	s->sum += pow(fabs((double)x), s->lp);
+}
+
 /* Norms above the second, pixel by pixel: 20^35 is beyond f32, its root is not. */
 static void row_norm(const struct row *r)
 {
-	const struct rlx_k_pool *a = r->a;
-	size_t i, k[3], v[3], span[2];
+	size_t i;
 
-	for (i = 0; i < a->out[2]; i++) {
-		ptrdiff_t at = (ptrdiff_t)(i * a->s[2]) - (ptrdiff_t)a->p[2];
-		double sum = 0;
+	for (i = 0; i < r->a->out[2]; i++) {
+		struct power_sum s = { r->a->lp, 0 };
 
-		taps_inside(at, a->k[2], a->d[2], a->in[2], span);
-		for (k[0] = r->span[0][0]; k[0] < r->span[0][1]; k[0]++)
-			for (k[1] = r->span[1][0]; k[1] < r->span[1][1]; k[1]++)
-				for (k[2] = span[0]; k[2] < span[1]; k[2]++) {
-					v[0] = (size_t)r->at[0] + k[0] * a->d[0];
-					v[1] = (size_t)r->at[1] + k[1] * a->d[1];
-					v[2] = (size_t)at + k[2] * a->d[2];
-					v[0] = (v[0] * a->in[1] + v[1]) * a->in[2] + v[2];
-					sum += pow(fabs((double)r->x[v[0]]), a->lp);
-				}
-		r->y[i] = (PT)pow(sum, 1.0 / a->lp);
+		each_tap(r, i, tap_power, &s);
+		r->y[i] = (PT)pow(s.sum, 1.0 / r->a->lp);
 	}
 }
 #endif
