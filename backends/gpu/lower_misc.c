@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
-/* Ops with a kernel of their own, which the CPU has not. */
-#include <string.h>
-
-#include "backends/common/nms_desc.h"
+/* Ops with data-dependent output shapes, and det. */
+#include "backends/common/data_dependent.h"
+#include "backends/common/det_desc.h"
 #include "backends/gpu/gpu.h"
-#include "kernels/det.h"
-#include "kernels/nonzero.h"
 
 static const struct gpu_row det = { "det", "det", rlx_g_det_launch };
 static const struct gpu_row nonzero = { "nonzero", "nonzero", rlx_g_nonzero_launch };
@@ -16,33 +13,18 @@ enum { MOST_ROWS = 4096 };
 
 enum rlx_status gpu_lower_det(struct rlx_lower *lo)
 {
-	const struct rlx_type *x = rlx_lower_in(lo, 0);
-	struct rlx_k_det *a = rlx_lower_args(lo, sizeof(*a));
+	const struct rlx_k_det *a = rlx_det_args(lo);
 
-	a->n = x->dim[x->rank - 1];
 	if (a->n > MOST_ROWS)
 		return rlx_lower_unsupported(lo, "the matrices are too large");
-	a->batch = rlx_type_count(rlx_lower_out(lo, 0));
-	a->type = (uint8_t)x->dtype;
-	rlx_lower_ref_in(lo, &a->x, 0, 0);
-	rlx_lower_ref_out(lo, &a->y, 0, 0);
 	return gpu_call_kernel(lo, &det, 0);
 }
 
 enum rlx_status gpu_lower_nonzero(struct rlx_lower *lo)
 {
-	const struct rlx_op_nonzero *op = lo->args;
-	const struct rlx_type *x = rlx_lower_in(lo, 0);
-	struct rlx_k_nonzero *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_k_nonzero *a = rlx_nonzero_args(lo);
 
-	a->n = rlx_type_count(x);
-	a->count = op->count;
-	a->rank = (int)x->rank;
-	memcpy(a->dim, x->dim, sizeof(a->dim));
-	a->type = (uint8_t)x->dtype;
-	rlx_lower_ref_in(lo, &a->x, 0, 0);
 	rlx_lower_ref_out(lo, &a->y, 0, 0);
-	rlx_lower_ref_status(lo, &a->bad);
 	return gpu_call_kernel(lo, &nonzero, 0);
 }
 

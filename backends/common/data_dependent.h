@@ -1,11 +1,32 @@
 /* SPDX-License-Identifier: MIT */
-/* Arguments of the kernels that nms and nms_count call, on any device. */
-#ifndef RLX_BACKENDS_NMS_DESC_H
-#define RLX_BACKENDS_NMS_DESC_H
+/*
+ * Ops with data-dependent output shapes, on any device: the arguments of the kernels that
+ * nonzero, nms and nms_count call.
+ */
+#ifndef RLX_BACKENDS_DATA_DEPENDENT_H
+#define RLX_BACKENDS_DATA_DEPENDENT_H
 
 #include "backends/common/lower.h"
 #include "kernels/nms.h"
+#include "kernels/nonzero.h"
 #include "kernels/sortk.h"
+
+/* All but where the positions go. */
+static inline struct rlx_k_nonzero *rlx_nonzero_args(struct rlx_lower *lo)
+{
+	const struct rlx_op_nonzero *op = lo->args;
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
+	struct rlx_k_nonzero *a = rlx_lower_args(lo, sizeof(*a));
+
+	a->n = rlx_type_count(x);
+	a->count = op->count;
+	a->rank = (int)x->rank;
+	memcpy(a->dim, x->dim, sizeof(a->dim));
+	a->type = (uint8_t)x->dtype;
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_status(lo, &a->bad);
+	return a;
+}
 
 /* Positions of each class's scores, best first, to temporary memory at @order. */
 static inline struct rlx_k_topk *rlx_nms_order_args(struct rlx_lower *lo, uint64_t order)

@@ -1,30 +1,16 @@
 // SPDX-License-Identifier: MIT
-/* Ops whose sizes are data (a count is told, and checked when they run), and det. */
-#include <string.h>
-
-#include "backends/common/nms_desc.h"
+/* Ops with data-dependent output shapes: a count is told, and checked when they run. */
+#include "backends/common/data_dependent.h"
 #include "backends/cpu/cpu.h"
-#include "kernels/det.h"
 #include "kernels/fill.h"
-#include "kernels/nonzero.h"
-#include "kernels/sortk.h"
 #include "kernels/unique.h"
 
 /* The first of two calls counts, the second writes. */
 static enum rlx_status call_nonzero(struct rlx_lower *lo, uint64_t found, bool write)
 {
-	const struct rlx_op_nonzero *op = lo->args;
-	const struct rlx_type *x = rlx_lower_in(lo, 0);
-	struct rlx_k_nonzero *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_k_nonzero *a = rlx_nonzero_args(lo);
 
-	a->n = rlx_type_count(x);
-	a->count = op->count;
-	a->rank = (int)x->rank;
-	memcpy(a->dim, x->dim, sizeof(a->dim));
-	a->type = (uint8_t)x->dtype;
-	rlx_lower_ref_in(lo, &a->x, 0, 0);
 	rlx_lower_ref_tmp(lo, &a->found, found);
-	rlx_lower_ref_status(lo, &a->bad);
 	if (write)
 		rlx_lower_ref_out(lo, &a->y, 0, 0);
 	return rlx_lower_call(lo, RLX_KERNEL_nonzero, rlx_k_nonzero_units(a), (double)a->n * 2,
@@ -166,21 +152,4 @@ enum rlx_status cpu_lower_nms(struct rlx_lower *lo)
 enum rlx_status cpu_lower_nms_count(struct rlx_lower *lo)
 {
 	return cpu_lower_nms(lo);
-}
-
-enum rlx_status cpu_lower_det(struct rlx_lower *lo)
-{
-	const struct rlx_type *x = rlx_lower_in(lo, 0);
-	struct rlx_k_det *a = rlx_lower_args(lo, sizeof(*a));
-	double n = (double)x->dim[x->rank - 1];
-
-	a->n = x->dim[x->rank - 1];
-	a->batch = rlx_type_count(rlx_lower_out(lo, 0));
-	a->type = (uint8_t)x->dtype;
-	rlx_lower_ref_in(lo, &a->x, 0, 0);
-	rlx_lower_ref_out(lo, &a->y, 0, 0);
-	rlx_lower_ref_tmp(lo, &a->work, rlx_lower_tmp(lo, (uint64_t)rlx_type_count(x) *
-						      sizeof(double)));
-	return rlx_lower_call(lo, RLX_KERNEL_det, (uint64_t)a->batch,
-			      (double)a->batch * n * n * (n / 3 + 2), 0);
 }
