@@ -134,7 +134,7 @@ static int32_t read_desc(struct rlx_client *cl, struct rlx_shm_desc *d,
 
 static int shm_take(struct rlx_client *cl, struct rlx_job *job)
 {
-	struct rlx_shm_desc *d;
+	struct rlx_shm_desc *d = NULL;
 	int rc = claim(cl, &d);
 
 	if (rc < 0)
