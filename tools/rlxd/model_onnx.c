@@ -265,16 +265,22 @@ static enum rlx_status keep_outputs(struct replica *r, struct row *row,
 				    struct rlx_error *err)
 {
 	struct onnx_replica *or = r->state;
-	enum rlx_status st = RLX_OK;
+	struct rlx_type type[MODEL_IO_MAX];
+	const void *data[MODEL_IO_MAX];
 	struct rlx_named_tensor t;
-	unsigned int i;
+	enum rlx_status st;
+	unsigned int k;
 
-	for (i = 0; !st && i < r->model->n_out; i++) {
-		if (!rlx_runner_output(or->runner, i, &t))
+	for (k = 0; k < r->model->n_out; k++) {
+		if (!rlx_runner_output(or->runner, k, &t))
 			return rlx_fail(err, RLX_ENOSUP, "output %s is no tensor",
-					r->model->out[i].name);
-		st = row_keep(row, i, &t.type, t.data, err);
+					r->model->out[k].name);
+		type[k] = t.type;
+		data[k] = t.data;
 	}
+	st = rows_open(&row, 1, type, err);
+	for (k = 0; !st && k < r->model->n_out; k++)
+		row_keep(row, k, &type[k], data[k]);
 	return st;
 }
 
@@ -420,22 +426,27 @@ static enum rlx_status run_placed(struct replica *r, const struct row *row,
 	return st;
 }
 
-static enum rlx_status keep_row(struct replica *r, struct rlx_session *s, unsigned int i,
-				struct rlx_error *err)
+static enum rlx_status keep_rows(struct replica *r, struct rlx_session *s, struct rlx_error *err)
 {
 	struct rlx_program *p = rlx_session_program(s);
-	enum rlx_status st = RLX_OK;
-	unsigned int k;
+	struct rlx_type t[MODEL_IO_MAX];
+	const char *from[MODEL_IO_MAX];
+	enum rlx_status st;
+	unsigned int i, k;
 
-	for (k = 0; !st && k < r->model->n_out; k++) {
+	for (k = 0; k < r->model->n_out; k++) {
 		const char *name = r->model->out[k].name;
 		int at = rlx_program_io_find(p, RLX_IO_OUTPUT, name);
-		struct rlx_type t = *rlx_program_io_type(p, RLX_IO_OUTPUT, (unsigned int)at);
-		const char *from = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, name));
 
-		t.dim[0] = 1;
-		st = row_keep(r->batch[i], k, &t, from + i * (size_t)rlx_type_bytes(&t), err);
+		t[k] = *rlx_program_io_type(p, RLX_IO_OUTPUT, (unsigned int)at);
+		t[k].dim[0] = 1;
+		from[k] = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, name));
 	}
+	st = rows_open(r->batch, r->n, t, err);
+	for (i = 0; !st && i < r->n; i++)
+		for (k = 0; k < r->model->n_out; k++)
+			row_keep(r->batch[i], k, &t[k],
+				 from[k] + i * (size_t)rlx_type_bytes(&t[k]));
 	return st;
 }
 
@@ -459,7 +470,7 @@ static enum rlx_status run_batch(struct replica *r, struct rlx_session *s, struc
 {
 	const struct row *first = r->batch[0];
 	enum rlx_status st = RLX_OK;
-	unsigned int i, k;
+	unsigned int k;
 
 	for (k = 0; k < first->n_in; k++)
 		put_rows(r, s, k);
@@ -470,9 +481,7 @@ static enum rlx_status run_batch(struct replica *r, struct rlx_session *s, struc
 	if (st)
 		return rlx_fail(err, st, "model %s: %s", r->model->name,
 				rlx_session_error(s)->text);
-	for (i = 0; !st && i < r->n; i++)
-		st = keep_row(r, s, i, err);
-	return st;
+	return keep_rows(r, s, err);
 }
 
 static enum rlx_status onnx_run(struct replica *r, struct rlx_error *err)

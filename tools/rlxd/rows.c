@@ -95,15 +95,12 @@ static void *alloc_result(struct job *j, size_t bytes)
 	return j->account ? account_alloc(j->account, bytes, 1) : rlx_malloc(bytes);
 }
 
-/* With the model's lock held: the first row tells what all rows have. */
+/* The first row there is tells what all rows have. */
 static enum rlx_status open_result(struct job *j, struct tensor *to, const char *name,
-				   const struct rlx_type *t, struct rlx_error *err)
+				   const struct rlx_type *all, struct rlx_error *err)
 {
-	struct rlx_type all = *t;
-	int64_t bytes;
+	int64_t bytes = rlx_type_bytes(all);
 
-	all.dim[0] = j->n_rows;
-	bytes = rlx_type_bytes(&all);
 	if (bytes < 0)
 		return rlx_fail(err, RLX_ESHAPE, "output %s is too large", name);
 	if (to->data && to->bytes < (size_t)bytes)
@@ -114,73 +111,57 @@ static enum rlx_status open_result(struct job *j, struct tensor *to, const char 
 	if (!to->data)
 		return rlx_fail(err, RLX_ENOMEM, "%s", no_memory);
 	to->name = name;
-	to->type = all;
+	to->type = *all;
 	to->bytes = (size_t)bytes;
 	return RLX_OK;
 }
 
-/* Is one row of @all a @t? */
-static bool is_row_of(const struct rlx_type *all, struct rlx_type t)
-{
-	t.dim[0] = all->dim[0];
-	return rlx_type_equal(all, &t);
-}
-
-/* Its type is unknown until the first row is there, by whichever replica ran it. */
-static enum rlx_status result_of(const struct row *row, unsigned int k, const struct rlx_type *t,
-				 char **out, struct rlx_error *err)
-{
-	struct model *m = row->job->model;
-	struct tensor *to = &row->result[k];
-	enum rlx_status st = RLX_OK;
-
-	pthread_mutex_lock(&m->lock);
-	if (to->type.dtype == RLX_NODTYPE)
-		st = open_result(row->job, to, m->out[k].name, t, err);
-	if (!st && !is_row_of(&to->type, *t))
-		st = rlx_fail(err, RLX_ENOSUP, "output %s of model %s differs in shape from row to "
-			      "row; it is to be served with batch = no", m->out[k].name, m->name);
-	*out = (char *)(uintptr_t)to->data;
-	pthread_mutex_unlock(&m->lock);
-	return st;
-}
-
-static enum rlx_status keep_whole(const struct row *row, unsigned int k, const struct rlx_type *t,
-				  const void *p, struct rlx_error *err)
-{
-	struct tensor *to = &row->result[k];
-	int64_t bytes = rlx_type_bytes(t);
-
-	to->data = alloc_result(row->job, (size_t)bytes);
-	if (!to->data)
-		return rlx_fail(err, RLX_ENOMEM, "%s", no_memory);
-	if (bytes)
-		memcpy((void *)(uintptr_t)to->data, p, (size_t)bytes);
-	to->name = row->job->model->out[k].name;
-	to->type = *t;
-	to->bytes = (size_t)bytes;
-	return RLX_OK;
-}
-
-enum rlx_status row_keep(const struct row *row, unsigned int k, const struct rlx_type *t,
-			 const void *p, struct rlx_error *err)
+/* With the model's lock held: other replicas have rows of the same request. */
+static enum rlx_status open_row(const struct row *row, unsigned int k, const struct rlx_type *t,
+				struct rlx_error *err)
 {
 	const struct model *m = row->job->model;
+	struct tensor *to = &row->result[k];
+	struct rlx_type all = *t;
 	enum rlx_status st;
-	size_t bytes;
-	char *to;
 
 	if (row->at == ROW_WHOLE)
-		return keep_whole(row, k, t, p, err);
+		return open_result(row->job, to, m->out[k].name, t, err);
 	if (!t->rank || t->dim[0] != 1)
 		return rlx_fail(err, RLX_ENOSUP, "output %s of model %s does not come in rows, one "
 				"for each of the inputs; it is to be served with batch = no",
 				m->out[k].name, m->name);
-	st = result_of(row, k, t, &to, err);
-	if (st)
-		return st;
-	bytes = (size_t)rlx_type_bytes(t);
+	all.dim[0] = row->job->n_rows;
+	if (to->type.dtype == RLX_NODTYPE) {
+		st = open_result(row->job, to, m->out[k].name, &all, err);
+		if (st)
+			return st;
+	}
+	return rlx_type_equal(&to->type, &all) ? RLX_OK :
+	       rlx_fail(err, RLX_ENOSUP, "output %s of model %s differs in shape from row to "
+			"row; it is to be served with batch = no", m->out[k].name, m->name);
+}
+
+enum rlx_status rows_open(struct row *const *rows, unsigned int n, const struct rlx_type *t,
+			  struct rlx_error *err)
+{
+	struct model *m = rows[0]->job->model;
+	enum rlx_status st = RLX_OK;
+	unsigned int i, k;
+
+	pthread_mutex_lock(&m->lock);
+	for (i = 0; !st && i < n; i++)
+		for (k = 0; !st && k < m->n_out; k++)
+			st = open_row(rows[i], k, &t[k], err);
+	pthread_mutex_unlock(&m->lock);
+	return st;
+}
+
+void row_keep(const struct row *row, unsigned int k, const struct rlx_type *t, const void *p)
+{
+	size_t bytes = (size_t)rlx_type_bytes(t);
+	char *to = (char *)(uintptr_t)row->result[k].data;
+
 	if (bytes)
-		memcpy(to + (size_t)row->at * bytes, p, bytes);
-	return RLX_OK;
+		memcpy(row->at == ROW_WHOLE ? to : to + (size_t)row->at * bytes, p, bytes);
 }

@@ -31,9 +31,15 @@ void rows_fill(struct job *j, unsigned int n, struct tensor *in, unsigned int n_
 const void *row_input(const struct row *row, unsigned int k, size_t *out_bytes);
 /* Likewise its type. */
 struct rlx_type row_type(const struct row *row, unsigned int k);
-/* Copy output @k of @row, of type @t, from @p to its place in the result. */
+/*
+ * The results of @n rows of a batch have room for what comes of them: output k of each is a
+ * @t[k]. Their types are unknown until a first row is there, by whichever replica ran it.
+ * Takes the model's lock, once for all.
+ */
 enum rlx_status __rlx_must_check
-row_keep(const struct row *row, unsigned int k, const struct rlx_type *t, const void *p,
-	 struct rlx_error *err);
+rows_open(struct row *const *rows, unsigned int n, const struct rlx_type *t,
+	  struct rlx_error *err);
+/* Then copy output @k of @row, of type @t, from @p to its place in the result. */
+void row_keep(const struct row *row, unsigned int k, const struct rlx_type *t, const void *p);
 
 #endif
