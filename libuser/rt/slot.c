@@ -2,6 +2,7 @@
 /* Binding, filling and reading a session's inputs, params and outputs. */
 #include <string.h>
 
+#include "base/overlap.h"
 #include "mem/arena.h"
 #include "ir/element.h"
 #include "rt/session.h"
@@ -120,9 +121,7 @@ void rlx_slot_apply(struct rlx_session *s, enum rlx_io io, unsigned int i)
 
 static bool overlap(struct rlx_buf a, struct rlx_buf b, uint64_t na, uint64_t nb)
 {
-	const char *pa = rlx_buf_ptr(a), *pb = rlx_buf_ptr(b);
-
-	return pa && pb && na && nb && pa < pb + nb && pb < pa + na;
+	return rlx_overlap(rlx_buf_ptr(a), na, rlx_buf_ptr(b), nb);
 }
 
 /* An input that an output overlaps is read from a copy, if it is all of it. */

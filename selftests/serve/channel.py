@@ -195,6 +195,23 @@ def bad_requests_are_told():
 
 
 @test
+def results_lie_apart():
+    """Of requests that are divided into rows as of those that are one run."""
+    a = address()
+    rows = "[model rows]\npath = %svision.onnx\nbatch = yes\nmax_batch = 1\n" % SERVE
+    with Server(MODELS + rows + channel(a)) as s, connect(a) as ch:
+        x, y, k = ch.empty((4, 3, 16, 16)), ch.empty((4, 10)), ch.empty((4,), np.int64)
+        x[...] = 1
+        over_x = np.frombuffer(x, np.float32, 40).reshape(4, 10)
+        over_y = np.frombuffer(y, np.int64, 4)
+        # Once a row has told that it is a short one, as many as these are one run.
+        ends(errno.EACCES, ch.infer, "rows", [x], [over_x, k])
+        for model in ("vision", "rows"):
+            ends(errno.EINVAL, ch.infer, model, [x], [y, over_y])
+            ends(0, ch.infer, model, [x], [y, k])
+
+
+@test
 def many_slices_lie_in_the_arena():
     a = address()
     with Server(MODELS + channel(a)) as s, connect(a) as ch:

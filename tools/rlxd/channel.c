@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/overlap.h"
 #include "rlx/rlxd.h"
 #include "rlx/serve.h"
 #include "tools/rlxd/channel.h"
@@ -301,18 +302,27 @@ static int64_t rows_in_place(const struct model *m, const struct row *row)
 	return each ? MODEL_RUN_NS / each : m->conf.max_batch;
 }
 
-/* As for a session in place: what is written is nothing that is still to be read. */
+/*
+ * As for a session in place: what is written is nothing that is still to be read, and no
+ * two outputs are in one place. How long those are no row has told yet: all of their slices.
+ */
 static enum rlx_status check_apart(const struct ask *a, struct rlx_error *err)
 {
 	const struct rlx_work_slice *s = a->work->slice;
-	unsigned int i, o;
+	const struct model *m = a->job.model;
+	unsigned int n_in = a->row.n_in, i, o;
 
-	for (i = 0; i < a->row.n_in; i++)
-		for (o = a->row.n_in; o < a->work->nr_slices; o++)
-			if (s[i].arena == s[o].arena && s[i].offset < s[o].offset + s[o].length &&
-			    s[o].offset < s[i].offset + s[i].length)
-				return rlx_fail(err, RLX_EACCES, "input '%s' shares its memory with "
-						"an output", a->in[i].name);
+	for (o = n_in; o < a->work->nr_slices; o++)
+		for (i = 0; i < o; i++) {
+			if (!rlx_overlap(s[i].ptr, i < n_in ? a->in[i].bytes : s[i].length,
+					 s[o].ptr, s[o].length))
+				continue;
+			return i < n_in ?
+			       rlx_fail(err, RLX_EACCES, "input '%s' shares its memory with "
+					"output '%s'", m->in[i].name, m->out[o - n_in].name) :
+			       rlx_fail(err, RLX_EINVAL, "output '%s' and output '%s' overlap",
+					m->out[i - n_in].name, m->out[o - n_in].name);
+		}
 	return RLX_OK;
 }
 
