@@ -18,24 +18,36 @@
 /* fma with a constant addend: Horner's step */
 #define RLX_H(p, x, c)	vf_fma((p), (x), vf_set1(c))
 
-/*
- * 2^z for z <= 1; below -150 it is 0. Relative error 2^-23. Terms in pairs: a
- * shorter chain than Horner's, so that more vectors overlap.
- */
-RLX_INLINE vf vf_exp2_neg(vf z)
+/* x 2^n for a whole n within [-126, 127] */
+RLX_INLINE vf vf_scale2_normal(vf x, vf n)
 {
-	vf n, r, r2, p, q;
+	return x * (vf)((vi_trunc(n) + 127) << 23);
+}
 
-	z = vf_max(vf_set1(-151.0f), z);
-	n = vf_round(z);
-	r = z - n;
-	r2 = r * r;
+/*
+ * 2^r for |r| <= 1/2. Terms in pairs: a shorter chain than Horner's, so that more vectors
+ * overlap.
+ */
+RLX_INLINE vf vf_exp2_frac(vf r)
+{
+	vf r2 = r * r, p, q;
+
 	p = RLX_H(vf_set1(0x1.417284p-13f), r, 0x1.5f0976p-10f);
 	q = RLX_H(vf_set1(0x1.3b2ddap-7f), r, 0x1.c6af7ap-5f);
 	p = vf_fma(p, r2, q);
 	q = RLX_H(vf_set1(0x1.ebfbdcp-3f), r, 0x1.62e430p-1f);
 	p = vf_fma(p, r2, q);
-	return vf_scale2(RLX_H(p, r, 1.0f), n);
+	return RLX_H(p, r, 1.0f);
+}
+
+/* 2^z for z <= 1; below -150 it is 0. Relative error 2^-23. */
+RLX_INLINE vf vf_exp2_neg(vf z)
+{
+	vf n;
+
+	z = vf_max(vf_set1(-151.0f), z);
+	n = vf_round(z);
+	return vf_scale2(vf_exp2_frac(z - n), n);
 }
 
 /* 2^z; below -150 it is 0, from 128 on infinity */
@@ -52,19 +64,23 @@ RLX_INLINE vf vf_exp_reduce(vf x, vf *n)
 	return vf_fnma(*n, vf_set1(0x1.7f7d1cp-20f), x);
 }
 
-/* 1 ulp; denormal results included */
-RLX_INLINE vf vf_exp(vf x)
+/* e^x for x <= 89.5: 1 ulp; denormal results included */
+RLX_INLINE vf vf_exp_neg(vf x)
 {
-	vf n, r, p;
+	vf n, r = vf_exp_reduce(vf_max(vf_set1(-105.0f), x), &n), p;
 
-	x = vf_min(vf_set1(89.5f), vf_max(vf_set1(-105.0f), x));
-	r = vf_exp_reduce(x, &n);
 	p = RLX_H(vf_set1(0x1.6a4d6ep-10f), r, 0x1.123e58p-7f);
 	p = RLX_H(p, r, 0x1.5558b8p-5f);
 	p = RLX_H(p, r, 0x1.55548cp-3f);
 	p = RLX_H(p, r, 0x1.fffffcp-2f);
 	p = vf_fma(p * r, r, r) + 1.0f;
 	return vf_scale2(p, n);
+}
+
+/* 1 ulp; denormal results included */
+RLX_INLINE vf vf_exp(vf x)
+{
+	return vf_exp_neg(vf_min(vf_set1(89.5f), x));
 }
 
 /* e^x - 1 for |x| < 88; 2 ulp */
@@ -141,10 +157,12 @@ RLX_INLINE vf vf_tanh(vf x)
 	return vf_sel(vf_isnan(x), x, y);
 }
 
-/* 2 ulp */
+/* 2 ulp; never through an overflow, so that tiny results stay */
 RLX_INLINE vf vf_sigmoid(vf x)
 {
-	return 1.0f / (vf_exp(-x) + 1.0f);
+	vf e = vf_exp_neg(-vf_abs(x));
+
+	return vf_sel(vf_lt(x, vf_zero()), e, vf_set1(1.0f)) / (e + 1.0f);
 }
 
 /* erf = 1 - e^P with P = log(erfc |x|), of which P / |x| is smooth; 3 ulp */
@@ -167,8 +185,8 @@ RLX_INLINE vf vf_erf(vf x)
 /*
  * The normal distribution's Phi(-u) = 2^P(u) for u >= 0: right to 1e-8 of 1 and
  * rounding; beyond u = 5 it falls faster than it should, from 3e-7 to 0. The
- * gelu and silu built on such powers are right to 1.2e-7 of max(1, |x|), and
- * to 4 ulp for x > -1; their small negative tails have fewer good digits.
+ * gelu built on such powers is right to 1.2e-7 of max(1, |x|), and to 4 ulp for
+ * x > -1; its small negative tail has fewer good digits, as has silu's: 1e-5.
  */
 RLX_INLINE vf vf_phi_neg(vf u)
 {
@@ -193,23 +211,36 @@ RLX_INLINE vf vf_gelu_erf(vf x)
 	return vf_fnma(u, vf_phi_neg(u), vf_max(vf_zero(), x));
 }
 
-/* x / (1 + 2^-z): silu is z = x / ln 2; -inf / inf is to be the limit, 0 */
-RLX_INLINE vf vf_gate(vf x, vf z)
-{
-	return vf_max(vf_set1(-1e30f), x) / (vf_exp2(-z) + 1.0f);
-}
-
+/*
+ * x / (1 + e^-x): from 22 on it is x, from -111 down 0, as at -inf. What is below 2^-64 of x
+ * is scaled behind the quotient, so that tiny results stay, and are rounded once.
+ */
 RLX_INLINE vf vf_silu(vf x)
 {
-	return vf_gate(x, x * 0x1.715476p0f);
+	vf y = vf_max(vf_set1(-128.0f), x), u = vf_min(vf_set1(22.0f), y);
+	vf n = vf_round(u * 0x1.715476p0f);
+	vf r = vf_fma(u, vf_set1(0x1.715476p0f), -n);
+#if defined(RLX_V512)
+	vf p = vf_exp2_frac(r);
+
+	return vf_scale2(y * p / (vf_scale2(p, n) + 1.0f), n);
+#else
+	vf m = vf_max(vf_set1(-64.0f), n);
+	vf t = vf_scale2_normal(vf_exp2_frac(-r), -m);
+
+	return vf_scale2_normal(y / (t + 1.0f), n - m);
+#endif
 }
 
-/* x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, tanh through 2^z */
+/*
+ * x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, tanh through 2^z; -inf / inf is to be
+ * the limit, 0
+ */
 RLX_INLINE vf vf_gelu_tanh(vf x)
 {
 	vf z = vf_fma(x * x, vf_set1(0.10294324f), vf_set1(2.3022082f));
 
-	return vf_gate(x, x * z);
+	return vf_max(vf_set1(-1e30f), x) / (vf_exp2(-(x * z)) + 1.0f);
 }
 
 /* x clip(x / 6 + 1 / 2, 0, 1) */
