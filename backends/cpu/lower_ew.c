@@ -9,7 +9,7 @@
 /* The kernel's op for each of ours; 0 (const_) where there is none. */
 static const uint8_t ew_op[RLX_OP_COUNT] = {
 #define SAME(n) [RLX_OP_##n] = RLX_EW_##n,
-	SAME(neg) SAME(abs) SAME(sign) SAME(exp) SAME(log) SAME(sqrt) SAME(rsqrt)
+	SAME(neg) SAME(abs) SAME(sign) SAME(exp) SAME(expm1) SAME(log) SAME(sqrt) SAME(rsqrt)
 	SAME(recip) SAME(sin) SAME(cos) SAME(tan) SAME(asin) SAME(acos) SAME(atan)
 	SAME(sinh) SAME(cosh) SAME(tanh) SAME(asinh) SAME(acosh) SAME(atanh)
 	SAME(sigmoid) SAME(silu) SAME(gelu) SAME(gelu_tanh) SAME(relu) SAME(erf)

@@ -54,7 +54,7 @@ static DEV inline F operator-(F a) { return F(-a.v); }
 EW_MATH(exp) EW_MATH(log) EW_MATH(sqrt) EW_MATH(sin) EW_MATH(cos) EW_MATH(tan)
 EW_MATH(asin) EW_MATH(acos) EW_MATH(atan) EW_MATH(sinh) EW_MATH(cosh) EW_MATH(tanh)
 EW_MATH(asinh) EW_MATH(acosh) EW_MATH(atanh) EW_MATH(erf) EW_MATH(floor) EW_MATH(ceil)
-EW_MATH(rint) EW_MATH(trunc) EW_MATH(log1p)
+EW_MATH(rint) EW_MATH(trunc) EW_MATH(log1p) EW_MATH(expm1)
 #undef EW_MATH
 #define EW_MATH(n)							\
 	static DEV inline F ew_##n(F a, F b) { return F(n##f(a.v, b.v)); } \
@@ -86,6 +86,7 @@ static DEV inline F ew_mod(F a, F b) { return ew_floor_mod<F>(a, b); }
 static DEV inline double ew_mod(double a, double b) { return ew_floor_mod<double>(a, b); }
 
 #define exp	ew_exp
+#define expm1	ew_expm1
 #define log	ew_log
 #define log1p	ew_log1p
 #define sqrt	ew_sqrt
@@ -127,6 +128,7 @@ static DEV inline double ew_mod(double a, double b) { return ew_floor_mod<double
 #undef EW3
 #undef NOFLOAT
 #undef exp
+#undef expm1
 #undef log
 #undef log1p
 #undef sqrt

@@ -3,6 +3,7 @@
  * The ONNX importer on models written here: what it folds away, where it stops
  * and how it goes on, and what it refuses.
  */
+#include <math.h>
 #include <pthread.h>
 
 #include "base/alloc.h"
@@ -237,6 +238,47 @@ TEST(shape_inputs_specialise)
 	CHECK_EQ(rlx_graph_io_count(seg.g, RLX_IO_INPUT), 1);
 	rlx_segment_fini(&seg);
 	onnx_put(f);
+}
+
+/* Near 0 exp(x) has lost what it is to give less 1. */
+TEST(elu_selu_celu_keep_their_digits)
+{
+	static const struct {
+		const char	*node;
+		double		 gamma;
+	} act[] = {
+		{ "Elu x > y", 1 }, { "Celu x > y", 1 },
+		{ "Selu x > y", 1.67326319217681884765625 * 1.05070102214813232421875 },
+	};
+	const float x[4] = { -1e-3f, -3e-6f, -1e-20f, -2 };
+	const char *const names[] = { "x", NULL };
+	const void *const data[] = { x };
+	struct rlx_spec spec = f32_spec("x", 1, 4);
+	struct rlx_segment seg;
+	struct rlx_tensor y;
+	unsigned int i, k;
+
+	for (i = 0; i < 3; i++) {
+		struct out g = { .n = 0 }, o;
+		struct onnx_file *f;
+
+		put_info(&g, 11, "x", ONNX_FLOAT, dims_n4, 2);
+		put_info(&g, 12, "y", ONNX_FLOAT, dims_n4, 2);
+		put_node(&g, act[i].node);
+		model_of(&o, &g, 13);
+		f = open_model(&o);
+		build(f, (struct rlx_instance){ &spec, 1 }, &seg);
+		run(&seg, names, data, &y);
+		for (k = 0; k < 4; k++) {
+			double want = act[i].gamma * expm1((double)x[k]);
+
+			CHECKF(fabs((double)((float *)y.data)[k] - want) <= 3e-7 * fabs(want),
+			       "%s: %.9g for %.9g, not %.9g", act[i].node,
+			       (double)((float *)y.data)[k], (double)x[k], want);
+		}
+		rlx_segment_fini(&seg);
+		onnx_put(f);
+	}
 }
 
 /*

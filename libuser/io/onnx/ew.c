@@ -163,11 +163,11 @@ enum rlx_status onnx_leaky_relu(struct onnx_op *q)
 	return RLX_OK;
 }
 
-/* gamma (max(x, 0) + alpha (exp(min(x, 0)) - 1)) */
+/* gamma (max(x, 0) + alpha expm1(min(x, 0))) */
 static rlx_value elu(struct onnx_op *q, rlx_value x, double alpha, double gamma)
 {
-	rlx_value e = E(q, exp, .x = E(q, min, .a = x, .b = zero(q, x)));
-	rlx_value neg = onnx_scale(q, onnx_shift(q, e, -1), alpha);
+	rlx_value e = E(q, expm1, .x = E(q, min, .a = x, .b = zero(q, x)));
+	rlx_value neg = onnx_scale(q, e, alpha);
 
 	return onnx_scale(q, E(q, add, .a = E(q, relu, .x = x), .b = neg),
 			  gamma);
@@ -192,15 +192,14 @@ enum rlx_status onnx_selu(struct onnx_op *q)
 	return RLX_OK;
 }
 
-/* max(x, 0) + min(0, alpha (exp(x / alpha) - 1)) */
+/* max(x, 0) + alpha expm1(min(x, 0) / alpha) */
 enum rlx_status onnx_celu(struct onnx_op *q)
 {
 	double alpha = onnx_attr_f(q, "alpha", 1);
 	rlx_value x = onnx_in(q, 0), e;
 
 	e = E(q, min, .a = x, .b = zero(q, x));
-	e = E(q, exp, .x = onnx_scale(q, e, 1 / alpha));
-	e = onnx_scale(q, onnx_shift(q, e, -1), alpha);
+	e = onnx_scale(q, E(q, expm1, .x = onnx_scale(q, e, 1 / alpha)), alpha);
 	onnx_out(q, 0, E(q, add, .a = E(q, relu, .x = x), .b = e));
 	return RLX_OK;
 }
