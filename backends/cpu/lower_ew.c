@@ -30,6 +30,15 @@ static int class_of(enum rlx_dtype dt)
 	       dt == RLX_C64 ? -1 : RLX_EW_I64;
 }
 
+/* What stands for nothing else than @dt, which is an integer or bool, and bools. */
+static bool all_of(enum rlx_dtype dt, const struct rlx_type *const *in, uint32_t n)
+{
+	while (n--)
+		if (in[n]->dtype != dt && in[n]->dtype != RLX_BOOL)
+			return false;
+	return true;
+}
+
 /* u64 keeps its bits in i64 registers, so order and division need other ops. */
 static int unsigned_op(int op)
 {
@@ -344,8 +353,15 @@ static uint8_t add_node(struct writer *w, const struct rlx_graph *b,
 		in[k] = &b->val[v->in[k]].type;
 		src[k] = reg[v->in[k]];
 	}
-	if (v->def->index != RLX_OP_cast)
-		return add_op(w, v->def, compute_type(in, v->n_in), to, src);
+	if (v->def->index != RLX_OP_cast) {
+		uint8_t r = add_op(w, v->def, compute_type(in, v->n_in), to, src);
+
+		/* what was taken as it is, of another dtype: -1 of i8 as u32 */
+		if (w->cls == RLX_EW_I64 && to != RLX_BOOL && rlx_dtype_size(to) < 8 &&
+		    !all_of(to, in, v->n_in))
+			r = add_cast(w, r, to);
+		return r;
+	}
 	/* a cast at the edge is done by the load; one inside must narrow */
 	if (to == RLX_F64 || (to == RLX_F32 && w->cls == RLX_EW_F32) || to == RLX_I64 ||
 	    (w->cls != RLX_EW_I64 && !rlx_dtype_is_float(to)))

@@ -139,6 +139,22 @@ EVERYWHERE(mean_of_large_u64)
 	CHECK_EQ(*y, (UINT64_C(1) << 62) + 3);
 }
 
+/* In a region, too, what where takes of an i8 is a u32 then, and not below others. */
+EVERYWHERE(signed_among_unsigned)
+{
+	static const int8_t a[3] = { -5, 3, 9 };
+	static const uint32_t b[3] = { 7, 7, 7 };
+	static const bool c[3] = { true, true, false }, *less;
+	rlx_value x = rlx_emit(r->g, where, .cond = rig_input(r, rlx_type(RLX_BOOL, 3), c),
+			       .a = rig_input(r, rlx_type(RLX_I8, 3), a),
+			       .b = rig_input(r, rlx_type(RLX_U32, 3), b));
+
+	rig_output(r, rlx_emit(r->g, lt, .a = x, .b = rlx_scalar_const(r->g, RLX_U32, 6)));
+	rig_run(r);
+	less = r->out[0].data;
+	CHECK(!less[0] && less[1] && !less[2]);
+}
+
 static void scatter_bool(struct rig *r, uint64_t *seed)
 {
 	struct rlx_type t = shape(seed, RLX_BOOL, 2, 1, 9), at = t, upd = t;
