@@ -15,7 +15,7 @@ KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast \
 	      -fno-asynchronous-unwind-tables
 # Many short loops over many types: unrolled they would be a tenth of the library.
 KERNEL_OPT_convert := -O2 -ftree-vectorize $(if $(findstring gcc,$(CC)),-fvect-cost-model=dynamic)
-$(foreach k,copy det ew_f64 ew_i64 gemm_int grouped index nonzero pool_f64 quant random \
+$(foreach k,copy det ew_f64 ew_int gemm_int grouped index nonzero pool_f64 quant random \
 		reduce resize resize_wide scan sortk,\
 	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
 

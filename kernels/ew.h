@@ -9,8 +9,9 @@
  * rlx_k_ew_units(), each costing about a->block elements times steps.
  * Scratch: rlx_k_ew_scratch() bytes.
  *
- * All registers of a program have one class. Inputs of any element type are
- * converted to it on load, outputs from it on store, by the rules of cast.h.
+ * All registers of a program have one class. Inputs of any element type (but for
+ * the narrow integers' classes) are converted to it on load, outputs from it on
+ * store, by the rules of cast.h.
  * Integers wider than the class holds exactly round to nearest: use the class the values need.
  */
 #ifndef RLX_K_EW_H
@@ -22,15 +23,23 @@ enum rlx_k_ew_class {
 	RLX_EW_F32,
 	RLX_EW_F64,
 	RLX_EW_I64,	/* all integers and bool; u64 keeps its bits */
+	RLX_EW_I32,	/* i32, u32 and bool alone, as the two below, and without pow and cast: */
+	RLX_EW_I16,	/* 	unsigned ones keep their bits; const gives the low ones */
+	RLX_EW_I8,
 	RLX_EW_CLASSES,
 };
 
+static inline bool rlx_k_ew_int(int cls)
+{
+	return cls >= RLX_EW_I64;
+}
+
 /*
- * X(name, operands, classes): classes is a mask of 1 f32, 2 f64, 4 i64.
+ * X(name, operands, classes): classes is a mask of 1 f32, 2 f64, 4 integers.
  * Comparisons and logic give 0 or 1; logic and where test for nonzero. max,
  * min: NaN if either is NaN. mod has the sign of the divisor (Python), fmod
- * that of the dividend (C). i64: x / 0 = x mod 0 = 0, INT64_MIN / -1 wraps,
- * shift counts of 64 and more give 0 (shr of a negative: -1); u* are the
+ * that of the dividend (C). Integers: x / 0 = x mod 0 = 0, the least / -1 wraps,
+ * shift counts of the width and more give 0 (shr of a negative: -1); u* are the
  * unsigned forms. round: ties to even. cast: rounds or wraps to step.type.
  * gelu is the erf form. softplus, hard_sigmoid (alpha 0.2, beta 0.5) and
  * hard_swish are ONNX's. const takes only the immediate; fma is a * b + c.
@@ -77,6 +86,10 @@ static inline int rlx_k_ew_arity(int cls, int op)
 #undef RLX_EW_ROW_
 	};
 
+	if (cls > RLX_EW_I64 && (op == RLX_EW_pow || op == RLX_EW_cast))
+		return -1;
+	if (rlx_k_ew_int(cls))
+		cls = RLX_EW_I64;
 	if ((unsigned)op >= RLX_EW_OP_COUNT || !(row[op][1] >> cls & 1))
 		return -1;
 	return row[op][0];
@@ -95,7 +108,7 @@ struct rlx_k_ew_step {
 	union {
 		double	f;
 		int64_t	i;
-	} imm;				/* f, or i in class i64 */
+	} imm;				/* f, or i in those of integers */
 };
 
 struct rlx_k_ew_in {
@@ -135,7 +148,8 @@ enum { RLX_EW_BLOCK_BYTES = 4096 };
 
 static inline size_t rlx_k_ew_lane(const struct rlx_k_ew *a)
 {
-	return a->cls == RLX_EW_F32 ? 4 : 8;
+	return a->cls == RLX_EW_F32 || a->cls == RLX_EW_I32 ? 4 :
+	       a->cls == RLX_EW_I16 ? 2 : a->cls == RLX_EW_I8 ? 1 : 8;
 }
 
 /* Give each step a register; a register is free after its value's last use. */
@@ -198,7 +212,7 @@ static inline void rlx_k_ew_plan(struct rlx_k_ew *a)
 {
 	int64_t stride[RLX_EW_MAX_IN + 1][RLX_K_DIMS];
 	int64_t most = RLX_EW_BLOCK_BYTES / (int64_t)rlx_k_ew_lane(a);
-	int64_t inner, want = 1;
+	int64_t whole = 64 / (int64_t)rlx_k_ew_lane(a), inner, want = 1;
 
 	for (int d = a->rank; d-- > 0;) {
 		for (int i = 0; i < a->n_in; i++)
@@ -220,7 +234,7 @@ static inline void rlx_k_ew_plan(struct rlx_k_ew *a)
 		inner = want;
 	a->pieces = (inner + most - 1) / most;
 	a->block = a->pieces ? (inner + a->pieces - 1) / a->pieces : 0;
-	a->block = (a->block + 15) / 16 * 16;
+	a->block = (a->block + whole - 1) / whole * whole;
 	if (a->block)
 		a->pieces = (inner + a->block - 1) / a->block;
 	rlx_k_ew_kinds(a);

@@ -30,6 +30,16 @@ static int class_of(enum rlx_dtype dt)
 	       dt == RLX_C64 ? -1 : RLX_EW_I64;
 }
 
+/* The class that is as wide as an integer, or bool, itself. */
+static int own_class(enum rlx_dtype dt)
+{
+	static const uint8_t by_size[9] = {
+		[1] = RLX_EW_I8, [2] = RLX_EW_I16, [4] = RLX_EW_I32, [8] = RLX_EW_I64,
+	};
+
+	return by_size[rlx_dtype_size(dt)];
+}
+
 /* What stands for nothing else than @dt, which is an integer or bool, and bools. */
 static bool all_of(enum rlx_dtype dt, const struct rlx_type *const *in, uint32_t n)
 {
@@ -39,7 +49,7 @@ static bool all_of(enum rlx_dtype dt, const struct rlx_type *const *in, uint32_t
 	return true;
 }
 
-/* u64 keeps its bits in i64 registers, so order and division need other ops. */
+/* Unsigned numbers keep their bits in registers as wide, so order and division need other ops. */
 static int unsigned_op(int op)
 {
 	static const uint8_t to[RLX_EW_OP_COUNT] = {
@@ -102,7 +112,8 @@ static uint8_t add_op(struct writer *w, const struct rlx_op_def *def,
 		w->ok = false;
 		return 0;
 	}
-	if (compute == RLX_U64) {
+	if ((compute == RLX_U64 || w->cls > RLX_EW_I64) && rlx_dtype_is_int(compute) &&
+	    !rlx_dtype_is_signed(compute)) {
 		if (op == RLX_EW_gt || op == RLX_EW_ge) {
 			op = op == RLX_EW_gt ? RLX_EW_lt : RLX_EW_le;
 			s[0] = src[1];
@@ -173,13 +184,17 @@ static enum rlx_status lower_one(struct rlx_lower *lo)
 	enum rlx_dtype dt;
 	struct writer w;
 	struct rlx_k_ew *a;
+	int cls;
 
 	for (k = 0; k < n; k++)
 		in[k] = rlx_lower_in(lo, k);
 	dt = compute_type(in, n);
 	if (out->dtype == RLX_C64 || dt == RLX_C64)
 		return rlx_lower_unsupported(lo, "complex numbers");
-	a = begin(lo, &w, class_of(dt), out);
+	cls = class_of(dt);
+	if (cls == RLX_EW_I64 && lo->st->def->index != RLX_OP_pow && all_of(dt, in, n))
+		cls = own_class(dt);
+	a = begin(lo, &w, cls, out);
 	for (k = 0; k < n; k++)
 		add_input(lo, &w, k, out);
 	a->n_out = 1;
@@ -287,6 +302,28 @@ enum rlx_status cpu_lower_conjugate(struct rlx_lower *lo)
 
 /* ---- regions ---- */
 
+/* The class of a region of integers: their own if it holds one dtype and ops that have it. */
+static int integer_class(const struct rlx_graph *b)
+{
+	enum rlx_dtype dt = RLX_BOOL;
+	uint32_t n, v;
+
+	for (n = 0; n < b->n_node; n++) {
+		const struct rlx_node *node = &b->node[n];
+
+		if (node->def->index == RLX_OP_cast || node->def->index == RLX_OP_pow)
+			return RLX_EW_I64;
+		for (v = node->out; v < node->out + node->n_out; v++) {
+			enum rlx_dtype is = b->val[v].type.dtype;
+
+			if (is != dt && is != RLX_BOOL && dt != RLX_BOOL)
+				return RLX_EW_I64;
+			dt = is != RLX_BOOL ? is : dt;
+		}
+	}
+	return own_class(dt);
+}
+
 /*
  * Class of a region: that of its first op on numbers. Casts stand at the edge,
  * and bools fit any class of register.
@@ -310,7 +347,7 @@ static int region_class(const struct rlx_graph *b)
 		if (dt != RLX_BOOL)
 			break;
 	}
-	return cls;
+	return cls == RLX_EW_I64 ? integer_class(b) : cls;
 }
 
 /* A constant of one element becomes an immediate. */
@@ -323,7 +360,7 @@ static uint8_t add_constant(struct writer *w, const struct rlx_node *v)
 	double f = 0;
 	int64_t i = 0;
 	struct rlx_tensor d = { rlx_scalar(RLX_F64), &f }, di = { rlx_scalar(RLX_I64), &i };
-	struct rlx_op_cast to = { .to = w->cls == RLX_EW_I64 ? RLX_I64 : RLX_F64 };
+	struct rlx_op_cast to = { .to = rlx_k_ew_int(w->cls) ? RLX_I64 : RLX_F64 };
 
 	if (!w->ok || rlx_type_count(t) != 1) {
 		w->ok = false;
@@ -332,9 +369,9 @@ static uint8_t add_constant(struct writer *w, const struct rlx_node *v)
 	one.type.rank = 0;
 	if (rlx_op_eval(&(struct rlx_eval){
 			.err = NULL, .def = rlx_op_cast.def, .args = &to, .n_in = 1,
-			.in = &one, .n_out = 1, .out = w->cls == RLX_EW_I64 ? &di : &d }))
+			.in = &one, .n_out = 1, .out = rlx_k_ew_int(w->cls) ? &di : &d }))
 		w->ok = false;
-	if (w->cls == RLX_EW_I64)
+	if (rlx_k_ew_int(w->cls))
 		w->a->step[w->a->n_step - 1].imm.i = i;
 	else
 		w->a->step[w->a->n_step - 1].imm.f = f;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Converting blocks between element types and the three register classes. */
+/* Converting blocks between element types and the register classes. */
 #include <math.h>
 
 #include "kernels/cpu/convert.h"
@@ -35,6 +35,16 @@ static void name(void *restrict dst, const void *restrict src, size_t n) \
 #define SAT_U16(x)	SAT(uint16_t, x, 0, 65535, 0, UINT16_MAX)
 #define SAT_U32(x)	SAT(uint32_t, x, 0, 0x1p32f, 0, UINT32_MAX)
 #define SAT_U64(x)	SAT(uint64_t, x, 0, 0x1p64f, 0, UINT64_MAX)
+
+static void copy1(void *restrict d, const void *restrict s, size_t n)
+{
+	memcpy(d, s, n);
+}
+
+static void copy2(void *restrict d, const void *restrict s, size_t n)
+{
+	memcpy(d, s, n * 2);
+}
 
 static void copy4(void *restrict d, const void *restrict s, size_t n)
 {
@@ -199,6 +209,12 @@ CONV(st_i64_16, uint16_t, int64_t, (uint16_t)x)
 CONV(st_i64_8, uint8_t, int64_t, (uint8_t)x)
 CONV(st_i64_bool, uint8_t, int64_t, (uint8_t)(x != 0))
 
+CONV(ld_i32_bool, uint32_t, uint8_t, x != 0)
+CONV(ld_i16_bool, uint16_t, uint8_t, x != 0)
+CONV(st_i32_bool, uint8_t, uint32_t, x != 0)
+CONV(st_i16_bool, uint8_t, uint16_t, x != 0)
+CONV(i8_bool, uint8_t, uint8_t, x != 0)
+
 /* Toward zero with the last bit set if inexact: a later rounding is exact. */
 static float odd_f32(double x)
 {
@@ -269,7 +285,7 @@ VIA_F32(bf16, uint16_t)
 VIA_F32(f8e4m3, uint8_t)
 VIA_F32(f8e5m2, uint8_t)
 
-static rlx_convert_fn *const loaders[RLX_EW_CLASSES][RLX_DTYPE_COUNT] = {
+static rlx_convert_fn *const loaders[RLX_EW_I64 + 1][RLX_DTYPE_COUNT] = {
 	[RLX_EW_F32] = {
 		[RLX_F64] = ld_f32_f64, [RLX_F32] = copy4,
 		[RLX_F16] = ld_f32_f16, [RLX_BF16] = ld_f32_bf16,
@@ -302,7 +318,7 @@ static rlx_convert_fn *const loaders[RLX_EW_CLASSES][RLX_DTYPE_COUNT] = {
 	},
 };
 
-static rlx_convert_fn *const storers[RLX_EW_CLASSES][RLX_DTYPE_COUNT] = {
+static rlx_convert_fn *const storers[RLX_EW_I64 + 1][RLX_DTYPE_COUNT] = {
 	[RLX_EW_F32] = {
 		[RLX_F64] = st_f32_f64, [RLX_F32] = copy4,
 		[RLX_F16] = st_f32_f16, [RLX_BF16] = st_f32_bf16,
@@ -335,12 +351,25 @@ static rlx_convert_fn *const storers[RLX_EW_CLASSES][RLX_DTYPE_COUNT] = {
 	},
 };
 
+/* The narrow integers' classes hold their own types and bool. */
+static rlx_convert_fn *narrow(int cls, int type, rlx_convert_fn *bool32, rlx_convert_fn *bool16)
+{
+	const bool is_bool = type == RLX_BOOL;
+
+	return cls == RLX_EW_I32 ? (is_bool ? bool32 : copy4) :
+	       cls == RLX_EW_I16 ? (is_bool ? bool16 : copy2) : is_bool ? i8_bool : copy1;
+}
+
 rlx_convert_fn *RLX_K(loader)(int cls, int type)
 {
+	if (cls > RLX_EW_I64)
+		return narrow(cls, type, ld_i32_bool, ld_i16_bool);
 	return (unsigned)type < RLX_DTYPE_COUNT ? loaders[cls][type] : NULL;
 }
 
 rlx_convert_fn *RLX_K(storer)(int cls, int type)
 {
+	if (cls > RLX_EW_I64)
+		return narrow(cls, type, st_i32_bool, st_i16_bool);
 	return (unsigned)type < RLX_DTYPE_COUNT ? storers[cls][type] : NULL;
 }

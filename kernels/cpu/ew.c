@@ -23,13 +23,15 @@ struct state {
 
 static bool in_class(const struct state *st, int type)
 {
+	const size_t lane = st->lane;
 	int cls = st->a->cls;
 
 	if (cls == RLX_EW_F32)
 		return type == RLX_F32;
 	if (cls == RLX_EW_F64)
 		return type == RLX_F64;
-	return type == RLX_I64 || type == RLX_U64;
+	return type != RLX_BOOL && rlx_k_type_size((enum rlx_dtype)type) == lane &&
+	       !rlx_k_type_float((enum rlx_dtype)type);
 }
 
 static void fill(char *dst, const void *one, size_t lane)
@@ -47,7 +49,7 @@ static void splat_imm(struct state *st, int s)
 	if (st->a->cls == RLX_EW_F32)
 		fill(to, &f, 4);
 	else
-		fill(to, &step->imm, 8);
+		fill(to, &step->imm, st->lane);	/* of integers the low bytes */
 }
 
 /* Everything that is the same for all units of this call. */
@@ -57,7 +59,7 @@ static void setup(struct state *st, const struct rlx_k_ew *a, char *scratch)
 	st->lane = rlx_k_ew_lane(a);
 	st->ops = a->cls == RLX_EW_F32 ? RLX_K(ew_f32_steps) :
 		  a->cls == RLX_EW_F64 ? RLX_K(ew_f64_steps) :
-					 RLX_K(ew_i64_steps);
+					 RLX_K(ew_int_steps);
 	st->ins = scratch;
 	st->regs = st->ins + (size_t)a->n_in * RLX_EW_BLOCK_BYTES;
 	st->raw = st->regs + (size_t)a->n_reg * RLX_EW_BLOCK_BYTES;
@@ -250,7 +252,8 @@ static void block(struct state *st, int64_t at, size_t n)
 		    a->n_out == 1 && in_class(st, a->out[0].type) &&
 		    a->out[0].src == RLX_EW_STEP(s))
 			dst = (char *)a->out[0].p + (size_t)at * st->lane;
-		st->ops[step->op](dst, src, nv, step->type);
+		st->ops[step->op](dst, src, nv,
+				  step->op == RLX_EW_cast ? step->type : a->cls);
 		st->slot[RLX_EW_MAX_IN + s] =
 			(struct rlx_ew_src){ dst, RLX_VB };
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What ew.c and the step tables ew_f32.c, ew_f64.c and ew_i64.c share. */
+/* What ew.c and the step tables ew_f32.c, ew_f64.c and ew_int.c share. */
 #ifndef RLX_CPU_EW_STEP_H
 #define RLX_CPU_EW_STEP_H
 
@@ -13,14 +13,17 @@ struct rlx_ew_src {
 	size_t		inc;
 };
 
-/* One step over nv vectors; dst may be one of the sources. */
+/*
+ * One step over nv vectors; dst may be one of the sources. type: what a cast is to; other
+ * steps get the class.
+ */
 typedef void rlx_ew_step_fn(char *dst, const struct rlx_ew_src *src, size_t nv,
 			    int type);
 
 /* By op; NULL where the class lacks it. */
 extern rlx_ew_step_fn *const RLX_K(ew_f32_steps)[RLX_EW_OP_COUNT];
 extern rlx_ew_step_fn *const RLX_K(ew_f64_steps)[RLX_EW_OP_COUNT];
-extern rlx_ew_step_fn *const RLX_K(ew_i64_steps)[RLX_EW_OP_COUNT];
+extern rlx_ew_step_fn *const RLX_K(ew_int_steps)[RLX_EW_OP_COUNT];
 
 /* Bodies: V is a vector type with unaligned view U; x, y, z the operands. */
 #define RLX_EW_UN(name, V, U, expr)					\

@@ -291,42 +291,79 @@ static int64_t draw_i(uint64_t *seed)
 	return k == 1 ? (int64_t)rand64(seed) : kc_pick(seed, -9, 70);
 }
 
-TEST(every_i64_op_is_exact)
+static bool is_unsigned(int op)
 {
+	return op >= RLX_EW_ushr && op <= RLX_EW_ule;
+}
+
+/* Of what lies at p the low bytes, as @op sees them. */
+static int64_t extend(const void *p, size_t size, int op)
+{
+	unsigned int up = 64 - 8 * (unsigned int)size;
+	uint64_t x = 0;
+
+	memcpy(&x, p, size);
+	return is_unsigned(op) ? (int64_t)x : (int64_t)(x << up) >> up;
+}
+
+/* One op of a class of integers, whose type is @type; operand 1 may be one number for all. */
+static void one_int_op(const struct rlx_kernels *k, int op, int cls, enum rlx_dtype type,
+		       uint64_t *seed)
+{
+	const size_t size = rlx_k_type_size(type);
+	const int64_t n = kc_pick(seed, 1, 5000);
+	struct kc_buf in[3], out = kc_buf_new((size_t)n * size, size);
+	struct rlx_k_ew a = { .cls = (uint8_t)cls, .n_in = 3, .n_step = 1, .n_out = 1,
+			      .rank = 1, .dim = { n } };
+
+	for (int i = 0; i < 3; i++) {
+		in[i] = kc_buf_new((size_t)n * size, size);
+		for (int64_t j = 0; j < n; j++) {
+			int64_t v = draw_i(seed);
+
+			memcpy((char *)in[i].p + (size_t)j * size, &v, size);
+		}
+		a.in[i] = (struct rlx_k_ew_in){ .p = in[i].p, .type = (uint8_t)type };
+		a.in[i].stride[0] = i != 1 || kc_pick(seed, 0, 3);
+	}
+	a.step[0] = (struct rlx_k_ew_step){ .op = (uint8_t)op, .src = { 0, 1, 2 } };
+	a.out[0] = (struct rlx_k_ew_out){ out.p, (uint8_t)type, RLX_EW_STEP(0) };
+	rlx_k_ew_plan(&a);
+	kc_run(k->ew, &a, rlx_k_ew_units(&a), rlx_k_ew_scratch(&a), seed);
+	for (int64_t j = 0; j < n; j++) {
+		int64_t v[3], want, got;
+
+		for (int i = 0; i < 3; i++)
+			v[i] = extend((const char *)in[i].p +
+				      (size_t)(j * a.in[i].stride[0]) * size, size, op);
+		want = want_i(op, v[0], v[1], v[2]);
+		want = extend(&want, size, op);
+		got = extend((const char *)out.p + (size_t)j * size, size, op);
+		CHECKF(got == want, "op %d class %d (%lld, %lld, %lld) is %lld, not %lld", op, cls,
+		       (long long)v[0], (long long)v[1], (long long)v[2], (long long)got,
+		       (long long)want);
+	}
+	for (int i = 0; i < 3; i++)
+		kc_buf_free(&in[i]);
+	kc_buf_free(&out);
+}
+
+TEST(every_op_of_integers_is_exact)
+{
+	static const struct {
+		int		cls;
+		enum rlx_dtype	type;
+	} w[] = { { RLX_EW_I64, RLX_I64 }, { RLX_EW_I32, RLX_I32 },
+		  { RLX_EW_I16, RLX_U16 }, { RLX_EW_I8, RLX_I8 } };
 	uint64_t seed = rlx_test_seed();
 
 	for (int l = 0; l < kc_levels(); l++)
-		for (int op = RLX_EW_copy; op < RLX_EW_OP_COUNT; op++) {
-			int64_t in[3][777], out[777];
-			struct rlx_k_ew a = { .cls = RLX_EW_I64, .n_in = 3,
-					      .n_step = 1, .n_out = 1,
-					      .rank = 1, .dim = { 777 } };
-
-			if (rlx_k_ew_arity(RLX_EW_I64, op) < 1 ||
-			    op == RLX_EW_cast || op == RLX_EW_pow)
-				continue;
-			for (int i = 0; i < 3; i++) {
-				for (int j = 0; j < 777; j++)
-					in[i][j] = draw_i(&seed);
-				a.in[i] = (struct rlx_k_ew_in){
-					.p = in[i], .stride = { 1 },
-					.type = RLX_I64 };
-			}
-			a.step[0] = (struct rlx_k_ew_step){
-				.op = (uint8_t)op, .src = { 0, 1, 2 } };
-			a.out[0] = (struct rlx_k_ew_out){ out, RLX_I64,
-							  RLX_EW_STEP(0) };
-			rlx_k_ew_plan(&a);
-			kc_run(rlx_kernels_get((enum rlx_isa)l)->ew, &a,
-			       rlx_k_ew_units(&a), rlx_k_ew_scratch(&a), &seed);
-			for (int j = 0; j < 777; j++)
-				CHECKF(out[j] == want_i(op, in[0][j], in[1][j],
-							in[2][j]),
-				       "op %d (%lld, %lld, %lld) is %lld", op,
-				       (long long)in[0][j],
-				       (long long)in[1][j],
-				       (long long)in[2][j], (long long)out[j]);
-		}
+		for (int op = RLX_EW_copy; op < RLX_EW_OP_COUNT; op++)
+			for (int i = 0; i < 4; i++)
+				if (rlx_k_ew_arity(w[i].cls, op) > 0 &&
+				    op != RLX_EW_cast && op != RLX_EW_pow)
+					one_int_op(rlx_kernels_get((enum rlx_isa)l), op,
+						   w[i].cls, w[i].type, &seed);
 }
 
 static struct kc_buf random_input(struct rlx_k_ew *a, int i, uint64_t *seed)

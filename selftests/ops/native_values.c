@@ -155,6 +155,48 @@ EVERYWHERE(signed_among_unsigned)
 	CHECK(!less[0] && less[1] && !less[2]);
 }
 
+/* Pointwise ops on integers of any bits, some of another dtype or bool, in one region or more. */
+static void integer_programs(struct rig *r, uint64_t *seed)
+{
+	struct rlx_type t = shape(seed, PICK(ints, seed), 2, 1, 300);
+	rlx_value v[12], a, b, y = { 0 };
+	int n = 3, i;
+
+	for (i = 0; i < n; i++) {
+		struct rlx_type u = t;
+
+		u.dim[0] = pick(seed, 0, 3) ? u.dim[0] : 1;
+		u.dim[1] = pick(seed, 0, 3) ? u.dim[1] : 1;
+		u.dtype = pick(seed, 0, 7) ? u.dtype : PICK(ints, seed);
+		v[i] = pick(seed, 0, 1) ? bits(r, seed, u) : rig_random(r, u, 0, 9);
+	}
+	for (; n < 12; v[n++] = y) {
+		a = v[pick(seed, 0, n - 1)];
+		b = v[pick(seed, n > 4 ? n - 4 : 0, n - 1)];
+		if (rlx_type_of(r->g, a)->dtype == RLX_BOOL) {
+			y = rlx_emit(r->g, where, .cond = a, .a = v[0], .b = v[1]);
+			continue;
+		}
+		if (rlx_type_of(r->g, b)->dtype == RLX_BOOL)
+			b = v[2];
+		switch (pick(seed, 0, 21)) {
+#define CASE(i, n)	case i: y = rlx_emit(r->g, n, .a = a, .b = b); break;
+		CASE(0, add) CASE(1, sub) CASE(2, mul) CASE(3, div) CASE(4, mod) CASE(5, fmod)
+		CASE(6, max) CASE(7, min) CASE(8, eq) CASE(9, ne) CASE(10, lt) CASE(11, le)
+		CASE(12, gt) CASE(13, ge) CASE(14, bit_and) CASE(15, bit_or) CASE(16, bit_xor)
+		CASE(17, shl) CASE(18, shr)
+#undef CASE
+		case 19: y = rlx_emit(r->g, neg, .x = a); break;
+		case 20: y = rlx_emit(r->g, sign, .x = a); break;
+		default: y = rlx_emit(r->g, abs, .x = a);
+		}
+	}
+	for (i = 3; i < n; i += 4)
+		rig_output(r, v[i]);
+}
+
+TEST(pointwise_integers_of_any_width) { CHECK_EQ(agree(integer_programs, 0), ROUNDS); }
+
 static void scatter_bool(struct rig *r, uint64_t *seed)
 {
 	struct rlx_type t = shape(seed, RLX_BOOL, 2, 1, 9), at = t, upd = t;
