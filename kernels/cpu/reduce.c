@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/row_end.h"
 #include "kernels/reduce.h"
 #include "kernels/simd/vec.h"
 
@@ -27,108 +28,153 @@ static enum kind kind_of(int op)
 	}
 }
 
+typedef double f64;
+typedef float f32;
+typedef uint64_t u64;	/* arithmetic wraps; comparisons are of int64_t */
+typedef int64_t vl __attribute__((vector_size(RLX_VB)));
+typedef uint64_t vul __attribute__((vector_size(RLX_VB)));
+typedef uint64_t vul_u __attribute__((vector_size(RLX_VB), aligned(8), may_alias));
+
+#define SEL(V, m, a, b)	((V)(((vl)(m) & (vl)(a)) | (~(vl)(m) & (vl)(b))))
+#define LESS(x, y)	((int64_t)(x) < (int64_t)(y))
+
+RLX_INLINE vf most_f32(vf a, vf b) { return vf_max_nan(a, b); }
+RLX_INLINE vf least_f32(vf a, vf b) { return vf_min_nan(a, b); }
+RLX_INLINE vd most_f64(vd a, vd b) { return SEL(vd, (a != a) | (a > b), a, b); }
+RLX_INLINE vd least_f64(vd a, vd b) { return SEL(vd, (a != a) | (a < b), a, b); }
+RLX_INLINE vul most_u64(vul a, vul b) { return SEL(vul, (vl)a > (vl)b, a, b); }
+RLX_INLINE vul least_u64(vul a, vul b) { return SEL(vul, (vl)a < (vl)b, a, b); }
+#define MOST_f32(a, b)	MAXN(a, b)
+#define MOST_f64(a, b)	MAXN(a, b)
+#define MOST_u64(a, b)	(LESS(b, a) ? (a) : (b))
+#define LEAST_f32(a, b)	MINN(a, b)
+#define LEAST_f64(a, b)	MINN(a, b)
+#define LEAST_u64(a, b)	(LESS(a, b) ? (a) : (b))
+
+/* One row into a row of results. */
+#define COLS_OF(expr)							\
+	do {								\
+		for (size_t i = 0; i < n; i++)				\
+			r[i] = (expr);					\
+	} while (0)
+
 /*
- * For an element type T: cols_T(acc, x, n, kind) takes one row into a row of
+ * A row by N vectors side by side, what is left of it among start values; then these
+ * vectors and their lanes in halves. @op is of vectors, @op1 of elements a and b. The base
+ * level has not the registers for as many vectors.
+ */
+#define N	(RLX_VB > 16 ? 128 / RLX_VB : 4)
+#define TOP_BIT(j)	(1u << (31 - __builtin_clz((unsigned int)(j))))
+#define FOLD(V, T, op, op1)						\
+	do {								\
+		for (const T *to = x + n / ALL * ALL; x < to; x += ALL) { \
+			RLX_UNROLL					\
+			for (size_t j = 0; j < N; j++) {		\
+				const V a = r[j], b = ((const V##_u *)(const void *)x)[j]; \
+									\
+				r[j] = (op);				\
+			}						\
+		}							\
+		RLX_UNROLL						\
+		for (size_t j = 0; j < N; j++) {			\
+			const V a = r[j], b = end[j];			\
+									\
+			r[j] = (op);					\
+		}							\
+		RLX_UNROLL						\
+		for (size_t j = N - 1; j > 0; j--) {			\
+			const V a = r[j - TOP_BIT(j)], b = r[j];	\
+									\
+			r[j - TOP_BIT(j)] = (op);			\
+		}							\
+		memcpy(lane, r, RLX_VB);				\
+		RLX_UNROLL						\
+		for (size_t j = RLX_VB / sizeof(T) - 1; j > 0; j--) {	\
+			const T a = lane[j - TOP_BIT(j)], b = lane[j];	\
+									\
+			lane[j - TOP_BIT(j)] = (op1);			\
+		}							\
+	} while (0)
+
+/*
+ * For an element type T with vectors V: cols_T(acc, x, n, kind) takes one row into a row of
  * results; row_T(x, n, kind) is the result of a row.
  */
-#define REDUCER(T, LOWEST, HIGHEST)					\
+#define REDUCER(T, V, LOWEST, HIGHEST)					\
 static T start_##T(enum kind k)						\
 {									\
-	return k == PRODUCT ? 1 : k == LARGEST ? (LOWEST) :		\
-	       k == SMALLEST ? (HIGHEST) : 0;				\
+	return k == PRODUCT ? 1 : k == LARGEST ? (T)(LOWEST) :		\
+	       k == SMALLEST ? (T)(HIGHEST) : 0;			\
 }									\
 static void cols_##T(T *restrict r, const T *restrict x, size_t n,	\
 		     enum kind k)					\
 {									\
-	size_t i;							\
-									\
 	switch (k) {							\
 	case ADD:							\
-		for (i = 0; i < n; i++)					\
-			r[i] += x[i];					\
+		COLS_OF(r[i] + x[i]);					\
 		break;							\
 	case PRODUCT:							\
-		for (i = 0; i < n; i++)					\
-			r[i] *= x[i];					\
+		COLS_OF(r[i] * x[i]);					\
 		break;							\
 	case LARGEST:							\
-		for (i = 0; i < n; i++)					\
-			r[i] = MAXN(r[i], x[i]);			\
+		COLS_OF(MOST_##T(r[i], x[i]));				\
 		break;							\
 	case SMALLEST:							\
-		for (i = 0; i < n; i++)					\
-			r[i] = MINN(r[i], x[i]);			\
+		COLS_OF(LEAST_##T(r[i], x[i]));				\
 		break;							\
 	}								\
 }									\
 static T row_##T(const T *x, size_t n, enum kind k)			\
 {									\
-	T r[32], whole;							\
-	size_t i = 0;							\
+	const size_t ALL = N * RLX_VB / sizeof(T);			\
+	const V first = start_##T(k) + (V){ 0 };			\
+	T lane[RLX_VB / sizeof(T)];					\
+	V r[N], end[N];							\
 									\
-	if (n < 32) {							\
-		whole = start_##T(k);					\
-		for (; i < n; i++)					\
-			cols_##T(&whole, x + i, 1, k);			\
-		return whole;						\
+	RLX_UNROLL							\
+	for (size_t j = 0; j < N; j++)					\
+		r[j] = end[j] = first;					\
+	memcpy(end, x + n / ALL * ALL, n % ALL * sizeof(T));		\
+	switch (k) {							\
+	case ADD:							\
+		FOLD(V, T, a + b, a + b);				\
+		break;							\
+	case PRODUCT:							\
+		FOLD(V, T, a * b, a * b);				\
+		break;							\
+	case LARGEST:							\
+		FOLD(V, T, most_##T(a, b), MOST_##T(a, b));		\
+		break;							\
+	default:							\
+		FOLD(V, T, least_##T(a, b), LEAST_##T(a, b));		\
+		break;							\
 	}								\
-	for (size_t j = 0; j < 32; j++)					\
-		r[j] = start_##T(k);					\
-	for (; i + 32 <= n; i += 32)					\
-		cols_##T(r, x + i, 32, k);				\
-	cols_##T(r, x + i, n - i, k);					\
-	for (size_t w = 16; w; w /= 2)					\
-		cols_##T(r, r + w, w, k);				\
-	return r[0];							\
+	return lane[0];							\
 }
-
-typedef double f64;
-typedef float f32;
-typedef uint64_t u64;	/* arithmetic wraps; comparisons are below */
-
-REDUCER(f64, -INFINITY, INFINITY)
-REDUCER(f32, -INFINITY, INFINITY)
-
-#define LESS(x, y)	((int64_t)(x) < (int64_t)(y))
-static u64 start_u64(enum kind k)
-{
-	return k == PRODUCT ? 1 : k == LARGEST ? (u64)INT64_MIN :
-	       k == SMALLEST ? (u64)INT64_MAX : 0;
-}
-
-static void cols_u64(u64 *restrict r, const u64 *restrict x, size_t n,
-		     enum kind k)
-{
-	for (size_t i = 0; i < n; i++)
-		r[i] = k == ADD ? r[i] + x[i] :
-		       k == PRODUCT ? r[i] * x[i] :
-		       k == LARGEST ? (LESS(r[i], x[i]) ? x[i] : r[i]) :
-				      (LESS(x[i], r[i]) ? x[i] : r[i]);
-}
-
-static u64 row_u64(const u64 *x, size_t n, enum kind k)
-{
-	u64 r = start_u64(k);
-
-	for (size_t i = 0; k == ADD && i < n; i++)	/* by vectors */
-		r += x[i];
-	for (size_t i = 0; k != ADD && i < n; i++)
-		cols_u64(&r, x + i, 1, k);
-	return r;
-}
+REDUCER(f64, vd, -INFINITY, INFINITY)
+REDUCER(f32, vf, -INFINITY, INFINITY)
+REDUCER(u64, vul, INT64_MIN, INT64_MAX)
 
 /* u64 ordered as i64 is: the top bit turned over */
-static void load_turned(void *restrict dst, const void *restrict src, size_t n)
+void RLX_K(load_turned)(void *restrict dst, const void *restrict src, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		((u64 *)dst)[i] = ((const u64 *)src)[i] ^ (u64)1 << 63;
 }
 
-union value {
-	f32	f;
-	f64	d;
-	u64	i;
-};
+union rlx_value_of RLX_K(row_end)(int cls, const void *x, size_t n, bool min)
+{
+	const enum kind k = min ? SMALLEST : LARGEST;
+	union rlx_value_of v;
+
+	if (cls == RLX_EW_F32)
+		v.f = row_f32(x, n, k);
+	else if (cls == RLX_EW_F64)
+		v.d = row_f64(x, n, k);
+	else
+		v.i = row_u64(x, n, k);
+	return v;
+}
 
 struct run {
 	const struct rlx_k_reduce *a;
@@ -150,16 +196,22 @@ static void cols(const struct run *r, void *acc, const void *x, size_t n,
 		cols_u64(acc, x, n, k);
 }
 
+#define SET(T, p, n, expr)						\
+	do {								\
+		T *t_ = (p);						\
+									\
+		for (size_t i = 0; i < (n); i++)			\
+			t_[i] = (expr);					\
+	} while (0)
+
 static void start(const struct run *r, void *acc, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		if (r->cls == RLX_EW_F32)
-			((f32 *)acc)[i] = start_f32(r->kind);
-		else if (r->cls == RLX_EW_F64)
-			((f64 *)acc)[i] = start_f64(r->kind);
-		else
-			((u64 *)acc)[i] = start_u64(r->kind);
-	}
+	if (r->cls == RLX_EW_F32)
+		SET(f32, acc, n, start_f32(r->kind));
+	else if (r->cls == RLX_EW_F64)
+		SET(f64, acc, n, start_f64(r->kind));
+	else
+		SET(u64, acc, n, start_u64(r->kind));
 }
 
 static bool in_class(const struct run *r)
@@ -167,7 +219,7 @@ static bool in_class(const struct run *r)
 	int t = r->a->type;
 
 	return t == RLX_F32 || t == RLX_F64 || t == RLX_I64 ||
-	       (t == RLX_U64 && r->load != load_turned);
+	       (t == RLX_U64 && r->load != RLX_K(load_turned));
 }
 
 /* x as values of the class */
@@ -180,13 +232,13 @@ static const void *values(const struct run *r, const char *x, size_t n)
 }
 
 /* A contiguous run into *acc, in pieces that keep the sums short. */
-static void take_run(const struct run *r, union value *acc, const char *x,
+static void take_run(const struct run *r, union rlx_value_of *acc, const char *x,
 		     size_t n)
 {
 	for (size_t i = 0; i < n; i += COLS) {
 		size_t k = n - i < COLS ? n - i : COLS;
 		const void *v = values(r, x + i * r->size, k);
-		union value one;
+		union rlx_value_of one;
 
 		if (r->cls == RLX_EW_F32)
 			one.f = row_f32(v, k, r->kind);
@@ -227,25 +279,29 @@ static int64_t reduced_at(const struct rlx_k_reduce *a, int64_t red)
 	return off;
 }
 
+/* n sums become means. */
+static void divide(const struct run *r, void *acc, size_t n)
+{
+	const int64_t by = r->a->n_red;
+
+	if (r->cls == RLX_EW_F32)
+		SET(f32, acc, n, (f32)(t_[i] / (double)by));
+	else if (r->cls == RLX_EW_F64)
+		SET(f64, acc, n, t_[i] / (double)by);
+	else if (!by)	/* of integers the mean of nothing is 0 */
+		SET(u64, acc, n, 0);
+	else if (r->a->type == RLX_U64)
+		SET(u64, acc, n, t_[i] / (u64)by);
+	else
+		SET(int64_t, acc, n, t_[i] / by);
+}
+
 /* The mean, if that is wanted, and the result to its place. */
 static void finish(const struct run *r, int64_t at, void *acc, size_t n)
 {
-	const struct rlx_k_reduce *a = r->a;
-	const double by = (double)a->n_red;
-
-	for (size_t i = 0; i < n && a->op == RLX_K_REDUCE_MEAN; i++) {
-		if (r->cls == RLX_EW_F32)
-			((f32 *)acc)[i] = (f32)(((f32 *)acc)[i] / by);
-		else if (r->cls == RLX_EW_F64)
-			((f64 *)acc)[i] /= by;
-		else if (!a->n_red)	/* of integers the mean of nothing is 0 */
-			((u64 *)acc)[i] = 0;
-		else if (a->type == RLX_U64)
-			((u64 *)acc)[i] /= (u64)a->n_red;
-		else
-			((int64_t *)acc)[i] /= a->n_red;
-	}
-	r->store((char *)a->y + (size_t)at * r->size, acc, n);
+	if (r->a->op == RLX_K_REDUCE_MEAN)
+		divide(r, acc, n);
+	r->store((char *)r->a->y + (size_t)at * r->size, acc, n);
 }
 
 /* One result whose last dimension is reduced. */
@@ -255,7 +311,7 @@ static void one_row(const struct run *r, int64_t out)
 	const int64_t last = a->dim[a->rank - 1];
 	const int64_t base = kept_at(a, out);
 	const bool sum = r->cls == RLX_EW_F32 && r->kind == ADD;
-	union value acc = { .i = 0 };
+	union rlx_value_of acc = { .i = 0 };
 
 	if (!sum)
 		start(r, &acc, 1);
@@ -322,7 +378,7 @@ void RLX_K(reduce)(const void *args, size_t begin, size_t end, void *scratch)
 	r.load = RLX_K(loader)(r.cls, a->type);
 	r.store = RLX_K(storer)(r.cls, a->type);
 	if (a->type == RLX_U64 && r.kind >= LARGEST)
-		r.load = r.store = load_turned;
+		r.load = r.store = RLX_K(load_turned);
 	for (size_t u = begin; u < end; u++) {
 		if (a->axes >> (a->rank - 1) & 1) {
 			int64_t o = (int64_t)u * a->per, to = o + a->per;

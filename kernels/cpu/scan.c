@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/row_end.h"
 #include "kernels/reduce.h"
 #include "kernels/simd/vec.h"
 
@@ -37,7 +38,6 @@ typedef float f32;
 typedef int64_t i64;
 typedef uint64_t u64;
 ARG(f64)
-ARG(f32)
 ARG(i64)
 ARG(u64)
 
@@ -49,45 +49,55 @@ static void put_index(const struct rlx_k_argreduce *a, int64_t at, int64_t v)
 		((int64_t *)a->idx)[at] = v;
 }
 
-/* The largest of a row without NaN, by vectors; only its value. */
-static bool row_best(const float *x, size_t n, bool min, float *best)
-{
-	vf m = vf_set1(min ? INFINITY : -INFINITY);
-	vm nan = vf_isnan(m);
-
-	for (size_t i = 0; i + RLX_VL <= n; i += RLX_VL) {
-		vf v = vf_loadu(x + i);
-
-		nan = vm_or(nan, vf_isnan(v));
-		m = min ? vf_min(v, m) : vf_max(v, m);
-	}
-	*best = min ? vf_hmin(m) : vf_hmax(m);
-	for (size_t i = n / RLX_VL * RLX_VL; i < n; i++) {
-		if (x[i] != x[i])
-			return false;
-		if (min ? x[i] < *best : x[i] > *best)
-			*best = x[i];
-	}
-	return !vm_any(nan);
+/* Where in a piece of a row its best value is; a NaN is where something differs from itself. */
+#define FIND(T)								\
+static int64_t find_##T(const T *x, int64_t n, T v, bool last)		\
+{									\
+	const int64_t step = last ? -1 : 1;				\
+	int64_t i = last ? n - 1 : 0;					\
+									\
+	if (v != v)							\
+		while (x[i] == x[i])					\
+			i += step;					\
+	else								\
+		while (x[i] != v)					\
+			i += step;					\
+	return i;							\
 }
+FIND(f64)
+FIND(f32)
+FIND(i64)
 
-static int64_t fast_row(const struct rlx_k_argreduce *a, const float *x)
+/* A contiguous row in pieces: by vectors what is best, and its place where that is better. */
+static int64_t arg_row(const struct rlx_k_argreduce *a, int64_t o, char *scratch)
 {
-	float best;
-	int64_t i;
+	const int cls = class_of(a->type, RLX_EW_F32);
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
+	rlx_convert_fn *load = a->type == RLX_U64 ? RLX_K(load_turned) :
+			       RLX_K(loader)(cls, a->type);
+	const bool as_is = a->type == RLX_F32 || a->type == RLX_F64 || a->type == RLX_I64;
+	union rlx_value_of best = { .i = 0 }, v;
+	int64_t idx = -1, n;
 
-	if (!row_best(x, (size_t)a->n, a->min, &best)) {
-		best = x[0];
-		return arg_f32(x + 1, a->n - 1, 1, &best, 0, a);
+	for (int64_t i = 0; i < a->n; i += n) {
+		const char *x = (const char *)a->x + (size_t)(o * a->n + i) * size;
+
+		n = a->n - i < RLX_K_REDUCE_COLS ? a->n - i : RLX_K_REDUCE_COLS;
+		if (!as_is) {
+			load(scratch, x, (size_t)n);
+			x = scratch;
+		}
+		v = RLX_K(row_end)(cls, x, (size_t)n, a->min);
+		if (idx >= 0 && !(cls == RLX_EW_F32 ? BETTER(v.f, best.f, a->min, a->last) :
+				  cls == RLX_EW_F64 ? BETTER(v.d, best.d, a->min, a->last) :
+				  BETTER((i64)v.i, (i64)best.i, a->min, a->last)))
+			continue;
+		best = v;
+		idx = i + (cls == RLX_EW_F32 ? find_f32((const void *)x, n, v.f, a->last) :
+			   cls == RLX_EW_F64 ? find_f64((const void *)x, n, v.d, a->last) :
+			   find_i64((const void *)x, n, (i64)v.i, a->last));
 	}
-	if (a->last) {
-		for (i = a->n - 1; x[i] != best; i--)
-			;
-		return i;
-	}
-	for (i = 0; x[i] != best; i++)
-		;
-	return i;
+	return idx;
 }
 
 /* Results [c, c + n) of outer o: the best so far in @best, its index in @idx. */
@@ -133,9 +143,8 @@ void RLX_K(argreduce)(const void *args, size_t begin, size_t end, void *scratch)
 	for (size_t u = begin; u < end; u++) {
 		int64_t o = (int64_t)u;
 
-		if (a->inner == 1 && a->type == RLX_F32) {
-			put_index(a, o, fast_row(a, (const float *)a->x +
-						 o * a->n));
+		if (a->inner == 1) {
+			put_index(a, o, arg_row(a, o, scratch));
 			continue;
 		}
 		for (int64_t c = 0; c < a->inner; c += RLX_K_REDUCE_COLS) {
@@ -148,8 +157,15 @@ void RLX_K(argreduce)(const void *args, size_t begin, size_t end, void *scratch)
 }
 
 #define SCAN(T)								\
-static void scan_##T(T *acc, T *x, size_t n, const struct rlx_k_scan *a) \
+static void scan_##T(T *restrict acc, T *restrict x, size_t n, const struct rlx_k_scan *a) \
 {									\
+	if (!a->prod && !a->exclusive) {				\
+		for (size_t i = 0; i < n; i++) {			\
+			acc[i] += x[i];					\
+			x[i] = acc[i];					\
+		}							\
+		return;							\
+	}								\
 	for (size_t i = 0; i < n; i++) {				\
 		T before = acc[i];					\
 									\
@@ -160,11 +176,27 @@ static void scan_##T(T *acc, T *x, size_t n, const struct rlx_k_scan *a) \
 SCAN(f64)
 SCAN(u64)
 
+/* The common row by itself: what it waits for are sums, and no questions. */
 #define SCAN_ROW(T)							\
+RLX_INLINE T along_##T(T sum, T *x, size_t n, ptrdiff_t step, bool prod, bool exclusive) \
+{									\
+	for (; n--; x += step) {					\
+		T before = sum;						\
+									\
+		sum = prod ? before * *x : before + *x;			\
+		*x = exclusive ? before : sum;				\
+	}								\
+	return sum;							\
+}									\
 static void row_##T(T *acc, T *x, size_t n, const struct rlx_k_scan *a)	\
 {									\
-	for (size_t i = 0; i < n; i++)					\
-		scan_##T(acc, x + (a->reverse ? n - 1 - i : i), 1, a);	\
+	const ptrdiff_t step = a->reverse ? -1 : 1;			\
+									\
+	x += a->reverse ? n - 1 : 0;					\
+	if (!a->prod && !a->exclusive)					\
+		*acc = along_##T(*acc, x, n, step, false, false);	\
+	else								\
+		*acc = along_##T(*acc, x, n, step, a->prod, a->exclusive); \
 }
 SCAN_ROW(f64)
 SCAN_ROW(u64)

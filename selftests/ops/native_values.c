@@ -126,6 +126,44 @@ static void mean(struct rig *r, uint64_t *seed)
 
 TEST(mean_of_integers) { CHECK_EQ(agree(mean, 0), ROUNDS); }
 
+/* Of any bits, NaNs and infinities among them, the ends of rows and where they are. */
+static void ends(struct rig *r, uint64_t *seed)
+{
+	static const enum rlx_dtype any[] = {
+		RLX_F64, RLX_F32, RLX_F16, RLX_BF16, RLX_I64, RLX_U64, RLX_I32, RLX_U32, RLX_I16,
+		RLX_U16, RLX_I8, RLX_U8,
+	};
+	struct rlx_type t = rlx_type(PICK(any, seed), pick(seed, 1, 4), pick(seed, 1, 1500));
+	bool wide = pick(seed, 0, 1);
+	rlx_value x = wide ? bits(r, seed, t) : rig_random(r, t, 0, 40);
+	int32_t kind = (int32_t)pick(seed, RLX_REDUCE_MAX, RLX_REDUCE_MIN);
+	int32_t axis = (int32_t)pick(seed, 0, 3) ? 1 : 0;
+
+	rig_output(r, rlx_emit(r->g, reduce, .x = x, .kind = kind,
+			       .axes = { (int64_t[]){ axis }, 1 }));
+	rig_output(r, rlx_emit(r->g, arg_reduce, .x = x, .axis = axis,
+			       .min = kind == RLX_REDUCE_MIN, .last_index = pick(seed, 0, 1)));
+}
+
+TEST(ends_of_rows) { CHECK_EQ(agree(ends, 0), ROUNDS); }
+
+/* Integers wrap, whatever the order. */
+static void wrapping(struct rig *r, uint64_t *seed)
+{
+	struct rlx_type t = rlx_type(PICK(ints, seed), pick(seed, 1, 4), pick(seed, 1, 1500));
+	rlx_value x = bits(r, seed, t);
+	int32_t axis = (int32_t)pick(seed, 0, 1);
+
+	rig_output(r, rlx_emit(r->g, reduce, .x = x, .axes = { (int64_t[]){ axis }, 1 },
+			       .kind = pick(seed, 0, 1) ? RLX_REDUCE_SUM : RLX_REDUCE_PROD));
+	rig_output(r, rlx_emit(r->g, cumsum, .x = x, .axis = axis,
+			       .reverse = pick(seed, 0, 1), .exclusive = pick(seed, 0, 1)));
+	rig_output(r, rlx_emit(r->g, cumprod, .x = x, .axis = axis,
+			       .reverse = pick(seed, 0, 1), .exclusive = pick(seed, 0, 1)));
+}
+
+TEST(integers_wrap_along_rows) { CHECK_EQ(agree(wrapping, 0), ROUNDS); }
+
 /* The sum of two large numbers of u64 is no negative one. */
 EVERYWHERE(mean_of_large_u64)
 {
