@@ -74,28 +74,40 @@ static const float *row_get(const struct rlx_k_resize *a, const float *x,
 	return scratch;
 }
 
-/* Linear: two taps, gathered. Returns how many outputs are done. */
-static size_t line_2(const struct rlx_k_resize_axis *a, const float *x,
-		     float *y)
+/* What a tap adds; one that does not count nothing, its NaN neither. */
+RLX_INLINE float tap(const float *x, int32_t at, float w)
 {
-	size_t i, j;
+	return w != 0 ? w * x[at] : 0;
+}
 
-	for (i = 0; i + C <= a->out; i += C) {
-		int32_t at[2][C];
-		float w[2][C];
+/* Linear: two taps. Returns how many outputs are done. */
+static size_t line_2(const struct rlx_k_resize_axis *a, const float *x, float *y)
+{
+	const int32_t *at = a->index;
+	const float *w = a->weight;
+	size_t i;
 
-		for (j = 0; j < C; j++) {
-			at[0][j] = a->index[(i + j) * 2];
-			at[1][j] = a->index[(i + j) * 2 + 1];
-			w[0][j] = a->weight[(i + j) * 2];
-			w[1][j] = a->weight[(i + j) * 2 + 1];
-			if (at[0][j] < 0)
-				return i;
-		}
-		vf_storeu(y + i, vf_fma(vf_gather(x, vi_loadu(at[0])),
-					vf_loadu(w[0]),
-					vf_gather(x, vi_loadu(at[1])) *
-					vf_loadu(w[1])));
+	for (i = 0; i < a->out && at[0] >= 0; i++, at += 2, w += 2)
+		y[i] = tap(x, at[0], w[0]) + tap(x, at[1], w[1]);
+	return i;
+}
+
+typedef float f4 __attribute__((vector_size(16)));
+typedef int32_t i4 __attribute__((vector_size(16)));
+
+/* Cubic: four taps side by side. */
+static size_t line_4(const struct rlx_k_resize_axis *a, const float *x, float *y)
+{
+	size_t i;
+
+	for (i = 0; i < a->out && a->index[i * 4] >= 0; i++) {
+		const int32_t *at = a->index + i * 4;
+		f4 v = { x[at[0]], x[at[1]], x[at[2]], x[at[3]] }, w;
+
+		memcpy(&w, a->weight + i * 4, sizeof(w));
+		/* a tap that does not count: its NaN neither */
+		v = (f4)((i4)(v * w) & (w != 0));
+		y[i] = (v[0] + v[2]) + (v[1] + v[3]);
 	}
 	return i;
 }
@@ -111,6 +123,8 @@ static void line_f32(const struct rlx_k_resize *r, const float *x, float *y)
 	}
 	if (a->index && a->weight && a->taps == 2)
 		i = line_2(a, x, y);
+	else if (a->index && a->weight && a->taps == 4)
+		i = line_4(a, x, y);
 	for (; i < a->out; i++) {
 		ptrdiff_t at = tap_index(a, i, 0);
 		float s = 0, w;
@@ -200,8 +214,11 @@ void RLX_K(resize_c)(const void *args, size_t begin, size_t end, void *scratch)
 		const type *s = (const type *)x;			\
 		type *d = (type *)y;					\
 									\
-		for (i = 0; i < q->out; i++)				\
-			d[i] = s[tap_index(q, i, 0)];			\
+		if (!q->index)						\
+			memcpy(y, x, q->out * sizeof(type));		\
+		else							\
+			for (i = 0; i < q->out; i++)			\
+				d[i] = s[q->index[i * q->taps]];	\
 	} while (0)
 
 void RLX_K(resize_nearest)(const void *args, size_t begin, size_t end,
