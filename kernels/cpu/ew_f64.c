@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* Steps of elementwise programs on doubles; functions are libm's. */
+/* Steps of elementwise programs on doubles; rarer functions are libm's. */
 #include <math.h>
 
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/ew_step.h"
-
-typedef int64_t vl __attribute__((vector_size(RLX_VB)));
+#include "kernels/simd/math_f64.h"
 
 #define UN(name, expr)	RLX_EW_UN(name, vd, vd_u, expr)
 #define BIN(name, expr)	RLX_EW_BIN(name, vd, vd_u, expr)
@@ -25,16 +24,9 @@ static double mod_floor(double x, double y)
 	return r == 0 ? copysign(0.0, y) : r;
 }
 
-static double sigmoid_of(double x)
+RLX_INLINE vd softplus_of(vd x)
 {
-	double e = exp(-fabs(x));
-
-	return (x < 0 ? e : 1) / (1 + e);
-}
-
-static double softplus_of(double x)
-{
-	return (x > 0 ? x : x == x ? 0 : x) + log1p(exp(-fabs(x)));
+	return vd_least(x, 0) + vd_log1p(vd_exp(-vd_abs(x)));
 }
 
 static double clip01(double x)
@@ -48,15 +40,28 @@ static double above(double x)
 	return x < -1e100 ? -1e100 : x;
 }
 
+RLX_INLINE vd vd_above(vd x)
+{
+	return vd_least(x, -1e100);
+}
+
+/* tanh(log(1 + e)) = ((1 + e)^2 - 1) / ((1 + e)^2 + 1), e = exp x, up to where it is 1 */
+RLX_INLINE vd mish_of(vd x)
+{
+	vd e = vd_exp(vd_most(x, 40)), t = vd_fma(e, e, e + e);
+
+	return vd_above(x) * (t / (t + 2.0));
+}
+
+RLX_INLINE vd gelu_tanh_of(vd x)
+{
+	return vd_above(x) / (vd_exp(-1.59576912160573071176 *
+				     (x + 0.044715 * x * x * x)) + 1.0);
+}
+
 static double softsign_of(double x)
 {
 	return isinf(x) ? copysign(1, x) : x / (1 + fabs(x));
-}
-
-static double gelu_tanh_of(double x)
-{
-	return above(x) / (1 + exp(-1.59576912160573071176 *
-			    (x + 0.044715 * x * x * x)));
 }
 
 static void cast(char *d, const struct rlx_ew_src *s, size_t nv, int type)
@@ -83,38 +88,38 @@ UN(relu, SEL(x < 0, (vd){0}, x))
 UN(recip, 1.0 / x)
 UN(is_nan, BOOL(x != x))
 UN(is_inf, BOOL((vd)((vl)x & INT64_MAX) == HUGE_VAL))
-L1(exp_, exp(x))
+UN(exp_, vd_exp(x))
 L1(exp2_, exp2(x))
-L1(expm1_, expm1(x))
-L1(log_, log(x))
+UN(expm1_, vd_expm1(x))
+UN(log_, vd_log(x))
 L1(log2_, log2(x))
-L1(log1p_, log1p(x))
+UN(log1p_, vd_log1p(x))
 L1(sqrt_, sqrt(x))
 L1(rsqrt, 1 / sqrt(x))
-L1(sin_, sin(x))
-L1(cos_, cos(x))
+UN(sin_, vd_sin(x))
+UN(cos_, vd_cos(x))
 L1(tan_, tan(x))
 L1(asin_, asin(x))
 L1(acos_, acos(x))
 L1(atan_, atan(x))
 L1(sinh_, sinh(x))
 L1(cosh_, cosh(x))
-L1(tanh_, tanh(x))
+UN(tanh_, vd_tanh(x))
 L1(asinh_, asinh(x))
 L1(acosh_, acosh(x))
 L1(atanh_, atanh(x))
-L1(sigmoid, sigmoid_of(x))
+UN(sigmoid, vd_sigmoid(x))
 L1(softsign, softsign_of(x))
-L1(silu, above(x) * sigmoid_of(x))
-L1(gelu, 0.5 * above(x) * erfc(-x * 0.70710678118654752440))
-L1(gelu_tanh, gelu_tanh_of(x))
-L1(erf_, erf(x))
+UN(silu, vd_above(x) * vd_sigmoid(x))
+UN(gelu, 0.5 * vd_above(x) * vd_erfc(-x * 0.70710678118654752440))
+UN(gelu_tanh, gelu_tanh_of(x))
+UN(erf_, vd_erf(x))
 L1(ceil_, ceil(x))
 L1(floor_, floor(x))
 L1(round_, nearbyint(x))
 L1(trunc_, trunc(x))
-L1(softplus, softplus_of(x))
-L1(mish, above(x) * tanh(softplus_of(x)))
+UN(softplus, softplus_of(x))
+UN(mish, mish_of(x))
 L1(hard_sigmoid, clip01(0.2 * x + 0.5))
 L1(hard_swish, above(x) * clip01(x / 6 + 0.5))
 BIN(add, x + y)
