@@ -235,6 +235,31 @@ static void integer_programs(struct rig *r, uint64_t *seed)
 
 TEST(pointwise_integers_of_any_width) { CHECK_EQ(agree(integer_programs, 0), ROUNDS); }
 
+/* Softmax of doubles, lines of -inf and NaN among them, along any axis. */
+static void softmax_of_doubles(struct rig *r, uint64_t *seed)
+{
+	static double data[7 * 40 * 9];
+	struct rlx_type t = rlx_type(RLX_F64, pick(seed, 1, 7), pick(seed, 1, 40),
+				     pick(seed, 1, 9));
+	const double odd = PICK(((double[]){ -INFINITY, INFINITY, NAN, -1e300, 700 }), seed);
+	int32_t axis = (int32_t)pick(seed, 0, 2);
+	bool all = pick(seed, 0, 3) == 0;
+	rlx_value x;
+	int64_t i;
+
+	for (i = 0; i < rlx_type_count(&t); i++)
+		data[i] = all || pick(seed, 0, 15) == 0 ? odd :
+			  rlx_test_uniform(seed, -40, 40);
+	x = rig_input(r, t, data);
+	if (pick(seed, 0, 1))
+		rig_output(r, rlx_emit(r->g, softmax, .x = x, .axis = axis));
+	else	/* near 0 a logarithm has the sum's error, which is near 1, and no less */
+		rig_output(r, rlx_emit(r->g, exp, .x = rlx_emit(r->g, log_softmax, .x = x,
+								.axis = axis)));
+}
+
+TEST(softmax_of_doubles_along_any_axis) { CHECK_EQ(agree(softmax_of_doubles, 1e-13), ROUNDS); }
+
 static void scatter_bool(struct rig *r, uint64_t *seed)
 {
 	struct rlx_type t = shape(seed, RLX_BOOL, 2, 1, 9), at = t, upd = t;
