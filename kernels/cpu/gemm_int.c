@@ -7,7 +7,8 @@
 
 rlx_k_fn RLX_K(gemm_int);
 
-enum { COLS = 512 };
+/* columns of a block, products at once, elements of a's rows held */
+enum { COLS = 512, STEP = 4, HELD = 64 };
 
 /* Elements [0, n) of any integer type as one of @T, by their low bits. */
 #define WIDEN_AS(T, type, of)						\
@@ -18,7 +19,26 @@ enum { COLS = 512 };
 			d[i] = (T)(of s[i]);				\
 	} while (0)
 
-/* Up to RLX_K_GEMM_INT_ROWS rows times COLS columns, with sums of @T. */
+/* The low @size bytes of n numbers of @wide bytes. */
+static void narrow(char *to, const void *from, size_t wide, size_t size, size_t n)
+{
+	const uint32_t *s = from;
+	size_t i;
+
+	if (size == wide)
+		memcpy(to, from, n * size);
+	else if (size == 2)
+		for (i = 0; i < n; i++)
+			((uint16_t *)(void *)to)[i] = (uint16_t)s[i];
+	else
+		for (i = 0; i < n; i++)
+			((uint8_t *)to)[i] = (uint8_t)s[i];
+}
+
+/*
+ * Up to RLX_K_GEMM_INT_ROWS rows times COLS columns, with sums of @T, STEP lines of b at a
+ * time; what is held of a's last piece from the one before meets lines of 0.
+ */
 #define PRODUCT(T)							\
 static void widen_##T(T *restrict d, const void *restrict p, int type, size_t n) \
 {									\
@@ -36,27 +56,46 @@ static void widen_##T(T *restrict d, const void *restrict p, int type, size_t n)
 	}								\
 }									\
 									\
+static void add_##T(T (*restrict sum)[COLS], T (*restrict line)[COLS],	\
+		    const T *restrict x, size_t rows, size_t cols)	\
+{									\
+	for (size_t r = 0; r < rows; r++, x += HELD) {			\
+		const T x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];	\
+		T *restrict s = sum[r];					\
+									\
+		for (size_t j = 0; j < cols; j++)			\
+			s[j] += (x0 * line[0][j] + x1 * line[1][j]) +	\
+				(x2 * line[2][j] + x3 * line[3][j]);	\
+	}								\
+}									\
+									\
 static void block_##T(const struct rlx_k_gemm *g, const char *a, const char *b, \
 		      char *c, size_t rows, size_t cols)		\
 {									\
 	size_t as = rlx_k_type_size((enum rlx_dtype)g->a_num);		\
 	size_t bs = rlx_k_type_size((enum rlx_dtype)g->b_num);		\
 	size_t cs = rlx_k_type_size((enum rlx_dtype)g->c_num), k, r, j; \
-	T sum[RLX_K_GEMM_INT_ROWS][COLS], line[COLS], x;		\
+	T sum[RLX_K_GEMM_INT_ROWS][COLS], line[STEP][COLS];		\
+	T x[RLX_K_GEMM_INT_ROWS][HELD] = { 0 };				\
 									\
 	for (r = 0; r < rows; r++)					\
 		memset(sum[r], 0, cols * sizeof(T));			\
-	for (k = 0; k < g->k; k++) {					\
-		widen_##T(line, b + k * g->ldb * bs, (int)g->b_num, cols); \
-		for (r = 0; r < rows; r++) {				\
-			widen_##T(&x, a + (r * g->lda + k) * as, (int)g->a_num, 1); \
-			for (j = 0; j < cols; j++)			\
-				sum[r][j] += x * line[j];		\
-		}							\
+	for (k = 0; k < g->k; k += STEP) {				\
+		size_t n = g->k - k < STEP ? g->k - k : STEP;		\
+									\
+		for (j = 0; j < STEP; j++)				\
+			if (j < n)					\
+				widen_##T(line[j], b + (k + j) * g->ldb * bs, \
+					  (int)g->b_num, cols);		\
+			else						\
+				memset(line[j], 0, cols * sizeof(T));	\
+		for (r = 0; r < rows && k % HELD == 0; r++)		\
+			widen_##T(x[r], a + (r * g->lda + k) * as, (int)g->a_num, \
+				  g->k - k < HELD ? g->k - k : HELD);	\
+		add_##T(sum, line, x[0] + k % HELD, rows, cols);	\
 	}								\
 	for (r = 0; r < rows; r++, c += g->ldc * cs)			\
-		for (j = 0; j < cols; j++)				\
-			memcpy(c + j * cs, &sum[r][j], cs);		\
+		narrow(c, sum[r], sizeof(T), cs, cols);			\
 }
 PRODUCT(uint32_t)
 PRODUCT(uint64_t)

@@ -260,6 +260,22 @@ static void softmax_of_doubles(struct rig *r, uint64_t *seed)
 
 TEST(softmax_of_doubles_along_any_axis) { CHECK_EQ(agree(softmax_of_doubles, 1e-13), ROUNDS); }
 
+/* Products of integers wrap as their dtype does, whatever the other's. */
+static void products(struct rig *r, uint64_t *seed)
+{
+	int64_t m = pick(seed, 1, 9), k = pick(seed, 1, 150), n = pick(seed, 1, 30);
+	enum rlx_dtype ta = PICK(ints, seed), tb = pick(seed, 0, 1) ? ta : PICK(ints, seed);
+	rlx_value a, b;
+
+	n = pick(seed, 0, 7) ? n : 600;
+	a = bits(r, seed, rlx_type(ta, 2, m, k));
+	b = pick(seed, 0, 1) ? bits(r, seed, rlx_type(tb, 2, k, n)) :
+			       bits(r, seed, rlx_type(tb, k, n));
+	rig_output(r, rlx_emit(r->g, matmul, .a = a, .b = b));
+}
+
+TEST(products_of_integers_wrap) { CHECK_EQ(agree(products, 0), ROUNDS); }
+
 static void scatter_bool(struct rig *r, uint64_t *seed)
 {
 	struct rlx_type t = shape(seed, RLX_BOOL, 2, 1, 9), at = t, upd = t;
