@@ -6,8 +6,8 @@
 ARCH	:= $(shell $(CC) -dumpmachine | cut -d- -f1)
 KERNEL_SRC := $(filter-out kernels/cpu/table.c %_dot.c %_amx.c, \
 		$(wildcard kernels/cpu/*.c))
-KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,det grid nms nonzero random resize_wide \
-		reverse roi unique)
+KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,det grid nms nonzero pool_i64 pool_u64 random \
+		resize_wide reverse roi unique)
 KERNEL_ISA := $(filter-out $(KERNEL_BASE),$(KERNEL_SRC))
 KERNEL_DOT := $(wildcard kernels/cpu/*_dot.c)
 KERNEL_AMX := $(wildcard kernels/cpu/*_amx.c)
@@ -15,8 +15,8 @@ KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast \
 	      -fno-asynchronous-unwind-tables
 # Many short loops over many types: unrolled they would be a tenth of the library.
 KERNEL_OPT_convert := -O2 -ftree-vectorize $(if $(findstring gcc,$(CC)),-fvect-cost-model=dynamic)
-$(foreach k,copy det ew_f64 ew_int gemm_int grouped index nonzero pool_f64 quant random \
-		reduce resize resize_wide scan softmax_f64 sortk,\
+$(foreach k,copy det ew_f64 ew_int gemm_int grouped index nonzero pool_f64 pool_i64 pool_u64 quant \
+		random reduce resize resize_wide scan softmax_f64 sortk,\
 	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
 
 # On x86 the portable level is the last resort: small there, not unrolled.

@@ -2,7 +2,7 @@
 /*
  * Pooling kernels: plain layout in one to three dimensions, blocked layout
  * (kernels/conv.h) in two. A window that lies wholly in the padding gives
- * -infinity for max and 0 for the others. NaN in a window gives NaN.
+ * -infinity (of integers the least) for max and 0 for the others. NaN in a window gives NaN.
  */
 #ifndef RLX_K_POOL_H
 #define RLX_K_POOL_H
@@ -22,9 +22,10 @@ enum rlx_k_pool_kind {
 };
 
 /**
- * struct rlx_k_pool - kernels pool_f32, pool_f64 (plain) and pool_c (blocked)
+ * struct rlx_k_pool - kernels pool_f32, pool_f64, pool_i64, pool_u64 (plain) and pool_c (blocked)
  * @x: pool_f32: plain [planes][in...]; pool_c: blocked, planes is n * blocks
- * @y: likewise [planes][out...]. pool_f64: both are of double
+ * @y: likewise [planes][out...]. pool_f64: both are of double; pool_i64, pool_u64: of such
+ *	integers, and @kind is RLX_K_POOL_MAX
  * @index: plain with RLX_K_POOL_MAX: where each maximum came from, or NULL;
  *	counts elements of the whole of @x; the first of equals; -1 for a window
  *	wholly in the padding

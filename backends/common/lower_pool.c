@@ -8,11 +8,21 @@ static bool is_blocked(const struct rlx_lower *lo, const struct rlx_op_pool *p)
 {
 	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
 
-	return x->dtype != RLX_F64 && x->rank == 5 && lo->block && x->dim[4] == lo->block &&
-	       p->kernel.v[2] == 1 && y->dim[4] == x->dim[4] &&
+	return rlx_dtype_size(x->dtype) < 8 && x->rank == 5 && lo->block &&
+	       x->dim[4] == lo->block && p->kernel.v[2] == 1 && y->dim[4] == x->dim[4] &&
 	       (!p->stride.n || p->stride.v[2] == 1) &&
 	       (!p->pad.n || (!p->pad.v[2] && !p->pad.v[5])) &&
 	       p->kind != RLX_POOL_LP && !p->indices;
+}
+
+static enum rlx_kernel_id kernel_of(const struct rlx_lower *lo, const struct rlx_op_pool *p)
+{
+	switch (rlx_lower_in(lo, 0)->dtype) {
+	case RLX_F64: return RLX_KERNEL_pool_f64;
+	case RLX_I64: return RLX_KERNEL_pool_i64;
+	case RLX_U64: return RLX_KERNEL_pool_u64;
+	default: return is_blocked(lo, p) ? RLX_KERNEL_pool_c : RLX_KERNEL_pool_f32;
+	}
 }
 
 enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
@@ -22,7 +32,8 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 	struct rlx_k_pool *a = rlx_lower_args(lo, sizeof(*a));
 	size_t nd = p->kernel.n - (is_blocked(lo, p) ? 1 : 0), i;
 	bool takes = lo->ops->has_16bit ? rlx_lower_real(x->dtype) :
-		     x->dtype == RLX_F32 || x->dtype == RLX_F64;
+		     x->dtype == RLX_F32 || x->dtype == RLX_F64 || x->dtype == RLX_I64 ||
+		     x->dtype == RLX_U64;
 	double taps = 1;
 
 	if (!takes || !rlx_type_count(x) || !rlx_type_count(y))
@@ -51,10 +62,8 @@ enum rlx_status rlx_lower_pool(struct rlx_lower *lo)
 	rlx_lower_ref_out(lo, &a->y, 0, 0);
 	if (p->indices)
 		rlx_lower_ref_out(lo, &a->index, 1, 0);
-	return rlx_lower_call(lo, is_blocked(lo, p) ? RLX_KERNEL_pool_c :
-			      x->dtype == RLX_F64 ? RLX_KERNEL_pool_f64 : RLX_KERNEL_pool_f32,
-			      a->planes * a->out[0] * a->out[1],
+	return rlx_lower_call(lo, kernel_of(lo, p), a->planes * a->out[0] * a->out[1],
 			      (double)rlx_type_count(y) * taps,
 			      is_blocked(lo, p) ? 0 :
-			      rlx_k_pool_scratch(a, x->dtype == RLX_F64 ? 8 : 4));
+			      rlx_k_pool_scratch(a, rlx_dtype_size(x->dtype) < 8 ? 4 : 8));
 }

@@ -4,8 +4,6 @@
 #define PT_ABS(x)	fabsf(x)
 #define PT_SQRT(x)	sqrtf(x)
 #define PT_MAX(a, b)	vf_max_nan(a, b)
-#define PT_LEAST	(-INFINITY)
-#define PT_FLOAT	1
 #include "kernels/cpu/pool_plain.h"
 
 rlx_k_fn RLX_K(pool_f32);

@@ -4,8 +4,6 @@
 #define PT_ABS(x)	fabs(x)
 #define PT_SQRT(x)	sqrt(x)
 #define PT_MAX(a, b)	max_nan(a, b)
-#define PT_LEAST	(-INFINITY)
-#define PT_FLOAT	1
 #include "kernels/simd/vec.h"
 
 typedef int64_t vl __attribute__((vector_size(RLX_VB)));

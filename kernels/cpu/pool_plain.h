@@ -8,8 +8,9 @@
  * even and odd columns apart, which are then read one after the other; above that, what
  * is folded down is walked column by column.
  *
- * The includer defines PT, the type of elements, and of it: PT_MAX(a, b) of two vectors,
- * PT_LEAST, and if it is a float (PT_FLOAT) PT_ABS(x) and PT_SQRT(x).
+ * The includer defines PT, the type of elements, and of it: PT_MAX(a, b) of two vectors, and
+ * PT_ABS(x) and PT_SQRT(x); where it is an integer, which has maxima alone, only PT_LEAST,
+ * its least value.
  */
 #include <math.h>
 #include <string.h>
@@ -18,6 +19,17 @@
 #include "kernels/pool_layout.h"
 #include "kernels/simd/vec.h"
 
+#ifdef PT_LEAST
+#define PT_NAN(x)	false
+#define PT_KIND(a)	RLX_K_POOL_MAX
+#define PT_MAX(a, b)	pv_greater(a, b)
+#else
+#define PT_FLOAT	1
+#define PT_LEAST	(-INFINITY)
+#define PT_NAN(x)	((x) != (x))
+#define PT_KIND(a)	((a)->kind)
+#endif
+
 enum { PT_LANES = RLX_VB / sizeof(PT), GROUP = 4 };
 
 typedef PT pv __attribute__((vector_size(RLX_VB)));
@@ -25,7 +37,14 @@ typedef PT pv_u __attribute__((vector_size(RLX_VB), aligned(sizeof(PT)), may_ali
 
 RLX_INLINE pv pv_loadu(const PT *p) { return *(const pv_u *)p; }
 RLX_INLINE void pv_storeu(PT *p, pv x) { *(pv_u *)p = x; }
-RLX_INLINE pv pv_set1(PT x) { return x - (pv){ 0 }; }
+#ifndef PT_FLOAT
+RLX_INLINE pv pv_greater(pv a, pv b)
+{
+	pv first = (pv)(a > b);
+
+	return (a & first) | (b & ~first);
+}
+#endif
 
 /* One output row: the window's outer taps, and where the row lies. */
 struct row {
@@ -122,7 +141,7 @@ RLX_INLINE void row_into(PT *restrict y, const PT *restrict x, size_t n, const u
 	for (; i < n; i++) {
 		PT v = tap_of(x[i], lp);
 
-		y[i] = first ? v : !max ? y[i] + v : v > y[i] || v != v ? v : y[i];
+		y[i] = first ? v : !max ? y[i] + v : v > y[i] || PT_NAN(v) ? v : y[i];
 	}
 }
 
@@ -136,7 +155,7 @@ static void fill(PT *y, size_t n, PT v)
 static void put_row(const struct fold *f, PT *y, const PT *x, bool first)
 {
 	const struct rlx_k_pool *a = f->a;
-	PT none = a->kind == RLX_K_POOL_MAX ? PT_LEAST : 0;
+	PT none = PT_KIND(a) == RLX_K_POOL_MAX ? PT_LEAST : 0;
 	size_t p = a->p[2], w = f->l.width, n;
 
 	if (first && !x)
@@ -149,9 +168,9 @@ static void put_row(const struct fold *f, PT *y, const PT *x, bool first)
 		fill(y + p + n, w - p - n, none);
 	}
 	y += p;
-	if (a->kind == RLX_K_POOL_MAX)
+	if (PT_KIND(a) == RLX_K_POOL_MAX)
 		row_into(y, x, n, 0, first, true);
-	else if (a->kind == RLX_K_POOL_AVG)
+	else if (PT_KIND(a) == RLX_K_POOL_AVG)
 		row_into(y, x, n, 0, first, false);
 	else if (a->lp == 1)
 		row_into(y, x, n, 1, first, false);
@@ -177,11 +196,11 @@ static void load_row(const struct fold *f, PT *y, const PT *plane, ptrdiff_t v)
 
 	if (f->l.phases == 1) {
 		put_row(f, y, x, true);
-	} else if (!x || a->kind == RLX_K_POOL_LP || p + n > f->l.width) {
+	} else if (!x || PT_KIND(a) == RLX_K_POOL_LP || p + n > f->l.width) {
 		put_row(f, f->flat, x, true);
 		take_apart(y, y + half, f->flat, half);
 	} else {
-		fill(y, f->l.width, a->kind == RLX_K_POOL_MAX ? PT_LEAST : 0);
+		fill(y, f->l.width, PT_KIND(a) == RLX_K_POOL_MAX ? PT_LEAST : 0);
 		if (odd && n)
 			y[half + p / 2] = x[0];
 		p += odd;
@@ -220,7 +239,7 @@ static void fold_along(const struct fold *f, const PT *x, PT *y)
 	const PT *from = x;
 
 	if (a->s[2] <= 2) {
-		if (a->kind == RLX_K_POOL_MAX)
+		if (PT_KIND(a) == RLX_K_POOL_MAX)
 			fold_row(f, x, y, n, true);
 		else
 			fold_row(f, x, y, n, false);
@@ -229,9 +248,9 @@ static void fold_along(const struct fold *f, const PT *x, PT *y)
 	for (i = 0; i < n; i++, from += a->s[2]) {
 		PT acc = from[0];
 
-		if (a->kind == RLX_K_POOL_MAX)
+		if (PT_KIND(a) == RLX_K_POOL_MAX)
 			for (k = 1; k < a->k[2]; k++)
-				acc = from[k * d] > acc || from[k * d] != from[k * d] ?
+				acc = from[k * d] > acc || PT_NAN(from[k * d]) ?
 				      from[k * d] : acc;
 		else
 			for (k = 1; k < a->k[2]; k++)
@@ -260,11 +279,11 @@ static void finish_row(const struct fold *f, const struct row *r)
 	const PT *c = f->counts;
 	PT *y = r->y, by = (PT)(r->counted ? r->counted : 1);
 
-	if (f->a->kind == RLX_K_POOL_AVG)
+	if (PT_KIND(f->a) == RLX_K_POOL_AVG)
 		for (i = 0; i < n; i++)
 			y[i] /= by * c[i];
 #ifdef PT_FLOAT
-	else if (f->a->kind == RLX_K_POOL_LP && f->a->lp == 2)
+	else if (PT_KIND(f->a) == RLX_K_POOL_LP && f->a->lp == 2)
 		for (i = 0; i < n; i++)
 			y[i] = PT_SQRT(y[i]);
 #endif
@@ -309,7 +328,7 @@ RLX_INLINE void tap_max(void *of, const size_t v[3], PT x)
 {
 	struct max_at *m = of;
 
-	if (m->where >= 0 && (m->best != m->best || !(x > m->best || x != x)))
+	if (m->where >= 0 && (PT_NAN(m->best) || !(x > m->best || PT_NAN(x))))
 		return;
 	m->best = x;
 	m->where = m->base + index_of(m->a, v);
@@ -383,7 +402,7 @@ static void band_run(const struct fold *f, struct row *r, size_t o[2], size_t n)
 			load_row(f, f->rows + i * f->l.row, r->x, at + (ptrdiff_t)i);
 	for (i = 0; i < n; i++, o[1]++, r->y += a->out[2]) {
 		fold_along(f, f->rows + i * s * f->l.row, r->y);
-		if (a->kind != RLX_K_POOL_AVG) {
+		if (PT_KIND(a) != RLX_K_POOL_AVG) {
 			finish_row(f, r);
 			continue;
 		}
@@ -398,12 +417,12 @@ static void row_run(const struct fold *f, struct row *r, const size_t o[2], size
 	const struct rlx_k_pool *a = f->a;
 
 	row_taps(r, o);
-	if (a->index && a->kind == RLX_K_POOL_MAX) {
+	if (a->index && PT_KIND(a) == RLX_K_POOL_MAX) {
 		row_index(r, a->index + at, (int64_t)base);
 		return;
 	}
 #ifdef PT_FLOAT
-	if (a->kind == RLX_K_POOL_LP && a->lp > 2) {
+	if (PT_KIND(a) == RLX_K_POOL_LP && a->lp > 2) {
 		row_norm(r);
 		return;
 	}
@@ -438,7 +457,7 @@ static void pool_plain(const struct rlx_k_pool *a, size_t begin, size_t end, voi
 	f.counts = f.flat + f.l.row;
 	f.y_end = (PT *)a->y + end * a->out[2];
 	find_taps(&f);
-	if (a->kind == RLX_K_POOL_AVG)
+	if (PT_KIND(a) == RLX_K_POOL_AVG)
 		count_columns(&f);
 	for (u = begin; u < end; u += n) {
 		size_t p = u / rows, o[2] = { u % rows / a->out[1], u % rows % a->out[1] };

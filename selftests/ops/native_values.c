@@ -276,6 +276,25 @@ static void products(struct rig *r, uint64_t *seed)
 
 TEST(products_of_integers_wrap) { CHECK_EQ(agree(products, 0), ROUNDS); }
 
+/* Windows of integers, some wholly in the padding; rounded up where the seed says so. */
+static void windows(struct rig *r, uint64_t *seed)
+{
+	int64_t h = pick(seed, 3, 12), w = pick(seed, 3, 30), k = pick(seed, 1, 3);
+	int64_t pad = pick(seed, 0, 2), s = pick(seed, 1, 3);
+	struct rlx_type t = rlx_type(PICK(ints, seed), 2, 2, h, w);
+	bool wide = pick(seed, 0, 1), where = pick(seed, 0, 1);
+	rlx_value x = wide ? bits(r, seed, t) : rig_random(r, t, 0, 5), y;
+
+	y = rlx_emit(r->g, pool, .x = x, .kernel = { (int64_t[]){ k, k }, 2 },
+		     .stride = { (int64_t[]){ s, s }, 2 }, .ceil = pick(seed, 0, 1),
+		     .pad = { (int64_t[]){ pad, pad, pad, pad }, 4 }, .indices = where);
+	rig_output(r, y);
+	if (where)
+		rig_output(r, rlx_out(r->g, y, 1));
+}
+
+TEST(maxima_of_windows_of_integers) { CHECK_EQ(agree(windows, 0), ROUNDS); }
+
 static void scatter_bool(struct rig *r, uint64_t *seed)
 {
 	struct rlx_type t = shape(seed, RLX_BOOL, 2, 1, 9), at = t, upd = t;
