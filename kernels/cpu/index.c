@@ -131,6 +131,22 @@ MERGE(uint32_t, uint32_t)
 MERGE(uint16_t, uint32_t)
 MERGE(uint8_t, uint32_t)
 
+RLX_INLINE vf from_16(vu16h x, int type)
+{
+	return type == RLX_F16 ? vf_from_f16(x) : vf_from_bf16(x);
+}
+
+/* One of f16 or bf16, as scatters of elements have them, in registers. */
+static void merge_one_half(uint16_t *d, uint16_t s, int type, int op)
+{
+	vf x = from_16((vu16h){ *d }, type), y = from_16((vu16h){ s }, type);
+	float a = x[0], b = y[0];
+
+	merge_float(&a, &b, 1, op);
+	x = vf_set1(a);
+	*d = (type == RLX_F16 ? vf_to_f16(x) : vf_to_bf16(x))[0];
+}
+
 static void merge_half(char *d, const char *s, size_t n, int type, int op)
 {
 	rlx_convert_fn *load = RLX_K(loader)(RLX_EW_F32, type);
@@ -176,6 +192,13 @@ static void merge(void *d, const void *s, size_t n, int type, int op)
 	case RLX_U16: merge_uint16_t(d, s, n, op); break;
 	case RLX_U8: merge_uint8_t(d, s, n, op); break;
 	case RLX_BOOL: merge_bool(d, s, n, op); break;
+	case RLX_F16:
+	case RLX_BF16:
+		if (n == 1) {
+			merge_one_half(d, *(const uint16_t *)s, type, op);
+			break;
+		}
+		/* fall through */
 	default: merge_half(d, s, n, type, op); break;
 	}
 }
