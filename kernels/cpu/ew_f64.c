@@ -29,17 +29,12 @@ RLX_INLINE vd softplus_of(vd x)
 	return vd_least(x, 0) + vd_log1p(vd_exp(-vd_abs(x)));
 }
 
-static double clip01(double x)
+RLX_INLINE vd clip01(vd x)
 {
-	return x < 0 ? 0 : x > 1 ? 1 : x;
+	return vd_most(vd_least(x, 0), 1);
 }
 
 /* x, but finite below 0: what these are times 0 at -inf is their limit, 0 */
-static double above(double x)
-{
-	return x < -1e100 ? -1e100 : x;
-}
-
 RLX_INLINE vd vd_above(vd x)
 {
 	return vd_least(x, -1e100);
@@ -59,10 +54,27 @@ RLX_INLINE vd gelu_tanh_of(vd x)
 				     (x + 0.044715 * x * x * x)) + 1.0);
 }
 
-static double softsign_of(double x)
+RLX_INLINE vd softsign_of(vd x)
 {
-	return isinf(x) ? copysign(1, x) : x / (1 + fabs(x));
+	vd a = vd_most(vd_abs(x), 1e300);
+
+	return vd_copysign(a / (a + 1.0), x);
 }
+
+/* Of lanes for which a level may have an instruction: by vectors then. */
+#define LANES(name, fn)							\
+RLX_INLINE vd name(vd x)						\
+{									\
+	RLX_UNROLL							\
+	for (size_t i = 0; i < RLX_VLD; i++)				\
+		x[i] = fn(x[i]);					\
+	return x;							\
+}
+LANES(sqrt_of, __builtin_sqrt)
+LANES(floor_of, __builtin_floor)
+LANES(ceil_of, __builtin_ceil)
+LANES(round_of, __builtin_nearbyint)
+LANES(trunc_of, __builtin_trunc)
 
 static void cast(char *d, const struct rlx_ew_src *s, size_t nv, int type)
 {
@@ -94,8 +106,8 @@ UN(expm1_, vd_expm1(x))
 UN(log_, vd_log(x))
 L1(log2_, log2(x))
 UN(log1p_, vd_log1p(x))
-L1(sqrt_, sqrt(x))
-L1(rsqrt, 1 / sqrt(x))
+UN(sqrt_, sqrt_of(x))
+UN(rsqrt, 1.0 / sqrt_of(x))
 UN(sin_, vd_sin(x))
 UN(cos_, vd_cos(x))
 L1(tan_, tan(x))
@@ -109,19 +121,19 @@ L1(asinh_, asinh(x))
 L1(acosh_, acosh(x))
 L1(atanh_, atanh(x))
 UN(sigmoid, vd_sigmoid(x))
-L1(softsign, softsign_of(x))
+UN(softsign, softsign_of(x))
 UN(silu, vd_above(x) * vd_sigmoid(x))
 UN(gelu, 0.5 * vd_above(x) * vd_erfc(-x * 0.70710678118654752440))
 UN(gelu_tanh, gelu_tanh_of(x))
 UN(erf_, vd_erf(x))
-L1(ceil_, ceil(x))
-L1(floor_, floor(x))
-L1(round_, nearbyint(x))
-L1(trunc_, trunc(x))
+UN(ceil_, ceil_of(x))
+UN(floor_, floor_of(x))
+UN(round_, round_of(x))
+UN(trunc_, trunc_of(x))
 UN(softplus, softplus_of(x))
 UN(mish, mish_of(x))
-L1(hard_sigmoid, clip01(0.2 * x + 0.5))
-L1(hard_swish, above(x) * clip01(x / 6 + 0.5))
+UN(hard_sigmoid, clip01(0.2 * x + 0.5))
+UN(hard_swish, vd_above(x) * clip01(x / 6.0 + 0.5))
 BIN(add, x + y)
 BIN(sub, x - y)
 BIN(mul, x * y)
