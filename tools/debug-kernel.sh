@@ -1,28 +1,43 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Finds a built debug kernel, or builds one from Debian's source of 6.12.
+# Finds a built kernel for guests that watch, or builds one from Debian's source of 6.12.
 #
-#   tools/debug-kernel.sh find        what was built; status 4 when nothing was
-#   tools/debug-kernel.sh config      fetches the source, configures and checks
-#   tools/debug-kernel.sh build       all of it: 20 minutes on two processors
-#   tools/debug-kernel.sh pack FILE   an archive of what "find" found
+#   tools/debug-kernel.sh [-k NAME] find        what was built; status 4 when nothing was
+#   tools/debug-kernel.sh [-k NAME] config      fetches the source, configures and checks
+#   tools/debug-kernel.sh [-k NAME] build       all of it: 20 minutes on two processors
+#   tools/debug-kernel.sh [-k NAME] pack FILE   an archive of what "find" found
 #
-# $BUILD/kernels/debug gets vmlinuz, build/ (the headers), modules/ and release,
+# NAME is debug (which watches memory and locks) or kcsan (data races): the kernel of
+# selftests/kmod/guest.config and selftests/kmod/NAME.config, where lines "# make: WORD ..."
+# hold variables for make.
+# $BUILD/kernels/NAME gets vmlinuz, build/ (the headers), modules/ and release,
 # as tools/fetch-kernels.sh leaves them for other kernels. "find" takes the archive
-# that $RLX_DEBUG_KERNEL names, or what "build" left in the cache for this very
-# fragment (${XDG_CACHE_HOME:-~/.cache}/rlx/kernels), or the newest archive
-# ../shared/kernel/debug-*.tar.zst. "build" does nothing for a source, a fragment
-# (selftests/kmod/debug.config) and a compiler it knows already.
+# that $RLX_DEBUG_KERNEL ($RLX_KCSAN_KERNEL) names, or what "build" left in the cache for
+# these very fragments (${XDG_CACHE_HOME:-~/.cache}/rlx/kernels), or the newest archive
+# ../shared/kernel/NAME-*.tar.zst. "build" does nothing for a source, fragments and a
+# compiler it knows already.
 set -u
 unset MAKEFLAGS MFLAGS
 
 BUILD=${BUILD:-build}
 JOBS=${JOBS:-$(nproc)}
 here=$(cd "$(dirname "$0")/.." && pwd)
-fragment=$here/selftests/kmod/debug.config
 cache=${XDG_CACHE_HOME:-${HOME:-/root}/.cache}/rlx/kernels
-link=$BUILD/kernels/debug
 pkg=linux-source-6.12
+
+kind=debug
+[ "${1-}" != -k ] || { kind=${2-}; shift 2; }
+case $kind in
+debug)	named=RLX_DEBUG_KERNEL archive=${RLX_DEBUG_KERNEL-} ;;
+kcsan)	named=RLX_KCSAN_KERNEL archive=${RLX_KCSAN_KERNEL-} ;;
+*)	echo "debug-kernel: there are debug and kcsan" >&2; exit 2 ;;
+esac
+link=$BUILD/kernels/$kind
+src=$BUILD/$kind-kernel
+parts="$here/selftests/kmod/guest.config $here/selftests/kmod/$kind.config"
+
+# shellcheck disable=SC2086 # two files
+fragment() { cat $parts; }
 
 say() { printf 'debug-kernel: %s\n' "$*" >&2; }
 die() { say "$@"; exit 1; }
@@ -80,18 +95,18 @@ add_vgem()
 
 use_archive()
 {
-	dir=$cache/debug-$(sha256sum "$1" | cut -c 1-16)
+	dir=$cache/$kind-$(sha256sum "$1" | cut -c 1-16)
 	[ -f "$dir/release" ] || unpack_archive "$1" "$dir"
 	[ -f "$dir/vgem.log" ] || add_vgem "$dir"
 	ln -sfn "$dir" "$link"
 }
 
-# What was built here for this fragment, if anything, the newest first.
+# What was built here for these fragments, if anything, the newest first.
 use_built()
 {
-	for d in $(find "$cache" -maxdepth 1 -name 'debug-built-*' -printf \
+	for d in $(find "$cache" -maxdepth 1 -name "$kind-built-*" -printf \
 		   '%T@ %p\n' | sort -rn | cut -d' ' -f2); do
-		cmp -s "$fragment" "$d/fragment" || continue
+		fragment | cmp -s - "$d/fragment" || continue
 		ln -sfn "$d" "$link"
 		return 0
 	done
@@ -100,22 +115,21 @@ use_built()
 
 find_kernel()
 {
-	if [ -n "${RLX_DEBUG_KERNEL-}" ]; then
-		[ -f "$RLX_DEBUG_KERNEL" ] ||
-			die "RLX_DEBUG_KERNEL names no file: $RLX_DEBUG_KERNEL"
-		use_archive "$RLX_DEBUG_KERNEL"
+	if [ -n "$archive" ]; then
+		[ -f "$archive" ] || die "$named names no file: $archive"
+		use_archive "$archive"
 		return
 	fi
 	use_built && return
-	newest=$(find "$here/../shared/kernel" -name 'debug-*.tar.zst' \
+	newest=$(find "$here/../shared/kernel" -name "$kind-*.tar.zst" \
 		 -printf '%T@ %p\n' 2>/dev/null | sort -rn | sed 's/^[^ ]* //;q')
 	if [ -n "$newest" ]; then
 		use_archive "$newest"
 		return
 	fi
 	rm -f "$link"
-	say "there is none: 'make debug-kernel' builds one, and" \
-	    "RLX_DEBUG_KERNEL names an archive of one"
+	say "there is none: 'make $kind-kernel' builds one, and" \
+	    "$named names an archive of one"
 	exit 4
 }
 
@@ -131,7 +145,6 @@ fetch_source()
 {
 	version=$(source_version)
 	[ -n "$version" ] || die "apt's package lists have no $pkg"
-	src=$BUILD/debug-kernel
 	[ "$(cat "$src/.version" 2>/dev/null)" = "$version" ] && return
 	rm -rf "$src" "$src.deb"
 	mkdir -p "$src" "$src.deb"
@@ -153,15 +166,17 @@ kmake()
 {
 	cc=gcc
 	command -v ccache >/dev/null && cc="ccache gcc"
+	# shellcheck disable=SC2046 # words
 	make -s -C "$src" -j"$JOBS" CC="$cc" HOSTCC="$cc" KBUILD_BUILD_USER=rlx \
 		KBUILD_BUILD_HOST=rlx KBUILD_BUILD_VERSION=1 \
-		KBUILD_BUILD_TIMESTAMP='2025-01-01 00:00:00 UTC' "$@"
+		KBUILD_BUILD_TIMESTAMP='2025-01-01 00:00:00 UTC' \
+		$(fragment | sed -n 's/^# make: //p') "$@"
 }
 
-# Lines of the fragment that the configuration did not take.
+# Lines of the fragments that the configuration did not take.
 lost_lines()
 {
-	grep -E '^(CONFIG_|# CONFIG_)' "$fragment" | while read -r line; do
+	fragment | grep -E '^(CONFIG_|# CONFIG_)' | while read -r line; do
 		name=$(printf '%s' "$line" | sed 's/^# //;s/[= ].*//')
 		case $line in
 		'#'*)	grep -q "^$name=" "$src/.config" && echo "$line" ;;
@@ -173,14 +188,15 @@ lost_lines()
 configure()
 {
 	printf '  CONFIG  %s\n' "$src"
+	# shellcheck disable=SC2086 # two files
 	if ! { kmake tinyconfig && (cd "$src" &&
-	       scripts/kconfig/merge_config.sh -m .config "$fragment") &&
+	       scripts/kconfig/merge_config.sh -m .config $parts) &&
 	       kmake olddefconfig; } >"$src/.log" 2>&1; then
 		tail -n 5 "$src/.log" >&2
 		die "could not configure the kernel"
 	fi
 	lost=$(lost_lines)
-	[ -z "$lost" ] || die "lines of debug.config that did not survive:" "$lost"
+	[ -z "$lost" ] || die "lines of the fragments that did not survive:" "$lost"
 }
 
 # Collects DIR: what a guest boots, and what a module is built against.
@@ -197,14 +213,14 @@ collect()
 		>>"$src/.log" 2>&1 || die "cannot collect headers: see $src/.log"
 	ln -sfn headers "$1/build"
 	cp "$src/include/config/kernel.release" "$1/release"
-	cp "$fragment" "$1/fragment"
+	fragment >"$1/fragment"
 }
 
 build_kernel()
 {
 	fetch_source
-	key=$({ echo "$version"; compiler; cat "$fragment"; } | sha256sum)
-	dir=$cache/debug-built-$(printf '%s' "$key" | cut -c 1-16)
+	key=$({ echo "$version"; compiler; fragment; } | sha256sum)
+	dir=$cache/$kind-built-$(printf '%s' "$key" | cut -c 1-16)
 	if [ ! -f "$dir/release" ]; then
 		configure
 		printf '  BUILD   linux %s, %s jobs\n' "$version" "$JOBS"
@@ -227,15 +243,15 @@ pack()
 	[ -f "$link/release" ] || find_kernel
 	top=$(readlink -f "$link")
 	tar -c -C "$(dirname "$top")" --transform \
-		"s,^$(basename "$top"),debug-$(cat "$link/release")," \
+		"s,^$(basename "$top"),$kind-$(cat "$link/release")," \
 		"$(basename "$top")" | zstd -q -12 -T0 -f -o "$1"
 }
 
 # Runs take turns: those that unpack by the cache, those that build by their folder.
 mkdir -p "$BUILD/kernels" "$cache" || exit 1
 case ${1-} in
-config|build)	exec 9>"$BUILD/kernels/.lock-build" ;;
-*)		exec 9>"$cache/.lock-debug" ;;
+config|build)	exec 9>"$BUILD/kernels/.lock-build-$kind" ;;
+*)		exec 9>"$cache/.lock-$kind" ;;
 esac
 flock 9
 case ${1-} in

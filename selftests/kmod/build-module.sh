@@ -57,8 +57,12 @@ cd - >/dev/null
 # Debian's headers call ccache only when asked to.
 command -v ccache >/dev/null && vars="$vars DEBIAN_KERNEL_USE_CCACHE=1"
 
-# KASAN's red zones make frames larger than they are elsewhere.
-[ "$kernel" != debug ] || vars="$vars KCFLAGS=-Wframe-larger-than=2048"
+# KASAN's red zones make frames larger than they are elsewhere. Of KCSAN's reports one
+# wants to know the lines, and that kernel itself is built without.
+case $kernel in
+debug)	vars="$vars KCFLAGS=-Wframe-larger-than=2048" ;;
+kcsan)	vars="$vars KCFLAGS=-g" ;;
+esac
 
 # Kernels of another suite are built by the programs of that suite.
 enter=

@@ -9,7 +9,7 @@ KMOD_ALSO	:= 6.12-rt 7
 # Compiled for: the flavours, and 7.x of another suite (tools/fetch-kernels.sh).
 KMOD_HEADERS	:= 6.1-rt 6.1-cloud 6.12-cloud 7.2 7-rt 7-cloud
 KMOD_BOOTED	:= $(KMOD_STOCK) $(KMOD_ALSO)
-KMOD_KERNELS	:= $(KMOD_BOOTED) $(KMOD_HEADERS) debug
+KMOD_KERNELS	:= $(KMOD_BOOTED) $(KMOD_HEADERS) debug kcsan
 KMOD_DIR	:= $(BUILD)/test/kmod
 KMOD_SRC	:= $(wildcard selftests/kmod/t/*.c)
 KMOD_BIN	:= $(KMOD_SRC:selftests/kmod/t/%.c=$(KMOD_DIR)/%)
@@ -116,16 +116,27 @@ fuzz-kmod:
 	$(Q)+$(SUBMAKE) guest K=debug T=random RLX_KMOD_FUZZ_OPS=$(OPS) \
 		RIG='-t $(shell expr 600 + $(OPS) / 100)'
 
+# Data races: all suites, and random programs, with a kernel that looks for them. It is built
+# where there is none, which takes long: so this is no part of "make check".
+check-kmod-kcsan:
+	$(Q)tools/setup.sh kmod
+	$(Q)+tools/debug-kernel.sh -k kcsan find 2>/dev/null || $(SUBMAKE) kcsan-kernel
+	$(Q)+$(BUILDMAKE) kmod-tests
+	$(Q)$(build_module) $(KMOD_VARS:%=-v %) kcsan
+	$(Q)selftests/run.sh -g $@ -t 7200 \
+		$$(selftests/kmod/suites.sh kcsan $(KMOD_BIN)) 'selftests/kmod/gate.sh kcsan'
+
 # The models of the protocols; no kernel is needed.
 check-spin:
 	$(Q)tools/setup.sh kmod
 	$(Q)JOBS=$(JOBS) selftests/run.sh -g $@ selftests/kmod/spin/run.sh
 
-.PHONY: guest check-kmod check-kmod-serve check-kmod-debug fuzz-kmod check-spin
+.PHONY: guest check-kmod check-kmod-serve check-kmod-debug check-kmod-kcsan fuzz-kmod \
+	check-spin
 
-# The debug kernel, where none was brought: see tools/debug-kernel.sh.
-debug-kernel:
+# The kernels that watch, where none was brought: see tools/debug-kernel.sh.
+debug-kernel kcsan-kernel: %-kernel:
 	$(Q)tools/setup.sh kernel
-	$(Q)JOBS=$(JOBS) tools/debug-kernel.sh build
+	$(Q)JOBS=$(JOBS) tools/debug-kernel.sh -k $* build
 
-.PHONY: debug-kernel
+.PHONY: debug-kernel kcsan-kernel

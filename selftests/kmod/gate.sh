@@ -74,8 +74,9 @@ if [ "$kernel" = debug ]; then
 		bad $how
 	done
 fi
+[ "$kernel" != kcsan ] || bad race
 # Last, for what these do stays done.
-bad uaf
+[ "$kernel" = kcsan ] || bad uaf
 bad reference
 boot soft
 
@@ -101,12 +102,16 @@ if [ "$kernel" = debug ]; then
 	check lock-order says 'not ok order/clean' 'possible circular'
 	check sleeping says 'not ok sleep/clean' 'sleeping function'
 	check slab-leak says 'not ok guest/kmemleak' 'unreferenced object'
+elif [ "$kernel" = kcsan ]; then
+	check data-race says 'not ok race/clean' 'BUG: KCSAN: data-race'
 else
 	check page-leak says 'not ok pages/clean' 'KiB of pages did not come back'
 	check use-after-free says 'not ok uaf/clean' 'BUG kmalloc'
 fi
 
-[ "$kernel" != debug ] || finish
+case $kernel in
+debug|kcsan)	finish ;;
+esac
 
 list=''
 program good "$fine"

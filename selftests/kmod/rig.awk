@@ -7,6 +7,7 @@
 # it ended as it said, the kernel's log holds no finding of its time, and nothing
 # leaked. "guest/clean" is the same for the time outside all programs, and
 # "guest/end" says that the guest came to its end. Names that never began fail.
+# A data race is a finding where one of its functions is ours; the kernel has its own.
 
 # What a sound kernel never says, in two parts for the sake of length.
 function is_finding(line)
@@ -21,6 +22,26 @@ function is_finding(line)
 	       line ~ /unreferenced object|hung task|blocked for more than/ ||
 	       line ~ /soft lockup|rcu.*(stall|detected)|sleeping function/ ||
 	       line ~ /Call Trace|Bad (page|rss)|DEBUG_LOCKS/
+}
+
+function add_log(owner, text)
+{
+	if (owner == "")
+		guest_log = guest_log text
+	else
+		log_of[owner] = log_of[owner] text
+}
+
+# A report of KCSAN is over, or the log is.
+function end_race()
+{
+	if (race ~ /\[rlx(_bad)?\]/) {
+		if (races_of[owner]++ < 20)
+			add_log(owner, race)
+	} else if (race != "") {
+		foreign_races++
+	}
+	race = ""
 }
 
 function result(ok, name, note)
@@ -58,6 +79,17 @@ function begin(name)
 # The kernel's log: findings and the lines after each go to who was running.
 FNR == NR {
 	sub(/\r$/, "")
+	if (/BUG: KCSAN: /) {
+		end_race()
+		race = "# " $0 "\n"
+		next
+	}
+	if (race != "") {
+		race = race "# " $0 "\n"
+		if (/=============$/)
+			end_race()
+		next
+	}
 	if (/rig: begin /) {
 		owner = $NF
 		left = 0
@@ -69,12 +101,8 @@ FNR == NR {
 		next		# registers tell a reader of TAP nothing
 	if (is_finding($0))
 		left = 24
-	if (left > 0 && lines_of[owner]++ < 80) {
-		if (owner == "")
-			guest_log = guest_log "# " $0 "\n"
-		else
-			log_of[owner] = log_of[owner] "# " $0 "\n"
-	}
+	if (left > 0 && lines_of[owner]++ < 80)
+		add_log(owner, "# " $0 "\n")
 	left--
 	next
 }
@@ -156,6 +184,9 @@ $1 == "#kunit" {
 { print /^#/ ? $0 : "# " $0 }
 
 END {
+	end_race()
+	if (foreign_races)
+		print "# data races of the kernel alone: " foreign_races
 	if (current != "" && current != "kmemleak")
 		finish(current, "none: the guest stopped", 0)
 	n = split(names, list, " ")

@@ -67,7 +67,7 @@ kdir=$BUILD/kernels/$kernel
 log=$BUILD/test-log/kmod/${name:-$kernel}
 [ -n "$ko" ] || ko=$BUILD/kmod/$kernel/rlx.ko
 case $kernel in
-debug)	slow=4 ;;
+debug|kcsan) slow=4 ;;
 *-rt)	slow=3 ;;
 *)	slow=1 ;;
 esac
@@ -240,6 +240,7 @@ boot()
 	words="$words ${RLX_TEST_SEED:+RLX_TEST_SEED=$RLX_TEST_SEED}"
 	case ${strict:+strict}$kernel in
 	strictdebug)	words="$words page_owner=on" ;;
+	*kcsan)		words="kcsan.skip_watch=40 $words" ;;
 	strict*)	words="$words slub_debug=FZPU page_poison=1"
 			words="$words kfence.sample_interval=100" ;;
 	esac

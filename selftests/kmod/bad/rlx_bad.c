@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Does one thing wrong when it is loaded, the one that "how" names. */
+#include <linux/delay.h>
+#include <linux/err.h>
 #include <linux/gfp.h>
 #include <linux/kernel.h>
+#include <linux/kthread.h>
 #include <linux/miscdevice.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -138,6 +141,30 @@ static void bad_oops(void)
 	*p = 1;
 }
 
+static unsigned int raced;
+
+static int bad_racer(void *unused)
+{
+	while (!kthread_should_stop()) {
+		raced++;
+		cond_resched();
+	}
+	return 0;
+}
+
+static void bad_race(void)
+{
+	struct task_struct *t[2];
+	int i;
+
+	for (i = 0; i < 2; i++)
+		t[i] = kthread_run(bad_racer, NULL, "racer");
+	msleep(1000);
+	for (i = 0; i < 2; i++)
+		if (!IS_ERR(t[i]))
+			kthread_stop(t[i]);
+}
+
 static const struct {
 	const char *name;
 	void (*fn)(void);
@@ -152,6 +179,7 @@ static const struct {
 	{ "reference", bad_reference },
 	{ "counter", bad_counter },
 	{ "oops", bad_oops },
+	{ "race", bad_race },
 };
 
 static int __init bad_init(void)

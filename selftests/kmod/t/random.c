@@ -8,7 +8,8 @@
  * than a minute each, or after half of RLX_KMOD_FUZZ_OPS operations if the environment
  * of run-qemu.sh says so. What the programs reach is told, and has to be enough.
  */
-/* rig: own kernels=debug timeout=900 memory=2560 params=max_user_bytes=50331648+max_sessions=24 */
+/* rig: own kernels=debug,kcsan timeout=900 memory=2560 */
+/* rig: params=max_user_bytes=50331648+max_sessions=24 */
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
