@@ -22,7 +22,8 @@ static const int fault[] = { -EFAULT, 0 };
 
 struct scene {
 	struct k_scene k;
-	int arena;
+	int arena, tl;
+	int second;		/* a service without executor */
 	struct io_uring ring;
 	bool parks;
 };
@@ -37,6 +38,8 @@ static struct scene scene_new(void)
 	CHECK_EQ(k_ioctl(s.k.session, RLX_IOC_QUERY, &q), 0);
 	s.parks = q.features & RLX_FEAT_URING_ASYNC;
 	s.arena = k_arena(s.k.session, 4096, 0);
+	s.tl = k_timeline(s.k.session, 0);
+	s.second = k_service(s.k.session, 1, DEPTH, 0);
 	CHECK(!io_uring_queue_init(8, &s.ring, 0));
 	return s;
 }
@@ -45,6 +48,8 @@ static void scene_free(struct scene *s)
 {
 	io_uring_queue_exit(&s->ring);
 	close(s->arena);
+	close(s->tl);
+	close(s->second);
 	k_scene_free(&s->k);
 	CHECK(k_stat_becomes("bytes", 0));
 }
@@ -233,17 +238,47 @@ static long try_detach(void *arg)
 	return -EFAULT;
 }
 
+static long try_map(int fd, uint32_t what)
+{
+	char *p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, RLX_MAP_OFFSET(what, 0));
+
+	if (p == MAP_FAILED)
+		return -errno;
+	return munmap(p, 4096) ? -errno : 0;
+}
+
 static long try_maps(void *arg)
 {
 	struct scene *s = arg;
-	long ret = 0;
-	char *p;
 
-	p = mmap(NULL, 4096, PROT_READ, MAP_SHARED, s->k.ex, RLX_MAP_OFFSET(RLX_MAP_DESC, 0));
-	if (p == MAP_FAILED)
-		return -errno;
-	if (munmap(p, 4096))
-		ret = -errno;
+	return try_map(s->k.ex, RLX_MAP_DESC);
+}
+
+/* Both ends with rings, and the rings. */
+static long try_ends_with_rings(void *arg)
+{
+	struct scene *s = arg;
+	struct rlx_ioc_connect c = {
+		.service = s->second, .depth = 4, .flags = RLX_CHANNEL_RING,
+	};
+	long ex, ch, ret;
+
+	do {	/* until the one before is gone */
+		ex = k_try_executor(s->second, RLX_EXEC_RING);
+	} while (ex == -EBUSY);
+	if (ex < 0)
+		return ex;
+	ch = k_ioctl(s->k.session, RLX_IOC_CONNECT, &c);
+	ret = ch < 0 ? ch : try_map(ex, RLX_MAP_RING);
+	if (!ret)
+		ret = try_map(ex, RLX_MAP_USER);
+	if (!ret)
+		ret = try_map(ch, RLX_MAP_RING);
+	if (!ret)
+		ret = try_map(ch, RLX_MAP_USER);
+	close(ex);
+	if (ch >= 0)
+		close(ch);
 	return ret;
 }
 
@@ -260,6 +295,7 @@ TEST(ioctls)
 	k_fail_nth("CANCEL", try_cancel, &s, fault);
 	k_fail_nth("DETACH", try_detach, &s, fault);
 	k_fail_nth("mmap", try_maps, &s, map_errors);
+	k_fail_nth("ends with rings", try_ends_with_rings, &s, map_errors);
 	scene_free(&s);
 }
 
@@ -396,6 +432,22 @@ static long try_ring_both(void *arg)
 	return res < 0 ? res : 0;
 }
 
+/* A parked wait, and then its point. */
+static long try_ring_wait(void *arg)
+{
+	static struct rlx_ioc_timeline_wait_one w = { .deadline_ns = UINT64_MAX };
+	struct scene *s = arg;
+	long res;
+
+	w.value++;
+	push(s, s->tl, RLX_IOC_TIMELINE_WAIT_ONE, &w, 0);
+	if (answered(s, &res))
+		return res;
+	if (k_signal(s->tl, w.value))
+		CHECK_EQ(k_signal(s->tl, w.value), 0);
+	return result(s);
+}
+
 TEST(rings)
 {
 	struct scene s = scene_new();
@@ -407,6 +459,7 @@ TEST(rings)
 	k_fail_nth("uring FETCH", try_ring_fetch, &s, fault);
 	k_fail_nth("uring COMMIT", try_ring_commit, &s, fault);
 	k_fail_nth("uring COMMIT_AND_FETCH", try_ring_both, &s, fault);
+	k_fail_nth("uring WAIT_ONE", try_ring_wait, &s, fault);
 	scene_free(&s);
 }
 
