@@ -116,13 +116,17 @@ long rlx_channel_attach(struct rlx_call *call)
 	return 0;
 }
 
-/* Lock of the queue held: the attachment @handle names now, or NULL. */
+/*
+ * One lock of the two held: the attachment @handle names now, or NULL. With ch->lock
+ * alone the state may go from NEWS to FREE meanwhile, and is neither of the two that count.
+ */
 static struct rlx_attachment *rlx_attach_find(struct rlx_channel *ch, u32 handle)
 {
 	struct rlx_attachment *att = &ch->att[RLX_ATTACH_INDEX(handle)];
+	u8 state = READ_ONCE(att->state);
 
-	if (att->handle != handle || (att->state != RLX_ATTACH_ARENA &&
-				      att->state != RLX_ATTACH_TIMELINE))
+	if (att->handle != handle || (state != RLX_ATTACH_ARENA &&
+				      state != RLX_ATTACH_TIMELINE))
 		return NULL;
 	return att;
 }
@@ -205,7 +209,7 @@ void rlx_channel_forget_news(struct rlx_channel *ch)
 	for (i = 0; ch->att && i < RLX_LANE_ARENAS; i++) {
 		ch->att[i].seen = false;
 		if (ch->att[i].state == RLX_ATTACH_NEWS)
-			ch->att[i].state = RLX_ATTACH_FREE;
+			WRITE_ONCE(ch->att[i].state, RLX_ATTACH_FREE);
 	}
 }
 
@@ -343,7 +347,7 @@ static void rlx_events_done(struct rlx_channel *ch, const struct rlx_event *ev, 
 		att = &ch->att[RLX_ATTACH_INDEX(ev[i].handle)];
 		if (ev[i].type == RLX_EVENT_DETACH && att->handle == ev[i].handle &&
 		    att->state == RLX_ATTACH_NEWS)
-			att->state = RLX_ATTACH_FREE;
+			WRITE_ONCE(att->state, RLX_ATTACH_FREE);
 	}
 	spin_unlock_irqrestore(&ch->q->slots.lock, flags);
 }

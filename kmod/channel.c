@@ -72,7 +72,7 @@ void rlx_channel_erase(struct rlx_channel *ch)
 	if (erased)
 		return;
 	xa_erase(&svc->channels, ch->id);
-	svc->nr_channels--;
+	WRITE_ONCE(svc->nr_channels, svc->nr_channels - 1);
 	rlx_channel_put(ch);
 }
 
@@ -353,7 +353,7 @@ static int rlx_channel_enter(struct rlx_channel *ch)
 	kref_get(&ch->use);		/* the lane's */
 	kref_get(&ch->ref);		/* the table's */
 	xa_store(&svc->channels, ch->id, ch, GFP_KERNEL_ACCOUNT);
-	svc->nr_channels++;
+	WRITE_ONCE(svc->nr_channels, svc->nr_channels + 1);
 out_unlock:
 	mutex_unlock(&svc->lock);
 	return err;

@@ -73,12 +73,12 @@ static long rlx_main_ioctl_query(struct rlx_call *call)
 	memset(q, 0, sizeof(*q));
 	q->abi = RLX_ABI;
 	q->features = rlx_features();
-	q->limits[RLX_LIMIT_ARENA_BYTES] = min_t(u64, rlx_max_arena_bytes,
+	q->limits[RLX_LIMIT_ARENA_BYTES] = min_t(u64, READ_ONCE(rlx_max_arena_bytes),
 						 RLX_ARENA_BYTES_MAX);
-	q->limits[RLX_LIMIT_USER_BYTES] = rlx_max_user_bytes;
-	q->limits[RLX_LIMIT_TOTAL_BYTES] = rlx_max_total_bytes;
-	q->limits[RLX_LIMIT_SESSIONS] = rlx_max_sessions;
-	q->limits[RLX_LIMIT_ARENAS] = rlx_max_arenas;
+	q->limits[RLX_LIMIT_USER_BYTES] = READ_ONCE(rlx_max_user_bytes);
+	q->limits[RLX_LIMIT_TOTAL_BYTES] = READ_ONCE(rlx_max_total_bytes);
+	q->limits[RLX_LIMIT_SESSIONS] = READ_ONCE(rlx_max_sessions);
+	q->limits[RLX_LIMIT_ARENAS] = READ_ONCE(rlx_max_arenas);
 	q->limits[RLX_LIMIT_CHANNELS] = RLX_SERVICE_CHANNELS_MAX;
 	q->limits[RLX_LIMIT_ATTACHMENTS] = RLX_LANE_ARENAS;
 	q->limits[RLX_LIMIT_QUEUES] = RLX_SERVICE_QUEUES_MAX;

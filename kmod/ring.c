@@ -115,7 +115,7 @@ int rlx_ringbuf_used(struct rlx_ringbuf *r)
 	u32 used = r->tail - READ_ONCE(r->user->head);
 
 	if (unlikely(used > r->mask + 1 || r->error)) {
-		r->error = -EPROTO;
+		WRITE_ONCE(r->error, -EPROTO);
 		WRITE_ONCE(r->head->error, -EPROTO);
 		return -EPROTO;
 	}

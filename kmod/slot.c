@@ -217,7 +217,7 @@ static u32 rlx_slot_return(struct rlx_slots *q, struct rlx_slot *s)
 	struct rlx_lane *lane = s->lane;
 
 	list_move(&s->node, &q->pool);
-	q->nr_pool++;
+	WRITE_ONCE(q->nr_pool, q->nr_pool + 1);
 	rlx_lane_count(lane, RLX_SLOT_FREE, -1);
 	if (--lane->depth)
 		return 0;
@@ -525,7 +525,7 @@ int rlx_lane_open(struct rlx_slots *q, struct rlx_lane *lane, u32 depth, u32 qua
 		s->lane = lane;
 		list_move_tail(&s->node, &lane->list[RLX_SLOT_FREE]);
 	}
-	q->nr_pool -= depth;
+	WRITE_ONCE(q->nr_pool, q->nr_pool - depth);
 	rlx_lane_count(lane, RLX_SLOT_FREE, (int)depth);
 	return 0;
 }
@@ -683,15 +683,15 @@ int rlx_slots_attach(struct rlx_slots *q, u32 gen)
 		return -EINVAL;
 	if (q->live || !rlx_slots_settled(q))
 		return -EBUSY;
-	q->gen = gen;
-	q->live = true;
+	WRITE_ONCE(q->gen, gen);
+	WRITE_ONCE(q->live, true);
 	return 0;
 }
 
 void rlx_slots_detach(struct rlx_slots *q, bool gone)
 {
 	lockdep_assert_held(&q->lock);
-	q->live = false;
+	WRITE_ONCE(q->live, false);
 	q->gone |= gone;
 }
 

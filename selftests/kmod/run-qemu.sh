@@ -240,7 +240,7 @@ boot()
 	words="$words ${RLX_TEST_SEED:+RLX_TEST_SEED=$RLX_TEST_SEED}"
 	case ${strict:+strict}$kernel in
 	strictdebug)	words="$words page_owner=on" ;;
-	*kcsan)		words="kcsan.skip_watch=40 $words" ;;
+	*kcsan)		words="kcsan.skip_watch=100 kcsan.udelay_task=300 $words" ;;
 	strict*)	words="$words slub_debug=FZPU page_poison=1"
 			words="$words kfence.sample_interval=100" ;;
 	esac
