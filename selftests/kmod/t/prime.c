@@ -275,6 +275,8 @@ static int pin_over_and_over(int s, uint64_t size, uint64_t **p)
 
 	if (!access("/sys/kernel/debug/dma-api", F_OK))
 		rlx_test_skip("checks of DMA mappings forbid a page more than once");
+	if (!access("/sys/kernel/debug/kcsan", F_OK))
+		rlx_test_skip("a million pages are too many where accesses are watched");
 	CHECK(fd >= 0 && !ftruncate(fd, part));
 	q = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(q != MAP_FAILED);
