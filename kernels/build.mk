@@ -14,9 +14,10 @@ KERNEL_AMX := $(wildcard kernels/cpu/*_amx.c)
 KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast \
 	      -fno-asynchronous-unwind-tables
 # Many short loops over many types: unrolled they would be a tenth of the library.
-KERNEL_OPT_convert := -O2 -ftree-vectorize $(if $(findstring gcc,$(CC)),-fvect-cost-model=dynamic)
-$(foreach k,copy det ew_f64 ew_int gemm_int grouped index nonzero pool_f64 pool_i64 pool_u64 quant \
-		random reduce resize resize_wide scan softmax_f64 sortk,\
+KERNEL_OPT_convert := -O2 -ftree-vectorize $(if $(findstring gcc,$(CC)),\
+	-fvect-cost-model=dynamic --param=vect-epilogues-nomask=0)
+$(foreach k,copy det ew_f64 ew_int gemm_int grouped index nonzero pool pool_f64 pool_i64 \
+		pool_u64 quant random reduce resize resize_wide scan softmax_f64 sortk,\
 	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
 
 # On x86 the portable level is the last resort: small there, not unrolled.
