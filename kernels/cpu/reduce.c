@@ -150,6 +150,34 @@ static T row_##T(const T *x, size_t n, enum kind k)			\
 		break;							\
 	}								\
 	return lane[0];							\
+}									\
+/* Rows of a few elements, which a vector would hardly fill. */		\
+static void rows_##T(T *restrict r, const T *restrict x, size_t rows,	\
+		     size_t n, enum kind k)				\
+{									\
+	for (size_t i = 0; i < rows; i++, x += n) {			\
+		T v = x[0];						\
+									\
+		switch (k) {						\
+		case ADD:						\
+			for (size_t j = 1; j < n; j++)			\
+				v += x[j];				\
+			break;						\
+		case PRODUCT:						\
+			for (size_t j = 1; j < n; j++)			\
+				v *= x[j];				\
+			break;						\
+		case LARGEST:						\
+			for (size_t j = 1; j < n; j++)			\
+				v = MOST_##T(v, x[j]);			\
+			break;						\
+		case SMALLEST:						\
+			for (size_t j = 1; j < n; j++)			\
+				v = LEAST_##T(v, x[j]);			\
+			break;						\
+		}							\
+		r[i] = v;						\
+	}								\
 }
 REDUCER(f64, vd, -INFINITY, INFINITY)
 REDUCER(f32, vf, -INFINITY, INFINITY)
@@ -231,6 +259,17 @@ static const void *values(const struct run *r, const char *x, size_t n)
 	return r->buf;
 }
 
+/* The result of the n values of a row, to @one. */
+static void row(const struct run *r, void *one, const void *v, size_t n)
+{
+	if (r->cls == RLX_EW_F32)
+		*(f32 *)one = row_f32(v, n, r->kind);
+	else if (r->cls == RLX_EW_F64)
+		*(f64 *)one = row_f64(v, n, r->kind);
+	else
+		*(u64 *)one = row_u64(v, n, r->kind);
+}
+
 /* A contiguous run into *acc, in pieces that keep the sums short. */
 static void take_run(const struct run *r, union rlx_value_of *acc, const char *x,
 		     size_t n)
@@ -240,12 +279,7 @@ static void take_run(const struct run *r, union rlx_value_of *acc, const char *x
 		const void *v = values(r, x + i * r->size, k);
 		union rlx_value_of one;
 
-		if (r->cls == RLX_EW_F32)
-			one.f = row_f32(v, k, r->kind);
-		else if (r->cls == RLX_EW_F64)
-			one.d = row_f64(v, k, r->kind);
-		else
-			one.i = row_u64(v, k, r->kind);
+		row(r, &one, v, k);
 		if (r->cls == RLX_EW_F32 && r->kind == ADD)
 			acc->d += (double)one.f;
 		else
@@ -324,6 +358,33 @@ static void one_row(const struct run *r, int64_t out)
 	finish(r, out, &acc, 1);
 }
 
+/*
+ * Results [out, to), each of a row of its own that many of fit into a buffer: what a call
+ * takes is shared by as many.
+ */
+static void short_rows(const struct run *r, int64_t out, int64_t to)
+{
+	enum { FEW = 16 };
+	const size_t n = (size_t)r->a->dim[r->a->rank - 1], most = COLS / n;
+
+	for (size_t rows, i; out < to; out += (int64_t)rows) {
+		const char *v = (const char *)r->a->x + (size_t)out * n * r->size;
+
+		rows = (size_t)(to - out) < most ? (size_t)(to - out) : most;
+		v = values(r, v, rows * n);
+		if (n > FEW)
+			for (i = 0; i < rows; i++)
+				row(r, r->acc + i * r->lane, v + i * n * r->lane, n);
+		else if (r->cls == RLX_EW_F32)
+			rows_f32((f32 *)(void *)r->acc, (const void *)v, rows, n, r->kind);
+		else if (r->cls == RLX_EW_F64)
+			rows_f64((f64 *)(void *)r->acc, (const void *)v, rows, n, r->kind);
+		else
+			rows_u64((u64 *)(void *)r->acc, (const void *)v, rows, n, r->kind);
+		finish(r, out, r->acc, rows);
+	}
+}
+
 /* Rows [@i, @end) of n neighbouring columns from @base on. */
 static void take_rows(const struct run *r, void *acc, const char *base, int64_t i, int64_t end,
 		      size_t n)
@@ -383,8 +444,12 @@ void RLX_K(reduce)(const void *args, size_t begin, size_t end, void *scratch)
 		if (a->axes >> (a->rank - 1) & 1) {
 			int64_t o = (int64_t)u * a->per, to = o + a->per;
 
-			for (; o < to && o < a->n_out; o++)
-				one_row(&r, o);
+			to = to < a->n_out ? to : a->n_out;
+			if (a->n_red == last && last > 0 && last <= COLS / 2)
+				short_rows(&r, o, to);
+			else
+				for (; o < to; o++)
+					one_row(&r, o);
 		} else {
 			int64_t c = (int64_t)u % blocks * COLS;
 			int64_t n = last - c < COLS ? last - c : COLS;
