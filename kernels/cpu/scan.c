@@ -22,24 +22,51 @@ static int class_of(int type, int small)
 	 (min) ? (x) < (best) || ((last) && (x) == (best)) :		\
 		 (x) > (best) || ((last) && (x) == (best)))
 
-#define ARG(T)								\
-static int64_t arg_##T(const T *x, int64_t n, int64_t at, T *best,	\
-		       int64_t idx, const struct rlx_k_argreduce *a)	\
-{									\
-	for (int64_t i = 0; i < n; i++)					\
-		if (BETTER(x[i], *best, a->min, a->last)) {		\
-			*best = x[i];					\
-			idx = at + i;					\
-		}							\
-	return idx;							\
-}
 typedef double f64;
 typedef float f32;
 typedef int64_t i64;
 typedef uint64_t u64;
-ARG(f64)
-ARG(i64)
-ARG(u64)
+typedef int64_t vl __attribute__((vector_size(RLX_VB)));
+
+/*
+ * Row @j of columns: of each the best so far, and where that was. What x and best say of each
+ * other are masks of lanes as wide as they are: a NaN is better than all but another. The
+ * last vector may be of columns that nobody asks for; there is room for it.
+ */
+#define ARG(T, V, I, VI)						\
+RLX_INLINE void best_##T(T *best, I *idx, const T *x, size_t n, I j, const bool min,	\
+			 const bool last)				\
+{									\
+	const size_t lanes = RLX_VB / sizeof(T);			\
+									\
+	for (size_t i = 0; i < n; i += lanes) {				\
+		V v, b;							\
+		VI m, at;						\
+									\
+		memcpy(&v, x + i, sizeof(v));				\
+		memcpy(&b, best + i, sizeof(b));			\
+		memcpy(&at, idx + i, sizeof(at));			\
+		m = min ? v < b : v > b;				\
+		m |= last ? (v != v) | (v == b) : (v != v) & (b == b);	\
+		b = (V)(((VI)v & m) | ((VI)b & ~m));			\
+		at = (m & j) | (at & ~m);				\
+		memcpy(best + i, &b, sizeof(b));			\
+		memcpy(idx + i, &at, sizeof(at));			\
+	}								\
+}									\
+static void arg_##T(T *best, I *idx, const T *x, size_t n, I j,		\
+		    const struct rlx_k_argreduce *a)			\
+{									\
+	if (a->min)							\
+		a->last ? best_##T(best, idx, x, n, j, true, true) :	\
+			  best_##T(best, idx, x, n, j, true, false);	\
+	else								\
+		a->last ? best_##T(best, idx, x, n, j, false, true) :	\
+			  best_##T(best, idx, x, n, j, false, false);	\
+}
+ARG(f32, vf, int32_t, vi)
+ARG(f64, vd, i64, vl)
+ARG(i64, vl, i64, vl)
 
 static void put_index(const struct rlx_k_argreduce *a, int64_t at, int64_t v)
 {
@@ -104,36 +131,32 @@ static int64_t arg_row(const struct rlx_k_argreduce *a, int64_t o, char *scratch
 static void arg_cols(const struct rlx_k_argreduce *a, int64_t o, int64_t c,
 		     size_t n, char *scratch)
 {
-	const int cls = class_of(a->type, RLX_EW_F64);
+	/* lanes of four bytes count so far; whoever has more rows pays for it */
+	const int cls = class_of(a->type, a->n <= INT32_MAX ? RLX_EW_F32 : RLX_EW_F64);
 	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
-	rlx_convert_fn *load = RLX_K(loader)(cls, a->type);
-	char *best = scratch, *row = scratch + RLX_K_REDUCE_COLS * 8;
-	int64_t *idx = (void *)(scratch + RLX_K_REDUCE_COLS * 16);
+	rlx_convert_fn *load = a->type == RLX_U64 ? RLX_K(load_turned) :
+			       RLX_K(loader)(cls, a->type);
+	void *best = scratch, *row = scratch + RLX_K_REDUCE_COLS * 8;
+	void *idx = scratch + RLX_K_REDUCE_COLS * 16;
 
+	memset(scratch, 0, RLX_K_REDUCE_COLS * 24);
 	for (int64_t j = 0; j < a->n; j++) {
 		const char *p = (const char *)a->x +
 			(size_t)((o * a->n + j) * a->inner + c) * size;
 
 		load(j ? row : best, p, n);
-		for (size_t i = 0; i < n; i++) {
-			if (j == 0)
-				idx[i] = 0;
-			else if (cls == RLX_EW_F64)
-				idx[i] = arg_f64((f64 *)(void *)row + i, 1, j,
-						 (f64 *)(void *)best + i,
-						 idx[i], a);
-			else if (a->type == RLX_U64)
-				idx[i] = arg_u64((u64 *)(void *)row + i, 1, j,
-						 (u64 *)(void *)best + i,
-						 idx[i], a);
-			else
-				idx[i] = arg_i64((i64 *)(void *)row + i, 1, j,
-						 (i64 *)(void *)best + i,
-						 idx[i], a);
-		}
+		if (!j)
+			continue;
+		if (cls == RLX_EW_F32)
+			arg_f32(best, idx, row, n, (int32_t)j, a);
+		else if (cls == RLX_EW_F64)
+			arg_f64(best, idx, row, n, j, a);
+		else
+			arg_i64(best, idx, row, n, j, a);
 	}
 	for (size_t i = 0; i < n; i++)
-		put_index(a, o * a->inner + c + (int64_t)i, idx[i]);
+		put_index(a, o * a->inner + c + (int64_t)i,
+			  cls == RLX_EW_F32 ? ((int32_t *)idx)[i] : ((int64_t *)idx)[i]);
 }
 
 void RLX_K(argreduce)(const void *args, size_t begin, size_t end, void *scratch)
