@@ -13,7 +13,7 @@
  * struct rlx_k_resize_axis - how one axis is resized
  * @in, @out: its extent before and after
  * @taps: input positions for each output position, at least 1: nearest 1,
- *	linear 2, cubic 4; unused ones have weight 0 and any valid index
+ *	linear 2, cubic 4; a weight of 0 multiplies too: NaN spreads
  * @index: [out][taps] input positions, each below @in; or index[i * taps] = -1:
  *	output position i lies outside, and gets the value `outside`
  * @weight: [out][taps]; NULL where taps is 1 and every weight is 1

@@ -63,14 +63,9 @@ static const float *row_get(const struct rlx_k_resize *a, const float *x,
 			size_t at = (size_t)tap_index(p, o[0], i) * q->in +
 				    (size_t)tap_index(q, o[1], j);
 
-			/* a tap that does not count: its NaN neither */
-			if (w == 0)
-				continue;
 			row_add(scratch, x + at * n, w, n, first);
 			first = false;
 		}
-	if (first)
-		memset(scratch, 0, n * sizeof(*scratch));
 	return scratch;
 }
 
@@ -127,7 +122,7 @@ static void line_f32(const struct rlx_k_resize *r, const float *x, float *y)
 		i = line_4(a, x, y);
 	for (; i < a->out; i++) {
 		ptrdiff_t at = tap_index(a, i, 0);
-		float s = 0, w;
+		float s = 0;
 
 		if (at < 0) {
 			y[i] = r->outside;
@@ -137,11 +132,8 @@ static void line_f32(const struct rlx_k_resize *r, const float *x, float *y)
 			y[i] = x[at];
 			continue;
 		}
-		for (t = 0; t < a->taps; t++) {
-			w = tap_weight(a, i, t);
-			if (w != 0)
-				s += w * x[tap_index(a, i, t)];
-		}
+		for (t = 0; t < a->taps; t++)
+			s += tap_weight(a, i, t) * x[tap_index(a, i, t)];
 		y[i] = s;
 	}
 }
@@ -154,7 +146,6 @@ static void line_c(const struct rlx_k_resize *r, const float *x, float *y)
 	for (i = 0; i < a->out; i++, y += C) {
 		ptrdiff_t at = tap_index(a, i, 0);
 		vf s = vf_zero();
-		float w;
 
 		if (at < 0) {
 			vf_storeu(y, vf_set1(r->outside));
@@ -164,12 +155,9 @@ static void line_c(const struct rlx_k_resize *r, const float *x, float *y)
 			vf_storeu(y, vf_loadu(x + at * C));
 			continue;
 		}
-		for (t = 0; t < a->taps; t++) {
-			w = tap_weight(a, i, t);
-			if (w != 0)
-				s = vf_fma(vf_loadu(x + tap_index(a, i, t) * C),
-					   vf_set1(w), s);
-		}
+		for (t = 0; t < a->taps; t++)
+			s = vf_fma(vf_loadu(x + tap_index(a, i, t) * C),
+				   vf_set1(tap_weight(a, i, t)), s);
 		vf_storeu(y, s);
 	}
 }

@@ -57,14 +57,9 @@ static const double *sum_outer(const struct run *r, const char *x, size_t o, siz
 	for (size_t t = 0; t < p->taps; t++) {
 		double w = p->wide[o * p->taps + t];
 
-		/* a tap that does not count: its NaN neither */
-		if (w == 0)
-			continue;
 		add(r->part, input_row(r, x, (size_t)tap_index(p, o, t) * q->in + at), w, n, first);
 		first = false;
 	}
-	if (first)
-		memset(r->part, 0, n * sizeof(*r->part));
 	return r->part;
 }
 
@@ -80,13 +75,9 @@ static const double *sum_rows(const struct run *r, const char *x, const size_t o
 	for (size_t t = 0; t < q->taps; t++) {
 		double w = q->wide[o[1] * q->taps + t];
 
-		if (w == 0)
-			continue;
 		add(r->sum, sum_outer(r, x, o[0], (size_t)tap_index(q, o[1], t)), w, n, first);
 		first = false;
 	}
-	if (first)
-		memset(r->sum, 0, n * sizeof(*r->sum));
 	return r->sum;
 }
 
@@ -108,8 +99,7 @@ static void sum_line(const struct run *r, const double *x, char *y)
 			const int32_t *at = a->index + (o + i) * a->taps;
 
 			for (t = 0, v[i] = 0; t < a->taps && at[0] >= 0; t++)
-				if (w[t] != 0)
-					v[i] += w[t] * x[at[t]];
+				v[i] += w[t] * x[at[t]];
 		}
 		r->store(y + o * r->size, v, n);
 		for (i = 0; i < n; i++)

@@ -4,8 +4,8 @@
  * reads (taps) and what they weigh: nearest 1, linear 2, cubic 4, antialiased more.
  *
  * Algorithm: a thread an output element sums up taps0 x taps1 x taps2 inputs, axis by axis, in
- * order; a tap of weight 0 is not read, so its NaN does not count. resize_nearest copies an element
- * as a word of RLX_K0 bytes.
+ * order; by a tap of weight 0 NaN spreads as well. resize_nearest copies an element as a word of
+ * RLX_K0 bytes.
  * Traffic: y once; x once for each output that reads it, mostly from caches; tables (8 bytes a tap)
  * too. Not done axis by axis with a result in between: more multiply-adds, fewer launches.
  * Limits: [planes] and up to 3 axes; resize_f32 f32 alone, resize_nearest elements of 1, 2, 4 or 8
@@ -61,7 +61,7 @@ static DEV inline int64_t elements(const struct rlx_k_resize &a, bool out)
 }
 
 #if RLX_K0 == 0
-/* A tap of weight 0 is not read: its NaN does not count. */
+/* All taps count, so that NaN spreads by one of weight 0 as well. */
 static DEV inline float weighted(const struct rlx_k_resize &a, const struct tables &t,
 				 const float *x, const int64_t *o)
 {
@@ -73,15 +73,9 @@ static DEV inline float weighted(const struct rlx_k_resize &a, const struct tabl
 			int64_t at = tap(a, t, 0, o[0], i) * (int64_t)a.axis[1].in +
 				     tap(a, t, 1, o[1], j);
 
-			if (w == 0)
-				continue;
-			for (int64_t k = 0; k < (int64_t)a.axis[2].taps; k++) {
-				float v = weight(a, t, 2, o[2], k);
-
-				if (v != 0)
-					line += v * x[at * (int64_t)a.axis[2].in +
-						      tap(a, t, 2, o[2], k)];
-			}
+			for (int64_t k = 0; k < (int64_t)a.axis[2].taps; k++)
+				line += weight(a, t, 2, o[2], k) *
+					x[at * (int64_t)a.axis[2].in + tap(a, t, 2, o[2], k)];
 			s += w * line;
 		}
 	return s;

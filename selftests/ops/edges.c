@@ -425,6 +425,69 @@ EVERYWHERE(remainders_of_0)
 		}
 }
 
+/* Inputs that output @o of an axis twice as fine reads, by half positions. */
+static bool reads(int64_t o, int64_t at)
+{
+	int64_t base = (o + 1) / 2 - 1;
+
+	return at == (base > 0 ? base : 0) || at == base + 1;
+}
+
+static void resized_nan(struct rig *r, enum rlx_dtype dt, float odd)
+{
+	enum { H = 4, W = 20, OH = 2 * H - 1, OW = 2 * W - 1 };
+	float x[H * W];
+	int64_t i, h, w;
+	rlx_value v;
+
+	for (i = 0; i < H * W; i++)
+		x[i] = (float)(i / W * 4 + i % W);
+	x[1 * W + 5] = odd;
+	v = rig_input(r, rlx_type(RLX_F32, 1, 1, H, W), x);
+	v = rlx_emit(r->g, cast, .x = v, .to = dt);
+	rig_output(r, rlx_emit(r->g, resize, .x = v, .sizes = RLX_INTS(1, 1, OH, OW),
+			       .mode = RLX_RESIZE_LINEAR, .coord = RLX_COORD_ALIGN_CORNERS));
+	rig_run(r);
+	for (h = 0; h < OH; h++)
+		for (w = 0; w < OW; w++) {
+			if (!reads(h, 1) || !reads(w, 5))
+				rig_want(r, 0, h * OW + w, (double)h * 2 + (double)w / 2, 1e-6);
+			else	/* an infinity weighs 0 two rows, or columns, on */
+				rig_want(r, 0, h * OW + w, h == 4 || w == 12 ? NAN : odd, 0);
+		}
+	rig_reset(r);
+}
+
+/* As ONNX Runtime and numpy have it: 0 times NaN is NaN, whatever the device. */
+EVERYWHERE(resize_spreads_nan_by_weights_of_0)
+{
+	resized_nan(r, RLX_F32, NAN);
+	resized_nan(r, RLX_F32, INFINITY);
+	resized_nan(r, RLX_F64, NAN);
+	resized_nan(r, RLX_F16, NAN);
+}
+
+/* All that lies beyond an edge is the edge, as large as it may be. */
+EVERYWHERE(resize_keeps_what_lies_at_an_edge)
+{
+	enum { N = 64, OUT = 5 };
+	float x[N];
+	int64_t i;
+
+	for (i = 0; i < N; i++)
+		x[i] = 0.1f;
+	rig_output(r, rlx_emit(r->g, resize, .x = rig_input(r, rlx_type(RLX_F32, 1, 1, 1, N), x),
+			       .sizes = RLX_INTS(1, 1, 1, OUT), .mode = RLX_RESIZE_LINEAR,
+			       .antialias = true));
+	x[0] = INFINITY;
+	rig_output(r, rlx_emit(r->g, resize, .x = rig_input(r, rlx_type(RLX_F32, 1, 1, 1, N), x),
+			       .sizes = RLX_INTS(1, 1, 1, N + 64), .mode = RLX_RESIZE_LINEAR));
+	rig_run(r);
+	for (i = 0; i < OUT; i++)
+		rig_want(r, 0, i, (double)0.1f, 1e-6);
+	rig_want(r, 1, 0, INFINITY, 0);
+}
+
 /* What is left of 1 + e^x is e^x, however small that is. */
 EVERYWHERE(softplus_far_below_0)
 {
