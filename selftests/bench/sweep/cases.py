@@ -421,6 +421,8 @@ def move(d):
                                                for i in range(len(shape))])))
     if kind == "Cast":
         to = d.one_of("f32", "f16", "f64", "i32", "i64", "u8")
+        if to == "u8":		# of what is negative each side has its own idea
+            x = d.op("Abs", x)
         d.say("to", to)
         return d.model(d.op(kind, x, to=h.np_dtype_to_tensor_dtype(np.dtype(NP[to]))))
     n = max(1, shape[0] // 2)
