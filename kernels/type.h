@@ -58,18 +58,19 @@ static inline int rlx_k_collapse(int rank, int64_t *dim, int n_ops,
 	int n = 0;
 
 	for (int d = 0; d < rank; d++) {
+		int to = n ? n - 1 : 0;	/* not n - 1: some compilers think of 0 */
 		bool merge = n > 0;
 
 		if (dim[d] == 1)
 			continue;
 		for (int o = 0; o < n_ops && merge; o++)
-			merge = stride[o][n - 1] == stride[o][d] * dim[d];
-		if (merge)
-			n--;
-		dim[n] = merge ? dim[n] * dim[d] : dim[d];
+			merge = stride[o][to] == stride[o][d] * dim[d];
+		if (!merge)
+			to = n;
+		dim[to] = merge ? dim[to] * dim[d] : dim[d];
 		for (int o = 0; o < n_ops; o++)
-			stride[o][n] = stride[o][d];
-		n++;
+			stride[o][to] = stride[o][d];
+		n = to + 1;
 	}
 	if (n == 0) {
 		dim[0] = 1;
