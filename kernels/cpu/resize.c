@@ -69,12 +69,6 @@ static const float *row_get(const struct rlx_k_resize *a, const float *x,
 	return scratch;
 }
 
-/* What a tap adds; one that does not count nothing, its NaN neither. */
-RLX_INLINE float tap(const float *x, int32_t at, float w)
-{
-	return w != 0 ? w * x[at] : 0;
-}
-
 /* Linear: two taps. Returns how many outputs are done. */
 static size_t line_2(const struct rlx_k_resize_axis *a, const float *x, float *y)
 {
@@ -83,12 +77,11 @@ static size_t line_2(const struct rlx_k_resize_axis *a, const float *x, float *y
 	size_t i;
 
 	for (i = 0; i < a->out && at[0] >= 0; i++, at += 2, w += 2)
-		y[i] = tap(x, at[0], w[0]) + tap(x, at[1], w[1]);
+		y[i] = w[0] * x[at[0]] + w[1] * x[at[1]];
 	return i;
 }
 
 typedef float f4 __attribute__((vector_size(16)));
-typedef int32_t i4 __attribute__((vector_size(16)));
 
 /* Cubic: four taps side by side. */
 static size_t line_4(const struct rlx_k_resize_axis *a, const float *x, float *y)
@@ -100,8 +93,7 @@ static size_t line_4(const struct rlx_k_resize_axis *a, const float *x, float *y
 		f4 v = { x[at[0]], x[at[1]], x[at[2]], x[at[3]] }, w;
 
 		memcpy(&w, a->weight + i * 4, sizeof(w));
-		/* a tap that does not count: its NaN neither */
-		v = (f4)((i4)(v * w) & (w != 0));
+		v *= w;
 		y[i] = (v[0] + v[2]) + (v[1] + v[3]);
 	}
 	return i;
