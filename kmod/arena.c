@@ -214,13 +214,14 @@ void rlx_arena_born_sealed(struct rlx_arena *a)
 
 static unsigned long rlx_arena_count_chunks(const struct rlx_arena *a)
 {
-	unsigned long at = 0, chunks = 0, n;
+	unsigned long at = 0, chunks = 0, next = 0, n;
 	struct page *page;
 
-	while ((n = rlx_arena_run(a, at, ULONG_MAX, &page))) {
+	/* Who dies asks for no count. */
+	while (!rlx_killed() && (n = rlx_arena_run(a, at, RLX_RUN_MAX, &page))) {
+		chunks += !at || page_to_pfn(page) != next;
+		next = page_to_pfn(page) + n;
 		at += n;
-		chunks++;
-		cond_resched();
 	}
 	return chunks;
 }

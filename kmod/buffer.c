@@ -55,11 +55,14 @@ static unsigned int rlx_buffer_fill(const struct rlx_arena *a, u64 offset, u64 l
 		struct page *page;
 		struct folio *folio;
 
-		run = rlx_arena_run(a, at, DIV_ROUND_UP(skip + length, PAGE_SIZE), &page);
-		if (WARN_ON_ONCE(!run))
+		page = rlx_arena_page(a, at);
+		if (WARN_ON_ONCE(!page))
 			return 0;
+		/* No run is followed beyond the folio: neighbours would be walked for each. */
 		folio = page_folio(page);
-		run = min(run, folio_nr_pages(folio) - folio_page_idx(folio, page));
+		run = folio_nr_pages(folio) - folio_page_idx(folio, page);
+		run = min_t(u64, run, DIV_ROUND_UP(skip + length, PAGE_SIZE));
+		run = rlx_arena_run(a, at, run, &page);
 		take = min_t(u64, length, (run << PAGE_SHIFT) - skip);
 		if (bv)
 			bvec_set_page(&bv[n], page, take, skip);

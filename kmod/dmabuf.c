@@ -341,8 +341,13 @@ static int rlx_export_vmap(struct dma_buf *buf, struct iosys_map *map)
 	pages = kvmalloc_array(exp->nr, sizeof(*pages), GFP_KERNEL);
 	if (!pages)
 		return -ENOMEM;
-	for (i = 0; i < exp->nr; i++)
+	for (i = 0; i < exp->nr; i++) {
 		pages[i] = rlx_arena_page(exp->arena, exp->first + i);
+		if (!(i % RLX_RUN_MAX) && rlx_killed()) {
+			kvfree(pages);
+			return -EINTR;
+		}
+	}
 	vaddr = vmap(pages, exp->nr, VM_MAP,
 		     exp->access & RLX_W ? PAGE_KERNEL : PAGE_KERNEL_RO);
 	kvfree(pages);
@@ -527,7 +532,8 @@ long rlx_dmabuf_ioctl_sync(struct rlx_call *call)
 		return -ENOMEM;
 	for (i = 0; i < n; i++) {
 		if (!ret)
-			ret = rlx_export_sync(list[i], arg->access, arg->op);
+			ret = rlx_killed() ? -EINTR :
+			      rlx_export_sync(list[i], arg->access, arg->op);
 		rlx_export_put(list[i]);
 	}
 	kvfree(list);

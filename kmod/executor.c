@@ -315,7 +315,8 @@ static long rlx_executor_commit_fetch(struct rlx_call *call)
 	if (ret < 0 && ret != -ESTALE)
 		return ret;
 	ret = rlx_executor_fetch_wait(ex, &cf->fetch);
-	if (ret == -EAGAIN || ret == -ETIME || ret == -EINTR)
+	/* What was committed is not to be committed again. */
+	if (ret == -EAGAIN || ret == -ETIME || ret == -EINTR || ret == -ERESTARTSYS)
 		return 0;
 	return ret;
 }

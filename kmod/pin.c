@@ -144,7 +144,7 @@ static void rlx_pin_user_release(struct rlx_arena *a)
 	struct page *page;
 
 	while (at < a->table.filled) {
-		n = rlx_arena_run(a, at, a->table.filled - at, &page);
+		n = rlx_arena_run(a, at, min(a->table.filled - at, RLX_RUN_MAX), &page);
 		unpin_user_page_range_dirty_lock(page, n, rlx_pin_writable(a));
 		at += n;
 		cond_resched();

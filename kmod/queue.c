@@ -408,7 +408,8 @@ int rlx_sleep(wait_queue_head_t *wq, bool exclusive, const ktime_t *deadline,
 		if (done(arg) || err)
 			break;
 		if (signal_pending(current)) {
-			err = -EINTR;
+			/* io_uring's task work signals, too: nobody is to hear of that */
+			err = deadline ? -EINTR : -ERESTARTSYS;
 			break;
 		}
 		if (!deadline)

@@ -205,8 +205,10 @@ void rlx_queue_count(struct rlx_queue *q, struct rlx_queue_counts *c);
 void rlx_queue_bury(struct rlx_queue *q);
 
 /*
- * Until @done(@arg), a signal (-EINTR) or *@deadline (-ETIME; NULL: none). @done may
- * be called more than once, and may not sleep.
+ * Until @done(@arg), a signal or *@deadline (-ETIME; NULL: none). @done may be called more
+ * than once, and may not sleep. The signal is -ERESTARTSYS without a deadline: the call is
+ * made again, but for a handler without SA_RESTART (-EINTR); with one, which callers count
+ * from now, -EINTR.
  */
 int rlx_sleep(wait_queue_head_t *wq, bool exclusive, const ktime_t *deadline,
 	      bool (*done)(void *arg), void *arg);

@@ -43,6 +43,9 @@ int rlx_table_append(struct rlx_table *t, struct page *page, unsigned long n);
 /* NULL from @nr on: every caller checks, mmap's check notwithstanding. */
 struct page *rlx_table_page(const struct rlx_table *t, unsigned long index);
 
+/* So many pages at most are walked between two looks at whether the task was killed. */
+#define RLX_RUN_MAX	32768UL
+
 /**
  * rlx_table_run - physically contiguous pages from @index on.
  * @t:     the table

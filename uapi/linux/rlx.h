@@ -62,7 +62,9 @@
  *	EAGAIN		the channel is full, or nothing is there and waiting was
  *			not asked for
  *	ETIME		a deadline or timeout passed
- *	EINTR		a signal came first, and nothing had been done
+ *	EINTR		a signal came first, and nothing had been done; FETCH and
+ *			REAP without a timeout, and waits until a point in time, go
+ *			on after a handler with SA_RESTART
  *	ECANCELED	cancelled, by the client or by the death of its ring
  *	ENOTCONN	no executor has attached yet
  *	EPIPE		the executor is gone

@@ -515,6 +515,37 @@ static void no_op(int sig)
 	(void)sig;
 }
 
+static const struct scene *alarmed;
+static volatile sig_atomic_t alarms;
+
+static void submit_at_third(int sig)
+{
+	struct rlx_rq rq = k_rq(1, 1);
+
+	(void)sig;
+	if (++alarms == 3)
+		k_submit(alarmed->k.ch, &rq, 1, NULL);
+}
+
+/* With SA_RESTART a wait without end goes on, one with an end tells. */
+static void interrupted(const struct scene *s)
+{
+	struct sigaction sa = { .sa_handler = submit_at_third, .sa_flags = SA_RESTART };
+	struct rlx_cqe cqe;
+	uint32_t tag;
+
+	alarmed = s;
+	alarms = 0;
+	sigaction(SIGALRM, &sa, NULL);
+	ualarm(20000, 20000);
+	CHECK_EQ(k_fetch(s->k.ex, &tag, 1, 1, K_EVER), 1);
+	CHECK(alarms >= 3);
+	CHECK_EQ(k_reap(s->k.ch, &cqe, 1, 1, 60000 * K_MS), -EINTR);
+	ualarm(0, 0);
+	CHECK_EQ(k_commit1(s->k.ex, s->k.desc, tag, 0, 0), 1);
+	CHECK_EQ(k_reap(s->k.ch, &cqe, 1, 1, 0), 1);
+}
+
 TEST(fetching_and_reaping)
 {
 	struct scene s = scene_new();
@@ -557,6 +588,7 @@ TEST(fetching_and_reaping)
 	CHECK_EQ(k_fetch(s.k.ex, tag, 4, 1, K_EVER), -EINTR);
 	CHECK_EQ(k_reap(s.k.ch, cqe, 4, 1, K_EVER), -EINTR);
 	ualarm(0, 0);
+	interrupted(&s);
 	/* Results that belong to nobody. */
 	struct rlx_complete odd[] = {
 		{ .seq = 0, .tag = 0 }, { .seq = 1, .tag = DEPTH },

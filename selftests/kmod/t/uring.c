@@ -332,7 +332,7 @@ TEST(round_trip)
 			while (got < 3) {
 				long n = k_fetch(s.k.ex, tag + got, 3 - got, 1, K_EVER);
 
-				CHECK(n > 0);
+				CHECKF(n > 0, "%s, round %d: %ld", kinds[k].name, round, n);
 				got += n;
 			}
 			CHECK(quiet(&s));
