@@ -9,6 +9,7 @@
  */
 #include "kernels/gemm.h"
 #include "kernels/simd/gemm_fma_panel.h"
+#include "kernels/simd/gemm_sizes.h"
 
 #define GT_A		float
 #define GT_T		float
@@ -23,21 +24,6 @@
 #include "kernels/simd/gemm_tile.h"
 
 #define GD_AGROUP	sizeof(float)
-
-static inline size_t gd_a_size(const struct rlx_k_gemm *g)
-{
-	return ge_size(g->a_num);
-}
-
-static inline size_t gd_b_size(const struct rlx_k_gemm *g)
-{
-	return ge_size(g->b_num);
-}
-
-static inline size_t gd_c_size(const struct rlx_k_gemm *g)
-{
-	return ge_size(g->c_num);
-}
 
 /* Rows a multiple of 2 KiB apart compete for one or two first-level sets. */
 static inline bool gd_direct_a(const struct rlx_k_gemm *g, size_t rows)

@@ -6,25 +6,10 @@
  * those past the last element are 0.
  */
 #include "kernels/gemm.h"
-#include "kernels/simd/gemm_epi.h"
+#include "kernels/simd/gemm_sizes.h"
 #include "kernels/simd/transpose.h"
 
 enum { PAIRS_ALONG = 2 * RLX_VL };	/* elements of a vector of pairs */
-
-static inline size_t gd_a_size(const struct rlx_k_gemm *g)
-{
-	return ge_size(g->a_num);
-}
-
-static inline size_t gd_b_size(const struct rlx_k_gemm *g)
-{
-	return ge_size(g->b_num);
-}
-
-static inline size_t gd_c_size(const struct rlx_k_gemm *g)
-{
-	return ge_size(g->c_num);
-}
 
 #if defined(RLX_V512)
 /* @n <= PAIRS_ALONG elements from @p on; the rest is 0. */
