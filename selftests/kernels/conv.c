@@ -594,6 +594,16 @@ static void wino_one(enum rlx_isa isa, const struct shape *s,
 		kt_free(res, nr);
 }
 
+/* At every level, by tiles of two and of four; @d is let go. */
+static void wino_everywhere(const struct shape *s, struct conv_data *d, uint64_t *seed)
+{
+	for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
+		for (size_t m = 2; m <= 4; m += 2)
+			if (kt_isa_runs(isa))
+				wino_one(isa, s, d, m, seed);
+	data_fini(d);
+}
+
 TEST(wino_c_random)
 {
 	uint64_t seed = rlx_test_seed();
@@ -613,11 +623,7 @@ TEST(wino_c_random)
 			s.ow = extent(s.iw, s.pl + kt_pick(&seed, 0, 2), 3, 1, 1);
 		} while (!s.oh || !s.ow);
 		data_init(&s, &d, &seed);
-		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
-			for (size_t m = 2; m <= 4; m += 2)
-				if (kt_isa_runs(isa))
-					wino_one(isa, &s, &d, m, &seed);
-		data_fini(&d);
+		wino_everywhere(&s, &d, &seed);
 	}
 }
 
@@ -633,11 +639,7 @@ TEST(wino_c_long_sums)
 	struct conv_data d;
 
 	data_init(&s, &d, &seed);
-	for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
-		for (size_t m = 2; m <= 4; m += 2)
-			if (kt_isa_runs(isa))
-				wino_one(isa, &s, &d, m, &seed);
-	data_fini(&d);
+	wino_everywhere(&s, &d, &seed);
 }
 
 TEST(wino_c_refuses)

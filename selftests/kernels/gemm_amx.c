@@ -302,6 +302,20 @@ static size_t units(const struct work *w)
 	return rlx_k_gemm_low_units(&w->q.g, RLX_ISA_V4_AMX);
 }
 
+static void prepare_and_run(struct work *w, const struct rlx_kernels *t)
+{
+	prepare(w, t);
+	run(w, t, 0, units(w));
+}
+
+#define WORK_FMT	"size %zu m%zu n%zu k%zu lda%zu"
+#define WORK_ARGS(w)	(w)->size, (w)->q.g.m, (w)->q.g.n, (w)->q.g.k, (w)->q.g.lda
+
+static const void *result_row(const struct work *w, size_t i)
+{
+	return (const char *)w->q.g.c + i * w->q.g.ldc * 4;
+}
+
 static void check_at(const struct work *w, size_t i, size_t j)
 {
 	const struct rlx_k_gemm *g = &w->q.g;
@@ -330,9 +344,8 @@ static void check_at(const struct work *w, size_t i, size_t j)
 	got = w->size == 2 ? (double)f : n;
 	if (w->size == 2)
 		tol = 0x1p-24 * (2 + sqrt((double)g->k)) * mag;
-	CHECKF(fabs(got - sum) <= tol,
-	       "size %zu m%zu n%zu k%zu lda%zu: c[%zu][%zu] is %.9g, not %.9g", w->size,
-	       g->m, g->n, g->k, g->lda, i, j, got, sum);
+	CHECKF(fabs(got - sum) <= tol, WORK_FMT ": c[%zu][%zu] is %.9g, not %.9g", WORK_ARGS(w),
+	       i, j, got, sum);
 }
 
 /* Of rows of @w some alone: the same bits. */
@@ -345,21 +358,18 @@ static void check_rows(const struct work *w, const struct rlx_kernels *t)
 	one.q.g.a = (const char *)w->q.g.a + row * w->q.g.lda * w->size;
 	one.q.g.c = fence_alloc(w->q.g.n * 4, 4);
 	run(&one, t, 0, units(&one));
-	CHECKF(!memcmp(one.q.g.c, (const char *)w->q.g.c + row * w->q.g.ldc * 4,
-		       w->q.g.n * 4), "size %zu m%zu n%zu k%zu: row %zu differs alone",
-	       w->size, w->q.g.m, w->q.g.n, w->q.g.k, row);
+	CHECKF(!memcmp(one.q.g.c, result_row(w, row), w->q.g.n * 4),
+	       WORK_FMT ": row %zu differs alone", WORK_ARGS(w), row);
 }
 
-static void long_sums(enum rlx_isa isa)
+static void long_sums(const struct rlx_kernels *t)
 {
-	const struct rlx_kernels *t = amx_kernels(isa);
 	struct work w;
 	size_t n, i;
 
 	for (n = 0; n < 24; n++) {
 		work_new(&w, 1 + n % 2);
-		prepare(&w, t);
-		run(&w, t, 0, units(&w));
+		prepare_and_run(&w, t);
 		for (i = 0; i < w.q.g.m * w.q.g.n; i += pick(1, 3))
 			check_at(&w, i / w.q.g.n, i % w.q.g.n);
 		check_rows(&w, t);
@@ -367,13 +377,19 @@ static void long_sums(enum rlx_isa isa)
 	}
 }
 
-TEST(sums_in_parts_match_double)
+/* By the machine's tiles if it has any, and by emulated ones. */
+static void both_ways(void (*check)(const struct rlx_kernels *t))
 {
 	rng = rlx_test_seed();
 	if (isa_runs(RLX_ISA_V4_AMX))
-		long_sums(RLX_ISA_V4_AMX);
+		check(rlx_kernels_get(RLX_ISA_V4_AMX));
 	amx_emulated = true;
-	long_sums(RLX_ISA_V4_AMX);
+	check(amx_kernels(RLX_ISA_V4_AMX));
+}
+
+TEST(sums_in_parts_match_double)
+{
+	both_ways(long_sums);
 }
 
 TEST(kernels_and_emulation_agree)
@@ -387,16 +403,12 @@ TEST(kernels_and_emulation_agree)
 	for (n = 0; n < 24; n++) {
 		work_new(&w, 1 + n % 2);
 		e = w;
-		prepare(&w, rlx_kernels_get(RLX_ISA_V4_AMX));
-		run(&w, rlx_kernels_get(RLX_ISA_V4_AMX), 0, units(&w));
+		prepare_and_run(&w, rlx_kernels_get(RLX_ISA_V4_AMX));
 		amx_emulated = true;
-		prepare(&e, amx_kernels(RLX_ISA_V4_AMX));
-		run(&e, amx_kernels(RLX_ISA_V4_AMX), 0, units(&e));
+		prepare_and_run(&e, amx_kernels(RLX_ISA_V4_AMX));
 		for (i = 0; i < w.q.g.m; i++)
-			CHECKF(!memcmp((char *)w.q.g.c + i * w.q.g.ldc * 4,
-				       (char *)e.q.g.c + i * w.q.g.ldc * 4, w.q.g.n * 4),
-			       "size %zu m%zu n%zu k%zu: row %zu differs", w.size, w.q.g.m,
-			       w.q.g.n, w.q.g.k, i);
+			CHECKF(!memcmp(result_row(&w, i), result_row(&e, i), w.q.g.n * 4),
+			       WORK_FMT ": row %zu differs", WORK_ARGS(&w), i);
 		fence_reset();
 	}
 }
@@ -440,16 +452,15 @@ static void side_by_side(const struct rlx_kernels *t, size_t size)
 	fence_reset();
 }
 
+static void both_sizes(const struct rlx_kernels *t)
+{
+	side_by_side(t, 1);
+	side_by_side(t, 2);
+}
+
 TEST(threads_have_tiles_of_their_own)
 {
-	rng = rlx_test_seed();
-	if (isa_runs(RLX_ISA_V4_AMX)) {
-		side_by_side(rlx_kernels_get(RLX_ISA_V4_AMX), 1);
-		side_by_side(rlx_kernels_get(RLX_ISA_V4_AMX), 2);
-	}
-	amx_emulated = true;
-	side_by_side(amx_kernels(RLX_ISA_V4_AMX), 1);
-	side_by_side(amx_kernels(RLX_ISA_V4_AMX), 2);
+	both_ways(both_sizes);
 }
 
 static void level(char isa[16])

@@ -248,16 +248,6 @@ static bool case_passes(const char *dir, const char *device)
 	return WIFEXITED(st) && !WEXITSTATUS(st);
 }
 
-static bool wanted(const char *name, int argc, char **argv)
-{
-	int i;
-
-	for (i = 1; i < argc; i++)
-		if (!strcmp(argv[i], name))
-			return true;
-	return argc < 2;
-}
-
 int onnx_cases_main(const char *device, int argc, char **argv)
 {
 	static const char *const groups[] = {
@@ -278,7 +268,7 @@ int onnx_cases_main(const char *device, int argc, char **argv)
 		for (i = 0; i < count; i++) {
 			snprintf(name, sizeof(name), "%s/%s", groups[g], list[i]->d_name);
 			snprintf(path, sizeof(path), "%s/%.200s", data, name);
-			if (list[i]->d_name[0] != '.' && wanted(name, argc, argv)) {
+			if (list[i]->d_name[0] != '.' && rlx_test_wanted(name, argc, argv)) {
 				bool ok = case_passes(path, device);
 
 				printf("%sok %u %s\n", ok ? "" : "not ", ++n, name);

@@ -156,7 +156,7 @@ static int run_one(const struct rlx_test *t, unsigned int timeout)
 	return WEXITSTATUS(st);
 }
 
-static bool wanted(const char *name, int argc, char **argv)
+bool rlx_test_wanted(const char *name, int argc, char **argv)
 {
 	int i;
 
@@ -179,7 +179,7 @@ int rlx_test_main(int argc, char **argv)
 	for (t = first; t; t = t->next) {
 		int rc;
 
-		if (!wanted(t->name, argc, argv))
+		if (!rlx_test_wanted(t->name, argc, argv))
 			continue;
 		rc = run_one(t, timeout);
 		n++;

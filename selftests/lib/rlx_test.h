@@ -40,6 +40,8 @@ struct rlx_test {
 
 void rlx_test_add(struct rlx_test *t);
 int rlx_test_main(int argc, char **argv);
+/* Is @name among the arguments, or are there none? */
+bool rlx_test_wanted(const char *name, int argc, char **argv);
 void rlx_test_fail(const char *file, int line, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4), noreturn));
 /* The reason must stand in selftests/expect/skips.txt, else it is a failure. */

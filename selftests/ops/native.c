@@ -106,16 +106,6 @@ static bool tell(const struct tally *t, const char *prefix, const char *name, un
 	return t->host;
 }
 
-static bool wanted(const char *name, int argc, char **argv)
-{
-	int i;
-
-	for (i = 1; i < argc; i++)
-		if (!strcmp(argv[i], name))
-			return true;
-	return argc < 2;
-}
-
 int main(int argc, char **argv)
 {
 	unsigned int n = 0, op, r;
@@ -130,7 +120,7 @@ int main(int argc, char **argv)
 			struct tally t[2] = { 0 };
 
 			snprintf(name, sizeof(name), "%s.%s", rlx_op_defs[op]->name, reals[r].name);
-			if (!wanted(name, argc, argv))
+			if (!rlx_test_wanted(name, argc, argv))
 				continue;
 			try_op(rlx_op_defs[op], reals[r].dtype, t);
 			bad |= tell(&t[0], "", name, &n);
