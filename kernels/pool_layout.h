@@ -26,7 +26,7 @@ static inline struct rlx_k_pool_layout rlx_k_pool_layout(const struct rlx_k_pool
 
 	l.width += l.width & 1;
 	l.row = (l.width + 15) / 16 * 16;
-	if (a->k[0] > 1 || a->in[0] > 1 || a->s[2] > 2 || a->index ||
+	if (a->k[0] > 1 || a->in[0] > 1 || a->out[0] > 1 || a->p[0] || a->s[2] > 2 || a->index ||
 	    a->k[1] * a->k[2] > FEW_TAPS || (a->kind == RLX_K_POOL_LP && a->lp > 2) ||
 	    high * l.row > MOST)
 		return l;
