@@ -349,17 +349,25 @@ int rlx_sock_recv(int fd, struct rlx_wire_msg *msg, int *fds, unsigned int max,
 	struct iovec iov = { msg, sizeof(*msg) };
 	struct msghdr mh = { .msg_iov = &iov, .msg_iovlen = 1,
 			     .msg_control = ctl, .msg_controllen = sizeof(ctl) };
-	bool reset = false;
+	bool reset = false, end = false;
 	unsigned int i;
 	ssize_t n;
 
 	*nr = 0;
-	/* Closed with a message of ours unread: that comes before its last words. */
+	/*
+	 * Two things come before the peer's last words. ECONNRESET, where it closed
+	 * with a message of ours unread. And an end that is none yet: the kernel
+	 * looks for a message first and whether the peer has closed after that, so
+	 * what was sent in between is still there. Only a second end is the end.
+	 */
 	for (;;) {
+		mh.msg_controllen = sizeof(ctl);
 		n = recvmsg(fd, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		if (n >= 0 || (errno != EINTR && (errno != ECONNRESET || reset)))
+		if (n > 0 || (!n && end) ||
+		    (n < 0 && errno != EINTR && (errno != ECONNRESET || reset)))
 			break;
-		reset |= errno == ECONNRESET;
+		end |= !n;
+		reset |= n < 0 && errno == ECONNRESET;
 	}
 	if (n < 0)
 		return errno == EAGAIN ? 0 : -1;

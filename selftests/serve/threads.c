@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
 /* Many clients and several executor threads at once; for the thread sanitizer. */
+#include <sched.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "selftests/lib/serve_test.h"
+#include "serve/sock.h"
 
 #define RW (RLX_ACCESS_READ | RLX_ACCESS_WRITE)
 
@@ -236,6 +239,56 @@ TEST(cut_while_busy)
 	server_drained(&s);
 	CHECK_EQ(s.order_errors, 0);
 	server_stop(&s);
+}
+
+struct leaver {
+	_Atomic int	sock;
+	_Atomic bool	stop;
+};
+
+/* Says goodbye on each socket it is handed, and closes it at once. */
+static void *leave(void *arg)
+{
+	struct leaver *l = arg;
+
+	while (!atomic_load(&l->stop)) {
+		struct rlx_wire_msg m = { .type = RLX_WIRE_BYE };
+		int fd = atomic_exchange(&l->sock, -1);
+
+		if (fd < 0) {
+			sched_yield();
+			continue;
+		}
+		CHECK(rlx_sock_send(fd, &m, NULL, 0));
+		close(fd);
+	}
+	return NULL;
+}
+
+/* The kernel tells of the end before the last message a few times in 100,000. */
+TEST(last_words_come_before_the_end)
+{
+	uint64_t until = rlx_deadline_in(3000000000);
+	struct leaver l = { .sock = -1 };
+	pthread_t t;
+	int i;
+
+	CHECK(!pthread_create(&t, NULL, leave, &l));
+	for (i = 0; i < 100000 && rlx_deadline_in(0) < until; i++) {
+		struct rlx_wire_msg m;
+		unsigned int nr;
+		int s[2], rc;
+
+		CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET, 0, s));
+		atomic_store(&l.sock, s[1]);
+		while (!(rc = rlx_sock_recv(s[0], &m, NULL, 0, &nr)))
+			sched_yield();
+		CHECKF(rc == 1 && m.type == RLX_WIRE_BYE, "try %d: %d", i, rc);
+		CHECK(rlx_sock_recv(s[0], &m, NULL, 0, &nr) != 1);
+		close(s[0]);
+	}
+	atomic_store(&l.stop, true);
+	pthread_join(t, NULL);
 }
 
 TEST_MAIN()
