@@ -132,7 +132,7 @@ static bool qconv_sample(unsigned int i, struct rlx_sample *s)
 	if (i >= 2) {
 		s->in[2] = rlx_type(RLX_I32, 6);
 		s->in[3] = rlx_scalar(RLX_F32);
-		s->in[5] = i == 3 ? rlx_type(RLX_F32, 6) : rlx_scalar(RLX_F32);
+		s->in[5] = i < 4 ? rlx_type(RLX_F32, 6) : rlx_scalar(RLX_F32);
 	}
 	if (i >= 3) {
 		s->in[7] = rlx_scalar(RLX_F32);
@@ -153,10 +153,14 @@ static bool qconv_sample(unsigned int i, struct rlx_sample *s)
 		s->lo[k] = 0.01;
 		s->hi[k] = 0.02;
 	}
-	s->lo[7] = s->hi[7] = 0.9;
+	if (s->in[7].dtype) {
+		/* powers of two: no rounding but the last one, so nothing may differ */
+		s->lo[3] = s->hi[3] = s->lo[5] = s->hi[5] = 0x1p-6;
+		s->lo[7] = s->hi[7] = 0.25;
+	}
 	s->lo[2] = -100;
 	s->hi[2] = 100;
-	s->tol = i < 2 ? 0 : i < 3 ? 1e-6 : 0.01;	/* requantised: one step */
+	s->tol = i < 2 ? 0 : 1e-6;
 	return true;
 }
 
