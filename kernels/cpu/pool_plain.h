@@ -158,10 +158,11 @@ static void put_row(const struct fold *f, PT *y, const PT *x, bool first)
 	PT none = PT_KIND(a) == RLX_K_POOL_MAX ? PT_LEAST : 0;
 	size_t p = a->p[2], w = f->l.width, n;
 
-	if (first && !x)
-		fill(y, w, none);
-	if (!x || p >= w)
+	if (!x || p >= w) {
+		if (first)
+			fill(y, w, none);
 		return;
+	}
 	n = a->in[2] < w - p ? a->in[2] : w - p;
 	if (first) {
 		fill(y, p, none);

@@ -58,6 +58,12 @@ static double window(const struct rlx_k_pool *a, const float *x,
 	return a->kind == RLX_K_POOL_LP ? pow(acc, 1.0 / a->lp) : acc;
 }
 
+/* Less than the window, or now and then so much that windows lie in padding alone. */
+static size_t padding_random(size_t k, uint64_t *s)
+{
+	return kt_pick(s, 0, kt_pick(s, 0, 3) ? k - 1 : 3 * k + 8);
+}
+
 static void shape_random(struct rlx_k_pool *a, size_t dims, uint64_t *s)
 {
 	size_t j;
@@ -77,8 +83,8 @@ static void shape_random(struct rlx_k_pool *a, size_t dims, uint64_t *s)
 			a->k[j] = used ? kt_pick(s, 1, dims > 1 ? 5 : 30) : 1;
 			a->s[j] = used ? kt_pick(s, 1, 3) : 1;
 			a->d[j] = used ? kt_pick(s, 1, 2) : 1;
-			a->p[j] = used ? kt_pick(s, 0, a->k[j] - 1) : 0;
-			a->p_end[j] = used ? kt_pick(s, 0, a->k[j] - 1) : 0;
+			a->p[j] = used ? padding_random(a->k[j], s) : 0;
+			a->p_end[j] = used ? padding_random(a->k[j], s) : 0;
 			span = (a->k[j] - 1) * a->d[j] + 1;
 			full = a->in[j] + a->p[j] + a->p_end[j];
 		} while (full < span);
@@ -154,6 +160,34 @@ TEST(pool_f32)
 				kt_free(a.index, ny * 8);
 		}
 		kt_free(x, nx * 4);
+	}
+}
+
+/* One output column, whose window ends before the input: nothing of a row is read. */
+TEST(padding_wider_than_the_row)
+{
+	const float x[2][3] = { { 1, 2, 3 }, { 4, 5, 6 } };
+	const struct rlx_k_pool shape = {
+		.x = x[0], .planes = 1, .in = { 1, 2, 3 }, .out = { 1, 2, 1 }, .k = { 1, 2, 2 },
+		.s = { 1, 1, 1 }, .d = { 1, 1, 1 }, .p = { 0, 1, 5 }, .p_end = { 0, 0, 5 },
+		.lp = 2,
+	};
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 3 * 4 * RLX_ISA_COUNT; i++) {
+		enum rlx_isa isa = (enum rlx_isa)(i / 12);
+		struct rlx_k_pool a = shape;
+		const size_t ny = 2 * sizeof(*a.y);
+
+		if (!kt_isa_runs(isa))
+			continue;
+		a.kind = (enum rlx_k_pool_kind)(i % 3);
+		a.s[2] = 1 + i / 3 % 2;
+		a.k[1] = i / 6 % 2 ? 2 : 14;	/* too many taps for shared rows */
+		a.y = kt_new(ny);
+		kt_run(rlx_kernels_get(isa)->pool_f32, &a, 2, rlx_k_pool_scratch(&a, 4), &seed);
+		check(&a, x[0], a.y, NULL, "padding alone");
+		kt_free(a.y, ny);
 	}
 }
 
