@@ -396,29 +396,40 @@ static void take_rows(const struct run *r, void *acc, const char *base, int64_t 
 
 /*
  * n neighbouring results from @out on, the last dimension being kept: sums of sums of
- * BLOCK rows, so that a million rows are three times some hundred additions deep.
+ * BLOCK rows, which f32 adds up as doubles, so that a million rows are in each precision
+ * some hundred additions deep.
  */
 static void columns(const struct run *r, int64_t out, size_t n)
 {
 	const struct rlx_k_reduce *a = r->a;
+	const bool wide = r->cls == RLX_EW_F32 && r->kind == ADD && a->n_red > BLOCK;
+	f64 *sum = (void *)r->acc;
 	const char *base = (const char *)a->x + kept_at(a, out) *
 			   (int64_t)r->size;
 
-	start(r, r->acc, n);
+	if (wide)
+		SET(f64, sum, n, 0);
+	else
+		start(r, r->acc, n);
 	if (a->n_red <= BLOCK)
 		take_rows(r, r->acc, base, 0, a->n_red, n);
-	for (int64_t i = 0, end, far; a->n_red > BLOCK && i < a->n_red;) {
-		far = a->n_red - i < BLOCK * BLOCK ? a->n_red : i + BLOCK * BLOCK;
+	for (int64_t row = 0, end, far; a->n_red > BLOCK && row < a->n_red;) {
+		far = a->n_red - row < BLOCK * BLOCK ? a->n_red : row + BLOCK * BLOCK;
 		start(r, r->mid, n);
-		for (; i < far; i = end) {
-			end = far - i < BLOCK ? far : i + BLOCK;
+		for (; row < far; row = end) {
+			end = far - row < BLOCK ? far : row + BLOCK;
 			start(r, r->part, n);
-			take_rows(r, r->part, base, i, end, n);
+			take_rows(r, r->part, base, row, end, n);
 			cols(r, r->mid, r->part, n, r->kind);
 		}
-		cols(r, r->acc, r->mid, n, r->kind);
+		if (wide)
+			SET(f64, sum, n, t_[i] + (double)((f32 *)(void *)r->mid)[i]);
+		else
+			cols(r, r->acc, r->mid, n, r->kind);
 	}
-	finish(r, out, r->acc, n);
+	if (wide)
+		SET(f32, (void *)r->mid, n, (f32)sum[i]);
+	finish(r, out, wide ? r->mid : r->acc, n);
 }
 
 void RLX_K(reduce)(const void *args, size_t begin, size_t end, void *scratch)

@@ -368,7 +368,7 @@ TEST(long_sums_of_any_values)
 		rlx_k_reduce_plan(&b);
 		rlx_kernels_get((enum rlx_isa)l)->reduce(&b, 0, 1, scratch);
 		for (int c = 0; c < COLS; c++)
-			CHECKF(fabs((double)y[c] / col[c] - 1) < 5e-7, "level %d: column %g", l,
+			CHECKF(fabs((double)y[c] / col[c] - 1) < 1e-7, "level %d: column %g", l,
 			       (double)y[c] / col[c] - 1);
 	}
 	free(x);
