@@ -23,7 +23,7 @@ enum rlx_k_ew_class {
 	RLX_EW_F32,
 	RLX_EW_F64,
 	RLX_EW_I64,	/* all integers and bool; u64 keeps its bits */
-	RLX_EW_I32,	/* i32, u32 and bool alone, as the two below, and without pow and cast: */
+	RLX_EW_I32,	/* i32, u32 and bool alone, as the two below, without cast and powers: */
 	RLX_EW_I16,	/* 	unsigned ones keep their bits; const gives the low ones */
 	RLX_EW_I8,
 	RLX_EW_CLASSES,
@@ -65,7 +65,8 @@ static inline bool rlx_k_ew_int(int cls)
 	X(and_, 2, 7) X(or_, 2, 7) X(xor_, 2, 7)			\
 	X(band, 2, 4) X(bor, 2, 4) X(bxor, 2, 4) X(shl, 2, 4)		\
 	X(shr, 2, 4) X(ushr, 2, 4) X(udiv, 2, 4) X(umod, 2, 4)		\
-	X(umax, 2, 4) X(umin, 2, 4) X(ult, 2, 4) X(ule, 2, 4)		\
+	X(upow, 2, 4) X(umax, 2, 4) X(umin, 2, 4) X(ult, 2, 4)		\
+	X(ule, 2, 4)							\
 	X(where, 3, 7) X(fma, 3, 7)
 
 /* clang-format off */
@@ -86,7 +87,7 @@ static inline int rlx_k_ew_arity(int cls, int op)
 #undef RLX_EW_ROW_
 	};
 
-	if (cls > RLX_EW_I64 && (op == RLX_EW_pow || op == RLX_EW_cast))
+	if (cls > RLX_EW_I64 && (op == RLX_EW_pow || op == RLX_EW_upow || op == RLX_EW_cast))
 		return -1;
 	if (rlx_k_ew_int(cls))
 		cls = RLX_EW_I64;

@@ -57,6 +57,7 @@ static int unsigned_op(int op)
 		[RLX_EW_fmod] = RLX_EW_umod, [RLX_EW_max] = RLX_EW_umax,
 		[RLX_EW_min] = RLX_EW_umin, [RLX_EW_lt] = RLX_EW_ult,
 		[RLX_EW_le] = RLX_EW_ule, [RLX_EW_shr] = RLX_EW_ushr,
+		[RLX_EW_pow] = RLX_EW_upow,
 	};
 
 	return to[op] ? to[op] : op;

@@ -133,17 +133,23 @@ MOD(16, uint32_t)
 MOD(32, uint32_t)
 MOD(64, uint64_t)
 
-/* By squaring, wrapping; a negative exponent gives the truncated reciprocal. */
+/* By squaring, wrapping. */
+static uint64_t upower(uint64_t x, uint64_t y)
+{
+	uint64_t r = 1;
+
+	for (; y; y >>= 1, x *= x)
+		if (y & 1)
+			r *= x;
+	return r;
+}
+
+/* A negative exponent gives the truncated reciprocal. */
 static int64_t power(int64_t x, int64_t y)
 {
-	uint64_t b = (uint64_t)x, r = 1;
-
 	if (y < 0)
 		return x == 1 ? 1 : x == -1 ? (y & 1 ? -1 : 1) : 0;
-	for (; y; y >>= 1, b *= b)
-		if (y & 1)
-			r *= b;
-	return (int64_t)r;
+	return (int64_t)upower((uint64_t)x, (uint64_t)y);
 }
 
 static void cast(char *d, const struct rlx_ew_src *s, size_t nv, int type)
@@ -196,6 +202,7 @@ STEP(shr_, x >> ((U)y > TOP ? TOP : (U)y))
 STEP(ushr_, (U)y > TOP ? 0 : (U)x >> ((U)y & TOP))
 STEP_FN(udiv, udiv)
 STEP_FN(umod, umod)
+RLX_EW_LANES2(upow_, uint64_t, upower(x, y))
 STEP(umax, (U)x > (U)y ? x : y)
 STEP(umin, (U)x < (U)y ? x : y)
 STEP(ult, (U)x < (U)y)
@@ -215,7 +222,8 @@ rlx_ew_step_fn *const RLX_K(ew_int_steps)[RLX_EW_OP_COUNT] = {
 	[RLX_EW_or_] = or_, [RLX_EW_xor_] = xor_, [RLX_EW_band] = band,
 	[RLX_EW_bor] = bor, [RLX_EW_bxor] = bxor, [RLX_EW_shl] = shl_,
 	[RLX_EW_shr] = shr_, [RLX_EW_ushr] = ushr_, [RLX_EW_udiv] = udiv,
-	[RLX_EW_umod] = umod, [RLX_EW_umax] = umax, [RLX_EW_umin] = umin,
+	[RLX_EW_umod] = umod, [RLX_EW_upow] = upow_,
+	[RLX_EW_umax] = umax, [RLX_EW_umin] = umin,
 	[RLX_EW_ult] = ult, [RLX_EW_ule] = ule, [RLX_EW_where] = where,
 	[RLX_EW_fma] = fma_,
 };

@@ -156,6 +156,26 @@ EVERYWHERE(large_unsigned_numbers)
 	}
 }
 
+/* Nor is an exponent: what is odd to the power 2^63 is 1. */
+EVERYWHERE(large_unsigned_exponents)
+{
+	static const uint64_t x[5] = { 3, 3, 2, 5, 0 };
+	static const uint64_t y[5] = { UINT64_C(1) << 63, (UINT64_C(1) << 63) + 1,
+				       UINT64_C(1) << 63, UINT64_MAX, UINT64_MAX };
+	static const uint64_t want[5] = { 1, 3, 0, UINT64_C(0xcccccccccccccccd), 0 };
+	rlx_value a = rig_input(r, rlx_type(RLX_U64, 5), x), p;
+	int64_t i;
+
+	p = rlx_emit(r->g, pow, .a = a, .b = rig_input(r, rlx_type(RLX_U64, 5), y));
+	rig_output(r, p);
+	rig_output(r, rlx_emit(r->g, mul, .a = p, .b = a));
+	rig_run(r);
+	for (i = 0; i < 5; i++) {
+		rig_want(r, 0, i, (double)want[i], 0);
+		rig_want(r, 1, i, (double)(want[i] * x[i]), 0);
+	}
+}
+
 /* 1 / cap of a small cap is beyond what f16 holds. */
 EVERYWHERE(softcap_of_halves)
 {
