@@ -2,7 +2,6 @@
 /* Steps of elementwise programs on floats. */
 #include <math.h>
 
-#include "kernels/cpu/convert.h"
 #include "kernels/cpu/ew_step.h"
 #include "kernels/simd/math.h"
 
@@ -112,25 +111,15 @@ static void pow_(char *d, const struct rlx_ew_src *s, size_t nv, int type)
 		pow_any(d, s, nv, type);
 }
 
+RLX_EW_CAST(cast_any, RLX_EW_F32, float)
+UN(cast_f16, vf_from_f16(vf_to_f16(x)))
+UN(cast_bf16, vf_from_bf16(vf_to_bf16(x)))
+
 static void cast(char *d, const struct rlx_ew_src *s, size_t nv, int type)
 {
-	rlx_convert_fn *store = RLX_K(storer)(RLX_EW_F32, type);
-	rlx_convert_fn *load = RLX_K(loader)(RLX_EW_F32, type);
-	float v[RLX_VL];
-	double raw[RLX_VL];
+	rlx_ew_step_fn *to = type == RLX_F16 ? cast_f16 : type == RLX_BF16 ? cast_bf16 : cast_any;
 
-	for (size_t k = 0; k < nv && (type == RLX_F16 || type == RLX_BF16); k++) {
-		vf x = vf_loadu(s[0].p + k * s[0].inc);
-
-		vf_storeu(d + k * RLX_VB, type == RLX_F16 ? vf_from_f16(vf_to_f16(x)) :
-							      vf_from_bf16(vf_to_bf16(x)));
-	}
-	for (size_t k = 0; k < nv && type != RLX_F16 && type != RLX_BF16; k++) {
-		memcpy(v, s[0].p + k * s[0].inc, RLX_VB);
-		store(raw, v, RLX_VL);
-		load(v, raw, RLX_VL);
-		memcpy(d + k * RLX_VB, v, RLX_VB);
-	}
+	to(d, s, nv, type);
 }
 
 UN(copy, x)

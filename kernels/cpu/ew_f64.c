@@ -2,7 +2,6 @@
 /* Steps of elementwise programs on doubles; rarer functions are libm's. */
 #include <math.h>
 
-#include "kernels/cpu/convert.h"
 #include "kernels/cpu/ew_step.h"
 #include "kernels/simd/math_f64.h"
 
@@ -76,20 +75,7 @@ LANES(ceil_of, __builtin_ceil)
 LANES(round_of, __builtin_nearbyint)
 LANES(trunc_of, __builtin_trunc)
 
-static void cast(char *d, const struct rlx_ew_src *s, size_t nv, int type)
-{
-	const size_t lanes = RLX_VB / 8;
-	rlx_convert_fn *store = RLX_K(storer)(RLX_EW_F64, type);
-	rlx_convert_fn *load = RLX_K(loader)(RLX_EW_F64, type);
-	double v[RLX_VB / 8], raw[RLX_VB / 8];
-
-	for (size_t k = 0; k < nv; k++) {
-		memcpy(v, s[0].p + k * s[0].inc, RLX_VB);
-		store(raw, v, lanes);
-		load(v, raw, lanes);
-		memcpy(d + k * RLX_VB, v, RLX_VB);
-	}
-}
+RLX_EW_CAST(cast, RLX_EW_F64, double)
 
 UN(copy, x)
 UN(neg, -x)

@@ -3,7 +3,6 @@
  * Steps of elementwise programs on integers: of 8, 16 and 32 bits in their own width, where
  * whatever has no range left wraps as it would after 64-bit arithmetic, and of 64 bits.
  */
-#include "kernels/cpu/convert.h"
 #include "kernels/cpu/ew_step.h"
 
 /*
@@ -152,20 +151,7 @@ static int64_t power(int64_t x, int64_t y)
 	return (int64_t)upower((uint64_t)x, (uint64_t)y);
 }
 
-static void cast(char *d, const struct rlx_ew_src *s, size_t nv, int type)
-{
-	const size_t lanes = RLX_VB / 8;
-	rlx_convert_fn *store = RLX_K(storer)(RLX_EW_I64, type);
-	rlx_convert_fn *load = RLX_K(loader)(RLX_EW_I64, type);
-	int64_t v[RLX_VB / 8], raw[RLX_VB / 8];
-
-	for (size_t k = 0; k < nv; k++) {
-		memcpy(v, s[0].p + k * s[0].inc, RLX_VB);
-		store(raw, v, lanes);
-		load(v, raw, lanes);
-		memcpy(d + k * RLX_VB, v, RLX_VB);
-	}
-}
+RLX_EW_CAST(cast, RLX_EW_I64, int64_t)
 
 #define TOP	(sizeof(I) * 8 - 1)	/* of a shift */
 

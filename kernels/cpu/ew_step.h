@@ -3,6 +3,7 @@
 #ifndef RLX_CPU_EW_STEP_H
 #define RLX_CPU_EW_STEP_H
 
+#include "kernels/cpu/convert.h"
 #include "kernels/kernel.h"
 #include "kernels/ew.h"
 #include "kernels/simd/vec.h"
@@ -113,6 +114,24 @@ static void name(char *d, const struct rlx_ew_src *s, size_t nv, int type) \
 			t[l] = (expr);					\
 		}							\
 		memcpy(d + k * RLX_VB, t, RLX_VB);			\
+	}								\
+}
+
+/* Through memory of the type that a cast is to; E is the class's. */
+#define RLX_EW_CAST(name, cls, E)					\
+static void name(char *d, const struct rlx_ew_src *s, size_t nv, int type) \
+{									\
+	const size_t lanes = RLX_VB / sizeof(E);			\
+	rlx_convert_fn *store = RLX_K(storer)(cls, type);		\
+	rlx_convert_fn *load = RLX_K(loader)(cls, type);		\
+	E v[RLX_VB / sizeof(E)];					\
+	uint64_t raw[RLX_VB / sizeof(E)];				\
+									\
+	for (size_t k = 0; k < nv; k++) {				\
+		memcpy(v, s[0].p + k * s[0].inc, RLX_VB);		\
+		store(raw, v, lanes);					\
+		load(v, raw, lanes);					\
+		memcpy(d + k * RLX_VB, v, RLX_VB);			\
 	}								\
 }
 
