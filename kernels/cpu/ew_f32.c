@@ -27,15 +27,6 @@ RLX_INLINE vf sign_of(vf x)
 	return vf_sel(vm_or(vf_lt(x, vf_zero()), vf_gt(x, vf_zero())), one, x);
 }
 
-/* Never through an overflow, so that tiny results stay. */
-RLX_INLINE vf sigmoid_of(vf x)
-{
-	vf e = vf_exp(-vf_abs(x));
-	vf top = vf_sel(vf_lt(x, vf_zero()), e, vf_set1(1.0f));
-
-	return vf_sel(vf_isnan(x), x, top / (e + 1.0f));
-}
-
 RLX_INLINE vf softplus_of(vf x)
 {
 	return vf_max(vf_zero(), x) + vf_log1p(vf_exp(-vf_abs(x)));
@@ -144,7 +135,7 @@ UN(tanh_, vf_tanh(x))
 L1(asinh_, asinhf(x))
 L1(acosh_, acoshf(x))
 L1(atanh_, atanhf(x))
-UN(sigmoid, sigmoid_of(x))
+UN(sigmoid, vf_sigmoid(x))
 UN(silu, vf_silu(x))
 UN(gelu, vf_gelu_erf(x))
 UN(gelu_tanh, vf_gelu_tanh(x))
