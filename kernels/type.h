@@ -58,7 +58,7 @@ static inline int rlx_k_collapse(int rank, int64_t *dim, int n_ops,
 	int n = 0;
 
 	for (int d = 0; d < rank; d++) {
-		int to = n ? n - 1 : 0;	/* not n - 1: some compilers think of 0 */
+		int to = n ? n - 1 : 0;	/* -1 is no index, even where none is used */
 		bool merge = n > 0;
 
 		if (dim[d] == 1)
