@@ -88,8 +88,9 @@ static inline size_t rlx_k_reduce_units(const struct rlx_k_reduce *a)
 /*
  * Kernel: argreduce. x is [outer, n, inner], idx is [outer, inner]: the index
  * along n of the largest (or smallest) value; NaN beats all. Of equals the
- * first, or the last if @last. n is at least 1. One unit is one outer; there
- * are @outer. Scratch: RLX_K_REDUCE_SCRATCH.
+ * first, or the last if @last. n is at least 1. One unit is one
+ * (outer, up to RLX_K_REDUCE_COLS inner); there are rlx_k_argreduce_units().
+ * Scratch: RLX_K_REDUCE_SCRATCH.
  */
 struct rlx_k_argreduce {
 	const void	*x;
@@ -98,6 +99,11 @@ struct rlx_k_argreduce {
 	uint8_t		type, idx_type;		/* idx: i64 or i32 */
 	bool		min, last;
 };
+
+static inline size_t rlx_k_argreduce_units(const struct rlx_k_argreduce *a)
+{
+	return (size_t)(a->outer * ((a->inner + RLX_K_REDUCE_COLS - 1) / RLX_K_REDUCE_COLS));
+}
 
 /*
  * Kernel: scan. Running sums or products of [outer, n, inner] along n; at i

@@ -225,7 +225,7 @@ enum rlx_status rlx_lower_arg_reduce(struct rlx_lower *lo)
 		return rlx_lower_unsupported(lo, "no kernel for this dtype or for nothing");
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
 	rlx_lower_ref_out(lo, &a->idx, 0, 0);
-	return rlx_lower_call(lo, RLX_KERNEL_argreduce, (uint64_t)a->outer,
+	return rlx_lower_call(lo, RLX_KERNEL_argreduce, rlx_k_argreduce_units(a),
 			      (double)rlx_type_count(x) * 2, RLX_K_REDUCE_SCRATCH);
 }
 

@@ -162,20 +162,16 @@ static void arg_cols(const struct rlx_k_argreduce *a, int64_t o, int64_t c,
 void RLX_K(argreduce)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_argreduce *a = args;
+	const int64_t cols = RLX_K_REDUCE_COLS, blocks = (a->inner + cols - 1) / cols;
 
 	for (size_t u = begin; u < end; u++) {
-		int64_t o = (int64_t)u;
+		int64_t o = (int64_t)u / blocks, c = (int64_t)u % blocks * cols;
+		int64_t left = a->inner - c;
 
-		if (a->inner == 1) {
+		if (a->inner == 1)
 			put_index(a, o, arg_row(a, o, scratch));
-			continue;
-		}
-		for (int64_t c = 0; c < a->inner; c += RLX_K_REDUCE_COLS) {
-			int64_t n = a->inner - c;
-
-			n = n < RLX_K_REDUCE_COLS ? n : RLX_K_REDUCE_COLS;
-			arg_cols(a, o, c, (size_t)n, scratch);
-		}
+		else
+			arg_cols(a, o, c, (size_t)(left < cols ? left : cols), scratch);
 	}
 }
 

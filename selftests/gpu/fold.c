@@ -105,8 +105,8 @@ static void one_argreduce(int64_t outer, int64_t n, int64_t inner, uint64_t *see
 
 			*v = kc_pick(seed, 0, 40) ? floorf(*v) : NAN;
 		}
-	GPU_AGAINST_CPU("argreduce", argreduce, a, (size_t)outer, RLX_K_REDUCE_SCRATCH, f,
-			seed);
+	GPU_AGAINST_CPU("argreduce", argreduce, a, rlx_k_argreduce_units(&a),
+			RLX_K_REDUCE_SCRATCH, f, seed);
 }
 
 TEST(argreduce)

@@ -241,7 +241,7 @@ static void one_arg(const struct rlx_kernels *k, uint64_t *seed)
 		for (int64_t i = 0; i < n; i++)
 			((float *)x.p)[i] = kc_pick(seed, 0, 40) ?
 				(float)kc_pick(seed, 0, 4) : NAN;
-	kc_run(k->argreduce, &a, (size_t)outer, RLX_K_REDUCE_SCRATCH, seed);
+	kc_run(k->argreduce, &a, rlx_k_argreduce_units(&a), RLX_K_REDUCE_SCRATCH, seed);
 	for (int64_t u = 0; u < outer * inner; u++) {
 		int64_t at = u / inner * n * inner + u % inner, best = 0;
 
@@ -281,6 +281,16 @@ TEST(argmax_and_argmin)
 	for (int l = 0; l < kc_levels(); l++)
 		for (int t = 0; t < 150; t++)
 			one_arg(rlx_kernels_get((enum rlx_isa)l), &seed);
+}
+
+/* Down the columns of one matrix there is work for several threads, too. */
+TEST(units_of_few_outer_indices)
+{
+	struct rlx_k_argreduce a = { .outer = 1, .n = 4096, .inner = 4096 };
+
+	CHECK_EQ(rlx_k_argreduce_units(&a), 8);
+	a.inner = 1;
+	CHECK_EQ(rlx_k_argreduce_units(&a), 1);
 }
 
 static void one_scan(const struct rlx_kernels *k, uint64_t *seed)
