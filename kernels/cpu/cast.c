@@ -30,6 +30,8 @@ static bool same_bits(int src, int dst)
 
 void RLX_K(cast)(const void *args, size_t begin, size_t end, void *scratch)
 {
+	static const uint8_t class_type[] = { [RLX_EW_F32] = RLX_F32, [RLX_EW_F64] = RLX_F64,
+					      [RLX_EW_I64] = RLX_I64 };
 	const struct rlx_k_cast *a = args;
 	const size_t ss = rlx_k_type_size((enum rlx_dtype)a->src_type);
 	const size_t ds = rlx_k_type_size((enum rlx_dtype)a->dst_type);
@@ -51,6 +53,15 @@ void RLX_K(cast)(const void *args, size_t begin, size_t end, void *scratch)
 		load = RLX_K(load_sticky_i64);
 	if (a->dst_type == RLX_BF16 && a->src_type == RLX_U64)
 		load = RLX_K(load_sticky_u64);
+	/* one conversion, which in place might read what it wrote */
+	if (a->src != a->dst && a->src_type == class_type[cls]) {
+		store(d, s, n);
+		return;
+	}
+	if (a->src != a->dst && a->dst_type == class_type[cls]) {
+		load(d, s, n);
+		return;
+	}
 	for (; n; s += 512 * ss, d += 512 * ds) {
 		size_t m = n < 512 ? n : 512;
 
