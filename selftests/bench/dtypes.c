@@ -239,16 +239,6 @@ static bool bench(unsigned int op)
 	return well;
 }
 
-static bool wanted(const char *name, int argc, char **argv)
-{
-	int i;
-
-	for (i = 1; i < argc; i++)
-		if (!strcmp(argv[i], name))
-			return true;
-	return argc < 2;
-}
-
 int main(int argc, char **argv)
 {
 	unsigned int op, k, above = 0;
@@ -259,7 +249,7 @@ int main(int argc, char **argv)
 		printf(" %5s  ", rlx_dtype_name(types[k]));
 	printf("\n");
 	for (op = 0; op < sizeof(ops) / sizeof(ops[0]); op++)
-		if (wanted(ops[op].name, argc, argv))
+		if (rlx_test_wanted(ops[op].name, argc, argv))
 			above += !bench(op);
 	printf("%u ops with a dtype above %g times f32\n", above, BOUND);
 	return 0;
