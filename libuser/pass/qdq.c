@@ -213,12 +213,29 @@ static const struct rlx_node *product(const struct qdq *q, uint32_t v)
 	return n && q->rw.uses[v] == 1 && n->def->index == RLX_OP_qmatmul ? n : NULL;
 }
 
+enum { A_SCALE = 2, B_SCALE = 4, OUT_SCALE = 6, BIAS = 8, INPUTS };	/* of a qmatmul */
+
+/* Old node @n is the product @mm with old value @v, its columns', as input @at. */
+static bool with(struct qdq *q, const struct rlx_node *n, const struct rlx_node *mm,
+		 unsigned int at, uint32_t v)
+{
+	uint32_t in[INPUTS];
+
+	memcpy(in, mm->in, sizeof(in));
+	if (!in[A_SCALE])
+		in[A_SCALE] = rlx_scalar_const(q->rw.g, RLX_F32, 1).id;
+	in[at] = vector_of(q, v).id;
+	rlx_rewrite_set(&q->rw, n->out, rlx_node_new(q->rw.g, rlx_op_qmatmul.def,
+			&(struct rlx_op_qmatmul){ 0 }, in, INPUTS, n));
+	return true;
+}
+
 /* mul(cast(product), scale): the product of scales 1 and @scale. */
 static bool scaled(struct qdq *q, const struct rlx_node *n)
 {
 	const struct rlx_graph *g = q->rw.old;
 	const struct rlx_type *y = &g->val[n->out].type;
-	uint32_t k, i, in[9];
+	uint32_t k;
 
 	for (k = 0; k < 2; k++) {
 		const struct rlx_node *cast = rlx_node_of(g, n->in[k]), *mm;
@@ -229,15 +246,8 @@ static bool scaled(struct qdq *q, const struct rlx_node *n)
 		    !of_columns(g, n->in[1 - k], y))
 			continue;
 		mm = product(q, cast->in[0]);
-		if (!mm || mm->in[2] || mm->in[8])
-			continue;
-		for (i = 0; i < 9; i++)
-			in[i] = mm->in[i];
-		in[2] = rlx_scalar_const(q->rw.g, RLX_F32, 1).id;
-		in[4] = vector_of(q, n->in[1 - k]).id;
-		rlx_rewrite_set(&q->rw, n->out, rlx_node_new(q->rw.g, rlx_op_qmatmul.def,
-				&(struct rlx_op_qmatmul){ 0 }, in, 9, n));
-		return true;
+		if (mm && !mm->in[A_SCALE] && !mm->in[BIAS])
+			return with(q, n, mm, B_SCALE, n->in[1 - k]);
 	}
 	return false;
 }
@@ -247,22 +257,16 @@ static bool biased(struct qdq *q, const struct rlx_node *n)
 {
 	const struct rlx_graph *g = q->rw.old;
 	const struct rlx_type *y = &g->val[n->out].type;
-	uint32_t k, i, in[9];
+	uint32_t k;
 
 	for (k = 0; k < 2; k++) {
 		const struct rlx_node *mm = product(q, n->in[k]);
 
-		if (!mm || !mm->in[2] || mm->in[6] || mm->in[8] || y->dtype != RLX_F32 ||
-		    !rlx_type_equal(&g->val[n->in[k]].type, y) ||
-		    !of_columns(g, n->in[1 - k], y) ||
-		    count(g, n->in[1 - k]) != y->dim[y->rank - 1])
-			continue;
-		for (i = 0; i < 9; i++)
-			in[i] = mm->in[i];
-		in[8] = vector_of(q, n->in[1 - k]).id;
-		rlx_rewrite_set(&q->rw, n->out, rlx_node_new(q->rw.g, rlx_op_qmatmul.def,
-				&(struct rlx_op_qmatmul){ 0 }, in, 9, n));
-		return true;
+		if (mm && mm->in[A_SCALE] && !mm->in[OUT_SCALE] && !mm->in[BIAS] &&
+		    y->dtype == RLX_F32 && rlx_type_equal(&g->val[n->in[k]].type, y) &&
+		    of_columns(g, n->in[1 - k], y) &&
+		    count(g, n->in[1 - k]) == y->dim[y->rank - 1])
+			return with(q, n, mm, BIAS, n->in[1 - k]);
 	}
 	return false;
 }
