@@ -5,43 +5,18 @@
 #include "rlx/quant.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/rlx_test.h"
+#include "selftests/lib/xy_net.h"
 
-enum { MOST = 4096, SETS = 3 };
+enum { SETS = 3 };
 
 static const char *const devices[] = { "cpu", "ref" };
 
-/* A net of one input "x" and one output "y". */
-struct net {
-	struct rlx_graph	*g;
-	struct rlx_type		 in, out;
-	uint64_t		 seed;
-};
-
-static rlx_value weight(struct net *n, struct rlx_type t)
+static rlx_value weight(struct xy_net *n, struct rlx_type t)
 {
-	int64_t count = rlx_type_count(&t), i;
-	float w[MOST];
-
-	CHECK(count <= MOST);
-	for (i = 0; i < count; i++)
-		w[i] = (float)rlx_test_uniform(&n->seed, -0.5, 0.5);
-	return rlx_constant(n->g, t, w);
+	return xy_floats(n, t, -0.5, 0.5);
 }
 
-static rlx_value begin(struct net *n, struct rlx_type in)
-{
-	*n = (struct net){ .g = rlx_graph_new("net"), .in = in, .seed = rlx_test_seed() };
-	return rlx_input(n->g, "x", in);
-}
-
-static void end(struct net *n, rlx_value y)
-{
-	rlx_output(n->g, "y", y);
-	CHECKF(!rlx_graph_finish(n->g), "%s", rlx_graph_error(n->g)->text);
-	n->out = *rlx_type_of(n->g, y);
-}
-
-static rlx_value dense(struct net *n, rlx_value x, int64_t k, int64_t m)
+static rlx_value dense(struct xy_net *n, rlx_value x, int64_t k, int64_t m)
 {
 	rlx_value w = weight(n, rlx_type(RLX_F32, k, m));
 	rlx_value b = weight(n, rlx_type(RLX_F32, m));
@@ -49,19 +24,19 @@ static rlx_value dense(struct net *n, rlx_value x, int64_t k, int64_t m)
 	return rlx_emit(n->g, add, .a = rlx_emit(n->g, matmul, .a = x, .b = w), .b = b);
 }
 
-static void mlp(struct net *n)
+static void mlp(struct xy_net *n)
 {
-	rlx_value x = begin(n, rlx_type(RLX_F32, 2, 5, 24));
+	rlx_value x = xy_begin(n, rlx_type(RLX_F32, 2, 5, 24));
 
 	x = rlx_emit(n->g, relu, .x = dense(n, x, 24, 40));
 	x = rlx_emit(n->g, gelu, .x = dense(n, x, 40, 33));
-	end(n, dense(n, x, 33, 7));
+	xy_end(n, dense(n, x, 33, 7));
 }
 
 /* conv + relu, depthwise, grouped with strides, max pool, batch norm, 1 x 1 */
-static void cnn(struct net *n)
+static void cnn(struct xy_net *n)
 {
-	rlx_value x = begin(n, rlx_type(RLX_F32, 2, 3, 14, 13)), one[4];
+	rlx_value x = xy_begin(n, rlx_type(RLX_F32, 2, 3, 14, 13)), one[4];
 	int i;
 
 	x = rlx_emit(n->g, conv, .x = x, .w = weight(n, rlx_type(RLX_F32, 8, 3, 3, 3)),
@@ -81,20 +56,17 @@ static void cnn(struct net *n)
 		     .bias = weight(n, rlx_type(RLX_F32, 12)), .stride = RLX_INTS(2, 1),
 		     .groups = 2);
 	x = rlx_emit(n->g, sigmoid, .x = x);
-	end(n, rlx_emit(n->g, conv, .x = x, .w = weight(n, rlx_type(RLX_F32, 5, 12, 1, 1))));
+	xy_end(n, rlx_emit(n->g, conv, .x = x, .w = weight(n, rlx_type(RLX_F32, 5, 12, 1, 1))));
 }
 
-static void fill(struct net *n, float *x)
+static void fill(struct xy_net *n, float *x)
 {
-	int64_t i;
-
-	for (i = 0; i < rlx_type_count(&n->in); i++)
-		x[i] = (float)rlx_test_uniform(&n->seed, -1, 2);
+	xy_fill(n, x, -1, 2);
 }
 
-static float seen[SETS][MOST];
+static float seen[SETS][XY_MOST];
 
-static enum rlx_status calibrate(struct net *n, struct rlx_quant_ranges **r,
+static enum rlx_status calibrate(struct xy_net *n, struct rlx_quant_ranges **r,
 				 struct rlx_error *err)
 {
 	struct rlx_named_tensor t[SETS];
@@ -109,7 +81,7 @@ static enum rlx_status calibrate(struct net *n, struct rlx_quant_ranges **r,
 	return rlx_quant_calibrate(n->g, sets, SETS, r, err);
 }
 
-static struct rlx_graph *quantized(struct net *n, const struct rlx_quant_opts *o)
+static struct rlx_graph *quantized(struct xy_net *n, const struct rlx_quant_opts *o)
 {
 	struct rlx_quant_ranges *r = NULL;
 	struct rlx_error err = { 0 };
@@ -143,64 +115,39 @@ static const struct rlx_node *the(const struct rlx_graph *g, unsigned int op)
 	return &g->node[i];
 }
 
-static void run(struct rlx_graph *g, const char *device, const struct net *n,
-		const float *x, float *y, struct rlx_program **keep)
-{
-	struct rlx_compile_opts o = { .size = sizeof(o), .device = device };
-	struct rlx_error err = { 0 };
-	struct rlx_program *p = NULL;
-	struct rlx_session *s = NULL;
-	int64_t i;
-
-	for (i = 0; i < rlx_type_count(&n->out); i++)
-		y[i] = NAN;
-	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
-	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
-	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", n->in, x), 0);
-	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
-	CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "y", n->out, y), 0);
-	rlx_session_free(s);
-	if (keep)
-		*keep = p;
-	else
-		rlx_program_put(p);
-}
-
 /*
  * Greatest difference from the f32 graph, as a part of its greatest result: below
  * @most, and above @least, as 8 bits cannot give what f32 gives. On
  * data of the calibration: beyond its ranges values are clipped, and differ by more.
  */
-static void check_off(struct net *n, struct rlx_graph *q, double least, double most)
+static void check_off(struct xy_net *n, struct rlx_graph *q, double least, double most)
 {
-	static float want[MOST], y[MOST];
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "ref" };
+	static float want[XY_MOST], y[XY_MOST];
 	const float *x = seen[SETS - 1];
-	double top = 0, off = 0;
 	unsigned int d;
-	int64_t i;
+	double off;
 
-	run(n->g, "ref", n, x, want, NULL);
+	xy_run(n, n->g, &o, x, want, NULL);
 	for (d = 0; d < 2; d++) {
-		run(q, devices[d], n, x, y, NULL);
-		for (i = 0; i < rlx_type_count(&n->out); i++) {
-			CHECK(isfinite(y[i]));
-			top = fmax(top, fabs((double)want[i]));
-			off = fmax(off, fabs((double)y[i] - (double)want[i]));
-		}
-		CHECKF(off <= most * top, "%s: off by %g of %g", devices[d], off, top);
-		CHECKF(off >= least * top, "%s: off by %g only", devices[d], off);
+		o.device = devices[d];
+		xy_run(n, q, &o, x, y, NULL);
+		off = xy_off(n, want, y);
+		CHECKF(off <= most, "%s: off by %g of the greatest", devices[d], off);
+		CHECKF(off >= least, "%s: off by %g of the greatest only", devices[d], off);
 	}
 }
 
-static void check_near(struct net *n, struct rlx_graph *q)
+static void check_near(struct xy_net *n, struct rlx_graph *q)
 {
 	check_off(n, q, 1e-6, 0.04);
 }
 
 /* Everything has a kernel, and the report names the op. */
-static void check_native(struct net *n, struct rlx_graph *q, const char *op)
+static void check_native(struct xy_net *n, struct rlx_graph *q, const char *op)
 {
-	static float x[MOST], y[MOST];
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu" };
+	static float x[XY_MOST], y[XY_MOST];
 	struct rlx_program_info info;
 	struct rlx_program *p = NULL;
 	char *text = NULL;
@@ -208,7 +155,7 @@ static void check_native(struct net *n, struct rlx_graph *q, const char *op)
 	FILE *f = open_memstream(&text, &len);
 
 	fill(n, x);
-	run(q, "cpu", n, x, y, &p);
+	xy_run(n, q, &o, x, y, &p);
 	rlx_program_info(p, &info);
 	CHECK(info.native > 0);
 	CHECK_EQ(info.host, 0);
@@ -223,7 +170,7 @@ TEST(a_perceptron_runs_in_bytes)
 {
 	struct rlx_quant_opts o = { .size = sizeof(o) };
 	struct rlx_graph *q;
-	struct net n;
+	struct xy_net n;
 	int i;
 
 	for (i = 0; i < 4; i++) {
@@ -246,7 +193,7 @@ TEST(convolutions_run_in_bytes)
 {
 	struct rlx_quant_opts o = { .size = sizeof(o) };
 	struct rlx_graph *q;
-	struct net n;
+	struct xy_net n;
 	int i;
 
 	for (i = 0; i < 2; i++) {
@@ -266,7 +213,7 @@ TEST(convolutions_run_in_bytes)
 TEST(a_product_before_a_relu_gives_bytes)
 {
 	struct rlx_graph *q;
-	struct net n;
+	struct xy_net n;
 
 	cnn(&n);
 	q = quantized(&n, NULL);
@@ -284,7 +231,7 @@ TEST(skipped_ops_stay_in_f32)
 	struct rlx_quant_ranges *r = NULL;
 	struct rlx_error err = { 0 };
 	struct rlx_graph *q = NULL;
-	struct net n;
+	struct xy_net n;
 
 	cnn(&n);
 	q = quantized(&n, &o);
@@ -314,13 +261,13 @@ TEST(quantising_moves_above_what_moves)
 	const struct rlx_node *t, *m;
 	struct rlx_graph *q;
 	rlx_value x, s;
-	struct net n;
+	struct xy_net n;
 
-	x = begin(&n, rlx_type(RLX_F32, 6, 20));
+	x = xy_begin(&n, rlx_type(RLX_F32, 6, 20));
 	s = rlx_emit(n.g, sin, .x = x);
 	x = rlx_emit(n.g, reshape, .x = s, .shape = RLX_INTS(3, 2, 20));
 	x = rlx_emit(n.g, transpose, .x = x, .perm = RLX_INTS(1, 0, 2));
-	end(&n, rlx_emit(n.g, matmul, .a = x, .b = weight(&n, rlx_type(RLX_F32, 20, 9))));
+	xy_end(&n, rlx_emit(n.g, matmul, .a = x, .b = weight(&n, rlx_type(RLX_F32, 20, 9))));
 	q = quantized(&n, NULL);
 	t = the(q, RLX_OP_transpose);
 	m = the(q, RLX_OP_qmatmul);
@@ -338,9 +285,9 @@ TEST(equal_scales_merge)
 {
 	rlx_value x, s, a, b, c;
 	struct rlx_graph *q;
-	struct net n;
+	struct xy_net n;
 
-	x = begin(&n, rlx_type(RLX_F32, 8, 8));
+	x = xy_begin(&n, rlx_type(RLX_F32, 8, 8));
 	s = rlx_emit(n.g, sin, .x = x);
 	a = rlx_emit(n.g, matmul, .a = s, .b = weight(&n, rlx_type(RLX_F32, 8, 8)));
 	b = rlx_emit(n.g, slice, .x = s, .axes = RLX_INTS(0), .starts = RLX_INTS(3),
@@ -348,7 +295,7 @@ TEST(equal_scales_merge)
 	b = rlx_emit(n.g, matmul, .a = b, .b = weight(&n, rlx_type(RLX_F32, 8, 8)));
 	c = rlx_emit(n.g, transpose, .x = s, .perm = RLX_INTS(1, 0));
 	c = rlx_emit(n.g, matmul, .a = c, .b = weight(&n, rlx_type(RLX_F32, 8, 8)));
-	end(&n, rlx_emit(n.g, add, .a = rlx_emit(n.g, add, .a = a, .b = b), .b = c));
+	xy_end(&n, rlx_emit(n.g, add, .a = rlx_emit(n.g, add, .a = a, .b = b), .b = c));
 	q = quantized(&n, NULL);
 	CHECK_EQ(count(q, RLX_OP_qmatmul), 3);
 	the(q, RLX_OP_quantize);
@@ -364,14 +311,14 @@ TEST(concat_joins_bytes_and_a_slice_cuts_floats)
 {
 	rlx_value x, a, b;
 	struct rlx_graph *q;
-	struct net n;
+	struct xy_net n;
 
-	x = begin(&n, rlx_type(RLX_F32, 8, 8));
+	x = xy_begin(&n, rlx_type(RLX_F32, 8, 8));
 	a = rlx_emit(n.g, slice, .x = rlx_emit(n.g, sin, .x = x), .axes = RLX_INTS(0),
 		     .starts = RLX_INTS(3), .ends = RLX_INTS(5), .steps = RLX_INTS(1));
 	b = rlx_emit(n.g, exp, .x = x);
 	x = rlx_emit(n.g, concat, .axis = 0, .xs = RLX_VALUES(a, b));
-	end(&n, rlx_emit(n.g, matmul, .a = x, .b = weight(&n, rlx_type(RLX_F32, 8, 8))));
+	xy_end(&n, rlx_emit(n.g, matmul, .a = x, .b = weight(&n, rlx_type(RLX_F32, 8, 8))));
 	q = quantized(&n, NULL);
 	CHECK_EQ(count(q, RLX_OP_quantize), 2);
 	CHECK_EQ(q->val[the(q, RLX_OP_concat)->out].type.dtype, RLX_U8);
@@ -390,10 +337,10 @@ TEST(what_has_no_scale_stays)
 	struct rlx_quant_ranges *r = NULL;
 	struct rlx_error err = { 0 };
 	struct rlx_graph *q = NULL;
-	struct net n;
-	rlx_value x = begin(&n, t.type);
+	struct xy_net n;
+	rlx_value x = xy_begin(&n, t.type);
 
-	end(&n, dense(&n, x, 8, 4));
+	xy_end(&n, dense(&n, x, 8, 4));
 	CHECKF(!rlx_quant_calibrate(n.g, &set, 1, &r, &err), "%s", err.text);
 	CHECKF(!rlx_graph_quantize(n.g, r, NULL, &q, &err), "%s", err.text);
 	CHECK_EQ(count(q, RLX_OP_qmatmul), 0);
@@ -402,9 +349,9 @@ TEST(what_has_no_scale_stays)
 	rlx_quant_ranges_free(r);
 	rlx_graph_put(q);
 	rlx_graph_put(n.g);
-	x = begin(&n, t.type);
+	x = xy_begin(&n, t.type);
 	x = rlx_emit(n.g, matmul, .a = x, .b = rlx_constant(n.g, rlx_type(RLX_F32, 8, 1), w));
-	end(&n, x);
+	xy_end(&n, x);
 	q = quantized(&n, NULL);
 	CHECK_EQ(count(q, RLX_OP_qmatmul), 0);
 	rlx_graph_put(q);
@@ -417,11 +364,11 @@ TEST(a_bias_that_does_not_fit_is_added)
 	float b[5] = { 1e9f, 0, 0, 0, 1 };
 	struct rlx_graph *q;
 	rlx_value x, w, bias;
-	struct net n;
+	struct xy_net n;
 	int i;
 
 	for (i = 0; i < 2; i++) {
-		x = begin(&n, rlx_type(RLX_F32, 1, 3, 7));
+		x = xy_begin(&n, rlx_type(RLX_F32, 1, 3, 7));
 		w = weight(&n, rlx_type(RLX_F32, 5, 3, 2));
 		bias = i ? rlx_constant(n.g, rlx_type(RLX_F32, 5), b) :
 		       rlx_emit(n.g, reduce, .kind = RLX_REDUCE_SUM,
@@ -429,7 +376,7 @@ TEST(a_bias_that_does_not_fit_is_added)
 					      .starts = RLX_INTS(0), .ends = RLX_INTS(5),
 					      .steps = RLX_INTS(1)),
 				.axes = RLX_INTS(0, 1));
-		end(&n, rlx_emit(n.g, conv, .x = x, .w = w, .bias = bias));
+		xy_end(&n, rlx_emit(n.g, conv, .x = x, .w = w, .bias = bias));
 		q = quantized(&n, NULL);
 		CHECK_EQ(count(q, RLX_OP_qconv), 1);
 		CHECK_EQ(count(q, RLX_OP_add), 1);
@@ -449,10 +396,10 @@ TEST(params_may_be_given_once)
 	};
 	struct rlx_quant_set sets[2] = { { t, 2 }, { t, 1 } };
 	struct rlx_graph *q = NULL;
-	struct net n;
-	rlx_value x = begin(&n, t[0].type), p = rlx_param(n.g, "p", t[1].type);
+	struct xy_net n;
+	rlx_value x = xy_begin(&n, t[0].type), p = rlx_param(n.g, "p", t[1].type);
 
-	end(&n, dense(&n, rlx_emit(n.g, mul, .a = x, .b = p), 4, 5));
+	xy_end(&n, dense(&n, rlx_emit(n.g, mul, .a = x, .b = p), 4, 5));
 	CHECKF(!rlx_quant_calibrate(n.g, sets, 2, &r, &err), "%s", err.text);
 	CHECKF(!rlx_graph_quantize(n.g, r, NULL, &q, &err), "%s", err.text);
 	CHECK_EQ(count(q, RLX_OP_qmatmul), 1);
@@ -466,7 +413,7 @@ TEST(params_may_be_given_once)
 	rlx_graph_put(n.g);
 }
 
-static enum rlx_status one_set(struct net *n, struct rlx_named_tensor t,
+static enum rlx_status one_set(struct xy_net *n, struct rlx_named_tensor t,
 			       struct rlx_error *err)
 {
 	struct rlx_quant_set set = { &t, 1 };
@@ -486,9 +433,9 @@ TEST(bad_input_is_refused)
 	struct rlx_quant_ranges *r = NULL;
 	struct rlx_error err = { 0 };
 	struct rlx_graph *q = NULL;
-	static float x[MOST];
+	static float x[XY_MOST];
 	struct rlx_named_tensor t;
-	struct net n, other;
+	struct xy_net n, other;
 
 	mlp(&n);
 	cnn(&other);
@@ -527,12 +474,12 @@ TEST(bad_input_is_refused)
 
 TEST(an_unknown_name_is_refused)
 {
-	static float x[MOST];
+	static float x[XY_MOST];
 	struct rlx_error err = { 0 };
 	struct rlx_quant_ranges *r = NULL;
 	struct rlx_quant_set set;
 	struct rlx_named_tensor t[2];
-	struct net n;
+	struct xy_net n;
 
 	mlp(&n);
 	fill(&n, x);
@@ -549,10 +496,10 @@ TEST(what_overflows_inside_is_named)
 {
 	float data[6] = { 1, 2, 3, 200, 5, 6 };
 	struct rlx_error err = { 0 };
-	struct net n;
-	rlx_value x = begin(&n, rlx_type(RLX_F32, 2, 3));
+	struct xy_net n;
+	rlx_value x = xy_begin(&n, rlx_type(RLX_F32, 2, 3));
 
-	end(&n, dense(&n, rlx_emit(n.g, exp, .x = x), 3, 4));
+	xy_end(&n, dense(&n, rlx_emit(n.g, exp, .x = x), 3, 4));
 	CHECK_EQ(one_set(&n, (struct rlx_named_tensor){ "x", n.in, data }, &err),
 		 RLX_EINVAL);
 	CHECKF(strstr(err.text, "'exp'") && strstr(err.text, "quant.c"), "%s", err.text);
@@ -564,7 +511,7 @@ TEST(what_overflows_inside_is_named)
 
 static enum rlx_status whole(void *ctx)
 {
-	struct net *n = ctx;
+	struct xy_net *n = ctx;
 	struct rlx_quant_ranges *r = NULL;
 	struct rlx_error err = { 0 };
 	struct rlx_graph *q = NULL;
@@ -580,7 +527,7 @@ static enum rlx_status whole(void *ctx)
 
 TEST(no_memory_anywhere)
 {
-	struct net n;
+	struct xy_net n;
 
 	mlp(&n);
 	CHECK_EQ(whole(&n), 0);
