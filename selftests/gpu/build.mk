@@ -12,9 +12,9 @@ GPU_SLOW := $(BUILD)/test/gpu/dtypes
 GPU_LARGE := $(BUILD)/test/gpu/large $(BUILD)/test/gpu/models
 # Kernels alone, which a tool that watches every access can run in minutes.
 GPU_KERNELS := attention kv_cache conv fold gemm gemm_f8 move quant rnn rows space
-# Tests of ops that take the device of RLX_TEST_GPU in as one more.
-GPU_RIGS := $(addprefix $(BUILD)/test/ops/,regressions defects data_size edges \
-		activations)
+# Tests that take the device of RLX_TEST_GPU in as one more.
+GPU_RIGS := $(addprefix $(BUILD)/test/,$(addprefix ops/,regressions defects data_size \
+		edges activations) libuser/qdq)
 # What the backend for AMD's GPUs runs too, on what HIP is made of here.
 GPU_ROCM := "selftests/gpu/rocm.sh ops" "selftests/gpu/rocm.sh session" \
 	"selftests/gpu/rocm.sh submit" "selftests/gpu/rocm.sh devices"

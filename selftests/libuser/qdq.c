@@ -38,28 +38,46 @@ static void look(void *ctx, const char *pass, const struct rlx_graph *g)
 	}
 }
 
+static struct found run(struct xy_net *n, const char *device, const float *x,
+			const float *want, double most)
+{
+	static float y[XY_MOST];
+	struct found found = { 0 };
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = device,
+				      .flags = RLX_COMPILE_NATIVE, .dump = look,
+				      .dump_ctx = &found };
+	double off;
+
+	xy_run(n, n->g, &o, x, y, NULL);
+	off = xy_off(n, want, y);
+	CHECKF(off <= most, "%s: off by %g of the greatest", device, off);
+	return found;
+}
+
 /*
- * The CPU, natively, against the evaluation of the graph as it is written, as a part of the
- * greatest result: @most for a rounding of f32, or for one step of a quantized result.
+ * The CPU and the device of RLX_TEST_GPU, natively, against the evaluation of the graph as it
+ * is written, as a part of the greatest result: @most for a rounding of f32, or for one step
+ * of a quantized result. GPUs take the same products; they keep convolutions in floats.
  */
 static struct found check(struct xy_net *n, double most)
 {
-	static float x[XY_MOST], y[XY_MOST], want[XY_MOST];
-	struct found found = { 0 };
 	struct rlx_compile_opts ref = { .size = sizeof(ref), .device = "ref",
-					.flags = RLX_COMPILE_NO_FUSE },
-				cpu = { .size = sizeof(cpu), .device = "cpu",
-					.flags = RLX_COMPILE_NATIVE, .dump = look,
-					.dump_ctx = &found };
-	double off;
+					.flags = RLX_COMPILE_NO_FUSE };
+	static float x[XY_MOST], want[XY_MOST];
+	const char *gpu = getenv("RLX_TEST_GPU");
+	struct found cpu, other;
 
 	xy_fill(n, x, -3, 3);
 	xy_run(n, n->g, &ref, x, want, NULL);
-	xy_run(n, n->g, &cpu, x, y, NULL);
-	off = xy_off(n, want, y);
-	CHECKF(off <= most, "off by %g of the greatest", off);
+	cpu = run(n, "cpu", x, want, most);
+	if (gpu) {
+		other = run(n, gpu, x, want, most);
+		CHECK_EQ(other.q_matmul, cpu.q_matmul);
+		CHECK_EQ(other.q_conv, 0);
+		CHECK_EQ(other.floats, cpu.floats + cpu.q_conv);
+	}
 	rlx_graph_put(n->g);
-	return found;
+	return cpu;
 }
 
 static rlx_value weight(struct xy_net *n, bool columns, bool zeros, bool turned)
