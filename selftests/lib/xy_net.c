@@ -23,7 +23,6 @@ void xy_end(struct xy_net *n, rlx_value y)
 	rlx_output(n->g, "y", y);
 	CHECKF(!rlx_graph_finish(n->g), "%s", rlx_graph_error(n->g)->text);
 	n->out = *rlx_type_of(n->g, y);
-	CHECK(n->out.dtype == RLX_F32);
 }
 
 rlx_value xy_bytes(struct xy_net *n, struct rlx_type t)
@@ -62,6 +61,7 @@ void xy_run(const struct xy_net *n, struct rlx_graph *g, const struct rlx_compil
 	struct rlx_session *s = NULL;
 	int64_t i;
 
+	CHECK(n->out.dtype == RLX_F32);
 	for (i = 0; i < count(&n->out); i++)
 		y[i] = NAN;
 	CHECKF(!rlx_compile(g, o, &p, &err), "%s: %s", o->device, err.text);
@@ -76,15 +76,16 @@ void xy_run(const struct xy_net *n, struct rlx_graph *g, const struct rlx_compil
 		rlx_program_put(p);
 }
 
-double xy_off(const struct xy_net *n, const float *want, const float *y)
+double xy_off(const struct xy_net *n, const float *want, const float *y, double *top)
 {
-	double top = 0, off = 0;
+	double off = 0;
 	int64_t i;
 
+	*top = 0;
 	for (i = 0; i < count(&n->out); i++) {
 		CHECK(isfinite(want[i]) && isfinite(y[i]));
-		top = fmax(top, fabs((double)want[i]));
+		*top = fmax(*top, fabs((double)want[i]));
 		off = fmax(off, fabs((double)y[i] - (double)want[i]));
 	}
-	return top > 0 ? off / top : off;
+	return off;
 }

@@ -13,7 +13,7 @@
 #include "rlx/ops.h"
 #include "rlx/run.h"
 
-enum { XY_MOST = 1 << 16 };	/* elements of one tensor */
+enum { XY_MOST = 1 << 20 };	/* elements of one tensor */
 
 struct xy_net {
 	struct rlx_graph	*g;
@@ -40,7 +40,7 @@ void xy_fill(struct xy_net *n, float *x, double lo, double hi);
 void xy_run(const struct xy_net *n, struct rlx_graph *g, const struct rlx_compile_opts *o,
 	    const float *x, float *y, struct rlx_program **keep);
 
-/* Greatest difference of @y from @want as a part of the greatest of these. All are finite. */
-double xy_off(const struct xy_net *n, const float *want, const float *y);
+/* Greatest difference of @y from @want, and of these the greatest, *@top. All are finite. */
+double xy_off(const struct xy_net *n, const float *want, const float *y, double *top);
 
 #endif

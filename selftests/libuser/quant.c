@@ -126,15 +126,15 @@ static void check_off(struct xy_net *n, struct rlx_graph *q, double least, doubl
 	static float want[XY_MOST], y[XY_MOST];
 	const float *x = seen[SETS - 1];
 	unsigned int d;
-	double off;
+	double off, top;
 
 	xy_run(n, n->g, &o, x, want, NULL);
 	for (d = 0; d < 2; d++) {
 		o.device = devices[d];
 		xy_run(n, q, &o, x, y, NULL);
-		off = xy_off(n, want, y);
-		CHECKF(off <= most, "%s: off by %g of the greatest", devices[d], off);
-		CHECKF(off >= least, "%s: off by %g of the greatest only", devices[d], off);
+		off = xy_off(n, want, y, &top);
+		CHECKF(off <= most * top, "%s: off by %g of %g", devices[d], off, top);
+		CHECKF(off >= least * top, "%s: off by %g only", devices[d], off);
 	}
 }
 
