@@ -8,9 +8,9 @@
  *
  * "-": the op does not take the dtype; "host" follows what the evaluator runs.
  */
-#include "base/clock.h"
 #include "ir/element.h"
 #include "rlx/log.h"
+#include "selftests/bench/session_turn.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -190,19 +190,6 @@ static struct rlx_session *open_one(unsigned int op, enum rlx_dtype dt, bool *ho
 	return s;
 }
 
-static double turn(struct rlx_session *s)
-{
-	uint64_t end = rlx_now() + TURN_NS, begin, t, best = UINT64_MAX;
-
-	do {
-		begin = rlx_now();
-		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
-		t = rlx_now() - begin;
-		best = t < best ? t : best;
-	} while (rlx_now() < end);
-	return (double)best;
-}
-
 static bool bench(unsigned int op)
 {
 	struct rlx_session *s[TYPES];
@@ -219,7 +206,7 @@ static bool bench(unsigned int op)
 	for (i = 0; i < TURNS; i++)
 		for (k = 0; k < TYPES; k++)
 			if (s[k]) {
-				double t = turn(s[k]);
+				double t = session_turn(s[k], TURN_NS);
 
 				best[k] = t < best[k] ? t : best[k];
 			}

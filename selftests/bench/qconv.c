@@ -9,7 +9,7 @@
  */
 #include <math.h>
 
-#include "base/clock.h"
+#include "selftests/bench/session_turn.h"
 #include "selftests/lib/qdq_conv.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
@@ -38,19 +38,6 @@ static struct rlx_session *session_of(const struct qdq_conv *c, int side, unsign
 	return s;
 }
 
-static double turn(struct rlx_session *s)
-{
-	uint64_t end = rlx_now() + TURN_NS, begin, t, best = UINT64_MAX;
-
-	do {
-		begin = rlx_now();
-		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
-		t = rlx_now() - begin;
-		best = t < best ? t : best;
-	} while (rlx_now() < end);
-	return (double)best;
-}
-
 int main(int argc, char **argv)
 {
 	unsigned int cases = argc > 1 ? (unsigned int)atoi(argv[1]) : 40, i, slow = 0;
@@ -74,7 +61,7 @@ int main(int argc, char **argv)
 		}
 		for (t = 0; t < TURNS; t++)
 			for (k = 0; k < SIDES; k++)
-				best[k] = fmin(best[k], turn(s[k]));
+				best[k] = fmin(best[k], session_turn(s[k], TURN_NS));
 		for (k = 0; k < SIDES; k++)
 			rlx_session_free(s[k]);
 		logs += log(best[1] / best[0]);
