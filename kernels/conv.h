@@ -310,12 +310,13 @@ enum rlx_conv_i8_out {
 };
 
 /**
- * struct rlx_k_conv_i8 - kernels conv_i8 and conv_i8_pack: plain convolution
- * of 8-bit integers: sum = (x - x_zero) * (w - w_zero) + bias, exactly, modulo
- * 2^32
+ * struct rlx_k_conv_i8 - kernels conv_i8, conv_i8_pack and conv_i8_group: plain
+ * convolution of 8-bit integers: sum = (x - x_zero) * (w - w_zero) + bias,
+ * exactly, modulo 2^32
  * @shape: n, ic, oc, groups, in, out, k, s, d, p, x_n and y_n as for conv_nd;
  *	not transposed; its pointers and activation are not looked at
- * @x: [n][ic][in], unsigned unless @x_signed
+ * @x: [n][ic][in], unsigned unless @x_signed; of conv_i8 on the CPU what
+ *	conv_i8_group made of that
  * @w: packed by conv_i8_pack; on a GPU as that kernel's @src
  * @bias: [oc], or NULL
  * @scale: [oc], for 8-bit results: x_scale * w_scale / y_scale
@@ -325,7 +326,10 @@ enum rlx_conv_i8_out {
  * @w_signed: for packing and for running
  * @lo, @hi: bounds of 8-bit results, within the type's; a relu is @y_zero as @lo
  *
- * One unit is a run of output pixels by some output channels.
+ * One unit is a run of output pixels by some output channels; of conv_i8_group one
+ * plane of @y, rlx_conv_i8_xsize() bytes in all: x padded, with @depth elements that
+ * are multiplied at once side by side. These are channels, or neighbouring taps in
+ * width where that leaves fewer groups, as with few channels.
  */
 struct rlx_k_conv_i8 {
 	struct rlx_k_conv_nd shape;
@@ -341,12 +345,18 @@ struct rlx_k_conv_i8 {
 	/* derived by rlx_conv_i8_init() */
 	size_t		depth;		/* terms multiplied at once */
 	size_t		groups;		/* of so many in a sum */
+	size_t		taps;		/* of a group: 1, or @depth */
+	size_t		across;		/* groups in the kernel's width */
+	size_t		padded[3], step[3];	/* planes of groups, every so many pixels */
+	struct rlx_k_conv_nd grouped;	/* the same convolution over groups */
 };
 
 bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a);
 size_t rlx_conv_i8_units(const struct rlx_k_conv_i8 *a);
 size_t rlx_conv_i8_scratch(const struct rlx_k_conv_i8 *a);
 size_t rlx_conv_i8_wsize(const struct rlx_k_conv_i8 *a);
+size_t rlx_conv_i8_xunits(const struct rlx_k_conv_i8 *a);
+size_t rlx_conv_i8_xsize(const struct rlx_k_conv_i8 *a);
 
 /* Kernel conv_i8_pack: @src is [oc][ic / groups][taps]; a unit is a group. */
 struct rlx_k_conv_i8_pack {

@@ -80,6 +80,11 @@ struct rlx_lower_ops {
 				   const struct rlx_gemm_desc *p);
 	/* Call kernel gemm_i8, whose arguments are there but for the right-hand side. */
 	enum rlx_status	(*gemm_i8)(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q);
+	/*
+	 * Call what brings input 0 to what kernel conv_i8 reads; @plan has the shape and
+	 * how x is. Where the result is. NULL: the kernel reads the input itself.
+	 */
+	uint64_t	(*conv_i8_group)(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan);
 	/* Call kernel conv_i8, whose arguments are there but for the weights. */
 	enum rlx_status	(*conv_i8)(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);
 	/* Kernels that others have in f32 alone take bf16 and f16 as well. */

@@ -82,9 +82,7 @@ static enum rlx_status take_numbers(struct rlx_lower *lo, struct rlx_k_conv_i8 *
 		;
 	if (zero && i < oc)
 		rlx_lower_ref_keep(lo, &a->w_zero, zero, oc * sizeof(*zero));
-	a->x_zero = (int32_t)number(lo, X_ZP, 0, 0);
 	a->y_zero = (int32_t)number(lo, Y_ZP, 0, 0);
-	a->x_signed = rlx_lower_in(lo, 0)->dtype == RLX_I8;
 	a->w_signed = rlx_lower_in(lo, 1)->dtype == RLX_I8;
 	a->out = y->dtype == RLX_U8 ? RLX_CONV_U8 : y->dtype == RLX_I8 ? RLX_CONV_I8 :
 		 RLX_CONV_I32;
@@ -119,9 +117,9 @@ static enum rlx_status call_scale(struct rlx_lower *lo, uint64_t sums, const flo
 enum rlx_status rlx_lower_qconv(struct rlx_lower *lo)
 {
 	const struct rlx_type *y = rlx_lower_out(lo, 0);
-	struct rlx_k_conv_i8 *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_k_conv_i8 plan = { 0 }, *a;
 	const float *scale = NULL;
-	uint64_t sums = 0;
+	uint64_t sums = 0, x = 0;
 	enum rlx_status st;
 
 	if (!rlx_type_count(y))
@@ -129,10 +127,19 @@ enum rlx_status rlx_lower_qconv(struct rlx_lower *lo)
 	if (!takes(lo))
 		return rlx_lower_unsupported(
 			lo, "weights, scales or zero points known only at run time");
-	take_shape(&a->shape, lo);
+	take_shape(&plan.shape, lo);
+	plan.x_zero = (int32_t)number(lo, X_ZP, 0, 0);
+	plan.x_signed = rlx_lower_in(lo, 0)->dtype == RLX_I8;
+	if (lo->ops->conv_i8_group)
+		x = lo->ops->conv_i8_group(lo, &plan);
+	a = rlx_lower_args(lo, sizeof(*a));
+	*a = plan;
 	if (take_numbers(lo, a, &scale))
 		return lo->status;
-	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	if (lo->ops->conv_i8_group)
+		rlx_lower_ref_tmp(lo, &a->x, x);
+	else
+		rlx_lower_ref_in(lo, &a->x, 0, 0);
 	if (rlx_lower_in(lo, BIAS))
 		rlx_lower_ref_in(lo, &a->bias, BIAS, 0);
 	if (scale) {

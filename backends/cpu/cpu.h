@@ -130,6 +130,7 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g,
 enum rlx_status cpu_gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q);
 enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *g);
 enum rlx_status cpu_conv_f64(struct rlx_lower *lo, const struct rlx_conv *g);
+uint64_t cpu_conv_i8_group(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan);
 enum rlx_status cpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);
 enum rlx_status cpu_recur(struct rlx_lower *lo, const struct rlx_recurrence *r);
 

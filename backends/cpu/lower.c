@@ -215,7 +215,7 @@ static void cpu_kept(struct rlx_lower *lo, void *field, const void *p, size_t by
 static const struct rlx_lower_ops cpu_ops = {
 	.call = cpu_call, .host_fallback = cpu_host_fallback, .undo = cpu_undo, .kept = cpu_kept,
 	.gemm = cpu_gemm, .gemm_i8 = cpu_gemm_i8, .conv = cpu_conv,
-	.conv_i8 = cpu_conv_i8, .recur = cpu_recur,
+	.conv_i8_group = cpu_conv_i8_group, .conv_i8 = cpu_conv_i8, .recur = cpu_recur,
 };
 
 static enum rlx_status lower_step(struct cpu_lower *cl, const struct rlx_plan_step *st,

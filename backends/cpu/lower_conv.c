@@ -254,7 +254,7 @@ static enum rlx_status pack_bytes(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 	const struct rlx_k_conv_nd *s = &a->shape;
 	const int64_t key[4] = {
 		(int64_t)(s->ic << 32 | s->oc), (int64_t)(s->groups << 8 | cpu_isa(lo)),
-		(int64_t)rlx_hash_bytes(s->k, sizeof(s->k), s->tiles),
+		(int64_t)rlx_hash_bytes(s->k, sizeof(s->k), a->grouped.tiles),
 		(int64_t)rlx_hash_bytes(a->w_zero, a->w_zero ? s->oc * sizeof(*a->w_zero) : 0,
 			(uint64_t)a->w_signed << 1 | !!a->w_zero),
 	};
@@ -266,6 +266,24 @@ static enum rlx_status pack_bytes(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 		cpu_kernels(lo)->conv_i8_pack(&p, 0, s->groups, NULL);
 	a->w = p.dst;
 	return lo->status;
+}
+
+/* The call that brings the input to what conv_i8 reads. */
+uint64_t cpu_conv_i8_group(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan)
+{
+	struct rlx_k_conv_i8 *a = rlx_lower_args(lo, sizeof(*a));
+	uint64_t tmp;
+
+	*a = *plan;
+	if (!rlx_conv_i8_init(cpu_isa(lo), a))
+		return 0;
+	tmp = rlx_lower_tmp(lo, rlx_conv_i8_xsize(a));
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_tmp(lo, &a->y, tmp);
+	rlx_lower_extent(lo, rlx_lower_out(lo, 0)->dim[0], NULL);
+	rlx_lower_call(lo, RLX_KERNEL_conv_i8_group, rlx_conv_i8_xunits(a),
+		       (double)rlx_type_count(rlx_lower_in(lo, 0)) / 4, 0);
+	return tmp;
 }
 
 enum rlx_status cpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The 8-bit convolution kernels, over i8_dot(acc, x, w): each 32-bit lane gets
- * the product of DEPTH elements of type i8_elem of x and w. Built like conv_nd:
+ * the product of a group of DEPTH elements of type i8_elem of x and w. Built like
+ * conv_nd over groups, which conv_i8_group has put together and padded before:
  * vectors are output pixels, weights are broadcast. Included once per level.
  */
 #ifndef RLX_CPU_CONV_I8_H
@@ -13,9 +14,9 @@
 
 rlx_k_fn RLX_K(conv_i8);
 rlx_k_fn RLX_K(conv_i8_pack);
+rlx_k_fn RLX_K(conv_i8_group);
 
 #define C	RLX_VL
-#define KG	(KC / DEPTH)		/* groups of a pass */
 #define ROWS	(TILE_R > 6 ? 12 : 6)	/* most channels of a tile, as planned */
 
 #ifdef __clang__
@@ -102,103 +103,64 @@ static i8_tile_fn *const tiles[TILE_K][ROWS] = {
 	{ I8_TILES(I8_ONE) }, { I8_TILES(I8_TWO) },
 };
 
-/* An input byte as an element of a panel. */
-RLX_INLINE i8_elem x_elem(const struct run *r, uint8_t v)
+/* Which elements of a group of tap @tap are there, each as 1. */
+static int32_t ones_of(const struct rlx_k_conv_i8 *a, size_t tap)
 {
-	if (DEPTH == 4)		/* unsigned; the zero point moves along */
-		return (i8_elem)(r->a->x_signed ? v ^ 0x80 : v);
-	return (i8_elem)((r->a->x_signed ? (int8_t)v : v) - r->x_zero);
+	size_t there = a->shape.k[2] - tap % a->across * a->taps;
+
+	/* of channels those that are not are 0 already */
+	if (a->taps == 1 || there >= DEPTH)
+		return 0x01010101;
+	return 0x01010101 & ((1 << 8 * there) - 1);
 }
 
-/* What padding is: the zero point. */
-static i8_elem x_pad(const struct run *r)
-{
-	return (i8_elem)(DEPTH == 4 ? r->x_zero : 0);
-}
-
-/* What one tap reads of one channel's plane @x. */
-static void channel_fill(const struct run *r, i8_elem *dst, const uint8_t *x,
-			 const struct cut *c, size_t n)
-{
-	const size_t step = r->walk.a->s[2];
-	const i8_elem pad = x_pad(r);
-	size_t i;
-
-	for (; n--; c++) {
-		const uint8_t *s = x + c->from;
-		i8_elem *d = dst + c->at;
-
-		for (i = 0; i < c->i0; i++)
-			d[i] = pad;
-		if (step == 1)
-			for (; i < c->i1; i++)
-				d[i] = x_elem(r, *s++);
-		else
-			for (; i < c->i1; i++, s += step)
-				d[i] = x_elem(r, *s);
-		for (; i < c->len; i++)
-			d[i] = pad;
-	}
-}
-
-/* DEPTH rows of elements, interleaved into one row of groups. */
-static void interleave(int32_t *dst, i8_elem rows[DEPTH][PANEL])
-{
-	/* by shifts, which vectorise; the first element is the lowest */
-	for (size_t i = 0; i < PANEL; i++) {
-		uint32_t v = 0;
-
-		for (size_t j = 0; j < DEPTH; j++)
-			v |= (DEPTH == 4 ? (uint32_t)(uint8_t)rows[j][i] :
-					   (uint32_t)(uint16_t)rows[j][i]) <<
-			     32 / DEPTH * j;
-		dst[i] = (int32_t)v;
-	}
-}
-
-/* Add a row of groups to the sums of the inputs, where those are needed. */
-static void sum_add(const struct run *r, size_t panel, const int32_t *groups)
+/* Add a row of groups to the sums of the inputs. */
+static void sum_add(const struct run *r, size_t panel, const int32_t *groups, int32_t ones)
 {
 	int32_t *sum = r->xsum + panel * PANEL;
 
-	for (size_t i = 0; r->sum_x && i < PANEL; i += C)
-		vi_store(sum + i, i8_dot(vi_load(sum + i), vi_load(groups + i),
-					 vi_set1(0x01010101)));
+	for (size_t i = 0; i < PANEL; i += C)
+		vi_store(sum + i, i8_dot(vi_load(sum + i), vi_load(groups + i), vi_set1(ones)));
 }
 
-/* Gather the pass's terms for the pixels of one panel, in groups. */
+/* What one tap reads of one plane @x of groups; up to a vector beyond the row is written. */
+static void plane_fill(int32_t *dst, const int32_t *x, const struct cut *c, size_t n, size_t step)
+{
+	size_t i;
+
+	for (; n--; c++) {
+		const int32_t *s = x + c->from;
+		int32_t *d = dst + c->at;
+
+		if (step == 1)
+			for (i = 0; i < c->len; i += C)
+				vi_storeu(d + i, vi_loadu(s + i));
+		else
+			for (i = 0; i < c->len; i++, s += step)
+				d[i] = *s;
+	}
+}
+
+/* Gather the pass's terms for the pixels of one panel. */
 static void panel_fill(const struct run *r, const struct unit *u, size_t panel)
 {
 	const struct rlx_k_conv_nd *a = r->walk.a;
 	const struct alike *t = r->pass.runs, *end = t + r->pass.nrun;
 	const size_t *first = r->segs.first + panel;
-	size_t plane = a->in[0] * a->in[1] * a->in[2], n = 0, i;
+	size_t plane = a->in[0] * a->in[1] * a->in[2], i;
 	size_t nseg = first[1] - first[0];
-	const uint8_t *x = (const uint8_t *)r->a->x + u->n * a->x_n +
+	const int32_t *x = (const int32_t *)r->a->x + u->n * a->x_n +
 			   u->g * r->walk.icg * plane;
-	int32_t *dst = r->panel + panel * PANEL * KG;
-	i8_elem rows[DEPTH][PANEL];
+	int32_t *dst = r->panel + panel * PANEL * KC;
 	struct cut cuts[PANEL];
 
-	memset(rows, 0, sizeof(rows));
 	for (; t < end; t++) {
 		cuts_get(&r->walk, u, r->segs.s + first[0], nseg, t->off, cuts);
-		for (i = 0; i < t->n; i++, n++) {
-			i8_elem *row = rows[n % DEPTH];
-
-			channel_fill(r, row, x + (t->ci + i) * plane, cuts,
-				     nseg);
-			if (n % DEPTH < DEPTH - 1)
-				continue;
-			interleave(dst, rows);
-			sum_add(r, panel, dst);
-			dst += PANEL;
-			memset(rows, 0, sizeof(rows));
+		for (i = 0; i < t->n; i++, dst += PANEL) {
+			plane_fill(dst, x + (t->ci + i) * plane, cuts, nseg, a->s[2]);
+			if (r->sum_x)
+				sum_add(r, panel, dst, ones_of(r->a, t->tap));
 		}
-	}
-	if (n % DEPTH) {
-		interleave(dst, rows);
-		sum_add(r, panel, dst);
 	}
 }
 
@@ -217,7 +179,7 @@ static void pass_run(const struct run *r, const struct unit *u, size_t first,
 		for (p = 0; p * PANEL < u->pixels; p++) {
 			size_t k = u->pixels - p * PANEL > C ? 2 : 1;
 
-			t.x = r->panel + p * PANEL * KG;
+			t.x = r->panel + p * PANEL * KC;
 			t.y = r->sums + (p * u->rows + row - u->row) * PANEL;
 			tiles[k - 1][rows - 1](&t);
 		}
@@ -230,6 +192,8 @@ static void row_correct(const struct run *r, int32_t *v, const int32_t *xsum,
 {
 	const struct rlx_k_conv_i8 *a = r->a;
 	const int32_t *wsum = (const int32_t *)a->w + a->shape.oc * a->groups;
+	size_t terms = a->shape.ic / a->shape.groups * a->shape.k[0] * a->shape.k[1] *
+		       a->shape.k[2];
 	uint32_t add = a->bias ? (uint32_t)a->bias[oc] : 0, wz = 0;
 
 	if (DEPTH == 4) {
@@ -237,8 +201,7 @@ static void row_correct(const struct run *r, int32_t *v, const int32_t *xsum,
 		wz = (a->w_zero ? (uint32_t)a->w_zero[oc] : 0) -
 		     (a->w_signed ? 0 : 128);
 		add -= (uint32_t)r->x_zero * (uint32_t)wsum[oc];
-		add += (uint32_t)r->x_zero * wz *
-		       (uint32_t)(r->walk.icg * r->walk.taps);
+		add += (uint32_t)r->x_zero * wz * (uint32_t)terms;
 	}
 	for (size_t i = 0; i < PANEL; i++)
 		v[i] = (int32_t)((uint32_t)v[i] + add);
@@ -310,49 +273,179 @@ static void unit_store(const struct run *r, const struct unit *u)
 	}
 }
 
+/* The zero point, as the elements in groups have it. */
+static int32_t x_zero(const struct rlx_k_conv_i8 *a)
+{
+	return a->x_zero + (DEPTH == 4 && a->x_signed ? 128 : 0);
+}
+
 void RLX_K(conv_i8)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_conv_i8 *a = args;
+	const struct rlx_k_conv_nd *g = &a->grouped;
 	size_t i, p, first;
 	struct run r;
 
 	r.a = a;
-	r.walk = walk_of(&a->shape);
-	r.x_zero = a->x_zero + (DEPTH == 4 && a->x_signed ? 128 : 0);
+	r.walk = walk_of(g);
+	r.x_zero = x_zero(a);
 	r.sum_x = DEPTH == 4 && (a->w_zero || !a->w_signed);
 	r.panel = scratch;
-	r.sums = r.panel + a->shape.pixels * KG;
-	r.xsum = r.sums + a->shape.pixels * a->shape.rows;
+	r.sums = r.panel + g->pixels * KC + C;
+	r.xsum = r.sums + g->pixels * g->rows;
 	for (i = begin; i < end; i++) {
 		struct terms t;
 		struct unit u;
 
 		if (!unit_get(&r.walk, i, &u))
 			continue;
-		memset(r.xsum, 0, a->shape.pixels * sizeof(*r.xsum));
+		memset(r.xsum, 0, g->pixels * sizeof(*r.xsum));
 		unit_segs_get(&r.walk, &u, &r.segs);
 		terms_begin(&t, &r.walk, &u);
-		for (first = 0; t.more; first += KG) {
+		for (first = 0; t.more; first += KC) {
 			pass_get(&r.pass, &t, &r.walk, &u);
 			for (p = 0; p < r.segs.panels; p++)
 				panel_fill(&r, &u, p);
-			pass_run(&r, &u, first, (r.pass.n + DEPTH - 1) / DEPTH);
+			pass_run(&r, &u, first, r.pass.n);
 		}
 		unit_store(&r, &u);
 	}
 }
 
-/* Weight @k of output channel @oc as an element, summed for the zero points. */
-static i8_elem w_elem(const struct rlx_k_conv_i8_pack *pk, size_t oc, size_t k,
+/* Input bytes as elements at @shift of groups, over those before; @n of them, @step apart. */
+RLX_INLINE void elements(const struct rlx_k_conv_i8 *a, uint32_t *dst, const uint8_t *x,
+			 size_t n, size_t step, unsigned int shift)
+{
+	const uint32_t flip = DEPTH == 4 && a->x_signed ? 0x80 : 0;
+	const int32_t zero = DEPTH == 4 ? 0 : a->x_zero;
+	size_t i;
+
+	if (DEPTH == 2 && a->x_signed)
+		for (i = 0; i < n; i++)
+			dst[i] |= (uint32_t)(uint16_t)((int8_t)x[i * step] - zero) << shift;
+	else if (DEPTH == 2)
+		for (i = 0; i < n; i++)
+			dst[i] |= (uint32_t)(uint16_t)(x[i * step] - zero) << shift;
+	else
+		for (i = 0; i < n; i++)
+			dst[i] |= (x[i * step] ^ flip) << shift;
+}
+
+/* Rows of a plane of groups; where whole rows follow one another they are one. */
+struct rows {
+	size_t	n[3];		/* planes, rows, groups of a row */
+	size_t	in[3], step[3], p[3];
+};
+
+static struct rows rows_of(const struct rlx_k_conv_i8 *a)
+{
+	const struct rlx_k_conv_nd *s = &a->shape;
+	struct rows r;
+	size_t j;
+
+	for (j = 0; j < 3; j++) {
+		r.n[j] = a->padded[j];
+		r.in[j] = s->in[j];
+		r.step[j] = a->step[j];
+		r.p[j] = s->p[j];
+	}
+	for (j = 2; j-- > 0;) {
+		if (a->taps > 1 || r.p[2] || r.step[2] > 1 || r.in[2] != r.n[2] ||
+		    r.step[j] > 1)
+			break;
+		r.p[2] = r.p[j] * r.n[2];
+		r.n[2] *= r.n[j];
+		r.in[2] *= r.in[j];
+		r.n[j] = r.in[j] = r.step[j] = 1;
+		r.p[j] = 0;
+	}
+	return r;
+}
+
+/* Element @j of the groups of one row, from row @x of a channel; NULL: it is padding. */
+static void row_group(const struct rlx_k_conv_i8 *a, const struct rows *r, uint32_t *dst,
+		      const uint8_t *x, size_t j)
+{
+	const uint32_t pad = (uint32_t)(DEPTH == 4 ? x_zero(a) : 0) << 32 / DEPTH * j;
+	size_t off = a->taps > 1 ? j * a->shape.d[2] : 0;
+	size_t step = r->step[2], n = r->n[2];
+	size_t skip = r->p[2] > off ? r->p[2] - off : 0;
+	size_t from = r->p[2] > off ? 0 : off - r->p[2], i, lo, hi;
+
+	/* the first group whose element is there, and the first beyond the input */
+	lo = (skip + step - 1) / step;
+	hi = r->in[2] + skip > from ? (r->in[2] + skip - from + step - 1) / step : 0;
+	lo = x && lo < n ? lo : n;
+	hi = hi < lo ? lo : hi < n ? hi : n;
+	for (i = 0; pad && i < lo; i++)
+		dst[i] |= pad;
+	if (lo < hi && step == 1)
+		elements(a, dst + lo, x + from + lo - skip, hi - lo, 1, 32 / DEPTH * j);
+	else if (lo < hi)
+		elements(a, dst + lo, x + from + lo * step - skip, hi - lo, step,
+			 32 / DEPTH * j);
+	for (i = hi; pad && i < n; i++)
+		dst[i] |= pad;
+}
+
+/* One row of groups of @n channels, the first of them at @x; NULL: it is padding. */
+static void row_groups(const struct rlx_k_conv_i8 *a, const struct rows *r, uint32_t *dst,
+		       const uint8_t *x, size_t n)
+{
+	size_t plane = a->shape.in[0] * a->shape.in[1] * a->shape.in[2], j;
+	size_t next = a->taps > 1 ? 0 : plane;
+
+	for (j = 0; j < n * a->taps; j++)
+		row_group(a, r, dst, x ? x + j * next : NULL, j);
+}
+
+void RLX_K(conv_i8_group)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_conv_i8 *a = args;
+	const struct rlx_k_conv_nd *s = &a->shape;
+	const struct rows r = rows_of(a);
+	size_t icg = s->ic / s->groups, planes = a->grouped.ic / s->groups;
+	size_t plane = s->in[0] * s->in[1] * s->in[2], chans = DEPTH / a->taps, i, z, y;
+	size_t size = r.n[0] * r.n[1] * r.n[2];
+
+	(void)scratch;
+	for (i = begin; i < end; i++) {
+		size_t n = i / a->grouped.ic, g = i % a->grouped.ic / planes;
+		size_t c = i % planes * chans, left = icg - c < chans ? icg - c : chans;
+		const uint8_t *x = (const uint8_t *)a->x + n * s->x_n + (g * icg + c) * plane;
+		uint32_t *dst = (uint32_t *)a->y + i * size;
+
+		memset(dst, 0, size * sizeof(*dst));
+		for (z = 0; z < r.n[0]; z++)
+			for (y = 0; y < r.n[1]; y++, dst += r.n[2]) {
+				/* before the input: beyond all that there is */
+				size_t iz = z * r.step[0] - r.p[0], iy = y * r.step[1] - r.p[1];
+				size_t at = (iz * r.in[1] + iy) * r.in[2];
+
+				row_groups(a, &r, dst, iz < r.in[0] && iy < r.in[1] ? x + at : NULL,
+					   left);
+			}
+	}
+}
+
+/* Element @j of group @k of output channel @oc, summed for the zero points. */
+static i8_elem w_elem(const struct rlx_k_conv_i8_pack *pk, size_t oc, size_t k, size_t j,
 		      int32_t *sum)
 {
 	const struct rlx_k_conv_i8 *a = pk->conv;
-	const struct walk r = walk_of(&a->shape);
-	size_t at = (oc * r.icg + k % r.icg) * r.taps + k / r.icg;
+	size_t icg = a->shape.ic / a->shape.groups, planes = a->grouped.ic / a->shape.groups;
+	size_t tap = k / planes, ci = k % planes * (DEPTH / a->taps);
+	size_t across = tap % a->across * a->taps, at;
 	int32_t v;
 
-	if (k >= r.icg * r.taps)
+	if (a->taps > 1)
+		across += j;
+	else
+		ci += j;
+	if (ci >= icg || across >= a->shape.k[2])
 		return 0;
+	at = (oc * icg + ci) * a->shape.k[0] * a->shape.k[1] + tap / a->across;
+	at = at * a->shape.k[2] + across;
 	v = a->w_signed ? ((const int8_t *)pk->src)[at] :
 			  ((const uint8_t *)pk->src)[at];
 	if (DEPTH == 4)
@@ -368,7 +461,7 @@ void RLX_K(conv_i8_pack)(const void *args, size_t begin, size_t end,
 {
 	const struct rlx_k_conv_i8_pack *pk = args;
 	const struct rlx_k_conv_i8 *a = pk->conv;
-	const struct walk r = walk_of(&a->shape);
+	const struct walk r = walk_of(&a->grouped);
 	int32_t *wsum = (int32_t *)pk->dst + a->shape.oc * a->groups;
 	size_t g, i, j, k, o, row, stop;
 
@@ -378,15 +471,14 @@ void RLX_K(conv_i8_pack)(const void *args, size_t begin, size_t end,
 					 g * r.ocg * a->groups);
 
 		memset(wsum + g * r.ocg, 0, r.ocg * sizeof(*wsum));
-		for (i = 0; i < a->shape.tiles; i++) {
+		for (i = 0; i < a->grouped.tiles; i++) {
 			row = tile_first(&r, i);
 			stop = tile_first(&r, i + 1);
 			for (k = 0; k < a->groups; k++)
 				for (o = row; o < stop; o++)
 					for (j = 0; j < DEPTH; j++)
-						*d++ = w_elem(pk, g * r.ocg + o,
-							k * DEPTH + j,
-							&wsum[g * r.ocg + o]);
+						*d++ = w_elem(pk, g * r.ocg + o, k, j,
+							      &wsum[g * r.ocg + o]);
 		}
 	}
 }

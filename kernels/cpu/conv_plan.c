@@ -433,34 +433,80 @@ size_t rlx_conv_nd_wsize(const struct rlx_k_conv_nd *a)
 	       sizeof(float);
 }
 
+/* Rows that follow one another in input and output alike are one row. */
+static void merge_rows(struct rlx_k_conv_nd *g)
+{
+	size_t j;
+
+	for (j = 2; j-- > 0 && g->k[2] == 1 && g->s[2] == 1 && g->s[j] == 1;) {
+		g->k[2] = g->k[j];
+		g->d[2] = g->d[j] * g->in[2];
+		g->in[2] *= g->in[j];
+		g->out[2] *= g->out[j];
+		g->in[j] = g->out[j] = g->k[j] = g->d[j] = 1;
+	}
+}
+
 bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
 {
 	const struct rlx_k_conv_nd *s = &a->shape;
+	struct rlx_k_conv_nd *g = &a->grouped;
+	size_t icg, across, i;
 
-	if (s->transposed || !rlx_conv_nd_init(isa, &a->shape))
+	if (s->transposed || !nd_ok(s))
 		return false;
 	a->depth = isa >= RLX_ISA_V4X ? 4 : 2;
-	a->groups = ceil_div(s->ic / s->groups * s->k[0] * s->k[1] * s->k[2],
-			     a->depth);
-	return true;
+	icg = s->ic / s->groups;
+	across = ceil_div(s->k[2], a->depth);
+	a->taps = across * icg < s->k[2] * ceil_div(icg, a->depth) ? a->depth : 1;
+	a->across = a->taps > 1 ? across : s->k[2];
+	*g = *s;
+	g->ic = s->groups * ceil_div(icg, a->depth / a->taps);
+	g->k[2] = a->across;
+	g->d[2] = s->d[2] * a->taps;
+	for (i = 0; i < 3; i++) {
+		/* pixels between those that are read need not be there */
+		a->step[i] = s->k[i] == 1 ? s->s[i] : 1;
+		g->s[i] = s->k[i] == 1 ? 1 : s->s[i];
+		g->in[i] = (s->out[i] - 1) * g->s[i] + (g->k[i] - 1) * g->d[i] + 1;
+		a->padded[i] = g->in[i];
+		g->p[i] = 0;
+	}
+	if (!nd_ok(g))
+		return false;
+	g->x_n = g->ic * g->in[0] * g->in[1] * g->in[2];
+	merge_rows(g);
+	a->groups = g->ic / g->groups * g->k[0] * g->k[1] * g->k[2];
+	return rlx_conv_nd_init(isa, g);
 }
 
 size_t rlx_conv_i8_units(const struct rlx_k_conv_i8 *a)
 {
-	return rlx_conv_nd_units(&a->shape);
+	return rlx_conv_nd_units(&a->grouped);
 }
 
 size_t rlx_conv_i8_scratch(const struct rlx_k_conv_i8 *a)
 {
-	const struct rlx_k_conv_nd *s = &a->shape;
+	const struct rlx_k_conv_nd *g = &a->grouped;
 
-	return s->pixels * (RLX_CONV_ND_KC / a->depth + s->rows + 1) *
-	       sizeof(int32_t);
+	/* a vector between the panels and the sums may be written */
+	return (g->pixels * (RLX_CONV_ND_KC + g->rows + 1) + g->c) * sizeof(int32_t);
 }
 
 size_t rlx_conv_i8_wsize(const struct rlx_k_conv_i8 *a)
 {
 	return a->shape.oc * (a->groups + 1) * sizeof(int32_t);
+}
+
+size_t rlx_conv_i8_xunits(const struct rlx_k_conv_i8 *a)
+{
+	return a->grouped.n * a->grouped.ic;
+}
+
+size_t rlx_conv_i8_xsize(const struct rlx_k_conv_i8 *a)
+{
+	/* the last row is read in whole vectors */
+	return (a->grouped.n * a->grouped.x_n + a->grouped.c) * sizeof(int32_t);
 }
 
 #endif

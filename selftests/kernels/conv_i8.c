@@ -95,14 +95,14 @@ static void shape_random(struct rlx_k_conv_i8 *a, uint64_t *s)
 		a->lo = a->y_zero;
 	p->n = kt_pick(s, 1, 2);
 	p->groups = kt_pick(s, 1, 3);
-	p->ic = p->groups * kt_pick(s, 1, kt_pick(s, 0, 5) ? 20 : 200);
+	p->ic = p->groups * kt_pick(s, 1, kt_pick(s, 0, 2) ? kt_pick(s, 0, 3) ? 20 : 200 : 2);
 	p->oc = p->groups * kt_pick(s, 1, 30);
 	for (j = 0; j < 3; j++) {
 		bool used = j + dims >= 3;
 
 		do {
 			p->in[j] = used ? kt_pick(s, 1, dims > 2 ? 6 : 16) : 1;
-			p->k[j] = used ? kt_pick(s, 1, 3) : 1;
+			p->k[j] = used ? kt_pick(s, 1, j == 2 ? 6 : 3) : 1;
 			p->s[j] = used ? kt_pick(s, 1, 3) : 1;
 			p->d[j] = used ? kt_pick(s, 1, 2) : 1;
 			p->p[j] = used ? kt_pick(s, 0, 2) : 0;
@@ -119,15 +119,19 @@ static void level_run(enum rlx_isa isa, const struct rlx_k_conv_i8 *shape,
 	struct rlx_k_conv_i8 a = *shape;
 	struct rlx_k_conv_i8_pack pk = { .conv = &a, .src = d->w };
 	size_t esize = a.out == RLX_CONV_I32 ? 4 : 1, i;
+	void *x;
 
+	a.shape.x_n = a.shape.ic * volume(a.shape.in);
+	a.shape.y_n = a.shape.oc * volume(a.shape.out);
 	CHECK(rlx_conv_i8_init(isa, &a));
 	pk.dst = kt_new(rlx_conv_i8_wsize(&a));
 	kt_run(k->conv_i8_pack, &pk, a.shape.groups, 0, seed);
 	a.x = d->x;
+	a.y = x = kt_new(rlx_conv_i8_xsize(&a));
+	kt_run(k->conv_i8_group, &a, rlx_conv_i8_xunits(&a), 0, seed);
+	a.x = x;
 	a.w = pk.dst;
 	a.y = kt_new(d->ny * esize);
-	a.shape.x_n = a.shape.ic * volume(a.shape.in);
-	a.shape.y_n = a.shape.oc * volume(a.shape.out);
 	kt_run(k->conv_i8, &a, rlx_conv_i8_units(&a), rlx_conv_i8_scratch(&a),
 	       seed);
 	for (i = 0; i < d->ny; i++) {
@@ -141,6 +145,7 @@ static void level_run(enum rlx_isa isa, const struct rlx_k_conv_i8 *shape,
 	}
 	kt_free(a.y, d->ny * esize);
 	kt_free(pk.dst, rlx_conv_i8_wsize(&a));
+	kt_free(x, rlx_conv_i8_xsize(&a));
 }
 
 static void data_fill(const struct rlx_k_conv_i8 *a, struct data *d,
