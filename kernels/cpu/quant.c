@@ -48,6 +48,53 @@ static void spread(float *to, rlx_convert_fn *load, const char *p, size_t step,
 		to[i] = to[0];
 }
 
+/* A function of its own, for the compiler to see that nothing overlaps. */
+static void narrow(uint8_t *restrict to, const int32_t *restrict from, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		to[i] = (uint8_t)from[i];
+}
+
+/*
+ * f32 to 8 bits by one scale, without floats between in memory. Clamped as floats, which may
+ * be beyond i32; NaN is 0, as elsewhere.
+ */
+static void scale_to_bytes(uint8_t *y, const float *x, float scale, float zero, float lo, size_t n)
+{
+	const vf s = vf_set1(scale), z = vf_set1(zero);
+	const vf low = vf_set1(lo), high = vf_set1(lo + UINT8_MAX);
+	int32_t q[CHUNK];
+	size_t i, j, k;
+
+	for (i = 0; i < n; i += k) {
+		k = n - i < CHUNK ? n - i : CHUNK;
+		for (j = 0; j < k; j += RLX_VL) {
+			vf v = k - j < RLX_VL ? vf_loadn(x + i + j, k - j) : vf_loadu(x + i + j);
+
+			v = vf_round(v / s) + z;
+			v = vf_sel(vf_isnan(v), vf_zero(), vf_min(high, vf_max(low, v)));
+			vi_storeu(q + j, vi_trunc(v));
+		}
+		narrow(y + i, q, k);
+	}
+}
+
+/* Elements [at, at + n) by scale number @sc, if that way is theirs. */
+static bool to_bytes(const struct run *r, size_t at, size_t n, size_t sc)
+{
+	const struct rlx_k_quant *a = r->a;
+	float s, z = 0;
+
+	if (r->back || a->x_type != RLX_F32 || (a->y_type != RLX_U8 && a->y_type != RLX_I8))
+		return false;
+	r->load_scale(&s, (const char *)a->scale + sc * r->ss, 1);
+	if (a->zp)
+		r->load_zp(&z, (const char *)a->zp + sc * r->zs, 1);
+	scale_to_bytes((uint8_t *)a->y + at, (const float *)a->x + at, s, z,
+		       a->y_type == RLX_U8 ? 0 : INT8_MIN, n);
+	return true;
+}
+
 /* Elements [at, at + n); the first scale is number @sc, the others @step on. */
 static void elements(const struct run *r, size_t at, size_t n, size_t sc,
 		     size_t step)
@@ -55,6 +102,8 @@ static void elements(const struct run *r, size_t at, size_t n, size_t sc,
 	const struct rlx_k_quant *a = r->a;
 	float x[CHUNK] = { 0 }, s[CHUNK], z[CHUNK];
 
+	if (!step && to_bytes(r, at, n, sc))
+		return;
 	for (size_t i = 0; i < CHUNK; i++) {
 		s[i] = 1;
 		z[i] = 0;
