@@ -550,11 +550,11 @@ static bool rlx_channel_may_take(void *arg)
 
 static long rlx_channel_reap(struct rlx_call *call)
 {
-	const struct rlx_ioc_reap *r = call->arg;
+	struct rlx_ioc_reap *r = call->arg;
 	struct rlx_channel *ch = call->priv;
 	struct rlx_channel_wait w = { ch, r->min };
 	bool ever = r->timeout_ns == ~0ULL;
-	ktime_t due;
+	ktime_t due = 0;
 	long ret;
 	int err;
 
@@ -562,8 +562,7 @@ static long rlx_channel_reap(struct rlx_call *call)
 	    (ch->ring && r->entries))
 		return -EINVAL;
 	if (r->min && !rlx_channel_may_take(&w)) {
-		due = ktime_add_safe(ktime_get(),
-				     min_t(u64, r->timeout_ns, KTIME_MAX));
+		due = rlx_time_due(r->timeout_ns);
 		err = rlx_sleep(&ch->wait, false, ever ? NULL : &due,
 				rlx_channel_may_take, &w);
 	} else {
@@ -574,6 +573,8 @@ static long rlx_channel_reap(struct rlx_call *call)
 		return ret;
 	if (!err)
 		err = rlx_channel_results(ch);	/* why there is nothing */
+	if (err == -ERESTARTNOHAND)
+		r->timeout_ns = rlx_time_left(due);
 	return err < 0 ? err : -EAGAIN;
 }
 
@@ -617,7 +618,7 @@ static long rlx_channel_info(struct rlx_call *call)
 
 static const struct rlx_ioctl rlx_channel_ioctls[] = {
 	RLX_IOCTL_ROW(RLX_IOC_SUBMIT, 0, rlx_channel_submit),
-	RLX_IOCTL_ROW(RLX_IOC_REAP, 0, rlx_channel_reap),
+	RLX_IOCTL_ROW(RLX_IOC_REAP, RLX_IOCTL_LEFT, rlx_channel_reap),
 	RLX_IOCTL_ROW(RLX_IOC_CANCEL, 0, rlx_channel_cancel),
 	{ .cmd = RLX_IOC_ATTACH, .min = sizeof(struct rlx_ioc_attach),
 	  .flags = RLX_IOCTL_OUT, .fn = rlx_channel_attach,

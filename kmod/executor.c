@@ -174,8 +174,8 @@ static bool rlx_executor_may_take(void *arg)
 	return rlx_queue_ready(w->q) >= w->min;
 }
 
-static long rlx_executor_fetch_wait(struct rlx_executor *ex,
-				    const struct rlx_ioc_fetch *req)
+/* Where a signal ends it, @req has the time that is left. */
+static long rlx_executor_fetch_wait(struct rlx_executor *ex, struct rlx_ioc_fetch *req)
 {
 	struct rlx_executor_wait w = {
 		.ex = ex,
@@ -189,7 +189,7 @@ static long rlx_executor_fetch_wait(struct rlx_executor *ex,
 	ret = rlx_executor_take(ex, req);
 	if (ret != -EAGAIN || (req->flags & RLX_FETCH_NOWAIT))
 		return ret;
-	due = ktime_add_safe(ktime_get(), min_t(u64, req->timeout_ns, KTIME_MAX));
+	due = rlx_time_due(req->timeout_ns);
 	do {
 		int err = rlx_sleep(&w.q->wait, w.min == 1, ever ? NULL : &due,
 				    rlx_executor_may_take, &w);
@@ -199,6 +199,8 @@ static long rlx_executor_fetch_wait(struct rlx_executor *ex,
 		if (err && ret == -EAGAIN)
 			ret = err;
 	} while (ret == -EAGAIN && !rlx_killed());
+	if (ret == -ERESTARTNOHAND)
+		req->timeout_ns = rlx_time_left(due);
 	/* We may have been woken in somebody's place, and not taken all. */
 	if (wq_has_sleeper(&w.q->wait) && rlx_queue_ready(w.q))
 		wake_up_poll(&w.q->wait, EPOLLIN);
@@ -306,7 +308,7 @@ static long rlx_executor_commit_ioctl(struct rlx_call *call)
 
 static long rlx_executor_commit_fetch(struct rlx_call *call)
 {
-	const struct rlx_ioc_commit_fetch *cf = call->arg;
+	struct rlx_ioc_commit_fetch *cf = call->arg;
 	struct rlx_executor *ex = call->priv;
 	long ret = rlx_executor_check_fetch(ex, &cf->fetch);
 
@@ -316,7 +318,7 @@ static long rlx_executor_commit_fetch(struct rlx_call *call)
 		return ret;
 	ret = rlx_executor_fetch_wait(ex, &cf->fetch);
 	/* What was committed is not to be committed again. */
-	if (ret == -EAGAIN || ret == -ETIME || ret == -EINTR || ret == -ERESTARTSYS)
+	if (ret == -EAGAIN || ret == -ETIME || ret == -ERESTARTNOHAND || ret == -ERESTARTSYS)
 		return 0;
 	return ret;
 }
@@ -548,7 +550,7 @@ static long rlx_executor_info(struct rlx_call *call)
 static const struct rlx_ioctl rlx_executor_ioctls[] = {
 	RLX_IOCTL_ROW(RLX_IOC_COMMIT_AND_FETCH, 0, rlx_executor_commit_fetch),
 	RLX_IOCTL_ROW(RLX_IOC_COMMIT, 0, rlx_executor_commit_ioctl),
-	RLX_IOCTL_ROW(RLX_IOC_FETCH, 0, rlx_executor_fetch),
+	RLX_IOCTL_ROW(RLX_IOC_FETCH, RLX_IOCTL_LEFT, rlx_executor_fetch),
 	RLX_IOCTL_ROW(RLX_IOC_EXEC_ARENA, RLX_IOCTL_FD | RLX_IOCTL_OUT,
 		      rlx_executor_arena),
 	RLX_IOCTL_ROW(RLX_IOC_EXEC_SLICES, 0, rlx_executor_slices),

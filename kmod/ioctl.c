@@ -59,6 +59,10 @@ static long rlx_ioctl_call(const struct rlx_ioctl *row, struct rlx_call *call,
 			return fd;
 	}
 	ret = row->fn(call);
+	/* From the start again would be longer than was asked for. */
+	if (ret == -ERESTARTNOHAND && (row->flags & RLX_IOCTL_LEFT) &&
+	    rlx_ioctl_copy_out(uarg, usize, call->arg, _IOC_SIZE(row->cmd)))
+		ret = -EINTR;
 	if (ret < 0)
 		goto out_put_fd;
 	rlx_stall("done");

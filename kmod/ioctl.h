@@ -35,6 +35,15 @@ struct rlx_call {
 #define RLX_IOCTL_FD		0x1
 /* The struct is copied back after success. */
 #define RLX_IOCTL_OUT		0x2
+/*
+ * A wait with a timeout: on -ERESTARTNOHAND the struct is copied back with the time that is
+ * left, for the call may be made again; as select() does it. No restart_block, with its
+ * absolute time: that calls what it was given whenever user space calls
+ * restart_syscall(2), from a handler or long after one left by longjmp(), and nobody is told
+ * when it is dropped. A function of a module would need a reference to the module that
+ * nothing could give back, and the descriptor may be closed by then.
+ */
+#define RLX_IOCTL_LEFT		0x4
 
 /**
  * struct rlx_ioctl - a row.

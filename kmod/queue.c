@@ -409,7 +409,7 @@ int rlx_sleep(wait_queue_head_t *wq, bool exclusive, const ktime_t *deadline,
 			break;
 		if (signal_pending(current)) {
 			/* io_uring's task work signals, too: nobody is to hear of that */
-			err = deadline ? -EINTR : -ERESTARTSYS;
+			err = deadline ? -ERESTARTNOHAND : -ERESTARTSYS;
 			break;
 		}
 		if (!deadline)

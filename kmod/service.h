@@ -4,6 +4,7 @@
 #define RLX_SERVICE_H
 
 #include <linux/kref.h>
+#include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
 #include <linux/nospec.h>
@@ -207,11 +208,23 @@ void rlx_queue_bury(struct rlx_queue *q);
 /*
  * Until @done(@arg), a signal or *@deadline (-ETIME; NULL: none). @done may be called more
  * than once, and may not sleep. The signal is -ERESTARTSYS without a deadline: the call is
- * made again, but for a handler without SA_RESTART (-EINTR); with one, which callers count
- * from now, -EINTR.
+ * made again, but for a handler without SA_RESTART (-EINTR); with one, -ERESTARTNOHAND: it
+ * is made again where no handler ran, and else -EINTR. For that the caller leaves
+ * rlx_time_left() in the command's struct, whose row has RLX_IOCTL_LEFT.
  */
 int rlx_sleep(wait_queue_head_t *wq, bool exclusive, const ktime_t *deadline,
 	      bool (*done)(void *arg), void *arg);
+
+/* When a timeout of @ns from now is over, and what is left of it until then. */
+static inline ktime_t rlx_time_due(u64 ns)
+{
+	return ktime_add_safe(ktime_get(), min_t(u64, ns, KTIME_MAX));
+}
+
+static inline u64 rlx_time_left(ktime_t due)
+{
+	return max_t(s64, ktime_to_ns(ktime_sub(due, ktime_get())), 0);
+}
 
 /* ---- executor.c ---- */
 

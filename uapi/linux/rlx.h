@@ -62,9 +62,10 @@
  *	EAGAIN		the channel is full, or nothing is there and waiting was
  *			not asked for
  *	ETIME		a deadline or timeout passed
- *	EINTR		a signal came first, and nothing had been done; FETCH and
- *			REAP without a timeout, and waits until a point in time, go
- *			on after a handler with SA_RESTART
+ *	EINTR		a signal was handled first, and nothing had been done; FETCH
+ *			and REAP without a timeout, and waits until a point in time,
+ *			go on after a handler with SA_RESTART. All three go on after
+ *			what no handler is called for (a stop, a debugger, io_uring)
  *	ECANCELED	cancelled, by the client or by the death of its ring
  *	ENOTCONN	no executor has attached yet
  *	EPIPE		the executor is gone
@@ -678,7 +679,8 @@ struct rlx_ioc_service_info {
  * @max:        at most this many; not 0
  * @min:        wait for this many (0 or 1: any), at most @max
  * @timeout_ns: from now; ~0 for ever, the only one over io_uring. With at least
- *              one tag at the timeout, that is success
+ *              one tag at the timeout, that is success. A signal leaves the time
+ *              that was left here, as in select(2)
  * @queue:      which
  * @flags:      RLX_FETCH_*
  */

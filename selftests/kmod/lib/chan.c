@@ -349,11 +349,8 @@ void k_scene_free(struct k_scene *s)
 uint32_t k_fetch1(int ex)
 {
 	uint32_t tag = ~0u;
-	long n;
+	long n = k_fetch(ex, &tag, 1, 1, K_SOON);
 
-	do	/* task work of a ring of this thread interrupts like a signal */
-		n = k_fetch(ex, &tag, 1, 1, K_SOON);
-	while (n == -EINTR);
 	CHECKF(n == 1, "FETCH: %ld", n);
 	return tag;
 }
