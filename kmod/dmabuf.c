@@ -180,14 +180,14 @@ static struct sg_table *rlx_export_map(struct dma_buf_attachment *at,
 	max = round_down(max, PAGE_SIZE);
 	if (!max)
 		return ERR_PTR(-EINVAL);
-	map = kzalloc(sizeof(*map), GFP_KERNEL);
+	map = kzalloc(sizeof(*map), GFP_KERNEL_ACCOUNT);
 	if (!map)
 		return ERR_PTR(-ENOMEM);
 	map->dev = at->dev;
 	map->dir = dir;
 	pieces = rlx_export_fill(exp, max, NULL);
 	ret = pieces > UINT_MAX ? -ENOMEM :
-				  sg_alloc_table(&map->sgt, pieces, GFP_KERNEL);
+				  sg_alloc_table(&map->sgt, pieces, GFP_KERNEL_ACCOUNT);
 	if (ret)
 		goto out_free;
 	rlx_export_fill(exp, max, map->sgt.sgl);
@@ -338,7 +338,7 @@ static int rlx_export_vmap(struct dma_buf *buf, struct iosys_map *map)
 
 	if (exp->nr > UINT_MAX)
 		return -ENOMEM;
-	pages = kvmalloc_array(exp->nr, sizeof(*pages), GFP_KERNEL);
+	pages = kvmalloc_array(exp->nr, sizeof(*pages), GFP_KERNEL_ACCOUNT);
 	if (!pages)
 		return -ENOMEM;
 	for (i = 0; i < exp->nr; i++) {
@@ -455,6 +455,7 @@ long rlx_dmabuf_ioctl_export(struct rlx_call *call)
 	info.resv = &exp->resv;
 	info.priv = exp;
 	rlx_export_link(exp);
+	/* Of its struct alone no cgroup pays; it has a file and an inode, which are paid for. */
 	buf = dma_buf_export(&info);
 	if (IS_ERR(buf)) {
 		rlx_export_unlink(exp);
@@ -478,7 +479,7 @@ static struct rlx_export **rlx_export_find(struct rlx_arena *arena, u64 offset,
 	mutex_lock(&arena->export_lock);
 	list_for_each_entry(exp, &arena->export_list, node)
 		n++;
-	list = kvcalloc(n, sizeof(struct rlx_export *), GFP_KERNEL);
+	list = kvcalloc(n, sizeof(struct rlx_export *), GFP_KERNEL_ACCOUNT);
 	n = 0;
 	if (!list)
 		goto out_unlock;

@@ -113,7 +113,7 @@ static int rlx_pin_charge_rest(struct rlx_arena *a)
 	long rest = 0;
 	int ret;
 
-	xa_init(&seen);
+	xa_init_flags(&seen, XA_FLAGS_ACCOUNT);
 	ret = rlx_pin_count_rest(a, &seen, &rest);
 	xa_destroy(&seen);
 	if (ret || rest <= 0)
@@ -231,7 +231,7 @@ struct rlx_arena *rlx_pin_user_arena(struct rlx_session *session,
 		return ERR_PTR(ret);
 	if (c->addr + c->size > ULONG_MAX)
 		return ERR_PTR(-EFAULT);
-	pages = kmalloc_array(RLX_PIN_BATCH, sizeof(*pages), GFP_KERNEL);
+	pages = kmalloc_array(RLX_PIN_BATCH, sizeof(*pages), GFP_KERNEL_ACCOUNT);
 	if (!pages)
 		return ERR_PTR(-ENOMEM);
 	a = rlx_arena_new(session, &rlx_pin_user_ops, c);
@@ -586,7 +586,7 @@ static int rlx_pin_memfd_pages(struct rlx_arena *a,
 		if (ret)
 			return ret;
 	}
-	folios = kmalloc_array(RLX_PIN_BATCH, sizeof(*folios), GFP_KERNEL);
+	folios = kmalloc_array(RLX_PIN_BATCH, sizeof(*folios), GFP_KERNEL_ACCOUNT);
 	if (!folios)
 		return -ENOMEM;
 	ret = rlx_pin_memfd_lock(m);

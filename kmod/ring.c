@@ -41,6 +41,7 @@ int rlx_area_init(struct rlx_area *area, struct rlx_session *session, size_t byt
 			goto out_free_pages;
 		area->pages[area->nr++] = page;
 	}
+	/* What vmalloc keeps of it no cgroup pays: pages of the user's caps bound that. */
 	area->addr = vmap(area->pages, nr, VM_MAP, PAGE_KERNEL);
 	if (!area->addr)
 		goto out_free_pages;

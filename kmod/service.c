@@ -153,7 +153,8 @@ static struct rlx_service *rlx_service_new(struct rlx_session *session,
 	INIT_DELAYED_WORK(&svc->orphans, rlx_service_orphans);
 	init_waitqueue_head(&svc->wait);
 	mutex_init(&svc->lock);
-	xa_init_flags(&svc->channels, XA_FLAGS_ALLOC1);
+	/* Nodes are charged by this flag; those of the first try know no other. */
+	xa_init_flags(&svc->channels, XA_FLAGS_ALLOC1 | XA_FLAGS_ACCOUNT);
 	svc->id = rlx_id_new();
 	svc->user_tag = c->user_tag;
 	svc->owner = current_euid();

@@ -161,7 +161,7 @@ static struct rlx_wait *rlx_wait_new(u32 nr, bool all)
 	struct rlx_wait *wait;
 	u32 i;
 
-	wait = kzalloc(struct_size(wait, point, nr), GFP_KERNEL);
+	wait = kzalloc(struct_size(wait, point, nr), GFP_KERNEL_ACCOUNT);
 	if (!wait)
 		return NULL;
 	spin_lock_init(&wait->lock);

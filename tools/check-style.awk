@@ -116,6 +116,11 @@ c_file && /^        / { report("indent", "indented by spaces, not tabs") }
 	report("paths", "a path of one machine")
 }
 
+FILENAME ~ /^kmod\// && /GFP_KERNEL([^_]|$)|xa_init\(|XA_FLAGS_ALLOC1?\)/ {
+	report("allocator", "who asks for memory pays for it: GFP_KERNEL_ACCOUNT, " \
+	       "XA_FLAGS_ACCOUNT")
+}
+
 library {
 	code = code_of($0)
 	# What open_memstream() made is libc's to free; the line must say so.

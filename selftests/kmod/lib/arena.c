@@ -85,6 +85,20 @@ void k_file_read(const char *path, char *buf, size_t size)
 	close(fd);
 }
 
+long long k_file_field(const char *path, const char *key)
+{
+	FILE *f = fopen(path, "re");
+	long long n = -1;
+	char line[256];
+
+	CHECKF(f, "%s: %s", path, strerror(errno));
+	while (n < 0 && fgets(line, sizeof(line), f))
+		if (!strncmp(line, key, strlen(key)))
+			n = strtoll(line + strlen(key), NULL, 10);
+	fclose(f);
+	return n;
+}
+
 long long k_file_number(const char *path)
 {
 	char buf[64];

@@ -26,6 +26,8 @@ void k_file_read(const char *path, char *buf, size_t size);
 /* The number that a small file holds, as those in /sys/class/misc/rlx do. */
 #define K_TOTALS	"/sys/class/misc/rlx/"
 long long k_file_number(const char *path);
+/* The number behind @key, with which a line begins, or -1. */
+long long k_file_field(const char *path, const char *key);
 void k_file_write(const char *path, long long value);
 
 #endif

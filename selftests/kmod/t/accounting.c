@@ -19,11 +19,12 @@
 
 #include "selftests/lib/rlx_test.h"
 #include "lib/abi.h"
+#include "lib/arena.h"
+#include "lib/cgroup.h"
 #include "lib/chan.h"
 
 #define MIB	(1ul << 20)
 #define KIB	1024l
-#define CGROUP	"/sys/fs/cgroup/accounting"
 
 static long create(int s, uint64_t size, uint32_t flags)
 {
@@ -35,35 +36,9 @@ static long create(int s, uint64_t size, uint32_t flags)
 	return k_ioctl(s, RLX_IOC_ARENA_CREATE, &c);
 }
 
-/* A number behind @key in @path, or -1. */
-static long long number(const char *path, const char *key)
-{
-	FILE *f = fopen(path, "r");
-	long long n = -1;
-	char line[256];
-
-	CHECKF(f, "%s: %s", path, strerror(errno));
-	while (n < 0 && fgets(line, sizeof(line), f))
-		if (!strncmp(line, key, strlen(key)))
-			n = strtoll(line + strlen(key), NULL, 10);
-	fclose(f);
-	return n;
-}
-
 static long pinned_kib(void)
 {
-	return number("/proc/self/status", "VmPin:");
-}
-
-static int put(const char *path, const char *text)
-{
-	int fd = open(path, O_WRONLY), n;
-
-	if (fd < 0)
-		return -errno;
-	n = write(fd, text, strlen(text)) < 0 ? -errno : 0;
-	close(fd);
-	return n;
+	return k_file_field("/proc/self/status", "VmPin:");
 }
 
 /* From here on a user with the device's group and nothing else. */
@@ -321,66 +296,25 @@ TEST(shown_as_pinned)
 
 /* ---- memory cgroup -------------------------------------------------------- */
 
-static char old_group[256];	/* where the test found itself */
-
-static bool enter_cgroup(const char *max)
-{
-	FILE *f = fopen("/proc/self/cgroup", "r");
-	char pid[32], line[200] = "";
-
-	CHECK(f && fgets(line, sizeof(line), f));
-	fclose(f);
-	line[strcspn(line, "\n")] = 0;
-	snprintf(old_group, sizeof(old_group), "/sys/fs/cgroup%s/cgroup.procs",
-		 line + strlen("0::"));
-	put("/sys/fs/cgroup/cgroup.subtree_control", "+memory");
-	if (mkdir(CGROUP, 0755) && errno != EEXIST)
-		return false;
-	if (put(CGROUP "/memory.max", max))
-		return false;
-	snprintf(pid, sizeof(pid), "%d", getpid());
-	return !put(CGROUP "/cgroup.procs", pid);
-}
-
-static void leave_cgroup(void)
-{
-	char pid[32];
-	int i;
-
-	snprintf(pid, sizeof(pid), "%d", getpid());
-	CHECK(!put(old_group, pid));
-	for (i = 0; i < 3000 && rmdir(CGROUP); i++)
-		usleep(10000);
-	CHECKF(i < 3000, "rmdir " CGROUP ": %s", strerror(errno));
-}
-
-static long long kernel_bytes(void)
-{
-	return number(CGROUP "/memory.stat", "kernel ");
-}
-
 TEST(cgroup)
 {
-	int s, a, i;
+	int s, a;
 	long long before, now;
 
-	if (!enter_cgroup("max"))
-		rlx_test_skip("no memory cgroup here");
+	k_cgroup_new("max");
+	k_cgroup_enter();
 	s = k_open();
-	before = kernel_bytes();
+	before = k_cgroup_kernel();
 	a = create(s, 24 * MIB, RLX_AF_HUGE_TRY);
 	CHECK(a > 0);
-	now = kernel_bytes();
+	now = k_cgroup_kernel();
 	CHECKF(now - before >= (long long)(24 * MIB) &&
 	       now - before < (long long)(26 * MIB), "charged %lld", now - before);
 	close(a);
-	/* Charges are kept in stock for each processor. */
-	for (i = 0; i < 3000 && kernel_bytes() - before > 512 * KIB; i++)
-		usleep(10000);
-	CHECKF(kernel_bytes() - before <= 512 * KIB, "still charged: %lld",
-	       kernel_bytes() - before);
+	k_cgroup_uncharged(before);
 	close(s);
-	leave_cgroup();
+	k_cgroup_leave();
+	k_cgroup_free();
 }
 
 /* Copies that the kernel keeps of a request are nobody's longer than it is one. */
@@ -402,26 +336,24 @@ TEST(cgroup_of_copies)
 	rq.flags = RLX_RQ_INDIRECT;
 	rq.nr_slices = RLX_RQ_SLICES_MAX;
 	rq.slice[0] = (struct rlx_slice){ h, RLX_R, 0, RLX_RQ_SLICES_MAX * sizeof(*in) };
-	if (!enter_cgroup("max"))
-		rlx_test_skip("no memory cgroup here");
-	before = kernel_bytes();
+	k_cgroup_new("max");
+	k_cgroup_enter();
+	before = k_cgroup_kernel();
 	for (i = 0; i < 1024; i++)
 		CHECK_EQ(k_submit(k.ch, &rq, 1, NULL), 1);
-	for (i = 0; i < 3000 && kernel_bytes() - before < (long long)MIB; i++)
+	for (i = 0; i < 3000 && k_cgroup_kernel() - before < (long long)MIB; i++)
 		usleep(10000);
-	CHECKF(kernel_bytes() - before >= (long long)MIB, "charged %lld",
-	       kernel_bytes() - before);
+	CHECKF(k_cgroup_kernel() - before >= (long long)MIB, "charged %lld",
+	       k_cgroup_kernel() - before);
 	for (i = 0; i < 1024; i++) {
 		c.tag = k_fetch1(k.ex);
 		c.seq = k.desc[c.tag].seq;
 		CHECK_EQ(k_commit(k.ex, &c, 1, NULL), 1);
 		CHECK_EQ(k_reap(k.ch, &cqe, 1, 0, 0), 1);
 	}
-	for (i = 0; i < 1000 && kernel_bytes() - before > 512 * KIB; i++)
-		usleep(10000);
-	CHECKF(kernel_bytes() - before <= 512 * KIB, "still charged: %lld",
-	       kernel_bytes() - before);
-	leave_cgroup();
+	k_cgroup_uncharged(before);
+	k_cgroup_leave();
+	k_cgroup_free();
 	munmap(in, 4096);
 	close(arena);
 	k_scene_free(&k);
@@ -432,19 +364,20 @@ TEST(cgroup_full)
 {
 	int s, i;
 
-	if (!enter_cgroup("16777216"))
-		rlx_test_skip("no memory cgroup here");
+	k_cgroup_new("16777216");
+	k_cgroup_enter();
 	s = k_open();
 	for (i = 0; i < 4; i++) {
 		CHECK_EQ(create(s, 24 * MIB, 0), -ENOMEM);
 		CHECK_EQ(create(s, 24 * MIB, RLX_AF_HUGE_TRY), -ENOMEM);
 	}
-	CHECK_EQ(number(CGROUP "/memory.events", "oom_kill "), 0);
+	CHECK_EQ(k_cgroup_killed(), 0);
 	i = create(s, 4 * MIB, 0);
 	CHECKF(i > 0, "and then: %d", i);
 	close(i);
 	close(s);
-	leave_cgroup();
+	k_cgroup_leave();
+	k_cgroup_free();
 }
 
 TEST_MAIN()

@@ -417,20 +417,6 @@ TEST(attachments_that_race_with_the_seal)
 
 /* ---- who pays -------------------------------------------------------------- */
 
-static long long locked_free_kib(const char *key)
-{
-	FILE *f = fopen("/proc/meminfo", "r");
-	long long kib = -1;
-	char line[128];
-
-	CHECK(f);
-	while (kib < 0 && fgets(line, sizeof(line), f))
-		if (!strncmp(line, key, strlen(key)))
-			kib = atoll(line + strlen(key));
-	fclose(f);
-	return kib;
-}
-
 /* A user who may lock @limit bytes; what the child returns is its status. */
 static void as_user(uint64_t limit, void (*fn)(void *arg), void *arg)
 {
@@ -501,7 +487,7 @@ TEST(memlock_of_huge_shmem)
 	p = k_map(fd, 4 * HUGE, PROT_RW, 0);
 	madvise(p, 4 * HUGE, MADV_HUGEPAGE);
 	memset(p, 1, 4 * HUGE);
-	if (locked_free_kib("ShmemHugePages:") < 8192)
+	if (k_file_field("/proc/meminfo", "ShmemHugePages:") < 8192)
 		rlx_test_skip("no huge pages of shmem in this kernel");
 	munmap(p, 4 * HUGE);
 	as_user(64 << 10, pieces_of_huge_memfd, &fd);
@@ -564,7 +550,7 @@ TEST(memlock_of_huge_anonymous_memory)
 {
 	char *p = huge_anon(4 * HUGE);
 
-	if (locked_free_kib("AnonHugePages:") < 8192)
+	if (k_file_field("/proc/meminfo", "AnonHugePages:") < 8192)
 		rlx_test_skip("no transparent huge pages in this kernel");
 	munmap(p, 4 * HUGE);
 	as_user(64 << 10, pieces_of_anon, NULL);
