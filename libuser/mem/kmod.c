@@ -20,6 +20,8 @@
 
 #define NODE		RLX_KMOD_NODE
 #define TELLS		"'rlx doctor' tells more"
+/* The module itself answers so to nobody who has the right to lock memory. */
+#define FILTERED	"a seccomp filter of this process, or another policy, forbids it"
 
 const uint32_t rlx_kmod_abi = RLX_ABI;
 
@@ -86,7 +88,9 @@ static enum rlx_status session_open(int *fd, struct rlx_ioc_query *q,
 	e = ioctl(*fd, RLX_IOC_QUERY, q) ? errno : 0;
 	if (!e && q->abi == RLX_ABI)
 		return RLX_OK;
-	st = e ? rlx_fail(err, RLX_ENOSUP,
+	st = e == EPERM || e == EACCES ?
+		 rlx_fail(err, RLX_EACCES, NODE ": query: %s; " FILTERED, strerror(e)) :
+	     e ? rlx_fail(err, RLX_ENOSUP,
 			  NODE ": not a device of this module, or of an older one: "
 			  "install rlx-dkms and librlx1 of one version, then "
 			  "modprobe -r rlx && modprobe rlx: %s", strerror(e)) :
@@ -119,6 +123,10 @@ static enum rlx_status fail_create(const struct rlx_arena *a, int e,
 	struct rlimit lim = { 0 };
 
 	getrlimit(RLIMIT_MEMLOCK, &lim);
+	if (e == EACCES || (e == EPERM && lim.rlim_cur >= rlx_page_bytes()))
+		return rlx_fail(err, RLX_EACCES,
+				NODE ": arena of %llu bytes: %s; " FILTERED, size,
+				strerror(e));
 	if (e == EPERM)
 		return rlx_fail(err, RLX_EACCES,
 				NODE ": RLIMIT_MEMLOCK is 0 and CAP_IPC_LOCK is "
@@ -210,12 +218,18 @@ static void kmod_settle(struct rlx_arena *a, bool write)
 
 static enum rlx_status map(struct rlx_arena *a, struct rlx_error *err)
 {
-	if (!rlx_place_map(a))
-		return rlx_fail(err, errno == ENODEV ? RLX_ENOSUP : RLX_ENOMEM,
+	if (!rlx_place_map(a)) {
+		int e = errno;
+		bool denied = e == EPERM || e == EACCES;
+
+		return rlx_fail(err, e == ENODEV ? RLX_ENOSUP :
+				denied ? RLX_EACCES : RLX_ENOMEM,
 				"arena of %llu bytes of " NODE ": mmap: %s%s",
-				(unsigned long long)a->size, strerror(errno),
-				errno != ENODEV ? "" : " (pinned memory of a "
-				"process: it is for devices only)");
+				(unsigned long long)a->size, strerror(e),
+				denied ? "; " FILTERED :
+				e == ENODEV ? " (pinned memory of a process: it is "
+				"for devices only)" : "");
+	}
 	kmod_settle(a, !(a->flags & RLX_ARENA_RDONLY));
 	a->flags |= RLX_ARENA_SHARED;
 	a->locked = a->size;
@@ -355,7 +369,7 @@ static enum rlx_status kmod_export(struct rlx_arena *a, struct rlx_buf r,
 			e == EOPNOTSUPP || e == ENOTTY ? RLX_ENOSUP : RLX_ENOMEM,
 			"arena export of %llu bytes: %s%s",
 			(unsigned long long)r.bytes, strerror(e), e != EPERM ?
-			"" : " (the arena is sealed)");
+			"" : " (the arena is sealed, or a seccomp filter forbids it)");
 }
 
 const struct rlx_arena_provider rlx_arena_kmod = {

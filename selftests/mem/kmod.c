@@ -265,7 +265,7 @@ TEST(the_module_is_preferred)
 TEST(each_reason_against_it_is_named)
 {
 	struct rlx_arena_opts o = { .size = 1 << 20 };
-	struct rlimit lim = { 12345, 12345 };
+	struct rlimit lim = { 12345, 12345 }, none;
 
 	fake.open_errno = ENOENT;
 	falls_back(&o, "modprobe rlx");
@@ -285,6 +285,11 @@ TEST(each_reason_against_it_is_named)
 	fake.query_errno = 0;
 	fake.abi = RLX_ABI;
 	fake.create_errno = EPERM;
+	falls_back(&o, "seccomp");
+	refuses("kmod", RLX_EACCES, "seccomp");
+	CHECK(!getrlimit(RLIMIT_MEMLOCK, &none));
+	none.rlim_cur = 0;
+	CHECK(!setrlimit(RLIMIT_MEMLOCK, &none));
 	falls_back(&o, "RLIMIT_MEMLOCK is 0");
 	refuses("kmod", RLX_EACCES, "LimitMEMLOCK");
 	fake.create_errno = ENOSPC;
