@@ -44,8 +44,9 @@ make_program()
 	awk -f selftests/gpu/hip/shapes.awk backends/gpu/api.def backends/rocm/rocm.c \
 		>"$tmp/shapes.cc" &&
 	"$cxx" -std=c++17 -w -I. -fsyntax-only "$tmp/shapes.cc" &&
-	mkdir -p "$BUILD/hip" &&
-	"$CC" -std=gnu11 -D_GNU_SOURCE -I. -Ilibuser -Ilibuser/include -I"$BUILD/gen" \
+	mkdir -p "$BUILD/hip" || return
+	# shellcheck disable=SC2086 # CC may be words
+	$CC -std=gnu11 -D_GNU_SOURCE -I. -Ilibuser -Ilibuser/include -I"$BUILD/gen" \
 		selftests/gpu/hip/rocm.c "$BUILD/lib/librlx-internal.a" -luring -lm -ldl -pthread \
 		-o "$BUILD/hip/rocm"
 }
