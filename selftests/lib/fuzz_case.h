@@ -55,6 +55,10 @@ struct fuzz_case {
 /* ---- fuzz_draw.c: one op, or a few that hang together ---- */
 void fuzz_draw_op(struct fuzz_case *c, uint64_t seed);
 void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed);
+/* Sample @i of @d as it is; false if there is none, or it is not drawn. */
+bool fuzz_draw_sample(struct fuzz_case *c, const struct rlx_op_def *d, uint32_t i);
+/* Its result may be so large that what follows overflows in f32, as it does not in f64. */
+bool fuzz_is_steep(const struct rlx_op_def *d);
 
 /* ---- fuzz_case.c ---- */
 void fuzz_copy(struct fuzz_case *to, const struct fuzz_case *from);

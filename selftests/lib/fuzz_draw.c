@@ -150,6 +150,12 @@ static bool add_sample(struct fuzz_case *c, const struct rlx_op_def *d, uint32_t
 	return ok;
 }
 
+bool fuzz_draw_sample(struct fuzz_case *c, const struct rlx_op_def *d, uint32_t i)
+{
+	memset(c, 0, offsetof(struct fuzz_case, leaf));
+	return is_drawn(d) && add_sample(c, d, i) && fuzz_infer(c);
+}
+
 /* One of the samples of @d; all of them are counted on the way. */
 static bool add_op(struct source *s, const struct rlx_op_def *d)
 {
@@ -536,12 +542,11 @@ void fuzz_draw_op(struct fuzz_case *c, uint64_t seed)
 
 /* ---- graphs ---- */
 
-/* Its result may be so large that what follows overflows in f32, as it does not in f64. */
-static bool is_steep(const struct rlx_op_def *d)
+bool fuzz_is_steep(const struct rlx_op_def *d)
 {
 	static const uint16_t steep[] = {
-		RLX_OP_exp, RLX_OP_sinh, RLX_OP_cosh, RLX_OP_tan, RLX_OP_pow, RLX_OP_div,
-		RLX_OP_recip, RLX_OP_rsqrt, RLX_OP_atanh, RLX_OP_reduce, RLX_OP_cumprod,
+		RLX_OP_exp, RLX_OP_expm1, RLX_OP_sinh, RLX_OP_cosh, RLX_OP_tan, RLX_OP_pow,
+		RLX_OP_div, RLX_OP_recip, RLX_OP_rsqrt, RLX_OP_atanh, RLX_OP_reduce, RLX_OP_cumprod,
 		RLX_OP_det, RLX_OP_shl, RLX_OP_dequantize, RLX_OP_dequant_matmul, RLX_OP_lrn,
 	};
 	uint32_t i;
@@ -559,7 +564,7 @@ static bool is_wild(const struct fuzz_case *c, uint32_t k)
 
 	if (n->def->index == RLX_OP_max && n->in[0] >= FUZZ_LEAVES)
 		n = &c->node[(n->in[0] - FUZZ_LEAVES) / FUZZ_OUT];
-	return is_steep(n->def);
+	return fuzz_is_steep(n->def);
 }
 
 /*
@@ -759,7 +764,7 @@ void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed)
 		dress(&s, first, UINT32_MAX);
 		if (!is_stepped(c->node[c->n_node - 1].def))
 			connect(&s);
-		if (is_steep(c->node[c->n_node - 1].def))
+		if (fuzz_is_steep(c->node[c->n_node - 1].def))
 			tame(c);
 		if (one_in(&s, 6))
 			c->keep |= 1u << (c->n_node - 1);
