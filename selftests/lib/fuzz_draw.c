@@ -56,15 +56,14 @@ static bool is_drawn(const struct rlx_op_def *d)
 	       !has_kind(d, RLX_K_blob) && !has_kind(d, RLX_K_str);
 }
 
-/* Its result jumps: what comes in must be exact, or anything may come out. */
-static bool is_stepped(const struct rlx_op_def *d)
+bool fuzz_is_stepped(const struct rlx_op_def *d)
 {
 	static const uint16_t steps[] = {
 		RLX_OP_mod, RLX_OP_fmod, RLX_OP_round, RLX_OP_floor, RLX_OP_ceil, RLX_OP_trunc,
 		RLX_OP_sign, RLX_OP_eq, RLX_OP_ne, RLX_OP_lt, RLX_OP_le, RLX_OP_gt, RLX_OP_ge,
 		RLX_OP_is_inf, RLX_OP_is_nan, RLX_OP_cast, RLX_OP_topk, RLX_OP_sort,
 		RLX_OP_fake_quantize, RLX_OP_grid_sample, RLX_OP_roi_align, RLX_OP_compress,
-		RLX_OP_pool, RLX_OP_det,
+		RLX_OP_pool, RLX_OP_det, RLX_OP_unique,
 		/* of repeated elements their results are roundings alone */
 		RLX_OP_layer_norm, RLX_OP_group_norm, RLX_OP_layer_norm_2d,
 		RLX_OP_fused_residual_norm,
@@ -762,7 +761,7 @@ void fuzz_draw_graph(struct fuzz_case *c, uint64_t seed)
 			continue;
 		}
 		dress(&s, first, UINT32_MAX);
-		if (!is_stepped(c->node[c->n_node - 1].def))
+		if (!fuzz_is_stepped(c->node[c->n_node - 1].def))
 			connect(&s);
 		if (fuzz_is_steep(c->node[c->n_node - 1].def))
 			tame(c);

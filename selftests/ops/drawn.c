@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
  * What the differential fuzzer takes for granted of the ops it strings together: that only
- * those it knows of leave the range of f32 from numbers that are not large.
+ * those it knows of jump where their input is off by a rounding, and that only those it
+ * knows of leave the range of f32 from numbers that are not large.
  */
 #include "ir/element.h"
 #include "ir/eval.h"
 #include "selftests/lib/fuzz_case.h"
 #include "selftests/lib/rlx_test.h"
+
+enum { SAMPLES = 64 };
 
 struct result {
 	enum rlx_status	  status;
@@ -22,10 +25,11 @@ static void *room(const struct rlx_type *t)
 	return p;
 }
 
-/* Leaf @k with f32 as f64. */
-static void *wide_data(const struct fuzz_case *c, uint32_t k)
+/* Leaf @k with f32 as f64, each off by up to @off of itself. */
+static void *wide_data(const struct fuzz_case *c, uint32_t k, double off)
 {
 	struct rlx_tensor x = { c->leaf[k].type, fuzz_data(c, k) }, y = { c->leaf[k].type, NULL };
+	uint64_t seed = k + 1;
 	int64_t i;
 
 	if (x.type.dtype != RLX_F32)
@@ -33,12 +37,12 @@ static void *wide_data(const struct fuzz_case *c, uint32_t k)
 	y.type.dtype = RLX_F64;
 	y.data = room(&y.type);
 	for (i = 0; i < rlx_type_count(&x.type); i++)
-		el_set(&y, i, el_get(&x, i));
+		el_set(&y, i, el_get(&x, i) * (1 + off * rlx_test_uniform(&seed, -1, 1)));
 	free(x.data);
 	return y.data;
 }
 
-static void evaluate(const struct fuzz_case *c, struct result *r)
+static void evaluate(const struct fuzz_case *c, double off, struct result *r)
 {
 	struct rlx_tensor in[FUZZ_LEAVES];
 	struct rlx_error err = { 0 };
@@ -47,7 +51,7 @@ static void evaluate(const struct fuzz_case *c, struct result *r)
 	uint32_t k;
 
 	for (k = 0; k < c->n_leaf; k++)
-		data[k] = wide_data(c, k);
+		data[k] = wide_data(c, k, off);
 	g = fuzz_graph(c, data, RLX_F32, 0);
 	r->status = rlx_graph_error(g)->status;
 	r->n = r->status ? 0 : rlx_graph_io_count(g, RLX_IO_OUTPUT);
@@ -71,6 +75,71 @@ static void result_free(struct result *r)
 
 	for (k = 0; k < r->n; k++)
 		free(r->t[k].data);
+}
+
+static bool is_alike(const struct rlx_tensor *a, const struct rlx_tensor *b)
+{
+	int64_t i;
+
+	if (a->type.dtype == RLX_C64)
+		return true;
+	for (i = 0; i < rlx_type_count(&a->type); i++) {
+		double x, y;
+
+		if (el_is_int(a->type.dtype)) {
+			if (el_geti(a, i) != el_geti(b, i))
+				return false;
+			continue;
+		}
+		x = el_get(a, i);
+		y = el_get(b, i);
+		if (isfinite(x) != isfinite(y) ||
+		    (isfinite(x) && fabs(x - y) > 1e-4 * (1 + fabs(x))))
+			return false;
+	}
+	return true;
+}
+
+/* Does it do nearly the same to inputs that are nearly the same, ties among them? */
+static void check_sample(struct fuzz_case *c, uint32_t i)
+{
+	static const uint8_t draws[] = { FUZZ_EVEN, FUZZ_COARSE, FUZZ_ALIKE };
+	const struct rlx_op_def *d = c->node[0].def;
+	struct result a, b;
+	uint32_t n, k;
+
+	for (n = 0; n < sizeof(draws); n++) {
+		for (k = 0; k < c->n_leaf; k++)
+			c->leaf[k].draw = draws[n];
+		evaluate(c, 0, &a);
+		evaluate(c, 0x1p-30, &b);
+		CHECKF(a.status == b.status, "%s, sample %u: %s, %s of nearly the same", d->name, i,
+		       rlx_status_name(a.status), rlx_status_name(b.status));
+		for (k = 0; !a.status && k < a.n; k++)
+			CHECKF(is_alike(&a.t[k], &b.t[k]), "%s, sample %u: output %u jumps", d->name,
+			       i, k);
+		result_free(&a);
+		result_free(&b);
+	}
+}
+
+TEST(jumps)
+{
+	struct fuzz_case *c = malloc(sizeof(*c));
+	uint32_t d, i, seen = 0;
+
+	CHECK(c);
+	for (d = 0; d < rlx_op_count; d++) {
+		if (fuzz_is_stepped(rlx_op_defs[d]))
+			continue;
+		for (i = 0; i < SAMPLES; i++)
+			if (fuzz_draw_sample(c, rlx_op_defs[d], i)) {
+				check_sample(c, i);
+				seen++;
+			}
+	}
+	CHECKF(seen > 100, "%u samples", seen);
+	free(c);
 }
 
 /* The largest of a result's floats. */
@@ -106,7 +175,7 @@ TEST(range)
 				c->leaf[k].lo = 1;
 				c->leaf[k].hi = 255;
 			}
-		evaluate(c, &r);
+		evaluate(c, 0, &r);
 		CHECK_EQ(r.status, RLX_OK);
 		CHECKF(largest(&r) < 0x1p64, "%s comes to %g", def->name, largest(&r));
 		result_free(&r);
