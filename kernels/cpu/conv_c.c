@@ -95,6 +95,10 @@ static void run_init(struct run *r, const struct rlx_k_conv_c *a, void *scratch)
 	}
 	r->act = (struct conv_act){ a->act, a->act_a, a->act_b };
 	r->fused = RLX_K(conv_act_fuse)(&r->act, &r->fuse);
+	if (a->x_plain && r->fuse.gate) {	/* see conv_tiles1 */
+		r->fuse = conv_fuse_none;
+		r->fused = false;
+	}
 	offs_fill(r);
 }
 

@@ -4,10 +4,10 @@
 
 #ifdef __clang__
 #define UNROLL		_Pragma("clang loop unroll(full)")
-#define UNROLL_4	_Pragma("clang loop unroll_count(4)")
+#define UNROLL_2	_Pragma("clang loop unroll_count(2)")
 #else
 #define UNROLL		_Pragma("GCC unroll 16")
-#define UNROLL_4	_Pragma("GCC unroll 4")
+#define UNROLL_2	_Pragma("GCC unroll 2")
 #endif
 
 /* Fixed bounds: with them the compiler keeps every element in a register. */
@@ -46,7 +46,7 @@ RLX_INLINE void start(tile_acc acc, const struct conv_tile *t, const int R,
 }
 
 RLX_INLINE void finish(tile_acc acc, const struct conv_tile *t, const int R,
-		       const int K)
+		       const int K, const bool gate)
 {
 	const struct conv_fuse f = *t->fuse;
 
@@ -64,7 +64,8 @@ RLX_INLINE void finish(tile_acc acc, const struct conv_tile *t, const int R,
 		UNROLL
 		for (int r = 0; r < R; r++)
 			vf_storeu(t->y + k * t->y_k + r * RLX_VL,
-				  conv_fuse_run(&f, acc[k][r]));
+				  gate ? conv_fuse_run(&f, acc[k][r]) :
+					 conv_fuse_clamp(&f, acc[k][r]));
 	}
 }
 
@@ -83,7 +84,7 @@ RLX_INLINE void tile_blocked(const struct conv_tile *t, const int R,
 		for (size_t i = t->lines; i; i--, ahead += 64)
 			__builtin_prefetch(ahead, 0, 2);
 
-		UNROLL_4
+		UNROLL_2
 		for (int c = 0; c < RLX_VL; c++)
 			lane(acc, x + c, w + c * K * RLX_VL, R, K, RLX_VL);
 		w += RLX_VL * K * RLX_VL;
@@ -94,7 +95,7 @@ RLX_INLINE void tile_blocked(const struct conv_tile *t, const int R,
 		for (size_t c = 0; c < t->tail; c++, w += K * RLX_VL)
 			lane(acc, x + c, w, R, K, RLX_VL);
 	}
-	finish(acc, t, R, K);
+	finish(acc, t, R, K, true);
 }
 
 RLX_INLINE void tile_plain(const struct conv_tile *t, const int R, const int K)
@@ -106,7 +107,7 @@ RLX_INLINE void tile_plain(const struct conv_tile *t, const int R, const int K)
 	start(acc, t, R, K);
 	for (; o < end; o++, w += K * RLX_VL)
 		lane(acc, t->x + *o, w, R, K, 1);
-	finish(acc, t, R, K);
+	finish(acc, t, R, K, false);
 }
 
 /* One input lane of R pixels against G pairs of weight vectors. */

@@ -30,14 +30,19 @@ static const struct conv_fuse conv_fuse_none __attribute__((unused)) = {
 	.lo = -__builtin_inff(), .hi = __builtin_inff(),
 };
 
+RLX_INLINE vf conv_fuse_clamp(const struct conv_fuse *f, vf v)
+{
+	return vf_min(vf_set1(f->hi), vf_max(vf_set1(f->lo), v));
+}
+
 RLX_INLINE vf conv_fuse_run(const struct conv_fuse *f, vf v)
 {
-	const vf lo = vf_set1(f->lo), hi = vf_set1(f->hi);
+	const vf hi = vf_set1(f->hi);
 	vf g;
 
-	v = vf_max(lo, v);
 	if (!f->gate)
-		return vf_min(hi, v);
+		return conv_fuse_clamp(f, v);
+	v = vf_max(vf_set1(f->lo), v);
 	g = vf_max(vf_zero(), vf_fma(v, vf_set1(f->a), vf_set1(f->b)));
 	return v * vf_min(hi, g);
 }
@@ -77,7 +82,8 @@ typedef void conv_tile_fn(const struct conv_tile *t);
 /*
  * Tiles by [blocks - 1][pixels - 1]. In `conv_tiles` input pixels are RLX_VL
  * elements apart and an entry has RLX_VL lanes; in `conv_tiles1` they are
- * neighbours and an entry has one lane.
+ * neighbours, an entry has one lane, and @fuse has no gate: of those who read
+ * plain images there are few, and the gate is a third of a tile's code.
  */
 extern conv_tile_fn *const RLX_K(conv_tiles)[TILE_K][TILE_R];
 extern conv_tile_fn *const RLX_K(conv_tiles1)[TILE_K][TILE_R];
@@ -106,6 +112,14 @@ static inline size_t conv_tile_count(size_t n)
 static inline size_t conv_tile_width(size_t n, size_t tiles, size_t i)
 {
 	return n / tiles + (i < n % tiles);
+}
+
+/* Tiles of output channels of a group differ by one channel at most: the first of @tile. */
+static inline size_t conv_tile_first(const struct rlx_k_conv_nd *a, size_t tile)
+{
+	size_t ocg = a->oc / a->groups, q = ocg / a->tiles, m = ocg % a->tiles;
+
+	return tile * q + (tile < m ? tile : m);
 }
 
 /* An activation with its parameters. */
