@@ -246,9 +246,11 @@ struct rlx_k_dw_pack {
 };
 
 /**
- * struct rlx_k_conv_nd - kernels conv_nd and conv_nd_pack: plain convolution
- * and transposed convolution of any shape. y = act(conv(x, w) + bias + res)
- * @x, @y, @res: plain [n][channels][depth][height][width]; @res may be @y
+ * struct rlx_k_conv_nd - kernels conv_nd, conv_nd_pad and conv_nd_pack: plain
+ * convolution and transposed convolution of any shape.
+ * y = act(conv(x, w) + bias + res)
+ * @x, @y, @res: plain [n][channels][depth][height][width]; @res may be @y. On the
+ *	CPU, with @copy, @x of conv_nd is what conv_nd_pad made of it
  * @w: packed by conv_nd_pack; on a GPU as that kernel's @src
  * @bias: [oc], or NULL
  * @x_n, @y_n, @res_n: elements from one image to the next
@@ -260,7 +262,13 @@ struct rlx_k_dw_pack {
  *	output_padding
  * @transposed: input pixel i reaches output pixels i * s - p + k * d
  *
- * One unit is a run of output pixels by some output channels.
+ * One unit is a run of output pixels by some output channels; of conv_nd_pad one
+ * channel of an image, from @x to @y. The init function may rewrite the extents:
+ * rows that follow one another in input and output alike are one row.
+ *
+ * What is read is padded, and sorted by the phase of each coordinate modulo the
+ * stride, so that a tap reads a pixel's neighbour where it reads the neighbour of
+ * what it reads for that pixel.
  */
 struct rlx_k_conv_nd {
 	const float	*x, *w, *bias, *res;
@@ -273,6 +281,9 @@ struct rlx_k_conv_nd {
 	bool		transposed;
 	uint8_t		type, bias_type;
 	/* derived by rlx_conv_nd_init() */
+	bool		copy;			/* conv_nd_pad comes before */
+	size_t		phases[3], before[3];	/* of what is read: that taps meet; zeros */
+	size_t		size[3];		/* of a phase */
 	size_t		c;
 	size_t		pixels, blocks;		/* of a unit; units */
 	size_t		tiles, chunk, chunks;	/* channel tiles: all, of a unit */
@@ -280,12 +291,16 @@ struct rlx_k_conv_nd {
 };
 
 #define RLX_CONV_ND_KC		256	/* terms summed in one pass */
-#define RLX_CONV_ND_PANELS	4	/* pairs of pixel vectors in a unit */
+#define RLX_CONV_ND_PIXELS	1024	/* of a unit at most */
+#define RLX_CONV_ND_PANELS	4	/* pairs of pixel vectors in a unit of conv_i8 */
 
 bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a);
 size_t rlx_conv_nd_units(const struct rlx_k_conv_nd *a);
 size_t rlx_conv_nd_scratch(const struct rlx_k_conv_nd *a);
 size_t rlx_conv_nd_wsize(const struct rlx_k_conv_nd *a);
+/* What conv_nd_pad writes, in bytes; its units. */
+size_t rlx_conv_nd_xsize(const struct rlx_k_conv_nd *a);
+size_t rlx_conv_nd_xunits(const struct rlx_k_conv_nd *a);
 
 /*
  * Kernel conv_nd_pack: @src is [oc][ic / groups][taps], transposed

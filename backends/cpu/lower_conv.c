@@ -146,9 +146,13 @@ static const void *pack_once(struct rlx_lower *lo, const struct rlx_conv *g,
 			     const struct rlx_k_conv_nd *a)
 {
 	struct rlx_k_conv_nd_pack pack = { .conv = a, .src = rlx_lower_const(lo, 1) };
+	const size_t *phases[3] = { g->s, g->d, g->p };
+	size_t key = a->tiles, i;
 	bool is_new;
 
-	pack.dst = packed(lo, a->transposed ? "conv_t" : "conv_nd", g, a->tiles,
+	for (i = 0; a->transposed && i < 3; i++)
+		key = (size_t)rlx_hash_bytes(phases[i], sizeof(g->s), key);
+	pack.dst = packed(lo, a->transposed ? "conv_t" : "conv_nd", g, key,
 			  rlx_conv_nd_wsize(a), &is_new);
 	if (pack.dst && is_new)
 		cpu_kernels(lo)->conv_nd_pack(&pack, 0, a->groups, NULL);
@@ -173,26 +177,49 @@ static uint64_t pack_each_run(struct rlx_lower *lo, const struct rlx_k_conv_nd *
 	return tmp;
 }
 
+/* The call that pads the input for one of conv_nd. */
+static uint64_t pad(struct rlx_lower *lo, const struct rlx_k_conv_nd *plan)
+{
+	uint64_t tmp = rlx_lower_tmp(lo, rlx_conv_nd_xsize(plan));
+	struct rlx_k_conv_nd *a = rlx_lower_args(lo, sizeof(*a));
+
+	*a = *plan;
+	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_tmp(lo, &a->y, tmp);
+	rlx_lower_extent(lo, (int64_t)plan->n, NULL);
+	rlx_lower_call(lo, RLX_KERNEL_conv_nd_pad, rlx_conv_nd_xunits(plan),
+		       (double)rlx_conv_nd_xsize(plan) / 16, 0);
+	return tmp;
+}
+
 static enum rlx_status lower_plain(struct rlx_lower *lo, const struct rlx_conv *g)
 {
-	struct rlx_k_conv_nd *a = rlx_lower_args(lo, sizeof(*a)), plan;
-	uint64_t tmp;
+	bool known = rlx_lower_const(lo, 1);
+	uint64_t weights = 0, input = 0;
+	struct rlx_k_conv_nd plan = { 0 }, *a;
 
-	rlx_conv_plain(a, g);
-	if (!rlx_conv_nd_init(cpu_isa(lo), a))
+	rlx_conv_plain(&plan, g);
+	if (!rlx_conv_nd_init(cpu_isa(lo), &plan))
 		return rlx_lower_unsupported(lo, "the plain kernel does not take this shape");
-	if (!rlx_lower_const(lo, 1)) {
-		plan = *a;
-		tmp = pack_each_run(lo, &plan);
-		a = rlx_lower_args(lo, sizeof(*a));
-		*a = plan;
-		rlx_lower_ref_tmp(lo, &a->w, tmp);
-	} else {
+	if (!known)
+		weights = pack_each_run(lo, &plan);
+	if (plan.copy)
+		input = pad(lo, &plan);
+	a = rlx_lower_args(lo, sizeof(*a));
+	*a = plan;
+	if (known)
 		a->w = pack_once(lo, g, a);
-	}
 	if (lo->status)
 		return lo->status;
-	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
+	if (plan.copy)
+		rlx_lower_ref_tmp(lo, &a->x, input);
+	else
+		rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_ref_in(lo, &a->bias, 2, 0);
+	rlx_lower_ref_in(lo, &a->res, 3, 0);
+	rlx_lower_ref_out(lo, &a->y, 0, 0);
+	if (!known)
+		rlx_lower_ref_tmp(lo, &a->w, weights);
 	rlx_lower_extent(lo, (int64_t)g->n, NULL);
 	return rlx_lower_call(lo, RLX_KERNEL_conv_nd, rlx_conv_nd_units(a), rlx_conv_work(g),
 			      rlx_conv_nd_scratch(a));

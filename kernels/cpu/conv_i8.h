@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "kernels/cpu/conv_nd.h"
+#include "kernels/cpu/conv_panel.h"
 
 rlx_k_fn RLX_K(conv_i8);
 rlx_k_fn RLX_K(conv_i8_pack);
@@ -124,19 +124,19 @@ static void sum_add(const struct run *r, size_t panel, const int32_t *groups, in
 }
 
 /* What one tap reads of one plane @x of groups; up to a vector beyond the row is written. */
-static void plane_fill(int32_t *dst, const int32_t *x, const struct cut *c, size_t n, size_t step)
+static void plane_fill(int32_t *dst, const int32_t *x, const struct seg *g, size_t n, size_t step)
 {
 	size_t i;
 
-	for (; n--; c++) {
-		const int32_t *s = x + c->from;
-		int32_t *d = dst + c->at;
+	for (; n--; g++) {
+		const int32_t *s = x + g->in;
+		int32_t *d = dst + g->at;
 
 		if (step == 1)
-			for (i = 0; i < c->len; i += C)
+			for (i = 0; i < g->len; i += C)
 				vi_storeu(d + i, vi_loadu(s + i));
 		else
-			for (i = 0; i < c->len; i++, s += step)
+			for (i = 0; i < g->len; i++, s += step)
 				d[i] = *s;
 	}
 }
@@ -152,16 +152,14 @@ static void panel_fill(const struct run *r, const struct unit *u, size_t panel)
 	const int32_t *x = (const int32_t *)r->a->x + u->n * a->x_n +
 			   u->g * r->walk.icg * plane;
 	int32_t *dst = r->panel + panel * PANEL * KC;
-	struct cut cuts[PANEL];
 
-	for (; t < end; t++) {
-		cuts_get(&r->walk, u, r->segs.s + first[0], nseg, t->off, cuts);
+	for (; t < end; t++)
 		for (i = 0; i < t->n; i++, dst += PANEL) {
-			plane_fill(dst, x + (t->ci + i) * plane, cuts, nseg, a->s[2]);
+			plane_fill(dst, x + (t->ci + i) * plane + t->off, r->segs.s + first[0],
+				   nseg, a->s[2]);
 			if (r->sum_x)
 				sum_add(r, panel, dst, ones_of(r->a, t->tap));
 		}
-	}
 }
 
 static void pass_run(const struct run *r, const struct unit *u, size_t first,
@@ -171,8 +169,8 @@ static void pass_run(const struct run *r, const struct unit *u, size_t first,
 	size_t i, p;
 
 	for (i = 0; i < u->tiles; i++) {
-		size_t row = tile_first(&r->walk, u->tile + i);
-		size_t rows = tile_first(&r->walk, u->tile + i + 1) - row;
+		size_t row = conv_tile_first(r->walk.a, u->tile + i);
+		size_t rows = conv_tile_first(r->walk.a, u->tile + i + 1) - row;
 
 		t.w = (const int32_t *)r->a->w + first * rows +
 		      (u->g * r->walk.ocg + row) * r->a->groups;
@@ -294,16 +292,14 @@ void RLX_K(conv_i8)(const void *args, size_t begin, size_t end, void *scratch)
 	r.sums = r.panel + g->pixels * KC + C;
 	r.xsum = r.sums + g->pixels * g->rows;
 	for (i = begin; i < end; i++) {
-		struct terms t;
+		struct terms t = { 0 };
 		struct unit u;
 
-		if (!unit_get(&r.walk, i, &u))
-			continue;
+		unit_get(&r.walk, i, &u);
 		memset(r.xsum, 0, g->pixels * sizeof(*r.xsum));
 		unit_segs_get(&r.walk, &u, &r.segs);
-		terms_begin(&t, &r.walk, &u);
-		for (first = 0; t.more; first += KC) {
-			pass_get(&r.pass, &t, &r.walk, &u);
+		for (first = 0; t.tap < r.walk.taps; first += KC) {
+			pass_get(&r.pass, &t, &r.walk);
 			for (p = 0; p < r.segs.panels; p++)
 				panel_fill(&r, &u, p);
 			pass_run(&r, &u, first, r.pass.n);
@@ -472,8 +468,8 @@ void RLX_K(conv_i8_pack)(const void *args, size_t begin, size_t end,
 
 		memset(wsum + g * r.ocg, 0, r.ocg * sizeof(*wsum));
 		for (i = 0; i < a->grouped.tiles; i++) {
-			row = tile_first(&r, i);
-			stop = tile_first(&r, i + 1);
+			row = conv_tile_first(r.a, i);
+			stop = conv_tile_first(r.a, i + 1);
 			for (k = 0; k < a->groups; k++)
 				for (o = row; o < stop; o++)
 					for (j = 0; j < DEPTH; j++)

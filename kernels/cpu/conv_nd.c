@@ -1,223 +1,526 @@
 // SPDX-License-Identifier: MIT
 /*
  * Plain convolution of any shape, forwards and transposed. The roles of the
- * register tile are changed: its vectors are output pixels, gathered into
- * panels in scratch, and it broadcasts weights, so that few channels (groups)
- * still fill it. A transposed convolution falls apart into one stride-1
- * convolution for each phase of the output modulo the stride, with those taps
- * that hit the phase.
+ * register tile are changed: its vectors are output pixels and it broadcasts
+ * weights, so that few channels (groups) still fill it.
+ *
+ * A plane of pixels is computed as one row, at the pitch of what is read: then a
+ * tap reads all of them at one distance, in vectors, and what falls between the
+ * rows is not stored. For that the input is read in place, or is padded before
+ * and sorted by phases modulo the stride (conv_nd_pad).
+ *
+ * A transposed convolution falls apart into one convolution of stride 1 for each
+ * phase of the output modulo the stride, with those taps that hit the phase.
  */
 #include <string.h>
 
-#include "kernels/cpu/conv_nd.h"
+#include "kernels/cpu/conv_tile.h"
 
 rlx_k_fn RLX_K(conv_nd);
+rlx_k_fn RLX_K(conv_nd_pad);
 rlx_k_fn RLX_K(conv_nd_pack);
 
 #define C	RLX_VL
+#define PANEL	(TILE_K * C)	/* pixels of a tile */
+#define KC	((size_t)RLX_CONV_ND_KC)
+#define ROWS	(TILE_R > 6 ? 12 : 6)	/* most channels of a tile, as planned */
+#define MAX_PIXELS	RLX_CONV_ND_PIXELS
+
+#ifdef __clang__
+#define UNROLL	_Pragma("clang loop unroll(full)")
+#else
+#define UNROLL	_Pragma("GCC unroll 16")
+#endif
+
+/* Neighbouring output pixels of one row, within a panel. */
+struct seg {
+	uint32_t	at, len;	/* in the panel */
+	size_t		out;		/* output element of the first */
+};
+
+struct unit {
+	size_t		n, g, z;		/* z: plane of the phase */
+	size_t		tile, tiles, row, rows;	/* output channels of the group */
+	size_t		phase[3], dims[3];	/* pixels of the phase */
+	size_t		pixel, pixels;		/* of the plane as one row */
+};
 
 struct run {
 	const struct rlx_k_conv_nd *a;
-	struct walk	walk;
-	ptrdiff_t	*offs;
-	float		*panel, *sums;
+	size_t		icg, ocg, taps;		/* per group */
+	size_t		plane;			/* of a channel of what is read */
+	size_t		hits;			/* taps of the phase */
+	size_t		skip;			/* taps of those before it */
+	size_t		at_once;		/* channels whose taps @offs has */
+	ptrdiff_t	*offs;			/* channel by channel, tap by tap */
+	float		*sums;
 	struct conv_act	act;
-	struct unit_segs segs;
-	struct pass	pass;
+	struct conv_fuse fuse;
+	bool		fused;
+	struct seg	segs[MAX_PIXELS];
+	size_t		first[MAX_PIXELS / PANEL + 1];	/* of each panel, and the end */
 };
 
-/* What one tap reads of one channel's plane @x. */
-static void channel_fill(float *dst, const float *x, const struct cut *c,
-			 size_t n, size_t step)
+/* The phase of the output that tap @k along @j hits. */
+static size_t phase_of(const struct rlx_k_conv_nd *a, size_t j, size_t k)
 {
-	size_t i;
+	size_t s = a->s[j];
 
-	for (; n--; c++) {
-		const float *s = x + c->from;
-		float *d = dst + c->at;
-
-		if (c->i1 - c->i0 == PANEL && step == 1) {
-			for (i = 0; i < PANEL; i += C)
-				vf_store(d + i, vf_loadu(s + i));
-			continue;
-		}
-		for (i = 0; i < c->i0; i++)
-			d[i] = 0;
-		if (step == 1) {
-			for (; i + C <= c->i1; i += C, s += C)
-				vf_storeu(d + i, vf_loadu(s));
-			for (; i < c->i1; i++)
-				d[i] = *s++;
-		} else {
-			for (; i < c->i1; i++, s += step)
-				d[i] = *s;
-		}
-		for (; i < c->len; i++)
-			d[i] = 0;
-	}
+	return a->transposed ? (k * a->d[j] % s + s - a->p[j] % s) % s : 0;
 }
 
-/* Gather the pass's terms for the pixels of one panel. */
-static void panel_fill(const struct run *r, const struct unit *u, size_t panel)
+/* Taps along @j that hit phase @phase, and those that hit one before it. */
+static size_t hits_of(const struct rlx_k_conv_nd *a, size_t j, size_t phase, size_t *before)
+{
+	size_t k, n = 0;
+
+	*before = 0;
+	for (k = 0; k < a->k[j]; k++) {
+		n += phase_of(a, j, k) == phase;
+		*before += phase_of(a, j, k) < phase;
+	}
+	return n;
+}
+
+/* Where tap @k reads along @j for pixel 0 of phase @phase; @of: which phase of the input. */
+static size_t tap_at(const struct rlx_k_conv_nd *a, size_t j, size_t k, size_t phase, size_t *of)
+{
+	size_t s = a->s[j], far = k * a->d[j];
+
+	*of = a->transposed ? 0 : k % a->phases[j];
+	/* exact, since the tap hits the phase; not below 0 by what is before */
+	return a->transposed ? (a->before[j] * s + phase + a->p[j] - far) / s : far / s;
+}
+
+/* The next tap from @tap on that hits the phase; false at the end. */
+static bool tap_next(const struct rlx_k_conv_nd *a, const size_t phase[3], size_t *tap,
+		     ptrdiff_t *off)
+{
+	size_t all = a->k[0] * a->k[1] * a->k[2], j, k, at, of, in, on;
+
+	for (; *tap < all; ++*tap) {
+		size_t left = *tap, div = all;
+
+		at = of = 0;
+		for (j = 0; j < 3; j++) {
+			div /= a->k[j];
+			k = left / div;
+			left %= div;
+			if (phase_of(a, j, k) != phase[j])
+				break;
+			on = tap_at(a, j, k, phase[j], &in);
+			at = at * a->size[j] + on;
+			of = of * a->phases[j] + in;
+		}
+		if (j < 3)
+			continue;
+		*off = (ptrdiff_t)(of * a->size[0] * a->size[1] * a->size[2] + at);
+		return true;
+	}
+	return false;
+}
+
+/* False when the phase has fewer pixels than the largest one. */
+static bool unit_get(const struct run *r, size_t i, struct unit *u)
 {
 	const struct rlx_k_conv_nd *a = r->a;
-	const struct alike *t = r->pass.runs, *end = t + r->pass.nrun;
-	const size_t *first = r->segs.first + panel;
-	size_t plane = a->in[0] * a->in[1] * a->in[2], i, j;
-	size_t left = u->pixels - panel * PANEL, nseg = first[1] - first[0];
-	size_t count = left < PANEL ? left : PANEL;
-	size_t width = count > C ? PANEL : C;
-	float *dst = r->panel + panel * PANEL * KC;
-	const float *x = a->x + u->n * a->x_n + u->g * r->walk.icg * plane;
-	struct cut cuts[PANEL];
+	size_t j, all, planes = 1;
 
-	for (; t < end; t++) {
-		cuts_get(&r->walk, u, r->segs.s + first[0], nseg, t->off, cuts);
-		for (i = 0; i < t->n; i++, dst += width) {
-			channel_fill(dst, x + (t->ci + i) * plane, cuts, nseg,
-				     (size_t)u->step[2]);
-			for (j = count; j < width; j++)
-				dst[j] = 0;
+	for (j = 3; j-- > 0;) {
+		size_t s = a->transposed ? a->s[j] : 1;
+
+		u->phase[j] = i % s;
+		i /= s;
+		u->dims[j] = a->out[j] > u->phase[j] ? (a->out[j] - u->phase[j] - 1) / s + 1 : 0;
+		if (!j)
+			planes = (a->out[0] - 1) / s + 1;
+	}
+	u->pixel = i % a->blocks * a->pixels;
+	i /= a->blocks;
+	u->z = i % planes;
+	i /= planes;
+	u->tile = i % a->chunks * a->chunk;
+	i /= a->chunks;
+	u->g = i % a->groups;
+	u->n = i / a->groups;
+	if (u->z >= u->dims[0] || !u->dims[1] || !u->dims[2])
+		return false;
+	all = (u->dims[1] - 1) * a->size[2] + u->dims[2];
+	if (u->pixel >= all)
+		return false;
+	u->pixels = all - u->pixel < a->pixels ? all - u->pixel : a->pixels;
+	u->tiles = a->tiles - u->tile < a->chunk ? a->tiles - u->tile : a->chunk;
+	u->row = conv_tile_first(a, u->tile);
+	u->rows = conv_tile_first(a, u->tile + u->tiles) - u->row;
+	return true;
+}
+
+/* How far panel @p is moved back, so that it ends where the plane does. */
+static size_t moved(const struct run *r, const struct unit *u, size_t p)
+{
+	return !r->a->copy && (p + 1) * PANEL > u->pixels ? (p + 1) * PANEL - u->pixels : 0;
+}
+
+/* Cut the panels where a row of the output begins or ends. */
+static void segs_get(struct run *r, const struct unit *u)
+{
+	const struct rlx_k_conv_nd *a = r->a;
+	size_t pitch = a->size[2], y = u->pixel / pitch, x = u->pixel % pitch, n = 0, p, at, len;
+	size_t s[3] = { 1, 1, 1 };
+
+	if (a->transposed)
+		memcpy(s, a->s, sizeof(s));
+	for (p = 0; p * PANEL < u->pixels; p++) {
+		size_t left = u->pixels - p * PANEL, back = moved(r, u, p);
+		size_t count = left < PANEL ? left : PANEL;
+
+		r->first[p] = n;
+		for (at = 0; at < count; at += len) {
+			size_t z = u->z * s[0] + u->phase[0], row = y * s[1] + u->phase[1];
+
+			len = x < u->dims[2] ? u->dims[2] - x : pitch - x;
+			len = len < count - at ? len : count - at;
+			if (x < u->dims[2])
+				r->segs[n++] = (struct seg){ (uint32_t)(at + back), (uint32_t)len,
+					(z * a->out[1] + row) * a->out[2] + x * s[2] +
+					u->phase[2] };
+			x += len;
+			y += x == pitch;
+			x = x == pitch ? 0 : x;
 		}
+	}
+	r->first[p] = n;
+}
+
+/* The taps of a unit's phase, for as many channels as are summed at once. */
+static void taps_get(struct run *r, const struct unit *u)
+{
+	const struct rlx_k_conv_nd *a = r->a;
+	size_t h[3], b[3], tap = 0, n = 0, i, j;
+
+	for (j = 0; j < 3; j++)
+		h[j] = hits_of(a, j, u->phase[j], &b[j]);
+	r->skip = b[0] * a->k[1] * a->k[2] + h[0] * (b[1] * a->k[2] + h[1] * b[2]);
+	for (; tap_next(a, u->phase, &tap, &r->offs[n]); tap++)
+		n++;
+	r->hits = n;
+	r->at_once = n && n < KC ? KC / n : 1;
+	r->at_once = r->at_once < r->icg ? r->at_once : r->icg;
+	for (i = n; i < r->at_once * n; i++)
+		r->offs[i] = r->offs[i - n] + (ptrdiff_t)r->plane;
+}
+
+/* One call of a tile: @n terms of some channels, for the vectors of its pixels. */
+struct tile {
+	const float	*x, *w;		/* pixel 0; weights, channels of a term together */
+	const ptrdiff_t	*offs;
+	size_t		n;
+	float		*y;		/* vector by vector, channel by channel */
+	size_t		next;		/* from one panel of @y to the next */
+	bool		add;
+};
+
+/* @K panels of @R channels. */
+RLX_INLINE void tile_run(const struct tile *t, const int R, const int K)
+{
+	const ptrdiff_t *o = t->offs, *end = o + t->n;
+	const float *w = t->w;
+	vf acc[12][8], b[12];
+
+	UNROLL
+	for (int k = 0; k < TILE_K * K; k++) {
+		UNROLL
+		for (int i = 0; i < R; i++)
+			acc[i][k] = vf_zero();
+	}
+	for (; o < end; o++, w += R) {
+		const float *x = t->x + *o;
+
+		if (K > 1) {
+			UNROLL
+			for (int i = 0; i < R; i++)
+				b[i] = vf_set1(w[i]);
+			UNROLL
+			for (int k = 0; k < TILE_K * K; k++) {
+				vf v = vf_loadu(x + k * C);
+
+				UNROLL
+				for (int i = 0; i < R; i++)
+					acc[i][k] = vf_fma(b[i], v, acc[i][k]);
+			}
+		} else {
+			vf v[TILE_K];
+
+			UNROLL
+			for (int k = 0; k < TILE_K; k++)
+				v[k] = vf_loadu(x + k * C);
+			UNROLL
+			for (int i = 0; i < R; i++) {
+				b[0] = vf_set1(w[i]);
+				UNROLL
+				for (int k = 0; k < TILE_K; k++)
+					acc[i][k] = vf_fma(b[0], v[k], acc[i][k]);
+			}
+		}
+	}
+	UNROLL
+	for (int k = 0; k < TILE_K * K; k++) {
+		float *y = t->y + (size_t)(k / TILE_K) * t->next + k % TILE_K * R * C;
+
+		UNROLL
+		for (int i = 0; i < R; i++)
+			vf_storeu(y + i * C, t->add ? vf_loadu(y + i * C) + acc[i][k] :
+						      acc[i][k]);
 	}
 }
 
-/* Where the weights of the pass's terms are, counted in terms. */
-static void offs_fill(const struct run *r)
-{
-	const struct alike *t = r->pass.runs, *end = t + r->pass.nrun;
-	ptrdiff_t *o = r->offs;
+typedef void tile_fn(const struct tile *t);
 
-	for (; t < end; t++)
-		for (size_t i = 0; i < t->n; i++)
-			*o++ = (ptrdiff_t)(t->tap * r->walk.icg + t->ci + i);
+#define TILE(R)								\
+static void tile_##R(const struct tile *t)				\
+{									\
+	tile_run(t, R, 1);						\
 }
-
-/* @n gathered terms against all weights of the unit, into r->sums. */
-static void pass_run(const struct run *r, const struct unit *u, size_t n,
-		     bool first)
-{
-	static const _Alignas(64) float zero[PANEL];
-	size_t terms = r->walk.icg * r->walk.taps, i, p, j, rows, last = 1;
-	struct conv_tile t = {
-		.offs = r->offs, .nfull = n, .bias = zero,
-		.fuse = &conv_fuse_none,
-	};
-
-	for (i = 0; i < u->tiles; i++) {
-		size_t row = tile_first(&r->walk, u->tile + i);
-
-		rows = tile_first(&r->walk, u->tile + i + 1) - row;
-		/* offsets count terms of @last floats; now of @rows */
-		for (j = 0; rows != last && j < n; j++)
-			r->offs[j] = r->offs[j] / (ptrdiff_t)last *
-				     (ptrdiff_t)rows;
-		last = rows;
-		t.x = r->a->w + (u->g * r->walk.ocg + row) * terms;
-		t.y_k = rows * C;
-		for (p = 0; p * PANEL < u->pixels; p++) {
-			size_t k = u->pixels - p * PANEL > C ? 2 : 1;
-
-			t.w = r->panel + p * PANEL * KC;
-			t.y = r->sums + p * PANEL * u->rows +
-			      (row - u->row) * PANEL;
-			t.res = first ? NULL : t.y;
-			RLX_K(conv_tiles1)[k - 1][rows - 1](&t);
-		}
-	}
+/* Few channels leave too few sums to hide the latency of a multiply-add. */
+#define FEW(R, K)							\
+static void few_##R(const struct tile *t)				\
+{									\
+	tile_run(t, R, K);						\
 }
+TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
+#if TILE_R > 6
+TILE(7) TILE(8) TILE(9) TILE(10) TILE(11) TILE(12)
+enum { FEW_1 = 4, FEW_2 = 4, FEW_3 = 4 };
+#else
+enum { FEW_1 = 4, FEW_2 = 2, FEW_3 = 2 };
+#endif
+FEW(1, FEW_1) FEW(2, FEW_2) FEW(3, FEW_3)
+
+static tile_fn *const tiles[ROWS] = {
+	tile_1, tile_2, tile_3, tile_4, tile_5, tile_6,
+#if TILE_R > 6
+	tile_7, tile_8, tile_9, tile_10, tile_11, tile_12,
+#endif
+};
+/* By channels; panels that each takes. */
+static tile_fn *const few[] = { few_1, few_2, few_3 };
+static const uint8_t few_panels[] = { FEW_1, FEW_2, FEW_3 };
 
 /* One channel of one panel: bias, residual, activation, and out. */
-static void row_store(const struct run *r, const struct unit *u, float *v,
-		      const struct seg *segs, size_t nseg, size_t ch)
+static void row_store(const struct run *r, const struct unit *u, const float *sums, size_t apart,
+		      size_t panel, size_t ch)
 {
 	const struct rlx_k_conv_nd *a = r->a;
 	size_t plane = a->out[0] * a->out[1] * a->out[2], i, j;
 	size_t step = a->transposed ? a->s[2] : 1;
+	const struct seg *s = r->segs + r->first[panel], *end = r->segs + r->first[panel + 1];
+	const vf bias = vf_set1(a->bias ? a->bias[ch] : 0);
 	float *y = a->y + u->n * a->y_n + ch * plane;
 	const float *res = a->res ? a->res + u->n * a->res_n + ch * plane : NULL;
+	bool whole = s < end && s->len == PANEL && step == 1;
+	_Alignas(64) float v[PANEL];
 
-	if (a->bias)
-		for (i = 0; i < PANEL; i++)
-			v[i] += a->bias[ch];
-	for (i = 0; res && i < nseg; i++)
-		for (j = 0; j < segs[i].len; j++)
-			v[segs[i].at + j] += res[segs[i].out + j * step];
-	RLX_K(conv_act_run)(&r->act, v, PANEL);
-	for (i = 0; i < nseg; i++) {
-		float *d = y + segs[i].out;
-		const float *s = v + segs[i].at;
+	for (i = 0; i < TILE_K; i++) {
+		vf x = vf_loadu(sums + i * apart) + bias;
+
+		if (whole && res)
+			x += vf_loadu(res + s->out + i * C);
+		if (r->fused && (whole || !res))
+			x = conv_fuse_run(&r->fuse, x);
+		vf_store(v + i * C, x);
+	}
+	if (res && !whole)
+		for (const struct seg *q = s; q < end; q++)
+			for (j = 0; j < q->len; j++)
+				v[q->at + j] += res[q->out + j * step];
+	if (!r->fused)
+		RLX_K(conv_act_run)(&r->act, v, PANEL);
+	else if (res && !whole)
+		for (i = 0; i < PANEL; i += C)
+			vf_store(v + i, conv_fuse_run(&r->fuse, vf_load(v + i)));
+	for (; s < end; s++) {
+		float *d = y + s->out;
 
 		if (step == 1)
-			for (j = 0; j < segs[i].len; j++)
-				d[j] = s[j];
+			memcpy(d, v + s->at, s->len * sizeof(*d));
 		else
-			for (j = 0; j < segs[i].len; j++)
-				d[j * step] = s[j];
+			for (j = 0; j < s->len; j++)
+				d[j * step] = v[s->at + j];
 	}
 }
 
-static void unit_store(const struct run *r, const struct unit *u)
+/* Some panels of one tile of channels, from @p on: their number. */
+static size_t panels_run(const struct run *r, const struct unit *u, struct tile *t, size_t rows,
+			 size_t p, const float *x)
 {
-	_Alignas(64) float v[PANEL];
-	size_t p, i, j, k;
+	size_t n = rows <= sizeof(few_panels) ? few_panels[rows - 1] : 1;
 
-	for (p = 0; p * PANEL < u->pixels; p++) {
-		size_t left = u->pixels - p * PANEL;
-		size_t count = left < PANEL ? left : PANEL;
-		const float *sums = r->sums + p * PANEL * u->rows;
-		const struct seg *segs = r->segs.s + r->segs.first[p];
-		size_t nseg = r->segs.first[p + 1] - r->segs.first[p];
+	if ((p + n) * PANEL > u->pixels)
+		n = 1;
+	t->x = x + p * PANEL - moved(r, u, p);
+	(n > 1 ? few : tiles)[rows - 1](t);
+	return n;
+}
 
-		for (i = 0; i < u->tiles; i++) {
-			size_t row = tile_first(&r->walk, u->tile + i);
-			size_t rows = tile_first(&r->walk, u->tile + i + 1) - row;
-			const float *s = sums + (row - u->row) * PANEL;
+/* The terms of one pass: @n from @term of the phase on. */
+struct pass {
+	const ptrdiff_t	*offs;		/* where they are, from @x */
+	const float	*x;
+	size_t		term, n;
+	bool		last;
+};
 
-			for (j = 0; j < rows; j++) {
-				for (k = 0; k < TILE_K && k * C < count; k++)
-					vf_store(v + k * C, vf_loadu(s +
-						 (k * rows + j) * C));
-				for (; k < TILE_K; k++)
-					vf_store(v + k * C, vf_zero());
-				row_store(r, u, v, segs, nseg,
-					  u->g * r->walk.ocg + row + j);
-			}
+static void pass_run(const struct run *r, const struct unit *u, const struct pass *s)
+{
+	size_t terms = r->icg * r->taps, i, j, p, k, q;
+	const float *w = r->a->w + u->g * r->ocg * terms;
+	struct tile t = { .offs = s->offs, .n = s->n, .next = u->rows * PANEL,
+			  .add = s->term > 0 };
+
+	for (i = 0; i < u->tiles; i++) {
+		size_t row = conv_tile_first(r->a, u->tile + i);
+		size_t rows = conv_tile_first(r->a, u->tile + i + 1) - row;
+
+		t.w = w + row * terms + (r->skip * r->icg + s->term) * rows;
+		for (p = 0; p * PANEL < u->pixels; p += k) {
+			t.y = r->sums + p * t.next + (row - u->row) * PANEL;
+			k = panels_run(r, u, &t, rows, p, s->x);
+			for (q = 0; s->last && q < k; q++)
+				for (j = 0; j < rows; j++)
+					row_store(r, u, t.y + q * t.next + j * C, rows * C, p + q,
+						  u->g * r->ocg + row + j);
 		}
+	}
+}
+
+static void unit_run(const struct run *r, const struct unit *u)
+{
+	const struct rlx_k_conv_nd *a = r->a;
+	size_t x_n = a->copy ? a->ic * r->plane : a->x_n, c, e, all, part;
+	struct pass s = { .x = a->x + u->n * x_n + u->g * r->icg * r->plane +
+			       u->z * a->size[1] * a->size[2] + u->pixel };
+
+	for (c = 0; !s.last; c += r->at_once, s.x += r->at_once * r->plane) {
+		/* a phase that no tap hits has one pass of no terms */
+		bool more = r->hits && c + r->at_once < r->icg;
+
+		all = (more ? r->at_once : r->icg - c) * r->hits;
+		part = all ? (all - 1) / ((all - 1) / KC + 1) + 1 : 0;
+		e = 0;
+		do {
+			s.offs = r->offs + e;
+			s.n = all - e < part ? all - e : part;
+			e += s.n;
+			s.last = !more && e == all;
+			pass_run(r, u, &s);
+			s.term += s.n;
+		} while (e < all);
 	}
 }
 
 void RLX_K(conv_nd)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_conv_nd *a = args;
+	size_t phase[3] = { SIZE_MAX, 0, 0 }, i;
 	struct run r;
-	size_t i, p;
+	struct unit u;
 
 	r.a = a;
-	r.walk = walk_of(a);
+	r.icg = a->ic / a->groups;
+	r.ocg = a->oc / a->groups;
+	r.taps = a->k[0] * a->k[1] * a->k[2];
+	r.plane = a->phases[0] * a->phases[1] * a->phases[2] * a->size[0] * a->size[1] *
+		  a->size[2];
 	r.act = (struct conv_act){ a->act, a->act_a, a->act_b };
+	r.fused = RLX_K(conv_act_fuse)(&r.act, &r.fuse);
 	r.offs = scratch;
-	r.panel = (float *)(r.offs + KC);
-	r.sums = r.panel + a->pixels * KC;
+	r.sums = (float *)(r.offs + (r.taps > KC ? r.taps : KC));
 	for (i = begin; i < end; i++) {
-		bool first = true;
-		struct terms t;
-		struct unit u;
-
-		if (!unit_get(&r.walk, i, &u))
+		if (!unit_get(&r, i, &u))
 			continue;
-		unit_segs_get(&r.walk, &u, &r.segs);
-		terms_begin(&t, &r.walk, &u);
-		do {
-			pass_get(&r.pass, &t, &r.walk, &u);
-			for (p = 0; p < r.segs.panels; p++)
-				panel_fill(&r, &u, p);
-			offs_fill(&r);
-			pass_run(&r, &u, r.pass.n, first);
-			first = false;
-		} while (t.more);
-		unit_store(&r, &u);
+		if (memcmp(phase, u.phase, sizeof(phase)))
+			taps_get(&r, &u);
+		memcpy(phase, u.phase, sizeof(phase));
+		segs_get(&r, &u);
+		unit_run(&r, &u);
 	}
+}
+
+/* Pixels @at, @at + step ... of row @x, @n of them; those outside are 0. */
+static void row_pad(float *dst, const float *x, ptrdiff_t at, ptrdiff_t step, ptrdiff_t w,
+		    ptrdiff_t n)
+{
+	ptrdiff_t lo = at < 0 ? (-at + step - 1) / step : 0, hi, i;
+
+	hi = at < w ? (w - at + step - 1) / step : 0;
+	lo = lo < n ? lo : n;
+	hi = hi < n ? hi : n;
+	hi = hi > lo ? hi : lo;
+	memset(dst, 0, (size_t)lo * sizeof(*dst));
+	if (step == 1)
+		memcpy(dst + lo, x + at + lo, (size_t)(hi - lo) * sizeof(*dst));
+	else
+		for (i = lo; i < hi; i++)
+			dst[i] = x[at + i * step];
+	memset(dst + hi, 0, (size_t)(n - hi) * sizeof(*dst));
+}
+
+/* One phase of a channel. */
+static void phase_pad(const struct rlx_k_conv_nd *a, float *dst, const float *x,
+		      const size_t phase[3])
+{
+	ptrdiff_t at[3], s[3], in[3], z, y;
+	size_t i, j;
+
+	for (j = 0; j < 3; j++) {
+		s[j] = a->transposed ? 1 : (ptrdiff_t)a->s[j];
+		at[j] = (ptrdiff_t)(phase[j] * a->d[j]) % s[j] - (ptrdiff_t)a->before[j];
+		in[j] = (ptrdiff_t)a->in[j];
+	}
+	for (i = 0; i < a->size[0] * a->size[1]; i++, dst += a->size[2]) {
+		z = at[0] + (ptrdiff_t)(i / a->size[1]) * s[0];
+		y = at[1] + (ptrdiff_t)(i % a->size[1]) * s[1];
+		if (z < 0 || z >= in[0] || y < 0 || y >= in[1])
+			memset(dst, 0, a->size[2] * sizeof(*dst));
+		else
+			row_pad(dst, x + (z * in[1] + y) * in[2], at[2], s[2], in[2],
+				(ptrdiff_t)a->size[2]);
+	}
+}
+
+void RLX_K(conv_nd_pad)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_conv_nd *a = args;
+	size_t size = a->size[0] * a->size[1] * a->size[2], p[3], i;
+
+	(void)scratch;
+	for (i = begin; i < end; i++) {
+		const float *x = a->x + i / a->ic * a->x_n +
+				 i % a->ic * a->in[0] * a->in[1] * a->in[2];
+		float *dst = a->y + i * a->phases[0] * a->phases[1] * a->phases[2] * size;
+
+		for (p[0] = 0; p[0] < a->phases[0]; p[0]++)
+			for (p[1] = 0; p[1] < a->phases[1]; p[1]++)
+				for (p[2] = 0; p[2] < a->phases[2]; p[2]++, dst += size)
+					phase_pad(a, dst, x, p);
+	}
+}
+
+/* Weights of @tile of group @g in one phase, channel by channel, tap by tap. */
+static float *phase_pack(const struct rlx_k_conv_nd_pack *pk, float *d, size_t g, size_t tile,
+			 const size_t phase[3])
+{
+	const struct rlx_k_conv_nd *a = pk->conv;
+	size_t icg = a->ic / a->groups, ocg = a->oc / a->groups, ci, o, tap;
+	size_t taps = a->k[0] * a->k[1] * a->k[2], stop = conv_tile_first(a, tile + 1);
+	ptrdiff_t off;
+
+	for (ci = 0; ci < icg; ci++)
+		for (tap = 0; tap_next(a, phase, &tap, &off); tap++)
+			for (o = conv_tile_first(a, tile); o < stop; o++)
+				*d++ = pk->src[(a->transposed ? (g * icg + ci) * ocg + o :
+						(g * ocg + o) * icg + ci) * taps + tap];
+	return d;
 }
 
 void RLX_K(conv_nd_pack)(const void *args, size_t begin, size_t end,
@@ -225,23 +528,18 @@ void RLX_K(conv_nd_pack)(const void *args, size_t begin, size_t end,
 {
 	const struct rlx_k_conv_nd_pack *pk = args;
 	const struct rlx_k_conv_nd *a = pk->conv;
-	const struct walk r = walk_of(a);
-	size_t g, i, tap, ci, o;
+	const size_t one[3] = { 1, 1, 1 }, *s = a->transposed ? a->s : one;
+	size_t each = a->oc / a->groups * (a->ic / a->groups) * a->k[0] * a->k[1] * a->k[2];
+	size_t g, i, p[3];
 
 	(void)scratch;
 	for (g = begin; g < end; g++) {
-		float *d = pk->dst + g * r.ocg * r.icg * r.taps;
+		float *d = pk->dst + g * each;
 
-		for (i = 0; i < a->tiles; i++) {
-			size_t row = tile_first(&r, i), stop;
-
-			stop = tile_first(&r, i + 1);
-			for (tap = 0; tap < r.taps; tap++)
-				for (ci = 0; ci < r.icg; ci++)
-					for (o = row; o < stop; o++)
-						*d++ = a->transposed ?
-	pk->src[((g * r.icg + ci) * r.ocg + o) * r.taps + tap] :
-	pk->src[((g * r.ocg + o) * r.icg + ci) * r.taps + tap];
-		}
+		for (i = 0; i < a->tiles; i++)
+			for (p[0] = 0; p[0] < s[0]; p[0]++)
+				for (p[1] = 0; p[1] < s[1]; p[1]++)
+					for (p[2] = 0; p[2] < s[2]; p[2]++)
+						d = phase_pack(pk, d, g, i, p);
 	}
 }

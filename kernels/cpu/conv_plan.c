@@ -368,41 +368,95 @@ static bool nd_ok(const struct rlx_k_conv_nd *a)
 #define ND_ROWS		480
 #define ND_LEAST	48
 #define ND_UNITS	16
+/* Sums of a unit. */
+#define ND_SUMS		((size_t)60 << 10)
 
-/* Output pixels in the largest phase of a transposed convolution, or all. */
-static size_t nd_pixels(const struct rlx_k_conv_nd *a)
+/* Rows that follow one another in input and output alike are one row. */
+static void merge_rows(struct rlx_k_conv_nd *a)
 {
-	size_t i, n = 1;
+	struct rlx_k_conv_nd g = *a;
+	size_t j;
 
-	for (i = 0; i < 3; i++)
-		n *= a->transposed ? ceil_div(a->out[i], a->s[i]) : a->out[i];
-	return n;
+	for (j = 2; j-- > 0 && g.k[2] == 1 && g.s[2] == 1 && g.s[j] == 1 &&
+		    !g.p[2] && g.in[2] == g.out[2];) {
+		if (!PRODUCT(&g.d[2], g.d[j], g.in[2]) ||
+		    !PRODUCT(&g.p[2], g.p[j], g.in[2]))
+			return;
+		g.k[2] = g.k[j];
+		g.in[2] *= g.in[j];
+		g.out[2] *= g.out[j];
+		g.in[j] = g.out[j] = g.k[j] = g.d[j] = 1;
+		g.p[j] = 0;
+		if (!nd_ok(&g))
+			return;
+		*a = g;
+	}
 }
 
+/* Phases of the output that a transposed convolution computes by themselves. */
 static size_t nd_phases(const struct rlx_k_conv_nd *a)
 {
 	return a->transposed ? a->s[0] * a->s[1] * a->s[2] : 1;
 }
 
-bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a)
+/* Output pixels along @j: of the largest phase, or all. */
+static size_t nd_dim(const struct rlx_k_conv_nd *a, size_t j)
 {
-	size_t ocg, panel, rows, all, units;
+	return a->transposed ? ceil_div(a->out[j], a->s[j]) : a->out[j];
+}
 
-	if (!nd_ok(a))
+static size_t gcd(size_t a, size_t b)
+{
+	while (b) {
+		size_t t = a % b;
+
+		a = b;
+		b = t;
+	}
+	return a;
+}
+
+/* What is read along @j; true if that is the input as it is. */
+static bool plan_dim(struct rlx_k_conv_nd *a, size_t j)
+{
+	size_t s = a->s[j], far = (a->k[j] - 1) * a->d[j];
+
+	if (a->transposed) {
+		a->phases[j] = 1;
+		a->before[j] = far > a->p[j] ? (far - a->p[j]) / s : 0;
+		a->size[j] = a->before[j] + nd_dim(a, j) + (s - 1 + a->p[j]) / s;
+	} else {
+		a->phases[j] = min_sz(a->k[j], s / gcd(a->d[j], s));
+		a->before[j] = a->p[j];
+		a->size[j] = a->out[j] + far / s;
+	}
+	if (a->before[j] || a->size[j] > a->in[j] || (!a->transposed && s > 1))
 		return false;
-	a->c = rlx_conv_block(isa);
-	panel = PAIR * a->c;
-	all = nd_pixels(a);
-	a->pixels = min_sz(ceil_div(all, panel), RLX_CONV_ND_PANELS) * panel;
-	a->blocks = ceil_div(all, a->pixels);
-	ocg = a->oc / a->groups;
-	rows = isa >= RLX_ISA_V4 ? 12 : 6;
+	a->size[j] = a->in[j];
+	return true;
+}
+
+static bool plan_input(struct rlx_k_conv_nd *a)
+{
+	size_t j, t, least;
+	bool asis = true;
+
+	for (j = 0; j < 3; j++)
+		asis &= plan_dim(a, j);
+	/* the last panel is moved back, into the plane: one must fit the smallest phase */
+	least = a->transposed ? a->out[2] / a->s[2] : a->out[2];
+	t = a->transposed ? a->out[1] / a->s[1] : a->out[1];
+	a->copy = !asis || !t || (t - 1) * a->size[2] + least < PAIR * a->c;
+	return PRODUCT(&t, a->n, a->ic, a->phases[0], a->phases[1], a->phases[2],
+		       a->size[0], a->size[1], a->size[2], sizeof(float), 2);
+}
+
+/* Tiles of output channels, and chunks of them where @units without are few. */
+static void cut_channels(enum rlx_isa isa, struct rlx_k_conv_nd *a, size_t units)
+{
+	size_t ocg = a->oc / a->groups, rows = isa >= RLX_ISA_V4 ? 12 : 6;
+
 	a->tiles = ceil_div(ocg, rows);
-	/*
-	 * A unit gathers its pixels again for each chunk of channels: cut them
-	 * only when the sums are too many or the pixels give too few units.
-	 */
-	units = a->n * a->groups * nd_phases(a) * a->blocks;
 	a->chunk = ND_ROWS / rows;
 	if (units < ND_UNITS)
 		a->chunk = min_sz(a->chunk, max_sz(ND_LEAST / rows,
@@ -411,20 +465,52 @@ bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a)
 	a->chunk = ceil_div(a->tiles, a->chunks);
 	a->chunks = ceil_div(a->tiles, a->chunk);
 	a->rows = min_sz(a->chunk * ceil_div(ocg, a->tiles), ocg);
+}
+
+/* Cut @all pixels into units of some of them by some channels; @more units of each. */
+static void cut(enum rlx_isa isa, struct rlx_k_conv_nd *a, size_t all, size_t most, size_t more)
+{
+	size_t panel = PAIR * a->c;
+
+	a->pixels = min_sz(ceil_div(all, panel), most) * panel;
+	a->blocks = ceil_div(all, a->pixels);
+	cut_channels(isa, a, a->n * a->groups * more * a->blocks);
+}
+
+bool rlx_conv_nd_init(enum rlx_isa isa, struct rlx_k_conv_nd *a)
+{
+	size_t ocg, panel, all, more, most;
+
+	if (!nd_ok(a))
+		return false;
+	a->c = rlx_conv_block(isa);
+	merge_rows(a);
+	if (!plan_input(a))
+		return false;
+	ocg = a->oc / a->groups;
+	panel = PAIR * a->c;
+	all = (nd_dim(a, 1) - 1) * a->size[2] + nd_dim(a, 2);
+	more = nd_phases(a) * nd_dim(a, 0);
+	most = min_sz(RLX_CONV_ND_PIXELS, ND_SUMS / min_sz(ocg, ND_ROWS)) / panel;
+	/* half as many pixels, down to some panels, while units are few */
+	while (most > RLX_CONV_ND_PANELS &&
+	       a->n * a->groups * more * ceil_div(all, most * panel) < ND_UNITS)
+		most = max_sz(most / 2, RLX_CONV_ND_PANELS);
+	cut(isa, a, all, most, more);
 	return true;
 }
 
 size_t rlx_conv_nd_units(const struct rlx_k_conv_nd *a)
 {
-	return a->n * a->groups * a->chunks * nd_phases(a) * a->blocks;
+	return a->n * a->groups * a->chunks * nd_phases(a) * nd_dim(a, 0) * a->blocks;
 }
 
 size_t rlx_conv_nd_scratch(const struct rlx_k_conv_nd *a)
 {
-	size_t panels = a->pixels * RLX_CONV_ND_KC;
+	size_t taps = a->k[0] * a->k[1] * a->k[2];
 
-	return (panels + a->pixels * a->rows) * sizeof(float) +
-	       RLX_CONV_ND_KC * sizeof(ptrdiff_t);
+	return a->pixels * a->rows * sizeof(float) +
+	       max_sz(taps, RLX_CONV_ND_KC) * sizeof(ptrdiff_t);
 }
 
 size_t rlx_conv_nd_wsize(const struct rlx_k_conv_nd *a)
@@ -433,18 +519,18 @@ size_t rlx_conv_nd_wsize(const struct rlx_k_conv_nd *a)
 	       sizeof(float);
 }
 
-/* Rows that follow one another in input and output alike are one row. */
-static void merge_rows(struct rlx_k_conv_nd *g)
+size_t rlx_conv_nd_xsize(const struct rlx_k_conv_nd *a)
 {
-	size_t j;
+	size_t plane = a->phases[0] * a->phases[1] * a->phases[2] * a->size[0] *
+		       a->size[1] * a->size[2];
 
-	for (j = 2; j-- > 0 && g->k[2] == 1 && g->s[2] == 1 && g->s[j] == 1;) {
-		g->k[2] = g->k[j];
-		g->d[2] = g->d[j] * g->in[2];
-		g->in[2] *= g->in[j];
-		g->out[2] *= g->out[j];
-		g->in[j] = g->out[j] = g->k[j] = g->d[j] = 1;
-	}
+	/* the last panel reads on to its end */
+	return (a->n * a->ic * plane + PAIR * a->c) * sizeof(float);
+}
+
+size_t rlx_conv_nd_xunits(const struct rlx_k_conv_nd *a)
+{
+	return a->n * a->ic;
 }
 
 bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
@@ -477,12 +563,16 @@ bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
 	g->x_n = g->ic * g->in[0] * g->in[1] * g->in[2];
 	merge_rows(g);
 	a->groups = g->ic / g->groups * g->k[0] * g->k[1] * g->k[2];
-	return rlx_conv_nd_init(isa, g);
+	g->c = rlx_conv_block(isa);
+	cut(isa, g, g->out[0] * g->out[1] * g->out[2], RLX_CONV_ND_PANELS, 1);
+	return true;
 }
 
 size_t rlx_conv_i8_units(const struct rlx_k_conv_i8 *a)
 {
-	return rlx_conv_nd_units(&a->grouped);
+	const struct rlx_k_conv_nd *g = &a->grouped;
+
+	return g->n * g->groups * g->chunks * g->blocks;
 }
 
 size_t rlx_conv_i8_scratch(const struct rlx_k_conv_i8 *a)

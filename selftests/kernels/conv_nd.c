@@ -8,7 +8,7 @@ static void level_run(enum rlx_isa isa, const struct rlx_k_conv_nd *shape,
 	const struct rlx_kernels *k = rlx_kernels_get(isa);
 	struct rlx_k_conv_nd a = *shape;
 	struct rlx_k_conv_nd_pack pk = { .conv = &a, .src = d->w };
-	float *w, *y;
+	float *w, *y, *x = NULL;
 
 	CHECK(rlx_conv_nd_init(isa, &a));
 	w = kt_new(rlx_conv_nd_wsize(&a));
@@ -16,9 +16,15 @@ static void level_run(enum rlx_isa isa, const struct rlx_k_conv_nd *shape,
 	pk.dst = w;
 	kt_run(k->conv_nd_pack, &pk, a.groups, 0, seed);
 	a.x = d->x;
+	a.x_n = a.ic * conv_volume(a.in);
+	if (a.copy) {
+		x = kt_new(rlx_conv_nd_xsize(&a));
+		a.y = x;
+		kt_run(k->conv_nd_pad, &a, rlx_conv_nd_xunits(&a), 0, seed);
+		a.x = x;
+	}
 	a.w = w;
 	a.y = y;
-	a.x_n = a.ic * conv_volume(a.in);
 	a.y_n = a.res_n = a.oc * conv_volume(a.out);
 	if (a.res && kt_pick(seed, 0, 1)) {
 		memcpy(y, d->res, d->ny * 4);
@@ -37,6 +43,8 @@ static void level_run(enum rlx_isa isa, const struct rlx_k_conv_nd *shape,
 		       a.s[0], a.s[1], a.s[2], a.p[0], a.p[1], a.p[2]);
 	kt_free(y, d->ny * 4);
 	kt_free(w, rlx_conv_nd_wsize(&a));
+	if (x)
+		kt_free(x, rlx_conv_nd_xsize(&a));
 }
 
 static void shape_run(struct rlx_k_conv_nd *a, uint64_t *seed)
