@@ -225,14 +225,17 @@ static void set_up(void)
 }
 
 /* What programs are to know of the machine: the limit of a test, in seconds, and by how
- * much to multiply limits of their own, in hundredths. */
-static void tell_slowness(double slow)
+ * much to multiply limits of their own, in hundredths. @seconds: the program's own limit. */
+static void tell_slowness(double slow, int seconds)
 {
 	/* A wake through PREEMPT_RT's threads costs several times what it does else. */
 	int limit = debug_kernel || !access(KCSAN, F_OK) ? 120 :
 		    access("/sys/kernel/realtime", F_OK) ? 30 : 90;
 	char text[32];
 
+	/* A program that is long has tests that are; the rest of its time is the others'. */
+	if (limit < seconds / 2)
+		limit = seconds / 2;
 	snprintf(text, sizeof(text), "%.0f", slow * limit);
 	setenv("RLX_TEST_TIMEOUT", text, 1);
 	snprintf(text, sizeof(text), "%.0f", slow * 100);
@@ -632,7 +635,7 @@ static void run_job(const struct job *j, struct pages_in_use *pages)
 		return;
 	}
 	if (!pid) {
-		tell_slowness(slowness());
+		tell_slowness(slowness(), j->seconds);
 		dup2(p[1], 1);
 		dup2(p[1], 2);
 		enter(j, group);
@@ -786,7 +789,7 @@ int main(void)
 	line = strstr(get("/proc/cmdline"), "rig.slow=");
 	if (line && atof(line + 9) > 100)
 		slow_at_boot = atof(line + 9) / 100;
-	tell_slowness(slow_at_boot);
+	tell_slowness(slow_at_boot, 0);
 	say("up %.2f, slowness %.2f, a computation of %.0f ms", now(), slow_at_boot,
 	    work_at_boot * 1e3);
 	if (strstr(get("/proc/cmdline"), "rig.shell")) {
