@@ -143,6 +143,16 @@ struct rlx_k_conv_c {
 };
 
 bool rlx_conv_c_init(enum rlx_isa isa, struct rlx_k_conv_c *a);
+/* Rows [y[0], y[1]) of taps read the input for output row @oy; others are padding. */
+static inline void rlx_conv_rows(const struct rlx_k_conv_c *a, size_t oy, size_t y[2])
+{
+	size_t at = oy * a->sh, end = a->ih + a->pt, n;
+
+	y[0] = at < a->pt ? (a->pt - at + a->dh - 1) / a->dh : 0;
+	n = at < end ? (end - at + a->dh - 1) / a->dh : 0;
+	y[1] = n < a->kh ? n : a->kh;
+	y[0] = y[0] < y[1] ? y[0] : y[1];
+}
 size_t rlx_conv_c_units(const struct rlx_k_conv_c *a);
 size_t rlx_conv_c_scratch(const struct rlx_k_conv_c *a);	/* bytes */
 size_t rlx_conv_c_wsize(const struct rlx_k_conv_c *a);		/* packed bytes */

@@ -3,7 +3,11 @@
  * Blocked direct convolution. A unit's input pixels are used in place, or are
  * copied to scratch once with the padding filled in and the columns sorted by
  * their phase modulo the stride, so that neighbours in the output are
- * neighbours there too and the tile needs no edge cases.
+ * neighbours there too and the tile needs no edge cases. Rows of taps that are
+ * padding for a row of the output are left out of its sums.
+ *
+ * Terms come by rows of taps, so that what a row leaves out is at both ends:
+ * first those of full input blocks, then those of the last block's lanes.
  */
 #include <string.h>
 
@@ -58,20 +62,21 @@ static void offs_fill(struct run *r)
 	const struct rlx_k_conv_c *a = r->a;
 	size_t plane = a->copy ? a->in_rows * r->row_pitch :
 				 a->ih * a->iw * a->xc;
-	size_t pitch = r->row_pitch;
+	size_t full = r->icg / a->xc, blocks[3] = { 0, full, r->icb }, i, y, b, x;
 	ptrdiff_t *o = r->offs;
 
-	for (size_t b = 0; b < r->icb; b++)
-		for (size_t y = 0; y < a->kh; y++)
-			for (size_t x = 0; x < a->kw; x++) {
-				size_t at = x * a->dw;
+	for (i = 0; i < 2; i++)
+		for (y = 0; y < a->kh; y++)
+			for (b = blocks[i]; b < blocks[i + 1]; b++)
+				for (x = 0; x < a->kw; x++) {
+					size_t at = x * a->dw;
 
-				if (a->copy)
-					at = x % a->phases * a->in_cols +
-					     at / a->sw;
-				*o++ = (ptrdiff_t)(b * plane + at * a->xc +
-						   y * a->dh * pitch);
-			}
+					if (a->copy)
+						at = x % a->phases * a->in_cols +
+						     at / a->sw;
+					*o++ = (ptrdiff_t)(b * plane + at * a->xc +
+							   y * a->dh * r->row_pitch);
+				}
 }
 
 static void run_init(struct run *r, const struct rlx_k_conv_c *a, void *scratch)
@@ -180,14 +185,51 @@ static void block_begin(struct run *r, const struct unit *u)
 struct pair {
 	struct conv_tile t;
 	size_t		k;		/* blocks: 2, 1 at the end, wide: more */
+	const float	*w;		/* of the first term */
 	float		*y;
 	const float	*res;
 	size_t		ahead;		/* lines of weights yet to fetch */
 	bool		last;		/* sums are complete after this pass */
 };
 
+/* Terms [first, first + n) of a pass. */
+struct terms {
+	size_t		first, n;
+};
+
+/* Those of @t with taps in rows [y0, y1), of which a row has @per, from @from on. */
+static struct terms terms_of(const struct terms *t, size_t from, size_t per, const size_t y[2])
+{
+	size_t lo = from + y[0] * per, hi = from + y[1] * per, end = t->first + t->n;
+
+	lo = lo > t->first ? lo : t->first;
+	hi = hi < end ? hi : end;
+	return (struct terms){ lo, hi > lo ? hi - lo : 0 };
+}
+
+/* The terms of the pass for row @oy of the output, without taps that are padding. */
+static void row_terms(const struct run *r, struct pair *p, const struct terms *pass, size_t oy)
+{
+	const struct rlx_k_conv_c *a = r->a;
+	size_t full = r->icg / a->xc * a->kw, lanes = a->xc, tail = r->icb * a->kw - full, y[2];
+	size_t k = (p->k < TILE_K ? p->k : TILE_K) * C;
+	struct terms t;
+
+	rlx_conv_rows(a, oy, y);
+	t = terms_of(pass, 0, full, y);
+	p->t.offs = r->offs + t.first;
+	p->t.nfull = t.n;
+	p->t.w = p->w + t.first * lanes * k;
+	t = terms_of(pass, full * a->kh, tail, y);
+	p->t.tail_offs = r->offs + t.first;
+	p->t.ntail = t.n;
+	t.first -= t.n ? full * a->kh : t.first;
+	p->t.tail_w = p->w + (full * a->kh * lanes + t.first * p->t.tail) * k;
+}
+
 /* One pass over some terms, for all pixels of the unit. */
-static void pass_run(const struct run *r, const struct unit *u, struct pair *p)
+static void pass_run(const struct run *r, const struct unit *u, struct pair *p,
+		     const struct terms *pass)
 {
 	const struct rlx_k_conv_c *a = r->a;
 	conv_tile_fn *const *fn = p->k > TILE_K ? RLX_K(conv_tiles_wide) :
@@ -197,13 +239,13 @@ static void pass_run(const struct run *r, const struct unit *u, struct pair *p)
 	size_t i, j, row, w, lines = 0;
 
 	/* Spread the lines of the next weights over the entries of all tiles. */
-	if (p->ahead && p->t.nfull)
-		lines = (p->ahead + p->t.nfull * tiles * u->rows - 1) /
-			(p->t.nfull * tiles * u->rows);
-	p->t.ahead = (const char *)p->t.w + p->ahead * 64;
+	if (p->ahead)
+		lines = (p->ahead + pass->n * tiles * u->rows - 1) / (pass->n * tiles * u->rows);
+	p->t.ahead = (const char *)(p->w + pass->first * a->xc * p->k * C) + p->ahead * 64;
 	for (row = 0; row < u->rows; row++) {
 		size_t at = ((u->oy + row) * a->ow + u->ox) * C;
 
+		row_terms(r, p, pass, u->oy + row);
 		p->t.x = r->x + row * r->row_step;
 		for (i = 0; i < tiles; i++, at += w * C) {
 			w = conv_tile_width(u->cols, tiles, i);
@@ -231,10 +273,10 @@ static void pair_run(const struct run *r, const struct unit *u, size_t pair,
 	size_t ocg = a->oc / a->groups, blocks = (ocg + C - 1) / C;
 	size_t first = pair * TILE_K, per_block = C * r->icg * r->taps;
 	size_t plane = a->oh * a->ow * C, at = u->g * blocks + first;
-	size_t full = r->icg / a->xc * r->taps, all = r->icb * r->taps;
+	size_t full = r->icg / a->xc * r->taps, all = r->icb * r->taps, real;
 	static const _Alignas(64) float zero[TILE_WIDE_PAIRS * TILE_K * C];
 	_Alignas(64) float bias[TILE_WIDE_PAIRS * TILE_K * C] = { 0 };
-	size_t e, n, real;
+	struct terms pass = { 0 };
 	struct pair p = { .k = blocks - first };
 
 	p.k = p.k < pairs * TILE_K ? p.k : pairs * TILE_K;
@@ -249,20 +291,15 @@ static void pair_run(const struct run *r, const struct unit *u, size_t pair,
 	p.t.bias = bias;
 	p.t.y_k = plane;
 	p.t.tail = r->icg % a->xc;
-	p.t.w = a->w + at * per_block;
-	for (e = 0; e < all; e += n) {
-		n = all - e < a->kc ? all - e : a->kc;
-		p.last = e + n == all;
-		p.t.offs = r->offs + e;
-		p.t.nfull = e + n <= full ? n : e < full ? full - e : 0;
-		p.t.ntail = n - p.t.nfull;
+	p.w = a->w + at * per_block;
+	for (; pass.first < all; pass.first += pass.n) {
+		pass.n = all - pass.first < a->kc ? all - pass.first : a->kc;
+		p.last = pass.first + pass.n == all;
 		p.t.fuse = p.last ? &r->fuse : &conv_fuse_none;
-		p.ahead = p.t.nfull * a->xc * p.k * C / 16;
+		p.ahead = pass.first + pass.n <= full ? pass.n * a->xc * p.k * C / 16 : 0;
 		if (p.k > TILE_K || (p.last && pair + 1 == r->pairs))
 			p.ahead = 0;
-		pass_run(r, u, &p);
-		p.t.w += (p.t.nfull * a->xc + p.t.ntail * p.t.tail) *
-			 (p.k < TILE_K ? p.k : TILE_K) * C;
+		pass_run(r, u, &p, &pass);
 		/* further terms by themselves, then to those that are there */
 		p.t.bias = zero;
 		p.res = p.y;
@@ -309,7 +346,8 @@ void RLX_K(conv_c_pack)(const void *args, size_t begin, size_t end,
 	size_t icg = a->ic / a->groups, ocg = a->oc / a->groups;
 	size_t blocks = (ocg + C - 1) / C, taps = a->kh * a->kw;
 	size_t pairs = (blocks + TILE_K - 1) / TILE_K;
-	size_t u, b, t, i, o;
+	const size_t part[3] = { 0, icg / a->xc * a->xc, icg };
+	size_t u, b, t, i, o, y, j;
 
 	(void)scratch;
 	for (u = begin; u < end; u++) {
@@ -319,11 +357,13 @@ void RLX_K(conv_c_pack)(const void *args, size_t begin, size_t end,
 		float *d = pk->dst + (g * blocks + first) * C * icg * taps;
 		size_t real = ocg - first * C;
 
-		for (b = 0; b < icg; b += a->xc)
-			for (t = 0; t < taps; t++)
-				for (i = b; i < b + a->xc && i < icg; i++)
-					for (o = 0; o < k * C; o++)
-						*d++ = o >= real ? 0 :
-						       src[(o * icg + i) * taps + t];
+		for (j = 0; j < 2; j++)
+			for (y = 0; y < a->kh; y++)
+				for (b = part[j]; b < part[j + 1]; b += a->xc)
+					for (t = y * a->kw; t < (y + 1) * a->kw; t++)
+						for (i = b; i < b + a->xc && i < icg; i++)
+							for (o = 0; o < k * C; o++)
+								*d++ = o >= real ? 0 :
+							src[(o * icg + i) * taps + t];
 	}
 }

@@ -282,7 +282,7 @@ size_t rlx_wino_c_pick(enum rlx_isa isa, const struct rlx_k_conv_c *a)
 	/* floating point per second of a core, bytes from memory likewise */
 	double rate = isa >= RLX_ISA_V4 ? 27e10 : isa == RLX_ISA_V3 ? 13e10 : 4e10;
 	const double bytes = 35e9;
-	size_t c = rlx_conv_block(isa), m, best = 0;
+	size_t c = rlx_conv_block(isa), m, best = 0, taps = 0, in[2], y;
 	double icp, ocp, least, t;
 
 	if (a->kh != 3 || a->kw != 3 || a->sh != 1 || a->sw != 1 ||
@@ -290,7 +290,11 @@ size_t rlx_wino_c_pick(enum rlx_isa isa, const struct rlx_k_conv_c *a)
 		return 0;
 	icp = (double)(ceil_div(a->ic, c) * c);
 	ocp = (double)(ceil_div(a->oc, c) * c);
-	least = 18.0 * (double)a->ic * ocp * (double)(a->oh * a->ow) / rate;
+	for (y = 0; y < a->oh; y++) {
+		rlx_conv_rows(a, y, in);
+		taps += in[1] - in[0];
+	}
+	least = 6.0 * (double)a->ic * ocp * (double)(taps * a->ow) / rate;
 	for (m = 2; m <= 4; m += 2) {
 		double pos = (double)((m + 2) * (m + 2)), w;
 		double tiles = (double)(ceil_div(a->oh, m) * ceil_div(a->ow, m));

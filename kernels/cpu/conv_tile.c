@@ -89,7 +89,8 @@ RLX_INLINE void tile_blocked(const struct conv_tile *t, const int R,
 			lane(acc, x + c, w + c * K * RLX_VL, R, K, RLX_VL);
 		w += RLX_VL * K * RLX_VL;
 	}
-	for (full += t->ntail; o < full; o++) {
+	w = t->tail_w;
+	for (o = t->tail_offs; o < t->tail_offs + t->ntail; o++) {
 		const float *x = t->x + *o;
 
 		for (size_t c = 0; c < t->tail; c++, w += K * RLX_VL)
@@ -133,9 +134,8 @@ RLX_INLINE void lane_wide(vf acc[2 * TILE_WIDE_PAIRS][TILE_WIDE_R],
 RLX_INLINE void tile_wide(const struct conv_tile *t, const int R, const int G)
 {
 	const struct conv_fuse f = *t->fuse;
-	const ptrdiff_t *o = t->offs, *end = o + t->nfull + t->ntail;
 	vf acc[2 * TILE_WIDE_PAIRS][TILE_WIDE_R];
-	const float *w = t->w;
+	size_t i;
 
 	UNROLL
 	for (int g = 0; g < 2 * G; g++) {
@@ -143,9 +143,11 @@ RLX_INLINE void tile_wide(const struct conv_tile *t, const int R, const int G)
 		for (int r = 0; r < R; r++)
 			acc[g][r] = vf_loadu(t->bias + g * RLX_VL);
 	}
-	for (; o < end; o++) {
-		const float *x = t->x + *o;
-		size_t n = o < t->offs + t->nfull ? RLX_VL : t->tail;
+	for (i = 0; i < t->nfull + t->ntail; i++) {
+		const bool tail = i >= t->nfull;
+		const size_t n = tail ? t->tail : RLX_VL, at = tail ? i - t->nfull : i;
+		const float *x = t->x + (tail ? t->tail_offs : t->offs)[at];
+		const float *w = (tail ? t->tail_w : t->w) + at * n * 2 * RLX_VL;
 
 		for (size_t c = 0; c < n; c++, w += 2 * RLX_VL)
 			lane_wide(acc, x + c, w, t->w_step, R, G);

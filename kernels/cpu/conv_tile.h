@@ -51,8 +51,9 @@ RLX_INLINE vf conv_fuse_run(const struct conv_fuse *f, vf v)
  * struct conv_tile - one call of a tile function
  * @x: where input pixel 0 of the tile is, before an entry of @offs is added
  * @offs: one entry for each (input block, tap): elements from @x
- * @nfull, @ntail: entries with all lanes, then entries with @tail lanes
+ * @nfull: entries with all lanes
  * @w: for each lane of each entry TILE_K (or 1) vectors, packed
+ * @tail_offs, @ntail, @tail_w: likewise the entries with @tail lanes
  * @w_step: conv_tiles_wide alone, see there
  * @y: output pixel 0; pixels are RLX_VL elements apart
  * @y_k: elements from one output block to the next, in @y and @res
@@ -65,9 +66,9 @@ RLX_INLINE vf conv_fuse_run(const struct conv_fuse *f, vf v)
  */
 struct conv_tile {
 	const float	*x;
-	const ptrdiff_t	*offs;
+	const ptrdiff_t	*offs, *tail_offs;
 	size_t		nfull, ntail, tail;
-	const float	*w;
+	const float	*w, *tail_w;
 	size_t		w_step;
 	float		*y;
 	size_t		y_k;

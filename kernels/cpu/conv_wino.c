@@ -226,6 +226,8 @@ static void pair_multiply(const struct run *r, size_t pair, size_t k,
 				t.w = plane + b * C * k * C;
 				t.nfull = b + n <= full ? n : full - b;
 				t.ntail = n - t.nfull;
+				t.tail_offs = t.offs + t.nfull;
+				t.tail_w = t.w + t.nfull * C * k * C;
 				RLX_K(conv_tiles)[k - 1][w - 1](&t);
 				t.ahead += t.lines * t.nfull * 64;
 				t.res = t.y;

@@ -131,11 +131,11 @@ static struct shape shape_random(uint64_t *s)
 		};
 		if (kt_pick(s, 0, 3) == 0)
 			r.kh = r.kw = r.sh = r.sw = 1;
-		r.pt = line ? 0 : kt_pick(s, 0, 2);
+		r.pt = line ? 0 : kt_pick(s, 0, kt_pick(s, 0, 2) ? 2 : 9);
 		r.pl = kt_pick(s, 0, 4);
 		if (kt_pick(s, 0, 2) == 0)
 			r.pt = r.pl = 0;
-		r.oh = extent(r.ih, r.pt + (line ? 0 : kt_pick(s, 0, 2)),
+		r.oh = extent(r.ih, r.pt + (line ? 0 : kt_pick(s, 0, kt_pick(s, 0, 2) ? 2 : 9)),
 			      r.kh, r.dh, r.sh);
 		r.ow = extent(r.iw, r.pl + kt_pick(s, 0, 4), r.kw, r.dw, r.sw);
 	} while (!r.oh || !r.ow);
