@@ -142,6 +142,19 @@ static bool good_groups(const struct layout *l, int64_t groups, const struct rlx
 	       (in % l->block == 0 && out % l->block == 0);
 }
 
+/*
+ * A depthwise convolution whose blocks are less than half full is faster plain; one with a
+ * stride, that reads more than it writes, below a quarter.
+ */
+static bool few_lanes(const struct layout *l, const struct rlx_op_fused_conv *a,
+		      const struct rlx_type *w)
+{
+	int64_t stride = a->stride.n ? a->stride.v[a->stride.n - 1] : 1;
+
+	return a->groups > 1 && w->dim[1] == 1 && w->dim[0] == a->groups &&
+	       2 * stride * a->groups < l->block;
+}
+
 static bool take_conv(struct layout *l, const struct rlx_node *n)
 {
 	struct rlx_op_fused_conv a = *(const struct rlx_op_fused_conv *)n->args;
@@ -153,6 +166,8 @@ static bool take_conv(struct layout *l, const struct rlx_node *n)
 	    rlx_node_of(l->rw->old, n->in[1])->def->index != RLX_OP_constant ||
 	    (n->in[2] && type_of(l, n->in[2])->dtype != RLX_F32) ||
 	    (n->in[3] && type_of(l, n->in[3])->dtype != RLX_F32))
+		return false;
+	if (few_lanes(l, &a, w) && !l->blocked[n->in[0]])
 		return false;
 	/* few channels in: read the plain image as it is */
 	first = !l->blocked[n->in[0]] && x->dim[1] < l->block && a.groups == 1;
