@@ -17,6 +17,7 @@
 #ifndef RLX_K_EW_H
 #define RLX_K_EW_H
 
+#include "kernels/kernel.h"
 #include "kernels/type.h"
 
 enum rlx_k_ew_class {
@@ -206,10 +207,23 @@ static inline void rlx_k_ew_kinds(struct rlx_k_ew *a)
 }
 
 /*
- * Collapse the dimensions, choose the blocks, assign registers. Unused src
+ * Do blocks of several rows of @inner elements, which are put together from those inputs
+ * that broadcast, take less than a block for each row? What a row costs by itself is some
+ * vectors' worth, and a copy more where it ends within a vector.
+ */
+static inline bool rlx_k_ew_short(enum rlx_isa isa, size_t bytes)
+{
+	size_t vector = isa >= RLX_ISA_V4 ? 64 : isa == RLX_ISA_V3 ? 32 : 16;
+
+	return bytes < (bytes % vector ? 256 : 32) * vector;
+}
+
+/*
+ * Collapse the dimensions, choose the blocks, assign registers; at any level the result
+ * runs, at @isa it is fastest. Unused src
  * bytes must be 0 or RLX_EW_IMM. A program of 0 steps converts and copies.
  */
-static inline void rlx_k_ew_plan(struct rlx_k_ew *a)
+static inline void rlx_k_ew_plan(enum rlx_isa isa, struct rlx_k_ew *a)
 {
 	int64_t stride[RLX_EW_MAX_IN + 1][RLX_K_DIMS];
 	int64_t most = RLX_EW_BLOCK_BYTES / (int64_t)rlx_k_ew_lane(a);
@@ -223,7 +237,7 @@ static inline void rlx_k_ew_plan(struct rlx_k_ew *a)
 	}
 	a->rank = rlx_k_collapse(a->rank, a->dim, a->n_in + 1, stride);
 	inner = a->dim[a->rank - 1];
-	a->flat = a->rank > 1 && inner < 128;
+	a->flat = a->rank > 1 && rlx_k_ew_short(isa, (size_t)inner * rlx_k_ew_lane(a));
 	for (int i = 0; i < a->n_in; i++) {
 		for (int d = 0; d < a->rank; d++)
 			a->in[i].stride[d] = stride[i][d];

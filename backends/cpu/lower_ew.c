@@ -167,7 +167,7 @@ static enum rlx_status finish(struct rlx_lower *lo, struct writer *w)
 
 	if (!w->ok)
 		return rlx_lower_unsupported(lo, "the kernel has no such program");
-	rlx_k_ew_plan(a);
+	rlx_k_ew_plan(cpu_isa(lo), a);
 	return rlx_lower_call(lo, RLX_KERNEL_ew, rlx_k_ew_units(a),
 			      (double)a->total * (a->n_step + 1), rlx_k_ew_scratch(a));
 }

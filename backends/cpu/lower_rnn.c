@@ -167,7 +167,7 @@ static void add_rows(struct rlx_lower *lo, uint64_t to, int64_t from, int64_t an
 	a->out[0].type = RLX_F32;
 	a->out[0].src = (uint8_t)RLX_EW_STEP(0);
 	rlx_lower_ref_tmp(lo, &a->out[0].p, to);
-	rlx_k_ew_plan(a);
+	rlx_k_ew_plan(cpu_isa(lo), a);
 	rlx_lower_call(lo, RLX_KERNEL_ew, rlx_k_ew_units(a), (double)n, rlx_k_ew_scratch(a));
 }
 

@@ -105,15 +105,30 @@ static void bind_one(struct state *st, int i, const char *p)
 	st->slot[i] = (struct rlx_ew_src){ st->splat[i], 0 };
 }
 
+/* One element of @size bytes, @n times; up to a vector beyond them is written. */
+static void repeat(char *d, const char *s, size_t n, size_t size)
+{
+	typedef uint64_t v64 __attribute__((vector_size(RLX_VB)));
+	static const uint64_t spread[9] = { [1] = 0x0101010101010101, [2] = 0x0001000100010001,
+					    [4] = 0x0000000100000001, [8] = 1 };
+	uint64_t one = 0;
+	size_t i;
+	v64 v;
+
+	if (size == 4)
+		one = *(const uint32_t *)s;
+	else
+		memcpy(&one, s, size);
+	v = one * spread[size] + (v64){ 0 };
+	for (i = 0; i < n * size; i += RLX_VB)
+		memcpy(d + i, &v, sizeof(v));
+}
+
 #define GATHER(T)							\
 static void gather_##T(T *d, const T *s, int64_t stride, int64_t n)	\
 {									\
-	if (stride == 0)						\
-		for (int64_t i = 0; i < n; i++)				\
-			d[i] = *s;					\
-	else								\
-		for (int64_t i = 0; i < n; i++)				\
-			d[i] = s[i * stride];				\
+	for (int64_t i = 0; i < n; i++)					\
+		d[i] = s[i * stride];					\
 }
 GATHER(uint8_t)
 GATHER(uint16_t)
@@ -125,6 +140,8 @@ static void gather_run(char *d, const char *s, int64_t stride, int64_t n,
 {
 	if (stride == 1)
 		memcpy(d, s, (size_t)n * size);
+	else if (!stride)
+		repeat(d, s, (size_t)n, size);
 	else if (size == 1)
 		gather_uint8_t((void *)d, (const void *)s, stride, n);
 	else if (size == 2)
@@ -142,8 +159,10 @@ static void bind_gather(struct state *st, int i, size_t n)
 	const struct rlx_k_ew_in *in = &a->in[i];
 	const size_t size = rlx_k_type_size((enum rlx_dtype)in->type);
 	const int last = a->rank - 1;
+	const bool as_is = in_class(st, in->type);
+	char *block = st->ins + (size_t)i * RLX_EW_BLOCK_BYTES;
+	char *d = as_is ? block : st->raw;
 	int64_t pos[RLX_K_DIMS], off = 0;
-	char *d = st->raw;
 
 	for (int k = 0; k <= last; k++) {
 		pos[k] = st->pos[k];
@@ -166,9 +185,9 @@ static void bind_gather(struct state *st, int i, size_t n)
 			pos[--k]++;
 		}
 	}
-	d = st->ins + (size_t)i * RLX_EW_BLOCK_BYTES;
-	st->load[i](d, st->raw, n);
-	st->slot[i] = (struct rlx_ew_src){ d, RLX_VB };
+	if (!as_is)
+		st->load[i](block, st->raw, n);
+	st->slot[i] = (struct rlx_ew_src){ block, RLX_VB };
 }
 
 /* The coordinates of output element @at. */

@@ -178,7 +178,7 @@ static void one_op(const struct rlx_kernels *k, int op, int cls, uint64_t *seed)
 					    .src = { 0, 1, 2 } };
 	a.out[0] = (struct rlx_k_ew_out){ out.p, (uint8_t)type,
 					  RLX_EW_STEP(0) };
-	rlx_k_ew_plan(&a);
+	rlx_k_ew_plan(RLX_ISA_V4, &a);
 	kc_run(k->ew, &a, rlx_k_ew_units(&a), rlx_k_ew_scratch(&a), seed);
 	for (int64_t j = 0; j < n; j++) {
 		double v[4], want, err;
@@ -344,7 +344,7 @@ static void one_int_op(const struct rlx_kernels *k, int op, int cls, enum rlx_dt
 	}
 	a.step[0] = (struct rlx_k_ew_step){ .op = (uint8_t)op, .src = { 0, 1, 2 } };
 	a.out[0] = (struct rlx_k_ew_out){ out.p, (uint8_t)type, RLX_EW_STEP(0) };
-	rlx_k_ew_plan(&a);
+	rlx_k_ew_plan(RLX_ISA_V4, &a);
 	kc_run(k->ew, &a, rlx_k_ew_units(&a), rlx_k_ew_scratch(&a), seed);
 	for (int64_t j = 0; j < n; j++) {
 		int64_t v[3], want, got;
@@ -489,7 +489,7 @@ static void random_program(const struct rlx_kernels *k, uint64_t *seed)
 	a.out[0] = (struct rlx_k_ew_out){ out[0].p, RLX_F32, (uint8_t)last };
 	a.out[1] = (struct rlx_k_ew_out){ out[1].p, RLX_F64, (uint8_t)mid };
 	p = a;
-	rlx_k_ew_plan(&p);
+	rlx_k_ew_plan(RLX_ISA_V4, &p);
 	kc_run(k->ew, &p, rlx_k_ew_units(&p), rlx_k_ew_scratch(&p), seed);
 	for (int64_t e = 0; e < total; e++) {
 		double v[RLX_EW_MAX_IN + RLX_EW_MAX_STEP], w0, w1, g0, g1;
@@ -540,7 +540,7 @@ TEST(output_may_be_the_input)
 				.src = { RLX_EW_STEP(0), 0 } };
 			a.out[0] = (struct rlx_k_ew_out){ x, RLX_F32,
 							  RLX_EW_STEP(1) };
-			rlx_k_ew_plan(&a);
+			rlx_k_ew_plan(RLX_ISA_V4, &a);
 			kc_run(rlx_kernels_get((enum rlx_isa)l)->ew, &a,
 			       rlx_k_ew_units(&a), rlx_k_ew_scratch(&a), &seed);
 			for (int i = 0; i < n; i++)
@@ -570,7 +570,7 @@ TEST(constant_powers)
 				.src = { 0, RLX_EW_IMM }, .imm.f = y[p] };
 			a.out[0] = (struct rlx_k_ew_out){ r, RLX_F32,
 							  RLX_EW_STEP(0) };
-			rlx_k_ew_plan(&a);
+			rlx_k_ew_plan(RLX_ISA_V4, &a);
 			kc_run(rlx_kernels_get((enum rlx_isa)l)->ew, &a, 1,
 			       rlx_k_ew_scratch(&a), &seed);
 			for (int i = 0; i < 64; i++)
@@ -595,7 +595,7 @@ TEST(cast_step_rounds_to_the_type)
 			.type = RLX_BF16 };
 		a.out[0] = (struct rlx_k_ew_out){ y, RLX_F32,
 						  RLX_EW_STEP(0) };
-		rlx_k_ew_plan(&a);
+		rlx_k_ew_plan(RLX_ISA_V4, &a);
 		CHECK(rlx_k_ew_scratch(&a) <= sizeof(scratch));
 		rlx_kernels_get((enum rlx_isa)l)->ew(&a, 0, 1, scratch);
 		for (int i = 0; i < 20; i++)

@@ -60,7 +60,7 @@ static void run(const struct rlx_kernels *k, int op, const double *x, double *y,
 	a.in[0] = (struct rlx_k_ew_in){ .p = x, .stride = { 1 }, .type = RLX_F64 };
 	a.step[0] = (struct rlx_k_ew_step){ .op = (uint8_t)op };
 	a.out[0] = (struct rlx_k_ew_out){ y, RLX_F64, RLX_EW_STEP(0) };
-	rlx_k_ew_plan(&a);
+	rlx_k_ew_plan(RLX_ISA_V4, &a);
 	kc_run(k->ew, &a, rlx_k_ew_units(&a), rlx_k_ew_scratch(&a), seed);
 }
 
