@@ -358,19 +358,20 @@ int rlx_sock_recv(int fd, struct rlx_wire_msg *msg, int *fds, unsigned int max,
 	 * Two things come before the peer's last words. ECONNRESET, where it closed
 	 * with a message of ours unread. And an end that is none yet: the kernel
 	 * looks for a message first and whether the peer has closed after that, so
-	 * what was sent in between is still there. Only a second end is the end.
+	 * what was sent in between is still there. Only a second end is the end; with
+	 * nothing behind it, or with descriptors, the first was an empty message.
 	 */
 	for (;;) {
 		mh.msg_controllen = sizeof(ctl);
 		n = recvmsg(fd, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-		if (n > 0 || (!n && end) ||
+		if (n > 0 || (!n && (end || mh.msg_controllen)) ||
 		    (n < 0 && errno != EINTR && (errno != ECONNRESET || reset)))
 			break;
 		end |= !n;
 		reset |= n < 0 && errno == ECONNRESET;
 	}
 	if (n < 0)
-		return errno == EAGAIN ? 0 : -1;
+		return errno == EAGAIN && !end ? 0 : -1;
 	*nr = take_fds(&mh, fds, max);
 	if (n == (ssize_t)sizeof(*msg) && !(mh.msg_flags & MSG_TRUNC) &&
 	    rlx_wire_sane(msg))

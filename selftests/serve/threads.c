@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Many clients and several executor threads at once; for the thread sanitizer. */
+#include <fcntl.h>
 #include <sched.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -289,6 +291,39 @@ TEST(last_words_come_before_the_end)
 	}
 	atomic_store(&l.stop, true);
 	pthread_join(t, NULL);
+}
+
+/* No message of the protocol is empty; what one carries is closed. */
+TEST(empty_messages_end_it)
+{
+	_Alignas(struct cmsghdr) char ctl[CMSG_SPACE(sizeof(int))] = { 0 };
+	struct msghdr mh = { .msg_control = ctl, .msg_controllen = sizeof(ctl) };
+	struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
+	int i;
+
+	c->cmsg_level = SOL_SOCKET;
+	c->cmsg_type = SCM_RIGHTS;
+	c->cmsg_len = CMSG_LEN(sizeof(int));
+	for (i = 0; i < 2; i++) {
+		struct rlx_wire_msg m;
+		unsigned int nr = 77;
+		int s[2], p[2], got[1] = { -1 };
+
+		CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET, 0, s) && !pipe(p));
+		memcpy(CMSG_DATA(c), &p[1], sizeof(p[1]));
+		if (i)
+			CHECK(!sendmsg(s[1], &mh, 0));
+		else
+			CHECK(!send(s[1], "", 0, 0));
+		CHECK_EQ(rlx_sock_recv(s[0], &m, got, 1, &nr), -1);
+		CHECK_EQ(nr, 0);
+		close(p[1]);
+		/* An end: nobody holds the other end of the pipe any more. */
+		CHECK(!fcntl(p[0], F_SETFL, O_NONBLOCK) && !read(p[0], &m, 1));
+		close(p[0]);
+		close(s[0]);
+		close(s[1]);
+	}
 }
 
 TEST_MAIN()
