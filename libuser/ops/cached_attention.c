@@ -97,7 +97,10 @@ static enum rlx_status cached_attention_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
-/* @n heads of x from head @first on, as [batch, rows, n, width], turned if @at. */
+/*
+ * @n heads of x from head @first on, as [batch, rows, n, width], turned if @at; as wide as
+ * sums are, so that what is turned is rounded where it is kept, and queries not at all.
+ */
 static rlx_value heads_at(struct rlx_expand *q, const struct dims *m, int64_t first, int64_t n,
 			  rlx_value at)
 {
@@ -106,6 +109,7 @@ static rlx_value heads_at(struct rlx_expand *q, const struct dims *m, int64_t fi
 			       .starts = RLX_INTS(first * m->d),
 			       .ends = RLX_INTS((first + n) * m->d));
 
+	v = op_cast(q->g, v, op_acc_type(op_type(q->g, v).dtype));
 	v = op_reshape(q->g, v, (int64_t[]){ m->b, m->s, n, m->d }, 4);
 	return at.id ? rlx_emit(q->g, rope, .x = v, .cos = q->in[3], .sin = q->in[4], .pos = at,
 				.style = a->style) : v;
