@@ -179,13 +179,47 @@ static enum rlx_status heads_of(struct onnx_op *q, struct heads *h)
 	return RLX_OK;
 }
 
+/* Heads side by side in each row: the op reads and writes them so, and nothing is moved. */
+static bool in_rows(struct onnx_op *q, const struct heads *h)
+{
+	int k;
+
+	for (k = 0; k < 3; k++)
+		if (onnx_type(q, onnx_in(q, k)).rank != 3)
+			return false;
+	return !onnx_given(q, 4) && onnx_type(q, h->q).dim[1];
+}
+
+static rlx_value attend(struct onnx_op *q, const struct heads *heads, struct rlx_op_attention *a)
+{
+	struct heads h = *heads;
+	bool rows = in_rows(q, &h);
+	rlx_value y;
+
+	a->q = rows ? onnx_in(q, 0) : h.q;
+	a->k = rows ? onnx_in(q, 1) : h.k;
+	a->v = rows ? onnx_in(q, 2) : h.v;
+	a->heads = (int32_t)onnx_type(q, h.q).dim[1];
+	a->kv_heads = (int32_t)onnx_type(q, h.k).dim[1];
+	a->layout = rows ? RLX_BSHD : RLX_BHSD;
+	if (h.nonpad.id && !h.causal && h.left < 0 && h.right < 0) {
+		a->lens = h.nonpad;
+		h.nonpad = RLX_NONE;
+	}
+	a->bias = bias_of(q, onnx_in(q, 3), &h);
+	y = E(q, attention, .q = a->q, .k = a->k, .v = a->v, .bias = a->bias, .lens = a->lens,
+	      .heads = a->heads, .kv_heads = a->kv_heads, .layout = a->layout,
+	      .scale = a->scale, .softcap = a->softcap, .mask = a->mask);
+	return onnx_type(q, onnx_in(q, 0)).rank == 3 && !rows ? join_heads(q, y) : y;
+}
+
 enum rlx_status onnx_attention(struct onnx_op *q)
 {
 	double cap = onnx_attr_f(q, "softcap", 0);
 	double scale = onnx_attr_f(q, "scale", 0);
 	struct heads h = { .past = 0 };
 	enum rlx_status st;
-	rlx_value bias, y;
+	rlx_value y;
 	bool whole;
 
 	onnx_attr_i(q, "softmax_precision", 0);
@@ -195,13 +229,9 @@ enum rlx_status onnx_attention(struct onnx_op *q)
 	/* Ours aligns the last query with the last key. */
 	whole = h.causal && !h.nonpad.id && h.n_k - h.n_q == h.past;
 	h.causal = h.causal && !whole;
-	bias = bias_of(q, onnx_in(q, 3), &h);
-	y = E(q, attention, .q = h.q, .k = h.k, .v = h.v, .bias = bias,
-	      .kv_heads = (int32_t)onnx_type(q, h.k).dim[1],
-	      .layout = RLX_BHSD, .scale = (float)scale, .softcap = (float)cap,
-	      .mask = whole ? RLX_MASK_CAUSAL : RLX_MASK_NONE);
-	onnx_out(q, 0, onnx_type(q, onnx_in(q, 0)).rank == 3 ?
-		 join_heads(q, y) : y);
+	y = attend(q, &h, &(struct rlx_op_attention){ .scale = (float)scale, .softcap = (float)cap,
+		   .mask = whole ? RLX_MASK_CAUSAL : RLX_MASK_NONE });
+	onnx_out(q, 0, y);
 	onnx_out(q, 1, h.k);
 	onnx_out(q, 2, h.v);
 	onnx_attr_i(q, "qk_matmul_output_mode", 0);
