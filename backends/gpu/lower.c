@@ -368,6 +368,8 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g,
 	bool wide = p->y->dtype == RLX_F64, halves;
 	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), 0);
 
+	if (p->compute)		/* weights are rounded once, activations for all who read them */
+		return rlx_lower_unsupported(lo, "operands are rounded by a cast of their own");
 	if (gpu_gemm_is_fp8(p))
 		return gpu_gemm_fp8(lo, g, p);
 	if (wide ? p->a->dtype != RLX_F64 || p->b->dtype != RLX_F64 :
@@ -382,8 +384,8 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g,
 		rlx_lower_extent(lo, (int64_t)g->m, NULL);
 	if (gpu_gemm_is_gemv_stream(lo, g))
 		return gpu_call_gemv_stream(lo);
-	halves = !wide && (p->compute == RLX_BF16 || p->a->dtype != RLX_F32 ||
-			   p->b->dtype != RLX_F32 || p->y->dtype != RLX_F32);
+	halves = !wide && (p->a->dtype != RLX_F32 || p->b->dtype != RLX_F32 ||
+			   p->y->dtype != RLX_F32);
 	if (!wide && !gpu_lower_of(lo)->dry && !gpu_apply_relocations(lo)) {
 		(halves ? rlx_g_gemm_bf16_launch : rlx_g_gemm_f32_launch)(g, &l);
 		if (l.can && l.grid[0] && l.key[1] == RLX_G_GEMM_SMALL_M)

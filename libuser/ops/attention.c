@@ -9,7 +9,7 @@
  *		kv_heads; of rank 4 as layout says [b, s, h, d] (RLX_BSHD, if not given) or [b, h,
  *		s, d] (RLX_BHSD); bias broadcasts to [b, h, s, t]; lens[b]
  * Dtypes:	q, k, v: f64 f32 f16 bf16; bias: these or bool; lens: i32 i64 u32; y as q, k and v
- *		promoted
+ *		promoted, or out_dtype
  * Does:	scores scale q k', for each h / g query heads with one key head; softcap c makes
  *		them c tanh(score / c), 0 (if not given) leaves them; then bias is added, or where
  *		a bool one is false the key is not seen. mask RLX_MASK_CAUSAL (none if not given)
@@ -17,7 +17,8 @@
  *		window of those left; lens[b] those from lens[b] on, none if it is past t. y is
  *		softmax(scores) v over what is seen, 0 for a row that sees no key; a NaN score
  *		makes its row NaN. scale 0 (if not given) is 1 / sqrt(d); kv_heads 0 as many as
- *		heads, which may be 0 for rank 4.
+ *		heads, which may be 0 for rank 4. out_dtype, if given f64, f32, f16 or bf16, is what
+ *		y is rounded to.
  * Gradient:	by matmul, softmax and what stands around them: to q, k, v and a bias of floats
  * Source:	Vaswani et al. 2017; shared key heads: Ainslie et al. 2023; softcap: Gemma 2
  */
@@ -29,7 +30,8 @@ RLX_OP(attention, "softmax(softcap(scale q k') + bias, masked) v; a row that see
 	ATTR(i32, mask)
 	ATTR(i32, window)
 	ATTR(f32, scale)
-	ATTR(f32, softcap),
+	ATTR(f32, softcap)
+	ATTR(dtype, out_dtype),
 	RLX_T_COMPUTE)
 
 /* One operand as [batch, heads, rows, width], with element strides. */
@@ -155,7 +157,7 @@ static enum rlx_status attention_infer(struct rlx_infer *q)
 	else if (__builtin_mul_overflow((int64_t)a->heads, h[2].d, &q->out[0].dim[2]))
 		return op_fail(q, RLX_ESHAPE, "heads times %lld overflows",
 			       (long long)h[2].d);
-	return RLX_OK;
+	return op_infer_out_dtype(q, a->out_dtype);
 }
 
 /* One row of scores and one row of output. */
@@ -446,6 +448,17 @@ static bool attention_sample(unsigned int i, struct rlx_sample *s)
 	case 8:
 		s->in[4] = rlx_type(RLX_I32, 2);
 		s->hi[4] = 7;
+		return true;
+	case 9:
+		s->in[0] = s->in[1] = s->in[2] = rlx_type(RLX_F16, 2, 9, 24);
+		*a = (struct rlx_op_attention){ .heads = 3, .out_dtype = RLX_F32 };
+		s->grad_tol = -1;
+		return true;
+	case 10:
+		s->in[3] = rlx_type(RLX_F32, 4, 1, 7);
+		a->out_dtype = RLX_BF16;
+		s->tol = 1e-2;
+		s->grad_tol = -1;
 		return true;
 	}
 	return false;

@@ -254,6 +254,16 @@ struct rlx_type op_tail(const struct rlx_type *x, uint32_t ax)
 	return t;
 }
 
+enum rlx_status op_infer_out_dtype(struct rlx_infer *q, enum rlx_dtype dt)
+{
+	if (dt && (!rlx_dtype_is_float(dt) || rlx_dtype_size(dt) == 1))
+		return op_fail(q, RLX_ETYPE, "out_dtype is %s; f64, f32, f16, bf16 or nothing",
+			       rlx_dtype_name(dt));
+	if (dt)
+		q->out[0].dtype = dt;
+	return RLX_OK;
+}
+
 enum rlx_status op_infer_norm(struct rlx_infer *q, int32_t axis, float eps,
 			      uint32_t *out_ax)
 {

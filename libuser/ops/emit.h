@@ -49,6 +49,8 @@ bool op_fits(const struct rlx_type *t, const struct rlx_type *to);
 /* RLX_EINVAL unless 0 <= @v < @count; @what names the attribute. */
 enum rlx_status op_need_enum(struct rlx_infer *q, const char *what, int64_t v,
 			     int64_t count);
+/* Output 0 becomes @dt, an attribute out_dtype; nothing given, it stays as it is. */
+enum rlx_status op_infer_out_dtype(struct rlx_infer *q, enum rlx_dtype dt);
 /* RLX_ETYPE unless input @k is a float (no f8) or an integer. */
 enum rlx_status op_need_number(struct rlx_infer *q, uint32_t k);
 /* RLX_ESHAPE unless input @k has rank in [lo, hi]. */

@@ -6,11 +6,14 @@
 /*
  * Shapes:	a[.., m, k], trans_a: [.., k, m]; b[.., k, n], trans_b: [.., n, k]; bias[n] or
  *		[1], residual like y -> y[.., m, n]; leading dimensions broadcast
- * Dtypes:	a, b: floats, f8 too; bias, residual: f64 f32 f16 bf16; y as a and b promoted
+ * Dtypes:	a, b: floats, f8 too; bias, residual: f64 f32 f16 bf16; y as a and b
+ *		promoted, or out_dtype
  * Does:	act(alpha a b + bias + residual). act is one of enum rlx_act, none if not given;
  *		act_lo and act_hi bound RLX_ACT_CLIP and are factor and addend of
  *		RLX_ACT_HARD_SIGMOID. compute f16 or bf16 rounds a and b to it first and sums as
- *		wide as without; tf32 lets a device multiply f32 as TF32.
+ *		wide as without; tf32 lets a device multiply f32 as TF32. out_dtype, if
+ *		given f64, f32, f16 or bf16, is what y is rounded to, once and behind act; sums are
+ *		as wide at least.
  * Gradient:	by the ops that it stands for
  * Source:	transpose, matmul, mul, add and the activation's op
  */
@@ -23,6 +26,7 @@ RLX_OP(fused_matmul, "act(alpha op(a) op(b) + bias + residual); op transposes th
 	ATTR(f32, act_lo)
 	ATTR(f32, act_hi)
 	ATTR(dtype, compute)
+	ATTR(dtype, out_dtype)
 	ATTR(bool, tf32),
 	RLX_T_COMPUTE | RLX_T_FUSED)
 
@@ -70,6 +74,8 @@ static enum rlx_status fused_matmul_infer(struct rlx_infer *q)
 			     rlx_dtype_name(a->compute));
 	if (!st)
 		st = product_shape(q);
+	if (!st)
+		st = op_infer_out_dtype(q, a->out_dtype);
 	if (st)
 		return st;
 	if (bias && (bias->rank != 1 || (bias->dim[0] != 1 &&
@@ -82,14 +88,35 @@ static enum rlx_status fused_matmul_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
+/* The operands rounded to what they are multiplied as: a device may have just that. */
+static rlx_value round_operands(struct rlx_expand *q)
+{
+	struct rlx_op_fused_matmul a = *(const struct rlx_op_fused_matmul *)q->args;
+
+	a.a = op_cast(q->g, q->in[0], a.compute);
+	a.b = op_cast(q->g, q->in[1], a.compute);
+	a.bias = q->in[2];
+	a.residual = q->in[3];
+	a.compute = RLX_NODTYPE;
+	a.out_dtype = q->out_type->dtype;
+	return rlx_emit_raw(q->g, &rlx_op_fused_matmul, &a, sizeof(a), __FILE__, __LINE__);
+}
+
 static enum rlx_status fused_matmul_expand(struct rlx_expand *q)
 {
 	const struct rlx_op_fused_matmul *a = q->args;
 	rlx_value x = q->in[0], w = q->in[1], y;
+	enum rlx_dtype sum;
 
-	if (a->compute) {	/* rounded to it, multiplied and summed as wide as before */
-		x = op_cast(q->g, op_cast(q->g, x, a->compute), q->out_type->dtype);
-		w = op_cast(q->g, op_cast(q->g, w, a->compute), q->out_type->dtype);
+	if (a->compute) {
+		q->out[0] = round_operands(q);
+		return op_done(q->g);
+	}
+	sum = rlx_dtype_promote(rlx_dtype_promote(op_type(q->g, x).dtype, op_type(q->g, w).dtype),
+				q->out_type->dtype);
+	if (a->out_dtype) {
+		x = op_cast(q->g, x, sum);
+		w = op_cast(q->g, w, sum);
 	}
 	if (a->trans_a)
 		x = op_swap_last(q->g, x);
@@ -98,12 +125,11 @@ static enum rlx_status fused_matmul_expand(struct rlx_expand *q)
 	y = rlx_emit(q->g, matmul, .a = x, .b = w);
 	y = op_mul_const(q->g, y, a->alpha);
 	if (q->in[2].id)
-		y = rlx_emit(q->g, add, .a = y,
-			     .b = op_cast(q->g, q->in[2], q->out_type->dtype));
+		y = rlx_emit(q->g, add, .a = y, .b = op_cast(q->g, q->in[2], sum));
 	if (q->in[3].id)
-		y = rlx_emit(q->g, add, .a = y,
-			     .b = op_cast(q->g, q->in[3], q->out_type->dtype));
-	q->out[0] = op_act_emit(q->g, y, a->act, a->act_lo, a->act_hi);
+		y = rlx_emit(q->g, add, .a = y, .b = op_cast(q->g, q->in[3], sum));
+	y = op_act_emit(q->g, y, a->act, a->act_lo, a->act_hi);
+	q->out[0] = op_cast(q->g, y, q->out_type->dtype);
 	return op_done(q->g);
 }
 
@@ -174,6 +200,26 @@ static bool fused_matmul_sample(unsigned int i, struct rlx_sample *s)
 		s->in[0] = rlx_type(RLX_F32, 70, 19);
 		a->tf32 = true;
 		s->tol = 2.5e-3;
+		return true;
+	case 8:		/* what compute rounds, with what stands behind it */
+		s->in[0] = rlx_type(RLX_F16, 37, 24);
+		s->in[1] = rlx_type(RLX_F16, 24, 40);
+		s->in[2] = rlx_type(RLX_F32, 40);
+		s->in[3] = rlx_type(RLX_F32, 37, 40);
+		a->out_dtype = RLX_F32;
+		a->act = RLX_ACT_GELU;
+		s->grad_tol = -1;
+		return true;
+	case 9:
+		s->in[0] = rlx_type(RLX_BF16, 3, 24);
+		s->in[1] = rlx_type(RLX_BF16, 24, 8);
+		a->out_dtype = RLX_F32;
+		s->grad_tol = -1;
+		return true;
+	case 10:
+		a->out_dtype = RLX_F16;
+		s->tol = 1e-3;
+		s->grad_tol = -1;
 		return true;
 	}
 	return false;

@@ -5,7 +5,7 @@
 #include "base/alloc.h"
 #include "pass/pass.h"
 
-rlx_pass_fn rlx_pass_cse;
+rlx_pass_fn rlx_pass_cse, rlx_pass_cse_again;
 
 /* Open-addressed table of nodes of the new graph, by hash. */
 struct table {
@@ -91,4 +91,11 @@ enum rlx_status rlx_pass_cse(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	rlx_free(t.slot);
 	rlx_free(t.hash);
 	return rlx_rewrite_end(&rw, out);
+}
+
+/* What expansion made: three products of one input round it once. */
+enum rlx_status rlx_pass_cse_again(struct rlx_pass_ctx *c, struct rlx_graph *g,
+				   struct rlx_graph **out)
+{
+	return rlx_pass_cse(c, g, out);
 }

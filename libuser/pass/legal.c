@@ -92,13 +92,19 @@ static void take_inputs(struct question *a, const enum rlx_dtype *to)
 	}
 }
 
-static bool ask(struct question *a)
+static void put_constants(struct question *a)
 {
-	enum rlx_can can = a->l->c->target.can(&a->l->c->target, &a->q);
 	uint32_t k;
 
 	for (k = 0; k < a->n->n_in; k++)
 		rlx_blob_put(a->constant[k]);
+}
+
+static bool ask(struct question *a)
+{
+	enum rlx_can can = a->l->c->target.can(&a->l->c->target, &a->q);
+
+	put_constants(a);
 	return can == RLX_CAN_NATIVE && !a->no_memory;
 }
 
@@ -147,7 +153,6 @@ static bool is_native_as(struct question *a, const enum rlx_dtype *to)
 {
 	struct rlx_error quiet = { 0 };
 	bool fits;
-	uint32_t k;
 
 	take_inputs(a, to);
 	a->q.err = &quiet;
@@ -155,8 +160,7 @@ static bool is_native_as(struct question *a, const enum rlx_dtype *to)
 	fits = !rlx_op_infer(&a->q) && results_fit(a);
 	if (fits)
 		return ask(a);
-	for (k = 0; k < a->n->n_in; k++)
-		rlx_blob_put(a->constant[k]);
+	put_constants(a);
 	return false;
 }
 
@@ -211,6 +215,22 @@ static bool choose_integers(const struct question *a, enum rlx_dtype *to)
 		return false;
 	to[0] = holds(RLX_F32, dt) ? RLX_F32 : RLX_F64;
 	return holds(to[0], dt);
+}
+
+bool rlx_legal_with(const struct rlx_legal *l, const struct rlx_node *n, const void *args)
+{
+	struct rlx_error quiet = { 0 };
+	struct question a = { .l = l, .g = l->g, .n = n };
+
+	if (!l->c->target.can || n->n_in > RLX_LEGAL_INPUTS)
+		return false;
+	a.q = (struct rlx_infer){ .def = n->def, .args = args, .n_in = n->n_in, .in = a.in,
+				  .constant = a.constant, .err = &quiet, .n_out = 1 };
+	take_inputs(&a, NULL);
+	if (!rlx_op_infer(&a.q))
+		return ask(&a);
+	put_constants(&a);
+	return false;
 }
 
 enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *n,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
  * The precision policy (enum rlx_precision). BF16, F16 and TF32 let products round their
- * operands and leave every tensor as written. The mixed forms also keep tensors
- * between ops in 16 bits: compute, pointwise and moving ops work in them, and so
- * do reductions, whose kernels accumulate in f32. Inputs, params and outputs keep
- * their dtypes; integers, indices and bool are never touched.
+ * operands, those of attention and convolutions where the target gains by it, and leave
+ * every tensor as written. The mixed forms also keep tensors between ops in 16 bits:
+ * compute, pointwise and moving ops work in them, and so do reductions, whose kernels
+ * accumulate in f32. Inputs, params and outputs keep their dtypes; integers, indices and
+ * bool are never touched.
  */
 #include <math.h>
 #include <string.h>
@@ -16,6 +17,7 @@ rlx_pass_fn rlx_pass_precision;
 struct policy {
 	struct rlx_rewrite	*rw;
 	enum rlx_dtype		 small;		/* none: TF32 */
+	bool			 all;		/* attention, too */
 	uint32_t		*cast;		/* per new value: its 16-bit form, or 0 */
 	uint32_t		 n_cast;
 };
@@ -99,6 +101,33 @@ static uint32_t widened(struct policy *p, uint32_t v, uint32_t old)
 	return rlx_emit(p->rw->g, cast, .x = { v }, .to = want).id;
 }
 
+/*
+ * Likewise the products of attention, where the target multiplies in 16 bits what lies in
+ * 16 bits: casts round what they read, which whatever makes it may take over.
+ */
+static bool attention_only(struct policy *p, const struct rlx_node *n)
+{
+	const struct rlx_graph *g = p->rw->old;
+	struct rlx_op_attention a;
+	rlx_value *in[] = { &a.q, &a.k, &a.v };
+	uint32_t k;
+
+	if (n->def->index != RLX_OP_attention || !p->all || !p->small)
+		return false;
+	a = *(const struct rlx_op_attention *)n->args;
+	for (k = 0; k < 3; k++) {
+		if (g->val[n->in[k]].type.dtype != RLX_F32)
+			return false;
+		*in[k] = (rlx_value){ narrowed(p, p->rw->map[n->in[k]]) };
+	}
+	a.bias = rlx_rewrite_value(p->rw, n->in[3]);
+	a.lens = rlx_rewrite_value(p->rw, n->in[4]);
+	a.out_dtype = g->val[n->out].type.dtype;
+	rlx_rewrite_set(p->rw, n->out, rlx_emit_raw(p->rw->g, &rlx_op_attention, &a, sizeof(a),
+						    n->file, n->line));
+	return true;
+}
+
 static void mixed(struct policy *p, uint32_t idx)
 {
 	struct rlx_rewrite *rw = p->rw;
@@ -151,7 +180,7 @@ enum rlx_status rlx_pass_precision(struct rlx_pass_ctx *c, struct rlx_graph *g,
 				   struct rlx_graph **out)
 {
 	struct rlx_rewrite rw;
-	struct policy p = { .rw = &rw, .small = RLX_BF16 };
+	struct policy p = { .rw = &rw, .small = RLX_BF16, .all = c->target.mma16 };
 	bool mix = c->precision == RLX_PRECISION_MIXED_BF16 ||
 		   c->precision == RLX_PRECISION_MIXED_F16;
 	enum rlx_status st;
@@ -179,7 +208,7 @@ enum rlx_status rlx_pass_precision(struct rlx_pass_ctx *c, struct rlx_graph *g,
 			continue;
 		if (mix)
 			mixed(&p, n);
-		else if (!product_only(&p, &g->node[n]))
+		else if (!product_only(&p, &g->node[n]) && !attention_only(&p, &g->node[n]))
 			rlx_rewrite_copy(&rw, n);
 	}
 	if (!rw.g->err.status)

@@ -24,11 +24,12 @@ enum rlx_can {
  * @fuse:     fused ops and regions are worth making
  * @channels: channels per block of the blocked convolution layout; 0: none
  * @bf16, @f16: products in that format are native
+ * @mma16: those of attention and convolutions too, if their operands lie in it
  * @widen: what has no kernel in narrow floats is converted to wider ones that have
  * @slack: steps for which the storage of small values outlives them
  */
 struct rlx_target {
-	bool		fuse, bf16, f16, widen;
+	bool		fuse, bf16, f16, mma16, widen;
 	unsigned int	channels, slack;
 	/* As the backend's .can, with the device at hand. */
 	enum rlx_can	(*can)(const struct rlx_target *t, const struct rlx_infer *q);

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A narrowing cast behind an op that can write any dtype (its attribute out_dtype) becomes
+ * the op's own: what it sums is rounded once either way, and the wide result is neither
+ * written nor read. Ops that only move elements may stand between the two.
+ */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "pass/legal.h"
+
+rlx_pass_fn rlx_pass_cast_out;
+
+static const struct rlx_field *out_dtype_of(const struct rlx_op_def *def)
+{
+	uint32_t i;
+
+	for (i = 0; i < def->n_field; i++)
+		if (!strcmp(def->field[i].name, "out_dtype"))
+			return &def->field[i];
+	return NULL;
+}
+
+/* Is rounding to @to all that happens to a value of @from? f32 holds what 16 bits sum. */
+static bool only_rounds(enum rlx_dtype from, enum rlx_dtype to)
+{
+	return (from == RLX_F32 || from == RLX_F64) && rlx_dtype_is_float(to) &&
+	       rlx_dtype_size(to) > 1 && rlx_dtype_size(to) < rlx_dtype_size(from);
+}
+
+/* What is rounded by @cast alone, past ops that move it; 0: something else reads it too. */
+static uint32_t rounded_value(const struct rlx_rewrite *rw, const struct rlx_node *cast)
+{
+	const struct rlx_graph *g = rw->old;
+	uint32_t v = cast->in[0];
+
+	for (;;) {
+		const struct rlx_node *n = rlx_node_of(g, v);
+
+		if (rw->uses[v] != 1)
+			return 0;
+		if (n->n_in != 1 || !(n->def->traits & (RLX_T_VIEW | RLX_T_MOVE)))
+			return v;
+		v = n->in[0];
+	}
+}
+
+/* The args with which what makes @v writes @to; NULL: it may not. */
+static void *writing(const struct rlx_legal *l, struct rlx_rewrite *rw, uint32_t v,
+		     enum rlx_dtype to)
+{
+	const struct rlx_graph *g = rw->old;
+	const struct rlx_node *n = rlx_node_of(g, v);
+	const struct rlx_field *f = out_dtype_of(n->def);
+	void *args;
+
+	if (!f || v != n->out || !only_rounds(g->val[v].type.dtype, to))
+		return NULL;
+	args = rlx_malloc(n->def->args_size);
+	if (!args) {
+		rlx_fail(&rw->g->err, RLX_ENOMEM, "cast_out: out of memory");
+		return NULL;
+	}
+	memcpy(args, n->args, n->def->args_size);
+	*(int32_t *)rlx_field_ptr(f, args) = (int32_t)to;
+	if (rlx_legal_with(l, n, args))
+		return args;
+	rlx_free(args);
+	return NULL;
+}
+
+/* @n with @args, in the new graph. */
+static void emit(struct rlx_rewrite *rw, const struct rlx_node *n, const void *args)
+{
+	uint32_t in[RLX_LEGAL_INPUTS], k;
+	rlx_value v;
+
+	for (k = 0; k < n->n_in; k++)
+		in[k] = rw->map[n->in[k]];
+	v = rw->g->err.status ? RLX_NONE : rlx_node_new(rw->g, n->def, args, in, n->n_in, n);
+	for (k = 0; v.id && k < n->n_out; k++)
+		rlx_rewrite_set(rw, n->out + k, (rlx_value){ v.id + k });
+}
+
+static void find(const struct rlx_legal *l, struct rlx_rewrite *rw, void **args, bool *gone)
+{
+	const struct rlx_graph *g = rw->old;
+	uint32_t n, v, p;
+
+	for (n = 0; n < g->n_node && !rw->g->err.status; n++) {
+		if (!rw->live[n] || g->node[n].def->index != RLX_OP_cast)
+			continue;
+		v = rounded_value(rw, &g->node[n]);
+		p = g->val[v].node;
+		if (!v || args[p])
+			continue;
+		args[p] = writing(l, rw, v, ((const struct rlx_op_cast *)g->node[n].args)->to);
+		gone[n] = args[p];
+	}
+}
+
+enum rlx_status rlx_pass_cast_out(struct rlx_pass_ctx *c, struct rlx_graph *g,
+				  struct rlx_graph **out)
+{
+	struct rlx_rewrite rw;
+	struct rlx_legal legal;
+	enum rlx_status st = rlx_legal_begin(&legal, c, g);
+	void **args = rlx_calloc(g->n_node + 1, sizeof(*args));	/* of ops that write a cast's */
+	bool *gone = rlx_calloc(g->n_node + 1, sizeof(*gone));
+	uint32_t n;
+
+	if (!st)
+		st = rlx_rewrite_begin(&rw, g, c->err);
+	if (st)
+		goto out;
+	if (args && gone)
+		find(&legal, &rw, args, gone);
+	else
+		rlx_fail(&rw.g->err, RLX_ENOMEM, "cast_out: out of memory");
+	/* what moves elements follows the dtype that it is given */
+	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
+		if (!rw.live[n])
+			continue;
+		if (gone[n])
+			rlx_rewrite_set(&rw, g->node[n].out,
+					rlx_rewrite_value(&rw, g->node[n].in[0]));
+		else if (args[n])
+			emit(&rw, &g->node[n], args[n]);
+		else
+			rlx_rewrite_copy(&rw, n);
+	}
+	for (n = 0; args && n < g->n_node; n++)
+		rlx_free(args[n]);
+	st = rlx_rewrite_end(&rw, out);
+out:
+	rlx_legal_end(&legal);
+	rlx_free(args);
+	rlx_free(gone);
+	return st;
+}
