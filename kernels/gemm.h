@@ -86,6 +86,8 @@ enum rlx_k_num {
  * @scales:	GPU's GEMMs of f16 or bf16: n, one for each column, or @one_scale, that the
  *		product is multiplied by, of @scale_type (enum rlx_dtype: f32, bf16
  *		or f16); or NULL
+ * @compute:	for who picks the kernel: the dtype (enum rlx_dtype) that it rounds A and B
+ *		to; 0: as they are. @tf32: f32 may be multiplied as TF32.
  * @batch:	counts of two batch dimensions, outer first; 0 counts as 1
  * @a_step ...:	elements (bytes for a packed B) between batch indices; 0
  *		broadcasts. bias and row_bias are the same for all.
@@ -108,7 +110,8 @@ struct rlx_k_gemm {
 	size_t			batch[2];
 	size_t			a_step[2], b_step[2], c_step[2], r_step[2];
 	const void		*scales;
-	uint8_t			scale_type;
+	uint8_t			scale_type, compute;
+	bool			tf32;
 };
 
 /**

@@ -61,7 +61,6 @@ struct rlx_lower;
 struct rlx_k_gemm;
 struct rlx_k_conv_i8;
 struct rlx_k_gemm_i8;
-struct rlx_gemm_desc;
 
 /* The backend's half. */
 struct rlx_lower_ops {
@@ -76,8 +75,7 @@ struct rlx_lower_ops {
 	void		(*kept)(struct rlx_lower *lo, void *field, const void *p,
 				size_t bytes);
 	/* Call the family that multiplies; a, residual and c are there already. */
-	enum rlx_status	(*gemm)(struct rlx_lower *lo, struct rlx_k_gemm *g,
-				   const struct rlx_gemm_desc *p);
+	enum rlx_status	(*gemm)(struct rlx_lower *lo, struct rlx_k_gemm *g);
 	/* Call kernel gemm_i8, whose arguments are there but for the right-hand side. */
 	enum rlx_status	(*gemm_i8)(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q);
 	/*

@@ -125,8 +125,7 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 rlx_lower_fn *cpu_lowering(unsigned int index);
 
 /* lower_gemm.c lower_conv.c lower_rnn.c: see rlx_lower_ops */
-enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g,
-			    const struct rlx_gemm_desc *p);
+enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g);
 enum rlx_status cpu_gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q);
 enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *g);
 enum rlx_status cpu_conv_f64(struct rlx_lower *lo, const struct rlx_conv *g);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Which family multiplies; constant right-hand sides are packed once. */
-#include "backends/common/gemm_desc.h"
+#include "backends/common/gemm.h"
 #include "backends/cpu/cpu.h"
 
 /* The family that multiplies. */
@@ -46,15 +46,15 @@ static double work_of(const struct rlx_k_gemm *g, bool low, enum rlx_isa isa)
 }
 
 /* Dtypes that one of the families takes. */
-static bool pick_family(const struct rlx_lower *lo, const struct rlx_gemm_desc *p, size_t m,
+static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 			struct family *f)
 {
-	const enum rlx_dtype a = p->a->dtype, y = p->y->dtype;
+	const enum rlx_dtype a = rlx_lower_in(lo, 0)->dtype, y = rlx_lower_out(lo, 0)->dtype;
 	const struct rlx_kernels *k = cpu_kernels(lo);
 	const size_t few = 2 * rlx_k_gemm_mr(cpu_isa(lo));
 	/* better widened for a block of rows, where nothing multiplies bf16 as such */
-	const bool many = m > few && cpu_isa(lo) < RLX_ISA_V4X;
-	enum rlx_dtype b = p->b->dtype;
+	const bool many = g->m > few && cpu_isa(lo) < RLX_ISA_V4X;
+	enum rlx_dtype b = rlx_lower_in(lo, 1)->dtype;
 
 	if (a == RLX_F64 || b == RLX_F64) {
 		*f = (struct family){ "gemm_f64", RLX_F64, RLX_KERNEL_gemm_f64,
@@ -62,9 +62,9 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_gemm_desc *
 				      rlx_k_gemm_units, rlx_k_gemm_f64_scratch, set_rows };
 		return a == RLX_F64 && b == RLX_F64 && y == RLX_F64;
 	}
-	if (b == RLX_BF16 && !p->compute && many && !rlx_lower_const(lo, 1))
+	if (b == RLX_BF16 && !g->compute && many && !rlx_lower_const(lo, 1))
 		b = RLX_F32;
-	if (p->compute == RLX_BF16 || b == RLX_BF16) {
+	if (g->compute == RLX_BF16 || b == RLX_BF16) {
 		*f = (struct family){ "gemm_bf16", RLX_F32, RLX_KERNEL_gemm_bf16,
 				      k->gemm_bf16_pack, rlx_k_gemm_bf16_pack_size,
 				      rlx_k_gemm_low_units, rlx_k_gemm_low_scratch,
@@ -82,7 +82,7 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_gemm_desc *
 		f->pack = k->gemm_f16_pack;
 		f->pack_size = rlx_k_gemm_f16_pack_size;
 		f->packed = RLX_NUM_F16;
-		if (m <= few)
+		if (g->m <= few)
 			f->run = RLX_KERNEL_gemm_f16;
 	}
 	return rlx_lower_real(a) && rlx_lower_real(b) && rlx_lower_real(y);
@@ -90,15 +90,15 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_gemm_desc *
 
 /* The right-hand side, packed by the family's kernel; NULL: failed. */
 static const void *packed(struct rlx_lower *lo, const struct rlx_k_gemm *g,
-			  const struct rlx_gemm_desc *p, const struct family *f)
+			  const struct family *f)
 {
+	const bool trans = g->b_form == RLX_B_COLS;
 	enum rlx_isa isa = cpu_isa(lo);
 	const int64_t key[4] = { (int64_t)g->n, (int64_t)g->k, isa,
-				 p->trans_b | g->b_num << 1 };
+				 trans | g->b_num << 1 };
 	struct rlx_k_gemm_pack pack = {
 		.k = g->k, .n = g->n, .b = rlx_lower_const(lo, 1),
-		.ldb = p->trans_b ? g->k : g->n, .trans = p->trans_b,
-		.num = g->b_num,
+		.ldb = g->ldb, .trans = trans, .num = g->b_num,
 	};
 	bool is_new;
 
@@ -135,14 +135,13 @@ static uint64_t set_int_rows(void *args, int64_t rows, enum rlx_isa isa)
 }
 
 /* Integers, which nothing is packed for or fused with. */
-static enum rlx_status gemm_int(struct rlx_lower *lo, struct rlx_k_gemm *g,
-				const struct rlx_gemm_desc *p)
+static enum rlx_status gemm_int(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
-	g->a_num = (enum rlx_k_num)p->a->dtype;
-	g->b_num = (enum rlx_k_num)p->b->dtype;
-	g->c_num = (enum rlx_k_num)p->y->dtype;
+	g->a_num = (enum rlx_k_num)rlx_lower_in(lo, 0)->dtype;
+	g->b_num = (enum rlx_k_num)rlx_lower_in(lo, 1)->dtype;
+	g->c_num = (enum rlx_k_num)rlx_lower_out(lo, 0)->dtype;
 	rlx_lower_ref_in(lo, &g->b, 1, 0);
-	if (p->flat && !g->batch[0] && !g->batch[1])
+	if (rlx_gemm_rows_lead(g))
 		rlx_lower_extent(lo, (int64_t)g->m, set_int_rows);
 	return rlx_lower_call(lo, RLX_KERNEL_gemm_int,
 			      rlx_k_gemm_int_blocks(g) * rlx_k_gemm_batches(g),
@@ -150,23 +149,23 @@ static enum rlx_status gemm_int(struct rlx_lower *lo, struct rlx_k_gemm *g,
 			      (double)rlx_k_gemm_batches(g) / 4, 0);
 }
 
-enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g,
-			    const struct rlx_gemm_desc *p)
+enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
+	const struct rlx_type *a = rlx_lower_in(lo, 0), *b = rlx_lower_in(lo, 1);
 	enum rlx_isa isa = cpu_isa(lo);
 	struct family f;
 
-	if (rlx_dtype_is_int(p->y->dtype) && !rlx_dtype_is_float(p->a->dtype) &&
-	    !rlx_dtype_is_float(p->b->dtype))
-		return gemm_int(lo, g, p);
-	if (p->compute == RLX_F16)
+	if (rlx_dtype_is_int(rlx_lower_out(lo, 0)->dtype) && !rlx_dtype_is_float(a->dtype) &&
+	    !rlx_dtype_is_float(b->dtype))
+		return gemm_int(lo, g);
+	if (g->compute == RLX_F16)
 		return rlx_lower_unsupported(lo, "no f16 GEMM");
-	if (!pick_family(lo, p, g->m, &f))
+	if (!pick_family(lo, g, &f))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
-	if (rlx_gemm_bias(lo, g, p, f.bias))
+	if (rlx_gemm_bias(lo, g, f.bias))
 		return lo->status;
-	if (rlx_lower_const(lo, 1) && shape_span(p->b, 0, p->b->rank - 2) == 1 && g->k) {
-		g->b = packed(lo, g, p, &f);
+	if (rlx_lower_const(lo, 1) && shape_span(b, 0, b->rank - 2) == 1 && g->k) {
+		g->b = packed(lo, g, &f);
 		g->b_form = RLX_B_PACKED;
 		g->b_num = f.packed;
 		if (!g->b)
@@ -174,7 +173,7 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g,
 	} else {
 		rlx_lower_ref_in(lo, &g->b, 1, 0);
 	}
-	if (p->flat && !g->batch[0] && !g->batch[1])
+	if (rlx_gemm_rows_lead(g))
 		rlx_lower_extent(lo, (int64_t)g->m, f.set_rows);
 	return rlx_lower_call(lo, f.run, f.units(g, isa),
 			      work_of(g, f.run == RLX_KERNEL_gemm_bf16, isa),

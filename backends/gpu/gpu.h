@@ -415,9 +415,8 @@ bool gpu_read_out(struct rlx_lower *lo, uint32_t cast, enum rlx_status *out);
 bool gpu_gemm_is_gemv_stream(const struct rlx_lower *lo, const struct rlx_k_gemm *g);
 enum rlx_status gpu_call_gemv_stream(struct rlx_lower *lo);
 /* lower_fp8.c: is a or b in fp8? Then the staged GEMM @g, which refers to a. */
-bool gpu_gemm_is_fp8(const struct rlx_gemm_desc *p);
-enum rlx_status gpu_gemm_fp8(struct rlx_lower *lo, struct rlx_k_gemm *g,
-			       const struct rlx_gemm_desc *p);
+bool gpu_gemm_is_fp8(const struct rlx_lower *lo);
+enum rlx_status gpu_gemm_fp8(struct rlx_lower *lo, struct rlx_k_gemm *g);
 /* lower_small_m.c: the staged GEMM, for which @l was found; with the last step's if it may. */
 enum rlx_status gpu_call_small_m(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 			      const struct rlx_g_launch *l);

@@ -2,7 +2,7 @@
 /* From plan steps to launches, and which values must cross over to or from the host. */
 #include <string.h>
 
-#include "backends/common/gemm_desc.h"
+#include "backends/common/gemm.h"
 #include "backends/common/trial.h"
 #include "backends/gpu/streams.h"
 #include "base/alloc.h"
@@ -361,37 +361,36 @@ bool gpu_in_place(const struct rlx_lower *lo)
 }
 
 /* Products: one kernel for every mixture of f32, bf16, f16; another for f64. */
-static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g,
-			       const struct rlx_gemm_desc *p)
+static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
 	static const struct gpu_row tf32 = { "gemm_bf16", "gemm_half", rlx_g_gemm_tf32_launch };
-	bool wide = p->y->dtype == RLX_F64, halves;
+	const enum rlx_dtype a = rlx_lower_in(lo, 0)->dtype, b = rlx_lower_in(lo, 1)->dtype;
+	const enum rlx_dtype y = rlx_lower_out(lo, 0)->dtype;
+	const bool wide = y == RLX_F64;
+	const bool halves = !wide && (a != RLX_F32 || b != RLX_F32 || y != RLX_F32);
 	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), 0);
 
-	if (p->compute)		/* weights are rounded once, activations for all who read them */
+	if (g->compute)		/* weights are rounded once, activations for all who read them */
 		return rlx_lower_unsupported(lo, "operands are rounded by a cast of their own");
-	if (gpu_gemm_is_fp8(p))
-		return gpu_gemm_fp8(lo, g, p);
-	if (wide ? p->a->dtype != RLX_F64 || p->b->dtype != RLX_F64 :
-		   !rlx_lower_real(p->a->dtype) || !rlx_lower_real(p->b->dtype) ||
-			    !rlx_lower_real(p->y->dtype))
+	if (gpu_gemm_is_fp8(lo))
+		return gpu_gemm_fp8(lo, g);
+	if (wide ? a != RLX_F64 || b != RLX_F64 :
+		   !rlx_lower_real(a) || !rlx_lower_real(b) || !rlx_lower_real(y))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
-	if (rlx_gemm_bias(lo, g, p, wide ? RLX_F64 : RLX_F32))
+	if (rlx_gemm_bias(lo, g, wide ? RLX_F64 : RLX_F32))
 		return lo->status;
 	rlx_lower_ref_in(lo, &g->b, 1, 0);
 	g->b_fixed = gpu_is_fixed(lo, 1);
-	if (p->flat && !g->batch[0] && !g->batch[1])
+	if (rlx_gemm_rows_lead(g))
 		rlx_lower_extent(lo, (int64_t)g->m, NULL);
 	if (gpu_gemm_is_gemv_stream(lo, g))
 		return gpu_call_gemv_stream(lo);
-	halves = !wide && (p->a->dtype != RLX_F32 || p->b->dtype != RLX_F32 ||
-			   p->y->dtype != RLX_F32);
 	if (!wide && !gpu_lower_of(lo)->dry && !gpu_apply_relocations(lo)) {
 		(halves ? rlx_g_gemm_bf16_launch : rlx_g_gemm_f32_launch)(g, &l);
 		if (l.can && l.grid[0] && l.key[1] == RLX_G_GEMM_SMALL_M)
 			return gpu_call_small_m(lo, g, &l);
 	}
-	if (p->tf32 && !wide && !halves) {
+	if (g->tf32 && !wide && !halves) {
 		l = gpu_launch_for(gpu_of(lo), 0);
 		rlx_g_gemm_tf32_launch(g, &l);
 		if (l.can)

@@ -2,7 +2,7 @@
 /* What decoders are made of: GEMMs of small M or by experts, attention over a cache. */
 #include <string.h>
 
-#include "backends/common/gemm_desc.h"
+#include "backends/common/gemm.h"
 #include "backends/gpu/gpu.h"
 #include "kernels/kv_cache.h"
 #include "kernels/gemv_stream.h"

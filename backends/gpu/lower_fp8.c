@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "backends/common/gemm_desc.h"
+#include "backends/common/gemm.h"
 #include "backends/gpu/gpu.h"
 
 static const struct gpu_row few = { "gemv_stream_f8", "gemv_stream_f8",
@@ -244,29 +244,30 @@ static enum rlx_status multiply(struct rlx_lower *lo, const struct sides *s)
 						multiply_halves(lo, &h, s);
 }
 
-bool gpu_gemm_is_fp8(const struct rlx_gemm_desc *p)
+bool gpu_gemm_is_fp8(const struct rlx_lower *lo)
 {
-	return is_f8(p->a->dtype) || is_f8(p->b->dtype);
+	return is_f8(rlx_lower_in(lo, 0)->dtype) || is_f8(rlx_lower_in(lo, 1)->dtype);
 }
 
-enum rlx_status gpu_gemm_fp8(struct rlx_lower *lo, struct rlx_k_gemm *g,
-			       const struct rlx_gemm_desc *p)
+enum rlx_status gpu_gemm_fp8(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
-	enum rlx_dtype a = p->a->dtype, b = p->b->dtype, y = p->y->dtype;
-	struct sides s = { a, b, rlx_type_count(p->a), rlx_type_count(p->b),
+	enum rlx_dtype a = rlx_lower_in(lo, 0)->dtype, b = rlx_lower_in(lo, 1)->dtype;
+	enum rlx_dtype y = rlx_lower_out(lo, 0)->dtype;
+	struct sides s = { a, b, rlx_type_count(rlx_lower_in(lo, 0)),
+			   rlx_type_count(rlx_lower_in(lo, 1)),
 			   a == RLX_F16 || b == RLX_F16 ? RLX_F16 : RLX_BF16 };
 	uint32_t i, n = 0;
 
 	if ((!is_f8(a) && a != s.half) || (!is_f8(b) && b != s.half) ||
 	    (!is_f8(y) && y != s.half))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
-	if (rlx_gemm_bias(lo, g, p, RLX_F32))
+	if (rlx_gemm_bias(lo, g, RLX_F32))
 		return lo->status;
 	for (i = 0; i < lo->n_ref; i++)
 		if (lo->ref[i].at != offsetof(struct rlx_k_gemm, a))
 			lo->ref[n++] = lo->ref[i];
 	lo->n_ref = n;
-	if (p->flat && !g->batch[0] && !g->batch[1])
+	if (rlx_gemm_rows_lead(g))
 		rlx_lower_extent(lo, (int64_t)g->m, NULL);
 	return multiply(lo, &s);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* LSTM, GRU and RNN: weights as they are, a product for each direction's inputs. */
-#include "backends/common/gemm_desc.h"
+#include "backends/common/gemm.h"
 #include "backends/common/rnn_desc.h"
 #include "backends/gpu/gpu.h"
 
