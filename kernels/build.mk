@@ -17,11 +17,13 @@ KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast \
 KERNEL_OPT_convert := -O2 -ftree-vectorize $(if $(findstring gcc,$(CC)),\
 	-fvect-cost-model=dynamic --param=vect-epilogues-nomask=0)
 $(foreach k,copy det ew_f64 ew_int gemm_int grouped index nonzero pool pool_f64 pool_i64 \
-		pool_u64 quant random reduce resize resize_wide scan softmax_f64 sortk,\
+		pool_u64 quant random resize resize_wide scan sortk,\
 	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
+# Written in vectors, for many types and kinds: what is around them is small.
+$(foreach k,norm_nchw reduce softmax_f64,$(eval KERNEL_OPT_$(k) := -Os))
 
 # On x86 the portable level is the last resort: small there, not unrolled.
-ISA_FLAGS_base := $(if $(filter x86_64,$(ARCH)),-O2)
+LEVEL_OPT_base := $(if $(filter x86_64,$(ARCH)),-O2)
 ISA_FLAGS_v3   := -march=x86-64-v3
 ISA_FLAGS_v4   := -march=x86-64-v4 -mprefer-vector-width=512
 ISA_FLAGS_v4x  := $(ISA_FLAGS_v4) -mavx512vnni -mavx512bf16
@@ -41,7 +43,8 @@ define kernel_rule
 $(BUILD)/obj/kernels/$(1)/%.o: kernels/cpu/%.c | $$(BUILD)/.liburing
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$< [$(1)])
-	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(KERNEL_OPT) $$(KERNEL_OPT_$$*) \
+	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(KERNEL_OPT) $$(LEVEL_OPT_$(1)) \
+		$$(KERNEL_OPT_$$*) \
 		$$(ISA_FLAGS_$(1)) \
 		-DRLX_ISA=$(1) -DRLX_ISA_$(1)=1 -MMD -MP -c $$< -o $$@
 endef

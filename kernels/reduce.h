@@ -17,17 +17,17 @@ enum rlx_k_reduce_op {
 /*
  * Kernel: reduce. y, dense over the kept dimensions in order, is x, dense over
  * dim, reduced over those d with bit d of @axes set. Halves and fp8 accumulate
- * in f32, integers and bool wrap in 64 bits and then in their type. f32 sums
- * are folded in blocks, so the error grows with log n rather than n.
+ * in f32, integers and bool wrap in 64 bits and then in their type, or in it.
+ * f32 sums are folded in blocks, so the error grows with log n rather than n.
  * Over nothing: 0 for sums, 1 for prod, the lowest (max) or highest (min) value
- * of f32, f64 or i64; the mean of nothing is NaN, integers have none.
+ * of f32, f64, i64 or i32; the mean of nothing is NaN, integers have none.
  * Fill the upper members, call rlx_k_reduce_plan once; later only pointers may
  * change. There are rlx_k_reduce_units(); scratch is RLX_K_REDUCE_SCRATCH.
  * One unit is @per results (last axis reduced) or up to RLX_K_REDUCE_COLS
  * neighbouring ones.
  */
 #define RLX_K_REDUCE_COLS	512
-#define RLX_K_REDUCE_SCRATCH	(4 * RLX_K_REDUCE_COLS * 8)
+#define RLX_K_REDUCE_SCRATCH	(7 * RLX_K_REDUCE_COLS * 8)
 
 struct rlx_k_reduce {
 	const void	*x;
@@ -36,6 +36,7 @@ struct rlx_k_reduce {
 	int64_t		dim[RLX_K_DIMS];
 	uint32_t	axes;
 	uint8_t		op, type;
+	bool		squares;	/* of floats, and sums: what is added is squared */
 	/* set by rlx_k_reduce_plan */
 	int64_t		n_out, n_red, per;
 };

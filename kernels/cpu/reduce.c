@@ -5,38 +5,53 @@
 #include "kernels/cpu/convert.h"
 #include "kernels/cpu/row_end.h"
 #include "kernels/reduce.h"
+#include "kernels/simd/transpose.h"
 #include "kernels/simd/vec.h"
 
 rlx_k_fn RLX_K(reduce);
 
 #define COLS	RLX_K_REDUCE_COLS
-#define BLOCK	64	/* rows summed before folding, and such sums likewise */
-
-#define MAXN(x, y)	((x) != (x) || (x) > (y) ? (x) : (y))
-#define MINN(x, y)	((x) != (x) || (x) < (y) ? (x) : (y))
+#define PART	128		/* rows that f32 sums before a double takes them */
+#define RUN	(256 * RLX_VL)	/* of a row, likewise: four vectors side by side */
+#define ROWS	4		/* of as many a column takes the elements at once */
 
 /* What an op starts from, and how two values meet. */
-enum kind { ADD, PRODUCT, LARGEST, SMALLEST };
+enum kind { ADD, SQUARES, PRODUCT, LARGEST, SMALLEST };
 
-static enum kind kind_of(int op)
+static enum kind kind_of(const struct rlx_k_reduce *a)
 {
-	switch (op) {
+	switch (a->op) {
 	case RLX_K_REDUCE_MAX: return LARGEST;
 	case RLX_K_REDUCE_MIN: return SMALLEST;
 	case RLX_K_REDUCE_PROD: return PRODUCT;
-	default: return ADD;
+	default: return a->squares ? SQUARES : ADD;
 	}
 }
 
 typedef double f64;
 typedef float f32;
 typedef uint64_t u64;	/* arithmetic wraps; comparisons are of int64_t */
+typedef uint32_t u32;	/* and of int32_t */
 typedef int64_t vl __attribute__((vector_size(RLX_VB)));
 typedef uint64_t vul __attribute__((vector_size(RLX_VB)));
 typedef uint64_t vul_u __attribute__((vector_size(RLX_VB), aligned(8), may_alias));
+typedef uint32_t vu_u __attribute__((vector_size(RLX_VB), aligned(4), may_alias));
+
+#if RLX_VLD == 8
+#define ZIP_LO_64	0, 8, 1, 9, 2, 10, 3, 11
+#define ZIP_HI_64	4, 12, 5, 13, 6, 14, 7, 15
+#elif RLX_VLD == 4
+#define ZIP_LO_64	0, 4, 1, 5
+#define ZIP_HI_64	2, 6, 3, 7
+#else
+#define ZIP_LO_64	0, 2
+#define ZIP_HI_64	1, 3
+#endif
+#define ZIP(V, a, b, end)	(V)(sizeof((a)[0]) == 4 ?	\
+	(V)__builtin_shufflevector((vi)(a), (vi)(b), RLX_ZIP_##end) :	\
+	(V)__builtin_shufflevector((vl)(a), (vl)(b), ZIP_##end##_64))
 
 #define SEL(V, m, a, b)	((V)(((vl)(m) & (vl)(a)) | (~(vl)(m) & (vl)(b))))
-#define LESS(x, y)	((int64_t)(x) < (int64_t)(y))
 
 RLX_INLINE vf most_f32(vf a, vf b) { return vf_max_nan(a, b); }
 RLX_INLINE vf least_f32(vf a, vf b) { return vf_min_nan(a, b); }
@@ -44,144 +59,168 @@ RLX_INLINE vd most_f64(vd a, vd b) { return SEL(vd, (a != a) | (a > b), a, b); }
 RLX_INLINE vd least_f64(vd a, vd b) { return SEL(vd, (a != a) | (a < b), a, b); }
 RLX_INLINE vul most_u64(vul a, vul b) { return SEL(vul, (vl)a > (vl)b, a, b); }
 RLX_INLINE vul least_u64(vul a, vul b) { return SEL(vul, (vl)a < (vl)b, a, b); }
-#define MOST_f32(a, b)	MAXN(a, b)
-#define MOST_f64(a, b)	MAXN(a, b)
-#define MOST_u64(a, b)	(LESS(b, a) ? (a) : (b))
-#define LEAST_f32(a, b)	MINN(a, b)
-#define LEAST_f64(a, b)	MINN(a, b)
-#define LEAST_u64(a, b)	(LESS(a, b) ? (a) : (b))
+RLX_INLINE vu most_u32(vu a, vu b) { return SEL(vu, (vi)a > (vi)b, a, b); }
+RLX_INLINE vu least_u32(vu a, vu b) { return SEL(vu, (vi)a < (vi)b, a, b); }
 
-/* One row into a row of results. */
-#define COLS_OF(expr)							\
-	do {								\
-		for (size_t i = 0; i < n; i++)				\
-			r[i] = (expr);					\
-	} while (0)
+static const int32_t lane_32[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+static const int64_t lane_64[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
 
-/*
- * A row by N vectors side by side, what is left of it among start values; then these
- * vectors and their lanes in halves. @op is of vectors, @op1 of elements a and b. The base
- * level has not the registers for as many vectors.
- */
-#define N	(RLX_VB > 16 ? 128 / RLX_VB : 4)
-#define TOP_BIT(j)	(1u << (31 - __builtin_clz((unsigned int)(j))))
-#define FOLD(V, T, op, op1)						\
-	do {								\
-		for (const T *to = x + n / ALL * ALL; x < to; x += ALL) { \
-			RLX_UNROLL					\
-			for (size_t j = 0; j < N; j++) {		\
-				const V a = r[j], b = ((const V##_u *)(const void *)x)[j]; \
-									\
-				r[j] = (op);				\
-			}						\
+/* All bits of the lanes of @size bytes that a row of n has left for its last vector. */
+static vl left_lanes(size_t size, size_t n)
+{
+	const size_t all = RLX_VB / size, from = n < all ? 0 : all - n % all;
+	const size_t to = n < all ? n : all;
+	vl at;
+
+	if (size == 4)
+		return (vl)((vi_loadu(lane_32) >= (int32_t)from) &
+			    (vi_loadu(lane_32) < (int32_t)to));
+	memcpy(&at, lane_64, sizeof(at));
+	return (vl)((at >= (int64_t)from) & (at < (int64_t)to));
+}
+
+#define EACH_KIND(squares, product, fn, ...)				\
+	switch (k) {							\
+	case SQUARES:							\
+		if (squares) {						\
+			fn(__VA_ARGS__, SQUARES);			\
+			break;						\
 		}							\
-		RLX_UNROLL						\
-		for (size_t j = 0; j < N; j++) {			\
-			const V a = r[j], b = end[j];			\
-									\
-			r[j] = (op);					\
-		}							\
-		RLX_UNROLL						\
-		for (size_t j = N - 1; j > 0; j--) {			\
-			const V a = r[j - TOP_BIT(j)], b = r[j];	\
-									\
-			r[j - TOP_BIT(j)] = (op);			\
-		}							\
-		memcpy(lane, r, RLX_VB);				\
-		RLX_UNROLL						\
-		for (size_t j = RLX_VB / sizeof(T) - 1; j > 0; j--) {	\
-			const T a = lane[j - TOP_BIT(j)], b = lane[j];	\
-									\
-			lane[j - TOP_BIT(j)] = (op1);			\
-		}							\
-	} while (0)
+		/* fall through */					\
+	case ADD:							\
+		fn(__VA_ARGS__, ADD);					\
+		break;							\
+	case PRODUCT:							\
+		if (product)						\
+			fn(__VA_ARGS__, PRODUCT);			\
+		break;							\
+	case LARGEST:							\
+		fn(__VA_ARGS__, LARGEST);				\
+		break;							\
+	case SMALLEST:							\
+		fn(__VA_ARGS__, SMALLEST);				\
+		break;							\
+	}
 
 /*
- * For an element type T with vectors V: cols_T(acc, x, n, kind) takes one row into a row of
- * results; row_T(x, n, kind) is the result of a row.
+ * For an element type T with vectors V, the kind a constant but in the last two:
+ *	meet_T(a, b, k)		two results become one
+ *	take_T(a, x, k)		elements into results
+ *	cols_T(r, p, n, k)	n elements of each of ROWS rows into a row of results; n is a
+ *				vector's or more
+ *	rows_T(p, x, rows, n, left, k) the results of each of @rows rows, as many as a vector has
+ *				lanes; @left are those that the last vector has left, and a vector
+ *				is read at least
+ *	fold_T(p, rows, k)	those of each of @rows rows to one in a lane of the first of them:
+ *				of one row, or of as many as there are lanes
+ * What stands in the last vector of a row of results is computed first, and stored last.
  */
-#define REDUCER(T, V, LOWEST, HIGHEST)					\
+#define REDUCER(T, V, REAL, LOWEST, HIGHEST)				\
 static T start_##T(enum kind k)						\
 {									\
 	return k == PRODUCT ? 1 : k == LARGEST ? (T)(LOWEST) :		\
 	       k == SMALLEST ? (T)(HIGHEST) : 0;			\
 }									\
-static void cols_##T(T *restrict r, const T *restrict x, size_t n,	\
-		     enum kind k)					\
+RLX_INLINE V load_##T(const T *x) { return *(const V##_u *)(const void *)x; } \
+RLX_INLINE V meet_##T(V a, V b, const enum kind k)			\
 {									\
-	switch (k) {							\
-	case ADD:							\
-		COLS_OF(r[i] + x[i]);					\
-		break;							\
-	case PRODUCT:							\
-		COLS_OF(r[i] * x[i]);					\
-		break;							\
-	case LARGEST:							\
-		COLS_OF(MOST_##T(r[i], x[i]));				\
-		break;							\
-	case SMALLEST:							\
-		COLS_OF(LEAST_##T(r[i], x[i]));				\
-		break;							\
-	}								\
+	return k == PRODUCT ? a * b : k == LARGEST ? most_##T(a, b) :	\
+	       k == SMALLEST ? least_##T(a, b) : a + b;			\
 }									\
-static T row_##T(const T *x, size_t n, enum kind k)			\
+RLX_INLINE V take_##T(V a, V x, const enum kind k)			\
 {									\
-	const size_t ALL = N * RLX_VB / sizeof(T);			\
+	return k == SQUARES ? a + x * x : meet_##T(a, x, k);		\
+}									\
+RLX_INLINE V four_##T(const T *r, const T *const p[ROWS], size_t i, const enum kind k) \
+{									\
+	V a = load_##T(p[0] + i), b = load_##T(p[2] + i);		\
+									\
+	a = take_##T(k == SQUARES ? a * a : a, load_##T(p[1] + i), k);	\
+	b = take_##T(k == SQUARES ? b * b : b, load_##T(p[3] + i), k);	\
+	return meet_##T(load_##T(r + i), meet_##T(a, b, k), k);		\
+}									\
+RLX_INLINE void cols_of_##T(T *r, const T *const *p, size_t n, const enum kind k) \
+{									\
+	const size_t all = RLX_VB / sizeof(T);				\
+	const T *const q[ROWS] = { p[0], p[1], p[2], p[3] };		\
+	const V end = four_##T(r, q, n - all, k);			\
+									\
+	for (size_t i = 0; i + all <= n; i += all)			\
+		*(V##_u *)(void *)(r + i) = four_##T(r, q, i, k);	\
+	*(V##_u *)(void *)(r + n - all) = end;				\
+}									\
+RLX_INLINE V row_of_##T(const T *x, size_t n, const V left, const enum kind k) \
+{									\
+	const size_t all = RLX_VB / sizeof(T);				\
 	const V first = start_##T(k) + (V){ 0 };			\
-	T lane[RLX_VB / sizeof(T)];					\
-	V r[N], end[N];							\
+	const T *const end = x + (n < all ? 0 : n - all);		\
+	V r = first, a, b, c;						\
 									\
-	RLX_UNROLL							\
-	for (size_t j = 0; j < N; j++)					\
-		r[j] = end[j] = first;					\
-	memcpy(end, x + n / ALL * ALL, n % ALL * sizeof(T));		\
-	switch (k) {							\
-	case ADD:							\
-		FOLD(V, T, a + b, a + b);				\
-		break;							\
-	case PRODUCT:							\
-		FOLD(V, T, a * b, a * b);				\
-		break;							\
-	case LARGEST:							\
-		FOLD(V, T, most_##T(a, b), MOST_##T(a, b));		\
-		break;							\
-	default:							\
-		FOLD(V, T, least_##T(a, b), LEAST_##T(a, b));		\
-		break;							\
-	}								\
-	return lane[0];							\
-}									\
-/* Rows of a few elements, which a vector would hardly fill. */		\
-static void rows_##T(T *restrict r, const T *restrict x, size_t rows,	\
-		     size_t n, enum kind k)				\
-{									\
-	for (size_t i = 0; i < rows; i++, x += n) {			\
-		T v = x[0];						\
-									\
-		switch (k) {						\
-		case ADD:						\
-			for (size_t j = 1; j < n; j++)			\
-				v += x[j];				\
-			break;						\
-		case PRODUCT:						\
-			for (size_t j = 1; j < n; j++)			\
-				v *= x[j];				\
-			break;						\
-		case LARGEST:						\
-			for (size_t j = 1; j < n; j++)			\
-				v = MOST_##T(v, x[j]);			\
-			break;						\
-		case SMALLEST:						\
-			for (size_t j = 1; j < n; j++)			\
-				v = LEAST_##T(v, x[j]);			\
-			break;						\
+	if (n >= 4 * all) {						\
+		a = b = c = first;					\
+		for (; n >= 4 * all; n -= 4 * all, x += 4 * all) {	\
+			r = take_##T(r, load_##T(x), k);		\
+			a = take_##T(a, load_##T(x + all), k);		\
+			b = take_##T(b, load_##T(x + 2 * all), k);	\
+			c = take_##T(c, load_##T(x + 3 * all), k);	\
 		}							\
-		r[i] = v;						\
+		r = meet_##T(meet_##T(r, a, k), meet_##T(b, c, k), k);	\
 	}								\
+	for (; n >= all; n -= all, x += all)				\
+		r = take_##T(r, load_##T(x), k);			\
+	return n ? take_##T(r, SEL(V, left, load_##T(end), first), k) : r; \
+}									\
+RLX_INLINE void rows_of_##T(V *p, const T *x, size_t rows, size_t n, const V left, \
+			    const enum kind k)				\
+{									\
+	for (; rows--; x += n)						\
+		*p++ = row_of_##T(x, n, left, k);			\
+}									\
+RLX_INLINE void fold_of_##T(V *p, size_t w, const enum kind k)		\
+{									\
+	const size_t one = w == 1;					\
+									\
+	for (size_t all = RLX_VB / sizeof(T); all > 1; all /= 2) {	\
+		w = one ? 1 : all / 2;					\
+		for (size_t j = 0, o = one ? 0 : w; j < w; j++, o++) {	\
+			const V a = p[j], b = p[o];			\
+									\
+			p[j] = meet_##T(ZIP(V, a, b, LO), ZIP(V, a, b, HI), k); \
+		}							\
+	}								\
+}									\
+static void cols_##T(void *r, const void *const p[ROWS], size_t n, enum kind k) \
+{									\
+	const T *const q[ROWS] = { p[0], p[1], p[2], p[3] };		\
+									\
+	EACH_KIND(REAL, REAL || sizeof(T) == 8, cols_of_##T, r, q, n)				\
+}									\
+static void rows_##T(vl *p, const void *x, size_t rows, size_t n, vl left, enum kind k) \
+{									\
+	EACH_KIND(REAL, REAL || sizeof(T) == 8, rows_of_##T, (V *)p, x, rows, n, (V)left) \
+}									\
+static void fold_##T(vl *p, size_t rows, enum kind k)			\
+{									\
+	EACH_KIND(false, REAL || sizeof(T) == 8, fold_of_##T, (V *)p, rows)			\
 }
-REDUCER(f64, vd, -INFINITY, INFINITY)
-REDUCER(f32, vf, -INFINITY, INFINITY)
-REDUCER(u64, vul, INT64_MIN, INT64_MAX)
+REDUCER(f64, vd, true, -INFINITY, INFINITY)
+REDUCER(f32, vf, true, -INFINITY, INFINITY)
+REDUCER(u64, vul, false, INT64_MIN, INT64_MAX)
+REDUCER(u32, vu, false, INT32_MIN, INT32_MAX)
+
+struct class_of {
+	void	(*cols)(void *r, const void *const p[ROWS], size_t n, enum kind k);
+	void	(*rows)(vl *p, const void *x, size_t rows, size_t n, vl left, enum kind k);
+	void	(*fold)(vl *p, size_t rows, enum kind k);
+	size_t	lane;	/* bytes */
+};
+
+static const struct class_of class_of[] = {
+	[RLX_EW_F32] = { cols_f32, rows_f32, fold_f32, 4 },
+	[RLX_EW_F64] = { cols_f64, rows_f64, fold_f64, 8 },
+	[RLX_EW_I64] = { cols_u64, rows_u64, fold_u64, 8 },
+	[RLX_EW_I32] = { cols_u32, rows_u32, fold_u32, 4 },
+};
 
 /* u64 ordered as i64 is: the top bit turned over */
 void RLX_K(load_turned)(void *restrict dst, const void *restrict src, size_t n)
@@ -190,39 +229,53 @@ void RLX_K(load_turned)(void *restrict dst, const void *restrict src, size_t n)
 		((u64 *)dst)[i] = ((const u64 *)src)[i] ^ (u64)1 << 63;
 }
 
+/*
+ * The results of @rows neighbouring rows of n, of class @c. Rows shorter than a vector are
+ * read as one, so that the last of them are put where there is room behind them.
+ */
+static void fold_rows(const struct class_of *c, char *to, const char *x, size_t rows, size_t n,
+		      enum kind k)
+{
+	const size_t all = RLX_VB / c->lane;
+	const vl left = left_lanes(c->lane, n);
+	vl p[RLX_VL] = { { 0 } }, pad;
+
+	for (size_t m, far; rows; rows -= m, to += m * c->lane) {
+		const size_t near = n < all ? (all - 1) / n : 0;
+
+		m = rows < all ? rows : all;
+		far = rows - m >= near ? m : rows > near ? rows - near : 0;
+		c->rows(p, x, far, n, left, k);
+		x += far * n * c->lane;
+		for (size_t j = far; j < m; j++, x += n * c->lane) {
+			memcpy(&pad, x, n * c->lane);
+			c->rows(p + j, (const void *)&pad, 1, n, left, k);
+		}
+		c->fold(p, m, k);
+		memcpy(to, p, m * c->lane);
+	}
+}
+
 union rlx_value_of RLX_K(row_end)(int cls, const void *x, size_t n, bool min)
 {
-	const enum kind k = min ? SMALLEST : LARGEST;
-	union rlx_value_of v;
+	union rlx_value_of v = { .i = 0 };
 
-	if (cls == RLX_EW_F32)
-		v.f = row_f32(x, n, k);
-	else if (cls == RLX_EW_F64)
-		v.d = row_f64(x, n, k);
-	else
-		v.i = row_u64(x, n, k);
+	fold_rows(&class_of[cls], (void *)&v, x, 1, n, min ? SMALLEST : LARGEST);
 	return v;
 }
 
 struct run {
 	const struct rlx_k_reduce *a;
+	const struct class_of *c;
 	enum kind	kind;
 	int		cls;
-	size_t		size, lane;	/* bytes in memory, in the class */
+	bool		plain;		/* what is in memory is of the class */
+	bool		wide;		/* sums of f32, which meet in doubles */
+	size_t		size;		/* bytes in memory */
+	int64_t		most, deep;	/* rows that @part takes, and has taken */
 	rlx_convert_fn	*load, *store;
-	char		*acc, *mid, *part, *buf;
+	char		*acc, *part, *none, *buf;
 };
-
-static void cols(const struct run *r, void *acc, const void *x, size_t n,
-		 enum kind k)
-{
-	if (r->cls == RLX_EW_F32)
-		cols_f32(acc, x, n, k);
-	else if (r->cls == RLX_EW_F64)
-		cols_f64(acc, x, n, k);
-	else
-		cols_u64(acc, x, n, k);
-}
 
 #define SET(T, p, n, expr)						\
 	do {								\
@@ -232,58 +285,45 @@ static void cols(const struct run *r, void *acc, const void *x, size_t n,
 			t_[i] = (expr);					\
 	} while (0)
 
-static void start(const struct run *r, void *acc, size_t n)
-{
-	if (r->cls == RLX_EW_F32)
-		SET(f32, acc, n, start_f32(r->kind));
-	else if (r->cls == RLX_EW_F64)
-		SET(f64, acc, n, start_f64(r->kind));
-	else
-		SET(u64, acc, n, start_u64(r->kind));
-}
-
-static bool in_class(const struct run *r)
-{
-	int t = r->a->type;
-
-	return t == RLX_F32 || t == RLX_F64 || t == RLX_I64 ||
-	       (t == RLX_U64 && r->load != RLX_K(load_turned));
-}
-
 /* x as values of the class */
-static const void *values(const struct run *r, const char *x, size_t n)
+static const char *values(const struct run *r, const char *x, size_t n)
 {
-	if (in_class(r))
+	if (r->plain)
 		return x;
 	r->load(r->buf, x, n);
 	return r->buf;
 }
 
-/* The result of the n values of a row, to @one. */
-static void row(const struct run *r, void *one, const void *v, size_t n)
+/* Two rows of n results of class @cls become one. */
+static void meet(const struct run *r, int cls, char *acc, const char *x, size_t n)
 {
-	if (r->cls == RLX_EW_F32)
-		*(f32 *)one = row_f32(v, n, r->kind);
-	else if (r->cls == RLX_EW_F64)
-		*(f64 *)one = row_f64(v, n, r->kind);
-	else
-		*(u64 *)one = row_u64(v, n, r->kind);
+	const size_t lane = class_of[cls].lane, all = RLX_VB / lane;
+	const void *p[ROWS] = { x, r->none, r->none, r->none };
+	char pad[RLX_VB];
+
+	if (n < all) {
+		memcpy(pad, r->none, RLX_VB);
+		memcpy(pad, x, n * lane);
+		p[0] = pad;
+	}
+	class_of[cls].cols(acc, p, n < all ? all : n, r->kind == SQUARES ? ADD : r->kind);
 }
 
 /* A contiguous run into *acc, in pieces that keep the sums short. */
-static void take_run(const struct run *r, union rlx_value_of *acc, const char *x,
-		     size_t n)
+static void take_run(const struct run *r, const char *x, size_t n)
 {
-	for (size_t i = 0; i < n; i += COLS) {
-		size_t k = n - i < COLS ? n - i : COLS;
-		const void *v = values(r, x + i * r->size, k);
-		union rlx_value_of one;
+	const size_t most = r->plain ? RUN : COLS;
+	f64 *sum = (void *)r->acc;
 
-		row(r, &one, v, k);
-		if (r->cls == RLX_EW_F32 && r->kind == ADD)
-			acc->d += (double)one.f;
+	for (size_t i = 0; i < n; i += most) {
+		const size_t k = n - i < most ? n - i : most;
+		union rlx_value_of one = { .i = 0 };
+
+		fold_rows(r->c, (void *)&one, values(r, x + i * r->size, k), 1, k, r->kind);
+		if (r->wide)
+			*sum += (double)one.f;
 		else
-			cols(r, acc, &one, 1, r->kind);
+			meet(r, r->cls, r->acc, (const void *)&one, 1);
 	}
 }
 
@@ -313,25 +353,42 @@ static int64_t reduced_at(const struct rlx_k_reduce *a, int64_t red)
 	return off;
 }
 
-/* n sums become means. */
-static void divide(const struct run *r, void *acc, size_t n)
+/*
+ * n sums become means, by vectors, and so do what is behind them. The quotient of whole
+ * numbers that a double holds is cut to the right one.
+ */
+static void divide(const struct run *r, char *acc, size_t n)
 {
 	const int64_t by = r->a->n_red;
+	const vd d = vd_set1((double)by);
+	char *const end = acc + n * r->c->lane;
 
-	if (r->cls == RLX_EW_F32)
-		SET(f32, acc, n, (f32)(t_[i] / (double)by));
-	else if (r->cls == RLX_EW_F64)
-		SET(f64, acc, n, t_[i] / (double)by);
-	else if (!by)	/* of integers the mean of nothing is 0 */
-		SET(u64, acc, n, 0);
-	else if (r->a->type == RLX_U64)
-		SET(u64, acc, n, t_[i] / (u64)by);
-	else
-		SET(int64_t, acc, n, t_[i] / by);
+	if (r->cls == RLX_EW_F32 && by >= 1 << 24) {
+		SET(f32, (void *)acc, n, (f32)(t_[i] / (double)by));
+	} else if (r->cls == RLX_EW_F32) {
+		for (; acc < end; acc += RLX_VB)
+			vf_storeu(acc, vf_loadu(acc) / (float)by);
+	} else if (r->cls == RLX_EW_F64) {
+		for (; acc < end; acc += RLX_VB)
+			vd_storeu(acc, vd_loadu(acc) / d);
+	} else if (!by) {	/* of integers the mean of nothing is 0 */
+		memset(acc, 0, n * 8);
+	} else if (r->a->type == RLX_U64) {
+		SET(u64, (void *)acc, n, t_[i] / (u64)by);
+	} else if (r->size <= 4 && by <= 1 << 21) {
+		for (; acc < end; acc += RLX_VB) {
+			vl v = (vl)vd_loadu(acc);
+
+			v = __builtin_convertvector(__builtin_convertvector(v, vd) / d, vl);
+			vd_storeu(acc, (vd)v);
+		}
+	} else {
+		SET(int64_t, (void *)acc, n, t_[i] / by);
+	}
 }
 
 /* The mean, if that is wanted, and the result to its place. */
-static void finish(const struct run *r, int64_t at, void *acc, size_t n)
+static void finish(const struct run *r, int64_t at, char *acc, size_t n)
 {
 	if (r->a->op == RLX_K_REDUCE_MEAN)
 		divide(r, acc, n);
@@ -344,126 +401,192 @@ static void one_row(const struct run *r, int64_t out)
 	const struct rlx_k_reduce *a = r->a;
 	const int64_t last = a->dim[a->rank - 1];
 	const int64_t base = kept_at(a, out);
-	const bool sum = r->cls == RLX_EW_F32 && r->kind == ADD;
-	union rlx_value_of acc = { .i = 0 };
 
-	if (!sum)
-		start(r, &acc, 1);
+	if (r->wide)
+		*(f64 *)(void *)r->acc = 0;
+	else
+		memcpy(r->acc, r->none, r->c->lane);
 	for (int64_t i = 0; last && i < a->n_red / last; i++)
-		take_run(r, &acc, (const char *)a->x +
-			 (base + reduced_at(a, i)) * (int64_t)r->size,
+		take_run(r, (const char *)a->x + (base + reduced_at(a, i)) * (int64_t)r->size,
 			 (size_t)last);
-	if (sum)
-		acc.f = (f32)acc.d;
-	finish(r, out, &acc, 1);
+	if (r->wide)
+		*(f32 *)(void *)r->acc = (f32)*(f64 *)(void *)r->acc;
+	finish(r, out, r->acc, 1);
 }
 
-/*
- * Results [out, to), each of a row of its own that many of fit into a buffer: what a call
- * takes is shared by as many.
- */
+/* Results [out, to), each of a row of its own, as many at once as the buffers take. */
 static void short_rows(const struct run *r, int64_t out, int64_t to)
 {
-	enum { FEW = 16 };
-	const size_t n = (size_t)r->a->dim[r->a->rank - 1], most = COLS / n;
+	const size_t n = (size_t)r->a->dim[r->a->rank - 1];
+	const size_t fit = r->plain ? COLS : ROWS * COLS / n, most = fit < COLS ? fit : COLS;
 
-	for (size_t rows, i; out < to; out += (int64_t)rows) {
-		const char *v = (const char *)r->a->x + (size_t)out * n * r->size;
+	for (size_t rows; out < to; out += (int64_t)rows) {
+		const char *x = (const char *)r->a->x + (size_t)out * n * r->size;
 
 		rows = (size_t)(to - out) < most ? (size_t)(to - out) : most;
-		v = values(r, v, rows * n);
-		if (n > FEW)
-			for (i = 0; i < rows; i++)
-				row(r, r->acc + i * r->lane, v + i * n * r->lane, n);
-		else if (r->cls == RLX_EW_F32)
-			rows_f32((f32 *)(void *)r->acc, (const void *)v, rows, n, r->kind);
-		else if (r->cls == RLX_EW_F64)
-			rows_f64((f64 *)(void *)r->acc, (const void *)v, rows, n, r->kind);
-		else
-			rows_u64((u64 *)(void *)r->acc, (const void *)v, rows, n, r->kind);
+		fold_rows(r->c, r->acc, values(r, x, rows * n), rows, n, r->kind);
 		finish(r, out, r->acc, rows);
 	}
 }
 
-/* Rows [@i, @end) of n neighbouring columns from @base on. */
-static void take_rows(const struct run *r, void *acc, const char *base, int64_t i, int64_t end,
-		      size_t n)
+/* What @part has gathered goes into @acc, and it starts anew. */
+static void flush(struct run *r, size_t n)
 {
-	for (; i < end; i++)
-		cols(r, acc, values(r, base + reduced_at(r->a, i) * (int64_t)r->size, n), n,
-		     r->kind);
+	const char *x = r->part;
+
+	if (r->wide) {
+		RLX_K(loader)(RLX_EW_F64, RLX_F32)(r->buf, x, n);
+		x = r->buf;
+	}
+	meet(r, r->wide ? RLX_EW_F64 : r->cls, r->acc, x, n);
+	memcpy(r->part, r->none, n * r->c->lane);
+	r->deep = 0;
+}
+
+/* @rows of n columns, @stride elements apart, into @part, ROWS at once. */
+static void take_rows(struct run *r, const char *x, int64_t rows, size_t stride, size_t n)
+{
+	const size_t all = RLX_VB / r->c->lane, lane = r->c->lane;
+	char pad[ROWS][RLX_VB];
+	const void *p[ROWS];
+	int64_t m;
+
+	for (; rows; rows -= m, x += (size_t)m * stride * r->size) {
+		m = rows < ROWS ? rows : ROWS;
+		if (!r->plain && stride == n)
+			r->load(r->buf, x, (size_t)m * n);
+		for (int j = 0; j < ROWS; j++) {
+			const char *row = x + (size_t)j * stride * r->size;
+			char *to = r->buf + (size_t)j * n * lane;
+
+			if (j < m && !r->plain && stride != n)
+				r->load(to, row, n);
+			p[j] = j >= m ? r->none : r->plain ? row : to;
+			if (n >= all || j >= m)
+				continue;
+			memcpy(pad[j], r->none, RLX_VB);
+			memcpy(pad[j], p[j], n * lane);
+			p[j] = pad[j];
+		}
+		r->c->cols(r->part, p, n < all ? all : n, r->kind);
+		r->deep += m;
+		if (r->deep >= r->most)
+			flush(r, n);
+	}
 }
 
 /*
- * n neighbouring results from @out on, the last dimension being kept: sums of sums of
- * BLOCK rows, which f32 adds up as doubles, so that a million rows are in each precision
- * some hundred additions deep.
+ * n neighbouring results from @out on, the last dimension being kept. Rows that are
+ * neighbours, too, are taken as fewer and longer ones, which are folded in the end. Sums are
+ * of sums of some hundred rows, which f32 adds up as doubles, so that of a million none is
+ * deep in roundings.
  */
-static void columns(const struct run *r, int64_t out, size_t n)
+static void columns(struct run *r, int64_t out, size_t n)
 {
 	const struct rlx_k_reduce *a = r->a;
-	const bool wide = r->cls == RLX_EW_F32 && r->kind == ADD && a->n_red > BLOCK;
-	f64 *sum = (void *)r->acc;
-	const char *base = (const char *)a->x + kept_at(a, out) *
-			   (int64_t)r->size;
+	const int64_t last = a->dim[a->rank - 1], rows = a->rank > 1 ? a->dim[a->rank - 2] : 1;
+	const int cls = r->wide ? RLX_EW_F64 : r->cls;
+	const int64_t base = kept_at(a, out);
+	size_t k = 1, w;
 
-	if (wide)
-		SET(f64, sum, n, 0);
-	else
-		start(r, r->acc, n);
-	if (a->n_red <= BLOCK)
-		take_rows(r, r->acc, base, 0, a->n_red, n);
-	for (int64_t row = 0, end, far; a->n_red > BLOCK && row < a->n_red;) {
-		far = a->n_red - row < BLOCK * BLOCK ? a->n_red : row + BLOCK * BLOCK;
-		start(r, r->mid, n);
-		for (; row < far; row = end) {
-			end = far - row < BLOCK ? far : row + BLOCK;
-			start(r, r->part, n);
-			take_rows(r, r->part, base, row, end, n);
-			cols(r, r->mid, r->part, n, r->kind);
-		}
-		if (wide)
-			SET(f64, sum, n, t_[i] + (double)((f32 *)(void *)r->mid)[i]);
-		else
-			cols(r, r->acc, r->mid, n, r->kind);
+	while ((int64_t)n == last && 2 * k * n <= COLS && 2 * (int64_t)k <= rows)
+		k *= 2;
+	w = k * n;
+	memcpy(r->acc, r->none, w * class_of[cls].lane);
+	memcpy(r->part, r->none, w * r->c->lane);
+	r->deep = 0;
+	for (int64_t i = 0; rows && i < a->n_red / rows; i++) {
+		const char *x = (const char *)a->x + (base + reduced_at(a, i * rows)) *
+				(int64_t)r->size;
+		const int64_t whole = rows / (int64_t)k, left = rows % (int64_t)k;
+
+		take_rows(r, x, whole, k > 1 ? w : (size_t)last, w);
+		if (left)
+			take_rows(r, x + (size_t)whole * w * r->size, 1, w, (size_t)left * n);
 	}
-	if (wide)
-		SET(f32, (void *)r->mid, n, (f32)sum[i]);
-	finish(r, out, wide ? r->mid : r->acc, n);
+	flush(r, w);
+	for (; k > 1; k /= 2)
+		meet(r, cls, r->acc, r->acc + k / 2 * n * class_of[cls].lane, k / 2 * n);
+	if (r->wide)
+		RLX_K(storer)(RLX_EW_F64, RLX_F32)(r->part, r->acc, n);
+	finish(r, out, r->wide ? r->part : r->acc, n);
+}
+
+/* Sums of what is narrower wrap in 32 bits as they do in 64; their mean is that of all bits. */
+static int class_for(const struct rlx_k_reduce *a)
+{
+	if (a->type == RLX_F64)
+		return RLX_EW_F64;
+	if (rlx_k_type_float((enum rlx_dtype)a->type))
+		return RLX_EW_F32;
+	if (a->op != RLX_K_REDUCE_MEAN && kind_of(a) != PRODUCT && (a->type == RLX_I32 ||
+	    (a->type == RLX_U32 && kind_of(a) == ADD)))
+		return RLX_EW_I32;
+	return RLX_EW_I64;
+}
+
+/* COLS results of nothing; of sums those of doubles, too */
+static void fill(char *none, int cls, enum kind k)
+{
+	const size_t lane = class_of[cls].lane;
+	union rlx_value_of v = { .i = 0 };
+
+	if (cls == RLX_EW_F32)
+		v.f = start_f32(k);
+	else if (cls == RLX_EW_F64)
+		v.d = start_f64(k);
+	else
+		v.i = cls == RLX_EW_I32 ? start_u32(k) : start_u64(k);
+	memset(none, 0, COLS * 8);
+	memcpy(none, &v, lane);
+	for (size_t n = lane; v.i && n < COLS * lane; n *= 2)
+		memcpy(none + n, none, n);
+}
+
+static struct run run_of(const struct rlx_k_reduce *a, void *scratch)
+{
+	const int t = a->type;
+	struct run r = { .a = a, .kind = kind_of(a), .cls = class_for(a), .acc = scratch };
+
+	r.c = &class_of[r.cls];
+	r.part = r.acc + COLS * 8;
+	r.none = r.part + COLS * 8;
+	r.buf = r.none + COLS * 8;
+	r.size = rlx_k_type_size((enum rlx_dtype)t);
+	r.load = RLX_K(loader)(r.cls, t);
+	r.store = RLX_K(storer)(r.cls, t);
+	r.plain = r.cls == RLX_EW_I32 || t == RLX_F32 || t == RLX_F64 || t == RLX_I64 ||
+		  (t == RLX_U64 && r.kind < LARGEST);
+	if (t == RLX_U64 && !r.plain)
+		r.load = r.store = RLX_K(load_turned);
+	r.wide = r.cls == RLX_EW_F32 && r.kind <= SQUARES;
+	for (r.most = PART; r.cls == RLX_EW_F64 && r.most * r.most < a->n_red;)
+		r.most *= 2;
+	fill(r.none, r.cls, r.kind);
+	return r;
 }
 
 void RLX_K(reduce)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_reduce *a = args;
-	const int64_t last = a->dim[a->rank - 1];
-	const int64_t blocks = (last + COLS - 1) / COLS;
-	struct run r = { .a = a, .kind = kind_of(a->op), .acc = scratch };
+	const int64_t last = a->dim[a->rank - 1], blocks = (last + COLS - 1) / COLS;
+	const int64_t even = (last + blocks - 1) / (blocks ? blocks : 1);
+	const int64_t width = (even + RLX_VL - 1) / RLX_VL * RLX_VL;
+	struct run r = run_of(a, scratch);
 
-	r.mid = r.acc + COLS * 8;
-	r.part = r.mid + COLS * 8;
-	r.buf = r.part + COLS * 8;
-	r.cls = a->type == RLX_F64 ? RLX_EW_F64 :
-		rlx_k_type_float((enum rlx_dtype)a->type) ? RLX_EW_F32 :
-							     RLX_EW_I64;
-	r.size = rlx_k_type_size((enum rlx_dtype)a->type);
-	r.lane = r.cls == RLX_EW_F32 ? 4 : 8;
-	r.load = RLX_K(loader)(r.cls, a->type);
-	r.store = RLX_K(storer)(r.cls, a->type);
-	if (a->type == RLX_U64 && r.kind >= LARGEST)
-		r.load = r.store = RLX_K(load_turned);
 	for (size_t u = begin; u < end; u++) {
 		if (a->axes >> (a->rank - 1) & 1) {
 			int64_t o = (int64_t)u * a->per, to = o + a->per;
 
 			to = to < a->n_out ? to : a->n_out;
-			if (a->n_red == last && last > 0 && last <= COLS / 2)
+			if (a->n_red == last && last > 0 && last <= (r.plain ? RUN : ROWS * COLS))
 				short_rows(&r, o, to);
 			else
 				for (; o < to; o++)
 					one_row(&r, o);
 		} else {
-			int64_t c = (int64_t)u % blocks * COLS;
-			int64_t n = last - c < COLS ? last - c : COLS;
+			int64_t c = (int64_t)u % blocks * width;
+			int64_t n = last - c < width ? last - c : width;
 
 			columns(&r, (int64_t)u / blocks * last + c, (size_t)n);
 		}

@@ -179,6 +179,56 @@ TEST(reduce_over_any_axes)
 			one_reduce(rlx_kernels_get((enum rlx_isa)l), &seed);
 }
 
+/* [outer, n, inner] down its columns or along its rows, f32 and i32: few long ones and many. */
+static void one_matrix(const struct rlx_kernels *k, uint64_t *seed)
+{
+	const bool real = kc_pick(seed, 0, 1), along = kc_pick(seed, 0, 1);
+	const int64_t outer = kc_pick(seed, 1, 3), wide = kc_pick(seed, 0, 1);
+	const int64_t n = wide ? kc_pick(seed, 1, 12) : kc_pick(seed, 1, 1500);
+	const int64_t inner = along ? 1 : wide ? kc_pick(seed, 500, 1600) : kc_pick(seed, 2, 70);
+	const int64_t rows = along ? kc_pick(seed, 1, wide ? 900 : 40) : 1;
+	const int64_t outs = outer * rows * inner;
+	struct rlx_k_reduce a = { .rank = 4, .dim = { outer, rows, n, inner }, .axes = 4,
+		.type = real ? RLX_F32 : RLX_I32, .op = (uint8_t)kc_pick(seed, 0, 3) };
+	struct kc_buf x = values(outs * n, a.type, seed), y = kc_buf_new((size_t)outs * 4, 4);
+
+	a.squares = real && a.op <= RLX_K_REDUCE_MEAN && kc_pick(seed, 0, 1);
+	a.x = x.p;
+	a.y = y.p;
+	rlx_k_reduce_plan(&a);
+	kc_run(k->reduce, &a, rlx_k_reduce_units(&a), RLX_K_REDUCE_SCRATCH, seed);
+	for (int64_t o = 0; o < outs; o++) {
+		const bool least = a.op == RLX_K_REDUCE_MIN, most = a.op == RLX_K_REDUCE_MAX;
+		double w = 0, sum = 0, got;
+
+		for (int64_t i = 0; i < n; i++) {
+			int64_t at = o / inner * n * inner + i * inner + o % inner;
+			double v = real ? (double)((float *)x.p)[at] : ((int32_t *)x.p)[at];
+
+			v = a.squares ? v * v : v;
+			sum += fabs(v);
+			w = !i ? v : most ? fmax(w, v) : least ? fmin(w, v) : w + v;
+		}
+		w = a.op == RLX_K_REDUCE_MEAN ? w / (double)n : w;
+		w = real ? w : trunc(w);
+		got = real ? (double)((float *)y.p)[o] : ((int32_t *)y.p)[o];
+		CHECKF(fabs(got - w) <= (real ? 4e-7 * sum : 0),
+		       "op %d of %lld x %lld x %lld: %g, not %g", a.op, (long long)(outer * rows),
+		       (long long)n, (long long)inner, got, w);
+	}
+	kc_buf_free(&x);
+	kc_buf_free(&y);
+}
+
+TEST(reduce_few_columns_and_many)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int l = 0; l < kc_levels(); l++)
+		for (int t = 0; t < 200; t++)
+			one_matrix(rlx_kernels_get((enum rlx_isa)l), &seed);
+}
+
 TEST(long_sums_stay_accurate)
 {
 	enum { N = 1 << 20 };
