@@ -146,7 +146,8 @@ struct rlx_k_ew {
 };
 
 enum { RLX_EW_LINEAR, RLX_EW_SCALAR, RLX_EW_ROW, RLX_EW_GATHER };
-enum { RLX_EW_BLOCK_BYTES = 4096 };
+/* of a block in scratch, and with what may be written behind it */
+enum { RLX_EW_BLOCK_BYTES = 4096, RLX_EW_BLOCK_ROOM = RLX_EW_BLOCK_BYTES + 64 };
 
 static inline size_t rlx_k_ew_lane(const struct rlx_k_ew *a)
 {
@@ -219,6 +220,21 @@ static inline bool rlx_k_ew_short(enum rlx_isa isa, size_t bytes)
 }
 
 /*
+ * Elements that blocks are a multiple of: whole vectors, and whole rows where that fits, so
+ * that what a row repeats is the same in every block.
+ */
+static inline int64_t rlx_k_ew_whole(int64_t row, int64_t vector, int64_t most)
+{
+	int64_t n = row, gcd = vector, t;
+
+	for (; n; gcd = t) {
+		t = n;
+		n = gcd % n;
+	}
+	return row && row / gcd <= most / vector ? row / gcd * vector : vector;
+}
+
+/*
  * Collapse the dimensions, choose the blocks, assign registers; at any level the result
  * runs, at @isa it is fastest. Unused src
  * bytes must be 0 or RLX_EW_IMM. A program of 0 steps converts and copies.
@@ -245,8 +261,11 @@ static inline void rlx_k_ew_plan(enum rlx_isa isa, struct rlx_k_ew *a)
 			a->flat = true;
 	}
 	a->total = want;
-	if (a->flat)
+	if (a->flat) {
+		whole = rlx_k_ew_whole(inner, whole, most);
+		most -= most % whole;
 		inner = want;
+	}
 	a->pieces = (inner + most - 1) / most;
 	a->block = a->pieces ? (inner + a->pieces - 1) / a->pieces : 0;
 	a->block = (a->block + whole - 1) / whole * whole;
@@ -267,7 +286,7 @@ static inline size_t rlx_k_ew_units(const struct rlx_k_ew *a)
 
 static inline size_t rlx_k_ew_scratch(const struct rlx_k_ew *a)
 {
-	return (size_t)(a->n_reg + a->n_in + 4) * RLX_EW_BLOCK_BYTES;
+	return (size_t)(a->n_reg + a->n_in + 4) * RLX_EW_BLOCK_ROOM;
 }
 
 #endif

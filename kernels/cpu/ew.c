@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* The interpreter of elementwise programs. */
 #include "kernels/cpu/convert.h"
+#include "kernels/cpu/ew_gather.h"
 #include "kernels/cpu/ew_step.h"
 
 rlx_k_fn RLX_K(ew);
@@ -16,7 +17,8 @@ struct state {
 	char			*raw;		/* gathered, not yet converted */
 	struct rlx_ew_src	slot[SLOTS];
 	rlx_convert_fn		*load[RLX_EW_MAX_IN];
-	int64_t			pos[RLX_K_DIMS];	/* where the unit starts */
+	struct rlx_ew_gather	gather[RLX_EW_MAX_IN];	/* of those that are */
+	int64_t			pos[RLX_K_DIMS];	/* where a row's block starts */
 	char			splat[SLOTS][RLX_VB]
 				__attribute__((aligned(RLX_VB)));
 };
@@ -61,12 +63,14 @@ static void setup(struct state *st, const struct rlx_k_ew *a, char *scratch)
 		  a->cls == RLX_EW_F64 ? RLX_K(ew_f64_steps) :
 					 RLX_K(ew_int_steps);
 	st->ins = scratch;
-	st->regs = st->ins + (size_t)a->n_in * RLX_EW_BLOCK_BYTES;
-	st->raw = st->regs + (size_t)a->n_reg * RLX_EW_BLOCK_BYTES;
+	st->regs = st->ins + (size_t)a->n_in * RLX_EW_BLOCK_ROOM;
+	st->raw = st->regs + (size_t)a->n_reg * RLX_EW_BLOCK_ROOM;
 	for (int i = 0; i < a->n_in; i++) {
 		double one;
 
 		st->load[i] = RLX_K(loader)(a->cls, a->in[i].type);
+		if (a->in[i].kind == RLX_EW_GATHER)
+			rlx_ew_gather_setup(&st->gather[i], a, &a->in[i]);
 		if (a->in[i].kind != RLX_EW_SCALAR)
 			continue;
 		st->load[i](&one, a->in[i].p, 1);
@@ -76,7 +80,7 @@ static void setup(struct state *st, const struct rlx_k_ew *a, char *scratch)
 	for (int s = 0; s < a->n_step; s++) {
 		splat_imm(st, s);
 		st->slot[RLX_EW_MAX_IN + s] = (struct rlx_ew_src){
-			st->regs + a->reg[s] * RLX_EW_BLOCK_BYTES, RLX_VB };
+			st->regs + a->reg[s] * RLX_EW_BLOCK_ROOM, RLX_VB };
 		if (a->step[s].op == RLX_EW_const_)
 			st->slot[RLX_EW_MAX_IN + s] = (struct rlx_ew_src){
 				st->splat[RLX_EW_MAX_IN + s], 0 };
@@ -86,7 +90,7 @@ static void setup(struct state *st, const struct rlx_k_ew *a, char *scratch)
 /* n elements of an input into its block; whole blocks are read in place. */
 static void bind_run(struct state *st, int i, const char *p, size_t n)
 {
-	char *block = st->ins + (size_t)i * RLX_EW_BLOCK_BYTES;
+	char *block = st->ins + (size_t)i * RLX_EW_BLOCK_ROOM;
 
 	if (in_class(st, st->a->in[i].type) && n * st->lane % RLX_VB == 0) {
 		st->slot[i] = (struct rlx_ew_src){ p, RLX_VB };
@@ -105,89 +109,22 @@ static void bind_one(struct state *st, int i, const char *p)
 	st->slot[i] = (struct rlx_ew_src){ st->splat[i], 0 };
 }
 
-/* One element of @size bytes, @n times; up to a vector beyond them is written. */
-static void repeat(char *d, const char *s, size_t n, size_t size)
+/* n elements from element @at of the output on; a block that is as the last stays. */
+static void bind_gather(struct state *st, int i, int64_t at, size_t n)
 {
-	typedef uint64_t v64 __attribute__((vector_size(RLX_VB)));
-	static const uint64_t spread[9] = { [1] = 0x0101010101010101, [2] = 0x0001000100010001,
-					    [4] = 0x0000000100000001, [8] = 1 };
-	uint64_t one = 0;
-	size_t i;
-	v64 v;
-
-	if (size == 4)
-		one = *(const uint32_t *)s;
-	else
-		memcpy(&one, s, size);
-	v = one * spread[size] + (v64){ 0 };
-	for (i = 0; i < n * size; i += RLX_VB)
-		memcpy(d + i, &v, sizeof(v));
-}
-
-#define GATHER(T)							\
-static void gather_##T(T *d, const T *s, int64_t stride, int64_t n)	\
-{									\
-	for (int64_t i = 0; i < n; i++)					\
-		d[i] = s[i * stride];					\
-}
-GATHER(uint8_t)
-GATHER(uint16_t)
-GATHER(uint32_t)
-GATHER(uint64_t)
-
-static void gather_run(char *d, const char *s, int64_t stride, int64_t n,
-		       size_t size)
-{
-	if (stride == 1)
-		memcpy(d, s, (size_t)n * size);
-	else if (!stride)
-		repeat(d, s, (size_t)n, size);
-	else if (size == 1)
-		gather_uint8_t((void *)d, (const void *)s, stride, n);
-	else if (size == 2)
-		gather_uint16_t((void *)d, (const void *)s, stride, n);
-	else if (size == 4)
-		gather_uint32_t((void *)d, (const void *)s, stride, n);
-	else
-		gather_uint64_t((void *)d, (const void *)s, stride, n);
-}
-
-/* The next n elements from st->pos on, in output order, run by run. */
-static void bind_gather(struct state *st, int i, size_t n)
-{
-	const struct rlx_k_ew *a = st->a;
-	const struct rlx_k_ew_in *in = &a->in[i];
+	const struct rlx_k_ew_in *in = &st->a->in[i];
 	const size_t size = rlx_k_type_size((enum rlx_dtype)in->type);
-	const int last = a->rank - 1;
 	const bool as_is = in_class(st, in->type);
-	char *block = st->ins + (size_t)i * RLX_EW_BLOCK_BYTES;
-	char *d = as_is ? block : st->raw;
-	int64_t pos[RLX_K_DIMS], off = 0;
+	char *block = st->ins + (size_t)i * RLX_EW_BLOCK_ROOM;
+	struct rlx_ew_gather *g = &st->gather[i];
 
-	for (int k = 0; k <= last; k++) {
-		pos[k] = st->pos[k];
-		off += pos[k] * in->stride[k];
-	}
-	for (int64_t left = (int64_t)n; left > 0;) {
-		int64_t run = a->dim[last] - pos[last];
-		int k = last;
-
-		run = run < left ? run : left;
-		gather_run(d, (const char *)in->p + off * (int64_t)size,
-			   in->stride[last], run, size);
-		d += run * (int64_t)size;
-		left -= run;
-		pos[last] += run;
-		off += run * in->stride[last];
-		while (k > 0 && pos[k] == a->dim[k]) {
-			off += in->stride[k - 1] - pos[k] * in->stride[k];
-			pos[k] = 0;
-			pos[--k]++;
-		}
-	}
+	st->slot[i] = (struct rlx_ew_src){ block, RLX_VB };
+	if (g->alike && g->held >= (int64_t)n)
+		return;
+	rlx_ew_gather(g, as_is ? block : st->raw, in->p, at, (int64_t)n, size);
+	g->held = (int64_t)n;
 	if (!as_is)
 		st->load[i](block, st->raw, n);
-	st->slot[i] = (struct rlx_ew_src){ block, RLX_VB };
 }
 
 /* The coordinates of output element @at. */
@@ -217,7 +154,7 @@ static void bind(struct state *st, int64_t at, size_t n)
 			continue;
 		}
 		if (in->kind == RLX_EW_GATHER) {
-			bind_gather(st, i, n);
+			bind_gather(st, i, at, n);
 			continue;
 		}
 		for (int d = 0; d < a->rank; d++)
@@ -256,7 +193,7 @@ static void block(struct state *st, int64_t at, size_t n)
 	for (int s = 0; s < a->n_step; s++) {
 		const struct rlx_k_ew_step *step = &a->step[s];
 		struct rlx_ew_src src[3] = { { st->splat[0], 0 } };
-		char *dst = st->regs + a->reg[s] * RLX_EW_BLOCK_BYTES;
+		char *dst = st->regs + a->reg[s] * RLX_EW_BLOCK_ROOM;
 
 		if (step->op == RLX_EW_const_)
 			continue;
@@ -297,7 +234,8 @@ void RLX_K(ew)(const void *args, size_t begin, size_t end, void *scratch)
 		int64_t col = (int64_t)u % a->pieces * a->block;
 		int64_t n = inner - col < a->block ? inner - col : a->block;
 
-		locate(&st, row * inner + col);
+		if (!a->flat)
+			locate(&st, row * inner + col);
 		block(&st, row * inner + col, (size_t)n);
 	}
 }

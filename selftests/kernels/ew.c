@@ -474,11 +474,13 @@ static void random_program(const struct rlx_kernels *k, uint64_t *seed)
 			      .n_out = 2 }, p;
 	int last = a.n_step ? RLX_EW_STEP(a.n_step - 1) : 0;
 	int mid = a.n_step ? RLX_EW_STEP(a.n_step / 2) : 0;
+	int brief = a.rank > 1 ? (int)kc_pick(seed, 0, 1) : 0;
 	struct kc_buf in[4], out[2];
 	int64_t total = 1;
 
+	/* long rows, or short ones, of which blocks hold many */
 	for (int d = 0; d < a.rank; d++) {
-		a.dim[d] = kc_pick(seed, 1, d == a.rank - 1 ? 400 : 9);
+		a.dim[d] = kc_pick(seed, 1, d != a.rank - 1 - brief ? 9 + 12 * brief : 400);
 		total *= a.dim[d];
 	}
 	for (int i = 0; i < a.n_in; i++)
