@@ -16,10 +16,10 @@
 #endif
 
 #define LANES(bits, each, expr)						\
-	do {								\
+	for (size_t k = 0; k < nv; k++) {				\
 		typedef int##bits##_t I __attribute__((may_alias));	\
 		typedef uint##bits##_t U __attribute__((unused));	\
-		I *to = (void *)d;					\
+		I *to = (void *)(d + k * RLX_VB);			\
 									\
 		each							\
 		for (size_t l = 0; l < RLX_VB / sizeof(I); l++) {	\
@@ -31,42 +31,41 @@
 			(void)z;					\
 			to[l] = (I)(expr);				\
 		}							\
-	} while (0)
+		p += pi;						\
+		q += qi;						\
+		r += ri;						\
+	}
 
 #define STEP_BODY(name, body)						\
 static void name(char *d, const struct rlx_ew_src *s, size_t nv, int type) \
 {									\
 	const char *p = s[0].p, *q = s[1].p, *r = s[2].p;		\
+	const size_t pi = s[0].inc, qi = s[1].inc, ri = s[2].inc;	\
 									\
-	for (; nv--; d += RLX_VB) {					\
-		body							\
-		p += s[0].inc;						\
-		q += s[1].inc;						\
-		r += s[2].inc;						\
-	}								\
+	body								\
 }
 
 /* By the class, which is what a step other than cast gets as its type. */
 #define BY_CLASS(a, b, c, d)						\
 	switch (type) {							\
 	case RLX_EW_I8:							\
-		a;							\
+		a							\
 		break;							\
 	case RLX_EW_I16:						\
-		b;							\
+		b							\
 		break;							\
 	case RLX_EW_I32:						\
-		c;							\
+		c							\
 		break;							\
 	default:							\
-		d;							\
+		d							\
 	}
 #define STEP(name, expr)						\
 	STEP_BODY(name, BY_CLASS(LANES(8, ALIKE, expr), LANES(16, ALIKE, expr), \
 				 LANES(32, ALIKE, expr), LANES(64, ALIKE, expr)))
 
 /* Where the bits are all the same to it. */
-#define STEP_BITS(name, expr)	STEP_BODY(name, LANES(64, ALIKE, expr);)
+#define STEP_BITS(name, expr)	STEP_BODY(name, LANES(64, ALIKE, expr))
 
 /* By a function for each width; that of 64 bits has no vector form. */
 #define STEP_FN(name, fn)						\
