@@ -7,7 +7,7 @@ ARCH	:= $(shell $(CC) -dumpmachine | cut -d- -f1)
 KERNEL_SRC := $(filter-out kernels/cpu/table.c %_dot.c %_amx.c, \
 		$(wildcard kernels/cpu/*.c))
 KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,det grid nms nonzero pool_i64 pool_u64 random \
-		resize_wide reverse roi unique)
+		reverse roi unique)
 KERNEL_ISA := $(filter-out $(KERNEL_BASE),$(KERNEL_SRC))
 KERNEL_DOT := $(wildcard kernels/cpu/*_dot.c)
 KERNEL_AMX := $(wildcard kernels/cpu/*_amx.c)
@@ -21,6 +21,8 @@ $(foreach k,copy det ew_f64 ew_int gemm_int grouped index nonzero pool pool_f64 
 	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
 # Written in vectors, for many types and kinds: what is around them is small.
 $(foreach k,norm_nchw reduce softmax_f64,$(eval KERNEL_OPT_$(k) := -Os))
+# Its sums are truncated to integers: they are to be the same at every level.
+KERNEL_OPT_resize_wide += -ffp-contract=off
 
 # On x86 the portable level is the last resort: small there, not unrolled.
 LEVEL_OPT_base := $(if $(filter x86_64,$(ARCH)),-O2)

@@ -206,7 +206,7 @@ void RLX_K(resize_nearest)(const void *args, size_t begin, size_t end,
 {
 	const struct rlx_k_resize *a = args;
 	const struct rlx_k_resize_axis *q = &a->axis[2];
-	size_t rows = a->axis[0].out * a->axis[1].out, u, i;
+	size_t rows = a->axis[0].out * a->axis[1].out, u, i, last = SIZE_MAX;
 
 	(void)scratch;
 	for (u = begin; u < end; u++) {
@@ -218,7 +218,9 @@ void RLX_K(resize_nearest)(const void *args, size_t begin, size_t end,
 		const char *x = (const char *)a->x + from * q->in * a->esize;
 		char *y = (char *)a->y + u * q->out * a->esize;
 
-		if (a->esize == 1)
+		if (from == last)	/* as the row before */
+			memcpy(y, y - q->out * a->esize, q->out * a->esize);
+		else if (a->esize == 1)
 			PICK(uint8_t);
 		else if (a->esize == 2)
 			PICK(uint16_t);
@@ -226,5 +228,6 @@ void RLX_K(resize_nearest)(const void *args, size_t begin, size_t end,
 			PICK(uint32_t);
 		else
 			PICK(uint64_t);
+		last = from;
 	}
 }

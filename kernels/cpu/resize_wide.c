@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
  * Resizing of f64 and of integers, whose sums truncate: in double, in the order of the op's
- * definition; at the base level alone, where nothing is contracted.
+ * definition; built without contraction, so that every level truncates the same.
  */
 #include <string.h>
 
 #include "kernels/cpu/convert.h"
 #include "kernels/resize.h"
+#include "kernels/simd/vec.h"
 #include "kernels/type.h"
 
 rlx_k_fn RLX_K(resize_wide);
@@ -16,6 +17,7 @@ struct run {
 	rlx_convert_fn			*load, *store;
 	size_t				 size;
 	double				*sum, *part, *row;	/* input rows */
+	bool				partial;	/* outputs of axis 2 lie outside */
 };
 
 static ptrdiff_t tap_index(const struct rlx_k_resize_axis *a, size_t o, size_t t)
@@ -81,28 +83,65 @@ static const double *sum_rows(const struct run *r, const char *x, const size_t o
 	return r->sum;
 }
 
+typedef double pair __attribute__((vector_size(16), aligned(8), may_alias));
+
+/* 0 + w[0] x[at[0]] + ... of each of n outputs, none of which lies outside */
+static void sum_some(const struct rlx_k_resize_axis *a, double *restrict v, const double *x,
+		     size_t o, size_t n)
+{
+	const double *w = a->wide + o * a->taps;
+	const int32_t *at = a->index + o * a->taps;
+	size_t i, t;
+
+	if (a->taps == 2) {
+		for (i = 0; i < n; i++, w += 2, at += 2) {
+			const pair p = *(const pair *)w * (pair){ x[at[0]], x[at[1]] };
+
+			v[i] = 0.0 + p[0] + p[1];
+		}
+		return;
+	}
+	if (a->taps == 4) {
+		for (i = 0; i < n; i++, w += 4, at += 4) {
+			const pair p = *(const pair *)w * (pair){ x[at[0]], x[at[1]] };
+			const pair q = *(const pair *)(w + 2) * (pair){ x[at[2]], x[at[3]] };
+
+			v[i] = 0.0 + p[0] + p[1] + q[0] + q[1];
+		}
+		return;
+	}
+	for (i = 0; i < n; i++, w += a->taps, at += a->taps)
+		for (t = 0, v[i] = 0; t < a->taps; t++)
+			v[i] += w[t] * x[at[t]];
+}
+
+/* The same where some may lie outside. */
+static void sum_inside(const struct rlx_k_resize_axis *a, double *v, const double *x, size_t o,
+		       size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (tap_index(a, o + i, 0) >= 0)
+			sum_some(a, v + i, x, o + i, 1);
+		else
+			v[i] = 0;
+}
+
 /* At last along axis 2. */
 static void sum_line(const struct run *r, const double *x, char *y)
 {
 	const struct rlx_k_resize_axis *a = &r->a->axis[2];
-	double v[64];
+	double v[256];
 
-	for (size_t o = 0; o < a->out; o += 64) {
-		size_t n = a->out - o < 64 ? a->out - o : 64, i, t;
+	if (!a->wide) {
+		r->store(y, x, a->out);
+		return;
+	}
+	for (size_t o = 0; o < a->out; o += 256) {
+		size_t n = a->out - o < 256 ? a->out - o : 256;
 
-		if (!a->wide) {
-			r->store(y + o * r->size, x + o, n);
-			continue;
-		}
-		for (i = 0; i < n; i++) {
-			const double *w = a->wide + (o + i) * a->taps;
-			const int32_t *at = a->index + (o + i) * a->taps;
-
-			for (t = 0, v[i] = 0; t < a->taps && at[0] >= 0; t++)
-				v[i] += w[t] * x[at[t]];
-		}
+		(r->partial ? sum_inside : sum_some)(a, v, x, o, n);
 		r->store(y + o * r->size, v, n);
-		for (i = 0; i < n; i++)
+		for (size_t i = 0; i < n && r->partial; i++)
 			if (tap_index(a, o + i, 0) < 0)
 				memcpy(y + (o + i) * r->size, &r->a->fill, r->size);
 	}
@@ -132,6 +171,8 @@ void RLX_K(resize_wide)(const void *args, size_t begin, size_t end, void *scratc
 
 	r.part = r.sum + l->in;
 	r.row = r.part + l->in;
+	for (size_t o = 0; o < l->out && !r.partial; o++)
+		r.partial = tap_index(l, o, 0) < 0;
 	for (size_t u = begin; u < end; u++) {
 		size_t o[2] = { u / q->out % p->out, u % q->out };
 		ptrdiff_t z = tap_index(p, o[0], 0), v = tap_index(q, o[1], 0);

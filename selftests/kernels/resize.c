@@ -2,6 +2,7 @@
 /* Resize kernels at every ISA level against sums over all taps in double. */
 #include "kernels/conv.h"
 #include "kernels/resize.h"
+#include "kernels/type.h"
 #include "selftests/kernels/kernel_test.h"
 
 /* Random tables; a position is sometimes outside where that is allowed. */
@@ -203,6 +204,98 @@ TEST(resize_nearest)
 		}
 		kt_free(x, nx);
 		kt_free(y, ny);
+		fini(&a);
+	}
+}
+
+/* What sums of double along axis @j and those before it are, in the order of the op. */
+static double wide_ref(const struct rlx_k_resize *a, const double *x, const size_t o[3], int j,
+		       size_t in[3])
+{
+	const struct rlx_k_resize_axis *ax = &a->axis[j];
+	double sum = 0;
+
+	if (j < 0)
+		return x[(in[0] * a->axis[1].in + in[1]) * a->axis[2].in + in[2]];
+	for (size_t t = 0; t < ax->taps; t++) {
+		double w = ax->wide ? ax->wide[o[j] * ax->taps + t] : 1;
+
+		in[j] = (size_t)at(ax, o[j], t);
+		sum += w * wide_ref(a, x, o, j - 1, in);
+	}
+	return sum;
+}
+
+static double *wide_weights(const struct rlx_k_resize_axis *a, uint64_t *seed)
+{
+	double *w = a->index ? malloc(a->out * a->taps * sizeof(*w)) : NULL;
+
+	CHECK(w || !a->index);
+	for (size_t i = 0; w && i < a->out * a->taps; i++)
+		w[i] = rlx_test_uniform(seed, 0, 1.0 / (double)a->taps);
+	return w;
+}
+
+/* Sums that are truncated are the same at every level. */
+static void wide_run(enum rlx_isa isa, struct rlx_k_resize *a, const double *x, uint64_t *seed)
+{
+	const struct rlx_k_resize_axis *ax = a->axis;
+	size_t in[3], o[3], rows = ax[0].out * ax[1].out, n = rows * ax[2].out, i;
+	unsigned char *y = kt_new(n * a->esize);
+	double got, want;
+
+	a->y = y;
+	kt_run(rlx_kernels_get(isa)->resize_wide, a, rows, rlx_resize_wide_scratch(a), seed);
+	for (i = 0; i < n; i++) {
+		o[2] = i % ax[2].out;
+		o[1] = i / ax[2].out % ax[1].out;
+		o[0] = i / ax[2].out / ax[1].out;
+		if (at(&ax[0], o[0], 0) < 0 || at(&ax[1], o[1], 0) < 0 || at(&ax[2], o[2], 0) < 0)
+			want = a->type == RLX_U8 ? 9 : 0;
+		else
+			want = wide_ref(a, x, o, 2, in);
+		if (a->type == RLX_U8)
+			want = (uint8_t)want;
+		got = a->type == RLX_U8 ? y[i] : ((double *)(void *)y)[i];
+		CHECKF(got == want, "level %d, type %d, element %zu is %.17g, not %.17g", isa,
+		       a->type, i, got, want);
+	}
+	kt_free(y, n * a->esize);
+}
+
+TEST(resize_wide)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 60; i++) {
+		struct rlx_k_resize a = { .planes = 1, .esize = i % 2 ? 8 : 1,
+					  .type = i % 2 ? RLX_F64 : RLX_U8, .fill = i % 2 ? 0 : 9 };
+		size_t nx = 1;
+		unsigned char *x;
+		double *d;
+
+		for (size_t j = 0; j < 3; j++) {
+			axis_random(&a.axis[j], j > 0 || i % 3 == 0, false, &seed);
+			a.axis[j].wide = wide_weights(&a.axis[j], &seed);
+			nx *= a.axis[j].in;
+		}
+		x = kt_new(nx * a.esize);
+		d = malloc(nx * sizeof(*d));
+		CHECK(d != NULL);
+		for (size_t n = 0; n < nx; n++) {
+			x[n * a.esize] = (unsigned char)rlx_test_rand(&seed);
+			d[n] = a.esize == 1 ? x[n] : rlx_test_uniform(&seed, -9, 9);
+		}
+		if (a.esize == 8)
+			memcpy(x, d, nx * sizeof(*d));
+		a.x = x;
+		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++)
+			if (kt_isa_runs(isa))
+				wide_run(isa, &a, d, &seed);
+		kt_free(x, nx * a.esize);
+		free(d);
+		for (int j = 0; j < 3; j++)
+			free((void *)a.axis[j].wide);
 		fini(&a);
 	}
 }
