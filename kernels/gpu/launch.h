@@ -21,7 +21,6 @@
 #include "kernels/move.h"
 #include "kernels/norm.h"
 #include "kernels/gemv_stream.h"
-#include "kernels/softmax.h"
 
 /**
  * struct rlx_g_tensor_map - how TMA reads a matrix of f16 or bf16
@@ -102,43 +101,6 @@ static inline int64_t rlx_g_product(const int64_t *dim, int rank)
 static inline bool rlx_g_small_float(int type)
 {
 	return type == RLX_F32 || type == RLX_BF16 || type == RLX_F16;
-}
-
-static inline void rlx_g_softmax_launch(const void *args, struct rlx_g_launch *l)
-{
-	const struct rlx_k_softmax *a = (const struct rlx_k_softmax *)args;
-
-	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->y_type))
-		return;
-	if (a->n == 0)
-		rlx_g_line(l, 0, 256);
-	else if (a->inner == 1 && a->n <= 1024)	/* a warp for each row */
-		rlx_g_line(l, rlx_g_ceil(a->outer, 4), 256);
-	else if (a->inner == 1)
-		rlx_g_line(l, a->outer, 256);
-	else				/* a thread for each column */
-		rlx_g_line(l, rlx_g_ceil(a->outer * a->inner, 256), 256);
-	l->key[0] = a->inner == 1 ? a->n <= 1024 ? 0 : 1 : 2;
-}
-
-static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
-{
-	const struct rlx_k_norm *a = (const struct rlx_k_norm *)args;
-
-	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->y_type) ||
-	    ((a->gamma || a->beta || a->bias) && !rlx_g_small_float(a->param_type)) ||
-	    (a->residual && !rlx_g_small_float(a->residual_type)))
-		return;
-	l->key[0] = a->n <= 512 ? 1 : a->n <= 8192 ? 2 : 0;
-	rlx_g_line(l, !a->n ? 0 : l->key[0] == 1 ? rlx_g_ceil(a->rows, 8) : a->rows, 256);
-	/* each warp has several of many rows, for which it keeps gamma and beta */
-	if (l->key[0] == 1 && l->grid[0] > 528)
-		l->grid[0] = 528;
-	if (!l->key[0])
-		return;
-	l->key[1] = a->x_type | a->y_type << 4;
-	l->key[2] = a->residual ? a->residual_type : RLX_F32;
-	l->key[3] = a->gamma || a->beta || a->bias ? a->param_type : RLX_F32;
 }
 
 /* The cache is split where that makes blocks for a large GPU, not below 64 rows. */
@@ -287,6 +249,7 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 #include "kernels/gpu/launch_f8.h"
 #include "kernels/gpu/launch_quant.h"
 #include "kernels/gpu/launch_rnn.h"
+#include "kernels/gpu/launch_rows.h"
 #include "kernels/gpu/launch_space.h"
 
 #endif

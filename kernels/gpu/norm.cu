@@ -2,221 +2,347 @@
 /*
  * Layer norm and RMS norm of rows of x + residual + bias.
  *
- * Algorithm: mean, then variance as the mean of squared distances from it (two passes, so nothing
- * cancels); RMS: the mean of squares. RLX_K0 1, 2: the row stays in registers between passes, 8
- * elements a load, and gamma and beta from one row to the next. RLX_K0 0: rows that are too long
- * for that are read three times, mostly from caches.
- * Tiles: rows of up to 512 elements a warp each, up to 8,192 a block of 256 threads, longer ones
- * a block too; of short rows 528 blocks at most, which go over all of them.
+ * Algorithm: mean, then variance as the mean of squared distances from it (two passes over
+ * registers, so nothing cancels); RMS: the mean of squares. Rows in pieces: mean and sum of
+ * squares of each piece, put together as Chan et al. have it, then a second reading, from the end
+ * on, as caches still hold that.
+ * Tiles: rows of up to 32,768 elements are kept by the threads that kernels/gpu/rows_plan.h gives
+ * them; rlx_g_norm_launch() says how many. While a row is computed its threads' next one is under
+ * way. gamma and beta are read after the first row was asked for, and stay in registers where a
+ * thread has up to 16 of them, else near the multiprocessor. Longer rows a block, and where those
+ * are few several blocks, whose shares a second launch puts together.
  * Traffic: x, the residual and y once (and x + residual + bias if asked for, written), which is
- * the bound. Mean and 1 / deviation of a row are written for gradients if asked for.
+ * the bound; rows in pieces x and the residual twice. Mean and 1 / deviation of a row are written
+ * for gradients if asked for.
  * Source: Ba et al., "Layer Normalization" (2016); Zhang and Sennrich, "Root Mean Square Layer
- * Normalization" (2019). Limits: f32, f16, bf16, computed in f32; 16-byte accesses where all
- * addresses allow and rows are multiples of 8 elements, else by elements. y may be x.
+ * Normalization" (2019); Chan, Golub, LeVeque, "Updating Formulae and a Pairwise Algorithm for
+ * Computing Sample Variances" (1979). Limits: f32, f16, bf16, computed in f32. y may be x.
  */
-#include "kernels/gpu/dialect.h"
+#include "kernels/gpu/rows_plan.h"
+#define RLX_G_BLOCKS	ROWS_BLOCKS(RLX_K0)
+
+#include "kernels/gpu/rows.h"
 #include "kernels/norm.h"
 
-#if RLX_K0 == 0
-/* x + residual + bias at @i of the row */
-static DEV inline float sum_at(const struct rlx_k_norm &a, const struct rlx_g_env &env,
-			       int64_t row, int64_t i)
-{
-	float v = load_float(RLX_G_PTR(const void, a.x), row * a.n + i, a.x_type);
+/* RLX_K1: NORM_TYPES(); RLX_K2: of NORM_RMS .. */
+typedef rlx_t<(RLX_K1 & 15)> type_x;
+typedef rlx_t<(RLX_K1 >> 4 & 15)> type_y;
+enum { ADDS = (RLX_K1 >> 8 & 15) != 0, KEEPS = !PIECES && CHUNKS * VEC <= 8,
+       HAS = RLX_K2 };
+typedef rlx_t<ADDS ? (RLX_K1 >> 8 & 15) : (int)RLX_F32> type_r;
+typedef rlx_t<(RLX_K1 >> 12)> type_p;
 
-	if (a.residual)
-		v += load_float(RLX_G_PTR(const void, a.residual),
-				row * a.residual_stride + i, a.residual_type);
-	if (a.bias)
-		v += load_float(RLX_G_PTR(const void, a.bias), i, a.param_type);
-	return v;
+/* Is the next row asked for ahead? Where a row has more bytes, other warps' are enough. */
+enum { AHEAD = CHUNKS * VEC * (sizeof(type_x::mem) + (ADDS ? sizeof(type_r::mem) : 0)) <= 32 };
+
+/* Chunk @c of gamma, beta or bias at @p: v by its conversion */
+static DEV inline void get_param(const type_p::mem *p, const row_part &part, int c, float (&v)[VEC])
+{
+	row_vec<type_p::mem> x = {};
+
+	if (part.has(c))
+		x = *(const row_vec<type_p::mem> *)(p + part.at(c));
+#pragma unroll
+	for (int i = 0; i < VEC; i++)
+		v[i] = type_p::get(x.v[i]);
 }
 
-/* Rows of any length, a block each; they are read twice more. */
-RLX_G_KERNEL(norm, struct rlx_k_norm, 256)
+/* gamma and beta of a thread's elements, where it keeps them */
+struct shape {
+	float	gamma[KEEPS ? CHUNKS : 1][VEC], beta[KEEPS ? CHUNKS : 1][VEC];
+
+	DEV void load(const type_p::mem *g, const type_p::mem *b, const row_part &part, int c)
+	{
+		if (HAS & NORM_GAMMA)
+			get_param(g, part, c, gamma[KEEPS ? c : 0]);
+		if (HAS & NORM_BETA)
+			get_param(b, part, c, beta[KEEPS ? c : 0]);
+	}
+
+	DEV float of(float v, int c, int i) const
+	{
+		v = HAS & NORM_GAMMA ? v * gamma[KEEPS ? c : 0][i] : v;
+		return HAS & NORM_BETA ? v + beta[KEEPS ? c : 0][i] : v;
+	}
+};
+
+/* The row's mean and 1 / deviation */
+struct scale {
+	float	mean, inv;
+
+	DEV void tell(const struct rlx_k_norm &a, const struct rlx_g_env &env, int64_t row) const
+	{
+		if (a.mean)
+			RLX_G_PTR(float, a.mean)[row] = mean;
+		if (a.inv)
+			RLX_G_PTR(float, a.inv)[row] = inv;
+	}
+};
+
+/* What a thread reads of a row, or of a piece of one. */
+struct raw_row {
+	row_vec<type_x::mem>	x[CHUNKS];
+	row_vec<type_r::mem>	r[CHUNKS];
+};
+
+/* Row @row from element @first on; unless @in there is no such row. */
+struct norm_row {
+	const struct rlx_k_norm	&a;
+	const struct rlx_g_env	&env;
+	row_part		part;
+	int64_t			row, first;
+	bool			in;
+
+	DEV void load(raw_row &raw) const
+	{
+		part.load(RLX_G_PTR(const type_x::mem, a.x) + row * a.n + first, in, raw.x);
+		if (ADDS)
+			part.load(RLX_G_PTR(const type_r::mem, a.residual) +
+				  row * a.residual_stride + first, in, raw.r);
+	}
+
+	/* v = x + residual + bias, of which the first two were read */
+	DEV void get(const raw_row &raw, float (&v)[CHUNKS][VEC]) const
+	{
+		const type_p::mem *p = RLX_G_PTR(const type_p::mem, a.bias) + first;
+
+		row_get<type_x>(raw.x, v);
+		if (ADDS)
+			row_add<type_r>(raw.r, v);
+#pragma unroll
+		for (int c = 0; c < CHUNKS && HAS & NORM_BIAS; c++) {
+			float bias[VEC];
+
+			get_param(p, part, c, bias);
+#pragma unroll
+			for (int i = 0; i < VEC; i++)
+				v[c][i] += bias[i];
+		}
+	}
+
+	/* What comes out of v: out and y may be x itself, all of which was read. */
+	DEV void write(const struct scale &s, struct shape &p, const float (&v)[CHUNKS][VEC]) const
+	{
+		const type_p::mem *gamma = RLX_G_PTR(const type_p::mem, a.gamma) + first;
+		const type_p::mem *beta = RLX_G_PTR(const type_p::mem, a.beta) + first;
+		type_x::mem *out = RLX_G_PTR(type_x::mem, a.sum) + row * a.n + first;
+		type_y::mem *to = RLX_G_PTR(type_y::mem, a.y) + row * a.n + first;
+
+#pragma unroll
+		for (int c = 0; c < CHUNKS; c++) {
+			float y[VEC];
+
+			if (HAS & NORM_SUM)
+				part.store<type_x>(out, in, c, v[c]);
+			if (!KEEPS)
+				p.load(gamma, beta, part, c);
+#pragma unroll
+			for (int i = 0; i < VEC; i++)
+				y[i] = p.of((v[c][i] - s.mean) * s.inv, c, i);
+			part.store<type_y>(to, in, c, y);
+		}
+	}
+};
+
+static DEV inline float sum_of(const row_part &part, const float (&v)[CHUNKS][VEC])
 {
-	SHARED(float, smem, [MAX_WARPS]);
-	void *y = RLX_G_PTR(void, a.y), *out = RLX_G_PTR(void, a.sum);
-	const void *gamma = RLX_G_PTR(const void, a.gamma);
-	const void *beta = RLX_G_PTR(const void, a.beta);
-	float *means = RLX_G_PTR(float, a.mean), *invs = RLX_G_PTR(float, a.inv);
+	float sum = 0;
 
-	for (int64_t row = blockIdx.x, n = live_rows(env, a.rows); row < n; row += gridDim.x) {
-		float mean = 0, var = 0, inv;
+#pragma unroll
+	for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+		for (int i = 0; i < VEC; i++)
+			sum += part.has(c) ? v[c][i] : 0;
+	return sum;
+}
 
-		for (int64_t i = threadIdx.x; i < a.n; i += 256)
-			mean += sum_at(a, env, row, i);
-		mean = a.rms ? 0 : block_reduce<op_sum>(mean, smem) / (float)a.n;
-		for (int64_t i = threadIdx.x; i < a.n; i += 256) {
-			float v = sum_at(a, env, row, i) - mean;
+static DEV inline float squares_of(const row_part &part, const float (&v)[CHUNKS][VEC],
+				   float mean)
+{
+	float sum = 0;
 
-			var += v * v;
+#pragma unroll
+	for (int c = 0; c < CHUNKS; c++)
+#pragma unroll
+		for (int i = 0; i < VEC; i++) {
+			float d = part.has(c) ? v[c][i] - mean : 0;
+
+			sum += d * d;
 		}
-		var = block_reduce<op_sum>(var, smem) / (float)a.n;
-		inv = rsqrt_f32(var + a.eps);
-		if (threadIdx.x == 0 && means)
-			means[row] = mean;
-		if (threadIdx.x == 0 && invs)
-			invs[row] = inv;
-		for (int64_t i = threadIdx.x; i < a.n; i += 256) {
-			float v = sum_at(a, env, row, i), t;
+	return sum;
+}
 
-			t = (v - mean) * inv;
-			if (gamma)
-				t *= load_float(gamma, i, a.param_type);
-			if (beta)
-				t += load_float(beta, i, a.param_type);
-			/* out and y may be x itself: the row was read by this thread */
-			if (out)
-				store_float(out, row * a.n + i, a.x_type, v);
-			store_float(y, row * a.n + i, a.y_type, t);
-		}
+#if !ROWS_PIECES(RLX_K0)
+/* gamma and beta into this multiprocessor's cache, where rows find them */
+static DEV inline void bring_params(const struct rlx_k_norm &a, const struct rlx_g_env &env)
+{
+	const int step = 128 / (int)sizeof(type_p::mem);
+
+	for (int i = (int)threadIdx.x * step; i < a.n; i += THREADS * step) {
+		if (HAS & NORM_GAMMA)
+			bring_near(RLX_G_PTR(const type_p::mem, a.gamma) + i);
+		if (HAS & NORM_BETA)
+			bring_near(RLX_G_PTR(const type_p::mem, a.beta) + i);
+	}
+}
+
+RLX_G_KERNEL(norm, struct rlx_k_norm, THREADS)
+{
+	SHARED(float, smem, [2][MAX_WARPS]);
+	const int64_t rows = live_rows(env, a.rows), step = (int64_t)gridDim.x * GROUPS;
+	const int64_t begin = (int64_t)blockIdx.x * GROUPS + (int)threadIdx.x / LANES;
+	norm_row at = { a, env, { (int)a.n, (int)threadIdx.x % LANES }, begin, 0, begin < rows };
+	row_meeting meet = { smem, 0 };
+	raw_row raw;
+	shape p;
+
+	if (AHEAD)
+		at.load(raw);
+#pragma unroll
+	for (int c = 0; c < CHUNKS && KEEPS; c++)
+		p.load(RLX_G_PTR(const type_p::mem, a.gamma),
+		       RLX_G_PTR(const type_p::mem, a.beta), at.part, c);
+	if (!KEEPS)
+		bring_params(a, env);
+	/* all rows of a warp at a time, as it has to stay together */
+	for (int64_t i = (int64_t)blockIdx.x * GROUPS; i < rows; i += step) {
+		const norm_row next = { a, env, at.part, at.row + step, 0, at.row + step < rows };
+		float v[CHUNKS][VEC];
+		scale s;
+
+		if (!AHEAD)
+			at.load(raw);
+		at.get(raw, v);
+		if (AHEAD)
+			next.load(raw);
+		s.mean = HAS & NORM_RMS ? 0 : meet.of<op_sum>(sum_of(at.part, v)) / (float)a.n;
+		s.inv = rsqrt_f32(meet.of<op_sum>(squares_of(at.part, v, s.mean)) / (float)a.n +
+				  a.eps);
+		if (at.part.lane == 0 && at.in)
+			s.tell(a, env, at.row);
+		at.write(s, p, v);
+		at.row = next.row;
+		at.in = next.in;
 	}
 }
 #else
 
+/* Number, mean and sum of squared distances from it, of some elements */
+struct moments {
+	float	n, mean, squares;
+
+	DEV void add(float bn, float bmean, float bsquares)
+	{
+		float all = n + bn, d = bmean - mean, share = all > 0 ? bn / all : 0;
+
+		mean += d * share;
+		squares += bsquares + d * d * n * share;
+		n = all;
+	}
+
+	/* Of all threads; each gets it */
+	DEV void meet(float (*smem)[MAX_WARPS])
+	{
+#pragma unroll
+		for (int m = WARP / 2; m; m /= 2)
+			add(warp_xor(n, m), warp_xor(mean, m), warp_xor(squares, m));
+		__syncthreads();
+		if (lane_id() == 0) {
+			smem[0][warp_id()] = n;
+			smem[1][warp_id()] = mean;
+			smem[2][warp_id()] = squares;
+		}
+		__syncthreads();
+		n = mean = squares = 0;
+		for (int i = 0; i < THREADS / WARP; i++)
+			add(smem[0][i], smem[1][i], smem[2][i]);
+	}
+};
+
+/* Elements [first, end) of a row, which is what a block has of it. */
+struct share {
+	int64_t	row, first, end;
+
+	DEV norm_row at(const struct rlx_k_norm &a, const struct rlx_g_env &env, int64_t i) const
+	{
+		const int64_t left = end - i;
+
+		return { a, env, { left < PIECE ? (int)left : (int)PIECE, (int)threadIdx.x },
+			 row, i, true };
+	}
+
+	DEV void moments_of(const struct rlx_k_norm &a, const struct rlx_g_env &env,
+			    struct moments *m) const
+	{
+		for (int64_t i = first; i < end; i += PIECE) {
+			const norm_row p = at(a, env, i);
+			float v[CHUNKS][VEC], mean = 0, n = (float)p.part.count();
+			raw_row raw;
+
+			p.load(raw);
+			p.get(raw, v);
+			if (!(HAS & NORM_RMS) && n > 0)
+				mean = sum_of(p.part, v) / n;
+			m->add(n, mean, squares_of(p.part, v, mean));
+		}
+	}
+
+	/* From the end on: that is what caches have */
+	DEV void write(const struct rlx_k_norm &a, const struct rlx_g_env &env,
+		       const struct scale &s) const
+	{
+		const int64_t pieces = (end - first + PIECE - 1) / PIECE;
+
+		for (int64_t i = first + (pieces - 1) * PIECE; i >= first; i -= PIECE) {
+			const norm_row p = at(a, env, i);
+			float v[CHUNKS][VEC];
+			raw_row raw;
+			shape q;
+
+			p.load(raw);
+			p.get(raw, v);
+			p.write(s, q, v);
+		}
+	}
+};
+
 /*
- * Rows of up to MOST eights for each of LANES threads, which keep them: a warp a row
- * (RLX_K0 1) or a block (2). RLX_K1, RLX_K2, RLX_K3: types of x and y (times 16), of
- * the residual, of gamma, beta and bias.
+ * A row of the grid more than one: each has its share of all rows. The first launch leaves
+ * what each found in the scratch, the second puts it together in order.
  */
-enum { LANES = RLX_K0 == 1 ? RLX_WARP : 256, AT_ONCE = 256 / LANES,
-       MOST = RLX_K0 == 1 ? 2 : 4 };
+RLX_G_KERNEL(norm, struct rlx_k_norm, THREADS)
+{
+	SHARED(float, smem, [3][MAX_WARPS]);
+	const int64_t splits = gridDim.y, rows = live_rows(env, a.rows);
+	const int64_t pieces = (a.n + PIECE - 1) / PIECE, each = (pieces + splits - 1) / splits;
+	const int64_t first = (int64_t)blockIdx.y * each * PIECE, end = first + each * PIECE;
+	float *found = (float *)env.scratch;
 
-template <class M> struct alignas(16) eight {
-	M	v[8];
-};
+	for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+		const share part = { row, first, end < a.n ? end : a.n };
+		float *at = found + row * splits * 3;
+		moments m = {};
+		scale s;
 
-/* What a lane has of a row: eights c * LANES + lane; @n of the row, @wide by words. */
-struct eights {
-	int64_t	n;
-	int	lane;
-	bool	wide;
-
-	DEV int64_t at(int c) const { return ((int64_t)c * LANES + lane) * 8; }
-
-	/* v += the row at @p, by @T's conversion */
-	template <class T> DEV void add(const typename T::mem *p, float (*v)[8]) const
-	{
-#pragma unroll
-		for (int c = 0; c < MOST; c++) {
-			eight<typename T::mem> x = {};
-
-			if (wide && at(c) < n)
-				x = *(const eight<typename T::mem> *)(p + at(c));
-			else
-				for (int i = 0; i < 8; i++)
-					if (at(c) + i < n)
-						x.v[i] = p[at(c) + i];
-#pragma unroll
-			for (int i = 0; i < 8; i++)
-				v[c][i] += (float)T::get(x.v[i]);
+		if (env.pass == 0)
+			part.moments_of(a, env, &m);
+		else
+			for (int i = (int)threadIdx.x; i < splits; i += THREADS)
+				m.add(at[3 * i], at[3 * i + 1], at[3 * i + 2]);
+		m.meet(smem);
+		if (splits > 1 && env.pass == 0) {
+			at += 3 * blockIdx.y;
+			if (threadIdx.x == 0) {
+				at[0] = m.n;
+				at[1] = m.mean;
+				at[2] = m.squares;
+			}
+			continue;
 		}
+		s = { m.mean, rsqrt_f32(m.squares / (float)a.n + a.eps) };
+		if (threadIdx.x == 0 && blockIdx.y == 0)
+			s.tell(a, env, row);
+		part.write(a, env, s);
 	}
-
-	template <class T> DEV void store(typename T::mem *p, const float (*v)[8]) const
-	{
-#pragma unroll
-		for (int c = 0; c < MOST; c++) {
-			eight<typename T::mem> x;
-
-#pragma unroll
-			for (int i = 0; i < 8; i++)
-				x.v[i] = T::put(v[c][i]);
-			if (wide && at(c) < n)
-				*(eight<typename T::mem> *)(p + at(c)) = x;
-			else
-				for (int i = 0; i < 8; i++)
-					if (at(c) + i < n)
-						p[at(c) + i] = x.v[i];
-		}
-	}
-};
-
-typedef rlx_t<(RLX_K1 & 15)> type_x;
-typedef rlx_t<(RLX_K1 >> 4)> type_y;
-typedef rlx_t<RLX_K2> type_r;
-typedef rlx_t<RLX_K3> type_p;
-
-static DEV inline float row_sum(float v, float *smem)
-{
-	return RLX_K0 == 1 ? warp_reduce<op_sum>(v) : block_reduce<op_sum>(v, smem);
-}
-
-/* Sum of v, or of (v - mean)^2, by whichever @squares says. */
-static DEV inline float total(const struct eights &e, const float (*v)[8], float mean,
-			      bool squares, float *smem)
-{
-	float s = 0;
-
-#pragma unroll
-	for (int c = 0; c < MOST; c++)
-#pragma unroll
-		for (int i = 0; i < 8; i++) {
-			float d = e.at(c) + i < e.n ? v[c][i] - mean : 0;
-
-			s += squares ? d * d : d;
-		}
-	return row_sum(s, smem) / (float)e.n;
-}
-
-/* What a normalised row is multiplied by, and what is added; the same for all rows. */
-struct shape {
-	float	gamma[MOST][8], beta[MOST][8];
-};
-
-static DEV inline void norm_row(const struct rlx_k_norm &a, const struct rlx_g_env &env,
-				const struct eights &e, const struct shape &p, int64_t row,
-				float *smem)
-{
-	type_x::mem *out = RLX_G_PTR(type_x::mem, a.sum);
-	float *means = RLX_G_PTR(float, a.mean), *invs = RLX_G_PTR(float, a.inv);
-	float v[MOST][8] = {}, mean, inv;
-
-	e.add<type_x>(RLX_G_PTR(const type_x::mem, a.x) + row * a.n, v);
-	if (a.residual)
-		e.add<type_r>(RLX_G_PTR(const type_r::mem, a.residual) +
-			      row * a.residual_stride, v);
-	if (a.bias)
-		e.add<type_p>(RLX_G_PTR(const type_p::mem, a.bias), v);
-	mean = a.rms ? 0 : total(e, v, 0, false, smem);
-	inv = rsqrt_f32(total(e, v, mean, true, smem) + a.eps);
-	if (e.lane == 0 && means)
-		means[row] = mean;
-	if (e.lane == 0 && invs)
-		invs[row] = inv;
-	/* out and y may be x itself: all of the row was read */
-	if (out)
-		e.store<type_x>(out + row * a.n, v);
-#pragma unroll
-	for (int c = 0; c < MOST; c++)
-#pragma unroll
-		for (int i = 0; i < 8; i++)
-			v[c][i] = (v[c][i] - mean) * inv * (a.gamma ? p.gamma[c][i] : 1) +
-				  p.beta[c][i];
-	e.store<type_y>(RLX_G_PTR(type_y::mem, a.y) + row * a.n, v);
-}
-
-RLX_G_KERNEL(norm, struct rlx_k_norm, 256)
-{
-	SHARED(float, smem, [MAX_WARPS]);
-	uint64_t all = (uint64_t)RLX_G_PTR(const void, a.x) | (uint64_t)RLX_G_PTR(void, a.y) |
-		(uint64_t)RLX_G_PTR(const void, a.residual) |
-		(uint64_t)RLX_G_PTR(const void, a.bias) |
-		(uint64_t)RLX_G_PTR(const void, a.gamma) |
-		(uint64_t)RLX_G_PTR(const void, a.beta) | (uint64_t)RLX_G_PTR(void, a.sum);
-	struct eights e = { a.n, (int)threadIdx.x % LANES,
-			    (all & 15) == 0 && (a.n | a.residual_stride) % 8 == 0 };
-	struct shape p = {};
-
-	const int64_t rows = live_rows(env, a.rows);
-
-	if (a.gamma)
-		e.add<type_p>(RLX_G_PTR(const type_p::mem, a.gamma), p.gamma);
-	if (a.beta)
-		e.add<type_p>(RLX_G_PTR(const type_p::mem, a.beta), p.beta);
-	for (int64_t row = (int64_t)blockIdx.x * AT_ONCE + (int)threadIdx.x / LANES;
-	     row < rows; row += (int64_t)gridDim.x * AT_ONCE)
-		norm_row(a, env, e, p, row, smem);
 }
 #endif

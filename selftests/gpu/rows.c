@@ -95,6 +95,30 @@ TEST(norm)
 	one_norm(2, 8192 + 5, &seed);
 }
 
+/* Parts of a warp a row, several of which a group has one after the other. */
+TEST(norm_short)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 4; i++) {
+		one_norm(kc_pick(&seed, 1, 300), kc_pick(&seed, 1, 40), &seed);
+		one_norm(kc_pick(&seed, 1, 300), 4 * kc_pick(&seed, 1, 40), &seed);
+	}
+	one_norm(20000, kc_pick(&seed, 1, 9), &seed);
+}
+
+/* Blocks of all sizes; rows in pieces, which blocks share where they are few. */
+TEST(norm_long)
+{
+	uint64_t seed = rlx_test_seed();
+
+	one_norm(1, 4 * kc_pick(&seed, 2049, 4096), &seed);
+	one_norm(2, kc_pick(&seed, 16385, 20480), &seed);
+	one_norm(1, 8 * kc_pick(&seed, 2561, 6000), &seed);
+	one_norm(1, kc_pick(&seed, 20481, 60000), &seed);
+	one_norm(3, 20481, &seed);
+}
+
 static void one_group_norm(int64_t batch, int64_t groups, int64_t per, int64_t inner,
 			   uint64_t *seed)
 {

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Launches of norms and softmax; a part of launch.h.
+ *
+ * Rows are shared out (kernels/gpu/rows_plan.h) by rlx_g_rows_share() alone, from their number,
+ * length, types and alignment and the number of multiprocessors. All of them are bound by memory:
+ * what counts is how many bytes are under way, and that nothing but loads takes long.
+ */
+#ifndef RLX_G_LAUNCH_ROWS_H
+#define RLX_G_LAUNCH_ROWS_H
+
+#include "kernels/gpu/launch.h"
+#include "kernels/gpu/rows_plan.h"
+#include "kernels/norm.h"
+#include "kernels/softmax.h"
+
+/* An operand of rows, of @n or @stride elements each. */
+struct rlx_g_rows_operand {
+	const void	*p;		/* NULL: none */
+	int64_t		stride;		/* elements between rows */
+	int		type;
+};
+
+/* Largest vector of up to 16 bytes that divides rows of @n and every address of @o. */
+static inline int rlx_g_rows_vec(int64_t n, int widest, const struct rlx_g_rows_operand *o,
+				 int n_o)
+{
+	int vec = 16 / widest;
+
+	for (int i = 0; i < n_o; i++) {
+		int64_t size = (int64_t)rlx_k_type_size((enum rlx_dtype)o[i].type);
+
+		if (!o[i].p)
+			continue;
+		while (vec > 1 && ((n | o[i].stride) % vec ||
+				   (uint64_t)o[i].p % (uint64_t)(vec * size < 16 ? vec * size : 16)))
+			vec /= 2;
+	}
+	return vec;
+}
+
+/*
+ * What a row of @chunks vectors costs @lanes threads, in slots of instructions: by element 6, a
+ * step of the two trees over a warp 2, the barriers of a block as much as 30 of them.
+ */
+static inline int64_t rlx_g_rows_cost(int lanes, int vec, int64_t chunks)
+{
+	int64_t steps = 0;
+
+	for (int i = 1; i < lanes && i < 32; i *= 2)
+		steps++;
+	return lanes * (chunks * vec * 6 + steps * 4 + (lanes > 32 ? 60 : 0));
+}
+
+/*
+ * The key of @rows of @n elements by vectors of @vec, of @size bytes each element. Of many rows,
+ * the least work: threads with up to ROWS_MOST_OWN() elements, of which neighbours still read 128
+ * bytes side by side (or all of a row). Of rows that do not fill the chip the least time: a
+ * thread's vectors take their turns, so more threads have fewer each, up to a warp, beyond which
+ * they would wait for each other; up to a block where a warp does not hold the row anyway.
+ */
+static inline int32_t rlx_g_rows_share(int64_t rows, int64_t n, int vec, int size,
+				       const struct rlx_g_launch *l)
+{
+	int64_t units = n / vec, fill = (l->processors ? (int64_t)l->processors : 1) * 256;
+	int64_t best = 0, cost;
+	int lanes = 0;
+
+	for (int i = 1; i <= ROWS_MOST_LANES; i *= 2) {
+		if (rlx_g_ceil(units, i) * vec > ROWS_MOST_OWN(i) ||
+		    (i > 1 && units <= i / 2) || (i * vec * size < 128 && n * size > 128))
+			continue;
+		cost = rlx_g_rows_cost(i, vec, rlx_g_ceil(units, i));
+		if (!lanes || cost < best) {
+			best = cost;
+			lanes = i;
+		}
+	}
+	if (!lanes)
+		return ROWS_KEY(ROWS_PIECE_LANES, vec, ROWS_PIECE_OWN / vec, 1);
+	while (rows * lanes < fill && ((lanes < 32 && lanes < units) ||
+	       (lanes > 32 && lanes < ROWS_MOST_LANES && rlx_g_ceil(units, lanes) * vec > 16)))
+		lanes *= 2;
+	return ROWS_KEY(lanes, vec, (int)rlx_g_ceil(units, lanes), 0);
+}
+
+/*
+ * The grid of @rows by key @k: as many blocks as the multiprocessors hold at a time, each
+ * with every so manieth row. Rows in
+ * pieces that are fewer are split, so that four blocks a multiprocessor have work, of 8 pieces
+ * or more.
+ */
+static inline void rlx_g_rows_grid(struct rlx_g_launch *l, int64_t rows, int64_t n, int32_t k)
+{
+	int64_t threads = ROWS_THREADS(k), units = l->processors ? (int64_t)l->processors : 1;
+	int64_t blocks = rlx_g_ceil(rows, threads / ROWS_LANES(k));
+	int64_t most = units * ROWS_BLOCKS(k), splits, pieces;
+
+	rlx_g_line(l, blocks < most ? blocks : most, (uint32_t)threads);
+	if (!ROWS_PIECES(k) || !rows)
+		return;
+	pieces = rlx_g_ceil(n, (int64_t)ROWS_PIECE_LANES * ROWS_PIECE_OWN);
+	splits = rows < 2 * units ? 4 * units / rows : 1;
+	splits = splits < pieces ? splits : pieces;
+	if (splits > 1) {
+		l->grid[1] = (uint32_t)(splits < ROWS_MOST_SPLITS ? splits : ROWS_MOST_SPLITS);
+		l->n_launches = 2;
+		l->scratch = (uint64_t)rows * l->grid[1] * 3 * sizeof(float);
+	}
+}
+
+static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_norm *a = (const struct rlx_k_norm *)args;
+	const struct rlx_g_rows_operand o[] = {
+		{ a->x, a->n, a->x_type }, { a->sum, a->n, a->x_type },
+		{ a->y, a->n, a->y_type }, { a->residual, a->residual_stride, a->residual_type },
+		{ a->gamma, 0, a->param_type }, { a->beta, 0, a->param_type },
+		{ a->bias, 0, a->param_type },
+	};
+	bool params = a->gamma || a->beta || a->bias;
+	int size, widest;
+
+	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->y_type) ||
+	    (params && !rlx_g_small_float(a->param_type)) ||
+	    (a->residual && !rlx_g_small_float(a->residual_type)))
+		return;
+	size = a->x_type == RLX_F32 ? 4 : 2;
+	widest = a->y_type == RLX_F32 || (a->residual && a->residual_type == RLX_F32) ? 4 : size;
+	l->key[0] = rlx_g_rows_share(a->rows, a->n,
+				     rlx_g_rows_vec(a->n, widest, o, sizeof(o) / sizeof(o[0])),
+				     size, l);
+	l->key[1] = NORM_TYPES(a->x_type, a->y_type, a->residual ? a->residual_type : 0,
+			       params ? a->param_type : RLX_F32);
+	l->key[2] = (a->rms ? NORM_RMS : 0) | (a->gamma ? NORM_GAMMA : 0) |
+		    (a->beta ? NORM_BETA : 0) | (a->bias ? NORM_BIAS : 0) |
+		    (a->sum ? NORM_SUM : 0);
+	rlx_g_rows_grid(l, a->n ? a->rows : 0, a->n, l->key[0]);
+}
+
+static inline void rlx_g_softmax_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_softmax *a = (const struct rlx_k_softmax *)args;
+
+	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->y_type))
+		return;
+	if (a->n == 0)
+		rlx_g_line(l, 0, 256);
+	else if (a->inner == 1 && a->n <= 1024)	/* a warp for each row */
+		rlx_g_line(l, rlx_g_ceil(a->outer, 4), 256);
+	else if (a->inner == 1)
+		rlx_g_line(l, a->outer, 256);
+	else				/* a thread for each column */
+		rlx_g_line(l, rlx_g_ceil(a->outer * a->inner, 256), 256);
+	l->key[0] = a->inner == 1 ? a->n <= 1024 ? 0 : 1 : 2;
+}
+
+#endif
