@@ -210,9 +210,10 @@ static bool reduce_sample(unsigned int i, struct rlx_sample *s)
 		s->lo[0] = 0.5;
 		s->hi[0] = 2;
 	}
+	/* of all elements it stays what f16 has all its bits for */
 	if (a->kind == RLX_REDUCE_PROD) {
-		s->lo[0] = 0.7;
-		s->hi[0] = 1.3;
+		s->lo[0] = a->axes.n ? 0.7 : 0.9;
+		s->hi[0] = a->axes.n ? 1.3 : 1.11;
 	}
 	return true;
 }
