@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
  * Pointwise steps as source text: a function of one element, written from the nodes
- * of a region or a single op, over the functions of kernels/gpu/pointwise.h. The text knows
- * dtypes and which operands lie as the result does, but no sizes, so that programs
- * of other sizes share the kernel. Where there is no compiler the same is written as
- * data for a prebuilt kernel, which reads it (kernels/gpu/pointwise_interp.h).
+ * of a region or a single op, over the functions of kernels/gpu/pointwise.h, and a kernel that
+ * calls it. A thread has a vector of up to 16 bytes of each operand: 2 bytes at a time keep too
+ * little under way for the memory. The text knows dtypes, the vector's length and which
+ * operands lie as the result does, but no sizes, so that programs of other sizes share the
+ * kernel. Where there is no compiler the same is written as data for a prebuilt kernel, which
+ * reads it (kernels/gpu/pointwise_interp.h).
  */
 #include <inttypes.h>
 #include <math.h>
@@ -17,7 +19,8 @@
 #include "ir/graph.h"
 #include "kernels/gpu/pointwise_interp.h"
 
-enum { MOST_TEXT = 24576, THREADS = 256, MOST_BLOCKS = 1 << 20 };
+enum { MOST_TEXT = 24576, THREADS = 256, MOST_BLOCKS = 1 << 20, VECTOR_BYTES = 16, MOST_VEC = 8,
+       VECTORS_FROM = 1 << 17 };	/* elements: fewer leave multiprocessors without threads */
 
 /* How an operand is walked. */
 enum walk { WALK_ALONG, WALK_ONE, WALK_STRIDES };
@@ -27,7 +30,8 @@ struct writer {
 	struct rlx_g_ew	*a;
 	uint32_t	 n_in, n_out;
 	enum walk	 walk[RLX_G_EW_IN];
-	enum rlx_dtype	 type[RLX_G_EW_IN];
+	enum rlx_dtype	 type[RLX_G_EW_IN], out_type[RLX_G_EW_OUT];
+	uint32_t	 n_op;
 	bool		 strides;		/* some operand is walked so */
 	struct rlx_g_any *any;			/* no compiler: the same as data; else NULL */
 	bool		 any_fits;
@@ -198,6 +202,7 @@ static void put_cast(struct writer *w, const struct operand *r, const struct ope
 static void put_any(struct writer *w, const struct rlx_op_def *def, const struct operand *r,
 		    const struct operand *in, uint32_t n)
 {
+	w->n_op++;
 	if (def->index == RLX_OP_cast)
 		put_cast(w, r, in);
 	else
@@ -227,6 +232,7 @@ static void begin(struct writer *w, struct rlx_lower *lo, const struct rlx_type 
 	w->n_value = 0;
 	w->ok = true;
 	w->n = 0;
+	w->n_op = 0;
 	w->n_in = lo->st->n_in;
 	w->n_out = lo->st->n_out;
 	w->strides = false;
@@ -250,8 +256,10 @@ static void begin(struct writer *w, struct rlx_lower *lo, const struct rlx_type 
 		w->type[k] = rlx_lower_in(lo, k)->dtype;
 		rlx_lower_ref_in(lo, &a->in[k], k, 0);
 	}
-	for (k = 0; k < w->n_out; k++)
+	for (k = 0; k < w->n_out; k++) {
+		w->out_type[k] = rlx_lower_out(lo, k)->dtype;
 		rlx_lower_ref_out(lo, &a->out[k], k, 0);
+	}
 }
 
 /* Indices of the operands that are walked by strides, from the flat one. */
@@ -277,27 +285,104 @@ static void put_indices(struct writer *w)
 	put(w, "}\n");
 }
 
+/* Begin the function of one element: inputs i0 .., results o0 .. */
 static void put_head(struct writer *w)
 {
 	uint32_t k;
 
 	put(w, "#include \"kernels/gpu/dialect.h\"\n#include \"kernels/gpu/pointwise.h\"\n"
-	    "RLX_G_KERNEL(ew, struct rlx_g_ew, %d)\n{\n", THREADS);
+	    "static DEV inline void one(");
 	for (k = 0; k < w->n_in; k++)
-		put(w, "const void *x%u = RLX_G_PTR(const void, a.in[%u]);\n", k, k);
+		put(w, "const %s i%u, ", class_of(w->type[k]), k);
 	for (k = 0; k < w->n_out; k++)
-		put(w, "void *y%u = RLX_G_PTR(void, a.out[%u]);\n", k, k);
+		put(w, "%s%s &o%u", k ? ", " : "", class_of(w->out_type[k]), k);
+	put(w, ")\n{\n");
+}
+
+static size_t larger(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+/*
+ * Elements of a thread: as many as the widest operand that is read side by side has in 16
+ * bytes, fewer where many operands or ops would fill the registers, and where rows of what
+ * is walked by strides end inside a vector.
+ */
+static int64_t vector_of(const struct writer *w)
+{
+	const struct rlx_g_ew *a = w->a;
+	size_t widest = 1;
+	int64_t v;
+	uint32_t k;
+
+	if (a->n < VECTORS_FROM)
+		return 1;
+	for (k = 0; k < w->n_out; k++)
+		widest = larger(widest, rlx_dtype_size(w->out_type[k]));
+	for (k = 0; k < w->n_in; k++)
+		if (w->walk[k] == WALK_ALONG ||
+		    (w->walk[k] == WALK_STRIDES && a->stride[k][a->rank - 1] == 1))
+			widest = larger(widest, rlx_dtype_size(w->type[k]));
+	v = VECTOR_BYTES / (int64_t)widest;
+	v = v > MOST_VEC ? MOST_VEC : v;
+	while (v > 1 && (v * (w->n_in + w->n_out) > 32 || v * w->n_op > 96 ||
+			 (w->strides && a->dim[a->rank - 1] % v)))
+		v /= 2;
+	return v;
+}
+
+static void put_load(struct writer *w, uint32_t k)
+{
+	int64_t inner = w->a->rank ? w->a->stride[k][w->a->rank - 1] : 0;
+
+	if (w->walk[k] == WALK_ONE)
+		put(w, "i%u.repeat(x%u, 0);\n", k, k);
+	else if (w->walk[k] == WALK_ALONG)
+		put(w, "i%u.load(x%u, i, left);\n", k, k);
+	else if (!inner)
+		put(w, "i%u.repeat(x%u, p%u);\n", k, k, k);
+	else if (inner == 1)
+		put(w, "i%u.load(x%u, p%u, left);\n", k, k, k);
+	else
+		put(w, "i%u.strided(x%u, p%u, left, a.stride[%u][%d]);\n", k, k, k, k,
+		    w->a->rank - 1);
+}
+
+/* End the function, and the kernel that calls it for vectors of @v elements. */
+static void put_kernel(struct writer *w, int v)
+{
+	uint32_t k;
+
+	put(w, "}\nRLX_G_KERNEL(ew, struct rlx_g_ew, %d)\n{\n", THREADS);
+	for (k = 0; k < w->n_in; k++)
+		put(w, "const void *x%u = RLX_G_PTR(const void, a.in[%u]);\n"
+		    "ew_vec<%d, %d> i%u;\n", k, k, (int)w->type[k], v, k);
+	for (k = 0; k < w->n_out; k++)
+		put(w, "void *y%u = RLX_G_PTR(void, a.out[%u]);\new_vec<%d, %d> o%u;\n", k, k,
+		    (int)w->out_type[k], v, k);
 	put(w, "const int64_t n = live_rows(env, a.n), step = (int64_t)gridDim.x * %d;\n"
-	    "for (int64_t i = (int64_t)blockIdx.x * %d + threadIdx.x; i < n; i += step) {\n",
-	    THREADS, THREADS);
+	    "for (int64_t i = ((int64_t)blockIdx.x * %d + threadIdx.x) * %d; i < n; i += step) {\n"
+	    "const int64_t left = n - i;\n", THREADS * v, THREADS, v);
 	if (w->strides)
 		put_indices(w);
-	for (k = 0; k < w->n_in; k++) {
-		put(w, "const %s i%u = ew_load<%d>(x%u, ", class_of(w->type[k]), k,
-		    (int)w->type[k], k);
-		put(w, w->walk[k] == WALK_STRIDES ? "p%u);\n" :
-		    w->walk[k] == WALK_ONE ? "0);\n" : "i);\n", k);
-	}
+	for (k = 0; k < w->n_in; k++)
+		put_load(w, k);
+	put(w, "#pragma unroll\nfor (int j = 0; j < %d; j++) {\n", v);
+	for (k = 0; k < w->n_out; k++)
+		put(w, "%s r%u;\n", class_of(w->out_type[k]), k);
+	put(w, "one(");
+	for (k = 0; k < w->n_in; k++)
+		put(w, "i%u.get(j), ", k);
+	for (k = 0; k < w->n_out; k++)
+		put(w, "%sr%u", k ? ", " : "", k);
+	put(w, ");\n");
+	for (k = 0; k < w->n_out; k++)
+		put(w, "o%u.set(j, r%u);\n", k, k);
+	put(w, "}\n");
+	for (k = 0; k < w->n_out; k++)
+		put(w, "o%u.store(y%u, i, left);\n", k, k);
+	put(w, "}\n}\n");
 }
 
 /* Compile what was written, and call it. */
@@ -306,11 +391,11 @@ static enum rlx_status call_written(struct writer *w)
 	struct rlx_lower *lo = w->lo;
 	struct rlx_g_launch l = { .can = true, .grid = { 1, 1, 1 },
 				  .block = { THREADS, 1, 1 } };
-	int64_t blocks = (w->a->n + THREADS - 1) / THREADS;
+	int64_t v = vector_of(w), blocks = (w->a->n + THREADS * v - 1) / (THREADS * v);
 	enum rlx_status st;
 	struct gpu_module *m;
 
-	put(w, "}\n}\n");
+	put_kernel(w, (int)v);
 	if (!w->ok)
 		return rlx_lower_unsupported(lo, "the region is too large");
 	if (w->any && !w->any_fits)
@@ -393,7 +478,7 @@ static enum rlx_status lower_one(struct rlx_lower *lo)
 	r.type = rlx_lower_out(lo, 0)->dtype;
 	put_any(w, lo->st->def, &r, in, w->n_in);
 	any_out(w, 0, r.value, r.type);
-	put(w, "ew_store<%d>(y0, i, v);\n", (int)r.type);
+	put(w, "o0 = v;\n");
 	return finish(w);
 }
 
@@ -467,6 +552,7 @@ static void begin_parts(struct writer *w, struct rlx_lower *lo, uint32_t parts,
 			rlx_lower_ref_in(lo, &w->a->in[k], 0, k * rlx_dtype_size(dt));
 	}
 	w->n_in = parts;
+	w->out_type[0] = dt;
 	w->strides = parts > 1;
 	put_head(w);
 }
@@ -485,7 +571,7 @@ enum rlx_status gpu_lower_norm_sq(struct rlx_lower *lo)
 	put_op(w, rlx_op_mul.def, &sq[1], (struct operand[2]){ im, im }, 2);
 	put_op(w, rlx_op_add.def, &sum, sq, 2);
 	any_out(w, 0, sum.value, sum.type);
-	put(w, "ew_store<%d>(y0, i, v2);\n", RLX_F32);
+	put(w, "o0 = v2;\n");
 	return finish(w);
 }
 
@@ -503,7 +589,7 @@ enum rlx_status gpu_lower_conjugate(struct rlx_lower *lo)
 	put(w, "const uint64_t sign = (uint64_t)1 << 63;\n");
 	put_op(w, rlx_op_bit_xor.def, &r, in, 2);
 	any_out(w, 0, r.value, r.type);
-	put(w, "ew_store<%d>(y0, i, v);\n", RLX_U64);
+	put(w, "o0 = v;\n");
 	return finish(w);
 }
 
@@ -551,7 +637,7 @@ enum rlx_status gpu_lower_region(struct rlx_lower *lo)
 	for (k = 0; k < w->n_out; k++) {
 		v = b->io[RLX_IO_OUTPUT].e[k].v.id;
 		any_out(w, k, v, b->val[v].type.dtype);
-		put(w, "ew_store<%d>(y%u, i, v%u);\n", (int)b->val[v].type.dtype, k, v);
+		put(w, "o%u = v%u;\n", k, v);
 	}
 	return finish(w);
 }

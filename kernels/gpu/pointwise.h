@@ -304,5 +304,75 @@ template <int T> static DEV inline void ew_store(void *p, int64_t i,
 	((typename rlx_t<T>::mem *)p)[i] = rlx_t<T>::put(ew_plain(x));
 }
 
+/*
+ * @V elements side by side of one operand, by one access where they lie aligned. Of @n
+ * elements in all those past the last are the last one again, and are not written.
+ */
+template <int T, int V> struct ew_vec {
+	typedef typename rlx_t<T>::mem mem;
+	struct alignas(sizeof(mem) * V) whole { mem v[V]; } w;
+
+	static DEV inline bool aligned(const mem *p)
+	{
+		return V > 1 && !((uintptr_t)p & (sizeof(mem) * V - 1));
+	}
+
+	/* @left elements from p on, @stride from one to the next */
+	DEV inline void along(const mem *p, int64_t left, int64_t stride)
+	{
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			w.v[j] = p[(j < left ? j : left - 1) * stride];
+	}
+
+	DEV inline void load(const void *x, int64_t i, int64_t left)
+	{
+		const mem *p = (const mem *)x + i;
+
+		if (left >= V && aligned(p))
+			w = *(const whole *)p;
+		else
+			along(p, left, 1);
+	}
+
+	DEV inline void strided(const void *x, int64_t i, int64_t left, int64_t stride)
+	{
+		along((const mem *)x + i, left, stride);
+	}
+
+	DEV inline void repeat(const void *x, int64_t i)
+	{
+		const mem v = ((const mem *)x)[i];
+
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			w.v[j] = v;
+	}
+
+	DEV inline void store(void *y, int64_t i, int64_t left) const
+	{
+		mem *p = (mem *)y + i;
+
+		if (left >= V && aligned(p)) {
+			*(whole *)p = w;
+			return;
+		}
+#pragma unroll
+		for (int j = 0; j < V; j++)
+			if (j < left)
+				p[j] = w.v[j];
+	}
+
+	DEV inline typename ew_value<T>::type get(int j) const
+	{
+		return (typename ew_value<T>::type)rlx_t<T>::get(w.v[j]);
+	}
+
+	DEV inline void set(int j, typename ew_value<T>::type x)
+	{
+		w.v[j] = rlx_t<T>::put(ew_plain(x));
+	}
+};
+
 #endif
 #endif
