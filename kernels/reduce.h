@@ -113,7 +113,7 @@ static inline size_t rlx_k_argreduce_units(const struct rlx_k_argreduce *a)
  * unit is one (outer, up to RLX_K_SCAN_COLS inner); there are
  * rlx_k_scan_units(). Scratch: RLX_K_REDUCE_SCRATCH.
  */
-#define RLX_K_SCAN_COLS	64
+#define RLX_K_SCAN_COLS	512
 
 struct rlx_k_scan {
 	const void	*x;

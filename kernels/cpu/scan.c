@@ -175,25 +175,126 @@ void RLX_K(argreduce)(const void *args, size_t begin, size_t end, void *scratch)
 	}
 }
 
-#define SCAN(T)								\
-static void scan_##T(T *restrict acc, T *restrict x, size_t n, const struct rlx_k_scan *a) \
+typedef uint32_t u32;
+typedef uint64_t vul __attribute__((vector_size(RLX_VB)));
+typedef uint64_t vul_u __attribute__((vector_size(RLX_VB), aligned(8), may_alias));
+typedef uint32_t vu_u __attribute__((vector_size(RLX_VB), aligned(4), may_alias));
+typedef float vfh __attribute__((vector_size(RLX_VB / 2)));
+typedef float vfh_u __attribute__((vector_size(RLX_VB / 2), aligned(4), may_alias));
+
+/*
+ * A row of T into the running values of A of n columns, and what there is of them to y, which
+ * may be x. What stands in the last vector is read first, and stored last.
+ */
+#define SCAN(T, V, A, W)						\
+static void scan_##T(void *to, const void *from, void *out, size_t n,	\
+		     const struct rlx_k_scan *a)			\
 {									\
-	if (!a->prod && !a->exclusive) {				\
-		for (size_t i = 0; i < n; i++) {			\
-			acc[i] += x[i];					\
-			x[i] = acc[i];					\
-		}							\
-		return;							\
-	}								\
-	for (size_t i = 0; i < n; i++) {				\
-		T before = acc[i];					\
+	const size_t all = RLX_VB / sizeof(A), end = n < all ? 0 : n - all; \
+	const T *x = from;						\
+	A *acc = to;							\
+	T *y = out;							\
+	W s, t, s1, t1;							\
 									\
-		acc[i] = a->prod ? before * x[i] : before + x[i];	\
-		x[i] = a->exclusive ? before : acc[i];			\
+	for (size_t i = 0; n < all && i < n; i++) {			\
+		const A before = acc[i];				\
+									\
+		acc[i] = a->prod ? before * (A)x[i] : before + (A)x[i];	\
+		y[i] = (T)(a->exclusive ? before : acc[i]);		\
 	}								\
+	if (n < all)							\
+		return;							\
+	s1 = *(const W##_u *)(acc + end);				\
+	t1 = __builtin_convertvector(*(const V##_u *)(x + end), W);	\
+	t1 = a->prod ? s1 * t1 : s1 + t1;				\
+	for (size_t i = 0; i < end; i += all) {				\
+		s = *(const W##_u *)(acc + i);				\
+		t = __builtin_convertvector(*(const V##_u *)(x + i), W);	\
+		t = a->prod ? s * t : s + t;				\
+		*(W##_u *)(acc + i) = t;				\
+		*(V##_u *)(y + i) = __builtin_convertvector(a->exclusive ? s : t, V); \
+	}								\
+	*(W##_u *)(acc + end) = t1;					\
+	*(V##_u *)(y + end) = __builtin_convertvector(a->exclusive ? s1 : t1, V); \
 }
-SCAN(f64)
-SCAN(u64)
+SCAN(f64, vd, f64, vd)
+SCAN(f32, vfh, f64, vd)
+SCAN(u64, vul, u64, vul)
+SCAN(u32, vu, u32, vu)
+
+/* Columns [c, c + n) of outer o. */
+static void scan_cols(const struct rlx_k_scan *a, int64_t o, int64_t c, size_t n, char *scratch)
+{
+	static void (*const of[])(void *, const void *, void *, size_t,
+				  const struct rlx_k_scan *) = {
+		[RLX_EW_F32] = scan_f32, [RLX_EW_F64] = scan_f64, [RLX_EW_I64] = scan_u64,
+		[RLX_EW_I32] = scan_u32,
+	};
+	const bool four = a->type == RLX_I32 || a->type == RLX_U32;
+	const int cls = four ? RLX_EW_I32 : class_of(a->type, RLX_EW_F32);
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
+	const bool plain = four || size == 8 || a->type == RLX_F32;
+	rlx_convert_fn *load = RLX_K(loader)(cls, a->type), *store = RLX_K(storer)(cls, a->type);
+	char *acc = scratch, *row = acc + RLX_K_SCAN_COLS * 8;
+
+	for (size_t i = 0; i < n; i++)
+		if (four)
+			((u32 *)(void *)acc)[i] = a->prod;
+		else if (cls == RLX_EW_I64)
+			((u64 *)(void *)acc)[i] = a->prod;
+		else
+			((f64 *)(void *)acc)[i] = a->prod;
+	for (int64_t k = 0; k < a->n; k++) {
+		int64_t j = a->reverse ? a->n - 1 - k : k;
+		size_t off = (size_t)((o * a->n + j) * a->inner + c) * size;
+		const char *x = (const char *)a->x + off;
+		char *y = (char *)a->y + off;
+
+		if (plain) {
+			of[cls](acc, x, y, n, a);
+			continue;
+		}
+		load(row, x, n);
+		of[cls](acc, row, row, n, a);
+		store(y, row, n);
+	}
+}
+
+/* Lanes move up by as many, zeros come in below. */
+#if RLX_VLD == 8
+#define UP1(v)	__builtin_shufflevector(vd_zero(), v, 7, 8, 9, 10, 11, 12, 13, 14)
+#define UP2(v)	__builtin_shufflevector(vd_zero(), v, 6, 7, 8, 9, 10, 11, 12, 13)
+#define UP4(v)	__builtin_shufflevector(vd_zero(), v, 4, 5, 6, 7, 8, 9, 10, 11)
+#define TOP(v)	__builtin_shufflevector(v, v, 7, 7, 7, 7, 7, 7, 7, 7)
+#elif RLX_VLD == 4
+#define UP1(v)	__builtin_shufflevector(vd_zero(), v, 3, 4, 5, 6)
+#define UP2(v)	__builtin_shufflevector(vd_zero(), v, 2, 3, 4, 5)
+#define UP4(v)	vd_zero()
+#define TOP(v)	__builtin_shufflevector(v, v, 3, 3, 3, 3)
+#else
+#define UP1(v)	__builtin_shufflevector(vd_zero(), v, 1, 2)
+#define UP2(v)	vd_zero()
+#define UP4(v)	vd_zero()
+#define TOP(v)	__builtin_shufflevector(v, v, 1, 1)
+#endif
+
+/* Sums within vectors, so that one addition for each waits for the one before. */
+static f64 sums_f64(f64 sum, f64 *x, size_t n)
+{
+	vd before = vd_set1(sum), v;
+
+	for (; n >= RLX_VLD; n -= RLX_VLD, x += RLX_VLD) {
+		v = vd_loadu(x);
+		v += UP1(v);
+		v += UP2(v);
+		v += UP4(v);
+		vd_storeu(x, v + before);
+		before += TOP(v);
+	}
+	for (sum = before[0]; n--; x++)
+		*x = sum += *x;
+	return sum;
+}
 
 /* The common row by itself: what it waits for are sums, and no questions. */
 #define SCAN_ROW(T)							\
@@ -237,7 +338,9 @@ static void scan_row(const struct rlx_k_scan *a, int64_t o, int cls, char *row)
 		off = (size_t)(o * a->n + (a->reverse ? a->n - k - n : k)) *
 		      size;
 		load(row, (const char *)a->x + off, (size_t)n);
-		if (cls == RLX_EW_F64)
+		if (cls == RLX_EW_F64 && !a->prod && !a->exclusive && !a->reverse)
+			facc = sums_f64(facc, (void *)row, (size_t)n);
+		else if (cls == RLX_EW_F64)
 			row_f64(&facc, (void *)row, (size_t)n, a);
 		else
 			row_u64(&iacc, (void *)row, (size_t)n, a);
@@ -248,42 +351,15 @@ static void scan_row(const struct rlx_k_scan *a, int64_t o, int cls, char *row)
 void RLX_K(scan)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_scan *a = args;
-	const int cls = class_of(a->type, RLX_EW_F64);
-	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
-	const int64_t blocks = (a->inner + RLX_K_SCAN_COLS - 1) /
-			       RLX_K_SCAN_COLS;
-	rlx_convert_fn *load = RLX_K(loader)(cls, a->type);
-	rlx_convert_fn *store = RLX_K(storer)(cls, a->type);
-	char *acc = scratch, *row = acc + RLX_K_SCAN_COLS * 8;
+	const int64_t cols = RLX_K_SCAN_COLS, blocks = (a->inner + cols - 1) / cols;
 
 	for (size_t u = begin; u < end; u++) {
-		int64_t o = (int64_t)u / blocks;
-		int64_t c = (int64_t)u % blocks * RLX_K_SCAN_COLS;
-		int64_t left = a->inner - c;
-		size_t n = (size_t)(left < RLX_K_SCAN_COLS ? left :
-				    RLX_K_SCAN_COLS);
+		const int64_t o = (int64_t)u / blocks, c = (int64_t)u % blocks * cols;
+		const int64_t left = a->inner - c;
 
-		if (a->inner == 1) {
-			scan_row(a, o, cls, scratch);
-			continue;
-		}
-		for (size_t i = 0; i < n; i++) {
-			if (cls == RLX_EW_F64)
-				((f64 *)(void *)acc)[i] = a->prod;
-			else
-				((u64 *)(void *)acc)[i] = a->prod;
-		}
-		for (int64_t k = 0; k < a->n; k++) {
-			int64_t j = a->reverse ? a->n - 1 - k : k;
-			size_t off = (size_t)((o * a->n + j) * a->inner + c) *
-				     size;
-
-			load(row, (const char *)a->x + off, n);
-			if (cls == RLX_EW_F64)
-				scan_f64((void *)acc, (void *)row, n, a);
-			else
-				scan_u64((void *)acc, (void *)row, n, a);
-			store((char *)a->y + off, row, n);
-		}
+		if (a->inner == 1)
+			scan_row(a, o, class_of(a->type, RLX_EW_F64), scratch);
+		else
+			scan_cols(a, o, c, (size_t)(left < cols ? left : cols), scratch);
 	}
 }
