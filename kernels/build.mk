@@ -17,10 +17,10 @@ KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast \
 KERNEL_OPT_convert := -O2 -ftree-vectorize $(if $(findstring gcc,$(CC)),\
 	-fvect-cost-model=dynamic --param=vect-epilogues-nomask=0)
 $(foreach k,copy det ew_f64 ew_int gemm_int grouped index nonzero pool pool_f64 pool_i64 \
-		pool_u64 quant random resize resize_wide scan sortk,\
+		pool_u64 quant random resize resize_wide sortk,\
 	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
 # Written in vectors, for many types and kinds: what is around them is small.
-$(foreach k,norm_nchw reduce softmax_f64,$(eval KERNEL_OPT_$(k) := -Os))
+$(foreach k,norm_nchw reduce scan softmax_f64,$(eval KERNEL_OPT_$(k) := -Os))
 # Its sums are truncated to integers: they are to be the same at every level.
 KERNEL_OPT_resize_wide += -ffp-contract=off
 

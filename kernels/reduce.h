@@ -90,7 +90,7 @@ static inline size_t rlx_k_reduce_units(const struct rlx_k_reduce *a)
  * Kernel: argreduce. x is [outer, n, inner], idx is [outer, inner]: the index
  * along n of the largest (or smallest) value; NaN beats all. Of equals the
  * first, or the last if @last. n is at least 1. One unit is one
- * (outer, up to RLX_K_REDUCE_COLS inner); there are rlx_k_argreduce_units().
+ * (outer, up to rlx_k_argreduce_cols() inner); there are rlx_k_argreduce_units().
  * Scratch: RLX_K_REDUCE_SCRATCH.
  */
 struct rlx_k_argreduce {
@@ -101,9 +101,22 @@ struct rlx_k_argreduce {
 	bool		min, last;
 };
 
+/* Even shares of RLX_K_REDUCE_COLS or less, of 128 or so where outer has little to share. */
+static inline int64_t rlx_k_argreduce_cols(const struct rlx_k_argreduce *a)
+{
+	int64_t n = (a->inner + RLX_K_REDUCE_COLS - 1) / RLX_K_REDUCE_COLS, cols;
+
+	if (a->outer < 4 && n < 4 && a->inner >= 256 && a->n * a->inner >= 32768)
+		n = 4;
+	cols = (a->inner + n - 1) / (n ? n : 1);
+	return cols <= 64 ? 64 : (cols + 15) / 16 * 16;
+}
+
 static inline size_t rlx_k_argreduce_units(const struct rlx_k_argreduce *a)
 {
-	return (size_t)(a->outer * ((a->inner + RLX_K_REDUCE_COLS - 1) / RLX_K_REDUCE_COLS));
+	int64_t cols = rlx_k_argreduce_cols(a);
+
+	return (size_t)(a->outer * ((a->inner + cols - 1) / cols));
 }
 
 /*

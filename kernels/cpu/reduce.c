@@ -256,12 +256,9 @@ static void fold_rows(const struct class_of *c, char *to, const char *x, size_t 
 	}
 }
 
-union rlx_value_of RLX_K(row_end)(int cls, const void *x, size_t n, bool min)
+void RLX_K(row_end)(int cls, void *to, const void *x, size_t rows, size_t n, bool min)
 {
-	union rlx_value_of v = { .i = 0 };
-
-	fold_rows(&class_of[cls], (void *)&v, x, 1, n, min ? SMALLEST : LARGEST);
-	return v;
+	fold_rows(&class_of[cls], to, x, rows, n, min ? SMALLEST : LARGEST);
 }
 
 struct run {

@@ -12,8 +12,8 @@ union rlx_value_of {
 	uint64_t	i;
 };
 
-/* Of n values of a class the largest, or the smallest; NaN if one is. */
-union rlx_value_of RLX_K(row_end)(int cls, const void *x, size_t n, bool min);
+/* Of each of @rows rows of n values of a class the largest, or the smallest; NaN if one is. */
+void RLX_K(row_end)(int cls, void *to, const void *x, size_t rows, size_t n, bool min);
 /* n of u64, with the top bit turned over: in the order of i64; and back. */
 void RLX_K(load_turned)(void *restrict dst, const void *restrict src, size_t n);
 

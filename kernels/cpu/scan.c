@@ -28,45 +28,59 @@ typedef int64_t i64;
 typedef uint64_t u64;
 typedef int64_t vl __attribute__((vector_size(RLX_VB)));
 
+#define ROWS	4	/* of as many a column takes the elements at once */
+
 /*
- * Row @j of columns: of each the best so far, and where that was. What x and best say of each
- * other are masks of lanes as wide as they are: a NaN is better than all but another. The
- * last vector may be of columns that nobody asks for; there is room for it.
+ * Of each of n columns, a vector's or more, the best so far and where that was, and then what
+ * ROWS rows have, @j[] by name. What a row and best say of each other are masks of lanes as
+ * wide as they are: a NaN is better than all but another. The smallest is the largest with its
+ * bits turned over by @flip. The last vector may take some columns twice, to no effect.
  */
 #define ARG(T, V, I, VI)						\
-RLX_INLINE void best_##T(T *best, I *idx, const T *x, size_t n, I j, const bool min,	\
-			 const bool last)				\
+RLX_INLINE void best_##T(T *best, I *idx, const T *const *p, const int64_t *j, size_t n, \
+			 const I flip, const bool last)			\
 {									\
 	const size_t lanes = RLX_VB / sizeof(T);			\
 									\
-	for (size_t i = 0; i < n; i += lanes) {				\
+	for (size_t i = 0, to; i < n; i = to) {				\
 		V v, b;							\
 		VI m, at;						\
 									\
-		memcpy(&v, x + i, sizeof(v));				\
+		to = i + lanes;						\
+		i = to > n ? n - lanes : i;				\
 		memcpy(&b, best + i, sizeof(b));			\
 		memcpy(&at, idx + i, sizeof(at));			\
-		m = min ? v < b : v > b;				\
-		m |= last ? (v != v) | (v == b) : (v != v) & (b == b);	\
-		b = (V)(((VI)v & m) | ((VI)b & ~m));			\
-		at = (m & j) | (at & ~m);				\
+		RLX_UNROLL						\
+		for (size_t r = 0; r < ROWS; r++) {			\
+			memcpy(&v, p[r] + i, sizeof(v));		\
+			v = (V)((VI)v ^ flip);				\
+			m = last ? ~(v < b) & ((b == b) | (v != v)) :	\
+				   ~(v <= b) & (b == b);		\
+			b = (V)(((VI)v & m) | ((VI)b & ~m));		\
+			at = (m & (I)j[r]) | (at & ~m);			\
+		}							\
 		memcpy(best + i, &b, sizeof(b));			\
 		memcpy(idx + i, &at, sizeof(at));			\
 	}								\
 }									\
-static void arg_##T(T *best, I *idx, const T *x, size_t n, I j,		\
-		    const struct rlx_k_argreduce *a)			\
+static void arg_##T(void *best, void *idx, const void *const *p, const int64_t *j, size_t n, \
+		    I flip, bool last)					\
 {									\
-	if (a->min)							\
-		a->last ? best_##T(best, idx, x, n, j, true, true) :	\
-			  best_##T(best, idx, x, n, j, true, false);	\
+	const T *const q[ROWS] = { p[0], p[1], p[2], p[3] };		\
+									\
+	if (last)							\
+		best_##T(best, idx, q, j, n, flip, true);		\
 	else								\
-		a->last ? best_##T(best, idx, x, n, j, false, true) :	\
-			  best_##T(best, idx, x, n, j, false, false);	\
+		best_##T(best, idx, q, j, n, flip, false);		\
 }
 ARG(f32, vf, int32_t, vi)
 ARG(f64, vd, i64, vl)
 ARG(i64, vl, i64, vl)
+
+static rlx_convert_fn *arg_load(const struct rlx_k_argreduce *a, int cls)
+{
+	return a->type == RLX_U64 ? RLX_K(load_turned) : RLX_K(loader)(cls, a->type);
+}
 
 static void put_index(const struct rlx_k_argreduce *a, int64_t at, int64_t v)
 {
@@ -95,15 +109,44 @@ FIND(f64)
 FIND(f32)
 FIND(i64)
 
+static int64_t find(int cls, const void *x, int64_t n, union rlx_value_of v, bool last)
+{
+	return cls == RLX_EW_F32 ? find_f32(x, n, v.f, last) :
+	       cls == RLX_EW_F64 ? find_f64(x, n, v.d, last) : find_i64(x, n, (i64)v.i, last);
+}
+
+/* Rows [o, to), which are short: of many at once what is best, then its place in each. */
+static void arg_rows_short(const struct rlx_k_argreduce *a, int64_t o, int64_t to, char *scratch)
+{
+	const int cls = class_of(a->type, RLX_EW_F32);
+	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type), n = (size_t)a->n;
+	const size_t lane = cls == RLX_EW_F32 ? 4 : 8;
+	const int64_t most = RLX_K_REDUCE_COLS / a->n;
+	char *end = scratch + RLX_K_REDUCE_COLS * 8;
+
+	for (int64_t rows; o < to; o += rows) {
+		rows = to - o < most ? to - o : most;
+		arg_load(a, cls)(scratch, (const char *)a->x + (size_t)o * n * size,
+				 (size_t)rows * n);
+		RLX_K(row_end)(cls, end, scratch, (size_t)rows, n, a->min);
+		for (int64_t i = 0; i < rows; i++) {
+			union rlx_value_of v = { .i = 0 };
+
+			memcpy(&v, end + (size_t)i * lane, lane);
+			put_index(a, o + i, find(cls, scratch + (size_t)i * n * lane, a->n, v,
+						 a->last));
+		}
+	}
+}
+
 /* A contiguous row in pieces: by vectors what is best, and its place where that is better. */
 static int64_t arg_row(const struct rlx_k_argreduce *a, int64_t o, char *scratch)
 {
 	const int cls = class_of(a->type, RLX_EW_F32);
 	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
-	rlx_convert_fn *load = a->type == RLX_U64 ? RLX_K(load_turned) :
-			       RLX_K(loader)(cls, a->type);
+	rlx_convert_fn *load = arg_load(a, cls);
 	const bool as_is = a->type == RLX_F32 || a->type == RLX_F64 || a->type == RLX_I64;
-	union rlx_value_of best = { .i = 0 }, v;
+	union rlx_value_of best = { .i = 0 }, v = best;
 	int64_t idx = -1, n;
 
 	for (int64_t i = 0; i < a->n; i += n) {
@@ -114,56 +157,150 @@ static int64_t arg_row(const struct rlx_k_argreduce *a, int64_t o, char *scratch
 			load(scratch, x, (size_t)n);
 			x = scratch;
 		}
-		v = RLX_K(row_end)(cls, x, (size_t)n, a->min);
+		RLX_K(row_end)(cls, &v, x, 1, (size_t)n, a->min);
 		if (idx >= 0 && !(cls == RLX_EW_F32 ? BETTER(v.f, best.f, a->min, a->last) :
 				  cls == RLX_EW_F64 ? BETTER(v.d, best.d, a->min, a->last) :
 				  BETTER((i64)v.i, (i64)best.i, a->min, a->last)))
 			continue;
 		best = v;
-		idx = i + (cls == RLX_EW_F32 ? find_f32((const void *)x, n, v.f, a->last) :
-			   cls == RLX_EW_F64 ? find_f64((const void *)x, n, v.d, a->last) :
-			   find_i64((const void *)x, n, (i64)v.i, a->last));
+		idx = i + find(cls, x, n, v, a->last);
 	}
 	return idx;
 }
 
-/* Results [c, c + n) of outer o: the best so far in @best, its index in @idx. */
+/* The columns of one unit. */
+struct arg_run {
+	const struct rlx_k_argreduce *a;
+	int		cls;
+	size_t		size, lane;	/* bytes in memory, in the class */
+	size_t		k;		/* short rows in a long one */
+	bool		plain;		/* what is in memory is of the class */
+	rlx_convert_fn	*load;
+	char		*best, *idx, *buf;
+};
+
+/* m rows of n columns from x on, @stride elements apart, row @at being the first. */
+static void arg_rows(const struct arg_run *r, const char *x, int64_t at, size_t m, size_t stride,
+		     size_t n)
+{
+	const struct rlx_k_argreduce *a = r->a;
+	const size_t lanes = RLX_VB / r->lane, row = (n < lanes ? lanes : n) * r->lane;
+	const void *p[ROWS];
+	int64_t j[ROWS];
+
+	if (!r->plain && stride == n && n >= lanes)
+		r->load(r->buf, x, m * n);
+	for (size_t i = 0; i < ROWS; i++) {	/* a row that is missing is the one before it */
+		const char *from = x + i * stride * r->size;
+
+		if (i >= m) {
+			p[i] = p[i - 1];
+			j[i] = j[i - 1];
+			continue;
+		}
+		p[i] = r->plain && n >= lanes ? from : r->buf + i * row;
+		j[i] = at + (int64_t)(i * r->k);
+		if (n < lanes || (!r->plain && stride != n))
+			r->load(r->buf + i * row, from, n);
+	}
+	n = n < lanes ? lanes : n;
+	if (r->cls == RLX_EW_F32)
+		arg_f32(r->best, r->idx, p, j, n, a->min ? INT32_MIN : 0, a->last);
+	else if (r->cls == RLX_EW_F64)
+		arg_f64(r->best, r->idx, p, j, n, a->min ? INT64_MIN : 0, a->last);
+	else
+		arg_i64(r->best, r->idx, p, j, n, a->min ? -1 : 0, a->last);
+}
+
+/* Is the best of column y, in row @row, better than that of column x? */
+static bool arg_better(const struct arg_run *r, size_t y, int64_t row, size_t x, int64_t best)
+{
+	const bool last = r->a->last ? row > best : row < best;
+
+	const void *all = r->best;
+	const f32 *f = all;
+	const f64 *d = all;
+	const i64 *i = all;
+
+	return r->cls == RLX_EW_F32 ? BETTER(f[y], f[x], false, last) :
+	       r->cls == RLX_EW_F64 ? BETTER(d[y], d[x], false, last) :
+				      BETTER(i[y], i[x], false, last);
+}
+
+/* Of column c, whose elements stand in columns n apart: the row of the best. */
+static int64_t arg_of(const struct arg_run *r, size_t c, size_t n)
+{
+	int64_t best = -1, row;
+	size_t x = c;
+
+	for (size_t i = 0; i < r->k; i++) {
+		const size_t y = c + i * n;
+
+		row = (int64_t)i + (r->lane == 4 ? ((int32_t *)(void *)r->idx)[y] :
+						   ((i64 *)(void *)r->idx)[y]);
+		if (i && !arg_better(r, y, row, x, best))
+			continue;
+		best = row;
+		x = y;
+	}
+	return best;
+}
+
+/*
+ * Results [c, c + n) of outer o. Rows of few columns are taken as fewer and longer ones, the
+ * last of which may begin in the one before: what a place in them has as its row is that where
+ * the long one begins.
+ */
 static void arg_cols(const struct rlx_k_argreduce *a, int64_t o, int64_t c,
 		     size_t n, char *scratch)
 {
 	/* lanes of four bytes count so far; whoever has more rows pays for it */
 	const int cls = class_of(a->type, a->n <= INT32_MAX ? RLX_EW_F32 : RLX_EW_F64);
-	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
-	rlx_convert_fn *load = a->type == RLX_U64 ? RLX_K(load_turned) :
-			       RLX_K(loader)(cls, a->type);
-	void *best = scratch, *row = scratch + RLX_K_REDUCE_COLS * 8;
-	void *idx = scratch + RLX_K_REDUCE_COLS * 16;
+	const bool whole = (int64_t)n == a->inner;
+	struct arg_run r = { .a = a, .cls = cls, .lane = cls == RLX_EW_F32 ? 4 : 8,
+		.size = rlx_k_type_size((enum rlx_dtype)a->type), .best = scratch };
+	const char *x;
+	size_t k = 1, w;
+	int64_t m;
 
-	memset(scratch, 0, RLX_K_REDUCE_COLS * 24);
-	for (int64_t j = 0; j < a->n; j++) {
-		const char *p = (const char *)a->x +
-			(size_t)((o * a->n + j) * a->inner + c) * size;
-
-		load(j ? row : best, p, n);
-		if (!j)
-			continue;
+	while (whole && 2 * k * n <= 256 && 8 * (int64_t)k <= a->n)
+		k *= 2;
+	w = k * n;
+	r.k = k;
+	r.load = arg_load(a, cls);
+	r.plain = a->type == RLX_I64 || a->type == (cls == RLX_EW_F32 ? RLX_F32 : RLX_F64);
+	r.idx = r.best + RLX_K_REDUCE_COLS * 8;
+	r.buf = r.idx + RLX_K_REDUCE_COLS * 8;
+	memset(r.idx, 0, RLX_K_REDUCE_COLS * 8 + ROWS * RLX_VB);
+	for (size_t i = 0; i < RLX_K_REDUCE_COLS; i++)
 		if (cls == RLX_EW_F32)
-			arg_f32(best, idx, row, n, (int32_t)j, a);
+			((f32 *)(void *)r.best)[i] = -INFINITY;
 		else if (cls == RLX_EW_F64)
-			arg_f64(best, idx, row, n, j, a);
+			((f64 *)(void *)r.best)[i] = -INFINITY;
 		else
-			arg_i64(best, idx, row, n, j, a);
+			((i64 *)(void *)r.best)[i] = INT64_MIN;
+	x = (const char *)a->x + (size_t)(o * a->n * a->inner + c) * r.size;
+	for (int64_t j = 0; j + (int64_t)k <= a->n; j += m * (int64_t)k) {
+		m = (a->n - j) / (int64_t)k < ROWS ? (a->n - j) / (int64_t)k : ROWS;
+		arg_rows(&r, x + (size_t)(j * a->inner) * r.size, j, (size_t)m,
+			 k > 1 ? w : (size_t)a->inner, w);
 	}
+	if (a->n % (int64_t)k)
+		arg_rows(&r, x + (size_t)((a->n - (int64_t)k) * a->inner) * r.size,
+			 a->n - (int64_t)k, 1, w, w);
 	for (size_t i = 0; i < n; i++)
-		put_index(a, o * a->inner + c + (int64_t)i,
-			  cls == RLX_EW_F32 ? ((int32_t *)idx)[i] : ((int64_t *)idx)[i]);
+		put_index(a, o * a->inner + c + (int64_t)i, arg_of(&r, i, n));
 }
 
 void RLX_K(argreduce)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_argreduce *a = args;
-	const int64_t cols = RLX_K_REDUCE_COLS, blocks = (a->inner + cols - 1) / cols;
+	const int64_t cols = rlx_k_argreduce_cols(a), blocks = (a->inner + cols - 1) / cols;
 
+	if (a->inner == 1 && a->n <= RLX_K_REDUCE_COLS / 2) {
+		arg_rows_short(a, (int64_t)begin, (int64_t)end, scratch);
+		return;
+	}
 	for (size_t u = begin; u < end; u++) {
 		int64_t o = (int64_t)u / blocks, c = (int64_t)u % blocks * cols;
 		int64_t left = a->inner - c;
@@ -183,39 +320,46 @@ typedef float vfh __attribute__((vector_size(RLX_VB / 2)));
 typedef float vfh_u __attribute__((vector_size(RLX_VB / 2), aligned(4), may_alias));
 
 /*
- * A row of T into the running values of A of n columns, and what there is of them to y, which
- * may be x. What stands in the last vector is read first, and stored last.
+ * @rows rows of T, @step elements apart, into the running values of A of n columns, and what
+ * there is of them to y, which may be x. What stands in the last vector is read first, and
+ * stored last.
  */
 #define SCAN(T, V, A, W)						\
-static void scan_##T(void *to, const void *from, void *out, size_t n,	\
-		     const struct rlx_k_scan *a)			\
+static void few_##T(A *acc, const T *x, T *y, size_t n, const bool prod, const bool exclusive) \
+{									\
+	for (size_t i = 0; i < n; i++) {				\
+		const A before = acc[i];				\
+									\
+		acc[i] = prod ? before * (A)x[i] : before + (A)x[i];	\
+		y[i] = (T)(exclusive ? before : acc[i]);		\
+	}								\
+}									\
+static void scan_##T(void *to, const void *from, void *out, size_t n, size_t rows, \
+		     ptrdiff_t step, const struct rlx_k_scan *a)	\
 {									\
 	const size_t all = RLX_VB / sizeof(A), end = n < all ? 0 : n - all; \
+	const bool prod = a->prod, exclusive = a->exclusive;		\
 	const T *x = from;						\
 	A *acc = to;							\
 	T *y = out;							\
 	W s, t, s1, t1;							\
 									\
-	for (size_t i = 0; n < all && i < n; i++) {			\
-		const A before = acc[i];				\
-									\
-		acc[i] = a->prod ? before * (A)x[i] : before + (A)x[i];	\
-		y[i] = (T)(a->exclusive ? before : acc[i]);		\
+	for (; n < all && rows; rows--, x += step, y += step)		\
+		few_##T(acc, x, y, n, prod, exclusive);			\
+	for (; rows; rows--, x += step, y += step) {			\
+		s1 = *(const W##_u *)(acc + end);			\
+		t1 = __builtin_convertvector(*(const V##_u *)(x + end), W);	\
+		t1 = prod ? s1 * t1 : s1 + t1;				\
+		for (size_t i = 0; i < end; i += all) {			\
+			s = *(const W##_u *)(acc + i);			\
+			t = __builtin_convertvector(*(const V##_u *)(x + i), W);	\
+			t = prod ? s * t : s + t;			\
+			*(W##_u *)(acc + i) = t;			\
+			*(V##_u *)(y + i) = __builtin_convertvector(exclusive ? s : t, V); \
+		}							\
+		*(W##_u *)(acc + end) = t1;				\
+		*(V##_u *)(y + end) = __builtin_convertvector(exclusive ? s1 : t1, V); \
 	}								\
-	if (n < all)							\
-		return;							\
-	s1 = *(const W##_u *)(acc + end);				\
-	t1 = __builtin_convertvector(*(const V##_u *)(x + end), W);	\
-	t1 = a->prod ? s1 * t1 : s1 + t1;				\
-	for (size_t i = 0; i < end; i += all) {				\
-		s = *(const W##_u *)(acc + i);				\
-		t = __builtin_convertvector(*(const V##_u *)(x + i), W);	\
-		t = a->prod ? s * t : s + t;				\
-		*(W##_u *)(acc + i) = t;				\
-		*(V##_u *)(y + i) = __builtin_convertvector(a->exclusive ? s : t, V); \
-	}								\
-	*(W##_u *)(acc + end) = t1;					\
-	*(V##_u *)(y + end) = __builtin_convertvector(a->exclusive ? s1 : t1, V); \
 }
 SCAN(f64, vd, f64, vd)
 SCAN(f32, vfh, f64, vd)
@@ -225,7 +369,7 @@ SCAN(u32, vu, u32, vu)
 /* Columns [c, c + n) of outer o. */
 static void scan_cols(const struct rlx_k_scan *a, int64_t o, int64_t c, size_t n, char *scratch)
 {
-	static void (*const of[])(void *, const void *, void *, size_t,
+	static void (*const of[])(void *, const void *, void *, size_t, size_t, ptrdiff_t,
 				  const struct rlx_k_scan *) = {
 		[RLX_EW_F32] = scan_f32, [RLX_EW_F64] = scan_f64, [RLX_EW_I64] = scan_u64,
 		[RLX_EW_I32] = scan_u32,
@@ -235,7 +379,10 @@ static void scan_cols(const struct rlx_k_scan *a, int64_t o, int64_t c, size_t n
 	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type);
 	const bool plain = four || size == 8 || a->type == RLX_F32;
 	rlx_convert_fn *load = RLX_K(loader)(cls, a->type), *store = RLX_K(storer)(cls, a->type);
-	char *acc = scratch, *row = acc + RLX_K_SCAN_COLS * 8;
+	char *acc = scratch, *row = acc + RLX_K_SCAN_COLS * 8, *y;
+	const ptrdiff_t step = a->reverse ? -(ptrdiff_t)a->inner : (ptrdiff_t)a->inner;
+	const char *x;
+	size_t off;
 
 	for (size_t i = 0; i < n; i++)
 		if (four)
@@ -244,19 +391,19 @@ static void scan_cols(const struct rlx_k_scan *a, int64_t o, int64_t c, size_t n
 			((u64 *)(void *)acc)[i] = a->prod;
 		else
 			((f64 *)(void *)acc)[i] = a->prod;
+	off = (size_t)((o * a->n + (a->reverse ? a->n - 1 : 0)) * a->inner + c) * size;
+	x = (const char *)a->x + off;
+	y = (char *)a->y + off;
+	if (plain) {
+		of[cls](acc, x, y, n, (size_t)a->n, step, a);
+		return;
+	}
 	for (int64_t k = 0; k < a->n; k++) {
-		int64_t j = a->reverse ? a->n - 1 - k : k;
-		size_t off = (size_t)((o * a->n + j) * a->inner + c) * size;
-		const char *x = (const char *)a->x + off;
-		char *y = (char *)a->y + off;
+		const ptrdiff_t at = k * step * (ptrdiff_t)size;
 
-		if (plain) {
-			of[cls](acc, x, y, n, a);
-			continue;
-		}
-		load(row, x, n);
-		of[cls](acc, row, row, n, a);
-		store(y, row, n);
+		load(row, x + at, n);
+		of[cls](acc, row, row, n, 1, 0, a);
+		store(y + at, row, n);
 	}
 }
 

@@ -282,6 +282,12 @@ static void one_arg(const struct rlx_kernels *k, uint64_t *seed)
 	int type = types[rlx_test_rand(seed) % sizeof(types)];
 	int64_t outer = kc_pick(seed, 1, 5), n = kc_pick(seed, 1, 90);
 	int64_t inner = kc_pick(seed, 0, 1) ? 1 : kc_pick(seed, 1, 700);
+
+	if (kc_pick(seed, 0, 2) == 0) {	/* few columns, short rows, and many of either */
+		n = inner == 1 ? kc_pick(seed, 1, 20) : kc_pick(seed, 1, 900);
+		outer = inner == 1 ? kc_pick(seed, 1, 700) : outer;
+		inner = inner == 1 ? 1 : kc_pick(seed, 2, 30);
+	}
 	struct kc_buf x = values(outer * n * inner, type, seed);
 	struct kc_buf y = kc_buf_new((size_t)(outer * inner) * 8, 8);
 	struct rlx_k_argreduce a = { x.p, y.p, outer, n, inner, (uint8_t)type,
