@@ -13,11 +13,12 @@ KERNEL_DOT := $(wildcard kernels/cpu/*_dot.c)
 KERNEL_AMX := $(wildcard kernels/cpu/*_amx.c)
 KERNEL_OPT := -O3 -g1 -fno-math-errno -fno-trapping-math -ffp-contract=fast \
 	      -fno-asynchronous-unwind-tables
-# Many short loops over many types: unrolled they would be a tenth of the library.
+# Many short loops over many types, or ends of loops over vectors: unrolled they would be a
+# tenth of the library.
 KERNEL_OPT_convert := -O2 -ftree-vectorize $(if $(findstring gcc,$(CC)),\
 	-fvect-cost-model=dynamic --param=vect-epilogues-nomask=0)
-$(foreach k,copy det ew_f64 ew_int gemm_int grouped index nonzero pool pool_f64 pool_i64 \
-		pool_u64 quant random resize resize_wide sortk,\
+$(foreach k,attention_many copy det ew ew_f32 ew_f64 ew_int gemm_int grouped index nonzero \
+		pool pool_f64 pool_i64 pool_u64 quant random resize resize_wide sortk,\
 	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
 # Written in vectors, for many types and kinds: what is around them is small.
 $(foreach k,norm_nchw reduce scan softmax_f64,$(eval KERNEL_OPT_$(k) := -Os))
