@@ -82,7 +82,9 @@ static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 		f->pack = k->gemm_f16_pack;
 		f->pack_size = rlx_k_gemm_f16_pack_size;
 		f->packed = RLX_NUM_F16;
-		if (g->m <= few)
+		/* columns that nobody packed are turned into rows of floats as well */
+		if (g->m <= few && (rlx_lower_const(lo, 1) || g->b_form != RLX_B_COLS ||
+				    g->m <= RLX_K_GEMM_DOT_M))
 			f->run = RLX_KERNEL_gemm_f16;
 	}
 	return rlx_lower_real(a) && rlx_lower_real(b) && rlx_lower_real(y);

@@ -30,27 +30,55 @@ static void pack_rows(const struct rlx_k_gemm_pack *p, const char *b,
 		}
 }
 
+/* A whole square of columns of @num, @ldb bytes apart, as rows. */
+RLX_INLINE void pack_whole(const char *b, size_t ldb, const enum rlx_k_num num, char *dst)
+{
+	vi r[RLX_VL];
+	int i;
+
+	RLX_UNROLL
+	for (i = 0; i < RLX_VL; i++)
+		r[i] = (vi)ge_load(b + (size_t)i * ldb, num, RLX_VL);
+	vi_transpose(r);
+	RLX_UNROLL
+	for (i = 0; i < RLX_VL; i++)
+		ge_store(dst + (size_t)i * GD_BROW, (vf)r[i], GF_NUM, RLX_VL);
+}
+
+/* @k by @n elements of columns. */
+RLX_INLINE void pack_square(const char *b, size_t ldb, enum rlx_k_num num, size_t k, size_t n,
+			    char *dst)
+{
+	vi r[RLX_VL];
+	size_t i;
+
+	if (k >= RLX_VL && n >= RLX_VL && num == GF_NUM) {
+		pack_whole(b, ldb, GF_NUM, dst);
+		return;
+	}
+	if (k >= RLX_VL && n >= RLX_VL && num == RLX_NUM_F16) {
+		pack_whole(b, ldb, RLX_NUM_F16, dst);
+		return;
+	}
+	for (i = 0; i < RLX_VL; i++)
+		r[i] = i < n ? (vi)ge_load(b + i * ldb, num, k) : vi_zero();
+	if (n)
+		vi_transpose(r);
+	for (i = 0; i < RLX_VL && i < k; i++)
+		ge_store(dst + i * GD_BROW, (vf)r[i], GF_NUM, RLX_VL);
+}
+
 /* By columns: squares of a vector's width through registers. */
 static void pack_cols(const struct rlx_k_gemm_pack *p, const char *b,
 		      size_t cols, char *dst)
 {
-	size_t es = ge_size(p->num), k, j, i;
+	size_t es = ge_size(p->num), k, j;
 
 	for (j = 0; j < GD_NR; j += RLX_VL)
-		for (k = 0; k < p->k; k += RLX_VL) {
-			size_t n = p->k - k;
-			vi r[RLX_VL];
-
-			for (i = 0; i < RLX_VL; i++)
-				r[i] = j + i < cols ?
-				       (vi)ge_load(b + ((j + i) * p->ldb + k) *
-						   es, p->num, n) : vi_zero();
-			vi_transpose(r);
-			for (i = 0; i < RLX_VL && i < n; i++)
-				ge_store(dst + (k + i) * GD_BROW +
-					 j * ge_size(GF_NUM), (vf)r[i], GF_NUM,
-					 RLX_VL);
-		}
+		for (k = 0; k < p->k; k += RLX_VL)
+			pack_square(b + (j * p->ldb + k) * es, p->ldb * es, p->num, p->k - k,
+				    cols > j ? cols - j : 0,
+				    dst + k * GD_BROW + j * ge_size(GF_NUM));
 }
 
 #include "kernels/simd/gemm_panel.h"

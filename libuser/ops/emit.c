@@ -78,6 +78,16 @@ rlx_value op_swap_last(struct rlx_graph *g, rlx_value x)
 	return rlx_emit(g, transpose, .x = x, .perm = { perm, t.rank });
 }
 
+bool op_swaps_last(const struct rlx_op_transpose *a, uint32_t rank)
+{
+	uint32_t i;
+
+	for (i = 0; i + 2 < rank; i++)
+		if (a->perm.n != rank || a->perm.v[i] != i)
+			return false;
+	return rank >= 2 && (!a->perm.n ? rank == 2 : a->perm.v[rank - 2] == rank - 1);
+}
+
 rlx_value op_transpose(struct rlx_graph *g, rlx_value x, struct rlx_ints perm)
 {
 	uint32_t i;

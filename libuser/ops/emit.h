@@ -23,6 +23,8 @@ rlx_value op_fill(struct rlx_graph *g, const struct rlx_type *t, double c);
 rlx_value op_mul_const(struct rlx_graph *g, rlx_value x, double c);
 rlx_value op_add_const(struct rlx_graph *g, rlx_value x, double c);
 rlx_value op_swap_last(struct rlx_graph *g, rlx_value x);
+/* Is that all a transpose of so many dimensions does? */
+bool op_swaps_last(const struct rlx_op_transpose *a, uint32_t rank);
 rlx_value op_transpose(struct rlx_graph *g, rlx_value x, struct rlx_ints perm);
 /* Sum or mean over axes [from, to), kept as 1. */
 rlx_value op_reduce_span(struct rlx_graph *g, rlx_value x, int kind,

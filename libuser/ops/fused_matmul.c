@@ -239,6 +239,19 @@ static bool take_act(const struct rlx_match *m, struct rlx_op_fused_matmul *a)
 	return true;
 }
 
+/* A transpose of b, which nothing else reads, goes into the product. */
+static void take_transpose(struct rlx_match *m, struct rlx_op_fused_matmul *a)
+{
+	const struct rlx_node *n = rlx_match_node(m, "b");
+
+	if (n->def->index != RLX_OP_transpose || m->uses[n->out] != 1 ||
+	    m->n_node == RLX_MATCH_NODES || !op_swaps_last(n->args, rlx_match_type(m, "b")->rank))
+		return;
+	m->node[m->n_node++] = m->g->val[n->out].node;
+	a->b.id = n->in[0];
+	a->trans_b = true;
+}
+
 static bool fused_matmul_accept(struct rlx_match *m, void *args)
 {
 	struct rlx_op_fused_matmul *a = args;
@@ -250,7 +263,13 @@ static bool fused_matmul_accept(struct rlx_match *m, void *args)
 	/* a vector on both sides of the sum: the row one is the bias */
 	if (a->bias.id && rlx_match_type(m, "bias")->rank != 1)
 		return false;
+	take_transpose(m, a);
 	return take_act(m, a);
+}
+
+static bool fused_matmul_accept_transposed(struct rlx_match *m, void *args)
+{
+	return fused_matmul_accept(m, args) && ((struct rlx_op_fused_matmul *)args)->trans_b;
 }
 
 #define MM  "matmul(a, b)"
@@ -270,6 +289,7 @@ static const struct rlx_pattern fused_matmul_patterns[] = {
 	ACTS(MMR), ACTS(MMB), ACTS(MM),
 	{ MMR, fused_matmul_accept },
 	{ MMB, fused_matmul_accept },
+	{ MM, fused_matmul_accept_transposed },
 	{ NULL, NULL },
 };
 

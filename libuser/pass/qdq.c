@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "ir/element.h"
+#include "ops/emit.h"
 #include "pass/pass.h"
 #include "pass/quant.h"
 
@@ -39,17 +40,6 @@ static bool is_constant(const struct rlx_graph *g, uint32_t v)
 	return v && rlx_node_of(g, v)->def->index == RLX_OP_constant;
 }
 
-static bool swaps_last(const struct rlx_node *n, uint32_t rank)
-{
-	const struct rlx_op_transpose *t = n->args;
-	uint32_t i;
-
-	for (i = 0; i + 2 < rank; i++)
-		if (t->perm.n != rank || t->perm.v[i] != i)
-			return false;
-	return rank >= 2 && (!t->perm.n ? rank == 2 : t->perm.v[rank - 2] == rank - 1);
-}
-
 /*
  * Value @v as bytes with one scale, or with one for each place on dimension @axis of it;
  * zero points alike. False: it is something else.
@@ -62,7 +52,7 @@ static bool operand_of(const struct rlx_graph *g, uint32_t v, uint32_t axis, str
 	enum rlx_dtype dt;
 
 	*o = (struct operand){ 0 };
-	if (n->def->index == RLX_OP_transpose && swaps_last(n, rank)) {
+	if (n->def->index == RLX_OP_transpose && op_swaps_last(n->args, rank)) {
 		o->swapped = true;
 		v = n->in[0];
 		n = rlx_node_of(g, v);

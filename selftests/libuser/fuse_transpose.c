@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT
+/* A transpose of a product's right operand goes into the product, if nothing else reads it. */
+#include "ir/graph.h"
+#include "rlx/run.h"
+#include "selftests/lib/rlx_test.h"
+
+enum { BATCH = 3, M = 21, N = 50, K = 37 };
+
+static unsigned int count(const struct rlx_graph *g, uint32_t op)
+{
+	unsigned int n = 0;
+	uint32_t i;
+
+	for (i = 0; i < g->n_node; i++)
+		n += g->node[i].def->index == op;
+	return n;
+}
+
+/* y = a b^T, or its relu; and b^T itself where it is read twice */
+static struct rlx_graph *product(bool relu, bool read)
+{
+	static const int64_t perm[] = { 0, 2, 1 };
+	struct rlx_graph *g = rlx_graph_new("product");
+	rlx_value a = rlx_input(g, "a", rlx_type(RLX_F32, BATCH, M, K));
+	rlx_value b = rlx_input(g, "b", rlx_type(RLX_F32, BATCH, N, K));
+	rlx_value t = rlx_emit(g, transpose, .x = b, .perm = { perm, 3 });
+	rlx_value y = rlx_emit(g, matmul, .a = a, .b = t);
+
+	rlx_output(g, "y", relu ? rlx_emit(g, relu, .x = y) : y);
+	if (read)
+		rlx_output(g, "t", t);
+	CHECK_EQ(rlx_graph_finish(g), RLX_OK);
+	return g;
+}
+
+static void check(const float *a, const float *b, const float *y, bool relu)
+{
+	for (int i = 0; i < BATCH * M * N; i++) {
+		const float *p = a + i / N * K, *q = b + (i / N / M * N + i % N) * K;
+		double sum = 0;
+
+		for (int k = 0; k < K; k++)
+			sum += (double)p[k] * q[k];
+		if (relu && sum < 0)
+			sum = 0;
+		CHECKF(fabs(y[i] - sum) < 1e-5, "[%d] is %g, not %g", i, y[i], sum);
+	}
+}
+
+static void run(bool relu, bool read)
+{
+	static float a[BATCH * M * K], b[BATCH * N * K], y[BATCH * M * N];
+	struct rlx_graph *g = product(relu, read);
+	uint64_t seed = rlx_test_seed();
+	struct rlx_error err = { 0 };
+	struct rlx_program *p;
+	struct rlx_session *s;
+	int i;
+
+	for (i = 0; i < BATCH * M * K; i++)
+		a[i] = (float)rlx_test_uniform(&seed, -1, 1);
+	for (i = 0; i < BATCH * N * K; i++)
+		b[i] = (float)rlx_test_uniform(&seed, -1, 1);
+	CHECKF(!rlx_compile(g, NULL, &p, &err), "%s", err.text);
+	CHECK_EQ(count(rlx_program_graph(p), RLX_OP_transpose), read);
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "a", rlx_type(RLX_F32, BATCH, M, K), a));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "b", rlx_type(RLX_F32, BATCH, N, K), b));
+	CHECK(!rlx_session_run(s));
+	CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, BATCH, M, N), y));
+	check(a, b, y, relu);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
+TEST(goes_into_the_product) { run(false, false); }
+TEST(goes_into_the_product_with_its_activation) { run(true, false); }
+TEST(stays_where_it_is_read) { run(false, true); }
+TEST_MAIN()
