@@ -4,6 +4,7 @@
 #define GF_VEC		vf
 #define GF_LOADU(p)	vf_loadu(p)
 #define GF_LOADN(p, n)	vf_loadn(p, n)
+#define GT_NARROW
 #include "kernels/simd/gemm_fma.h"
 
 /* A panel of weights in 16 bits, once for all rows of a block. */

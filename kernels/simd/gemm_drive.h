@@ -190,11 +190,28 @@ static void gd_parts(struct gt *t, size_t part, size_t mr, size_t nr,
 	t->init = init;
 }
 
+/* Does one vector hold all columns of a panel that has so many? */
+#ifdef GT_NARROW
+#define gd_narrows	gt_narrows
+static inline bool gd_narrow(size_t cols)
+{
+	return cols <= GT_L;
+}
+#else
+#define gd_narrows	gt_tiles
+static inline bool gd_narrow(size_t cols)
+{
+	return false;
+}
+#endif
+
 /* All rows of the block times one panel, or two where few rows want that. */
 static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 {
 	const struct rlx_k_gemm *g = d->g;
-	size_t nr = cols > GD_NR ? 2 * GD_NR : GD_NR;
+	const bool flat = cols > GD_NR, narrow = gd_narrow(cols);
+	void (*const *run)(const struct gt *) = flat ? gt_flats : narrow ? gd_narrows : gt_tiles;
+	size_t nr = flat ? 2 * GD_NR : narrow ? GT_L : GD_NR;
 	size_t tiles = (d->rows + GT_MR - 1) / GT_MR, i, j;
 	bool plain = d->plain && cols == nr;
 	GT_T init[2 * GD_NR];
@@ -209,11 +226,9 @@ static void gd_panels(struct gd *d, struct gt *t, size_t col, size_t cols)
 		t->c = plain ? (GT_T *)d->c + (d->row + i) * g->ldc + col :
 		       d->tile;
 		if (d->part < t->k)
-			gd_parts(t, d->part, mr, nr, cols > GD_NR ? gt_flats[mr] : gt_tiles[mr]);
-		else if (cols > GD_NR)
-			gt_flats[mr](t);
+			gd_parts(t, d->part, mr, nr, run[mr]);
 		else
-			gt_tiles[mr](t);
+			run[mr](t);
 		if (!plain)
 			gd_finish(d, i, mr, col, cols);
 		i += mr;

@@ -13,9 +13,10 @@
  *	GT_STEP(acc, a, b)	acc + a * b by lane
  *	GT_BCAST(a), GT_LOAD(p), GT_STORE(p, v)
  *	GT_LOADB(p)	a vector of B from GT_BV bytes
- * and gets gt_tile(mr, &t) and, for up to GT_FLAT_MR rows, gt_flat(mr, &t),
+ *	GT_NARROW	if panels of one vector are worth tiles of their own
+ * and gets gt_tiles[mr](&t) and, for up to GT_FLAT_MR rows, gt_flats[mr](&t),
  * which does two adjacent panels at once: few rows alone do not keep enough
- * sums in flight.
+ * sums in flight. gt_narrows[mr](&t) takes a panel's first vector alone.
  */
 #include "kernels/simd/gemm_pack.h"
 
@@ -106,6 +107,8 @@ RLX_INLINE void gt_run(const struct gt *t, const int mr, const int nv)
 static void gt_tile_##m(const struct gt *t) { gt_run(t, m, GT_NV); }
 #define GT_FLAT(m)							\
 static void gt_flat_##m(const struct gt *t) { gt_run(t, m, 2 * GT_NV); }
+#define GT_SLIM(m)							\
+static void gt_narrow_##m(const struct gt *t) { gt_run(t, m, 1); }
 
 GT_ROWS(1) GT_ROWS(2) GT_ROWS(3)
 GT_FLAT(1)
@@ -155,3 +158,31 @@ static void (*const gt_flats[])(const struct gt *) = {
 	gt_flat_4, gt_flat_5, gt_flat_6,
 #endif
 };
+
+#ifdef GT_NARROW
+GT_SLIM(1) GT_SLIM(2) GT_SLIM(3)
+#if GT_MR >= 4
+GT_SLIM(4)
+#endif
+#if GT_MR >= 6
+GT_SLIM(5) GT_SLIM(6)
+#endif
+#if GT_MR >= 14
+GT_SLIM(7) GT_SLIM(8) GT_SLIM(9) GT_SLIM(10)
+GT_SLIM(11) GT_SLIM(12) GT_SLIM(13) GT_SLIM(14)
+#endif
+
+static void (*const gt_narrows[])(const struct gt *) = {
+	NULL, gt_narrow_1, gt_narrow_2, gt_narrow_3,
+#if GT_MR >= 4
+	gt_narrow_4,
+#endif
+#if GT_MR >= 6
+	gt_narrow_5, gt_narrow_6,
+#endif
+#if GT_MR >= 14
+	gt_narrow_7, gt_narrow_8, gt_narrow_9, gt_narrow_10,
+	gt_narrow_11, gt_narrow_12, gt_narrow_13, gt_narrow_14,
+#endif
+};
+#endif
