@@ -55,9 +55,9 @@ static inline int64_t rlx_g_rows_cost(int lanes, int vec, int64_t chunks)
 /*
  * The key of @rows of @n elements by vectors of @vec, of @size bytes each element. Of many rows,
  * the least work: threads with up to ROWS_MOST_OWN() elements, of which neighbours still read 128
- * bytes side by side (or all of a row). Of rows that do not fill the chip the least time: a
- * thread's vectors take their turns, so more threads have fewer each, up to a warp, beyond which
- * they would wait for each other; up to a block where a warp does not hold the row anyway.
+ * bytes side by side (or all of a row, or a warp does). Of rows that do not fill the chip the
+ * least time: a thread's vectors take their turns, so more threads have fewer each, up to a warp,
+ * beyond which they would wait for each other; up to a block where no warp holds the row anyway.
  */
 static inline int32_t rlx_g_rows_share(int64_t rows, int64_t n, int vec, int size,
 				       const struct rlx_g_launch *l)
@@ -68,7 +68,8 @@ static inline int32_t rlx_g_rows_share(int64_t rows, int64_t n, int vec, int siz
 
 	for (int i = 1; i <= ROWS_MOST_LANES; i *= 2) {
 		if (rlx_g_ceil(units, i) * vec > ROWS_MOST_OWN(i) ||
-		    (i > 1 && units <= i / 2) || (i * vec * size < 128 && n * size > 128))
+		    (i > 1 && units <= i / 2) ||
+		    (i < 32 && i * vec * size < 128 && n * size >= 128))
 			continue;
 		cost = rlx_g_rows_cost(i, vec, rlx_g_ceil(units, i));
 		if (!lanes || cost < best) {
@@ -78,8 +79,9 @@ static inline int32_t rlx_g_rows_share(int64_t rows, int64_t n, int vec, int siz
 	}
 	if (!lanes)
 		return ROWS_KEY(ROWS_PIECE_LANES, vec, ROWS_PIECE_OWN / vec, 1);
-	while (rows * lanes < fill && ((lanes < 32 && lanes < units) ||
-	       (lanes > 32 && lanes < ROWS_MOST_LANES && rlx_g_ceil(units, lanes) * vec > 16)))
+	while (rows * lanes < fill &&
+	       ((lanes < 32 && lanes < units) ||
+		(lanes > 32 && lanes < ROWS_MOST_LANES && rlx_g_ceil(units, lanes) * vec > 16)))
 		lanes *= 2;
 	return ROWS_KEY(lanes, vec, (int)rlx_g_ceil(units, lanes), 0);
 }
@@ -138,21 +140,69 @@ static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
 	rlx_g_rows_grid(l, a->n ? a->rows : 0, a->n, l->key[0]);
 }
 
+/*
+ * The key of @vectors of columns of @n, of @vec elements of @size bytes. As few threads a column
+ * as registers need: each costs steps to meet. More where the chip is not full of them, as long
+ * as COLS_LEAST() vectors stand side by side.
+ */
+static inline int32_t rlx_g_cols_share(int64_t vectors, int64_t n, int vec, int size,
+				       const struct rlx_g_launch *l)
+{
+	int64_t fill = (l->processors ? (int64_t)l->processors : 1) * 512;
+	int lanes = 1, most = COLS_THREADS / COLS_LEAST(vec, size);
+
+	while (lanes < most && rlx_g_ceil(n, lanes) > 1 &&
+	       (rlx_g_ceil(n, lanes) * vec > ROWS_MOST_OWN(1) || vectors * lanes < fill))
+		lanes *= 2;
+	if (rlx_g_ceil(n, lanes) * vec > ROWS_MOST_OWN(1))
+		return ROWS_KEY(lanes, vec, ROWS_PIECE_OWN / vec, 1);
+	return ROWS_KEY(lanes, vec, (int)rlx_g_ceil(n, lanes), 0);
+}
+
+/* The grid of @vectors of columns of @n by key @k, split as rows in pieces are; @scratch: of one */
+static inline void rlx_g_cols_grid(struct rlx_g_launch *l, int64_t vectors, int64_t n, int32_t k,
+				   uint64_t scratch)
+{
+	int64_t units = l->processors ? (int64_t)l->processors : 1, splits, pieces;
+	int64_t blocks = rlx_g_ceil(vectors, COLS_THREADS / ROWS_LANES(k));
+	int64_t most = units * COLS_BLOCKS(k);
+
+	rlx_g_line(l, blocks < most ? blocks : most, COLS_THREADS);
+	if (!ROWS_PIECES(k) || !vectors)
+		return;
+	pieces = rlx_g_ceil(n, ROWS_LANES(k) * ROWS_CHUNKS(k));
+	splits = blocks < 2 * units ? 4 * units / blocks : 1;
+	splits = splits < pieces ? splits : pieces;
+	if (splits > 1) {
+		l->grid[1] = (uint32_t)(splits < ROWS_MOST_SPLITS ? splits : ROWS_MOST_SPLITS);
+		l->n_launches = 2;
+		l->scratch = (uint64_t)vectors * (uint64_t)ROWS_VEC(k) * l->grid[1] * scratch;
+	}
+}
+
 static inline void rlx_g_softmax_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_softmax *a = (const struct rlx_k_softmax *)args;
+	bool cols = a->inner > 1;
+	int64_t along = cols ? a->inner : a->n, outer = a->n ? a->outer : 0;
+	const struct rlx_g_rows_operand o[] = {
+		{ a->x, along, a->x_type }, { a->y, along, a->y_type },
+	};
+	int size, widest, vec;
 
 	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->y_type))
 		return;
-	if (a->n == 0)
-		rlx_g_line(l, 0, 256);
-	else if (a->inner == 1 && a->n <= 1024)	/* a warp for each row */
-		rlx_g_line(l, rlx_g_ceil(a->outer, 4), 256);
-	else if (a->inner == 1)
-		rlx_g_line(l, a->outer, 256);
-	else				/* a thread for each column */
-		rlx_g_line(l, rlx_g_ceil(a->outer * a->inner, 256), 256);
-	l->key[0] = a->inner == 1 ? a->n <= 1024 ? 0 : 1 : 2;
+	size = a->x_type == RLX_F32 ? 4 : 2;
+	widest = a->y_type == RLX_F32 ? 4 : size;
+	vec = rlx_g_rows_vec(along, widest, o, sizeof(o) / sizeof(o[0]));
+	l->key[0] = cols ? rlx_g_cols_share(outer * a->inner / vec, a->n, vec, size, l) :
+		    rlx_g_rows_share(a->outer, a->n, vec, size, l);
+	l->key[1] = SOFTMAX_TYPES(a->x_type, a->y_type, a->log);
+	l->key[2] = cols;
+	if (cols)
+		rlx_g_cols_grid(l, outer * a->inner / vec, a->n, l->key[0], 8);
+	else
+		rlx_g_rows_grid(l, outer, a->n, l->key[0]);
 }
 
 #endif

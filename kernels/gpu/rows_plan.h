@@ -38,6 +38,17 @@
 #define ROWS_BLOCKS(key)	(ROWS_THREADS(key) > ROWS_RESIDENT(key) ? 1 : \
 				 ROWS_RESIDENT(key) / ROWS_THREADS(key))
 
+/*
+ * Columns: VEC of them side by side are LANES threads', who have every LANES-th element of each,
+ * CHUNKS in all, or in pieces of so many. COLS_LEAST vectors stand side by side in a block.
+ */
+#define COLS_THREADS		256
+#define COLS_LEAST(vec, size)	((vec) * (size) < 8 ? 64 / ((vec) * (size)) : 8)
+#define COLS_BLOCKS(key)	(ROWS_PIECES(key) ? 4 : ROWS_RESIDENT(key) / COLS_THREADS)
+
+/* Types of a softmax in RLX_K1; 1 in RLX_K2: by columns */
+#define SOFTMAX_TYPES(x, y, log)	((x) | (y) << 4 | (log) << 8)
+
 /* Types of a norm in RLX_K1 (a residual of 0: none), and in RLX_K2 what it is and has */
 #define NORM_TYPES(x, y, residual, param)	((x) | (y) << 4 | (residual) << 8 | (param) << 12)
 

@@ -41,6 +41,68 @@ TEST(softmax)
 	}
 }
 
+/* Parts of a warp a row, blocks of all sizes, rows in pieces that blocks share. */
+TEST(softmax_rows)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 4; i++) {
+		one_softmax(kc_pick(&seed, 1, 300), kc_pick(&seed, 1, 40), 1, &seed);
+		one_softmax(kc_pick(&seed, 1, 40), 8 * kc_pick(&seed, 1, 600), 1, &seed);
+	}
+	one_softmax(20000, kc_pick(&seed, 1, 9), 1, &seed);
+	one_softmax(1, kc_pick(&seed, 16385, 20480), 1, &seed);
+	one_softmax(1, 8 * kc_pick(&seed, 2561, 6000), 1, &seed);
+	one_softmax(1, kc_pick(&seed, 20481, 60000), 1, &seed);
+	one_softmax(3, 20481, 1, &seed);
+}
+
+/* Columns that registers hold, and those in pieces, which blocks share. */
+TEST(softmax_columns)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 6; i++) {
+		one_softmax(kc_pick(&seed, 1, 4), kc_pick(&seed, 1, 40),
+			    8 * kc_pick(&seed, 1, 40), &seed);
+		one_softmax(kc_pick(&seed, 1, 3), kc_pick(&seed, 100, 600),
+			    kc_pick(&seed, 2, 30), &seed);
+		one_softmax(kc_pick(&seed, 1, 40), kc_pick(&seed, 1, 3),
+			    kc_pick(&seed, 2, 600), &seed);
+	}
+	one_softmax(1, 3000, 8, &seed);
+	one_softmax(2, 1500, 7, &seed);
+	one_softmax(300, 1100, 3, &seed);
+}
+
+/* A line that is nothing but -inf, or has NaN or +inf, is NaN; others beside it are not. */
+TEST(softmax_specials)
+{
+	static const int64_t shape[][3] = {
+		{ 3, 100, 1 }, { 3, 30000, 1 }, { 1, 50, 3 }, { 1, 5000, 3 },
+	};
+	static const float special[] = { -INFINITY, NAN, INFINITY };
+	uint64_t seed = rlx_test_seed();
+
+	for (size_t i = 0; i < sizeof(shape) / sizeof(shape[0]) * 3; i++) {
+		const int64_t *s = shape[i / 3], all = s[0] * s[1] * s[2];
+		struct rlx_k_softmax a = { .outer = s[0], .n = s[1], .inner = s[2],
+			.x_type = RLX_F32, .y_type = RLX_F32, .log = kc_pick(&seed, 0, 1) };
+		float *x = gpu_alloc((size_t)all, RLX_F32, -8, 8, &seed);
+		struct gpu_field f[] = {
+			GPU_IN(struct rlx_k_softmax, x, RLX_F32, all),
+			GPU_OUT(struct rlx_k_softmax, y, RLX_F32, all, 2e-5),
+		};
+
+		for (int64_t k = i % 3 ? s[1] - 1 : 0; k < s[1]; k++)
+			x[s[2] == 1 ? s[1] + k : k * s[2] + 1] = special[i % 3];
+		a.x = x;
+		a.y = gpu_alloc((size_t)all, RLX_F32, 0, 0, &seed);
+		GPU_AGAINST_CPU("softmax", softmax, a, rlx_k_softmax_units(&a),
+				rlx_k_softmax_scratch(&a), f, &seed);
+	}
+}
+
 static void one_norm(int64_t rows, int64_t n, uint64_t *seed)
 {
 	int xt = small_float[kc_pick(seed, 0, 2)], pt = small_float[kc_pick(seed, 0, 2)];
