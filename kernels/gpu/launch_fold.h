@@ -3,8 +3,9 @@
  * Launches of what folds, scans, sorts or compacts along axes; a part of launch.h.
  *
  * Results are as many as rows or columns are left, which may be few while lines are long. So
- * reductions have rows of the grid that split each line (rlx_g_splits()): as many as make 65,536
- * threads, 1,024 at most, with 32 elements a thread at least, and a second launch for the parts.
+ * arg-reductions (and reductions that launch_rows.h has no other way for) have rows of the grid
+ * that split each line (rlx_g_splits()): as many as make 65,536 threads, 1,024 at most, with 32
+ * elements a thread at least, and a second launch for the parts.
  * Sorts take a launch for each doubling of the runs; counts are exchanged between launches, not
  * by waiting blocks, as nothing says that all blocks of a grid run at a time.
  * Limits: nms beyond 65,536 classes leaves l->can false; scans are not split.
@@ -31,26 +32,6 @@ static inline uint32_t rlx_g_splits(int64_t results, int64_t n, int64_t lanes)
 
 	want = want < most ? want : most;
 	return (uint32_t)(want < 1 ? 1 : want < 1024 ? want : 1024);
-}
-
-static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
-{
-	const struct rlx_k_reduce *a = (const struct rlx_k_reduce *)args;
-	bool rows = a->axes >> (a->rank - 1) & 1;
-	int lanes = !rows ? 1 : a->n_red <= 1024 ? 32 : 256;
-
-	/* warps may have 64 lanes: then a block has half as many and goes on once more */
-	rlx_g_line(l, rlx_g_ceil(a->n_out, 256 / lanes), 256);
-	l->key[0] = a->type;
-	l->key[1] = a->op;
-	l->key[2] = lanes;
-	if (!a->n_out)
-		return;
-	l->grid[1] = rlx_g_splits(a->n_out, a->n_red, lanes);
-	if (l->grid[1] > 1) {
-		l->n_launches = 2;
-		l->scratch = (uint64_t)a->n_out * l->grid[1] * 8;
-	}
 }
 
 static inline void rlx_g_argreduce_launch(const void *args, struct rlx_g_launch *l)

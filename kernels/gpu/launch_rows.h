@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Launches of norms and softmax; a part of launch.h.
+ * Launches of norms, softmax and reductions; a part of launch.h.
  *
  * Rows are shared out (kernels/gpu/rows_plan.h) by rlx_g_rows_share() alone, from their number,
  * length, types and alignment and the number of multiprocessors. All of them are bound by memory:
@@ -10,8 +10,10 @@
 #define RLX_G_LAUNCH_ROWS_H
 
 #include "kernels/gpu/launch.h"
+#include "kernels/gpu/launch_fold.h"
 #include "kernels/gpu/rows_plan.h"
 #include "kernels/norm.h"
+#include "kernels/reduce.h"
 #include "kernels/softmax.h"
 
 /* An operand of rows, of @n or @stride elements each. */
@@ -96,7 +98,7 @@ static inline void rlx_g_rows_grid(struct rlx_g_launch *l, int64_t rows, int64_t
 {
 	int64_t threads = ROWS_THREADS(k), units = l->processors ? (int64_t)l->processors : 1;
 	int64_t blocks = rlx_g_ceil(rows, threads / ROWS_LANES(k));
-	int64_t most = units * ROWS_BLOCKS(k), splits, pieces;
+	int64_t most = units * (ROWS_PIECES(k) ? 4 : ROWS_BLOCKS(k)), splits, pieces;
 
 	rlx_g_line(l, blocks < most ? blocks : most, (uint32_t)threads);
 	if (!ROWS_PIECES(k) || !rows)
@@ -203,6 +205,57 @@ static inline void rlx_g_softmax_launch(const void *args, struct rlx_g_launch *l
 		rlx_g_cols_grid(l, outer * a->inner / vec, a->n, l->key[0], 8);
 	else
 		rlx_g_rows_grid(l, outer, a->n, l->key[0]);
+}
+
+/* Where kept and reduced axes take turns, or there is nothing to reduce. */
+static inline void rlx_g_reduce_any(const struct rlx_k_reduce *a, struct rlx_g_launch *l)
+{
+	bool rows = a->axes >> (a->rank - 1) & 1;
+	int lanes = !rows ? 1 : a->n_red <= 1024 ? 32 : 256;
+
+	/* warps may have 64 lanes: then a block has half as many and goes on once more */
+	rlx_g_line(l, rlx_g_ceil(a->n_out, 256 / lanes), 256);
+	l->key[0] = a->type;
+	l->key[1] = REDUCE_FORM(a->op, REDUCE_ANY);
+	l->key[2] = lanes;
+	if (!a->n_out)
+		return;
+	l->grid[1] = rlx_g_splits(a->n_out, a->n_red, lanes);
+	if (l->grid[1] > 1) {
+		l->n_launches = 2;
+		l->scratch = (uint64_t)a->n_out * l->grid[1] * 8;
+	}
+}
+
+/*
+ * Collapsed axes are [reduced], [kept, reduced], [reduced, kept] or [kept, reduced, kept]: rows,
+ * or columns. Others, and a grid of more split results than there are counters, go by elements.
+ */
+static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
+{
+	const struct rlx_k_reduce *a = (const struct rlx_k_reduce *)args;
+	bool rows = a->axes >> (a->rank - 1) & 1;
+	int64_t along = rows ? a->n_red : a->dim[a->rank - 1];
+	const struct rlx_g_rows_operand o[] = {
+		{ a->x, along, a->type }, { rows ? NULL : a->y, along, a->type },
+	};
+	int size = (int)rlx_k_type_size((enum rlx_dtype)a->type), vec;
+
+	if (!a->n_out || !a->n_red || l->processors > RLX_G_ZEROS / 2 ||
+	    (rows ? a->rank > 2 : a->rank > 3 || !(a->axes >> (a->rank - 2) & 1))) {
+		rlx_g_reduce_any(a, l);
+		return;
+	}
+	vec = rlx_g_rows_vec(along, size > 2 ? size : 2, o, 2);
+	l->key[2] = rows ? rlx_g_rows_share(a->n_out, a->n_red, vec, size, l) :
+		    rlx_g_cols_share(a->n_out / vec, a->n_red, vec, size, l);
+	if (rows)
+		rlx_g_rows_grid(l, a->n_out, a->n_red, l->key[2]);
+	else
+		rlx_g_cols_grid(l, a->n_out / vec, a->n_red, l->key[2], 8);
+	l->key[0] = a->type;
+	l->key[1] = REDUCE_FORM(a->op, rows ? REDUCE_ROWS : REDUCE_COLS);
+	l->n_launches = 0;	/* the block that comes last does the rest */
 }
 
 #endif

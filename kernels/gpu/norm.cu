@@ -19,7 +19,8 @@
  * Computing Sample Variances" (1979). Limits: f32, f16, bf16, computed in f32. y may be x.
  */
 #include "kernels/gpu/rows_plan.h"
-#define RLX_G_BLOCKS	ROWS_BLOCKS(RLX_K0)
+#define ROWS_SHARE	RLX_K0
+#define RLX_G_BLOCKS	ROWS_BLOCKS(ROWS_SHARE)
 
 #include "kernels/gpu/rows.h"
 #include "kernels/norm.h"
@@ -172,7 +173,7 @@ static DEV inline float squares_of(const row_part &part, const float (&v)[CHUNKS
 	return sum;
 }
 
-#if !ROWS_PIECES(RLX_K0)
+#if !ROWS_PIECES(ROWS_SHARE)
 /* gamma and beta into this multiprocessor's cache, where rows find them */
 static DEV inline void bring_params(const struct rlx_k_norm &a, const struct rlx_g_env &env)
 {
@@ -192,7 +193,7 @@ RLX_G_KERNEL(norm, struct rlx_k_norm, THREADS)
 	const int64_t rows = live_rows(env, a.rows), step = (int64_t)gridDim.x * GROUPS;
 	const int64_t begin = (int64_t)blockIdx.x * GROUPS + (int)threadIdx.x / LANES;
 	norm_row at = { a, env, { (int)a.n, (int)threadIdx.x % LANES }, begin, 0, begin < rows };
-	row_meeting meet = { smem, 0 };
+	row_meeting<float> meet = { smem, 0 };
 	raw_row raw;
 	shape p;
 

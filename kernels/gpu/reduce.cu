@@ -2,32 +2,36 @@
 /*
  * Reductions over any set of axes: sum, mean, product, largest, smallest.
  *
- * Algorithm: a tree. A thread folds every LANES-th element, 64 at a time, so that the error of a
- * sum grows by blocks and not by elements; then lanes by shuffles, warps in shared memory. Where
- * results are few, rows of the grid have parts of each, and a second launch folds what they left
- * in scratch. No atomics: the same bits each time.
- *
- * Tiles: if the last axis is reduced, a warp for each result of up to 1,024 elements, a block of
- * 256 threads for longer ones; else a thread for each result, whose neighbours lie side by side.
+ * Algorithm: a tree. Threads fold vectors element by element, a few at a time, so that the error
+ * of a sum grows by blocks and not by elements; then lanes by shuffles, warps in shared memory.
+ * Where results are few, rows of the grid have parts of each, which the block that comes last
+ * puts together in order. No atomics but its counter: the same bits each time.
+ * Tiles: where reduced elements lie side by side, or kept ones do, as kernels/gpu/rows_plan.h has
+ * rows and columns; rlx_g_reduce_launch() says which. Where both take turns more than once, a warp
+ * for each result of up to 1,024 elements, a block for longer ones, or, if the last axis is kept, a
+ * thread; a second launch puts parts together.
  * Traffic: x once, which is the bound; 8 bytes of scratch for each part, up to 1,024 of a result.
  * Limits: all types. f32 and narrower floats are summed in f32, f64 in f64; integers wrap in 64
  * bits, and their mean is truncated. A NaN is the largest and the smallest.
  */
+#include "kernels/gpu/rows_plan.h"
+
+/* Key: type, REDUCE_FORM(), and ROWS_KEY() or threads for each result (1, WARP or 256). */
+#define ROWS_SHARE	RLX_K2
+#define REDUCE_OP	(RLX_K1 & 15)
+#define FORM		(RLX_K1 >> 4)
+
 #include "kernels/gpu/accumulate.h"
 #include "kernels/reduce.h"
-
-/* Key: type, op (enum rlx_k_reduce_op), threads for each result (1, WARP or 256). */
-#define LANES	(RLX_K2 == 32 ? WARP : RLX_K2)
-#define GROUPS	(256 / LANES)
 
 typedef acc_of<IS_FLOAT, elem::acc>::type acc;
 
 enum { ADD, PRODUCT, LARGEST, SMALLEST };
 
 #define KIND								\
-	(RLX_K1 == RLX_K_REDUCE_MAX ? LARGEST :				\
-	 RLX_K1 == RLX_K_REDUCE_MIN ? SMALLEST :			\
-	 RLX_K1 == RLX_K_REDUCE_PROD ? PRODUCT : ADD)
+	(REDUCE_OP == RLX_K_REDUCE_MAX ? LARGEST :			\
+	 REDUCE_OP == RLX_K_REDUCE_MIN ? SMALLEST :			\
+	 REDUCE_OP == RLX_K_REDUCE_PROD ? PRODUCT : ADD)
 
 static DEV inline acc neutral(void)
 {
@@ -52,6 +56,21 @@ struct meet {
 		return KIND == PRODUCT ? x * y : x + y;
 	}
 };
+
+static DEV inline acc finished(acc v, int64_t n)
+{
+	if (REDUCE_OP != RLX_K_REDUCE_MEAN)
+		return v;
+	if (IS_FLOAT)
+		return (acc)((double)v / (double)n);
+	if (!n)		/* of integers the mean of nothing is 0 */
+		return 0;
+	return RLX_K0 == RLX_U64 ? v / (acc)n : (acc)((int64_t)v / n);
+}
+
+#if FORM == REDUCE_ANY
+#define LANES	(RLX_K2 == 32 ? WARP : RLX_K2)
+#define GROUPS	(256 / LANES)
 
 /* Offset of kept index @out where all reduced ones are 0, in elements. */
 static DEV inline int64_t kept_at(const struct rlx_k_reduce &a, int64_t out)
@@ -99,17 +118,6 @@ static DEV inline acc part_of(const struct rlx_k_reduce &a, const mem *x, int64_
 	return meet::of(whole, piece);
 }
 
-static DEV inline acc finished(acc v, int64_t n)
-{
-	if (RLX_K1 != RLX_K_REDUCE_MEAN)
-		return v;
-	if (IS_FLOAT)
-		return (acc)((double)v / (double)n);
-	if (!n)		/* of integers the mean of nothing is 0 */
-		return 0;
-	return RLX_K0 == RLX_U64 ? v / (acc)n : (acc)((int64_t)v / n);
-}
-
 static DEV inline acc over_lanes(acc v, acc *smem)
 {
 	if (LANES == WARP)
@@ -150,3 +158,231 @@ RLX_G_KERNEL(reduce, struct rlx_k_reduce, 256)
 			y[o] = put_as(finished(v, a.n_red));
 	}
 }
+#else
+#include "kernels/gpu/columns.h"
+
+/* Eight pieces at most are folded before what came of them is: see above. */
+enum { TURNS = 8 };
+
+typedef acc across[VEC];
+
+static DEV inline void clear(across &v)
+{
+#pragma unroll
+	for (int i = 0; i < VEC; i++)
+		v[i] = neutral();
+}
+
+static DEV inline void fold(across &v, const row_vec<mem> &x, bool in)
+{
+#pragma unroll
+	for (int i = 0; i < VEC; i++)
+		v[i] = in ? meet::of(v[i], (acc)elem::get(x.v[i])) : v[i];
+}
+
+static DEV inline void fold_all(across &v, const across &w)
+{
+#pragma unroll
+	for (int i = 0; i < VEC; i++)
+		v[i] = meet::of(v[i], w[i]);
+}
+
+/* A result's parts of @splits blocks lie @step apart: is this block the last to leave one? */
+static DEV inline bool comes_last(const struct rlx_g_env &env, int *smem)
+{
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		memory_fence();
+		*smem = atomic_add(env.zeros + blockIdx.x, 1) == gridDim.y - 1;
+		memory_fence();
+		if (*smem)
+			env.zeros[blockIdx.x] = 0;
+	}
+	__syncthreads();
+	return *smem;
+}
+
+/* What another block left there since this launch began */
+static DEV inline acc part_at(const acc *p)
+{
+	return *(const volatile acc *)p;
+}
+
+#if FORM == REDUCE_ROWS
+/* What a thread has of @part of the row at @x */
+static DEV inline acc fold_row(const row_part &part, const row_vec<mem> (&x)[CHUNKS])
+{
+	across v;
+
+	clear(v);
+#pragma unroll
+	for (int c = 0; c < CHUNKS; c++)
+		fold(v, x[c], part.has(c));
+#pragma unroll
+	for (int m = VEC / 2; m; m /= 2)
+#pragma unroll
+		for (int i = 0; i < m; i++)
+			v[i] = meet::of(v[i], v[i + m]);
+	return v[0];
+}
+
+#if !ROWS_PIECES(ROWS_SHARE)
+RLX_G_KERNEL(reduce, struct rlx_k_reduce, THREADS)
+{
+	SHARED(acc, smem, [2][MAX_WARPS]);
+	const row_part part = { (int)a.n_red, (int)threadIdx.x % LANES };
+	const int64_t step = (int64_t)gridDim.x * GROUPS;
+	const mem *x = RLX_G_PTR(const mem, a.x);
+	int64_t row = (int64_t)blockIdx.x * GROUPS + (int)threadIdx.x / LANES;
+	row_meeting<acc> all = { smem, 0 };
+	row_vec<mem> raw[CHUNKS];
+
+	part.load(x + row * a.n_red, row < a.n_out, raw);
+	/* all rows of a warp at a time, as it has to stay together */
+	for (int64_t i = (int64_t)blockIdx.x * GROUPS; i < a.n_out; i += step, row += step) {
+		acc v = fold_row(part, raw);
+
+		part.load(x + (row + step) * a.n_red, row + step < a.n_out, raw);
+		v = all.of<meet>(v);
+		if (part.lane == 0 && row < a.n_out)
+			RLX_G_PTR(mem, a.y)[row] = put_as(finished(v, a.n_red));
+	}
+}
+#else
+
+/* Elements [first, end) of the row at @x, by a block: what a thread has */
+static DEV inline acc fold_share(const mem *x, int64_t first, int64_t end)
+{
+	acc whole = neutral(), piece = neutral();
+	int n = 0;
+
+	for (int64_t at = first; at < end; at += PIECE) {
+		const int64_t left = end - at;
+		const row_part part = { left < PIECE ? (int)left : (int)PIECE, (int)threadIdx.x };
+		row_vec<mem> raw[CHUNKS];
+
+		part.load(x + at, true, raw);
+		piece = meet::of(piece, fold_row(part, raw));
+		if (++n == TURNS) {
+			whole = meet::of(whole, piece);
+			piece = neutral();
+			n = 0;
+		}
+	}
+	return meet::of(whole, piece);
+}
+
+/* Rows of the grid have a part of each row; of more than one such, a block has one row. */
+RLX_G_KERNEL(reduce, struct rlx_k_reduce, THREADS)
+{
+	SHARED(acc, smem, [2][MAX_WARPS]);
+	SHARED(int, last, [1]);
+	const int64_t splits = gridDim.y, pieces = (a.n_red + PIECE - 1) / PIECE;
+	const int64_t each = (pieces + splits - 1) / splits * PIECE;
+	const int64_t first = blockIdx.y * each, end = first + each;
+	row_meeting<acc> all = { smem, 0 };
+
+	for (int64_t row = blockIdx.x; row < a.n_out; row += gridDim.x) {
+		acc *parts = (acc *)env.scratch + row * splits;
+		acc v = fold_share(RLX_G_PTR(const mem, a.x) + row * a.n_red, first,
+				   end < a.n_red ? end : a.n_red);
+
+		v = all.of<meet>(v);
+		if (splits > 1) {
+			if (threadIdx.x == 0)
+				parts[blockIdx.y] = v;
+			if (!comes_last(env, last))
+				return;
+			v = neutral();
+			for (int i = (int)threadIdx.x; i < splits; i += THREADS)
+				v = meet::of(v, part_at(parts + i));
+			v = all.of<meet>(v);
+		}
+		if (threadIdx.x == 0)
+			RLX_G_PTR(mem, a.y)[row] = put_as(finished(v, a.n_red));
+	}
+}
+#endif
+#else
+
+/* Of rows [first, end) of a vector of columns at @x, @inner apart, every LANES-th */
+static DEV inline void fold_columns(const mem *x, int64_t inner, int64_t first, int64_t end,
+				    across &v)
+{
+	across piece;
+	int n = 0;
+
+	clear(v);
+	clear(piece);
+	for (int64_t at = first + (int)threadIdx.x / COLS_ACROSS; at < end; at += PIECE_ROWS) {
+		row_vec<mem> raw[CHUNKS];
+
+#pragma unroll
+		for (int c = 0; c < CHUNKS; c++)
+			if (at + c * LANES < end)
+				raw[c] = *(const row_vec<mem> *)(x + at * inner +
+								 c * (LANES * inner));
+			else
+				raw[c] = {};
+#pragma unroll
+		for (int c = 0; c < CHUNKS; c++)
+			fold(piece, raw[c], at + c * LANES < end);
+		if (++n == TURNS) {
+			fold_all(v, piece);
+			clear(piece);
+			n = 0;
+		}
+	}
+	fold_all(v, piece);
+}
+
+/* The parts that blocks left of a vector's columns, @step apart */
+static DEV inline void fold_parts(const acc *parts, int64_t step, across &v)
+{
+	clear(v);
+	for (int j = (int)threadIdx.x / COLS_ACROSS; j < (int)gridDim.y; j += LANES)
+#pragma unroll
+		for (int i = 0; i < VEC; i++)
+			v[i] = meet::of(v[i], part_at(parts + j * step + i));
+}
+
+/* Rows of the grid have a part of each column; of more than one such, a block has its columns. */
+RLX_G_KERNEL(reduce, struct rlx_k_reduce, COLS_THREADS)
+{
+	SHARED(acc, smem, [COLS_THREADS * VEC]);
+	SHARED(int, last, [1]);
+	const int64_t inner = a.dim[a.rank - 1], vectors = a.n_out / VEC, splits = gridDim.y;
+	const int64_t pieces = (a.n_red + PIECE_ROWS - 1) / PIECE_ROWS;
+	const int64_t each = (pieces + splits - 1) / splits * PIECE_ROWS;
+	const int64_t first = blockIdx.y * each, end = first + each < a.n_red ? first + each :
+		a.n_red;
+
+	for (int64_t i = (int64_t)blockIdx.x * COLS_ACROSS; i < vectors;
+	     i += (int64_t)gridDim.x * COLS_ACROSS) {
+		const int64_t q = i + threadIdx.x % COLS_ACROSS, col = (q < vectors ? q : 0) * VEC;
+		const bool writes = q < vectors && (int)threadIdx.x < COLS_ACROSS;
+		const int64_t at = col / inner * a.n_red * inner + col % inner;
+		acc *parts = (acc *)env.scratch + col;
+		row_vec<mem> y;
+		across v;
+
+		fold_columns(RLX_G_PTR(const mem, a.x) + at, inner, first, end, v);
+		columns_meet<meet>(v, smem);
+		if (splits > 1) {
+#pragma unroll
+			for (int k = 0; k < VEC && writes; k++)
+				parts[blockIdx.y * a.n_out + k] = v[k];
+			if (!comes_last(env, last))
+				return;
+			fold_parts(parts, a.n_out, v);
+			columns_meet<meet>(v, smem);
+		}
+#pragma unroll
+		for (int k = 0; k < VEC; k++)
+			y.v[k] = put_as(finished(v[k], a.n_red));
+		if (writes)
+			*(row_vec<mem> *)(RLX_G_PTR(mem, a.y) + col) = y;
+	}
+}
+#endif
+#endif

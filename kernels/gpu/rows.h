@@ -14,11 +14,11 @@
 #include "kernels/gpu/rows_plan.h"
 
 enum {
-	LANES	= ROWS_LANES(RLX_K0),
-	VEC	= ROWS_VEC(RLX_K0),
-	CHUNKS	= ROWS_CHUNKS(RLX_K0),
-	PIECES	= ROWS_PIECES(RLX_K0),
-	THREADS	= ROWS_THREADS(RLX_K0),
+	LANES	= ROWS_LANES(ROWS_SHARE),	/* a ROWS_KEY(), by who includes this */
+	VEC	= ROWS_VEC(ROWS_SHARE),
+	CHUNKS	= ROWS_CHUNKS(ROWS_SHARE),
+	PIECES	= ROWS_PIECES(ROWS_SHARE),
+	THREADS	= ROWS_THREADS(ROWS_SHARE),
 	GROUPS	= THREADS / LANES,		/* rows of a block at a time */
 	PIECE	= LANES * VEC * CHUNKS,
 };
@@ -95,14 +95,14 @@ template <class T> static DEV inline void row_add(const row_vec<typename T::mem>
  * What the threads of a row make of a value each, in one fixed order; all get it. A block
  * has one barrier for it: the next one uses the other half of @smem.
  */
-struct row_meeting {
-	float	(*smem)[MAX_WARPS];
+template <class T> struct row_meeting {
+	T	(*smem)[MAX_WARPS];
 	int	turn;
 
-	template <class OP> DEV float of(float v)
+	template <class OP> DEV T of(T v)
 	{
 		const int warps = LANES / WARP;
-		float *at = smem[turn];
+		T *at = smem[turn];
 
 #pragma unroll
 		for (int m = (LANES < WARP ? (int)LANES : WARP) / 2; m; m /= 2)

@@ -11,7 +11,7 @@
 #ifndef RLX_G_ROWS_PLAN_H
 #define RLX_G_ROWS_PLAN_H
 
-/* In RLX_K0; @pieces: rows are longer than LANES * CHUNKS vectors */
+/* Of a row's share; @pieces: rows are longer than LANES * CHUNKS vectors */
 #define ROWS_KEY(lanes, vec, chunks, pieces)	\
 	((lanes) | (vec) << 11 | (chunks) << 15 | (pieces) << 21)
 #define ROWS_LANES(key)		((key) & 2047)
@@ -45,6 +45,12 @@
 #define COLS_THREADS		256
 #define COLS_LEAST(vec, size)	((vec) * (size) < 8 ? 64 / ((vec) * (size)) : 8)
 #define COLS_BLOCKS(key)	(ROWS_PIECES(key) ? 4 : ROWS_RESIDENT(key) / COLS_THREADS)
+
+/* A reduction's op (enum rlx_k_reduce_op) and form in RLX_K1 */
+#define REDUCE_FORM(op, form)	((op) | (form) << 4)
+#define REDUCE_ANY	0	/* axes take turns */
+#define REDUCE_ROWS	1	/* kept ones, then reduced ones */
+#define REDUCE_COLS	2	/* kept, reduced, kept ones */
 
 /* Types of a softmax in RLX_K1; 1 in RLX_K2: by columns */
 #define SOFTMAX_TYPES(x, y, log)	((x) | (y) << 4 | (log) << 8)

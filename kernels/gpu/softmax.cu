@@ -15,10 +15,11 @@
  * f16 and bf16, computed in f32; any length.
  */
 #include "kernels/gpu/rows_plan.h"
+#define ROWS_SHARE	RLX_K0
 #if RLX_K2
-#define RLX_G_BLOCKS	COLS_BLOCKS(RLX_K0)
+#define RLX_G_BLOCKS	COLS_BLOCKS(ROWS_SHARE)
 #else
-#define RLX_G_BLOCKS	ROWS_BLOCKS(RLX_K0)
+#define RLX_G_BLOCKS	ROWS_BLOCKS(ROWS_SHARE)
 #endif
 
 #include "kernels/gpu/rows.h"
@@ -101,7 +102,7 @@ static DEV inline void write_row(const row_part &part, type_y::mem *y, bool in, 
 	}
 }
 
-#if !ROWS_PIECES(RLX_K0)
+#if !ROWS_PIECES(ROWS_SHARE)
 RLX_G_KERNEL(softmax, struct rlx_k_softmax, THREADS)
 {
 	SHARED(float, smem, [2][MAX_WARPS]);
@@ -110,7 +111,7 @@ RLX_G_KERNEL(softmax, struct rlx_k_softmax, THREADS)
 	const type_x::mem *x = RLX_G_PTR(const type_x::mem, a.x);
 	int64_t row = (int64_t)blockIdx.x * GROUPS + (int)threadIdx.x / LANES;
 	row_vec<type_x::mem> raw[CHUNKS];
-	row_meeting meet = { smem, 0 };
+	row_meeting<float> meet = { smem, 0 };
 
 	if (AHEAD)
 		part.load(x + row * a.n, row < rows, raw);
@@ -183,7 +184,7 @@ struct share {
 };
 
 /* Of all threads; each gets it */
-static DEV inline struct soft_sum meet_all(struct soft_sum s, row_meeting &meet)
+static DEV inline struct soft_sum meet_all(struct soft_sum s, row_meeting<float> &meet)
 {
 	const float max = meet.of<op_max>(s.max);
 
@@ -201,7 +202,7 @@ RLX_G_KERNEL(softmax, struct rlx_k_softmax, THREADS)
 	const int64_t pieces = (a.n + PIECE - 1) / PIECE, each = (pieces + splits - 1) / splits;
 	const int64_t first = (int64_t)blockIdx.y * each * PIECE, end = first + each * PIECE;
 	struct soft_sum *found = (struct soft_sum *)env.scratch;
-	row_meeting meet = { smem, 0 };
+	row_meeting<float> meet = { smem, 0 };
 
 	for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
 		const share part = { RLX_G_PTR(const type_x::mem, a.x) + row * a.n,
@@ -319,7 +320,7 @@ static DEV inline void scales_of(const float (&max)[VEC], const float (&sum)[VEC
 		scale[i] = soft_sum{ max[i], sum[i] }.scale();
 }
 
-#if !ROWS_PIECES(RLX_K0)
+#if !ROWS_PIECES(ROWS_SHARE)
 RLX_G_KERNEL(softmax, struct rlx_k_softmax, COLS_THREADS)
 {
 	SHARED(float, smem, [COLS_THREADS * VEC]);

@@ -82,6 +82,31 @@ TEST(reduce_long)
 			   kc_pick(&seed, 0, 1) ? RLX_F32 : RLX_I64, &seed);
 }
 
+/* Rows and columns of every width and alignment, short and long ones, few and many. */
+TEST(reduce_shares)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 8; i++) {
+		int64_t rows[2] = { kc_pick(&seed, 1, 400), kc_pick(&seed, 1, 50) };
+		int64_t wide[2] = { kc_pick(&seed, 1, 30), 8 * kc_pick(&seed, 1, 700) };
+		int64_t cols[3] = { kc_pick(&seed, 1, 20), kc_pick(&seed, 1, 40),
+				    8 * kc_pick(&seed, 1, 40) };
+		int64_t tall[3] = { kc_pick(&seed, 1, 3), kc_pick(&seed, 200, 1500),
+				    kc_pick(&seed, 2, 40) };
+		int64_t longer[2] = { kc_pick(&seed, 1, 2), kc_pick(&seed, 20481, 70000) };
+
+		one_reduce(rows, 2, 2, any_type(&seed), &seed);
+		one_reduce(wide, 2, 2, any_type(&seed), &seed);
+		one_reduce(cols, 3, 2, any_type(&seed), &seed);
+		one_reduce(tall, 3, 2, any_type(&seed), &seed);
+		one_reduce(longer, 2, 2, any_type(&seed), &seed);
+	}
+	one_reduce((int64_t[]){ 6000, 16 }, 2, 1, RLX_F16, &seed);
+	one_reduce((int64_t[]){ 30000, 3 }, 2, 2, RLX_F32, &seed);
+	one_reduce((int64_t[]){ 300, 900, 5 }, 3, 2, RLX_I32, &seed);
+}
+
 static void one_argreduce(int64_t outer, int64_t n, int64_t inner, uint64_t *seed)
 {
 	int type = any_type(seed), it = kc_pick(seed, 0, 1) ? RLX_I64 : RLX_I32;

@@ -131,12 +131,30 @@ static inline void *gpu_tensor_maps(const void *args, const struct rlx_g_launch 
 	return dev_of(map, l->n_map * sizeof(map[0]));
 }
 
+/* Zeros for blocks that count themselves, and whether all are so again. */
+static inline void *gpu_zeros_new(void)
+{
+	static const uint32_t none[RLX_G_ZEROS];
+
+	return dev_of(none, sizeof(none));
+}
+
+static inline void gpu_zeros_free(void *zeros)
+{
+	uint32_t left[RLX_G_ZEROS];
+
+	dev_read(left, zeros, sizeof(left));
+	for (int i = 0; i < RLX_G_ZEROS; i++)
+		CHECK_EQ(left[i], 0);
+	dev_free(zeros);
+}
+
 /* The whole way: kernel @name of file @file as its launch function says. */
 static inline void gpu_run_kernel(const char *file, const char *name, gpu_launch_fn *how,
 				  const void *args, struct rlx_g_env *env)
 {
 	struct rlx_g_launch l;
-	void *fn, *maps = NULL;
+	void *fn, *maps = NULL, *zeros = NULL;
 
 	gpu_start();
 	l = gpu_launch_for(gpu, env->units);
@@ -151,6 +169,8 @@ static inline void gpu_run_kernel(const char *file, const char *name, gpu_launch
 		env->scratch = dev_new(l.scratch);
 	if (l.n_map)
 		env->maps = maps = gpu_tensor_maps(args, &l);
+	if (!env->zeros)
+		env->zeros = zeros = gpu_zeros_new();
 	for (env->pass = 0; env->pass < (l.n_launches ? l.n_launches : 1); env->pass++)
 		CHECK_CU(gpu_launch(fn, &l, args, env));
 	CHECK_CU(gpu->api->stream_wait(NULL));
@@ -158,6 +178,8 @@ static inline void gpu_run_kernel(const char *file, const char *name, gpu_launch
 		dev_free(env->scratch);
 	if (maps)
 		dev_free(maps);
+	if (zeros)
+		gpu_zeros_free(zeros);
 }
 
 #endif
