@@ -20,6 +20,8 @@ KERNEL_OPT_convert := -O2 -ftree-vectorize $(if $(findstring gcc,$(CC)),\
 $(foreach k,attention_many copy det ew ew_f32 ew_f64 ew_int gemm_int grouped index nonzero \
 		pool pool_f64 pool_i64 pool_u64 quant random resize resize_wide sortk,\
 	$(eval KERNEL_OPT_$(k) := $(KERNEL_OPT_convert)))
+# Tiles and panels in vectors: what -O3 adds is copies of what is around them.
+$(foreach k,gemm_bf16 gemm_f16,$(eval KERNEL_OPT_$(k) := -O2))
 # Written in vectors, for many types and kinds: what is around them is small.
 $(foreach k,norm_nchw reduce scan softmax_f64,$(eval KERNEL_OPT_$(k) := -Os))
 # Its sums are truncated to integers: they are to be the same at every level.
