@@ -267,12 +267,25 @@ struct gpu_resident *gpu_resident_find(struct gpu_device *d, const void *p, uint
 				       uint64_t *out_at);
 void gpu_resident_unuse(struct gpu_device *d, struct gpu_resident *r);
 
-/* A kernel: function rlx_g_@name of the module that @source makes with @key. */
-struct gpu_kernel {
-	const char	*name, *source;
-	const int32_t	*key;		/* four: RLX_K0 .. RLX_K3 */
-	uint32_t	 shared;	/* of gpu_function_get(): see gpu_module_load() */
+/* A row of kernels/gpu/kernels.def: its name, file, and its parameters' as "A, B". */
+struct gpu_variant {
+	const char	*name, *file, *params;
 };
+extern const struct gpu_variant gpu_variants[RLX_G_VARIANTS];
+
+/* A kernel: function rlx_g_@name of the module that @source makes with @params of @param. */
+struct gpu_kernel {
+	const char		*name, *source, *params;
+	const union rlx_g_param	*param;
+	uint32_t		 shared;	/* of gpu_function_get(): see gpu_module_load() */
+};
+/* variant.c: that of a row; @param stays the caller's. */
+struct gpu_kernel gpu_kernel_of(enum rlx_g_variant v, const union rlx_g_param *param,
+				uint32_t shared);
+/* The @i-th parameter as "NAME=value"; false: there are fewer. */
+bool gpu_param_text(const struct gpu_kernel *k, unsigned int i, char *buf, size_t size);
+/* All of them, each behind a blank. */
+void gpu_params_text(const struct gpu_kernel *k, char *buf, size_t size);
 /*
  * module.c: found, or begun to be compiled by other threads, which needs no context; then
  * waited for and loaded, so that @shared bytes of dynamic shared memory may be asked for.
@@ -336,11 +349,8 @@ static inline struct rlx_g_launch gpu_launch_for(const struct gpu_device *d, uin
 const char *gpu_source(const char *name);
 unsigned int gpu_headers(const char *const **names, const char *const **texts);
 
-/* A kernel's source, and how it is launched. */
-struct gpu_row {
-	const char	*name, *file;
-	void		(*launch)(const void *args, struct rlx_g_launch *l);
-};
+/* Which kernel takes @args, and how it is launched: rlx_g_<name>_launch(). */
+typedef void gpu_launch_fn(const void *args, struct rlx_g_launch *l);
 
 /* lower.c */
 struct gpu_lower {
@@ -370,8 +380,8 @@ enum rlx_status gpu_put_args(struct rlx_lower *lo, uint64_t at, uint32_t *bad);
 /* Append a launch of what @m has, which reads the staged arguments. */
 enum rlx_status gpu_call(struct rlx_lower *lo, struct gpu_module *m,
 			 const struct rlx_g_launch *l);
-/* Choose the kernel's form and append a launch of it. */
-enum rlx_status gpu_call_kernel(struct rlx_lower *lo, const struct gpu_row *row, uint64_t units);
+/* Append the launch that @how says. */
+enum rlx_status gpu_call_kernel(struct rlx_lower *lo, gpu_launch_fn *how, uint64_t units);
 /* Is input @k written by nothing of the program? */
 bool gpu_is_fixed(const struct rlx_lower *lo, uint32_t k);
 /* Does output 0 lie where input 0 does? */

@@ -19,6 +19,13 @@ static void add_option(struct gpu_job *j, const char *fmt, long long v)
 	j->n++;
 }
 
+static void add_define(struct gpu_job *j, const char *of, const char *what)
+{
+	snprintf(j->text[j->n], sizeof(j->text[0]), "-D%s%s", of, what);
+	j->option[j->n] = j->text[j->n];
+	j->n++;
+}
+
 static pthread_once_t hash_once = PTHREAD_ONCE_INIT;
 static uint64_t headers;	/* of all headers, which are part of what was compiled */
 
@@ -36,6 +43,7 @@ static void hash_headers(void)
 static void describe(struct gpu_job *j, const struct rlx_gpu_vendor *v, const char *chip,
 		     int warp, int arch, const struct gpu_kernel *k)
 {
+	char param[60];
 	size_t n;
 	int i;
 
@@ -46,11 +54,9 @@ static void describe(struct gpu_job *j, const struct rlx_gpu_vendor *v, const ch
 	add_option(j, "-std=c++17", 0);
 	add_option(j, "-DRLX_WARP=%lld", warp);
 	add_option(j, "-DRLX_ARCH=%lld", arch);
-	for (i = 0; i < 4; i++) {
-		snprintf(j->text[j->n], sizeof(j->text[0]), "-DRLX_K%d=%d", i, (int)k->key[i]);
-		j->option[j->n] = j->text[j->n];
-		j->n++;
-	}
+	add_define(j, "RLX_KERNEL_", k->name);
+	for (i = 0; gpu_param_text(k, (unsigned int)i, param, sizeof(param)); i++)
+		add_define(j, "", param);
 	n = (size_t)snprintf(j->key, sizeof(j->key), "rlx %s; %s; %s; source %zu %016llx %016llx; "
 			     "headers %016llx;", RLX_VERSION, v->name, j->label,
 			     strlen(j->source),

@@ -11,15 +11,14 @@
 /* Where the bytes of a value's storage are as they should be. */
 enum { ON_DEVICE = 1, ON_HOST = 2 };
 
-static const struct gpu_row *row_of(enum rlx_kernel_id id)
+static gpu_launch_fn *launch_of(enum rlx_kernel_id id)
 {
-	static const struct gpu_row rows[RLX_KERNEL_COUNT] = {
-#define GPU_KERNEL(n, file) [RLX_KERNEL_##n] = { #n, #file, rlx_g_##n##_launch },
+	static gpu_launch_fn *const launches[RLX_KERNEL_COUNT] = {
+#define GPU_KERNEL(n, ...) [RLX_KERNEL_##n] = rlx_g_##n##_launch,
 #include "kernels/gpu/kernels.def"
-#undef GPU_KERNEL
 	};
 
-	return rows[id].name ? &rows[id] : NULL;
+	return launches[id];
 }
 
 rlx_lower_fn *gpu_lowering(unsigned int index)
@@ -165,9 +164,10 @@ enum rlx_status gpu_call(struct rlx_lower *lo, struct gpu_module *m,
 /* Parameters of a launch have 4 KiB. */
 enum { MOST_ARGS = 4096 - sizeof(struct rlx_g_env) };
 
-enum rlx_status gpu_call_kernel(struct rlx_lower *lo, const struct gpu_row *row, uint64_t units)
+enum rlx_status gpu_call_kernel(struct rlx_lower *lo, gpu_launch_fn *how, uint64_t units)
 {
 	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), units);
+	struct gpu_kernel k;
 	enum rlx_status st;
 	struct gpu_module *m;
 
@@ -175,14 +175,13 @@ enum rlx_status gpu_call_kernel(struct rlx_lower *lo, const struct gpu_row *row,
 		return rlx_lower_unsupported(lo, "the arguments are too large for a launch");
 	if (gpu_apply_relocations(lo))
 		return lo->status;
-	row->launch(lo->staged, &l);
+	how(lo->staged, &l);
 	if (!l.can)
 		return rlx_lower_unsupported(lo, "the GPU kernel does not take this form");
 	if (!l.grid[0] || gpu_lower_of(lo)->dry)
 		return RLX_OK;
-	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){
-			      row->name, gpu_source(row->file), l.key, l.shared },
-			      &m, lo->err);
+	k = gpu_kernel_of(l.variant, &l.param, l.shared);
+	st = gpu_module_get(gpu_of(lo), &k, &m, lo->err);
 	if (st)
 		return lo->status = st;
 	return gpu_call(lo, m, &l);
@@ -191,16 +190,16 @@ enum rlx_status gpu_call_kernel(struct rlx_lower *lo, const struct gpu_row *row,
 static enum rlx_status call_kernel(struct rlx_lower *lo, enum rlx_kernel_id id,
 				   uint64_t units, double work, size_t scratch)
 {
-	const struct gpu_row *row = row_of(id);
+	gpu_launch_fn *how = launch_of(id);
 	enum rlx_status st;
 
 	(void)work;
 	(void)scratch;
-	if (!row)
+	if (!how)
 		return rlx_lower_unsupported(lo, "no GPU kernel moves, computes or reads this");
 	if (id == RLX_KERNEL_norm && gpu_read_out(lo, 0, &st))
 		return st;
-	return gpu_call_kernel(lo, row, units);
+	return gpu_call_kernel(lo, how, units);
 }
 
 /* ---- crossing over ---- */
@@ -363,7 +362,6 @@ bool gpu_in_place(const struct rlx_lower *lo)
 /* Products: one kernel for every mixture of f32, bf16, f16; another for f64. */
 static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
-	static const struct gpu_row tf32 = { "gemm_bf16", "gemm_half", rlx_g_gemm_tf32_launch };
 	const enum rlx_dtype a = rlx_lower_in(lo, 0)->dtype, b = rlx_lower_in(lo, 1)->dtype;
 	const enum rlx_dtype y = rlx_lower_out(lo, 0)->dtype;
 	const bool wide = y == RLX_F64;
@@ -394,7 +392,7 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 		l = gpu_launch_for(gpu_of(lo), 0);
 		rlx_g_gemm_tf32_launch(g, &l);
 		if (l.can)
-			return gpu_call_kernel(lo, &tf32, 0);
+			return gpu_call_kernel(lo, rlx_g_gemm_tf32_launch, 0);
 	}
 	return rlx_lower_call(lo, wide ? RLX_KERNEL_gemm_f64 :
 			      halves ? RLX_KERNEL_gemm_bf16 : RLX_KERNEL_gemm_f32, 0, 0, 0);
@@ -511,7 +509,9 @@ static void list_results(struct gpu_code *c, const struct gpu_lower *gl)
 static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 {
 	uint32_t n = c->first_io[RLX_IO_PARAM], at = c->n_call, i;
-	struct rlx_g_launch l = { .can = true, .grid = { n, 1, 1 }, .block = { 256, 1, 1 } };
+	struct rlx_g_launch l = { .can = true, .grid = { n, 1, 1 }, .block = { 256, 1, 1 },
+				  .variant = RLX_G_input_gather };
+	const struct gpu_kernel k = gpu_kernel_of(l.variant, &l.param, 0);
 	struct rlx_lower *lo = &gl->base;
 	struct rlx_g_input_gather *a;
 	struct gpu_call first;
@@ -525,10 +525,7 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 	lo->st = lo->plan->step;
 	a = rlx_lower_args(lo, sizeof(*a));
 	*a = (struct rlx_g_input_gather){ c->n_io, n };
-	st = gpu_module_get(
-		gpu_of(lo),
-		&(struct gpu_kernel){ "input_gather", gpu_source("input_gather"), l.key }, &m,
-		lo->err);
+	st = gpu_module_get(gpu_of(lo), &k, &m, lo->err);
 	if (!st)
 		st = gpu_call(lo, m, &l);
 	if (st)

@@ -8,10 +8,6 @@
 #include "kernels/gemv_stream.h"
 #include "ops/defaults.h"
 
-static const struct gpu_row gemv_stream = { "gemv_stream", "gemv_stream",
-					    rlx_g_gemv_stream_launch };
-static const struct gpu_row cached = { "kv_cache", "kv_cache", rlx_g_kv_cache_launch };
-
 /* Rows of input @k begin at 16 bytes, as far as its place goes. */
 static bool begins_at_16(const struct rlx_lower *lo, uint32_t k)
 {
@@ -37,7 +33,7 @@ enum rlx_status gpu_call_gemv_stream(struct rlx_lower *lo)
 	memset(lo->staged + sizeof(struct rlx_k_gemm), 0,
 	       sizeof(struct rlx_k_gemv_stream) - sizeof(struct rlx_k_gemm));
 	lo->n_staged = sizeof(struct rlx_k_gemv_stream);
-	return gpu_call_kernel(lo, &gemv_stream, 0);
+	return gpu_call_kernel(lo, rlx_g_gemv_stream_launch, 0);
 }
 
 enum rlx_status gpu_lower_fused_norm_matmul(struct rlx_lower *lo)
@@ -72,16 +68,11 @@ enum rlx_status gpu_lower_fused_norm_matmul(struct rlx_lower *lo)
 	rlx_lower_ref_in(lo, &g->b, 1, 0);
 	rlx_lower_ref_in(lo, &a->gamma, 2, 0);
 	rlx_lower_ref_out(lo, &g->c, 0, 0);
-	return gpu_call_kernel(lo, &gemv_stream, 0);
+	return gpu_call_kernel(lo, rlx_g_gemv_stream_launch, 0);
 }
 
 enum rlx_status gpu_lower_grouped_matmul(struct rlx_lower *lo)
 {
-	static const struct gpu_row rows[3] = {
-		{ "gemm_grouped", "gemm_simt", rlx_g_grouped_f32_launch },
-		{ "gemm_grouped", "gemm_half", rlx_g_grouped_halves_launch },
-		{ "gemm_grouped", "gemm_simt", rlx_g_grouped_f64_launch },
-	};
 	const struct rlx_type *x = rlx_lower_in(lo, 0), *w = rlx_lower_in(lo, 1),
 			      *y = rlx_lower_out(lo, 0);
 	bool wide = y->dtype == RLX_F64, halves = x->dtype != RLX_F32 || w->dtype != RLX_F32;
@@ -108,7 +99,8 @@ enum rlx_status gpu_lower_grouped_matmul(struct rlx_lower *lo)
 	rlx_lower_ref_out(lo, &g->c, 0, 0);
 	rlx_lower_ref_status(lo, &a->bad);
 	rlx_lower_checked(lo, &a->live, x->dim[0]);
-	return gpu_call_kernel(lo, &rows[wide ? 2 : halves], 0);
+	return gpu_call_kernel(lo, wide ? rlx_g_grouped_f64_launch : halves ?
+			       rlx_g_grouped_halves_launch : rlx_g_grouped_f32_launch, 0);
 }
 
 enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)
@@ -153,5 +145,5 @@ enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)
 		rlx_lower_ref_in(lo, &a->cos, 3, 0);
 		rlx_lower_ref_in(lo, &a->sin, 4, 0);
 	}
-	return gpu_call_kernel(lo, &cached, 0);
+	return gpu_call_kernel(lo, rlx_g_kv_cache_launch, 0);
 }

@@ -15,6 +15,7 @@ static void launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_g_encoder_tail *r = args;
 
+	l->variant = RLX_G_encoder_tail;
 	rlx_g_line(l, r->a.batch, RLX_G_ENCODER_TAIL_THREADS);
 	l->shared = rlx_g_encoder_tail_shared(r->rows.n);
 	l->key[0] = r->rows.x_type;
@@ -102,7 +103,6 @@ static bool cast_follows(const struct rlx_lower *lo)
 
 bool gpu_read_out(struct rlx_lower *lo, uint32_t cast, enum rlx_status *out)
 {
-	static const struct gpu_row row = { "encoder_tail", "encoder_tail", launch };
 	struct rlx_g_encoder_tail *r = (void *)lo->staged;
 	struct gpu_code *c = (struct gpu_code *)lo->code;
 
@@ -118,7 +118,7 @@ bool gpu_read_out(struct rlx_lower *lo, uint32_t cast, enum rlx_status *out)
 	gpu_take_last(lo, &r->a);
 	gpu_take_last(lo, &r->rows);
 	lo->n_staged = sizeof(*r);
-	*out = gpu_call_kernel(lo, &row, 0);
+	*out = gpu_call_kernel(lo, launch, 0);
 	if (!*out) {
 		c->call[c->n_call - 1].step -= 2 + cast;
 		c->call[c->n_call - 1].n_step += 2 + cast;

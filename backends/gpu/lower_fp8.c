@@ -8,12 +8,6 @@
 #include "backends/common/gemm.h"
 #include "backends/gpu/gpu.h"
 
-static const struct gpu_row few = { "gemv_stream_f8", "gemv_stream_f8",
-				    rlx_g_gemv_stream_f8_launch };
-static const struct gpu_row groups = { "gemm_bf16", "gemm_half", rlx_g_gemm_wgmma_f8_launch };
-static const struct gpu_row turner = { "turn_f8", "gemv_stream_f8", rlx_g_turn_f8_launch };
-static const struct gpu_row widener = { "widen_f8", "gemv_stream_f8", rlx_g_widen_f8_launch };
-
 /* The staged GEMM, while other calls are staged. */
 struct held {
 	struct rlx_k_gemm	g;
@@ -79,7 +73,7 @@ static enum rlx_status widen(struct rlx_lower *lo, uint32_t k, int64_t n, enum r
 	rlx_lower_ref_in(lo, &c->src, k, 0);
 	rlx_lower_ref_tmp(lo, &c->dst, tmp);
 	*ref = lo->ref[1];
-	return lo->status ? lo->status : gpu_call_kernel(lo, &widener, 0);
+	return lo->status ? lo->status : gpu_call_kernel(lo, rlx_g_widen_f8_launch, 0);
 }
 
 static bool begins_at_16(const struct rlx_lower *lo, uint32_t k)
@@ -123,7 +117,7 @@ static enum rlx_status turn(struct rlx_lower *lo, const struct rlx_k_gemm *g, in
 	rlx_lower_ref_in(lo, &t->src, 1, 0);
 	rlx_lower_ref_tmp(lo, &t->dst, tmp);
 	*ref = lo->ref[1];
-	return lo->status ? lo->status : gpu_call_kernel(lo, &turner, 0);
+	return lo->status ? lo->status : gpu_call_kernel(lo, rlx_g_turn_f8_launch, 0);
 }
 
 /* Both sides in fp8 by the chip's own MMA of that, if it has them for this form. */
@@ -157,7 +151,7 @@ static bool by_groups(struct rlx_lower *lo, struct held *h, const struct sides *
 	rlx_lower_ref_in(lo, &g->a, 0, 0);
 	if (!rows)
 		rlx_lower_ref_in(lo, &g->b, 1, 0);
-	*st = gpu_call_kernel(lo, &groups, 0);
+	*st = gpu_call_kernel(lo, rlx_g_gemm_wgmma_f8_launch, 0);
 	return true;
 }
 
@@ -181,7 +175,7 @@ static enum rlx_status multiply_halves(struct rlx_lower *lo, struct held *h,
 		rlx_lower_ref_in(lo, &g->b, 1, 0);
 		if (!is_f8(s->a))
 			rlx_lower_ref_in(lo, &g->a, 0, 0);
-		return gpu_call_kernel(lo, &few, 0);
+		return gpu_call_kernel(lo, rlx_g_gemv_stream_f8_launch, 0);
 	}
 	if (!st && is_f8(s->b)) {
 		h->g.b_fixed = false;	/* the preceding launch writes it */
@@ -224,7 +218,7 @@ static enum rlx_status multiply_narrow(struct rlx_lower *lo, struct held *h,
 	c->dst_type = (uint8_t)y->dtype;
 	rlx_lower_ref_tmp(lo, &c->src, tmp);
 	rlx_lower_ref_out(lo, &c->dst, 0, 0);
-	return gpu_call_kernel(lo, &widener, 0);
+	return gpu_call_kernel(lo, rlx_g_widen_f8_launch, 0);
 }
 
 /* The staged GEMM, in which neither a nor b are referred to yet. */

@@ -4,10 +4,6 @@
 #include "backends/common/det_desc.h"
 #include "backends/gpu/gpu.h"
 
-static const struct gpu_row det = { "det", "det", rlx_g_det_launch };
-static const struct gpu_row nonzero = { "nonzero", "nonzero", rlx_g_nonzero_launch };
-static const struct gpu_row nms = { "nms", "nms", rlx_g_nms_launch };
-
 /* Larger ones want the tiles that a product has. */
 enum { MOST_ROWS = 4096 };
 
@@ -17,7 +13,7 @@ enum rlx_status gpu_lower_det(struct rlx_lower *lo)
 
 	if (a->n > MOST_ROWS)
 		return rlx_lower_unsupported(lo, "the matrices are too large");
-	return gpu_call_kernel(lo, &det, 0);
+	return gpu_call_kernel(lo, rlx_g_det_launch, 0);
 }
 
 enum rlx_status gpu_lower_nonzero(struct rlx_lower *lo)
@@ -25,7 +21,7 @@ enum rlx_status gpu_lower_nonzero(struct rlx_lower *lo)
 	struct rlx_k_nonzero *a = rlx_nonzero_args(lo);
 
 	rlx_lower_ref_out(lo, &a->y, 0, 0);
-	return gpu_call_kernel(lo, &nonzero, 0);
+	return gpu_call_kernel(lo, rlx_g_nonzero_launch, 0);
 }
 
 enum rlx_status gpu_lower_nms(struct rlx_lower *lo)
@@ -44,7 +40,7 @@ enum rlx_status gpu_lower_nms(struct rlx_lower *lo)
 	rlx_lower_ref_out(lo, &a->out, 0, 0);
 	if (!a->only_count)
 		rlx_lower_ref_status(lo, &a->bad);
-	return gpu_call_kernel(lo, &nms, 0);
+	return gpu_call_kernel(lo, rlx_g_nms_launch, 0);
 }
 
 enum rlx_status gpu_lower_nms_count(struct rlx_lower *lo)

@@ -94,8 +94,6 @@ void gpu_take_last(struct rlx_lower *lo, void *to)
 
 /* ---- a norm, and a cast of what comes out ---- */
 
-static const struct gpu_row norm_row = { "norm", "norm", rlx_g_norm_launch };
-
 static const struct gpu_call *prologue_norm(const struct rlx_lower *lo)
 {
 	static const unsigned int ops[] = { RLX_OP_layer_norm, RLX_OP_rms_norm,
@@ -140,7 +138,7 @@ enum rlx_status gpu_cast_norm(struct rlx_lower *lo)
 	rlx_lower_extent(lo, a->rows, NULL);
 	if (gpu_read_out(lo, 1, &st))
 		return st;
-	st = gpu_call_kernel(lo, &norm_row, (uint64_t)a->rows);
+	st = gpu_call_kernel(lo, rlx_g_norm_launch, (uint64_t)a->rows);
 	if (st)
 		return st;
 	c->call[c->n_call - 1].step--;

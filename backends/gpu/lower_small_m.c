@@ -340,6 +340,7 @@ enum rlx_status gpu_call_small_m(struct rlx_lower *lo, const struct rlx_k_gemm *
 	struct rlx_g_launch l = *launch;
 	enum rlx_status st;
 	uint32_t ahead;
+	struct gpu_kernel k;
 	struct gpu_module *m;
 
 	if (last && last->joined &&
@@ -348,10 +349,9 @@ enum rlx_status gpu_call_small_m(struct rlx_lower *lo, const struct rlx_k_gemm *
 		return join_last(lo, &member, is_exact(&l) ? l.grid[0] :
 				 blocks_of(g, last->launch.key[3]));
 	ahead = put_prologue(lo, g, &l);
-	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){
-			      is_exact(&l) ? "gemm_horizontal_f32" : "gemm_horizontal",
-			      gpu_source(is_exact(&l) ? "gemm_simt" : "gemm_half"), l.key,
-			      l.shared }, &m, lo->err);
+	l.variant = is_exact(&l) ? RLX_G_gemm_horizontal_f32 : RLX_G_gemm_horizontal;
+	k = gpu_kernel_of(l.variant, &l.param, l.shared);
+	st = gpu_module_get(gpu_of(lo), &k, &m, lo->err);
 	if (st)
 		return lo->status = st;
 	memset(&join->g + 1, 0, sizeof(*join) - sizeof(join->g));

@@ -16,7 +16,8 @@ struct gpu_module {
 	struct gpu_module	*next, *next_job;
 	char			*key, *source;
 	char			 name[64];	/* of the kernel */
-	int32_t			 form[4];	/* its key */
+	const char		*params;	/* their names, static */
+	union rlx_g_param	 param;
 	void			*image;		/* until it has been loaded */
 	bool			 prebuilt;	/* the image is */
 	bool			 compiling;	/* or going to be */
@@ -44,7 +45,9 @@ static struct gpu_module *module_new(const struct gpu_job *j, const struct gpu_k
 	m->key = rlx_strdup(j->key);
 	m->source = rlx_strdup(k->source);
 	snprintf(m->name, sizeof(m->name), "%s", k->name);
-	memcpy(m->form, k->key, sizeof(m->form));
+	m->params = k->params;
+	if (*k->params)
+		m->param = *k->param;
 	if (m->key && m->source)
 		return m;
 	module_free(m);
@@ -53,7 +56,7 @@ static struct gpu_module *module_new(const struct gpu_job *j, const struct gpu_k
 
 static struct gpu_kernel kernel_of(const struct gpu_module *m)
 {
-	return (struct gpu_kernel){ m->name, m->source, m->form, 0 };
+	return (struct gpu_kernel){ m->name, m->source, m->params, &m->param, 0 };
 }
 
 /* ---- compiling ---- */

@@ -392,6 +392,7 @@ static enum rlx_status call_written(struct writer *w)
 	struct rlx_g_launch l = { .can = true, .grid = { 1, 1, 1 },
 				  .block = { THREADS, 1, 1 } };
 	int64_t v = vector_of(w), blocks = (w->a->n + THREADS * v - 1) / (THREADS * v);
+	struct gpu_kernel k = { "ew", w->text, "", NULL, 0 };
 	enum rlx_status st;
 	struct gpu_module *m;
 
@@ -407,14 +408,11 @@ static enum rlx_status call_written(struct writer *w)
 	l.grid[0] = (uint32_t)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
 	rlx_lower_extent(lo, w->a->n, NULL);
 	/* what was compiled when there was a compiler is in the cache */
-	st = gpu_module_get(gpu_of(lo), &(struct gpu_kernel){ "ew", w->text, l.key, 0 }, &m,
-			      w->any ? NULL : lo->err);
-	if (st && w->any)
-		st = gpu_module_get(gpu_of(lo),
-				    &(struct gpu_kernel){ "pointwise_interp",
-							  gpu_source("pointwise_interp"), l.key,
-							  0 },
-				    &m, lo->err);
+	st = gpu_module_get(gpu_of(lo), &k, &m, w->any ? NULL : lo->err);
+	if (st && w->any) {
+		k = gpu_kernel_of(RLX_G_pointwise_interp, &l.param, 0);
+		st = gpu_module_get(gpu_of(lo), &k, &m, lo->err);
+	}
 	if (st)
 		return lo->status = st;
 	return gpu_call(lo, m, &l);

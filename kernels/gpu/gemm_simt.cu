@@ -153,7 +153,7 @@ RLX_G_KERNEL_PDL(gemm_horizontal_f32, struct rlx_g_horizontal, 384)
 #elif RLX_K1 == 4
 #include "kernels/gpu/gemm_tiled.h"
 #elif RLX_K3 == RLX_G_GROUPED
-RLX_G_KERNEL(gemm_grouped, struct rlx_g_grouped, 256)
+RLX_G_KERNEL(gemm_grouped_simt, struct rlx_g_grouped, 256)
 {
 	SHARED(struct smem, smem, [1]);
 	SHARED(uint64_t, sums, [256 / WARP]);

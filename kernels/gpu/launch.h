@@ -3,10 +3,11 @@
  * How each GPU kernel is launched: host C, one function for each row of kernels.def, from the
  * argument struct of the CPU kernel of that name.
  *
- * A launch says grid, threads, shared memory, scratch and the key that the module is compiled for
- * (RLX_K0 ..): what is known before a run and changes the code's shape is in the key, what changes
- * from run to run is in the arguments. Kernels whose elements are alike have 8,192 blocks of 256
- * threads at most and go on by a grid's width, so any size can be launched.
+ * A launch says grid, threads, shared memory, scratch, which row of kernels.def it is of, and the
+ * parameters that row's module is compiled for: what is known before a run and changes the code's
+ * shape is one of them, what changes from run to run is in the arguments. Kernels whose elements
+ * are alike have 8,192 blocks of 256 threads at most and go on by a grid's width, so any size can
+ * be launched.
  * Limits: grids of 2^30 blocks; a form that no kernel has leaves l->can false: the lowering calls
  * it unsupported, and the step goes to the host.
  */
@@ -21,6 +22,26 @@
 #include "kernels/move.h"
 #include "kernels/norm.h"
 #include "kernels/gemv_stream.h"
+
+/* Rows of kernels.def. */
+enum rlx_g_variant {
+	RLX_G_NONE,
+#define GPU_VARIANT(name, ...)	RLX_G_##name,
+#include "kernels/gpu/kernels.def"
+	RLX_G_VARIANTS
+};
+
+/* Their parameters by name, those of a row in its order. */
+union rlx_g_param {
+	int32_t	value[16];
+#define GPU_VARIANT(name, file, ...)					\
+	struct rlx_g_##name##_param {					\
+		__VA_OPT__(int32_t __VA_ARGS__;)			\
+	} name;
+#include "kernels/gpu/kernels.def"
+};
+
+_Static_assert(sizeof(union rlx_g_param) == 16 * sizeof(int32_t), "a row has more parameters");
 
 /**
  * struct rlx_g_tensor_map - how TMA reads a matrix of f16 or bf16
@@ -48,7 +69,7 @@ struct rlx_g_tensor_map {
  * @n_launches: launches, one after the other, each with its number in env.pass; 0 is 1
  * @scratch: bytes of device memory at env.scratch, for all passes
  * @n_map, @map: what env.maps points to
- * @key: what the module is compiled for, as RLX_K0 .. RLX_K3
+ * @variant, @param: the kernel, and what its module is compiled for
  *
  * Pointers in the arguments are not followed, only told from NULL; how they are aligned
  * can be seen.
@@ -61,7 +82,11 @@ struct rlx_g_launch {
 	uint64_t	scratch;
 	uint32_t	n_map;
 	struct rlx_g_tensor_map map[RLX_G_TENSOR_MAPS];
-	int32_t		key[4];
+	enum rlx_g_variant variant;
+	union {
+		union rlx_g_param param;
+		int32_t	key[4];
+	};
 };
 
 /* @blocks x 1 x 1 of @threads; more than fits: the kernel strides over the rest. */
@@ -110,6 +135,7 @@ static inline void rlx_g_kv_cache_launch(const void *args, struct rlx_g_launch *
 	int64_t pairs = a->batch * a->kv_heads, group = a->kv_heads ? a->heads / a->kv_heads : 0;
 	int64_t parts = pairs ? 128 / pairs : 1, most = rlx_g_ceil(a->rows, 64);
 
+	l->variant = RLX_G_kv_cache;
 	if ((a->type != RLX_BF16 && a->type != RLX_F16) || a->dim % 8 || a->dim < 16 ||
 	    a->dim > RLX_K_KV_CACHE_DIM || group > RLX_K_KV_CACHE_GROUP || group * a->dim > 1024 ||
 	    pairs > 1 << 30 ||		/* a block each, at least */
@@ -130,6 +156,7 @@ static inline void rlx_g_channel_norm_launch(const void *args, struct rlx_g_laun
 {
 	const struct rlx_k_channel_norm *a = (const struct rlx_k_channel_norm *)args;
 
+	l->variant = RLX_G_channel_norm;
 	rlx_g_each(l, a->outer * a->channels * a->inner);
 }
 
@@ -137,6 +164,7 @@ static inline void rlx_g_group_norm_launch(const void *args, struct rlx_g_launch
 {
 	const struct rlx_k_group_norm *a = (const struct rlx_k_group_norm *)args;
 
+	l->variant = RLX_G_group_norm;
 	rlx_g_line(l, a->channels && a->inner ? a->batch * a->groups : 0, 256);
 }
 
@@ -144,11 +172,13 @@ static inline void rlx_g_lrn_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_lrn *a = (const struct rlx_k_lrn *)args;
 
+	l->variant = RLX_G_lrn;
 	rlx_g_each(l, a->batch * a->channels * a->inner);
 }
 
 static inline void rlx_g_zero_launch(const void *args, struct rlx_g_launch *l)
 {
+	l->variant = RLX_G_zero;
 	rlx_g_each(l, (int64_t)l->units / 16 + 1);
 }
 
@@ -156,6 +186,7 @@ static inline void rlx_g_iota_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_iota *a = (const struct rlx_k_iota *)args;
 
+	l->variant = RLX_G_iota;
 	rlx_g_each(l, a->n);
 	l->key[0] = a->type;
 }
@@ -165,6 +196,7 @@ static inline void rlx_g_copy_launch(const void *args, struct rlx_g_launch *l)
 	const struct rlx_k_copy *a = (const struct rlx_k_copy *)args;
 	int last = a->rank - 1;
 
+	l->variant = RLX_G_copy;
 	if (a->mode == RLX_COPY_TILES)
 		rlx_g_line(l, a->rows * rlx_g_ceil(a->dim[last], 32) *
 			   rlx_g_ceil(a->dim[last - 1], 32), 256);
@@ -178,6 +210,7 @@ static inline void rlx_g_index_copy_launch(const void *args, struct rlx_g_launch
 {
 	const struct rlx_k_index_copy *a = (const struct rlx_k_index_copy *)args;
 
+	l->variant = RLX_G_index_copy;
 	rlx_g_each(l, rlx_g_product(a->dim, a->rank));
 	l->key[0] = a->size;
 }
@@ -186,6 +219,7 @@ static inline void rlx_g_trilu_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_trilu *a = (const struct rlx_k_trilu *)args;
 
+	l->variant = RLX_G_trilu;
 	rlx_g_each(l, a->batch * a->rows * a->cols);
 	l->key[0] = a->size;
 }
@@ -194,6 +228,7 @@ static inline void rlx_g_gather_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gather *a = (const struct rlx_k_gather *)args;
 
+	l->variant = RLX_G_gather;
 	rlx_g_each(l, a->outer * a->n_idx * rlx_g_ceil(a->inner, 4));
 	l->key[0] = 1;
 }
@@ -202,6 +237,7 @@ static inline void rlx_g_gather_elements_launch(const void *args, struct rlx_g_l
 {
 	const struct rlx_k_gather_elements *a = (const struct rlx_k_gather_elements *)args;
 
+	l->variant = RLX_G_gather_elements;
 	rlx_g_each(l, rlx_g_product(a->dim, a->rank));
 	l->key[0] = a->size;
 }
@@ -210,6 +246,7 @@ static inline void rlx_g_gather_nd_launch(const void *args, struct rlx_g_launch 
 {
 	const struct rlx_k_gather_nd *a = (const struct rlx_k_gather_nd *)args;
 
+	l->variant = RLX_G_gather_nd;
 	rlx_g_each(l, a->batch * a->n * rlx_g_ceil(a->inner, 4));
 	l->key[0] = 1;
 }
@@ -220,6 +257,7 @@ static inline void rlx_g_scatter_elements_launch(const void *args, struct rlx_g_
 	int64_t n = rlx_g_product(a->dim, a->rank), along = a->dim[a->axis];
 	int64_t lines = n ? n / along : 0;
 
+	l->variant = RLX_G_scatter_elements;
 	rlx_g_each(l, lines);
 	l->key[0] = 1;
 	l->key[1] = a->type;
@@ -237,6 +275,7 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 {
 	const struct rlx_k_scatter_nd *a = (const struct rlx_k_scatter_nd *)args;
 
+	l->variant = RLX_G_scatter_nd;
 	rlx_g_each(l, a->inner);
 	l->key[0] = 1;
 	l->key[1] = a->type;

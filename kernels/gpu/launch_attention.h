@@ -132,6 +132,7 @@ static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch 
 	int64_t rows = a->batch * a->heads * a->q_len, splits = 1;
 	int32_t width = rlx_g_attention_width(a);
 
+	l->variant = RLX_G_attention;
 	if (!rlx_g_small_float(a->q_type) || !rlx_g_small_float(a->kv_type) ||
 	    !rlx_g_small_float(a->out_type) || a->head_dim > 1024 || a->v_dim > 1024 ||
 	    rlx_g_attention_short_kv(a, l) || rlx_g_attention_exact(a, l))

@@ -104,6 +104,7 @@ static inline void rlx_g_conv_nd_launch(const void *args, struct rlx_g_launch *l
 	bool half = rlx_g_conv_half(a);
 	int tile = rows > 64 && a->type != RLX_F64 ? 0 : half ? 1 : 2;
 
+	l->variant = RLX_G_conv_nd;
 	depth = (int64_t)(a->ic / a->groups * a->k[0] * a->k[1] * a->k[2]);
 	outputs = (int64_t)(a->n * a->oc * a->out[0] * a->out[1] * a->out[2]);
 	if (!rlx_g_conv_fits(a))
@@ -128,6 +129,7 @@ static inline void rlx_g_conv_i8_launch(const void *args, struct rlx_g_launch *l
 {
 	const struct rlx_k_conv_nd *s = &((const struct rlx_k_conv_i8 *)args)->shape;
 
+	l->variant = RLX_G_conv_i8;
 	rlx_g_each(l, (int64_t)(s->n * s->oc * s->out[0] * s->out[1] * s->out[2]));
 }
 

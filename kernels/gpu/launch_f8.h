@@ -60,6 +60,7 @@ static inline void rlx_g_gemv_stream_f8_launch(const void *args, struct rlx_g_la
 	bool rows = g->b_form == RLX_B_ROWS;
 	struct rlx_g_f8_shape s;
 
+	l->variant = RLX_G_gemv_stream_f8;
 	if (g->m > RLX_K_GEMV_STREAM_F8_ROWS || g->b_form == RLX_B_PACKED || g->trans_a ||
 	    g->a_num == RLX_NUM_F32 || g->lda % 8 || g->ldb % 16 || !g->k || g->k > 1 << 30 ||
 	    g->n > 1 << 30 || (rows ? g->n % 16 || g->k % 8 : g->k % 16) ||
@@ -92,6 +93,7 @@ static inline void rlx_g_gemm_wgmma_f8_launch(const void *args, struct rlx_g_lau
 	struct rlx_k_gemm h = *a;
 	bool out = a->c_num >= RLX_NUM_F8E4M3;
 
+	l->variant = RLX_G_gemm_bf16;
 	h.a_num = h.b_num = RLX_NUM_BF16;
 	h.k /= 2;
 	h.lda /= 2;
@@ -117,6 +119,7 @@ static inline void rlx_g_widen_f8_launch(const void *args, struct rlx_g_launch *
 {
 	const struct rlx_k_cast *a = (const struct rlx_k_cast *)args;
 
+	l->variant = RLX_G_widen_f8;
 	rlx_g_each(l, rlx_g_ceil(a->n, 16));
 	l->key[0] = a->dst_type == RLX_F16 ? RLX_NUM_F16 : RLX_NUM_BF16;
 	l->key[3] = RLX_GEMM_F8_WIDEN | (a->src_type == RLX_F32 ? RLX_GEMM_F8_NARROW : 0) |
@@ -128,6 +131,7 @@ static inline void rlx_g_turn_f8_launch(const void *args, struct rlx_g_launch *l
 {
 	const struct rlx_k_turn *a = (const struct rlx_k_turn *)args;
 
+	l->variant = RLX_G_turn_f8;
 	if (a->rows % 16 || a->cols % 16)
 		return;
 	rlx_g_line(l, a->batch * rlx_g_ceil(a->rows, 64) * rlx_g_ceil(a->cols, 64), 256);

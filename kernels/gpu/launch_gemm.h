@@ -207,6 +207,7 @@ static inline void rlx_g_gemm_f32_launch(const void *args, struct rlx_g_launch *
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 	struct rlx_g_tiling by;
 
+	l->variant = RLX_G_gemm_f32;
 	if (a->b_form == RLX_B_PACKED || rlx_g_gemm_small_m_f32(a, l) || rlx_g_gemv(a, l) ||
 	    a->k > INT32_MAX / 2)
 		return;
@@ -218,6 +219,7 @@ static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 
+	l->variant = RLX_G_gemm_f64;
 	if (a->b_form == RLX_B_PACKED)
 		return;
 	rlx_g_line(l, rlx_g_gemm_tiles(a, 64), 256);
@@ -349,6 +351,7 @@ static inline void rlx_g_gemm_bf16_launch(const void *args, struct rlx_g_launch 
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 
+	l->variant = RLX_G_gemm_bf16;
 	l->key[0] = (int32_t)(a->a_num | (unsigned)a->b_num << 2 | (unsigned)a->c_num << 4 |
 			      (a->scales ? GEMM_BY_SCALE : 0));
 	if (a->b_form == RLX_B_PACKED || rlx_g_gemv(a, l) || rlx_g_gemm_small_m(a, l) ||
@@ -369,6 +372,7 @@ static inline void rlx_g_gemm_tf32_launch(const void *args, struct rlx_g_launch 
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 	struct rlx_g_launch few = *l;
 
+	l->variant = RLX_G_gemm_bf16;
 	if (l->arch < 80 || a->m <= RLX_G_GEMV_ROWS || a->b_form == RLX_B_PACKED ||
 	    rlx_g_gemm_small_m_f32(a, &few))
 		return;
@@ -379,6 +383,7 @@ static inline void rlx_g_gemm_i8_launch(const void *args, struct rlx_g_launch *l
 {
 	const struct rlx_k_gemm_i8 *a = (const struct rlx_k_gemm_i8 *)args;
 
+	l->variant = RLX_G_gemm_i8;
 	if (a->g.b_form != RLX_B_PACKED && !a->g.trans_a)
 		rlx_g_gemm_mma_tile(&a->g, 1, rlx_g_gemm_large(&a->g), l);
 }
@@ -411,6 +416,7 @@ static inline void rlx_g_grouped_halves_launch(const void *args, struct rlx_g_la
 	const struct rlx_k_gemm *g = &a->g;
 	bool large = rlx_g_grouped_large(a);
 
+	l->variant = RLX_G_gemm_grouped;
 	l->key[0] = (int32_t)(g->a_num | (unsigned)g->b_num << 2 | (unsigned)g->c_num << 4);
 	rlx_g_gemm_mma_tile(g, 2, large, l);
 	rlx_g_grouped_line(a, large, l);
@@ -429,11 +435,13 @@ static inline void rlx_g_grouped_simt(const void *args, struct rlx_g_launch *l, 
 
 static inline void rlx_g_grouped_f32_launch(const void *args, struct rlx_g_launch *l)
 {
+	l->variant = RLX_G_gemm_grouped_simt;
 	rlx_g_grouped_simt(args, l, 0);
 }
 
 static inline void rlx_g_grouped_f64_launch(const void *args, struct rlx_g_launch *l)
 {
+	l->variant = RLX_G_gemm_grouped_simt;
 	rlx_g_grouped_simt(args, l, 1);
 }
 
@@ -493,6 +501,7 @@ static inline void rlx_g_gemv_stream_launch(const void *args, struct rlx_g_launc
 	bool rows = g->b_form == RLX_B_ROWS;
 	struct rlx_g_gemv_stream_shape s;
 
+	l->variant = RLX_G_gemv_stream;
 	if (g->m > RLX_K_GEMV_STREAM_ROWS || g->b_form == RLX_B_PACKED || g->trans_a ||
 	    g->a_num == RLX_NUM_F32 || g->a_num != g->b_num || g->k % 8 || g->lda % 8 ||
 	    g->ldb % 8 || !g->k || g->k > 1 << 30 || rlx_k_gemm_batches(g) != 1 ||

@@ -33,6 +33,7 @@ static inline void rlx_g_quantize_launch(const void *args, struct rlx_g_launch *
 {
 	const struct rlx_k_quant *a = (const struct rlx_k_quant *)args;
 
+	l->variant = RLX_G_quantize;
 	if (rlx_g_small_float(a->x_type) && rlx_g_small_float(a->scale_type) &&
 	    rlx_g_quantised(a->y_type))
 		rlx_g_quant_line(a, l);
@@ -42,6 +43,7 @@ static inline void rlx_g_dequantize_launch(const void *args, struct rlx_g_launch
 {
 	const struct rlx_k_quant *a = (const struct rlx_k_quant *)args;
 
+	l->variant = RLX_G_dequantize;
 	if ((rlx_g_quantised(a->x_type) || a->x_type == RLX_I32) &&
 	    rlx_g_small_float(a->scale_type) && rlx_g_small_float(a->y_type))
 		rlx_g_quant_line(a, l);
@@ -51,17 +53,20 @@ static inline void rlx_g_quant_range_launch(const void *args, struct rlx_g_launc
 {
 	const struct rlx_k_quant_range *a = (const struct rlx_k_quant_range *)args;
 
+	l->variant = RLX_G_quant_range;
 	rlx_g_line(l, rlx_g_ceil(a->n, RLX_K_RANGE_UNIT), 256);
 }
 
 static inline void rlx_g_quant_params_launch(const void *args, struct rlx_g_launch *l)
 {
+	l->variant = RLX_G_quant_params;
 	(void)args;
 	rlx_g_line(l, 1, 256);
 }
 
 static inline void rlx_g_quant_rows_launch(const void *args, struct rlx_g_launch *l)
 {
+	l->variant = RLX_G_quant_rows;
 	rlx_g_line(l, ((const struct rlx_k_quant_rows *)args)->rows, 256);
 }
 
@@ -69,6 +74,7 @@ static inline void rlx_g_cast_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_cast *a = (const struct rlx_k_cast *)args;
 
+	l->variant = RLX_G_cast;
 	if (rlx_k_type_float((enum rlx_dtype)a->src_type) ||
 	    rlx_k_type_float((enum rlx_dtype)a->dst_type))
 		return;

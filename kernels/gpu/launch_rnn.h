@@ -32,6 +32,7 @@ static inline void rlx_g_rnn_launch(const void *args, struct rlx_g_launch *l)
 	bool whole = a->hidden * a->hidden * gates <= 1 << 17 || blocks >= 64 ||
 		     a->steps * stages > RLX_G_RNN_LAUNCHES;
 
+	l->variant = RLX_G_rnn;
 	if (!rlx_g_small_float(a->r_type) || !rlx_g_small_float(a->y_type) ||
 	    (a->b && !rlx_g_small_float(a->type.b)) ||
 	    (a->rb && !rlx_g_small_float(a->type.rb)) ||

@@ -125,6 +125,7 @@ static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
 	bool params = a->gamma || a->beta || a->bias;
 	int size, widest;
 
+	l->variant = RLX_G_norm;
 	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->y_type) ||
 	    (params && !rlx_g_small_float(a->param_type)) ||
 	    (a->residual && !rlx_g_small_float(a->residual_type)))
@@ -192,6 +193,7 @@ static inline void rlx_g_softmax_launch(const void *args, struct rlx_g_launch *l
 	};
 	int size, widest, vec;
 
+	l->variant = RLX_G_softmax;
 	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->y_type))
 		return;
 	size = a->x_type == RLX_F32 ? 4 : 2;
@@ -241,6 +243,7 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 	};
 	int size = (int)rlx_k_type_size((enum rlx_dtype)a->type), vec;
 
+	l->variant = RLX_G_reduce;
 	if (!a->n_out || !a->n_red || l->processors > RLX_G_ZEROS / 2 ||
 	    (rows ? a->rank > 2 : a->rank > 3 || !(a->axes >> (a->rank - 2) & 1))) {
 		rlx_g_reduce_any(a, l);

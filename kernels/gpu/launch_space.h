@@ -25,6 +25,7 @@ static inline void rlx_g_rope_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_rope *a = (const struct rlx_k_rope *)args;
 
+	l->variant = RLX_G_rope;
 	if (!rlx_g_small_float(a->type) || !rlx_g_small_float(a->table_type))
 		return;
 	rlx_g_each(l, a->batch * a->len * a->heads * (a->head_dim - a->n_rot / 2));
@@ -34,6 +35,7 @@ static inline void rlx_g_rng_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_rng *a = (const struct rlx_k_rng *)args;
 
+	l->variant = RLX_G_rng;
 	rlx_g_each(l, rlx_g_ceil(a->n, a->type == RLX_F64 ? 2 : 4));
 	l->key[0] = a->type;
 }
@@ -42,6 +44,7 @@ static inline void rlx_g_sample_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_sample *a = (const struct rlx_k_sample *)args;
 
+	l->variant = RLX_G_sample;
 	if (a->rows > 1 << 20)
 		return;
 	rlx_g_line(l, a->rows, 256);
@@ -52,6 +55,7 @@ static inline void rlx_g_pool_f32_launch(const void *args, struct rlx_g_launch *
 {
 	const struct rlx_k_pool *a = (const struct rlx_k_pool *)args;
 
+	l->variant = RLX_G_pool_f32;
 	if (rlx_g_small_float(a->type))
 		rlx_g_each(l, (int64_t)(a->planes * a->out[0] * a->out[1] * a->out[2]));
 }
@@ -63,6 +67,7 @@ static inline int64_t rlx_g_resize_out(const struct rlx_k_resize *a)
 
 static inline void rlx_g_resize_f32_launch(const void *args, struct rlx_g_launch *l)
 {
+	l->variant = RLX_G_resize_f32;
 	rlx_g_each(l, rlx_g_resize_out((const struct rlx_k_resize *)args));
 }
 
@@ -70,6 +75,7 @@ static inline void rlx_g_resize_nearest_launch(const void *args, struct rlx_g_la
 {
 	const struct rlx_k_resize *a = (const struct rlx_k_resize *)args;
 
+	l->variant = RLX_G_resize_nearest;
 	rlx_g_each(l, rlx_g_resize_out(a));
 	l->key[0] = (int32_t)a->esize;
 }
@@ -78,6 +84,7 @@ static inline void rlx_g_grid_sample_launch(const void *args, struct rlx_g_launc
 {
 	const struct rlx_k_grid_sample *a = (const struct rlx_k_grid_sample *)args;
 
+	l->variant = RLX_G_grid_sample;
 	rlx_g_each(l, a->images * a->places * rlx_g_ceil(a->channels, RLX_K_GRID_CHANNELS));
 	l->key[0] = a->type;
 	l->key[1] = a->nd;
@@ -88,6 +95,7 @@ static inline void rlx_g_roi_align_launch(const void *args, struct rlx_g_launch 
 {
 	const struct rlx_k_roi_align *a = (const struct rlx_k_roi_align *)args;
 
+	l->variant = RLX_G_roi_align;
 	rlx_g_each(l, a->regions * a->channels * a->out[0] * a->out[1]);
 	l->key[0] = a->type;
 }

@@ -21,7 +21,7 @@ struct gpu_field {
 #define GPU_OUT(s, m, t, n, e)	{ offsetof(s, m), (size_t)(n) * rlx_k_type_size(t), t, true, e }
 
 struct gpu_case {
-	const char		*file, *name;
+	const char		*name;
 	gpu_launch_fn		*launch;
 	rlx_k_fn		*cpu;
 	const void		*args;
@@ -145,7 +145,7 @@ static inline void gpu_against_cpu(const struct gpu_case *c, uint64_t *seed)
 	}
 	env.table = dev_of(table, sizeof(table));
 	kc_run(c->cpu, c->args, c->units, c->scratch, seed);
-	gpu_run_kernel(c->file, c->name, c->launch, args, &env);
+	gpu_run_kernel(c->launch, args, &env);
 	for (int i = 0; i < c->n; i++) {
 		const struct gpu_field *f = &c->field[i];
 		size_t off = (size_t)(edge[i] - (unsigned char *)NULL);
@@ -167,9 +167,9 @@ static inline void gpu_against_cpu(const struct gpu_case *c, uint64_t *seed)
 }
 
 /* The case of one family: its kernel has the same name on both sides. */
-#define GPU_AGAINST_CPU(in, nm, a, n_units, n_scratch, fields, seed)	\
+#define GPU_AGAINST_CPU(nm, a, n_units, n_scratch, fields, seed)	\
 	gpu_against_cpu(&(struct gpu_case){				\
-		.file = in, .name = #nm, .launch = rlx_g_##nm##_launch,	\
+		.name = #nm, .launch = rlx_g_##nm##_launch,	\
 		.cpu = rlx_kernels_get(RLX_ISA_BASE)->nm, .args = &(a),	\
 		.size = sizeof(a), .units = n_units, .scratch = n_scratch, \
 		.field = fields, .n = (int)(sizeof(fields) / sizeof(*fields)) }, seed)

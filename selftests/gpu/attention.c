@@ -105,7 +105,7 @@ static void one_attention(const struct form *m, uint64_t *seed)
 			GPU_OUT(struct rlx_k_attention, out, m->out_type, no, tol),
 		};
 
-		GPU_AGAINST_CPU("attention", attention, a, rlx_k_attention_units(&a),
+		GPU_AGAINST_CPU(attention, a, rlx_k_attention_units(&a),
 				rlx_k_attention_scratch(&a), f, seed);
 	}
 }

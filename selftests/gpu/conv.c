@@ -59,7 +59,7 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	a.x = x;
 	a.w = w;
 	a.y = dev_of(y, ny * size);
-	gpu_run_kernel("conv", "conv_nd", how, &a, &env);
+	gpu_run_kernel(how, &a, &env);
 	dev_read(y, a.y, ny * size);
 	for (i = 0; i < ny; i++) {
 		double got = gpu_value(y, i, type), want = d.y[i];

@@ -29,7 +29,7 @@ static void *compiled(const char *body)
 
 	start();
 	snprintf(source, sizeof(source), HEAD "%s\n}\n", body);
-	return gpu_function(source, "bug", &(struct rlx_g_launch){ 0 });
+	return gpu_own_function(source, "bug", 0);
 }
 
 static int launch(void *fn, struct bug a, uint32_t blocks, uint32_t threads, uint32_t shared)

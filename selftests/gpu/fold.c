@@ -48,7 +48,7 @@ static void one_reduce(const int64_t *dim, int rank, uint32_t axes, int type,
 			lo = 0;
 		a.x = gpu_alloc((size_t)n, type, lo, near_one ? 1.01 : 2, seed);
 		a.y = gpu_alloc((size_t)a.n_out, type, 0, 0, seed);
-		GPU_AGAINST_CPU("reduce", reduce, a, rlx_k_reduce_units(&a),
+		GPU_AGAINST_CPU(reduce, a, rlx_k_reduce_units(&a),
 				RLX_K_REDUCE_SCRATCH, f, seed);
 	}
 }
@@ -130,7 +130,7 @@ static void one_argreduce(int64_t outer, int64_t n, int64_t inner, uint64_t *see
 
 			*v = kc_pick(seed, 0, 40) ? floorf(*v) : NAN;
 		}
-	GPU_AGAINST_CPU("argreduce", argreduce, a, rlx_k_argreduce_units(&a),
+	GPU_AGAINST_CPU(argreduce, a, rlx_k_argreduce_units(&a),
 			RLX_K_REDUCE_SCRATCH, f, seed);
 }
 
@@ -166,7 +166,7 @@ static void one_scan(int64_t outer, int64_t n, int64_t inner, uint64_t *seed)
 	a.x = gpu_alloc((size_t)all, type, near_one ? 0.97 : type == RLX_U64 ? 0 : -3,
 			near_one ? 1.03 : 3, seed);
 	a.y = gpu_alloc((size_t)all, type, 0, 0, seed);
-	GPU_AGAINST_CPU("scan", scan, a, rlx_k_scan_units(&a), RLX_K_REDUCE_SCRATCH, f, seed);
+	GPU_AGAINST_CPU(scan, a, rlx_k_scan_units(&a), RLX_K_REDUCE_SCRATCH, f, seed);
 }
 
 TEST(scan)
@@ -203,7 +203,7 @@ static void one_topk(int64_t outer, int64_t n, int64_t inner, int64_t k, uint64_
 		for (int64_t i = 0; i < all; i++)
 			if (!kc_pick(seed, 0, 20))
 				((float *)(uintptr_t)a.x)[i] = kc_pick(seed, 0, 1) ? NAN : -0.0f;
-	GPU_AGAINST_CPU("topk", topk, a, (size_t)(outer * inner), rlx_k_topk_scratch(&a), f,
+	GPU_AGAINST_CPU(topk, a, (size_t)(outer * inner), rlx_k_topk_scratch(&a), f,
 			seed);
 }
 

@@ -26,7 +26,6 @@ static double act_of(const struct rlx_k_gemm *a, double x)
 
 struct gemm_case {
 	gpu_launch_fn	*launch;
-	const char	*file, *name;
 	int		ta, tb, tc, tbias;	/* enum rlx_dtype */
 	double		tol;			/* of the sum of |a b| */
 	bool		to_bf16;		/* operands are rounded */
@@ -80,7 +79,7 @@ static void check_one(const struct gemm_case *t, const struct rlx_k_gemm *a,
 	size += (t->tc == RLX_BF16 ? 4e-3 : t->tc == RLX_F16 ? 5e-4 : 0) * fabs(want) + 1e-7;
 	got = gpu_value(d->c, batch * a->c_step[1] + row * a->ldc + col, t->tc);
 	CHECKF(fabs(got - want) <= size,
-	       "%s m %zu n %zu k %zu form %d%d: (%zu, %zu, %zu) is %.9g, not %.9g", t->name,
+	       "%s m %zu n %zu k %zu form %d%d: (%zu, %zu, %zu) is %.9g, not %.9g", gpu_ran,
 	       a->m, a->n, a->k, a->trans_a, a->b_form, batch, row, col, got, want);
 }
 
@@ -139,7 +138,7 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 	dev->row_bias = d.row ? dev_of(d.row, m * rlx_k_type_size((enum rlx_dtype)t->tbias)) :
 			NULL;
 	env.zeros = dev_of(zeros, sizeof(zeros));
-	gpu_run_kernel(t->file, t->name, t->launch, &all, &env);
+	gpu_run_kernel(t->launch, &all, &env);
 	dev_read(zeros, env.zeros, sizeof(zeros));
 	for (size_t i = 0; i < RLX_G_ZEROS; i++)
 		CHECK_EQ(zeros[i], 0);
@@ -151,7 +150,7 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 	for (size_t i = 0; i < batch * m && pad; i++)
 		CHECKF(((unsigned char *)d.c)[(i * a.ldc + n) *
 					      rlx_k_type_size((enum rlx_dtype)t->tc)] == 0xa5,
-		       "%s writes beside row %zu", t->name, i);
+		       "%s writes beside row %zu", gpu_ran, i);
 }
 
 /* @large: a shape whose tiles are the large ones. */
@@ -179,7 +178,7 @@ static void all_shapes(const struct gemm_case *t, int shapes, bool large)
 
 TEST(gemm_f32)
 {
-	all_shapes(&(struct gemm_case){ rlx_g_gemm_f32_launch, "gemm_simt", "gemm_f32",
+	all_shapes(&(struct gemm_case){ rlx_g_gemm_f32_launch,
 		RLX_F32, RLX_F32, RLX_F32, RLX_F32, 1e-6, false }, 6, true);
 }
 
@@ -190,6 +189,7 @@ static void tile_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 
+	l->variant = RLX_G_gemm_f32;
 	if (warps && !a->trans_a)
 		rlx_g_gemm_small_m_f32_by(a, tile, (uint32_t)warps, l);
 	else
@@ -206,7 +206,7 @@ TEST(gemm_f32_tiles)
 		{ GEMM_TILED(64, 64, 1), 0 },	 { GEMM_TILED(64, 64, 2), 0 },
 		{ GEMM_TILED(64, 64, 4), 0 },
 	};
-	struct gemm_case c = { tile_launch, "gemm_simt", "gemm_f32", RLX_F32, RLX_F32,
+	struct gemm_case c = { tile_launch, RLX_F32, RLX_F32,
 			       RLX_F32, RLX_F32, 1e-6, false };
 	uint64_t seed = rlx_test_seed();
 
@@ -223,19 +223,19 @@ TEST(gemm_f32_tiles)
 
 TEST(gemm_f64)
 {
-	all_shapes(&(struct gemm_case){ rlx_g_gemm_f64_launch, "gemm_simt", "gemm_f64",
+	all_shapes(&(struct gemm_case){ rlx_g_gemm_f64_launch,
 		RLX_F64, RLX_F64, RLX_F64, RLX_F64, 1e-14, false }, 4, false);
 }
 
 TEST(gemm_bf16)
 {
-	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_half", "gemm_bf16",
+	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch,
 		RLX_BF16, RLX_BF16, RLX_BF16, RLX_F32, 1e-6, false }, 8, true);
 }
 
 TEST(gemm_f16)
 {
-	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_half", "gemm_bf16",
+	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch,
 		RLX_F16, RLX_F16, RLX_F32, RLX_F32, 1e-6, false }, 6, false);
 }
 
@@ -266,11 +266,11 @@ static void all_groups(const struct gemm_case *t, int shapes)
 
 TEST(gemm_wgmma)
 {
-	all_groups(&(struct gemm_case){ group_launch, "gemm_half", "gemm_bf16",
+	all_groups(&(struct gemm_case){ group_launch,
 		RLX_BF16, RLX_BF16, RLX_BF16, RLX_F32, 1e-6, false, 8 }, 8);
-	all_groups(&(struct gemm_case){ group_launch, "gemm_half", "gemm_bf16",
+	all_groups(&(struct gemm_case){ group_launch,
 		RLX_F16, RLX_F16, RLX_F16, RLX_F32, 1e-6, false, 8 }, 8);
-	all_groups(&(struct gemm_case){ group_launch, "gemm_half", "gemm_bf16",
+	all_groups(&(struct gemm_case){ group_launch,
 		RLX_BF16, RLX_BF16, RLX_F32, RLX_F32, 1e-6, false, 8 }, 4);
 	if (!by_groups)
 		rlx_test_skip("the chip has no such products: others took their place");
@@ -278,9 +278,9 @@ TEST(gemm_wgmma)
 
 TEST(gemm_mixed)
 {
-	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_half", "gemm_bf16",
+	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch,
 		RLX_F32, RLX_BF16, RLX_F16, RLX_F32, 1e-6, true }, 4, false);
-	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch, "gemm_half", "gemm_bf16",
+	all_shapes(&(struct gemm_case){ rlx_g_gemm_bf16_launch,
 		RLX_F32, RLX_F32, RLX_F32, RLX_F32, 1e-6, true }, 3, false);
 }
 
@@ -297,8 +297,8 @@ static void tf32_launch(const void *args, struct rlx_g_launch *l)
 
 TEST(gemm_tf32)
 {
-	static const struct gemm_case c = { tf32_launch, "gemm_half", "gemm_bf16", RLX_F32,
-		RLX_F32, RLX_F32, RLX_F32, 1e-6, .to_tf32 = true };
+	static const struct gemm_case c = { tf32_launch, RLX_F32, RLX_F32, RLX_F32, RLX_F32, 1e-6,
+					    .to_tf32 = true };
 	struct gemm_case wide = c;
 	uint64_t seed = rlx_test_seed();
 
@@ -402,7 +402,7 @@ static void one_grouped(const struct gemm_case *t, size_t m, size_t groups, bool
 	a.g.c = dev_of(d.c, m * n * size[1]);
 	a.idx = dev_of(idx, m * 4);
 	a.bad = dev_of(&bad, 4);
-	gpu_run_kernel(t->file, t->name, t->launch, &a, &(struct rlx_g_env){ 0 });
+	gpu_run_kernel(t->launch, &a, &(struct rlx_g_env){ 0 });
 	dev_read(d.c, a.g.c, m * n * size[1]);
 	dev_read(&bad, a.bad, 4);
 	CHECK_EQ(bad, wrong);
@@ -420,14 +420,10 @@ static void one_grouped(const struct gemm_case *t, size_t m, size_t groups, bool
 TEST(gemm_grouped)
 {
 	static const struct gemm_case cases[] = {
-		{ rlx_g_grouped_halves_launch, "gemm_half", "gemm_grouped", RLX_BF16,
-		  RLX_BF16, RLX_BF16, 0, 1e-6, false },
-		{ rlx_g_grouped_halves_launch, "gemm_half", "gemm_grouped", RLX_F16,
-		  RLX_F16, RLX_F16, 0, 1e-6, false },
-		{ rlx_g_grouped_f32_launch, "gemm_simt", "gemm_grouped", RLX_F32,
-		  RLX_F32, RLX_F32, 0, 1e-6, false },
-		{ rlx_g_grouped_f64_launch, "gemm_simt", "gemm_grouped", RLX_F64,
-		  RLX_F64, RLX_F64, 0, 1e-14, false },
+		{ rlx_g_grouped_halves_launch, RLX_BF16, RLX_BF16, RLX_BF16, 0, 1e-6, false },
+		{ rlx_g_grouped_halves_launch, RLX_F16, RLX_F16, RLX_F16, 0, 1e-6, false },
+		{ rlx_g_grouped_f32_launch, RLX_F32, RLX_F32, RLX_F32, 0, 1e-6, false },
+		{ rlx_g_grouped_f64_launch, RLX_F64, RLX_F64, RLX_F64, 0, 1e-14, false },
 	};
 	uint64_t seed = rlx_test_seed();
 
@@ -450,9 +446,9 @@ static void gemv_stream_launch(const void *args, struct rlx_g_launch *l)
 TEST(gemv_stream)
 {
 	static const struct gemm_case cases[] = {
-		{ gemv_stream_launch, "gemv_stream", "gemv_stream", RLX_BF16, RLX_BF16,
+		{ gemv_stream_launch, RLX_BF16, RLX_BF16,
 		  RLX_BF16, RLX_F32, 1e-6, false, 8, true },
-		{ gemv_stream_launch, "gemv_stream", "gemv_stream", RLX_F16, RLX_F16, RLX_F32,
+		{ gemv_stream_launch, RLX_F16, RLX_F16, RLX_F32,
 		  RLX_F32, 1e-6, false, 8, true },
 	};
 	static const int shared[] = { SHARED_90, SHARED_AMD, SHARED_86, SHARED_80 };

@@ -144,7 +144,7 @@ static void one_few(int64_t m, int64_t n, int64_t k, uint64_t *seed)
 	a.g.a = dev_of(p.a, (size_t)(m * k) * 2);
 	a.g.b = dev_of(p.b, (size_t)(n * k));
 	a.g.c = dev_of(c, bytes);
-	gpu_run_kernel("gemv_stream_f8", "gemv_stream_f8", few_launch, &a,
+	gpu_run_kernel(few_launch, &a,
 		       &(struct rlx_g_env){ 0 });
 	dev_read(c, a.g.c, bytes);
 	check_all(&p, c);
@@ -211,7 +211,7 @@ static void one_group(int64_t m, int64_t n, int64_t k, uint64_t *seed)
 	a.a = dev_of(p.a, (size_t)(m * k));
 	a.b = dev_of(p.b, (size_t)(n * k));
 	a.c = dev_of(c, bytes);
-	gpu_run_kernel("gemm_half", "gemm_bf16", groups_launch, &a, &(struct rlx_g_env){ 0 });
+	gpu_run_kernel(groups_launch, &a, &(struct rlx_g_env){ 0 });
 	dev_read(c, a.c, bytes);
 	check_all(&p, c);
 	dev_free(a.a);
@@ -254,7 +254,7 @@ TEST(widen)
 		memset(dst, 0xa5, sizeof(dst));
 		a.src = (char *)dev_of(src, 1000) + odd;
 		a.dst = dev_of(dst, sizeof(dst));
-		gpu_run_kernel("gemv_stream_f8", "widen_f8", rlx_g_widen_f8_launch, &a,
+		gpu_run_kernel(rlx_g_widen_f8_launch, &a,
 			       &(struct rlx_g_env){ 0 });
 		dev_read(dst, a.dst, sizeof(dst));
 		CHECK_EQ(dst[n], 0xa5a5);

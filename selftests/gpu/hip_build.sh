@@ -8,17 +8,20 @@
 libs=$(echo /usr/lib/*/amdgcn/bitcode)
 cxx=$(ls /usr/bin/clang++-* 2>/dev/null | sort -V | tail -n 1)
 
-# by_clang OBJECT CHIP WARP FILE K0 K1 K2 K3
+# by_clang OBJECT CHIP WARP FILE KERNEL [PARAMETER=VALUE ...]
 by_clang()
 {
-	"$cxx" --offload-arch="$2" -DRLX_WARP="$3" -DRLX_ARCH=0 -DRLX_K0="$5" \
-		-DRLX_K1="$6" -DRLX_K2="$7" -DRLX_K3="$8" -std=c++17 -O1 \
+	object=$1 chip=$2 warp=$3 file=$4 kernel=$5
+	shift 5
+	# shellcheck disable=SC2046 # words
+	"$cxx" --offload-arch="$chip" -DRLX_WARP="$warp" -DRLX_ARCH=0 -DRLX_KERNEL_"$kernel" \
+		$(for p; do echo "-D$p"; done) -std=c++17 -O1 \
 		-I. -Ilibuser -Ilibuser/include \
 		--rocm-path=/usr --hip-version=5.2.0 --hip-device-lib-path="$libs" \
-		-x hip --cuda-device-only -c "kernels/gpu/$4.cu" -o "$1"
+		-x hip --cuda-device-only -c "kernels/gpu/$file.cu" -o "$object"
 }
 
-# one_case "by_clang|$BUILD/hip/rocm CHIP WARP FILE K0 K1 K2 K3" FOLDER
+# one_case "by_clang|$BUILD/hip/rocm CHIP WARP KERNEL [PARAMETER=VALUE ...]" FOLDER
 one_case()
 {
 	dir=$2
@@ -27,7 +30,11 @@ one_case()
 	set -- $1
 	how=$1
 	shift
-	name="${how##*/} $1 $3 $4 $5 $6 $7"
+	chip=$1 warp=$2
+	shift 2
+	name="${how##*/} $chip $*"
+	file=$(sed -n "s/^GPU_[A-Z]*($1, \([a-z_0-9]*\)[,)].*/\1/p" kernels/gpu/kernels.def)
+	set -- "$chip" "$warp" "$file" "$@"
 	[ "$how" != by_clang ] || set -- "$dir/kernel.o" "$@"
 	if "$how" "$@" >"$dir/log" 2>&1; then
 		echo "ok N $name" >"$dir/tap"
@@ -60,10 +67,10 @@ need "$libs/ockl.bc" kernels "no device libraries of ROCm"
 check "shapes of HIP's calls" make_program
 check "numbers and names of HIP" "$BUILD/hip/rocm"
 for how in "by_clang gfx90a 64" "by_clang gfx1030 32" "$BUILD/hip/rocm gfx90a 64"; do
-	sed -n "s:^\([a-z][a-z_0-9 ]*\) hip$:$how \1:p" selftests/gpu/variants.txt
+	sed -n "s:^\([a-z].*\) hip$:$how \1:p" selftests/gpu/variants.txt
 done >"$tmp/cases"
 # of the newer chip what has instructions of its own
-sed -n 's/^\(\(gemm_half\|gemm_i8\|attention\) [0-9 ]*\) hip$/by_clang gfx940 64 \1/p' \
+sed -n 's/^\(\(gemm_[a-z]*\|attention[a-z_]*\).*\) hip$/by_clang gfx940 64 \1/p' \
 	selftests/gpu/variants.txt >>"$tmp/cases"
 run_cases selftests/gpu/hip_build.sh "$BUILD/hip" <"$tmp/cases"
 finish

@@ -5,7 +5,7 @@
  * does, moves its data, launches it. Every failure ends the test.
  *
  *	struct rlx_k_softmax a = { .x = dev_of(x, bytes), .y = dev_new(bytes), ... };
- *	gpu_run_kernel("softmax", "softmax", rlx_g_softmax_launch, &a, &env);
+ *	gpu_run_kernel(rlx_g_softmax_launch, &a, &env);
  *	dev_read(y, a.y, bytes);
  */
 #ifndef RLX_TEST_GPU_KERNEL_H
@@ -16,8 +16,6 @@
 #include "selftests/lib/rlx_test.h"
 
 #include <dlfcn.h>
-
-typedef void gpu_launch_fn(const void *args, struct rlx_g_launch *l);
 
 static struct gpu_device *gpu;		/* opened by gpu_start() */
 
@@ -52,16 +50,25 @@ static inline void gpu_start(void)
 	CHECKF(!gpu_enter(gpu, &err), "%s", err.text);
 }
 
-/* Function rlx_g_@name of @source, made for what @l says. */
-static inline void *gpu_function(const char *source, const char *name,
-				 const struct rlx_g_launch *l)
+/* Function rlx_g_@name of a test's own @source, with that much shared memory. */
+static inline void *gpu_own_function(const char *source, const char *name, uint32_t shared)
 {
 	struct rlx_error err;
 	void *fn;
 
-	CHECKF(source, "no source of %s", name);
-	CHECKF(!gpu_function_get(gpu, &(struct gpu_kernel){ name, source, l->key, l->shared },
+	CHECKF(!gpu_function_get(gpu, &(struct gpu_kernel){ name, source, "", NULL, shared },
 				 &fn, &err), "%s", err.text);
+	return fn;
+}
+
+/* That of the kernel which @l says. */
+static inline void *gpu_function(const struct rlx_g_launch *l)
+{
+	const struct gpu_kernel k = gpu_kernel_of(l->variant, &l->param, l->shared);
+	struct rlx_error err;
+	void *fn;
+
+	CHECKF(!gpu_function_get(gpu, &k, &fn, &err), "%s", err.text);
 	return fn;
 }
 
@@ -149,9 +156,10 @@ static inline void gpu_zeros_free(void *zeros)
 	dev_free(zeros);
 }
 
-/* The whole way: kernel @name of file @file as its launch function says. */
-static inline void gpu_run_kernel(const char *file, const char *name, gpu_launch_fn *how,
-				  const void *args, struct rlx_g_env *env)
+static const char *gpu_ran;		/* the name of gpu_run_kernel()'s last one */
+
+/* The whole way: the kernel that a launch function says. */
+static inline void gpu_run_kernel(gpu_launch_fn *how, const void *args, struct rlx_g_env *env)
 {
 	struct rlx_g_launch l;
 	void *fn, *maps = NULL, *zeros = NULL;
@@ -159,12 +167,13 @@ static inline void gpu_run_kernel(const char *file, const char *name, gpu_launch
 	gpu_start();
 	l = gpu_launch_for(gpu, env->units);
 	how(args, &l);
-	CHECKF(l.can, "%s does not take these arguments", name);
+	CHECKF(l.can, "these arguments are not taken");
+	gpu_ran = gpu_variants[l.variant].name;
 	CHECKF(l.shared <= (uint32_t)gpu->attr[GPU_ATTR_SHARED], "%s asks for %u bytes of shared "
-	       "memory", name, l.shared);
+	       "memory", gpu_ran, l.shared);
 	if (!l.grid[0])
 		return;
-	fn = gpu_function(gpu_source(file), name, &l);
+	fn = gpu_function(&l);
 	if (l.scratch)
 		env->scratch = dev_new(l.scratch);
 	if (l.n_map)

@@ -104,7 +104,7 @@ static void run(struct one *t)
 	a.sin = t->cos ? dev_of(t->sin, table) : NULL;
 	a.out = dev_of(t->out, wide * batch * 2);
 	a.bad = dev_of(&bad, sizeof(bad));
-	gpu_run_kernel("kv_cache", "kv_cache", rlx_g_kv_cache_launch, &a, &env);
+	gpu_run_kernel(rlx_g_kv_cache_launch, &a, &env);
 	dev_read(got, a.cache, 2 * t->half * 2);
 	dev_read(t->out, a.out, wide * batch * 2);
 	dev_read(&bad, a.bad, sizeof(bad));

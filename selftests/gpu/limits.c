@@ -109,7 +109,7 @@ TEST(weights_that_nobody_keeps)
 static enum rlx_status write_at(void *p, struct rlx_g_launch l, struct rlx_error *err)
 {
 	struct rlx_g_env env = { 0 };
-	void *fn = gpu_function(KERNEL, "place", &(struct rlx_g_launch){ 0 });
+	void *fn = gpu_own_function(KERNEL, "place", 0);
 	int rc = gpu_launch(fn, &l, &p, &env);
 
 	*err = (struct rlx_error){ 0 };
@@ -163,13 +163,12 @@ TEST(more_parts_than_blocks)
 
 TEST(more_shared_memory_than_a_block_has)
 {
-	struct rlx_g_launch l = { .shared = (uint32_t)-1 >> 1 };
+	const struct gpu_kernel k = { "place", KERNEL, "", NULL, (uint32_t)-1 >> 1 };
 	struct rlx_error err = { 0 };
 	void *fn;
 
 	gpu_start();
-	CHECK_EQ(gpu_function_get(gpu, &(struct gpu_kernel){ "place", KERNEL, l.key, l.shared },
-				  &fn, &err), RLX_EIO);
+	CHECK_EQ(gpu_function_get(gpu, &k, &fn, &err), RLX_EIO);
 	CHECKF(strstr(err.text, "shared memory"), "%s", err.text);
 	works(first_result());
 }

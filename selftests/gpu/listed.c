@@ -7,19 +7,20 @@
 #include <dirent.h>
 #include <unistd.h>
 
+#include "backends/gpu/gpu.h"
 #include "rlx/bert.h"
 #include "rlx/compile.h"
 #include "selftests/lib/decoder.h"
 #include "selftests/lib/tiny_bert.h"
 
 struct wanted {
-	char	name[48];
-	int32_t	key[4];
-	int	only;
+	enum rlx_g_variant	variant;
+	union rlx_g_param	param;
+	int			only;
 };
 
-#define PREBUILT(name, ...)		{ #name, { __VA_ARGS__ }, 0 },
-#define PREBUILT_ON(chip, name, ...)	{ #name, { __VA_ARGS__ }, chip },
+#define PREBUILT(n, ...)		{ RLX_G_##n, { .n = { __VA_ARGS__ } }, 0 },
+#define PREBUILT_ON(chip, n, ...)	{ RLX_G_##n, { .n = { __VA_ARGS__ } }, chip },
 static const struct wanted list[] = {
 #include "kernels/gpu/prebuilt.def"
 };
@@ -93,7 +94,9 @@ static void compile_encoders(const char *dir)
 static bool wanted_of(const char *dir, const char *name, struct wanted *out)
 {
 	static char text[4096];
-	char path[512], *at;
+	char path[512], kernel[48], param[64], *at;
+	struct gpu_kernel k;
+	unsigned int p;
 	size_t n, i;
 	FILE *f;
 
@@ -106,10 +109,21 @@ static bool wanted_of(const char *dir, const char *name, struct wanted *out)
 		text[i] = text[i] ? text[i] : ' ';
 	text[n] = 0;
 	at = strstr(text, "; cuda; ");
-	return at && sscanf(at, "; cuda; %47[^;]", out->name) == 1 && strcmp(out->name, "ew") &&
-	       (at = strstr(at, "-DRLX_K0=")) &&
-	       sscanf(at, "-DRLX_K0=%d -DRLX_K1=%d -DRLX_K2=%d -DRLX_K3=%d", &out->key[0],
-		      &out->key[1], &out->key[2], &out->key[3]) == 4;
+	if (!at || sscanf(at, "; cuda; %47[^;]", kernel) != 1 || !strcmp(kernel, "ew"))
+		return false;
+	*out = (struct wanted){ .variant = RLX_G_NONE + 1 };
+	while (strcmp(gpu_variants[out->variant].name, kernel))
+		CHECKF(++out->variant < RLX_G_VARIANTS, "no kernel %s", kernel);
+	k = gpu_kernel_of(out->variant, &out->param, 0);
+	for (p = 0; gpu_param_text(&k, p, param, sizeof(param)); p++) {
+		char *value = strchr(param, '='), *of;
+
+		value[1] = 0;
+		of = strstr(at, param);
+		CHECKF(of, "%s without %s", kernel, param);
+		out->param.value[p] = atoi(of + strlen(param));
+	}
+	return true;
 }
 
 static bool is_listed(const struct wanted *w, int chip)
@@ -117,11 +131,24 @@ static bool is_listed(const struct wanted *w, int chip)
 	size_t i;
 
 	for (i = 0; i < sizeof(list) / sizeof(list[0]); i++)
-		if (!strcmp(list[i].name, w->name) && !memcmp(list[i].key, w->key,
-							      sizeof(w->key)) &&
+		if (list[i].variant == w->variant &&
+		    !memcmp(&list[i].param, &w->param, sizeof(w->param)) &&
 		    (!list[i].only || list[i].only == chip))
 			return true;
 	return false;
+}
+
+/* The row as it should be added. */
+static void print_missing(const struct wanted *w, int chip)
+{
+	const struct gpu_kernel k = gpu_kernel_of(w->variant, &w->param, 0);
+	char param[64];
+	unsigned int i;
+
+	printf("# %s%s", chip == 90 ? "PREBUILT_ON(90, " : "PREBUILT(", k.name);
+	for (i = 0; gpu_param_text(&k, i, param, sizeof(param)); i++)
+		printf(", .%.*s = %s", (int)strcspn(param, "="), param, strchr(param, '=') + 1);
+	printf(")\n");
 }
 
 static void check_chip(int chip)
@@ -129,7 +156,7 @@ static void check_chip(int chip)
 	const char *build = getenv("BUILD");
 	char dir[] = "/tmp/rlx-listed-XXXXXX", cmd[1024], kept[64];
 	unsigned int n = 0, missing = 0;
-	struct wanted w = { .name = "" };
+	struct wanted w;
 	struct dirent *e;
 	DIR *d;
 
@@ -147,8 +174,7 @@ static void check_chip(int chip)
 		if (is_listed(&w, chip))
 			continue;
 		missing++;
-		printf("# %s%s, %d, %d, %d, %d)\n", chip == 90 ? "PREBUILT_ON(90, " : "PREBUILT(",
-		       w.name, w.key[0], w.key[1], w.key[2], w.key[3]);
+		print_missing(&w, chip);
 	}
 	closedir(d);
 	snprintf(cmd, sizeof(cmd), "rm -rf %s", dir);

@@ -40,7 +40,7 @@ static void one_copy(uint64_t *seed)
 		a.src = gpu_alloc((size_t)n, t, 0, 255, seed);
 		a.dst = gpu_alloc((size_t)n, t, 0, 0, seed);
 		rlx_k_copy_plan(&a);
-		GPU_AGAINST_CPU("copy", copy, a, rlx_k_copy_units(&a), 0, f, seed);
+		GPU_AGAINST_CPU(copy, a, rlx_k_copy_units(&a), 0, f, seed);
 	}
 }
 
@@ -95,7 +95,7 @@ static void one_gather(bool bad, uint64_t *seed)
 	a.table = gpu_alloc((size_t)n_table, t, 0, 255, seed);
 	a.idx = indices(a.n_idx, it, a.rows, bad, seed);
 	a.out = gpu_alloc((size_t)n_out, t, 0, 0, seed);
-	GPU_AGAINST_CPU("gather_scatter", gather, a, (size_t)(a.outer * a.n_idx), 0, f, seed);
+	GPU_AGAINST_CPU(gather, a, (size_t)(a.outer * a.n_idx), 0, f, seed);
 	CHECK(a.live == a.n_idx ? told == bad : told <= bad);
 }
 
@@ -135,7 +135,7 @@ static void one_gather_elements(bool bad, uint64_t *seed)
 		a.data = gpu_alloc((size_t)all, t, 0, 255, seed);
 		a.idx = indices(n, it, a.axis_dim, bad, seed);
 		a.out = gpu_alloc((size_t)n, t, 0, 0, seed);
-		GPU_AGAINST_CPU("gather_scatter", gather_elements, a, (size_t)(n / a.dim[2]), 0, f,
+		GPU_AGAINST_CPU(gather_elements, a, (size_t)(n / a.dim[2]), 0, f,
 				seed);
 	}
 	CHECK(a.live == n ? told == bad : told <= bad);
@@ -159,7 +159,7 @@ static void one_gather_nd(bool bad, uint64_t *seed)
 	if (bad)
 		((int64_t *)(uintptr_t)a.idx)[1] = 5;
 	a.out = gpu_alloc((size_t)n, RLX_U32, 0, 0, seed);
-	GPU_AGAINST_CPU("gather_scatter", gather_nd, a, (size_t)(a.batch * a.n), 0, f, seed);
+	GPU_AGAINST_CPU(gather_nd, a, (size_t)(a.batch * a.n), 0, f, seed);
 	CHECK(a.live == a.batch * a.n ? told == bad : told <= bad);
 }
 
@@ -203,7 +203,7 @@ static void one_scatter(int64_t along, bool bad, uint64_t *seed)
 	a.upd = gpu_alloc((size_t)n, t, t == RLX_U8 ? 0 : -3, 4, seed);
 	a.idx = indices(n, RLX_I64, a.axis_dim, bad, seed);
 	a.out = gpu_alloc((size_t)(rows * cols), t, t == RLX_U8 ? 0 : -3, 4, seed);
-	GPU_AGAINST_CPU("gather_scatter", scatter_elements, a, (size_t)(n / a.dim[a.axis]), 0, f,
+	GPU_AGAINST_CPU(scatter_elements, a, (size_t)(n / a.dim[a.axis]), 0, f,
 			seed);
 	CHECK(a.live == n ? told == bad : told <= bad);
 }
@@ -227,7 +227,7 @@ static void one_scatter_nd(bool bad, uint64_t *seed)
 	if (bad)
 		((int64_t *)(uintptr_t)a.idx)[0] = 3;
 	a.out = gpu_alloc((size_t)(12 * a.inner), t, t == RLX_U8 ? 0 : -3, 4, seed);
-	GPU_AGAINST_CPU("gather_scatter", scatter_nd, a,
+	GPU_AGAINST_CPU(scatter_nd, a,
 			(size_t)((a.inner + RLX_K_SCATTER_BLOCK - 1) / RLX_K_SCATTER_BLOCK),
 			0, f, seed);
 	CHECK_EQ(told, bad && a.live);
@@ -258,7 +258,7 @@ TEST(iota_trilu_zero)
 		struct gpu_field f[] = { GPU_OUT(struct rlx_k_iota, dst, t, a.n, 0) };
 
 		a.dst = gpu_alloc((size_t)a.n, t, 0, 0, &seed);
-		GPU_AGAINST_CPU("fill", iota, a,
+		GPU_AGAINST_CPU(iota, a,
 				(size_t)((a.n + RLX_K_IOTA_BLOCK - 1) / RLX_K_IOTA_BLOCK), 0,
 				f, &seed);
 	}
@@ -275,9 +275,9 @@ TEST(iota_trilu_zero)
 
 		a.src = gpu_alloc((size_t)n, t, 0, 255, &seed);
 		a.dst = gpu_alloc((size_t)n, t, 0, 0, &seed);
-		GPU_AGAINST_CPU("copy", trilu, a, (size_t)(a.batch * a.rows), 0, f, &seed);
+		GPU_AGAINST_CPU(trilu, a, (size_t)(a.batch * a.rows), 0, f, &seed);
 		z.dst = gpu_alloc((size_t)n, t, 0, 255, &seed);
-		GPU_AGAINST_CPU("fill", zero, z, zf[0].bytes, 0, zf, &seed);
+		GPU_AGAINST_CPU(zero, z, zf[0].bytes, 0, zf, &seed);
 	}
 }
 
@@ -302,7 +302,7 @@ TEST(index_copy)
 	a.fill = &fill;
 	a.src = gpu_alloc(35, RLX_F32, -1, 1, &seed);
 	a.dst = gpu_alloc(9 * 13, RLX_F32, 0, 0, &seed);
-	GPU_AGAINST_CPU("copy", index_copy, a, 9, 0, f, &seed);
+	GPU_AGAINST_CPU(index_copy, a, 9, 0, f, &seed);
 }
 
 TEST_MAIN()

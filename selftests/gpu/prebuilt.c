@@ -156,18 +156,17 @@ TEST(matmul_and_pointwise)
 	compare_region();
 }
 
-#define PREBUILT(name, ...)	{ #name, { __VA_ARGS__ } },
-static const struct { const char *name; int32_t key[4]; } list[] = {
+#define PREBUILT(n, ...)	{ RLX_G_##n, { .n = { __VA_ARGS__ } } },
+static const struct { enum rlx_g_variant variant; union rlx_g_param param; } list[] = {
 #include "kernels/gpu/prebuilt.def"
 };
 
 /* Those of the list that the program above may ask for here. */
 static void build_kernels(const char *dir, bool text)
 {
-	static const char *const file[][2] = { { "gemm_horizontal_f32", "gemm_simt" },
-					       { "softmax", "softmax" },
-					       { "copy", "copy" }, { "pointwise_interp", "pointwise_interp" },
-					       { "input_gather", "input_gather" } };
+	static const enum rlx_g_variant some[] = { RLX_G_gemm_horizontal_f32, RLX_G_softmax,
+						   RLX_G_copy, RLX_G_pointwise_interp,
+						   RLX_G_input_gather };
 	struct rlx_dev_info here = { .isa = "" };
 	struct rlx_error err = { 0 };
 	const struct gpu_chip *c;
@@ -178,13 +177,14 @@ static void build_kernels(const char *dir, bool text)
 		for (i = 0; i < sizeof(list) / sizeof(list[0]) &&
 		     (text ? c->serves == GPU_CHIP_TEXT :
 			     c->serves != GPU_CHIP_TEXT && c->major == atoi(here.isa)); i++)
-			for (k = 0; k < sizeof(file) / sizeof(file[0]); k++)
-				if (!strcmp(list[i].name, file[k][0]))
-					CHECKF(!gpu_image_build(&rlx_gpu_cuda, c,
-						&(struct gpu_kernel){ .name = list[i].name,
-							.source = gpu_source(file[k][1]),
-							.key = list[i].key }, dir, &err),
+			for (k = 0; k < sizeof(some) / sizeof(some[0]); k++) {
+				const struct gpu_kernel of = gpu_kernel_of(list[i].variant,
+									   &list[i].param, 0);
+
+				if (list[i].variant == some[k])
+					CHECKF(!gpu_image_build(&rlx_gpu_cuda, c, &of, dir, &err),
 					       "%s", err.text);
+			}
 }
 
 static void shell(const char *fmt, const char *dir)

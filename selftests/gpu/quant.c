@@ -54,7 +54,7 @@ static void one_quantize(uint64_t *seed)
 	if (a.x_type == RLX_F32)
 		((float *)(uintptr_t)a.x)[kc_pick(seed, 0, n - 1)] = NAN;
 	a.y = gpu_alloc((size_t)n, a.y_type, 0, 0, seed);
-	GPU_AGAINST_CPU("quant", quantize, a, rlx_k_quant_units(&a), 0, f, seed);
+	GPU_AGAINST_CPU(quantize, a, rlx_k_quant_units(&a), 0, f, seed);
 }
 
 TEST(quantize)
@@ -88,7 +88,7 @@ static void one_dequantize(uint64_t *seed)
 	if (!f8 && kc_pick(seed, 0, 1))
 		a.zp = gpu_alloc((size_t)scales, a.x_type, 0, 100, seed);
 	a.y = gpu_alloc((size_t)n, a.y_type, 0, 0, seed);
-	GPU_AGAINST_CPU("quant", dequantize, a, rlx_k_quant_units(&a), 0, f, seed);
+	GPU_AGAINST_CPU(dequantize, a, rlx_k_quant_units(&a), 0, f, seed);
 }
 
 TEST(dequantize)
@@ -123,9 +123,9 @@ TEST(quant_range_and_params)
 		GPU_OUT(struct rlx_k_quant_params, zp, RLX_U8, 1, 0),
 	};
 
-	GPU_AGAINST_CPU("quant", quant_range, r, (size_t)pieces, 0, rf, &seed);
+	GPU_AGAINST_CPU(quant_range, r, (size_t)pieces, 0, rf, &seed);
 	/* the CPU's kernel has filled the ranges */
-	GPU_AGAINST_CPU("quant", quant_params, p, 1, 0, pf, &seed);
+	GPU_AGAINST_CPU(quant_params, p, 1, 0, pf, &seed);
 }
 
 TEST(quant_rows)
@@ -144,7 +144,7 @@ TEST(quant_rows)
 		GPU_OUT(struct rlx_k_quant_rows, scale, RLX_F32, rows, 1e-7),
 	};
 
-	GPU_AGAINST_CPU("quant", quant_rows, a, (size_t)rows, 0, f, &seed);
+	GPU_AGAINST_CPU(quant_rows, a, (size_t)rows, 0, f, &seed);
 }
 
 /* @align: of rows of a and b, which whole pieces of 16 bytes may be read of then. */
@@ -193,7 +193,7 @@ static void one_gemm_i8(size_t m, size_t n, size_t k, size_t align, uint64_t *se
 	a.scales = real && kc_pick(seed, 0, 1) ? gpu_alloc(n, RLX_F32, 0.1, 2, seed) : NULL;
 	a.row_scales = real && kc_pick(seed, 0, 1) ? gpu_alloc(m, RLX_F32, 0.1, 2, seed) : NULL;
 	a.g.c = gpu_alloc(batch * m * n, ct, 0, 0, seed);
-	GPU_AGAINST_CPU("gemm_i8", gemm_i8, a, rlx_k_gemm_units(&a.g, RLX_ISA_BASE),
+	GPU_AGAINST_CPU(gemm_i8, a, rlx_k_gemm_units(&a.g, RLX_ISA_BASE),
 			rlx_k_gemm_scratch(&a.g, RLX_ISA_BASE), f, seed);
 }
 
@@ -223,7 +223,7 @@ TEST(cast)
 
 		a.src = gpu_alloc((size_t)a.n, type[i], i ? 0 : -128, i ? 256 : 128, &seed);
 		a.dst = gpu_alloc((size_t)a.n, RLX_I32, 0, 0, &seed);
-		GPU_AGAINST_CPU("cast", cast, a, rlx_k_cast_units(&a), 0, f, &seed);
+		GPU_AGAINST_CPU(cast, a, rlx_k_cast_units(&a), 0, f, &seed);
 	}
 }
 

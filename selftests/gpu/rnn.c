@@ -135,7 +135,7 @@ static void one(struct rlx_k_rnn a, int type, bool rare, uint64_t *seed)
 	a.y = t[Y].dev;
 	a.yh = a.h0 && in_place ? t[H0].dev : t[YH].dev;
 	a.yc = t[YC].dev;
-	gpu_run_kernel("rnn", "rnn", how, &a, &env);
+	gpu_run_kernel(how, &a, &env);
 	pair_read(&t[Y]);
 	t[YH].dev = a.yh == t[H0].dev ? (dev_free(t[YH].dev), t[H0].dev) : t[YH].dev;
 	pair_read(&t[YH]);

@@ -25,7 +25,7 @@ static void one_softmax(int64_t outer, int64_t n, int64_t inner, uint64_t *seed)
 	a.y = gpu_alloc((size_t)all, yt, 0, 0, seed);
 	if (xt == RLX_F32 && all > 3 && kc_pick(seed, 0, 1))
 		((float *)(uintptr_t)a.x)[kc_pick(seed, 0, all - 1)] = -INFINITY;
-	GPU_AGAINST_CPU("softmax", softmax, a, rlx_k_softmax_units(&a),
+	GPU_AGAINST_CPU(softmax, a, rlx_k_softmax_units(&a),
 			rlx_k_softmax_scratch(&a), f, seed);
 }
 
@@ -98,7 +98,7 @@ TEST(softmax_specials)
 			x[s[2] == 1 ? s[1] + k : k * s[2] + 1] = special[i % 3];
 		a.x = x;
 		a.y = gpu_alloc((size_t)all, RLX_F32, 0, 0, &seed);
-		GPU_AGAINST_CPU("softmax", softmax, a, rlx_k_softmax_units(&a),
+		GPU_AGAINST_CPU(softmax, a, rlx_k_softmax_units(&a),
 				rlx_k_softmax_scratch(&a), f, &seed);
 	}
 }
@@ -139,7 +139,7 @@ static void one_norm(int64_t rows, int64_t n, uint64_t *seed)
 		a.mean = gpu_alloc((size_t)rows, RLX_F32, 0, 0, seed);
 		a.inv = gpu_alloc((size_t)rows, RLX_F32, 0, 0, seed);
 	}
-	GPU_AGAINST_CPU("norm", norm, a, (size_t)rows, rlx_k_norm_scratch(&a), f, seed);
+	GPU_AGAINST_CPU(norm, a, (size_t)rows, rlx_k_norm_scratch(&a), f, seed);
 }
 
 TEST(norm)
@@ -200,7 +200,7 @@ static void one_group_norm(int64_t batch, int64_t groups, int64_t per, int64_t i
 		a.gamma = gpu_alloc((size_t)channels, RLX_F32, -2, 2, seed);
 	if (kc_pick(seed, 0, 1))
 		a.beta = gpu_alloc((size_t)channels, RLX_F32, -2, 2, seed);
-	GPU_AGAINST_CPU("norm_channels", group_norm, a, (size_t)(batch * groups), 0, f, seed);
+	GPU_AGAINST_CPU(group_norm, a, (size_t)(batch * groups), 0, f, seed);
 }
 
 TEST(group_norm)
@@ -237,7 +237,7 @@ static void one_channel_norm(int64_t outer, int64_t channels, int64_t inner, uin
 		a.mean = gpu_alloc((size_t)channels, RLX_F32, -2, 2, seed);
 	if (kc_pick(seed, 0, 1))
 		a.var = gpu_alloc((size_t)channels, RLX_F32, 0.1, 2, seed);
-	GPU_AGAINST_CPU("norm_channels", channel_norm, a, (size_t)(outer * channels), 0, f, seed);
+	GPU_AGAINST_CPU(channel_norm, a, (size_t)(outer * channels), 0, f, seed);
 }
 
 TEST(channel_norm)
@@ -267,7 +267,7 @@ TEST(lrn)
 
 		a.x = gpu_alloc((size_t)n, RLX_F32, -3, 3, &seed);
 		a.y = gpu_alloc((size_t)n, RLX_F32, 0, 0, &seed);
-		GPU_AGAINST_CPU("norm_channels", lrn, a, rlx_k_lrn_units(&a),
+		GPU_AGAINST_CPU(lrn, a, rlx_k_lrn_units(&a),
 				RLX_K_LRN_BLOCK * sizeof(float), f, &seed);
 	}
 }

@@ -46,7 +46,7 @@ static void one_rope(bool off, uint64_t *seed)
 		if (off)
 			((int64_t *)(uintptr_t)a.pos)[0] = 11;
 	}
-	GPU_AGAINST_CPU("rope", rope, a, (size_t)(a.batch * a.len), rlx_k_rope_scratch(&a), f,
+	GPU_AGAINST_CPU(rope, a, (size_t)(a.batch * a.len), rlx_k_rope_scratch(&a), f,
 			seed);
 	CHECK_EQ(told, off && a.live > 0);
 }
@@ -76,7 +76,7 @@ TEST(rng)
 				t == RLX_F64 ? 1e-14 : t == RLX_F32 ? 1e-7 : 4e-3) };
 
 		a.y = gpu_alloc((size_t)a.n, t, 0, 0, &seed);
-		GPU_AGAINST_CPU("random", rng, a,
+		GPU_AGAINST_CPU(rng, a,
 				(size_t)((a.n + RLX_K_RNG_UNIT - 1) / RLX_K_RNG_UNIT), 0, f,
 				&seed);
 	}
@@ -109,7 +109,7 @@ TEST(sample)
 			x[0] = NAN;
 		a.x = x;
 		a.y = gpu_alloc((size_t)a.rows, RLX_I64, 0, 0, &seed);
-		GPU_AGAINST_CPU("random", sample, a, (size_t)a.rows, rlx_k_sample_scratch(&a),
+		GPU_AGAINST_CPU(sample, a, (size_t)a.rows, rlx_k_sample_scratch(&a),
 				f, &seed);
 		CHECK_EQ(told, i == 6 && a.live > 0);
 	}
@@ -143,7 +143,7 @@ static void one_pool(uint64_t *s)
 		a.y = gpu_alloc((size_t)out, RLX_F32, 0, 0, s);
 		if (a.kind == RLX_K_POOL_MAX)
 			a.index = gpu_alloc((size_t)out, RLX_I64, 0, 0, s);
-		GPU_AGAINST_CPU("pool", pool_f32, a, a.planes * a.out[0] * a.out[1],
+		GPU_AGAINST_CPU(pool_f32, a, a.planes * a.out[0] * a.out[1],
 				rlx_k_pool_scratch(&a, 4), f, s);
 	}
 }
@@ -199,9 +199,9 @@ static void one_resize(bool nearest, uint64_t *s)
 		a.x = gpu_alloc((size_t)in, t, nearest ? 0 : -2, nearest ? 200 : 2, s);
 		a.y = gpu_alloc((size_t)out, t, 0, 0, s);
 		if (nearest)
-			GPU_AGAINST_CPU("resize", resize_nearest, a, units, 0, f, s);
+			GPU_AGAINST_CPU(resize_nearest, a, units, 0, f, s);
 		else
-			GPU_AGAINST_CPU("resize", resize_f32, a, units,
+			GPU_AGAINST_CPU(resize_f32, a, units,
 					rlx_resize_scratch(&a, 1), f, s);
 	}
 }
@@ -242,7 +242,7 @@ static void one_grid(int nd, int taps, int type, uint64_t *s)
 	a.grid = gpu_alloc((size_t)m, gt, -2.5, 2.5, s);
 	a.y = gpu_alloc((size_t)(planes * a.places), type, 0, 0, s);
 	memset((char *)(uintptr_t)a.grid, 0xff, rlx_k_type_size((enum rlx_dtype)gt));
-	GPU_AGAINST_CPU("grid", grid_sample, a, rlx_k_grid_sample_units(&a), 0, f, s);
+	GPU_AGAINST_CPU(grid_sample, a, rlx_k_grid_sample_units(&a), 0, f, s);
 }
 
 TEST(grid_sample)
@@ -285,7 +285,7 @@ static void one_roi(int type, int bad, uint64_t *s)
 		memset((char *)(uintptr_t)a.rois, 0xff, rlx_k_type_size((enum rlx_dtype)rt));
 	if (bad == 2)
 		((int32_t *)(uintptr_t)a.batch)[0] = (int32_t)a.images;
-	GPU_AGAINST_CPU("roi", roi_align, a, rlx_k_roi_align_units(&a), 0, f, s);
+	GPU_AGAINST_CPU(roi_align, a, rlx_k_roi_align_units(&a), 0, f, s);
 	CHECK_EQ(told, bad && a.live);
 }
 

@@ -104,7 +104,7 @@ static void one(int64_t dim, int64_t len, bool causal)
 	CHECK_CU(gpu->api->fill8((uint64_t)(uintptr_t)p.a.out, 0xff, bytes, NULL));
 	p.l = gpu_launch_for(gpu, 0);
 	rlx_g_attention_launch(&p.a, &p.l);
-	p.fn = gpu_function(gpu_source("attention"), "attention", &p.l);
+	p.fn = gpu_function(&p.l);
 	CHECK_CU(run_own(&p));
 	CHECK_CU(gpu->api->stream_wait(NULL));
 	check(&p, &seed);

@@ -176,8 +176,8 @@ static void choose(struct product *p, const int32_t tile[2])
 		rlx_g_gemm_bf16_launch(&p->a, &p->l);
 	else if (halves)
 		rlx_g_gemm_by(&p->a, tile[0] | (int)p->a.act << 5, &p->l);
-	p->fn = exact ? gpu_function(gpu_source("gemm_simt"), "gemm_f32", &p->l) :
-		gpu_function(gpu_source("gemm_half"), "gemm_bf16", &p->l);
+	p->l.variant = exact ? RLX_G_gemm_f32 : RLX_G_gemm_bf16;
+	p->fn = gpu_function(&p->l);
 	p->env.scratch = dev_new(p->l.scratch);
 	p->env.zeros = dev_new(zeros);
 	CHECK_CU(gpu->api->fill8((uint64_t)(uintptr_t)p->env.zeros, 0, zeros, NULL));

@@ -108,10 +108,10 @@ static void one(size_t m, size_t n, size_t k, bool cols, int argc, char **argv)
 	p.f8.l = p.half.l = gpu_launch_for(gpu, 0);
 	rlx_g_gemv_stream_f8_launch(&p.f8.f8, &p.f8.l);
 	shape_by_hand(&p.f8, argc, argv);
-	p.f8.fn = gpu_function(gpu_source("gemv_stream_f8"), "gemv_stream_f8", &p.f8.l);
+	p.f8.fn = gpu_function(&p.f8.l);
 	rlx_g_gemv_stream_launch(&p.half.a, &p.half.l);
 	if (p.half.l.can && argc < 8)
-		p.half.fn = gpu_function(gpu_source("gemv_stream"), "gemv_stream", &p.half.l);
+		p.half.fn = gpu_function(&p.half.l);
 	p.f8.sets = p.half.sets = (int)(MOST_BYTES / (2 * n * k)) + 1;
 	p.f8.sets = p.f8.sets > SETS ? SETS : p.f8.sets;
 	p.half.sets = p.f8.sets;
@@ -229,7 +229,7 @@ static void large(size_t m, size_t n, size_t k, enum rlx_k_num out, bool positiv
 		else
 			rlx_g_gemm_wgmma_f8_launch(&p.a[i], &p.l[i]);
 		CHECK(p.l[i].can);
-		p.fn[i] = gpu_function(gpu_source("gemm_half"), "gemm_bf16", &p.l[i]);
+		p.fn[i] = gpu_function(&p.l[i]);
 		if (p.l[i].n_map)
 			p.env[i].maps = gpu_tensor_maps(&p.a[i], &p.l[i]);
 	}

@@ -157,21 +157,16 @@ static void choose(struct rows *p)
 {
 	const struct shape *s = &p->s;
 	size_t zeros = RLX_G_ZEROS * sizeof(uint32_t);
-	const char *name;
 
 	set_args(p, 0);
 	p->l = gpu_launch_for(gpu, 0);
-	if (s->op == SOFTMAX) {
+	if (s->op == SOFTMAX)
 		rlx_g_softmax_launch(&p->a, &p->l);
-		name = "softmax";
-	} else if (s->op == SUM) {
+	else if (s->op == SUM)
 		rlx_g_reduce_launch(&p->a, &p->l);
-		name = "reduce";
-	} else {
+	else
 		rlx_g_norm_launch(&p->a, &p->l);
-		name = "norm";
-	}
-	p->fn = gpu_function(gpu_source(name), name, &p->l);
+	p->fn = gpu_function(&p->l);
 	p->env.scratch = dev_new(p->l.scratch);
 	p->env.zeros = dev_new(zeros);
 	CHECK_CU(gpu->api->fill8((uint64_t)(uintptr_t)p->env.zeros, 0, zeros, NULL));

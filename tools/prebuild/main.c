@@ -16,20 +16,14 @@
 #include "backends/gpu/kernel_binary.h"
 
 struct prebuilt {
-	const char	*name, *file;
-	int32_t		 key[4];
-	int		 only;		/* number of the one chip that can; 0: all */
+	enum rlx_g_variant	variant;
+	union rlx_g_param	param;
+	int			only;	/* number of the one chip that can; 0: all */
 };
 
-#define GPU_KERNEL(name, file)	static const char file_##name[] = #file;
-#include "kernels/gpu/kernels.def"
-#define PREBUILT_FILE	GPU_KERNEL
-#include "kernels/gpu/prebuilt.def"
-#undef GPU_KERNEL
-
 static const struct prebuilt list[] = {
-#define PREBUILT(name, ...)		{ #name, file_##name, { __VA_ARGS__ }, 0 },
-#define PREBUILT_ON(chip, name, ...)	{ #name, file_##name, { __VA_ARGS__ }, chip },
+#define PREBUILT(n, ...)		{ RLX_G_##n, { .n = { __VA_ARGS__ } }, 0 },
+#define PREBUILT_ON(chip, n, ...)	{ RLX_G_##n, { .n = { __VA_ARGS__ } }, chip },
 #include "kernels/gpu/prebuilt.def"
 };
 enum { COUNT = sizeof(list) / sizeof(list[0]) };
@@ -37,10 +31,19 @@ enum { COUNT = sizeof(list) / sizeof(list[0]) };
 static bool build(const struct rlx_gpu_vendor *v, const struct gpu_chip *c,
 		  const struct prebuilt *p, const char *dir, struct rlx_error *err)
 {
-	struct gpu_kernel k = { .name = p->name, .source = gpu_source(p->file), .key = p->key };
+	const struct gpu_kernel k = gpu_kernel_of(p->variant, &p->param, 0);
 
 	*err = (struct rlx_error){ 0 };
 	return !gpu_image_build(v, c, &k, dir, err);
+}
+
+static void say(const struct gpu_chip *c, const struct prebuilt *p, const struct rlx_error *err)
+{
+	const struct gpu_kernel k = gpu_kernel_of(p->variant, &p->param, 0);
+	char params[512];
+
+	gpu_params_text(&k, params, sizeof(params));
+	fprintf(stderr, "prebuild: %s: %s%s: %s\n", c->option, k.name, params, err->text);
 }
 
 /* One of @jobs: every so many-th of the list. */
@@ -59,9 +62,7 @@ static int share(const struct rlx_gpu_vendor *v, const struct gpu_chip *c, const
 			continue;
 		if (build(v, c, p, dir, &err))
 			continue;
-		fprintf(stderr, "prebuild: %s: %s %d %d %d %d: %s\n", c->option, p->name,
-			(int)p->key[0], (int)p->key[1], (int)p->key[2], (int)p->key[3],
-			err.text);
+		say(c, p, &err);
 		wrong = 1;
 	}
 	return wrong;

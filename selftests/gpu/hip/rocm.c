@@ -4,7 +4,8 @@
  * selftests/gpu/hip_build.sh compiles it where both are there.
  *
  *	rocm                      every number and name of backends/rocm/rocm.c
- *	rocm CHIP WARP FILE K0 .. K3   a kernel, compiled as the backend would by HIPRTC
+ *	rocm CHIP WARP FILE KERNEL [PARAMETER=VALUE ...]
+ *	                          a kernel, compiled as the backend would by HIPRTC
  */
 #define __HIP_PLATFORM_AMD__	1
 #include <hip/hip_runtime_api.h>
@@ -71,25 +72,28 @@ static int compare(void)
 	return wrong || n < 40;
 }
 
-static int compile(char **arg)
+enum { MOST = 24 };
+
+static int compile(char **arg, int n_arg)
 {
 	static const char *const form[] = { "--gpu-architecture=%s", "-DRLX_WARP=%s", NULL,
-		"-DRLX_K0=%s", "-DRLX_K1=%s", "-DRLX_K2=%s", "-DRLX_K3=%s" };
-	const char *opt[9] = { rlx_gpu_rocm.option, "-std=c++17" }, *why;
+		"-DRLX_KERNEL_%s" };
+	const char *opt[2 + MOST] = { rlx_gpu_rocm.option, "-std=c++17" }, *why;
 	const char *const *names, *const *texts;
 	int headers = (int)gpu_headers(&names, &texts), k = 2, rc;
 	const struct rlx_gpu_rtc *rtc = gpu_rtc_get(&rlx_gpu_rocm, &why);
-	char text[7][64], log[1 << 16] = "";
-	size_t i, bytes = 0;
+	char text[MOST][64], log[1 << 16] = "";
+	size_t bytes = 0;
+	int i;
 	void *prog;
 
 	if (!rtc) {
 		printf("no HIPRTC: %s\n", why);
 		return 1;
 	}
-	for (i = 0; i < 7; i++)
-		if (form[i]) {
-			snprintf(text[i], sizeof(text[i]), form[i], arg[i]);
+	for (i = 0; i < n_arg && i < MOST; i++)
+		if (i != 2) {
+			snprintf(text[i], sizeof(text[i]), i < 4 ? form[i] : "-D%s", arg[i]);
 			opt[k++] = text[i];
 		}
 	rc = rtc->new(&prog, gpu_source(arg[2]), arg[2], headers, texts, names);
@@ -105,5 +109,5 @@ static int compile(char **arg)
 
 int main(int argc, char **argv)
 {
-	return argc == 8 ? compile(argv + 1) : compare();
+	return argc > 4 ? compile(argv + 1, argc - 1) : compare();
 }
