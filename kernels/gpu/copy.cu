@@ -4,7 +4,7 @@
  *
  * Algorithm: copy, if neighbours in src are neighbours in dst, or nothing better is known: a thread
  * an element, whose place it works out by a division for each dimension (of 32 bits where that
- * does). Transposes (RLX_K1 1): tiles of 32 x 32 through shared memory, so that both reads and
+ * does). Transposes (COPY_TILES): tiles of 32 x 32 through shared memory, so that both reads and
  * writes of a warp lie side by side; a line more of padding keeps columns to different banks.
  * index_copy has for each dimension a table of where to read, or none: the fill value. trilu keeps
  * a triangle and writes zeros beside it.
@@ -12,15 +12,16 @@
  * once (index_copy: 8 bytes of tables for each dimension too, from caches). A warp's access is
  * 32 elements wide, however small they are.
  * Source: Ruetsch and Micikevicius, "Optimizing matrix transpose in CUDA" (2009).
- * Limits: elements of 1, 2, 4, 8 or 16 bytes (RLX_K0); src and dst do not overlap.
+ * Limits: elements of 1, 2, 4, 8 or 16 bytes (COPY_SIZE); src and dst do not overlap.
  */
 #include "kernels/gpu/move.h"
 
-typedef word<RLX_K0>::type elem;
+typedef word<COPY_SIZE>::type elem;
 
 #define TILE	32
 
-#if RLX_K1 == 1
+#ifdef RLX_KERNEL_copy
+#if COPY_TILES
 /* The last two dimensions by tiles: src runs along the one before, dst along the last. */
 RLX_G_KERNEL(copy, struct rlx_k_copy, 256)
 {
@@ -80,6 +81,7 @@ RLX_G_KERNEL(copy, struct rlx_k_copy, 256)
 }
 #endif
 
+#elif defined(RLX_KERNEL_index_copy)
 RLX_G_KERNEL(index_copy, struct rlx_k_index_copy, 256)
 {
 	const elem *src = RLX_G_PTR(const elem, a.src);
@@ -104,6 +106,7 @@ RLX_G_KERNEL(index_copy, struct rlx_k_index_copy, 256)
 	}
 }
 
+#else
 RLX_G_KERNEL(trilu, struct rlx_k_trilu, 256)
 {
 	const elem *src = RLX_G_PTR(const elem, a.src);
@@ -120,3 +123,4 @@ RLX_G_KERNEL(trilu, struct rlx_k_trilu, 256)
 			dst[i] = elem{};
 	}
 }
+#endif

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Zeros (RLX_K0 0), and numbers in even steps (iota; RLX_K0 is their type).
+ * Zeros, and numbers in even steps (iota; IOTA_TYPE is their type).
  *
  * A thread writes elements a grid's width apart, neighbours side by side; nothing is read, so the
  * bound is the memory's rate of writing. zero writes 16 bytes at a time where address and length
@@ -11,7 +11,7 @@
 #include "kernels/fill.h"
 #include "kernels/gpu/move.h"
 
-#if RLX_K0 == 0
+#ifdef RLX_KERNEL_zero
 RLX_G_KERNEL(zero, struct rlx_k_zero, 256)
 {
 	uint8_t *dst = RLX_G_PTR(uint8_t, a.dst);
@@ -29,15 +29,15 @@ RLX_G_KERNEL(zero, struct rlx_k_zero, 256)
 
 RLX_G_KERNEL(iota, struct rlx_k_iota, 256)
 {
-	typedef rlx_t<RLX_K0> type;
+	typedef rlx_t<IOTA_TYPE> type;
 	type::mem *dst = RLX_G_PTR(type::mem, a.dst);
 
 	for (int64_t i = line_first(); i < a.n; i += line_step()) {
-#if RLX_K0 == 1
+#if IOTA_TYPE == 1
 		dst[i] = fma((double)i, a.step, a.start);
-#elif RLX_K0 == 2
+#elif IOTA_TYPE == 2
 		dst[i] = (float)(fma((double)i, a.step, a.start));
-#elif RLX_K0 <= 6
+#elif IOTA_TYPE <= 6
 		dst[i] = type::put(f64_to_odd(fma((double)i, a.step, a.start)));
 #else
 		dst[i] = type::put((type::acc)((uint64_t)a.istart +

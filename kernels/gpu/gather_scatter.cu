@@ -17,9 +17,7 @@
  */
 #include "kernels/gpu/move.h"
 
-typedef word<RLX_K0>::type elem;
-
-#if RLX_K1 == 0
+#if defined(RLX_KERNEL_gather) || defined(RLX_KERNEL_gather_nd)
 /* By words of W, the widest that pieces and addresses allow. */
 template <class W> static DEV inline void gather_by(const struct rlx_k_gather &a,
 						    const struct rlx_g_env &env)
@@ -95,6 +93,9 @@ RLX_G_KERNEL(gather_nd, struct rlx_k_gather_nd, 256)
 	BY_WIDTH(gather_nd_by, a.data, a.out);
 }
 
+#elif defined(RLX_KERNEL_gather_elements)
+typedef word<GATHER_SIZE>::type elem;
+
 RLX_G_KERNEL(gather_elements, struct rlx_k_gather_elements, 256)
 {
 	const elem *data = RLX_G_PTR(const elem, a.data);
@@ -122,8 +123,7 @@ RLX_G_KERNEL(gather_elements, struct rlx_k_gather_elements, 256)
 	}
 }
 #else
-/* RLX_K1: the element type */
-typedef rlx_t<RLX_K1> type;
+typedef rlx_t<SCATTER_TYPE> type;	/* of the elements */
 
 static DEV inline void put(type::mem *p, type::mem with, int op)
 {
@@ -147,6 +147,7 @@ static DEV inline void put(type::mem *p, type::mem with, int op)
 	}
 }
 
+#ifdef RLX_KERNEL_scatter_elements
 /* How the lines of updates along the axis lie: only updates of one line can collide. */
 struct lines {
 	int64_t	n, along, inner;
@@ -178,8 +179,8 @@ static DEV inline int64_t line_to(const struct rlx_k_scatter_elements &a, int64_
 }
 
 /*
- * A thread takes all of one line, in order. RLX_K2: it takes one update, and the last
- * one for a place wins: a table of the places of all lines is cleared, then learns
+ * A thread takes all of one line, in order. SCATTER_LAST: it takes one update, and the
+ * last one for a place wins: a table of the places of all lines is cleared, then learns
  * which that is, then says who writes.
  */
 RLX_G_KERNEL(scatter_elements, struct rlx_k_scatter_elements, 256)
@@ -190,7 +191,7 @@ RLX_G_KERNEL(scatter_elements, struct rlx_k_scatter_elements, 256)
 	type::mem *out = RLX_G_PTR(type::mem, a.out);
 	int32_t *bad = RLX_G_PTR(int32_t, a.bad);
 	int64_t live = live_checked(env, a.live);
-#if RLX_K2
+#if SCATTER_LAST
 	uint32_t *last = (uint32_t *)env.scratch;
 
 	if (env.pass == 0) {
@@ -228,6 +229,7 @@ RLX_G_KERNEL(scatter_elements, struct rlx_k_scatter_elements, 256)
 #endif
 }
 
+#else
 /* A thread takes one element of every piece, in order: the same bits each time. */
 RLX_G_KERNEL(scatter_nd, struct rlx_k_scatter_nd, 256)
 {
@@ -252,4 +254,5 @@ RLX_G_KERNEL(scatter_nd, struct rlx_k_scatter_nd, 256)
 				put(&out[at * a.inner + e], upd[i * a.inner + e], a.op);
 		}
 }
+#endif
 #endif

@@ -89,6 +89,11 @@ struct rlx_g_launch {
 	};
 };
 
+/* It is the kernel of row @name, whose parameters are those given, else 0. */
+#define RLX_G_VARIANT(l, name, ...)					\
+	((l)->variant = RLX_G_##name,					\
+	 (l)->param.name = (struct rlx_g_##name##_param){ __VA_ARGS__ })
+
 /* @blocks x 1 x 1 of @threads; more than fits: the kernel strides over the rest. */
 static inline void rlx_g_line(struct rlx_g_launch *l, int64_t blocks, uint32_t threads)
 {
@@ -178,17 +183,16 @@ static inline void rlx_g_lrn_launch(const void *args, struct rlx_g_launch *l)
 
 static inline void rlx_g_zero_launch(const void *args, struct rlx_g_launch *l)
 {
-	l->variant = RLX_G_zero;
 	rlx_g_each(l, (int64_t)l->units / 16 + 1);
+	RLX_G_VARIANT(l, zero);
 }
 
 static inline void rlx_g_iota_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_iota *a = (const struct rlx_k_iota *)args;
 
-	l->variant = RLX_G_iota;
 	rlx_g_each(l, a->n);
-	l->key[0] = a->type;
+	RLX_G_VARIANT(l, iota, .IOTA_TYPE = a->type);
 }
 
 static inline void rlx_g_copy_launch(const void *args, struct rlx_g_launch *l)
@@ -196,59 +200,52 @@ static inline void rlx_g_copy_launch(const void *args, struct rlx_g_launch *l)
 	const struct rlx_k_copy *a = (const struct rlx_k_copy *)args;
 	int last = a->rank - 1;
 
-	l->variant = RLX_G_copy;
 	if (a->mode == RLX_COPY_TILES)
 		rlx_g_line(l, a->rows * rlx_g_ceil(a->dim[last], 32) *
 			   rlx_g_ceil(a->dim[last - 1], 32), 256);
 	else
 		rlx_g_each(l, rlx_g_product(a->dim, a->rank));
-	l->key[0] = a->size;
-	l->key[1] = a->mode == RLX_COPY_TILES;
+	RLX_G_VARIANT(l, copy, .COPY_SIZE = a->size, .COPY_TILES = a->mode == RLX_COPY_TILES);
 }
 
 static inline void rlx_g_index_copy_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_index_copy *a = (const struct rlx_k_index_copy *)args;
 
-	l->variant = RLX_G_index_copy;
 	rlx_g_each(l, rlx_g_product(a->dim, a->rank));
-	l->key[0] = a->size;
+	RLX_G_VARIANT(l, index_copy, .COPY_SIZE = a->size);
 }
 
 static inline void rlx_g_trilu_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_trilu *a = (const struct rlx_k_trilu *)args;
 
-	l->variant = RLX_G_trilu;
 	rlx_g_each(l, a->batch * a->rows * a->cols);
-	l->key[0] = a->size;
+	RLX_G_VARIANT(l, trilu, .COPY_SIZE = a->size);
 }
 
 static inline void rlx_g_gather_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gather *a = (const struct rlx_k_gather *)args;
 
-	l->variant = RLX_G_gather;
 	rlx_g_each(l, a->outer * a->n_idx * rlx_g_ceil(a->inner, 4));
-	l->key[0] = 1;
+	RLX_G_VARIANT(l, gather);
 }
 
 static inline void rlx_g_gather_elements_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gather_elements *a = (const struct rlx_k_gather_elements *)args;
 
-	l->variant = RLX_G_gather_elements;
 	rlx_g_each(l, rlx_g_product(a->dim, a->rank));
-	l->key[0] = a->size;
+	RLX_G_VARIANT(l, gather_elements, .GATHER_SIZE = a->size);
 }
 
 static inline void rlx_g_gather_nd_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gather_nd *a = (const struct rlx_k_gather_nd *)args;
 
-	l->variant = RLX_G_gather_nd;
 	rlx_g_each(l, a->batch * a->n * rlx_g_ceil(a->inner, 4));
-	l->key[0] = 1;
+	RLX_G_VARIANT(l, gather_nd);
 }
 
 static inline void rlx_g_scatter_elements_launch(const void *args, struct rlx_g_launch *l)
@@ -257,16 +254,14 @@ static inline void rlx_g_scatter_elements_launch(const void *args, struct rlx_g_
 	int64_t n = rlx_g_product(a->dim, a->rank), along = a->dim[a->axis];
 	int64_t lines = n ? n / along : 0;
 
-	l->variant = RLX_G_scatter_elements;
 	rlx_g_each(l, lines);
-	l->key[0] = 1;
-	l->key[1] = a->type;
+	RLX_G_VARIANT(l, scatter_elements, .SCATTER_TYPE = a->type);
 	/* few lines that are long: all their updates at a time, where the last one wins */
 	if (a->op != RLX_K_SCATTER_NONE || lines > 16384 || along < 64 || along >= UINT32_MAX ||
 	    a->axis_dim / along > 64)
 		return;
 	rlx_g_each(l, n > lines * a->axis_dim ? n : lines * a->axis_dim);
-	l->key[2] = 1;
+	l->param.scatter_elements.SCATTER_LAST = 1;
 	l->n_launches = 3;
 	l->scratch = (uint64_t)lines * (uint64_t)a->axis_dim * sizeof(uint32_t);
 }
@@ -275,10 +270,8 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 {
 	const struct rlx_k_scatter_nd *a = (const struct rlx_k_scatter_nd *)args;
 
-	l->variant = RLX_G_scatter_nd;
 	rlx_g_each(l, a->inner);
-	l->key[0] = 1;
-	l->key[1] = a->type;
+	RLX_G_VARIANT(l, scatter_nd, .SCATTER_TYPE = a->type);
 }
 
 #include "kernels/gpu/launch_conv.h"
