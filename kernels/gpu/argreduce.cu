@@ -12,6 +12,7 @@
  * many side by side; 16 bytes of scratch for each part, up to 1,024 of a line.
  * Limits: all types; indices i32 or i64; lines of one element at least.
  */
+#define ELEM_TYPE RLX_K0
 #include "kernels/gpu/accumulate.h"
 #include "kernels/reduce.h"
 

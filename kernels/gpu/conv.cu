@@ -3,6 +3,7 @@
  * Convolutions. RLX_K0: their type; RLX_K1: which kernel, as in the files below, and 8
  * if transposed.
  */
+#define ELEM_TYPE	RLX_K0
 #define KIND		(RLX_K1 & 7)
 #define TRANSPOSED	(RLX_K1 & 8)
 /* so many blocks hide the time that memory takes */

@@ -15,8 +15,7 @@
 #include "kernels/det.h"
 #include "kernels/gpu/dialect.h"
 
-/* RLX_K0: the element type, RLX_K1: 1: the matrix is in scratch */
-typedef rlx_t<RLX_K0> type;
+typedef rlx_t<DET_TYPE> type;	/* of the elements */
 
 /* The largest element of a column, the first of such; a NaN at the top stays there. */
 struct peak {
@@ -103,7 +102,8 @@ RLX_G_KERNEL(det, struct rlx_k_det, 256)
 	const type::mem *x = RLX_G_PTR(const type::mem, a.x);
 	type::mem *y = RLX_G_PTR(type::mem, a.y);
 	int64_t n = a.n;
-	double *m = RLX_K1 ? (double *)env.scratch + blockIdx.x * n * n : (double *)matrix, det;
+	double *m = DET_IN_SCRATCH ? (double *)env.scratch + blockIdx.x * n * n :
+				     (double *)matrix, det;
 
 	for (int64_t b = blockIdx.x; b < a.batch; b += gridDim.x) {
 		for (int64_t i = threadIdx.x; i < n * n; i += blockDim.x)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Sampling an image at given places (grid sample), on 1 to 3 axes: RLX_K1 axes, RLX_K2 taps of
- * each: 1 the nearest pixel, 2 linear, 4 cubic.
+ * Sampling an image at given places (grid sample), on 1 to 3 axes: GRID_AXES axes, GRID_TAPS taps
+ * of each: 1 the nearest pixel, 2 linear, 4 cubic.
  *
  * Algorithm: a thread a place in RLX_K_GRID_CHANNELS channels: where the taps lie and what they
  * weigh is worked out once for these, in f64, by the same code as the CPU (kernels/grid.h); then
@@ -15,10 +15,9 @@
 #include "kernels/gpu/move.h"
 #include "kernels/grid.h"
 
-/* RLX_K0: the image's type, RLX_K1: axes, RLX_K2: taps of each */
-enum { ND = RLX_K1, TAPS = RLX_K2 };
+enum { ND = GRID_AXES, TAPS = GRID_TAPS };
 enum { READS = TAPS * (ND > 1 ? TAPS : 1) * (ND > 2 ? TAPS : 1) };
-typedef rlx_t<RLX_K0> type;
+typedef rlx_t<GRID_TYPE> type;
 
 /* What a place reads of any channel, summed over the taps of all axes. */
 static DEV inline type::acc weigh(const struct rlx_k_grid_sample &a, const type::mem *x,

@@ -161,7 +161,7 @@ static inline void rlx_g_channel_norm_launch(const void *args, struct rlx_g_laun
 {
 	const struct rlx_k_channel_norm *a = (const struct rlx_k_channel_norm *)args;
 
-	l->variant = RLX_G_channel_norm;
+	RLX_G_VARIANT(l, channel_norm);
 	rlx_g_each(l, a->outer * a->channels * a->inner);
 }
 
@@ -169,7 +169,7 @@ static inline void rlx_g_group_norm_launch(const void *args, struct rlx_g_launch
 {
 	const struct rlx_k_group_norm *a = (const struct rlx_k_group_norm *)args;
 
-	l->variant = RLX_G_group_norm;
+	RLX_G_VARIANT(l, group_norm);
 	rlx_g_line(l, a->channels && a->inner ? a->batch * a->groups : 0, 256);
 }
 
@@ -177,7 +177,7 @@ static inline void rlx_g_lrn_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_lrn *a = (const struct rlx_k_lrn *)args;
 
-	l->variant = RLX_G_lrn;
+	RLX_G_VARIANT(l, lrn);
 	rlx_g_each(l, a->batch * a->channels * a->inner);
 }
 

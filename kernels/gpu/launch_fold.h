@@ -59,11 +59,8 @@ static inline void rlx_g_scan_launch(const void *args, struct rlx_g_launch *l)
 	int64_t lines = a->n ? a->outer * a->inner : 0;
 	int lanes = a->inner == 1 ? 256 : 1;
 
-	l->variant = RLX_G_scan;
 	rlx_g_line(l, rlx_g_ceil(lines, 256 / lanes), 256);
-	l->key[0] = a->type;
-	l->key[1] = a->prod;
-	l->key[2] = lanes;
+	RLX_G_VARIANT(l, scan, .ELEM_TYPE = a->type, .SCAN_PROD = a->prod, .SCAN_LANES = lanes);
 }
 
 #define RLX_G_TOPK_TILE	2048	/* elements a block sorts in shared memory */
@@ -74,10 +71,8 @@ static inline void rlx_g_topk_launch(const void *args, struct rlx_g_launch *l)
 	const struct rlx_k_topk *a = (const struct rlx_k_topk *)args;
 	int64_t tiles = rlx_g_ceil(a->n, RLX_G_TOPK_TILE), lines = a->outer * a->inner;
 
-	l->variant = RLX_G_topk;
 	rlx_g_line(l, a->k ? lines * tiles : 0, 256);
-	l->key[0] = a->type;
-	l->key[1] = tiles > 1;
+	RLX_G_VARIANT(l, topk, .ELEM_TYPE = a->type, .TOPK_MERGES = tiles > 1);
 	if (tiles < 2)
 		return;
 	l->n_launches = 2;
@@ -92,11 +87,9 @@ static inline void rlx_g_det_launch(const void *args, struct rlx_g_launch *l)
 	const struct rlx_k_det *a = (const struct rlx_k_det *)args;
 	int64_t bytes = a->n * a->n * 8, most = a->n <= 64 ? a->batch : (1 << 28) / bytes;
 
-	l->variant = RLX_G_det;
 	most = most > 1 ? most : 1;
 	rlx_g_line(l, a->batch < most ? a->batch : most, a->n <= 16 ? 64 : 256);
-	l->key[0] = a->type;
-	l->key[1] = a->n > 64;
+	RLX_G_VARIANT(l, det, .DET_TYPE = a->type, .DET_IN_SCRATCH = a->n > 64);
 	if (a->n <= 64)
 		l->shared = (uint32_t)bytes;
 	else
@@ -108,9 +101,8 @@ static inline void rlx_g_nonzero_launch(const void *args, struct rlx_g_launch *l
 	const struct rlx_k_nonzero *a = (const struct rlx_k_nonzero *)args;
 	int64_t blocks = rlx_g_ceil(a->n, 2048);
 
-	l->variant = RLX_G_nonzero;
 	rlx_g_line(l, blocks < 1024 ? blocks : 1024, 256);
-	l->key[0] = a->type;
+	RLX_G_VARIANT(l, nonzero, .NONZERO_TYPE = a->type);
 	l->n_launches = 2;
 	l->scratch = l->grid[0] * sizeof(int64_t);
 }
@@ -120,7 +112,7 @@ static inline void rlx_g_nms_launch(const void *args, struct rlx_g_launch *l)
 	const struct rlx_k_nms *a = (const struct rlx_k_nms *)args;
 	int64_t lines = a->batch * a->classes;
 
-	l->variant = RLX_G_nms;
+	RLX_G_VARIANT(l, nms);
 	if (lines > 1 << 16)	/* each block adds up what the others have */
 		return;
 	rlx_g_line(l, lines, 256);

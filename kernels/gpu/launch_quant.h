@@ -21,52 +21,46 @@ static inline bool rlx_g_quantised(int type)
 	       type == RLX_U16 || type == RLX_F8E4M3 || type == RLX_F8E5M2;
 }
 
-static inline void rlx_g_quant_line(const struct rlx_k_quant *a, struct rlx_g_launch *l)
-{
-	rlx_g_each(l, a->outer * a->axis * a->inner);
-	l->key[0] = a->x_type;
-	l->key[1] = a->y_type;
-	l->key[2] = a->scale_type;
-}
-
 static inline void rlx_g_quantize_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_quant *a = (const struct rlx_k_quant *)args;
 
-	l->variant = RLX_G_quantize;
 	if (rlx_g_small_float(a->x_type) && rlx_g_small_float(a->scale_type) &&
 	    rlx_g_quantised(a->y_type))
-		rlx_g_quant_line(a, l);
+		rlx_g_each(l, a->outer * a->axis * a->inner);
+	RLX_G_VARIANT(l, quantize, .QUANT_X_TYPE = a->x_type, .QUANT_Y_TYPE = a->y_type,
+		      .QUANT_SCALE_TYPE = a->scale_type);
 }
 
 static inline void rlx_g_dequantize_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_quant *a = (const struct rlx_k_quant *)args;
 
-	l->variant = RLX_G_dequantize;
 	if ((rlx_g_quantised(a->x_type) || a->x_type == RLX_I32) &&
 	    rlx_g_small_float(a->scale_type) && rlx_g_small_float(a->y_type))
-		rlx_g_quant_line(a, l);
+		rlx_g_each(l, a->outer * a->axis * a->inner);
+	RLX_G_VARIANT(l, dequantize, .QUANT_X_TYPE = a->x_type, .QUANT_Y_TYPE = a->y_type,
+		      .QUANT_SCALE_TYPE = a->scale_type);
 }
 
 static inline void rlx_g_quant_range_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_quant_range *a = (const struct rlx_k_quant_range *)args;
 
-	l->variant = RLX_G_quant_range;
+	RLX_G_VARIANT(l, quant_range);
 	rlx_g_line(l, rlx_g_ceil(a->n, RLX_K_RANGE_UNIT), 256);
 }
 
 static inline void rlx_g_quant_params_launch(const void *args, struct rlx_g_launch *l)
 {
-	l->variant = RLX_G_quant_params;
+	RLX_G_VARIANT(l, quant_params);
 	(void)args;
 	rlx_g_line(l, 1, 256);
 }
 
 static inline void rlx_g_quant_rows_launch(const void *args, struct rlx_g_launch *l)
 {
-	l->variant = RLX_G_quant_rows;
+	RLX_G_VARIANT(l, quant_rows);
 	rlx_g_line(l, ((const struct rlx_k_quant_rows *)args)->rows, 256);
 }
 
@@ -74,13 +68,11 @@ static inline void rlx_g_cast_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_cast *a = (const struct rlx_k_cast *)args;
 
-	l->variant = RLX_G_cast;
 	if (rlx_k_type_float((enum rlx_dtype)a->src_type) ||
 	    rlx_k_type_float((enum rlx_dtype)a->dst_type))
 		return;
 	rlx_g_each(l, a->n);
-	l->key[0] = a->src_type;
-	l->key[1] = a->dst_type;
+	RLX_G_VARIANT(l, cast, .CAST_FROM = a->src_type, .CAST_TO = a->dst_type);
 }
 
 #endif

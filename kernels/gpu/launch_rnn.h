@@ -32,7 +32,6 @@ static inline void rlx_g_rnn_launch(const void *args, struct rlx_g_launch *l)
 	bool whole = a->hidden * a->hidden * gates <= 1 << 17 || blocks >= 64 ||
 		     a->steps * stages > RLX_G_RNN_LAUNCHES;
 
-	l->variant = RLX_G_rnn;
 	if (!rlx_g_small_float(a->r_type) || !rlx_g_small_float(a->y_type) ||
 	    (a->b && !rlx_g_small_float(a->type.b)) ||
 	    (a->rb && !rlx_g_small_float(a->type.rb)) ||
@@ -41,9 +40,7 @@ static inline void rlx_g_rnn_launch(const void *args, struct rlx_g_launch *l)
 	    (a->c0 && !rlx_g_small_float(a->type.c0)))
 		return;
 	rlx_g_line(l, whole ? blocks : blocks * rlx_g_ceil(a->hidden, warps), RLX_G_RNN_THREADS);
-	l->key[0] = a->r_type;
-	l->key[1] = a->cell;
-	l->key[2] = whole;
+	RLX_G_VARIANT(l, rnn, .ELEM_TYPE = a->r_type, .RNN_CELL = a->cell, .RNN_WHOLE = whole);
 	if (!whole)
 		l->n_launches = (uint32_t)(a->steps * stages + 2);
 	l->scratch = (uint64_t)(a->dirs * a->batch * a->hidden) * 5 * sizeof(float);

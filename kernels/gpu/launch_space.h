@@ -25,7 +25,7 @@ static inline void rlx_g_rope_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_rope *a = (const struct rlx_k_rope *)args;
 
-	l->variant = RLX_G_rope;
+	RLX_G_VARIANT(l, rope);
 	if (!rlx_g_small_float(a->type) || !rlx_g_small_float(a->table_type))
 		return;
 	rlx_g_each(l, a->batch * a->len * a->heads * (a->head_dim - a->n_rot / 2));
@@ -35,16 +35,15 @@ static inline void rlx_g_rng_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_rng *a = (const struct rlx_k_rng *)args;
 
-	l->variant = RLX_G_rng;
 	rlx_g_each(l, rlx_g_ceil(a->n, a->type == RLX_F64 ? 2 : 4));
-	l->key[0] = a->type;
+	RLX_G_VARIANT(l, rng, .RNG_TYPE = a->type);
 }
 
 static inline void rlx_g_sample_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_sample *a = (const struct rlx_k_sample *)args;
 
-	l->variant = RLX_G_sample;
+	RLX_G_VARIANT(l, sample);
 	if (a->rows > 1 << 20)
 		return;
 	rlx_g_line(l, a->rows, 256);
@@ -84,20 +83,17 @@ static inline void rlx_g_grid_sample_launch(const void *args, struct rlx_g_launc
 {
 	const struct rlx_k_grid_sample *a = (const struct rlx_k_grid_sample *)args;
 
-	l->variant = RLX_G_grid_sample;
 	rlx_g_each(l, a->images * a->places * rlx_g_ceil(a->channels, RLX_K_GRID_CHANNELS));
-	l->key[0] = a->type;
-	l->key[1] = a->nd;
-	l->key[2] = a->taps;
+	RLX_G_VARIANT(l, grid_sample, .GRID_TYPE = a->type, .GRID_AXES = a->nd,
+		      .GRID_TAPS = a->taps);
 }
 
 static inline void rlx_g_roi_align_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_roi_align *a = (const struct rlx_k_roi_align *)args;
 
-	l->variant = RLX_G_roi_align;
 	rlx_g_each(l, a->regions * a->channels * a->out[0] * a->out[1]);
-	l->key[0] = a->type;
+	RLX_G_VARIANT(l, roi_align, .ROI_TYPE = a->type);
 }
 
 #endif

@@ -13,8 +13,7 @@
 #include "kernels/gpu/move.h"
 #include "kernels/nonzero.h"
 
-/* RLX_K0: the element type */
-typedef rlx_t<RLX_K0> type;
+typedef rlx_t<NONZERO_TYPE> type;	/* of the elements */
 
 /* This block's part: whole rounds of its threads. */
 struct part {

@@ -22,10 +22,10 @@ template <class T> static DEV inline T saturated(float v, float low, float high)
 	return v != v ? (T)0 : (T)(v < low ? low : v > high ? high : v);
 }
 
-#if RLX_K0	/* key: types of x, y and the scales; for quantize and dequantize */
-typedef rlx_t<RLX_K0> xt;
-typedef rlx_t<RLX_K1> yt;
-typedef rlx_t<RLX_K2> st;
+#ifdef QUANT_X_TYPE	/* for quantize and dequantize */
+typedef rlx_t<QUANT_X_TYPE> xt;
+typedef rlx_t<QUANT_Y_TYPE> yt;
+typedef rlx_t<QUANT_SCALE_TYPE> st;
 
 static DEV inline bool is_f8(int type)
 {
@@ -48,15 +48,15 @@ static DEV inline int64_t scale_at(const struct rlx_k_quant &a, int64_t e)
 
 static DEV inline void put_small(void *y, int64_t e, float v)
 {
-	if (RLX_K1 == RLX_F8E4M3)
+	if (QUANT_Y_TYPE == RLX_F8E4M3)
 		((f8e4m3 *)y)[e] = f32_to_e4m3(v);
-	else if (RLX_K1 == RLX_F8E5M2)
+	else if (QUANT_Y_TYPE == RLX_F8E5M2)
 		((f8e5m2 *)y)[e] = f32_to_e5m2(v);
-	else if (RLX_K1 == RLX_I8)
+	else if (QUANT_Y_TYPE == RLX_I8)
 		((int8_t *)y)[e] = saturated<int8_t>(v, -128, 127);
-	else if (RLX_K1 == RLX_U8)
+	else if (QUANT_Y_TYPE == RLX_U8)
 		((uint8_t *)y)[e] = saturated<uint8_t>(v, 0, 255);
-	else if (RLX_K1 == RLX_I16)
+	else if (QUANT_Y_TYPE == RLX_I16)
 		((int16_t *)y)[e] = saturated<int16_t>(v, -32768, 32767);
 	else
 		((uint16_t *)y)[e] = saturated<uint16_t>(v, 0, 65535);
@@ -74,7 +74,7 @@ RLX_G_KERNEL(quantize, struct rlx_k_quant, 256)
 		int64_t s = scale_at(a, e);
 		float v = (float)xt::get(x[e]) / (float)st::get(scale[s]);
 
-		if (!is_f8(RLX_K1))
+		if (!is_f8(QUANT_Y_TYPE))
 			v = rintf(v) + (zp ? (float)yt::get(zp[s]) : 0.0f);
 		put_small(y, e, v);
 	}

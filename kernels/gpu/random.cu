@@ -33,12 +33,12 @@ static DEV inline double unit24(uint32_t w)
 	return (double)(w >> 8) * (1.0 / 16777216.0);
 }
 
-#if RLX_K0 != 0
-/* RLX_K0: the element type. A thread makes the numbers of one block. */
+#ifdef RLX_KERNEL_rng
+/* A thread makes the numbers of one block, of type RNG_TYPE. */
 RLX_G_KERNEL(rng, struct rlx_k_rng, 256)
 {
-	typedef rlx_t<RLX_K0> type;
-	enum { PER = RLX_K0 == RLX_F64 ? 2 : 4 };
+	typedef rlx_t<RNG_TYPE> type;
+	enum { PER = RNG_TYPE == RLX_F64 ? 2 : 4 };
 	type::mem *y = RLX_G_PTR(type::mem, a.y);
 	const int64_t *count = RLX_G_PTR(const int64_t, a.call);
 	int64_t call = count ? *count : 0, blocks = (a.n + PER - 1) / PER;
@@ -61,9 +61,9 @@ RLX_G_KERNEL(rng, struct rlx_k_rng, 256)
 			v[j + 1] = a.a + a.b * (r * sin(t));
 		}
 		for (int j = 0; j < PER && i * PER + j < a.n; j++)
-#if RLX_K0 == 1
+#if RNG_TYPE == 1
 			y[i * PER + j] = v[j];
-#elif RLX_K0 == 2
+#elif RNG_TYPE == 2
 			y[i * PER + j] = (float)v[j];
 #else
 			y[i * PER + j] = type::put(f64_to_odd(v[j]));

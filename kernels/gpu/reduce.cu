@@ -21,6 +21,7 @@
 #define REDUCE_OP	(RLX_K1 & 15)
 #define FORM		(RLX_K1 >> 4)
 
+#define ELEM_TYPE RLX_K0
 #include "kernels/gpu/accumulate.h"
 #include "kernels/reduce.h"
 

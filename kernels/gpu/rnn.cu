@@ -5,8 +5,8 @@
  *
  * Algorithm: a warp sums up all gates of one hidden unit for ROWS (4) batch rows, lanes along the
  * hidden state, then one lane a row applies the cell. A GRU that resets before its product needs
- * it twice a step. Tiles: blocks of 512 threads. RLX_K2 1: a block has 4 rows through all steps,
- * with a barrier between them: small weights, or many rows. RLX_K2 0: a launch
+ * it twice a step. Tiles: blocks of 512 threads. RNN_WHOLE 1: a block has 4 rows through all steps,
+ * with a barrier between them: small weights, or many rows. RNN_WHOLE 0: a launch
  * a step, whose blocks share the hidden units, so that large weights are read by the whole chip.
  * Traffic: a step reads the recurrent weights, gates x hidden^2, once for each 4 rows, from the L2
  * where they fit: that and the latency of a step are the bound. The state is f32 in scratch.
@@ -19,7 +19,7 @@
 #include "kernels/rnn.h"
 
 /*
- * RLX_K0: type of r. RLX_K1: the cell. RLX_K2: 1, a block goes through all
+ * ELEM_TYPE: of r. RNN_CELL: which. RNN_WHOLE: 1, a block goes through all
  * steps of its rows; 0, a launch does one, and blocks share the hidden units.
  */
 enum { THREADS = 512, ROWS = RLX_K_RNN_ROWS };
@@ -83,7 +83,7 @@ static DEV inline void product(float (*sum)[ROWS], const struct rlx_k_rnn &a,
 			       const struct rlx_g_env &env, const struct item &t, int first,
 			       const float *h)
 {
-	int64_t n = a.hidden, all = rlx_k_rnn_gates(RLX_K1);
+	int64_t n = a.hidden, all = rlx_k_rnn_gates(RNN_CELL);
 	const mem *r = RLX_G_PTR(const mem, a.r) +
 		       ((t.dir * all + first) * n + t.unit) * n;
 
@@ -147,14 +147,14 @@ struct row {
 	DEV float input(int g) const
 	{
 		const void *b = RLX_G_PTR(const void, a.b);
-		int64_t gates = rlx_k_rnn_gates(RLX_K1), i = g * a.hidden + unit;
+		int64_t gates = rlx_k_rnn_gates(RNN_CELL), i = g * a.hidden + unit;
 		float v = x[g * a.hidden];
 
 		if (!b)
 			return v;
 		i += dir * 2 * gates * a.hidden;
 		v += load_float(b, i, a.type.b);
-		if (RLX_K1 != RLX_K_RNN_GRU || g < 2 || !a.linear_before_reset)
+		if (RNN_CELL != RLX_K_RNN_GRU || g < 2 || !a.linear_before_reset)
 			v += load_float(b, gates * a.hidden + i, a.type.b);
 		return v;
 	}
@@ -210,9 +210,9 @@ static DEV inline void advance(const struct rlx_k_rnn &a, const struct rlx_g_env
 	void *y = RLX_G_PTR(void, a.y);
 	float h = s.h[at], v;
 
-	if (step < len && RLX_K1 == RLX_K_RNN_LSTM) {
+	if (step < len && RNN_CELL == RLX_K_RNN_LSTM) {
 		h = lstm(r, sum, m, s);
-	} else if (step < len && RLX_K1 == RLX_K_RNN_PLAIN) {
+	} else if (step < len && RNN_CELL == RLX_K_RNN_PLAIN) {
 		h = r.gate(0, pick(sum[0], m) + r.input(0));
 	} else if (step < len) {
 		if (!last || a.linear_before_reset) {
@@ -238,7 +238,7 @@ static DEV inline void advance(const struct rlx_k_rnn &a, const struct rlx_g_env
 /* How often the recurrent product is taken for a step. */
 static DEV inline int stages(const struct rlx_k_rnn &a)
 {
-	return RLX_K1 == RLX_K_RNN_GRU && !a.linear_before_reset ? 2 : 1;
+	return RNN_CELL == RLX_K_RNN_GRU && !a.linear_before_reset ? 2 : 1;
 }
 
 static DEV inline void one_step(const struct rlx_k_rnn &a, const struct rlx_g_env &env,
@@ -247,9 +247,9 @@ static DEV inline void one_step(const struct rlx_k_rnn &a, const struct rlx_g_en
 	struct state s = state_of(a, env, step);
 	float sum[4][ROWS];
 
-	if (RLX_K1 == RLX_K_RNN_LSTM)
+	if (RNN_CELL == RLX_K_RNN_LSTM)
 		product<4>(sum, a, env, t, 0, s.h);
-	else if (RLX_K1 == RLX_K_RNN_PLAIN)
+	else if (RNN_CELL == RLX_K_RNN_PLAIN)
 		product<1>(sum, a, env, t, 0, s.h);
 	else if (a.linear_before_reset)
 		product<3>(sum, a, env, t, 0, s.h);
@@ -300,8 +300,8 @@ RLX_G_KERNEL(rnn, struct rlx_k_rnn, THREADS)
 	int64_t blocks = (a.batch + ROWS - 1) / ROWS, all = a.dirs * blocks;
 	int64_t block = (int64_t)blockIdx.x % all, part = (int64_t)blockIdx.x / all;
 	int64_t step = (int64_t)gridDim.x / all * (THREADS / WARP);
-	int64_t first = RLX_K2 ? 0 : env.pass;
-	int64_t end = RLX_K2 ? a.steps * stages(a) + 2 : first + 1;
+	int64_t first = RNN_WHOLE ? 0 : env.pass;
+	int64_t end = RNN_WHOLE ? a.steps * stages(a) + 2 : first + 1;
 	struct item t;
 
 	t.dir = block / blocks;

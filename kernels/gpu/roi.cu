@@ -15,8 +15,7 @@
 #include "kernels/gpu/move.h"
 #include "kernels/roi.h"
 
-/* RLX_K0: the element type */
-typedef rlx_t<RLX_K0> type;
+typedef rlx_t<ROI_TYPE> type;	/* of the elements */
 
 /* A region: its image and its spans, y first. */
 struct region {

@@ -14,11 +14,11 @@
 #include "kernels/gpu/accumulate.h"
 #include "kernels/reduce.h"
 
-/* Key: type, 1 for products, 256 or 1 threads for each line. Floats go by double. */
+/* SCAN_LANES: 256 or 1 threads for each line. Floats go by double. */
 typedef acc_of<IS_FLOAT, double>::type acc;
 
 struct op_join {
-	static DEV acc of(acc x, acc y) { return RLX_K1 ? x * y : x + y; }
+	static DEV acc of(acc x, acc y) { return SCAN_PROD ? x * y : x + y; }
 };
 
 static DEV inline acc join(acc x, acc y)
@@ -31,7 +31,7 @@ static DEV inline acc load(const mem *x, int64_t i)
 	return (acc)elem::get(x[i]);
 }
 
-#if RLX_K2 == 1
+#if SCAN_LANES == 1
 RLX_G_KERNEL(scan, struct rlx_k_scan, 256)
 {
 	const mem *x = RLX_G_PTR(const mem, a.x);
@@ -40,7 +40,7 @@ RLX_G_KERNEL(scan, struct rlx_k_scan, 256)
 
 	for (int64_t c = (int64_t)blockIdx.x * 256 + threadIdx.x; c < cols; c += step) {
 		int64_t base = c / a.inner * a.n * a.inner + c % a.inner;
-		acc sum = RLX_K1;
+		acc sum = SCAN_PROD;
 
 		for (int64_t k = 0; k < a.n; k++) {
 			int64_t at = base + (a.reverse ? a.n - 1 - k : k) * a.inner;
@@ -57,7 +57,7 @@ static DEV inline void piece(const struct rlx_k_scan &a, const mem *x, mem *y, i
 			     acc *carry, acc *smem)
 {
 	int64_t i = k + threadIdx.x, at = a.reverse ? a.n - 1 - i : i;
-	acc whole = warp_scan<op_join>(i < a.n ? load(x, at) : (acc)RLX_K1);
+	acc whole = warp_scan<op_join>(i < a.n ? load(x, at) : (acc)SCAN_PROD);
 	acc before = shuffle(whole, lane_id() ? lane_id() - 1 : 0), front = *carry;
 
 	if (lane_id() == WARP - 1)
@@ -70,7 +70,7 @@ static DEV inline void piece(const struct rlx_k_scan &a, const mem *x, mem *y, i
 	}
 	__syncthreads();
 	if (lane_id() == 0)
-		before = RLX_K1;
+		before = SCAN_PROD;
 	if (i < a.n)
 		y[at] = put_as(join(front, a.exclusive ? before : whole));
 }
@@ -82,7 +82,7 @@ RLX_G_KERNEL(scan, struct rlx_k_scan, 256)
 	mem *y = RLX_G_PTR(mem, a.y);
 
 	for (int64_t o = blockIdx.x; o < a.outer; o += gridDim.x) {
-		acc carry = RLX_K1;
+		acc carry = SCAN_PROD;
 
 		for (int64_t k = 0; k < a.n; k += 256)
 			piece(a, x + o * a.n, y + o * a.n, k, &carry, smem);

@@ -49,7 +49,7 @@ static DEV inline uint64_t key_at(const struct rlx_k_topk &a, const mem *x, int6
 {
 	elem::acc v = elem::get(x[i]);
 	uint64_t key = IS_FLOAT ? key_of((double)v) :
-		       (uint64_t)v ^ (RLX_K0 == RLX_U64 ? 0 : 1ull << 63);
+		       (uint64_t)v ^ (ELEM_TYPE == RLX_U64 ? 0 : 1ull << 63);
 
 	return a.smallest ? ~key : key;
 }
@@ -113,7 +113,7 @@ static DEV inline void sort_tile(const struct rlx_k_topk &a, const struct rlx_g_
 	__syncthreads();
 	bitonic_sort(key, at, smem);
 	for (int i = (int)threadIdx.x; i < keep; i += 256) {
-		if (RLX_K1)
+		if (TOPK_MERGES)
 			to[i] = { key[i], at[i] };
 		else
 			put_result(a, env, l, i, at[i]);
