@@ -14,7 +14,7 @@ enum { ON_DEVICE = 1, ON_HOST = 2 };
 static gpu_launch_fn *launch_of(enum rlx_kernel_id id)
 {
 	static gpu_launch_fn *const launches[RLX_KERNEL_COUNT] = {
-#define GPU_KERNEL(n, ...) [RLX_KERNEL_##n] = rlx_g_##n##_launch,
+#define GPU_LAUNCH(n) [RLX_KERNEL_##n] = rlx_g_##n##_launch,
 #include "kernels/gpu/kernels.def"
 	};
 

@@ -15,12 +15,11 @@ static void launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_g_encoder_tail *r = args;
 
-	l->variant = RLX_G_encoder_tail;
 	rlx_g_line(l, r->a.batch, RLX_G_ENCODER_TAIL_THREADS);
 	l->shared = rlx_g_encoder_tail_shared(r->rows.n);
-	l->key[0] = r->rows.x_type;
-	l->key[1] = (int32_t)rlx_g_ceil(r->rows.n, 256);
-	l->key[2] = (int32_t)r->a.head_dim;
+	RLX_G_VARIANT(l, encoder_tail, .TAIL_TYPE = r->rows.x_type,
+		      .TAIL_EIGHTS = (int32_t)rlx_g_ceil(r->rows.n, 256),
+		      .TAIL_HEAD_DIM = (int32_t)r->a.head_dim);
 }
 
 /* A layer norm of f16 or bf16, as the kernel can read them. */

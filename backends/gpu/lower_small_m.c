@@ -201,12 +201,13 @@ static struct rlx_g_launch with_heads(const struct rlx_g_launch *l,
 {
 	uint32_t warps = l->block[0] / 32, jobs = (uint32_t)(batch_rows(a) * a->heads);
 	uint32_t rooms = (warps < jobs ? warps : jobs) * (by->shared / RLX_G_ATTENTION_WARPS);
-	int32_t form = by->key[2];
+	const struct rlx_g_attention_short_kv_param *form = &by->param.attention_short_kv;
 	struct rlx_g_launch with = *l;
 
 	with.shared = (l->shared > rooms ? l->shared : rooms) +
 		      16 * RLX_G_JOIN_LD((uint32_t)(a->heads * a->v_dim)) * 2;
-	with.key[2] |= RLX_G_JOIN_HEADS(form & 1023, by->key[3] / 16, form >= 1024);
+	with.key[2] |= RLX_G_JOIN_HEADS(form->ATTENTION_WIDTH, form->ATTENTION_KEYS,
+					form->ATTENTION_MASKED);
 	return with;
 }
 
@@ -223,7 +224,7 @@ static bool may_attend(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	struct rlx_g_launch with;
 
 	/* heads want registers, and wider blocks as well */
-	if (!call || call->launch.key[0] != RLX_G_ATTENTION_SHORT_KV || l->key[3] > 32 ||
+	if (!call || call->launch.variant != RLX_G_attention_short_kv || l->key[3] > 32 ||
 	    !may_do_again(lo, g, l) ||
 	    !gpu_is_last_of(lo, lo->st->in[0], lo->st[-1].out[0], lo->st) ||
 	    gpu_reads_again(lo, lo->st[-1].out[0]))

@@ -11,14 +11,16 @@
 #include "kernels/gpu/mma.h"
 
 /*
- * RLX_K1: type of q, k, v; RLX_K2: width of a head, filled up with zeros: 32, 64, 96,
- * 128, 256, and the form of the scores (attention_plan.h); RLX_K3: type of the result.
+ * ATTENTION_TYPE: of q, k, v. ATTENTION_WIDTH: of a head, filled up with zeros: 32, 64, 96, 128,
+ * 256. What makes scores more than scaled products: ATTENTION_CAP, ATTENTION_ADD: a bias to add,
+ * ATTENTION_KEEP: one that says what to keep, ATTENTION_STEP: whose keys are not side by side;
+ * ATTENTION_SCALE: any of these, or a scale of 0 or less.
  */
-typedef rlx_t<RLX_K1>::mem half;
+typedef rlx_t<ATTENTION_TYPE>::mem half;
 
-#define PLAIN	!(RLX_K2 & ATT_SCALE)
+#define PLAIN	!ATTENTION_SCALE
 enum {
-	HD = RLX_K2 & 1023,
+	HD = ATTENTION_WIDTH,
 	SHARE = RLX_WARP == 32 ? 4 : 16,	/* lanes that hold one row of c */
 	SIDE = RLX_WARP == 32 ? 2 : 1,		/* neighbours of a row in mma()'s c */
 	LANE_ROWS = MMA_C / SIDE,
@@ -144,7 +146,7 @@ template <class T, int N>
 static DEV inline void bias_tile(const struct rlx_k_attention &a, const void *bias,
 				 const struct job &w, float (&c)[N], int row, int key)
 {
-	int64_t step = RLX_K2 & ATT_STEP ? a.bias_stride[3] : 1;
+	int64_t step = ATTENTION_STEP ? a.bias_stride[3] : 1;
 	bias_at<T> b;
 
 	b.left = w.len - key - mma_c_col(0);
@@ -168,13 +170,13 @@ static DEV inline void adjust(const struct rlx_k_attention &a, const void *bias,
 #pragma unroll
 	for (int e = 0; e < N; e++)
 		c[e] *= a.scale;
-	if (RLX_K2 & ATT_CAP)
+	if (ATTENTION_CAP)
 #pragma unroll
 		for (int e = 0; e < N; e++)
 			c[e] = capped(a, c[e]);
-	if (RLX_K2 & ATT_ADD)
+	if (ATTENTION_ADD)
 		bias_tile<float>(a, bias, w, c, row, key);
-	if (RLX_K2 & ATT_KEEP)
+	if (ATTENTION_KEEP)
 		bias_tile<uint8_t>(a, bias, w, c, row, key);
 }
 
@@ -262,7 +264,7 @@ template <int N> static DEV inline void pack_weights(uint32_t (&p)[N / 2], const
 static DEV inline void store(const struct rlx_k_attention &a, const struct rlx_g_env &env,
 			     const struct job &w, const struct state &s, int row)
 {
-	typedef rlx_t<RLX_K3> type;
+	typedef rlx_t<ATTENTION_OUT_TYPE> type;
 	type::mem *out = RLX_G_PTR(type::mem, a.out);
 	float *lse = RLX_G_PTR(float, a.lse);
 

@@ -12,15 +12,15 @@
  * Limits: one query; rows of up to 768 elements, by 8, which are keys and values in one
  * (encoder_tail.h, backends/gpu/lower_encoder_tail.c).
  *
- * RLX_K0: f16 or bf16; RLX_K1: eights that a lane of 32 has; RLX_K2: width of a head,
- * a power of two from 8 on.
+ * TAIL_TYPE: f16 or bf16; TAIL_EIGHTS: eights that a lane of 32 has; TAIL_HEAD_DIM: width of a
+ * head, a power of two from 8 on.
  */
 #include "kernels/gpu/attention.h"
 #include "kernels/gpu/encoder_tail.h"
 
-typedef rlx_t<RLX_K0> type;
+typedef rlx_t<TAIL_TYPE> type;
 
-enum { EIGHTS = (RLX_K1 * 32 + WARP - 1) / WARP, SHARE = RLX_K2 / 8,
+enum { EIGHTS = (TAIL_EIGHTS * 32 + WARP - 1) / WARP, SHARE = TAIL_HEAD_DIM / 8,
        THREADS = RLX_G_ENCODER_TAIL_THREADS, WARPS = THREADS / WARP,
        MOST = (RLX_G_ENCODER_TAIL_WIDTH + THREADS - 1) / THREADS };
 

@@ -15,20 +15,20 @@
  * attention), which is the bound; the new row is rotated (RoPE) and written on the way.
  * Source: Dao et al., "Flash-Decoding" (2023) for the split over blocks.
  * Limits: f16, bf16; heads of 16 to 256, by 8; up to 8 heads, of 1,024 in all, share keys. Prefill
- * goes by attention_mma.h and its kin.
+ * goes by attention_mma.cu and its kin.
  */
 #include "kernels/kv_cache.h"
 #include "kernels/gpu/dialect.h"
 
 /*
- * RLX_K0: the type. RLX_K1: width of a head. RLX_K2: heads that share keys.
- * RLX_K3: parts.
+ * KV_CACHE_DIM: width of a head. KV_CACHE_GROUP: heads that share keys. KV_CACHE_PARTS: blocks
+ * that share the rows of one.
  */
-typedef rlx_t<RLX_K0> elem;
+typedef rlx_t<KV_CACHE_TYPE> elem;
 typedef elem::mem mem;
 
 enum {
-	DIM = RLX_K1, SHARE = RLX_K2, PARTS = RLX_K3, THREADS = 256,
+	DIM = KV_CACHE_DIM, SHARE = KV_CACHE_GROUP, PARTS = KV_CACHE_PARTS, THREADS = 256,
 	WARPS = THREADS / RLX_WARP / SHARE < 1 ? 1 : THREADS / RLX_WARP / SHARE, /* of a head */
 	HEADS = THREADS / RLX_WARP / WARPS,	/* that the block has at a time */
 	V = 8,				/* elements of a load */

@@ -140,7 +140,6 @@ static inline void rlx_g_kv_cache_launch(const void *args, struct rlx_g_launch *
 	int64_t pairs = a->batch * a->kv_heads, group = a->kv_heads ? a->heads / a->kv_heads : 0;
 	int64_t parts = pairs ? 128 / pairs : 1, most = rlx_g_ceil(a->rows, 64);
 
-	l->variant = RLX_G_kv_cache;
 	if ((a->type != RLX_BF16 && a->type != RLX_F16) || a->dim % 8 || a->dim < 16 ||
 	    a->dim > RLX_K_KV_CACHE_DIM || group > RLX_K_KV_CACHE_GROUP || group * a->dim > 1024 ||
 	    pairs > 1 << 30 ||		/* a block each, at least */
@@ -149,10 +148,8 @@ static inline void rlx_g_kv_cache_launch(const void *args, struct rlx_g_launch *
 	parts = parts < most ? parts : most;
 	parts = parts > 1 ? parts : 1;
 	rlx_g_line(l, pairs * parts, 256);
-	l->key[0] = a->type;
-	l->key[1] = (int32_t)a->dim;
-	l->key[2] = (int32_t)group;
-	l->key[3] = (int32_t)parts;
+	RLX_G_VARIANT(l, kv_cache, .KV_CACHE_TYPE = a->type, .KV_CACHE_DIM = (int32_t)a->dim,
+		      .KV_CACHE_GROUP = (int32_t)group, .KV_CACHE_PARTS = (int32_t)parts);
 	if (parts > 1)
 		l->scratch = (uint64_t)(pairs * parts * group * (a->dim + 2)) * sizeof(float);
 }

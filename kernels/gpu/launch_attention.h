@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Launches of attention: which kernel of attention.cu, in which tiles; a part of launch.h.
+ * Launches of attention: which kernel, in which tiles; a part of launch.h.
  *
  * In this order: few keys, a warp a job; f32 by tiles, of 16 queries instead of 64 where blocks of
  * 64 are fewer than multiprocessors or do not fit; tensor cores from 8 queries on (sm_90: wgmma,
@@ -24,16 +24,15 @@ static inline bool rlx_g_attention_counts(const struct rlx_k_attention *a)
 	       a->q_offset >= -most && a->batch * a->heads * rlx_g_ceil(a->q_len, 64) <= most;
 }
 
-/* RLX_K2 of what has a width. */
-static inline int32_t rlx_g_attention_form(const struct rlx_k_attention *a, int32_t width)
-{
-	int32_t form = a->softcap > 0 ? ATT_CAP : 0;
-
-	if (a->bias)
-		form |= (a->bias_type == RLX_F32 ? ATT_ADD : ATT_KEEP) |
-			(a->bias_stride[3] != 1 ? ATT_STEP : 0);
-	return width | form | (form || !(a->scale > 0) ? ATT_SCALE : 0);
-}
+/* Parameters of a kernel by tensor cores. */
+#define RLX_G_ATTENTION_FORM(a, width)					\
+	.ATTENTION_TYPE = (a)->q_type, .ATTENTION_OUT_TYPE = (a)->out_type, \
+	.ATTENTION_WIDTH = width,					\
+	.ATTENTION_SCALE = (a)->softcap > 0 || (a)->bias || !((a)->scale > 0), \
+	.ATTENTION_CAP = (a)->softcap > 0,				\
+	.ATTENTION_ADD = (a)->bias && (a)->bias_type == RLX_F32,	\
+	.ATTENTION_KEEP = (a)->bias && (a)->bias_type != RLX_F32,	\
+	.ATTENTION_STEP = (a)->bias && (a)->bias_stride[3] != 1
 
 /* By tensor cores: heads are filled up to one of these widths, or 0. */
 static inline int32_t rlx_g_attention_width(const struct rlx_k_attention *a)
@@ -50,7 +49,6 @@ static inline int32_t rlx_g_attention_width(const struct rlx_k_attention *a)
 	return 0;
 }
 
-enum { RLX_G_ATTENTION_SHORT_KV = 8 };	/* RLX_K0 */
 enum { RLX_G_ATTENTION_WARPS = 2 };	/* of its blocks, for which it has shared memory */
 
 /* All keys of a head at one warp (attention_short_kv.h). */
@@ -69,15 +67,14 @@ static inline bool rlx_g_attention_short_kv(const struct rlx_k_attention *a, str
 	/* a block has a warp of 64, or two */
 	rlx_g_line(l, rlx_g_ceil(tiles, 2), 64);
 	l->shared = RLX_G_ATTENTION_WARPS * 2 * (keys * (width + 8) + 16 * (keys + 8));
-	l->key[0] = RLX_G_ATTENTION_SHORT_KV;
-	l->key[1] = a->q_type;
-	l->key[2] = (int32_t)width + (a->bias || a->softcap > 0 || a->causal || a->window > 0 ?
-				      1024 : 0);
-	l->key[3] = a->out_type + 16 * (int32_t)keys;
+	RLX_G_VARIANT(l, attention_short_kv, .ATTENTION_TYPE = a->q_type,
+		      .ATTENTION_OUT_TYPE = a->out_type, .ATTENTION_WIDTH = (int32_t)width,
+		      .ATTENTION_KEYS = (int32_t)keys,
+		      .ATTENTION_MASKED = a->bias || a->softcap > 0 || a->causal || a->window > 0);
 	return true;
 }
 
-/* Of a block of attention_mma.h: queries, two stages of keys and values, weights of the warps. */
+/* Of a block of attention_mma.cu: queries, two stages of keys and values, weights of the warps. */
 static inline uint32_t rlx_g_attention_shared(int32_t width)
 {
 	uint32_t ld = (uint32_t)width + 8;
@@ -96,7 +93,7 @@ static inline bool rlx_g_attention_wgmma(const struct rlx_k_attention *a,
 		return false;
 	rlx_g_line(l, jobs < most ? jobs : most, ATT_THREADS(width));
 	l->shared = ATT_SHARED(width);
-	l->key[0] = 2;
+	RLX_G_VARIANT(l, attention_wgmma, RLX_G_ATTENTION_FORM(a, width));
 	return true;
 }
 
@@ -119,10 +116,8 @@ static inline bool rlx_g_attention_exact(const struct rlx_k_attention *a, struct
 		return false;
 	}
 	rlx_g_line(l, each * rlx_g_ceil(a->q_len, rows), ATT_EXACT_THREADS);
-	l->key[0] = 3;
-	l->key[1] = rows;
-	l->key[2] = width;
-	l->key[3] = a->out_type;
+	RLX_G_VARIANT(l, attention_f32, .ATTENTION_ROWS = rows, .ATTENTION_WIDTH = width,
+		      .ATTENTION_OUT_TYPE = a->out_type);
 	return true;
 }
 
@@ -132,20 +127,16 @@ static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch 
 	int64_t rows = a->batch * a->heads * a->q_len, splits = 1;
 	int32_t width = rlx_g_attention_width(a);
 
-	l->variant = RLX_G_attention;
 	if (!rlx_g_small_float(a->q_type) || !rlx_g_small_float(a->kv_type) ||
 	    !rlx_g_small_float(a->out_type) || a->head_dim > 1024 || a->v_dim > 1024 ||
 	    rlx_g_attention_short_kv(a, l) || rlx_g_attention_exact(a, l))
 		return;
 	if (width && rlx_g_attention_shared(width) <= l->most_shared) {
-		l->key[1] = a->q_type;
-		l->key[2] = rlx_g_attention_form(a, width);
-		l->key[3] = a->out_type;
 		if (rlx_g_attention_wgmma(a, l, width))
 			return;
 		rlx_g_line(l, a->batch * a->heads * rlx_g_ceil(a->q_len, 64), 128);
 		l->shared = rlx_g_attention_shared(width);
-		l->key[0] = 1;
+		RLX_G_VARIANT(l, attention_mma, RLX_G_ATTENTION_FORM(a, width));
 		return;
 	}
 	/* few queries: their keys over enough blocks for a large GPU, 256 at least */
@@ -154,7 +145,7 @@ static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch 
 	if (splits > rlx_g_ceil(a->kv_len, 256))
 		splits = a->kv_len > 256 ? rlx_g_ceil(a->kv_len, 256) : 1;
 	rlx_g_line(l, rows * splits, 256);
-	l->key[2] = splits > 1;
+	RLX_G_VARIANT(l, attention_split_kv, .ATTENTION_SPLIT = splits > 1);
 	if (splits > 1) {
 		l->n_launches = 2;
 		l->scratch = (uint64_t)(rows * splits * (a->v_dim + 2)) * sizeof(float);

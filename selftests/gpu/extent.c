@@ -167,9 +167,9 @@ static void attend(enum rlx_dtype type, int64_t heads, int64_t len, int64_t dim,
 
 TEST(attention)
 {
-	attend(RLX_F32, 2, 5, 8, RLX_MASK_NONE);	/* attention_split_kv.h */
+	attend(RLX_F32, 2, 5, 8, RLX_MASK_NONE);	/* attention_split_kv.cu */
 	attend(RLX_F32, 1, 1, 8, RLX_MASK_NONE);	/* its keys shared out */
-	attend(RLX_F16, 2, 20, 16, RLX_MASK_CAUSAL);	/* attention_short_kv_kernel.h */
+	attend(RLX_F16, 2, 20, 16, RLX_MASK_CAUSAL);	/* attention_short_kv.cu */
 	attend(RLX_F16, 2, 80, 16, RLX_MASK_NONE);	/* by tensor cores */
 	attend(RLX_BF16, 3, 80, 16, RLX_MASK_CAUSAL);
 }

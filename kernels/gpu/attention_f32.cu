@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Attention of f32 by tiles, exactly: ROWS queries of a head in a block, KEYS keys after
  * the other, whose products 8 x 16 threads share out. What is multiplied lies with the head
@@ -8,19 +8,17 @@
  *
  * Tiles: 64 or 16 queries (ROWS) by 64 keys (KEYS), 128 threads.
  * Traffic: q and out once; k and v once for every ROWS queries of a head, by copies of 4 bytes,
- * mostly from the L2. Source: as attention_mma.h ("FlashAttention"), without tensor cores.
+ * mostly from the L2. Source: as attention_mma.cu ("FlashAttention"), without tensor cores.
  * Limits: f32; 4 queries or more; heads up to 128 wide, filled up with zeros by 32. No alignment
  * is asked for.
  */
-#ifndef RLX_G_ATTENTION_F32_H
-#define RLX_G_ATTENTION_F32_H
-
 #include "kernels/gpu/attention.h"
 #include "kernels/gpu/attention_plan.h"
 
-/* RLX_K1: queries of a block; RLX_K2: width of a head, filled up with zeros; RLX_K3: of out. */
+/* ATTENTION_ROWS: queries of a block; ATTENTION_WIDTH: of a head, filled up with zeros. */
 enum {
-	ROWS = RLX_K1, HD = RLX_K2, KEYS = ATT_EXACT_KEYS, THREADS = ATT_EXACT_THREADS,
+	ROWS = ATTENTION_ROWS, HD = ATTENTION_WIDTH,
+	KEYS = ATT_EXACT_KEYS, THREADS = ATT_EXACT_THREADS,
 	PER = ROWS / 8,				/* queries of a thread, which has 4 keys */
 	COLS = HD / 16, SIDE = COLS % 4 ? 2 : 4,	/* of the values; side by side */
 	LDQ = ROWS + 4, LDK = KEYS + 4, LDV = HD + 4,
@@ -247,7 +245,7 @@ struct job {
 				int d = c / SIDE * SIDE * 16 + x * SIDE + c % SIDE;
 
 				if (d < a.v_dim)
-					store_float(out, at + d, RLX_K3, acc[i][c] * by);
+					store_float(out, at + d, ATTENTION_OUT_TYPE, acc[i][c] * by);
 			}
 			if (lse && x == 0)
 				lse[(b * a.heads + h) * a.q_len + q] =
@@ -297,7 +295,7 @@ static DEV inline void attend(job &w, const struct rlx_g_env &env, struct tiles 
 	w.store(env);
 }
 
-RLX_G_KERNEL(attention, struct rlx_k_attention, ATT_EXACT_THREADS)
+RLX_G_KERNEL(attention_f32, struct rlx_k_attention, ATT_EXACT_THREADS)
 {
 	SHARED_DYNAMIC(shared);
 	int64_t each = a.heads * ((a.q_len + ROWS - 1) / ROWS);
@@ -309,5 +307,3 @@ RLX_G_KERNEL(attention, struct rlx_k_attention, ATT_EXACT_THREADS)
 		attend(w, env, *(struct tiles *)shared);
 	}
 }
-
-#endif

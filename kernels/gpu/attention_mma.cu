@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Attention by a warp's tensor cores: tiles of queries against tiles of keys, online softmax.
  *
@@ -15,9 +15,6 @@
  * Source: Dao et al., "FlashAttention" (2022) and "FlashAttention-2" (2023); the online
  * softmax is Milakov and Gimelshein's (2018). Limits: f16, bf16; heads up to 256 wide.
  */
-#ifndef RLX_G_ATTENTION_MMA_H
-#define RLX_G_ATTENTION_MMA_H
-
 #include "kernels/gpu/attention_softmax.h"
 
 enum {
@@ -160,7 +157,7 @@ static DEV inline void attend(const struct rlx_k_attention &a, const struct rlx_
 	store(a, env, w, s, row);
 }
 
-RLX_G_KERNEL(attention, struct rlx_k_attention, THREADS)
+RLX_G_KERNEL(attention_mma, struct rlx_k_attention, THREADS)
 {
 	SHARED_DYNAMIC(shared);
 
@@ -171,5 +168,3 @@ RLX_G_KERNEL(attention, struct rlx_k_attention, THREADS)
 		__syncthreads();
 	}
 }
-
-#endif

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Attention by Hopper's wgmma, warp-specialised: one producer warpgroup brings keys and values
  * to shared memory, two or three consumer warpgroups have 64 queries each and take turns at
  * the tensor cores, so that one's softmax runs beside another's MMA.
  *
- * Algorithm: as attention_mma.h, with scores and weights in registers and q, k, v in swizzled
+ * Algorithm: as attention_mma.cu, with scores and weights in registers and q, k, v in swizzled
  * shared memory. Consumers pass the turn on by named barriers (ping-pong scheduling), and each
  * starts the scores of tile i + 1 before it weighs the values of tile i.
  *
@@ -14,9 +14,6 @@
  * Source: Shah et al., "FlashAttention-3" (2024). Limits: sm_90a alone; f16, bf16; heads
  * up to 256 wide, filled up with zeros to 32, 64, 96, 128 or 256.
  */
-#ifndef RLX_G_ATTENTION_WGMMA_H
-#define RLX_G_ATTENTION_WGMMA_H
-
 #include "kernels/gpu/attention_plan.h"
 
 #define RLX_G_BLOCKS	ATT_BLOCKS(HD)
@@ -292,7 +289,7 @@ static DEV inline void compute(const struct rlx_k_attention &a, const struct rlx
 	}
 }
 
-RLX_G_KERNEL_PDL(attention, struct rlx_k_attention, THREADS)
+RLX_G_KERNEL_PDL(attention_wgmma, struct rlx_k_attention, THREADS)
 {
 	SHARED_DYNAMIC(shared);
 	int group = same((int)threadIdx.x / GROUP);
@@ -320,5 +317,3 @@ RLX_G_KERNEL_PDL(attention, struct rlx_k_attention, THREADS)
 		compute(a, env, r, group - 1);
 	}
 }
-
-#endif

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Attention of one query at a time, its keys over a block or, split-KV (flash decoding), over
  * several blocks.
  *
  * Algorithm: eight lanes a key make scores of 64 keys, then threads across the width of a head
- * add up weighted values, with an online softmax from one 64 to the next. With RLX_K2 each
+ * add up weighted values, with an online softmax from one 64 to the next. With ATTENTION_SPLIT each
  * block leaves (maximum, sum, values) of its part in scratch and a second pass merges the
  * parts in order, so that results do not depend on timing.
  *
@@ -12,14 +12,11 @@
  * (decode) and for types and sizes the tensor cores do not take, slow for prefill.
  * Source: Dao et al., "Flash-Decoding" (2023). Limits: heads up to 1,024 wide.
  */
-#ifndef RLX_G_ATTENTION_SPLIT_KV_H
-#define RLX_G_ATTENTION_SPLIT_KV_H
-
 #include "kernels/gpu/attention.h"
 
 /*
  * For single queries (decoding) and for types and sizes the tensor cores do not take.
- * With RLX_K2 a query's keys are split over gridDim.x / rows blocks: the first pass
+ * With ATTENTION_SPLIT a query's keys are split over gridDim.x / rows blocks: the first pass
  * leaves (largest score, sum, sums of values) of each part in scratch, the second one
  * puts them together in order.
  */
@@ -184,7 +181,7 @@ static DEV inline struct part attend(const struct rlx_k_attention &a,
 	return p;
 }
 
-#if RLX_K2
+#if ATTENTION_SPLIT
 static DEV inline void merge(const struct rlx_k_attention &a, const struct rlx_g_env &env,
 			     int64_t r, int splits)
 {
@@ -210,12 +207,12 @@ static DEV inline void merge(const struct rlx_k_attention &a, const struct rlx_g
 }
 #endif
 
-RLX_G_KERNEL(attention, struct rlx_k_attention, 256)
+RLX_G_KERNEL(attention_split_kv, struct rlx_k_attention, 256)
 {
 	SHARED(float, q, [MAX_DIM + KEYS + 256]);	/* and scores, and smem */
 	int64_t each = a.heads * a.q_len, rows = live_rows(env, a.batch) * each;
 
-#if RLX_K2
+#if ATTENTION_SPLIT
 	int splits = (int)(gridDim.x / (a.batch * each)), s = (int)(blockIdx.x % splits);
 	int64_t r = blockIdx.x / splits;
 
@@ -246,5 +243,3 @@ RLX_G_KERNEL(attention, struct rlx_k_attention, 256)
 	}
 #endif
 }
-
-#endif

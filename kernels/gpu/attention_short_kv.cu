@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Attention to up to 64 keys: a job is 16 queries of a head, and a block of 64 threads has a warp
  * for each of two jobs (AMD's warps of 64: one). What a job does stands in attention_short_kv.h,
@@ -11,26 +11,23 @@
  * Limits: f16 or bf16; heads up to 128 wide, filled up with zeros by 32; keys filled up to 16, 32
  * or 64. Rows that do not begin at multiples of 16 bytes are read by elements.
  */
-#ifndef RLX_G_ATTENTION_SHORT_KV_KERNEL_H
-#define RLX_G_ATTENTION_SHORT_KV_KERNEL_H
-
 #include "kernels/gpu/attention_short_kv.h"
 
 /*
- * RLX_K1: type of q, k, v; RLX_K2: width of a head, plus 1024 if there is a bias, a cap or
- * keys that not all queries see; RLX_K3: type of the result, plus 16 times the keys.
+ * ATTENTION_TYPE: of q, k, v; ATTENTION_WIDTH: of a head; ATTENTION_KEYS: room for so many;
+ * ATTENTION_MASKED: there is a bias, a cap or keys that not all queries see.
  */
-typedef attention_short_kv<rlx_t<RLX_K1>::mem, RLX_K2 & 1023, RLX_K3 / 16, (RLX_K2 >= 1024), true>
-	short_kv;
+typedef rlx_t<ATTENTION_TYPE>::mem half;
+typedef attention_short_kv<half, ATTENTION_WIDTH, ATTENTION_KEYS, ATTENTION_MASKED, true> short_kv;
 
 enum { WARPS = 64 / RLX_WARP };
 
-RLX_G_KERNEL(attention, struct rlx_k_attention, 64)
+RLX_G_KERNEL(attention_short_kv, struct rlx_k_attention, 64)
 {
 	SHARED_DYNAMIC(shared);
 	uint32_t tiles = (uint32_t)((a.q_len + MMA_M - 1) / MMA_M), heads = (uint32_t)a.heads;
 	uint32_t n = (uint32_t)live_rows(env, a.batch) * heads * tiles;
-	rlx_t<RLX_K1>::mem *smem = (rlx_t<RLX_K1>::mem *)shared + warp_id() * short_kv::SMEM;
+	half *smem = (half *)shared + warp_id() * short_kv::SMEM;
 	void *out = RLX_G_PTR(void, a.out);
 
 	for (uint32_t i = blockIdx.x * WARPS + (uint32_t)warp_id(); i < n;
@@ -42,12 +39,10 @@ RLX_G_KERNEL(attention, struct rlx_k_attention, 64)
 		short_kv::attend(a, env, w, smem, [&](int q, int d, int n, float y, float z) {
 			int64_t at = to + q * a.out_stride[2] + d;
 
-			store_float(out, at, RLX_K3 % 16, y);
+			store_float(out, at, ATTENTION_OUT_TYPE, y);
 			if (n > 1)
-				store_float(out, at + 1, RLX_K3 % 16, z);
+				store_float(out, at + 1, ATTENTION_OUT_TYPE, z);
 		});
 		warp_sync();
 	}
 }
-
-#endif
