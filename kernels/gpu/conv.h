@@ -37,7 +37,7 @@ static DEV inline struct conv_dim conv_dim_of(const struct rlx_k_conv_nd &a, int
 	int s = (int)a.s[i], d = (int)a.d[i], k = (int)a.k[i], p = (int)a.p[i];
 	int out = (int)a.out[i], common = s, rest = d, first = 0, dtap;
 
-	if (!TRANSPOSED)
+	if (!CONV_TRANSPOSED)
 		return conv_dim{ out, 0, 1, s, -p, d, k, 0, 1 };
 	while (rest) {
 		int r = common % rest;
@@ -116,7 +116,7 @@ static DEV inline int conv_weight(const struct rlx_k_conv_nd &a, const struct co
 
 	for (int i = 0; i < 3; i++)
 		at = at * (int)a.k[i] + c.dim[i].tap + t.j[i] * c.dim[i].dtap;
-	return t.channel * (TRANSPOSED ? c.rows : 1) *
+	return t.channel * (CONV_TRANSPOSED ? c.rows : 1) *
 	       (int)(a.k[0] * a.k[1] * a.k[2]) + at;
 }
 
@@ -124,7 +124,7 @@ static DEV inline int64_t conv_row_step(const struct rlx_k_conv_nd &a, const str
 {
 	int64_t taps = (int64_t)(a.k[0] * a.k[1] * a.k[2]);
 
-	return TRANSPOSED ? taps : taps * (int64_t)(a.ic / a.groups);
+	return CONV_TRANSPOSED ? taps : taps * (int64_t)(a.ic / a.groups);
 }
 
 /* A column: where its tap 0 is in the image, and its pixel of the result. */
@@ -377,17 +377,19 @@ struct conv_walk {
 
 /*
  * The terms of a step, worked out once for all columns: where they are, and whether a
- * column meets them: by a bit for each tap (RLX_K2: more than 32 taps, so by
+ * column meets them: by a bit for each tap (CONV_MANY_TAPS: more than 32, so by
  * coordinates).
  */
-#define CONV_WIDE	RLX_K2
+#ifndef CONV_MANY_TAPS
+#define CONV_MANY_TAPS	0
+#endif
 
 struct alignas(16) quad { int v[4]; };
 
 template <int DEPTH> struct conv_table {
 	struct quad	off[DEPTH / 4], tap[DEPTH / 4];
-	int		by[CONV_WIDE ? DEPTH : 1][3];
-	int		weight[TRANSPOSED ? DEPTH : 1];
+	int		by[CONV_MANY_TAPS ? DEPTH : 1][3];
+	int		weight[CONV_TRANSPOSED ? DEPTH : 1];
 
 	/* by DEPTH threads, each its own term, which then is that of the next step */
 	DEV void fill(const struct rlx_k_conv_nd &a, const struct conv &c, struct conv_walk *w)
@@ -399,12 +401,12 @@ template <int DEPTH> struct conv_table {
 		if (i >= DEPTH)
 			return;
 		off[i / 4].v[i % 4] = any ? conv_offset(a, c, t) : 0;
-		if (TRANSPOSED)
+		if (CONV_TRANSPOSED)
 			weight[i] = any ? conv_weight(a, c, t) : -1;
-		if (!CONV_WIDE)
+		if (!CONV_MANY_TAPS)
 			tap[i / 4].v[i % 4] = !any ? 0 :
 				1 << ((t.j[0] * c.dim[1].taps + t.j[1]) * c.dim[2].taps + t.j[2]);
-		for (int d = 0; CONV_WIDE && d < 3; d++)
+		for (int d = 0; CONV_MANY_TAPS && d < 3; d++)
 			by[i][d] = any ? t.j[d] * c.dim[d].d : -(1 << 30);
 		w->next(c);
 	}
@@ -425,7 +427,7 @@ struct conv_source {
 		meets = 0;
 		for (int d = 0; d < 3; d++)
 			at[d] = any ? col.at[d] : -(1 << 30);
-		if (CONV_WIDE || !any)
+		if (CONV_MANY_TAPS || !any)
 			return;
 		for (int i = 0; i < c.dim[0].taps; i++)
 			for (int j = 0; j < c.dim[1].taps; j++)
@@ -448,7 +450,7 @@ struct conv_source {
 
 #pragma unroll
 			for (int j = 0; j < 4; j++) {
-				bool in = CONV_WIDE ? conv_inside(a, at, t.by[k + i + j]) :
+				bool in = CONV_MANY_TAPS ? conv_inside(a, at, t.by[k + i + j]) :
 						      (meets & tap.v[j]) != 0;
 
 				to[i + j] = load_if(p + off.v[j], in);
@@ -462,7 +464,7 @@ template <int DEPTH>
 static DEV inline mem conv_weight_at(const struct rlx_k_conv_nd &a, const struct conv &c,
 				     const conv_table<DEPTH> &t, int64_t row, int at, int i)
 {
-	return load_if(c.w + row * conv_row_step(a, c) + (TRANSPOSED ? t.weight[i] : at + i),
+	return load_if(c.w + row * conv_row_step(a, c) + (CONV_TRANSPOSED ? t.weight[i] : at + i),
 		       row < c.rows && at + i < c.depth);
 }
 

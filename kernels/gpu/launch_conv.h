@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Launches of convolutions: which kernel of conv.cu, in which tiles; a part of launch.h.
+ * Launches of convolutions: which kernel, in which tiles; a part of launch.h.
  *
  * Groups of few output channels (8; of f16 and bf16, whose tensor cores are faster, 2) or sums of
- * fewer than 16 terms go by conv_depthwise.h; all else by tiles, of 64 channels or, if there are
+ * fewer than 16 terms go by conv_depthwise.cu; all else by tiles, of 64 channels or, if there are
  * more (not of f64), 128, and smaller ones where they make fewer than 132 blocks, one for each
  * multiprocessor of an H200. With fewer tiles than that, sums of 512 terms or more
  * are split (split-K), 64 parts at most, to make some 264 blocks.
@@ -57,35 +57,43 @@ static inline void rlx_g_conv_each(const struct rlx_k_conv_nd *a, struct rlx_g_l
 		per /= 2;
 	rlx_g_each(l, (int64_t)a->oc * rlx_g_conv_cols(a) / per);
 	l->grid[1] = (uint32_t)(phases < 65535 ? phases : 65535);
-	l->key[1] = 3 | a->transposed << 3;
-	l->key[2] = known ? (int32_t)a->k[2] : 0;
-	l->key[3] = (known ? (int32_t)a->s[2] : 0) | per << 4;
+	RLX_G_VARIANT(l, conv_depthwise, .ELEM_TYPE = a->type, .CONV_TRANSPOSED = a->transposed,
+		      .CONV_TAPS = known ? (int32_t)a->k[2] : 0,
+		      .CONV_STRIDE = known ? (int32_t)a->s[2] : 0, .CONV_PIXELS = per);
 }
 
-/* Blocks of tile 0: 128 channels by 128 pixels, 1: 64 by 128 (f16, bf16), 2: 64 by 64. */
-static inline int64_t rlx_g_conv_blocks(const struct rlx_k_conv_nd *a, int tile)
+/* Channels by pixels: 128 x 128, 64 x 64, and of f16 and bf16 64 x 128. */
+struct rlx_g_conv_tile {
+	int32_t	m, n;
+};
+
+static inline int64_t rlx_g_conv_blocks(const struct rlx_k_conv_nd *a, struct rlx_g_conv_tile t)
 {
-	return rlx_g_conv_tiles(a, tile ? 64 : 128, tile < 2 ? 128 : 64);
+	return rlx_g_conv_tiles(a, t.m, t.n);
 }
 
 /* By such tiles, each sum in @parts. */
 static inline void rlx_g_conv_tiled(const struct rlx_k_conv_nd *a, struct rlx_g_launch *l,
-				    int tile, uint32_t parts)
+				    struct rlx_g_conv_tile t, uint32_t parts)
 {
 	bool half = rlx_g_conv_half(a);
 	uint64_t outputs = a->n * a->oc * a->out[0] * a->out[1] * a->out[2];
 
-	rlx_g_line(l, rlx_g_conv_blocks(a, tile), half && tile ? 128 : 256);
-	l->key[1] = tile | a->transposed << 3;
-	l->key[2] = !half && a->k[0] * a->k[1] * a->k[2] > 32;
+	rlx_g_line(l, rlx_g_conv_blocks(a, t), half && t.m == 64 ? 128 : 256);
+	if (half)
+		RLX_G_VARIANT(l, conv_mma, .ELEM_TYPE = a->type, .CONV_TRANSPOSED = a->transposed,
+			      .CONV_TILE_M = t.m, .CONV_TILE_N = t.n);
+	else
+		RLX_G_VARIANT(l, conv_simt, .ELEM_TYPE = a->type, .CONV_TRANSPOSED = a->transposed,
+			      .CONV_TILE_M = t.m, .CONV_TILE_N = t.n,
+			      .CONV_MANY_TAPS = a->k[0] * a->k[1] * a->k[2] > 32);
 	l->grid[1] = parts;
 	l->n_launches = 1 + (parts > 1) + half;
 	l->scratch = half ? rlx_g_conv_turned(a) : 0;
 	if (parts > 1)
 		l->scratch += parts * outputs * (a->type == RLX_F64 ? 8 : 4);
 	if (half)	/* rows of 40 elements */
-		l->shared = RLX_G_CONV_STAGES * 80 * (uint32_t)((tile ? 64 : 128) +
-								(tile < 2 ? 128 : 64));
+		l->shared = RLX_G_CONV_STAGES * 80 * (uint32_t)(t.m + t.n);
 }
 
 /* Fewer tiles than a large GPU has multiprocessors: sums of @depth terms in parts. */
@@ -102,34 +110,36 @@ static inline void rlx_g_conv_nd_launch(const void *args, struct rlx_g_launch *l
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
 	int64_t rows = (int64_t)(a->oc / a->groups), depth, outputs;
 	bool half = rlx_g_conv_half(a);
-	int tile = rows > 64 && a->type != RLX_F64 ? 0 : half ? 1 : 2;
+	struct rlx_g_conv_tile t = { 64, half ? 128 : 64 };
 
-	l->variant = RLX_G_conv_nd;
 	depth = (int64_t)(a->ic / a->groups * a->k[0] * a->k[1] * a->k[2]);
 	outputs = (int64_t)(a->n * a->oc * a->out[0] * a->out[1] * a->out[2]);
 	if (!rlx_g_conv_fits(a))
 		return;
-	l->key[0] = a->type;
+	if (rows > 64 && a->type != RLX_F64)
+		t = (struct rlx_g_conv_tile){ 128, 128 };
 	if (rows <= (half ? 2 : 8) || depth < 16) {
 		if (outputs < 65536 && depth >= 1024 && !a->transposed) {
 			rlx_g_line(l, outputs, 256);
-			l->key[1] = 4;
+			RLX_G_VARIANT(l, conv_direct, .ELEM_TYPE = a->type);
 		} else {
 			rlx_g_conv_each(a, l);
 		}
 		return;
 	}
-	while (tile < 2 && rlx_g_conv_blocks(a, tile) < 132)
-		tile += half ? 1 : 2;
+	while (t.m + t.n > 128 && rlx_g_conv_blocks(a, t) < 132) {
+		t.n = half && t.m == 128 ? 128 : 64;
+		t.m = 64;
+	}
 	depth /= rlx_g_conv_phases(a, 0) * rlx_g_conv_phases(a, 1) * rlx_g_conv_phases(a, 2);
-	rlx_g_conv_tiled(a, l, tile, rlx_g_conv_parts(rlx_g_conv_blocks(a, tile), depth));
+	rlx_g_conv_tiled(a, l, t, rlx_g_conv_parts(rlx_g_conv_blocks(a, t), depth));
 }
 
 static inline void rlx_g_conv_i8_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_conv_nd *s = &((const struct rlx_k_conv_i8 *)args)->shape;
 
-	l->variant = RLX_G_conv_i8;
+	RLX_G_VARIANT(l, conv_i8);
 	rlx_g_each(l, (int64_t)(s->n * s->oc * s->out[0] * s->out[1] * s->out[2]));
 }
 

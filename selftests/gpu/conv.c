@@ -25,7 +25,7 @@ static double rounding(int type)
 	return type == RLX_BF16 ? 4e-3 : type == RLX_F16 ? 5e-4 : 0;
 }
 
-/* Runs @shape, whose .key asks for tile and parts as launch.h would give large ones. */
+/* Runs @shape, of which @how asks for tile and parts as launch.h would give large ones. */
 static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn *how,
 		     uint64_t *seed)
 {
@@ -99,17 +99,19 @@ TEST(random)
 }
 
 /* Every tile, on shapes that alone would get the smallest. */
-static int tile, parts;
+static struct rlx_g_conv_tile tile;
+static int parts;
 
 static void forced(const void *args, struct rlx_g_launch *l)
 {
 	rlx_g_conv_nd_launch(args, l);
-	CHECK(l->can && (l->key[1] & 7) < 3);
+	CHECK(l->can && (l->variant == RLX_G_conv_simt || l->variant == RLX_G_conv_mma));
 	rlx_g_conv_tiled(args, l, tile, (uint32_t)parts);
 }
 
 TEST(tiles)
 {
+	static const struct rlx_g_conv_tile tiles[] = { { 128, 128 }, { 64, 128 }, { 64, 64 } };
 	static const struct rlx_k_conv_nd shape[] = {
 		{ .n = 2, .ic = 40, .oc = 70, .groups = 1, .in = { 1, 9, 11 },
 		  .out = { 1, 9, 11 }, .k = { 1, 3, 3 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 },
@@ -129,13 +131,15 @@ TEST(tiles)
 	uint64_t seed = rlx_test_seed();
 
 	for (size_t i = 0; i < 4; i++)
-		for (tile = 0; tile < 3; tile++) {
-			parts = i < 3 ? tile + 1 : 1;
-			one_conv(&shape[i], tile % 2 ? RLX_BF16 : RLX_F16, forced, &seed);
-			if (tile != 1)
+		for (int t = 0; t < 3; t++) {
+			tile = tiles[t];
+			parts = i < 3 ? t + 1 : 1;
+			one_conv(&shape[i], t % 2 ? RLX_BF16 : RLX_F16, forced, &seed);
+			if (t != 1)
 				one_conv(&shape[i], RLX_F32, forced, &seed);
 		}
-	tile = parts = 2;
+	tile = tiles[2];
+	parts = 2;
 	one_conv(&shape[0], RLX_F64, forced, &seed);
 }
 

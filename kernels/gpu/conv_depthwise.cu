@@ -1,29 +1,22 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Convolutions whose groups have few output channels, depthwise ones above all: there is nothing
  * to multiply by tiles, as a group's input serves no more than its few channels.
  *
- * KIND 3: a thread has 4 outputs side by side (f16, bf16: 8; fewer if rows are no multiple; one
+ * Algorithm: a thread has 4 outputs side by side (f16, bf16: 8; fewer if rows are no multiple; one
  * if transposed). Where the taps of the innermost dimension are known (7 at most, stride 4 at
  * most, no dilation), it reads each input of a row once, into registers, for all of them.
- * KIND 4: few outputs of long sums (1,024 terms or more: gradients of weights): a block for each,
- * whose threads take every 256th term and add up through shared memory.
- * Traffic: y once; KIND 3 reads x about once for each row of taps and each output channel of the
- * group, mostly from caches after the first time; KIND 4 reads x and weights for each output.
- * Limits: KIND 4 is not for transposed ones; sums are f32 (of f64 f64), in one order.
+ * Traffic: y once; x about once for each row of taps and each output channel of the group, mostly
+ * from caches after the first time. Limits: sums are f32 (of f64 f64), in one order.
  */
-#ifndef RLX_G_CONV_DEPTHWISE_H
-#define RLX_G_CONV_DEPTHWISE_H
-
+#define RLX_G_BLOCKS	3	/* so many hide the time that memory takes */
 #include "kernels/gpu/conv.h"
 
-#if KIND == 3
-
 /*
- * A thread sums RLX_K3 >> 4 pixels of a row; RLX_K2: taps of the innermost dimension,
- * which lie side by side, RLX_K3 & 15 its stride; RLX_K2 of 0: any taps.
+ * A thread sums CONV_PIXELS of a row; CONV_TAPS: of the innermost dimension, which lie side by
+ * side, CONV_STRIDE: its stride; no CONV_TAPS: any taps.
  */
-enum { TAPS = RLX_K2, STRIDE = RLX_K3 & 15, PER = RLX_K3 >> 4 };
+enum { TAPS = CONV_TAPS, STRIDE = CONV_STRIDE, PER = CONV_PIXELS };
 
 static DEV inline real inside(const mem *row, int at, int n)
 {
@@ -65,7 +58,7 @@ static DEV inline void sum_run(real *sum, const struct rlx_k_conv_nd &a, const s
 		at[i] = (int)q[i] * c.dim[i].s * (i == 2 ? PER : 1) + c.dim[i].at;
 	}
 	for (int ch = 0; ch < channels; ch++) {
-		const mem *wc = w + ch * kernel * (TRANSPOSED ? c.rows : 1);
+		const mem *wc = w + ch * kernel * (CONV_TRANSPOSED ? c.rows : 1);
 
 		for (int j = 0; j < c.dim[0].taps; j++) {
 			int z = at[0] + j * c.dim[0].d, tz = c.dim[0].tap + j * c.dim[0].dtap;
@@ -112,7 +105,7 @@ static DEV inline void one_run(const struct rlx_k_conv_nd &a, const struct conv_
 	conv_end<PER>(a, o, channel, at, sum);
 }
 
-RLX_G_KERNEL(conv_nd, struct rlx_k_conv_nd, 256)
+RLX_G_KERNEL(conv_depthwise, struct rlx_k_conv_nd, 256)
 {
 	int64_t phases = rlx_g_conv_phases(&a, 0) * rlx_g_conv_phases(&a, 1) *
 			 rlx_g_conv_phases(&a, 2);
@@ -128,42 +121,3 @@ RLX_G_KERNEL(conv_nd, struct rlx_k_conv_nd, 256)
 			one_run(a, o, c, i);
 	}
 }
-
-#else
-
-/* Few outputs of long sums (gradients of weights): a block for each. */
-RLX_G_KERNEL(conv_nd, struct rlx_k_conv_nd, 256)
-{
-	SHARED(real, smem, [MAX_WARPS]);
-	struct conv_ends o = conv_ends_of(a, env, false, 0);
-	int64_t n = (int64_t)(a.n * a.oc) * o.plane;
-
-	for (int64_t i = blockIdx.x; i < n; i += gridDim.x) {
-		int64_t pixel, channel, row, image, group, place;
-		struct conv c;
-		struct conv_col at;
-		real sum = 0;
-
-		image = divide(divide(i, o.plane, &pixel), (int64_t)a.oc, &channel);
-		group = divide(channel, (int64_t)(a.oc / a.groups), &row);
-		c = conv_at(a, env, 0, group);
-		at = conv_col_at(a, c, image * o.plane + pixel);
-		for (int k = (int)threadIdx.x; k < c.depth; k += 256) {
-			struct conv_term t = conv_term_at(c, k);
-			int64_t x = conv_begin(a, at) + conv_offset(a, c, t);
-			int64_t w = row * conv_row_step(a, c) + conv_weight(a, c, t);
-
-			for (int d = 0; d < 3; d++)
-				t.j[d] *= c.dim[d].d;
-			if (conv_inside(a, at.at, t.j))
-				sum += elem::get(c.x[x]) * elem::get(c.w[w]);
-		}
-		sum = block_reduce<op_sum>(sum, smem);
-		place = i - channel * o.plane;
-		if (threadIdx.x == 0)
-			conv_end<1>(a, o, channel, &place, &sum);
-	}
-}
-
-#endif
-#endif

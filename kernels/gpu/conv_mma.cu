@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Convolutions of f16 or bf16 by tensor cores. A first pass turns input and weights to
  * channels innermost, filled up to whole chunks of 8 with zeros; then terms of a sum
@@ -13,21 +13,15 @@
  * Source: implicit GEMM, Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning" (2014).
  * Limits: f16, bf16, sums f32; scratch for x and the weights (conv_plan.h).
  */
-#ifndef RLX_G_CONV_MMA_H
-#define RLX_G_CONV_MMA_H
-
+/* so many blocks hide the time that memory takes */
+#define RLX_G_BLOCKS	(CONV_TILE_M == 128 ? 2 : 3)
 #include "kernels/gpu/conv.h"
 #include "kernels/gpu/mma.h"
 
-/* KIND: 0 128 channels by 128 pixels, 1 64 by 128, 2 64 by 64 */
-#if KIND == 0
-enum { BM = 128, BN = 128, THREADS = 256, WARPS_M = 2 };
-#elif KIND == 1
-enum { BM = 64, BN = 128, THREADS = 128, WARPS_M = RLX_WARP == 64 ? 1 : 2 };
-#else
-enum { BM = 64, BN = 64, THREADS = 128, WARPS_M = RLX_WARP == 64 ? 1 : 2 };
-#endif
+/* Channels by pixels: 128 x 128, 64 x 128 or 64 x 64. */
 enum {
+	BM = CONV_TILE_M, BN = CONV_TILE_N, THREADS = BM == 128 ? 256 : 128,
+	WARPS_M = BM == 64 && RLX_WARP == 64 ? 1 : 2,
 	CHUNKS = 4, DEPTH = 8 * CHUNKS,			/* of a step */
 	LD = DEPTH + 8,		/* rows start at 16 bytes in different banks */
 	STAGES = RLX_G_CONV_STAGES,
@@ -119,9 +113,9 @@ static DEV inline void turn_w(const struct rlx_k_conv_nd &a, const mem *w,
 	i = divide(i, t.wide / 8, &c);
 	row = divide(i, t.taps, &tap);
 	group = divide(row, rows, &row);
-	from = TRANSPOSED ? (group * channels * rows + row) * t.taps :
+	from = CONV_TRANSPOSED ? (group * channels * rows + row) * t.taps :
 			      (group * rows + row) * channels * t.taps;
-	step = TRANSPOSED ? rows * t.taps : t.taps;
+	step = CONV_TRANSPOSED ? rows * t.taps : t.taps;
 	for (int k = 0; k < 8; k++)
 		v.v[k] = load_if(w + from + (c * 8 + k) * step + tap, c * 8 + k < channels);
 	((struct chunk *)t.w)[at] = v;
@@ -337,7 +331,7 @@ static DEV inline void product(const struct rlx_k_conv_nd &a, const struct rlx_g
 	__syncthreads();
 }
 
-RLX_G_KERNEL(conv_nd, struct rlx_k_conv_nd, THREADS)
+RLX_G_KERNEL(conv_mma, struct rlx_k_conv_nd, THREADS)
 {
 	SHARED_DYNAMIC(shared);
 	SHARED(int64_t, place, [BN]);
@@ -350,5 +344,3 @@ RLX_G_KERNEL(conv_nd, struct rlx_k_conv_nd, THREADS)
 	for (int64_t t = blockIdx.x; env.pass == 1 && t < tiles; t += gridDim.x)
 		product(a, env, (mem *)shared, place, t);
 }
-
-#endif

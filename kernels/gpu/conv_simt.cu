@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * Convolutions of f32 or f64 without tensor cores: implicit GEMM by tiles in shared memory.
  *
@@ -16,14 +16,13 @@
  * Source: Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning" (2014).
  * Limits: 1 to 3 dimensions, groups, dilation, transposed; positions below 2^30 (launch_conv.h).
  */
-#ifndef RLX_G_CONV_SIMT_H
-#define RLX_G_CONV_SIMT_H
-
+/* so many blocks hide the time that memory takes */
+#define RLX_G_BLOCKS	(CONV_TILE_M == 128 ? 2 : 3)
 #include "kernels/gpu/conv.h"
 #include "kernels/gpu/simt.h"
 
-/* KIND: 0 128 channels by 128 pixels, 2 64 by 64 */
-#if KIND == 0
+/* As many channels as pixels. */
+#if CONV_TILE_M == 128
 enum { EDGE = 128, PER = 8, DEPTH = 8 };
 #else
 enum { EDGE = 64, PER = 4, DEPTH = 16 };
@@ -134,7 +133,7 @@ static DEV inline void product(const struct rlx_k_conv_nd &a, const struct rlx_g
 	       s->place);
 }
 
-RLX_G_KERNEL(conv_nd, struct rlx_k_conv_nd, 256)
+RLX_G_KERNEL(conv_simt, struct rlx_k_conv_nd, 256)
 {
 	SHARED(struct tiles, s, [1]);
 	int64_t tiles = rlx_g_conv_tiles(&a, EDGE, EDGE);
@@ -146,5 +145,3 @@ RLX_G_KERNEL(conv_nd, struct rlx_k_conv_nd, 256)
 	for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x)
 		product(a, env, s, t);
 }
-
-#endif
