@@ -36,13 +36,4 @@ struct rlx_k_gemv_stream {
 
 #define RLX_K_GEMV_STREAM_ROWS	16
 
-/* Bits of the kernel's last key, above the stages. */
-enum {
-	RLX_GEMV_STREAM_NORM = 16,
-	RLX_GEMV_STREAM_GATED = 32,
-	RLX_GEMV_STREAM_BOTH = 64,		/* more than 8 rows */
-	RLX_GEMV_STREAM_FIXED = 128,		/* b_fixed */
-	RLX_GEMV_STREAM_BY_ROWS = 256,	/* b's rows, of n, lie side by side */
-};
-
 #endif

@@ -29,15 +29,4 @@ struct rlx_k_turn {
 /* More rows are left to GEMMs of f16 or bf16, of which b becomes one first. */
 #define RLX_K_GEMV_STREAM_F8_ROWS	64
 
-/* Bits of the kernel's last key, above the stages. */
-enum {
-	RLX_GEMM_F8_BOTH = 16,		/* more than 8 rows */
-	RLX_GEMM_F8_FIXED = 32,		/* b_fixed */
-	RLX_GEMM_F8_BY_ROWS = 64,	/* b's rows, of n, lie side by side */
-	RLX_GEMM_F8_E5M2 = 128,
-	RLX_GEMM_F8_WIDEN = 256,	/* the file's other kernels */
-	RLX_GEMM_F8_NARROW = 512,	/* the other way, from f32 */
-	RLX_GEMM_F8_TURN = 1024,	/* from rows to columns */
-};
-
 #endif

@@ -19,23 +19,23 @@
 #include "kernels/gemv_stream.h"
 
 /*
- * RLX_K0: the type of a and b and that of c as enum rlx_k_num, two bits each.
- * RLX_K1: columns of a block. RLX_K2: its threads. RLX_K3: stages, and GEMV_STREAM_ flags.
+ * STREAM_TYPE: of a and b, STREAM_TYPE_C: of c, as enum rlx_k_num. STREAM_COLS: columns of a
+ * block. STREAM_16_ROWS: more than 8 rows. STREAM_B_FIXED: nobody writes b. STREAM_B_ROWS: b's
+ * rows, of n, lie side by side.
  */
-typedef gemm_type<(RLX_K0 & 3)>::type half;
-typedef gemm_type<(RLX_K0 >> 2 & 3)>::type type_c;
+typedef gemm_type<STREAM_TYPE>::type half;
+typedef gemm_type<STREAM_TYPE_C>::type type_c;
 typedef gemm_operands<float, half, half, type_c> operands;
 
-#define FLAG(f)		((RLX_K3 & (f)) != 0)
-#define NORM		FLAG(RLX_GEMV_STREAM_NORM)
-#define GATED		FLAG(RLX_GEMV_STREAM_GATED)
-#define BOTH		(MMA_A == 4 && FLAG(RLX_GEMV_STREAM_BOTH))	/* rows 8 .. 15 too */
-#define FIXED		FLAG(RLX_GEMV_STREAM_FIXED)
-#define BY_ROWS		FLAG(RLX_GEMV_STREAM_BY_ROWS)
+#define NORM		(STREAM_NORM != 0)
+#define GATED		(STREAM_GATED != 0)
+#define BOTH		(MMA_A == 4 && STREAM_16_ROWS)	/* rows 8 .. 15 too */
+#define FIXED		(STREAM_B_FIXED != 0)
+#define BY_ROWS		(STREAM_B_ROWS != 0)
 
 enum {
-	THREADS = RLX_K2, WARPS = THREADS / RLX_WARP, STAGES = RLX_K3 & 15,
-	LEAST = GATED ? 2 : 1, FIT = (RLX_K1 + MMA_N - 1) / MMA_N,
+	THREADS = STREAM_THREADS, WARPS = THREADS / RLX_WARP, STAGES = STREAM_STAGES,
+	LEAST = GATED ? 2 : 1, FIT = (STREAM_COLS + MMA_N - 1) / MMA_N,
 	TILES = FIT < LEAST ? LEAST : FIT,	/* of MMA_N columns */
 	COLS = TILES * MMA_N,
 	OUT = GATED ? COLS / 2 : COLS,		/* columns written */

@@ -8,48 +8,18 @@
  * a lane has 16 of them side by side; by rows transposed loads turn pairs of bytes, so that
  * of 16 columns the even ones are one product's and the odd ones another's.
  *
- * RLX_K0: the type of a and that of c as enum rlx_k_num, two bits each.
- * RLX_K1: columns of a block. RLX_K2: its threads. RLX_K3: stages, and GEMM_F8_ flags.
+ * Parameters are as those of gemv_stream.cu; STREAM_TYPE: of a, STREAM_E5M2: b is of f8e5m2.
  */
 #include "kernels/gpu/gemm.h"
 #include "kernels/gpu/mma.h"
 #include "kernels/cast.h"
 #include "kernels/gemv_stream_f8.h"
 
-typedef gemm_type<(RLX_K0 & 3)>::type half;
-typedef gemm_type<(RLX_K0 >> 2 & 3)>::type type_c;
-
-#define FLAG(f)		((RLX_K3 & (f)) != 0)
-#define E5M2		FLAG(RLX_GEMM_F8_E5M2)
+#define E5M2		(STREAM_E5M2 != 0)
 
 struct alignas(16) words { uint32_t w[4]; };
 
-/* Bytes @i and @j of @w as a word of two 16-bit floats. */
-template <int I, int J> static DEV inline uint32_t widen(uint32_t w)
-{
-#if defined(RLX_EMU) || RLX_ARCH < 89
-	uint8_t x = (uint8_t)(w >> 8 * I), y = (uint8_t)(w >> 8 * J);
-
-	return E5M2 ? pack_halves<half>(to_f32(f8e5m2{ x }), to_f32(f8e5m2{ y })) :
-		      pack_halves<half>(to_f32(f8e4m3{ x }), to_f32(f8e4m3{ y }));
-#else
-	uint32_t u;
-
-	if (E5M2) {	/* the upper bytes of f16 */
-		u = pick_bytes(w, 0, J << 12 | I << 4 | 0x404);
-	} else {
-		u = pick_bytes(w, 0, J << 4 | I | 0x4400);
-		asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(u) : "h"((uint16_t)u));
-	}
-	if constexpr (!mma_kind<half>::bf)
-		return u;
-	return pack_halves<half>(f16_to_f32((uint16_t)u), f16_to_f32((uint16_t)(u >> 16)));
-#endif
-}
-
-#if RLX_K3 & 256	/* RLX_GEMM_F8_WIDEN */
-
-#if RLX_K3 & 1024	/* RLX_GEMM_F8_TURN */
+#ifdef RLX_KERNEL_turn_f8
 /* A block for 64 x 64 bytes: a thread has 16 of a row, then of a column. */
 RLX_G_KERNEL(turn_f8, struct rlx_k_turn, 256)
 {
@@ -83,9 +53,9 @@ RLX_G_KERNEL(turn_f8, struct rlx_k_turn, 256)
 		__syncthreads();
 	}
 }
-#elif RLX_K3 & 512	/* RLX_GEMM_F8_NARROW */
+#elif defined(RLX_KERNEL_narrow_f8)
 /* f32 as fp8, 16 by a thread. */
-RLX_G_KERNEL(widen_f8, struct rlx_k_cast, 256)
+RLX_G_KERNEL(narrow_f8, struct rlx_k_cast, 256)
 {
 	const float *src = RLX_G_PTR(const float, a.src);
 	uint8_t *dst = RLX_G_PTR(uint8_t, a.dst);
@@ -105,6 +75,32 @@ RLX_G_KERNEL(widen_f8, struct rlx_k_cast, 256)
 		}
 }
 #else
+typedef gemm_type<STREAM_TYPE>::type half;
+
+/* Bytes @i and @j of @w as a word of two 16-bit floats. */
+template <int I, int J> static DEV inline uint32_t widen(uint32_t w)
+{
+#if defined(RLX_EMU) || RLX_ARCH < 89
+	uint8_t x = (uint8_t)(w >> 8 * I), y = (uint8_t)(w >> 8 * J);
+
+	return E5M2 ? pack_halves<half>(to_f32(f8e5m2{ x }), to_f32(f8e5m2{ y })) :
+		      pack_halves<half>(to_f32(f8e4m3{ x }), to_f32(f8e4m3{ y }));
+#else
+	uint32_t u;
+
+	if (E5M2) {	/* the upper bytes of f16 */
+		u = pick_bytes(w, 0, J << 12 | I << 4 | 0x404);
+	} else {
+		u = pick_bytes(w, 0, J << 4 | I | 0x4400);
+		asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(u) : "h"((uint16_t)u));
+	}
+	if constexpr (!mma_kind<half>::bf)
+		return u;
+	return pack_halves<half>(f16_to_f32((uint16_t)u), f16_to_f32((uint16_t)(u >> 16)));
+#endif
+}
+
+#ifdef RLX_KERNEL_widen_f8
 /* All of an operand, 16 bytes by a thread. */
 RLX_G_KERNEL(widen_f8, struct rlx_k_cast, 256)
 {
@@ -132,19 +128,18 @@ RLX_G_KERNEL(widen_f8, struct rlx_k_cast, 256)
 		((words *)dst)[i * 2 + 1] = y[1];
 	}
 }
-#endif
-
 #else
 
+typedef gemm_type<STREAM_TYPE_C>::type type_c;
 typedef gemm_operands<float, half, uint8_t, type_c> operands;
 
-#define BOTH		(MMA_A == 4 && FLAG(RLX_GEMM_F8_BOTH))	/* rows 8 .. 15 too */
-#define FIXED		FLAG(RLX_GEMM_F8_FIXED)
-#define BY_ROWS		FLAG(RLX_GEMM_F8_BY_ROWS)
+#define BOTH		(MMA_A == 4 && STREAM_16_ROWS)	/* rows 8 .. 15 too */
+#define FIXED		(STREAM_B_FIXED != 0)
+#define BY_ROWS		(STREAM_B_ROWS != 0)
 
 enum {
-	THREADS = RLX_K2, WARPS = THREADS / RLX_WARP, STAGES = RLX_K3 & 15,
-	TILES = (RLX_K1 + MMA_N - 1) / MMA_N, COLS = TILES * MMA_N,
+	THREADS = STREAM_THREADS, WARPS = THREADS / RLX_WARP, STAGES = STREAM_STAGES,
+	TILES = (STREAM_COLS + MMA_N - 1) / MMA_N, COLS = TILES * MMA_N,
 	DEPTH = 64,				/* k of a stage */
 	ROWS = 16,
 	PITCH = COLS + (40 - COLS % 32) % 32,	/* of sums: lanes store to banks of their own */
@@ -376,4 +371,5 @@ RLX_G_KERNEL_PDL(gemv_stream_f8, struct rlx_k_gemv_stream_f8, THREADS)
 	__syncthreads();
 	finish(g, o, top, first, RLX_G_PTR(const void, g.scales), (const float *)shared);
 }
+#endif
 #endif

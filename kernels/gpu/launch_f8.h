@@ -60,7 +60,6 @@ static inline void rlx_g_gemv_stream_f8_launch(const void *args, struct rlx_g_la
 	bool rows = g->b_form == RLX_B_ROWS;
 	struct rlx_g_f8_shape s;
 
-	l->variant = RLX_G_gemv_stream_f8;
 	if (g->m > RLX_K_GEMV_STREAM_F8_ROWS || g->b_form == RLX_B_PACKED || g->trans_a ||
 	    g->a_num == RLX_NUM_F32 || g->lda % 8 || g->ldb % 16 || !g->k || g->k > 1 << 30 ||
 	    g->n > 1 << 30 || (rows ? g->n % 16 || g->k % 8 : g->k % 16) ||
@@ -72,13 +71,10 @@ static inline void rlx_g_gemv_stream_f8_launch(const void *args, struct rlx_g_la
 	rlx_g_line(l, rlx_g_ceil((int64_t)g->n, s.cols) * rlx_g_ceil((int64_t)g->m, 16),
 		   s.threads);
 	l->shared = rlx_g_f8_shared(&s);
-	l->key[0] = (int32_t)(g->a_num | (unsigned)g->c_num << 2);
-	l->key[1] = (int32_t)s.cols;
-	l->key[2] = (int32_t)s.threads;
-	l->key[3] = (int32_t)(s.stages | (g->m > 8 ? RLX_GEMM_F8_BOTH : 0) |
-			      (g->b_fixed ? RLX_GEMM_F8_FIXED : 0) |
-			      (rows ? RLX_GEMM_F8_BY_ROWS : 0) |
-			      (a->e5m2 ? RLX_GEMM_F8_E5M2 : 0));
+	RLX_G_VARIANT(l, gemv_stream_f8, .STREAM_TYPE = g->a_num, .STREAM_TYPE_C = g->c_num,
+		      .STREAM_COLS = (int32_t)s.cols, .STREAM_THREADS = (int32_t)s.threads,
+		      .STREAM_STAGES = (int32_t)s.stages, .STREAM_16_ROWS = g->m > 8,
+		      .STREAM_B_FIXED = g->b_fixed, .STREAM_B_ROWS = rows, .STREAM_E5M2 = a->e5m2);
 }
 
 /*
@@ -119,24 +115,22 @@ static inline void rlx_g_widen_f8_launch(const void *args, struct rlx_g_launch *
 {
 	const struct rlx_k_cast *a = (const struct rlx_k_cast *)args;
 
-	l->variant = RLX_G_widen_f8;
 	rlx_g_each(l, rlx_g_ceil(a->n, 16));
-	l->key[0] = a->dst_type == RLX_F16 ? RLX_NUM_F16 : RLX_NUM_BF16;
-	l->key[3] = RLX_GEMM_F8_WIDEN | (a->src_type == RLX_F32 ? RLX_GEMM_F8_NARROW : 0) |
-		    (a->src_type == RLX_F8E5M2 || a->dst_type == RLX_F8E5M2 ?
-		     RLX_GEMM_F8_E5M2 : 0);
+	if (a->src_type == RLX_F32)
+		RLX_G_VARIANT(l, narrow_f8, .STREAM_E5M2 = a->dst_type == RLX_F8E5M2);
+	else
+		RLX_G_VARIANT(l, widen_f8, .STREAM_E5M2 = a->src_type == RLX_F8E5M2,
+			      .STREAM_TYPE = a->dst_type == RLX_F16 ? RLX_NUM_F16 : RLX_NUM_BF16);
 }
 
 static inline void rlx_g_turn_f8_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_turn *a = (const struct rlx_k_turn *)args;
 
-	l->variant = RLX_G_turn_f8;
 	if (a->rows % 16 || a->cols % 16)
 		return;
 	rlx_g_line(l, a->batch * rlx_g_ceil(a->rows, 64) * rlx_g_ceil(a->cols, 64), 256);
-	l->key[0] = RLX_NUM_BF16;
-	l->key[3] = RLX_GEMM_F8_WIDEN | RLX_GEMM_F8_TURN;
+	RLX_G_VARIANT(l, turn_f8);
 }
 
 #endif

@@ -501,7 +501,6 @@ static inline void rlx_g_gemv_stream_launch(const void *args, struct rlx_g_launc
 	bool rows = g->b_form == RLX_B_ROWS;
 	struct rlx_g_gemv_stream_shape s;
 
-	l->variant = RLX_G_gemv_stream;
 	if (g->m > RLX_K_GEMV_STREAM_ROWS || g->b_form == RLX_B_PACKED || g->trans_a ||
 	    g->a_num == RLX_NUM_F32 || g->a_num != g->b_num || g->k % 8 || g->lda % 8 ||
 	    g->ldb % 8 || !g->k || g->k > 1 << 30 || rlx_k_gemm_batches(g) != 1 ||
@@ -520,14 +519,11 @@ static inline void rlx_g_gemv_stream_launch(const void *args, struct rlx_g_launc
 		return;
 	rlx_g_line(l, rlx_g_ceil(n, s.cols), s.threads);
 	l->shared = rlx_g_gemv_stream_shared(&s);
-	l->key[0] = (int32_t)(g->a_num | (unsigned)g->c_num << 2);
-	l->key[1] = (int32_t)s.cols;
-	l->key[2] = (int32_t)s.threads;
-	l->key[3] = (int32_t)(s.stages | (a->norm ? RLX_GEMV_STREAM_NORM : 0) |
-			      (a->gate ? RLX_GEMV_STREAM_GATED : 0) |
-			      (g->m > 8 ? RLX_GEMV_STREAM_BOTH : 0) |
-			      (g->b_fixed ? RLX_GEMV_STREAM_FIXED : 0) |
-			      (rows ? RLX_GEMV_STREAM_BY_ROWS : 0));
+	RLX_G_VARIANT(l, gemv_stream, .STREAM_TYPE = g->a_num, .STREAM_TYPE_C = g->c_num,
+		      .STREAM_COLS = (int32_t)s.cols, .STREAM_THREADS = (int32_t)s.threads,
+		      .STREAM_STAGES = (int32_t)s.stages, .STREAM_NORM = a->norm,
+		      .STREAM_GATED = a->gate != RLX_GATE_NONE, .STREAM_16_ROWS = g->m > 8,
+		      .STREAM_B_FIXED = g->b_fixed, .STREAM_B_ROWS = rows);
 }
 
 #endif

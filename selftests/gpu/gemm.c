@@ -482,9 +482,10 @@ TEST(gemv_stream_fits)
 			a.g.k = a.g.lda = form & 8 ? 512 : 16384;
 			a.g.ldb = form & 2 ? a.g.k : a.g.n;
 			rlx_g_gemv_stream_launch(&a, &l);
-			CHECKF(l.can && l.shared <= shared[i] && (l.key[3] & 15) >= 2,
+			CHECKF(l.can && l.shared <= shared[i] &&
+			       l.param.gemv_stream.STREAM_STAGES >= 2,
 			       "form %d of %zu columns: %u of %u bytes, %d stages", form, a.g.n,
-			       l.shared, shared[i], l.key[3] & 15);
+			       l.shared, shared[i], l.param.gemv_stream.STREAM_STAGES);
 		}
 }
 

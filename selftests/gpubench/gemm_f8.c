@@ -58,9 +58,9 @@ static void shape_by_hand(struct side *s, int argc, char **argv)
 	rlx_g_line(&s->l, rlx_g_ceil((int64_t)s->f8.g.n, by.cols) *
 		   rlx_g_ceil((int64_t)s->f8.g.m, 16), by.threads);
 	s->l.shared = rlx_g_f8_shared(&by);
-	s->l.key[1] = (int32_t)by.cols;
-	s->l.key[2] = (int32_t)by.threads;
-	s->l.key[3] = (s->l.key[3] & ~15) | (int32_t)by.stages;
+	s->l.param.gemv_stream_f8.STREAM_COLS = (int32_t)by.cols;
+	s->l.param.gemv_stream_f8.STREAM_THREADS = (int32_t)by.threads;
+	s->l.param.gemv_stream_f8.STREAM_STAGES = (int32_t)by.stages;
 }
 
 static void check(const struct side *s, const uint16_t *x, const uint8_t *w, uint64_t *seed)
@@ -129,8 +129,10 @@ static void one(size_t m, size_t n, size_t k, bool cols, int argc, char **argv)
 	if (p.half.fn)
 		printf("  bf16 %7.2f us %5.0f GB/s  %.2f", ms[1] * 1e3,
 		       (double)(2 * n * k) / ms[1] * 1e-6, ms[1] / ms[0]);
-	printf("  (%d columns, %d threads, %d stages, %u blocks)\n", p.f8.l.key[1], p.f8.l.key[2],
-	       p.f8.l.key[3] & 15, p.f8.l.grid[0]);
+	printf("  (%d columns, %d threads, %d stages, %u blocks)\n",
+	       p.f8.l.param.gemv_stream_f8.STREAM_COLS,
+	       p.f8.l.param.gemv_stream_f8.STREAM_THREADS,
+	       p.f8.l.param.gemv_stream_f8.STREAM_STAGES, p.f8.l.grid[0]);
 	fflush(stdout);
 	for (int i = 0; i < p.f8.sets; i++) {
 		dev_free(p.f8.b[i]);
