@@ -385,7 +385,8 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 		return gpu_call_gemv_stream(lo);
 	if (!wide && !gpu_lower_of(lo)->dry && !gpu_apply_relocations(lo)) {
 		(halves ? rlx_g_gemm_bf16_launch : rlx_g_gemm_f32_launch)(g, &l);
-		if (l.can && l.grid[0] && l.key[1] == RLX_G_GEMM_SMALL_M)
+		if (l.can && l.grid[0] && (l.variant == RLX_G_gemm_small_m ||
+					l.variant == RLX_G_gemm_small_m_f32))
 			return gpu_call_small_m(lo, g, &l);
 	}
 	if (g->tf32 && !wide && !halves) {

@@ -45,7 +45,48 @@ static bool adds_result(const struct rlx_lower *lo, const struct rlx_plan_step *
 /* By gemm_small_m_f32.h, of f32. */
 static bool is_exact(const struct rlx_g_launch *l)
 {
-	return GEMM_SMALL_M_F32_ROWS(l->key[3]);
+	return l->variant == RLX_G_gemm_horizontal_f32;
+}
+
+/* The launch of a product alone as one that may take others in, and what is ahead of them. */
+static struct rlx_g_launch horizontal(const struct rlx_g_launch *alone)
+{
+	const struct rlx_g_gemm_small_m_f32_param *exact = &alone->param.gemm_small_m_f32;
+	const struct rlx_g_gemm_small_m_param *p = &alone->param.gemm_small_m;
+	struct rlx_g_launch l = *alone;
+
+	if (alone->variant == RLX_G_gemm_small_m_f32)
+		RLX_G_VARIANT(&l, gemm_horizontal_f32, .GEMM_B_COLS = exact->GEMM_B_COLS,
+			      .GEMM_TILE_M = exact->GEMM_TILE_M,
+			      .GEMM_TILE_N = exact->GEMM_TILE_N);
+	else
+		RLX_G_VARIANT(&l, gemm_horizontal, .GEMM_TYPE_A = p->GEMM_TYPE_A,
+			      .GEMM_TYPE_B = p->GEMM_TYPE_B, .GEMM_TYPE_C = p->GEMM_TYPE_C,
+			      .GEMM_SCALED = p->GEMM_SCALED, .GEMM_COLS = p->GEMM_COLS);
+	return l;
+}
+
+static bool has_norm(const struct rlx_g_launch *l)
+{
+	return is_exact(l) ? l->param.gemm_horizontal_f32.PROLOGUE_NORM :
+			     l->param.gemm_horizontal.PROLOGUE_NORM;
+}
+
+/* Are these of one kernel, but for what is ahead, with room for @l in the blocks of @by? */
+static bool fits(const struct rlx_g_launch *l, const struct rlx_g_launch *by)
+{
+	const struct rlx_g_gemm_horizontal_f32_param *e = &l->param.gemm_horizontal_f32;
+	const struct rlx_g_gemm_horizontal_f32_param *f = &by->param.gemm_horizontal_f32;
+	const struct rlx_g_gemm_horizontal_param *p = &l->param.gemm_horizontal;
+	const struct rlx_g_gemm_horizontal_param *q = &by->param.gemm_horizontal;
+
+	if (l->variant != by->variant)
+		return false;
+	if (is_exact(l))
+		return e->GEMM_TILE_M == f->GEMM_TILE_M && e->GEMM_TILE_N == f->GEMM_TILE_N;
+	return p->GEMM_TYPE_A == q->GEMM_TYPE_A && p->GEMM_TYPE_B == q->GEMM_TYPE_B &&
+	       p->GEMM_TYPE_C == q->GEMM_TYPE_C && p->GEMM_SCALED == q->GEMM_SCALED &&
+	       p->GEMM_COLS <= q->GEMM_COLS;
 }
 
 /* Is b read by 16 bytes, as what is done before the GEMM (its prologue) wants it? */
@@ -69,7 +110,6 @@ static bool may_join(const struct rlx_lower *lo, const struct gpu_call *last,
 				       (code_of(lo)->image + last->args))->g;
 	const struct rlx_place *a = &lo->plan->val[lo->st->in[0]].place;
 	const struct rlx_place *b = &lo->plan->val[lo->st[-1].in[0]].place;
-	bool norm = last->launch.key[2] & RLX_G_JOIN_NORM;
 
 	if (writes_to(lo, first, lo->st) || adds_result(lo, first))
 		return false;
@@ -79,11 +119,8 @@ static bool may_join(const struct rlx_lower *lo, const struct gpu_call *last,
 	       rlx_k_gemm_batches(g) == 1 && rlx_k_gemm_batches(h) == 1 && g->act == h->act &&
 	       !memcmp(&g->alpha, &h->alpha, offsetof(struct rlx_k_gemm, act) -
 		       offsetof(struct rlx_k_gemm, alpha)) &&
-	       l->block[0] == last->launch.block[0] && l->key[0] == last->launch.key[0] &&
-	       l->key[1] == last->launch.key[1] && is_exact(l) == is_exact(&last->launch) &&
-	       (is_exact(l) ? l->key[3] == last->launch.key[3] :
-			      l->key[3] <= last->launch.key[3]) &&
-	       g->b_form == h->b_form && (!norm || reads_wide(lo, g));
+	       l->block[0] == last->launch.block[0] && fits(l, &last->launch) &&
+	       g->b_form == h->b_form && (!has_norm(&last->launch) || reads_wide(lo, g));
 }
 
 static uint8_t type_of_a(const struct rlx_k_gemm *g)
@@ -110,9 +147,9 @@ static bool may_do_again(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	       !writes_to(lo, lo->st - 1, lo->st);
 }
 
-/* The last step normalised the rows that this one multiplies; @out_key: in RLX_K2. */
+/* The last step normalised the rows that this one multiplies; @out_add: and a residual. */
 static bool may_norm(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
-		     const struct rlx_g_launch *l, int32_t *out_key)
+		     const struct rlx_g_launch *l, bool *out_add)
 {
 	const struct gpu_call *plain = gpu_call_before(lo, 0, RLX_OP_layer_norm);
 	const struct gpu_call *sum = gpu_call_before(lo, 0, RLX_OP_fused_residual_norm);
@@ -128,8 +165,10 @@ static bool may_norm(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 		if (sum && i == 2 ? st->in[i] : !gpu_lies_at_16(lo, st->in[i], RLX_PLACE_CONST))
 			return false;
 	n = gpu_args_of(lo, plain ? plain : sum);
-	*out_key = RLX_G_JOIN_NORM | (sum ? RLX_G_JOIN_ADD : 0);
-	if (is_exact(l) && GEMM_SMALL_M_F32_STEP(l->key[3]) != 32)
+	*out_add = sum;
+	if (is_exact(l) &&
+	    GEMM_SMALL_M_F32_STEP(l->param.gemm_horizontal_f32.GEMM_TILE_M,
+				  l->param.gemm_horizontal_f32.GEMM_TILE_N) != 32)
 		return false;
 	return st->out[0] == lo->st->in[0] && !n->rms && !n->sum && !n->mean && !n->inv &&
 	       n->x_type == type && n->y_type == type && n->param_type == RLX_F32 &&
@@ -206,8 +245,10 @@ static struct rlx_g_launch with_heads(const struct rlx_g_launch *l,
 
 	with.shared = (l->shared > rooms ? l->shared : rooms) +
 		      16 * RLX_G_JOIN_LD((uint32_t)(a->heads * a->v_dim)) * 2;
-	with.key[2] |= RLX_G_JOIN_HEADS(form->ATTENTION_WIDTH, form->ATTENTION_KEYS,
-					form->ATTENTION_MASKED);
+	with.param.gemm_horizontal.PROLOGUE_ATTENTION = true;
+	with.param.gemm_horizontal.ATTENTION_WIDTH = form->ATTENTION_WIDTH;
+	with.param.gemm_horizontal.ATTENTION_KEYS = form->ATTENTION_KEYS;
+	with.param.gemm_horizontal.ATTENTION_MASKED = form->ATTENTION_MASKED;
 	return with;
 }
 
@@ -224,7 +265,8 @@ static bool may_attend(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	struct rlx_g_launch with;
 
 	/* heads want registers, and wider blocks as well */
-	if (!call || call->launch.variant != RLX_G_attention_short_kv || l->key[3] > 32 ||
+	if (!call || call->launch.variant != RLX_G_attention_short_kv || is_exact(l) ||
+	    l->param.gemm_horizontal.GEMM_COLS > 32 ||
 	    !may_do_again(lo, g, l) ||
 	    !gpu_is_last_of(lo, lo->st->in[0], lo->st[-1].out[0], lo->st) ||
 	    gpu_reads_again(lo, lo->st[-1].out[0]))
@@ -248,23 +290,29 @@ static bool may_attend(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 static uint32_t put_prologue(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 			  struct rlx_g_launch *l)
 {
-	int32_t key;
+	bool add, pick;
 
-	if (!may_norm(lo, g, l, &key))
+	if (!may_norm(lo, g, l, &add))
 		return may_attend(lo, g, l);
-	if (!is_exact(l) && may_pick(lo))
-		key |= RLX_G_JOIN_PICK;
-	l->key[2] |= key;
+	pick = !is_exact(l) && may_pick(lo);
+	if (is_exact(l)) {
+		l->param.gemm_horizontal_f32.PROLOGUE_NORM = true;
+		l->param.gemm_horizontal_f32.PROLOGUE_ADD = add;
+	} else {
+		l->param.gemm_horizontal.PROLOGUE_NORM = true;
+		l->param.gemm_horizontal.PROLOGUE_ADD = add;
+		l->param.gemm_horizontal.PROLOGUE_GATHER = pick;
+	}
 	l->shared += RLX_G_JOIN_STATS(l->block[0]);
-	return key & RLX_G_JOIN_PICK ? 2 : 1;
+	return pick ? 2 : 1;
 }
 
 /*
- * Their arguments, of @n calls, into @join, as the key @k2 has them. What they read comes
+ * Their arguments, of @n calls, into @join, as @l has them. What they read comes
  * over the bus once, and not for each block.
  */
-static void take_prologue(struct rlx_lower *lo, struct rlx_g_horizontal *join, int32_t k2,
-			  uint32_t n)
+static void take_prologue(struct rlx_lower *lo, struct rlx_g_horizontal *join,
+			  const struct rlx_g_launch *l, uint32_t n)
 {
 	const struct rlx_plan_val *val = lo->plan->val;
 	const struct rlx_plan_step *st;
@@ -274,11 +322,11 @@ static void take_prologue(struct rlx_lower *lo, struct rlx_g_horizontal *join, i
 		for (i = 0; i < st->n_in; i++)
 			if (val[st->in[i]].place.kind == RLX_PLACE_INPUT)
 				code_of(lo)->io[val[st->in[i]].place.index].readers++;
-	if (k2 & RLX_G_JOIN_ATTENTION)
+	if (!is_exact(l) && l->param.gemm_horizontal.PROLOGUE_ATTENTION)
 		gpu_take_last(lo, &join->attention);
-	if (k2 & RLX_G_JOIN_NORM)
+	if (has_norm(l))
 		gpu_take_last(lo, &join->norm);
-	if (k2 & RLX_G_JOIN_PICK)
+	if (!is_exact(l) && l->param.gemm_horizontal.PROLOGUE_GATHER)
 		gpu_take_last(lo, &join->pick);
 }
 
@@ -338,7 +386,7 @@ enum rlx_status gpu_call_small_m(struct rlx_lower *lo, const struct rlx_k_gemm *
 	struct rlx_g_member member = { g->b, g->bias, g->c, g->n, g->ldb, g->ldc };
 	struct gpu_code *c = code_of(lo);
 	struct gpu_call *last = c->n_call ? &c->call[c->n_call - 1] : NULL;
-	struct rlx_g_launch l = *launch;
+	struct rlx_g_launch l = horizontal(launch);
 	enum rlx_status st;
 	uint32_t ahead;
 	struct gpu_kernel k;
@@ -348,9 +396,8 @@ enum rlx_status gpu_call_small_m(struct rlx_lower *lo, const struct rlx_k_gemm *
 	    last->step + last->n_step == (uint32_t)(lo->st - lo->plan->step) &&
 	    may_join(lo, last, g, &l))
 		return join_last(lo, &member, is_exact(&l) ? l.grid[0] :
-				 blocks_of(g, last->launch.key[3]));
+				 blocks_of(g, last->launch.param.gemm_horizontal.GEMM_COLS));
 	ahead = put_prologue(lo, g, &l);
-	l.variant = is_exact(&l) ? RLX_G_gemm_horizontal_f32 : RLX_G_gemm_horizontal;
 	k = gpu_kernel_of(l.variant, &l.param, l.shared);
 	st = gpu_module_get(gpu_of(lo), &k, &m, lo->err);
 	if (st)
@@ -359,7 +406,7 @@ enum rlx_status gpu_call_small_m(struct rlx_lower *lo, const struct rlx_k_gemm *
 	join->of[0] = member;
 	join->end[0] = l.grid[0];
 	refer_member(lo, &join->of[0]);
-	take_prologue(lo, join, l.key[2], ahead);
+	take_prologue(lo, join, &l, ahead);
 	lo->n_staged = sizeof(*join);
 	st = lo->status ? lo->status : gpu_call(lo, m, &l);
 	if (st)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Grouped GEMM (mixture of experts), y[m] = x[m] B[idx[m]]: arguments, and what lies where in
- * scratch, for the launch and for the kernels (gemm_mma.h, gemm_simt.cu).
+ * scratch, for the launch and for the kernels (gemm_mma.cu, gemm_simt.cu).
  *
  * Which expert has how many rows is known on the device alone, so the host launches for the worst
  * case: of tiles of EDGE rows there are m / EDGE + min(groups, m) at most, since each group that
@@ -32,8 +32,6 @@ struct rlx_g_grouped {
 	uint64_t		groups;
 	uint8_t			idx_type;
 };
-
-#define RLX_G_GROUPED	1	/* RLX_K3 */
 
 /* Tiles of @edge rows at most. */
 static inline uint64_t rlx_g_grouped_tiles(const struct rlx_g_grouped *a, uint64_t edge)

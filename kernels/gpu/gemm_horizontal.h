@@ -26,12 +26,12 @@ enum { RLX_G_JOIN = 4 };
  * @g: the first one, and what all have in common
  * @of: in what they differ
  * @end: the first block behind each
- * @norm: where RLX_G_JOIN_NORM is in the key: a is its result, which the launch makes
+ * @norm: with PROLOGUE_NORM: a is its result, which the launch makes
  *	of its x and writes as well; a layer norm of m rows with f32 gamma, beta, and with
- *	RLX_G_JOIN_ADD a residual of x's type
- * @pick: where RLX_G_JOIN_PICK is: rows of a table that are the norm's x, which nobody
+ *	PROLOGUE_ADD a residual of x's type
+ * @pick: with PROLOGUE_GATHER: rows of a table that are the norm's x, which nobody
  *	else reads
- * @attention: where RLX_G_JOIN_ATTENTION is: a is its result, of which each block makes
+ * @attention: with PROLOGUE_ATTENTION: a is its result, of which each block makes
  *	the rows that it multiplies, and nobody else reads it; q, k and v can be read by
  *	16 bytes
  */
@@ -48,25 +48,18 @@ struct rlx_g_horizontal {
 	struct rlx_k_attention	attention;
 };
 
-/* In RLX_K2. The mean of each row, and the squares' distance from it, by warps. */
-#define RLX_G_JOIN_NORM	4
-#define RLX_G_JOIN_PICK	8192
-#define RLX_G_JOIN_ADD	16384
+/* Of a norm: the mean of each row, and the squares' distance from it, by warps. */
 #define RLX_G_JOIN_STATS(threads) ((threads) / 32 * 16 * 2 * (uint32_t)sizeof(float))
 
-/* In RLX_K2, with what attention_short_kv.h is made for: @width 32 .. 128, @keys, @more 0, 1. */
-#define RLX_G_JOIN_ATTENTION	8
-#define RLX_G_JOIN_HEADS(width, keys, more) \
-	(RLX_G_JOIN_ATTENTION | (width) / 32 << 4 | (keys) / 16 << 8 | (more) << 12)
-#define RLX_G_JOIN_WIDTH(k2)	(((k2) >> 4 & 15) * 32)
-#define RLX_G_JOIN_KEYS(k2)	(((k2) >> 8 & 15) * 16)
-#define RLX_G_JOIN_MORE(k2)	(((k2) >> 12 & 1) != 0)
-/* Halves between rows of the result in shared memory, which lies behind all else. */
+/* Of attention: halves between rows of the result in shared memory, which lies behind all else. */
 #define RLX_G_JOIN_LD(k)	((k) + 8)
 
 #ifdef RLX_G_DIALECT_H
-/* The product that this block has a part in; which part, by number. @first: the first one. */
-static DEV inline uint32_t horizontal_member(const struct rlx_g_horizontal &a, int k2,
+/*
+ * The product that this block has a part in; which part, by number. @norm: of what a norm makes;
+ * @first: the first one.
+ */
+static DEV inline uint32_t horizontal_member(const struct rlx_g_horizontal &a, bool norm,
 					     struct rlx_k_gemm *g, bool *first)
 {
 	uint32_t i = 0;
@@ -80,7 +73,7 @@ static DEV inline uint32_t horizontal_member(const struct rlx_g_horizontal &a, i
 	g->n = a.of[i].n;
 	g->ldb = a.of[i].ldb;
 	g->ldc = a.of[i].ldc;
-	if (k2 & RLX_G_JOIN_NORM) {
+	if (norm) {
 		g->a = a.norm.x;
 		g->lda = (size_t)a.norm.n;
 	}

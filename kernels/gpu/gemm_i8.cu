@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * GEMM of 8-bit integers by tensor cores; sums are exact, modulo 2^32. RLX_K1: 0 a large tile,
- * 1 a small one. RLX_K2: 2 b is by columns.
+ * GEMM of 8-bit integers by tensor cores; sums are exact, modulo 2^32. GEMM_EDGE: 128 or 64
+ * rows and columns of a tile. GEMM_B_COLS: b is by columns.
  *
  * Algorithm: tiles as in gemm_mma_tile.h. All bytes are multiplied as signed: unsigned ones have
  * 128 taken off in their fragments, by an exclusive or, and off their zero points. Where zero
@@ -16,7 +16,7 @@
 typedef int8_t elem, type_a, type_b;
 
 #define A_TRANS	0
-#define B_TRANS	(!(RLX_K2 & 2))	/* k runs down the rows of b's tile */
+#define B_TRANS	(!GEMM_B_COLS)	/* k runs down the rows of b's tile */
 
 static DEV inline int8_t to_elem(int8_t x) { return x; }
 

@@ -13,7 +13,7 @@
  *	elem		what is multiplied; type_a, type_b: what lies in memory
  *	to_elem()	from either to it
  *	A_TRANS		k runs down the rows of a's tile; B_TRANS: of b's
- *	RLX_K1		0: a tile of 128 x 128, else of 64 x 64
+ *	GEMM_EDGE	128: a tile of 128 x 128, else of 64 x 64
  *
  * and calls product() with an END for each tile:
  *
@@ -32,7 +32,7 @@
 
 typedef mma_kind<elem>::sum sum_type;
 
-#if RLX_K1 == 0
+#if GEMM_EDGE == 128
 enum { BM = 128, BN = 128, THREADS = 256, WARPS_M = 2 };
 #else
 enum { BM = 64, BN = 64, THREADS = 128, WARPS_M = RLX_WARP == 64 ? 1 : 2 };

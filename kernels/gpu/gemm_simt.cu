@@ -14,24 +14,22 @@
  * Limits: any shape, stride and alignment, as elements are read one by one. Sums are of the
  * operands' type, in the order of k.
  */
-#if RLX_K1 == 4		/* registers for 512 threads of a multiprocessor at least */
-#define RLX_G_BLOCKS	(512 / (GEMM_TILED_TEAM(RLX_K3) * GEMM_TILED_TEAMS(RLX_K3)))
+#ifdef RLX_KERNEL_gemm_tiled	/* registers for 512 threads of a multiprocessor at least */
+#define RLX_G_BLOCKS	(512 / (GEMM_TILED_TEAM(GEMM_TILE_M, GEMM_TILE_N) * GEMM_TEAMS))
 #endif
+#include "kernels/gpu/gemm.h"
+#ifdef GEMM_B_COLS
 #include "kernels/gpu/gemv.h"
+#endif
 #include "kernels/gpu/expert_rows.h"
 #include "kernels/gpu/simt.h"
 
-/*
- * RLX_K0: 0 f32, 1 f64. RLX_K1: of f64, and where RLX_K3 is RLX_G_GROUPED, 0 a large tile,
- * 1 a small one; of f32 2 few rows, 3 a few more, 4 many (RLX_K3: their tiles, gemm_tile.h;
- * RLX_K2: 1 a is transposed, 2 b is by columns, 4 blocks split k (split-K)).
- */
-#if RLX_K0 == 0
-typedef float real;
-#else
+#if defined(RLX_KERNEL_gemm_f64) || GEMM_F64
 typedef double real;
+#else
+typedef float real;
 #endif
-#if RLX_K1 == 0
+#if GEMM_EDGE == 128
 #define EDGE	128	/* rows and columns of a tile */
 #define PER	8	/* of a thread */
 #define DEPTH	8
@@ -122,37 +120,38 @@ static DEV inline void product(const struct rlx_k_gemm &a, const operands &o, st
 	}
 }
 
-#if RLX_K1 == 2
-RLX_G_KERNEL(gemm_f32, struct rlx_k_gemm, 256)
+#ifdef RLX_KERNEL_gemv_f32
+RLX_G_KERNEL(gemv_f32, struct rlx_k_gemm, 256)
 {
 	SHARED(float, smem, [GEMV_ROOM(sizeof(float))]);
 
 	gemv<float, operands>(a, env, smem, same, same, same);
 }
-#elif RLX_K1 == 3
+#elif defined(RLX_KERNEL_gemm_small_m_f32)
+#define PROLOGUE_NORM	0
 #include "kernels/gpu/gemm_small_m_f32.h"
 
-#if !(RLX_K2 & RLX_G_JOIN_NORM)
-RLX_G_KERNEL_PDL(gemm_f32, struct rlx_k_gemm, 384)
+RLX_G_KERNEL_PDL(gemm_small_m_f32, struct rlx_k_gemm, 384)
 {
 	SHARED_DYNAMIC(shared);
 
 	small_f32(a, env, (float *)shared, blockIdx.x, 0, false);
 }
-#endif
+#elif defined(RLX_KERNEL_gemm_horizontal_f32)
+#include "kernels/gpu/gemm_small_m_f32.h"
 
 RLX_G_KERNEL_PDL(gemm_horizontal_f32, struct rlx_g_horizontal, 384)
 {
 	SHARED_DYNAMIC(shared);
 	bool first;
 	struct rlx_k_gemm g;
-	uint32_t block = horizontal_member(a, RLX_K2, &g, &first);
+	uint32_t block = horizontal_member(a, PROLOGUE_NORM, &g, &first);
 
 	small_f32(g, env, (float *)shared, block, &a, first);
 }
-#elif RLX_K1 == 4
+#elif defined(RLX_KERNEL_gemm_tiled)
 #include "kernels/gpu/gemm_tiled.h"
-#elif RLX_K3 == RLX_G_GROUPED
+#elif defined(RLX_KERNEL_gemm_grouped_simt)
 RLX_G_KERNEL(gemm_grouped_simt, struct rlx_g_grouped, 256)
 {
 	SHARED(struct smem, smem, [1]);

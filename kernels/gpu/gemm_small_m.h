@@ -7,18 +7,25 @@
  * that this makes; any order serves that a and b have in common. Products that
  * follow each other, of one a and without residuals, share a launch; the norm or the
  * attention that makes a is done again by each block (prologue fusion), of which there are
- * few. A part of gemm_mma.h, which has the types and conversions.
+ * few. A part of gemm_mma.cu, which has the types and conversions.
  *
  * Traffic: B once; A once for every SMALL_M_COLS columns, from the L2. The bound is latency:
  * one trip to memory for the operands, a reduction over the warps through shared memory, one
  * store. Sums are added up in one order. Limits: f16 or bf16; M up to 64 or so, where
- * gemm_wgmma.h and gemm_mma_tile.h take over (rlx_g_gemm_small_m() decides).
+ * gemm_wgmma.cu and gemm_mma_tile.h take over (rlx_g_gemm_small_m() decides).
  */
 #ifndef RLX_G_GEMM_SMALL_M_H
 #define RLX_G_GEMM_SMALL_M_H
 
-/* RLX_K3: columns of a block, see rlx_g_small_m_cols(). */
-#define SMALL_M_COLS	(RLX_K3 > MMA_N ? RLX_K3 : MMA_N)
+/* GEMM_COLS: columns of a block, see rlx_g_small_m_cols(). */
+#define SMALL_M_COLS	(GEMM_COLS > MMA_N ? GEMM_COLS : MMA_N)
+
+#ifndef PROLOGUE_NORM	/* what is done before the product by each block: nothing */
+#define PROLOGUE_NORM	0
+#define PROLOGUE_GATHER	0
+#define PROLOGUE_ADD	0
+#define PROLOGUE_ATTENTION	0
+#endif
 
 enum {
 	SMALL_M_ROWS = MMA_M,
@@ -162,7 +169,7 @@ struct small_m_plain {
  * squares' distance from it.
  */
 template <int AHEAD> struct small_m_norm {
-	enum { NEAR = 0, ADD = (RLX_K2 & RLX_G_JOIN_ADD) != 0 };
+	enum { NEAR = 0, ADD = PROLOGUE_ADD };
 
 	const struct rlx_k_norm	&n;
 	struct small_m_part	*smem;		/* SMALL_M_ROWS for each warp */
@@ -355,7 +362,7 @@ template <int AHEAD> struct small_m_norm {
 	}
 };
 
-#if RLX_K2 & RLX_G_JOIN_ATTENTION
+#if PROLOGUE_ATTENTION
 /*
  * Attention before the GEMM: every block makes that of its rows, a head of a batch row
  * at each warp, into shared memory as the rows of a.
@@ -363,8 +370,8 @@ template <int AHEAD> struct small_m_norm {
 struct small_m_attention {
 	enum { NEAR = 1 };
 
-	typedef attention_short_kv<half, RLX_G_JOIN_WIDTH(RLX_K2), RLX_G_JOIN_KEYS(RLX_K2),
-			       RLX_G_JOIN_MORE(RLX_K2), false> heads;
+	typedef attention_short_kv<half, ATTENTION_WIDTH, ATTENTION_KEYS, ATTENTION_MASKED,
+			       false> heads;
 
 	const struct rlx_k_attention &a;
 	const struct rlx_g_env	&env;
@@ -566,17 +573,17 @@ static DEV inline void small_m(const struct rlx_k_gemm &g, const struct rlx_g_en
 		add = t.adds((int)threadIdx.x);
 	};
 
-#if RLX_K2 & RLX_G_JOIN_NORM
+#if PROLOGUE_NORM
 	struct small_m_norm<WARP / 32> before(join->norm, env, l, smem + (int)(blockDim.x / WARP) *
 					   SMALL_M_ROWS * SMALL_M_LD, row, first && !col);
 
 	small_m_sum<true, WARP / 32>(g, l, c, [&] {
-		if (RLX_K2 & RLX_G_JOIN_PICK)
+		if (PROLOGUE_GATHER)
 			before.pick(join->pick, env, row, l);
 		if (before.ADD)
 			before.bring(env, l, row);
 	}, ready, before);
-#elif RLX_K2 & RLX_G_JOIN_ATTENTION
+#elif PROLOGUE_ATTENTION
 	struct small_m_attention before(join->attention, env, smem, (int)g.k, row, l);
 
 	/* two steps ahead: heads want registers */

@@ -13,10 +13,10 @@
 #include "kernels/gpu/gemm_tile.h"
 
 enum {
-	SMALL_F32_ROWS = GEMM_SMALL_M_F32_ROWS(RLX_K3),
-	SMALL_F32_COLS = GEMM_SMALL_M_F32_COLS(RLX_K3), /* of a block */
+	SMALL_F32_ROWS = GEMM_TILE_M,
+	SMALL_F32_COLS = GEMM_TILE_N, /* of a block */
 	SMALL_F32_RM = 8,
-	SMALL_F32_RN = GEMM_SMALL_M_F32_LANE(RLX_K3), /* of a lane */
+	SMALL_F32_RN = GEMM_SMALL_M_F32_LANE(GEMM_TILE_N), /* of a lane */
 	SMALL_F32_DOWN = SMALL_F32_ROWS / SMALL_F32_RM,
 	SMALL_F32_ACROSS = SMALL_F32_COLS / SMALL_F32_RN, /* lanes */
 	SMALL_F32_SHARES = WARP / (SMALL_F32_DOWN * SMALL_F32_ACROSS), /* lanes of split-K */
@@ -24,7 +24,7 @@ enum {
 	SMALL_F32_MINE =
 		SMALL_F32_RM * SMALL_F32_RN / SMALL_F32_SHARES, /* sums of a lane, at last */
 	SMALL_F32_LD = SMALL_F32_COLS + 4,
-	SMALL_F32_B_COLS = (RLX_K2 & 2) != 0,
+	SMALL_F32_B_COLS = GEMM_B_COLS,
 };
 
 /* Of a and b: where the lane's first row and column begin; how many there are from there. */
@@ -148,7 +148,7 @@ struct small_f32_plain {
 	DEV void operator()(const struct small_f32_lane &l, float (*a)[4]) const {}
 };
 
-#if RLX_K2 & RLX_G_JOIN_NORM
+#if PROLOGUE_NORM
 /* Of a row in one warp: the mean, and the squares' distance from it. */
 struct alignas(8) small_f32_part {
 	float	mean, far;
@@ -159,7 +159,7 @@ struct alignas(8) small_f32_part {
  * its rows, of which each warp has one step of k.
  */
 struct small_f32_norm {
-	enum { ADD = (RLX_K2 & RLX_G_JOIN_ADD) != 0 };
+	enum { ADD = PROLOGUE_ADD };
 
 	const struct rlx_k_norm	&n;
 	struct small_f32_part		*smem;		/* SMALL_F32_ROWS for each warp */
@@ -330,7 +330,7 @@ static DEV inline void small_f32(const struct rlx_k_gemm &g, const struct rlx_g_
 			add = adds(e);
 	};
 
-#if RLX_K2 & RLX_G_JOIN_NORM
+#if PROLOGUE_NORM
 	small_f32_norm before(join->norm, env, l, smem + warps * SMALL_F32_ROWS * SMALL_F32_LD, row,
 			first && !col);
 

@@ -8,8 +8,8 @@
  * multiprocessors several teams of threads split k of one tile (split-K within a block) and
  * add up in shared memory, in one order: results do not depend on timing.
  *
- * Tiles: 64 to 192 rows by 32 to 224 columns by 8 of k (GEMM_TILED). 64 multiply-adds for 16
- * floats from shared memory a step.
+ * Tiles: GEMM_TILE_M (64 to 192) rows by GEMM_TILE_N (32 to 224) columns by 8 of k. 64
+ * multiply-adds for 16 floats from shared memory a step.
  *
  * Traffic: A ceil(N / cols) times, B ceil(M / rows) times, C once. The bound is the chip's
  * FFMA rate. A part of gemm_simt.cu.
@@ -23,8 +23,8 @@
 #include "kernels/gpu/gemm_tile.h"
 
 enum {
-	TILED_M = GEMM_TILED_ROWS(RLX_K3), TILED_N = GEMM_TILED_COLS(RLX_K3),
-	TILED_TEAMS = GEMM_TILED_TEAMS(RLX_K3), TILED_TEAM = GEMM_TILED_TEAM(RLX_K3),
+	TILED_M = GEMM_TILE_M, TILED_N = GEMM_TILE_N,
+	TILED_TEAMS = GEMM_TEAMS, TILED_TEAM = GEMM_TILED_TEAM(TILED_M, TILED_N),
 	TILED_K = GEMM_TILED_K,
 	TILED_PARTS = TILED_TEAM / 32,
 	TILED_LDA = TILED_M + 4, TILED_LDB = TILED_N + 4,
@@ -159,7 +159,7 @@ struct tiled_job {
 		uint32_t across = (uint32_t)((g.n + TILED_N - 1) / TILED_N);
 		uint32_t each = down * across, r, c;
 
-		shares = RLX_K2 & 4 ? gridDim.x / (each * (uint32_t)rlx_k_gemm_batches(&g)) : 1;
+		shares = GEMM_SPLIT_K ? gridDim.x / (each * (uint32_t)rlx_k_gemm_batches(&g)) : 1;
 		share = blockIdx.x % shares;
 		tile = blockIdx.x / shares;
 		batch = tile / each;
@@ -369,9 +369,9 @@ static DEV inline void tiled_sum(const struct rlx_k_gemm &g, const struct rlx_g_
 
 	w.k = (first * TILED_TEAMS + w.team) * TILED_K;
 
-	tiled_hand<TILED_M, (RLX_K2 & 1) != 0> a(o.a, g.lda, (int64_t)g.m, (int64_t)g.k, w,
+	tiled_hand<TILED_M, GEMM_TRANS_A != 0> a(o.a, g.lda, (int64_t)g.m, (int64_t)g.k, w,
 						 job.row);
-	tiled_hand<TILED_N, !(RLX_K2 & 2)> b(o.b, g.ldb, (int64_t)g.n, (int64_t)g.k, w, job.col);
+	tiled_hand<TILED_N, !GEMM_B_COLS> b(o.b, g.ldb, (int64_t)g.n, (int64_t)g.k, w, job.col);
 
 	a.fetch();
 	b.fetch();
@@ -393,7 +393,7 @@ static DEV inline void tiled_sum(const struct rlx_k_gemm &g, const struct rlx_g_
 	__syncthreads();
 }
 
-RLX_G_KERNEL(gemm_f32, struct rlx_k_gemm, TILED_TEAM * TILED_TEAMS)
+RLX_G_KERNEL(gemm_tiled, struct rlx_k_gemm, TILED_TEAM * TILED_TEAMS)
 {
 	SHARED(struct tiled_job, job, [1]);
 	SHARED(bool, live, [1]);

@@ -126,7 +126,7 @@ static DEV inline void gemv_rows(const struct rlx_k_gemm &a, const O &o, float *
 /* Room of a block for elements of @size bytes: sums of its threads, results. */
 #define GEMV_ROOM(size)	(256 / (GEMV_COLS * (size) / 16) * GEMV_COLS + GEMV_M * GEMV_COLS)
 
-/* All of it, by blocks of 256 threads; RLX_K2 & 2: b lies by columns. */
+/* All of it, by blocks of 256 threads; GEMM_B_COLS: b lies by columns. */
 template <class TB, class O, class AS, class GET, class PUT>
 static DEV inline void gemv(const struct rlx_k_gemm &a, const struct rlx_g_env &env, float *smem,
 			    AS as, GET get, PUT put)
@@ -134,7 +134,7 @@ static DEV inline void gemv(const struct rlx_k_gemm &a, const struct rlx_g_env &
 	int64_t per = ((int64_t)a.n + GEMV_COLS - 1) / GEMV_COLS;
 	O o(a, env, blockIdx.x / per);
 
-	if constexpr (!(RLX_K2 & 2)) {
+	if constexpr (!GEMM_B_COLS) {
 		gemv_rows<TB>(a, o, smem, as, get, put);
 		return;
 	}

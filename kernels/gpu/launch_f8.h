@@ -7,7 +7,7 @@
  * columns of 8 as are left for it; stages, then threads, are given up until shared memory fits. By
  * wgmma (both operands fp8, sm_90): the tiles of f16 with k halved, since to TMA two fp8 are one
  * 16-bit float, 192 columns at most, as sums are kept twice (the chip's fp8 sums are short, see
- * gemm_wgmma.h). B by rows is turned to columns before that, by tiles of 64 x 64. What neither way
+ * gemm_wgmma.cu). B by rows is turned to columns before that, by tiles of 64 x 64. What neither way
  * takes is widened to f16 or bf16 first, 16 elements a thread.
  * Limits: lines of fp8 at multiples of 16 bytes; turned matrices are multiples of 16 x 16.
  */
@@ -89,7 +89,6 @@ static inline void rlx_g_gemm_wgmma_f8_launch(const void *args, struct rlx_g_lau
 	struct rlx_k_gemm h = *a;
 	bool out = a->c_num >= RLX_NUM_F8E4M3;
 
-	l->variant = RLX_G_gemm_bf16;
 	h.a_num = h.b_num = RLX_NUM_BF16;
 	h.k /= 2;
 	h.lda /= 2;
@@ -104,10 +103,8 @@ static inline void rlx_g_gemm_wgmma_f8_launch(const void *args, struct rlx_g_lau
 	    !rlx_g_gemm_mapped(&h))
 		return;
 	rlx_g_gemm_by(&h, rlx_g_gemm_tile(&h, l->processors, 192), l);
-	l->key[0] = (int32_t)(GEMM_F8 | GEMM_F8 << 2 | (out ? GEMM_F8 : (int)a->c_num) << 4 |
-			      (a->scales ? GEMM_BY_SCALE : 0) |
-			      (a->a_num == RLX_NUM_F8E5M2 ? GEMM_A_E5M2 : 0) |
-			      (a->b_num == RLX_NUM_F8E5M2 ? GEMM_B_E5M2 : 0));
+	l->param.gemm_wgmma.GEMM_TYPE_A = a->a_num;
+	l->param.gemm_wgmma.GEMM_TYPE_B = a->b_num;
 }
 
 /* Halves of fp8, or fp8 of f32. */

@@ -32,6 +32,13 @@ static inline bool rlx_g_gemm_large(const struct rlx_k_gemm *a)
 	return rlx_g_gemm_tiles(a, 128) >= 96;
 }
 
+/* The types of a product as parameters. */
+#define RLX_G_GEMM_TYPES(a)						\
+	.GEMM_TYPE_A = (a)->a_num, .GEMM_TYPE_B = (a)->b_num, .GEMM_TYPE_C = (a)->c_num
+#define RLX_G_GEMM_SCALED_TYPES(a)	RLX_G_GEMM_TYPES(a), .GEMM_SCALED = (a)->scales != NULL
+
+#define RLX_G_GEMM_EDGE(large)	((large) ? 128 : 64)	/* rows and columns of such a tile */
+
 #define RLX_G_GEMV_ROWS	8	/* so few rows go at the speed of b's memory */
 
 static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
@@ -40,12 +47,10 @@ static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l
 		return false;
 	rlx_g_line(l, a->m ? rlx_g_ceil((int64_t)a->n, 32) *
 			     (int64_t)rlx_k_gemm_batches(a) : 0, 256);
-	l->key[1] = 2;
-	l->key[2] = a->b_form == RLX_B_COLS ? 2 : 0;
 	return l->grid[0] < 1 << 30;
 }
 
-enum { RLX_G_GEMM_SMALL_M = 3, RLX_G_SMALL_M_BLOCKS = 40 };	/* RLX_K1; blocks of a launch */
+enum { RLX_G_SMALL_M_BLOCKS = 40 };	/* of a launch */
 
 /*
  * Columns of a block: as many more than eight as let those of some launches find room on
@@ -78,34 +83,32 @@ static inline bool rlx_g_gemm_small_m(const struct rlx_k_gemm *a, struct rlx_g_l
 	warps = warps < 4 ? 4 : warps + warps % 2;	/* whole ones of 64 lanes too */
 	rlx_g_line(l, a->m ? rlx_g_ceil((int64_t)a->n, cols) * down : 0, warps * 32);
 	l->shared = warps * 16 * (cols + 4) * (uint32_t)sizeof(float);
-	l->key[1] = RLX_G_GEMM_SMALL_M;
-	l->key[2] = 2;
-	l->key[3] = (int32_t)cols;
+	RLX_G_VARIANT(l, gemm_small_m, RLX_G_GEMM_SCALED_TYPES(a), .GEMM_COLS = (int32_t)cols);
 	return l->grid[0] < 1 << 30;
 }
 
 /* ---- f32 ---- */
 
-enum { RLX_G_GEMM_TILED = 4 };	/* RLX_K1 */
+/* Rows and columns of a tile. */
+struct rlx_g_gemm_tile {
+	int32_t	m, n;
+};
 
-/* Few rows in tiles @t of gemm_tile.h, by warps that split k (split-K), @most of them. */
-static inline void rlx_g_gemm_small_m_f32_by(const struct rlx_k_gemm *a, int32_t t, uint32_t most,
-				     struct rlx_g_launch *l)
+/* Few rows in tiles @t, by warps that split k (split-K), @most of them. */
+static inline void rlx_g_gemm_small_m_f32_by(const struct rlx_k_gemm *a, struct rlx_g_gemm_tile t,
+					     uint32_t most, struct rlx_g_launch *l)
 {
-	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_SMALL_M_F32_STEP(t));
+	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_SMALL_M_F32_STEP(t.m, t.n));
 	uint32_t warps = steps < most ? (uint32_t)steps : most;
 
 	warps = warps < 4 ? 4 : warps + warps % 2;	/* whole ones of 64 lanes too */
 	rlx_g_line(l,
-		   rlx_g_ceil((int64_t)a->m, GEMM_SMALL_M_F32_ROWS(t)) *
-			   rlx_g_ceil((int64_t)a->n, GEMM_SMALL_M_F32_COLS(t)) *
+		   rlx_g_ceil((int64_t)a->m, t.m) * rlx_g_ceil((int64_t)a->n, t.n) *
 			   (int64_t)rlx_k_gemm_batches(a),
 		   warps * 32);
-	l->shared =
-		warps * (uint32_t)(GEMM_SMALL_M_F32_ROWS(t) * (GEMM_SMALL_M_F32_COLS(t) + 4) * 4);
-	l->key[1] = RLX_G_GEMM_SMALL_M;
-	l->key[2] = a->b_form == RLX_B_COLS ? 2 : 0;
-	l->key[3] = t;
+	l->shared = warps * (uint32_t)(t.m * (t.n + 4) * 4);
+	RLX_G_VARIANT(l, gemm_small_m_f32, .GEMM_B_COLS = a->b_form == RLX_B_COLS,
+		      .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n);
 }
 
 /*
@@ -114,9 +117,8 @@ static inline void rlx_g_gemm_small_m_f32_by(const struct rlx_k_gemm *a, int32_t
  */
 static inline bool rlx_g_gemm_small_m_f32(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
 {
-	static const int32_t tile[] = { GEMM_SMALL_M_F32(8, 16),  GEMM_SMALL_M_F32(16, 8),
-					GEMM_SMALL_M_F32(8, 32),  GEMM_SMALL_M_F32(16, 16),
-					GEMM_SMALL_M_F32(16, 32), GEMM_SMALL_M_F32(32, 32) };
+	static const struct rlx_g_gemm_tile tile[] = { { 8, 16 }, { 16, 8 }, { 8, 32 }, { 16, 16 },
+						       { 16, 32 }, { 32, 32 } };
 	const size_t most = INT32_MAX / 2;
 	struct rlx_g_launch with = *l;
 
@@ -124,7 +126,7 @@ static inline bool rlx_g_gemm_small_m_f32(const struct rlx_k_gemm *a, struct rlx
 	    a->b_form == RLX_B_PACKED)
 		return false;
 	for (int i = a->m > 8; i < 6; i++) {
-		if (GEMM_SMALL_M_F32_ROWS(tile[i]) == 8 && a->m > 16)
+		if (tile[i].m == 8 && a->m > 16)
 			continue;
 		rlx_g_gemm_small_m_f32_by(a, tile[i], 12, &with);
 		if (with.grid[0] <= l->processors) {
@@ -134,37 +136,36 @@ static inline bool rlx_g_gemm_small_m_f32(const struct rlx_k_gemm *a, struct rlx
 	}
 	if (a->m <= RLX_G_GEMV_ROWS || a->m > 32 || with.grid[0] >= 1 << 30)
 		return false;
-	rlx_g_gemm_small_m_f32_by(
-		a, a->m > 16 ? GEMM_SMALL_M_F32(32, 32) : GEMM_SMALL_M_F32(16, 32), 12, l);
+	rlx_g_gemm_small_m_f32_by(a, tile[a->m > 16 ? 5 : 4], 12, l);
 	return true;
 }
 
-/* In tiles @t of gemm_tile.h, of each of which @shares blocks split k (split-K). */
-static inline void rlx_g_gemm_tiled_by(const struct rlx_k_gemm *a, int32_t t, int64_t shares,
+/* A tile for f32, teams of threads and how many blocks share out the k of each (split-K). */
+struct rlx_g_tiling {
+	struct rlx_g_gemm_tile	tile;
+	int32_t			teams;
+	int64_t			shares;
+};
+
+static inline void rlx_g_gemm_tiled_by(const struct rlx_k_gemm *a, struct rlx_g_tiling by,
 				       struct rlx_g_launch *l)
 {
-	int64_t n = rlx_g_ceil((int64_t)a->m, GEMM_TILED_ROWS(t)) *
-		    rlx_g_ceil((int64_t)a->n, GEMM_TILED_COLS(t)) *
-		    (int64_t)rlx_k_gemm_batches(a);
+	int32_t m = by.tile.m, n = by.tile.n, loaded = GEMM_TILED_LOADED(m, n, by.teams);
+	int32_t sums = GEMM_TILED_SUMS(m, n, by.teams);
+	int64_t tiles = rlx_g_ceil((int64_t)a->m, m) * rlx_g_ceil((int64_t)a->n, n) *
+			(int64_t)rlx_k_gemm_batches(a);
 
-	if (n > RLX_G_ZEROS)	/* which count the shares that are done */
-		shares = 1;
-	rlx_g_line(l, n * shares, (uint32_t)(GEMM_TILED_TEAM(t) * GEMM_TILED_TEAMS(t)));
-	l->can = n < 1 << 30;	/* a block does not go on to another tile */
-	if (shares > 1)
-		l->scratch = (uint64_t)(n * shares * GEMM_TILED_ROWS(t) * GEMM_TILED_COLS(t) * 4);
-	l->shared = (uint32_t)(GEMM_TILED_LOADED(t) > GEMM_TILED_SUMS(t) ? GEMM_TILED_LOADED(t) :
-			       GEMM_TILED_SUMS(t));
-	l->key[1] = RLX_G_GEMM_TILED;
-	l->key[2] = a->trans_a | (a->b_form == RLX_B_COLS) << 1 | (shares > 1) << 2;
-	l->key[3] = t;
+	if (tiles > RLX_G_ZEROS)	/* which count the shares that are done */
+		by.shares = 1;
+	rlx_g_line(l, tiles * by.shares, (uint32_t)(GEMM_TILED_TEAM(m, n) * by.teams));
+	l->can = tiles < 1 << 30;	/* a block does not go on to another tile */
+	if (by.shares > 1)
+		l->scratch = (uint64_t)(tiles * by.shares * m * n * 4);
+	l->shared = (uint32_t)(loaded > sums ? loaded : sums);
+	RLX_G_VARIANT(l, gemm_tiled, .GEMM_TRANS_A = a->trans_a,
+		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_TILE_M = m, .GEMM_TILE_N = n,
+		      .GEMM_TEAMS = by.teams, .GEMM_SPLIT_K = by.shares > 1);
 }
-
-/* A tile for f32, and how many blocks share out the k of each. */
-struct rlx_g_tiling {
-	int32_t	tile;
-	int64_t	shares;
-};
 
 /*
  * Nanoseconds that a GEMM of f32 takes so, about, of an H200, whose multiprocessors have
@@ -174,10 +175,9 @@ struct rlx_g_tiling {
 static inline int64_t rlx_g_gemm_f32_ns(const struct rlx_k_gemm *a, struct rlx_g_tiling by,
 					uint32_t processors)
 {
-	int64_t tiles = rlx_g_ceil((int64_t)a->m, GEMM_TILED_ROWS(by.tile)) *
-			rlx_g_ceil((int64_t)a->n, GEMM_TILED_COLS(by.tile)) *
-			(int64_t)rlx_k_gemm_batches(a);
-	int64_t depth = GEMM_TILED_K * GEMM_TILED_TEAMS(by.tile);
+	int64_t tiles = rlx_g_ceil((int64_t)a->m, by.tile.m) *
+			rlx_g_ceil((int64_t)a->n, by.tile.n) * (int64_t)rlx_k_gemm_batches(a);
+	int64_t depth = GEMM_TILED_K * by.teams;
 	int64_t steps = rlx_g_ceil(rlx_g_ceil((int64_t)a->k, depth), by.shares);
 	int64_t each = rlx_g_ceil(tiles * by.shares, processors);
 
@@ -189,10 +189,10 @@ static inline int64_t rlx_g_gemm_f32_ns(const struct rlx_k_gemm *a, struct rlx_g
 static inline struct rlx_g_tiling rlx_g_gemm_f32_tiling(const struct rlx_k_gemm *a,
 							uint32_t processors)
 {
-	struct rlx_g_tiling best = { GEMM_TILED(128, 128, 1), 1 }, t;
+	struct rlx_g_tiling best = { { 128, 128 }, 1, 1 }, t;
 	int64_t least = rlx_g_gemm_f32_ns(a, best, processors), ns;
 
-	for (t = (struct rlx_g_tiling){ GEMM_TILED(64, 64, 4), 1 }; t.shares <= 8; t.shares++) {
+	for (t = (struct rlx_g_tiling){ { 64, 64 }, 4, 1 }; t.shares <= 8; t.shares++) {
 		ns = rlx_g_gemm_f32_ns(a, t, processors);
 		if (ns < least - least / 20) {
 			least = ns;
@@ -205,25 +205,23 @@ static inline struct rlx_g_tiling rlx_g_gemm_f32_tiling(const struct rlx_k_gemm 
 static inline void rlx_g_gemm_f32_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
-	struct rlx_g_tiling by;
 
-	l->variant = RLX_G_gemm_f32;
-	if (a->b_form == RLX_B_PACKED || rlx_g_gemm_small_m_f32(a, l) || rlx_g_gemv(a, l) ||
-	    a->k > INT32_MAX / 2)
+	if (a->b_form == RLX_B_PACKED || rlx_g_gemm_small_m_f32(a, l))
 		return;
-	by = rlx_g_gemm_f32_tiling(a, l->processors);
-	rlx_g_gemm_tiled_by(a, by.tile, by.shares, l);
+	if (rlx_g_gemv(a, l))
+		RLX_G_VARIANT(l, gemv_f32, .GEMM_B_COLS = a->b_form == RLX_B_COLS);
+	else if (a->k <= INT32_MAX / 2)
+		rlx_g_gemm_tiled_by(a, rlx_g_gemm_f32_tiling(a, l->processors), l);
 }
 
 static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 
-	l->variant = RLX_G_gemm_f64;
 	if (a->b_form == RLX_B_PACKED)
 		return;
 	rlx_g_line(l, rlx_g_gemm_tiles(a, 64), 256);
-	l->key[0] = l->key[1] = 1;
+	RLX_G_VARIANT(l, gemm_f64);
 }
 
 /* ---- by warpgroups ---- */
@@ -246,9 +244,10 @@ static inline bool rlx_g_gemm_mapped(const struct rlx_k_gemm *a)
  * Nanoseconds that the product takes in tiles @t, about, of an H200: a step of k takes
  * what loading takes or multiplying, then comes the end of the sums.
  */
-static inline int64_t rlx_g_gemm_ns(const struct rlx_k_gemm *a, int32_t t, uint32_t processors)
+static inline int64_t rlx_g_gemm_ns(const struct rlx_k_gemm *a, struct rlx_g_gemm_tile t,
+				    uint32_t processors)
 {
-	int64_t rows = GEMM_TILE_ROWS(t), cols = GEMM_TILE_COLS(t);
+	int64_t rows = t.m, cols = t.n;
 	int64_t load = (rows + cols) * 128 / 90, multiply = rows * cols * 128 / 6030;
 	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_TILE_DEPTH);
 	int64_t end = 300 + rows * cols / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
@@ -262,22 +261,22 @@ static inline int64_t rlx_g_gemm_ns(const struct rlx_k_gemm *a, int32_t t, uint3
  * The tile, of @most columns, by which the product takes the least time; a smaller one must
  * gain a twentieth, for it loads more than a larger one to do the same.
  */
-static inline int32_t rlx_g_gemm_tile(const struct rlx_k_gemm *a, uint32_t processors, int most)
+static inline struct rlx_g_gemm_tile rlx_g_gemm_tile(const struct rlx_k_gemm *a,
+						     uint32_t processors, int most)
 {
-	static const int16_t tile[][2] = { { 2, 256 }, { 2, 192 }, { 2, 128 }, { 1, 256 },
-					   { 1, 128 }, { 2, 64 }, { 1, 64 } };
+	static const struct rlx_g_gemm_tile tile[] = { { 128, 256 }, { 128, 192 }, { 128, 128 },
+						       { 64, 256 }, { 64, 128 }, { 128, 64 },
+						       { 64, 64 } };
+	struct rlx_g_gemm_tile best = { 0, 0 };
 	int64_t least = 0, ns;
-	int32_t best = 0;
 
 	for (unsigned int i = 0; i < sizeof(tile) / sizeof(tile[0]); i++) {
-		int32_t t = GEMM_TILE(tile[i][0], tile[i][1], a->act);
-
-		if (tile[i][1] > most)
+		if (tile[i].n > most)
 			continue;
-		ns = rlx_g_gemm_ns(a, t, processors);
-		if (!best || ns < least - least / 20) {
+		ns = rlx_g_gemm_ns(a, tile[i], processors);
+		if (!best.m || ns < least - least / 20) {
 			least = ns;
-			best = t;
+			best = tile[i];
 		}
 	}
 	return best;
@@ -299,16 +298,17 @@ static inline struct rlx_g_tensor_map rlx_g_gemm_tensor_map(const struct rlx_k_g
 }
 
 /* In tiles @t. */
-static inline void rlx_g_gemm_by(const struct rlx_k_gemm *a, int32_t t, struct rlx_g_launch *l)
+static inline void rlx_g_gemm_by(const struct rlx_k_gemm *a, struct rlx_g_gemm_tile t,
+				 struct rlx_g_launch *l)
 {
 	bool cols = a->b_form == RLX_B_COLS;
-	int64_t n = rlx_g_ceil((int64_t)a->m, GEMM_TILE_ROWS(t)) *
-		    rlx_g_ceil((int64_t)a->n, GEMM_TILE_COLS(t)) *
+	int64_t n = rlx_g_ceil((int64_t)a->m, t.m) * rlx_g_ceil((int64_t)a->n, t.n) *
 		    (int64_t)rlx_k_gemm_batches(a);
 
 	/* as many tiles for each block, so that fewer read side by side */
-	rlx_g_line(l, rlx_g_ceil(n, rlx_g_ceil(n, l->processors)), GEMM_TILE_THREADS(t));
-	l->shared = GEMM_TILE_STAGES(t) * GEMM_TILE_STAGE(t);
+	rlx_g_line(l, rlx_g_ceil(n, rlx_g_ceil(n, l->processors)),
+		   (uint32_t)GEMM_TILE_THREADS(t.m));
+	l->shared = (uint32_t)(GEMM_TILE_STAGES(t.m, t.n) * GEMM_TILE_STAGE(t.m, t.n));
 	l->n_map = 2;
 	l->map[0] = rlx_g_gemm_tensor_map(a, a->trans_a ? a->k : a->m, a->trans_a ? a->m : a->k,
 					  a->lda, a->a_step);
@@ -317,12 +317,12 @@ static inline void rlx_g_gemm_by(const struct rlx_k_gemm *a, int32_t t, struct r
 		rlx_g_gemm_tensor_map(a, cols ? a->n : a->k, cols ? a->k : a->n, a->ldb, a->b_step);
 	l->map[1].field = offsetof(struct rlx_k_gemm, b);
 	if (!a->trans_a)
-		l->map[0].box[1] = GEMM_TILE_ROWS(t);
+		l->map[0].box[1] = (uint32_t)t.m;
 	if (cols)
-		l->map[1].box[1] = GEMM_TILE_COLS(t);
-	l->key[1] = 4;
-	l->key[2] = a->trans_a | cols << 1;
-	l->key[3] = t;
+		l->map[1].box[1] = (uint32_t)t.n;
+	RLX_G_VARIANT(l, gemm_wgmma, RLX_G_GEMM_SCALED_TYPES(a), .GEMM_TRANS_A = a->trans_a,
+		      .GEMM_B_COLS = cols, .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n,
+		      .GEMM_ACT = (int32_t)a->act);
 }
 
 static inline bool rlx_g_gemm_wgmma(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
@@ -333,37 +333,43 @@ static inline bool rlx_g_gemm_wgmma(const struct rlx_k_gemm *a, struct rlx_g_lau
 	return true;
 }
 
-/* In tiles of warps, of elements of @size bytes. */
+/* In tiles of warps, of elements of @size bytes; which kernel, says the caller. */
 static inline void rlx_g_gemm_mma_tile(const struct rlx_k_gemm *a, uint32_t size, bool large,
 				    struct rlx_g_launch *l)
 {
 	bool cols = a->b_form == RLX_B_COLS;
-	int edge = large ? 128 : 64;
+	int edge = RLX_G_GEMM_EDGE(large);
 
 	rlx_g_line(l, rlx_g_gemm_tiles(a, edge), large ? 256 : 128);
 	l->shared = (uint32_t)(GEMM_MMA_TILE_STAGES * (GEMM_MMA_TILE_BYTES(size, edge, a->trans_a) +
 						    GEMM_MMA_TILE_BYTES(size, edge, !cols)));
-	l->key[1] = !large;
-	l->key[2] = a->trans_a | cols << 1;
 }
 
 static inline void rlx_g_gemm_bf16_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	bool cols = a->b_form == RLX_B_COLS, large = rlx_g_gemm_large(a);
 
-	l->variant = RLX_G_gemm_bf16;
-	l->key[0] = (int32_t)(a->a_num | (unsigned)a->b_num << 2 | (unsigned)a->c_num << 4 |
-			      (a->scales ? GEMM_BY_SCALE : 0));
-	if (a->b_form == RLX_B_PACKED || rlx_g_gemv(a, l) || rlx_g_gemm_small_m(a, l) ||
-	    rlx_g_gemm_wgmma(a, l))
+	if (a->b_form == RLX_B_PACKED)
 		return;
-	rlx_g_gemm_mma_tile(a, 2, rlx_g_gemm_large(a), l);
+	if (rlx_g_gemv(a, l)) {
+		RLX_G_VARIANT(l, gemv, RLX_G_GEMM_SCALED_TYPES(a), .GEMM_B_COLS = cols);
+		return;
+	}
+	if (rlx_g_gemm_small_m(a, l) || rlx_g_gemm_wgmma(a, l))
+		return;
+	rlx_g_gemm_mma_tile(a, 2, large, l);
+	RLX_G_VARIANT(l, gemm_mma, RLX_G_GEMM_SCALED_TYPES(a), .GEMM_TRANS_A = a->trans_a,
+		      .GEMM_B_COLS = cols, .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
 }
 
 static inline void rlx_g_gemm_tf32_by(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
 {
-	rlx_g_gemm_mma_tile(a, 4, rlx_g_gemm_large(a), l);
-	l->key[0] = GEMM_TF32;
+	bool large = rlx_g_gemm_large(a);
+
+	rlx_g_gemm_mma_tile(a, 4, large, l);
+	RLX_G_VARIANT(l, gemm_mma, .GEMM_TF32 = 1, .GEMM_TRANS_A = a->trans_a,
+		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
 }
 
 /* f32 as TF32, which NVIDIA's chips have; few rows go as fast without. */
@@ -372,7 +378,6 @@ static inline void rlx_g_gemm_tf32_launch(const void *args, struct rlx_g_launch 
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 	struct rlx_g_launch few = *l;
 
-	l->variant = RLX_G_gemm_bf16;
 	if (l->arch < 80 || a->m <= RLX_G_GEMV_ROWS || a->b_form == RLX_B_PACKED ||
 	    rlx_g_gemm_small_m_f32(a, &few))
 		return;
@@ -381,18 +386,21 @@ static inline void rlx_g_gemm_tf32_launch(const void *args, struct rlx_g_launch 
 
 static inline void rlx_g_gemm_i8_launch(const void *args, struct rlx_g_launch *l)
 {
-	const struct rlx_k_gemm_i8 *a = (const struct rlx_k_gemm_i8 *)args;
+	const struct rlx_k_gemm *g = &((const struct rlx_k_gemm_i8 *)args)->g;
+	bool large = rlx_g_gemm_large(g);
 
-	l->variant = RLX_G_gemm_i8;
-	if (a->g.b_form != RLX_B_PACKED && !a->g.trans_a)
-		rlx_g_gemm_mma_tile(&a->g, 1, rlx_g_gemm_large(&a->g), l);
+	if (g->b_form == RLX_B_PACKED || g->trans_a)
+		return;
+	rlx_g_gemm_mma_tile(g, 1, large, l);
+	RLX_G_VARIANT(l, gemm_i8, .GEMM_B_COLS = g->b_form == RLX_B_COLS,
+		      .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
 }
 
 /* Rows sorted by a first launch, then multiplied by tiles of one group's. */
 static inline void rlx_g_grouped_line(const struct rlx_g_grouped *a, bool large,
 				     struct rlx_g_launch *l)
 {
-	const uint32_t edge = large ? 128 : 64, threads = l->block[0];
+	const uint32_t edge = RLX_G_GEMM_EDGE(large), threads = l->block[0];
 	int64_t tiles = (int64_t)rlx_g_grouped_tiles(a, edge);
 
 	l->can = a->g.m < INT32_MAX / 2 && a->groups < INT32_MAX / 2;
@@ -401,7 +409,6 @@ static inline void rlx_g_grouped_line(const struct rlx_g_grouped *a, bool large,
 	rlx_g_line(l, tiles * rlx_g_ceil((int64_t)a->g.n, edge), threads);
 	l->n_launches = 2;
 	l->scratch = 4 * rlx_g_grouped_words(a, edge);
-	l->key[3] = RLX_G_GROUPED;
 }
 
 /* Large tiles where groups have as many rows, one with another, and make enough of them. */
@@ -416,8 +423,7 @@ static inline void rlx_g_grouped_halves_launch(const void *args, struct rlx_g_la
 	const struct rlx_k_gemm *g = &a->g;
 	bool large = rlx_g_grouped_large(a);
 
-	l->variant = RLX_G_gemm_grouped;
-	l->key[0] = (int32_t)(g->a_num | (unsigned)g->b_num << 2 | (unsigned)g->c_num << 4);
+	RLX_G_VARIANT(l, gemm_grouped, RLX_G_GEMM_TYPES(g), .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
 	rlx_g_gemm_mma_tile(g, 2, large, l);
 	rlx_g_grouped_line(a, large, l);
 }
@@ -427,21 +433,18 @@ static inline void rlx_g_grouped_simt(const void *args, struct rlx_g_launch *l, 
 	const struct rlx_g_grouped *a = (const struct rlx_g_grouped *)args;
 	bool large = !wide && rlx_g_grouped_large(a);
 
-	l->key[0] = wide;
-	l->key[1] = !large;
+	RLX_G_VARIANT(l, gemm_grouped_simt, .GEMM_F64 = wide, .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
 	l->block[0] = 256;
 	rlx_g_grouped_line(a, large, l);
 }
 
 static inline void rlx_g_grouped_f32_launch(const void *args, struct rlx_g_launch *l)
 {
-	l->variant = RLX_G_gemm_grouped_simt;
 	rlx_g_grouped_simt(args, l, 0);
 }
 
 static inline void rlx_g_grouped_f64_launch(const void *args, struct rlx_g_launch *l)
 {
-	l->variant = RLX_G_gemm_grouped_simt;
 	rlx_g_grouped_simt(args, l, 1);
 }
 

@@ -183,28 +183,31 @@ TEST(gemm_f32)
 }
 
 /* By each of the tiles, whether or not it is the one that a chip would take. */
-static int32_t tile, warps, shares;
+static struct rlx_g_tiling tiling;
+static uint32_t warps;
 
 static void tile_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	struct rlx_g_tiling other = { { 64, 64 }, 1, tiling.shares };
 
-	l->variant = RLX_G_gemm_f32;
 	if (warps && !a->trans_a)
-		rlx_g_gemm_small_m_f32_by(a, tile, (uint32_t)warps, l);
+		rlx_g_gemm_small_m_f32_by(a, tiling.tile, warps, l);
 	else
-		rlx_g_gemm_tiled_by(a, warps ? GEMM_TILED(64, 64, 1) : tile, shares, l);
+		rlx_g_gemm_tiled_by(a, warps ? other : tiling, l);
 }
 
 TEST(gemm_f32_tiles)
 {
-	static const int32_t tiles[][2] = {
-		{ GEMM_SMALL_M_F32(16, 8), 12 }, { GEMM_SMALL_M_F32(16, 16), 4 },
-		{ GEMM_SMALL_M_F32(16, 32), 8 }, { GEMM_SMALL_M_F32(32, 32), 12 },
-		{ GEMM_SMALL_M_F32(8, 16), 12 }, { GEMM_SMALL_M_F32(8, 32), 8 },
-		{ GEMM_TILED(128, 128, 1), 0 },	 { GEMM_TILED(128, 64, 1), 0 },
-		{ GEMM_TILED(64, 64, 1), 0 },	 { GEMM_TILED(64, 64, 2), 0 },
-		{ GEMM_TILED(64, 64, 4), 0 },
+	static const struct {
+		struct rlx_g_gemm_tile	tile;
+		int32_t			teams;
+		uint32_t		warps;
+	} tiles[] = {
+		{ { 16, 8 }, 0, 12 }, { { 16, 16 }, 0, 4 }, { { 16, 32 }, 0, 8 },
+		{ { 32, 32 }, 0, 12 }, { { 8, 16 }, 0, 12 }, { { 8, 32 }, 0, 8 },
+		{ { 128, 128 }, 1, 0 }, { { 128, 64 }, 1, 0 }, { { 64, 64 }, 1, 0 },
+		{ { 64, 64 }, 2, 0 }, { { 64, 64 }, 4, 0 },
 	};
 	struct gemm_case c = { tile_launch, RLX_F32, RLX_F32,
 			       RLX_F32, RLX_F32, 1e-6, false };
@@ -212,9 +215,10 @@ TEST(gemm_f32_tiles)
 
 	for (size_t i = 0; i < sizeof(tiles) / sizeof(tiles[0]); i++)
 		for (int k = 0; k < 8; k++) {
-			tile = tiles[i][0];
-			warps = tiles[i][1];
-			shares = (int32_t)kc_pick(&seed, 1, k < 4 ? 7 : 1);
+			tiling.tile = tiles[i].tile;
+			tiling.teams = tiles[i].teams;
+			tiling.shares = kc_pick(&seed, 1, k < 4 ? 7 : 1);
+			warps = tiles[i].warps;
 			c.align = k % 2 ? 4 : 0;
 			one_gemm(&c, (size_t)kc_pick(&seed, 1, 200), (size_t)kc_pick(&seed, 1, 200),
 				 (size_t)kc_pick(&seed, 1, k < 2 ? 700 : 100), &seed);
@@ -248,7 +252,8 @@ static void group_launch(const void *args, struct rlx_g_launch *l)
 	by_groups = l->arch == 90;
 	l->processors = processors;
 	rlx_g_gemm_bf16_launch(args, l);
-	CHECKF(l->key[1] == 4 || !by_groups, "kernel %d by key", l->key[1]);
+	CHECKF(l->variant == RLX_G_gemm_wgmma || !by_groups, "by %s",
+	       gpu_variants[l->variant].name);
 }
 
 static void all_groups(const struct gemm_case *t, int shapes)

@@ -99,7 +99,7 @@ static double rounding(int type)
 	       0.0626 : type == RLX_F8E5M2 ? 0.1251 : 0;
 }
 
-/* What the chip's own sums of fp8 lose of their terms: see gemm_wgmma.h. */
+/* What the chip's own sums of fp8 lose of their terms: see gemm_wgmma.cu. */
 #define SUM_F8	2e-3
 
 static uint32_t processors;

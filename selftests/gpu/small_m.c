@@ -298,7 +298,9 @@ static void check_attention(const struct form *f, enum rlx_precision precision)
 	uint32_t joined = 0, i;
 
 	for (i = 0; i < c->n_call; i++)
-		joined += c->call[i].joined && c->call[i].launch.key[2] & RLX_G_JOIN_ATTENTION;
+		joined += c->call[i].joined &&
+			  c->call[i].launch.variant == RLX_G_gemm_horizontal &&
+			  c->call[i].launch.param.gemm_horizontal.PROLOGUE_ATTENTION;
 	CHECKF(joined == f->joins, "%lld x %lld queries, %lld keys, %lld heads of %lld: %u joined",
 	       (long long)f->batch, (long long)f->q_len, (long long)f->kv_len,
 	       (long long)f->heads, (long long)f->width, joined);

@@ -7,8 +7,8 @@
  *	build/test/gpubench/gemm [M N K [bf16|f16|f32|tf32 [FORM [TILE [BY]]]]]
  *
  * FORM: the sum of 1 a is transposed, 2 b is by columns, 4 bias and gelu, 8 bias and
- * residual; 2 if none is given. TILE, of gemm_tile.h: GEMM_TILE() but its act; of f32
- * GEMM_SMALL_M_F32(), by BY warps, or GEMM_TILED(), of which BY blocks split k (split-K).
+ * residual; 2 if none is given. TILE: rows x columns, as 128x256; of f32 either of few rows, by
+ * BY warps, or rows x columns x teams, of which BY blocks split k (split-K).
  */
 #include "selftests/gpubench/kernel_bench.h"
 
@@ -135,7 +135,9 @@ static void check(const struct product *p, uint64_t *seed)
 static void measure(const struct product *p)
 {
 	double flop = 2.0 * (double)p->a.m * (double)p->a.n * (double)p->a.k, ms[2];
+	const struct gpu_kernel kernel = gpu_kernel_of(p->l.variant, &p->l.param, 0);
 	int n = flop > 3e11 ? 3 : flop > 3e10 ? 10 : 40;
+	char params[512];
 
 	measure_graphs((int (*[])(const void *)){ run_own, peer.gemm ? run_peer : NULL }, p, n,
 		       stream, ms);
@@ -146,18 +148,16 @@ static void measure(const struct product *p)
 	if (peer.gemm)
 		printf("  cuBLAS %9.2f us %6.1f TF/s  %.3f", ms[1] * 1e3,
 		       flop / ms[1] * 1e-9, ms[1] / ms[0]);
-	printf("  (key %d, tile %d, %u blocks)\n", p->l.key[1], p->l.key[3], p->l.grid[0]);
+	gpu_params_text(&kernel, params, sizeof(params));
+	printf("  (%s%s, %u blocks)\n", kernel.name, params, p->l.grid[0]);
 	fflush(stdout);
 }
 
 /* What a shape is computed with: 1 a is transposed, 2 b is by columns; ends of sums. */
 enum { TRANS_A = 1, B_COLS = 2, GELU = 4, RESIDUAL = 8 };
 
-/*
- * @tile: of gemm_tile.h, where another than the chosen one is to be tried, of f32 by so
- * many warps or shares of k; 0: none
- */
-static void choose(struct product *p, const int32_t tile[2])
+/* @by: where another tile than the chosen one is to be tried, of f32 by so many @warps; 0: none */
+static void choose(struct product *p, const struct rlx_g_tiling *by, uint32_t warps)
 {
 	bool exact = types[p->kind].type == RLX_F32, halves = p->type != RLX_F32;
 	size_t zeros = RLX_G_ZEROS * sizeof(uint32_t);
@@ -166,17 +166,16 @@ static void choose(struct product *p, const int32_t tile[2])
 	if (types[p->kind].type == TF32)
 		rlx_g_gemm_tf32_launch(&p->a, &p->l);
 	exact = exact || (!halves && !p->l.can);	/* few rows */
-	if (exact && !tile[0])
+	if (exact && !by->tile.m)
 		rlx_g_gemm_f32_launch(&p->a, &p->l);
-	else if (exact && GEMM_SMALL_M_F32_ROWS(tile[0]) >= 8)
-		rlx_g_gemm_small_m_f32_by(&p->a, tile[0], (uint32_t)tile[1], &p->l);
+	else if (exact && !by->teams)
+		rlx_g_gemm_small_m_f32_by(&p->a, by->tile, warps, &p->l);
 	else if (exact)
-		rlx_g_gemm_tiled_by(&p->a, tile[0], tile[1] ? tile[1] : 1, &p->l);
-	else if (halves && !tile[0])
+		rlx_g_gemm_tiled_by(&p->a, *by, &p->l);
+	else if (halves && !by->tile.m)
 		rlx_g_gemm_bf16_launch(&p->a, &p->l);
 	else if (halves)
-		rlx_g_gemm_by(&p->a, tile[0] | (int)p->a.act << 5, &p->l);
-	p->l.variant = exact ? RLX_G_gemm_f32 : RLX_G_gemm_bf16;
+		rlx_g_gemm_by(&p->a, by->tile, &p->l);
 	p->fn = gpu_function(&p->l);
 	p->env.scratch = dev_new(p->l.scratch);
 	p->env.zeros = dev_new(zeros);
@@ -186,7 +185,8 @@ static void choose(struct product *p, const int32_t tile[2])
 	CHECK_CU(gpu->api->stream_wait(NULL));
 }
 
-static void one(const size_t size[3], int kind, int form, const int32_t tile[2])
+static void one(const size_t size[3], int kind, int form, const struct rlx_g_tiling *by,
+		uint32_t warps)
 {
 	size_t m = size[0], n = size[1], k = size[2];
 	int type = types[kind].type == TF32 ? RLX_F32 : types[kind].type;
@@ -219,7 +219,7 @@ static void one(const size_t size[3], int kind, int form, const int32_t tile[2])
 		p.a.beta = 1;
 	}
 	CHECK_CU(gpu->api->fill8((uint64_t)(uintptr_t)p.a.c, 0xff, m * n * p.size, NULL));
-	choose(&p, tile);
+	choose(&p, by, warps);
 	CHECK_CU(run_own(&p));
 	CHECK_CU(gpu->api->stream_wait(stream));
 	check(&p, &seed);
@@ -274,7 +274,8 @@ int main(int argc, char **argv)
 		{ { 4096, 4096, 4096 }, T32, 0 },
 		{ { 16384, 1536, 384 }, T32, 0 },
 	};
-	int32_t tile[2] = { 0, 0 };
+	struct rlx_g_tiling by = { .shares = 1 };
+	uint32_t warps = 12;
 	size_t size[3];
 	int kind = 0;
 
@@ -288,12 +289,15 @@ int main(int argc, char **argv)
 	if (argc > 3) {
 		while (argc > 4 && kind < TYPES - 1 && strcmp(argv[4], types[kind].name))
 			kind++;
-		for (int i = 6; i < argc && i < 8; i++)
-			tile[i - 6] = atoi(argv[i]);
-		one(size, kind, argc > 5 ? atoi(argv[5]) : B_COLS, tile);
+		if (argc > 6)
+			CHECKF(sscanf(argv[6], "%dx%dx%d", &by.tile.m, &by.tile.n, &by.teams) > 1,
+			       "'%s' is no tile", argv[6]);
+		if (argc > 7)
+			warps = (uint32_t)(by.shares = atoi(argv[7]));
+		one(size, kind, argc > 5 ? atoi(argv[5]) : B_COLS, &by, warps);
 		return 0;
 	}
 	for (size_t i = 0; i < sizeof(shape) / sizeof(*shape); i++)
-		one(shape[i].size, shape[i].kind, shape[i].form, tile);
+		one(shape[i].size, shape[i].kind, shape[i].form, &by, warps);
 	return 0;
 }

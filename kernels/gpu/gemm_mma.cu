@@ -1,7 +1,7 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
- * GEMM of f16 or bf16 (or of f32 rounded to bf16 or TF32) by a warp's tensor cores: which
- * kernel RLX_K1 and RLX_K3 mean, and what types are multiplied and stored.
+ * GEMM of f16 or bf16 (or of f32 rounded to bf16 or TF32) by a warp's tensor cores, and what
+ * types are multiplied and stored.
  *
  * Algorithms: tiles in shared memory (gemm_mma_tile.h), small M (gemm_small_m.h), GEMV
  * (gemv.h), and grouped GEMM, whose first pass sorts rows by expert (expert_rows.h) and whose
@@ -11,28 +11,35 @@
  * costs several times as much. Sums are f32. Two f16 operands are multiplied as f16, all
  * others as bf16: f16 beside bf16 loses f16's last three bits of mantissa.
  */
+#if defined(RLX_KERNEL_gemm_small_m) || defined(RLX_KERNEL_gemm_horizontal)
+#define GEMM_B_COLS	1
+#elif defined(RLX_KERNEL_gemm_grouped)
+#define GEMM_B_COLS	0
+#endif
+#ifndef GEMM_TRANS_A
+#define GEMM_TRANS_A	0
+#endif
 #include "kernels/gpu/gemm_tile.h"
-#define GEMM_SCALED	(RLX_K0 & GEMM_BY_SCALE)
 #include "kernels/gpu/gemm.h"
 #include "kernels/gpu/gemv.h"
 #include "kernels/gpu/mma.h"
 
-typedef gemm_type<(RLX_K0 & 3)>::type type_a;
-typedef gemm_type<(RLX_K0 >> 2 & 3)>::type type_b;
-typedef gemm_type<(RLX_K0 >> 4 & 3)>::type type_c;
+typedef gemm_type<GEMM_TYPE_A>::type type_a;
+typedef gemm_type<GEMM_TYPE_B>::type type_b;
+typedef gemm_type<GEMM_TYPE_C>::type type_c;
 
 /* Products are of f16 where both are; everything else is rounded to bf16, or to TF32. */
 template <class A, class B> struct product_of { typedef bf16 type; };
 template <> struct product_of<f16, f16> { typedef f16 type; };
 typedef product_of<type_a, type_b>::type half;
-#if RLX_K0 & GEMM_TF32
+#if GEMM_TF32
 typedef float elem;
 #else
 typedef half elem;
 #endif
 
-#define A_TRANS	(RLX_K2 & 1)
-#define B_TRANS	(!(RLX_K2 & 2))	/* k runs down the rows of b's tile */
+#define A_TRANS	GEMM_TRANS_A
+#define B_TRANS	(!GEMM_B_COLS)	/* k runs down the rows of b's tile */
 
 typedef gemm_operands<float, type_a, type_b, type_c> operands;
 
@@ -55,7 +62,7 @@ struct ending : operands {
 		: operands(all, env, batch), g(all), list(rows) {}
 	DEV void take(uint32_t (*fa)[MMA_A], uint32_t (*fb)[MMA_B])
 	{
-#if RLX_K0 & GEMM_TF32
+#if GEMM_TF32
 #pragma unroll
 		for (int e = 0; e < TM * MMA_A; e++)
 			fa[e / MMA_A][e % MMA_A] = round_tf32(fa[e / MMA_A][e % MMA_A]);
@@ -71,51 +78,51 @@ struct ending : operands {
 	}
 };
 
-#if RLX_K1 == 2
+#ifdef RLX_KERNEL_gemv
 template <class T> static DEV inline float rounded(T x) { return to_f32(to_elem(x)); }
 
 struct round_it {
 	template <class T> DEV float operator()(T x) const { return rounded(x); }
 };
 
-RLX_G_KERNEL(gemm_bf16, struct rlx_k_gemm, 256)
+RLX_G_KERNEL(gemv, struct rlx_k_gemm, 256)
 {
 	SHARED(float, smem, [GEMV_ROOM(sizeof(type_b))]);
 
 	gemv<type_b, operands>(a, env, smem, round_it(), get, put);
 }
-#elif RLX_K1 == 3
+#elif defined(RLX_KERNEL_gemm_small_m) || defined(RLX_KERNEL_gemm_horizontal)
 #include "kernels/gpu/gemm_horizontal.h"
 #include "kernels/gpu/move.h"
-#if RLX_K2 & RLX_G_JOIN_ATTENTION
+#if PROLOGUE_ATTENTION
 #include "kernels/gpu/attention_short_kv.h"
 #endif
 #include "kernels/gpu/gemm_small_m.h"
 
-#if !(RLX_K2 & (RLX_G_JOIN_NORM | RLX_G_JOIN_ATTENTION))
-RLX_G_KERNEL_PDL(gemm_bf16, struct rlx_k_gemm, 384)
+#ifdef RLX_KERNEL_gemm_small_m
+RLX_G_KERNEL_PDL(gemm_small_m, struct rlx_k_gemm, 384)
 {
 	SHARED_DYNAMIC(shared);
 
 	small_m(a, env, (float *)shared, blockIdx.x, 0, false);
 }
-#endif
-
+#else
 /*
  * Narrow blocks have half as many threads: two of them, or one and one of the next
  * launch, are to find registers; but not where heads take more of them.
  */
-RLX_G_KERNEL_PDL(gemm_horizontal, struct rlx_g_horizontal, RLX_K3 == 8 &&
-		   RLX_G_JOIN_WIDTH(RLX_K2) * RLX_G_JOIN_KEYS(RLX_K2) <= 32 * 16 ? 768 : 384)
+RLX_G_KERNEL_PDL(gemm_horizontal, struct rlx_g_horizontal, GEMM_COLS == 8 &&
+		   ATTENTION_WIDTH * ATTENTION_KEYS <= 32 * 16 ? 768 : 384)
 {
 	SHARED_DYNAMIC(shared);
 	struct rlx_k_gemm g;
 	bool first;
-	uint32_t block = horizontal_member(a, RLX_K2, &g, &first);
+	uint32_t block = horizontal_member(a, PROLOGUE_NORM, &g, &first);
 
 	small_m(g, env, (float *)shared, block, &a, first);
 }
-#elif RLX_K3 == RLX_G_GROUPED
+#endif
+#elif defined(RLX_KERNEL_gemm_grouped)
 RLX_G_KERNEL(gemm_grouped, struct rlx_g_grouped, THREADS)
 {
 	SHARED_DYNAMIC(shared);
@@ -136,7 +143,7 @@ RLX_G_KERNEL(gemm_grouped, struct rlx_g_grouped, THREADS)
 	}
 }
 #else
-RLX_G_KERNEL(gemm_bf16, struct rlx_k_gemm, THREADS)
+RLX_G_KERNEL(gemm_mma, struct rlx_k_gemm, THREADS)
 {
 	SHARED_DYNAMIC(shared);
 	int64_t down = tiles_down(a, env), each = tiles_of(a, down);

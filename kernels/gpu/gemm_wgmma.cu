@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: MIT */
+// SPDX-License-Identifier: MIT
 /*
  * GEMM of f16, bf16 or fp8 by Hopper's wgmma: persistent, warp-specialised blocks.
  *
@@ -8,7 +8,7 @@
  * from one tile of the result to the next in the order of gemm_tile(), so that blocks which
  * run together share panels of A and B in the L2.
  *
- * Tiles: 64 or 128 rows by 64 to 256 columns by 64 of k (GEMM_TILE), as many stages as
+ * Tiles: 64 or 128 rows by 64 to 256 columns by 64 of k, as many stages as
  * 225 KiB hold, 8 at most. Sums stay in registers: BN / 2 floats a thread.
  *
  * Traffic: A is read ceil(N / BN) times and B ceil(M / BM) times by way of the L2; C once.
@@ -21,35 +21,33 @@
  * fp8: the chip drops what is 2^-13 of a sum's largest term, so each stage is summed apart.
  */
 #include "kernels/gpu/gemm_tile.h"
-#define GEMM_SCALED	(RLX_K0 & GEMM_BY_SCALE)
 #include "kernels/gpu/gemm.h"
 #include "kernels/gpu/mma.h"
 #include "kernels/gpu/wgmma.h"
 
 /* Both operands have it. */
-#define F8	((RLX_K0 & 3) == GEMM_F8)
+#define F8	(GEMM_TYPE_A >= GEMM_F8)
 #if F8
 typedef f16 half;
 #else
-typedef gemm_type<(RLX_K0 & 3)>::type half;
+typedef gemm_type<GEMM_TYPE_A>::type half;
 #endif
-#if (RLX_K0 >> 4 & 3) != GEMM_F8
-typedef gemm_type<(RLX_K0 >> 4 & 3)>::type type_c;
-#elif RLX_K0 & GEMM_A_E5M2
-typedef f8e5m2 type_c;
-#else
+#if GEMM_TYPE_C < GEMM_F8
+typedef gemm_type<GEMM_TYPE_C>::type type_c;
+#elif GEMM_TYPE_C == GEMM_F8
 typedef f8e4m3 type_c;
+#else
+typedef f8e5m2 type_c;
 #endif
 typedef gemm_operands<float, half, half, type_c> operands;
 
-#define A_TRANS	(RLX_K2 & 1)
-#define B_TRANS	(!(RLX_K2 & 2))	/* k runs down the rows of b's tile */
+#define A_TRANS	GEMM_TRANS_A
+#define B_TRANS	(!GEMM_B_COLS)	/* k runs down the rows of b's tile */
 
 enum {
-	GROUPS = GEMM_TILE_WARPGROUPS(RLX_K3), BM = GEMM_TILE_ROWS(RLX_K3),
-	BN = GEMM_TILE_COLS(RLX_K3), ACT = GEMM_TILE_ACT(RLX_K3),
-	THREADS = GEMM_TILE_THREADS(RLX_K3),
-	STAGES = GEMM_TILE_STAGES(RLX_K3), STAGE = GEMM_TILE_STAGE(RLX_K3),
+	BM = GEMM_TILE_M, BN = GEMM_TILE_N, ACT = GEMM_ACT,
+	GROUPS = GEMM_TILE_WARPGROUPS(BM), THREADS = GEMM_TILE_THREADS(BM),
+	STAGES = GEMM_TILE_STAGES(BM, BN), STAGE = GEMM_TILE_STAGE(BM, BN),
 	DEPTH = GEMM_TILE_DEPTH, ROW = DEPTH * sizeof(half),
 	A_BYTES = BM * ROW, BOX = 64 * ROW,	/* of 64 x 64 elements */
 	A_STEP = A_TRANS ? 16 * ROW : 32, B_STEP = B_TRANS ? 16 * ROW : 32,
@@ -201,7 +199,7 @@ static DEV inline void multiply(float (&sum)[SUMS], const struct rlx_k_gemm &a,
 		wgmma_fence();
 #pragma unroll
 		for (int k = 0; k < DEPTH / 16; k++)
-			wgmma_f8<BN, (RLX_K0 & GEMM_A_E5M2) != 0, (RLX_K0 & GEMM_B_E5M2) != 0>(
+			wgmma_f8<BN, GEMM_TYPE_A == RLX_NUM_F8E5M2, GEMM_TYPE_B == RLX_NUM_F8E5M2>(
 				d, tile_plus(pa, k * A_STEP), tile_plus(pb, k * B_STEP), k);
 		wgmma_commit();
 		wgmma_wait<0>();
@@ -511,7 +509,7 @@ static DEV inline void end_sums(float *d, const struct rlx_k_gemm &a, const oper
 				int col)
 {
 	add_lines(d, a, o, row, col);
-#if (RLX_K0 >> 4 & 3) != GEMM_F8
+#if GEMM_TYPE_C < GEMM_F8
 	if (o.r)
 		add_matrix(d, lines<type_c>((type_c *)o.r, a.ldr, a, row, col), (float)a.beta);
 #endif
@@ -538,7 +536,7 @@ static DEV inline void multiply_all(const struct rlx_k_gemm &a, const struct rlx
 	}
 }
 
-RLX_G_KERNEL_ALONE(gemm_bf16, struct rlx_k_gemm, THREADS)
+RLX_G_KERNEL_ALONE(gemm_wgmma, struct rlx_k_gemm, THREADS)
 {
 	SHARED(struct stages, st, [1]);
 	SHARED_DYNAMIC(shared);
