@@ -9,30 +9,13 @@ static const char *const rtc[] = {
 	"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL,
 };
 
-/* In the order of backends/gpu/api.def. */
 static const char *const driver_names[] = {
-	"cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuDeviceGet",
-	"cuDeviceGetName", "cuDeviceTotalMem_v2", "cuDeviceGetAttribute",
-	"cuDeviceGetPCIBusId", "cuDevicePrimaryCtxRetain",
-	"cuDevicePrimaryCtxRelease_v2", "cuCtxSetCurrent",
-	"cuStreamCreate", "cuStreamDestroy_v2", "cuStreamSynchronize", "cuStreamQuery",
-	"cuStreamWaitEvent",
-	"cuEventCreate", "cuEventDestroy_v2", "cuEventRecord", "cuEventElapsedTime",
-	"cuMemAlloc_v2", "cuMemFree_v2", "cuMemHostRegister_v2", "cuMemHostUnregister",
-	"cuMemHostGetDevicePointer_v2", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
-	"cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuModuleLoadData", "cuModuleUnload",
-	"cuModuleGetFunction", "cuFuncSetAttribute", "cuLaunchKernel",
-	"cuLaunchKernelEx", "cuTensorMapEncodeTiled",
-	"cuMemGetAllocationGranularity", "cuMemCreate", "cuMemRelease",
-	"cuMemExportToShareableHandle", "cuMemImportFromShareableHandle",
-	"cuMemAddressReserve", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemAddressFree",
-	"cuStreamBeginCapture_v2", "cuStreamEndCapture",
-	"cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuGraphExecDestroy", "cuGraphDestroy",
+#define GPU_CALL(name, cuda, hip, ...) cuda,
+#include "backends/gpu/api.def"
 };
 static const char *const rtc_names[] = {
-	"nvrtcVersion", "nvrtcCreateProgram", "nvrtcCompileProgram",
-	"nvrtcGetProgramLogSize", "nvrtcGetProgramLog", "nvrtcGetCUBINSize",
-	"nvrtcGetCUBIN", "nvrtcGetPTXSize", "nvrtcGetPTX", "nvrtcDestroyProgram",
+#define RTC_CALL(name, cuda, hip, ...) cuda,
+#include "backends/gpu/api.def"
 };
 
 static const char *describe(int rc, void *(*find)(void *, const char *), void *lib)

@@ -36,12 +36,12 @@ struct rlx_gpu_access {
 };
 
 struct rlx_gpu_api {
-#define GPU_CALL(name, ...)	int (*name)(__VA_ARGS__);
+#define GPU_CALL(name, cuda, hip, ...)	int (*name)(__VA_ARGS__);
 #include "backends/gpu/api.def"
 };
 
 struct rlx_gpu_rtc {
-#define RTC_CALL(name, ...)	int (*name)(__VA_ARGS__);
+#define RTC_CALL(name, cuda, hip, ...)	int (*name)(__VA_ARGS__);
 #include "backends/gpu/api.def"
 };
 
@@ -66,7 +66,7 @@ struct gpu_chip {
 
 /*
  * @driver, @rtc:   file names to try, in order, each list ending with NULL
- * @driver_names, @rtc_names: symbols in the order of api.def
+ * @driver_names, @rtc_names: symbols, as api.def has them
  * @describe:       an error as text; @find as dlsym of the driver
  * @option:         one of the compiler's that all kernels need
  * @arch:           the option that names a device, into @buf

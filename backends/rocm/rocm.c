@@ -13,26 +13,13 @@ static const char *const rtc[] = {
 	"libamdhip64.so.5", NULL,
 };
 
-/* In the order of backends/gpu/api.def. */
 static const char *const driver_names[] = {
-	"hipInit", "hipDriverGetVersion", "hipGetDeviceCount", "hipDeviceGet",
-	"hipDeviceGetName", "hipDeviceTotalMem", "hipDeviceGetAttribute",
-	"hipDeviceGetPCIBusId", "hipDevicePrimaryCtxRetain", "hipDevicePrimaryCtxRelease",
-	"hipCtxSetCurrent", "hipStreamCreateWithFlags", "hipStreamDestroy",
-	"hipStreamSynchronize", "hipStreamQuery", "hipStreamWaitEvent", "hipEventCreateWithFlags",
-	"hipEventDestroy", "hipEventRecord", "hipEventElapsedTime", "hipMalloc", "hipFree",
-	"hipHostRegister", "hipHostUnregister", "hipHostGetDevicePointer",
-	"hipMemcpyHtoDAsync", "hipMemcpyDtoHAsync", "hipMemcpyDtoDAsync",
-	"hipMemsetD8Async", "hipModuleLoadData", "hipModuleUnload",
-	"hipModuleGetFunction", "hipFuncSetAttribute", "hipModuleLaunchKernel",
-	NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-	"hipStreamBeginCapture", "hipStreamEndCapture", "hipGraphInstantiateWithFlags",
-	"hipGraphLaunch", "hipGraphExecDestroy", "hipGraphDestroy",
+#define GPU_CALL(name, cuda, hip, ...) hip,
+#include "backends/gpu/api.def"
 };
 static const char *const rtc_names[] = {
-	"hiprtcVersion", "hiprtcCreateProgram", "hiprtcCompileProgram",
-	"hiprtcGetProgramLogSize", "hiprtcGetProgramLog", "hiprtcGetCodeSize",
-	"hiprtcGetCode", NULL, NULL, "hiprtcDestroyProgram",
+#define RTC_CALL(name, cuda, hip, ...) hip,
+#include "backends/gpu/api.def"
 };
 
 static const char *describe(int rc, void *(*find)(void *, const char *), void *lib)
