@@ -372,6 +372,8 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 		return rlx_lower_unsupported(lo, "operands are rounded by a cast of their own");
 	if (gpu_gemm_is_fp8(lo))
 		return gpu_gemm_fp8(lo, g);
+	if (a == RLX_F32 && b == RLX_F32 && y != RLX_F32)	/* tensor cores would round them */
+		return rlx_lower_unsupported(lo, "products of f32 are written as f32");
 	if (wide ? a != RLX_F64 || b != RLX_F64 :
 		   !rlx_lower_real(a) || !rlx_lower_real(b) || !rlx_lower_real(y))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
