@@ -216,6 +216,21 @@ static bool supports_dtype(enum rlx_dtype dt)
 	return dt > RLX_NODTYPE && dt <= RLX_BOOL;
 }
 
+/* What divides by the dimensions; see struct rlx_g_ew. */
+static void take_magic(struct rlx_g_ew *a)
+{
+	int d;
+
+	for (d = 0; d < a->rank; d++) {
+		uint64_t n = (uint64_t)a->dim[d];
+
+		while (n <= UINT32_MAX && (uint64_t)1 << a->shift[d] < n)
+			a->shift[d]++;
+		if (n && n <= UINT32_MAX)
+			a->magic[d] = (uint32_t)(((((uint64_t)1 << a->shift[d]) - n) << 32) / n + 1);
+	}
+}
+
 /* @shape is the result's; dimensions that all operands walk as one are merged. */
 static void begin(struct writer *w, struct rlx_lower *lo, const struct rlx_type *shape)
 {
@@ -256,30 +271,36 @@ static void begin(struct writer *w, struct rlx_lower *lo, const struct rlx_type 
 		w->type[k] = rlx_lower_in(lo, k)->dtype;
 		rlx_lower_ref_in(lo, &a->in[k], k, 0);
 	}
+	take_magic(a);
 	for (k = 0; k < w->n_out; k++) {
 		w->out_type[k] = rlx_lower_out(lo, k)->dtype;
 		rlx_lower_ref_out(lo, &a->out[k], k, 0);
 	}
 }
 
-/* Indices of the operands that are walked by strides, from the flat one. */
-static void put_indices(struct writer *w)
+/* Indices p<k> of the operands that are walked by strides, from flat index @at. */
+static void put_indices(struct writer *w, const char *at)
 {
-	const char *type = w->a->n < (int64_t)1 << 31 ? "uint32_t" : "int64_t";
+	bool small = w->a->n < (int64_t)1 << 31;
+	const char *type = small ? "uint32_t" : "int64_t";
 	int d;
 	uint32_t k;
 
 	for (k = 0; k < w->n_in; k++)
 		if (w->walk[k] == WALK_STRIDES)
 			put(w, "int64_t p%u = 0;\n", k);
-	put(w, "{ %s r = (%s)i, c;\n", type, type);
+	put(w, "{ %s r = (%s)(%s), q, c;\n", type, type, at);
 	for (d = w->a->rank; d-- > 0;) {
+		if (d && small)
+			put(w, "q = ew_div(r, a.magic[%d], a.shift[%d]);\n", d, d);
+		else if (d)
+			put(w, "q = r / a.dim[%d];\n", d);
 		if (d)
-			put(w, "c = r %% (%s)a.dim[%d]; r /= (%s)a.dim[%d];\n", type, d, type, d);
+			put(w, "c = r - q * (%s)a.dim[%d]; r = q;\n", type, d);
 		else
 			put(w, "c = r;\n");
 		for (k = 0; k < w->n_in; k++)
-			if (w->walk[k] == WALK_STRIDES)
+			if (w->walk[k] == WALK_STRIDES && w->a->stride[k][d])
 				put(w, "p%u += (int64_t)c * a.stride[%u][%d];\n", k, k, d);
 	}
 	put(w, "}\n");
@@ -306,8 +327,7 @@ static size_t larger(size_t a, size_t b)
 
 /*
  * Elements of a thread: as many as the widest operand that is read side by side has in 16
- * bytes, fewer where many operands or ops would fill the registers, and where rows of what
- * is walked by strides end inside a vector.
+ * bytes, fewer where many operands or ops would fill the registers.
  */
 static int64_t vector_of(const struct writer *w)
 {
@@ -326,10 +346,15 @@ static int64_t vector_of(const struct writer *w)
 			widest = larger(widest, rlx_dtype_size(w->type[k]));
 	v = VECTOR_BYTES / (int64_t)widest;
 	v = v > MOST_VEC ? MOST_VEC : v;
-	while (v > 1 && (v * (w->n_in + w->n_out) > 32 || v * w->n_op > 96 ||
-			 (w->strides && a->dim[a->rank - 1] % v)))
+	while (v > 1 && (v * (w->n_in + w->n_out) > 32 || v * w->n_op > 96))
 		v /= 2;
 	return v;
+}
+
+/* Rows of what is walked by strides end where vectors of @v do: one index is enough. */
+static bool rows_of_vectors(const struct writer *w, int64_t v)
+{
+	return w->strides && w->a->dim[w->a->rank - 1] % v == 0;
 }
 
 static void put_load(struct writer *w, uint32_t k)
@@ -364,11 +389,18 @@ static void put_kernel(struct writer *w, int v)
 	put(w, "const int64_t n = live_rows(env, a.n), step = (int64_t)gridDim.x * %d;\n"
 	    "for (int64_t i = ((int64_t)blockIdx.x * %d + threadIdx.x) * %d; i < n; i += step) {\n"
 	    "const int64_t left = n - i;\n", THREADS * v, THREADS, v);
-	if (w->strides)
-		put_indices(w);
+	if (rows_of_vectors(w, v))
+		put_indices(w, "i");
 	for (k = 0; k < w->n_in; k++)
-		put_load(w, k);
+		if (w->walk[k] != WALK_STRIDES || rows_of_vectors(w, v))
+			put_load(w, k);
 	put(w, "#pragma unroll\nfor (int j = 0; j < %d; j++) {\n", v);
+	if (w->strides && !rows_of_vectors(w, v)) {
+		put_indices(w, "i + (j < left ? j : left - 1)");
+		for (k = 0; k < w->n_in; k++)
+			if (w->walk[k] == WALK_STRIDES)
+				put(w, "i%u.one(j, x%u, p%u);\n", k, k, k);
+	}
 	for (k = 0; k < w->n_out; k++)
 		put(w, "%s r%u;\n", class_of(w->out_type[k]), k);
 	put(w, "one(");

@@ -12,7 +12,11 @@
 
 enum { RLX_G_EW_IN = 14, RLX_G_EW_OUT = 4 };
 
-/* Operand k's element of index i is in[k][sum i_d * stride[k][d]]. */
+/*
+ * Operand k's element of index i is in[k][sum i_d * stride[k][d]]. For fewer than 2^31
+ * elements i / dim[d] is (mul_hi(i, magic[d]) + i) >> shift[d]: Granlund and Montgomery,
+ * "Division by Invariant Integers using Multiplication" (1994).
+ */
 struct rlx_g_ew {
 	int64_t		n;			/* elements */
 	const void	*in[RLX_G_EW_IN];
@@ -20,6 +24,7 @@ struct rlx_g_ew {
 	int32_t		rank;
 	int64_t		dim[RLX_K_DIMS];
 	int64_t		stride[RLX_G_EW_IN][RLX_K_DIMS];
+	uint32_t	magic[RLX_K_DIMS], shift[RLX_K_DIMS];
 };
 
 #ifdef DEV	/* device code: kernels/gpu/dialect.h came first */
@@ -304,6 +309,11 @@ template <int T> static DEV inline void ew_store(void *p, int64_t i,
 	((typename rlx_t<T>::mem *)p)[i] = rlx_t<T>::put(ew_plain(x));
 }
 
+static DEV inline uint32_t ew_div(uint32_t i, uint32_t magic, uint32_t shift)
+{
+	return ((uint32_t)((uint64_t)i * magic >> 32) + i) >> shift;
+}
+
 /*
  * @V elements side by side of one operand, by one access where they lie aligned. Of @n
  * elements in all those past the last are the last one again, and are not written.
@@ -338,6 +348,12 @@ template <int T, int V> struct ew_vec {
 	DEV inline void strided(const void *x, int64_t i, int64_t left, int64_t stride)
 	{
 		along((const mem *)x + i, left, stride);
+	}
+
+	/* element @j alone, at @i */
+	DEV inline void one(int j, const void *x, int64_t i)
+	{
+		w.v[j] = ((const mem *)x)[i];
 	}
 
 	DEV inline void repeat(const void *x, int64_t i)
