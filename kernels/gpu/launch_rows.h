@@ -230,22 +230,23 @@ static inline void rlx_g_reduce_any(const struct rlx_k_reduce *a, struct rlx_g_l
 }
 
 /*
- * Collapsed axes are [reduced], [kept, reduced], [reduced, kept] or [kept, reduced, kept]: rows,
- * or columns. Others, and a grid of more split results than there are counters, go by elements.
+ * Collapsed axes take turns: by rows the last ones are [reduced], [kept, reduced], [reduced, kept,
+ * reduced] or [kept, reduced, kept, reduced], else by columns; of three or four, rows are cut into
+ * segments. More of them, or more split results than there are counters, go by elements.
  */
 static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_reduce *a = (const struct rlx_k_reduce *)args;
-	bool rows = a->axes >> (a->rank - 1) & 1;
-	int64_t along = rows ? a->n_red : a->dim[a->rank - 1];
+	bool rows = a->axes >> (a->rank - 1) & 1, cut = a->rank > (rows ? 2 : 3);
+	int64_t along = a->dim[a->rank - 1];
 	const struct rlx_g_rows_operand o[] = {
 		{ a->x, along, a->type }, { rows ? NULL : a->y, along, a->type },
 	};
 	int size = (int)rlx_k_type_size((enum rlx_dtype)a->type), vec;
 
 	l->variant = RLX_G_reduce;
-	if (!a->n_out || !a->n_red || l->processors > RLX_G_ZEROS / 2 ||
-	    (rows ? a->rank > 2 : a->rank > 3 || !(a->axes >> (a->rank - 2) & 1))) {
+	if (!a->n_out || !a->n_red || l->processors > RLX_G_ZEROS / 2 || a->rank > 4 ||
+	    (!rows && a->rank < 2) || (cut && a->n_red > INT32_MAX)) {
 		rlx_g_reduce_any(a, l);
 		return;
 	}
@@ -257,7 +258,8 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 	else
 		rlx_g_cols_grid(l, a->n_out / vec, a->n_red, l->key[2], 8);
 	l->key[0] = a->type;
-	l->key[1] = REDUCE_FORM(a->op, rows ? REDUCE_ROWS : REDUCE_COLS);
+	l->key[1] = REDUCE_FORM(a->op, (rows ? REDUCE_ROWS : REDUCE_COLS) |
+				       (cut ? REDUCE_SEGMENTS : 0));
 	l->n_launches = 0;	/* the block that comes last does the rest */
 }
 

@@ -7,9 +7,9 @@
  * Where results are few, rows of the grid have parts of each, which the block that comes last
  * puts together in order. No atomics but its counter: the same bits each time.
  * Tiles: where reduced elements lie side by side, or kept ones do, as kernels/gpu/rows_plan.h has
- * rows and columns; rlx_g_reduce_launch() says which. Where both take turns more than once, a warp
- * for each result of up to 1,024 elements, a block for longer ones, or, if the last axis is kept, a
- * thread; a second launch puts parts together.
+ * rows and columns; kept axes may cut them into segments once. rlx_g_reduce_launch() says which.
+ * Of axes that take more turns, a warp for each result of up to 1,024 elements, a block for longer
+ * ones, or, if the last axis is kept, a thread; a second launch puts parts together.
  * Traffic: x once, which is the bound; 8 bytes of scratch for each part, up to 1,024 of a result.
  * Limits: all types. f32 and narrower floats are summed in f32, f64 in f64; integers wrap in 64
  * bits, and their mean is truncated. A NaN is the largest and the smallest.
@@ -19,7 +19,12 @@
 /* Key: type, REDUCE_FORM(), and ROWS_KEY() or threads for each result (1, WARP or 256). */
 #define ROWS_SHARE	RLX_K2
 #define REDUCE_OP	(RLX_K1 & 15)
-#define FORM		(RLX_K1 >> 4)
+#define FORM		(RLX_K1 >> 4 & 3)
+
+/* Rows keep nothing but what is under way: all the threads that there can be. */
+#define RLX_G_BLOCKS	\
+	(FORM == REDUCE_ANY ? 5 : FORM == REDUCE_ROWS ? ROWS_PIECES(ROWS_SHARE) ? 4 : \
+	 ROWS_BLOCKS(ROWS_SHARE) : sizeof(elem::acc) == 4 ? COLS_BLOCKS(ROWS_SHARE) : 1)
 
 #define ELEM_TYPE RLX_K0
 #include "kernels/gpu/accumulate.h"
@@ -165,6 +170,45 @@ RLX_G_KERNEL(reduce, struct rlx_k_reduce, 256)
 /* Eight pieces at most are folded before what came of them is: see above. */
 enum { TURNS = 8 };
 
+/*
+ * Where the elements of a result lie. A line has kept axes ahead of it, and of SEGMENTS is cut:
+ * [k0, r0, k1, r1] by rows, [r0, k0, r1, k1] by columns, of which the first may be missing.
+ */
+struct lines {
+	const mem	*x;
+	int64_t		cut, jump;	/* elements of a segment, of the next one's begin */
+	int64_t		kept, outer;	/* segments side by side, elements of all */
+	bool		segments;
+
+	DEV lines(const struct rlx_k_reduce &a, const struct rlx_g_env &env)
+		: x(RLX_G_PTR(const mem, a.x)), segments(RLX_K1 >> 4 & REDUCE_SEGMENTS)
+	{
+		const int last = a.rank - 1;
+		const int64_t inner = FORM == REDUCE_COLS ? a.dim[last] : 1;
+
+		cut = a.dim[FORM == REDUCE_COLS ? last - 1 : last];
+		kept = !segments ? 1 : a.dim[FORM == REDUCE_COLS ? last - 2 : last - 1];
+		jump = kept * cut * inner;
+		outer = a.n_red * kept * inner;
+	}
+
+	/* Of row, or row of columns, @i */
+	DEV const mem *line(int64_t i, int64_t inner) const
+	{
+		if (!segments)
+			return x + i * outer;
+		return x + i / kept * outer + i % kept * cut * inner;
+	}
+
+	/* Of element @i of a line, @inner apart where none ends */
+	DEV int64_t at(int64_t i, int64_t inner) const
+	{
+		const uint32_t n = (uint32_t)i, by = (uint32_t)cut;
+
+		return segments ? n / by * jump + n % by * inner : i * inner;
+	}
+};
+
 typedef acc across[VEC];
 
 static DEV inline void clear(across &v)
@@ -227,23 +271,39 @@ static DEV inline acc fold_row(const row_part &part, const row_vec<mem> (&x)[CHU
 	return v[0];
 }
 
+/* Elements of @part of a row, which begins at @first of @x, if @in */
+static DEV inline void load_row(const lines &all, const mem *x, int64_t first,
+				const row_part &part, bool in, row_vec<mem> (&raw)[CHUNKS])
+{
+	if (!all.segments) {
+		part.load(x + first, in, raw);
+		return;
+	}
+#pragma unroll
+	for (int c = 0; c < CHUNKS; c++)
+		if (in && part.has(c))
+			raw[c] = *(const row_vec<mem> *)(x + all.at(first + part.at(c), 1));
+		else
+			raw[c] = {};
+}
+
 #if !ROWS_PIECES(ROWS_SHARE)
 RLX_G_KERNEL(reduce, struct rlx_k_reduce, THREADS)
 {
 	SHARED(acc, smem, [2][MAX_WARPS]);
 	const row_part part = { (int)a.n_red, (int)threadIdx.x % LANES };
 	const int64_t step = (int64_t)gridDim.x * GROUPS;
-	const mem *x = RLX_G_PTR(const mem, a.x);
+	const lines at(a, env);
 	int64_t row = (int64_t)blockIdx.x * GROUPS + (int)threadIdx.x / LANES;
 	row_meeting<acc> all = { smem, 0 };
 	row_vec<mem> raw[CHUNKS];
 
-	part.load(x + row * a.n_red, row < a.n_out, raw);
+	load_row(at, at.line(row, 1), 0, part, row < a.n_out, raw);
 	/* all rows of a warp at a time, as it has to stay together */
 	for (int64_t i = (int64_t)blockIdx.x * GROUPS; i < a.n_out; i += step, row += step) {
 		acc v = fold_row(part, raw);
 
-		part.load(x + (row + step) * a.n_red, row + step < a.n_out, raw);
+		load_row(at, at.line(row + step, 1), 0, part, row + step < a.n_out, raw);
 		v = all.of<meet>(v);
 		if (part.lane == 0 && row < a.n_out)
 			RLX_G_PTR(mem, a.y)[row] = put_as(finished(v, a.n_red));
@@ -252,7 +312,7 @@ RLX_G_KERNEL(reduce, struct rlx_k_reduce, THREADS)
 #else
 
 /* Elements [first, end) of the row at @x, by a block: what a thread has */
-static DEV inline acc fold_share(const mem *x, int64_t first, int64_t end)
+static DEV inline acc fold_share(const lines &all, const mem *x, int64_t first, int64_t end)
 {
 	acc whole = neutral(), piece = neutral();
 	int n = 0;
@@ -262,7 +322,7 @@ static DEV inline acc fold_share(const mem *x, int64_t first, int64_t end)
 		const row_part part = { left < PIECE ? (int)left : (int)PIECE, (int)threadIdx.x };
 		row_vec<mem> raw[CHUNKS];
 
-		part.load(x + at, true, raw);
+		load_row(all, x, at, part, true, raw);
 		piece = meet::of(piece, fold_row(part, raw));
 		if (++n == TURNS) {
 			whole = meet::of(whole, piece);
@@ -282,11 +342,11 @@ RLX_G_KERNEL(reduce, struct rlx_k_reduce, THREADS)
 	const int64_t each = (pieces + splits - 1) / splits * PIECE;
 	const int64_t first = blockIdx.y * each, end = first + each;
 	row_meeting<acc> all = { smem, 0 };
+	const lines at(a, env);
 
 	for (int64_t row = blockIdx.x; row < a.n_out; row += gridDim.x) {
 		acc *parts = (acc *)env.scratch + row * splits;
-		acc v = fold_share(RLX_G_PTR(const mem, a.x) + row * a.n_red, first,
-				   end < a.n_red ? end : a.n_red);
+		acc v = fold_share(at, at.line(row, 1), first, end < a.n_red ? end : a.n_red);
 
 		v = all.of<meet>(v);
 		if (splits > 1) {
@@ -306,28 +366,33 @@ RLX_G_KERNEL(reduce, struct rlx_k_reduce, THREADS)
 #endif
 #else
 
+struct column {
+	const mem	*x;
+	int64_t		inner, first, end;
+};
+
 /* Of rows [first, end) of a vector of columns at @x, @inner apart, every LANES-th */
-static DEV inline void fold_columns(const mem *x, int64_t inner, int64_t first, int64_t end,
-				    across &v)
+static DEV inline void fold_columns(const lines &all, const column &of, across &v)
 {
 	across piece;
 	int n = 0;
 
 	clear(v);
 	clear(piece);
-	for (int64_t at = first + (int)threadIdx.x / COLS_ACROSS; at < end; at += PIECE_ROWS) {
+	for (int64_t at = of.first + (int)threadIdx.x / COLS_ACROSS; at < of.end;
+	     at += PIECE_ROWS) {
 		row_vec<mem> raw[CHUNKS];
 
 #pragma unroll
 		for (int c = 0; c < CHUNKS; c++)
-			if (at + c * LANES < end)
-				raw[c] = *(const row_vec<mem> *)(x + at * inner +
-								 c * (LANES * inner));
+			if (at + c * LANES < of.end)
+				raw[c] = *(const row_vec<mem> *)(of.x + all.at(at + c * LANES,
+									       of.inner));
 			else
 				raw[c] = {};
 #pragma unroll
 		for (int c = 0; c < CHUNKS; c++)
-			fold(piece, raw[c], at + c * LANES < end);
+			fold(piece, raw[c], at + c * LANES < of.end);
 		if (++n == TURNS) {
 			fold_all(v, piece);
 			clear(piece);
@@ -355,19 +420,20 @@ RLX_G_KERNEL(reduce, struct rlx_k_reduce, COLS_THREADS)
 	const int64_t inner = a.dim[a.rank - 1], vectors = a.n_out / VEC, splits = gridDim.y;
 	const int64_t pieces = (a.n_red + PIECE_ROWS - 1) / PIECE_ROWS;
 	const int64_t each = (pieces + splits - 1) / splits * PIECE_ROWS;
-	const int64_t first = blockIdx.y * each, end = first + each < a.n_red ? first + each :
-		a.n_red;
+	const int64_t first = blockIdx.y * each, end = first + each;
+	const lines all(a, env);
 
 	for (int64_t i = (int64_t)blockIdx.x * COLS_ACROSS; i < vectors;
 	     i += (int64_t)gridDim.x * COLS_ACROSS) {
 		const int64_t q = i + threadIdx.x % COLS_ACROSS, col = (q < vectors ? q : 0) * VEC;
 		const bool writes = q < vectors && (int)threadIdx.x < COLS_ACROSS;
-		const int64_t at = col / inner * a.n_red * inner + col % inner;
+		const column of = { all.line(col / inner, inner) + col % inner, inner, first,
+				    end < a.n_red ? end : a.n_red };
 		acc *parts = (acc *)env.scratch + col;
 		row_vec<mem> y;
 		across v;
 
-		fold_columns(RLX_G_PTR(const mem, a.x) + at, inner, first, end, v);
+		fold_columns(all, of, v);
 		columns_meet<meet>(v, smem);
 		if (splits > 1) {
 #pragma unroll

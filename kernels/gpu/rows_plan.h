@@ -48,9 +48,10 @@
 
 /* A reduction's op (enum rlx_k_reduce_op) and form in RLX_K1 */
 #define REDUCE_FORM(op, form)	((op) | (form) << 4)
-#define REDUCE_ANY	0	/* axes take turns */
+#define REDUCE_ANY	0	/* axes take more turns, or none are reduced */
 #define REDUCE_ROWS	1	/* kept ones, then reduced ones */
 #define REDUCE_COLS	2	/* kept, reduced, kept ones */
+#define REDUCE_SEGMENTS	4	/* beside these: reduced ones are cut by kept ones */
 
 /* Types of a softmax in RLX_K1; 1 in RLX_K2: by columns */
 #define SOFTMAX_TYPES(x, y, log)	((x) | (y) << 4 | (log) << 8)

@@ -96,6 +96,12 @@ TEST(reduce_shares)
 				    kc_pick(&seed, 2, 40) };
 		int64_t longer[2] = { kc_pick(&seed, 1, 2), kc_pick(&seed, 20481, 70000) };
 
+		int64_t cut[4] = { kc_pick(&seed, 1, 6), kc_pick(&seed, 2, 9),
+				   kc_pick(&seed, 2, 9), 4 * kc_pick(&seed, 1, 60) };
+
+		one_reduce(cut, 4, 5, any_type(&seed), &seed);
+		one_reduce(cut, 4, 10, any_type(&seed), &seed);
+		one_reduce(cut + 1, 3, 5, any_type(&seed), &seed);
 		one_reduce(rows, 2, 2, any_type(&seed), &seed);
 		one_reduce(wide, 2, 2, any_type(&seed), &seed);
 		one_reduce(cols, 3, 2, any_type(&seed), &seed);
@@ -105,6 +111,9 @@ TEST(reduce_shares)
 	one_reduce((int64_t[]){ 6000, 16 }, 2, 1, RLX_F16, &seed);
 	one_reduce((int64_t[]){ 30000, 3 }, 2, 2, RLX_F32, &seed);
 	one_reduce((int64_t[]){ 300, 900, 5 }, 3, 2, RLX_I32, &seed);
+	/* as a batch norm sums, of lines that blocks share */
+	one_reduce((int64_t[]){ 8, 3, 49 * 49 * 4 }, 3, 5, RLX_F32, &seed);
+	one_reduce((int64_t[]){ 40, 2, 75, 16 }, 4, 5, RLX_F16, &seed);
 }
 
 static void one_argreduce(int64_t outer, int64_t n, int64_t inner, uint64_t *seed)
