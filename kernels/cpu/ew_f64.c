@@ -12,7 +12,7 @@
 
 #define ONE		((vl)((vd){0} + 1.0))
 #define BOOL(m)		((vd)((vl)(m) & ONE))
-#define SEL(m, a, b)	((vd)(((vl)(m) & (vl)(a)) | (~(vl)(m) & (vl)(b))))
+#define SEL(m, a, b)	vd_sel((m), (a), (b))
 
 static double mod_floor(double x, double y)
 {
@@ -21,11 +21,6 @@ static double mod_floor(double x, double y)
 	if (r != 0 && (r < 0) != (y < 0))
 		return r + y;
 	return r == 0 ? copysign(0.0, y) : r;
-}
-
-RLX_INLINE vd softplus_of(vd x)
-{
-	return vd_least(x, 0) + vd_log1p(vd_exp(-vd_abs(x)));
 }
 
 RLX_INLINE vd clip01(vd x)
@@ -116,7 +111,7 @@ UN(ceil_, ceil_of(x))
 UN(floor_, floor_of(x))
 UN(round_, round_of(x))
 UN(trunc_, trunc_of(x))
-UN(softplus, softplus_of(x))
+UN(softplus, vd_softplus(x))
 UN(mish, mish_of(x))
 UN(hard_sigmoid, clip01(0.2 * x + 0.5))
 UN(hard_swish, vd_above(x) * clip01(x / 6.0 + 0.5))

@@ -14,16 +14,7 @@
 
 #include "kernels/simd/vec.h"
 
-typedef int64_t vl __attribute__((vector_size(RLX_VB)));
-typedef uint64_t vul __attribute__((vector_size(RLX_VB)));
-
 #define RLX_VD_FN	static __attribute__((noinline, unused)) vd
-
-/* m is a comparison's result: all ones or all zeros by lane */
-RLX_INLINE vd vd_sel(vl m, vd a, vd b)
-{
-	return (vd)((m & (vl)a) | (~m & (vl)b));
-}
 
 RLX_INLINE vd vd_abs(vd x) { return (vd)((vl)x & INT64_MAX); }
 RLX_INLINE vd vd_copysign(vd mag, vd sgn)
@@ -34,30 +25,17 @@ RLX_INLINE vd vd_copysign(vd mag, vd sgn)
 /* NaN stays. */
 RLX_INLINE vd vd_most(vd x, double most)
 {
-	return vd_sel(x > most, vd_set1(most), x);
+	return vd_min(vd_set1(most), x);
 }
 
 RLX_INLINE vd vd_least(vd x, double least)
 {
-	return vd_sel(x < least, vd_set1(least), x);
-}
-
-/* Added, it leaves a number of less than 2^51 rounded in the low bits, to nearest even. */
-#define RLX_VD_MAGIC	0x1.8p52
-RLX_INLINE vl vd_low_bits(vd magic)
-{
-	return (vl)magic - (vl)vd_set1(RLX_VD_MAGIC);
+	return vd_max(vd_set1(least), x);
 }
 
 RLX_INLINE vd vd_from_low(vl n)
 {
 	return (vd)(n + (vl)vd_set1(RLX_VD_MAGIC)) - RLX_VD_MAGIC;
-}
-
-/* 2^n for -1022 <= n <= 1023 */
-RLX_INLINE vd vd_pow2(vl n)
-{
-	return (vd)((n + 1023) << 52);
 }
 
 /* c[0] + c[1] x + ... of n coefficients */
@@ -92,11 +70,11 @@ static const double rlx_vd_exp[] = {
 	0x1.af4de97ca4194p-26, 0x1.1f730349868cep-29,
 };
 
-RLX_INLINE vd vd_exp_part(vd x, vd lo, vl *n)
+RLX_INLINE vd vd_exp_part(vd x, vd lo, vd *n)
 {
 	vd t = x * 0x1.71547652b82fep+0 + RLX_VD_MAGIC, k = t - RLX_VD_MAGIC, r;
 
-	*n = vd_low_bits(t);
+	*n = k;
 	r = vd_fma(k, vd_set1(-0x1.62e42fee00000p-1), x);
 	r = vd_fma(k, vd_set1(-0x1.a39ef35793c76p-33), r) + lo;
 	return vd_fma(r * r, RLX_VD_POLY(r, rlx_vd_exp), r);
@@ -105,13 +83,11 @@ RLX_INLINE vd vd_exp_part(vd x, vd lo, vl *n)
 /* e^(x + lo), lo being what x lost to rounding; 1 ulp, denormal results included */
 RLX_VD_FN vd_exp_lo(vd x, vd lo)
 {
-	vd p;
-	vl n, half;
+	vd p, n;
 
 	x = vd_least(vd_most(x, 710), -746);
 	p = vd_exp_part(x, lo, &n) + 1.0;
-	half = (vl)((vul)(n + 2048) >> 1) - 1024;
-	return p * vd_pow2(half) * vd_pow2(n - half);
+	return vd_scale2(p, n);
 }
 
 RLX_INLINE vd vd_exp(vd x) { return vd_exp_lo(x, vd_zero()); }
@@ -119,8 +95,7 @@ RLX_INLINE vd vd_exp(vd x) { return vd_exp_lo(x, vd_zero()); }
 /* e^x - 1 for -50 <= x <= 700; 2 ulp */
 RLX_VD_FN vd_expm1_mid(vd x)
 {
-	vl n;
-	vd p = vd_exp_part(x, vd_zero(), &n), s = vd_pow2(n);
+	vd n, p = vd_exp_part(x, vd_zero(), &n), s = vd_scale2(vd_set1(1), n);
 
 	return vd_fma(p, s, s - 1.0);
 }
@@ -169,6 +144,26 @@ RLX_VD_FN vd_log1p(vd x)
 	y = vd_sel(vd_abs(x) < 0x1p-54, x, y);
 	y = vd_sel(u == 0, vd_set1(-INFINITY), y);
 	return vd_sel(x == vd_set1(INFINITY), x, y);
+}
+
+/*
+ * log(1 + e) for 0 <= e <= 1, of which e above sqrt 2 - 1 is taken as log 2 more than what
+ * is half as large; 2 ulp
+ */
+RLX_INLINE vd vd_log1p_unit(vd e)
+{
+	const vl high = e > 0x1.a827999fcef32p-2;
+	vd f = vd_sel(high, e * 0.5 - 0.5, e), s = f / (f + 2.0), z = s * s, h = f * f * 0.5, y;
+
+	y = vd_fma(s, vd_fma(z, RLX_VD_POLY(z, rlx_vd_log), h),
+		   vd_sel(high, vd_set1(0x1.a39ef35793c76p-33), vd_zero()));
+	return vd_sel(high, vd_set1(0x1.62e42fee00000p-1), vd_zero()) + (f - (h - y));
+}
+
+/* max(x, 0) + log(1 + e^-|x|); 2 ulp */
+RLX_VD_FN vd_softplus(vd x)
+{
+	return vd_least(x, 0) + vd_log1p_unit(vd_exp(-vd_abs(x)));
 }
 
 /* t / (t + 2) with t = e^2|x| - 1 loses nothing near 0; 3 ulp */

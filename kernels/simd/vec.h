@@ -48,6 +48,8 @@ typedef float vf __attribute__((vector_size(RLX_VB)));
 typedef int32_t vi __attribute__((vector_size(RLX_VB)));
 typedef uint32_t vu __attribute__((vector_size(RLX_VB)));
 typedef double vd __attribute__((vector_size(RLX_VB)));
+typedef int64_t vl __attribute__((vector_size(RLX_VB)));
+typedef uint64_t vul __attribute__((vector_size(RLX_VB)));
 /* half as wide: 16-bit lanes that become or were 32-bit ones */
 typedef int16_t vi16h __attribute__((vector_size(RLX_VB / 2)));
 typedef uint16_t vu16h __attribute__((vector_size(RLX_VB / 2)));
@@ -85,6 +87,27 @@ RLX_INLINE vd vd_set1(double x) { return x - (vd){ 0 }; }
 RLX_INLINE vd vd_loadu(const void *p) { return *(const vd_u *)p; }
 RLX_INLINE void vd_storeu(void *p, vd x) { *(vd_u *)p = x; }
 
+/* Added, it leaves a number of less than 2^51 rounded in the low bits, to nearest even. */
+#define RLX_VD_MAGIC	0x1.8p52
+RLX_INLINE vl vd_low_bits(vd magic)
+{
+	return (vl)magic - (vl)vd_set1(RLX_VD_MAGIC);
+}
+
+/* 2^n for -1022 <= n <= 1023 */
+RLX_INLINE vd vd_pow2(vl n)
+{
+	return (vd)((n + 1023) << 52);
+}
+
+/* x * 2^n by two halves of n, where nothing scales */
+RLX_INLINE vd vd_scale2_halves(vd x, vd n)
+{
+	vl k = vd_low_bits(n + RLX_VD_MAGIC), half = (vl)((vul)(k + 2048) >> 1) - 1024;
+
+	return x * vd_pow2(half) * vd_pow2(k - half);
+}
+
 /*
  * What differs by level. Each header defines:
  *   vm: _and _or _not _any _all, vm_bits (bit i = lane i), vm_first(n)
@@ -94,7 +117,8 @@ RLX_INLINE void vd_storeu(void *p, vd x) { *(vd_u *)p = x; }
  *   vi: _loadn _storen _min _max _eq _lt _gt _sel, vi_trunc(vf), vi_round(vf)
  *       (to even), vi_gather(int32_t *, vi), vf_gather(float *, vi)
  *   f16: vf_from_f16(vu16h), vf_to_f16(vf)
- *   vd: _loadn _storen _fma
+ *   vd: _loadn _storen _fma _min _max, _sel(m, a, b) with m of int64_t lanes, as what
+ *       compares doubles gives, _scale2(x, n) = x * 2^n, -2048 < n < 2048, integral
  */
 #if defined(RLX_V512)
 #include "kernels/simd/vec_v4.h"

@@ -156,6 +156,10 @@ RLX_INLINE vu16h vf_to_f16(vf x)
 }
 
 RLX_INLINE vd vd_fma(vd a, vd b, vd c) { return a * b + c; }
+RLX_INLINE vd vd_sel(vl m, vd a, vd b) { return (vd)((m & (vl)a) | (~m & (vl)b)); }
+RLX_INLINE vd vd_min(vd a, vd b) { return vd_sel(a < b, a, b); }
+RLX_INLINE vd vd_max(vd a, vd b) { return vd_sel(a > b, a, b); }
+RLX_INLINE vd vd_scale2(vd x, vd n) { return vd_scale2_halves(x, n); }
 RLX_INLINE vd vd_loadn(const void *p, size_t n)
 {
 	vd r = { 0 };

@@ -146,6 +146,15 @@ RLX_INLINE vd vd_fma(vd a, vd b, vd c)
 	return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
 }
 
+RLX_INLINE vd vd_sel(vl m, vd a, vd b)
+{
+	return (vd)_mm256_blendv_pd((__m256d)b, (__m256d)a, (__m256d)m);
+}
+
+RLX_INLINE vd vd_min(vd a, vd b) { return (vd)_mm256_min_pd((__m256d)a, (__m256d)b); }
+RLX_INLINE vd vd_max(vd a, vd b) { return (vd)_mm256_max_pd((__m256d)a, (__m256d)b); }
+RLX_INLINE vd vd_scale2(vd x, vd n) { return vd_scale2_halves(x, n); }
+
 RLX_INLINE vd vd_loadn(const void *p, size_t n)
 {
 	const __m256i m = _mm256_cvtepi32_epi64(_mm256_castsi256_si128(

@@ -189,6 +189,18 @@ RLX_INLINE vd vd_fma(vd a, vd b, vd c)
 	return (vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
 }
 
+RLX_INLINE vd vd_sel(vl m, vd a, vd b)
+{
+	return (vd)_mm512_mask_blend_pd(_mm512_movepi64_mask((__m512i)m), (__m512d)b, (__m512d)a);
+}
+
+RLX_INLINE vd vd_min(vd a, vd b) { return (vd)_mm512_min_pd((__m512d)a, (__m512d)b); }
+RLX_INLINE vd vd_max(vd a, vd b) { return (vd)_mm512_max_pd((__m512d)a, (__m512d)b); }
+RLX_INLINE vd vd_scale2(vd x, vd n)
+{
+	return (vd)_mm512_scalef_pd((__m512d)x, (__m512d)n);
+}
+
 RLX_INLINE vd vd_loadn(const void *p, size_t n)
 {
 	const __mmask8 m = (__mmask8)vm_first(n < 8 ? n : 8);
