@@ -68,10 +68,12 @@ static inline size_t rlx_resize_scratch(const struct rlx_k_resize *a,
 	return a->axis[2].in * lanes * sizeof(float);
 }
 
-/* Bytes: three input rows of doubles. */
+#define RLX_RESIZE_ROWS	4	/* input rows that resize_wide keeps as doubles */
+
+/* Bytes: these and two sums of rows. */
 static inline size_t rlx_resize_wide_scratch(const struct rlx_k_resize *a)
 {
-	return 3 * a->axis[2].in * sizeof(double);
+	return (RLX_RESIZE_ROWS + 2) * a->axis[2].in * sizeof(double);
 }
 
 #endif

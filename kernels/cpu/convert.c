@@ -198,11 +198,9 @@ CONV(ld_f64_f32, double, float, (double)x)
 CONV(ld_f64_i64, double, int64_t, (double)x)
 CONV(ld_f64_i32, double, int32_t, (double)x)
 CONV(ld_f64_i16, double, int16_t, (double)x)
-CONV(ld_f64_i8, double, int8_t, (double)x)
 CONV(ld_f64_u64, double, uint64_t, (double)x)
 CONV(ld_f64_u32, double, uint32_t, (double)x)
 CONV(ld_f64_u16, double, uint16_t, (double)x)
-CONV(ld_f64_u8, double, uint8_t, (double)x)
 CONV(ld_f64_bool, double, uint8_t, (double)(x != 0))
 
 CONV(st_f64_f32, float, double, (float)x)
@@ -210,12 +208,52 @@ CONV(st_f64_i64, int64_t, double, SAT_I64(x))
 CONV(st_f64_i32, int32_t, double,
      SAT(int32_t, x, -0x1p31, 0x1p31 - 1, INT32_MIN, INT32_MAX))
 CONV(st_f64_i16, int16_t, double, SAT_I16(x))
-CONV(st_f64_i8, int8_t, double, SAT_I8(x))
 CONV(st_f64_u64, uint64_t, double, SAT_U64(x))
 CONV(st_f64_u32, uint32_t, double, SAT(uint32_t, x, 0, 0x1p32 - 1, 0, UINT32_MAX))
 CONV(st_f64_u16, uint16_t, double, SAT_U16(x))
-CONV(st_f64_u8, uint8_t, double, SAT_U8(x))
 CONV(st_f64_bool, uint8_t, double, (uint8_t)(x != 0))
+
+/* By vectors of doubles: by vectors of bytes short rows would be all ends. */
+typedef int32_t v_int __attribute__((vector_size(RLX_VLD * sizeof(int32_t))));
+
+#define BYTES(name, T, sat, least, most)				\
+typedef T v_##name __attribute__((vector_size(RLX_VLD)));		\
+static void ld_f64_##name(void *restrict dst, const void *restrict src, size_t n) \
+{									\
+	double *d = dst;						\
+	const T *s = src;						\
+	size_t i = 0;							\
+									\
+	for (; i + RLX_VLD <= n; i += RLX_VLD) {			\
+		v_##name b;						\
+									\
+		memcpy(&b, s + i, sizeof(b));				\
+		vd_storeu(d + i, __builtin_convertvector(		\
+				  __builtin_convertvector(b, v_int), vd)); \
+	}								\
+	for (; i < n; i++)						\
+		d[i] = s[i];						\
+}									\
+static void st_f64_##name(void *restrict dst, const void *restrict src, size_t n) \
+{									\
+	T *d = dst;							\
+	const double *s = src;						\
+	size_t i = 0;							\
+									\
+	for (; i + RLX_VLD <= n; i += RLX_VLD) {			\
+		vd x = vd_loadu(s + i);					\
+		v_##name b;						\
+									\
+		x = vd_sel(x == x, x, vd_zero());			\
+		x = vd_min(vd_max(x, vd_set1(least)), vd_set1(most));	\
+		b = __builtin_convertvector(__builtin_convertvector(x, v_int), v_##name); \
+		memcpy(d + i, &b, sizeof(b));				\
+	}								\
+	for (; i < n; i++)						\
+		d[i] = sat(s[i]);					\
+}
+BYTES(i8, int8_t, SAT_I8, -128, 127)
+BYTES(u8, uint8_t, SAT_U8, 0, 255)
 
 CONV(ld_i64_f64, int64_t, double, SAT_I64(x))
 CONV(ld_i64_f32, int64_t, float, SAT_I64(x))

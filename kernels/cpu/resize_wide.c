@@ -16,7 +16,9 @@ struct run {
 	const struct rlx_k_resize	*a;
 	rlx_convert_fn			*load, *store;
 	size_t				 size;
-	double				*sum, *part, *row;	/* input rows */
+	double				*sum, *part;	/* of input rows */
+	double				*rows;		/* as doubles, input row i at place i % RLX_RESIZE_ROWS */
+	const char			*held[RLX_RESIZE_ROWS];	/* of which each is */
 	bool				partial;	/* outputs of axis 2 lie outside */
 };
 
@@ -36,19 +38,22 @@ static void add(double *restrict d, const double *restrict s, double w, size_t n
 			d[i] += w * s[i];
 }
 
-static const double *input_row(const struct run *r, const char *x, size_t at)
+static const double *input_row(struct run *r, const char *x, size_t at)
 {
-	const size_t n = r->a->axis[2].in;
+	const size_t n = r->a->axis[2].in, place = at % RLX_RESIZE_ROWS;
+	double *row = r->rows + place * n;
 
 	x += at * n * r->size;
 	if (r->a->type == RLX_F64)
 		return (const double *)x;
-	r->load(r->row, x, n);
-	return r->row;
+	if (r->held[place] != x)
+		r->load(row, x, n);
+	r->held[place] = x;
+	return row;
 }
 
 /* Along axis 0, for output @o of it and input @at of axis 1. */
-static const double *sum_outer(const struct run *r, const char *x, size_t o, size_t at)
+static const double *sum_outer(struct run *r, const char *x, size_t o, size_t at)
 {
 	const struct rlx_k_resize_axis *p = &r->a->axis[0], *q = &r->a->axis[1];
 	const size_t n = r->a->axis[2].in;
@@ -66,7 +71,7 @@ static const double *sum_outer(const struct run *r, const char *x, size_t o, siz
 }
 
 /* Then along axis 1. */
-static const double *sum_rows(const struct run *r, const char *x, const size_t o[2])
+static const double *sum_rows(struct run *r, const char *x, const size_t o[2])
 {
 	const struct rlx_k_resize_axis *q = &r->a->axis[1];
 	const size_t n = r->a->axis[2].in;
@@ -170,7 +175,7 @@ void RLX_K(resize_wide)(const void *args, size_t begin, size_t end, void *scratc
 	};
 
 	r.part = r.sum + l->in;
-	r.row = r.part + l->in;
+	r.rows = r.part + l->in;
 	for (size_t o = 0; o < l->out && !r.partial; o++)
 		r.partial = tap_index(l, o, 0) < 0;
 	for (size_t u = begin; u < end; u++) {
