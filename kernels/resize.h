@@ -61,11 +61,17 @@ struct rlx_k_resize {
 	bool		nearest;
 };
 
-/* Bytes: one input row of @lanes floats (resize_f32: 1, resize_c: the block). */
+/*
+ * Bytes: one input row of @lanes floats (resize_f32: 1, resize_c: the block); and of
+ * resize_f32 by two taps 320 for each sixteen outputs.
+ */
 static inline size_t rlx_resize_scratch(const struct rlx_k_resize *a,
 					size_t lanes)
 {
-	return a->axis[2].in * lanes * sizeof(float);
+	const struct rlx_k_resize_axis *l = &a->axis[2];
+
+	return l->in * lanes * sizeof(float) +
+	       (lanes == 1 && l->taps == 2 ? (l->out + 15) / 16 * 320 : 0);
 }
 
 #define RLX_RESIZE_ROWS	4	/* input rows that resize_wide keeps as doubles */

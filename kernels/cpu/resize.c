@@ -81,6 +81,76 @@ static size_t line_2(const struct rlx_k_resize_axis *a, const float *x, float *y
 	return i;
 }
 
+/* So many outputs of two taps whose inputs one vector holds. */
+struct near {
+	vi	at[2];		/* lanes of it */
+	vf	w[2];
+	size_t	from;		/* the input that it begins with */
+	size_t	pad[RLX_VL / 2 - 1];
+};
+
+#if RLX_VB > 16
+/* Output @o and those behind it; false: no vector holds their inputs. */
+static bool near_fill(const struct rlx_k_resize_axis *a, size_t o, struct near *t)
+{
+	const size_t n = a->out - o < C ? a->out - o : C;
+	const int32_t *at = a->index + 2 * o;
+	int32_t lo = at[0], hi = at[0];
+	size_t i, j;
+
+	for (i = 0; i < 2 * n; i++) {
+		lo = at[i] < lo ? at[i] : lo;
+		hi = at[i] > hi ? at[i] : hi;
+	}
+	if (lo < 0 || hi - lo >= C)
+		return false;
+	*t = (struct near){ .from = (size_t)lo };
+	for (i = 0; i < n; i++)
+		for (j = 0; j < 2; j++) {
+			t->at[j][i] = at[2 * i + j] - lo;
+			t->w[j][i] = a->weight[2 * (o + i) + j];
+		}
+	return true;
+}
+
+/* All of them at @t, or NULL; few rows are not worth that. */
+static const struct near *near_all(const struct rlx_k_resize *r, void *t)
+{
+	const struct rlx_k_resize_axis *a = &r->axis[2];
+	struct near *to = t;
+
+	if (!a->index || !a->weight || a->taps != 2 ||
+	    r->planes * r->axis[0].out * r->axis[1].out < 64)
+		return NULL;
+	for (size_t o = 0; o < a->out; o += C)
+		if (!near_fill(a, o, to++))
+			return NULL;
+	return t;
+}
+
+static void line_near(const struct rlx_k_resize_axis *a, const struct near *t, const float *x,
+		      float *y)
+{
+	for (size_t o = 0; o < a->out; o += C, t++) {
+		vf v = vf_loadn(x + t->from, a->in - t->from);
+		vf s = vf_fma(t->w[0], vf_permute(v, t->at[0]),
+			      t->w[1] * vf_permute(v, t->at[1]));
+
+		vf_storen(y + o, s, a->out - o);
+	}
+}
+#else
+static const struct near *near_all(const struct rlx_k_resize *r, void *t)
+{
+	return NULL;
+}
+
+static void line_near(const struct rlx_k_resize_axis *a, const struct near *t, const float *x,
+		      float *y)
+{
+}
+#endif
+
 typedef float f4 __attribute__((vector_size(16)));
 
 /* Cubic: four taps side by side. */
@@ -157,10 +227,13 @@ static void line_c(const struct rlx_k_resize *r, const float *x, float *y)
 RLX_INLINE void run(const struct rlx_k_resize *a, size_t begin, size_t end,
 		    float *scratch, const size_t lanes)
 {
+	const struct near *near = lanes == 1 ? near_all(a, scratch) : NULL;
 	size_t rows = a->axis[0].out * a->axis[1].out, u, i;
 	size_t plane = a->axis[0].in * a->axis[1].in * a->axis[2].in * lanes;
 	size_t wide = a->axis[2].out * lanes;
 
+	if (near)
+		scratch += (a->axis[2].out + C - 1) / C * (sizeof(*near) / sizeof(*scratch));
 	for (u = begin; u < end; u++) {
 		size_t o[2] = { u % rows / a->axis[1].out,
 				u % rows % a->axis[1].out };
@@ -171,6 +244,8 @@ RLX_INLINE void run(const struct rlx_k_resize *a, size_t begin, size_t end,
 		if (!x)
 			for (i = 0; i < wide; i++)
 				y[i] = a->outside;
+		else if (near)
+			line_near(&a->axis[2], near, x, y);
 		else if (lanes == 1)
 			line_f32(a, x, y);
 		else

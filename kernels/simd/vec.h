@@ -116,6 +116,7 @@ RLX_INLINE vd vd_scale2_halves(vd x, vd n)
  *       = m ? a : b, _from_vi, _scale2(x, n) = x * 2^n for integral float n
  *   vi: _loadn _storen _min _max _eq _lt _gt _sel, vi_trunc(vf), vi_round(vf)
  *       (to even), vi_gather(int32_t *, vi), vf_gather(float *, vi)
+ *   vf_permute(x, lanes), but at base
  *   f16: vf_from_f16(vu16h), vf_to_f16(vf)
  *   vd: _loadn _storen _fma _min _max, _sel(m, a, b) with m of int64_t lanes, as what
  *       compares doubles gives, _scale2(x, n) = x * 2^n, -2048 < n < 2048, integral

@@ -141,6 +141,12 @@ RLX_INLINE vu16h vf_to_f16(vf x)
 	return (vu16h)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
 }
 
+/* Lane i is lane at[i] of x. */
+RLX_INLINE vf vf_permute(vf x, vi at)
+{
+	return (vf)_mm256_permutevar8x32_ps((__m256)x, (__m256i)at);
+}
+
 RLX_INLINE vd vd_fma(vd a, vd b, vd c)
 {
 	return (vd)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);

@@ -184,6 +184,12 @@ RLX_INLINE int32_t vi_hmin(vi x)
 	return _mm512_reduce_min_epi32((__m512i)x);
 }
 
+/* Lane i is lane at[i] of x. */
+RLX_INLINE vf vf_permute(vf x, vi at)
+{
+	return (vf)_mm512_permutexvar_ps((__m512i)at, (__m512)x);
+}
+
 RLX_INLINE vd vd_fma(vd a, vd b, vd c)
 {
 	return (vd)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
