@@ -264,24 +264,76 @@ void RLX_K(resize_c)(const void *args, size_t begin, size_t end, void *scratch)
 	run(args, begin, end, scratch, C);
 }
 
-#define PICK(type)							\
+/* 2 or 4 where every input is repeated so often, else 0. */
+static size_t repeats(const struct rlx_k_resize_axis *q)
+{
+	size_t f = q->index && q->out == 2 * q->in ? 2 : q->index && q->out == 4 * q->in ? 4 : 0;
+
+	for (size_t i = 0; f && i < q->out; i++)
+		if (q->index[i * q->taps] != (int32_t)(i / f))
+			return 0;
+	return f;
+}
+
+typedef uint16_t u16_u __attribute__((aligned(1), may_alias));
+typedef uint32_t u32_u __attribute__((aligned(1), may_alias));
+typedef uint64_t u64_u __attribute__((aligned(1), may_alias));
+
+/* An element times ones is what it is next to itself. */
+#define WIDEN(from, to, ones)						\
 	do {								\
-		const type *s = (const type *)x;			\
-		type *d = (type *)y;					\
-									\
-		if (!q->index)						\
-			memcpy(y, x, q->out * sizeof(type));		\
-		else							\
-			for (i = 0; i < q->out; i++)			\
-				d[i] = s[q->index[i * q->taps]];	\
+		for (i = 0; i < n; i++)					\
+			((to *)y)[i] = (to)(((const from *)x)[i] * (to)(ones)); \
+		return true;						\
 	} while (0)
+
+/* Each of n elements of @size bytes @f times; false if this has no loop for them. */
+static bool repeat_line(char *restrict y, const char *restrict x, size_t n, size_t f, size_t size)
+{
+	size_t i;
+
+	switch (f * 8 + size) {
+	case 2 * 8 + 1:
+		WIDEN(uint8_t, u16_u, 0x101);
+	case 2 * 8 + 2:
+		WIDEN(u16_u, u32_u, 0x10001);
+	case 2 * 8 + 4:
+		WIDEN(u32_u, u64_u, 0x100000001);
+	case 4 * 8 + 1:
+		WIDEN(uint8_t, u32_u, 0x1010101);
+	case 4 * 8 + 2:
+		WIDEN(u16_u, u64_u, 0x1000100010001);
+	}
+	return false;
+}
+
+#define PICK(type)							\
+	for (i = 0; i < q->out; i++)					\
+		((type *)y)[i] = ((const type *)x)[q->index[i * q->taps]]
+
+static void pick_line(const struct rlx_k_resize_axis *q, void *y, const void *x, size_t size)
+{
+	size_t i;
+
+	if (!q->index)
+		memcpy(y, x, q->out * size);
+	else if (size == 1)
+		PICK(uint8_t);
+	else if (size == 2)
+		PICK(uint16_t);
+	else if (size == 4)
+		PICK(uint32_t);
+	else
+		PICK(uint64_t);
+}
 
 void RLX_K(resize_nearest)(const void *args, size_t begin, size_t end,
 			   void *scratch)
 {
 	const struct rlx_k_resize *a = args;
 	const struct rlx_k_resize_axis *q = &a->axis[2];
-	size_t rows = a->axis[0].out * a->axis[1].out, u, i, last = SIZE_MAX;
+	size_t rows = a->axis[0].out * a->axis[1].out, u, last = SIZE_MAX;
+	const size_t f = repeats(q);
 
 	(void)scratch;
 	for (u = begin; u < end; u++) {
@@ -295,14 +347,8 @@ void RLX_K(resize_nearest)(const void *args, size_t begin, size_t end,
 
 		if (from == last)	/* as the row before */
 			memcpy(y, y - q->out * a->esize, q->out * a->esize);
-		else if (a->esize == 1)
-			PICK(uint8_t);
-		else if (a->esize == 2)
-			PICK(uint16_t);
-		else if (a->esize == 4)
-			PICK(uint32_t);
-		else
-			PICK(uint64_t);
+		else if (!f || !repeat_line(y, x, q->in, f, a->esize))
+			pick_line(q, y, x, a->esize);
 		last = from;
 	}
 }

@@ -10,7 +10,7 @@ static void axis_random(struct rlx_k_resize_axis *a, bool used, bool nearest,
 			uint64_t *s)
 {
 	static const size_t taps[] = { 1, 2, 2, 4, 7 };
-	size_t i, j;
+	size_t i, j, whole;
 	int32_t *index;
 	float *weight;
 
@@ -20,7 +20,8 @@ static void axis_random(struct rlx_k_resize_axis *a, bool used, bool nearest,
 	a->in = a->out = kt_pick(s, 1, 40);
 	if (kt_pick(s, 0, 4) == 0)
 		return;
-	a->out = kt_pick(s, 1, 50);
+	whole = nearest ? 2 * kt_pick(s, 0, 2) : 0;
+	a->out = whole ? a->in * whole : kt_pick(s, 1, 50);
 	a->taps = nearest ? 1 : taps[kt_pick(s, 0, 4)];
 	index = malloc(a->out * a->taps * sizeof(*index));
 	weight = malloc(a->out * a->taps * sizeof(*weight));
@@ -32,6 +33,9 @@ static void axis_random(struct rlx_k_resize_axis *a, bool used, bool nearest,
 			weight[i * a->taps + j] =
 				(float)rlx_test_uniform(s, -1, 1);
 		}
+	/* each input twice or four times */
+	for (i = 0; nearest && whole && i < a->out; i++)
+		index[i] = (int32_t)(i / whole);
 	if (!nearest && kt_pick(s, 0, 2) == 0)
 		index[kt_pick(s, 0, a->out - 1) * a->taps] = -1;
 	a->index = index;
