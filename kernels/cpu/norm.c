@@ -34,33 +34,39 @@ static void add(float *d, const float *x, const float *y, size_t n)
 				 vf_loadn(y + i, n - i), n - i);
 }
 
-static void scale(float *y, const float *x, const struct rows *r, float mean,
-		  float inv, size_t n)
+/* Whole vectors without masks, and what is left of the row with one. */
+RLX_INLINE void scale_by(float *y, const float *x, const float *gamma, const float *beta,
+			 const vf by[2], size_t n)
 {
-	const vf one = vf_set1(1.0f), m = vf_set1(mean);
+	const vf one = vf_set1(1.0f), zero = vf_zero();
+	size_t i = 0;
+	vf v;
 
-	for (size_t i = 0; i < n; i += RLX_VL) {
-		size_t k = n - i;
-		vf g = r->gamma ? vf_loadn(r->gamma + i, k) : one;
-		vf b = r->beta ? vf_loadn(r->beta + i, k) : vf_zero();
-		vf v = (vf_loadn(x + i, k) - m) * inv;
-
-		vf_storen(y + i, vf_fma(v, g, b), k);
-	}
-}
-
-/* Both parameters and whole vectors: the common row, without the masks. */
-static void scale_plain(float *y, const float *x, const struct rows *r,
-			float mean, float inv, size_t n)
-{
-	const vf m = vf_set1(mean), s = vf_set1(inv);
-
-	for (size_t i = 0; i < n; i += RLX_VL) {
-		vf v = (vf_loadu(x + i) - m) * s;
-
-		v = vf_fma(v, vf_loadu(r->gamma + i), vf_loadu(r->beta + i));
+	for (; i + RLX_VL <= n; i += RLX_VL) {
+		v = (vf_loadu(x + i) - by[0]) * by[1];
+		v = gamma && beta ? vf_fma(v, vf_loadu(gamma + i), vf_loadu(beta + i)) :
+		    gamma ? v * vf_loadu(gamma + i) : beta ? v + vf_loadu(beta + i) : v;
 		vf_storeu(y + i, v);
 	}
+	if (i == n)
+		return;
+	v = (vf_loadn(x + i, n - i) - by[0]) * by[1];
+	v = vf_fma(v, gamma ? vf_loadn(gamma + i, n - i) : one,
+		   beta ? vf_loadn(beta + i, n - i) : zero);
+	vf_storen(y + i, v, n - i);
+}
+
+/* (x - mean) * inv * gamma + beta; the two common forms by themselves. */
+static void scale(float *y, const float *x, const struct rows *r, float mean, float inv, size_t n)
+{
+	const vf by[2] = { vf_set1(mean), vf_set1(inv) };
+
+	if (r->gamma && r->beta)
+		scale_by(y, x, r->gamma, r->beta, by, n);
+	else if (r->gamma)
+		scale_by(y, x, r->gamma, NULL, by, n);
+	else
+		scale_by(y, x, NULL, r->beta, by, n);
 }
 
 static const float *input_row(const struct rlx_k_norm *a, const struct rows *r,
@@ -103,12 +109,10 @@ void RLX_K(norm)(const void *args, size_t begin, size_t end, void *scratch)
 	const size_t ys = rlx_k_type_size((enum rlx_dtype)a->y_type);
 	float *buf = scratch;
 	struct rows r = { .row = buf };
-	bool plain;
 
 	r.gamma = as_floats(a->gamma, a->param_type, buf + pad, n);
 	r.beta = as_floats(a->beta, a->param_type, buf + 2 * pad, n);
 	r.bias = as_floats(a->bias, a->param_type, buf + 3 * pad, n);
-	plain = r.gamma && r.beta && n % RLX_VL == 0;
 	for (size_t u = begin; u < end; u++) {
 		const float *x = input_row(a, &r, u);
 		float mean = 0, var, inv;
@@ -124,10 +128,7 @@ void RLX_K(norm)(const void *args, size_t begin, size_t end, void *scratch)
 			a->mean[u] = mean;
 		if (a->inv)
 			a->inv[u] = inv;
-		if (plain)
-			scale_plain(to, x, &r, mean, inv, n);
-		else
-			scale(to, x, &r, mean, inv, n);
+		scale(to, x, &r, mean, inv, n);
 		if (to == r.row && n)
 			RLX_K(storer)(RLX_EW_F32, a->y_type)(y, to, n);
 	}
