@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Short forms for graphs written by ops, and checks that many ops share. */
 #include "ops/emit.h"
+#include "ir/match.h"
 
 struct rlx_type op_type(const struct rlx_graph *g, rlx_value v)
 {
@@ -109,6 +110,24 @@ rlx_value op_reduce_span(struct rlx_graph *g, rlx_value x, int kind,
 		return x;
 	return rlx_emit(g, reduce, .x = x, .axes = { axes, n }, .kind = kind,
 			.keep_dims = true);
+}
+
+bool op_match_trailing_mean(const struct rlx_match *m, const char *name, uint32_t *out_first)
+{
+	const struct rlx_node *n = rlx_match_node(m, name);
+	const struct rlx_op_reduce *r = n->args;
+	uint32_t rank = m->g->val[n->in[0]].type.rank, mask = 0, i, ax;
+
+	if (r->kind != RLX_REDUCE_MEAN || !r->keep_dims || !rank)
+		return false;
+	for (i = 0; i < r->axes.n; i++)
+		if (op_axis(r->axes.v[i], rank, &ax))
+			mask |= 1u << ax;
+	if (!r->axes.n)
+		mask = (1u << rank) - 1;
+	for (*out_first = rank; *out_first && mask >> (*out_first - 1) & 1; --*out_first)
+		;
+	return *out_first < rank && mask == ((1u << rank) - 1) >> *out_first << *out_first;
 }
 
 rlx_value op_gather_grad(struct rlx_graph *g, rlx_value dy, rlx_value idx,

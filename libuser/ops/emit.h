@@ -34,6 +34,12 @@ rlx_value op_gather_grad(struct rlx_graph *g, rlx_value dy, rlx_value idx,
 			 const struct rlx_type *x, uint32_t axis);
 rlx_value op_i64_const(struct rlx_graph *g, const int64_t *v, int64_t n);
 
+/*
+ * Is @name of a match a mean over trailing axes, kept as 1? *out_first: the first of them.
+ */
+struct rlx_match;
+bool op_match_trailing_mean(const struct rlx_match *m, const char *name, uint32_t *out_first);
+
 /* The dtype sums are kept in: f64 for f64, else f32. */
 static inline enum rlx_dtype op_acc_type(enum rlx_dtype dt)
 {

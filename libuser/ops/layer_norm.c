@@ -150,31 +150,13 @@ static bool layer_norm_sample(unsigned int i, struct rlx_sample *s)
 }
 
 /* Both reductions are means over the same trailing axes, kept. */
-static bool trailing_mean(const struct rlx_match *m, const char *name, uint32_t *out_first)
-{
-	const struct rlx_node *n = rlx_match_node(m, name);
-	const struct rlx_op_reduce *r = n->args;
-	uint32_t rank = m->g->val[n->in[0]].type.rank, mask = 0, i, ax;
-
-	if (r->kind != RLX_REDUCE_MEAN || !r->keep_dims || !rank)
-		return false;
-	for (i = 0; i < r->axes.n; i++)
-		if (op_axis(r->axes.v[i], rank, &ax))
-			mask |= 1u << ax;
-	if (!r->axes.n)
-		mask = (1u << rank) - 1;
-	for (*out_first = rank; *out_first && mask >> (*out_first - 1) & 1; --*out_first)
-		;
-	return *out_first < rank && mask == ((1u << rank) - 1) >> *out_first << *out_first;
-}
-
 static bool layer_norm_accept(struct rlx_match *m, void *args)
 {
 	struct rlx_op_layer_norm *a = args;
 	uint32_t first, second;
 	double eps;
 
-	if (!trailing_mean(m, "m", &first) || !trailing_mean(m, "v", &second) ||
+	if (!op_match_trailing_mean(m, "m", &first) || !op_match_trailing_mean(m, "v", &second) ||
 	    first != second || !rlx_match_scalar(m, "eps", &eps) || !(eps > 0))
 		return false;
 	a->x = rlx_match_value(m, "x");

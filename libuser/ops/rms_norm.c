@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Root-mean-square normalisation over the trailing axes. */
 #include "ops/emit.h"
+#include "ir/match.h"
 
 /*
  * Shapes:	x[a.., t..], t from axis on, gamma and beta broadcast to [t..] -> y[a.., t..]
@@ -119,7 +120,38 @@ static bool rms_norm_sample(unsigned int i, struct rlx_sample *s)
 	return false;
 }
 
+static bool rms_norm_accept(struct rlx_match *m, void *args)
+{
+	struct rlx_op_rms_norm *a = args;
+	uint32_t first;
+	double eps;
+
+	if (!op_match_trailing_mean(m, "v", &first) || !rlx_match_scalar(m, "eps", &eps) ||
+	    !(eps > 0))
+		return false;
+	a->x = rlx_match_value(m, "x");
+	a->gamma = rlx_match_value(m, "gamma");
+	a->beta = rlx_match_value(m, "beta");
+	a->axis = (int32_t)first;
+	a->eps = (float)eps;
+	return true;
+}
+
+/* x / sqrt(mean x^2 + eps), as exporters write it */
+#define NORMAL1 "div(x, sqrt(add(v:reduce(mul(x, x)), #eps)))"
+#define NORMAL2 "mul(x, rsqrt(add(v:reduce(mul(x, x)), #eps)))"
+static const struct rlx_pattern rms_norm_patterns[] = {
+	{ "add(mul(" NORMAL1 ", gamma), beta)", rms_norm_accept },
+	{ "add(mul(" NORMAL2 ", gamma), beta)", rms_norm_accept },
+	{ "mul(" NORMAL1 ", gamma)", rms_norm_accept },
+	{ "mul(" NORMAL2 ", gamma)", rms_norm_accept },
+	{ NORMAL1, rms_norm_accept },
+	{ NORMAL2, rms_norm_accept },
+	{ NULL, NULL },
+};
+
 const struct rlx_op_impl rlx_op_rms_norm_impl = {
+	.pattern = rms_norm_patterns,
 	.infer = rms_norm_infer, .eval = rms_norm_eval, .expand = rms_norm_expand,
 	.sample = rms_norm_sample,
 };
