@@ -173,6 +173,8 @@ static bool step_leads(const struct rlx_plan *p, const struct rlx_plan_step *st,
 		       !((const struct rlx_op_fused_matmul *)a)->trans_a;
 	case RLX_OP_layer_norm:
 		return first && shape_axis(((const struct rlx_op_layer_norm *)a)->axis, x->rank);
+	case RLX_OP_rms_norm:
+		return first && shape_axis(((const struct rlx_op_rms_norm *)a)->axis, x->rank);
 	case RLX_OP_softmax:
 	case RLX_OP_log_softmax:
 		return first && shape_axis(((const struct rlx_op_softmax *)a)->axis, x->rank);
@@ -205,6 +207,8 @@ static bool step_leads(const struct rlx_plan *p, const struct rlx_plan_step *st,
 		return first && !has_axis_0(((const struct rlx_op_slice *)a)->axes, x->rank);
 	case RLX_OP_reduce:
 		return first && !has_axis_0(((const struct rlx_op_reduce *)a)->axes, x->rank);
+	case RLX_OP_sum_squares:
+		return first && !has_axis_0(((const struct rlx_op_sum_squares *)a)->axes, x->rank);
 	}
 	return false;
 }

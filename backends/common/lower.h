@@ -128,6 +128,10 @@ typedef enum rlx_status rlx_lower_fn(struct rlx_lower *lo);
 #include "backends/common/lower.def"
 #undef LOWER
 
+/* lower_norm.c: input 0 over @axes; with @squares, which the CPU's kernel alone knows, squared */
+enum rlx_status rlx_lower_reduction(struct rlx_lower *lo, struct rlx_ints axes, int32_t kind,
+				    bool squares);
+
 /* lower_move.c: a step without an op, which copies input 0's bytes */
 rlx_lower_fn rlx_lower_copy;
 

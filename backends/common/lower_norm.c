@@ -178,14 +178,14 @@ enum rlx_status rlx_lower_log_softmax(struct rlx_lower *lo)
 	return rlx_lower_softmax(lo);
 }
 
-enum rlx_status rlx_lower_reduce(struct rlx_lower *lo)
+enum rlx_status rlx_lower_reduction(struct rlx_lower *lo, struct rlx_ints axes, int32_t kind,
+				    bool squares)
 {
 	static const uint8_t ops[RLX_REDUCE_COUNT] = {
 		[RLX_REDUCE_SUM] = RLX_K_REDUCE_SUM, [RLX_REDUCE_MEAN] = RLX_K_REDUCE_MEAN,
 		[RLX_REDUCE_MAX] = RLX_K_REDUCE_MAX, [RLX_REDUCE_MIN] = RLX_K_REDUCE_MIN,
 		[RLX_REDUCE_PROD] = RLX_K_REDUCE_PROD,
 	};
-	const struct rlx_op_reduce *r = lo->args;
 	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	struct rlx_k_reduce *a = rlx_lower_args(lo, sizeof(*a));
 	uint32_t i;
@@ -194,17 +194,25 @@ enum rlx_status rlx_lower_reduce(struct rlx_lower *lo)
 		return rlx_lower_unsupported(lo, "no kernel for this dtype or for nothing");
 	a->rank = (int)x->rank;
 	memcpy(a->dim, x->dim, sizeof(a->dim));
-	for (i = 0; i < r->axes.n; i++)
-		a->axes |= 1u << shape_axis(r->axes.v[i], x->rank);
-	if (!r->axes.n)
+	for (i = 0; i < axes.n; i++)
+		a->axes |= 1u << shape_axis(axes.v[i], x->rank);
+	if (!axes.n)
 		a->axes = (1u << x->rank) - 1;
-	a->op = ops[r->kind];
+	a->op = ops[kind];
 	a->type = (uint8_t)x->dtype;
+	a->squares = squares;
 	rlx_k_reduce_plan(a);
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
 	rlx_lower_ref_out(lo, &a->y, 0, 0);
 	return rlx_lower_call(lo, RLX_KERNEL_reduce, rlx_k_reduce_units(a),
 			      (double)rlx_type_count(x), RLX_K_REDUCE_SCRATCH);
+}
+
+enum rlx_status rlx_lower_reduce(struct rlx_lower *lo)
+{
+	const struct rlx_op_reduce *r = lo->args;
+
+	return rlx_lower_reduction(lo, r->axes, r->kind, false);
 }
 
 enum rlx_status rlx_lower_arg_reduce(struct rlx_lower *lo)

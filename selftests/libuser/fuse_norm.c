@@ -7,7 +7,7 @@
 enum { ROWS = 37, N = 150 };
 
 struct found {
-	unsigned int	rms_norm, reduce;
+	unsigned int	rms_norm, reduce, sum_squares;
 };
 
 static void look(void *ctx, const char *pass, const struct rlx_graph *g)
@@ -20,6 +20,7 @@ static void look(void *ctx, const char *pass, const struct rlx_graph *g)
 	*f = (struct found){ 0 };
 	for (i = 0; i < g->n_node; i++) {
 		f->rms_norm += g->node[i].def->index == RLX_OP_rms_norm;
+		f->sum_squares += g->node[i].def->index == RLX_OP_sum_squares;
 		f->reduce += g->node[i].def->index == RLX_OP_reduce;
 	}
 }
@@ -94,6 +95,21 @@ TEST(what_is_no_rms_norm)
 	x = xy_begin(&n, rlx_type(RLX_F32, ROWS, N));
 	f = fused(&n, rlx_emit(n.g, div, .a = x, .b = root_mean_square(&n, x, 0)));
 	CHECK_EQ(f.rms_norm, 0);
+}
+
+TEST(sum_of_squares)
+{
+	for (int how = 0; how < 4; how++) {
+		struct xy_net n;
+		rlx_value x = xy_begin(&n, rlx_type(RLX_F32, ROWS, N));
+		rlx_value b = how & 2 ? xy_floats(&n, rlx_type(RLX_F32, ROWS, N), 1, 2) : x;
+		rlx_value y = rlx_emit(n.g, mul, .a = x, .b = b);
+		struct found f;
+
+		f = fused(&n, rlx_emit(n.g, reduce, .x = y, .axes = RLX_INTS(how & 1)));
+		CHECK_EQ(f.sum_squares, b.id == x.id);
+		CHECK_EQ(f.reduce, b.id != x.id);
+	}
 }
 
 TEST_MAIN()
