@@ -269,6 +269,7 @@ struct run {
 	bool		plain;		/* what is in memory is of the class */
 	bool		wide;		/* sums of f32, which meet in doubles */
 	size_t		size;		/* bytes in memory */
+	bool		parts;		/* of columns, that @acc is the sum of what @part was */
 	int64_t		most, deep;	/* rows that @part takes, and has taken */
 	rlx_convert_fn	*load, *store;
 	char		*acc, *part, *none, *buf;
@@ -309,7 +310,7 @@ static void meet(const struct run *r, int cls, char *acc, const char *x, size_t 
 /* A contiguous run into *acc, in pieces that keep the sums short. */
 static void take_run(const struct run *r, const char *x, size_t n)
 {
-	const size_t most = r->plain ? RUN : COLS;
+	const size_t most = r->plain || RUN < ROWS * COLS ? RUN : ROWS * COLS;
 	f64 *sum = (void *)r->acc;
 
 	for (size_t i = 0; i < n; i += most) {
@@ -467,7 +468,7 @@ static void take_rows(struct run *r, const char *x, int64_t rows, size_t stride,
 		}
 		r->c->cols(r->part, p, n < all ? all : n, r->kind);
 		r->deep += m;
-		if (r->deep >= r->most)
+		if (r->parts && r->deep >= r->most)
 			flush(r, n);
 	}
 }
@@ -482,14 +483,17 @@ static void columns(struct run *r, int64_t out, size_t n)
 {
 	const struct rlx_k_reduce *a = r->a;
 	const int64_t last = a->dim[a->rank - 1], rows = a->rank > 1 ? a->dim[a->rank - 2] : 1;
-	const int cls = r->wide ? RLX_EW_F64 : r->cls;
+	const bool wide = r->parts && r->wide;
+	const int cls = wide ? RLX_EW_F64 : r->cls;
 	const int64_t base = kept_at(a, out);
+	char *const to = r->parts ? r->acc : r->part;
 	size_t k = 1, w;
 
 	while ((int64_t)n == last && 2 * k * n <= COLS && 2 * (int64_t)k <= rows)
 		k *= 2;
 	w = k * n;
-	memcpy(r->acc, r->none, w * class_of[cls].lane);
+	if (r->parts)
+		memcpy(r->acc, r->none, w * class_of[cls].lane);
 	memcpy(r->part, r->none, w * r->c->lane);
 	r->deep = 0;
 	for (int64_t i = 0; rows && i < a->n_red / rows; i++) {
@@ -501,12 +505,13 @@ static void columns(struct run *r, int64_t out, size_t n)
 		if (left)
 			take_rows(r, x + (size_t)whole * w * r->size, 1, w, (size_t)left * n);
 	}
-	flush(r, w);
+	if (r->parts)
+		flush(r, w);
 	for (; k > 1; k /= 2)
-		meet(r, cls, r->acc, r->acc + k / 2 * n * class_of[cls].lane, k / 2 * n);
-	if (r->wide)
+		meet(r, cls, to, to + k / 2 * n * class_of[cls].lane, k / 2 * n);
+	if (wide)
 		RLX_K(storer)(RLX_EW_F64, RLX_F32)(r->part, r->acc, n);
-	finish(r, out, r->wide ? r->part : r->acc, n);
+	finish(r, out, wide ? r->part : to, n);
 }
 
 /* Sums of what is narrower wrap in 32 bits as they do in 64; their mean is that of all bits. */
@@ -557,6 +562,7 @@ static struct run run_of(const struct rlx_k_reduce *a, void *scratch)
 	if (t == RLX_U64 && !r.plain)
 		r.load = r.store = RLX_K(load_turned);
 	r.wide = r.cls == RLX_EW_F32 && r.kind <= SQUARES;
+	r.parts = a->n_red > PART && r.kind <= SQUARES && r.cls <= RLX_EW_F64;
 	for (r.most = PART; r.cls == RLX_EW_F64 && r.most * r.most < a->n_red;)
 		r.most *= 2;
 	fill(r.none, r.cls, r.kind);

@@ -384,13 +384,14 @@ static void scan_cols(const struct rlx_k_scan *a, int64_t o, int64_t c, size_t n
 	const char *x;
 	size_t off;
 
-	for (size_t i = 0; i < n; i++)
+	memset(acc, 0, n * 8);
+	for (size_t i = 0; a->prod && i < n; i++)
 		if (four)
-			((u32 *)(void *)acc)[i] = a->prod;
+			((u32 *)(void *)acc)[i] = 1;
 		else if (cls == RLX_EW_I64)
-			((u64 *)(void *)acc)[i] = a->prod;
+			((u64 *)(void *)acc)[i] = 1;
 		else
-			((f64 *)(void *)acc)[i] = a->prod;
+			((f64 *)(void *)acc)[i] = 1;
 	off = (size_t)((o * a->n + (a->reverse ? a->n - 1 : 0)) * a->inner + c) * size;
 	x = (const char *)a->x + off;
 	y = (char *)a->y + off;
