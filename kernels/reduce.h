@@ -27,7 +27,7 @@ enum rlx_k_reduce_op {
  * neighbouring ones.
  */
 #define RLX_K_REDUCE_COLS	512
-#define RLX_K_REDUCE_SCRATCH	(7 * RLX_K_REDUCE_COLS * 8)
+#define RLX_K_REDUCE_SCRATCH	(8 * RLX_K_REDUCE_COLS * 8)
 
 struct rlx_k_reduce {
 	const void	*x;
@@ -101,15 +101,23 @@ struct rlx_k_argreduce {
 	bool		min, last;
 };
 
-/* Even shares of RLX_K_REDUCE_COLS or less, of 128 or so where outer has little to share. */
+/*
+ * Of @inner columns of each of @outer matrices of n rows as many as a unit takes: even shares of
+ * @most or less, of four or so units at least where there is work for them.
+ */
+static inline int64_t rlx_k_even_cols(int64_t outer, int64_t n, int64_t inner, int64_t most)
+{
+	int64_t k = (inner + most - 1) / most, cols;
+
+	if (outer < 4 && k < 4 && inner >= 256 && n * inner >= 32768)
+		k = 4;
+	cols = (inner + k - 1) / (k ? k : 1);
+	return cols <= 64 ? 64 : (cols + 15) / 16 * 16;
+}
+
 static inline int64_t rlx_k_argreduce_cols(const struct rlx_k_argreduce *a)
 {
-	int64_t n = (a->inner + RLX_K_REDUCE_COLS - 1) / RLX_K_REDUCE_COLS, cols;
-
-	if (a->outer < 4 && n < 4 && a->inner >= 256 && a->n * a->inner >= 32768)
-		n = 4;
-	cols = (a->inner + n - 1) / (n ? n : 1);
-	return cols <= 64 ? 64 : (cols + 15) / 16 * 16;
+	return rlx_k_even_cols(a->outer, a->n, a->inner, RLX_K_REDUCE_COLS);
 }
 
 static inline size_t rlx_k_argreduce_units(const struct rlx_k_argreduce *a)
@@ -123,10 +131,10 @@ static inline size_t rlx_k_argreduce_units(const struct rlx_k_argreduce *a)
  * Kernel: scan. Running sums or products of [outer, n, inner] along n; at i
  * over j <= i, j < i if @exclusive, from the other end if @reverse. f32 and
  * f16 and bf16 accumulate in f64, integers wrap. x and y may be the same memory. One
- * unit is one (outer, up to RLX_K_SCAN_COLS inner); there are
+ * unit is one (outer, up to rlx_k_scan_cols() inner); there are
  * rlx_k_scan_units(). Scratch: RLX_K_REDUCE_SCRATCH.
  */
-#define RLX_K_SCAN_COLS	512
+#define RLX_K_SCAN_COLS	2048
 
 struct rlx_k_scan {
 	const void	*x;
@@ -136,10 +144,16 @@ struct rlx_k_scan {
 	bool		prod, exclusive, reverse;
 };
 
+static inline int64_t rlx_k_scan_cols(const struct rlx_k_scan *a)
+{
+	return rlx_k_even_cols(a->outer, a->n, a->inner, RLX_K_SCAN_COLS);
+}
+
 static inline size_t rlx_k_scan_units(const struct rlx_k_scan *a)
 {
-	return (size_t)(a->outer * ((a->inner + RLX_K_SCAN_COLS - 1) /
-				    RLX_K_SCAN_COLS));
+	int64_t cols = rlx_k_scan_cols(a);
+
+	return (size_t)(a->outer * ((a->inner + cols - 1) / cols));
 }
 
 #endif

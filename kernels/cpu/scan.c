@@ -499,7 +499,7 @@ static void scan_row(const struct rlx_k_scan *a, int64_t o, int cls, char *row)
 void RLX_K(scan)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_scan *a = args;
-	const int64_t cols = RLX_K_SCAN_COLS, blocks = (a->inner + cols - 1) / cols;
+	const int64_t cols = rlx_k_scan_cols(a), blocks = (a->inner + cols - 1) / cols;
 
 	for (size_t u = begin; u < end; u++) {
 		const int64_t o = (int64_t)u / blocks, c = (int64_t)u % blocks * cols;

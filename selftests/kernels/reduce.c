@@ -365,8 +365,8 @@ static void one_scan(const struct rlx_kernels *k, uint64_t *seed)
 	if (is_float(type) && a.prod)
 		n = n > 40 ? 40 : n;
 	if (!kc_pick(seed, 0, 9)) {	/* more columns than a unit has */
-		a.inner = inner = kc_pick(seed, 500, 1100);
-		n = n > 20 ? 20 : n;
+		a.inner = inner = kc_pick(seed, 500, 2500);
+		n = n > 12 ? 12 : n;
 	}
 	a.n = n;
 	x = values(outer * n * inner, type, seed);
