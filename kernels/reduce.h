@@ -23,11 +23,12 @@ enum rlx_k_reduce_op {
  * of f32, f64, i64 or i32; the mean of nothing is NaN, integers have none.
  * Fill the upper members, call rlx_k_reduce_plan once; later only pointers may
  * change. There are rlx_k_reduce_units(); scratch is RLX_K_REDUCE_SCRATCH.
- * One unit is @per results (last axis reduced) or up to RLX_K_REDUCE_COLS
+ * One unit is @per results (last axis reduced) or up to rlx_k_reduce_cols()
  * neighbouring ones.
  */
-#define RLX_K_REDUCE_COLS	512
-#define RLX_K_REDUCE_SCRATCH	(8 * RLX_K_REDUCE_COLS * 8)
+#define RLX_K_REDUCE_COLS	1024
+#define RLX_K_ARGREDUCE_COLS	512
+#define RLX_K_REDUCE_SCRATCH	(7 * RLX_K_REDUCE_COLS * 8)
 
 struct rlx_k_reduce {
 	const void	*x;
@@ -74,16 +75,37 @@ static inline void rlx_k_reduce_plan(struct rlx_k_reduce *a)
 	a->per = a->n_red < 16384 ? 16384 / (a->n_red ? a->n_red : 1) : 1;
 }
 
+/*
+ * Of @inner columns of each of @outer matrices of n rows as many as a unit takes: even shares of
+ * @most or less, of four or so units at least where there is work for them.
+ */
+static inline int64_t rlx_k_even_cols(int64_t outer, int64_t n, int64_t inner, int64_t most)
+{
+	int64_t k = (inner + most - 1) / most, cols;
+
+	if (outer < 4 && k < 4 && inner >= 256 && n * inner >= 32768)
+		k = 4;
+	cols = (inner + k - 1) / (k ? k : 1);
+	return cols <= 64 ? 64 : (cols + 15) / 16 * 16;
+}
+
+/* Where the last axis is kept. */
+static inline int64_t rlx_k_reduce_cols(const struct rlx_k_reduce *a)
+{
+	int64_t last = a->dim[a->rank - 1];
+
+	return rlx_k_even_cols(last ? a->n_out / last : 0, a->n_red, last, RLX_K_REDUCE_COLS);
+}
+
 static inline size_t rlx_k_reduce_units(const struct rlx_k_reduce *a)
 {
-	int64_t cols = a->dim[a->rank - 1];
+	int64_t last = a->dim[a->rank - 1], cols = rlx_k_reduce_cols(a);
 
 	if (a->n_out == 0)
 		return 0;
 	if (a->axes >> (a->rank - 1) & 1)
 		return (size_t)((a->n_out + a->per - 1) / a->per);
-	return (size_t)(a->n_out / cols * ((cols + RLX_K_REDUCE_COLS - 1) /
-					   RLX_K_REDUCE_COLS));
+	return (size_t)(a->n_out / last * ((last + cols - 1) / cols));
 }
 
 /*
@@ -101,23 +123,9 @@ struct rlx_k_argreduce {
 	bool		min, last;
 };
 
-/*
- * Of @inner columns of each of @outer matrices of n rows as many as a unit takes: even shares of
- * @most or less, of four or so units at least where there is work for them.
- */
-static inline int64_t rlx_k_even_cols(int64_t outer, int64_t n, int64_t inner, int64_t most)
-{
-	int64_t k = (inner + most - 1) / most, cols;
-
-	if (outer < 4 && k < 4 && inner >= 256 && n * inner >= 32768)
-		k = 4;
-	cols = (inner + k - 1) / (k ? k : 1);
-	return cols <= 64 ? 64 : (cols + 15) / 16 * 16;
-}
-
 static inline int64_t rlx_k_argreduce_cols(const struct rlx_k_argreduce *a)
 {
-	return rlx_k_even_cols(a->outer, a->n, a->inner, RLX_K_REDUCE_COLS);
+	return rlx_k_even_cols(a->outer, a->n, a->inner, RLX_K_ARGREDUCE_COLS);
 }
 
 static inline size_t rlx_k_argreduce_units(const struct rlx_k_argreduce *a)

@@ -572,9 +572,8 @@ static struct run run_of(const struct rlx_k_reduce *a, void *scratch)
 void RLX_K(reduce)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_reduce *a = args;
-	const int64_t last = a->dim[a->rank - 1], blocks = (last + COLS - 1) / COLS;
-	const int64_t even = (last + blocks - 1) / (blocks ? blocks : 1);
-	const int64_t width = (even + RLX_VL - 1) / RLX_VL * RLX_VL;
+	const int64_t last = a->dim[a->rank - 1], width = rlx_k_reduce_cols(a);
+	const int64_t blocks = (last + width - 1) / width;
 	struct run r = run_of(a, scratch);
 
 	for (size_t u = begin; u < end; u++) {
