@@ -246,6 +246,19 @@ static int64_t arg_of(const struct arg_run *r, size_t c, size_t n)
 	return best;
 }
 
+/* What every value of a class is as good as. */
+static void arg_lowest(void *to, int cls)
+{
+	const f64 d = -INFINITY;
+	const f32 f = -INFINITY;
+	const i64 i = INT64_MIN;
+
+	if (cls == RLX_EW_F32)
+		memcpy(to, &f, sizeof(f));
+	else
+		memcpy(to, cls == RLX_EW_F64 ? (const void *)&d : &i, sizeof(d));
+}
+
 /*
  * Results [c, c + n) of outer o. Rows of few columns are taken as fewer and longer ones, the
  * last of which may begin in the one before: what a place in them has as its row is that where
@@ -260,7 +273,7 @@ static void arg_cols(const struct rlx_k_argreduce *a, int64_t o, int64_t c,
 	struct arg_run r = { .a = a, .cls = cls, .lane = cls == RLX_EW_F32 ? 4 : 8,
 		.size = rlx_k_type_size((enum rlx_dtype)a->type), .best = scratch };
 	const char *x;
-	size_t k = 1, w;
+	size_t k = 1, w, all;
 	int64_t m;
 
 	while (whole && 2 * k * n <= 256 && 8 * (int64_t)k <= a->n)
@@ -271,14 +284,12 @@ static void arg_cols(const struct rlx_k_argreduce *a, int64_t o, int64_t c,
 	r.plain = a->type == RLX_I64 || a->type == (cls == RLX_EW_F32 ? RLX_F32 : RLX_F64);
 	r.idx = r.best + RLX_K_REDUCE_COLS * 8;
 	r.buf = r.idx + RLX_K_REDUCE_COLS * 8;
-	memset(r.idx, 0, RLX_K_REDUCE_COLS * 8 + ROWS * RLX_VB);
-	for (size_t i = 0; i < RLX_K_REDUCE_COLS; i++)
-		if (cls == RLX_EW_F32)
-			((f32 *)(void *)r.best)[i] = -INFINITY;
-		else if (cls == RLX_EW_F64)
-			((f64 *)(void *)r.best)[i] = -INFINITY;
-		else
-			((i64 *)(void *)r.best)[i] = INT64_MIN;
+	all = (w < RLX_VL ? RLX_VL : w) * r.lane;
+	memset(r.idx, 0, all);
+	memset(r.buf, 0, ROWS * RLX_VB);
+	arg_lowest(r.best, cls);
+	for (size_t have = r.lane; have < all; have *= 2)
+		memcpy(r.best + have, r.best, have < all - have ? have : all - have);
 	x = (const char *)a->x + (size_t)(o * a->n * a->inner + c) * r.size;
 	for (int64_t j = 0; j + (int64_t)k <= a->n; j += m * (int64_t)k) {
 		m = (a->n - j) / (int64_t)k < ROWS ? (a->n - j) / (int64_t)k : ROWS;
@@ -288,6 +299,11 @@ static void arg_cols(const struct rlx_k_argreduce *a, int64_t o, int64_t c,
 	if (a->n % (int64_t)k)
 		arg_rows(&r, x + (size_t)((a->n - (int64_t)k) * a->inner) * r.size,
 			 a->n - (int64_t)k, 1, w, w);
+	if (k == 1 && a->idx_type == RLX_I64) {
+		RLX_K(loader)(RLX_EW_I64, r.lane == 4 ? RLX_I32 : RLX_I64)(
+			(i64 *)a->idx + o * a->inner + c, r.idx, n);
+		return;
+	}
 	for (size_t i = 0; i < n; i++)
 		put_index(a, o * a->inner + c + (int64_t)i, arg_of(&r, i, n));
 }
