@@ -12,15 +12,14 @@
  * many side by side; 16 bytes of scratch for each part, up to 1,024 of a line.
  * Limits: all types; indices i32 or i64; lines of one element at least.
  */
-#define ELEM_TYPE RLX_K0
 #include "kernels/gpu/accumulate.h"
 #include "kernels/reduce.h"
 
 /*
- * Key: type, 256 or 1 threads for each result. Rows of the grid each have a part of the
+ * ARGREDUCE_LANES: 256 or 1 threads for each result. Rows of the grid each have a part of the
  * line: a second pass chooses among what they left in scratch.
  */
-#define LANES	RLX_K1
+#define LANES	ARGREDUCE_LANES
 
 typedef acc_of<IS_FLOAT, elem::acc>::type acc;
 

@@ -83,10 +83,7 @@ struct rlx_g_launch {
 	uint32_t	n_map;
 	struct rlx_g_tensor_map map[RLX_G_TENSOR_MAPS];
 	enum rlx_g_variant variant;
-	union {
-		union rlx_g_param param;
-		int32_t	key[4];
-	};
+	union rlx_g_param param;
 };
 
 /* It is the kernel of row @name, whose parameters are those given, else 0. */

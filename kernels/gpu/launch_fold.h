@@ -40,10 +40,8 @@ static inline void rlx_g_argreduce_launch(const void *args, struct rlx_g_launch 
 	int64_t results = a->outer * a->inner;
 	int lanes = a->inner == 1 ? 256 : 1;
 
-	l->variant = RLX_G_argreduce;
 	rlx_g_line(l, rlx_g_ceil(results, 256 / lanes), 256);
-	l->key[0] = a->type;
-	l->key[1] = lanes;
+	RLX_G_VARIANT(l, argreduce, .ELEM_TYPE = a->type, .ARGREDUCE_LANES = lanes);
 	if (!results)
 		return;
 	l->grid[1] = rlx_g_splits(results, a->n, lanes);

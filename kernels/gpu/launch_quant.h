@@ -4,7 +4,7 @@
  *
  * quantize and dequantize have a thread for each element, up to 8,192 blocks, which then go on by
  * a grid's width; ranges a block for each RLX_K_RANGE_UNIT elements, parameters one block, rows a
- * block each. Types are in the key, so each combination is a module of its own.
+ * block each. Types are parameters, so each combination is a module of its own.
  * Limits: what is not of the types that quant.cu has leaves l->can false: the step goes to the
  * host. Casts from or to floats are pointwise code and have no launch here.
  */

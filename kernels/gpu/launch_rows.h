@@ -88,6 +88,11 @@ static inline int32_t rlx_g_rows_share(int64_t rows, int64_t n, int vec, int siz
 	return ROWS_KEY(lanes, vec, (int)rlx_g_ceil(units, lanes), 0);
 }
 
+/* What rlx_g_rows_share() and rlx_g_cols_share() give as parameters. */
+#define RLX_G_ROW(share)						\
+	.ROW_LANES = ROWS_LANES(share), .ROW_VEC = ROWS_VEC(share),	\
+	.ROW_CHUNKS = ROWS_CHUNKS(share), .ROW_PIECES = ROWS_PIECES(share)
+
 /*
  * The grid of @rows by key @k: as many blocks as the multiprocessors hold at a time, each
  * with every so manieth row. Rows in
@@ -124,23 +129,24 @@ static inline void rlx_g_norm_launch(const void *args, struct rlx_g_launch *l)
 	};
 	bool params = a->gamma || a->beta || a->bias;
 	int size, widest;
+	int32_t share;
 
-	l->variant = RLX_G_norm;
 	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->y_type) ||
 	    (params && !rlx_g_small_float(a->param_type)) ||
 	    (a->residual && !rlx_g_small_float(a->residual_type)))
 		return;
 	size = a->x_type == RLX_F32 ? 4 : 2;
 	widest = a->y_type == RLX_F32 || (a->residual && a->residual_type == RLX_F32) ? 4 : size;
-	l->key[0] = rlx_g_rows_share(a->rows, a->n,
-				     rlx_g_rows_vec(a->n, widest, o, sizeof(o) / sizeof(o[0])),
-				     size, l);
-	l->key[1] = NORM_TYPES(a->x_type, a->y_type, a->residual ? a->residual_type : 0,
-			       params ? a->param_type : RLX_F32);
-	l->key[2] = (a->rms ? NORM_RMS : 0) | (a->gamma ? NORM_GAMMA : 0) |
-		    (a->beta ? NORM_BETA : 0) | (a->bias ? NORM_BIAS : 0) |
-		    (a->sum ? NORM_SUM : 0);
-	rlx_g_rows_grid(l, a->n ? a->rows : 0, a->n, l->key[0]);
+	share = rlx_g_rows_share(a->rows, a->n,
+				 rlx_g_rows_vec(a->n, widest, o, sizeof(o) / sizeof(o[0])), size,
+				 l);
+	RLX_G_VARIANT(l, norm, RLX_G_ROW(share), .NORM_X_TYPE = a->x_type,
+		      .NORM_Y_TYPE = a->y_type,
+		      .NORM_RESIDUAL_TYPE = a->residual ? a->residual_type : 0,
+		      .NORM_PARAM_TYPE = params ? a->param_type : RLX_F32, .NORM_RMS = a->rms,
+		      .NORM_GAMMA = a->gamma != NULL, .NORM_BETA = a->beta != NULL,
+		      .NORM_BIAS = a->bias != NULL, .NORM_SUM = a->sum != NULL);
+	rlx_g_rows_grid(l, a->n ? a->rows : 0, a->n, share);
 }
 
 /*
@@ -192,21 +198,21 @@ static inline void rlx_g_softmax_launch(const void *args, struct rlx_g_launch *l
 		{ a->x, along, a->x_type }, { a->y, along, a->y_type },
 	};
 	int size, widest, vec;
+	int32_t share;
 
-	l->variant = RLX_G_softmax;
 	if (!rlx_g_small_float(a->x_type) || !rlx_g_small_float(a->y_type))
 		return;
 	size = a->x_type == RLX_F32 ? 4 : 2;
 	widest = a->y_type == RLX_F32 ? 4 : size;
 	vec = rlx_g_rows_vec(along, widest, o, sizeof(o) / sizeof(o[0]));
-	l->key[0] = cols ? rlx_g_cols_share(outer * a->inner / vec, a->n, vec, size, l) :
-		    rlx_g_rows_share(a->outer, a->n, vec, size, l);
-	l->key[1] = SOFTMAX_TYPES(a->x_type, a->y_type, a->log);
-	l->key[2] = cols;
+	share = cols ? rlx_g_cols_share(outer * a->inner / vec, a->n, vec, size, l) :
+		rlx_g_rows_share(a->outer, a->n, vec, size, l);
+	RLX_G_VARIANT(l, softmax, RLX_G_ROW(share), .SOFTMAX_X_TYPE = a->x_type,
+		      .SOFTMAX_Y_TYPE = a->y_type, .SOFTMAX_LOG = a->log, .SOFTMAX_COLUMNS = cols);
 	if (cols)
-		rlx_g_cols_grid(l, outer * a->inner / vec, a->n, l->key[0], 8);
+		rlx_g_cols_grid(l, outer * a->inner / vec, a->n, share, 8);
 	else
-		rlx_g_rows_grid(l, outer, a->n, l->key[0]);
+		rlx_g_rows_grid(l, outer, a->n, share);
 }
 
 /* Where kept and reduced axes take turns, or there is nothing to reduce. */
@@ -217,9 +223,8 @@ static inline void rlx_g_reduce_any(const struct rlx_k_reduce *a, struct rlx_g_l
 
 	/* warps may have 64 lanes: then a block has half as many and goes on once more */
 	rlx_g_line(l, rlx_g_ceil(a->n_out, 256 / lanes), 256);
-	l->key[0] = a->type;
-	l->key[1] = REDUCE_FORM(a->op, REDUCE_ANY);
-	l->key[2] = lanes;
+	RLX_G_VARIANT(l, reduce_any, .ELEM_TYPE = a->type, .REDUCE_OP = a->op,
+		      .REDUCE_LANES = lanes);
 	if (!a->n_out)
 		return;
 	l->grid[1] = rlx_g_splits(a->n_out, a->n_red, lanes);
@@ -243,23 +248,25 @@ static inline void rlx_g_reduce_launch(const void *args, struct rlx_g_launch *l)
 		{ a->x, along, a->type }, { rows ? NULL : a->y, along, a->type },
 	};
 	int size = (int)rlx_k_type_size((enum rlx_dtype)a->type), vec;
+	int32_t share;
 
-	l->variant = RLX_G_reduce;
 	if (!a->n_out || !a->n_red || l->processors > RLX_G_ZEROS / 2 || a->rank > 4 ||
 	    (!rows && a->rank < 2) || (cut && a->n_red > INT32_MAX)) {
 		rlx_g_reduce_any(a, l);
 		return;
 	}
 	vec = rlx_g_rows_vec(along, size > 2 ? size : 2, o, 2);
-	l->key[2] = rows ? rlx_g_rows_share(a->n_out, a->n_red, vec, size, l) :
-		    rlx_g_cols_share(a->n_out / vec, a->n_red, vec, size, l);
-	if (rows)
-		rlx_g_rows_grid(l, a->n_out, a->n_red, l->key[2]);
-	else
-		rlx_g_cols_grid(l, a->n_out / vec, a->n_red, l->key[2], 8);
-	l->key[0] = a->type;
-	l->key[1] = REDUCE_FORM(a->op, (rows ? REDUCE_ROWS : REDUCE_COLS) |
-				       (cut ? REDUCE_SEGMENTS : 0));
+	if (rows) {
+		share = rlx_g_rows_share(a->n_out, a->n_red, vec, size, l);
+		rlx_g_rows_grid(l, a->n_out, a->n_red, share);
+		RLX_G_VARIANT(l, reduce_rows, .ELEM_TYPE = a->type, .REDUCE_OP = a->op,
+			      RLX_G_ROW(share), .REDUCE_SEGMENTS = cut);
+	} else {
+		share = rlx_g_cols_share(a->n_out / vec, a->n_red, vec, size, l);
+		rlx_g_cols_grid(l, a->n_out / vec, a->n_red, share, 8);
+		RLX_G_VARIANT(l, reduce_columns, .ELEM_TYPE = a->type, .REDUCE_OP = a->op,
+			      RLX_G_ROW(share), .REDUCE_SEGMENTS = cut);
+	}
 	l->n_launches = 0;	/* the block that comes last does the rest */
 }
 

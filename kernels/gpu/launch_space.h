@@ -54,7 +54,7 @@ static inline void rlx_g_pool_f32_launch(const void *args, struct rlx_g_launch *
 {
 	const struct rlx_k_pool *a = (const struct rlx_k_pool *)args;
 
-	l->variant = RLX_G_pool_f32;
+	RLX_G_VARIANT(l, pool_f32);
 	if (rlx_g_small_float(a->type))
 		rlx_g_each(l, (int64_t)(a->planes * a->out[0] * a->out[1] * a->out[2]));
 }
@@ -66,7 +66,7 @@ static inline int64_t rlx_g_resize_out(const struct rlx_k_resize *a)
 
 static inline void rlx_g_resize_f32_launch(const void *args, struct rlx_g_launch *l)
 {
-	l->variant = RLX_G_resize_f32;
+	RLX_G_VARIANT(l, resize_f32);
 	rlx_g_each(l, rlx_g_resize_out((const struct rlx_k_resize *)args));
 }
 
@@ -74,9 +74,8 @@ static inline void rlx_g_resize_nearest_launch(const void *args, struct rlx_g_la
 {
 	const struct rlx_k_resize *a = (const struct rlx_k_resize *)args;
 
-	l->variant = RLX_G_resize_nearest;
 	rlx_g_each(l, rlx_g_resize_out(a));
-	l->key[0] = (int32_t)a->esize;
+	RLX_G_VARIANT(l, resize_nearest, .RESIZE_SIZE = (int32_t)a->esize);
 }
 
 static inline void rlx_g_grid_sample_launch(const void *args, struct rlx_g_launch *l)

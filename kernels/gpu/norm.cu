@@ -19,19 +19,17 @@
  * Computing Sample Variances" (1979). Limits: f32, f16, bf16, computed in f32. y may be x.
  */
 #include "kernels/gpu/rows_plan.h"
-#define ROWS_SHARE	RLX_K0
 #define RLX_G_BLOCKS	ROWS_BLOCKS(ROWS_SHARE)
 
 #include "kernels/gpu/rows.h"
 #include "kernels/norm.h"
 
-/* RLX_K1: NORM_TYPES(); RLX_K2: of NORM_RMS .. */
-typedef rlx_t<(RLX_K1 & 15)> type_x;
-typedef rlx_t<(RLX_K1 >> 4 & 15)> type_y;
-enum { ADDS = (RLX_K1 >> 8 & 15) != 0, KEEPS = !PIECES && CHUNKS * VEC <= 8,
-       HAS = RLX_K2 };
-typedef rlx_t<ADDS ? (RLX_K1 >> 8 & 15) : (int)RLX_F32> type_r;
-typedef rlx_t<(RLX_K1 >> 12)> type_p;
+/* NORM_GAMMA, NORM_BETA, NORM_BIAS, NORM_SUM: they are there; NORM_RESIDUAL_TYPE 0: it is not. */
+typedef rlx_t<NORM_X_TYPE> type_x;
+typedef rlx_t<NORM_Y_TYPE> type_y;
+enum { ADDS = NORM_RESIDUAL_TYPE != 0, KEEPS = !PIECES && CHUNKS * VEC <= 8 };
+typedef rlx_t<ADDS ? NORM_RESIDUAL_TYPE : (int)RLX_F32> type_r;
+typedef rlx_t<NORM_PARAM_TYPE> type_p;
 
 /* Is the next row asked for ahead? Where a row has more bytes, other warps' are enough. */
 enum { AHEAD = CHUNKS * VEC * (sizeof(type_x::mem) + (ADDS ? sizeof(type_r::mem) : 0)) <= 32 };
@@ -54,16 +52,16 @@ struct shape {
 
 	DEV void load(const type_p::mem *g, const type_p::mem *b, const row_part &part, int c)
 	{
-		if (HAS & NORM_GAMMA)
+		if (NORM_GAMMA)
 			get_param(g, part, c, gamma[KEEPS ? c : 0]);
-		if (HAS & NORM_BETA)
+		if (NORM_BETA)
 			get_param(b, part, c, beta[KEEPS ? c : 0]);
 	}
 
 	DEV float of(float v, int c, int i) const
 	{
-		v = HAS & NORM_GAMMA ? v * gamma[KEEPS ? c : 0][i] : v;
-		return HAS & NORM_BETA ? v + beta[KEEPS ? c : 0][i] : v;
+		v = NORM_GAMMA ? v * gamma[KEEPS ? c : 0][i] : v;
+		return NORM_BETA ? v + beta[KEEPS ? c : 0][i] : v;
 	}
 };
 
@@ -111,7 +109,7 @@ struct norm_row {
 		if (ADDS)
 			row_add<type_r>(raw.r, v);
 #pragma unroll
-		for (int c = 0; c < CHUNKS && HAS & NORM_BIAS; c++) {
+		for (int c = 0; c < CHUNKS && NORM_BIAS; c++) {
 			float bias[VEC];
 
 			get_param(p, part, c, bias);
@@ -133,7 +131,7 @@ struct norm_row {
 		for (int c = 0; c < CHUNKS; c++) {
 			float y[VEC];
 
-			if (HAS & NORM_SUM)
+			if (NORM_SUM)
 				part.store<type_x>(out, in, c, v[c]);
 			if (!KEEPS)
 				p.load(gamma, beta, part, c);
@@ -180,9 +178,9 @@ static DEV inline void bring_params(const struct rlx_k_norm &a, const struct rlx
 	const int step = 128 / (int)sizeof(type_p::mem);
 
 	for (int i = (int)threadIdx.x * step; i < a.n; i += THREADS * step) {
-		if (HAS & NORM_GAMMA)
+		if (NORM_GAMMA)
 			bring_near(RLX_G_PTR(const type_p::mem, a.gamma) + i);
-		if (HAS & NORM_BETA)
+		if (NORM_BETA)
 			bring_near(RLX_G_PTR(const type_p::mem, a.beta) + i);
 	}
 }
@@ -216,7 +214,7 @@ RLX_G_KERNEL(norm, struct rlx_k_norm, THREADS)
 		at.get(raw, v);
 		if (AHEAD)
 			next.load(raw);
-		s.mean = HAS & NORM_RMS ? 0 : meet.of<op_sum>(sum_of(at.part, v)) / (float)a.n;
+		s.mean = NORM_RMS ? 0 : meet.of<op_sum>(sum_of(at.part, v)) / (float)a.n;
 		s.inv = rsqrt_f32(meet.of<op_sum>(squares_of(at.part, v, s.mean)) / (float)a.n +
 				  a.eps);
 		if (at.part.lane == 0 && at.in)
@@ -282,7 +280,7 @@ struct share {
 
 			p.load(raw);
 			p.get(raw, v);
-			if (!(HAS & NORM_RMS) && n > 0)
+			if (!NORM_RMS && n > 0)
 				mean = sum_of(p.part, v) / n;
 			m->add(n, mean, squares_of(p.part, v, mean));
 		}

@@ -16,17 +16,17 @@
  */
 #include "kernels/gpu/rows_plan.h"
 
-/* Key: type, REDUCE_FORM(), and ROWS_KEY() or threads for each result (1, WARP or 256). */
-#define ROWS_SHARE	RLX_K2
-#define REDUCE_OP	(RLX_K1 & 15)
-#define FORM		(RLX_K1 >> 4 & 3)
-
 /* Rows keep nothing but what is under way: all the threads that there can be. */
-#define RLX_G_BLOCKS	\
-	(FORM == REDUCE_ANY ? 5 : FORM == REDUCE_ROWS ? ROWS_PIECES(ROWS_SHARE) ? 4 : \
-	 ROWS_BLOCKS(ROWS_SHARE) : sizeof(elem::acc) == 4 ? COLS_BLOCKS(ROWS_SHARE) : 1)
+#ifdef RLX_KERNEL_reduce_any
+#define RLX_G_BLOCKS	5
+#elif defined(RLX_KERNEL_reduce_rows)
+#define RLX_G_BLOCKS	(ROWS_PIECES(ROWS_SHARE) ? 4 : ROWS_BLOCKS(ROWS_SHARE))
+#define BY_COLUMNS	0
+#else
+#define RLX_G_BLOCKS	(sizeof(elem::acc) == 4 ? COLS_BLOCKS(ROWS_SHARE) : 1)
+#define BY_COLUMNS	1
+#endif
 
-#define ELEM_TYPE RLX_K0
 #include "kernels/gpu/accumulate.h"
 #include "kernels/reduce.h"
 
@@ -47,7 +47,7 @@ static DEV inline acc neutral(void)
 		return 0;
 	if (IS_FLOAT)
 		return (acc)(KIND == LARGEST ? -INFINITY : INFINITY);
-	if (RLX_K0 == RLX_U64)
+	if (ELEM_TYPE == RLX_U64)
 		return (acc)(KIND == LARGEST ? 0 : ~0ull);
 	return (acc)(KIND == LARGEST ? 1ull << 63 : ~0ull >> 1);
 }
@@ -71,11 +71,11 @@ static DEV inline acc finished(acc v, int64_t n)
 		return (acc)((double)v / (double)n);
 	if (!n)		/* of integers the mean of nothing is 0 */
 		return 0;
-	return RLX_K0 == RLX_U64 ? v / (acc)n : (acc)((int64_t)v / n);
+	return ELEM_TYPE == RLX_U64 ? v / (acc)n : (acc)((int64_t)v / n);
 }
 
-#if FORM == REDUCE_ANY
-#define LANES	(RLX_K2 == 32 ? WARP : RLX_K2)
+#ifdef RLX_KERNEL_reduce_any
+#define LANES	(REDUCE_LANES == 32 ? WARP : REDUCE_LANES)
 #define GROUPS	(256 / LANES)
 
 /* Offset of kept index @out where all reduced ones are 0, in elements. */
@@ -135,7 +135,7 @@ static DEV inline acc over_lanes(acc v, acc *smem)
  * A grid of more than one row splits each reduction: the first pass leaves a part for
  * each row in the scratch, the second folds them in order.
  */
-RLX_G_KERNEL(reduce, struct rlx_k_reduce, 256)
+RLX_G_KERNEL(reduce_any, struct rlx_k_reduce, 256)
 {
 	SHARED(acc, smem, [MAX_WARPS]);
 	const mem *x = RLX_G_PTR(const mem, a.x);
@@ -171,7 +171,7 @@ RLX_G_KERNEL(reduce, struct rlx_k_reduce, 256)
 enum { TURNS = 8 };
 
 /*
- * Where the elements of a result lie. A line has kept axes ahead of it, and of SEGMENTS is cut:
+ * Where the elements of a result lie. A line has kept axes ahead of it, and with REDUCE_SEGMENTS is cut:
  * [k0, r0, k1, r1] by rows, [r0, k0, r1, k1] by columns, of which the first may be missing.
  */
 struct lines {
@@ -181,13 +181,13 @@ struct lines {
 	bool		segments;
 
 	DEV lines(const struct rlx_k_reduce &a, const struct rlx_g_env &env)
-		: x(RLX_G_PTR(const mem, a.x)), segments(RLX_K1 >> 4 & REDUCE_SEGMENTS)
+		: x(RLX_G_PTR(const mem, a.x)), segments(REDUCE_SEGMENTS)
 	{
 		const int last = a.rank - 1;
-		const int64_t inner = FORM == REDUCE_COLS ? a.dim[last] : 1;
+		const int64_t inner = BY_COLUMNS ? a.dim[last] : 1;
 
-		cut = a.dim[FORM == REDUCE_COLS ? last - 1 : last];
-		kept = !segments ? 1 : a.dim[FORM == REDUCE_COLS ? last - 2 : last - 1];
+		cut = a.dim[BY_COLUMNS ? last - 1 : last];
+		kept = !segments ? 1 : a.dim[BY_COLUMNS ? last - 2 : last - 1];
 		jump = kept * cut * inner;
 		outer = a.n_red * kept * inner;
 	}
@@ -253,7 +253,7 @@ static DEV inline acc part_at(const acc *p)
 	return *(const volatile acc *)p;
 }
 
-#if FORM == REDUCE_ROWS
+#ifdef RLX_KERNEL_reduce_rows
 /* What a thread has of @part of the row at @x */
 static DEV inline acc fold_row(const row_part &part, const row_vec<mem> (&x)[CHUNKS])
 {
@@ -288,7 +288,7 @@ static DEV inline void load_row(const lines &all, const mem *x, int64_t first,
 }
 
 #if !ROWS_PIECES(ROWS_SHARE)
-RLX_G_KERNEL(reduce, struct rlx_k_reduce, THREADS)
+RLX_G_KERNEL(reduce_rows, struct rlx_k_reduce, THREADS)
 {
 	SHARED(acc, smem, [2][MAX_WARPS]);
 	const row_part part = { (int)a.n_red, (int)threadIdx.x % LANES };
@@ -334,7 +334,7 @@ static DEV inline acc fold_share(const lines &all, const mem *x, int64_t first, 
 }
 
 /* Rows of the grid have a part of each row; of more than one such, a block has one row. */
-RLX_G_KERNEL(reduce, struct rlx_k_reduce, THREADS)
+RLX_G_KERNEL(reduce_rows, struct rlx_k_reduce, THREADS)
 {
 	SHARED(acc, smem, [2][MAX_WARPS]);
 	SHARED(int, last, [1]);
@@ -413,7 +413,7 @@ static DEV inline void fold_parts(const acc *parts, int64_t step, across &v)
 }
 
 /* Rows of the grid have a part of each column; of more than one such, a block has its columns. */
-RLX_G_KERNEL(reduce, struct rlx_k_reduce, COLS_THREADS)
+RLX_G_KERNEL(reduce_columns, struct rlx_k_reduce, COLS_THREADS)
 {
 	SHARED(acc, smem, [COLS_THREADS * VEC]);
 	SHARED(int, last, [1]);

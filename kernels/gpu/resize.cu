@@ -5,7 +5,7 @@
  *
  * Algorithm: a thread an output element sums up taps0 x taps1 x taps2 inputs, axis by axis, in
  * order; by a tap of weight 0 NaN spreads as well. resize_nearest copies an element as a word of
- * RLX_K0 bytes.
+ * RESIZE_SIZE bytes.
  * Traffic: y once; x once for each output that reads it, mostly from caches; tables (8 bytes a tap)
  * too. Not done axis by axis with a result in between: more multiply-adds, fewer launches.
  * Limits: [planes] and up to 3 axes; resize_f32 f32 alone, resize_nearest elements of 1, 2, 4 or 8
@@ -60,7 +60,7 @@ static DEV inline int64_t elements(const struct rlx_k_resize &a, bool out)
 	return n;
 }
 
-#if RLX_K0 == 0
+#ifdef RLX_KERNEL_resize_f32
 /* All taps count, so that NaN spreads by one of weight 0 as well. */
 static DEV inline float weighted(const struct rlx_k_resize &a, const struct tables &t,
 				 const float *x, const int64_t *o)
@@ -98,10 +98,9 @@ RLX_G_KERNEL(resize_f32, struct rlx_k_resize, 256)
 	}
 }
 #else
-/* RLX_K0: bytes of an element */
 RLX_G_KERNEL(resize_nearest, struct rlx_k_resize, 256)
 {
-	typedef word<RLX_K0>::type elem;
+	typedef word<RESIZE_SIZE>::type elem;
 	struct tables t = tables_of(a, env);
 	const elem *x = RLX_G_PTR(const elem, a.x);
 	elem *y = RLX_G_PTR(elem, a.y);

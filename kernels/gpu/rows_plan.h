@@ -11,13 +11,19 @@
 #ifndef RLX_G_ROWS_PLAN_H
 #define RLX_G_ROWS_PLAN_H
 
-/* Of a row's share; @pieces: rows are longer than LANES * CHUNKS vectors */
+/*
+ * ROW_LANES, ROW_VEC, ROW_CHUNKS and ROW_PIECES in one number, for the macros below; @pieces: rows
+ * are longer than LANES * CHUNKS vectors
+ */
 #define ROWS_KEY(lanes, vec, chunks, pieces)	\
 	((lanes) | (vec) << 11 | (chunks) << 15 | (pieces) << 21)
 #define ROWS_LANES(key)		((key) & 2047)
 #define ROWS_VEC(key)		((key) >> 11 & 15)
 #define ROWS_CHUNKS(key)	((key) >> 15 & 63)
 #define ROWS_PIECES(key)	((key) >> 21 & 1)
+#ifdef ROW_LANES	/* of a kernel */
+#define ROWS_SHARE	ROWS_KEY(ROW_LANES, ROW_VEC, ROW_CHUNKS, ROW_PIECES)
+#endif
 /* Of a block: short rows have four warps, so that few rows are many blocks. */
 #define ROWS_THREADS(key)	(ROWS_LANES(key) > 32 ? ROWS_LANES(key) : 128)
 
@@ -45,24 +51,5 @@
 #define COLS_THREADS		256
 #define COLS_LEAST(vec, size)	((vec) * (size) < 8 ? 64 / ((vec) * (size)) : 8)
 #define COLS_BLOCKS(key)	(ROWS_PIECES(key) ? 4 : ROWS_RESIDENT(key) / COLS_THREADS)
-
-/* A reduction's op (enum rlx_k_reduce_op) and form in RLX_K1 */
-#define REDUCE_FORM(op, form)	((op) | (form) << 4)
-#define REDUCE_ANY	0	/* axes take more turns, or none are reduced */
-#define REDUCE_ROWS	1	/* kept ones, then reduced ones */
-#define REDUCE_COLS	2	/* kept, reduced, kept ones */
-#define REDUCE_SEGMENTS	4	/* beside these: reduced ones are cut by kept ones */
-
-/* Types of a softmax in RLX_K1; 1 in RLX_K2: by columns */
-#define SOFTMAX_TYPES(x, y, log)	((x) | (y) << 4 | (log) << 8)
-
-/* Types of a norm in RLX_K1 (a residual of 0: none), and in RLX_K2 what it is and has */
-#define NORM_TYPES(x, y, residual, param)	((x) | (y) << 4 | (residual) << 8 | (param) << 12)
-
-#define NORM_RMS	1
-#define NORM_GAMMA	2
-#define NORM_BETA	4
-#define NORM_BIAS	8
-#define NORM_SUM	16
 
 #endif

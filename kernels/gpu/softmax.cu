@@ -15,8 +15,7 @@
  * f16 and bf16, computed in f32; any length.
  */
 #include "kernels/gpu/rows_plan.h"
-#define ROWS_SHARE	RLX_K0
-#if RLX_K2
+#if SOFTMAX_COLUMNS
 #define RLX_G_BLOCKS	COLS_BLOCKS(ROWS_SHARE)
 #else
 #define RLX_G_BLOCKS	ROWS_BLOCKS(ROWS_SHARE)
@@ -25,10 +24,9 @@
 #include "kernels/gpu/rows.h"
 #include "kernels/softmax.h"
 
-/* RLX_K1: SOFTMAX_TYPES(); RLX_K2: by columns */
-typedef rlx_t<(RLX_K1 & 15)> type_x;
-typedef rlx_t<(RLX_K1 >> 4 & 15)> type_y;
-enum { LOG = RLX_K1 >> 8, AHEAD = CHUNKS * VEC * sizeof(type_x::mem) <= 32 };
+typedef rlx_t<SOFTMAX_X_TYPE> type_x;
+typedef rlx_t<SOFTMAX_Y_TYPE> type_y;
+enum { LOG = SOFTMAX_LOG, AHEAD = CHUNKS * VEC * sizeof(type_x::mem) <= 32 };
 
 /* The largest of some elements, and the sum of exp(x - max) of them */
 struct soft_sum {
@@ -58,7 +56,7 @@ static DEV inline float finish(float x, float scale)
 	return LOG ? x - scale : x * scale;
 }
 
-#if !RLX_K2
+#if !SOFTMAX_COLUMNS
 static DEV inline float max_of(const row_part &part, const float (&v)[CHUNKS][VEC])
 {
 	float max = -INFINITY;

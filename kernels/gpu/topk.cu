@@ -18,7 +18,7 @@
 #include "kernels/gpu/accumulate.h"
 #include "kernels/sortk.h"
 
-/* Key: type, 1 if a line has more than one tile. */
+/* TOPK_MERGES: a line has more than one tile. */
 #define TILE	2048	/* elements: RLX_G_TOPK_TILE of the launch */
 
 /* The better one has the larger key, of equals the smaller index. */

@@ -210,14 +210,17 @@ static char *many_of(const void *host, size_t bytes, int slots)
 static void measure(const struct rows *p)
 {
 	double ms[2];
+	const struct gpu_kernel kernel = gpu_kernel_of(p->l.variant, &p->l.param, 0);
 	int n = p->moved > 1 << 27 ? 8 : 64;
+	char params[512];
 
+	gpu_params_text(&kernel, params, sizeof(params));
 	measure_graphs((int (*[])(const void *)){ run_own, run_copy }, p, n, stream, ms);
-	printf("%-7s %-4s %7lld %8lld %5lld %9.2f us %7.1f GB/s  copy %9.2f us  %.3f  (key %#x, "
+	printf("%-7s %-4s %7lld %8lld %5lld %9.2f us %7.1f GB/s  copy %9.2f us  %.3f  (%s%s, "
 	       "%u x %u blocks of %u)\n", op_name[p->s.op], p->s.type == RLX_F32 ? "f32" :
 	       p->s.type == RLX_F16 ? "f16" : "bf16", (long long)p->s.outer, (long long)p->s.n,
 	       (long long)p->s.inner, ms[0] * 1e3, (double)p->moved / ms[0] * 1e-6, ms[1] * 1e3,
-	       ms[1] / ms[0], (unsigned int)p->l.key[0], p->l.grid[0], p->l.grid[1],
+	       ms[1] / ms[0], kernel.name, params, p->l.grid[0], p->l.grid[1],
 	       p->l.block[0]);
 	fflush(stdout);
 }
