@@ -171,8 +171,8 @@ RLX_G_KERNEL(reduce_any, struct rlx_k_reduce, 256)
 enum { TURNS = 8 };
 
 /*
- * Where the elements of a result lie. A line has kept axes ahead of it, and with REDUCE_SEGMENTS is cut:
- * [k0, r0, k1, r1] by rows, [r0, k0, r1, k1] by columns, of which the first may be missing.
+ * Where the elements of a result lie. A line has kept axes ahead of it, and with REDUCE_SEGMENTS
+ * is cut: [k0, r0, k1, r1] by rows, [r0, k0, r1, k1] by columns, of which the first may be missing.
  */
 struct lines {
 	const mem	*x;
