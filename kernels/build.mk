@@ -27,8 +27,14 @@ $(foreach k,norm_nchw reduce scan softmax_f64,$(eval KERNEL_OPT_$(k) := -Os))
 # Its sums are truncated to integers: they are to be the same at every level.
 KERNEL_OPT_resize_wide += -ffp-contract=off
 
-# On x86 the portable level is the last resort: small there, not unrolled.
-LEVEL_OPT_base := $(if $(filter x86_64,$(ARCH)),-O2)
+# On x86 the portable level is the last resort: small there, not unrolled. What is written in
+# vectors stays as fast; loops that the compiler is to vectorize would take four times as long.
+ifeq ($(ARCH),x86_64)
+LEVEL_OPT_base := -O2
+$(foreach k,attention_few attention_many conv_c conv_dw conv_i8 conv_nd conv_plan conv_tile \
+		conv_wino gemm_bf16 gemm_epi gemm_f16 gemm_i8 quant rnn,\
+	$(eval LEVEL_OPT_base_$(k) := -Os))
+endif
 ISA_FLAGS_v3   := -march=x86-64-v3
 ISA_FLAGS_v4   := -march=x86-64-v4 -mprefer-vector-width=512
 ISA_FLAGS_v4x  := $(ISA_FLAGS_v4) -mavx512vnni -mavx512bf16
@@ -49,7 +55,7 @@ $(BUILD)/obj/kernels/$(1)/%.o: kernels/cpu/%.c | $$(BUILD)/.liburing
 	@mkdir -p $$(@D)
 	$$(call say,CC,$$< [$(1)])
 	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $$(KERNEL_OPT) $$(LEVEL_OPT_$(1)) \
-		$$(KERNEL_OPT_$$*) \
+		$$(KERNEL_OPT_$$*) $$(LEVEL_OPT_$(1)_$$*) \
 		$$(ISA_FLAGS_$(1)) \
 		-DRLX_ISA=$(1) -DRLX_ISA_$(1)=1 -MMD -MP -c $$< -o $$@
 endef

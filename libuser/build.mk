@@ -29,6 +29,8 @@ ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \
 	$(wildcard libuser/ir/*.c libuser/ops/*.c libuser/pass/*.c libuser/ad/*.c)
 $(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += $(SMALL)
 SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
+# Nor is it unwound but by debuggers, which have .debug_frame for that: 80 KB of the library.
+$(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += -fno-asynchronous-unwind-tables
 
 # What librlx-gpu.so uses of the inside; the map says which names, for whom.
 INSIDE := libuser/base/alloc libuser/base/bump libuser/base/log libuser/base/map \
