@@ -33,6 +33,9 @@ EOF
 check listed-skip sum_is "1 passed, 0 failed, 1 skipped" <<'EOF'
 echo "ok 1 a"; echo "# SKIP no such thing here"; echo "ok 2 away # SKIP"; echo 1..2
 EOF
+check nothing-but-skips sum_is "0 passed, 0 failed, 1 skipped" <<'EOF'
+echo "# SKIP no such thing here"; echo "ok 1 away # SKIP"; echo 1..1
+EOF
 check unlisted-reason sum_is "1 passed, 1 failed, 0 skipped" <<'EOF'
 echo "ok 1 a"; echo "# SKIP too lazy"; echo "ok 2 away # SKIP"; echo 1..2
 EOF
