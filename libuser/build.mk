@@ -33,9 +33,10 @@ SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
 $(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += -fno-asynchronous-unwind-tables
 
 # What librlx-gpu.so uses of the inside; the map says which names, for whom.
-INSIDE := libuser/base/alloc libuser/base/bump libuser/base/log libuser/base/map \
-	  libuser/base/proc libuser/base/status libuser/base/thread libuser/ir/eval \
-	  libuser/ops/op libuser/plan/plan $(patsubst %.c,%, $(wildcard backends/common/*.c))
+INSIDE := libuser/base/alloc libuser/base/bump libuser/base/disk_cache libuser/base/log \
+	  libuser/base/map libuser/base/proc libuser/base/status libuser/base/thread \
+	  libuser/ir/eval libuser/ops/op libuser/plan/plan \
+	  $(patsubst %.c,%, $(wildcard backends/common/*.c))
 $(INSIDE:%=$(BUILD)/obj/%.o): CFLAGS += -fvisibility=default
 
 lib: $(BUILD)/lib/librlx.so $(BUILD)/lib/librlx.a $(BUILD)/lib/librlx-gpu.so.$(SOMAJOR)

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "backends/gpu/cache.h"
+#include "base/disk_cache.h"
 #include "backends/gpu/kernel_binary.h"
 #include "base/alloc.h"
 #include "base/log.h"
@@ -197,7 +197,7 @@ static enum rlx_status load_prebuilt(struct gpu_device *d, const struct gpu_kern
 		if ((c->serves == GPU_CHIP_TEXT) != text || !fits(c, d))
 			continue;
 		describe_chip(&j, d->v, c, k);
-		if (gpu_cache_load(folder, j.key, out, &n))
+		if (rlx_disk_cache_load(folder, j.key, out, &n))
 			continue;
 		if (c->major < GPU_PDL_MAJOR)
 			atomic_store_explicit(&d->in_order, true, memory_order_relaxed);
@@ -227,7 +227,7 @@ enum rlx_status gpu_image_build(const struct rlx_gpu_vendor *v, const struct gpu
 		return rlx_fail(err, RLX_ENODEV, "no compiler: %s", why);
 	describe_chip(&j, v, chip, k);
 	st = compile(rtc, &j, chip->serves == GPU_CHIP_TEXT, &image, &n, err);
-	if (!st && gpu_cache_store(dir, j.key, image, n))
+	if (!st && rlx_disk_cache_store(dir, j.key, image, n))
 		st = rlx_fail(err, RLX_EIO, "%s: cannot be written", dir);
 	rlx_free(image);
 	return st;
@@ -258,7 +258,7 @@ enum rlx_status gpu_image_find(struct gpu_device *d, const struct gpu_kernel *k,
 
 	*out = NULL;
 	cache_key(d, rtc, j, key);
-	if (gpu_cache_dir(dir, sizeof(dir)) && !gpu_cache_load(dir, key, out, &n))
+	if (rlx_disk_cache_dir("gpu", dir, sizeof(dir)) && !rlx_disk_cache_load(dir, key, out, &n))
 		return RLX_OK;
 	if (rtc)
 		return RLX_ENOENT;
@@ -278,10 +278,10 @@ enum rlx_status gpu_image_compile(struct gpu_device *d, const struct gpu_job *j,
 	size_t n;
 
 	st = compile(rtc, j, false, out, &n, err);
-	if (st || !gpu_cache_dir(dir, sizeof(dir)))
+	if (st || !rlx_disk_cache_dir("gpu", dir, sizeof(dir)))
 		return st;
 	cache_key(d, rtc, j, key);
-	if (gpu_cache_store(dir, key, *out, n) && rlx_debug_on(RLX_DEBUG_RUN))
+	if (rlx_disk_cache_store(dir, key, *out, n) && rlx_debug_on(RLX_DEBUG_RUN))
 		rlx_log(RLX_LOG_DEBUG, "kernels are not kept: %s cannot be written", dir);
 	return RLX_OK;
 }

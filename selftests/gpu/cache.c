@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "backends/gpu/cache.h"
+#include "base/disk_cache.h"
 #include "base/alloc.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -44,7 +44,7 @@ static bool holds(const char *key, const char *text)
 	size_t n = 0;
 	bool same;
 
-	if (gpu_cache_load(dir, key, &p, &n))
+	if (rlx_disk_cache_load(dir, key, &p, &n))
 		return false;
 	same = n == strlen(text) && !memcmp(p, text, n);
 	CHECKF(same, "something else came back (%zu bytes)", n);
@@ -54,7 +54,7 @@ static bool holds(const char *key, const char *text)
 
 static void store(const char *key, const char *text)
 {
-	CHECK_EQ(gpu_cache_store(dir, key, text, strlen(text)), 0);
+	CHECK_EQ(rlx_disk_cache_store(dir, key, text, strlen(text)), 0);
 }
 
 TEST(what_was_stored_comes_back)
@@ -135,15 +135,15 @@ TEST(files_that_others_can_write_are_not_used)
 	snprintf(cmd, sizeof(cmd), "rm %s; mkdir %s", path, path);
 	CHECK(!system(cmd));
 	CHECK(!holds("key", "text"));
-	CHECK(gpu_cache_store(dir, "key", "text", 4) != RLX_OK);
+	CHECK(rlx_disk_cache_store(dir, "key", "text", 4) != RLX_OK);
 }
 
 TEST(folders_that_cannot_be_written)
 {
 	char keep[64];
 
-	CHECK(gpu_cache_store("/proc/nowhere", "k", "v", 1) != RLX_OK);
-	CHECK(gpu_cache_store("/dev/null/x", "k", "v", 1) != RLX_OK);
+	CHECK(rlx_disk_cache_store("/proc/nowhere", "k", "v", 1) != RLX_OK);
+	CHECK(rlx_disk_cache_store("/dev/null/x", "k", "v", 1) != RLX_OK);
 	new_folder();
 	strcpy(keep, dir);
 	memset(dir, 'a', sizeof(dir) - 1);
@@ -161,7 +161,7 @@ TEST(a_full_disk_leaves_nothing)
 	store("key", "text");
 	CHECK(!setrlimit(RLIMIT_FSIZE, &small));
 	signal(SIGXFSZ, SIG_IGN);
-	CHECK_EQ(gpu_cache_store(dir, "large", dir, 60), RLX_EIO);
+	CHECK_EQ(rlx_disk_cache_store(dir, "large", dir, 60), RLX_EIO);
 	CHECK(!holds("large", ""));
 	snprintf(cmd, sizeof(cmd), "test $(ls %s | wc -l) = 1", dir);
 	CHECK(!system(cmd));
@@ -184,12 +184,12 @@ TEST(processes_at_once)
 		if (pid[k])
 			continue;
 		for (i = 0; i < 200; i++)
-			if (gpu_cache_store(dir, "key", text[k], sizeof(text[k])))
+			if (rlx_disk_cache_store(dir, "key", text[k], sizeof(text[k])))
 				_exit(1);
 		_exit(0);
 	}
 	for (seen = 0; seen < 300;) {
-		if (gpu_cache_load(dir, "key", &p, &n))
+		if (rlx_disk_cache_load(dir, "key", &p, &n))
 			continue;	/* nobody has written yet */
 		CHECK_EQ(n, sizeof(text[0]));
 		CHECK(!memcmp(p, text[*(char *)p - 'a'], n));
@@ -200,7 +200,7 @@ TEST(processes_at_once)
 		CHECK_EQ(waitpid(pid[k], &st, 0), pid[k]);
 		CHECK_EQ(st, 0);
 	}
-	CHECK(!gpu_cache_load(dir, "key", &p, &n));
+	CHECK(!rlx_disk_cache_load(dir, "key", &p, &n));
 	rlx_free(p);
 }
 
@@ -256,11 +256,11 @@ TEST(no_memory)
 
 	new_folder();
 	rlx_alloc_fail_nth(1);
-	CHECK_EQ(gpu_cache_store(dir, "key", "text", 4), RLX_ENOMEM);
+	CHECK_EQ(rlx_disk_cache_store(dir, "key", "text", 4), RLX_ENOMEM);
 	rlx_alloc_fail_nth(0);
 	store("key", "text");
 	rlx_alloc_fail_nth(1);
-	CHECK_EQ(gpu_cache_load(dir, "key", &p, &n), RLX_ENOMEM);
+	CHECK_EQ(rlx_disk_cache_load(dir, "key", &p, &n), RLX_ENOMEM);
 	rlx_alloc_fail_nth(0);
 	CHECK(holds("key", "text"));
 }
@@ -270,15 +270,15 @@ TEST(the_users_folder)
 	char buf[128];
 
 	setenv("XDG_CACHE_HOME", "/x", 1);
-	CHECK(gpu_cache_dir(buf, sizeof(buf)));
+	CHECK(rlx_disk_cache_dir("gpu", buf, sizeof(buf)));
 	CHECK_STR(buf, "/x/rlx/gpu");
-	CHECK(!gpu_cache_dir(buf, 5));
+	CHECK(!rlx_disk_cache_dir("gpu", buf, 5));
 	setenv("XDG_CACHE_HOME", "not/absolute", 1);
 	setenv("HOME", "/h", 1);
-	CHECK(gpu_cache_dir(buf, sizeof(buf)));
+	CHECK(rlx_disk_cache_dir("gpu", buf, sizeof(buf)));
 	CHECK_STR(buf, "/h/.cache/rlx/gpu");
 	unsetenv("HOME");
-	CHECK(!gpu_cache_dir(buf, sizeof(buf)));
+	CHECK(!rlx_disk_cache_dir("gpu", buf, sizeof(buf)));
 }
 
 TEST_MAIN()

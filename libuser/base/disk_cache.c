@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* The folder of compiled kernels; see cache.h. */
+/* Folders of files that can be made anew: compiled kernels, measurements. See disk_cache.h. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "backends/gpu/cache.h"
 #include "base/alloc.h"
+#include "base/disk_cache.h"
 #include "base/map.h"
 
 enum { MOST = 1 << 28 };	/* bytes of a file that is believed */
@@ -30,15 +30,15 @@ static void sums(uint64_t sum[2], const void *p, size_t n)
 	sum[1] = rlx_hash_bytes(p, n, 0xc2b2ae3d27d4eb4f);
 }
 
-bool gpu_cache_dir(char *buf, size_t size)
+bool rlx_disk_cache_dir(const char *kind, char *buf, size_t size)
 {
 	const char *base = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
 	int n;
 
 	if (base && *base == '/')
-		n = snprintf(buf, size, "%s/rlx/gpu", base);
+		n = snprintf(buf, size, "%s/rlx/%s", base, kind);
 	else if (home && *home == '/')
-		n = snprintf(buf, size, "%s/.cache/rlx/gpu", home);
+		n = snprintf(buf, size, "%s/.cache/rlx/%s", home, kind);
 	else
 		return false;
 	return n > 0 && (size_t)n < size;
@@ -75,7 +75,7 @@ static bool fits(const char *file, size_t n, const char *key, size_t *out_at)
 	return sum[0] == h.sum[0] && sum[1] == h.sum[1];
 }
 
-enum rlx_status gpu_cache_load(const char *dir, const char *key, void **out,
+enum rlx_status rlx_disk_cache_load(const char *dir, const char *key, void **out,
 			       size_t *out_bytes)
 {
 	char path[4096], *file = NULL;
@@ -209,7 +209,7 @@ static bool make_folders(const char *path)
 	return true;
 }
 
-enum rlx_status gpu_cache_store(const char *dir, const char *key, const void *data,
+enum rlx_status rlx_disk_cache_store(const char *dir, const char *key, const void *data,
 				size_t bytes)
 {
 	char path[4096], aside[4096];
