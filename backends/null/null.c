@@ -12,6 +12,7 @@ static unsigned int null_probe(struct rlx_dev_info *info, unsigned int first, un
 	if (!first && max)
 		*info = (struct rlx_dev_info){
 			.backend = "null", .name = "computes nothing", .threads = 1,
+			.by_name = true,
 		};
 	return 1;
 }

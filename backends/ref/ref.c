@@ -21,7 +21,7 @@ static unsigned int ref_probe(struct rlx_dev_info *info, unsigned int first, uns
 	if (!first && max)
 		*info = (struct rlx_dev_info){
 			.backend = "ref", .name = "reference evaluation in double",
-			.threads = 1,
+			.threads = 1, .by_name = true,
 		};
 	return 1;
 }

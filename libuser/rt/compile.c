@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "ir/graph.h"
+#include "rt/policy.h"
 #include "rt/trace.h"
 
 /* The passes, the plan and the code, with the bodies of control flow. */
@@ -113,7 +114,6 @@ static enum rlx_status take_opts(const struct rlx_compile_opts *in,
 					"compile: set opts.size to sizeof(struct rlx_compile_opts)");
 		memcpy(o, in, in->size < sizeof(*o) ? in->size : sizeof(*o));
 	}
-	o->device = rlx_device_choice(o->device);
 	if ((unsigned int)o->precision > RLX_PRECISION_TF32)
 		return rlx_fail(err, RLX_EINVAL, "compile: precision %d is unknown",
 				o->precision);
@@ -138,13 +138,67 @@ static enum rlx_status take_store(struct rlx_program *p, const struct rlx_compil
 	return RLX_OK;
 }
 
+static enum rlx_status compile_for(struct rlx_graph *g, const struct rlx_compile_opts *o,
+				   struct rlx_program **out, struct rlx_error *err)
+{
+	uint64_t t0 = rlx_now();
+	struct rlx_program *p;
+	enum rlx_status st;
+
+	p = rlx_calloc(1, sizeof(*p));
+	if (!p)
+		return rlx_fail(err, RLX_ENOMEM, "compile: out of memory");
+	atomic_init(&p->refs, 1);
+	st = rlx_device_get(o->device, o->threads, &p->dev, err);
+	if (!st)
+		st = take_store(p, o, err);
+	if (!st)
+		st = build(p, o, g, err);
+	if (st) {
+		rlx_program_put(p);
+		return st;
+	}
+	fill_info(p, g, t0);
+	warn_of_host(p);
+	if (rlx_trace_on())
+		rlx_trace_compile(p, t0);
+	if (getenv("RLX_DISPATCH_REPORT"))
+		rlx_program_report(p, stderr);
+	*out = p;
+	return RLX_OK;
+}
+
+/* For the first of a chain that there is and that can; what each lacks is in @err. */
+static enum rlx_status compile_chain(struct rlx_graph *g, struct rlx_compile_opts *o,
+				     const struct policy_names *chain, struct rlx_program **out,
+				     struct rlx_error *err)
+{
+	enum rlx_status st = RLX_ENODEV;
+	struct rlx_reasons all = { 0 };
+	char device[24];
+	unsigned int i;
+
+	for (i = 0; i < chain->n && (!i || rlx_policy_goes_on(st)); i++) {
+		struct rlx_error why = { 0 };
+
+		st = rlx_policy_device(chain->name[i], device, &why);
+		o->device = device;
+		if (!st)
+			st = compile_for(g, o, out, &why);
+		o->device = NULL;
+		if (!st)
+			return RLX_OK;
+		rlx_reasons_add(&all, why.text);
+	}
+	return rlx_error_set(err, st, NULL, 0, "compile: %s", all.text);
+}
+
 enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *opts,
 			    struct rlx_program **out, struct rlx_error *err)
 {
 	struct rlx_error own = { 0 };
 	struct rlx_compile_opts o;
-	struct rlx_program *p;
-	uint64_t t0 = rlx_now();
+	struct rlx_policy *env;
 	enum rlx_status st;
 
 	if (!err)
@@ -161,29 +215,19 @@ enum rlx_status rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *
 				"compile: graph '%s' is not finished; call rlx_graph_finish()",
 				g->name);
 	st = take_opts(opts, &o, err);
+	if (st || o.device)
+		return st ? st : compile_for(g, &o, out, err);
+	st = rlx_policy_env(NULL, &env, err);
 	if (st)
 		return st;
-	p = rlx_calloc(1, sizeof(*p));
-	if (!p)
-		return rlx_fail(err, RLX_ENOMEM, "compile: out of memory");
-	atomic_init(&p->refs, 1);
-	st = rlx_device_get(o.device, o.threads, &p->dev, err);
-	if (!st)
-		st = take_store(p, &o, err);
-	if (!st)
-		st = build(p, &o, g, err);
-	if (st) {
-		rlx_program_put(p);
-		return st;
+	if (env->chain.n || env->device.n) {
+		st = compile_chain(g, &o, env->chain.n ? &env->chain : &env->device, out, err);
+	} else {
+		o.device = "cpu";
+		st = compile_for(g, &o, out, err);
 	}
-	fill_info(p, g, t0);
-	warn_of_host(p);
-	if (rlx_trace_on())
-		rlx_trace_compile(p, t0);
-	if (getenv("RLX_DISPATCH_REPORT"))
-		rlx_program_report(p, stderr);
-	*out = p;
-	return RLX_OK;
+	rlx_policy_put(env);
+	return st;
 }
 
 struct rlx_program *rlx_program_get(struct rlx_program *p)

@@ -79,26 +79,44 @@ const char *rlx_device_why(const char *backend)
 	return be->why && !be->probe(NULL, 0, 0) ? be->why() : "";
 }
 
+bool rlx_backend_known(const char *name, size_t len)
+{
+	unsigned int i;
+
+	for (i = 0; i < N_BACKENDS; i++)
+		if (strlen(rows[i].name) == len && !memcmp(rows[i].name, name, len))
+			return true;
+	return false;
+}
+
+const char *rlx_backend_names(char *buf, size_t size)
+{
+	size_t n = 0;
+	unsigned int i;
+
+	buf[0] = 0;
+	for (i = 0; i < N_BACKENDS && n < size; i++)
+		n += (size_t)snprintf(buf + n, size - n, "%s%s", i ? ", " : "", rows[i].name);
+	return buf;
+}
+
 /* "cuda:1": the backend's name and which of its devices. */
 static const struct rlx_backend *find(const char *name, unsigned int *ordinal,
 				      struct rlx_error *err)
 {
-	size_t len = strcspn(name, ":"), n = 0;
+	size_t len = strcspn(name, ":");
 	const struct rlx_backend *be;
 	const char *why;
 	char known[128], *end;
 	unsigned int i;
 
 	*ordinal = 0;
-	known[0] = 0;
-	for (i = 0; i < N_BACKENDS; i++) {
+	for (i = 0; i < N_BACKENDS; i++)
 		if (strlen(rows[i].name) == len && !memcmp(rows[i].name, name, len))
 			break;
-		n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s",
-				      i ? ", " : "", rows[i].name);
-	}
 	if (i == N_BACKENDS) {
-		rlx_fail(err, RLX_ENODEV, "no device '%.40s'; there are %s", name, known);
+		rlx_fail(err, RLX_ENODEV, "no device '%.40s'; there are %s", name,
+			 rlx_backend_names(known, sizeof(known)));
 		return NULL;
 	}
 	be = backend_of(&rows[i], &why);

@@ -19,6 +19,10 @@ enum rlx_status rlx_device_get(const char *name, unsigned int threads,
 void rlx_device_put(struct rlx_device *dev);
 /* @name, or what stands for none: RLX_DEVICE in the environment, else "cpu". */
 const char *rlx_device_choice(const char *name);
+/* Is there a backend of that name, whether or not it has devices? Opens none. */
+bool rlx_backend_known(const char *name, size_t len);
+/* The names of all, between commas. Return: @buf. */
+const char *rlx_backend_names(char *buf, size_t size);
 /* What weights prepared for a device depend on: its backend and instruction set. */
 void rlx_layout_name(const struct rlx_backend *be, const char *isa, char *out, size_t size);
 /* The same of a device that need not be open: it is looked for. */

@@ -5,6 +5,7 @@
 #include "base/overlap.h"
 #include "mem/arena.h"
 #include "ir/element.h"
+#include "rt/convert.h"
 #include "rt/session.h"
 
 static const char *const io_names[] = {
@@ -399,48 +400,15 @@ struct rlx_buf rlx_session_bound_at(struct rlx_session *s, enum rlx_io io, unsig
 	return to_read(s, io, i);
 }
 
-/* Same dtype: bytes; another of the same family: element by element. */
-static void convert(struct rlx_type to, void *dst, struct rlx_type from,
-		    const void *src)
-{
-	struct rlx_tensor d = { to, dst }, f = { from, (void *)(uintptr_t)src };
-	int64_t n = rlx_type_count(&to), i;
-
-	if (to.dtype == from.dtype && n)
-		memcpy(dst, src, (size_t)rlx_type_bytes(&to));
-	else if (el_is_int(to.dtype))
-		for (i = 0; i < n; i++)
-			el_seti(&d, i, el_geti(&f, i));
-	else
-		for (i = 0; i < n; i++)
-			el_set(&d, i, el_get(&f, i));
-	rlx_stat_copied((uint64_t)rlx_type_bytes(&to));
-}
-
 static enum rlx_status may_copy(struct rlx_session *s, enum rlx_io io, unsigned int i,
 				const struct rlx_type *given)
 {
-	const struct rlx_type *have = s->slot[io][i].type;
-	const char *name = s->slot[io][i].name;
-	struct rlx_type t = *given;
-	char a[96], b[96];
-
 	if (s->strict)
 		return rlx_fail(&s->err, RLX_EACCES,
 				"%s '%s': the session is strict and copies nothing; bind a buffer",
-				io_names[io], name);
-	t.dtype = have->dtype;
-	rlx_type_print(have, a, sizeof(a));
-	rlx_type_print(given, b, sizeof(b));
-	if (!rlx_type_equal(&t, have))
-		return rlx_fail(&s->err, RLX_ESHAPE, "%s '%s' is %s, not %s",
-				io_names[io], name, a, b);
-	if (given->dtype != have->dtype &&
-	    !(rlx_dtype_is_float(given->dtype) && rlx_dtype_is_float(have->dtype)) &&
-	    !(el_is_int(given->dtype) && el_is_int(have->dtype)))
-		return rlx_fail(&s->err, RLX_ETYPE, "%s '%s' is %s, not %s",
-				io_names[io], name, a, b);
-	return RLX_OK;
+				io_names[io], s->slot[io][i].name);
+	return rlx_may_convert(s->slot[io][i].type, given, io_names[io], s->slot[io][i].name,
+			       &s->err);
 }
 
 static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
@@ -460,7 +428,7 @@ static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 		st = rlx_slot_own(s, io, i);
 	if (st)
 		return st;
-	convert(*slot->type, rlx_buf_ptr(slot->buf), type, data);
+	rlx_convert(*slot->type, rlx_buf_ptr(slot->buf), type, data);
 	if (io == RLX_IO_PARAM || is_kept(s, io, i))	/* a device holds what was there */
 		rlx_slot_apply(s, io, i);
 	if (!slot->filled) {
@@ -502,7 +470,7 @@ static enum rlx_status get_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 	if (!st)
 		st = fetch(s, io, i);
 	if (!st)
-		convert(type, data, *slot->type, rlx_buf_ptr(slot->buf));
+		rlx_convert(type, data, *slot->type, rlx_buf_ptr(slot->buf));
 	return st;
 }
 

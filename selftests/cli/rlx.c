@@ -331,4 +331,16 @@ TEST(ops_are_counted)
 	j = cli_json(RLX("ops", "relu", "--json", "--device", "null"));
 }
 
+TEST(pick_by_a_policy)
+{
+	relu_model();
+	ENDS(RLX("pick", "relu.rlx", "--policy", "allow=cpu,ref prefer=ref pick=order"), 0, out,
+	     "ref     chosen");
+	ENDS(RLX("pick", "relu.rlx", "--measure", "2", "--format", "csv"), 0, out,
+	     "cpu,chosen,1,0,");
+	ENDS(RLX("pick", "relu.rlx", "--policy", "deny=cpu,gpu"), 1, err, "denies");
+	ENDS(RLX("pick", "relu.rlx", "--policy", "pick=best"), 2, err, "best");
+	ENDS(RLX("pick", "relu.rlx", "--device", "cpu"), 2, err, "--policy device=cpu");
+}
+
 TEST_MAIN()

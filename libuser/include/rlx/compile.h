@@ -45,7 +45,9 @@ enum rlx_compile_flags {
 /**
  * struct rlx_compile_opts - zero means the default everywhere.
  * @size:      sizeof(struct rlx_compile_opts), so that it may grow
- * @device:    "cpu" (default), "ref", "null"; a name of rlx_device_list()
+ * @device:    "cpu", "cuda:1", a name of rlx_device_list(). NULL: what RLX_DEVICE names, or
+ *             the first of RLX_DEVICE (a list) or RLX_DEVICE_CHAIN that there is and that
+ *             can run the graph; "cpu" where neither is set (rlx/devices.h)
  * @threads:   worker threads of the device, the caller included; 0: all allowed. They
  *             run where the calling thread may run, as on one node of memory; programs
  *             of the same number and processors share them. Nothing to a GPU

@@ -3,6 +3,7 @@
 #ifndef RLX_DEVICE_H
 #define RLX_DEVICE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "rlx/status.h"
@@ -21,6 +22,8 @@ extern "C" {
  * @memory:  bytes, 0 if it has none of its own
  * @pci:     its address on the bus ("0000:3b:00.0"), "" if it has none
  * @driver:  version of its driver, as that counts; 0 if it has none
+ * @by_name: for tests and comparisons (the reference, a driver that computes on the CPU):
+ *           used where it is named, and never chosen otherwise
  */
 struct rlx_dev_info {
 	char		backend[16], name[64], isa[16];
@@ -28,6 +31,7 @@ struct rlx_dev_info {
 	uint64_t	memory;
 	char		pci[32];
 	int		driver;
+	bool		by_name;
 };
 
 /**

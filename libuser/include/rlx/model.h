@@ -55,13 +55,6 @@ RLX_EXPORT unsigned int rlx_model_io_count(const struct rlx_model *m, enum rlx_i
 RLX_EXPORT bool rlx_model_io_at(const struct rlx_model *m, enum rlx_io io,
 				unsigned int i, struct rlx_model_io *out);
 
-/* A named tensor in the caller's memory; @data may be NULL where said. */
-struct rlx_named_tensor {
-	const char	*name;
-	struct rlx_type	 type;
-	const void	*data;
-};
-
 /**
  * rlx_model_tensor_at - a tensor that is stored in the model: a weight, a table.
  * @out: name and data are the model's, the bytes where the file is mapped: aligned to

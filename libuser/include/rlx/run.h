@@ -19,6 +19,13 @@ extern "C" {
 
 struct rlx_session;
 
+/* A named tensor in the caller's memory; @data may be NULL where said. */
+struct rlx_named_tensor {
+	const char	*name;
+	struct rlx_type	 type;
+	const void	*data;
+};
+
 /**
  * struct rlx_session_opts - zero means the default everywhere.
  * @size:   sizeof(struct rlx_session_opts)
