@@ -244,6 +244,19 @@ void rlx_extent_find(const struct rlx_plan *p, int64_t upper, uint8_t *lead)
 	}
 }
 
+bool rlx_extent_changes(const struct rlx_exec *e, struct rlx_extent *x)
+{
+	if (e->extent == x->rows && (!e->extent || e->upper == x->upper))
+		return false;
+	x->rows = e->extent;
+	x->upper = e->upper;
+	if (e->extent && e->upper != x->leads_of) {
+		rlx_extent_find(e->code->plan, e->upper, x->leads);
+		x->leads_of = e->upper;
+	}
+	return true;
+}
+
 uint64_t rlx_extent_of(const struct rlx_exec *e, const uint8_t *lead, uint32_t v, uint64_t n)
 {
 	uint64_t upper = (uint64_t)e->upper;

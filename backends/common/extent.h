@@ -10,6 +10,16 @@
 /* Of the plan's values, by their roots: do the first rows of @upper hold all data? */
 void rlx_extent_find(const struct rlx_plan *p, int64_t upper, uint8_t *lead);
 
+/* What an exec keeps of the extent of its last run. @leads: of rlx_extent_find(). */
+struct rlx_extent {
+	uint8_t	*leads;		/* per value of the plan */
+	int64_t	 leads_of;	/* the upper that they are of; 0: none */
+	int64_t	 rows, upper;
+};
+
+/* For the run to come, whose extent may be another; true: it is. */
+bool rlx_extent_changes(const struct rlx_exec *e, struct rlx_extent *x);
+
 /* Of @n rows (elements, bytes) of value @v, those that carry data; @n if it does not lead. */
 uint64_t rlx_extent_of(const struct rlx_exec *e, const uint8_t *lead, uint32_t v, uint64_t n);
 

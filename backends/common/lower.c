@@ -197,10 +197,8 @@ enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t 
 		lo->code->native++;
 		return lo->ops->host_fallback(lo, RLX_CALL_COPY);
 	}
-	if (!fn)
-		return to_host(lo, flags, &why);
 	lo->err = &why;
-	lo->status = fn(lo);
+	lo->status = rlx_lower_by(lo, fn);
 	lo->err = err;
 	if (!lo->status) {
 		lo->code->native++;

@@ -204,9 +204,15 @@ enum rlx_status rlx_lower_out_of_memory(struct rlx_lower *lo);
 /* The word that rlx_lower_ref_status() is about was set: RLX_ERANGE, with what it means. */
 enum rlx_status rlx_lower_bad_data(const struct rlx_plan_step *st, struct rlx_error *err);
 
-/* support.c: is this form of the op one that its kernel takes? */
-bool rlx_supports(const struct rlx_infer *q);
-bool rlx_lower_supported(const struct rlx_lower *lo);
+/* support.c: the step by @fn (NULL: there is none); RLX_ENOSUP, with what is lacking */
+enum rlx_status rlx_lower_by(struct rlx_lower *lo, rlx_lower_fn *fn);
+/*
+ * Is an op with the types of @q taken by @fn? @lo and its code are good for nothing else.
+ * @constants: inputs that @q says are constants are so in the plan; else all are inputs.
+ * Without memory the answer is yes: only what has no kernel is done otherwise.
+ */
+bool rlx_lower_try(struct rlx_lower *lo, rlx_lower_fn *fn, const struct rlx_infer *q,
+		   bool constants, struct rlx_error *why);
 
 static inline bool rlx_lower_real(enum rlx_dtype dt)
 {

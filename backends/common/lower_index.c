@@ -182,8 +182,6 @@ enum rlx_status rlx_lower_rope(struct rlx_lower *lo)
 	struct rlx_k_rope *a = rlx_lower_args(lo, sizeof(*a));
 	bool bhsd = x->rank == 4 && r->layout == RLX_BHSD;
 
-	if (!rlx_lower_supported(lo))
-		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->batch = x->dim[0];

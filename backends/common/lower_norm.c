@@ -36,8 +36,6 @@ static enum rlx_status last_axis_norm(struct rlx_lower *lo, int64_t axis, float 
 	struct rlx_k_norm *a = rlx_lower_args(lo, sizeof(*a));
 	uint32_t ax = shape_axis(axis, x->rank);
 
-	if (!rlx_lower_supported(lo))
-		return rlx_lower_unsupported(lo, "no kernel for these dtypes or this broadcasting");
 	a->rows = shape_span(x, 0, ax);
 	a->n = shape_span(x, ax, x->rank);
 	a->eps = eps;
@@ -76,8 +74,6 @@ enum rlx_status rlx_lower_fused_residual_norm(struct rlx_lower *lo)
 	const struct rlx_type *x = rlx_lower_in(lo, 0), *r = rlx_lower_in(lo, 1);
 	struct rlx_k_norm *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (!rlx_lower_supported(lo))
-		return rlx_lower_unsupported(lo, "no kernel for these dtypes or this broadcasting");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->n = x->dim[x->rank - 1];
@@ -104,8 +100,6 @@ enum rlx_status rlx_lower_group_norm(struct rlx_lower *lo)
 	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	struct rlx_k_group_norm *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (!rlx_lower_supported(lo))
-		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->batch = x->dim[0];
@@ -128,8 +122,6 @@ enum rlx_status rlx_lower_lrn(struct rlx_lower *lo)
 	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	struct rlx_k_lrn *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (!rlx_lower_supported(lo))
-		return rlx_lower_unsupported(lo, "no kernel for this dtype or these constants");
 	if (!rlx_type_count(x))
 		return lo->status;
 	a->batch = x->dim[0];

@@ -64,8 +64,6 @@ enum rlx_status rlx_lower_dequantize(struct rlx_lower *lo)
 	const struct rlx_op_dequantize *q = lo->args;
 	struct rlx_k_quant *a = rlx_lower_args(lo, sizeof(*a));
 
-	if (!rlx_lower_supported(lo))
-		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	take_layout(a, rlx_lower_in(lo, 0), rlx_lower_in(lo, 1), q->axis, q->block);
 	return call_quant(lo, a, RLX_KERNEL_dequantize);
 }

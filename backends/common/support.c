@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*
- * Forms of an op that its kernel does not take, where the op stands for simpler
- * ones: those are better than the host.
+ * Can an op run here, and if not, why? One rule for passes, which ask before there is a
+ * plan, and for lowering: what the op lacks as far as it can be told for all devices, then
+ * the lowering function's own word.
  */
 #include "backends/common/lower.h"
+#include "base/alloc.h"
 
 /* Inputs [from, to): each absent or a row of @n values, all of one dtype. */
-static bool supports_rows(const struct rlx_infer *q, uint32_t from, uint32_t to, int64_t n)
+static bool takes_rows(const struct rlx_lower *lo, uint32_t from, uint32_t to, int64_t n)
 {
 	const struct rlx_type *first = NULL, *t;
 
 	for (; from < to; from++) {
-		t = q->in[from];
+		t = rlx_lower_in(lo, from);
 		if (!t)
 			continue;
 		if (rlx_type_count(t) != n || !rlx_lower_real(t->dtype) ||
@@ -22,24 +24,24 @@ static bool supports_rows(const struct rlx_infer *q, uint32_t from, uint32_t to,
 	return true;
 }
 
-static bool supports_norm(const struct rlx_infer *q, int32_t axis)
+static bool takes_norm(const struct rlx_lower *lo, int32_t axis)
 {
-	const struct rlx_type *x = q->in[0];
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
 
-	if (q->n_out == 3 && q->out[1].dtype != RLX_F32)
+	if (lo->st->n_out == 3 && rlx_lower_out(lo, 1)->dtype != RLX_F32)
 		return false;
 	return rlx_lower_real(x->dtype) &&
-	       supports_rows(q, 1, 3, shape_span(x, shape_axis(axis, x->rank), x->rank));
+	       takes_rows(lo, 1, 3, shape_span(x, shape_axis(axis, x->rank), x->rank));
 }
 
-static bool supports_residual_norm(const struct rlx_infer *q)
+static bool takes_residual_norm(const struct rlx_lower *lo)
 {
-	const struct rlx_type *x = q->in[0], *r = q->in[1], *b = q->in[2];
+	const struct rlx_type *x = rlx_lower_in(lo, 0), *r = rlx_lower_in(lo, 1);
+	const struct rlx_type *b = rlx_lower_in(lo, 2);
 	int64_t n = x->dim[x->rank - 1];
 
 	if (!rlx_lower_real(x->dtype) || !rlx_lower_real(r->dtype) ||
-	    rlx_dtype_promote(x->dtype, r->dtype) != x->dtype ||
-	    !supports_rows(q, 2, 5, n))
+	    rlx_dtype_promote(x->dtype, r->dtype) != x->dtype || !takes_rows(lo, 2, 5, n))
 		return false;
 	/* as many values, but along another axis */
 	if ((b && (!b->rank || b->dim[b->rank - 1] != n)) || !r->rank ||
@@ -48,28 +50,29 @@ static bool supports_residual_norm(const struct rlx_infer *q)
 	return rlx_type_count(r) == rlx_type_count(x) || rlx_type_count(r) == n;
 }
 
-static bool all_f32(const struct rlx_infer *q)
+static bool takes_f32(const struct rlx_lower *lo)
 {
 	uint32_t k;
 
-	for (k = 0; k < q->n_in; k++)
-		if (q->in[k] && q->in[k]->dtype != RLX_F32)
+	for (k = 0; k < lo->st->n_in; k++)
+		if (rlx_lower_in(lo, k) && rlx_lower_in(lo, k)->dtype != RLX_F32)
 			return false;
 	return true;
 }
 
-static bool supports_lrn(const struct rlx_infer *q)
+static bool takes_lrn(const struct rlx_lower *lo)
 {
-	const struct rlx_op_lrn *a = q->args;
+	const struct rlx_op_lrn *a = lo->args;
 
 	/* the power is of a positive number; the window is walked */
-	return all_f32(q) && a->bias > 0 && a->alpha >= 0 && a->size <= 4096;
+	return takes_f32(lo) && a->bias > 0 && a->alpha >= 0 && a->size <= 4096;
 }
 
-static bool supports_matmul(const struct rlx_infer *q)
+static bool takes_matmul(const struct rlx_lower *lo)
 {
-	const struct rlx_op_fused_matmul *a = q->args;
-	const struct rlx_type *bias = q->in[2], *res = q->in[3], *y = &q->out[0];
+	const struct rlx_op_fused_matmul *a = lo->args;
+	const struct rlx_type *bias = rlx_lower_in(lo, 2), *res = rlx_lower_in(lo, 3);
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
 
 	if (bias && (rlx_type_count(bias) != y->dim[y->rank - 1] ||
 		     bias->dtype != (y->dtype == RLX_F64 ? RLX_F64 : RLX_F32)))
@@ -80,43 +83,120 @@ static bool supports_matmul(const struct rlx_infer *q)
 	return !res || res->dtype == y->dtype;
 }
 
-bool rlx_supports(const struct rlx_infer *q)
+static bool takes_rope(const struct rlx_lower *lo)
 {
-	switch (q->def->index) {
+	enum rlx_dtype cos = rlx_lower_in(lo, 1)->dtype;
+
+	return rlx_lower_real(rlx_lower_in(lo, 0)->dtype) && rlx_lower_real(cos) &&
+	       cos == rlx_lower_in(lo, 2)->dtype;
+}
+
+static bool takes_dequantize(const struct rlx_lower *lo)
+{
+	return rlx_lower_real(rlx_lower_in(lo, 1)->dtype) &&
+	       !(rlx_lower_in(lo, 0)->dtype == RLX_I32 && rlx_lower_in(lo, 2));
+}
+
+/* What the op, as it is, lacks a kernel for; NULL: nothing is known. */
+static const char *lacks(const struct rlx_lower *lo)
+{
+	static const char dtypes[] = "no kernel for these dtypes";
+	static const char shapes[] = "no kernel for these dtypes or this broadcasting";
+
+	switch (lo->st->def->index) {
 	case RLX_OP_layer_norm:
-		return supports_norm(q, ((const struct rlx_op_layer_norm *)q->args)->axis);
+		return takes_norm(lo, ((const struct rlx_op_layer_norm *)lo->args)->axis) ? NULL :
+		       shapes;
 	case RLX_OP_rms_norm:
-		return supports_norm(q, ((const struct rlx_op_rms_norm *)q->args)->axis);
+		return takes_norm(lo, ((const struct rlx_op_rms_norm *)lo->args)->axis) ? NULL :
+		       shapes;
 	case RLX_OP_fused_residual_norm:
-		return supports_residual_norm(q);
+		return takes_residual_norm(lo) ? NULL : shapes;
 	case RLX_OP_group_norm:
-		return all_f32(q);
+		return takes_f32(lo) ? NULL : dtypes;
 	case RLX_OP_lrn:
-		return supports_lrn(q);
+		return takes_lrn(lo) ? NULL : "no kernel for this dtype or these constants";
 	case RLX_OP_fused_matmul:
-		return supports_matmul(q);
+		return takes_matmul(lo) ? NULL : shapes;
 	case RLX_OP_fused_conv:
-		return ((const struct rlx_op_fused_conv *)q->args)->act != RLX_ACT_GELU_TANH;
+		return ((const struct rlx_op_fused_conv *)lo->args)->act == RLX_ACT_GELU_TANH ?
+		       "no kernel with this activation" : NULL;
 	case RLX_OP_rope:
-		return rlx_lower_real(q->in[0]->dtype) && rlx_lower_real(q->in[1]->dtype) &&
-		       q->in[1]->dtype == q->in[2]->dtype;
+		return takes_rope(lo) ? NULL : dtypes;
 	case RLX_OP_dequantize:
-		return rlx_lower_real(q->in[1]->dtype) && !(q->in[0]->dtype == RLX_I32 && q->in[2]);
+		return takes_dequantize(lo) ? NULL : dtypes;
 	}
+	return NULL;
+}
+
+enum rlx_status rlx_lower_by(struct rlx_lower *lo, rlx_lower_fn *fn)
+{
+	const char *why = fn ? lacks(lo) : "no kernel";
+
+	return why ? rlx_lower_unsupported(lo, why) : fn(lo);
+}
+
+/* A plan of one step, made from the types of an op: its inputs, then its outputs. */
+struct trial {
+	struct rlx_plan		 plan;
+	struct rlx_plan_step	 step;
+	uint32_t		*id;
+};
+
+static bool trial_init(struct trial *t, const struct rlx_infer *q, bool constants)
+{
+	uint32_t n = q->n_in + q->n_out, i;
+
+	*t = (struct trial){ .id = rlx_calloc(n + 1, sizeof(*t->id)) };
+	t->plan.val = rlx_calloc(n + 1, sizeof(*t->plan.val));
+	t->plan.constant = rlx_calloc(n + 1, sizeof(*t->plan.constant));
+	if (!t->plan.val || !t->plan.constant || !t->id)
+		return false;
+	for (i = 0; i < n; i++) {
+		struct rlx_plan_val *v = &t->plan.val[i + 1];
+
+		if (i < q->n_in && !q->in[i])
+			continue;
+		t->id[i] = i + 1;
+		v->type = i < q->n_in ? *q->in[i] : q->out[i - q->n_in];
+		v->root = i + 1;
+		v->place.kind = i < q->n_in ? RLX_PLACE_INPUT : RLX_PLACE_OUTPUT;
+		v->place.index = i < q->n_in ? i : i - q->n_in;
+		if (!constants || i >= q->n_in || !q->constant || !q->constant[i])
+			continue;
+		v->place.kind = RLX_PLACE_CONST;
+		t->plan.constant[i] = q->constant[i];
+	}
+	t->plan.n_constant = n;
+	t->plan.n_val = n + 1;
+	t->plan.step = &t->step;
+	t->plan.n_step = 1;
+	t->step = (struct rlx_plan_step){ .def = q->def, .args = q->args, .in = t->id,
+					  .out = t->id + q->n_in, .n_in = q->n_in,
+					  .n_out = q->n_out };
 	return true;
 }
 
-bool rlx_lower_supported(const struct rlx_lower *lo)
+static void trial_fini(struct trial *t)
 {
-	const struct rlx_type *in[8] = { NULL };
-	struct rlx_infer q = { .def = lo->st->def, .args = lo->args, .in = in };
-	uint32_t k;
+	rlx_free(t->plan.constant);
+	rlx_free(t->plan.val);
+	rlx_free(t->id);
+}
 
-	q.n_in = lo->st->n_in < 8 ? lo->st->n_in : 8;
-	q.n_out = lo->st->n_out < RLX_MAX_OUT ? lo->st->n_out : RLX_MAX_OUT;
-	for (k = 0; k < q.n_in; k++)
-		in[k] = rlx_lower_in(lo, k);
-	for (k = 0; k < q.n_out; k++)
-		q.out[k] = *rlx_lower_out(lo, k);
-	return rlx_supports(&q);
+bool rlx_lower_try(struct rlx_lower *lo, rlx_lower_fn *fn, const struct rlx_infer *q,
+		   bool constants, struct rlx_error *why)
+{
+	struct trial t;
+	bool no = false;
+
+	if (trial_init(&t, q, constants)) {
+		lo->plan = lo->code->plan = &t.plan;
+		lo->st = &t.step;
+		lo->args = q->args;
+		lo->err = why;
+		no = rlx_lower_by(lo, fn) == RLX_ENOSUP;
+	}
+	trial_fini(&t);
+	return !no;
 }

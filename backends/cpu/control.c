@@ -200,6 +200,7 @@ static enum rlx_status call_body(struct rlx_eval *q, const struct rlx_graph *sub
 	const struct caller *c = q->call_ctx;
 	uint32_t i = c->body;
 	struct cpu_exec *b;
+	uint64_t point;
 
 	while (c->x->base.code->body[i].of != sub)
 		i++;
@@ -207,7 +208,7 @@ static enum rlx_status call_body(struct rlx_eval *q, const struct rlx_graph *sub
 	bind_tensors(b, RLX_IO_INPUT, in);
 	bind_tensors(b, RLX_IO_OUTPUT, out);
 	b->base.err = q->err;
-	return cpu_run(&b->base);
+	return cpu_submit(&b->base, false, &point);
 }
 
 static void put_tensors(const struct cpu_exec *x, const uint32_t *v, uint32_t n,

@@ -71,11 +71,6 @@ static void cpu_close(struct rlx_device *dev)
 	rlx_pool_free(((struct cpu_device *)dev)->pool);
 }
 
-static enum rlx_can target_can(const struct rlx_target *t, const struct rlx_infer *q)
-{
-	return cpu_can(t->dev, q);
-}
-
 static void cpu_target(const struct rlx_device *dev, struct rlx_target *t)
 {
 	const struct cpu_device *d = (const struct cpu_device *)dev;
@@ -85,8 +80,6 @@ static void cpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	t->bf16 = d->isa >= RLX_ISA_V4X;
 	t->f16 = true;	/* by widening; weights keep two bytes */
 	t->channels = (unsigned int)rlx_conv_block(d->isa);
-	t->can = target_can;
-	t->dev = dev;
 }
 
 const struct rlx_backend rlx_backend_cpu = {
@@ -97,8 +90,8 @@ const struct rlx_backend rlx_backend_cpu = {
 	.code_size = sizeof(struct cpu_code),
 	.exec_size = sizeof(struct cpu_exec),
 	.probe = cpu_probe, .open = cpu_open, .close = cpu_close,
-	.target = cpu_target, .can = cpu_can,
+	.target = cpu_target, .supports = cpu_supports,
 	.compile = cpu_compile, .release = cpu_release,
 	.init = cpu_init, .fini = cpu_fini, .bind = cpu_bind,
-	.extent = cpu_set_extent, .run = cpu_run,
+	.submit = cpu_submit,
 };

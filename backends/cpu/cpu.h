@@ -6,7 +6,7 @@
 #ifndef RLX_BACKENDS_CPU_H
 #define RLX_BACKENDS_CPU_H
 
-#include "backends/common/lower.h"
+#include "backends/common/extent.h"
 #include "base/pool.h"
 
 struct cpu_device {
@@ -63,8 +63,7 @@ struct cpu_exec {
 	unsigned char		*image;
 	struct rlx_tensor	*tensors;
 	uint64_t		*units;		/* of each call, by the extent */
-	uint8_t			*leads;		/* per value: rlx_extent_find() */
-	int64_t			 leads_of;	/* the upper that they are of; 0: none */
+	struct rlx_extent	 extent;
 	int			 status;	/* set by kernels that meet bad data */
 	struct cpu_exec		**body;		/* of the code's bodies */
 };
@@ -149,8 +148,8 @@ bool cpu_packed_add(struct cpu_code *c, const struct cpu_code *body);
 /* All are noted: keep each once. Return: their bytes. */
 uint64_t cpu_packed_count(struct cpu_code *c);
 
-/* extent.c: exec->extent changed */
-void cpu_set_extent(struct rlx_exec *exec);
+/* extent.c: the run has another extent than the last one */
+void cpu_set_extent(struct cpu_exec *x);
 
 /*
  * control.c: the first body of step @step or of one behind it; what bodies add to a code's
@@ -168,13 +167,13 @@ enum rlx_status cpu_run_control(struct cpu_exec *x, const struct cpu_call *call)
 enum rlx_status cpu_sort_relocs(struct cpu_code *c, struct rlx_error *err);
 
 /* lower.c, exec.c */
-enum rlx_can cpu_can(const struct rlx_device *dev, const struct rlx_infer *q);
+bool cpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struct rlx_error *why);
 enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 			    struct rlx_error *err);
 void cpu_release(struct rlx_code *code);
 enum rlx_status cpu_init(struct rlx_exec *exec);
 void cpu_fini(struct rlx_exec *exec);
 void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
-enum rlx_status cpu_run(struct rlx_exec *exec);
+enum rlx_status cpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point);
 
 #endif

@@ -56,8 +56,8 @@ enum rlx_status cpu_init(struct rlx_exec *exec)
 	x->tensors = rlx_calloc(most, sizeof(*x->tensors));
 	x->image = rlx_aligned(64, c->n_image + 64);
 	x->units = rlx_calloc(c->n_call + 1, sizeof(*x->units));
-	x->leads = rlx_calloc(p->n_val, sizeof(*x->leads));
-	if (!x->tensors || !x->image || !x->units || !x->leads || !cpu_bodies_init(x)) {
+	x->extent.leads = rlx_calloc(p->n_val, 1);
+	if (!x->tensors || !x->image || !x->units || !x->extent.leads || !cpu_bodies_init(x)) {
 		cpu_fini(exec);
 		return rlx_fail(exec->err, RLX_ENOMEM, "cpu: out of memory");
 	}
@@ -77,11 +77,11 @@ void cpu_fini(struct rlx_exec *exec)
 	rlx_free(x->tensors);
 	rlx_free(x->image);
 	rlx_free(x->units);
-	rlx_free(x->leads);
+	rlx_free(x->extent.leads);
 	x->tensors = NULL;
 	x->image = NULL;
 	x->units = NULL;
-	x->leads = NULL;
+	x->extent.leads = NULL;
 }
 
 void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
@@ -125,7 +125,7 @@ static enum rlx_status bad_data(struct cpu_exec *x, const struct cpu_call *call)
 	return rlx_lower_bad_data(&x->base.code->plan->step[call->step], x->base.err);
 }
 
-enum rlx_status cpu_run(struct rlx_exec *exec)
+enum rlx_status cpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point)
 {
 	struct cpu_exec *x = (struct cpu_exec *)exec;
 	const struct cpu_code *c = (const struct cpu_code *)exec->code;
@@ -135,6 +135,10 @@ enum rlx_status cpu_run(struct rlx_exec *exec)
 	uint64_t at = exec->step_ns ? rlx_now() : 0;
 	uint32_t i;
 
+	(void)away;
+	(void)out_point;
+	if (rlx_extent_changes(exec, &x->extent))
+		cpu_set_extent(x);
 	rlx_pool_begin(dev->pool);
 	for (i = 0; i < c->n_call && !st; i++) {
 		const struct cpu_call *call = &c->call[i];
@@ -146,7 +150,7 @@ enum rlx_status cpu_run(struct rlx_exec *exec)
 		else if (call->kind == RLX_CALL_CONTROL)
 			st = cpu_run_control(x, call);
 		else
-			st = rlx_host_step(exec, x->leads, &p->step[call->step],
+			st = rlx_host_step(exec, x->extent.leads, &p->step[call->step],
 					   (char *)exec->work + c->host_at, x->tensors);
 		if (x->status)
 			st = bad_data(x, call);

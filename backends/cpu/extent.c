@@ -2,7 +2,6 @@
 /* The active extent: how much of each call is run when only the first rows carry data. */
 #include <string.h>
 
-#include "backends/common/extent.h"
 #include "backends/cpu/cpu.h"
 
 static uint64_t units_of(struct cpu_exec *x, const struct cpu_call *call)
@@ -15,26 +14,21 @@ static uint64_t units_of(struct cpu_exec *x, const struct cpu_call *call)
 
 	if (!rows)
 		return call->units;
-	rows = (int64_t)rlx_extent_of(e, x->leads, st->out[0], (uint64_t)rows);
+	rows = (int64_t)rlx_extent_of(e, x->extent.leads, st->out[0], (uint64_t)rows);
 	if (call->set_rows)
 		return call->set_rows(x->image + call->args, rows, isa);
 	return (uint64_t)(((unsigned __int128)call->units * (uint64_t)rows +
 			   (uint64_t)call->rows - 1) / (uint64_t)call->rows);
 }
 
-void cpu_set_extent(struct rlx_exec *exec)
+void cpu_set_extent(struct cpu_exec *x)
 {
-	struct cpu_exec *x = (struct cpu_exec *)exec;
-	const struct cpu_code *c = (const struct cpu_code *)exec->code;
+	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
 	uint32_t i;
 
-	if (exec->extent && exec->upper != x->leads_of) {
-		rlx_extent_find(exec->code->plan, exec->upper, x->leads);
-		x->leads_of = exec->upper;
-	}
 	for (i = 0; i < c->n_call; i++) {
 		const struct rlx_checked *k = &c->call[i].checked;
-		int64_t live = k->n ? rlx_extent_checked(exec, x->leads, k) : 0;
+		int64_t live = k->n ? rlx_extent_checked(&x->base, x->extent.leads, k) : 0;
 
 		x->units[i] = units_of(x, &c->call[i]);
 		if (k->n)

@@ -2,7 +2,6 @@
 /* From plan steps to kernel calls: the image, its relocations, the work areas. */
 #include <string.h>
 
-#include "backends/common/trial.h"
 #include "backends/cpu/cpu.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -252,33 +251,20 @@ static struct cpu_lower *lower_new(struct rlx_code *code, struct rlx_bump *bump,
 	return cl;
 }
 
-enum rlx_can cpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
+bool cpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struct rlx_error *why)
 {
-	enum rlx_can can = q->def->impl->eval ? RLX_CAN_HOST : RLX_CAN_NOT;
-	rlx_lower_fn *fn = cpu_lowering(q->def->index);
-	struct cpu_code code = { .base.dev = (struct rlx_device *)dev };
-	struct rlx_bump bump = { 0 };
-	struct rlx_error err = { 0 };
-	struct rlx_lower_trial one;
-	struct cpu_lower *cl = NULL;
+	struct rlx_plan none = { 0 };
+	struct cpu_code code = { .base.dev = (struct rlx_device *)dev, .base.plan = &none };
+	struct cpu_lower *cl = lower_new(&code.base, &code.bump, why);
+	bool yes = true;
 
-	if (!fn || !rlx_supports(q))
-		return can;
-	code.base.plan = &one.plan;
-	if (rlx_lower_trial_init(&one, q, true))
-		cl = lower_new(&code.base, &bump, &err);
 	if (cl) {
 		cl->dry = true;
-		cl->base.st = &one.step;
-		cl->base.args = q->args;
+		yes = rlx_lower_try(&cl->base, cpu_lowering(q->def->index), q, true, why);
 	}
-	/* only what has no kernel is done otherwise: not what has no memory just now */
-	if (!cl || fn(&cl->base) != RLX_ENOSUP)
-		can = RLX_CAN_NATIVE;
 	rlx_free(cl);
-	rlx_bump_fini(&bump);
-	rlx_lower_trial_fini(&one);
-	return can;
+	rlx_bump_fini(&code.bump);
+	return yes;
 }
 
 enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,

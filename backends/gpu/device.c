@@ -230,11 +230,6 @@ void gpu_close(struct rlx_device *dev)
 	pthread_mutex_destroy(&d->lock);
 }
 
-static enum rlx_can target_can(const struct rlx_target *t, const struct rlx_infer *q)
-{
-	return gpu_can(t->dev, q);
-}
-
 void gpu_target(const struct rlx_device *dev, struct rlx_target *t)
 {
 	t->fuse = true;
@@ -242,6 +237,4 @@ void gpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	t->f16 = true;
 	t->mma16 = true;
 	t->slack = RLX_G_JOIN;		/* lower_small_m.c puts a norm before GEMMs */
-	t->can = target_can;
-	t->dev = dev;
 }

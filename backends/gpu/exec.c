@@ -4,7 +4,6 @@
  */
 #include <string.h>
 
-#include "backends/common/extent.h"
 #include "backends/gpu/gpu.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -77,8 +76,8 @@ static enum rlx_status make_image(struct gpu_exec *x)
 	x->image = rlx_aligned(64, c->n_image + 64);
 	x->slot = rlx_calloc(c->n_io + 1, sizeof(*x->slot));
 	x->tensors = rlx_calloc(c->most_tensors, sizeof(*x->tensors));
-	x->leads = rlx_calloc(c->base.plan->n_val, sizeof(*x->leads));
-	if (!x->image || !x->slot || !x->tensors || !x->leads)
+	x->extent.leads = rlx_calloc(c->base.plan->n_val, 1);
+	if (!x->image || !x->slot || !x->tensors || !x->extent.leads)
 		return rlx_fail(x->base.err, RLX_ENOMEM, "%s: out of memory",
 				c->base.dev->be->name);
 	if (c->n_image)
@@ -255,7 +254,7 @@ void gpu_fini(struct rlx_exec *exec)
 	rlx_free(x->places);
 	rlx_free(x->slot);
 	rlx_free(x->tensors);
-	rlx_free(x->leads);
+	rlx_free(x->extent.leads);
 }
 
 /* Looked after at the next run, when every buffer is there. */
@@ -270,17 +269,6 @@ void gpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 
 /* ---- rows that carry data ---- */
 
-void gpu_extent(struct rlx_exec *exec)
-{
-	struct gpu_exec *x = (struct gpu_exec *)exec;
-
-	if (exec->extent && exec->upper != x->leads_of) {
-		rlx_extent_find(exec->code->plan, exec->upper, x->leads);
-		x->leads_of = exec->upper;
-	}
-	x->changed = true;
-}
-
 /* All of them if one of the call's outputs needs it. */
 static int64_t live_rows(const struct gpu_exec *x, const struct gpu_call *call)
 {
@@ -289,7 +277,7 @@ static int64_t live_rows(const struct gpu_exec *x, const struct gpu_call *call)
 	uint32_t k;
 
 	for (k = 0; k < st->n_out; k++) {
-		rows = rlx_extent_of(&x->base, x->leads, st->out[k], (uint64_t)call->rows);
+		rows = rlx_extent_of(&x->base, x->extent.leads, st->out[k], (uint64_t)call->rows);
 		most = rows > most ? rows : most;
 	}
 	return (int64_t)most;
@@ -305,7 +293,8 @@ static void put_live(const struct gpu_exec *x, struct gpu_live *live)
 		if (call->rows)
 			live->rows = live_rows(x, call);
 		if (call->checked.n)
-			live->checked = rlx_extent_checked(&x->base, x->leads, &call->checked);
+			live->checked = rlx_extent_checked(&x->base, x->extent.leads,
+							   &call->checked);
 	}
 }
 
@@ -488,7 +477,7 @@ static enum rlx_status fetch_outputs(struct gpu_exec *x)
 		    x->slot[i].kept)
 			continue;
 		/* rows that carry none are left as they are */
-		bytes = rlx_extent_of(&x->base, x->leads, val_of(x, i), io->bytes);
+		bytes = rlx_extent_of(&x->base, x->extent.leads, val_of(x, i), io->bytes);
 		rc = d->api->copy_out(x->slot[i].host, x->stage + io->at, bytes, x->stream);
 		count_copy(x, &x->slot[i], bytes);
 		gpu_count_out(x, bytes);
@@ -563,6 +552,8 @@ static enum rlx_status prepare(struct gpu_exec *x)
 	if (hash != x->captured_skip)
 		drop_graphs(x);
 	x->captured_skip = hash;
+	if (rlx_extent_changes(&x->base, &x->extent))
+		x->changed = true;
 	if (!x->bad_cleared)
 		st = clear_bad(x);
 	x->bad_cleared = !st;
@@ -602,17 +593,6 @@ static enum rlx_status end(struct gpu_exec *x, enum rlx_status st)
 	return st || !code_of(x)->n_bad ? st : check_bad(x);
 }
 
-enum rlx_status gpu_run(struct rlx_exec *exec)
-{
-	struct gpu_exec *x = (struct gpu_exec *)exec;
-	enum rlx_status st = gpu_enter(device_of(x), exec->err);
-
-	if (st)
-		return st;
-	st = prepare(x);
-	return end(x, st ? st : begin(x));
-}
-
 /*
  * Would a run be waited for before it is done: by a step of the host's, or by the driver,
  * which moves what is not registered by itself?
@@ -632,21 +612,23 @@ static bool is_waited_for(const struct gpu_exec *x)
 	return false;
 }
 
-enum rlx_status gpu_run_start(struct rlx_exec *exec, bool *out_begun)
+enum rlx_status gpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
 	enum rlx_status st = gpu_enter(device_of(x), exec->err);
 
-	*out_begun = false;
+	*out_point = 0;
 	if (st)
 		return st;
 	st = prepare(x);
-	if (!st && is_waited_for(x))
+	if (!st && away && is_waited_for(x))
 		return RLX_OK;
 	if (!st)
 		st = begin(x);
-	*out_begun = !st;
-	return st ? end(x, st) : RLX_OK;
+	if (st)
+		return end(x, st);
+	*out_point = ++x->point;
+	return RLX_OK;
 }
 
 enum { NOT_READY = 600, SPIN_NS = 100000 };
@@ -669,13 +651,14 @@ static bool goes_on(struct gpu_exec *x, uint64_t timeout)
 	return false;
 }
 
-enum rlx_status gpu_run_finish(struct rlx_exec *exec, int64_t timeout_ns)
+enum rlx_status gpu_wait(struct rlx_exec *exec, uint64_t point, int64_t timeout_ns)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
 	struct gpu_device *d = device_of(x);
 	/* whatever call is the first to tell of a fault */
 	enum rlx_status st = gpu_check(d, d->api->context_set(d->ctx), running, exec->err);
 
+	(void)point;		/* the stream has one run at a time */
 	if (!st && timeout_ns >= 0 && goes_on(x, (uint64_t)timeout_ns))
 		return RLX_ETIME;
 	return end(x, st);

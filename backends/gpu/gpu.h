@@ -15,7 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "backends/common/lower.h"
+#include "backends/common/extent.h"
 #include "backends/gpu/api.h"
 #include "kernels/gpu/env.h"
 #include "kernels/gpu/launch.h"
@@ -171,8 +171,8 @@ struct gpu_exec {
 	bool			 mapped;	/* maps of what stays where it is */
 	uint64_t		 captured_skip;	/* hash of exec->skip when captured */
 	bool			 changed;	/* some slot is, or the extent */
-	uint8_t			*leads;		/* per value: rlx_extent_find() */
-	int64_t			 leads_of;	/* the upper that they are of; 0: none */
+	struct rlx_extent	 extent;
+	uint64_t		 point;		/* runs submitted */
 	struct rlx_tensor	*tensors;
 	void			**event;	/* timed.c: before the first call, after each */
 };
@@ -257,11 +257,7 @@ uint64_t gpu_range_at(const struct gpu_range *r, const void *p);
 void gpu_range_put(struct gpu_device *d, struct gpu_range *r);
 
 /* resident.c */
-enum rlx_status gpu_resident(struct rlx_device *dev, struct rlx_arena *a, uint64_t bytes,
-			     int fd, void **out, struct rlx_error *err);
-enum rlx_status gpu_resident_fd(struct rlx_device *dev, void *r, int *out,
-				struct rlx_error *err);
-void gpu_resident_put(struct rlx_device *dev, void *r);
+extern const struct rlx_backend_memory gpu_memory;
 /* Who has these bytes on the device, and where; used until unuse(). The lock is held. */
 struct gpu_resident *gpu_resident_find(struct gpu_device *d, const void *p, uint64_t bytes,
 				       uint64_t *out_at);
@@ -387,7 +383,7 @@ bool gpu_is_fixed(const struct rlx_lower *lo, uint32_t k);
 /* Does output 0 lie where input 0 does? */
 bool gpu_in_place(const struct rlx_lower *lo);
 rlx_lower_fn *gpu_lowering(unsigned int index);
-enum rlx_can gpu_can(const struct rlx_device *dev, const struct rlx_infer *q);
+bool gpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struct rlx_error *why);
 enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_error *err);
 void gpu_release(struct rlx_code *code);
 
@@ -444,12 +440,10 @@ enum rlx_status gpu_recur(struct rlx_lower *lo, const struct rlx_recurrence *r);
 enum rlx_status gpu_init(struct rlx_exec *exec);
 void gpu_fini(struct rlx_exec *exec);
 void gpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
-void gpu_extent(struct rlx_exec *exec);
 bool gpu_keep(struct rlx_exec *exec, unsigned int i, bool on);
 enum rlx_status gpu_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
-enum rlx_status gpu_run(struct rlx_exec *exec);
-enum rlx_status gpu_run_start(struct rlx_exec *exec, bool *out_begun);
-enum rlx_status gpu_run_finish(struct rlx_exec *exec, int64_t timeout_ns);
+enum rlx_status gpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point);
+enum rlx_status gpu_wait(struct rlx_exec *exec, uint64_t point, int64_t timeout_ns);
 
 /* Is a step left out, as no output that is wanted needs it? */
 static inline bool gpu_skips(const struct gpu_exec *x, uint32_t step)
@@ -489,14 +483,11 @@ void gpu_timed_free(struct gpu_exec *x);
 		.exec_size = sizeof(struct gpu_exec),			\
 		.probe = n##_probe, .why = n##_why,			\
 		.open = n##_open, .close = gpu_close,			\
-		.target = gpu_target, .can = gpu_can,			\
+		.target = gpu_target, .supports = gpu_supports,		\
 		.compile = gpu_compile, .release = gpu_release,		\
 		.init = gpu_init, .fini = gpu_fini, .bind = gpu_bind,	\
-		.extent = gpu_extent,					\
-		.keep = gpu_keep, .fetch = gpu_fetch, .run = gpu_run,	\
-		.start = gpu_run_start, .finish = gpu_run_finish,		\
-		.resident = gpu_resident, .resident_fd = gpu_resident_fd, \
-		.resident_put = gpu_resident_put,			\
+		.submit = gpu_submit, .wait = gpu_wait,			\
+		.keep = gpu_keep, .fetch = gpu_fetch, .memory = &gpu_memory, \
 	}
 
 #endif

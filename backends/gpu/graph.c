@@ -331,7 +331,7 @@ static enum rlx_status host_step(struct gpu_exec *x, const struct gpu_call *call
 	if (gpu_skips(x, call->step))
 		return RLX_OK;
 	st = gpu_check(d, d->api->stream_wait(x->stream), "waiting", x->base.err);
-	return st ? st : rlx_host_step(&x->base, x->leads, &c->base.plan->step[call->step],
+	return st ? st : rlx_host_step(&x->base, x->extent.leads, &c->base.plan->step[call->step],
 				       (char *)x->base.work + c->host_at, x->tensors);
 }
 

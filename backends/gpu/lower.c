@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "backends/common/gemm.h"
-#include "backends/common/trial.h"
 #include "backends/gpu/streams.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -795,48 +794,22 @@ void gpu_release(struct rlx_code *code)
 	c->kept_at = 0;
 }
 
-/* ---- can ---- */
-
-/* An op's types as a code of one step, to be lowered without a trace. */
-struct trial {
-	struct rlx_lower_trial	one;
-	struct gpu_code		code;
-	struct rlx_error	err;
-};
-
-static bool make_trial(struct trial *t, const struct rlx_device *dev, const struct rlx_infer *q)
+bool gpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struct rlx_error *why)
 {
-	if (!rlx_lower_trial_init(&t->one, q, false))
-		return false;
-	t->code.io = rlx_calloc(q->n_in + q->n_out + 1ul, sizeof(*t->code.io));
-	t->code.first_io[RLX_IO_OUTPUT] = q->n_in;
-	t->code.base.dev = (struct rlx_device *)dev;
-	t->code.base.plan = &t->one.plan;
-	return t->code.io;
-}
+	struct rlx_plan none = { 0 };
+	struct gpu_code code = { .base.dev = (struct rlx_device *)dev, .base.plan = &none };
+	struct gpu_lower *gl = lower_new(&code.base, why);
+	bool yes = true;
 
-enum rlx_can gpu_can(const struct rlx_device *dev, const struct rlx_infer *q)
-{
-	enum rlx_can host = q->def->impl->eval ? RLX_CAN_HOST : RLX_CAN_NOT, can = host;
-	rlx_lower_fn *fn = gpu_lowering(q->def->index);
-	struct gpu_lower *gl = NULL;
-	struct trial t = { .err = { 0 } };
-
-	if (!fn || !rlx_supports(q))
-		return host;
-	if (make_trial(&t, dev, q))
-		gl = lower_new(&t.code.base, &t.err);
-	if (gl && gl->where && gl->saved && gl->writer) {
+	code.io = rlx_calloc(q->n_in + q->n_out + 1ul, sizeof(*code.io));
+	code.first_io[RLX_IO_OUTPUT] = q->n_in;
+	if (gl && code.io) {
 		gl->dry = true;
-		gl->base.st = &t.one.step;
-		gl->base.args = q->args;
-		if (!fn(&gl->base))
-			can = RLX_CAN_NATIVE;
+		yes = rlx_lower_try(&gl->base, gpu_lowering(q->def->index), q, false, why);
 	}
 	lower_free(gl);
-	rlx_bump_fini(&t.code.bump);
-	rlx_free(t.code.kept);
-	rlx_free(t.code.io);
-	rlx_lower_trial_fini(&t.one);
-	return can;
+	rlx_bump_fini(&code.bump);
+	rlx_free(code.kept);
+	rlx_free(code.io);
+	return yes;
 }

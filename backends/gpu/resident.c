@@ -186,7 +186,7 @@ static enum rlx_status make(struct gpu_device *d, struct gpu_resident *r, int fd
 	return fd < 0 ? create(d, r, &how, err) : import(d, r, fd, err);
 }
 
-enum rlx_status gpu_resident(struct rlx_device *dev, struct rlx_arena *a, uint64_t bytes,
+static enum rlx_status bring(struct rlx_device *dev, struct rlx_arena *a, uint64_t bytes,
 			     int fd, void **out, struct rlx_error *err)
 {
 	struct gpu_device *d = (struct gpu_device *)dev;
@@ -223,8 +223,8 @@ enum rlx_status gpu_resident(struct rlx_device *dev, struct rlx_arena *a, uint64
 	return st;
 }
 
-enum rlx_status gpu_resident_fd(struct rlx_device *dev, void *memory, int *out,
-				struct rlx_error *err)
+static enum rlx_status share(struct rlx_device *dev, void *memory, int *out,
+			     struct rlx_error *err)
 {
 	struct gpu_resident *r = memory;
 
@@ -265,7 +265,7 @@ void gpu_resident_unuse(struct gpu_device *d, struct gpu_resident *r)
 	resident_free(d, r);
 }
 
-void gpu_resident_put(struct rlx_device *dev, void *memory)
+static void put(struct rlx_device *dev, void *memory)
 {
 	struct gpu_device *d = (struct gpu_device *)dev;
 	struct gpu_resident *r = memory;
@@ -276,3 +276,5 @@ void gpu_resident_put(struct rlx_device *dev, void *memory)
 	gpu_resident_unuse(d, r);
 	pthread_mutex_unlock(&d->lock);
 }
+
+const struct rlx_backend_memory gpu_memory = { .bring = bring, .share = share, .put = put };

@@ -30,14 +30,6 @@ static void null_close(struct rlx_device *dev)
 	(void)dev;
 }
 
-/* Say which ops have a kernel; the compiler expands or hosts the rest. */
-static enum rlx_can null_can(const struct rlx_device *dev, const struct rlx_infer *q)
-{
-	(void)dev;
-	(void)q;
-	return RLX_CAN_NATIVE;
-}
-
 /* Choose kernels, pack weights, add own scratch to the workspace. */
 static enum rlx_status null_compile(struct rlx_code *code, uint32_t flags,
 				    struct rlx_error *err)
@@ -74,9 +66,12 @@ static void null_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 	(void)i;
 }
 
-static enum rlx_status null_run(struct rlx_exec *exec)
+/* Done when this returns, as there is no .wait. */
+static enum rlx_status null_submit(struct rlx_exec *exec, bool away, uint64_t *out_point)
 {
 	(void)exec;
+	(void)away;
+	(void)out_point;
 	return RLX_OK;
 }
 
@@ -87,7 +82,6 @@ const struct rlx_backend rlx_backend_null = {
 	.code_size = sizeof(struct rlx_code),
 	.exec_size = sizeof(struct rlx_exec),
 	.probe = null_probe, .open = null_open, .close = null_close,
-	.can = null_can,
 	.compile = null_compile, .release = null_release,
-	.init = null_init, .fini = null_fini, .bind = null_bind, .run = null_run,
+	.init = null_init, .fini = null_fini, .bind = null_bind, .submit = null_submit,
 };

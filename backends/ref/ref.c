@@ -13,7 +13,7 @@
 struct ref_exec {
 	struct rlx_exec		 base;
 	struct rlx_tensor	*tensors;
-	uint8_t			*leads;		/* per value: rlx_extent_find() */
+	struct rlx_extent	 extent;
 };
 
 static unsigned int ref_probe(struct rlx_dev_info *info, unsigned int first, unsigned int max)
@@ -36,12 +36,6 @@ static enum rlx_status ref_open(struct rlx_device *dev, struct rlx_error *err)
 static void ref_close(struct rlx_device *dev)
 {
 	(void)dev;
-}
-
-static enum rlx_can ref_can(const struct rlx_device *dev, const struct rlx_infer *q)
-{
-	(void)dev;
-	return q->def->impl->eval || q->def->impl->expand ? RLX_CAN_NATIVE : RLX_CAN_NOT;
 }
 
 /* Scratch of all steps is one area behind the plan's workspace. */
@@ -76,9 +70,9 @@ static void ref_fini(struct rlx_exec *exec)
 	struct ref_exec *x = (struct ref_exec *)exec;
 
 	rlx_free(x->tensors);
-	rlx_free(x->leads);
+	rlx_free(x->extent.leads);
 	x->tensors = NULL;
-	x->leads = NULL;
+	x->extent.leads = NULL;
 }
 
 static enum rlx_status ref_init(struct rlx_exec *exec)
@@ -91,18 +85,11 @@ static enum rlx_status ref_init(struct rlx_exec *exec)
 		if (p->step[i].n_in + p->step[i].n_out > most)
 			most = p->step[i].n_in + p->step[i].n_out;
 	x->tensors = rlx_calloc(most, sizeof(*x->tensors));
-	x->leads = rlx_calloc(p->n_val, sizeof(*x->leads));
-	if (x->tensors && x->leads)
+	x->extent.leads = rlx_calloc(p->n_val, 1);
+	if (x->tensors && x->extent.leads)
 		return RLX_OK;
 	ref_fini(exec);
 	return rlx_fail(exec->err, RLX_ENOMEM, "ref: out of memory");
-}
-
-/* Steps are computed whole, but for those that would find fault with rows without data. */
-static void ref_extent(struct rlx_exec *exec)
-{
-	if (exec->extent)
-		rlx_extent_find(exec->code->plan, exec->upper, ((struct ref_exec *)exec)->leads);
 }
 
 static void ref_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
@@ -112,7 +99,8 @@ static void ref_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 	(void)i;
 }
 
-static enum rlx_status ref_run(struct rlx_exec *exec)
+/* Steps are computed whole, but for those that would find fault with rows without data. */
+static enum rlx_status ref_submit(struct rlx_exec *exec, bool away, uint64_t *out_point)
 {
 	struct ref_exec *x = (struct ref_exec *)exec;
 	const struct rlx_plan *p = exec->code->plan;
@@ -121,9 +109,12 @@ static enum rlx_status ref_run(struct rlx_exec *exec)
 	uint64_t at = exec->step_ns ? rlx_now() : 0;
 	uint32_t i;
 
+	(void)away;
+	(void)out_point;
+	rlx_extent_changes(exec, &x->extent);
 	for (i = 0; i < p->n_step && !st; i++) {
 		if (!exec->skip || !exec->skip[i])
-			st = rlx_host_step(exec, x->leads, &p->step[i], scratch, x->tensors);
+			st = rlx_host_step(exec, x->extent.leads, &p->step[i], scratch, x->tensors);
 		if (exec->step_ns)
 			at = rlx_host_step_time(exec, i, at);
 	}
@@ -137,8 +128,6 @@ const struct rlx_backend rlx_backend_ref = {
 	.code_size = sizeof(struct rlx_code),
 	.exec_size = sizeof(struct ref_exec),
 	.probe = ref_probe, .open = ref_open, .close = ref_close,
-	.can = ref_can,
 	.compile = ref_compile, .release = ref_release,
-	.init = ref_init, .fini = ref_fini, .bind = ref_bind,
-	.extent = ref_extent, .run = ref_run,
+	.init = ref_init, .fini = ref_fini, .bind = ref_bind, .submit = ref_submit,
 };

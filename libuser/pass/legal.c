@@ -38,7 +38,7 @@ enum rlx_status rlx_legal_begin(struct rlx_legal *l, const struct rlx_pass_ctx *
 				const struct rlx_graph *g)
 {
 	*l = (struct rlx_legal){ .c = c, .g = g };
-	if (!c->target.can)
+	if (!c->target.dev)
 		return RLX_OK;
 	l->constant = rlx_calloc(g->n_val, sizeof(*l->constant));
 	if (!l->constant)
@@ -102,10 +102,12 @@ static void put_constants(struct question *a)
 
 static bool ask(struct question *a)
 {
-	enum rlx_can can = a->l->c->target.can(&a->l->c->target, &a->q);
+	const struct rlx_device *dev = a->l->c->target.dev;
+	struct rlx_error why = { 0 };
+	bool can = dev->be->supports(dev, &a->q, &why);
 
 	put_constants(a);
-	return can == RLX_CAN_NATIVE && !a->no_memory;
+	return can && !a->no_memory;
 }
 
 static bool is_native(struct question *a)
@@ -222,7 +224,7 @@ bool rlx_legal_with(const struct rlx_legal *l, const struct rlx_node *n, const v
 	struct rlx_error quiet = { 0 };
 	struct question a = { .l = l, .g = l->g, .n = n };
 
-	if (!l->c->target.can || n->n_in > RLX_LEGAL_INPUTS)
+	if (!l->c->target.dev || n->n_in > RLX_LEGAL_INPUTS)
 		return false;
 	a.q = (struct rlx_infer){ .def = n->def, .args = args, .n_in = n->n_in, .in = a.in,
 				  .constant = a.constant, .err = &quiet, .n_out = 1 };
@@ -239,7 +241,7 @@ enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *
 	const struct rlx_target *target = &l->c->target;
 	struct question a = { .l = l, .g = l->g, .n = n };
 
-	if (!target->can || n->def->traits & (RLX_T_LEAF | RLX_T_VIEW))
+	if (!target->dev || n->def->traits & (RLX_T_LEAF | RLX_T_VIEW))
 		return RLX_LEGAL_NATIVE;
 	a.q = (struct rlx_infer){ .def = n->def, .args = n->args, .n_in = n->n_in, .in = a.in,
 				  .constant = a.constant };

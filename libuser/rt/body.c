@@ -13,6 +13,7 @@ struct rlx_target rlx_device_target(const struct rlx_device *dev)
 
 	if (dev->be->target)
 		dev->be->target(dev, &t);
+	t.dev = dev->be->supports ? dev : NULL;
 	return t;
 }
 

@@ -36,9 +36,9 @@ static enum rlx_status make(struct rlx_arena *arena, uint64_t bytes, int fd,
 	st = rlx_device_get(rlx_device_choice(device), 0, &r->dev, err);
 	if (st)
 		goto out_free;
-	if (r->dev->be->resident)
-		st = r->dev->be->resident(r->dev, arena, bytes ? bytes : info.bytes, fd,
-					  &r->memory, err);
+	if (r->dev->be->memory)
+		st = r->dev->be->memory->bring(r->dev, arena, bytes ? bytes : info.bytes, fd,
+					       &r->memory, err);
 	else
 		st = rlx_fail(err, RLX_ENOSUP, "resident: device '%s' has no memory of its own",
 			      r->dev->be->name);
@@ -75,14 +75,14 @@ enum rlx_status rlx_resident_fd(struct rlx_resident *r, int *out, struct rlx_err
 	if (!r || !out)
 		return rlx_fail(err, RLX_EINVAL,
 				"resident: one, and a place for a descriptor, are needed");
-	return r->dev->be->resident_fd(r->dev, r->memory, out, err);
+	return r->dev->be->memory->share(r->dev, r->memory, out, err);
 }
 
 void rlx_resident_put(struct rlx_resident *r)
 {
 	if (!r)
 		return;
-	r->dev->be->resident_put(r->dev, r->memory);
+	r->dev->be->memory->put(r->dev, r->memory);
 	rlx_device_put(r->dev);
 	rlx_arena_put(r->arena);
 	rlx_free(r);

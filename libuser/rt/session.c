@@ -325,8 +325,6 @@ enum rlx_status rlx_session_extent(struct rlx_session *s, int64_t actual, int64_
 		return s->err.status;
 	s->exec->extent = actual == upper ? 0 : actual;
 	s->exec->upper = upper;
-	if (s->p->dev->be->extent)
-		s->p->dev->be->extent(s->exec);
 	return RLX_OK;
 }
 
@@ -389,11 +387,20 @@ enum rlx_status rlx_session_ended(struct rlx_session *s, enum rlx_status st)
 	return st;
 }
 
+enum rlx_status rlx_exec_run(struct rlx_exec *exec)
+{
+	const struct rlx_backend *be = exec->code->dev->be;
+	uint64_t point = 0;
+	enum rlx_status st = be->submit(exec, false, &point);
+
+	return st || !be->wait ? st : be->wait(exec, point, -1);
+}
+
 enum rlx_status rlx_session_run_now(struct rlx_session *s)
 {
 	copy_staged(s);
 	return rlx_session_ended(s, rlx_trace_on() ? rlx_trace_run(s) :
-				 s->p->dev->be->run(s->exec));
+				 rlx_exec_run(s->exec));
 }
 
 enum rlx_status rlx_session_run(struct rlx_session *s)

@@ -32,6 +32,7 @@ struct rlx_runner {
 	enum rlx_status	 result;
 	/* Of the session's own thread: the device has the run, and no thread of ours. */
 	bool		 away;
+	uint64_t	 point;		/* of the exec, if it has */
 	struct rlx_error err;		/* what came of such a run */
 };
 
@@ -65,6 +66,7 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s);
 bool rlx_runner_busy(struct rlx_session *s);
 void rlx_runner_fini(struct rlx_session *s);
 /* session.c: the run itself, on whichever thread, and what comes after it. */
+enum rlx_status rlx_exec_run(struct rlx_exec *exec);
 enum rlx_status rlx_session_run_now(struct rlx_session *s);
 enum rlx_status rlx_session_ended(struct rlx_session *s, enum rlx_status st);
 bool rlx_session_stages(const struct rlx_session *s);

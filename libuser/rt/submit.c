@@ -16,7 +16,7 @@ static enum rlx_status collect(struct rlx_session *s, int64_t timeout_ns)
 	enum rlx_status st;
 
 	s->exec->err = &r->err;		/* not the message of the call that asks */
-	st = s->p->dev->be->finish(s->exec, timeout_ns);
+	st = s->p->dev->be->wait(s->exec, r->point, timeout_ns);
 	s->exec->err = &s->err;
 	if (st == RLX_ETIME)
 		return st;
@@ -71,9 +71,11 @@ static enum rlx_status give_away(struct rlx_session *s)
 	enum rlx_status st;
 
 	s->runner.err = (struct rlx_error){ 0 };
-	if (!be->start || rlx_trace_on() || rlx_session_stages(s))
+	s->runner.point = 0;
+	if (!be->wait || rlx_trace_on() || rlx_session_stages(s))
 		return RLX_OK;
-	st = be->start(s->exec, &s->runner.away);
+	st = be->submit(s->exec, true, &s->runner.point);
+	s->runner.away = !st && s->runner.point;
 	return st ? rlx_session_ended(s, st) : RLX_OK;
 }
 

@@ -171,7 +171,7 @@ enum rlx_status rlx_trace_run(struct rlx_session *s)
 		ns = rlx_calloc(s->p->plan->n_step + 1u, sizeof(*ns));
 	if (ns)
 		s->exec->step_ns = ns;
-	st = s->p->dev->be->run(s->exec);
+	st = rlx_exec_run(s->exec);
 	if (ns) {
 		s->exec->step_ns = NULL;
 		if (!st)

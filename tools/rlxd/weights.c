@@ -104,7 +104,7 @@ static void share_on_device(struct model *m)
 	uint64_t seen;
 	char name[128];
 
-	if (!m->device->be->resident || m->conf.threads)	/* see rlx_resident_new() */
+	if (!m->device->be->memory || m->conf.threads)	/* see rlx_resident_new() */
 		return;
 	name_of(m, FD_STORE_RESIDENT, name);
 	fd = fd_store_get(name, &seen);

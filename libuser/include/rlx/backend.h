@@ -11,13 +11,7 @@ struct rlx_graph;
 struct rlx_plan;
 struct rlx_infer;
 
-#define RLX_BACKEND_ABI	1
-
-enum rlx_can {
-	RLX_CAN_NOT,		/* neither here nor on the host */
-	RLX_CAN_HOST,		/* by the reference evaluator, on the same memory */
-	RLX_CAN_NATIVE,
-};
+#define RLX_BACKEND_ABI	2
 
 /*
  * What the passes should aim at. Zero: plain ops.
@@ -31,9 +25,8 @@ enum rlx_can {
 struct rlx_target {
 	bool		fuse, bf16, f16, mma16, widen;
 	unsigned int	channels, slack;
-	/* As the backend's .can, with the device at hand. */
-	enum rlx_can	(*can)(const struct rlx_target *t, const struct rlx_infer *q);
-	const void	*dev;
+	/* Set by the core: whom to ask about an op, by its backend's .supports; NULL: nobody. */
+	const struct rlx_device *dev;
 };
 
 /* Embedded first in the backend's own structs; the core fills and owns these. */
@@ -102,12 +95,27 @@ struct rlx_exec {
 	struct rlx_arena	*work_arena;
 	void			**ptr[3];	/* by enum rlx_io */
 	struct rlx_arena	**arena[3];
+	/* Of the next run, as they are when it is submitted. */
 	const uint8_t		*skip;		/* per plan step: 1 leaves it out; NULL: none */
 	int64_t			 extent, upper;	/* active extent; extent 0: off */
-	struct rlx_error	*err;
-	uint64_t		 copied;	/* bytes that a CPU moved: run adds, the core takes */
-	struct rlx_transfers	 moved;		/* run and fetch add, the core keeps them */
 	uint64_t		*step_ns;	/* per plan step: add its time; NULL: nobody asks */
+	struct rlx_error	*err;
+	uint64_t		 copied;	/* bytes that a CPU moved: runs add, the core takes */
+	struct rlx_transfers	 moved;		/* runs and fetch add, the core keeps them */
+};
+
+/*
+ * Arenas in a device's own memory: rlx/resident.h. All are there. [any]
+ * @bring: the first @bytes of @a: brought there, or, if @fd is not -1, there by another
+ * process. It stays while something uses it.
+ * @share: a descriptor of it, for another process. @put: it is not needed any more.
+ */
+struct rlx_backend_memory {
+	enum rlx_status	(*bring)(struct rlx_device *dev, struct rlx_arena *a, uint64_t bytes,
+				 int fd, void **out, struct rlx_error *err);
+	enum rlx_status	(*share)(struct rlx_device *dev, void *r, int *out,
+				 struct rlx_error *err);
+	void		(*put)(struct rlx_device *dev, void *r);
 };
 
 /*
@@ -140,8 +148,12 @@ struct rlx_backend {
 
 	/* Optional: leaves the target at zero. [any] */
 	void		(*target)(const struct rlx_device *dev, struct rlx_target *t);
-	/* May an op with these types run here. Pure. [any] */
-	enum rlx_can	(*can)(const struct rlx_device *dev, const struct rlx_infer *q);
+	/*
+	 * Is there a kernel for an op with these types? If not, @why says what it lacks.
+	 * Optional: every op is taken, and what has no kernel done by its evaluation. Pure. [any]
+	 */
+	bool		(*supports)(const struct rlx_device *dev, const struct rlx_infer *q,
+				    struct rlx_error *why);
 
 	/* Turn @code->plan into something that runs. */
 	enum rlx_status	(*compile)(struct rlx_code *code, uint32_t flags,
@@ -156,8 +168,19 @@ struct rlx_backend {
 	 * taken to stay as they are, so that a device may keep a copy.
 	 */
 	void		(*bind)(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
-	/* Optional: exec->extent changed. NULL: extents are not honoured. */
-	void		(*extent)(struct rlx_exec *exec);
+	/*
+	 * Begin a run of all steps. Without .wait it has ended on return. Else exec and
+	 * buffers are the run's until wait has told what came of it, and *@out_point is where
+	 * it stands in the exec's runs, which are counted from 1. @away: only if the device
+	 * needs nobody until the run has ended; else *@out_point is 0, and nothing begun.
+	 * After a failure nothing is under way. Codes run at once from many threads. [any]
+	 */
+	enum rlx_status	(*submit)(struct rlx_exec *exec, bool away, uint64_t *out_point);
+	/*
+	 * Optional: until the run of @point, the last one submitted, has ended; what came of
+	 * it. @timeout_ns < 0: for ever. RLX_ETIME: it goes on. [any]
+	 */
+	enum rlx_status	(*wait)(struct rlx_exec *exec, uint64_t point, int64_t timeout_ns);
 	/*
 	 * Optional: output @i becomes, if @on, the input it replaces (the plan's over).
 	 * True: from the next run on both are one in the device's memory, filled from the
@@ -166,27 +189,8 @@ struct rlx_backend {
 	bool		(*keep)(struct rlx_exec *exec, unsigned int i, bool on);
 	/* With keep: bring what is kept, output or input @i, to exec->ptr[io][i]. */
 	enum rlx_status	(*fetch)(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
-	/* Run all steps and return when done. Codes run at once from many threads. [any] */
-	enum rlx_status	(*run)(struct rlx_exec *exec);
-	/*
-	 * Optional, both or none: a run of which the device needs nobody until it is done.
-	 * start leaves *@out_begun false, and nothing begun, if this one is not such.
-	 * finish waits, @timeout_ns < 0 for ever, and gives what run would have;
-	 * RLX_ETIME: it goes on. Nothing but finish is called in between. [any]
-	 */
-	enum rlx_status	(*start)(struct rlx_exec *exec, bool *out_begun);
-	enum rlx_status	(*finish)(struct rlx_exec *exec, int64_t timeout_ns);
-
-	/*
-	 * Optional, all three or none: rlx/resident.h. The first @bytes of @a in the
-	 * device's memory: brought there, or, if @fd is not -1, there by another process.
-	 * It stays while something uses it. [any]
-	 */
-	enum rlx_status	(*resident)(struct rlx_device *dev, struct rlx_arena *a, uint64_t bytes,
-				    int fd, void **out, struct rlx_error *err);
-	enum rlx_status	(*resident_fd)(struct rlx_device *dev, void *r, int *out,
-				       struct rlx_error *err);
-	void		(*resident_put)(struct rlx_device *dev, void *r);
+	/* NULL: there is none but the host's. */
+	const struct rlx_backend_memory *memory;
 };
 
 #endif
