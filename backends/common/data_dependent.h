@@ -29,7 +29,7 @@ static inline struct rlx_k_nonzero *rlx_nonzero_args(struct rlx_lower *lo)
 }
 
 /* Positions of each class's scores, best first, to temporary memory at @order. */
-static inline struct rlx_k_topk *rlx_nms_order_args(struct rlx_lower *lo, uint64_t order)
+static inline struct rlx_k_topk *rlx_nms_order_args(struct rlx_lower *lo, uint32_t order)
 {
 	const struct rlx_type *s = rlx_lower_in(lo, 1);
 	struct rlx_k_topk *a = rlx_lower_args(lo, sizeof(*a));
@@ -40,12 +40,12 @@ static inline struct rlx_k_topk *rlx_nms_order_args(struct rlx_lower *lo, uint64
 	a->type = (uint8_t)s->dtype;
 	a->idx_type = RLX_I64;
 	rlx_lower_ref_in(lo, &a->x, 1, 0);
-	rlx_lower_ref_tmp(lo, &a->idx, order);
+	rlx_lower_ref_tmp(lo, &a->idx, order, 0);
 	return a;
 }
 
 /* What to keep, in that order. Where it goes is the caller's to say. */
-static inline struct rlx_k_nms *rlx_nms_args(struct rlx_lower *lo, uint64_t order)
+static inline struct rlx_k_nms *rlx_nms_args(struct rlx_lower *lo, uint32_t order)
 {
 	bool only_count = lo->st->def->index == RLX_OP_nms_count;
 	const struct rlx_op_nms_count *c = lo->args;
@@ -67,7 +67,7 @@ static inline struct rlx_k_nms *rlx_nms_args(struct rlx_lower *lo, uint64_t orde
 	a->score_type = (uint8_t)s->dtype;
 	rlx_lower_ref_in(lo, &a->boxes, 0, 0);
 	rlx_lower_ref_in(lo, &a->scores, 1, 0);
-	rlx_lower_ref_tmp(lo, &a->order, order);
+	rlx_lower_ref_tmp(lo, &a->order, order, 0);
 	return a;
 }
 

@@ -78,25 +78,24 @@ void rlx_lower_ref_add(struct rlx_lower *lo, void *field, struct rlx_ref ref)
 	lo->ref[lo->n_ref++] = ref;
 }
 
-static void ref_value(struct rlx_lower *lo, void *field, uint32_t v, uint64_t off)
+static void ref_value(struct rlx_lower *lo, void *field, uint32_t v, uint64_t off,
+		      enum rlx_access access)
 {
-	struct rlx_place at = lo->plan->val[v].place;
-
-	at.offset += off;
 	if (v)
-		rlx_lower_ref_add(lo, field, (struct rlx_ref){ .place = at });
+		rlx_lower_ref_add(lo, field, (struct rlx_ref){
+			.val = v, .off = off, .access = (uint8_t)access });
 }
 
 void rlx_lower_ref_in(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off)
 {
 	if (k < lo->st->n_in)
-		ref_value(lo, field, lo->st->in[k], off);
+		ref_value(lo, field, lo->st->in[k], off, RLX_READ);
 }
 
 void rlx_lower_ref_out(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off)
 {
 	if (k < lo->st->n_out)
-		ref_value(lo, field, lo->st->out[k], off);
+		ref_value(lo, field, lo->st->out[k], off, RLX_WRITE);
 }
 
 void rlx_lower_ref_status(struct rlx_lower *lo, void *field)
@@ -104,24 +103,31 @@ void rlx_lower_ref_status(struct rlx_lower *lo, void *field)
 	rlx_lower_ref_add(lo, field, (struct rlx_ref){ .kind = RLX_REF_STATUS });
 }
 
-uint64_t rlx_lower_tmp(struct rlx_lower *lo, uint64_t bytes)
+uint32_t rlx_lower_tmp(struct rlx_lower *lo, uint64_t bytes)
 {
+	struct rlx_plan *p = lo->plan;
 	uint64_t at = lo->tmp;
 
 	if (bytes > UINT64_MAX / 4 - at) {
 		rlx_lower_out_of_memory(lo);
 		return 0;
 	}
+	if (++lo->n_tmp > RLX_LOWER_TMPS) {
+		fail(lo, RLX_EBUG, "too many temporaries");
+		return 0;
+	}
 	lo->tmp = rlx_align64(at + bytes);
 	if (lo->tmp > lo->tmp_most)
 		lo->tmp_most = lo->tmp;
-	return at;
+	p->val[p->n_val] = (struct rlx_plan_val){
+		.type = { RLX_U8, 1, { (int64_t)bytes } }, .root = p->n_val,
+		.place = { RLX_PLACE_WORK, 0, lo->tmp_at + at } };
+	return p->n_val++;
 }
 
-void rlx_lower_ref_tmp(struct rlx_lower *lo, void *field, uint64_t tmp)
+void rlx_lower_ref_tmp(struct rlx_lower *lo, void *field, uint32_t tmp, uint64_t off)
 {
-	rlx_lower_ref_add(lo, field, (struct rlx_ref){
-		.place = { RLX_PLACE_WORK, 0, lo->tmp_at + tmp } });
+	ref_value(lo, field, tmp, off, RLX_UPDATE);
 }
 
 void *rlx_lower_keep(struct rlx_lower *lo, size_t n, size_t size)
@@ -186,13 +192,42 @@ static enum rlx_status to_host(struct rlx_lower *lo, uint32_t flags,
 	return lo->ops->host_fallback(lo, RLX_CALL_HOST);
 }
 
+void *rlx_lower_append(struct rlx_lower *lo, bool host)
+{
+	struct rlx_call *c = rlx_calls_add(lo->calls, lo->staged, host ? 0 : (uint32_t)lo->n_staged,
+					   lo->ref, host ? 0 : lo->n_ref);
+	bool ok = c;
+	uint32_t i;
+
+	for (i = 0; host && ok && i < lo->st->n_in; i++)
+		ok = rlx_calls_use(lo->calls, lo->st->in[i], RLX_READ);
+	for (i = 0; host && ok && i < lo->st->n_out; i++)
+		ok = rlx_calls_use(lo->calls, lo->st->out[i], RLX_WRITE);
+	if (!ok) {
+		rlx_lower_out_of_memory(lo);
+		return NULL;
+	}
+	c->step = (uint32_t)(lo->st - lo->plan->step);
+	c->n_step = 1;
+	if (!host) {
+		c->rows = lo->rows;
+		c->checked = lo->checked;
+	}
+	return c;
+}
+
 enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t flags)
 {
 	struct rlx_error why = { 0 }, *err = lo->err;
+	uint32_t n_val = lo->plan->n_val;
 
 	lo->args = lo->st->args;
 	lo->status = RLX_OK;
 	lo->tmp = 0;
+	lo->n_tmp = 0;
+	lo->begin = rlx_calls_mark(lo->calls);
+	if (!rlx_plan_reserve(lo->plan, RLX_LOWER_TMPS))
+		return rlx_lower_out_of_memory(lo);
 	if (!lo->st->def) {
 		lo->code->native++;
 		return lo->ops->host_fallback(lo, RLX_CALL_COPY);
@@ -204,7 +239,10 @@ enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t 
 		lo->code->native++;
 		return RLX_OK;
 	}
-	lo->ops->undo(lo);
+	rlx_calls_undo(lo->calls, lo->begin);
+	lo->plan->n_val = n_val;
+	if (lo->ops->undo)
+		lo->ops->undo(lo);
 	if (lo->status != RLX_ENOSUP)
 		return rlx_error_set(err, lo->status, why.file, why.line, "%s", why.text);
 	lo->status = RLX_OK;

@@ -3,10 +3,9 @@
  * Lowering: from plan steps to kernel calls, for every backend whose kernels take
  * the argument structs that the headers of kernels/ define.
  *
- * A plan step becomes zero or more calls. Each has an argument struct, made at
- * compile time, in which pointers to tensors are relocations, listed as references; the
- * backend keeps both and fills them in with its own addresses. A run then only
- * walks the list of calls.
+ * A plan step becomes zero or more calls (code.h). Each has an argument struct, made at
+ * compile time, whose pointers to tensors are listed as references. A run then only walks
+ * the list of calls.
  *
  *	enum rlx_status rlx_lower_softmax(struct rlx_lower *lo)
  *	{
@@ -30,6 +29,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "backends/common/code.h"
 #include "backends/common/host.h"
 #include "base/alloc.h"
 #include "base/bump.h"
@@ -38,19 +38,6 @@
 
 /* Bring @args to @rows rows and return the units of that. */
 typedef uint64_t rlx_units_fn(void *args, int64_t rows, enum rlx_isa isa);
-
-enum rlx_ref_kind {
-	RLX_REF_PLACE,		/* a value, or work memory: @place */
-	RLX_REF_STATUS,		/* the word that says "bad data" */
-	RLX_REF_KEPT,		/* a table: @place.offset is what the backend said */
-};
-
-/* A pointer in an argument struct. */
-struct rlx_ref {
-	uint64_t		at;
-	struct rlx_place	place;		/* WORK: offset in the work memory */
-	uint8_t			kind;		/* enum rlx_ref_kind */
-};
 
 /* CONTROL: the op's own evaluation, which runs compiled bodies. */
 enum rlx_call_kind { RLX_CALL_KERNEL, RLX_CALL_HOST, RLX_CALL_COPY, RLX_CALL_CONTROL };
@@ -69,7 +56,7 @@ struct rlx_lower_ops {
 				uint64_t units, double work, size_t scratch);
 	/* Append the step as it is: by the reference evaluator, or as a copy. */
 	enum rlx_status	(*host_fallback)(struct rlx_lower *lo, enum rlx_call_kind kind);
-	/* Forget what the step has appended so far. */
+	/* Optional: calls that the step has appended so far are forgotten. */
 	void		(*undo)(struct rlx_lower *lo);
 	/* Make @field point at @bytes at @p, which live as long as the code. */
 	void		(*kept)(struct rlx_lower *lo, void *field, const void *p,
@@ -80,9 +67,9 @@ struct rlx_lower_ops {
 	enum rlx_status	(*gemm_i8)(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q);
 	/*
 	 * Call what brings input 0 to what kernel conv_i8 reads; @plan has the shape and
-	 * how x is. Where the result is. NULL: the kernel reads the input itself.
+	 * how x is. The temporary of the result. NULL: the kernel reads the input itself.
 	 */
-	uint64_t	(*conv_i8_group)(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan);
+	uint32_t	(*conv_i8_group)(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan);
 	/* Call kernel conv_i8, whose arguments are there but for the weights. */
 	enum rlx_status	(*conv_i8)(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);
 	/* Kernels that others have in f32 alone take bf16 and f16 as well. */
@@ -95,18 +82,15 @@ struct rlx_lower_ops {
 
 /* Argument structs are at most this large. */
 enum { RLX_LOWER_ARGS = 16384, RLX_LOWER_REFS = 64 };
-
-/* See rlx_lower_checked(). @n 0: the call checks nothing that an extent leaves out. */
-struct rlx_checked {
-	int64_t		n;
-	uint64_t	at;		/* of the field, as struct rlx_ref has it */
-	uint32_t	step;		/* of the plan, whose inputs decide */
-};
+/* Most temporaries of a step. */
+enum { RLX_LOWER_TMPS = 16 };
 
 struct rlx_lower {
 	const struct rlx_lower_ops	*ops;
 	struct rlx_code			*code;
-	const struct rlx_plan		*plan;
+	struct rlx_calls		*calls;	/* the code's */
+	struct rlx_calls_mark		 begin;	/* of the step */
+	struct rlx_plan			*plan;
 	const struct rlx_plan_step	*st;
 	const void			*args;	/* st->args */
 	struct rlx_error		*err;
@@ -114,6 +98,7 @@ struct rlx_lower {
 	enum rlx_status			 status;
 	int64_t				 block;	/* of the blocked layout; 0: none */
 	uint64_t			 tmp_at, tmp, tmp_most;
+	uint32_t			 n_tmp;
 	uint32_t			 n_ref;
 	struct rlx_ref			 ref[RLX_LOWER_REFS];
 	_Alignas(64) unsigned char	 staged[RLX_LOWER_ARGS];
@@ -165,15 +150,17 @@ void rlx_lower_ref_in(struct rlx_lower *lo, void *field, uint32_t k, uint64_t of
 void rlx_lower_ref_out(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off);
 /* The word that a kernel sets when it meets bad data (an index out of range). */
 void rlx_lower_ref_status(struct rlx_lower *lo, void *field);
-/* Memory that lives from this call of the step to its last one. */
-uint64_t rlx_lower_tmp(struct rlx_lower *lo, uint64_t bytes);
-void rlx_lower_ref_tmp(struct rlx_lower *lo, void *field, uint64_t tmp);
+/* A value that calls of this step alone use, from the first to the last that does. */
+uint32_t rlx_lower_tmp(struct rlx_lower *lo, uint64_t bytes);
+void rlx_lower_ref_tmp(struct rlx_lower *lo, void *field, uint32_t tmp, uint64_t off);
 /* Zeroed memory that lives as long as the code (index tables); NULL: none left. */
 void *rlx_lower_keep(struct rlx_lower *lo, size_t n, size_t size);
 /* Such memory, filled by now. */
 void rlx_lower_ref_keep(struct rlx_lower *lo, void *field, const void *p, size_t bytes);
 /* For backends: one more entry of lo->ref. */
 void rlx_lower_ref_add(struct rlx_lower *lo, void *field, struct rlx_ref ref);
+/* For backends: append a call, staged or, with @host, of the step as it is. NULL: lo->status */
+void *rlx_lower_append(struct rlx_lower *lo, bool host);
 
 /*
  * Append a call of the staged arguments. @units as the family's header says;

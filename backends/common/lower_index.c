@@ -51,7 +51,7 @@ enum rlx_status rlx_lower_sort(struct rlx_lower *lo)
 
 /* Copy into output 0 from a temporary or, with @k, from element @at of that input. */
 struct fill {
-	uint64_t	tmp;
+	uint32_t	tmp;
 	int		k;		/* -1: the temporary */
 	int64_t		at;
 	int64_t		dim[3], src[3];	/* strides of the source */
@@ -72,7 +72,7 @@ static enum rlx_status fill_output(struct rlx_lower *lo, const struct fill *f)
 	c->size = (uint8_t)size;
 	rlx_k_copy_plan(c);
 	if (f->k < 0)
-		rlx_lower_ref_tmp(lo, &c->src, f->tmp);
+		rlx_lower_ref_tmp(lo, &c->src, f->tmp, 0);
 	else
 		rlx_lower_ref_in(lo, &c->src, (uint32_t)f->k, (uint64_t)f->at * size);
 	rlx_lower_ref_out(lo, &c->dst, 0, 0);
@@ -105,7 +105,7 @@ enum rlx_status rlx_lower_iota(struct rlx_lower *lo)
 		rlx_lower_ref_out(lo, &a->dst, 0, 0);
 	} else {
 		f.tmp = rlx_lower_tmp(lo, (uint64_t)a->n * rlx_dtype_size(y->dtype));
-		rlx_lower_ref_tmp(lo, &a->dst, f.tmp);
+		rlx_lower_ref_tmp(lo, &a->dst, f.tmp, 0);
 	}
 	if (rlx_lower_call(lo, RLX_KERNEL_iota,
 			   (uint64_t)(a->n + RLX_K_IOTA_BLOCK - 1) / RLX_K_IOTA_BLOCK,
@@ -123,7 +123,7 @@ enum rlx_status rlx_lower_one_hot(struct rlx_lower *lo)
 	struct fill all = { .k = 1, .dim = { 1, 1, rlx_type_count(y) } };
 	struct rlx_k_scatter_elements *a;
 	struct rlx_k_copy *c;
-	uint64_t upd, bad;
+	uint32_t upd, bad;
 	uint32_t ax = shape_axis(h->axis, y->rank);
 	size_t size = rlx_dtype_size(y->dtype);
 
@@ -139,7 +139,7 @@ enum rlx_status rlx_lower_one_hot(struct rlx_lower *lo)
 	c->size = (uint8_t)size;
 	rlx_k_copy_plan(c);
 	rlx_lower_ref_in(lo, &c->src, 1, size);
-	rlx_lower_ref_tmp(lo, &c->dst, upd);
+	rlx_lower_ref_tmp(lo, &c->dst, upd, 0);
 	rlx_lower_call(lo, RLX_KERNEL_copy, rlx_k_copy_units(c), (double)n, 0);
 	a = rlx_lower_args(lo, sizeof(*a));
 	shape_dense(y, own);
@@ -153,10 +153,10 @@ enum rlx_status rlx_lower_one_hot(struct rlx_lower *lo)
 	a->type = rlx_lower_scatter_type(y->dtype);
 	a->idx_type = (uint8_t)idx->dtype;
 	a->op = RLX_K_SCATTER_NONE;
-	rlx_lower_ref_tmp(lo, &a->upd, upd);
+	rlx_lower_ref_tmp(lo, &a->upd, upd, 0);
 	rlx_lower_ref_in(lo, &a->idx, 0, 0);
 	rlx_lower_ref_out(lo, &a->out, 0, 0);
-	rlx_lower_ref_tmp(lo, &a->bad, bad);
+	rlx_lower_ref_tmp(lo, &a->bad, bad, 0);
 	a->live = n;
 	return rlx_lower_call(lo, RLX_KERNEL_scatter_elements, (uint64_t)n, (double)n * 4, 0);
 }

@@ -96,7 +96,7 @@ static enum rlx_status take_numbers(struct rlx_lower *lo, struct rlx_k_conv_i8 *
 }
 
 /* f32 results: the sums times one scale for each channel. */
-static enum rlx_status call_scale(struct rlx_lower *lo, uint64_t sums, const float *scale)
+static enum rlx_status call_scale(struct rlx_lower *lo, uint32_t sums, const float *scale)
 {
 	const struct rlx_type *y = rlx_lower_out(lo, 0);
 	struct rlx_k_quant *a = rlx_lower_args(lo, sizeof(*a));
@@ -108,7 +108,7 @@ static enum rlx_status call_scale(struct rlx_lower *lo, uint64_t sums, const flo
 	a->x_type = RLX_I32;
 	a->y_type = a->scale_type = RLX_F32;
 	rlx_lower_ref_keep(lo, &a->scale, scale, (size_t)a->axis * sizeof(*scale));
-	rlx_lower_ref_tmp(lo, &a->x, sums);
+	rlx_lower_ref_tmp(lo, &a->x, sums, 0);
 	rlx_lower_ref_out(lo, &a->y, 0, 0);
 	return rlx_lower_call(lo, RLX_KERNEL_dequantize, rlx_k_quant_units(a),
 			      (double)rlx_type_count(y) * 2, 0);
@@ -119,7 +119,7 @@ enum rlx_status rlx_lower_qconv(struct rlx_lower *lo)
 	const struct rlx_type *y = rlx_lower_out(lo, 0);
 	struct rlx_k_conv_i8 plan = { 0 }, *a;
 	const float *scale = NULL;
-	uint64_t sums = 0, x = 0;
+	uint32_t sums = 0, x = 0;
 	enum rlx_status st;
 
 	if (!rlx_type_count(y))
@@ -137,14 +137,14 @@ enum rlx_status rlx_lower_qconv(struct rlx_lower *lo)
 	if (take_numbers(lo, a, &scale))
 		return lo->status;
 	if (lo->ops->conv_i8_group)
-		rlx_lower_ref_tmp(lo, &a->x, x);
+		rlx_lower_ref_tmp(lo, &a->x, x, 0);
 	else
 		rlx_lower_ref_in(lo, &a->x, 0, 0);
 	if (rlx_lower_in(lo, BIAS))
 		rlx_lower_ref_in(lo, &a->bias, BIAS, 0);
 	if (scale) {
 		sums = rlx_lower_tmp(lo, (uint64_t)rlx_type_count(y) * sizeof(int32_t));
-		rlx_lower_ref_tmp(lo, &a->y, sums);
+		rlx_lower_ref_tmp(lo, &a->y, sums, 0);
 	} else {
 		rlx_lower_ref_out(lo, &a->y, 0, 0);
 	}

@@ -14,7 +14,7 @@ struct param {
 	enum { ABSENT, NUMBER, KEPT, INPUT, TEMPORARY } kind;
 	double		value;
 	const void	*kept;
-	uint64_t	tmp;
+	uint32_t	tmp;
 	uint32_t	input;
 };
 
@@ -80,7 +80,7 @@ static void spread(struct rlx_lower *lo, struct param *p, uint32_t k, bool from_
 {
 	int64_t n = rlx_type_count(rlx_lower_in(lo, k));
 	struct rlx_k_copy *c;
-	uint64_t to;
+	uint32_t to;
 
 	if (n == shape[0] * shape[1])
 		return;
@@ -95,10 +95,10 @@ static void spread(struct rlx_lower *lo, struct param *p, uint32_t k, bool from_
 	c->size = 4;
 	rlx_k_copy_plan(c);
 	if (from_tmp)
-		rlx_lower_ref_tmp(lo, &c->src, p->tmp);
+		rlx_lower_ref_tmp(lo, &c->src, p->tmp, 0);
 	else
 		rlx_lower_ref_in(lo, &c->src, k, 0);
-	rlx_lower_ref_tmp(lo, &c->dst, to);
+	rlx_lower_ref_tmp(lo, &c->dst, to, 0);
 	rlx_lower_call(lo, RLX_KERNEL_copy, rlx_k_copy_units(c), 0, 0);
 	*p = (struct param){ .kind = TEMPORARY, .tmp = to };
 }
@@ -133,7 +133,7 @@ static struct param take_param(struct rlx_lower *lo, uint32_t k, const int64_t s
 			c->src_type = (uint8_t)rlx_lower_in(lo, k)->dtype;
 			c->dst_type = RLX_I32;
 			rlx_lower_ref_in(lo, &c->src, k, 0);
-			rlx_lower_ref_tmp(lo, &c->dst, p.tmp);
+			rlx_lower_ref_tmp(lo, &c->dst, p.tmp, 0);
 			rlx_lower_call(lo, RLX_KERNEL_cast, rlx_k_cast_units(c), 0, 0);
 		}
 		spread(lo, &p, k, whole, shape);
@@ -148,7 +148,7 @@ static void ref_param(struct rlx_lower *lo, void *field, const struct param *p, 
 	else if (p->kind == INPUT)
 		rlx_lower_ref_in(lo, field, p->input, 0);
 	else if (p->kind == TEMPORARY)
-		rlx_lower_ref_tmp(lo, field, p->tmp);
+		rlx_lower_ref_tmp(lo, field, p->tmp, 0);
 }
 
 enum { A_SCALE = 2, A_ZP, B_SCALE, B_ZP, Y_SCALE, Y_ZP, BIAS };

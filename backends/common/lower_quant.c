@@ -76,7 +76,7 @@ enum rlx_status rlx_lower_dynamic_quantize(struct rlx_lower *lo)
 	struct rlx_k_quant_range *r;
 	struct rlx_k_quant_params *p;
 	struct rlx_k_quant *a;
-	uint64_t tmp;
+	uint32_t tmp;
 
 	if (x->dtype != RLX_F32)
 		return rlx_lower_unsupported(lo, "no kernel for this dtype");
@@ -84,11 +84,11 @@ enum rlx_status rlx_lower_dynamic_quantize(struct rlx_lower *lo)
 	r = rlx_lower_args(lo, sizeof(*r));
 	r->n = n;
 	rlx_lower_ref_in(lo, &r->x, 0, 0);
-	rlx_lower_ref_tmp(lo, &r->range, tmp);
+	rlx_lower_ref_tmp(lo, &r->range, tmp, 0);
 	rlx_lower_call(lo, RLX_KERNEL_quant_range, (uint64_t)pieces, (double)n, 0);
 	p = rlx_lower_args(lo, sizeof(*p));
 	p->pieces = pieces;
-	rlx_lower_ref_tmp(lo, &p->range, tmp);
+	rlx_lower_ref_tmp(lo, &p->range, tmp, 0);
 	rlx_lower_ref_out(lo, &p->scale, 1, 0);
 	rlx_lower_ref_out(lo, &p->zp, 2, 0);
 	rlx_lower_call(lo, RLX_KERNEL_quant_params, 1, (double)pieces, 0);

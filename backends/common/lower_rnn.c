@@ -70,7 +70,7 @@ struct rlx_k_rnn *rlx_recurrence_args(struct rlx_lower *lo, const struct rlx_rec
 	a->reverse[1] = true;
 	strides(r, a);
 	take_acts(r, a);
-	rlx_lower_ref_tmp(lo, &a->x, r->tmp);
+	rlx_lower_ref_tmp(lo, &a->x, r->tmp, 0);
 	rlx_lower_ref_in(lo, &a->h0, 5, 0);
 	if (rlx_lower_in(lo, 4)) {
 		a->lens_type = (uint8_t)rlx_lower_in(lo, 4)->dtype;

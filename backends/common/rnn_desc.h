@@ -18,7 +18,7 @@ struct rlx_recurrence {
 	int64_t		n_act;
 	/* sizes */
 	int64_t		steps, batch, in, hidden, dirs, gates;
-	uint64_t	tmp;	/* projected inputs: f32 [steps, batch, dirs, gates, hidden] */
+	uint32_t	tmp;	/* projected inputs: f32 [steps, batch, dirs, gates, hidden] */
 };
 
 /*

@@ -148,7 +148,8 @@ static bool trial_init(struct trial *t, const struct rlx_infer *q, bool constant
 	uint32_t n = q->n_in + q->n_out, i;
 
 	*t = (struct trial){ .id = rlx_calloc(n + 1, sizeof(*t->id)) };
-	t->plan.val = rlx_calloc(n + 1, sizeof(*t->plan.val));
+	t->plan.cap_val = n + 1 + RLX_LOWER_TMPS;
+	t->plan.val = rlx_calloc(t->plan.cap_val, sizeof(*t->plan.val));
 	t->plan.constant = rlx_calloc(n + 1, sizeof(*t->plan.constant));
 	if (!t->plan.val || !t->plan.constant || !t->id)
 		return false;

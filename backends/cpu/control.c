@@ -226,7 +226,7 @@ static void put_tensors(const struct cpu_exec *x, const uint32_t *v, uint32_t n,
 enum rlx_status cpu_run_control(struct cpu_exec *x, const struct cpu_call *call)
 {
 	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
-	const struct rlx_plan_step *st = &c->base.plan->step[call->step];
+	const struct rlx_plan_step *st = &c->base.plan->step[call->base.step];
 	struct caller caller = { x, call->body };
 	struct rlx_eval q = {
 		.err = x->base.err, .def = st->def, .args = st->args,

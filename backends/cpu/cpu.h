@@ -17,17 +17,13 @@ struct cpu_device {
 };
 
 struct cpu_call {
+	struct rlx_call	 base;
 	rlx_k_fn	*fn;
-	uint64_t	 args;		/* offset in the image */
-	uint64_t	 units, grain;	/* units 0: nothing to do */
-	uint32_t	 step;		/* of the plan */
+	uint64_t	 units;		/* 0: nothing to do */
 	uint32_t	 body;		/* CONTROL: the step's first one in code->body */
 	uint8_t		 kind;		/* enum rlx_call_kind */
-	uint8_t		 parallel;
-	/* Active extent: see rlx_lower_extent(). */
-	int64_t		 rows;		/* 0: always all of it */
-	rlx_units_fn	*set_rows;	/* NULL: units in proportion */
-	struct rlx_checked checked;	/* see rlx_lower_checked() */
+	bool		 parallel;
+	rlx_units_fn	*set_rows;	/* with an active extent; NULL: units in proportion */
 };
 
 struct cpu_prepared;
@@ -40,13 +36,7 @@ struct cpu_packed {
 
 struct cpu_code {
 	struct rlx_code		 base;
-	struct cpu_call		*call;
-	uint32_t		 n_call, cap_call;
-	unsigned char		*image;
-	uint64_t		 n_image, cap_image;
-	struct rlx_ref		*reloc;		/* compiled: in order of slots */
-	uint32_t		 n_reloc, cap_reloc;
-	uint32_t		*slot_at;	/* of each slot, and their end: see cpu_slot() */
+	struct rlx_calls	 calls;		/* struct cpu_call */
 	struct rlx_bump		 bump;		/* tables of rlx_lower_keep() */
 	struct cpu_prepared	**prepared;	/* referenced */
 	uint32_t		 n_prepared, cap_prepared;
@@ -72,24 +62,12 @@ struct cpu_lower {
 	struct rlx_lower	 base;
 	struct cpu_prepared	*filling;
 	void			*filling_stored;	/* in the code's store */
-	uint32_t		 calls, relocs;	/* when the step began */
 	bool			 dry;		/* a trial: nothing is packed or kept */
 };
 
-/*
- * Addresses that relocations ask for: of each input, parameter and output, then those that
- * an exec has for good.
- */
-static inline uint32_t cpu_slot(const struct rlx_plan *p, enum rlx_io io, uint32_t i)
+static inline const struct cpu_call *cpu_calls(const struct cpu_code *c)
 {
-	for (; io > 0; io--)
-		i += p->n_io[io - 1];
-	return i;
-}
-
-static inline uint32_t cpu_own_slot(const struct rlx_plan *p)
-{
-	return cpu_slot(p, RLX_IO_OUTPUT, p->n_io[RLX_IO_OUTPUT]);
+	return c->calls.call;
 }
 
 static inline const struct cpu_device *cpu_device_of(const struct rlx_lower *lo)
@@ -128,7 +106,7 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g);
 enum rlx_status cpu_gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q);
 enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *g);
 enum rlx_status cpu_conv_f64(struct rlx_lower *lo, const struct rlx_conv *g);
-uint64_t cpu_conv_i8_group(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan);
+uint32_t cpu_conv_i8_group(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan);
 enum rlx_status cpu_conv_i8(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);
 enum rlx_status cpu_recur(struct rlx_lower *lo, const struct rlx_recurrence *r);
 
@@ -162,9 +140,6 @@ bool cpu_control_reads(const struct rlx_lower *lo, uint32_t k);
 bool cpu_bodies_init(struct cpu_exec *x);
 void cpu_bodies_fini(struct cpu_exec *x);
 enum rlx_status cpu_run_control(struct cpu_exec *x, const struct cpu_call *call);
-
-/* reloc.c: bring the relocations of a code that is all there in order; RLX_ENOMEM */
-enum rlx_status cpu_sort_relocs(struct cpu_code *c, struct rlx_error *err);
 
 /* lower.c, exec.c */
 bool cpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struct rlx_error *why);

@@ -6,43 +6,6 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-static void patch(struct cpu_exec *x, const struct rlx_ref *r)
-{
-	char *base = NULL;
-
-	if (r->kind == RLX_REF_STATUS) {
-		base = (char *)&x->status;
-	} else {
-		switch (r->place.kind) {
-		case RLX_PLACE_INPUT:
-			base = x->base.ptr[RLX_IO_INPUT][r->place.index];
-			break;
-		case RLX_PLACE_PARAM:
-			base = x->base.ptr[RLX_IO_PARAM][r->place.index];
-			break;
-		case RLX_PLACE_OUTPUT:
-			base = x->base.ptr[RLX_IO_OUTPUT][r->place.index];
-			break;
-		case RLX_PLACE_WORK:
-			base = x->base.work;
-			break;
-		default:
-			break;
-		}
-		base = base ? base + r->place.offset : NULL;
-	}
-	memcpy(x->image + r->at, &base, sizeof(base));
-}
-
-static void patch_slot(struct cpu_exec *x, uint32_t slot)
-{
-	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
-	uint32_t r;
-
-	for (r = c->slot_at[slot]; r < c->slot_at[slot + 1]; r++)
-		patch(x, &c->reloc[r]);
-}
-
 enum rlx_status cpu_init(struct rlx_exec *exec)
 {
 	struct cpu_exec *x = (struct cpu_exec *)exec;
@@ -54,18 +17,17 @@ enum rlx_status cpu_init(struct rlx_exec *exec)
 		if (p->step[i].n_in + p->step[i].n_out > most)
 			most = p->step[i].n_in + p->step[i].n_out;
 	x->tensors = rlx_calloc(most, sizeof(*x->tensors));
-	x->image = rlx_aligned(64, c->n_image + 64);
-	x->units = rlx_calloc(c->n_call + 1, sizeof(*x->units));
+	x->image = rlx_calls_image(&c->calls);
+	x->units = rlx_calloc(c->calls.n_call + 1, sizeof(*x->units));
 	x->extent.leads = rlx_calloc(p->n_val, 1);
 	if (!x->tensors || !x->image || !x->units || !x->extent.leads || !cpu_bodies_init(x)) {
 		cpu_fini(exec);
 		return rlx_fail(exec->err, RLX_ENOMEM, "cpu: out of memory");
 	}
-	if (c->n_image)
-		memcpy(x->image, c->image, c->n_image);
-	patch_slot(x, cpu_own_slot(p));
-	for (i = 0; i < c->n_call; i++)
-		x->units[i] = c->call[i].units;
+	rlx_calls_bind(&c->calls, x->image, rlx_slot_work(p), (uintptr_t)x->base.work);
+	rlx_calls_bind(&c->calls, x->image, rlx_slot_status(p), (uintptr_t)&x->status);
+	for (i = 0; i < c->calls.n_call; i++)
+		x->units[i] = cpu_calls(c)[i].units;
 	return RLX_OK;
 }
 
@@ -86,7 +48,9 @@ void cpu_fini(struct rlx_exec *exec)
 
 void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 {
-	patch_slot((struct cpu_exec *)exec, cpu_slot(exec->code->plan, io, i));
+	rlx_calls_bind(&((const struct cpu_code *)exec->code)->calls,
+		       ((struct cpu_exec *)exec)->image, rlx_slot_of(exec->code->plan, io, i),
+		       (uintptr_t)exec->ptr[io][i]);
 }
 
 struct shared {
@@ -108,13 +72,13 @@ static void run_kernel(struct cpu_exec *x, const struct cpu_call *call, uint64_t
 	const struct cpu_code *c = (const struct cpu_code *)x->base.code;
 	struct cpu_device *dev = (struct cpu_device *)c->base.dev;
 	struct shared s = {
-		.fn = call->fn, .args = x->image + call->args,
+		.fn = call->fn, .args = x->image + call->base.args,
 		.scratch = (char *)x->base.work + c->scratch_at,
 		.scratch_bytes = c->scratch_bytes,
 	};
 
 	if (call->parallel)
-		rlx_pool_run(dev->pool, run_units, &s, units, call->grain);
+		rlx_pool_run(dev->pool, run_units, &s, units, 0);
 	else if (units)
 		call->fn(s.args, 0, units, s.scratch);
 }
@@ -122,7 +86,7 @@ static void run_kernel(struct cpu_exec *x, const struct cpu_call *call, uint64_t
 static enum rlx_status bad_data(struct cpu_exec *x, const struct cpu_call *call)
 {
 	x->status = 0;
-	return rlx_lower_bad_data(&x->base.code->plan->step[call->step], x->base.err);
+	return rlx_lower_bad_data(&x->base.code->plan->step[call->base.step], x->base.err);
 }
 
 enum rlx_status cpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point)
@@ -140,22 +104,22 @@ enum rlx_status cpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point
 	if (rlx_extent_changes(exec, &x->extent))
 		cpu_set_extent(x);
 	rlx_pool_begin(dev->pool);
-	for (i = 0; i < c->n_call && !st; i++) {
-		const struct cpu_call *call = &c->call[i];
+	for (i = 0; i < c->calls.n_call && !st; i++) {
+		const struct cpu_call *call = &cpu_calls(c)[i];
 
-		if (exec->skip && exec->skip[call->step])
+		if (exec->skip && exec->skip[call->base.step])
 			continue;
 		if (call->kind == RLX_CALL_KERNEL)
 			run_kernel(x, call, x->units[i]);
 		else if (call->kind == RLX_CALL_CONTROL)
 			st = cpu_run_control(x, call);
 		else
-			st = rlx_host_step(exec, x->extent.leads, &p->step[call->step],
+			st = rlx_host_step(exec, x->extent.leads, &p->step[call->base.step],
 					   (char *)exec->work + c->host_at, x->tensors);
 		if (x->status)
 			st = bad_data(x, call);
 		if (exec->step_ns)
-			at = rlx_host_step_time(exec, call->step, at);
+			at = rlx_host_step_time(exec, call->base.step, at);
 	}
 	rlx_pool_end(dev->pool);
 	return st;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* From plan steps to kernel calls: the image, its relocations, the work areas. */
+/* From plan steps to kernel calls: packed weights, work areas. */
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
@@ -29,93 +29,29 @@ static struct cpu_code *code_of(const struct rlx_lower *lo)
 	return (struct cpu_code *)lo->code;
 }
 
-static bool reserve_image(struct cpu_code *c, uint64_t need)
-{
-	uint64_t cap = c->cap_image ? c->cap_image : 65536;
-	unsigned char *p;
-
-	while (cap < need)
-		cap *= 2;
-	if (cap == c->cap_image)
-		return true;
-	p = rlx_realloc(c->image, cap);
-	if (!p)
-		return false;
-	c->image = p;
-	c->cap_image = cap;
-	return true;
-}
-
-/* The image is whole. Of no matter if there is no memory for a smaller one. */
-static void trim_image(struct cpu_code *c)
-{
-	unsigned char *p = c->n_image ? rlx_realloc(c->image, c->n_image) : NULL;
-
-	if (!p)
-		return;
-	c->image = p;
-	c->cap_image = c->n_image;
-}
-
-static enum rlx_status append(struct rlx_lower *lo, struct cpu_call call)
-{
-	struct cpu_code *c = code_of(lo);
-
-	if (!rlx_grow(&c->call, &c->cap_call, c->n_call + 1, sizeof(*c->call)))
-		return rlx_lower_out_of_memory(lo);
-	call.step = (uint32_t)(lo->st - lo->plan->step);
-	c->call[c->n_call++] = call;
-	return RLX_OK;
-}
-
-/* Copy the staged struct behind the image; constants never move, so they are there. */
-static bool add_args(struct rlx_lower *lo, uint64_t at)
-{
-	struct cpu_code *c = code_of(lo);
-	uint32_t i;
-
-	if (!reserve_image(c, at + lo->n_staged) ||
-	    !rlx_grow(&c->reloc, &c->cap_reloc, c->n_reloc + lo->n_ref, sizeof(*c->reloc)))
-		return false;
-	memset(c->image + c->n_image, 0, at - c->n_image);
-	memcpy(c->image + at, lo->staged, lo->n_staged);
-	c->n_image = at + lo->n_staged;
-	for (i = 0; i < lo->n_ref; i++) {
-		struct rlx_ref r = lo->ref[i];
-		const char *p;
-
-		r.at += at;
-		if (r.kind == RLX_REF_PLACE && r.place.kind == RLX_PLACE_CONST) {
-			p = (const char *)rlx_host_home(lo->code, r.place.index) + r.place.offset;
-			memcpy(c->image + r.at, &p, sizeof(p));
-			continue;
-		}
-		c->reloc[c->n_reloc++] = r;
-	}
-	return true;
-}
-
 static enum rlx_status cpu_call(struct rlx_lower *lo, enum rlx_kernel_id id,
 				uint64_t units, double work, size_t scratch)
 {
 	struct cpu_code *c = code_of(lo);
-	uint64_t at = rlx_align64(c->n_image);
 	rlx_k_fn *fn = ((rlx_k_fn *const *)cpu_kernels(lo))[id];
+	struct cpu_call *call;
 
 	finish_filling(lo);
 	if (!fn)
 		return rlx_lower_unsupported(lo, "this instruction set level has no kernel");
 	if (((struct cpu_lower *)lo)->dry)
 		return lo->status;
-	if (!add_args(lo, at))
-		return rlx_lower_out_of_memory(lo);
+	call = rlx_lower_append(lo, false);
+	if (!call)
+		return lo->status;
 	if (rlx_align64(scratch) > c->scratch_bytes)
 		c->scratch_bytes = rlx_align64(scratch);
-	return append(lo, (struct cpu_call){
-		.fn = fn, .args = at, .units = units, .kind = RLX_CALL_KERNEL,
-		.grain = 0, .parallel = units > 1 && work >= PARALLEL_WORK,
-		.rows = lo->rows, .set_rows = lo->set_rows, .checked = lo->checked,
-	});
+	call->fn = fn;
+	call->units = units;
+	call->kind = RLX_CALL_KERNEL;
+	call->parallel = units > 1 && work >= PARALLEL_WORK;
+	call->set_rows = lo->set_rows;
+	return RLX_OK;
 }
 
 /* There is room in the list: who is to fill @data cannot be told any more that there is none. */
@@ -171,6 +107,7 @@ static enum rlx_status cpu_host_fallback(struct rlx_lower *lo, enum rlx_call_kin
 	struct cpu_code *c = code_of(lo);
 	uint64_t bytes;
 	enum rlx_status st = rlx_host_scratch(lo->plan, lo->st, &bytes, lo->err);
+	struct cpu_call *call;
 	uint32_t i;
 
 	if (st)
@@ -190,18 +127,14 @@ static enum rlx_status cpu_host_fallback(struct rlx_lower *lo, enum rlx_call_kin
 	}
 	if (bytes > c->host_bytes)
 		c->host_bytes = rlx_align64(bytes);
-	return append(lo, (struct cpu_call){
-		.kind = (uint8_t)kind, .units = 1, .body = kind == RLX_CALL_CONTROL ?
-			cpu_first_body(lo->code, (uint32_t)(lo->st - lo->plan->step)) : 0,
-	});
-}
-
-static void cpu_undo(struct rlx_lower *lo)
-{
-	struct cpu_lower *cl = (struct cpu_lower *)lo;
-
-	code_of(lo)->n_call = cl->calls;
-	code_of(lo)->n_reloc = cl->relocs;
+	call = rlx_lower_append(lo, true);
+	if (!call)
+		return lo->status;
+	call->kind = (uint8_t)kind;
+	call->units = 1;
+	if (kind == RLX_CALL_CONTROL)
+		call->body = cpu_first_body(lo->code, call->base.step);
+	return RLX_OK;
 }
 
 static void cpu_kept(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
@@ -212,7 +145,7 @@ static void cpu_kept(struct rlx_lower *lo, void *field, const void *p, size_t by
 }
 
 static const struct rlx_lower_ops cpu_ops = {
-	.call = cpu_call, .host_fallback = cpu_host_fallback, .undo = cpu_undo, .kept = cpu_kept,
+	.call = cpu_call, .host_fallback = cpu_host_fallback, .kept = cpu_kept,
 	.gemm = cpu_gemm, .gemm_i8 = cpu_gemm_i8, .conv = cpu_conv,
 	.conv_i8_group = cpu_conv_i8_group, .conv_i8 = cpu_conv_i8, .recur = cpu_recur,
 };
@@ -220,12 +153,9 @@ static const struct rlx_lower_ops cpu_ops = {
 static enum rlx_status lower_step(struct cpu_lower *cl, const struct rlx_plan_step *st,
 				  uint32_t flags)
 {
-	const struct cpu_code *c = code_of(&cl->base);
 	enum rlx_status rc;
 
 	cl->base.st = st;
-	cl->calls = c->n_call;
-	cl->relocs = c->n_reloc;
 	rc = rlx_lower_step(&cl->base, st->def ? cpu_lowering(st->def->index) : NULL, flags);
 	finish_filling(&cl->base);
 	return rc;
@@ -243,6 +173,8 @@ static struct cpu_lower *lower_new(struct rlx_code *code, struct rlx_bump *bump,
 	memset(cl, 0, sizeof(*cl));
 	cl->base.ops = &cpu_ops;
 	cl->base.code = code;
+	cl->base.calls = &((struct cpu_code *)code)->calls;
+	cl->base.calls->size = sizeof(struct cpu_call);
 	cl->base.plan = code->plan;
 	cl->base.err = err;
 	cl->base.bump = bump;
@@ -267,6 +199,17 @@ bool cpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struc
 	return yes;
 }
 
+/* Constants never move. */
+static bool is_fixed(void *ctx, const struct rlx_ref *r, const struct rlx_place *at, uint64_t *out)
+{
+	struct rlx_code *code = ctx;
+
+	if (r->kind != RLX_REF_VALUE || at->kind != RLX_PLACE_CONST)
+		return false;
+	*out = (uintptr_t)rlx_host_home(code, at->index) + r->off;
+	return true;
+}
+
 enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 			    struct rlx_error *err)
 {
@@ -289,9 +232,8 @@ enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 			body_bytes = code->body[i].code->work_bytes;
 	if (!st && __builtin_add_overflow(c->body_at, body_bytes, &code->work_bytes))
 		st = rlx_fail(err, RLX_ENOMEM, "cpu: over 2^64 bytes of workspace");
-	trim_image(c);
 	if (!st)
-		st = cpu_sort_relocs(c, err);
+		st = rlx_calls_emit(&c->calls, code->plan, is_fixed, code, err);
 	code->pack_ns = rlx_now() - t0;
 	if (!st)
 		st = cpu_add_bodies(code, err);
@@ -312,16 +254,9 @@ void cpu_release(struct rlx_code *code)
 	rlx_bump_fini(&c->bump);
 	rlx_free(c->prepared);
 	rlx_free(c->packed);
-	rlx_free(c->call);
-	rlx_free(c->reloc);
-	rlx_free(c->slot_at);
-	rlx_free(c->image);
+	rlx_calls_fini(&c->calls);
 	c->prepared = NULL;
 	c->packed = NULL;
-	c->call = NULL;
-	c->reloc = NULL;
-	c->slot_at = NULL;
-	c->image = NULL;
 	c->n_prepared = 0;
 	c->n_packed = 0;
 }

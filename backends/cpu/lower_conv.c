@@ -160,10 +160,10 @@ static const void *pack_once(struct rlx_lower *lo, const struct rlx_conv *g,
 }
 
 /* Weights that are known only then: a call before that of the convolution. */
-static uint64_t pack_each_run(struct rlx_lower *lo, const struct rlx_k_conv_nd *plan)
+static uint32_t pack_each_run(struct rlx_lower *lo, const struct rlx_k_conv_nd *plan)
 {
 	struct rlx_k_conv_nd *kept = rlx_lower_keep(lo, 1, sizeof(*kept));
-	uint64_t tmp = rlx_lower_tmp(lo, rlx_conv_nd_wsize(plan) + 64);
+	uint32_t tmp = rlx_lower_tmp(lo, rlx_conv_nd_wsize(plan) + 64);
 	struct rlx_k_conv_nd_pack *p = rlx_lower_args(lo, sizeof(*p));
 
 	if (!kept)
@@ -171,21 +171,21 @@ static uint64_t pack_each_run(struct rlx_lower *lo, const struct rlx_k_conv_nd *
 	*kept = *plan;
 	p->conv = kept;
 	rlx_lower_ref_in(lo, &p->src, 1, 0);
-	rlx_lower_ref_tmp(lo, &p->dst, tmp);
+	rlx_lower_ref_tmp(lo, &p->dst, tmp, 0);
 	rlx_lower_call(lo, RLX_KERNEL_conv_nd_pack, plan->groups,
 		       (double)rlx_type_count(rlx_lower_in(lo, 1)), 0);
 	return tmp;
 }
 
 /* The call that pads the input for one of conv_nd. */
-static uint64_t pad(struct rlx_lower *lo, const struct rlx_k_conv_nd *plan)
+static uint32_t pad(struct rlx_lower *lo, const struct rlx_k_conv_nd *plan)
 {
-	uint64_t tmp = rlx_lower_tmp(lo, rlx_conv_nd_xsize(plan));
+	uint32_t tmp = rlx_lower_tmp(lo, rlx_conv_nd_xsize(plan));
 	struct rlx_k_conv_nd *a = rlx_lower_args(lo, sizeof(*a));
 
 	*a = *plan;
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
-	rlx_lower_ref_tmp(lo, &a->y, tmp);
+	rlx_lower_ref_tmp(lo, &a->y, tmp, 0);
 	rlx_lower_extent(lo, (int64_t)plan->n, NULL);
 	rlx_lower_call(lo, RLX_KERNEL_conv_nd_pad, rlx_conv_nd_xunits(plan),
 		       (double)rlx_conv_nd_xsize(plan) / 16, 0);
@@ -195,7 +195,7 @@ static uint64_t pad(struct rlx_lower *lo, const struct rlx_k_conv_nd *plan)
 static enum rlx_status lower_plain(struct rlx_lower *lo, const struct rlx_conv *g)
 {
 	bool known = rlx_lower_const(lo, 1);
-	uint64_t weights = 0, input = 0;
+	uint32_t weights = 0, input = 0;
 	struct rlx_k_conv_nd plan = { 0 }, *a;
 
 	rlx_conv_plain(&plan, g);
@@ -212,14 +212,14 @@ static enum rlx_status lower_plain(struct rlx_lower *lo, const struct rlx_conv *
 	if (lo->status)
 		return lo->status;
 	if (plan.copy)
-		rlx_lower_ref_tmp(lo, &a->x, input);
+		rlx_lower_ref_tmp(lo, &a->x, input, 0);
 	else
 		rlx_lower_ref_in(lo, &a->x, 0, 0);
 	rlx_lower_ref_in(lo, &a->bias, 2, 0);
 	rlx_lower_ref_in(lo, &a->res, 3, 0);
 	rlx_lower_ref_out(lo, &a->y, 0, 0);
 	if (!known)
-		rlx_lower_ref_tmp(lo, &a->w, weights);
+		rlx_lower_ref_tmp(lo, &a->w, weights, 0);
 	rlx_lower_extent(lo, (int64_t)g->n, NULL);
 	return rlx_lower_call(lo, RLX_KERNEL_conv_nd, rlx_conv_nd_units(a), rlx_conv_work(g),
 			      rlx_conv_nd_scratch(a));
@@ -296,17 +296,17 @@ static enum rlx_status pack_bytes(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 }
 
 /* The call that brings the input to what conv_i8 reads. */
-uint64_t cpu_conv_i8_group(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan)
+uint32_t cpu_conv_i8_group(struct rlx_lower *lo, const struct rlx_k_conv_i8 *plan)
 {
 	struct rlx_k_conv_i8 *a = rlx_lower_args(lo, sizeof(*a));
-	uint64_t tmp;
+	uint32_t tmp;
 
 	*a = *plan;
 	if (!rlx_conv_i8_init(cpu_isa(lo), a))
 		return 0;
 	tmp = rlx_lower_tmp(lo, rlx_conv_i8_xsize(a));
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
-	rlx_lower_ref_tmp(lo, &a->y, tmp);
+	rlx_lower_ref_tmp(lo, &a->y, tmp, 0);
 	rlx_lower_extent(lo, rlx_lower_out(lo, 0)->dim[0], NULL);
 	rlx_lower_call(lo, RLX_KERNEL_conv_i8_group, rlx_conv_i8_xunits(a),
 		       (double)rlx_type_count(rlx_lower_in(lo, 0)) / 4, 0);

@@ -91,7 +91,7 @@ static void fill_bias(struct rlx_lower *lo, const struct rlx_conv *g, size_t out
 }
 
 /* The @g->n images from @first on. */
-static void forward(struct rlx_lower *lo, const struct rlx_conv *g, size_t first, uint64_t tmp)
+static void forward(struct rlx_lower *lo, const struct rlx_conv *g, size_t first, uint32_t tmp)
 {
 	struct sizes s = sizes_of(g);
 	uint64_t y = first * g->oc * s.out * sizeof(double);
@@ -99,19 +99,19 @@ static void forward(struct rlx_lower *lo, const struct rlx_conv *g, size_t first
 	struct rlx_k_gemm *p;
 
 	rlx_lower_ref_in(lo, &a->image, 0, first * g->ic * s.in * sizeof(double));
-	rlx_lower_ref_tmp(lo, &a->columns, tmp);
+	rlx_lower_ref_tmp(lo, &a->columns, tmp, 0);
 	rlx_lower_call(lo, RLX_KERNEL_im2col_f64, g->n * g->ic * s.taps,
 		       (double)(g->n * g->ic * s.taps) * (double)s.out, 0);
 	p = product_args(lo, g, s.oc, s.out, s.ic * s.taps);
 	rlx_lower_ref_in(lo, &p->a, 1, 0);
-	rlx_lower_ref_tmp(lo, &p->b, tmp);
+	rlx_lower_ref_tmp(lo, &p->b, tmp, 0);
 	rlx_lower_ref_out(lo, &p->c, 0, y);
 	if (rlx_lower_in(lo, 2))
 		rlx_lower_ref_out(lo, &p->residual, 0, y);
 	multiply(lo, g, p);
 }
 
-static void transposed(struct rlx_lower *lo, const struct rlx_conv *g, size_t first, uint64_t tmp)
+static void transposed(struct rlx_lower *lo, const struct rlx_conv *g, size_t first, uint32_t tmp)
 {
 	struct sizes s = sizes_of(g);
 	struct rlx_k_gemm *p = product_args(lo, g, s.oc * s.taps, s.in, s.ic);
@@ -119,11 +119,11 @@ static void transposed(struct rlx_lower *lo, const struct rlx_conv *g, size_t fi
 
 	rlx_lower_ref_in(lo, &p->a, 1, 0);
 	rlx_lower_ref_in(lo, &p->b, 0, first * g->ic * s.in * sizeof(double));
-	rlx_lower_ref_tmp(lo, &p->c, tmp);
+	rlx_lower_ref_tmp(lo, &p->c, tmp, 0);
 	multiply(lo, g, p);
 	a = columns_args(lo, g);
 	rlx_lower_ref_out(lo, &a->image, 0, first * g->oc * s.out * sizeof(double));
-	rlx_lower_ref_tmp(lo, &a->columns, tmp);
+	rlx_lower_ref_tmp(lo, &a->columns, tmp, 0);
 	rlx_lower_ref_in(lo, &a->bias, 2, 0);
 	rlx_lower_call(lo, RLX_KERNEL_col2im_f64, g->n * g->oc,
 		       (double)(g->n * g->oc * s.taps) * (double)s.in, 0);
@@ -137,7 +137,7 @@ enum rlx_status cpu_conv_f64(struct rlx_lower *lo, const struct rlx_conv *g)
 		       (g->transposed ? (double)g->oc * (double)s.in :
 					(double)g->ic * (double)s.out);
 	size_t at, n = g->n;
-	uint64_t tmp;
+	uint32_t tmp;
 	uint32_t k;
 
 	for (k = 0; k < lo->st->n_in; k++)

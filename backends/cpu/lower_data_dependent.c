@@ -6,11 +6,11 @@
 #include "kernels/unique.h"
 
 /* The first of two calls counts, the second writes. */
-static enum rlx_status call_nonzero(struct rlx_lower *lo, uint64_t found, bool write)
+static enum rlx_status call_nonzero(struct rlx_lower *lo, uint32_t found, bool write)
 {
 	struct rlx_k_nonzero *a = rlx_nonzero_args(lo);
 
-	rlx_lower_ref_tmp(lo, &a->found, found);
+	rlx_lower_ref_tmp(lo, &a->found, found, 0);
 	if (write)
 		rlx_lower_ref_out(lo, &a->y, 0, 0);
 	return rlx_lower_call(lo, RLX_KERNEL_nonzero, rlx_k_nonzero_units(a), (double)a->n * 2,
@@ -20,7 +20,7 @@ static enum rlx_status call_nonzero(struct rlx_lower *lo, uint64_t found, bool w
 enum rlx_status cpu_lower_nonzero(struct rlx_lower *lo)
 {
 	struct rlx_k_nonzero size = { .n = rlx_type_count(rlx_lower_in(lo, 0)) };
-	uint64_t found = rlx_lower_tmp(lo, rlx_k_nonzero_units(&size) * sizeof(int64_t));
+	uint32_t found = rlx_lower_tmp(lo, rlx_k_nonzero_units(&size) * sizeof(int64_t));
 	enum rlx_status st;
 
 	if (!size.n)
@@ -31,7 +31,7 @@ enum rlx_status cpu_lower_nonzero(struct rlx_lower *lo)
 
 /* Slices of input 0 along @axis, or elements; only the work memory is told. */
 static struct rlx_k_unique *begin_unique(struct rlx_lower *lo, bool flat, int32_t axis,
-					 uint64_t work)
+					 uint32_t work)
 {
 	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	struct rlx_k_unique *a = rlx_lower_args(lo, sizeof(*a));
@@ -45,13 +45,13 @@ static struct rlx_k_unique *begin_unique(struct rlx_lower *lo, bool flat, int32_
 	if (!rlx_type_count(x) && lo->st->def->index == RLX_OP_unique_count)
 		a->n = a->n > 0;
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
-	rlx_lower_ref_tmp(lo, &a->work, work);
+	rlx_lower_ref_tmp(lo, &a->work, work, 0);
 	return a;
 }
 
 /* The first of two calls sorts blocks; *out_work is what the second goes on with. */
 static enum rlx_status sort_slices(struct rlx_lower *lo, bool flat, int32_t axis,
-				   uint64_t *out_work)
+				   uint32_t *out_work)
 {
 	struct rlx_k_unique *a = begin_unique(lo, flat, axis, 0);
 
@@ -65,7 +65,7 @@ enum rlx_status cpu_lower_unique(struct rlx_lower *lo)
 {
 	const struct rlx_op_unique *op = lo->args;
 	struct rlx_k_unique *a;
-	uint64_t work;
+	uint32_t work;
 
 	if (!rlx_type_count(rlx_lower_out(lo, 2)))
 		return lo->status;
@@ -86,7 +86,7 @@ enum rlx_status cpu_lower_unique_count(struct rlx_lower *lo)
 {
 	const struct rlx_op_unique_count *op = lo->args;
 	struct rlx_k_unique *a;
-	uint64_t work;
+	uint32_t work;
 
 	if (sort_slices(lo, op->flat, op->axis, &work))
 		return lo->status;
@@ -98,7 +98,7 @@ enum rlx_status cpu_lower_unique_count(struct rlx_lower *lo)
 
 /* What lies in temporary memory, and whether a call is the one that writes. */
 struct nms_call {
-	uint64_t	order, kept;
+	uint32_t	order, kept;
 	bool		write;
 };
 
@@ -107,7 +107,7 @@ static enum rlx_status call_nms(struct rlx_lower *lo, const struct nms_call *c)
 	struct rlx_k_nms *a = rlx_nms_args(lo, c->order);
 	uint64_t lines = (uint64_t)(a->batch * a->classes);
 
-	rlx_lower_ref_tmp(lo, &a->kept, c->kept);
+	rlx_lower_ref_tmp(lo, &a->kept, c->kept, 0);
 	rlx_lower_ref_status(lo, &a->bad);
 	if (c->write)
 		rlx_lower_ref_out(lo, &a->out, 0, 0);

@@ -9,7 +9,7 @@ enum rlx_status cpu_lower_det(struct rlx_lower *lo)
 	double n = (double)a->n;
 	uint64_t elements = (uint64_t)rlx_type_count(rlx_lower_in(lo, 0));
 
-	rlx_lower_ref_tmp(lo, &a->work, rlx_lower_tmp(lo, elements * sizeof(double)));
+	rlx_lower_ref_tmp(lo, &a->work, rlx_lower_tmp(lo, elements * sizeof(double)), 0);
 	return rlx_lower_call(lo, RLX_KERNEL_det, (uint64_t)a->batch,
 			      (double)a->batch * n * n * (n / 3 + 2), 0);
 }

@@ -230,15 +230,15 @@ static enum rlx_status cast_in_two(struct rlx_lower *lo, enum rlx_dtype from, en
 				   enum rlx_dtype as, enum rlx_dtype to)
 {
 	uint64_t bytes = (uint64_t)rlx_type_count(rlx_lower_in(lo, 0)) * sizeof(float);
-	uint64_t tmp = rlx_lower_tmp(lo, bytes);
+	uint32_t tmp = rlx_lower_tmp(lo, bytes);
 	struct rlx_k_cast *a = begin_cast(lo, from, via);
 	enum rlx_status st;
 
 	rlx_lower_ref_in(lo, &a->src, 0, 0);
-	rlx_lower_ref_tmp(lo, &a->dst, tmp);
+	rlx_lower_ref_tmp(lo, &a->dst, tmp, 0);
 	st = finish_cast(lo, a);
 	a = begin_cast(lo, as, to);
-	rlx_lower_ref_tmp(lo, &a->src, tmp);
+	rlx_lower_ref_tmp(lo, &a->src, tmp, 0);
 	rlx_lower_ref_out(lo, &a->dst, 0, 0);
 	return st ? st : finish_cast(lo, a);
 }

@@ -24,7 +24,7 @@ struct weights {
 	const char	*w;		/* packed; NULL: as the op has it */
 	size_t		 w_bytes;
 	const float	*bias, *r, *rb;
-	uint64_t	 bias_tmp, r_tmp, rb_tmp;
+	uint32_t	 bias_tmp, r_tmp, rb_tmp;
 	bool		 has_bias, has_rb;
 };
 
@@ -89,9 +89,9 @@ static enum rlx_status project(struct rlx_lower *lo, const struct rlx_recurrence
 		if (w->bias)
 			g->bias = w->bias + (size_t)d * n;
 		else if (w->has_bias)
-			rlx_lower_ref_tmp(lo, &g->bias, w->bias_tmp + (uint64_t)d * n * 4);
+			rlx_lower_ref_tmp(lo, &g->bias, w->bias_tmp, (uint64_t)d * n * 4);
 		rlx_lower_ref_in(lo, &g->a, 0, 0);
-		rlx_lower_ref_tmp(lo, &g->c, r->tmp + (uint64_t)d * n * 4);
+		rlx_lower_ref_tmp(lo, &g->c, r->tmp, (uint64_t)d * n * 4);
 		st = rlx_lower_call(lo, RLX_KERNEL_gemm_f32, rlx_k_gemm_units(g, cpu_isa(lo)),
 				    (double)g->m * (double)n * (double)g->k / 4,
 				    rlx_k_gemm_scratch(g, cpu_isa(lo)));
@@ -145,8 +145,9 @@ static bool prepare(struct rlx_lower *lo, const struct rlx_recurrence *r, struct
 	return !lo->status;
 }
 
-/* One direction's bias: @n floats from @from of the op's, and as many from @and, if not 0. */
-static void add_rows(struct rlx_lower *lo, uint64_t to, int64_t from, int64_t and, int64_t n)
+/* To float @at of @tmp @n floats from @from of the op's bias, and as many from @and, if not 0. */
+static void add_rows(struct rlx_lower *lo, uint32_t tmp, int64_t at, int64_t from, int64_t and,
+		     int64_t n)
 {
 	struct rlx_k_ew *a = rlx_lower_args(lo, sizeof(*a));
 	uint32_t k;
@@ -166,7 +167,7 @@ static void add_rows(struct rlx_lower *lo, uint64_t to, int64_t from, int64_t an
 	a->n_out = 1;
 	a->out[0].type = RLX_F32;
 	a->out[0].src = (uint8_t)RLX_EW_STEP(0);
-	rlx_lower_ref_tmp(lo, &a->out[0].p, to);
+	rlx_lower_ref_tmp(lo, &a->out[0].p, tmp, (uint64_t)at * 4);
 	rlx_k_ew_plan(cpu_isa(lo), a);
 	rlx_lower_call(lo, RLX_KERNEL_ew, rlx_k_ew_units(a), (double)n, rlx_k_ew_scratch(a));
 }
@@ -186,11 +187,11 @@ static void prepare_bias(struct rlx_lower *lo, const struct rlx_recurrence *r, s
 	for (d = 0; d < r->dirs; d++) {
 		at = 2 * d * n;
 		if (sums)
-			add_rows(lo, w->bias_tmp + (uint64_t)(d * n) * 4, at, at + n, sums);
+			add_rows(lo, w->bias_tmp, d * n, at, at + n, sums);
 		if (!r->linear_before_reset)
 			continue;
-		add_rows(lo, w->bias_tmp + (uint64_t)(d * n + sums) * 4, at + sums, 0, h);
-		add_rows(lo, w->rb_tmp + (uint64_t)(d * h) * 4, at + n + sums, 0, h);
+		add_rows(lo, w->bias_tmp, d * n + sums, at + sums, 0, h);
+		add_rows(lo, w->rb_tmp, d * h, at + n + sums, 0, h);
 	}
 }
 
@@ -208,7 +209,7 @@ static void prepare_each_run(struct rlx_lower *lo, const struct rlx_recurrence *
 	p->hidden = r->hidden;
 	p->cell = r->cell;
 	rlx_lower_ref_in(lo, &p->r, 2, 0);
-	rlx_lower_ref_tmp(lo, &p->dst, w->r_tmp);
+	rlx_lower_ref_tmp(lo, &p->dst, w->r_tmp, 0);
 	rlx_lower_call(lo, RLX_KERNEL_rnn_pack, (uint64_t)r->dirs, (double)floats, 0);
 }
 
@@ -231,9 +232,9 @@ enum rlx_status cpu_recur(struct rlx_lower *lo, const struct rlx_recurrence *r)
 	a->r = w.r;
 	a->rb = w.rb;
 	if (!fixed)
-		rlx_lower_ref_tmp(lo, &a->r, w.r_tmp);
+		rlx_lower_ref_tmp(lo, &a->r, w.r_tmp, 0);
 	if (!fixed && w.has_rb)
-		rlx_lower_ref_tmp(lo, &a->rb, w.rb_tmp);
+		rlx_lower_ref_tmp(lo, &a->rb, w.rb_tmp, 0);
 	return rlx_lower_call(lo, RLX_KERNEL_rnn, rlx_k_rnn_units(a), rlx_recurrence_work(r),
 			      rlx_k_rnn_scratch(a));
 }

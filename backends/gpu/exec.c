@@ -23,47 +23,27 @@ static struct gpu_device *device_of(const struct gpu_exec *x)
 
 /* ---- what one session needs ---- */
 
-static uint64_t address_of(const struct gpu_exec *x, const struct rlx_ref *r)
-{
-	const struct gpu_code *c = code_of(x);
-
-	switch (r->kind) {
-	case RLX_REF_STATUS:
-		return x->bad + r->place.offset;
-	case RLX_REF_KEPT:
-		return c->kept_at + r->place.offset;
-	default:
-		return r->place.offset + (r->place.kind == RLX_PLACE_CONST ?
-			gpu_weight_at(c->weight[r->place.index]) : x->work);
-	}
-}
-
-static bool is_param(const struct rlx_ref *r)
-{
-	return r->kind == RLX_REF_PLACE && r->place.kind == RLX_PLACE_PARAM;
-}
-
 /* Launches side by side become one part, unless something else stands between. */
 static enum rlx_status make_parts(struct gpu_exec *x)
 {
 	const struct gpu_code *c = code_of(x);
 	uint32_t i;
 
-	x->part = rlx_calloc(c->n_call + 1, sizeof(*x->part));
+	x->part = rlx_calloc(c->calls.n_call + 1, sizeof(*x->part));
 	if (!x->part)
 		return rlx_fail(x->base.err, RLX_ENOMEM, "%s: out of memory",
 				c->base.dev->be->name);
-	for (i = 0; i < c->n_call; i++) {
+	for (i = 0; i < c->calls.n_call; i++) {
 		struct gpu_part *last = x->n_part ? &x->part[x->n_part - 1] : NULL;
 
-		if (last && c->call[i].kind == GPU_KERNEL_CALL &&
-		    c->call[last->first].kind == GPU_KERNEL_CALL)
+		if (last && gpu_calls(c)[i].kind == GPU_KERNEL_CALL &&
+		    gpu_calls(c)[last->first].kind == GPU_KERNEL_CALL)
 			last->end = i + 1;
 		else
 			x->part[x->n_part++] = (struct gpu_part){ .first = i, .end = i + 1 };
 		last = &x->part[x->n_part - 1];
-		if (c->call[i].on_stream >= last->n_stream)
-			last->n_stream = c->call[i].on_stream + 1u;
+		if (gpu_calls(c)[i].on_stream >= last->n_stream)
+			last->n_stream = gpu_calls(c)[i].on_stream + 1u;
 	}
 	return RLX_OK;
 }
@@ -71,23 +51,16 @@ static enum rlx_status make_parts(struct gpu_exec *x)
 static enum rlx_status make_image(struct gpu_exec *x)
 {
 	const struct gpu_code *c = code_of(x);
-	uint32_t i;
 
-	x->image = rlx_aligned(64, c->n_image + 64);
+	x->image = rlx_calls_image(&c->calls);
 	x->slot = rlx_calloc(c->n_io + 1, sizeof(*x->slot));
 	x->tensors = rlx_calloc(c->most_tensors, sizeof(*x->tensors));
 	x->extent.leads = rlx_calloc(c->base.plan->n_val, 1);
 	if (!x->image || !x->slot || !x->tensors || !x->extent.leads)
 		return rlx_fail(x->base.err, RLX_ENOMEM, "%s: out of memory",
 				c->base.dev->be->name);
-	if (c->n_image)
-		memcpy(x->image, c->image, c->n_image);
-	for (i = 0; i < c->n_reloc; i++) {
-		uint64_t at = address_of(x, &c->reloc[i]);
-
-		if (!is_param(&c->reloc[i]))
-			memcpy(x->image + c->reloc[i].at, &at, sizeof(at));
-	}
+	rlx_calls_bind(&c->calls, x->image, rlx_slot_work(c->base.plan), x->work);
+	rlx_calls_bind(&c->calls, x->image, rlx_slot_status(c->base.plan), x->bad);
 	return RLX_OK;
 }
 
@@ -110,15 +83,8 @@ static void place_params(struct gpu_exec *x, const uint64_t *table)
 	const struct gpu_code *c = code_of(x);
 	uint32_t i;
 
-	for (i = 0; i < c->n_reloc; i++) {
-		const struct rlx_ref *r = &c->reloc[i];
-		uint64_t at = r->place.offset;
-
-		if (!is_param(r))
-			continue;
-		at += table[c->first_io[RLX_IO_PARAM] + r->place.index];
-		memcpy(x->image + r->at, &at, sizeof(at));
-	}
+	for (i = c->first_io[RLX_IO_PARAM]; i < c->first_io[RLX_IO_OUTPUT]; i++)
+		rlx_calls_bind(&c->calls, x->image, i, table[i]);
 	x->mapped = false;
 	drop_graphs(x);
 }
@@ -272,12 +238,13 @@ void gpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 /* All of them if one of the call's outputs needs it. */
 static int64_t live_rows(const struct gpu_exec *x, const struct gpu_call *call)
 {
-	const struct rlx_plan_step *st = &code_of(x)->base.plan->step[call->step];
+	const struct rlx_plan_step *st = &code_of(x)->base.plan->step[call->base.step];
 	uint64_t rows, most = 0;
 	uint32_t k;
 
 	for (k = 0; k < st->n_out; k++) {
-		rows = rlx_extent_of(&x->base, x->extent.leads, st->out[k], (uint64_t)call->rows);
+		rows = rlx_extent_of(&x->base, x->extent.leads, st->out[k],
+				     (uint64_t)call->base.rows);
 		most = rows > most ? rows : most;
 	}
 	return (int64_t)most;
@@ -287,14 +254,14 @@ static int64_t live_rows(const struct gpu_exec *x, const struct gpu_call *call)
 static void put_live(const struct gpu_exec *x, struct gpu_live *live)
 {
 	const struct gpu_code *c = code_of(x);
-	const struct gpu_call *call;
+	const struct gpu_call *call = gpu_calls(c), *end = call + c->calls.n_call;
 
-	for (call = c->call; x->base.extent && call < c->call + c->n_call; call++, live++) {
-		if (call->rows)
+	for (; x->base.extent && call < end; call++, live++) {
+		if (call->base.rows)
 			live->rows = live_rows(x, call);
-		if (call->checked.n)
+		if (call->base.checked.n)
 			live->checked = rlx_extent_checked(&x->base, x->extent.leads,
-							   &call->checked);
+							   &call->base.checked);
 	}
 }
 
@@ -361,13 +328,13 @@ static enum rlx_status make_maps(struct gpu_exec *x, const uint64_t *table)
 	enum rlx_status st = RLX_OK;
 	uint32_t i, j;
 
-	for (i = 0; i < c->n_call && !st; i++)
-		for (j = 0; j < c->call[i].launch.n_map && !st;
+	for (i = 0; i < c->calls.n_call && !st; i++)
+		for (j = 0; j < gpu_calls(c)[i].launch.n_map && !st;
 		     j++, map += RLX_G_TENSOR_MAP_BYTES) {
-			const struct rlx_g_tensor_map *m = &c->call[i].launch.map[j];
+			const struct rlx_g_tensor_map *m = &gpu_calls(c)[i].launch.map[j];
 			uint64_t at;
 
-			memcpy(&at, x->image + c->call[i].args + m->field, sizeof(at));
+			memcpy(&at, x->image + gpu_calls(c)[i].base.args + m->field, sizeof(at));
 			if (at & RLX_G_INDIRECT)
 				at = table[at >> 48 & 0x7fff] + (at & 0xffffffffffff);
 			else if (x->mapped)
@@ -531,15 +498,16 @@ static enum rlx_status check_bad(struct gpu_exec *x)
 	enum rlx_status st;
 	bool any = false;
 
-	for (call = c->call; call < c->call + c->n_call && !met; call++) {
+	for (call = gpu_calls(c); call < gpu_calls(c) + c->calls.n_call && !met; call++) {
 		if (call->kind != GPU_KERNEL_CALL || !call->bad || !bad[call->bad - 1])
 			continue;
 		any = true;	/* by a launch of several steps, of which this one is left out */
-		if (!gpu_skips(x, call->step))
+		if (!gpu_skips(x, call->base.step))
 			met = call;
 	}
 	st = any ? clear_bad(x) : RLX_OK;
-	return st || !met ? st : rlx_lower_bad_data(&c->base.plan->step[met->step], x->base.err);
+	return st || !met ? st : rlx_lower_bad_data(&c->base.plan->step[met->base.step],
+						    x->base.err);
 }
 
 /* Bring what changed since the last run to the device. */
@@ -602,7 +570,7 @@ static bool is_waited_for(const struct gpu_exec *x)
 	const struct gpu_code *c = code_of(x);
 	uint32_t i;
 
-	if (x->n_part > 1 || (x->n_part && c->call[0].kind != GPU_KERNEL_CALL) ||
+	if (x->n_part > 1 || (x->n_part && gpu_calls(c)[0].kind != GPU_KERNEL_CALL) ||
 	    !x->places_range || x->base.step_ns || rlx_debug_on(RLX_DEBUG_RUN))
 		return true;
 	for (i = 0; i < c->n_io; i++)

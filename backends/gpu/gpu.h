@@ -64,16 +64,11 @@ struct gpu_device {
 
 /* What a call needs besides its arguments. */
 struct gpu_call {
+	struct rlx_call		base;		/* step: for copies the writer; or GPU_NO_STEP */
 	uint8_t			kind;		/* enum gpu_call_kind */
-	uint32_t		step;		/* of the plan; for copies the writer; or GPU_NO_STEP */
-	uint32_t		n_step;		/* made by it: that one and those behind it */
 	uint8_t			joined;		/* products in it; 0: another kind of call */
 	uint32_t		val;		/* copies: what crosses over */
 	uint32_t		bad;		/* index of its status word + 1; 0: none */
-	int64_t			rows;		/* as rlx_lower_extent() was told; 0: not */
-	struct rlx_checked	checked;	/* and rlx_lower_checked() */
-	uint64_t		args;		/* offset in the image */
-	uint32_t		n_args;
 	uint32_t		first_map;	/* of launch.n_map */
 	uint8_t			on_stream;		/* side by side with those of other streams */
 	bool			awaited;	/* by one of another stream */
@@ -104,12 +99,7 @@ struct gpu_io {
 
 struct gpu_code {
 	struct rlx_code		 base;
-	struct gpu_call		*call;
-	uint32_t		 n_call, cap_call;
-	unsigned char		*image;
-	uint64_t		 n_image, cap_image;
-	struct rlx_ref		*reloc;
-	uint32_t		 n_reloc, cap_reloc;
+	struct rlx_calls	 calls;		/* struct gpu_call */
 	struct gpu_io		*io;
 	uint32_t		 n_io, first_io[3];
 	struct rlx_bump		 bump;
@@ -131,6 +121,11 @@ struct gpu_code {
 	uint64_t		 tmp_at, tmp_bytes;
 	struct rlx_plan		 own;		/* the plan with places that let streams be */
 };
+
+static inline struct gpu_call *gpu_calls(const struct gpu_code *c)
+{
+	return c->calls.call;
+}
 
 /* How a run reaches one buffer. */
 struct gpu_slot {
@@ -318,7 +313,7 @@ static inline uint64_t gpu_live_at(const struct gpu_code *c)
 
 static inline uint64_t gpu_table_bytes(const struct gpu_code *c)
 {
-	return gpu_live_at(c) + (uint64_t)c->n_call * sizeof(struct gpu_live);
+	return gpu_live_at(c) + (uint64_t)c->calls.n_call * sizeof(struct gpu_live);
 }
 
 /* tensor_map.c: what @m says of a matrix at @at, as TMA has it */
@@ -354,8 +349,8 @@ struct gpu_lower {
 	uint8_t			*where;		/* per value: where its storage is right */
 	uint8_t			*saved;		/* the same when the step began */
 	uint32_t		*writer;	/* per value: step that wrote it last */
-	uint32_t		 calls, relocs;	/* when the step began */
 	uint64_t		 kept;
+	uint32_t		 n_val;		/* of the plan before temporaries were added */
 	bool			 dry;		/* only asking whether it can */
 };
 
@@ -371,8 +366,11 @@ static inline struct gpu_lower *gpu_lower_of(struct rlx_lower *lo)
 
 /* Write what relocations of the staged arguments can hold by now. */
 enum rlx_status gpu_apply_relocations(struct rlx_lower *lo);
-/* The staged arguments to @at of the image; @bad as in struct gpu_call. */
-enum rlx_status gpu_put_args(struct rlx_lower *lo, uint64_t at, uint32_t *bad);
+/*
+ * What the staged references mean to their buffers, before they become those of a call;
+ * @bad as in struct gpu_call.
+ */
+void gpu_take_refs(struct rlx_lower *lo, uint32_t *bad);
 /* Append a launch of what @m has, which reads the staged arguments. */
 enum rlx_status gpu_call(struct rlx_lower *lo, struct gpu_module *m,
 			 const struct rlx_g_launch *l);
@@ -404,7 +402,7 @@ bool gpu_is_last_of(const struct rlx_lower *lo, uint32_t v, uint32_t root,
 /* Does the step read value @v, its first input, by another one too? */
 bool gpu_reads_again(const struct rlx_lower *lo, uint32_t v);
 const void *gpu_args_of(const struct rlx_lower *lo, const struct gpu_call *call);
-/* Take the last call back: its arguments to @to, in what is staged, with what refers to them. */
+/* Take the last call back: its arguments to @to, in what is staged, with its references. */
 void gpu_take_last(struct rlx_lower *lo, void *to);
 
 /* Is this cast the only one to read what a norm ahead makes? Then that writes what it makes. */

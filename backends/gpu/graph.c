@@ -48,7 +48,7 @@ static uint64_t live_at(const struct gpu_exec *x, const struct gpu_call *call, i
 	const struct gpu_code *c = code_of(x);
 
 	return x->base.extent && looks ? x->table + gpu_live_at(c) + member +
-	       (uint64_t)(call - c->call) * sizeof(struct gpu_live) : 0;
+	       (uint64_t)(call - gpu_calls(c)) * sizeof(struct gpu_live) : 0;
 }
 
 static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool pdl)
@@ -62,13 +62,13 @@ static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool
 		.zeros = (uint32_t *)(uintptr_t)x->zeros + call->on_stream * RLX_G_ZEROS,
 		.maps = (const void *)(uintptr_t)(x->table + gpu_tensor_maps_at(c) +
 						  (uint64_t)call->first_map * RLX_G_TENSOR_MAP_BYTES),
-		.live = (const int64_t *)(uintptr_t)live_at(x, call, call->rows,
+		.live = (const int64_t *)(uintptr_t)live_at(x, call, call->base.rows,
 				offsetof(struct gpu_live, rows)),
-		.checked = (const int64_t *)(uintptr_t)live_at(x, call, call->checked.n,
+		.checked = (const int64_t *)(uintptr_t)live_at(x, call, call->base.checked.n,
 				offsetof(struct gpu_live, checked)),
 		.units = l->units,
 	};
-	void *args[2] = { x->image + call->args, &env };
+	void *args[2] = { x->image + call->base.args, &env };
 	uint32_t passes = l->n_launches ? l->n_launches : 1;
 	int rc = 0;
 
@@ -83,8 +83,8 @@ static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool
 static enum rlx_status launch_named(struct gpu_exec *x, const struct gpu_call *call, void *on,
 				    bool pdl)
 {
-	const struct rlx_plan_step *s = call->step == GPU_NO_STEP ? NULL :
-		&x->base.code->plan->step[call->step];
+	const struct rlx_plan_step *s = call->base.step == GPU_NO_STEP ? NULL :
+		&x->base.code->plan->step[call->base.step];
 	struct rlx_error *err = x->base.err;
 	enum rlx_status st = gpu_check(device_of(x), launch(x, call, on, pdl),
 				       s && s->def ? s->def->name : "copy", err);
@@ -100,10 +100,10 @@ static enum rlx_status launch_named(struct gpu_exec *x, const struct gpu_call *c
 /* A launch that makes several steps is left out with the last one of them. */
 static bool skips_launch(const struct gpu_exec *x, const struct gpu_call *call)
 {
-	uint32_t i;
+	uint32_t step = call->base.step, i;
 
-	for (i = 0; i < call->n_step; i++)
-		if (!gpu_skips(x, call->step == GPU_NO_STEP ? GPU_NO_STEP : call->step + i))
+	for (i = 0; i < call->base.n_step; i++)
+		if (!gpu_skips(x, step == GPU_NO_STEP ? step : step + i))
 			return false;
 	return true;
 }
@@ -115,8 +115,8 @@ static enum rlx_status launch_part(struct gpu_exec *x, const struct gpu_part *p)
 	uint32_t i;
 
 	for (i = p->first; i < p->end && !st; i++)
-		if (!skips_launch(x, &c->call[i]))
-			st = launch_named(x, &c->call[i], x->stream, true);
+		if (!skips_launch(x, &gpu_calls(c)[i]))
+			st = launch_named(x, &gpu_calls(c)[i], x->stream, true);
 	return st;
 }
 
@@ -152,7 +152,7 @@ static enum rlx_status make_streams(struct gpu_exec *x, struct streams *n)
 			rc = api->stream_new(&n->stream[i], STREAM_APART);
 	}
 	for (i = 0; i < p->end - p->first && !rc; i++)
-		if (code_of(x)->call[p->first + i].awaited)
+		if (gpu_calls(code_of(x))[p->first + i].awaited)
 			rc = api->event_new(&n->done[i], EVENT_PLAIN);
 	return gpu_check(device_of(x), rc, "making streams", x->base.err);
 }
@@ -207,7 +207,7 @@ static enum rlx_status launch_in_stream(struct gpu_exec *x, struct streams *n, u
 {
 	const struct rlx_gpu_api *api = device_of(x)->api;
 	const struct gpu_code *c = code_of(x);
-	const struct gpu_call *call = &c->call[i];
+	const struct gpu_call *call = &gpu_calls(c)[i];
 	void *on = n->stream[call->on_stream];
 	enum rlx_status st = RLX_OK;
 	uint32_t k, first = n->p->first;
@@ -310,7 +310,7 @@ static enum rlx_status cross(struct gpu_exec *x, const struct gpu_call *call)
 	int rc;
 
 	at = device_place(x, call->val, &shared);
-	if (gpu_skips(x, call->step) || shared || !n)
+	if (gpu_skips(x, call->base.step) || shared || !n)
 		return RLX_OK;
 	if (call->kind == GPU_IN_CALL)
 		gpu_count_in(x, n);
@@ -324,20 +324,20 @@ static enum rlx_status cross(struct gpu_exec *x, const struct gpu_call *call)
 
 static enum rlx_status host_step(struct gpu_exec *x, const struct gpu_call *call)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct rlx_plan_step *step = &x->base.code->plan->step[call->base.step];
 	struct gpu_device *d = device_of(x);
 	enum rlx_status st;
 
-	if (gpu_skips(x, call->step))
+	if (gpu_skips(x, call->base.step))
 		return RLX_OK;
 	st = gpu_check(d, d->api->stream_wait(x->stream), "waiting", x->base.err);
-	return st ? st : rlx_host_step(&x->base, x->extent.leads, &c->base.plan->step[call->step],
-				       (char *)x->base.work + c->host_at, x->tensors);
+	return st ? st : rlx_host_step(&x->base, x->extent.leads, step,
+				       (char *)x->base.work + code_of(x)->host_at, x->tensors);
 }
 
 enum rlx_status gpu_run_call(struct gpu_exec *x, uint32_t i)
 {
-	const struct gpu_call *call = &code_of(x)->call[i];
+	const struct gpu_call *call = &gpu_calls(code_of(x))[i];
 	const struct gpu_part one = { .first = i, .end = i + 1 };
 
 	return call->kind == GPU_KERNEL_CALL ? launch_part(x, &one) :
@@ -352,7 +352,7 @@ enum rlx_status gpu_run_parts(struct gpu_exec *x)
 	if (x->base.step_ns)
 		return gpu_run_timed(x);
 	for (i = 0; i < x->n_part && !st; i++)
-		st = code_of(x)->call[x->part[i].first].kind == GPU_KERNEL_CALL ?
+		st = gpu_calls(code_of(x))[x->part[i].first].kind == GPU_KERNEL_CALL ?
 			run_part(x, &x->part[i]) : gpu_run_call(x, x->part[i].first);
 	return st;
 }

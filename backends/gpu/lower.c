@@ -39,16 +39,6 @@ static struct gpu_code *code_of(const struct rlx_lower *lo)
 	return (struct gpu_code *)lo->code;
 }
 
-static enum rlx_status append(struct rlx_lower *lo, struct gpu_call call)
-{
-	struct gpu_code *c = code_of(lo);
-
-	if (!rlx_grow(&c->call, &c->cap_call, c->n_call + 1, sizeof(*c->call)))
-		return rlx_lower_out_of_memory(lo);
-	c->call[c->n_call++] = call;
-	return RLX_OK;
-}
-
 static bool reserve(void *p, uint64_t *cap, uint64_t need)
 {
 	uint64_t n = *cap ? *cap : 4096;
@@ -65,36 +55,31 @@ static bool reserve(void *p, uint64_t *cap, uint64_t need)
 	return true;
 }
 
-/* The constant is wanted on the device, once for all programs. */
-static enum rlx_status need_constant(struct rlx_lower *lo, uint32_t index)
+/* How a pointer to a buffer is written: it is looked up in the table of addresses. */
+static uint64_t indirect(uint32_t slot, uint64_t off)
 {
-	struct gpu_code *c = code_of(lo);
-	struct rlx_blob *b = lo->plan->constant[index];
-
-	if (c->weight[index])
-		return RLX_OK;
-	return gpu_weight_get(gpu_of(lo), rlx_host_home(lo->code, index), rlx_blob_bytes(b), b,
-			      &c->weight[index], lo->err);
+	return RLX_G_INDIRECT | (uint64_t)slot << 48 | off;
 }
 
-/* What a hole will hold: a place of a buffer goes through the table of addresses. */
-static void apply_relocation(struct rlx_lower *lo, struct rlx_ref *r)
+/* Is the value in a buffer that runs bind, reached by the table? Then its slot. */
+static bool is_bound(const struct gpu_code *c, const struct rlx_place *at, uint32_t *slot)
 {
-	static const enum rlx_io ios[RLX_PLACE_KINDS] = {
-		[RLX_PLACE_INPUT] = RLX_IO_INPUT, [RLX_PLACE_PARAM] = RLX_IO_PARAM,
-		[RLX_PLACE_OUTPUT] = RLX_IO_OUTPUT,
-	};
+	if (at->kind < RLX_PLACE_INPUT || at->kind > RLX_PLACE_OUTPUT)
+		return false;
+	*slot = c->first_io[at->kind - RLX_PLACE_INPUT + RLX_IO_INPUT] + at->index;
+	return true;
+}
+
+/* What is known of a pointer by now: that it is not NULL, and how it is aligned. */
+static void apply_relocation(struct rlx_lower *lo, const struct rlx_ref *r)
+{
 	struct gpu_code *c = code_of(lo);
-	uint64_t v = RLX_G_INDIRECT;	/* not NULL, and how it is aligned */
+	uint64_t v = indirect(0, r->kind == RLX_REF_VALUE ? r->off : 0);
 	uint32_t slot;
 
-	if (r->kind == RLX_REF_PLACE)
-		v |= r->place.offset;
-	if (r->kind == RLX_REF_PLACE && r->place.kind >= RLX_PLACE_INPUT &&
-	    r->place.kind <= RLX_PLACE_OUTPUT) {
-		slot = c->first_io[ios[r->place.kind]] + r->place.index;
+	if (r->kind == RLX_REF_VALUE && is_bound(c, &lo->plan->val[r->val].place, &slot)) {
 		c->io[slot].on_device = true;
-		v |= (uint64_t)slot << 48;
+		v = indirect(slot, r->off);
 	}
 	memcpy(lo->staged + r->at, &v, sizeof(v));
 }
@@ -103,61 +88,46 @@ enum rlx_status gpu_apply_relocations(struct rlx_lower *lo)
 {
 	uint32_t i;
 
-	for (i = 0; i < lo->n_ref && !lo->status; i++) {
+	for (i = 0; i < lo->n_ref && !lo->status; i++)
 		apply_relocation(lo, &lo->ref[i]);
-		if (lo->ref[i].kind == RLX_REF_PLACE &&
-		    lo->ref[i].place.kind == RLX_PLACE_CONST && !gpu_lower_of(lo)->dry)
-			lo->status = need_constant(lo, lo->ref[i].place.index);
-	}
 	return lo->status;
 }
 
-enum rlx_status gpu_put_args(struct rlx_lower *lo, uint64_t at, uint32_t *bad)
+void gpu_take_refs(struct rlx_lower *lo, uint32_t *bad)
 {
 	struct gpu_code *c = code_of(lo);
-	uint32_t i;
+	const struct rlx_place *at;
+	struct rlx_ref *r;
 
-	if (!reserve(&c->image, &c->cap_image, at + lo->n_staged) ||
-	    !rlx_grow(&c->reloc, &c->cap_reloc, c->n_reloc + lo->n_ref, sizeof(*c->reloc)))
-		return rlx_lower_out_of_memory(lo);
-	memcpy(c->image + at, lo->staged, lo->n_staged);
-	if (at + lo->n_staged > c->n_image)
-		c->n_image = at + lo->n_staged;
-	for (i = 0; i < lo->n_ref; i++) {
-		struct rlx_ref r = lo->ref[i];
-
-		r.at += at;
-		if (r.kind == RLX_REF_STATUS) {
-			r.place.offset = 4 * (uint64_t)c->n_bad++;
+	for (r = lo->ref; r < lo->ref + lo->n_ref; r++) {
+		at = &lo->plan->val[r->val].place;
+		if (r->kind == RLX_REF_STATUS) {
+			r->off = 4 * (uint64_t)c->n_bad++;
 			*bad = c->n_bad;
-		} else if (r.kind == RLX_REF_PLACE && r.place.kind != RLX_PLACE_CONST &&
-			   r.place.kind != RLX_PLACE_WORK) {
-			if (r.place.kind == RLX_PLACE_INPUT)
-				c->io[r.place.index].readers++;
-			if (r.place.kind != RLX_PLACE_PARAM)
-				continue;	/* filled in for good */
+		} else if (r->kind == RLX_REF_VALUE && at->kind == RLX_PLACE_INPUT) {
+			c->io[at->index].readers++;
 		}
-		c->reloc[c->n_reloc++] = r;
 	}
-	return RLX_OK;
 }
 
 enum rlx_status gpu_call(struct rlx_lower *lo, struct gpu_module *m,
 			 const struct rlx_g_launch *l)
 {
 	struct gpu_code *c = code_of(lo);
-	struct gpu_call call = {
-		.kind = GPU_KERNEL_CALL, .step = (uint32_t)(lo->st - lo->plan->step), .n_step = 1,
-		.args = rlx_align64(c->n_image), .n_args = (uint32_t)lo->n_staged,
-		.module = m, .launch = *l, .rows = lo->rows, .checked = lo->checked,
-	};
-	enum rlx_status st = gpu_put_args(lo, call.args, &call.bad);
+	struct gpu_call *call;
+	uint32_t bad = 0;
 
-	if (st)
-		return st;
+	gpu_take_refs(lo, &bad);
+	call = rlx_lower_append(lo, false);
+	if (!call)
+		return lo->status;
 	if (l->scratch > c->scratch_bytes)
 		c->scratch_bytes = l->scratch;
-	return append(lo, call);
+	call->kind = GPU_KERNEL_CALL;
+	call->bad = bad;
+	call->module = m;
+	call->launch = *l;
+	return RLX_OK;
 }
 
 /* Parameters of a launch have 4 KiB. */
@@ -211,10 +181,15 @@ static uint32_t storage(const struct rlx_plan *p, uint32_t v)
 
 static enum rlx_status cross(struct rlx_lower *lo, enum gpu_call_kind kind, uint32_t v)
 {
-	uint32_t root = storage(lo->plan, v);
+	struct gpu_call *call = rlx_calls_add(lo->calls, NULL, 0, NULL, 0);
 
-	return append(lo, (struct gpu_call){
-		.kind = (uint8_t)kind, .val = v, .step = gpu_lower_of(lo)->writer[root] });
+	if (!call || !rlx_calls_use(lo->calls, v, kind == GPU_IN_CALL ? RLX_WRITE : RLX_READ))
+		return rlx_lower_out_of_memory(lo);
+	call->kind = (uint8_t)kind;
+	call->val = v;
+	call->base.step = gpu_lower_of(lo)->writer[storage(lo->plan, v)];
+	call->base.n_step = 1;
+	return RLX_OK;
 }
 
 /* A view of a part of its storage: only all of the storage is kept track of. */
@@ -286,15 +261,14 @@ static void undo(struct rlx_lower *lo)
 {
 	struct gpu_lower *gl = gpu_lower_of(lo);
 
-	code_of(lo)->n_call = gl->calls;
-	code_of(lo)->n_reloc = gl->relocs;
 	code_of(lo)->n_kept = gl->kept;
-	memcpy(gl->where, gl->saved, lo->plan->n_val);
+	memcpy(gl->where, gl->saved, gl->n_val);
 }
 
 static enum rlx_status host_fallback(struct rlx_lower *lo, enum rlx_call_kind kind)
 {
 	struct gpu_code *c = code_of(lo);
+	struct gpu_call *call;
 	enum rlx_status st;
 	uint64_t bytes;
 	uint32_t i;
@@ -314,10 +288,13 @@ static enum rlx_status host_fallback(struct rlx_lower *lo, enum rlx_call_kind ki
 		if (lo->plan->val[lo->st->in[i]].place.kind == RLX_PLACE_INPUT)
 			c->io[lo->plan->val[lo->st->in[i]].place.index].on_host = true;
 	st = bring(lo, ON_HOST, GPU_OUT_CALL);
-	if (!st)
-		st = append(lo, (struct gpu_call){
-			.kind = GPU_HOST_CALL, .step = (uint32_t)(lo->st - lo->plan->step) });
-	return st ? st : written(lo, ON_HOST);
+	if (st)
+		return st;
+	call = rlx_lower_append(lo, true);
+	if (!call)
+		return lo->status;
+	call->kind = GPU_HOST_CALL;
+	return written(lo, ON_HOST);
 }
 
 static void kept(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
@@ -332,7 +309,7 @@ static void kept(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
 	memcpy(c->kept + at, p, bytes);
 	c->n_kept = at + bytes;
 	rlx_lower_ref_add(lo, field, (struct rlx_ref){ .kind = RLX_REF_KEPT,
-						       .place = { .offset = at } });
+						       .off = at });
 }
 
 bool gpu_is_fixed(const struct rlx_lower *lo, uint32_t k)
@@ -431,10 +408,8 @@ static enum rlx_status lower_step(struct gpu_lower *gl, const struct rlx_plan_st
 	enum rlx_status rc = RLX_OK;
 
 	lo->st = st;
-	gl->calls = c->n_call;
-	gl->relocs = c->n_reloc;
 	gl->kept = c->n_kept;
-	memcpy(gl->saved, gl->where, lo->plan->n_val);
+	memcpy(gl->saved, gl->where, gl->n_val);
 	if (fn || !st->def) {	/* before the launches; undone if there are none */
 		rc = bring(lo, ON_DEVICE, GPU_IN_CALL);
 		if (!rc)
@@ -510,7 +485,7 @@ static void list_results(struct gpu_code *c, const struct gpu_lower *gl)
  */
 static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 {
-	uint32_t n = c->first_io[RLX_IO_PARAM], at = c->n_call, i;
+	uint32_t n = c->first_io[RLX_IO_PARAM], at = c->calls.n_call, i;
 	struct rlx_g_launch l = { .can = true, .grid = { n, 1, 1 }, .block = { 256, 1, 1 },
 				  .variant = RLX_G_input_gather };
 	const struct gpu_kernel k = gpu_kernel_of(l.variant, &l.param, 0);
@@ -532,38 +507,40 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 		st = gpu_call(lo, m, &l);
 	if (st)
 		return st;
-	first = c->call[at];
-	first.step = GPU_NO_STEP;
-	memmove(c->call + 1, c->call, at * sizeof(*c->call));
-	c->call[0] = first;
+	first = gpu_calls(c)[at];
+	first.base.step = GPU_NO_STEP;
+	memmove(gpu_calls(c) + 1, gpu_calls(c), at * sizeof(first));
+	gpu_calls(c)[0] = first;
 	return RLX_OK;
 }
 
 /* Each stream has memory of its own that lives as long as a step. */
-static void move_tmp(struct gpu_code *c)
+static void move_tmp(struct gpu_code *c, const struct gpu_lower *gl)
 {
-	const struct gpu_call *call;
-	struct rlx_ref *r;
+	uint32_t i, k, v;
 
-	for (call = c->call; call < c->call + c->n_call; call++)
-		for (r = c->reloc; call->on_stream && r < c->reloc + c->n_reloc; r++)
-			if (r->at >= call->args && r->at < call->args + call->n_args &&
-			    r->kind == RLX_REF_PLACE && r->place.kind == RLX_PLACE_WORK &&
-			    r->place.offset >= c->tmp_at)
-				r->place.offset += call->on_stream * c->tmp_bytes;
+	for (i = 0; i < c->calls.n_call; i++)
+		for (k = 0; k < gpu_calls(c)[i].base.n_ref; k++) {
+			struct rlx_place *at;
+
+			v = c->calls.ref[gpu_calls(c)[i].base.ref + k].val;
+			at = &c->base.plan->val[v].place;
+			if (v >= gl->n_val && at->offset < c->tmp_at + c->tmp_bytes)
+				at->offset += gpu_calls(c)[i].on_stream * c->tmp_bytes;
+		}
 }
 
 /* Does the host's step of call @at exchange values with launches? */
 static bool crosses(const struct gpu_code *c, uint32_t at)
 {
-	const struct gpu_call *call = c->call;
+	const struct gpu_call *call = gpu_calls(c);
 	uint32_t i;
 
 	for (i = at; i && call[i - 1].kind == GPU_OUT_CALL; i--)	/* right before it */
 		if (rlx_plan_bytes(c->base.plan, call[i - 1].val))
 			return true;
-	for (i = at + 1; i < c->n_call; i++)	/* before the first launch that reads it */
-		if (call[i].kind == GPU_IN_CALL && call[i].step == call[at].step &&
+	for (i = at + 1; i < c->calls.n_call; i++)	/* before the first launch that reads it */
+		if (call[i].kind == GPU_IN_CALL && call[i].base.step == call[at].base.step &&
 		    rlx_plan_bytes(c->base.plan, call[i].val))
 			return true;
 	return false;
@@ -573,9 +550,9 @@ static void count_crossing(struct gpu_code *c)
 {
 	uint32_t i;
 
-	for (i = 0; i < c->n_call; i++)
-		if (c->call[i].kind == GPU_HOST_CALL && crosses(c, i) && !c->base.crossing++)
-			c->base.first_crossing = c->call[i].step;
+	for (i = 0; i < c->calls.n_call; i++)
+		if (gpu_calls(c)[i].kind == GPU_HOST_CALL && crosses(c, i) && !c->base.crossing++)
+			c->base.first_crossing = gpu_calls(c)[i].base.step;
 }
 
 /* Offsets of everything. */
@@ -591,13 +568,13 @@ static void lay_out(struct gpu_code *c, const struct gpu_lower *gl)
 			c->io[i].at = c->stage_bytes;
 			c->stage_bytes += rlx_align64(c->io[i].bytes);
 		}
-	for (i = 0; i < c->n_call; i++) {
-		c->call[i].first_map = c->n_map;
-		c->n_map += c->call[i].launch.n_map;
+	for (i = 0; i < c->calls.n_call; i++) {
+		gpu_calls(c)[i].first_map = c->n_map;
+		c->n_map += gpu_calls(c)[i].launch.n_map;
 	}
 	c->tmp_at = gl->base.tmp_at;
 	c->tmp_bytes = rlx_align64(gl->base.tmp_most);
-	move_tmp(c);
+	move_tmp(c, gl);
 	c->scratch_at = c->tmp_at + c->n_stream * c->tmp_bytes;
 	c->scratch_bytes = rlx_align64(c->scratch_bytes);
 	c->device_bytes = c->scratch_at + c->n_stream * c->scratch_bytes;
@@ -629,23 +606,75 @@ static enum rlx_status load_tables(struct gpu_code *c, struct rlx_error *err)
 	return st;
 }
 
+static enum rlx_status need_constant(struct gpu_code *c, uint32_t index, struct rlx_error *err)
+{
+	struct rlx_blob *b = c->base.plan->constant[index];
+
+	if (c->weight[index])
+		return RLX_OK;
+	return gpu_weight_get(gpu_device_of(&c->base), rlx_host_home(&c->base, index),
+			      rlx_blob_bytes(b), b, &c->weight[index], err);
+}
+
+/* Constants that calls read are wanted on the device, once for all programs. */
+static enum rlx_status need_constants(struct gpu_code *c, struct rlx_error *err)
+{
+	const struct rlx_plan *p = c->base.plan;
+	enum rlx_status st = RLX_OK;
+	uint32_t i, k;
+
+	for (i = 0; i < c->calls.n_call; i++) {
+		const struct rlx_call *call = &gpu_calls(c)[i].base;
+
+		for (k = call->ref; k < call->ref + call->n_ref && !st; k++) {
+			const struct rlx_place *at = &p->val[c->calls.ref[k].val].place;
+
+			if (at->kind == RLX_PLACE_CONST && c->calls.ref[k].at != RLX_NO_FIELD)
+				st = need_constant(c, at->index, err);
+		}
+	}
+	return st;
+}
+
+/* Constants and tables stay where they are; buffers are looked up. */
+static bool is_fixed(void *ctx, const struct rlx_ref *r, const struct rlx_place *at, uint64_t *out)
+{
+	const struct gpu_code *c = ctx;
+	uint32_t slot;
+
+	if (r->kind == RLX_REF_KEPT)
+		*out = c->kept_at + r->off;
+	else if (r->kind == RLX_REF_STATUS)
+		return false;
+	else if (at->kind == RLX_PLACE_CONST)
+		*out = gpu_weight_at(c->weight[at->index]) + r->off;
+	else if (at->kind != RLX_PLACE_PARAM && is_bound(c, at, &slot))
+		*out = indirect(slot, r->off);
+	else
+		return false;
+	return true;
+}
+
 /* Kernels, weights and tables to the device. */
 static enum rlx_status load_all(struct gpu_code *c, struct rlx_error *err)
 {
 	struct gpu_device *d = gpu_device_of(&c->base);
-	enum rlx_status st = gpu_enter(d, err);
+	enum rlx_status st = need_constants(c, err);
+	struct gpu_call *call = gpu_calls(c), *end = call + c->calls.n_call;
 	uint64_t t0;
-	uint32_t i;
 
-	for (i = 0; i < c->n_call && !st; i++)
-		if (c->call[i].kind == GPU_KERNEL_CALL)
-			st = gpu_module_load(d, c->call[i].module, c->call[i].launch.shared,
-					     &c->call[i].fn, err);
+	if (!st)
+		st = gpu_enter(d, err);
+	for (; call < end && !st; call++)
+		if (call->kind == GPU_KERNEL_CALL)
+			st = gpu_module_load(d, call->module, call->launch.shared, &call->fn, err);
 	t0 = rlx_now();
 	if (!st)
 		st = gpu_weights_load(d, c->weight, c->base.plan->n_constant, err);
 	c->base.pack_ns = rlx_now() - t0;
-	return st ? st : load_tables(c, err);
+	if (!st)
+		st = load_tables(c, err);
+	return st ? st : rlx_calls_emit(&c->calls, c->base.plan, is_fixed, c, err);
 }
 
 static struct gpu_lower *lower_new(struct rlx_code *code, struct rlx_error *err)
@@ -658,6 +687,9 @@ static struct gpu_lower *lower_new(struct rlx_code *code, struct rlx_error *err)
 	memset(gl, 0, sizeof(*gl));
 	gl->base.ops = &ops;
 	gl->base.code = code;
+	gl->base.calls = &((struct gpu_code *)code)->calls;
+	gl->base.calls->size = sizeof(struct gpu_call);
+	gl->n_val = n;
 	gl->base.plan = code->plan;
 	gl->base.err = err;
 	gl->base.bump = &((struct gpu_code *)code)->bump;
@@ -698,12 +730,14 @@ static enum rlx_status lower_own(struct gpu_code *c, struct gpu_lower *gl, uint3
 {
 	rlx_free(c->io);
 	c->io = NULL;
-	c->n_io = c->n_call = c->n_reloc = c->n_bad = 0;
-	c->n_image = c->n_kept = c->scratch_bytes = 0;
+	c->n_io = c->n_bad = 0;
+	c->n_kept = c->scratch_bytes = 0;
+	rlx_calls_undo(&c->calls, (struct rlx_calls_mark){ 0 });
 	c->gathers_inputs = false;
 	c->base.work_bytes = 0;
 	c->base.native = c->base.host = 0;
 	c->base.plan = gl->base.plan = &c->own;
+	c->own.n_val = gl->n_val;
 	gl->base.tmp_at = rlx_align64(c->own.work_bytes);
 	gl->base.tmp_most = 0;
 	memset(gl->where, 0, c->own.n_val + 1);
@@ -776,17 +810,12 @@ void gpu_release(struct rlx_code *code)
 	gpu_mem_free(d, c->kept_at);
 	rlx_bump_fini(&c->bump);
 	rlx_free(c->weight);
-	rlx_free(c->call);
-	rlx_free(c->reloc);
-	rlx_free(c->image);
+	rlx_calls_fini(&c->calls);
 	rlx_free(c->kept);
 	rlx_free(c->io);
 	rlx_free(c->wait);
 	rlx_free(c->own.val);
 	c->weight = NULL;
-	c->call = NULL;
-	c->reloc = NULL;
-	c->image = NULL;
 	c->kept = NULL;
 	c->io = NULL;
 	c->wait = NULL;
@@ -808,6 +837,7 @@ bool gpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struc
 		yes = rlx_lower_try(&gl->base, gpu_lowering(q->def->index), q, false, why);
 	}
 	lower_free(gl);
+	rlx_calls_fini(&code.calls);
 	rlx_bump_fini(&code.bump);
 	rlx_free(code.kept);
 	rlx_free(code.io);

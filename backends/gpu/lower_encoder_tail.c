@@ -119,8 +119,8 @@ bool gpu_read_out(struct rlx_lower *lo, uint32_t cast, enum rlx_status *out)
 	lo->n_staged = sizeof(*r);
 	*out = gpu_call_kernel(lo, launch, 0);
 	if (!*out) {
-		c->call[c->n_call - 1].step -= 2 + cast;
-		c->call[c->n_call - 1].n_step += 2 + cast;
+		gpu_calls(c)[c->calls.n_call - 1].base.step -= 2 + cast;
+		gpu_calls(c)[c->calls.n_call - 1].base.n_step += 2 + cast;
 	}
 	return true;
 }

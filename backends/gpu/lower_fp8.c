@@ -64,14 +64,14 @@ static bool is_f8(enum rlx_dtype dt)
 static enum rlx_status widen(struct rlx_lower *lo, uint32_t k, int64_t n, enum rlx_dtype from,
 			     enum rlx_dtype to, struct rlx_ref *ref)
 {
-	uint64_t tmp = rlx_lower_tmp(lo, (uint64_t)n * 2);
+	uint32_t tmp = rlx_lower_tmp(lo, (uint64_t)n * 2);
 	struct rlx_k_cast *c = rlx_lower_args(lo, sizeof(*c));
 
 	c->n = n;
 	c->src_type = (uint8_t)from;
 	c->dst_type = (uint8_t)to;
 	rlx_lower_ref_in(lo, &c->src, k, 0);
-	rlx_lower_ref_tmp(lo, &c->dst, tmp);
+	rlx_lower_ref_tmp(lo, &c->dst, tmp, 0);
 	*ref = lo->ref[1];
 	return lo->status ? lo->status : gpu_call_kernel(lo, rlx_g_widen_f8_launch, 0);
 }
@@ -108,14 +108,14 @@ struct sides {
 static enum rlx_status turn(struct rlx_lower *lo, const struct rlx_k_gemm *g, int64_t n_b,
 			    struct rlx_ref *ref)
 {
-	uint64_t tmp = rlx_lower_tmp(lo, (uint64_t)n_b);
+	uint32_t tmp = rlx_lower_tmp(lo, (uint64_t)n_b);
 	struct rlx_k_turn *t = rlx_lower_args(lo, sizeof(*t));
 
 	t->rows = (int64_t)g->k;
 	t->cols = (int64_t)g->n;
 	t->batch = n_b / (t->rows * t->cols);
 	rlx_lower_ref_in(lo, &t->src, 1, 0);
-	rlx_lower_ref_tmp(lo, &t->dst, tmp);
+	rlx_lower_ref_tmp(lo, &t->dst, tmp, 0);
 	*ref = lo->ref[1];
 	return lo->status ? lo->status : gpu_call_kernel(lo, rlx_g_turn_f8_launch, 0);
 }
@@ -197,7 +197,7 @@ static enum rlx_status multiply_narrow(struct rlx_lower *lo, struct held *h,
 				       const struct sides *s)
 {
 	const struct rlx_type *y = rlx_lower_out(lo, 0);
-	uint64_t tmp = rlx_lower_tmp(lo, (uint64_t)rlx_type_count(y) * 4);
+	uint32_t tmp = rlx_lower_tmp(lo, (uint64_t)rlx_type_count(y) * 4);
 	struct rlx_k_cast *c;
 	enum rlx_status st;
 	uint32_t i;
@@ -206,9 +206,10 @@ static enum rlx_status multiply_narrow(struct rlx_lower *lo, struct held *h,
 		return rlx_lower_unsupported(lo, "no kernel for a residual in fp8");
 	h->g.c_num = RLX_NUM_F32;
 	for (i = 0; i < h->n_ref; i++)
-		if (h->ref[i].at == offsetof(struct rlx_k_gemm, c))
-			h->ref[i].place = (struct rlx_place){ RLX_PLACE_WORK, 0,
-							      lo->tmp_at + tmp };
+		if (h->ref[i].at == offsetof(struct rlx_k_gemm, c)) {
+			h->ref[i].val = tmp;
+			h->ref[i].off = 0;
+		}
 	st = multiply_halves(lo, h, s);
 	if (st)
 		return st;
@@ -216,7 +217,7 @@ static enum rlx_status multiply_narrow(struct rlx_lower *lo, struct held *h,
 	c->n = rlx_type_count(y);
 	c->src_type = RLX_F32;
 	c->dst_type = (uint8_t)y->dtype;
-	rlx_lower_ref_tmp(lo, &c->src, tmp);
+	rlx_lower_ref_tmp(lo, &c->src, tmp, 0);
 	rlx_lower_ref_out(lo, &c->dst, 0, 0);
 	return gpu_call_kernel(lo, rlx_g_widen_f8_launch, 0);
 }

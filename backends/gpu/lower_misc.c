@@ -28,7 +28,7 @@ enum rlx_status gpu_lower_nms(struct rlx_lower *lo)
 {
 	const struct rlx_type *s = rlx_lower_in(lo, 1);
 	int64_t n = rlx_type_count(s);
-	uint64_t order = rlx_lower_tmp(lo, (uint64_t)n * sizeof(int64_t));
+	uint32_t order = rlx_lower_tmp(lo, (uint64_t)n * sizeof(int64_t));
 	struct rlx_k_nms *a;
 
 	if (!n || s->dim[2] > UINT32_MAX / 2)

@@ -17,13 +17,13 @@ const struct gpu_call *gpu_call_before(const struct rlx_lower *lo, uint32_t i, u
 	const struct rlx_plan_step *st;
 	const struct gpu_call *call;
 
-	if (c->n_call <= i || at <= i)
+	if (c->calls.n_call <= i || at <= i)
 		return NULL;
 	st = lo->st - 1 - i;
-	call = &c->call[c->n_call - 1 - i];
+	call = &gpu_calls(c)[c->calls.n_call - 1 - i];
 	return st->def && st->def->index == op && call->kind == GPU_KERNEL_CALL &&
-	       call->n_step == 1 && !call->joined && call->launch.n_launches < 2 &&
-	       call->step == at - 1 - i ? call : NULL;
+	       call->base.n_step == 1 && !call->joined && call->launch.n_launches < 2 &&
+	       call->base.step == at - 1 - i ? call : NULL;
 }
 
 bool gpu_dies_at(const struct rlx_lower *lo, uint32_t v, const struct rlx_plan_step *st)
@@ -72,24 +72,27 @@ bool gpu_reads_again(const struct rlx_lower *lo, uint32_t v)
 
 const void *gpu_args_of(const struct rlx_lower *lo, const struct gpu_call *call)
 {
-	return code_of(lo)->image + call->args;
+	return lo->calls->args + call->base.args;
 }
 
 void gpu_take_last(struct rlx_lower *lo, void *to)
 {
-	struct gpu_code *c = code_of(lo);
-	const struct gpu_call *last = &c->call[--c->n_call];
-	uint32_t n = c->n_reloc, i;
+	struct rlx_calls *c = lo->calls;
+	const struct rlx_call *last = rlx_call_at(c, --c->n_call);
+	uint32_t i;
 
-	memcpy(to, c->image + last->args, last->n_args);
+	memcpy(to, c->args + last->args, last->n_args);
 	if (last->checked.n) {		/* at most one of a launch's parts checks */
 		lo->checked = last->checked;
 		lo->checked.at += (uint64_t)((unsigned char *)to - lo->staged);
 	}
-	for (i = 0; i < n; i++)
-		if (c->reloc[i].at >= last->args && c->reloc[i].at < last->args + last->n_args)
-			rlx_lower_ref_add(lo, (char *)to + (c->reloc[i].at - last->args),
-					  c->reloc[i]);
+	for (i = last->ref; i < last->ref + last->n_ref; i++) {
+		const struct rlx_place *at = &lo->plan->val[c->ref[i].val].place;
+
+		if (at->kind == RLX_PLACE_INPUT)	/* counted when the call is there again */
+			code_of(lo)->io[at->index].readers--;
+		rlx_lower_ref_add(lo, (char *)to + c->ref[i].at, c->ref[i]);
+	}
 }
 
 /* ---- a norm, and a cast of what comes out ---- */
@@ -141,7 +144,7 @@ enum rlx_status gpu_cast_norm(struct rlx_lower *lo)
 	st = gpu_call_kernel(lo, rlx_g_norm_launch, (uint64_t)a->rows);
 	if (st)
 		return st;
-	c->call[c->n_call - 1].step--;
-	c->call[c->n_call - 1].n_step++;
+	gpu_calls(c)[c->calls.n_call - 1].base.step--;
+	gpu_calls(c)[c->calls.n_call - 1].base.n_step++;
 	return RLX_OK;
 }

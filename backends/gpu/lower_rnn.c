@@ -22,7 +22,7 @@ static enum rlx_status project(struct rlx_lower *lo, const struct rlx_recurrence
 		g->alpha = 1;
 		rlx_lower_ref_in(lo, &g->a, 0, 0);
 		rlx_lower_ref_in(lo, &g->b, 1, d * n * k * rlx_dtype_size(w));
-		rlx_lower_ref_tmp(lo, &g->c, r->tmp + d * n * 4);
+		rlx_lower_ref_tmp(lo, &g->c, r->tmp, d * n * 4);
 		rlx_lower_call(lo, x == RLX_F32 && w == RLX_F32 ? RLX_KERNEL_gemm_f32 :
 			       RLX_KERNEL_gemm_bf16, 0, 0, 0);
 	}

@@ -105,9 +105,9 @@ static bool reads_wide(const struct rlx_lower *lo, const struct rlx_k_gemm *g)
 static bool may_join(const struct rlx_lower *lo, const struct gpu_call *last,
 		     const struct rlx_k_gemm *g, const struct rlx_g_launch *l)
 {
-	const struct rlx_plan_step *first = &lo->plan->step[last->step];
+	const struct rlx_plan_step *first = &lo->plan->step[last->base.step];
 	const struct rlx_k_gemm *h = &((struct rlx_g_horizontal *)(void *)
-				       (code_of(lo)->image + last->args))->g;
+				       (lo->calls->args + last->base.args))->g;
 	const struct rlx_place *a = &lo->plan->val[lo->st->in[0]].place;
 	const struct rlx_place *b = &lo->plan->val[lo->st[-1].in[0]].place;
 
@@ -357,10 +357,9 @@ static enum rlx_status join_last(struct rlx_lower *lo, const struct rlx_g_member
 				 uint32_t blocks)
 {
 	struct gpu_code *c = code_of(lo);
-	struct gpu_call *last = &c->call[c->n_call - 1];
+	struct gpu_call *last = &gpu_calls(c)[c->calls.n_call - 1];
 	uint32_t n = lo->n_ref, i = last->joined;
 	struct rlx_g_horizontal *join;
-	enum rlx_status st;
 
 	/* the member alone is staged, with what refers to it */
 	refer_member(lo, (void *)lo->staged);
@@ -368,13 +367,14 @@ static enum rlx_status join_last(struct rlx_lower *lo, const struct rlx_g_member
 	lo->n_ref -= n;
 	memcpy(lo->staged, member, sizeof(*member));
 	lo->n_staged = sizeof(*member);
-	st = gpu_put_args(lo, last->args + offsetof(struct rlx_g_horizontal, of[i]), &last->bad);
-	if (st)
-		return st;
-	join = (void *)(c->image + last->args);
+	gpu_take_refs(lo, &last->bad);
+	if (!rlx_calls_extend(lo->calls, offsetof(struct rlx_g_horizontal, of[i]), lo->staged,
+			      (uint32_t)lo->n_staged, lo->ref, lo->n_ref))
+		return rlx_lower_out_of_memory(lo);
+	join = (void *)(lo->calls->args + last->base.args);
 	join->end[i] = join->end[i - 1] + blocks;
 	last->launch.grid[0] = join->end[i];
-	last->n_step++;
+	last->base.n_step++;
 	last->joined++;
 	return RLX_OK;
 }
@@ -385,7 +385,7 @@ enum rlx_status gpu_call_small_m(struct rlx_lower *lo, const struct rlx_k_gemm *
 	struct rlx_g_horizontal *join = (void *)lo->staged;
 	struct rlx_g_member member = { g->b, g->bias, g->c, g->n, g->ldb, g->ldc };
 	struct gpu_code *c = code_of(lo);
-	struct gpu_call *last = c->n_call ? &c->call[c->n_call - 1] : NULL;
+	struct gpu_call *last = c->calls.n_call ? &gpu_calls(c)[c->calls.n_call - 1] : NULL;
 	struct rlx_g_launch l = horizontal(launch);
 	enum rlx_status st;
 	uint32_t ahead;
@@ -393,7 +393,7 @@ enum rlx_status gpu_call_small_m(struct rlx_lower *lo, const struct rlx_k_gemm *
 	struct gpu_module *m;
 
 	if (last && last->joined &&
-	    last->step + last->n_step == (uint32_t)(lo->st - lo->plan->step) &&
+	    last->base.step + last->base.n_step == (uint32_t)(lo->st - lo->plan->step) &&
 	    may_join(lo, last, g, &l))
 		return join_last(lo, &member, is_exact(&l) ? l.grid[0] :
 				 blocks_of(g, last->launch.param.gemm_horizontal.GEMM_COLS));
@@ -411,9 +411,9 @@ enum rlx_status gpu_call_small_m(struct rlx_lower *lo, const struct rlx_k_gemm *
 	st = lo->status ? lo->status : gpu_call(lo, m, &l);
 	if (st)
 		return st;
-	last = &c->call[c->n_call - 1];
+	last = &gpu_calls(c)[c->calls.n_call - 1];
 	last->joined = 1;
-	last->step -= ahead;
-	last->n_step += ahead;
+	last->base.step -= ahead;
+	last->base.n_step += ahead;
 	return RLX_OK;
 }

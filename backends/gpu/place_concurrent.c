@@ -38,7 +38,7 @@ static bool is_over(const struct concurrent *a, const struct storage *s, uint32_
 
 	for (i = 0; i < s->n_use; i++) {
 		u = a->use[s->first_use + i];
-		if (u >= w || (u >= n->part[w] && n->known[w][n->c->call[u].on_stream] <= u))
+		if (u >= w || (u >= n->part[w] && n->known[w][gpu_calls(n->c)[u].on_stream] <= u))
 			return false;
 	}
 	return true;
@@ -102,7 +102,7 @@ static void list_storage(struct concurrent *a)
 
 	for (k = 0; k < n->n_span; k++)
 		a->count[value_of(a, k)]++;
-	for (i = 0; i < n->c->n_call; i++)
+	for (i = 0; i < n->c->calls.n_call; i++)
 		for (k = n->first[i]; k < n->first[i + 1]; k++) {
 			v = value_of(a, k);
 			if (!v)
@@ -154,6 +154,7 @@ bool gpu_streams_place(const struct gpu_streams *n)
 				a.val[v].place.offset = a.val[a.val[v].root].place.offset;
 		*own = *p;
 		own->val = a.val;
+		own->cap_val = p->n_val;
 		own->work_bytes = end;
 		a.val = NULL;
 	}

@@ -14,7 +14,7 @@ void gpu_timed_free(struct gpu_exec *x)
 	struct gpu_device *d = gpu_device_of(x->base.code);
 	uint32_t i;
 
-	for (i = 0; x->event && i <= code_of(x)->n_call; i++)
+	for (i = 0; x->event && i <= code_of(x)->calls.n_call; i++)
 		if (x->event[i])
 			d->api->event_free(x->event[i]);
 	rlx_free(x->event);
@@ -26,7 +26,7 @@ static enum rlx_status make_events(struct gpu_exec *x)
 {
 	struct gpu_device *d = gpu_device_of(x->base.code);
 	enum rlx_status st = RLX_OK;
-	uint32_t i, n = code_of(x)->n_call + 1;
+	uint32_t i, n = code_of(x)->calls.n_call + 1;
 
 	if (x->event)
 		return RLX_OK;
@@ -50,12 +50,14 @@ static enum rlx_status add_times(struct gpu_exec *x)
 	float ms;
 	int rc = 0;
 
-	for (i = 0; i < c->n_call && !rc; i++) {
-		if (c->call[i].kind == GPU_HOST_CALL || c->call[i].step == GPU_NO_STEP)
+	for (i = 0; i < c->calls.n_call && !rc; i++) {
+		const struct gpu_call *call = &gpu_calls(c)[i];
+
+		if (call->kind == GPU_HOST_CALL || call->base.step == GPU_NO_STEP)
 			continue;
 		rc = d->api->event_elapsed(&ms, x->event[i], x->event[i + 1]);
 		if (!rc)
-			x->base.step_ns[c->call[i].step] += (uint64_t)((double)ms * 1e6);
+			x->base.step_ns[call->base.step] += (uint64_t)((double)ms * 1e6);
 	}
 	return gpu_check(d, rc, "reading times", x->base.err);
 }
@@ -70,12 +72,12 @@ enum rlx_status gpu_run_timed(struct gpu_exec *x)
 	if (!st)
 		st = gpu_check(d, d->api->event_record(x->event[0], x->stream), "timing",
 			       x->base.err);
-	for (i = 0; i < c->n_call && !st; i++) {
+	for (i = 0; i < c->calls.n_call && !st; i++) {
 		uint64_t from = rlx_now();
 
 		st = gpu_run_call(x, i);
-		if (c->call[i].kind == GPU_HOST_CALL)
-			rlx_host_step_time(&x->base, c->call[i].step, from);
+		if (gpu_calls(c)[i].kind == GPU_HOST_CALL)
+			rlx_host_step_time(&x->base, gpu_calls(c)[i].base.step, from);
 		if (!st)
 			st = gpu_check(d, d->api->event_record(x->event[i + 1], x->stream),
 				       "timing", x->base.err);

@@ -66,8 +66,8 @@ static bool add_call(struct gpu_streams *n, const struct gpu_call *call)
 
 	if (call->kind == GPU_IN_CALL || call->kind == GPU_OUT_CALL)
 		return add_span(n, call->val, call->kind == GPU_IN_CALL);
-	for (i = 0; call->step != GPU_NO_STEP && i < (call->n_step ? call->n_step : 1); i++) {
-		st = &n->c->base.plan->step[call->step + i];
+	for (i = 0; call->base.step != GPU_NO_STEP && i < call->base.n_step; i++) {
+		st = &n->c->base.plan->step[call->base.step + i];
 		for (k = 0; k < st->n_in && ok; k++)
 			ok = add_span(n, st->in[k], false);
 		for (k = 0; k < st->n_out && ok; k++)
@@ -85,9 +85,10 @@ static bool meet(const struct gpu_span *a, const struct gpu_span *b)
 /* Must call @i come after call @j? What brings the inputs has no step. */
 static bool needs(const struct gpu_streams *n, uint32_t i, uint32_t j)
 {
+	const struct gpu_call *call = gpu_calls(n->c);
 	uint32_t a, b;
 
-	if (n->c->call[i].step == GPU_NO_STEP || n->c->call[j].step == GPU_NO_STEP)
+	if (call[i].base.step == GPU_NO_STEP || call[j].base.step == GPU_NO_STEP)
 		return true;
 	for (a = n->first[i]; a < n->first[i + 1]; a++)
 		for (b = n->first[j]; b < n->first[j + 1]; b++)
@@ -100,7 +101,7 @@ static bool needs(const struct gpu_streams *n, uint32_t i, uint32_t j)
 static void find_needs(const struct gpu_streams *n, uint32_t first, uint32_t i,
 		       uint32_t need[GPU_STREAMS])
 {
-	const struct gpu_call *call = n->c->call;
+	const struct gpu_call *call = gpu_calls(n->c);
 	uint32_t j;
 
 	memset(need, 0, GPU_STREAMS * sizeof(*need));
@@ -117,7 +118,7 @@ enum { HALF_SHARED = 100 << 10 };
 /* Roughly, of an H200: 16-bit floats are multiplied by tensor cores, the rest is not. */
 static void estimate(struct gpu_streams *n, uint32_t i)
 {
-	const struct gpu_call *call = &n->c->call[i];
+	const struct gpu_call *call = &gpu_calls(n->c)[i];
 	const struct rlx_g_launch *l = &call->launch;
 	const struct rlx_plan *p = n->c->base.plan;
 	double blocks = (double)l->grid[0] * l->grid[1] * l->grid[2], bytes = 0, flops = 0;
@@ -126,8 +127,8 @@ static void estimate(struct gpu_streams *n, uint32_t i)
 	bool halves = false;
 	uint32_t k;
 
-	for (k = 0; call->step != GPU_NO_STEP && k < call->n_step; k++) {
-		const struct rlx_plan_step *st = &p->step[call->step + k];
+	for (k = 0; call->base.step != GPU_NO_STEP && k < call->base.n_step; k++) {
+		const struct rlx_plan_step *st = &p->step[call->base.step + k];
 		const struct rlx_cost c = rlx_plan_cost(p, st);
 
 		flops += c.flops;
@@ -193,9 +194,10 @@ static double begins(const struct gpu_streams *n, const struct turn *t, uint32_t
 
 static void take_turn(struct gpu_streams *n, struct turn *t, uint32_t i)
 {
-	struct gpu_call *call = &n->c->call[i];
+	struct gpu_call *call = &gpu_calls(n->c)[i];
 	uint32_t need[GPU_STREAMS], m, best = 0, latest = 0;
 	double at, from = 0;
+	bool same_step;
 
 	find_needs(n, t->first, i, need);
 	for (m = 0; m < GPU_STREAMS; m++) /* goes on where what it needs was, if it can */
@@ -204,10 +206,11 @@ static void take_turn(struct gpu_streams *n, struct turn *t, uint32_t i)
 			best = m;
 		}
 	/* calls of a step share memory that is its stream's */
-	if (i > t->first && call->step == call[-1].step)
+	same_step = i > t->first && call->base.step == call[-1].base.step;
+	if (same_step)
 		best = call[-1].on_stream;
 	from = begins(n, t, i, best, need);
-	for (m = 0; m < GPU_STREAMS && (i == t->first || call->step != call[-1].step); m++) {
+	for (m = 0; m < GPU_STREAMS && !same_step; m++) {
 		at = m == best ? from : begins(n, t, i, m, need);
 		if (at < from - 1e-6) {
 			from = at;
@@ -244,10 +247,10 @@ static bool add_wait(struct gpu_code *c, uint32_t i, uint32_t j)
 {
 	if (!rlx_grow(&c->wait, &c->cap_wait, c->n_wait + 1, sizeof(*c->wait)))
 		return false;
-	if (!c->call[i].n_wait++)
-		c->call[i].first_wait = c->n_wait;
+	if (!gpu_calls(c)[i].n_wait++)
+		gpu_calls(c)[i].first_wait = c->n_wait;
 	c->wait[c->n_wait++] = j;
-	c->call[j].awaited = true;
+	gpu_calls(c)[j].awaited = true;
 	return true;
 }
 
@@ -276,7 +279,7 @@ static bool list_waits(struct gpu_streams *n, uint32_t first, uint32_t end)
 	uint32_t known[GPU_STREAMS][GPU_STREAMS] = { { 0 } }, need[GPU_STREAMS], i, q, m;
 
 	for (i = first; i < end; i++) {
-		m = c->call[i].on_stream;
+		m = gpu_calls(c)[i].on_stream;
 		find_needs(n, first, i, need);
 		for (q = 0; q < GPU_STREAMS; q++)
 			if (q != m && need[q] > known[m][q] && !implied(n, need, q) &&
@@ -298,7 +301,7 @@ static void stay(struct gpu_streams *n, uint32_t first, uint32_t end)
 	uint32_t i;
 
 	for (i = first; i < end; i++) {
-		n->c->call[i].on_stream = 0;
+		gpu_calls(n->c)[i].on_stream = 0;
 		memset(n->known[i], 0, sizeof(n->known[i]));
 		n->known[i][0] = i + 1;
 	}
@@ -311,27 +314,27 @@ bool gpu_streams_find(struct gpu_streams *n, struct gpu_code *c, bool placed)
 	*n = (struct gpu_streams){ .c = c, .placed = placed };
 	c->n_stream = 1;
 	c->n_wait = 0;
-	if (c->n_call < 3 || c->n_call > MOST_CALLS)
+	if (c->calls.n_call < 3 || c->calls.n_call > MOST_CALLS)
 		return true;
-	n->first = rlx_calloc(c->n_call + 1, sizeof(*n->first));
-	n->part = rlx_calloc(c->n_call, sizeof(*n->part));
-	n->time = rlx_calloc(c->n_call, sizeof(*n->time));
-	n->known = rlx_calloc(c->n_call, sizeof(*n->known));
+	n->first = rlx_calloc(c->calls.n_call + 1, sizeof(*n->first));
+	n->part = rlx_calloc(c->calls.n_call, sizeof(*n->part));
+	n->time = rlx_calloc(c->calls.n_call, sizeof(*n->time));
+	n->known = rlx_calloc(c->calls.n_call, sizeof(*n->known));
 	if (!n->first || !n->part || !n->time || !n->known)
 		return false;
-	for (i = 0; i < c->n_call; i++) {
-		c->call[i].on_stream = 0;
-		c->call[i].n_wait = 0;
-		c->call[i].awaited = false;
+	for (i = 0; i < c->calls.n_call; i++) {
+		gpu_calls(c)[i].on_stream = 0;
+		gpu_calls(c)[i].n_wait = 0;
+		gpu_calls(c)[i].awaited = false;
 		n->first[i] = n->n_span;
-		if (!add_call(n, &c->call[i]))
+		if (!add_call(n, &gpu_calls(c)[i]))
 			return false;
 	}
 	n->first[i] = n->n_span;
-	for (i = 0; i < c->n_call; i = end) {
+	for (i = 0; i < c->calls.n_call; i = end) {
 		end = i + 1;
-		while (c->call[i].kind == GPU_KERNEL_CALL && end < c->n_call &&
-		       c->call[end].kind == GPU_KERNEL_CALL)
+		while (gpu_calls(c)[i].kind == GPU_KERNEL_CALL && end < c->calls.n_call &&
+		       gpu_calls(c)[end].kind == GPU_KERNEL_CALL)
 			end++;
 		for (uint32_t k = i; k < end; k++)
 			n->part[k] = i;

@@ -278,7 +278,8 @@ static struct rlx_plan *plan_alloc(struct rlx_graph *g)
 		return NULL;
 	p->g = rlx_graph_get(g);
 	p->n_val = g->n_val;
-	p->val = rlx_bump_new(&p->bump, (size_t)g->n_val + outs, sizeof(*p->val));
+	p->cap_val = g->n_val + outs;
+	p->val = rlx_calloc(p->cap_val, sizeof(*p->val));
 	p->step = rlx_bump_new(&p->bump, (size_t)g->n_node + outs, sizeof(*p->step));
 	p->constant = rlx_bump_new(&p->bump, g->n_node, sizeof(*p->constant));
 	ok = p->val && p->step && p->constant;
@@ -351,6 +352,11 @@ out_free:
 	return st;
 }
 
+bool rlx_plan_reserve(struct rlx_plan *p, uint32_t n)
+{
+	return rlx_grow(&p->val, &p->cap_val, p->n_val + n, sizeof(*p->val));
+}
+
 struct rlx_cost rlx_plan_cost(const struct rlx_plan *p, const struct rlx_plan_step *st)
 {
 	const struct rlx_type *few[16], **types = few;
@@ -378,5 +384,6 @@ void rlx_plan_free(struct rlx_plan *p)
 		return;
 	rlx_graph_put(p->g);
 	rlx_bump_fini(&p->bump);
+	rlx_free(p->val);
 	rlx_free(p);
 }

@@ -66,7 +66,7 @@ struct rlx_plan {
 	struct rlx_bump		 bump;
 	struct rlx_plan_val	*val;		/* [0] is unused */
 	struct rlx_plan_step	*step;
-	uint32_t		 n_val, n_step;
+	uint32_t		 n_val, cap_val, n_step;
 	struct rlx_plan_io	*io[3];		/* by enum rlx_io */
 	uint32_t		 n_io[3];
 	struct rlx_blob		**constant;	/* referenced by g */
@@ -84,6 +84,11 @@ struct rlx_plan {
 enum rlx_status rlx_plan_new(struct rlx_graph *g, unsigned int slack,
 			     struct rlx_plan **out, struct rlx_error *err);
 void rlx_plan_free(struct rlx_plan *p);
+
+/*
+ * Room for @n values more, which moves those there are. False: out of memory.
+ */
+bool rlx_plan_reserve(struct rlx_plan *p, uint32_t n);
 
 /* Memory over time as an SVG image; the steps as text. */
 enum rlx_status rlx_plan_svg(const struct rlx_plan *p, FILE *f);

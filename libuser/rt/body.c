@@ -132,7 +132,7 @@ void rlx_code_free(struct rlx_code *code)
 	drop(code);
 }
 
-enum rlx_status rlx_build_code(const struct rlx_build *b, const struct rlx_plan *plan,
+enum rlx_status rlx_build_code(const struct rlx_build *b, struct rlx_plan *plan,
 			       struct rlx_code **out)
 {
 	struct rlx_code *code = rlx_calloc(1, b->dev->be->code_size);

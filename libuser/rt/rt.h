@@ -59,7 +59,7 @@ struct rlx_target rlx_device_target(const struct rlx_device *dev);
 enum rlx_status rlx_build_passes(const struct rlx_build *b, struct rlx_graph *g,
 				 struct rlx_graph **out);
 /* *@out: rlx_code_free(); @plan must live as long. */
-enum rlx_status rlx_build_code(const struct rlx_build *b, const struct rlx_plan *plan,
+enum rlx_status rlx_build_code(const struct rlx_build *b, struct rlx_plan *plan,
 			       struct rlx_code **out);
 void rlx_code_free(struct rlx_code *code);
 

@@ -132,7 +132,7 @@ static void check(enum rlx_precision precision, int64_t rows)
 				compare(s, t, outs[i].name, rows * outs[i].n);
 	}
 	/* x to f16, or its magnitudes; norm, q, k and v; o; three results to f32 */
-	CHECK_EQ(((const struct gpu_code *)s->exec->code)->n_call, exact ? 3 : 6);
+	CHECK_EQ(((const struct gpu_code *)s->exec->code)->calls.n_call, exact ? 3 : 6);
 	rlx_session_free(s);
 	rlx_session_free(t);
 }
@@ -188,7 +188,7 @@ TEST(a_product_added_to_the_next)
 	CHECKF(!rlx_session_run(t), "%s", rlx_session_error(t)->text);
 	compare(s, t, "y", ROWS * ROWS * 24);
 	/* x, which both read, to the device; two products */
-	CHECK_EQ(((const struct gpu_code *)s->exec->code)->n_call, 3);
+	CHECK_EQ(((const struct gpu_code *)s->exec->code)->calls.n_call, 3);
 	rlx_session_free(s);
 	rlx_session_free(t);
 }
@@ -297,10 +297,10 @@ static void check_attention(const struct form *f, enum rlx_precision precision)
 	const struct gpu_code *c = (const void *)s->exec->code;
 	uint32_t joined = 0, i;
 
-	for (i = 0; i < c->n_call; i++)
-		joined += c->call[i].joined &&
-			  c->call[i].launch.variant == RLX_G_gemm_horizontal &&
-			  c->call[i].launch.param.gemm_horizontal.PROLOGUE_ATTENTION;
+	for (i = 0; i < c->calls.n_call; i++)
+		joined += gpu_calls(c)[i].joined &&
+			  gpu_calls(c)[i].launch.variant == RLX_G_gemm_horizontal &&
+			  gpu_calls(c)[i].launch.param.gemm_horizontal.PROLOGUE_ATTENTION;
 	CHECKF(joined == f->joins, "%lld x %lld queries, %lld keys, %lld heads of %lld: %u joined",
 	       (long long)f->batch, (long long)f->q_len, (long long)f->kv_len,
 	       (long long)f->heads, (long long)f->width, joined);
@@ -393,7 +393,7 @@ static void check_rows(enum rlx_precision precision, bool each)
 	for (i = 1; i < 3; i++)
 		compare(s, t, outs[i].name, ROWS * outs[i].n);
 	/* the indices to the device; rows, norm, q and v; o; two results to f32 */
-	CHECK_EQ(((const struct gpu_code *)s->exec->code)->n_call, 5);
+	CHECK_EQ(((const struct gpu_code *)s->exec->code)->calls.n_call, 5);
 	idx[ROWS - 1] = TABLE;
 	CHECK_EQ(rlx_session_run(s), RLX_ERANGE);
 	CHECKF(strstr(rlx_session_error(s)->text, "gather"), "%s", rlx_session_error(s)->text);
@@ -477,10 +477,10 @@ static void check_end(const struct end_form *f, enum rlx_dtype halves)
 		CHECKF(!rlx_session_run(t), "%s", rlx_session_error(t)->text);
 		compare(s, t, "y", (int64_t)n - f->heads * f->width);
 	}
-	CHECKF(((const struct gpu_code *)s->exec->code)->n_call == f->calls,
+	CHECKF(((const struct gpu_code *)s->exec->code)->calls.n_call == f->calls,
 	       "%lld x %lld, %lld heads of %lld: %u calls", (long long)f->batch, (long long)f->len,
 	       (long long)f->heads, (long long)f->width,
-	       ((const struct gpu_code *)s->exec->code)->n_call);
+	       ((const struct gpu_code *)s->exec->code)->calls.n_call);
 	rlx_session_free(s);
 	rlx_session_free(t);
 }
@@ -546,7 +546,7 @@ static void check_cast(const struct cast_form *f, int kind)
 	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
 	CHECKF(!rlx_session_run(t), "%s", rlx_session_error(t)->text);
 	compare(s, t, "y", f->rows * WIDTH);
-	CHECK_EQ(((const struct gpu_code *)s->exec->code)->n_call, f->calls);
+	CHECK_EQ(((const struct gpu_code *)s->exec->code)->calls.n_call, f->calls);
 	rlx_session_free(s);
 	rlx_session_free(t);
 }

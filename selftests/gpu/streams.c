@@ -22,9 +22,9 @@ static uint32_t apart(const struct rlx_session *s, uint32_t *waits)
 	const struct gpu_code *c = code_of(s);
 	uint32_t i, n = 0;
 
-	for (i = 0, *waits = 0; i < c->n_call; i++) {
-		n += c->call[i].on_stream > 0;
-		*waits += c->call[i].n_wait > 0;
+	for (i = 0, *waits = 0; i < c->calls.n_call; i++) {
+		n += gpu_calls(c)[i].on_stream > 0;
+		*waits += gpu_calls(c)[i].n_wait > 0;
 	}
 	return n;
 }
@@ -119,7 +119,7 @@ static struct rlx_graph *blocks(int n, int branches, int length)
 TEST(branches_have_lanes)
 {
 	struct rlx_session *s = checked(blocks(3, 4, 8));
-	uint32_t waits, n = apart(s, &waits), calls = code_of(s)->n_call;
+	uint32_t waits, n = apart(s, &waits), calls = code_of(s)->calls.n_call;
 
 	CHECK_EQ(code_of(s)->n_stream, 4);
 	CHECKF(n > calls / 2 && n < calls * 4 / 5, "%u of %u calls", n, calls);

@@ -100,8 +100,8 @@ static void lead_astray(struct rlx_session *s)
 	const uint64_t nowhere = 64;
 	uint32_t i;
 
-	for (i = 0; i < c->n_reloc; i++)
-		memcpy(x->image + c->reloc[i].at, &nowhere, sizeof(nowhere));
+	for (i = 0; i < c->calls.slot_at[rlx_slot_status(c->base.plan) + 1]; i++)
+		memcpy(x->image + c->calls.reloc[i].at, &nowhere, sizeof(nowhere));
 }
 
 /* In a process that has not looked at RLX_DEBUG yet. */

@@ -177,10 +177,10 @@ static void flatten(struct rlx_session *s)
 	struct gpu_code *c = (struct gpu_code *)s->p->code;
 	uint32_t i;
 
-	for (i = 0; i < c->n_call; i++) {
-		c->call[i].on_stream = 0;
-		c->call[i].n_wait = 0;
-		c->call[i].awaited = false;
+	for (i = 0; i < c->calls.n_call; i++) {
+		gpu_calls(c)[i].on_stream = 0;
+		gpu_calls(c)[i].n_wait = 0;
+		gpu_calls(c)[i].awaited = false;
 	}
 }
 

@@ -47,8 +47,7 @@ struct rlx_body {
 
 struct rlx_code {			/* a compiled plan */
 	struct rlx_device	*dev;
-	/* Lives as long as the code; compile may put one with places of its own here. */
-	const struct rlx_plan	*plan;
+	struct rlx_plan		*plan;	/* lives as long as the code; compile adds temporaries */
 	struct rlx_store	*store;	/* for rlx_store_take(); NULL: none */
 	/* By the plan's constants: where they are at run time; NULL: in their blobs. */
 	const void		**home;
