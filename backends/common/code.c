@@ -97,6 +97,27 @@ void rlx_calls_undo(struct rlx_calls *c, struct rlx_calls_mark m)
 	c->n_args = m.n_args;
 }
 
+enum rlx_status rlx_calls_place(const struct rlx_calls *c, struct rlx_plan *p,
+				const struct rlx_order *o, struct rlx_error *err)
+{
+	struct rlx_uses u = { 0 };
+	enum rlx_status st;
+	bool ok = true;
+	uint32_t i, k;
+
+	for (i = 0; i < c->n_call; i++) {
+		const struct rlx_call *call = rlx_call_at(c, i);
+
+		for (k = call->ref; k < call->ref + call->n_ref && ok; k++)
+			if (c->ref[k].kind == RLX_REF_VALUE)
+				ok = rlx_uses_add(&u, i, c->ref[k].val);
+	}
+	st = ok ? rlx_plan_place(p, &u, o, err) :
+	     rlx_fail(err, RLX_ENOMEM, "compile: out of memory");
+	rlx_free(u.use);
+	return st;
+}
+
 /* ---- the image ---- */
 
 static uint32_t slot_of(const struct rlx_plan *p, const struct rlx_ref *r,

@@ -9,7 +9,7 @@
 #ifndef RLX_BACKENDS_CODE_H
 #define RLX_BACKENDS_CODE_H
 
-#include "plan/plan.h"
+#include "plan/place.h"
 #include "rlx/backend.h"
 
 enum rlx_ref_kind {
@@ -124,6 +124,9 @@ static inline uint32_t rlx_slot_status(const struct rlx_plan *p)
 typedef bool rlx_fixed_fn(void *ctx, const struct rlx_ref *r, const struct rlx_place *at,
 			  uint64_t *out);
 
+/* The plan's workspace by what calls use: see rlx_plan_place(). @o NULL: in turn. */
+enum rlx_status rlx_calls_place(const struct rlx_calls *c, struct rlx_plan *p,
+				const struct rlx_order *o, struct rlx_error *err);
 /* Calls become the image and its relocations; their references are gone. RLX_ENOMEM */
 enum rlx_status rlx_calls_emit(struct rlx_calls *c, const struct rlx_plan *p,
 			       rlx_fixed_fn *fixed, void *ctx, struct rlx_error *err);

@@ -106,9 +106,9 @@ void rlx_lower_ref_status(struct rlx_lower *lo, void *field)
 uint32_t rlx_lower_tmp(struct rlx_lower *lo, uint64_t bytes)
 {
 	struct rlx_plan *p = lo->plan;
-	uint64_t at = lo->tmp;
+	uint32_t step = (uint32_t)(lo->st - p->step);
 
-	if (bytes > UINT64_MAX / 4 - at) {
+	if (bytes > UINT64_MAX / 4) {	/* no memory is so large */
 		rlx_lower_out_of_memory(lo);
 		return 0;
 	}
@@ -116,12 +116,9 @@ uint32_t rlx_lower_tmp(struct rlx_lower *lo, uint64_t bytes)
 		fail(lo, RLX_EBUG, "too many temporaries");
 		return 0;
 	}
-	lo->tmp = rlx_align64(at + bytes);
-	if (lo->tmp > lo->tmp_most)
-		lo->tmp_most = lo->tmp;
 	p->val[p->n_val] = (struct rlx_plan_val){
 		.type = { RLX_U8, 1, { (int64_t)bytes } }, .root = p->n_val,
-		.place = { RLX_PLACE_WORK, 0, lo->tmp_at + at } };
+		.first = step, .last = step, .place.kind = RLX_PLACE_WORK };
 	return p->n_val++;
 }
 
@@ -223,7 +220,6 @@ enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t 
 
 	lo->args = lo->st->args;
 	lo->status = RLX_OK;
-	lo->tmp = 0;
 	lo->n_tmp = 0;
 	lo->begin = rlx_calls_mark(lo->calls);
 	if (!rlx_plan_reserve(lo->plan, RLX_LOWER_TMPS))

@@ -97,8 +97,7 @@ struct rlx_lower {
 	struct rlx_bump			*bump;	/* tables of rlx_lower_keep() */
 	enum rlx_status			 status;
 	int64_t				 block;	/* of the blocked layout; 0: none */
-	uint64_t			 tmp_at, tmp, tmp_most;
-	uint32_t			 n_tmp;
+	uint32_t			 n_tmp;	/* of this step */
 	uint32_t			 n_ref;
 	struct rlx_ref			 ref[RLX_LOWER_REFS];
 	_Alignas(64) unsigned char	 staged[RLX_LOWER_ARGS];

@@ -179,7 +179,6 @@ static struct cpu_lower *lower_new(struct rlx_code *code, struct rlx_bump *bump,
 	cl->base.err = err;
 	cl->base.bump = bump;
 	cl->base.block = (int64_t)rlx_conv_block(((const struct cpu_device *)code->dev)->isa);
-	cl->base.tmp_at = rlx_align64(code->plan->work_bytes);
 	return cl;
 }
 
@@ -224,7 +223,9 @@ enum rlx_status cpu_compile(struct rlx_code *code, uint32_t flags,
 		return RLX_ENOMEM;
 	for (i = 0; i < code->plan->n_step && !st; i++)
 		st = lower_step(cl, &code->plan->step[i], flags);
-	c->scratch_at = rlx_align64(cl->base.tmp_at + cl->base.tmp_most);
+	if (!st)
+		st = rlx_calls_place(&c->calls, code->plan, NULL, err);
+	c->scratch_at = rlx_align64(code->plan->work_bytes);
 	c->host_at = rlx_align64(c->scratch_at + c->scratch_bytes * dev->base.threads);
 	c->body_at = rlx_align64(c->host_at + c->host_bytes);
 	for (i = 0; i < code->n_body; i++)

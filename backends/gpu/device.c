@@ -236,5 +236,4 @@ void gpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	t->bf16 = true;
 	t->f16 = true;
 	t->mma16 = true;
-	t->slack = RLX_G_JOIN;		/* lower_small_m.c puts a norm before GEMMs */
 }

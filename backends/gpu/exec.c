@@ -143,7 +143,7 @@ static enum rlx_status make_memory(struct gpu_exec *x)
 	enum rlx_status st = make_places(x);
 
 	if (!st)
-		st = gpu_mem_new(d, c->device_bytes, &x->work, err);
+		st = gpu_mem_new(d, rlx_align64(c->base.plan->work_bytes), &x->work, err);
 	if (!st)
 		st = gpu_mem_new(d, c->stage_bytes, &x->stage, err);
 	if (!st)

@@ -67,9 +67,10 @@ struct gpu_call {
 	struct rlx_call		base;		/* step: for copies the writer; or GPU_NO_STEP */
 	uint8_t			kind;		/* enum gpu_call_kind */
 	uint8_t			joined;		/* products in it; 0: another kind of call */
-	uint32_t		val;		/* copies: what crosses over */
+	uint32_t		val;		/* copies: what crosses over; kernels: scratch, or 0 */
 	uint32_t		bad;		/* index of its status word + 1; 0: none */
 	uint32_t		first_map;	/* of launch.n_map */
+	uint64_t		scratch_at;	/* in the workspace */
 	uint8_t			on_stream;		/* side by side with those of other streams */
 	bool			awaited;	/* by one of another stream */
 	uint32_t		first_wait, n_wait;	/* in gpu_code.wait: after these calls */
@@ -80,7 +81,6 @@ struct gpu_call {
 
 enum gpu_call_kind { GPU_KERNEL_CALL, GPU_HOST_CALL, GPU_IN_CALL, GPU_OUT_CALL };
 #define GPU_NO_STEP	UINT32_MAX
-#define GPU_STREAMS	4	/* most of a program */
 
 /* Inputs, params and outputs in one row. */
 struct gpu_io {
@@ -107,19 +107,15 @@ struct gpu_code {
 	uint64_t		 n_kept, cap_kept, kept_at;
 	struct gpu_weight	**weight;	/* per constant; NULL: not needed */
 	uint32_t		 n_bad;		/* status words */
-	uint64_t		 scratch_bytes, scratch_at;	/* in device work */
-	uint64_t		 device_bytes;	/* workspace, scratch */
 	uint64_t		 stage_bytes;
 	uint64_t		 host_at;	/* scratch of host steps, in exec->work */
 	uint32_t		 n_map;
 	uint32_t		 most_tensors;
 	bool			 gathers_inputs;		/* the first call brings small inputs */
-	/* streams.c: how many there are, what calls wait for, each stream's memory for a step */
+	/* streams.c: how many there are, what calls wait for */
 	uint32_t		 n_stream;
 	uint32_t		*wait;
 	uint32_t		 n_wait, cap_wait;
-	uint64_t		 tmp_at, tmp_bytes;
-	struct rlx_plan		 own;		/* the plan with places that let streams be */
 };
 
 static inline struct gpu_call *gpu_calls(const struct gpu_code *c)
@@ -351,6 +347,7 @@ struct gpu_lower {
 	uint32_t		*writer;	/* per value: step that wrote it last */
 	uint64_t		 kept;
 	uint32_t		 n_val;		/* of the plan before temporaries were added */
+	uint32_t		 scratch;	/* of the step's launches; 0: none wants it */
 	bool			 dry;		/* only asking whether it can */
 };
 
@@ -392,21 +389,19 @@ void gpu_release(struct rlx_code *code);
 const struct gpu_call *gpu_call_before(const struct rlx_lower *lo, uint32_t i, unsigned int op);
 /* Is @st the last to use the storage that value @v has for itself in the workspace? */
 bool gpu_dies_at(const struct rlx_lower *lo, uint32_t v, const struct rlx_plan_step *st);
-/* Do these values share bytes? */
-bool gpu_overlaps(const struct rlx_lower *lo, uint32_t v, uint32_t u);
-/* Is @v in a @kind of place, and can it be read by 16 bytes? */
-bool gpu_lies_at_16(const struct rlx_lower *lo, uint32_t v, enum rlx_place_kind kind);
+/* Is the value in a @kind of place? */
+bool gpu_is_in(const struct rlx_lower *lo, uint32_t v, enum rlx_place_kind kind);
 /* Is @v all of what a step made at @root, and does nobody need that behind @st? */
 bool gpu_is_last_of(const struct rlx_lower *lo, uint32_t v, uint32_t root,
 		    const struct rlx_plan_step *st);
-/* Does the step read value @v, its first input, by another one too? */
+/* Does the step read value @v, of its first input, by another one too? */
 bool gpu_reads_again(const struct rlx_lower *lo, uint32_t v);
 const void *gpu_args_of(const struct rlx_lower *lo, const struct gpu_call *call);
 /* Take the last call back: its arguments to @to, in what is staged, with its references. */
 void gpu_take_last(struct rlx_lower *lo, void *to);
 
 /* Is this cast the only one to read what a norm ahead makes? Then that writes what it makes. */
-bool gpu_norm_may_cast(struct rlx_lower *lo);
+bool gpu_norm_may_cast(const struct rlx_lower *lo);
 enum rlx_status gpu_cast_norm(struct rlx_lower *lo);
 
 /*

@@ -57,8 +57,7 @@ static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool
 	const struct gpu_code *c = code_of(x);
 	struct rlx_g_env env = {
 		.table = (const uint64_t *)(uintptr_t)x->table,
-		.scratch = (void *)(uintptr_t)(x->work + c->scratch_at +
-						call->on_stream * c->scratch_bytes),
+		.scratch = (void *)(uintptr_t)(x->work + call->scratch_at),
 		.zeros = (uint32_t *)(uintptr_t)x->zeros + call->on_stream * RLX_G_ZEROS,
 		.maps = (const void *)(uintptr_t)(x->table + gpu_tensor_maps_at(c) +
 						  (uint64_t)call->first_map * RLX_G_TENSOR_MAP_BYTES),
@@ -125,10 +124,10 @@ static enum rlx_status launch_part(struct gpu_exec *x, const struct gpu_part *p)
 /* While a part is captured: other streams than the first have streams of their own. */
 struct streams {
 	const struct gpu_part *p;
-	void	*stream[GPU_STREAMS];
-	void	*event[GPU_STREAMS];	/* where the first one begins, where others end */
+	void	*stream[RLX_STREAMS];
+	void	*event[RLX_STREAMS];	/* where the first one begins, where others end */
 	void	**done;			/* by call of the part; NULL: nobody waits for it */
-	bool	tied[GPU_STREAMS];	/* the next launch comes after another stream's */
+	bool	tied[RLX_STREAMS];	/* the next launch comes after another stream's */
 };
 
 /* 1: beside the default one; 2: without a time. For both vendors. */

@@ -110,10 +110,24 @@ void gpu_take_refs(struct rlx_lower *lo, uint32_t *bad)
 	}
 }
 
+/* The last call wants @bytes: the step's launches take turns with them. */
+static bool use_scratch(struct rlx_lower *lo, uint64_t bytes)
+{
+	struct gpu_lower *gl = gpu_lower_of(lo);
+	int64_t *have;
+
+	if (!gl->scratch)
+		gl->scratch = rlx_lower_tmp(lo, bytes);
+	have = lo->plan->val[gl->scratch].type.dim;
+	*have = (int64_t)bytes > *have ? (int64_t)bytes : *have;
+	if (!rlx_calls_use(lo->calls, gl->scratch, RLX_UPDATE))
+		rlx_lower_out_of_memory(lo);
+	return !lo->status;
+}
+
 enum rlx_status gpu_call(struct rlx_lower *lo, struct gpu_module *m,
 			 const struct rlx_g_launch *l)
 {
-	struct gpu_code *c = code_of(lo);
 	struct gpu_call *call;
 	uint32_t bad = 0;
 
@@ -121,8 +135,9 @@ enum rlx_status gpu_call(struct rlx_lower *lo, struct gpu_module *m,
 	call = rlx_lower_append(lo, false);
 	if (!call)
 		return lo->status;
-	if (l->scratch > c->scratch_bytes)
-		c->scratch_bytes = l->scratch;
+	if (l->scratch && !use_scratch(lo, l->scratch))
+		return lo->status;
+	call->val = l->scratch ? gpu_lower_of(lo)->scratch : 0;
 	call->kind = GPU_KERNEL_CALL;
 	call->bad = bad;
 	call->module = m;
@@ -325,14 +340,14 @@ bool gpu_in_place(const struct rlx_lower *lo)
 	const struct rlx_place *out = &lo->plan->val[lo->st->out[0]].place;
 	const struct gpu_code *c = code_of(lo);
 
-	if (in->kind == RLX_PLACE_INPUT && out->kind == RLX_PLACE_OUTPUT && !in->offset &&
+	if (in->kind == RLX_PLACE_INPUT && out->kind == RLX_PLACE_OUTPUT &&
 	    c->io[c->first_io[RLX_IO_OUTPUT] + out->index].donated ==
 	    c->first_io[RLX_IO_INPUT] + in->index + 1) {
 		c->io[in->index].on_device = true;	/* though nothing names it */
 		c->io[in->index].one = true;
 		return true;
 	}
-	return in->kind == out->kind && in->index == out->index && in->offset == out->offset;
+	return lo->plan->val[lo->st->in[0]].root == lo->plan->val[lo->st->out[0]].root;
 }
 
 /* Products: one kernel for every mixture of f32, bf16, f16; another for f64. */
@@ -408,6 +423,7 @@ static enum rlx_status lower_step(struct gpu_lower *gl, const struct rlx_plan_st
 	enum rlx_status rc = RLX_OK;
 
 	lo->st = st;
+	gl->scratch = 0;
 	gl->kept = c->n_kept;
 	memcpy(gl->saved, gl->where, gl->n_val);
 	if (fn || !st->def) {	/* before the launches; undone if there are none */
@@ -514,22 +530,6 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 	return RLX_OK;
 }
 
-/* Each stream has memory of its own that lives as long as a step. */
-static void move_tmp(struct gpu_code *c, const struct gpu_lower *gl)
-{
-	uint32_t i, k, v;
-
-	for (i = 0; i < c->calls.n_call; i++)
-		for (k = 0; k < gpu_calls(c)[i].base.n_ref; k++) {
-			struct rlx_place *at;
-
-			v = c->calls.ref[gpu_calls(c)[i].base.ref + k].val;
-			at = &c->base.plan->val[v].place;
-			if (v >= gl->n_val && at->offset < c->tmp_at + c->tmp_bytes)
-				at->offset += gpu_calls(c)[i].on_stream * c->tmp_bytes;
-		}
-}
-
 /* Does the host's step of call @at exchange values with launches? */
 static bool crosses(const struct gpu_code *c, uint32_t at)
 {
@@ -556,8 +556,9 @@ static void count_crossing(struct gpu_code *c)
 }
 
 /* Offsets of everything. */
-static void lay_out(struct gpu_code *c, const struct gpu_lower *gl)
+static void lay_out(struct gpu_code *c)
 {
+	const struct rlx_plan *p = c->base.plan;
 	uint64_t host = c->base.work_bytes, at = 0;
 	uint32_t i;
 
@@ -571,17 +572,13 @@ static void lay_out(struct gpu_code *c, const struct gpu_lower *gl)
 	for (i = 0; i < c->calls.n_call; i++) {
 		gpu_calls(c)[i].first_map = c->n_map;
 		c->n_map += gpu_calls(c)[i].launch.n_map;
+		if (gpu_calls(c)[i].kind == GPU_KERNEL_CALL)
+			gpu_calls(c)[i].scratch_at = p->val[gpu_calls(c)[i].val].place.offset;
 	}
-	c->tmp_at = gl->base.tmp_at;
-	c->tmp_bytes = rlx_align64(gl->base.tmp_most);
-	move_tmp(c, gl);
-	c->scratch_at = c->tmp_at + c->n_stream * c->tmp_bytes;
-	c->scratch_bytes = rlx_align64(c->scratch_bytes);
-	c->device_bytes = c->scratch_at + c->n_stream * c->scratch_bytes;
 	if (c->base.host)	/* the reference evaluator works on a mirror */
-		at = rlx_align64(c->base.plan->work_bytes);
+		at = rlx_align64(p->work_bytes);
 	c->host_at = at;
-	c->base.device_bytes = c->device_bytes + c->stage_bytes;
+	c->base.device_bytes = rlx_align64(p->work_bytes) + c->stage_bytes;
 	c->base.work_bytes = rlx_align64(at + host);
 }
 
@@ -693,7 +690,6 @@ static struct gpu_lower *lower_new(struct rlx_code *code, struct rlx_error *err)
 	gl->base.plan = code->plan;
 	gl->base.err = err;
 	gl->base.bump = &((struct gpu_code *)code)->bump;
-	gl->base.tmp_at = rlx_align64(code->plan->work_bytes);
 	gl->where = rlx_calloc(n + 1, 1);
 	gl->saved = rlx_calloc(n + 1, 1);
 	gl->writer = rlx_calloc(n + 1, sizeof(*gl->writer));
@@ -725,43 +721,34 @@ static enum rlx_status lower_plan(struct gpu_code *c, struct gpu_lower *gl, uint
 	return take_inputs(c, gl);
 }
 
-/* Once more, with the places of c->own. */
-static enum rlx_status lower_own(struct gpu_code *c, struct gpu_lower *gl, uint32_t flags)
+/* Side by side launches may take four times the memory, or what is little. */
+static bool is_little(uint64_t bytes, uint64_t in_turn)
 {
-	rlx_free(c->io);
-	c->io = NULL;
-	c->n_io = c->n_bad = 0;
-	c->n_kept = c->scratch_bytes = 0;
-	rlx_calls_undo(&c->calls, (struct rlx_calls_mark){ 0 });
-	c->gathers_inputs = false;
-	c->base.work_bytes = 0;
-	c->base.native = c->base.host = 0;
-	c->base.plan = gl->base.plan = &c->own;
-	c->own.n_val = gl->n_val;
-	gl->base.tmp_at = rlx_align64(c->own.work_bytes);
-	gl->base.tmp_most = 0;
-	memset(gl->where, 0, c->own.n_val + 1);
-	return lower_plan(c, gl, flags);
+	return bytes / 4 <= in_turn || bytes <= 64 << 20;
 }
 
 /*
- * If launches are worth having side by side, places are given that let them be so. Then
- * what they must wait for is by these places.
+ * Which launches go side by side, and places by that. Where those would take too much they
+ * are given in turn, and launches wait for what shares their bytes.
  */
-static enum rlx_status find_streams(struct gpu_code *c, struct gpu_lower *gl, uint32_t flags)
+static enum rlx_status place(struct gpu_code *c, struct rlx_error *err)
 {
+	struct rlx_plan *p = c->base.plan;
 	struct gpu_streams n;
 	bool ok = gpu_streams_find(&n, c, false);
-	enum rlx_status st = RLX_OK;
+	enum rlx_status st = rlx_calls_place(&c->calls, p, NULL, err);
+	uint64_t in_turn = p->work_bytes;
 
-	if (ok && c->n_stream > 1) {
-		if (gpu_streams_place(&n))
-			st = lower_own(c, gl, flags);
+	if (!st && ok && c->n_stream > 1)
+		st = rlx_calls_place(&c->calls, p, &n.order, err);
+	if (!st && ok && c->n_stream > 1 && !is_little(p->work_bytes, in_turn)) {
 		gpu_streams_free(&n);
-		ok = !st && gpu_streams_find(&n, c, true);
+		st = rlx_calls_place(&c->calls, p, NULL, err);
+		ok = gpu_streams_find(&n, c, true);
 	}
 	gpu_streams_free(&n);
-	return st || ok ? st : rlx_lower_out_of_memory(&gl->base);
+	return st || ok ? st : rlx_fail(err, RLX_ENOMEM, "%s: out of memory",
+					c->base.dev->be->name);
 }
 
 enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_error *err)
@@ -782,9 +769,9 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 	if (!st)
 		st = lower_plan(c, gl, flags);
 	if (!st)
-		st = find_streams(c, gl, flags);
+		st = place(c, err);
 	if (!st) {
-		lay_out(c, gl);
+		lay_out(c);
 		count_crossing(c);
 		st = load_all(c, err);
 	}
@@ -814,12 +801,10 @@ void gpu_release(struct rlx_code *code)
 	rlx_free(c->kept);
 	rlx_free(c->io);
 	rlx_free(c->wait);
-	rlx_free(c->own.val);
 	c->weight = NULL;
 	c->kept = NULL;
 	c->io = NULL;
 	c->wait = NULL;
-	c->own.val = NULL;
 	c->kept_at = 0;
 }
 

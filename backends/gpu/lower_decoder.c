@@ -8,12 +8,6 @@
 #include "kernels/gemv_stream.h"
 #include "ops/defaults.h"
 
-/* Rows of input @k begin at 16 bytes, as far as its place goes. */
-static bool begins_at_16(const struct rlx_lower *lo, uint32_t k)
-{
-	return lo->plan->val[lo->st->in[k]].place.offset % 16 == 0;
-}
-
 /* Smaller matrices stay in the cache between runs, and have a kernel that is as good. */
 enum { LEAST_WEIGHTS = 1 << 20 };
 
@@ -22,7 +16,7 @@ bool gpu_gemm_is_gemv_stream(const struct rlx_lower *lo, const struct rlx_k_gemm
 	struct rlx_k_gemv_stream a = { .g = *g };
 	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), 0);
 
-	if (g->n * g->k < LEAST_WEIGHTS || !begins_at_16(lo, 0) || !begins_at_16(lo, 1))
+	if (g->n * g->k < LEAST_WEIGHTS)
 		return false;
 	rlx_g_gemv_stream_launch(&a, &l);
 	return l.can;
@@ -50,8 +44,7 @@ enum rlx_status gpu_lower_fused_norm_matmul(struct rlx_lower *lo)
 
 	if (!f->trans_w || !rlx_lower_real(x->dtype) || x->dtype != w->dtype ||
 	    (gamma && (gamma->dtype != x->dtype ||
-		       rlx_type_count(gamma) != w->dim[1] || !begins_at_16(lo, 2))) ||
-	    !begins_at_16(lo, 0) || !begins_at_16(lo, 1))
+		       rlx_type_count(gamma) != w->dim[1])))
 		return rlx_lower_unsupported(lo, "the GPU kernel does not take this form");
 	g->m = (size_t)shape_span(y, 0, y->rank - 1);
 	g->n = g->ldc = (size_t)y->dim[y->rank - 1];
@@ -112,8 +105,7 @@ enum rlx_status gpu_lower_cached_attention(struct rlx_lower *lo)
 	enum rlx_status st;
 	struct rlx_k_kv_cache *a;
 
-	if (x->dim[1] != 1 || x->dtype != cache->dtype || !begins_at_16(lo, 0) ||
-	    !begins_at_16(lo, 1) ||
+	if (x->dim[1] != 1 || x->dtype != cache->dtype ||
 	    (cos && cos->dtype != sin->dtype))
 		return rlx_lower_unsupported(lo, "the GPU kernel does not take this form");
 	if (!gpu_in_place(lo)) {

@@ -26,9 +26,9 @@ static void launch(const void *args, struct rlx_g_launch *l)
 static bool may_be_rows(const struct rlx_lower *lo, const struct rlx_plan_step *st,
 			const struct rlx_k_norm *n)
 {
-	return gpu_lies_at_16(lo, st->in[0], RLX_PLACE_WORK) && st->n_in > 2 &&
-	       gpu_lies_at_16(lo, st->in[1], RLX_PLACE_CONST) &&
-	       gpu_lies_at_16(lo, st->in[2], RLX_PLACE_CONST) && !n->rms && !n->sum && !n->mean &&
+	return gpu_is_in(lo, st->in[0], RLX_PLACE_WORK) && st->n_in > 2 &&
+	       gpu_is_in(lo, st->in[1], RLX_PLACE_CONST) &&
+	       gpu_is_in(lo, st->in[2], RLX_PLACE_CONST) && !n->rms && !n->sum && !n->mean &&
 	       !n->inv && (n->x_type == RLX_F16 || n->x_type == RLX_BF16) &&
 	       n->y_type == n->x_type && n->param_type == RLX_F32 && n->n % 8 == 0 &&
 	       n->n <= RLX_G_ENCODER_TAIL_WIDTH;
@@ -42,8 +42,7 @@ static bool may_be_read(const struct rlx_lower *lo, const struct rlx_plan_step *
 	int64_t d = a->head_dim;
 
 	return gpu_is_last_of(lo, st->in[1], rows, st) && gpu_is_last_of(lo, st->in[2], rows, st) &&
-	       !gpu_overlaps(lo, st->in[0], rows) &&
-	       lo->plan->val[st->in[0]].place.offset % 16 == 0 &&
+	       lo->plan->val[st->in[0]].root != rows &&
 	       (d & (d - 1)) == 0 && d >= 8 && d <= 256 && a->v_dim == d &&
 	       a->heads * d == n->n && a->kv_heads == a->heads && a->q_len == 1 &&
 	       a->kv_len <= MOST_KEYS && a->batch * a->kv_len == n->rows && !a->bias &&
@@ -64,7 +63,7 @@ static bool may_read_out(struct rlx_lower *lo, const struct rlx_k_norm *last)
 	const struct rlx_k_attention *a;
 	const struct rlx_k_norm *n;
 
-	if (gpu_lower_of(lo)->dry || !attends || !makes ||
+	if (!attends || !makes ||
 	    (st->def->index != RLX_OP_rms_norm && st->def->index != RLX_OP_layer_norm))
 		return false;
 	a = gpu_args_of(lo, attends);
@@ -75,19 +74,6 @@ static bool may_read_out(struct rlx_lower *lo, const struct rlx_k_norm *last)
 	       last->n == n->n && last->x_type == n->x_type && !last->residual && !last->bias &&
 	       !last->sum && !last->mean && !last->inv && rlx_g_small_float(last->y_type) &&
 	       ((!last->gamma && !last->beta) || last->param_type == RLX_F32);
-}
-
-/* What the launch writes, blocks of other rows still have to read none of. */
-static bool writes_disjoint(const struct rlx_lower *lo, uint32_t y)
-{
-	const struct rlx_plan_step *st = lo->st - 2;
-	uint32_t i;
-
-	for (; st <= lo->st; st++)
-		for (i = 0; i < st->n_in; i++)
-			if (st->in[i] && gpu_overlaps(lo, y, st->in[i]))
-				return false;
-	return true;
 }
 
 /* The cast behind it does the same, and writes what it makes of it. */
@@ -104,15 +90,15 @@ bool gpu_read_out(struct rlx_lower *lo, uint32_t cast, enum rlx_status *out)
 {
 	struct rlx_g_encoder_tail *r = (void *)lo->staged;
 	struct gpu_code *c = (struct gpu_code *)lo->code;
+	bool may;
 
 	if (!cast && cast_follows(lo))
 		return false;
 	lo->st -= cast;
-	if (!may_read_out(lo, &r->last) || !writes_disjoint(lo, lo->st[cast].out[0])) {
-		lo->st += cast;
-		return false;
-	}
+	may = may_read_out(lo, &r->last);
 	lo->st += cast;
+	if (!may)
+		return false;
 	memset(&r->rows, 0, sizeof(*r) - offsetof(struct rlx_g_encoder_tail, rows));
 	gpu_take_last(lo, &r->a);
 	gpu_take_last(lo, &r->rows);

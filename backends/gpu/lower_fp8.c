@@ -76,11 +76,6 @@ static enum rlx_status widen(struct rlx_lower *lo, uint32_t k, int64_t n, enum r
 	return lo->status ? lo->status : gpu_call_kernel(lo, rlx_g_widen_f8_launch, 0);
 }
 
-static bool begins_at_16(const struct rlx_lower *lo, uint32_t k)
-{
-	return lo->plan->val[lo->st->in[k]].place.offset % 16 == 0;
-}
-
 /* Few rows by b as it lies? */
 static bool may_take(struct rlx_lower *lo, const struct rlx_k_gemm *g)
 {
@@ -88,7 +83,7 @@ static bool may_take(struct rlx_lower *lo, const struct rlx_k_gemm *g)
 	struct rlx_k_gemv_stream_f8 a = { .g = *g };
 
 	rlx_g_gemv_stream_f8_launch(&a, &l);
-	return l.can && begins_at_16(lo, 0) && begins_at_16(lo, 1);
+	return l.can;
 }
 
 static enum rlx_k_num num_of(enum rlx_dtype dt)
@@ -135,7 +130,6 @@ static bool by_groups(struct rlx_lower *lo, struct held *h, const struct sides *
 	t.ldb = t.k;
 	rlx_g_gemm_wgmma_f8_launch(&t, &l);
 	if (!l.can || t.m <= RLX_K_GEMV_STREAM_F8_ROWS || (rows && t.n % 16) ||
-	    !begins_at_16(lo, 0) || !begins_at_16(lo, 1) ||
 	    (is_f8(rlx_lower_out(lo, 0)->dtype) &&
 	     refers(h, offsetof(struct rlx_k_gemm, residual))))
 		return false;

@@ -34,29 +34,15 @@ bool gpu_dies_at(const struct rlx_lower *lo, uint32_t v, const struct rlx_plan_s
 	       val->last == (uint32_t)(st - lo->plan->step);
 }
 
-bool gpu_overlaps(const struct rlx_lower *lo, uint32_t v, uint32_t u)
+bool gpu_is_in(const struct rlx_lower *lo, uint32_t v, enum rlx_place_kind kind)
 {
-	const struct rlx_place *a = &lo->plan->val[v].place, *b = &lo->plan->val[u].place;
-
-	return a->kind == b->kind && a->index == b->index &&
-	       a->offset < b->offset + rlx_plan_bytes(lo->plan, u) &&
-	       b->offset < a->offset + rlx_plan_bytes(lo->plan, v);
-}
-
-bool gpu_lies_at_16(const struct rlx_lower *lo, uint32_t v, enum rlx_place_kind kind)
-{
-	const struct rlx_place *p = &lo->plan->val[v].place;
-
-	return v && p->kind == kind && p->offset % 16 == 0;
+	return v && lo->plan->val[v].place.kind == kind;
 }
 
 bool gpu_is_last_of(const struct rlx_lower *lo, uint32_t v, uint32_t root,
 		    const struct rlx_plan_step *st)
 {
-	const struct rlx_plan_val *val = lo->plan->val;
-
-	return val[v].root == root && gpu_dies_at(lo, root, st) &&
-	       val[v].place.offset == val[root].place.offset &&
+	return lo->plan->val[v].root == root && gpu_dies_at(lo, root, st) &&
 	       rlx_plan_bytes(lo->plan, v) == rlx_plan_bytes(lo->plan, root);
 }
 
@@ -65,7 +51,7 @@ bool gpu_reads_again(const struct rlx_lower *lo, uint32_t v)
 	uint32_t i;
 
 	for (i = 1; i < lo->st->n_in; i++)
-		if (lo->st->in[i] && gpu_overlaps(lo, lo->st->in[i], v))
+		if (lo->st->in[i] && lo->plan->val[lo->st->in[i]].root == lo->plan->val[v].root)
 			return true;
 	return false;
 }
@@ -109,19 +95,13 @@ static const struct gpu_call *prologue_norm(const struct rlx_lower *lo)
 	return call;
 }
 
-bool gpu_norm_may_cast(struct rlx_lower *lo)
+bool gpu_norm_may_cast(const struct rlx_lower *lo)
 {
 	const struct rlx_plan_step *st = lo->st - 1;
-	uint32_t to = lo->st->out[0], i;
 
-	if (gpu_lower_of(lo)->dry || !prologue_norm(lo) || lo->st->in[0] != st->out[0] ||
-	    !gpu_dies_at(lo, st->out[0], lo->st) || !rlx_lower_real(rlx_lower_out(lo, 0)->dtype))
-		return false;
-	/* what the norm writes beside that is still to be read, and lies elsewhere */
-	for (i = 0; i < st->n_in; i++)
-		if (st->in[i] && gpu_overlaps(lo, to, st->in[i]))
-			return false;
-	return true;
+	return prologue_norm(lo) && lo->st->in[0] == st->out[0] &&
+	       gpu_dies_at(lo, st->out[0], lo->st) &&
+	       rlx_lower_real(rlx_lower_out(lo, 0)->dtype);
 }
 
 enum rlx_status gpu_cast_norm(struct rlx_lower *lo)

@@ -14,30 +14,15 @@ static struct gpu_code *code_of(const struct rlx_lower *lo)
 	return (struct gpu_code *)lo->code;
 }
 
-/*
- * Every block reads what the steps from @st to @end do, some of them once more: no product
- * writes to it.
- */
-static bool writes_to(const struct rlx_lower *lo, const struct rlx_plan_step *st,
-		      const struct rlx_plan_step *end)
-{
-	uint32_t i;
-
-	for (; st < end; st++)
-		for (i = 0; i < st->n_in; i++)
-			if (st->in[i] && gpu_overlaps(lo, lo->st->out[0], st->in[i]))
-				return true;
-	return false;
-}
-
 /* Is the bias what a step from @st on makes? */
 static bool adds_result(const struct rlx_lower *lo, const struct rlx_plan_step *st)
 {
+	const struct rlx_plan_val *val = lo->plan->val;
 	uint32_t bias = lo->st->n_in > 2 ? lo->st->in[2] : 0, i;
 
 	for (; bias && st < lo->st; st++)
 		for (i = 0; i < st->n_out; i++)
-			if (gpu_overlaps(lo, bias, st->out[i]))
+			if (val[bias].root == val[st->out[i]].root)
 				return true;
 	return false;
 }
@@ -90,17 +75,16 @@ static bool fits(const struct rlx_g_launch *l, const struct rlx_g_launch *by)
 }
 
 /* Is b read by 16 bytes, as what is done before the GEMM (its prologue) wants it? */
-static bool reads_wide(const struct rlx_lower *lo, const struct rlx_k_gemm *g)
+static bool reads_wide(const struct rlx_k_gemm *g)
 {
 	size_t by = g->b_num == RLX_NUM_F32 ? 4 : 8;
 
-	return lo->plan->val[lo->st->in[1]].place.offset % 16 == 0 && g->ldb % by == 0 &&
-	       (g->b_form == RLX_B_COLS || g->n % by == 0);
+	return g->ldb % by == 0 && (g->b_form == RLX_B_COLS || g->n % by == 0);
 }
 
 /*
  * Steps that follow each other and multiply one a by weights, without a residual,
- * share a launch: no result of theirs lies where another of them reads.
+ * share a launch. No result of theirs will lie where another of them reads.
  */
 static bool may_join(const struct rlx_lower *lo, const struct gpu_call *last,
 		     const struct rlx_k_gemm *g, const struct rlx_g_launch *l)
@@ -108,19 +92,17 @@ static bool may_join(const struct rlx_lower *lo, const struct gpu_call *last,
 	const struct rlx_plan_step *first = &lo->plan->step[last->base.step];
 	const struct rlx_k_gemm *h = &((struct rlx_g_horizontal *)(void *)
 				       (lo->calls->args + last->base.args))->g;
-	const struct rlx_place *a = &lo->plan->val[lo->st->in[0]].place;
-	const struct rlx_place *b = &lo->plan->val[lo->st[-1].in[0]].place;
+	const struct rlx_plan_val *val = lo->plan->val;
 
-	if (writes_to(lo, first, lo->st) || adds_result(lo, first))
-		return false;
-	return last->joined < RLX_G_JOIN && a->kind == b->kind && a->index == b->index &&
-	       a->offset == b->offset && g->m == h->m && g->k == h->k && g->lda == h->lda &&
+	return last->joined < RLX_G_JOIN && !adds_result(lo, first) &&
+	       val[lo->st->in[0]].root == val[lo->st[-1].in[0]].root &&
+	       g->m == h->m && g->k == h->k && g->lda == h->lda &&
 	       g->b_fixed && h->b_fixed && !g->residual && !h->residual &&
 	       rlx_k_gemm_batches(g) == 1 && rlx_k_gemm_batches(h) == 1 && g->act == h->act &&
 	       !memcmp(&g->alpha, &h->alpha, offsetof(struct rlx_k_gemm, act) -
 		       offsetof(struct rlx_k_gemm, alpha)) &&
 	       l->block[0] == last->launch.block[0] && fits(l, &last->launch) &&
-	       g->b_form == h->b_form && (!has_norm(&last->launch) || reads_wide(lo, g));
+	       g->b_form == h->b_form && (!has_norm(&last->launch) || reads_wide(g));
 }
 
 static uint8_t type_of_a(const struct rlx_k_gemm *g)
@@ -136,15 +118,11 @@ static uint8_t type_of_a(const struct rlx_k_gemm *g)
 static bool may_do_again(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 			 const struct rlx_g_launch *l)
 {
-	const struct rlx_plan_val *val = lo->plan->val;
-
 	return g->m <= (is_exact(l) ? 16 : 64) &&
 	       l->grid[0] <= 2 * (uint32_t)gpu_of(lo)->attr[GPU_ATTR_SM_COUNT] &&
 	       g->a_num == g->b_num && (g->a_num != RLX_NUM_F32 || is_exact(l)) &&
 	       g->lda == g->k && g->b_fixed && rlx_k_gemm_batches(g) == 1 && g->k % 8 == 0 &&
-	       reads_wide(lo, g) &&
-	       val[lo->st[-1].out[0]].place.kind == RLX_PLACE_WORK &&
-	       !writes_to(lo, lo->st - 1, lo->st);
+	       reads_wide(g) && gpu_is_in(lo, lo->st[-1].out[0], RLX_PLACE_WORK);
 }
 
 /* The last step normalised the rows that this one multiplies; @out_add: and a residual. */
@@ -159,10 +137,10 @@ static bool may_norm(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	uint8_t type = type_of_a(g);
 
 	if ((!plain && !sum) || !may_do_again(lo, g, l) || st->n_in < gamma + 2 ||
-	    !gpu_lies_at_16(lo, st->in[0], RLX_PLACE_WORK))
+	    !gpu_is_in(lo, st->in[0], RLX_PLACE_WORK))
 		return false;
 	for (i = sum ? 1 : gamma; i < gamma + 2; i++)
-		if (sum && i == 2 ? st->in[i] : !gpu_lies_at_16(lo, st->in[i], RLX_PLACE_CONST))
+		if (sum && i == 2 ? st->in[i] : !gpu_is_in(lo, st->in[i], RLX_PLACE_CONST))
 			return false;
 	n = gpu_args_of(lo, plain ? plain : sum);
 	*out_add = sum;
@@ -186,7 +164,7 @@ static bool may_pick(const struct rlx_lower *lo)
 	const struct rlx_k_norm *n;
 
 	if (!call || st->out[0] != norm->in[0] || !gpu_dies_at(lo, st->out[0], norm) ||
-	    !gpu_lies_at_16(lo, st->in[0], RLX_PLACE_CONST) || writes_to(lo, st, norm))
+	    !gpu_is_in(lo, st->in[0], RLX_PLACE_CONST))
 		return false;
 	p = gpu_args_of(lo, call);
 	n = gpu_args_of(lo, call + 1);
@@ -218,15 +196,14 @@ static int64_t batch_rows(const struct rlx_k_attention *a)
 	return n < a->batch ? n : a->batch;
 }
 
-/* Do q, k and v of the last step lie as they can be read by 16 bytes? */
-static bool lie_wide(const struct rlx_lower *lo, const struct rlx_k_attention *a)
+/* Do q, k and v lie as they can be read by 16 bytes? */
+static bool lie_wide(const struct rlx_k_attention *a)
 {
 	int64_t odd = a->head_dim | a->v_dim;
 	int i;
 
 	for (i = 0; i < 3; i++)
-		odd |= a->q_stride[i] | a->k_stride[i] | a->v_stride[i] |
-		       (int64_t)lo->plan->val[lo->st[-1].in[i]].place.offset / 2;
+		odd |= a->q_stride[i] | a->k_stride[i] | a->v_stride[i];
 	return odd % 8 == 0;
 }
 
@@ -272,7 +249,7 @@ static bool may_attend(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 	    gpu_reads_again(lo, lo->st[-1].out[0]))
 		return false;
 	a = gpu_args_of(lo, call);
-	if (!lie_wide(lo, a))
+	if (!lie_wide(a))
 		return false;
 	with = with_heads(l, a, &call->launch);
 	if (a->q_type != type || a->kv_type != type || a->out_type != type || a->lse ||

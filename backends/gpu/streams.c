@@ -58,21 +58,13 @@ static bool add_span(struct gpu_streams *n, uint32_t v, bool write)
 	return true;
 }
 
-static bool add_call(struct gpu_streams *n, const struct gpu_call *call)
+static bool add_call(struct gpu_streams *n, const struct rlx_call *call)
 {
-	const struct rlx_plan_step *st;
+	const struct rlx_ref *r = n->c->calls.ref + call->ref, *end = r + call->n_ref;
 	bool ok = true;
-	uint32_t i, k;
 
-	if (call->kind == GPU_IN_CALL || call->kind == GPU_OUT_CALL)
-		return add_span(n, call->val, call->kind == GPU_IN_CALL);
-	for (i = 0; call->base.step != GPU_NO_STEP && i < call->base.n_step; i++) {
-		st = &n->c->base.plan->step[call->base.step + i];
-		for (k = 0; k < st->n_in && ok; k++)
-			ok = add_span(n, st->in[k], false);
-		for (k = 0; k < st->n_out && ok; k++)
-			ok = add_span(n, st->out[k], true);
-	}
+	for (; r < end && ok; r++)
+		ok = r->kind != RLX_REF_VALUE || add_span(n, r->val, r->access & RLX_WRITE);
 	return ok;
 }
 
@@ -99,12 +91,12 @@ static bool needs(const struct gpu_streams *n, uint32_t i, uint32_t j)
 
 /* Of each stream the last call from @first on that @i must come after, plus 1. */
 static void find_needs(const struct gpu_streams *n, uint32_t first, uint32_t i,
-		       uint32_t need[GPU_STREAMS])
+		       uint32_t need[RLX_STREAMS])
 {
 	const struct gpu_call *call = gpu_calls(n->c);
 	uint32_t j;
 
-	memset(need, 0, GPU_STREAMS * sizeof(*need));
+	memset(need, 0, RLX_STREAMS * sizeof(*need));
 	for (j = i; j-- > first;)
 		if (!need[call[j].on_stream] && needs(n, i, j))
 			need[call[j].on_stream] = j + 1;
@@ -148,8 +140,8 @@ static void estimate(struct gpu_streams *n, uint32_t i)
 
 struct turn {
 	uint32_t	first;
-	double		free[GPU_STREAMS];	/* when the stream's last call has ended */
-	uint32_t	last[GPU_STREAMS];	/* that call, plus 1 */
+	double		free[RLX_STREAMS];	/* when the stream's last call has ended */
+	uint32_t	last[RLX_STREAMS];	/* that call, plus 1 */
 };
 
 /* From @from on there must be room for call @i beside what runs. */
@@ -176,14 +168,14 @@ static double find_room(const struct gpu_streams *n, uint32_t first, uint32_t i,
 
 /* When could call @i begin in stream @m? */
 static double begins(const struct gpu_streams *n, const struct turn *t, uint32_t i, uint32_t m,
-		     const uint32_t need[GPU_STREAMS])
+		     const uint32_t need[RLX_STREAMS])
 {
 	double at = t->free[m], end;
 	uint32_t q;
 
 	if (m && !t->last[m])
 		at = cross_us;
-	for (q = 0; q < GPU_STREAMS; q++) {
+	for (q = 0; q < RLX_STREAMS; q++) {
 		if (!need[q])
 			continue;
 		end = n->time[need[q] - 1].end + (q == m ? 0 : cross_us);
@@ -195,22 +187,17 @@ static double begins(const struct gpu_streams *n, const struct turn *t, uint32_t
 static void take_turn(struct gpu_streams *n, struct turn *t, uint32_t i)
 {
 	struct gpu_call *call = &gpu_calls(n->c)[i];
-	uint32_t need[GPU_STREAMS], m, best = 0, latest = 0;
+	uint32_t need[RLX_STREAMS], m, best = 0, latest = 0;
 	double at, from = 0;
-	bool same_step;
 
 	find_needs(n, t->first, i, need);
-	for (m = 0; m < GPU_STREAMS; m++) /* goes on where what it needs was, if it can */
+	for (m = 0; m < RLX_STREAMS; m++) /* goes on where what it needs was, if it can */
 		if (need[m] > latest) {
 			latest = need[m];
 			best = m;
 		}
-	/* calls of a step share memory that is its stream's */
-	same_step = i > t->first && call->base.step == call[-1].base.step;
-	if (same_step)
-		best = call[-1].on_stream;
 	from = begins(n, t, i, best, need);
-	for (m = 0; m < GPU_STREAMS && !same_step; m++) {
+	for (m = 0; m < RLX_STREAMS; m++) {
 		at = m == best ? from : begins(n, t, i, m, need);
 		if (at < from - 1e-6) {
 			from = at;
@@ -254,21 +241,21 @@ static bool add_wait(struct gpu_code *c, uint32_t i, uint32_t j)
 	return true;
 }
 
-static void learn(uint32_t known[GPU_STREAMS], const uint32_t more[GPU_STREAMS])
+static void learn(uint32_t known[RLX_STREAMS], const uint32_t more[RLX_STREAMS])
 {
 	uint32_t q;
 
-	for (q = 0; q < GPU_STREAMS; q++)
+	for (q = 0; q < RLX_STREAMS; q++)
 		known[q] = more[q] > known[q] ? more[q] : known[q];
 }
 
 /* Is the call @need[q] - 1 known to have ended by what @i needs of other streams? */
-static bool implied(const struct gpu_streams *n, const uint32_t need[GPU_STREAMS], uint32_t q)
+static bool implied(const struct gpu_streams *n, const uint32_t need[RLX_STREAMS], uint32_t q)
 {
 	uint32_t r;
 
-	for (r = 0; r < GPU_STREAMS; r++)
-		if (r != q && need[r] && n->known[need[r] - 1][q] >= need[q])
+	for (r = 0; r < RLX_STREAMS; r++)
+		if (r != q && need[r] && n->order.ended[need[r] - 1][q] >= need[q])
 			return true;
 	return false;
 }
@@ -276,20 +263,20 @@ static bool implied(const struct gpu_streams *n, const uint32_t need[GPU_STREAMS
 static bool list_waits(struct gpu_streams *n, uint32_t first, uint32_t end)
 {
 	struct gpu_code *c = n->c;
-	uint32_t known[GPU_STREAMS][GPU_STREAMS] = { { 0 } }, need[GPU_STREAMS], i, q, m;
+	uint32_t known[RLX_STREAMS][RLX_STREAMS] = { { 0 } }, need[RLX_STREAMS], i, q, m;
 
 	for (i = first; i < end; i++) {
-		m = gpu_calls(c)[i].on_stream;
+		m = n->order.stream[i] = gpu_calls(c)[i].on_stream;
 		find_needs(n, first, i, need);
-		for (q = 0; q < GPU_STREAMS; q++)
+		for (q = 0; q < RLX_STREAMS; q++)
 			if (q != m && need[q] > known[m][q] && !implied(n, need, q) &&
 			    !add_wait(c, i, need[q] - 1))
 				return false;
-		for (q = 0; q < GPU_STREAMS; q++)
+		for (q = 0; q < RLX_STREAMS; q++)
 			if (need[q])
-				learn(known[m], n->known[need[q] - 1]);
+				learn(known[m], n->order.ended[need[q] - 1]);
 		known[m][m] = i + 1;
-		memcpy(n->known[i], known[m], sizeof(known[m]));
+		memcpy(n->order.ended[i], known[m], sizeof(known[m]));
 		c->n_stream = m + 1 > c->n_stream ? m + 1 : c->n_stream;
 	}
 	return true;
@@ -302,8 +289,8 @@ static void stay(struct gpu_streams *n, uint32_t first, uint32_t end)
 
 	for (i = first; i < end; i++) {
 		gpu_calls(n->c)[i].on_stream = 0;
-		memset(n->known[i], 0, sizeof(n->known[i]));
-		n->known[i][0] = i + 1;
+		memset(n->order.ended[i], 0, sizeof(n->order.ended[i]));
+		n->order.ended[i][0] = i + 1;
 	}
 }
 
@@ -317,17 +304,18 @@ bool gpu_streams_find(struct gpu_streams *n, struct gpu_code *c, bool placed)
 	if (c->calls.n_call < 3 || c->calls.n_call > MOST_CALLS)
 		return true;
 	n->first = rlx_calloc(c->calls.n_call + 1, sizeof(*n->first));
-	n->part = rlx_calloc(c->calls.n_call, sizeof(*n->part));
+	n->order.section = rlx_calloc(c->calls.n_call, sizeof(*n->order.section));
+	n->order.stream = rlx_calloc(c->calls.n_call, sizeof(*n->order.stream));
 	n->time = rlx_calloc(c->calls.n_call, sizeof(*n->time));
-	n->known = rlx_calloc(c->calls.n_call, sizeof(*n->known));
-	if (!n->first || !n->part || !n->time || !n->known)
+	n->order.ended = rlx_calloc(c->calls.n_call, sizeof(*n->order.ended));
+	if (!n->first || !n->order.section || !n->order.stream || !n->time || !n->order.ended)
 		return false;
 	for (i = 0; i < c->calls.n_call; i++) {
 		gpu_calls(c)[i].on_stream = 0;
 		gpu_calls(c)[i].n_wait = 0;
 		gpu_calls(c)[i].awaited = false;
 		n->first[i] = n->n_span;
-		if (!add_call(n, &gpu_calls(c)[i]))
+		if (!add_call(n, &gpu_calls(c)[i].base))
 			return false;
 	}
 	n->first[i] = n->n_span;
@@ -337,7 +325,7 @@ bool gpu_streams_find(struct gpu_streams *n, struct gpu_code *c, bool placed)
 		       gpu_calls(c)[end].kind == GPU_KERNEL_CALL)
 			end++;
 		for (uint32_t k = i; k < end; k++)
-			n->part[k] = i;
+			n->order.section[k] = i;
 		if (end - i > 2 && give_streams(n, i, end)) {
 			if (!list_waits(n, i, end))
 				return false;
@@ -352,8 +340,9 @@ void gpu_streams_free(struct gpu_streams *n)
 {
 	rlx_free(n->first);
 	rlx_free(n->span);
-	rlx_free(n->part);
+	rlx_free(n->order.section);
+	rlx_free(n->order.stream);
 	rlx_free(n->time);
-	rlx_free(n->known);
+	rlx_free(n->order.ended);
 	*n = (struct gpu_streams){ .c = n->c };
 }

@@ -4,7 +4,7 @@
  * copy for a new backend, and what tests of plumbing run on.
  */
 #include "rlx/backend.h"
-#include "plan/plan.h"
+#include "plan/place.h"
 
 /* How many devices there are; here always one. */
 static unsigned int null_probe(struct rlx_dev_info *info, unsigned int first, unsigned int max)
@@ -30,15 +30,16 @@ static void null_close(struct rlx_device *dev)
 	(void)dev;
 }
 
-/* Choose kernels, pack weights, add own scratch to the workspace. */
+/* Choose kernels, pack weights, place what they use, add own scratch to the workspace. */
 static enum rlx_status null_compile(struct rlx_code *code, uint32_t flags,
 				    struct rlx_error *err)
 {
+	enum rlx_status st = rlx_plan_place_steps(code->plan, err);
+
 	(void)flags;
-	(void)err;
 	code->work_bytes = code->plan->work_bytes;
 	code->native = code->plan->n_step;
-	return RLX_OK;
+	return st;
 }
 
 static void null_release(struct rlx_code *code)

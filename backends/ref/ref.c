@@ -9,6 +9,7 @@
 #include "backends/common/host.h"
 #include "base/alloc.h"
 #include "base/clock.h"
+#include "plan/place.h"
 
 struct ref_exec {
 	struct rlx_exec		 base;
@@ -42,12 +43,14 @@ static void ref_close(struct rlx_device *dev)
 static enum rlx_status ref_compile(struct rlx_code *code, uint32_t flags,
 				   struct rlx_error *err)
 {
-	const struct rlx_plan *p = code->plan;
+	struct rlx_plan *p = code->plan;
 	uint64_t most = 0, bytes;
-	enum rlx_status st;
+	enum rlx_status st = rlx_plan_place_steps(p, err);
 	uint32_t i;
 
 	(void)flags;
+	if (st)
+		return st;
 	for (i = 0; i < p->n_step; i++) {
 		st = rlx_host_scratch(p, &p->step[i], &bytes, err);
 		if (st)

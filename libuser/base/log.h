@@ -12,7 +12,7 @@ enum rlx_debug {
 	RLX_DEBUG_PASS		= 1 << 0,	/* which passes changed what */
 	RLX_DEBUG_PRINT		= 1 << 1,	/* graphs after each pass */
 	RLX_DEBUG_ROUNDTRIP	= 1 << 2,	/* print and parse after each */
-	RLX_DEBUG_PLAN		= 1 << 3,	/* memory plan */
+	RLX_DEBUG_PLAN		= 1 << 3,	/* places are verified */
 	RLX_DEBUG_DISPATCH	= 1 << 4,	/* which kernel takes which op */
 	RLX_DEBUG_RUN		= 1 << 5,	/* runs, binds, fallbacks */
 	RLX_DEBUG_MEM		= 1 << 6,	/* arenas */

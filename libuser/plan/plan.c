@@ -171,6 +171,19 @@ static void find_aliases(struct rlx_plan *p)
 	}
 }
 
+/* What steps make and nobody else has a place for. */
+static void list_work(struct rlx_plan *p)
+{
+	uint32_t s, i, v;
+
+	for (s = 0; s < p->n_step; s++)
+		for (i = 0; i < p->step[s].n_out; i++) {
+			v = p->step[s].out[i];
+			if (p->val[v].root == v && p->val[v].place.kind == RLX_PLACE_NONE)
+				p->val[v].place.kind = RLX_PLACE_WORK;
+		}
+}
+
 /* Views need no step: their bytes are there already. Lives count the steps that stay. */
 static enum rlx_status drop_views(struct rlx_plan *p, struct rlx_error *err)
 {
@@ -310,8 +323,7 @@ static void spread_places(struct rlx_plan *p)
 	}
 }
 
-enum rlx_status rlx_plan_new(struct rlx_graph *g, unsigned int slack, struct rlx_plan **out,
-			     struct rlx_error *err)
+enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct rlx_error *err)
 {
 	struct planner pl = { .g = g, .err = err };
 	struct rlx_plan *p = plan_alloc(g);
@@ -337,8 +349,7 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, unsigned int slack, struct rlx
 	find_aliases(p);
 	st = place_outputs(&pl);
 	find_replaced(p);
-	if (!st)
-		st = rlx_plan_place(p, slack, err);
+	list_work(p);
 	if (!st)
 		st = drop_views(p, err);
 	if (st)

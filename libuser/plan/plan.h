@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The immutable plan that a backend compiles: the steps of a program in order,
- * and for every value where its bytes live.
+ * The plan that a backend compiles: the steps of a program in order, and for every value
+ * where its bytes live. The backend adds temporaries and gives the workspace's places;
+ * then it changes no more.
  */
 #ifndef RLX_PLAN_PLAN_H
 #define RLX_PLAN_PLAN_H
@@ -19,7 +20,7 @@ enum rlx_place_kind {
 	RLX_PLACE_INPUT,	/* the caller's input[index] */
 	RLX_PLACE_PARAM,	/* the session's param[index] */
 	RLX_PLACE_OUTPUT,	/* the caller's output[index] */
-	RLX_PLACE_WORK,		/* workspace */
+	RLX_PLACE_WORK,		/* workspace; @offset by rlx_plan_place() */
 	RLX_PLACE_KINDS,
 };
 
@@ -76,13 +77,12 @@ struct rlx_plan {
 };
 
 /*
- * Plan @g, which must be finished. Values that nothing needs get no place. The
- * storage of small values stays theirs for @slack steps more, for backends that
- * put steps together.
+ * Plan @g, which must be finished: steps, lives, and which values share storage. Values
+ * that nothing needs get no place; where in the workspace the others lie is not known
+ * before a backend has said what runs, by rlx_plan_place().
  * Context: allocates. Ownership: the caller's, freed with rlx_plan_free().
  */
-enum rlx_status rlx_plan_new(struct rlx_graph *g, unsigned int slack,
-			     struct rlx_plan **out, struct rlx_error *err);
+enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct rlx_error *err);
 void rlx_plan_free(struct rlx_plan *p);
 
 /*
@@ -111,9 +111,5 @@ static inline bool rlx_plan_has_rows(const struct rlx_type *t, int64_t upper)
 {
 	return t->rank && t->dim[0] && t->dim[0] % upper == 0;
 }
-
-/* plan/place.c: give every WORK root an offset; sets work_bytes. */
-enum rlx_status rlx_plan_place(struct rlx_plan *p, unsigned int slack,
-			       struct rlx_error *err);
 
 #endif

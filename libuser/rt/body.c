@@ -69,7 +69,7 @@ static enum rlx_status make_body(const struct rlx_build *b, const struct rlx_pla
 	if (!st)
 		st = rlx_build_passes(b, with ? with : g, &passed);
 	if (!st)
-		st = rlx_plan_new(passed, rlx_device_target(b->dev).slack, &body->plan, b->err);
+		st = rlx_plan_new(passed, &body->plan, b->err);
 	if (!st)
 		st = rlx_build_code(b, body->plan, &body->code);
 	rlx_graph_put(passed);

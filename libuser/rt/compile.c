@@ -22,7 +22,7 @@ static enum rlx_status build(struct rlx_program *p, const struct rlx_compile_opt
 	st = rlx_build_passes(&b, g, &p->g);
 	b.opts.dump = NULL;	/* the graph that was given is its caller's, no body */
 	if (!st)
-		st = rlx_plan_new(p->g, rlx_device_target(p->dev).slack, &p->plan, err);
+		st = rlx_plan_new(p->g, &p->plan, err);
 	if (!st)
 		st = rlx_build_code(&b, p->plan, &p->code);
 	if (b.report)

@@ -114,7 +114,7 @@ double rlx_cost_estimate(const struct rlx_graph *g, const struct rlx_device_mode
 		return -1;
 	}
 	/* A plan references its graph, and changes nothing of it. */
-	if (rlx_plan_new((struct rlx_graph *)(uintptr_t)g, 0, &p, err))
+	if (rlx_plan_new((struct rlx_graph *)(uintptr_t)g, &p, err))
 		return -1;
 	ns = m->t_run + steps_ns(p, m, &steps);
 	rlx_plan_free(p);

@@ -559,8 +559,8 @@ TEST(norm_and_cast)
 		{ RLX_BF16, RLX_F32, 100, 3 },
 		{ RLX_F32, RLX_BF16, 9, 3 },
 		{ RLX_F16, RLX_BF16, 9, 4 },
-		/* what the cast makes takes the place of what the norm reads */
-		{ RLX_F16, RLX_BF16, 700, 5 },
+		/* what the cast makes could take the place of what the norm reads, by steps */
+		{ RLX_F16, RLX_BF16, 700, 4 },
 	};
 	size_t i;
 	int kind;

@@ -176,6 +176,7 @@ int rlx_test_main(int argc, char **argv)
 	/* Without SA_RESTART, so that it ends the wait. */
 	sigaction(SIGALRM, &(struct sigaction){ .sa_handler = on_alarm }, NULL);
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	setenv("RLX_DEBUG", "plan", 0);		/* no two live values share bytes */
 	for (t = first; t; t = t->next) {
 		int rc;
 

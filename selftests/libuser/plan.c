@@ -3,7 +3,8 @@
 #include <time.h>
 
 #include "selftests/bench/cpu_time.h"
-#include "plan/plan.h"
+#include "base/alloc.h"
+#include "plan/place.h"
 #include "rlx/graph.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -13,7 +14,8 @@ static struct rlx_plan *plan(struct rlx_graph *g)
 	struct rlx_error err = { 0 };
 
 	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
-	CHECKF(!rlx_plan_new(g, 0, &p, &err), "%s", err.text);
+	CHECKF(!rlx_plan_new(g, &p, &err), "%s", err.text);
+	CHECKF(!rlx_plan_place_steps(p, &err), "%s", err.text);
 	return p;
 }
 
@@ -188,6 +190,107 @@ TEST(no_two_live_values_share_bytes)
 	}
 }
 
+/* What each step uses. */
+static void use_steps(const struct rlx_plan *p, struct rlx_uses *u)
+{
+	uint32_t s, k;
+
+	for (s = 0; s < p->n_step; s++) {
+		for (k = 0; k < p->step[s].n_in; k++)
+			CHECK(rlx_uses_add(u, s, p->step[s].in[k]));
+		for (k = 0; k < p->step[s].n_out; k++)
+			CHECK(rlx_uses_add(u, s, p->step[s].out[k]));
+	}
+}
+
+/* Whatever is moved onto what is in use at the same time is found. */
+TEST(places_are_verified)
+{
+	uint64_t seed = rlx_test_seed();
+	struct rlx_graph *g = random_dag(&seed, 300);
+	struct rlx_plan *p = plan(g);
+	struct rlx_uses u = { 0 };
+	struct rlx_error err = { 0 };
+	uint32_t a, b, found = 0, moved = 0;
+
+	use_steps(p, &u);
+	CHECK_EQ(rlx_plan_check(p, &u, NULL, &err), 0);
+	for (a = 1; a < p->n_val; a++)
+		for (b = a + 1; b < p->n_val && moved < 2000; b++) {
+			struct rlx_plan_val *x = &p->val[a], *y = &p->val[b];
+			uint64_t was = y->place.offset;
+			enum rlx_status st;
+
+			if (!takes_work(p, a) || !takes_work(p, b) || !rlx_plan_bytes(p, a) ||
+			    !rlx_plan_bytes(p, b) || x->last < y->first || y->last < x->first)
+				continue;
+			moved++;
+			y->place.offset = x->place.offset;
+			st = rlx_plan_check(p, &u, NULL, &(struct rlx_error){ 0 });
+			CHECK(st == RLX_EBUG);
+			y->place.offset = was;
+			found += st == RLX_EBUG;
+		}
+	CHECKF(found > 20 && found == moved, "%u of %u found", found, moved);
+	CHECK_EQ(rlx_plan_check(p, &u, NULL, &err), 0);
+	rlx_free(u.use);
+	rlx_plan_free(p);
+	rlx_graph_put(g);
+}
+
+/*
+ * Steps in streams drawn at random, where a step waits for what its operands need and for
+ * nothing else: what may run beside something shares no bytes with it.
+ */
+TEST(side_by_side)
+{
+	uint64_t seed = rlx_test_seed();
+	struct rlx_graph *g = random_dag(&seed, 300);
+	struct rlx_plan *p = plan(g);
+	uint64_t in_turn = p->work_bytes;
+	struct rlx_order o = { 0 };
+	struct rlx_uses u = { 0 };
+	struct rlx_error err = { 0 };
+	uint32_t s, t, q, *last = calloc(p->n_val, sizeof(*last)), i;
+
+	o.stream = calloc(p->n_step, sizeof(*o.stream));
+	o.section = calloc(p->n_step, sizeof(*o.section));
+	o.ended = calloc(p->n_step, sizeof(*o.ended));
+	CHECK(o.stream && o.section && o.ended && last);
+	use_steps(p, &u);
+	for (s = 0, i = 0; s < p->n_step; s++) {
+		o.stream[s] = (uint8_t)(rlx_test_rand(&seed) % RLX_STREAMS);
+		for (t = s; t-- > 0;)	/* what is ahead in its stream */
+			if (o.stream[t] == o.stream[s])
+				break;
+		for (q = 0; t != UINT32_MAX && q < RLX_STREAMS; q++)
+			o.ended[s][q] = o.ended[t][q];
+		for (; i < u.n && u.use[i].at == s; i++) {	/* who used this before */
+			uint32_t *by = &last[p->val[u.use[i].val].root];
+
+			for (q = 0; *by && q < RLX_STREAMS; q++)
+				if (o.ended[*by - 1][q] > o.ended[s][q] && *by - 1 != s)
+					o.ended[s][q] = o.ended[*by - 1][q];
+			*by = s + 1;
+		}
+		o.ended[s][o.stream[s]] = s + 1;
+	}
+	CHECKF(!rlx_plan_place(p, &u, &o, &err), "%s", err.text);
+	CHECKF(!rlx_plan_check(p, &u, &o, &err), "%s", err.text);
+	CHECK(p->work_bytes >= in_turn / 2 && p->work_bytes <= p->naive_bytes);
+	/* in turn they would share more, which these streams do not allow */
+	CHECK_EQ(rlx_plan_place(p, &u, NULL, &(struct rlx_error){ 0 }), 0);
+	CHECK_EQ(p->work_bytes, in_turn);
+	CHECK_EQ(rlx_plan_check(p, &u, &o, &(struct rlx_error){ 0 }), RLX_EBUG);
+	free(o.stream);
+	free(o.section);
+	free(o.ended);
+	free(last);
+	rlx_free(u.use);
+	rlx_plan_free(p);
+	rlx_graph_put(g);
+}
+
 /* A chain of in-place ops needs one block, or none if it ends in the output. */
 TEST(a_chain_works_in_place)
 {
@@ -317,7 +420,11 @@ static double best_ms(struct rlx_graph *(*make)(int n), int n)
 
 static void check_scaling(const char *what, struct rlx_graph *(*make)(int n))
 {
-	double small = best_ms(make, 2000), large = best_ms(make, 8000);
+	double small, large;
+
+	setenv("RLX_DEBUG", "", 1);	/* verifying takes longer than what it verifies */
+	small = best_ms(make, 2000);
+	large = best_ms(make, 8000);
 
 	printf("# %s: 2000 nodes in %.2f ms, 8000 in %.2f ms\n", what, small, large);
 	CHECKF(large < 8 * small + 0.5, "%s: %.2f ms for 2000 nodes, %.2f for 8000", what,

@@ -20,11 +20,10 @@ struct rlx_infer;
  * @bf16, @f16: products in that format are native
  * @mma16: those of attention and convolutions too, if their operands lie in it
  * @widen: what has no kernel in narrow floats is converted to wider ones that have
- * @slack: steps for which the storage of small values outlives them
  */
 struct rlx_target {
 	bool		fuse, bf16, f16, mma16, widen;
-	unsigned int	channels, slack;
+	unsigned int	channels;
 	/* Set by the core: whom to ask about an op, by its backend's .supports; NULL: nobody. */
 	const struct rlx_device *dev;
 };
@@ -47,7 +46,7 @@ struct rlx_body {
 
 struct rlx_code {			/* a compiled plan */
 	struct rlx_device	*dev;
-	struct rlx_plan		*plan;	/* lives as long as the code; compile adds temporaries */
+	struct rlx_plan		*plan;	/* lives as long as the code; compile places it */
 	struct rlx_store	*store;	/* for rlx_store_take(); NULL: none */
 	/* By the plan's constants: where they are at run time; NULL: in their blobs. */
 	const void		**home;
