@@ -272,3 +272,14 @@ bool rlx_match_scalar(const struct rlx_match *m, const char *name, double *out)
 
 	return v.id && rlx_value_scalar(m->g, v.id, out);
 }
+
+bool rlx_match_f32(const struct rlx_match *m, const char *name, float *out)
+{
+	enum rlx_dtype dt = m->g->val[m->g->node[m->root].out].type.dtype;
+	double x;
+
+	if (!rlx_match_scalar(m, name, &x))
+		return false;
+	*out = (float)x;
+	return dt != RLX_F64 || (double)*out == x || isnan(x);
+}

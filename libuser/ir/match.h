@@ -48,6 +48,11 @@ const struct rlx_type *rlx_match_type(const struct rlx_match *m, const char *nam
 const struct rlx_node *rlx_match_node(const struct rlx_match *m, const char *name);
 /* Its value if it is a constant whose elements are all equal. */
 bool rlx_match_scalar(const struct rlx_match *m, const char *name, double *out);
+/*
+ * The same for an attribute of f32. False, too, if the root is f64 and the constant has digits
+ * there that f32 has not: the fused op would compute something else than what is written.
+ */
+bool rlx_match_f32(const struct rlx_match *m, const char *name, float *out);
 bool rlx_value_scalar(const struct rlx_graph *g, uint32_t v, double *out);
 
 #endif

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Scaled dot-product attention with grouped heads, masks, bias and lengths. */
+#include <float.h>
+
 #include "ops/defaults.h"
 #include "ops/emit.h"
 #include "ir/match.h"
@@ -473,9 +475,13 @@ static bool has_perm(const struct rlx_match *m, const char *name, const int64_t 
 	return t && t->perm.n == 4 && !memcmp(t->perm.v, want, 4 * sizeof(want[0]));
 }
 
-/* Softmax over the keys, and a constant factor on the scores. */
-static bool take_scores(const struct rlx_match *m, struct rlx_op_attention *a)
+/*
+ * Softmax over the keys, and a constant factor on the scores of heads of @width. In f64 it
+ * must be one that the attribute holds to the last digit, or 1 / sqrt(width).
+ */
+static bool take_scores(const struct rlx_match *m, int64_t width, struct rlx_op_attention *a)
 {
+	bool f64 = rlx_match_type(m, "v")->dtype == RLX_F64;
 	const struct rlx_node *n = rlx_match_node(m, "p");
 	const struct rlx_op_softmax *sm = n->args;
 	double s = 1;
@@ -488,8 +494,14 @@ static bool take_scores(const struct rlx_match *m, struct rlx_op_attention *a)
 		s = 1;
 	a->scale = (float)s;
 	a->bias = rlx_match_value(m, "bias");
-	return isfinite(a->scale) && a->scale != 0 &&
-	       (!a->bias.id || rlx_match_type(m, "bias")->dtype == RLX_F32);
+	if (!isfinite(a->scale) || a->scale == 0)
+		return false;
+	if (f64 && (double)a->scale != s) {
+		if (!(fabs(s * sqrt((double)width) - 1) < 4 * DBL_EPSILON))
+			return false;
+		a->scale = 0;
+	}
+	return !a->bias.id || rlx_match_type(m, "bias")->dtype == RLX_F32;
 }
 
 /* [B, S, H D] split, turned, and joined again at the end. */
@@ -501,7 +513,7 @@ static bool attention_accept_joined(struct rlx_match *m, void *args)
 
 	if (!has_perm(m, "tq", heads_first) || !has_perm(m, "tk", keys) ||
 	    !has_perm(m, "tv", heads_first) || !has_perm(m, "t", heads_first) ||
-	    !take_scores(m, a))
+	    !take_scores(m, q->dim[3], a))
 		return false;
 	a->q = rlx_match_value(m, "q");
 	a->k = rlx_match_value(m, "k");
@@ -524,12 +536,13 @@ static bool attention_accept_split(struct rlx_match *m, void *args)
 	static const int64_t turned[4] = { 0, 1, 3, 2 };
 	struct rlx_op_attention *a = args;
 
-	if (!has_perm(m, "tk", turned) || !take_scores(m, a))
+	if (!has_perm(m, "tk", turned) || rlx_match_type(m, "q")->rank != 4 ||
+	    !take_scores(m, rlx_match_type(m, "q")->dim[3], a))
 		return false;
 	a->q = rlx_match_value(m, "q");
 	a->k = rlx_match_value(m, "k");
 	a->v = rlx_match_value(m, "v");
-	if (rlx_match_type(m, "q")->rank != 4 || rlx_match_type(m, "v")->rank != 4)
+	if (rlx_match_type(m, "v")->rank != 4)
 		return false;
 	a->heads = (int32_t)rlx_match_type(m, "q")->dim[1];
 	a->kv_heads = (int32_t)rlx_match_type(m, "k")->dim[1];

@@ -206,8 +206,9 @@ static enum rlx_status ew_vjp(struct rlx_grad *q)
 
 		if (!strcmp(r->deriv[k], "NODIFF") || !t || !rlx_dtype_is_float(t->dtype))
 			continue;
-		d = ew_expr_emit(q->g, r->deriv[k], &vars);
-		d = rlx_emit(q->g, mul, .a = q->d_out[0], .b = d);
+		d = ew_expr_times(q->g, r->deriv[k], &vars, q->d_out[0]);
+		if (!d.id)	/* 0, whatever the gradient */
+			continue;
 		t = rlx_type_of(q->g, q->in[k]);
 		if (t && rlx_type_of(q->g, d) && rlx_type_of(q->g, d)->dtype != t->dtype)
 			d = rlx_emit(q->g, cast, .x = d, .to = t->dtype);

@@ -159,13 +159,13 @@ static rlx_value compare(struct reader *r)
 	return v;
 }
 
-rlx_value ew_expr_emit(struct rlx_graph *g, const char *text,
-		       const struct ew_vars *vars)
+/* Constants are of the dtype of the first variable that is a float. */
+static struct reader reader_of(struct rlx_graph *g, const char *text,
+			       const struct ew_vars *vars)
 {
 	const rlx_value list[] = { vars->x, vars->y, vars->a, vars->b };
 	struct reader r = { .g = g, .p = text, .vars = vars, .dtype = RLX_F32 };
 	unsigned int i;
-	rlx_value v;
 
 	for (i = 0; i < 4; i++)
 		if (rlx_type_of(g, list[i]) &&
@@ -173,7 +173,74 @@ rlx_value ew_expr_emit(struct rlx_graph *g, const char *text,
 			r.dtype = rlx_type_of(g, list[i])->dtype;
 			break;
 		}
-	v = compare(&r);
+	return r;
+}
+
+rlx_value ew_expr_emit(struct rlx_graph *g, const char *text,
+		       const struct ew_vars *vars)
+{
+	struct reader r = reader_of(g, text, vars);
+	rlx_value v = compare(&r);
+
+	skip(&r);
+	return *r.p ? broken(&r) : v;
+}
+
+/* Is what follows, up to the end or a comma or bracket, the number @x? */
+static bool is_number(struct reader *r, const char *x)
+{
+	size_t n = strlen(x);
+	const char *p;
+
+	skip(r);
+	if (strncmp(r->p, x, n))
+		return false;
+	for (p = r->p + n; isspace((unsigned char)*p); p++)
+		;
+	if (*p && *p != ',' && *p != ')')
+		return false;
+	r->p = p;
+	return true;
+}
+
+/* @by times what follows; none if that is 0. */
+static rlx_value times(struct reader *r, rlx_value by)
+{
+	rlx_value cond, v[2];
+	unsigned int i;
+
+	if (is_number(r, "0.0"))
+		return RLX_NONE;
+	if (is_number(r, "1.0"))
+		return by;
+	if (is_number(r, "-1.0"))
+		return rlx_emit(r->g, neg, .x = by);
+	/* no row has more behind a sel() that it begins with */
+	if (!eat(r, "sel("))
+		return rlx_emit(r->g, mul, .a = by, .b = compare(r));
+	cond = compare(r);
+	for (i = 0; i < 2; i++) {
+		if (!eat(r, ","))
+			return broken(r);
+		v[i] = times(r, by);
+	}
+	if (!eat(r, ")"))
+		return broken(r);
+	if (!v[0].id && !v[1].id)
+		return RLX_NONE;
+	for (i = 0; i < 2; i++)
+		if (!v[i].id)
+			v[i] = rlx_scalar_const(r->g, rlx_type_of(r->g, by) ?
+						rlx_type_of(r->g, by)->dtype : r->dtype, 0);
+	return rlx_emit(r->g, where, .cond = cond, .a = v[0], .b = v[1]);
+}
+
+rlx_value ew_expr_times(struct rlx_graph *g, const char *text, const struct ew_vars *vars,
+			rlx_value by)
+{
+	struct reader r = reader_of(g, text, vars);
+	rlx_value v = times(&r, by);
+
 	skip(&r);
 	return *r.p ? broken(&r) : v;
 }

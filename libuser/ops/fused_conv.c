@@ -174,7 +174,6 @@ static bool fused_conv_accept(struct rlx_match *m, void *args)
 {
 	const struct rlx_op_conv *c = rlx_match_node(m, "c")->args;
 	struct rlx_op_fused_conv *a = args;
-	double lo = 0, hi;
 
 	a->x = rlx_match_value(m, "x");
 	a->w = rlx_match_value(m, "w");
@@ -185,18 +184,14 @@ static bool fused_conv_accept(struct rlx_match *m, void *args)
 	a->dilation = c->dilation;
 	a->groups = c->groups;
 	a->act = op_act_of(m->g->node[m->root].def->index);
-	if (rlx_match_scalar(m, "hi", &hi)) {
-		rlx_match_scalar(m, "lo", &lo);
+	if (rlx_match_value(m, "hi").id) {
 		a->act = RLX_ACT_CLIP;
-		a->act_lo = (float)lo;
-		a->act_hi = (float)hi;
+		return rlx_match_f32(m, "hi", &a->act_hi) &&
+		       (!rlx_match_value(m, "lo").id || rlx_match_f32(m, "lo", &a->act_lo));
 	}
 	if (rlx_match_value(m, "al").id) {	/* clip(al x + be, 0, 1) */
-		rlx_match_scalar(m, "al", &lo);
-		rlx_match_scalar(m, "be", &hi);
 		a->act = RLX_ACT_HARD_SIGMOID;
-		a->act_lo = (float)lo;
-		a->act_hi = (float)hi;
+		return rlx_match_f32(m, "al", &a->act_lo) && rlx_match_f32(m, "be", &a->act_hi);
 	}
 	return true;
 }

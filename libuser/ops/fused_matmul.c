@@ -228,15 +228,12 @@ static bool fused_matmul_sample(unsigned int i, struct rlx_sample *s)
 /* Which activation the root of a match is, by op; clip is min(max(.., lo), hi). */
 static bool take_act(const struct rlx_match *m, struct rlx_op_fused_matmul *a)
 {
-	double lo, hi;
-
 	a->act = op_act_of(m->g->node[m->root].def->index);
-	if (!rlx_match_scalar(m, "hi", &hi))
+	if (!rlx_match_value(m, "hi").id)
 		return true;
 	a->act = RLX_ACT_CLIP;
-	a->act_hi = (float)hi;
-	a->act_lo = rlx_match_scalar(m, "lo", &lo) ? (float)lo : 0;
-	return true;
+	return rlx_match_f32(m, "hi", &a->act_hi) &&
+	       (!rlx_match_value(m, "lo").id || rlx_match_f32(m, "lo", &a->act_lo));
 }
 
 /* A transpose of b, which nothing else reads, goes into the product. */

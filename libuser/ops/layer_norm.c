@@ -154,16 +154,14 @@ static bool layer_norm_accept(struct rlx_match *m, void *args)
 {
 	struct rlx_op_layer_norm *a = args;
 	uint32_t first, second;
-	double eps;
 
 	if (!op_match_trailing_mean(m, "m", &first) || !op_match_trailing_mean(m, "v", &second) ||
-	    first != second || !rlx_match_scalar(m, "eps", &eps) || !(eps > 0))
+	    first != second || !rlx_match_f32(m, "eps", &a->eps) || !(a->eps > 0))
 		return false;
 	a->x = rlx_match_value(m, "x");
 	a->gamma = rlx_match_value(m, "gamma");
 	a->beta = rlx_match_value(m, "beta");
 	a->axis = (int32_t)first;
-	a->eps = (float)eps;
 	return true;
 }
 

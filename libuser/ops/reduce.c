@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Sum, mean, max, min and product over any set of axes. */
-#include "ops/op.h"
+#include "ops/emit.h"
 
 /*
  * Shapes:	x[..] -> y without the named axes, with keep_dims 1 in their place
@@ -10,7 +10,7 @@
  *		Over nothing: sum 0, product 1, max -inf and min +inf (the ends of an integer's
  *		range), mean NaN, of integers 0.
  * Gradient:	SUM: dy to all; MEAN: dy divided by their number; MAX, MIN: dy in equal parts to
- *		those that equal the result; PROD: dy y / x, not defined at zeros
+ *		those that equal the result; PROD: dy times the product of the others
  * Source:	ONNX ReduceSum-13, ReduceMean-18, ReduceMax-20, ReduceMin-20, ReduceProd-18
  */
 RLX_OP(reduce, "sum, mean, max, min or product over a set of axes",
@@ -159,13 +159,41 @@ static rlx_value pick_gradient(struct rlx_graph *g, rlx_value x, rlx_value y,
 	return rlx_emit(g, mul, .a = hit, .b = rlx_emit(g, div, .a = dy, .b = n));
 }
 
+/*
+ * For each element the product of the others: of those before it and those behind it, for
+ * dividing by it would fail at zeros.
+ */
+static rlx_value product_of_others(struct rlx_graph *g, rlx_value x, const struct rlx_type *kept)
+{
+	struct rlx_type t = op_type(g, x), turned = t;
+	int64_t perm[RLX_MAX_RANK], back[RLX_MAX_RANK], flat[2] = { 1, 1 };
+	rlx_value before, behind;
+	uint32_t i, n = 0, pass;
+
+	for (pass = 0; pass < 2; pass++)	/* the reduced axes last */
+		for (i = 0; i < t.rank; i++) {
+			if ((kept->dim[i] != t.dim[i]) != pass)
+				continue;
+			flat[pass] *= t.dim[i];
+			turned.dim[n] = t.dim[i];
+			back[i] = n;
+			perm[n++] = i;
+		}
+	x = op_transpose(g, x, (struct rlx_ints){ perm, t.rank });
+	x = op_reshape(g, x, flat, 2);
+	before = rlx_emit(g, cumprod, .x = x, .axis = 1, .exclusive = true);
+	behind = rlx_emit(g, cumprod, .x = x, .axis = 1, .exclusive = true, .reverse = true);
+	x = op_reshape(g, rlx_emit(g, mul, .a = before, .b = behind), turned.dim, t.rank);
+	return op_transpose(g, x, (struct rlx_ints){ back, t.rank });
+}
+
 static enum rlx_status reduce_vjp(struct rlx_grad *q)
 {
 	const struct rlx_op_reduce *a = q->args;
 	struct rlx_type x = *rlx_type_of(q->g, q->in[0]);
 	struct rlx_type kept = kept_shape(&x, a->axes);
 	int64_t outs = rlx_type_count(&kept), n = rlx_type_count(&x);
-	rlx_value dy, y, d;
+	rlx_value dy, y;
 
 	dy = rlx_emit(q->g, reshape, .x = q->d_out[0], .shape = { kept.dim, kept.rank });
 	y = rlx_emit(q->g, reshape, .x = q->out[0], .shape = { kept.dim, kept.rank });
@@ -174,11 +202,10 @@ static enum rlx_status reduce_vjp(struct rlx_grad *q)
 	case RLX_REDUCE_MIN:
 		q->d_in[0] = pick_gradient(q->g, q->in[0], y, dy);
 		return RLX_OK;
-	case RLX_REDUCE_PROD:	/* not defined at zeros */
-		d = rlx_emit(q->g, div, .a = rlx_emit(q->g, mul, .a = dy, .b = y),
-			     .b = q->in[0]);
-		q->d_in[0] = d;
-		return RLX_OK;
+	case RLX_REDUCE_PROD:
+		q->d_in[0] = rlx_emit(q->g, mul, .a = dy,
+				      .b = product_of_others(q->g, q->in[0], &kept));
+		return op_done(q->g);
 	case RLX_REDUCE_MEAN:
 		dy = rlx_emit(q->g, mul, .a = dy,
 			      .b = op_const_like(q->g, dy, n ? (double)outs / (double)n : 0));

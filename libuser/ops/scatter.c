@@ -97,19 +97,68 @@ static rlx_value hit(struct rlx_graph *g, rlx_value d, rlx_value a, rlx_value b)
 			.b = op_const_like(g, d, 0));
 }
 
+static rlx_value is_zero(struct rlx_graph *g, rlx_value v)
+{
+	return rlx_emit(g, eq, .a = v, .b = op_const_like(g, v, 0));
+}
+
+static rlx_value select_const(struct rlx_graph *g, rlx_value cond, double a, rlx_value b)
+{
+	return rlx_emit(g, where, .cond = cond, .a = op_const_like(g, b, a), .b = b);
+}
+
+/* The op itself once more, with other operands: of either scatter. */
+static rlx_value again(struct rlx_grad *q, rlx_value x, rlx_value updates, int reduction)
+{
+	const struct rlx_op_scatter_elements *e = q->args;
+
+	if (q->def->index == RLX_OP_scatter_nd)
+		return rlx_emit(q->g, scatter_nd, .x = x, .indices = q->in[1],
+				.updates = updates, .reduction = reduction);
+	return rlx_emit(q->g, scatter_elements, .x = x, .indices = q->in[1], .updates = updates,
+			.axis = e->axis, .reduction = reduction);
+}
+
+/* @dy_p over factor @v; its place has @zeros factors that are 0, which @dy_p leaves out. */
+static rlx_value of_factor(struct rlx_graph *g, rlx_value dy_p, rlx_value zeros, rlx_value v)
+{
+	rlx_value zero = is_zero(g, v), none = op_const_like(g, v, 0), one, d;
+
+	d = rlx_emit(g, div, .a = dy_p, .b = select_const(g, zero, 1, v));
+	one = rlx_emit(g, bit_and, .a = zero,
+		       .b = rlx_emit(g, eq, .a = zeros, .b = op_const_like(g, zeros, 1)));
+	one = rlx_emit(g, where, .cond = one, .a = dy_p, .b = none);
+	return rlx_emit(g, where, .cond = is_zero(g, zeros), .a = d, .b = one);
+}
+
+/*
+ * A place is the product of x and of updates, in any number. One 0 among them: all get 0 but
+ * the 0 itself, which gets the product of the rest; several: all get 0.
+ */
+static void mul_vjp(struct rlx_grad *q, op_scatter_pick *pick)
+{
+	struct rlx_graph *g = q->g;
+	rlx_value x = q->in[0], u = q->in[2], zx = is_zero(g, x), zu = is_zero(g, u), zeros, p;
+	enum rlx_dtype dt = op_type(g, x).dtype;
+
+	zeros = again(q, op_cast(g, zx, dt), op_cast(g, zu, dt), RLX_SCATTER_ADD);
+	p = again(q, select_const(g, zx, 1, x), select_const(g, zu, 1, u), RLX_SCATTER_MUL);
+	p = rlx_emit(g, mul, .a = q->d_out[0], .b = p);
+	q->d_in[0] = of_factor(g, p, zeros, x);
+	q->d_in[2] = of_factor(g, pick(q, p), pick(q, zeros), u);
+}
+
 void op_scatter_vjp(struct rlx_grad *q, int reduction, op_scatter_pick *pick)
 {
-	rlx_value dy = q->d_out[0], p;
+	rlx_value dy = q->d_out[0];
 
 	switch (reduction) {
 	case RLX_SCATTER_ADD:
 		q->d_in[0] = dy;
 		q->d_in[2] = pick(q, dy);
 		break;
-	case RLX_SCATTER_MUL:	/* not defined at zeros */
-		p = rlx_emit(q->g, mul, .a = dy, .b = q->out[0]);
-		q->d_in[0] = rlx_emit(q->g, div, .a = p, .b = q->in[0]);
-		q->d_in[2] = rlx_emit(q->g, div, .a = pick(q, p), .b = q->in[2]);
+	case RLX_SCATTER_MUL:
+		mul_vjp(q, pick);
 		break;
 	default:
 		q->d_in[0] = hit(q->g, dy, q->in[0], q->out[0]);

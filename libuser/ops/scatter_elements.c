@@ -13,8 +13,8 @@
  *		Integers wrap; NaN wins in MAX and MIN. Negative indices count from the end.
  * Errors:	RLX_ERANGE for an index outside the axis.
  * Gradient:	updates get dy at their places. x gets dy, with RLX_SCATTER_NONE 0 where it was
- *		replaced. MUL: dy y / x and dy y / updates, not defined at zeros. MAX, MIN: dy to
- *		x and updates that equal the result, to each in full. None to indices
+ *		replaced. MUL: dy times the product of the other factors. MAX, MIN: dy to x and
+ *		updates that equal the result, to each in full. None to indices
  * Source:	ONNX ScatterElements-18
  */
 RLX_OP(scatter_elements, "y = x; y[indices[i][j]][j] op= updates[i][j] (for axis 0)",

@@ -21,10 +21,10 @@ extern "C" {
  * a further input "d_y" of y's type: how much one unit of y weighs. Its outputs
  * are @g's outputs, then for each @wrt the sum of the weighted derivatives, in
  * its type: "d_<name>" for an input or param, "d_wrt_<k>" for another value.
- * A value that no output depends on gets zeros. floor, ceil, trunc, comparisons and
- * integer values let nothing through; round and casts between floats let all through,
- * as training with rounded values wants. Ops that stand for others are expanded on the
- * way.
+ * A value that no output depends on gets zeros. floor, ceil, trunc, round, comparisons
+ * and integer values let nothing through; casts between floats let all through, and so
+ * does fake_quantize, as training with rounded values wants. Ops that stand for others
+ * are expanded on the way.
  *
  * Context: any thread; allocates.
  * Return: RLX_OK; RLX_EINVAL for an unfinished graph or a foreign value;
