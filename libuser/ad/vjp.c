@@ -1,462 +1,537 @@
 // SPDX-License-Identifier: MIT
 /*
- * Reverse mode on graphs. First ops without a rule of their own, that lie between
- * the values asked for and an output, are replaced by what they stand for, round
- * by round. Then the last copy is walked backwards, each op's .vjp emitting into
- * that same graph.
+ * Reverse mode inside an open graph: nodes are walked backwards from what is derived, each
+ * op's .vjp emitting behind them all. An op without a rule of its own is walked through what
+ * it stands for, which is emitted once more for that: the forward pass keeps the op whole.
  */
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ops/emit.h"
 #include "ir/graph.h"
+#include "ops/emit.h"
 #include "rlx/grad.h"
 
 /* An op that expands into itself would never end. */
-enum { MAX_ROUNDS = 16 };
+enum { MAX_DEPTH = 16 };
 
-struct ad {
-	struct rlx_graph	*g;		/* the current copy, still open */
-	rlx_value		*wrt;		/* in @g */
-	uint32_t		 n_wrt;
-	bool			*on_path;	/* per value of @g: depends on a wrt */
-	bool			*complex;	/* per value of @g: is c64 and depends on one */
-	rlx_value		*d;		/* per value of @g: its gradient so far */
-	uint32_t		 n_val;		/* when those were made: later ones have none */
-	struct rlx_error	*err;
+/* What is known of a value: it depends on a wrt, through c64 alone, and something on it. */
+enum { DEPENDS = 1, THROUGH_C64 = 2, REACHES = 4 };
+
+/* A share of a value's gradient. */
+struct share {
+	rlx_value	d;
+	uint32_t	next;		/* index + 1 of the one that came after it */
 };
 
-static bool is_float(const struct rlx_graph *g, uint32_t v)
+struct shares {
+	struct share	*e;
+	uint32_t	 n, cap;
+};
+
+/*
+ * Values [base, base + n_val) of the graph, made by nodes [first, end), and those of @outer,
+ * whose op these stand for.
+ */
+struct walk {
+	struct rlx_graph	*g;
+	struct walk		*outer;
+	struct shares		*shares;
+	uint32_t		 base, n_val, first, end, depth;
+	uint8_t			*flags;		/* per own value */
+	uint32_t		*head, *tail;	/* per own value: index + 1 of shares */
+};
+
+static uint8_t flags_of(const struct walk *w, uint32_t v)
 {
-	return rlx_dtype_is_float(g->val[v].type.dtype);
+	uint8_t f;
+
+	if (!v)
+		return 0;
+	if (v >= w->base)
+		return v - w->base < w->n_val ? w->flags[v - w->base] : 0;
+	f = w->outer ? flags_of(w->outer, v) : 0;
+	/* of an op's inputs those that matter to the op, for whatever reason */
+	return f & REACHES ? f : 0;
 }
 
-/* Mark all values that depend on a wrt through floats, or through complex numbers. */
-static bool mark(struct ad *a)
+/* A gradient is to be had of it, and wanted. */
+static bool useful(const struct walk *w, uint32_t v)
 {
-	const struct rlx_graph *g = a->g;
-	uint32_t n, i;
-	bool any;
+	if (v && v < w->base)
+		return w->outer && useful(w->outer, v);
+	return (flags_of(w, v) & (DEPENDS | REACHES)) == (DEPENDS | REACHES);
+}
 
-	rlx_free(a->on_path);
-	rlx_free(a->complex);
-	a->on_path = rlx_calloc(g->n_val, sizeof(*a->on_path));
-	a->complex = rlx_calloc(g->n_val, sizeof(*a->complex));
-	if (!a->on_path || !a->complex)
-		return false;
-	for (i = 0; i < a->n_wrt; i++)
-		a->on_path[a->wrt[i].id] = true;
-	for (n = 0; n < g->n_node; n++) {
+static bool stops(const struct rlx_node *n)
+{
+	return n->def->traits & (RLX_T_NODIFF | RLX_T_LEAF) || n->scope & RLX_SCOPE_NOGRAD;
+}
+
+/* Values that depend on a wrt, which @w->flags has already; then those that reach an end. */
+static void mark(struct walk *w)
+{
+	const struct rlx_graph *g = w->g;
+	uint32_t n, i;
+	uint8_t f;
+
+	for (n = w->first; n < w->end; n++) {
 		const struct rlx_node *v = &g->node[n];
 
-		for (any = false, i = 0; i < v->n_in; i++)
-			any = any || a->on_path[v->in[i]] || a->complex[v->in[i]];
-		for (i = 0; any && i < v->n_out; i++) {
-			a->on_path[v->out + i] = is_float(g, v->out + i);
-			a->complex[v->out + i] = g->val[v->out + i].type.dtype == RLX_C64;
-		}
-	}
-	return true;
-}
-
-static bool node_on_path(const struct ad *a, const struct rlx_node *v)
-{
-	uint32_t i;
-	bool in = false;
-
-	for (i = 0; i < v->n_in; i++)
-		in = in || a->on_path[v->in[i]];
-	for (i = 0; in && i < v->n_out; i++)
-		if (a->on_path[v->out + i])
-			return true;
-	return false;
-}
-
-static bool must_expand(const struct ad *a, const struct rlx_node *v)
-{
-	return !v->def->impl->vjp && v->def->impl->expand &&
-	       !(v->def->traits & RLX_T_NODIFF) && node_on_path(a, v);
-}
-
-/* Copy node @n of @old into @g, its inputs looked up in @map. */
-static rlx_value copy_node(struct rlx_graph *g, const struct rlx_graph *old, uint32_t n,
-			   const uint32_t *map)
-{
-	const struct rlx_node *v = &old->node[n];
-	const struct rlx_op_input *leaf = v->args;
-	rlx_value out = RLX_NONE;
-	uint32_t *in, i;
-
-	/* struct rlx_op_param has the same members in the same places */
-	if (v->def->index == RLX_OP_input)
-		return rlx_input_at(g, leaf->name, leaf->type, v->file, v->line);
-	if (v->def->index == RLX_OP_param)
-		return rlx_param_at(g, leaf->name, leaf->type, v->file, v->line);
-	in = rlx_malloc((v->n_in + 1) * sizeof(*in));
-	if (!in) {
-		rlx_fail(&g->err, RLX_ENOMEM, "gradient: out of memory");
-		return out;
-	}
-	for (i = 0; i < v->n_in; i++)
-		in[i] = map[v->in[i]];
-	out = rlx_node_new(g, v->def, v->args, in, v->n_in, v);
-	rlx_free(in);
-	return out;
-}
-
-/* Replace node @n of @old by what it stands for, into @g and @map. */
-static void expand_node(struct rlx_graph *g, const struct rlx_graph *old, uint32_t n,
-			uint32_t *map)
-{
-	const struct rlx_node *v = &old->node[n];
-	uint32_t most = v->n_in + v->n_out, i;
-	rlx_value *val = rlx_calloc(most + 1, sizeof(*val));
-	struct rlx_type *types = rlx_calloc(most + 1, sizeof(*types));
-	struct rlx_expand q = {
-		.g = g, .def = v->def, .args = v->args, .n_in = v->n_in,
-		.n_out = v->n_out, .in = val, .out_type = types,
-	};
-
-	if (!val || !types) {
-		rlx_fail(&g->err, RLX_ENOMEM, "gradient: out of memory");
-		goto out_free;
-	}
-	q.out = val + v->n_in;
-	for (i = 0; i < v->n_in; i++)
-		val[i].id = map[v->in[i]];
-	for (i = 0; i < v->n_out; i++)
-		types[i] = old->val[v->out + i].type;
-	if (v->def->impl->expand(&q))
-		rlx_fail(&g->err, RLX_EBUG, "%s: expand failed without a reason",
-			 v->def->name);
-	for (i = 0; i < v->n_out; i++)
-		map[v->out + i] = q.out[i].id;
-out_free:
-	rlx_free(types);
-	rlx_free(val);
-}
-
-/* A copy of @old, with expansion if @marked says what lies on the path. */
-static struct rlx_graph *copy_graph(const struct rlx_graph *old, struct ad *a,
-				    bool marked)
-{
-	struct rlx_graph *g = rlx_graph_new(old->name);
-	uint32_t *map = rlx_calloc(old->n_val, sizeof(*map)), n, i;
-
-	if (!g || !map)
-		goto out_put;
-	for (n = 0; n < old->n_node && !g->err.status; n++) {
-		const struct rlx_node *v = &old->node[n];
-		rlx_value first;
-
-		if (marked && must_expand(a, v)) {
-			expand_node(g, old, n, map);
+		for (f = 0, i = 0; i < v->n_in; i++)
+			f |= flags_of(w, v->in[i]);
+		if (!(f & (DEPENDS | THROUGH_C64)) || v->scope & RLX_SCOPE_NOGRAD)
 			continue;
-		}
-		first = copy_node(g, old, n, map);
-		for (i = 0; i < v->n_out; i++)
-			map[v->out + i] = first.id + i;
-	}
-	for (i = 0; i < old->io[RLX_IO_OUTPUT].n; i++) {
-		const struct rlx_named *o = &old->io[RLX_IO_OUTPUT].e[i];
+		for (i = 0; i < v->n_out; i++) {
+			enum rlx_dtype dt = g->val[v->out + i].type.dtype;
 
-		rlx_output(g, o->name, (rlx_value){ map[o->v.id] });
+			/* what hides a c64 input is refused when a gradient comes to it */
+			if (rlx_dtype_is_float(dt) && (!stops(v) || f & THROUGH_C64))
+				w->flags[v->out + i - w->base] |= DEPENDS;
+			else if (dt == RLX_C64)
+				w->flags[v->out + i - w->base] |= THROUGH_C64;
+		}
 	}
-	for (i = 0; i < a->n_wrt && !g->err.status; i++)
-		a->wrt[i].id = map[a->wrt[i].id];
-	rlx_free(map);
-	return g;
-out_put:
-	rlx_graph_put(g);
-	rlx_free(map);
-	return NULL;
+	for (n = w->end; n-- > w->first;) {
+		const struct rlx_node *v = &g->node[n];
+
+		for (f = 0, i = 0; i < v->n_out; i++)
+			f |= w->flags[v->out + i - w->base] & REACHES;
+		for (i = 0; f && i < v->n_in; i++)
+			if (v->in[i] && v->in[i] >= w->base)
+				w->flags[v->in[i] - w->base] |= REACHES;
+	}
 }
 
-static bool anything_to_expand(const struct ad *a)
+static enum rlx_status out_of_memory(struct rlx_graph *g)
 {
-	uint32_t n;
+	return rlx_fail(&g->err, RLX_ENOMEM, "gradient: out of memory");
+}
 
-	for (n = 0; n < a->g->n_node; n++)
-		if (must_expand(a, &a->g->node[n]))
-			return true;
+static bool walk_init(struct walk *w)
+{
+	w->flags = rlx_calloc(w->n_val + 1, sizeof(*w->flags));
+	w->head = rlx_calloc(w->n_val + 1, sizeof(*w->head));
+	w->tail = rlx_calloc(w->n_val + 1, sizeof(*w->tail));
+	if (w->flags && w->head && w->tail)
+		return true;
+	out_of_memory(w->g);
 	return false;
 }
 
-static enum rlx_status out_of_memory(struct ad *a)
+static void walk_fini(struct walk *w)
 {
-	return rlx_fail(a->err, RLX_ENOMEM, "gradient: out of memory");
+	rlx_free(w->flags);
+	rlx_free(w->head);
+	rlx_free(w->tail);
 }
 
-/* Make a->g: a copy of @g in which everything on the path has a rule, or none. */
-static enum rlx_status prepare(struct ad *a, const struct rlx_graph *g)
+/* @d is a share of the gradient of @v; @by names the op whose rule gave it. */
+static void give(struct walk *w, const char *by, uint32_t v, rlx_value d)
 {
-	struct rlx_graph *next;
-	int round;
-
-	a->g = copy_graph(g, a, false);
-	if (!a->g)
-		return out_of_memory(a);
-	for (round = 0; round < MAX_ROUNDS; round++) {
-		if (a->g->err.status)
-			return RLX_OK;	/* told by the graph */
-		if (!mark(a))
-			return out_of_memory(a);
-		if (!anything_to_expand(a))
-			return RLX_OK;
-		next = copy_graph(a->g, a, true);
-		if (!next)
-			return out_of_memory(a);
-		rlx_graph_put(a->g);
-		a->g = next;
-	}
-	return rlx_fail(a->err, RLX_EBUG, "gradient: expansion does not end");
-}
-
-/* Add @d to the gradient of value @v. */
-static void add_gradient(struct ad *a, const struct rlx_node *by, uint32_t v, rlx_value d)
-{
+	struct rlx_graph *g = w->g;
 	struct rlx_type want, have;
+	struct shares *s = w->shares;
+	uint32_t at;
 
-	if (!v || !d.id || v >= a->n_val || !is_float(a->g, v))
+	if (!d.id || !useful(w, v) || g->err.status)
 		return;
-	want = a->g->val[v].type;
-	d = op_cast(a->g, d, want.dtype);
-	have = op_type(a->g, d);
-	if (a->g->err.status)
+	if (v < w->base) {
+		give(w->outer, by, v, d);
+		return;
+	}
+	want = g->val[v].type;
+	d = op_cast(g, d, want.dtype);
+	have = op_type(g, d);
+	if (g->err.status)
 		return;
 	if (!rlx_type_equal(&have, &want)) {
-		rlx_fail(&a->g->err, RLX_EBUG,
-			 "gradient: the rule of %s gives another shape than its input has",
-			 by->def->name);
+		rlx_fail(&g->err, RLX_EBUG,
+			 "gradient: the rule of %s gives another shape than its input has", by);
 		return;
 	}
-	a->d[v] = a->d[v].id ? rlx_emit(a->g, add, .a = a->d[v], .b = d) : d;
+	if (!rlx_grow(&s->e, &s->cap, s->n + 1, sizeof(*s->e))) {
+		out_of_memory(g);
+		return;
+	}
+	s->e[s->n++] = (struct share){ d, 0 };
+	at = v - w->base;
+	if (w->tail[at])
+		s->e[w->tail[at] - 1].next = s->n;
+	else
+		w->head[at] = s->n;
+	w->tail[at] = s->n;
 }
 
-static void refuse(struct ad *a, const struct rlx_node *v)
+/*
+ * The sum of what came to @v, in the order in which it came: the last reader's first. It is
+ * one chain, so that it becomes one region. More than two of 16 bits are summed in f32.
+ */
+static rlx_value join(struct walk *w, uint32_t v)
 {
-	if (a->g->err.status)
+	uint32_t at = v - w->base, i = w->head[at], n = 0;
+	enum rlx_dtype dt = w->g->val[v].type.dtype, acc = dt;
+	rlx_value sum = RLX_NONE;
+
+	for (; i; i = w->shares->e[i - 1].next)
+		n++;
+	if (n > 2 && rlx_dtype_size(dt) < 4)
+		acc = RLX_F32;
+	for (i = w->head[at]; i; i = w->shares->e[i - 1].next) {
+		rlx_value d = op_cast(w->g, w->shares->e[i - 1].d, acc);
+
+		sum = sum.id ? rlx_emit(w->g, add, .a = sum, .b = d) : d;
+	}
+	if (n > 1) {
+		i = w->head[at];
+		sum = op_cast(w->g, sum, dt);
+		w->shares->e[i - 1] = (struct share){ sum, 0 };
+		w->tail[at] = i;
+	}
+	return sum;
+}
+
+static void refuse(struct walk *w, const struct rlx_node *v)
+{
+	if (w->g->err.status)
 		return;
-	rlx_fail(&a->g->err, RLX_ENOSUP, "%s has no gradient rule", v->def->name);
-	a->g->err.file = v->file;
-	a->g->err.line = v->line;
+	rlx_fail(&w->g->err, RLX_ENOSUP, "%s has no gradient rule", v->def->name);
+	w->g->err.file = v->file;
+	w->g->err.line = v->line;
 }
 
 /* Complex values have no gradients: what depends on a wrt through one would lose a part. */
-static bool through_complex(struct ad *a, const struct rlx_node *v)
+static bool through_complex(struct walk *w, const struct rlx_node *v)
 {
 	uint32_t i;
 
-	for (i = 0; i < v->n_in && !a->complex[v->in[i]]; i++)
+	for (i = 0; i < v->n_in && !(flags_of(w, v->in[i]) & THROUGH_C64); i++)
 		;
-	if (i == v->n_in || a->g->err.status)
+	if (i == v->n_in || w->g->err.status)
 		return i < v->n_in;
-	rlx_fail(&a->g->err, RLX_ENOSUP,
+	rlx_fail(&w->g->err, RLX_ENOSUP,
 		 "%s: its c64 input %u depends on what the gradient is by; there are none through "
 		 "c64: keep real and imaginary parts as floats", v->def->name, i);
-	a->g->err.file = v->file;
-	a->g->err.line = v->line;
+	w->g->err.file = v->file;
+	w->g->err.line = v->line;
 	return true;
 }
 
-/* Pass the gradients of a node's outputs on to its inputs. */
-static void node_backward(struct ad *a, uint32_t n)
+/* What a rule and an expansion see of one node. */
+struct view {
+	struct rlx_node	 node;		/* a copy: emitting moves the array */
+	rlx_value	*in, *out, *d_out, *d_in;
+	bool		*need;
+	struct rlx_type	*type;		/* of outputs */
+};
+
+static void walk_back(struct walk *w);
+
+/* Emit what the node stands for, and walk back through that. */
+static void through_expansion(struct walk *w, struct view *v)
 {
-	const struct rlx_node v = a->g->node[n];	/* emitting moves the array */
-	rlx_value *val, none = RLX_NONE;
-	uint32_t total = 2 * (v.n_in + v.n_out), i;
-	struct rlx_grad q = { .g = a->g, .def = v.def, .args = v.args, .n_in = v.n_in,
-			      .n_out = v.n_out };
-	bool any = false;
-
-	for (i = 0; i < v.n_out; i++)
-		any = any || a->d[v.out + i].id;
-	if (!any || through_complex(a, &v))
-		return;
-	if (!node_on_path(a, &v) || v.def->traits & (RLX_T_NODIFF | RLX_T_LEAF))
-		return;
-	if (!v.def->impl->vjp) {
-		refuse(a, &v);
-		return;
-	}
-	val = rlx_calloc(total + 1, sizeof(*val));
-	if (!val) {
-		rlx_fail(&a->g->err, RLX_ENOMEM, "gradient: out of memory");
-		return;
-	}
-	q.in = val;
-	q.out = val + v.n_in;
-	q.d_out = q.out + v.n_out;
-	q.d_in = val + v.n_in + 2 * v.n_out;
-	for (i = 0; i < v.n_in; i++) {
-		val[i].id = v.in[i];
-		q.d_in[i] = none;
-	}
-	for (i = 0; i < v.n_out; i++) {
-		val[v.n_in + i].id = v.out + i;
-		val[v.n_in + v.n_out + i] = a->d[v.out + i];
-	}
-	if (v.def->impl->vjp(&q) && !a->g->err.status)
-		rlx_fail(&a->g->err, RLX_ENOMEM, "%s: the gradient rule ran out of memory",
-			 v.def->name);
-	for (i = 0; i < v.n_in; i++)
-		if (a->on_path[v.in[i]])
-			add_gradient(a, &v, v.in[i], q.d_in[i]);
-	rlx_free(val);
-}
-
-/* "d_" and @name, kept with @g; NULL and a sticky error if memory runs out. */
-static const char *gradient_name(struct rlx_graph *g, const char *name)
-{
-	size_t n = strlen(name);
-	char *s = rlx_bump_new(&g->bump, n + 3, 1);
-
-	if (!s) {
-		rlx_fail(&g->err, RLX_ENOMEM, "gradient: out of memory");
-		return NULL;
-	}
-	memcpy(s, "d_", 2);
-	memcpy(s + 2, name, n);
-	return s;
-}
-
-/* Weights of the outputs: inputs "d_<name>", or 1 for output 0 alone. */
-static void seed(struct ad *a, bool loss)
-{
-	struct rlx_graph *g = a->g;
-	uint32_t i, n = g->io[RLX_IO_OUTPUT].n;
-
-	for (i = 0; i < n && !g->err.status; i++) {
-		const struct rlx_named o = g->io[RLX_IO_OUTPUT].e[i];
-		struct rlx_type t = g->val[o.v.id].type;
-		rlx_value d;
-
-		if (loss) {
-			d = op_fill(g, &t, 1);
-			n = 1;
-		} else if (rlx_dtype_is_float(t.dtype)) {
-			d = rlx_input(g, gradient_name(g, o.name), t);
-		} else {
-			continue;
-		}
-		/* an output may be named twice: weights add up */
-		if (a->d[o.v.id].id)
-			d = rlx_emit(g, add, .a = a->d[o.v.id], .b = d);
-		a->d[o.v.id] = d;
-	}
-}
-
-static void name_gradients(struct ad *a)
-{
-	struct rlx_graph *g = a->g;
-	const char *name;
-	char text[24];
+	struct rlx_graph *g = w->g;
+	struct rlx_expand q = {
+		.g = g, .def = v->node.def, .args = v->node.args, .n_in = v->node.n_in,
+		.n_out = v->node.n_out, .in = v->in, .out_type = v->type, .out = v->out,
+	};
+	struct walk sub = { .g = g, .outer = w, .shares = w->shares, .base = g->n_val,
+			    .first = g->n_node, .depth = w->depth + 1 };
 	uint32_t i;
 
-	for (i = 0; i < a->n_wrt && !g->err.status; i++) {
-		uint32_t v = a->wrt[i].id;
-		const struct rlx_node *n = rlx_node_of(g, v);
-		rlx_value d = v < a->n_val ? a->d[v] : RLX_NONE;
-
-		if (n->def->index == RLX_OP_input || n->def->index == RLX_OP_param)
-			name = ((const struct rlx_op_input *)n->args)->name;
-		else
-			name = text;
-		snprintf(text, sizeof(text), "wrt_%u", i);
-		name = gradient_name(g, name);
-		rlx_output(g, name, d.id ? d : op_zeros_like(g, a->wrt[i]));
+	if (sub.depth > MAX_DEPTH) {
+		rlx_fail(&g->err, RLX_EBUG, "gradient: expansion of %s does not end",
+			 v->node.def->name);
+		return;
 	}
+	memset(v->out, 0, v->node.n_out * sizeof(*v->out));
+	if (v->node.def->impl->expand(&q) && !g->err.status)
+		rlx_fail(&g->err, RLX_EBUG, "%s: expand failed without a reason",
+			 v->node.def->name);
+	sub.n_val = g->n_val - sub.base;
+	sub.end = g->n_node;
+	if (!g->err.status && walk_init(&sub)) {
+		for (i = 0; i < v->node.n_out; i++)
+			if (v->out[i].id >= sub.base && v->d_out[i].id)
+				sub.flags[v->out[i].id - sub.base] |= REACHES;
+		mark(&sub);
+		for (i = 0; i < v->node.n_out; i++)
+			give(&sub, v->node.def->name, v->out[i].id, v->d_out[i]);
+		walk_back(&sub);
+	}
+	walk_fini(&sub);
 }
 
-static enum rlx_status check(const struct rlx_graph *g, const rlx_value *wrt,
-			     unsigned int n, struct rlx_error *err)
+static void through_rule(struct walk *w, struct view *v)
 {
-	unsigned int i;
+	struct rlx_grad q = {
+		.g = w->g, .def = v->node.def, .args = v->node.args, .n_in = v->node.n_in,
+		.n_out = v->node.n_out, .in = v->in, .out = v->out, .d_out = v->d_out,
+		.d_in = v->d_in, .need = v->need,
+	};
+	uint32_t i;
 
-	if (!g || !g->finished)
-		return rlx_fail(err, RLX_EINVAL,
-				"gradient: the graph is NULL or not finished");
-	if (n && !wrt)
-		return rlx_fail(err, RLX_EINVAL, "gradient: no values to differentiate by");
-	for (i = 0; i < n; i++) {
-		if (!wrt[i].id || wrt[i].id >= g->n_val)
-			return rlx_fail(err, RLX_EINVAL,
-					"gradient: value %u (wrt %u) is not in graph '%s'",
-					wrt[i].id, i, g->name);
-		if (!is_float(g, wrt[i].id))
-			return rlx_fail(err, RLX_ETYPE, "gradient: wrt %u is %s, no float", i,
-					rlx_dtype_name(g->val[wrt[i].id].type.dtype));
-	}
-	return RLX_OK;
+	if (v->node.def->impl->vjp(&q) && !w->g->err.status)
+		rlx_fail(&w->g->err, RLX_ENOMEM, "%s: the gradient rule ran out of memory",
+			 v->node.def->name);
+	for (i = 0; i < v->node.n_in; i++)
+		if (v->need[i])
+			give(w, v->node.def->name, v->node.in[i], v->d_in[i]);
 }
 
-static enum rlx_status differentiate(struct ad *a, const struct rlx_graph *g, bool loss)
+/* Pass the gradients of a node's outputs on to its inputs. */
+static void node_back(struct walk *w, uint32_t n)
 {
-	enum rlx_status st = prepare(a, g);
+	struct view v = { .node = w->g->node[n] };
+	uint32_t n_in = v.node.n_in, n_out = v.node.n_out, i;
+	bool any = false;
+
+	for (i = 0; i < n_out; i++)
+		any = any || w->head[v.node.out + i - w->base];
+	if (!any || through_complex(w, &v.node) || stops(&v.node))
+		return;
+	if (!v.node.def->impl->vjp && !v.node.def->impl->expand) {
+		refuse(w, &v.node);
+		return;
+	}
+	v.in = rlx_calloc(2 * (size_t)(n_in + n_out) + 1, sizeof(*v.in));
+	v.need = rlx_calloc(n_in + 1, sizeof(*v.need));
+	v.type = rlx_calloc(n_out + 1, sizeof(*v.type));
+	if (!v.in || !v.need || !v.type) {
+		out_of_memory(w->g);
+		goto out_free;
+	}
+	v.d_in = v.in + n_in;
+	v.out = v.d_in + n_in;
+	v.d_out = v.out + n_out;
+	for (i = 0; i < n_in; i++) {
+		v.in[i].id = v.node.in[i];
+		v.need[i] = useful(w, v.node.in[i]);
+	}
+	for (i = 0; i < n_out; i++) {
+		v.out[i].id = v.node.out + i;
+		v.d_out[i] = join(w, v.node.out + i);
+		v.type[i] = w->g->val[v.node.out + i].type;
+	}
+	if (w->g->err.status)	/* rules take their operands for granted */
+		goto out_free;
+	if (v.node.def->impl->vjp)
+		through_rule(w, &v);
+	else
+		through_expansion(w, &v);
+out_free:
+	rlx_free(v.in);
+	rlx_free(v.need);
+	rlx_free(v.type);
+}
+
+static void walk_back(struct walk *w)
+{
 	uint32_t n;
 
-	if (st)
-		return st;
-	if (!a->g->err.status) {
-		a->n_val = a->g->n_val;
-		a->d = rlx_calloc(a->n_val, sizeof(*a->d));
-		if (!a->d)
-			return out_of_memory(a);
-		n = a->g->n_node;
-		seed(a, loss);
-		while (n-- > 0 && !a->g->err.status)
-			node_backward(a, n);
-		name_gradients(a);
-	}
-	st = rlx_graph_finish(a->g);
-	if (st)		/* keeps the file and line of the op concerned */
-		rlx_error_set(a->err, st, a->g->err.file, a->g->err.line, "%s",
-			      a->g->err.text);
-	return st;
+	for (n = w->end; n-- > w->first && !w->g->err.status;)
+		node_back(w, n);
 }
 
-static enum rlx_status run(const struct rlx_graph *g, const rlx_value *wrt,
-			   unsigned int n, bool loss, struct rlx_graph **out,
-			   struct rlx_error *err)
+static bool of_graph(struct rlx_graph *g, rlx_value v, const char *what, uint32_t i)
 {
-	struct ad a = { .n_wrt = n, .err = err };
-	enum rlx_status st = check(g, wrt, n, err);
-
-	if (st)
-		return st;
-	a.wrt = rlx_memdup(n ? wrt : &RLX_NONE, n * sizeof(*wrt));
-	st = a.wrt ? differentiate(&a, g, loss) : out_of_memory(&a);
-	if (!st) {
-		*out = a.g;
-		a.g = NULL;
-	}
-	rlx_graph_put(a.g);
-	rlx_free(a.d);
-	rlx_free(a.on_path);
-	rlx_free(a.complex);
-	rlx_free(a.wrt);
-	return st;
+	if (v.id && v.id < g->n_val)
+		return true;
+	rlx_fail(&g->err, RLX_EINVAL, "gradient: value %u (%s %u) is not in graph '%s'", v.id,
+		 what, i, g->name);
+	return false;
 }
 
-enum rlx_status rlx_graph_vjp(const struct rlx_graph *g, const rlx_value *wrt,
-			      unsigned int n, struct rlx_graph **out,
-			      struct rlx_error *err)
+static bool check_floats(struct rlx_graph *g, const struct rlx_values *l, const char *what)
 {
-	return run(g, wrt, n, false, out, err);
+	uint32_t i;
+
+	if (l->n && !l->v) {
+		rlx_fail(&g->err, RLX_EINVAL, "gradient: list '%s' is NULL and has %u elements",
+			 what, l->n);
+		return false;
+	}
+	for (i = 0; i < l->n; i++) {
+		if (!of_graph(g, l->v[i], what, i))
+			return false;
+		if (rlx_dtype_is_float(g->val[l->v[i].id].type.dtype))
+			continue;
+		rlx_fail(&g->err, RLX_ETYPE, "gradient: %s %u is %s, no float", what, i,
+			 rlx_dtype_name(g->val[l->v[i].id].type.dtype));
+		return false;
+	}
+	return true;
 }
 
-enum rlx_status rlx_graph_grad(const struct rlx_graph *g, const rlx_value *wrt,
-			       unsigned int n, struct rlx_graph **out,
-			       struct rlx_error *err)
+/* The cotangents are of the types of what is derived; one scalar needs none. */
+static bool check_seeds(struct rlx_graph *g, const struct rlx_values *seed,
+			const struct rlx_values *like, const char *what)
 {
-	const struct rlx_type *t;
+	const struct rlx_type *t, *s;
+	char have[96], need[96];
+	uint32_t i;
 
-	if (g && g->finished) {
-		t = rlx_type_of(g, g->io[RLX_IO_OUTPUT].e[0].v);
-		if (!rlx_dtype_is_float(t->dtype) || rlx_type_count(t) != 1)
-			return rlx_fail(err, RLX_ESHAPE,
-					"gradient: output 0 of graph '%s' is not one float",
-					g->name);
+	if (seed->n != like->n || !seed->v) {
+		rlx_fail(&g->err, RLX_EINVAL, "gradient: %u of list '%s' for %u values", seed->n,
+			 what, like->n);
+		return false;
 	}
-	return run(g, wrt, n, true, out, err);
+	for (i = 0; i < seed->n; i++) {
+		if (!seed->v[i].id)
+			continue;	/* zero */
+		if (!of_graph(g, seed->v[i], what, i))
+			return false;
+		s = &g->val[seed->v[i].id].type;
+		t = &g->val[like->v[i].id].type;
+		if (rlx_type_equal(s, t))
+			continue;
+		rlx_type_print(s, have, sizeof(have));
+		rlx_type_print(t, need, sizeof(need));
+		rlx_fail(&g->err, RLX_ESHAPE, "gradient: %s %u is %s, %s is needed", what, i, have,
+			 need);
+		return false;
+	}
+	return true;
+}
+
+/* Of one scalar: a weight of 1. */
+static rlx_value unit_seed(struct rlx_graph *g, const struct rlx_values *of)
+{
+	const struct rlx_type *t = of->n == 1 ? &g->val[of->v[0].id].type : NULL;
+	struct rlx_type copy;
+
+	if (!t || rlx_type_count(t) != 1) {
+		rlx_fail(&g->err, RLX_ESHAPE,
+			 "gradient: without seeds one value of one element is derived, and no more");
+		return RLX_NONE;
+	}
+	copy = *t;
+	return op_fill(g, &copy, 1);
+}
+
+/* Bring the caller's struct to the size this library knows; false with a message. */
+static bool take_args(struct rlx_graph *g, const struct rlx_ad *a, struct rlx_ad *own)
+{
+	if (!g || g->err.status)
+		return false;
+	if (!a || !a->size || g->finished) {
+		rlx_fail(&g->err, RLX_EINVAL, "gradient: %s", g->finished ?
+			 "the graph is finished and takes no more ops" :
+			 "no arguments, or their size is not set");
+		return false;
+	}
+	*own = (struct rlx_ad){ 0 };
+	memcpy(own, a, a->size < sizeof(*own) ? a->size : sizeof(*own));
+	return check_floats(g, &own->of, "of") && check_floats(g, &own->wrt, "wrt");
+}
+
+static void derive(struct rlx_graph *g, const struct rlx_ad *a, rlx_value *d)
+{
+	struct shares shares = { 0 };
+	struct walk w = { .g = g, .shares = &shares, .n_val = g->n_val };
+	rlx_value one = a->seed.n ? RLX_NONE : unit_seed(g, &a->of);
+	uint32_t i;
+
+	for (i = 0; i < a->of.n; i++)
+		if (g->val[a->of.v[i].id].node >= w.end)
+			w.end = g->val[a->of.v[i].id].node + 1;
+	if (!g->err.status && walk_init(&w)) {
+		for (i = 0; i < a->wrt.n; i++)
+			w.flags[a->wrt.v[i].id] |= DEPENDS;
+		for (i = 0; i < a->of.n; i++)
+			w.flags[a->of.v[i].id] |= REACHES;
+		mark(&w);
+		for (i = 0; i < a->of.n; i++)
+			give(&w, "seed", a->of.v[i].id, a->seed.n ? a->seed.v[i] : one);
+		walk_back(&w);
+		for (i = 0; i < a->wrt.n && !g->err.status; i++) {
+			rlx_value v = a->wrt.v[i], sum = join(&w, v.id);
+
+			d[i] = sum.id ? sum : op_zeros_like(g, v);
+		}
+	}
+	walk_fini(&w);
+	rlx_free(shares.e);
+}
+
+/* Results are written last of all: a caller may get them where the arguments were. */
+static void none_on_failure(const struct rlx_graph *g, rlx_value *v, uint32_t n)
+{
+	while (g->err.status && n--)
+		v[n] = RLX_NONE;
+}
+
+void rlx_vjp(struct rlx_graph *g, const struct rlx_ad *a, rlx_value *d)
+{
+	struct rlx_ad own;
+
+	if (!take_args(g, a, &own))
+		return;
+	if (!own.seed.n || check_seeds(g, &own.seed, &own.of, "seed"))
+		derive(g, &own, d);
+	none_on_failure(g, d, own.wrt.n);
+}
+
+/*
+ * Forward mode: reverse mode is linear in its cotangents, so that its own reverse mode by
+ * them, weighed by the tangents, is the forward one. What the first pass computes is not read
+ * by the second and goes with dead code.
+ */
+static void push_forward(struct rlx_graph *g, const struct rlx_ad *a, rlx_value *dot)
+{
+	rlx_value *u = rlx_bump_new(&g->bump, a->of.n + 1, sizeof(*u));
+	rlx_value *d = rlx_bump_new(&g->bump, a->wrt.n + 1, sizeof(*d));
+	struct rlx_ad back = *a, fore = *a;
+	struct rlx_type t;
+	uint32_t i;
+
+	if (!u || !d) {
+		out_of_memory(g);
+		return;
+	}
+	for (i = 0; i < a->of.n; i++) {	/* of any value: nothing depends on which */
+		t = op_type(g, a->of.v[i]);
+		u[i] = op_fill(g, &t, 0);
+		/* a node of its own, also for a scalar, whose fill is a constant */
+		u[i] = rlx_emit(g, neg, .x = u[i]);
+	}
+	back.seed = (struct rlx_values){ u, a->of.n };
+	if (g->err.status)
+		return;
+	derive(g, &back, d);
+	fore.of = (struct rlx_values){ d, a->wrt.n };
+	fore.seed = a->tangent;
+	fore.wrt = (struct rlx_values){ u, a->of.n };
+	if (!g->err.status)
+		derive(g, &fore, dot);
+}
+
+void rlx_jvp(struct rlx_graph *g, const struct rlx_ad *a, rlx_value *dot)
+{
+	struct rlx_ad own;
+
+	if (!take_args(g, a, &own))
+		return;
+	if (check_seeds(g, &own.tangent, &own.wrt, "tangent"))
+		push_forward(g, &own, dot);
+	none_on_failure(g, dot, own.of.n);
+}
+
+void rlx_hvp(struct rlx_graph *g, const struct rlx_ad *a, rlx_value *hv)
+{
+	rlx_value *d;
+	struct rlx_ad own;
+
+	if (!take_args(g, a, &own))
+		return;
+	d = rlx_bump_new(&g->bump, own.wrt.n + 1, sizeof(*d));
+	if (!d)
+		out_of_memory(g);
+	else if (check_seeds(g, &own.tangent, &own.wrt, "tangent")) {
+		own.seed = (struct rlx_values){ 0 };
+		derive(g, &own, d);
+		own.of = (struct rlx_values){ d, own.wrt.n };
+		if (!g->err.status)
+			push_forward(g, &own, hv);
+	}
+	none_on_failure(g, hv, own.wrt.n);
 }

@@ -190,7 +190,8 @@ rlx_value rlx_node_new(struct rlx_graph *g, const struct rlx_op_def *def,
 	struct rlx_infer q = { .err = &g->err, .def = def, .n_in = n_in };
 	const char *file = at ? at->file : NULL;
 	unsigned int line = at ? at->line : 0;
-	struct rlx_node node = { .def = def, .n_in = n_in, .file = file, .line = line };
+	struct rlx_node node = { .def = def, .n_in = n_in, .file = file, .line = line,
+				 .scope = at && at->def ? at->scope : g->scope };
 	rlx_value v = RLX_NONE;
 	uint32_t i;
 
@@ -416,7 +417,8 @@ rlx_value rlx_emit_inputs(struct rlx_graph *g, const struct rlx_op_def *def,
 static rlx_value leaf_new(struct rlx_graph *g, enum rlx_io io, const char *name,
 			  struct rlx_type type, const char *file, unsigned int line)
 {
-	struct rlx_op_input in = { .name = name, .type = type };
+	bool state = io == RLX_IO_STATE;
+	struct rlx_op_input in = { .name = name, .type = type, .state = state };
 	struct rlx_op_param pa = { .name = name, .type = type };
 	struct rlx_named_list *l;
 	rlx_value v;
@@ -433,23 +435,30 @@ static rlx_value leaf_new(struct rlx_graph *g, enum rlx_io io, const char *name,
 			      "graph '%s': the name '%s' is taken", g->name, name);
 		return RLX_NONE;
 	}
-	if (io == RLX_IO_INPUT)
+	if (io != RLX_IO_PARAM)
 		v = rlx_emit_raw(g, &rlx_op_input, &in, sizeof(in), file, line);
 	else
 		v = rlx_emit_raw(g, &rlx_op_param, &pa, sizeof(pa), file, line);
 	if (!v.id)
 		return v;
-	l = &g->io[io];
+	l = &g->io[state ? RLX_IO_INPUT : io];
 	if (!rlx_map_put(&g->names, name, strlen(name), v.id) ||
 	    !rlx_grow(&l->e, &l->cap, l->n + 1, sizeof(*l->e))) {
 		out_of_memory(g, file, line);
 		return RLX_NONE;
 	}
-	/* struct rlx_op_param has the same members in the same places */
+	/* struct rlx_op_param begins with the same members in the same places */
 	l->e[l->n++] = (struct rlx_named){
-		((struct rlx_op_input *)g->node[g->n_node - 1].args)->name, v,
+		((struct rlx_op_input *)g->node[g->n_node - 1].args)->name, v, state,
 	};
+	g->n_state += state;
 	return v;
+}
+
+rlx_value rlx_leaf_at(struct rlx_graph *g, enum rlx_io io, const char *name,
+		      struct rlx_type type, const struct rlx_node *at)
+{
+	return leaf_new(g, io, name, type, at ? at->file : NULL, at ? at->line : 0);
 }
 
 rlx_value rlx_input_at(struct rlx_graph *g, const char *name,
@@ -462,6 +471,90 @@ rlx_value rlx_param_at(struct rlx_graph *g, const char *name,
 		       struct rlx_type type, const char *file, unsigned int line)
 {
 	return leaf_new(g, RLX_IO_PARAM, name, type, file, line);
+}
+
+rlx_value rlx_state_at(struct rlx_graph *g, const char *name,
+		       struct rlx_type type, const char *file, unsigned int line)
+{
+	return leaf_new(g, RLX_IO_STATE, name, type, file, line);
+}
+
+/* 1 + the index of the input that is state @name[0..n), or 0. */
+static uint32_t state_index(const struct rlx_graph *g, const char *name, size_t n)
+{
+	const struct rlx_named_list *l = &g->io[RLX_IO_INPUT];
+	uint32_t i;
+
+	for (i = 0; g->n_state && i < l->n; i++)
+		if (l->e[i].state && strlen(l->e[i].name) == n && !memcmp(l->e[i].name, name, n))
+			return i + 1;
+	return 0;
+}
+
+/* The state whose next value an output of this name is, as 1 + its index; 0: of none. */
+static uint32_t next_of(const struct rlx_graph *g, const char *name)
+{
+	size_t n = strlen(name);
+
+	return n > 6 && !strncmp(name, "next(", 5) && name[n - 1] == ')' ?
+	       state_index(g, name + 5, n - 6) : 0;
+}
+
+void rlx_state_next(struct rlx_graph *g, rlx_value state, rlx_value v)
+{
+	const struct rlx_node *n;
+	const char *name;
+	char *next;
+	size_t len;
+
+	if (!g || g->err.status)
+		return;
+	n = state.id && state.id < g->n_val ? rlx_node_of(g, state.id) : NULL;
+	if (!n || n->def->index != RLX_OP_input || !((struct rlx_op_input *)n->args)->state) {
+		rlx_fail(&g->err, RLX_EINVAL,
+			 "rlx_state_next: value %u is no state: give one of rlx_state()", state.id);
+		return;
+	}
+	name = ((struct rlx_op_input *)n->args)->name;
+	if (v.id == state.id)	/* it stays */
+		return;
+	len = strlen(name);
+	next = rlx_bump_new(&g->bump, len + 7, 1);
+	if (!next) {
+		out_of_memory(g, n->file, n->line);
+		return;
+	}
+	memcpy(next, "next(", 5);
+	memcpy(next + 5, name, len);
+	next[len + 5] = ')';
+	rlx_output_at(g, next, v, n->file, n->line);
+}
+
+void rlx_scope_begin(struct rlx_graph *g, uint32_t scope)
+{
+	uint32_t known = RLX_SCOPE_AS_WRITTEN | RLX_SCOPE_REMAT | RLX_SCOPE_NOGRAD;
+
+	if (!g || g->err.status)
+		return;
+	if (scope & ~known || g->n_scope == 32) {
+		rlx_fail(&g->err, RLX_EINVAL, "scope: %s", scope & ~known ?
+			 "unknown bits; see enum rlx_scope" : "they nest over 32 deep");
+		return;
+	}
+	g->outer_scope[g->n_scope++] = g->scope;
+	g->scope |= scope;
+	if (scope & RLX_SCOPE_REMAT)
+		g->scope = (g->scope & known) | ++g->last_scope << 8;
+}
+
+void rlx_scope_end(struct rlx_graph *g)
+{
+	if (!g || g->err.status)
+		return;
+	if (g->n_scope)
+		g->scope = g->outer_scope[--g->n_scope];
+	else
+		rlx_fail(&g->err, RLX_EINVAL, "scope: an end without a beginning");
 }
 
 rlx_value rlx_constant_blob(struct rlx_graph *g, struct rlx_type type,
@@ -504,11 +597,24 @@ rlx_value rlx_scalar_const(struct rlx_graph *g, enum rlx_dtype dt, double x)
 	return rlx_constant(g, t.type, bytes);
 }
 
+static bool next_fits(struct rlx_graph *g, uint32_t input, rlx_value v)
+{
+	const struct rlx_named *s = &g->io[RLX_IO_INPUT].e[input];
+	char have[96], need[96];
+
+	if (rlx_type_equal(&g->val[v.id].type, &g->val[s->v.id].type))
+		return true;
+	rlx_type_print(&g->val[v.id].type, have, sizeof(have));
+	rlx_type_print(&g->val[s->v.id].type, need, sizeof(need));
+	rlx_fail(&g->err, RLX_ESHAPE, "state '%s' is %s, its next value %s", s->name, need, have);
+	return false;
+}
+
 void rlx_output_at(struct rlx_graph *g, const char *name, rlx_value v,
 		   const char *file, unsigned int line)
 {
 	struct rlx_named_list *l;
-	uint32_t i;
+	uint32_t i, state;
 
 	if (!g || g->err.status)
 		return;
@@ -526,12 +632,18 @@ void rlx_output_at(struct rlx_graph *g, const char *name, rlx_value v,
 				      "graph '%s': output '%s' exists", g->name, name);
 			return;
 		}
+	state = next_of(g, name);
+	if (state && !next_fits(g, state - 1, v)) {
+		g->err.file = file;
+		g->err.line = line;
+		return;
+	}
 	name = rlx_bump_str(&g->bump, name, strlen(name));
 	if (!name || !rlx_grow(&l->e, &l->cap, l->n + 1, sizeof(*l->e))) {
 		out_of_memory(g, file, line);
 		return;
 	}
-	l->e[l->n++] = (struct rlx_named){ name, v };
+	l->e[l->n++] = (struct rlx_named){ name, v, state };
 }
 
 rlx_value rlx_out(const struct rlx_graph *g, rlx_value v, unsigned int i)
@@ -549,21 +661,50 @@ const struct rlx_type *rlx_type_of(const struct rlx_graph *g, rlx_value v)
 	return g && v.id && v.id < g->n_val ? &g->val[v.id].type : NULL;
 }
 
+/* Entry @i of what callers see as @io, or, for @i UINT32_MAX, NULL and *@n how many there are. */
+static const struct rlx_named *io_entry(const struct rlx_graph *g, enum rlx_io io, uint32_t i,
+					uint32_t *n)
+{
+	const struct rlx_named_list *l;
+	uint32_t k;
+
+	*n = 0;
+	if (!g || (unsigned int)io > RLX_IO_STATE)
+		return NULL;
+	l = &g->io[io == RLX_IO_STATE ? RLX_IO_INPUT : io];
+	if (!g->n_state && io != RLX_IO_STATE) {
+		*n = l->n;
+		return i < l->n ? &l->e[i] : NULL;
+	}
+	for (k = 0; k < l->n; k++)
+		if (rlx_io_of(io == RLX_IO_STATE ? RLX_IO_INPUT : io, l->e[k].state) == io &&
+		    (*n)++ == i)
+			return &l->e[k];
+	return NULL;
+}
+
 unsigned int rlx_graph_io_count(const struct rlx_graph *g, enum rlx_io io)
 {
-	return g && io <= RLX_IO_OUTPUT ? g->io[io].n : 0;
+	uint32_t n;
+
+	io_entry(g, io, UINT32_MAX, &n);
+	return n;
 }
 
 const char *rlx_graph_io_name(const struct rlx_graph *g, enum rlx_io io,
 			      unsigned int i)
 {
-	return i < rlx_graph_io_count(g, io) ? g->io[io].e[i].name : NULL;
+	const struct rlx_named *e = io_entry(g, io, i, &(uint32_t){ 0 });
+
+	return e ? e->name : NULL;
 }
 
 rlx_value rlx_graph_io_value(const struct rlx_graph *g, enum rlx_io io,
 			     unsigned int i)
 {
-	return i < rlx_graph_io_count(g, io) ? g->io[io].e[i].v : RLX_NONE;
+	const struct rlx_named *e = io_entry(g, io, i, &(uint32_t){ 0 });
+
+	return e ? e->v : RLX_NONE;
 }
 
 unsigned int rlx_graph_size(const struct rlx_graph *g)

@@ -17,6 +17,7 @@ struct rlx_node {
 	uint32_t		 out;	/* id of output 0; the others follow */
 	unsigned int		 line;	/* where the caller emitted it */
 	const char		*file;
+	uint32_t		 scope;	/* of enum rlx_scope, and which of its kind above that */
 };
 
 struct rlx_val {
@@ -25,9 +26,14 @@ struct rlx_val {
 	struct rlx_type	type;
 };
 
+/*
+ * @state: of an input: runs replace it; of an output: 1 + the index of the input that it
+ * replaces. A state is an input and its next value an output that share their place.
+ */
 struct rlx_named {
 	const char	*name;
 	rlx_value	 v;
+	uint32_t	 state;
 };
 
 struct rlx_named_list {
@@ -50,9 +56,18 @@ struct rlx_graph {
 	uint32_t		 n_node, cap_node;
 	struct rlx_val		*val;	/* [0] is unused */
 	uint32_t		 n_val, cap_val;
-	struct rlx_named_list	 io[3];	/* by enum rlx_io */
+	struct rlx_named_list	 io[3];	/* by enum rlx_io; states are inputs */
 	struct rlx_map		 names;	/* inputs and params */
+	uint32_t		 n_state;
+	uint32_t		 scope, n_scope, last_scope;	/* of what is emitted now */
+	uint32_t		 outer_scope[32];
 };
+
+/* Which of enum rlx_io an entry of g->io[] is to callers: states are apart. */
+static inline enum rlx_io rlx_io_of(enum rlx_io list, uint32_t state)
+{
+	return state && list != RLX_IO_PARAM ? RLX_IO_STATE : list;
+}
 
 struct rlx_blob {
 	atomic_uint	 refs;
@@ -103,9 +118,16 @@ rlx_value rlx_node_new(struct rlx_graph *g, const struct rlx_op_def *def,
 		       const void *args, const uint32_t *in, uint32_t n_in,
 		       const struct rlx_node *at);
 
+/* rlx_input_at(), rlx_param_at() or rlx_state_at(); @at: whose file and line it takes. */
+rlx_value rlx_leaf_at(struct rlx_graph *g, enum rlx_io io, const char *name,
+		      struct rlx_type type, const struct rlx_node *at);
+
 /* Append a node of an op that has @n inputs in order and no other field but absent. */
 rlx_value rlx_emit_inputs(struct rlx_graph *g, const struct rlx_op_def *def,
 			  const rlx_value *in, uint32_t n, const struct rlx_node *at);
+
+/* Is @name one of those that a value takes the place of? */
+bool rlx_inline_names(const struct rlx_inline *how, const char *name);
 
 /* Flops of a call of @g, by its ops' costs. Allocates; 0 without memory. */
 double rlx_graph_flops(const struct rlx_graph *g);

@@ -110,6 +110,7 @@ struct rlx_grad {
 	const rlx_value		*in, *out;
 	const rlx_value		*d_out;		/* none: that output has no gradient */
 	rlx_value		*d_in;		/* preset to none */
+	const bool		*need;		/* per input: d_in is wanted; the rest is not read */
 };
 
 /* What the op stands for in simpler ops; set out[0..n_out). */

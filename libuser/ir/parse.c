@@ -428,12 +428,13 @@ static bool draft_init(struct parser *p, struct draft *d)
 
 static rlx_value make_node(struct parser *p, struct scope *s, struct draft *d)
 {
-	const struct rlx_op_input *leaf = d->args;	/* param has the same members */
+	const struct rlx_op_input *leaf = d->args;	/* param begins with the same members */
 	rlx_value v = RLX_NONE;
 	uint32_t i, k = 0;
 
 	if (d->def->index == RLX_OP_input)
-		v = rlx_input_at(s->g, leaf->name, leaf->type, NULL, 0);
+		v = leaf->state ? rlx_state_at(s->g, leaf->name, leaf->type, NULL, 0) :
+				  rlx_input_at(s->g, leaf->name, leaf->type, NULL, 0);
 	else if (d->def->index == RLX_OP_param)
 		v = rlx_param_at(s->g, leaf->name, leaf->type, NULL, 0);
 	else {

@@ -204,7 +204,8 @@ static enum rlx_status ew_vjp(struct rlx_grad *q)
 		const struct rlx_type *t = rlx_type_of(q->g, q->in[k]);
 		rlx_value d;
 
-		if (!strcmp(r->deriv[k], "NODIFF") || !t || !rlx_dtype_is_float(t->dtype))
+		if (!q->need[k] || !strcmp(r->deriv[k], "NODIFF") || !t ||
+		    !rlx_dtype_is_float(t->dtype))
 			continue;
 		d = ew_expr_times(q->g, r->deriv[k], &vars, q->d_out[0]);
 		if (!d.id)	/* 0, whatever the gradient */

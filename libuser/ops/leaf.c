@@ -5,14 +5,15 @@
 /*
  * Shapes:	-> a tensor of 'type'
  * Dtypes:	any
- * Does:	made by rlx_input(); name is how runs bind it. The type needs a dtype, a rank up
- *		to 8, sizes from 0 on and less than 2^63 bytes.
+ * Does:	made by rlx_input(), or with state by rlx_state(); name is how runs bind it. The
+ *		type needs a dtype, a rank up to 8, sizes from 0 on and less than 2^63 bytes.
  * Gradient:	none of its own: gradients may be taken by it
  * Source:	rlx/graph.h
  */
-RLX_OP(input, "a tensor given at each run",
+RLX_OP(input, "a tensor given at each run, or a state that runs replace",
 	ATTR(str, name)
-	ATTR(type, type),
+	ATTR(type, type)
+	ATTR(bool, state),
 	RLX_T_LEAF)
 
 /*

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Matrix product of the last two dimensions, the others broadcast. */
-#include "ops/op.h"
+#include "ops/emit.h"
 
 /*
  * Shapes:	a[.., m, k], b[.., k, n] -> y[.., m, n]; leading dimensions broadcast; both of
@@ -85,31 +85,36 @@ static enum rlx_status matmul_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
-static rlx_value swap_last(struct rlx_graph *g, rlx_value v)
+/* A matrix of all rows of @x. */
+static rlx_value all_rows(struct rlx_graph *g, rlx_value x)
 {
-	const struct rlx_type *t = rlx_type_of(g, v);
-	int64_t perm[RLX_MAX_RANK];
-	uint32_t i, rank = t ? t->rank : 0;
+	struct rlx_type t = op_type(g, x);
 
-	for (i = 0; i < rank; i++)
-		perm[i] = i;
-	if (rank >= 2) {
-		perm[rank - 1] = rank - 2;
-		perm[rank - 2] = rank - 1;
-	}
-	return rlx_emit(g, transpose, .x = v, .perm = { perm, rank });
+	return op_reshape(g, x, (int64_t[]){ shape_span(&t, 0, t.rank - 1), t.dim[t.rank - 1] }, 2);
 }
 
+/*
+ * Transposes are flags. A matrix b that all of a's batch shares gets the sum over the batch:
+ * one product whose rows are those of all of it.
+ */
 static enum rlx_status matmul_vjp(struct rlx_grad *q)
 {
-	rlx_value da = rlx_emit(q->g, matmul, .a = q->d_out[0],
-				.b = swap_last(q->g, q->in[1]));
-	rlx_value db = rlx_emit(q->g, matmul, .a = swap_last(q->g, q->in[0]),
-				.b = q->d_out[0]);
+	rlx_value a = q->in[0], b = q->in[1], dy = q->d_out[0], d;
+	struct rlx_graph *g = q->g;
 
-	q->d_in[0] = op_unbroadcast(q->g, da, q->in[0]);
-	q->d_in[1] = op_unbroadcast(q->g, db, q->in[1]);
-	return RLX_OK;
+	if (q->need[0]) {
+		d = rlx_emit(g, fused_matmul, .a = dy, .b = b, .trans_b = true);
+		q->d_in[0] = op_unbroadcast(g, d, a);
+	}
+	if (q->need[1]) {
+		if (op_type(g, b).rank == 2) {
+			a = all_rows(g, a);
+			dy = all_rows(g, dy);
+		}
+		d = rlx_emit(g, fused_matmul, .a = a, .b = dy, .trans_a = true);
+		q->d_in[1] = op_unbroadcast(g, d, b);
+	}
+	return op_done(g);
 }
 
 static void matmul_cost(const struct rlx_infer *q, struct rlx_cost *c)

@@ -114,7 +114,7 @@ static enum rlx_status one_round(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
 		const struct rlx_op_def *def = g->node[n].def;
 
-		if (!rw.live[n])
+		if (!rlx_rewrite_live(&rw, n))
 			continue;
 		for (r = 0; has[def->index] && r < N_ROWS; r++)
 			if (root_of(&rows[r]) == def && apply(&rw, n, &rows[r]))

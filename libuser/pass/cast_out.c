@@ -119,7 +119,7 @@ enum rlx_status rlx_pass_cast_out(struct rlx_pass_ctx *c, struct rlx_graph *g,
 		rlx_fail(&rw.g->err, RLX_ENOMEM, "cast_out: out of memory");
 	/* what moves elements follows the dtype that it is given */
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
-		if (!rw.live[n])
+		if (!rlx_rewrite_live(&rw, n))
 			continue;
 		if (gone[n])
 			rlx_rewrite_set(&rw, g->node[n].out,

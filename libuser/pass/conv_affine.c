@@ -206,7 +206,7 @@ enum rlx_status rlx_pass_conv_affine(struct rlx_pass_ctx *c, struct rlx_graph *g
 		const struct rlx_node *node = &g->node[n];
 		rlx_value v = RLX_NONE;
 
-		if (!rw.live[n])
+		if (!rlx_rewrite_live(&rw, n))
 			continue;
 		switch (node->def->index) {
 		case RLX_OP_batch_norm:

@@ -34,7 +34,8 @@ static bool same(const struct rlx_rewrite *rw, const struct rlx_node *old,
 {
 	uint32_t i;
 
-	if (old->def != new->def || old->n_in != new->n_in)
+	if (old->def != new->def || old->n_in != new->n_in ||
+	    (old->scope != new->scope && !(old->def->traits & RLX_T_LEAF)))
 		return false;
 	for (i = 0; i < old->n_in; i++)
 		if (rw->map[old->in[i]] != new->in[i])
@@ -77,7 +78,7 @@ enum rlx_status rlx_pass_cse(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	t.slot = rlx_calloc(t.mask + 1ul, sizeof(*t.slot));
 	t.hash = rlx_calloc(t.mask + 1ul, sizeof(*t.hash));
 	for (n = 0; n < g->n_node; n++) {
-		if (!rw.live[n])
+		if (!rlx_rewrite_live(&rw, n))
 			continue;
 		if (!t.slot || !t.hash || g->node[n].def->traits & RLX_T_IMPURE ||
 		    g->node[n].def->index == RLX_OP_input ||

@@ -65,7 +65,7 @@ static enum rlx_status one_round(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	if (!v || !out_types)
 		rlx_fail(&rw.g->err, RLX_ENOMEM, "expand: out of memory");
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
-		if (!rw.live[n])
+		if (!rlx_rewrite_live(&rw, n))
 			continue;
 		if (must_expand(&legal, &g->node[n]))
 			expand_node(&rw, n, v, out_types);

@@ -211,7 +211,7 @@ static enum rlx_status fold(struct rlx_pass_ctx *c, struct rlx_graph *g, bool ag
 	if (st)
 		return st;
 	for (n = 0; n < g->n_node; n++) {
-		if (!rw.live[n])
+		if (!rlx_rewrite_live(&rw, n))
 			continue;
 		if (may_fold(&rw, &g->node[n]) && (again || !may_stay(&rw, &g->node[n])))
 			fold_node(&rw, n);

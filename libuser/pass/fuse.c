@@ -134,13 +134,13 @@ enum rlx_status rlx_pass_fuse(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	for (d = 0; d < rlx_op_count; d++)
 		index_roots(rlx_op_defs[d], rlx_op_defs[d]->impl->pattern, has);
 	for (n = g->n_node; n-- > 0;)
-		if (rw.live[n] && !taken[n] && has[g->node[n].def->index] &&
+		if (rlx_rewrite_live(&rw, n) && !taken[n] && has[g->node[n].def->index] &&
 		    try_root(c, &rw, n, taken, &plan[n]))
 			fused[plan[n].def->index]++;
 	for (n = 0; n < g->n_node; n++) {
 		if (plan[n].def)
 			emit(&rw, n, &plan[n]);
-		else if (rw.live[n] && !taken[n])
+		else if (rlx_rewrite_live(&rw, n) && !taken[n])
 			rlx_rewrite_copy(&rw, n);
 		rlx_free(plan[n].args);
 	}

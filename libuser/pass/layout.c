@@ -362,7 +362,7 @@ enum rlx_status rlx_pass_layout(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	if (!l.blocked)
 		rlx_fail(&rw.g->err, RLX_ENOMEM, "layout: out of memory");
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
-		if (!rw.live[n] || take(&l, &g->node[n]))
+		if (!rlx_rewrite_live(&rw, n) || take(&l, &g->node[n]))
 			continue;
 		for (k = 0; k < g->node[n].n_in; k++)
 			plain(&l, g->node[n].in[k]);

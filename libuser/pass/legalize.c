@@ -89,7 +89,7 @@ enum rlx_status rlx_pass_legalize(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	if (!l.wide[0] || !l.wide[1])
 		rlx_fail(&l.rw.g->err, RLX_ENOMEM, "legalize: out of memory");
 	for (n = 0; n < g->n_node && !l.rw.g->err.status; n++) {
-		if (!l.rw.live[n])
+		if (!rlx_rewrite_live(&l.rw, n))
 			continue;
 		if (has_narrow(g, &g->node[n]) &&
 		    rlx_legal(&legal, &g->node[n], to) == RLX_LEGAL_WIDENED)

@@ -4,8 +4,8 @@
  * operands, those of attention and convolutions where the target gains by it, and leave
  * every tensor as written. The mixed forms also keep tensors between ops in 16 bits:
  * compute, pointwise and moving ops work in them, and so do reductions, whose kernels
- * accumulate in f32. Inputs, params and outputs keep their dtypes; integers, indices and
- * bool are never touched.
+ * accumulate in f32. Inputs, params, states and outputs keep their dtypes; integers, indices
+ * and bool are never touched, nor are nodes in RLX_SCOPE_AS_WRITTEN.
  */
 #include <math.h>
 #include <string.h>
@@ -136,7 +136,7 @@ static void mixed(struct policy *p, uint32_t idx)
 	rlx_value v;
 
 	if (n->n_in > 16 || n->def->traits & (RLX_T_LEAF | RLX_T_SUBGRAPH) ||
-	    n->def->index == RLX_OP_cast) {
+	    n->def->index == RLX_OP_cast || n->scope & RLX_SCOPE_AS_WRITTEN) {
 		/* these want what they were written for */
 		for (k = 0; k < n->n_in; k++) {
 			uint32_t old = n->in[k];
@@ -204,11 +204,12 @@ enum rlx_status rlx_pass_precision(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	if (!p.cast)
 		rlx_fail(&rw.g->err, RLX_ENOMEM, "precision: out of memory");
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
-		if (!rw.live[n])
+		if (!rlx_rewrite_live(&rw, n))
 			continue;
 		if (mix)
 			mixed(&p, n);
-		else if (!product_only(&p, &g->node[n]) && !attention_only(&p, &g->node[n]))
+		else if (g->node[n].scope & RLX_SCOPE_AS_WRITTEN ||
+			 (!product_only(&p, &g->node[n]) && !attention_only(&p, &g->node[n])))
 			rlx_rewrite_copy(&rw, n);
 	}
 	if (!rw.g->err.status)

@@ -39,9 +39,8 @@ static void copy_leaf(struct rlx_rewrite *rw, enum rlx_io io)
 		const struct rlx_val *v = &rw->old->val[l->e[i].v.id];
 		const struct rlx_node *n = &rw->old->node[v->node];
 
-		rw->map[l->e[i].v.id] = io == RLX_IO_INPUT ?
-			rlx_input_at(rw->g, l->e[i].name, v->type, n->file, n->line).id :
-			rlx_param_at(rw->g, l->e[i].name, v->type, n->file, n->line).id;
+		rw->map[l->e[i].v.id] = rlx_leaf_at(rw->g, rlx_io_of(io, l->e[i].state),
+						    l->e[i].name, v->type, n).id;
 	}
 }
 

@@ -28,6 +28,12 @@ struct rlx_rewrite {
 
 enum rlx_status rlx_rewrite_begin(struct rlx_rewrite *rw, const struct rlx_graph *old,
 				  struct rlx_error *err);
+/* Does anything need node @n? What is emitted next is of its scope. */
+static inline bool rlx_rewrite_live(struct rlx_rewrite *rw, uint32_t n)
+{
+	rw->g->scope = rw->old->node[n].scope;
+	return rw->live[n];
+}
 /* The new value of an old one; none for 0. */
 rlx_value rlx_rewrite_value(const struct rlx_rewrite *rw, uint32_t old_value);
 /* Old value @v is @with from here on. */

@@ -158,10 +158,11 @@ enum rlx_status rlx_pass_views(struct rlx_pass_ctx *c, struct rlx_graph *g,
 		const struct rlx_node *node = &g->node[n];
 		rlx_value v;
 
-		if (!rw.live[n])
+		if (!rlx_rewrite_live(&rw, n))
 			continue;
-		if (node->def->index == RLX_OP_expand &&
-		    !other_use[node->out])	/* its readers broadcast by themselves */
+		if (node->def->index == RLX_OP_stop_gradient ||
+		    (node->def->index == RLX_OP_expand &&
+		     !other_use[node->out]))	/* its readers broadcast by themselves */
 			v = rlx_rewrite_value(&rw, node->in[0]);
 		else
 			v = simpler(&rw, node);

@@ -10,6 +10,53 @@ extern "C" {
 #endif
 
 /**
+ * struct rlx_ad - what is derived by what; zero means the default everywhere.
+ * @size:    sizeof(struct rlx_ad)
+ * @of:      values that are derived
+ * @seed:    their cotangents, of their types, none: zero. Empty: 1, for one value of one
+ *           element
+ * @wrt:     by what; any float values of the graph
+ * @tangent: of rlx_jvp() and rlx_hvp(): the direction, one for each of @wrt, of its type;
+ *           none: zero
+ */
+struct rlx_ad {
+	size_t			size;
+	struct rlx_values	of, seed;
+	struct rlx_values	wrt, tangent;
+};
+
+/**
+ * rlx_vjp - emit the reverse-mode derivative into the graph that is being built.
+ * @g: open
+ * @d: receives one value for each of @a->wrt, in its type: the sum over @a->of of seed times
+ *     derivative; zeros where nothing flows
+ *
+ * What is emitted is ordinary: it can be clipped, fed to an optimizer, derived again. Nothing
+ * is computed for values that were not asked for. Rules are those of rlx_graph_vjp(); nothing
+ * passes stop_gradient and nodes in RLX_SCOPE_NOGRAD. An op without a rule of its own is
+ * differentiated through what it stands for, which is computed once more for that.
+ *
+ * Context: one thread per graph; allocates. Errors stick to @g: RLX_EINVAL, RLX_ETYPE,
+ * RLX_ESHAPE, RLX_ENOSUP as rlx_graph_vjp() returns them; all of @d is then none.
+ */
+RLX_EXPORT void rlx_vjp(struct rlx_graph *g, const struct rlx_ad *a, rlx_value *d);
+
+/**
+ * rlx_jvp - emit the forward-mode derivative: @dot receives for each of @a->of, in its type,
+ * the derivative along @a->tangent. It is the reverse mode of the reverse mode, which is
+ * linear in its cotangents: ops need no other rules.
+ * Context and errors as rlx_vjp().
+ */
+RLX_EXPORT void rlx_jvp(struct rlx_graph *g, const struct rlx_ad *a, rlx_value *dot);
+
+/**
+ * rlx_hvp - emit Hessian times vector: @hv receives for each of @a->wrt the derivative of the
+ * gradient of @a->of, one value of one element, along @a->tangent.
+ * Context and errors as rlx_vjp().
+ */
+RLX_EXPORT void rlx_hvp(struct rlx_graph *g, const struct rlx_ad *a, rlx_value *hv);
+
+/**
  * rlx_graph_vjp - a graph and its reverse-mode derivative in one new graph.
  * @g:   finished; not changed
  * @wrt: float values of @g (inputs, params or any other) to differentiate by
@@ -23,8 +70,7 @@ extern "C" {
  * its type: "d_<name>" for an input or param, "d_wrt_<k>" for another value.
  * A value that no output depends on gets zeros. floor, ceil, trunc, round, comparisons
  * and integer values let nothing through; casts between floats let all through, and so
- * does fake_quantize, as training with rounded values wants. Ops that stand for others
- * are expanded on the way.
+ * does fake_quantize, as training with rounded values wants.
  *
  * Context: any thread; allocates.
  * Return: RLX_OK; RLX_EINVAL for an unfinished graph or a foreign value;

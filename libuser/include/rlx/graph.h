@@ -73,6 +73,82 @@ RLX_EXPORT rlx_value rlx_param_at(struct rlx_graph *g, const char *name,
 				  unsigned int line);
 
 /**
+ * rlx_state - a named leaf that runs read and replace: a weight that is trained, a moment, a
+ * counter. It lives in one place, with the session or in a struct rlx_states (rlx/run.h).
+ * Name, context and errors as rlx_input(); names of states, inputs and params are of one
+ * space.
+ */
+#define rlx_state(g, name, ...) \
+	rlx_state_at((g), (name), (__VA_ARGS__), __FILE__, __LINE__)
+RLX_EXPORT rlx_value rlx_state_at(struct rlx_graph *g, const char *name,
+				  struct rlx_type type, const char *file,
+				  unsigned int line);
+
+/**
+ * rlx_state_next - say what @state holds after a run.
+ * @state: of rlx_state()
+ * @v:     of its type
+ *
+ * Once for a state; without it the state stays as it is. Everything else in a run reads what
+ * the state held before; it is replaced at the end, in its place if nothing reads the old
+ * value afterwards, else by a copy (rlx_program_report() counts them). A run that fails
+ * before replaces nothing. In the text form it is an output "next(<name>)".
+ * Errors stick: RLX_EINVAL (@state is no state), RLX_ESHAPE, RLX_EEXIST.
+ */
+RLX_EXPORT void rlx_state_next(struct rlx_graph *g, rlx_value state, rlx_value v);
+
+/**
+ * rlx_scope_begin, rlx_scope_end - nodes emitted in between carry @scope, and so does what
+ * passes make of them. Scopes nest; equal nodes are not merged across scopes.
+ * @RLX_SCOPE_AS_WRITTEN: the precision policy of rlx_compile() leaves them
+ * @RLX_SCOPE_REMAT:      computed apart from equal nodes outside, once for each such scope
+ * @RLX_SCOPE_NOGRAD:     rlx_vjp() passes no gradient through them
+ * Errors stick: RLX_EINVAL (an end without a beginning, over 32 deep, unknown bits).
+ */
+enum rlx_scope {
+	RLX_SCOPE_AS_WRITTEN	= 1u << 0,
+	RLX_SCOPE_REMAT		= 1u << 1,
+	RLX_SCOPE_NOGRAD	= 1u << 2,
+};
+RLX_EXPORT void rlx_scope_begin(struct rlx_graph *g, uint32_t scope);
+RLX_EXPORT void rlx_scope_end(struct rlx_graph *g);
+
+/**
+ * struct rlx_inline - how a graph becomes a part of another.
+ * @size:   sizeof(struct rlx_inline)
+ * @prefix: put before the names of leaves that are made; NULL: nothing
+ * @name:   @n names of inputs, params and states of the part ...
+ * @value:  ... and the values that take their places, of their types
+ * @flags:  RLX_INLINE_TRAIN: params become states
+ */
+enum { RLX_INLINE_TRAIN = 1u << 0 };
+struct rlx_inline {
+	size_t			 size;
+	const char		*prefix;
+	const char *const	*name;
+	const rlx_value		*value;
+	unsigned int		 n;
+	uint32_t		 flags;
+};
+
+/**
+ * rlx_graph_inline - emit what another graph computes.
+ * @g:    open
+ * @part: finished; not changed
+ * @how:  NULL: every leaf is made anew, under its own name
+ * @out:  receives @part's outputs, in their order; may be NULL
+ *
+ * Leaves of @part that @how does not name become leaves of @g, and the next values of states
+ * go with them; a state whose place a value takes is not updated. Its constants and bodies
+ * are shared.
+ * Return: RLX_OK or what sticks to @g: RLX_EINVAL (not finished; a value of another graph),
+ * RLX_ENOENT (no such leaf), RLX_ESHAPE, RLX_EEXIST (a name that @g has), RLX_ENOMEM.
+ */
+RLX_EXPORT enum rlx_status
+rlx_graph_inline(struct rlx_graph *g, const struct rlx_graph *part,
+		 const struct rlx_inline *how, rlx_value *out);
+
+/**
  * rlx_constant - a tensor known now. @data: dense, row-major, of the type's
  * bytes; copied. rlx_constant_blob() shares @blob (a reference is taken).
  */
@@ -162,8 +238,11 @@ RLX_EXPORT rlx_value rlx_out(const struct rlx_graph *g, rlx_value v,
 RLX_EXPORT const struct rlx_type *rlx_type_of(const struct rlx_graph *g,
 					      rlx_value v);
 
-/* Names and counts of inputs, params and outputs, in order of creation. */
-enum rlx_io { RLX_IO_INPUT, RLX_IO_PARAM, RLX_IO_OUTPUT };
+/*
+ * Names and counts of inputs, params, outputs and states, in order of creation. The next
+ * values of states are no outputs here.
+ */
+enum rlx_io { RLX_IO_INPUT, RLX_IO_PARAM, RLX_IO_OUTPUT, RLX_IO_STATE };
 RLX_EXPORT unsigned int rlx_graph_io_count(const struct rlx_graph *g, enum rlx_io io);
 RLX_EXPORT const char *rlx_graph_io_name(const struct rlx_graph *g, enum rlx_io io,
 					 unsigned int i);

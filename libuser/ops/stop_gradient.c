@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+/* A value that gradients do not pass. */
+#include "ops/op.h"
+
+/*
+ * Shapes:	x[..] -> y[..], alike
+ * Dtypes:	any; y as x
+ * Does:	x. It is gone after differentiation: programs have no step for it.
+ * Gradient:	none
+ * Source:	JAX stop_gradient, PyTorch detach
+ */
+RLX_OP(stop_gradient, "x, as a constant to gradients",
+	IN(x),
+	RLX_T_VIEW | RLX_T_NODIFF)
+
+static enum rlx_status stop_gradient_eval(struct rlx_eval *q)
+{
+	memcpy(q->out[0].data, q->in[0].data, (size_t)rlx_type_bytes(&q->in[0].type));
+	return RLX_OK;
+}
+
+static bool stop_gradient_sample(unsigned int i, struct rlx_sample *s)
+{
+	if (i > 1)
+		return false;
+	s->n_in = 1;
+	s->in[0] = i ? rlx_type(RLX_F32, 0, 3) : rlx_type(RLX_F32, 3, 5);
+	return true;
+}
+
+const struct rlx_op_impl rlx_op_stop_gradient_impl = {
+	.infer = op_infer_same, .eval = stop_gradient_eval, .sample = stop_gradient_sample,
+};
