@@ -469,6 +469,7 @@ static enum rlx_status list_io(struct gpu_code *c, struct gpu_lower *gl)
 		uint32_t out = c->first_io[RLX_IO_OUTPUT] + i;
 
 		c->io[out].donated = p->io[RLX_IO_OUTPUT][i].donated;
+		c->io[out].one = p->io[RLX_IO_OUTPUT][i].state;
 		if (c->io[out].donated)	/* inputs come first */
 			c->io[c->io[out].donated - 1].donated = out + 1;
 	}

@@ -99,17 +99,19 @@ static void next_values(struct inliner *q)
 	const struct rlx_named_list *out = &q->part->io[RLX_IO_OUTPUT];
 	const struct rlx_named *s;
 	const struct rlx_node *n;
-	uint32_t i, v;
+	rlx_value state, next;
+	uint32_t i;
 
 	for (i = 0; i < out->n && !q->g->err.status; i++) {
 		if (!out->e[i].state)
 			continue;
 		s = &q->part->io[RLX_IO_INPUT].e[out->e[i].state - 1];
-		v = q->map[s->v.id];
-		n = rlx_node_of(q->g, v);
+		state.id = q->map[s->v.id];
+		next.id = q->map[out->e[i].v.id];
+		n = rlx_node_of(q->g, state.id);
 		if (n->def->index == RLX_OP_input && ((struct rlx_op_input *)n->args)->state &&
 		    !rlx_inline_names(&q->how, s->name))
-			rlx_state_next(q->g, (rlx_value){ v }, (rlx_value){ q->map[out->e[i].v.id] });
+			rlx_state_next(q->g, state, next);
 	}
 }
 

@@ -6,11 +6,11 @@
 #include "ir/graph.h"
 #include "plan/plan.h"
 
-/* What is worked out per value before places are given. */
+/* What is worked out per node before places are given; @late: updates of states. */
 struct planner {
 	struct rlx_plan		*p;
 	const struct rlx_graph	*g;
-	bool			*node_live;
+	bool			*node_live, *late;
 	struct rlx_error	*err;
 };
 
@@ -34,7 +34,9 @@ static void name_io(struct planner *pl, enum rlx_io io)
 
 	for (i = 0; i < l->n; i++) {
 		pl->p->io[io][i] = (struct rlx_plan_io){
-			.name = l->e[i].name, .val = l->e[i].v.id };
+			.name = l->e[i].name, .val = l->e[i].v.id,
+			.state = l->e[i].state,
+			.donated = io == RLX_IO_OUTPUT ? l->e[i].state : 0 };
 		if (io != RLX_IO_OUTPUT)
 			pl->p->val[l->e[i].v.id].place = (struct rlx_place){
 				.kind = io == RLX_IO_INPUT ? RLX_PLACE_INPUT
@@ -51,8 +53,38 @@ static uint32_t root_of(const struct rlx_plan *p, uint32_t v)
 	return v;
 }
 
-/* Steps in node order; leaves become places. */
-static void list_steps(struct planner *pl)
+/* The node that makes the storage of @v: behind its views. */
+static uint32_t maker(const struct rlx_graph *g, uint32_t v)
+{
+	while (rlx_node_of(g, v)->def->traits & RLX_T_VIEW)
+		v = rlx_node_of(g, v)->in[0];
+	return g->val[v].node;
+}
+
+/*
+ * What makes a state's next value, and what depends on that, comes after all else: others
+ * then have read what the state held, and a run that fails before leaves it alone.
+ */
+static void mark_late(struct planner *pl)
+{
+	const struct rlx_graph *g = pl->g;
+	const struct rlx_named_list *l = &g->io[RLX_IO_OUTPUT];
+	uint32_t n, i;
+
+	for (i = 0; i < l->n; i++)
+		if (l->e[i].state)
+			pl->late[maker(g, l->e[i].v.id)] = true;
+	for (n = 0; n < g->n_node; n++) {
+		if (g->node[n].def->traits & RLX_T_LEAF)
+			pl->late[n] = false;
+		for (i = 0; i < g->node[n].n_in; i++)
+			if (g->node[n].in[i] && pl->late[g->val[g->node[n].in[i]].node])
+				pl->late[n] = true;
+	}
+}
+
+/* Steps in node order, those that update states last; leaves become places. */
+static void list_steps(struct planner *pl, bool late)
 {
 	const struct rlx_graph *g = pl->g;
 	struct rlx_plan *p = pl->p;
@@ -61,7 +93,7 @@ static void list_steps(struct planner *pl)
 	for (n = 0; n < g->n_node; n++) {
 		const struct rlx_node *v = &g->node[n];
 
-		if (!pl->node_live[n] || v->def->traits & RLX_T_LEAF)
+		if (!pl->node_live[n] || v->def->traits & RLX_T_LEAF || pl->late[n] != late)
 			continue;
 		out = rlx_bump_new(&p->bump, v->n_out, sizeof(*out));
 		if (!out) {
@@ -148,6 +180,17 @@ static void share(struct rlx_plan *p, uint32_t v, uint32_t with)
 		p->val[root].last = p->val[v].last;
 }
 
+/* Is @v stored where a state's next value is? Then that is the state's place, and no other. */
+static bool is_next(const struct rlx_plan *p, uint32_t v)
+{
+	uint32_t i;
+
+	for (i = 0; p->n_state && i < p->n_io[RLX_IO_OUTPUT]; i++)
+		if (p->io[RLX_IO_OUTPUT][i].state && root_of(p, p->io[RLX_IO_OUTPUT][i].val) == v)
+			return true;
+	return false;
+}
+
 /* In order: views join their input's storage, then in-place ops theirs. */
 static void find_aliases(struct rlx_plan *p)
 {
@@ -160,7 +203,8 @@ static void find_aliases(struct rlx_plan *p)
 	for (s = 0; s < p->n_step; s++) {
 		const struct rlx_op_def *def = p->step[s].def;
 
-		if (!(def->traits & RLX_T_INPLACE) || def->traits & RLX_T_VIEW)
+		if (!(def->traits & RLX_T_INPLACE) || def->traits & RLX_T_VIEW ||
+		    is_next(p, p->step[s].out[0]))
 			continue;
 		last_in = def->traits & RLX_T_ELEMENTWISE ? p->step[s].n_in : 1;
 		for (k = 0; k < last_in && k < p->step[s].n_in; k++)
@@ -207,43 +251,112 @@ static enum rlx_status drop_views(struct rlx_plan *p, struct rlx_error *err)
 }
 
 /*
- * An output's storage is the caller's buffer if nobody else claims it;
- * otherwise a copy is made at the end.
+ * May step @s, which reads state @root, write its output over it? Pointwise ones read each
+ * element before they write there, if they read it at that place.
+ */
+static bool may_update(const struct rlx_plan *p, uint32_t s, uint32_t root)
+{
+	const struct rlx_plan_step *st = &p->step[s];
+	uint32_t i;
+
+	if (st->n_out != 1 || (st->def->index != RLX_OP_region &&
+			       !(st->def->traits & RLX_T_ELEMENTWISE)))
+		return false;
+	for (i = 0; i < st->n_in; i++)
+		if (st->in[i] && root_of(p, st->in[i]) == root &&
+		    !rlx_type_equal(&p->val[st->in[i]].type, &p->val[st->out[0]].type))
+			return false;
+	return true;
+}
+
+/* Does nothing read the state that output @o replaces once its next value is being written? */
+static bool updates_in_place(const struct rlx_plan *p, const struct rlx_plan_io *o)
+{
+	uint32_t root = root_of(p, o->val);
+	uint32_t state = root_of(p, p->io[RLX_IO_INPUT][o->donated - 1].val);
+	uint32_t first = p->val[root].first;
+
+	return p->val[root].place.kind == RLX_PLACE_NONE &&
+	       rlx_plan_bytes(p, root) == rlx_plan_bytes(p, o->val) &&
+	       (p->val[state].last < first ||
+		(p->val[state].last == first && may_update(p, first, state)));
+}
+
+/* Append a step that copies @from to a new value, whose place is given; 0: no memory. */
+static uint32_t add_copy(struct planner *pl, uint32_t from, struct rlx_place place)
+{
+	struct rlx_plan *p = pl->p;
+	uint32_t *ids = rlx_bump_new(&p->bump, 2, sizeof(*ids)), copy = p->n_val;
+	uint32_t root = root_of(p, from);
+
+	if (!ids) {
+		rlx_fail(pl->err, RLX_ENOMEM, "plan: out of memory");
+		return 0;
+	}
+	ids[0] = from;
+	ids[1] = copy;
+	p->val[p->n_val++] = (struct rlx_plan_val){
+		.type = p->val[from].type, .first = p->n_step, .last = p->n_step,
+		.root = copy, .place = place,
+	};
+	if (p->val[root].last < p->n_step)
+		p->val[root].last = p->n_step;
+	p->step[p->n_step++] = (struct rlx_plan_step){
+		.in = ids, .out = ids + 1, .n_in = 1, .n_out = 1,
+	};
+	return copy;
+}
+
+/* An output's storage is the caller's buffer if nobody else claims it, else copied at the end. */
+static void place_output(struct planner *pl, uint32_t i)
+{
+	struct rlx_plan *p = pl->p;
+	struct rlx_plan_io *o = &p->io[RLX_IO_OUTPUT][i];
+	struct rlx_place place = { .kind = RLX_PLACE_OUTPUT, .index = i };
+	uint32_t root = root_of(p, o->val), copy;
+
+	if (!o->state && p->val[root].place.kind == RLX_PLACE_NONE &&
+	    rlx_plan_bytes(p, root) == rlx_plan_bytes(p, o->val)) {
+		p->val[root].place = place;
+		return;
+	}
+	copy = add_copy(pl, o->val, place);
+	if (copy)
+		o->val = copy;
+	p->n_copied += o->state;
+}
+
+/*
+ * States that are updated in place, then outputs, then states that are copied to: what they
+ * get of other states first, for those are written to as well.
  */
 static enum rlx_status place_outputs(struct planner *pl)
 {
 	struct rlx_plan *p = pl->p;
-	uint32_t i;
+	struct rlx_plan_io *io = p->io[RLX_IO_OUTPUT];
+	uint32_t i, n = p->n_io[RLX_IO_OUTPUT], root;
+	bool *done = rlx_bump_new(&p->bump, n + 1, sizeof(*done));
 
-	for (i = 0; i < p->n_io[RLX_IO_OUTPUT]; i++) {
-		struct rlx_plan_io *o = &p->io[RLX_IO_OUTPUT][i];
-		uint32_t root = root_of(p, o->val), *ids, copy = p->n_val;
-
-		if (p->val[root].place.kind == RLX_PLACE_NONE &&
-		    rlx_plan_bytes(p, root) == rlx_plan_bytes(p, o->val)) {
-			p->val[root].place = (struct rlx_place){
-				.kind = RLX_PLACE_OUTPUT, .index = i,
-			};
-			continue;
+	if (!done)
+		return rlx_fail(pl->err, RLX_ENOMEM, "plan: out of memory");
+	for (i = 0; i < n; i++)
+		if (io[i].state && updates_in_place(p, &io[i])) {
+			p->val[root_of(p, io[i].val)].place = (struct rlx_place){
+				.kind = RLX_PLACE_OUTPUT, .index = i };
+			done[i] = true;
 		}
-		ids = rlx_bump_new(&p->bump, 2, sizeof(*ids));
-		if (!ids)
-			return rlx_fail(pl->err, RLX_ENOMEM, "plan: out of memory");
-		ids[0] = o->val;
-		ids[1] = copy;
-		p->val[p->n_val++] = (struct rlx_plan_val){
-			.type = p->val[o->val].type, .first = p->n_step,
-			.last = p->n_step, .root = copy,
-			.place = { .kind = RLX_PLACE_OUTPUT, .index = i },
-		};
-		if (p->val[root].last < p->n_step)
-			p->val[root].last = p->n_step;
-		o->val = copy;
-		p->step[p->n_step++] = (struct rlx_plan_step){
-			.in = ids, .out = ids + 1, .n_in = 1, .n_out = 1,
-		};
+	for (i = 0; i < n; i++)
+		if (!io[i].state)
+			place_output(pl, i);
+	for (i = 0; i < n && !pl->err->status; i++) {
+		root = root_of(p, io[i].val);
+		if (!done[i] && io[i].state && p->val[root].place.kind == RLX_PLACE_INPUT)
+			io[i].val = add_copy(pl, io[i].val, (struct rlx_place){ 0 });
 	}
-	return RLX_OK;
+	for (i = 0; i < n && !pl->err->status; i++)
+		if (!done[i] && io[i].state)
+			place_output(pl, i);
+	return pl->err->status;
 }
 
 /* 1 + the input that step @st's output 0 may be written over, or 0. */
@@ -256,6 +369,7 @@ static uint32_t replaced_input(const struct rlx_plan *p, const struct rlx_plan_s
 		v = st->in[k];
 		root = v ? root_of(p, v) : 0;
 		if (!v || p->val[root].place.kind != RLX_PLACE_INPUT || p->val[root].last > s ||
+		    p->io[RLX_IO_INPUT][p->val[root].place.index].state ||
 		    !rlx_type_equal(&p->val[v].type, &p->val[st->out[0]].type))
 			continue;
 		for (i = 0; i < st->n_in; i++)
@@ -276,7 +390,8 @@ static void find_replaced(struct rlx_plan *p)
 		const struct rlx_plan_step *st = &p->step[s];
 		const struct rlx_plan_val *v = &p->val[st->out[0]];
 
-		if (st->def && v->root == st->out[0] && v->place.kind == RLX_PLACE_OUTPUT)
+		if (st->def && v->root == st->out[0] && v->place.kind == RLX_PLACE_OUTPUT &&
+		    !p->io[RLX_IO_OUTPUT][v->place.index].state)
 			p->io[RLX_IO_OUTPUT][v->place.index].donated = replaced_input(p, st);
 	}
 }
@@ -284,16 +399,19 @@ static void find_replaced(struct rlx_plan *p)
 static struct rlx_plan *plan_alloc(struct rlx_graph *g)
 {
 	struct rlx_plan *p = rlx_calloc(1, sizeof(*p));
-	uint32_t outs = g->io[RLX_IO_OUTPUT].n, i;
+	size_t outs = g->io[RLX_IO_OUTPUT].n;
+	uint32_t i;
 	bool ok;
 
 	if (!p)
 		return NULL;
 	p->g = rlx_graph_get(g);
 	p->n_val = g->n_val;
-	p->cap_val = g->n_val + outs;
+	p->n_state = g->n_state;
+	/* copies to outputs, and to states by way of the workspace */
+	p->cap_val = g->n_val + 2 * (uint32_t)outs;
 	p->val = rlx_calloc(p->cap_val, sizeof(*p->val));
-	p->step = rlx_bump_new(&p->bump, (size_t)g->n_node + outs, sizeof(*p->step));
+	p->step = rlx_bump_new(&p->bump, (size_t)g->n_node + 2 * outs, sizeof(*p->step));
 	p->constant = rlx_bump_new(&p->bump, g->n_node, sizeof(*p->constant));
 	ok = p->val && p->step && p->constant;
 	for (i = 0; i < 3; i++) {
@@ -331,7 +449,8 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct 
 
 	pl.p = p;
 	pl.node_live = rlx_calloc(g->n_node + 1, sizeof(*pl.node_live));
-	if (!p || !pl.node_live) {
+	pl.late = rlx_calloc(g->n_node + 1, sizeof(*pl.late));
+	if (!p || !pl.node_live || !pl.late) {
 		rlx_fail(err, RLX_ENOMEM, "plan of '%s': out of memory", g->name);
 		goto out_free;
 	}
@@ -340,7 +459,10 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct 
 	name_io(&pl, RLX_IO_PARAM);
 	name_io(&pl, RLX_IO_OUTPUT);
 	list_constants(&pl);
-	list_steps(&pl);
+	mark_late(&pl);
+	list_steps(&pl, false);
+	if (!err->status)
+		list_steps(&pl, true);
 	if (err->status) {
 		st = err->status;
 		goto out_free;
@@ -359,6 +481,7 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct 
 	p = NULL;
 out_free:
 	rlx_free(pl.node_live);
+	rlx_free(pl.late);
 	rlx_plan_free(p);
 	return st;
 }

@@ -56,10 +56,13 @@ struct rlx_plan_step {
 /*
  * @donated: of an output: 1 + the input that it replaces, whose place may be its own, for
  * nothing reads that input once it is written; else 0
+ * @state: of an input: it is a state; of an output: it is the next value of one, which
+ * @donated names, and their buffer is one
  */
 struct rlx_plan_io {
 	const char	*name;
 	uint32_t	 val, donated;
+	bool		 state;
 };
 
 struct rlx_plan {
@@ -74,6 +77,7 @@ struct rlx_plan {
 	uint32_t		 n_constant;
 	uint64_t		 work_bytes;
 	uint64_t		 naive_bytes;	/* without reuse, for the report */
+	uint32_t		 n_state, n_copied;	/* states; next values that are copied to them */
 };
 
 /*

@@ -65,8 +65,8 @@ static uint64_t session_bytes(const struct rlx_program *p)
 	unsigned int i;
 	int io;
 
-	for (io = RLX_IO_INPUT; io <= RLX_IO_OUTPUT; io += RLX_IO_OUTPUT)
-		for (i = 0; i < rlx_program_io_count(p, io); i++)
+	for (io = RLX_IO_INPUT; io <= RLX_IO_STATE; io++)
+		for (i = 0; io != RLX_IO_PARAM && i < rlx_program_io_count(p, io); i++)
 			n += rlx_align64((uint64_t)rlx_type_bytes(
 					rlx_program_io_type(p, io, i)) + 64);
 	return n;

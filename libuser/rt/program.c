@@ -3,33 +3,64 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "ir/graph.h"
 #include "rt/rt.h"
+
+bool rlx_program_entry(const struct rlx_program *p, enum rlx_io *io, unsigned int *i)
+{
+	enum rlx_io list = *io == RLX_IO_STATE ? RLX_IO_INPUT : *io;
+	unsigned int k, n = 0;
+
+	if (!p || (unsigned int)*io > RLX_IO_STATE)
+		return false;
+	for (k = 0; k < p->plan->n_io[list]; k++)
+		if (rlx_io_of(list, p->plan->io[list][k].state) == *io && n++ == *i) {
+			*io = list;
+			*i = k;
+			return true;
+		}
+	return false;
+}
 
 unsigned int rlx_program_io_count(const struct rlx_program *p, enum rlx_io io)
 {
-	return p && (unsigned int)io <= RLX_IO_OUTPUT ? p->plan->n_io[io] : 0;
+	enum rlx_io list = io == RLX_IO_STATE ? RLX_IO_INPUT : io;
+	unsigned int k, n = 0;
+
+	if (!p || (unsigned int)io > RLX_IO_STATE)
+		return 0;
+	if (!p->plan->n_state)
+		return io == RLX_IO_STATE ? 0 : p->plan->n_io[io];
+	for (k = 0; k < p->plan->n_io[list]; k++)
+		n += rlx_io_of(list, p->plan->io[list][k].state) == io;
+	return n;
 }
 
 const char *rlx_program_io_name(const struct rlx_program *p, enum rlx_io io,
 				unsigned int i)
 {
-	return i < rlx_program_io_count(p, io) ? p->plan->io[io][i].name : NULL;
+	return rlx_program_entry(p, &io, &i) ? p->plan->io[io][i].name : NULL;
 }
 
 const struct rlx_type *rlx_program_io_type(const struct rlx_program *p,
 					   enum rlx_io io, unsigned int i)
 {
-	return i < rlx_program_io_count(p, io) ?
-	       &p->plan->val[p->plan->io[io][i].val].type : NULL;
+	return rlx_program_entry(p, &io, &i) ? &p->plan->val[p->plan->io[io][i].val].type : NULL;
 }
 
 int rlx_program_io_find(const struct rlx_program *p, enum rlx_io io, const char *name)
 {
-	unsigned int i, n = rlx_program_io_count(p, io);
+	enum rlx_io list = io == RLX_IO_STATE ? RLX_IO_INPUT : io;
+	unsigned int k;
+	int n = 0;
 
-	for (i = 0; name && i < n; i++)
-		if (!strcmp(p->plan->io[io][i].name, name))
-			return (int)i;
+	for (k = 0; name && p && (unsigned int)io <= RLX_IO_STATE && k < p->plan->n_io[list]; k++) {
+		if (rlx_io_of(list, p->plan->io[list][k].state) != io)
+			continue;
+		if (!strcmp(p->plan->io[list][k].name, name))
+			return n;
+		n++;
+	}
 	return -1;
 }
 
@@ -80,6 +111,9 @@ enum rlx_status rlx_program_report(const struct rlx_program *p, FILE *f)
 	for (i = 0; i < RLX_OP_COUNT; i++)
 		if (count[i])
 			fprintf(f, "%6u  %s\n", count[i], rlx_op_defs[i]->name);
+	if (p->plan->n_state)
+		fprintf(f, "# %u states, %u of them copied to at the end of a run: they are read "
+			"after or by what replaces them\n", p->plan->n_state, p->plan->n_copied);
 	if (p->fused && *p->fused)
 		fprintf(f, "%s", p->fused);
 	rlx_free(count);

@@ -46,6 +46,12 @@ struct rlx_program {
 	char			*fused;		/* the passes' own lines; may be NULL */
 };
 
+/*
+ * Entry @*i of what callers see as @*io, in the plan's own lists, where states are inputs and
+ * their next values outputs. False: there is none.
+ */
+bool rlx_program_entry(const struct rlx_program *p, enum rlx_io *io, unsigned int *i);
+
 /* body.c: what a program's graph, and those that its control flow calls, are built with. */
 struct rlx_build {
 	struct rlx_device	*dev;

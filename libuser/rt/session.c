@@ -74,23 +74,28 @@ static enum rlx_status take_slots(struct rlx_session *s, struct rlx_error *err)
 	int io;
 
 	s->exec = rlx_calloc(1, s->p->dev->be->exec_size);
-	s->kept = rlx_calloc(rlx_program_io_count(s->p, RLX_IO_OUTPUT) + 1, sizeof(*s->kept));
+	s->kept = rlx_calloc(rlx_slot_count(s, RLX_IO_OUTPUT) + 1, sizeof(*s->kept));
 	if (!s->exec || !s->kept)
 		goto out_no_memory;
 	for (io = 0; io < 3; io++) {
-		n = rlx_program_io_count(s->p, io);
+		n = rlx_slot_count(s, io);
 		s->slot[io] = rlx_calloc(n + 1, sizeof(*s->slot[io]));
 		s->ptr[io] = rlx_calloc(n + 1, sizeof(*s->ptr[io]));
 		s->arenas[io] = rlx_calloc(n + 1, sizeof(*s->arenas[io]));
 		if (!s->slot[io] || !s->ptr[io] || !s->arenas[io])
 			goto out_no_memory;
 		for (i = 0; i < n; i++) {
-			const struct rlx_type *t = rlx_program_io_type(s->p, io, i);
+			const struct rlx_plan_io *e = &s->p->plan->io[io][i];
+			const struct rlx_type *t = &s->p->plan->val[e->val].type;
 
 			s->slot[io][i] = (struct rlx_slot){
-				.name = rlx_program_io_name(s->p, io, i), .type = t,
+				.name = e->name, .type = t, .state = e->state, .other = -1,
 				.bytes = (uint64_t)rlx_type_bytes(t), .feeds = -1,
 			};
+			if (io != RLX_IO_OUTPUT || !e->state)
+				continue;
+			s->slot[io][i].other = (int)e->donated - 1;
+			s->slot[RLX_IO_INPUT][e->donated - 1].other = (int)i;
 		}
 		s->exec->ptr[io] = s->ptr[io];
 		s->exec->arena[io] = s->arenas[io];
@@ -146,6 +151,8 @@ enum rlx_status rlx_session_new(struct rlx_program *p,
 		if (st)		/* nothing for fini to undo */
 			s->exec->code = NULL;
 	}
+	if (!st)
+		st = rlx_states_attach(s, o.states, err);
 	if (st) {
 		rlx_session_free(s);
 		return st;
@@ -164,8 +171,9 @@ void rlx_session_free(struct rlx_session *s)
 	rlx_runner_fini(s);
 	if (s->exec && s->exec->code)
 		s->p->dev->be->fini(s->exec);
+	rlx_states_detach(s);
 	for (io = 0; io < 3; io++) {
-		for (i = 0; s->slot[io] && i < rlx_program_io_count(s->p, io); i++)
+		for (i = 0; s->slot[io] && i < rlx_slot_count(s, io); i++)
 			rlx_slot_fini(&s->slot[io][i]);
 		rlx_free(s->slot[io]);
 		rlx_free(s->ptr[io]);
@@ -197,7 +205,7 @@ enum rlx_status rlx_session_clone(const struct rlx_session *s,
 	st = rlx_session_new(s->p, &o, &c, err);
 	if (st)
 		return st;
-	for (i = 0; i < rlx_program_io_count(s->p, RLX_IO_PARAM); i++) {
+	for (i = 0; i < rlx_slot_count(s, RLX_IO_PARAM); i++) {
 		const struct rlx_slot *from = &s->slot[RLX_IO_PARAM][i];
 
 		if (!from->buf.arena)
@@ -274,7 +282,7 @@ enum rlx_status rlx_session_want(struct rlx_session *s, const char *const *outpu
 		goto out_free;
 	}
 	for (i = 0; i < n; i++) {
-		if (!rlx_slot_find(s, RLX_IO_OUTPUT, outputs[i], &at))
+		if (!rlx_slot_find(s, &(enum rlx_io){ RLX_IO_OUTPUT }, outputs[i], &at))
 			goto out_free;
 		root[p->val[p->io[RLX_IO_OUTPUT][at].val].root] = 1;
 	}
@@ -292,7 +300,7 @@ out_free:
 /* RLX_ESHAPE if @upper is the leading dimension of no input: all would be computed. */
 static enum rlx_status check_rows(struct rlx_session *s, int64_t actual, int64_t upper)
 {
-	unsigned int i, n = rlx_program_io_count(s->p, RLX_IO_INPUT);
+	unsigned int i, n = rlx_slot_count(s, RLX_IO_INPUT);
 	const struct rlx_slot *in = s->slot[RLX_IO_INPUT];
 	char known[256] = "", type[96];
 	size_t at = 0;
@@ -331,7 +339,7 @@ enum rlx_status rlx_session_extent(struct rlx_session *s, int64_t actual, int64_
 /* Outputs that become inputs: exchange buffers, so nothing is copied. */
 static void feed(struct rlx_session *s)
 {
-	unsigned int o, n = rlx_program_io_count(s->p, RLX_IO_OUTPUT);
+	unsigned int o, n = rlx_slot_count(s, RLX_IO_OUTPUT);
 
 	for (o = 0; o < n; o++) {
 		struct rlx_slot *out = &s->slot[RLX_IO_OUTPUT][o], *in;
@@ -354,7 +362,7 @@ static void feed(struct rlx_session *s)
 
 static void copy_staged(struct rlx_session *s)
 {
-	unsigned int i, n = rlx_program_io_count(s->p, RLX_IO_INPUT);
+	unsigned int i, n = rlx_slot_count(s, RLX_IO_INPUT);
 
 	for (i = 0; i < n; i++) {
 		struct rlx_slot *in = &s->slot[RLX_IO_INPUT][i];
@@ -369,7 +377,7 @@ static void copy_staged(struct rlx_session *s)
 /* Are there inputs that copy_staged() copies? */
 bool rlx_session_stages(const struct rlx_session *s)
 {
-	unsigned int i, n = rlx_program_io_count(s->p, RLX_IO_INPUT);
+	unsigned int i, n = rlx_slot_count(s, RLX_IO_INPUT);
 
 	for (i = 0; i < n; i++)
 		if (s->slot[RLX_IO_INPUT][i].staged)

@@ -19,6 +19,13 @@ struct rlx_slot {
 	bool		 filled;	/* an input or param that has a value */
 	bool		 staged;
 	int		 feeds;		/* outputs: index of the input it becomes; -1 */
+	/*
+	 * A state is an input and an output of one buffer, the input's: of either the index of
+	 * the other, -1 for a state that stays. Memory of a struct rlx_states has its mark.
+	 */
+	bool		 state;
+	int		 other;
+	bool		*given;
 };
 
 /* The thread that runs what was submitted; started by the first one that needs it. */
@@ -47,17 +54,34 @@ struct rlx_session {
 	void			**ptr[3];	/* exec->ptr */
 	struct rlx_arena	**arenas[3];	/* exec->arena; not referenced */
 	uint8_t			*skip;		/* per plan step, if outputs were chosen */
+	struct rlx_states	*states;	/* referenced; NULL: states are its own */
+	bool			 states_apart;	/* the device has them in memory of its own */
 	bool			*kept;		/* per output: it is fed, and the device keeps it */
 	bool			 ready;		/* every buffer is there */
 	struct rlx_error	 err;
 	struct rlx_runner	 runner;
 };
 
-/* slot.c: find by name (message in s->err), give it memory, tell the backend. */
-struct rlx_slot *rlx_slot_find(struct rlx_session *s, enum rlx_io io,
+/* One list of the plan's, in which states are inputs and their next values outputs. */
+static inline unsigned int rlx_slot_count(const struct rlx_session *s, enum rlx_io list)
+{
+	return s->p->plan->n_io[list];
+}
+
+/*
+ * slot.c: find by name (message in s->err), give it memory, tell the backend. @io: as callers
+ * see it; becomes the list that it is in.
+ */
+struct rlx_slot *rlx_slot_find(struct rlx_session *s, enum rlx_io *io,
 			       const char *name, unsigned int *out_i);
+/* states.c: bind all states of @s to those of @states; keep them on the device. */
+enum rlx_status rlx_states_attach(struct rlx_session *s, struct rlx_states *states,
+				  struct rlx_error *err);
+void rlx_states_detach(struct rlx_session *s);
 enum rlx_status rlx_slot_own(struct rlx_session *s, enum rlx_io io, unsigned int i);
 void rlx_slot_apply(struct rlx_session *s, enum rlx_io io, unsigned int i);
+/* The buffer of a state is that of its next value, too: if @io's @i is one, say so. */
+void rlx_slot_mirror(struct rlx_session *s, enum rlx_io io, unsigned int i);
 void rlx_slot_fini(struct rlx_slot *slot);
 /* All inputs filled, all outputs have memory, no harmful overlap. */
 enum rlx_status rlx_slots_ready(struct rlx_session *s);

@@ -5,50 +5,57 @@
 #include "base/overlap.h"
 #include "mem/arena.h"
 #include "ir/element.h"
+#include "ir/graph.h"
 #include "rt/convert.h"
 #include "rt/session.h"
 
 static const char *const io_names[] = {
 	[RLX_IO_INPUT] = "input", [RLX_IO_PARAM] = "param", [RLX_IO_OUTPUT] = "output",
+	[RLX_IO_STATE] = "state",
 };
 
-struct rlx_slot *rlx_slot_find(struct rlx_session *s, enum rlx_io io,
+/* What messages call an entry of the plan's lists. */
+static const char *kind(const struct rlx_session *s, enum rlx_io list, unsigned int i)
+{
+	return io_names[rlx_io_of(list, s->slot[list][i].state)];
+}
+
+struct rlx_slot *rlx_slot_find(struct rlx_session *s, enum rlx_io *io,
 			       const char *name, unsigned int *out_i)
 {
-	int i = (unsigned int)io <= RLX_IO_OUTPUT ? rlx_program_io_find(s->p, io, name) : -1;
+	int i = (unsigned int)*io <= RLX_IO_STATE ? rlx_program_io_find(s->p, *io, name) : -1;
 	char known[256];
 	size_t n = 0;
 	unsigned int k;
 
-	if (i >= 0) {
-		*out_i = (unsigned int)i;
-		return &s->slot[io][i];
-	}
-	if ((unsigned int)io > RLX_IO_OUTPUT || !name) {
+	*out_i = (unsigned int)i;
+	if (i >= 0 && rlx_program_entry(s->p, io, out_i))
+		return &s->slot[*io][*out_i];
+	if ((unsigned int)*io > RLX_IO_STATE || !name) {
 		rlx_fail(&s->err, RLX_EINVAL, "session: %s", name ?
 			 "io is not one of enum rlx_io" : "no name given");
 		return NULL;
 	}
 	known[0] = 0;
-	for (k = 0; k < rlx_program_io_count(s->p, io) && n < sizeof(known); k++)
+	for (k = 0; k < rlx_program_io_count(s->p, *io) && n < sizeof(known); k++)
 		n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", k ? ", " : "",
-				      s->slot[io][k].name);
-	rlx_fail(&s->err, RLX_ENOENT, "no %s '%.64s'; there %s %s", io_names[io], name,
+				      rlx_program_io_name(s->p, *io, k));
+	rlx_fail(&s->err, RLX_ENOENT, "no %s '%.64s'; there %s %s", io_names[*io], name,
 		 k == 1 ? "is" : "are", k ? known : "none");
 	return NULL;
 }
 
-static struct rlx_slot *slot_at(struct rlx_session *s, enum rlx_io io, unsigned int i)
+static struct rlx_slot *slot_at(struct rlx_session *s, enum rlx_io *io, unsigned int *i)
 {
-	unsigned int n = rlx_program_io_count(s->p, io);
+	unsigned int n = rlx_program_io_count(s->p, *io);
 
-	if ((unsigned int)io > RLX_IO_OUTPUT)
+	if (rlx_program_entry(s->p, io, i))
+		return &s->slot[*io][*i];
+	if ((unsigned int)*io > RLX_IO_STATE)
 		rlx_fail(&s->err, RLX_EINVAL, "session: io is not one of enum rlx_io");
-	else if (i >= n)
-		rlx_fail(&s->err, RLX_ENOENT, "no %s of index %u; there %s %u, counted from 0",
-			 io_names[io], i, n == 1 ? "is" : "are", n);
 	else
-		return &s->slot[io][i];
+		rlx_fail(&s->err, RLX_ENOENT, "no %s of index %u; there %s %u, counted from 0",
+			 io_names[*io], *i, n == 1 ? "is" : "are", n);
 	return NULL;
 }
 
@@ -93,6 +100,19 @@ void rlx_slot_fini(struct rlx_slot *slot)
 	drop(&slot->stage, true);
 }
 
+void rlx_slot_mirror(struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	struct rlx_slot *in = &s->slot[io][i], *out;
+
+	if (io != RLX_IO_INPUT || !in->state || in->other < 0)
+		return;
+	out = &s->slot[RLX_IO_OUTPUT][in->other];
+	rlx_arena_get(in->buf.arena);
+	drop(&out->buf, false);
+	out->buf = in->buf;
+	rlx_slot_apply(s, RLX_IO_OUTPUT, (unsigned int)in->other);
+}
+
 enum rlx_status rlx_slot_own(struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
 	struct rlx_slot *slot = &s->slot[io][i];
@@ -106,6 +126,7 @@ enum rlx_status rlx_slot_own(struct rlx_session *s, enum rlx_io io, unsigned int
 	slot->buf = slot->own;
 	rlx_arena_get(slot->buf.arena);
 	rlx_slot_apply(s, io, i);
+	rlx_slot_mirror(s, io, i);
 	return RLX_OK;
 }
 
@@ -125,6 +146,18 @@ static bool overlap(struct rlx_buf a, struct rlx_buf b, uint64_t na, uint64_t nb
 	return rlx_overlap(rlx_buf_ptr(a), na, rlx_buf_ptr(b), nb);
 }
 
+/* RLX_EINVAL if output @o lies over value @i of @io. */
+static enum rlx_status apart(struct rlx_session *s, int io, unsigned int i,
+			     unsigned int o)
+{
+	if (!overlap(s->slot[io][i].buf, s->slot[RLX_IO_OUTPUT][o].buf,
+		     s->slot[io][i].bytes, s->slot[RLX_IO_OUTPUT][o].bytes))
+		return RLX_OK;
+	return rlx_fail(&s->err, RLX_EINVAL, "%s '%s' and %s '%s' overlap", kind(s, io, i),
+			s->slot[io][i].name, kind(s, RLX_IO_OUTPUT, o),
+			s->slot[RLX_IO_OUTPUT][o].name);
+}
+
 /* An input that an output overlaps is read from a copy, if it is all of it. */
 static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 {
@@ -134,12 +167,14 @@ static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 	unsigned int o;
 	enum rlx_status st;
 
-	for (o = 0; o < rlx_program_io_count(s->p, RLX_IO_OUTPUT); o++) {
+	for (o = 0; o < rlx_slot_count(s, RLX_IO_OUTPUT); o++) {
 		struct rlx_slot *out = &s->slot[RLX_IO_OUTPUT][o];
 
 		m = out->bytes;
-		if (!overlap(in->buf, out->buf, n, m))
+		if ((in->state && in->other == (int)o) || !overlap(in->buf, out->buf, n, m))
 			continue;
+		if (in->state)
+			return apart(s, RLX_IO_INPUT, i, o);
 		if (rlx_buf_ptr(in->buf) != rlx_buf_ptr(out->buf) || n != m)
 			return rlx_fail(&s->err, RLX_EINVAL,
 					"input '%s' and output '%s' overlap in part; "
@@ -163,28 +198,16 @@ static enum rlx_status stage_input(struct rlx_session *s, unsigned int i)
 	return RLX_OK;
 }
 
-/* RLX_EINVAL if output @o lies over value @i of @io. */
-static enum rlx_status apart(struct rlx_session *s, int io, unsigned int i,
-			     unsigned int o)
-{
-	if (!overlap(s->slot[io][i].buf, s->slot[RLX_IO_OUTPUT][o].buf,
-		     s->slot[io][i].bytes, s->slot[RLX_IO_OUTPUT][o].bytes))
-		return RLX_OK;
-	return rlx_fail(&s->err, RLX_EINVAL, "%s '%s' and output '%s' overlap",
-			io_names[io], s->slot[io][i].name,
-			s->slot[RLX_IO_OUTPUT][o].name);
-}
-
 /*
  * No two outputs in one place, and none over a param: that is read in place and again
  * in the next run.
  */
 static enum rlx_status outputs_apart(struct rlx_session *s)
 {
-	unsigned int n = rlx_program_io_count(s->p, RLX_IO_PARAM), i, o;
+	unsigned int n = rlx_slot_count(s, RLX_IO_PARAM), i, o;
 	enum rlx_status st = RLX_OK;
 
-	for (o = 0; !st && o < rlx_program_io_count(s->p, RLX_IO_OUTPUT); o++) {
+	for (o = 0; !st && o < rlx_slot_count(s, RLX_IO_OUTPUT); o++) {
 		for (i = 0; !st && i < o; i++)
 			st = apart(s, RLX_IO_OUTPUT, i, o);
 		for (i = 0; !st && i < n; i++)
@@ -200,16 +223,18 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s)
 	int io;
 
 	for (io = RLX_IO_INPUT; io <= RLX_IO_PARAM; io++)
-		for (i = 0; i < rlx_program_io_count(s->p, io); i++)
-			if (!s->slot[io][i].filled)
+		for (i = 0; i < rlx_slot_count(s, io); i++)
+			if (!s->slot[io][i].filled &&
+			    !(s->slot[io][i].given && *s->slot[io][i].given))
 				return rlx_fail(&s->err, RLX_EINVAL,
 						"%s '%s' has no value; bind or set it before the run",
-						io_names[io], s->slot[io][i].name);
-	for (i = 0; !st && i < rlx_program_io_count(s->p, RLX_IO_OUTPUT); i++)
-		st = rlx_slot_own(s, RLX_IO_OUTPUT, i);
+						kind(s, io, i), s->slot[io][i].name);
+	for (i = 0; !st && i < rlx_slot_count(s, RLX_IO_OUTPUT); i++)
+		if (!s->slot[RLX_IO_OUTPUT][i].state)	/* it has the input's */
+			st = rlx_slot_own(s, RLX_IO_OUTPUT, i);
 	if (!st)
 		st = outputs_apart(s);
-	for (i = 0; !st && i < rlx_program_io_count(s->p, RLX_IO_INPUT); i++)
+	for (i = 0; !st && i < rlx_slot_count(s, RLX_IO_INPUT); i++)
 		st = stage_input(s, i);
 	s->ready = !st;
 	return st;
@@ -218,7 +243,7 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s)
 /* Is it an input that an output becomes? Its buffer is written to from then on. */
 static bool is_fed(const struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
-	unsigned int o, n = rlx_program_io_count(s->p, RLX_IO_OUTPUT);
+	unsigned int o, n = rlx_slot_count(s, RLX_IO_OUTPUT);
 
 	for (o = 0; io == RLX_IO_INPUT && o < n; o++)
 		if (s->slot[RLX_IO_OUTPUT][o].feeds == (int)i)
@@ -229,7 +254,7 @@ static bool is_fed(const struct rlx_session *s, enum rlx_io io, unsigned int i)
 /* Is it a fed output that the device keeps, or the input that it becomes? */
 static bool is_kept(const struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
-	unsigned int o, n = rlx_program_io_count(s->p, RLX_IO_OUTPUT);
+	unsigned int o, n = rlx_slot_count(s, RLX_IO_OUTPUT);
 
 	for (o = 0; o < n; o++)
 		if (s->kept[o] && (io == RLX_IO_OUTPUT ? o == i : io == RLX_IO_INPUT &&
@@ -265,7 +290,7 @@ static enum rlx_status check_align(struct rlx_session *s, enum rlx_io io, unsign
 	if (!past)
 		return RLX_OK;
 	return rlx_fail(&s->err, RLX_ERANGE, "%s '%s': the buffer begins %zu past a %zu-byte "
-			"boundary, at which %s takes %s; copy it to one", io_names[io],
+			"boundary, at which %s takes %s; copy it to one", kind(s, io, i),
 			s->slot[io][i].name, past, align, dev->be->name, rlx_dtype_name(dt));
 }
 
@@ -278,26 +303,28 @@ static enum rlx_status bind_slot(struct rlx_session *s, enum rlx_io io, unsigned
 	if (!buf.arena || !rlx_buf_ptr(buf))
 		return rlx_fail(&s->err, RLX_EINVAL,
 				"%s '%s': the buffer is empty or lies outside its arena",
-				io_names[io], slot->name);
+				kind(s, io, i), slot->name);
 	if (buf.bytes < bytes)
 		return rlx_fail(&s->err, RLX_ERANGE,
-				"%s '%s': the buffer has %llu bytes of %llu", io_names[io],
+				"%s '%s': the buffer has %llu bytes of %llu", kind(s, io, i),
 				slot->name, (unsigned long long)buf.bytes,
 				(unsigned long long)bytes);
 	if (check_align(s, io, i, buf))
 		return s->err.status;
-	if ((io == RLX_IO_OUTPUT || is_fed(s, io, i)) &&
+	if ((io == RLX_IO_OUTPUT || slot->state || is_fed(s, io, i)) &&
 	    rlx_arena_flags(buf.arena) & RLX_ARENA_RDONLY)
 		return rlx_fail(&s->err, RLX_EACCES, "%s '%s': the arena is mapped read-only",
-				io_names[io], slot->name);
+				kind(s, io, i), slot->name);
 	rlx_arena_get(buf.arena);
 	drop(&slot->buf, false);
 	slot->buf = buf;
 	slot->bound = true;
 	slot->filled = true;
 	slot->staged = false;
+	slot->given = NULL;
 	s->ready = false;
 	rlx_slot_apply(s, io, i);
+	rlx_slot_mirror(s, io, i);
 	return RLX_OK;
 }
 
@@ -308,7 +335,7 @@ enum rlx_status rlx_session_bind(struct rlx_session *s, enum rlx_io io,
 
 	if (!s || not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	return rlx_slot_find(s, io, name, &i) ? bind_slot(s, io, i, buf) : s->err.status;
+	return rlx_slot_find(s, &io, name, &i) ? bind_slot(s, io, i, buf) : s->err.status;
 }
 
 enum rlx_status rlx_session_bind_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
@@ -316,7 +343,7 @@ enum rlx_status rlx_session_bind_at(struct rlx_session *s, enum rlx_io io, unsig
 {
 	if (!s || not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	return slot_at(s, io, i) ? bind_slot(s, io, i, buf) : s->err.status;
+	return slot_at(s, &io, &i) ? bind_slot(s, io, i, buf) : s->err.status;
 }
 
 /* What has no memory of ours is not looked at before it is bound or made. */
@@ -328,10 +355,10 @@ enum rlx_status rlx_session_unbind(struct rlx_session *s)
 	if (!s || not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
 	for (io = RLX_IO_INPUT; io <= RLX_IO_OUTPUT; io += RLX_IO_OUTPUT - RLX_IO_INPUT) {
-		for (i = 0; i < rlx_program_io_count(s->p, io); i++) {
+		for (i = 0; i < rlx_slot_count(s, io); i++) {
 			struct rlx_slot *slot = &s->slot[io][i];
 
-			if (!slot->bound)
+			if (!slot->bound || slot->state)
 				continue;
 			drop(&slot->buf, false);
 			slot->bound = false;
@@ -358,6 +385,8 @@ static struct rlx_buf to_write(struct rlx_session *s, enum rlx_io io, unsigned i
 		slot->filled = true;	/* the caller may write it now */
 		s->ready = false;
 	}
+	if (slot->given)
+		*slot->given = true;
 	if (io == RLX_IO_PARAM || is_kept(s, io, i))	/* a device holds what was there */
 		rlx_slot_apply(s, io, i);
 	return slot->buf;
@@ -367,14 +396,14 @@ struct rlx_buf rlx_session_buf(struct rlx_session *s, enum rlx_io io, const char
 {
 	unsigned int i;
 
-	if (!s || not_busy(s) || !rlx_slot_find(s, io, name, &i))
+	if (!s || not_busy(s) || !rlx_slot_find(s, &io, name, &i))
 		return (struct rlx_buf){ 0 };
 	return to_write(s, io, i);
 }
 
 struct rlx_buf rlx_session_buf_at(struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
-	if (!s || not_busy(s) || !slot_at(s, io, i))
+	if (!s || not_busy(s) || !slot_at(s, &io, &i))
 		return (struct rlx_buf){ 0 };
 	return to_write(s, io, i);
 }
@@ -388,14 +417,14 @@ struct rlx_buf rlx_session_bound(struct rlx_session *s, enum rlx_io io, const ch
 {
 	unsigned int i;
 
-	if (!s || not_busy(s) || !rlx_slot_find(s, io, name, &i))
+	if (!s || not_busy(s) || !rlx_slot_find(s, &io, name, &i))
 		return (struct rlx_buf){ 0 };
 	return to_read(s, io, i);
 }
 
 struct rlx_buf rlx_session_bound_at(struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
-	if (!s || not_busy(s) || !slot_at(s, io, i))
+	if (!s || not_busy(s) || !slot_at(s, &io, &i))
 		return (struct rlx_buf){ 0 };
 	return to_read(s, io, i);
 }
@@ -406,8 +435,8 @@ static enum rlx_status may_copy(struct rlx_session *s, enum rlx_io io, unsigned 
 	if (s->strict)
 		return rlx_fail(&s->err, RLX_EACCES,
 				"%s '%s': the session is strict and copies nothing; bind a buffer",
-				io_names[io], s->slot[io][i].name);
-	return rlx_may_convert(s->slot[io][i].type, given, io_names[io], s->slot[io][i].name,
+				kind(s, io, i), s->slot[io][i].name);
+	return rlx_may_convert(s->slot[io][i].type, given, kind(s, io, i), s->slot[io][i].name,
 			       &s->err);
 }
 
@@ -418,12 +447,12 @@ static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 	enum rlx_status st;
 
 	if (io == RLX_IO_OUTPUT || (!data && rlx_type_bytes(&type)))
-		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", io_names[io],
+		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", kind(s, io, i),
 				slot->name, data ? "outputs are not set" : "no data");
 	st = may_copy(s, io, i, &type);
 	if (!st && rlx_arena_flags(slot->buf.arena) & RLX_ARENA_RDONLY)
 		st = rlx_fail(&s->err, RLX_EACCES, "%s '%s' is bound to a read-only arena",
-			      io_names[io], slot->name);
+			      kind(s, io, i), slot->name);
 	if (!st)
 		st = rlx_slot_own(s, io, i);
 	if (st)
@@ -435,6 +464,8 @@ static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 		slot->filled = true;
 		s->ready = false;
 	}
+	if (slot->given)
+		*slot->given = true;
 	return RLX_OK;
 }
 
@@ -446,7 +477,7 @@ enum rlx_status rlx_session_set(struct rlx_session *s, enum rlx_io io,
 
 	if (!s || not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	return rlx_slot_find(s, io, name, &i) ? set_slot(s, io, i, type, data) : s->err.status;
+	return rlx_slot_find(s, &io, name, &i) ? set_slot(s, io, i, type, data) : s->err.status;
 }
 
 enum rlx_status rlx_session_set_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
@@ -454,7 +485,7 @@ enum rlx_status rlx_session_set_at(struct rlx_session *s, enum rlx_io io, unsign
 {
 	if (!s || not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	return slot_at(s, io, i) ? set_slot(s, io, i, type, data) : s->err.status;
+	return slot_at(s, &io, &i) ? set_slot(s, io, i, type, data) : s->err.status;
 }
 
 static enum rlx_status get_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
@@ -464,7 +495,7 @@ static enum rlx_status get_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 	enum rlx_status st;
 
 	if (!slot->buf.arena || (!data && rlx_type_bytes(&type)))
-		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", io_names[io],
+		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", kind(s, io, i),
 				slot->name, data ? "nothing is there yet" : "no room given");
 	st = may_copy(s, io, i, &type);
 	if (!st)
@@ -481,7 +512,7 @@ enum rlx_status rlx_session_get(struct rlx_session *s, enum rlx_io io,
 
 	if (!s || not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	return rlx_slot_find(s, io, name, &i) ? get_slot(s, io, i, type, data) : s->err.status;
+	return rlx_slot_find(s, &io, name, &i) ? get_slot(s, io, i, type, data) : s->err.status;
 }
 
 enum rlx_status rlx_session_get_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
@@ -489,7 +520,7 @@ enum rlx_status rlx_session_get_at(struct rlx_session *s, enum rlx_io io, unsign
 {
 	if (!s || not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	return slot_at(s, io, i) ? get_slot(s, io, i, type, data) : s->err.status;
+	return slot_at(s, &io, &i) ? get_slot(s, io, i, type, data) : s->err.status;
 }
 
 enum rlx_status rlx_session_rows(struct rlx_session *s, const char *output,
@@ -502,7 +533,7 @@ enum rlx_status rlx_session_rows(struct rlx_session *s, const char *output,
 
 	if (!s || not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	slot = rlx_slot_find(s, RLX_IO_OUTPUT, output, &i);
+	slot = rlx_slot_find(s, &(enum rlx_io){ RLX_IO_OUTPUT }, output, &i);
 	if (!slot)
 		return s->err.status;
 	t = slot->type;
@@ -566,14 +597,14 @@ enum rlx_status rlx_session_feed(struct rlx_session *s, const char *output,
 
 	if (!s || not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	if (!rlx_slot_find(s, RLX_IO_INPUT, input, &i))
+	if (!rlx_slot_find(s, &(enum rlx_io){ RLX_IO_INPUT }, input, &i))
 		return s->err.status;
 	if (output) {	/* what fails leaves the feeds there are */
-		out = rlx_slot_find(s, RLX_IO_OUTPUT, output, &o);
+		out = rlx_slot_find(s, &(enum rlx_io){ RLX_IO_OUTPUT }, output, &o);
 		if (!out || check_feed(s, o, i))
 			return s->err.status;
 	}
-	for (k = 0; k < rlx_program_io_count(s->p, RLX_IO_OUTPUT); k++)
+	for (k = 0; k < rlx_slot_count(s, RLX_IO_OUTPUT); k++)
 		if (s->slot[RLX_IO_OUTPUT][k].feeds == (int)i && end_feed(s, k))
 			return s->err.status;
 	if (!out)

@@ -92,7 +92,7 @@ rlx_compile(struct rlx_graph *g, const struct rlx_compile_opts *opts,
 RLX_EXPORT struct rlx_program *rlx_program_get(struct rlx_program *p);
 RLX_EXPORT void rlx_program_put(struct rlx_program *p);
 
-/* Inputs, params and outputs of a program, in the graph's order. */
+/* Inputs, params, outputs and states of a program, in the graph's order. */
 RLX_EXPORT unsigned int rlx_program_io_count(const struct rlx_program *p,
 					     enum rlx_io io);
 RLX_EXPORT const char *rlx_program_io_name(const struct rlx_program *p,
@@ -113,7 +113,7 @@ RLX_EXPORT int rlx_program_io_find(const struct rlx_program *p, enum rlx_io io,
  * @native, @host: steps with a kernel, and steps run by the reference evaluator
  * @work_bytes:   workspace of one session, @naive_bytes without reuse of storage
  * @session_bytes: what a session takes of the arena it is given: its workspace,
- *                inputs and outputs
+ *                inputs, outputs and states
  * @const_bytes:  constants read in place, @packed_bytes: prepared copies of them
  * @flops, @bytes: of one run, by the ops' cost functions; of control flow the flops of
  *                its bodies: the larger branch of an if, each turn of a scan, one of a while

@@ -38,12 +38,16 @@ struct rlx_named_tensor {
  * @work:   the workspace, instead of one taken of @arena: work_bytes of the program's
  *          info, 64-byte aligned. Sessions may share one if no two of them ever run at
  *          once. Its arena is referenced. Empty: the session's own
+ * @states: where the program's states are, by their names; referenced. NULL: the session's
+ *          own
  */
+struct rlx_states;
 struct rlx_session_opts {
 	size_t			 size;
 	struct rlx_arena	*arena;
 	bool			 strict;
 	struct rlx_buf		 work;
+	struct rlx_states	*states;
 };
 
 /**
@@ -51,7 +55,8 @@ struct rlx_session_opts {
  * Context: allocates. Return: RLX_ENOMEM, RLX_ERANGE (@opts->arena or @opts->work is
  * too small, or not aligned), RLX_EACCES (@opts->work is read-only; or @opts->strict, and
  * steps on the host exchange values with the device: the message names the first one,
- * its op and the line that emitted it).
+ * its op and the line that emitted it), RLX_ENOENT or RLX_ESHAPE (@opts->states lack a state,
+ * or have it in another type), RLX_ENOSUP (another session has them in a device's memory).
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_session_new(struct rlx_program *p, const struct rlx_session_opts *opts,
@@ -62,7 +67,7 @@ RLX_EXPORT void rlx_session_free(struct rlx_session *s);
 
 /**
  * rlx_session_clone - a session over the same program with the same bindings of
- * params, its own workspace, and its own inputs and outputs, unbound.
+ * params, its own workspace, and its own inputs, outputs and states, unbound.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_session_clone(const struct rlx_session *s, struct rlx_session **out,
@@ -270,6 +275,41 @@ struct rlx_transfers {
  * Context: not while a run is under way. Return: all 0 for NULL.
  */
 RLX_EXPORT struct rlx_transfers rlx_session_transfers(const struct rlx_session *s);
+
+/**
+ * rlx_states_new - memory for all states of a program.
+ * @arena: where; NULL: an arena of their own
+ *
+ * Sessions of several programs may share them, if their states are some of these by name and
+ * type: one program trains, one evaluates, one adds up gradients. Runs of two of them must
+ * not overlap unless both only read. A device with memory of its own has them there from the
+ * first run on, for one session at a time; rlx_session_bound() and rlx_session_get() of a
+ * state bring it back.
+ *
+ * A session without them has states of its own. Either way a state needs a value before the
+ * first run: set it (RLX_IO_STATE), or write to its buffer. What an output is to it, see
+ * rlx_state_next(); runs that rlx_session_want() restricts replace what their outputs need.
+ * Context: allocates. Ownership: one reference. Return: RLX_ENOMEM, RLX_ERANGE.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_states_new(struct rlx_program *p, struct rlx_arena *arena, struct rlx_states **out,
+	       struct rlx_error *err);
+RLX_EXPORT struct rlx_states *rlx_states_get(struct rlx_states *s);
+RLX_EXPORT void rlx_states_put(struct rlx_states *s);
+
+/* How many, and the name and type of one, in the program's order; NULL beyond them. */
+RLX_EXPORT unsigned int rlx_states_count(const struct rlx_states *s);
+RLX_EXPORT const char *rlx_states_name(const struct rlx_states *s, unsigned int i);
+RLX_EXPORT const struct rlx_type *rlx_states_type(const struct rlx_states *s, unsigned int i);
+/* Index of a name, -1 if there is none. */
+RLX_EXPORT int rlx_states_find(const struct rlx_states *s, const char *name);
+
+/**
+ * rlx_states_buf - memory of state @i, to write to before the first run of a session that has
+ * them; it counts as having a value from then on. On "cpu" and "ref" it is what runs use.
+ * Context: any thread, no run under way. Return: empty beyond the last one.
+ */
+RLX_EXPORT struct rlx_buf rlx_states_buf(struct rlx_states *s, unsigned int i);
 
 /* The program, referenced by the session. */
 RLX_EXPORT struct rlx_program *rlx_session_program(const struct rlx_session *s);

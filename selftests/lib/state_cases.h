@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * States of programs, on any device: what a run replaces, in which order, and what is left
+ * after one that fails. Each case fails the test that calls it.
+ */
+#ifndef STATE_CASES_H
+#define STATE_CASES_H
+
+#include "rlx/graph.h"
+#include "rlx/run.h"
+#include "selftests/lib/rlx_test.h"
+
+enum { STATE_N = 37 };
+
+struct state_rig {
+	struct rlx_graph	*g;
+	struct rlx_program	*p;
+	struct rlx_session	*s;
+	struct rlx_error	 err;
+	struct rlx_type		 t;
+};
+
+static inline void state_begin(struct state_rig *r)
+{
+	*r = (struct state_rig){ .g = rlx_graph_new("states") };
+	r->t = rlx_type(RLX_F32, STATE_N);
+}
+
+static inline void state_open(struct state_rig *r, const char *device, struct rlx_states *states)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = device };
+	struct rlx_session_opts so = { .size = sizeof(so), .states = states };
+
+	CHECKF(!rlx_graph_finish(r->g), "%s", rlx_graph_error(r->g)->text);
+	CHECKF(!rlx_compile(r->g, &o, &r->p, &r->err), "%s", r->err.text);
+	CHECKF(!rlx_session_new(r->p, &so, &r->s, &r->err), "%s", r->err.text);
+}
+
+static inline void state_end(struct state_rig *r)
+{
+	rlx_session_free(r->s);
+	rlx_program_put(r->p);
+	rlx_graph_put(r->g);
+}
+
+/* All elements of state or input @name become @x + 0, @x + 1, .. */
+static inline void state_set(struct state_rig *r, enum rlx_io io, const char *name, float x)
+{
+	float v[STATE_N];
+	int i;
+
+	for (i = 0; i < STATE_N; i++)
+		v[i] = x + (float)i;
+	CHECKF(!rlx_session_set(r->s, io, name, r->t, v), "%s", rlx_session_error(r->s)->text);
+}
+
+/* @name must be @x + 0 @step, @x + 1 @step, .. */
+static inline void state_is(struct state_rig *r, enum rlx_io io, const char *name, float x,
+			    float step)
+{
+	float v[STATE_N];
+	int i;
+
+	memset(v, 0xa5, sizeof(v));
+	CHECKF(!rlx_session_get(r->s, io, name, r->t, v), "%s", rlx_session_error(r->s)->text);
+	for (i = 0; i < STATE_N; i++)
+		CHECKF(v[i] == x + (float)i * step, "%s[%d] is %g, not %g", name, i, (double)v[i],
+		       (double)(x + (float)i * step));
+}
+
+static inline void state_run(struct state_rig *r)
+{
+	CHECKF(!rlx_session_run(r->s), "%s", rlx_session_error(r->s)->text);
+}
+
+/* w -= m', m' = m / 2 + x, both in place; an output reads the old w though it comes after. */
+static inline void state_case_update(const char *device)
+{
+	struct state_rig r;
+	rlx_value w, m, x, next;
+	char text[4096] = "";
+	FILE *f;
+
+	state_begin(&r);
+	w = rlx_state(r.g, "w", r.t);
+	m = rlx_state(r.g, "m", r.t);
+	x = rlx_input(r.g, "x", r.t);
+	next = rlx_emit(r.g, mul, .a = m, .b = rlx_scalar_const(r.g, RLX_F32, 0.5));
+	next = rlx_emit(r.g, add, .a = next, .b = x);
+	rlx_state_next(r.g, m, next);
+	rlx_state_next(r.g, w, rlx_emit(r.g, sub, .a = w, .b = next));
+	rlx_output(r.g, "double", rlx_emit(r.g, add, .a = w, .b = w));
+	state_open(&r, device, NULL);
+	CHECK_EQ(rlx_program_io_count(r.p, RLX_IO_INPUT), 1);
+	CHECK_EQ(rlx_program_io_count(r.p, RLX_IO_OUTPUT), 1);
+	CHECK_EQ(rlx_program_io_count(r.p, RLX_IO_STATE), 2);
+	CHECK_EQ(rlx_program_io_find(r.p, RLX_IO_STATE, "m"), 1);
+	state_set(&r, RLX_IO_INPUT, "x", 1);
+	CHECK_EQ(rlx_session_run(r.s), RLX_EINVAL);
+	CHECK(strstr(rlx_session_error(r.s)->text, "state 'w' has no value"));
+	state_set(&r, RLX_IO_STATE, "w", 100);
+	state_set(&r, RLX_IO_STATE, "m", 8);
+	state_run(&r);
+	state_is(&r, RLX_IO_OUTPUT, "double", 200, 2);
+	state_is(&r, RLX_IO_STATE, "m", 5, 1.5f);
+	state_is(&r, RLX_IO_STATE, "w", 95, -0.5f);
+	state_run(&r);
+	state_is(&r, RLX_IO_OUTPUT, "double", 190, -1);
+	state_is(&r, RLX_IO_STATE, "m", 3.5f, 1.75f);
+	state_is(&r, RLX_IO_STATE, "w", 91.5f, -2.25f);
+	/* set between runs */
+	state_set(&r, RLX_IO_STATE, "w", 0);
+	state_run(&r);
+	state_is(&r, RLX_IO_STATE, "w", -2.75f, 1 - 1.875f);
+	f = fmemopen(text, sizeof(text), "w");
+	CHECK(f && !rlx_program_report(r.p, f));
+	fclose(f);
+	CHECKF(strstr(text, "2 states, 0 of them copied"), "%s", text);
+	state_end(&r);
+}
+
+/* a and b exchange what they hold, c gets the old a, d stays: three copies. */
+static inline void state_case_cycle(const char *device)
+{
+	struct state_rig r;
+	rlx_value a, b, c;
+	char text[4096] = "";
+	FILE *f;
+
+	state_begin(&r);
+	a = rlx_state(r.g, "a", r.t);
+	b = rlx_state(r.g, "b", r.t);
+	c = rlx_state(r.g, "c", r.t);
+	rlx_state_next(r.g, a, b);
+	rlx_state_next(r.g, b, a);
+	rlx_state_next(r.g, c, a);
+	rlx_output(r.g, "y", rlx_emit(r.g, add, .a = rlx_state(r.g, "d", r.t), .b = c));
+	state_open(&r, device, NULL);
+	state_set(&r, RLX_IO_STATE, "a", 1);
+	state_set(&r, RLX_IO_STATE, "b", 2);
+	state_set(&r, RLX_IO_STATE, "c", 3);
+	state_set(&r, RLX_IO_STATE, "d", 4);
+	state_run(&r);
+	state_is(&r, RLX_IO_STATE, "a", 2, 1);
+	state_is(&r, RLX_IO_STATE, "b", 1, 1);
+	state_is(&r, RLX_IO_STATE, "c", 1, 1);
+	state_is(&r, RLX_IO_OUTPUT, "y", 7, 2);
+	state_run(&r);
+	state_is(&r, RLX_IO_STATE, "a", 1, 1);
+	state_is(&r, RLX_IO_STATE, "b", 2, 1);
+	state_is(&r, RLX_IO_STATE, "c", 2, 1);
+	state_is(&r, RLX_IO_STATE, "d", 4, 1);
+	f = fmemopen(text, sizeof(text), "w");
+	CHECK(f && !rlx_program_report(r.p, f));
+	fclose(f);
+	CHECKF(strstr(text, "4 states, 3 of them copied"), "%s", text);
+	state_end(&r);
+}
+
+/* The old value is read by what depends on the new one; and the old one is an output. */
+static inline void state_case_read_after(const char *device)
+{
+	struct state_rig r;
+	rlx_value w, v, x, next;
+
+	state_begin(&r);
+	w = rlx_state(r.g, "w", r.t);
+	v = rlx_state(r.g, "v", r.t);
+	x = rlx_input(r.g, "x", r.t);
+	next = rlx_emit(r.g, add, .a = w, .b = x);
+	rlx_state_next(r.g, w, next);
+	rlx_state_next(r.g, v, rlx_emit(r.g, sub, .a = v, .b = x));
+	rlx_output(r.g, "moved", rlx_emit(r.g, sub, .a = next, .b = w));
+	rlx_output(r.g, "new", next);
+	rlx_output(r.g, "old", v);
+	state_open(&r, device, NULL);
+	state_set(&r, RLX_IO_STATE, "w", 10);
+	state_set(&r, RLX_IO_STATE, "v", 20);
+	state_set(&r, RLX_IO_INPUT, "x", 1);
+	state_run(&r);
+	state_is(&r, RLX_IO_OUTPUT, "moved", 1, 1);
+	state_is(&r, RLX_IO_OUTPUT, "new", 11, 2);
+	state_is(&r, RLX_IO_OUTPUT, "old", 20, 1);
+	state_is(&r, RLX_IO_STATE, "w", 11, 2);
+	state_is(&r, RLX_IO_STATE, "v", 19, 0);
+	state_run(&r);
+	state_is(&r, RLX_IO_OUTPUT, "old", 19, 0);
+	state_is(&r, RLX_IO_STATE, "w", 12, 3);
+	state_end(&r);
+}
+
+/* A product and a turned state replace states that they read: not in their places. */
+static inline void state_case_product(const char *device)
+{
+	static const float half[4] = { 0, 1, 0.5f, 0 };
+	struct rlx_type t = rlx_type(RLX_F32, 2, 2);
+	float w[4] = { 1, 2, 3, 4 }, u[4] = { 1, 2, 3, 4 };
+	struct state_rig r;
+	rlx_value v;
+
+	state_begin(&r);
+	v = rlx_state(r.g, "w", t);
+	rlx_state_next(r.g, v, rlx_emit(r.g, matmul, .a = v, .b = rlx_constant(r.g, t, half)));
+	v = rlx_state(r.g, "u", t);
+	rlx_state_next(r.g, v, rlx_emit(r.g, add, .a = v, .b = rlx_emit(r.g, transpose, .x = v)));
+	state_open(&r, device, NULL);
+	CHECK(!rlx_session_set(r.s, RLX_IO_STATE, "w", t, w));
+	CHECK(!rlx_session_set(r.s, RLX_IO_STATE, "u", t, u));
+	state_run(&r);
+	CHECK(!rlx_session_get(r.s, RLX_IO_STATE, "w", t, w));
+	CHECK(!rlx_session_get(r.s, RLX_IO_STATE, "u", t, u));
+	CHECKF(w[0] == 1 && w[1] == 1 && w[2] == 2 && w[3] == 3, "%g %g %g %g", (double)w[0],
+	       (double)w[1], (double)w[2], (double)w[3]);
+	CHECKF(u[0] == 2 && u[1] == 5 && u[2] == 5 && u[3] == 8, "%g %g %g %g", (double)u[0],
+	       (double)u[1], (double)u[2], (double)u[3]);
+	state_end(&r);
+}
+
+/* A bad index ends a run before any state is touched. */
+static inline void state_case_failure(const char *device)
+{
+	struct state_rig r;
+	rlx_value w, i, x;
+	int64_t at = 3;
+
+	state_begin(&r);
+	w = rlx_state(r.g, "w", r.t);
+	i = rlx_input(r.g, "i", rlx_type(RLX_I64, 1));
+	rlx_state_next(r.g, w, rlx_emit(r.g, add, .a = w, .b = rlx_scalar_const(r.g, RLX_F32, 1)));
+	x = rlx_emit(r.g, gather, .x = w, .indices = i);
+	rlx_output(r.g, "y", rlx_emit(r.g, exp, .x = x));
+	state_open(&r, device, NULL);
+	state_set(&r, RLX_IO_STATE, "w", 1);
+	CHECK(!rlx_session_set(r.s, RLX_IO_INPUT, "i", rlx_type(RLX_I64, 1), &at));
+	state_run(&r);
+	state_is(&r, RLX_IO_STATE, "w", 2, 1);
+	at = STATE_N + 5;
+	CHECK(!rlx_session_set(r.s, RLX_IO_INPUT, "i", rlx_type(RLX_I64, 1), &at));
+	CHECK_EQ(rlx_session_run(r.s), RLX_ERANGE);
+	state_is(&r, RLX_IO_STATE, "w", 2, 1);
+	state_end(&r);
+}
+
+#endif
