@@ -46,7 +46,8 @@ LDLIBS	+= -luring -lm -ldl
 .DELETE_ON_ERROR:
 .SECONDARY:
 
-include kernels/build.mk backends/build.mk libuser/build.mk tools/build.mk
+include kernels/build.mk backends/build.mk libuser/build.mk libuser/train/build.mk
+include tools/build.mk
 include tools/install.mk selftests/build.mk selftests/kmod/build.mk selftests/deb/build.mk
 
 all: lib tools

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 # The library's own sources, by wildcard, and the two library files.
-LIB_SRC	:= $(filter-out libuser/rt/load_%.c,$(wildcard libuser/*/*.c libuser/*/*/*.c))
+LIB_SRC	:= $(filter-out libuser/rt/load_%.c libuser/train/%, \
+		$(wildcard libuser/*/*.c libuser/*/*/*.c))
 LIB_OBJ	 := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(KERNEL_OBJ) $(BACKEND_OBJ)
 # What only the archive, and only the shared library has: backends/build.mk says why.
 A_OBJ	 := $(GPU_OBJ) $(BUILD)/obj/libuser/rt/load_linked.o

@@ -8,10 +8,10 @@ TEST_SRC := $(filter-out selftests/lib/% selftests/fuzz/% selftests/kmod/%, \
 		$(wildcard selftests/*/*.c))
 TEST_BIN := $(TEST_SRC:selftests/%.c=$(BUILD)/test/%)
 
-$(BUILD)/test/%: $(BUILD)/obj/selftests/%.o $(TEST_LIB) $(LIB_A)
+$(BUILD)/test/%: $(BUILD)/obj/selftests/%.o $(TEST_LIB) $(TRAIN_A) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) $< $(TEST_LIB) $(TEST_EMU) $(LIB_A) $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $< $(TEST_LIB) $(TEST_EMU) $(TRAIN_A) $(LIB_A) $(LDLIBS) -o $@
 
 # Tests of kernels in tiles have them in portable C as well.
 EMU_BIN := $(addprefix $(BUILD)/test/kernels/,gemm gemm_i8 gemm_amx)
@@ -32,10 +32,10 @@ FUZZ_MAKE = $(call build_in,$(BUILD)/clang) BUILD=$(BUILD)/clang CC=$(FUZZ_CC) O
 	KERNEL_OPT='-O1 -g1 -ffp-contract=fast -fno-sanitize=all'
 FUZZ_CC	?= clang
 
-$(BUILD)/fuzz/%: $(BUILD)/obj/selftests/fuzz/%.o $(LIB_A)
+$(BUILD)/fuzz/%: $(BUILD)/obj/selftests/fuzz/%.o $(TRAIN_A) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer $< $(LIB_A) $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer $< $(TRAIN_A) $(LIB_A) $(LDLIBS) -o $@
 
 fuzzers: $(FUZZ_BIN)
 .PHONY: tests fuzzers
@@ -46,9 +46,10 @@ RUN	:= selftests/run.sh
 OPS_BIN	    := $(filter $(BUILD)/test/ops/% $(BUILD)/test/cts/%,$(TEST_BIN))
 ONNX_BIN    := $(filter $(BUILD)/test/onnx/%,$(TEST_BIN))
 MODELS_BIN  := $(filter $(BUILD)/test/models/%,$(TEST_BIN))
+TRAIN_BIN   := $(filter $(BUILD)/test/train/%,$(TEST_BIN))
 HOSTILE_BIN := $(filter $(BUILD)/test/hostile/% $(BUILD)/test/oom/%,$(TEST_BIN))
 BENCH_BIN   := $(filter $(BUILD)/test/bench/%,$(TEST_BIN))
-UNIT_BIN    := $(filter-out $(OPS_BIN) $(ONNX_BIN) $(MODELS_BIN) \
+UNIT_BIN    := $(filter-out $(OPS_BIN) $(ONNX_BIN) $(MODELS_BIN) $(TRAIN_BIN) \
 			    $(HOSTILE_BIN) $(BENCH_BIN) \
 			    $(BUILD)/test/gpu/% $(BUILD)/test/gpubench/%,$(TEST_BIN))
 
@@ -57,7 +58,7 @@ include selftests/slot/build.mk
 # Those that take longest begin early, lest one be left to run alone (AT_ONCE).
 GROUPS := check-style check-unit check-kmod check-kmod-debug check-kmod-serve \
 	  check-serve check-emu check-hostile check-nvrtc check-hip-build check-ops \
-	  check-install check-onnx check-models
+	  check-install check-onnx check-models check-train
 
 # Goals that call make again must not do so side by side in one folder.
 ifneq ($(filter check check-% bench-% asan tsan demo install guest,$(MAKECMDGOALS)),)
@@ -86,6 +87,11 @@ check-ops:
 	$(Q)tools/setup.sh build
 	$(Q)+$(BUILDMAKE) $(OPS_BIN)
 	$(Q)$(RUN) -g $@ -j $(JOBS) $(OPS_BIN)
+
+check-train:
+	$(Q)tools/setup.sh demo
+	$(Q)+$(BUILDMAKE) $(TRAIN_BIN)
+	$(Q)$(RUN) -g $@ -j $(JOBS) $(TRAIN_BIN)
 
 check-onnx:
 	$(Q)tools/setup.sh check

@@ -21,10 +21,10 @@ $(RLX_OBJ): | $(OPENSSL_NAMES)
 # The peer harness is of use to tests as well, so it may stand there alone.
 tools: $(if $(wildcard tools/rlx/main.c),$(BUILD)/bin/rlx)
 
-$(BUILD)/bin/rlx: $(RLX_OBJ) $(LIB_A)
+$(BUILD)/bin/rlx: $(RLX_OBJ) $(TRAIN_A) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) $(RLX_OBJ) $(LIB_A) $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $(RLX_OBJ) $(TRAIN_A) $(LIB_A) $(LDLIBS) -o $@
 
 # Kernels for GPUs, for hosts that have a driver and no compiler. What the compilers
 # found here cannot build is named and left out.
@@ -49,10 +49,10 @@ gpu-kernels: $(BUILD)/.kernels
 
 # For machines without our libc, as guests are. What it would load at run time
 # (a peer to compare with) it cannot; the linker says so.
-$(BUILD)/bin/rlx-static: $(RLX_OBJ) $(LIB_A)
+$(BUILD)/bin/rlx-static: $(RLX_OBJ) $(TRAIN_A) $(LIB_A)
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
-	$(Q)$(CC) $(LDFLAGS) -static $(RLX_OBJ) $(LIB_A) $(LDLIBS) -o $@ \
+	$(Q)$(CC) $(LDFLAGS) -static $(RLX_OBJ) $(TRAIN_A) $(LIB_A) $(LDLIBS) -o $@ \
 		2>$@.warn || { cat $@.warn >&2; exit 1; }
 
 # Models: real ones out of wheels, and files that are written from them.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* Graph storage, the builder and its sticky error. */
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -74,6 +75,19 @@ void rlx_graph_put(struct rlx_graph *g)
 const struct rlx_error *rlx_graph_error(const struct rlx_graph *g)
 {
 	return g ? &g->err : &no_graph;
+}
+
+void rlx_graph_fail(struct rlx_graph *g, enum rlx_status st, const char *fmt, ...)
+{
+	char text[sizeof(g->err.text)];
+	va_list ap;
+
+	if (!g || g->err.status)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	rlx_error_set(&g->err, st, NULL, 0, "%s", text);
 }
 
 enum rlx_status rlx_graph_finish(struct rlx_graph *g)
@@ -705,6 +719,28 @@ rlx_value rlx_graph_io_value(const struct rlx_graph *g, enum rlx_io io,
 	const struct rlx_named *e = io_entry(g, io, i, &(uint32_t){ 0 });
 
 	return e ? e->v : RLX_NONE;
+}
+
+rlx_value rlx_graph_io_find(const struct rlx_graph *g, enum rlx_io io, const char *name)
+{
+	const struct rlx_op_input *a;
+	const struct rlx_node *n;
+	uint64_t v = 0;
+	uint32_t i;
+
+	if (!g || !name || (unsigned int)io > RLX_IO_STATE)
+		return RLX_NONE;
+	for (i = 0; io == RLX_IO_OUTPUT && i < g->io[io].n; i++)
+		if (!g->io[io].e[i].state && !strcmp(g->io[io].e[i].name, name))
+			return g->io[io].e[i].v;
+	if (io == RLX_IO_OUTPUT || !rlx_map_get(&g->names, name, strlen(name), &v))
+		return RLX_NONE;
+	n = rlx_node_of(g, (uint32_t)v);
+	a = n->args;
+	if (io != (n->def->index == RLX_OP_param ? RLX_IO_PARAM :
+		   a->state ? RLX_IO_STATE : RLX_IO_INPUT))
+		return RLX_NONE;
+	return (rlx_value){ (uint32_t)v };
 }
 
 unsigned int rlx_graph_size(const struct rlx_graph *g)

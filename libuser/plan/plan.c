@@ -83,31 +83,170 @@ static void mark_late(struct planner *pl)
 	}
 }
 
-/* Steps in node order, those that update states last; leaves become places. */
-static void list_steps(struct planner *pl, bool late)
+static bool add_step(struct planner *pl, uint32_t n)
+{
+	const struct rlx_node *v = &pl->g->node[n];
+	struct rlx_plan *p = pl->p;
+	uint32_t *out = rlx_bump_new(&p->bump, v->n_out, sizeof(*out)), i;
+
+	if (!out) {
+		rlx_fail(pl->err, RLX_ENOMEM, "plan: out of memory");
+		return false;
+	}
+	for (i = 0; i < v->n_out; i++)
+		out[i] = v->out + i;
+	p->step[p->n_step++] = (struct rlx_plan_step){
+		.def = v->def, .args = v->args, .in = v->in, .out = out,
+		.n_in = v->n_in, .n_out = v->n_out, .node = n,
+		.file = v->file, .line = v->line,
+	};
+	return true;
+}
+
+/* Count node @n's reads of states, behind their views, by @by in @reads, which is by value. */
+static void count_reads(const struct planner *pl, uint32_t n, uint32_t *reads, int by)
+{
+	const struct rlx_node *v = &pl->g->node[n];
+	uint32_t i, leaf;
+
+	for (i = 0; !(v->def->traits & RLX_T_VIEW) && i < v->n_in; i++) {
+		leaf = v->in[i] ? maker(pl->g, v->in[i]) : 0;
+		if (v->in[i] && pl->g->node[leaf].def->traits & RLX_T_LEAF)
+			reads[pl->g->node[leaf].out] += (uint32_t)by;
+	}
+}
+
+/* Is all there that late node @n reads? */
+static bool has_inputs(const struct planner *pl, uint32_t n)
+{
+	const struct rlx_node *v = &pl->g->node[n];
+	uint32_t i;
+
+	for (i = 0; i < v->n_in; i++)
+		if (v->in[i] && pl->late[pl->g->val[v->in[i]].node])
+			return false;
+	return true;
+}
+
+/* Is nothing left, but it, that reads a state that it replaces? */
+static bool may_replace(const struct planner *pl, uint32_t n, uint32_t *reads)
+{
+	const struct rlx_named_list *l = &pl->g->io[RLX_IO_OUTPUT];
+	uint32_t i, k, others = 0;
+
+	count_reads(pl, n, reads, -1);	/* its own are no obstacle */
+	for (i = 0; i < l->n && !others; i++) {
+		if (!l->e[i].state || maker(pl->g, l->e[i].v.id) != n)
+			continue;
+		k = pl->g->io[RLX_IO_INPUT].e[l->e[i].state - 1].v.id;
+		others = reads[k];
+	}
+	count_reads(pl, n, reads, 1);
+	return !others;
+}
+
+/* Emit late node @n: it is late no more. */
+static void emit_late(struct planner *pl, uint32_t n, uint32_t *reads)
+{
+	add_step(pl, n);
+	count_reads(pl, n, reads, -1);
+	pl->late[n] = false;
+}
+
+/*
+ * Updates of states, each when nothing is left that reads what it replaces. Of some that wait
+ * for each other the first goes, and its state is copied to.
+ */
+static void list_late(struct planner *pl)
 {
 	const struct rlx_graph *g = pl->g;
+	uint32_t *reads = rlx_calloc(g->n_val, sizeof(*reads)), n, first;
+	bool moved;
+
+	if (!reads) {
+		rlx_fail(pl->err, RLX_ENOMEM, "plan: out of memory");
+		return;
+	}
+	for (n = 0; n < g->n_node; n++)
+		if (pl->late[n])
+			count_reads(pl, n, reads, 1);
+	do {
+		for (n = 0, moved = false, first = g->n_node; n < g->n_node; n++) {
+			if (!pl->late[n] || !has_inputs(pl, n))
+				continue;
+			if (may_replace(pl, n, reads)) {
+				emit_late(pl, n, reads);
+				moved = true;
+			} else if (first == g->n_node) {
+				first = n;
+			}
+		}
+		if (!moved && first < g->n_node)
+			emit_late(pl, first, reads);
+	} while ((moved || first < g->n_node) && !pl->err->status);
+	rlx_free(reads);
+}
+
+/* Append a step that copies @from to a new value, whose place is given; 0: no memory. */
+static uint32_t add_copy(struct planner *pl, uint32_t from, struct rlx_place place)
+{
 	struct rlx_plan *p = pl->p;
-	uint32_t n, i, *out;
+	uint32_t *ids = rlx_bump_new(&p->bump, 2, sizeof(*ids)), copy = p->n_val;
+	uint32_t root = root_of(p, from);
+
+	if (!ids) {
+		rlx_fail(pl->err, RLX_ENOMEM, "plan: out of memory");
+		return 0;
+	}
+	ids[0] = from;
+	ids[1] = copy;
+	p->val[p->n_val++] = (struct rlx_plan_val){
+		.type = p->val[from].type, .first = p->n_step, .last = p->n_step,
+		.root = copy, .place = place,
+	};
+	if (p->val[root].last < p->n_step)
+		p->val[root].last = p->n_step;
+	p->step[p->n_step++] = (struct rlx_plan_step){
+		.in = ids, .out = ids + 1, .n_in = 1, .n_out = 1,
+	};
+	return copy;
+}
+
+/* Outputs that are states as they were: copied before they are replaced. */
+static void copy_old_states(struct planner *pl)
+{
+	struct rlx_plan *p = pl->p;
+	struct rlx_plan_io *io = p->io[RLX_IO_OUTPUT];
+	uint32_t i, copy;
+
+	for (i = 0; i < p->n_io[RLX_IO_OUTPUT] && !pl->err->status; i++) {
+		const struct rlx_node *n = &pl->g->node[maker(pl->g, io[i].val)];
+
+		if (io[i].state || n->def->index != RLX_OP_input ||
+		    !((const struct rlx_op_input *)n->args)->state)
+			continue;
+		copy = add_copy(pl, io[i].val, (struct rlx_place){ RLX_PLACE_OUTPUT, i, 0 });
+		if (copy)
+			io[i].val = copy;
+	}
+}
+
+/* Steps in node order, those that update states last; leaves become places. */
+static void list_steps(struct planner *pl)
+{
+	const struct rlx_graph *g = pl->g;
+	uint32_t n;
 
 	for (n = 0; n < g->n_node; n++) {
-		const struct rlx_node *v = &g->node[n];
-
-		if (!pl->node_live[n] || v->def->traits & RLX_T_LEAF || pl->late[n] != late)
-			continue;
-		out = rlx_bump_new(&p->bump, v->n_out, sizeof(*out));
-		if (!out) {
-			rlx_fail(pl->err, RLX_ENOMEM, "plan: out of memory");
+		if (!pl->node_live[n])
+			pl->late[n] = false;
+		else if (!(g->node[n].def->traits & RLX_T_LEAF) && !pl->late[n] && !add_step(pl, n))
 			return;
-		}
-		for (i = 0; i < v->n_out; i++)
-			out[i] = v->out + i;
-		p->step[p->n_step++] = (struct rlx_plan_step){
-			.def = v->def, .args = v->args, .in = v->in, .out = out,
-			.n_in = v->n_in, .n_out = v->n_out, .node = n,
-			.file = v->file, .line = v->line,
-		};
 	}
+	if (pl->p->n_state)
+		copy_old_states(pl);
+	if (pl->p->n_state && !pl->err->status)
+		list_late(pl);
 }
 
 static void list_constants(struct planner *pl)
@@ -198,12 +337,12 @@ static void find_aliases(struct rlx_plan *p)
 
 	/* views first, so that a root's life covers all its views */
 	for (s = 0; s < p->n_step; s++)
-		if (p->step[s].def->traits & RLX_T_VIEW)
+		if (p->step[s].def && p->step[s].def->traits & RLX_T_VIEW)
 			share(p, p->step[s].out[0], p->step[s].in[0]);
 	for (s = 0; s < p->n_step; s++) {
 		const struct rlx_op_def *def = p->step[s].def;
 
-		if (!(def->traits & RLX_T_INPLACE) || def->traits & RLX_T_VIEW ||
+		if (!def || !(def->traits & RLX_T_INPLACE) || def->traits & RLX_T_VIEW ||
 		    is_next(p, p->step[s].out[0]))
 			continue;
 		last_in = def->traits & RLX_T_ELEMENTWISE ? p->step[s].n_in : 1;
@@ -259,7 +398,7 @@ static bool may_update(const struct rlx_plan *p, uint32_t s, uint32_t root)
 	const struct rlx_plan_step *st = &p->step[s];
 	uint32_t i;
 
-	if (st->n_out != 1 || (st->def->index != RLX_OP_region &&
+	if (st->n_out != 1 || !st->def || (st->def->index != RLX_OP_region &&
 			       !(st->def->traits & RLX_T_ELEMENTWISE)))
 		return false;
 	for (i = 0; i < st->n_in; i++)
@@ -282,31 +421,6 @@ static bool updates_in_place(const struct rlx_plan *p, const struct rlx_plan_io 
 		(p->val[state].last == first && may_update(p, first, state)));
 }
 
-/* Append a step that copies @from to a new value, whose place is given; 0: no memory. */
-static uint32_t add_copy(struct planner *pl, uint32_t from, struct rlx_place place)
-{
-	struct rlx_plan *p = pl->p;
-	uint32_t *ids = rlx_bump_new(&p->bump, 2, sizeof(*ids)), copy = p->n_val;
-	uint32_t root = root_of(p, from);
-
-	if (!ids) {
-		rlx_fail(pl->err, RLX_ENOMEM, "plan: out of memory");
-		return 0;
-	}
-	ids[0] = from;
-	ids[1] = copy;
-	p->val[p->n_val++] = (struct rlx_plan_val){
-		.type = p->val[from].type, .first = p->n_step, .last = p->n_step,
-		.root = copy, .place = place,
-	};
-	if (p->val[root].last < p->n_step)
-		p->val[root].last = p->n_step;
-	p->step[p->n_step++] = (struct rlx_plan_step){
-		.in = ids, .out = ids + 1, .n_in = 1, .n_out = 1,
-	};
-	return copy;
-}
-
 /* An output's storage is the caller's buffer if nobody else claims it, else copied at the end. */
 static void place_output(struct planner *pl, uint32_t i)
 {
@@ -315,6 +429,8 @@ static void place_output(struct planner *pl, uint32_t i)
 	struct rlx_place place = { .kind = RLX_PLACE_OUTPUT, .index = i };
 	uint32_t root = root_of(p, o->val), copy;
 
+	if (p->val[root].place.kind == RLX_PLACE_OUTPUT && p->val[root].place.index == i)
+		return;
 	if (!o->state && p->val[root].place.kind == RLX_PLACE_NONE &&
 	    rlx_plan_bytes(p, root) == rlx_plan_bytes(p, o->val)) {
 		p->val[root].place = place;
@@ -460,9 +576,7 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct 
 	name_io(&pl, RLX_IO_OUTPUT);
 	list_constants(&pl);
 	mark_late(&pl);
-	list_steps(&pl, false);
-	if (!err->status)
-		list_steps(&pl, true);
+	list_steps(&pl);
 	if (err->status) {
 		st = err->status;
 		goto out_free;

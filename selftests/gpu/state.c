@@ -18,6 +18,11 @@ TEST(read_after)
 	state_case_read_after(op_case_gpu());
 }
 
+TEST(order)
+{
+	state_case_order(op_case_gpu());
+}
+
 TEST(product)
 {
 	state_case_product(op_case_gpu());

@@ -189,6 +189,40 @@ static inline void state_case_read_after(const char *device)
 	state_end(&r);
 }
 
+/* What replaces m is written first, but w reads the old m: steps are put in order for it. */
+static inline void state_case_order(const char *device)
+{
+	struct state_rig r;
+	rlx_value w, m, x, c, next;
+	char text[4096] = "";
+	FILE *f;
+
+	state_begin(&r);
+	w = rlx_state(r.g, "w", r.t);
+	m = rlx_state(r.g, "m", r.t);
+	x = rlx_input(r.g, "x", r.t);
+	c = rlx_emit(r.g, add, .a = m, .b = x);
+	next = rlx_emit(r.g, sub, .a = m, .b = x);
+	rlx_state_next(r.g, m, next);
+	rlx_state_next(r.g, w, rlx_emit(r.g, add, .a = w, .b = c));
+	rlx_output(r.g, "m", next);
+	rlx_output(r.g, "old", m);
+	state_open(&r, device, NULL);
+	state_set(&r, RLX_IO_INPUT, "x", 1);
+	state_set(&r, RLX_IO_STATE, "w", 100);
+	state_set(&r, RLX_IO_STATE, "m", 10);
+	state_run(&r);
+	state_is(&r, RLX_IO_STATE, "w", 111, 3);
+	state_is(&r, RLX_IO_STATE, "m", 9, 0);
+	state_is(&r, RLX_IO_OUTPUT, "m", 9, 0);
+	state_is(&r, RLX_IO_OUTPUT, "old", 10, 1);
+	f = fmemopen(text, sizeof(text), "w");
+	CHECK(f && !rlx_program_report(r.p, f));
+	fclose(f);
+	CHECKF(strstr(text, "2 states, 0 of them copied"), "%s", text);
+	state_end(&r);
+}
+
 /* A product and a turned state replace states that they read: not in their places. */
 static inline void state_case_product(const char *device)
 {

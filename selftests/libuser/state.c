@@ -13,6 +13,7 @@
 BOTH(update)
 BOTH(cycle)
 BOTH(read_after)
+BOTH(order)
 BOTH(product)
 BOTH(failure)
 

@@ -45,6 +45,13 @@ RLX_EXPORT void rlx_graph_put(struct rlx_graph *g);
 RLX_EXPORT const struct rlx_error *rlx_graph_error(const struct rlx_graph *g);
 
 /**
+ * rlx_graph_fail - stick a failure to a graph that is being built, for those who write
+ * builders on top; the first one stays. @st: not RLX_OK. Context: does not allocate.
+ */
+RLX_EXPORT void rlx_graph_fail(struct rlx_graph *g, enum rlx_status st, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/**
  * rlx_graph_finish - close a graph for building and verify it.
  *
  * After success the graph is immutable and may be read by many threads; a graph
@@ -248,6 +255,10 @@ RLX_EXPORT const char *rlx_graph_io_name(const struct rlx_graph *g, enum rlx_io 
 					 unsigned int i);
 RLX_EXPORT rlx_value rlx_graph_io_value(const struct rlx_graph *g, enum rlx_io io,
 					unsigned int i);
+
+/* The value of a name; none if there is no such input, param, output or state. */
+RLX_EXPORT rlx_value rlx_graph_io_find(const struct rlx_graph *g, enum rlx_io io,
+				       const char *name);
 
 /* How many nodes, constants and leaves included. */
 RLX_EXPORT unsigned int rlx_graph_size(const struct rlx_graph *g);

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+/* Variables: names in scopes, their types and what they begin with. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "train/vars.h"
+
+struct rlx_fill rlx_fill_kaiming(double fan)
+{
+	double lim = fan > 0 ? __builtin_sqrt(6 / fan) : 0;
+
+	return rlx_fill_of(RLX_FILL_UNIFORM, -lim, lim);
+}
+
+const char *rlx_name(const char *fmt, ...)
+{
+	static _Thread_local char ring[8][160];
+	static _Thread_local unsigned int at;
+	char *s = ring[at++ % 8];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(s, sizeof(ring[0]), fmt, ap);
+	va_end(ap);
+	return s;
+}
+
+struct rlx_vars *rlx_vars_new(void)
+{
+	return rlx_calloc(1, sizeof(struct rlx_vars));
+}
+
+void rlx_vars_free(struct rlx_vars *v)
+{
+	uint32_t i;
+
+	if (!v)
+		return;
+	for (i = 0; i < v->n; i++) {
+		rlx_free(v->e[i].name);
+		rlx_free(v->e[i].like);
+	}
+	rlx_free(v->e);
+	rlx_free(v->scope);
+	rlx_free(v->from);
+	rlx_free(v);
+}
+
+static uint32_t scope_len(const struct rlx_vars *v)
+{
+	return v->scope ? (uint32_t)strlen(v->scope) : 0;
+}
+
+void rlx_vars_enter(struct rlx_vars *v, const char *scope)
+{
+	uint32_t at;
+	size_t n;
+
+	if (!v)
+		return;
+	at = scope_len(v);
+	n = scope ? strlen(scope) : 0;
+	if (!scope || n > UINT32_MAX / 2 ||
+	    !rlx_grow(&v->scope, &v->cap_scope, at + (uint32_t)n + 2, 1) ||
+	    !rlx_grow(&v->from, &v->cap_from, v->n_from + 1, sizeof(*v->from))) {
+		v->no_memory = true;
+		return;
+	}
+	v->from[v->n_from++] = at;
+	memcpy(v->scope + at, scope, n);
+	strcpy(v->scope + at + n, ".");
+}
+
+void rlx_vars_leave(struct rlx_vars *v)
+{
+	if (v && v->n_from)
+		v->scope[v->from[--v->n_from]] = 0;
+}
+
+struct var *vars_find(const struct rlx_vars *v, const char *name)
+{
+	uint32_t i;
+
+	for (i = 0; v && i < v->n; i++)
+		if (!strcmp(v->e[i].name, name))
+			return &v->e[i];
+	return NULL;
+}
+
+static rlx_value no_memory(struct rlx_graph *g)
+{
+	rlx_graph_fail(g, RLX_ENOMEM, "variables: out of memory");
+	return RLX_NONE;
+}
+
+static char *joined(const char *a, const char *b)
+{
+	size_t n = strlen(a) + strlen(b) + 1;
+	char *s = rlx_malloc(n);
+
+	if (s)
+		snprintf(s, n, "%s%s", a, b);
+	return s;
+}
+
+static struct var *add_var(struct rlx_vars *v, char *name)
+{
+	if (!rlx_grow(&v->e, &v->cap, v->n + 1, sizeof(*v->e)))
+		return NULL;
+	v->e[v->n] = (struct var){ .name = name, .lr = 1 };
+	return &v->e[v->n++];
+}
+
+/* The variable of a full name, which becomes the set's: of the graph, or made there. */
+static rlx_value state_of(struct rlx_graph *g, struct rlx_vars *v, char *name,
+			  struct rlx_type type, struct rlx_fill fill, uint32_t flags)
+{
+	struct var *e = vars_find(v, name);
+	char have[96], want[96];
+	rlx_value s;
+
+	if (e && !rlx_type_equal(&e->type, &type)) {
+		rlx_type_print(&e->type, have, sizeof(have));
+		rlx_type_print(&type, want, sizeof(want));
+		rlx_graph_fail(g, RLX_ESHAPE, "variable '%s' is %s, not %s", name, have, want);
+		rlx_free(name);
+		return RLX_NONE;
+	}
+	if (e) {
+		rlx_free(name);
+	} else {
+		e = add_var(v, name);
+		if (!e) {
+			rlx_free(name);
+			return no_memory(g);
+		}
+		e->type = type;
+		e->fill = fill;
+		e->flags = flags;
+	}
+	s = rlx_graph_io_find(g, RLX_IO_STATE, e->name);
+	if (s.id)
+		return s;
+	e->next = RLX_NONE;	/* what was said of it was said in another graph */
+	return rlx_state(g, e->name, type);
+}
+
+rlx_value rlx_var(struct rlx_graph *g, struct rlx_vars *v, const char *name,
+		  struct rlx_type type, struct rlx_fill fill, uint32_t flags)
+{
+	char *full;
+
+	if (!g || rlx_graph_error(g)->status)
+		return RLX_NONE;
+	if (!v || v->no_memory)
+		return no_memory(g);
+	if (!name || !*name) {
+		rlx_graph_fail(g, RLX_EINVAL, "a variable needs a name");
+		return RLX_NONE;
+	}
+	if (!rlx_dtype_is_float(type.dtype) && !(flags & (RLX_VAR_BUFFER | RLX_VAR_FROZEN))) {
+		rlx_graph_fail(g, RLX_ETYPE, "variable '%s' is %s, no float: it cannot be trained; "
+			       "RLX_VAR_FROZEN or RLX_VAR_BUFFER says that it is not", name,
+			       rlx_dtype_name(type.dtype));
+		return RLX_NONE;
+	}
+	if (flags & RLX_VAR_MATRIX && type.rank != 2 && type.rank != 4) {
+		rlx_graph_fail(g, RLX_EINVAL, "variable '%s' has rank %u: RLX_VAR_MATRIX is for 2 "
+			       "and 4", name, type.rank);
+		return RLX_NONE;
+	}
+	full = joined(v->scope ? v->scope : "", name);
+	return full ? state_of(g, v, full, type, fill, flags & ~VAR_INTERNAL) : no_memory(g);
+}
+
+rlx_value vars_state(struct rlx_graph *g, struct rlx_vars *v, const char *prefix,
+		     const char *name, struct rlx_type type, struct rlx_fill fill)
+{
+	char *full;
+
+	if (!g || rlx_graph_error(g)->status)
+		return RLX_NONE;
+	full = v ? joined(prefix, name) : NULL;
+	return full ? state_of(g, v, full, type, fill, VAR_INTERNAL) : no_memory(g);
+}
+
+void vars_like(struct rlx_graph *g, struct rlx_vars *v, const char *prefix, const char *name)
+{
+	char *full = joined(prefix, name);
+	struct var *e = full ? vars_find(v, full) : NULL;
+
+	if (e && !e->like)
+		e->like = rlx_strdup(name);
+	if (!full || (e && !e->like))
+		no_memory(g);
+	rlx_free(full);
+}
+
+void rlx_var_next(struct rlx_graph *g, struct rlx_vars *v, rlx_value buffer, rlx_value next)
+{
+	const struct rlx_type *have = rlx_type_of(g, next);
+	uint32_t i;
+
+	if (!g || rlx_graph_error(g)->status)
+		return;
+	for (i = 0; v && i < v->n; i++)
+		if (v->e[i].flags & RLX_VAR_BUFFER &&
+		    rlx_graph_io_find(g, RLX_IO_STATE, v->e[i].name).id == buffer.id && buffer.id)
+			break;
+	if (!v || i == v->n) {
+		rlx_graph_fail(g, RLX_EINVAL, "rlx_var_next: value %u is no RLX_VAR_BUFFER of this "
+			       "set", buffer.id);
+	} else if (!have || !rlx_type_equal(have, &v->e[i].type)) {
+		rlx_graph_fail(g, RLX_ESHAPE, "the next value of '%s' is not of its type",
+			       v->e[i].name);
+	} else if (v->e[i].next.id) {
+		rlx_graph_fail(g, RLX_EEXIST, "'%s' has a next value already", v->e[i].name);
+	} else {
+		v->e[i].next = next;
+	}
+}
+
+unsigned int rlx_vars_lr(struct rlx_vars *v, const char *prefix, double scale)
+{
+	unsigned int n = 0;
+	uint32_t i;
+
+	for (i = 0; v && prefix && i < v->n; i++)
+		if (!(v->e[i].flags & VAR_INTERNAL) &&
+		    !strncmp(v->e[i].name, prefix, strlen(prefix))) {
+			v->e[i].lr *= scale;
+			n++;
+		}
+	return n;
+}
+
+unsigned int rlx_vars_count(const struct rlx_vars *v)
+{
+	return v ? v->n : 0;
+}
+
+const char *rlx_vars_name(const struct rlx_vars *v, unsigned int i)
+{
+	return v && i < v->n ? v->e[i].name : NULL;
+}

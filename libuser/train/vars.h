@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/* The set of variables, as steps and layers see it. */
+#ifndef RLX_TRAIN_VARS_H
+#define RLX_TRAIN_VARS_H
+
+#include "rlx/train.h"
+
+/* Kept from the optimizer and the step: states that are no variables of the model. */
+#define VAR_INTERNAL	(1u << 31)
+
+struct var {
+	char		*name;
+	struct rlx_type	 type;
+	struct rlx_fill	 fill;
+	uint32_t	 flags;
+	double		 lr;
+	rlx_value	 next;		/* of a buffer, in the graph that is being built */
+	/* Copied from this state at first, not filled: an average begins at the weight. */
+	char		*like;
+};
+
+struct rlx_vars {
+	struct var	*e;
+	uint32_t	 n, cap;
+	char		*scope;		/* "a.b." */
+	uint32_t	 cap_scope;
+	uint32_t	*from;		/* where each scope begins in it */
+	uint32_t	 n_from, cap_from;
+	bool		 no_memory;
+};
+
+/* Entry of a name as it is, without scopes; NULL if there is none. */
+struct var *vars_find(const struct rlx_vars *v, const char *name);
+/* A state of the optimizer or the step: @prefix and @name. It begins as @fill says. */
+rlx_value vars_state(struct rlx_graph *g, struct rlx_vars *v, const char *prefix,
+		     const char *name, struct rlx_type type, struct rlx_fill fill);
+/* Every state that @init is to begin as another is. */
+void vars_like(struct rlx_graph *g, struct rlx_vars *v, const char *prefix, const char *name);
+
+/* The type of a value that may be none. */
+static inline struct rlx_type type_of(const struct rlx_graph *g, rlx_value v)
+{
+	const struct rlx_type *t = rlx_type_of(g, v);
+	struct rlx_type none = { 0 };
+
+	return t ? *t : none;
+}
+
+/* @x in @dt, itself if it is that already. */
+static inline rlx_value cast_to(struct rlx_graph *g, rlx_value x, enum rlx_dtype dt)
+{
+	return type_of(g, x).dtype == dt ? x : rlx_emit(g, cast, .x = x, .to = dt);
+}
+
+/* Constants of a value's dtype, and what is done with them. */
+static inline rlx_value like_const(struct rlx_graph *g, rlx_value v, double x)
+{
+	return rlx_scalar_const(g, type_of(g, v).dtype ? type_of(g, v).dtype : RLX_F32, x);
+}
+
+static inline rlx_value scaled(struct rlx_graph *g, rlx_value v, double x)
+{
+	return x == 1 ? v : rlx_emit(g, mul, .a = v, .b = like_const(g, v, x));
+}
+
+static inline rlx_value plus(struct rlx_graph *g, rlx_value v, double x)
+{
+	return x == 0 ? v : rlx_emit(g, add, .a = v, .b = like_const(g, v, x));
+}
+
+#endif
