@@ -6,6 +6,7 @@ MANDIR	   ?= $(PREFIX)/share/man
 COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 SOFILE	:= librlx.so.$(SOMAJOR).$(VERSION)
 GPUFILE	:= librlx-gpu.so.$(SOMAJOR).$(VERSION)
+TRAINFILE := librlx-train.so.$(SOMAJOR).$(VERSION)
 
 MAN_SRC	:= $(wildcard docs/*.scd)
 COMMANDS := $(shell awk -F'[^a-z]+' '/^COMMAND/ { print $$2 }' \
@@ -64,9 +65,14 @@ install: all gpu-kernels $(MAN_OK)
 		'$(DESTDIR)$(LIBDIR)/$(GPUFILE)'
 	$(Q)ln -sf $(GPUFILE) '$(DESTDIR)$(LIBDIR)/librlx-gpu.so.$(SOMAJOR)'
 	$(Q)ln -sf librlx-gpu.so.$(SOMAJOR) '$(DESTDIR)$(LIBDIR)/librlx-gpu.so'
+	$(Q)install -m 755 $(BUILD)/lib/librlx-train.so.$(SOMAJOR) \
+		'$(DESTDIR)$(LIBDIR)/$(TRAINFILE)'
+	$(Q)ln -sf $(TRAINFILE) '$(DESTDIR)$(LIBDIR)/librlx-train.so.$(SOMAJOR)'
+	$(Q)ln -sf librlx-train.so.$(SOMAJOR) '$(DESTDIR)$(LIBDIR)/librlx-train.so'
 	$(Q)for k in $(KERNELS)/*.bin; do test ! -f "$$k" || install -m 644 -D \
 		-t '$(DESTDIR)$(LIBDIR)/rlx/gpu' "$$k" || exit 1; done
 	$(Q)$(call fill,rlx.pc,$(LIBDIR)/pkgconfig)
+	$(Q)$(call fill,rlx-train.pc,$(LIBDIR)/pkgconfig)
 	$(Q)$(call fill,rlxConfig.cmake,$(LIBDIR)/cmake/rlx)
 	$(Q)$(call fill,rlxConfigVersion.cmake,$(LIBDIR)/cmake/rlx)
 	$(Q)install -m 755 $(BUILD)/bin/rlx '$(DESTDIR)$(BINDIR)'

@@ -45,7 +45,7 @@ built_for_all()
 put_debs()
 {
 	mkdir -p "$root/debs" && rm -f "$root"/debs/*.deb || return 1
-	for p in "librlx1 $arch" "librlx-dev $arch" "rlx-tools $arch" "rlxd $arch" \
+	for p in "librlx1 $arch" "librlx-train1 $arch" "librlx-dev $arch" "rlx-tools $arch" "rlxd $arch" \
 		"rlx-dkms all"; do
 		# shellcheck disable=SC2086 # two words
 		cp "$(deb_of $p)" "$root/debs/" || return 1
@@ -124,12 +124,12 @@ upgrade()
 
 remove()
 {
-	in_root dpkg -r rlxd rlx-dkms rlx-tools librlx-dev librlx1 || return 1
+	in_root dpkg -r rlxd rlx-dkms rlx-tools librlx-dev librlx-train1 librlx1 || return 1
 	! ls "$root"/lib/modules/*/updates/dkms/rlx.ko 2>/dev/null ||
 		fail "a module stayed"
 }
 
-purge() { in_root dpkg -P rlxd rlx-dkms rlx-tools librlx-dev librlx1; }
+purge() { in_root dpkg -P rlxd rlx-dkms rlx-tools librlx-dev librlx-train1 librlx1; }
 
 nothing_stays()
 {

@@ -62,7 +62,7 @@ build()
 
 all_are_there()
 {
-	for p in librlx1 librlx-dev rlx-tools rlxd; do
+	for p in librlx1 librlx-train1 librlx-dev rlx-tools rlxd; do
 		[ -s "$(deb_of $p "$arch")" ] || fail "no $p"
 	done
 	[ -s "$(deb_of rlx-dkms all)" ] || fail "no rlx-dkms"
@@ -96,6 +96,7 @@ contents()
 {
 	lib=usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
 	has "$(deb_of librlx1 "$arch")" "$lib/librlx.so.1" &&
+	has "$(deb_of librlx-train1 "$arch")" "$lib/librlx-train.so.1" &&
 	has "$(deb_of librlx-dev "$arch")" usr/include/rlx/arena.h \
 		usr/include/linux/rlx.h "$lib/librlx.a" "$lib/pkgconfig/rlx.pc" \
 		"$lib/cmake/rlx/rlxConfig.cmake" usr/share/man/man3/librlx.3.gz \

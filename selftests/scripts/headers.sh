@@ -88,6 +88,55 @@ static int absent(void)
 END
 { cat "$tmp/absent.h"; echo 'int main(void) { return !absent(); }'; } >"$tmp/prog.c"
 
+# A training step, built and run in C++.
+cat >"$tmp/step.cc" <<'END'
+#include <cstdio>
+#include <rlx/train.h>
+
+int main()
+{
+	rlx_graph *g = rlx_graph_new("step");
+	rlx_vars *v = rlx_vars_new();
+	rlx_value w = rlx_var(g, v, "w", rlx_type(RLX_F32, 3), RLX_NORMAL(1), RLX_VAR_NO_DECAY);
+	rlx_value lr = rlx_scalar_const(g, RLX_F32, 0.5);
+	rlx_optimizer how = {};
+	rlx_session_opts so = {};
+	rlx_error err = {};
+	rlx_program *p = nullptr;
+	rlx_session *s = nullptr;
+
+	how.size = sizeof(how);
+	how.kind = RLX_SGD;
+	so.size = sizeof(so);
+	rlx_train_step(g, v, rlx_emit(g, reduce, .x = rlx_emit(g, mul, .a = w, .b = w)), lr,
+		       nullptr, &how);
+	if (rlx_graph_finish(g) || rlx_compile(g, nullptr, &p, &err) ||
+	    rlx_states_new(p, nullptr, &so.states, &err) ||
+	    rlx_states_init(so.states, v, 1, &err) || rlx_session_new(p, &so, &s, &err) ||
+	    rlx_session_run(s)) {
+		std::printf("%s %s\n", err.text, rlx_graph_error(g)->text);
+		return 1;
+	}
+	const float *now = static_cast<const float *>(
+		rlx_buf_ptr(rlx_session_bound(s, RLX_IO_STATE, "w")));
+	bool ok = now[0] == 0 && now[1] == 0 && now[2] == 0;
+	rlx_session_free(s);
+	rlx_states_put(so.states);
+	rlx_program_put(p);
+	rlx_vars_free(v);
+	rlx_graph_put(g);
+	return !ok;
+}
+END
+
+# step STANDARD
+step()
+{
+	$CXX -std="$1" -Wall -Wextra -Werror -Wno-missing-field-initializers -Ilibuser/include \
+		-I"$BUILD/gen" "$tmp/step.cc" -L"$BUILD/lib" -lrlx-train -lrlx -o "$tmp/step" &&
+	LD_LIBRARY_PATH=$BUILD/lib "$tmp/step"
+}
+
 # program STANDARD
 program()
 {
@@ -113,4 +162,6 @@ check c++20 alone "$CXX" c++20 c++
 check program-c11 c_program "$CC" c11
 check program-c++17 program gnu++17
 check program-c++20 program c++20
+check step-c++17 step gnu++17
+check step-c++20 step c++20
 finish

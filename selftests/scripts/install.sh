@@ -17,7 +17,8 @@ files_are_there()
 {
 	for f in include/rlx/status.h include/rlx/ops.list.h include/linux/rlx.h lib/arch/librlx.a \
 		 lib/arch/librlx.so lib/arch/librlx.so.1 lib/arch/librlx-gpu.so.1 \
-		 bin/rlx lib/arch/pkgconfig/rlx.pc lib/arch/cmake/rlx/rlxConfig.cmake; do
+		 lib/arch/librlx-train.so lib/arch/librlx-train.so.1 \
+		 bin/rlx lib/arch/pkgconfig/rlx.pc lib/arch/pkgconfig/rlx-train.pc lib/arch/cmake/rlx/rlxConfig.cmake; do
 		[ -s "$dest/opt/rlx/$f" ] || { echo "$f is missing"; return 1; }
 	done
 	for h in libuser/include/rlx/*.h; do
@@ -72,7 +73,7 @@ names_are_ours()
 {
 	sed -n '/^local:/q; s/^\t\(rlx_[a-z0-9_]*\);/\1/p' libuser/librlx.map | sort \
 		>"$tmp/public"
-	for f in librlx.so librlx-gpu.so librlx.a; do
+	for f in librlx.so librlx-gpu.so librlx-train.so librlx.a; do
 		flags=-D
 		[ $f != librlx.a ] || flags=-g
 		nm $flags --defined-only "$dest$lib/$f" | awk 'NF == 3 && $2 != "A" {
@@ -163,6 +164,45 @@ tutorial()
 	[ -s "$tmp/want" ] && diff "$tmp/want" "$tmp/got"
 }
 
+# A step is trained by a program of the installed library for it.
+# shellcheck disable=SC2046
+train_program()
+{
+	cat >"$tmp/step.c" <<'EOF'
+#include <stdio.h>
+#include <rlx/train.h>
+
+int main(void)
+{
+	struct rlx_optimizer sgd = { .size = sizeof(sgd), .kind = RLX_SGD };
+	struct rlx_graph *g = rlx_graph_new("step");
+	struct rlx_vars *v = rlx_vars_new();
+	rlx_value w = rlx_var(g, v, "w", rlx_type(RLX_F32, 2), RLX_ONES, 0), loss;
+	struct rlx_session_opts so = { .size = sizeof(so) };
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	float *now;
+
+	loss = rlx_emit(g, reduce, .x = rlx_emit(g, mul, .a = w, .b = w));
+	rlx_train_step(g, v, loss, rlx_scalar_const(g, RLX_F32, 0.25), NULL, &sgd);
+	if (rlx_graph_finish(g) || rlx_compile(g, NULL, &p, &err) ||
+	    rlx_states_new(p, NULL, &so.states, &err) ||
+	    rlx_states_init(so.states, v, 1, &err) || rlx_session_new(p, &so, &s, &err) ||
+	    rlx_session_run(s)) {
+		puts(rlx_graph_error(g)->status ? rlx_graph_error(g)->text : err.text);
+		return 1;
+	}
+	now = rlx_buf_ptr(rlx_session_bound(s, RLX_IO_STATE, "w"));
+	return !(now[0] == 0.5f && now[1] == 0.5f);
+}
+EOF
+	flags=$(PKG_CONFIG_SYSROOT_DIR=$dest PKG_CONFIG_LIBDIR=$dest$lib/pkgconfig \
+		pkg-config --cflags --libs rlx-train) &&
+	$CC -Wall -Werror "$tmp/step.c" $flags -o "$tmp/step" &&
+	LD_LIBRARY_PATH=$dest$lib "$tmp/step"
+}
+
 # Each header by itself, in the language "$1" of the standard "$2".
 headers_alone()
 {
@@ -225,7 +265,7 @@ small_enough()
 # Pages of the library and the command, and one for each subcommand.
 manual_pages()
 {
-	for p in librlx.3 rlx-ops.3 rlx.1 rlx.4 $("$dest/opt/rlx/bin/rlx" --help |
+	for p in librlx.3 librlx-train.3 rlx-ops.3 rlx.1 rlx.4 $("$dest/opt/rlx/bin/rlx" --help |
 			sed -n 's/^  \([a-z]*\) .*/rlx-\1.1/p'); do
 		m=$dest/opt/rlx/share/man/man${p##*.}/$p
 		grep -q '^\.TH ' "$m" || { echo "$p: no page"; return 1; }
@@ -298,12 +338,14 @@ if command -v pkg-config >/dev/null; then
 	check own-names own_names
 	check unused-sections unused_sections
 	check tutorial tutorial
+	check pkg-config-train train_program
 else
 	skip pkg-config-shared "no pkg-config"
 	skip pkg-config-static "no pkg-config"
 	skip own-names "no pkg-config"
 	skip unused-sections "no pkg-config"
 	skip tutorial "no pkg-config"
+	skip pkg-config-train "no pkg-config"
 fi
 if command -v cmake >/dev/null; then
 	check cmake cmake_program
