@@ -45,8 +45,8 @@ built_for_all()
 put_debs()
 {
 	mkdir -p "$root/debs" && rm -f "$root"/debs/*.deb || return 1
-	for p in "librlx1 $arch" "librlx-train1 $arch" "librlx-dev $arch" "rlx-tools $arch" "rlxd $arch" \
-		"rlx-dkms all"; do
+	for p in "librlx1 $arch" "librlx-train1 $arch" "librlx-dev $arch" "rlx-tools $arch" \
+		 "rlxd $arch" "rlx-dkms all"; do
 		# shellcheck disable=SC2086 # two words
 		cp "$(deb_of $p)" "$root/debs/" || return 1
 	done

@@ -18,7 +18,8 @@ files_are_there()
 	for f in include/rlx/status.h include/rlx/ops.list.h include/linux/rlx.h lib/arch/librlx.a \
 		 lib/arch/librlx.so lib/arch/librlx.so.1 lib/arch/librlx-gpu.so.1 \
 		 lib/arch/librlx-train.so lib/arch/librlx-train.so.1 \
-		 bin/rlx lib/arch/pkgconfig/rlx.pc lib/arch/pkgconfig/rlx-train.pc lib/arch/cmake/rlx/rlxConfig.cmake; do
+		 bin/rlx lib/arch/pkgconfig/rlx.pc lib/arch/pkgconfig/rlx-train.pc \
+		 lib/arch/cmake/rlx/rlxConfig.cmake; do
 		[ -s "$dest/opt/rlx/$f" ] || { echo "$f is missing"; return 1; }
 	done
 	for h in libuser/include/rlx/*.h; do
