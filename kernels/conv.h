@@ -30,35 +30,8 @@
 #ifndef RLX_K_CONV_H
 #define RLX_K_CONV_H
 
+#include "rlx/act.h"
 #include "kernels/kernel.h"
-
-/**
- * enum rlx_conv_act - what happens to the sum before it is stored
- * @RLX_CONV_NONE:     x
- * @RLX_CONV_RELU:     max(x, 0)
- * @RLX_CONV_CLIP:     min(max(x, a), b)
- * @RLX_CONV_LEAKY:    x < 0 ? a * x : x
- * @RLX_CONV_HSIGMOID: min(max(a * x + b, 0), 1)
- * @RLX_CONV_HSWISH:   x * min(max(a * x + b, 0), 1); ONNX: a = 1/6, b = 1/2
- * @RLX_CONV_SIGMOID:  1 / (1 + exp(-x))
- * @RLX_CONV_SILU:     x * sigmoid(x)
- * @RLX_CONV_TANH:     tanh(x)
- * @RLX_CONV_GELU:     x / 2 * (1 + erf(x / sqrt 2))
- *
- * A NaN stays NaN in all of them.
- */
-enum rlx_conv_act {
-	RLX_CONV_NONE,
-	RLX_CONV_RELU,
-	RLX_CONV_CLIP,
-	RLX_CONV_LEAKY,
-	RLX_CONV_HSIGMOID,
-	RLX_CONV_HSWISH,
-	RLX_CONV_SIGMOID,
-	RLX_CONV_SILU,
-	RLX_CONV_TANH,
-	RLX_CONV_GELU,
-};
 
 /* Channels in a block at @isa: 16 at v4 and above, 8 at v3, 4 at base. */
 static inline size_t rlx_conv_block(enum rlx_isa isa)
@@ -115,7 +88,7 @@ struct rlx_k_reorder {
  *	and right padding follow from these
  * @kh, @kw, @sh, @sw, @dh, @dw: kernel, stride, dilation
  * @pt, @pl: padding above and at the left
- * @act, @act_a, @act_b: activation and its parameters
+ * @act, @act_a, @act_b: activation and its act_lo, act_hi; NaN stays NaN in all
  * @x_plain: the input is plain (the first layer); needs groups 1
  *
  * One unit is a block of output pixels by some output channels. Each output's
@@ -129,7 +102,7 @@ struct rlx_k_conv_c {
 	size_t		n, ic, oc, groups;
 	size_t		ih, iw, oh, ow;
 	size_t		kh, kw, sh, sw, dh, dw, pt, pl;
-	enum rlx_conv_act act;
+	enum rlx_act act;
 	float		act_a, act_b;
 	bool		x_plain;
 	/* derived by rlx_conv_c_init() */
@@ -194,7 +167,7 @@ struct rlx_k_wino_c {
 	size_t		x_n, y_n, res_n;
 	size_t		n, ic, oc;
 	size_t		ih, iw, oh, ow, pt, pl;
-	enum rlx_conv_act act;
+	enum rlx_act act;
 	float		act_a, act_b;
 	size_t		m;
 	/* derived by rlx_wino_c_init() */
@@ -238,7 +211,7 @@ struct rlx_k_dw_c {
 	size_t		n, channels;
 	size_t		ih, iw, oh, ow;
 	size_t		kh, kw, sh, sw, dh, dw, pt, pl;
-	enum rlx_conv_act act;
+	enum rlx_act act;
 	float		act_a, act_b;
 	/* derived by rlx_dw_c_init() */
 	size_t		c, rows, nrows;
@@ -286,7 +259,7 @@ struct rlx_k_conv_nd {
 	size_t		x_n, y_n, res_n;
 	size_t		n, ic, oc, groups;
 	size_t		in[3], out[3], k[3], s[3], d[3], p[3];
-	enum rlx_conv_act act;
+	enum rlx_act act;
 	float		act_a, act_b;
 	bool		transposed;
 	uint8_t		type, bias_type;

@@ -3,6 +3,7 @@
 #ifndef RLX_K_RNN_H
 #define RLX_K_RNN_H
 
+#include "rlx/act.h"
 #include "kernels/type.h"
 
 #define RLX_K_RNN_PANEL	16	/* hidden units packed side by side */
@@ -12,21 +13,6 @@ enum rlx_k_rnn_cell {
 	RLX_K_RNN_LSTM,	/* gates i o f c */
 	RLX_K_RNN_GRU,	/* gates z r h */
 	RLX_K_RNN_PLAIN,
-};
-
-/* ONNX's activations; alpha and beta as it says, given explicitly. */
-enum rlx_k_rnn_act {
-	RLX_K_RNN_SIGMOID,
-	RLX_K_RNN_TANH,
-	RLX_K_RNN_RELU,
-	RLX_K_RNN_AFFINE,
-	RLX_K_RNN_LEAKY_RELU,
-	RLX_K_RNN_THRESHOLDED_RELU,
-	RLX_K_RNN_SCALED_TANH,
-	RLX_K_RNN_HARD_SIGMOID,
-	RLX_K_RNN_ELU,
-	RLX_K_RNN_SOFTSIGN,
-	RLX_K_RNN_SOFTPLUS,
 };
 
 static inline int64_t rlx_k_rnn_gates(int cell)
@@ -59,7 +45,7 @@ struct rlx_k_rnn_pack {
 };
 
 struct rlx_k_rnn_fn {
-	uint8_t	fn;		/* enum rlx_k_rnn_act */
+	uint8_t	fn;		/* enum rlx_rnn_act */
 	float	alpha, beta;
 };
 

@@ -18,7 +18,7 @@
 struct rlx_conv {
 	size_t	n, ic, oc, groups;
 	size_t	in[3], out[3], k[3], s[3], d[3], p[3];
-	enum rlx_conv_act act;
+	enum rlx_act act;
 	float	act_a, act_b;
 	bool	transposed, x_plain;
 	int64_t	block;

@@ -14,23 +14,6 @@ static void take_dims(size_t to[3], const struct rlx_type *t, size_t nd)
 		to[i] = i + nd < 3 ? 1 : (size_t)t->dim[2 + i + nd - 3];
 }
 
-static bool take_act(struct rlx_conv *g, int act, float lo, float hi)
-{
-	static const uint8_t acts[RLX_ACT_COUNT] = {
-		[RLX_ACT_NONE] = RLX_CONV_NONE, [RLX_ACT_RELU] = RLX_CONV_RELU,
-		[RLX_ACT_GELU] = RLX_CONV_GELU, [RLX_ACT_SILU] = RLX_CONV_SILU,
-		[RLX_ACT_SIGMOID] = RLX_CONV_SIGMOID, [RLX_ACT_TANH] = RLX_CONV_TANH,
-		[RLX_ACT_HARD_SWISH] = RLX_CONV_HSWISH,
-		[RLX_ACT_HARD_SIGMOID] = RLX_CONV_HSIGMOID,
-		[RLX_ACT_CLIP] = RLX_CONV_CLIP,
-	};
-
-	g->act = (enum rlx_conv_act)acts[act];
-	g->act_a = act == RLX_ACT_HARD_SWISH ? 1.0f / 6 : lo;
-	g->act_b = act == RLX_ACT_HARD_SWISH ? 0.5f : hi;
-	return act != RLX_ACT_GELU_TANH;
-}
-
 /* Stride, pads, dilation as the ops hold them. */
 struct lists {
 	struct rlx_ints	stride, pad, dilation;
@@ -111,10 +94,11 @@ enum rlx_status rlx_lower_fused_conv(struct rlx_lower *lo)
 	const struct rlx_op_fused_conv *f = lo->args;
 	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
 	struct rlx_type x = *rlx_lower_in(lo, 0), y = *rlx_lower_out(lo, 0);
-	struct rlx_conv g = { .block = f->block, .x_plain = f->block && x.rank == 4 };
+	struct rlx_conv g = {
+		.act = (enum rlx_act)f->act, .act_a = f->act_lo, .act_b = f->act_hi,
+		.block = f->block, .x_plain = f->block && x.rank == 4,
+	};
 
-	if (!take_act(&g, f->act, f->act_lo, f->act_hi))
-		return rlx_lower_unsupported(lo, "no kernel for this activation");
 	if (f->block)
 		x.rank = y.rank = 4;
 	take_geometry(&g, &l, &x, rlx_lower_in(lo, 1), &y);
@@ -125,7 +109,7 @@ enum rlx_status rlx_lower_conv(struct rlx_lower *lo)
 {
 	const struct rlx_op_conv *f = lo->args;
 	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
-	struct rlx_conv g = { .act = RLX_CONV_NONE };
+	struct rlx_conv g = { .act = RLX_ACT_NONE };
 
 	take_geometry(&g, &l, rlx_lower_in(lo, 0), rlx_lower_in(lo, 1), rlx_lower_out(lo, 0));
 	return lower(lo, &g);

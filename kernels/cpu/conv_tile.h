@@ -125,7 +125,7 @@ static inline size_t conv_tile_first(const struct rlx_k_conv_nd *a, size_t tile)
 
 /* An activation with its parameters. */
 struct conv_act {
-	enum rlx_conv_act fn;
+	enum rlx_act	fn;
 	float		a, b;
 };
 

@@ -130,25 +130,25 @@ static vf activate(const struct rlx_k_rnn_fn *f, vf x, float clip)
 	if (clip > 0)
 		x = vf_min(vf_set1(clip), vf_max(vf_set1(-clip), x));
 	switch (f->fn) {
-	case RLX_K_RNN_SIGMOID:
+	case RLX_RNN_SIGMOID:
 		return vf_sigmoid(x);
-	case RLX_K_RNN_TANH:
+	case RLX_RNN_TANH:
 		return vf_tanh(x);
-	case RLX_K_RNN_RELU:
+	case RLX_RNN_RELU:
 		return vf_max(vf_zero(), x);
-	case RLX_K_RNN_AFFINE:
+	case RLX_RNN_AFFINE:
 		return a * x + b;
-	case RLX_K_RNN_LEAKY_RELU:
+	case RLX_RNN_LEAKY_RELU:
 		return vf_sel(vf_lt(x, vf_zero()), a * x, x);
-	case RLX_K_RNN_THRESHOLDED_RELU:
+	case RLX_RNN_THRESHOLDED_RELU:
 		return vf_sel(vf_lt(x, a), vf_zero(), x);
-	case RLX_K_RNN_SCALED_TANH:
+	case RLX_RNN_SCALED_TANH:
 		return a * vf_tanh(b * x);
-	case RLX_K_RNN_HARD_SIGMOID:
+	case RLX_RNN_HARD_SIGMOID:
 		return vf_min(vf_set1(1), vf_max(vf_zero(), a * x + b));
-	case RLX_K_RNN_ELU:
+	case RLX_RNN_ELU:
 		return vf_sel(vf_lt(x, vf_zero()), a * vf_expm1(x), x);
-	case RLX_K_RNN_SOFTSIGN:
+	case RLX_RNN_SOFTSIGN:
 		return vf_softsign(x);
 	default:
 		return vf_max(vf_zero(), x) +

@@ -9,6 +9,7 @@
 #define RLX_G_CONV_H
 
 #include "kernels/gpu/accumulate.h"
+#include "kernels/gpu/act.h"
 #include "kernels/gpu/conv_plan.h"
 #include "kernels/gpu/move.h"
 
@@ -176,44 +177,6 @@ static DEV inline bool conv_inside(const struct rlx_k_conv_nd &a, const int *at,
 
 /* ---- the epilogue ---- */
 
-static DEV inline float real_exp(float x) { return expf(x); }
-static DEV inline double real_exp(double x) { return exp(x); }
-static DEV inline float real_tanh(float x) { return tanhf(x); }
-static DEV inline double real_tanh(double x) { return tanh(x); }
-static DEV inline float real_erf(float x) { return erff(x); }
-static DEV inline double real_erf(double x) { return erf(x); }
-
-/* x, but finite below 0: times what is 0 at -inf it is to be 0 */
-static DEV inline real real_above(real x) { return x < (real)-1e30 ? (real)-1e30 : x; }
-
-static DEV inline real conv_act(const struct rlx_k_conv_nd &a, real x)
-{
-	real p = a.act_a, q = a.act_b, y = p * x + q;
-
-	switch (a.act) {
-	case RLX_CONV_RELU:
-		return x > 0 || x != x ? x : 0;
-	case RLX_CONV_CLIP:
-		return x < p ? p : x > q ? q : x;
-	case RLX_CONV_LEAKY:
-		return x < 0 ? p * x : x;
-	case RLX_CONV_HSIGMOID:
-		return y < 0 ? 0 : y > 1 ? 1 : y;
-	case RLX_CONV_HSWISH:
-		return (p > 0 ? real_above(x) : x) * (y < 0 ? 0 : y > 1 ? 1 : y);
-	case RLX_CONV_SIGMOID:
-		return 1 / (1 + real_exp(-x));
-	case RLX_CONV_SILU:
-		return real_above(x) / (1 + real_exp(-x));
-	case RLX_CONV_TANH:
-		return real_tanh(x);
-	case RLX_CONV_GELU:
-		return real_above(x) / 2 * (1 + real_erf(x * (real)0.70710678118654752));
-	default:
-		return x;
-	}
-}
-
 /*
  * Where sums end: at y, or (of a part of a sum) at scratch, each part with a place for
  * every output, which a second pass adds up. Outputs are counted as y is dense.
@@ -283,7 +246,7 @@ static DEV inline void conv_end(const struct rlx_k_conv_nd &a, const struct conv
 
 		if (o.res)
 			x += elem::get(v.v[i]);
-		v.v[i] = elem::put(conv_act(a, x));
+		v.v[i] = elem::put(act_of((int)a.act, (real)a.act_a, (real)a.act_b, x));
 	}
 	if (whole)
 		*(struct conv_run<N> *)y = v;

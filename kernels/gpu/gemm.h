@@ -3,10 +3,8 @@
  * What all GEMM kernels share: C = act(alpha A B + bias + row bias + beta R) of a batch index.
  *
  * The epilogue is applied while a sum is in a register, so that C is written once and never read;
- * R, if there is one, is read once. The biases and R may be NULL. In f32 GELU, SiLU and sigmoid
- * are made of fast exponentials and reciprocals, as each element of C pays for them; in f64 they
- * are the plain functions. GEMM_SCALED adds scales, one or one a column (quantized weights),
- * which multiply the sum before alpha.
+ * R, if there is one, is read once. The biases and R may be NULL. GEMM_SCALED adds scales, one or
+ * one a column (quantized weights), which multiply the sum before alpha.
  *
  * gemm_tile() orders tiles in bands of eight rows of tiles, column after column within a band:
  * blocks that run together share panels of A and B in the L2.
@@ -16,7 +14,7 @@
 #ifndef RLX_G_GEMM_H
 #define RLX_G_GEMM_H
 
-#include "kernels/gpu/dialect.h"
+#include "kernels/gpu/act.h"
 #include "kernels/gemm.h"
 
 /* Who includes this may have said so: sums are multiplied by scales, if there are any. */
@@ -30,97 +28,11 @@ template <> struct gemm_type<RLX_NUM_F32> { typedef float type; };
 template <> struct gemm_type<RLX_NUM_BF16> { typedef bf16 type; };
 template <> struct gemm_type<RLX_NUM_F16> { typedef f16 type; };
 
-static DEV inline float fast_sigmoid(float x)
+/* What comes last, of f32 or f64. */
+template <class T>
+static DEV inline T gemm_act(int act, const struct rlx_k_gemm &a, T x)
 {
-	return fast_reciprocal(1 + fast_exp2(-1.44269504f * x));
-}
-
-/*
- * x Phi(x) by Abramowitz and Stegun's 7.1.26, which is off by 1.5e-7 at most and needs
- * no branch: at the end of a product there is an erf for each sum. What is left of 1
- * is computed, so that nothing cancels where Phi is small; beyond 9 nothing is left.
- */
-static DEV inline float gelu_erf(float x)
-{
-	float z = fminf(fabsf(x), 9.0f), t = fast_reciprocal(1 + 0.23164189f * z);
-	float p = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f +
-		  t * (-1.453152027f + t * 1.061405429f))));
-
-	return (x > 0 || x != x ? x : 0) - 0.5f * z * p *
-	       fast_exp2(-0.72134752f * z * z);
-}
-
-/*
- * x, but finite below 0: gelu, silu and their like are this times what is 0 at -inf,
- * which is to be 0, their limit. What multiplies it is NaN where x is.
- */
-static DEV inline float act_above(float x) { return fmaxf(x, -1e30f); }
-static DEV inline double act_above(double x) { return x < -1e30 ? -1e30 : x; }
-
-static DEV inline float gemm_act(int act, const struct rlx_k_gemm &a, float x)
-{
-	switch (act) {
-	case RLX_ACT_RELU:
-		return x > 0 || x != x ? x : 0;
-	case RLX_ACT_GELU:
-		return gelu_erf(x);
-	case RLX_ACT_GELU_TANH:	/* 1 + tanh(u) is 2 sigmoid(2 u) */
-		return act_above(x) *
-		       fast_sigmoid(1.59576912f * (x + 0.044715f * x * x * x));
-	case RLX_ACT_SILU:
-		return act_above(x) * fast_sigmoid(x);
-	case RLX_ACT_SIGMOID:
-		return fast_sigmoid(x);
-	case RLX_ACT_TANH:
-		return tanhf(x);
-	case RLX_ACT_HARD_SWISH: {
-		float y = x / 6 + 0.5f;
-
-		return act_above(x) * (y < 0 ? 0 : y > 1 ? 1 : y);
-	}
-	case RLX_ACT_HARD_SIGMOID: {
-		float y = (float)a.lo * x + (float)a.hi;
-
-		return y < 0 ? 0 : y > 1 ? 1 : y;
-	}
-	case RLX_ACT_CLIP:
-		return x < (float)a.lo ? (float)a.lo : x > (float)a.hi ? (float)a.hi : x;
-	default:
-		return x;
-	}
-}
-
-static DEV inline double gemm_act(int act, const struct rlx_k_gemm &a, double x)
-{
-	switch (act) {
-	case RLX_ACT_RELU:
-		return x > 0 || x != x ? x : 0;
-	case RLX_ACT_GELU:
-		return 0.5 * act_above(x) * (1 + erf(x * 0.70710678118654752));
-	case RLX_ACT_GELU_TANH:
-		return 0.5 * act_above(x) *
-		       (1 + tanh(0.79788456080286536 * (x + 0.044715 * x * x * x)));
-	case RLX_ACT_SILU:
-		return act_above(x) / (1 + exp(-x));
-	case RLX_ACT_SIGMOID:
-		return 1 / (1 + exp(-x));
-	case RLX_ACT_TANH:
-		return tanh(x);
-	case RLX_ACT_HARD_SWISH: {
-		double y = x / 6 + 0.5;
-
-		return act_above(x) * (y < 0 ? 0 : y > 1 ? 1 : y);
-	}
-	case RLX_ACT_HARD_SIGMOID: {
-		double y = a.lo * x + a.hi;
-
-		return y < 0 ? 0 : y > 1 ? 1 : y;
-	}
-	case RLX_ACT_CLIP:
-		return x < a.lo ? a.lo : x > a.hi ? a.hi : x;
-	default:
-		return x;
-	}
+	return act_of(act, (T)a.lo, (T)a.hi, x);
 }
 
 /* The operands of one batch index. T: of sums and biases; TA .. TC: of elements. */

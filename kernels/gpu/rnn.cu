@@ -51,26 +51,26 @@ static DEV inline float activate(const struct rlx_k_rnn_fn &f, float x, float cl
 	if (clip > 0)
 		x = x < -clip ? -clip : x > clip ? clip : x;
 	switch (f.fn) {
-	case RLX_K_RNN_SIGMOID:
+	case RLX_RNN_SIGMOID:
 		return 1 / (1 + expf(-x));
-	case RLX_K_RNN_TANH:
+	case RLX_RNN_TANH:
 		return tanhf(x);
-	case RLX_K_RNN_RELU:
+	case RLX_RNN_RELU:
 		return x < 0 ? 0 : x;
-	case RLX_K_RNN_AFFINE:
+	case RLX_RNN_AFFINE:
 		return a * x + b;
-	case RLX_K_RNN_LEAKY_RELU:
+	case RLX_RNN_LEAKY_RELU:
 		return x < 0 ? a * x : x;
-	case RLX_K_RNN_THRESHOLDED_RELU:
+	case RLX_RNN_THRESHOLDED_RELU:
 		return x < a ? 0 : x;
-	case RLX_K_RNN_SCALED_TANH:
+	case RLX_RNN_SCALED_TANH:
 		return a * tanhf(b * x);
-	case RLX_K_RNN_HARD_SIGMOID:
+	case RLX_RNN_HARD_SIGMOID:
 		x = a * x + b;
 		return x < 0 ? 0 : x > 1 ? 1 : x;
-	case RLX_K_RNN_ELU:
+	case RLX_RNN_ELU:
 		return x < 0 ? a * expm1f(x) : x;
-	case RLX_K_RNN_SOFTSIGN:
+	case RLX_RNN_SOFTSIGN:
 		return fabsf(x) > 1e30f ? (x < 0 ? -1 : 1) : x / (1 + fabsf(x));
 	default:
 		return (x < 0 ? 0 : x) + log1pf(expf(-fabsf(x)));

@@ -206,6 +206,7 @@ static bool fused_conv_accept(struct rlx_match *m, void *args)
 	{ "sigmoid(" x ")", fused_conv_accept },			\
 	{ "tanh(" x ")", fused_conv_accept },				\
 	{ "gelu(" x ")", fused_conv_accept },				\
+	{ "gelu_tanh(" x ")", fused_conv_accept },			\
 	{ "hard_swish(" x ")", fused_conv_accept },			\
 	{ "min(relu(" x "), #hi)", fused_conv_accept },			\
 	{ "min(max(" x ", #lo), #hi)", fused_conv_accept },		\

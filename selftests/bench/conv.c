@@ -141,12 +141,12 @@ static void setup(struct conv *c, const struct layer *l, enum rlx_isa isa,
 		.n = 1, .ic = l->ic, .oc = l->oc, .groups = 1, .ih = l->hw,
 		.iw = l->hw, .oh = o, .ow = o, .kh = l->k, .kw = l->k,
 		.sh = l->s, .sw = l->s, .dh = 1, .dw = 1, .pt = l->k / 2,
-		.pl = l->k / 2, .act = RLX_CONV_RELU, .x_plain = l->ic == 3,
+		.pl = l->k / 2, .act = RLX_ACT_RELU, .x_plain = l->ic == 3,
 		.bias = bias,
 	};
 	c->wino = (struct rlx_k_wino_c){
 		.n = 1, .ic = l->ic, .oc = l->oc, .ih = l->hw, .iw = l->hw,
-		.oh = o, .ow = o, .pt = 1, .pl = 1, .act = RLX_CONV_RELU,
+		.oh = o, .ow = o, .pt = 1, .pl = 1, .act = RLX_ACT_RELU,
 		.bias = bias,
 	};
 	if (!rlx_conv_c_init(isa, &c->a))

@@ -17,10 +17,10 @@
 struct layer {
 	size_t	times, ic, ih, iw, oc, kh, kw, sh, sw, p;
 	bool	dw;
-	enum rlx_conv_act act;
+	enum rlx_act act;
 };
 
-#define HS	RLX_CONV_HSWISH
+#define HS	RLX_ACT_HARD_SWISH
 static const struct layer ocr[] = {
 	{ 1, 3, 48, 320, 16, 3, 3, 2, 2, 1, false, HS },
 	{ 1, 16, 24, 160, 16, 3, 3, 1, 1, 1, true, HS },
@@ -38,26 +38,26 @@ static const struct layer ocr[] = {
 	{ 4, 240, 12, 80, 240, 5, 5, 1, 1, 2, true, HS },
 	{ 4, 240, 12, 80, 240, 1, 1, 1, 1, 0, false, HS },
 	{ 1, 240, 12, 80, 240, 5, 5, 2, 1, 2, true, HS },
-	{ 1, 240, 1, 1, 60, 1, 1, 1, 1, 0, false, RLX_CONV_RELU },
-	{ 1, 60, 1, 1, 240, 1, 1, 1, 1, 0, false, RLX_CONV_HSIGMOID },
+	{ 1, 240, 1, 1, 60, 1, 1, 1, 1, 0, false, RLX_ACT_RELU },
+	{ 1, 60, 1, 1, 240, 1, 1, 1, 1, 0, false, RLX_ACT_HARD_SIGMOID },
 	{ 1, 240, 6, 80, 480, 1, 1, 1, 1, 0, false, HS },
 	{ 1, 480, 6, 80, 480, 5, 5, 1, 1, 2, true, HS },
-	{ 1, 480, 1, 1, 120, 1, 1, 1, 1, 0, false, RLX_CONV_RELU },
-	{ 1, 120, 1, 1, 480, 1, 1, 1, 1, 0, false, RLX_CONV_HSIGMOID },
+	{ 1, 480, 1, 1, 120, 1, 1, 1, 1, 0, false, RLX_ACT_RELU },
+	{ 1, 120, 1, 1, 480, 1, 1, 1, 1, 0, false, RLX_ACT_HARD_SIGMOID },
 	{ 1, 480, 6, 80, 480, 1, 1, 1, 1, 0, false, HS },
 	{ 1, 480, 6, 80, 480, 5, 5, 2, 1, 2, true, HS },
 	{ 2, 480, 3, 80, 480, 1, 1, 1, 1, 0, false, HS },
 	{ 1, 480, 3, 80, 480, 5, 5, 1, 1, 2, true, HS },
-	{ 1, 480, 1, 40, 60, 1, 3, 1, 1, 1, false, RLX_CONV_SILU },
-	{ 1, 60, 1, 40, 120, 1, 1, 1, 1, 0, false, RLX_CONV_SILU },
+	{ 1, 480, 1, 40, 60, 1, 3, 1, 1, 1, false, RLX_ACT_SILU },
+	{ 1, 60, 1, 40, 120, 1, 1, 1, 1, 0, false, RLX_ACT_SILU },
 };
 
 static const struct layer vad[] = {
-	{ 1, 1, 1, 640, 258, 1, 256, 1, 128, 0, false, RLX_CONV_NONE },
-	{ 1, 129, 1, 4, 128, 1, 3, 1, 1, 1, false, RLX_CONV_RELU },
-	{ 1, 128, 1, 4, 64, 1, 3, 1, 2, 1, false, RLX_CONV_RELU },
-	{ 1, 64, 1, 2, 64, 1, 3, 1, 2, 1, false, RLX_CONV_RELU },
-	{ 1, 64, 1, 1, 128, 1, 3, 1, 1, 1, false, RLX_CONV_RELU },
+	{ 1, 1, 1, 640, 258, 1, 256, 1, 128, 0, false, RLX_ACT_NONE },
+	{ 1, 129, 1, 4, 128, 1, 3, 1, 1, 1, false, RLX_ACT_RELU },
+	{ 1, 128, 1, 4, 64, 1, 3, 1, 2, 1, false, RLX_ACT_RELU },
+	{ 1, 64, 1, 2, 64, 1, 3, 1, 2, 1, false, RLX_ACT_RELU },
+	{ 1, 64, 1, 1, 128, 1, 3, 1, 1, 1, false, RLX_ACT_RELU },
 };
 
 static float *need(size_t n)
@@ -96,7 +96,7 @@ static double dw_time(const struct layer *l, enum rlx_isa isa, int reps)
 		.ow = (l->iw + 2 * l->p - l->kw) / l->sw + 1,
 		.kh = l->kh, .kw = l->kw, .sh = l->sh, .sw = l->sw, .dh = 1,
 		.dw = 1, .pt = l->p, .pl = l->p, .act = l->act,
-		.act_a = 1 / 6.f, .act_b = 0.5f,
+		.act_a = 0.2f, .act_b = 0.5f,
 	};
 	struct rlx_k_dw_pack pk = { .conv = &a };
 	size_t blocks;
@@ -131,7 +131,7 @@ static double conv_time(const struct layer *l, enum rlx_isa isa, int reps)
 		.ow = (l->iw + 2 * l->p - l->kw) / l->sw + 1,
 		.kh = l->kh, .kw = l->kw, .sh = l->sh, .sw = l->sw, .dh = 1,
 		.dw = 1, .pt = l->ih == 1 ? 0 : l->p, .pl = l->p,
-		.act = l->act, .act_a = 1 / 6.f, .act_b = 0.5f,
+		.act = l->act, .act_a = 0.2f, .act_b = 0.5f,
 		.x_plain = l->ic <= 3,
 	};
 	struct rlx_k_conv_pack pk = { .conv = &a };

@@ -41,7 +41,7 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	size = rlx_k_type_size((enum rlx_dtype)type);
 	a.type = (uint8_t)type;
 	a.bias_type = (uint8_t)bias_type;
-	a.act_a = a.act == RLX_CONV_CLIP ? -0.5f : 0.2f;
+	a.act_a = a.act == RLX_ACT_CLIP ? -0.5f : 0.2f;
 	a.act_b = 0.5f;
 	d.x = numbers(nx, type, &x, seed);
 	d.w = numbers(nw, type, &w, seed);
@@ -93,7 +93,7 @@ TEST(random)
 
 	for (int i = 0; i < 32; i++) {
 		conv_shape_random(&a, i % 2, &seed);
-		a.act = (enum rlx_conv_act)kc_pick(&seed, 0, RLX_CONV_GELU);
+		a.act = (enum rlx_act)kc_pick(&seed, 0, RLX_ACT_COUNT - 1);
 		one_conv(&a, float_type[i / 2 % 4], rlx_g_conv_nd_launch, &seed);
 	}
 }
@@ -115,14 +115,14 @@ TEST(tiles)
 	static const struct rlx_k_conv_nd shape[] = {
 		{ .n = 2, .ic = 40, .oc = 70, .groups = 1, .in = { 1, 9, 11 },
 		  .out = { 1, 9, 11 }, .k = { 1, 3, 3 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 },
-		  .p = { 0, 1, 1 }, .act = RLX_CONV_RELU },
+		  .p = { 0, 1, 1 }, .act = RLX_ACT_RELU },
 		/* more taps than bits, groups */
 		{ .n = 1, .ic = 6, .oc = 40, .groups = 2, .in = { 1, 15, 13 },
 		  .out = { 1, 6, 5 }, .k = { 1, 7, 7 }, .s = { 1, 2, 2 }, .d = { 1, 1, 1 },
 		  .p = { 0, 1, 2 } },
 		{ .n = 2, .ic = 24, .oc = 136, .groups = 1, .in = { 1, 5, 6 },
 		  .out = { 1, 10, 13 }, .k = { 1, 4, 3 }, .s = { 1, 2, 2 }, .d = { 1, 1, 1 },
-		  .p = { 0, 1, 0 }, .transposed = true, .act = RLX_CONV_SILU },
+		  .p = { 0, 1, 0 }, .transposed = true, .act = RLX_ACT_SILU },
 		/* a stride beyond the kernel: pixels that nothing meets */
 		{ .n = 1, .ic = 16, .oc = 20, .groups = 1, .in = { 1, 1, 5 },
 		  .out = { 1, 1, 14 }, .k = { 1, 1, 2 }, .s = { 1, 1, 3 }, .d = { 1, 1, 1 },
@@ -149,7 +149,7 @@ TEST(few_channels)
 	static const struct rlx_k_conv_nd shape[] = {
 		{ .n = 2, .ic = 5, .oc = 5, .groups = 5, .in = { 1, 9, 12 },
 		  .out = { 1, 9, 12 }, .k = { 1, 3, 3 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 },
-		  .p = { 0, 1, 1 }, .act = RLX_CONV_HSWISH },
+		  .p = { 0, 1, 1 }, .act = RLX_ACT_HARD_SWISH },
 		{ .n = 1, .ic = 3, .oc = 6, .groups = 3, .in = { 1, 11, 11 },
 		  .out = { 1, 6, 6 }, .k = { 1, 5, 5 }, .s = { 1, 2, 2 }, .d = { 1, 1, 1 },
 		  .p = { 0, 2, 2 } },

@@ -6,7 +6,7 @@
 struct shape {
 	size_t	n, ic, oc, groups, ih, iw, oh, ow;
 	size_t	kh, kw, sh, sw, dh, dw, pt, pl;
-	enum rlx_conv_act act;
+	enum rlx_act act;
 	float	a, b;
 	bool	bias, res;
 	bool	positive;	/* no terms below 0, so that roundings add up */
@@ -125,7 +125,7 @@ static struct shape shape_random(uint64_t *s)
 			.sw = kt_pick(s, 1, 3),
 			.dh = line ? 1 : kt_pick(s, 1, 2),
 			.dw = kt_pick(s, 1, 3),
-			.act = (enum rlx_conv_act)kt_pick(s, 0, RLX_CONV_GELU),
+			.act = (enum rlx_act)kt_pick(s, 0, RLX_ACT_COUNT - 1),
 			.a = 0.3f, .b = 0.6f,
 			.bias = kt_pick(s, 0, 1), .res = kt_pick(s, 0, 1),
 		};
@@ -307,13 +307,13 @@ TEST(conv_c_blocks)
 	struct shape s = {
 		.n = 1, .ic = 300, .oc = 72, .groups = 1, .ih = 9, .iw = 11,
 		.oh = 9, .ow = 11, .kh = 3, .kw = 3, .sh = 1, .sw = 1, .dh = 1,
-		.dw = 1, .pt = 1, .pl = 1, .act = RLX_CONV_RELU, .bias = true,
+		.dw = 1, .pt = 1, .pl = 1, .act = RLX_ACT_RELU, .bias = true,
 		.res = true,
 	};
 	struct shape wide = {
 		.n = 2, .ic = 5, .oc = 20, .groups = 1, .ih = 70, .iw = 400,
 		.oh = 35, .ow = 200, .kh = 5, .kw = 3, .sh = 2, .sw = 2,
-		.dh = 1, .dw = 1, .pt = 2, .pl = 1, .act = RLX_CONV_CLIP,
+		.dh = 1, .dw = 1, .pt = 2, .pl = 1, .act = RLX_ACT_CLIP,
 		.a = -0.5, .b = 0.5,
 	};
 
@@ -354,7 +354,7 @@ TEST(conv_c_nan)
 	enum { PIXELS = 23, HIT = 9 };
 	uint64_t seed = rlx_test_seed();
 
-	for (int act = 0; act <= RLX_CONV_GELU; act++)
+	for (int act = 0; act < RLX_ACT_COUNT; act++)
 		for (enum rlx_isa isa = 0; isa < RLX_ISA_COUNT; isa++) {
 			const struct rlx_kernels *k = rlx_kernels_get(isa);
 			float x[3 * PIXELS], src[15], *w, *y, *out, *sc;
@@ -362,7 +362,7 @@ TEST(conv_c_nan)
 				.x = x, .n = 1, .ic = 3, .oc = 5, .groups = 1,
 				.ih = 1, .iw = PIXELS, .oh = 1, .ow = PIXELS,
 				.kh = 1, .kw = 1, .sh = 1, .sw = 1, .dh = 1,
-				.dw = 1, .act = (enum rlx_conv_act)act,
+				.dw = 1, .act = (enum rlx_act)act,
 				.act_a = 0.3f, .act_b = 0.6f, .x_plain = true,
 			};
 			struct rlx_k_conv_pack pk = { .conv = &a, .src = src };

@@ -6,20 +6,19 @@
 #include "kernels/conv.h"
 #include "selftests/kernels/kernel_test.h"
 
-static inline double conv_act_ref(enum rlx_conv_act act, double a, double b, double x)
+static inline double conv_act_ref(enum rlx_act act, double a, double b, double x)
 {
-	double h = fmin(fmax(a * x + b, 0), 1);
-
 	switch (act) {
-	case RLX_CONV_RELU:	return fmax(x, 0);
-	case RLX_CONV_CLIP:	return fmin(fmax(x, a), b);
-	case RLX_CONV_LEAKY:	return x < 0 ? a * x : x;
-	case RLX_CONV_HSIGMOID:	return h;
-	case RLX_CONV_HSWISH:	return x * h;
-	case RLX_CONV_SIGMOID:	return 1 / (1 + exp(-x));
-	case RLX_CONV_SILU:	return x / (1 + exp(-x));
-	case RLX_CONV_TANH:	return tanh(x);
-	case RLX_CONV_GELU:	return x / 2 * (1 + erf(x / sqrt(2)));
+	case RLX_ACT_RELU:	return fmax(x, 0);
+	case RLX_ACT_CLIP:	return fmin(fmax(x, a), b);
+	case RLX_ACT_HARD_SIGMOID: return fmin(fmax(a * x + b, 0), 1);
+	case RLX_ACT_HARD_SWISH: return x * fmin(fmax(x / 6 + 0.5, 0), 1);
+	case RLX_ACT_SIGMOID:	return 1 / (1 + exp(-x));
+	case RLX_ACT_SILU:	return x / (1 + exp(-x));
+	case RLX_ACT_TANH:	return tanh(x);
+	case RLX_ACT_GELU:	return x / 2 * (1 + erf(x / sqrt(2)));
+	case RLX_ACT_GELU_TANH:
+		return x / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (x + 0.044715 * x * x * x)));
 	default:		return x;
 	}
 }

@@ -13,16 +13,16 @@ static inline double rnn_act(const struct rlx_k_rnn_fn *f, double x, double clip
 	if (clip > 0)
 		x = fmin(clip, fmax(-clip, x));
 	switch (f->fn) {
-	case RLX_K_RNN_SIGMOID: return 1 / (1 + exp(-x));
-	case RLX_K_RNN_TANH: return tanh(x);
-	case RLX_K_RNN_RELU: return x > 0 ? x : 0;
-	case RLX_K_RNN_AFFINE: return a * x + b;
-	case RLX_K_RNN_LEAKY_RELU: return x < 0 ? a * x : x;
-	case RLX_K_RNN_THRESHOLDED_RELU: return x > a ? x : 0;
-	case RLX_K_RNN_SCALED_TANH: return a * tanh(b * x);
-	case RLX_K_RNN_HARD_SIGMOID: return fmin(1, fmax(0, a * x + b));
-	case RLX_K_RNN_ELU: return x < 0 ? a * (exp(x) - 1) : x;
-	case RLX_K_RNN_SOFTSIGN: return x / (1 + fabs(x));
+	case RLX_RNN_SIGMOID: return 1 / (1 + exp(-x));
+	case RLX_RNN_TANH: return tanh(x);
+	case RLX_RNN_RELU: return x > 0 ? x : 0;
+	case RLX_RNN_AFFINE: return a * x + b;
+	case RLX_RNN_LEAKY_RELU: return x < 0 ? a * x : x;
+	case RLX_RNN_THRESHOLDED_RELU: return x >= a ? x : 0;
+	case RLX_RNN_SCALED_TANH: return a * tanh(b * x);
+	case RLX_RNN_HARD_SIGMOID: return fmin(1, fmax(0, a * x + b));
+	case RLX_RNN_ELU: return x < 0 ? a * (exp(x) - 1) : x;
+	case RLX_RNN_SOFTSIGN: return x / (1 + fabs(x));
 	default: return fmax(x, 0) + log1p(exp(-fabs(x)));
 	}
 }
@@ -146,7 +146,7 @@ static inline void rnn_options(struct rlx_k_rnn *a, bool rare, uint64_t *seed)
 			a->act[d][i] = (struct rlx_k_rnn_fn){
 				rare ? (uint8_t)kc_pick(seed, 0, 10) :
 				i == 0 && a->cell != RLX_K_RNN_PLAIN ?
-				RLX_K_RNN_SIGMOID : RLX_K_RNN_TANH, 0.3f, 0.4f };
+				RLX_RNN_SIGMOID : RLX_RNN_TANH, 0.3f, 0.4f };
 }
 
 /* Time outermost, all of it dense. */

@@ -18,4 +18,19 @@ enum rlx_act {
 	RLX_ACT_COUNT,
 };
 
+/* Activations of the recurrent ops, ONNX's, with its alpha (a) and beta (b). */
+enum rlx_rnn_act {
+	RLX_RNN_SIGMOID,
+	RLX_RNN_TANH,
+	RLX_RNN_RELU,
+	RLX_RNN_AFFINE,			/* a x + b */
+	RLX_RNN_LEAKY_RELU,		/* x < 0 ? a x : x */
+	RLX_RNN_THRESHOLDED_RELU,	/* x >= a ? x : 0 */
+	RLX_RNN_SCALED_TANH,		/* a tanh(b x) */
+	RLX_RNN_HARD_SIGMOID,		/* clip(a x + b, 0, 1) */
+	RLX_RNN_ELU,			/* x < 0 ? a (e^x - 1) : x */
+	RLX_RNN_SOFTSIGN,		/* x / (1 + |x|) */
+	RLX_RNN_SOFTPLUS,		/* log(1 + e^x) */
+};
+
 #endif
