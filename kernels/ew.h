@@ -158,8 +158,8 @@ static inline size_t rlx_k_ew_lane(const struct rlx_k_ew *a)
 /* Give each step a register; a register is free after its value's last use. */
 static inline void rlx_k_ew_regs(struct rlx_k_ew *a)
 {
-	uint8_t last[RLX_EW_MAX_STEP] = {0};
-	bool used[RLX_EW_MAX_STEP] = {0};
+	uint8_t last[RLX_EW_MAX_STEP] = { 0 };
+	bool used[RLX_EW_MAX_STEP] = { 0 };
 
 	a->n_reg = 0;
 	for (int s = 0; s < a->n_step; s++) {

@@ -120,5 +120,5 @@ void rlx_account_uncharge(struct rlx_charge *charge)
 	atomic64_sub(bytes, &charge->user->bytes);
 	atomic_long_sub(charge->locked, &charge->user->user->locked_vm);
 	rlx_user_put(charge->user);
-	*charge = (struct rlx_charge){ };
+	*charge = (struct rlx_charge){};
 }

@@ -30,7 +30,7 @@ void rlx_table_fini(struct rlx_table *t)
 		cond_resched();
 	}
 	kvfree(t->top);
-	*t = (struct rlx_table){ };
+	*t = (struct rlx_table){};
 }
 
 static int rlx_table_append_small(struct rlx_table *t, struct page *page,

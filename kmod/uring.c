@@ -36,7 +36,7 @@ static struct rlx_uring_cmd rlx_uring_payload(struct io_uring_cmd *cmd)
 {
 	const struct rlx_uring_cmd *from = rlx_cmd_payload(cmd, struct rlx_uring_cmd);
 
-	return (struct rlx_uring_cmd) {
+	return (struct rlx_uring_cmd){
 		.addr = READ_ONCE(from->addr),
 		.flags = READ_ONCE(from->flags),
 		.pad = READ_ONCE(from->pad),

@@ -66,9 +66,9 @@ ifneq ($(filter check check-% bench-% asan tsan demo install guest,$(MAKECMDGOAL
 endif
 
 check-style:
-	$(Q)tools/setup.sh demo
+	$(Q)tools/setup.sh check
 	$(Q)+$(BUILDMAKE) lib
-	$(Q)$(RUN) -g $@ tools/check-style tools/check-layers \
+	$(Q)$(RUN) -g $@ tools/check-style tools/check-format tools/check-layers \
 		tools/check-twins $(MAP:%=tools/check-exports) selftests/scripts/runner.sh \
 		selftests/scripts/tools.sh
 

@@ -17,7 +17,7 @@ set -eu
 BUILD=${BUILD:-build}
 build_pkgs="gcc libc6-dev libssl-dev liburing-dev make"
 demo_pkgs="$build_pkgs ca-certificates python3 python3-pip"
-check_pkgs="$demo_pkgs clang g++ libclang-rt-dev libonnx-testdata pkg-config scdoc"
+check_pkgs="$demo_pkgs clang clang-format g++ libclang-rt-dev libonnx-testdata pkg-config scdoc"
 rlxd_pkgs="$build_pkgs libinih-dev node-llhttp"
 serve_pkgs="$check_pkgs libinih-dev node-llhttp curl openssl"
 serve_pkgs="$serve_pkgs prometheus python3-venv wrk"

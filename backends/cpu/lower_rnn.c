@@ -145,8 +145,8 @@ static bool prepare(struct rlx_lower *lo, const struct rlx_recurrence *r, struct
 	return !lo->status;
 }
 
-/* To float @at of @tmp @n floats from @from of the op's bias, and as many from @and, if not 0. */
-static void add_rows(struct rlx_lower *lo, uint32_t tmp, int64_t at, int64_t from, int64_t and,
+/* To float @at of @tmp @n floats from @from of the op's bias, and as many from @also, if not 0. */
+static void add_rows(struct rlx_lower *lo, uint32_t tmp, int64_t at, int64_t from, int64_t also,
 		     int64_t n)
 {
 	struct rlx_k_ew *a = rlx_lower_args(lo, sizeof(*a));
@@ -155,14 +155,14 @@ static void add_rows(struct rlx_lower *lo, uint32_t tmp, int64_t at, int64_t fro
 	a->cls = RLX_EW_F32;
 	a->rank = 1;
 	a->dim[0] = n;
-	a->n_in = and ? 2 : 1;
+	a->n_in = also ? 2 : 1;
 	for (k = 0; k < a->n_in; k++) {
 		a->in[k].type = RLX_F32;
 		a->in[k].stride[0] = 1;
-		rlx_lower_ref_in(lo, &a->in[k].p, 3, (uint64_t)(k ? and : from) * 4);
+		rlx_lower_ref_in(lo, &a->in[k].p, 3, (uint64_t)(k ? also : from) * 4);
 	}
 	a->n_step = 1;
-	a->step[0] = (struct rlx_k_ew_step){ .op = and ? RLX_EW_add : RLX_EW_copy,
+	a->step[0] = (struct rlx_k_ew_step){ .op = also ? RLX_EW_add : RLX_EW_copy,
 					     .src = { 0, 1, 0 } };
 	a->n_out = 1;
 	a->out[0].type = RLX_F32;

@@ -182,7 +182,7 @@ TEST(absurd_options_are_refused)
 	name[sizeof(name) - 1] = 0;
 	refuse_opts(NULL, RLX_EINVAL, "NULL");
 	CHECK_EQ(rlx_arena_new(&good, NULL, NULL), RLX_EINVAL);
-	o = good; o.size = 0; refuse_opts(&o, RLX_EINVAL, "size 0");
+	refuse_opts((o = good, o.size = 0, &o), RLX_EINVAL, "size 0");
 	for (s = 1; s < 5000; s = s * 3 + 1) {
 		o = good;
 		o.size = UINT64_MAX - s + 1;
@@ -192,18 +192,18 @@ TEST(absurd_options_are_refused)
 		o.flags = RLX_ARENA_LAZY;
 		refuse_opts(&o, RLX_ERANGE, "bytes");
 	}
-	o = good; o.size = 1ull << 46; refuse_opts(&o, RLX_ENOMEM, "available");
+	refuse_opts((o = good, o.size = 1ull << 46, &o), RLX_ENOMEM, "available");
 	/* More than an address space: there is nothing to be lazy about. */
 	o.size = 1ull << 60;
 	o.flags = RLX_ARENA_LAZY | RLX_ARENA_NOLOCK;
 	refuse_opts(&o, RLX_ENOMEM, on_kmod() ? "limit" : "mmap");
-	o = good; o.flags = RLX_ARENA_RDONLY; refuse_opts(&o, RLX_EINVAL, "flags");
-	o = good; o.flags = 1u << 31; refuse_opts(&o, RLX_EINVAL, "flags");
-	o = good; o.pages = 77; refuse_opts(&o, RLX_EINVAL, "77");
-	o = good; o.reserved[3] = 1; refuse_opts(&o, RLX_EINVAL, "reserved[3]");
-	o = good; o.name = name; refuse_opts(&o, RLX_EINVAL, "200");
-	o = good; o.provider = "moon"; refuse_opts(&o, RLX_ENOENT, "moon");
-	o = good; o.provider = "user"; refuse_opts(&o, RLX_ENOENT, "user");
+	refuse_opts((o = good, o.flags = RLX_ARENA_RDONLY, &o), RLX_EINVAL, "flags");
+	refuse_opts((o = good, o.flags = 1u << 31, &o), RLX_EINVAL, "flags");
+	refuse_opts((o = good, o.pages = 77, &o), RLX_EINVAL, "77");
+	refuse_opts((o = good, o.reserved[3] = 1, &o), RLX_EINVAL, "reserved[3]");
+	refuse_opts((o = good, o.name = name, &o), RLX_EINVAL, "200");
+	refuse_opts((o = good, o.provider = "moon", &o), RLX_ENOENT, "moon");
+	refuse_opts((o = good, o.provider = "user", &o), RLX_ENOENT, "user");
 }
 
 TEST(names_of_any_kind_make_an_arena)

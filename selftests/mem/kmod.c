@@ -462,11 +462,11 @@ TEST(ranges_are_exported_or_refused_with_a_reason)
 	CHECK(!rlx_arena_export(r, RLX_ARENA_RDONLY, &fd, NULL));
 	close(fd);
 	CHECK_EQ(fake.export.access, RLX_R);
-	x = r; x.offset = 1; no_export(x, 0, RLX_EINVAL, "whole pages");
-	x = r; x.bytes = 5; no_export(x, 0, RLX_EINVAL, "whole pages");
-	x = r; x.bytes = 0; no_export(x, 0, RLX_EINVAL, "whole pages");
-	x = r; x.bytes = 1 << 20; no_export(x, 0, RLX_ERANGE, "outside");
-	x = r; x.offset = -4096ull; no_export(x, 0, RLX_ERANGE, "outside");
+	no_export((x = r, x.offset = 1, x), 0, RLX_EINVAL, "whole pages");
+	no_export((x = r, x.bytes = 5, x), 0, RLX_EINVAL, "whole pages");
+	no_export((x = r, x.bytes = 0, x), 0, RLX_EINVAL, "whole pages");
+	no_export((x = r, x.bytes = 1 << 20, x), 0, RLX_ERANGE, "outside");
+	no_export((x = r, x.offset = -4096ull, x), 0, RLX_ERANGE, "outside");
 	no_export(r, RLX_ARENA_LAZY, RLX_EINVAL, "RDONLY");
 	CHECK_EQ(rlx_arena_export((struct rlx_buf){ 0 }, 0, &fd, NULL), RLX_EINVAL);
 	CHECK_EQ(rlx_arena_export(r, 0, NULL, NULL), RLX_EINVAL);

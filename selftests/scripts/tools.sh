@@ -149,6 +149,19 @@ all_rules_break()
 }
 
 check style-rules-find-breaches all_rules_break
+
+# What clang-format decides is found, what is the author's is not.
+cp "$root/tools/check-format" "$bad/tools/"
+cp "$root/.clang-format" "$bad/"
+form_of() { printf "$1" >"$bad/form.c"; BUILD=$bad "$bad/tools/check-format" form.c; }
+check format-finds-blanks must_say 'form.c:3: a blank between if and .*a blank between a and =.*ok 1' \
+	form_of 'int f(int a)\n{\n\tif(a)\n\t\ta=1;\n\treturn a;\n}\n'
+check format-finds-statements must_say 'form.c:4: b begins a line.*:6: b is indented by 8 col' \
+	form_of 'int f(int a, int b)\n{\n\tif (a)\n\t\ta = 1; b = 1;\n\n    b = 2;\n\treturn a;\n}\n'
+check format-finds-one-line-ifs must_say 'form.c:3: return begins a line' \
+	form_of 'int f(int a)\n{\n\tif (a) return 1;\n\treturn a;\n}\n'
+check format-leaves-breaks-and-columns form_of \
+	'struct s {\n\tint\ta;\n\tlong\tb;\n};\n\nint f(int a,\n      int b)\n{\n\treturn a +\n\t       b;\n}\n'
 check style-names-what-an-op-lacks must_say 'half\.c:1: half: no Does' "$bad/tools/check-style"
 
 # The reference of an op whose file SED changes.

@@ -115,30 +115,30 @@ static struct rlx_compile_opts compile_opts(const struct model *m)
 static enum rlx_status new_runner(struct replica *r, struct rlx_error *err)
 {
 	struct onnx *o = r->model->state;
-	struct onnx_replica *or = r->state;
+	struct onnx_replica *rep = r->state;
 	struct rlx_compile_opts c = compile_opts(r->model);
 
-	rlx_runner_free(or->runner);
-	or->runner = NULL;
-	or->n_seen = 0;
-	return rlx_runner_new(o->model, &c, &or->runner, err);
+	rlx_runner_free(rep->runner);
+	rep->runner = NULL;
+	rep->n_seen = 0;
+	return rlx_runner_new(o->model, &c, &rep->runner, err);
 }
 
-static void drop_fixed(struct onnx_replica *or)
+static void drop_fixed(struct onnx_replica *rep)
 {
-	while (or->n_fixed)
-		rlx_session_free(or->fixed[--or->n_fixed].session);
+	while (rep->n_fixed)
+		rlx_session_free(rep->fixed[--rep->n_fixed].session);
 }
 
 static void onnx_replica_close(struct replica *r)
 {
-	struct onnx_replica *or = r->state;
+	struct onnx_replica *rep = r->state;
 
-	drop_fixed(or);
-	rlx_runner_free(or->runner);
-	rlx_free(or->fixed);
-	rlx_free(or->seen);
-	rlx_free(or);
+	drop_fixed(rep);
+	rlx_runner_free(rep->runner);
+	rlx_free(rep->fixed);
+	rlx_free(rep->seen);
+	rlx_free(rep);
 	r->state = NULL;
 }
 
@@ -146,7 +146,7 @@ static void onnx_replica_close(struct replica *r)
 static void warm_up(struct replica *r)
 {
 	struct model *m = r->model;
-	struct onnx_replica *or = r->state;
+	struct onnx_replica *rep = r->state;
 	struct rlx_named_tensor in[MODEL_IO_MAX];
 	void *zeros[MODEL_IO_MAX] = { NULL };
 	struct rlx_error err = { 0 };
@@ -167,7 +167,7 @@ static void warm_up(struct replica *r)
 		fixed &= zeros[i] != NULL;
 	}
 	/* Zeros may be no input that this model can take; then a request compiles. */
-	if (fixed && rlx_runner_run(or->runner, in, m->n_in, &err))
+	if (fixed && rlx_runner_run(rep->runner, in, m->n_in, &err))
 		err.status = RLX_OK;
 	for (i = 0; i < m->n_in; i++)
 		rlx_free(zeros[i]);
@@ -175,15 +175,15 @@ static void warm_up(struct replica *r)
 
 static enum rlx_status onnx_replica_open(struct replica *r, struct rlx_error *err)
 {
-	struct onnx_replica *or = rlx_calloc(1, sizeof(*or));
+	struct onnx_replica *rep = rlx_calloc(1, sizeof(*rep));
 	enum rlx_status st;
 
-	if (!or)
+	if (!rep)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
-	r->state = or;
-	or->seen = rlx_calloc((size_t)r->model->conf.max_shapes, sizeof(*or->seen));
-	or->fixed = rlx_calloc((size_t)r->model->conf.max_shapes, sizeof(*or->fixed));
-	if (!or->seen || !or->fixed)
+	r->state = rep;
+	rep->seen = rlx_calloc((size_t)r->model->conf.max_shapes, sizeof(*rep->seen));
+	rep->fixed = rlx_calloc((size_t)r->model->conf.max_shapes, sizeof(*rep->fixed));
+	if (!rep->seen || !rep->fixed)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	st = new_runner(r, err);
 	if (!st)
@@ -243,20 +243,20 @@ static uint64_t shape_hash(const struct row *row)
 static enum rlx_status note_shape(struct replica *r, const struct row *row,
 				  struct rlx_error *err)
 {
-	struct onnx_replica *or = r->state;
+	struct onnx_replica *rep = r->state;
 	uint64_t h = shape_hash(row);
 	enum rlx_status st;
 	unsigned int i;
 
-	for (i = 0; i < or->n_seen; i++)
-		if (or->seen[i] == h)
+	for (i = 0; i < rep->n_seen; i++)
+		if (rep->seen[i] == h)
 			return RLX_OK;
-	if (or->n_seen == (unsigned int)r->model->conf.max_shapes || !or->runner) {
+	if (rep->n_seen == (unsigned int)r->model->conf.max_shapes || !rep->runner) {
 		st = new_runner(r, err);
 		if (st)
 			return st;
 	}
-	or->seen[or->n_seen++] = h;
+	rep->seen[rep->n_seen++] = h;
 	return RLX_OK;
 }
 
@@ -264,7 +264,7 @@ static enum rlx_status note_shape(struct replica *r, const struct row *row,
 static enum rlx_status keep_outputs(struct replica *r, struct row *row,
 				    struct rlx_error *err)
 {
-	struct onnx_replica *or = r->state;
+	struct onnx_replica *rep = r->state;
 	struct rlx_type type[MODEL_IO_MAX];
 	const void *data[MODEL_IO_MAX];
 	struct rlx_named_tensor t;
@@ -272,7 +272,7 @@ static enum rlx_status keep_outputs(struct replica *r, struct row *row,
 	unsigned int k;
 
 	for (k = 0; k < r->model->n_out; k++) {
-		if (!rlx_runner_output(or->runner, k, &t))
+		if (!rlx_runner_output(rep->runner, k, &t))
 			return rlx_fail(err, RLX_ENOSUP, "output %s is no tensor",
 					r->model->out[k].name);
 		type[k] = t.type;
@@ -286,7 +286,7 @@ static enum rlx_status keep_outputs(struct replica *r, struct row *row,
 
 static enum rlx_status run_one(struct replica *r, struct row *row, struct rlx_error *err)
 {
-	struct onnx_replica *or = r->state;
+	struct onnx_replica *rep = r->state;
 	struct rlx_named_tensor in[MODEL_IO_MAX];
 	enum rlx_status st = note_shape(r, row, err);
 	const void *p;
@@ -299,7 +299,7 @@ static enum rlx_status run_one(struct replica *r, struct row *row, struct rlx_er
 		p = row_input(row, i, &bytes);
 		in[i] = (struct rlx_named_tensor){ row->in[i].name, row_type(row, i), p };
 	}
-	st = rlx_runner_run(or->runner, in, row->n_in, err);
+	st = rlx_runner_run(rep->runner, in, row->n_in, err);
 	return st ? st : keep_outputs(r, row, err);
 }
 
@@ -376,14 +376,14 @@ static enum rlx_status compile_one(struct replica *r, const struct row *row,
 static struct rlx_session *session_for(struct replica *r, const struct row *row,
 				       struct rlx_error *err)
 {
-	struct onnx_replica *or = r->state;
+	struct onnx_replica *rep = r->state;
 	uint64_t h = shape_hash(row);
 	struct rlx_session *s = NULL;
 	enum rlx_status st;
 	unsigned int i;
 
-	for (i = 0; i < or->n_fixed; i++) {
-		struct fixed *f = &or->fixed[i];
+	for (i = 0; i < rep->n_fixed; i++) {
+		struct fixed *f = &rep->fixed[i];
 
 		if (f->shape != h || f->placed != !!row->place)
 			continue;
@@ -395,9 +395,9 @@ static struct rlx_session *session_for(struct replica *r, const struct row *row,
 	st = compile_one(r, row, &s, err);
 	if (st == RLX_ENOMEM)
 		return NULL;
-	if (or->n_fixed == (unsigned int)r->model->conf.max_shapes)
-		drop_fixed(or);
-	or->fixed[or->n_fixed++] = (struct fixed){ h, row->place != NULL, st ? NULL : s };
+	if (rep->n_fixed == (unsigned int)r->model->conf.max_shapes)
+		drop_fixed(rep);
+	rep->fixed[rep->n_fixed++] = (struct fixed){ h, row->place != NULL, st ? NULL : s };
 	return st ? NULL : s;
 }
 
