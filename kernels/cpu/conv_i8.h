@@ -123,6 +123,21 @@ static void sum_add(const struct run *r, size_t panel, const int32_t *groups, in
 		vi_store(sum + i, i8_dot(vi_load(sum + i), vi_load(groups + i), vi_set1(ones)));
 }
 
+/* Every other one of two vectors. */
+RLX_INLINE vi evens(const int32_t *p)
+{
+	const vi a = vi_loadu(p), b = vi_loadu(p + C);
+
+#if RLX_VL == 16
+	return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26,
+				       28, 30);
+#elif RLX_VL == 8
+	return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+#else
+	return __builtin_shufflevector(a, b, 0, 2, 4, 6);
+#endif
+}
+
 /* What one tap reads of one plane @x of groups; up to a vector beyond the row is written. */
 static void plane_fill(int32_t *dst, const int32_t *x, const struct seg *g, size_t n, size_t step)
 {
@@ -135,6 +150,9 @@ static void plane_fill(int32_t *dst, const int32_t *x, const struct seg *g, size
 		if (step == 1)
 			for (i = 0; i < g->len; i += C)
 				vi_storeu(d + i, vi_loadu(s + i));
+		else if (step == 2)
+			for (i = 0; i < g->len; i += C)
+				vi_storeu(d + i, evens(s + 2 * i));
 		else
 			for (i = 0; i < g->len; i++, s += step)
 				d[i] = *s;
@@ -184,89 +202,75 @@ static void pass_run(const struct run *r, const struct unit *u, size_t first,
 	}
 }
 
+/* What makes results of the sums of one output channel. */
+struct finish {
+	uint32_t	add, wz;	/* to each sum; times the sum of its inputs, off it */
+	float		scale;
+};
+
 /* Take the zero points off and add the bias; sums wrap, so unsigned. */
-static void row_correct(const struct run *r, int32_t *v, const int32_t *xsum,
-			size_t oc)
+static void finish_get(const struct run *r, size_t oc, struct finish *f)
 {
 	const struct rlx_k_conv_i8 *a = r->a;
 	const int32_t *wsum = (const int32_t *)a->w + a->shape.oc * a->groups;
 	size_t terms = a->shape.ic / a->shape.groups * a->shape.k[0] * a->shape.k[1] *
 		       a->shape.k[2];
-	uint32_t add = a->bias ? (uint32_t)a->bias[oc] : 0, wz = 0;
 
+	f->add = a->bias ? (uint32_t)a->bias[oc] : 0;
+	f->wz = 0;
+	f->scale = a->out != RLX_CONV_I32 ? a->scale[oc] : 0;
 	if (DEPTH == 4) {
 		/* unsigned weights were moved down to fit */
-		wz = (a->w_zero ? (uint32_t)a->w_zero[oc] : 0) -
-		     (a->w_signed ? 0 : 128);
-		add -= (uint32_t)r->x_zero * (uint32_t)wsum[oc];
-		add += (uint32_t)r->x_zero * wz * (uint32_t)terms;
+		f->wz = (a->w_zero ? (uint32_t)a->w_zero[oc] : 0) - (a->w_signed ? 0 : 128);
+		f->add -= (uint32_t)r->x_zero * (uint32_t)wsum[oc];
+		f->add += (uint32_t)r->x_zero * f->wz * (uint32_t)terms;
 	}
-	for (size_t i = 0; i < PANEL; i++)
-		v[i] = (int32_t)((uint32_t)v[i] + add);
-	for (size_t i = 0; wz && i < PANEL; i++)
-		v[i] = (int32_t)((uint32_t)v[i] - wz * (uint32_t)xsum[i]);
 }
 
 /* Scale, round, clamp: the 8-bit value, still in 32 bits. */
-static void row_scale(const struct rlx_k_conv_i8 *a, int32_t *v, float scale)
+RLX_INLINE vi scaled(const struct rlx_k_conv_i8 *a, vi sum, float scale)
 {
-	const vf lo = vf_set1((float)(a->lo - a->y_zero));
-	const vf hi = vf_set1((float)(a->hi - a->y_zero));
+	vf f = vf_from_vi(sum) * vf_set1(scale);
 
-	for (size_t i = 0; i < PANEL; i += C) {
-		vf f = vf_from_vi(vi_load(v + i)) * vf_set1(scale);
-
-		f = vf_min(hi, vf_max(lo, f));
-		vi_store(v + i, vi_round(f) + vi_set1(a->y_zero));
-	}
+	f = vf_max(vf_set1((float)(a->lo - a->y_zero)), f);
+	f = vf_min(vf_set1((float)(a->hi - a->y_zero)), f);
+	return vi_round(f) + vi_set1(a->y_zero);
 }
 
-/* A function of its own, for the compiler to see that nothing overlaps. */
-static void narrow(uint8_t *restrict to, const int32_t *restrict from, size_t n)
+/* A vector of results, of which @n are there, to output element @at. */
+RLX_INLINE void put(const struct rlx_k_conv_i8 *a, size_t at, vi v, size_t n)
 {
-	for (size_t i = 0; i < n; i++)
-		to[i] = (uint8_t)from[i];
+	const vu8q b = vi_low_8(v);
+
+	n = n < C ? n : C;
+	if (a->out == RLX_CONV_I32)
+		memcpy((int32_t *)a->y + at, &v, n * sizeof(int32_t));
+	else if (n == C)
+		memcpy((uint8_t *)a->y + at, &b, C);
+	else
+		memcpy((uint8_t *)a->y + at, &b, n);
 }
 
-static void row_store(const struct run *r, const struct unit *u,
-		      const int32_t *v, const struct seg *segs, size_t nseg,
-		      size_t oc)
-{
-	const struct rlx_k_conv_nd *s = r->walk.a;
-	size_t plane = s->out[0] * s->out[1] * s->out[2], i;
-	size_t base = u->n * s->y_n + oc * plane;
-
-	for (i = 0; i < nseg; i++) {
-		size_t at = base + segs[i].out;
-		const int32_t *from = v + segs[i].at;
-
-		if (r->a->out == RLX_CONV_I32)
-			memcpy((int32_t *)r->a->y + at, from,
-			       segs[i].len * sizeof(*from));
-		else
-			narrow((uint8_t *)r->a->y + at, from, segs[i].len);
-	}
-}
-
+/* A unit's output pixels lie side by side, whatever rows they are of. */
 static void unit_store(const struct run *r, const struct unit *u)
 {
-	size_t p, i;
+	const struct rlx_k_conv_nd *s = r->walk.a;
+	size_t plane = s->out[0] * s->out[1] * s->out[2], row, i;
+	struct finish f;
 
-	for (p = 0; p * PANEL < u->pixels; p++) {
-		size_t left = u->pixels - p * PANEL;
-		int32_t *v = r->sums + p * u->rows * PANEL;
-		const struct seg *segs = r->segs.s + r->segs.first[p];
-		size_t nseg = r->segs.first[p + 1] - r->segs.first[p];
+	for (row = 0; row < u->rows; row++) {
+		size_t oc = u->g * r->walk.ocg + u->row + row;
+		size_t to = u->n * s->y_n + oc * plane + u->pixel;
 
-		for (i = 0; i < u->rows; i++, v += PANEL) {
-			size_t oc = u->g * r->walk.ocg + u->row + i;
+		finish_get(r, oc, &f);
+		for (i = 0; i < u->pixels; i += C) {
+			size_t at = i / PANEL * u->rows * PANEL + row * PANEL + i % PANEL;
+			vu v = (vu)vi_load(r->sums + at) + f.add;
 
-			if (left <= C)	/* the tile did not write these */
-				memset(v + C, 0, C * sizeof(*v));
-			row_correct(r, v, r->xsum + p * PANEL, oc);
-			if (r->a->out != RLX_CONV_I32)
-				row_scale(r->a, v, r->a->scale[oc]);
-			row_store(r, u, v, segs, nseg, oc);
+			if (f.wz)
+				v -= (vu)vi_load(r->xsum + i) * f.wz;
+			put(r->a, to + i, r->a->out == RLX_CONV_I32 ? (vi)v :
+			    scaled(r->a, (vi)v, f.scale), u->pixels - i);
 		}
 	}
 }
@@ -384,6 +388,42 @@ static void row_group(const struct rlx_k_conv_i8 *a, const struct rows *r, uint3
 		dst[i] |= pad;
 }
 
+/* The bytes of four channels, @plane apart, side by side: @n neighbours of a row. */
+static void interleave(uint32_t *restrict dst, const uint8_t *restrict x, size_t plane, size_t n,
+		       uint32_t flip)
+{
+	const uint8_t *restrict x1 = x + plane, *restrict x2 = x1 + plane,
+		      *restrict x3 = x2 + plane;
+
+	size_t i = 0;
+
+	for (; i + C <= n; i += C)
+		vi_storeu((int32_t *)dst + i, (vi_loadu_u8(x + i) | vi_loadu_u8(x1 + i) << 8 |
+			  vi_loadu_u8(x2 + i) << 16 | vi_loadu_u8(x3 + i) << 24) ^ (int32_t)flip);
+	n -= i;
+	if (n)
+		vi_storen((int32_t *)dst + i, (vi_loadn_u8(x + i, n) | vi_loadn_u8(x1 + i, n) << 8 |
+			  vi_loadn_u8(x2 + i, n) << 16 | vi_loadn_u8(x3 + i, n) << 24) ^
+			  (int32_t)flip, n);
+}
+
+/* row_groups() where four channels make a group, and neighbours neighbours. */
+static void row_of_four(const struct rlx_k_conv_i8 *a, const struct rows *r, uint32_t *dst,
+			const uint8_t *x)
+{
+	size_t plane = a->shape.in[0] * a->shape.in[1] * a->shape.in[2], n = r->n[2], i;
+	size_t lo = x && r->p[2] < n ? r->p[2] : n;
+	size_t hi = r->in[2] < n - lo ? lo + r->in[2] : n;
+	const uint32_t pad = 0x01010101u * (uint32_t)x_zero(a);
+
+	for (i = 0; i < lo; i++)
+		dst[i] = pad;
+	if (lo < hi)
+		interleave(dst + lo, x, plane, hi - lo, a->x_signed ? 0x80808080 : 0);
+	for (i = hi; i < n; i++)
+		dst[i] = pad;
+}
+
 /* One row of groups of @n channels, the first of them at @x; NULL: it is padding. */
 static void row_groups(const struct rlx_k_conv_i8 *a, const struct rows *r, uint32_t *dst,
 		       const uint8_t *x, size_t n)
@@ -391,6 +431,11 @@ static void row_groups(const struct rlx_k_conv_i8 *a, const struct rows *r, uint
 	size_t plane = a->shape.in[0] * a->shape.in[1] * a->shape.in[2], j;
 	size_t next = a->taps > 1 ? 0 : plane;
 
+	if (n == 4 && DEPTH == 4 && a->taps == 1 && r->step[2] == 1) {
+		row_of_four(a, r, dst, x);
+		return;
+	}
+	memset(dst, 0, r->n[2] * sizeof(*dst));
 	for (j = 0; j < n * a->taps; j++)
 		row_group(a, r, dst, x ? x + j * next : NULL, j);
 }
@@ -411,7 +456,6 @@ void RLX_K(conv_i8_group)(const void *args, size_t begin, size_t end, void *scra
 		const uint8_t *x = (const uint8_t *)a->x + n * s->x_n + (g * icg + c) * plane;
 		uint32_t *dst = (uint32_t *)a->y + i * size;
 
-		memset(dst, 0, size * sizeof(*dst));
 		for (z = 0; z < r.n[0]; z++)
 			for (y = 0; y < r.n[1]; y++, dst += r.n[2]) {
 				/* before the input: beyond all that there is */

@@ -14,7 +14,6 @@
 struct seg {
 	size_t		at, len;	/* in the panel */
 	size_t		in;		/* input element of the first, tap 0 */
-	size_t		out;		/* output element of the first */
 };
 
 /* The shape, and per group: input and output channels, and taps. */
@@ -68,7 +67,6 @@ static inline size_t segs_get(const struct walk *r, size_t first, size_t count, 
 			  o[2] * a->s[2];
 		s[n].at = at;
 		s[n].len = a->out[2] - o[2] < count - at ? a->out[2] - o[2] : count - at;
-		s[n].out = p;
 		at += s[n++].len;
 	}
 	return n;

@@ -541,7 +541,7 @@ bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
 {
 	const struct rlx_k_conv_nd *s = &a->shape;
 	struct rlx_k_conv_nd *g = &a->grouped;
-	size_t icg, across, i;
+	size_t icg, across, all, most, i;
 
 	if (s->transposed || !nd_ok(s))
 		return false;
@@ -568,7 +568,12 @@ bool rlx_conv_i8_init(enum rlx_isa isa, struct rlx_k_conv_i8 *a)
 	merge_rows(g);
 	a->groups = g->ic / g->groups * g->k[0] * g->k[1] * g->k[2];
 	g->c = rlx_conv_block(isa);
-	cut(isa, g, g->out[0] * g->out[1] * g->out[2], RLX_CONV_ND_PANELS, 1);
+	/* fewer pixels while units are few: channels cut into more of them gather pixels again */
+	all = g->out[0] * g->out[1] * g->out[2];
+	for (most = RLX_CONV_ND_PANELS; most > 1; most /= 2)
+		if (g->n * g->groups * ceil_div(all, most * PAIR * g->c) >= ND_UNITS)
+			break;
+	cut(isa, g, all, most, 1);
 	return true;
 }
 
@@ -599,8 +604,8 @@ size_t rlx_conv_i8_xunits(const struct rlx_k_conv_i8 *a)
 
 size_t rlx_conv_i8_xsize(const struct rlx_k_conv_i8 *a)
 {
-	/* the last row is read in whole vectors */
-	return (a->grouped.n * a->grouped.x_n + a->grouped.c) * sizeof(int32_t);
+	/* the last row is read in whole vectors, by two where every other pixel is taken */
+	return (a->grouped.n * a->grouped.x_n + 2 * a->grouped.c) * sizeof(int32_t);
 }
 
 #endif

@@ -53,6 +53,9 @@ typedef uint64_t vul __attribute__((vector_size(RLX_VB)));
 /* half as wide: 16-bit lanes that become or were 32-bit ones */
 typedef int16_t vi16h __attribute__((vector_size(RLX_VB / 2)));
 typedef uint16_t vu16h __attribute__((vector_size(RLX_VB / 2)));
+/* a quarter: 8-bit lanes */
+typedef int8_t vi8q __attribute__((vector_size(RLX_VL)));
+typedef uint8_t vu8q __attribute__((vector_size(RLX_VL)));
 
 /* unaligned and aliasing views for loads and stores */
 typedef float vf_u __attribute__((vector_size(RLX_VB), aligned(4), may_alias));
@@ -117,6 +120,7 @@ RLX_INLINE vd vd_scale2_halves(vd x, vd n)
  *   vi: _loadn _storen _min _max _eq _lt _gt _sel, vi_trunc(vf), vi_round(vf)
  *       (to even), vi_gather(int32_t *, vi), vf_gather(float *, vi)
  *   vf_permute(x, lanes), but at base
+ *   vi_from_i8(vi8q), _u8, _i16(vi16h), _u16; vi_low_8(vi), vi_low_16: the low bits of lanes
  *   f16: vf_from_f16(vu16h), vf_to_f16(vf)
  *   vd: _loadn _storen _fma _min _max, _sel(m, a, b) with m of int64_t lanes, as what
  *       compares doubles gives, _scale2(x, n) = x * 2^n, -2048 < n < 2048, integral
@@ -251,42 +255,40 @@ RLX_V_HALF(bf16)
 RLX_V_HALF(f16)
 
 /* 8- and 16-bit integers to and from 32-bit lanes; stores saturate. */
-#define RLX_V_NARROW(t, ctype, lo, hi)					\
-typedef ctype v##t##_q __attribute__((vector_size(RLX_VL * sizeof(ctype)))); \
+#define RLX_V_NARROW(t, ctype, bits, vec, lo, hi)			\
 RLX_INLINE vi vi_loadu_##t(const void *p)				\
 {									\
-	v##t##_q q;							\
+	vec q;								\
 									\
 	memcpy(&q, p, sizeof(q));					\
-	return __builtin_convertvector(q, vi);				\
+	return vi_from_##t(q);						\
 }									\
 RLX_INLINE vi vi_loadn_##t(const void *p, size_t n)			\
 {									\
-	v##t##_q q = { 0 };						\
+	vec q = { 0 };							\
 									\
 	memcpy(&q, p, (n < RLX_VL ? n : RLX_VL) * sizeof(ctype));	\
-	return __builtin_convertvector(q, vi);				\
+	return vi_from_##t(q);						\
 }									\
-RLX_INLINE v##t##_q vi_sat_##t(vi x)					\
+RLX_INLINE vec vi_sat_##t(vi x)						\
 {									\
-	x = vi_min(vi_max(x, vi_set1(lo)), vi_set1(hi));		\
-	return __builtin_convertvector(x, v##t##_q);			\
+	return (vec)vi_low_##bits(vi_min(vi_max(x, vi_set1(lo)), vi_set1(hi)));	\
 }									\
 RLX_INLINE void vi_storeu_##t(void *p, vi x)				\
 {									\
-	v##t##_q q = vi_sat_##t(x);					\
+	vec q = vi_sat_##t(x);						\
 									\
 	memcpy(p, &q, sizeof(q));					\
 }									\
 RLX_INLINE void vi_storen_##t(void *p, vi x, size_t n)			\
 {									\
-	v##t##_q q = vi_sat_##t(x);					\
+	vec q = vi_sat_##t(x);						\
 									\
 	memcpy(p, &q, (n < RLX_VL ? n : RLX_VL) * sizeof(ctype));	\
 }
-RLX_V_NARROW(i8, int8_t, INT8_MIN, INT8_MAX)
-RLX_V_NARROW(u8, uint8_t, 0, UINT8_MAX)
-RLX_V_NARROW(i16, int16_t, INT16_MIN, INT16_MAX)
-RLX_V_NARROW(u16, uint16_t, 0, UINT16_MAX)
+RLX_V_NARROW(i8, int8_t, 8, vi8q, INT8_MIN, INT8_MAX)
+RLX_V_NARROW(u8, uint8_t, 8, vu8q, 0, UINT8_MAX)
+RLX_V_NARROW(i16, int16_t, 16, vi16h, INT16_MIN, INT16_MAX)
+RLX_V_NARROW(u16, uint16_t, 16, vu16h, 0, UINT16_MAX)
 
 #endif

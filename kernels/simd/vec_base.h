@@ -173,4 +173,12 @@ RLX_INLINE void vd_storen(void *p, vd x, size_t n)
 	memcpy(p, &x, (n < RLX_VLD ? n : RLX_VLD) * 8);
 }
 
+
+RLX_INLINE vi vi_from_i8(vi8q x) { return __builtin_convertvector(x, vi); }
+RLX_INLINE vi vi_from_u8(vu8q x) { return __builtin_convertvector(x, vi); }
+RLX_INLINE vi vi_from_i16(vi16h x) { return __builtin_convertvector(x, vi); }
+RLX_INLINE vi vi_from_u16(vu16h x) { return __builtin_convertvector(x, vi); }
+RLX_INLINE vu8q vi_low_8(vi x) { return __builtin_convertvector((vu)x, vu8q); }
+RLX_INLINE vu16h vi_low_16(vi x) { return __builtin_convertvector((vu)x, vu16h); }
+
 #endif

@@ -177,4 +177,34 @@ RLX_INLINE void vd_storen(void *p, vd x, size_t n)
 	_mm256_maskstore_pd(p, m, (__m256d)x);
 }
 
+/* By name: of a conversion gcc 12 makes one of each lane, or of halves that it joins. */
+RLX_INLINE vi vi_from_i8(vi8q x)
+{
+	return (vi)_mm256_cvtepi8_epi32(_mm_cvtsi64_si128((long long)x));
+}
+
+RLX_INLINE vi vi_from_u8(vu8q x)
+{
+	return (vi)_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)x));
+}
+
+RLX_INLINE vi vi_from_i16(vi16h x) { return (vi)_mm256_cvtepi16_epi32((__m128i)x); }
+RLX_INLINE vi vi_from_u16(vu16h x) { return (vi)_mm256_cvtepu16_epi32((__m128i)x); }
+
+RLX_INLINE vu8q vi_low_8(vi x)
+{
+	const __m256i q = _mm256_shuffle_epi8((__m256i)x, _mm256_set1_epi32(0x0c080400));
+	const __m128i a = _mm256_castsi256_si128(q), b = _mm256_extracti128_si256(q, 1);
+
+	return (vu8q)_mm_cvtsi128_si64(_mm_unpacklo_epi32(a, b));
+}
+
+RLX_INLINE vu16h vi_low_16(vi x)
+{
+	const __m256i q = _mm256_shuffle_epi8((__m256i)x, _mm256_set1_epi64x(0x0d0c090805040100));
+	const __m128i a = _mm256_castsi256_si128(q), b = _mm256_extracti128_si256(q, 1);
+
+	return (vu16h)_mm_unpacklo_epi64(a, b);
+}
+
 #endif

@@ -221,4 +221,12 @@ RLX_INLINE void vd_storen(void *p, vd x, size_t n)
 	_mm512_mask_storeu_pd(p, m, (__m512d)x);
 }
 
+/* By name: of a conversion gcc 12 makes one of each lane, or of halves that it joins. */
+RLX_INLINE vi vi_from_i8(vi8q x) { return (vi)_mm512_cvtepi8_epi32((__m128i)x); }
+RLX_INLINE vi vi_from_u8(vu8q x) { return (vi)_mm512_cvtepu8_epi32((__m128i)x); }
+RLX_INLINE vi vi_from_i16(vi16h x) { return (vi)_mm512_cvtepi16_epi32((__m256i)x); }
+RLX_INLINE vi vi_from_u16(vu16h x) { return (vi)_mm512_cvtepu16_epi32((__m256i)x); }
+RLX_INLINE vu8q vi_low_8(vi x) { return (vu8q)_mm512_cvtepi32_epi8((__m512i)x); }
+RLX_INLINE vu16h vi_low_16(vi x) { return (vu16h)_mm512_cvtepi32_epi16((__m512i)x); }
+
 #endif
