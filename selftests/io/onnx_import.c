@@ -68,6 +68,15 @@ static unsigned int work(const struct rlx_graph *g)
 	return n;
 }
 
+static unsigned int count_of(const struct rlx_graph *g, const struct rlx_op_def *def)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < g->n_node; i++)
+		n += g->node[i].def == def;
+	return n;
+}
+
 /* Run a segment with f32 inputs given by name. */
 static void run(const struct rlx_segment *seg, const char *const *name,
 		const void *const *data, struct rlx_tensor *out)
@@ -129,6 +138,36 @@ TEST(shape_arithmetic_disappears)
 	CHECK_EQ(seg.n_out, 1);
 	CHECK_STR(seg.out[0].name, "y");
 	CHECK(rlx_type_equal(&seg.out[0].type, &want));
+	rlx_segment_fini(&seg);
+}
+
+/* Weights that are quantized are left so, however small: products of bytes read them. */
+TEST(quantized_weights_stay_quantized)
+{
+	static const int64_t dims[] = { 2, 4 };
+	static const int8_t w[4] = { 3, -5, 7, 9 };
+	const float scale = 0.5f;
+	struct rlx_spec x = f32_spec("x", 2, 4);
+	struct out g = { .n = 0 }, t = { .n = 0 }, o;
+	struct rlx_segment seg;
+	struct onnx_file *f;
+
+	put_info(&g, 11, "x", ONNX_FLOAT, dims, 2);
+	put_info(&g, 12, "y", ONNX_FLOAT, dims, 2);
+	tensor_head(&t, "w", ONNX_INT8, 4);
+	put_bytes(&t, 9, w, sizeof(w));
+	put_msg(&g, 5, &t);
+	t.n = 0;
+	tensor_head(&t, "s", ONNX_FLOAT, 1);
+	put_bytes(&t, 9, &scale, sizeof(scale));
+	put_msg(&g, 5, &t);
+	put_node(&g, "DequantizeLinear w s > d");
+	put_node(&g, "MatMul x d > y");
+	model_of(&o, &g, 13);
+	f = open_model(&o);
+	build(f, (struct rlx_instance){ &x, 1 }, &seg);
+	onnx_put(f);
+	CHECK_EQ(count_of(seg.g, rlx_op_dequantize.def), 1);
 	rlx_segment_fini(&seg);
 }
 

@@ -381,8 +381,9 @@ rlx_value onnx_emit(struct onnx_build *b, const struct rlx_op_ref *op, void *arg
 	if (rlx_graph_error(b->ctx->g)->status || b->err->status)
 		return v;
 	operands(def, args, &o);
-	if (!(def->traits & NEVER_FOLD) && !o.too_many && !o.missing &&
-	    !rlx_args_resolve(def, args, &(struct rlx_error){ 0 }))
+	/* what is quantized stays so, for products of integers (pass/qdq.c) */
+	if (!(def->traits & NEVER_FOLD) && def != rlx_op_dequantize.def && !o.too_many &&
+	    !o.missing && !rlx_args_resolve(def, args, &(struct rlx_error){ 0 }))
 		v = fold(b, def, args, &o);
 	if (v.id)
 		return v;
