@@ -128,6 +128,18 @@ static double number(const struct rlx_graph *g, uint32_t v, int64_t i)
 	return el_get(&t, rlx_type_count(&t.type) == 1 ? 0 : i);
 }
 
+/* Is @v absent, or known to be 0 throughout? */
+static bool zeros(const struct rlx_graph *g, uint32_t v)
+{
+	int64_t n = count(g, v), i;
+
+	if (v && !is_constant(g, v))
+		return false;
+	for (i = 0; i < n && number(g, v, i) == 0; i++)
+		;
+	return i == n;
+}
+
 /*
  * The bias @v of a convolution as i32 in units of its sums: it was dequantized by the
  * product of the operands' scales, as ONNX demands. None: it was not.
@@ -140,7 +152,7 @@ static rlx_value whole_bias(struct qdq *q, uint32_t v, const struct operand *x,
 	double unit, got;
 	int64_t i;
 
-	if (!n || n->def->index != RLX_OP_dequantize || n->in[2] ||
+	if (!n || n->def->index != RLX_OP_dequantize || !zeros(g, n->in[2]) ||
 	    g->val[n->in[0]].type.dtype != RLX_I32 || !is_constant(g, n->in[0]) ||
 	    !is_constant(g, n->in[1]))
 		return RLX_NONE;

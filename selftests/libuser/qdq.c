@@ -9,6 +9,7 @@
 /* What the pass of this name leaves, on the CPU. */
 struct found {
 	unsigned int	q_matmul, q_conv, floats, quantizes;
+	unsigned int	converts, regions;	/* as it is compiled */
 };
 
 /* quantize and dequantize by one scale. */
@@ -26,6 +27,13 @@ static void look(void *ctx, const char *pass, const struct rlx_graph *g)
 	struct found *f = ctx;
 	uint32_t i;
 
+	f->converts = f->regions = 0;
+	for (i = 0; i < g->n_node; i++) {
+		unsigned int op = g->node[i].def->index;
+
+		f->converts += op == RLX_OP_quantize || op == RLX_OP_dequantize;
+		f->regions += op == RLX_OP_region;
+	}
 	if (strcmp(pass, "qdq"))
 		return;
 	*f = (struct found){ 0 };
@@ -136,10 +144,15 @@ TEST(a_chain_stays_in_bytes)
 	CHECK_EQ(found.quantizes, 1);
 }
 
-/* As ONNX writes them: bias in units of the sums, scales of channels; then a free bias. */
+/*
+ * As ONNX writes them: bias in units of the sums, its zero points left out or written, scales
+ * of channels; then a free bias.
+ */
 TEST(convolutions)
 {
-	for (unsigned int i = 0; i < 4; i++) {
+	static const int32_t none[8];
+
+	for (unsigned int i = 0; i < 8; i++) {
 		struct found found;
 		struct xy_net n;
 		rlx_value x = xy_begin(&n, rlx_type(RLX_F32, 1, 3, 9, 11)), w, b, s, y;
@@ -155,7 +168,9 @@ TEST(convolutions)
 		w = rlx_emit(n.g, dequantize, .x = xy_bytes(&n, rlx_type(RLX_I8, 8, 3, 3, 3)),
 			     .scale = s, .axis = 0);
 		b = rlx_emit(n.g, dequantize, .x = rlx_constant(n.g, rlx_type(RLX_I32, 8), whole),
-			     .scale = rlx_constant(n.g, rlx_type(RLX_F32, 8), unit));
+			     .scale = rlx_constant(n.g, rlx_type(RLX_F32, 8), unit),
+			     .zp = i & 4 ? rlx_constant(n.g, rlx_type(RLX_I32, 8), none) :
+			     RLX_NONE);
 		if (i & 1)
 			b = xy_floats(&n, rlx_type(RLX_F32, 8), -1, 1);
 		y = rlx_emit(n.g, conv, .x = round_trip(&n, x, 0.025, 120), .w = w, .bias = b,
@@ -167,7 +182,33 @@ TEST(convolutions)
 		CHECK_EQ(found.q_conv, 1);
 		CHECK_EQ(found.floats, 0);
 		/* a bias in floats is added to floats */
-		CHECK_EQ(found.quantizes, i == 3 ? 2 : 1);
+		CHECK_EQ(found.quantizes, (i & 3) == 3 ? 2 : 1);
+	}
+}
+
+/*
+ * Branches that meet in a sum: one kernel reads bytes, adds floats and writes bytes. What is
+ * read is quantized from floats, and what is given dequantized, by kernels of their own.
+ */
+TEST(a_sum_of_branches_reads_and_writes_bytes)
+{
+	for (unsigned int i = 0; i < 8; i++) {
+		struct found found;
+		struct xy_net n;
+		rlx_value x = xy_begin(&n, rlx_type(RLX_F32, 7, 45)), y;
+
+		y = rlx_emit(n.g, add, .a = round_trip(&n, x, 0.025, i & 1 ? 120 : 0),
+			     .b = round_trip(&n, x, 0.04, i & 1 ? 0 : 77));
+		if (i & 2)
+			y = rlx_emit(n.g, relu, .x = y);
+		if (i & 4)	/* of an operand that is no less for being spread */
+			y = rlx_emit(n.g, mul, .a = y,
+				     .b = round_trip(&n, xy_floats(&n, rlx_type(RLX_F32, 45), -2, 2),
+						     0.02, 100));
+		xy_end(&n, round_trip(&n, y, 0.1, 30));
+		found = check_near(&n, 0, 0.1001);
+		CHECK_EQ(found.regions, 1);
+		CHECK_EQ(found.converts, 3);
 	}
 }
 
