@@ -319,7 +319,7 @@ enum rlx_conv_i8_out {
  * @bias: [oc], or NULL
  * @scale: [oc], for 8-bit results: x_scale * w_scale / y_scale
  * @y: [n][oc][out] as @out says
- * @x_zero, @y_zero: zero points
+ * @x_zero, @y_zero: zero points; @x_zero_at: where that of x lies when it runs, or NULL
  * @w_zero: [oc] zero points of the weights, or NULL for 0; also for packing
  * @w_signed: for packing and for running
  * @lo, @hi: bounds of 8-bit results, within the type's; a relu is @y_zero as @lo
@@ -336,6 +336,7 @@ struct rlx_k_conv_i8 {
 	const float	*scale;
 	void		*y;
 	int32_t		x_zero, y_zero;
+	const void	*x_zero_at;	/* a byte as @x has them */
 	const int32_t	*w_zero;
 	bool		x_signed, w_signed;
 	enum rlx_conv_i8_out out;

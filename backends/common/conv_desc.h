@@ -30,5 +30,7 @@ double rlx_conv_work(const struct rlx_conv *g);
 void rlx_conv_refs(struct rlx_lower *lo, void *x, void *bias, void *res, void *y);
 /* Plain arguments of it, without pointers. */
 void rlx_conv_plain(struct rlx_k_conv_nd *a, const struct rlx_conv *g);
+/* Of a qconv: reference to the zero point of its input, if that is known when it runs alone. */
+void rlx_lower_qconv_zero(struct rlx_lower *lo, struct rlx_k_conv_i8 *a);
 
 #endif

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
-/* Convolution of 8-bit integers; zero points and scales are known at compile time. */
-#include "backends/common/lower.h"
+/*
+ * Convolution of 8-bit integers. The zero point of its input may be known when it runs alone,
+ * as dynamic quantization has it; scales, and what is of the weights, at compile time.
+ */
+#include "backends/common/conv_desc.h"
 #include "ir/element.h"
-#include "kernels/conv.h"
 #include "kernels/quant.h"
 
 enum { BIAS = 2, X_SCALE, X_ZP, W_SCALE, W_ZP, Y_SCALE, Y_ZP };
@@ -19,12 +21,23 @@ static double number(const struct rlx_lower *lo, uint32_t k, int64_t i, double a
 	return el_get(&t, rlx_type_count(&t.type) == 1 ? 0 : i);
 }
 
+static bool known(const struct rlx_lower *lo, uint32_t k)
+{
+	return !rlx_lower_in(lo, k) || rlx_lower_const(lo, k);
+}
+
+void rlx_lower_qconv_zero(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
+{
+	if (!known(lo, X_ZP))
+		rlx_lower_ref_in(lo, &a->x_zero_at, X_ZP, 0);
+}
+
 static bool takes(const struct rlx_lower *lo)
 {
 	uint32_t k;
 
 	for (k = X_SCALE; k <= Y_ZP; k++)
-		if (rlx_lower_in(lo, k) && !rlx_lower_const(lo, k))
+		if (k != X_ZP && !known(lo, k))
 			return false;
 	return rlx_lower_const(lo, 1) && rlx_lower_in(lo, 0)->rank <= 5 &&
 	       rlx_type_count(rlx_lower_in(lo, 0)) > 0 && rlx_type_count(rlx_lower_in(lo, 1)) > 0;
@@ -126,9 +139,9 @@ enum rlx_status rlx_lower_qconv(struct rlx_lower *lo)
 		return lo->status;
 	if (!takes(lo))
 		return rlx_lower_unsupported(
-			lo, "weights, scales or zero points known only at run time");
+			lo, "weights, their zero points or scales known only at run time");
 	take_shape(&plan.shape, lo);
-	plan.x_zero = (int32_t)number(lo, X_ZP, 0, 0);
+	plan.x_zero = known(lo, X_ZP) ? (int32_t)number(lo, X_ZP, 0, 0) : 0;
 	plan.x_signed = rlx_lower_in(lo, 0)->dtype == RLX_I8;
 	if (lo->ops->conv_i8_group)
 		x = lo->ops->conv_i8_group(lo, &plan);
@@ -142,6 +155,7 @@ enum rlx_status rlx_lower_qconv(struct rlx_lower *lo)
 		rlx_lower_ref_in(lo, &a->x, 0, 0);
 	if (rlx_lower_in(lo, BIAS))
 		rlx_lower_ref_in(lo, &a->bias, BIAS, 0);
+	rlx_lower_qconv_zero(lo, a);
 	if (scale) {
 		sums = rlx_lower_tmp(lo, (uint64_t)rlx_type_count(y) * sizeof(int32_t));
 		rlx_lower_ref_tmp(lo, &a->y, sums, 0);

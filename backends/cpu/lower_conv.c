@@ -306,6 +306,7 @@ uint32_t cpu_conv_i8_group(struct rlx_lower *lo, const struct rlx_k_conv_i8 *pla
 		return 0;
 	tmp = rlx_lower_tmp(lo, rlx_conv_i8_xsize(a));
 	rlx_lower_ref_in(lo, &a->x, 0, 0);
+	rlx_lower_qconv_zero(lo, a);
 	rlx_lower_ref_tmp(lo, &a->y, tmp, 0);
 	rlx_lower_extent(lo, rlx_lower_out(lo, 0)->dim[0], NULL);
 	rlx_lower_call(lo, RLX_KERNEL_conv_i8_group, rlx_conv_i8_xunits(a),

@@ -275,10 +275,17 @@ static void unit_store(const struct run *r, const struct unit *u)
 	}
 }
 
+static int32_t zero_point(const struct rlx_k_conv_i8 *a)
+{
+	if (!a->x_zero_at)
+		return a->x_zero;
+	return a->x_signed ? *(const int8_t *)a->x_zero_at : *(const uint8_t *)a->x_zero_at;
+}
+
 /* The zero point, as the elements in groups have it. */
 static int32_t x_zero(const struct rlx_k_conv_i8 *a)
 {
-	return a->x_zero + (DEPTH == 4 && a->x_signed ? 128 : 0);
+	return zero_point(a) + (DEPTH == 4 && a->x_signed ? 128 : 0);
 }
 
 void RLX_K(conv_i8)(const void *args, size_t begin, size_t end, void *scratch)
@@ -317,7 +324,7 @@ RLX_INLINE void elements(const struct rlx_k_conv_i8 *a, uint32_t *dst, const uin
 			 size_t n, size_t step, unsigned int shift)
 {
 	const uint32_t flip = DEPTH == 4 && a->x_signed ? 0x80 : 0;
-	const int32_t zero = DEPTH == 4 ? 0 : a->x_zero;
+	const int32_t zero = DEPTH == 4 ? 0 : zero_point(a);
 	size_t i;
 
 	if (DEPTH == 2 && a->x_signed)

@@ -26,7 +26,7 @@ struct window {
 };
 
 static DEV inline int32_t sum_window(const struct rlx_k_conv_i8 &a, const struct window &v,
-				     int w_zero)
+				     int x_zero, int w_zero)
 {
 	const struct rlx_k_conv_nd &s = a.shape;
 	int64_t channels = (int64_t)(s.ic / s.groups), w = 0;
@@ -48,7 +48,7 @@ static DEV inline int32_t sum_window(const struct rlx_k_conv_i8 &a, const struct
 					if (!in || px < 0 || px >= (int64_t)s.in[2])
 						continue;
 					sum += (uint32_t)((byte_at(v.x, line + px, a.x_signed) -
-							   a.x_zero) *
+							   x_zero) *
 							  (byte_at(v.w, w, a.w_signed) - w_zero));
 				}
 			}
@@ -61,6 +61,8 @@ RLX_G_KERNEL(conv_i8, struct rlx_k_conv_i8, 256)
 	const int32_t *bias = RLX_G_PTR(const int32_t, a.bias);
 	const int32_t *zeros = RLX_G_PTR(const int32_t, a.w_zero);
 	const float *scale = RLX_G_PTR(const float, a.scale);
+	const uint8_t *x_zero_at = RLX_G_PTR(const uint8_t, a.x_zero_at);
+	int x_zero = x_zero_at ? byte_at(x_zero_at, 0, a.x_signed) : a.x_zero;
 	int64_t plane = (int64_t)(s.out[0] * s.out[1] * s.out[2]);
 	int64_t n = (int64_t)(s.n * s.oc) * plane, channels = (int64_t)(s.ic / s.groups);
 	int64_t pixels = (int64_t)(s.in[0] * s.in[1] * s.in[2]);
@@ -79,7 +81,7 @@ RLX_G_KERNEL(conv_i8, struct rlx_k_conv_i8, 256)
 		v.x = RLX_G_PTR(const uint8_t, a.x) + image * (int64_t)s.x_n +
 		      channel / (int64_t)(s.oc / s.groups) * channels * pixels;
 		v.w = RLX_G_PTR(const uint8_t, a.w) + channel * channels * taps;
-		sum = sum_window(a, v, zeros ? zeros[channel] : 0);
+		sum = sum_window(a, v, x_zero, zeros ? zeros[channel] : 0);
 		if (bias)
 			sum = (int32_t)((uint32_t)sum + (uint32_t)bias[channel]);
 		at = image * (int64_t)s.y_n + i % ((int64_t)s.oc * plane);

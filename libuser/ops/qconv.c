@@ -105,6 +105,46 @@ static enum rlx_status qconv_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+/* The sums in i32, times what makes numbers of them. */
+static void scaled(struct rlx_expand *q, struct rlx_op_qconv sums)
+{
+	rlx_value xs = op_quant_along(q->g, q->in[3], 0, 0, RLX_F32), y;
+	rlx_value ws = op_quant_along(q->g, q->in[5], 1, q->out_type->rank, RLX_F32);
+
+	y = rlx_emit_raw(q->g, &rlx_op_qconv, &sums, sizeof(sums), __FILE__, __LINE__);
+	y = rlx_emit(q->g, mul, .a = op_cast(q->g, y, RLX_F32),
+		     .b = rlx_emit(q->g, mul, .a = xs, .b = ws));
+	q->out[0] = !q->in[7].id ? y :
+		    op_quant_narrow(q->g, y, q->in[7], q->in[8], q->out_type->dtype);
+}
+
+/* Sums without scales are what kernels take; else they are of doubles, which are exact. */
+static enum rlx_status qconv_expand(struct rlx_expand *q)
+{
+	struct rlx_op_qconv a = *(const struct rlx_op_qconv *)q->args;
+	rlx_value y;
+
+	if (q->in[3].id) {
+		a.x = q->in[0];
+		a.w = q->in[1];
+		a.bias = q->in[2];
+		a.x_zp = q->in[4];
+		a.w_zp = q->in[6];
+		a.x_scale = a.w_scale = a.y_scale = a.y_zp = RLX_NONE;
+		scaled(q, a);
+		return op_done(q->g);
+	}
+	y = rlx_emit(q->g, conv, .x = op_quant_exact(q->g, q->in[0], q->in[4], 0),
+		     .w = op_quant_exact(q->g, q->in[1], q->in[6], 0), .stride = a.stride,
+		     .pad = a.pad, .dilation = a.dilation, .groups = a.groups);
+	y = op_cast(q->g, y, RLX_I64);
+	if (q->in[2].id)
+		y = rlx_emit(q->g, add, .a = y,
+			     .b = op_quant_along(q->g, q->in[2], 1, q->out_type->rank, RLX_I64));
+	q->out[0] = op_cast(q->g, y, RLX_I32);
+	return op_done(q->g);
+}
+
 static void qconv_cost(const struct rlx_infer *q, struct rlx_cost *c)
 {
 	c->flops = 2.0 * (double)rlx_type_count(&q->out[0]) *
@@ -166,5 +206,5 @@ static bool qconv_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_qconv_impl = {
 	.infer = qconv_infer, .eval = qconv_eval, .cost = qconv_cost,
-	.sample = qconv_sample,
+	.expand = qconv_expand, .sample = qconv_sample,
 };

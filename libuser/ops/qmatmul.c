@@ -97,6 +97,51 @@ static enum rlx_status qmatmul_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+/* Products of doubles are exact. */
+static rlx_value of_doubles(struct rlx_expand *q)
+{
+	uint32_t m = op_type(q->g, q->in[0]).rank - 2, n = op_type(q->g, q->in[1]).rank - 1;
+	rlx_value y = rlx_emit(q->g, matmul, .a = op_quant_exact(q->g, q->in[0], q->in[3], m),
+			       .b = op_quant_exact(q->g, q->in[1], q->in[5], n));
+	uint32_t rank = q->out_type->rank;
+	bool whole = q->in[8].id && op_type(q->g, q->in[8]).dtype == RLX_I32;
+	rlx_value bias = op_quant_along(q->g, q->in[8], rank - 1, rank, RLX_F64), s;
+
+	if (whole)
+		y = rlx_emit(q->g, add, .a = y, .b = bias);
+	if (!q->in[2].id)
+		return op_cast(q->g, op_cast(q->g, y, RLX_I64), RLX_I32);
+	s = rlx_emit(q->g, mul, .a = op_quant_along(q->g, q->in[2], rank - 2, rank, RLX_F64),
+		     .b = op_quant_along(q->g, q->in[4], rank - 1, rank, RLX_F64));
+	y = rlx_emit(q->g, mul, .a = y, .b = s);
+	if (bias.id && !whole)
+		y = rlx_emit(q->g, add, .a = y, .b = bias);
+	return op_cast(q->g, y, RLX_F32);
+}
+
+/* The product in f32, with f32 scales, is what kernels take; what they do not is exact. */
+static enum rlx_status qmatmul_expand(struct rlx_expand *q)
+{
+	struct rlx_op_qmatmul a = {
+		.a = q->in[0], .b = q->in[1], .a_scale = q->in[2], .a_zp = q->in[3],
+		.b_scale = q->in[4], .b_zp = q->in[5], .bias = q->in[8],
+	};
+	bool scaled = a.a_scale.id, narrow = q->in[6].id;
+	rlx_value y;
+
+	if (scaled && (op_type(q->g, a.a_scale).dtype != RLX_F32 ||
+		       op_type(q->g, a.b_scale).dtype != RLX_F32 || narrow)) {
+		a.a_scale = op_cast(q->g, a.a_scale, RLX_F32);
+		a.b_scale = op_cast(q->g, a.b_scale, RLX_F32);
+		y = rlx_emit_raw(q->g, &rlx_op_qmatmul, &a, sizeof(a), __FILE__, __LINE__);
+		q->out[0] = !narrow ? y :
+			    op_quant_narrow(q->g, y, q->in[6], q->in[7], q->out_type->dtype);
+	} else {
+		q->out[0] = of_doubles(q);
+	}
+	return op_done(q->g);
+}
+
 static void qmatmul_cost(const struct rlx_infer *q, struct rlx_cost *c)
 {
 	c->flops = 2.0 * (double)rlx_type_count(&q->out[0]) *
@@ -164,5 +209,5 @@ static bool qmatmul_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_qmatmul_impl = {
 	.infer = qmatmul_infer, .eval = qmatmul_eval, .cost = qmatmul_cost,
-	.sample = qmatmul_sample,
+	.expand = qmatmul_expand, .sample = qmatmul_sample,
 };

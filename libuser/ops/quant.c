@@ -146,3 +146,34 @@ enum rlx_status op_requant_infer(struct rlx_infer *q, uint32_t first)
 			  q->in[0]->dtype;
 	return RLX_OK;
 }
+
+rlx_value op_quant_along(struct rlx_graph *g, rlx_value v, uint32_t axis, uint32_t rank,
+			 enum rlx_dtype dt)
+{
+	struct rlx_type t = op_type(g, v);
+	int64_t dim[RLX_MAX_RANK], n = rlx_type_count(&t);
+	uint32_t i;
+
+	if (!v.id)
+		return v;
+	for (i = 0; i < rank; i++)
+		dim[i] = i == axis ? n : 1;
+	return op_cast(g, op_reshape(g, v, dim, n == 1 ? 0 : rank), dt);
+}
+
+rlx_value op_quant_exact(struct rlx_graph *g, rlx_value x, rlx_value zp, uint32_t axis)
+{
+	zp = op_quant_along(g, zp, axis, op_type(g, x).rank, RLX_F64);
+	x = op_cast(g, x, RLX_F64);
+	return zp.id ? rlx_emit(g, sub, .a = x, .b = zp) : x;
+}
+
+rlx_value op_quant_narrow(struct rlx_graph *g, rlx_value x, rlx_value scale, rlx_value zp,
+			  enum rlx_dtype dt)
+{
+	x = rlx_emit(g, div, .a = x, .b = op_quant_along(g, scale, 0, 0, RLX_F32));
+	x = rlx_emit(g, round, .x = x);
+	if (zp.id)
+		x = rlx_emit(g, add, .a = x, .b = op_quant_along(g, zp, 0, 0, RLX_F32));
+	return op_cast(g, x, dt);
+}

@@ -32,4 +32,17 @@ double op_quant_get(const struct rlx_tensor *t, int64_t i, double absent);
  */
 enum rlx_status op_requant_infer(struct rlx_infer *q, uint32_t first);
 
+/*
+ * What ops of quantized operands expand into. Input @v, one number or a vector along dimension
+ * @axis of a tensor of @rank dimensions, as @dt and in a shape that broadcasts over it; none
+ * for none.
+ */
+rlx_value op_quant_along(struct rlx_graph *g, rlx_value v, uint32_t axis, uint32_t rank,
+			 enum rlx_dtype dt);
+/* @x - @zp, which is along @axis, as doubles: products of these are exact. */
+rlx_value op_quant_exact(struct rlx_graph *g, rlx_value x, rlx_value zp, uint32_t axis);
+/* round(@x / @scale) + @zp in @dt. */
+rlx_value op_quant_narrow(struct rlx_graph *g, rlx_value x, rlx_value scale, rlx_value zp,
+			  enum rlx_dtype dt);
+
 #endif

@@ -66,12 +66,15 @@ static rlx_value widened(struct rlx_rewrite *rw, const struct rlx_node *n)
 	return rlx_emit(rw->g, mul, .a = x, .b = scalar(rw, n->in[1]));
 }
 
-/* The cast saturates, and makes 0 of what is no number. */
+/*
+ * The cast saturates, and makes 0 of what is no number. As in products that give bytes, one
+ * factor stands for what is divided by.
+ */
 static void narrowed(struct rlx_rewrite *rw, const struct rlx_node *n)
 {
 	double zp = number(rw->old, n->in[2], 0);
-	rlx_value x = rlx_emit(rw->g, div, .a = rlx_rewrite_value(rw, n->in[0]),
-			       .b = scalar(rw, n->in[1]));
+	rlx_value x = op_mul_const(rw->g, rlx_rewrite_value(rw, n->in[0]),
+				   1 / number(rw->old, n->in[1], 1));
 
 	x = rlx_emit(rw->g, round, .x = x);
 	if (zp != 0)
