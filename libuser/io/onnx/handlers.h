@@ -12,6 +12,7 @@
 #undef OP
 
 extern const int onnx_yes;
+extern const struct onnx_row onnx_ms_floats[];
 extern const int onnx_reduce_kinds[];
 extern const int onnx_random_kinds[4][2];
 extern const enum rlx_pool_kind onnx_pool_kinds[];
@@ -25,6 +26,8 @@ extern const double onnx_window_hann[], onnx_window_hamming[],
 /* x * k and x + k in x's dtype; nothing is emitted for 1 and 0. */
 rlx_value onnx_scale(struct onnx_op *q, rlx_value x, double k);
 rlx_value onnx_shift(struct onnx_op *q, rlx_value x, double k);
+/* A scale or zero point of one element as a scalar. */
+rlx_value onnx_scalar(struct onnx_op *q, rlx_value v);
 rlx_value onnx_cut(struct onnx_op *q, rlx_value x, uint32_t axis, int64_t from,
 		   int64_t to);
 /* numpy's matmul, vectors included. */

@@ -2,8 +2,7 @@
 /* Quantised tensors and products. */
 #include "io/onnx/handlers.h"
 
-/* A scale or zero point of one element as a scalar. */
-static rlx_value scalar(struct onnx_op *q, rlx_value v)
+rlx_value onnx_scalar(struct onnx_op *q, rlx_value v)
 {
 	struct rlx_type t = onnx_type(q, v);
 
@@ -15,20 +14,20 @@ static rlx_value scalar(struct onnx_op *q, rlx_value v)
 enum rlx_status onnx_matmul_integer(struct onnx_op *q)
 {
 	onnx_out(q, 0, E(q, qmatmul, .a = onnx_in(q, 0), .b = onnx_in(q, 1),
-			 .a_zp = scalar(q, onnx_in(q, 2)),
-			 .b_zp = scalar(q, onnx_in(q, 3))));
+			 .a_zp = onnx_scalar(q, onnx_in(q, 2)),
+			 .b_zp = onnx_scalar(q, onnx_in(q, 3))));
 	return RLX_OK;
 }
 
 enum rlx_status onnx_qlinear_matmul(struct onnx_op *q)
 {
 	onnx_out(q, 0, E(q, qmatmul, .a = onnx_in(q, 0), .b = onnx_in(q, 3),
-			 .a_scale = scalar(q, onnx_in(q, 1)),
-			 .a_zp = scalar(q, onnx_in(q, 2)),
-			 .b_scale = scalar(q, onnx_in(q, 4)),
-			 .b_zp = scalar(q, onnx_in(q, 5)),
-			 .y_scale = scalar(q, onnx_in(q, 6)),
-			 .y_zp = scalar(q, onnx_in(q, 7))));
+			 .a_scale = onnx_scalar(q, onnx_in(q, 1)),
+			 .a_zp = onnx_scalar(q, onnx_in(q, 2)),
+			 .b_scale = onnx_scalar(q, onnx_in(q, 4)),
+			 .b_zp = onnx_scalar(q, onnx_in(q, 5)),
+			 .y_scale = onnx_scalar(q, onnx_in(q, 6)),
+			 .y_zp = onnx_scalar(q, onnx_in(q, 7))));
 	return RLX_OK;
 }
 
@@ -61,7 +60,7 @@ enum rlx_status onnx_quantize(struct onnx_op *q)
 	if (zp.id && q->in[2]->elem)
 		to = q->in[2]->elem;
 	y = E(q, quantize, .x = onnx_in(q, 0),
-	      .scale = scalar(q, onnx_in(q, 1)), .zp = scalar(q, zp),
+	      .scale = onnx_scalar(q, onnx_in(q, 1)), .zp = onnx_scalar(q, zp),
 	      .axis = onnx_attr_i32(q, "axis", 1),
 	      .to = zp.id ? onnx_type(q, zp).dtype : to ?
 	      onnx_dtype_to_rlx(to) : RLX_U8,
@@ -76,8 +75,8 @@ enum rlx_status onnx_dequantize(struct onnx_op *q)
 {
 	onnx_attr_i(q, "output_dtype", 0);
 	onnx_out(q, 0, E(q, dequantize, .x = onnx_in(q, 0),
-			 .scale = scalar(q, onnx_in(q, 1)),
-			 .zp = scalar(q, onnx_in(q, 2)),
+			 .scale = onnx_scalar(q, onnx_in(q, 1)),
+			 .zp = onnx_scalar(q, onnx_in(q, 2)),
 			 .axis = onnx_attr_i32(q, "axis", 1),
 			 .block = onnx_attr_i(q, "block_size", 0)));
 	return RLX_OK;
@@ -104,8 +103,8 @@ enum rlx_status onnx_conv_integer(struct onnx_op *q)
 	if (st)
 		return st;
 	onnx_out(q, 0, E(q, qconv, .x = x, .w = k,
-			 .x_zp = scalar(q, onnx_in(q, 2)),
-			 .w_zp = scalar(q, onnx_in(q, 3)),
+			 .x_zp = onnx_scalar(q, onnx_in(q, 2)),
+			 .w_zp = onnx_scalar(q, onnx_in(q, 3)),
 			 .stride = w.stride, .pad = w.pad,
 			 .dilation = w.dilation,
 			 .groups = onnx_attr_i(q, "group", 1)));
@@ -123,12 +122,12 @@ enum rlx_status onnx_qlinear_conv(struct onnx_op *q)
 	if (st)
 		return st;
 	onnx_out(q, 0, E(q, qconv, .x = x, .w = k, .bias = onnx_in(q, 8),
-			 .x_scale = scalar(q, onnx_in(q, 1)),
-			 .x_zp = scalar(q, onnx_in(q, 2)),
-			 .w_scale = scalar(q, onnx_in(q, 4)),
-			 .w_zp = scalar(q, onnx_in(q, 5)),
-			 .y_scale = scalar(q, onnx_in(q, 6)),
-			 .y_zp = scalar(q, onnx_in(q, 7)),
+			 .x_scale = onnx_scalar(q, onnx_in(q, 1)),
+			 .x_zp = onnx_scalar(q, onnx_in(q, 2)),
+			 .w_scale = onnx_scalar(q, onnx_in(q, 4)),
+			 .w_zp = onnx_scalar(q, onnx_in(q, 5)),
+			 .y_scale = onnx_scalar(q, onnx_in(q, 6)),
+			 .y_zp = onnx_scalar(q, onnx_in(q, 7)),
 			 .stride = w.stride, .pad = w.pad,
 			 .dilation = w.dilation,
 			 .groups = onnx_attr_i(q, "group", 1)));
