@@ -23,7 +23,7 @@ $(foreach k,attention_many copy det ew ew_f32 ew_f64 ew_int gemm_int grouped ind
 # Tiles and panels in vectors: what -O3 adds is copies of what is around them.
 $(foreach k,gemm_bf16 gemm_f16,$(eval KERNEL_OPT_$(k) := -O2))
 # Written in vectors, for many types and kinds: what is around them is small.
-$(foreach k,norm_nchw reduce scan softmax_f64,$(eval KERNEL_OPT_$(k) := -Os))
+$(foreach k,gemm_wq norm_nchw reduce scan softmax_f64,$(eval KERNEL_OPT_$(k) := -Os))
 # Its sums are truncated to integers: they are to be the same at every level.
 KERNEL_OPT_resize_wide += -ffp-contract=off
 
@@ -32,7 +32,7 @@ KERNEL_OPT_resize_wide += -ffp-contract=off
 ifeq ($(ARCH),x86_64)
 LEVEL_OPT_base := -O2
 $(foreach k,attention_few attention_many conv_c conv_dw conv_i8 conv_nd conv_plan conv_tile \
-		conv_wino gemm_bf16 gemm_epi gemm_f16 gemm_i8 quant rnn,\
+		conv_wino gemm_bf16 gemm_epi gemm_f16 gemm_i8 gemm_wq quant rnn,\
 	$(eval LEVEL_OPT_base_$(k) := -Os))
 endif
 ISA_FLAGS_v3   := -march=x86-64-v3
