@@ -21,7 +21,8 @@ rlx_pass_fn rlx_pass_qdq;
 
 struct qdq {
 	struct rlx_rewrite	 rw;
-	bool			 conv;	/* the target's integer convolutions are the faster ones */
+	bool			 conv;	/* the target's integer convolutions are the faster ones;
+					 * packed weights have a kernel */
 };
 
 /* A dequantized operand, in the old graph. */
@@ -276,7 +277,8 @@ static bool biased(struct qdq *q, const struct rlx_node *n)
 static bool replaced(struct qdq *q, const struct rlx_node *n)
 {
 	switch (n->def->index) {
-	case RLX_OP_matmul: return from_matmul(q, n);
+	case RLX_OP_matmul:
+		return from_matmul(q, n) || (q->conv && rlx_quant_packed_weight(&q->rw, n));
 	case RLX_OP_conv: return q->conv && from_conv(q, n);
 	case RLX_OP_mul: return scaled(q, n);
 	case RLX_OP_add: return biased(q, n);

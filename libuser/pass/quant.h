@@ -41,6 +41,12 @@ enum rlx_status rlx_quant_propagate(struct rlx_graph *g, struct rlx_graph **out,
 /* @y, new, plus the bias of the old convolution @n, one for each channel. */
 rlx_value rlx_quant_add_bias(struct rlx_rewrite *rw, const struct rlx_node *n, rlx_value y);
 
+/*
+ * Old matmul @n of floats and a dequantized constant reads it packed (dequant_matmul): it is
+ * set; false: it is none.
+ */
+bool rlx_quant_packed_weight(struct rlx_rewrite *rw, const struct rlx_node *n);
+
 /* Elements of an f32 constant; NULL if @v is something else. */
 const float *rlx_quant_floats(const struct rlx_graph *g, uint32_t v);
 
