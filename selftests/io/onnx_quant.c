@@ -254,6 +254,55 @@ TEST(an_lstm_of_quantized_weights)
 	CHECKF(fabs(y - want) < 1e-6, "%g, not %g", (double)y, want);
 }
 
+/* y = x W, where column j of W is in blocks of 4 k, the last one not whole. */
+static void nbits(int bits, bool zeros)
+{
+	enum { K = 6, N = 3, BLOCK = 4, BLOCKS = 2 };
+	uint8_t b[N * BLOCKS * BLOCK], z[N * BLOCKS], zp;
+	static const float x[K] = { 1, -2, 4, 0.5f, -1, 8 };
+	static const float s[N * BLOCKS] = { 1, 2, 4, 8, 0.5, 0.25 };
+	const int per = 8 / bits, line = BLOCK / per, zline = (BLOCKS + per - 1) / per;
+	uint64_t seed = rlx_test_seed();
+	struct out g = { .n = 0 }, n;
+	float y[N];
+	int i, j;
+
+	tensor(&g, "x", (struct kind){ ONNX_FLOAT, { 1, K }, 2 }, x);
+	tensor(&g, "s", (struct kind){ ONNX_FLOAT, { N * BLOCKS }, 1 }, s);
+	bytes(&g, "b", N, BLOCKS * line, b, &seed);
+	bytes(&g, "z", N, zline, z, &seed);
+	node_of(&n, zeros ? "MatMulNBits x b s z > y" : "MatMulNBits x b s > y");
+	put_attr_i(&n, "K", K);
+	put_attr_i(&n, "N", N);
+	put_attr_i(&n, "bits", bits);
+	put_attr_i(&n, "block_size", BLOCK);
+	node(&g, &n);
+	evaluate(&g, y, N, RLX_F32);
+	for (j = 0; j < N; j++) {
+		double want = 0;
+
+		for (i = 0; i < K; i++) {
+			int block = i / BLOCK, shift = i % per * bits;
+			uint8_t q = b[(j * BLOCKS + block) * line + i % BLOCK / per];
+
+			zp = (uint8_t)(1 << (bits - 1));
+			if (zeros)
+				zp = z[j * zline + block / per] >> (block % per * bits);
+			want += (double)x[i] * of(q >> shift & (0xff >> (8 - bits)),
+						  s[j * BLOCKS + block], zp & (0xff >> (8 - bits)));
+		}
+		CHECKF(fabs(y[j] - want) < 1e-3, "%d bits: %g, not %g", bits, (double)y[j], want);
+	}
+}
+
+TEST(weights_of_few_bits)
+{
+	nbits(4, false);
+	nbits(4, true);
+	nbits(8, false);
+	nbits(8, true);
+}
+
 TEST(what_is_refused)
 {
 	uint64_t seed = rlx_test_seed();
@@ -283,6 +332,16 @@ TEST(what_is_refused)
 	node_of(&n, "DynamicQuantizeLSTM a a a _ _ _ _ _ s _ s > y");
 	node(&g, &n);
 	import(&g, "rank 2");
+
+	g.n = 0;
+	bytes(&g, "a", 2, 2, a, &seed);
+	scale(&g, "s", 0.5f);
+	node_of(&n, "MatMulNBits s a s > y");
+	put_attr_i(&n, "K", 4);
+	put_attr_i(&n, "N", 2);
+	put_attr_i(&n, "block_size", 16);
+	node(&g, &n);
+	import(&g, "1 blocks of 16");
 }
 
 TEST_MAIN()

@@ -4,6 +4,7 @@
  * each as what it is between dequantize and quantize, of which the compiler makes products and
  * regions that read and write bytes.
  */
+#include "base/alloc.h"
 #include "io/onnx/handlers.h"
 
 /* Inputs @at, @at + 1 and @at + 2: bytes, their scale and zero point. */
@@ -189,4 +190,143 @@ enum rlx_status onnx_ms_dynamic_quantize_lstm(struct onnx_op *q)
 		st = onnx_lstm(&inner);
 	q->used = inner.used;
 	return st;
+}
+
+/* Sizes of a MatMulNBits: K by N, in @blocks of @block k with @bits each. */
+struct nbits {
+	int64_t	k, n, bits, block, blocks;
+};
+
+static enum rlx_status nbits_of(struct onnx_op *q, struct nbits *b)
+{
+	struct rlx_type w = onnx_type(q, onnx_in(q, 1)), s = onnx_type(q, onnx_in(q, 2));
+
+	*b = (struct nbits){ onnx_attr_i(q, "K", 0), onnx_attr_i(q, "N", 0),
+			     onnx_attr_i(q, "bits", 4), onnx_attr_i(q, "block_size", 0), 0 };
+	onnx_attr_i(q, "accuracy_level", 0);
+	if (b->bits != 4 && b->bits != 8)
+		return op_err(q, RLX_ENOSUP, "%lld bits are not supported, 4 and 8 are",
+			      (long long)b->bits);
+	if (onnx_given(q, 4))
+		return op_err(q, RLX_ENOSUP, "g_idx is not supported");
+	if (b->k < 1 || b->n < 1 || b->k > ONNX_MOST_ATTR || b->n > ONNX_MOST_ATTR ||
+	    b->block < 2 || b->block > ONNX_MOST_ATTR || b->block % 2)
+		return op_err(q, RLX_EPARSE, "K is %lld, N %lld, block_size %lld", (long long)b->k,
+			      (long long)b->n, (long long)b->block);
+	b->blocks = (b->k + b->block - 1) / b->block;
+	if (w.dtype != RLX_U8 || rlx_type_count(&w) != b->n * b->blocks * b->block * b->bits / 8 ||
+	    rlx_type_count(&s) != b->n * b->blocks)
+		return op_err(q, RLX_ESHAPE, "B has %lld bytes and %lld scales; %lld blocks of "
+			      "%lld for each of %lld columns are needed",
+			      (long long)rlx_type_count(&w), (long long)rlx_type_count(&s),
+			      (long long)b->blocks, (long long)b->block, (long long)b->n);
+	return RLX_OK;
+}
+
+/* A constant of @bytes that the caller fills through *@to; none if memory ran out. */
+static rlx_value filled_later(struct onnx_op *q, struct rlx_type t, uint8_t **to)
+{
+	size_t bytes = (size_t)rlx_type_bytes(&t);
+	struct rlx_blob *b;
+	rlx_value v;
+
+	*to = rlx_calloc(bytes, 1);
+	b = *to ? rlx_blob_new(*to, bytes, rlx_free, *to) : NULL;
+	if (!b) {
+		rlx_free(*to);
+		*to = NULL;
+		onnx_nomem(q->b);
+		return RLX_NONE;
+	}
+	v = rlx_constant_blob(q->b->ctx->g, t, b);
+	rlx_blob_put(b);
+	return v;
+}
+
+/* Element @i of packed unsigned numbers. */
+static uint8_t unpacked(const uint8_t *p, int64_t i, int64_t bits)
+{
+	return bits == 8 ? p[i] : p[i / 2] >> (i % 2 * 4) & 15;
+}
+
+/*
+ * Columns of blocks become rows of columns. Codes turn signed where no zero points are given,
+ * which then are in their middle, and where they are bytes.
+ */
+static rlx_value weight_of(struct onnx_op *q, const struct nbits *b, const uint8_t *w, bool zeros)
+{
+	const uint8_t flip = b->bits == 8 ? 0x80 : zeros ? 0 : 8;
+	int64_t count = b->k * b->n, i, j;
+	uint8_t *to;
+	rlx_value v = filled_later(q, rlx_type(RLX_U8, (count * b->bits + 7) / 8), &to);
+
+	for (i = 0; to && i < b->k; i++)
+		for (j = 0; j < b->n; j++) {
+			uint8_t c = unpacked(w, j * b->blocks * b->block + i, b->bits) ^ flip;
+			int64_t e = i * b->n + j;
+
+			if (b->bits == 8)
+				to[e] = c;
+			else
+				to[e / 2] |= (uint8_t)(c << (e % 2 * 4));
+		}
+	return v;
+}
+
+/* [n, blocks] as [blocks, n] */
+static rlx_value by_blocks(struct onnx_op *q, rlx_value v, const struct nbits *b)
+{
+	return E(q, transpose, .x = onnx_reshape(q, v, 2, (int64_t[]){ b->n, b->blocks }));
+}
+
+/* Zero points as they count for what weight_of() makes: bytes of a column packed, or numbers. */
+static enum rlx_status zeros_of(struct onnx_op *q, const struct nbits *b, rlx_value *out)
+{
+	rlx_value v = onnx_in(q, 3);
+	struct rlx_type t = onnx_type(q, v);
+	int64_t line = (b->blocks * b->bits + 7) / 8, i, j;
+	const uint8_t *p = onnx_const(q->b, v);
+	uint8_t *to;
+
+	if (t.dtype == RLX_U8) {
+		if (!p || rlx_type_count(&t) != b->n * line)
+			return op_err(q, RLX_ENOSUP, "zero points must be %lld constant bytes",
+				      (long long)(b->n * line));
+		v = filled_later(q, rlx_type(RLX_U8, b->n, b->blocks), &to);
+		for (j = 0; to && j < b->n; j++)
+			for (i = 0; i < b->blocks; i++)
+				to[j * b->blocks + i] = unpacked(p + j * line, i, b->bits);
+	} else if (rlx_type_count(&t) != b->n * b->blocks) {
+		return op_err(q, RLX_ESHAPE, "%lld zero points, %lld are needed",
+			      (long long)rlx_type_count(&t), (long long)(b->n * b->blocks));
+	}
+	v = E(q, cast, .x = by_blocks(q, v, b), .to = RLX_F32);
+	*out = b->bits == 8 ? onnx_shift(q, v, -128) : v;
+	return RLX_OK;
+}
+
+enum rlx_status onnx_ms_matmul_nbits(struct onnx_op *q)
+{
+	bool zeros = onnx_given(q, 3);
+	rlx_value zp = RLX_NONE, y;
+	enum rlx_status st;
+	const uint8_t *w;
+	struct nbits b;
+
+	st = nbits_of(q, &b);
+	if (st)
+		return st;
+	w = onnx_const(q->b, onnx_in(q, 1));
+	if (!w)
+		return op_err(q, RLX_ENOSUP, "B must be a constant");
+	if (zeros)
+		st = zeros_of(q, &b, &zp);
+	if (st)
+		return st;
+	y = E(q, dequant_matmul, .x = onnx_in(q, 0), .w = weight_of(q, &b, w, zeros),
+	      .scale = by_blocks(q, onnx_in(q, 2), &b), .zp = zp, .block = b.block, .n = b.n,
+	      .scheme = b.bits == 8 ? zeros ? RLX_SCHEME_INT8_BLOCK_ASYM : RLX_SCHEME_INT8_BLOCK :
+			zeros ? RLX_SCHEME_UINT4_BLOCK : RLX_SCHEME_INT4_BLOCK);
+	onnx_out(q, 0, onnx_given(q, 5) ? E(q, add, .a = y, .b = onnx_in(q, 5)) : y);
+	return RLX_OK;
 }
