@@ -42,7 +42,8 @@ static void look(void *ctx, const char *pass, const struct rlx_graph *g)
 
 		f->q_matmul += op == RLX_OP_qmatmul;
 		f->q_conv += op == RLX_OP_qconv;
-		f->floats += op == RLX_OP_matmul || op == RLX_OP_conv;
+		f->floats += op == RLX_OP_matmul || op == RLX_OP_conv ||
+			     op == RLX_OP_dequant_matmul;
 		f->quantizes += op == RLX_OP_quantize;
 	}
 }
