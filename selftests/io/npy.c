@@ -312,4 +312,26 @@ TEST(no_memory_anywhere)
 	remove(path);
 }
 
+TEST(the_header_alone_tells_what_follows)
+{
+	struct rlx_npy_header h = { 0 };
+	struct rlx_error err = { 0 };
+	uint8_t buf[400];
+	size_t n;
+
+	n = make(buf, 1, "{'descr': '>f4', 'fortran_order': True, 'shape': (7, 5, 1000), }", "", 0);
+	CHECKF(!rlx_npy_header(buf, n, "x", &h, &err), "%s", err.text);
+	CHECK(rlx_type_equal(&h.type, &rlx_type(RLX_F32, 7, 5, 1000)));
+	CHECK_EQ(h.offset, n);
+	CHECK(h.fortran && h.swapped);
+	n = make(buf, 2, "{'descr': '|u1', 'fortran_order': True, 'shape': (9,), }", "", 0);
+	CHECK(!rlx_npy_header(buf, sizeof(buf), "x", &h, &err));
+	CHECK(h.offset == n && !h.fortran && !h.swapped);
+	for (; n-- > 0;) {
+		err.status = RLX_OK;
+		CHECK_EQ(rlx_npy_header(buf, n, "x", &h, &err), RLX_EPARSE);
+		CHECK(strstr(err.text, "x: byte "));
+	}
+}
+
 TEST_MAIN()

@@ -41,6 +41,32 @@ RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_npy_open_mem(const void *p, size_t len, struct rlx_npy **out_f,
 		 struct rlx_error *err);
 
+/**
+ * struct rlx_npy_header - what a file says of its elements.
+ * @type:    the array's
+ * @offset:  of the first element in the file
+ * @fortran: the first axis is the densest
+ * @swapped: of the other byte order
+ */
+struct rlx_npy_header {
+	struct rlx_type	 type;
+	uint64_t	 offset;
+	bool		 fortran, swapped;
+};
+
+/**
+ * rlx_npy_header - read the header alone, for who reads the elements in own ways.
+ * @p, @len: the file's first bytes; up to its elements is enough (numpy's headers have
+ *           128 bytes, others up to 1 MiB)
+ * @name:    for error texts
+ *
+ * Whether the file is long enough is for the caller to see. Context: any thread; no
+ * allocation. Return: RLX_EPARSE, RLX_ENOSUP, RLX_ERANGE as rlx_npy_open().
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_npy_header(const void *p, size_t len, const char *name, struct rlx_npy_header *out,
+	       struct rlx_error *err);
+
 /* NULL is fine. Context: any thread. */
 RLX_EXPORT void rlx_npy_close(struct rlx_npy *f);
 

@@ -286,6 +286,18 @@ static enum rlx_status convert(struct parser *q, const uint8_t *data,
 	return RLX_OK;
 }
 
+/* Up to the elements, where q->end then is. */
+static enum rlx_status parse_header(struct parser *q)
+{
+	enum rlx_status st = parse_preamble(q);
+
+	if (!st)
+		st = parse_dict(q);
+	if (!st && rlx_type_bytes(&q->f->type) < 0)
+		st = bad(q, RLX_ERANGE, "shape larger than memory can be");
+	return st;
+}
+
 static enum rlx_status parse(struct rlx_npy *f, const char *name,
 			     struct rlx_error *err)
 {
@@ -297,14 +309,10 @@ static enum rlx_status parse(struct rlx_npy *f, const char *name,
 	enum rlx_status st;
 	int64_t bytes;
 
-	st = parse_preamble(&q);
-	if (!st)
-		st = parse_dict(&q);
+	st = parse_header(&q);
 	if (st)
 		return st;
 	bytes = rlx_type_bytes(&f->type);
-	if (bytes < 0)
-		return bad(&q, RLX_ERANGE, "shape larger than memory can be");
 	if (end - q.end != bytes)
 		return rlx_fail(err, RLX_EPARSE,
 				"%s: byte %zu: %zu bytes of elements, the shape needs %lld",
@@ -356,6 +364,24 @@ enum rlx_status rlx_npy_open_mem(const void *p, size_t len,
 	if (!p && len)
 		return rlx_fail(err, RLX_EINVAL, "npy: no memory given");
 	return open_file(&file, "npy in memory", out_f, err);
+}
+
+enum rlx_status rlx_npy_header(const void *p, size_t len, const char *name,
+			       struct rlx_npy_header *out, struct rlx_error *err)
+{
+	struct rlx_npy f = { .file = { .p = p, .n = len } };
+	struct parser q = {
+		.name = name, .begin = p, .p = p, .end = (const uint8_t *)p + len, .err = err,
+		.f = &f,
+	};
+	enum rlx_status st = parse_header(&q);
+
+	if (!st)
+		*out = (struct rlx_npy_header){
+			.type = f.type, .offset = (uint64_t)(q.end - q.begin),
+			.fortran = q.fortran && f.type.rank > 1, .swapped = q.swap,
+		};
+	return st;
 }
 
 void rlx_npy_close(struct rlx_npy *f)
