@@ -271,4 +271,51 @@ TEST(no_memory_anywhere)
 	remove(path);
 }
 
+TEST(a_header_and_data_make_the_file_that_is_written)
+{
+	static const char *const meta[] = { "a", "b\"c", NULL };
+	static const float x[6] = { 1, 2, 3, 4, 5, 6 };
+	static const uint8_t y[3] = { 7, 8, 9 };
+	static const double z = 10;
+	struct rlx_safetensor v[3] = {
+		{ "y", rlx_type(RLX_U8, 3), y }, { "x", rlx_type(RLX_F32, 2, 3), x },
+		{ "z", rlx_scalar(RLX_F64), &z },
+	};
+	struct rlx_safetensors_head h = { .meta = meta, .align = 64 };
+	char path[] = "/tmp/rlx-st-XXXXXX";
+	struct rlx_error err = { 0 };
+	uint8_t made[1024], written[1024];
+	uint64_t offset[3];
+	size_t n, align;
+	FILE *f;
+
+	close(mkstemp(path));
+	CHECKF(!rlx_safetensors_write(path, v, 3, meta, &err), "%s", err.text);
+	f = fopen(path, "rb");
+	n = fread(written, 1, sizeof(written), f);
+	fclose(f);
+	remove(path);
+	for (align = 8; align <= 512; align *= 2) {
+		h = (struct rlx_safetensors_head){ .meta = meta, .align = align, .offset = offset };
+		CHECK(!rlx_safetensors_header(v, 3, &h, &err));
+		CHECK_EQ(h.bytes % align, 0);
+		h.buf = made;
+		h.room = h.bytes - 1;
+		CHECK_EQ(rlx_safetensors_header(v, 3, &h, NULL), RLX_ERANGE);
+		h.room = h.bytes;
+		CHECK(!rlx_safetensors_header(v, 3, &h, &err));
+		memcpy(made + offset[0], y, 3);
+		memcpy(made + offset[1], x, 24);
+		memcpy(made + offset[2], &z, 8);
+		CHECK_EQ(offset[2], h.bytes);
+		if (align == 64)
+			CHECK(offset[0] + 3 == n && !memcmp(made, written, n));
+	}
+	h.align = 24;
+	CHECK_EQ(rlx_safetensors_header(v, 3, &h, NULL), RLX_EINVAL);
+	v[1].name = "y";
+	h.align = 64;
+	CHECK_EQ(rlx_safetensors_header(v, 3, &h, NULL), RLX_EEXIST);
+}
+
 TEST_MAIN()

@@ -117,6 +117,37 @@ rlx_safetensors_write(const char *path, const struct rlx_safetensor *v,
 		      uint32_t n, const char *const *meta,
 		      struct rlx_error *err);
 
+/**
+ * struct rlx_safetensors_head - a header, for who writes the data in own ways.
+ * @meta:   as for rlx_safetensors_write()
+ * @align:  of the first byte of data in the file: a power of two from 8 on
+ * @buf:    the header is written there; NULL: only @bytes and @offset are told
+ * @room:   of @buf
+ * @bytes:  (result) of the header: where the data begins
+ * @offset: (result) for each tensor, in the caller's order, where its data lies in the
+ *          file; may be NULL. The last one ends the file
+ */
+struct rlx_safetensors_head {
+	const char *const	*meta;
+	uint64_t		 align;
+	void			*buf;
+	size_t			 room;
+	uint64_t		 bytes, *offset;
+};
+
+/**
+ * rlx_safetensors_header - the bytes of a file of these tensors that come before the data.
+ * @v: names and types of @n tensors; data and offset are not looked at
+ * @h: what is asked for, and the results
+ *
+ * Context: any thread; allocates. Return: RLX_EINVAL, RLX_EEXIST as
+ * rlx_safetensors_write(); RLX_ERANGE if @room is too small: @bytes is what it takes;
+ * RLX_ENOMEM.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_safetensors_header(const struct rlx_safetensor *v, uint32_t n,
+		       struct rlx_safetensors_head *h, struct rlx_error *err);
+
 #ifdef __cplusplus
 }
 #endif

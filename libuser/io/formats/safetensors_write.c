@@ -33,7 +33,7 @@ static bool utf8(const char *s)
 }
 
 static enum rlx_status check(const char *path, const struct rlx_safetensor *v,
-			     uint32_t n, struct rlx_error *err)
+			     uint32_t n, bool data, struct rlx_error *err)
 {
 	struct rlx_map names = { 0 };
 	enum rlx_status st = RLX_OK;
@@ -48,7 +48,7 @@ static enum rlx_status check(const char *path, const struct rlx_safetensor *v,
 				      "%s: tensor %u: no name, or not a usable one",
 				      path, i);
 		else if (bytes < 0 || !dtype_name(v[i].type.dtype) ||
-			 (bytes && !v[i].data))
+			 (data && bytes && !v[i].data))
 			st = rlx_fail(err, RLX_EINVAL,
 				      "%s: tensor \"%.80s\": malformed type or no data",
 				      path, v[i].name);
@@ -189,7 +189,7 @@ enum rlx_status rlx_safetensors_write(const char *path,
 
 	if (!path || (n && !v))
 		return rlx_fail(err, RLX_EINVAL, "safetensors: no path or tensors");
-	st = check(path, v, n, err);
+	st = check(path, v, n, true, err);
 	if (!st)
 		st = check_meta(path, meta, err);
 	if (st)
@@ -208,5 +208,66 @@ enum rlx_status rlx_safetensors_write(const char *path,
 	st = rlx_file_write_end(&w, st, err);
 out_free_order:
 	rlx_free(at);
+	return st;
+}
+
+/* The header as text, without its length. */
+static char *header_text(const struct rlx_safetensor *v, uint32_t n, const uint32_t *at,
+			 const char *const *meta, size_t *len)
+{
+	char *text = NULL;
+	FILE *f = open_memstream(&text, len);
+
+	if (!f)
+		return NULL;
+	put_header(f, v, n, at, meta);
+	if (!fclose(f))
+		return text;
+	free(text);	/* open_memstream's */
+	return NULL;
+}
+
+enum rlx_status rlx_safetensors_header(const struct rlx_safetensor *v, uint32_t n,
+				       struct rlx_safetensors_head *h, struct rlx_error *err)
+{
+	uint64_t at, size;
+	enum rlx_status st;
+	uint32_t *order_of, i;
+	size_t len = 0;
+	char *text;
+
+	if (!h || (n && !v) || h->align < 8 || h->align & (h->align - 1))
+		return rlx_fail(err, RLX_EINVAL,
+				"safetensors: no tensors, or align is no power of two");
+	st = check("safetensors", v, n, false, err);
+	if (!st)
+		st = check_meta("safetensors", h->meta, err);
+	if (st)
+		return st;
+	order_of = rlx_calloc(n ? n : 1, sizeof(*order_of));
+	if (order_of)
+		order(v, n, order_of);
+	text = order_of ? header_text(v, n, order_of, h->meta, &len) : NULL;
+	at = (8 + len + h->align - 1) & ~(h->align - 1);
+	h->bytes = at;
+	for (i = 0; i < n && text && h->offset; i++) {
+		h->offset[order_of[i]] = at;
+		at += (uint64_t)rlx_type_bytes(&v[order_of[i]].type);
+	}
+	rlx_free(order_of);
+	size = h->bytes - 8;
+	if (!text)
+		st = rlx_fail(err, RLX_ENOMEM, "safetensors: no memory for a header");
+	else if (size > HEADER_MAX || (h->buf && h->room < h->bytes))
+		st = rlx_fail(err, RLX_ERANGE,
+			      "safetensors: a header of %llu bytes; at most %d, and "
+			      "there is room for %zu",
+			      (unsigned long long)size, HEADER_MAX, h->room);
+	if (!st && h->buf) {
+		memcpy(h->buf, &size, 8);
+		memcpy((char *)h->buf + 8, text, len);
+		memset((char *)h->buf + 8 + len, ' ', h->bytes - 8 - len);
+	}
+	free(text);	/* open_memstream's */
 	return st;
 }
