@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Data sets: which files, of what format; where each record lies. */
 #include <fcntl.h>
-#include <linux/stat.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -31,20 +29,6 @@ void dataset_close(struct dataset *d)
 	*d = (struct dataset){ 0 };
 }
 
-/* What direct reads of @fd are aligned to; 0: the file system has none. */
-static uint32_t direct_align(int fd)
-{
-#ifdef STATX_DIOALIGN
-	struct statx x;
-
-	/* the system call: libc's struct may be older than the kernel's */
-	if (!syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &x) &&
-	    x.stx_mask & STATX_DIOALIGN && x.stx_dio_offset_align && x.stx_dio_mem_align <= 4096)
-		return x.stx_dio_offset_align;
-#endif
-	return 0;
-}
-
 /* Open the part's file again for its data; what cannot be direct is read through the cache. */
 static enum rlx_status open_part(const struct dataset_source *s, struct dataset_part *p)
 {
@@ -56,8 +40,8 @@ static enum rlx_status open_part(const struct dataset_source *s, struct dataset_
 		return rlx_fail(s->err, RLX_ENOMEM, "%s: no memory", s->path);
 	e = file_open(s->path, O_RDONLY | (s->buffered ? 0 : O_DIRECT), 0);
 	if (e >= 0 && !s->buffered)
-		align = direct_align((int)e);
-	if (!align || align > 4096) {		/* no direct I/O here, or none that helps */
+		align = file_direct_align((int)e);
+	if (!align) {		/* no direct I/O here, or none that helps */
 		if (e >= 0)
 			close((int)e);
 		align = 0;

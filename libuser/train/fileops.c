@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* File calls behind one hook. */
 #include <fcntl.h>
+#include <linux/stat.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/syscall.h>
@@ -104,15 +105,18 @@ int64_t file_sync(int fd)
 	return MAKE(CALL(FILE_SYNC, fd), fsync(fd));
 }
 
-/* glibc has renameat2() from 2.28 on, other libcs do not. */
-int64_t file_rename(const char *from, const char *to, bool replace)
+/* By its number: glibc has renameat2() from 2.28 on, other libcs do not. */
+int64_t file_rename(const char *from, const char *to, enum file_rename how)
 {
-	enum { NOREPLACE = 1 };
+	static const unsigned int flags[] = {
+		[FILE_RENAME_NEW] = 1,		/* RENAME_NOREPLACE */
+		[FILE_RENAME_SWAP] = 2,		/* RENAME_EXCHANGE */
+	};
 
-	if (replace)
+	if (how == FILE_RENAME_REPLACE)
 		return MAKE(CALL(FILE_RENAME, -1, .path = from, .to = to), rename(from, to));
-	return MAKE(CALL(FILE_RENAME, -1, .path = from, .to = to),
-		    syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, NOREPLACE));
+	return MAKE(CALL(FILE_RENAME, -1, .path = from, .to = to, .flags = how),
+		    syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, flags[how]));
 }
 
 int64_t file_symlink(const char *holds, const char *path)
@@ -154,6 +158,20 @@ int64_t file_sync_dir(const char *path)
 	r = file_sync((int)fd);
 	close((int)fd);
 	return r;
+}
+
+uint32_t file_direct_align(int fd)
+{
+#ifdef STATX_DIOALIGN
+	struct statx x;
+
+	/* the system call: libc's struct may be older than the kernel's */
+	if (!syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &x) &&
+	    x.stx_mask & STATX_DIOALIGN && x.stx_dio_offset_align <= 4096 &&
+	    x.stx_dio_mem_align <= 4096)
+		return x.stx_dio_offset_align;
+#endif
+	return 0;
 }
 
 enum rlx_status file_status(int64_t result)

@@ -46,7 +46,9 @@ int64_t file_write(int fd, const void *p, uint64_t bytes, uint64_t offset);
 int64_t file_allocate(int fd, uint64_t bytes);
 int64_t file_truncate(int fd, uint64_t bytes);
 int64_t file_sync(int fd);
-int64_t file_rename(const char *from, const char *to, bool replace);
+/* NEW: @to must not be there; SWAP: both are, and exchange their names at once. */
+enum file_rename { FILE_RENAME_NEW, FILE_RENAME_REPLACE, FILE_RENAME_SWAP };
+int64_t file_rename(const char *from, const char *to, enum file_rename how);
 int64_t file_symlink(const char *holds, const char *path);
 int64_t file_unlink(const char *path);
 int64_t file_rmdir(const char *path);
@@ -55,6 +57,12 @@ int64_t file_stat(const char *path, struct stat *out);
 int64_t file_fstat(int fd, struct stat *out);
 /* fsync of a directory by its name. */
 int64_t file_sync_dir(const char *path);
+
+/*
+ * What direct I/O of @fd is aligned to, in the file and in memory (at most 4096); 0: the file
+ * system has none. tmpfs takes the flag O_DIRECT and copies all the same, but says so here.
+ */
+uint32_t file_direct_align(int fd);
 
 /* For reads and writes that a ring makes: ask before, tell after. 0 or an errno. */
 int file_before(const struct file_call *c);

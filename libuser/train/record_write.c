@@ -370,7 +370,7 @@ enum rlx_status rlx_record_commit(struct rlx_record_writer *w, struct rlx_error 
 	if (!st)
 		st = finish(w, err);
 	if (!st) {
-		e = file_rename(w->tmp, w->path, true);
+		e = file_rename(w->tmp, w->path, FILE_RENAME_REPLACE);
 		if (e < 0) {
 			st = io_failed(w, e, "giving it its name", err);
 		} else {

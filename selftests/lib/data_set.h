@@ -12,7 +12,13 @@
 #include "rlx/data.h"
 #include "selftests/lib/rlx_test.h"
 
+/* Where the test's folder is made: on a disk, for direct I/O; memory is faster. */
+#ifndef DATA_BASE
+#define DATA_BASE	"/var/tmp"
+#endif
+
 static char data_dir[64];
+static const char *data_base = DATA_BASE;
 
 static inline int data_remove(const char *path, const struct stat *st, int kind, struct FTW *f)
 {
@@ -25,11 +31,6 @@ static inline void data_dir_end(void)
 		nftw(data_dir, data_remove, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Where the test's folder is made: on a disk, for direct I/O; memory is faster. */
-#ifndef DATA_BASE
-#define DATA_BASE	"/var/tmp"
-#endif
-
 /* A file's path in the test's folder, which ends with the process. Eight at a time. */
 static inline const char *data_path(const char *name)
 {
@@ -37,7 +38,7 @@ static inline const char *data_path(const char *name)
 	static unsigned int k;
 
 	if (!*data_dir) {
-		strcpy(data_dir, DATA_BASE "/rlx-train-XXXXXX");
+		snprintf(data_dir, sizeof(data_dir), "%s/rlx-train-XXXXXX", data_base);
 		CHECK(mkdtemp(data_dir));
 		atexit(data_dir_end);
 	}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A save, in an order in which a crash at any point leaves what was there. Each line is
+ * flushed before the next begins:
+ *
+ *	DIR/.tmp-<step>-<pid>/{model.safetensors, optim.safetensors}	their data
+ *	DIR/.tmp-<step>-<pid>/manifest.json				with crcs of all
+ *	DIR/.tmp-<step>-<pid>						the names in it
+ *	DIR/step-<step>							published
+ *	DIR/latest							a hint
+ *	DIR/.del-<step>-<pid>						retention: gone, then removed
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "train/ckpt.h"
+#include "train/fileops.h"
+
+const char *const ckpt_file_name[CKPT_FILES] = { "model.safetensors", "optim.safetensors" };
+
+void ckpt_path(char out[PATH_MAX], const struct rlx_ckpt *ck, const char *what, uint64_t step,
+	       const char *file)
+{
+	char name[80] = "", *slash = file ? "/" : "";
+
+	if (what && *what == '.')
+		snprintf(name, sizeof(name), "/%s%09llu-%d", what, (unsigned long long)step,
+			 (int)getpid());
+	else if (what)
+		snprintf(name, sizeof(name), "/%s%09llu", what, (unsigned long long)step);
+	snprintf(out, PATH_MAX, "%.3900s%s%s%.60s", ck->dir, name, slash, file ? file : "");
+}
+
+bool ckpt_parse_name(const char *name, uint64_t *step)
+{
+	char *end;
+
+	if (strncmp(name, "step-", 5) || name[5] < '0' || name[5] > '9')
+		return false;
+	errno = 0;
+	*step = strtoull(name + 5, &end, 10);
+	return !*end && !errno && *step <= INT64_MAX;
+}
+
+static enum rlx_status failed(const struct ckpt_slot *s, const char *doing, const char *path,
+			      int64_t e, struct rlx_error *err)
+{
+	return rlx_fail(err, file_status(e),
+			"checkpoint of step %llu: %s %.300s: %s; it was dropped",
+			(unsigned long long)s->step, doing, path, strerror((int)-e));
+}
+
+void ckpt_remove(const char *path)
+{
+	static const char *const names[] = { "model.safetensors", "optim.safetensors",
+					     "manifest.json" };
+	char file[PATH_MAX + 40];
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		snprintf(file, sizeof(file), "%s/%s", path, names[i]);
+		file_unlink(file);
+	}
+	file_rmdir(path);
+}
+
+static int64_t create(const char *path)
+{
+	return file_open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
+}
+
+static enum rlx_status write_image(struct rlx_ckpt *ck, struct ckpt_slot *s, unsigned int f,
+				   struct rlx_error *err)
+{
+	struct ckpt_image *m = &s->image[f];
+	const char *doing = "creating";
+	char path[PATH_MAX];
+	int64_t fd, e;
+
+	ckpt_path(path, ck, ".tmp-", s->step, ckpt_file_name[f]);
+	fd = e = create(path);
+	if (e >= 0) {
+		doing = "making room for";
+		e = file_allocate((int)fd, m->bytes);
+	}
+	if (e >= 0) {
+		doing = "writing";
+		e = -ckpt_transfer(s, m, (int)fd, true);
+	}
+	if (e >= 0)
+		e = file_truncate((int)fd, m->bytes);
+	if (e >= 0) {
+		doing = "flushing";
+		e = file_sync((int)fd);
+	}
+	if (fd >= 0)
+		close((int)fd);
+	return e < 0 ? failed(s, doing, path, e, err) : RLX_OK;
+}
+
+static enum rlx_status write_manifest(struct rlx_ckpt *ck, struct ckpt_slot *s,
+				      struct rlx_error *err)
+{
+	char path[PATH_MAX], *text;
+	int64_t fd, e;
+	size_t len;
+
+	text = ckpt_manifest_text(s, &len);
+	if (!text)
+		return rlx_fail(err, RLX_ENOMEM,
+				"checkpoint of step %llu: no memory for its manifest; "
+				"it was dropped",
+				(unsigned long long)s->step);
+	ckpt_path(path, ck, ".tmp-", s->step, "manifest.json");
+	fd = e = create(path);
+	if (e >= 0)
+		e = file_write((int)fd, text, len, 0);
+	if (e >= 0)
+		e = file_sync((int)fd);
+	if (fd >= 0)
+		close((int)fd);
+	free(text);	/* open_memstream's */
+	return e < 0 ? failed(s, "writing", path, e, err) : RLX_OK;
+}
+
+/*
+ * Give the folder its name. One of that step, which a run resumed before it left, gives way.
+ * @named: it has its name, even if that could not be flushed; what then has the other name is
+ * left for the next open to remove, for after a crash either may be back.
+ */
+static enum rlx_status publish(struct rlx_ckpt *ck, struct ckpt_slot *s, bool *named,
+			       struct rlx_error *err)
+{
+	char tmp[PATH_MAX], path[PATH_MAX], gone[PATH_MAX];
+	bool swapped;
+	int64_t e;
+
+	ckpt_path(tmp, ck, ".tmp-", s->step, NULL);
+	ckpt_path(path, ck, "step-", s->step, NULL);
+	e = file_sync_dir(tmp);
+	if (e < 0)
+		return failed(s, "flushing", tmp, e, err);
+	e = file_rename(tmp, path, FILE_RENAME_NEW);
+	if (e == -EINVAL || e == -ENOSYS)	/* a file system without the flag */
+		e = access(path, F_OK) ? file_rename(tmp, path, FILE_RENAME_REPLACE) : -EEXIST;
+	swapped = e == -EEXIST;
+	if (swapped)
+		e = file_rename(tmp, path, FILE_RENAME_SWAP);
+	if (e < 0)
+		return failed(s, "publishing", path, e, err);
+	*named = true;
+	e = file_sync_dir(ck->dir);
+	if (e < 0)
+		return rlx_fail(err, file_status(e),
+				"checkpoint of step %llu: flushing its name: %s; "
+				"it is whole, and may be gone after a power cut",
+				(unsigned long long)s->step, strerror((int)-e));
+	ckpt_path(gone, ck, ".del-", s->step, NULL);
+	if (swapped && file_rename(tmp, gone, FILE_RENAME_NEW) >= 0)
+		ckpt_remove(gone);
+	return RLX_OK;
+}
+
+/* For people and scripts; nothing here reads it, so failures are none of the save's. */
+static void point_latest(const struct rlx_ckpt *ck, uint64_t step)
+{
+	char link[PATH_MAX], latest[PATH_MAX], holds[40];
+
+	snprintf(holds, sizeof(holds), "step-%09llu", (unsigned long long)step);
+	ckpt_path(link, ck, NULL, 0, ".latest");
+	ckpt_path(latest, ck, NULL, 0, "latest");
+	file_unlink(link);
+	if (file_symlink(holds, link) >= 0 &&
+	    file_rename(link, latest, FILE_RENAME_REPLACE) >= 0)
+		file_sync_dir(ck->dir);
+}
+
+static int by_step(const void *a, const void *b)
+{
+	const struct ckpt_step *x = a, *y = b;
+
+	return x->step < y->step ? -1 : x->step > y->step;
+}
+
+static enum rlx_status add_step(struct rlx_ckpt *ck, const struct ckpt_step *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < ck->steps; i++)
+		if (ck->step[i].step == s->step) {
+			ck->step[i] = *s;
+			return RLX_OK;
+		}
+	if (!rlx_grow(&ck->step, &ck->cap_steps, ck->steps + 1, sizeof(*ck->step)))
+		return RLX_ENOMEM;
+	ck->step[ck->steps++] = *s;
+	qsort(ck->step, ck->steps, sizeof(*ck->step), by_step);
+	return RLX_OK;
+}
+
+enum rlx_status ckpt_list(struct rlx_ckpt *ck, struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+	struct dirent *e;
+	DIR *d = opendir(ck->dir);
+
+	ck->steps = 0;
+	if (!d)
+		return rlx_fail(err, file_status(-errno), "%s: %s", ck->dir, strerror(errno));
+	while (!st && (e = readdir(d))) {
+		struct ckpt_manifest m;
+		struct ckpt_step s = { 0 };
+
+		if (!ckpt_parse_name(e->d_name, &s.step))
+			continue;
+		if (ck->o.best && !ckpt_manifest_read(ck, s.step, &m, NULL)) {
+			s.has_metric = m.has_metric;
+			s.metric = m.metric;
+			rlx_json_fini(&m.json);
+		}
+		st = add_step(ck, &s);
+	}
+	closedir(d);
+	return st ? rlx_fail(err, st, "%s: no memory for a list of checkpoints", ck->dir) : RLX_OK;
+}
+
+/* The best by its metric, or steps if there is none. */
+static uint32_t best_of(const struct rlx_ckpt *ck)
+{
+	uint32_t i, best = ck->steps;
+
+	for (i = 0; i < ck->steps && ck->o.best; i++) {
+		const struct ckpt_step *s = &ck->step[i];
+
+		if (!s->has_metric || s->metric != s->metric)
+			continue;
+		if (best == ck->steps || (ck->o.best == RLX_CKPT_LEAST ?
+		    s->metric <= ck->step[best].metric : s->metric >= ck->step[best].metric))
+			best = i;
+	}
+	return best;
+}
+
+/* Those behind @kept, which is on the disk, are left alone: a run went back before them. */
+static void retain(struct rlx_ckpt *ck, uint64_t kept)
+{
+	uint32_t i, n = 0, newer = 0, best = best_of(ck);
+
+	for (i = 0; i < ck->steps; i++)
+		newer += ck->step[i].step > kept;
+	for (i = 0; i < ck->steps; i++) {
+		struct ckpt_step s = ck->step[i];
+		bool stays = s.step >= kept || i == best || i + newer + ck->o.keep >= ck->steps ||
+			     (ck->o.every && s.step % ck->o.every == 0);
+		char path[PATH_MAX], gone[PATH_MAX];
+
+		ckpt_path(path, ck, "step-", s.step, NULL);
+		ckpt_path(gone, ck, ".del-", s.step, NULL);
+		if (!stays && file_rename(path, gone, FILE_RENAME_NEW) >= 0) {
+			file_sync_dir(ck->dir);
+			ckpt_remove(gone);
+			continue;
+		}
+		ck->step[n++] = s;
+	}
+	ck->steps = n;
+}
+
+enum rlx_status ckpt_write(struct rlx_ckpt *ck, struct ckpt_slot *s, struct rlx_error *err)
+{
+	struct ckpt_step step = { s->step, s->has_metric, s->metric };
+	enum rlx_status st = RLX_OK;
+	bool named = false;
+	char tmp[PATH_MAX];
+	unsigned int f;
+	int64_t e;
+
+	for (f = 0; f < CKPT_FILES; f++)
+		ckpt_image_crc(&s->image[f]);
+	ckpt_path(tmp, ck, ".tmp-", s->step, NULL);
+	e = file_mkdir(tmp);
+	if (e == -EEXIST) {		/* a save of that step that failed, and its removal too */
+		ckpt_remove(tmp);
+		e = file_mkdir(tmp);
+	}
+	if (e < 0)
+		return failed(s, "making", tmp, e, err);
+	for (f = 0; f < CKPT_FILES && !st; f++)
+		st = write_image(ck, s, f, err);
+	if (!st)
+		st = write_manifest(ck, s, err);
+	if (!st)
+		st = publish(ck, s, &named, err);
+	if (!named) {
+		ckpt_remove(tmp);
+		return st;
+	}
+	/* without its place in the list retention would not know it: then it rests */
+	if (add_step(ck, &step))
+		rlx_log(RLX_LOG_WARN, "%s: no memory for retention: nothing was removed", ck->dir);
+	else if (!st)
+		retain(ck, s->step);
+	if (!st)
+		point_latest(ck, s->step);
+	return st;
+}
