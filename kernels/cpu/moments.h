@@ -60,9 +60,10 @@ static inline float mean_square(const float *x, size_t n)
 /*
  * The mean, and the mean of (x - mean)^2. What the first sum rounded away is found by the
  * second pass, which sums what is left: of equal values the mean is that value then, and
- * not some ulps off, which 1 / sqrt(eps) would multiply.
+ * not some ulps off, which 1 / sqrt(eps) would multiply. Nor may what a float cannot hold of
+ * it be lost, where elements differ by little more than that: @rest is to be subtracted too.
  */
-static inline void moments(const float *x, size_t n, float *mean, float *var)
+static inline void moments(const float *x, size_t n, float *mean, float *rest, float *var)
 {
 	double s = 0, sum[2] = { 0, 0 }, left;
 	float m;
@@ -75,6 +76,7 @@ static inline void moments(const float *x, size_t n, float *mean, float *var)
 		moments_block(x + i, m, n - i < MOMENTS_BLOCK ? n - i : MOMENTS_BLOCK, sum);
 	left = sum[0] / (double)n;
 	*mean = (float)((double)m + left);
+	*rest = (float)((double)m + left - (double)*mean);
 	left = sum[1] / (double)n - left * left;
 	*var = left < 0 ? 0 : (float)left;
 }

@@ -36,30 +36,31 @@ static void add(float *d, const float *x, const float *y, size_t n)
 
 /* Whole vectors without masks, and what is left of the row with one. */
 RLX_INLINE void scale_by(float *y, const float *x, const float *gamma, const float *beta,
-			 const vf by[2], size_t n)
+			 const vf by[3], size_t n)
 {
 	const vf one = vf_set1(1.0f), zero = vf_zero();
 	size_t i = 0;
 	vf v;
 
 	for (; i + RLX_VL <= n; i += RLX_VL) {
-		v = (vf_loadu(x + i) - by[0]) * by[1];
+		v = vf_fma(vf_loadu(x + i) - by[0], by[1], by[2]);
 		v = gamma && beta ? vf_fma(v, vf_loadu(gamma + i), vf_loadu(beta + i)) :
 		    gamma ? v * vf_loadu(gamma + i) : beta ? v + vf_loadu(beta + i) : v;
 		vf_storeu(y + i, v);
 	}
 	if (i == n)
 		return;
-	v = (vf_loadn(x + i, n - i) - by[0]) * by[1];
+	v = vf_fma(vf_loadn(x + i, n - i) - by[0], by[1], by[2]);
 	v = vf_fma(v, gamma ? vf_loadn(gamma + i, n - i) : one,
 		   beta ? vf_loadn(beta + i, n - i) : zero);
 	vf_storen(y + i, v, n - i);
 }
 
-/* (x - mean) * inv * gamma + beta; the two common forms by themselves. */
-static void scale(float *y, const float *x, const struct rows *r, float mean, float inv, size_t n)
+/* (x - mean[0] - mean[1]) * inv * gamma + beta; the two common forms by themselves. */
+static void scale(float *y, const float *x, const struct rows *r, const float mean[2], float inv,
+		  size_t n)
 {
-	const vf by[2] = { vf_set1(mean), vf_set1(inv) };
+	const vf by[3] = { vf_set1(mean[0]), vf_set1(inv), vf_set1(-mean[1] * inv) };
 
 	if (r->gamma && r->beta)
 		scale_by(y, x, r->gamma, r->beta, by, n);
@@ -115,17 +116,17 @@ void RLX_K(norm)(const void *args, size_t begin, size_t end, void *scratch)
 	r.bias = as_floats(a->bias, a->param_type, buf + 3 * pad, n);
 	for (size_t u = begin; u < end; u++) {
 		const float *x = input_row(a, &r, u);
-		float mean = 0, var, inv;
+		float mean[2] = { 0, 0 }, var, inv;
 		char *y = (char *)a->y + u * n * ys;
 		float *to = a->y_type == RLX_F32 ? (float *)(void *)y : r.row;
 
 		if (a->rms)
 			var = mean_square(x, n);
 		else
-			moments(x, n, &mean, &var);
+			moments(x, n, &mean[0], &mean[1], &var);
 		inv = 1 / sqrtf(var + a->eps);
 		if (a->mean)
-			a->mean[u] = mean;
+			a->mean[u] = mean[0];
 		if (a->inv)
 			a->inv[u] = inv;
 		scale(to, x, &r, mean, inv, n);

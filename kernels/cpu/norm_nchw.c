@@ -58,14 +58,15 @@ void RLX_K(group_norm)(const void *args, size_t begin, size_t end,
 		size_t c0 = u % (size_t)a->groups * per;
 		const float *x = a->x + u * per * inner;
 		float *y = a->y + u * per * inner;
-		float mean, var, inv;
+		float mean, rest, var, inv;
 
-		moments(x, per * inner, &mean, &var);
+		moments(x, per * inner, &mean, &rest, &var);
 		inv = 1 / sqrtf(var + a->eps);
 		for (size_t c = 0; c < per; c++) {
 			struct affine p = { mean, a->gamma ? a->gamma[c0 + c] * inv : inv,
 					    a->beta ? a->beta[c0 + c] : 0 };
 
+			p.shift -= rest * p.scale;
 			affine(y + c * inner, x + c * inner, &p, inner);
 		}
 	}

@@ -180,6 +180,48 @@ static void one_group(const struct rlx_kernels *k, uint64_t *seed)
 	vals_free(&var);
 }
 
+/*
+ * Rows far from 0, whose elements differ by little more than a float of their size can tell:
+ * what their mean has beyond a float counts, too.
+ */
+static void far_norm(const struct rlx_kernels *k, uint64_t *seed)
+{
+	enum { ROWS = 200, MOST = 40 };
+	int64_t n = kc_pick(seed, 2, MOST), r, i;
+	struct vals x = vals_new(ROWS * n, RLX_F32, 200, 256, seed);
+	struct vals y = vals_new(ROWS * n, RLX_F32, 0, 0, seed);
+	struct rlx_k_norm a = { .x = x.b.p, .y = y.b.p, .rows = ROWS, .n = n, .eps = 1e-3f,
+				.x_type = RLX_F32, .residual_type = RLX_F32,
+				.param_type = RLX_F32, .y_type = RLX_F32 };
+
+	for (i = 0; i < ROWS * n; i++)
+		x.d[i] = ((float *)x.b.p)[i] = (float)x.d[i / n * n] +
+			 (float)(i % n ? rlx_test_uniform(seed, -0.3, 0.3) : 0);
+	kc_run(k->norm, &a, ROWS, rlx_k_norm_scratch(&a), seed);
+	for (r = 0; r < ROWS; r++) {
+		double m = 0, v = 0;
+
+		for (i = 0; i < n; i++)
+			m += x.d[r * n + i] / (double)n;
+		for (i = 0; i < n; i++)
+			v += pow(x.d[r * n + i] - m, 2) / (double)n;
+		for (i = 0; i < n; i++)
+			near(at(&y, RLX_F32, r * n + i), (x.d[r * n + i] - m) / sqrt(v + 1e-3), 1e-6,
+			     "far row");
+	}
+	vals_free(&x);
+	vals_free(&y);
+}
+
+TEST(rows_far_from_zero)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int l = 0; l < kc_levels(); l++)
+		for (int t = 0; t < 20; t++)
+			far_norm(rlx_kernels_get((enum rlx_isa)l), &seed);
+}
+
 TEST(group_and_batch_norm)
 {
 	uint64_t seed = rlx_test_seed();
