@@ -3,6 +3,8 @@
  * Weights that alone are quantized: a product of floats and a dequantized constant becomes one
  * that reads its bytes, or where they have but 4 bits, half of them.
  */
+#include <string.h>
+
 #include "base/alloc.h"
 #include "base/shape.h"
 #include "ir/element.h"
@@ -13,6 +15,7 @@
 struct weight {
 	const struct rlx_node	*dequantize;
 	struct rlx_tensor	 q;
+	struct rlx_blob		*of;		/* that holds it */
 	int64_t			 k, n, rows, block;
 	bool			 few;		/* bits: 4 hold all */
 };
@@ -67,7 +70,7 @@ static bool weight_of(const struct rlx_graph *g, uint32_t v, struct weight *w)
 		return false;
 	*w = (struct weight){
 		.dequantize = n, .k = t->dim[0], .n = t->dim[1],
-		.q = { *t, (void *)(uintptr_t)rlx_blob_data(c->data) },
+		.q = { *t, (void *)(uintptr_t)rlx_blob_data(c->data) }, .of = c->data,
 	};
 	if (!scales_of(g, w))
 		return false;
@@ -75,26 +78,48 @@ static bool weight_of(const struct rlx_graph *g, uint32_t v, struct weight *w)
 	return true;
 }
 
-/* The weight as dequant_matmul has it: unsigned bytes less 128, or 4 bits each. */
-static rlx_value pack(struct rlx_graph *g, const struct weight *w)
+/* Unsigned bytes less 128, or 4 bits each. */
+static void fill(uint8_t *p, int64_t bytes, const struct weight *w)
 {
-	int64_t count = w->k * w->n, bytes = w->few ? (count + 1) / 2 : count, i;
-	uint8_t *p = rlx_calloc((size_t)bytes, 1);
-	struct rlx_blob *b = p ? rlx_blob_new(p, (size_t)bytes, rlx_free, p) : NULL;
-	rlx_value v;
+	int64_t i;
 
-	if (!b) {
-		rlx_free(p);
-		rlx_fail(&g->err, RLX_ENOMEM, "dequant_matmul: out of memory");
-		return RLX_NONE;
-	}
-	for (i = 0; i < count; i++) {
+	memset(p, 0, (size_t)bytes);
+	for (i = 0; i < w->k * w->n; i++) {
 		uint8_t q = (uint8_t)el_geti(&w->q, i);
 
 		if (w->few)
 			p[i / 2] |= (uint8_t)((q & 15) << (i % 2 * 4));
 		else
 			p[i] = w->q.type.dtype == RLX_U8 ? q ^ 128 : q;
+	}
+}
+
+/* The weight as dequant_matmul has it; one for all programs that read the same bytes. */
+static rlx_value pack(struct rlx_graph *g, const struct weight *w)
+{
+	int64_t count = w->k * w->n, bytes = w->few ? (count + 1) / 2 : count;
+	struct { char who[16]; struct rlx_blob *of; int64_t count, dtype; } key;
+	struct rlx_blob *b;
+	uint8_t *p;
+	rlx_value v;
+
+	memset(&key, 0, sizeof(key));
+	memcpy(key.who, "packed weight", 13);
+	key.of = w->of;
+	key.count = count;
+	key.dtype = w->q.type.dtype;
+	b = rlx_blob_shared(&key, sizeof(key));
+	if (!b) {
+		p = rlx_aligned(64, (size_t)bytes);
+		if (p)
+			fill(p, bytes, w);
+		b = p ? rlx_blob_new_shared(&key, sizeof(key), p, (size_t)bytes, &w->of, 1) : NULL;
+		if (!b)
+			rlx_free(p);
+	}
+	if (!b) {
+		rlx_fail(&g->err, RLX_ENOMEM, "dequant_matmul: out of memory");
+		return RLX_NONE;
 	}
 	v = rlx_constant_blob(g, rlx_type(RLX_U8, bytes), b);
 	rlx_blob_put(b);
