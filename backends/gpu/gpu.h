@@ -66,7 +66,8 @@ struct gpu_device {
 struct gpu_call {
 	struct rlx_call		base;		/* step: for copies the writer; or GPU_NO_STEP */
 	uint8_t			kind;		/* enum gpu_call_kind */
-	uint8_t			joined;		/* products in it; 0: another kind of call */
+	bool			again;		/* blocks read what calls put together did */
+	bool			interp;		/* a kernel that reads its steps does it, too */
 	uint32_t		val;		/* copies: what crosses over; kernels: scratch, or 0 */
 	uint32_t		bad;		/* index of its status word + 1; 0: none */
 	uint32_t		first_map;	/* of launch.n_map */
@@ -74,7 +75,8 @@ struct gpu_call {
 	uint8_t			on_stream;		/* side by side with those of other streams */
 	bool			awaited;	/* by one of another stream */
 	uint32_t		first_wait, n_wait;	/* in gpu_code.wait: after these calls */
-	struct gpu_module	*module;
+	const char		*text;		/* its kernel, if that was written; when lowering */
+	struct gpu_module	*module;	/* when all is lowered */
 	void			*fn;		/* its function, when all have been loaded */
 	struct rlx_g_launch	launch;
 };
@@ -348,7 +350,7 @@ struct gpu_lower {
 	uint64_t		 kept;
 	uint32_t		 n_val;		/* of the plan before temporaries were added */
 	uint32_t		 scratch;	/* of the step's launches; 0: none wants it */
-	bool			 dry;		/* only asking whether it can */
+	struct rlx_bump		 texts;		/* of pointwise kernels */
 };
 
 static inline struct gpu_device *gpu_of(const struct rlx_lower *lo)
@@ -361,16 +363,12 @@ static inline struct gpu_lower *gpu_lower_of(struct rlx_lower *lo)
 	return (struct gpu_lower *)lo;
 }
 
-/* Write what relocations of the staged arguments can hold by now. */
+/* What is known of a pointer before anything has an address, to @field. */
+void gpu_put_known(struct gpu_code *c, const struct rlx_ref *r, void *field);
+/* The same of all that is staged. */
 enum rlx_status gpu_apply_relocations(struct rlx_lower *lo);
-/*
- * What the staged references mean to their buffers, before they become those of a call;
- * @bad as in struct gpu_call.
- */
-void gpu_take_refs(struct rlx_lower *lo, uint32_t *bad);
-/* Append a launch of what @m has, which reads the staged arguments. */
-enum rlx_status gpu_call(struct rlx_lower *lo, struct gpu_module *m,
-			 const struct rlx_g_launch *l);
+/* Append a launch, which reads the staged arguments. */
+enum rlx_status gpu_call(struct rlx_lower *lo, const struct rlx_g_launch *l);
 /* Append the launch that @how says. */
 enum rlx_status gpu_call_kernel(struct rlx_lower *lo, gpu_launch_fn *how, uint64_t units);
 /* Is input @k written by nothing of the program? */
@@ -382,43 +380,12 @@ bool gpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struc
 enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_error *err);
 void gpu_release(struct rlx_code *code);
 
-/*
- * lower_prologue.c: the call of the step @i + 1 ahead of this one, if that is an @op and the
- * last call but @i is its only one, a kernel's; else NULL
- */
-const struct gpu_call *gpu_call_before(const struct rlx_lower *lo, uint32_t i, unsigned int op);
-/* Is @st the last to use the storage that value @v has for itself in the workspace? */
-bool gpu_dies_at(const struct rlx_lower *lo, uint32_t v, const struct rlx_plan_step *st);
-/* Is the value in a @kind of place? */
-bool gpu_is_in(const struct rlx_lower *lo, uint32_t v, enum rlx_place_kind kind);
-/* Is @v all of what a step made at @root, and does nobody need that behind @st? */
-bool gpu_is_last_of(const struct rlx_lower *lo, uint32_t v, uint32_t root,
-		    const struct rlx_plan_step *st);
-/* Does the step read value @v, of its first input, by another one too? */
-bool gpu_reads_again(const struct rlx_lower *lo, uint32_t v);
-const void *gpu_args_of(const struct rlx_lower *lo, const struct gpu_call *call);
-/* Take the last call back: its arguments to @to, in what is staged, with its references. */
-void gpu_take_last(struct rlx_lower *lo, void *to);
-
-/* Is this cast the only one to read what a norm ahead makes? Then that writes what it makes. */
-bool gpu_norm_may_cast(const struct rlx_lower *lo);
-enum rlx_status gpu_cast_norm(struct rlx_lower *lo);
-
-/*
- * lower_encoder_tail.c: does the staged norm, of this step or the one that it casts (@cast), end
- * what stands ahead of it? Then all that is one launch, and @out what came of it.
- */
-bool gpu_read_out(struct rlx_lower *lo, uint32_t cast, enum rlx_status *out);
-
 /* lower_decoder.c: GEMMs of small M. The staged arguments are @g, complete. */
 bool gpu_gemm_is_gemv_stream(const struct rlx_lower *lo, const struct rlx_k_gemm *g);
 enum rlx_status gpu_call_gemv_stream(struct rlx_lower *lo);
 /* lower_fp8.c: is a or b in fp8? Then the staged GEMM @g, which refers to a. */
 bool gpu_gemm_is_fp8(const struct rlx_lower *lo);
 enum rlx_status gpu_gemm_fp8(struct rlx_lower *lo, struct rlx_k_gemm *g);
-/* lower_small_m.c: the staged GEMM, for which @l was found; with the last step's if it may. */
-enum rlx_status gpu_call_small_m(struct rlx_lower *lo, const struct rlx_k_gemm *g,
-			      const struct rlx_g_launch *l);
 
 #define LOWER(op) rlx_lower_fn gpu_lower_##op;
 #include "backends/gpu/lower.def"

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "backends/common/gemm.h"
+#include "backends/gpu/group.h"
 #include "backends/gpu/streams.h"
 #include "base/alloc.h"
 #include "base/clock.h"
@@ -70,18 +71,16 @@ static bool is_bound(const struct gpu_code *c, const struct rlx_place *at, uint3
 	return true;
 }
 
-/* What is known of a pointer by now: that it is not NULL, and how it is aligned. */
-static void apply_relocation(struct rlx_lower *lo, const struct rlx_ref *r)
+void gpu_put_known(struct gpu_code *c, const struct rlx_ref *r, void *field)
 {
-	struct gpu_code *c = code_of(lo);
 	uint64_t v = indirect(0, r->kind == RLX_REF_VALUE ? r->off : 0);
 	uint32_t slot;
 
-	if (r->kind == RLX_REF_VALUE && is_bound(c, &lo->plan->val[r->val].place, &slot)) {
+	if (r->kind == RLX_REF_VALUE && is_bound(c, &c->base.plan->val[r->val].place, &slot)) {
 		c->io[slot].on_device = true;
 		v = indirect(slot, r->off);
 	}
-	memcpy(lo->staged + r->at, &v, sizeof(v));
+	memcpy(field, &v, sizeof(v));	/* not NULL, and how it is aligned */
 }
 
 enum rlx_status gpu_apply_relocations(struct rlx_lower *lo)
@@ -89,25 +88,8 @@ enum rlx_status gpu_apply_relocations(struct rlx_lower *lo)
 	uint32_t i;
 
 	for (i = 0; i < lo->n_ref && !lo->status; i++)
-		apply_relocation(lo, &lo->ref[i]);
+		gpu_put_known(code_of(lo), &lo->ref[i], lo->staged + lo->ref[i].at);
 	return lo->status;
-}
-
-void gpu_take_refs(struct rlx_lower *lo, uint32_t *bad)
-{
-	struct gpu_code *c = code_of(lo);
-	const struct rlx_place *at;
-	struct rlx_ref *r;
-
-	for (r = lo->ref; r < lo->ref + lo->n_ref; r++) {
-		at = &lo->plan->val[r->val].place;
-		if (r->kind == RLX_REF_STATUS) {
-			r->off = 4 * (uint64_t)c->n_bad++;
-			*bad = c->n_bad;
-		} else if (r->kind == RLX_REF_VALUE && at->kind == RLX_PLACE_INPUT) {
-			c->io[at->index].readers++;
-		}
-	}
 }
 
 /* The last call wants @bytes: the step's launches take turns with them. */
@@ -125,13 +107,17 @@ static bool use_scratch(struct rlx_lower *lo, uint64_t bytes)
 	return !lo->status;
 }
 
-enum rlx_status gpu_call(struct rlx_lower *lo, struct gpu_module *m,
-			 const struct rlx_g_launch *l)
+enum rlx_status gpu_call(struct rlx_lower *lo, const struct rlx_g_launch *l)
 {
+	struct gpu_code *c = code_of(lo);
 	struct gpu_call *call;
-	uint32_t bad = 0;
+	uint32_t bad = 0, i;
 
-	gpu_take_refs(lo, &bad);
+	for (i = 0; i < lo->n_ref; i++)
+		if (lo->ref[i].kind == RLX_REF_STATUS) {
+			lo->ref[i].off = 4 * (uint64_t)c->n_bad++;
+			bad = c->n_bad;
+		}
 	call = rlx_lower_append(lo, false);
 	if (!call)
 		return lo->status;
@@ -140,49 +126,35 @@ enum rlx_status gpu_call(struct rlx_lower *lo, struct gpu_module *m,
 	call->val = l->scratch ? gpu_lower_of(lo)->scratch : 0;
 	call->kind = GPU_KERNEL_CALL;
 	call->bad = bad;
-	call->module = m;
 	call->launch = *l;
 	return RLX_OK;
 }
 
-/* Parameters of a launch have 4 KiB. */
-enum { MOST_ARGS = 4096 - sizeof(struct rlx_g_env) };
-
 enum rlx_status gpu_call_kernel(struct rlx_lower *lo, gpu_launch_fn *how, uint64_t units)
 {
 	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), units);
-	struct gpu_kernel k;
-	enum rlx_status st;
-	struct gpu_module *m;
 
-	if (lo->n_staged > MOST_ARGS)
+	if (lo->n_staged > GPU_MOST_ARGS)
 		return rlx_lower_unsupported(lo, "the arguments are too large for a launch");
 	if (gpu_apply_relocations(lo))
 		return lo->status;
 	how(lo->staged, &l);
 	if (!l.can)
 		return rlx_lower_unsupported(lo, "the GPU kernel does not take this form");
-	if (!l.grid[0] || gpu_lower_of(lo)->dry)
+	if (!l.grid[0])
 		return RLX_OK;
-	k = gpu_kernel_of(l.variant, &l.param, l.shared);
-	st = gpu_module_get(gpu_of(lo), &k, &m, lo->err);
-	if (st)
-		return lo->status = st;
-	return gpu_call(lo, m, &l);
+	return gpu_call(lo, &l);
 }
 
 static enum rlx_status call_kernel(struct rlx_lower *lo, enum rlx_kernel_id id,
 				   uint64_t units, double work, size_t scratch)
 {
 	gpu_launch_fn *how = launch_of(id);
-	enum rlx_status st;
 
 	(void)work;
 	(void)scratch;
 	if (!how)
 		return rlx_lower_unsupported(lo, "no GPU kernel moves, computes or reads this");
-	if (id == RLX_KERNEL_norm && gpu_read_out(lo, 0, &st))
-		return st;
 	return gpu_call_kernel(lo, how, units);
 }
 
@@ -288,8 +260,6 @@ static enum rlx_status host_fallback(struct rlx_lower *lo, enum rlx_call_kind ki
 	uint64_t bytes;
 	uint32_t i;
 
-	if (gpu_lower_of(lo)->dry)
-		return RLX_OK;
 	if (kind == RLX_CALL_COPY)
 		return rlx_lower_copy(lo);
 	st = rlx_host_scratch(lo->plan, lo->st, &bytes, lo->err);
@@ -376,11 +346,11 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 		rlx_lower_extent(lo, (int64_t)g->m, NULL);
 	if (gpu_gemm_is_gemv_stream(lo, g))
 		return gpu_call_gemv_stream(lo);
-	if (!wide && !gpu_lower_of(lo)->dry && !gpu_apply_relocations(lo)) {
+	if (!wide && !gpu_apply_relocations(lo)) {
 		(halves ? rlx_g_gemm_bf16_launch : rlx_g_gemm_f32_launch)(g, &l);
 		if (l.can && l.grid[0] && (l.variant == RLX_G_gemm_small_m ||
 					l.variant == RLX_G_gemm_small_m_f32))
-			return gpu_call_small_m(lo, g, &l);
+			return gpu_call(lo, &l);
 	}
 	if (g->tf32 && !wide && !halves) {
 		l = gpu_launch_for(gpu_of(lo), 0);
@@ -496,6 +466,22 @@ static void list_results(struct gpu_code *c, const struct gpu_lower *gl)
 	}
 }
 
+/* Launches that read each input, and those whose blocks do what others would have, twice. */
+static void count_readers(struct gpu_code *c)
+{
+	const struct gpu_call *call = gpu_calls(c), *end = call + c->calls.n_call;
+	const struct rlx_ref *r;
+
+	for (; call < end; call++)
+		for (r = c->calls.ref + call->base.ref;
+		     r < c->calls.ref + call->base.ref + call->base.n_ref; r++) {
+			const struct rlx_place *at = &c->base.plan->val[r->val].place;
+
+			if (r->at != RLX_NO_FIELD && at->kind == RLX_PLACE_INPUT)
+				c->io[at->index].readers += 1 + call->again;
+		}
+}
+
 /*
  * An input that several launches read would cross the bus as often: a first launch
  * brings it and all others as small to the device.
@@ -505,13 +491,11 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 	uint32_t n = c->first_io[RLX_IO_PARAM], at = c->calls.n_call, i;
 	struct rlx_g_launch l = { .can = true, .grid = { n, 1, 1 }, .block = { 256, 1, 1 },
 				  .variant = RLX_G_input_gather };
-	const struct gpu_kernel k = gpu_kernel_of(l.variant, &l.param, 0);
 	struct rlx_lower *lo = &gl->base;
 	struct rlx_g_input_gather *a;
 	struct gpu_call first;
-	enum rlx_status st;
-	struct gpu_module *m;
 
+	count_readers(c);
 	for (i = 0; i < n && !c->gathers_inputs; i++)
 		c->gathers_inputs = c->io[i].readers > 1;
 	if (!c->gathers_inputs || !gpu_device_of(&c->base)->attr[GPU_ATTR_MAPPED])
@@ -519,16 +503,37 @@ static enum rlx_status take_inputs(struct gpu_code *c, struct gpu_lower *gl)
 	lo->st = lo->plan->step;
 	a = rlx_lower_args(lo, sizeof(*a));
 	*a = (struct rlx_g_input_gather){ c->n_io, n };
-	st = gpu_module_get(gpu_of(lo), &k, &m, lo->err);
-	if (!st)
-		st = gpu_call(lo, m, &l);
-	if (st)
-		return st;
+	if (gpu_call(lo, &l))
+		return lo->status;
 	first = gpu_calls(c)[at];
 	first.base.step = GPU_NO_STEP;
 	memmove(gpu_calls(c) + 1, gpu_calls(c), at * sizeof(first));
 	gpu_calls(c)[0] = first;
 	return RLX_OK;
+}
+
+/* Kernels of the calls that there are now: found, or begun to be compiled. */
+static enum rlx_status get_modules(struct gpu_code *c, struct rlx_error *err)
+{
+	struct gpu_call *call = gpu_calls(c), *end = call + c->calls.n_call;
+	struct gpu_device *d = gpu_device_of(&c->base);
+	enum rlx_status st = RLX_OK;
+	struct gpu_kernel k;
+
+	for (; call < end && !st; call++) {
+		if (call->kind != GPU_KERNEL_CALL)
+			continue;
+		if (call->text) {	/* what was compiled when there was a compiler is kept */
+			k = (struct gpu_kernel){ "ew", call->text, "", NULL, 0 };
+			st = gpu_module_get(d, &k, &call->module, call->interp ? NULL : err);
+			if (!st || !call->interp)
+				continue;
+		}
+		k = gpu_kernel_of(call->text ? RLX_G_pointwise_interp : call->launch.variant,
+				  &call->launch.param, call->launch.shared);
+		st = gpu_module_get(d, &k, &call->module, err);
+	}
+	return st;
 }
 
 /* Does the host's step of call @at exchange values with launches? */
@@ -701,6 +706,7 @@ static void lower_free(struct gpu_lower *gl)
 {
 	if (!gl)
 		return;
+	rlx_bump_fini(&gl->texts);
 	rlx_free(gl->where);
 	rlx_free(gl->saved);
 	rlx_free(gl->writer);
@@ -719,7 +725,10 @@ static enum rlx_status lower_plan(struct gpu_code *c, struct gpu_lower *gl, uint
 	if (st)
 		return st;
 	list_results(c, gl);
-	return take_inputs(c, gl);
+	st = gpu_group_calls(c, gl->base.err);
+	if (!st)
+		st = take_inputs(c, gl);
+	return st ? st : get_modules(c, gl->base.err);
 }
 
 /* Side by side launches may take four times the memory, or what is little. */
@@ -818,10 +827,8 @@ bool gpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struc
 
 	code.io = rlx_calloc(q->n_in + q->n_out + 1ul, sizeof(*code.io));
 	code.first_io[RLX_IO_OUTPUT] = q->n_in;
-	if (gl && code.io) {
-		gl->dry = true;
+	if (gl && code.io)
 		yes = rlx_lower_try(&gl->base, gpu_lowering(q->def->index), q, false, why);
-	}
 	lower_free(gl);
 	rlx_calls_fini(&code.calls);
 	rlx_bump_fini(&code.bump);

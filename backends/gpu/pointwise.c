@@ -417,37 +417,32 @@ static void put_kernel(struct writer *w, int v)
 	put(w, "}\n}\n");
 }
 
-/* Compile what was written, and call it. */
+/* Call what was written; it is compiled when it is known that nothing else does it. */
 static enum rlx_status call_written(struct writer *w)
 {
 	struct rlx_lower *lo = w->lo;
 	struct rlx_g_launch l = { .can = true, .grid = { 1, 1, 1 },
 				  .block = { THREADS, 1, 1 } };
 	int64_t v = vector_of(w), blocks = (w->a->n + THREADS * v - 1) / (THREADS * v);
-	struct gpu_kernel k = { "ew", w->text, "", NULL, 0 };
-	enum rlx_status st;
-	struct gpu_module *m;
+	struct gpu_call *call;
 
 	put_kernel(w, (int)v);
 	if (!w->ok)
 		return rlx_lower_unsupported(lo, "the region is too large");
 	if (w->any && !w->any_fits)
 		w->any = NULL;
-	if (gpu_lower_of(lo)->dry || !w->a->n)
+	if (!w->a->n)
 		return lo->status;
 	if (gpu_apply_relocations(lo))
 		return lo->status;
 	l.grid[0] = (uint32_t)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS);
 	rlx_lower_extent(lo, w->a->n, NULL);
-	/* what was compiled when there was a compiler is in the cache */
-	st = gpu_module_get(gpu_of(lo), &k, &m, w->any ? NULL : lo->err);
-	if (st && w->any) {
-		k = gpu_kernel_of(RLX_G_pointwise_interp, &l.param, 0);
-		st = gpu_module_get(gpu_of(lo), &k, &m, lo->err);
-	}
-	if (st)
-		return lo->status = st;
-	return gpu_call(lo, m, &l);
+	if (gpu_call(lo, &l))
+		return lo->status;
+	call = &gpu_calls((struct gpu_code *)lo->code)[lo->calls->n_call - 1];
+	call->interp = w->any;
+	call->text = rlx_bump_str(&gpu_lower_of(lo)->texts, w->text, w->n);
+	return call->text ? RLX_OK : rlx_lower_out_of_memory(lo);
 }
 
 static enum rlx_status finish(struct writer *w)
@@ -514,7 +509,7 @@ static enum rlx_status lower_one(struct rlx_lower *lo)
 
 enum rlx_status gpu_lower_cast(struct rlx_lower *lo)
 {
-	return gpu_norm_may_cast(lo) ? gpu_cast_norm(lo) : lower_one(lo);
+	return lower_one(lo);
 }
 
 static uint64_t f64_bits(double x)

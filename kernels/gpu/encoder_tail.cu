@@ -10,7 +10,7 @@
  * launch has ended (PDL).
  * Traffic: the rows once, 2 bytes an element: neither their norm nor the scores lie in memory.
  * Limits: one query; rows of up to 768 elements, by 8, which are keys and values in one
- * (encoder_tail.h, backends/gpu/lower_encoder_tail.c).
+ * (encoder_tail.h, backends/gpu/group_norm.c).
  *
  * TAIL_TYPE: f16 or bf16; TAIL_EIGHTS: eights that a lane of 32 has; TAIL_HEAD_DIM: width of a
  * head, a power of two from 8 on.

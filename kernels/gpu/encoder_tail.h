@@ -5,7 +5,7 @@
  * Last layer norm, attention of one query to the rows (pooling) and the norm of that are little
  * work of a few launches that wait for each other; one block for each batch row does all, reads
  * the rows once, and writes one row. Which steps match is decided by
- * backends/gpu/lower_encoder_tail.c.
+ * backends/gpu/group_norm.c.
  * Shared memory is 4 bytes x 5 / 4 n for each warp: a row of sums, and of each head, 8 wide at
  * least, the largest score and the sum. Limits: rows of up to 768 elements, f16 or bf16.
  */

@@ -9,7 +9,7 @@
  * again by each block for the rows that it multiplies (prologue fusion): more arithmetic, but no
  * launch and no trip to memory in between.
  * Limits: A, m, k, act and the forms of a and b are common; what may be joined is decided by
- * backends/gpu/lower_small_m.c.
+ * backends/gpu/group_gemm.c.
  */
 #ifndef RLX_G_GEMM_HORIZONTAL_H
 #define RLX_G_GEMM_HORIZONTAL_H

@@ -298,8 +298,7 @@ static void check_attention(const struct form *f, enum rlx_precision precision)
 	uint32_t joined = 0, i;
 
 	for (i = 0; i < c->calls.n_call; i++)
-		joined += gpu_calls(c)[i].joined &&
-			  gpu_calls(c)[i].launch.variant == RLX_G_gemm_horizontal &&
+		joined += gpu_calls(c)[i].launch.variant == RLX_G_gemm_horizontal &&
 			  gpu_calls(c)[i].launch.param.gemm_horizontal.PROLOGUE_ATTENTION;
 	CHECKF(joined == f->joins, "%lld x %lld queries, %lld keys, %lld heads of %lld: %u joined",
 	       (long long)f->batch, (long long)f->q_len, (long long)f->kv_len,
