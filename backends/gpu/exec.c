@@ -11,22 +11,12 @@
 #include "base/map.h"
 #include "rlx/arena.h"
 
-static const struct gpu_code *code_of(const struct gpu_exec *x)
-{
-	return (const struct gpu_code *)x->base.code;
-}
-
-static struct gpu_device *device_of(const struct gpu_exec *x)
-{
-	return gpu_device_of(x->base.code);
-}
-
 /* ---- what one session needs ---- */
 
 /* Launches side by side become one part, unless something else stands between. */
 static enum rlx_status make_parts(struct gpu_exec *x)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	uint32_t i;
 
 	x->part = rlx_calloc(c->calls.n_call + 1, sizeof(*x->part));
@@ -50,7 +40,7 @@ static enum rlx_status make_parts(struct gpu_exec *x)
 
 static enum rlx_status make_image(struct gpu_exec *x)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 
 	x->image = rlx_calls_image(&c->calls);
 	x->slot = rlx_calloc(c->n_io + 1, sizeof(*x->slot));
@@ -71,7 +61,7 @@ static void drop_graphs(struct gpu_exec *x)
 	for (i = 0; i < x->n_part; i++) {
 		for (on = 0; on < 2; on++) {
 			if (x->part[i].graph[on])
-				device_of(x)->api->graph_exec_free(x->part[i].graph[on]);
+				gpu_exec_device(x)->api->graph_exec_free(x->part[i].graph[on]);
 			x->part[i].graph[on] = NULL;
 		}
 	}
@@ -80,7 +70,7 @@ static void drop_graphs(struct gpu_exec *x)
 /* Params seldom move: launches have their addresses and need not look them up. */
 static void place_params(struct gpu_exec *x, const uint64_t *table)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	uint32_t i;
 
 	for (i = c->first_io[RLX_IO_PARAM]; i < c->first_io[RLX_IO_OUTPUT]; i++)
@@ -92,13 +82,13 @@ static void place_params(struct gpu_exec *x, const uint64_t *table)
 /* The host's view of the status words; kernels write here too where they can. */
 static int32_t *bad_words(const struct gpu_exec *x)
 {
-	return (void *)((char *)x->places + rlx_align64(gpu_table_bytes(code_of(x))));
+	return (void *)((char *)x->places + rlx_align64(gpu_table_bytes(gpu_exec_code(x))));
 }
 
 static enum rlx_status clear_bad(struct gpu_exec *x)
 {
-	uint64_t bytes = (uint64_t)code_of(x)->n_bad * sizeof(int32_t);
-	struct gpu_device *d = device_of(x);
+	uint64_t bytes = (uint64_t)gpu_exec_code(x)->n_bad * sizeof(int32_t);
+	struct gpu_device *d = gpu_exec_device(x);
 
 	if (!bytes)
 		return RLX_OK;
@@ -117,7 +107,7 @@ static enum rlx_status clear_bad(struct gpu_exec *x)
 static enum rlx_status make_places(struct gpu_exec *x)
 {
 	enum { PAGE = 4096 };
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	struct rlx_arena_user u = {
 		.size = (rlx_align64(gpu_table_bytes(c)) + (uint64_t)c->n_bad * 4 + PAGE) /
 			PAGE * PAGE,
@@ -131,14 +121,14 @@ static enum rlx_status make_places(struct gpu_exec *x)
 	memset(x->places, 0, u.size);
 	st = rlx_arena_wrap(&u, &x->places_arena, x->base.err);
 	if (!st)	/* not vital: else the driver copies by itself, and status words are */
-		x->places_range = gpu_range_get(device_of(x), x->places_arena);
+		x->places_range = gpu_range_get(gpu_exec_device(x), x->places_arena);
 	return st;
 }
 
 static enum rlx_status make_memory(struct gpu_exec *x)
 {
-	const struct gpu_code *c = code_of(x);
-	struct gpu_device *d = device_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	struct rlx_error *err = x->base.err;
 	enum rlx_status st = make_places(x);
 
@@ -167,7 +157,7 @@ static enum rlx_status make_memory(struct gpu_exec *x)
 enum rlx_status gpu_init(struct rlx_exec *exec)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
-	struct gpu_device *d = device_of(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	enum rlx_status st = gpu_enter(d, exec->err);
 
 	if (!st)
@@ -187,8 +177,8 @@ enum rlx_status gpu_init(struct rlx_exec *exec)
 
 static void drop_slot(struct gpu_exec *x, struct gpu_slot *s)
 {
-	gpu_range_put(device_of(x), s->range);
-	gpu_weight_put(device_of(x), s->weight);
+	gpu_range_put(gpu_exec_device(x), s->range);
+	gpu_weight_put(gpu_exec_device(x), s->weight);
 	s->range = NULL;
 	s->weight = NULL;
 }
@@ -196,13 +186,13 @@ static void drop_slot(struct gpu_exec *x, struct gpu_slot *s)
 void gpu_fini(struct rlx_exec *exec)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
-	struct gpu_device *d = device_of(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	uint32_t i;
 
 	d->api->context_set(d->ctx);
 	drop_graphs(x);
 	gpu_timed_free(x);
-	for (i = 0; x->slot && i < code_of(x)->n_io; i++)
+	for (i = 0; x->slot && i < gpu_exec_code(x)->n_io; i++)
 		drop_slot(x, &x->slot[i]);
 	gpu_range_put(d, x->work_range);
 	gpu_range_put(d, x->places_range);
@@ -228,8 +218,8 @@ void gpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
 
-	x->slot[code_of(x)->first_io[io] + i].changed = true;
-	x->slot[code_of(x)->first_io[io] + i].fresh = true;
+	x->slot[gpu_exec_code(x)->first_io[io] + i].changed = true;
+	x->slot[gpu_exec_code(x)->first_io[io] + i].fresh = true;
 	x->changed = true;
 }
 
@@ -238,7 +228,7 @@ void gpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 /* All of them if one of the call's outputs needs it. */
 static int64_t live_rows(const struct gpu_exec *x, const struct gpu_call *call)
 {
-	const struct rlx_plan_step *st = &code_of(x)->base.plan->step[call->base.step];
+	const struct rlx_plan_step *st = &gpu_exec_code(x)->base.plan->step[call->base.step];
 	uint64_t rows, most = 0;
 	uint32_t k;
 
@@ -253,7 +243,7 @@ static int64_t live_rows(const struct gpu_exec *x, const struct gpu_call *call)
 /* For kernels that look there: see struct rlx_g_env. */
 static void put_live(const struct gpu_exec *x, struct gpu_live *live)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	const struct gpu_call *call = gpu_calls(c), *end = call + c->calls.n_call;
 
 	for (; x->base.extent && call < end; call++, live++) {
@@ -270,7 +260,7 @@ static void put_live(const struct gpu_exec *x, struct gpu_live *live)
 static enum rlx_status take_param(struct gpu_exec *x, const struct gpu_io *io,
 				  struct gpu_slot *s, uint64_t *out_at, bool *moved)
 {
-	struct gpu_device *d = device_of(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	bool same = s->weight && s->host == x->base.ptr[RLX_IO_PARAM][io->index];
 	enum rlx_status st;
 
@@ -307,11 +297,11 @@ static uint64_t take_buffer(struct gpu_exec *x, const struct gpu_io *io, struct 
 	struct gpu_range *old = s->range;
 	uint64_t at;
 
-	s->range = gpu_range_get(device_of(x), a);
-	gpu_range_put(device_of(x), old);	/* after, so that it may be the same */
+	s->range = gpu_range_get(gpu_exec_device(x), a);
+	gpu_range_put(gpu_exec_device(x), old);	/* after, so that it may be the same */
 	at = gpu_range_at(s->range, x->base.ptr[io->io][io->index]);
 	s->mapped = at && io->bytes <= GPU_MOST_MAPPED &&
-		    !gpu_is_pair(code_of(x), (uint32_t)(s - x->slot));
+		    !gpu_is_pair(gpu_exec_code(x), (uint32_t)(s - x->slot));
 	s->taken = s->mapped && piece;
 	if (piece)
 		*piece = (struct rlx_g_piece){ s->taken ? at : 0, x->stage + io->at, io->bytes };
@@ -323,7 +313,7 @@ static uint64_t take_buffer(struct gpu_exec *x, const struct gpu_io *io, struct 
 /* Maps of buffers that a run binds, and at first of all others, behind @table. */
 static enum rlx_status make_maps(struct gpu_exec *x, const uint64_t *table)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	unsigned char *map = (unsigned char *)table + gpu_tensor_maps_at(c);
 	enum rlx_status st = RLX_OK;
 	uint32_t i, j;
@@ -339,7 +329,7 @@ static enum rlx_status make_maps(struct gpu_exec *x, const uint64_t *table)
 				at = table[at >> 48 & 0x7fff] + (at & 0xffffffffffff);
 			else if (x->mapped)
 				continue;
-			st = gpu_tensor_map_make(device_of(x), m, at, map, x->base.err);
+			st = gpu_tensor_map_make(gpu_exec_device(x), m, at, map, x->base.err);
 		}
 	x->mapped = !st;
 	return st;
@@ -347,8 +337,8 @@ static enum rlx_status make_maps(struct gpu_exec *x, const uint64_t *table)
 
 static enum rlx_status bring_table(struct gpu_exec *x)
 {
-	uint64_t bytes = gpu_table_bytes(code_of(x));
-	struct gpu_device *d = device_of(x);
+	uint64_t bytes = gpu_table_bytes(gpu_exec_code(x));
+	struct gpu_device *d = gpu_exec_device(x);
 
 	return !bytes ? RLX_OK :
 	       gpu_check(d, d->api->copy_in(x->table, x->places, bytes, x->stream),
@@ -357,7 +347,7 @@ static enum rlx_status bring_table(struct gpu_exec *x)
 
 static enum rlx_status take_changes(struct gpu_exec *x)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	uint64_t *table = x->places;
 	struct rlx_g_piece *piece = (void *)(table + c->n_io);
 	enum rlx_status st = RLX_OK;
@@ -401,8 +391,8 @@ static void count_copy(struct gpu_exec *x, const struct gpu_slot *s, uint64_t by
 
 static enum rlx_status stage_inputs(struct gpu_exec *x)
 {
-	const struct gpu_code *c = code_of(x);
-	struct gpu_device *d = device_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	uint32_t i;
 	int rc = 0;
 
@@ -424,15 +414,15 @@ static enum rlx_status stage_inputs(struct gpu_exec *x)
 
 static uint32_t val_of(const struct gpu_exec *x, uint32_t i)
 {
-	const struct gpu_io *io = &code_of(x)->io[i];
+	const struct gpu_io *io = &gpu_exec_code(x)->io[i];
 
 	return x->base.code->plan->io[io->io][io->index].val;
 }
 
 static enum rlx_status fetch_outputs(struct gpu_exec *x)
 {
-	const struct gpu_code *c = code_of(x);
-	struct gpu_device *d = device_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	uint64_t bytes;
 	uint32_t i;
 	int rc = 0;
@@ -457,7 +447,7 @@ static enum rlx_status fetch_outputs(struct gpu_exec *x)
 bool gpu_keep(struct rlx_exec *exec, unsigned int i, bool on)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	uint32_t out = c->first_io[RLX_IO_OUTPUT] + i, in = c->io[out].donated - 1;
 
 	/* what the host makes or reads must be where it looks */
@@ -471,9 +461,9 @@ bool gpu_keep(struct rlx_exec *exec, unsigned int i, bool on)
 enum rlx_status gpu_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	uint32_t at = c->first_io[io] + i, in = io == RLX_IO_INPUT ? at : c->io[at].donated - 1;
-	struct gpu_device *d = device_of(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	enum rlx_status st = RLX_OK;
 
 	if (x->slot[in].fresh)		/* the host has what the next run begins with */
@@ -492,7 +482,7 @@ enum rlx_status gpu_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 /* Status words that kernels set when they met bad data. */
 static enum rlx_status check_bad(struct gpu_exec *x)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	const int32_t *bad = bad_words(x);
 	const struct gpu_call *call, *met = NULL;
 	enum rlx_status st;
@@ -514,7 +504,7 @@ static enum rlx_status check_bad(struct gpu_exec *x)
 static enum rlx_status prepare(struct gpu_exec *x)
 {
 	const uint8_t *skip = x->base.skip;
-	uint64_t hash = skip ? rlx_hash_bytes(skip, code_of(x)->base.plan->n_step, 1) : 0;
+	uint64_t hash = skip ? rlx_hash_bytes(skip, gpu_exec_code(x)->base.plan->n_step, 1) : 0;
 	enum rlx_status st = RLX_OK;
 
 	if (hash != x->captured_skip)
@@ -530,8 +520,8 @@ static enum rlx_status prepare(struct gpu_exec *x)
 
 static enum rlx_status begin(struct gpu_exec *x)
 {
-	const struct gpu_code *c = code_of(x);
-	struct gpu_device *d = device_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	enum rlx_status st = stage_inputs(x);
 
 	if (!st)
@@ -551,14 +541,14 @@ static const char running[] = "running (RLX_DEBUG=run names the op)";
 /* Also after a failure @st: nothing may be under way in the caller's buffers. */
 static enum rlx_status end(struct gpu_exec *x, enum rlx_status st)
 {
-	struct gpu_device *d = device_of(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	enum rlx_status ran = gpu_check(d, d->api->stream_wait(x->stream), running,
 					st ? &(struct rlx_error){ 0 } : x->base.err);
 
 	st = st ? st : ran;
 	if (st)			/* the next run is not told of this one's data */
 		clear_bad(x);
-	return st || !code_of(x)->n_bad ? st : check_bad(x);
+	return st || !gpu_exec_code(x)->n_bad ? st : check_bad(x);
 }
 
 /*
@@ -567,7 +557,7 @@ static enum rlx_status end(struct gpu_exec *x, enum rlx_status st)
  */
 static bool is_waited_for(const struct gpu_exec *x)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	uint32_t i;
 
 	if (x->n_part > 1 || (x->n_part && gpu_calls(c)[0].kind != GPU_KERNEL_CALL) ||
@@ -583,7 +573,7 @@ static bool is_waited_for(const struct gpu_exec *x)
 enum rlx_status gpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
-	enum rlx_status st = gpu_enter(device_of(x), exec->err);
+	enum rlx_status st = gpu_enter(gpu_exec_device(x), exec->err);
 
 	*out_point = 0;
 	if (st)
@@ -606,7 +596,7 @@ static bool goes_on(struct gpu_exec *x, uint64_t timeout)
 {
 	uint64_t from = rlx_now(), spent, nap;
 
-	while (device_of(x)->api->stream_query(x->stream) == NOT_READY) {
+	while (gpu_exec_device(x)->api->stream_query(x->stream) == NOT_READY) {
 		spent = rlx_now() - from;
 		if (spent >= timeout)
 			return true;
@@ -622,7 +612,7 @@ static bool goes_on(struct gpu_exec *x, uint64_t timeout)
 enum rlx_status gpu_wait(struct rlx_exec *exec, uint64_t point, int64_t timeout_ns)
 {
 	struct gpu_exec *x = (struct gpu_exec *)exec;
-	struct gpu_device *d = device_of(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	/* whatever call is the first to tell of a fault */
 	enum rlx_status st = gpu_check(d, d->api->context_set(d->ctx), running, exec->err);
 

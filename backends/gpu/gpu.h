@@ -187,6 +187,16 @@ static inline struct gpu_device *gpu_device_of(const struct rlx_code *code)
 	return (struct gpu_device *)code->dev;
 }
 
+static inline const struct gpu_code *gpu_exec_code(const struct gpu_exec *x)
+{
+	return (const struct gpu_code *)x->base.code;
+}
+
+static inline struct gpu_device *gpu_exec_device(const struct gpu_exec *x)
+{
+	return gpu_device_of(x->base.code);
+}
+
 /* cuda.c, rocm.c */
 extern const struct rlx_gpu_vendor rlx_gpu_cuda, rlx_gpu_rocm;
 

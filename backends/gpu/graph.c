@@ -7,16 +7,6 @@
 #include "base/alloc.h"
 #include "base/log.h"
 
-static const struct gpu_code *code_of(const struct gpu_exec *x)
-{
-	return (const struct gpu_code *)x->base.code;
-}
-
-static struct gpu_device *device_of(const struct gpu_exec *x)
-{
-	return gpu_device_of(x->base.code);
-}
-
 /*
  * @s: on this stream; @may_pdl: it may begin before the one ahead there has ended. In a
  * graph it may then read what no launch of the graph writes: the first one begins when all
@@ -26,7 +16,7 @@ static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **ar
 		      bool may_pdl)
 {
 	const struct rlx_g_launch *l = &call->launch;
-	struct gpu_device *d = device_of(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	struct rlx_gpu_launch_attr pdl = { .id = d->v->launch_pdl, .value = { 1 } };
 	struct rlx_gpu_launch ex = {
 		.grid = { l->grid[0], l->grid[1], l->grid[2] },
@@ -45,7 +35,7 @@ static int launch_one(struct gpu_exec *x, const struct gpu_call *call, void **ar
 static uint64_t live_at(const struct gpu_exec *x, const struct gpu_call *call, int64_t looks,
 			size_t member)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 
 	return x->base.extent && looks ? x->table + gpu_live_at(c) + member +
 	       (uint64_t)(call - gpu_calls(c)) * sizeof(struct gpu_live) : 0;
@@ -54,7 +44,7 @@ static uint64_t live_at(const struct gpu_exec *x, const struct gpu_call *call, i
 static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool pdl)
 {
 	const struct rlx_g_launch *l = &call->launch;
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	struct rlx_g_env env = {
 		.table = (const uint64_t *)(uintptr_t)x->table,
 		.scratch = (void *)(uintptr_t)(x->work + call->scratch_at),
@@ -74,7 +64,7 @@ static int launch(struct gpu_exec *x, const struct gpu_call *call, void *s, bool
 	for (; env.pass < passes && !rc; env.pass++)
 		rc = launch_one(x, call, args, s, pdl || env.pass);
 	if (!rc && rlx_debug_on(RLX_DEBUG_RUN))		/* who faults is known by now */
-		rc = device_of(x)->api->stream_wait(s);
+		rc = gpu_exec_device(x)->api->stream_wait(s);
 	return rc;
 }
 
@@ -85,7 +75,7 @@ static enum rlx_status launch_named(struct gpu_exec *x, const struct gpu_call *c
 	const struct rlx_plan_step *s = call->base.step == GPU_NO_STEP ? NULL :
 		&x->base.code->plan->step[call->base.step];
 	struct rlx_error *err = x->base.err;
-	enum rlx_status st = gpu_check(device_of(x), launch(x, call, on, pdl),
+	enum rlx_status st = gpu_check(gpu_exec_device(x), launch(x, call, on, pdl),
 				       s && s->def ? s->def->name : "copy", err);
 
 	if (st && s && s->file && err->status) {
@@ -109,7 +99,7 @@ static bool skips_launch(const struct gpu_exec *x, const struct gpu_call *call)
 
 static enum rlx_status launch_part(struct gpu_exec *x, const struct gpu_part *p)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	enum rlx_status st = RLX_OK;
 	uint32_t i;
 
@@ -135,7 +125,7 @@ enum { STREAM_APART = 1, EVENT_PLAIN = 2 };
 
 static enum rlx_status make_streams(struct gpu_exec *x, struct streams *n)
 {
-	const struct rlx_gpu_api *api = device_of(x)->api;
+	const struct rlx_gpu_api *api = gpu_exec_device(x)->api;
 	const struct gpu_part *p = n->p;
 	uint32_t i;
 	int rc = 0;
@@ -144,21 +134,21 @@ static enum rlx_status make_streams(struct gpu_exec *x, struct streams *n)
 	n->done = rlx_calloc(p->end - p->first, sizeof(*n->done));
 	if (!n->done)
 		return rlx_fail(x->base.err, RLX_ENOMEM, "%s: out of memory",
-				device_of(x)->v->name);
+				gpu_exec_device(x)->v->name);
 	for (i = 0; i < p->n_stream && !rc; i++) {
 		rc = api->event_new(&n->event[i], EVENT_PLAIN);
 		if (!rc && i)
 			rc = api->stream_new(&n->stream[i], STREAM_APART);
 	}
 	for (i = 0; i < p->end - p->first && !rc; i++)
-		if (gpu_calls(code_of(x))[p->first + i].awaited)
+		if (gpu_calls(gpu_exec_code(x))[p->first + i].awaited)
 			rc = api->event_new(&n->done[i], EVENT_PLAIN);
-	return gpu_check(device_of(x), rc, "making streams", x->base.err);
+	return gpu_check(gpu_exec_device(x), rc, "making streams", x->base.err);
 }
 
 static void free_streams(struct gpu_exec *x, struct streams *n)
 {
-	const struct rlx_gpu_api *api = device_of(x)->api;
+	const struct rlx_gpu_api *api = gpu_exec_device(x)->api;
 	uint32_t i;
 
 	for (i = 0; i < n->p->n_stream; i++) {
@@ -204,8 +194,8 @@ static int join_streams(const struct rlx_gpu_api *api, const struct streams *n)
  */
 static enum rlx_status launch_in_stream(struct gpu_exec *x, struct streams *n, uint32_t i)
 {
-	const struct rlx_gpu_api *api = device_of(x)->api;
-	const struct gpu_code *c = code_of(x);
+	const struct rlx_gpu_api *api = gpu_exec_device(x)->api;
+	const struct gpu_code *c = gpu_exec_code(x);
 	const struct gpu_call *call = &gpu_calls(c)[i];
 	void *on = n->stream[call->on_stream];
 	enum rlx_status st = RLX_OK;
@@ -222,13 +212,13 @@ static enum rlx_status launch_in_stream(struct gpu_exec *x, struct streams *n, u
 	}
 	if (!rc && !st && call->awaited)
 		rc = api->event_record(n->done[i - first], on);
-	return st ? st : gpu_check(device_of(x), rc, "capturing", x->base.err);
+	return st ? st : gpu_check(gpu_exec_device(x), rc, "capturing", x->base.err);
 }
 
 /* Streams become branches of the graph. */
 static enum rlx_status launch_streams(struct gpu_exec *x, struct streams *n)
 {
-	struct gpu_device *d = device_of(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	enum rlx_status st = gpu_check(d, part_streams(d->api, n), "capturing", x->base.err);
 	uint32_t i;
 
@@ -242,8 +232,8 @@ enum { CAPTURE_THREAD = 1 };
 
 static enum rlx_status capture(struct gpu_exec *x, const struct gpu_part *p, void **out)
 {
-	const struct rlx_gpu_api *api = device_of(x)->api;
-	struct gpu_device *d = device_of(x);
+	const struct rlx_gpu_api *api = gpu_exec_device(x)->api;
+	struct gpu_device *d = gpu_exec_device(x);
 	struct streams n = { .p = p };
 	void *graph = NULL;
 	enum rlx_status st = RLX_OK, end;
@@ -280,15 +270,15 @@ static enum rlx_status run_part(struct gpu_exec *x, struct gpu_part *p)
 		return launch_part(x, p);
 	if (!*graph)
 		st = capture(x, p, graph);
-	return st ? st : gpu_check(device_of(x),
-				   device_of(x)->api->graph_launch(*graph, x->stream),
+	return st ? st : gpu_check(gpu_exec_device(x),
+				   gpu_exec_device(x)->api->graph_launch(*graph, x->stream),
 				   "launching", x->base.err);
 }
 
 /* Where a value is on the device, and whether host and device share the place. */
 static uint64_t device_place(const struct gpu_exec *x, uint32_t v, bool *shared)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	const struct rlx_place *at = &c->base.plan->val[v].place;
 	uint32_t slot;
 
@@ -302,7 +292,7 @@ static uint64_t device_place(const struct gpu_exec *x, uint32_t v, bool *shared)
 
 static enum rlx_status cross(struct gpu_exec *x, const struct gpu_call *call)
 {
-	struct gpu_device *d = device_of(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	uint64_t n = rlx_plan_bytes(x->base.code->plan, call->val), at;
 	void *host = rlx_host_ptr(&x->base, call->val);
 	bool shared;
@@ -324,19 +314,19 @@ static enum rlx_status cross(struct gpu_exec *x, const struct gpu_call *call)
 static enum rlx_status host_step(struct gpu_exec *x, const struct gpu_call *call)
 {
 	const struct rlx_plan_step *step = &x->base.code->plan->step[call->base.step];
-	struct gpu_device *d = device_of(x);
+	struct gpu_device *d = gpu_exec_device(x);
 	enum rlx_status st;
 
 	if (gpu_skips(x, call->base.step))
 		return RLX_OK;
 	st = gpu_check(d, d->api->stream_wait(x->stream), "waiting", x->base.err);
 	return st ? st : rlx_host_step(&x->base, x->extent.leads, step,
-				       (char *)x->base.work + code_of(x)->host_at, x->tensors);
+				       (char *)x->base.work + gpu_exec_code(x)->host_at, x->tensors);
 }
 
 enum rlx_status gpu_run_call(struct gpu_exec *x, uint32_t i)
 {
-	const struct gpu_call *call = &gpu_calls(code_of(x))[i];
+	const struct gpu_call *call = &gpu_calls(gpu_exec_code(x))[i];
 	const struct gpu_part one = { .first = i, .end = i + 1 };
 
 	return call->kind == GPU_KERNEL_CALL ? launch_part(x, &one) :
@@ -351,7 +341,7 @@ enum rlx_status gpu_run_parts(struct gpu_exec *x)
 	if (x->base.step_ns)
 		return gpu_run_timed(x);
 	for (i = 0; i < x->n_part && !st; i++)
-		st = gpu_calls(code_of(x))[x->part[i].first].kind == GPU_KERNEL_CALL ?
+		st = gpu_calls(gpu_exec_code(x))[x->part[i].first].kind == GPU_KERNEL_CALL ?
 			run_part(x, &x->part[i]) : gpu_run_call(x, x->part[i].first);
 	return st;
 }

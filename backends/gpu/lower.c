@@ -737,28 +737,24 @@ static bool is_little(uint64_t bytes, uint64_t in_turn)
 	return bytes / 4 <= in_turn || bytes <= 64 << 20;
 }
 
-/*
- * Which launches go side by side, and places by that. Where those would take too much they
- * are given in turn, and launches wait for what shares their bytes.
- */
+/* Which launches go side by side, and places by that; none where it would take too much. */
 static enum rlx_status place(struct gpu_code *c, struct rlx_error *err)
 {
 	struct rlx_plan *p = c->base.plan;
 	struct gpu_streams n;
-	bool ok = gpu_streams_find(&n, c, false);
-	enum rlx_status st = rlx_calls_place(&c->calls, p, NULL, err);
+	bool ok = gpu_streams_find(&n, c);
+	enum rlx_status st = ok ? rlx_calls_place(&c->calls, p, NULL, err) :
+		rlx_fail(err, RLX_ENOMEM, "%s: out of memory", c->base.dev->be->name);
 	uint64_t in_turn = p->work_bytes;
 
-	if (!st && ok && c->n_stream > 1)
+	if (!st && c->n_stream > 1)
 		st = rlx_calls_place(&c->calls, p, &n.order, err);
-	if (!st && ok && c->n_stream > 1 && !is_little(p->work_bytes, in_turn)) {
-		gpu_streams_free(&n);
+	if (!st && c->n_stream > 1 && !is_little(p->work_bytes, in_turn)) {
+		gpu_streams_drop(c);
 		st = rlx_calls_place(&c->calls, p, NULL, err);
-		ok = gpu_streams_find(&n, c, true);
 	}
 	gpu_streams_free(&n);
-	return st || ok ? st : rlx_fail(err, RLX_ENOMEM, "%s: out of memory",
-					c->base.dev->be->name);
+	return st;
 }
 
 enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_error *err)

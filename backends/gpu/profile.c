@@ -4,17 +4,12 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 
-static const struct gpu_code *code_of(const struct gpu_exec *x)
-{
-	return (const struct gpu_code *)x->base.code;
-}
-
 void gpu_timed_free(struct gpu_exec *x)
 {
 	struct gpu_device *d = gpu_device_of(x->base.code);
 	uint32_t i;
 
-	for (i = 0; x->event && i <= code_of(x)->calls.n_call; i++)
+	for (i = 0; x->event && i <= gpu_exec_code(x)->calls.n_call; i++)
 		if (x->event[i])
 			d->api->event_free(x->event[i]);
 	rlx_free(x->event);
@@ -26,7 +21,7 @@ static enum rlx_status make_events(struct gpu_exec *x)
 {
 	struct gpu_device *d = gpu_device_of(x->base.code);
 	enum rlx_status st = RLX_OK;
-	uint32_t i, n = code_of(x)->calls.n_call + 1;
+	uint32_t i, n = gpu_exec_code(x)->calls.n_call + 1;
 
 	if (x->event)
 		return RLX_OK;
@@ -44,7 +39,7 @@ static enum rlx_status make_events(struct gpu_exec *x)
 /* The device's own clock for what it did; the host's steps were timed as they ran. */
 static enum rlx_status add_times(struct gpu_exec *x)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	struct gpu_device *d = gpu_device_of(x->base.code);
 	uint32_t i;
 	float ms;
@@ -64,7 +59,7 @@ static enum rlx_status add_times(struct gpu_exec *x)
 
 enum rlx_status gpu_run_timed(struct gpu_exec *x)
 {
-	const struct gpu_code *c = code_of(x);
+	const struct gpu_code *c = gpu_exec_code(x);
 	struct gpu_device *d = gpu_device_of(x->base.code);
 	enum rlx_status st = make_events(x);
 	uint32_t i;

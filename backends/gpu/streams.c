@@ -21,71 +21,44 @@ static const double least_us = 1.5, cross_us = 1.0, least_gain = 0.05;
 /* ---- what calls read and write ---- */
 
 /*
- * Places are all of one space, and each value of the workspace is a space for itself as
- * long as they are not looked at; so is each output, with the input that it replaces.
+ * What value @v is part of, by number: values of the workspace, and outputs with the inputs that
+ * they replace. 0: nothing writes there.
  */
-static bool add_span(struct gpu_streams *n, uint32_t v, bool write)
+static uint32_t space_of(const struct gpu_code *c, uint32_t v)
 {
-	const struct rlx_plan *p = n->c->base.plan;
-	const struct gpu_io *io = n->c->io;
-	uint32_t root = p->val[v].root, out = n->c->first_io[RLX_IO_OUTPUT], donated;
+	const struct rlx_plan *p = c->base.plan;
+	uint32_t root = p->val[v].root, out = c->first_io[RLX_IO_OUTPUT], donated;
 	const struct rlx_place *at = &p->val[root].place;
-	struct gpu_span s = { .to = 1, .write = write };
 
-	switch (v ? at->kind : RLX_PLACE_NONE) {
+	switch (at->kind) {
 	case RLX_PLACE_WORK:
-		s.space = n->placed ? 0 : 1 + root;
-		if (n->placed) {
-			s.from = at->offset;
-			s.to = s.from + rlx_plan_bytes(p, root);
-		}
-		break;
+		return root;
 	case RLX_PLACE_OUTPUT:
-		s.space = p->n_val + 1 + at->index;
-		break;
+		return p->n_val + at->index;
 	case RLX_PLACE_INPUT:
-		donated = io[at->index].donated;
-		if (!donated)
-			return true;
-		s.space = p->n_val + 1 + (donated - 1 - out);
-		break;
-	default:	/* nothing writes there */
-		return true;
+		donated = c->io[at->index].donated;
+		return donated ? p->n_val + donated - 1 - out : 0;
+	default:
+		return 0;
 	}
-	if (!rlx_grow(&n->span, &n->cap_span, n->n_span + 1, sizeof(*n->span)))
-		return false;
-	n->span[n->n_span++] = s;
-	return true;
-}
-
-static bool add_call(struct gpu_streams *n, const struct rlx_call *call)
-{
-	const struct rlx_ref *r = n->c->calls.ref + call->ref, *end = r + call->n_ref;
-	bool ok = true;
-
-	for (; r < end && ok; r++)
-		ok = r->kind != RLX_REF_VALUE || add_span(n, r->val, r->access & RLX_WRITE);
-	return ok;
-}
-
-static bool meet(const struct gpu_span *a, const struct gpu_span *b)
-{
-	return a->space == b->space && (a->write || b->write) && a->from < b->to &&
-	       b->from < a->to;
 }
 
 /* Must call @i come after call @j? What brings the inputs has no step. */
 static bool needs(const struct gpu_streams *n, uint32_t i, uint32_t j)
 {
-	const struct gpu_call *call = gpu_calls(n->c);
-	uint32_t a, b;
+	const struct rlx_call *x = &gpu_calls(n->c)[i].base, *y = &gpu_calls(n->c)[j].base;
+	const struct rlx_ref *r = n->c->calls.ref;
+	uint32_t a, b, space;
 
-	if (call[i].base.step == GPU_NO_STEP || call[j].base.step == GPU_NO_STEP)
+	if (x->step == GPU_NO_STEP || y->step == GPU_NO_STEP)
 		return true;
-	for (a = n->first[i]; a < n->first[i + 1]; a++)
-		for (b = n->first[j]; b < n->first[j + 1]; b++)
-			if (meet(&n->span[a], &n->span[b]))
+	for (a = x->ref; a < x->ref + x->n_ref; a++) {
+		space = n->space[r[a].val];
+		for (b = y->ref; space && b < y->ref + y->n_ref; b++)
+			if (n->space[r[b].val] == space &&
+			    (r[a].access | r[b].access) & RLX_WRITE)
 				return true;
+	}
 	return false;
 }
 
@@ -294,34 +267,39 @@ static void stay(struct gpu_streams *n, uint32_t first, uint32_t end)
 	}
 }
 
-bool gpu_streams_find(struct gpu_streams *n, struct gpu_code *c, bool placed)
+void gpu_streams_drop(struct gpu_code *c)
 {
-	uint32_t i, end;
+	uint32_t i;
 
-	*n = (struct gpu_streams){ .c = c, .placed = placed };
 	c->n_stream = 1;
 	c->n_wait = 0;
-	if (c->calls.n_call < 3 || c->calls.n_call > MOST_CALLS)
-		return true;
-	n->first = rlx_calloc(c->calls.n_call + 1, sizeof(*n->first));
-	n->order.section = rlx_calloc(c->calls.n_call, sizeof(*n->order.section));
-	n->order.stream = rlx_calloc(c->calls.n_call, sizeof(*n->order.stream));
-	n->time = rlx_calloc(c->calls.n_call, sizeof(*n->time));
-	n->order.ended = rlx_calloc(c->calls.n_call, sizeof(*n->order.ended));
-	if (!n->first || !n->order.section || !n->order.stream || !n->time || !n->order.ended)
-		return false;
 	for (i = 0; i < c->calls.n_call; i++) {
 		gpu_calls(c)[i].on_stream = 0;
 		gpu_calls(c)[i].n_wait = 0;
 		gpu_calls(c)[i].awaited = false;
-		n->first[i] = n->n_span;
-		if (!add_call(n, &gpu_calls(c)[i].base))
-			return false;
 	}
-	n->first[i] = n->n_span;
-	for (i = 0; i < c->calls.n_call; i = end) {
+}
+
+bool gpu_streams_find(struct gpu_streams *n, struct gpu_code *c)
+{
+	uint32_t n_call = c->calls.n_call, i, end, v;
+
+	*n = (struct gpu_streams){ .c = c };
+	gpu_streams_drop(c);
+	if (n_call < 3 || n_call > MOST_CALLS)
+		return true;
+	n->space = rlx_calloc(c->base.plan->n_val, sizeof(*n->space));
+	n->order.section = rlx_calloc(n_call, sizeof(*n->order.section));
+	n->order.stream = rlx_calloc(n_call, sizeof(*n->order.stream));
+	n->time = rlx_calloc(n_call, sizeof(*n->time));
+	n->order.ended = rlx_calloc(n_call, sizeof(*n->order.ended));
+	if (!n->space || !n->order.section || !n->order.stream || !n->time || !n->order.ended)
+		return false;
+	for (v = 1; v < c->base.plan->n_val; v++)
+		n->space[v] = space_of(c, v);
+	for (i = 0; i < n_call; i = end) {
 		end = i + 1;
-		while (gpu_calls(c)[i].kind == GPU_KERNEL_CALL && end < c->calls.n_call &&
+		while (gpu_calls(c)[i].kind == GPU_KERNEL_CALL && end < n_call &&
 		       gpu_calls(c)[end].kind == GPU_KERNEL_CALL)
 			end++;
 		for (uint32_t k = i; k < end; k++)
@@ -338,8 +316,7 @@ bool gpu_streams_find(struct gpu_streams *n, struct gpu_code *c, bool placed)
 
 void gpu_streams_free(struct gpu_streams *n)
 {
-	rlx_free(n->first);
-	rlx_free(n->span);
+	rlx_free(n->space);
 	rlx_free(n->order.section);
 	rlx_free(n->order.stream);
 	rlx_free(n->time);
