@@ -4,13 +4,21 @@
 
 #include "rt/rt.h"
 
+/* By library; Vulkan's is left out where its kernels could not be compiled. */
+#define OF_gpu(...)	__VA_ARGS__
+#ifdef RLX_HAVE_VULKAN
+#define OF_vulkan(...)	__VA_ARGS__
+#else
+#define OF_vulkan(...)
+#endif
+
 #define BACKEND(name)
-#define LOADED(name) extern const struct rlx_backend rlx_backend_##name;
+#define LOADED(name, library) OF_##library(extern const struct rlx_backend rlx_backend_##name;)
 #include "backends/backends.def"
 #undef LOADED
 
 static const struct rlx_backend *const loaded[] = {
-#define LOADED(name) &rlx_backend_##name,
+#define LOADED(name, library) OF_##library(&rlx_backend_##name,)
 #include "backends/backends.def"
 #undef LOADED
 };

@@ -1,20 +1,38 @@
 // SPDX-License-Identifier: MIT
 /*
- * Loaded backends where they are a library of their own, which stands beside this one
- * and is of the same version, for it uses our inside (librlx.map). Opened once, when
+ * Loaded backends where they are libraries of their own, which stand beside this one
+ * and are of the same version, for they use our inside (librlx.map). Each is opened once, when
  * first asked for, and kept.
  */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "rt/rt.h"
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static void *library;
-static char reason[224];	/* written once */
+static const struct row {
+	const char	*backend, *library;
+} rows[] = {
+#define BACKEND(name)
+#define LOADED(name, library)	{ #name, "librlx-" #library ".so.1" },
+#include "backends/backends.def"
+#undef BACKEND
+#undef LOADED
+};
 
-static void open_library(void)
+enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
+
+/* By row; two of one library are two references to it. */
+static struct library {
+	bool	tried;
+	void	*handle;
+	char	why[224];	/* written once */
+} libraries[N_ROWS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void open_library(struct library *l, const char *name)
 {
 	Dl_info self;
 	char path[4096];
@@ -22,31 +40,40 @@ static void open_library(void)
 	size_t n = 0;
 
 	/* in our own folder first: the loader would look elsewhere */
-	if (dladdr(&once, &self) && self.dli_fname)
+	if (dladdr(&lock, &self) && self.dli_fname)
 		for (p = self.dli_fname; *p; p++)
 			if (*p == '/')
 				n = (size_t)(p - self.dli_fname) + 1;
 	if (n && n + 32 < sizeof(path)) {
-		snprintf(path, sizeof(path), "%.*slibrlx-gpu.so.1", (int)n, self.dli_fname);
-		library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+		snprintf(path, sizeof(path), "%.*s%s", (int)n, self.dli_fname, name);
+		l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	}
-	if (!library)
-		library = dlopen("librlx-gpu.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (!library) {
+	if (!l->handle)
+		l->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+	if (l->handle) {
+		snprintf(l->why, sizeof(l->why), "%s does not have it", name);
+	} else {
 		p = dlerror();
-		snprintf(reason, sizeof(reason), "%.200s", p ? p : "no librlx-gpu.so.1");
+		snprintf(l->why, sizeof(l->why), "%.200s", p ? p : name);
 	}
+	l->tried = true;
 }
 
 const struct rlx_backend *rlx_backend_load(const char *name, const char **why)
 {
 	const struct rlx_backend *be = NULL;
 	char symbol[64];
+	unsigned int i;
 
-	pthread_once(&once, open_library);
+	for (i = 0; i < N_ROWS - 1 && strcmp(rows[i].backend, name); i++)
+		;
+	pthread_mutex_lock(&lock);
+	if (!libraries[i].tried)
+		open_library(&libraries[i], rows[i].library);
+	pthread_mutex_unlock(&lock);
 	snprintf(symbol, sizeof(symbol), "rlx_backend_%.40s", name);
-	if (library)
-		be = dlsym(library, symbol);
-	*why = library ? "librlx-gpu.so.1 does not have it" : reason;
+	if (libraries[i].handle)
+		be = dlsym(libraries[i].handle, symbol);
+	*why = libraries[i].why;
 	return be;
 }

@@ -10,7 +10,7 @@
 #include "rt/rt.h"
 
 #define BACKEND(name) extern const struct rlx_backend rlx_backend_##name;
-#define LOADED(name)
+#define LOADED(name, library)
 #include "backends/backends.def"
 #undef BACKEND
 #undef LOADED
@@ -21,7 +21,7 @@ static const struct row {
 	const struct rlx_backend	*be;
 } rows[] = {
 #define BACKEND(name)	{ #name, &rlx_backend_##name },
-#define LOADED(name)	{ #name, NULL },
+#define LOADED(name, library)	{ #name, NULL },
 #include "backends/backends.def"
 #undef BACKEND
 #undef LOADED

@@ -30,7 +30,7 @@ enum rlx_status rlx_device_layout(const char *name, char *out, size_t size,
 				  struct rlx_error *err);
 
 /*
- * A backend of LOADED(): in load_opened.c of librlx-gpu.so, in load_linked.c of the
+ * A backend of LOADED(): in load_opened.c of a library of its own, in load_linked.c of the
  * program itself; a library has one of the two. NULL: *@why says why.
  */
 const struct rlx_backend *rlx_backend_load(const char *name, const char **why);
