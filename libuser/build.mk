@@ -4,7 +4,7 @@ LIB_SRC	:= $(filter-out libuser/rt/load_%.c libuser/train/%, \
 		$(wildcard libuser/*/*.c libuser/*/*/*.c))
 LIB_OBJ	 := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(KERNEL_OBJ) $(BACKEND_OBJ)
 # What only the archive, and only the shared library has: backends/build.mk says why.
-A_OBJ	 := $(GPU_OBJ) $(BUILD)/obj/libuser/rt/load_linked.o
+A_OBJ	 := $(GPU_OBJ) $(VULKAN_OBJ) $(BUILD)/obj/libuser/rt/load_linked.o
 SO_OBJ	 := $(BUILD)/obj/libuser/rt/load_opened.o
 OP_SRC	:= $(wildcard libuser/ops/*.c libuser/ops/*.def)
 GEN	:= $(BUILD)/gen/rlx/ops.list.h
@@ -33,19 +33,37 @@ SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
 # Nor is it unwound but by debuggers, which have .debug_frame for that: 80 KB of the library.
 $(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += -fno-asynchronous-unwind-tables
 
-# What librlx-gpu.so uses of the inside; the map says which names, for whom.
+# What librlx-gpu.so and librlx-vulkan.so use of the inside; the map says which names.
 INSIDE := libuser/base/alloc libuser/base/bump libuser/base/disk_cache libuser/base/log \
 	  libuser/base/map libuser/base/proc libuser/base/status libuser/base/thread \
 	  libuser/ir/eval libuser/ops/op libuser/plan/plan \
 	  $(patsubst %.c,%, $(wildcard backends/common/*.c))
 $(INSIDE:%=$(BUILD)/obj/%.o): CFLAGS += -fvisibility=default
 
-lib: $(BUILD)/lib/librlx.so $(BUILD)/lib/librlx.a $(BUILD)/lib/librlx-gpu.so.$(SOMAJOR)
+VULKAN_LIB := $(if $(filter 1,$(VULKAN)),$(BUILD)/lib/librlx-vulkan.so.$(SOMAJOR))
+ifneq ($(VULKAN),1)
+lib: no-vulkan
+endif
+
+lib: $(BUILD)/lib/librlx.so $(BUILD)/lib/librlx.a $(BUILD)/lib/librlx-gpu.so.$(SOMAJOR) \
+     $(VULKAN_LIB)
+
+no-vulkan:
+	@echo "librlx-vulkan.so is not built: glslc or Vulkan's headers are missing" \
+	      "(Debian: glslc, libvulkan-dev)" >&2
+
+# Known by what it was built with, for glslc may come later.
+VULKAN_IS := $(BUILD)/.vulkan-$(VULKAN)
+$(VULKAN_IS):
+	@mkdir -p $(@D)
+	@rm -f $(BUILD)/.vulkan-[01] && touch $@
+$(BUILD)/obj/libuser/rt/load_linked.o: CPPFLAGS += $(if $(filter 1,$(VULKAN)),-DRLX_HAVE_VULKAN)
 
 MAP	:= $(wildcard libuser/librlx.map)
 
 # With our inner names: for tests and tools, and never installed.
 LIB_A	:= $(BUILD)/lib/librlx-internal.a
+$(BUILD)/obj/libuser/rt/load_linked.o $(LIB_A): $(VULKAN_IS)
 
 $(LIB_A): $(LIB_OBJ) $(A_OBJ)
 	@mkdir -p $(@D)
@@ -78,6 +96,11 @@ comma := ,
 $(BUILD)/lib/librlx-gpu.so.$(SOMAJOR): $(GPU_OBJ) $(BUILD)/lib/librlx.so
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared $(RELR) -Wl,-soname,$(@F) -Wl,-z,defs $(LDFLAGS) $(GPU_OBJ) \
+		-L$(BUILD)/lib -lrlx $(LDLIBS) -o $@
+
+$(BUILD)/lib/librlx-vulkan.so.$(SOMAJOR): $(VULKAN_OBJ) $(BUILD)/lib/librlx.so
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $(RELR) -Wl,-soname,$(@F) -Wl,-z,defs $(LDFLAGS) $(VULKAN_OBJ) \
 		-L$(BUILD)/lib -lrlx $(LDLIBS) -o $@
 
 $(BUILD)/lib/librlx.so: $(BUILD)/lib/librlx.so.$(SOMAJOR)

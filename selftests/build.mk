@@ -4,7 +4,8 @@
 # harness are shared by all.
 TEST_LIB := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard selftests/lib/*.c) \
 		tools/rlx/peer_ort.c)
-TEST_SRC := $(filter-out selftests/lib/% selftests/fuzz/% selftests/kmod/%, \
+TEST_SRC := $(filter-out selftests/lib/% selftests/fuzz/% selftests/kmod/% \
+		$(if $(filter 1,$(VULKAN)),,selftests/vulkan/%), \
 		$(wildcard selftests/*/*.c))
 TEST_BIN := $(TEST_SRC:selftests/%.c=$(BUILD)/test/%)
 
@@ -51,13 +52,14 @@ HOSTILE_BIN := $(filter $(BUILD)/test/hostile/% $(BUILD)/test/oom/%,$(TEST_BIN))
 BENCH_BIN   := $(filter $(BUILD)/test/bench/%,$(TEST_BIN))
 UNIT_BIN    := $(filter-out $(OPS_BIN) $(ONNX_BIN) $(MODELS_BIN) $(TRAIN_BIN) \
 			    $(HOSTILE_BIN) $(BENCH_BIN) \
-			    $(BUILD)/test/gpu/% $(BUILD)/test/gpubench/%,$(TEST_BIN))
+			    $(BUILD)/test/gpu/% $(BUILD)/test/gpubench/% \
+			    $(BUILD)/test/vulkan/%,$(TEST_BIN))
 
 include selftests/slot/build.mk
 
 # Those that take longest begin early, lest one be left to run alone (AT_ONCE).
 GROUPS := check-style check-unit check-kmod check-kmod-debug check-kmod-serve \
-	  check-serve check-emu check-hostile check-nvrtc check-hip-build check-ops \
+	  check-serve check-emu check-hostile check-nvrtc check-hip-build check-ops check-vulkan \
 	  check-install check-onnx check-models check-train
 
 # Goals that call make again must not do so side by side in one folder.
@@ -146,4 +148,4 @@ asan tsan:
 .PHONY: check asan tsan bench-cpu bench-sweep-cpu $(GROUPS)
 
 include selftests/serve/build.mk
-include selftests/gpu/build.mk
+include selftests/gpu/build.mk selftests/vulkan/build.mk

@@ -7,6 +7,7 @@ COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 SOFILE	:= librlx.so.$(SOMAJOR).$(VERSION)
 GPUFILE	:= librlx-gpu.so.$(SOMAJOR).$(VERSION)
 TRAINFILE := librlx-train.so.$(SOMAJOR).$(VERSION)
+VULKANFILE := librlx-vulkan.so.$(SOMAJOR).$(VERSION)
 
 MAN_SRC	:= $(wildcard docs/*.scd)
 COMMANDS := $(shell awk -F'[^a-z]+' '/^COMMAND/ { print $$2 }' \
@@ -69,6 +70,10 @@ install: all gpu-kernels $(MAN_OK)
 		'$(DESTDIR)$(LIBDIR)/$(TRAINFILE)'
 	$(Q)ln -sf $(TRAINFILE) '$(DESTDIR)$(LIBDIR)/librlx-train.so.$(SOMAJOR)'
 	$(Q)ln -sf librlx-train.so.$(SOMAJOR) '$(DESTDIR)$(LIBDIR)/librlx-train.so'
+	$(Q)test -z '$(VULKAN_LIB)' || { install -m 755 $(VULKAN_LIB) \
+		'$(DESTDIR)$(LIBDIR)/$(VULKANFILE)' && ln -sf $(VULKANFILE) \
+		'$(DESTDIR)$(LIBDIR)/librlx-vulkan.so.$(SOMAJOR)' && \
+		ln -sf librlx-vulkan.so.$(SOMAJOR) '$(DESTDIR)$(LIBDIR)/librlx-vulkan.so'; }
 	$(Q)for k in $(KERNELS)/*.bin; do test ! -f "$$k" || install -m 644 -D \
 		-t '$(DESTDIR)$(LIBDIR)/rlx/gpu' "$$k" || exit 1; done
 	$(Q)$(call fill,rlx.pc,$(LIBDIR)/pkgconfig)

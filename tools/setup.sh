@@ -7,6 +7,7 @@
 #   tools/setup.sh serve                     check, and the daemon with its tests
 #   tools/setup.sh kmod                      build, and guests for the module
 #   tools/setup.sh kernel                    kmod, and compiling a kernel
+#   tools/setup.sh vulkan                   build, and Vulkan with a device on the CPU
 #   tools/setup.sh hip                      build, and AMD's compiler for GPU kernels
 #   tools/setup.sh deb                       build, and the Debian packages
 #
@@ -17,15 +18,18 @@ set -eu
 BUILD=${BUILD:-build}
 build_pkgs="gcc libc6-dev libssl-dev liburing-dev make"
 demo_pkgs="$build_pkgs ca-certificates python3 python3-pip"
-check_pkgs="$demo_pkgs clang clang-format g++ libclang-rt-dev libonnx-testdata pkg-config scdoc"
+vulkan_pkgs="$build_pkgs glslc libvulkan-dev mesa-vulkan-drivers spirv-tools"
+vulkan_pkgs="$vulkan_pkgs vulkan-validationlayers"
+check_pkgs="$demo_pkgs clang clang-format g++ glslc libclang-rt-dev libonnx-testdata"
+check_pkgs="$check_pkgs libvulkan-dev pkg-config scdoc"
 rlxd_pkgs="$build_pkgs libinih-dev node-llhttp"
 serve_pkgs="$check_pkgs libinih-dev node-llhttp curl openssl"
 serve_pkgs="$serve_pkgs prometheus python3-venv wrk"
 kmod_pkgs="$build_pkgs binutils busybox-static ccache cpio gcc-multilib kmod"
 kmod_pkgs="$kmod_pkgs pahole qemu-system-x86 sparse spin systemd xz-utils zstd"
 hip_pkgs="$build_pkgs hipcc"
-deb_pkgs="$build_pkgs binutils build-essential debhelper dh-dkms dkms fakeroot"
-deb_pkgs="$deb_pkgs kmod libinih-dev lintian node-llhttp openssl scdoc"
+deb_pkgs="$build_pkgs binutils build-essential debhelper dh-dkms dkms fakeroot glslc"
+deb_pkgs="$deb_pkgs kmod libinih-dev libvulkan-dev lintian node-llhttp openssl scdoc"
 deb_pkgs="$deb_pkgs pahole procps systemd xz-utils"
 kernel_pkgs="$kmod_pkgs bc bison cpio flex libelf-dev"
 
@@ -122,9 +126,10 @@ for group in "${@:-build}"; do
 	kmod)	pkgs=$kmod_pkgs ;;
 	kernel)	pkgs=$kernel_pkgs ;;
 	hip)	pkgs=$hip_pkgs ;;
+	vulkan)	pkgs=$vulkan_pkgs ;;
 	deb)	pkgs=$deb_pkgs ;;
 	*)	die "unknown group '$group'" \
-		    "There are: build demo check rlxd serve kmod kernel hip deb" ;;
+		    "There are: build demo check rlxd serve kmod kernel hip vulkan deb" ;;
 	esac
 	stamp=$BUILD/.setup-$group
 	stamp_is_fresh && continue

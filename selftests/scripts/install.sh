@@ -17,6 +17,7 @@ files_are_there()
 {
 	for f in include/rlx/status.h include/rlx/ops.list.h include/linux/rlx.h lib/arch/librlx.a \
 		 lib/arch/librlx.so lib/arch/librlx.so.1 lib/arch/librlx-gpu.so.1 \
+		 lib/arch/librlx-vulkan.so.1 \
 		 lib/arch/librlx-train.so lib/arch/librlx-train.so.1 \
 		 bin/rlx lib/arch/pkgconfig/rlx.pc lib/arch/pkgconfig/rlx-train.pc \
 		 lib/arch/cmake/rlx/rlxConfig.cmake; do
@@ -74,7 +75,7 @@ names_are_ours()
 {
 	sed -n '/^local:/q; s/^\t\(rlx_[a-z0-9_]*\);/\1/p' libuser/librlx.map | sort \
 		>"$tmp/public"
-	for f in librlx.so librlx-gpu.so librlx-train.so librlx.a; do
+	for f in librlx.so librlx-gpu.so librlx-vulkan.so librlx-train.so librlx.a; do
 		flags=-D
 		[ $f != librlx.a ] || flags=-g
 		nm $flags --defined-only "$dest$lib/$f" | awk 'NF == 3 && $2 != "A" {

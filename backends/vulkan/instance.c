@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: MIT
+/* The Vulkan loader, and of the devices that it lists those that the backend can use. */
+#include <dlfcn.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/vulkan/vk.h"
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct vk_driver driver;
+
+const char *vk_result_name(VkResult r)
+{
+	switch (r) {
+#define NAME(n)	case n: return #n;
+	NAME(VK_ERROR_OUT_OF_HOST_MEMORY)
+	NAME(VK_ERROR_OUT_OF_DEVICE_MEMORY)
+	NAME(VK_ERROR_INITIALIZATION_FAILED)
+	NAME(VK_ERROR_DEVICE_LOST)
+	NAME(VK_ERROR_MEMORY_MAP_FAILED)
+	NAME(VK_ERROR_LAYER_NOT_PRESENT)
+	NAME(VK_ERROR_EXTENSION_NOT_PRESENT)
+	NAME(VK_ERROR_FEATURE_NOT_PRESENT)
+	NAME(VK_ERROR_INCOMPATIBLE_DRIVER)
+	NAME(VK_ERROR_TOO_MANY_OBJECTS)
+	NAME(VK_ERROR_INVALID_EXTERNAL_HANDLE)
+	NAME(VK_ERROR_INVALID_OPAQUE_CAPTURE_ADDRESS)
+	NAME(VK_TIMEOUT)
+#undef NAME
+	default: return "an error of Vulkan";
+	}
+}
+
+/* Features that kernels use, and what a device without is told. */
+static const struct feature {
+	size_t		at;		/* in struct features */
+	const char	*name;
+} wanted[] = {
+#define BASE(m)	{ offsetof(VkPhysicalDeviceFeatures2, features.m), #m }
+	BASE(shaderInt64), BASE(shaderInt16), BASE(shaderFloat64),
+#undef BASE
+}, wanted11[] = {
+	{ offsetof(VkPhysicalDeviceVulkan11Features, storageBuffer16BitAccess),
+	  "storageBuffer16BitAccess" },
+}, wanted12[] = {
+#define V12(m)	{ offsetof(VkPhysicalDeviceVulkan12Features, m), #m }
+	V12(bufferDeviceAddress), V12(timelineSemaphore), V12(scalarBlockLayout),
+	V12(storageBuffer8BitAccess), V12(shaderInt8),
+#undef V12
+};
+
+static const char *lacks(const void *s, const struct feature *f, size_t n)
+{
+	VkBool32 on;
+
+	for (; n--; f++) {
+		memcpy(&on, (const char *)s + f->at, sizeof(on));
+		if (!on)
+			return f->name;
+	}
+	return NULL;
+}
+
+#define LACKS(s, table)	lacks(s, table, sizeof(table) / sizeof((table)[0]))
+
+static const char *missing_feature(const struct vk_driver *d, VkPhysicalDevice pd)
+{
+	VkPhysicalDeviceVulkan12Features v12 = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES };
+	VkPhysicalDeviceVulkan11Features v11 = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, &v12 };
+	VkPhysicalDeviceFeatures2 base = { VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &v11 };
+	const char *name;
+
+	d->api.GetPhysicalDeviceFeatures2(pd, &base);
+	name = LACKS(&base, wanted);
+	if (!name)
+		name = LACKS(&v11, wanted11);
+	return name ? name : LACKS(&v12, wanted12);
+}
+
+static void read_extensions(const struct vk_driver *d, struct vk_physical *p)
+{
+	VkExtensionProperties ext[512];
+	uint32_t n = sizeof(ext) / sizeof(ext[0]), i;
+
+	if (d->api.EnumerateDeviceExtensionProperties(p->pd, NULL, &n, ext) < 0)
+		return;
+	for (i = 0; i < n; i++) {
+		const char *s = ext[i].extensionName;
+
+		p->has.external_host |= !strcmp(s, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+		p->has.pci |= !strcmp(s, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME);
+		p->has.subgroup_size |=
+			!strcmp(s, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
+	}
+}
+
+/* A family of queues that computes, and nothing else if there is one */
+static bool find_family(const struct vk_driver *d, struct vk_physical *p)
+{
+	VkQueueFamilyProperties f[32];
+	uint32_t n = sizeof(f) / sizeof(f[0]), i;
+	bool any = false;
+
+	d->api.GetPhysicalDeviceQueueFamilyProperties(p->pd, &n, f);
+	for (i = 0; i < n; i++) {
+		bool graphics = f[i].queueFlags & VK_QUEUE_GRAPHICS_BIT;
+
+		if (!(f[i].queueFlags & VK_QUEUE_COMPUTE_BIT) || (any && graphics))
+			continue;
+		p->family = i;
+		any = true;
+	}
+	return any;
+}
+
+static void read_properties(const struct vk_driver *d, struct vk_physical *p,
+			    VkPhysicalDeviceSubgroupProperties *sub)
+{
+	VkPhysicalDevicePCIBusInfoPropertiesEXT pci = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PCI_BUS_INFO_PROPERTIES_EXT };
+	VkPhysicalDeviceExternalMemoryHostPropertiesEXT host = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_EXTERNAL_MEMORY_HOST_PROPERTIES_EXT };
+	VkPhysicalDeviceMaintenance4Properties m4 = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_PROPERTIES };
+	VkPhysicalDeviceMaintenance3Properties m3 = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES };
+	VkPhysicalDeviceDriverProperties drv = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES, &m3 };
+	VkPhysicalDeviceProperties2 props = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &drv };
+
+	m3.pNext = sub;
+	sub->pNext = &p->id;
+	p->id.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES;
+	if (p->has.external_host)
+		p->id.pNext = &host;
+	if (p->has.pci) {
+		host.pNext = p->has.external_host ? &pci : NULL;
+		p->id.pNext = p->has.external_host ? (void *)&host : (void *)&pci;
+	}
+	if (p->props.apiVersion >= VK_API_VERSION_1_3) {
+		m4.pNext = p->id.pNext;
+		p->id.pNext = &m4;
+	}
+	d->api.GetPhysicalDeviceProperties2(p->pd, &props);
+	p->props = props.properties;
+	p->id.pNext = NULL;
+	sub->pNext = NULL;
+	p->driver = drv.driverID;
+	snprintf(p->driver_text, sizeof(p->driver_text), "%.30s %.30s", drv.driverName,
+		 drv.driverInfo);
+	p->subgroup = sub->subgroupSize;
+	p->host_align = p->has.external_host ? host.minImportedHostPointerAlignment : 0;
+	p->most_buffer = m4.maxBufferSize ? m4.maxBufferSize : m3.maxMemoryAllocationSize;
+	if (p->has.pci)
+		snprintf(p->pci, sizeof(p->pci), "%04x:%02x:%02x.%x", pci.pciDomain, pci.pciBus,
+			 pci.pciDevice, pci.pciFunction);
+}
+
+/* True: *@p is filled. False: *@why is why it is of no use. */
+static bool look_at(const struct vk_driver *d, VkPhysicalDevice pd, struct vk_physical *p,
+		    char *why, size_t size)
+{
+	const VkSubgroupFeatureFlags need = VK_SUBGROUP_FEATURE_BASIC_BIT |
+		VK_SUBGROUP_FEATURE_ARITHMETIC_BIT | VK_SUBGROUP_FEATURE_BALLOT_BIT;
+	VkPhysicalDeviceSubgroupProperties sub = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES };
+	VkPhysicalDeviceProperties2 first = { VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2 };
+	const char *name, *text = NULL;
+
+	*p = (struct vk_physical){ .pd = pd };
+	d->api.GetPhysicalDeviceProperties2(pd, &first);
+	p->props = first.properties;
+	if (p->props.apiVersion < VK_API_VERSION_1_2) {
+		snprintf(why, size, "%.60s: Vulkan %u.%u, and 1.2 is needed", p->props.deviceName,
+			 VK_API_VERSION_MAJOR(p->props.apiVersion),
+			 VK_API_VERSION_MINOR(p->props.apiVersion));
+		return false;
+	}
+	read_extensions(d, p);
+	read_properties(d, p, &sub);
+	d->api.GetPhysicalDeviceMemoryProperties(pd, &p->memory);
+	name = missing_feature(d, pd);
+	if (!p->has.external_host)
+		text = "no VK_EXT_external_memory_host: it takes no memory of the host's";
+	else if (!find_family(d, p))
+		text = "no queue that computes";
+	else if ((sub.supportedOperations & need) != need ||
+		 !(sub.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT))
+		text = "no subgroup arithmetic in compute shaders";
+	if (name || text)
+		snprintf(why, size, "%.60s: %s%s", p->props.deviceName,
+			 name ? "its driver lacks " : "", name ? name : text);
+	return !name && !text;
+}
+
+static bool load_instance_api(struct vk_driver *d)
+{
+	PFN_vkGetInstanceProcAddr get =
+		(PFN_vkGetInstanceProcAddr)dlsym(d->lib, "vkGetInstanceProcAddr");
+	bool ok = get;
+
+#define GLOBAL(n)							\
+	ok = ok && (d->instance || (d->api.n = (PFN_vk##n)get(NULL, "vk" #n)));
+#define INST(n)								\
+	ok = ok && (!d->instance || (d->api.n = (PFN_vk##n)get(d->instance, "vk" #n)));
+#define DEV(n)
+#include "backends/vulkan/vk.def"
+#undef GLOBAL
+#undef INST
+#undef DEV
+	return ok;
+}
+
+static void list_devices(struct vk_driver *d)
+{
+	VkPhysicalDevice pd[VK_MOST_DEVICES];
+	uint32_t n = VK_MOST_DEVICES, i;
+	char why[VK_WHY];
+
+	if (d->api.EnumeratePhysicalDevices(d->instance, &n, pd) < 0)
+		n = 0;
+	for (i = 0; i < n; i++) {
+		if (look_at(d, pd[i], &d->device[d->devices], why, sizeof(why)))
+			d->devices++;
+		else if (!d->why[0])
+			memcpy(d->why, why, sizeof(why));
+	}
+	if (!n)
+		snprintf(d->why, sizeof(d->why), "the loader lists no device: no driver is "
+			 "installed (Debian: mesa-vulkan-drivers)");
+}
+
+static void make_driver(void)
+{
+	const VkApplicationInfo app = {
+		.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .pApplicationName = "rlx",
+		.pEngineName = "rlx", .apiVersion = VK_API_VERSION_1_3 };
+	const VkInstanceCreateInfo how = {
+		.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app };
+	struct vk_driver *d = &driver;
+	VkResult r;
+
+	d->lib = dlopen("libvulkan.so.1", RTLD_NOW | RTLD_LOCAL);
+	if (!d->lib) {
+		snprintf(d->why, sizeof(d->why), "no libvulkan.so.1 (Debian: libvulkan1)");
+		return;
+	}
+	if (!load_instance_api(d)) {
+		snprintf(d->why, sizeof(d->why), "libvulkan.so.1 is older than Vulkan 1.1");
+		return;
+	}
+	r = d->api.CreateInstance(&how, NULL, &d->instance);
+	if (r || !load_instance_api(d)) {
+		snprintf(d->why, sizeof(d->why), "vkCreateInstance: %s%s", vk_result_name(r),
+			 r == VK_ERROR_INCOMPATIBLE_DRIVER ? ": no driver is installed (Debian: "
+			 "mesa-vulkan-drivers)" : "");
+		return;
+	}
+	list_devices(d);
+}
+
+const struct vk_driver *vk_driver_get(const char **why)
+{
+	pthread_once(&once, make_driver);
+	if (why)
+		*why = driver.why;
+	return driver.devices ? &driver : NULL;
+}

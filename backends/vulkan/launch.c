@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Which kernel of kernels/vulkan/ takes an argument struct, with which parameters, and by how
+ * many groups. Constant 0 is the size of a group; what shares rows by subgroups has one each.
+ */
+#include <stddef.h>
+
+#include "backends/vulkan/vk.h"
+#include "kernels/attention.h"
+#include "kernels/conv.h"
+#include "kernels/fill.h"
+#include "kernels/gemm.h"
+#include "kernels/move.h"
+#include "kernels/norm.h"
+#include "kernels/pool.h"
+#include "kernels/reduce.h"
+#include "kernels/softmax.h"
+
+enum { THREADS = 64, MOST_CHUNKS = 128 };
+
+static bool is_real(int type)
+{
+	return type == RLX_F32 || type == RLX_F16 || type == RLX_BF16;
+}
+
+static bool is_int(int type)
+{
+	return type >= RLX_I64 && type <= RLX_U8;
+}
+
+static void refuse(struct vk_launch *l, const char *why)
+{
+	l->can = false;
+	l->why = why;
+}
+
+/* Kernel @name with groups of @threads. */
+static void begin(struct vk_launch *l, const char *name, uint32_t threads)
+{
+	l->name = name;
+	l->spec[0] = threads;
+	l->n_spec = 1;
+}
+
+static void param(struct vk_launch *l, uint32_t value)
+{
+	l->spec[l->n_spec++] = value;
+}
+
+/* A group for each of @n things, or a thread. */
+static void each_group(struct vk_launch *l, uint64_t n)
+{
+	l->groups = n;
+}
+
+static void each_thread(struct vk_launch *l, uint64_t n)
+{
+	l->groups = (n + l->spec[0] - 1) / l->spec[0];
+}
+
+static uint64_t count(const int64_t *dim, int rank)
+{
+	uint64_t n = 1;
+	int d;
+
+	for (d = 0; d < rank; d++)
+		n *= (uint64_t)dim[d];
+	return n;
+}
+
+/* ---- moving ---- */
+
+static void launch_copy(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_copy *a = args;
+	uint64_t inner = (uint64_t)a->dim[a->rank - 1], n = count(a->dim, a->rank);
+	bool by_rows = inner >= THREADS && n / inner >= 4;
+
+	begin(l, "copy", THREADS);
+	param(l, a->size);
+	param(l, (uint32_t)a->rank);
+	param(l, by_rows);
+	if (by_rows)
+		each_group(l, n / inner);
+	else
+		each_thread(l, n);
+}
+
+/* The lowering puts how many bytes behind the struct. */
+static void launch_zero(const void *args, struct vk_launch *l)
+{
+	begin(l, "zero", THREADS);
+	each_thread(l, *(const uint64_t *)((const char *)args + sizeof(struct rlx_k_zero)));
+}
+
+static void launch_index_copy(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_index_copy *a = args;
+
+	begin(l, "index_copy", THREADS);
+	param(l, a->size);
+	param(l, (uint32_t)a->rank);
+	each_thread(l, count(a->dim, a->rank));
+}
+
+static void launch_gather(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_gather *a = args;
+
+	begin(l, "gather", a->inner <= 64 ? l->subgroup : THREADS);
+	param(l, a->idx_type);
+	each_group(l, (uint64_t)(a->outer * a->n_idx));
+}
+
+static void launch_gather_elements(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_gather_elements *a = args;
+
+	begin(l, "gather_elements", THREADS);
+	param(l, a->size);
+	param(l, (uint32_t)a->rank);
+	param(l, a->idx_type);
+	each_thread(l, count(a->dim, a->rank));
+}
+
+static void launch_trilu(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_trilu *a = args;
+
+	begin(l, "trilu", THREADS);
+	param(l, a->size);
+	param(l, a->upper);
+	each_thread(l, (uint64_t)(a->batch * a->rows * a->cols));
+}
+
+/* ---- rows ---- */
+
+static void launch_softmax(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_softmax *a = args;
+	bool by_rows = a->inner == 1 && a->n >= (int64_t)l->subgroup;
+
+	begin(l, "softmax", by_rows ? l->subgroup : THREADS);
+	param(l, a->x_type);
+	param(l, a->y_type);
+	param(l, a->log);
+	param(l, by_rows);
+	if (by_rows)
+		each_group(l, (uint64_t)a->outer);
+	else
+		each_thread(l, (uint64_t)(a->outer * a->inner));
+}
+
+static void launch_norm(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_norm *a = args;
+
+	begin(l, "norm", l->subgroup);
+	param(l, a->x_type);
+	param(l, a->y_type);
+	param(l, a->residual_type);
+	param(l, a->param_type);
+	param(l, a->rms);
+	each_group(l, (uint64_t)a->rows);
+}
+
+static void launch_group_norm(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_group_norm *a = args;
+
+	begin(l, "group_norm", l->subgroup);
+	each_group(l, (uint64_t)(a->batch * a->groups));
+}
+
+static void launch_reduce(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_reduce *a = args;
+	bool last = a->axes >> (a->rank - 1) & 1;
+	/* lanes of integers are not put together */
+	bool shared = last && is_real(a->type) && a->n_red >= (int64_t)l->subgroup;
+
+	if ((!is_real(a->type) && !is_int(a->type)) || a->squares) {
+		refuse(l, "no Vulkan kernel reduces this dtype");
+		return;
+	}
+	begin(l, "reduce", shared ? l->subgroup : THREADS);
+	param(l, a->type);
+	param(l, a->op);
+	param(l, (uint32_t)a->rank);
+	param(l, a->axes);
+	param(l, shared);
+	if (shared)
+		each_group(l, (uint64_t)a->n_out);
+	else
+		each_thread(l, (uint64_t)a->n_out);
+}
+
+static void launch_argreduce(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_argreduce *a = args;
+
+	if (!is_real(a->type) && !is_int(a->type)) {
+		refuse(l, "no Vulkan kernel compares this dtype");
+		return;
+	}
+	begin(l, "argreduce", THREADS);
+	param(l, a->type);
+	param(l, a->idx_type);
+	param(l, a->min);
+	param(l, a->last);
+	each_thread(l, (uint64_t)(a->outer * a->inner));
+}
+
+static void launch_scan(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_scan *a = args;
+
+	if (!is_real(a->type) && !is_int(a->type)) {
+		refuse(l, "no Vulkan kernel sums this dtype up");
+		return;
+	}
+	begin(l, "scan", THREADS);
+	param(l, a->type);
+	param(l, a->prod);
+	param(l, a->exclusive);
+	param(l, a->reverse);
+	each_thread(l, (uint64_t)(a->outer * a->inner));
+}
+
+/* ---- products ---- */
+
+static uint32_t num_type(enum rlx_k_num n)
+{
+	return n == RLX_NUM_BF16 ? RLX_BF16 : n == RLX_NUM_F16 ? RLX_F16 : RLX_F32;
+}
+
+enum { GEMM_ROWS = 8, GEMM_COLS = 4 };
+
+static void launch_gemm(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_gemm *g = args;
+	uint64_t wide = GEMM_COLS * (uint64_t)l->subgroup;
+
+	if (g->b_form == RLX_B_PACKED || g->scales || g->a_num > RLX_NUM_F16 ||
+	    g->b_num > RLX_NUM_F16) {
+		refuse(l, "no Vulkan kernel multiplies these operands");
+		return;
+	}
+	begin(l, "gemm", l->subgroup);
+	param(l, num_type(g->a_num));
+	param(l, num_type(g->b_num));
+	param(l, num_type(g->c_num));
+	param(l, g->trans_a);
+	param(l, g->b_form == RLX_B_COLS);
+	param(l, g->act);
+	param(l, g->n > 2 * (uint64_t)l->subgroup ? GEMM_COLS :
+		 g->n > l->subgroup ? 2 : 1);
+	wide = l->spec[7] * (uint64_t)l->subgroup;
+	each_group(l, (g->m + GEMM_ROWS - 1) / GEMM_ROWS * ((g->n + wide - 1) / wide) *
+		      rlx_k_gemm_batches(g));
+}
+
+static void launch_attention(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_attention *a = args;
+	uint64_t chunks = ((uint64_t)a->v_dim + l->subgroup - 1) / l->subgroup;
+
+	if (chunks > MOST_CHUNKS || a->q_len > INT32_MAX || a->kv_len > INT32_MAX ||
+	    a->batch > INT32_MAX) {
+		refuse(l, "no Vulkan kernel for so long heads, or so much");
+		return;
+	}
+	begin(l, "attention", l->subgroup);
+	param(l, a->q_type);
+	param(l, a->kv_type);
+	param(l, a->out_type);
+	param(l, a->bias_type);
+	param(l, a->lens_type);
+	param(l, a->causal);
+	param(l, (uint32_t)chunks);
+	each_group(l, (uint64_t)(a->batch * a->heads * a->q_len));
+}
+
+static void launch_conv(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_conv_nd *a = args;
+	uint64_t oc = a->oc / a->groups, pixels = a->out[0] * a->out[1] * a->out[2];
+	uint32_t channels = oc % 8 == 0 ? 8 : oc % 4 == 0 ? 4 : oc % 2 == 0 ? 2 : 1;
+	size_t i;
+
+	for (i = 0; i < 3; i++)	/* coordinates are 32 bits there */
+		if (a->in[i] * a->s[i] + a->k[i] * a->d[i] + a->p[i] > INT32_MAX / 2 ||
+		    a->out[i] * a->s[i] > INT32_MAX / 2) {
+			refuse(l, "no Vulkan kernel convolves so long dimensions");
+			return;
+		}
+	begin(l, "conv", THREADS);
+	param(l, a->type);
+	param(l, a->bias_type);
+	param(l, a->act);
+	param(l, a->transposed);
+	param(l, channels);
+	each_thread(l, a->n * (a->oc / channels) * pixels);
+}
+
+static void launch_pool(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_pool *a = args;
+
+	begin(l, "pool", THREADS);
+	param(l, a->type);
+	param(l, a->kind);
+	param(l, a->include_pad);
+	param(l, a->column_major);
+	each_thread(l, a->planes * a->out[0] * a->out[1] * a->out[2]);
+}
+
+vk_launch_fn *vk_launch_of(enum rlx_kernel_id id)
+{
+	switch (id) {
+	case RLX_KERNEL_copy: return launch_copy;
+	case RLX_KERNEL_zero: return launch_zero;
+	case RLX_KERNEL_index_copy: return launch_index_copy;
+	case RLX_KERNEL_gather: return launch_gather;
+	case RLX_KERNEL_gather_elements: return launch_gather_elements;
+	case RLX_KERNEL_trilu: return launch_trilu;
+	case RLX_KERNEL_softmax: return launch_softmax;
+	case RLX_KERNEL_norm: return launch_norm;
+	case RLX_KERNEL_group_norm: return launch_group_norm;
+	case RLX_KERNEL_reduce: return launch_reduce;
+	case RLX_KERNEL_argreduce: return launch_argreduce;
+	case RLX_KERNEL_scan: return launch_scan;
+	case RLX_KERNEL_gemm_f32: return launch_gemm;
+	case RLX_KERNEL_attention: return launch_attention;
+	case RLX_KERNEL_conv_nd: return launch_conv;
+	case RLX_KERNEL_pool_f32: return launch_pool;
+	default: return NULL;
+	}
+}

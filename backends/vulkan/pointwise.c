@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Pointwise steps as SPIR-V, written when they are compiled: calls of the functions that
+ * kernels/vulkan/ew.comp has for each row of elementwise.def, cast, load and store. The code
+ * knows dtypes and which operands lie as the result does, but no sizes, so that steps of
+ * other sizes share it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "backends/vulkan/spv.h"
+#include "backends/vulkan/vk.h"
+#include "base/alloc.h"
+#include "base/shape.h"
+#include "ir/graph.h"
+#include "kernels/vulkan/pointwise.h"
+
+enum { MOST_VALUES = 512, THREADS = 64 };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct spv_library library;
+static struct vk_kernel text;
+
+static void read_library(void)
+{
+	if (!vk_kernel_find("ew", &text) ||
+	    !spv_library_init(&library, text.code, text.words))
+		library.w = NULL;
+}
+
+/* A value: its id in the module. */
+struct operand {
+	uint32_t	id;
+	enum rlx_dtype	type;
+};
+
+struct writer {
+	struct rlx_lower	*lo;
+	struct rlx_k_vk_ew	*a;
+	struct spv_module	 m;
+	uint32_t		 i;		/* the id of the index */
+	bool			 ok;
+};
+
+static const char *type_name(enum rlx_dtype dt)
+{
+	return rlx_dtype_name(dt);
+}
+
+static bool supports_dtype(enum rlx_dtype dt)
+{
+	return dt > RLX_NODTYPE && dt <= RLX_BOOL;
+}
+
+/* What an element of this dtype is in the code: a letter of ew.comp's names. */
+static char class_of(enum rlx_dtype dt)
+{
+	return dt == RLX_F64 ? 'd' : rlx_dtype_is_float(dt) ? 'f' : dt == RLX_U64 ? 'u' : 'i';
+}
+
+static uint32_t call(struct writer *w, const char *name, const uint32_t *arg, uint32_t n)
+{
+	return spv_call(&w->m, name, arg, n);
+}
+
+/* @v as @to: what casts round, wrap or clamp to, in the class of @to */
+static uint32_t cast(struct writer *w, struct operand v, enum rlx_dtype to)
+{
+	char name[48];
+
+	snprintf(name, sizeof(name), "ew_to_%s_%c", type_name(to), class_of(v.type));
+	return call(w, name, &v.id, 1);
+}
+
+/* ---- operands ---- */
+
+/* What divides by the dimensions; see struct rlx_k_vk_ew. */
+static void take_magic(struct rlx_k_vk_ew *a)
+{
+	int d;
+
+	for (d = 0; d < a->rank; d++) {
+		uint64_t n = (uint64_t)a->dim[d];
+
+		while (n <= UINT32_MAX && (uint64_t)1 << a->shift[d] < n)
+			a->shift[d]++;
+		if (n && n <= UINT32_MAX)
+			a->magic[d] = (uint32_t)(((((uint64_t)1 << a->shift[d]) - n) << 32) / n + 1);
+	}
+}
+
+enum walk { WALK_ALONG, WALK_ONE, WALK_STRIDES };
+
+/* Element i of input @k, which is walked so. */
+static struct operand load(struct writer *w, uint32_t k, enum walk walk)
+{
+	enum rlx_dtype dt = rlx_lower_in(w->lo, k)->dtype;
+	uint32_t arg[2], which = spv_constant(&w->m, SPV_U32, k);
+	char name[32];
+
+	arg[0] = which;
+	arg[1] = w->i;
+	if (walk == WALK_STRIDES)
+		arg[1] = call(w, "ew_at", arg, 2);
+	else if (walk == WALK_ONE)
+		arg[1] = spv_constant(&w->m, SPV_I64, 0);
+	arg[0] = call(w, "ew_in", &which, 1);
+	snprintf(name, sizeof(name), "ew_load_%s", type_name(dt));
+	return (struct operand){ call(w, name, arg, 2), dt };
+}
+
+static void store(struct writer *w, uint32_t k, struct operand v)
+{
+	uint32_t which = spv_constant(&w->m, SPV_U32, k), arg[3];
+	char name[32];
+
+	arg[0] = call(w, "ew_out", &which, 1);
+	arg[1] = w->i;
+	arg[2] = v.id;
+	snprintf(name, sizeof(name), "ew_store_%s", type_name(v.type));
+	call(w, name, arg, 3);
+}
+
+/* @shape is the result's; dimensions that all operands walk as one are merged. */
+static void load_all(struct writer *w, const struct rlx_type *shape, struct operand *in)
+{
+	struct rlx_lower *lo = w->lo;
+	struct rlx_k_vk_ew *a = w->a;
+	int64_t stride[RLX_VK_EW_IN + 1][RLX_K_DIMS];
+	uint32_t n = lo->st->n_in, k;
+	int d;
+
+	a->n = rlx_type_count(shape);
+	memcpy(a->dim, shape->dim, sizeof(a->dim));
+	for (k = 0; k < n; k++)
+		shape_broadcast(rlx_lower_in(lo, k), shape, stride[k]);
+	shape_dense(shape, stride[n]);
+	a->rank = rlx_k_collapse((int)shape->rank, a->dim, (int)n + 1, stride);
+	for (k = 0; k < n; k++) {
+		bool along = true, one = true;
+
+		for (d = 0; d < a->rank; d++) {
+			along = along && stride[k][d] == stride[n][d];
+			one = one && !stride[k][d];
+			a->stride[k * RLX_K_DIMS + d] = stride[k][d];
+		}
+		in[k] = load(w, k, one ? WALK_ONE : along ? WALK_ALONG : WALK_STRIDES);
+		rlx_lower_ref_in(lo, &a->in[k], k, 0);
+	}
+	take_magic(a);
+}
+
+/* ---- ops ---- */
+
+static enum rlx_dtype compute_type(const struct operand *in, uint32_t n)
+{
+	return n == 1 ? in[0].type : rlx_dtype_promote(in[n - 2].type, in[n - 1].type);
+}
+
+/* A function takes operands of the dtype that it computes in, and its result is cast. */
+static struct operand put_row(struct writer *w, const struct rlx_op_def *def,
+			      enum rlx_dtype result, const struct operand *in, uint32_t n)
+{
+	enum rlx_dtype dt = compute_type(in, n), of;
+	struct operand r = { 0 };
+	uint32_t arg[3], k;
+	char name[64];
+
+	of = rlx_dtype_is_float(dt) && dt != RLX_F64 ? RLX_F32 : dt;
+	for (k = 0; k < n; k++)
+		arg[k] = cast(w, in[k], of);
+	snprintf(name, sizeof(name), "ew%c_%s", class_of(dt), def->name);
+	r.id = call(w, name, arg, n);
+	/* a comparison is 1 or 0 in the class of its operands */
+	r.type = of;
+	if (result == RLX_BOOL && dt != RLX_BOOL)
+		return (struct operand){ cast(w, r, RLX_BOOL), RLX_BOOL };
+	/* 16-bit floats are rounded where they are stored, or read by a cast */
+	if (result == RLX_BF16 || result == RLX_F16)
+		return (struct operand){ cast(w, r, RLX_F32), result };
+	return (struct operand){ cast(w, r, result), result };
+}
+
+static struct operand put_op(struct writer *w, const struct rlx_op_def *def,
+			     enum rlx_dtype result, const struct operand *in, uint32_t n)
+{
+	if (def->index == RLX_OP_cast)
+		return (struct operand){ cast(w, in[0], result), result };
+	if (n <= 3)
+		return put_row(w, def, result, in, n);
+	w->ok = false;
+	return (struct operand){ 0 };
+}
+
+/* ---- steps ---- */
+
+static bool supports_all(const struct rlx_lower *lo)
+{
+	uint32_t k;
+
+	for (k = 0; k < lo->st->n_in; k++)
+		if (!rlx_lower_in(lo, k) || !supports_dtype(rlx_lower_in(lo, k)->dtype))
+			return false;
+	for (k = 0; k < lo->st->n_out; k++)
+		if (!supports_dtype(rlx_lower_out(lo, k)->dtype))
+			return false;
+	return lo->st->n_in <= RLX_VK_EW_IN && lo->st->n_out <= RLX_VK_EW_OUT;
+}
+
+static enum rlx_status begin(struct writer *w, struct rlx_lower *lo)
+{
+	pthread_once(&once, read_library);
+	*w = (struct writer){ .lo = lo, .ok = true };
+	if (!supports_all(lo))
+		return rlx_lower_unsupported(lo, "no kernel for this dtype or so many operands");
+	if (!library.w || !spv_begin(&w->m, &library)) {
+		spv_end(&w->m);
+		return rlx_lower_out_of_memory(lo);
+	}
+	w->i = spv_parameter(&library, spv_find(&library, "ew_one"));
+	w->a = rlx_lower_args(lo, sizeof(*w->a));
+	return RLX_OK;
+}
+
+static enum rlx_status finish(struct writer *w)
+{
+	struct rlx_lower *lo = w->lo;
+	struct vk_kernel k = text;
+	uint32_t *code = NULL, out;
+	enum rlx_status st;
+
+	for (out = 0; out < lo->st->n_out; out++)
+		rlx_lower_ref_out(lo, &w->a->out[out], out, 0);
+	if (!w->ok || w->m.missing)
+		st = rlx_lower_unsupported(lo, "no function for it, as of 64-bit floats");
+	else if (!w->m.ok || !spv_write(&w->m, "ew_one", &code, &k.words))
+		st = rlx_lower_out_of_memory(lo);
+	else {
+		k.code = code;
+		k.name = lo->st->def->name;
+		k.spec[0] = THREADS;
+		k.spec[1] = (uint32_t)w->a->rank;
+		k.spec[2] = w->a->n < (int64_t)1 << 31;
+		k.n_spec = 3;
+		st = vk_call_kernel(lo, &k, (uint64_t)(w->a->n + THREADS - 1) / THREADS);
+	}
+	rlx_free(code);
+	spv_end(&w->m);
+	return st;
+}
+
+static enum rlx_status lower_one(struct rlx_lower *lo)
+{
+	struct operand in[RLX_VK_EW_IN];
+	struct writer w;
+
+	if (begin(&w, lo))
+		return lo->status;
+	load_all(&w, rlx_lower_out(lo, 0), in);
+	store(&w, 0, put_op(&w, lo->st->def, rlx_lower_out(lo, 0)->dtype, in, lo->st->n_in));
+	return finish(&w);
+}
+
+enum rlx_status vk_lower_cast(struct rlx_lower *lo)
+{
+	return lower_one(lo);
+}
+
+/* ---- regions ---- */
+
+/* A constant of one element */
+static struct operand put_constant(struct writer *w, const struct rlx_node *v)
+{
+	const struct rlx_op_constant *c = v->args;
+	struct rlx_tensor one = { c->type, (void *)(uintptr_t)rlx_blob_data(c->data) };
+	enum rlx_dtype dt = c->type.dtype;
+	bool real = rlx_dtype_is_float(dt);
+	double f = 0;
+	int64_t i = 0;
+	struct rlx_tensor d = { rlx_scalar(RLX_F64), &f }, di = { rlx_scalar(RLX_I64), &i };
+	struct rlx_op_cast to = { .to = real ? RLX_F64 : RLX_I64 };
+	uint64_t bits = 0;
+	float narrow;
+
+	one.type.rank = 0;
+	if (rlx_type_count(&c->type) != 1 || !supports_dtype(dt) ||
+	    rlx_op_eval(&(struct rlx_eval){ .def = rlx_op_cast.def, .args = &to, .n_in = 1,
+					    .in = &one, .n_out = 1, .out = real ? &d : &di })) {
+		w->ok = false;
+		return (struct operand){ 0 };
+	}
+	narrow = (float)f;
+	if (dt == RLX_F64)
+		memcpy(&bits, &f, sizeof(f));
+	else if (real)
+		memcpy(&bits, &narrow, sizeof(narrow));
+	else
+		bits = (uint64_t)i;
+	return (struct operand){ spv_constant(&w->m, dt == RLX_F64 ? SPV_F64 : real ? SPV_F32 :
+					      dt == RLX_U64 ? SPV_U64 : SPV_I64, bits), dt };
+}
+
+static struct operand put_node(struct writer *w, const struct rlx_graph *b,
+			       const struct rlx_node *v, const struct operand *value)
+{
+	struct operand in[3];
+	uint32_t k;
+
+	if (v->n_in > 3) {
+		w->ok = false;
+		return (struct operand){ 0 };
+	}
+	for (k = 0; k < v->n_in; k++)
+		in[k] = value[v->in[k]];
+	return put_op(w, v->def, b->val[v->out].type.dtype, in, v->n_in);
+}
+
+enum rlx_status vk_lower_region(struct rlx_lower *lo)
+{
+	const struct rlx_op_region *args = lo->args;
+	const struct rlx_graph *b = args->body;
+	struct operand value[MOST_VALUES] = { { 0 } }, in[RLX_VK_EW_IN];
+	struct writer w;
+	uint32_t n, k;
+
+	if (b->n_val > MOST_VALUES)
+		return rlx_lower_unsupported(lo, "the region is too large");
+	if (begin(&w, lo))
+		return lo->status;
+	load_all(&w, rlx_lower_out(lo, 0), in);
+	for (k = 0; k < lo->st->n_in; k++)
+		value[b->io[RLX_IO_INPUT].e[k].v.id] = in[k];
+	for (n = 0; n < b->n_node && w.ok; n++)
+		if (b->node[n].def->index == RLX_OP_constant)
+			value[b->node[n].out] = put_constant(&w, &b->node[n]);
+		else if (b->node[n].def->index != RLX_OP_input)
+			value[b->node[n].out] = put_node(&w, b, &b->node[n], value);
+	for (k = 0; k < lo->st->n_out && w.ok; k++)
+		store(&w, k, value[b->io[RLX_IO_OUTPUT].e[k].v.id]);
+	return finish(&w);
+}
+
+#define EW(n)								\
+	enum rlx_status vk_lower_##n(struct rlx_lower *lo) { return lower_one(lo); }
+#define EW1(n, ...) EW(n)
+#define EW2(n, ...) EW(n)
+#define EW3(n, ...) EW(n)
+#include "ops/elementwise.def"

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Rows that a subgroup shares: the group is one, its lanes have every so many-th element, and
+ * what they find out is put together in an order of the hardware's that does not change.
+ */
+#extension GL_KHR_shader_subgroup_arithmetic : require
+
+float row_max(const in float x)
+{
+	const float nan = subgroupMax(x != x ? 1.0 : 0.0);
+
+	return nan != 0.0 ? NAN : subgroupMax(x);
+}
+
+float row_min(const in float x)
+{
+	const float nan = subgroupMax(x != x ? 1.0 : 0.0);
+
+	return nan != 0.0 ? NAN : subgroupMin(x);
+}

@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The Vulkan device itself: memory in place, staged, beyond 4 GiB; a device that is lost or out
+ * of memory; a cache that somebody spoilt; threads; guard pages that find what they are for.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "backends/vulkan/vk.h"
+#include "base/alloc.h"
+#include "base/disk_cache.h"
+#include "kernels/vulkan/pointwise.h"
+#include "rlx/arena.h"
+#include "rlx/device.h"
+#include "rlx/ops.h"
+#include "rt/rt.h"
+#include "rt/session.h"
+#include "selftests/lib/rlx_test.h"
+
+enum { N = 4096 };
+
+/* y = 2 x + 1 over @n elements. */
+static struct rlx_program *program(int64_t n, const char *device, struct rlx_error *err)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = device };
+	struct rlx_graph *g = rlx_graph_new("line");
+	struct rlx_program *p = NULL;
+	const float two = 2, one = 1;
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, n));
+	rlx_value y = rlx_emit(g, mul, .a = x, .b = rlx_constant(g, rlx_scalar(RLX_F32), &two));
+
+	y = rlx_emit(g, add, .a = y, .b = rlx_constant(g, rlx_scalar(RLX_F32), &one));
+	rlx_output(g, "y", y);
+	if (!rlx_graph_finish(g))
+		(void)!rlx_compile(g, &o, &p, err);
+	rlx_graph_put(g);
+	return p;
+}
+
+static struct rlx_session *session(struct rlx_program *p)
+{
+	struct rlx_error err = { 0 };
+	struct rlx_session *s = NULL;
+
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	return s;
+}
+
+static struct rlx_program *must_compile(int64_t n)
+{
+	struct rlx_error err = { 0 };
+	struct rlx_program *p = program(n, "vulkan", &err);
+
+	CHECKF(p, "%s", err.text);
+	return p;
+}
+
+static struct rlx_arena *arena(uint64_t bytes, uint32_t flags)
+{
+	struct rlx_arena_opts o = { .size = bytes, .flags = flags, .provider = "memfd" };
+	struct rlx_error err = { 0 };
+	struct rlx_arena *a = NULL;
+
+	CHECKF(!rlx_arena_new(&o, &a, &err), "%s", err.text);
+	return a;
+}
+
+static void bind(struct rlx_session *s, enum rlx_io io, const char *name, struct rlx_arena *a,
+		 uint64_t at, uint64_t bytes)
+{
+	CHECK_EQ(rlx_session_bind(s, io, name, (struct rlx_buf){ a, at, bytes }), RLX_OK);
+}
+
+static struct vk_device *device_of(struct rlx_session *s)
+{
+	return (struct vk_device *)s->p->dev;
+}
+
+/* What the host writes behind the bind is read, what is written is there: nothing is copied. */
+TEST(in_place)
+{
+	struct rlx_program *p = must_compile(N);
+	struct rlx_session *s = session(p);
+	struct rlx_arena *a = arena(1 << 20, 0);
+	float *m = rlx_arena_base(a);
+	struct rlx_stats before, after;
+	int run, i;
+
+	bind(s, RLX_IO_INPUT, "x", a, 0, N * 4);
+	bind(s, RLX_IO_OUTPUT, "y", a, 65536, N * 4);
+	rlx_stats_read(&before);
+	for (run = 1; run <= 3; run++) {
+		for (i = 0; i < N; i++)
+			m[i] = (float)(i * run);
+		memset((char *)m + 65536, 0xff, N * 4);
+		CHECK_EQ(rlx_session_run(s), RLX_OK);
+		for (i = 0; i < N; i++)
+			CHECK_EQ(m[16384 + i], (float)(2 * i * run + 1));
+	}
+	rlx_stats_read(&after);
+	CHECK_EQ(after.bytes_copied, before.bytes_copied);
+	CHECK_EQ(rlx_session_transfers(s).in_bytes, 0);
+	CHECK_EQ(rlx_session_transfers(s).out_bytes, 0);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_arena_put(a);
+}
+
+/* An arena of 9 GiB, sparse, slices around what cuts it into pieces. */
+TEST(beyond_four_gib)
+{
+	static const uint64_t cuts[] = { 1ull << 30, 1ull << 32, 5ull << 30, 9ull << 30 };
+	struct rlx_arena *a = arena(9ull << 30, RLX_ARENA_LAZY | RLX_ARENA_NOLOCK);
+	struct rlx_program *p = must_compile(N);
+	struct rlx_session *s = session(p);
+	char *base = rlx_arena_base(a);
+	uint64_t in, out;
+	size_t k;
+	int i;
+
+	for (k = 0; k < 4; k++) {
+		in = cuts[k] - (cuts[k] == 9ull << 30 ? N * 4 : 64);
+		out = cuts[k] - 65536;
+		for (i = 0; i < N; i++)
+			((float *)(base + in))[i] = (float)(i - (int)k);
+		bind(s, RLX_IO_INPUT, "x", a, in, N * 4);
+		bind(s, RLX_IO_OUTPUT, "y", a, out, N * 4);
+		CHECK_EQ(rlx_session_run(s), RLX_OK);
+		for (i = 0; i < N; i++)
+			CHECK_EQ(((float *)(base + out))[i], (float)(2 * (i - (int)k) + 1));
+	}
+	CHECK_EQ(rlx_session_transfers(s).in_bytes, 0);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_arena_put(a);
+}
+
+/* Memory that is no whole page is staged: right, and counted. */
+TEST(staged)
+{
+	struct rlx_program *p = must_compile(N);
+	struct rlx_session *s = session(p);
+	char *m = aligned_alloc(4096, 1 << 16);
+	struct rlx_arena_user user = { .base = m + 64, .size = 2 * N * 4 };
+	struct rlx_error err = { 0 };
+	struct rlx_stats before, after;
+	struct rlx_arena *a = NULL;
+	float *x = (float *)(m + 64), *y = x + N;
+	int i;
+
+	CHECKF(!rlx_arena_wrap(&user, &a, &err), "%s", err.text);
+	bind(s, RLX_IO_INPUT, "x", a, 0, N * 4);
+	bind(s, RLX_IO_OUTPUT, "y", a, N * 4, N * 4);
+	for (i = 0; i < N; i++)
+		x[i] = (float)i;
+	rlx_stats_read(&before);
+	CHECK_EQ(rlx_session_run(s), RLX_OK);
+	rlx_stats_read(&after);
+	for (i = 0; i < N; i++)
+		CHECK_EQ(y[i], (float)(2 * i + 1));
+	CHECK(after.bytes_copied >= before.bytes_copied + 2 * N * 4);
+	CHECK_EQ(rlx_session_transfers(s).in_bytes >= N * 4, true);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_arena_put(a);
+	free(m);
+}
+
+/* ---- failures of the driver ---- */
+
+static VkResult failing;
+
+static VKAPI_ATTR VkResult VKAPI_CALL fail_submit(VkQueue q, uint32_t n, const VkSubmitInfo *i,
+						  VkFence f)
+{
+	return failing;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL fail_allocate(VkDevice d, const VkMemoryAllocateInfo *i,
+						    const VkAllocationCallbacks *c,
+						    VkDeviceMemory *out)
+{
+	return failing;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL fail_pipelines(VkDevice d, VkPipelineCache cache, uint32_t n,
+						     const VkComputePipelineCreateInfo *i,
+						     const VkAllocationCallbacks *c,
+						     VkPipeline *out)
+{
+	return failing;
+}
+
+TEST(lost)
+{
+	struct rlx_program *p = must_compile(N), *q;
+	struct rlx_session *s = session(p);
+	struct rlx_error err = { 0 };
+	float x[N] = { 1 };
+
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, N), x), RLX_OK);
+	CHECK_EQ(rlx_session_run(s), RLX_OK);
+	failing = VK_ERROR_DEVICE_LOST;
+	device_of(s)->api.QueueSubmit = fail_submit;
+	CHECK_EQ(rlx_session_run(s), RLX_ELOST);
+	CHECK(strstr(rlx_session_error(s)->text, "vulkan: submitting: the device failed"));
+	CHECK_EQ(rlx_session_run(s), RLX_ELOST);	/* and stays so */
+	CHECK(!program(N, "vulkan", &err));
+	CHECK_EQ(err.status, RLX_ELOST);
+	CHECK(strstr(err.text, "failed before"));
+	rlx_session_free(s);
+	rlx_program_put(p);
+	q = must_compile(N);		/* the device was closed, and is a new one */
+	s = session(q);
+	CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, N), x), RLX_OK);
+	CHECK_EQ(rlx_session_run(s), RLX_OK);
+	rlx_session_free(s);
+	rlx_program_put(q);
+}
+
+TEST(no_device_memory)
+{
+	struct rlx_program *p = must_compile(N);
+	struct rlx_session *s = session(p), *t = NULL;
+	struct vk_device *d = device_of(s);
+	struct rlx_error err = { 0 };
+	PFN_vkAllocateMemory allocate = d->api.AllocateMemory;
+	PFN_vkCreateComputePipelines create = d->api.CreateComputePipelines;
+	struct rlx_program *q = NULL;
+	struct vk_span span;
+
+	failing = VK_ERROR_OUT_OF_DEVICE_MEMORY;
+	d->api.AllocateMemory = fail_allocate;
+	CHECK_EQ(vk_span_new(d, 64 << 20, &span, &err), RLX_ENOMEM);
+	CHECK(strstr(err.text, "VK_ERROR_OUT_OF_DEVICE_MEMORY"));
+	d->api.AllocateMemory = allocate;
+	err = (struct rlx_error){ 0 };
+	CHECK_EQ(vk_span_new(d, 1ull << 40, &span, &err), RLX_ENOMEM);
+	CHECK(strstr(err.text, "largest buffer"));
+	err = (struct rlx_error){ 0 };
+	d->api.CreateComputePipelines = fail_pipelines;
+	q = program(N + 1, "vulkan", &err);
+	CHECK(q);	/* of another size the kernel is the same */
+	rlx_program_put(q);
+	vk_pipelines_free(d);
+	q = program(N, "vulkan", &err);
+	CHECK(!q);
+	CHECK_EQ(err.status, RLX_ENOMEM);
+	CHECK(strstr(err.text, "compiling kernel"));
+	d->api.CreateComputePipelines = create;
+	rlx_session_free(t);
+	rlx_session_free(s);
+	rlx_program_put(p);
+}
+
+/* Every allocation of the host's fails once, from compiling to the run. */
+TEST(no_host_memory)
+{
+	struct rlx_program *keep = must_compile(N), *p;	/* the device stays open */
+	int64_t live = rlx_alloc_live();
+	struct rlx_session *s;
+	struct rlx_error err;
+	float x[N] = { 1 };
+	uint64_t n;
+	bool done = false;
+
+	for (n = 1; n < 4000 && !done; n++) {
+		err = (struct rlx_error){ 0 };
+		s = NULL;
+		rlx_alloc_fail_nth(n);
+		p = program(N, "vulkan", &err);
+		if (p && !rlx_session_new(p, NULL, &s, &err) &&
+		    !rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, N), x) &&
+		    !rlx_session_run(s))
+			done = true;
+		rlx_alloc_fail_nth(0);
+		if (!done && err.status)
+			CHECKF(err.status == RLX_ENOMEM, "allocation %llu: %s",
+			       (unsigned long long)n, err.text);
+		rlx_session_free(s);
+		rlx_program_put(p);
+		CHECKF(rlx_alloc_live() == live, "allocation %llu: %lld blocks left",
+		       (unsigned long long)n, (long long)(rlx_alloc_live() - live));
+	}
+	CHECKF(done && n > 20, "%llu allocations", (unsigned long long)n);
+	rlx_program_put(keep);
+}
+
+/* ---- the driver's cache on disk ---- */
+
+static uint64_t cached_bytes(void)
+{
+	struct rlx_error err = { 0 };
+	struct rlx_device *d = NULL;
+	uint64_t n;
+
+	CHECKF(!rlx_device_get("vulkan", 0, &d, &err), "%s", err.text);
+	n = ((struct vk_device *)d)->cached;
+	rlx_device_put(d);
+	return n;
+}
+
+/* The only file there, whole (base/disk_cache.c: magic, two lengths, two sums, key, data). */
+static char *only_file(const char *dir, size_t *n)
+{
+	char cmd[300], path[300] = "", *data = malloc(1 << 20);
+	FILE *f;
+
+	snprintf(cmd, sizeof(cmd), "ls %s/*.bin", dir);
+	f = popen(cmd, "r");
+	CHECK(f && fgets(path, sizeof(path), f));
+	pclose(f);
+	path[strcspn(path, "\n")] = 0;
+	f = fopen(path, "r");
+	CHECK(f);
+	*n = fread(data, 1, 1 << 20, f);
+	fclose(f);
+	return data;
+}
+
+TEST(hostile_cache)
+{
+	enum { HEAD = 40 };
+	char top[] = "/tmp/rlx-vk-XXXXXX", dir[64], *file, *key;
+	uint64_t key_bytes, good;
+	size_t n, at, i;
+	char *data;
+
+	CHECK(mkdtemp(top));
+	setenv("XDG_CACHE_HOME", top, 1);
+	snprintf(dir, sizeof(dir), "%s/rlx/vulkan", top);
+	CHECK_EQ(cached_bytes(), 0);		/* there is none, and now it is stored */
+	good = cached_bytes();
+	CHECK(good >= sizeof(VkPipelineCacheHeaderVersionOne));
+	file = only_file(dir, &n);
+	memcpy(&key_bytes, file + 8, 8);
+	CHECK(HEAD + key_bytes + good == n);
+	key = strndup(file + HEAD, key_bytes);
+	at = HEAD + key_bytes;
+	data = malloc(good + 64);
+	for (i = 0; i < 32; i++) {		/* each byte of what drivers are told to check */
+		memcpy(data, file + at, good);
+		data[i] ^= 1;
+		CHECK_EQ(rlx_disk_cache_store(dir, key, data, good), RLX_OK);
+		CHECKF(!cached_bytes(), "byte %zu of the header was believed", i);
+	}
+	CHECK_EQ(rlx_disk_cache_store(dir, key, file + at, 31), RLX_OK);
+	CHECK_EQ(cached_bytes(), 0);		/* too short */
+	CHECK_EQ(rlx_disk_cache_store(dir, key, file + at, good), RLX_OK);
+	CHECK_EQ(cached_bytes(), good);
+	free(data);
+	free(key);
+	free(file);
+	snprintf(dir, sizeof(dir), "rm -r %s", top);
+	CHECK_EQ(system(dir), 0);
+}
+
+/* ---- threads ---- */
+
+static void *runner(void *arg)
+{
+	struct rlx_session *s = session(arg);
+	float x[N], y[N];
+	int run, i;
+
+	for (run = 0; run < 20; run++) {
+		for (i = 0; i < N; i++)
+			x[i] = (float)(i + run);
+		CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, N), x), RLX_OK);
+		CHECK_EQ(rlx_session_run(s), RLX_OK);
+		CHECK_EQ(rlx_session_get(s, RLX_IO_OUTPUT, "y", rlx_type(RLX_F32, N), y), RLX_OK);
+		for (i = 0; i < N; i++)
+			CHECK_EQ(y[i], (float)(2 * (i + run) + 1));
+	}
+	rlx_session_free(s);
+	return NULL;
+}
+
+TEST(threads)
+{
+	struct rlx_program *p = must_compile(N);
+	pthread_t t[4];
+	int i;
+
+	for (i = 0; i < 4; i++)
+		CHECK(!pthread_create(&t[i], NULL, runner, p));
+	for (i = 0; i < 4; i++)
+		pthread_join(t[i], NULL);
+	rlx_program_put(p);
+}
+
+/* ---- the test of the test ---- */
+
+/* A kernel that is told of one element too many ends its process. */
+TEST(guards_find)
+{
+	int st;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		struct rlx_program *p;
+		struct rlx_session *s;
+		struct vk_exec *x;
+		float in[N] = { 0 };
+		int64_t n = N + 1;
+
+		vk_guard = VK_GUARD_END;
+		p = must_compile(N);
+		s = session(p);
+		CHECK_EQ(rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F32, N), in), RLX_OK);
+		CHECK_EQ(rlx_session_run(s), RLX_OK);
+		x = (struct vk_exec *)s->exec;
+		memcpy(x->image.map + offsetof(struct rlx_k_vk_ew, n), &n, sizeof(n));
+		signal(SIGSEGV, SIG_DFL);
+		(void)!rlx_session_run(s);
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &st, 0), pid);
+	CHECKF(WIFSIGNALED(st) && WTERMSIG(st) == SIGSEGV, "status %d", st);
+}
+
+TEST(names)
+{
+	struct rlx_dev_info info[16];
+	unsigned int n = rlx_device_list(info, 16), i, met = 0;
+	struct rlx_error err = { 0 };
+
+	for (i = 0; i < n && i < 16; i++)
+		met += !strncmp(info[i].backend, "vulkan", 6);
+	CHECK(met);
+	CHECK_STR(rlx_device_why("vulkan"), "");
+	CHECK(!program(N, "vulkan:77", &err));
+	CHECK_EQ(err.status, RLX_ENODEV);
+	CHECK(strstr(err.text, "vulkan has"));
+}
+
+TEST_MAIN()
