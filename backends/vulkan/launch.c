@@ -234,14 +234,14 @@ static uint32_t num_type(enum rlx_k_num n)
 	return n == RLX_NUM_BF16 ? RLX_BF16 : n == RLX_NUM_F16 ? RLX_F16 : RLX_F32;
 }
 
-enum { GEMM_ROWS = 8, GEMM_COLS = 4 };
+enum { GEMM_COLS = 4, GEMM_ROWS = 16 };
 
 static void launch_gemm(const void *args, struct vk_launch *l)
 {
 	const struct rlx_k_gemm *g = args;
-	uint64_t wide = GEMM_COLS * (uint64_t)l->subgroup;
+	uint64_t wide, rows = 1;
 
-	if (g->b_form == RLX_B_PACKED || g->scales || g->a_num > RLX_NUM_F16 ||
+	if (g->k > UINT32_MAX || g->b_form == RLX_B_PACKED || g->scales || g->a_num > RLX_NUM_F16 ||
 	    g->b_num > RLX_NUM_F16) {
 		refuse(l, "no Vulkan kernel multiplies these operands");
 		return;
@@ -255,8 +255,11 @@ static void launch_gemm(const void *args, struct vk_launch *l)
 	param(l, g->act);
 	param(l, g->n > 2 * (uint64_t)l->subgroup ? GEMM_COLS :
 		 g->n > l->subgroup ? 2 : 1);
+	while (rows < g->m && rows < GEMM_ROWS && rows < 2 * (uint64_t)l->subgroup)
+		rows *= 2;
+	param(l, (uint32_t)rows);
 	wide = l->spec[7] * (uint64_t)l->subgroup;
-	each_group(l, (g->m + GEMM_ROWS - 1) / GEMM_ROWS * ((g->n + wide - 1) / wide) *
+	each_group(l, (g->m + rows - 1) / rows * ((g->n + wide - 1) / wide) *
 		      rlx_k_gemm_batches(g));
 }
 

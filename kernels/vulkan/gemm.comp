@@ -3,9 +3,10 @@
  * GEMM of f32, bf16 and f16 in any mixture, in f32 (struct rlx_k_gemm): any shape, batches,
  * either side transposed, the whole epilogue.
  *
- * Algorithm: a group is a subgroup and has a tile of 8 rows by COLS columns a lane. Lane r
- * loads row r's element of A, which all get by a broadcast; each lane loads its elements of B.
- * No shared memory and no barrier, which CPU devices are slow at.
+ * Algorithm: a group is a subgroup and has a tile of ROWS rows by COLS columns a lane. Lanes
+ * load an element of A each, or two, which all get by a broadcast; each lane loads its elements
+ * of B. No shared memory and no barrier, which CPU devices are slow at. Loads and the addresses
+ * of loads are what it takes there, so tiles are larger than registers.
  * Limits: rows and columns beyond the matrix are computed from the last one and not written.
  */
 #version 460
@@ -24,7 +25,13 @@ layout(constant_id = 5) const bool TRANS_B = false;
 layout(constant_id = 6) const uint ACT = 0;
 layout(constant_id = 7) const uint COLS = 4;	/* at most 4 */
 
-const uint ROWS = 8;
+layout(constant_id = 8) const uint ROWS = 8;	/* at most twice what a subgroup is */
+
+/* By its address, which goes along: what works one out takes longer than the load. */
+float load_at(const in uint type, const in uint64_t p)
+{
+	return load_real(type, p, 0);
+}
 
 void main()
 {
@@ -32,6 +39,8 @@ void main()
 	const uint64_t wide = COLS * THREADS, down = (g.m + ROWS - 1) / ROWS;
 	const uint64_t across = (g.n + wide - 1) / wide, inner = max(g.batch[1], 1UL);
 	const uint64_t tiles = down * across, units = tiles * inner * max(g.batch[0], 1UL);
+	const uint64_t asize = A_TYPE == F32 ? 4 : 2, bsize = B_TYPE == F32 ? 4 : 2;
+	const uint64_t ka = (TRANS_A ? g.lda : 1UL) * asize, kb = (TRANS_B ? 1UL : g.ldb) * bsize;
 	const float alpha = f64_bits_to_f32(g.alpha), beta = f64_bits_to_f32(g.beta);
 	const float lo = f64_bits_to_f32(g.lo), hi = f64_bits_to_f32(g.hi);
 
@@ -39,37 +48,45 @@ void main()
 		const uint64_t b = u / tiles, tile = u - b * tiles;
 		const uint64_t b0 = b / inner, b1 = b - b0 * inner;
 		const uint64_t row = tile % down * ROWS, col = tile / down * wide + THREAD;
-		/* lanes beyond the rows load the last one; nobody takes it */
-		const uint64_t my = min(row + min(THREAD, ROWS - 1), g.m - 1);
-		const uint64_t ka = TRANS_A ? g.lda : 1UL, kb = TRANS_B ? 1UL : g.ldb;
-		uint64_t at = b0 * g.a_step[0] + b1 * g.a_step[1] + (TRANS_A ? my : my * g.lda);
-		const uint64_t bb = b0 * g.b_step[0] + b1 * g.b_step[1];
-		uint64_t bt[4];
+		const uint64_t ab = g.a + (b0 * g.a_step[0] + b1 * g.a_step[1]) * asize;
+		const uint64_t bb = g.b + (b0 * g.b_step[0] + b1 * g.b_step[1]) * bsize;
+		uint64_t at[2], bt[4];
 		float acc[ROWS][4];
 
+		/* lanes beyond the rows load the last one; nobody takes it */
+		[[unroll]] for (uint h = 0; h < 2; h++) {
+			const uint64_t my = min(row + h * THREADS + THREAD, g.m - 1);
+
+			at[h] = ab + (TRANS_A ? my : my * g.lda) * asize;
+		}
 		[[unroll]] for (uint c = 0; c < COLS; c++) {
 			const uint64_t j = min(col + c * THREADS, g.n - 1);
 
-			bt[c] = bb + (TRANS_B ? j * g.ldb : j);
+			bt[c] = bb + (TRANS_B ? j * g.ldb : j) * bsize;
 		}
 		[[unroll]] for (uint r = 0; r < ROWS; r++)
 			[[unroll]] for (uint c = 0; c < COLS; c++)
 				acc[r][c] = 0.0;
-		for (uint64_t k = 0; k < g.k; k++) {
-			const float x = load_real(A_TYPE, g.a, at);
-			float y[4];
+		for (uint k = 0; k < uint(g.k); k++) {
+			float x[2], y[4];
 
+			x[0] = load_at(A_TYPE, at[0]);
+			at[0] += ka;
+			if (ROWS > THREADS) {
+				x[1] = load_at(A_TYPE, at[1]);
+				at[1] += ka;
+			}
 			[[unroll]] for (uint c = 0; c < COLS; c++) {
-				y[c] = load_real(B_TYPE, g.b, bt[c]);
+				y[c] = load_at(B_TYPE, bt[c]);
 				bt[c] += kb;
 			}
 			[[unroll]] for (uint r = 0; r < ROWS; r++) {
-				const float xr = subgroupBroadcast(x, r);
+				const float xr = subgroupBroadcast(r < THREADS ? x[0] : x[1],
+								   r % THREADS);
 
 				[[unroll]] for (uint c = 0; c < COLS; c++)
 					acc[r][c] = fma(xr, y[c], acc[r][c]);
 			}
-			at += ka;
 		}
 		[[unroll]] for (uint r = 0; r < ROWS; r++)
 			[[unroll]] for (uint c = 0; c < COLS; c++) {
