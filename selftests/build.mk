@@ -91,7 +91,8 @@ check-ops:
 	$(Q)$(RUN) -g $@ -j $(JOBS) $(OPS_BIN)
 
 check-train:
-	$(Q)tools/setup.sh demo
+	$(Q)tools/setup.sh train
+	$(Q)tools/fetch-models.sh digits
 	$(Q)+$(BUILDMAKE) $(TRAIN_BIN)
 	$(Q)$(RUN) -g $@ -j $(JOBS) $(TRAIN_BIN)
 

@@ -3,6 +3,7 @@
 # Installs the Debian packages a group of targets needs and that are missing.
 #
 #   tools/setup.sh build|demo|check ...      each group includes those before it
+#   tools/setup.sh train                     demo, and data to train on
 #   tools/setup.sh rlxd                      build, and the daemon
 #   tools/setup.sh serve                     check, and the daemon with its tests
 #   tools/setup.sh kmod                      build, and guests for the module
@@ -22,6 +23,7 @@ vulkan_pkgs="$build_pkgs glslc libvulkan-dev mesa-vulkan-drivers spirv-tools"
 vulkan_pkgs="$vulkan_pkgs vulkan-validationlayers"
 check_pkgs="$demo_pkgs clang clang-format g++ glslc libclang-rt-dev libonnx-testdata"
 check_pkgs="$check_pkgs libvulkan-dev pkg-config scdoc"
+train_pkgs="$demo_pkgs dataset-fashion-mnist gzip"
 rlxd_pkgs="$build_pkgs libinih-dev node-llhttp"
 serve_pkgs="$check_pkgs libinih-dev node-llhttp curl openssl"
 serve_pkgs="$serve_pkgs prometheus python3-venv wrk"
@@ -121,6 +123,7 @@ for group in "${@:-build}"; do
 	build)	pkgs=$build_pkgs ;;
 	demo)	pkgs=$demo_pkgs ;;
 	check)	pkgs=$check_pkgs ;;
+	train)	pkgs=$train_pkgs ;;
 	rlxd)	pkgs=$rlxd_pkgs ;;
 	serve)	pkgs=$serve_pkgs ;;
 	kmod)	pkgs=$kmod_pkgs ;;
@@ -129,7 +132,7 @@ for group in "${@:-build}"; do
 	vulkan)	pkgs=$vulkan_pkgs ;;
 	deb)	pkgs=$deb_pkgs ;;
 	*)	die "unknown group '$group'" \
-		    "There are: build demo check rlxd serve kmod kernel hip vulkan deb" ;;
+		    "There are: build demo train check rlxd serve kmod kernel hip vulkan deb" ;;
 	esac
 	stamp=$BUILD/.setup-$group
 	stamp_is_fresh && continue
