@@ -93,8 +93,8 @@ check-ops:
 check-train:
 	$(Q)tools/setup.sh train
 	$(Q)tools/fetch-models.sh digits
-	$(Q)+$(BUILDMAKE) $(TRAIN_BIN)
-	$(Q)$(RUN) -g $@ -j $(JOBS) $(TRAIN_BIN)
+	$(Q)+$(BUILDMAKE) $(TRAIN_BIN) lib tools
+	$(Q)$(RUN) -g $@ -j $(JOBS) $(TRAIN_BIN) selftests/train/command.sh
 
 check-onnx:
 	$(Q)tools/setup.sh check

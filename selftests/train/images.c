@@ -156,8 +156,8 @@ static void fit(struct train_rig *r, const struct images *im, const struct run *
 		}
 		*(float *)train_at(r, RLX_IO_INPUT, "lr") = (float)rlx_schedule_at(&plan, step);
 		train_run(r);
-		CHECKF(*(int32_t *)train_at(r, RLX_IO_OUTPUT, "ok"), "step %llu: norm is not finite",
-		       (unsigned long long)step);
+		CHECKF(*(int32_t *)train_at(r, RLX_IO_OUTPUT, "ok"),
+		       "step %llu: norm is not finite", (unsigned long long)step);
 	}
 }
 

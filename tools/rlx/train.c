@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT
+/* rlx train: a classifier or a decoder from a configuration to weights. */
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "tools/rlx/tool.h"
+#include "tools/rlx/train_job.h"
+
+/* After so many steps in turn without a finite norm there is nothing to hope for. */
+enum { MOST_SKIPPED = 20 };
+
+/* What a loop knows of where it is. */
+struct loop {
+	struct train_job	*j;
+	struct rlx_schedule	 plan;
+	uint64_t		 step, skipped, worse;
+	double			 begin, best, loss, sum;
+	uint64_t		 n_sum;
+	bool			 tty;
+};
+
+static bool told(struct train_job *j, const struct rlx_error *e)
+{
+	if (!j->err.status)
+		rlx_error_set(&j->err, e->status ? e->status : RLX_EIO, NULL, 0, "%s", e->text);
+	return false;
+}
+
+static double scalar(struct train_side *side, const char *output)
+{
+	const float *p = rlx_buf_ptr(rlx_session_bound(side->s, RLX_IO_OUTPUT, output));
+
+	return p ? (double)*p : NAN;
+}
+
+/*
+ * One run on the next batch, which is given back at once: a checkpoint behind it then begins
+ * with the one after. A param is bound once: to a device it is new each time.
+ */
+static bool run_batch(struct train_job *j, struct rlx_loader *ld, struct train_side *side)
+{
+	struct rlx_batch b;
+	struct rlx_buf was;
+	unsigned int i;
+	bool ok = true;
+
+	if (rlx_loader_next(ld, &b, -1))
+		return told(j, rlx_loader_error(ld));
+	for (i = 0; ok && i < b.n; i++) {
+		if (rlx_program_io_find(side->p, b.input[i].io, b.input[i].name) < 0)
+			continue;
+		was = rlx_session_bound(side->s, b.input[i].io, b.input[i].name);
+		if (b.input[i].io == RLX_IO_PARAM && was.arena == b.input[i].buf.arena &&
+		    was.offset == b.input[i].buf.offset)
+			continue;
+		ok = !rlx_session_bind(side->s, b.input[i].io, b.input[i].name, b.input[i].buf);
+	}
+	ok = ok && !rlx_session_run(side->s);
+	if (!ok)
+		told(j, rlx_session_error(side->s));
+	rlx_loader_done(ld, &b);
+	return ok;
+}
+
+/* One update: its runs, each on a batch of its own. */
+static bool take_step(struct loop *l)
+{
+	struct train_job *j = l->j;
+	float *lr = rlx_buf_ptr(rlx_session_buf(j->train.s, RLX_IO_INPUT, "lr"));
+	const int32_t *ok;
+	uint64_t k;
+
+	if (!lr)
+		return told(j, rlx_session_error(j->train.s));
+	*lr = (float)rlx_schedule_at(&l->plan, l->step);
+	l->loss = 0;
+	for (k = 0; k < j->c.accumulate; k++) {
+		if (!run_batch(j, j->ld, &j->train))
+			return false;
+		l->loss += scalar(&j->train, "loss") / (double)j->c.accumulate;
+	}
+	ok = rlx_buf_ptr(rlx_session_bound(j->train.s, RLX_IO_OUTPUT, "ok"));
+	l->skipped = *ok ? 0 : l->skipped + 1;
+	l->sum += l->loss;
+	l->n_sum++;
+	l->step++;
+	if (l->skipped < MOST_SKIPPED)
+		return true;
+	rlx_fail(&j->err, RLX_ERANGE, "step %llu: the gradients' norm was not finite %d times in "
+		 "turn; take a smaller lr, a longer warm-up, or [train] scaling = dynamic",
+		 (unsigned long long)l->step, MOST_SKIPPED);
+	return false;
+}
+
+/* Loss and part of right answers over batches that are not trained on. */
+static bool evaluate(struct loop *l, double *loss, double *right)
+{
+	struct train_job *j = l->j;
+	struct rlx_loader_info info;
+	uint64_t n, i;
+
+	rlx_loader_info(j->test, &info);
+	n = info.epoch_batches < j->c.eval_batches ? info.epoch_batches : j->c.eval_batches;
+	*loss = *right = 0;
+	if (rlx_loader_seek(j->test, &j->test_begin))
+		return told(j, rlx_loader_error(j->test));
+	if (!train_job_copy(j, &j->eval))
+		return false;
+	for (i = 0; i < n; i++) {
+		if (!run_batch(j, j->test, &j->eval))
+			return false;
+		*loss += scalar(&j->eval, "loss") / (double)n;
+		if (j->c.kind == TRAIN_CLASSIFIER)
+			*right += scalar(&j->eval, "right") / (double)(n * j->c.batch);
+	}
+	return true;
+}
+
+static void show_progress(struct loop *l, bool line)
+{
+	uint64_t done = l->step - l->j->first, left = l->j->c.steps - l->step;
+	double took = now() - l->begin, rate = (double)done / fmax(took, 1e-9);
+	uint64_t eta = (uint64_t)((double)left / fmax(rate, 1e-9));
+
+	if (!l->tty && !line)
+		return;
+	printf("%sstep %llu/%llu  loss %.4f  %.1f steps/s  %.0f rows/s  %llu:%02llu left%s",
+	       l->tty ? "\r\033[K" : "", (unsigned long long)l->step,
+	       (unsigned long long)l->j->c.steps, l->sum / (double)(l->n_sum ? l->n_sum : 1), rate,
+	       rate * (double)(l->j->c.batch * l->j->c.accumulate),
+	       (unsigned long long)(eta / 60), (unsigned long long)(eta % 60), line ? "" : " ");
+	fflush(stdout);
+}
+
+/* Evaluate, sample, write the curve; *@stop: it has not become better for long. */
+static bool report(struct loop *l, bool *stop)
+{
+	struct train_job *j = l->j;
+	struct train_point p = { l->step, l->sum / (double)(l->n_sum ? l->n_sum : 1), NAN, NAN };
+	double right = 0;
+
+	show_progress(l, true);
+	if (j->eval.s) {
+		if (!evaluate(l, &p.test, &right))
+			return false;
+		printf("  test %.4f", p.test);
+		if (j->c.kind == TRAIN_CLASSIFIER) {
+			p.accuracy = 100 * right;
+			printf("  %.2f %% right", p.accuracy);
+		}
+		l->worse = p.test < l->best ? 0 : l->worse + 1;
+		l->best = fmin(l->best, p.test);
+		*stop = j->c.patience && l->worse >= j->c.patience;
+	}
+	putchar('\n');
+	fflush(stdout);
+	l->sum = 0;
+	l->n_sum = 0;
+	if (j->sample.s && !train_job_sample(j, l->step, j->c.sample))
+		return false;
+	if (!train_curve_add(&j->curve, p)) {
+		rlx_fail(&j->err, RLX_ENOMEM, "out of memory");
+		return false;
+	}
+	return train_curve_write(&j->curve, j->c.folder, &j->err);
+}
+
+static bool train(struct train_job *j)
+{
+	struct loop l = {
+		.j = j, .step = j->first, .begin = now(), .best = INFINITY,
+		.tty = isatty(STDOUT_FILENO),
+		.plan = { .kind = j->c.schedule, .lr = j->c.lr, .floor = j->c.floor,
+			  .warmup = j->c.warmup, .steps = j->c.steps, .decay = j->c.cooldown },
+	};
+	bool stop = false;
+
+	if (j->first)
+		printf("goes on at step %llu of %s/checkpoints\n", (unsigned long long)j->first,
+		       j->c.folder);
+	if (j->first && !train_curve_read(&j->curve, j->c.folder, j->first)) {
+		rlx_fail(&j->err, RLX_ENOMEM, "out of memory");
+		return false;
+	}
+	while (l.step < j->c.steps && !stop) {
+		if (!take_step(&l))
+			return false;
+		show_progress(&l, false);
+		if (j->c.eval_every && l.step % j->c.eval_every == 0 && !report(&l, &stop))
+			return false;
+		if (j->c.save_every && l.step % j->c.save_every == 0 && l.step < j->c.steps &&
+		    !train_job_save(j, l.step))
+			return false;
+	}
+	if (stop)
+		printf("stops: %llu evaluations without a better one\n",
+		       (unsigned long long)j->c.patience);
+	if (l.n_sum && !report(&l, &stop))
+		return false;
+	return l.step == j->first || train_job_save(j, l.step);
+}
+
+int cmd_train(int argc, char **argv)
+{
+	struct arg_list rest = { 0 };
+	bool keys = false;
+	const struct arg arg[] = {
+		{ "keys", ARG_FLAG, &keys, NULL, "print all keys with their defaults" },
+	};
+	const struct args args = {
+		"train", "CONFIG | --keys",
+		"Trains a classifier of images or a decoder of bytes of text, by sections and\n"
+		"keys of a file; shows progress, writes the losses as CSV and SVG, checkpoints,\n"
+		"and goes on at the last one when it is called again.",
+		arg, N_ELEM(arg),
+		"The file has lines \"key = value\" in sections: [model] kind, [data], [optimizer],\n"
+		"[schedule], [train] steps and batch, [eval], [output] folder. Weights are in\n"
+		"FOLDER/checkpoints/step-N/model.safetensors.\n\n"
+		"Exit status: 0 it is trained, 2 wrong usage or configuration, 3 anything else.",
+		&rest, 0, 1,
+	};
+	struct train_job j = { .first = 0 };
+	int rc;
+
+	if (!args_parse(&args, argc, argv, &rc))
+		goto out_free;
+	if (keys) {
+		train_config_print(stdout);
+	} else if (rest.n != 1) {
+		rc = tool_fail("train", TOOL_USAGE, "a configuration is needed; see --keys");
+	} else if (!train_config_read(&j.c, rest.v[0], &j.err)) {
+		rc = tool_fail("train", TOOL_USAGE, "%s", j.err.text);
+		train_config_free(&j.c);
+	} else {
+		if (!train_job_open(&j) || !train(&j))
+			rc = tool_fail("train", TOOL_FAILED, "%s", j.err.text);
+		train_job_close(&j);
+	}
+out_free:
+	arg_list_free(&rest);
+	return rc;
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT
+/* The configuration of rlx train: sections and keys by one table, with defaults. */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "tools/rlx/args.h"
+#include "tools/rlx/train.h"
+
+enum kind { K_UINT, K_NUM, K_WORD, K_STR };
+
+/* @words: of K_WORD, with | between them, in the order of the enum. */
+static const struct key {
+	const char	*section, *name;
+	enum kind	 kind;
+	size_t		 at;
+	double		 def;
+	const char	*words, *help;
+} keys[] = {
+#define KEY(s, n, f, k, d, w, h) { s, n, k, offsetof(struct train_config, f), d, w, h },
+	KEY("model", "kind", kind, K_WORD, 0, "classifier|decoder", "what to train")
+	KEY("model", "channels", channels, K_UINT, 32, NULL, "classifier: of the first convolutions")
+	KEY("model", "hidden", hidden, K_UINT, 128, NULL, "classifier: of the layer before the last")
+	KEY("model", "classes", classes, K_UINT, 10, NULL, "classifier: labels are 0 to classes - 1")
+	KEY("model", "layers", layers, K_UINT, 4, NULL, "decoder: blocks")
+	KEY("model", "dim", dim, K_UINT, 128, NULL, "decoder: width")
+	KEY("model", "heads", heads, K_UINT, 4, NULL, "decoder: of attention")
+	KEY("model", "context", context, K_UINT, 128, NULL, "decoder: bytes that it sees")
+	KEY("model", "dropout", dropout, K_NUM, 0, NULL, "part of the activations dropped")
+	KEY("data", "train", train, K_STR, 0, NULL, "classifier: image=FILE,label=FILE of a loader")
+	KEY("data", "test", test, K_STR, 0, NULL, "classifier: the same, to evaluate by")
+	KEY("data", "text", text, K_STR, 0, NULL, "decoder: a text, or a folder of texts")
+	KEY("optimizer", "kind", optimizer, K_WORD, RLX_ADAMW, "sgd|adamw|lion|muon|adafactor", "")
+	KEY("optimizer", "lr", lr, K_NUM, 1e-3, NULL, "learning rate behind the warm-up")
+	KEY("optimizer", "momentum", momentum, K_NUM, 0, NULL, "sgd, muon")
+	KEY("optimizer", "nesterov", nesterov, K_UINT, 0, NULL, "sgd, muon: 1 or 0")
+	KEY("optimizer", "beta1", beta1, K_NUM, 0, NULL, "adamw, lion; 0: its default")
+	KEY("optimizer", "beta2", beta2, K_NUM, 0, NULL, "adamw, lion; 0: its default")
+	KEY("optimizer", "eps", eps, K_NUM, 0, NULL, "adamw; 0: 1e-8")
+	KEY("optimizer", "decay", decay, K_NUM, 0.01, NULL, "weight decay")
+	KEY("schedule", "kind", schedule, K_WORD, RLX_COSINE, "constant|linear|cosine|wsd|rsqrt", "")
+	KEY("schedule", "warmup", warmup, K_UINT, 20, NULL, "steps")
+	KEY("schedule", "cooldown", cooldown, K_UINT, 0, NULL, "wsd: steps at the end")
+	KEY("schedule", "floor", floor, K_NUM, 0.1, NULL, "part of lr at the end")
+	KEY("train", "steps", steps, K_UINT, 1000, NULL, "updates")
+	KEY("train", "batch", batch, K_UINT, 32, NULL, "rows of a run")
+	KEY("train", "accumulate", accumulate, K_UINT, 1, NULL, "runs of an update")
+	KEY("train", "clip", clip, K_NUM, 1, NULL, "of the gradients' norm; 0: not")
+	KEY("train", "ema", ema, K_NUM, 0, NULL, "average of weights; 0: none")
+	KEY("train", "seed", seed, K_UINT, 1, NULL, "of first values and order")
+	KEY("train", "threads", threads, K_UINT, 0, NULL, "of the CPU; 0: all")
+	KEY("train", "device", device, K_STR, 0, NULL, "(cpu)")
+	KEY("train", "precision", precision, K_WORD, 0, "f32|bf16|mixed-bf16|f16|mixed-f16|tf32", "")
+	KEY("train", "scaling", scaling, K_WORD, 0, "none|static|dynamic", "of the loss")
+	KEY("eval", "every", eval_every, K_UINT, 100, NULL, "steps; 0: never")
+	KEY("eval", "batches", eval_batches, K_UINT, 20, NULL, "at most")
+	KEY("eval", "patience", patience, K_UINT, 0, NULL, "stop after so many without a better one")
+	KEY("eval", "sample", sample, K_UINT, 0, NULL, "decoder: bytes to print")
+	KEY("output", "folder", folder, K_STR, 0, NULL, "of curve, checkpoints, data made of texts")
+	KEY("output", "save_every", save_every, K_UINT, 0, NULL, "steps; 0: at the end")
+#undef KEY
+};
+enum { N_KEYS = sizeof(keys) / sizeof(keys[0]) };
+
+static void *field(struct train_config *c, const struct key *k)
+{
+	return (char *)c + k->at;
+}
+
+/* Place of @v in words with | between them; -1. */
+static int word_index(const char *words, const char *v)
+{
+	size_t n = strlen(v);
+	int i = 0;
+
+	for (;; i++, words++) {
+		if (!strncmp(words, v, n) && (words[n] == '|' || !words[n]) && n)
+			return i;
+		words = strchr(words, '|');
+		if (!words)
+			return -1;
+	}
+}
+
+static bool take(struct train_config *c, const struct key *k, const char *v, struct rlx_error *err)
+{
+	void *to = field(c, k);
+	int i;
+
+	switch (k->kind) {
+	case K_UINT:
+		if (parse_u64(v, 1u << 30, to))
+			return true;
+		break;
+	case K_NUM:
+		if (parse_num(v, to) && *(double *)to >= 0)
+			return true;
+		break;
+	case K_WORD:
+		i = word_index(k->words, v);
+		if (i >= 0) {
+			*(int *)to = i;
+			return true;
+		}
+		rlx_fail(err, RLX_EINVAL, "%s is '%s'; there are %s", k->name, v, k->words);
+		return false;
+	case K_STR:
+		rlx_free(*(char **)to);
+		*(char **)to = rlx_strdup(v);
+		if (*(char **)to)
+			return true;
+		rlx_fail(err, RLX_ENOMEM, "out of memory");
+		return false;
+	}
+	rlx_fail(err, RLX_EINVAL, "%s is '%s'; a %s from 0 on is needed", k->name, v,
+		 k->kind == K_UINT ? "whole number" : "number");
+	return false;
+}
+
+/* Cut blanks off both ends, in place. */
+static char *trimmed(char *s)
+{
+	char *end = s + strlen(s);
+
+	while (end > s && isspace((unsigned char)end[-1]))
+		*--end = 0;
+	while (isspace((unsigned char)*s))
+		s++;
+	return s;
+}
+
+static bool set(struct train_config *c, const char *section, char *line, struct rlx_error *err)
+{
+	char *eq = strchr(line, '='), *name, *v;
+	const struct key *k;
+
+	if (!eq) {
+		rlx_fail(err, RLX_EPARSE, "'%s' is neither [section] nor key = value", line);
+		return false;
+	}
+	*eq = 0;
+	name = trimmed(line);
+	v = trimmed(eq + 1);
+	for (k = keys; k < keys + N_KEYS; k++)
+		if (!strcmp(k->section, section) && !strcmp(k->name, name))
+			return take(c, k, v, err);
+	rlx_fail(err, RLX_ENOENT, "[%s] has no key '%s'; rlx train --help lists them", section,
+		 name);
+	return false;
+}
+
+static bool check(const struct train_config *c, struct rlx_error *err)
+{
+	const char *bad = NULL;
+
+	if (!c->steps || !c->batch || !c->accumulate)
+		bad = "[train] steps, batch and accumulate must be 1 at least";
+	else if (!c->folder)
+		bad = "[output] folder is missing: where the curve and checkpoints go";
+	else if (c->kind == TRAIN_CLASSIFIER && !c->train)
+		bad = "[data] train is missing: image=FILE,label=FILE";
+	else if (c->kind == TRAIN_DECODER && !c->text)
+		bad = "[data] text is missing: a file or folder of texts";
+	else if (c->kind == TRAIN_DECODER && (!c->heads || !c->layers || !c->context ||
+					      c->dim % c->heads || !c->dim))
+		bad = "[model] dim must be a multiple of heads; layers and context 1 at least";
+	else if (c->kind == TRAIN_CLASSIFIER && (!c->channels || !c->hidden || !c->classes))
+		bad = "[model] channels, hidden and classes must be 1 at least";
+	else if (c->dropout >= 1 || c->ema >= 1)
+		bad = "[model] dropout and [train] ema are below 1";
+	if (bad)
+		rlx_fail(err, RLX_EINVAL, "%s", bad);
+	return !bad;
+}
+
+static bool read_lines(struct train_config *c, const char *path, FILE *f, struct rlx_error *err)
+{
+	char line[1024], section[32] = "", *s, *end;
+	struct rlx_error e = { 0 };
+	unsigned int n = 0;
+
+	while (!e.status && fgets(line, sizeof(line), f)) {
+		n++;
+		s = trimmed(line);
+		end = s + strlen(s);
+		if (!*s || *s == '#' || *s == ';')
+			continue;
+		if (end == line + sizeof(line) - 1)
+			rlx_fail(&e, RLX_EPARSE, "the line has over %zu bytes", sizeof(line) - 2);
+		else if (*s == '[' && end[-1] == ']' && end - s < 32)
+			snprintf(section, sizeof(section), "%.*s", (int)(end - s - 2), s + 1);
+		else
+			set(c, section, s, &e);
+	}
+	if (e.status)
+		rlx_fail(err, e.status, "%s:%u: %s", path, n, e.text);
+	else if (ferror(f))
+		rlx_fail(err, RLX_EIO, "%s cannot be read: %s", path, strerror(errno));
+	else if (!check(c, &e))
+		rlx_fail(err, e.status, "%s: %s", path, e.text);
+	return !err->status;
+}
+
+bool train_config_read(struct train_config *c, const char *path, struct rlx_error *err)
+{
+	const struct key *k;
+	FILE *f = fopen(path, "re");
+	bool ok;
+
+	*c = (struct train_config){ 0 };
+	for (k = keys; k < keys + N_KEYS; k++)
+		if (k->kind == K_UINT)
+			*(uint64_t *)field(c, k) = (uint64_t)k->def;
+		else if (k->kind == K_NUM)
+			*(double *)field(c, k) = k->def;
+		else if (k->kind == K_WORD)
+			*(int *)field(c, k) = (int)k->def;
+	if (!f) {
+		rlx_fail(err, errno == ENOENT ? RLX_ENOENT : RLX_EACCES, "%s cannot be opened: %s",
+			 path, strerror(errno));
+		return false;
+	}
+	ok = read_lines(c, path, f, err);
+	fclose(f);
+	return ok;
+}
+
+void train_config_free(struct train_config *c)
+{
+	const struct key *k;
+
+	for (k = keys; k < keys + N_KEYS; k++)
+		if (k->kind == K_STR)
+			rlx_free(*(char **)field(c, k));
+}
+
+void train_config_print(FILE *f)
+{
+	const char *section = "";
+	const struct key *k;
+	char what[80];
+
+	for (k = keys; k < keys + N_KEYS; k++) {
+		if (strcmp(section, k->section))
+			fprintf(f, "  [%s]\n", k->section);
+		section = k->section;
+		if (k->kind == K_WORD)
+			snprintf(what, sizeof(what), "%s", k->words);
+		else if (k->kind == K_STR)
+			snprintf(what, sizeof(what), "TEXT");
+		else
+			snprintf(what, sizeof(what), "%g", k->def);
+		fprintf(f, "  %s = %s%s%s\n", k->name, what, *k->help ? "    " : "", k->help);
+	}
+}

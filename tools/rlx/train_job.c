@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT
+/* Opening what a training needs, checkpoints, and text that a decoder writes. */
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "tools/rlx/train_job.h"
+
+enum { PATH = 4096 };
+
+static bool failed(struct train_job *j, const struct rlx_error *e)
+{
+	if (!j->err.status)
+		rlx_error_set(&j->err, e->status ? e->status : RLX_ENOMEM, NULL, 0, "%s",
+			      e->status ? e->text : "out of memory");
+	return false;
+}
+
+/* ---- data ---- */
+
+static bool open_loader(struct train_job *j, const char *path, bool train,
+			struct rlx_loader **out)
+{
+	struct rlx_loader_opts o = {
+		.size = sizeof(o), .path = path, .batch = (unsigned int)j->c.batch,
+		.shuffle = train, .seed = j->c.seed,
+	};
+
+	if (j->c.kind == TRAIN_DECODER)
+		o.sample = (unsigned int)j->c.context + 1;
+	return !rlx_loader_open(&o, out, &j->err);
+}
+
+static bool open_data(struct train_job *j)
+{
+	char train[PATH], test[PATH];
+
+	if (mkdir(j->c.folder, 0777) && errno != EEXIST) {
+		rlx_fail(&j->err, RLX_EACCES, "folder %s cannot be made: %s", j->c.folder,
+			 strerror(errno));
+		return false;
+	}
+	if (j->c.kind == TRAIN_CLASSIFIER)
+		return open_loader(j, j->c.train, true, &j->ld) &&
+		       (!j->c.test || open_loader(j, j->c.test, false, &j->test));
+	snprintf(train, sizeof(train), "%s/text.rlxr", j->c.folder);
+	snprintf(test, sizeof(test), "%s/text-test.rlxr", j->c.folder);
+	/* a run that goes on wants the data that it had: the loader compares */
+	if (access(train, F_OK) && !train_text(j->c.text, j->c.folder, &j->err))
+		return false;
+	return open_loader(j, train, true, &j->ld) && open_loader(j, test, false, &j->test);
+}
+
+/* ---- programs ---- */
+
+static bool compile(struct train_job *j, struct rlx_graph *g, struct rlx_states *states,
+		    struct train_side *to)
+{
+	struct rlx_compile_opts o = {
+		.size = sizeof(o), .device = j->c.device, .threads = (unsigned int)j->c.threads,
+		.precision = (enum rlx_precision)j->c.precision,
+	};
+	struct rlx_session_opts so = { .size = sizeof(so), .states = states };
+	bool ok = !rlx_graph_finish(g) || failed(j, rlx_graph_error(g));
+
+	ok = ok && !rlx_compile(g, &o, &to->p, &j->err);
+	if (ok && to == &j->train) {
+		ok = !rlx_states_new(to->p, NULL, &j->states, &j->err) &&
+		     !rlx_states_init(j->states, j->v, j->c.seed, &j->err);
+		so.states = j->states;
+	}
+	ok = ok && !rlx_session_new(to->p, &so, &to->s, &j->err);
+	rlx_graph_put(g);
+	return ok;
+}
+
+static void model(struct train_job *j, struct rlx_graph *g, bool train, struct train_out *out)
+{
+	struct rlx_loader *ld = train ? j->ld : j->test;
+
+	if (j->c.kind == TRAIN_CLASSIFIER)
+		train_classifier(g, j->v, ld, &j->c, train, out);
+	else
+		train_decoder(g, j->v, rlx_loader_input(ld, g, "tokens"), &j->c, train, out);
+}
+
+static bool build_step(struct train_job *j)
+{
+	struct rlx_optimizer how = {
+		.size = sizeof(how), .kind = j->c.optimizer, .nesterov = j->c.nesterov,
+		.momentum = j->c.momentum, .beta1 = j->c.beta1, .beta2 = j->c.beta2,
+		.eps = j->c.eps, .decay = j->c.decay,
+	};
+	struct rlx_train_opts o = {
+		.size = sizeof(o), .clip_norm = j->c.clip, .ema = j->c.ema,
+		.accumulate = (unsigned int)j->c.accumulate, .scaling = j->c.scaling,
+	};
+	struct rlx_graph *g = rlx_graph_new("train");
+	struct train_out out;
+
+	model(j, g, true, &out);
+	rlx_train_step(g, j->v, out.loss, rlx_input(g, "lr", rlx_scalar(RLX_F32)), &o, &how);
+	return compile(j, g, NULL, &j->train);
+}
+
+static bool build_eval(struct train_job *j)
+{
+	struct rlx_graph *g;
+	struct train_out out;
+
+	if (!j->test || !j->c.eval_every)
+		return true;
+	g = rlx_graph_new("eval");
+	model(j, g, false, &out);
+	rlx_output(g, "loss", out.loss);
+	if (out.right.id)
+		rlx_output(g, "right", out.right);
+	return compile(j, g, NULL, &j->eval);
+}
+
+static bool build_sample(struct train_job *j)
+{
+	struct rlx_graph *g;
+	rlx_value x;
+
+	if (j->c.kind != TRAIN_DECODER || !j->c.sample)
+		return true;
+	g = rlx_graph_new("sample");
+	x = rlx_input(g, "tokens", rlx_type(RLX_I32, 1, (int64_t)j->c.context));
+	rlx_output(g, "logits", train_decoder_logits(g, j->v, x, &j->c, false));
+	return compile(j, g, NULL, &j->sample);
+}
+
+/* ---- checkpoints ---- */
+
+/* All states as they are now: a device brings its own back for that. */
+static bool list_states(struct train_job *j, struct rlx_ckpt_set *set,
+			struct rlx_ckpt_blob *blob, struct rlx_loader_pos *pos)
+{
+	unsigned int i, n = rlx_program_io_count(j->train.p, RLX_IO_STATE);
+
+	for (i = 0; i < n; i++) {
+		const char *name = rlx_program_io_name(j->train.p, RLX_IO_STATE, i);
+
+		j->tensor[i] = (struct rlx_ckpt_tensor){
+			.name = name, .type = *rlx_program_io_type(j->train.p, RLX_IO_STATE, i),
+			.buf = rlx_session_bound_at(j->train.s, RLX_IO_STATE, i),
+			/* what optimizers and steps keep has a name with their kind in front */
+			.file = strchr(name, '.') && (!strncmp(name, "train.", 6) ||
+				!strncmp(name, "grad.", 5) || !strncmp(name, "sgd.", 4) ||
+				!strncmp(name, "adamw.", 6) || !strncmp(name, "lion.", 5) ||
+				!strncmp(name, "muon.", 5) || !strncmp(name, "adafactor.", 10)) ?
+				RLX_CKPT_OPTIM : RLX_CKPT_MODEL,
+		};
+		if (!rlx_buf_ptr(j->tensor[i].buf))
+			return failed(j, rlx_session_error(j->train.s));
+	}
+	rlx_loader_tell(j->ld, pos);
+	*blob = (struct rlx_ckpt_blob){ "loader", pos, sizeof(*pos) };
+	*set = (struct rlx_ckpt_set){ .size = sizeof(*set), .tensor = j->tensor, .n = n,
+				      .blob = blob, .n_blob = 1 };
+	return true;
+}
+
+bool train_job_save(struct train_job *j, uint64_t step)
+{
+	struct rlx_ckpt_set set;
+	struct rlx_ckpt_blob blob;
+	struct rlx_loader_pos pos;
+
+	if (!list_states(j, &set, &blob, &pos))
+		return false;
+	return (!rlx_ckpt_save_set(j->ckpt, &set, step) && !rlx_ckpt_wait(j->ckpt, -1)) ||
+	       failed(j, rlx_ckpt_error(j->ckpt));
+}
+
+static bool open_checkpoints(struct train_job *j)
+{
+	char path[PATH];
+	struct rlx_ckpt_set set;
+	struct rlx_ckpt_blob blob;
+	struct rlx_loader_pos pos;
+	enum rlx_status st;
+	unsigned int i;
+
+	snprintf(path, sizeof(path), "%s/checkpoints", j->c.folder);
+	j->tensor = rlx_calloc(rlx_program_io_count(j->train.p, RLX_IO_STATE) + 1ul,
+			       sizeof(*j->tensor));
+	if (!j->tensor)
+		return failed(j, &j->err);
+	if (rlx_ckpt_open(path, NULL, &j->ckpt, &j->err) || !list_states(j, &set, &blob, &pos))
+		return false;
+	st = rlx_ckpt_load_set(j->ckpt, &set, 0, &j->first);
+	if (st == RLX_ENOENT)
+		return true;
+	if (st)
+		return failed(j, rlx_ckpt_error(j->ckpt));
+	/* a device is to take what was loaded */
+	for (i = 0; i < set.n; i++)
+		if (!rlx_buf_ptr(rlx_session_buf_at(j->train.s, RLX_IO_STATE, i)))
+			return failed(j, rlx_session_error(j->train.s));
+	return !rlx_loader_seek(j->ld, &pos) || failed(j, rlx_loader_error(j->ld));
+}
+
+bool train_job_open(struct train_job *j)
+{
+	j->v = rlx_vars_new();
+	if (!open_data(j))
+		return false;
+	if (j->test)
+		rlx_loader_tell(j->test, &j->test_begin);
+	return build_step(j) && build_eval(j) && build_sample(j) &&
+	       open_checkpoints(j);
+}
+
+static void side_close(struct train_side *side)
+{
+	rlx_session_free(side->s);
+	rlx_program_put(side->p);
+}
+
+void train_job_close(struct train_job *j)
+{
+	side_close(&j->sample);
+	side_close(&j->eval);
+	side_close(&j->train);
+	rlx_ckpt_close(j->ckpt);
+	rlx_loader_close(j->test);
+	rlx_loader_close(j->ld);
+	rlx_states_put(j->states);
+	rlx_vars_free(j->v);
+	rlx_free(j->tensor);
+	rlx_free(j->curve.e);
+	train_config_free(&j->c);
+}
+
+bool train_job_copy(struct train_job *j, struct train_side *side)
+{
+	unsigned int i, n = rlx_program_io_count(side->p, RLX_IO_STATE);
+
+	for (i = 0; i < n; i++) {
+		const char *name = rlx_program_io_name(side->p, RLX_IO_STATE, i);
+		struct rlx_buf from = rlx_session_bound(j->train.s, RLX_IO_STATE, name);
+		struct rlx_buf to = rlx_session_buf_at(side->s, RLX_IO_STATE, i);
+
+		if (!rlx_buf_ptr(from) || !rlx_buf_ptr(to))
+			return failed(j, rlx_session_error(rlx_buf_ptr(from) ? side->s : j->train.s));
+		memcpy(rlx_buf_ptr(to), rlx_buf_ptr(from), (size_t)rlx_type_bytes(
+		       rlx_program_io_type(side->p, RLX_IO_STATE, i)));
+	}
+	return true;
+}
+
+/* ---- text ---- */
+
+/* A byte by its probability at temperature 0.8; @u is within 0 and 1. */
+static int drawn(const float *logit, double u)
+{
+	double p[256], sum = 0, most = -INFINITY;
+	int i;
+
+	for (i = 0; i < 256; i++)
+		most = fmax(most, (double)logit[i]);
+	for (i = 0; i < 256; i++)
+		sum += p[i] = exp(((double)logit[i] - most) / 0.8);
+	for (i = 0, u *= sum; i < 255 && u >= p[i]; i++)
+		u -= p[i];
+	return i;
+}
+
+bool train_job_sample(struct train_job *j, uint64_t step, uint64_t n)
+{
+	int64_t context = (int64_t)j->c.context, have = 1, i;
+	uint64_t state = step * 0x9e3779b97f4a7c15u + 1;
+	int32_t *t;
+	const float *y;
+	int c;
+
+	if (!train_job_copy(j, &j->sample))
+		return false;
+	t = rlx_buf_ptr(rlx_session_buf(j->sample.s, RLX_IO_INPUT, "tokens"));
+	if (!t)
+		return failed(j, rlx_session_error(j->sample.s));
+	for (i = 0; i < context; i++)
+		t[i] = '\n';
+	for (; n; n--) {
+		if (rlx_session_run(j->sample.s))
+			return failed(j, rlx_session_error(j->sample.s));
+		y = rlx_buf_ptr(rlx_session_bound(j->sample.s, RLX_IO_OUTPUT, "logits"));
+		state = state * 6364136223846793005u + 1442695040888963407u;
+		c = drawn(y + (have - 1) * 256, (double)(state >> 11) * 0x1p-53);
+		if (have == context)
+			memmove(t, t + 1, (size_t)(context - 1) * sizeof(*t));
+		else
+			have++;
+		t[have - 1] = c;
+		putchar(c == '\n' || (c >= 32 && c < 127) ? c : '?');
+	}
+	putchar('\n');
+	return true;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/* A training under way: programs, sessions, data, checkpoints. */
+#ifndef RLX_TOOLS_TRAIN_JOB_H
+#define RLX_TOOLS_TRAIN_JOB_H
+
+#include "rlx/ckpt.h"
+#include "tools/rlx/train.h"
+
+/* A program with its session. */
+struct train_side {
+	struct rlx_program	*p;
+	struct rlx_session	*s;
+};
+
+struct train_job {
+	struct train_config	 c;
+	struct rlx_error	 err;
+	struct rlx_vars		*v;
+	struct rlx_loader	*ld, *test;
+	struct rlx_loader_pos	 test_begin;	/* evaluations are of the same batches */
+	struct rlx_states	*states;
+	struct train_side	 train, eval, sample;
+	struct rlx_ckpt		*ckpt;
+	struct rlx_ckpt_tensor	*tensor;
+	struct train_curve	 curve;
+	uint64_t		 first;		/* step that a checkpoint gave */
+};
+
+/* Each gives false with its reason in j->err. */
+bool train_job_open(struct train_job *j);
+void train_job_close(struct train_job *j);
+bool train_job_save(struct train_job *j, uint64_t step);
+/* Bring the states that @side has from the training session's. */
+bool train_job_copy(struct train_job *j, struct train_side *side);
+/* Print @n bytes that the decoder goes on with; @step decides the draws. */
+bool train_job_sample(struct train_job *j, uint64_t step, uint64_t n);
+
+#endif
