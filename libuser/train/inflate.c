@@ -136,19 +136,21 @@ static unsigned int take_symbol(struct stream *s, const struct code *c)
 static void copy(struct stream *s, uint64_t distance, uint64_t n)
 {
 	uint8_t *to = s->out + s->put;
+	const uint8_t *from;
 	uint64_t i;
 
 	if (distance > s->put) {
 		s->error = "a distance that lies before the begin";
 		return;
 	}
+	from = to - distance;
 	n = n < s->room - s->put ? n : s->room - s->put;
 	s->put += n;
 	if (distance >= n)
-		memcpy(to, to - distance, n);
+		memcpy(to, from, n);
 	else		/* it repeats itself */
 		for (i = 0; i < n; i++)
-			to[i] = to[i - distance];
+			to[i] = from[i];
 }
 
 static void take_block(struct stream *s)
