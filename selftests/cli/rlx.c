@@ -59,7 +59,7 @@ static void read_npy(const char *path, float *v, int64_t rows, int64_t cols)
 TEST(help)
 {
 	static const char *const commands[] = {
-		"info", "doctor", "run", "embed", "bench", "dump", "ops",
+		"info", "doctor", "run", "embed", "bench", "data", "dump", "ops",
 	};
 	unsigned int i;
 

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* Pictures of 8 bits a channel: PNG and binary PNM, read whole. */
+#ifndef RLX_TOOLS_PICTURE_H
+#define RLX_TOOLS_PICTURE_H
+
+#include <stdint.h>
+
+#include "rlx/status.h"
+
+struct picture {
+	uint32_t	 w, h, c;	/* c: 1 grey, 3 red, green, blue */
+	uint8_t		*p;		/* [h][w][c]; rlx_free() */
+};
+
+/*
+ * RLX_EPARSE, with the byte, for what is damaged; RLX_ENOSUP for interlaced ones, alpha, and
+ * other depths; RLX_ERANGE over 2^28 pixels.
+ */
+enum rlx_status __rlx_must_check
+picture_read(const char *path, struct picture *out, struct rlx_error *err);
+
+#endif
