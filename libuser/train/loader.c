@@ -458,19 +458,29 @@ void rlx_loader_done(struct rlx_loader *ld, const struct rlx_batch *batch)
 	reader_wake(ld->reader);
 }
 
-void rlx_loader_tell(const struct rlx_loader *ld, struct rlx_loader_pos *out)
+static void tell(const struct rlx_loader *ld, uint64_t more, struct rlx_loader_pos *out)
 {
 	struct rlx_loader *l = (struct rlx_loader *)ld;
 	uint64_t n;
 
 	pthread_mutex_lock(&l->lock);
-	n = l->done;
+	n = l->done + more;
 	pthread_mutex_unlock(&l->lock);
 	*out = (struct rlx_loader_pos){
 		.magic = RLX_LOADER_POS, .fingerprint = ld->d.fingerprint, .seed = ld->o.seed,
 		.samples = ld->d.records, .epoch = n / ld->epoch_batches,
 		.position = n % ld->epoch_batches * ld->o.batch * ld->o.world,
 	};
+}
+
+void rlx_loader_tell(const struct rlx_loader *ld, struct rlx_loader_pos *out)
+{
+	tell(ld, 0, out);
+}
+
+void loader_tell_fed(const struct rlx_loader *ld, struct rlx_loader_pos *out)
+{
+	tell(ld, ld->is_fed, out);
 }
 
 enum rlx_status rlx_loader_seek(struct rlx_loader *ld, const struct rlx_loader_pos *pos)

@@ -110,6 +110,9 @@ struct rlx_loader {
 	struct rlx_loader_info	 info;		/* counts */
 };
 
+/* rlx_loader_tell(), where what a session was fed counts as done: its run has ended. */
+void loader_tell_fed(const struct rlx_loader *ld, struct rlx_loader_pos *out);
+
 /* ---- loader_place.c: what lies where ---- */
 enum rlx_status __rlx_must_check loader_place(struct rlx_loader *ld, struct rlx_error *err);
 uint64_t loader_gcd(uint64_t a, uint64_t b);

@@ -146,9 +146,14 @@ rlx_value rlx_loader_input(const struct rlx_loader *ld, struct rlx_graph *g, con
 	for (i = 0; i < ld->fields; i++)
 		if (field && !strcmp(ld->public_field[i].name, field))
 			break;
-	if (i == ld->fields)	/* the graph's own error: an input without a name it refuses */
-		return rlx_input_at(g, "", rlx_scalar(RLX_F32), "rlx_loader_input: no such field",
-				    0);
+	if (i == ld->fields) {
+		rlx_graph_fail(g, RLX_ENOENT, "%s: no field \"%.40s\"; there are %s%s%s%s",
+			       ld->d.part[0].path, field ? field : "", ld->public_field[0].name,
+			       ld->fields > 1 ? ", " : "",
+			       ld->fields > 1 ? ld->public_field[1].name : "",
+			       ld->fields > 2 ? " and others" : "");
+		return RLX_NONE;
+	}
 	if (ld->dense)
 		return leaf(g, RLX_IO_INPUT, field, batched(ld, &ld->public_field[i].type));
 	return pick(ld, g, i);

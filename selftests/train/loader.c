@@ -451,7 +451,7 @@ TEST(only_fields_that_are_read_become_inputs)
 	CHECK(!rlx_graph_error(g)->status);
 	CHECK_EQ(rlx_loader_input(ld, g, "nothing").id, 0);
 	CHECK(rlx_graph_error(g)->status);
-	CHECK(strstr(rlx_graph_error(g)->file, "no such field"));
+	CHECK(strstr(rlx_graph_error(g)->text, "no field \"nothing\""));
 	rlx_graph_put(g);
 	rlx_loader_close(ld);
 }

@@ -4,12 +4,12 @@
  * on, and found again whatever ended the run.
  *
  *	rlx_ckpt_open("ckpt", NULL, &ck, &err);
- *	if (rlx_ckpt_load_set(ck, &set, 0, &step) == RLX_ENOENT)
- *		...			nothing there yet: begin anew
+ *	if (rlx_ckpt_load(ck, states, ld, &step) == RLX_ENOENT)
+ *		rlx_states_init(states, vars, seed, &err);	nothing there yet: begin anew
  *	for (; step < n; step++) {
  *		...
  *		if (step % 500 == 499)
- *			rlx_ckpt_save_set(ck, &set, step + 1);
+ *			rlx_ckpt_save(ck, session, ld, step + 1);
  *	}
  *	rlx_ckpt_wait(ck, -1);
  *
@@ -27,8 +27,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "rlx/arena.h"
-#include "rlx/type.h"
+#include "rlx/data.h"
+#include "rlx/run.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -165,6 +165,29 @@ enum rlx_ckpt_load_flags { RLX_CKPT_PARTIAL = 1 << 0 };
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_ckpt_load_set(struct rlx_ckpt *ck, const struct rlx_ckpt_set *set, uint32_t flags,
 		  uint64_t *out_step);
+
+/**
+ * rlx_ckpt_save - rlx_ckpt_save_set() of all states of a session, and a loader's position.
+ * @s:  no run may be under way. States that a device keeps are brought back first. Those of
+ *      optimizers and of the step (rlx_train_step()) go to optim.safetensors, the others to
+ *      model.safetensors
+ * @ld: may be NULL. What it has fed counts as seen
+ * Return: also RLX_EINVAL if a state has no value yet, and what rlx_session_bound_at() leaves.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_ckpt_save(struct rlx_ckpt *ck, struct rlx_session *s, struct rlx_loader *ld,
+	      uint64_t step);
+
+/**
+ * rlx_ckpt_load - rlx_ckpt_load_set() of what rlx_ckpt_save() saved, before the first run of a
+ * session that has @states.
+ * @ld: moved to the position (rlx_loader_seek()); may be NULL
+ * Return: also what rlx_loader_seek() does: then the states are loaded, and the loader is not
+ * moved.
+ */
+RLX_EXPORT enum rlx_status __rlx_must_check
+rlx_ckpt_load(struct rlx_ckpt *ck, struct rlx_states *states, struct rlx_loader *ld,
+	      uint64_t *out_step);
 
 /**
  * struct rlx_ckpt_info - counts since it was opened.

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+/* Checkpoints of a session's states and a loader's position. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "train/ckpt.h"
+#include "train/loader.h"
+
+/* What rlx_train_step() calls states that are not the model's: "<one of these>.<name>". */
+static bool is_of_training(const char *name)
+{
+	static const char *const first[] = { "sgd.", "adamw.", "lion.", "muon.", "adafactor.",
+					     "ema.", "train." };
+	unsigned int i;
+
+	for (i = 0; i < sizeof(first) / sizeof(*first); i++)
+		if (!strncmp(name, first[i], strlen(first[i])))
+			return true;
+	return false;
+}
+
+static void name_it(struct rlx_ckpt_tensor *t, const char *name, const struct rlx_type *type)
+{
+	t->name = name;
+	t->type = *type;
+	t->file = is_of_training(name) ? RLX_CKPT_OPTIM : RLX_CKPT_MODEL;
+}
+
+enum rlx_status rlx_ckpt_save(struct rlx_ckpt *ck, struct rlx_session *s, struct rlx_loader *ld,
+			      uint64_t step)
+{
+	struct rlx_program *p = rlx_session_program(s);
+	struct rlx_loader_pos pos;
+	struct rlx_ckpt_blob blob = { "loader", &pos, sizeof(pos) };
+	struct rlx_ckpt_set set = { .size = sizeof(set), .blob = &blob, .n_blob = !!ld };
+	unsigned int i, n = rlx_program_io_count(p, RLX_IO_STATE);
+	struct rlx_ckpt_tensor *t = rlx_calloc(n + 1, sizeof(*t));
+	enum rlx_status st = RLX_OK;
+
+	ck->err = (struct rlx_error){ 0 };
+	if (!t)
+		return rlx_fail(&ck->err, RLX_ENOMEM, "%s: no memory for a list of states",
+				ck->dir);
+	for (i = 0; i < n && !st; i++) {
+		name_it(&t[i], rlx_program_io_name(p, RLX_IO_STATE, i),
+			rlx_program_io_type(p, RLX_IO_STATE, i));
+		t[i].buf = rlx_session_bound_at(s, RLX_IO_STATE, i);
+		if (!t[i].buf.arena)
+			st = rlx_session_error(s)->status ?
+			     rlx_fail(&ck->err, rlx_session_error(s)->status, "%s",
+				      rlx_session_error(s)->text) :
+			     rlx_fail(&ck->err, RLX_EINVAL, "%s: state \"%.80s\" has no value yet",
+				      ck->dir, t[i].name);
+	}
+	if (ld)
+		loader_tell_fed(ld, &pos);
+	set.tensor = t;
+	set.n = n;
+	if (!st)
+		st = rlx_ckpt_save_set(ck, &set, step);
+	rlx_free(t);
+	return st;
+}
+
+enum rlx_status rlx_ckpt_load(struct rlx_ckpt *ck, struct rlx_states *states,
+			      struct rlx_loader *ld, uint64_t *out_step)
+{
+	unsigned int i, n = rlx_states_count(states);
+	struct rlx_ckpt_tensor *t = rlx_calloc(n + 1, sizeof(*t));
+	struct rlx_loader_pos pos;
+	struct rlx_ckpt_blob blob = { "loader", &pos, sizeof(pos) };
+	struct rlx_ckpt_set set = { .size = sizeof(set), .tensor = t, .n = n, .blob = &blob,
+				    .n_blob = !!ld };
+	enum rlx_status st;
+
+	ck->err = (struct rlx_error){ 0 };
+	if (!t)
+		return rlx_fail(&ck->err, RLX_ENOMEM, "%s: no memory for a list of states",
+				ck->dir);
+	for (i = 0; i < n; i++) {
+		name_it(&t[i], rlx_states_name(states, i), rlx_states_type(states, i));
+		t[i].buf = rlx_states_buf(states, i);
+	}
+	st = rlx_ckpt_load_set(ck, &set, 0, out_step);
+	rlx_free(t);
+	if (!st && ld && rlx_loader_seek(ld, &pos))
+		st = rlx_fail(&ck->err, rlx_loader_error(ld)->status, "%s",
+			      rlx_loader_error(ld)->text);
+	return st;
+}
