@@ -4,13 +4,15 @@
  * operands, those of attention and convolutions where the target gains by it, and leave
  * every tensor as written. The mixed forms also keep tensors between ops in 16 bits:
  * compute, pointwise and moving ops work in them, and so do reductions, whose kernels
- * accumulate in f32. Inputs, params, states and outputs keep their dtypes; integers, indices
- * and bool are never touched, nor are nodes in RLX_SCOPE_AS_WRITTEN.
+ * accumulate in f32. What the target computes in f32 nevertheless, as convolutions on CPUs,
+ * stays as it is, with what only reads that: each conversion would be a pass over the tensor.
+ * Inputs, params, states and outputs keep their dtypes; integers, indices and bool are never
+ * touched, nor are nodes in RLX_SCOPE_AS_WRITTEN.
  */
 #include <math.h>
 #include <string.h>
 
-#include "pass/pass.h"
+#include "pass/legal.h"
 
 rlx_pass_fn rlx_pass_precision;
 
@@ -20,6 +22,8 @@ struct policy {
 	bool			 all;		/* attention, too */
 	uint32_t		*cast;		/* per new value: its 16-bit form, or 0 */
 	uint32_t		 n_cast;
+	bool			*wide;		/* per old node: it stays in f32 */
+	const struct rlx_legal	*legal;
 };
 
 /* Products of two f32 tensors get a compute dtype, or leave to be made of TF32. */
@@ -128,6 +132,27 @@ static bool attention_only(struct policy *p, const struct rlx_node *n)
 	return true;
 }
 
+/* Is node @idx computed in f32 in any case, or does it read f32 of such alone? */
+static bool stays_wide(const struct policy *p, uint32_t idx)
+{
+	const struct rlx_graph *g = p->rw->old;
+	const struct rlx_node *n = &g->node[idx];
+	bool any = false;
+	uint32_t k, v;
+
+	if (n->def->traits & RLX_T_COMPUTE)
+		return !rlx_legal_as(p->legal, n, p->small);
+	for (k = 0; k < n->n_in; k++) {
+		v = n->in[k];
+		if (!v || g->val[v].type.dtype != RLX_F32)
+			continue;
+		if (p->rw->g->val[p->rw->map[v]].type.dtype == p->small)
+			return false;
+		any |= p->wide[g->val[v].node];
+	}
+	return any;
+}
+
 static void mixed(struct policy *p, uint32_t idx)
 {
 	struct rlx_rewrite *rw = p->rw;
@@ -135,8 +160,9 @@ static void mixed(struct policy *p, uint32_t idx)
 	uint32_t in[16], k, i, from;
 	rlx_value v;
 
+	p->wide[idx] = !(n->def->traits & RLX_T_LEAF) && stays_wide(p, idx);
 	if (n->n_in > 16 || n->def->traits & (RLX_T_LEAF | RLX_T_SUBGRAPH) ||
-	    n->def->index == RLX_OP_cast || n->scope & RLX_SCOPE_AS_WRITTEN) {
+	    n->def->index == RLX_OP_cast || p->wide[idx] || n->scope & RLX_SCOPE_AS_WRITTEN) {
 		/* these want what they were written for */
 		for (k = 0; k < n->n_in; k++) {
 			uint32_t old = n->in[k];
@@ -180,7 +206,9 @@ enum rlx_status rlx_pass_precision(struct rlx_pass_ctx *c, struct rlx_graph *g,
 				   struct rlx_graph **out)
 {
 	struct rlx_rewrite rw;
-	struct policy p = { .rw = &rw, .small = RLX_BF16, .all = c->target.mma16 };
+	struct rlx_legal legal;
+	struct policy p = { .rw = &rw, .small = RLX_BF16, .all = c->target.mma16,
+			    .legal = &legal };
 	bool mix = c->precision == RLX_PRECISION_MIXED_BF16 ||
 		   c->precision == RLX_PRECISION_MIXED_F16;
 	enum rlx_status st;
@@ -195,13 +223,18 @@ enum rlx_status rlx_pass_precision(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	if (p.small == RLX_F16 && c->target.fuse && !c->target.f16)
 		return rlx_fail(c->err, RLX_ENOSUP,
 				"precision f16: this device has no f16 GEMM; bf16 is what it has");
-	st = rlx_rewrite_begin(&rw, g, c->err);
-	if (st)
+	st = rlx_legal_begin(&legal, c, g);
+	if (!st)
+		st = rlx_rewrite_begin(&rw, g, c->err);
+	if (st) {
+		rlx_legal_end(&legal);
 		return st;
+	}
 	/* values of the new graph: at most the old ones and a cast for each input */
 	p.n_cast = g->n_val * 4 + 64;
 	p.cast = rlx_bump_new(&rw.g->bump, p.n_cast, sizeof(*p.cast));
-	if (!p.cast)
+	p.wide = rlx_bump_new(&rw.g->bump, g->n_node, sizeof(*p.wide));
+	if (!p.cast || !p.wide)
 		rlx_fail(&rw.g->err, RLX_ENOMEM, "precision: out of memory");
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
 		if (!rlx_rewrite_live(&rw, n))
@@ -214,5 +247,6 @@ enum rlx_status rlx_pass_precision(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	}
 	if (!rw.g->err.status)
 		restore_outputs(&rw);
+	rlx_legal_end(&legal);
 	return rlx_rewrite_end(&rw, out);
 }

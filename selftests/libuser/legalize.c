@@ -25,9 +25,14 @@ static unsigned int count(const struct rlx_graph *g, uint32_t op)
 static rlx_value weights(struct rlx_graph *g, struct rlx_type t, uint64_t *seed)
 {
 	int64_t n = rlx_type_count(&t), i;
-	uint16_t *p = malloc((size_t)n * 2);
+	uint16_t *p;
 	rlx_value v;
 
+	if (t.dtype == RLX_F32) {
+		t.dtype = RLX_BF16;
+		return rlx_emit(g, cast, .x = weights(g, t, seed), .to = RLX_F32);
+	}
+	p = malloc((size_t)n * 2);
 	CHECK(p);
 	for (i = 0; i < n; i++)		/* 2^-4 to 2^-3, either sign: f16 and bf16 have it */
 		p[i] = (uint16_t)((rlx_test_rand(seed) & 1) << 15 |
@@ -101,6 +106,61 @@ static void widened(enum rlx_dtype dt)
 	CHECK(count(rlx_program_graph(p), RLX_OP_cast) > 0);
 	rlx_program_put(p);
 	rlx_graph_put(g);
+}
+
+/* What the policy makes: casts, and convolutions of f32. */
+struct policy {
+	unsigned int	casts, wide;
+};
+
+static void after_policy(void *ctx, const char *pass, const struct rlx_graph *g)
+{
+	struct policy *p = ctx;
+	uint32_t i;
+
+	if (strcmp(pass, "precision"))
+		return;
+	p->casts = count(g, RLX_OP_cast);
+	p->wide = 0;
+	for (i = 0; i < g->n_node; i++)
+		p->wide += (g->node[i].def->index == RLX_OP_conv ||
+			    g->node[i].def->index == RLX_OP_fused_conv) &&
+			   g->val[g->node[i].out].type.dtype == RLX_F32;
+}
+
+/*
+ * Mixed precision: convolutions without a kernel of 16 bits stay in f32, with what lies between
+ * them; a conversion before and behind each would make them slower than as written.
+ */
+TEST(mixed_precision_leaves_convolutions_wide)
+{
+	struct policy p = { 0 };
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu",
+				      .precision = RLX_PRECISION_MIXED_BF16,
+				      .flags = RLX_COMPILE_NATIVE, .dump = after_policy,
+				      .dump_ctx = &p };
+	uint64_t seed = rlx_test_seed();
+	struct rlx_graph *g = net(RLX_F32, &seed), *h = rlx_graph_new("product");
+	struct rlx_program *program;
+	struct rlx_error err = { 0 };
+	rlx_value x, w;
+
+	CHECKF(!rlx_compile(g, &o, &program, &err), "%s", err.text);
+	rlx_program_put(program);
+	rlx_graph_put(g);
+	CHECK_EQ(p.wide, 2);
+	CHECK_EQ(p.casts, 0);
+
+	/* what has such a kernel is as before */
+	x = rlx_input(h, "x", rlx_type(RLX_F32, 8, 64));
+	w = weights(h, rlx_type(RLX_F32, 64, 64), &seed);
+	x = rlx_emit(h, relu, .x = rlx_emit(h, matmul, .a = x, .b = w));
+	rlx_output(h, "y", rlx_emit(h, matmul, .a = x, .b = w));
+	CHECK(!rlx_graph_finish(h));
+	CHECKF(!rlx_compile(h, &o, &program, &err), "%s", err.text);
+	rlx_program_put(program);
+	rlx_graph_put(h);
+	CHECK(p.casts >= 2);
 }
 
 TEST(convolutions_of_f16_are_widened) { widened(RLX_F16); }
@@ -285,15 +345,16 @@ static void take_line(void *ctx, enum rlx_log_level level, const char *line)
 	lines.n++;
 }
 
-/* Two steps without a kernel: f32 does not hold what they round to. */
+/* Two steps without a kernel: recurrences of f64. */
 static struct rlx_graph *host_net(void)
 {
 	struct rlx_graph *g = rlx_graph_new("host");
-	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2, 3));
-	rlx_value s = rlx_input(g, "s", rlx_scalar(RLX_F32)), y, z;
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F64, 2, 1, 3)), y, z;
+	rlx_value w = rlx_input(g, "w", rlx_type(RLX_F64, 1, 4, 3));
+	rlx_value r = rlx_input(g, "r", rlx_type(RLX_F64, 1, 4, 4));
 
-	y = rlx_emit(g, quantize, .x = x, .scale = s, .to = RLX_I32);
-	z = rlx_emit(g, quantize, .x = x, .scale = s, .to = RLX_I32);
+	y = rlx_emit(g, rnn, .x = x, .w = w, .r = r);
+	z = rlx_emit(g, rnn, .x = x, .w = w, .r = r);
 	rlx_output(g, "y", rlx_emit(g, add, .a = y, .b = z));
 	CHECK(!rlx_graph_finish(g));
 	return g;
@@ -307,7 +368,7 @@ TEST(the_host_is_told_of_once)
 	rlx_log_set(take_line, NULL);
 	rlx_program_put(compile(g, "cpu", RLX_COMPILE_NO_SIMPLIFY));
 	CHECK_EQ(lines.n, 1);
-	CHECKF(strstr(lines.last, "2 of 3 steps") && strstr(lines.last, "quantize of f32;"), "%s",
+	CHECKF(strstr(lines.last, "2 of 3 steps") && strstr(lines.last, "rnn of f64;"), "%s",
 	       lines.last);
 	rlx_program_put(compile(native, "cpu", 0));
 	rlx_program_put(compile(g, "ref", 0));
@@ -325,7 +386,7 @@ TEST(native_refuses_by_name)
 	struct rlx_error err = { 0 };
 
 	CHECK_EQ(rlx_compile(g, &o, &p, &err), RLX_ENOSUP);
-	CHECKF(strstr(err.text, "quantize of f32") && strstr(err.text, "RLX_COMPILE_NATIVE"), "%s",
+	CHECKF(strstr(err.text, "rnn of f64") && strstr(err.text, "RLX_COMPILE_NATIVE"), "%s",
 	       err.text);
 	CHECK(!p);
 	rlx_graph_put(g);
