@@ -54,50 +54,22 @@ static enum rlx_status dequantize_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
-/* A scale or zero point spread over x's shape. */
-static rlx_value spread(struct rlx_expand *q, rlx_value v)
-{
-	const struct rlx_op_dequantize *a = q->args;
-	struct rlx_type x = op_type(q->g, q->in[0]), s = op_type(q->g, v);
-	int64_t dim[RLX_MAX_RANK], post;
-	uint32_t ax = 0, i;
-
-	if (rlx_type_count(&s) == 1 && !a->block)
-		return op_reshape(q->g, v, NULL, 0);
-	op_axis(a->axis, x.rank, &ax);
-	if (!a->block) {
-		for (i = 0; i < x.rank; i++)
-			dim[i] = i == ax ? x.dim[i] : 1;
-		return op_reshape(q->g, v, dim, x.rank);
-	}
-	post = shape_span(&x, ax + 1, x.rank);
-	v = op_reshape(q->g, v, (int64_t[]){ shape_span(&x, 0, ax), s.dim[ax], 1, post }, 4);
-	v = rlx_emit(q->g, tile, .x = v, .repeats = RLX_INTS(1, 1, a->block, 1));
-	s.dim[ax] *= a->block;
-	v = op_reshape(q->g, v, s.dim, s.rank);
-	return rlx_emit(q->g, slice, .x = v, .axes = RLX_INTS(ax), .starts = RLX_INTS(0),
-			.ends = RLX_INTS(x.dim[ax]));
-}
-
 static enum rlx_status dequantize_expand(struct rlx_expand *q)
 {
+	const struct rlx_op_dequantize *a = q->args;
 	enum rlx_dtype dt = q->out_type->dtype, acc = op_acc_type(dt);
-	rlx_value x = q->in[0], zp = q->in[2];
+	bool whole = !rlx_dtype_is_float(op_type(q->g, q->in[0]).dtype);
+	struct rlx_type shape = op_type(q->g, q->in[0]);
+	rlx_value x = q->in[0], zp = q->in[2], scale;
 
 	/* an i32 does not fit an f32: subtract in i64 first */
-	if (!rlx_dtype_is_float(op_type(q->g, x).dtype)) {
-		x = op_cast(q->g, x, RLX_I64);
-		if (zp.id)
-			x = rlx_emit(q->g, sub, .a = x,
-				     .b = spread(q, op_cast(q->g, zp, RLX_I64)));
-		x = op_cast(q->g, x, acc);
-	} else {
-		x = op_cast(q->g, x, acc);
-		if (zp.id)
-			x = rlx_emit(q->g, sub, .a = x,
-				     .b = spread(q, op_cast(q->g, zp, acc)));
-	}
-	x = rlx_emit(q->g, mul, .a = x, .b = spread(q, op_cast(q->g, q->in[1], acc)));
+	x = op_cast(q->g, x, whole ? RLX_I64 : acc);
+	if (zp.id)
+		x = rlx_emit(q->g, sub, .a = x,
+			     .b = op_quant_spread(q->g, op_cast(q->g, zp, whole ? RLX_I64 : acc),
+						  &shape, a->axis, a->block));
+	scale = op_quant_spread(q->g, op_cast(q->g, q->in[1], acc), &shape, a->axis, a->block);
+	x = rlx_emit(q->g, mul, .a = op_cast(q->g, x, acc), .b = scale);
 	q->out[0] = op_cast(q->g, x, dt);
 	return op_done(q->g);
 }

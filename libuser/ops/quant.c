@@ -177,3 +177,24 @@ rlx_value op_quant_narrow(struct rlx_graph *g, rlx_value x, rlx_value scale, rlx
 		x = rlx_emit(g, add, .a = x, .b = op_quant_along(g, zp, 0, 0, RLX_F32));
 	return op_cast(g, x, dt);
 }
+
+rlx_value op_quant_spread(struct rlx_graph *g, rlx_value v, const struct rlx_type *x,
+			  int32_t axis, int64_t block)
+{
+	struct rlx_type s = op_type(g, v);
+	int64_t post;
+	uint32_t ax = 0;
+
+	if (!block && s.rank <= 1 && rlx_type_count(&s) == 1)
+		return op_reshape(g, v, NULL, 0);
+	op_axis(axis, x->rank, &ax);
+	if (!block)
+		return op_quant_along(g, v, ax, x->rank, s.dtype);
+	post = shape_span(x, ax + 1, x->rank);
+	v = op_reshape(g, v, (int64_t[]){ shape_span(x, 0, ax), s.dim[ax], 1, post }, 4);
+	v = rlx_emit(g, tile, .x = v, .repeats = RLX_INTS(1, 1, block, 1));
+	s.dim[ax] *= block;
+	v = op_reshape(g, v, s.dim, s.rank);
+	return rlx_emit(g, slice, .x = v, .axes = RLX_INTS(ax), .starts = RLX_INTS(0),
+			.ends = RLX_INTS(x->dim[ax]));
+}

@@ -39,6 +39,9 @@ enum rlx_status op_requant_infer(struct rlx_infer *q, uint32_t first);
  */
 rlx_value op_quant_along(struct rlx_graph *g, rlx_value v, uint32_t axis, uint32_t rank,
 			 enum rlx_dtype dt);
+/* A scale or zero point as op_quant_infer() has them, in a shape that broadcasts over @x. */
+rlx_value op_quant_spread(struct rlx_graph *g, rlx_value v, const struct rlx_type *x,
+			  int32_t axis, int64_t block);
 /* @x - @zp, which is along @axis, as doubles: products of these are exact. */
 rlx_value op_quant_exact(struct rlx_graph *g, rlx_value x, rlx_value zp, uint32_t axis);
 /* round(@x / @scale) + @zp in @dt. */

@@ -68,6 +68,28 @@ static enum rlx_status quantize_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+/* The quotient as it is told; integers are added up in f64, which holds them and a zero point. */
+static enum rlx_status quantize_expand(struct rlx_expand *q)
+{
+	const struct rlx_op_quantize *a = q->args;
+	struct rlx_type t = op_type(q->g, q->in[0]);
+	enum rlx_dtype dt = t.dtype == RLX_F64 ? RLX_F64 : RLX_F32, to = q->out_type->dtype, acc;
+	bool whole = !rlx_dtype_is_float(to);
+	rlx_value scale = op_cast(q->g, q->in[1], dt), zp = q->in[2], v;
+
+	v = rlx_emit(q->g, div, .a = op_cast(q->g, q->in[0], dt),
+		     .b = op_quant_spread(q->g, scale, &t, a->axis, a->block));
+	acc = whole ? RLX_F64 : dt;
+	if (whole)
+		v = op_cast(q->g, rlx_emit(q->g, round, .x = v), acc);
+	if (zp.id)
+		v = rlx_emit(q->g, add, .a = v,
+			     .b = op_quant_spread(q->g, op_cast(q->g, zp, acc), &t, a->axis,
+						  a->block));
+	q->out[0] = op_cast(q->g, v, to);
+	return op_done(q->g);
+}
+
 static bool quantize_sample(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_quantize *a = s->args;
@@ -90,5 +112,6 @@ static bool quantize_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_quantize_impl = {
-	.infer = quantize_infer, .eval = quantize_eval, .sample = quantize_sample,
+	.infer = quantize_infer, .eval = quantize_eval, .expand = quantize_expand,
+	.sample = quantize_sample,
 };
