@@ -43,7 +43,8 @@ static inline bool rlx_k_ew_int(int cls)
  * shift counts of the width and more give 0 (shr of a negative: -1); u* are the
  * unsigned forms. round: ties to even. cast: rounds or wraps to step.type.
  * gelu is the erf form. softplus, hard_sigmoid (alpha 0.2, beta 0.5) and
- * hard_swish are ONNX's. const takes only the immediate; fma is a * b + c.
+ * hard_swish are ONNX's. const takes only the immediate; fma is a * b + c; leaky is a from 0
+ * on, else a * b.
  */
 #define RLX_EW_OPS(X)							\
 	X(const_, 0, 7) X(copy, 1, 7) X(cast, 1, 7)			\
@@ -68,7 +69,7 @@ static inline bool rlx_k_ew_int(int cls)
 	X(shr, 2, 4) X(ushr, 2, 4) X(udiv, 2, 4) X(umod, 2, 4)		\
 	X(upow, 2, 4) X(umax, 2, 4) X(umin, 2, 4) X(ult, 2, 4)		\
 	X(ule, 2, 4)							\
-	X(where, 3, 7) X(fma, 3, 7)
+	X(leaky, 2, 3) X(where, 3, 7) X(fma, 3, 7)
 
 /* clang-format off */
 enum rlx_k_ew_op {

@@ -101,6 +101,70 @@ static bool may_overflow(int op)
 	       op == RLX_EW_shl || op == RLX_EW_bnot || op == RLX_EW_div;
 }
 
+/* The step of value @v, if it is the last one but @back and nothing else in the body reads it. */
+static struct rlx_k_ew_step *only_read(struct writer *w, const struct rlx_graph *b, uint32_t v,
+				       uint8_t reg, uint32_t back)
+{
+	uint32_t n, k, uses = 0;
+
+	if (w->a->n_step <= back || reg != RLX_EW_STEP(w->a->n_step - 1 - back))
+		return NULL;
+	for (n = 0; n < b->n_node; n++)
+		for (k = 0; k < b->node[n].n_in; k++)
+			uses += b->node[n].in[k] == v;
+	for (k = 0; k < b->io[RLX_IO_OUTPUT].n; k++)
+		uses += b->io[RLX_IO_OUTPUT].e[k].v.id == v;
+	return uses == 1 ? &w->a->step[w->a->n_step - 1 - back] : NULL;
+}
+
+/* A product that is added to alone: one rounding less, and one step. */
+static bool fuse_add(struct writer *w, const struct rlx_graph *b, const struct rlx_node *v,
+		     const uint8_t src[3])
+{
+	struct rlx_k_ew_step *mul;
+	uint32_t k;
+
+	for (k = 0; k < 2; k++) {
+		mul = only_read(w, b, v->in[k], src[k], 0);
+		if (!mul || mul->op != RLX_EW_mul)
+			continue;
+		mul->op = RLX_EW_fma;
+		mul->src[2] = src[1 - k];
+		return true;
+	}
+	return false;
+}
+
+/* where(x >= 0, x, x a): ONNX's LeakyRelu and PRelu. */
+static bool fuse_leaky(struct writer *w, const struct rlx_graph *b, const struct rlx_node *v,
+		       const uint8_t src[3])
+{
+	struct rlx_k_ew_step *mul = only_read(w, b, v->in[2], src[2], 0);
+	struct rlx_k_ew_step *ge = only_read(w, b, v->in[0], src[0], 1), *zero;
+	int x = src[1], a;
+
+	if (!mul || !ge || mul->op != RLX_EW_mul || ge->op != RLX_EW_ge || ge->src[0] != x ||
+	    ge->src[1] < RLX_EW_MAX_IN || (mul->src[0] != x && mul->src[1] != x))
+		return false;
+	zero = &w->a->step[ge->src[1] - RLX_EW_MAX_IN];
+	if (zero->op != RLX_EW_const_ || zero->imm.f != 0)
+		return false;
+	a = mul->src[mul->src[0] == x];
+	w->a->n_step--;
+	*ge = (struct rlx_k_ew_step){ .op = RLX_EW_leaky, .src = { (uint8_t)x, (uint8_t)a } };
+	return true;
+}
+
+/* Is @v, whose sources are in registers, done by a step that is there? It is the last one. */
+static bool fused(struct writer *w, const struct rlx_graph *b, const struct rlx_node *v,
+		  const uint8_t src[3])
+{
+	if (!w->ok || rlx_k_ew_int(w->cls))
+		return false;
+	return v->def->index == RLX_OP_add ? fuse_add(w, b, v, src) :
+	       v->def->index == RLX_OP_where && fuse_leaky(w, b, v, src);
+}
+
 /* One op over sources that are in registers; @compute: dtype it works in. */
 static uint8_t add_op(struct writer *w, const struct rlx_op_def *def,
 		      enum rlx_dtype compute, enum rlx_dtype result,
@@ -391,6 +455,8 @@ static uint8_t add_node(struct writer *w, const struct rlx_graph *b,
 		in[k] = &b->val[v->in[k]].type;
 		src[k] = reg[v->in[k]];
 	}
+	if (fused(w, b, v, src))
+		return (uint8_t)RLX_EW_STEP(w->a->n_step - 1);
 	if (v->def->index != RLX_OP_cast) {
 		uint8_t r = add_op(w, v->def, compute_type(in, v->n_in), to, src);
 
@@ -425,14 +491,13 @@ enum rlx_status cpu_lower_region(struct rlx_lower *lo)
 		add_input(lo, &w, k, shape);
 		reg[b->io[RLX_IO_INPUT].e[k].v.id] = (uint8_t)k;
 	}
-	for (n = 0; n < b->n_node && w.ok; n++) {
-		const struct rlx_node *v = &b->node[n];
-
-		if (v->def->index == RLX_OP_constant)
-			reg[v->out] = add_constant(&w, v);
-		else if (v->def->index != RLX_OP_input)
-			reg[v->out] = add_node(&w, b, v, reg);
-	}
+	/* constants first, so that steps that may be one follow each other */
+	for (n = 0; n < b->n_node && w.ok; n++)
+		if (b->node[n].def->index == RLX_OP_constant)
+			reg[b->node[n].out] = add_constant(&w, &b->node[n]);
+	for (n = 0; n < b->n_node && w.ok; n++)
+		if (!(b->node[n].def->traits & RLX_T_LEAF))
+			reg[b->node[n].out] = add_node(&w, b, &b->node[n], reg);
 	a->n_out = (uint8_t)lo->st->n_out;
 	for (k = 0; k < lo->st->n_out; k++) {
 		a->out[k].src = reg[b->io[RLX_IO_OUTPUT].e[k].v.id];

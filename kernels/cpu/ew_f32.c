@@ -174,6 +174,7 @@ BIN(ge, truth(vf_ge(x, y)))
 BIN(and_, truth(vm_and(isset(x), isset(y))))
 BIN(or_, truth(vm_or(isset(x), isset(y))))
 BIN(xor_, truth(vf_ne(truth(isset(x)), truth(isset(y)))))
+BIN(leaky, vf_sel(vf_ge(x, vf_zero()), x, x * y))
 RLX_EW_TER(where, vf, vf_u, vf_sel(isset(x), y, z))
 RLX_EW_TER(fma_, vf, vf_u, vf_fma(x, y, z))
 

@@ -134,6 +134,7 @@ BIN(ge, BOOL(x >= y))
 BIN(and_, BOOL((x != 0) & (y != 0)))
 BIN(or_, BOOL((x != 0) | (y != 0)))
 BIN(xor_, BOOL((x != 0) ^ (y != 0)))
+BIN(leaky, SEL(x >= 0, x, x * y))
 RLX_EW_TER(where, vd, vd_u, SEL(x != 0, y, z))
 RLX_EW_TER(fma_, vd, vd_u, vd_fma(x, y, z))
 

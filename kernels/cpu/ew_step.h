@@ -162,8 +162,8 @@ static void name(char *d, const struct rlx_ew_src *s, size_t nv, int type) \
 	[RLX_EW_fmod] = fmod_, [RLX_EW_atan2] = atan2_, [RLX_EW_eq] = eq,	\
 	[RLX_EW_ne] = ne, [RLX_EW_lt] = lt, [RLX_EW_le] = le,		\
 	[RLX_EW_gt] = gt, [RLX_EW_ge] = ge, [RLX_EW_and_] = and_,	\
-	[RLX_EW_or_] = or_, [RLX_EW_xor_] = xor_, [RLX_EW_where] = where,	\
-	[RLX_EW_fma] = fma_,
+	[RLX_EW_or_] = or_, [RLX_EW_xor_] = xor_, [RLX_EW_leaky] = leaky,	\
+	[RLX_EW_where] = where, [RLX_EW_fma] = fma_,
 /* clang-format on */
 
 #endif

@@ -96,6 +96,7 @@ static double want_f(int op, double x, double y, double z)
 	case RLX_EW_or_: return x != 0 || y != 0;
 	case RLX_EW_xor_: return (x != 0) != (y != 0);
 	case RLX_EW_where: return x != 0 ? y : z;
+	case RLX_EW_leaky: return x >= 0 ? x : x * y;
 	case RLX_EW_fma: return x * y + z;
 	}
 	return NAN;
