@@ -19,6 +19,7 @@ struct state {
 	rlx_convert_fn		*load[RLX_EW_MAX_IN];
 	struct rlx_ew_gather	gather[RLX_EW_MAX_IN];	/* of those that are */
 	int64_t			pos[RLX_K_DIMS];	/* where a row's block starts */
+	const char		*one[RLX_EW_MAX_IN];	/* what a splat is of */
 	char			splat[SLOTS][RLX_VB]
 				__attribute__((aligned(RLX_VB)));
 };
@@ -36,10 +37,15 @@ static bool in_class(const struct state *st, int type)
 	       !rlx_k_type_float((enum rlx_dtype)type);
 }
 
+/* As one store: lane by lane it would not be there yet for the step that loads it. */
 static void fill(char *dst, const void *one, size_t lane)
 {
-	for (size_t i = 0; i < RLX_VB; i += lane)
-		memcpy(dst + i, one, lane);
+	uint64_t v = 0;
+
+	memcpy(&v, one, lane);
+	for (; lane < sizeof(v); lane *= 2)
+		v |= v << 8 * lane;
+	vd_storeu(dst, (vd)((vul){ 0 } + v));
 }
 
 static void splat_imm(struct state *st, int s)
@@ -68,6 +74,7 @@ static void setup(struct state *st, const struct rlx_k_ew *a, char *scratch)
 	for (int i = 0; i < a->n_in; i++) {
 		double one;
 
+		st->one[i] = NULL;
 		st->load[i] = RLX_K(loader)(a->cls, a->in[i].type);
 		if (a->in[i].kind == RLX_EW_GATHER)
 			rlx_ew_gather_setup(&st->gather[i], a, &a->in[i]);
@@ -104,8 +111,15 @@ static void bind_one(struct state *st, int i, const char *p)
 {
 	double one;
 
-	st->load[i](&one, p, 1);
-	fill(st->splat[i], &one, st->lane);
+	if (st->one[i] == p)
+		return;
+	st->one[i] = p;
+	if (in_class(st, st->a->in[i].type)) {
+		fill(st->splat[i], p, st->lane);
+	} else {
+		st->load[i](&one, p, 1);
+		fill(st->splat[i], &one, st->lane);
+	}
 	st->slot[i] = (struct rlx_ew_src){ st->splat[i], 0 };
 }
 
