@@ -70,7 +70,7 @@ endif
 check-style:
 	$(Q)tools/setup.sh check
 	$(Q)+$(BUILDMAKE) lib
-	$(Q)$(RUN) -g $@ tools/check-style tools/check-format tools/check-layers \
+	$(Q)$(RUN) -g $@ tools/check-style tools/check-format tools/check-docs tools/check-layers \
 		tools/check-twins $(MAP:%=tools/check-exports) selftests/scripts/runner.sh \
 		selftests/scripts/tools.sh
 
