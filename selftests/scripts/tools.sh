@@ -153,16 +153,46 @@ check style-rules-find-breaches all_rules_break
 # What clang-format decides is found, what is the author's is not.
 cp "$root/tools/check-format" "$bad/tools/"
 cp "$root/.clang-format" "$bad/"
-form_of() { printf "$1" >"$bad/form.c"; BUILD=$bad "$bad/tools/check-format" form.c; }
-check format-finds-blanks must_say 'form.c:3: a blank between if and .*a blank between a and =.*ok 1' \
+form_of() { printf '%b' "$1" >"$bad/form.c"; BUILD=$bad "$bad/tools/check-format" form.c; }
+check format-finds-blanks must_say 'c:3: a blank between if and .*a blank between a and =' \
 	form_of 'int f(int a)\n{\n\tif(a)\n\t\ta=1;\n\treturn a;\n}\n'
-check format-finds-statements must_say 'form.c:4: b begins a line.*:6: b is indented by 8 col' \
-	form_of 'int f(int a, int b)\n{\n\tif (a)\n\t\ta = 1; b = 1;\n\n    b = 2;\n\treturn a;\n}\n'
+check format-finds-statements must_say 'c:4: b begins a line.*:5: b is indented by 8 col' \
+	form_of 'int f(int a, int b)\n{\n\tif (a)\n\t\ta = 1; b = 1;\n    b = 2;\n\treturn a;\n}\n'
 check format-finds-one-line-ifs must_say 'form.c:3: return begins a line' \
 	form_of 'int f(int a)\n{\n\tif (a) return 1;\n\treturn a;\n}\n'
-check format-leaves-breaks-and-columns form_of \
-	'struct s {\n\tint\ta;\n\tlong\tb;\n};\n\nint f(int a,\n      int b)\n{\n\treturn a +\n\t       b;\n}\n'
+form='struct s {\n\tint\ta;\n\tlong\tb;\n};\n\nint f(int a,\n      int b)\n{\n'
+check format-leaves-breaks-and-columns form_of "$form"'\treturn a +\n\t       b;\n}\n'
 check style-names-what-an-op-lacks must_say 'half\.c:1: half: no Does' "$bad/tools/check-style"
+
+# What pages and code do not both have is found, by each rule.
+pages=$tmp/pages
+mkdir "$pages"
+cp -r "$root"/*.md "$root/Makefile" "$pages/"
+for d in backends debian docs examples kernels kmod libuser selftests tools uapi; do
+	cp -r "$root/$d" "$pages/"
+done
+all_pages_lie()
+{
+	sed -i 's/RLX_WORKERS/RLX_WORK''MEN/' "$pages/docs/rlx.1.scd" &&
+	sed -i 's/`make soak`/`make sock`/; s/^\trlx top /\trlx tap /' "$pages/README.md" &&
+	sed -i 's/^rlx doctor/& --cure/; s/rlx_emit()/rlx_omit()/' "$pages"/docs/*.[1-9].scd &&
+	echo 'It calls `rlx_omit()` of `libuser/none.c`.' >>"$pages/docs/design.md" &&
+	sed -i 's/\*--check\*/*--chuck*/; s/_rlxd_arenas_/_rlxd_areas_/
+		s/^\*batch_delay\*/*batch_relay*/' "$pages"/tools/rlxd/*.scd &&
+	sed -i 's/RLX_IOC_REAP/RLX_IOC_LEAP/' "$pages/docs/rlx.4.scd" || return
+	"$root/tools/check-docs" "$pages" >"$tmp/lies"
+	cat "$tmp/lies"
+	! grep '^ok ' "$tmp/lies" &&
+	for lie in 'RLX_WORKERS is read' "RLX_WORK"'MEN is on' 'make soak is a target' \
+		   'make sock is on' 'rlx top is a command' '--cure is on' 'rlxd --check is an' \
+		   '\[model\] batch_delay is a key' 'batch_relay is on its page' \
+		   'rlxd_arenas is a metric' 'rlxd_areas is on' 'RLX_IOC_REAP is an' \
+		   'rlx_omit() is on' 'libuser/none.c is on'; do
+		grep -qe "$lie" "$tmp/lies" || { echo "not told: $lie"; return 1; }
+	done
+}
+check docs-agree "$root/tools/check-docs" "$pages"
+check docs-that-lie-are-found all_pages_lie
 
 # The reference of an op whose file SED changes.
 # shellcheck disable=SC2016 # sh expands it
