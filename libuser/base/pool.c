@@ -323,8 +323,8 @@ static enum rlx_status pick_size(unsigned int *threads, struct rlx_error *err)
 	if (!*threads && s && *s) {
 		n = strtol(s, &end, 10);
 		if (*end || n < 1 || n > MAX_THREADS)
-			return rlx_fail(err, RLX_EINVAL, "RLX_WORKERS=%.40s: "
-					"a number from 1 to %d is", s,
+			return rlx_fail(err, RLX_EINVAL,
+					"RLX_WORKERS=%.40s: want a number from 1 to %d", s,
 					MAX_THREADS);
 		*threads = (unsigned int)n;
 	}

@@ -12,6 +12,7 @@
 #include "base/alloc.h"
 #include "ir/element.h"
 #include "rlx/device.h"
+#include "rt/rt.h"
 #include "tools/rlx/peak.h"
 #include "tools/rlx/peer_ort.h"
 #include "tools/rlx/subject.h"
@@ -270,14 +271,6 @@ static void report(struct bench *b, double threads, bool peer,
 	table_row(t, c);
 }
 
-/* What the model was compiled for, as rlx_compile() chooses. */
-static const char *device_of(const struct bench_args *a)
-{
-	const char *env = getenv("RLX_DEVICE");
-
-	return a->m.device ? a->m.device : env && *env ? env : "cpu";
-}
-
 /* "cuda:1 (NVIDIA H200)" */
 static void print_device(const char *name)
 {
@@ -300,7 +293,7 @@ static void print_notes(const struct bench *b, unsigned int threads, bool on_cpu
 	if (on_cpu)
 		printf("%u thread%s", threads, threads == 1 ? "" : "s");
 	else
-		print_device(device_of(b->a));
+		print_device(rlx_device_choice(b->a->m.device));
 	if (b->peak.gflops > 0)
 		printf(": peak %.1f GFLOP/s", b->peak.gflops);
 	if (b->peak.gflops_bf16 > b->peak.gflops)
@@ -340,7 +333,7 @@ static int bench_threads(struct subject *s, const struct bench_args *a,
 	if (s->session)
 		rlx_program_info(rlx_session_program(s->session), &info);
 	b.peak = (struct peak){ NAN, NAN, NAN };	/* and stays so for other devices */
-	on_cpu = !strncmp(device_of(a), "cpu", 3);
+	on_cpu = !strncmp(rlx_device_choice(a->m.device), "cpu", 3);
 	if (on_cpu)
 		peak_measure(s->session ? info.isa : "", threads, &b.peak);
 	if (lib && open_peer(&b, lib, threads, &err))
