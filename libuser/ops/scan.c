@@ -109,7 +109,7 @@ static size_t scan_scratch(const struct rlx_infer *q)
 	int32_t i;
 
 	for (i = 0; i < a->n_carry; i++)
-		if (!rlx_add(n, sub_room(q->in[i]), &n))
+		if (!rlx_add(n, sub_aligned_bytes(q->in[i]), &n))
 			return SIZE_MAX;
 	return n;
 }
@@ -131,11 +131,11 @@ static enum rlx_status scan_eval(struct rlx_eval *q)
 	const struct rlx_op_scan *a = q->args;
 	struct rlx_tensor *in = q->scratch, *out = in + q->n_in;
 	uint32_t c = (uint32_t)a->n_carry, n = c + (uint32_t)a->n_xs, i;
-	char *room = (char *)(out + q->n_out);
+	char *scratch = (char *)(out + q->n_out);
 	enum rlx_status st = RLX_OK;
 	int64_t t;
 
-	room += 64 - (uintptr_t)room % 64;
+	scratch += 64 - (uintptr_t)scratch % 64;
 	memcpy(in, q->in, q->n_in * sizeof(*in));
 	memcpy(out, q->out, c * sizeof(*out));
 	for (t = 0; !st && t < a->length; t++) {
@@ -145,7 +145,7 @@ static enum rlx_status scan_eval(struct rlx_eval *q)
 			out[i] = slice_at(&q->out[i], a->reverse_ys, i - c, t);
 		st = q->call(q, a->body_g, in, out);
 		if (!st)
-			sub_turn(in, out, c, t ? NULL : room);
+			sub_next_iteration(in, out, c, t ? NULL : scratch);
 	}
 	if (!st)
 		sub_settle(in, q->out, c);

@@ -34,17 +34,17 @@ enum rlx_status sub_need_type(struct rlx_infer *q, const struct rlx_graph *g,
 			      enum rlx_io io, uint32_t i, const struct rlx_type *t,
 			      const char *what);
 /* Bytes of a tensor, rounded up so that the next one is aligned. */
-static inline size_t sub_room(const struct rlx_type *t)
+static inline size_t sub_aligned_bytes(const struct rlx_type *t)
 {
 	return ((size_t)rlx_type_bytes(t) + 64) / 64 * 64;
 }
 
 /*
  * What a step wrote to @next is what the next one reads, from @in; that one writes where the
- * last one read, or, after the first, to @room: what came in is never written.
+ * last one read, or, after the first, to @scratch: what came in is never written.
  */
-static inline void sub_turn(struct rlx_tensor *in, struct rlx_tensor *next, uint32_t n,
-			    char *room)
+static inline void sub_next_iteration(struct rlx_tensor *in, struct rlx_tensor *next, uint32_t n,
+				      char *scratch)
 {
 	void *read;
 	uint32_t i;
@@ -52,9 +52,9 @@ static inline void sub_turn(struct rlx_tensor *in, struct rlx_tensor *next, uint
 	for (i = 0; i < n; i++) {
 		read = in[i].data;
 		in[i].data = next[i].data;
-		next[i].data = room ? room : read;
-		if (room)
-			room += sub_room(&in[i].type);
+		next[i].data = scratch ? scratch : read;
+		if (scratch)
+			scratch += sub_aligned_bytes(&in[i].type);
 	}
 }
 

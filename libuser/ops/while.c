@@ -8,7 +8,7 @@
  * Does:	as long as cond_g gives true for carries and captures, body_g gives the next
  *		carries; max_trip times at most, without a limit if it is 0. Both are finished
  *		graphs without params, and take all of xs. How often is known when it runs: its
- *		flops are those of one turn.
+ *		flops are those of one iteration.
  * Gradient:	none yet: RLX_ENOSUP
  * Source:	ONNX Loop-21, XLA While
  */
@@ -63,7 +63,7 @@ static size_t while_scratch(const struct rlx_infer *q)
 	int32_t i;
 
 	for (i = 0; i < a->n_carry; i++)
-		if (!rlx_add(n, sub_room(q->in[i]), &n))
+		if (!rlx_add(n, sub_aligned_bytes(q->in[i]), &n))
 			return SIZE_MAX;
 	return n;
 }
@@ -73,12 +73,12 @@ static enum rlx_status while_eval(struct rlx_eval *q)
 	const struct rlx_op_while *a = q->args;
 	struct rlx_tensor *in = q->scratch, *next = in + q->n_in;
 	uint32_t n = (uint32_t)a->n_carry;
-	char *room = (char *)(next + n);
-	struct rlx_tensor go = { rlx_scalar(RLX_BOOL), room };
+	char *scratch = (char *)(next + n);
+	struct rlx_tensor go = { rlx_scalar(RLX_BOOL), scratch };
 	enum rlx_status st = RLX_OK;
 	int64_t trip;
 
-	room += 64 - (uintptr_t)room % 64 + 64;
+	scratch += 64 - (uintptr_t)scratch % 64 + 64;
 	memcpy(in, q->in, q->n_in * sizeof(*in));
 	memcpy(next, q->out, n * sizeof(*next));
 	for (trip = 0; !a->max_trip || trip < a->max_trip; trip++) {
@@ -88,7 +88,7 @@ static enum rlx_status while_eval(struct rlx_eval *q)
 		st = q->call(q, a->body_g, in, next);
 		if (st)
 			break;
-		sub_turn(in, next, n, trip ? NULL : room);
+		sub_next_iteration(in, next, n, trip ? NULL : scratch);
 	}
 	if (!st)
 		sub_settle(in, q->out, n);

@@ -116,7 +116,7 @@ RLX_EXPORT int rlx_program_io_find(const struct rlx_program *p, enum rlx_io io,
  *                inputs, outputs and states
  * @const_bytes:  constants read in place, @packed_bytes: prepared copies of them
  * @flops, @bytes: of one run, by the ops' cost functions; of control flow the flops of
- *                its bodies: the larger branch of an if, each turn of a scan, one of a while
+ *                its bodies: the larger branch of an if, each iteration of a scan, one of a while
  * @compile_ns:   wall time of rlx_compile() and the part spent packing weights
  */
 struct rlx_program_info {

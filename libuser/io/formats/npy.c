@@ -262,7 +262,7 @@ static enum rlx_status convert(struct parser *q, const uint8_t *data,
 	size_t size = rlx_dtype_size(q->f->type.dtype), i;
 	/* a complex number is two of its parts */
 	size_t part = q->f->type.dtype == RLX_C64 ? size / 2 : size;
-	bool turn = q->fortran && q->f->type.rank > 1 && bytes;
+	bool transposed = q->fortran && q->f->type.rank > 1 && bytes;
 
 	for (i = 0; i < bytes && q->f->type.dtype == RLX_BOOL; i++)
 		if (data[i] > 1)
@@ -270,13 +270,13 @@ static enum rlx_status convert(struct parser *q, const uint8_t *data,
 					"%s: byte %zu: bool that is neither 0 nor 1",
 					q->name, (size_t)(data - q->begin) + i);
 	q->f->data = data;
-	if (!bytes || (!turn && !q->swap && !((uintptr_t)data % part)))
+	if (!bytes || (!transposed && !q->swap && !((uintptr_t)data % part)))
 		return RLX_OK;
 	q->f->own = rlx_aligned(ALIGN, bytes);
 	if (!q->f->own)
 		return rlx_fail(q->err, RLX_ENOMEM, "%s: no memory for %zu bytes",
 				q->name, bytes);
-	if (turn)
+	if (transposed)
 		transpose(q->f->own, data, &q->f->type, size);
 	else
 		memcpy(q->f->own, data, bytes);
