@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/shape.h"
+#include "base/strided.h"
 #include "mem/arena.h"
 #include "rlx/dlpack.h"
 
@@ -48,22 +50,6 @@ static enum rlx_dtype dtype_of(struct rlx_dl_dtype d)
 	return RLX_NODTYPE;
 }
 
-/* Row-major without gaps. The stride of a dimension of size 1 means nothing. */
-static bool dense(const struct rlx_dl_tensor *t)
-{
-	int64_t step = 1;
-	int i;
-
-	if (!t->strides)
-		return true;
-	for (i = t->ndim; i-- > 0;) {
-		if (t->shape[i] != 1 && t->strides[i] != step)
-			return false;
-		step *= t->shape[i];	/* the product is known to fit */
-	}
-	return true;
-}
-
 static enum rlx_status check_type(const struct rlx_dl_tensor *t,
 				  struct rlx_type *out, struct rlx_error *err)
 {
@@ -92,16 +78,18 @@ static enum rlx_status check_type(const struct rlx_dl_tensor *t,
 	return RLX_OK;
 }
 
-/* Checks all of @t; on success @user says where the bytes are. */
-static enum rlx_status check(const struct rlx_dl_tensor *t,
-			     struct rlx_type *type,
-			     struct rlx_arena_user *user, struct rlx_error *err)
+/* Checks all of @t; on success @user says where the bytes are, @view how they lie there. */
+static enum rlx_status check(const struct rlx_dl_tensor *t, struct rlx_type *type,
+			     struct rlx_view *view, struct rlx_arena_user *user,
+			     struct rlx_error *err)
 {
 	static char nothing[64];	/* an address for tensors of no bytes */
 	enum rlx_status st = check_type(t, type, err);
+	uint64_t down, up;
 	uintptr_t base;
 	int64_t bytes;
 
+	*view = (struct rlx_view){ 0 };
 	if (st)
 		return st;
 	if (t->device.device_type != RLX_DL_CPU &&
@@ -118,36 +106,27 @@ static enum rlx_status check(const struct rlx_dl_tensor *t,
 		return rlx_fail(err, RLX_ERANGE,
 				"DLPack tensor: its size overflows");
 	if (!bytes) {
-		*user = (struct rlx_arena_user){ .base = nothing,
-						 .size = sizeof(nothing) };
+		user->base = nothing;
+		user->size = sizeof(nothing);
 		return RLX_OK;
 	}
 	if (!t->data)
 		return rlx_fail(err, RLX_EINVAL, "DLPack tensor: data is NULL");
-	if (!dense(t))
-		return rlx_fail(err, RLX_ENOSUP,
-				"DLPack tensor with gaps or not row-major: "
-				"make it contiguous first");
+	shape_dense(type, view->stride);
+	if (t->strides)
+		memcpy(view->stride, t->strides, type->rank * sizeof(*view->stride));
+	if (!rlx_strided_reach(type, view->stride, &down, &up) || down > base ||
+	    up > UINTPTR_MAX - base)
+		return rlx_fail(err, RLX_ERANGE,
+				"DLPack tensor: by its strides it overflows");
 	if (base % rlx_dtype_align(type->dtype))
 		return rlx_fail(err, RLX_ENOSUP,
 				"DLPack tensor of %s at %p: not aligned to its "
 				"elements", rlx_dtype_name(type->dtype),
 				(void *)base);
-	*user = (struct rlx_arena_user){ .base = (void *)base,
-					 .size = (uint64_t)bytes };
-	return RLX_OK;
-}
-
-static enum rlx_status wrap(const struct rlx_arena_user *user,
-			    const struct rlx_type *type,
-			    struct rlx_buf *out, struct rlx_error *err)
-{
-	struct rlx_arena *a;
-	enum rlx_status st = rlx_arena_wrap(user, &a, err);
-
-	if (st)
-		return st;
-	*out = (struct rlx_buf){ a, 0, (uint64_t)rlx_type_bytes(type) };
+	view->first = down;
+	user->base = (void *)(base - down);
+	user->size = down + up;
 	return RLX_OK;
 }
 
@@ -167,23 +146,77 @@ static void release_versioned(void *ctx, void *base, uint64_t size)
 		dl->deleter(dl);
 }
 
+/* @user has who lets go of it, and how it may be used. */
+static enum rlx_status import(const struct rlx_dl_tensor *t, struct rlx_arena_user *user,
+			      struct rlx_type *type, struct rlx_view *out, struct rlx_error *err)
+{
+	enum rlx_status st = check(t, type, out, user, err);
+
+	if (!st)
+		st = rlx_arena_wrap(user, &out->buf.arena, err);
+	if (!st)
+		out->buf.bytes = rlx_type_bytes(type) ? user->size : 0;
+	return st;
+}
+
+enum rlx_status rlx_dl_import_view(struct rlx_dl_managed *dl, struct rlx_type *out_type,
+				   struct rlx_view *out, struct rlx_error *err)
+{
+	struct rlx_arena_user user = { .release = release_plain, .ctx = dl };
+
+	if (out)
+		*out = (struct rlx_view){ 0 };
+	if (!dl || !out_type || !out)
+		return rlx_fail(err, RLX_EINVAL, "DLPack import: NULL given");
+	return import(&dl->tensor, &user, out_type, out, err);
+}
+
+enum rlx_status rlx_dl_import_view_versioned(struct rlx_dl_versioned *dl,
+					     struct rlx_type *out_type, struct rlx_view *out,
+					     struct rlx_error *err)
+{
+	struct rlx_arena_user user = { .release = release_versioned, .ctx = dl };
+
+	if (out)
+		*out = (struct rlx_view){ 0 };
+	if (!dl || !out_type || !out)
+		return rlx_fail(err, RLX_EINVAL, "DLPack import: NULL given");
+	/* Of another major version only the deleter's place is known. */
+	if (dl->version.major != 1)
+		return rlx_fail(err, RLX_ENOSUP, "DLPack version %u.%u: 1.x is "
+				"what we read", dl->version.major,
+				dl->version.minor);
+	if (dl->flags & RLX_DL_READ_ONLY)
+		user.flags = RLX_ARENA_RDONLY;
+	return import(&dl->tensor, &user, out_type, out, err);
+}
+
+/* Before @dl is ours: a failure leaves it the caller's. */
+static enum rlx_status need_dense(const struct rlx_dl_tensor *t, struct rlx_error *err)
+{
+	struct rlx_arena_user user = { 0 };
+	struct rlx_type type;
+	struct rlx_view v;
+	enum rlx_status st = check(t, &type, &v, &user, err);
+
+	return st || rlx_strided_dense(&type, v.stride) ? st :
+	       rlx_fail(err, RLX_ENOSUP,
+			"DLPack tensor with gaps or not row-major: make it contiguous, or take "
+			"it by rlx_dl_import_view()");
+}
+
 enum rlx_status rlx_dl_import(struct rlx_dl_managed *dl,
 			      struct rlx_type *out_type,
 			      struct rlx_buf *out_buf, struct rlx_error *err)
 {
-	struct rlx_arena_user user;
-	enum rlx_status st;
+	enum rlx_status st = dl && out_type && out_buf ? need_dense(&dl->tensor, err) : RLX_OK;
+	struct rlx_view v = { 0 };
 
+	if (!st)
+		st = rlx_dl_import_view(dl, out_type, out_buf ? &v : NULL, err);
 	if (out_buf)
-		*out_buf = (struct rlx_buf){ 0 };
-	if (!dl || !out_type || !out_buf)
-		return rlx_fail(err, RLX_EINVAL, "DLPack import: NULL given");
-	st = check(&dl->tensor, out_type, &user, err);
-	if (st)
-		return st;
-	user.release = release_plain;
-	user.ctx = dl;
-	return wrap(&user, out_type, out_buf, err);
+		*out_buf = v.buf;
+	return st;
 }
 
 enum rlx_status rlx_dl_import_versioned(struct rlx_dl_versioned *dl,
@@ -191,26 +224,15 @@ enum rlx_status rlx_dl_import_versioned(struct rlx_dl_versioned *dl,
 					struct rlx_buf *out_buf,
 					struct rlx_error *err)
 {
-	struct rlx_arena_user user;
-	enum rlx_status st;
+	enum rlx_status st = dl && out_type && out_buf && dl->version.major == 1 ?
+			     need_dense(&dl->tensor, err) : RLX_OK;
+	struct rlx_view v = { 0 };
 
+	if (!st)
+		st = rlx_dl_import_view_versioned(dl, out_type, out_buf ? &v : NULL, err);
 	if (out_buf)
-		*out_buf = (struct rlx_buf){ 0 };
-	if (!dl || !out_type || !out_buf)
-		return rlx_fail(err, RLX_EINVAL, "DLPack import: NULL given");
-	/* Of another major version only the deleter's place is known. */
-	if (dl->version.major != 1)
-		return rlx_fail(err, RLX_ENOSUP, "DLPack version %u.%u: 1.x is "
-				"what we read", dl->version.major,
-				dl->version.minor);
-	st = check(&dl->tensor, out_type, &user, err);
-	if (st)
-		return st;
-	user.release = release_versioned;
-	user.ctx = dl;
-	if (dl->flags & RLX_DL_READ_ONLY)
-		user.flags = RLX_ARENA_RDONLY;
-	return wrap(&user, out_type, out_buf, err);
+		*out_buf = v.buf;
+	return st;
 }
 
 /* What hangs on a lent tensor: one block with the structure itself in front. */

@@ -372,16 +372,19 @@ static void copy_staged(struct rlx_session *s)
 		memcpy(rlx_buf_ptr(in->stage), rlx_buf_ptr(in->buf), in->bytes);
 		rlx_stat_copied(in->bytes);
 	}
+	rlx_session_copy_views(s, RLX_IO_INPUT);
 }
 
-/* Are there inputs that copy_staged() copies? */
+/* Is anything copied before or after a run? */
 bool rlx_session_stages(const struct rlx_session *s)
 {
-	unsigned int i, n = rlx_slot_count(s, RLX_IO_INPUT);
+	unsigned int i;
+	int io;
 
-	for (i = 0; i < n; i++)
-		if (s->slot[RLX_IO_INPUT][i].staged)
-			return true;
+	for (io = RLX_IO_INPUT; io <= RLX_IO_OUTPUT; io++)
+		for (i = 0; i < rlx_slot_count(s, io); i++)
+			if (s->slot[io][i].staged || s->slot[io][i].view)
+				return true;
 	return false;
 }
 
@@ -406,9 +409,13 @@ enum rlx_status rlx_exec_run(struct rlx_exec *exec)
 
 enum rlx_status rlx_session_run_now(struct rlx_session *s)
 {
+	enum rlx_status st;
+
 	copy_staged(s);
-	return rlx_session_ended(s, rlx_trace_on() ? rlx_trace_run(s) :
-				 rlx_exec_run(s->exec));
+	st = rlx_trace_on() ? rlx_trace_run(s) : rlx_exec_run(s->exec);
+	if (!st)
+		rlx_session_copy_views(s, RLX_IO_OUTPUT);
+	return rlx_session_ended(s, st);
 }
 
 enum rlx_status rlx_session_run(struct rlx_session *s)

@@ -15,6 +15,7 @@ struct rlx_slot {
 	struct rlx_buf	 buf;		/* bound now; arena NULL: none yet */
 	struct rlx_buf	 own;		/* what the session made, if it did */
 	struct rlx_buf	 stage;		/* copy of an input that an output overlaps */
+	struct rlx_view	*view;		/* the caller's, copied from or to buf; NULL: none */
 	bool		 bound;		/* by the caller */
 	bool		 filled;	/* an input or param that has a value */
 	bool		 staged;
@@ -78,6 +79,19 @@ struct rlx_slot *rlx_slot_find(struct rlx_session *s, enum rlx_io *io,
 enum rlx_status rlx_states_attach(struct rlx_session *s, struct rlx_states *states,
 				  struct rlx_error *err);
 void rlx_states_detach(struct rlx_session *s);
+/* How messages call an entry of the plan's lists. */
+const char *rlx_slot_kind(const struct rlx_session *s, enum rlx_io list, unsigned int i);
+struct rlx_slot *rlx_slot_at(struct rlx_session *s, enum rlx_io *io, unsigned int *i);
+/* Is it an input that an output becomes? Its buffer is written to from then on. */
+bool rlx_slot_is_fed(const struct rlx_session *s, enum rlx_io io, unsigned int i);
+enum rlx_status rlx_slot_bind(struct rlx_session *s, enum rlx_io io, unsigned int i,
+			      struct rlx_buf buf);
+void rlx_slot_unbind(struct rlx_session *s, enum rlx_io io, unsigned int i);
+/* RLX_EBUSY while a run is under way; clears the last error. */
+enum rlx_status rlx_session_not_busy(struct rlx_session *s);
+/* view.c */
+void rlx_slot_drop_view(struct rlx_slot *slot);
+void rlx_session_copy_views(struct rlx_session *s, enum rlx_io io);
 enum rlx_status rlx_slot_own(struct rlx_session *s, enum rlx_io io, unsigned int i);
 void rlx_slot_apply(struct rlx_session *s, enum rlx_io io, unsigned int i);
 /* The buffer of a state is that of its next value, too: if @io's @i is one, say so. */

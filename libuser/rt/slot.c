@@ -15,7 +15,7 @@ static const char *const io_names[] = {
 };
 
 /* What messages call an entry of the plan's lists. */
-static const char *kind(const struct rlx_session *s, enum rlx_io list, unsigned int i)
+const char *rlx_slot_kind(const struct rlx_session *s, enum rlx_io list, unsigned int i)
 {
 	return io_names[rlx_io_of(list, s->slot[list][i].state)];
 }
@@ -45,7 +45,7 @@ struct rlx_slot *rlx_slot_find(struct rlx_session *s, enum rlx_io *io,
 	return NULL;
 }
 
-static struct rlx_slot *slot_at(struct rlx_session *s, enum rlx_io *io, unsigned int *i)
+struct rlx_slot *rlx_slot_at(struct rlx_session *s, enum rlx_io *io, unsigned int *i)
 {
 	unsigned int n = rlx_program_io_count(s->p, *io);
 
@@ -98,6 +98,7 @@ void rlx_slot_fini(struct rlx_slot *slot)
 	drop(&slot->buf, false);
 	drop(&slot->own, true);
 	drop(&slot->stage, true);
+	rlx_slot_drop_view(slot);
 }
 
 void rlx_slot_mirror(struct rlx_session *s, enum rlx_io io, unsigned int i)
@@ -153,8 +154,8 @@ static enum rlx_status apart(struct rlx_session *s, int io, unsigned int i,
 	if (!overlap(s->slot[io][i].buf, s->slot[RLX_IO_OUTPUT][o].buf,
 		     s->slot[io][i].bytes, s->slot[RLX_IO_OUTPUT][o].bytes))
 		return RLX_OK;
-	return rlx_fail(&s->err, RLX_EINVAL, "%s '%s' and %s '%s' overlap", kind(s, io, i),
-			s->slot[io][i].name, kind(s, RLX_IO_OUTPUT, o),
+	return rlx_fail(&s->err, RLX_EINVAL, "%s '%s' and %s '%s' overlap", rlx_slot_kind(s, io, i),
+			s->slot[io][i].name, rlx_slot_kind(s, RLX_IO_OUTPUT, o),
 			s->slot[RLX_IO_OUTPUT][o].name);
 }
 
@@ -228,7 +229,7 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s)
 			    !(s->slot[io][i].given && *s->slot[io][i].given))
 				return rlx_fail(&s->err, RLX_EINVAL,
 						"%s '%s' has no value; bind or set it before the run",
-						kind(s, io, i), s->slot[io][i].name);
+						rlx_slot_kind(s, io, i), s->slot[io][i].name);
 	for (i = 0; !st && i < rlx_slot_count(s, RLX_IO_OUTPUT); i++)
 		if (!s->slot[RLX_IO_OUTPUT][i].state)	/* it has the input's */
 			st = rlx_slot_own(s, RLX_IO_OUTPUT, i);
@@ -241,7 +242,7 @@ enum rlx_status rlx_slots_ready(struct rlx_session *s)
 }
 
 /* Is it an input that an output becomes? Its buffer is written to from then on. */
-static bool is_fed(const struct rlx_session *s, enum rlx_io io, unsigned int i)
+bool rlx_slot_is_fed(const struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
 	unsigned int o, n = rlx_slot_count(s, RLX_IO_OUTPUT);
 
@@ -270,7 +271,7 @@ static enum rlx_status fetch(struct rlx_session *s, enum rlx_io io, unsigned int
 	       s->p->dev->be->fetch(s->exec, io, i) : RLX_OK;
 }
 
-static enum rlx_status not_busy(struct rlx_session *s)
+enum rlx_status rlx_session_not_busy(struct rlx_session *s)
 {
 	s->err = (struct rlx_error){ 0 };
 	if (rlx_runner_busy(s))
@@ -290,12 +291,12 @@ static enum rlx_status check_align(struct rlx_session *s, enum rlx_io io, unsign
 	if (!past)
 		return RLX_OK;
 	return rlx_fail(&s->err, RLX_ERANGE, "%s '%s': the buffer begins %zu past a %zu-byte "
-			"boundary, at which %s takes %s; copy it to one", kind(s, io, i),
+			"boundary, at which %s takes %s; copy it to one", rlx_slot_kind(s, io, i),
 			s->slot[io][i].name, past, align, dev->be->name, rlx_dtype_name(dt));
 }
 
-static enum rlx_status bind_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
-				 struct rlx_buf buf)
+enum rlx_status rlx_slot_bind(struct rlx_session *s, enum rlx_io io, unsigned int i,
+			      struct rlx_buf buf)
 {
 	struct rlx_slot *slot = &s->slot[io][i];
 	uint64_t bytes = slot->bytes;
@@ -303,20 +304,21 @@ static enum rlx_status bind_slot(struct rlx_session *s, enum rlx_io io, unsigned
 	if (!buf.arena || !rlx_buf_ptr(buf))
 		return rlx_fail(&s->err, RLX_EINVAL,
 				"%s '%s': the buffer is empty or lies outside its arena",
-				kind(s, io, i), slot->name);
+				rlx_slot_kind(s, io, i), slot->name);
 	if (buf.bytes < bytes)
 		return rlx_fail(&s->err, RLX_ERANGE,
-				"%s '%s': the buffer has %llu bytes of %llu", kind(s, io, i),
+				"%s '%s': the buffer has %llu bytes of %llu", rlx_slot_kind(s, io, i),
 				slot->name, (unsigned long long)buf.bytes,
 				(unsigned long long)bytes);
 	if (check_align(s, io, i, buf))
 		return s->err.status;
-	if ((io == RLX_IO_OUTPUT || slot->state || is_fed(s, io, i)) &&
+	if ((io == RLX_IO_OUTPUT || slot->state || rlx_slot_is_fed(s, io, i)) &&
 	    rlx_arena_flags(buf.arena) & RLX_ARENA_RDONLY)
 		return rlx_fail(&s->err, RLX_EACCES, "%s '%s': the arena is mapped read-only",
-				kind(s, io, i), slot->name);
+				rlx_slot_kind(s, io, i), slot->name);
 	rlx_arena_get(buf.arena);
 	drop(&slot->buf, false);
+	rlx_slot_drop_view(slot);
 	slot->buf = buf;
 	slot->bound = true;
 	slot->filled = true;
@@ -333,45 +335,48 @@ enum rlx_status rlx_session_bind(struct rlx_session *s, enum rlx_io io,
 {
 	unsigned int i;
 
-	if (!s || not_busy(s))
+	if (!s || rlx_session_not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	return rlx_slot_find(s, &io, name, &i) ? bind_slot(s, io, i, buf) : s->err.status;
+	return rlx_slot_find(s, &io, name, &i) ? rlx_slot_bind(s, io, i, buf) : s->err.status;
 }
 
 enum rlx_status rlx_session_bind_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
 				    struct rlx_buf buf)
 {
-	if (!s || not_busy(s))
+	if (!s || rlx_session_not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	return slot_at(s, &io, &i) ? bind_slot(s, io, i, buf) : s->err.status;
+	return rlx_slot_at(s, &io, &i) ? rlx_slot_bind(s, io, i, buf) : s->err.status;
 }
 
 /* What has no memory of ours is not looked at before it is bound or made. */
+void rlx_slot_unbind(struct rlx_session *s, enum rlx_io io, unsigned int i)
+{
+	struct rlx_slot *slot = &s->slot[io][i];
+
+	drop(&slot->buf, false);
+	rlx_slot_drop_view(slot);
+	slot->bound = false;
+	slot->staged = false;
+	slot->filled = slot->own.arena;
+	slot->buf = slot->own;
+	s->ready = false;
+	if (!slot->own.arena)
+		return;
+	rlx_arena_get(slot->buf.arena);
+	rlx_slot_apply(s, io, i);
+}
+
 enum rlx_status rlx_session_unbind(struct rlx_session *s)
 {
 	unsigned int i;
 	int io;
 
-	if (!s || not_busy(s))
+	if (!s || rlx_session_not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	for (io = RLX_IO_INPUT; io <= RLX_IO_OUTPUT; io += RLX_IO_OUTPUT - RLX_IO_INPUT) {
-		for (i = 0; i < rlx_slot_count(s, io); i++) {
-			struct rlx_slot *slot = &s->slot[io][i];
-
-			if (!slot->bound || slot->state)
-				continue;
-			drop(&slot->buf, false);
-			slot->bound = false;
-			slot->staged = false;
-			slot->filled = slot->own.arena;
-			slot->buf = slot->own;
-			s->ready = false;
-			if (!slot->own.arena)
-				continue;
-			rlx_arena_get(slot->buf.arena);
-			rlx_slot_apply(s, io, i);
-		}
-	}
+	for (io = RLX_IO_INPUT; io <= RLX_IO_OUTPUT; io += RLX_IO_OUTPUT - RLX_IO_INPUT)
+		for (i = 0; i < rlx_slot_count(s, io); i++)
+			if ((s->slot[io][i].bound || s->slot[io][i].view) && !s->slot[io][i].state)
+				rlx_slot_unbind(s, io, i);
 	return RLX_OK;
 }
 
@@ -381,6 +386,8 @@ static struct rlx_buf to_write(struct rlx_session *s, enum rlx_io io, unsigned i
 
 	if (rlx_slot_own(s, io, i) || fetch(s, io, i))
 		return (struct rlx_buf){ 0 };
+	if (io != RLX_IO_OUTPUT)	/* the caller writes it from now on */
+		rlx_slot_drop_view(slot);
 	if (!slot->filled) {
 		slot->filled = true;	/* the caller may write it now */
 		s->ready = false;
@@ -396,14 +403,14 @@ struct rlx_buf rlx_session_buf(struct rlx_session *s, enum rlx_io io, const char
 {
 	unsigned int i;
 
-	if (!s || not_busy(s) || !rlx_slot_find(s, &io, name, &i))
+	if (!s || rlx_session_not_busy(s) || !rlx_slot_find(s, &io, name, &i))
 		return (struct rlx_buf){ 0 };
 	return to_write(s, io, i);
 }
 
 struct rlx_buf rlx_session_buf_at(struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
-	if (!s || not_busy(s) || !slot_at(s, &io, &i))
+	if (!s || rlx_session_not_busy(s) || !rlx_slot_at(s, &io, &i))
 		return (struct rlx_buf){ 0 };
 	return to_write(s, io, i);
 }
@@ -417,14 +424,14 @@ struct rlx_buf rlx_session_bound(struct rlx_session *s, enum rlx_io io, const ch
 {
 	unsigned int i;
 
-	if (!s || not_busy(s) || !rlx_slot_find(s, &io, name, &i))
+	if (!s || rlx_session_not_busy(s) || !rlx_slot_find(s, &io, name, &i))
 		return (struct rlx_buf){ 0 };
 	return to_read(s, io, i);
 }
 
 struct rlx_buf rlx_session_bound_at(struct rlx_session *s, enum rlx_io io, unsigned int i)
 {
-	if (!s || not_busy(s) || !slot_at(s, &io, &i))
+	if (!s || rlx_session_not_busy(s) || !rlx_slot_at(s, &io, &i))
 		return (struct rlx_buf){ 0 };
 	return to_read(s, io, i);
 }
@@ -435,9 +442,9 @@ static enum rlx_status may_copy(struct rlx_session *s, enum rlx_io io, unsigned 
 	if (s->strict)
 		return rlx_fail(&s->err, RLX_EACCES,
 				"%s '%s': the session is strict and copies nothing; bind a buffer",
-				kind(s, io, i), s->slot[io][i].name);
-	return rlx_may_convert(s->slot[io][i].type, given, kind(s, io, i), s->slot[io][i].name,
-			       &s->err);
+				rlx_slot_kind(s, io, i), s->slot[io][i].name);
+	return rlx_may_convert(s->slot[io][i].type, given, rlx_slot_kind(s, io, i),
+			       s->slot[io][i].name, &s->err);
 }
 
 static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
@@ -447,16 +454,17 @@ static enum rlx_status set_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 	enum rlx_status st;
 
 	if (io == RLX_IO_OUTPUT || (!data && rlx_type_bytes(&type)))
-		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", kind(s, io, i),
+		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", rlx_slot_kind(s, io, i),
 				slot->name, data ? "outputs are not set" : "no data");
 	st = may_copy(s, io, i, &type);
 	if (!st && rlx_arena_flags(slot->buf.arena) & RLX_ARENA_RDONLY)
 		st = rlx_fail(&s->err, RLX_EACCES, "%s '%s' is bound to a read-only arena",
-			      kind(s, io, i), slot->name);
+			      rlx_slot_kind(s, io, i), slot->name);
 	if (!st)
 		st = rlx_slot_own(s, io, i);
 	if (st)
 		return st;
+	rlx_slot_drop_view(slot);
 	rlx_convert(*slot->type, rlx_buf_ptr(slot->buf), type, data);
 	if (io == RLX_IO_PARAM || is_kept(s, io, i))	/* a device holds what was there */
 		rlx_slot_apply(s, io, i);
@@ -475,7 +483,7 @@ enum rlx_status rlx_session_set(struct rlx_session *s, enum rlx_io io,
 {
 	unsigned int i;
 
-	if (!s || not_busy(s))
+	if (!s || rlx_session_not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
 	return rlx_slot_find(s, &io, name, &i) ? set_slot(s, io, i, type, data) : s->err.status;
 }
@@ -483,9 +491,9 @@ enum rlx_status rlx_session_set(struct rlx_session *s, enum rlx_io io,
 enum rlx_status rlx_session_set_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
 				   struct rlx_type type, const void *data)
 {
-	if (!s || not_busy(s))
+	if (!s || rlx_session_not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	return slot_at(s, &io, &i) ? set_slot(s, io, i, type, data) : s->err.status;
+	return rlx_slot_at(s, &io, &i) ? set_slot(s, io, i, type, data) : s->err.status;
 }
 
 static enum rlx_status get_slot(struct rlx_session *s, enum rlx_io io, unsigned int i,
@@ -495,7 +503,7 @@ static enum rlx_status get_slot(struct rlx_session *s, enum rlx_io io, unsigned 
 	enum rlx_status st;
 
 	if (!slot->buf.arena || (!data && rlx_type_bytes(&type)))
-		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", kind(s, io, i),
+		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s': %s", rlx_slot_kind(s, io, i),
 				slot->name, data ? "nothing is there yet" : "no room given");
 	st = may_copy(s, io, i, &type);
 	if (!st)
@@ -510,7 +518,7 @@ enum rlx_status rlx_session_get(struct rlx_session *s, enum rlx_io io,
 {
 	unsigned int i;
 
-	if (!s || not_busy(s))
+	if (!s || rlx_session_not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
 	return rlx_slot_find(s, &io, name, &i) ? get_slot(s, io, i, type, data) : s->err.status;
 }
@@ -518,9 +526,9 @@ enum rlx_status rlx_session_get(struct rlx_session *s, enum rlx_io io,
 enum rlx_status rlx_session_get_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
 				   struct rlx_type type, void *data)
 {
-	if (!s || not_busy(s))
+	if (!s || rlx_session_not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
-	return slot_at(s, &io, &i) ? get_slot(s, io, i, type, data) : s->err.status;
+	return rlx_slot_at(s, &io, &i) ? get_slot(s, io, i, type, data) : s->err.status;
 }
 
 enum rlx_status rlx_session_rows(struct rlx_session *s, const char *output,
@@ -531,7 +539,7 @@ enum rlx_status rlx_session_rows(struct rlx_session *s, const char *output,
 	uint64_t row, want;
 	unsigned int i;
 
-	if (!s || not_busy(s))
+	if (!s || rlx_session_not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
 	slot = rlx_slot_find(s, &(enum rlx_io){ RLX_IO_OUTPUT }, output, &i);
 	if (!slot)
@@ -582,6 +590,11 @@ static enum rlx_status check_feed(struct rlx_session *s, unsigned int o, unsigne
 		return rlx_fail(&s->err, RLX_ESHAPE,
 				"output '%s' and input '%s' differ in type; one cannot become the other",
 				output, input);
+	if (s->slot[RLX_IO_INPUT][i].view || s->slot[RLX_IO_OUTPUT][o].view)
+		return rlx_fail(&s->err, RLX_EINVAL, "%s '%s' lies by strides, and what is fed "
+				"changes places; bind it densely",
+				s->slot[RLX_IO_INPUT][i].view ? "input" : "output",
+				s->slot[RLX_IO_INPUT][i].view ? input : output);
 	if (s->slot[RLX_IO_INPUT][i].bound &&
 	    rlx_arena_flags(s->slot[RLX_IO_INPUT][i].buf.arena) & RLX_ARENA_RDONLY)
 		return rlx_fail(&s->err, RLX_EACCES, "input '%s': the arena is mapped read-only; "
@@ -595,7 +608,7 @@ enum rlx_status rlx_session_feed(struct rlx_session *s, const char *output,
 	struct rlx_slot *out = NULL;
 	unsigned int i, o, k;
 
-	if (!s || not_busy(s))
+	if (!s || rlx_session_not_busy(s))
 		return s ? s->err.status : RLX_EINVAL;
 	if (!rlx_slot_find(s, &(enum rlx_io){ RLX_IO_INPUT }, input, &i))
 		return s->err.status;

@@ -111,6 +111,41 @@ static void refuse(struct rlx_dl_managed *dl, enum rlx_status want,
 	CHECK_EQ(deleted, 0);
 }
 
+/* A slice that walks up one dimension and down another, and one that repeats. */
+TEST(views)
+{
+	struct rlx_dl_managed dl = good();
+	struct rlx_view v;
+	struct rlx_type t;
+
+	dl.tensor.data = data + 5;
+	strides[0] = 2;
+	strides[1] = -2;
+	CHECK(!rlx_dl_import_view(&dl, &t, &v, NULL));
+	CHECK(rlx_buf_ptr(v.buf) == data + 1 && v.buf.bytes == 28 && v.first == 16);
+	CHECK(v.stride[0] == 2 && v.stride[1] == -2 && t.rank == 2 && t.dim[1] == 3);
+	rlx_arena_put(v.buf.arena);
+	CHECK_EQ(deleted, 1);
+	dl = good();
+	strides[0] = 0;
+	CHECK(!rlx_dl_import_view(&dl, &t, &v, NULL));
+	CHECK(v.buf.bytes == 12 && !v.first && !v.stride[0]);
+	rlx_arena_put(v.buf.arena);
+	dl = good();
+	dl.tensor.strides = NULL;
+	CHECK(!rlx_dl_import_view(&dl, &t, &v, NULL));
+	CHECK(v.buf.bytes == 24 && v.stride[0] == 3 && v.stride[1] == 1);
+	rlx_arena_put(v.buf.arena);
+	CHECK_EQ(deleted, 3);
+	dl = good();
+	strides[1] = INT64_MAX / 4;
+	CHECK_EQ(rlx_dl_import_view(&dl, &t, &v, NULL), RLX_ERANGE);
+	strides[1] = -(INT64_MAX / 16);
+	CHECK_EQ(rlx_dl_import_view(&dl, &t, &v, NULL), RLX_ERANGE);
+	CHECK_EQ(rlx_dl_import_view(&dl, &t, NULL, NULL), RLX_EINVAL);
+	CHECK(!v.buf.arena && deleted == 3);
+}
+
 TEST(what_cannot_be_wrapped_is_refused_and_stays_the_callers)
 {
 	struct rlx_dl_managed dl;

@@ -13,6 +13,7 @@
 #include "rlx/arena.h"
 #include "rlx/status.h"
 #include "rlx/type.h"
+#include "rlx/view.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -103,8 +104,8 @@ struct rlx_dl_versioned {
  * it stays the caller's. A tensor without elements gives an empty buffer.
  * Return: RLX_EINVAL for NULL, a rank over RLX_MAX_RANK or a negative size;
  * RLX_ETYPE for a dtype without enum rlx_dtype; RLX_ENOSUP for memory of a
- * device, for strides that are not dense row-major, or for elements at odd
- * addresses (copy it first);
+ * device, for strides that are not dense row-major (rlx_dl_import_view() takes
+ * those), or for elements at odd addresses (copy it first);
  * RLX_ERANGE if its size overflows; RLX_ENOMEM.
  */
 RLX_EXPORT __rlx_must_check enum rlx_status
@@ -121,6 +122,22 @@ RLX_EXPORT __rlx_must_check enum rlx_status
 rlx_dl_import_versioned(struct rlx_dl_versioned *dl,
 			struct rlx_type *out_type, struct rlx_buf *out_buf,
 			struct rlx_error *err);
+
+/**
+ * rlx_dl_import_view, rlx_dl_import_view_versioned - the same of a tensor with any strides:
+ * a slice, a transposed or reversed one, one that repeats.
+ * @out: where its elements are, for rlx_session_bind_view(); @out->buf has all memory from
+ *       the lowest to the highest, and a new arena with one reference
+ *
+ * Context, ownership, errors: as rlx_dl_import(), but for strides; RLX_ERANGE if by them an
+ * element lies outside the address space.
+ */
+RLX_EXPORT __rlx_must_check enum rlx_status
+rlx_dl_import_view(struct rlx_dl_managed *dl, struct rlx_type *out_type,
+		   struct rlx_view *out, struct rlx_error *err);
+RLX_EXPORT __rlx_must_check enum rlx_status
+rlx_dl_import_view_versioned(struct rlx_dl_versioned *dl, struct rlx_type *out_type,
+			     struct rlx_view *out, struct rlx_error *err);
 
 /**
  * rlx_dl_export - lend a buffer to another library, in place.

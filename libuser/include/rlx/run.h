@@ -12,6 +12,7 @@
 
 #include "rlx/arena.h"
 #include "rlx/compile.h"
+#include "rlx/view.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -98,6 +99,30 @@ RLX_EXPORT const struct rlx_error *rlx_session_error(const struct rlx_session *s
 RLX_EXPORT enum rlx_status
 rlx_session_bind(struct rlx_session *s, enum rlx_io io, const char *name,
 		 struct rlx_buf buf);
+
+/**
+ * rlx_session_bind_view, rlx_session_bind_view_at - use elements that need not lie densely for
+ * an input or output from the next run on.
+ * @view: where they are; all of them inside its buffer, whose arena is referenced as by
+ *        rlx_session_bind(). Strides that are dense are bound so, and nothing is copied
+ *
+ * Kernels take dense tensors: before each run such an input is copied to memory of the
+ * session's, after each run such an output from there, all its rows, which is counted
+ * (rlx_stats: bytes_copied), and a run that is submitted has a thread of the session's. Where
+ * the graph can say it, an op (transpose, slice, broadcast) often costs nothing. Views of
+ * inputs and outputs may overlap: inputs are read before outputs are written.
+ * rlx_session_bound() is the dense copy. Binding, setting or writing it by rlx_session_buf()
+ * ends the view of an input.
+ * Return: RLX_ENOENT; RLX_ERANGE (an element outside the buffer, or not aligned to its size);
+ * RLX_EINVAL (a param or state; one that is fed; elements of an output that share a place);
+ * RLX_EACCES (a strict session, or an output in a read-only arena); RLX_ENOMEM; RLX_EBUSY.
+ */
+RLX_EXPORT enum rlx_status
+rlx_session_bind_view(struct rlx_session *s, enum rlx_io io, const char *name,
+		      const struct rlx_view *view);
+RLX_EXPORT enum rlx_status
+rlx_session_bind_view_at(struct rlx_session *s, enum rlx_io io, unsigned int i,
+			 const struct rlx_view *view);
 
 /**
  * rlx_session_unbind - let go of the caller's inputs and outputs: the session has its
@@ -194,7 +219,8 @@ rlx_session_want(struct rlx_session *s, const char *const *outputs, unsigned int
  * it, or ask for the input's buffer anew. A run that fails may have changed it there
  * already; elsewhere it is as it was before.
  * Return: RLX_ENOENT, RLX_ESHAPE; RLX_EACCES if the input is bound to an arena that is
- * mapped read-only, as rlx_session_bind() does of an input that is fed. A call that
+ * mapped read-only, as rlx_session_bind() does of an input that is fed; RLX_EINVAL if either
+ * lies by strides (rlx_session_bind_view()). A call that
  * fails so leaves the feeds there are.
  */
 RLX_EXPORT enum rlx_status

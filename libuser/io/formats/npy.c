@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/shape.h"
+#include "base/strided.h"
 #include "io/formats/file.h"
 #include "rlx/npy.h"
 
@@ -233,27 +235,16 @@ static void swap_bytes(uint8_t *p, size_t n, size_t size)
 		}
 }
 
-/* Row-major from column-major; walks the result in order. */
-static void transpose(uint8_t *to, const uint8_t *from, const struct rlx_type *t,
-		      size_t size)
+/* Row-major from column-major. */
+static void transpose(uint8_t *to, const uint8_t *from, const struct rlx_type *t)
 {
-	int64_t at[RLX_MAX_RANK] = { 0 }, stride[RLX_MAX_RANK], n, i;
-	int64_t off = 0;
+	int64_t rows[RLX_MAX_RANK], columns[RLX_MAX_RANK];
 	uint32_t d;
 
-	n = rlx_type_count(t);
+	shape_dense(t, rows);
 	for (d = 0; d < t->rank; d++)
-		stride[d] = d ? stride[d - 1] * t->dim[d - 1] : 1;
-	for (i = 0; i < n; i++) {
-		memcpy(to + (size_t)i * size, from + (size_t)off * size, size);
-		for (d = t->rank; d-- > 0;) {
-			off += stride[d];
-			if (++at[d] < t->dim[d])
-				break;
-			off -= stride[d] * t->dim[d];
-			at[d] = 0;
-		}
-	}
+		columns[d] = d ? columns[d - 1] * t->dim[d - 1] : 1;
+	rlx_strided_copy(t, to, rows, from, columns);
 }
 
 static enum rlx_status convert(struct parser *q, const uint8_t *data,
@@ -277,7 +268,7 @@ static enum rlx_status convert(struct parser *q, const uint8_t *data,
 		return rlx_fail(q->err, RLX_ENOMEM, "%s: no memory for %zu bytes",
 				q->name, bytes);
 	if (transposed)
-		transpose(q->f->own, data, &q->f->type, size);
+		transpose(q->f->own, data, &q->f->type);
 	else
 		memcpy(q->f->own, data, bytes);
 	if (q->swap)
