@@ -155,6 +155,15 @@ c_program()
 	LD_LIBRARY_PATH=$BUILD/lib "$tmp/prog"
 }
 
+# points STANDARD: the points of the API, in C++
+points()
+{
+	$CXX -std="$1" -x c++ -Wall -Wextra -Werror -Wno-missing-field-initializers \
+		-Ilibuser/include -I"$BUILD/gen" selftests/libuser/api_points.c \
+		-L"$BUILD/lib" -lrlx -o "$tmp/points" &&
+	LD_LIBRARY_PATH=$BUILD/lib "$tmp/points"
+}
+
 check c11 alone "$CC" c11 c
 check c23 alone "$CC" c2x c
 check c++17 alone "$CXX" c++17 c++
@@ -162,6 +171,8 @@ check c++20 alone "$CXX" c++20 c++
 check program-c11 c_program "$CC" c11
 check program-c++17 program gnu++17
 check program-c++20 program c++20
+check points-c++17 points gnu++17
+check points-c++20 points gnu++20
 check step-c++17 step gnu++17
 check step-c++20 step c++20
 finish
