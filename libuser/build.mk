@@ -23,11 +23,15 @@ $(BUILD)/gen/.harvest: libuser/ops/ops.awk $(OP_SRC)
 $(GEN) $(FIELDS): $(BUILD)/gen/.harvest
 	@test -f $@ || { rm -f $<; $(MAKE) --no-print-directory $@; }
 
-# A model and its tokenizer are read once, a graph is built and rewritten once, and ops are
-# evaluated to compare with: that code may be small rather than fast.
+# A model and its tokenizer are read once, a graph is built, rewritten, planned and lowered once,
+# and ops are evaluated to compare with: that code may be small rather than fast.
 ONCE := $(wildcard libuser/io/onnx/*.c libuser/io/tokenizer/load*.c) \
 	$(wildcard libuser/io/formats/safetensors*.c) libuser/io/formats/npy.c \
-	$(wildcard libuser/ir/*.c libuser/ops/*.c libuser/pass/*.c libuser/ad/*.c)
+	$(wildcard libuser/ir/*.c libuser/ops/*.c libuser/pass/*.c libuser/ad/*.c) \
+	$(wildcard libuser/plan/*.c libuser/model/*.c libuser/rt/devices*.c) \
+	$(patsubst %,libuser/rt/%.c,body compile policy quant registry resident store trace) \
+	$(wildcard backends/common/lower*.c backends/cpu/lower*.c) backends/common/code.c \
+	backends/common/support.c backends/cpu/prepared.c
 $(ONCE:%.c=$(BUILD)/obj/%.o): CFLAGS += $(SMALL)
 SMALL	?= $(if $(filter -O2,$(OPT)),-Os)
 # Nor is it unwound but by debuggers, which have .debug_frame for that: 80 KB of the library.
