@@ -17,8 +17,9 @@ VULKAN	?= $(shell command -v $(GLSLC) >/dev/null && echo '\#include <vulkan/vulk
 VULKAN	:= $(VULKAN)
 VULKAN_OBJ  := $(if $(filter 1,$(VULKAN)),$(VULKAN_SRC:%.c=$(BUILD)/obj/%.o))
 
-# The kernels' text, which is compiled where it runs.
-GPU_TEXT := $(sort $(wildcard kernels/gpu/*.cu kernels/gpu/*.h kernels/*.h)) \
+# The kernels' text, which is compiled where it runs; how they are launched is the host's.
+GPU_TEXT := $(filter-out kernels/gpu/launch%.h kernels/gpu/cost.h, \
+	    $(sort $(wildcard kernels/gpu/*.cu kernels/gpu/*.h kernels/*.h))) \
 	    libuser/ops/elementwise.def libuser/ops/elementwise_int.h \
 	    libuser/include/rlx/act.h libuser/include/rlx/dtype.h
 

@@ -45,7 +45,10 @@ const struct rlx_gpu_vendor rlx_gpu_cuda = {
 	.driver = driver, .driver_names = driver_names,
 	.rtc = rtc, .rtc_names = rtc_names, .chips = chips,
 	.attr = { [GPU_ATTR_MAJOR] = 75, [GPU_ATTR_MINOR] = 76, [GPU_ATTR_SM_COUNT] = 16,
-		  [GPU_ATTR_WARP] = 10, [GPU_ATTR_SHARED] = 97, [GPU_ATTR_MAPPED] = 19 },
+		  [GPU_ATTR_WARP] = 10, [GPU_ATTR_SHARED] = 97, [GPU_ATTR_MAPPED] = 19,
+		  [GPU_ATTR_SHARED_SM] = 81, [GPU_ATTR_THREADS_SM] = 39, [GPU_ATTR_L2] = 38,
+		  [GPU_ATTR_CLOCK] = 13, [GPU_ATTR_MEMORY_CLOCK] = 36,
+		  [GPU_ATTR_MEMORY_BITS] = 37 },
 	.function_shared = 8, .launch_pdl = 6,
 	.describe = describe, .arch = arch,
 };

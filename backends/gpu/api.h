@@ -50,6 +50,10 @@ enum gpu_attr {
 	GPU_ATTR_MAJOR, GPU_ATTR_MINOR, GPU_ATTR_SM_COUNT, GPU_ATTR_WARP,
 	GPU_ATTR_SHARED,	/* bytes a block may ask for, opt-in included */
 	GPU_ATTR_MAPPED,	/* kernels may use registered host memory in place */
+	GPU_ATTR_SHARED_SM, GPU_ATTR_THREADS_SM,	/* of a multiprocessor */
+	GPU_ATTR_L2,		/* bytes */
+	GPU_ATTR_CLOCK, GPU_ATTR_MEMORY_CLOCK,	/* kHz */
+	GPU_ATTR_MEMORY_BITS,	/* of a transfer */
 	GPU_ATTR_COUNT,
 };
 

@@ -198,6 +198,7 @@ enum rlx_status gpu_open(const struct rlx_gpu_vendor *v, struct rlx_device *dev,
 		st = read_attributes(d, err);
 	if (st)
 		return st;
+	gpu_chip_describe(d);
 	dev->threads = (unsigned int)d->attr[GPU_ATTR_SM_COUNT];
 	d->compilers = rlx_cpu_allowed();
 	if (d->compilers > GPU_MOST_COMPILERS)

@@ -44,6 +44,7 @@ struct gpu_device {
 	int				 made;		/* what its last call returned */
 	int				 attr[GPU_ATTR_COUNT];
 	char				 name[64], arch[48];
+	struct rlx_g_chip		 chip;		/* what launches are planned for */
 	atomic_bool			 lost;
 	/* Some kernel does not wait for the preceding launch: none may begin before that ends. */
 	atomic_bool			 in_order;
@@ -227,6 +228,17 @@ enum rlx_status gpu_enter(struct gpu_device *d, struct rlx_error *err);
 /* The same of the latter, at once. */
 enum rlx_status gpu_alive(struct gpu_device *d, struct rlx_error *err);
 
+/* chip.c: of a device whose attributes and name are known; an H200. */
+void gpu_chip_describe(struct gpu_device *d);
+const struct rlx_g_chip *gpu_chip_usual(void);
+
+/* cost.c: how much of the chip a launch keeps busy, of 1 */
+double gpu_launch_share(const struct rlx_g_launch *l);
+/* What a call takes: as found when it was chosen, else by what its steps move and compute. */
+struct gpu_code;
+struct gpu_call;
+double gpu_call_ns(const struct gpu_code *c, const struct gpu_call *call);
+
 void gpu_close(struct rlx_device *dev);
 void gpu_target(const struct rlx_device *dev, struct rlx_target *t);
 
@@ -337,7 +349,8 @@ static inline struct rlx_g_launch gpu_launch_for(const struct gpu_device *d, uin
 	bool nvidia = d->api->map_tiles && d->attr[GPU_ATTR_WARP] == 32;
 
 	return (struct rlx_g_launch){
-		.units = units, .processors = (uint32_t)d->attr[GPU_ATTR_SM_COUNT],
+		.units = units, .chip = &d->chip,
+		.processors = (uint32_t)d->attr[GPU_ATTR_SM_COUNT],
 		.most_shared = (uint32_t)d->attr[GPU_ATTR_SHARED],
 		.arch = nvidia ? (uint32_t)(d->attr[GPU_ATTR_MAJOR] * 10 +
 					    d->attr[GPU_ATTR_MINOR]) : 0,
@@ -379,6 +392,8 @@ void gpu_put_known(struct gpu_code *c, const struct rlx_ref *r, void *field);
 enum rlx_status gpu_apply_relocations(struct rlx_lower *lo);
 /* Append a launch, which reads the staged arguments. */
 enum rlx_status gpu_call(struct rlx_lower *lo, const struct rlx_g_launch *l);
+/* The same, of what was chosen, if it can and there is anything to do. */
+enum rlx_status gpu_call_launch(struct rlx_lower *lo, const struct rlx_g_launch *l);
 /* Append the launch that @how says. */
 enum rlx_status gpu_call_kernel(struct rlx_lower *lo, gpu_launch_fn *how, uint64_t units);
 /* Is input @k written by nothing of the program? */
@@ -390,9 +405,8 @@ bool gpu_supports(const struct rlx_device *dev, const struct rlx_infer *q, struc
 enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_error *err);
 void gpu_release(struct rlx_code *code);
 
-/* lower_decoder.c: GEMMs of small M. The staged arguments are @g, complete. */
-bool gpu_gemm_is_gemv_stream(const struct rlx_lower *lo, const struct rlx_k_gemm *g);
-enum rlx_status gpu_call_gemv_stream(struct rlx_lower *lo);
+/* lower_decoder.c: the staged GEMM becomes what gemv_stream takes */
+void gpu_stage_gemv_stream(struct rlx_lower *lo);
 /* lower_fp8.c: is a or b in fp8? Then the staged GEMM @g, which refers to a. */
 bool gpu_gemm_is_fp8(const struct rlx_lower *lo);
 enum rlx_status gpu_gemm_fp8(struct rlx_lower *lo, struct rlx_k_gemm *g);

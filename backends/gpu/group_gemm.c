@@ -270,19 +270,21 @@ bool gpu_group_gather_norm_gemm(struct gpu_group *g)
 }
 
 /*
- * What a block takes to make the attention of its rows, which are of @batch ones, in ns on
- * an H200: a multiprocessor reads 64 bytes in a clock, and one head after the other takes
- * its time.
+ * What a block of @l takes, beside all else, to make the attention of its rows, which are of
+ * @batch ones: its warps take one head after the other.
  */
-static int64_t attention_ns(const struct rlx_k_attention *a, int64_t batch,
-			    const struct rlx_g_launch *l)
+static double attention_ns(const struct rlx_k_attention *a, int64_t batch,
+			   const struct rlx_g_launch *l)
 {
 	int64_t q_len = a->q_len < 16 ? a->q_len : 16;
-	int64_t elements = q_len * a->heads * a->head_dim +
-			   a->kv_len * a->kv_heads * (a->head_dim + a->v_dim);
+	int64_t heads = rlx_g_ceil(batch * a->heads, l->block[0] / 32);
+	const struct rlx_g_cost t = {
+		.blocks = 1, .begin_ns = (double)heads * rlx_g_attention_head_ns(a),
+		.l2_bytes = (double)(batch * (q_len * a->heads * a->head_dim +
+				     a->kv_len * a->kv_heads * (a->head_dim + a->v_dim)) * 2),
+	};
 
-	return batch * elements * 2 / 110 +
-	       rlx_g_ceil(batch * a->heads, l->block[0] / 32) * (300 + 8 * a->kv_len);
+	return rlx_g_cost_ns(l, &t) - rlx_g_least_ns(l);
 }
 
 /* Most rows of the batch that 16 rows of the GEMM are of. */
@@ -304,9 +306,6 @@ static bool lie_wide(const struct rlx_k_attention *a)
 		odd |= a->q_stride[i] | a->k_stride[i] | a->v_stride[i];
 	return odd % 8 == 0;
 }
-
-/* A launch of its own takes about 3 us; what it gains must be worth it. */
-enum { MOST_ATTENTION_NS = 2000 };
 
 /* The product's launch @l with the attention @a, whose own launch is @by. */
 static struct rlx_g_launch with_heads(const struct rlx_g_launch *l,
@@ -350,7 +349,7 @@ bool gpu_group_attention_gemm(struct gpu_group *g)
 	    a->batch * a->q_len != (int64_t)m->m || a->heads * a->v_dim != (int64_t)m->k ||
 	    a->out_stride[2] != (int64_t)m->k || a->out_stride[1] != a->v_dim ||
 	    (a->batch > 1 && a->out_stride[0] != a->q_len * (int64_t)m->k) ||
-	    attention_ns(a, batch_rows(a), &l) > MOST_ATTENTION_NS ||
+	    attention_ns(a, batch_rows(a), &l) + l.chip->pdl_ns > g->call->launch.ns ||
 	    with.shared > (uint32_t)gpu_device_of(&g->c->base)->attr[GPU_ATTR_SHARED])
 		return false;
 	return begin(g, 1, &with) && gpu_group_take(g, 0, &join->attention);

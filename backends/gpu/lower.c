@@ -130,6 +130,13 @@ enum rlx_status gpu_call(struct rlx_lower *lo, const struct rlx_g_launch *l)
 	return RLX_OK;
 }
 
+enum rlx_status gpu_call_launch(struct rlx_lower *lo, const struct rlx_g_launch *l)
+{
+	if (!l->can)
+		return rlx_lower_unsupported(lo, "the GPU kernel does not take this form");
+	return l->grid[0] ? gpu_call(lo, l) : RLX_OK;
+}
+
 enum rlx_status gpu_call_kernel(struct rlx_lower *lo, gpu_launch_fn *how, uint64_t units)
 {
 	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), units);
@@ -139,11 +146,7 @@ enum rlx_status gpu_call_kernel(struct rlx_lower *lo, gpu_launch_fn *how, uint64
 	if (gpu_apply_relocations(lo))
 		return lo->status;
 	how(lo->staged, &l);
-	if (!l.can)
-		return rlx_lower_unsupported(lo, "the GPU kernel does not take this form");
-	if (!l.grid[0])
-		return RLX_OK;
-	return gpu_call(lo, &l);
+	return gpu_call_launch(lo, &l);
 }
 
 static enum rlx_status call_kernel(struct rlx_lower *lo, enum rlx_kernel_id id,
@@ -344,22 +347,14 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 	g->b_fixed = gpu_is_fixed(lo, 1);
 	if (rlx_gemm_rows_lead(g))
 		rlx_lower_extent(lo, (int64_t)g->m, NULL);
-	if (gpu_gemm_is_gemv_stream(lo, g))
-		return gpu_call_gemv_stream(lo);
-	if (!wide && !gpu_apply_relocations(lo)) {
-		(halves ? rlx_g_gemm_bf16_launch : rlx_g_gemm_f32_launch)(g, &l);
-		if (l.can && l.grid[0] && (l.variant == RLX_G_gemm_small_m ||
-					l.variant == RLX_G_gemm_small_m_f32))
-			return gpu_call(lo, &l);
-	}
-	if (g->tf32 && !wide && !halves) {
-		l = gpu_launch_for(gpu_of(lo), 0);
-		rlx_g_gemm_tf32_launch(g, &l);
-		if (l.can)
-			return gpu_call_kernel(lo, rlx_g_gemm_tf32_launch, 0);
-	}
-	return rlx_lower_call(lo, wide ? RLX_KERNEL_gemm_f64 :
-			      halves ? RLX_KERNEL_gemm_bf16 : RLX_KERNEL_gemm_f32, 0, 0, 0);
+	if (wide)
+		return rlx_lower_call(lo, RLX_KERNEL_gemm_f64, 0, 0, 0);
+	if (gpu_apply_relocations(lo))
+		return lo->status;
+	(halves ? rlx_g_gemm_16bit_launch : rlx_g_gemm_f32_launch)(g, &l);
+	if (l.variant == RLX_G_gemv_stream)
+		gpu_stage_gemv_stream(lo);
+	return gpu_call_launch(lo, &l);
 }
 
 static enum rlx_status gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)

@@ -8,26 +8,11 @@
 #include "kernels/gemv_stream.h"
 #include "ops/defaults.h"
 
-/* Smaller matrices stay in the cache between runs, and have a kernel that is as good. */
-enum { LEAST_WEIGHTS = 1 << 20 };
-
-bool gpu_gemm_is_gemv_stream(const struct rlx_lower *lo, const struct rlx_k_gemm *g)
-{
-	struct rlx_k_gemv_stream a = { .g = *g };
-	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), 0);
-
-	if (g->n * g->k < LEAST_WEIGHTS)
-		return false;
-	rlx_g_gemv_stream_launch(&a, &l);
-	return l.can;
-}
-
-enum rlx_status gpu_call_gemv_stream(struct rlx_lower *lo)
+void gpu_stage_gemv_stream(struct rlx_lower *lo)
 {
 	memset(lo->staged + sizeof(struct rlx_k_gemm), 0,
 	       sizeof(struct rlx_k_gemv_stream) - sizeof(struct rlx_k_gemm));
 	lo->n_staged = sizeof(struct rlx_k_gemv_stream);
-	return gpu_call_kernel(lo, rlx_g_gemv_stream_launch, 0);
 }
 
 enum rlx_status gpu_lower_fused_norm_matmul(struct rlx_lower *lo)

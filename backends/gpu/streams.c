@@ -11,12 +11,8 @@
 /* More calls than that take long to look through. */
 enum { MOST_CALLS = 1024 };
 
-/*
- * In us, on an H200: the least that a launch takes behind another, how much later it begins
- * behind one of another stream (which is 0.3 as measured, and what it could have done ahead),
- * and what of a part's time must be won at least.
- */
-static const double least_us = 1.5, cross_us = 1.0, least_gain = 0.05;
+/* What of a part's time must be won at least. */
+static const double least_gain = 0.05;
 
 /* ---- what calls read and write ---- */
 
@@ -77,36 +73,12 @@ static void find_needs(const struct gpu_streams *n, uint32_t first, uint32_t i,
 
 /* ---- what they take ---- */
 
-/* Bytes of shared memory of which a multiprocessor has twice as many. */
-enum { HALF_SHARED = 100 << 10 };
-
-/* Roughly, of an H200: 16-bit floats are multiplied by tensor cores, the rest is not. */
 static void estimate(struct gpu_streams *n, uint32_t i)
 {
 	const struct gpu_call *call = &gpu_calls(n->c)[i];
-	const struct rlx_g_launch *l = &call->launch;
-	const struct rlx_plan *p = n->c->base.plan;
-	double blocks = (double)l->grid[0] * l->grid[1] * l->grid[2], bytes = 0, flops = 0;
-	double units = gpu_device_of(&n->c->base)->attr[GPU_ATTR_SM_COUNT], share, us;
-	struct gpu_time *t = &n->time[i];
-	bool halves = false;
-	uint32_t k;
 
-	for (k = 0; call->base.step != GPU_NO_STEP && k < call->base.n_step; k++) {
-		const struct rlx_plan_step *st = &p->step[call->base.step + k];
-		const struct rlx_cost c = rlx_plan_cost(p, st);
-
-		flops += c.flops;
-		bytes += c.bytes;
-		halves = halves || rlx_dtype_size(p->val[st->out[0]].type.dtype) == 2;
-	}
-	share = blocks < units ? blocks / units : 1;
-	us = bytes / (share < 0.5 ? 2 * share * 3.5e6 : 3.5e6);
-	if (flops / (share * (halves ? 250e6 : 25e6)) > us)
-		us = flops / (share * (halves ? 250e6 : 25e6));
-	t->us = (least_us + us) * (l->n_launches ? l->n_launches : 1);
-	/* where two blocks fit, a second launch fills what the first one waits for */
-	t->share = l->shared > HALF_SHARED ? share : share / 2;
+	n->time[i].us = gpu_call_ns(n->c, call) * 1e-3;
+	n->time[i].share = gpu_launch_share(&call->launch);
 }
 
 /* ---- which stream ---- */
@@ -116,6 +88,12 @@ struct turn {
 	double		free[RLX_STREAMS];	/* when the stream's last call has ended */
 	uint32_t	last[RLX_STREAMS];	/* that call, plus 1 */
 };
+
+/* How much later a launch begins behind one of another stream, and what it could do ahead. */
+static double cross_us(const struct gpu_streams *n)
+{
+	return gpu_device_of(&n->c->base)->chip.event_ns * 1e-3;
+}
 
 /* From @from on there must be room for call @i beside what runs. */
 static double find_room(const struct gpu_streams *n, uint32_t first, uint32_t i, double from)
@@ -147,11 +125,11 @@ static double begins(const struct gpu_streams *n, const struct turn *t, uint32_t
 	uint32_t q;
 
 	if (m && !t->last[m])
-		at = cross_us;
+		at = cross_us(n);
 	for (q = 0; q < RLX_STREAMS; q++) {
 		if (!need[q])
 			continue;
-		end = n->time[need[q] - 1].end + (q == m ? 0 : cross_us);
+		end = n->time[need[q] - 1].end + (q == m ? 0 : cross_us(n));
 		at = end > at ? end : at;
 	}
 	return find_room(n, t->first, i, at);
@@ -198,7 +176,7 @@ static bool give_streams(struct gpu_streams *n, uint32_t first, uint32_t end)
 		take_turn(n, &t, i);
 		last = n->time[i].end > last ? n->time[i].end : last;
 	}
-	return t.last[1] && last + cross_us < alone * (1 - least_gain);
+	return t.last[1] && last + cross_us(n) < alone * (1 - least_gain);
 }
 
 /* ---- what waits for what ---- */

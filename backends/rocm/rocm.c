@@ -46,7 +46,10 @@ const struct rlx_gpu_vendor rlx_gpu_rocm = {
 	.driver = driver, .driver_names = driver_names,
 	.rtc = rtc, .rtc_names = rtc_names, .chips = chips,
 	.attr = { [GPU_ATTR_MAJOR] = 23, [GPU_ATTR_MINOR] = 61, [GPU_ATTR_SM_COUNT] = 63,
-		  [GPU_ATTR_WARP] = 87, [GPU_ATTR_SHARED] = 74, [GPU_ATTR_MAPPED] = 3 },
+		  [GPU_ATTR_WARP] = 87, [GPU_ATTR_SHARED] = 74, [GPU_ATTR_MAPPED] = 3,
+		  [GPU_ATTR_SHARED_SM] = 74,	/* a block may have all of it */
+		  [GPU_ATTR_THREADS_SM] = 57, [GPU_ATTR_L2] = 19, [GPU_ATTR_CLOCK] = 5,
+		  [GPU_ATTR_MEMORY_CLOCK] = 60, [GPU_ATTR_MEMORY_BITS] = 59 },
 	.function_shared = -1,	/* blocks get all of it unasked */
 	.compiles_here = true,
 	.describe = describe, .arch = arch,

@@ -14,10 +14,13 @@
 #ifndef RLX_G_LAUNCH_H
 #define RLX_G_LAUNCH_H
 
+#include <stdio.h>
+
 #include "kernels/attention.h"
 #include "kernels/kv_cache.h"
 #include "kernels/fill.h"
 #include "kernels/gemm.h"
+#include "kernels/gpu/cost.h"
 #include "kernels/gpu/env.h"
 #include "kernels/move.h"
 #include "kernels/norm.h"
@@ -62,6 +65,8 @@ struct rlx_g_tensor_map {
  * @arch: set by the caller: NVIDIA's chip, 90 for sm_90; 0: any other
  * @processors: set by the caller: how many blocks run side by side at least
  * @most_shared: set by the caller: bytes of shared memory that a block may have
+ * @chip: set by the caller: what it is planned for; NULL: an H200
+ * @judge: set by the caller: has the last word where there is a choice; NULL: the least time
  * @can: this form of the arguments has a kernel here
  * @grid: blocks; grid[0] of 0: nothing to do
  * @block: threads
@@ -70,6 +75,7 @@ struct rlx_g_tensor_map {
  * @scratch: bytes of device memory at env.scratch, for all passes
  * @n_map, @map: what env.maps points to
  * @variant, @param: the kernel, and what its module is compiled for
+ * @ns: what it takes by the cost model; 0: nobody asked
  *
  * Pointers in the arguments are not followed, only told from NULL; how they are aligned
  * can be seen.
@@ -77,13 +83,36 @@ struct rlx_g_tensor_map {
 struct rlx_g_launch {
 	uint64_t	units;
 	uint32_t	arch, processors, most_shared;
+	const struct rlx_g_chip *chip;
+	struct rlx_g_judge *judge;
 	bool		can;
+	double		ns;
 	uint32_t	grid[3], block[3], shared, n_launches;
 	uint64_t	scratch;
 	uint32_t	n_map;
 	struct rlx_g_tensor_map map[RLX_G_TENSOR_MAPS];
 	enum rlx_g_variant variant;
 	union rlx_g_param param;
+};
+
+/**
+ * struct rlx_g_candidate - one way to do what is asked for
+ * @why_not: it is none, for this reason; NULL: @launch does it in about @ns
+ */
+struct rlx_g_candidate {
+	int		variant;
+	const char	*why_not;
+	double		ns;
+	struct rlx_g_launch launch;
+};
+
+enum { RLX_G_MOST_CANDIDATES = 48 };
+
+/* Who looks at candidates, @n of them, of which @least is to be taken; the result is, instead. */
+struct rlx_g_judge {
+	unsigned int	(*choose)(struct rlx_g_judge *j, const struct rlx_g_family *f,
+				  const void *args, const struct rlx_g_candidate *c,
+				  unsigned int n, unsigned int least);
 };
 
 /* It is the kernel of row @name, whose parameters are those given, else 0. */
@@ -272,6 +301,7 @@ static inline void rlx_g_scatter_nd_launch(const void *args, struct rlx_g_launch
 #include "kernels/gpu/launch_attention.h"
 #include "kernels/gpu/launch_fold.h"
 #include "kernels/gpu/launch_gemm.h"
+#include "kernels/gpu/launch_gemm_f32.h"
 #include "kernels/gpu/launch_f8.h"
 #include "kernels/gpu/launch_quant.h"
 #include "kernels/gpu/launch_rnn.h"

@@ -2,11 +2,10 @@
 /*
  * Launches of attention: which kernel, in which tiles; a part of launch.h.
  *
- * In this order: few keys, a warp a job; f32 by tiles, of 16 queries instead of 64 where blocks of
- * 64 are fewer than multiprocessors or do not fit; tensor cores from 8 queries on (sm_90: wgmma,
- * persistent blocks; else mma, a block for 64 queries); else a query at a time, whose keys are
- * split over blocks, a part for each 256 of them at most, where rows are fewer than 264: about
- * 528 blocks then, four for each multiprocessor of an H200.
+ * By the least time (cost.h) of those that can: short KV, a warp a job, up to 64 keys; f32 by
+ * tiles of 64 queries or 16; tensor cores from 8 queries on, by wgmma (sm_90, persistent blocks) or
+ * by mma, a block for 64 queries; a query at a time, whose keys are split over blocks, a part for
+ * each 256 of them at most, so that there are some four blocks a multiprocessor.
  * Limits: by tiles, positions and jobs up to 2^29, since 32 bits count them. What is not f32, f16
  * or bf16, or has heads wider than 1,024, leaves l->can false: the step goes to the host.
  */
@@ -51,18 +50,51 @@ static inline int32_t rlx_g_attention_width(const struct rlx_k_attention *a)
 
 enum { RLX_G_ATTENTION_WARPS = 2 };	/* of its blocks, for which it has shared memory */
 
-/* All keys of a head at one warp (attention_short_kv.h). */
-static inline bool rlx_g_attention_short_kv(const struct rlx_k_attention *a, struct rlx_g_launch *l)
+static inline int64_t rlx_g_attention_dim(const struct rlx_k_attention *a)
 {
-	int64_t dim = a->head_dim > a->v_dim ? a->head_dim : a->v_dim;
-	uint32_t width = (uint32_t)rlx_g_ceil(dim, 32) * 32;
-	uint32_t keys = a->kv_len <= 16 ? 16 : a->kv_len <= 32 ? 32 : 64;
+	return a->head_dim > a->v_dim ? a->head_dim : a->v_dim;
+}
 
+/* Bytes that a launch reads and writes, each once. */
+static inline double rlx_g_attention_dram(const struct rlx_k_attention *a)
+{
+	double heads = (double)(a->batch * a->heads), kv = (double)(a->batch * a->kv_heads);
+
+	return heads * (double)a->q_len *
+		       ((double)a->head_dim * (a->q_type == RLX_F32 ? 4 : 2) +
+			(double)a->v_dim * (a->out_type == RLX_F32 ? 4 : 2)) +
+	       kv * (double)a->kv_len * (double)(a->head_dim + a->v_dim) *
+		       (a->kv_type == RLX_F32 ? 4 : 2);
+}
+
+/* ---- short KV ---- */
+
+/* All keys of a head at one warp (attention_short_kv.h). */
+static inline const char *rlx_g_attention_short_kv_why_not(const void *args,
+							   const struct rlx_g_launch *l)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
 	int64_t tiles = a->batch * a->heads * rlx_g_ceil(a->q_len, 16);
 
-	if (a->kv_len > 64 || dim > 128 || a->q_type != a->kv_type || a->q_type == RLX_F32 ||
-	    tiles > INT32_MAX / 2 || a->q_len > INT32_MAX / 2 ||
-	    (a->q_stride[2] | a->k_stride[2] | a->v_stride[2]) >> 31)
+	(void)l;
+	if (a->q_type != a->kv_type || a->q_type == RLX_F32)
+		return "q and k are not both f16 or both bf16";
+	return a->kv_len > 64 ? "more than 64 keys" :
+	       rlx_g_attention_dim(a) > 128 ? "heads wider than 128" :
+	       tiles > INT32_MAX / 2 || a->q_len > INT32_MAX / 2 ||
+	       (a->q_stride[2] | a->k_stride[2] | a->v_stride[2]) >> 31 ?
+	       "a size or a stride is over 2^30" : NULL;
+}
+
+static inline bool rlx_g_attention_short_kv_plan(const void *args, unsigned int i,
+						 struct rlx_g_launch *l)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+	uint32_t width = (uint32_t)rlx_g_ceil(rlx_g_attention_dim(a), 32) * 32;
+	uint32_t keys = a->kv_len <= 16 ? 16 : a->kv_len <= 32 ? 32 : 64;
+	int64_t tiles = a->batch * a->heads * rlx_g_ceil(a->q_len, 16);
+
+	if (i)
 		return false;
 	/* a block has a warp of 64, or two */
 	rlx_g_line(l, rlx_g_ceil(tiles, 2), 64);
@@ -74,6 +106,81 @@ static inline bool rlx_g_attention_short_kv(const struct rlx_k_attention *a, str
 	return true;
 }
 
+/* What a warp takes for one head of 16 queries. */
+static inline double rlx_g_attention_head_ns(const struct rlx_k_attention *a)
+{
+	return 300 + 8 * (double)a->kv_len;
+}
+
+static inline void rlx_g_attention_short_kv_cost(const void *args, const struct rlx_g_launch *l,
+						 struct rlx_g_cost *t)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+	double width = l->param.attention_short_kv.ATTENTION_WIDTH;
+	double keys = l->param.attention_short_kv.ATTENTION_KEYS;
+
+	t->rate = RLX_G_RATE_mma_f16;
+	t->part = 0.3;
+	t->flops = 2 * 4 * 16 * keys * width;
+	t->l2_bytes = 2 * (double)(16 * a->head_dim + a->kv_len * (a->head_dim + a->v_dim)) * 2;
+	t->steps = 1;
+	t->step_ns = rlx_g_attention_head_ns(a);
+	t->dram_bytes = rlx_g_attention_dram(a);
+}
+
+/* ---- f32 by tiles ---- */
+
+static inline const char *rlx_g_attention_f32_why_not(const void *args,
+						      const struct rlx_g_launch *l)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+
+	(void)l;
+	if (a->q_type != RLX_F32 || a->kv_type != RLX_F32)
+		return "q or k is not f32";
+	return rlx_g_attention_dim(a) > 128 ? "heads wider than 128" :
+	       a->q_len < 4 ? "fewer than 4 queries" :
+	       !rlx_g_attention_counts(a) ? "a size is over 2^29" : NULL;
+}
+
+/* 64 queries a block, then 16. */
+static inline bool rlx_g_attention_f32_plan(const void *args, unsigned int i,
+					    struct rlx_g_launch *l)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+	int32_t width = (int32_t)rlx_g_ceil(rlx_g_attention_dim(a), 32) * 32;
+	int32_t rows = i ? 16 : 64;
+
+	if (i > 1)
+		return false;
+	l->shared = ATT_EXACT_SHARED(rows, width);
+	rlx_g_line(l, a->batch * a->heads * rlx_g_ceil(a->q_len, rows), ATT_EXACT_THREADS);
+	RLX_G_VARIANT(l, attention_f32, .ATTENTION_ROWS = rows, .ATTENTION_WIDTH = width,
+		      .ATTENTION_OUT_TYPE = a->out_type);
+	l->can = l->shared <= l->most_shared;
+	return true;
+}
+
+/* Few queries leave each key that is loaded little to do. */
+static inline void rlx_g_attention_f32_cost(const void *args, const struct rlx_g_launch *l,
+					    struct rlx_g_cost *t)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+	double rows = l->param.attention_f32.ATTENTION_ROWS;
+	double width = l->param.attention_f32.ATTENTION_WIDTH, kv = (double)a->kv_len;
+
+	t->rate = RLX_G_RATE_fma_f32;
+	t->part = rows > 16 ? 0.5 : 0.3;
+	t->flops = 4 * rows * kv * width;
+	t->l2_bytes = kv * (double)(a->head_dim + a->v_dim) * 4;
+	t->steps = kv / ATT_EXACT_KEYS;
+	t->step_ns = rows > 16 ? 8000 : 1000;
+	t->end_ns = 500;
+	t->dram_bytes = rlx_g_attention_dram(a);
+}
+
+/* ---- tensor cores ---- */
+
 /* Of a block of attention_mma.cu: queries, two stages of keys and values, weights of the warps. */
 static inline uint32_t rlx_g_attention_shared(int32_t width)
 {
@@ -82,14 +189,55 @@ static inline uint32_t rlx_g_attention_shared(int32_t width)
 	return 2 * (64 * ld + 4 * 64 * ld + 64 * 72);
 }
 
-/* Tiles of @width by warpgroups, where the chip has their products. */
-static inline bool rlx_g_attention_wgmma(const struct rlx_k_attention *a,
-					  struct rlx_g_launch *l, int32_t width)
+static inline const char *rlx_g_attention_mma_why_not(const void *args,
+						      const struct rlx_g_launch *l)
 {
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+	int32_t width = rlx_g_attention_width(a);
+
+	if (a->q_type != a->kv_type || a->q_type == RLX_F32)
+		return "q and k are not both f16 or both bf16";
+	if (a->q_len < 8)
+		return "fewer than 8 queries";
+	return !width ? "heads wider than 256, or a size over 2^29" :
+	       rlx_g_attention_shared(width) > l->most_shared ?
+	       "a block has too little shared memory" : NULL;
+}
+
+static inline const char *rlx_g_attention_wgmma_why_not(const void *args,
+							const struct rlx_g_launch *l)
+{
+	const char *why = rlx_g_attention_mma_why_not(args, l);
+
+	if (why || l->arch != 90)
+		return why ? why : "the chip is not sm_90";
+	return (uint32_t)ATT_SHARED(rlx_g_attention_width((const struct rlx_k_attention *)args)) >
+	       l->most_shared ? "a block has too little shared memory" : NULL;
+}
+
+static inline bool rlx_g_attention_mma_plan(const void *args, unsigned int i,
+					    struct rlx_g_launch *l)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+	int32_t width = rlx_g_attention_width(a);
+
+	if (i)
+		return false;
+	rlx_g_line(l, a->batch * a->heads * rlx_g_ceil(a->q_len, 64), 128);
+	l->shared = rlx_g_attention_shared(width);
+	RLX_G_VARIANT(l, attention_mma, RLX_G_ATTENTION_FORM(a, width));
+	return true;
+}
+
+static inline bool rlx_g_attention_wgmma_plan(const void *args, unsigned int i,
+					      struct rlx_g_launch *l)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+	int32_t width = rlx_g_attention_width(a);
 	int64_t jobs = a->batch * a->heads * rlx_g_ceil(a->q_len, ATT_WARPGROUPS(width) * 64);
 	int64_t most = (int64_t)l->processors * ATT_BLOCKS(width);
 
-	if (l->arch != 90 || (uint32_t)ATT_SHARED(width) > l->most_shared)
+	if (i)
 		return false;
 	rlx_g_line(l, jobs < most ? jobs : most, ATT_THREADS(width));
 	l->shared = ATT_SHARED(width);
@@ -97,59 +245,144 @@ static inline bool rlx_g_attention_wgmma(const struct rlx_k_attention *a,
 	return true;
 }
 
-/* Of f32 by tiles, of fewer queries where there are few of them. */
-static inline bool rlx_g_attention_exact(const struct rlx_k_attention *a, struct rlx_g_launch *l)
+/* Keys that a query looks at, on average, where @rows queries are together. */
+static inline double rlx_g_attention_keys(const struct rlx_k_attention *a, double rows)
 {
-	int64_t dim = a->head_dim > a->v_dim ? a->head_dim : a->v_dim;
-	int64_t each = a->batch * a->heads;
-	int32_t width = (int32_t)rlx_g_ceil(dim, 32) * 32;
-	int32_t rows = each * rlx_g_ceil(a->q_len, 64) < l->processors ? 16 : 64;
+	double kv = (double)a->kv_len, seen = kv;
 
-	if (a->q_type != RLX_F32 || a->kv_type != RLX_F32 || dim > 128 || a->q_len < 4 ||
-	    !rlx_g_attention_counts(a))
-		return false;
-	if ((uint32_t)ATT_EXACT_SHARED(rows, width) > l->most_shared)
-		rows = 16;
-	l->shared = ATT_EXACT_SHARED(rows, width);
-	if (l->shared > l->most_shared) {
-		l->shared = 0;
-		return false;
-	}
-	rlx_g_line(l, each * rlx_g_ceil(a->q_len, rows), ATT_EXACT_THREADS);
-	RLX_G_VARIANT(l, attention_f32, .ATTENTION_ROWS = rows, .ATTENTION_WIDTH = width,
-		      .ATTENTION_OUT_TYPE = a->out_type);
-	return true;
+	if (a->causal && a->q_len > 1)
+		seen = kv < (double)a->q_len ? kv : kv - (double)a->q_len / 2;
+	if (a->window > 0 && (double)a->window + rows < seen)
+		seen = (double)a->window + rows;
+	return seen < 1 ? 1 : seen;
 }
 
-static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch *l)
+/* By @groups of 64 queries, @keys of a step, of which each takes @step_ns at least. */
+static inline void rlx_g_attention_tile_cost(const struct rlx_k_attention *a, double groups,
+					     double keys, double width, struct rlx_g_cost *t)
+{
+	double seen = rlx_g_attention_keys(a, 64 * groups), rows = (double)a->q_len;
+
+	t->blocks = (double)(a->batch * a->heads * rlx_g_ceil(a->q_len, (int64_t)groups * 64));
+	rows = rows < 64 * groups ? (double)rlx_g_ceil(a->q_len, 64) * 64 : 64 * groups;
+	t->rate = RLX_G_RATE_mma_f16;
+	t->flops = 4 * rows * seen * width;
+	t->l2_bytes = seen * (double)(a->head_dim + a->v_dim) * 2;
+	t->steps = seen / keys;
+	t->dram_bytes = rlx_g_attention_dram(a);
+}
+
+static inline void rlx_g_attention_wgmma_cost(const void *args, const struct rlx_g_launch *l,
+					      struct rlx_g_cost *t)
+{
+	int32_t width = l->param.attention_wgmma.ATTENTION_WIDTH;
+
+	rlx_g_attention_tile_cost((const struct rlx_k_attention *)args, ATT_WARPGROUPS(width),
+				  ATT_KEYS(width), width, t);
+	t->part = 0.75;
+	t->step_ns = 500;
+	t->end_ns = 800;
+	t->resident = ATT_BLOCKS(width);
+}
+
+static inline void rlx_g_attention_mma_cost(const void *args, const struct rlx_g_launch *l,
+					    struct rlx_g_cost *t)
+{
+	int32_t width = l->param.attention_mma.ATTENTION_WIDTH;
+
+	rlx_g_attention_tile_cost((const struct rlx_k_attention *)args, 1, 64, width, t);
+	t->part = 0.35;
+	t->step_ns = 1000;
+	t->end_ns = 800;
+	t->resident = width > 64 ? 2 : 3;
+}
+
+/* ---- a query at a time ---- */
+
+static inline const char *rlx_g_attention_split_kv_why_not(const void *args,
+							   const struct rlx_g_launch *l)
+{
+	(void)args;
+	(void)l;
+	return NULL;
+}
+
+/* Keys whole; of fewer than two queries a multiprocessor over blocks, four of those, by 256. */
+static inline bool rlx_g_attention_split_kv_plan(const void *args, unsigned int i,
+						 struct rlx_g_launch *l)
 {
 	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
-	int64_t rows = a->batch * a->heads * a->q_len, splits = 1;
-	int32_t width = rlx_g_attention_width(a);
+	int64_t rows = a->batch * a->heads * a->q_len, most = rlx_g_ceil(a->kv_len, 256);
+	int64_t units = l->processors;
+	int64_t splits = rows > 0 && rows < 2 * units ? rlx_g_ceil(4 * units, rows) : 1;
 
-	if (!rlx_g_small_float(a->q_type) || !rlx_g_small_float(a->kv_type) ||
-	    !rlx_g_small_float(a->out_type) || a->head_dim > 1024 || a->v_dim > 1024 ||
-	    rlx_g_attention_short_kv(a, l) || rlx_g_attention_exact(a, l))
-		return;
-	if (width && rlx_g_attention_shared(width) <= l->most_shared) {
-		if (rlx_g_attention_wgmma(a, l, width))
-			return;
-		rlx_g_line(l, a->batch * a->heads * rlx_g_ceil(a->q_len, 64), 128);
-		l->shared = rlx_g_attention_shared(width);
-		RLX_G_VARIANT(l, attention_mma, RLX_G_ATTENTION_FORM(a, width));
-		return;
-	}
-	/* few queries: their keys over enough blocks for a large GPU, 256 at least */
-	if (rows > 0 && rows < 264)
-		splits = rlx_g_ceil(528, rows);
-	if (splits > rlx_g_ceil(a->kv_len, 256))
-		splits = a->kv_len > 256 ? rlx_g_ceil(a->kv_len, 256) : 1;
+	splits = splits < most ? splits : most;
+	if (i > 1 || (i && splits < 2))
+		return false;
+	splits = i ? splits : 1;
 	rlx_g_line(l, rows * splits, 256);
 	RLX_G_VARIANT(l, attention_split_kv, .ATTENTION_SPLIT = splits > 1);
 	if (splits > 1) {
 		l->n_launches = 2;
 		l->scratch = (uint64_t)(rows * splits * (a->v_dim + 2)) * sizeof(float);
 	}
+	return true;
+}
+
+/* Loads of an element a thread, of 64 keys a step. */
+static inline void rlx_g_attention_split_kv_cost(const void *args, const struct rlx_g_launch *l,
+						 struct rlx_g_cost *t)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+	double rows = (double)(a->batch * a->heads * a->q_len), split, keys;
+
+	if (rows < 1)
+		return;
+	split = l->grid[0] / rows;
+	keys = rlx_g_attention_keys(a, 1) / (split > 1 ? split : 1);
+	t->rate = RLX_G_RATE_fma_f32;
+	t->part = 0.1;
+	t->flops = 2 * keys * (double)(a->head_dim + a->v_dim);
+	t->l2_bytes = keys * (double)(a->head_dim + a->v_dim) * (a->kv_type == RLX_F32 ? 4 : 2);
+	t->steps = (double)rlx_g_ceil((int64_t)keys, 64);
+	t->step_ns = 1200;
+	t->end_ns = 500;
+	t->dram_bytes = rlx_g_attention_dram(a);
+}
+
+static inline void rlx_g_attention_describe(const void *args, char *buf, size_t size)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+
+	snprintf(buf, size, "attention %lldx%lld/%lldx%lldx%lld %lld/%lld t=%d,%d,%d%s%s%s%s",
+		 (long long)a->batch, (long long)a->heads, (long long)a->kv_heads,
+		 (long long)a->q_len, (long long)a->kv_len, (long long)a->head_dim,
+		 (long long)a->v_dim, (int)a->q_type, (int)a->kv_type, (int)a->out_type,
+		 a->causal ? " causal" : "", a->window > 0 ? " window" : "",
+		 a->bias ? " bias" : "", a->softcap > 0 ? " cap" : "");
+}
+
+static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch *l)
+{
+	static const struct rlx_g_option option[] = {
+		{ RLX_G_attention_short_kv, rlx_g_attention_short_kv_why_not,
+		  rlx_g_attention_short_kv_plan, rlx_g_attention_short_kv_cost },
+		{ RLX_G_attention_f32, rlx_g_attention_f32_why_not, rlx_g_attention_f32_plan,
+		  rlx_g_attention_f32_cost },
+		{ RLX_G_attention_wgmma, rlx_g_attention_wgmma_why_not,
+		  rlx_g_attention_wgmma_plan, rlx_g_attention_wgmma_cost },
+		{ RLX_G_attention_mma, rlx_g_attention_mma_why_not, rlx_g_attention_mma_plan,
+		  rlx_g_attention_mma_cost },
+		{ RLX_G_attention_split_kv, rlx_g_attention_split_kv_why_not,
+		  rlx_g_attention_split_kv_plan, rlx_g_attention_split_kv_cost },
+	};
+	static const struct rlx_g_family family = { "attention", option, 5,
+						    rlx_g_attention_describe };
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+
+	if (rlx_g_small_float(a->q_type) && rlx_g_small_float(a->kv_type) &&
+	    rlx_g_small_float(a->out_type) && a->head_dim <= 1024 && a->v_dim <= 1024)
+		rlx_g_choose(&family, args, l);
 }
 
 #endif

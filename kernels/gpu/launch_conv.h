@@ -2,11 +2,11 @@
 /*
  * Launches of convolutions: which kernel, in which tiles; a part of launch.h.
  *
- * Groups of few output channels (8; of f16 and bf16, whose tensor cores are faster, 2) or sums of
- * fewer than 16 terms go by conv_depthwise.cu; all else by tiles, of 64 channels or, if there are
- * more (not of f64), 128, and smaller ones where they make fewer than 132 blocks, one for each
- * multiprocessor of an H200. With fewer tiles than that, sums of 512 terms or more
- * are split (split-K), 64 parts at most, to make some 264 blocks.
+ * By the least time (cost.h): a thread for each output or up to 16 bytes of them
+ * (conv_depthwise.cu), the way for groups of few output channels and for short sums; a block for
+ * each output, whose sums are long while outputs are few; tiles of 64 or 128 channels, whose sums
+ * of 512 terms or more may be split (split-K), 64 parts at most, to make two blocks for each
+ * multiprocessor.
  * f16 and bf16 have a launch more, before all others, that turns x and weights.
  * Limits: indices below 2^30, since kernels count positions in an image and in the weights by 32
  * bits; y and the residual dense. Else l->can stays false, and the step goes to the host.
@@ -45,14 +45,59 @@ static inline bool rlx_g_conv_half(const struct rlx_k_conv_nd *a)
 	return a->type == RLX_F16 || a->type == RLX_BF16;
 }
 
-/* A thread for each output, or for up to 16 bytes of them that lie in a row. */
-static inline void rlx_g_conv_each(const struct rlx_k_conv_nd *a, struct rlx_g_launch *l)
+/* Terms of a sum, of a transposed one those that a phase's pixels meet. */
+static inline double rlx_g_conv_depth(const struct rlx_k_conv_nd *a)
 {
+	double depth = (double)(a->ic / a->groups);
+
+	for (int i = 0; i < 3; i++)
+		depth *= (double)a->k[i] / (double)rlx_g_conv_phases(a, i);
+	return depth < 1 ? 1 : depth;
+}
+
+static inline double rlx_g_conv_outputs(const struct rlx_k_conv_nd *a)
+{
+	return (double)(a->n * a->oc) * (double)(a->out[0] * a->out[1] * a->out[2]);
+}
+
+static inline double rlx_g_conv_size(const struct rlx_k_conv_nd *a)
+{
+	return a->type == RLX_F64 ? 8 : rlx_g_conv_half(a) ? 2 : 4;
+}
+
+/* Bytes that a convolution moves, each once. */
+static inline double rlx_g_conv_dram(const struct rlx_k_conv_nd *a)
+{
+	double x = (double)(a->n * a->ic) * (double)(a->in[0] * a->in[1] * a->in[2]);
+	double w = (double)(a->oc * (a->ic / a->groups)) * (double)(a->k[0] * a->k[1] * a->k[2]);
+
+	return (x + w + rlx_g_conv_outputs(a) * (a->res ? 2 : 1)) * rlx_g_conv_size(a);
+}
+
+static inline enum rlx_g_rate rlx_g_conv_fma(const struct rlx_k_conv_nd *a)
+{
+	return a->type == RLX_F64 ? RLX_G_RATE_fma_f64 : RLX_G_RATE_fma_f32;
+}
+
+static inline const char *rlx_g_conv_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	(void)l;
+	return rlx_g_conv_fits((const struct rlx_k_conv_nd *)args) ? NULL :
+	       "positions are over 2^30, or y or the residual is not dense";
+}
+
+/* A thread for each output, or for up to 16 bytes of them that lie in a row. */
+static inline bool rlx_g_conv_depthwise_plan(const void *args, unsigned int i,
+					     struct rlx_g_launch *l)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
 	int64_t phases = rlx_g_conv_phases(a, 0) * rlx_g_conv_phases(a, 1) *
 			 rlx_g_conv_phases(a, 2);
 	int32_t per = a->transposed ? 1 : rlx_g_conv_half(a) ? 8 : 4;
 	bool known = !a->transposed && a->d[2] == 1 && a->k[2] <= 7 && a->s[2] <= 4;
 
+	if (i)
+		return false;
 	while (a->out[2] % (size_t)per)
 		per /= 2;
 	rlx_g_each(l, (int64_t)a->oc * rlx_g_conv_cols(a) / per);
@@ -60,6 +105,69 @@ static inline void rlx_g_conv_each(const struct rlx_k_conv_nd *a, struct rlx_g_l
 	RLX_G_VARIANT(l, conv_depthwise, .ELEM_TYPE = a->type, .CONV_TRANSPOSED = a->transposed,
 		      .CONV_TAPS = known ? (int32_t)a->k[2] : 0,
 		      .CONV_STRIDE = known ? (int32_t)a->s[2] : 0, .CONV_PIXELS = per);
+	return true;
+}
+
+/*
+ * Four instructions or so a term and output; of a row of known taps each input is loaded once
+ * for all of a thread's outputs.
+ */
+static inline void rlx_g_conv_depthwise_cost(const void *args, const struct rlx_g_launch *l,
+					     struct rlx_g_cost *t)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+	const struct rlx_g_conv_depthwise_param *p = &l->param.conv_depthwise;
+	double depth = rlx_g_conv_depth(a), each = rlx_g_conv_outputs(a) / t->blocks;
+	double per = p->CONV_TAPS ? p->CONV_PIXELS : 1;
+
+	t->rate = rlx_g_conv_fma(a);
+	t->part = per > 2 ? 0.15 : 0.08;
+	t->flops = 2 * each * depth;
+	t->l2_bytes = each * depth * rlx_g_conv_size(a) / (per > 2 ? 4 : 2);
+	t->steps = depth * each / 256 / per;
+	t->step_ns = 30;
+	t->dram_bytes = rlx_g_conv_dram(a);
+	t->resident = 3;
+}
+
+static inline const char *rlx_g_conv_direct_why_not(const void *args,
+						    const struct rlx_g_launch *l)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+
+	return a->transposed ? "it is transposed" :
+	       rlx_g_conv_outputs(a) >= 1 << 30 ? "there are over 2^30 outputs" :
+	       rlx_g_conv_why_not(args, l);
+}
+
+/* A block for each output. */
+static inline bool rlx_g_conv_direct_plan(const void *args, unsigned int i,
+					  struct rlx_g_launch *l)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+
+	if (i)
+		return false;
+	rlx_g_line(l, (int64_t)rlx_g_conv_outputs(a), 256);
+	RLX_G_VARIANT(l, conv_direct, .ELEM_TYPE = a->type);
+	return true;
+}
+
+static inline void rlx_g_conv_direct_cost(const void *args, const struct rlx_g_launch *l,
+					  struct rlx_g_cost *t)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+	double depth = rlx_g_conv_depth(a);
+
+	(void)l;
+	t->rate = rlx_g_conv_fma(a);
+	t->part = 0.1;
+	t->flops = 2 * depth;
+	t->l2_bytes = 2 * depth * rlx_g_conv_size(a);
+	t->steps = depth / 256;
+	t->step_ns = 100;
+	t->end_ns = 150;
+	t->dram_bytes = rlx_g_conv_dram(a);
 }
 
 /* Channels by pixels: 128 x 128, 64 x 64, and of f16 and bf16 64 x 128. */
@@ -96,43 +204,118 @@ static inline void rlx_g_conv_tiled(const struct rlx_k_conv_nd *a, struct rlx_g_
 		l->shared = RLX_G_CONV_STAGES * 80 * (uint32_t)(t.m + t.n);
 }
 
-/* Fewer tiles than a large GPU has multiprocessors: sums of @depth terms in parts. */
-static inline uint32_t rlx_g_conv_parts(int64_t tiles, int64_t depth)
+/* Parts of sums of @depth terms that make two blocks for each multiprocessor. */
+static inline uint32_t rlx_g_conv_parts(int64_t tiles, int64_t depth, int64_t processors)
 {
-	int64_t most = depth / 256, want = tiles && tiles < 132 ? 264 / tiles : 1;
+	int64_t most = depth / 256, want = tiles && tiles < processors ? 2 * processors / tiles : 1;
 
 	want = want < most ? want : most;
 	return (uint32_t)(want < 1 ? 1 : want < 64 ? want : 64);
 }
 
-static inline void rlx_g_conv_nd_launch(const void *args, struct rlx_g_launch *l)
+/* Tiles by size; none has twice the channels that there are. */
+static inline bool rlx_g_conv_tile(const struct rlx_k_conv_nd *a, int i,
+				   struct rlx_g_conv_tile *out)
+{
+	static const struct rlx_g_conv_tile tile[] = { { 128, 128 }, { 64, 128 }, { 64, 64 } };
+
+	*out = tile[i];
+	return i == 2 || (i == 1 ? rlx_g_conv_half(a) :
+			  a->type != RLX_F64 && a->oc / a->groups > 64);
+}
+
+/*
+ * First the largest tile that makes a block for each multiprocessor, else the smallest in parts;
+ * then the others, which must gain, and the smallest whole.
+ */
+static inline bool rlx_g_conv_tiled_plan(const void *args, unsigned int i,
+					 struct rlx_g_launch *l)
 {
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
-	int64_t rows = (int64_t)(a->oc / a->groups), depth, outputs;
-	bool half = rlx_g_conv_half(a);
-	struct rlx_g_conv_tile t = { 64, half ? 128 : 64 };
+	struct rlx_g_conv_tile t;
+	uint32_t parts;
+	int first = 0;
 
-	depth = (int64_t)(a->ic / a->groups * a->k[0] * a->k[1] * a->k[2]);
-	outputs = (int64_t)(a->n * a->oc * a->out[0] * a->out[1] * a->out[2]);
-	if (!rlx_g_conv_fits(a))
-		return;
-	if (rows > 64 && a->type != RLX_F64)
-		t = (struct rlx_g_conv_tile){ 128, 128 };
-	if (rows <= (half ? 2 : 8) || depth < 16) {
-		if (outputs < 65536 && depth >= 1024 && !a->transposed) {
-			rlx_g_line(l, outputs, 256);
-			RLX_G_VARIANT(l, conv_direct, .ELEM_TYPE = a->type);
-		} else {
-			rlx_g_conv_each(a, l);
-		}
-		return;
-	}
-	while (t.m + t.n > 128 && rlx_g_conv_blocks(a, t) < 132) {
-		t.n = half && t.m == 128 ? 128 : 64;
-		t.m = 64;
-	}
-	depth /= rlx_g_conv_phases(a, 0) * rlx_g_conv_phases(a, 1) * rlx_g_conv_phases(a, 2);
-	rlx_g_conv_tiled(a, l, t, rlx_g_conv_parts(rlx_g_conv_blocks(a, t), depth));
+	while (first < 2 && (!rlx_g_conv_tile(a, first, &t) ||
+			     rlx_g_conv_blocks(a, t) < l->processors))
+		first++;
+	if (i > 3)
+		return false;
+	l->can = rlx_g_conv_tile(a, i > 2 ? 2 : (first + (int)i) % 3, &t);
+	if (!l->can)
+		return true;
+	parts = t.m + t.n > 128 ? 1 :
+		rlx_g_conv_parts(rlx_g_conv_blocks(a, t), (int64_t)rlx_g_conv_depth(a),
+				 l->processors);
+	rlx_g_conv_tiled(a, l, t, i > 2 ? 1 : parts);
+	l->can = i < 3 || parts > 1;
+	return true;
+}
+
+/* The launches before and behind move bytes: x and weights turned, parts added up. */
+static inline void rlx_g_conv_tiled_cost(const void *args, const struct rlx_g_launch *l,
+					 struct rlx_g_cost *t)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+	bool half = rlx_g_conv_half(a);
+	double m = half ? l->param.conv_mma.CONV_TILE_M : l->param.conv_simt.CONV_TILE_M;
+	double n = half ? l->param.conv_mma.CONV_TILE_N : l->param.conv_simt.CONV_TILE_N;
+	double parts = l->grid[1], k = rlx_g_conv_depth(a) / parts, step = half ? 32 : 8;
+
+	k = step * (double)(int64_t)(k / step + 0.999);
+	t->rate = half ? RLX_G_RATE_mma_f16 : rlx_g_conv_fma(a);
+	t->part = (half ? 0.35 : 0.6) * (m + n > 192 ? 1 : m + n > 128 ? 0.78 : 0.6);
+	t->flops = 2 * m * n * k;
+	t->l2_bytes = (m + n) * k * rlx_g_conv_size(a);
+	t->steps = k / step;
+	t->step_ns = half ? 3.1 * (m + n) - 150 : m > 64 ? 1500 : 400;
+	t->end_ns = 200 + m * n / 17;
+	t->dram_bytes = rlx_g_conv_dram(a);
+	if (half)
+		t->alone_bytes = 2 * (double)rlx_g_conv_turned(a);
+	if (parts > 1)
+		t->alone_bytes += 2 * parts * rlx_g_conv_outputs(a) * (a->type == RLX_F64 ? 8 : 4);
+	t->resident = m > 64 ? 2 : half ? 3 : 4;
+}
+
+static inline void rlx_g_conv_describe(const void *args, char *buf, size_t size)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+
+	snprintf(buf, size, "conv n%zu c%zu oc%zu g%zu in%zux%zux%zu out%zux%zux%zu k%zux%zux%zu "
+		 "s%zux%zux%zu d%zux%zux%zu t=%d%s%s", a->n, a->ic, a->oc, a->groups, a->in[0],
+		 a->in[1], a->in[2], a->out[0], a->out[1], a->out[2], a->k[0], a->k[1], a->k[2],
+		 a->s[0], a->s[1], a->s[2], a->d[0], a->d[1], a->d[2], (int)a->type,
+		 a->transposed ? " transposed" : "", a->res ? " residual" : "");
+}
+
+static inline const char *rlx_g_conv_mma_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	return rlx_g_conv_half((const struct rlx_k_conv_nd *)args) ? rlx_g_conv_why_not(args, l) :
+	       "it is neither f16 nor bf16";
+}
+
+static inline const char *rlx_g_conv_simt_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	return rlx_g_conv_half((const struct rlx_k_conv_nd *)args) ?
+	       "f16 and bf16 have tensor cores" : rlx_g_conv_why_not(args, l);
+}
+
+static inline void rlx_g_conv_nd_launch(const void *args, struct rlx_g_launch *l)
+{
+	static const struct rlx_g_option option[] = {
+		{ RLX_G_conv_mma, rlx_g_conv_mma_why_not, rlx_g_conv_tiled_plan,
+		  rlx_g_conv_tiled_cost },
+		{ RLX_G_conv_simt, rlx_g_conv_simt_why_not, rlx_g_conv_tiled_plan,
+		  rlx_g_conv_tiled_cost },
+		{ RLX_G_conv_depthwise, rlx_g_conv_why_not, rlx_g_conv_depthwise_plan,
+		  rlx_g_conv_depthwise_cost },
+		{ RLX_G_conv_direct, rlx_g_conv_direct_why_not, rlx_g_conv_direct_plan,
+		  rlx_g_conv_direct_cost },
+	};
+	static const struct rlx_g_family family = { "conv", option, 4, rlx_g_conv_describe };
+
+	rlx_g_choose(&family, args, l);
 }
 
 static inline void rlx_g_conv_i8_launch(const void *args, struct rlx_g_launch *l)

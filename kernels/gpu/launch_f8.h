@@ -77,17 +77,10 @@ static inline void rlx_g_gemv_stream_f8_launch(const void *args, struct rlx_g_la
 		      .STREAM_B_FIXED = g->b_fixed, .STREAM_B_ROWS = rows, .STREAM_E5M2 = a->e5m2);
 }
 
-/*
- * Both operands in fp8, by warpgroups: to TMA two are one 16-bit float. Sums
- * are kept twice, and so of fewer columns.
- */
-static inline void rlx_g_gemm_wgmma_f8_launch(const void *args, struct rlx_g_launch *l)
+/* To TMA two of fp8 are one 16-bit float. */
+static inline struct rlx_k_gemm rlx_g_gemm_f8_as_16bit(const struct rlx_k_gemm *a)
 {
-	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
-	size_t odd = a->lda | a->ldb | a->k | a->a_step[0] | a->a_step[1] | a->b_step[0] |
-		     a->b_step[1];
 	struct rlx_k_gemm h = *a;
-	bool out = a->c_num >= RLX_NUM_F8E4M3;
 
 	h.a_num = h.b_num = RLX_NUM_BF16;
 	h.k /= 2;
@@ -97,14 +90,65 @@ static inline void rlx_g_gemm_wgmma_f8_launch(const void *args, struct rlx_g_lau
 		h.a_step[i] /= 2;
 		h.b_step[i] /= 2;
 	}
-	if (l->arch != 90 || odd % 16 || a->trans_a || a->b_form != RLX_B_COLS ||
-	    a->a_num < RLX_NUM_F8E4M3 || a->b_num < RLX_NUM_F8E4M3 ||
-	    (out && (a->residual || a->c_num != a->a_num || a->c_num != a->b_num)) ||
-	    !rlx_g_gemm_mapped(&h))
-		return;
-	rlx_g_gemm_by(&h, rlx_g_gemm_tile(&h, l->processors, 192), l);
+	return h;
+}
+
+static inline const char *rlx_g_gemm_wgmma_f8_why_not(const void *args,
+						      const struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	size_t odd = a->lda | a->ldb | a->k | a->a_step[0] | a->a_step[1] | a->b_step[0] |
+		     a->b_step[1];
+	const struct rlx_k_gemm h = rlx_g_gemm_f8_as_16bit(a);
+	bool out = a->c_num >= RLX_NUM_F8E4M3;
+
+	if (l->arch != 90)
+		return "the chip is not sm_90";
+	if (odd % 16 || a->trans_a || a->b_form != RLX_B_COLS)
+		return "a line does not begin at 16 bytes, or k is not innermost in both";
+	if (a->a_num < RLX_NUM_F8E4M3 || a->b_num < RLX_NUM_F8E4M3 ||
+	    (out && (a->residual || a->c_num != a->a_num || a->c_num != a->b_num)))
+		return "no such mixture of types";
+	return rlx_g_gemm_unmapped(&h);
+}
+
+/* Sums are kept twice, and so of fewer columns. */
+static inline bool rlx_g_gemm_wgmma_f8_plan(const void *args, unsigned int i,
+					    struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	const struct rlx_k_gemm h = rlx_g_gemm_f8_as_16bit(a);
+	struct rlx_g_gemm_tile t;
+
+	if (!rlx_g_gemm_tile(i, &t))
+		return false;
+	rlx_g_gemm_by(&h, t, l);
 	l->param.gemm_wgmma.GEMM_TYPE_A = a->a_num;
 	l->param.gemm_wgmma.GEMM_TYPE_B = a->b_num;
+	l->can = t.n <= 192;
+	return true;
+}
+
+static inline void rlx_g_gemm_wgmma_f8_cost(const void *args, const struct rlx_g_launch *l,
+					    struct rlx_g_cost *t)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	const struct rlx_k_gemm h = rlx_g_gemm_f8_as_16bit(a);
+
+	rlx_g_gemm_wgmma_cost(&h, l, t);
+	t->flops *= 2;
+	t->rate = RLX_G_RATE_mma_f8;
+}
+
+static inline void rlx_g_gemm_wgmma_f8_launch(const void *args, struct rlx_g_launch *l)
+{
+	static const struct rlx_g_option option = {
+		RLX_G_gemm_wgmma, rlx_g_gemm_wgmma_f8_why_not, rlx_g_gemm_wgmma_f8_plan,
+		rlx_g_gemm_wgmma_f8_cost,
+	};
+	static const struct rlx_g_family family = { "gemm", &option, 1, rlx_g_gemm_describe };
+
+	rlx_g_choose(&family, args, l);
 }
 
 /* Halves of fp8, or fp8 of f32. */

@@ -2,14 +2,14 @@
 /*
  * Launches of GEMMs: which kernel, in which tiles; a part of launch.h.
  *
- * What is tried, in this order. f16, bf16: GEMV (up to 8 rows), small M (up to 64 rows, B by
- * columns), wgmma (sm_90, lines at 16 bytes), tiles by MMA. f32: small M where its tiles are no
- * more than the multiprocessors, GEMV, tiled (gemm_tiled.h), or, if the precision policy allows,
- * TF32 by MMA. f64 and int8 by tiles. The weight-streaming GEMV is asked before them all.
+ * A GEMM's types make its family: f16, bf16 and mixtures of them with f32; f32, of which
+ * launch_gemm_f32.h tells; f64 and int8 by tiles. Of a family's kernels those that can do what is
+ * asked for are compared by the time that each takes in each of its tiles (cost.h), and the least
+ * is taken. Of f16 and bf16: weight-streaming GEMV (M up to 16, lines at 16 bytes), GEMV (M up to
+ * 8), small M (up to 64 rows, B by columns), wgmma (sm_90, lines at 16 bytes), tiles by MMA.
  *
- * Tiles are chosen by a model of the time in ns on an H200 (rlx_g_gemm_ns(),
- * rlx_g_gemm_f32_ns()): rounds of tiles over the multiprocessors times the steps of k, and the end.
- * A smaller tile must gain a twentieth, as it loads more for the same work.
+ * Weights that stay in the cache between runs are read while the launch ahead ends, and so cost
+ * nothing (rlx_g_gemm_b_bytes()).
  * Limits: m, n, k below 2^30 or so in most of them; packed B is the CPU's and has no kernel here.
  */
 #ifndef RLX_G_LAUNCH_GEMM_H
@@ -26,12 +26,6 @@ static inline int64_t rlx_g_gemm_tiles(const struct rlx_k_gemm *a, int64_t edge)
 	       (int64_t)rlx_k_gemm_batches(a);
 }
 
-/* Large tiles where they still make a block for each multiprocessor. */
-static inline bool rlx_g_gemm_large(const struct rlx_k_gemm *a)
-{
-	return rlx_g_gemm_tiles(a, 128) >= 96;
-}
-
 /* The types of a product as parameters. */
 #define RLX_G_GEMM_TYPES(a)						\
 	.GEMM_TYPE_A = (a)->a_num, .GEMM_TYPE_B = (a)->b_num, .GEMM_TYPE_C = (a)->c_num
@@ -39,16 +33,90 @@ static inline bool rlx_g_gemm_large(const struct rlx_k_gemm *a)
 
 #define RLX_G_GEMM_EDGE(large)	((large) ? 128 : 64)	/* rows and columns of such a tile */
 
+static inline uint32_t rlx_g_gemm_size(enum rlx_k_num num)
+{
+	return num == RLX_NUM_F32 ? 4 : num >= RLX_NUM_F8E4M3 ? 1 : 2;
+}
+
+/* Smaller weights stay in the L2 from one run to the next. */
+enum { RLX_G_GEMM_CACHED = 2 << 20 };
+
+/* Bytes of b that a launch brings from memory: all, if it is not in the L2 anyway. */
+static inline double rlx_g_gemm_b_bytes(const struct rlx_k_gemm *a)
+{
+	double bytes = (double)a->n * (double)a->k * rlx_g_gemm_size(a->b_num) *
+		       (a->b_step[0] || a->b_step[1] ? (double)rlx_k_gemm_batches(a) : 1);
+
+	return a->b_fixed && bytes < RLX_G_GEMM_CACHED ? 0 : bytes;
+}
+
+/* Bytes that a launch moves from memory or there, each once. */
+static inline double rlx_g_gemm_dram(const struct rlx_k_gemm *a)
+{
+	double batches = (double)rlx_k_gemm_batches(a), m = (double)a->m, c;
+
+	c = m * (double)a->n * rlx_g_gemm_size(a->c_num) * (a->residual ? 2 : 1);
+	return rlx_g_gemm_b_bytes(a) +
+	       batches * (c + m * (double)a->k * rlx_g_gemm_size(a->a_num));
+}
+
+/* ---- GEMV ---- */
+
 #define RLX_G_GEMV_ROWS	8	/* so few rows go at the speed of b's memory */
+
+static inline const char *rlx_g_gemv_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+
+	(void)l;
+	return a->b_form == RLX_B_PACKED ? "b is packed" : a->trans_a ? "a is transposed" :
+	       a->m > RLX_G_GEMV_ROWS ? "M is over 8" : NULL;
+}
 
 static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
 {
-	if (a->m > RLX_G_GEMV_ROWS || a->trans_a || a->b_form == RLX_B_PACKED)
-		return false;
 	rlx_g_line(l, a->m ? rlx_g_ceil((int64_t)a->n, 32) *
 			     (int64_t)rlx_k_gemm_batches(a) : 0, 256);
 	return l->grid[0] < 1 << 30;
 }
+
+/*
+ * A thread has its next load or two under way: by columns of b 16 bytes, by rows an element,
+ * of which neighbours make 64 bytes or 128.
+ */
+static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *l,
+				   struct rlx_g_cost *t)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	bool cols = a->b_form == RLX_B_COLS;
+	uint32_t size = rlx_g_gemm_size(a->b_num);
+
+	(void)l;
+	t->rate = RLX_G_RATE_fma_f32;
+	t->part = 0.5;
+	t->flops = 2.0 * RLX_G_GEMV_ROWS * 32 * (double)a->k;
+	t->l2_bytes = ((double)a->m + 32) * (double)a->k * size;
+	/* a warp has four columns, or threads eight shares of k */
+	t->steps = cols ? 4 * (double)rlx_g_ceil((int64_t)a->k, 32 * 16 / size) :
+			  (double)rlx_g_ceil((int64_t)a->k, 8);
+	t->step_ns = cols ? 100 : 80;
+	t->end_ns = 200;
+	t->dram_bytes = rlx_g_gemm_dram(a);
+	t->in_flight = cols ? 256 * 16 : 256 * 2 * size;
+}
+
+static inline bool rlx_g_gemv_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+
+	if (i || !rlx_g_gemv(a, l))
+		return false;
+	RLX_G_VARIANT(l, gemv, RLX_G_GEMM_SCALED_TYPES(a),
+		      .GEMM_B_COLS = a->b_form == RLX_B_COLS);
+	return true;
+}
+
+/* ---- small M ---- */
 
 enum { RLX_G_SMALL_M_BLOCKS = 40 };	/* of a launch */
 
@@ -67,18 +135,41 @@ static inline uint32_t rlx_g_small_m_cols(int64_t blocks)
 	return cols;
 }
 
+/* Blocks of 16 rows. */
+static inline int64_t rlx_g_small_m_down(const struct rlx_k_gemm *a)
+{
+	return rlx_g_ceil((int64_t)a->m, 16) * (int64_t)rlx_k_gemm_batches(a);
+}
+
+static inline const char *rlx_g_small_m_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	const size_t most = INT32_MAX / 2;
+
+	(void)l;
+	if (a->trans_a)
+		return "a is transposed";
+	if (a->b_form != RLX_B_COLS)
+		return "b is not by columns";
+	if (a->m > 64)
+		return "M is over 64";
+	if (a->m > 16 && rlx_g_ceil((int64_t)a->n, 8) * rlx_g_small_m_down(a) > 1024)
+		return "M is over 16, and N makes too many blocks";
+	return a->k > most || a->n > most ? "K or N is over 2^30" : NULL;
+}
+
 /*
  * Up to 64 rows by blocks of 16 (gemm_small_m.h): more of them than a row of tiles has,
  * and warps that split k (split-K), for it is the time of one block that counts.
  */
-static inline bool rlx_g_gemm_small_m(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
+static inline bool rlx_g_small_m_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
 {
-	int64_t down = rlx_g_ceil((int64_t)a->m, 16) * (int64_t)rlx_k_gemm_batches(a);
-	int64_t steps = rlx_g_ceil((int64_t)a->k, 32), blocks = rlx_g_ceil((int64_t)a->n, 8) * down;
-	uint32_t cols = rlx_g_small_m_cols(blocks), warps = steps < 12 ? (uint32_t)steps : 12;
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	int64_t steps = rlx_g_ceil((int64_t)a->k, 32), down = rlx_g_small_m_down(a);
+	uint32_t cols = rlx_g_small_m_cols(rlx_g_ceil((int64_t)a->n, 8) * down);
+	uint32_t warps = steps < 12 ? (uint32_t)steps : 12;
 
-	if (a->m > (blocks <= 1024 ? 64 : 16) || a->trans_a || a->b_form != RLX_B_COLS ||
-	    a->k > INT32_MAX / 2 || a->n > INT32_MAX / 2)
+	if (i)
 		return false;
 	warps = warps < 4 ? 4 : warps + warps % 2;	/* whole ones of 64 lanes too */
 	rlx_g_line(l, a->m ? rlx_g_ceil((int64_t)a->n, cols) * down : 0, warps * 32);
@@ -87,131 +178,24 @@ static inline bool rlx_g_gemm_small_m(const struct rlx_k_gemm *a, struct rlx_g_l
 	return l->grid[0] < 1 << 30;
 }
 
-/* ---- f32 ---- */
-
-/* Rows and columns of a tile. */
-struct rlx_g_gemm_tile {
-	int32_t	m, n;
-};
-
-/* Few rows in tiles @t, by warps that split k (split-K), @most of them. */
-static inline void rlx_g_gemm_small_m_f32_by(const struct rlx_k_gemm *a, struct rlx_g_gemm_tile t,
-					     uint32_t most, struct rlx_g_launch *l)
-{
-	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_SMALL_M_F32_STEP(t.m, t.n));
-	uint32_t warps = steps < most ? (uint32_t)steps : most;
-
-	warps = warps < 4 ? 4 : warps + warps % 2;	/* whole ones of 64 lanes too */
-	rlx_g_line(l,
-		   rlx_g_ceil((int64_t)a->m, t.m) * rlx_g_ceil((int64_t)a->n, t.n) *
-			   (int64_t)rlx_k_gemm_batches(a),
-		   warps * 32);
-	l->shared = warps * (uint32_t)(t.m * (t.n + 4) * 4);
-	RLX_G_VARIANT(l, gemm_small_m_f32, .GEMM_B_COLS = a->b_form == RLX_B_COLS,
-		      .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n);
-}
-
-/*
- * So few that tiles small enough for it find a multiprocessor each: the narrowest of them,
- * for it is the time of one block that counts.
- */
-static inline bool rlx_g_gemm_small_m_f32(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
-{
-	static const struct rlx_g_gemm_tile tile[] = { { 8, 16 }, { 16, 8 }, { 8, 32 }, { 16, 16 },
-						       { 16, 32 }, { 32, 32 } };
-	const size_t most = INT32_MAX / 2;
-	struct rlx_g_launch with = *l;
-
-	if (a->m > 256 || a->trans_a || a->k > most || a->n > most ||
-	    a->b_form == RLX_B_PACKED)
-		return false;
-	for (int i = a->m > 8; i < 6; i++) {
-		if (tile[i].m == 8 && a->m > 16)
-			continue;
-		rlx_g_gemm_small_m_f32_by(a, tile[i], 12, &with);
-		if (with.grid[0] <= l->processors) {
-			*l = with;
-			return true;
-		}
-	}
-	if (a->m <= RLX_G_GEMV_ROWS || a->m > 32 || with.grid[0] >= 1 << 30)
-		return false;
-	rlx_g_gemm_small_m_f32_by(a, tile[a->m > 16 ? 5 : 4], 12, l);
-	return true;
-}
-
-/* A tile for f32, teams of threads and how many blocks share out the k of each (split-K). */
-struct rlx_g_tiling {
-	struct rlx_g_gemm_tile	tile;
-	int32_t			teams;
-	int64_t			shares;
-};
-
-static inline void rlx_g_gemm_tiled_by(const struct rlx_k_gemm *a, struct rlx_g_tiling by,
-				       struct rlx_g_launch *l)
-{
-	int32_t m = by.tile.m, n = by.tile.n, loaded = GEMM_TILED_LOADED(m, n, by.teams);
-	int32_t sums = GEMM_TILED_SUMS(m, n, by.teams);
-	int64_t tiles = rlx_g_ceil((int64_t)a->m, m) * rlx_g_ceil((int64_t)a->n, n) *
-			(int64_t)rlx_k_gemm_batches(a);
-
-	if (tiles > RLX_G_ZEROS)	/* which count the shares that are done */
-		by.shares = 1;
-	rlx_g_line(l, tiles * by.shares, (uint32_t)(GEMM_TILED_TEAM(m, n) * by.teams));
-	l->can = tiles < 1 << 30;	/* a block does not go on to another tile */
-	if (by.shares > 1)
-		l->scratch = (uint64_t)(tiles * by.shares * m * n * 4);
-	l->shared = (uint32_t)(loaded > sums ? loaded : sums);
-	RLX_G_VARIANT(l, gemm_tiled, .GEMM_TRANS_A = a->trans_a,
-		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_TILE_M = m, .GEMM_TILE_N = n,
-		      .GEMM_TEAMS = by.teams, .GEMM_SPLIT_K = by.shares > 1);
-}
-
-/*
- * Nanoseconds that a GEMM of f32 takes so, about, of an H200, whose multiprocessors have
- * two blocks at a time: a step of k takes one of them nearly as long as both, and sums that
- * meet in memory take their time.
- */
-static inline int64_t rlx_g_gemm_f32_ns(const struct rlx_k_gemm *a, struct rlx_g_tiling by,
-					uint32_t processors)
-{
-	int64_t tiles = rlx_g_ceil((int64_t)a->m, by.tile.m) *
-			rlx_g_ceil((int64_t)a->n, by.tile.n) * (int64_t)rlx_k_gemm_batches(a);
-	int64_t depth = GEMM_TILED_K * by.teams;
-	int64_t steps = rlx_g_ceil(rlx_g_ceil((int64_t)a->k, depth), by.shares);
-	int64_t each = rlx_g_ceil(tiles * by.shares, processors);
-
-	return each / 2 * (steps * 1600 + 6000) + each % 2 * (steps * 1450 + 4000) +
-	       (by.shares > 1 ? 5000 : 0);
-}
-
-/* Small tiles, and several blocks for each, where they gain a twentieth. */
-static inline struct rlx_g_tiling rlx_g_gemm_f32_tiling(const struct rlx_k_gemm *a,
-							uint32_t processors)
-{
-	struct rlx_g_tiling best = { { 128, 128 }, 1, 1 }, t;
-	int64_t least = rlx_g_gemm_f32_ns(a, best, processors), ns;
-
-	for (t = (struct rlx_g_tiling){ { 64, 64 }, 4, 1 }; t.shares <= 8; t.shares++) {
-		ns = rlx_g_gemm_f32_ns(a, t, processors);
-		if (ns < least - least / 20) {
-			least = ns;
-			best = t;
-		}
-	}
-	return best;
-}
-
-static inline void rlx_g_gemm_f32_launch(const void *args, struct rlx_g_launch *l)
+/* A warp loads two to four steps of k, waits for all, and multiplies: it seldom loads. */
+static inline void rlx_g_small_m_cost(const void *args, const struct rlx_g_launch *l,
+				      struct rlx_g_cost *t)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	double cols = l->param.gemm_small_m.GEMM_COLS, warps = l->block[0] / 32;
+	bool cached = !rlx_g_gemm_b_bytes(a);
 
-	if (a->b_form == RLX_B_PACKED || rlx_g_gemm_small_m_f32(a, l))
-		return;
-	if (rlx_g_gemv(a, l))
-		RLX_G_VARIANT(l, gemv_f32, .GEMM_B_COLS = a->b_form == RLX_B_COLS);
-	else if (a->k <= INT32_MAX / 2)
-		rlx_g_gemm_tiled_by(a, rlx_g_gemm_f32_tiling(a, l->processors), l);
+	t->rate = RLX_G_RATE_mma_f16;
+	t->part = 0.5;
+	t->flops = 2.0 * 16 * cols * (double)a->k;
+	t->l2_bytes = (16 + (cached ? 0 : cols)) * (double)a->k * 2;
+	t->steps = (double)rlx_g_ceil((int64_t)a->k, 32) / warps;
+	t->step_ns = cols > 16 ? 120 : 80;
+	t->end_ns = 150 + cols * 4;
+	t->dram_bytes = rlx_g_gemm_dram(a);
+	t->in_flight = warps * (cols > 16 ? 2 : 4) * (16 + cols) * 64 / 6;
+	t->resident = 1;
 }
 
 static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *l)
@@ -226,8 +210,8 @@ static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *
 
 /* ---- by warpgroups ---- */
 
-/* Both operands are of one type of 16-bit floats, and lie as TMA can read them. */
-static inline bool rlx_g_gemm_mapped(const struct rlx_k_gemm *a)
+/* Both operands are of one type of 16-bit floats, and lie as TMA can read them; else why not. */
+static inline const char *rlx_g_gemm_unmapped(const struct rlx_k_gemm *a)
 {
 	uint64_t odd = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->b | 2 * a->lda |
 		       2 * a->ldb;
@@ -235,51 +219,52 @@ static inline bool rlx_g_gemm_mapped(const struct rlx_k_gemm *a)
 
 	for (int i = 0; i < 2; i++)
 		odd |= 2 * (a->a_step[i] | a->b_step[i]);
-	return a->a_num == a->b_num && a->a_num != RLX_NUM_F32 && odd % 16 == 0 && a->m &&
-	       a->n && a->k && a->m < most && a->n < most && a->k < most &&
-	       a->lda < most && a->ldb < most && rlx_g_gemm_tiles(a, 64) < INT32_MAX;
+	if (a->a_num != a->b_num || a->a_num == RLX_NUM_F32)
+		return "a and b are not both f16 or both bf16";
+	if (odd % 16)
+		return "a line of a or b does not begin at 16 bytes";
+	return a->m && a->n && a->k && a->m < most && a->n < most && a->k < most &&
+	       a->lda < most && a->ldb < most && rlx_g_gemm_tiles(a, 64) < INT32_MAX ?
+	       NULL : "a size is 0, or over 2^30";
 }
 
 /*
- * Nanoseconds that the product takes in tiles @t, about, of an H200: a step of k takes
- * what loading takes or multiplying, then comes the end of the sums.
+ * A step of k takes what loading takes or multiplying, then comes the end of the sums, which a
+ * persistent block does with its tensor cores idle.
  */
-static inline int64_t rlx_g_gemm_ns(const struct rlx_k_gemm *a, struct rlx_g_gemm_tile t,
-				    uint32_t processors)
+static inline void rlx_g_gemm_wgmma_cost(const void *args, const struct rlx_g_launch *l,
+					 struct rlx_g_cost *t)
 {
-	int64_t rows = t.m, cols = t.n;
-	int64_t load = (rows + cols) * 128 / 90, multiply = rows * cols * 128 / 6030;
-	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_TILE_DEPTH);
-	int64_t end = 300 + rows * cols / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
-	int64_t tiles = rlx_g_ceil((int64_t)a->m, rows) * rlx_g_ceil((int64_t)a->n, cols) *
-			(int64_t)rlx_k_gemm_batches(a);
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	int64_t m = l->param.gemm_wgmma.GEMM_TILE_M, n = l->param.gemm_wgmma.GEMM_TILE_N;
+	double k = (double)(rlx_g_ceil((int64_t)a->k, GEMM_TILE_DEPTH) * GEMM_TILE_DEPTH);
 
-	return rlx_g_ceil(tiles, processors) * (steps * (load > multiply ? load : multiply) + end);
+	t->blocks = (double)(rlx_g_ceil((int64_t)a->m, m) * rlx_g_ceil((int64_t)a->n, n) *
+			     (int64_t)rlx_k_gemm_batches(a));
+	t->rate = RLX_G_RATE_mma_f16;
+	t->flops = 2.0 * (double)(m * n) * k;
+	t->l2_bytes = (double)(m + n) * k * 2;
+	t->end_ns = 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
+	t->dram_bytes = rlx_g_gemm_dram(a);
+	t->resident = 1;
 }
 
-/*
- * The tile, of @most columns, by which the product takes the least time; a smaller one must
- * gain a twentieth, for it loads more than a larger one to do the same.
- */
-static inline struct rlx_g_gemm_tile rlx_g_gemm_tile(const struct rlx_k_gemm *a,
-						     uint32_t processors, int most)
+/* Rows and columns of a tile. */
+struct rlx_g_gemm_tile {
+	int32_t	m, n;
+};
+
+/* Tiles by warpgroups, those that load least for what they do first. */
+static inline bool rlx_g_gemm_tile(unsigned int i, struct rlx_g_gemm_tile *out)
 {
 	static const struct rlx_g_gemm_tile tile[] = { { 128, 256 }, { 128, 192 }, { 128, 128 },
 						       { 64, 256 }, { 64, 128 }, { 128, 64 },
 						       { 64, 64 } };
-	struct rlx_g_gemm_tile best = { 0, 0 };
-	int64_t least = 0, ns;
 
-	for (unsigned int i = 0; i < sizeof(tile) / sizeof(tile[0]); i++) {
-		if (tile[i].n > most)
-			continue;
-		ns = rlx_g_gemm_ns(a, tile[i], processors);
-		if (!best.m || ns < least - least / 20) {
-			least = ns;
-			best = tile[i];
-		}
-	}
-	return best;
+	if (i >= sizeof(tile) / sizeof(tile[0]))
+		return false;
+	*out = tile[i];
+	return true;
 }
 
 /* @rows x @cols as they lie, in tiles of @box rows and 64 columns. */
@@ -325,13 +310,27 @@ static inline void rlx_g_gemm_by(const struct rlx_k_gemm *a, struct rlx_g_gemm_t
 		      .GEMM_ACT = (int32_t)a->act);
 }
 
-static inline bool rlx_g_gemm_wgmma(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
+static inline const char *rlx_g_gemm_wgmma_why_not(const void *args,
+						   const struct rlx_g_launch *l)
 {
-	if (l->arch != 90 || !rlx_g_gemm_mapped(a))
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+
+	return l->arch != 90 ? "the chip is not sm_90" :
+	       a->b_form == RLX_B_PACKED ? "b is packed" : rlx_g_gemm_unmapped(a);
+}
+
+static inline bool rlx_g_gemm_wgmma_plan(const void *args, unsigned int i,
+					 struct rlx_g_launch *l)
+{
+	struct rlx_g_gemm_tile t;
+
+	if (!rlx_g_gemm_tile(i, &t))
 		return false;
-	rlx_g_gemm_by(a, rlx_g_gemm_tile(a, l->processors, 256), l);
+	rlx_g_gemm_by((const struct rlx_k_gemm *)args, t, l);
 	return true;
 }
+
+/* ---- by warps ---- */
 
 /* In tiles of warps, of elements of @size bytes; which kernel, says the caller. */
 static inline void rlx_g_gemm_mma_tile(const struct rlx_k_gemm *a, uint32_t size, bool large,
@@ -345,55 +344,80 @@ static inline void rlx_g_gemm_mma_tile(const struct rlx_k_gemm *a, uint32_t size
 						    GEMM_MMA_TILE_BYTES(size, edge, !cols)));
 }
 
-static inline void rlx_g_gemm_bf16_launch(const void *args, struct rlx_g_launch *l)
+/*
+ * Of tiles with @edge, elements of @size bytes. What a small tile does takes as much of shared
+ * memory as of the tensor cores; lines that do not begin at 16 bytes are loaded by elements.
+ */
+static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t size, int edge,
+					    enum rlx_g_rate rate, struct rlx_g_cost *t)
+{
+	int64_t depth = GEMM_MMA_TILE_DEPTH(size), steps = rlx_g_ceil((int64_t)a->k, depth);
+	uint64_t odd = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->b | size * a->lda |
+		       size * a->ldb;
+	double k = (double)(steps * depth), e = edge;
+	bool tf32 = rate == RLX_G_RATE_mma_tf32;
+
+	t->rate = rate;
+	t->part = (tf32 ? 0.2 : 0.5) * (edge > 64 ? 1 : tf32 ? 0.8 : 0.7);
+	t->flops = 2 * e * e * k;
+	t->l2_bytes = 2 * e * k * size;
+	t->steps = (double)steps;
+	t->step_ns = odd % 16 ? 2000 : 250;
+	t->end_ns = 300 + e * e / 17;
+	t->dram_bytes = rlx_g_gemm_dram(a);
+	t->resident = edge > 64 ? 2 : 4;
+}
+
+static inline const char *rlx_g_gemm_mma_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	(void)l;
+	return ((const struct rlx_k_gemm *)args)->b_form == RLX_B_PACKED ? "b is packed" : NULL;
+}
+
+/* Edges of 128, then of 64. */
+static inline bool rlx_g_gemm_mma_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
-	bool cols = a->b_form == RLX_B_COLS, large = rlx_g_gemm_large(a);
 
-	if (a->b_form == RLX_B_PACKED)
-		return;
-	if (rlx_g_gemv(a, l)) {
-		RLX_G_VARIANT(l, gemv, RLX_G_GEMM_SCALED_TYPES(a), .GEMM_B_COLS = cols);
-		return;
-	}
-	if (rlx_g_gemm_small_m(a, l) || rlx_g_gemm_wgmma(a, l))
-		return;
-	rlx_g_gemm_mma_tile(a, 2, large, l);
+	if (i > 1)
+		return false;
+	rlx_g_gemm_mma_tile(a, 2, !i, l);
 	RLX_G_VARIANT(l, gemm_mma, RLX_G_GEMM_SCALED_TYPES(a), .GEMM_TRANS_A = a->trans_a,
-		      .GEMM_B_COLS = cols, .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
+		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_EDGE = RLX_G_GEMM_EDGE(!i));
+	return true;
 }
 
-static inline void rlx_g_gemm_tf32_by(const struct rlx_k_gemm *a, struct rlx_g_launch *l)
+static inline void rlx_g_gemm_mma_cost(const void *args, const struct rlx_g_launch *l,
+				       struct rlx_g_cost *t)
 {
-	bool large = rlx_g_gemm_large(a);
-
-	rlx_g_gemm_mma_tile(a, 4, large, l);
-	RLX_G_VARIANT(l, gemm_mma, .GEMM_TF32 = 1, .GEMM_TRANS_A = a->trans_a,
-		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
+	rlx_g_gemm_mma_tile_cost((const struct rlx_k_gemm *)args, 2, l->param.gemm_mma.GEMM_EDGE,
+				 RLX_G_RATE_mma_f16, t);
 }
 
-/* f32 as TF32, which NVIDIA's chips have; few rows go as fast without. */
-static inline void rlx_g_gemm_tf32_launch(const void *args, struct rlx_g_launch *l)
-{
-	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
-	struct rlx_g_launch few = *l;
-
-	if (l->arch < 80 || a->m <= RLX_G_GEMV_ROWS || a->b_form == RLX_B_PACKED ||
-	    rlx_g_gemm_small_m_f32(a, &few))
-		return;
-	rlx_g_gemm_tf32_by(a, l);
-}
-
-static inline void rlx_g_gemm_i8_launch(const void *args, struct rlx_g_launch *l)
+static inline bool rlx_g_gemm_i8_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *g = &((const struct rlx_k_gemm_i8 *)args)->g;
-	bool large = rlx_g_gemm_large(g);
 
-	if (g->b_form == RLX_B_PACKED || g->trans_a)
-		return;
-	rlx_g_gemm_mma_tile(g, 1, large, l);
+	if (i > 1)
+		return false;
+	rlx_g_gemm_mma_tile(g, 1, !i, l);
 	RLX_G_VARIANT(l, gemm_i8, .GEMM_B_COLS = g->b_form == RLX_B_COLS,
-		      .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
+		      .GEMM_EDGE = RLX_G_GEMM_EDGE(!i));
+	return true;
+}
+
+static inline void rlx_g_gemm_i8_cost(const void *args, const struct rlx_g_launch *l,
+				      struct rlx_g_cost *t)
+{
+	rlx_g_gemm_mma_tile_cost(&((const struct rlx_k_gemm_i8 *)args)->g, 1,
+				 l->param.gemm_i8.GEMM_EDGE, RLX_G_RATE_mma_i8, t);
+}
+
+static inline const char *rlx_g_gemm_i8_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *g = &((const struct rlx_k_gemm_i8 *)args)->g;
+
+	return g->trans_a ? "a is transposed" : rlx_g_gemm_mma_why_not(g, l);
 }
 
 /* Rows sorted by a first launch, then multiplied by tiles of one group's. */
@@ -411,17 +435,27 @@ static inline void rlx_g_grouped_line(const struct rlx_g_grouped *a, bool large,
 	l->scratch = 4 * rlx_g_grouped_words(a, edge);
 }
 
-/* Large tiles where groups have as many rows, one with another, and make enough of them. */
-static inline bool rlx_g_grouped_large(const struct rlx_g_grouped *a)
+/* Large tiles where groups have as many rows, one with another, and that takes less time. */
+static inline bool rlx_g_grouped_large(const struct rlx_g_grouped *a,
+				       const struct rlx_g_launch *l)
 {
-	return a->g.m / 128 >= a->groups && rlx_g_gemm_large(&a->g);
+	double ns[2];
+
+	for (int i = 0; i < 2; i++) {
+		struct rlx_g_cost t = { .blocks = (double)rlx_g_gemm_tiles(&a->g,
+									   RLX_G_GEMM_EDGE(i)) };
+
+		rlx_g_gemm_mma_tile_cost(&a->g, 2, RLX_G_GEMM_EDGE(i), RLX_G_RATE_mma_f16, &t);
+		ns[i] = rlx_g_cost_ns(l, &t);
+	}
+	return a->g.m / 128 >= a->groups && ns[1] <= ns[0];
 }
 
 static inline void rlx_g_grouped_halves_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_g_grouped *a = (const struct rlx_g_grouped *)args;
 	const struct rlx_k_gemm *g = &a->g;
-	bool large = rlx_g_grouped_large(a);
+	bool large = rlx_g_grouped_large(a, l);
 
 	RLX_G_VARIANT(l, gemm_grouped, RLX_G_GEMM_TYPES(g), .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
 	rlx_g_gemm_mma_tile(g, 2, large, l);
@@ -431,7 +465,7 @@ static inline void rlx_g_grouped_halves_launch(const void *args, struct rlx_g_la
 static inline void rlx_g_grouped_simt(const void *args, struct rlx_g_launch *l, int32_t wide)
 {
 	const struct rlx_g_grouped *a = (const struct rlx_g_grouped *)args;
-	bool large = !wide && rlx_g_grouped_large(a);
+	bool large = !wide && rlx_g_grouped_large(a, l);
 
 	RLX_G_VARIANT(l, gemm_grouped_simt, .GEMM_F64 = wide, .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
 	l->block[0] = 256;
@@ -496,22 +530,41 @@ static inline void rlx_g_gemv_stream_fit(struct rlx_g_gemv_stream_shape *s, uint
 		s->threads /= 2;
 }
 
-static inline void rlx_g_gemv_stream_launch(const void *args, struct rlx_g_launch *l)
+static inline const char *rlx_g_gemv_stream_why_not(const void *args,
+						    const struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemv_stream *a = (const struct rlx_k_gemv_stream *)args;
 	const struct rlx_k_gemm *g = &a->g;
-	int64_t n = (int64_t)g->n * (a->gate ? 2 : 1);
 	bool rows = g->b_form == RLX_B_ROWS;
+
+	(void)l;
+	if (g->m > RLX_K_GEMV_STREAM_ROWS)
+		return "M is over 16";
+	if (g->b_form == RLX_B_PACKED || g->trans_a)
+		return "a is transposed, or b packed";
+	if (g->a_num == RLX_NUM_F32 || g->a_num != g->b_num)
+		return "a and b are not both f16 or both bf16";
+	if (g->k % 8 || g->lda % 8 || g->ldb % 8 || (rows && g->n % 8) ||
+	    (((uint64_t)(uintptr_t)g->a | (uint64_t)(uintptr_t)g->b) & 15))
+		return "a line of a or b does not begin at 16 bytes";
+	if (!g->k || g->k > 1 << 30 || rlx_k_gemm_batches(g) != 1)
+		return "K is 0 or over 2^30, or there is a batch";
+	if (rows && a->gate)
+		return "b is by rows, and the result gated";
+	return a->norm && g->a_num == RLX_NUM_F16 ? "f16 overflows before the norm" : NULL;
+}
+
+/* In the one shape that gives all multiprocessors as many columns. */
+static inline void rlx_g_gemv_stream_by(const struct rlx_k_gemv_stream *a,
+					struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *g = &a->g;
+	int64_t n = (int64_t)g->n * (a->gate ? 2 : 1);
 	struct rlx_g_gemv_stream_shape s;
 
-	if (g->m > RLX_K_GEMV_STREAM_ROWS || g->b_form == RLX_B_PACKED || g->trans_a ||
-	    g->a_num == RLX_NUM_F32 || g->a_num != g->b_num || g->k % 8 || g->lda % 8 ||
-	    g->ldb % 8 || !g->k || g->k > 1 << 30 || rlx_k_gemm_batches(g) != 1 ||
-	    (rows && (g->n % 8 || a->gate)) ||
-	    (a->norm && g->a_num == RLX_NUM_F16))	/* before the norm it overflows */
-		return;
 	if (!g->m || !n) {
 		rlx_g_line(l, 0, 128);
+		RLX_G_VARIANT(l, gemv_stream, .STREAM_TYPE = g->a_num);
 		return;
 	}
 	s = rlx_g_gemv_stream_shape(g, n, l->processors);
@@ -526,7 +579,118 @@ static inline void rlx_g_gemv_stream_launch(const void *args, struct rlx_g_launc
 		      .STREAM_COLS = (int32_t)s.cols, .STREAM_THREADS = (int32_t)s.threads,
 		      .STREAM_STAGES = (int32_t)s.stages, .STREAM_NORM = a->norm,
 		      .STREAM_GATED = a->gate != RLX_GATE_NONE, .STREAM_16_ROWS = g->m > 8,
-		      .STREAM_B_FIXED = g->b_fixed, .STREAM_B_ROWS = rows);
+		      .STREAM_B_FIXED = g->b_fixed,
+		      .STREAM_B_ROWS = g->b_form == RLX_B_ROWS);
+}
+
+static inline void rlx_g_gemv_stream_launch(const void *args, struct rlx_g_launch *l)
+{
+	if (!rlx_g_gemv_stream_why_not(args, l))
+		rlx_g_gemv_stream_by((const struct rlx_k_gemv_stream *)args, l);
+}
+
+/* Of a plain GEMM, which becomes the first part of its arguments. */
+static inline const char *rlx_g_gemm_stream_why_not(const void *args,
+						    const struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemv_stream a = { .g = *(const struct rlx_k_gemm *)args };
+
+	if (!rlx_g_gemm_b_bytes(&a.g) && !rlx_g_small_m_why_not(args, l))
+		return "b stays in the cache: small M is as good, and takes in what stands ahead";
+	return rlx_g_gemv_stream_why_not(&a, l);
+}
+
+static inline bool rlx_g_gemm_stream_plan(const void *args, unsigned int i,
+					  struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemv_stream a = { .g = *(const struct rlx_k_gemm *)args };
+
+	if (!i)
+		rlx_g_gemv_stream_by(&a, l);
+	return !i && l->can;
+}
+
+/* Its ring is always full; sums of the warps meet at the end. */
+static inline void rlx_g_gemm_stream_cost(const void *args, const struct rlx_g_launch *l,
+					  struct rlx_g_cost *t)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	double cols = l->param.gemv_stream.STREAM_COLS;
+	bool cached = !rlx_g_gemm_b_bytes(a);
+
+	t->rate = RLX_G_RATE_mma_f16;
+	t->part = 0.5;
+	t->flops = 2.0 * 16 * cols * (double)a->k;
+	t->l2_bytes = ((double)a->m + (cached ? 0 : cols)) * (double)a->k * 2;
+	t->end_ns = 250 + cols * 4;
+	t->dram_bytes = rlx_g_gemm_dram(a);
+	t->in_flight = l->shared;
+}
+
+/* ---- families ---- */
+
+static inline void rlx_g_gemm_describe(const void *args, char *buf, size_t size)
+{
+	static const char *const num[] = { [RLX_NUM_F32] = "f32", [RLX_NUM_BF16] = "bf16",
+					   [RLX_NUM_F16] = "f16", [RLX_NUM_F8E4M3] = "f8e4m3",
+					   [RLX_NUM_F8E5M2] = "f8e5m2" };
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	uint64_t odd = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->b | a->lda | a->ldb |
+		       16;
+
+	snprintf(buf, size, "gemm %zux%zux%zu batch=%zu%s %s %s %s %c%c ld=%zu,%zu,%zu at=%d%s%s "
+		 "act=%d", a->m, a->n, a->k, rlx_k_gemm_batches(a),
+		 a->b_step[0] || a->b_step[1] ? "" : " one-b", num[a->a_num], num[a->b_num],
+		 num[a->c_num], a->trans_a ? 't' : 'n', a->b_form == RLX_B_COLS ? 't' : 'n',
+		 a->lda, a->ldb, a->ldc, (int)(odd & -odd), a->b_fixed ? " fixed" : "",
+		 a->residual ? " residual" : "", (int)a->act);
+}
+
+static inline void rlx_g_gemm_i8_describe(const void *args, char *buf, size_t size)
+{
+	const struct rlx_k_gemm *a = &((const struct rlx_k_gemm_i8 *)args)->g;
+
+	snprintf(buf, size, "gemm_i8 %zux%zux%zu batch=%zu n%c", a->m, a->n, a->k,
+		 rlx_k_gemm_batches(a), a->b_form == RLX_B_COLS ? 't' : 'n');
+}
+
+#define RLX_G_GEMM_16BIT						\
+	{ RLX_G_gemv, rlx_g_gemv_why_not, rlx_g_gemv_plan, rlx_g_gemv_cost }, \
+	{ RLX_G_gemm_small_m, rlx_g_small_m_why_not, rlx_g_small_m_plan, rlx_g_small_m_cost }, \
+	{ RLX_G_gemm_wgmma, rlx_g_gemm_wgmma_why_not, rlx_g_gemm_wgmma_plan, \
+	  rlx_g_gemm_wgmma_cost },					\
+	{ RLX_G_gemm_mma, rlx_g_gemm_mma_why_not, rlx_g_gemm_mma_plan, rlx_g_gemm_mma_cost }
+
+/* Whose arguments stay a GEMM's. */
+static inline void rlx_g_gemm_bf16_launch(const void *args, struct rlx_g_launch *l)
+{
+	static const struct rlx_g_option option[] = { RLX_G_GEMM_16BIT };
+	static const struct rlx_g_family family = { "gemm", option, 4, rlx_g_gemm_describe };
+
+	rlx_g_choose(&family, args, l);
+}
+
+/* And those whose arguments begin with it. */
+static inline void rlx_g_gemm_16bit_launch(const void *args, struct rlx_g_launch *l)
+{
+	static const struct rlx_g_option option[] = {
+		{ RLX_G_gemv_stream, rlx_g_gemm_stream_why_not, rlx_g_gemm_stream_plan,
+		  rlx_g_gemm_stream_cost },
+		RLX_G_GEMM_16BIT,
+	};
+	static const struct rlx_g_family family = { "gemm", option, 5, rlx_g_gemm_describe };
+
+	rlx_g_choose(&family, args, l);
+}
+
+static inline void rlx_g_gemm_i8_launch(const void *args, struct rlx_g_launch *l)
+{
+	static const struct rlx_g_option option = { RLX_G_gemm_i8, rlx_g_gemm_i8_why_not,
+						    rlx_g_gemm_i8_plan, rlx_g_gemm_i8_cost };
+	static const struct rlx_g_family family = { "gemm_i8", &option, 1,
+						    rlx_g_gemm_i8_describe };
+
+	rlx_g_choose(&family, args, l);
 }
 
 #endif

@@ -196,4 +196,21 @@ TEST(few_keys)
 			i % 3 ? 32 : kc_pick(&seed, 1, 128), i % 2 }, &seed);
 }
 
+/* Each kernel that can do it does, whether or not it is the fastest. */
+TEST(any_candidate)
+{
+	static const int type[] = { RLX_F32, RLX_F16, RLX_BF16 };
+	uint64_t seed = rlx_test_seed();
+
+	gpu_judge = &any_candidate;
+	for (int i = 0; i < 24; i++)
+		one_attention(&(struct form){ type[i % 3], i % 4 ? type[i % 3] : RLX_F32,
+			kc_pick(&seed, 4, 80), kc_pick(&seed, 80, i % 2 ? 90 : 600),
+			kc_pick(&seed, 1, 16) * 8, kc_pick(&seed, 1, 16) * 8, i % 2 }, &seed);
+	for (int i = 0; i < 8; i++)
+		one_attention(&(struct form){ type[1 + i % 2], type[1 + i % 2],
+			kc_pick(&seed, 8, 40), kc_pick(&seed, 40, 64), 64, 64, i % 2 }, &seed);
+	gpu_judge = NULL;
+}
+
 TEST_MAIN()

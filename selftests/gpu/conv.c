@@ -98,14 +98,26 @@ TEST(random)
 	}
 }
 
+/* Each kernel that can do it in any of its tiles does, whether or not it is the fastest. */
+TEST(any_candidate)
+{
+	uint64_t seed = rlx_test_seed();
+	struct rlx_k_conv_nd a;
+
+	gpu_judge = &any_candidate;
+	for (int i = 0; i < 24; i++) {
+		conv_shape_random(&a, i % 2, &seed);
+		one_conv(&a, float_type[i / 2 % 4], rlx_g_conv_nd_launch, &seed);
+	}
+	gpu_judge = NULL;
+}
+
 /* Every tile, on shapes that alone would get the smallest. */
 static struct rlx_g_conv_tile tile;
 static int parts;
 
 static void forced(const void *args, struct rlx_g_launch *l)
 {
-	rlx_g_conv_nd_launch(args, l);
-	CHECK(l->can && (l->variant == RLX_G_conv_simt || l->variant == RLX_G_conv_mma));
 	rlx_g_conv_tiled(args, l, tile, (uint32_t)parts);
 }
 

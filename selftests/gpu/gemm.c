@@ -225,6 +225,30 @@ TEST(gemm_f32_tiles)
 		}
 }
 
+/* ---- whatever can be chosen ---- */
+
+/* Each kernel that can do it in any of its tiles does, whether or not it is the fastest. */
+static void any_ways(gpu_launch_fn *how, int type_in, int type_out, int n)
+{
+	struct gemm_case t = { how, type_in, type_in, type_out, RLX_F32, 1e-6 };
+	uint64_t seed = rlx_test_seed();
+
+	gpu_judge = &any_candidate;
+	for (int i = 0; i < n; i++) {
+		t.align = i % 3 ? 8 : 0;
+		one_gemm(&t, (size_t)kc_pick(&seed, 1, i % 2 ? 16 : 150),
+			 (size_t)kc_pick(&seed, 1, 150), (size_t)kc_pick(&seed, 1, 200), &seed);
+	}
+	gpu_judge = NULL;
+}
+
+TEST(any_candidate)
+{
+	any_ways(rlx_g_gemm_f32_launch, RLX_F32, RLX_F32, 16);
+	any_ways(rlx_g_gemm_bf16_launch, RLX_BF16, RLX_BF16, 12);
+	any_ways(rlx_g_gemm_bf16_launch, RLX_F16, RLX_F32, 12);
+}
+
 TEST(gemm_f64)
 {
 	all_shapes(&(struct gemm_case){ rlx_g_gemm_f64_launch,
@@ -243,17 +267,22 @@ TEST(gemm_f16)
 		RLX_F16, RLX_F16, RLX_F32, RLX_F32, 1e-6, false }, 6, false);
 }
 
-/* By warpgroups, as if the chip were smaller: so tiles become large early. */
+/* By warpgroups, in each tile in turn, as if the chip were smaller. */
 static uint32_t processors;
 static bool by_groups;
 
 static void group_launch(const void *args, struct rlx_g_launch *l)
 {
+	static unsigned int turn;
+
 	by_groups = l->arch == 90;
 	l->processors = processors;
-	rlx_g_gemm_bf16_launch(args, l);
-	CHECKF(l->variant == RLX_G_gemm_wgmma || !by_groups, "by %s",
-	       gpu_variants[l->variant].name);
+	if (!by_groups) {
+		rlx_g_gemm_bf16_launch(args, l);
+		return;
+	}
+	CHECK(!rlx_g_gemm_wgmma_why_not(args, l));
+	CHECK(rlx_g_gemm_wgmma_plan(args, turn++ % 7, l));
 }
 
 static void all_groups(const struct gemm_case *t, int shapes)
@@ -289,15 +318,16 @@ TEST(gemm_mixed)
 		RLX_F32, RLX_F32, RLX_F32, RLX_F32, 1e-6, true }, 3, false);
 }
 
-/* Few rows are left to exact products. */
+/* Edges of 64 and 128. */
 static void tf32_launch(const void *args, struct rlx_g_launch *l)
 {
-	struct rlx_g_launch exact = *l;
-	const struct rlx_k_gemm *a = args;
+	static unsigned int turn;
+	struct rlx_k_gemm a = *(const struct rlx_k_gemm *)args;
 
-	rlx_g_gemm_tf32_launch(args, l);
-	CHECK_EQ(l->can, a->m > RLX_G_GEMV_ROWS && !rlx_g_gemm_small_m_f32(a, &exact));
-	rlx_g_gemm_tf32_by(a, l);
+	CHECK(rlx_g_gemm_tf32_why_not(&a, l));	/* nobody allowed it */
+	a.tf32 = true;
+	CHECK(!rlx_g_gemm_tf32_why_not(&a, l));
+	CHECK(rlx_g_gemm_tf32_plan(&a, turn++ % 2, l));
 }
 
 TEST(gemm_tf32)
@@ -318,7 +348,7 @@ TEST(gemm_tf32)
 	one_gemm(&wide, 48 * 128 - 5, 129, 33, &seed);
 }
 
-enum { XM = 300, XK = 90, XN = 40 };	/* of a product in a program */
+enum { XM = 300, XK = 96, XN = 40 };	/* of a product in a program */
 
 /* y = x w in @precision: f32 all of them. */
 static void program_of(enum rlx_precision precision, const float *x, const float *w, float *y)

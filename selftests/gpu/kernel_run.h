@@ -156,6 +156,26 @@ static inline void gpu_zeros_free(void *zeros)
 	dev_free(zeros);
 }
 
+/* A judge that takes any of what can be done, another each time. */
+static inline unsigned int gpu_take_any(struct rlx_g_judge *j, const struct rlx_g_family *f,
+					const void *args, const struct rlx_g_candidate *c,
+					unsigned int n, unsigned int least)
+{
+	static uint64_t seed;
+	unsigned int i;
+
+	seed = seed ? seed : rlx_test_seed();
+	CHECKF(n < RLX_G_MOST_CANDIDATES, "%s: there may be more candidates", f->name);
+	for (i = 0; i < n; i++)
+		CHECKF(c[i].why_not ? *c[i].why_not != 0 : c[i].ns > 0 && c[i].launch.can,
+		       "%s: candidate %u", f->name, i);
+	for (i = least; rlx_test_rand(&seed) % 4 || c[i].why_not;)
+		i = (unsigned int)(rlx_test_rand(&seed) % n);
+	return i;
+}
+static struct rlx_g_judge any_candidate __attribute__((unused)) = { gpu_take_any };
+static struct rlx_g_judge *gpu_judge;	/* of gpu_run_kernel(); NULL: the least time */
+
 static const char *gpu_ran;		/* the name of gpu_run_kernel()'s last one */
 
 /* The whole way: the kernel that a launch function says. */
@@ -166,6 +186,7 @@ static inline void gpu_run_kernel(gpu_launch_fn *how, const void *args, struct r
 
 	gpu_start();
 	l = gpu_launch_for(gpu, env->units);
+	l.judge = gpu_judge;
 	how(args, &l);
 	CHECKF(l.can, "these arguments are not taken");
 	gpu_ran = gpu_variants[l.variant].name;

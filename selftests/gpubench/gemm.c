@@ -43,7 +43,10 @@ static struct {
 static void *stream;
 
 struct product {
-	struct rlx_k_gemm	a;
+	union {
+		struct rlx_k_gemm		a;
+		struct rlx_k_gemv_stream	stream;	/* which it begins */
+	};
 	struct rlx_g_launch	l;
 	struct rlx_g_env	env;
 	void			*fn;
@@ -159,23 +162,19 @@ enum { TRANS_A = 1, B_COLS = 2, GELU = 4, RESIDUAL = 8 };
 /* @by: where another tile than the chosen one is to be tried, of f32 by so many @warps; 0: none */
 static void choose(struct product *p, const struct rlx_g_tiling *by, uint32_t warps)
 {
-	bool exact = types[p->kind].type == RLX_F32, halves = p->type != RLX_F32;
+	bool halves = p->type != RLX_F32;
 	size_t zeros = RLX_G_ZEROS * sizeof(uint32_t);
 
 	p->l = gpu_launch_for(gpu, 0);
-	if (types[p->kind].type == TF32)
-		rlx_g_gemm_tf32_launch(&p->a, &p->l);
-	exact = exact || (!halves && !p->l.can);	/* few rows */
-	if (exact && !by->tile.m)
-		rlx_g_gemm_f32_launch(&p->a, &p->l);
-	else if (exact && !by->teams)
-		rlx_g_gemm_small_m_f32_by(&p->a, by->tile, warps, &p->l);
-	else if (exact)
-		rlx_g_gemm_tiled_by(&p->a, *by, &p->l);
-	else if (halves && !by->tile.m)
-		rlx_g_gemm_bf16_launch(&p->a, &p->l);
+	p->a.tf32 = types[p->kind].type == TF32;
+	if (!by->tile.m)
+		(halves ? rlx_g_gemm_16bit_launch : rlx_g_gemm_f32_launch)(&p->a, &p->l);
 	else if (halves)
 		rlx_g_gemm_by(&p->a, by->tile, &p->l);
+	else if (!by->teams)
+		rlx_g_gemm_small_m_f32_by(&p->a, by->tile, warps, &p->l);
+	else
+		rlx_g_gemm_tiled_by(&p->a, *by, &p->l);
 	p->fn = gpu_function(&p->l);
 	p->env.scratch = dev_new(p->l.scratch);
 	p->env.zeros = dev_new(zeros);
@@ -192,7 +191,7 @@ static void one(const size_t size[3], int kind, int form, const struct rlx_g_til
 	int type = types[kind].type == TF32 ? RLX_F32 : types[kind].type;
 	enum rlx_k_num num = types[kind].num;
 	struct product p = { .type = type, .kind = kind,
-		.size = rlx_k_type_size((enum rlx_dtype)type), .a = { .m = m, .n = n, .k = k,
+		.size = rlx_k_type_size((enum rlx_dtype)type), .stream.g = { .m = m, .n = n, .k = k,
 		.alpha = 1,
 		.lda = form & TRANS_A ? m : k, .ldb = form & B_COLS ? k : n, .ldc = n,
 		.trans_a = form & TRANS_A, .b_form = form & B_COLS ? RLX_B_COLS : RLX_B_ROWS,

@@ -43,25 +43,40 @@ API(cuStreamEndCapture, (void *stream, void **out))
 #define NUMBER(name, value)	API(name, (int *out)) { *out = value; return 0; }
 NUMBER(cuDriverGetVersion, 13000) NUMBER(cuDeviceGetCount, 1) NUMBER(cuDeviceGet, 0)
 
-API(cuDeviceGetAttribute, (int *out, int what, int dev))
+static int chip(void)
 {
 	const char *s = getenv("RLX_DRY_CHIP");
-	int chip = s ? atoi(s) : 90;
 
+	return s ? atoi(s) : 90;
+}
+
+API(cuDeviceGetAttribute, (int *out, int what, int dev))
+{
 	switch (what) {
-	case 75: *out = chip / 10; break;
-	case 76: *out = chip % 10; break;
+	case 38: *out = 50 << 20; break;
+	case 39: *out = 2048; break;
+	case 81: *out = (chip() == 80 ? 164 : 228) << 10; break;
+	case 75: *out = chip() / 10; break;
+	case 76: *out = chip() % 10; break;
 	case 10: *out = 32; break;
-	case 16: *out = 132; break;
-	case 97: *out = 227 << 10; break;
+	case 16: *out = chip() == 80 ? 108 : 132; break;
+	case 97: *out = (chip() == 80 ? 163 : 227) << 10; break;
 	default: *out = 1;
 	}
 	return 0;
 }
 
-#define TEXT(name)	API(name, (char *out, int n, int dev)) \
-	{ snprintf(out, (size_t)n, "dry"); return 0; }
-TEXT(cuDeviceGetName) TEXT(cuDeviceGetPCIBusId)
+API(cuDeviceGetName, (char *out, int n, int dev))
+{
+	snprintf(out, (size_t)n, "%s", chip() == 80 ? "NVIDIA A100-SXM4-80GB" : "NVIDIA H200");
+	return 0;
+}
+
+API(cuDeviceGetPCIBusId, (char *out, int n, int dev))
+{
+	snprintf(out, (size_t)n, "dry");
+	return 0;
+}
 
 API(cuDeviceTotalMem_v2, (size_t *out, int dev))
 {

@@ -79,7 +79,12 @@ static int cuda_attribute(int what)
 {
 	switch (what) {
 	case 3: return 19;	/* CanMapHostMemory */
+	case 5: return 13;	/* ClockRate */
+	case 19: return 38;	/* L2CacheSize */
 	case 23: return 75;	/* ComputeCapabilityMajor */
+	case 57: return 39;	/* MaxThreadsPerMultiProcessor */
+	case 59: return 37;	/* MemoryBusWidth */
+	case 60: return 36;	/* MemoryClockRate */
 	case 61: return 76;	/* ComputeCapabilityMinor */
 	case 63: return 16;	/* MultiprocessorCount */
 	case 74: return 97;	/* MaxSharedMemoryPerBlock: on AMD's chips all there is */

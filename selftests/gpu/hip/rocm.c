@@ -47,6 +47,13 @@ static int compare(void)
 	SAME(rlx_gpu_rocm.attr[GPU_ATTR_WARP], hipDeviceAttributeWarpSize);
 	SAME(rlx_gpu_rocm.attr[GPU_ATTR_SHARED], hipDeviceAttributeMaxSharedMemoryPerBlock);
 	SAME(rlx_gpu_rocm.attr[GPU_ATTR_MAPPED], hipDeviceAttributeCanMapHostMemory);
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_SHARED_SM], hipDeviceAttributeMaxSharedMemoryPerBlock);
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_THREADS_SM],
+	     hipDeviceAttributeMaxThreadsPerMultiProcessor);
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_L2], hipDeviceAttributeL2CacheSize);
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_CLOCK], hipDeviceAttributeClockRate);
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_MEMORY_CLOCK], hipDeviceAttributeMemoryClockRate);
+	SAME(rlx_gpu_rocm.attr[GPU_ATTR_MEMORY_BITS], hipDeviceAttributeMemoryBusWidth);
 	/* backends/gpu says these by their number */
 	SAME(1, hipStreamNonBlocking);
 	SAME(2, hipEventDisableTiming);

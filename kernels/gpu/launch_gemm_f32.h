@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Launches of GEMMs of f32: which kernel, in which tiles; a part of launch.h.
+ *
+ * GEMV (M up to 8), small M (up to 256 rows, tiles of 8 to 32), tiles of 64 or 128 (gemm_tiled.h),
+ * whose k several blocks may share out (split-K), and, if the precision policy allows, TF32 by
+ * MMA, of which small M has no need: the least time is taken (cost.h).
+ * Of tiles a multiprocessor has two at a time: a step of k takes one of them nearly as long as
+ * both, and sums that meet in memory take their time.
+ */
+#ifndef RLX_G_LAUNCH_GEMM_F32_H
+#define RLX_G_LAUNCH_GEMM_F32_H
+
+#include "kernels/gpu/launch_gemm.h"
+
+static inline bool rlx_g_gemv_f32_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+
+	if (i || !rlx_g_gemv(a, l))
+		return false;
+	RLX_G_VARIANT(l, gemv_f32, .GEMM_B_COLS = a->b_form == RLX_B_COLS);
+	return true;
+}
+
+/* ---- small M ---- */
+
+static inline const char *rlx_g_small_m_f32_why_not(const void *args,
+						    const struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	const size_t most = INT32_MAX / 2;
+
+	(void)l;
+	if (a->b_form == RLX_B_PACKED || a->trans_a)
+		return "a is transposed, or b packed";
+	return a->m > 256 ? "M is over 256" :
+	       a->k > most || a->n > most ? "K or N is over 2^30" : NULL;
+}
+
+/* In tiles @t, by warps that split k (split-K), @most of them. */
+static inline void rlx_g_gemm_small_m_f32_by(const struct rlx_k_gemm *a, struct rlx_g_gemm_tile t,
+					     uint32_t most, struct rlx_g_launch *l)
+{
+	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_SMALL_M_F32_STEP(t.m, t.n));
+	uint32_t warps = steps < most ? (uint32_t)steps : most;
+
+	warps = warps < 4 ? 4 : warps + warps % 2;	/* whole ones of 64 lanes too */
+	rlx_g_line(l,
+		   rlx_g_ceil((int64_t)a->m, t.m) * rlx_g_ceil((int64_t)a->n, t.n) *
+			   (int64_t)rlx_k_gemm_batches(a),
+		   warps * 32);
+	l->shared = warps * (uint32_t)(t.m * (t.n + 4) * 4);
+	RLX_G_VARIANT(l, gemm_small_m_f32, .GEMM_B_COLS = a->b_form == RLX_B_COLS,
+		      .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n);
+}
+
+/* Those that load least for what they do first; none has twice the rows that there are. */
+static inline bool rlx_g_small_m_f32_plan(const void *args, unsigned int i,
+					  struct rlx_g_launch *l)
+{
+	static const struct rlx_g_gemm_tile tile[] = { { 32, 32 }, { 16, 32 }, { 8, 32 },
+						       { 16, 16 }, { 16, 8 }, { 8, 16 } };
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+
+	if (i >= sizeof(tile) / sizeof(tile[0]))
+		return false;
+	rlx_g_gemm_small_m_f32_by(a, tile[i], 12, l);
+	l->can = l->grid[0] < 1 << 30 && (a->m > 8 || tile[i].m == 8) &&
+		 (a->m <= 16 || tile[i].m > 8);
+	return true;
+}
+
+static inline void rlx_g_small_m_f32_cost(const void *args, const struct rlx_g_launch *l,
+					  struct rlx_g_cost *t)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	const struct rlx_g_gemm_small_m_f32_param *p = &l->param.gemm_small_m_f32;
+	double m = p->GEMM_TILE_M, n = p->GEMM_TILE_N, k = (double)a->k, warps = l->block[0] / 32;
+	int64_t step = GEMM_SMALL_M_F32_STEP(p->GEMM_TILE_M, p->GEMM_TILE_N);
+	bool at_once = l->grid[0] <= l->processors;
+
+	t->rate = RLX_G_RATE_fma_f32;
+	t->part = m * n > 512 ? 0.6 : m * n > 256 ? 0.53 : m * n > 128 ? 0.44 : 0.36;
+	t->flops = 2 * m * n * k;
+	t->l2_bytes = (m + (at_once && !rlx_g_gemm_b_bytes(a) ? 0 : n)) * k * 4;
+	t->steps = (double)rlx_g_ceil(rlx_g_ceil((int64_t)a->k, step), (int64_t)warps);
+	t->step_ns = 150;
+	t->begin_ns = 500;
+	t->end_ns = 150 + m * n / 2;
+	t->dram_bytes = rlx_g_gemm_dram(a);
+	t->in_flight = warps * (m + n) * (double)step * 4;
+	t->resident = 1;	/* its registers */
+}
+
+/* ---- tiles ---- */
+
+/* A tile for f32, teams of threads and how many blocks share out the k of each (split-K). */
+struct rlx_g_tiling {
+	struct rlx_g_gemm_tile	tile;
+	int32_t			teams;
+	int64_t			shares;
+};
+
+static inline void rlx_g_gemm_tiled_by(const struct rlx_k_gemm *a, struct rlx_g_tiling by,
+				       struct rlx_g_launch *l)
+{
+	int32_t m = by.tile.m, n = by.tile.n, loaded = GEMM_TILED_LOADED(m, n, by.teams);
+	int32_t sums = GEMM_TILED_SUMS(m, n, by.teams);
+	int64_t tiles = rlx_g_ceil((int64_t)a->m, m) * rlx_g_ceil((int64_t)a->n, n) *
+			(int64_t)rlx_k_gemm_batches(a);
+
+	if (tiles > RLX_G_ZEROS)	/* which count the shares that are done */
+		by.shares = 1;
+	rlx_g_line(l, tiles * by.shares, (uint32_t)(GEMM_TILED_TEAM(m, n) * by.teams));
+	l->can = tiles < 1 << 30;	/* a block does not go on to another tile */
+	if (by.shares > 1)
+		l->scratch = (uint64_t)(tiles * by.shares * m * n * 4);
+	l->shared = (uint32_t)(loaded > sums ? loaded : sums);
+	RLX_G_VARIANT(l, gemm_tiled, .GEMM_TRANS_A = a->trans_a,
+		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_TILE_M = m, .GEMM_TILE_N = n,
+		      .GEMM_TEAMS = by.teams, .GEMM_SPLIT_K = by.shares > 1);
+}
+
+static inline const char *rlx_g_gemm_tiled_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+
+	(void)l;
+	return a->b_form == RLX_B_PACKED ? "b is packed" :
+	       a->k > INT32_MAX / 2 ? "K is over 2^30" : NULL;
+}
+
+/* Large tiles, then small ones by 1 to 8 blocks each. */
+static inline bool rlx_g_gemm_tiled_plan(const void *args, unsigned int i,
+					 struct rlx_g_launch *l)
+{
+	struct rlx_g_tiling by = { { 128, 128 }, 1, 1 };
+
+	if (i > 8)
+		return false;
+	if (i)
+		by = (struct rlx_g_tiling){ { 64, 64 }, 4, i };
+	rlx_g_gemm_tiled_by((const struct rlx_k_gemm *)args, by, l);
+	return true;
+}
+
+static inline void rlx_g_gemm_tiled_cost(const void *args, const struct rlx_g_launch *l,
+					 struct rlx_g_cost *t)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	const struct rlx_g_gemm_tiled_param *p = &l->param.gemm_tiled;
+	int64_t m = p->GEMM_TILE_M, n = p->GEMM_TILE_N, depth = GEMM_TILED_K * p->GEMM_TEAMS;
+	int64_t tiles = rlx_g_ceil((int64_t)a->m, m) * rlx_g_ceil((int64_t)a->n, n) *
+			(int64_t)rlx_k_gemm_batches(a);
+	int64_t shares = tiles ? (int64_t)l->grid[0] / tiles : 1;
+	int64_t steps = rlx_g_ceil(rlx_g_ceil((int64_t)a->k, depth), shares ? shares : 1);
+
+	t->rate = RLX_G_RATE_fma_f32;
+	t->part = 0.8;
+	t->flops = 2.0 * (double)(m * n * depth * steps);
+	t->steps = (double)steps;
+	t->step_ns = 1450;
+	t->begin_ns = 2000;
+	t->once_ns = p->GEMM_SPLIT_K ? 5000 : 0;
+	t->end_ns = 2000;
+	t->dram_bytes = rlx_g_gemm_dram(a);
+	t->resident = 2;
+}
+
+/* ---- TF32 ---- */
+
+static inline const char *rlx_g_gemm_tf32_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+
+	if (!a->tf32)
+		return "the precision policy wants f32 as it is";
+	return l->arch < 80 ? "the chip has no TF32" :
+	       a->b_form == RLX_B_PACKED ? "b is packed" : NULL;
+}
+
+static inline void rlx_g_gemm_tf32_by(const struct rlx_k_gemm *a, bool large,
+				      struct rlx_g_launch *l)
+{
+	rlx_g_gemm_mma_tile(a, 4, large, l);
+	RLX_G_VARIANT(l, gemm_mma, .GEMM_TF32 = 1, .GEMM_TRANS_A = a->trans_a,
+		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
+}
+
+static inline bool rlx_g_gemm_tf32_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
+{
+	if (i < 2)
+		rlx_g_gemm_tf32_by((const struct rlx_k_gemm *)args, !i, l);
+	return i < 2;
+}
+
+static inline void rlx_g_gemm_tf32_cost(const void *args, const struct rlx_g_launch *l,
+					struct rlx_g_cost *t)
+{
+	rlx_g_gemm_mma_tile_cost((const struct rlx_k_gemm *)args, 4, l->param.gemm_mma.GEMM_EDGE,
+				 RLX_G_RATE_mma_tf32, t);
+}
+
+static inline void rlx_g_gemm_f32_launch(const void *args, struct rlx_g_launch *l)
+{
+	static const struct rlx_g_option option[] = {
+		{ RLX_G_gemv_f32, rlx_g_gemv_why_not, rlx_g_gemv_f32_plan, rlx_g_gemv_cost },
+		{ RLX_G_gemm_small_m_f32, rlx_g_small_m_f32_why_not, rlx_g_small_m_f32_plan,
+		  rlx_g_small_m_f32_cost },
+		{ RLX_G_gemm_mma, rlx_g_gemm_tf32_why_not, rlx_g_gemm_tf32_plan,
+		  rlx_g_gemm_tf32_cost },
+		{ RLX_G_gemm_tiled, rlx_g_gemm_tiled_why_not, rlx_g_gemm_tiled_plan,
+		  rlx_g_gemm_tiled_cost },
+	};
+	static const struct rlx_g_family family = { "gemm", option, 4, rlx_g_gemm_describe };
+
+	rlx_g_choose(&family, args, l);
+}
+
+#endif

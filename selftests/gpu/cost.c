@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The cost model: its formula against one written out here, chips that are known or derived, and
+ * that the least time wins.
+ */
+#include "backends/gpu/gpu.h"
+#include "selftests/lib/rlx_test.h"
+
+static int64_t pick(uint64_t *seed, int64_t lo, int64_t hi)
+{
+	return lo + (int64_t)(rlx_test_rand(seed) % (uint64_t)(hi - lo + 1));
+}
+
+static bool near(double a, double b)
+{
+	return a >= b * 0.999 - 1 && a <= b * 1.001 + 1;
+}
+
+/* Tiles of f32 as they were measured on an H200: two at a time take hardly longer than one. */
+TEST(rounds_of_two)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 2000; i++) {
+		struct rlx_g_launch l = { .processors = (uint32_t)pick(&seed, 1, 200),
+					  .block = { 256, 1, 1 } };
+		double steps = (double)pick(&seed, 1, 300), blocks = (double)pick(&seed, 1, 3000);
+		struct rlx_g_cost t = {
+			.blocks = blocks, .rate = RLX_G_RATE_fma_f32, .part = 0.8, .resident = 2,
+			.flops = 262144 * steps, .steps = steps, .step_ns = 1450,
+			.begin_ns = 2000, .end_ns = 2000,
+		};
+		int64_t each = ((int64_t)blocks + l.processors - 1) / l.processors;
+		double want = (double)(each / 2) * (steps * 1600 + 6000) +
+			      (double)(each % 2) * (steps * 1450 + 4000);
+		double got = rlx_g_cost_ns(&l, &t) - rlx_g_least_ns(&l);
+
+		CHECKF(near(got, want), "%g blocks of %g steps on %u: %g, not %g", blocks,
+		       steps, l.processors, got, want);
+	}
+}
+
+/* Few blocks do not reach the memory's bandwidth; what is in flight bounds them further. */
+TEST(bandwidth)
+{
+	const struct rlx_g_chip *c = gpu_chip_usual();
+	struct rlx_g_launch l = { .processors = 132, .block = { 256, 1, 1 } };
+	struct rlx_g_cost t = { .blocks = 1, .dram_bytes = 1e8, .resident = 1 };
+	double one, many;
+
+	one = rlx_g_cost_ns(&l, &t) - rlx_g_least_ns(&l);
+	CHECK(near(one, 1e8 / c->sm_dram_bw));
+	t.blocks = 1e4;
+	many = rlx_g_cost_ns(&l, &t) - rlx_g_least_ns(&l);
+	CHECK(near(many, 1e8 / c->dram_bw));
+	t.in_flight = 1000;
+	CHECK(near(rlx_g_cost_ns(&l, &t) - rlx_g_least_ns(&l), 1e8 / (132 * 1000 / c->dram_ns)));
+	t.resident = 4;
+	many = rlx_g_cost_ns(&l, &t) - rlx_g_least_ns(&l);
+	CHECK(near(many, 1e8 / (4 * 132 * 1000 / c->dram_ns)));
+	t = (struct rlx_g_cost){ 0 };	/* nothing to do takes what a launch takes */
+	CHECK(rlx_g_cost_ns(&l, &t) > 0 && rlx_g_cost_ns(&l, &t) <= rlx_g_least_ns(&l));
+	/* what a chip has no arithmetic for takes for ever, and nothing is divided by it */
+	t = (struct rlx_g_cost){ .blocks = 1, .flops = 1, .rate = RLX_G_RATE_mma_f8 };
+	l.chip = &(struct rlx_g_chip){ .sms = 1, .smem_sm = 1 << 16, .threads_sm = 2048,
+				       .dram_bw = 1, .l2_bw = 1, .sm_dram_bw = 1, .sm_l2_bw = 1,
+				       .dram_ns = 1, .start_ns = 1 };
+	CHECK(rlx_g_cost_ns(&l, &t) > 1e11);
+}
+
+static void check_chip(const struct rlx_g_chip *c, bool nvidia)
+{
+	CHECKF(c->dram_bw > 50 && c->dram_bw < 20000 && c->l2_bw >= c->dram_bw &&
+	       c->sm_dram_bw > 1 && c->sm_dram_bw <= c->dram_bw && c->sm_l2_bw > 1, "%s",
+	       c->name);
+	CHECKF(c->start_ns > 100 && c->pdl_ns > 0 && c->pdl_ns <= c->start_ns && c->event_ns > 0 &&
+	       c->dram_ns > c->l2_ns && c->l2_ns > 0, "%s", c->name);
+	CHECKF(c->rate[RLX_G_RATE_fma_f32] > 10 && c->rate[RLX_G_RATE_fma_f64] > 1 &&
+	       c->rate[RLX_G_RATE_mma_f16] >= c->rate[RLX_G_RATE_fma_f32] / 2, "%s", c->name);
+	CHECKF(c->sms && c->smem_sm >= 32 << 10 && c->threads_sm >= 1024 && c->l2_bytes &&
+	       c->source && *c->source, "%s", c->name);
+	CHECK(!nvidia || c->smem_sm >= 48 << 10);
+}
+
+/* Every row of the table, and chips that nobody has heard of. */
+TEST(chips)
+{
+	static const char *const name[] = {
+		"NVIDIA H200", "NVIDIA H100 PCIe", "NVIDIA H100 80GB HBM3", "NVIDIA H100 NVL",
+		"NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe", "AMD Instinct MI300X",
+		"AMD Instinct MI250X", "RLX emulated GPU",
+		"NVIDIA GeForce RTX 4090", "Tesla T4", "",
+	};
+	const struct rlx_gpu_api api = { 0 };
+	uint64_t seed = rlx_test_seed();
+	static struct gpu_device d;
+
+	for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
+		d.api = &api;
+		snprintf(d.name, sizeof(d.name), "%s", name[i]);
+		d.attr[GPU_ATTR_MAJOR] = (int)pick(&seed, 6, 12);
+		d.attr[GPU_ATTR_MINOR] = (int)pick(&seed, 0, 9);
+		d.attr[GPU_ATTR_SM_COUNT] = (int)pick(&seed, 1, 300);
+		d.attr[GPU_ATTR_WARP] = 32;
+		d.attr[GPU_ATTR_SHARED] = 64 << 10;
+		d.attr[GPU_ATTR_SHARED_SM] = 100 << 10;
+		/* what a driver does not tell is 0, or 1, or nonsense */
+		d.attr[GPU_ATTR_CLOCK] = (int)pick(&seed, 0, 1) * (int)pick(&seed, 0, INT32_MAX);
+		d.attr[GPU_ATTR_MEMORY_CLOCK] = (int)pick(&seed, -1, 3000000);
+		d.attr[GPU_ATTR_MEMORY_BITS] = (int)pick(&seed, -1, 8192);
+		d.attr[GPU_ATTR_L2] = (int)pick(&seed, -1, 1) * (1 << 24);
+		gpu_chip_describe(&d);
+		check_chip(&d.chip, false);
+		CHECK_EQ(d.chip.sms, d.attr[GPU_ATTR_SM_COUNT]);
+		CHECK(!strcmp(d.chip.name, name[i]));
+		CHECKF(!strstr(d.chip.source, "derived") == (i < 9), "%s: %s", name[i],
+		       d.chip.source);
+	}
+}
+
+/* ---- choosing ---- */
+
+static const char *why_not(const void *args, const struct rlx_g_launch *l)
+{
+	return *(const int *)args < 0 ? "it is negative" : NULL;
+}
+
+static const char *never(const void *args, const struct rlx_g_launch *l)
+{
+	return "it never can";
+}
+
+static bool plan(const void *args, unsigned int i, struct rlx_g_launch *l)
+{
+	rlx_g_line(l, (int64_t)i + 1, 32);
+	l->can = i != 1;	/* one way does not fit */
+	return i < 4;
+}
+
+/* The third one, of grid 3, takes the least; the fourth hardly less than that. */
+static void cost(const void *args, const struct rlx_g_launch *l, struct rlx_g_cost *t)
+{
+	static const double ns[] = { 9000, 1, 5000, 4900 };
+
+	t->once_ns = ns[l->grid[0] - 1];
+}
+
+static unsigned int judged, judge_n;
+
+static unsigned int last(struct rlx_g_judge *j, const struct rlx_g_family *f, const void *args,
+			 const struct rlx_g_candidate *c, unsigned int n, unsigned int least)
+{
+	judged++;
+	judge_n = n;
+	CHECK_EQ(c[least].launch.grid[0], 3);
+	CHECK(c[n - 1].why_not);
+	return n - 2;
+}
+
+TEST(least_wins)
+{
+	static const struct rlx_g_option option[] = {
+		{ RLX_G_copy, why_not, plan, cost }, { RLX_G_zero, never, plan, cost },
+	};
+	static const struct rlx_g_family family = { "test", option, 2, NULL };
+	static struct rlx_g_judge judge = { last };
+	struct rlx_g_launch l = { .processors = 4 };
+	int args = 1;
+
+	rlx_g_choose(&family, &args, &l);
+	CHECK(l.can && l.grid[0] == 3 && l.ns > 5000);
+	l = (struct rlx_g_launch){ .processors = 4, .judge = &judge };
+	rlx_g_choose(&family, &args, &l);
+	CHECK_EQ(judged, 1);
+	CHECK_EQ(judge_n, 4);	/* three ways, and the one that never can */
+	CHECK(l.can && l.grid[0] == 4);
+	args = -1;
+	l = (struct rlx_g_launch){ .processors = 4, .judge = &judge };
+	rlx_g_choose(&family, &args, &l);
+	CHECK(!l.can);
+	CHECK_EQ(judged, 1);
+}
+
+/* Whatever is asked for, some kernel is chosen, in a time that there can be, on any chip. */
+TEST(any_gemm)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 20000; i++) {
+		int64_t k = pick(&seed, 0, 3) ? pick(&seed, 1, 5000) : pick(&seed, 0, 20);
+		struct rlx_k_gemm g = {
+			.m = (size_t)(1ull << pick(&seed, 0, 14)) + (size_t)pick(&seed, 0, 3),
+			.n = (size_t)pick(&seed, 1, 20000), .k = (size_t)k, .alpha = 1,
+			.trans_a = !pick(&seed, 0, 4), .b_fixed = pick(&seed, 0, 1),
+			.b_form = pick(&seed, 0, 1) ? RLX_B_COLS : RLX_B_ROWS,
+			.batch = { (size_t)pick(&seed, 0, 3), 0 },
+		};
+		struct rlx_g_launch l = {
+			.processors = (uint32_t)pick(&seed, 1, 300), .most_shared = 64 << 10,
+			.arch = (uint32_t)pick(&seed, 0, 1) * 90, .chip = gpu_chip_usual(),
+		};
+		bool f32 = pick(&seed, 0, 1);
+
+		g.a_num = g.b_num = g.c_num = f32 ? RLX_NUM_F32 : RLX_NUM_F16;
+		g.lda = g.trans_a ? g.m : g.k;
+		g.ldb = g.b_form == RLX_B_COLS ? g.k : g.n;
+		(f32 ? rlx_g_gemm_f32_launch : rlx_g_gemm_16bit_launch)(&g, &l);
+		CHECKF(l.can && l.ns > 100 && l.ns < 1e11, "%zux%zux%zu: %d, %g ns", g.m, g.n,
+		       g.k, l.can, l.ns);
+	}
+}
+
+TEST_MAIN()
