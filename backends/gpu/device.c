@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backends/gpu/gpu.h"
+#include "backends/gpu/tune.h"
 #include "base/alloc.h"
 #include "base/log.h"
 #include "base/proc.h"
@@ -223,6 +224,7 @@ void gpu_close(struct rlx_device *dev)
 	if (atomic_load_explicit(&d->ready, memory_order_relaxed))
 		d->api->context_set(d->ctx);
 	gpu_modules_free(d);
+	gpu_tune_free(d);
 	if (atomic_load_explicit(&d->ready, memory_order_relaxed)) {
 		d->api->stream_free(d->stream);
 		d->api->context_release(d->dev);

@@ -22,6 +22,7 @@
 #include "kernels/gpu/input_gather.h"
 
 struct gpu_module;
+struct gpu_tuned;
 struct gpu_weight;
 struct gpu_range;
 struct gpu_resident;
@@ -58,6 +59,10 @@ struct gpu_device {
 	} compiler[GPU_MOST_COMPILERS];
 	unsigned int			 compilers;	/* of these to be used, as CPUs are */
 	pthread_cond_t			 compiled;	/* something is */
+	/* tune.c: what was measured; new: since it was written */
+	struct gpu_tuned		*tuned;
+	uint32_t			 n_tuned, cap_tuned;
+	bool				 tune_read, tune_new;
 	struct gpu_weight		*weights;
 	struct gpu_range		*ranges;
 	struct gpu_resident		*residents;
@@ -78,6 +83,7 @@ struct gpu_call {
 	uint32_t		first_wait, n_wait;	/* in gpu_code.wait: after these calls */
 	const char		*text;		/* its kernel, if that was written; when lowering */
 	struct gpu_module	*module;	/* when all is lowered */
+	uint32_t		 decision;	/* that chose its launch: explain.c; 0: none */
 	void			*fn;		/* its function, when all have been loaded */
 	struct rlx_g_launch	launch;
 };
@@ -374,6 +380,13 @@ struct gpu_lower {
 	uint32_t		 n_val;		/* of the plan before temporaries were added */
 	uint32_t		 scratch;	/* of the step's launches; 0: none wants it */
 	struct rlx_bump		 texts;		/* of pointwise kernels */
+	/* explain.c */
+	struct rlx_g_judge	 judge;
+	bool			 explain, tune;	/* RLX_COMPILE_EXPLAIN, _TUNE */
+	uint64_t		 tune_until;	/* rlx_now(): no more is measured then */
+	struct rlx_choice	*choice;	/* .call: the decision that it was of */
+	uint32_t		 n_choice, cap_choice, n_decision;
+	uint32_t		 decision;	/* the next call's; 0: none */
 };
 
 static inline struct gpu_device *gpu_of(const struct rlx_lower *lo)
@@ -394,6 +407,8 @@ enum rlx_status gpu_apply_relocations(struct rlx_lower *lo);
 enum rlx_status gpu_call(struct rlx_lower *lo, const struct rlx_g_launch *l);
 /* The same, of what was chosen, if it can and there is anything to do. */
 enum rlx_status gpu_call_launch(struct rlx_lower *lo, const struct rlx_g_launch *l);
+/* What launch functions are told, and who has the last word. */
+struct rlx_g_launch gpu_launch_of(struct rlx_lower *lo, uint64_t units);
 /* Append the launch that @how says. */
 enum rlx_status gpu_call_kernel(struct rlx_lower *lo, gpu_launch_fn *how, uint64_t units);
 /* Is input @k written by nothing of the program? */
@@ -410,6 +425,15 @@ void gpu_stage_gemv_stream(struct rlx_lower *lo);
 /* lower_fp8.c: is a or b in fp8? Then the staged GEMM @g, which refers to a. */
 bool gpu_gemm_is_fp8(const struct rlx_lower *lo);
 enum rlx_status gpu_gemm_fp8(struct rlx_lower *lo, struct rlx_k_gemm *g);
+
+/* explain.c: the kernel of @l with its parameters, and its grid */
+void gpu_launch_text(const struct rlx_g_launch *l, char *buf, size_t size);
+/* Who chooses while @gl is lowered; forgets what was chosen; frees. */
+void gpu_judge_init(struct gpu_lower *gl, uint32_t flags);
+void gpu_judge_reset(struct gpu_lower *gl);
+void gpu_judge_fini(struct gpu_lower *gl);
+/* Into the code's .choice what there was for each of its calls, if that was asked for. */
+enum rlx_status gpu_explain(const struct gpu_lower *gl);
 
 #define LOWER(op) rlx_lower_fn gpu_lower_##op;
 #include "backends/gpu/lower.def"

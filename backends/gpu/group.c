@@ -123,7 +123,7 @@ void gpu_group_writes(struct gpu_group *g, void *field, uint32_t v)
 static bool replace(struct gpu_group *g, uint32_t n)
 {
 	struct rlx_calls *c = &g->c->calls;
-	uint32_t step = g->call->base.step, n_step = 0, k;
+	uint32_t step = g->call->base.step, decision = g->call[n - 1].decision, n_step = 0, k;
 	struct gpu_call *call;
 
 	for (k = 0; k < n; k++)
@@ -139,6 +139,7 @@ static bool replace(struct gpu_group *g, uint32_t n)
 	call->bad = g->bad;
 	call->again = g->again;
 	call->launch = g->launch;
+	call->decision = decision;
 	return true;
 }
 

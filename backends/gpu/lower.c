@@ -5,6 +5,7 @@
 #include "backends/common/gemm.h"
 #include "backends/gpu/group.h"
 #include "backends/gpu/streams.h"
+#include "backends/gpu/tune.h"
 #include "base/alloc.h"
 #include "base/clock.h"
 
@@ -127,7 +128,18 @@ enum rlx_status gpu_call(struct rlx_lower *lo, const struct rlx_g_launch *l)
 	call->kind = GPU_KERNEL_CALL;
 	call->bad = bad;
 	call->launch = *l;
+	call->launch.judge = NULL;
+	call->decision = gpu_lower_of(lo)->decision;
+	gpu_lower_of(lo)->decision = 0;
 	return RLX_OK;
+}
+
+struct rlx_g_launch gpu_launch_of(struct rlx_lower *lo, uint64_t units)
+{
+	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), units);
+
+	l.judge = gpu_lower_of(lo)->judge.choose ? &gpu_lower_of(lo)->judge : NULL;
+	return l;
 }
 
 enum rlx_status gpu_call_launch(struct rlx_lower *lo, const struct rlx_g_launch *l)
@@ -139,7 +151,7 @@ enum rlx_status gpu_call_launch(struct rlx_lower *lo, const struct rlx_g_launch 
 
 enum rlx_status gpu_call_kernel(struct rlx_lower *lo, gpu_launch_fn *how, uint64_t units)
 {
-	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), units);
+	struct rlx_g_launch l = gpu_launch_of(lo, units);
 
 	if (lo->n_staged > GPU_MOST_ARGS)
 		return rlx_lower_unsupported(lo, "the arguments are too large for a launch");
@@ -330,7 +342,7 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 	const enum rlx_dtype y = rlx_lower_out(lo, 0)->dtype;
 	const bool wide = y == RLX_F64;
 	const bool halves = !wide && (a != RLX_F32 || b != RLX_F32 || y != RLX_F32);
-	struct rlx_g_launch l = gpu_launch_for(gpu_of(lo), 0);
+	struct rlx_g_launch l = gpu_launch_of(lo, 0);
 
 	if (g->compute)		/* weights are rounded once, activations for all who read them */
 		return rlx_lower_unsupported(lo, "operands are rounded by a cast of their own");
@@ -389,6 +401,7 @@ static enum rlx_status lower_step(struct gpu_lower *gl, const struct rlx_plan_st
 
 	lo->st = st;
 	gl->scratch = 0;
+	gl->decision = 0;
 	gl->kept = c->n_kept;
 	memcpy(gl->saved, gl->where, gl->n_val);
 	if (fn || !st->def) {	/* before the launches; undone if there are none */
@@ -702,6 +715,7 @@ static void lower_free(struct gpu_lower *gl)
 	if (!gl)
 		return;
 	rlx_bump_fini(&gl->texts);
+	gpu_judge_fini(gl);
 	rlx_free(gl->where);
 	rlx_free(gl->saved);
 	rlx_free(gl->writer);
@@ -768,9 +782,14 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 	if (!gl || !gl->where || !gl->saved || !gl->writer || !c->weight)
 		st = rlx_fail(err, RLX_ENOMEM, "%s: out of memory", code->dev->be->name);
 	if (!st)
+		gpu_judge_init(gl, flags);
+	if (!st)
 		st = lower_plan(c, gl, flags);
+	gpu_tune_save(d);
 	if (!st)
 		st = place(c, err);
+	if (!st)
+		st = gpu_explain(gl);
 	if (!st) {
 		lay_out(c);
 		count_crossing(c);

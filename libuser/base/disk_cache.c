@@ -92,8 +92,10 @@ enum rlx_status rlx_disk_cache_load(const char *dir, const char *key, void **out
 		return RLX_ENOENT;
 	/* it becomes code: nobody but us and root may have written it */
 	if (fstat(fd, &s) || !S_ISREG(s.st_mode) || (s.st_uid && s.st_uid != geteuid()) ||
-	    s.st_mode & (S_IWGRP | S_IWOTH))
+	    s.st_mode & (S_IWGRP | S_IWOTH)) {
+		st = RLX_EACCES;
 		goto out_close;
+	}
 	n = s.st_size > 0 && s.st_size <= MOST ? (size_t)s.st_size : 0;
 	file = n ? rlx_malloc(n) : NULL;
 	if (n && !file) {
@@ -103,6 +105,7 @@ enum rlx_status rlx_disk_cache_load(const char *dir, const char *key, void **out
 	f = fdopen(fd, "rb");
 	if (!n || !f || fread(file, 1, n, f) != n || !fits(file, n, key, &at)) {
 		unlink(path);
+		st = RLX_EPARSE;
 		goto out_close;
 	}
 	futimens(fd, NULL);	/* used just now, as trim() sees it; ours or not, no matter */

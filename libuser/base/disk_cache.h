@@ -17,8 +17,9 @@
 bool rlx_disk_cache_dir(const char *kind, char *buf, size_t size);
 
 /*
- * What is stored under @key in folder @dir. RLX_ENOENT: nothing, or nothing fit to
- * be used (damaged, or writable by others). Ownership: rlx_free(*@out).
+ * What is stored under @key in folder @dir. RLX_ENOENT: nothing; RLX_EPARSE: something damaged,
+ * which is taken away; RLX_EACCES: something that others may have written. Ownership:
+ * rlx_free(*@out).
  */
 enum rlx_status rlx_disk_cache_load(const char *dir, const char *key, void **out,
 			       size_t *out_bytes);

@@ -119,6 +119,11 @@ static void drop(struct rlx_code *code)
 		rlx_code_free(code->body[i].code);
 		rlx_plan_free(code->body[i].plan);
 	}
+	for (i = 0; i < code->n_choice; i++) {
+		rlx_free(code->choice[i].problem);
+		rlx_free(code->choice[i].what);
+	}
+	rlx_free(code->choice);
 	rlx_free(code->body);
 	rlx_free(code->home);
 	rlx_free(code);

@@ -59,7 +59,8 @@ static void read_npy(const char *path, float *v, int64_t rows, int64_t cols)
 TEST(help)
 {
 	static const char *const commands[] = {
-		"info", "doctor", "run", "embed", "bench", "data", "dump", "ops",
+		"info", "doctor", "run", "embed", "bench", "data", "dump", "explain",
+		"tune", "ops",
 	};
 	unsigned int i;
 

@@ -67,7 +67,7 @@ $(DRY_LIB): $(BUILD)/obj/selftests/gpu/dry/driver.o
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared -Wl,-soname,$(@F) $< -o $@
 $(BUILD)/obj/selftests/gpu/dry/%.o: SAN :=
-$(BUILD)/test/gpu/listed: | $(DRY_LIB)
+$(BUILD)/test/gpu/listed $(BUILD)/test/gpu/tune: | $(DRY_LIB)
 
 emu: $(EMU_LIB)
 

@@ -55,6 +55,68 @@ TEST(bench)
 	CHECK(rlx_json_double(j, rlx_json_get(j, it.val, "p50_ms"), &v) && v > 0);
 }
 
+static const char product[] =
+	"graph \"p\" {\n"
+	"  %1 = input(name=\"x\", type=f16[100,64])\n"
+	"  %2 = input(name=\"w\", type=f16[64,128])\n"
+	"  %3 = matmul(a=%1, b=%2) : f16[100,128]\n"
+	"  %4 = softmax(x=%3, axis=-1) : f16[100,128]\n"
+	"  return \"y\"=%4\n"
+	"}\n";
+
+/* One launch of explain's JSON: its candidates, of which one is chosen and takes the least. */
+static uint32_t check_launch(const struct rlx_json *j, uint32_t l, bool measured)
+{
+	struct rlx_json_iter it;
+	double ns, least = 1e30, v;
+	uint32_t n = 0, chosen = 0, c;
+
+	CHECK(rlx_json_len(j, rlx_json_get(j, l, "ops")) > 0);
+	CHECK(rlx_json_double(j, rlx_json_get(j, l, "measured_ns"), &v) == measured);
+	for (it = rlx_json_iter(j, rlx_json_get(j, l, "candidates")); rlx_json_next(&it); n++) {
+		c = it.val;
+		CHECK(rlx_json_len(j, rlx_json_get(j, c, "kernel")) > 0);
+		if (rlx_json_get(j, c, "why_not")) {
+			CHECK(rlx_json_len(j, rlx_json_get(j, c, "why_not")) > 0);
+			continue;
+		}
+		CHECK(rlx_json_double(j, rlx_json_get(j, c, "predicted_ns"), &ns) && ns > 0);
+		if (!chosen++)
+			least = ns;
+		CHECKF(ns >= least * 0.9 - 60, "%g ns, not the %g that were chosen", ns, least);
+	}
+	CHECK(chosen);
+	return n;
+}
+
+/* Of each launch what there was to choose from; measured if asked for. */
+TEST(explain)
+{
+	struct rlx_json_iter it;
+	struct rlx_json *j;
+	uint32_t n = 0, most = 0, k;
+
+	cli_begin();
+	cli_write("p.rlx", product);
+	for (int measure = 0; measure < 2; measure++) {
+		j = cli_json(RLX("explain", "p.rlx", "--device", op_case_gpu(), "--json",
+				 measure ? "--measure" : "--all", "--seconds", "0"));
+		CHECK(rlx_json_len(j, rlx_json_get(j, 0, "chip")) > 0);
+		for (it = rlx_json_iter(j, rlx_json_get(j, 0, "launches")); rlx_json_next(&it);
+		     n++) {
+			k = check_launch(j, it.val, measure);
+			most = k > most ? k : most;
+		}
+		CHECK(n >= 2);
+		CHECKF(most >= 5, "%u candidates at most", most);
+	}
+	ENDS(RLX("explain", "p.rlx", "--device", op_case_gpu()), 0, out, " us  ");
+	ENDS(RLX("explain", "p.rlx", "--device", op_case_gpu()), 0, out, "M is over 8");
+	ENDS(RLX("explain", "p.rlx"), 3, err, "has no kernels to choose from");
+	ENDS(RLX("explain", "p.rlx", "--seconds", "-1"), 2, err, "--seconds");
+	ENDS(RLX("explain", "none.rlx"), 3, err, "none.rlx");
+}
+
 /* Each kernel's time on the device, within the time of its run. */
 TEST(trace)
 {

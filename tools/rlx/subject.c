@@ -84,7 +84,36 @@ static enum rlx_status compile_graph(struct subject *s,
 		if (st)
 			*err = *rlx_session_error(s->session);
 	}
-	return st ? st : subject_run(s, err);
+	return st;
+}
+
+static void take_options(struct rlx_compile_opts *o, const struct subject_args *a)
+{
+	o->size = sizeof(*o);
+	o->device = a->device;
+	o->threads = a->threads > UINT32_MAX ? UINT32_MAX : (unsigned int)a->threads;
+	o->precision = (enum rlx_precision)a->precision;
+	o->flags |= (a->no_fuse ? RLX_COMPILE_NO_FUSE : 0) |
+		    (a->no_simplify ? RLX_COMPILE_NO_SIMPLIFY : 0) |
+		    (a->native ? RLX_COMPILE_NATIVE : 0);
+}
+
+int subject_program(struct subject *s, const struct subject_args *a,
+		    struct rlx_compile_opts o)
+{
+	struct rlx_error err = { 0 };
+	enum rlx_status st;
+
+	take_options(&o, a);
+	if (s->graph) {
+		st = compile_graph(s, &o, &err);
+		return st ? told(s, st, &err) : TOOL_OK;
+	}
+	st = rlx_runner_new(s->model, &o, &s->runner, &err);
+	if (st)
+		return told(s, st, &err);
+	s->session = rlx_runner_session(s->runner, s->in, s->n_in, &err);
+	return s->session ? TOOL_OK : told(s, err.status, &err);
 }
 
 int subject_compile(struct subject *s, const struct subject_args *a,
@@ -93,15 +122,11 @@ int subject_compile(struct subject *s, const struct subject_args *a,
 	struct rlx_error err = { 0 };
 	enum rlx_status st;
 
-	o.size = sizeof(o);
-	o.device = a->device;
-	o.threads = a->threads > UINT32_MAX ? UINT32_MAX : (unsigned int)a->threads;
-	o.precision = (enum rlx_precision)a->precision;
-	o.flags = (a->no_fuse ? RLX_COMPILE_NO_FUSE : 0) |
-		  (a->no_simplify ? RLX_COMPILE_NO_SIMPLIFY : 0) |
-		  (a->native ? RLX_COMPILE_NATIVE : 0);
+	take_options(&o, a);
 	if (s->graph) {
 		st = compile_graph(s, &o, &err);
+		if (!st)
+			st = subject_run(s, &err);
 		return st ? told(s, st, &err) : TOOL_OK;
 	}
 	st = rlx_runner_new(s->model, &o, &s->runner, &err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What run, bench and dump work on: a model file or the text form of a graph,
+ * What run, bench, dump and explain work on: a model file or the text form of a graph,
  * with the inputs that the command line describes, compiled.
  */
 #ifndef RLX_TOOLS_SUBJECT_H
@@ -10,7 +10,7 @@
 #include "tools/rlx/precision.h"
 #include "tools/rlx/tool.h"
 
-/* Options of all three, rows of their tables by SUBJECT_ARGS. */
+/* Options of all of them, rows of their tables by SUBJECT_ARGS. */
 struct subject_args {
 	struct arg_list	 input, dim, shape;
 	uint64_t	 seed, threads;
@@ -63,6 +63,9 @@ int subject_open(struct subject *s, const char *cmd, const char *path);
 int subject_inputs(struct subject *s, const struct subject_args *a);
 /* Compile with @opts (dump is the caller's, the rest is from @a) and run once. */
 int subject_compile(struct subject *s, const struct subject_args *a,
+		    struct rlx_compile_opts opts);
+/* The same without the run; a model of several programs is an error. */
+int subject_program(struct subject *s, const struct subject_args *a,
 		    struct rlx_compile_opts opts);
 /* Drop what was compiled, so that it can be compiled otherwise. */
 void subject_drop(struct subject *s);

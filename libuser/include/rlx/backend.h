@@ -44,6 +44,21 @@ struct rlx_body {
 	struct rlx_code		*code;
 };
 
+/*
+ * One of the ways that a backend saw to do a launch (a call) of a program. Text is
+ * rlx_malloc()ed and the core's to free.
+ */
+struct rlx_choice {
+	uint32_t	step, n_step;	/* of the plan */
+	uint32_t	call;		/* those of one number are ways of one call */
+	bool		chosen;		/* or its call has become a part of a later one's */
+	bool		tuned;		/* because it was measured */
+	double		ns;		/* predicted; 0: not known */
+	const char	*why_not;	/* it cannot do it; static text, or NULL */
+	char		*problem;	/* "gemm 16x384x1536 ..."; NULL: there was no choice */
+	char		*what;		/* the kernel and its parameters */
+};
+
 struct rlx_code {			/* a compiled plan */
 	struct rlx_device	*dev;
 	struct rlx_plan		*plan;	/* lives as long as the code; compile places it */
@@ -65,6 +80,10 @@ struct rlx_code {			/* a compiled plan */
 	 */
 	unsigned int		 crossing;
 	uint32_t		 first_crossing;
+	/* Set by compile under RLX_COMPILE_EXPLAIN: choices, and the chip that they are for. */
+	struct rlx_choice	*choice;
+	uint32_t		 n_choice, cap_choice;
+	char			 planned_for[160];
 };
 
 /*

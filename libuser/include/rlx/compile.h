@@ -40,6 +40,8 @@ enum rlx_compile_flags {
 	RLX_COMPILE_NO_FUSE	= 1u << 0,	/* no regions, no fused ops */
 	RLX_COMPILE_NO_SIMPLIFY	= 1u << 1,	/* the graph as built */
 	RLX_COMPILE_NATIVE	= 1u << 2,	/* an op without a native kernel is an error */
+	RLX_COMPILE_EXPLAIN	= 1u << 3,	/* keep what was weighed, for rlx explain */
+	RLX_COMPILE_TUNE	= 1u << 4,	/* measure kernels; kept for the device */
 };
 
 /**
