@@ -121,7 +121,7 @@ check-gpu-sanitizer:
 			"selftests/gpu/sanitizer.sh $t $k"))
 
 # Each program checks its results before it takes times.
-GPU_BENCH := $(filter $(BUILD)/test/gpubench/%,$(TEST_BIN))
+GPU_BENCH := $(filter-out %/programs,$(filter $(BUILD)/test/gpubench/%,$(TEST_BIN)))
 bench-gpu:
 	$(Q)tools/setup.sh demo
 	$(Q)+$(BUILDMAKE) all
@@ -134,6 +134,17 @@ bench-gpu:
 		'python3 selftests/gpubench/decoder.py' \
 		'python3 selftests/gpubench/attention.py $(BUILD)/test/gpubench/attention')
 
+# Random problems of ten families on a real GPU, against PyTorch: SEED=n for the same again,
+# CASES of each family, WORDS for its other options (sweep.py --help).
+bench-sweep: CASES := $(if $(filter file,$(origin CASES)),25,$(CASES))
+bench-sweep:
+	$(Q)tools/setup.sh build
+	$(Q)+$(BUILDMAKE) all
+	$(Q)selftests/gpu/device.sh $(BUILD) $@
+	$(Q)+$(BUILDMAKE) $(BUILD)/test/gpubench/programs
+	$(Q)BUILD=$(BUILD) python3 selftests/gpubench/sweep/sweep.py \
+		$(if $(SEED),--seed $(SEED)) --cases $(CASES) $(WORDS)
+
 # A selection of the kernels by the compilers that Debian's hipcc brings.
 check-hip-build:
 	$(Q)tools/setup.sh hip
@@ -141,4 +152,5 @@ check-hip-build:
 	$(Q)$(RUN) -g $@ selftests/gpu/hip_build.sh
 
 .PHONY: emu check-emu check-nvrtc check-hip-build check-emu-dtypes check-gpu bench-gpu \
+	bench-sweep \
 	check-gpu-sanitizer

@@ -12,6 +12,8 @@ from onnx import TensorProto as T
 from onnx import helper as h
 from onnx import numpy_helper as nh
 
+import report
+
 FAMILIES = {}
 NP = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i64": np.int64,
       "i32": np.int32, "i16": np.int16, "i8": np.int8, "u8": np.uint8, "bool": np.bool_}
@@ -33,16 +35,13 @@ class Draw:
         self.dtype = "f32"
 
     def one_of(self, *what):
-        return what[self.rng.integers(len(what))]
+        return report.one_of(self.rng, *what)
 
     def chance(self, p):
         return self.rng.random() < p
 
     def size(self, lo, hi):
-        """Between the two, evenly by logarithm: a multiple of 64, of 8, or anything."""
-        v = math.exp(self.rng.uniform(math.log(lo), math.log(hi)))
-        step = self.one_of(1, 1, 8, 64)
-        return int(min(hi, max(lo, round(v / step) * step if v >= step else round(v))))
+        return report.size(self.rng, lo, hi)
 
     def floats(self):
         """Mostly f32, since that is what most models are."""

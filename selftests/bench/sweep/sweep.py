@@ -27,6 +27,7 @@ import numpy as np
 
 import cases
 import sides
+from report import HEAD, summary
 
 TURNS, TURN_S, REST_S, TOO_SHORT = 6, 0.02, 0.004, 30e-6
 # How far results may lie apart, of the largest there is; three roundings or so of each.
@@ -142,14 +143,6 @@ def calls(threads, path):
     return best
 
 
-def summary(label, ratios):
-    r = sorted(ratios)
-    if not r:
-        return "%-16s  nothing to count" % label
-    mean = math.exp(sum(map(math.log, r)) / len(r))
-    return "%-16s %5d  %8.2f  %8.2f  %8.2f" % (label, len(r), mean, r[len(r) // 10], r[0])
-
-
 def sweep(args, threads, path):
     own = calls(threads, path)
     print("%d threads; a call takes %s us" % (threads, ", ".join(
@@ -168,7 +161,7 @@ def sweep(args, threads, path):
                 print("  %-14s %6.2f  %9.1f us  %-4s %s  %s" % (
                     name, c.ratio, 1e6 * c.ours, c.best, words, c.wrong or c.note), flush=True)
             gc.collect()
-    print("%-16s %5s  %8s  %8s  %8s" % ("family", "cases", "mean", "10 %", "worst"))
+    print(HEAD)
     for name in args.family or cases.FAMILIES:
         print(summary(name, [c.ratio for c in done if c.name == name and c.ratio]))
     print(summary("all", [c.ratio for c in done if c.ratio]))
