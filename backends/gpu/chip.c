@@ -73,9 +73,10 @@ static void derive(struct rlx_g_chip *c, const struct gpu_device *d, bool nvidia
 void gpu_chip_describe(struct gpu_device *d)
 {
 	const struct rlx_g_chip *row = find(d->name);
-	struct rlx_g_chip *c = &d->chip;
+	struct rlx_g_chip *c = &d->described;
 
 	*c = row ? *row : known[0];
+	d->chip_is_derived = !row;
 	if (!row)
 		derive(c, d, d->api->map_tiles && d->attr[GPU_ATTR_WARP] == 32);
 	snprintf(c->name, sizeof(c->name), "%s", d->name);
@@ -86,4 +87,5 @@ void gpu_chip_describe(struct gpu_device *d)
 		c->threads_sm = (uint32_t)d->attr[GPU_ATTR_THREADS_SM];
 	if (d->attr[GPU_ATTR_L2] > 1)
 		c->l2_bytes = (uint64_t)d->attr[GPU_ATTR_L2];
+	atomic_store_explicit(&d->chip, c, memory_order_release);
 }

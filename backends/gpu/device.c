@@ -205,6 +205,7 @@ enum rlx_status gpu_open(const struct rlx_gpu_vendor *v, struct rlx_device *dev,
 	if (d->compilers > GPU_MOST_COMPILERS)
 		d->compilers = GPU_MOST_COMPILERS;
 	pthread_mutex_init(&d->lock, NULL);
+	pthread_mutex_init(&d->calibrating, NULL);
 	pthread_cond_init(&d->compiled, NULL);
 	/*
 	 * A driver takes a tenth of a second for it, and as long again goes by until a
@@ -230,6 +231,7 @@ void gpu_close(struct rlx_device *dev)
 		d->api->context_release(d->dev);
 	}
 	pthread_cond_destroy(&d->compiled);
+	pthread_mutex_destroy(&d->calibrating);
 	pthread_mutex_destroy(&d->lock);
 }
 

@@ -185,7 +185,7 @@ static bool explain_call(const struct gpu_lower *gl, const struct gpu_code *c, u
 enum rlx_status gpu_explain(const struct gpu_lower *gl)
 {
 	const struct gpu_code *c = (const struct gpu_code *)gl->base.code;
-	const struct rlx_g_chip *chip = &gpu_of(&gl->base)->chip;
+	const struct rlx_g_chip *chip = gpu_chip(gpu_of(&gl->base));
 	struct rlx_code *code = gl->base.code;
 	uint32_t i;
 

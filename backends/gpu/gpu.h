@@ -45,7 +45,12 @@ struct gpu_device {
 	int				 made;		/* what its last call returned */
 	int				 attr[GPU_ATTR_COUNT];
 	char				 name[64], arch[48];
-	struct rlx_g_chip		 chip;		/* what launches are planned for */
+	/* What launches are planned for: as the table or the driver has it, or as measured. */
+	_Atomic(const struct rlx_g_chip *) chip;
+	struct rlx_g_chip		 described, measured;
+	bool				 chip_is_derived;	/* no table has it */
+	atomic_bool			 calibrated;	/* whether or not there was a need */
+	pthread_mutex_t			 calibrating;
 	atomic_bool			 lost;
 	/* Some kernel does not wait for the preceding launch: none may begin before that ends. */
 	atomic_bool			 in_order;
@@ -236,6 +241,13 @@ enum rlx_status gpu_alive(struct gpu_device *d, struct rlx_error *err);
 
 /* chip.c: of a device whose attributes and name are known; an H200. */
 void gpu_chip_describe(struct gpu_device *d);
+/* calibrate.c: once, before a program is compiled: numbers of a chip that nobody knows. */
+void gpu_calibrate(struct gpu_device *d);
+static inline const struct rlx_g_chip *gpu_chip(const struct gpu_device *d)
+{
+	return atomic_load_explicit(&d->chip, memory_order_acquire);
+}
+
 const struct rlx_g_chip *gpu_chip_usual(void);
 
 /* cost.c: how much of the chip a launch keeps busy, of 1 */
@@ -355,7 +367,7 @@ static inline struct rlx_g_launch gpu_launch_for(const struct gpu_device *d, uin
 	bool nvidia = d->api->map_tiles && d->attr[GPU_ATTR_WARP] == 32;
 
 	return (struct rlx_g_launch){
-		.units = units, .chip = &d->chip,
+		.units = units, .chip = gpu_chip(d),
 		.processors = (uint32_t)d->attr[GPU_ATTR_SM_COUNT],
 		.most_shared = (uint32_t)d->attr[GPU_ATTR_SHARED],
 		.arch = nvidia ? (uint32_t)(d->attr[GPU_ATTR_MAJOR] * 10 +

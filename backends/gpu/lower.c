@@ -776,6 +776,7 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 
 	if (st)
 		return st;
+	gpu_calibrate(d);
 	gl = lower_new(code, err);
 	c->weight = rlx_calloc(code->plan->n_constant + 1, sizeof(*c->weight));
 	c->most_tensors = 2;

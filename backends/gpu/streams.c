@@ -92,7 +92,7 @@ struct turn {
 /* How much later a launch begins behind one of another stream, and what it could do ahead. */
 static double cross_us(const struct gpu_streams *n)
 {
-	return gpu_device_of(&n->c->base)->chip.event_ns * 1e-3;
+	return gpu_chip(gpu_device_of(&n->c->base))->event_ns * 1e-3;
 }
 
 /* From @from on there must be room for call @i beside what runs. */

@@ -110,11 +110,11 @@ TEST(chips)
 		d.attr[GPU_ATTR_MEMORY_BITS] = (int)pick(&seed, -1, 8192);
 		d.attr[GPU_ATTR_L2] = (int)pick(&seed, -1, 1) * (1 << 24);
 		gpu_chip_describe(&d);
-		check_chip(&d.chip, false);
-		CHECK_EQ(d.chip.sms, d.attr[GPU_ATTR_SM_COUNT]);
-		CHECK(!strcmp(d.chip.name, name[i]));
-		CHECKF(!strstr(d.chip.source, "derived") == (i < 9), "%s: %s", name[i],
-		       d.chip.source);
+		check_chip(gpu_chip(&d), false);
+		CHECK_EQ(gpu_chip(&d)->sms, d.attr[GPU_ATTR_SM_COUNT]);
+		CHECK(!strcmp(gpu_chip(&d)->name, name[i]));
+		CHECKF(!strstr(gpu_chip(&d)->source, "derived") == (i < 9), "%s: %s", name[i],
+		       gpu_chip(&d)->source);
 	}
 }
 

@@ -3,12 +3,15 @@
  * Tuning, on a driver that does nothing (selftests/gpu/dry) but for times that are made up here:
  * the kernel that is said to be the fastest is taken, and again without measuring when its file
  * is there; a damaged file, one of another chip, and failures on the way are not believed.
+ * So are a chip's own numbers, which are measured where nobody knows them.
  */
 #include <dirent.h>
+#include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "backends/gpu/tune.h"
+#include "base/alloc.h"
 #include "base/disk_cache.h"
 #include "rlx/compile.h"
 #include "rt/rt.h"
@@ -378,6 +381,121 @@ TEST(failures)
 		rlx_alloc_fail_nth(0);
 		rlx_graph_put(g);
 	}
+}
+
+/* ---- the chip's own numbers ---- */
+
+static float graph_ms;			/* whatever runs, takes so long */
+
+static int same_elapsed(float *ms, void *from, void *to)
+{
+	*ms = graph_ms;
+	return 0;
+}
+
+/* As a device that is opened, of this name, for the first time. */
+static void new_chip(const char *name)
+{
+	snprintf(gpu->name, sizeof(gpu->name), "%s", name);
+	gpu->attr[GPU_ATTR_CLOCK] = 1500000;
+	gpu->attr[GPU_ATTR_MEMORY_CLOCK] = 2000000;
+	gpu->attr[GPU_ATTR_MEMORY_BITS] = 4096;
+	gpu_chip_describe(gpu);
+	atomic_store(&gpu->calibrated, false);
+}
+
+static void calibrated_file(char *path, size_t size, const char *name)
+{
+	char dir[512], key[256], *p;
+	void *data;
+	size_t n;
+
+	CHECK(rlx_disk_cache_dir("tune", dir, sizeof(dir)));
+	snprintf(key, sizeof(key), "rlx chip 1; %s; %s; %d; driver %d", gpu->v->name, name,
+		 gpu->attr[GPU_ATTR_SM_COUNT], gpu->d->version);
+	CHECK(!rlx_disk_cache_load(dir, key, &data, &n));
+	p = data;
+	CHECK(n < size);
+	memcpy(path, p, n);
+	path[n] = 0;
+	rlx_free(data);
+}
+
+static void store_calibration(const char *name, const char *text)
+{
+	char dir[512], key[256];
+
+	CHECK(rlx_disk_cache_dir("tune", dir, sizeof(dir)));
+	snprintf(key, sizeof(key), "rlx chip 1; %s; %s; %d; driver %d", gpu->v->name, name,
+		 gpu->attr[GPU_ATTR_SM_COUNT], gpu->d->version);
+	CHECK(!rlx_disk_cache_store(dir, key, text, strlen(text)));
+}
+
+/* A chip that nobody knows is measured once; a known one is not, unless somebody asks. */
+TEST(chips_are_measured_once)
+{
+	char text[1024];
+	double sm_dram;
+
+	start();
+	fake.event_elapsed = same_elapsed;
+	graph_ms = 0.2f;		/* 100 empty launches: 2 us each */
+	new_chip("NVIDIA H200");
+	gpu_calibrate(gpu);
+	CHECK(!strcmp(gpu_chip(gpu)->source, "measured") && !launches);
+	new_chip("Chip of the future");
+	CHECK(strstr(gpu_chip(gpu)->source, "derived"));
+	sm_dram = gpu_chip(gpu)->sm_dram_bw / gpu_chip(gpu)->dram_bw;
+	gpu_calibrate(gpu);
+	CHECKF(!strcmp(gpu_chip(gpu)->source, "measured here") && launches, "%s",
+	       gpu_chip(gpu)->source);
+	CHECKF(fabs(gpu_chip(gpu)->start_ns - 2000) < 1, "%g ns", gpu_chip(gpu)->start_ns);
+	CHECK(fabs(gpu_chip(gpu)->sm_dram_bw / gpu_chip(gpu)->dram_bw - sm_dram) < 1e-6);
+	calibrated_file(text, sizeof(text), "Chip of the future");
+	CHECKF(strstr(text, "start_ns 2000.0\n"), "%s", text);
+	launches = 0;
+	gpu_calibrate(gpu);		/* done */
+	graph_ms = 0.3f;
+	new_chip("Chip of the future");	/* by its file, as a new process would */
+	gpu_calibrate(gpu);
+	CHECK(!launches && fabs(gpu_chip(gpu)->start_ns - 2000) < 1);
+	setenv("RLX_CALIBRATE", "1", 1);
+	new_chip("Chip of the future");
+	gpu_calibrate(gpu);
+	unsetenv("RLX_CALIBRATE");
+	CHECK(launches && fabs(gpu_chip(gpu)->start_ns - 3000) < 1);
+}
+
+/* Readings that cannot be are left out; files that cannot be believed as a whole. */
+TEST(calibration_is_believable)
+{
+	static const char *const bad[] = {
+		"", "start_ns", "start_ns 1e9\n", "start_ns nan\n", "start_ns -5\n",
+		"dram_bw 1000.0\nno_such 1.0\n", "dram_bw 1000.0\nstart_ns 0\n",
+	};
+	struct rlx_g_chip before;
+
+	start();
+	fake.event_elapsed = same_elapsed;
+	graph_ms = 1e6f;		/* a clock that is broken */
+	new_chip("Another chip");
+	before = *gpu_chip(gpu);
+	gpu_calibrate(gpu);
+	CHECK(!memcmp(gpu_chip(gpu)->rate, before.rate, sizeof(before.rate)) &&
+	      !(fabs(gpu_chip(gpu)->start_ns - before.start_ns) > 0) &&
+	      !(fabs(gpu_chip(gpu)->dram_bw - before.dram_bw) > 0));
+	graph_ms = 0;			/* and one that stands */
+	for (size_t i = 1; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		store_calibration("Another chip", bad[i]);
+		new_chip("Another chip");
+		gpu_calibrate(gpu);
+		CHECKF(!(fabs(gpu_chip(gpu)->start_ns - before.start_ns) > 0) &&
+		       !(fabs(gpu_chip(gpu)->dram_bw - before.dram_bw) > 0), "%s", bad[i]);
+	}
+	store_calibration("Another chip", "dram_bw 1000.0\n");
+	new_chip("Another chip");
+	gpu_calibrate(gpu);
+	CHECK(fabs(gpu_chip(gpu)->dram_bw - 1000) < 1e-6);
 }
 
 int main(int argc, char **argv)
