@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: MIT
+/*
+ * How well kernels are chosen: of random problems every candidate is timed, those that the cost
+ * model would not take too. Regret is the chosen one's time by the fastest one's: 1 where the
+ * choice was right, whatever the model says of ns. Beside it, of each kernel, what was measured by
+ * what was predicted: the factor by which its cost could be mended.
+ *
+ *	build/test/gpubench/regret [PROBLEMS [LARGEST]]		a family's, 40; elements, 2^24
+ *
+ * RLX_TEST_SEED draws the same again.
+ */
+#include <math.h>
+
+#include "backends/gpu/tune_rig.h"
+#include "base/clock.h"
+#include "selftests/gpu/kernel_run.h"
+
+enum { LAUNCHES = 10, TURNS = 3, MOST_PROBLEMS = 1000, WORST = 5 };
+
+static uint64_t seed;
+static int64_t largest = 1 << 24;
+
+/* A family takes no longer, but for the problem at hand; kernels compile meanwhile. */
+#define FAMILY_NS	30000000000ull
+
+static struct gpu_rig *rig;
+
+/* What came of the problem at hand, by the judge. */
+static struct outcome {
+	char	text[256], chosen[640], fastest[640];
+	double	chosen_ns, fastest_ns;
+} now, worst[WORST];
+
+/* Per kernel, logarithms of measured by predicted. */
+static struct {
+	double		sum, square;
+	unsigned int	n;
+} error_of[RLX_G_VARIANTS];
+
+static double regret[MOST_PROBLEMS];
+
+static int64_t pick(int64_t lo, int64_t hi)
+{
+	return lo + (int64_t)(rlx_test_rand(&seed) % (uint64_t)(hi - lo + 1));
+}
+
+/* Evenly by logarithm; a multiple of 64, of 8, or anything. */
+static int64_t size(int64_t lo, int64_t hi)
+{
+	static const int64_t steps[] = { 64, 64, 8, 8, 1 };
+	double u = (double)(rlx_test_rand(&seed) >> 11) * 0x1p-53;
+	int64_t v = (int64_t)(exp(log((double)lo) + u * log((double)hi / (double)lo)));
+	int64_t step = steps[pick(0, 4)];
+
+	v = v >= step ? v / step * step : v;
+	return v < lo ? lo : v > hi ? hi : v;
+}
+
+static double time_of(const struct rlx_g_launch *l)
+{
+	void *graph = gpu_rig_graph(rig, l, LAUNCHES);
+	double least = 0, ns;
+
+	for (int i = 0; i < TURNS && graph; i++) {
+		ns = gpu_rig_time(rig, graph) / LAUNCHES;
+		least = ns > 0 && (!(least > 0) || ns < least) ? ns : least;
+	}
+	gpu_rig_graph_free(rig, graph);
+	return least;
+}
+
+/* Times all that can do it; the model's choice stays. */
+static unsigned int judge(struct rlx_g_judge *j, const struct rlx_g_family *f, const void *args,
+			  const struct rlx_g_candidate *c, unsigned int n, unsigned int least)
+{
+	unsigned int i;
+
+	f->describe(args, now.text, sizeof(now.text));
+	for (i = 0; i < n; i++) {
+		double ns, by;
+
+		/* far ones would take the whole time */
+		if (c[i].why_not || (i != least && c[i].ns > 20 * c[least].ns))
+			continue;
+		ns = time_of(&c[i].launch);
+		if (!(ns > 0))
+			continue;
+		by = log(ns / c[i].ns);
+		error_of[c[i].variant].sum += by;
+		error_of[c[i].variant].square += by * by;
+		error_of[c[i].variant].n++;
+		if (i == least) {
+			now.chosen_ns = ns;
+			gpu_launch_text(&c[i].launch, now.chosen, sizeof(now.chosen));
+		}
+		if (!(now.fastest_ns > 0) || ns < now.fastest_ns) {
+			now.fastest_ns = ns;
+			gpu_launch_text(&c[i].launch, now.fastest, sizeof(now.fastest));
+		}
+	}
+	return least;
+}
+
+static struct rlx_g_judge all = { judge };
+
+static void *memory(int64_t elements, int bytes)
+{
+	return (void *)(uintptr_t)gpu_rig_memory(rig, (uint64_t)(elements * bytes), 1);
+}
+
+/* ---- problems ---- */
+
+static bool gemm(bool f32, struct rlx_g_launch *l)
+{
+	static const int64_t rows[] = { 1, 8, 16, 50, 128, 197, 333, 577, 4096 };
+	int64_t m = pick(0, 2) ? size(1, 8192) : rows[pick(0, 8)], n = size(16, 8192);
+	int64_t k = size(16, 8192);
+	int bytes = f32 ? 4 : 2;
+	struct rlx_k_gemv_stream a = { .g = {
+		.m = (size_t)m, .n = (size_t)n, .k = (size_t)k, .lda = (size_t)k,
+		.ldc = (size_t)n, .alpha = 1, .b_form = pick(0, 2) ? RLX_B_COLS : RLX_B_ROWS,
+		.b_fixed = true, .a_num = f32 ? RLX_NUM_F32 : RLX_NUM_F16,
+		.act = pick(0, 3) ? RLX_ACT_NONE : RLX_ACT_GELU,
+	} };
+
+	a.g.ldb = (size_t)(a.g.b_form == RLX_B_COLS ? k : n);
+	a.g.b_num = a.g.c_num = a.g.a_num;
+	if (m * k > largest || n * k > largest || m * n > largest)
+		return false;
+	a.g.a = memory(m * k, bytes);
+	a.g.b = memory(n * k, bytes);
+	a.g.c = memory(m * n, bytes);
+	memcpy(rig->args, &a, sizeof(a));
+	(f32 ? rlx_g_gemm_f32_launch : rlx_g_gemm_16bit_launch)(rig->args, l);
+	return a.g.a && a.g.b && a.g.c;
+}
+
+static bool gemm_f16(struct rlx_g_launch *l)
+{
+	return gemm(false, l);
+}
+
+static bool gemm_f32(struct rlx_g_launch *l)
+{
+	return gemm(true, l);
+}
+
+static bool attention(struct rlx_g_launch *l)
+{
+	static const int64_t dims[] = { 32, 40, 64, 64, 80, 96, 128, 128, 256 };
+	int type = pick(0, 3) ? RLX_F16 : RLX_F32, bytes = type == RLX_F32 ? 4 : 2;
+	struct rlx_k_attention a = {
+		.batch = size(1, 32), .heads = pick(1, 16), .head_dim = dims[pick(0, 8)],
+		.q_len = pick(0, 3) ? size(8, 2048) : pick(1, 8), .causal = pick(0, 1),
+		.q_type = (uint8_t)type, .kv_type = (uint8_t)type, .out_type = (uint8_t)type,
+	};
+
+	a.kv_len = pick(0, 1) ? a.q_len : size(16, 4096);
+	a.kv_len = a.kv_len < a.q_len ? a.q_len : a.kv_len;
+	a.q_offset = a.kv_len - a.q_len;
+	a.kv_heads = a.heads;
+	a.v_dim = a.head_dim;
+	a.scale = 1 / sqrtf((float)a.head_dim);
+	a.q_stride[2] = a.k_stride[2] = a.v_stride[2] = a.out_stride[2] = a.heads * a.head_dim;
+	a.q_stride[1] = a.k_stride[1] = a.v_stride[1] = a.out_stride[1] = a.head_dim;
+	a.q_stride[0] = a.out_stride[0] = a.q_len * a.q_stride[2];
+	a.k_stride[0] = a.v_stride[0] = a.kv_len * a.k_stride[2];
+	if (a.batch * a.k_stride[0] > largest || a.batch * a.q_stride[0] > largest ||
+	    a.batch * a.heads * a.q_len > largest / 1024 * 1024 / (a.kv_len / 64 + 1))
+		return false;
+	a.q = memory(a.batch * a.q_stride[0], bytes);
+	a.k = memory(a.batch * a.k_stride[0], bytes);
+	a.v = memory(a.batch * a.k_stride[0], bytes);
+	a.out = memory(a.batch * a.q_stride[0], bytes);
+	memcpy(rig->args, &a, sizeof(a));
+	rlx_g_attention_launch(rig->args, l);
+	return a.q && a.k && a.v && a.out;
+}
+
+static bool conv(struct rlx_g_launch *l)
+{
+	static const size_t edge[] = { 7, 14, 28, 56, 112 }, taps[] = { 1, 1, 3, 3, 5, 7 };
+	size_t e = edge[pick(0, 4)], k = taps[pick(0, 5)], s = (size_t)pick(1, 2);
+	int type = pick(0, 2) ? RLX_F16 : RLX_F32, bytes = type == RLX_F32 ? 4 : 2;
+	struct rlx_k_conv_nd a = {
+		.n = (size_t)size(1, 32), .ic = (size_t)size(1, 512), .oc = (size_t)size(1, 512),
+		.groups = 1, .in = { 1, e, e }, .k = { 1, k, k }, .s = { 1, s, s },
+		.d = { 1, 1, 1 }, .p = { 0, k / 2, k / 2 }, .type = (uint8_t)type,
+		.bias_type = (uint8_t)type,
+	};
+	size_t out = (e + 2 * (k / 2) - k) / s + 1;
+
+	if (!pick(0, 4))
+		a.groups = a.oc = a.ic;
+	a.out[0] = 1;
+	a.out[1] = a.out[2] = out;
+	a.x_n = a.ic * e * e;
+	a.y_n = a.res_n = a.oc * out * out;
+	if ((int64_t)(a.n * a.x_n) > largest || (int64_t)(a.n * a.y_n) > largest)
+		return false;
+	a.x = memory((int64_t)(a.n * a.x_n), bytes);
+	a.y = memory((int64_t)(a.n * a.y_n), bytes);
+	a.w = memory((int64_t)(a.oc * a.ic / a.groups * k * k), bytes);
+	memcpy(rig->args, &a, sizeof(a));
+	rlx_g_conv_nd_launch(rig->args, l);
+	return a.x && a.y && a.w;
+}
+
+/* ---- what came of it ---- */
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void keep_worst(const struct outcome *o)
+{
+	struct outcome with = *o;
+
+	for (int i = 0; i < WORST; i++) {
+		double has = worst[i].fastest_ns > 0 ? worst[i].chosen_ns / worst[i].fastest_ns : 0;
+
+		if (with.chosen_ns / with.fastest_ns > has) {
+			struct outcome t = worst[i];
+
+			worst[i] = with;
+			with = t;
+		}
+		if (!(with.fastest_ns > 0))
+			return;
+	}
+}
+
+static void print_family(const char *name, int n)
+{
+	double sum = 0;
+
+	qsort(regret, (size_t)n, sizeof(*regret), by_value);
+	for (int i = 0; i < n; i++)
+		sum += log(regret[i]);
+	if (!n) {
+		printf("%-10s nothing was measured\n", name);
+		return;
+	}
+	printf("%-10s %4d problems: regret %.3f on the mean, %.2f at 95 %%, %.2f at worst\n",
+	       name, n, exp(sum / n), regret[n * 95 / 100], regret[n - 1]);
+	for (int i = 0; i < WORST && worst[i].chosen_ns > 1.1 * worst[i].fastest_ns; i++)
+		printf("  %.2f  %s\n        %9.2f us %s\n        %9.2f us %s\n",
+		       worst[i].chosen_ns / worst[i].fastest_ns, worst[i].text,
+		       worst[i].chosen_ns * 1e-3, worst[i].chosen, worst[i].fastest_ns * 1e-3,
+		       worst[i].fastest);
+	fflush(stdout);
+}
+
+static void family(const char *name, bool (*problem)(struct rlx_g_launch *l), int problems)
+{
+	uint64_t end = rlx_now() + FAMILY_NS;
+	int n = 0, turns = 0;
+
+	memset(worst, 0, sizeof(worst));
+	while (n < problems && n < MOST_PROBLEMS && rlx_now() < end && turns++ < 1000 * problems) {
+		struct rlx_g_launch l = gpu_launch_for(gpu, 0);
+		bool ok;
+
+		memset(&now, 0, sizeof(now));
+		l.judge = &all;
+		rig = gpu_rig_new(gpu);
+		CHECK(rig);
+		ok = problem(&l);
+		if (ok && rig->err.status)
+			printf("  %s: %s\n", now.text, rig->err.text);
+		gpu_rig_free(rig);
+		if (!ok || !(now.chosen_ns > 0))
+			continue;
+		regret[n++] = now.chosen_ns / now.fastest_ns;
+		keep_worst(&now);
+	}
+	print_family(name, n);
+}
+
+static void print_errors(void)
+{
+	printf("measured by predicted, on the mean, and how far that scatters:\n");
+	for (int v = 1; v < RLX_G_VARIANTS; v++) {
+		double mean = error_of[v].n ? error_of[v].sum / error_of[v].n : 0;
+		double var = error_of[v].n ? error_of[v].square / error_of[v].n - mean * mean : 0;
+
+		if (error_of[v].n)
+			printf("  %-20s %5.2f  x/ %.2f  of %u\n", gpu_variants[v].name, exp(mean),
+			       exp(sqrt(var > 0 ? var : 0)), error_of[v].n);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int problems = argc > 1 ? atoi(argv[1]) : 40;
+
+	largest = argc > 2 ? atoll(argv[2]) : largest;
+	if (problems < 1 || largest < 256) {
+		fprintf(stderr, "usage: regret [PROBLEMS [LARGEST]]\n");
+		return 2;
+	}
+	gpu_start();
+	seed = rlx_test_seed();
+	printf("%s: numbers %s\n", gpu_chip(gpu)->name, gpu_chip(gpu)->source);
+	family("gemm f16", gemm_f16, problems);
+	family("gemm f32", gemm_f32, problems);
+	family("attention", attention, problems);
+	family("conv", conv, problems);
+	print_errors();
+	return 0;
+}
