@@ -23,7 +23,8 @@ $(foreach k,attention_many copy det ew ew_f32 ew_f64 ew_int gemm_int grouped ind
 # Tiles and panels in vectors: what -O3 adds is copies of what is around them.
 $(foreach k,gemm_bf16 gemm_f16,$(eval KERNEL_OPT_$(k) := -O2))
 # Written in vectors, for many types and kinds: what is around them is small.
-$(foreach k,gemm_wq norm_nchw reduce scan softmax_f64,$(eval KERNEL_OPT_$(k) := -Os))
+$(foreach k,fft_f32 fft_f64 gemm_wq norm_nchw reduce scan softmax_f64,\
+	$(eval KERNEL_OPT_$(k) := -Os))
 # Its sums are truncated to integers: they are to be the same at every level.
 KERNEL_OPT_resize_wide += -ffp-contract=off
 

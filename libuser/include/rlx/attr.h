@@ -131,6 +131,9 @@ enum rlx_rnn_direction { RLX_RNN_FORWARD, RLX_RNN_REVERSE, RLX_RNN_BIDI };
 
 enum rlx_rng_kind { RLX_RNG_UNIFORM, RLX_RNG_NORMAL };
 
+/* Which of the two is scaled: by 1 / n the inverse, the other, or both by 1 / sqrt(n). */
+enum rlx_fft_norm { RLX_FFT_BACKWARD, RLX_FFT_FORWARD, RLX_FFT_ORTHO };
+
 enum rlx_ste {
 	RLX_STE_IDENTITY, RLX_STE_CLIPPED, RLX_STE_TANH, RLX_STE_HARD_TANH,
 };

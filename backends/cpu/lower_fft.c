@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: MIT
+/* Fourier transforms: how each length is done, its tables, and a call for each axis. */
+#include <math.h>
+
+#include "backends/common/fft_desc.h"
+#include "backends/cpu/cpu.h"
+
+/* Vectors of a transform beyond this are not kept by the second-level cache. */
+static const double CACHE_BYTES = 384 << 10;
+/* A line is done by one thread if it is shorter, or if there are some. */
+enum { SHARED_LINE = 32768, ENOUGH_LINES = 3 };
+
+struct fft {
+	struct rlx_lower	*lo;
+	struct rlx_k_fft	 a;
+	bool			 f64, portable;
+	int64_t			 lanes;
+	size_t			 size;	/* of a number */
+};
+
+/* What a pass takes for an element, by radix; measured, in no unit. */
+static double pass_cost(int64_t r)
+{
+	static const double small[] = { [2] = 1.6, [3] = 2.2, [4] = 2, [5] = 3, [8] = 2.7 };
+
+	return r < 6 || r == 8 ? small[r] : 1 + 0.55 * (double)r;
+}
+
+/* A pass over vectors that are not in the nearest cache. */
+static double by_size(const struct fft *f, double n, double cost)
+{
+	double bytes = 4 * n * (double)f->lanes * (double)f->size;
+
+	return bytes > CACHE_BYTES ? cost * 1.8 : bytes > 32768 ? cost * 1.15 : cost;
+}
+
+/* Radices of @n, largest powers of two first; false if a prime factor is too large. */
+static bool factorise(const struct fft *f, int64_t n, struct rlx_k_fft_core *c, double *out_cost)
+{
+	int64_t r = 3, twos = 0;
+
+	*out_cost = 0.5 * (double)n;
+	*c = (struct rlx_k_fft_core){ .n = n };
+	for (; n % 2 == 0; n /= 2)
+		twos++;
+	for (; !f->portable && (twos > 4 || twos == 3); twos -= 3)
+		c->factor[c->n_factor++] = 8;
+	for (; twos; twos -= twos > 1 ? 2 : 1)
+		c->factor[c->n_factor++] = twos > 1 ? 4 : 2;
+	for (; r <= RLX_K_FFT_RADIX && n > 1; r += 2)
+		for (; n % r == 0; n /= r)
+			c->factor[c->n_factor++] = (uint8_t)r;
+	for (int k = 0; k < c->n_factor; k++)
+		*out_cost += (double)c->n * pass_cost(c->factor[k]);
+	return n == 1;
+}
+
+/* Lengths of 2, 3 and 5 alone, from @least on, below twice that: calls @try for each. */
+static int64_t next_padded(int64_t least, int *p3, int *p5)
+{
+	int64_t n = 1;
+
+	if (++*p3 > 3) {
+		*p3 = 0;
+		++*p5;
+	}
+	for (int i = 0; i < *p3; i++)
+		n *= 3;
+	for (int i = 0; i < *p5; i++)
+		n *= 5;
+	while (n < least)
+		n *= 2;
+	return *p5 > 3 ? 0 : n;
+}
+
+/* The cheaper one of passes and Bluestein; what it takes for one vector. */
+static double core_of(const struct fft *f, int64_t n, struct rlx_k_fft_core *c)
+{
+	double cost, other;
+	int p3 = -1, p5 = 0;
+	int64_t padded;
+	struct rlx_k_fft_core chirp;
+
+	if (!factorise(f, n, c, &cost))
+		cost = INFINITY;
+	cost = by_size(f, (double)n, cost);
+	if (n <= RLX_K_FFT_RADIX || cost < 12 * (double)n)
+		return cost;
+	while ((padded = next_padded(2 * n - 1, &p3, &p5)) > 0) {
+		factorise(f, padded, &chirp, &other);
+		other = 2 * by_size(f, (double)padded, other) + 2 * (double)padded +
+			2 * (double)n;
+		if (other >= cost)
+			continue;
+		cost = other;
+		*c = chirp;
+		c->chirp_n = n;
+	}
+	return cost;
+}
+
+/* The best n1 n2 = n for a line alone. */
+static double split_line(const struct fft *f, int64_t n, struct rlx_k_fft_core best[2])
+{
+	double least = INFINITY, c;
+	struct rlx_k_fft_core one[2];
+	int64_t n1;
+
+	for (n1 = 2; n1 * n1 <= n * 64 && n1 < n; n1++) {
+		if (n % n1)
+			continue;
+		c = (double)rlx_k_fft_blocks(n / n1, f->lanes) * core_of(f, n1, &one[0]) +
+		    (double)rlx_k_fft_blocks(n1, f->lanes) * core_of(f, n / n1, &one[1]);
+		c += (double)n * 3 / (double)f->lanes * 2;
+		if (c >= least)
+			continue;
+		least = c;
+		best[0] = one[0];
+		best[1] = one[1];
+	}
+	return least;
+}
+
+/* How @n is done: a vector of lines, or a line; sets mode and cores of f->a. */
+static double choose(struct fft *f, int64_t n)
+{
+	double lines = (double)(f->a.outer * f->a.inner), by_lanes, by_line = INFINITY;
+	struct rlx_k_fft_core whole, part[2] = { { 0 }, { 0 } };
+
+	by_lanes = (core_of(f, n, &whole) + 2 * (double)n) *
+		   (double)rlx_k_fft_groups(&f->a, f->lanes);
+	if (n >= 16)
+		by_line = lines * split_line(f, n, part);
+	f->a.n = n;
+	f->a.mode = by_lanes <= by_line ? RLX_K_FFT_LANES : RLX_K_FFT_LINE;
+	f->a.core[0] = by_lanes <= by_line ? whole : part[0];
+	f->a.core[1] = by_lanes <= by_line ? (struct rlx_k_fft_core){ 0 } : part[1];
+	return by_lanes <= by_line ? by_lanes : by_line;
+}
+
+/* The same for a chirp of @n over a line of its own. */
+static double choose_chirp(struct fft *f, int64_t n)
+{
+	double lines = (double)(f->a.outer * f->a.inner), cost = INFINITY, c;
+	int p3 = -1, p5 = 0;
+	int64_t padded;
+	struct rlx_k_fft_core part[2];
+
+	while ((padded = next_padded(2 * n - 1, &p3, &p5)) > 0) {
+		if (padded < 64)
+			continue;
+		c = 2 * split_line(f, padded, part) + 6 * (double)padded / (double)f->lanes;
+		if (c >= cost)
+			continue;
+		cost = c;
+		f->a.n = padded;
+		f->a.core[0] = part[0];
+		f->a.core[1] = part[1];
+	}
+	f->a.mode = RLX_K_FFT_LINE;
+	f->a.chirp_n = n;
+	return lines * cost;
+}
+
+static void put(const struct fft *f, void *table, int64_t i, double x)
+{
+	if (f->f64)
+		((double *)table)[i] = x;
+	else
+		((float *)table)[i] = (float)x;
+}
+
+/* e^(-2 pi i k / n) at numbers @re and @im of the table */
+static void put_root(const struct fft *f, void *table, int64_t re, int64_t im, int64_t k,
+		     int64_t n)
+{
+	double c, s;
+
+	op_root(k % n, n, &c, &s);
+	put(f, table, re, c);
+	put(f, table, im, -s);
+}
+
+static void *new_table(const struct fft *f, int64_t numbers, const void **field)
+{
+	void *p = rlx_lower_keep(f->lo, (size_t)numbers + 16, f->size);
+
+	*field = p;
+	return p;
+}
+
+/* The chirp e^(-pi i k^2 / n), and the spectrum of its conjugate over @all, by 1 / @all. */
+static void chirp_tables(const struct fft *f, int64_t n, int64_t all, const void **out_chirp,
+			 const void **out_spectrum)
+{
+	double *b = rlx_calloc((size_t)all * 10, sizeof(*b)), re, im;
+	void *chirp = new_table(f, 2 * n, out_chirp);
+	void *spectrum = new_table(f, 2 * all, out_spectrum);
+	int64_t k;
+
+	if (!b)
+		rlx_lower_out_of_memory(f->lo);
+	for (k = 0; b && chirp && spectrum && k < n; k++) {
+		op_root((int64_t)((__int128)k * k % (2 * n)), 2 * n, &re, &im);
+		put(f, chirp, k, re);
+		put(f, chirp, n + k, -im);
+		b[2 * k] = re;
+		b[2 * k + 1] = im;
+		if (k)
+			memcpy(b + 2 * (all - k), b + 2 * k, 2 * sizeof(*b));
+	}
+	if (b && chirp && spectrum)
+		op_dft(b, all, false, b + 2 * all);
+	for (k = 0; b && chirp && spectrum && k < all; k++) {
+		put(f, spectrum, k, b[2 * k] / (double)all);
+		put(f, spectrum, all + k, b[2 * k + 1] / (double)all);
+	}
+	rlx_free(b);
+}
+
+static void core_table(const struct fft *f, struct rlx_k_fft_core *c)
+{
+	int64_t m = c->n, count = 0, at = 0, p, i;
+	double re, im;
+	void *w;
+	int k;
+
+	for (k = 0; k < c->n_factor; k++) {
+		m /= c->factor[k];
+		count += 2 * c->factor[k] + 2 * (c->factor[k] - 1) * m;
+	}
+	w = new_table(f, count, &c->w);
+	m = c->n;
+	if (c->chirp_n)
+		chirp_tables(f, c->chirp_n, c->n, &c->chirp, &c->spectrum);
+	for (k = 0; w && k < c->n_factor; k++) {
+		int64_t r = c->factor[k];
+
+		for (i = 0; r % 2 && i < r; i++) {
+			op_root(i, r, &re, &im);
+			put(f, w, at++, re);
+			put(f, w, at++, im);
+		}
+		for (m /= r, p = 0; p < m; p++)
+			for (i = 1; i < r; i++, at += 2)
+				put_root(f, w, at, at + 1, p * i, m * r);
+	}
+}
+
+/* Twiddle factors between columns and rows. */
+static void matrix_tables(const struct fft *f, struct rlx_k_fft *a)
+{
+	const int64_t n1 = rlx_k_fft_length(&a->core[0]), lanes = f->lanes;
+	const int64_t n2 = rlx_k_fft_length(&a->core[1]);
+	const int64_t blocks = rlx_k_fft_blocks(n2, lanes);
+	void *lane = new_table(f, n1 * lanes * 2, &a->lane_w);
+	void *block = new_table(f, blocks * n1 * 2, &a->block_w);
+	int64_t k, i;
+
+	if (!lane || !block)
+		return;
+	for (k = 0; k < n1; k++) {
+		for (i = 0; i < lanes; i++)
+			put_root(f, lane, 2 * k * lanes + i, (2 * k + 1) * lanes + i, k * i, a->n);
+		for (i = 0; i < blocks; i++)
+			put_root(f, block, 2 * (i * n1 + k), 2 * (i * n1 + k) + 1, k * i * lanes,
+				 a->n);
+	}
+}
+
+static void tables(const struct fft *f, struct rlx_k_fft *a)
+{
+	int64_t k;
+	void *w;
+
+	core_table(f, &a->core[0]);
+	if (a->mode == RLX_K_FFT_LINE) {
+		core_table(f, &a->core[1]);
+		matrix_tables(f, a);
+	}
+	if (a->chirp_n)
+		chirp_tables(f, a->chirp_n, a->n, &a->chirp, &a->spectrum);
+	if (!a->split)
+		return;
+	w = new_table(f, 2 * (a->half + 1), &a->split_w);
+	for (k = 0; w && k <= a->half; k++)
+		put_root(f, w, k, a->half + 1 + k, k, 2 * a->half);
+}
+
+/* @at: x, y and z */
+static enum rlx_status call(const struct fft *f, const struct rlx_k_fft *from, uint64_t units,
+			    const struct rlx_fft_place at[3])
+{
+	struct rlx_k_fft *a = rlx_lower_args(f->lo, sizeof(*a));
+	double work = (double)(from->outer * from->inner) * (double)from->n * 20;
+
+	*a = *from;
+	rlx_fft_refer(f->lo, &a->x, at[0]);
+	rlx_fft_refer(f->lo, &a->y, at[1]);
+	rlx_fft_refer(f->lo, &a->z, at[2]);
+	return rlx_lower_call(f->lo, f->f64 ? RLX_KERNEL_fft_f64 : RLX_KERNEL_fft_f32, units, work,
+			      rlx_k_fft_scratch(a, f->lanes, f->size));
+}
+
+static struct rlx_k_fft_view dense(int64_t n, int64_t inner)
+{
+	return (struct rlx_k_fft_view){ .n = n, .stride = 2, .part = 1, .outer = 2 * n * inner,
+					.inner = 2 * n };
+}
+
+/* Which transform of a chirp's a step is of. */
+enum chirp { NO_CHIRP, TO_SPECTRUM, FROM_SPECTRUM };
+
+/* A step of the lines between two places, z the third; of mode @mode. */
+static void shared_step(const struct fft *f, uint8_t mode, enum chirp chirp,
+			const struct rlx_fft_place at[3], const struct rlx_k_fft_view *in,
+			const struct rlx_k_fft_view *out)
+{
+	struct rlx_k_fft a = f->a;
+
+	a.mode = mode;
+	a.in = *in;
+	a.out = *out;
+	a.to_spectrum = chirp == TO_SPECTRUM;
+	a.from_spectrum = chirp == FROM_SPECTRUM;
+	call(f, &a, (uint64_t)(a.outer * a.inner * rlx_k_fft_pieces(&a, f->lanes)), at);
+}
+
+/* Few long lines: threads share each. */
+static void shared_line(const struct fft *f, struct rlx_fft_place x, struct rlx_fft_place y)
+{
+	const struct rlx_k_fft *a = &f->a;
+	const uint64_t lines = (uint64_t)(a->outer * a->inner), number = 2 * f->size;
+	const int64_t most = a->n > a->half ? a->n : a->half + 1;
+	const int64_t n = a->chirp_n ? a->chirp_n : a->n;
+	const struct rlx_fft_place z = { RLX_FFT_TMP, rlx_lower_tmp(f->lo, lines * number *
+						(uint64_t)rlx_k_fft_z(a, f->lanes)) };
+	struct rlx_fft_place t = { RLX_FFT_TMP, 0 };
+	struct rlx_k_fft_view mid = dense(most, a->inner), in = a->in, out = a->out, ends;
+	struct rlx_fft_place to_t[] = { x, t, z }, from_t[] = { t, y, z };
+
+	if (a->chirp_n || a->split)
+		t.tmp = rlx_lower_tmp(f->lo, lines * number * (uint64_t)most);
+	to_t[1] = from_t[0] = t;
+	ends = mid;
+	ends.n = n;
+	mid.n = a->n;
+	if (a->split == 2) {
+		shared_step(f, RLX_K_FFT_SPLIT, NO_CHIRP, to_t, &in, &ends);
+		to_t[0] = t;
+		in = ends;
+	}
+	if (a->split == 1) {
+		from_t[1] = t;
+		out = ends;
+	}
+	shared_step(f, RLX_K_FFT_COLUMNS, a->chirp_n ? TO_SPECTRUM : NO_CHIRP, to_t, &in, &mid);
+	if (a->chirp_n) {
+		shared_step(f, RLX_K_FFT_ROWS, TO_SPECTRUM, to_t, &in, &mid);
+		shared_step(f, RLX_K_FFT_COLUMNS, FROM_SPECTRUM, from_t, &mid, &out);
+	}
+	shared_step(f, RLX_K_FFT_ROWS, a->chirp_n ? FROM_SPECTRUM : NO_CHIRP, from_t, &mid, &out);
+	from_t[1] = y;
+	if (a->split == 1)
+		shared_step(f, RLX_K_FFT_SPLIT, NO_CHIRP, from_t, &ends, &a->out);
+}
+
+/*
+ * The views of a step from @d to @out elements by a transform of length @n. Lines that are cut or
+ * padded at an odd place are no pairs.
+ */
+static void set_views(struct rlx_k_fft *a, int64_t d, int64_t n, int64_t out, bool real_in,
+		      bool real_out)
+{
+	bool pairs = n % 2 == 0 && n > 2 && !(real_in && d % 2 && d < n);
+
+	a->half = 0;
+	if ((real_in || real_out) && pairs) {
+		a->split = real_in ? 1 : 2;
+		a->half = n / 2;
+	}
+	if (real_in)
+		a->in = rlx_fft_view(pairs ? RLX_K_FFT_PAIRS : RLX_K_FFT_REAL, d, n, a->inner);
+	else
+		a->in = rlx_fft_view(real_out && !pairs ? RLX_K_FFT_HALF : RLX_K_FFT_COMPLEX, d,
+			     real_out ? n / 2 + 1 : n, a->inner);
+	a->out = rlx_fft_view(!real_out ? RLX_K_FFT_COMPLEX : pairs ? RLX_K_FFT_PAIRS :
+			      RLX_K_FFT_REAL, out, out, a->inner);
+	if (a->in.kind == RLX_K_FFT_PAIRS)
+		a->in.n = (a->in.n + 1) / 2;
+	if (a->out.kind == RLX_K_FFT_PAIRS)
+		a->out.n /= 2;
+}
+
+static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step *s, bool inverse,
+				struct rlx_fft_place x, struct rlx_fft_place y)
+{
+	const enum rlx_dtype dt = rlx_lower_in(lo, 0)->dtype;
+	const enum rlx_isa isa = cpu_isa(lo);
+	/* v4 has no kernel of f64 of its own */
+	const int64_t bytes = isa == RLX_ISA_BASE ? 16 :
+			      isa == RLX_ISA_V3 || dt == RLX_F64 ? 32 : 64;
+	struct fft f = {
+		.lo = lo, .f64 = dt == RLX_F64, .portable = isa == RLX_ISA_BASE,
+		.size = dt == RLX_F64 ? 8 : 4,
+		.a = { .outer = s->outer, .inner = s->inner, .inverse = inverse, .scale = s->scale,
+		       .across_outer = s->outer > s->inner },
+	};
+	struct rlx_k_fft *a = &f.a, plain;
+	double cost;
+	int64_t of;
+
+	f.lanes = bytes / (int64_t)f.size;
+	set_views(a, s->d, s->n, s->out, s->real_in, s->real_out);
+	of = a->half ? a->half : s->n;
+	cost = choose(&f, of);
+	plain = *a;
+	if (of <= RLX_K_FFT_RADIX || choose_chirp(&f, of) >= cost)
+		*a = plain;
+	if (!((struct cpu_lower *)lo)->dry)
+		tables(&f, a);
+	if (a->mode == RLX_K_FFT_LINE && a->n >= SHARED_LINE && a->in.kind != RLX_K_FFT_HALF &&
+	    a->outer * a->inner < ENOUGH_LINES)
+		shared_line(&f, x, y);
+	else
+		call(&f, a, (uint64_t)(a->mode == RLX_K_FFT_LANES ?
+		     rlx_k_fft_groups(a, f.lanes) : a->outer * a->inner),
+		     (struct rlx_fft_place[]){ x, y, { RLX_FFT_NOWHERE, 0 } });
+	return lo->status;
+}
+
+enum rlx_status cpu_lower_fft(struct rlx_lower *lo)
+{
+	const enum rlx_dtype dt = rlx_lower_in(lo, 0)->dtype;
+
+	if (dt != RLX_C64 && dt != RLX_F64 && dt != RLX_F32)
+		return rlx_lower_unsupported(lo, "no kernel for this dtype");
+	return rlx_fft_steps(lo, dt == RLX_F64 ? 8 : 4, one_axis);
+}
+
+enum rlx_status cpu_lower_rfft(struct rlx_lower *lo)
+{
+	return cpu_lower_fft(lo);
+}
+
+enum rlx_status cpu_lower_irfft(struct rlx_lower *lo)
+{
+	return cpu_lower_fft(lo);
+}

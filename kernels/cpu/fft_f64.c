@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT
+/* Discrete Fourier transforms in f64; v4 takes those of v3, which wait for memory as long. */
+#include "kernels/kernel.h"
+#include "kernels/simd/vec.h"
+
+#ifndef RLX_V512
+#define FT		double
+#define FV		vd
+#define FW		RLX_VLD
+#define F_LOADU(p)	vd_loadu(p)
+#define F_LOADN(p, n)	vd_loadn(p, n)
+#define F_STOREN(p, v, n) vd_storen(p, v, n)
+#include "kernels/simd/fft_pass.h"
+#include "kernels/simd/fft_move.h"
+#include "kernels/simd/fft_line.h"
+
+rlx_k_fn RLX_K(fft_f64);
+
+void RLX_K(fft_f64)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	units(args, begin, end, scratch);
+}
+#endif

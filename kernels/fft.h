@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* Discrete Fourier transforms along one axis. */
+#ifndef RLX_K_FFT_H
+#define RLX_K_FFT_H
+
+#include "kernels/type.h"
+
+/* What an element of a line is: how many numbers, and where they are. */
+enum rlx_k_fft_kind {
+	RLX_K_FFT_COMPLEX,	/* re, im */
+	RLX_K_FFT_REAL,		/* re; read, im is 0, written, it is dropped */
+	RLX_K_FFT_PAIRS,	/* two neighbours of a real line are re and im */
+	RLX_K_FFT_HALF,		/* read: re, im; beyond n / 2 the conjugate of element n - i; not
+				   in steps that threads share */
+};
+
+/* Lines in memory; distances in numbers. */
+struct rlx_k_fft_view {
+	int64_t	n;		/* elements that are there: others are 0, or are not written */
+	int64_t	stride;		/* from an element to the next */
+	int64_t	part;		/* from re to im */
+	int64_t	outer, inner;	/* from a line to the next along either */
+	uint8_t	kind;
+};
+
+enum { RLX_K_FFT_FACTORS = 24, RLX_K_FFT_RADIX = 61 };	/* the most, and the largest */
+
+/*
+ * A transform of vectors. Its passes are of a length without prime factors beyond
+ * RLX_K_FFT_RADIX: pass k of radix r, with m = n / (factor[0] .. factor[k]), has in @w cos and
+ * sin of 2 pi i / r for i in [0, r) if r is odd, then for p in [0, m) and i in [1, r) the twiddle
+ * factor of p i / (m r). Bluestein, where chirp_n is not 0: a convolution of length n with a
+ * chirp stands for the transform of length chirp_n.
+ */
+struct rlx_k_fft_core {
+	int64_t		n;
+	const void	*w;
+	int64_t		chirp_n;
+	const void	*chirp;		/* re [chirp_n], im: e^(-pi i k^2 / chirp_n) */
+	const void	*spectrum;	/* re [n], im: of the chirp's conjugate, over n */
+	uint8_t		n_factor, factor[RLX_K_FFT_FACTORS];
+};
+
+static inline int64_t rlx_k_fft_length(const struct rlx_k_fft_core *c)
+{
+	return c->chirp_n ? c->chirp_n : c->n;
+}
+
+/* Vectors that a core works with, its input among them. */
+static inline int64_t rlx_k_fft_vectors(const struct rlx_k_fft_core *c)
+{
+	return c->chirp_n ? c->chirp_n + 2 * c->n : 2 * c->n;
+}
+
+/* How a transform of length n is done. */
+enum rlx_k_fft_mode {
+	RLX_K_FFT_LANES,	/* a vector of lines at a time, by core[0] */
+	/*
+	 * A line as a matrix [n1][n2]: its columns by core[0], times twiddle factors, its rows by
+	 * core[1]; a vector of columns, then of rows, at a time. All of a line:
+	 */
+	RLX_K_FFT_LINE,
+	RLX_K_FFT_COLUMNS,	/* or the columns alone, to z */
+	RLX_K_FFT_ROWS,		/* and the rows, from z */
+	RLX_K_FFT_SPLIT,	/* between half a spectrum and the one of pairs */
+};
+
+/*
+ * y is the transform of x, times scale. @chirp_n as of a core: of lines too long for one.
+ *
+ * Real lines of even length are transformed as pairs, by half the length (@split): their
+ * spectrum is made of that of the pairs behind it, or the other way round before it.
+ *
+ * CPU kernels: fft_f32, fft_f64. One unit is, in mode LANES a vector of lines
+ * (rlx_k_fft_groups()), LINE a line, COLUMNS and ROWS a vector of them, SPLIT as many elements as
+ * RLX_K_FFT_CHUNK. Scratch: rlx_k_fft_scratch().
+ */
+struct rlx_k_fft {
+	const void		*x;
+	void			*y;
+	void			*z;	/* COLUMNS, ROWS: [outer inner][blocks of n1][n2] */
+	struct rlx_k_fft_view	in, out;
+	int64_t			outer, inner;	/* lines */
+	int64_t			n;
+	struct rlx_k_fft_core	core[2];
+	const void		*lane_w;	/* [n1][lanes]: e^(-2 pi i k1 lane / n), re, im */
+	const void		*block_w;	/* [blocks of n2][n1]: of k1 and the first column */
+	int64_t			chirp_n;	/* 0: no Bluestein */
+	const void		*chirp, *spectrum;
+	const void		*split_w;	/* re [half + 1], im: e^(-2 pi i k / (2 half)) */
+	int64_t			half;		/* SPLIT, or split: length of the pairs */
+	double			scale;
+	uint8_t			mode;
+	uint8_t			inverse;
+	uint8_t			split;		/* to: 1, from: 2 half a spectrum; 0: neither */
+	uint8_t			across_outer;	/* LANES: a vector is of lines of @outer */
+	/* COLUMNS, ROWS of a chirp: first the one by the spectrum, then the one back */
+	uint8_t			to_spectrum, from_spectrum;
+};
+
+enum { RLX_K_FFT_CHUNK = 128 };
+
+static inline int64_t rlx_k_fft_blocks(int64_t n, int64_t lanes)
+{
+	return (n + lanes - 1) / lanes;
+}
+
+/* Vectors of lines. */
+static inline int64_t rlx_k_fft_groups(const struct rlx_k_fft *a, int64_t lanes)
+{
+	return a->across_outer ? rlx_k_fft_blocks(a->outer, lanes) * a->inner :
+				 rlx_k_fft_blocks(a->inner, lanes) * a->outer;
+}
+
+/* Units of a line: columns, rows or pieces of a split. */
+static inline int64_t rlx_k_fft_pieces(const struct rlx_k_fft *a, int64_t lanes)
+{
+	if (a->mode == RLX_K_FFT_SPLIT)
+		return rlx_k_fft_blocks(a->half + 1, RLX_K_FFT_CHUNK);
+	return rlx_k_fft_blocks(rlx_k_fft_length(&a->core[a->mode == RLX_K_FFT_COLUMNS]), lanes);
+}
+
+/* Complex numbers of z, for a line. */
+static inline int64_t rlx_k_fft_z(const struct rlx_k_fft *a, int64_t lanes)
+{
+	return rlx_k_fft_blocks(rlx_k_fft_length(&a->core[0]), lanes) * lanes *
+	       rlx_k_fft_length(&a->core[1]);
+}
+
+/* Bytes of scratch; @lanes of the level's vectors, @size of a number. */
+static inline size_t rlx_k_fft_scratch(const struct rlx_k_fft *a, int64_t lanes, size_t size)
+{
+	int64_t n = rlx_k_fft_vectors(&a->core[0]), other = rlx_k_fft_vectors(&a->core[1]);
+
+	if (a->mode == RLX_K_FFT_SPLIT)
+		return 0;
+	n = (n > other ? n : other) + 2;	/* half a spectrum has one element more */
+	n *= lanes;
+	if (a->mode == RLX_K_FFT_LINE)
+		n += rlx_k_fft_z(a, lanes) + (a->n > a->half ? a->n : a->half + 1);
+	return (size_t)n * 2 * size;
+}
+
+/*
+ * The same on a GPU, without splitting: a pass is a butterfly a thread, of radices 2, 3, 4, 5 and
+ * 7, and of any other by sums.
+ *
+ * GPU kernel: fft.
+ */
+struct rlx_k_fft_gpu {
+	const void		*x;
+	void			*y;
+	struct rlx_k_fft_view	in, out;
+	int64_t			outer, inner;	/* lines */
+	int64_t			n;		/* of the passes; 1: none */
+	int64_t			chirp_n;	/* 0: no Bluestein */
+	const void		*roots;		/* [n] of re, im: e^(-2 pi i k / n), f64 or else f32 */
+	const void		*chirp;		/* [chirp_n], as in struct rlx_k_fft_core */
+	const void		*spectrum;	/* [n] */
+	double			scale;
+	uint8_t			inverse, type;	/* type of x and y: a float of 16 bits or more */
+	uint8_t			n_factor, factor[32];
+};
+
+#endif

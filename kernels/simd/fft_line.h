@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The modes of kernels/fft.h, in FT; included after fft_move.h. A transform back is one of
+ * numbers whose re and im are swapped, swapped again.
+ */
+#ifndef RLX_SIMD_FFT_LINE_H
+#define RLX_SIMD_FFT_LINE_H
+
+static const FT *table(const void *p)
+{
+	return p;
+}
+
+/* x[e] *= w of each element of the tile; @n of w's are there, @w has re, then im */
+static void times_table(cv *x, const struct fft_tile *t, const FT *w, int64_t n)
+{
+	for (int64_t e = 0; e < t->ne; e++) {
+		int64_t i = t->first + e * t->along_e, left = n - i;
+
+		if (left <= 0)
+			x[e] = (cv){ { 0 }, { 0 } };
+		else if (!t->along_l)
+			x[e] = cv_mul(x[e], w[i] - (FV){ 0 }, w[n + i] - (FV){ 0 });
+		else
+			x[e] = cv_mul(x[e], F_LOADN(w + i, (size_t)left),
+				      F_LOADN(w + n + i, (size_t)left));
+	}
+}
+
+/* What is done to a result before it is stored. */
+struct fft_end {
+	const FT	*w;		/* NULL: nothing; else re [n], im */
+	int64_t		n;
+	FT		scale;
+	bool		swap_first, swap;
+};
+
+static void end_tile(cv *x, const struct fft_tile *t, const struct fft_end *end)
+{
+	if (end->swap_first)
+		for (int64_t e = 0; e < t->ne; e++)
+			x[e] = (cv){ x[e].im, x[e].re };
+	if (end->w)
+		times_table(x, t, end->w, end->n);
+	if (end->swap)
+		for (int64_t e = 0; e < t->ne; e++)
+			x[e] = (cv){ x[e].im, x[e].re };
+	if (end->scale != 1)
+		for (int64_t e = 0; e < t->ne; e++)
+			x[e] = (cv){ x[e].re * end->scale, x[e].im * end->scale };
+}
+
+/* The transform of @x by a core; @work is for what rlx_k_fft_vectors() has besides x. */
+static cv *run_core(const struct rlx_k_fft_core *c, cv *x, cv *work)
+{
+	struct fft_tile in = { .ne = c->chirp_n, .nl = FW, .along_e = 1 };
+	struct fft_tile all = { .ne = c->n, .nl = FW, .along_e = 1 };
+	cv *y;
+
+	if (!c->chirp_n)
+		return transform(c, x, work);
+	times_table(x, &in, table(c->chirp), c->chirp_n);
+	memcpy(work, x, (size_t)c->chirp_n * sizeof(*x));
+	memset(work + c->chirp_n, 0, (size_t)(c->n - c->chirp_n) * sizeof(*x));
+	y = transform(c, work, work + c->n);
+	end_tile(y, &all, &(struct fft_end){ table(c->spectrum), c->n, 1, false, true });
+	y = transform(c, y, y == work ? work + c->n : work);
+	end_tile(y, &in, &(struct fft_end){ table(c->chirp), c->chirp_n, 1, true, false });
+	return y;
+}
+
+/* Of pairs' spectrum z[0 .. half), the real line's [0 .. half], in place. */
+static void to_half(cv *z, const FT *w, int64_t half)
+{
+	z[half] = z[0];
+	for (int64_t k = 0; 2 * k <= half; k++) {
+		cv a = z[k], b = { z[half - k].re, -z[half - k].im };
+		cv e = cv_add(a, b), o = cv_turn(cv_sub(a, b)), c;
+
+		o = cv_mul(o, w[k] - (FV){ 0 }, w[half + 1 + k] - (FV){ 0 });
+		c = cv_sub(e, o);
+		z[k] = (cv){ (e.re + o.re) * (FT)0.5, (e.im + o.im) * (FT)0.5 };
+		z[half - k] = (cv){ c.re * (FT)0.5, c.im * (FT)-0.5 };
+	}
+}
+
+/* And back, as what a transform back wants: twice that, re and im swapped. */
+static void from_half(cv *z, const FT *w, int64_t half)
+{
+	z[0].im = z[half].im = (FV){ 0 };
+	for (int64_t k = 0; 2 * k <= half; k++) {
+		cv a = z[k], b = { z[half - k].re, -z[half - k].im };
+		cv e = cv_add(a, b), o = cv_sub(a, b), c;
+
+		o = cv_mul(o, w[k] - (FV){ 0 }, -w[half + 1 + k] - (FV){ 0 });
+		/* e + i o, and of half - k the conjugate of e - i o */
+		c = (cv){ e.re + o.im, -(e.im - o.re) };
+		z[k] = (cv){ e.im + o.re, e.re - o.im };
+		z[half - k] = (cv){ c.im, c.re };
+	}
+}
+
+/* Half a spectrum's other half, its conjugate; read for a transform back, so re and im swapped. */
+static void mirror(cv *x, int64_t n)
+{
+	x[0].re = (FV){ 0 };
+	if (n % 2 == 0)
+		x[n / 2].re = (FV){ 0 };
+	for (int64_t k = 1; 2 * k < n; k++)
+		x[n - k] = (cv){ -x[k].re, x[k].im };
+}
+
+static struct fft_tile tile_of_lines(const struct rlx_k_fft *a, const struct rlx_k_fft_view *v,
+				     const void *base, size_t unit, int64_t ne)
+{
+	int64_t lines = a->across_outer ? a->outer : a->inner;
+	int64_t groups = rlx_k_fft_blocks(lines, FW), to = a->across_outer ? v->outer : v->inner;
+	int64_t other = (int64_t)unit / groups, from = (int64_t)unit % groups * FW;
+
+	return (struct fft_tile){
+		.view = v, .ne = ne, .nl = lines - from < FW ? lines - from : FW,
+		.p = (FT *)base + from * to + other * (a->across_outer ? v->inner : v->outer),
+		.along_e = 1, .to_e = v->stride, .to_l = to,
+	};
+}
+
+static void lanes(const struct rlx_k_fft *a, size_t unit, cv *buf)
+{
+	const int64_t n = a->n;
+	const bool half = a->in.kind == RLX_K_FFT_HALF;
+	struct fft_tile in = tile_of_lines(a, &a->in, a->x, unit, a->split == 2 ? n + 1 :
+					   half ? n / 2 + 1 : n);
+	struct fft_tile out = tile_of_lines(a, &a->out, a->y, unit, n);
+	const bool back = a->inverse;
+	cv *x = buf;
+
+	load_tile(&in, x, back && a->split != 2);
+	if (half)
+		mirror(x, n);
+	if (a->split == 2)
+		from_half(x, table(a->split_w), a->half);
+	x = run_core(&a->core[0], x, buf + n + 1);
+	end_tile(x, &out, &(struct fft_end){ NULL, 0, (FT)a->scale, false, back });
+	if (a->split == 1) {
+		to_half(x, table(a->split_w), a->half);
+		out.ne = n + 1;
+	}
+	store_tile(&out, x);
+}
+
+/* A vector of columns: their transforms, turned, to @z in blocks of rows. */
+static void columns(const struct rlx_k_fft *a, struct fft_tile t, bool swap, const FT *chirp,
+		    cv *z, cv *buf)
+{
+	const int64_t n1 = rlx_k_fft_length(&a->core[0]), n2 = rlx_k_fft_length(&a->core[1]);
+	const int64_t from = t.first;
+	const FT *lane_w = table(a->lane_w);
+	const FT *w = table(a->block_w) + from / FW * n1 * 2;
+	cv *x = buf;
+
+	t.ne = n1;
+	t.nl = n2 - from < FW ? n2 - from : FW;
+	t.along_e = n2;
+	t.along_l = 1;
+	t.to_e = n2 * t.view->stride;
+	t.to_l = t.view->stride;
+	t.p += from * t.view->stride;
+	load_tile(&t, x, swap);
+	if (chirp)
+		times_table(x, &t, chirp, a->chirp_n);
+	x = run_core(&a->core[0], x, x + n1);
+	for (int64_t k = 0; k < n1; k += FW) {
+		cv *to = z + k / FW * n2 + from;
+		FV re[FW], im[FW];
+
+		for (int64_t i = 0; i < FW; i++) {
+			const FT *lane = lane_w + (k + i) * 2 * FW;
+			cv c = { { 0 }, { 0 } };
+
+			if (k + i < n1)
+				c = cv_times(cv_mul(x[k + i], F_LOADU(lane), F_LOADU(lane + FW)),
+					     w + 2 * (k + i));
+			re[i] = c.re;
+			im[i] = c.im;
+		}
+		turn_square(re);
+		turn_square(im);
+		for (int64_t l = 0; l < t.nl; l++)
+			to[l] = (cv){ re[l], im[l] };
+	}
+}
+
+/* A vector of rows, of block @block: z is overwritten. */
+static void rows(const struct rlx_k_fft *a, struct fft_tile t, const struct fft_end *end,
+		 int64_t block, cv *z, cv *buf)
+{
+	const int64_t n1 = rlx_k_fft_length(&a->core[0]), n2 = rlx_k_fft_length(&a->core[1]);
+	cv *x = run_core(&a->core[1], z + block * n2, buf);
+
+	t.first = block * FW;
+	t.ne = n2;
+	t.nl = n1 - t.first < FW ? n1 - t.first : FW;
+	t.along_e = n1;
+	t.along_l = 1;
+	t.to_e = n1 * t.view->stride;
+	t.to_l = t.view->stride;
+	t.p += t.first * t.view->stride;
+	end_tile(x, &t, end);
+	store_tile(&t, x);
+}
+
+/* Elements [i, i + n) of a line, 0 beyond its end, as re and im. */
+static void read_some(const FT *p, const struct rlx_k_fft_view *v, int64_t i, int64_t n, FT *re,
+		      FT *im)
+{
+	for (int64_t k = 0; k < n; k += FW) {
+		int64_t left = v->n - i - k < n - k ? v->n - i - k : n - k;
+		struct fft_tile t = { .view = v, .p = (FT *)p + (i + k) * v->stride, .ne = 1,
+				      .nl = left < FW ? left : FW, .first = i + k, .along_l = 1,
+				      .to_l = v->stride };
+		cv c = { { 0 }, { 0 } };
+
+		if (left > 0)
+			load_tile(&t, &c, false);
+		F_STOREN(re + k, c.re, FW);
+		F_STOREN(im + k, c.im, FW);
+	}
+}
+
+/*
+ * RLX_K_FFT_CHUNK elements from @k on, or up to the last, of a spectrum's half from the one of
+ * pairs, or back, from @x to @y.
+ */
+static void split(const struct rlx_k_fft *a, const FT *x, const struct rlx_k_fft_view *in, FT *y,
+		  const struct rlx_k_fft_view *out, int64_t k)
+{
+	const int64_t most = a->half + (a->split == 1);
+	const int64_t end = k + RLX_K_FFT_CHUNK < most ? k + RLX_K_FFT_CHUNK : most;
+	const FT *w = table(a->split_w) + k, *wi = w + a->half + 1;
+	const bool back = a->split == 2;
+	const int64_t n = end - k, half = a->half;
+	FT ar[RLX_K_FFT_CHUNK], ai[RLX_K_FFT_CHUNK];
+	/* from half - k down: a vector before them is read */
+	FT br[RLX_K_FFT_CHUNK + FW] = { 0 }, bi[RLX_K_FFT_CHUNK + FW] = { 0 };
+
+	read_some(x, in, k, n, ar, ai);
+	read_some(x, in, half - end + 1, n, br + FW, bi + FW);
+	if (back && !k)		/* of the mean and of the middle */
+		ai[0] = bi[FW + n - 1] = 0;
+	if (!back && !k) {	/* element half is element 0 */
+		br[FW + n - 1] = x[0];
+		bi[FW + n - 1] = x[in->part];
+	}
+	if (!back && end > half) {
+		ar[n - 1] = x[0];
+		ai[n - 1] = x[in->part];
+	}
+	for (int64_t i = 0; i < n; i += FW) {
+		FV pr = F_LOADU(ar + i), pi = F_LOADU(ai + i);
+		FV qr = F_LOADU(br + n - i), qi = F_LOADU(bi + n - i);
+		cv p = { pr, pi }, q = { __builtin_shufflevector(qr, qr, F_BACK),
+					 -__builtin_shufflevector(qi, qi, F_BACK) };
+		cv e = cv_add(p, q), t = cv_turn(cv_sub(p, q));
+		struct fft_tile to = { .view = out, .p = y + (k + i) * out->stride, .ne = 1,
+				       .nl = n - i < FW ? n - i : FW, .first = k + i,
+				       .along_l = 1, .to_l = out->stride };
+
+		/* back: -i (p - q) by the conjugate, negated */
+		t = cv_mul(t, F_LOADU(w + i), back ? -F_LOADU(wi + i) : F_LOADU(wi + i));
+		if (back)
+			t = cv_sub(e, t);
+		else
+			t = (cv){ (e.re + t.re) * (FT)0.5, (e.im + t.im) * (FT)0.5 };
+		store_tile(&to, &t);
+	}
+}
+
+/* The view of complex numbers that lie side by side. */
+static struct rlx_k_fft_view dense(int64_t n)
+{
+	return (struct rlx_k_fft_view){ .n = n, .stride = 2, .part = 1, .outer = 2 * n,
+					.inner = 2 * n };
+}
+
+static const FT *line_at(const void *base, const struct rlx_k_fft *a,
+			 const struct rlx_k_fft_view *v, int64_t line)
+{
+	return (const FT *)base + line / a->inner * v->outer + line % a->inner * v->inner;
+}
+
+/* All of a spectrum of which x has half. */
+static void unfold(const struct rlx_k_fft *a, const FT *x, FT *y, int64_t n)
+{
+	const struct rlx_k_fft_view *v = &a->in;
+
+	for (int64_t k = 0; 2 * k <= n; k++) {
+		bool real = !k || 2 * k == n;
+
+		y[2 * k] = k < v->n ? x[k * v->stride] : 0;
+		y[2 * k + 1] = k < v->n && !real ? x[k * v->stride + v->part] : 0;
+		if (real)
+			continue;
+		y[2 * (n - k)] = y[2 * k];
+		y[2 * (n - k) + 1] = -y[2 * k + 1];
+	}
+}
+
+static void all_columns(const struct rlx_k_fft *a, const struct fft_tile *t, bool swap,
+			const FT *chirp, cv *z, cv *buf)
+{
+	for (int64_t i = 0; i < rlx_k_fft_length(&a->core[1]); i += FW) {
+		struct fft_tile one = *t;
+
+		one.first = i;
+		columns(a, one, swap, chirp, z, buf);
+	}
+}
+
+static void all_rows(const struct rlx_k_fft *a, const struct fft_tile *t,
+		     const struct fft_end *end, cv *z, cv *buf)
+{
+	for (int64_t i = 0; i < rlx_k_fft_blocks(rlx_k_fft_length(&a->core[0]), FW); i++)
+		rows(a, *t, end, i, z, buf);
+}
+
+/* The last product of a line, or of its rows. */
+static struct fft_end line_end(const struct rlx_k_fft *a)
+{
+	return (struct fft_end){ a->chirp_n ? table(a->chirp) : NULL,
+				 a->chirp_n, (FT)a->scale, a->chirp_n, a->inverse };
+}
+
+static void line(const struct rlx_k_fft *a, size_t unit, cv *z)
+{
+	const int64_t n = a->chirp_n ? a->chirp_n : a->n, half = a->half;
+	const int64_t c0 = rlx_k_fft_vectors(&a->core[0]), c1 = rlx_k_fft_vectors(&a->core[1]);
+	cv *buf = z + rlx_k_fft_z(a, FW) / FW;
+	FT *tmp = (FT *)(buf + (c0 > c1 ? c0 : c1));
+	const struct rlx_k_fft_view all = dense(a->n), pairs = dense(n);
+	struct fft_tile in = { .view = &a->in,
+			       .p = (FT *)line_at(a->x, a, &a->in, (int64_t)unit) };
+	struct fft_tile out = { .view = &a->out,
+				.p = (FT *)line_at(a->y, a, &a->out, (int64_t)unit) };
+	struct fft_tile mid = { .view = &all, .p = tmp }, ends = { .view = &pairs, .p = tmp };
+	const struct fft_end end = line_end(a);
+	int64_t k;
+
+	for (k = 0; a->split == 2 && k < half; k += RLX_K_FFT_CHUNK)
+		split(a, in.p, &a->in, tmp, &pairs, k);
+	if (a->in.kind == RLX_K_FFT_HALF)
+		unfold(a, in.p, tmp, n);
+	all_columns(a, a->split == 2 || a->in.kind == RLX_K_FFT_HALF ? &ends : &in, a->inverse,
+		    a->chirp_n ? table(a->chirp) : NULL, z, buf);
+	if (a->chirp_n) {
+		all_rows(a, &mid, &(struct fft_end){ table(a->spectrum), a->n, 1, false, true }, z,
+			 buf);
+		all_columns(a, &mid, false, NULL, z, buf);
+	}
+	all_rows(a, a->split == 1 ? &ends : &out, &end, z, buf);
+	for (k = 0; a->split == 1 && k <= half; k += RLX_K_FFT_CHUNK)
+		split(a, tmp, &pairs, out.p, &a->out, k);
+}
+
+/* A step of lines that threads share: a vector of columns or rows, or a piece of a split. */
+static void step(const struct rlx_k_fft *a, size_t unit, cv *buf)
+{
+	const int64_t piece = rlx_k_fft_pieces(a, FW);
+	const int64_t at = (int64_t)unit / piece, part = (int64_t)unit % piece;
+	cv *z = (cv *)a->z + at * rlx_k_fft_z(a, FW) / FW;
+	struct fft_tile in = { .view = &a->in, .p = (FT *)line_at(a->x, a, &a->in, at) };
+	struct fft_tile out = { .view = &a->out, .p = (FT *)line_at(a->y, a, &a->out, at) };
+	int64_t k = part * RLX_K_FFT_CHUNK;
+
+	in.first = part * FW;
+	if (a->mode == RLX_K_FFT_COLUMNS)
+		columns(a, in, a->inverse && !a->from_spectrum, a->to_spectrum ?
+			table(a->chirp) : NULL, z, buf);
+	else if (a->mode == RLX_K_FFT_ROWS && a->to_spectrum)
+		rows(a, out, &(struct fft_end){ table(a->spectrum), a->n, 1, false, true }, part,
+		     z, buf);
+	else if (a->mode == RLX_K_FFT_ROWS)
+		rows(a, out, &(struct fft_end){ a->from_spectrum ? table(a->chirp) : NULL,
+						a->chirp_n, (FT)a->scale, a->from_spectrum,
+						a->inverse }, part, z, buf);
+	else if (k < a->half + (a->split == 1))
+		split(a, in.p, &a->in, out.p, &a->out, k);
+}
+
+static void units(const struct rlx_k_fft *a, size_t begin, size_t end, void *scratch)
+{
+	for (; begin < end; begin++)
+		if (a->mode == RLX_K_FFT_LANES)
+			lanes(a, begin, scratch);
+		else if (a->mode == RLX_K_FFT_LINE)
+			line(a, begin, scratch);
+		else
+			step(a, begin, scratch);
+}
+
+#endif

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Vectors of complex numbers from lines in memory and back; included after fft_pass.h, for the
+ * same FT, FV and FW, with F_LOADN and F_STOREN for the first numbers of a vector, and F_BITS,
+ * the integer lanes of an FV.
+ */
+#ifndef RLX_SIMD_FFT_MOVE_H
+#define RLX_SIMD_FFT_MOVE_H
+
+#if FW == 16
+#define F_LO	0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define F_HI	8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#define F_EVEN	0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define F_ODD	1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define F_BACK	15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0
+#elif FW == 8
+#define F_LO	0, 8, 1, 9, 2, 10, 3, 11
+#define F_HI	4, 12, 5, 13, 6, 14, 7, 15
+#define F_EVEN	0, 2, 4, 6, 8, 10, 12, 14
+#define F_ODD	1, 3, 5, 7, 9, 11, 13, 15
+#define F_BACK	7, 6, 5, 4, 3, 2, 1, 0
+#elif FW == 4
+#define F_LO	0, 4, 1, 5
+#define F_HI	2, 6, 3, 7
+#define F_EVEN	0, 2, 4, 6
+#define F_ODD	1, 3, 5, 7
+#define F_BACK	3, 2, 1, 0
+#else
+#define F_LO	0, 2
+#define F_HI	1, 3
+#define F_EVEN	0, 2
+#define F_ODD	1, 3
+#define F_BACK	1, 0
+#endif
+
+/* Which elements a tile of [ne][nl] is, and where they are. */
+struct fft_tile {
+	const struct rlx_k_fft_view	*view;
+	FT	*p;		/* element 0 of lane 0, if it were there */
+	int64_t	ne, nl;		/* at most FW lanes */
+	int64_t	first;		/* (e, l) is element first + e along_e + l along_l of its line */
+	int64_t	along_e, along_l;
+	int64_t	to_e, to_l;	/* distances of those, in numbers */
+};
+
+/* So many lanes of @e are elements that are there. */
+RLX_INLINE int64_t there(const struct fft_tile *t, int64_t e)
+{
+	int64_t left = t->view->n - t->first - e * t->along_e;
+
+	if (!t->along_l)
+		return left > 0 ? t->nl : 0;
+	return left < 0 ? 0 : left < t->nl ? left : t->nl;
+}
+
+static void turn_square(FV r[FW])
+{
+	FV t[FW];
+
+	RLX_UNROLL
+	for (int step = 1; step < FW; step *= 2) {
+		RLX_UNROLL
+		for (int i = 0; i < FW / 2; i++) {
+			t[2 * i] = __builtin_shufflevector(r[i], r[i + FW / 2], F_LO);
+			t[2 * i + 1] = __builtin_shufflevector(r[i], r[i + FW / 2], F_HI);
+		}
+		RLX_UNROLL
+		for (int i = 0; i < FW; i++)
+			r[i] = t[i];
+	}
+}
+
+/* Numbers of an element that lie side by side in a line of its own, or 0. */
+RLX_INLINE int64_t side_by_side(const struct fft_tile *t)
+{
+	if (t->along_l)
+		return 0;
+	return t->to_e == 2 && t->view->part == 1 ? 2 : t->to_e == 1 && !t->view->part ? 1 : 0;
+}
+
+static void load_rows(const struct fft_tile *t, cv *d, bool swap, int64_t each)
+{
+	int64_t n = t->view->n - t->first, step = FW / each;
+
+	n = (n < 0 ? 0 : n < t->ne ? n : t->ne) * each;
+	for (int64_t e = 0; e < t->ne; e += step) {
+		int64_t left = n - e * each;
+		FV r[FW];
+
+		for (int64_t l = 0; l < FW; l++)
+			r[l] = l < t->nl && left > 0 ?
+			       F_LOADN(t->p + l * t->to_l + e * each, (size_t)left) : (FV){ 0 };
+		turn_square(r);
+		for (int64_t i = 0; i < step && e + i < t->ne; i++) {
+			FV re = r[i * each], im = each == 2 ? r[i * each + 1] : (FV){ 0 };
+
+			d[e + i] = swap ? (cv){ im, re } : (cv){ re, im };
+		}
+	}
+}
+
+/* One by one: what is far apart. */
+static cv load_apart(const FT *p, int64_t lanes, int64_t to_l, int64_t part)
+{
+	FT re[FW] = { 0 }, im[FW] = { 0 };
+	cv c;
+
+	for (int64_t l = 0; l < lanes; l++) {
+		re[l] = p[l * to_l];
+		im[l] = part ? p[l * to_l + part] : 0;
+	}
+	memcpy(&c.re, re, sizeof(c.re));
+	memcpy(&c.im, im, sizeof(c.im));
+	return c;
+}
+
+static void load_tile(const struct fft_tile *t, cv *d, bool swap)
+{
+	const int64_t each = side_by_side(t), part = t->view->part;
+
+	if (each) {
+		load_rows(t, d, swap, each);
+		return;
+	}
+	for (int64_t e = 0; e < t->ne; e++) {
+		const FT *p = t->p + e * t->to_e;
+		int64_t n = there(t, e);
+		cv c = { { 0 }, { 0 } };
+
+		if (t->to_l == 1) {
+			c.re = F_LOADN(p, (size_t)n);
+			c.im = part ? F_LOADN(p + part, (size_t)n) : (FV){ 0 };
+		} else if (t->to_l == 2 && part == 1) {
+			FV a = F_LOADN(p, (size_t)(2 * n));
+			FV b = 2 * n > FW ? F_LOADN(p + FW, (size_t)(2 * n - FW)) : (FV){ 0 };
+
+			c.re = __builtin_shufflevector(a, b, F_EVEN);
+			c.im = __builtin_shufflevector(a, b, F_ODD);
+		} else {
+			c = load_apart(p, n, t->to_l, part);
+		}
+		d[e] = swap ? (cv){ c.im, c.re } : c;
+	}
+}
+
+static void store_rows(const struct fft_tile *t, const cv *s, int64_t each)
+{
+	int64_t n = t->view->n - t->first, step = FW / each;
+
+	n = (n < 0 ? 0 : n < t->ne ? n : t->ne) * each;
+	for (int64_t e = 0; e * each < n; e += step) {
+		FV r[FW];
+
+		for (int64_t i = 0; i < step; i++) {
+			cv c = e + i < t->ne ? s[e + i] : (cv){ { 0 }, { 0 } };
+
+			r[i * each] = c.re;
+			if (each == 2)
+				r[i * each + 1] = c.im;
+		}
+		turn_square(r);
+		for (int64_t l = 0; l < t->nl; l++)
+			F_STOREN(t->p + l * t->to_l + e * each, r[l], (size_t)(n - e * each));
+	}
+}
+
+static void store_tile(const struct fft_tile *t, const cv *s)
+{
+	const int64_t part = t->view->part, each = side_by_side(t);
+
+	if (each) {
+		store_rows(t, s, each);
+		return;
+	}
+	for (int64_t e = 0; e < t->ne; e++) {
+		FT *p = t->p + e * t->to_e;
+		size_t n = (size_t)there(t, e);
+		cv c = s[e];
+
+		if (t->to_l == 2 && part == 1) {
+			F_STOREN(p, __builtin_shufflevector(c.re, c.im, F_LO), 2 * n);
+			if (2 * n > FW)
+				F_STOREN(p + FW, __builtin_shufflevector(c.re, c.im, F_HI),
+					 2 * n - FW);
+		} else if (t->to_l == 1) {
+			F_STOREN(p, c.re, n);
+			if (part)
+				F_STOREN(p + part, c.im, n);
+		} else {
+			for (size_t l = 0; l < n; l++) {
+				p[(int64_t)l * t->to_l] = c.re[l];
+				if (part)
+					p[(int64_t)l * t->to_l + part] = c.im[l];
+			}
+		}
+	}
+}
+
+#endif
