@@ -98,6 +98,23 @@ enum rlx_status rlx_lower_slice(struct rlx_lower *lo)
 	return copy_box(lo, 0, &b);
 }
 
+enum rlx_status rlx_lower_frame(struct rlx_lower *lo)
+{
+	const struct rlx_op_frame *f = lo->args;
+	const struct rlx_type *x = rlx_lower_in(lo, 0);
+	uint32_t ax = shape_axis(f->axis, x->rank);
+	struct box b = whole_output(lo);
+	int64_t own[RLX_MAX_RANK];
+	int d;
+
+	shape_dense(x, own);
+	for (d = 0; d < b.rank; d++)
+		b.src[d] = own[d <= (int)ax ? d : d - 1];
+	/* with two frames or more a hop is within the signal */
+	b.src[ax] = b.dim[ax] > 1 ? f->hop * own[ax] : 0;
+	return copy_box(lo, 0, &b);
+}
+
 enum rlx_status rlx_lower_concat(struct rlx_lower *lo)
 {
 	const struct rlx_op_concat *c = lo->args;

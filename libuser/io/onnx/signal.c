@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*
- * Signal ops. Windows and filter banks are constants; Fourier transforms are
- * products with a matrix of cosines and sines, exact for the sizes allowed.
- */
+/* Signal ops. Windows and filter banks are constants. */
 #include <math.h>
 
 #include "base/alloc.h"
 #include "io/onnx/handlers.h"
 
 #define PI	3.14159265358979323846
-/* Elements of a transform's matrix; past this a real FFT is wanted. */
+/* Elements of a constant. */
 #define MAX_MATRIX	(8 << 20)
 
 /* Values computed in double as a constant of @dt. */
@@ -115,127 +112,51 @@ enum rlx_status onnx_mel_weights(struct onnx_op *q)
 	return RLX_OK;
 }
 
-struct dft {
-	int64_t	len;		/* of the transform */
-	int64_t	out;		/* bins kept */
-	bool	inverse;
-};
-
-/* [n, out] of cos or sin of 2 pi n k / len, the angle reduced exactly. */
-static rlx_value waves(struct onnx_op *q, const struct dft *d, int64_t n,
-		       bool sine, enum rlx_dtype dt)
-{
-	double gain = d->inverse ? (sine ? -1 : 1) / (double)d->len : 1;
-	double *v = rlx_bump_new(&q->b->mem, (size_t)(n * d->out),
-				 sizeof(*v));
-	int64_t i, j, k = d->out;
-
-	if (!v) {
-		onnx_nomem(q->b);
-		return RLX_NONE;
-	}
-	for (i = 0; i < n; i++)
-		for (j = 0; j < k; j++) {
-			double a = 2 * PI * (double)(i * j % d->len) /
-				   (double)d->len;
-
-			v[i * k + j] = gain * (sine ? sin(a) : cos(a));
-		}
-	return constant_f64(q, rlx_type(RLX_F64, n, k), v, dt);
-}
-
-/* x: [.., n, 1 or 2] (real, imaginary) -> [.., out, 2]; n <= len. */
-static rlx_value dft_last(struct onnx_op *q, rlx_value x, const struct dft *d)
+/* x[.., 1 or 2] (real, imaginary) without the last dimension, or, of 1 made 2, with it. */
+static rlx_value real_part(struct onnx_op *q, rlx_value x)
 {
 	struct rlx_type t = onnx_type(q, x);
-	uint32_t r = t.rank - 2;
-	int64_t n = t.dim[r];
-	rlx_value c, s, re, im, yr, yi;
-	int64_t dim[RLX_MAX_RANK];
-	uint32_t i;
 
-	c = waves(q, d, n, false, t.dtype);
-	s = waves(q, d, n, true, t.dtype);
-	for (i = 0; i < r; i++)
-		dim[i] = t.dim[i];
-	dim[r] = n;
-	re = onnx_reshape(q, onnx_cut(q, x, r + 1, 0, 1), r + 1, dim);
-	yr = onnx_matmul_of(q, re, c);
-	yi = E(q, neg, .x = onnx_matmul_of(q, re, s));
-	if (t.dim[r + 1] == 2) {
-		im = onnx_reshape(q, onnx_cut(q, x, r + 1, 1, 2), r + 1, dim);
-		yr = E(q, add, .a = yr, .b = onnx_matmul_of(q, im, s));
-		yi = E(q, add, .a = yi, .b = onnx_matmul_of(q, im, c));
-	}
-	dim[r] = d->out;
-	dim[r + 1] = 1;
-	yr = onnx_reshape(q, yr, r + 2, dim);
-	yi = onnx_reshape(q, yi, r + 2, dim);
-	return E(q, concat, .axis = -1, .xs = RLX_VALUES(yr, yi));
+	return onnx_reshape(q, x, t.rank - 1, t.dim);
 }
 
-/*
- * The real signal of half a spectrum, [.., bins, 2] -> [.., len, 1]: all bins
- * but the first and, for even lengths, the middle one stand for two.
- */
-static rlx_value dft_half(struct onnx_op *q, rlx_value x, const struct dft *d)
+static rlx_value as_complex(struct onnx_op *q, rlx_value x)
 {
 	struct rlx_type t = onnx_type(q, x);
-	uint32_t r = t.rank - 2;
-	int64_t bins = t.dim[r], dim[RLX_MAX_RANK], k;
-	double *two = rlx_bump_new(&q->b->mem, (size_t)bins, sizeof(*two));
-	struct dft inv = { d->len, d->len, true };
-	rlx_value c, s, w, re, im;
-	uint32_t i;
+	int64_t pads[2 * RLX_MAX_RANK] = { 0 };
 
-	if (!two) {
-		onnx_nomem(q->b);
-		return RLX_NONE;
-	}
-	for (k = 0; k < bins; k++)
-		two[k] = 2 * k > d->len ? 0 : !k || 2 * k == d->len ? 1 : 2;
-	w = constant_f64(q, rlx_type(RLX_F64, bins), two, t.dtype);
-	c = waves(q, &inv, bins, false, t.dtype);
-	s = waves(q, &inv, bins, true, t.dtype);
-	for (i = 0; i <= r; i++)
-		dim[i] = t.dim[i];
-	re = onnx_reshape(q, onnx_cut(q, x, r + 1, 0, 1), r + 1, dim);
-	im = onnx_reshape(q, onnx_cut(q, x, r + 1, 1, 2), r + 1, dim);
-	re = onnx_matmul_of(q, E(q, mul, .a = re, .b = w), c);
-	im = onnx_matmul_of(q, E(q, mul, .a = im, .b = w), s);
-	dim[r] = d->len;
-	dim[r + 1] = 1;
-	/* waves() has the sine negated for the inverse. */
-	return onnx_reshape(q, E(q, add, .a = re, .b = im), r + 2, dim);
-}
-
-/* Exchange @axis with the last but one. */
-static rlx_value to_back(struct onnx_op *q, rlx_value x, uint32_t axis)
-{
-	struct rlx_type t = onnx_type(q, x);
-	int64_t perm[RLX_MAX_RANK];
-	uint32_t i;
-
-	if (!x.id || axis == t.rank - 2)
+	if (!x.id || t.dim[t.rank - 1] == 2)
 		return x;
-	for (i = 0; i < t.rank; i++)
-		perm[i] = i;
-	perm[axis] = t.rank - 2;
-	perm[t.rank - 2] = axis;
-	return E(q, transpose, .x = x, .perm = { perm, t.rank });
+	pads[2 * t.rank - 1] = 1;
+	return E(q, pad, .x = x, .pads = { pads, 2 * t.rank });
+}
+
+/* The transform of x[.., 1 or 2] along @axis, its first half or all of it; [.., 2]. */
+static rlx_value transform(struct onnx_op *q, rlx_value x, int64_t axis, int64_t len, bool inverse,
+			   bool half)
+{
+	struct rlx_type t = onnx_type(q, x);
+
+	if (!x.id)
+		return x;
+	if (half && !inverse && t.dim[t.rank - 1] == 1)
+		return E(q, rfft, .x = real_part(q, x), .axes = RLX_INTS(axis),
+			 .n = RLX_INTS(len));
+	x = E(q, fft, .x = as_complex(q, x), .axes = RLX_INTS(axis), .n = RLX_INTS(len),
+	      .inverse = inverse);
+	return half ? onnx_cut(q, x, (uint32_t)axis, 0, len / 2 + 1) : x;
 }
 
 enum rlx_status onnx_dft(struct onnx_op *q)
 {
-	struct dft d = { .inverse = onnx_attr_i(q, "inverse", 0) };
-	bool onesided = onnx_attr_i(q, "onesided", 0), half;
-	int64_t axis = q->opset < 20 ? onnx_attr_i(q, "axis", 1) : -2, n;
+	bool onesided = onnx_attr_i(q, "onesided", 0), inverse = onnx_attr_i(q, "inverse", 0), half;
+	int64_t axis = q->opset < 20 ? onnx_attr_i(q, "axis", 1) : -2, len;
 	enum rlx_status st;
 	struct rlx_type t;
 	rlx_value x;
 	uint32_t a;
 
-	st = onnx_int(q, 1, 0, &d.len);
+	st = onnx_int(q, 1, 0, &len);
 	if (!st && q->opset >= 20)
 		st = onnx_int(q, 2, -2, &axis);
 	if (st)
@@ -248,37 +169,40 @@ enum rlx_status onnx_dft(struct onnx_op *q)
 	if (t.rank < 2 || a + 1 == t.rank)
 		return op_err(q, RLX_ESHAPE, "axis %lld is the complex one",
 			      (long long)axis);
-	n = t.dim[a];
-	half = d.inverse && onesided && t.dim[t.rank - 1] == 2;
-	if (!d.len)
-		d.len = half ? 2 * (n - 1) : n;
-	d.out = onesided ? d.len / 2 + 1 : d.len;
-	if (d.len < 1 || d.out > MAX_MATRIX / d.len)
-		return op_err(q, RLX_ENOSUP, "a transform of length %lld",
-			      (long long)d.len);
-	if (n > d.len)
-		x = onnx_cut(q, x, a, 0, d.len);
-	x = to_back(q, x, a);
+	if (t.dim[t.rank - 1] != 1 && t.dim[t.rank - 1] != 2)
+		return op_err(q, RLX_ESHAPE, "the last dimension is %lld: 1 is real, 2 complex",
+			      (long long)t.dim[t.rank - 1]);
+	half = inverse && onesided && t.dim[t.rank - 1] == 2;
+	if (!len)
+		len = half ? 2 * (t.dim[a] - 1) : t.dim[a];
+	if (len < 1)
+		return op_err(q, RLX_ERANGE, "a transform of length %lld", (long long)len);
+	if (!half) {
+		onnx_out(q, 0, transform(q, x, a, len, inverse, onesided));
+		return RLX_OK;
+	}
+	/* half a spectrum gives a real signal */
+	x = E(q, irfft, .x = x, .axes = RLX_INTS(a), .n = RLX_INTS(len));
 	if (!x.id)
 		return onnx_graph_status(q);
-	x = half ? dft_half(q, x, &d) : dft_last(q, x, &d);
-	onnx_out(q, 0, to_back(q, x, a));
+	t = onnx_type(q, x);
+	t.dim[t.rank] = 1;
+	onnx_out(q, 0, onnx_reshape(q, x, t.rank + 1, t.dim));
 	return RLX_OK;
 }
 
 /* signal [B, L(, 1 or 2)], step, window, length -> [B, frames, bins, 2] */
 enum rlx_status onnx_stft(struct onnx_op *q)
 {
-	struct dft d = { .inverse = false };
 	bool onesided = onnx_attr_i(q, "onesided", 1);
-	int64_t step, frames, *idx, i, k, len;
+	int64_t step, len;
 	enum rlx_status st;
 	struct rlx_type t;
 	rlx_value x, w;
 
 	st = onnx_int(q, 1, 0, &step);
 	if (!st)
-		st = onnx_int(q, 3, 0, &d.len);
+		st = onnx_int(q, 3, 0, &len);
 	if (st)
 		return st;
 	x = onnx_in(q, 0);
@@ -288,31 +212,17 @@ enum rlx_status onnx_stft(struct onnx_op *q)
 							    1));
 	t = onnx_type(q, x);
 	w = onnx_in(q, 2);
-	if (!d.len && w.id)
-		d.len = onnx_type(q, w).dim[0];
-	len = d.len;
-	d.out = onesided ? len / 2 + 1 : len;
-	if (t.rank != 3 || step < 1 || len < 1 || len > t.dim[1] ||
-	    d.out > MAX_MATRIX / len)
+	if (!len && w.id)
+		len = onnx_type(q, w).dim[0];
+	if (t.rank != 3 || step < 1 || len < 1 || len > t.dim[1])
 		return op_err(q, RLX_ESHAPE, "frames of %lld by steps of %lld",
 			      (long long)len, (long long)step);
-	frames = (t.dim[1] - len) / step + 1;
-	if (frames > MAX_MATRIX / len)
-		return op_err(q, RLX_ENOSUP, "%lld frames", (long long)frames);
-	idx = rlx_bump_new(&q->b->mem, (size_t)(frames * len),
-			   sizeof(*idx));
-	if (!idx)
-		return onnx_nomem(q->b);
-	for (i = 0; i < frames; i++)
-		for (k = 0; k < len; k++)
-			idx[i * len + k] = i * step + k;
-	x = E(q, gather, .x = x, .axis = 1, .indices =
-	      rlx_constant(q->b->ctx->g, rlx_type(RLX_I64, frames, len), idx));
+	x = E(q, frame, .x = x, .axis = 1, .length = len, .hop = step);
 	if (w.id)
 		x = E(q, mul, .a = x, .b = E(q, reshape, .x = w,
 					     .shape = RLX_INTS(len, 1)));
 	if (!x.id)
 		return onnx_graph_status(q);
-	onnx_out(q, 0, dft_last(q, x, &d));
+	onnx_out(q, 0, transform(q, x, 2, len, false, onesided));
 	return RLX_OK;
 }

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Fourier transforms and what is made of them: numbers that are known, transforms of random
+ * lengths against sums in double, there and back, and filters and windows as their sources have
+ * them.
+ */
+#include "rlx/grad.h"
+#include "selftests/lib/rig.h"
+#include "selftests/lib/rlx_test.h"
+
+static void want_all(struct rig *r, unsigned int k, const double *v, int64_t n, double tol)
+{
+	int64_t i;
+
+	for (i = 0; i < n; i++)
+		rig_want(r, k, i, v[i], tol);
+}
+
+EVERYWHERE(fft_of_four)
+{
+	static const float x[] = { 1, 0, 2, 0, 3, 0, 4, 0 };
+	static const double y[] = { 10, 0, -2, 2, -2, 0, -2, -2 };
+	static const double ortho[] = { 5, 0, -1, 1, -1, 0, -1, -1 };
+	rlx_value v = rig_input(r, rlx_type(RLX_F32, 4, 2), x), f = rlx_emit(r->g, fft, .x = v);
+	int64_t i;
+
+	rig_output(r, f);
+	rig_output(r, rlx_emit(r->g, fft, .x = f, .inverse = true));
+	rig_output(r, rlx_emit(r->g, fft, .x = v, .norm = RLX_FFT_ORTHO));
+	rig_run(r);
+	want_all(r, 0, y, 8, 1e-6);
+	for (i = 0; i < 8; i++)
+		rig_want(r, 1, i, (double)x[i], 1e-6);
+	want_all(r, 2, ortho, 8, 1e-6);
+}
+
+EVERYWHERE(rfft_and_back)
+{
+	static const float x[] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+	static const double three[] = { 6, 0, -1.5, 0.866025403784 };
+	static const double eight[] = {
+		36, 0, -4, 9.656854249492, -4, 4, -4, 1.656854249492, -4, 0,
+	};
+	rlx_value v = rig_input(r, rlx_type(RLX_F32, 8), x), f;
+	int64_t i;
+
+	f = rlx_emit(r->g, rfft, .x = v, .n = RLX_INTS(3));
+	rig_output(r, f);
+	rig_output(r, rlx_emit(r->g, rfft, .x = v));
+	rig_output(r, rlx_emit(r->g, irfft, .x = f, .n = RLX_INTS(3)));
+	rig_run(r);
+	want_all(r, 0, three, 4, 1e-6);
+	want_all(r, 1, eight, 10, 1e-6);
+	for (i = 0; i < 3; i++)
+		rig_want(r, 2, i, (double)x[i], 1e-6);
+}
+
+/* sum |X|^2 of [1, 2, 3, 4]: 120, gradient 2 n x */
+TEST(gradient_of_energy)
+{
+	static const float x[] = { 1, 2, 3, 4 };
+	struct rig r;
+	rlx_value v, f, d;
+	int64_t i;
+
+	rig_init(&r, NULL);
+	v = rig_input(&r, rlx_type(RLX_F32, 4), x);
+	f = rlx_emit(r.g, fft, .x = rlx_emit(r.g, pad, .x = rlx_emit(r.g, reshape, .x = v, .shape =
+		     RLX_INTS(4, 1)), .pads = RLX_INTS(0, 0, 0, 1)));
+	f = rlx_emit(r.g, reduce, .x = rlx_emit(r.g, mul, .a = f, .b = f));
+	rlx_vjp(r.g, &(struct rlx_ad){ .size = sizeof(struct rlx_ad), .of = RLX_VALUES(f),
+				       .wrt = RLX_VALUES(v) }, &d);
+	rig_output(&r, f);
+	rig_output(&r, d);
+	rig_run(&r);
+	rig_want(&r, 0, 0, 120, 1e-5);
+	for (i = 0; i < 4; i++)
+		rig_want(&r, 1, i, 8 * (i + 1), 1e-5);
+	rig_fini(&r);
+}
+
+/* Element @k of the sum, in double. */
+static void plain(const struct rig *r, int64_t n, int64_t k, double *re, double *im)
+{
+	int64_t j;
+
+	*re = *im = 0;
+	for (j = 0; j < n; j++) {
+		double a = 6.283185307179586477 * (double)(j * k % n) / (double)n;
+		double x = rig_in(r, 0, 2 * j), y = rig_in(r, 0, 2 * j + 1);
+
+		*re += x * cos(a) + y * sin(a);
+		*im += y * cos(a) - x * sin(a);
+	}
+}
+
+/* Some elements of transforms of random lengths, primes among them; the error is the class's. */
+TEST(random_lengths)
+{
+	static const int64_t fixed[] = { 1, 17, 97, 4096, 65537, 1 << 20, 1000003, 2 * 32749 };
+	uint64_t seed = rlx_test_seed();
+	unsigned int c, s;
+
+	for (c = 0; c < 24; c++) {
+		double length = exp2(rlx_test_uniform(&seed, 0, 17));
+		int64_t n = c < 8 ? fixed[c] : (int64_t)length, k;
+		double re, im, tol;
+		rlx_value x;
+		struct rig r;
+
+		rig_init(&r, "cpu");
+		x = rig_random(&r, rlx_type(RLX_F32, n, 2), -1, 1);
+		rig_output(&r, rlx_emit(r.g, fft, .x = x));
+		rig_run(&r);
+		/* rms of an element is sqrt(2 n / 3); 4 of the usual errors */
+		tol = 4 * 1e-7 * (log2((double)n) + 1) * sqrt((double)n);
+		for (s = 0; s < 3; s++) {
+			k = (int64_t)(rlx_test_rand(&seed) % (uint64_t)n);
+			plain(&r, n, k, &re, &im);
+			CHECKF(hypot(rig_get(&r, 0, 2 * k) - re, rig_get(&r, 0, 2 * k + 1) - im) <=
+			       tol, "element %lld of %lld: %g + %g i, not %g + %g i",
+			       (long long)k, (long long)n, rig_get(&r, 0, 2 * k),
+			       rig_get(&r, 0, 2 * k + 1), re, im);
+		}
+		rig_fini(&r);
+	}
+}
+
+/* Beyond what a block of a GPU holds: composite, and by a chirp. */
+EVERYWHERE(long_lines)
+{
+	static const int64_t length[] = { 20000, 20011 };
+	unsigned int c, s;
+	double re, im;
+	int64_t k;
+
+	for (c = 0; c < 2; c++) {
+		rlx_value x = rig_random(r, rlx_type(RLX_F32, length[c], 2), -1, 1);
+
+		rig_output(r, rlx_emit(r->g, fft, .x = x));
+		rig_run(r);
+		for (s = 0; s < 4; s++) {
+			k = (int64_t)(rlx_test_rand(&r->seed) % (uint64_t)length[c]);
+			plain(r, length[c], k, &re, &im);
+			re -= rig_get(r, 0, 2 * k);
+			im -= rig_get(r, 0, 2 * k + 1);
+			CHECKF(hypot(re, im) <= 1e-3, "element %lld of %lld is off by %g",
+			       (long long)k, (long long)length[c], hypot(re, im));
+		}
+		rig_reset(r);
+	}
+}
+
+EVERYWHERE(log_mel_of_two_bands)
+{
+	static const float x[] = { 2, 0, 1, 1, 0.5f, 0 }, f[] = { 1, 0, 0, 0, 0.5f, 0.5f };
+	static const float far[] = { 2e5f, 0, 0, 0, 0, 0, 0.2f, 0, 1e-6f, 0, 0, 0 };
+	static const double one[] = { 1.150515, 1.012788 };
+	static const double clip[] = { 3.650515, 1.650515, 1.650515, 1.650515 };
+	static const double frame[] = { 3.650515, 1.650515, 0.650515, -1.349485 };
+	rlx_value v = rig_input(r, rlx_type(RLX_F32, 1, 3, 2), x);
+	rlx_value w = rig_input(r, rlx_type(RLX_F32, 2, 3), f);
+	rlx_value u = rig_input(r, rlx_type(RLX_F32, 2, 3, 2), far);
+
+	rig_output(r, rlx_emit(r->g, log_mel, .x = v, .filters = w));
+	rig_output(r, rlx_emit(r->g, log_mel, .x = u, .filters = w));
+	rig_output(r, rlx_emit(r->g, log_mel, .x = u, .filters = w, .per_frame = true));
+	rig_run(r);
+	want_all(r, 0, one, 2, 1e-5);
+	want_all(r, 1, clip, 4, 1e-5);
+	want_all(r, 2, frame, 4, 1e-5);
+}
+
+/* A signal comes back from its frames, but for the ends that no window covers. */
+EVERYWHERE(stft_and_back)
+{
+	rlx_value x = rig_random(r, rlx_type(RLX_F32, 2, 200), -1, 1);
+	rlx_value w = rig_random(r, rlx_type(RLX_F32, 24), 0.5, 1.5), y;
+	int64_t i;
+
+	y = rlx_emit(r->g, stft, .x = x, .window = w, .n_fft = 32, .hop = 8, .center = true,
+		     .mode = RLX_PAD_REFLECT);
+	rig_output(r, rlx_emit(r->g, istft, .x = y, .window = w, .n_fft = 32, .hop = 8,
+			       .center = true, .length = 200));
+	rig_run(r);
+	for (i = 0; i < 400; i++)
+		rig_want(r, 0, i, rig_in(r, 0, i), 1e-5);
+}
+
+EVERYWHERE(bad_transforms)
+{
+	rlx_value x = rig_random(r, rlx_type(RLX_F32, 3, 4), -1, 1);
+
+	rlx_emit(r->g, fft, .x = x);
+	CHECK_EQ(rlx_graph_error(r->g)->status, RLX_ESHAPE);
+}
+
+TEST_MAIN()
