@@ -48,64 +48,91 @@ void rlx_split(struct rlx_graph *g, rlx_value x, int axis, unsigned int n, rlx_v
 				  .starts = RLX_INTS(part * i), .ends = RLX_INTS(part * (i + 1)));
 }
 
-/* Statistics of the batch and what the running ones become. */
-static void batch_statistics(struct rlx_graph *g, struct rlx_vars *v, rlx_value x,
-			     const struct rlx_bn *how, rlx_value running[2])
+/* [c] as [1, c, 1, ..] of @rank, to broadcast against x. */
+static rlx_value channels(struct rlx_graph *g, rlx_value x, uint32_t rank)
 {
-	struct rlx_type t = type_of(g, x);
-	int64_t axes[RLX_MAX_RANK], shape[RLX_MAX_RANK], n;
-	rlx_value mean, var, s[2];
+	int64_t shape[RLX_MAX_RANK], c = type_of(g, x).dim[0];
+	uint32_t i;
+
+	for (i = 0; i < rank; i++)
+		shape[i] = i == 1 ? c : 1;
+	return rlx_emit(g, reshape, .x = x, .shape = { shape, rank });
+}
+
+static rlx_value mean_of(struct rlx_graph *g, rlx_value x, uint32_t rank)
+{
+	int64_t axes[RLX_MAX_RANK];
 	uint32_t i, k = 0;
 
-	for (i = 0; i < t.rank; i++) {
-		shape[i] = i == 1 ? t.dim[1] : 1;
+	for (i = 0; i < rank; i++)
 		if (i != 1)
 			axes[k++] = i;
+	return rlx_emit(g, reduce, .x = x, .axes = { axes, k }, .kind = RLX_REDUCE_MEAN);
+}
+
+/* The running statistic moves by momentum to the batch's, which gets no gradient for it. */
+static void move(struct rlx_graph *g, struct rlx_vars *v, rlx_value running, rlx_value batch,
+		 double momentum)
+{
+	batch = scaled(g, rlx_emit(g, stop_gradient, .x = batch), momentum);
+	rlx_var_next(g, v, running, rlx_emit(g, add, .a = scaled(g, running, 1 - momentum),
+					     .b = batch));
+}
+
+/* What a batch norm is made of. */
+struct bn {
+	struct rlx_bn	how;
+	rlx_value	gamma, beta, mean, var;
+};
+
+/*
+ * By pointwise ops and sums, so that they fuse with their neighbours; what the variance is of
+ * is what is scaled.
+ */
+static rlx_value normalised(struct rlx_graph *g, struct rlx_vars *v, rlx_value x, struct bn *b,
+			    bool train)
+{
+	struct rlx_type t = type_of(g, x);
+	double n = (double)rlx_type_count(&t) / (t.dim[1] ? (double)t.dim[1] : 1);
+	rlx_value mean = b->mean, var = b->var, scale;
+
+	if (train) {
+		mean = mean_of(g, x, t.rank);
+		move(g, v, b->mean, mean, b->how.momentum);
 	}
-	n = rlx_type_count(&t) / (t.dim[1] ? t.dim[1] : 1);
-	mean = rlx_emit(g, reduce, .x = x, .axes = { axes, k }, .kind = RLX_REDUCE_MEAN);
-	x = rlx_emit(g, sub, .a = x, .b = rlx_emit(g, reshape, .x = mean,
-						  .shape = { shape, t.rank }));
-	var = rlx_emit(g, reduce, .x = rlx_emit(g, mul, .a = x, .b = x), .axes = { axes, k },
-		       .kind = RLX_REDUCE_MEAN);
-	s[0] = rlx_emit(g, stop_gradient, .x = mean);
-	s[1] = scaled(g, rlx_emit(g, stop_gradient, .x = var),
-		      n > 1 ? (double)n / (double)(n - 1) : 1);
-	for (i = 0; i < 2; i++)
-		rlx_var_next(g, v, running[i], rlx_emit(g, add,
-			     .a = scaled(g, running[i], 1 - how->momentum),
-			     .b = scaled(g, s[i], how->momentum)));
-	running[0] = mean;
-	running[1] = var;
+	x = rlx_emit(g, sub, .a = x, .b = channels(g, mean, t.rank));
+	if (train) {
+		var = mean_of(g, rlx_emit(g, mul, .a = x, .b = x), t.rank);
+		move(g, v, b->var, scaled(g, var, n > 1 ? n / (n - 1) : 1), b->how.momentum);
+	}
+	scale = rlx_emit(g, rsqrt, .x = plus(g, var, b->how.eps));
+	scale = channels(g, rlx_emit(g, mul, .a = b->gamma, .b = scale), t.rank);
+	x = rlx_emit(g, mul, .a = x, .b = scale);
+	return rlx_emit(g, add, .a = x, .b = channels(g, b->beta, t.rank));
 }
 
 rlx_value rlx_batch_norm(struct rlx_graph *g, struct rlx_vars *v, rlx_value x, bool train,
 			 const struct rlx_bn *given)
 {
-	struct rlx_bn how = { 0 };
+	struct bn b = { .how.eps = 0 };
 	struct rlx_type t = type_of(g, x), c = rlx_type(RLX_F32, t.rank > 1 ? t.dim[1] : 1);
-	rlx_value gamma, beta, s[2], y;
 
 	if (given)
-		memcpy(&how, given, given->size < sizeof(how) ? given->size : sizeof(how));
-	how.eps = how.eps != 0 ? how.eps : 1e-5;
-	how.momentum = how.momentum != 0 ? how.momentum : 0.1;
+		memcpy(&b.how, given, given->size < sizeof(b.how) ? given->size : sizeof(b.how));
+	b.how.eps = b.how.eps != 0 ? b.how.eps : 1e-5;
+	b.how.momentum = b.how.momentum != 0 ? b.how.momentum : 0.1;
 	if (!g || rlx_graph_error(g)->status)
 		return RLX_NONE;
-	if (t.rank < 2 || !(how.eps > 0) || !(how.momentum > 0 && how.momentum <= 1)) {
+	if (t.rank < 2 || !(b.how.eps > 0) || !(b.how.momentum > 0 && b.how.momentum <= 1) ||
+	    (given && !given->size)) {
 		rlx_graph_fail(g, RLX_EINVAL, "batch_norm: x [n, c, ..] is needed, eps above 0, "
-			       "momentum within 0 and 1");
+			       "momentum within 0 and 1, and a size");
 		return RLX_NONE;
 	}
 	c.dtype = t.dtype == RLX_F64 ? RLX_F64 : RLX_F32;
-	gamma = rlx_var(g, v, "weight", c, RLX_ONES, RLX_VAR_NO_DECAY);
-	beta = rlx_var(g, v, "bias", c, RLX_ZEROS, RLX_VAR_NO_DECAY);
-	s[0] = rlx_var(g, v, "running_mean", c, RLX_ZEROS, RLX_VAR_BUFFER);
-	s[1] = rlx_var(g, v, "running_var", c, RLX_ONES, RLX_VAR_BUFFER);
-	y = cast_to(g, x, c.dtype);
-	if (train)
-		batch_statistics(g, v, y, &how, s);
-	y = rlx_emit(g, batch_norm, .x = y, .gamma = gamma, .beta = beta, .mean = s[0],
-		     .var = s[1], .eps = (float)how.eps);
-	return cast_to(g, y, t.dtype);
+	b.gamma = rlx_var(g, v, "weight", c, RLX_ONES, RLX_VAR_NO_DECAY);
+	b.beta = rlx_var(g, v, "bias", c, RLX_ZEROS, RLX_VAR_NO_DECAY);
+	b.mean = rlx_var(g, v, "running_mean", c, RLX_ZEROS, RLX_VAR_BUFFER);
+	b.var = rlx_var(g, v, "running_var", c, RLX_ONES, RLX_VAR_BUFFER);
+	return cast_to(g, normalised(g, v, cast_to(g, x, c.dtype), &b, train), t.dtype);
 }

@@ -77,8 +77,9 @@ kind = classifier
 channels = 4
 hidden = 32
 [data]
-train = image=$clothes/t10k-images-idx3-ubyte.gz,label=$clothes/t10k-labels-idx1-ubyte.gz
-test = image=$clothes/t10k-images-idx3-ubyte.gz,label=$clothes/t10k-labels-idx1-ubyte.gz
+folder = $clothes
+train = image=t10k-images-idx3-ubyte.gz,label=t10k-labels-idx1-ubyte.gz
+test = image=t10k-images-idx3-ubyte.gz,label=t10k-labels-idx1-ubyte.gz
 [optimizer]
 kind = muon
 nesterov = 1

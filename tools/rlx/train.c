@@ -215,9 +215,9 @@ int cmd_train(int argc, char **argv)
 		"keys of a file; shows progress, writes the losses as CSV and SVG, checkpoints,\n"
 		"and goes on at the last one when it is called again.",
 		arg, N_ELEM(arg),
-		"The file has lines \"key = value\" in sections: [model] kind, [data], [optimizer],\n"
-		"[schedule], [train] steps and batch, [eval], [output] folder. Weights are in\n"
-		"FOLDER/checkpoints/step-N/model.safetensors.\n\n"
+		"The file has lines \"key = value\" in sections: [model] kind, [data],\n"
+		"[optimizer], [schedule], [train] steps and batch, [eval], [output] folder.\n"
+		"Weights are in FOLDER/checkpoints/step-N/model.safetensors.\n\n"
 		"Exit status: 0 it is trained, 2 wrong usage or configuration, 3 anything else.",
 		&rest, 0, 1,
 	};

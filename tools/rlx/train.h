@@ -18,7 +18,7 @@ struct train_config {
 	uint64_t	 layers, dim, heads, context;	/* decoder */
 	double		 dropout;
 	/* [data] */
-	char		*train, *test, *text;
+	char		*data, *train, *test, *text;
 	/* [optimizer] */
 	int		 optimizer;
 	double		 lr, momentum, beta1, beta2, eps, decay;

@@ -21,14 +21,40 @@ static bool failed(struct train_job *j, const struct rlx_error *e)
 
 /* ---- data ---- */
 
-static bool open_loader(struct train_job *j, const char *path, bool train,
+/* "image=a,label=b" with the data's folder in front of a and b. */
+static bool within_folder(struct train_job *j, const char *files, char *to, size_t room)
+{
+	size_t n = 0, i;
+	bool name = !strchr(files, '=');
+
+	for (i = 0; files[i] && n < room; i++) {
+		if (name && j->c.data)
+			n += (size_t)snprintf(to + n, room - n, "%s/", j->c.data);
+		name = files[i] == '=';
+		if (n < room)
+			to[n++] = files[i];
+	}
+	if (n < room) {
+		to[n] = 0;
+		return true;
+	}
+	rlx_fail(&j->err, RLX_EINVAL, "[data]: names of files are too long");
+	return false;
+}
+
+static bool open_loader(struct train_job *j, const char *files, bool train,
 			struct rlx_loader **out)
 {
+	char path[2 * PATH];
 	struct rlx_loader_opts o = {
 		.size = sizeof(o), .path = path, .batch = (unsigned int)j->c.batch,
 		.shuffle = train, .seed = j->c.seed,
 	};
 
+	if (j->c.kind == TRAIN_DECODER)
+		o.path = files;
+	else if (!within_folder(j, files, path, sizeof(path)))
+		return false;
 	if (j->c.kind == TRAIN_DECODER)
 		o.sample = (unsigned int)j->c.context + 1;
 	return !rlx_loader_open(&o, out, &j->err);
@@ -247,7 +273,8 @@ bool train_job_copy(struct train_job *j, struct train_side *side)
 		struct rlx_buf to = rlx_session_buf_at(side->s, RLX_IO_STATE, i);
 
 		if (!rlx_buf_ptr(from) || !rlx_buf_ptr(to))
-			return failed(j, rlx_session_error(rlx_buf_ptr(from) ? side->s : j->train.s));
+			return failed(j, rlx_session_error(rlx_buf_ptr(from) ? side->s :
+								 j->train.s));
 		memcpy(rlx_buf_ptr(to), rlx_buf_ptr(from), (size_t)rlx_type_bytes(
 		       rlx_program_io_type(side->p, RLX_IO_STATE, i)));
 	}

@@ -139,7 +139,8 @@ struct rlx_devices;
  * @opts:   of each compile; NULL for the defaults. Their device must be NULL: it is the
  *          policy's to say. Strings are copied
  * Context: allocates; looks for no device yet. Ownership: rlx_devices_free().
- * Return: RLX_EINVAL (@g is not finished, a device in @opts, the environment), RLX_ENOMEM.
+ * Return: RLX_EINVAL (@g is not finished, a device in @opts, the environment), RLX_ENOSUP (it
+ * has states, which are in one place), RLX_ENOMEM.
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_devices_new(struct rlx_graph *g, struct rlx_policy *policy,
