@@ -9,22 +9,26 @@
 
 #include "train/fileops.h"
 
-static struct file_hook hook;
+static const struct file_hook *_Atomic hook;
 
 void file_hook_set(const struct file_hook *h)
 {
-	hook = h ? *h : (struct file_hook){ 0 };
+	hook = h;
 }
 
 int file_before(const struct file_call *c)
 {
-	return hook.before ? hook.before(hook.ctx, c) : 0;
+	const struct file_hook *h = hook;
+
+	return h && h->before ? h->before(h->ctx, c) : 0;
 }
 
 void file_after(const struct file_call *c, int64_t result)
 {
-	if (hook.after)
-		hook.after(hook.ctx, c, result);
+	const struct file_hook *h = hook;
+
+	if (h && h->after)
+		h->after(h->ctx, c, result);
 }
 
 /* Make call @c by @expr, whose failure is -1 with errno. */

@@ -35,7 +35,7 @@ struct file_hook {
 	void	*ctx;
 };
 
-/* Context: no call may be under way. NULL takes it away. */
+/* @h: not copied; NULL: none. A call under way may still see the one before. */
 void file_hook_set(const struct file_hook *h);
 
 int64_t file_open(const char *path, int flags, mode_t mode);	/* O_CLOEXEC is added */

@@ -481,6 +481,7 @@ static void train(struct shared *m, const char *dir, const char *records, unsign
 	       (unsigned long long)was);
 	if (!st)
 		CHECKF(!rlx_loader_seek(ld, &pos), "%s", rlx_loader_error(ld)->text);
+	m->calls = 1;
 	for (;; step++) {
 		if (step && step % EVERY == 0) {
 			rlx_loader_tell(ld, &pos);
@@ -511,13 +512,18 @@ TEST(a_run_killed_a_hundred_times_is_the_run_that_was_not)
 	snprintf(records, sizeof(records), "%s", data_path("r.rlxr"));
 	write_records(records);
 	for (k = 0; k < KILLS; k++) {
-		pid_t pid = fork();
+		pid_t pid;
 
+		m->calls = 0;
+		pid = fork();
 		if (!pid) {
 			train(m, dir, records, 1 + k % 3);
 			_exit(0);
 		}
-		usleep(5000 + rlx_test_rand(&r) % 90000);
+		/* every third is killed while it starts, the others once they train */
+		for (i = 0; i < 20000 && k % 3 && !*(volatile uint64_t *)&m->calls; i++)
+			usleep(500);
+		usleep(1000 + rlx_test_rand(&r) % 60000);
 		kill(pid, SIGKILL);
 		CHECK(waitpid(pid, &status, 0) == pid);
 		CHECKF(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "run %d ended by itself",
