@@ -448,14 +448,24 @@ enum rlx_status rlx_loader_next(struct rlx_loader *ld, struct rlx_batch *out,
 
 void rlx_loader_done(struct rlx_loader *ld, const struct rlx_batch *batch)
 {
+	uint64_t was = 0, is = 0, b;
+	bool reads = false;
+
 	pthread_mutex_lock(&ld->lock);
 	if (ld->done < ld->out && batch->sequence == ld->done - ld->begin) {
+		if (ld->layout == RLX_LAYOUT_CHUNKS)
+			loader_windows_of(ld, ld->done, &was, &b);
 		ld->slot[ld->done % ld->o.depth].state = SLOT_FREE;
 		ld->done++;
-		pthread_cond_broadcast(&ld->work);
+		if (ld->layout == RLX_LAYOUT_CHUNKS)
+			loader_windows_of(ld, ld->done, &is, &b);
+		/* a wake costs as much as a small batch: only if there is something to read */
+		reads = ld->layout == RLX_LAYOUT_ROWS || was != is;
+		pthread_cond_signal(&ld->work);
 	}
 	pthread_mutex_unlock(&ld->lock);
-	reader_wake(ld->reader);
+	if (reads)
+		reader_wake(ld->reader);
 }
 
 static void tell(const struct rlx_loader *ld, uint64_t more, struct rlx_loader_pos *out)

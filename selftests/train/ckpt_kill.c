@@ -147,6 +147,7 @@ static void kill_matrix(uint64_t step, uint64_t fill)
 			if (kill_after)
 				break;
 		}
+	rlx_arena_put(s.arena);
 	CHECKF(kill_at > 25, "a save of %llu calls", (unsigned long long)kill_at);
 	printf("# %llu calls in a save\n", (unsigned long long)kill_at - 2);
 }
@@ -379,6 +380,7 @@ static void power_cuts(uint64_t step, uint64_t fill)
 			       p, logs, v, (unsigned long long)at, (unsigned long long)got,
 			       is_published(p, step));
 		}
+	rlx_arena_put(s.arena);
 	CHECK(is_published(logs, step) && !is_published(logs / 2, step));
 	printf("# %u calls, %u cases\n", logs, cases);
 }

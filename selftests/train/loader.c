@@ -3,7 +3,12 @@
  * The loader: each sample once an epoch, whatever reads it; batches that programs unpack to
  * what the file holds; no copy by a CPU between the disk's read and the program.
  */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -1001,6 +1006,45 @@ TEST(the_guard_is_there)
 }
 
 /* ---- errors and memory ---- */
+
+/* As a container's filter does: io_uring_setup() is EPERM, for this process and for good. */
+static void refuse_rings(void)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { sizeof(code) / sizeof(*code), code };
+
+	CHECK(!prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	CHECK(!prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog));
+}
+
+TEST(without_io_uring_threads_read_and_the_info_says_why)
+{
+	struct rlx_loader_opts o = { .size = sizeof(o), .path = data_path("r.rlxr"), .batch = 20,
+				     .shuffle = true };
+	struct rlx_loader_info info;
+	struct rlx_loader *ld;
+	unsigned int layout;
+	uint64_t *ids;
+
+	write_set(o.path, digits, 3, 1000, 65536);
+	refuse_rings();
+	for (layout = RLX_LAYOUT_RESIDENT; layout <= RLX_LAYOUT_ROWS; layout++) {
+		o.layout = layout;
+		ld = open_ok(&o);
+		ids = take_ids(ld, 20, 50);
+		check_each_once(ids, 1000, 1000);
+		free(ids);
+		rlx_loader_info(ld, &info);
+		CHECKF(strstr(info.reader, "threads (io_uring: ") && strstr(info.reader, strerror(EPERM)),
+		       "%s", info.reader);
+		rlx_loader_close(ld);
+	}
+}
 
 static void refused(const struct rlx_loader_opts *o, enum rlx_status want, const char *word)
 {
