@@ -95,6 +95,7 @@ struct rlx_lower {
 	const void			*args;	/* st->args */
 	struct rlx_error		*err;
 	struct rlx_bump			*bump;	/* tables of rlx_lower_keep() */
+	bool				 trial;	/* rlx_lower_try(): what tables hold is for nobody */
 	enum rlx_status			 status;
 	int64_t				 block;	/* of the blocked layout; 0: none */
 	uint32_t			 n_tmp;	/* of this step */

@@ -195,6 +195,7 @@ bool rlx_lower_try(struct rlx_lower *lo, rlx_lower_fn *fn, const struct rlx_infe
 		lo->plan = lo->code->plan = &t.plan;
 		lo->st = &t.step;
 		lo->args = q->args;
+		lo->trial = true;
 		lo->err = why;
 		no = rlx_lower_by(lo, fn) == RLX_ENOSUP;
 	}

@@ -122,7 +122,7 @@ static enum rlx_status one_axis(struct rlx_lower *lo, const struct rlx_fft_step 
 		a->chirp_n = s->n;
 		factorise(a, padded(2 * s->n - 1));
 	}
-	if (!gpu_lower_of(lo)->dry) {
+	if (!lo->trial) {
 		roots(&t, a);
 		if (a->chirp_n)
 			chirp(&t, a);
