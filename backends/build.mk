@@ -5,8 +5,8 @@
 BACKEND_SRC := $(wildcard backends/*/*.c)
 GPU_SRC	    := $(wildcard backends/gpu/*.c backends/cuda/*.c backends/rocm/*.c)
 VULKAN_SRC  := $(wildcard backends/vulkan/*.c)
-BACKEND_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(GPU_SRC) $(VULKAN_SRC),\
-		$(BACKEND_SRC)))
+BACKEND_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(GPU_SRC) $(VULKAN_SRC) \
+		backends/cpu/kernels_%.c,$(BACKEND_SRC)))
 GPU_OBJ	    := $(GPU_SRC:%.c=$(BUILD)/obj/%.o)
 
 # Vulkan's kernels are compiled here, so it is built where their compiler and Vulkan's headers

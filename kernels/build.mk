@@ -4,7 +4,7 @@
 # *_dot.c uses bf16 and int8 dot products and is built at level v4x only; *_amx.c uses
 # tiles: level v4_amx, and in portable C for the tests (v4_amx_emu).
 ARCH	:= $(shell $(CC) -dumpmachine | cut -d- -f1)
-KERNEL_SRC := $(filter-out kernels/cpu/table.c %_dot.c %_amx.c, \
+KERNEL_SRC := $(filter-out kernels/cpu/avx512.c %_dot.c %_amx.c, \
 		$(wildcard kernels/cpu/*.c))
 KERNEL_BASE := $(patsubst %,kernels/cpu/%.c,det grid nms nonzero pool_i64 pool_u64 random \
 		reverse roi unique)
@@ -43,11 +43,14 @@ ISA_FLAGS_v4_amx := $(ISA_FLAGS_v4x) -mamx-tile -mamx-bf16 -mamx-int8
 ISA_FLAGS_v4_amx_emu := -DRLX_TILE_EMU=1
 
 KERNEL_OBJ := $(KERNEL_SRC:kernels/cpu/%.c=$(BUILD)/obj/kernels/base/%.o)
+# Half of all code, for processors that have AVX-512 alone: a library of its own, which
+# librlx.so opens there, and in librlx.a with the rest.
 ifeq ($(ARCH),x86_64)
-KERNEL_OBJ += $(KERNEL_ISA:kernels/cpu/%.c=$(BUILD)/obj/kernels/v3/%.o) \
-	      $(KERNEL_ISA:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4/%.o) \
+KERNEL_OBJ += $(KERNEL_ISA:kernels/cpu/%.c=$(BUILD)/obj/kernels/v3/%.o)
+AVX512_OBJ := $(KERNEL_ISA:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4/%.o) \
 	      $(KERNEL_DOT:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4x/%.o) \
-	      $(KERNEL_AMX:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4_amx/%.o)
+	      $(KERNEL_AMX:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4_amx/%.o) \
+	      $(BUILD)/obj/kernels/cpu/avx512.o
 endif
 KERNEL_EMU := $(KERNEL_AMX:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4_amx_emu/%.o)
 
@@ -61,4 +64,3 @@ $(BUILD)/obj/kernels/$(1)/%.o: kernels/cpu/%.c | $$(BUILD)/.liburing
 		-DRLX_ISA=$(1) -DRLX_ISA_$(1)=1 -MMD -MP -c $$< -o $$@
 endef
 $(foreach l,base v3 v4 v4x v4_amx v4_amx_emu,$(eval $(call kernel_rule,$(l))))
-KERNEL_OBJ += $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard kernels/cpu/table.c))

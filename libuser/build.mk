@@ -4,8 +4,9 @@ LIB_SRC	:= $(filter-out libuser/rt/load_%.c libuser/train/%, \
 		$(wildcard libuser/*/*.c libuser/*/*/*.c))
 LIB_OBJ	 := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(KERNEL_OBJ) $(BACKEND_OBJ)
 # What only the archive, and only the shared library has: backends/build.mk says why.
-A_OBJ	 := $(GPU_OBJ) $(VULKAN_OBJ) $(BUILD)/obj/libuser/rt/load_linked.o
-SO_OBJ	 := $(BUILD)/obj/libuser/rt/load_opened.o
+A_OBJ	 := $(GPU_OBJ) $(VULKAN_OBJ) $(AVX512_OBJ) $(BUILD)/obj/libuser/rt/load_linked.o \
+	    $(BUILD)/obj/backends/cpu/kernels_linked.o
+SO_OBJ	 := $(BUILD)/obj/libuser/rt/load_opened.o $(BUILD)/obj/backends/cpu/kernels_opened.o
 OP_SRC	:= $(wildcard libuser/ops/*.c libuser/ops/*.def)
 GEN	:= $(BUILD)/gen/rlx/ops.list.h
 # Made with it, for the tables of libuser/ops/table.c alone.
@@ -49,8 +50,9 @@ ifneq ($(VULKAN),1)
 lib: no-vulkan
 endif
 
+AVX512_LIB := $(if $(AVX512_OBJ),$(BUILD)/lib/librlx-avx512.so.$(SOMAJOR))
 lib: $(BUILD)/lib/librlx.so $(BUILD)/lib/librlx.a $(BUILD)/lib/librlx-gpu.so.$(SOMAJOR) \
-     $(VULKAN_LIB)
+     $(AVX512_LIB) $(VULKAN_LIB)
 
 no-vulkan:
 	@echo "librlx-vulkan.so is not built: glslc or Vulkan's headers are missing" \
@@ -96,6 +98,15 @@ $(BUILD)/lib/librlx.so.$(SOMAJOR): $(LIB_OBJ) $(SO_OBJ) $(MAP)
 		$(MAP:%=-Wl$(comma)--version-script=%) \
 		$(LDFLAGS) $(LIB_OBJ) $(SO_OBJ) $(LDLIBS) -o $@
 comma := ,
+
+# Kernels call libc and libm, and nothing of ours.
+$(BUILD)/lib/librlx-avx512.so.$(SOMAJOR): $(AVX512_OBJ)
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared $(RELR) -Wl,-soname,$(@F) -Wl,-z,defs $(LDFLAGS) $(AVX512_OBJ) -lm -o $@
+
+# With nothing beside it librlx.so works, and says that it is slow.
+$(BUILD)/lib/librlx.so: | $(AVX512_LIB)
 
 $(BUILD)/lib/librlx-gpu.so.$(SOMAJOR): $(GPU_OBJ) $(BUILD)/lib/librlx.so
 	$(call say,LD,$@)

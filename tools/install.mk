@@ -5,6 +5,7 @@ BINDIR	   ?= $(PREFIX)/bin
 MANDIR	   ?= $(PREFIX)/share/man
 COMPLETIONDIR ?= $(PREFIX)/share/bash-completion/completions
 SOFILE	:= librlx.so.$(SOMAJOR).$(VERSION)
+AVX512FILE := librlx-avx512.so.$(SOMAJOR).$(VERSION)
 GPUFILE	:= librlx-gpu.so.$(SOMAJOR).$(VERSION)
 TRAINFILE := librlx-train.so.$(SOMAJOR).$(VERSION)
 VULKANFILE := librlx-vulkan.so.$(SOMAJOR).$(VERSION)
@@ -62,6 +63,9 @@ install: all gpu-kernels $(MAN_OK)
 		'$(DESTDIR)$(LIBDIR)/$(SOFILE)'
 	$(Q)ln -sf $(SOFILE) '$(DESTDIR)$(LIBDIR)/librlx.so.$(SOMAJOR)'
 	$(Q)ln -sf librlx.so.$(SOMAJOR) '$(DESTDIR)$(LIBDIR)/librlx.so'
+	$(Q)test -z '$(AVX512_LIB)' || { install -m 755 $(AVX512_LIB) \
+		'$(DESTDIR)$(LIBDIR)/$(AVX512FILE)' && \
+		ln -sf $(AVX512FILE) '$(DESTDIR)$(LIBDIR)/librlx-avx512.so.$(SOMAJOR)'; }
 	$(Q)install -m 755 $(BUILD)/lib/librlx-gpu.so.$(SOMAJOR) \
 		'$(DESTDIR)$(LIBDIR)/$(GPUFILE)'
 	$(Q)ln -sf $(GPUFILE) '$(DESTDIR)$(LIBDIR)/librlx-gpu.so.$(SOMAJOR)'

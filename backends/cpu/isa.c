@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT
 /* Which kernels this CPU can run; RLX_ISA takes a lower level. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/kernels.h"
 #include "base/amx.h"
+#include "rlx/log.h"
 
 static const char *const names[RLX_ISA_COUNT] = { "base", "v3", "v4", "v4x", "v4_amx" };
 
@@ -32,6 +35,27 @@ static enum rlx_isa best(void)
 #endif
 }
 
+/* A slow path tells its user, once. */
+static void tell_missing(const char *why)
+{
+	static atomic_bool told;
+
+	if (!atomic_exchange(&told, true))
+		rlx_log(RLX_LOG_WARN, "cpu: the kernels for AVX-512 cannot be had, those of v3 run, "
+			"which may take twice as long: %s", why);
+}
+
+/* The best level up to the one that is wanted: the processor's, if its kernels are there. */
+static enum rlx_isa with_kernels(enum rlx_isa isa)
+{
+	const char *why;
+
+	if (cpu_has_kernels(isa, &why))
+		return isa;
+	tell_missing(why);
+	return RLX_ISA_V3;
+}
+
 enum rlx_isa cpu_isa_detect(void)
 {
 	/* The kernel is not asked for tiles that are not wanted. */
@@ -41,6 +65,6 @@ enum rlx_isa cpu_isa_detect(void)
 
 	for (i = 0; want && i < RLX_ISA_COUNT; i++)
 		if (!strcmp(want, names[i]) && i <= (unsigned int)have)
-			return (enum rlx_isa)i;
-	return have == RLX_ISA_V4X && !rlx_amx_why() ? RLX_ISA_V4_AMX : have;
+			return with_kernels((enum rlx_isa)i);
+	return with_kernels(have == RLX_ISA_V4X && !rlx_amx_why() ? RLX_ISA_V4_AMX : have);
 }

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/library.h"
 #include "rt/rt.h"
 
 static const struct row {
@@ -28,34 +29,15 @@ enum { N_ROWS = sizeof(rows) / sizeof(rows[0]) };
 static struct library {
 	bool	tried;
 	void	*handle;
-	char	why[224];	/* written once */
+	char	why[RLX_LIBRARY_WHY];	/* written once */
 } libraries[N_ROWS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void open_library(struct library *l, const char *name)
 {
-	Dl_info self;
-	char path[4096];
-	const char *p;
-	size_t n = 0;
-
-	/* in our own folder first: the loader would look elsewhere */
-	if (dladdr(&lock, &self) && self.dli_fname)
-		for (p = self.dli_fname; *p; p++)
-			if (*p == '/')
-				n = (size_t)(p - self.dli_fname) + 1;
-	if (n && n + 32 < sizeof(path)) {
-		snprintf(path, sizeof(path), "%.*s%s", (int)n, self.dli_fname, name);
-		l->handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	}
-	if (!l->handle)
-		l->handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-	if (l->handle) {
+	l->handle = rlx_library_open(name, l->why);
+	if (l->handle)
 		snprintf(l->why, sizeof(l->why), "%s does not have it", name);
-	} else {
-		p = dlerror();
-		snprintf(l->why, sizeof(l->why), "%.200s", p ? p : name);
-	}
 	l->tried = true;
 }
 

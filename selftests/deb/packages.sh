@@ -95,7 +95,8 @@ has()
 contents()
 {
 	lib=usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH)
-	has "$(deb_of librlx1 "$arch")" "$lib/librlx.so.1" &&
+	has "$(deb_of librlx1 "$arch")" "$lib/librlx.so.1" \
+		$(test "$arch" != amd64 || echo "$lib/librlx-avx512.so.1") &&
 	has "$(deb_of librlx-train1 "$arch")" "$lib/librlx-train.so.1" &&
 	has "$(deb_of librlx-dev "$arch")" usr/include/rlx/arena.h \
 		usr/include/linux/rlx.h "$lib/librlx.a" "$lib/pkgconfig/rlx.pc" \

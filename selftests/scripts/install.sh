@@ -256,6 +256,34 @@ EOF
 	mv "$tmp/away" "$dest$lib/librlx-gpu.so.1"
 }
 
+# So are the kernels for AVX-512, where the processor has it; without them v3's run.
+# shellcheck disable=SC2046
+avx512_library()
+{
+	cat >"$tmp/isa.c" <<'EOF'
+#include <stdio.h>
+#include <rlx/device.h>
+
+int main(void)
+{
+	struct rlx_dev_info d;
+
+	rlx_device_list(&d, 1);
+	printf("%s: %s\n", d.backend, d.isa);
+	return 0;
+}
+EOF
+	$CC -Wall -Werror "$tmp/isa.c" $(pc --cflags --libs) -o "$tmp/isa" &&
+	LD_LIBRARY_PATH=$dest$lib "$tmp/isa" >"$tmp/with" 2>&1 && cat "$tmp/with" || return 1
+	[ "$(cat "$tmp/with")" = "cpu: $("$dest/opt/rlx/bin/rlx" info |
+		sed -n 's/^  cpu .*kernels for \([a-z0-9_]*\),.*/\1/p')" ] || return 1
+	grep -q ': v4' "$tmp/with" || return 0	# no processor for it
+	mv "$dest$lib/librlx-avx512.so.1" "$tmp/away" &&
+	LD_LIBRARY_PATH=$dest$lib "$tmp/isa" >"$tmp/without" 2>&1; cat "$tmp/without"
+	mv "$tmp/away" "$dest$lib/librlx-avx512.so.1" &&
+	grep -qx 'cpu: v3' "$tmp/without" && grep -q 'librlx-avx512\.so\.1.*No such' "$tmp/without"
+}
+
 # The promise to users of small machines: 2.6 MB without debug information.
 small_enough()
 {
@@ -327,6 +355,7 @@ check install install_it
 check files files_are_there
 check names names_are_ours
 check gpu-library gpu_library
+check avx512-library avx512_library
 check size small_enough
 check headers-c headers_alone c c11
 if echo 'int x;' | $CC -x c++ -fsyntax-only - 2>/dev/null; then
