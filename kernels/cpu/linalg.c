@@ -12,7 +12,7 @@
 #ifndef RLX_V512
 rlx_k_fn RLX_K(linalg);
 
-enum { BLOCK = RLX_K_LINALG_BLOCK, WIDE = 2 * RLX_VLD };
+enum { BLOCK = RLX_K_LINALG_BLOCK, NARROW = BLOCK / 4, WIDE = 2 * RLX_VLD };
 
 /* Some matrix in memory. */
 struct mat {
@@ -111,7 +111,17 @@ static bool pivot(struct mat m, int64_t n, int64_t k, int64_t end, double *row, 
 	return true;
 }
 
-/* m becomes L and U; row i of it was row[i]. */
+/* Rows [k, done) of columns [done, end) become U's, and what is below is less their product. */
+static void eliminate(struct mat m, int64_t n, int64_t k, int64_t done, int64_t end)
+{
+	for (int64_t i = k + 1; i < done; i++)
+		for (int64_t j = k; j < i; j++)
+			subtract(m.p + i * m.ld + done, m.p + j * m.ld + done, m.p[i * m.ld + j],
+				 end - done);
+	minus(at(m, done, done), at(m, done, k), at(m, k, done), n - done, end - done, done - k);
+}
+
+/* m becomes L and U; row i of it was row[i]. In blocks of columns, and in narrow ones of these. */
 static bool lu(struct mat m, int64_t n, double *row, int *sign)
 {
 	*sign = 1;
@@ -120,14 +130,15 @@ static bool lu(struct mat m, int64_t n, double *row, int *sign)
 	for (int64_t k = 0; k < n; k += BLOCK) {
 		int64_t end = k + BLOCK < n ? k + BLOCK : n;
 
-		for (int64_t j = k; j < end; j++)
-			if (!pivot(m, n, j, end, row, sign))
-				return false;
-		for (int64_t i = k + 1; i < end; i++)
-			for (int64_t j = k; j < i; j++)
-				subtract(m.p + i * m.ld + end, m.p + j * m.ld + end,
-					 m.p[i * m.ld + j], n - end);
-		minus(at(m, end, end), at(m, end, k), at(m, k, end), n - end, n - end, end - k);
+		for (int64_t l = k; l < end; l += NARROW) {
+			int64_t done = l + NARROW < end ? l + NARROW : end;
+
+			for (int64_t j = l; j < done; j++)
+				if (!pivot(m, n, j, done, row, sign))
+					return false;
+			eliminate(m, n, l, done, end);
+		}
+		eliminate(m, n, k, end, n);
 	}
 	return true;
 }

@@ -171,6 +171,70 @@ EVERYWHERE(log_mel_of_two_bands)
 	want_all(r, 2, frame, 4, 1e-5);
 }
 
+/* Hertz of Slaney's mel scale: 200 / 3 for one up to 1 kHz, then a factor of 6.4 for 27. */
+static double hertz(double mel)
+{
+	return mel < 15 ? mel * 200 / 3 : 1000 * pow(6.4, (mel - 15) / 27);
+}
+
+/* Energy of frame @f of the reflected audio at bin @k, by a sum. */
+static double energy(const struct rig *r, int64_t n, int64_t f, int64_t k)
+{
+	const double turn = 6.283185307179586477 / 400;
+	double re = 0, im = 0, x;
+	int64_t i, at;
+
+	for (i = 0; i < 400; i++) {
+		at = f * 160 + i - 200;
+		at = at < 0 ? -at : at >= n ? 2 * (n - 1) - at : at;
+		x = rig_in(r, 0, at) * (0.5 - 0.5 * cos(turn * (double)i));
+		re += x * cos(turn * (double)(i * k % 400));
+		im -= x * sin(turn * (double)(i * k % 400));
+	}
+	return re * re + im * im;
+}
+
+/* What Whisper computes of noise, step by step in double; librosa's filters. */
+EVERYWHERE(whisper_of_noise)
+{
+	enum { N = 1700, MELS = 80, FRAMES = N / 160, BINS = 201 };
+	static double e[FRAMES][BINS], m[MELS][FRAMES];
+	const double last = 15 + 27 * log(8) / log(6.4);
+	double lo, mid, hi, hz, up, down, top = -10, want;
+	int64_t f, k, b;
+
+	rig_output(r, rlx_emit(r->g, whisper_mel, .audio =
+			       rig_random(r, rlx_type(RLX_F32, N), -0.3, 0.3)));
+	rig_run(r);
+	for (f = 0; f < FRAMES; f++)
+		for (k = 0; k < BINS; k++)
+			e[f][k] = energy(r, N, f, k);
+	for (b = 0; b < MELS; b++) {
+		lo = hertz(last * (double)b / (MELS + 1));
+		mid = hertz(last * (double)(b + 1) / (MELS + 1));
+		hi = hertz(last * (double)(b + 2) / (MELS + 1));
+		for (f = 0; f < FRAMES; f++) {
+			double sum = 0;
+
+			for (k = 0; k < BINS; k++) {
+				hz = (double)k * 40;
+				up = (hz - lo) / (mid - lo);
+				down = (hi - hz) / (hi - mid);
+				sum += e[f][k] * fmax(0, fmin(up, down)) * 2 / (hi - lo);
+			}
+			m[b][f] = log10(fmax(sum, 1e-10));
+			top = fmax(top, m[b][f]);
+		}
+	}
+	for (b = 0; b < MELS; b++)
+		for (f = 0; f < FRAMES; f++) {
+			want = (fmax(m[b][f], top - 8) + 4) / 4;
+			CHECKF(fabs(rig_get(r, 0, b * FRAMES + f) - want) <= 1e-5,
+			       "band %lld of frame %lld: %.7g, not %.7g", (long long)b, (long long)f,
+			       rig_get(r, 0, b * FRAMES + f), want);
+		}
+}
+
 /* A signal comes back from its frames, but for the ends that no window covers. */
 EVERYWHERE(stft_and_back)
 {
