@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Linear algebra: numbers that are known, and random matrices, small ones and ones of several
- * blocks, whose factors must give them back.
+ * blocks, whose factors must give them back. And recurrences that are made of it.
  */
 #include "rlx/grad.h"
 #include "selftests/lib/rig.h"
@@ -184,6 +184,65 @@ EVERYWHERE(selective_scan_of_two_steps)
 	rig_want(r, 0, 0, 0.693147, 1e-6);
 	rig_want(r, 0, 1, 1.732868, 1e-6);
 	rig_want(r, 1, 0, 1.732868, 1e-6);
+}
+
+/* Two steps of one number: the second remembers half, and the gradients of the sum of both. */
+EVERYWHERE(gated_delta_net_of_two_steps)
+{
+	static const float one[] = { 1, 1 }, v[] = { 2, 2 }, half[] = { 0.5f, 0.5f };
+	static const float g[] = { 0, -0.693147180559945f };
+	static const double want[][2] = {
+		{ 1, 1.25 }, { 1.25, 0.5 }, { 0.625, 0.5 }, { 0, 0.25 }, { 2.5, 1.5 },
+	};
+	const struct rlx_type t = rlx_type(RLX_F32, 1, 2, 1, 1), h = rlx_type(RLX_F32, 1, 2, 1);
+	rlx_value in[5] = { rig_input(r, t, one), rig_input(r, t, one), rig_input(r, t, v),
+			    rig_input(r, h, g), rig_input(r, h, half) }, d[5], y, sum;
+	unsigned int i;
+
+	y = rlx_emit(r->g, gated_delta_net, .q = in[0], .k = in[1], .v = in[2], .g = in[3],
+		     .beta = in[4]);
+	sum = rlx_emit(r->g, reduce, .x = y);
+	rlx_vjp(r->g, &(struct rlx_ad){ .size = sizeof(struct rlx_ad), .of = RLX_VALUES(sum),
+					.wrt = { in, 5 } }, d);
+	rig_output(r, y);
+	rig_output(r, rlx_out(r->g, y, 1));
+	for (i = 0; i < 5; i++)
+		rig_output(r, d[i]);
+	rig_run(r);
+	rig_want(r, 0, 0, 1, 1e-6);
+	rig_want(r, 0, 1, 1.25, 1e-6);
+	rig_want(r, 1, 0, 1.25, 1e-6);
+	for (i = 0; i < 10; i++)
+		rig_want(r, 2 + i / 2, i % 2, want[i / 2][i % 2], 1e-5);
+}
+
+/* Chunks, the last one not whole, against the rule step by step in double. */
+EVERYWHERE(gated_delta_net_by_chunks)
+{
+	enum { S = 150, KEYS = 5, VALUES = 3 };
+	rlx_value q = rig_random(r, rlx_type(RLX_F32, 1, S, 1, KEYS), -1, 1);
+	rlx_value k = rig_random(r, rlx_type(RLX_F32, 1, S, 1, KEYS), -0.6, 0.6);
+	rlx_value v = rig_random(r, rlx_type(RLX_F32, 1, S, 1, VALUES), -1, 1);
+	rlx_value g = rig_random(r, rlx_type(RLX_F32, 1, S, 1), -0.3, 0);
+	rlx_value b = rig_random(r, rlx_type(RLX_F32, 1, S, 1), 0, 1);
+	double m[KEYS][VALUES] = { 0 }, p;
+	int64_t t, i, j;
+
+	rig_output(r, rlx_emit(r->g, gated_delta_net, .q = q, .k = k, .v = v, .g = g, .beta = b));
+	rig_run(r);
+	for (t = 0; t < S; t++)
+		for (j = 0; j < VALUES; j++) {
+			for (p = 0, i = 0; i < KEYS; i++) {
+				m[i][j] *= exp(rig_in(r, 3, t));
+				p += m[i][j] * rig_in(r, 1, t * KEYS + i);
+			}
+			p = rig_in(r, 4, t) * (rig_in(r, 2, t * VALUES + j) - p);
+			for (i = 0; i < KEYS; i++)
+				m[i][j] += p * rig_in(r, 1, t * KEYS + i);
+			for (p = 0, i = 0; i < KEYS; i++)
+				p += m[i][j] * rig_in(r, 0, t * KEYS + i) / sqrt(KEYS);
+			rig_want(r, 0, t * VALUES + j, p, 1e-5);
+		}
 }
 
 TEST_MAIN()
