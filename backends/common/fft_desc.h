@@ -86,7 +86,7 @@ static inline enum rlx_status rlx_fft_steps(struct rlx_lower *lo, size_t size,
 	struct op_fft g;
 	uint32_t k;
 
-	if (op_fft_axes(&q, &g))
+	if (rlx_fft_axes(&q, &g))
 		return lo->status = lo->err->status;
 	for (k = 0; k < g.n_axis && rlx_type_count(rlx_lower_out(lo, 0)) && !lo->status; k++) {
 		struct rlx_fft_step s = rlx_fft_next(&g, k);

@@ -41,8 +41,8 @@ static void tell_missing(const char *why)
 	static atomic_bool told;
 
 	if (!atomic_exchange(&told, true))
-		rlx_log(RLX_LOG_WARN, "cpu: the kernels for AVX-512 cannot be had, those of v3 run, "
-			"which may take twice as long: %s", why);
+		rlx_log(RLX_LOG_WARN, "cpu: the kernels for AVX-512 cannot be had, those of v3 "
+			"run, which may take twice as long: %s", why);
 }
 
 /* The best level up to the one that is wanted: the processor's, if its kernels are there. */

@@ -176,7 +176,7 @@ static void put_root(const struct fft *f, void *table, int64_t re, int64_t im, i
 {
 	double c, s;
 
-	op_root(k % n, n, &c, &s);
+	rlx_fft_root(k % n, n, &c, &s);
 	put(f, table, re, c);
 	put(f, table, im, -s);
 }
@@ -201,7 +201,7 @@ static void chirp_tables(const struct fft *f, int64_t n, int64_t all, const void
 	if (!b)
 		rlx_lower_out_of_memory(f->lo);
 	for (k = 0; b && chirp && spectrum && k < n; k++) {
-		op_root((int64_t)((__int128)k * k % (2 * n)), 2 * n, &re, &im);
+		rlx_fft_root((int64_t)((__int128)k * k % (2 * n)), 2 * n, &re, &im);
 		put(f, chirp, k, re);
 		put(f, chirp, n + k, -im);
 		b[2 * k] = re;
@@ -210,7 +210,7 @@ static void chirp_tables(const struct fft *f, int64_t n, int64_t all, const void
 			memcpy(b + 2 * (all - k), b + 2 * k, 2 * sizeof(*b));
 	}
 	if (b && chirp && spectrum)
-		op_dft(b, all, false, b + 2 * all);
+		rlx_fft_dft(b, all, false, b + 2 * all);
 	for (k = 0; b && chirp && spectrum && k < all; k++) {
 		put(f, spectrum, k, b[2 * k] / (double)all);
 		put(f, spectrum, all + k, b[2 * k + 1] / (double)all);
@@ -237,7 +237,7 @@ static void core_table(const struct fft *f, struct rlx_k_fft_core *c)
 		int64_t r = c->factor[k];
 
 		for (i = 0; r % 2 && i < r; i++) {
-			op_root(i, r, &re, &im);
+			rlx_fft_root(i, r, &re, &im);
 			put(f, w, at++, re);
 			put(f, w, at++, im);
 		}

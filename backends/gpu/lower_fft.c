@@ -33,7 +33,7 @@ static void roots(const struct tables *t, struct rlx_k_fft_gpu *a)
 	double re, im;
 
 	for (int64_t k = 0; p && k < a->n; k++) {
-		op_root(k, a->n, &re, &im);
+		rlx_fft_root(k, a->n, &re, &im);
 		put(t, p, 2 * k, re);
 		put(t, p, 2 * k + 1, -im);
 	}
@@ -50,7 +50,7 @@ static void chirp(const struct tables *t, struct rlx_k_fft_gpu *a)
 	if (!b)
 		rlx_lower_out_of_memory(t->lo);
 	for (k = 0; b && p && spectrum && k < n; k++) {
-		op_root((int64_t)((__int128)k * k % (2 * n)), 2 * n, &re, &im);
+		rlx_fft_root((int64_t)((__int128)k * k % (2 * n)), 2 * n, &re, &im);
 		put(t, p, 2 * k, re);
 		put(t, p, 2 * k + 1, -im);
 		b[2 * k] = re;
@@ -59,7 +59,7 @@ static void chirp(const struct tables *t, struct rlx_k_fft_gpu *a)
 			memcpy(b + 2 * (all - k), b + 2 * k, 2 * sizeof(*b));
 	}
 	if (b && p && spectrum)
-		op_dft(b, all, false, b + 2 * all);
+		rlx_fft_dft(b, all, false, b + 2 * all);
 	for (k = 0; b && p && spectrum && k < 2 * all; k++)
 		put(t, spectrum, k, b[k] / (double)all);
 	use_table(t, &a->chirp, p, n);

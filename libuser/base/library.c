@@ -20,8 +20,10 @@ void *rlx_library_open(const char *file, char why[RLX_LIBRARY_WHY])
 		for (p = self.dli_fname; *p; p++)
 			if (*p == '/')
 				n = (int)(p - self.dli_fname) + 1;
-	if (n && snprintf(path, sizeof(path), "%.*s%s", n, self.dli_fname, file) < (int)sizeof(path))
+	if (n && n + 64 < (int)sizeof(path)) {
+		snprintf(path, sizeof(path), "%.*s%.63s", n, self.dli_fname, file);
 		handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	}
 	if (!handle)
 		handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 	why[0] = 0;

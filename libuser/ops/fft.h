@@ -11,7 +11,7 @@ enum rlx_status op_fft_infer(struct rlx_infer *q);
 size_t op_fft_scratch(const struct rlx_infer *q);
 enum rlx_status op_fft_eval(struct rlx_eval *q);
 void op_fft_cost(const struct rlx_infer *q, struct rlx_cost *c);
-/* What op_fft_axes() says of the call that @q is the gradient of. */
+/* What rlx_fft_axes() says of the call that @q is the gradient of. */
 enum rlx_status op_fft_of(struct rlx_grad *q, struct op_fft *out);
 /* The norm by which the adjoint of one is scaled. */
 int32_t op_fft_norm_back(int32_t norm);

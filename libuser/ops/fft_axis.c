@@ -8,7 +8,7 @@
 static const int64_t LONGEST = (int64_t)1 << 30;
 
 /* By eighths of a turn, so that no angle is beyond pi / 4. */
-void op_root(int64_t k, int64_t n, double *re, double *im)
+void rlx_fft_root(int64_t k, int64_t n, double *re, double *im)
 {
 	int64_t eighth = 8 * k / n, rest = 8 * k - eighth * n;
 	bool odd = eighth % 2;
@@ -69,14 +69,14 @@ static void by_factors(const struct dft *d, const double *x, int64_t stride, dou
 	}
 }
 
-void op_dft(double *x, int64_t n, bool inverse, double *work)
+void rlx_fft_dft(double *x, int64_t n, bool inverse, double *work)
 {
 	double *root = work, *y = work + 2 * n;
 	struct dft d = { root, work + 4 * n, n, inverse ? 1 : -1 };
 	int64_t k;
 
 	for (k = 0; k < n; k++)
-		op_root(k, n, &root[2 * k], &root[2 * k + 1]);
+		rlx_fft_root(k, n, &root[2 * k], &root[2 * k + 1]);
 	by_factors(&d, x, 1, y, n);
 	memcpy(x, y, (size_t)n * 2 * sizeof(*x));
 }
@@ -125,7 +125,7 @@ static enum rlx_status add_axis(struct rlx_infer *q, const struct op_fft_args *a
 	return RLX_OK;
 }
 
-enum rlx_status op_fft_axes(struct rlx_infer *q, struct op_fft *f)
+enum rlx_status rlx_fft_axes(struct rlx_infer *q, struct op_fft *f)
 {
 	struct op_fft_args a = op_fft_args(q->def, q->args);
 	const struct rlx_type *x = q->in[0];
@@ -163,7 +163,7 @@ enum rlx_status op_fft_infer(struct rlx_infer *q)
 	bool joined = q->in[0]->dtype == RLX_C64;
 	struct rlx_type *y = &q->out[0];
 	struct op_fft f;
-	enum rlx_status st = op_fft_axes(q, &f);
+	enum rlx_status st = rlx_fft_axes(q, &f);
 	uint32_t k;
 
 	if (st)
@@ -216,7 +216,7 @@ size_t op_fft_scratch(const struct rlx_infer *q)
 	int64_t line = 1, most;
 
 	again.err = &err;
-	if (op_fft_axes(&again, &f))
+	if (rlx_fft_axes(&again, &f))
 		return 0;
 	most = most_elements(&f, &line);
 	if (most > (int64_t)1 << 55)
@@ -289,7 +289,7 @@ static void one_axis(const struct op_fft *f, uint32_t k, const int64_t *dim, con
 		double *to = y + 2 * (o * f->out[k] * post + in);
 
 		fit(x + 2 * (o * d * post + in), post, d, one, n, half);
-		op_dft(one, n, f->inverse, rest);
+		rlx_fft_dft(one, n, f->inverse, rest);
 		for (j = 0; j < f->out[k]; j++)
 			memcpy(to + 2 * j * post, one + 2 * j, 2 * sizeof(*to));
 	}
@@ -301,7 +301,7 @@ enum rlx_status op_fft_eval(struct rlx_eval *q)
 	struct rlx_infer again = { .err = q->err, .def = q->def, .args = q->args, .n_in = 1,
 				   .in = &type };
 	struct op_fft f;
-	enum rlx_status st = op_fft_axes(&again, &f);
+	enum rlx_status st = rlx_fft_axes(&again, &f);
 	double *x = q->scratch, *y, *t;
 	int64_t line, most;
 	uint32_t k;
@@ -331,7 +331,7 @@ void op_fft_cost(const struct rlx_infer *q, struct rlx_cost *c)
 	double n;
 
 	again.err = &err;
-	if (op_fft_axes(&again, &f))
+	if (rlx_fft_axes(&again, &f))
 		return;
 	for (k = 0; k < f.n_axis; k++) {
 		for (n = 1, i = 0; i < f.rank; i++)
@@ -349,7 +349,7 @@ enum rlx_status op_fft_of(struct rlx_grad *q, struct op_fft *out)
 	struct rlx_infer again = { .err = &err, .def = q->def, .args = q->args, .n_in = 1,
 				   .in = &t };
 
-	return op_fft_axes(&again, out);
+	return rlx_fft_axes(&again, out);
 }
 
 int32_t op_fft_norm_back(int32_t norm)

@@ -33,13 +33,13 @@ struct op_fft {
 
 struct op_fft_args op_fft_args(const struct rlx_op_def *def, const void *args);
 /* RLX_ERANGE, RLX_ESHAPE, RLX_EINVAL with a message in @q->err; reads input 0 of @q. */
-enum rlx_status op_fft_axes(struct rlx_infer *q, struct op_fft *out);
+enum rlx_status rlx_fft_axes(struct rlx_infer *q, struct op_fft *out);
 /*
  * The transform of n complex numbers at @x (re, im), in place, sums in double by the prime
  * factors of n: n (p1 + p2 + ...) steps. @work: 4 n complex numbers.
  */
-void op_dft(double *x, int64_t n, bool inverse, double *work);
+void rlx_fft_dft(double *x, int64_t n, bool inverse, double *work);
 /* cos and sin of 2 pi k / n, rounded once */
-void op_root(int64_t k, int64_t n, double *re, double *im);
+void rlx_fft_root(int64_t k, int64_t n, double *re, double *im);
 
 #endif

@@ -1040,7 +1040,8 @@ TEST(without_io_uring_threads_read_and_the_info_says_why)
 		check_each_once(ids, 1000, 1000);
 		free(ids);
 		rlx_loader_info(ld, &info);
-		CHECKF(strstr(info.reader, "threads (io_uring: ") && strstr(info.reader, strerror(EPERM)),
+		CHECKF(strstr(info.reader, "threads (io_uring: ") &&
+		       strstr(info.reader, strerror(EPERM)),
 		       "%s", info.reader);
 		rlx_loader_close(ld);
 	}

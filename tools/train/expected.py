@@ -131,6 +131,7 @@ def main():
         [{"params": [w for n, w in m.w.items() if m.decay[n]], "weight_decay": 0.1},
          {"params": [w for n, w in m.w.items() if not m.decay[n]], "weight_decay": 0.0}],
         betas=(0.9, 0.95), eps=1e-8)
+    print("# SPDX-License-Identifier: MIT")
     print(f"# tools/train/expected.py {sys.argv[1]}, PyTorch {torch.__version__} in float64:")
     print("# step, loss, norm of the gradients")
     for step in range(STEPS):
