@@ -212,12 +212,16 @@ bool gpu_is_last_of(const struct rlx_plan *p, uint32_t v, uint32_t root,
 	       rlx_plan_bytes(p, v) == rlx_plan_bytes(p, root);
 }
 
-bool gpu_reads_again(const struct rlx_plan *p, const struct rlx_plan_step *st, uint32_t v)
+bool gpu_reads_made(const struct gpu_group *g, uint32_t k)
 {
-	uint32_t i;
+	const struct rlx_plan_step *st = gpu_step_of(g, k), *by = &g->p->step[g->call->base.step];
+	const struct rlx_plan_val *val = g->p->val;
+	uint32_t i, o;
 
-	for (i = 1; i < st->n_in; i++)
-		if (st->in[i] && p->val[st->in[i]].root == p->val[v].root)
-			return true;
+	for (; by < st; by++)
+		for (o = 0; o < by->n_out; o++)
+			for (i = 1; i < st->n_in; i++)
+				if (st->in[i] && val[st->in[i]].root == val[by->out[o]].root)
+					return true;
 	return false;
 }

@@ -74,7 +74,10 @@ bool gpu_is_in(const struct rlx_plan *p, uint32_t v, enum rlx_place_kind kind);
 /* Is @v all of what a step made at @root, and does nobody need that behind @st? */
 bool gpu_is_last_of(const struct rlx_plan *p, uint32_t v, uint32_t root,
 		    const struct rlx_plan_step *st);
-/* Does @st read the storage of value @v, of its first input, by another one too? */
-bool gpu_reads_again(const struct rlx_plan *p, const struct rlx_plan_step *st, uint32_t v);
+/*
+ * Does member @k read, by another input than its first, what members ahead of it make? Other
+ * blocks of the launch write that, if it is written at all.
+ */
+bool gpu_reads_made(const struct gpu_group *g, uint32_t k);
 
 #endif

@@ -111,19 +111,6 @@ static uint32_t count(const struct rlx_g_horizontal *join)
 	return n;
 }
 
-/* Is the bias what a step from @st on makes? */
-static bool adds_result(const struct rlx_plan *p, const struct rlx_plan_step *st,
-			const struct rlx_plan_step *gemm)
-{
-	uint32_t bias = gemm->n_in > 2 ? gemm->in[2] : 0, i;
-
-	for (; bias && st < gemm; st++)
-		for (i = 0; i < st->n_out; i++)
-			if (p->val[bias].root == p->val[st->out[i]].root)
-				return true;
-	return false;
-}
-
 /* One a by weights each, without a residual. No result will lie where another of them reads. */
 bool gpu_group_gemm_horizontal(struct gpu_group *g)
 {
@@ -138,7 +125,7 @@ bool gpu_group_gemm_horizontal(struct gpu_group *g)
 	*by = g->call->launch;
 	h = &join->g;
 	n = count(join);
-	if (n == RLX_G_JOIN || adds_result(g->p, &g->p->step[g->call->base.step], st) ||
+	if (n == RLX_G_JOIN || gpu_reads_made(g, 1) ||
 	    g->p->val[st->in[0]].root != g->p->val[st[-1].in[0]].root ||
 	    m->m != h->m || m->k != h->k || m->lda != h->lda || !m->b_fixed || !h->b_fixed ||
 	    m->residual || h->residual || rlx_k_gemm_batches(m) != 1 ||
@@ -191,7 +178,7 @@ static bool may_do_again(const struct gpu_group *g, uint32_t k, const struct rlx
 {
 	uint32_t sms = (uint32_t)gpu_device_of(&g->c->base)->attr[GPU_ATTR_SM_COUNT];
 
-	return m->m <= (is_exact(l) ? 16 : 64) && l->grid[0] <= 2 * sms &&
+	return m->m <= (is_exact(l) ? 16 : 64) && l->grid[0] <= 2 * sms && !gpu_reads_made(g, k) &&
 	       m->a_num == m->b_num && (m->a_num != RLX_NUM_F32 || is_exact(l)) &&
 	       m->lda == m->k && m->b_fixed && rlx_k_gemm_batches(m) == 1 && m->k % 8 == 0 &&
 	       reads_wide(m) && gpu_is_in(g->p, gpu_step_of(g, k - 1)->out[0], RLX_PLACE_WORK);
@@ -261,6 +248,7 @@ bool gpu_group_gather_norm_gemm(struct gpu_group *g)
 	struct rlx_g_launch l;
 
 	if (st->out[0] != norm->in[0] || !gpu_dies_at(g->p, st->out[0], norm) ||
+	    gpu_reads_made(g, 1) ||
 	    !gpu_is_in(g->p, st->in[0], RLX_PLACE_CONST) || t->outer != 1 ||
 	    t->n_idx != n->rows || t->inner != 2 * n->n || !may_norm(g, 1, &l) || is_exact(&l))
 		return false;
@@ -342,7 +330,7 @@ bool gpu_group_attention_gemm(struct gpu_group *g)
 	if (g->call->launch.variant != RLX_G_attention_short_kv || is_exact(&l) ||
 	    l.param.gemm_horizontal.GEMM_COLS > 32 || !may_do_again(g, 1, m, &l) ||
 	    !gpu_is_last_of(g->p, gemm->in[0], st->out[0], gemm) ||
-	    gpu_reads_again(g->p, gemm, st->out[0]) || !lie_wide(a))
+	    !lie_wide(a))
 		return false;
 	with = with_heads(&l, a, &g->call->launch);
 	if (a->q_type != type || a->kv_type != type || a->out_type != type || a->lse ||

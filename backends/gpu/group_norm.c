@@ -57,12 +57,12 @@ bool gpu_group_encoder_tail(struct gpu_group *g)
 	const struct rlx_k_attention *a = gpu_args_of(g, 1);
 	const struct rlx_plan_step *st = gpu_step_of(g, 2);
 	struct rlx_g_encoder_tail *r = (void *)g->args;
-	uint32_t seen = gpu_step_of(g, 1)->out[0];
 
 	if (st->def->index == RLX_OP_fused_residual_norm || a->batch >= 1 << 30 ||
 	    !may_be_rows(g->p, gpu_step_of(g, 0), n) ||
 	    !may_be_read(g, a, n, gpu_step_of(g, 0)->out[0]) ||
-	    !gpu_is_last_of(g->p, st->in[0], seen, st) || gpu_reads_again(g->p, st, seen) ||
+	    !gpu_is_last_of(g->p, st->in[0], gpu_step_of(g, 1)->out[0], st) ||
+	    gpu_reads_made(g, 2) ||
 	    last->rows != a->batch || last->n != n->n || last->x_type != n->x_type ||
 	    last->residual || last->bias || last->sum || last->mean || last->inv ||
 	    !rlx_g_small_float(last->y_type) ||

@@ -603,4 +603,35 @@ TEST(attention_that_is_added_too)
 		rlx_session_free(s[i]);
 }
 
+/* What a norm makes is added to its product, or to what is added to it: blocks write it. */
+TEST(norm_that_is_added_too)
+{
+	enum { ALL = 16 * WIDTH };
+	uint64_t seed = rlx_test_seed(), weights = rlx_test_rand(&seed), same;
+	struct rlx_session *s[2];
+	int i, j;
+
+	for (i = 0; i < 2; i++) {
+		struct rlx_graph *g = rlx_graph_new("added");
+		rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 16, WIDTH)), y;
+
+		same = weights;
+		y = rlx_emit(g, layer_norm, .x = rlx_emit(g, tanh, .x = x),
+			     .gamma = numbers(g, WIDTH, 0, &same),
+			     .beta = numbers(g, WIDTH, 0, &same), .axis = -1, .eps = 1e-5f);
+		rlx_output(g, "y", product(g, y, WIDTH, y, &same));
+		s[i] = session_of(g, i ? "ref" : op_case_gpu(),
+				  i ? RLX_PRECISION_AS_WRITTEN : RLX_PRECISION_MIXED_F16);
+	}
+	for (j = 0; j < ALL; j++)
+		((float *)buf(s[0], RLX_IO_INPUT, "x"))[j] =
+			((float *)buf(s[1], RLX_IO_INPUT, "x"))[j] =
+			(float)rlx_test_uniform(&seed, -2, 2);
+	for (i = 0; i < 2; i++)
+		CHECKF(!rlx_session_run(s[i]), "%s", rlx_session_error(s[i])->text);
+	compare(s[0], s[1], "y", ALL);
+	for (i = 0; i < 2; i++)
+		rlx_session_free(s[i]);
+}
+
 TEST_MAIN()
