@@ -219,20 +219,16 @@ static bool choose_integers(const struct question *a, enum rlx_dtype *to)
 	return holds(to[0], dt);
 }
 
-bool rlx_legal_as(const struct rlx_legal *l, const struct rlx_node *n, enum rlx_dtype small)
+bool rlx_legal_as(const struct rlx_legal *l, const struct rlx_node *n,
+		  const enum rlx_dtype to[RLX_LEGAL_INPUTS])
 {
-	enum rlx_dtype to[RLX_LEGAL_INPUTS] = { 0 };
 	struct rlx_error quiet = { 0 };
 	struct question a = { .l = l, .g = l->g, .n = n };
-	uint32_t k;
 
 	if (!l->c->target.dev)
 		return true;
 	if (n->n_in > RLX_LEGAL_INPUTS)
 		return false;
-	for (k = 0; k < n->n_in; k++)
-		if (n->in[k] && l->g->val[n->in[k]].type.dtype == RLX_F32 && !is_aside(&a, k))
-			to[k] = small;
 	a.q = (struct rlx_infer){ .def = n->def, .args = n->args, .n_in = n->n_in, .in = a.in,
 				  .constant = a.constant, .err = &quiet, .n_out = 1 };
 	take_inputs(&a, to);

@@ -37,8 +37,9 @@ void rlx_legal_end(struct rlx_legal *l);
  */
 enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *n,
 			      enum rlx_dtype to[RLX_LEGAL_INPUTS]);
-/* Does the target run @n as it is with @small in the place of f32, but for what stands aside? */
-bool rlx_legal_as(const struct rlx_legal *l, const struct rlx_node *n, enum rlx_dtype small);
+/* Does the target run @n as it is with dtype @to[k] for input @k, 0: its own? */
+bool rlx_legal_as(const struct rlx_legal *l, const struct rlx_node *n,
+		  const enum rlx_dtype to[RLX_LEGAL_INPUTS]);
 /* Does the target run @n with @args in the place of its own as it is? */
 bool rlx_legal_with(const struct rlx_legal *l, const struct rlx_node *n, const void *args);
 

@@ -136,12 +136,16 @@ static bool attention_only(struct policy *p, const struct rlx_node *n)
 static bool stays_wide(const struct policy *p, uint32_t idx)
 {
 	const struct rlx_graph *g = p->rw->old;
+	enum rlx_dtype to[RLX_LEGAL_INPUTS] = { 0 };
 	const struct rlx_node *n = &g->node[idx];
 	bool any = false;
 	uint32_t k, v;
 
+	for (k = 0; n->def->traits & RLX_T_COMPUTE && k < n->n_in && k < RLX_LEGAL_INPUTS; k++)
+		if (n->in[k] && g->val[n->in[k]].type.dtype == RLX_F32 && !stays(p, n, k))
+			to[k] = p->small;
 	if (n->def->traits & RLX_T_COMPUTE)
-		return !rlx_legal_as(p->legal, n, p->small);
+		return !rlx_legal_as(p->legal, n, to);
 	for (k = 0; k < n->n_in; k++) {
 		v = n->in[k];
 		if (!v || g->val[v].type.dtype != RLX_F32)
