@@ -138,7 +138,7 @@ struct rlx_sample {
 	/* uniform; both 0: [-2, 2], ints and bool [0, 1] */
 	double		 lo[RLX_SAMPLE_IN], hi[RLX_SAMPLE_IN];
 	double		 tol;		/* relative to the largest |truth|, in f32; 0: exact */
-	double		 grad_tol;		/* 0: 2e-4; < 0: no gradient check */
+	double		 grad_tol;		/* 0: 1e-6; < 0: no gradient check */
 	bool		 f32_only;		/* not meaningful in other float dtypes */
 	int64_t		 ints[96];		/* where op_keep() puts lists */
 	double		 floats[32];

@@ -7,7 +7,7 @@
  * Dtypes:	indices: i32 i64 u32; values: any; y as values
  * Does:	values[1] where the position on the new axis is the index, values[0] elsewhere. A
  *		negative index counts from the end of depth; one outside is on nowhere.
- * Gradient:	none yet: RLX_ENOSUP where values depend on what the gradient is by
+ * Gradient:	values get the sums of dy where they stand; none to indices
  * Source:	ONNX OneHot-11
  */
 RLX_OP(one_hot, "a vector per index: values[1] at it, values[0] elsewhere",
@@ -61,6 +61,26 @@ static enum rlx_status one_hot_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+/* Where y is on: the op itself once more, with 0 and 1. */
+static enum rlx_status one_hot_vjp(struct rlx_grad *q)
+{
+	const struct rlx_op_one_hot *a = q->args;
+	rlx_value dy = q->d_out[0], hot, on, all;
+	struct rlx_graph *g = q->g;
+	enum rlx_dtype dt = op_type(g, dy).dtype;
+
+	hot = rlx_emit(g, iota, .type = rlx_type(dt, 2));
+	hot = rlx_emit(g, one_hot, .indices = q->in[0], .values = hot, .depth = a->depth,
+		       .axis = a->axis);
+	on = rlx_emit(g, reduce, .x = rlx_emit(g, mul, .a = dy, .b = hot));
+	all = rlx_emit(g, reduce, .x = dy);
+	on = op_reshape(g, on, (int64_t[]){ 1 }, 1);
+	all = op_reshape(g, all, (int64_t[]){ 1 }, 1);
+	q->d_in[1] = rlx_emit(g, concat, .axis = 0,
+			      .xs = RLX_VALUES(rlx_emit(g, sub, .a = all, .b = on), on));
+	return op_done(g);
+}
+
 static bool one_hot_sample(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_one_hot *a = s->args;
@@ -70,7 +90,6 @@ static bool one_hot_sample(unsigned int i, struct rlx_sample *s)
 	s->in[1] = rlx_type(RLX_F32, 2);
 	s->lo[0] = -9;
 	s->hi[0] = 9;
-	s->grad_tol = -1;
 	a->depth = 7;
 	switch (i) {
 	case 0: case 1: case 2:
@@ -95,5 +114,5 @@ static bool one_hot_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_one_hot_impl = {
-	.infer = one_hot_infer, .eval = one_hot_eval, .sample = one_hot_sample,
+	.infer = one_hot_infer, .eval = one_hot_eval, .vjp = one_hot_vjp, .sample = one_hot_sample,
 };
