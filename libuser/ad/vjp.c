@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "ad/control.h"
 #include "base/alloc.h"
 #include "ir/graph.h"
 #include "ops/emit.h"
@@ -270,7 +271,9 @@ static void through_rule(struct walk *w, struct view *v)
 	};
 	uint32_t i;
 
-	if (v->node.def->impl->vjp(&q) && !w->g->err.status)
+	if (rlx_ad_is_control(v->node.def))
+		rlx_ad_control(w->g, &v->node, v->d_out, v->need, v->d_in);
+	else if (v->node.def->impl->vjp(&q) && !w->g->err.status)
 		rlx_fail(&w->g->err, RLX_ENOMEM, "%s: the gradient rule ran out of memory",
 			 v->node.def->name);
 	for (i = 0; i < v->node.n_in; i++)
@@ -289,7 +292,8 @@ static void node_back(struct walk *w, uint32_t n)
 		any = any || w->head[v.node.out + i - w->base];
 	if (!any || through_complex(w, &v.node) || stops(&v.node))
 		return;
-	if (!v.node.def->impl->vjp && !v.node.def->impl->expand) {
+	if (!v.node.def->impl->vjp && !v.node.def->impl->expand &&
+	    !rlx_ad_is_control(v.node.def)) {
 		refuse(w, &v.node);
 		return;
 	}
@@ -314,7 +318,7 @@ static void node_back(struct walk *w, uint32_t n)
 	}
 	if (w->g->err.status)	/* rules take their operands for granted */
 		goto out_free;
-	if (v.node.def->impl->vjp)
+	if (v.node.def->impl->vjp || rlx_ad_is_control(v.node.def))
 		through_rule(w, &v);
 	else
 		through_expansion(w, &v);

@@ -8,7 +8,8 @@
  * Does:	runs then_g where pred is true, else else_g; both take all of xs as their inputs.
  *		They are finished graphs without params. Its flops are those of the graph that
  *		has more.
- * Gradient:	none yet: RLX_ENOSUP
+ * Gradient:	none of its own: xs get theirs by an if on pred, whose graphs run these again and
+ *		back; none to pred
  * Source:	ONNX If-21, XLA Conditional
  */
 RLX_OP(if, "then_g(xs) if pred, else else_g(xs); only that one runs",

@@ -11,7 +11,9 @@
  *		reverse_ys have a number for each tensor or y, or none: other than 0, it is gone
  *		through from the end. n_carry and n_xs are 0 if not given; a length of 0 gives the
  *		carries back. body_g is a finished graph without params.
- * Gradient:	none yet: RLX_ENOSUP
+ * Gradient:	none of its own: by a scan from the last step to the first, which runs body_g
+ *		again from the carries that another scan keeps, and back; captures get the sums
+ *		over steps
  * Source:	ONNX Scan-11, jax.lax.scan
  */
 RLX_OP(scan, "carries, ys[t] = body_g(carries, xs[t], captures) for t < length",
