@@ -171,9 +171,10 @@ uint32_t file_direct_align(int fd)
 
 	/* the system call: libc's struct may be older than the kernel's */
 	if (!syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &x) &&
-	    x.stx_mask & STATX_DIOALIGN && x.stx_dio_offset_align <= 4096 &&
-	    x.stx_dio_mem_align <= 4096)
-		return x.stx_dio_offset_align;
+	    x.stx_mask & STATX_DIOALIGN && x.stx_dio_offset_align &&
+	    x.stx_dio_offset_align <= 4096 && x.stx_dio_mem_align <= 4096)
+		return x.stx_dio_offset_align > x.stx_dio_mem_align ? x.stx_dio_offset_align :
+		       x.stx_dio_mem_align;
 #endif
 	return 0;
 }

@@ -59,8 +59,8 @@ int64_t file_fstat(int fd, struct stat *out);
 int64_t file_sync_dir(const char *path);
 
 /*
- * What direct I/O of @fd is aligned to, in the file and in memory (at most 4096); 0: the file
- * system has none. tmpfs takes the flag O_DIRECT and copies all the same, but says so here.
+ * What direct I/O of @fd is aligned to, in the file and in memory alike (at most 4096); 0: the
+ * file system has none. tmpfs takes the flag O_DIRECT and copies all the same, but says so here.
  */
 uint32_t file_direct_align(int fd);
 

@@ -275,8 +275,8 @@ enum rlx_loader_flags {
  * @path:     a data set: a .rlxr file; an .npz, whose arrays are fields; a .safetensors
  *            file, whose tensors are; an .npy or IDX file, a field by the name "data"; the
  *            last two and members of an .npz also gzipped or deflated; or several with
- *            names of fields, "image=train-images-idx3-ubyte.gz,label=...". All fields have
- *            the same first dimension, that of records
+ *            names of fields, "image=train-images-idx3-ubyte.gz,label=..." (a '=' behind a '/'
+ *            is of a file's name). All fields have the same first dimension, that of records
  * @batch:    rows of this rank's batch
  * @sample:   of a stream, or an array of rank 1: elements of a row
  * @step:     elements from the begin of a row to the begin of the next; 0: @sample.
@@ -384,7 +384,8 @@ struct rlx_batch {
  * again there.
  * Context: one consumer thread; sleeps. Return: RLX_ETIME; RLX_EAGAIN if all are out;
  * RLX_EIO for a failed or short read, or damaged data, with file, chunk and records;
- * RLX_ESTALE if a file was replaced, changed or removed since it was opened.
+ * RLX_ESTALE if a file was replaced, changed or removed since it was opened (RESIDENT has
+ * read it, and does not look again).
  */
 RLX_EXPORT enum rlx_status __rlx_must_check
 rlx_loader_next(struct rlx_loader *ld, struct rlx_batch *out, int64_t timeout_ns);
