@@ -239,6 +239,23 @@ static void check_record(struct build *b, const struct loader_place *at)
 		 (unsigned long long)at->record);
 }
 
+/* Records lie anywhere: what a later row copies begins to come while this one is copied. */
+static void prefetch_row(const struct build *b, unsigned int row)
+{
+	struct loader_place at = place_of(b, row);
+	unsigned int i;
+	uint64_t k;
+
+	for (i = 0; i < b->ld->d.fields; i++) {
+		const struct dataset_field *f = &b->ld->d.field[i];
+		const uint8_t *p = b->ld->base + loader_where(b->ld, &at, f->part) + f->offset;
+		uint64_t n = (uint64_t)rlx_type_bytes(&f->field.type);
+
+		for (k = 0; k < n && k < 1024; k += 64)
+			__builtin_prefetch(p + k);
+	}
+}
+
 static void build_row(struct build *b, unsigned int row)
 {
 	struct rlx_loader *ld = b->ld;
@@ -319,8 +336,11 @@ static void work_slot(struct rlx_loader *ld, struct loader_slot *s)
 	s->state = SLOT_BUILDING;
 	loader_pick_begin(ld, s->number, &b.pick);
 	pthread_mutex_unlock(&ld->lock);
-	for (row = 0; row < ld->o.batch; row++)
+	for (row = 0; row < ld->o.batch; row++) {
+		if (ld->o.flags & RLX_LOADER_DENSE && row + 2 < ld->o.batch)
+			prefetch_row(&b, row + 2);
 		build_row(&b, row);
+	}
 	pthread_mutex_lock(&ld->lock);
 	if (b.skipped)
 		st = loader_skip(ld, b.skipped, &b.why, &err);
