@@ -112,6 +112,10 @@ TEST(texts_become_streams)
 	ENDS(RLX("data", "convert", "--text", "a.txt", "--end", "[NO]", "--tokenizer", "vocab.txt",
 		 "--output", "u.rlxr"), 3, err, "no such token");
 	CHECK(access("u.rlxr", F_OK));
+	cli_write("b.txt", "w\xff");
+	ENDS(RLX("data", "convert", "--text", "a.txt", "b.txt", "--tokenizer", "vocab.txt", "--output",
+		 "u.rlxr"), 3, err, "b.txt: ");
+	CHECK(access("u.rlxr", F_OK));
 }
 
 /* 4 x 2 grey: PNM, and a PNG of a stored block with a Sub and an Up row. */

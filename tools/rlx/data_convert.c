@@ -226,14 +226,15 @@ static enum rlx_status put_text(struct texts *x, const struct corpus_file *f,
 {
 	const struct rlx_encode_opts o = { .no_special = true };
 	struct rlx_encoding enc = { 0 };
+	struct rlx_error e = { 0 };
 	const void *data = f->map.p;
 	enum rlx_status st;
 
 	if (!x->t)
 		return rlx_record_add(x->w, &data, f->map.n, err);
-	st = rlx_tokenizer_encode(x->scratch, (const char *)f->map.p, f->map.n, &o, &enc, err);
+	st = rlx_tokenizer_encode(x->scratch, (const char *)f->map.p, f->map.n, &o, &enc, &e);
 	if (st)
-		return rlx_fail(err, st, "%s: %s", f->path, rlx_status_name(st));
+		return rlx_fail(err, st, "%.200s: %s", f->path, e.text);
 	if (!rlx_grow(&x->ids, &x->cap, enc.n + 1, sizeof(*x->ids)))
 		return rlx_fail(err, RLX_ENOMEM, "%s: no memory for its tokens", f->path);
 	enc.ids = x->ids;
