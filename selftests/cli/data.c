@@ -113,8 +113,8 @@ TEST(texts_become_streams)
 		 "--output", "u.rlxr"), 3, err, "no such token");
 	CHECK(access("u.rlxr", F_OK));
 	cli_write("b.txt", "w\xff");
-	ENDS(RLX("data", "convert", "--text", "a.txt", "b.txt", "--tokenizer", "vocab.txt", "--output",
-		 "u.rlxr"), 3, err, "b.txt: ");
+	ENDS(RLX("data", "convert", "--text", "a.txt", "b.txt", "--tokenizer", "vocab.txt",
+		 "--output", "u.rlxr"), 3, err, "b.txt: ");
 	CHECK(access("u.rlxr", F_OK));
 }
 
