@@ -13,8 +13,12 @@
 #include "kernels/move.h"
 #include "kernels/norm.h"
 #include "kernels/pool.h"
+#include "kernels/quant.h"
 #include "kernels/reduce.h"
+#include "kernels/resize.h"
+#include "kernels/rope.h"
 #include "kernels/softmax.h"
+#include "kernels/sortk.h"
 
 enum { THREADS = 64, MOST_CHUNKS = 128 };
 
@@ -131,6 +135,149 @@ static void launch_trilu(const void *args, struct vk_launch *l)
 	param(l, a->size);
 	param(l, a->upper);
 	each_thread(l, (uint64_t)(a->batch * a->rows * a->cols));
+}
+
+static void launch_gather_nd(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_gather_nd *a = args;
+
+	begin(l, "gather_nd", a->inner <= 64 ? l->subgroup : THREADS);
+	param(l, a->idx_type);
+	each_group(l, (uint64_t)(a->batch * a->n));
+}
+
+/* Updates that compute are of f32 and integers. */
+static bool scatter(struct vk_launch *l, const char *name, int type, int op, int idx_type)
+{
+	if (op != RLX_K_SCATTER_NONE && type != RLX_F32 && !is_int(type)) {
+		refuse(l, "no Vulkan kernel updates this dtype");
+		return false;
+	}
+	begin(l, name, THREADS);
+	param(l, (uint32_t)type);
+	param(l, (uint32_t)rlx_k_type_size(type));
+	param(l, (uint32_t)op);
+	param(l, (uint32_t)idx_type);
+	return true;
+}
+
+static void launch_scatter_elements(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_scatter_elements *a = args;
+	uint64_t n = count(a->dim, a->rank);
+
+	if (!scatter(l, "scatter_elements", a->type, a->op, a->idx_type))
+		return;
+	param(l, (uint32_t)a->rank);
+	each_thread(l, n ? n / (uint64_t)a->dim[a->axis] : 0);
+}
+
+static void launch_scatter_nd(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_scatter_nd *a = args;
+
+	if (scatter(l, "scatter_nd", a->type, a->op, a->idx_type))
+		each_thread(l, a->n ? (uint64_t)a->inner : 0);
+}
+
+static void launch_reverse(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_reverse *a = args;
+
+	begin(l, "reverse", a->post <= 64 ? l->subgroup : THREADS);
+	param(l, a->lens_type);
+	param(l, a->time);
+	each_group(l, (uint64_t)(a->pre * a->dim[0] * a->mid * a->dim[1]));
+}
+
+static void launch_iota(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_iota *a = args;
+
+	if (!is_real(a->type) && !is_int(a->type) && a->type != RLX_F64) {
+		refuse(l, "no Vulkan kernel counts in this dtype");
+		return;
+	}
+	begin(l, "iota", THREADS);
+	param(l, a->type);
+	each_thread(l, (uint64_t)a->n);
+}
+
+static void launch_rope(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_rope *a = args;
+
+	begin(l, "rope", THREADS);
+	param(l, a->type);
+	param(l, a->table_type);
+	param(l, a->pos_type);
+	param(l, a->pairs);
+	each_thread(l, (uint64_t)(a->batch * a->len * a->heads *
+				  (a->head_dim - a->n_rot / 2)));
+}
+
+static void resize(const struct rlx_k_resize *a, struct vk_launch *l, bool nearest)
+{
+	begin(l, "resize", THREADS);
+	param(l, nearest);
+	param(l, nearest ? (uint32_t)a->esize : 4);
+	each_thread(l, a->planes * a->axis[0].out * a->axis[1].out * a->axis[2].out);
+}
+
+static void launch_resize(const void *args, struct vk_launch *l)
+{
+	resize(args, l, false);
+}
+
+static void launch_resize_nearest(const void *args, struct vk_launch *l)
+{
+	resize(args, l, true);
+}
+
+/* The results are worked out one after the other: for sorting of long lines the host is faster. */
+enum { MOST_TOPK = 1 << 22 };
+
+static void launch_topk(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_topk *a = args;
+
+	if ((!is_real(a->type) && !is_int(a->type)) || a->k > MOST_TOPK / a->n) {
+		refuse(l, "no Vulkan kernel orders this dtype, or so many");
+		return;
+	}
+	begin(l, "topk", THREADS);
+	param(l, a->type);
+	param(l, (uint32_t)rlx_k_type_size(a->type));
+	param(l, a->idx_type);
+	param(l, a->smallest);
+	each_thread(l, (uint64_t)(a->outer * a->inner));
+}
+
+static void quant(const struct rlx_k_quant *a, struct vk_launch *l, bool back)
+{
+	int small = back ? a->x_type : a->y_type, real = back ? a->y_type : a->x_type;
+
+	if (!is_real(real) || !is_int(small) || rlx_k_type_size(small) > (back ? 4 : 2) ||
+	    small == RLX_U32) {
+		refuse(l, "no Vulkan kernel quantizes to, or from, this dtype");
+		return;
+	}
+	begin(l, "quant", THREADS);
+	param(l, a->x_type);
+	param(l, a->y_type);
+	param(l, a->scale_type);
+	param(l, back);
+	each_thread(l, (uint64_t)(a->outer * a->axis * a->inner));
+}
+
+static void launch_quantize(const void *args, struct vk_launch *l)
+{
+	quant(args, l, false);
+}
+
+static void launch_dequantize(const void *args, struct vk_launch *l)
+{
+	quant(args, l, true);
 }
 
 /* ---- rows ---- */
@@ -263,6 +410,24 @@ static void launch_gemm(const void *args, struct vk_launch *l)
 		      rlx_k_gemm_batches(g));
 }
 
+/* Of doubles and integers; the numbers are dtypes. */
+static void launch_gemm_plain(const void *args, struct vk_launch *l)
+{
+	const struct rlx_k_gemm *g = args;
+
+	if (g->act != RLX_ACT_NONE) {
+		refuse(l, "no Vulkan kernel follows products of doubles by an activation");
+		return;
+	}
+	begin(l, "gemm_plain", THREADS);
+	param(l, (uint32_t)g->a_num);
+	param(l, (uint32_t)g->b_num);
+	param(l, (uint32_t)g->c_num);
+	param(l, g->trans_a);
+	param(l, g->b_form == RLX_B_COLS);
+	each_thread(l, g->m * g->n * rlx_k_gemm_batches(g));
+}
+
 static void launch_attention(const void *args, struct vk_launch *l)
 {
 	const struct rlx_k_attention *a = args;
@@ -326,7 +491,18 @@ vk_launch_fn *vk_launch_of(enum rlx_kernel_id id)
 	case RLX_KERNEL_index_copy: return launch_index_copy;
 	case RLX_KERNEL_gather: return launch_gather;
 	case RLX_KERNEL_gather_elements: return launch_gather_elements;
+	case RLX_KERNEL_gather_nd: return launch_gather_nd;
+	case RLX_KERNEL_scatter_elements: return launch_scatter_elements;
+	case RLX_KERNEL_scatter_nd: return launch_scatter_nd;
 	case RLX_KERNEL_trilu: return launch_trilu;
+	case RLX_KERNEL_reverse: return launch_reverse;
+	case RLX_KERNEL_iota: return launch_iota;
+	case RLX_KERNEL_rope: return launch_rope;
+	case RLX_KERNEL_resize_f32: return launch_resize;
+	case RLX_KERNEL_resize_nearest: return launch_resize_nearest;
+	case RLX_KERNEL_topk: return launch_topk;
+	case RLX_KERNEL_quantize: return launch_quantize;
+	case RLX_KERNEL_dequantize: return launch_dequantize;
 	case RLX_KERNEL_softmax: return launch_softmax;
 	case RLX_KERNEL_norm: return launch_norm;
 	case RLX_KERNEL_group_norm: return launch_group_norm;
@@ -334,6 +510,8 @@ vk_launch_fn *vk_launch_of(enum rlx_kernel_id id)
 	case RLX_KERNEL_argreduce: return launch_argreduce;
 	case RLX_KERNEL_scan: return launch_scan;
 	case RLX_KERNEL_gemm_f32: return launch_gemm;
+	case RLX_KERNEL_gemm_f64:
+	case RLX_KERNEL_gemm_int: return launch_gemm_plain;
 	case RLX_KERNEL_attention: return launch_attention;
 	case RLX_KERNEL_conv_nd: return launch_conv;
 	case RLX_KERNEL_pool_f32: return launch_pool;

@@ -179,6 +179,25 @@ static void kept(struct rlx_lower *lo, void *field, const void *p, size_t bytes)
 
 /* ---- what has operands of its own ---- */
 
+/* Doubles alone, or integers and bools in any mixture. */
+static enum rlx_status gemm_plain(struct rlx_lower *lo, struct rlx_k_gemm *g)
+{
+	const enum rlx_dtype a = rlx_lower_in(lo, 0)->dtype, b = rlx_lower_in(lo, 1)->dtype;
+	const enum rlx_dtype y = rlx_lower_out(lo, 0)->dtype;
+
+	if (y == RLX_F64 ? a != y || b != y :
+	    rlx_dtype_is_float(a) || rlx_dtype_is_float(b) || !rlx_dtype_is_int(y))
+		return rlx_lower_unsupported(lo, "no Vulkan kernel multiplies these dtypes");
+	if (rlx_gemm_bias(lo, g, RLX_F64))
+		return lo->status;
+	g->a_num = (enum rlx_k_num)a;
+	g->b_num = (enum rlx_k_num)b;
+	g->c_num = (enum rlx_k_num)y;
+	rlx_lower_ref_in(lo, &g->b, 1, 0);
+	return rlx_lower_call(lo, y == RLX_F64 ? RLX_KERNEL_gemm_f64 : RLX_KERNEL_gemm_int, 0, 0,
+			      0);
+}
+
 /* One kernel for every mixture of f32, bf16 and f16, which are multiplied as f32. */
 static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
@@ -188,7 +207,7 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 	if (g->compute)		/* weights are rounded once, activations for all who read them */
 		return rlx_lower_unsupported(lo, "operands are rounded by a cast of their own");
 	if (!rlx_lower_real(a) || !rlx_lower_real(b) || !rlx_lower_real(y))
-		return rlx_lower_unsupported(lo, "no Vulkan kernel multiplies these dtypes");
+		return gemm_plain(lo, g);
 	if (rlx_gemm_bias(lo, g, RLX_F32))
 		return lo->status;
 	rlx_lower_ref_in(lo, &g->b, 1, 0);

@@ -21,4 +21,6 @@ $1 == "field" {	# in and out are words of GLSL
 	       $4 > 1 ? "[" $4 "]" : "")
 }
 
-END { print "};" }
+$1 == "offset" { defines = defines "#define " $2 " " $3 "\n" }
+
+END { printf "};\n%s", defines }

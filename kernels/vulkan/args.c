@@ -10,8 +10,12 @@
 #include "kernels/move.h"
 #include "kernels/norm.h"
 #include "kernels/pool.h"
+#include "kernels/quant.h"
 #include "kernels/reduce.h"
+#include "kernels/resize.h"
+#include "kernels/rope.h"
 #include "kernels/softmax.h"
+#include "kernels/sortk.h"
 #include "kernels/vulkan/pointwise.h"
 
 void rlx_vk_args(void);
@@ -20,6 +24,9 @@ void rlx_vk_args(void);
 #define FIELD(s, m, t, n)						\
 	_Static_assert(sizeof(((struct rlx_k_##s *)0)->m) == sizeof(t) * (n), #s "." #m);	\
 	__asm__ volatile("\n.ascii \"->field " #t " " #m " " #n " %c0\""	\
+			 :: "i"(__builtin_offsetof(struct rlx_k_##s, m)));
+#define OFFSET(name, s, m)						\
+	__asm__ volatile("\n.ascii \"->offset " #name " %c0\""		\
 			 :: "i"(__builtin_offsetof(struct rlx_k_##s, m)));
 
 void rlx_vk_args(void)

@@ -8,13 +8,12 @@
 #extension GL_GOOGLE_include_directive : require
 #include "lib.glsl"
 #include "math.glsl"
+#include "doubles.glsl"
 #include "args.glsl"
 
 layout(constant_id = 1) const uint RANK = 1;
 /* Fewer than 2^31 elements: 32 bits do for indices, and no division is needed. */
 layout(constant_id = 2) const bool SMALL = true;
-
-layout(buffer_reference, scalar, buffer_reference_align = 8) buffer f64_p { double v; };
 
 /* ---- what the rows are written in ---- */
 
@@ -93,17 +92,6 @@ uint64_t uint_mod(const in uint64_t a, const in uint64_t b) { return b == 0 ? 0U
 #undef abs
 
 /* ---- casts: ew_to_<dtype>_<class of the operand>(), to the class of the dtype ---- */
-
-/* A double as a float that rounds right once more: to odd */
-float f64_to_odd(const in double x)
-{
-	const float f = float(x);
-	const uint u = floatBitsToUint(f);
-
-	if (double(f) == x || x != x || (u & 0x7f800000u) == 0x7f800000u)
-		return f;
-	return uintBitsToFloat(((double(f) > x) == (x > 0.0lf) ? u - 1 : u) | 1u);
-}
 
 /* 2^*down times so many, what is below that in *rest; 24 bits are left */
 uint u64_top(const in uint64_t x, out int down, out uint64_t rest)
