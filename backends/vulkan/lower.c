@@ -76,7 +76,7 @@ enum rlx_status vk_call_kernel(struct rlx_lower *lo, const struct vk_kernel *k, 
 	enum rlx_status st;
 	uint32_t bad = 0;
 
-	if (lo->status || vk_is_dry(lo) || !groups)
+	if (lo->status || lo->trial || !groups)
 		return lo->status;
 	st = vk_pipeline_get(device_of(lo), k, &pipeline, lo->err);
 	if (st)
@@ -132,7 +132,7 @@ static enum rlx_status host_fallback(struct rlx_lower *lo, enum rlx_call_kind ki
 	uint64_t bytes;
 	uint32_t i;
 
-	if (vk_is_dry(lo))
+	if (lo->trial)
 		return RLX_OK;
 	if (kind == RLX_CALL_COPY)
 		return rlx_lower_copy(lo);
@@ -408,10 +408,8 @@ bool vk_supports(const struct rlx_device *dev, const struct rlx_infer *q, struct
 	struct vk_lower *vl = lower_new(&code.base, why);
 	bool yes = true;
 
-	if (vl) {
-		vl->dry = true;
+	if (vl)
 		yes = rlx_lower_try(&vl->base, lowering(q->def->index), q, true, why);
-	}
 	rlx_free(vl);
 	rlx_free(code.kept);
 	rlx_calls_fini(&code.calls);

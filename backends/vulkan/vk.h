@@ -241,17 +241,11 @@ struct vk_code {
 struct vk_lower {
 	struct rlx_lower	 base;
 	uint64_t		 kept;		/* when the step began */
-	bool			 dry;		/* only asking whether it can */
 };
 
 static inline struct vk_call *vk_calls(const struct vk_code *c)
 {
 	return c->calls.call;
-}
-
-static inline bool vk_is_dry(const struct rlx_lower *lo)
-{
-	return ((const struct vk_lower *)lo)->dry;
 }
 
 #define LOWER(op) rlx_lower_fn vk_lower_##op;
