@@ -137,7 +137,12 @@ RLX_INLINE void tile(const struct tile *t, const int R, const int bits)
 	}
 }
 
-#define TILES(F)	F(1) F(2) F(4) F(MOST)
+/* The portable level is small. */
+#if RLX_VB > 16
+#define TILES(F)	F(MOST) F(4) F(2) F(1)
+#else
+#define TILES(F)	F(MOST) F(1)
+#endif
 #define NAMED_(what, R)	what##_##R
 #define NAMED(what, R)	NAMED_(what, R)
 #define DEFINE(R)							\
@@ -154,25 +159,34 @@ static void NAMED(terms, R)(const struct tile *t, const struct terms *b)	\
 }
 TILES(DEFINE)
 
-static size_t some_of(size_t rows)
+/* Tiles by their rows, falling. */
+static const struct {
+	size_t	rows;
+	void	(*tile)(const struct tile *t);
+	void	(*terms)(const struct tile *t, const struct terms *b);
+} by_rows[] = {
+#define ROW(R) { R, NAMED(tile, R), NAMED(terms, R) },
+	TILES(ROW)
+};
+
+/* The one for the next of @rows that are left. */
+static size_t next_tile(size_t rows)
 {
-	return rows >= MOST ? MOST : rows >= 4 ? 4 : rows >= 2 ? 2 : 1;
+	size_t i = 0;
+
+	while (by_rows[i].rows > rows)
+		i++;
+	return i;
 }
 
 static void few_rows(struct tile t, size_t rows)
 {
-	size_t n;
+	size_t n, i;
 
 	for (; rows; rows -= n) {
-		n = some_of(rows);
-		if (n == MOST)
-			NAMED(tile, MOST)(&t);
-		else if (n == 4)
-			tile_4(&t);
-		else if (n == 2)
-			tile_2(&t);
-		else
-			tile_1(&t);
+		i = next_tile(rows);
+		n = by_rows[i].rows;
+		by_rows[i].tile(&t);
 		t.x += n * t.a->k;
 		t.y += n * C;
 		t.sums = t.sums ? t.sums + n * t.blocks : NULL;
@@ -202,19 +216,13 @@ static void unpack(const char **p, float *to, size_t n, int bits)
 /* Tiles of @rows, whose x lies in @copy, by terms from @k on. */
 static void all_rows(struct tile t, struct terms b, const float *copy, size_t k, size_t rows)
 {
-	size_t n;
+	size_t n, i;
 
 	for (; rows; rows -= n) {
-		n = some_of(rows);
+		i = next_tile(rows);
+		n = by_rows[i].rows;
 		b.x = copy + k * n;
-		if (n == MOST)
-			NAMED(terms, MOST)(&t, &b);
-		else if (n == 4)
-			terms_4(&t, &b);
-		else if (n == 2)
-			terms_2(&t, &b);
-		else
-			terms_1(&t, &b);
+		by_rows[i].terms(&t, &b);
 		copy += n * t.a->k;
 		t.y += n * C;
 		b.sums = b.sums ? b.sums + n * t.blocks : NULL;
@@ -227,7 +235,7 @@ static void copy_rows(const struct rlx_k_gemm_wq *a, const float *x, float *to, 
 	size_t n, i, r;
 
 	for (; rows; rows -= n, x += n * a->k) {
-		n = some_of(rows);
+		n = by_rows[next_tile(rows)].rows;
 		for (i = 0; i < a->k; i++)
 			for (r = 0; r < n; r++)
 				*to++ = x[r * a->k + i];
