@@ -274,12 +274,32 @@ static bool biased(struct qdq *q, const struct rlx_node *n)
 	return false;
 }
 
+/* Rows of a dequantized table: of its bytes, which stay a quarter, the rows are dequantized. */
+static bool gathered(struct qdq *q, const struct rlx_node *n)
+{
+	const struct rlx_graph *g = q->rw.old;
+	const struct rlx_node *d = rlx_node_of(g, n->in[0]);
+	uint32_t in[2] = { d->n_in ? q->rw.map[d->in[0]] : 0, q->rw.map[n->in[1]] };
+	const struct rlx_op_dequantize *a = d->args;
+	rlx_value rows;
+
+	if (d->def->index != RLX_OP_dequantize || a->block || !is_constant(g, d->in[0]) ||
+	    count(g, d->in[1]) != 1 || q->rw.g->err.status)
+		return false;
+	rows = rlx_node_new(q->rw.g, n->def, n->args, in, 2, n);
+	rlx_rewrite_set(&q->rw, n->out,
+			rlx_emit(q->rw.g, dequantize, .x = rows,
+				 .scale = vector_of(q, d->in[1]), .zp = vector_of(q, d->in[2])));
+	return true;
+}
+
 static bool replaced(struct qdq *q, const struct rlx_node *n)
 {
 	switch (n->def->index) {
 	case RLX_OP_matmul:
 		return from_matmul(q, n) || (q->conv && rlx_quant_packed_weight(&q->rw, n));
 	case RLX_OP_conv: return q->conv && from_conv(q, n);
+	case RLX_OP_gather: return gathered(q, n);
 	case RLX_OP_mul: return scaled(q, n);
 	case RLX_OP_add: return biased(q, n);
 	}

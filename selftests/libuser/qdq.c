@@ -315,6 +315,49 @@ TEST(dynamic_convolutions)
 	unsetenv("RLX_ISA");
 }
 
+static void look_for_table(void *ctx, const char *pass, const struct rlx_graph *g)
+{
+	enum rlx_dtype *table = ctx;
+	uint32_t i;
+
+	(void)pass;
+	for (i = 0; i < g->n_node; i++)
+		if (g->node[i].def->index == RLX_OP_gather)
+			*table = g->val[g->node[i].in[0]].type.dtype;
+}
+
+/* An embedding's table stays bytes to the end. */
+TEST(rows_of_a_quantized_table)
+{
+	for (unsigned int i = 0; i < 8; i++) {
+		static float x[XY_MOST], want[XY_MOST], y[XY_MOST];
+		struct rlx_compile_opts ref = { .size = sizeof(ref), .device = "ref",
+						.flags = RLX_COMPILE_NO_FUSE };
+		enum rlx_dtype dt = i & 1 ? RLX_I8 : RLX_U8, table = RLX_NODTYPE;
+		struct rlx_compile_opts cpu = { .size = sizeof(cpu), .device = "cpu",
+						.flags = RLX_COMPILE_NATIVE,
+						.dump = look_for_table, .dump_ctx = &table };
+		struct xy_net n;
+		rlx_value at = xy_begin(&n, rlx_type(RLX_F32, 2, 5)), w;
+		double top;
+
+		/* negative ones count from the end */
+		at = rlx_emit(n.g, cast, .x = at, .to = RLX_I64);
+		w = rlx_emit(n.g, dequantize, .x = xy_bytes(&n, rlx_type(dt, 4, 4, 21)), .axis = 0,
+			     .scale = xy_floats(&n, i & 2 ? rlx_type(RLX_F32, 1) :
+						    rlx_scalar(RLX_F32), 0.001, 0.01),
+			     .zp = !(i & 4) ? RLX_NONE :
+				   xy_bytes(&n, i & 2 ? rlx_type(dt, 1) : rlx_scalar(dt)));
+		xy_end(&n, rlx_emit(n.g, gather, .x = w, .indices = at, .axis = i & 1));
+		xy_fill(&n, x, -3, 3);
+		xy_run(&n, n.g, &ref, x, want, NULL);
+		xy_run(&n, n.g, &cpu, x, y, NULL);
+		CHECK(xy_off(&n, want, y, &top) <= 1e-6 * top);
+		CHECK_EQ(table, dt);
+		rlx_graph_put(n.g);
+	}
+}
+
 /* What bytes cannot hold or kernels do not take is multiplied as floats. */
 TEST(what_stays_in_floats)
 {
