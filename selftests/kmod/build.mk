@@ -19,7 +19,7 @@ KMOD_LIB	:= $(patsubst %.c,$(BUILD)/obj/%.o,$(addprefix selftests/lib/,fds.c \
 # Those that also exist as 32-bit programs, NAME.32; they go without liburing.
 KMOD_SRC32	:= $(if $(KMOD_SRC),$(shell grep -lE '^.. rig:.*\bm32\b' $(KMOD_SRC)))
 KMOD_BIN32	:= $(KMOD_SRC32:selftests/kmod/t/%.c=$(KMOD_DIR)/%.32)
-KMOD_CPPFLAGS	:= -Iuapi -Iselftests/kmod
+KMOD_CPPFLAGS	:= -Iuapi -Iselftests/kmod -DRLX_TEST_KTAP
 
 $(KMOD_SRC:%.c=$(BUILD)/obj/%.o) $(filter $(BUILD)/obj/selftests/kmod/%,$(KMOD_LIB)): \
 	CPPFLAGS += $(KMOD_CPPFLAGS)
@@ -51,6 +51,11 @@ $(KMOD_BIN32): $(KMOD_DIR)/%.32: selftests/kmod/t/%.c selftests/lib/rlx_test.c \
 
 kmod-tests: $(KMOD_BIN) $(KMOD_BIN32)
 
+# The same as a collection of the kernel's selftests, beside whose run_kselftest.sh it goes.
+KSELFTEST	:= $(BUILD)/kselftest
+kselftest: kmod-tests
+	$(Q)selftests/kmod/kselftest.sh install $(KSELFTEST) $(KMOD_BIN) $(KMOD_BIN32)
+
 # What can be had of them; what cannot is said, and its tests are skipped.
 kernels:
 	$(Q)tools/setup.sh kmod
@@ -71,7 +76,7 @@ $(KMOD_KERNELS:%=kmod-%): kmod-%: kernels
 	$(if $(and $(filter debug,$*),$(KUNIT_DIR)),$(Q)[ ! -d $(BUILD)/kernels/$*/build ] || \
 		$(build_module) -d $(KUNIT_DIR) -o $(BUILD)/kmod/$*/kunit $*)
 
-.PHONY: kmod-tests kernels $(KMOD_KERNELS:%=kmod-%)
+.PHONY: kmod-tests kselftest kernels $(KMOD_KERNELS:%=kmod-%)
 
 # One boot by hand: make guest K=6.1 T='arena errno' RIG='-t 100'
 K	?= 6.12
@@ -91,6 +96,7 @@ check-kmod:
 	$(Q)+$(BUILDMAKE) kernels kmod-tests $(KMOD_BOOTED:%=kmod-%)
 	$(Q)$(call run_suites,'selftests/kmod/matrix.sh $(KMOD_BOOTED) $(KMOD_HEADERS)',\
 		$(KMOD_STOCK),$(KMOD_ALSO),'selftests/kmod/gate.sh 6.12' \
+		"selftests/kmod/kselftest.sh check $(KMOD_BIN) $(KMOD_BIN32)" \
 		selftests/slot/mutants.sh selftests/kmod/spin/run.sh)
 
 # The command and the daemon over the module.

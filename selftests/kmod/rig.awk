@@ -60,7 +60,7 @@ function finish(name, status, ms,	note)
 		note = note "# no plan: it ended early, with status " status "\n"
 	else if (plan != seen)
 		note = note sprintf("# planned %d tests, ran %d\n", plan, seen)
-	else if (status && !failed)
+	else if (status && !failed && !(status == 4 && skipped == seen))
 		note = note sprintf("# ended with status %d\n", status)
 	note = note leak_note log_of[name]
 	result(note == "", name "/clean", note)
@@ -72,7 +72,7 @@ function finish(name, status, ms,	note)
 function begin(name)
 {
 	current = name
-	planned = plan = seen = failed = kunit = leak_lines = 0
+	planned = plan = seen = failed = skipped = kunit = leak_lines = 0
 	leak_note = ""
 }
 
@@ -176,6 +176,7 @@ $1 == "#kunit" {
 	sub(/^(not )?ok [0-9]+ *(- )?/, "", line)
 	seen++
 	failed += isbad
+	skipped += / # SKIP/
 	result(!isbad, current "/" line)
 	next
 }
@@ -186,7 +187,7 @@ $1 == "#kunit" {
 	next
 }
 
-/^TAP version/ { next }
+/^K?TAP version/ { next }
 
 { print /^#/ ? $0 : "# " $0 }
 

@@ -166,16 +166,20 @@ bool rlx_test_wanted(const char *name, int argc, char **argv)
 	return argc < 2;
 }
 
-int rlx_test_main(int argc, char **argv)
+/* How many ran, failed, were skipped. */
+struct counts {
+	unsigned int n, bad, skipped;
+};
+
+static struct counts run_all(int argc, char **argv)
 {
 	const char *limit = getenv("RLX_TEST_TIMEOUT");
 	unsigned int timeout = limit ? (unsigned int)atoi(limit) : 120;
-	unsigned int n = 0, bad = 0;
+	struct counts c = { 0 };
 	const struct rlx_test *t;
 
 	/* Without SA_RESTART, so that it ends the wait. */
 	sigaction(SIGALRM, &(struct sigaction){ .sa_handler = on_alarm }, NULL);
-	setvbuf(stdout, NULL, _IOLBF, 0);
 	setenv("RLX_DEBUG", "plan", 0);		/* no two live values share bytes */
 	for (t = first; t; t = t->next) {
 		int rc;
@@ -183,14 +187,38 @@ int rlx_test_main(int argc, char **argv)
 		if (!rlx_test_wanted(t->name, argc, argv))
 			continue;
 		rc = run_one(t, timeout);
-		n++;
+		c.n++;
 		if (rc == EXIT_TEST_SKIP) {
-			printf("ok %u %s # SKIP\n", n, t->name);
+			printf("ok %u %s # SKIP\n", c.n, t->name);
+			c.skipped++;
 			continue;
 		}
-		printf("%sok %u %s\n", rc ? "not " : "", n, t->name);
-		bad += !!rc;
+		printf("%sok %u %s\n", rc ? "not " : "", c.n, t->name);
+		c.bad += !!rc;
 	}
-	printf("1..%u\n", n);
-	return bad || !n;
+	return c;
+}
+
+int rlx_test_main(int argc, char **argv)
+{
+	struct counts c;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	c = run_all(argc, argv);
+	printf("1..%u\n", c.n);
+	return c.bad || !c.n;
+}
+
+int rlx_test_ktap(int argc, char **argv)
+{
+	const struct rlx_test *t;
+	unsigned int n = 0;
+	struct counts c;
+
+	for (t = first; t; t = t->next)
+		n += rlx_test_wanted(t->name, argc, argv);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	printf("KTAP version 1\n1..%u\n", n);
+	c = run_all(argc, argv);
+	return c.bad || !c.n ? 1 : c.skipped == c.n ? 4 : 0;
 }

@@ -40,6 +40,11 @@ struct rlx_test {
 
 void rlx_test_add(struct rlx_test *t);
 int rlx_test_main(int argc, char **argv);
+/*
+ * The same by the conventions of the kernel's selftests, for programs that its runner may run:
+ * KTAP with the plan in front, and exit status 0 (passed), 1 (failed) or 4 (all were skipped).
+ */
+int rlx_test_ktap(int argc, char **argv);
 /* Is @name among the arguments, or are there none? */
 bool rlx_test_wanted(const char *name, int argc, char **argv);
 void rlx_test_fail(const char *file, int line, const char *fmt, ...)
@@ -57,10 +62,15 @@ void rlx_test_skip(const char *fmt, ...)
 	}								\
 	static void test_##n(void)
 
+#ifdef RLX_TEST_KTAP
+#define RLX_TEST_RUN	rlx_test_ktap
+#else
+#define RLX_TEST_RUN	rlx_test_main
+#endif
 #define TEST_MAIN()							\
 	int main(int argc, char **argv)					\
 	{								\
-		return rlx_test_main(argc, argv);			\
+		return RLX_TEST_RUN(argc, argv);			\
 	}
 
 #define CHECK(c)							\
