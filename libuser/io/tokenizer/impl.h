@@ -139,7 +139,7 @@ struct tk_tokens {
 
 bool tk_token_add(struct tk_tokens *p, uint32_t id, struct rlx_token_span span);
 
-/* A regular expression; see regex.c for what is understood. */
+/* A regular expression; see regex_parse.c for what is understood. */
 struct tk_regex;
 
 enum rlx_status tk_regex_new(const char *pat, size_t len, const char *name,
