@@ -50,3 +50,17 @@ int op_act_of(unsigned int index)
 	default: return RLX_ACT_NONE;
 	}
 }
+
+bool op_act_take(const struct rlx_match *m, int32_t *act, float *lo, float *hi)
+{
+	*act = op_act_of(m->g->node[m->root].def->index);
+	if (rlx_match_value(m, "hi").id) {
+		*act = RLX_ACT_CLIP;
+		return rlx_match_f32(m, "hi", hi) &&
+		       (!rlx_match_value(m, "lo").id || rlx_match_f32(m, "lo", lo));
+	}
+	if (!rlx_match_value(m, "al").id)
+		return true;
+	*act = RLX_ACT_HARD_SIGMOID;	/* clip(al x + be, 0, 1) */
+	return rlx_match_f32(m, "al", lo) && rlx_match_f32(m, "be", hi);
+}

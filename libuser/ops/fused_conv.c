@@ -183,34 +183,14 @@ static bool fused_conv_accept(struct rlx_match *m, void *args)
 	a->pad = c->pad;
 	a->dilation = c->dilation;
 	a->groups = c->groups;
-	a->act = op_act_of(m->g->node[m->root].def->index);
-	if (rlx_match_value(m, "hi").id) {
-		a->act = RLX_ACT_CLIP;
-		return rlx_match_f32(m, "hi", &a->act_hi) &&
-		       (!rlx_match_value(m, "lo").id || rlx_match_f32(m, "lo", &a->act_lo));
-	}
-	if (rlx_match_value(m, "al").id) {	/* clip(al x + be, 0, 1) */
-		a->act = RLX_ACT_HARD_SIGMOID;
-		return rlx_match_f32(m, "al", &a->act_lo) && rlx_match_f32(m, "be", &a->act_hi);
-	}
-	return true;
+	return op_act_take(m, &a->act, &a->act_lo, &a->act_hi);
 }
 
 #define CB  "c:conv(x, w, b)"
 #define C   "c:conv(x, w)"
 #define CBR "add(c:conv(x, w, b), r)"
 #define CR  "add(c:conv(x, w), r)"
-#define ACTS(x)								\
-	{ "relu(" x ")", fused_conv_accept },				\
-	{ "silu(" x ")", fused_conv_accept },				\
-	{ "sigmoid(" x ")", fused_conv_accept },			\
-	{ "tanh(" x ")", fused_conv_accept },				\
-	{ "gelu(" x ")", fused_conv_accept },				\
-	{ "gelu_tanh(" x ")", fused_conv_accept },			\
-	{ "hard_swish(" x ")", fused_conv_accept },			\
-	{ "min(relu(" x "), #hi)", fused_conv_accept },			\
-	{ "min(max(" x ", #lo), #hi)", fused_conv_accept },		\
-	{ "min(relu(add(mul(" x ", #al), #be)), 1)", fused_conv_accept }
+#define ACTS(x) OP_ACT_PATTERNS(x, fused_conv_accept)
 static const struct rlx_pattern fused_conv_patterns[] = {
 	ACTS(CBR), ACTS(CR), ACTS(CB), ACTS(C),
 	{ CBR, fused_conv_accept }, { CR, fused_conv_accept },

@@ -144,27 +144,26 @@ static void fused_matmul_cost(const struct rlx_infer *q, struct rlx_cost *c)
 		   (double)x->dim[x->rank - (a->trans_a ? 2 : 1)];
 }
 
-static bool fused_matmul_sample(unsigned int i, struct rlx_sample *s)
+static void sample_act(unsigned int act, struct rlx_sample *s)
 {
 	struct rlx_op_fused_matmul *a = s->args;
 
-	s->n_in = 4;
-	s->tol = 1e-5;
-	s->in[0] = rlx_type(RLX_F32, 7, 19);
-	s->in[1] = rlx_type(RLX_F32, 19, 33);
-	if (i < RLX_ACT_COUNT) {
-		a->act = (int32_t)i;
-		a->act_lo = i == RLX_ACT_HARD_SIGMOID ? 0.2f : -1;
-		a->act_hi = i == RLX_ACT_HARD_SIGMOID ? 0.5f : 2;
-		s->in[2] = rlx_type(RLX_F32, 33);
-		if (i & 1)
-			s->in[3] = rlx_type(RLX_F32, 7, 33);
-		if (i == RLX_ACT_CLIP || i == RLX_ACT_HARD_SIGMOID ||
-		    i == RLX_ACT_RELU || i == RLX_ACT_HARD_SWISH)
-			s->grad_tol = 2e-3;	/* a difference may cross a kink */
-		return true;
-	}
-	switch (i - RLX_ACT_COUNT) {
+	a->act = (int32_t)act;
+	a->act_lo = act == RLX_ACT_HARD_SIGMOID ? 0.2f : -1;
+	a->act_hi = act == RLX_ACT_HARD_SIGMOID ? 0.5f : 2;
+	s->in[2] = rlx_type(RLX_F32, 33);
+	if (act & 1)
+		s->in[3] = rlx_type(RLX_F32, 7, 33);
+	if (act == RLX_ACT_CLIP || act == RLX_ACT_HARD_SIGMOID || act == RLX_ACT_RELU ||
+	    act == RLX_ACT_HARD_SWISH)
+		s->grad_tol = 2e-3;	/* a difference may cross a kink */
+}
+
+static bool sample_form(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_fused_matmul *a = s->args;
+
+	switch (i) {
 	case 0:
 		s->in[0] = rlx_type(RLX_F32, 19, 7);
 		s->in[2] = rlx_type(RLX_F32, 1);
@@ -234,15 +233,16 @@ static bool fused_matmul_sample(unsigned int i, struct rlx_sample *s)
 	return false;
 }
 
-/* Which activation the root of a match is, by op; clip is min(max(.., lo), hi). */
-static bool take_act(const struct rlx_match *m, struct rlx_op_fused_matmul *a)
+static bool fused_matmul_sample(unsigned int i, struct rlx_sample *s)
 {
-	a->act = op_act_of(m->g->node[m->root].def->index);
-	if (!rlx_match_value(m, "hi").id)
-		return true;
-	a->act = RLX_ACT_CLIP;
-	return rlx_match_f32(m, "hi", &a->act_hi) &&
-	       (!rlx_match_value(m, "lo").id || rlx_match_f32(m, "lo", &a->act_lo));
+	s->n_in = 4;
+	s->tol = 1e-5;
+	s->in[0] = rlx_type(RLX_F32, 7, 19);
+	s->in[1] = rlx_type(RLX_F32, 19, 33);
+	if (i >= RLX_ACT_COUNT)
+		return sample_form(i - RLX_ACT_COUNT, s);
+	sample_act(i, s);
+	return true;
 }
 
 /* A transpose of b, which nothing else reads, goes into the product. */
@@ -270,7 +270,7 @@ static bool fused_matmul_accept(struct rlx_match *m, void *args)
 	if (a->bias.id && rlx_match_type(m, "bias")->rank != 1)
 		return false;
 	take_transpose(m, a);
-	return take_act(m, a);
+	return op_act_take(m, &a->act, &a->act_lo, &a->act_hi);
 }
 
 static bool fused_matmul_accept_transposed(struct rlx_match *m, void *args)
@@ -281,16 +281,7 @@ static bool fused_matmul_accept_transposed(struct rlx_match *m, void *args)
 #define MM  "matmul(a, b)"
 #define MMB "add(matmul(a, b), bias)"
 #define MMR "add(add(matmul(a, b), bias), r)"
-#define ACTS(x)								\
-	{ "gelu(" x ")", fused_matmul_accept },				\
-	{ "gelu_tanh(" x ")", fused_matmul_accept },			\
-	{ "relu(" x ")", fused_matmul_accept },				\
-	{ "silu(" x ")", fused_matmul_accept },				\
-	{ "sigmoid(" x ")", fused_matmul_accept },			\
-	{ "tanh(" x ")", fused_matmul_accept },				\
-	{ "hard_swish(" x ")", fused_matmul_accept },			\
-	{ "min(relu(" x "), #hi)", fused_matmul_accept },		\
-	{ "min(max(" x ", #lo), #hi)", fused_matmul_accept }
+#define ACTS(x) OP_ACT_PATTERNS(x, fused_matmul_accept)
 static const struct rlx_pattern fused_matmul_patterns[] = {
 	ACTS(MMR), ACTS(MMB), ACTS(MM),
 	{ MMR, fused_matmul_accept },

@@ -42,10 +42,10 @@ static enum rlx_status matmul_infer(struct rlx_infer *q)
 	return RLX_OK;
 }
 
-static void one_element(const struct rlx_eval *q, int64_t ai, int64_t bi,
-			int64_t ldb, int64_t k, int64_t out)
+static void one_element(struct rlx_eval *q, int64_t ai, int64_t bi, int64_t out)
 {
 	const struct rlx_tensor *a = &q->in[0], *b = &q->in[1];
+	int64_t k = a->type.dim[a->type.rank - 1], ldb = b->type.dim[b->type.rank - 1];
 	uint64_t isum = 0;
 	double sum = 0;
 	int64_t p;
@@ -62,7 +62,8 @@ static void one_element(const struct rlx_eval *q, int64_t ai, int64_t bi,
 	el_set(&q->out[0], out, sum);
 }
 
-static enum rlx_status matmul_eval(struct rlx_eval *q)
+void op_matmul_each(struct rlx_eval *q,
+		    void (*element)(struct rlx_eval *q, int64_t ai, int64_t bi, int64_t out))
 {
 	struct rlx_type ta = q->in[0].type, tb = q->in[1].type, to = q->out[0].type;
 	int64_t m = to.dim[to.rank - 2], n = to.dim[to.rank - 1];
@@ -79,9 +80,13 @@ static enum rlx_status matmul_eval(struct rlx_eval *q)
 	for (; !w.done; op_walk_next(&w))
 		for (i = 0; i < m; i++)
 			for (j = 0; j < n; j++)
-				one_element(q, w.off[0] * m * k + i * k,
-					    w.off[1] * k * n + j, n, k,
-					    (w.i * m + i) * n + j);
+				element(q, w.off[0] * m * k + i * k, w.off[1] * k * n + j,
+					(w.i * m + i) * n + j);
+}
+
+static enum rlx_status matmul_eval(struct rlx_eval *q)
+{
+	op_matmul_each(q, one_element);
 	return RLX_OK;
 }
 

@@ -74,6 +74,13 @@ void op_walk_begin(struct op_walk *w, const struct rlx_type *shape,
 void op_walk_next(struct op_walk *w);
 
 /*
+ * Each element of a matrix product of inputs 0 and 1, whose leading dimensions broadcast: where
+ * its row of the one and its column of the other begin, and where it goes, in elements.
+ */
+void op_matmul_each(struct rlx_eval *q,
+		    void (*element)(struct rlx_eval *q, int64_t ai, int64_t bi, int64_t out));
+
+/*
  * Gradient helpers. op_unbroadcast() sums @d down to the shape of @like;
  * op_const_like() is a constant scalar in @v's dtype; op_zeros_like() expands 0.
  */

@@ -77,23 +77,7 @@ static void one_element(struct rlx_eval *q, int64_t ai, int64_t bi, int64_t out)
 
 static enum rlx_status qmatmul_eval(struct rlx_eval *q)
 {
-	struct rlx_type ta = q->in[0].type, tb = q->in[1].type, to = q->out[0].type;
-	int64_t m = to.dim[to.rank - 2], n = to.dim[to.rank - 1], i, j;
-	int64_t k = ta.dim[ta.rank - 1], sa[RLX_MAX_RANK], sb[RLX_MAX_RANK];
-	struct op_walk w;
-
-	/* strides over the batch dimensions only, counted in matrices */
-	ta.rank -= 2;
-	tb.rank -= 2;
-	to.rank -= 2;
-	shape_broadcast(&ta, &to, sa);
-	shape_broadcast(&tb, &to, sb);
-	op_walk_begin(&w, &to, sa, sb, NULL);
-	for (; !w.done; op_walk_next(&w))
-		for (i = 0; i < m; i++)
-			for (j = 0; j < n; j++)
-				one_element(q, w.off[0] * m * k + i * k,
-					    w.off[1] * k * n + j, (w.i * m + i) * n + j);
+	op_matmul_each(q, one_element);
 	return RLX_OK;
 }
 

@@ -67,14 +67,20 @@ enum rlx_status onnx_slide(struct onnx_op *q, const struct rlx_type *x,
 	return RLX_OK;
 }
 
+enum rlx_status onnx_slide_conv(struct onnx_op *q, rlx_value x, rlx_value k,
+				struct onnx_slide *w)
+{
+	struct rlx_type tx = onnx_type(q, x), tw = onnx_type(q, k);
+
+	return onnx_slide(q, &tx, tw.dim + 2, w);
+}
+
 enum rlx_status onnx_conv(struct onnx_op *q)
 {
 	rlx_value x = onnx_in(q, 0), k = onnx_in(q, 1);
-	struct rlx_type tx = onnx_type(q, x), tw = onnx_type(q, k);
 	struct onnx_slide w;
-	enum rlx_status st;
+	enum rlx_status st = onnx_slide_conv(q, x, k, &w);
 
-	st = onnx_slide(q, &tx, tw.dim + 2, &w);
 	if (st)
 		return st;
 	onnx_out(q, 0, E(q, conv, .x = x, .w = k, .bias = onnx_in(q, 2),

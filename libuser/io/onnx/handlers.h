@@ -40,6 +40,9 @@ struct onnx_slide {
 /* @kernel is used if the node gives none. */
 enum rlx_status onnx_slide(struct onnx_op *q, const struct rlx_type *x,
 			   const int64_t *kernel, struct onnx_slide *w);
+/* The same of a convolution of @x by weights @k, whose spatial dims are the kernel. */
+enum rlx_status onnx_slide_conv(struct onnx_op *q, rlx_value x, rlx_value k,
+				struct onnx_slide *w);
 /* A reduction by index into onnx_reduce_kinds[]. */
 rlx_value onnx_reduce_as(struct onnx_op *q, rlx_value x, struct rlx_ints axes,
 			 int kind, bool keep);

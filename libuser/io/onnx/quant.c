@@ -95,11 +95,9 @@ enum rlx_status onnx_dynamic_quantize(struct onnx_op *q)
 enum rlx_status onnx_conv_integer(struct onnx_op *q)
 {
 	rlx_value x = onnx_in(q, 0), k = onnx_in(q, 1);
-	struct rlx_type tx = onnx_type(q, x), tw = onnx_type(q, k);
 	struct onnx_slide w;
-	enum rlx_status st;
+	enum rlx_status st = onnx_slide_conv(q, x, k, &w);
 
-	st = onnx_slide(q, &tx, tw.dim + 2, &w);
 	if (st)
 		return st;
 	onnx_out(q, 0, E(q, qconv, .x = x, .w = k,
@@ -114,11 +112,9 @@ enum rlx_status onnx_conv_integer(struct onnx_op *q)
 enum rlx_status onnx_qlinear_conv(struct onnx_op *q)
 {
 	rlx_value x = onnx_in(q, 0), k = onnx_in(q, 3);
-	struct rlx_type tx = onnx_type(q, x), tw = onnx_type(q, k);
 	struct onnx_slide w;
-	enum rlx_status st;
+	enum rlx_status st = onnx_slide_conv(q, x, k, &w);
 
-	st = onnx_slide(q, &tx, tw.dim + 2, &w);
 	if (st)
 		return st;
 	onnx_out(q, 0, E(q, qconv, .x = x, .w = k, .bias = onnx_in(q, 8),
