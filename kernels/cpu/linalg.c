@@ -69,7 +69,11 @@ static void minus(struct mat c, struct mat a, struct mat b, int64_t m, int64_t n
 
 static void subtract(double *restrict y, const double *restrict x, double f, int64_t n)
 {
-	for (int64_t j = 0; j < n; j++)
+	int64_t j = 0;
+
+	for (; j + RLX_VLD <= n; j += RLX_VLD)
+		vd_storeu(y + j, vd_loadu(y + j) - vd_loadu(x + j) * f);
+	for (; j < n; j++)
 		y[j] -= f * x[j];
 }
 

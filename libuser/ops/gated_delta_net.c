@@ -9,7 +9,7 @@
  * Dtypes:	f64 f32 f16 bf16; all as q; the state is kept in f32 (f64 of f64)
  * Does:	for each of s and each head S = e^g S, S = S + k (beta (v - S' k))', y = scale S' q,
  *		from state, or 0; last is S behind the last. scale 0 or not given is 1 / sqrt(dk).
- *		By chunks of 64 elements, or of a 64th of s if that is more: all within one by
+ *		By chunks of 32 elements, or of a 128th of s if that is more: all within one by
  *		products and a triangular system (the WY representation).
  * Gradient:	by those ops: to all
  * Source:	Yang, Kautz and Hatamizadeh 2025 (Gated Delta Networks); Yang et al. 2024
@@ -20,6 +20,7 @@ RLX_OP(gated_delta_net, "gated delta rule, by chunks, with state in and out",
 	RLX_T_REDUCTION)
 
 enum { Q, K, V, G, BETA, STATE };
+enum { CHUNK = 32, MOST_CHUNKS = 128 };
 
 static enum rlx_status gated_delta_net_infer(struct rlx_infer *q)
 {
@@ -120,9 +121,11 @@ static enum rlx_status gated_delta_net_expand(struct rlx_expand *e)
 	const struct rlx_op_gated_delta_net *a = e->args;
 	struct rlx_graph *g = e->g;
 	const struct rlx_type x = op_type(g, e->in[Q]), y = e->out_type[0], last = e->out_type[1];
-	const int64_t s = x.dim[1], heads = y.dim[2], c = s > 64 * 64 ? (s + 63) / 64 : 64;
+	const int64_t s = x.dim[1], heads = y.dim[2], c = s > CHUNK * MOST_CHUNKS ?
+			(s + MOST_CHUNKS - 1) / MOST_CHUNKS : CHUNK;
 	struct rlx_type acc = last;
-	rlx_value in[5], part[5], state, out = RLX_NONE, one;
+	rlx_value in[5], part[5], state, out, done[MOST_CHUNKS];
+	uint32_t n = 0;
 	int64_t from, to;
 	int i;
 
@@ -142,9 +145,9 @@ static enum rlx_status gated_delta_net_expand(struct rlx_expand *e)
 		for (i = 0; i < 5; i++)
 			part[i] = to - from == s ? in[i] : rlx_emit(g, slice, .x = in[i],
 				.axes = RLX_INTS(2), .starts = RLX_INTS(from), .ends = RLX_INTS(to));
-		one = chunk(g, part, &state);
-		out = from ? rlx_emit(g, concat, .axis = 2, .xs = RLX_VALUES(out, one)) : one;
+		done[n++] = chunk(g, part, &state);
 	}
+	out = n > 1 ? rlx_emit(g, concat, .axis = 2, .xs = { done, n }) : done[0];
 	out = op_transpose(g, out, RLX_INTS(0, 2, 1, 3));
 	e->out[0] = op_cast(g, out, x.dtype);
 	e->out[1] = op_cast(g, state, x.dtype);
