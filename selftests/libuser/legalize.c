@@ -108,7 +108,7 @@ static void widened(enum rlx_dtype dt)
 	rlx_graph_put(g);
 }
 
-/* What the policy makes: casts, and convolutions of f32. */
+/* What the policy makes: casts, and convolutions and products of f32. */
 struct policy {
 	unsigned int	casts, wide;
 };
@@ -124,7 +124,8 @@ static void after_policy(void *ctx, const char *pass, const struct rlx_graph *g)
 	p->wide = 0;
 	for (i = 0; i < g->n_node; i++)
 		p->wide += (g->node[i].def->index == RLX_OP_conv ||
-			    g->node[i].def->index == RLX_OP_fused_conv) &&
+			    g->node[i].def->index == RLX_OP_fused_conv ||
+			    g->node[i].def->index == RLX_OP_fused_matmul) &&
 			   g->val[g->node[i].out].type.dtype == RLX_F32;
 }
 
@@ -143,7 +144,7 @@ TEST(mixed_precision_leaves_convolutions_wide)
 	struct rlx_graph *g = net(RLX_F32, &seed), *h = rlx_graph_new("product");
 	struct rlx_program *program;
 	struct rlx_error err = { 0 };
-	rlx_value x, w;
+	rlx_value x, w, y;
 
 	CHECKF(!rlx_compile(g, &o, &program, &err), "%s", err.text);
 	rlx_program_put(program);
@@ -155,12 +156,14 @@ TEST(mixed_precision_leaves_convolutions_wide)
 	x = rlx_input(h, "x", rlx_type(RLX_F32, 8, 64));
 	w = weights(h, rlx_type(RLX_F32, 64, 64), &seed);
 	x = rlx_emit(h, relu, .x = rlx_emit(h, matmul, .a = x, .b = w));
-	rlx_output(h, "y", rlx_emit(h, matmul, .a = x, .b = w));
+	y = rlx_emit(h, fused_matmul, .a = x, .b = w, .residual = x);
+	rlx_output(h, "y", rlx_emit(h, matmul, .a = y, .b = w));
 	CHECK(!rlx_graph_finish(h));
 	CHECKF(!rlx_compile(h, &o, &program, &err), "%s", err.text);
 	rlx_program_put(program);
 	rlx_graph_put(h);
 	CHECK(p.casts >= 2);
+	CHECK_EQ(p.wide, 0);	/* a residual becomes what the product does */
 }
 
 TEST(convolutions_of_f16_are_widened) { widened(RLX_F16); }
