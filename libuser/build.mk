@@ -58,11 +58,12 @@ no-vulkan:
 	@echo "librlx-vulkan.so is not built: glslc or Vulkan's headers are missing" \
 	      "(Debian: glslc, libvulkan-dev)" >&2
 
-# Known by what it was built with, for glslc may come later.
-VULKAN_IS := $(BUILD)/.vulkan-$(VULKAN)
-$(VULKAN_IS):
+# Whether it was, for glslc may come later: a new date where that is otherwise now.
+VULKAN_IS := $(BUILD)/.vulkan
+$(VULKAN_IS): FORCE
 	@mkdir -p $(@D)
-	@rm -f $(BUILD)/.vulkan-[01] && touch $@
+	@test "$$(cat $@ 2>/dev/null)" = $(VULKAN) || echo $(VULKAN) >$@
+.PHONY: FORCE no-vulkan
 $(BUILD)/obj/libuser/rt/load_linked.o: CPPFLAGS += $(if $(filter 1,$(VULKAN)),-DRLX_HAVE_VULKAN)
 
 MAP	:= $(wildcard libuser/librlx.map)
