@@ -96,6 +96,7 @@ static enum rlx_status eval_expanded(const struct rlx_eval *q, const void *args,
 		.n_out = q->n_out, .in = v, .out_type = types,
 	};
 	enum rlx_status st = RLX_ENOMEM;
+	struct rlx_error inner = { 0 };
 	uint32_t i, n = 0;
 	char name[16];
 
@@ -126,7 +127,10 @@ static enum rlx_status eval_expanded(const struct rlx_eval *q, const void *args,
 		rlx_fail(err, st, "%s: %s", q->def->name, rlx_graph_error(g)->text);
 		goto out_free;
 	}
-	st = rlx_graph_eval(g, in, q->out, err);
+	/* whoever asks knows of this op, and not of those that it stands for */
+	st = rlx_graph_eval(g, in, q->out, &inner);
+	if (st)
+		rlx_error_set(err, st, inner.file, inner.line, "%s: %s", q->def->name, inner.text);
 out_free:
 	rlx_free(types);
 	rlx_free(in);

@@ -59,6 +59,10 @@ static enum rlx_status istft_expand(struct rlx_expand *q)
 	rlx_value y, w, sum;
 	uint32_t last;
 
+	if (!rlx_type_count(&x) || !rlx_type_count(&q->out_type[0])) {
+		q->out[0] = op_fill(q->g, &q->out_type[0], 0);
+		return op_done(q->g);
+	}
 	w = q->in[1].id ? op_stft_window(q->g, q->in[1], a->n_fft) : op_fill(q->g, &one, 1);
 	y = rlx_emit(q->g, irfft, .x = q->in[0], .n = RLX_INTS(a->n_fft), .norm = a->norm);
 	y = rlx_emit(q->g, mul, .a = y, .b = w);

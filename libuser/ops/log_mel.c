@@ -48,7 +48,9 @@ static enum rlx_status log_mel_expand(struct rlx_expand *q)
 {
 	const struct rlx_op_log_mel *a = q->args;
 	struct rlx_type y = q->out_type[0];
-	rlx_value x = q->in[0], m, top;
+	/* 16 bits would be rounded to at each step, and logarithms make much of little */
+	const enum rlx_dtype dt = rlx_dtype_promote(y.dtype, RLX_F32);
+	rlx_value x = op_cast(q->g, q->in[0], dt), filters = op_cast(q->g, q->in[1], dt), m, top;
 	int64_t axes[] = { y.rank - 1, (int64_t)y.rank - 2 };
 
 	if (!rlx_type_count(&y)) {
@@ -56,14 +58,15 @@ static enum rlx_status log_mel_expand(struct rlx_expand *q)
 		return op_done(q->g);
 	}
 	m = rlx_emit(q->g, reduce, .x = rlx_emit(q->g, mul, .a = x, .b = x), .axes = RLX_INTS(-1));
-	m = rlx_emit(q->g, matmul, .a = m, .b = op_swap_last(q->g, q->in[1]));
+	m = rlx_emit(q->g, matmul, .a = m, .b = op_swap_last(q->g, filters));
 	m = rlx_emit(q->g, max, .a = m, .b = op_const_like(q->g, m, a->floor));
 	/* log10 x = ln x / ln 10 */
 	m = op_mul_const(q->g, rlx_emit(q->g, log, .x = m), 0.43429448190325182765);
 	top = rlx_emit(q->g, reduce, .x = m, .axes = { axes, a->per_frame ? 1 : 2 },
 		       .kind = RLX_REDUCE_MAX, .keep_dims = true);
 	m = rlx_emit(q->g, max, .a = m, .b = op_add_const(q->g, top, -a->range));
-	q->out[0] = op_mul_const(q->g, op_add_const(q->g, m, 4), 0.25);
+	m = op_mul_const(q->g, op_add_const(q->g, m, 4), 0.25);
+	q->out[0] = op_cast(q->g, m, y.dtype);
 	return op_done(q->g);
 }
 

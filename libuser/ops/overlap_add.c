@@ -75,7 +75,8 @@ static enum rlx_status overlap_add_expand(struct rlx_expand *q)
 	uint32_t ax = shape_axis(a->axis, x.rank - 1);
 	int64_t dim[] = { shape_span(&x, 0, ax), x.dim[ax], x.dim[ax + 1],
 			  shape_span(&x, ax + 2, x.rank) };
-	int64_t n = q->out_type[0].dim[ax], hop = a->hop;
+	/* One frame overlaps none, however long the hop. */
+	int64_t n = q->out_type[0].dim[ax], hop = x.dim[ax] > 1 ? a->hop : 1;
 	rlx_value y = op_reshape(q->g, q->in[0], dim, 4), frames, inner;
 
 	if (!rlx_type_count(&x) || !n) {

@@ -56,6 +56,10 @@ static enum rlx_status stft_expand(struct rlx_expand *q)
 	int64_t pads[2 * RLX_MAX_RANK] = { 0 };
 	rlx_value y = q->in[0];
 
+	if (!rlx_type_count(&q->out_type[0])) {
+		q->out[0] = op_fill(q->g, &q->out_type[0], 0);
+		return op_done(q->g);
+	}
 	pads[x.rank - 1] = pads[2 * x.rank - 1] = a->n_fft / 2;
 	if (a->center && a->n_fft > 1)
 		y = rlx_emit(q->g, pad, .x = y, .pads = { pads, 2 * x.rank }, .mode = a->mode);

@@ -79,19 +79,21 @@ static enum rlx_status whisper_mel_expand(struct rlx_expand *q)
 {
 	const struct rlx_op_whisper_mel *a = q->args;
 	struct rlx_type x = op_type(q->g, q->in[0]);
+	/* 16 bits would be rounded to at each step, and logarithms make much of little */
+	const enum rlx_dtype dt = rlx_dtype_promote(x.dtype, RLX_F32);
 	double hann[N_FFT];
 	rlx_value y;
 	int i;
 
 	for (i = 0; i < N_FFT; i++)
 		hann[i] = 0.5 - 0.5 * cos(2 * 3.14159265358979323846 * i / N_FFT);
-	y = rlx_emit(q->g, stft, .x = q->in[0], .n_fft = N_FFT, .hop = HOP, .center = true,
-		     .mode = RLX_PAD_REFLECT, .window = op_constant_f64(q->g,
-		     rlx_type(RLX_F64, N_FFT), hann, x.dtype));
+	y = rlx_emit(q->g, stft, .x = op_cast(q->g, q->in[0], dt), .n_fft = N_FFT, .hop = HOP,
+		     .center = true, .mode = RLX_PAD_REFLECT, .window = op_constant_f64(q->g,
+		     rlx_type(RLX_F64, N_FFT), hann, dt));
 	y = rlx_emit(q->g, slice, .x = y, .axes = RLX_INTS(x.rank - 1), .starts = RLX_INTS(0),
 		     .ends = RLX_INTS(q->out_type[0].dim[x.rank]));
-	y = rlx_emit(q->g, log_mel, .x = y, .filters = filters(q->g, a->mels, x.dtype));
-	q->out[0] = op_swap_last(q->g, y);
+	y = rlx_emit(q->g, log_mel, .x = y, .filters = filters(q->g, a->mels, dt));
+	q->out[0] = op_cast(q->g, op_swap_last(q->g, y), x.dtype);
 	return op_done(q->g);
 }
 

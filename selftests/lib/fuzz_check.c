@@ -468,6 +468,41 @@ static bool compare(const struct sides *s, const char *device, const struct outp
 	return true;
 }
 
+/*
+ * Whether a pivot is 0 or nearly so is decided by the order of roundings. Who finds it to be 0
+ * says RLX_ERANGE; who does not has large results.
+ */
+static bool is_nearly_singular(const struct sides *s, enum rlx_status got)
+{
+	const struct outputs *w = &s->way[WRITTEN];
+	bool factors = false;
+	uint32_t i;
+	int64_t k;
+
+	for (i = 0; i < s->c->n_node; i++)
+		factors = factors || fuzz_is_factored(s->c->node[i].def);
+	if (!factors || (w->status && w->status != RLX_ERANGE) || (got && got != RLX_ERANGE))
+		return false;
+	if (!got)
+		return true;		/* there is nothing to hold its results against */
+	for (i = 0; i < w->n; i++)
+		for (k = 0; k < rlx_type_count(&w->t[i].type); k++)
+			if (!(fabs(el_get(&w->t[i], k)) < 1e6))
+				return true;
+	return false;
+}
+
+/* What an output without elements would be made of need not be computed, wrong indices too. */
+static bool is_for_nothing(const struct sides *s, const struct outputs *got)
+{
+	unsigned int k;
+
+	for (k = 0; k < got->n; k++)
+		if (!rlx_type_count(&got->t[k].type))
+			return s->way[WRITTEN].status == RLX_ERANGE && !got->status;
+	return false;
+}
+
 bool fuzz_check(const struct fuzz_case *c, const char *device, char text[FUZZ_TEXT])
 {
 	struct sides *s = malloc(sizeof(*s));
@@ -479,7 +514,10 @@ bool fuzz_check(const struct fuzz_case *c, const char *device, char text[FUZZ_TE
 	ok = sides_init(s, c);
 	want = s->way[WRITTEN].status;
 	run_device(s, device, &got);
-	if (got.status != want) {
+	if (got.status != want &&
+	    (is_nearly_singular(s, got.status) || is_for_nothing(s, &got))) {
+		ok = true;
+	} else if (got.status != want) {
 		snprintf(text, FUZZ_TEXT, "%s: status %s, not %s: %.300s", device,
 			 rlx_status_name(got.status), rlx_status_name(want), s->err.text);
 		ok = false;

@@ -56,6 +56,17 @@ static bool is_drawn(const struct rlx_op_def *d)
 	       !has_kind(d, RLX_K_blob) && !has_kind(d, RLX_K_str);
 }
 
+/* What is singular, or of which rank, is decided by roundings. */
+bool fuzz_is_factored(const struct rlx_op_def *d)
+{
+	switch (d->index) {
+	case RLX_OP_solve: case RLX_OP_triangular_solve: case RLX_OP_cholesky: case RLX_OP_inverse:
+	case RLX_OP_slogdet: case RLX_OP_qr: case RLX_OP_eigh: case RLX_OP_svd: case RLX_OP_pinv:
+		return true;
+	}
+	return false;
+}
+
 bool fuzz_is_stepped(const struct rlx_op_def *d)
 {
 	static const uint16_t steps[] = {
@@ -67,13 +78,15 @@ bool fuzz_is_stepped(const struct rlx_op_def *d)
 		/* of repeated elements their results are roundings alone */
 		RLX_OP_layer_norm, RLX_OP_group_norm, RLX_OP_layer_norm_2d,
 		RLX_OP_fused_residual_norm,
+		/* of what they are given anything grows without bound: see contract() */
+		RLX_OP_gated_delta_net, RLX_OP_linear_scan, RLX_OP_selective_scan,
 	};
 	uint32_t i;
 
 	for (i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
 		if (d->index == steps[i])
 			return true;
-	return d->traits & RLX_T_NODIFF;
+	return d->traits & RLX_T_NODIFF || fuzz_is_factored(d);
 }
 
 static const struct rlx_op_def *draw_def(struct source *s, bool pointwise)
@@ -452,16 +465,24 @@ static uint32_t finite_from(const struct rlx_op_def *d)
 
 /*
  * Data that leaves no more than the roundings of what comes before: a row of one value
- * less its mean, and quotients half way between two integers.
+ * less its mean, quotients half way between two integers, determinants of equal rows.
  */
 static bool is_moot(const struct rlx_op_def *d, enum fuzz_draw draw)
 {
 	switch (d->index) {
 	case RLX_OP_quantize: case RLX_OP_fake_quantize: case RLX_OP_dynamic_quantize:
-	case RLX_OP_qmatmul: case RLX_OP_qconv:
+	case RLX_OP_qmatmul: case RLX_OP_qconv: case RLX_OP_slogdet:
 		return draw == FUZZ_COARSE || draw == FUZZ_ALIKE;
 	}
 	return false;
+}
+
+static void within(struct fuzz_leaf *l, double lo, double hi)
+{
+	if (l) {
+		l->lo = lo;
+		l->hi = hi;
+	}
 }
 
 /*
@@ -474,6 +495,17 @@ static void contract(struct fuzz_case *c, const struct fuzz_node *n)
 	uint16_t op = n->def->index;
 	struct fuzz_leaf *r = leaf_of(c, n, 2);
 
+	if (op == RLX_OP_gated_delta_net) {
+		within(leaf_of(c, n, 1), -0.5, 0.5);	/* keys, decay, how much is taken */
+		within(leaf_of(c, n, 3), -2, 0);
+		within(leaf_of(c, n, 4), 0, 1);
+	}
+	if (op == RLX_OP_linear_scan)
+		within(leaf_of(c, n, 0), -1, 1);
+	if (op == RLX_OP_selective_scan) {
+		within(leaf_of(c, n, 1), 0, 1);		/* steps, decay */
+		within(leaf_of(c, n, 2), -2, 0);
+	}
 	if ((op != RLX_OP_rnn && op != RLX_OP_gru && op != RLX_OP_lstm) || !r)
 		return;
 	r->hi = sqrt(3.0 / (double)(r->type.dim[2] > 3 ? r->type.dim[2] : 3));
