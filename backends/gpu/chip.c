@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 /* What is known of a device's chip: its row of chips.def, or what its driver tells. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -58,10 +59,11 @@ static void derive(struct rlx_g_chip *c, const struct gpu_device *d, bool nvidia
 	c->rate[RLX_G_RATE_fma_f32] = f32;
 	c->rate[RLX_G_RATE_fma_f64] = f32 / (major >= 86 && major < 90 && nvidia ? 64 : 2);
 	bus = 2e-6 * d->attr[GPU_ATTR_MEMORY_CLOCK] * d->attr[GPU_ATTR_MEMORY_BITS] / 8;
-	c->dram_bw = bus > 10 && bus < 1e5 ? 0.9 * bus : 500;
+	/* drivers tell nonsense, too: no memory of a GPU is beyond these */
+	c->dram_bw = bus > 10 && bus < 1e5 ? fmin(fmax(0.9 * bus, 51), 1.9e4) : 500;
 	c->l2_bw = 3 * c->dram_bw;
 	c->sm_l2_bw = 50 * ghz;
-	c->sm_dram_bw = 30 * ghz;
+	c->sm_dram_bw = fmin(30 * ghz, c->dram_bw);
 	if (!nvidia) {
 		c->start_ns = c->pdl_ns = c->event_ns = 4000;
 		c->dram_ns = 1500;
