@@ -7,9 +7,9 @@
  * (gemv.h), and grouped GEMM, whose first pass sorts rows by expert (expert_rows.h) and whose
  * second multiplies tiles of one expert's rows each.
  *
- * Limits: any shape and alignment; what cannot be read by 16 bytes is read by elements, which
- * costs several times as much. Sums are f32. Two f16 operands are multiplied as f16, all
- * others as bf16: f16 beside bf16 loses f16's last three bits of mantissa.
+ * Limits: any shape and alignment; what does not begin at 16 bytes is copied by 8 or 4, or read
+ * by elements, which costs several times as much. Sums are f32. Two f16 operands are multiplied
+ * as f16, all others as bf16: f16 beside bf16 loses f16's last three bits of mantissa.
  */
 #if defined(RLX_KERNEL_gemm_small_m) || defined(RLX_KERNEL_gemm_horizontal)
 #define GEMM_B_COLS	1

@@ -6,7 +6,8 @@
  * ldmatrix to fragments, mma.sync; a block goes from tile to tile in the order of gemm_tile().
  * Tiles: 128 x 128 by 8 warps or 64 x 64 by 4, 64 bytes of k. Traffic: A ceil(N / 128) times,
  * B ceil(M / 128) times by way of the L2, C once, by whole lines through shared memory.
- * Limits: any shape; 16-byte copies where both operands' lines allow them, else by elements.
+ * Limits: any shape; each operand by copies of 16, 8 or 4 bytes, as its lines begin, else by
+ * elements, several under way at a time.
  *
  * Who includes this has said
  *
@@ -43,7 +44,6 @@ enum {
 	WM = BM / WARPS_M, WN = BN / WARPS_N,		/* a warp's part */
 	TM = WM / MMA_M, TN = WN / MMA_N,		/* its products */
 	STEP = 4 * MMA_WORDS / sizeof(elem),		/* k of a product */
-	PIECE = 16 / sizeof(elem),			/* of a copy */
 	LDA = GEMM_MMA_TILE_LINE(sizeof(elem), BM, A_TRANS) / sizeof(elem),
 	LDB = GEMM_MMA_TILE_LINE(sizeof(elem), BN, B_TRANS) / sizeof(elem),
 	A_ELEMS = GEMM_MMA_TILE_BYTES(sizeof(elem), BM, A_TRANS) / sizeof(elem),
@@ -55,13 +55,13 @@ template <class A, class B> struct same_type { enum { yes = 0 }; };
 template <class A> struct same_type<A, A> { enum { yes = 1 }; };
 
 /*
- * A matrix as it lies in memory; @wide: whole rows may be read by 16 bytes; @list: where
- * rows are, or NULL.
+ * A matrix as it lies in memory; @by: bytes at a multiple of which all its rows begin, 16 at
+ * most; @list: where rows are, or NULL.
  */
 template <class T> struct area {
 	const T		*p;
 	int64_t		ld, rows, cols;
-	bool		wide;
+	int		by;
 	const int	*list;
 
 	DEV const T *at(int64_t row, int64_t col) const
@@ -72,38 +72,67 @@ template <class T> struct area {
 
 /*
  * A tile of ROWS x COLS of it, rows LD apart, from row @r0 and column @c0; zeros beyond
- * the edges.
+ * the edges. By BYTES, behind the thread's back.
  */
+template <int BYTES, int ROWS, int COLS, int LD, class T>
+static DEV inline void copy_tile(elem *to, const area<T> &m, int64_t r0, int64_t c0)
+{
+	enum { PIECE = BYTES / sizeof(elem), ALL = ROWS * COLS / PIECE };
+
+#pragma unroll (BYTES == 16 ? ALL : 4)
+	for (int e = 0; e < ALL; e += THREADS) {
+		int i = e + (int)threadIdx.x, r = i / (COLS / PIECE);
+		int c = i % (COLS / PIECE) * PIECE;
+		int64_t left = m.cols - c0 - c;
+		int n = r0 + r >= m.rows || left <= 0 ? 0 : left < PIECE ? (int)left : PIECE;
+
+		if (ALL % THREADS && i >= ALL)
+			break;
+		copy_async(to + r * LD + c, n ? m.at(r0 + r, c0 + c) : m.p, BYTES,
+			   n * (int)sizeof(elem));
+	}
+}
+
+/* The same by elements, of any type: some are under way at a time. */
+template <int ROWS, int COLS, int LD, class T>
+static DEV inline void convert_tile(elem *to, const area<T> &m, int64_t r0, int64_t c0)
+{
+	enum { AT_ONCE = 8, ALL = ROWS * COLS };
+
+	for (int e = (int)threadIdx.x; e < ALL; e += AT_ONCE * THREADS) {
+		elem v[AT_ONCE];
+
+#pragma unroll
+		for (int j = 0; j < AT_ONCE; j++) {
+			int i = e + j * THREADS, r = i / COLS, c = i % COLS;
+			bool in = i < ALL && r0 + r < m.rows && c0 + c < m.cols;
+
+			v[j] = in ? to_elem(*m.at(r0 + r, c0 + c)) : elem();
+		}
+#pragma unroll
+		for (int j = 0; j < AT_ONCE; j++) {
+			int i = e + j * THREADS;
+
+			if (i < ALL)
+				to[i / COLS * LD + i % COLS] = v[j];
+		}
+	}
+}
+
 template <int ROWS, int COLS, int LD, class T>
 static DEV inline void load_tile(elem *to, const area<T> &m, int64_t r0, int64_t c0)
 {
 	if constexpr (same_type<T, elem>::yes) {
-		if (m.wide) {	/* behind the thread's back */
-#pragma unroll
-			for (int e = 0; e < ROWS * COLS / PIECE; e += THREADS) {
-				int i = e + (int)threadIdx.x, r = i / (COLS / PIECE);
-				int c = i % (COLS / PIECE) * PIECE;
-				int64_t left = m.cols - c0 - c;
-				int n = r0 + r >= m.rows || left <= 0 ? 0 :
-					left < PIECE ? (int)left : PIECE;
-
-				if (ROWS * COLS / PIECE % THREADS && i >= ROWS * COLS / PIECE)
-					break;
-				copy_async(to + r * LD + c,
-					   n ? m.at(r0 + r, c0 + c) : m.p, 16,
-					   n * (int)sizeof(elem));
-			}
+		if (m.by == 16)
+			copy_tile<16, ROWS, COLS, LD>(to, m, r0, c0);
+		else if (m.by == 8)
+			copy_tile<8, ROWS, COLS, LD>(to, m, r0, c0);
+		else if (m.by == 4)
+			copy_tile<4, ROWS, COLS, LD>(to, m, r0, c0);
+		if (m.by >= 4)
 			return;
-		}
 	}
-	for (int i = (int)threadIdx.x; i < ROWS * COLS; i += THREADS) {
-		int r = i / COLS, c = i % COLS;
-		elem v = {};
-
-		if (r0 + r < m.rows && c0 + c < m.cols)
-			v = to_elem(*m.at(r0 + r, c0 + c));
-		to[r * LD + c] = v;
-	}
+	convert_tile<ROWS, COLS, LD>(to, m, r0, c0);
 }
 
 /* Both matrices, and where in them the block works. */
@@ -202,9 +231,12 @@ static DEV inline void finish_all(const struct rlx_k_gemm &a, END &end,
 	}
 }
 
-static DEV inline bool by_16(const void *p, size_t ld, size_t size)
+/* Bytes at a multiple of which all rows begin: 16, 8, 4 or less. */
+static DEV inline int begins_by(const void *p, size_t ld, size_t size)
 {
-	return ((uint64_t)p | ld * size) % 16 == 0;
+	uint64_t odd = (uint64_t)p | ld * size;
+
+	return odd % 16 == 0 ? 16 : odd % 8 == 0 ? 8 : odd % 4 == 0 ? 4 : 1;
 }
 
 /* Tiles of one batch index: rows of them, those of rows that carry data, and all. */
@@ -224,10 +256,11 @@ static DEV inline void product(const struct rlx_k_gemm &a, elem *shared, int64_t
 			       END end)
 {
 	int64_t m = (int64_t)a.m, n = (int64_t)a.n, k = (int64_t)a.k;
-	bool wide = by_16(end.a, a.lda, sizeof(elem)) && by_16(end.b, a.ldb, sizeof(elem));
 	struct work w = {
-		{ end.a, (int64_t)a.lda, A_TRANS ? k : m, A_TRANS ? m : k, wide, end.list },
-		{ end.b, (int64_t)a.ldb, B_TRANS ? k : n, B_TRANS ? n : k, wide, 0 }, 0, 0 };
+		{ end.a, (int64_t)a.lda, A_TRANS ? k : m, A_TRANS ? m : k,
+		  begins_by(end.a, a.lda, sizeof(elem)), end.list },
+		{ end.b, (int64_t)a.ldb, B_TRANS ? k : n, B_TRANS ? n : k,
+		  begins_by(end.b, a.ldb, sizeof(elem)), 0 }, 0, 0 };
 	int steps = (int)((k + DEPTH - 1) / DEPTH);
 	int wm = warp_id() % WARPS_M * WM, wn = warp_id() / WARPS_M * WN;
 	sum_type c[TM][TN][MMA_C] = {};

@@ -346,7 +346,8 @@ static inline void rlx_g_gemm_mma_tile(const struct rlx_k_gemm *a, uint32_t size
 
 /*
  * Of tiles with @edge, elements of @size bytes. What a small tile does takes as much of shared
- * memory as of the tensor cores; lines that do not begin at 16 bytes are loaded by elements.
+ * memory as of the tensor cores; lines that do not begin at 16 bytes are copied by less, or by
+ * elements.
  */
 static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t size, int edge,
 					    enum rlx_g_rate rate, struct rlx_g_cost *t)
@@ -362,7 +363,7 @@ static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t
 	t->flops = 2 * e * e * k;
 	t->l2_bytes = 2 * e * k * size;
 	t->steps = (double)steps;
-	t->step_ns = odd % 16 ? 2000 : 250;
+	t->step_ns = odd % 16 == 0 ? 250 : odd % 8 == 0 ? 350 : odd % 4 == 0 ? 500 : 1000;
 	t->end_ns = 300 + e * e / 17;
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->resident = edge > 64 ? 2 : 4;
