@@ -329,7 +329,7 @@ static inline bool rlx_g_attention_split_kv_plan(const void *args, unsigned int 
 	return true;
 }
 
-/* Loads of an element a thread, of 64 keys a step. */
+/* 64 keys a step. */
 static inline void rlx_g_attention_split_kv_cost(const void *args, const struct rlx_g_launch *l,
 						 struct rlx_g_cost *t)
 {
@@ -345,7 +345,7 @@ static inline void rlx_g_attention_split_kv_cost(const void *args, const struct 
 	t->flops = 2 * keys * (double)(a->head_dim + a->v_dim);
 	t->l2_bytes = keys * (double)(a->head_dim + a->v_dim) * (a->kv_type == RLX_F32 ? 4 : 2);
 	t->steps = (double)rlx_g_ceil((int64_t)keys, 64);
-	t->step_ns = 1200;
+	t->step_ns = 600;
 	t->end_ns = 500;
 	t->dram_bytes = rlx_g_attention_dram(a);
 }
