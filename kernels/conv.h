@@ -244,6 +244,10 @@ struct rlx_k_dw_pack {
  *	are 1 (padding 0). Padding after follows from @out; transposed: so does
  *	output_padding
  * @transposed: input pixel i reaches output pixels i * s - p + k * d
+ * @channels_last: on a GPU alone: x, res and y are [n][depth][height][width][channels],
+ *	w [oc][taps][ic / groups], the bias is f32; not @transposed
+ * @x_plain: then x is plain nevertheless, and w has for each tap the channels of a group
+ *	filled up to a multiple of 8
  *
  * One unit is a run of output pixels by some output channels; of conv_nd_pad one
  * channel of an image, from @x to @y. The init function may rewrite the extents:
@@ -263,6 +267,7 @@ struct rlx_k_conv_nd {
 	float		act_a, act_b;
 	bool		transposed;
 	uint8_t		type, bias_type;
+	bool		channels_last, x_plain;
 	/* derived by rlx_conv_nd_init() */
 	bool		copy;			/* conv_nd_pad comes before */
 	size_t		phases[3], before[3];	/* of what is read: that taps meet; zeros */

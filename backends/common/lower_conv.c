@@ -93,15 +93,19 @@ enum rlx_status rlx_lower_fused_conv(struct rlx_lower *lo)
 {
 	const struct rlx_op_fused_conv *f = lo->args;
 	const struct lists l = { f->stride, f->pad, f->dilation, f->groups };
-	struct rlx_type x = *rlx_lower_in(lo, 0), y = *rlx_lower_out(lo, 0);
+	struct rlx_type x = *rlx_lower_in(lo, 0), w = *rlx_lower_in(lo, 1);
+	struct rlx_type y = *rlx_lower_out(lo, 0);
 	struct rlx_conv g = {
 		.act = (enum rlx_act)f->act, .act_a = f->act_lo, .act_b = f->act_hi,
 		.block = f->block, .x_plain = f->block && x.rank == 4,
 	};
 
+	if (f->block == RLX_CHANNELS_LAST)
+		w = (struct rlx_type){ w.dtype, 4, { w.dim[0], (x.rank == 4 ? x.dim[1] : x.dim[4]) /
+						     f->groups, w.dim[2], w.dim[3] } };
 	if (f->block)
 		x.rank = y.rank = 4;
-	take_geometry(&g, &l, &x, rlx_lower_in(lo, 1), &y);
+	take_geometry(&g, &l, &x, &w, &y);
 	return lower(lo, &g);
 }
 

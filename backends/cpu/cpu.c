@@ -79,7 +79,7 @@ static void cpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	t->widen = true;
 	t->bf16 = d->isa >= RLX_ISA_V4X;
 	t->f16 = true;	/* by widening; weights keep two bytes */
-	t->channels = (unsigned int)rlx_conv_block(d->isa);
+	t->channels = (int)rlx_conv_block(d->isa);
 }
 
 const struct rlx_backend rlx_backend_cpu = {

@@ -241,4 +241,5 @@ void gpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	t->bf16 = true;
 	t->f16 = true;
 	t->mma16 = true;
+	t->channels = RLX_CHANNELS_LAST;
 }

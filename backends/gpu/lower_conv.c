@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Convolutions: which kernel sums them up. */
 #include "backends/common/conv_desc.h"
+#include "backends/common/gemm.h"
 #include "backends/gpu/gpu.h"
 #include "kernels/gemm.h"
 
@@ -18,15 +19,55 @@ static bool takes(const struct rlx_lower *lo)
 	       (!res || res->dtype == dt);
 }
 
+/* Channels last, of one pixel without a stride: rows are pixels, a GEMM with weights by columns. */
+static bool is_gemm(const struct rlx_conv *g)
+{
+	bool one = g->groups == 1 && !g->x_plain;
+	size_t i;
+
+	for (i = 0; i < 3; i++)
+		one = one && g->k[i] == 1 && g->s[i] == 1 && !g->p[i] && g->in[i] == g->out[i];
+	return one;
+}
+
+static enum rlx_status as_gemm(struct rlx_lower *lo, const struct rlx_conv *c)
+{
+	struct rlx_k_gemm *g = rlx_lower_args(lo, sizeof(*g));
+
+	g->m = c->n * c->out[0] * c->out[1] * c->out[2];
+	g->n = g->ldc = g->ldr = c->oc;
+	g->k = g->lda = g->ldb = c->ic;
+	g->b_form = RLX_B_COLS;
+	g->alpha = g->beta = 1;
+	g->act = c->act;
+	g->lo = (double)c->act_a;
+	g->hi = (double)c->act_b;
+	g->a_num = g->b_num = g->c_num = rlx_gemm_num(rlx_lower_out(lo, 0)->dtype);
+	rlx_lower_ref_in(lo, &g->a, 0, 0);
+	rlx_lower_ref_in(lo, &g->residual, 3, 0);
+	rlx_lower_ref_out(lo, &g->c, 0, 0);
+	return lo->ops->gemm(lo, g);
+}
+
 enum rlx_status gpu_conv(struct rlx_lower *lo, const struct rlx_conv *g)
 {
-	struct rlx_k_conv_nd *a = rlx_lower_args(lo, sizeof(*a));
+	struct rlx_k_conv_nd *a;
 
-	if (g->block)
-		return rlx_lower_unsupported(lo, "no blocked layout here");
+	if (g->block && g->block != RLX_CHANNELS_LAST)
+		return rlx_lower_unsupported(lo, "no blocked layout here but channels last");
 	if (!takes(lo))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
+	if (g->block && rlx_lower_out(lo, 0)->dtype != RLX_F16 &&
+	    rlx_lower_out(lo, 0)->dtype != RLX_BF16)
+		return rlx_lower_unsupported(lo, "channels last are f16 or bf16");
+	if (g->block && rlx_lower_in(lo, 2) && rlx_lower_in(lo, 2)->dtype != RLX_F32)
+		return rlx_lower_unsupported(lo, "channels last the bias is f32");
+	if (g->block && is_gemm(g))
+		return as_gemm(lo, g);
+	a = rlx_lower_args(lo, sizeof(*a));
 	rlx_conv_plain(a, g);
+	a->channels_last = g->block != 0;
+	a->x_plain = g->x_plain;
 	a->type = (uint8_t)rlx_lower_out(lo, 0)->dtype;
 	if (rlx_lower_in(lo, 2))
 		a->bias_type = (uint8_t)rlx_lower_in(lo, 2)->dtype;

@@ -152,9 +152,11 @@ static DEV inline struct conv_col conv_col_at(const struct rlx_k_conv_nd &a,
 	return r;
 }
 
-/* Of its pixel in y, for channel 0. */
+/* Of its pixel in y, for channel 0; channels last its number. */
 static DEV inline int64_t conv_place(const struct rlx_k_conv_nd &a, const struct conv_col &p)
 {
+	if (a.channels_last)
+		return p.image * (int64_t)(a.out[0] * a.out[1] * a.out[2]) + p.pixel;
 	return p.image * (int64_t)a.y_n + p.pixel;
 }
 
@@ -256,6 +258,33 @@ static DEV inline void conv_end(const struct rlx_k_conv_nd &a, const struct conv
 			o.y[base + at[i]] = v.v[i];
 }
 
+/* Channels last: the ends of N sums of a pixel, of which @n are there, from @channel on. */
+template <int N>
+static DEV inline void conv_end_last(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
+				     int64_t channel, int n, int64_t pixel, const real *sum)
+{
+	int64_t at = pixel * (int64_t)a.oc + channel;
+	bool whole = n >= N && conv_aligned(o.y + at, N);
+	struct conv_run<N> v;
+
+#pragma unroll
+	for (int i = 0; i < N; i++) {
+		real x = sum[i];
+
+		if (o.part && i < n)
+			o.part[at + i] = x;
+		if (o.part || i >= n)
+			continue;
+		x += o.bias ? (real)((const float *)o.bias)[channel + i] : 0;
+		x += o.res ? (real)elem::get(o.res[at + i]) : 0;
+		v.v[i] = elem::put(act_of((int)a.act, (real)a.act_a, (real)a.act_b, x));
+		if (!whole)
+			o.y[at + i] = v.v[i];
+	}
+	if (whole && !o.part)
+		*(struct conv_run<N> *)(o.y + at) = v;
+}
+
 static DEV inline void conv_add_up(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
 				   uint64_t skip)
 {
@@ -269,6 +298,11 @@ static DEV inline void conv_add_up(const struct rlx_k_conv_nd &a, const struct r
 
 		for (unsigned int k = 0; k < gridDim.y; k++)
 			sum += part[k * n + i];
+		if (a.channels_last) {
+			pixel = divide(i, (int64_t)a.oc, &channel);
+			conv_end_last<1>(a, o, channel, 1, pixel, &sum);
+			continue;
+		}
 		divide(divide(i, o.plane, &pixel), (int64_t)a.oc, &channel);
 		at = i - channel * o.plane;
 		conv_end<1>(a, o, channel, &at, &sum);

@@ -3,7 +3,7 @@
  * Convolutions of f16 or bf16 by tensor cores. A first pass turns input and weights to
  * channels innermost, filled up to whole chunks of 8 with zeros; then terms of a sum
  * come by the chunk, in the order of taps, then channels, and asynchronous copies
- * bring them.
+ * bring them. What comes channels last is read as it is, but for a plain x.
  *
  * Tiles: 128 channels x 128 pixels by 256 threads, 64 x 128 or 64 x 64 by 128; 32 terms a step,
  * three stages. Traffic: the first pass reads and writes x and the weights once, 2 bytes an
@@ -49,8 +49,10 @@ static DEV inline struct turned turned_of(const struct rlx_k_conv_nd &a,
 	char *p = (char *)env.scratch;
 
 	return turned{ (int64_t)(a.in[0] * a.in[1] * a.in[2]), rlx_g_conv_wide(&a),
-		       (int64_t)(a.k[0] * a.k[1] * a.k[2]), (mem *)p,
-		       (mem *)(p + rlx_g_conv_x_bytes(&a)) };
+		       (int64_t)(a.k[0] * a.k[1] * a.k[2]),
+		       a.channels_last && !a.x_plain ? (mem *)RLX_G_PTR(const mem, a.x) : (mem *)p,
+		       a.channels_last ? (mem *)RLX_G_PTR(const mem, a.w) :
+					 (mem *)(p + rlx_g_conv_x_bytes(&a)) };
 }
 
 enum { TURN = 64 };	/* pixels and channels of a tile */
@@ -133,7 +135,8 @@ static DEV inline void turn(const struct rlx_k_conv_nd &a, const struct rlx_g_en
 
 	for (int64_t j = block; j < jobs; j += blocks)
 		turn_x(a, env, t, smem, j);
-	for (int64_t i = block * THREADS + threadIdx.x; i < chunks; i += blocks * THREADS)
+	for (int64_t i = block * THREADS + threadIdx.x; i < chunks && !a.channels_last;
+	     i += blocks * THREADS)
 		turn_w(a, RLX_G_PTR(const mem, a.w), t, i);
 }
 
@@ -261,6 +264,26 @@ static DEV inline void multiply(float (*c)[TN][MMA_C], const mem *as, const mem 
 	}
 }
 
+/* Of MMA_M rows by WN pixels the ends, a pixel's channels side by side. */
+static DEV inline void finish_last(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
+				   const struct conv_tile &t, const float *smem,
+				   const int64_t *place, int64_t row)
+{
+	int r = lane_id() % (MMA_M / 4) * 4, n = (int)(t.c.rows - row) - r;
+	const int64_t channel = t.c.group * t.c.rows + row + r;
+
+#pragma unroll 1
+	for (int p = lane_id() / (MMA_M / 4); p < WN; p += WARP / (MMA_M / 4)) {
+		float v[4];
+
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			v[i] = smem[(r + i) * (WN + 4) + p];
+		if (place[p] >= 0)
+			conv_end_last<4>(a, o, channel, n, place[p], v);
+	}
+}
+
 /* 16 rows of a warp at a time by shared memory, to store neighbours side by side. */
 static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
 			      const struct conv_tile &t, const float (*c)[TN][MMA_C],
@@ -283,8 +306,11 @@ static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_e
 				smem[mma_c_row(e % MMA_C) * (WN + 4) + e / MMA_C * MMA_N +
 				     mma_c_col(e % MMA_C)] = c[k][e / MMA_C][e % MMA_C];
 		warp_sync();
+		if (a.channels_last)
+			finish_last(a, o, t, smem, place + warp_id() / WARPS_M * WN, row);
 #pragma unroll 1
-		for (int r = lane_id() * 4 / WN; r < MMA_M; r += WARP * 4 / WN)
+		for (int r = lane_id() * 4 / WN; r < MMA_M && !a.channels_last;
+		     r += WARP * 4 / WN)
 			if (row + r < t.c.rows)
 				conv_end<4>(a, o, t.c.group * t.c.rows + row + r, at,
 					    smem + r * (WN + 4) + col);
@@ -337,10 +363,13 @@ RLX_G_KERNEL(conv_mma, struct rlx_k_conv_nd, THREADS)
 	SHARED(int64_t, place, [BN]);
 	int64_t tiles = rlx_g_conv_tiles(&a, BM, BN);
 
-	if (env.pass == 0)
+	/* nothing is turned where nothing has to be */
+	int pass = (int)env.pass + !rlx_g_conv_turned(&a);
+
+	if (pass == 0)
 		turn(a, env, (mem (*)[TURN + 2])shared);
-	else if (env.pass == 2)
+	else if (pass == 2)
 		conv_add_up(a, env, rlx_g_conv_turned(&a));
-	for (int64_t t = blockIdx.x; env.pass == 1 && t < tiles; t += gridDim.x)
+	for (int64_t t = blockIdx.x; pass == 1 && t < tiles; t += gridDim.x)
 		product(a, env, (mem *)shared, place, t);
 }

@@ -8,7 +8,8 @@
  * zeros between pixels: tiles are counted for each phase.
  * f16 and bf16 have x and the weights once more in scratch, channels innermost and filled up to
  * multiples of 8: a pass that reads and writes 2 bytes an element, and in return tiles are read by
- * 16 bytes. This is read by C, by NVRTC and hipcc, and by the emulator.
+ * 16 bytes. What comes channels last is read where it is. This is read by C, by NVRTC and hipcc,
+ * and by the emulator.
  */
 #ifndef RLX_G_CONV_PLAN_H
 #define RLX_G_CONV_PLAN_H
@@ -60,9 +61,11 @@ static inline uint64_t rlx_g_conv_x_bytes(const struct rlx_k_conv_nd *a)
 	       (uint64_t)rlx_g_conv_wide(a) * 2;
 }
 
-/* Both; what follows them is aligned as they are. */
+/* What is in scratch of both; what follows them is aligned as they are. */
 static inline uint64_t rlx_g_conv_turned(const struct rlx_k_conv_nd *a)
 {
+	if (a->channels_last)
+		return a->x_plain ? rlx_g_conv_x_bytes(a) : 0;
 	return rlx_g_conv_x_bytes(a) + (uint64_t)(a->oc * a->k[0] * a->k[1] * a->k[2]) *
 				       (uint64_t)rlx_g_conv_wide(a) * 2;
 }

@@ -86,6 +86,14 @@ static inline const char *rlx_g_conv_why_not(const void *args, const struct rlx_
 	       "positions are over 2^30, or y or the residual is not dense";
 }
 
+/* Of a kernel that knows plain tensors alone. */
+static inline const char *rlx_g_conv_plain_why_not(const void *args,
+						   const struct rlx_g_launch *l)
+{
+	return ((const struct rlx_k_conv_nd *)args)->channels_last ? "it is channels last" :
+	       rlx_g_conv_why_not(args, l);
+}
+
 /* A thread for each output, or for up to 16 bytes of them that lie in a row. */
 static inline bool rlx_g_conv_depthwise_plan(const void *args, unsigned int i,
 					     struct rlx_g_launch *l)
@@ -137,7 +145,7 @@ static inline const char *rlx_g_conv_direct_why_not(const void *args,
 
 	return a->transposed ? "it is transposed" :
 	       rlx_g_conv_outputs(a) >= 1 << 30 ? "there are over 2^30 outputs" :
-	       rlx_g_conv_why_not(args, l);
+	       rlx_g_conv_plain_why_not(args, l);
 }
 
 /* A block for each output. */
@@ -196,7 +204,7 @@ static inline void rlx_g_conv_tiled(const struct rlx_k_conv_nd *a, struct rlx_g_
 			      .CONV_TILE_M = t.m, .CONV_TILE_N = t.n,
 			      .CONV_MANY_TAPS = a->k[0] * a->k[1] * a->k[2] > 32);
 	l->grid[1] = parts;
-	l->n_launches = 1 + (parts > 1) + half;
+	l->n_launches = 1 + (parts > 1) + (half && rlx_g_conv_turned(a));
 	l->scratch = half ? rlx_g_conv_turned(a) : 0;
 	if (parts > 1)
 		l->scratch += parts * outputs * (a->type == RLX_F64 ? 8 : 4);
@@ -283,22 +291,26 @@ static inline void rlx_g_conv_describe(const void *args, char *buf, size_t size)
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
 
 	snprintf(buf, size, "conv n%zu c%zu oc%zu g%zu in%zux%zux%zu out%zux%zux%zu k%zux%zux%zu "
-		 "s%zux%zux%zu d%zux%zux%zu t=%d%s%s", a->n, a->ic, a->oc, a->groups, a->in[0],
+		 "s%zux%zux%zu d%zux%zux%zu t=%d%s%s%s", a->n, a->ic, a->oc, a->groups, a->in[0],
 		 a->in[1], a->in[2], a->out[0], a->out[1], a->out[2], a->k[0], a->k[1], a->k[2],
 		 a->s[0], a->s[1], a->s[2], a->d[0], a->d[1], a->d[2], (int)a->type,
-		 a->transposed ? " transposed" : "", a->res ? " residual" : "");
+		 a->transposed ? " transposed" : "", a->res ? " residual" : "",
+		 a->channels_last ? a->x_plain ? " x-plain" : " channels-last" : "");
 }
 
 static inline const char *rlx_g_conv_mma_why_not(const void *args, const struct rlx_g_launch *l)
 {
-	return rlx_g_conv_half((const struct rlx_k_conv_nd *)args) ? rlx_g_conv_why_not(args, l) :
-	       "it is neither f16 nor bf16";
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+
+	return !rlx_g_conv_half(a) ? "it is neither f16 nor bf16" :
+	       a->channels_last && !a->x_plain && a->ic / a->groups % 8 ?
+	       "a pixel's channels are no multiple of 8" : rlx_g_conv_why_not(args, l);
 }
 
 static inline const char *rlx_g_conv_simt_why_not(const void *args, const struct rlx_g_launch *l)
 {
 	return rlx_g_conv_half((const struct rlx_k_conv_nd *)args) ?
-	       "f16 and bf16 have tensor cores" : rlx_g_conv_why_not(args, l);
+	       "f16 and bf16 have tensor cores" : rlx_g_conv_plain_why_not(args, l);
 }
 
 static inline void rlx_g_conv_nd_launch(const void *args, struct rlx_g_launch *l)
@@ -308,7 +320,7 @@ static inline void rlx_g_conv_nd_launch(const void *args, struct rlx_g_launch *l
 		  rlx_g_conv_tiled_cost },
 		{ RLX_G_conv_simt, rlx_g_conv_simt_why_not, rlx_g_conv_tiled_plan,
 		  rlx_g_conv_tiled_cost },
-		{ RLX_G_conv_depthwise, rlx_g_conv_why_not, rlx_g_conv_depthwise_plan,
+		{ RLX_G_conv_depthwise, rlx_g_conv_plain_why_not, rlx_g_conv_depthwise_plan,
 		  rlx_g_conv_depthwise_cost },
 		{ RLX_G_conv_direct, rlx_g_conv_direct_why_not, rlx_g_conv_direct_plan,
 		  rlx_g_conv_direct_cost },

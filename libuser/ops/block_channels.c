@@ -6,8 +6,8 @@
  * Shapes:	x[n, c, h, w] -> y[n, ceil(c / block), h, w, block]
  * Dtypes:	any; y as x
  * Does:	channel ch of a pixel becomes lane ch % block of block ch / block, so that the
- *		channels of a block lie side by side; lanes past the last channel are 0. block is
- *		1 to 64.
+ *		channels of a block lie side by side; lanes past the last channel are 0. A block of
+ *		all channels is channels last.
  * Gradient:	dx = unblock_channels(dy)
  * Source:	the layouts that oneDNN calls nChw8c and nChw16c
  */
@@ -23,8 +23,8 @@ static enum rlx_status block_channels_infer(struct rlx_infer *q)
 
 	if (x->rank != 4)
 		return op_fail(q, RLX_ESHAPE, "rank %u; [n, c, h, w] is needed", x->rank);
-	if (a->block < 1 || a->block > 64)
-		return op_fail(q, RLX_EINVAL, "block is %d; 1 to 64", a->block);
+	if (a->block < 1)
+		return op_fail(q, RLX_EINVAL, "block is %d; 1 or more", a->block);
 	q->out[0] = (struct rlx_type){ x->dtype, 5, { x->dim[0],
 		x->dim[1] / a->block + !!(x->dim[1] % a->block), x->dim[2], x->dim[3],
 		a->block } };
@@ -48,6 +48,22 @@ static enum rlx_status block_channels_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+static enum rlx_status block_channels_expand(struct rlx_expand *q)
+{
+	const struct rlx_op_block_channels *a = q->args;
+	const struct rlx_type *y = q->out_type, *x = rlx_type_of(q->g, q->in[0]);
+	int64_t blocks = y->dim[1], pads[8] = { 0 };
+	rlx_value v = q->in[0];
+
+	pads[5] = blocks * a->block - (x ? x->dim[1] : 0);
+	if (pads[5])
+		v = rlx_emit(q->g, pad, .x = v, .pads = { pads, 8 });
+	v = rlx_emit(q->g, reshape, .x = v, .shape = RLX_INTS(y->dim[0], blocks, a->block,
+							      y->dim[2], y->dim[3]));
+	q->out[0] = rlx_emit(q->g, transpose, .x = v, .perm = RLX_INTS(0, 1, 3, 4, 2));
+	return op_done(q->g);
+}
+
 static enum rlx_status block_channels_vjp(struct rlx_grad *q)
 {
 	q->d_in[0] = rlx_emit(q->g, unblock_channels, .x = q->d_out[0],
@@ -57,18 +73,19 @@ static enum rlx_status block_channels_vjp(struct rlx_grad *q)
 
 static bool block_channels_sample(unsigned int i, struct rlx_sample *s)
 {
-	static const int64_t c[] = { 32, 5, 16, 33, 0 };
+	static const int64_t c[] = { 32, 5, 16, 33, 0, 70 };
 	struct rlx_op_block_channels *a = s->args;
 
-	if (i >= 5)
+	if (i >= 6)
 		return false;
 	s->n_in = 1;
 	s->in[0] = rlx_type(RLX_F32, 2, c[i], 3, 5);
-	a->block = i == 2 ? 4 : 16;
+	a->block = i == 2 ? 4 : i == 5 ? 70 : 16;
 	return true;
 }
 
 const struct rlx_op_impl rlx_op_block_channels_impl = {
 	.infer = block_channels_infer, .eval = block_channels_eval,
+	.expand = block_channels_expand,
 	.vjp = block_channels_vjp, .sample = block_channels_sample,
 };

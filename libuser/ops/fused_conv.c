@@ -7,12 +7,14 @@
 /*
  * Shapes:	x[n, c, in..], w[co, c / groups, k..], bias[co], residual like y -> y[n, co,
  *		out..] as conv; with block y and residual are as block_channels gives them, and so
- *		may x be
+ *		may x be; channels last x is [n, 1, h, w, c] (or plain), w [co, 1, kh, kw, c /
+ *		groups], y and residual [n, 1, oh, ow, co]; of a plain x w may have more channels,
+ *		whose weights are not looked at
  * Dtypes:	x, w, bias, residual: f64 f32 f16 bf16; y as x and w promoted
  * Does:	act(conv(x, w) + bias + residual) with stride, pad and dilation of conv. act is
  *		one of enum rlx_act, none if not given; act_lo and act_hi bound RLX_ACT_CLIP and
  *		are factor and addend of RLX_ACT_HARD_SIGMOID. block is 1 to 64, 0 (if not given)
- *		for plain layouts.
+ *		for plain layouts, -1 for channels last.
  * Gradient:	by the ops that it stands for
  * Source:	conv, add and the activation's op
  */
@@ -44,6 +46,24 @@ static bool plain_x(const struct rlx_op_fused_conv *a, const struct rlx_type *x,
 	return true;
 }
 
+/* The plain shapes that x and w channels last stand for; false if they do not lie so. */
+static bool plain_last(const struct rlx_op_fused_conv *a, const struct rlx_type *x,
+		       const struct rlx_type *w, struct rlx_type *px, struct rlx_type *pw)
+{
+	int64_t c = x->rank == 5 ? x->dim[4] : x->dim[1];
+
+	if ((x->rank == 5 ? x->dim[1] != 1 : x->rank != 4) || w->rank != 5 || w->dim[1] != 1 ||
+	    a->groups < 1 || c % a->groups || w->dim[4] < c / a->groups ||
+	    (x->rank == 5 && w->dim[4] != c / a->groups))
+		return false;
+	*px = *x;
+	if (x->rank == 5)
+		*px = (struct rlx_type){ x->dtype, 4, { x->dim[0], c, x->dim[2], x->dim[3] } };
+	*pw = (struct rlx_type){ w->dtype, 4, { w->dim[0], c / a->groups, w->dim[2],
+						w->dim[3] } };
+	return true;
+}
+
 static enum rlx_status fused_conv_shape(struct rlx_infer *q, struct rlx_type *y)
 {
 	const struct rlx_op_fused_conv *a = q->args;
@@ -54,9 +74,15 @@ static enum rlx_status fused_conv_shape(struct rlx_infer *q, struct rlx_type *y)
 	enum rlx_status st;
 	struct op_conv c;
 
+	struct rlx_type w;
+
 	if (!a->block)
 		return op_conv_infer(q, &wa, a->groups, &c, y);
-	if (a->block < 1 || a->block > 64 || !plain_x(a, q->in[0], q->in[1], &x))
+	if (a->block == RLX_CHANNELS_LAST) {
+		if (!plain_last(a, q->in[0], q->in[1], &x, &w))
+			return op_fail(q, RLX_ESHAPE, "x and w do not lie channels last");
+		types[1] = &w;
+	} else if (a->block < 1 || a->block > 64 || !plain_x(a, q->in[0], q->in[1], &x))
 		return op_fail(q, RLX_ESHAPE, "block is %d, and x is not blocked so", a->block);
 	types[0] = &x;
 	q->in = types;
@@ -83,10 +109,12 @@ static enum rlx_status fused_conv_infer(struct rlx_infer *q)
 	if (bias && (bias->rank != 1 || bias->dim[0] != y->dim[1]))
 		return op_fail(q, RLX_ESHAPE, "the bias must be [%lld]",
 			       (long long)y->dim[1]);
-	if (a->block)
+	if (a->block) {
+		int64_t by = a->block > 0 ? a->block : y->dim[1];
+
 		*y = (struct rlx_type){ y->dtype, 5, { y->dim[0],
-			y->dim[1] / a->block + !!(y->dim[1] % a->block), y->dim[2],
-			y->dim[3], a->block } };
+			y->dim[1] / by + !!(y->dim[1] % by), y->dim[2], y->dim[3], by } };
+	}
 	if (res && (res->rank != y->rank ||
 		    memcmp(res->dim, y->dim, y->rank * sizeof(y->dim[0]))))
 		return op_fail(q, RLX_ESHAPE, "the residual has not the result's shape");
@@ -97,17 +125,25 @@ static enum rlx_status fused_conv_infer(struct rlx_infer *q)
 static enum rlx_status fused_conv_expand(struct rlx_expand *q)
 {
 	const struct rlx_op_fused_conv *a = q->args;
-	rlx_value x = q->in[0], y;
-	struct rlx_type plain;
+	const struct rlx_type *xt = rlx_type_of(q->g, q->in[0]);
+	const struct rlx_type *wt = rlx_type_of(q->g, q->in[1]);
+	rlx_value x = q->in[0], w = q->in[1], y;
+	struct rlx_type plain, plain_w;
+	int32_t block = a->block;
 
-	if (a->block && rlx_type_of(q->g, x) && rlx_type_of(q->g, x)->rank == 5 &&
-	    plain_x(a, rlx_type_of(q->g, x), rlx_type_of(q->g, q->in[1]), &plain))
+	if (block == RLX_CHANNELS_LAST && xt && wt && plain_last(a, xt, wt, &plain, &plain_w)) {
+		if (xt->rank == 5)
+			x = rlx_emit(q->g, unblock_channels, .x = x, .channels = plain.dim[1]);
+		w = rlx_emit(q->g, unblock_channels, .x = w, .channels = plain_w.dim[1]);
+		block = (int32_t)wt->dim[0];
+	} else if (block > 0 && xt && wt && xt->rank == 5 && plain_x(a, xt, wt, &plain)) {
 		x = rlx_emit(q->g, unblock_channels, .x = x, .channels = plain.dim[1]);
-	y = rlx_emit(q->g, conv, .x = x, .w = q->in[1], .bias = q->in[2],
+	}
+	y = rlx_emit(q->g, conv, .x = x, .w = w, .bias = q->in[2],
 		     .stride = a->stride, .pad = a->pad, .dilation = a->dilation,
 		     .groups = a->groups);
-	if (a->block)
-		y = rlx_emit(q->g, block_channels, .x = y, .block = a->block);
+	if (block)
+		y = rlx_emit(q->g, block_channels, .x = y, .block = block);
 	if (q->in[3].id)
 		y = rlx_emit(q->g, add, .a = y,
 			     .b = op_cast(q->g, q->in[3], q->out_type->dtype));
@@ -125,7 +161,7 @@ static bool fused_conv_sample(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_fused_conv *a = s->args;
 
-	if (i > RLX_ACT_COUNT + 6)
+	if (i > RLX_ACT_COUNT + 9)
 		return false;
 	s->n_in = 4;
 	s->tol = 1e-5;
@@ -145,6 +181,17 @@ static bool fused_conv_sample(unsigned int i, struct rlx_sample *s)
 		a->pad = (struct rlx_ints){ 0 };
 		a->stride = op_keep(s, RLX_INTS(2));
 		a->groups = 2;
+	} else if (i > RLX_ACT_COUNT + 6) {	/* channels last; x plain; depthwise */
+		bool plain = i == RLX_ACT_COUNT + 8, depthwise = i == RLX_ACT_COUNT + 9;
+
+		a->block = RLX_CHANNELS_LAST;
+		a->groups = depthwise ? 24 : 1;
+		s->in[0] = plain ? rlx_type(RLX_F32, 2, 3, 7, 9) :
+			   rlx_type(RLX_F32, 2, 1, 7, 9, 24);
+		s->in[1] = plain ? rlx_type(RLX_F32, 10, 1, 3, 3, 8) :
+			   rlx_type(RLX_F32, 24, 1, 3, 3, depthwise ? 1 : 24);
+		s->in[2] = rlx_type(RLX_F32, plain ? 10 : 24);
+		s->in[3] = plain ? (struct rlx_type){ 0 } : rlx_type(RLX_F32, 2, 1, 7, 9, 24);
 	} else if (i == RLX_ACT_COUNT + 6) {	/* one pixel: a product */
 		s->in[0] = rlx_type(RLX_F32, 2, 8, 11, 16);
 		s->in[1] = rlx_type(RLX_F32, 20, 8, 1, 1);

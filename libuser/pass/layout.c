@@ -4,9 +4,13 @@
  * block of channels lies together, and what stands between them (pointwise ops,
  * pools, means over pixels) works on that too. A tensor is reordered where a
  * reader wants the other form, once. A 1-D tensor [n, c, w] is taken as [n, c, 1, w].
+ *
+ * A CPU's block is a vector, of f32. A GPU's is all channels (channels last), of f16 and bf16,
+ * whose tensor cores read terms of a sum side by side: then reorders are transposes.
  */
 #include <string.h>
 
+#include "base/shape.h"
 #include "pass/pass.h"
 
 rlx_pass_fn rlx_pass_layout;
@@ -14,8 +18,14 @@ rlx_pass_fn rlx_pass_layout;
 struct layout {
 	struct rlx_rewrite	*rw;
 	uint32_t		*blocked;	/* per old value: new blocked value or 0 */
+	bool			*wanted;	/* per old value: a convolution will read it blocked */
 	int32_t			 block;
 };
+
+static bool channels_last(const struct layout *l)
+{
+	return l->block == RLX_CHANNELS_LAST;
+}
 
 /* A value's dtype; none once the graph has failed. */
 static enum rlx_dtype dtype_of(const struct layout *l, rlx_value x)
@@ -28,12 +38,58 @@ static rlx_value as(struct layout *l, rlx_value x, enum rlx_dtype to)
 	return dtype_of(l, x) == to ? x : rlx_emit(l->rw->g, cast, .x = x, .to = to);
 }
 
-/* Reorders are of f32, which holds what narrower floats are. */
+/* [n, c, h, w] to [n, h, w, c] or (@back) from it; moves nothing where there is one c or pixel. */
+static rlx_value turn(struct layout *l, rlx_value x, bool back)
+{
+	struct rlx_type t = l->rw->g->val[x.id].type;
+	int64_t d[4] = { t.dim[0], t.dim[2], t.dim[3], t.dim[1] };
+
+	if (!back && (t.dim[1] == 1 || t.dim[2] * t.dim[3] == 1))
+		return rlx_emit(l->rw->g, reshape, .x = x, .shape = { d, 4 });
+	if (!back)
+		return rlx_emit(l->rw->g, transpose, .x = x, .perm = RLX_INTS(0, 2, 3, 1));
+	if (t.dim[3] != 1 && t.dim[1] * t.dim[2] != 1)
+		return rlx_emit(l->rw->g, transpose, .x = x, .perm = RLX_INTS(0, 3, 1, 2));
+	d[1] = t.dim[3];
+	d[2] = t.dim[1];
+	d[3] = t.dim[2];
+	return rlx_emit(l->rw->g, reshape, .x = x, .shape = { d, 4 });
+}
+
+/* [n, c, h, w] as [n, 1, h, w, c], or (@channels) back. */
+static rlx_value to_last(struct layout *l, rlx_value x)
+{
+	struct rlx_type t;
+	int64_t d[5];
+
+	if (!x.id)
+		return x;
+	t = l->rw->g->val[x.id].type;
+	memcpy(d, (int64_t[]){ t.dim[0], 1, t.dim[2], t.dim[3], t.dim[1] }, sizeof(d));
+	return rlx_emit(l->rw->g, reshape, .x = turn(l, x, false), .shape = { d, 5 });
+}
+
+static rlx_value from_last(struct layout *l, rlx_value x)
+{
+	struct rlx_type t;
+	int64_t d[4];
+
+	if (!x.id)
+		return x;
+	t = l->rw->g->val[x.id].type;
+	memcpy(d, (int64_t[]){ t.dim[0], t.dim[2], t.dim[3], t.dim[4] }, sizeof(d));
+	x = rlx_emit(l->rw->g, reshape, .x = x, .shape = { d, 4 });
+	return x.id ? turn(l, x, true) : x;
+}
+
+/* A CPU's reorders are of f32, which holds what narrower floats are. */
 static rlx_value unblock(struct layout *l, rlx_value x, int64_t channels)
 {
 	enum rlx_dtype dt = dtype_of(l, x);
 	const struct rlx_node *n = x.id ? rlx_node_of(l->rw->g, x.id) : NULL;
 
+	if (channels_last(l))
+		return from_last(l, x);
 	/* what was rounded last may as well be rounded behind */
 	if (n && n->def->index == RLX_OP_cast && l->rw->g->val[n->in[0]].type.dtype == RLX_F32)
 		x.id = n->in[0];
@@ -45,6 +101,8 @@ static rlx_value block(struct layout *l, rlx_value x)
 {
 	enum rlx_dtype dt = dtype_of(l, x);
 
+	if (channels_last(l))
+		return to_last(l, x);
 	return as(l, rlx_emit(l->rw->g, block_channels, .x = as(l, x, RLX_F32),
 			      .block = l->block), dt);
 }
@@ -155,12 +213,112 @@ static bool few_lanes(const struct layout *l, const struct rlx_op_fused_conv *a,
 	       2 * stride * a->groups < l->block;
 }
 
+/* A 1-D convolution is taken as one of rows. */
+static void two_dims_of(struct layout *l, struct rlx_op_fused_conv *a)
+{
+	a->stride = two_dims(l->rw->g, a->stride, 1, false);
+	a->dilation = two_dims(l->rw->g, a->dilation, 1, false);
+	a->pad = two_dims(l->rw->g, a->pad, 0, true);
+}
+
+/* ---- channels last ---- */
+
+/* Can it be done channels last: one dtype of 16 bits, one group or groups of chunks of 8. */
+static bool fits_last(const struct layout *l, const struct rlx_node *n)
+{
+	const struct rlx_op_fused_conv *a = n->args;
+	const struct rlx_type *x = type_of(l, n->in[0]), *w = type_of(l, n->in[1]);
+	const struct rlx_type *r = type_of(l, n->in[3]), *b = type_of(l, n->in[2]);
+
+	return !a->block && is_image(x) && is_image(w) && x->dtype != RLX_F32 &&
+	       w->dtype == x->dtype && (!n->in[3] || r->dtype == x->dtype) &&
+	       (!n->in[2] || is_real(b->dtype)) &&
+	       (a->groups == 1 || w->dim[1] % 8 == 0);
+}
+
+/* A plain x is read as it is, if its channels would have to be filled up. */
+static bool reads_plain(const struct layout *l, const struct rlx_node *n)
+{
+	return ((const struct rlx_op_fused_conv *)n->args)->groups == 1 &&
+	       type_of(l, n->in[0])->dim[1] % 8;
+}
+
+/* Operations above which turning x, w and y is less than what is gained. */
+static const double LARGE_FLOPS = 1e9;
+
+static bool is_large(const struct layout *l, const struct rlx_node *n)
+{
+	const struct rlx_type *w = type_of(l, n->in[1]);
+
+	return 2.0 * (double)rlx_type_count(type_of(l, n->out)) *
+	       (double)shape_span(w, 1, w->rank) > LARGE_FLOPS;
+}
+
+/* [co, c / groups, kh, kw] as [co, 1, kh, kw, c / groups], filled up to chunks of 8 if it must. */
+static rlx_value weights_last(struct layout *l, const struct rlx_node *n)
+{
+	rlx_value w = image(l, n->in[1]);
+	int64_t pads[8] = { 0 };
+
+	pads[5] = -type_of(l, n->in[1])->dim[1] & 7;
+	if (reads_plain(l, n))
+		w = rlx_emit(l->rw->g, pad, .x = w, .pads = { pads, 8 });
+	return to_last(l, w);
+}
+
+static bool take_conv_last(struct layout *l, const struct rlx_node *n)
+{
+	struct rlx_op_fused_conv a = *(const struct rlx_op_fused_conv *)n->args;
+
+	if (!fits_last(l, n) ||
+	    (!l->blocked[n->in[0]] && !l->wanted[n->out] && !is_large(l, n)))
+		return false;
+	if (type_of(l, n->in[0])->rank == 3)
+		two_dims_of(l, &a);
+	a.block = l->block;
+	a.x = reads_plain(l, n) ? image(l, n->in[0]) : blocked(l, n->in[0]);
+	a.w = weights_last(l, n);
+	a.bias = n->in[2] ? as(l, plain(l, n->in[2]), RLX_F32) : RLX_NONE;
+	a.residual = n->in[3] ? blocked(l, n->in[3]) : RLX_NONE;
+	give_blocked(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_fused_conv, &a, sizeof(a),
+					     n->file, n->line));
+	return true;
+}
+
+/* Which values reach a convolution that can be done channels last, by what keeps the layout. */
+static void mark_wanted(struct layout *l)
+{
+	const struct rlx_graph *g = l->rw->old;
+	uint32_t n, k;
+
+	for (n = g->n_node; n-- > 0;) {
+		const struct rlx_node *at = &g->node[n];
+		bool keeps = at->def->traits & RLX_T_ELEMENTWISE ||
+			     at->def->index == RLX_OP_pool || at->def->index == RLX_OP_concat ||
+			     at->def->index == RLX_OP_reduce;
+
+		if (!rlx_rewrite_live(l->rw, n))
+			continue;
+		if (at->def->index == RLX_OP_fused_conv && fits_last(l, at) &&
+		    !reads_plain(l, at)) {
+			l->wanted[at->in[0]] = true;
+			l->wanted[at->in[3]] = true;
+		}
+		for (k = 0; keeps && l->wanted[at->out] && k < at->n_in; k++)
+			l->wanted[at->in[k]] = true;
+	}
+}
+
+/* ---- what keeps the layout ---- */
+
 static bool take_conv(struct layout *l, const struct rlx_node *n)
 {
 	struct rlx_op_fused_conv a = *(const struct rlx_op_fused_conv *)n->args;
 	const struct rlx_type *x = type_of(l, n->in[0]), *w = type_of(l, n->in[1]);
 	bool first;
 
+	if (channels_last(l))
+		return take_conv_last(l, n);
 	if (a.block || !is_image(x) || !is_image(w) || x->dtype != RLX_F32 ||
 	    w->dtype != RLX_F32 || !good_groups(l, a.groups, w) ||
 	    rlx_node_of(l->rw->old, n->in[1])->def->index != RLX_OP_constant ||
@@ -171,11 +329,8 @@ static bool take_conv(struct layout *l, const struct rlx_node *n)
 		return false;
 	/* few channels in: read the plain image as it is */
 	first = !l->blocked[n->in[0]] && x->dim[1] < l->block && a.groups == 1;
-	if (x->rank == 3) {
-		a.stride = two_dims(l->rw->g, a.stride, 1, false);
-		a.dilation = two_dims(l->rw->g, a.dilation, 1, false);
-		a.pad = two_dims(l->rw->g, a.pad, 0, true);
-	}
+	if (x->rank == 3)
+		two_dims_of(l, &a);
 	a.block = l->block;
 	a.x = first ? image(l, n->in[0]) : blocked(l, n->in[0]);
 	a.w = image(l, n->in[1]);
@@ -326,11 +481,13 @@ static bool take_concat(struct layout *l, const struct rlx_node *n)
 		return false;
 	for (k = 0; k < n->n_in; k++)
 		if (!l->blocked[n->in[k]] ||
-		    (k + 1 < n->n_in && type_of(l, n->in[k])->dim[1] % l->block))
+		    (k + 1 < n->n_in && !channels_last(l) &&
+		     type_of(l, n->in[k])->dim[1] % l->block))
 			return false;
 	for (k = 0; k < n->n_in; k++)
 		in[k] = blocked(l, n->in[k]);
-	give_blocked(l, n->out, rlx_emit(l->rw->g, concat, .axis = 1, .xs = { in, n->n_in }));
+	give_blocked(l, n->out, rlx_emit(l->rw->g, concat, .axis = channels_last(l) ? 4 : 1,
+					 .xs = { in, n->n_in }));
 	return true;
 }
 
@@ -349,7 +506,7 @@ enum rlx_status rlx_pass_layout(struct rlx_pass_ctx *c, struct rlx_graph *g,
 				struct rlx_graph **out)
 {
 	struct rlx_rewrite rw;
-	struct layout l = { .rw = &rw, .block = (int32_t)c->target.channels };
+	struct layout l = { .rw = &rw, .block = c->target.channels };
 	enum rlx_status st;
 	uint32_t n, k;
 
@@ -359,8 +516,11 @@ enum rlx_status rlx_pass_layout(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	if (st)
 		return st;
 	l.blocked = rlx_bump_new(&rw.g->bump, g->n_val, sizeof(*l.blocked));
-	if (!l.blocked)
+	l.wanted = rlx_bump_new(&rw.g->bump, g->n_val, sizeof(*l.wanted));
+	if (!l.blocked || !l.wanted)
 		rlx_fail(&rw.g->err, RLX_ENOMEM, "layout: out of memory");
+	else if (channels_last(&l))
+		mark_wanted(&l);
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
 		if (!rlx_rewrite_live(&rw, n) || take(&l, &g->node[n]))
 			continue;

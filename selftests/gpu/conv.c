@@ -3,19 +3,43 @@
 #include "selftests/gpu/against_cpu.h"
 #include "selftests/kernels/conv_ref.h"
 
-/* Random numbers of a type: as they are on the device, and as floats. */
-static float *numbers(size_t n, int type, void **out_dev, uint64_t *seed)
+/* Where a tensor's element [n][channel][pixel] lies on the device. */
+struct order {
+	size_t	channels, pixels, filled;	/* channels with what fills them up */
+	bool	last;
+};
+
+static size_t place_of(const struct order *o, size_t i)
 {
-	float *x = malloc((n + 1) * sizeof(*x));
-	void *p = gpu_alloc(n, type, -1, 1, seed);
+	size_t pixel = i % o->pixels, c = i / o->pixels % o->channels;
+	size_t n = i / o->pixels / o->channels;
+
+	return o->last ? (n * o->pixels + pixel) * o->filled + c : i;
+}
+
+static struct order order_of(size_t channels, const size_t pixels[3], bool last)
+{
+	return (struct order){ channels, conv_volume(pixels), channels, last };
+}
+
+/* Random numbers of a type: in some order on the device, and plain as floats. */
+static float *numbers(size_t n, struct order o, int type, void **out_dev, uint64_t *seed)
+{
+	size_t all = o.last ? n / o.channels * o.filled : n, i;
+	float *x = calloc(n + 1, sizeof(*x));
+	void *p = gpu_alloc(all, type, -1, 1, seed);
+	size_t size = rlx_k_type_size((enum rlx_dtype)type);
 
 	CHECK(x);
-	for (size_t i = 0; i < n; i++)
-		x[i] = (float)gpu_value(p, i, type);
+	for (i = 0; i < n; i++)
+		x[i] = (float)gpu_value(p, place_of(&o, i), type);
 	if (type == RLX_F64)	/* the reference knows floats alone */
-		for (size_t i = 0; i < n; i++)
+		for (i = 0; i < n; i++)
 			((double *)p)[i] = (double)x[i];
-	*out_dev = dev_of(p, n * rlx_k_type_size((enum rlx_dtype)type));
+	for (i = 0; o.filled > o.channels && i < all; i++)
+		if (i % o.filled >= o.channels)
+			memset((char *)p + i * size, 0, size);
+	*out_dev = dev_of(p, all * size);
 	free(p);
 	return x;
 }
@@ -33,7 +57,11 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	struct rlx_g_env env = { .units = 0 };
 	size_t nx = a.n * a.ic * conv_volume(a.in), ny = a.n * a.oc * conv_volume(a.out);
 	size_t nw = a.oc * (a.ic / a.groups) * conv_volume(a.k), size, i;
-	int bias_type = type == RLX_F64 || kc_pick(seed, 0, 1) ? type : RLX_F32;
+	int bias_type = type == RLX_F64 || (!a.channels_last && kc_pick(seed, 0, 1)) ? type :
+			RLX_F32;
+	const struct order ox = order_of(a.ic, a.in, a.channels_last && !a.x_plain);
+	const struct order oy = order_of(a.oc, a.out, a.channels_last), vector = { 1, 1, 1, false };
+	struct order ow = order_of(a.ic / a.groups, a.k, a.channels_last);
 	void *x, *w, *bias, *res, *y;
 	struct conv_data d;
 	double tol = type == RLX_F64 ? 1e-12 : 4e-7;
@@ -43,10 +71,11 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	a.bias_type = (uint8_t)bias_type;
 	a.act_a = a.act == RLX_ACT_CLIP ? -0.5f : 0.2f;
 	a.act_b = 0.5f;
-	d.x = numbers(nx, type, &x, seed);
-	d.w = numbers(nw, type, &w, seed);
-	d.bias = numbers(a.oc, bias_type, &bias, seed);
-	d.res = numbers(ny, type, &res, seed);
+	ow.filled = a.x_plain ? (ow.channels + 7) / 8 * 8 : ow.channels;
+	d.x = numbers(nx, ox, type, &x, seed);
+	d.w = numbers(nw, ow, type, &w, seed);
+	d.bias = numbers(a.oc, vector, bias_type, &bias, seed);
+	d.res = numbers(ny, oy, type, &res, seed);
 	d.y = malloc(ny * sizeof(double));
 	d.mag = malloc(ny * sizeof(double));
 	CHECK(d.y && d.mag);
@@ -62,13 +91,14 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	gpu_run_kernel(how, &a, &env);
 	dev_read(y, a.y, ny * size);
 	for (i = 0; i < ny; i++) {
-		double got = gpu_value(y, i, type), want = d.y[i];
+		double got = gpu_value(y, place_of(&oy, i), type), want = d.y[i];
 
 		CHECKF(fabs(got - want) <= tol * d.mag[i] + rounding(type) * fabs(want) + tol,
 		       "type %d: [%zu] is %g, not %g: %zu>%zu/%zu in %zux%zux%zu out %zux%zux%zu "
-		       "k %zux%zux%zu s %zux%zux%zu%s", type, i, got, want, a.ic, a.oc, a.groups,
+		       "k %zux%zux%zu s %zux%zux%zu%s%s", type, i, got, want, a.ic, a.oc, a.groups,
 		       a.in[0], a.in[1], a.in[2], a.out[0], a.out[1], a.out[2], a.k[0], a.k[1],
-		       a.k[2], a.s[0], a.s[1], a.s[2], a.transposed ? " transposed" : "");
+		       a.k[2], a.s[0], a.s[1], a.s[2], a.transposed ? " transposed" : "",
+		       a.channels_last ? " channels last" : "");
 	}
 	dev_free(x);
 	dev_free(w);
@@ -179,6 +209,32 @@ TEST(few_channels)
 	for (size_t i = 0; i < 5; i++)
 		for (int t = 0; t < 4; t++)
 			one_conv(&shape[i], float_type[t], rlx_g_conv_nd_launch, &seed);
+}
+
+/* Some shape that can be channels last; x is plain where its channels have to be filled up. */
+static void shape_last(struct rlx_k_conv_nd *a, uint64_t *seed)
+{
+	conv_shape_random(a, false, seed);
+	a->channels_last = true;
+	a->x_plain = a->groups == 1 && kc_pick(seed, 0, 2) == 0;
+	if (a->groups == 1 && !a->x_plain)
+		a->ic = 8 * kc_pick(seed, 1, 12);
+	else if (a->groups > 1)
+		a->ic = a->groups * 8 * kc_pick(seed, 1, 3);
+	a->act = (enum rlx_act)kc_pick(seed, 0, RLX_ACT_COUNT - 1);
+}
+
+TEST(channels_last)
+{
+	uint64_t seed = rlx_test_seed();
+	struct rlx_k_conv_nd a;
+
+	for (int i = 0; i < 48; i++) {
+		gpu_judge = i % 2 ? &any_candidate : NULL;
+		shape_last(&a, &seed);
+		one_conv(&a, i / 2 % 2 ? RLX_BF16 : RLX_F16, rlx_g_conv_nd_launch, &seed);
+	}
+	gpu_judge = NULL;
 }
 
 TEST(refuses)

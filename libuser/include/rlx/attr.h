@@ -88,6 +88,8 @@ enum rlx_scatter_reduction {
 	RLX_SCATTER_MIN,
 };
 
+/* A convolution's block: all channels of a pixel side by side. */
+enum { RLX_CHANNELS_LAST = -1 };
 enum rlx_pool_kind { RLX_POOL_MAX, RLX_POOL_AVG, RLX_POOL_LP };
 
 enum rlx_resize_mode { RLX_RESIZE_NEAREST, RLX_RESIZE_LINEAR, RLX_RESIZE_CUBIC };

@@ -3,6 +3,7 @@
 #ifndef RLX_BACKEND_H
 #define RLX_BACKEND_H
 
+#include "rlx/attr.h"
 #include "rlx/compile.h"
 #include "rlx/device.h"
 #include "rlx/run.h"
@@ -16,14 +17,15 @@ struct rlx_infer;
 /*
  * What the passes should aim at. Zero: plain ops.
  * @fuse:     fused ops and regions are worth making
- * @channels: channels per block of the blocked convolution layout; 0: none
+ * @channels: channels per block of the blocked convolution layout; 0: none;
+ *	      RLX_CHANNELS_LAST: all in one, for convolutions of f16 and bf16
  * @bf16, @f16: products in that format are native
  * @mma16: those of attention and convolutions too, if their operands lie in it
  * @widen: what has no kernel in narrow floats is converted to wider ones that have
  */
 struct rlx_target {
 	bool		fuse, bf16, f16, mma16, widen;
-	unsigned int	channels;
+	int		channels;
 	/* Set by the core: whom to ask about an op, by its backend's .supports; NULL: nobody. */
 	const struct rlx_device *dev;
 };

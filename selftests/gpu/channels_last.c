@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Networks of convolutions in 16-bit floats: the GPU's passes put channels last, so what stands
+ * between convolutions works on that, and nothing is turned within a chain.
+ */
+#include "ir/element.h"
+#include "ir/graph.h"
+#include "rt/session.h"
+#include "selftests/gpu/sessions.h"
+#include "selftests/lib/rig.h"
+
+/* A net being drawn: the value at its end, and that as it is. */
+struct net {
+	struct rlx_graph	*g;
+	uint64_t		 seed;
+	rlx_value		 x;
+	enum rlx_dtype		 dtype;
+};
+
+static int64_t pick(struct net *t, int64_t lo, int64_t hi)
+{
+	return lo + (int64_t)(rlx_test_rand(&t->seed) % (uint64_t)(hi - lo + 1));
+}
+
+static rlx_value constant(struct net *t, struct rlx_type type, double most)
+{
+	int64_t n = rlx_type_count(&type), i;
+	float *x = malloc((size_t)n * sizeof(*x));
+	struct rlx_type wide = type;
+	rlx_value v;
+
+	for (i = 0; i < n; i++)
+		x[i] = (float)rlx_test_uniform(&t->seed, -most, most);
+	wide.dtype = RLX_F32;
+	v = rlx_constant(t->g, wide, x);
+	free(x);
+	return type.dtype == RLX_F32 ? v : rlx_emit(t->g, cast, .x = v, .to = type.dtype);
+}
+
+static struct rlx_type at(const struct net *t)
+{
+	return *rlx_type_of(t->g, t->x);
+}
+
+static void conv(struct net *t, int64_t oc, int64_t k, int64_t stride, int64_t groups)
+{
+	int64_t ic = at(t).dim[1], p = k / 2, pads[4] = { p, p, p, p };
+	int64_t strides[2] = { stride, stride };
+	rlx_value w = constant(t, rlx_type(t->dtype, oc, ic / groups, k, k),
+			       2 / sqrt((double)(ic / groups * k * k)));
+	rlx_value b = constant(t, rlx_type(t->dtype, oc), 0.5);
+
+	pads[2] = at(t).dim[2] > k ? pick(t, 0, p) : p;
+	t->x = rlx_emit(t->g, conv, .x = t->x, .w = w, .bias = pick(t, 0, 3) ? b : RLX_NONE,
+			.stride = { strides, 2 }, .pad = { pads, 4 }, .groups = groups);
+}
+
+/* conv, relu, conv, and x added to it. */
+static void residual(struct net *t, int64_t k)
+{
+	int64_t c = at(t).dim[1];
+	rlx_value x = t->x;
+
+	k = k % 2 ? k : 1;
+	conv(t, 8 * pick(t, 1, 4), 1, 1, 1);
+	t->x = rlx_emit(t->g, relu, .x = t->x);
+	conv(t, c, 1, 1, 1);
+	t->x = rlx_emit(t->g, relu, .x = rlx_emit(t->g, add, .a = t->x, .b = x));
+}
+
+/* A gate for each channel, by means over the pixels (squeeze and excitation). */
+static void gate(struct net *t)
+{
+	int64_t c = at(t).dim[1];
+	rlx_value x = t->x;
+
+	t->x = rlx_emit(t->g, reduce, .x = x, .kind = RLX_REDUCE_MEAN, .axes = RLX_INTS(2, 3),
+			.keep_dims = true);
+	conv(t, 8, 1, 1, 1);
+	t->x = rlx_emit(t->g, silu, .x = t->x);
+	conv(t, c, 1, 1, 1);
+	t->x = rlx_emit(t->g, mul, .a = x, .b = rlx_emit(t->g, sigmoid, .x = t->x));
+}
+
+static void pool(struct net *t)
+{
+	if (at(t).dim[2] < 3 || at(t).dim[3] < 3)
+		return;
+	t->x = rlx_emit(t->g, pool, .x = t->x, .kind = (int32_t)pick(t, 0, 1),
+			.kernel = RLX_INTS(3, 3), .stride = RLX_INTS(2, 2),
+			.pad = RLX_INTS(1, 1, 1, 1));
+}
+
+/* Two branches side by side. */
+static void branches(struct net *t)
+{
+	rlx_value x = t->x, a, both[2];
+
+	conv(t, 8 * pick(t, 1, 3), 1, 1, 1);
+	a = t->x;
+	t->x = x;
+	conv(t, pick(t, 1, 20), 1, 1, 1);
+	both[0] = a;
+	both[1] = t->x;
+	t->x = rlx_emit(t->g, concat, .axis = 1, .xs = { both, 2 });
+}
+
+static void step(struct net *t)
+{
+	switch (pick(t, 0, 6)) {
+	case 0: residual(t, 3); break;
+	case 1: gate(t); break;
+	case 2: pool(t); break;
+	case 3: branches(t); break;
+	case 4: conv(t, 16 * pick(t, 1, 2), pick(t, 0, 1) ? 3 : 1, pick(t, 1, 2), 1); break;
+	case 5: conv(t, pick(t, 1, 40), 3, 1, 1); break;
+	default:
+		if (at(t).dim[1] % 16 == 0)
+			conv(t, 32, 3, 1, 2);
+		t->x = rlx_emit(t->g, hard_swish, .x = t->x);
+	}
+}
+
+static struct rlx_graph *draw(uint64_t seed, enum rlx_dtype dtype, int steps)
+{
+	struct net t = { rlx_graph_new("net"), seed, RLX_NONE, dtype };
+	int i;
+
+	t.x = rlx_input(t.g, "x", rlx_type(dtype, pick(&t, 1, 2), pick(&t, 1, 12),
+					   pick(&t, 5, 20), pick(&t, 5, 20)));
+	conv(&t, 8 * pick(&t, 1, 5), 3, 1, 1);
+	for (i = 0; i < steps; i++)
+		step(&t);
+	rlx_output(t.g, "y", t.x);
+	CHECKF(!rlx_graph_finish(t.g), "%s", rlx_graph_error(t.g)->text);
+	return t.g;
+}
+
+/* Element @i of output y as a double. */
+static double value(struct rlx_session *s, int64_t i)
+{
+	struct rlx_buf b = rlx_session_buf(s, RLX_IO_OUTPUT, "y");
+	const struct rlx_type *t = rlx_program_io_type(rlx_session_program(s), RLX_IO_OUTPUT, 0);
+	struct rlx_tensor x = { .type = *t, .data = rlx_buf_ptr(b) };
+
+	return el_get(&x, i);
+}
+
+static struct rlx_session *session(struct rlx_graph *g, const char *device, uint64_t seed)
+{
+	struct rlx_session *s = session_of(g, device, device ? RLX_COMPILE_NATIVE : 0);
+	const struct rlx_type *t = rlx_program_io_type(rlx_session_program(s), RLX_IO_INPUT, 0);
+	struct rlx_tensor x = { .type = *t,
+				.data = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "x")) };
+	int64_t i;
+
+	for (i = 0; i < rlx_type_count(t); i++)
+		el_set(&x, i, rlx_test_uniform(&seed, -1, 1));
+	poison(s);
+	run(s);
+	return s;
+}
+
+TEST(random_nets)
+{
+	uint64_t seed = rlx_test_seed();
+	int i;
+
+	for (i = 0; i < 14; i++) {
+		enum rlx_dtype dtype = i % 2 ? RLX_BF16 : RLX_F16;
+		struct rlx_graph *g = draw(seed + (uint64_t)i, dtype, 1 + i % 6);
+		struct rlx_session *a = session(g, getenv("RLX_TEST_GPU"), seed);
+		struct rlx_session *b = session(g, "ref", seed);
+		int64_t n = rlx_type_count(&g->val[g->io[RLX_IO_OUTPUT].e[0].v.id].type), k;
+		double most = 0;
+
+		for (k = 0; k < n; k++)
+			most = fmax(most, fabs(value(b, k)));
+		/* they round each result alike, but now and then to the other neighbour */
+		for (k = 0; k < n; k++)
+			CHECKF(fabs(value(a, k) - value(b, k)) <=
+			       (dtype == RLX_F16 ? 6e-3 : 5e-2) * (most + 1e-3),
+			       "net %d: [%lld] is %g, not %g (of %g)", i, (long long)k,
+			       value(a, k), value(b, k), most);
+		rlx_session_free(a);
+		rlx_session_free(b);
+		rlx_graph_put(g);
+	}
+}
+
+/* Only the input and the result are turned, however long the chain. */
+TEST(chains_stay)
+{
+	struct net t = { rlx_graph_new("chain"), rlx_test_seed(), RLX_NONE, RLX_F16 };
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = getenv("RLX_TEST_GPU"),
+				      .flags = RLX_COMPILE_NATIVE };
+	const struct rlx_graph *done;
+	unsigned int turned = 0, i;
+	struct rlx_session *s;
+
+	t.x = rlx_input(t.g, "x", rlx_type(RLX_F16, 1, 16, 12, 12));
+	for (i = 0; i < 4; i++) {
+		conv(&t, 24, 3, 1, 1);
+		residual(&t, 3);
+		pool(&t);
+		gate(&t);
+	}
+	rlx_output(t.g, "y", t.x);
+	s = rig_session(t.g, &o);
+	done = rlx_program_graph(s->p);
+	for (i = 0; i < done->n_node; i++)
+		turned += done->node[i].def->index == RLX_OP_transpose;
+	CHECKF(turned <= 2, "%u transposes", turned);
+	rlx_session_free(s);
+}
+
+TEST_MAIN()
