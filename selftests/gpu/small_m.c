@@ -292,7 +292,7 @@ static void check_attention(const struct form *f, enum rlx_precision precision)
 {
 	uint64_t seed = rlx_test_seed(), weights = rlx_test_rand(&seed);
 	struct rlx_session *s = attending(f, op_case_gpu(), precision, weights);
-	struct rlx_session *t = attending(f, "ref", RLX_PRECISION_AS_WRITTEN, weights);
+	struct rlx_session *t = attending(f, "ref", precision, weights);
 	int64_t rows = f->batch * f->q_len, n = 8 + (int64_t)(weights % 8) * 8;
 	const struct gpu_code *c = (const void *)s->exec->code;
 	uint32_t joined = 0, i;
