@@ -4,8 +4,8 @@
  *
  * By the least time (cost.h) of those that can: short KV, a warp a job, up to 64 keys; f32 by
  * tiles of 64 queries or 16; tensor cores from 8 queries on, by wgmma (sm_90, persistent blocks) or
- * by mma, a block for 64 queries; a query at a time, whose keys are split over blocks, a part for
- * each 256 of them at most, so that there are some four blocks a multiprocessor.
+ * by mma, a block for 64 queries; decode: 16 rows of the heads that share keys, by mma too, whose
+ * keys are split over warps and blocks; a query at a time, for all that is left.
  * Limits: by tiles, positions and jobs up to 2^29, since 32 bits count them. What is not f32, f16
  * or bf16, or has heads wider than 1,024, leaves l->can false: the step goes to the host.
  */
@@ -297,6 +297,88 @@ static inline void rlx_g_attention_mma_cost(const void *args, const struct rlx_g
 	t->resident = width > 64 ? 2 : 3;
 }
 
+/* ---- few queries, many keys ---- */
+
+enum { RLX_G_DECODE_ROWS = 16, RLX_G_DECODE_WARPS = 4 };	/* attention_decode.cu */
+
+/* Blocks, if keys are not split: rows of a head of keys by 16. */
+static inline int64_t rlx_g_attention_decode_jobs(const struct rlx_k_attention *a)
+{
+	return a->batch * a->kv_heads *
+	       rlx_g_ceil(a->heads / a->kv_heads * a->q_len, RLX_G_DECODE_ROWS);
+}
+
+static inline int32_t rlx_g_attention_decode_width(const struct rlx_k_attention *a)
+{
+	return rlx_g_attention_dim(a) <= 32 ? 32 : rlx_g_attention_dim(a) <= 64 ? 64 : 128;
+}
+
+static inline const char *rlx_g_attention_decode_why_not(const void *args,
+							 const struct rlx_g_launch *l)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+	uint64_t odd = (uint64_t)(uintptr_t)a->k | (uint64_t)(uintptr_t)a->v;
+
+	for (int i = 0; i < 3; i++)
+		odd |= 2 * (uint64_t)(a->k_stride[i] | a->v_stride[i]);
+	if (!l->arch)
+		return "warps may have 64 lanes";
+	if (a->q_type != a->kv_type || a->q_type == RLX_F32)
+		return "q and k are not both f16 or both bf16";
+	if (rlx_g_attention_dim(a) > 128)
+		return "heads wider than 128";
+	if ((odd | 2 * (uint64_t)(a->head_dim | a->v_dim)) % 16)
+		return "a row of k or v does not begin or end at 16 bytes";
+	return !rlx_g_attention_counts(a) || rlx_g_attention_decode_jobs(a) > 1 << 24 ?
+	       "a size is over 2^29" : NULL;
+}
+
+/* Keys whole; split so that there are two blocks a multiprocessor, then four, of 4 steps each. */
+static inline bool rlx_g_attention_decode_plan(const void *args, unsigned int i,
+					       struct rlx_g_launch *l)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+	int32_t width = rlx_g_attention_decode_width(a);
+	int64_t jobs = rlx_g_attention_decode_jobs(a), most = rlx_g_ceil(a->kv_len, 256);
+	int64_t splits = jobs > 0 && i ? (int64_t)l->processors * 2 * i / jobs : 1;
+
+	splits = splits < most ? splits : most;
+	if (i > 2 || (i && splits < 2))
+		return false;
+	rlx_g_line(l, jobs * splits, 32 * RLX_G_DECODE_WARPS);
+	RLX_G_VARIANT(l, attention_decode, .ATTENTION_TYPE = a->q_type, .ATTENTION_WIDTH = width);
+	if (splits > 1) {
+		l->n_launches = 2;
+		l->scratch = (uint64_t)(jobs * splits * RLX_G_DECODE_ROWS * (a->v_dim + 2)) *
+			     sizeof(float);
+	}
+	return true;
+}
+
+/* A warp has the next keys under way, beside the values of these. */
+static inline void rlx_g_attention_decode_cost(const void *args, const struct rlx_g_launch *l,
+					       struct rlx_g_cost *t)
+{
+	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
+	double width = l->param.attention_decode.ATTENTION_WIDTH, step = width > 64 ? 16 : 32;
+	double jobs = (double)rlx_g_attention_decode_jobs(a), keys;
+
+	if (jobs < 1)
+		return;
+	keys = rlx_g_attention_keys(a, (double)a->q_len) / (l->grid[0] / jobs);
+	t->rate = RLX_G_RATE_mma_f16;
+	t->part = 0.2;
+	t->flops = 4 * RLX_G_DECODE_ROWS * keys * width;
+	t->l2_bytes = keys * (double)(a->head_dim + a->v_dim) * 2;
+	t->steps = (double)rlx_g_ceil((int64_t)keys, (int64_t)step * RLX_G_DECODE_WARPS);
+	t->step_ns = 700;
+	t->begin_ns = 800;
+	t->end_ns = 600;
+	t->dram_bytes = rlx_g_attention_dram(a);
+	t->in_flight = RLX_G_DECODE_WARPS * step * (double)(a->head_dim + a->v_dim) * 2;
+	t->resident = width > 64 ? 3 : 4;
+}
+
 /* ---- a query at a time ---- */
 
 static inline const char *rlx_g_attention_split_kv_why_not(const void *args,
@@ -373,10 +455,12 @@ static inline void rlx_g_attention_launch(const void *args, struct rlx_g_launch 
 		  rlx_g_attention_wgmma_plan, rlx_g_attention_wgmma_cost },
 		{ RLX_G_attention_mma, rlx_g_attention_mma_why_not, rlx_g_attention_mma_plan,
 		  rlx_g_attention_mma_cost },
+		{ RLX_G_attention_decode, rlx_g_attention_decode_why_not,
+		  rlx_g_attention_decode_plan, rlx_g_attention_decode_cost },
 		{ RLX_G_attention_split_kv, rlx_g_attention_split_kv_why_not,
 		  rlx_g_attention_split_kv_plan, rlx_g_attention_split_kv_cost },
 	};
-	static const struct rlx_g_family family = { "attention", option, 5,
+	static const struct rlx_g_family family = { "attention", option, 6,
 						    rlx_g_attention_describe };
 	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
 

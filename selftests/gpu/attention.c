@@ -196,6 +196,42 @@ TEST(few_keys)
 			i % 3 ? 32 : kc_pick(&seed, 1, 128), i % 2 }, &seed);
 }
 
+static unsigned int decoded;	/* so often it could */
+
+/* One of the ways of attention_decode, where rows begin at 16 bytes. */
+static unsigned int take_decode(struct rlx_g_judge *j, const struct rlx_g_family *f,
+				const void *args, const struct rlx_g_candidate *c, unsigned int n,
+				unsigned int least)
+{
+	unsigned int found = 0, i, ways[RLX_G_MOST_CANDIDATES];
+	static unsigned int turn;
+
+	(void)j;
+	(void)f;
+	(void)args;
+	for (i = 0; i < n; i++)
+		if (c[i].variant == RLX_G_attention_decode && !c[i].why_not)
+			ways[found++] = i;
+	decoded += found > 0;
+	return found ? ways[turn++ % found] : least;
+}
+
+TEST(few_queries)
+{
+	struct rlx_g_judge judge = { take_decode };
+	uint64_t seed = rlx_test_seed();
+
+	gpu_judge = &judge;
+	for (int i = 0; i < 48; i++)
+		one_attention(&(struct form){ i % 2 ? RLX_BF16 : RLX_F16,
+			i % 3 ? i % 2 ? RLX_BF16 : RLX_F16 : RLX_F32,
+			i % 4 ? kc_pick(&seed, 1, 8) : kc_pick(&seed, 9, 40),
+			kc_pick(&seed, 40, i % 5 ? 300 : 1500), kc_pick(&seed, 1, 16) * 8,
+			kc_pick(&seed, 1, 16) * 8, i % 2 }, &seed);
+	gpu_judge = NULL;
+	CHECKF(decoded > 2, "%u of 48", decoded);
+}
+
 /* Each kernel that can do it does, whether or not it is the fastest. */
 TEST(any_candidate)
 {
