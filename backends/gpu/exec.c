@@ -321,11 +321,13 @@ static enum rlx_status make_maps(struct gpu_exec *x, const uint64_t *table)
 	for (i = 0; i < c->calls.n_call && !st; i++)
 		for (j = 0; j < gpu_calls(c)[i].launch.n_map && !st;
 		     j++, map += RLX_G_TENSOR_MAP_BYTES) {
-			const struct rlx_g_tensor_map *m = &gpu_calls(c)[i].launch.map[j];
-			uint64_t at;
+			const struct gpu_call *call = &gpu_calls(c)[i];
+			const struct rlx_g_tensor_map *m = &call->launch.map[j];
+			uint64_t at = x->work + call->scratch_at + m->field;
 
-			memcpy(&at, x->image + gpu_calls(c)[i].base.args + m->field, sizeof(at));
-			if (at & RLX_G_INDIRECT)
+			if (!m->in_scratch)
+				memcpy(&at, x->image + call->base.args + m->field, sizeof(at));
+			if (!m->in_scratch && at & RLX_G_INDIRECT)
 				at = table[at >> 48 & 0x7fff] + (at & 0xffffffffffff);
 			else if (x->mapped)
 				continue;

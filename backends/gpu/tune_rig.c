@@ -24,7 +24,9 @@ static bool make_env(struct gpu_rig *r, const struct rlx_g_launch *l, struct rlx
 	uint32_t i;
 
 	for (i = 0; i < l->n_map; i++) {
-		memcpy(&at, r->args + l->map[i].field, sizeof(at));
+		at = scratch + l->map[i].field;
+		if (!l->map[i].in_scratch)
+			memcpy(&at, r->args + l->map[i].field, sizeof(at));
 		if (gpu_tensor_map_make(r->d, &l->map[i], at, map[i], &r->err))
 			return false;
 	}

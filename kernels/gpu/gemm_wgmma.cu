@@ -11,18 +11,24 @@
  * Tiles: 64 or 128 rows by 64 to 256 columns by 64 of k, as many stages as
  * 225 KiB hold, 8 at most. Sums stay in registers: BN / 2 floats a thread.
  *
+ * With few tiles and a long k several blocks sum parts of each tile's k (split-K): sums go to
+ * memory as f32, and whose warp comes last for 16 rows of a tile adds them up, in one order.
+ * Operands whose lines do not begin at 16 bytes are read from scratch, where a pass ahead has
+ * put them (GEMM_REPACK).
+ *
  * Traffic: A is read ceil(N / BN) times and B ceil(M / BM) times by way of the L2; C once.
  * B of weights that nobody writes is asked for before the preceding launch has ended (PDL).
  *
  * Source: PTX ISA, wgmma.mma_async and cp.async.bulk.tensor; the producer and consumer split
  * is that of CUTLASS's warp-specialised persistent kernels.
  *
- * Limits: sm_90a alone; rows of A and B begin at multiples of 16 bytes; both of one type.
+ * Limits: sm_90a alone; A and B of one type.
  * fp8: the chip drops what is 2^-13 of a sum's largest term, so each stage is summed apart.
  */
 #include "kernels/gpu/gemm_tile.h"
 #include "kernels/gpu/gemm.h"
 #include "kernels/gpu/mma.h"
+#include "kernels/gpu/repack_lines.h"
 #include "kernels/gpu/wgmma.h"
 
 /* Both operands have it. */
@@ -59,21 +65,6 @@ struct stages {
 	uint64_t	full[STAGES], empty[STAGES];
 };
 
-/* A tile of the result. */
-struct spot {
-	int	batch, row, col;
-
-	DEV spot(const struct rlx_k_gemm &a, uint32_t down, uint32_t t)
-	{
-		uint32_t across = ((uint32_t)a.n + BN - 1) / BN, r, c;
-
-		batch = (int)(t / (down * across));
-		gemm_tile(t % (down * across), down, across, &r, &c);
-		row = (int)r * BM;
-		col = (int)c * BN;
-	}
-};
-
 /* Steps of k. */
 static DEV inline int steps_of(const struct rlx_k_gemm &a)
 {
@@ -82,6 +73,36 @@ static DEV inline int steps_of(const struct rlx_k_gemm &a)
 	return (k + DEPTH - 1) / DEPTH;
 }
 
+/* Blocks of one tile. */
+static DEV inline uint32_t parts_of(const struct rlx_k_gemm &a)
+{
+	uint32_t tiles = ((uint32_t)a.m + BM - 1) / BM * (((uint32_t)a.n + BN - 1) / BN) *
+			 (uint32_t)rlx_k_gemm_batches(&a);
+
+	return GEMM_SPLIT_K ? gridDim.x / tiles : 1;
+}
+
+/* A tile of the result, and a block's steps of its k. */
+struct spot {
+	int		batch, row, col, first, end;
+	uint32_t	tile, part, parts;
+
+	DEV spot(const struct rlx_k_gemm &a, uint32_t down, uint32_t i)
+	{
+		uint32_t across = ((uint32_t)a.n + BN - 1) / BN, r, c, t;
+
+		parts = parts_of(a);
+		tile = t = GEMM_SPLIT_K ? i / parts : i;
+		part = GEMM_SPLIT_K ? i % parts : 0;
+		first = (int)((uint32_t)steps_of(a) * part / parts);
+		end = (int)((uint32_t)steps_of(a) * (part + 1) / parts);
+		batch = (int)(t / (down * across));
+		gemm_tile(t % (down * across), down, across, &r, &c);
+		row = (int)r * BM;
+		col = (int)c * BN;
+	}
+};
+
 static DEV inline uint32_t spots_down(const struct rlx_k_gemm &a, const struct rlx_g_env &env)
 {
 	return ((uint32_t)live_rows(env, (int64_t)a.m) + BM - 1) / BM;
@@ -89,7 +110,8 @@ static DEV inline uint32_t spots_down(const struct rlx_k_gemm &a, const struct r
 
 static DEV inline uint32_t spots(const struct rlx_k_gemm &a, uint32_t down)
 {
-	return down * (((uint32_t)a.n + BN - 1) / BN) * (uint32_t)rlx_k_gemm_batches(&a);
+	return down * (((uint32_t)a.n + BN - 1) / BN) * (uint32_t)rlx_k_gemm_batches(&a) *
+	       parts_of(a);
 }
 
 /* ---- the warp that loads ---- */
@@ -127,7 +149,6 @@ static DEV inline void load_all(const struct rlx_k_gemm &a, const struct rlx_g_e
 				unsigned char *shared, struct stages *st)
 {
 	const unsigned char *maps = (const unsigned char *)env.maps;
-	int steps = steps_of(a);
 	size_t inner = a.batch[1] ? a.batch[1] : 1;
 	uint32_t down = spots_down(a, env);
 	turn<STAGES> t = {};
@@ -135,13 +156,14 @@ static DEV inline void load_all(const struct rlx_k_gemm &a, const struct rlx_g_e
 
 	tensor_map_acquire(maps);
 	tensor_map_acquire(maps + RLX_G_TENSOR_MAP_BYTES);
-	if (a.b_fixed && blockIdx.x < spots(a, down)) {
+	if (a.b_fixed && !(GEMM_REPACK & RLX_G_REPACK_B) && blockIdx.x < spots(a, down)) {
 		spot p(a, down, blockIdx.x);
 		source<B_TRANS> sb(maps + RLX_G_TENSOR_MAP_BYTES, a.b_step, p.batch, inner);
 
-		for (; ahead < steps && ahead < STAGES; ahead++) {
+		for (; p.first + ahead < p.end && ahead < STAGES; ahead++) {
 			bar_expect(&st->full[ahead], STAGE);
-			load_b(shared + ahead * STAGE, &st->full[ahead], sb, p.col, ahead);
+			load_b(shared + ahead * STAGE, &st->full[ahead], sb, p.col,
+			       p.first + ahead);
 		}
 	}
 	pdl_wait();
@@ -150,7 +172,7 @@ static DEV inline void load_all(const struct rlx_k_gemm &a, const struct rlx_g_e
 		source<A_TRANS> sa(maps, a.a_step, p.batch, inner);
 		source<B_TRANS> sb(maps + RLX_G_TENSOR_MAP_BYTES, a.b_step, p.batch, inner);
 
-		for (int s = 0; s < steps; s++, t.next()) {
+		for (int s = p.first; s < p.end; s++, t.next()) {
 			unsigned char *to = shared + t.stage * STAGE;
 			uint64_t *full = &st->full[t.stage];
 
@@ -177,14 +199,14 @@ static DEV inline void leave(uint64_t *empty)
 
 #if F8
 /*
- * All of k. The chip leaves out of such a product's sum what is 2^-13 of its largest term or
+ * All @steps. The chip leaves out of such a product's sum what is 2^-13 of its largest term or
  * less: sums of a stage are short, and are added up apart. So they are off by 4e-5 of all
  * terms where those are of both signs, by 1.2e-3 where they are of one.
  */
-static DEV inline void multiply(float (&sum)[SUMS], const struct rlx_k_gemm &a,
-				const unsigned char *shared, struct stages *st, turn<STAGES> *t)
+static DEV inline void multiply(float (&sum)[SUMS], int steps, const unsigned char *shared,
+				struct stages *st, turn<STAGES> *t)
 {
-	int group = (int)threadIdx.x / GROUP, steps = steps_of(a);
+	int group = (int)threadIdx.x / GROUP;
 	float d[SUMS];
 
 #pragma unroll
@@ -211,11 +233,11 @@ static DEV inline void multiply(float (&sum)[SUMS], const struct rlx_k_gemm &a,
 	}
 }
 #else
-/* All of k. */
-static DEV inline void multiply(float (&d)[SUMS], const struct rlx_k_gemm &a,
-				const unsigned char *shared, struct stages *st, turn<STAGES> *t)
+/* All @steps. */
+static DEV inline void multiply(float (&d)[SUMS], int steps, const unsigned char *shared,
+				struct stages *st, turn<STAGES> *t)
 {
-	int group = (int)threadIdx.x / GROUP, steps = steps_of(a), last = 0;
+	int group = (int)threadIdx.x / GROUP, last = 0;
 
 	for (int s = 0; s < steps; s++, t->next()) {
 		const unsigned char *stage = shared + t->stage * STAGE;
@@ -239,6 +261,54 @@ static DEV inline void multiply(float (&d)[SUMS], const struct rlx_k_gemm &a,
 	leave(&st->empty[last]);
 }
 #endif
+
+/* ---- several blocks for a tile ---- */
+
+struct alignas(16) four_sums {
+	float	v[4];
+};
+
+/*
+ * A warp's sums of a part to memory, a thread's by 16 bytes beside those of others; true: all
+ * parts were there, and @d is their sum, which is made in one order, whoever comes last.
+ */
+static DEV inline bool add_parts(float (&d)[SUMS], const struct rlx_k_gemm &a,
+				 const struct rlx_g_env &env, const spot &p)
+{
+	enum { WARPS = GROUPS * GROUP / WARP, EACH = WARP * SUMS / 4 };	/* by 16 bytes */
+	four_sums *all = (four_sums *)((char *)env.scratch + rlx_g_repack_bytes(&a, GEMM_REPACK)) +
+			 ((int64_t)p.tile * p.parts * WARPS + warp_id()) * EACH + lane_id();
+	uint32_t *count = env.zeros + p.tile * WARPS + warp_id(), before = 0;
+
+#pragma unroll
+	for (int i = 0; i < SUMS; i += 4)
+		all[(int64_t)p.part * WARPS * EACH + i / 4 * WARP] =
+			four_sums{ { d[i], d[i + 1], d[i + 2], d[i + 3] } };
+	memory_fence();
+	warp_sync();
+	if (lane_id() == 0)
+		before = atomic_add(count, 1u);
+	if (shuffle(before, 0) != p.parts - 1)
+		return false;
+	memory_fence();
+	if (lane_id() == 0)
+		*count = 0;
+#pragma unroll
+	for (int i = 0; i < SUMS; i++)
+		d[i] = 0;
+#pragma unroll 1
+	for (uint32_t s = 0; s < p.parts; s++, all += WARPS * EACH)
+#pragma unroll
+		for (int i = 0; i < SUMS; i += 4) {
+			four_sums v;
+
+			load_new((uint32_t *)v.v, all + i / 4 * WARP);
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				d[i + j] += v.v[j];
+		}
+	return true;
+}
 
 /* ---- the epilogue ---- */
 
@@ -531,7 +601,9 @@ static DEV inline void multiply_all(const struct rlx_k_gemm &a, const struct rlx
 		operands o(a, env, p.batch);
 		float d[SUMS];
 
-		multiply(d, a, shared, st, &t);
+		multiply(d, p.end - p.first, shared, st, &t);
+		if (GEMM_SPLIT_K && !add_parts(d, a, env, p))
+			continue;
 		end_sums(d, a, o, p.row + group * 64, p.col);
 	}
 }
@@ -541,6 +613,11 @@ RLX_G_KERNEL_ALONE(gemm_wgmma, struct rlx_k_gemm, THREADS)
 	SHARED(struct stages, st, [1]);
 	SHARED_DYNAMIC(shared);
 
+	if (GEMM_REPACK && env.pass == 0) {
+		pdl_wait();
+		repack(a, env, GEMM_REPACK);
+		return;
+	}
 	if (threadIdx.x == 0) {
 		for (int i = 0; i < STAGES; i++) {
 			bar_init(&st->full[i], 1);

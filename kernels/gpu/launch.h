@@ -48,13 +48,14 @@ _Static_assert(sizeof(union rlx_g_param) == 16 * sizeof(int32_t), "a row has mor
 
 /**
  * struct rlx_g_tensor_map - how TMA reads a matrix of f16 or bf16
- * @field: where its address stands in the arguments
+ * @field: where its address stands in the arguments; @in_scratch: where in scratch it begins
  * @dim, @step: elements, bytes, innermost first; two batch dimensions last
  * @box: elements of a tile; the batch dimensions have one
  */
 struct rlx_g_tensor_map {
-	uint32_t	field, box[2];
-	uint64_t	dim[4], step[3];
+	bool		in_scratch;
+	uint32_t	box[2];
+	uint64_t	field, dim[4], step[3];
 };
 
 #define RLX_G_TENSOR_MAPS	2	/* most of a launch */

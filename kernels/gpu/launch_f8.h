@@ -109,7 +109,8 @@ static inline const char *rlx_g_gemm_wgmma_f8_why_not(const void *args,
 	if (a->a_num < RLX_NUM_F8E4M3 || a->b_num < RLX_NUM_F8E4M3 ||
 	    (out && (a->residual || a->c_num != a->a_num || a->c_num != a->b_num)))
 		return "no such mixture of types";
-	return rlx_g_gemm_unmapped(&h);
+	return rlx_g_gemm_unaligned(&h) ? "a or b does not begin at 16 bytes" :
+	       rlx_g_gemm_unmapped(&h);
 }
 
 /* Sums are kept twice, and so of fewer columns. */

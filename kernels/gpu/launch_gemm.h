@@ -6,7 +6,8 @@
  * launch_gemm_f32.h tells; f64 and int8 by tiles. Of a family's kernels those that can do what is
  * asked for are compared by the time that each takes in each of its tiles (cost.h), and the least
  * is taken. Of f16 and bf16: weight-streaming GEMV (M up to 16, lines at 16 bytes), GEMV (M up to
- * 8), small M (up to 64 rows, B by columns), wgmma (sm_90, lines at 16 bytes), tiles by MMA.
+ * 8), small M (up to 64 rows, B by columns), wgmma (sm_90; operands whose lines do not begin at 16
+ * bytes are repacked; split-K where tiles are few), tiles by MMA.
  *
  * Weights that stay in the cache between runs are read while the launch ahead ends, and so cost
  * nothing (rlx_g_gemm_b_bytes()).
@@ -16,6 +17,7 @@
 #define RLX_G_LAUNCH_GEMM_H
 
 #include "kernels/gpu/gemm_grouped.h"
+#include "kernels/gpu/gemm_repack.h"
 #include "kernels/gpu/gemm_tile.h"
 #include "kernels/gpu/launch.h"
 
@@ -210,43 +212,71 @@ static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *
 
 /* ---- by warpgroups ---- */
 
-/* Both operands are of one type of 16-bit floats, and lie as TMA can read them; else why not. */
+/* Which operands of 16-bit floats have lines that do not begin at 16 bytes. */
+static inline int rlx_g_gemm_unaligned(const struct rlx_k_gemm *a)
+{
+	uint64_t at[2] = { (uint64_t)(uintptr_t)a->a | 2 * a->lda,
+			   (uint64_t)(uintptr_t)a->b | 2 * a->ldb };
+
+	for (int i = 0; i < 2; i++) {
+		at[0] |= 2 * a->a_step[i];
+		at[1] |= 2 * a->b_step[i];
+	}
+	return (at[0] % 16 ? RLX_G_REPACK_A : 0) | (at[1] % 16 ? RLX_G_REPACK_B : 0);
+}
+
+/* Both operands are of one type of 16-bit floats, of sizes that TMA can read; else why not. */
 static inline const char *rlx_g_gemm_unmapped(const struct rlx_k_gemm *a)
 {
-	uint64_t odd = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->b | 2 * a->lda |
-		       2 * a->ldb;
 	const size_t most = INT32_MAX / 2;
 
-	for (int i = 0; i < 2; i++)
-		odd |= 2 * (a->a_step[i] | a->b_step[i]);
 	if (a->a_num != a->b_num || a->a_num == RLX_NUM_F32)
 		return "a and b are not both f16 or both bf16";
-	if (odd % 16)
-		return "a line of a or b does not begin at 16 bytes";
 	return a->m && a->n && a->k && a->m < most && a->n < most && a->k < most &&
 	       a->lda < most && a->ldb < most && rlx_g_gemm_tiles(a, 64) < INT32_MAX ?
 	       NULL : "a size is 0, or over 2^30";
 }
 
+/* The pass that repacks operands, which waits for memory as any launch does. */
+static inline void rlx_g_gemm_repack_cost(const struct rlx_k_gemm *a, int which,
+					  struct rlx_g_cost *t)
+{
+	if (!which)
+		return;
+	t->alone_bytes += 2 * (double)rlx_g_repack_bytes(a, which);
+	t->once_ns += 1500;
+}
+
 /*
  * A step of k takes what loading takes or multiplying, then comes the end of the sums, which a
- * persistent block does with its tensor cores idle.
+ * persistent block does with its tensor cores idle. Parts of sums go to memory, all of them at
+ * once, and the block that comes last reads those of its tile.
  */
 static inline void rlx_g_gemm_wgmma_cost(const void *args, const struct rlx_g_launch *l,
 					 struct rlx_g_cost *t)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
-	int64_t m = l->param.gemm_wgmma.GEMM_TILE_M, n = l->param.gemm_wgmma.GEMM_TILE_N;
-	double k = (double)(rlx_g_ceil((int64_t)a->k, GEMM_TILE_DEPTH) * GEMM_TILE_DEPTH);
+	const struct rlx_g_gemm_wgmma_param *p = &l->param.gemm_wgmma;
+	int64_t m = p->GEMM_TILE_M, n = p->GEMM_TILE_N;
+	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_TILE_DEPTH), parts = 1;
+	int64_t tiles = rlx_g_ceil((int64_t)a->m, m) * rlx_g_ceil((int64_t)a->n, n) *
+			(int64_t)rlx_k_gemm_batches(a);
+	double k, part = (double)(m * n) * 4 / 60;
 
-	t->blocks = (double)(rlx_g_ceil((int64_t)a->m, m) * rlx_g_ceil((int64_t)a->n, n) *
-			     (int64_t)rlx_k_gemm_batches(a));
+	if (p->GEMM_SPLIT_K) {
+		parts = l->grid[0] / tiles;
+		t->end_ns = part;
+		t->once_ns = 2500 + (double)parts * part;
+	}
+	k = (double)(rlx_g_ceil(steps, parts) * GEMM_TILE_DEPTH);
+	t->blocks = (double)(tiles * parts);
 	t->rate = RLX_G_RATE_mma_f16;
 	t->flops = 2.0 * (double)(m * n) * k;
 	t->l2_bytes = (double)(m + n) * k * 2;
-	t->end_ns = 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
+	t->end_ns += 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->residual ? 6 : 17);
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->resident = 1;
+	rlx_g_gemm_repack_cost(a, p->GEMM_REPACK, t);
 }
 
 /* Rows and columns of a tile. */
@@ -255,13 +285,16 @@ struct rlx_g_gemm_tile {
 };
 
 /* Tiles by warpgroups, those that load least for what they do first. */
+enum { RLX_G_GEMM_TILES = 7 };
+
 static inline bool rlx_g_gemm_tile(unsigned int i, struct rlx_g_gemm_tile *out)
 {
-	static const struct rlx_g_gemm_tile tile[] = { { 128, 256 }, { 128, 192 }, { 128, 128 },
-						       { 64, 256 }, { 64, 128 }, { 128, 64 },
-						       { 64, 64 } };
+	static const struct rlx_g_gemm_tile tile[RLX_G_GEMM_TILES] = {
+		{ 128, 256 }, { 128, 192 }, { 128, 128 }, { 64, 256 }, { 64, 128 }, { 128, 64 },
+		{ 64, 64 },
+	};
 
-	if (i >= sizeof(tile) / sizeof(tile[0]))
+	if (i >= RLX_G_GEMM_TILES)
 		return false;
 	*out = tile[i];
 	return true;
@@ -310,23 +343,78 @@ static inline void rlx_g_gemm_by(const struct rlx_k_gemm *a, struct rlx_g_gemm_t
 		      .GEMM_ACT = (int32_t)a->act);
 }
 
+/*
+ * With as many blocks for the k of each tile (split-K): @most, or fewer if that makes their parts
+ * alike; their sums in scratch, behind what is there. Not where there are too few steps of k, or
+ * more blocks than run at once.
+ */
+static inline void rlx_g_gemm_split(const struct rlx_k_gemm *a, struct rlx_g_gemm_tile t,
+				    int64_t most, struct rlx_g_launch *l)
+{
+	int64_t steps = rlx_g_ceil((int64_t)a->k, GEMM_TILE_DEPTH), parts;
+	int64_t tiles = rlx_g_ceil((int64_t)a->m, t.m) * rlx_g_ceil((int64_t)a->n, t.n) *
+			(int64_t)rlx_k_gemm_batches(a);
+
+	most = most < steps / 2 ? most : steps / 2;
+	l->can = most > 1 && tiles * most <= l->processors &&
+		 tiles * 4 * GEMM_TILE_WARPGROUPS(t.m) <= RLX_G_ZEROS;
+	if (!l->can)
+		return;
+	parts = rlx_g_ceil(steps, rlx_g_ceil(steps, most));
+	rlx_g_line(l, tiles * parts, l->block[0]);
+	l->scratch += (uint64_t)(tiles * parts * t.m * t.n) * 4;
+	l->param.gemm_wgmma.GEMM_SPLIT_K = 1;
+}
+
 static inline const char *rlx_g_gemm_wgmma_why_not(const void *args,
 						   const struct rlx_g_launch *l)
 {
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 
 	return l->arch != 90 ? "the chip is not sm_90" :
-	       a->b_form == RLX_B_PACKED ? "b is packed" : rlx_g_gemm_unmapped(a);
+	       a->b_form == RLX_B_PACKED ? "b is packed" :
+	       rlx_g_repack_bytes(a, rlx_g_gemm_unaligned(a)) > RLX_G_REPACK_MOST ?
+	       "a line of a or b does not begin at 16 bytes, and there is too much of them" :
+	       rlx_g_gemm_unmapped(a);
 }
 
+/* A pass ahead, by all of the chip, that repacks operands. */
+static inline void rlx_g_gemm_repack(const struct rlx_k_gemm *a, int which,
+				     struct rlx_g_launch *l)
+{
+	if (!which)
+		return;
+	l->n_launches = 2;
+	l->scratch = rlx_g_repack_bytes(a, which);
+	if (l->grid[0] < l->processors)
+		l->grid[0] = l->processors;
+}
+
+/* Each tile without split-K, then with as many parts as there is room for, then half of that. */
 static inline bool rlx_g_gemm_wgmma_plan(const void *args, unsigned int i,
 					 struct rlx_g_launch *l)
 {
+	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
+	int which = rlx_g_gemm_unaligned(a);
+	const struct rlx_k_gemm g = rlx_g_repack_product(a, which, 0);
 	struct rlx_g_gemm_tile t;
+	int64_t tiles;
 
-	if (!rlx_g_gemm_tile(i, &t))
+	if (i >= 3 * RLX_G_GEMM_TILES || !rlx_g_gemm_tile(i % RLX_G_GEMM_TILES, &t))
 		return false;
-	rlx_g_gemm_by((const struct rlx_k_gemm *)args, t, l);
+	rlx_g_gemm_by(&g, t, l);
+	rlx_g_gemm_repack(a, which, l);
+	l->param.gemm_wgmma.GEMM_REPACK = which;
+	for (int k = 0; k < 2; k++)
+		if (which & (k ? RLX_G_REPACK_B : RLX_G_REPACK_A)) {
+			l->map[k].in_scratch = true;
+			l->map[k].field = k ? rlx_g_repack_b_at(a, which) : 0;
+		}
+	if (i < RLX_G_GEMM_TILES)
+		return true;
+	tiles = rlx_g_ceil((int64_t)a->m, t.m) * rlx_g_ceil((int64_t)a->n, t.n) *
+		(int64_t)rlx_k_gemm_batches(a);
+	rlx_g_gemm_split(a, t, l->processors / tiles / (i < 2 * RLX_G_GEMM_TILES ? 1 : 2), l);
 	return true;
 }
 

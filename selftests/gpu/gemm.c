@@ -282,7 +282,24 @@ static void group_launch(const void *args, struct rlx_g_launch *l)
 		return;
 	}
 	CHECK(!rlx_g_gemm_wgmma_why_not(args, l));
-	CHECK(rlx_g_gemm_wgmma_plan(args, turn++ % 7, l));
+	CHECK(rlx_g_gemm_wgmma_plan(args, turn++ % RLX_G_GEMM_TILES, l));
+}
+
+/* By warpgroups with split-K, in each tile that has room for it in turn. */
+static void split_launch(const void *args, struct rlx_g_launch *l)
+{
+	static unsigned int turn;
+	unsigned int i;
+
+	by_groups = l->arch == 90;
+	if (!by_groups) {
+		rlx_g_gemm_bf16_launch(args, l);
+		return;
+	}
+	for (i = 0, l->can = false; i < 2 * RLX_G_GEMM_TILES && !l->can; i++, turn++)
+		CHECK(rlx_g_gemm_wgmma_plan(args, RLX_G_GEMM_TILES +
+					    turn % (2 * RLX_G_GEMM_TILES), l));
+	CHECK(l->can && l->param.gemm_wgmma.GEMM_SPLIT_K);
 }
 
 static void all_groups(const struct gemm_case *t, int shapes)
@@ -306,6 +323,40 @@ TEST(gemm_wgmma)
 		RLX_F16, RLX_F16, RLX_F16, RLX_F32, 1e-6, false, 8 }, 8);
 	all_groups(&(struct gemm_case){ group_launch,
 		RLX_BF16, RLX_BF16, RLX_F32, RLX_F32, 1e-6, false, 8 }, 4);
+	if (!by_groups)
+		rlx_test_skip("the chip has no such products: others took their place");
+}
+
+/* Few tiles and a long k, of lines that begin anywhere or at 16 bytes. */
+TEST(gemm_split_k)
+{
+	static const struct gemm_case cases[] = {
+		{ split_launch, RLX_BF16, RLX_BF16, RLX_BF16, RLX_F32, 1e-6, false, 8 },
+		{ split_launch, RLX_F16, RLX_F16, RLX_F32, RLX_F32, 1e-6, false },
+	};
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 6; i++)
+		one_gemm(&cases[i % 2], (size_t)kc_pick(&seed, 1, 200),
+			 (size_t)kc_pick(&seed, 1, 200), (size_t)kc_pick(&seed, 257, 900), &seed);
+	if (!by_groups)
+		rlx_test_skip("the chip has no such products: others took their place");
+}
+
+/* Lines that begin anywhere, in each tile in turn. */
+TEST(gemm_repacked)
+{
+	static const struct gemm_case cases[] = {
+		{ group_launch, RLX_BF16, RLX_BF16, RLX_BF16, RLX_F32, 1e-6, false },
+		{ group_launch, RLX_F16, RLX_F16, RLX_F32, RLX_F32, 1e-6, false },
+	};
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 8; i++) {
+		processors = (uint32_t)kc_pick(&seed, 1, 9);
+		one_gemm(&cases[i % 2], (size_t)kc_pick(&seed, 1, i % 3 ? 150 : 300),
+			 (size_t)kc_pick(&seed, 1, 150), (size_t)kc_pick(&seed, 1, 300), &seed);
+	}
 	if (!by_groups)
 		rlx_test_skip("the chip has no such products: others took their place");
 }

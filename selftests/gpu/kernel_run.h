@@ -124,15 +124,18 @@ static inline int gpu_launch(void *fn, const struct rlx_g_launch *l, const void 
 				l->block[1], l->block[2], l->shared, NULL, params, NULL);
 }
 
-/* The maps that @l asks for, of matrices where @args has them. */
-static inline void *gpu_tensor_maps(const void *args, const struct rlx_g_launch *l)
+/* The maps that @l asks for, of matrices where @args has them, or in @scratch. */
+static inline void *gpu_tensor_maps(const void *args, const struct rlx_g_launch *l,
+				    const void *scratch)
 {
 	_Alignas(64) unsigned char map[RLX_G_TENSOR_MAPS][RLX_G_TENSOR_MAP_BYTES];
 	struct rlx_error err;
 	uint64_t at;
 
 	for (uint32_t i = 0; i < l->n_map; i++) {
-		memcpy(&at, (const char *)args + l->map[i].field, sizeof(at));
+		at = (uint64_t)(uintptr_t)scratch + l->map[i].field;
+		if (!l->map[i].in_scratch)
+			memcpy(&at, (const char *)args + l->map[i].field, sizeof(at));
 		CHECKF(!gpu_tensor_map_make(gpu, &l->map[i], at, map[i], &err), "%s", err.text);
 	}
 	return dev_of(map, l->n_map * sizeof(map[0]));
@@ -198,7 +201,7 @@ static inline void gpu_run_kernel(gpu_launch_fn *how, const void *args, struct r
 	if (l.scratch)
 		env->scratch = dev_new(l.scratch);
 	if (l.n_map)
-		env->maps = maps = gpu_tensor_maps(args, &l);
+		env->maps = maps = gpu_tensor_maps(args, &l, env->scratch);
 	if (!env->zeros)
 		env->zeros = zeros = gpu_zeros_new();
 	for (env->pass = 0; env->pass < (l.n_launches ? l.n_launches : 1); env->pass++)

@@ -180,7 +180,7 @@ static void choose(struct product *p, const struct rlx_g_tiling *by, uint32_t wa
 	p->env.zeros = dev_new(zeros);
 	CHECK_CU(gpu->api->fill8((uint64_t)(uintptr_t)p->env.zeros, 0, zeros, NULL));
 	if (p->l.n_map)
-		p->env.maps = gpu_tensor_maps(&p->a, &p->l);
+		p->env.maps = gpu_tensor_maps(&p->a, &p->l, p->env.scratch);
 	CHECK_CU(gpu->api->stream_wait(NULL));
 }
 

@@ -233,7 +233,7 @@ static void large(size_t m, size_t n, size_t k, enum rlx_k_num out, bool positiv
 		CHECK(p.l[i].can);
 		p.fn[i] = gpu_function(&p.l[i]);
 		if (p.l[i].n_map)
-			p.env[i].maps = gpu_tensor_maps(&p.a[i], &p.l[i]);
+			p.env[i].maps = gpu_tensor_maps(&p.a[i], &p.l[i], NULL);
 	}
 	CHECK_CU(run_large(&p));
 	CHECK_CU(gpu->api->stream_wait(NULL));
