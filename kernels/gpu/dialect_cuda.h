@@ -116,6 +116,13 @@ static DEV inline uint32_t shared_address(const void *p)
 	return (uint32_t)__cvta_generic_to_shared(p);
 }
 
+/* @x, of which the compiler does not know it: what is made of it is not kept in registers. */
+static DEV inline int compute_anew(int x)
+{
+	asm volatile("" : "+r"(x));
+	return x;
+}
+
 /* Words at @p, 16-byte aligned, or zeros unless @there; without a branch. */
 static DEV inline void load_words(uint32_t v[4], const void *p, bool there)
 {

@@ -84,13 +84,19 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 		return x;
 	}
 
-	/* What becomes of a sum of column @col. */
-	DEV T value(const struct rlx_k_gemm &g, size_t col, T sum, const struct added &x) const
+	/* A sum of column @col, with all that is added to it. */
+	DEV T added_up(const struct rlx_k_gemm &g, size_t col, T sum, const struct added &x) const
 	{
 #if GEMM_SCALED
 		sum *= load_float(scales, g.one_scale ? 0 : (int64_t)col, g.scale_type);
 #endif
-		return gemm_act(g.act, g, (T)g.alpha * sum + x.bias + x.row_bias + x.r);
+		return (T)g.alpha * sum + x.bias + x.row_bias + x.r;
+	}
+
+	/* What becomes of it. */
+	DEV T value(const struct rlx_k_gemm &g, size_t col, T sum, const struct added &x) const
+	{
+		return gemm_act(g.act, g, added_up(g, col, sum, x));
 	}
 
 	/* What becomes of the sum at (row, col); TC's conversions by get and put. */
@@ -99,6 +105,38 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 			PUT put) const
 	{
 		c[row * g.ldc + col] = put(value(g, col, sum, adds(g, row, col, get)));
+	}
+
+	/* Of four sums side by side, of which @left have a place: none waits for another. */
+	template <class GET, class PUT>
+	DEV void finish_four(const struct rlx_k_gemm &g, size_t row, size_t col, const T *sum,
+			     int left, GET get, PUT put) const
+	{
+		struct alignas(4 * sizeof(TC)) four { TC v[4]; } y;
+		struct added x[4];
+		T v[4];
+
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			x[j] = adds(g, row, j < left ? col + j : col, get);
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			v[j] = added_up(g, j < left ? col + j : col, sum[j], x[j]);
+		if (g.act)
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				v[j] = gemm_act(g.act, g, v[j]);
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			y.v[j] = put(v[j]);
+		if (left == 4 && ((uint64_t)c | g.ldc * sizeof(TC)) % sizeof(y) == 0) {
+			*(struct four *)(c + row * g.ldc + col) = y;
+			return;
+		}
+#pragma unroll
+		for (int j = 0; j < 4; j++)
+			if (j < left)
+				c[row * g.ldc + col + j] = y.v[j];
 	}
 };
 

@@ -160,14 +160,22 @@ struct ending : ends {
 		}
 	}
 
-	DEV void end(size_t row, size_t col, const int *at, int sum) const
+	DEV void end(size_t row, size_t col, const int *at, const int *sum, int left) const
+	{
+#pragma unroll 1
+		for (int j = 0; j < left; j++)
+			end_one(row, col + (size_t)j, at[0], at[1] + j, sum[j]);
+	}
+
+	/* The sum at (@r, @c) of the warp's part */
+	DEV void end_one(size_t row, size_t col, int r, int c, int sum) const
 	{
 		int32_t az = a_zeros ? a_zeros[row] : q.a_zero;
 		int32_t bz = b_zeros ? b_zeros[col] : q.b_zero;
 		uint32_t sa = signed_zero(az, q.a_signed), sb = signed_zero(bz, q.b_signed);
 		uint32_t k = (uint32_t)((q.g.k + DEPTH - 1) / DEPTH * DEPTH);
-		uint32_t total = (uint32_t)sum + k * sa * sb - sa * (uint32_t)sums[WM + at[1]] -
-				 sb * (uint32_t)sums[at[0]];
+		uint32_t total = (uint32_t)sum + k * sa * sb - sa * (uint32_t)sums[WM + c] -
+				 sb * (uint32_t)sums[r];
 
 		/* beyond the last k tiles have zeros */
 		total -= (k - (uint32_t)q.g.k) * (uint32_t)az * (uint32_t)bz;

@@ -7,14 +7,20 @@
  * (gemv.h), and grouped GEMM, whose first pass sorts rows by expert (expert_rows.h) and whose
  * second multiplies tiles of one expert's rows each.
  *
- * Limits: any shape and alignment; what does not begin at 16 bytes is copied by 8 or 4, or read
- * by elements, which costs several times as much. Sums are f32. Two f16 operands are multiplied
- * as f16, all others as bf16: f16 beside bf16 loses f16's last three bits of mantissa.
+ * Limits: any shape and alignment; what does not begin at 16 bytes takes longer. Sums are f32.
+ * Two f16 operands are multiplied as f16, all others as bf16: f16 beside bf16 loses f16's last
+ * three bits of mantissa.
  */
+#ifdef RLX_KERNEL_gemm_mma	/* so many blocks hide the time that memory takes */
+#define RLX_G_BLOCKS	(GEMM_EDGE == 128 ? 2 : GEMM_EDGE == 64 ? 4 : 8)
+#endif
 #if defined(RLX_KERNEL_gemm_small_m) || defined(RLX_KERNEL_gemm_horizontal)
 #define GEMM_B_COLS	1
 #elif defined(RLX_KERNEL_gemm_grouped)
 #define GEMM_B_COLS	0
+#endif
+#ifndef GEMM_EDGE	/* of who has no such tiles */
+#define GEMM_EDGE	64
 #endif
 #ifndef GEMM_TRANS_A
 #define GEMM_TRANS_A	0
@@ -72,9 +78,9 @@ struct ending : operands {
 #endif
 	}
 	DEV void sum_up(float *smem) {}
-	DEV void end(size_t row, size_t col, const int *at, float sum) const
+	DEV void end(size_t row, size_t col, const int *at, const float *sum, int left) const
 	{
-		finish(g, list ? (size_t)list[row] : row, col, sum, get, put);
+		finish_four(g, list ? (size_t)list[row] : row, col, sum, left, get, put);
 	}
 };
 
@@ -89,7 +95,7 @@ RLX_G_KERNEL(gemv, struct rlx_k_gemm, 256)
 {
 	SHARED(float, smem, [GEMV_ROOM(sizeof(type_b))]);
 
-	gemv<type_b, operands>(a, env, smem, round_it(), get, put);
+	gemv<type_a, type_b, operands>(a, env, smem, round_it(), get, put);
 }
 #elif defined(RLX_KERNEL_gemm_small_m) || defined(RLX_KERNEL_gemm_horizontal)
 #include "kernels/gpu/gemm_horizontal.h"

@@ -4,17 +4,18 @@
  *
  * Algorithm: a three-stage pipeline of asynchronous copies (cp.async) into shared memory;
  * ldmatrix to fragments, mma.sync; a block goes from tile to tile in the order of gemm_tile().
- * Tiles: 128 x 128 by 8 warps or 64 x 64 by 4, 64 bytes of k. Traffic: A ceil(N / 128) times,
- * B ceil(M / 128) times by way of the L2, C once, by whole lines through shared memory.
- * Limits: any shape; each operand by copies of 16, 8 or 4 bytes, as its lines begin, else by
- * elements, several under way at a time.
+ * Tiles: 128 x 128 by 8 warps, 64 x 64 by 4, 32 x 32 or 16 x 64 by 2, 64 bytes of k. Traffic: A
+ * ceil(N / BN) times, B ceil(M / BM) times by way of the L2, C once, through shared memory.
+ * Limits: any shape; each operand by copies of 16 or 8 bytes, as its lines begin, else, if its
+ * elements have 2 bytes and are what is multiplied, by pieces of 16 that are shifted into place,
+ * else by copies of 4 bytes or by elements, several under way at a time.
  *
  * Who includes this has said
  *
  *	elem		what is multiplied; type_a, type_b: what lies in memory
  *	to_elem()	from either to it
  *	A_TRANS		k runs down the rows of a's tile; B_TRANS: of b's
- *	GEMM_EDGE	128: a tile of 128 x 128, else of 64 x 64
+ *	GEMM_EDGE	which tile: GEMM_MMA_TILE_M() and others of gemm_tile.h
  *
  * and calls product() with an END for each tile:
  *
@@ -22,7 +23,8 @@
  *	list		where the rows of a are, or NULL: one after the other
  *	take(fa, fb)	sees fragments before they are multiplied, and may change them
  *	sum_up(smem)	after the last of them; smem: WM + WN words of the warp
- *	end(row, col, at, sum)	what becomes of a sum; at: row and column in the warp's part
+ *	end(row, col, at, sum, left)	what becomes of four sums of a row, of which @left have a
+ *				place in it; at: row and column in the warp's part
  */
 #ifndef RLX_G_GEMM_MMA_TILE_H
 #define RLX_G_GEMM_MMA_TILE_H
@@ -30,14 +32,15 @@
 #include "kernels/gpu/gemm.h"
 #include "kernels/gpu/gemm_tile.h"
 #include "kernels/gpu/mma.h"
+#include "kernels/gpu/repack_lines.h"
 
 typedef mma_kind<elem>::sum sum_type;
 
-#if GEMM_EDGE == 128
-enum { BM = 128, BN = 128, THREADS = 256, WARPS_M = 2 };
-#else
-enum { BM = 64, BN = 64, THREADS = 128, WARPS_M = RLX_WARP == 64 ? 1 : 2 };
-#endif
+enum {
+	BM = GEMM_MMA_TILE_M(GEMM_EDGE), BN = GEMM_MMA_TILE_N(GEMM_EDGE),
+	THREADS = GEMM_MMA_TILE_THREADS(GEMM_EDGE),
+	WARPS_M = BM == 16 || (BM < 128 && RLX_WARP == 64) ? 1 : 2,
+};
 enum {
 	STAGES = GEMM_MMA_TILE_STAGES, DEPTH = GEMM_MMA_TILE_DEPTH(sizeof(elem)),
 	WARPS_N = THREADS / RLX_WARP / WARPS_M,
@@ -78,10 +81,11 @@ template <int BYTES, int ROWS, int COLS, int LD, class T>
 static DEV inline void copy_tile(elem *to, const area<T> &m, int64_t r0, int64_t c0)
 {
 	enum { PIECE = BYTES / sizeof(elem), ALL = ROWS * COLS / PIECE };
+	int t = compute_anew((int)threadIdx.x);
 
 #pragma unroll (BYTES == 16 ? ALL : 4)
 	for (int e = 0; e < ALL; e += THREADS) {
-		int i = e + (int)threadIdx.x, r = i / (COLS / PIECE);
+		int i = e + t, r = i / (COLS / PIECE);
 		int c = i % (COLS / PIECE) * PIECE;
 		int64_t left = m.cols - c0 - c;
 		int n = r0 + r >= m.rows || left <= 0 ? 0 : left < PIECE ? (int)left : PIECE;
@@ -119,6 +123,56 @@ static DEV inline void convert_tile(elem *to, const area<T> &m, int64_t r0, int6
 	}
 }
 
+/* The same of 16-bit elements that are what is multiplied, by pieces that begin at any of them. */
+template <int ROWS, int COLS, int LD> struct shifted_tile {
+	enum { ALL = ROWS * COLS / 8, N = (ALL + THREADS - 1) / THREADS };
+
+	rp_pair	p[N];
+	int	by[N], n[N];
+
+	template <class T> DEV void fetch(const area<T> &m, int64_t r0, int64_t c0)
+	{
+		int t = compute_anew((int)threadIdx.x);
+		const uint16_t *first = (const uint16_t *)m.p;
+		const uint16_t *end = first + (m.rows - 1) * m.ld + m.cols;
+
+#pragma unroll
+		for (int j = 0; j < N; j++) {
+			int i = t + j * THREADS, r = i / (COLS / 8);
+			int c = i % (COLS / 8) * 8;
+			int64_t left = m.cols - c0 - c;
+
+			n[j] = i >= ALL || r0 + r >= m.rows || left <= 0 ? 0 :
+			       left < 8 ? (int)left : 8;
+			by[j] = n[j] ? p[j].load((const uint16_t *)m.at(r0 + r, c0 + c), n[j],
+						 first, end) : 0;
+		}
+	}
+
+	DEV void put(elem *to)
+	{
+		int t = compute_anew((int)threadIdx.x);
+
+#pragma unroll
+		for (int j = 0; j < N; j++) {
+			int i = t + j * THREADS, r = i / (COLS / 8);
+
+			if (ALL % THREADS && i >= ALL)
+				break;
+			p[j].shift(by[j]);
+			p[j].cut(n[j]);
+			*(rp_piece *)(to + r * LD + i % (COLS / 8) * 8) =
+				rp_piece{ { p[j].w[0], p[j].w[1], p[j].w[2], p[j].w[3] } };
+		}
+	}
+};
+
+/* May a tile of @m be one of those? */
+template <class T> static DEV inline bool is_shifted(const area<T> &m)
+{
+	return same_type<T, elem>::yes && sizeof(elem) == 2 && m.by < 8 && !m.list;
+}
+
 template <int ROWS, int COLS, int LD, class T>
 static DEV inline void load_tile(elem *to, const area<T> &m, int64_t r0, int64_t c0)
 {
@@ -142,18 +196,29 @@ struct work {
 	int64_t		row, col;
 };
 
+/* Lines that are copied are under way while those that are shifted are waited for. */
 static DEV inline void load_step(elem *stage, const struct work &w, int64_t at)
 {
-#if A_TRANS
-	load_tile<DEPTH, BM, LDA>(stage, w.a, at, w.row);
-#else
-	load_tile<BM, DEPTH, LDA>(stage, w.a, w.row, at);
-#endif
-#if B_TRANS
-	load_tile<DEPTH, BN, LDB>(stage + A_ELEMS, w.b, at, w.col);
-#else
-	load_tile<BN, DEPTH, LDB>(stage + A_ELEMS, w.b, w.col, at);
-#endif
+	enum { ROWS_A = A_TRANS ? DEPTH : BM, COLS_A = A_TRANS ? BM : DEPTH,
+	       ROWS_B = B_TRANS ? DEPTH : BN, COLS_B = B_TRANS ? BN : DEPTH };
+	int64_t ra = A_TRANS ? at : w.row, ca = A_TRANS ? w.row : at;
+	int64_t rb = B_TRANS ? at : w.col, cb = B_TRANS ? w.col : at;
+	bool shift_a = is_shifted(w.a), shift_b = is_shifted(w.b);
+	shifted_tile<ROWS_A, COLS_A, LDA> sa;
+	shifted_tile<ROWS_B, COLS_B, LDB> sb;
+
+	if (shift_a)
+		sa.fetch(w.a, ra, ca);
+	else
+		load_tile<ROWS_A, COLS_A, LDA>(stage, w.a, ra, ca);
+	if (shift_b)
+		sb.fetch(w.b, rb, cb);
+	else
+		load_tile<ROWS_B, COLS_B, LDB>(stage + A_ELEMS, w.b, rb, cb);
+	if (shift_a)
+		sa.put(stage);
+	if (shift_b)
+		sb.put(stage + A_ELEMS);
 }
 
 /* The warp's columns of b, from k on. */
@@ -220,12 +285,13 @@ static DEV inline void finish_all(const struct rlx_k_gemm &a, END &end,
 				     mma_col<elem>(j, mma_c_col(e), B_TRANS)] = c[i][j][e];
 		warp_sync();
 #pragma unroll 1
-		for (int e = lane_id(); e < MMA_M * WN; e += WARP) {
+		for (int e = lane_id() * 4; e < MMA_M * WN; e += WARP * 4) {
 			int at[2] = { i * MMA_M + e / WN, e % WN };
+			int64_t left = (int64_t)a.n - col - at[1];
 
-			if (row + at[0] < (int64_t)a.m && col + at[1] < (int64_t)a.n)
+			if (row + at[0] < (int64_t)a.m && left > 0)
 				end.end((size_t)(row + at[0]), (size_t)(col + at[1]), at,
-					smem[e / WN * LDR + e % WN]);
+					smem + e / WN * LDR + e % WN, left < 4 ? (int)left : 4);
 		}
 		warp_sync();
 	}
@@ -268,21 +334,20 @@ static DEV inline void product(const struct rlx_k_gemm &a, elem *shared, int64_t
 	gemm_tile(t, down, (n + BN - 1) / BN, &w.row, &w.col);
 	w.row *= BM;
 	w.col *= BN;
-	for (int s = 0; s < STAGES - 1; s++) {
-		if (s < steps)
-			load_step(shared + s * STAGE, w, (int64_t)s * DEPTH);
-		copy_commit();
-	}
-	for (int s = 0; s < steps; s++) {
+#pragma unroll 1
+	for (int s = 1 - STAGES; s < steps; s++) {
 		int next = s + STAGES - 1;
 
-		copy_wait<STAGES - 2>();
-		__syncthreads();
+		if (s >= 0) {
+			copy_wait<STAGES - 2>();
+			__syncthreads();
+		}
 		/* into the stage that everybody has left behind at the barrier */
 		if (next < steps)
 			load_step(shared + next % STAGES * STAGE, w, (int64_t)next * DEPTH);
 		copy_commit();
-		multiply(c, shared + s % STAGES * STAGE, end);
+		if (s >= 0)
+			multiply(c, shared + s % STAGES * STAGE, end);
 	}
 	copy_wait<0>();
 	__syncthreads();

@@ -125,7 +125,7 @@ RLX_G_KERNEL(gemv_f32, struct rlx_k_gemm, 256)
 {
 	SHARED(float, smem, [GEMV_ROOM(sizeof(float))]);
 
-	gemv<float, operands>(a, env, smem, same, same, same);
+	gemv<float, float, operands>(a, env, smem, same, same, same);
 }
 #elif defined(RLX_KERNEL_gemm_small_m_f32)
 #define PROLOGUE_NORM	0

@@ -79,17 +79,16 @@ template <bool WIDE, class T>
 static DEV inline struct small_m_words small_m_load(const T *row, int k, int n)
 {
 	struct small_m_words v = {};
-	half h[8] = {};
+	half h[8];
 
 	if constexpr (WIDE) {
 		load_words(v.w, row + k, row && k < n);
 		return v;
 	}
-	if (!row)
-		return v;
+	/* all of them under way at a time */
+#pragma unroll
 	for (int i = 0; i < 8; i++)
-		if (k + i < n)
-			h[i] = to_elem(row[k + i]);
+		h[i] = to_elem(load_if(row + k + i, row && k + i < n));
 	memcpy(&v, h, sizeof(v));
 	return v;
 }

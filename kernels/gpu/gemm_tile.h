@@ -18,6 +18,10 @@
  * @edge rows or columns are in a stage; bytes from one line of them to the next, and all.
  */
 #define GEMM_MMA_TILE_STAGES	3
+/* Tiles by their edge: 128 x 128, 64 x 64, 32 x 32, and of 16 16 x 64; threads of a block. */
+#define GEMM_MMA_TILE_M(edge)	(edge)
+#define GEMM_MMA_TILE_N(edge)	((edge) == 16 ? 64 : (edge))
+#define GEMM_MMA_TILE_THREADS(edge)	((edge) == 128 ? 256 : (edge) == 64 ? 128 : 64)
 #define GEMM_MMA_TILE_DEPTH(size)	(64 / (int)(size))
 #define GEMM_MMA_TILE_LINE(size, edge, trans)				\
 	((trans) ? (edge) * (int)(size) + ((size) == 4 ? 32 : 16) : 80)

@@ -3,9 +3,9 @@
  * GEMV and GEMM of up to 8 rows: kernels that read B once, at the speed of memory, and leave
  * tensor cores alone. Included by the .cu files of GEMM.
  *
- * Algorithm: B by columns: a warp for each column, lanes along k by 16 bytes, a warp
- * reduction for each row. B by rows: a block for 32 columns, whose threads split k and add up
- * through shared memory.
+ * Algorithm: B by columns: a warp for each column, or, if k is short, as many lanes as that
+ * gives 16 bytes to, 8 at least; a reduction over them for each row. B by rows: a block for 32
+ * columns, whose threads split k and add up through shared memory.
  *
  * Traffic: B once, which is the bound; A from the L2 once for each column (or 32 of them).
  * Limits: M <= 8; any type and alignment. gemv_stream.cu is the faster one for f16 and bf16
@@ -31,46 +31,71 @@ static DEV inline gemv_pack<T, N> gemv_load(const T *p, int64_t at, int64_t n, b
 
 	if (wide && at + N <= n)
 		return *(const gemv_pack<T, N> *)(p + at);
+#pragma unroll
 	for (int i = 0; i < N; i++)
-		if (at + i < n)
-			x.v[i] = p[at + i];
+		x.v[i] = load_if(p + at + i, at + i < n);
 	return x;
 }
 
+/* Lanes for a column of @k elements by 16 bytes of T: as many at least as there may be rows. */
+template <class T> static DEV inline int gemv_lanes(int64_t k)
+{
+	int lanes = GEMV_M;
+
+	while (lanes < WARP && lanes * (int)(16 / sizeof(T)) < k)
+		lanes *= 2;
+	return lanes;
+}
+
 /*
- * b by columns (rows of N x K in memory): a warp for each column. O is of
- * gemm_operands; AS converts an element to what is multiplied.
+ * b by columns (rows of N x K in memory): lanes that are side by side for each from @first on;
+ * beyond the last one they have nothing to do. O is of gemm_operands; AS converts an element to
+ * what is multiplied.
  */
-template <class TB, class O, class AS, class GET, class PUT>
-static DEV inline void gemv_cols(const struct rlx_k_gemm &a, const O &o, int64_t col, AS as,
+template <class TA, class TB, class O, class AS, class GET, class PUT>
+static DEV inline void gemv_cols(const struct rlx_k_gemm &a, const O &o, int64_t first, AS as,
 				 GET get, PUT put)
 {
 	enum { V = 16 / sizeof(TB) };
-	const TB *b = o.b + col * (int64_t)a.ldb;
-	int64_t k = (int64_t)a.k;
+	typedef gemv_pack<TA, V> pack_a;
+	int lanes = gemv_lanes<TB>((int64_t)a.k), lane = lane_id() % lanes;
+	int64_t col = first + lane_id() / lanes;
+	bool there = col < (int64_t)a.n;
+	const TB *b = o.b + (there ? col : 0) * (int64_t)a.ldb;
+	int64_t k = there ? (int64_t)a.k : 0;
 	bool wide = (uint64_t)b % 16 == 0;
+	bool wide_a = ((uint64_t)o.a | a.lda * sizeof(TA)) % sizeof(pack_a) == 0;
 	float sum[GEMV_M] = {}, mine = 0;
 
-#pragma unroll 4
-	for (int64_t at = lane_id() * V; at < k; at += WARP * V) {
+#pragma unroll 2
+	for (int64_t at = lane * V; at < k; at += lanes * V) {
 		gemv_pack<TB, V> x = gemv_load<TB, V>(b, at, k, wide);
 
 #pragma unroll
-		for (int r = 0; r < GEMV_M; r++)
+		for (int r = 0; r < GEMV_M; r++) {
+			pack_a y;
+
+			if (r >= (int)a.m)
+				break;
+			y = gemv_load<TA, V>(o.a + r * a.lda, at, k, wide_a);
 #pragma unroll
 			for (int i = 0; i < V; i++)
-				if (r < (int)a.m && at + i < k)
-					sum[r] += as(o.a[r * a.lda + at + i]) * as(x.v[i]);
+				sum[r] += as(y.v[i]) * as(x.v[i]);
+		}
 	}
 	/* lane r ends row r: the epilogue stands once in the code */
 #pragma unroll
 	for (int r = 0; r < GEMV_M; r++) {
-		float s = warp_reduce<op_sum>(sum[r]);
+		float s = sum[r];
 
-		mine = lane_id() == r ? s : mine;
+		if (r >= (int)a.m)
+			break;
+		for (int m = lanes / 2; m; m /= 2)
+			s += warp_xor(s, m);
+		mine = lane == r ? s : mine;
 	}
-	if (lane_id() < (int)a.m)
-		o.finish(a, (size_t)lane_id(), (size_t)col, mine, get, put);
+	if (lane < (int)a.m && there)
+		o.finish(a, (size_t)lane, (size_t)col, mine, get, put);
 }
 
 /* b by rows (K x N): a block for GEMV_COLS columns, its threads split k (split-K). */
@@ -127,7 +152,7 @@ static DEV inline void gemv_rows(const struct rlx_k_gemm &a, const O &o, float *
 #define GEMV_ROOM(size)	(256 / (GEMV_COLS * (size) / 16) * GEMV_COLS + GEMV_M * GEMV_COLS)
 
 /* All of it, by blocks of 256 threads; GEMM_B_COLS: b lies by columns. */
-template <class TB, class O, class AS, class GET, class PUT>
+template <class TA, class TB, class O, class AS, class GET, class PUT>
 static DEV inline void gemv(const struct rlx_k_gemm &a, const struct rlx_g_env &env, float *smem,
 			    AS as, GET get, PUT put)
 {
@@ -138,12 +163,10 @@ static DEV inline void gemv(const struct rlx_k_gemm &a, const struct rlx_g_env &
 		gemv_rows<TB>(a, o, smem, as, get, put);
 		return;
 	}
-	for (int64_t c = warp_id(); c < GEMV_COLS; c += 256 / WARP) {
-		int64_t col = blockIdx.x % per * GEMV_COLS + c;
+	int lanes = gemv_lanes<TB>((int64_t)a.k);
 
-		if (col < (int64_t)a.n)
-			gemv_cols<TB>(a, o, col, as, get, put);
-	}
+	for (int64_t c = warp_id() * (WARP / lanes); c < GEMV_COLS; c += 256 / lanes)
+		gemv_cols<TA, TB>(a, o, blockIdx.x % per * GEMV_COLS + c, as, get, put);
 }
 
 #endif

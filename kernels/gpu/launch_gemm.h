@@ -82,9 +82,21 @@ static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l
 	return l->grid[0] < 1 << 30;
 }
 
+/* All lines of a and b, of elements of @size bytes or less, begin at 16 bytes. */
+static inline bool rlx_g_gemm_wide(const struct rlx_k_gemm *a, uint32_t size)
+{
+	uint64_t odd = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->b | size * a->lda |
+		       size * a->ldb;
+
+	for (int i = 0; i < 2; i++)
+		odd |= size * (a->a_step[i] | a->b_step[i]);
+	return odd % 16 == 0;
+}
+
 /*
  * A thread has its next load or two under way: by columns of b 16 bytes, by rows an element,
- * of which neighbours make 64 bytes or 128.
+ * of which neighbours make 64 bytes or 128. Columns of a block are done in one pass where k is
+ * short, else in two or four; each pass waits for memory.
  */
 static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *l,
 				   struct rlx_g_cost *t)
@@ -92,16 +104,21 @@ static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 	bool cols = a->b_form == RLX_B_COLS;
 	uint32_t size = rlx_g_gemm_size(a->b_num);
+	double slow = rlx_g_gemm_wide(a, size) ? 1 : 1.5;
+	int64_t lanes = 8;
 
 	(void)l;
+	while (lanes < 32 && lanes * 16 / size < (int64_t)a->k)
+		lanes *= 2;
 	t->rate = RLX_G_RATE_fma_f32;
 	t->part = 0.5;
 	t->flops = 2.0 * RLX_G_GEMV_ROWS * 32 * (double)a->k;
 	t->l2_bytes = ((double)a->m + 32) * (double)a->k * size;
 	/* a warp has four columns, or threads eight shares of k */
-	t->steps = cols ? 4 * (double)rlx_g_ceil((int64_t)a->k, 32 * 16 / size) :
+	t->steps = cols ? (double)(lanes / 8 * rlx_g_ceil((int64_t)a->k, lanes * 16 / size)) :
 			  (double)rlx_g_ceil((int64_t)a->k, 8);
-	t->step_ns = cols ? 100 : 80;
+	t->step_ns = (cols ? 250 : 80) * slow;
+	t->begin_ns = 600;
 	t->end_ns = 200;
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->in_flight = cols ? 256 * 16 : 256 * 2 * size;
@@ -193,7 +210,7 @@ static inline void rlx_g_small_m_cost(const void *args, const struct rlx_g_launc
 	t->flops = 2.0 * 16 * cols * (double)a->k;
 	t->l2_bytes = (16 + (cached ? 0 : cols)) * (double)a->k * 2;
 	t->steps = (double)rlx_g_ceil((int64_t)a->k, 32) / warps;
-	t->step_ns = cols > 16 ? 120 : 80;
+	t->step_ns = (cols > 16 ? 120 : 80) * (rlx_g_gemm_wide(a, 2) ? 1 : 3);
 	t->end_ns = 150 + cols * 4;
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->in_flight = warps * (cols > 16 ? 2 : 4) * (16 + cols) * 64 / 6;
@@ -421,21 +438,22 @@ static inline bool rlx_g_gemm_wgmma_plan(const void *args, unsigned int i,
 /* ---- by warps ---- */
 
 /* In tiles of warps, of elements of @size bytes; which kernel, says the caller. */
-static inline void rlx_g_gemm_mma_tile(const struct rlx_k_gemm *a, uint32_t size, bool large,
+static inline void rlx_g_gemm_mma_tile(const struct rlx_k_gemm *a, uint32_t size, int edge,
 				    struct rlx_g_launch *l)
 {
+	int m = GEMM_MMA_TILE_M(edge), n = GEMM_MMA_TILE_N(edge);
 	bool cols = a->b_form == RLX_B_COLS;
-	int edge = RLX_G_GEMM_EDGE(large);
 
-	rlx_g_line(l, rlx_g_gemm_tiles(a, edge), large ? 256 : 128);
-	l->shared = (uint32_t)(GEMM_MMA_TILE_STAGES * (GEMM_MMA_TILE_BYTES(size, edge, a->trans_a) +
-						    GEMM_MMA_TILE_BYTES(size, edge, !cols)));
+	rlx_g_line(l, rlx_g_ceil((int64_t)a->m, m) * rlx_g_ceil((int64_t)a->n, n) *
+		      (int64_t)rlx_k_gemm_batches(a), (uint32_t)GEMM_MMA_TILE_THREADS(edge));
+	l->shared = (uint32_t)(GEMM_MMA_TILE_STAGES * (GEMM_MMA_TILE_BYTES(size, m, a->trans_a) +
+						    GEMM_MMA_TILE_BYTES(size, n, !cols)));
 }
 
 /*
  * Of tiles with @edge, elements of @size bytes. What a small tile does takes as much of shared
- * memory as of the tensor cores; lines that do not begin at 16 bytes are copied by less, or by
- * elements.
+ * memory as of the tensor cores; lines that do not begin at 16 bytes are copied by 8, or waited
+ * for before they are put into place.
  */
 static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t size, int edge,
 					    enum rlx_g_rate rate, struct rlx_g_cost *t)
@@ -443,18 +461,20 @@ static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t
 	int64_t depth = GEMM_MMA_TILE_DEPTH(size), steps = rlx_g_ceil((int64_t)a->k, depth);
 	uint64_t odd = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->b | size * a->lda |
 		       size * a->ldb;
-	double k = (double)(steps * depth), e = edge;
-	bool tf32 = rate == RLX_G_RATE_mma_tf32;
+	double m = GEMM_MMA_TILE_M(edge), n = GEMM_MMA_TILE_N(edge), k = (double)(steps * depth);
+	bool tf32 = rate == RLX_G_RATE_mma_tf32, same = size != 2 || a->a_num == a->b_num;
 
 	t->rate = rate;
-	t->part = (tf32 ? 0.2 : 0.5) * (edge > 64 ? 1 : tf32 ? 0.8 : 0.7);
-	t->flops = 2 * e * e * k;
-	t->l2_bytes = 2 * e * k * size;
+	t->part = (tf32 ? 0.2 : 0.4) * (edge > 64 ? 1 : tf32 ? 0.8 : edge > 32 ? 0.7 : 0.4);
+	t->flops = 2 * m * n * k;
+	t->l2_bytes = (m + n) * k * size;
 	t->steps = (double)steps;
-	t->step_ns = odd % 16 == 0 ? 250 : odd % 8 == 0 ? 350 : odd % 4 == 0 ? 500 : 1000;
-	t->end_ns = 300 + e * e / 17;
+	t->step_ns = odd % 16 == 0 && same ? 300 : odd % 8 == 0 && same ? 400 :
+		     size == 2 && same ? 800 : odd % 4 == 0 && same ? 600 : 1500;
+	t->begin_ns = 600;
+	t->end_ns = (edge > 32 ? 300 : 100) + m * n / (edge > 32 ? 17 : 25);
 	t->dram_bytes = rlx_g_gemm_dram(a);
-	t->resident = edge > 64 ? 2 : 4;
+	t->resident = edge > 64 ? 2 : edge > 32 ? 4 : 8;
 }
 
 static inline const char *rlx_g_gemm_mma_why_not(const void *args, const struct rlx_g_launch *l)
@@ -463,16 +483,17 @@ static inline const char *rlx_g_gemm_mma_why_not(const void *args, const struct 
 	return ((const struct rlx_k_gemm *)args)->b_form == RLX_B_PACKED ? "b is packed" : NULL;
 }
 
-/* Edges of 128, then of 64. */
+/* In each tile, the largest first. */
 static inline bool rlx_g_gemm_mma_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
 {
+	static const int32_t edge[] = { 128, 64, 32, 16 };
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 
-	if (i > 1)
+	if (i >= sizeof(edge) / sizeof(edge[0]))
 		return false;
-	rlx_g_gemm_mma_tile(a, 2, !i, l);
+	rlx_g_gemm_mma_tile(a, 2, edge[i], l);
 	RLX_G_VARIANT(l, gemm_mma, RLX_G_GEMM_SCALED_TYPES(a), .GEMM_TRANS_A = a->trans_a,
-		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_EDGE = RLX_G_GEMM_EDGE(!i));
+		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_EDGE = edge[i]);
 	return true;
 }
 
@@ -489,7 +510,7 @@ static inline bool rlx_g_gemm_i8_plan(const void *args, unsigned int i, struct r
 
 	if (i > 1)
 		return false;
-	rlx_g_gemm_mma_tile(g, 1, !i, l);
+	rlx_g_gemm_mma_tile(g, 1, RLX_G_GEMM_EDGE(!i), l);
 	RLX_G_VARIANT(l, gemm_i8, .GEMM_B_COLS = g->b_form == RLX_B_COLS,
 		      .GEMM_EDGE = RLX_G_GEMM_EDGE(!i));
 	return true;
@@ -547,7 +568,7 @@ static inline void rlx_g_grouped_halves_launch(const void *args, struct rlx_g_la
 	bool large = rlx_g_grouped_large(a, l);
 
 	RLX_G_VARIANT(l, gemm_grouped, RLX_G_GEMM_TYPES(g), .GEMM_EDGE = RLX_G_GEMM_EDGE(large));
-	rlx_g_gemm_mma_tile(g, 2, large, l);
+	rlx_g_gemm_mma_tile(g, 2, RLX_G_GEMM_EDGE(large), l);
 	rlx_g_grouped_line(a, large, l);
 }
 
