@@ -448,42 +448,74 @@ TEST(gemm_tf32)
 
 enum { XM = 300, XK = 96, XN = 40 };	/* of a product in a program */
 
-/* y = x w in @precision: f32 all of them. */
-static void program_of(enum rlx_precision precision, const float *x, const float *w, float *y)
+/* y = x w, of types @t, in @precision; runs are to give the same bits. */
+static void program_of(enum rlx_precision precision, const struct rlx_type t[2], const void *x,
+		       const void *w, void *y)
 {
-	struct rlx_type tx = rlx_type(RLX_F32, XM, XK), tw = rlx_type(RLX_F32, XK, XN);
 	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cuda",
 				      .precision = precision, .flags = RLX_COMPILE_NATIVE };
 	struct rlx_graph *g = rlx_graph_new("product");
 	struct rlx_error err = { 0 };
 	struct rlx_program *p;
 	struct rlx_session *s;
+	struct rlx_buf out;
 
-	rlx_output(g, "y", rlx_emit(g, matmul, .a = rlx_input(g, "x", tx),
-				    .b = rlx_input(g, "w", tw)));
+	rlx_output(g, "y", rlx_emit(g, matmul, .a = rlx_input(g, "x", t[0]),
+				    .b = rlx_input(g, "w", t[1])));
 	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
 	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
 	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
-	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", tx, x));
-	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "w", tw, w));
-	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
-	memcpy(y, rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, "y")), XM * XN * sizeof(*y));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", t[0], x));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "w", t[1], w));
+	out = rlx_session_buf(s, RLX_IO_OUTPUT, "y");
+	for (int run = 0; run < 3; run++) {
+		memset(rlx_buf_ptr(out), 0xa5, out.bytes);
+		CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+		if (run)
+			CHECKF(!memcmp(y, rlx_buf_ptr(out), out.bytes), "run %d differs", run);
+		memcpy(y, rlx_buf_ptr(out), out.bytes);
+	}
 	rlx_session_free(s);
 	rlx_program_put(p);
 	rlx_graph_put(g);
+}
+
+/* Repacked operands, and split-K, in a program. */
+TEST(unaligned_in_a_program)
+{
+	static const size_t size[][3] = { { 300, 126, 701 }, { 70, 44, 2506 }, { 100, 250, 9 } };
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 3; i++) {
+		size_t m = size[i][0], n = size[i][1], k = size[i][2];
+		struct rlx_type t[2] = { rlx_type(RLX_F16, (int64_t)m, (int64_t)k),
+					 rlx_type(RLX_F16, (int64_t)k, (int64_t)n) };
+		struct gemm_case c = { .ta = RLX_F16, .tb = RLX_F16, .tc = RLX_F16, .tol = 1e-6 };
+		struct rlx_k_gemm a = { .m = m, .n = n, .k = k, .lda = k, .ldb = n, .ldc = n,
+					.alpha = 1 };
+		struct gemm_data d = { .a = gpu_alloc(m * k, RLX_F16, -1, 1, &seed),
+				       .b = gpu_alloc(k * n, RLX_F16, -1, 1, &seed),
+				       .c = gpu_alloc(m * n, RLX_F16, 0, 0, &seed) };
+
+		gpu_ran = "a program";
+		program_of(RLX_PRECISION_AS_WRITTEN, t, d.a, d.b, d.c);
+		for (size_t e = 0; e < m * n; e++)
+			check_one(&c, &a, &d, 0, (size_t[]){ e / n, e % n });
+	}
 }
 
 /* A program rounds by 2^-11 of either operand where it is let, and shows that it does. */
 TEST(tf32_where_allowed)
 {
 	static float x[XM * XK], w[XK * XN], y[2][XM * XN];
+	struct rlx_type t[2] = { rlx_type(RLX_F32, XM, XK), rlx_type(RLX_F32, XK, XN) };
 	uint64_t seed = rlx_test_seed();
 	double most[2] = { 0, 0 };
 
 	gpu_fill(x, XM * XK, RLX_F32, -1, 1, &seed);
 	gpu_fill(w, XK * XN, RLX_F32, -1, 1, &seed);
-	program_of(RLX_PRECISION_AS_WRITTEN, x, w, y[0]);
-	program_of(RLX_PRECISION_TF32, x, w, y[1]);
+	program_of(RLX_PRECISION_AS_WRITTEN, t, x, w, y[0]);
+	program_of(RLX_PRECISION_TF32, t, x, w, y[1]);
 	for (int i = 0; i < XM * XN; i++) {
 		double sum = 0, size = 0;
 
