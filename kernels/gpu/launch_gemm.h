@@ -117,8 +117,8 @@ static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *
 	/* a warp has four columns, or threads eight shares of k */
 	t->steps = cols ? (double)(lanes / 8 * rlx_g_ceil((int64_t)a->k, lanes * 16 / size)) :
 			  (double)rlx_g_ceil((int64_t)a->k, 8);
-	t->step_ns = (cols ? 250 : 80) * slow;
-	t->begin_ns = 600;
+	t->step_ns = (!cols ? 80 : size == 4 ? 100 : 250) * slow;
+	t->begin_ns = size == 4 ? 0 : 600;
 	t->end_ns = 200;
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->in_flight = cols ? 256 * 16 : 256 * 2 * size;
@@ -462,16 +462,21 @@ static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t
 	uint64_t odd = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->b | size * a->lda |
 		       size * a->ldb;
 	double m = GEMM_MMA_TILE_M(edge), n = GEMM_MMA_TILE_N(edge), k = (double)(steps * depth);
-	bool tf32 = rate == RLX_G_RATE_mma_tf32, same = size != 2 || a->a_num == a->b_num;
+	bool tf32 = rate == RLX_G_RATE_mma_tf32, half = size == 2;
 
 	t->rate = rate;
-	t->part = (tf32 ? 0.2 : 0.4) * (edge > 64 ? 1 : tf32 ? 0.8 : edge > 32 ? 0.7 : 0.4);
+	t->part = (tf32 ? 0.2 : half ? 0.4 : 0.5) *
+		  (edge > 64 ? 1 : tf32 ? 0.8 : edge > 32 ? 0.7 : 0.4);
 	t->flops = 2 * m * n * k;
 	t->l2_bytes = (m + n) * k * size;
 	t->steps = (double)steps;
-	t->step_ns = odd % 16 == 0 && same ? 300 : odd % 8 == 0 && same ? 400 :
-		     size == 2 && same ? 800 : odd % 4 == 0 && same ? 600 : 1500;
-	t->begin_ns = 600;
+	if (half && a->a_num != a->b_num)	/* converted, by elements */
+		t->step_ns = 1500;
+	else if (half)
+		t->step_ns = odd % 16 == 0 ? 300 : odd % 8 == 0 ? 400 : 800;
+	else
+		t->step_ns = odd % 16 == 0 ? 250 : odd % 8 == 0 ? 350 : odd % 4 == 0 ? 500 : 1000;
+	t->begin_ns = half ? 600 : 0;
 	t->end_ns = (edge > 32 ? 300 : 100) + m * n / (edge > 32 ? 17 : 25);
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->resident = edge > 64 ? 2 : edge > 32 ? 4 : 8;
