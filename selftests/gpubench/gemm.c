@@ -94,11 +94,15 @@ static int run_own(const void *arg)
 		.block = { l->block[0], l->block[1], l->block[2] },
 		.shared = l->shared, .stream = stream, .attr = &pdl, .n_attr = 1,
 	};
-	void *params[2] = { (void *)(uintptr_t)&p->a, (void *)(uintptr_t)&p->env };
+	struct rlx_g_env env = p->env;
+	void *params[2] = { (void *)(uintptr_t)&p->a, &env };
+	bool may_pdl = pdl.id && gpu->attr[GPU_ATTR_MAJOR] >= GPU_PDL_MAJOR;
+	int rc = 0;
 
-	if (!pdl.id || gpu->attr[GPU_ATTR_MAJOR] < GPU_PDL_MAJOR)
-		return gpu_launch(p->fn, l, &p->a, &p->env);
-	return gpu->api->launch_ex(&ex, p->fn, params, NULL);
+	for (env.pass = 0; env.pass < (l->n_launches ? l->n_launches : 1) && !rc; env.pass++)
+		rc = may_pdl ? gpu->api->launch_ex(&ex, p->fn, params, NULL) :
+			       gpu_launch(p->fn, l, &p->a, &env);
+	return rc;
 }
 
 static void check(const struct product *p, uint64_t *seed)

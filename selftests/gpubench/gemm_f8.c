@@ -231,9 +231,12 @@ static void large(size_t m, size_t n, size_t k, enum rlx_k_num out, bool positiv
 		else
 			rlx_g_gemm_wgmma_f8_launch(&p.a[i], &p.l[i]);
 		CHECK(p.l[i].can);
+		CHECK(p.l[i].n_launches <= 1);
 		p.fn[i] = gpu_function(&p.l[i]);
+		p.env[i].scratch = dev_new(p.l[i].scratch);
+		p.env[i].zeros = gpu_zeros_new();
 		if (p.l[i].n_map)
-			p.env[i].maps = gpu_tensor_maps(&p.a[i], &p.l[i], NULL);
+			p.env[i].maps = gpu_tensor_maps(&p.a[i], &p.l[i], p.env[i].scratch);
 	}
 	CHECK_CU(run_large(&p));
 	CHECK_CU(gpu->api->stream_wait(NULL));
@@ -251,6 +254,8 @@ static void large(size_t m, size_t n, size_t k, enum rlx_k_num out, bool positiv
 	for (int i = 0; i < 2; i++) {
 		dev_free(p.a[i].a);
 		dev_free(p.a[i].b);
+		dev_free(p.env[i].scratch);
+		gpu_zeros_free(p.env[i].zeros);
 	}
 	dev_free(p.a[0].c);
 	free(half[0]);
