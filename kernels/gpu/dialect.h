@@ -65,6 +65,23 @@ template <class T> static DEV inline T load_if(const T *p, bool in)
 	return in ? *p : T();
 }
 
+/* *p if @in, else words of @other; T has 2, 4, 8 or 16 bytes and is aligned to them. */
+template <class T> static DEV inline T load_or(const T *p, bool in, uint32_t other)
+{
+	uint32_t w[4] = { other, other, other, other };
+	T v;
+
+	if (in)
+		return *p;
+	memcpy(&v, w, sizeof(v));
+	return v;
+}
+
+static DEV inline float max_nan(float x, float y)
+{
+	return x > y || x != x ? x : y;
+}
+
 /* Words at @p, 16-byte aligned, that another block wrote since this launch began. */
 static DEV inline void load_new(uint32_t v[4], const void *p)
 {

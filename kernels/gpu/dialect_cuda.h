@@ -226,6 +226,44 @@ template <class T> static DEV inline T load_if(const T *p, bool in)
 	return v;
 }
 
+/* *p if @in, else words of @other; T has 2, 4, 8 or 16 bytes and is aligned to them. */
+template <class T> static DEV inline T load_or(const T *p, bool in, uint32_t other)
+{
+	uint32_t w[4] = { other, other, other, other };
+	T v;
+
+	if constexpr (sizeof(T) == 16)
+		asm volatile("{.reg .pred p; setp.ne.b32 p, %5, 0; "
+			     "@p ld.global.v4.u32 {%0, %1, %2, %3}, [%4];}"
+			     : "+r"(w[0]), "+r"(w[1]), "+r"(w[2]), "+r"(w[3])
+			     : "l"(p), "r"((int)in));
+	else if constexpr (sizeof(T) == 8)
+		asm volatile("{.reg .pred p; setp.ne.b32 p, %3, 0; "
+			     "@p ld.global.v2.u32 {%0, %1}, [%2];}"
+			     : "+r"(w[0]), "+r"(w[1]) : "l"(p), "r"((int)in));
+	else if constexpr (sizeof(T) == 4)
+		asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; "
+			     "@p ld.global.u32 %0, [%1];}" : "+r"(w[0]) : "l"(p), "r"((int)in));
+	else
+		asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; "
+			     "@p ld.global.u16 %0, [%1];}" : "+r"(w[0]) : "l"(p), "r"((int)in));
+	memcpy(&v, w, sizeof(v));
+	return v;
+}
+
+/* A NaN is the largest. */
+static DEV inline float max_nan(float x, float y)
+{
+#if RLX_ARCH >= 80
+	float v;
+
+	asm("max.NaN.f32 %0, %1, %2;" : "=f"(v) : "f"(x), "f"(y));
+	return v;
+#else
+	return x > y || x != x ? x : y;
+#endif
+}
+
 /* Four of the bytes of @a, then @b: which, by the digits of @which from the lowest on */
 static DEV inline uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t which)
 {

@@ -1,110 +1,247 @@
 // SPDX-License-Identifier: MIT
 /*
- * Pooling of plain layouts (largest, average, LP norm), and global pooling.
+ * Pools (largest, average, LP norm) whose windows have few elements.
  *
- * Algorithm: pool_f32: a thread an output goes over the window, cut at the image's edges
- * beforehand, in order. LP sums are f64: 20^35 is beyond f32, its root is not. Global: a warp a
- * plane, lanes apart by a warp, then a tree.
- * Traffic: y once; x once for each window that holds it, mostly from caches after the first time,
- * as neighbouring threads have neighbouring windows. Global: x once, which is the
- * bound. The place of the largest (8 bytes) is written if asked for.
- * Limits: up to 3 dimensions, any stride, dilation and padding; pool_f32 f32, f16 and bf16,
- * computed in f32; global f32 alone. A NaN is the largest.
+ * Algorithm: a thread has POOL_ACROSS outputs of each of POOL_DOWN rows. Where the window is known
+ * (POOL_TAPS by POOL_TAPS_DOWN, 7 at most, stride 4 at most, no dilation) it reads each row of
+ * inputs once, into registers, folds it along for each of its columns, and that into each row of
+ * outputs that it belongs to. Else it goes over the window, cut at the edges beforehand. Elements
+ * outside read as -infinity or 0, by predicated loads, so that no edge is a branch.
+ * Planes: neighbouring threads have neighbouring columns. Rows that end at odd places have one
+ * column a thread, as then a warp's reads and writes lie side by side whatever they are aligned to;
+ * else up to 16 bytes of outputs, and reads of POOL_VEC elements, POOL_LEAD of them ahead of the
+ * window. Channels last: a vector of channels is what an element is here, up to 16 bytes.
+ * Traffic: y once, x once; what neighbours read again comes from the first-level cache. The place
+ * of the largest (8 bytes) is written if asked for.
+ * Limits: f32, f16, bf16, computed in f32, powers in f64. A NaN is the largest.
  */
-#include "kernels/gpu/move.h"
-#include "kernels/pool.h"
+#include "kernels/gpu/pool.h"
 
-struct window {
-	int64_t	start[3], from[3], to[3];	/* first tap; taps inside [from, to) */
-	int64_t	counted;
+enum {
+	K = POOL_TAPS, S = POOL_STRIDE, K_DOWN = POOL_TAPS_DOWN, S_DOWN = POOL_STRIDE_DOWN,
+	ACROSS	= POOL_ACROSS,
+	DOWN	= POOL_DOWN,
+	COLS	= (ACROSS - 1) * S + K,		/* of inputs that a thread reads */
+	ROWS	= (DOWN - 1) * S_DOWN + K_DOWN,
+	LOADS	= !K ? 1 : LAST ? COLS : (POOL_LEAD + COLS + POOL_VEC - 1) / POOL_VEC,
+	EACH	= LAST ? VEC : POOL_VEC,	/* elements of a load */
 };
 
-static DEV inline struct window window_at(const struct rlx_k_pool &a, const int64_t *o)
+/* The first of a thread's outputs. */
+struct tile {
+	int64_t	plane;
+	place	z, y, x, c;
+};
+
+/* A thread's sums: of channels in a column, columns in a row. */
+typedef struct pool_cell line[ACROSS][VEC];
+
+static DEV inline struct tile tile_at(const struct rlx_k_pool &a, const struct pool_dim *m, place i)
 {
-	struct window w;
+	struct tile t = {};
 
-	w.counted = 1;
-	for (int d = 0; d < 3; d++) {
-		int64_t step = (int64_t)a.d[d], in = (int64_t)a.in[d], k = (int64_t)a.k[d];
-		int64_t at = o[d] * (int64_t)a.s[d] - (int64_t)a.p[d], end;
-
-		w.start[d] = at;
-		w.from[d] = at < 0 ? (-at + step - 1) / step : 0;
-		end = in > at ? (in - at + step - 1) / step : 0;
-		w.to[d] = end < k ? end : k;
-		if (w.from[d] > w.to[d])
-			w.from[d] = w.to[d];
-		if (a.include_pad) {
-			int64_t most = in + (int64_t)a.p_end[d] - at;
-
-			most = most > 0 ? (most + step - 1) / step : 0;
-			w.counted *= most < k ? most : k;
-		} else {
-			w.counted *= w.to[d] - w.from[d];
-		}
-	}
-	return w;
+	if (LAST)
+		i = pool_divide(i, pool_channels(a) / VEC, &t.c);
+	i = pool_divide(i, (m[2].out + ACROSS - 1) / ACROSS, &t.x);
+	i = pool_divide(i, (m[1].out + DOWN - 1) / DOWN, &t.y);
+	if (POOL_DEPTH)
+		i = pool_divide(i, m[0].out, &t.z);
+	t.plane = i;
+	t.y *= DOWN;
+	t.x *= ACROSS;
+	t.c *= VEC;
+	return t;
 }
 
-/* In doubles: 20^35 is beyond f32, its root is not. */
-static DEV inline double power(double x, unsigned int n)
+/* An element of column @col of the thread's, channel @e. */
+static DEV inline void add_element(line &r, struct pool_cell c, int col, int e)
 {
-	double y = 1;
+#pragma unroll
+	for (int p = 0; p < ACROSS; p++)
+		if (col >= p * S && col < p * S + K)
+			r[p][e] = pool_join(r[p][e], c);
+}
 
-	for (; n; n >>= 1, x *= x)
-		y *= n & 1 ? x : 1;
-	return y;
+/*
+ * One row of inputs; @row is where column @x lies, the first of the thread's, and
+ * @at its place in the plane. Unless @in there is no such row.
+ */
+static DEV inline void add_row(line &r, const struct rlx_k_pool &a, const mem *row, place x,
+			       place at, bool in)
+{
+	const place w = pool_dim_of(a, 2).in;
+	const int64_t step = LAST ? (int64_t)pool_channels(a) : (int64_t)EACH;
+	const int first = LAST ? 0 : POOL_LEAD, wide = LAST ? 1 : EACH;
+	struct pool_vec<EACH> v[LOADS];
+
+	row -= first;
+#pragma unroll
+	for (int i = 0; i < LOADS; i++) {
+		place col = x - first + i * wide;
+
+		v[i] = load_or((const struct pool_vec<EACH> *)row, in && pool_inside(col, w),
+			       pool_outside());
+		row += step;
+	}
+#pragma unroll
+	for (int i = 0; i < LOADS; i++)
+#pragma unroll
+		for (int e = 0; e < EACH; e++) {
+			int col = i * wide + (LAST ? 0 : e) - first;
+			bool inside = in && pool_inside(x + col, w);
+
+			if (col >= 0 && col < COLS)
+				add_element(r, pool_cell_of(a, v[i].v[e], !INDEX || !inside ?
+							    (place)-1 : at + col),
+					    col, LAST ? e : 0);
+		}
+}
+
+static DEV inline void clear(line &r)
+{
+#pragma unroll
+	for (int p = 0; p < ACROSS; p++)
+#pragma unroll
+		for (int e = 0; e < VEC; e++)
+			r[p][e] = pool_none();
+}
+
+static DEV inline void join_line(line &to, const line &r)
+{
+#pragma unroll
+	for (int p = 0; p < ACROSS; p++)
+#pragma unroll
+		for (int e = 0; e < VEC; e++)
+			to[p][e] = pool_join(to[p][e], r[p][e]);
+}
+
+/* Windows of known sizes: @x is the plane's element of the thread's first channel. */
+static DEV inline void fold_known(line (&acc)[DOWN], const struct rlx_k_pool &a,
+				  const struct pool_dim *m, const struct tile &t, const mem *x)
+{
+	struct pool_span z = pool_span_of(a, m[0], t.z, m[0].k, m[0].d);
+	place first = t.y * S_DOWN - m[1].p, col = t.x * S - m[2].p;
+
+	for (place k = z.from; k < z.to; k++) {
+		place at = ((z.at + k * m[0].d) * m[1].in + first) * m[2].in + col;
+		const mem *row = x + (int64_t)at * pool_channels(a);
+
+#pragma unroll
+		for (int j = 0; j < ROWS; j++) {
+			line r;
+
+			clear(r);
+			add_row(r, a, row, col, at, pool_inside(first + j, m[1].in));
+#pragma unroll
+			for (int d = 0; d < DOWN; d++)
+				if (j >= d * S_DOWN && j < d * S_DOWN + K_DOWN)
+					join_line(acc[d], r);
+			row += (int64_t)m[2].in * pool_channels(a);
+			at += m[2].in;
+		}
+	}
+}
+
+/* Any windows; a thread has one. */
+static DEV inline void fold_any(line &acc, const struct rlx_k_pool &a, const struct pool_dim *m,
+				const struct tile &t, const mem *x)
+{
+	struct pool_span z = pool_span_of(a, m[0], t.z, m[0].k, m[0].d);
+	struct pool_span y = pool_span_of(a, m[1], t.y, m[1].k, m[1].d);
+	struct pool_span w = pool_span_of(a, m[2], t.x, m[2].k, m[2].d);
+
+	for (place i = z.from; i < z.to; i++)
+		for (place j = y.from; j < y.to; j++) {
+			place at = ((z.at + i * m[0].d) * m[1].in + y.at + j * m[1].d) * m[2].in +
+				   w.at;
+
+#pragma unroll 4
+			for (place k = w.from; k < w.to; k++) {
+				place to = at + k * m[2].d;
+				struct pool_vec<VEC> v = *(const struct pool_vec<VEC> *)
+					(x + (int64_t)to * pool_channels(a));
+
+#pragma unroll
+				for (int e = 0; e < VEC; e++)
+					acc[0][e] = pool_join(acc[0][e],
+							      pool_cell_of(a, v.v[e], to));
+			}
+		}
+}
+
+/* Pointers of the arguments */
+struct ends {
+	const mem	*x;
+	mem		*y;
+	int64_t		*index;
+};
+
+/* One row of the thread's outputs, whose first is element @i of y. */
+static DEV inline void end_row(const struct rlx_k_pool &a, const struct ends &to,
+			       const struct tile &t, place counted, const line &r, int64_t i)
+{
+	const struct pool_dim m = pool_dim_of(a, 2);
+	struct pool_vec<LAST ? (int)VEC : (int)ACROSS> v;
+
+#pragma unroll
+	for (int p = 0; p < ACROSS; p++) {
+		place n = !IS_AVG ? 0 : counted *
+			pool_span_of(a, m, t.x + p, K ? (place)K : m.k,
+				     K ? 1 : m.d).counted;
+
+		if (LAST && t.x + p >= m.out)
+			break;
+#pragma unroll
+		for (int e = 0; e < VEC; e++) {
+			v.v[LAST ? e : p] = pool_result(a, r[p][e], n);
+			if (INDEX)
+				to.index[i + e] = pool_index(a, r[p][e].at, t.plane, t.c + e);
+		}
+		if (LAST)
+			*(decltype(v) *)(to.y + i) = v;
+		i += pool_channels(a);
+	}
+	if (!LAST)
+		*(decltype(v) *)(to.y + i - ACROSS) = v;
+}
+
+static DEV inline void one_tile(const struct rlx_k_pool &a, const struct ends &to,
+				const struct pool_dim *m, place i)
+{
+	struct tile t = tile_at(a, m, i);
+	const mem *x = to.x + t.plane * pool_size(a) + t.c;
+	place deep = !IS_AVG ? 0 : pool_span_of(a, m[0], t.z, m[0].k, m[0].d).counted;
+	int64_t at = (((t.plane * m[0].out + t.z) * m[1].out + t.y) * m[2].out + t.x) *
+		     pool_channels(a) + t.c;
+	line acc[DOWN];
+
+#pragma unroll
+	for (int d = 0; d < DOWN; d++)
+		clear(acc[d]);
+	if constexpr (K > 0)
+		fold_known(acc, a, m, t, x);
+	else
+		fold_any(acc[0], a, m, t, x);
+#pragma unroll
+	for (int d = 0; d < DOWN; d++) {
+		place y = t.y + d, n = !IS_AVG ? 0 : deep *
+			pool_span_of(a, m[1], y, K ? (place)K_DOWN : m[1].k,
+				     K ? 1 : m[1].d).counted;
+
+		if (y < m[1].out)
+			end_row(a, to, t, n, acc[d], at);
+		at += (int64_t)m[2].out * pool_channels(a);
+	}
 }
 
 RLX_G_KERNEL(pool_f32, struct rlx_k_pool, 256)
 {
-	const void *all = RLX_G_PTR(const void, a.x);
-	void *y = RLX_G_PTR(void, a.y);
-	int64_t *index = RLX_G_PTR(int64_t, a.index);
-	int64_t plane = (int64_t)(a.in[0] * a.in[1] * a.in[2]);
-	int64_t n = (int64_t)(a.planes * a.out[0] * a.out[1] * a.out[2]);
+	struct pool_dim m[3] = { pool_dim_of(a, 0), pool_dim_of(a, 1), pool_dim_of(a, 2) };
+	struct ends to = { RLX_G_PTR(const mem, a.x), RLX_G_PTR(mem, a.y),
+			   INDEX ? RLX_G_PTR(int64_t, a.index) : (int64_t *)0 };
+	int64_t n = (int64_t)a.planes * m[0].out * ((m[1].out + DOWN - 1) / DOWN) *
+		    ((m[2].out + ACROSS - 1) / ACROSS) * (pool_channels(a) / VEC);
 
-	for (int64_t i = line_first(); i < n; i += line_step()) {
-		int64_t o[3], c = i, best = -1;
-		float v = a.kind == RLX_K_POOL_MAX ? -INFINITY : 0;
-		double norm = 0;
-		struct window w;
-
-		for (int d = 2; d >= 0; d--)
-			c = divide(c, (int64_t)a.out[d], &o[d]);
-		w = window_at(a, o);
-		for (int64_t z = w.from[0]; z < w.to[0]; z++)
-			for (int64_t r = w.from[1]; r < w.to[1]; r++)
-				for (int64_t k = w.from[2]; k < w.to[2]; k++) {
-					int64_t p[3] = { w.start[0] + z * (int64_t)a.d[0],
-							 w.start[1] + r * (int64_t)a.d[1],
-							 w.start[2] + k * (int64_t)a.d[2] };
-					int64_t at = (p[0] * (int64_t)a.in[1] + p[1]) *
-						     (int64_t)a.in[2] + p[2];
-					float x = load_float(all, c * plane + at, a.type);
-
-					if (a.kind == RLX_K_POOL_MAX) {
-						bool more = x > v || best < 0 ||
-							    (x != x && v == v);
-
-						if (a.column_major)
-							at = (p[2] * (int64_t)a.in[1] + p[1]) *
-							     (int64_t)a.in[0] + p[0];
-						best = more ? c * plane + at : best;
-						v = more ? x : v;
-					} else if (a.kind == RLX_K_POOL_AVG) {
-						v += x;
-					} else {
-						norm += power(fabsf(x), a.lp);
-					}
-				}
-		if (a.kind == RLX_K_POOL_AVG)
-			v = w.counted > 0 ? v / (float)w.counted : 0;
-		if (a.kind == RLX_K_POOL_LP)
-			v = a.lp == 1 ? (float)norm : a.lp == 2 ? (float)sqrt(norm) :
-			    (float)pow(norm, 1.0 / a.lp);
-		store_float(y, i, a.type, v);
-		if (index && a.kind == RLX_K_POOL_MAX)
-			index[i] = best;
-	}
+	for (int64_t i = line_first(); i < n; i += line_step())
+		one_tile(a, to, m, (place)i);
 }

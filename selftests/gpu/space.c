@@ -115,13 +115,9 @@ TEST(sample)
 	}
 }
 
-static void one_pool(uint64_t *s)
+static struct rlx_k_pool pool_any(uint64_t *s)
 {
-	struct rlx_k_pool a = { .planes = (size_t)kc_pick(s, 1, 4), .type = RLX_F32,
-		.lp = (unsigned int)kc_pick(s, 1, 3),
-		.kind = (enum rlx_k_pool_kind)kc_pick(s, 0, 2),
-		.include_pad = kc_pick(s, 0, 1), .column_major = kc_pick(s, 0, 1) };
-	int64_t in = (int64_t)a.planes, out = in;
+	struct rlx_k_pool a = { .planes = (size_t)kc_pick(s, 1, 4) };
 
 	for (int d = 0; d < 3; d++) {
 		a.in[d] = (size_t)kc_pick(s, 1, d ? 14 : 4);
@@ -131,29 +127,160 @@ static void one_pool(uint64_t *s)
 		a.p[d] = (size_t)kc_pick(s, 0, 2);
 		a.p_end[d] = (size_t)kc_pick(s, 0, 2);
 		a.out[d] = (size_t)kc_pick(s, 1, 9);
-		in *= (int64_t)a.in[d];
-		out *= (int64_t)a.out[d];
 	}
-	{
-		struct gpu_field f[] = { GPU_IN(struct rlx_k_pool, x, RLX_F32, in),
-			GPU_OUT(struct rlx_k_pool, index, RLX_I64, out, 0),
-			GPU_OUT(struct rlx_k_pool, y, RLX_F32, out, 1e-5) };
+	return a;
+}
 
-		a.x = gpu_alloc((size_t)in, RLX_F32, -2, 2, s);
-		a.y = gpu_alloc((size_t)out, RLX_F32, 0, 0, s);
-		if (a.kind == RLX_K_POOL_MAX)
-			a.index = gpu_alloc((size_t)out, RLX_I64, 0, 0, s);
-		GPU_AGAINST_CPU(pool_f32, a, a.planes * a.out[0] * a.out[1],
-				rlx_k_pool_scratch(&a, 4), f, s);
+/*
+ * As models have them: two dimensions, square windows side by side, the channels ahead of
+ * them or last; many planes, so that threads have as many outputs as they may.
+ */
+static struct rlx_k_pool pool_square(bool last, uint64_t *s)
+{
+	struct rlx_k_pool a = { .planes = (size_t)kc_pick(s, 1, last ? 3 : 40),
+		.in = { 1, 1, 1 }, .out = { 1, 1, 1 }, .k = { 1, 1, 1 }, .s = { 1, 1, 1 },
+		.d = { 1, 1, 1 } };
+	size_t k = (size_t)kc_pick(s, 1, 7), by = (size_t)kc_pick(s, 1, 4);
+	size_t p = (size_t)kc_pick(s, 0, (int64_t)k / 2);
+
+	for (int d = last ? 0 : 1; d < (last ? 2 : 3); d++) {
+		a.in[d] = k + (size_t)kc_pick(s, 0, 24);
+		if (kc_pick(s, 0, 1))
+			a.in[d] = (a.in[d] + 7) / 8 * 8;
+		a.k[d] = k;
+		a.s[d] = by;
+		a.p[d] = a.p_end[d] = p;
+		a.out[d] = (a.in[d] + 2 * p - k) / by + 1;
 	}
+	if (last)
+		a.in[2] = a.out[2] = (size_t)(kc_pick(s, 0, 1) ? 8 * kc_pick(s, 1, 9) :
+					      kc_pick(s, 2, 40));
+	return a;
+}
+
+/* One window a plane, or a few large ones. */
+static struct rlx_k_pool pool_global(bool last, uint64_t *s)
+{
+	struct rlx_k_pool a = pool_square(last, s);
+
+	for (int d = last ? 0 : 1; d < (last ? 2 : 3); d++) {
+		a.in[d] = (size_t)kc_pick(s, 3, 60);
+		a.k[d] = a.in[d];
+		a.p[d] = a.p_end[d] = 0;
+		a.s[d] = 1;
+		a.out[d] = 1;
+		if (kc_pick(s, 0, 1)) {
+			a.k[d] = (a.in[d] + 1) / 2;
+			a.out[d] = a.in[d] - a.k[d] + 1;
+			a.out[d] = a.out[d] < 3 ? a.out[d] : 3;
+		}
+	}
+	return a;
+}
+
+/* Of a chip so small that these few outputs fill it, so that threads have several. */
+static void pool_few(const void *args, struct rlx_g_launch *l)
+{
+	l->processors = 1;
+	rlx_g_pool_f32_launch(args, l);
+}
+
+static void pool_wide(const void *args, struct rlx_g_launch *l)
+{
+	pool_few(args, l);
+	if (l->variant == RLX_G_pool_f32)
+		l->param.pool_f32.POOL_WIDE = 1;
+	else
+		l->param.pool_lanes.POOL_WIDE = 1;
+}
+
+/* What the CPU's kernel, which is of f32, makes of narrower elements. */
+static void pool_cpu(const void *args, size_t begin, size_t end, void *scratch)
+{
+	struct rlx_k_pool a = *(const struct rlx_k_pool *)args;
+	size_t in = a.planes * a.in[0] * a.in[1] * a.in[2], row = a.out[2];
+	size_t out = a.planes * a.out[0] * a.out[1] * row;
+	float *x = malloc(in * sizeof(*x)), *y = malloc(out * sizeof(*y));
+	void *to = a.y;
+
+	CHECK(x && y);
+	for (size_t i = 0; i < in; i++)
+		x[i] = (float)gpu_value(a.x, i, a.type);
+	a.x = x;
+	a.y = y;
+	rlx_kernels_get(RLX_ISA_BASE)->pool_f32(&a, begin, end, scratch);
+	for (size_t i = begin * row; i < end * row; i++) {
+		_Float16 h = (_Float16)y[i];
+
+		if (a.type == RLX_F32)
+			((float *)to)[i] = y[i];
+		else if (a.type == RLX_BF16)
+			((uint16_t *)to)[i] = kc_to_bf16(y[i]);
+		else
+			memcpy((uint16_t *)to + i, &h, 2);
+	}
+	free(x);
+	free(y);
+}
+
+static void one_pool(struct rlx_k_pool a, gpu_launch_fn *launch, uint64_t *s)
+{
+	size_t in = a.planes * a.in[0] * a.in[1] * a.in[2];
+	size_t out = a.planes * a.out[0] * a.out[1] * a.out[2];
+	int type = small_float[kc_pick(s, 0, 2)];
+	struct gpu_field f[] = { GPU_IN(struct rlx_k_pool, x, type, in),
+		GPU_OUT(struct rlx_k_pool, index, RLX_I64, out, 0),
+		GPU_OUT(struct rlx_k_pool, y, type, out, type == RLX_F32 ? 2e-6 :
+			type == RLX_F16 ? 1e-3 : 8e-3) };
+	struct gpu_case c = { .name = "pool", .launch = launch, .cpu = pool_cpu, .args = &a,
+			      .size = sizeof(a), .units = a.planes * a.out[0] * a.out[1],
+			      .scratch = rlx_k_pool_scratch(&a, 4), .field = f, .n = 3 };
+	float *x = gpu_alloc(in, type, -2, 2, s);
+
+	a.type = (uint8_t)type;
+	a.lp = (unsigned int)kc_pick(s, 1, 3);
+	a.kind = (enum rlx_k_pool_kind)kc_pick(s, 0, 2);
+	a.include_pad = kc_pick(s, 0, 1);
+	a.column_major = kc_pick(s, 0, 1);
+	if (a.kind == RLX_K_POOL_MAX && kc_pick(s, 0, 1))
+		a.index = gpu_alloc(out, RLX_I64, 0, 0, s);
+	c.scratch = rlx_k_pool_scratch(&a, 4);
+	for (size_t i = 0; i < in && type == RLX_F32 && kc_pick(s, 0, 9); i++)
+		x[i] = kc_pick(s, 0, 300) ? rintf(x[i] * 3) : NAN;	/* many equals */
+	a.x = x;
+	a.y = gpu_alloc(out, type, 0, 0, s);
+	gpu_against_cpu(&c, s);
+	free(x);
+	free(a.y);
+	free(a.index);
 }
 
 TEST(pool)
 {
 	uint64_t seed = rlx_test_seed();
 
-	for (int i = 0; i < 16; i++)
-		one_pool(&seed);
+	for (int i = 0; i < 24; i++)
+		one_pool(pool_any(&seed), i % 3 ? pool_few : pool_wide, &seed);
+}
+
+TEST(pool_square)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 40; i++)
+		one_pool(pool_square(i % 2, &seed), i % 8 > 1 ? pool_few : i % 8 ? pool_wide :
+			 rlx_g_pool_f32_launch,
+			 &seed);
+}
+
+TEST(pool_global)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 24; i++)
+		one_pool(pool_global(i % 2, &seed), i % 8 > 1 ? pool_few : i % 8 ? pool_wide :
+			 rlx_g_pool_f32_launch,
+			 &seed);
 }
 
 static void one_resize(bool nearest, uint64_t *s)
