@@ -138,6 +138,79 @@ static inline void rlx_g_conv_depthwise_cost(const void *args, const struct rlx_
 	t->resident = 3;
 }
 
+enum { RLX_G_DEPTHWISE_SHARED = 48 << 10 };	/* bytes of turned weights */
+
+static inline const char *rlx_g_conv_depthwise_last_why_not(const void *args,
+							    const struct rlx_g_launch *l)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+	double taps = (double)a->k[0] * (double)a->k[1] * (double)a->k[2];
+
+	return !a->channels_last || a->x_plain ? "it is not channels last" :
+	       a->groups != a->ic || a->oc != a->ic ? "a group has more than a channel" :
+	       a->type == RLX_F64 ? "it is f64" :
+	       taps * 16 > RLX_G_DEPTHWISE_SHARED ? "there are over 3,072 taps" :
+	       rlx_g_conv_why_not(args, l);
+}
+
+/*
+ * A thread for a vector of channels of up to 4 pixels; rows of the grid have 32 vectors at most,
+ * or as many as have their weights in shared memory.
+ */
+static inline bool rlx_g_conv_depthwise_last_plan(const void *args, unsigned int i,
+						  struct rlx_g_launch *l)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+	bool known = a->d[2] == 1 && a->k[2] <= 7 && a->s[2] <= 4;
+	int64_t size = rlx_g_conv_half(a) ? 2 : 4, taps = (int64_t)(a->k[0] * a->k[1] * a->k[2]);
+	int64_t rows = (int64_t)(a->n * a->out[0] * a->out[1]), fill = l->processors;
+	uint64_t at = (uint64_t)a->x | (uint64_t)a->y | (uint64_t)a->res;
+	int64_t vec = 16 / size, per = !known ? 1 : a->s[2] > 1 || a->k[2] > 5 ? 2 : 4;
+	int64_t most, vecs, parts, runs;
+
+	if (i)
+		return false;
+	while (a->ic % (size_t)vec || at % (uint64_t)(vec * size))
+		vec /= 2;
+	most = RLX_G_DEPTHWISE_SHARED / (taps * vec * size);
+	vecs = (int64_t)a->ic / vec;
+	while (per > 1 && (per > (int64_t)a->out[2] ||
+			   rows * rlx_g_ceil((int64_t)a->out[2], per) * vecs < fill * 1024))
+		per /= 2;
+	parts = rlx_g_ceil(vecs, most < 32 ? most : 32);
+	vecs = rlx_g_ceil(vecs, parts);
+	parts = rlx_g_ceil((int64_t)a->ic / vec, vecs);
+	runs = rlx_g_ceil(rows * rlx_g_ceil((int64_t)a->out[2], per), 256 / vecs);
+	/* each block turns weights: no more of them than keep a multiprocessor busy */
+	fill = rlx_g_ceil(fill * 8, parts);
+	rlx_g_line(l, runs < fill ? runs : fill, 256);
+	l->grid[1] = (uint32_t)parts;
+	l->can = parts <= 65535;
+	l->shared = (uint32_t)(taps * vecs * vec * size);
+	RLX_G_VARIANT(l, conv_depthwise_channels_last, .ELEM_TYPE = a->type,
+		      .CONV_TAPS = known ? (int32_t)a->k[2] : 0,
+		      .CONV_STRIDE = known ? (int32_t)a->s[2] : 0, .CONV_PIXELS = (int32_t)per,
+		      .CONV_CHANNELS = (int32_t)vec, .CONV_ACT = (int32_t)a->act);
+	return true;
+}
+
+/* Bound by memory, but for many taps: four instructions or so a term and output. */
+static inline void rlx_g_conv_depthwise_last_cost(const void *args, const struct rlx_g_launch *l,
+						  struct rlx_g_cost *t)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+	double depth = rlx_g_conv_depth(a), each = rlx_g_conv_outputs(a) / t->blocks;
+	double per = l->param.conv_depthwise_channels_last.CONV_PIXELS;
+
+	t->rate = RLX_G_RATE_fma_f32;
+	t->part = 0.3;
+	t->flops = 2 * each * depth;
+	t->l2_bytes = each * depth * rlx_g_conv_size(a) / (per * 2) + l->shared;
+	t->begin_ns = 1000;
+	t->dram_bytes = rlx_g_conv_dram(a);
+	t->resident = 2;
+}
+
 static inline const char *rlx_g_conv_direct_why_not(const void *args,
 						    const struct rlx_g_launch *l)
 {
@@ -322,10 +395,14 @@ static inline void rlx_g_conv_nd_launch(const void *args, struct rlx_g_launch *l
 		  rlx_g_conv_tiled_cost },
 		{ RLX_G_conv_depthwise, rlx_g_conv_plain_why_not, rlx_g_conv_depthwise_plan,
 		  rlx_g_conv_depthwise_cost },
+		{ RLX_G_conv_depthwise_channels_last, rlx_g_conv_depthwise_last_why_not,
+		  rlx_g_conv_depthwise_last_plan, rlx_g_conv_depthwise_last_cost },
 		{ RLX_G_conv_direct, rlx_g_conv_direct_why_not, rlx_g_conv_direct_plan,
 		  rlx_g_conv_direct_cost },
 	};
-	static const struct rlx_g_family family = { "conv", option, 4, rlx_g_conv_describe };
+	static const struct rlx_g_family family = {
+		"conv", option, sizeof(option) / sizeof(option[0]), rlx_g_conv_describe
+	};
 
 	rlx_g_choose(&family, args, l);
 }

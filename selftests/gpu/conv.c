@@ -237,6 +237,39 @@ TEST(channels_last)
 	gpu_judge = NULL;
 }
 
+/* A chip that few outputs fill, so that threads have several. */
+static void small_chip(const void *args, struct rlx_g_launch *l)
+{
+	l->processors = 1;
+	rlx_g_conv_nd_launch(args, l);
+}
+
+TEST(depthwise_channels_last)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 30; i++) {
+		struct rlx_k_conv_nd a = { .n = (size_t)kc_pick(&seed, 1, 3),
+			.channels_last = true };
+
+		a.ic = a.oc = a.groups = (size_t)(i % 3 ? 8 * kc_pick(&seed, 1, 50) :
+						  kc_pick(&seed, 1, 50));
+		for (int d = 0; d < 3; d++) {
+			bool flat = d < 2 && kc_pick(&seed, d, 1) == 0;
+
+			a.k[d] = flat ? 1 : (size_t)kc_pick(&seed, 1, d ? 7 : 3);
+			a.in[d] = flat ? 1 : (size_t)kc_pick(&seed, 1, d ? 12 : 4);
+			a.s[d] = flat ? 1 : (size_t)kc_pick(&seed, 1, 4);
+			a.d[d] = flat || kc_pick(&seed, 0, 2) ? 1 : 2;
+			a.p[d] = flat ? 0 : (size_t)kc_pick(&seed, 0, (int64_t)a.k[d] / 2);
+			a.out[d] = flat ? 1 : (a.in[d] + 2 * a.p[d]) / a.s[d] + 1;
+		}
+		a.act = (enum rlx_act)kc_pick(&seed, 0, RLX_ACT_COUNT - 1);
+		one_conv(&a, float_type[i % 3], i % 5 ? small_chip : rlx_g_conv_nd_launch, &seed);
+		CHECK(!strcmp(gpu_ran, "conv_depthwise_channels_last"));
+	}
+}
+
 TEST(refuses)
 {
 	struct rlx_k_conv_nd a = {
