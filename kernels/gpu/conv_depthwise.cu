@@ -4,7 +4,8 @@
  * to multiply by tiles, as a group's input serves no more than its few channels.
  *
  * Algorithm: a thread has 4 outputs side by side (f16, bf16: 8; fewer if rows are no multiple; one
- * if transposed). Where the taps of the innermost dimension are known (7 at most, stride 4 at
+ * if transposed), in CONV_ROWS rows where it has fewer, so that what it works out and waits for is
+ * shared by as many. Where the taps of the innermost dimension are known (7 at most, stride 4 at
  * most, no dilation), it reads each input of a row once, into registers, for all of them.
  * Traffic: y once; x about once for each row of taps and each output channel of the group, mostly
  * from caches after the first time. Limits: sums are f32 (of f64 f64), in one order.
@@ -13,10 +14,10 @@
 #include "kernels/gpu/conv.h"
 
 /*
- * A thread sums CONV_PIXELS of a row; CONV_TAPS: of the innermost dimension, which lie side by
- * side, CONV_STRIDE: its stride; no CONV_TAPS: any taps.
+ * A thread sums CONV_PIXELS of each of CONV_ROWS rows; CONV_TAPS: of the innermost dimension, which
+ * lie side by side, CONV_STRIDE: its stride; no CONV_TAPS: any taps.
  */
-enum { TAPS = CONV_TAPS, STRIDE = CONV_STRIDE, PER = CONV_PIXELS };
+enum { TAPS = CONV_TAPS, STRIDE = CONV_STRIDE, PER = CONV_PIXELS, ROWS = CONV_ROWS };
 
 static DEV inline real inside(const mem *row, int at, int n)
 {
@@ -47,15 +48,15 @@ static DEV inline void add_row(real *sum, const mem *row, const mem *w, int n, i
 				  inside(row, at + p * d.s + t * d.d, n);
 }
 
-static DEV inline void sum_run(real *sum, const struct rlx_k_conv_nd &a, const struct conv &c,
-			       const mem *x, const mem *w, const int64_t *q)
+static DEV inline void sum_run(real (&sum)[ROWS][PER], const struct rlx_k_conv_nd &a,
+			       const struct conv &c, const mem *x, const mem *w, const int64_t *q)
 {
 	int channels = (int)(a.ic / a.groups), in[3], at[3];
 	int64_t kernel = (int64_t)(a.k[0] * a.k[1] * a.k[2]);
 
 	for (int i = 0; i < 3; i++) {
 		in[i] = (int)a.in[i];
-		at[i] = (int)q[i] * c.dim[i].s * (i == 2 ? PER : 1) + c.dim[i].at;
+		at[i] = (int)q[i] * c.dim[i].s + c.dim[i].at;
 	}
 	for (int ch = 0; ch < channels; ch++) {
 		const mem *wc = w + ch * kernel * (CONV_TRANSPOSED ? c.rows : 1);
@@ -68,13 +69,19 @@ static DEV inline void sum_run(real *sum, const struct rlx_k_conv_nd &a, const s
 			for (int k = 0; k < c.dim[1].taps; k++) {
 				int y = at[1] + k * c.dim[1].d;
 				int ty = c.dim[1].tap + k * c.dim[1].dtap;
+				const mem *wk = wc + ((int64_t)tz * (int)a.k[1] + ty) *
+						(int)a.k[2] + c.dim[2].tap;
+				const mem *row = x + (((int64_t)ch * in[0] + z) * in[1] + y) *
+						 in[2];
 
-				if ((unsigned int)y >= (unsigned int)in[1])
+				if (ROWS == 1 && (unsigned int)y >= (unsigned int)in[1])
 					continue;
-				add_row(sum, x + (((int64_t)ch * in[0] + z) * in[1] + y) * in[2],
-					wc + ((int64_t)tz * (int)a.k[1] + ty) * (int)a.k[2] +
-						c.dim[2].tap,
-					in[2], at[2], c.dim[2]);
+				/* a row beyond the image has no elements */
+#pragma unroll
+				for (int r = 0; r < ROWS; r++, y += c.dim[1].s)
+					add_row(sum[r], row + (int64_t)r * c.dim[1].s * in[2], wk,
+						(unsigned int)y < (unsigned int)in[1] ? in[2] : 0,
+						at[2], c.dim[2]);
 			}
 		}
 	}
@@ -85,24 +92,30 @@ static DEV inline void one_run(const struct rlx_k_conv_nd &a, const struct conv_
 {
 	int64_t rest, q[3], channel, image, group, row, in = (int64_t)(a.ic / a.groups);
 	int64_t pixel = 0, at[PER];
-	real sum[PER] = {};
+	real sum[ROWS][PER] = {};
 
 	rest = divide(i, (c.dim[2].n + PER - 1) / PER, &q[2]);
-	rest = divide(rest, c.dim[1].n, &q[1]);
+	rest = divide(rest, (c.dim[1].n + ROWS - 1) / ROWS, &q[1]);
 	rest = divide(rest, c.dim[0].n, &q[0]);
 	image = divide(rest, (int64_t)a.oc, &channel);
 	group = divide(channel, c.rows, &row);
+	q[2] *= PER;
+	q[1] *= ROWS;
 	sum_run(sum, a, c, c.x + image * (int64_t)a.x_n +
 			group * in * (int64_t)(a.in[0] * a.in[1] * a.in[2]),
 		c.w + group * in * c.rows * (int64_t)(a.k[0] * a.k[1] * a.k[2]) +
 			row * conv_row_step(a, c), q);
-	q[2] *= PER;
 	for (int d = 0; d < 3; d++)
 		pixel = pixel * (int64_t)a.out[d] + c.dim[d].first + q[d] * c.dim[d].step;
 #pragma unroll
-	for (int p = 0; p < PER; p++)
-		at[p] = image * (int64_t)a.y_n + pixel + p;
-	conv_end<PER>(a, o, channel, at, sum);
+	for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+		for (int p = 0; p < PER; p++)
+			at[p] = image * (int64_t)a.y_n + pixel + p;
+		if (ROWS == 1 || q[1] + r < c.dim[1].n)
+			conv_end<PER>(a, o, channel, at, sum[r]);
+		pixel += (int64_t)a.out[2];
+	}
 }
 
 RLX_G_KERNEL(conv_depthwise, struct rlx_k_conv_nd, 256)
@@ -111,11 +124,10 @@ RLX_G_KERNEL(conv_depthwise, struct rlx_k_conv_nd, 256)
 			 rlx_g_conv_phases(&a, 2);
 	struct conv_ends o = conv_ends_of(a, env, false, 0);
 
-
 	for (int64_t f = blockIdx.y; f < phases; f += gridDim.y) {
 		struct conv c = conv_at(a, env, f, 0);
-		int64_t n = (int64_t)(a.n * a.oc) * c.dim[0].n * c.dim[1].n *
-			    ((c.dim[2].n + PER - 1) / PER);
+		int64_t n = (int64_t)(a.n * a.oc) * c.dim[0].n *
+			    ((c.dim[1].n + ROWS - 1) / ROWS) * ((c.dim[2].n + PER - 1) / PER);
 
 		for (int64_t i = line_first(); i < n; i += line_step())
 			one_run(a, o, c, i);

@@ -94,25 +94,34 @@ static inline const char *rlx_g_conv_plain_why_not(const void *args,
 	       rlx_g_conv_why_not(args, l);
 }
 
-/* A thread for each output, or for up to 16 bytes of them that lie in a row. */
+/*
+ * A thread for each output, or for up to 16 bytes of them that lie in a row, or of up to 4 rows if
+ * these are fewer and enough threads are left.
+ */
 static inline bool rlx_g_conv_depthwise_plan(const void *args, unsigned int i,
 					     struct rlx_g_launch *l)
 {
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
 	int64_t phases = rlx_g_conv_phases(a, 0) * rlx_g_conv_phases(a, 1) *
 			 rlx_g_conv_phases(a, 2);
-	int32_t per = a->transposed ? 1 : rlx_g_conv_half(a) ? 8 : 4;
+	int32_t per = a->transposed ? 1 : rlx_g_conv_half(a) ? 8 : 4, rows = 1;
 	bool known = !a->transposed && a->d[2] == 1 && a->k[2] <= 7 && a->s[2] <= 4;
 
 	if (i)
 		return false;
 	while (a->out[2] % (size_t)per)
 		per /= 2;
-	rlx_g_each(l, (int64_t)a->oc * rlx_g_conv_cols(a) / per);
+	while (!a->transposed && per * rows < 4 && (size_t)rows < a->out[1] &&
+	       rlx_g_conv_outputs(a) / (per * rows * 2) > l->processors * 512.0)
+		rows *= 2;
+	rlx_g_each(l, (int64_t)a->oc * rlx_g_conv_cols(a) / per /
+		      (rows > 1 ? (int64_t)a->out[1] : 1) *
+		      (rows > 1 ? rlx_g_ceil((int64_t)a->out[1], rows) : 1));
 	l->grid[1] = (uint32_t)(phases < 65535 ? phases : 65535);
 	RLX_G_VARIANT(l, conv_depthwise, .ELEM_TYPE = a->type, .CONV_TRANSPOSED = a->transposed,
 		      .CONV_TAPS = known ? (int32_t)a->k[2] : 0,
-		      .CONV_STRIDE = known ? (int32_t)a->s[2] : 0, .CONV_PIXELS = per);
+		      .CONV_STRIDE = known ? (int32_t)a->s[2] : 0, .CONV_PIXELS = per,
+		      .CONV_ROWS = rows);
 	return true;
 }
 

@@ -244,6 +244,32 @@ static void small_chip(const void *args, struct rlx_g_launch *l)
 	rlx_g_conv_nd_launch(args, l);
 }
 
+/* Rows of outputs at odd places, so that a thread has several. */
+TEST(depthwise_rows)
+{
+	uint64_t seed = rlx_test_seed();
+	int ran = 0;
+
+	for (int i = 0; i < 16; i++) {
+		struct rlx_k_conv_nd a = { .n = 2, .in = { 1, 1, 1 }, .out = { 1, 1, 1 },
+			.k = { 1, 1, 1 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 } };
+
+		a.ic = a.groups = (size_t)kc_pick(&seed, 40, 70);
+		a.oc = a.ic * (size_t)kc_pick(&seed, 1, 2);
+		for (int d = 1; d < 3; d++) {
+			a.k[d] = (size_t)kc_pick(&seed, 1, 5);
+			a.s[d] = (size_t)kc_pick(&seed, 1, 2);
+			a.d[d] = (size_t)kc_pick(&seed, 1, i % 4 ? 1 : 2);
+			a.p[d] = (size_t)kc_pick(&seed, 0, (int64_t)a.k[d] / 2);
+			a.out[d] = (size_t)kc_pick(&seed, 7, 15);
+			a.in[d] = (a.out[d] - 1) * a.s[d] + (a.k[d] - 1) * a.d[d] + 1 - a.p[d];
+		}
+		one_conv(&a, float_type[i % 4], small_chip, &seed);
+		ran += !strcmp(gpu_ran, "conv_depthwise");
+	}
+	CHECK(ran > 0);
+}
+
 TEST(depthwise_channels_last)
 {
 	uint64_t seed = rlx_test_seed();
