@@ -223,7 +223,10 @@ static void two_dims_of(struct layout *l, struct rlx_op_fused_conv *a)
 
 /* ---- channels last ---- */
 
-/* Can it be done channels last: one dtype of 16 bits, one group or groups of chunks of 8. */
+/*
+ * Can it be done channels last: one dtype of 16 bits, and one group, groups of chunks of 8, or
+ * chunks of 8 groups of one channel.
+ */
 static bool fits_last(const struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_op_fused_conv *a = n->args;
@@ -233,7 +236,8 @@ static bool fits_last(const struct layout *l, const struct rlx_node *n)
 	return !a->block && is_image(x) && is_image(w) && x->dtype != RLX_F32 &&
 	       w->dtype == x->dtype && (!n->in[3] || r->dtype == x->dtype) &&
 	       (!n->in[2] || is_real(b->dtype)) &&
-	       (a->groups == 1 || w->dim[1] % 8 == 0);
+	       (a->groups == 1 || w->dim[1] % 8 == 0 ||
+		(w->dim[1] == 1 && w->dim[0] == a->groups && a->groups % 8 == 0));
 }
 
 /* A plain x is read as it is, if its channels would have to be filled up. */

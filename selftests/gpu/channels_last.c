@@ -107,13 +107,16 @@ static void branches(struct net *t)
 
 static void step(struct net *t)
 {
-	switch (pick(t, 0, 6)) {
+	int64_t c = at(t).dim[1];
+
+	switch (pick(t, 0, 7)) {
 	case 0: residual(t, 3); break;
 	case 1: gate(t); break;
 	case 2: pool(t); break;
 	case 3: branches(t); break;
 	case 4: conv(t, 16 * pick(t, 1, 2), pick(t, 0, 1) ? 3 : 1, pick(t, 1, 2), 1); break;
 	case 5: conv(t, pick(t, 1, 40), 3, 1, 1); break;
+	case 6: conv(t, c, 1 + 2 * pick(t, 0, 2), pick(t, 1, 2), c); break;	/* depthwise */
 	default:
 		if (at(t).dim[1] % 16 == 0)
 			conv(t, 32, 3, 1, 2);
@@ -166,7 +169,7 @@ TEST(random_nets)
 	uint64_t seed = rlx_test_seed();
 	int i;
 
-	for (i = 0; i < 14; i++) {
+	for (i = 0; i < 20; i++) {
 		enum rlx_dtype dtype = i % 2 ? RLX_BF16 : RLX_F16;
 		struct rlx_graph *g = draw(seed + (uint64_t)i, dtype, 1 + i % 6);
 		struct rlx_session *a = session(g, getenv("RLX_TEST_GPU"), seed);
@@ -201,6 +204,7 @@ TEST(chains_stay)
 	t.x = rlx_input(t.g, "x", rlx_type(RLX_F16, 1, 16, 12, 12));
 	for (i = 0; i < 4; i++) {
 		conv(&t, 24, 3, 1, 1);
+		conv(&t, 24, 3, 1, 24);
 		residual(&t, 3);
 		pool(&t);
 		gate(&t);
