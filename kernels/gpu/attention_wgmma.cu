@@ -88,13 +88,16 @@ static DEV inline unsigned char *piece_at(unsigned char *tile, int i, int box)
 	return tile + c / PIECES * box + r * ROW + tile_piece(r, c % PIECES, ROW) * 16;
 }
 
-/* A tile of COUNT rows, of which @left are there: zeros beyond, and beyond dim. */
+/*
+ * A tile of COUNT rows, of which @left are there: zeros beyond, and beyond dim. Whole tiles leave
+ * pieces beyond dim as they are, and those are zeros from the beginning (clear_fill()).
+ */
 template <int COUNT>
 static DEV inline void load_rows(unsigned char *to, struct rows *m, int left, uint64_t *full)
 {
 	const int box = COUNT * ROW, r = (int)threadIdx.x / SPAN;
 
-	if (m->wide && left >= COUNT && (m->take == 8 || !m->mine)) {
+	if (m->wide && left >= COUNT && (m->take == 8 || !m->take)) {
 		shared_at at[KINDS];
 
 #pragma unroll
@@ -102,7 +105,7 @@ static DEV inline void load_rows(unsigned char *to, struct rows *m, int left, ui
 			at[i] = shared_from(piece_at(to, i, box));
 #pragma unroll
 		for (int i = 0; i < COUNT / STEP; i++) {
-			if (m->mine)
+			if (m->take)
 				copy_16(at[i % KINDS] + i / KINDS * KINDS * STEP * ROW, m->p);
 			step_on(&m->p, m->stride * 2);
 		}
@@ -124,6 +127,18 @@ static DEV inline void load_rows(unsigned char *to, struct rows *m, int left, ui
 		bar_arrive_copies(full);
 	else
 		bar_arrive(full);
+}
+
+/* Heads narrower than the tiles: what fills them up is written once, for all tiles. */
+static DEV inline void clear_fill(const struct rlx_k_attention &a, unsigned char *shared)
+{
+	struct alignas(16) piece { uint32_t w[4]; };
+	int n = (Q_BYTES + 2 * STAGES * KV_BYTES) / 16;
+
+	if (a.head_dim == HD && a.v_dim == HD)
+		return;
+	for (int i = (int)threadIdx.x; i < n; i += THREADS)
+		((struct piece *)shared)[i] = piece{};
 }
 
 static DEV inline void feed(const struct rlx_k_attention &a, const struct rlx_g_env &env,
@@ -296,6 +311,7 @@ RLX_G_KERNEL_PDL(attention_wgmma, struct rlx_k_attention, THREADS)
 	struct smem r = { shared, shared + Q_BYTES, shared + Q_BYTES + STAGES * KV_BYTES,
 		(struct barriers *)(shared + Q_BYTES + 2 * STAGES * KV_BYTES) };
 
+	clear_fill(a, shared);
 	if (threadIdx.x == 0) {
 		bar_init(&r.bar->q_full, GROUP);
 		bar_init(&r.bar->q_free, GROUPS * GROUP);
