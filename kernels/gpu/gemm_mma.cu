@@ -93,7 +93,7 @@ struct round_it {
 
 RLX_G_KERNEL(gemv, struct rlx_k_gemm, 256)
 {
-	SHARED(float, smem, [GEMV_ROOM(sizeof(type_b))]);
+	SHARED(float, smem, [GEMV_ROOM]);
 
 	gemv<type_a, type_b, operands>(a, env, smem, round_it(), get, put);
 }

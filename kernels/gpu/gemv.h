@@ -70,18 +70,18 @@ static DEV inline void gemv_cols(const struct rlx_k_gemm &a, const O &o, int64_t
 #pragma unroll 2
 	for (int64_t at = lane * V; at < k; at += lanes * V) {
 		gemv_pack<TB, V> x = gemv_load<TB, V>(b, at, k, wide);
+		pack_a y[GEMV_M] = {};
 
+		/* all under way before the first is waited for */
 #pragma unroll
-		for (int r = 0; r < GEMV_M; r++) {
-			pack_a y;
-
-			if (r >= (int)a.m)
-				break;
-			y = gemv_load<TA, V>(o.a + r * a.lda, at, k, wide_a);
+		for (int r = 0; r < GEMV_M; r++)
+			if (r < (int)a.m)
+				y[r] = gemv_load<TA, V>(o.a + r * a.lda, at, k, wide_a);
+#pragma unroll
+		for (int r = 0; r < GEMV_M; r++)
 #pragma unroll
 			for (int i = 0; i < V; i++)
-				sum[r] += as(y.v[i]) * as(x.v[i]);
-		}
+				sum[r] += as(y[r].v[i]) * as(x.v[i]);
 	}
 	/* lane r ends row r: the epilogue stands once in the code */
 #pragma unroll
@@ -99,7 +99,7 @@ static DEV inline void gemv_cols(const struct rlx_k_gemm &a, const O &o, int64_t
 }
 
 /* b by rows (K x N): a block for GEMV_COLS columns, its threads split k (split-K). */
-template <class TB, class O, class AS, class GET, class PUT>
+template <class TA, class TB, class O, class AS, class GET, class PUT>
 static DEV inline void gemv_rows(const struct rlx_k_gemm &a, const O &o, float *smem, AS as,
 				 GET get, PUT put)
 {
@@ -108,48 +108,47 @@ static DEV inline void gemv_rows(const struct rlx_k_gemm &a, const O &o, float *
 	int64_t n = (int64_t)a.n, k = (int64_t)a.k;
 	int64_t first = blockIdx.x % ((n + GEMV_COLS - 1) / GEMV_COLS) * GEMV_COLS;
 	bool wide = ((uint64_t)o.b | (uint64_t)a.ldb * sizeof(TB)) % 16 == 0;
-	float sum[GEMV_M][V] = {}, *out = smem + DOWN * GEMV_COLS;
+	float sum[GEMV_M][V] = {}, all = 0;
 
 #pragma unroll 2
 	for (int64_t at = y; at < k; at += DOWN) {
 		gemv_pack<TB, V> w = gemv_load<TB, V>(o.b + at * (int64_t)a.ldb, first + x, n,
 						      wide);
+		TA v[GEMV_M];
 
 #pragma unroll
-		for (int r = 0; r < GEMV_M; r++) {
-			float v = r < (int)a.m ? as(o.a[r * a.lda + at]) : 0;
-
+		for (int r = 0; r < GEMV_M; r++)
+			v[r] = load_if(o.a + r * a.lda + at, r < (int)a.m);
+#pragma unroll
+		for (int r = 0; r < GEMV_M; r++)
 #pragma unroll
 			for (int i = 0; i < V; i++)
-				sum[r][i] += v * as(w.v[i]);
-		}
+				sum[r][i] += as(v[r]) * as(w.v[i]);
 	}
+	/* a warp's shares by shuffles, then those of all warps */
 #pragma unroll
-	for (int r = 0; r < GEMV_M; r++) {
-		if (r >= (int)a.m)
-			break;
+	for (int r = 0; r < GEMV_M; r++)
 #pragma unroll
-		for (int i = 0; i < V; i++)
-			smem[y * GEMV_COLS + x + i] = sum[r][i];
-		__syncthreads();
-		if (threadIdx.x < GEMV_COLS) {
-			float s = 0;
+		for (int i = 0; i < V; i++) {
+			float s = sum[r][i];
 
-			for (int d = 0; d < DOWN; d++)
-				s += smem[d * GEMV_COLS + (int)threadIdx.x];
-			out[r * GEMV_COLS + (int)threadIdx.x] = s;
+			for (int m = WARP / 2; m >= ACROSS; m /= 2)
+				s += warp_xor(s, m);
+			if (lane_id() < ACROSS)
+				smem[(warp_id() * GEMV_M + r) * GEMV_COLS + x + i] = s;
 		}
-		__syncthreads();
-	}
+	__syncthreads();
 	/* a thread for each result */
 	y = (int)threadIdx.x / GEMV_COLS;
 	first += threadIdx.x % GEMV_COLS;
+	for (int w = 0; w < 256 / WARP; w++)
+		all += smem[w * GEMV_M * GEMV_COLS + (int)threadIdx.x];
 	if (y < (int)a.m && first < n)
-		o.finish(a, (size_t)y, (size_t)first, out[threadIdx.x], get, put);
+		o.finish(a, (size_t)y, (size_t)first, all, get, put);
 }
 
-/* Room of a block for elements of @size bytes: sums of its threads, results. */
-#define GEMV_ROOM(size)	(256 / (GEMV_COLS * (size) / 16) * GEMV_COLS + GEMV_M * GEMV_COLS)
+/* Floats of shared memory of a block: sums of its warps. */
+#define GEMV_ROOM	(256 / WARP * GEMV_M * GEMV_COLS)
 
 /* All of it, by blocks of 256 threads; GEMM_B_COLS: b lies by columns. */
 template <class TA, class TB, class O, class AS, class GET, class PUT>
@@ -160,7 +159,7 @@ static DEV inline void gemv(const struct rlx_k_gemm &a, const struct rlx_g_env &
 	O o(a, env, blockIdx.x / per);
 
 	if constexpr (!GEMM_B_COLS) {
-		gemv_rows<TB>(a, o, smem, as, get, put);
+		gemv_rows<TA, TB>(a, o, smem, as, get, put);
 		return;
 	}
 	int lanes = gemv_lanes<TB>((int64_t)a.k);
