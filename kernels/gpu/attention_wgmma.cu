@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT
 /*
  * Attention by Hopper's wgmma, warp-specialised: one producer warpgroup brings keys and values
- * to shared memory, two or three consumer warpgroups have 64 queries each and take turns at
+ * to shared memory, one to three consumer warpgroups have 64 queries each and take turns at
  * the tensor cores, so that one's softmax runs beside another's MMA.
  *
  * Algorithm: as attention_mma.cu, with scores and weights in registers and q, k, v in swizzled
  * shared memory. Consumers pass the turn on by named barriers (ping-pong scheduling), and each
  * starts the scores of tile i + 1 before it weighs the values of tile i.
  *
- * Tiles: ATT_WARPGROUPS x 64 queries by ATT_KEYS keys (64 to 160, by width of a head).
- * Traffic: k and v once for every 128 or 192 queries of a head.
+ * Tiles: ATTENTION_GROUPS x 64 queries by ATT_KEYS keys (64 to 160, by width of a head).
+ * Traffic: k and v once for every 64, 128 or 192 queries of a head.
  *
  * Source: Shah et al., "FlashAttention-3" (2024). Limits: sm_90a alone; f16, bf16; heads
  * up to 256 wide, filled up with zeros to 32, 64, 96, 128 or 256.
  */
 #include "kernels/gpu/attention_plan.h"
 
-#define RLX_G_BLOCKS	ATT_BLOCKS(HD)
+#define RLX_G_BLOCKS	ATT_BLOCKS(HD, ATTENTION_GROUPS)
 
 #include "kernels/gpu/attention_softmax.h"
 #include "kernels/gpu/wgmma.h"
 
 enum {
 	BF = (bool)mma_kind<half>::bf,
-	GROUPS = ATT_WARPGROUPS(HD), ROWS = 64 * GROUPS, KEYS = ATT_KEYS(HD), STAGES = 2,
-	THREADS = ATT_THREADS(HD),
+	GROUPS = ATTENTION_GROUPS, ROWS = 64 * GROUPS, KEYS = ATT_KEYS(HD), STAGES = 2,
+	THREADS = ATT_THREADS(GROUPS),
 	ROW = HD % 64 ? 64 : 128,		/* bytes of a row in the tiles' blocks */
 	BOX_Q = ROWS * ROW, BOX = KEYS * ROW,	/* a block: all rows, ROW bytes of each */
-	Q_BYTES = ATT_Q_BYTES(HD), KV_BYTES = ATT_KV_BYTES(HD),
+	Q_BYTES = ATT_Q_BYTES(HD, GROUPS), KV_BYTES = ATT_KV_BYTES(HD),
 	SCORES = KEYS / 2, OUT = HD / 2,	/* of a thread */
 };
 
@@ -233,11 +233,13 @@ static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, s
 	uint32_t p[KEYS / 4];
 
 	await(bar->k_full, x->t);
-	turn_wait(x->g);
+	if (GROUPS > 1)
+		turn_wait(x->g);
 	wgmma_settle(c);
 	wgmma_fence();
 	multiply_keys(c, q, x->r.k + x->t.stage * KV_BYTES);
-	turn_pass(x->g, GROUPS);
+	if (GROUPS > 1)
+		turn_pass(x->g, GROUPS);
 	wgmma_wait<0>();
 	wgmma_settle(c);
 	bar_arrive(&bar->k_free[x->t.stage]);
@@ -246,7 +248,8 @@ static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, s
 	pack_weights(p, c);
 	for (int i = x->w.from + 1; i < x->w.to; i++) {
 		await(bar->k_full, x->t);
-		turn_wait(x->g);
+		if (GROUPS > 1)
+			turn_wait(x->g);
 		wgmma_settle(c);
 		wgmma_settle(s->out);
 		wgmma_settle(p);
@@ -255,7 +258,8 @@ static DEV inline void attend(const struct rlx_k_attention &a, struct task *x, s
 		await(bar->v_full, v);
 		wgmma_fence();
 		multiply_values(s->out, p, x->r.v + v.stage * KV_BYTES);
-		turn_pass(x->g, GROUPS);
+		if (GROUPS > 1)
+			turn_pass(x->g, GROUPS);
 		wgmma_wait<1>();
 		wgmma_settle(c);
 		bar_arrive(&bar->k_free[x->t.stage]);
@@ -287,7 +291,8 @@ static DEV inline void compute(const struct rlx_k_attention &a, const struct rlx
 	struct task x = { {}, RLX_G_PTR(const void, a.bias), r, {}, g, 0 };
 	uint32_t heads = heads_of(a, env), jobs = jobs_of(a, heads, ROWS), u;
 
-	turn_first(g, GROUPS);
+	if (GROUPS > 1)
+		turn_first(g, GROUPS);
 	for (uint32_t round = 0; (u = job_number(round)) < jobs; round++) {
 		struct state s;
 
@@ -329,7 +334,7 @@ RLX_G_KERNEL_PDL(attention_wgmma, struct rlx_k_attention, THREADS)
 		regs_fewer<ATT_REGS_LOAD(HD)>();
 		feed(a, env, r);
 	} else {
-		regs_more<ATT_REGS(HD)>();
+		regs_more<ATT_REGS(HD, GROUPS)>();
 		compute(a, env, r, group - 1);
 	}
 }

@@ -207,12 +207,12 @@ static inline const char *rlx_g_attention_mma_why_not(const void *args,
 static inline const char *rlx_g_attention_wgmma_why_not(const void *args,
 							const struct rlx_g_launch *l)
 {
+	int32_t width = rlx_g_attention_width((const struct rlx_k_attention *)args);
 	const char *why = rlx_g_attention_mma_why_not(args, l);
 
 	if (why || l->arch != 90)
 		return why ? why : "the chip is not sm_90";
-	return (uint32_t)ATT_SHARED(rlx_g_attention_width((const struct rlx_k_attention *)args)) >
-	       l->most_shared ? "a block has too little shared memory" : NULL;
+	return (uint32_t)ATT_SHARED(width, 1) > l->most_shared ? "a block has too little shared memory" : NULL;
 }
 
 static inline bool rlx_g_attention_mma_plan(const void *args, unsigned int i,
@@ -229,19 +229,23 @@ static inline bool rlx_g_attention_mma_plan(const void *args, unsigned int i,
 	return true;
 }
 
+/* With as many warpgroups as there may be, then with fewer. */
 static inline bool rlx_g_attention_wgmma_plan(const void *args, unsigned int i,
 					      struct rlx_g_launch *l)
 {
 	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
-	int32_t width = rlx_g_attention_width(a);
-	int64_t jobs = a->batch * a->heads * rlx_g_ceil(a->q_len, ATT_WARPGROUPS(width) * 64);
-	int64_t most = (int64_t)l->processors * ATT_BLOCKS(width);
+	int32_t width = rlx_g_attention_width(a), groups = ATT_WARPGROUPS(width) - (int32_t)i;
+	int64_t jobs, most;
 
-	if (i)
+	if (groups < 1)
 		return false;
-	rlx_g_line(l, jobs < most ? jobs : most, ATT_THREADS(width));
-	l->shared = ATT_SHARED(width);
-	RLX_G_VARIANT(l, attention_wgmma, RLX_G_ATTENTION_FORM(a, width));
+	jobs = a->batch * a->heads * rlx_g_ceil(a->q_len, groups * 64);
+	most = (int64_t)l->processors * ATT_BLOCKS(width, groups);
+	rlx_g_line(l, jobs < most ? jobs : most, (uint32_t)ATT_THREADS(groups));
+	l->shared = (uint32_t)ATT_SHARED(width, groups);
+	l->can = l->shared <= l->most_shared;
+	RLX_G_VARIANT(l, attention_wgmma, RLX_G_ATTENTION_FORM(a, width),
+		      .ATTENTION_GROUPS = groups);
 	return true;
 }
 
@@ -276,13 +280,15 @@ static inline void rlx_g_attention_wgmma_cost(const void *args, const struct rlx
 					      struct rlx_g_cost *t)
 {
 	int32_t width = l->param.attention_wgmma.ATTENTION_WIDTH;
+	int32_t groups = l->param.attention_wgmma.ATTENTION_GROUPS;
 
-	rlx_g_attention_tile_cost((const struct rlx_k_attention *)args, ATT_WARPGROUPS(width),
-				  ATT_KEYS(width), width, t);
-	t->part = 0.75;
+	rlx_g_attention_tile_cost((const struct rlx_k_attention *)args, groups, ATT_KEYS(width),
+				  width, t);
+	t->resident = (uint32_t)ATT_BLOCKS(width, groups);
+	/* a group alone multiplies or softens, but beside another block's */
+	t->part = groups > 1 ? 0.75 : t->resident > 1 ? 0.6 : 0.45;
 	t->step_ns = 500;
 	t->end_ns = 800;
-	t->resident = ATT_BLOCKS(width);
 }
 
 static inline void rlx_g_attention_mma_cost(const void *args, const struct rlx_g_launch *l,
