@@ -60,6 +60,7 @@ void emu_bar_init(uint64_t *bar, int n);
 void emu_bar_arrive(uint64_t *bar, int bytes);
 void emu_bar_wait(uint64_t *bar, int phase);
 void emu_tma_load(void *to, const void *map, uint64_t *bar, const int *at);
+void emu_tma_load_im2col(void *to, const void *map, uint64_t *bar, const int *at, const int *off);
 void emu_wgmma(const struct emu_wgmma_op *op);
 void emu_wgmma_commit(void);
 void emu_wgmma_wait(int left);

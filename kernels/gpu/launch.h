@@ -47,15 +47,24 @@ union rlx_g_param {
 _Static_assert(sizeof(union rlx_g_param) == 16 * sizeof(int32_t), "a row has more parameters");
 
 /**
- * struct rlx_g_tensor_map - how TMA reads a matrix of f16 or bf16
+ * struct rlx_g_tensor_map - how TMA reads a matrix of f16 or bf16, or images (im2col mode)
  * @field: where its address stands in the arguments; @in_scratch: where in scratch it begins
- * @dim, @step: elements, bytes, innermost first; two batch dimensions last
- * @box: elements of a tile; the batch dimensions have one
+ * @dim, @step: elements, bytes, innermost first; two batch dimensions last. Of images: channels,
+ *	width, height, images
+ * @box: elements of a tile; the batch dimensions have one. Rows of 64, 32 or 16 elements are
+ *	swizzled as wgmma reads rows of so many bytes. Of images: channels, and output pixels,
+ *	which follow one another along rows, then images
+ * @im2col: of images, by the pixels that meet one tap of a convolution
+ * @lower, @upper: width's and height's, of images: where the first tap is of the first pixel, from
+ *	the image's first one, and of the last pixel, from the image's last one
+ * @stride: the same, from one output pixel to the next
  */
 struct rlx_g_tensor_map {
-	bool		in_scratch;
+	bool		in_scratch, im2col;
 	uint32_t	box[2];
 	uint64_t	field, dim[4], step[3];
+	int8_t		lower[2], upper[2];
+	uint8_t		stride[2];
 };
 
 #define RLX_G_TENSOR_MAPS	2	/* most of a launch */

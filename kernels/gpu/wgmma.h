@@ -4,8 +4,8 @@
  * brings there by a tensor map, and wgmma, products of a warpgroup (four warps, 128 threads):
  * d[64][N] += a[64][16] b[16][N], of fp8 32 deep, which read both from shared memory.
  *
- * Tiles lie in rows of 128 bytes, whose 16-byte parts TMA has swizzled (the tensor map says
- * so); they start at multiples of 1024 bytes.
+ * Tiles lie in rows of 128, 64 or 32 bytes, whose 16-byte parts TMA has swizzled (the tensor map
+ * says so); they start at multiples of 1024 bytes.
  *
  * Source of the instructions' layouts: PTX ISA, "Asynchronous warpgroup level matrix
  * instructions" and "Tensor copies". Valid on sm_90a alone.
@@ -78,6 +78,14 @@ static DEV inline void tensor_map_acquire(const void *map) {}
 static DEV inline void tma_load(void *to, const void *map, uint64_t *bar, const int *at)
 {
 	emu_tma_load(to, map, bar, at);
+}
+
+static DEV inline void tma_load_im2col(void *to, const void *map, uint64_t *bar, const int *at,
+				       int right, int down)
+{
+	const int off[2] = { right, down };
+
+	emu_tma_load_im2col(to, map, bar, at, off);
 }
 
 template <int N> static DEV inline void regs_more(void) {}
@@ -223,6 +231,20 @@ static DEV inline void tma_load(void *to, const void *map, uint64_t *bar, const 
 			"r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]) : "memory");
 }
 
+/*
+ * Of images: channels from at[0] on of the pixels that follow the one at (at[1], at[2]) of
+ * image at[3], where the first tap is, for the tap so many pixels to the right and down.
+ */
+static DEV inline void tma_load_im2col(void *to, const void *map, uint64_t *bar, const int *at,
+				       int right, int down)
+{
+	asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col"
+		     ".mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};"
+		     :: "r"(shared_address(to)), "l"(map), "r"(shared_address(bar)),
+			"r"(at[0]), "r"(at[1]), "r"(at[2]), "r"(at[3]),
+			"h"((uint16_t)right), "h"((uint16_t)down) : "memory");
+}
+
 template <int N> static DEV inline void regs_more(void)
 {
 	asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N));
@@ -310,7 +332,8 @@ typedef uint64_t tile_at;
 template <int ROW = 128> static DEV inline tile_at tile_from(const void *p, int across)
 {
 	return (uint64_t)(shared_address(p) >> 4 & 0x3fff) | (uint64_t)(across >> 4) << 16 |
-	       (uint64_t)(8 * ROW >> 4) << 32 | (uint64_t)(ROW == 128 ? 1 : 2) << 62;
+	       (uint64_t)(8 * ROW >> 4) << 32 |
+	       (uint64_t)(ROW == 128 ? 1 : ROW == 64 ? 2 : 3) << 62;
 }
 
 static DEV inline tile_at tile_plus(tile_at t, int bytes)

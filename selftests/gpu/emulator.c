@@ -265,6 +265,77 @@ TEST(tiles_by_no_map)
 			 "if (!threadIdx.x) tma_load(s, a.p, bar, at);", dev_new(128), 0), 700);
 }
 
+/* What a launch that brings a box of images by a map has at @p. */
+struct box {
+	_Alignas(64) unsigned char map[RLX_G_TENSOR_MAP_BYTES];
+	int		at[4], off[2];
+	uint16_t	got[512];
+};
+
+static int box_load(const struct rlx_g_tensor_map *m, const void *images, struct box *b)
+{
+	static const char body[] = "SHARED(uint64_t, bar, [1]); SHARED_DYNAMIC(s);"
+		"if (!threadIdx.x) bar_init(bar, 1); __syncthreads();"
+		"if (!threadIdx.x) { bar_expect(bar, 1024);"
+		"  tma_load_im2col(s, a.p, bar, a.p + 32, a.p[36], a.p[37]); }"
+		"bar_wait(bar, 0); if (blockIdx.x) return;"
+		"for (int i = (int)threadIdx.x; i < 256; i += 128) {"
+		"  int at = i * 4 ^ (i * 4 >> 7 & a.n) << 4;"
+		"  a.p[38 + i] = *(int *)(s + at); }";
+	struct rlx_error err;
+	void *d;
+	int rc;
+
+	CHECKF(!gpu_tensor_map_make(gpu, m, (uint64_t)(uintptr_t)images, b->map, &err), "%s",
+	       err.text);
+	d = dev_of(b, sizeof(*b));
+	rc = outcome(body, d, (int)m->box[0] / 8 - 1);
+	if (rc)		/* the device is lost */
+		return rc;
+	dev_read(b, d, sizeof(*b));
+	dev_free(d);
+	return 0;
+}
+
+/* Pixels that meet a tap, in order: those outside of the image are zeros, as are channels. */
+TEST(im2col)
+{
+	enum { C = 40, W = 7, H = 5, N = 3 };
+	static const struct rlx_g_tensor_map m = {
+		.dim = { C, W, H, N }, .step = { 2 * C, 2 * C * W, 2 * C * W * H },
+		.im2col = true, .lower = { -1, -2 }, .upper = { -1, 0 }, .stride = { 2, 3 },
+	};
+	static uint16_t x[N][H][W][C];
+	struct rlx_g_tensor_map t = m;
+	void *d;
+
+	start();
+	for (int i = 0; i < N * H * W * C; i++)
+		((uint16_t *)x)[i] = (uint16_t)(i + 1);
+	d = dev_of(x, sizeof(x));
+	for (uint32_t box = 16; box <= 64; box *= 2) {
+		/* where first taps are: by strides from the lower corner to the upper */
+		static const int across[] = { -1, 1, 3, 5 }, down[] = { -2, 1, 4 };
+		struct box b = { .at = { 16, 3, 1, 0 }, .off = { 2, 1 } };
+
+		t.box[0] = box;
+		t.box[1] = 512 / box;
+		CHECK_EQ(box_load(&t, d, &b), 0);
+		for (uint32_t i = 0; i < 512; i++) {
+			uint32_t p = i / box + 4 + 2, c = i % box + 16;
+			int w = across[p % 4] + 2, h = down[p / 4 % 3] + 1, n = (int)p / 12;
+			bool in = c < C && w < W && h >= 0 && h < H && n < N;
+
+			CHECKF(b.got[i] == (in ? x[n][h][w][c] : 0), "box %u: [%u] is %u", box, i,
+			       b.got[i]);
+		}
+	}
+	t.box[0] = 64;
+	t.box[1] = 8;
+	/* no pixel's first tap is there */
+	CHECK_EQ(box_load(&t, d, &(struct box){ .at = { 0, 6, 1, 0 } }), 700);
+}
+
 /* Without the attribute that large shared memory wants. */
 static int launch_on(void *fn, struct bug a, uint32_t shared, void *stream)
 {

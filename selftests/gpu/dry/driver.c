@@ -23,6 +23,7 @@ NOTHING(cuMemcpyDtoHAsync_v2) NOTHING(cuMemcpyDtoDAsync_v2) NOTHING(cuMemsetD8As
 NOTHING(cuModuleUnload) NOTHING(cuFuncSetAttribute) NOTHING(cuLaunchKernel)
 NOTHING(cuLaunchKernelEx) NOTHING(cuStreamBeginCapture_v2) NOTHING(cuGraphLaunch)
 NOTHING(cuGraphExecDestroy) NOTHING(cuGraphDestroy) NOTHING(cuTensorMapEncodeTiled)
+NOTHING(cuTensorMapEncodeIm2col)
 NOTHING(cuMemGetAllocationGranularity) NOTHING(cuMemCreate) NOTHING(cuMemRelease)
 NOTHING(cuMemExportToShareableHandle) NOTHING(cuMemImportFromShareableHandle)
 NOTHING(cuMemAddressReserve) NOTHING(cuMemMap) NOTHING(cuMemSetAccess)

@@ -30,7 +30,7 @@ struct tile {
 	void		*to;
 	const void	*map;
 	uint64_t	*bar;
-	int		at[4];
+	int		at[4], off[2];	/* off: in im2col mode */
 };
 
 /* A barrier that counts: arrivals left of this phase, and bytes. */
@@ -514,7 +514,7 @@ static void tiles_arrive(struct worker *w, const uint64_t *bar)
 			w->tile[kept++] = t;
 			continue;
 		}
-		emu_tile_copy(t.to, t.map, t.at);
+		emu_tile_copy(t.to, t.map, t.at, t.off);
 		bar_change(t.bar, 0, -(int)emu_tile_bytes(t.map));
 	}
 	w->n_tile = kept;
@@ -531,7 +531,7 @@ EMU_API void emu_bar_wait(uint64_t *bar, int phase)
 		lane_yield(LANE_PHASE);
 }
 
-EMU_API void emu_tma_load(void *to, const void *map, uint64_t *bar, const int *at)
+static void tile_begin(void *to, const void *map, uint64_t *bar, const int *at, const int *off)
 {
 	struct worker *w = worker;
 	uint64_t first = (uint64_t)((unsigned char *)to - w->b.shared);
@@ -540,13 +540,27 @@ EMU_API void emu_tma_load(void *to, const void *map, uint64_t *bar, const int *a
 
 	if (!n || (uintptr_t)map % 64)
 		lane_fail("a tile by what is not a map", map, 128);
+	else if (!emu_tile_may(map, at, off))
+		lane_fail("a tile by a map of another mode, or from outside of its box", map, 128);
 	if (first % 1024 || first + n > w->b.shared_bytes)
 		lane_fail("a tile to where none can be", to, n);
 	t = one_more(&w->tile, w->n_tile, &w->cap_tile, sizeof(*t));
 	if (t) {
-		*t = (struct tile){ to, map, bar, { at[0], at[1], at[2], at[3] } };
+		*t = (struct tile){ to, map, bar, { at[0], at[1], at[2], at[3] },
+				    { off ? off[0] : 0, off ? off[1] : 0 } };
 		w->n_tile++;
 	}
+}
+
+EMU_API void emu_tma_load(void *to, const void *map, uint64_t *bar, const int *at)
+{
+	tile_begin(to, map, bar, at, NULL);
+}
+
+EMU_API void emu_tma_load_im2col(void *to, const void *map, uint64_t *bar, const int *at,
+				 const int *off)
+{
+	tile_begin(to, map, bar, at, off);
 }
 
 /* True: @d was waited for since it was last settled or added to. */

@@ -137,7 +137,8 @@ float emu_from_half(uint16_t h, bool brain);
 /* tile.c */
 struct emu_wgmma_op;
 unsigned int emu_tile_bytes(const void *map);
-void emu_tile_copy(void *to, const void *map, const int *at);
+bool emu_tile_may(const void *map, const int *at, const int *off);
+void emu_tile_copy(void *to, const void *map, const int *at, const int *off);
 void emu_wgmma_part(const struct emu_wgmma_op *op, int t);
 
 /* stream.c */
