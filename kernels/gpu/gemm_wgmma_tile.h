@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A tile of a GEMM of f16, bf16 or fp8 by wgmma: what gemm_wgmma.cu and conv_wgmma.cu share.
+ *
+ * Algorithm: stages of shared memory that a producer fills by TMA and 1 or 2 consumer warpgroups
+ * multiply (each 64 rows of the tile), handed over by mbarriers: full[] counts bytes, empty[]
+ * counts consumers. Then the epilogue, in the registers where the sums are.
+ *
+ * Tiles: 64 or 128 rows by 64 to 256 columns by 64 of k, as many stages as
+ * 225 KiB hold, 8 at most. Sums stay in registers: BN / 2 floats a thread.
+ * A stage has lines of 128 bytes of k, or of 64 or 32 (GEMM_TILE_LINE) in as many pieces.
+ *
+ * Traffic: C once, by 16 bytes a lane; of f32 by 8.
+ * Limits: sm_90a alone; both operands of one type.
+ * fp8: the chip drops what is 2^-13 of a sum's largest term, so each stage is summed apart.
+ */
+#ifndef RLX_G_GEMM_WGMMA_TILE_H
+#define RLX_G_GEMM_WGMMA_TILE_H
+
+#include "kernels/gpu/gemm_tile.h"
+#include "kernels/gpu/gemm.h"
+#include "kernels/gpu/mma.h"
+#include "kernels/gpu/wgmma.h"
+
+/* Bytes of k that lie together in a stage; a step of less than 128 is made of pieces. */
+#ifndef GEMM_TILE_LINE
+#define GEMM_TILE_LINE	128
+#endif
+
+/* Both operands have it. */
+#define F8	(GEMM_TYPE_A >= GEMM_F8)
+#if F8
+typedef f16 half;
+#else
+typedef gemm_type<GEMM_TYPE_A>::type half;
+#endif
+#if GEMM_TYPE_C < GEMM_F8
+typedef gemm_type<GEMM_TYPE_C>::type type_c;
+#elif GEMM_TYPE_C == GEMM_F8
+typedef f8e4m3 type_c;
+#else
+typedef f8e5m2 type_c;
+#endif
+typedef gemm_operands<float, half, half, type_c> operands;
+
+#define A_TRANS	GEMM_TRANS_A
+#define B_TRANS	(!GEMM_B_COLS)	/* k runs down the rows of b's tile */
+
+enum {
+	BM = GEMM_TILE_M, BN = GEMM_TILE_N, ACT = GEMM_ACT,
+	GROUPS = GEMM_TILE_WARPGROUPS(BM), THREADS = GEMM_TILE_THREADS(BM),
+	STAGES = GEMM_TILE_STAGES(BM, BN), STAGE = GEMM_TILE_STAGE(BM, BN),
+	DEPTH = GEMM_TILE_DEPTH, ROW = DEPTH * sizeof(half),
+	LINE = GEMM_TILE_LINE, SLICES = LINE / 32,	/* products of a piece */
+	A_BYTES = BM * ROW, BOX = 64 * LINE,	/* of 64 rows; of 64 x 64 elements */
+	A_STEP = A_TRANS ? 16 * ROW : 32, B_STEP = B_TRANS ? 16 * ROW : 32,
+	SUMS = BN / 2,				/* of a thread */
+};
+
+/* Where stages are handed over: TMA fills, the groups empty. */
+struct stages {
+	uint64_t	full[STAGES], empty[STAGES];
+};
+
+static DEV inline void stages_init(struct stages *st)
+{
+	if (threadIdx.x == 0) {
+		for (int i = 0; i < STAGES; i++) {
+			bar_init(&st->full[i], 1);
+			bar_init(&st->empty[i], GROUPS);
+		}
+		bar_inited();
+	}
+	__syncthreads();
+}
+
+/* ---- the groups that multiply ---- */
+
+/* What product @k of a stage reads, whose pieces of @edge rows or columns follow one another. */
+static DEV inline tile_at slice(tile_at first, int k, int edge, int step)
+{
+	return tile_plus(first, k / SLICES * edge * LINE + k % SLICES * step);
+}
+
+static DEV inline void leave(uint64_t *empty)
+{
+	if (threadIdx.x % GROUP == 0)
+		bar_arrive(empty);
+}
+
+#if F8
+/*
+ * All @steps of k. The chip leaves out of such a sum what is 2^-13 of its largest term or
+ * less: sums of a stage are short, and are added up apart. So they are off by 4e-5 of all
+ * terms where those are of both signs, by 1.2e-3 where they are of one.
+ */
+static DEV inline void multiply(float (&sum)[SUMS], int steps, const unsigned char *shared,
+				struct stages *st, turn<STAGES> *t)
+{
+	int group = (int)threadIdx.x / GROUP;
+	float d[SUMS];
+
+#pragma unroll
+	for (int i = 0; i < SUMS; i++)
+		sum[i] = 0;
+	for (int s = 0; s < steps; s++, t->next()) {
+		const unsigned char *stage = shared + t->stage * STAGE;
+		tile_at pa = tile_from<LINE>(stage + group * BOX, BOX);
+		tile_at pb = tile_from<LINE>(stage + A_BYTES, BOX);
+
+		bar_wait(&st->full[t->stage], t->phase);
+		wgmma_fence();
+#pragma unroll
+		for (int k = 0; k < DEPTH / 16; k++)
+			wgmma_f8<BN, GEMM_TYPE_A == RLX_NUM_F8E5M2, GEMM_TYPE_B == RLX_NUM_F8E5M2>(
+				d, slice(pa, k, BM, A_STEP), slice(pb, k, BN, B_STEP), k);
+		wgmma_commit();
+		wgmma_wait<0>();
+		wgmma_settle(d);
+		leave(&st->empty[t->stage]);
+#pragma unroll
+		for (int i = 0; i < SUMS; i++)
+			sum[i] += d[i];
+	}
+}
+#else
+/* All @steps of k. */
+static DEV inline void multiply(float (&d)[SUMS], int steps, const unsigned char *shared,
+				struct stages *st, turn<STAGES> *t)
+{
+	int group = (int)threadIdx.x / GROUP, last = 0;
+
+	for (int s = 0; s < steps; s++, t->next()) {
+		const unsigned char *stage = shared + t->stage * STAGE;
+		tile_at pa = tile_from<LINE>(stage + group * BOX, BOX);
+		tile_at pb = tile_from<LINE>(stage + A_BYTES, BOX);
+
+		bar_wait(&st->full[t->stage], t->phase);
+		wgmma_fence();
+#pragma unroll
+		for (int k = 0; k < DEPTH / 16; k++)
+			wgmma<BN, mma_kind<half>::bf, A_TRANS, B_TRANS>(
+				d, slice(pa, k, BM, A_STEP), slice(pb, k, BN, B_STEP), s || k);
+		wgmma_commit();
+		wgmma_wait<1>();
+		if (s)
+			leave(&st->empty[last]);
+		last = t->stage;
+	}
+	wgmma_wait<0>();
+	wgmma_settle(d);
+	leave(&st->empty[last]);
+}
+#endif
+
+/* ---- the epilogue ---- */
+
+/* Two elements side by side, or as many as there are; @whole: both, and aligned. */
+template <class T> static DEV inline void load_two(const T *p, bool whole, int left, float *to)
+{
+	struct __attribute__((aligned(2 * sizeof(T)))) two { T v[2]; } v = {};
+
+	if (whole) {
+		v = *(const two *)p;
+	} else {
+		if (left > 0)
+			v.v[0] = p[0];
+		if (left > 1)
+			v.v[1] = p[1];
+	}
+	to[0] = to_f32(v.v[0]);
+	to[1] = to_f32(v.v[1]);
+}
+
+template <class T> static DEV inline bool by_pairs(const T *p, size_t ld)
+{
+	return ((uint64_t)p | ld * sizeof(T)) % (2 * sizeof(T)) == 0;
+}
+
+/* What rows and columns add to the sums, in the registers where they are. */
+static DEV inline void add_lines(float *d, const struct rlx_k_gemm &a, const operands &o, int row,
+			       int col)
+{
+	const float alpha = (float)a.alpha;
+
+	if (alpha != 1)
+#pragma unroll
+		for (int i = 0; i < SUMS; i++)
+			d[i] *= alpha;
+#if GEMM_SCALED
+#pragma unroll
+	for (int i = 0; i < SUMS; i += 4)
+#pragma unroll
+		for (int e = 0; e < 2; e++) {
+			int c = col + wgmma_col(i + e);
+			float by = c < (int)a.n ? load_float(o.scales, a.one_scale ? 0 : c,
+							     a.scale_type) : 0;
+
+			d[i + e] *= by;
+			d[i + e + 2] *= by;
+		}
+#endif
+	if (o.bias)
+#pragma unroll
+		for (int i = 0; i < SUMS; i += 4) {
+			int left = (int)a.n - (col + wgmma_col(i));
+			float b[2];
+
+			load_two(o.bias + col + wgmma_col(i), by_pairs(o.bias, 0) && left > 1,
+				 left, b);
+			d[i] += b[0];
+			d[i + 1] += b[1];
+			d[i + 2] += b[0];
+			d[i + 3] += b[1];
+		}
+	if (o.row_bias)
+#pragma unroll
+		for (int i = 0; i < 4; i += 2) {
+			int r = row + wgmma_row(i);
+			float b = r < (int)a.m ? o.row_bias[r] : 0;
+
+#pragma unroll
+			for (int j = i; j < SUMS; j += 4) {
+				d[j] += b;
+				d[j + 1] += b;
+			}
+		}
+}
+
+/* Lane q of four gives word j to lane j and gets, as word j, that of lane j. */
+static DEV inline void exchange(uint32_t *w)
+{
+	bool odd = lane_id() & 1, upper = lane_id() & 2;
+
+#pragma unroll
+	for (int i = 0; i < 4; i += 2) {
+		uint32_t got = warp_xor(odd ? w[i] : w[i + 1], 1);
+
+		w[i] = odd ? got : w[i];
+		w[i + 1] = odd ? w[i + 1] : got;
+	}
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		uint32_t got = warp_xor(upper ? w[i] : w[i + 2], 2);
+
+		w[i] = upper ? got : w[i];
+		w[i + 2] = upper ? w[i + 2] : got;
+	}
+}
+
+template <int N> struct __attribute__((aligned(4 * N))) words { uint32_t w[N]; };
+
+/* Elements packed in words from @c, at once where all are there, else zeros for some. */
+template <class T, int WORDS>
+static DEV inline void load_some(const T *c, uint32_t *w, int left, bool wide)
+{
+	enum { N = 4 * WORDS / sizeof(T) };
+	words<WORDS> all = {};
+	T v[N] = {};
+
+	if (wide && left >= N) {
+		all = *(const words<WORDS> *)c;
+		memcpy(w, &all, sizeof(all));
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		if (i < left)
+			v[i] = c[i];
+	memcpy(w, v, sizeof(v));
+}
+
+template <class T, int WORDS>
+static DEV inline void store_some(T *c, const uint32_t *w, int left, bool wide)
+{
+	enum { N = 4 * WORDS / sizeof(T) };
+	words<WORDS> all;
+	T v[N];
+
+	memcpy(&all, w, sizeof(all));
+	if (wide && left >= N) {
+		*(words<WORDS> *)c = all;
+		return;
+	}
+	memcpy(v, w, sizeof(v));
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		if (i < left)
+			c[i] = v[i];
+}
+
+/*
+ * A matrix of the result's shape from @row and @col on, by pieces that a lane has side
+ * by side: of f32 two elements, so that four lanes have the 32 bytes that memory likes.
+ */
+template <class C> struct lines {
+	C		*p;
+	int64_t		ld;
+	int		row, col, rows, cols;
+	bool		wide;
+
+	enum { PIECE = sizeof(C) <= 2 ? 8 : 2, WORDS = PIECE * sizeof(C) / 4 };
+
+	DEV lines(C *at, size_t step, const struct rlx_k_gemm &a, int r, int c)
+		: p(at), ld((int64_t)step), row(r), col(c), rows((int)a.m), cols((int)a.n),
+		  wide(((uint64_t)at | step * sizeof(C)) % (4 * WORDS) == 0) {}
+
+	/* Which elements, and how many are left of their row. */
+	DEV int left(int i, C **at) const
+	{
+		int r = row + wgmma_row(i);
+		int c = col + (PIECE == 2 ? wgmma_col(i) : i / 16 * 32 + lane_id() % 4 * 8);
+
+		*at = p + (int64_t)r * ld + c;
+		return r < rows ? cols - c : 0;
+	}
+
+	DEV void load(int i, uint32_t *w) const
+	{
+		C *at;
+		int n = left(i, &at);
+
+		load_some<C, WORDS>(at, w, n, wide);
+	}
+
+	DEV void store(int i, const uint32_t *w) const
+	{
+		C *at;
+		int n = left(i, &at);
+
+		store_some<C, WORDS>(at, w, n, wide);
+	}
+};
+
+static DEV inline float first_of(uint32_t w, bf16) { return bits_f32(w << 16); }
+static DEV inline float second_of(uint32_t w, bf16) { return bits_f32(w & 0xffff0000); }
+static DEV inline float first_of(uint32_t w, f16) { return f16_to_f32((uint16_t)w); }
+static DEV inline float second_of(uint32_t w, f16) { return f16_to_f32((uint16_t)(w >> 16)); }
+
+static DEV inline void add_matrix(float *d, const lines<float> &r, float beta)
+{
+#pragma unroll
+	for (int i = 0; i < SUMS; i += 2) {
+		uint32_t w[2];
+
+		r.load(i, w);
+		d[i] += beta * bits_f32(w[0]);
+		d[i + 1] += beta * bits_f32(w[1]);
+	}
+}
+
+/* Four lanes have 16 bytes each of a row, and exchange them for what they add to. */
+template <class C>
+static DEV inline void add_matrix(float *d, const lines<C> &r, float beta)
+{
+#pragma unroll
+	for (int i = 0; i < SUMS; i += 16)
+#pragma unroll
+		for (int h = i; h < i + 4; h += 2) {	/* the upper row and the lower */
+			uint32_t w[4];
+
+			r.load(h, w);
+			exchange(w);
+#pragma unroll
+			for (int j = 0; j < 4; j++) {
+				d[h + 4 * j] += beta * first_of(w[j], C{});
+				d[h + 4 * j + 1] += beta * second_of(w[j], C{});
+			}
+		}
+}
+
+static DEV inline void store_all(const float *d, const lines<float> &c)
+{
+#pragma unroll
+	for (int i = 0; i < SUMS; i += 2) {
+		uint32_t w[2] = { f32_bits(d[i]), f32_bits(d[i + 1]) };
+
+		c.store(i, w);
+	}
+}
+
+template <class C> static DEV inline void store_all(const float *d, const lines<C> &c)
+{
+#pragma unroll
+	for (int i = 0; i < SUMS; i += 16)
+#pragma unroll
+		for (int h = i; h < i + 4; h += 2) {
+			uint32_t w[4];
+
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				w[j] = two_halves(from_f32<C>(d[h + 4 * j]).u,
+						  from_f32<C>(d[h + 4 * j + 1]).u);
+			exchange(w);
+			c.store(h, w);
+		}
+}
+
+/* The same of fp8: a lane has 8 bytes. */
+template <bool E5, class C> static DEV inline void store_f8(const float *d, const lines<C> &c)
+{
+#pragma unroll
+	for (int i = 0; i < SUMS; i += 16)
+#pragma unroll
+		for (int h = i; h < i + 4; h += 2) {
+			uint32_t w[4];
+
+#pragma unroll
+			for (int j = 0; j < 4; j++)
+				w[j] = pack_f8<E5>(d[h + 4 * j], d[h + 4 * j + 1]);
+			exchange(w);
+			w[0] |= w[1] << 16;
+			w[1] = w[2] | w[3] << 16;
+			c.store(h, w);
+		}
+}
+
+static DEV inline void store_all(const float *d, const lines<f8e4m3> &c) { store_f8<false>(d, c); }
+static DEV inline void store_all(const float *d, const lines<f8e5m2> &c) { store_f8<true>(d, c); }
+
+static DEV inline void end_sums(float *d, const struct rlx_k_gemm &a, const operands &o, int row,
+				int col)
+{
+	add_lines(d, a, o, row, col);
+#if GEMM_TYPE_C < GEMM_F8
+	if (o.r)
+		add_matrix(d, lines<type_c>((type_c *)o.r, a.ldr, a, row, col), (float)a.beta);
+#endif
+#pragma unroll
+	for (int i = 0; i < SUMS; i++)
+		d[i] = gemm_act(ACT, a, d[i]);
+	store_all(d, lines<type_c>(o.c, a.ldc, a, row, col));
+}
+
+#endif
