@@ -27,6 +27,11 @@
 #define GEMM_TILE_LINE	128
 #endif
 
+/* Sums are stored in f32, without a conversion. */
+#ifndef SUMS_STORED
+#define SUMS_STORED	(GEMM_TYPE_C == 0)
+#endif
+
 /* Both operands have it. */
 #define F8	(GEMM_TYPE_A >= GEMM_F8)
 #if F8
@@ -124,12 +129,19 @@ static DEV inline void multiply(float (&sum)[SUMS], int steps, const unsigned ch
 	}
 }
 #else
-/* All @steps of k. */
+/*
+ * All @steps of k. Sums that are stored as they are (SUMS_STORED) must begin as something: else
+ * the assembler takes those of the tile before for what the first product reads, finds
+ * instructions that read them, too, and lets one product wait for the other.
+ */
 static DEV inline void multiply(float (&d)[SUMS], int steps, const unsigned char *shared,
 				struct stages *st, turn<STAGES> *t)
 {
 	int group = (int)threadIdx.x / GROUP, last = 0;
 
+#pragma unroll
+	for (int i = 0; SUMS_STORED && i < SUMS; i++)
+		d[i] = 0;
 	for (int s = 0; s < steps; s++, t->next()) {
 		const unsigned char *stage = shared + t->stage * STAGE;
 		tile_at pa = tile_from<LINE>(stage + group * BOX, BOX);
