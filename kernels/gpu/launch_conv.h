@@ -7,7 +7,8 @@
  * each output, whose sums are long while outputs are few; tiles of 64 or 128 channels, whose sums
  * of 512 terms or more may be split (split-K), 64 parts at most, to make two blocks for each
  * multiprocessor.
- * f16 and bf16 have a launch more, before all others, that turns x and weights.
+ * f16 and bf16 have a launch more, before all others, that turns x and weights. Channels last
+ * they lie as they are to, and sm_90 has a kernel for that alone (launch_conv_wgmma.h).
  * Limits: indices below 2^30, since kernels count positions in an image and in the weights by 32
  * bits; y and the residual dense. Else l->can stays false, and the step goes to the host.
  */
@@ -16,6 +17,7 @@
 
 #include "kernels/gpu/conv_plan.h"
 #include "kernels/gpu/launch.h"
+#include "kernels/gpu/launch_conv_wgmma.h"
 
 /* Positions in an image and in the weights are counted by 32 bits; y is dense. */
 static inline bool rlx_g_conv_fits(const struct rlx_k_conv_nd *a)
@@ -398,6 +400,8 @@ static inline const char *rlx_g_conv_simt_why_not(const void *args, const struct
 static inline void rlx_g_conv_nd_launch(const void *args, struct rlx_g_launch *l)
 {
 	static const struct rlx_g_option option[] = {
+		{ RLX_G_conv_wgmma, rlx_g_conv_wgmma_why_not, rlx_g_conv_wgmma_plan,
+		  rlx_g_conv_wgmma_cost },
 		{ RLX_G_conv_mma, rlx_g_conv_mma_why_not, rlx_g_conv_tiled_plan,
 		  rlx_g_conv_tiled_cost },
 		{ RLX_G_conv_simt, rlx_g_conv_simt_why_not, rlx_g_conv_tiled_plan,

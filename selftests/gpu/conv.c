@@ -296,6 +296,103 @@ TEST(depthwise_channels_last)
 	}
 }
 
+/* By warpgroups, in each tile and split in turn, as if the chip were smaller. */
+static uint32_t processors;
+static bool by_groups;
+
+static void group_launch(const void *args, struct rlx_g_launch *l)
+{
+	static unsigned int turn;
+
+	by_groups = l->arch == 90;
+	if (!by_groups) {
+		rlx_g_conv_nd_launch(args, l);
+		return;
+	}
+	l->processors = processors;
+	CHECKF(!rlx_g_conv_wgmma_why_not(args, l), "%s", rlx_g_conv_wgmma_why_not(args, l));
+	do
+		if (!rlx_g_conv_wgmma_plan(args, turn++, l))
+			turn = 0;
+	while (!l->can);
+}
+
+/* Any image and kernel, of which the padding may differ on each side. */
+static void shape_group(struct rlx_k_conv_nd *a, uint64_t *seed)
+{
+	*a = (struct rlx_k_conv_nd){
+		.n = kc_pick(seed, 1, 4), .ic = 8 * kc_pick(seed, 1, 25),
+		.oc = kc_pick(seed, 1, 280), .groups = 1, .in = { 1, 1, 1 }, .out = { 1, 1, 1 },
+		.k = { 1, 1, 1 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 }, .channels_last = true,
+		.act = (enum rlx_act)kc_pick(seed, 0, RLX_ACT_COUNT - 1),
+	};
+	for (int i = kc_pick(seed, 0, 3) ? 1 : 2; i < 3; i++) {
+		size_t span, full;
+
+		a->s[i] = kc_pick(seed, 1, 3);
+		a->d[i] = kc_pick(seed, 1, 2);
+		do {
+			a->in[i] = kc_pick(seed, 1, 9);
+			a->k[i] = kc_pick(seed, 1, kc_pick(seed, 0, 3) ? 3 : 7);
+			a->p[i] = kc_pick(seed, 0, 3);
+			span = (a->k[i] - 1) * a->d[i] + 1;
+			full = a->in[i] + a->p[i] + kc_pick(seed, 0, 3);
+		} while (full < span);
+		a->out[i] = (full - span) / a->s[i] + 1;
+	}
+}
+
+TEST(wgmma)
+{
+	uint64_t seed = rlx_test_seed();
+	struct rlx_k_conv_nd a;
+
+	for (int i = 0; i < 42; i++) {
+		processors = (uint32_t)kc_pick(&seed, 1, 24);
+		shape_group(&a, &seed);
+		one_conv(&a, i % 2 ? RLX_BF16 : RLX_F16, group_launch, &seed);
+	}
+	/* all of the stages, more than once */
+	processors = 1;
+	a = (struct rlx_k_conv_nd){
+		.n = 3, .ic = 136, .oc = 100, .groups = 1, .in = { 1, 7, 7 }, .out = { 1, 7, 7 },
+		.k = { 1, 3, 3 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 }, .p = { 0, 1, 1 },
+		.channels_last = true,
+	};
+	one_conv(&a, RLX_F16, group_launch, &seed);
+	if (!by_groups)
+		rlx_test_skip("the chip has no such products: others took their place");
+}
+
+/* What a tensor map cannot say goes to another kernel. */
+TEST(wgmma_refuses)
+{
+	const struct rlx_k_conv_nd a = {
+		.n = 2, .ic = 16, .oc = 64, .groups = 1, .in = { 1, 40, 40 }, .out = { 1, 40, 40 },
+		.k = { 1, 3, 3 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 }, .p = { 0, 1, 1 },
+		.x_n = 16 * 1600, .y_n = 64 * 1600, .type = RLX_F16, .channels_last = true,
+	};
+	struct rlx_g_launch l = { .arch = 90 };
+	struct rlx_k_conv_nd b[9];
+
+	CHECK(!rlx_g_conv_wgmma_why_not(&a, &l));
+	for (int i = 0; i < 9; i++)
+		b[i] = a;
+	b[0].channels_last = false;
+	b[1].ic = 12;
+	b[2].type = RLX_F32;
+	b[3].groups = 2;
+	b[4].s[1] = 9;
+	b[5].p[2] = 129;
+	b[6].d[1] = 128;
+	b[7].in[1] = 300;	/* of which the last rows are not read */
+	b[8].y_n++;
+	for (int i = 0; i < 9; i++)
+		CHECK(rlx_g_conv_wgmma_why_not(&b[i], &l));
+	l.arch = 80;
+	CHECK(rlx_g_conv_wgmma_why_not(&a, &l));
+}
+
 TEST(refuses)
 {
 	struct rlx_k_conv_nd a = {

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Convolutions of f16 or bf16, channels last, by Hopper's wgmma: persistent, warp-specialised
+ * blocks.
+ *
+ * Algorithm: a GEMM whose rows are output pixels, columns output channels, and k taps times input
+ * channels, taps outside (implicit GEMM). Of each step the producer has TMA bring what one tap of
+ * BM pixels that follow one another reads (im2col mode: zeros are the padding) and that tap's
+ * weights of BN channels, 64 input channels deep; the rest is gemm_wgmma_tile.h. Of 32 channels or
+ * 16 (CONV_CHANNELS), a step has two taps or four: few channels would leave most of 64 zeros.
+ * Small images split k (split-K): blocks leave parts in f32 at scratch, and a second pass adds
+ * them up in order.
+ *
+ * Traffic: x is read taps * ceil(oc / BN) times and w ceil(pixels / BM) times by way of the L2;
+ * y once; parts are written and read once.
+ *
+ * Source: implicit GEMM, Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning" (2014);
+ * PTX ISA, tensor copies in im2col mode, whose corners and offsets are as in CUTLASS's
+ * convolutions.
+ *
+ * Limits: sm_90a alone; one or two spatial dimensions, one group, input channels in eights; what a
+ * tensor map can say (launch_conv.h: strides up to 8, padding to 128, taps to 255 pixels apart).
+ */
+#define GEMM_TYPE_B	GEMM_TYPE_A
+#define GEMM_TYPE_C	GEMM_TYPE_A
+#define GEMM_TRANS_A	0
+#define GEMM_B_COLS	1
+#define GEMM_TILE_LINE	(2 * CONV_CHANNELS)
+#define SUMS_STORED	CONV_SPLIT_K
+#include "kernels/conv.h"
+#include "kernels/gpu/gemm_wgmma_tile.h"
+
+enum {
+	CHANNELS = CONV_CHANNELS, PIECES = DEPTH / CHANNELS,	/* of a step */
+	RUN = 4,	/* elements that a thread adds up */
+};
+
+static DEV inline uint32_t pixels_of(const struct rlx_k_conv_nd &a)
+{
+	return (uint32_t)(a.out[1] * a.out[2]);
+}
+
+/* Of the output, but for its product. */
+static DEV inline struct rlx_k_gemm gemm_of(const struct rlx_k_conv_nd &a)
+{
+	struct rlx_k_gemm g = {};
+
+	g.m = a.n * pixels_of(a);
+	g.n = g.ldc = g.ldr = a.oc;
+	g.c = a.y;
+	g.bias = a.bias;
+	g.residual = a.res;
+	g.alpha = g.beta = 1;
+	g.act = (enum rlx_act)ACT;
+	g.lo = a.act_a;
+	g.hi = a.act_b;
+	return g;
+}
+
+/* Rows of tiles: those of images that carry data. */
+static DEV inline uint32_t tiles_down(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env)
+{
+	return ((uint32_t)live_rows(env, (int64_t)a.n) * pixels_of(a) + BM - 1) / BM;
+}
+
+static DEV inline uint32_t tiles_of(const struct rlx_k_conv_nd &a, uint32_t down)
+{
+	return down * (((uint32_t)a.oc + BN - 1) / BN);
+}
+
+/* A tile of the output. */
+struct spot {
+	int	row, col;
+
+	DEV spot(const struct rlx_k_conv_nd &a, uint32_t down, uint32_t t)
+	{
+		uint32_t r, c;
+
+		gemm_tile(t, down, ((uint32_t)a.oc + BN - 1) / BN, &r, &c);
+		row = (int)r * BM;
+		col = (int)c * BN;
+	}
+};
+
+/* Pieces of k that hold one tap's channels. */
+static DEV inline int chunks_of(const struct rlx_k_conv_nd &a)
+{
+	return ((int)a.ic + CHANNELS - 1) / CHANNELS;
+}
+
+/* Steps of k that this block's part of the sums takes. */
+struct share {
+	int	first, n;
+
+	DEV share(const struct rlx_k_conv_nd &a)
+	{
+		int all = (chunks_of(a) * (int)(a.k[1] * a.k[2]) + PIECES - 1) / PIECES;
+		int each = (all + (int)gridDim.y - 1) / (int)gridDim.y;
+
+		first = each * (int)blockIdx.y;
+		n = all - first < each ? all - first : each;
+	}
+};
+
+/* ---- the warp that loads ---- */
+
+/* A piece of k: some channels of a tap. */
+struct piece {
+	int	chunk, tap, right, down;
+
+	DEV piece(const struct rlx_k_conv_nd &a, int i)
+	{
+		chunk = i % chunks_of(a);
+		tap = i / chunks_of(a);
+		right = tap % (int)a.k[2];
+		down = tap / (int)a.k[2];
+	}
+
+	DEV void next(const struct rlx_k_conv_nd &a)
+	{
+		if (++chunk < chunks_of(a))
+			return;
+		chunk = 0;
+		tap++;
+		if (++right < (int)a.k[2])
+			return;
+		right = 0;
+		down++;
+	}
+};
+
+/* Where the first tap of a tile's first pixel is, as TMA counts: channel, width, height, image. */
+struct corner {
+	int	at[4];
+
+	DEV corner(const struct rlx_k_conv_nd &a, uint32_t row)
+	{
+		uint32_t image = row / pixels_of(a), pixel = row % pixels_of(a);
+		uint32_t wide = (uint32_t)a.out[2];
+
+		at[0] = 0;
+		at[1] = (int)(pixel % wide * (uint32_t)a.s[2]) - (int)a.p[2];
+		at[2] = (int)(pixel / wide * (uint32_t)a.s[1]) - (int)a.p[1];
+		at[3] = (int)image;
+	}
+};
+
+/* What loads a tile's steps, one after the other, from the piece @first on. */
+struct loader {
+	const struct rlx_k_conv_nd	&a;
+	const unsigned char		*maps;
+	struct corner			c;
+	struct piece			p;
+	int				col;
+
+	DEV loader(const struct rlx_k_conv_nd &conv, const unsigned char *m, const struct spot &s,
+		   int first)
+		: a(conv), maps(m), c(conv, (uint32_t)s.row), p(conv, first), col(s.col) {}
+
+	/* Behind the last tap are channels and taps that do not exist, which read as zeros. */
+	DEV void step(unsigned char *to, uint64_t *full)
+	{
+#pragma unroll
+		for (int j = 0; j < PIECES; j++, p.next(a)) {
+			bool over = PIECES > 1 && p.down == (int)a.k[1];
+			int w[4] = { p.chunk * CHANNELS, col, p.tap, 0 };
+
+			c.at[0] = over ? chunks_of(a) * CHANNELS : p.chunk * CHANNELS;
+			tma_load_im2col(to + j * BM * LINE, maps, full, c.at,
+					over ? 0 : p.right * (int)a.d[2],
+					over ? 0 : p.down * (int)a.d[1]);
+			tma_load(to + A_BYTES + j * BN * LINE, maps + RLX_G_TENSOR_MAP_BYTES, full,
+				 w);
+		}
+	}
+};
+
+static DEV inline void load_all(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
+				unsigned char *shared, struct stages *st)
+{
+	const unsigned char *maps = (const unsigned char *)env.maps;
+	uint32_t down = tiles_down(a, env);
+	turn<STAGES> t = {};
+	share k(a);
+
+	tensor_map_acquire(maps);
+	tensor_map_acquire(maps + RLX_G_TENSOR_MAP_BYTES);
+	pdl_wait();
+	for (uint32_t i = blockIdx.x; i < tiles_of(a, down); i += gridDim.x) {
+		loader tile(a, maps, spot(a, down, i), k.first * PIECES);
+
+		for (int j = 0; j < k.n; j++, t.next()) {
+			bar_wait(&st->empty[t.stage], t.phase ^ 1);
+			bar_expect(&st->full[t.stage], STAGE);
+			tile.step(shared + t.stage * STAGE, &st->full[t.stage]);
+		}
+	}
+}
+
+/* ---- the groups that multiply ---- */
+
+static DEV inline void multiply_all(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
+				    const unsigned char *shared, struct stages *st)
+{
+	int group = (int)threadIdx.x / GROUP;
+	struct rlx_k_gemm g = gemm_of(a);
+	uint32_t down = tiles_down(a, env);
+	turn<STAGES> t = {};
+	operands o(g, env, 0);
+	share k(a);
+#if CONV_SPLIT_K
+	float *part = (float *)env.scratch + blockIdx.y * (uint64_t)(g.m * g.n);
+#endif
+
+	for (uint32_t i = blockIdx.x; i < tiles_of(a, down); i += gridDim.x) {
+		spot s(a, down, i);
+		float d[SUMS];
+
+		multiply(d, k.n, shared, st, &t);
+#if CONV_SPLIT_K
+		store_all(d, lines<float>(part, g.n, g, s.row + group * 64, s.col));
+#else
+		end_sums(d, g, o, s.row + group * 64, s.col);
+#endif
+	}
+}
+
+static DEV inline void product(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
+			       unsigned char *shared, struct stages *st)
+{
+	stages_init(st);
+	if ((int)threadIdx.x < GROUPS * GROUP) {
+		regs_more<232>();
+		pdl_wait();
+		multiply_all(a, env, shared, st);
+	} else {
+		regs_fewer<40>();
+		if (warp_id() == GROUPS * 4 && lane_id() == 0)
+			load_all(a, env, shared, st);
+	}
+}
+
+/* ---- parts ---- */
+
+#if CONV_SPLIT_K
+template <class T, int N> struct alignas(N * sizeof(T)) run { T v[N]; };
+
+/* N sums side by side from @i on, by parts in their order, as many of them under way at a time. */
+template <int N>
+static DEV inline void add_run(const struct rlx_k_gemm &g, const operands &o, const float *part,
+			       int64_t i)
+{
+	const int64_t all = (int64_t)(g.m * g.n);
+	size_t row = (size_t)((uint32_t)i / (uint32_t)g.n);
+	size_t col = (size_t)((uint32_t)i % (uint32_t)g.n);
+	run<float, N> sum = {};
+	run<type_c, N> y;
+
+#pragma unroll 8
+	for (unsigned int k = 0; k < gridDim.y; k++) {
+		run<float, N> x = *(const run<float, N> *)(part + k * all + i);
+
+#pragma unroll
+		for (int j = 0; j < N; j++)
+			sum.v[j] += x.v[j];
+	}
+#pragma unroll
+	for (int j = 0; j < N; j++) {
+		auto more = o.adds(g, row, col + j, [](type_c v) { return to_f32(v); });
+
+		y.v[j] = from_f32<type_c>(o.value(g, col + j, sum.v[j], more));
+	}
+	*(run<type_c, N> *)(o.c + i) = y;
+}
+
+static DEV inline void add_up(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env)
+{
+	const int64_t n = live_rows(env, (int64_t)a.n) * (int64_t)pixels_of(a) * (int64_t)a.oc;
+	int64_t i = threadIdx.x + THREADS * (blockIdx.x + (int64_t)gridDim.x * blockIdx.y);
+	const int64_t step = (int64_t)THREADS * gridDim.x * gridDim.y;
+	struct rlx_k_gemm g = gemm_of(a);
+	operands o(g, env, 0);
+	bool runs = a.oc % RUN == 0 && (uint64_t)o.c % (RUN * sizeof(type_c)) == 0;
+
+	pdl_wait();
+	if (runs)
+		for (i *= RUN; i < n; i += step * RUN)
+			add_run<RUN>(g, o, (const float *)env.scratch, i);
+	else
+		for (; i < n; i += step)
+			add_run<1>(g, o, (const float *)env.scratch, i);
+}
+#endif
+
+RLX_G_KERNEL_ALONE(conv_wgmma, struct rlx_k_conv_nd, THREADS)
+{
+	SHARED(struct stages, st, [1]);
+	SHARED_DYNAMIC(shared);
+
+#if CONV_SPLIT_K
+	if (env.pass) {
+		add_up(a, env);
+		return;
+	}
+#endif
+	product(a, env, shared, st);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Launches of convolutions by TMA and wgmma, channels last (conv_wgmma.cu); a part of launch.h.
+ *
+ * Tiles are those of GEMMs by wgmma. Where they are fewer than multiprocessors, k's steps are split
+ * among up to 64 blocks, two steps each at least, and a launch more adds parts up.
+ * Few input channels: 32 or 16 of a tap at a time where that saves a quarter of the steps or more.
+ * Limits: what the tensor map of an image can say, in im2col mode with four dimensions: strides up
+ * to 8, corners within 128 pixels of the image's, taps 255 pixels apart at most.
+ */
+#ifndef RLX_G_LAUNCH_CONV_WGMMA_H
+#define RLX_G_LAUNCH_CONV_WGMMA_H
+
+#include "kernels/gpu/launch_gemm.h"
+
+static inline int64_t rlx_g_conv_pixels(const struct rlx_k_conv_nd *a)
+{
+	return (int64_t)(a->n * a->out[1] * a->out[2]);
+}
+
+/* The upper corner of dimension @i: the last pixel's first tap, from the image's last pixel. */
+static inline int64_t rlx_g_conv_upper(const struct rlx_k_conv_nd *a, int i)
+{
+	return (int64_t)((a->out[i] - 1) * a->s[i]) - (int64_t)a->p[i] - (int64_t)(a->in[i] - 1);
+}
+
+/* What TMA cannot do in im2col mode; NULL: it can. */
+static inline const char *rlx_g_conv_unmapped(const struct rlx_k_conv_nd *a)
+{
+	uint64_t odd = (uint64_t)(uintptr_t)a->x | (uint64_t)(uintptr_t)a->w | 2 * a->x_n;
+
+	if (a->in[0] != 1 || a->out[0] != 1 || a->k[0] != 1 || a->p[0])
+		return "there are three spatial dimensions";
+	for (int i = 1; i < 3; i++) {
+		int64_t upper = rlx_g_conv_upper(a, i);
+
+		if (a->s[i] > 8)
+			return "a stride is over 8";
+		if (a->p[i] > 128 || upper < -128 || upper > 127)
+			return "a corner is over 127 pixels from the image's";
+		if ((a->k[i] - 1) * a->d[i] > 255)
+			return "taps are over 255 pixels apart";
+	}
+	return odd % 16 ? "x, an image or w does not begin at 16 bytes" : NULL;
+}
+
+/* Rows and columns of the product, and positions in a matrix or an image, are below this. */
+static inline bool rlx_g_conv_wgmma_fits(const struct rlx_k_conv_nd *a)
+{
+	const double most = 1 << 30;
+	double taps = (double)a->k[1] * (double)a->k[2];
+
+	return (double)a->n * (double)a->out[1] * (double)a->out[2] < most &&
+	       (double)a->in[1] < most && (double)a->in[2] < most && (double)a->oc < most &&
+	       taps * (double)(a->ic + 64) < most &&
+	       a->y_n == a->oc * a->out[1] * a->out[2] && (!a->res || a->res_n == a->y_n);
+}
+
+static inline const char *rlx_g_conv_wgmma_why_not(const void *args, const struct rlx_g_launch *l)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+
+	if (!a->channels_last || a->x_plain)
+		return "channels are not last";
+	if (l->arch != 90)
+		return "the chip is not sm_90";
+	if (a->type != RLX_F16 && a->type != RLX_BF16)
+		return "it is neither f16 nor bf16";
+	if (a->transposed || a->groups != 1)
+		return "it is transposed, or has groups";
+	if (a->ic % 8)
+		return "input channels are not in eights";
+	if (!rlx_g_conv_wgmma_fits(a))
+		return "a size is over 2^30, or y or the residual is not dense";
+	return rlx_g_conv_unmapped(a);
+}
+
+/* Steps of k by so many channels of a tap. */
+static inline int64_t rlx_g_conv_steps(const struct rlx_k_conv_nd *a, int32_t channels)
+{
+	return rlx_g_ceil((int64_t)(a->k[1] * a->k[2]) * rlx_g_ceil((int64_t)a->ic, channels) *
+			  channels, GEMM_TILE_DEPTH);
+}
+
+static inline int32_t rlx_g_conv_channels(const struct rlx_k_conv_nd *a)
+{
+	int32_t best = 64;
+
+	for (int32_t c = 32; c >= 16; c /= 2)
+		if (4 * rlx_g_conv_steps(a, c) <= 3 * rlx_g_conv_steps(a, best))
+			best = c;
+	return best;
+}
+
+/* x by pixels that meet a tap, and w by output channels of a tap. */
+static inline void rlx_g_conv_maps(const struct rlx_k_conv_nd *a, int32_t channels,
+				   struct rlx_g_gemm_tile t, struct rlx_g_launch *l)
+{
+	uint64_t ic = a->ic, taps = a->k[1] * a->k[2];
+
+	l->n_map = 2;
+	l->map[0] = (struct rlx_g_tensor_map){
+		.field = offsetof(struct rlx_k_conv_nd, x), .im2col = true,
+		.dim = { ic, a->in[2], a->in[1], a->n },
+		.step = { 2 * ic, 2 * ic * a->in[2], 2 * a->x_n },
+		.box = { (uint32_t)channels, (uint32_t)t.m },
+	};
+	for (int i = 0; i < 2; i++) {
+		l->map[0].lower[i] = (int8_t)-(int64_t)a->p[2 - i];
+		l->map[0].upper[i] = (int8_t)rlx_g_conv_upper(a, 2 - i);
+		l->map[0].stride[i] = (uint8_t)a->s[2 - i];
+	}
+	l->map[1] = (struct rlx_g_tensor_map){
+		.field = offsetof(struct rlx_k_conv_nd, w),
+		.dim = { ic, a->oc, taps, 1 },
+		.step = { 2 * ic * taps, 2 * ic, 2 * ic * taps * a->oc },
+		.box = { (uint32_t)channels, (uint32_t)t.n },
+	};
+}
+
+/* In tiles @t, each sum in @parts or, where k has less steps, as many as have some. */
+static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx_g_gemm_tile t,
+				       int64_t parts, struct rlx_g_launch *l)
+{
+	int32_t channels = rlx_g_conv_channels(a);
+	int64_t steps = rlx_g_conv_steps(a, channels), m = rlx_g_conv_pixels(a);
+	int64_t tiles = rlx_g_ceil(m, t.m) * rlx_g_ceil((int64_t)a->oc, t.n), side;
+
+	parts = rlx_g_ceil(steps, rlx_g_ceil(steps, parts));
+	side = l->processors / parts;
+	/* as many tiles for each block, so that fewer read side by side */
+	rlx_g_line(l, rlx_g_ceil(tiles, rlx_g_ceil(tiles, side ? side : 1)),
+		   (uint32_t)GEMM_TILE_THREADS(t.m));
+	l->grid[1] = (uint32_t)parts;
+	l->n_launches = parts > 1 ? 2 : 1;
+	l->scratch = parts > 1 ? (uint64_t)parts * (uint64_t)m * a->oc * sizeof(float) : 0;
+	l->shared = (uint32_t)(GEMM_TILE_STAGES(t.m, t.n) * GEMM_TILE_STAGE(t.m, t.n));
+	rlx_g_conv_maps(a, channels, t, l);
+	RLX_G_VARIANT(l, conv_wgmma,
+		      .GEMM_TYPE_A = a->type == RLX_F16 ? RLX_NUM_F16 : RLX_NUM_BF16,
+		      .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n, .GEMM_ACT = (int32_t)a->act,
+		      .CONV_SPLIT_K = parts > 1, .CONV_CHANNELS = channels);
+}
+
+/*
+ * Each tile, whole and then, if that leaves multiprocessors idle, in parts: as many as fill them
+ * once, and half of those.
+ */
+static inline bool rlx_g_conv_wgmma_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+	int64_t tiles, parts, most;
+	struct rlx_g_gemm_tile t;
+
+	if (!rlx_g_gemm_tile(i / 3, &t))
+		return false;
+	tiles = rlx_g_ceil(rlx_g_conv_pixels(a), t.m) * rlx_g_ceil((int64_t)a->oc, t.n);
+	most = rlx_g_conv_steps(a, rlx_g_conv_channels(a)) / 2;
+	most = most < 64 ? most : 64;
+	parts = tiles ? (int64_t)l->processors / tiles : 1;
+	parts = (parts < most ? parts : most) / (i % 3 ? i % 3 : 1);
+	rlx_g_conv_wgmma_by(a, t, i % 3 && parts > 1 ? parts : 1, l);
+	l->can = i % 3 == 0 || parts > 1;
+	return true;
+}
+
+/*
+ * As of gemm_wgmma; TMA takes about a clock a line, of which few channels make many. Parts are
+ * written by blocks and read by a launch of their own.
+ */
+static inline void rlx_g_conv_wgmma_cost(const void *args, const struct rlx_g_launch *l,
+					 struct rlx_g_cost *t)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+	const struct rlx_g_conv_wgmma_param *p = &l->param.conv_wgmma;
+	int64_t m = p->GEMM_TILE_M, n = p->GEMM_TILE_N, parts = l->grid[1];
+	double pixels = (double)rlx_g_conv_pixels(a), ic = (double)a->ic, oc = (double)a->oc;
+	double steps = (double)rlx_g_ceil(rlx_g_conv_steps(a, p->CONV_CHANNELS), parts), k;
+
+	k = steps * GEMM_TILE_DEPTH;
+	t->blocks = (double)(rlx_g_ceil((int64_t)pixels, m) * rlx_g_ceil((int64_t)a->oc, n) *
+			     parts);
+	t->rate = RLX_G_RATE_mma_f16;
+	t->flops = 2.0 * (double)(m * n) * k;
+	t->l2_bytes = (double)(m + n) * k * 2;
+	t->steps = steps;
+	t->step_ns = 0.6 * (double)((m + n) * (64 / p->CONV_CHANNELS));
+	t->end_ns = 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->res ? 6 : 17);
+	t->dram_bytes = 2 * ((double)a->n * (double)(a->in[1] * a->in[2]) * ic +
+			     (double)(a->k[1] * a->k[2]) * ic * oc +
+			     pixels * oc * (a->res ? 2 : 1));
+	if (parts > 1)
+		t->alone_bytes = 2 * (double)parts * pixels * oc * sizeof(float);
+	t->resident = 1;
+}
+
+#endif
