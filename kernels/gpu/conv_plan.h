@@ -61,6 +61,23 @@ static inline uint64_t rlx_g_conv_x_bytes(const struct rlx_k_conv_nd *a)
 	       (uint64_t)rlx_g_conv_wide(a) * 2;
 }
 
+/*
+ * A plain x of up to 8 channels, for wgmma (conv_wgmma.cu): pixels of 8 channels, rows with their
+ * padding, so that a row of taps is one run of elements. Pixels of such a row.
+ */
+#define RLX_G_CONV_FOLD		8
+
+static inline int64_t rlx_g_conv_folded_row(const struct rlx_k_conv_nd *a)
+{
+	return (int64_t)((a->out[2] - 1) * a->s[2] + a->k[2]);
+}
+
+/* Elements of an image. */
+static inline int64_t rlx_g_conv_folded(const struct rlx_k_conv_nd *a)
+{
+	return (int64_t)a->in[1] * rlx_g_conv_folded_row(a) * RLX_G_CONV_FOLD;
+}
+
 /* What is in scratch of both; what follows them is aligned as they are. */
 static inline uint64_t rlx_g_conv_turned(const struct rlx_k_conv_nd *a)
 {

@@ -8,11 +8,14 @@
  * BM pixels that follow one another reads (im2col mode: zeros are the padding) and that tap's
  * weights of BN channels, 64 input channels deep; the rest is gemm_wgmma_tile.h. Of 32 channels or
  * 16 (CONV_CHANNELS), a step has two taps or four: few channels would leave most of 64 zeros.
+ * A plain x of up to 8 channels (CONV_FOLDED) is turned first, by a pass of its own, with a row's
+ * padding in it: then a row of taps is one run of elements, and taken as one tap of so many
+ * channels, of places 8 channels apart.
  * Small images split k (split-K): blocks leave parts in f32 at scratch, and a second pass adds
  * them up in order.
  *
  * Traffic: x is read taps * ceil(oc / BN) times and w ceil(pixels / BM) times by way of the L2;
- * y once; parts are written and read once.
+ * y once; parts, and an x that is turned, are written and read once.
  *
  * Source: implicit GEMM, Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning" (2014);
  * PTX ISA, tensor copies in im2col mode, whose corners and offsets are as in CUTLASS's
@@ -27,12 +30,16 @@
 #define GEMM_B_COLS	1
 #define GEMM_TILE_LINE	(2 * CONV_CHANNELS)
 #define SUMS_STORED	CONV_SPLIT_K
-#include "kernels/conv.h"
+#include "kernels/gpu/conv_plan.h"
 #include "kernels/gpu/gemm_wgmma_tile.h"
+
+/* Folded, a row of taps is one of many channels. */
+#define TAPS_ACROSS(a)	(CONV_FOLDED ? 1 : (int)(a).k[2])
+#define DEPTH_OF(a)	(CONV_FOLDED ? (int)(a).k[2] * RLX_G_CONV_FOLD : (int)(a).ic)
 
 enum {
 	CHANNELS = CONV_CHANNELS, PIECES = DEPTH / CHANNELS,	/* of a step */
-	RUN = 4,	/* elements that a thread adds up */
+	RUN = 4,	/* elements that a thread adds up, pixels that it turns, at a time */
 };
 
 static DEV inline uint32_t pixels_of(const struct rlx_k_conv_nd &a)
@@ -85,7 +92,15 @@ struct spot {
 /* Pieces of k that hold one tap's channels. */
 static DEV inline int chunks_of(const struct rlx_k_conv_nd &a)
 {
-	return ((int)a.ic + CHANNELS - 1) / CHANNELS;
+	return (DEPTH_OF(a) + CHANNELS - 1) / CHANNELS;
+}
+
+/* Behind an x that was turned. */
+static DEV inline float *parts_of(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env)
+{
+	int64_t x = CONV_FOLDED ? (int64_t)a.n * rlx_g_conv_folded(&a) : 0;
+
+	return (float *)((half *)env.scratch + x);
 }
 
 /* Steps of k that this block's part of the sums takes. */
@@ -94,13 +109,60 @@ struct share {
 
 	DEV share(const struct rlx_k_conv_nd &a)
 	{
-		int all = (chunks_of(a) * (int)(a.k[1] * a.k[2]) + PIECES - 1) / PIECES;
+		int all = (chunks_of(a) * (int)a.k[1] * TAPS_ACROSS(a) + PIECES - 1) / PIECES;
 		int each = (all + (int)gridDim.y - 1) / (int)gridDim.y;
 
 		first = each * (int)blockIdx.y;
 		n = all - first < each ? all - first : each;
 	}
 };
+
+/* ---- a plain x ---- */
+
+#if CONV_FOLDED
+struct alignas(16) pixel { half v[RLX_G_CONV_FOLD]; };
+
+/* Pixel @i, or one of the padding. */
+static DEV inline struct pixel fold_pixel(const struct rlx_k_conv_nd &a, const half *x, int64_t i,
+					  int64_t n)
+{
+	const uint32_t wide = (uint32_t)rlx_g_conv_folded_row(&a), high = (uint32_t)a.in[1];
+	uint32_t row = (uint32_t)(i / wide), image = row / high;
+	int64_t col = i - (int64_t)row * wide - (int64_t)a.p[2];
+	const half *from = x + image * a.x_n + (row % high) * a.in[2] + col;
+	bool in = i < n && col >= 0 && col < (int64_t)a.in[2];
+	struct pixel v;
+
+#pragma unroll
+	for (int c = 0; c < RLX_G_CONV_FOLD; c++)
+		v.v[c] = in && c < (int)a.ic ? from[c * (int64_t)(high * a.in[2])] : half();
+	return v;
+}
+
+/* Neighbours have a channel's elements side by side; each has some pixels under way at a time. */
+static DEV inline void fold(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env)
+{
+	const int64_t n = live_rows(env, (int64_t)a.n) * (int64_t)a.in[1] *
+			  rlx_g_conv_folded_row(&a);
+	const int64_t step = (int64_t)THREADS * gridDim.x * gridDim.y;
+	const half *x = RLX_G_PTR(const half, a.x);
+	struct pixel *to = (struct pixel *)env.scratch;
+	int64_t i = threadIdx.x + THREADS * (blockIdx.x + (int64_t)gridDim.x * blockIdx.y);
+
+	pdl_wait();
+	for (; i < n; i += RUN * step) {
+		struct pixel v[RUN];
+
+#pragma unroll
+		for (int j = 0; j < RUN; j++)
+			v[j] = fold_pixel(a, x, i + j * step, n);
+#pragma unroll
+		for (int j = 0; j < RUN; j++)
+			if (i + j * step < n)
+				to[i + j * step] = v[j];
+	}
+}
+#endif
 
 /* ---- the warp that loads ---- */
 
@@ -112,8 +174,8 @@ struct piece {
 	{
 		chunk = i % chunks_of(a);
 		tap = i / chunks_of(a);
-		right = tap % (int)a.k[2];
-		down = tap / (int)a.k[2];
+		right = tap % TAPS_ACROSS(a);
+		down = tap / TAPS_ACROSS(a);
 	}
 
 	DEV void next(const struct rlx_k_conv_nd &a)
@@ -122,7 +184,7 @@ struct piece {
 			return;
 		chunk = 0;
 		tap++;
-		if (++right < (int)a.k[2])
+		if (++right < TAPS_ACROSS(a))
 			return;
 		right = 0;
 		down++;
@@ -139,7 +201,7 @@ struct corner {
 		uint32_t wide = (uint32_t)a.out[2];
 
 		at[0] = 0;
-		at[1] = (int)(pixel % wide * (uint32_t)a.s[2]) - (int)a.p[2];
+		at[1] = (int)(pixel % wide * (uint32_t)a.s[2]) - (CONV_FOLDED ? 0 : (int)a.p[2]);
 		at[2] = (int)(pixel / wide * (uint32_t)a.s[1]) - (int)a.p[1];
 		at[3] = (int)image;
 	}
@@ -209,7 +271,7 @@ static DEV inline void multiply_all(const struct rlx_k_conv_nd &a, const struct 
 	operands o(g, env, 0);
 	share k(a);
 #if CONV_SPLIT_K
-	float *part = (float *)env.scratch + blockIdx.y * (uint64_t)(g.m * g.n);
+	float *part = parts_of(a, env) + blockIdx.y * (uint64_t)(g.m * g.n);
 #endif
 
 	for (uint32_t i = blockIdx.x; i < tiles_of(a, down); i += gridDim.x) {
@@ -285,10 +347,10 @@ static DEV inline void add_up(const struct rlx_k_conv_nd &a, const struct rlx_g_
 	pdl_wait();
 	if (runs)
 		for (i *= RUN; i < n; i += step * RUN)
-			add_run<RUN>(g, o, (const float *)env.scratch, i);
+			add_run<RUN>(g, o, parts_of(a, env), i);
 	else
 		for (; i < n; i += step)
-			add_run<1>(g, o, (const float *)env.scratch, i);
+			add_run<1>(g, o, parts_of(a, env), i);
 }
 #endif
 
@@ -297,8 +359,14 @@ RLX_G_KERNEL_ALONE(conv_wgmma, struct rlx_k_conv_nd, THREADS)
 	SHARED(struct stages, st, [1]);
 	SHARED_DYNAMIC(shared);
 
+#if CONV_FOLDED
+	if (env.pass == 0) {
+		fold(a, env);
+		return;
+	}
+#endif
 #if CONV_SPLIT_K
-	if (env.pass) {
+	if (env.pass > CONV_FOLDED) {
 		add_up(a, env);
 		return;
 	}

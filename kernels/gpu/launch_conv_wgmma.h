@@ -5,17 +5,38 @@
  * Tiles are those of GEMMs by wgmma. Where they are fewer than multiprocessors, k's steps are split
  * among up to 64 blocks, two steps each at least, and a launch more adds parts up.
  * Few input channels: 32 or 16 of a tap at a time where that saves a quarter of the steps or more.
+ * A plain x of up to 8 channels is turned by a launch ahead, so that a row of taps is one tap.
  * Limits: what the tensor map of an image can say, in im2col mode with four dimensions: strides up
  * to 8, corners within 128 pixels of the image's, taps 255 pixels apart at most.
  */
 #ifndef RLX_G_LAUNCH_CONV_WGMMA_H
 #define RLX_G_LAUNCH_CONV_WGMMA_H
 
+#include "kernels/gpu/conv_plan.h"
 #include "kernels/gpu/launch_gemm.h"
 
 static inline int64_t rlx_g_conv_pixels(const struct rlx_k_conv_nd *a)
 {
 	return (int64_t)(a->n * a->out[1] * a->out[2]);
+}
+
+/*
+ * The convolution as its tensor map has it: of a plain x what the launch ahead makes of that, a
+ * row of taps with their channels being one tap.
+ */
+static inline struct rlx_k_conv_nd rlx_g_conv_mapped(const struct rlx_k_conv_nd *a)
+{
+	struct rlx_k_conv_nd m = *a;
+
+	if (!a->x_plain)
+		return m;
+	m.ic = a->k[2] * RLX_G_CONV_FOLD;
+	m.in[2] = (a->out[2] - 1) * a->s[2] + 1;
+	m.x_n = (size_t)rlx_g_conv_folded(a);
+	m.k[2] = m.d[2] = 1;
+	m.p[2] = 0;
+	m.x = NULL;
+	return m;
 }
 
 /* The upper corner of dimension @i: the last pixel's first tap, from the image's last pixel. */
@@ -24,13 +45,11 @@ static inline int64_t rlx_g_conv_upper(const struct rlx_k_conv_nd *a, int i)
 	return (int64_t)((a->out[i] - 1) * a->s[i]) - (int64_t)a->p[i] - (int64_t)(a->in[i] - 1);
 }
 
-/* What TMA cannot do in im2col mode; NULL: it can. */
+/* What TMA cannot do in im2col mode with @a, as mapped; NULL: it can. */
 static inline const char *rlx_g_conv_unmapped(const struct rlx_k_conv_nd *a)
 {
 	uint64_t odd = (uint64_t)(uintptr_t)a->x | (uint64_t)(uintptr_t)a->w | 2 * a->x_n;
 
-	if (a->in[0] != 1 || a->out[0] != 1 || a->k[0] != 1 || a->p[0])
-		return "there are three spatial dimensions";
 	for (int i = 1; i < 3; i++) {
 		int64_t upper = rlx_g_conv_upper(a, i);
 
@@ -60,7 +79,9 @@ static inline const char *rlx_g_conv_wgmma_why_not(const void *args, const struc
 {
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
 
-	if (!a->channels_last || a->x_plain)
+	struct rlx_k_conv_nd m;
+
+	if (!a->channels_last)
 		return "channels are not last";
 	if (l->arch != 90)
 		return "the chip is not sm_90";
@@ -68,11 +89,14 @@ static inline const char *rlx_g_conv_wgmma_why_not(const void *args, const struc
 		return "it is neither f16 nor bf16";
 	if (a->transposed || a->groups != 1)
 		return "it is transposed, or has groups";
-	if (a->ic % 8)
-		return "input channels are not in eights";
-	if (!rlx_g_conv_wgmma_fits(a))
+	if (a->in[0] != 1 || a->out[0] != 1 || a->k[0] != 1 || a->p[0])
+		return "there are three spatial dimensions";
+	if (a->x_plain ? a->ic > RLX_G_CONV_FOLD || a->d[2] != 1 : a->ic % 8)
+		return "input channels are not in eights, or a plain x has over 8 or is dilated";
+	m = rlx_g_conv_mapped(a);
+	if (!rlx_g_conv_wgmma_fits(&m))
 		return "a size is over 2^30, or y or the residual is not dense";
-	return rlx_g_conv_unmapped(a);
+	return rlx_g_conv_unmapped(&m);
 }
 
 /* Steps of k by so many channels of a tap. */
@@ -92,17 +116,19 @@ static inline int32_t rlx_g_conv_channels(const struct rlx_k_conv_nd *a)
 	return best;
 }
 
-/* x by pixels that meet a tap, and w by output channels of a tap. */
+/* x by pixels that meet a tap, and w by output channels of a tap; @a as mapped. */
 static inline void rlx_g_conv_maps(const struct rlx_k_conv_nd *a, int32_t channels,
 				   struct rlx_g_gemm_tile t, struct rlx_g_launch *l)
 {
 	uint64_t ic = a->ic, taps = a->k[1] * a->k[2];
+	uint64_t pixel = a->x_plain ? RLX_G_CONV_FOLD : ic;
 
 	l->n_map = 2;
 	l->map[0] = (struct rlx_g_tensor_map){
-		.field = offsetof(struct rlx_k_conv_nd, x), .im2col = true,
+		.in_scratch = a->x_plain, .im2col = true,
+		.field = a->x_plain ? 0 : offsetof(struct rlx_k_conv_nd, x),
 		.dim = { ic, a->in[2], a->in[1], a->n },
-		.step = { 2 * ic, 2 * ic * a->in[2], 2 * a->x_n },
+		.step = { 2 * pixel, 2 * a->x_n / a->in[1], 2 * a->x_n },
 		.box = { (uint32_t)channels, (uint32_t)t.m },
 	};
 	for (int i = 0; i < 2; i++) {
@@ -122,8 +148,9 @@ static inline void rlx_g_conv_maps(const struct rlx_k_conv_nd *a, int32_t channe
 static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx_g_gemm_tile t,
 				       int64_t parts, struct rlx_g_launch *l)
 {
-	int32_t channels = rlx_g_conv_channels(a);
-	int64_t steps = rlx_g_conv_steps(a, channels), m = rlx_g_conv_pixels(a);
+	const struct rlx_k_conv_nd mapped = rlx_g_conv_mapped(a);
+	int32_t channels = rlx_g_conv_channels(&mapped);
+	int64_t steps = rlx_g_conv_steps(&mapped, channels), m = rlx_g_conv_pixels(a);
 	int64_t tiles = rlx_g_ceil(m, t.m) * rlx_g_ceil((int64_t)a->oc, t.n), side;
 
 	parts = rlx_g_ceil(steps, rlx_g_ceil(steps, parts));
@@ -132,14 +159,17 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 	rlx_g_line(l, rlx_g_ceil(tiles, rlx_g_ceil(tiles, side ? side : 1)),
 		   (uint32_t)GEMM_TILE_THREADS(t.m));
 	l->grid[1] = (uint32_t)parts;
-	l->n_launches = parts > 1 ? 2 : 1;
-	l->scratch = parts > 1 ? (uint64_t)parts * (uint64_t)m * a->oc * sizeof(float) : 0;
+	l->n_launches = 1 + (parts > 1) + a->x_plain;
+	l->scratch = a->x_plain ? 2 * a->n * (uint64_t)rlx_g_conv_folded(a) : 0;
+	if (parts > 1)
+		l->scratch += (uint64_t)parts * (uint64_t)m * a->oc * sizeof(float);
 	l->shared = (uint32_t)(GEMM_TILE_STAGES(t.m, t.n) * GEMM_TILE_STAGE(t.m, t.n));
-	rlx_g_conv_maps(a, channels, t, l);
+	rlx_g_conv_maps(&mapped, channels, t, l);
 	RLX_G_VARIANT(l, conv_wgmma,
 		      .GEMM_TYPE_A = a->type == RLX_F16 ? RLX_NUM_F16 : RLX_NUM_BF16,
 		      .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n, .GEMM_ACT = (int32_t)a->act,
-		      .CONV_SPLIT_K = parts > 1, .CONV_CHANNELS = channels);
+		      .CONV_SPLIT_K = parts > 1, .CONV_CHANNELS = channels,
+		      .CONV_FOLDED = a->x_plain);
 }
 
 /*
@@ -149,13 +179,14 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 static inline bool rlx_g_conv_wgmma_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
 {
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+	const struct rlx_k_conv_nd mapped = rlx_g_conv_mapped(a);
 	int64_t tiles, parts, most;
 	struct rlx_g_gemm_tile t;
 
 	if (!rlx_g_gemm_tile(i / 3, &t))
 		return false;
 	tiles = rlx_g_ceil(rlx_g_conv_pixels(a), t.m) * rlx_g_ceil((int64_t)a->oc, t.n);
-	most = rlx_g_conv_steps(a, rlx_g_conv_channels(a)) / 2;
+	most = rlx_g_conv_steps(&mapped, rlx_g_conv_channels(&mapped)) / 2;
 	most = most < 64 ? most : 64;
 	parts = tiles ? (int64_t)l->processors / tiles : 1;
 	parts = (parts < most ? parts : most) / (i % 3 ? i % 3 : 1);
@@ -172,10 +203,11 @@ static inline void rlx_g_conv_wgmma_cost(const void *args, const struct rlx_g_la
 					 struct rlx_g_cost *t)
 {
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+	const struct rlx_k_conv_nd mapped = rlx_g_conv_mapped(a);
 	const struct rlx_g_conv_wgmma_param *p = &l->param.conv_wgmma;
 	int64_t m = p->GEMM_TILE_M, n = p->GEMM_TILE_N, parts = l->grid[1];
 	double pixels = (double)rlx_g_conv_pixels(a), ic = (double)a->ic, oc = (double)a->oc;
-	double steps = (double)rlx_g_ceil(rlx_g_conv_steps(a, p->CONV_CHANNELS), parts), k;
+	double steps = (double)rlx_g_ceil(rlx_g_conv_steps(&mapped, p->CONV_CHANNELS), parts), k;
 
 	k = steps * GEMM_TILE_DEPTH;
 	t->blocks = (double)(rlx_g_ceil((int64_t)pixels, m) * rlx_g_ceil((int64_t)a->oc, n) *
@@ -189,8 +221,10 @@ static inline void rlx_g_conv_wgmma_cost(const void *args, const struct rlx_g_la
 	t->dram_bytes = 2 * ((double)a->n * (double)(a->in[1] * a->in[2]) * ic +
 			     (double)(a->k[1] * a->k[2]) * ic * oc +
 			     pixels * oc * (a->res ? 2 : 1));
+	if (a->x_plain)
+		t->alone_bytes = 4 * (double)a->n * (double)rlx_g_conv_folded(a);
 	if (parts > 1)
-		t->alone_bytes = 2 * (double)parts * pixels * oc * sizeof(float);
+		t->alone_bytes += 2 * (double)parts * pixels * oc * sizeof(float);
 	t->resident = 1;
 }
 

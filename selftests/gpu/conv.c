@@ -340,6 +340,9 @@ static void shape_group(struct rlx_k_conv_nd *a, uint64_t *seed)
 		} while (full < span);
 		a->out[i] = (full - span) / a->s[i] + 1;
 	}
+	a->x_plain = a->d[2] == 1 && !kc_pick(seed, 0, 3);
+	if (a->x_plain)
+		a->ic = kc_pick(seed, 1, 8);
 }
 
 TEST(wgmma)
