@@ -49,6 +49,8 @@ static double rounding(int type)
 	return type == RLX_BF16 ? 4e-3 : type == RLX_F16 ? 5e-4 : 0;
 }
 
+static int64_t live_images;	/* of one_conv(): that carry data; 0: all */
+
 /* Runs @shape, of which @how asks for tile and parts as launch.h would give large ones. */
 static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn *how,
 		     uint64_t *seed)
@@ -88,8 +90,11 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	a.x = x;
 	a.w = w;
 	a.y = dev_of(y, ny * size);
+	if (live_images)
+		env.live = dev_of(&live_images, sizeof(live_images));
 	gpu_run_kernel(how, &a, &env);
 	dev_read(y, a.y, ny * size);
+	ny = live_images ? ny / a.n * (size_t)live_images : ny;
 	for (i = 0; i < ny; i++) {
 		double got = gpu_value(y, place_of(&oy, i), type), want = d.y[i];
 
@@ -100,6 +105,8 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 		       a.k[2], a.s[0], a.s[1], a.s[2], a.transposed ? " transposed" : "",
 		       a.channels_last ? " channels last" : "");
 	}
+	if (live_images)
+		dev_free(env.live);
 	dev_free(x);
 	dev_free(w);
 	dev_free(bias);
@@ -353,9 +360,11 @@ TEST(wgmma)
 	for (int i = 0; i < 42; i++) {
 		processors = (uint32_t)kc_pick(&seed, 1, 24);
 		shape_group(&a, &seed);
+		live_images = i % 3 ? 0 : (int64_t)kc_pick(&seed, 1, a.n);
 		one_conv(&a, i % 2 ? RLX_BF16 : RLX_F16, group_launch, &seed);
 	}
 	/* all of the stages, more than once */
+	live_images = 0;
 	processors = 1;
 	a = (struct rlx_k_conv_nd){
 		.n = 3, .ic = 136, .oc = 100, .groups = 1, .in = { 1, 7, 7 }, .out = { 1, 7, 7 },
