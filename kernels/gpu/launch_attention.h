@@ -212,7 +212,8 @@ static inline const char *rlx_g_attention_wgmma_why_not(const void *args,
 
 	if (why || l->arch != 90)
 		return why ? why : "the chip is not sm_90";
-	return (uint32_t)ATT_SHARED(width, 1) > l->most_shared ? "a block has too little shared memory" : NULL;
+	return (uint32_t)ATT_SHARED(width, 1) > l->most_shared ?
+	       "a block has too little shared memory" : NULL;
 }
 
 static inline bool rlx_g_attention_mma_plan(const void *args, unsigned int i,
