@@ -241,5 +241,6 @@ void gpu_target(const struct rlx_device *dev, struct rlx_target *t)
 	t->bf16 = true;
 	t->f16 = true;
 	t->mma16 = true;
+	t->widen_aside = true;
 	t->channels = RLX_CHANNELS_LAST;
 }

@@ -185,8 +185,10 @@ static bool is_aside(const struct question *a, uint32_t k)
 	return false;
 }
 
-/* Floats narrower than @wide become it; with @aside only those that stand aside. */
-static bool choose(const struct question *a, enum rlx_dtype wide, bool aside,
+enum which { VECTORS, ASIDE, ALL };
+
+/* Floats narrower than @wide become it: vectors alone, all that stands aside, or all. */
+static bool choose(const struct question *a, enum rlx_dtype wide, enum which which,
 		   enum rlx_dtype *to)
 {
 	bool any = false;
@@ -197,7 +199,9 @@ static bool choose(const struct question *a, enum rlx_dtype wide, bool aside,
 		enum rlx_dtype dt = v ? a->g->val[v].type.dtype : wide;
 
 		to[k] = (enum rlx_dtype)0;
-		if (dt == wide || !rlx_dtype_is_float(dt) || (aside && !is_aside(a, k)) ||
+		if (dt == wide || !rlx_dtype_is_float(dt) ||
+		    (which == ASIDE && !is_aside(a, k)) ||
+		    (which == VECTORS && a->g->val[v].type.rank > 1) ||
 		    rlx_dtype_promote(dt, wide) != wide)
 			continue;
 		to[k] = wide;
@@ -268,12 +272,16 @@ enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *
 		return RLX_LEGAL_NONE;
 	if (is_native(&a))
 		return RLX_LEGAL_NATIVE;
-	if (!target->widen || n->def->traits & RLX_T_SUBGRAPH || n->def->index == RLX_OP_cast)
+	if (!(target->widen || target->widen_aside) || n->def->traits & RLX_T_SUBGRAPH ||
+	    n->def->index == RLX_OP_cast)
 		return a.no_memory ? RLX_LEGAL_NATIVE : RLX_LEGAL_NONE;
-	if ((choose(&a, RLX_F32, true, to) && is_native_as(&a, to)) ||
-	    (choose(&a, RLX_F32, false, to) && is_native_as(&a, to)) ||
-	    (choose(&a, RLX_F64, false, to) && is_native_as(&a, to)) ||
-	    (choose_integers(&a, to) && is_native_as(&a, to)))
+	/* a residual stays as the result is, while a bias is widened */
+	if ((choose(&a, RLX_F32, VECTORS, to) && is_native_as(&a, to)) ||
+	    (choose(&a, RLX_F32, ASIDE, to) && is_native_as(&a, to)))
+		return RLX_LEGAL_WIDENED;
+	if (target->widen && ((choose(&a, RLX_F32, ALL, to) && is_native_as(&a, to)) ||
+			      (choose(&a, RLX_F64, ALL, to) && is_native_as(&a, to)) ||
+			      (choose_integers(&a, to) && is_native_as(&a, to))))
 		return RLX_LEGAL_WIDENED;
 	/* without memory nothing is rewritten */
 	return a.no_memory ? RLX_LEGAL_NATIVE : RLX_LEGAL_NONE;

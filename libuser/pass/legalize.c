@@ -77,7 +77,7 @@ enum rlx_status rlx_pass_legalize(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	enum rlx_status st;
 	uint32_t n, i;
 
-	if (!c->target.widen)
+	if (!c->target.widen && !c->target.widen_aside)
 		return RLX_OK;
 	st = rlx_legal_begin(&legal, c, g);
 	if (!st)

@@ -155,4 +155,35 @@ TEST(policies_run_the_same_steps)
 	}
 }
 
+/* A graph in 16 bits: biases are of it, too, and yet a part of the product. */
+TEST(biases_of_16_bits)
+{
+	static const enum rlx_dtype dtype[] = { RLX_F16, RLX_BF16 };
+	unsigned int n[RLX_OP_COUNT] = { 0 }, i, k;
+
+	for (k = 0; k < 4; k++) {
+		struct rlx_compile_opts o = { .size = sizeof(o), .device = getenv("RLX_TEST_GPU"),
+					      .flags = RLX_COMPILE_NATIVE };
+		struct rlx_graph *g = rlx_graph_new("linear");
+		uint64_t seed = rlx_test_seed();
+		rlx_value w = rlx_emit(g, cast, .x = weight(g, WIDTH, INNER, &seed),
+				       .to = dtype[k % 2]);
+		rlx_value b = rlx_emit(g, cast, .x = weight(g, 0, INNER, &seed),
+				       .to = dtype[k % 2]);
+		rlx_value x = rlx_input(g, "x", rlx_type(dtype[k % 2], ROWS, WIDTH)), y;
+		struct rlx_session *s;
+
+		y = k < 2 ? rlx_emit(g, matmul, .a = x, .b = w) :
+			    rlx_emit(g, fused_matmul, .a = x, .b = w);
+		rlx_output(g, "y", rlx_emit(g, gelu, .x = rlx_emit(g, add, .a = y, .b = b)));
+		s = rig_session(g, &o);
+		count(rlx_program_graph(s->p), true, n);
+		CHECK_EQ(n[RLX_OP_fused_matmul], 1);
+		for (i = 0; i < RLX_OP_COUNT; i++)
+			CHECKF(!n[i] || i == RLX_OP_fused_matmul || i == RLX_OP_constant ||
+			       i == RLX_OP_input, "%u %s", n[i], rlx_op_defs[i]->name);
+		rlx_session_free(s);
+	}
+}
+
 TEST_MAIN()

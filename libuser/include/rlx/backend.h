@@ -22,9 +22,10 @@ struct rlx_infer;
  * @bf16, @f16: products in that format are native
  * @mma16: those of attention and convolutions too, if their operands lie in it
  * @widen: what has no kernel in narrow floats is converted to wider ones that have
+ * @widen_aside: at least what stands aside is, a bias or a mask, if that is all that is missing
  */
 struct rlx_target {
-	bool		fuse, bf16, f16, mma16, widen;
+	bool		fuse, bf16, f16, mma16, widen, widen_aside;
 	int		channels;
 	/* Set by the core: whom to ask about an op, by its backend's .supports; NULL: nobody. */
 	const struct rlx_device *dev;
