@@ -335,6 +335,16 @@ template <class C> struct lines {
 		load_some<C, WORDS>(at, w, n, wide);
 	}
 
+	/* All of the warpgroup's rows and columns are there, and aligned: no piece is asked. */
+	DEV bool whole() const { return wide && row + 64 <= rows && col + BN <= cols; }
+	DEV words<WORDS> get(int i) const
+	{
+		C *at;
+
+		left(i, &at);
+		return *(const words<WORDS> *)at;
+	}
+
 	DEV void store(int i, const uint32_t *w) const
 	{
 		C *at;
@@ -361,24 +371,41 @@ static DEV inline void add_matrix(float *d, const lines<float> &r, float beta)
 	}
 }
 
-/* Four lanes have 16 bytes each of a row, and exchange them for what they add to. */
+/*
+ * Four lanes have 16 bytes each of a row, and exchange them for what they add to. Up to eight
+ * pieces of a lane, of its upper row and its lower one, are under way at a time: behind a branch
+ * each would wait for memory by itself.
+ */
 template <class C>
 static DEV inline void add_matrix(float *d, const lines<C> &r, float beta)
 {
-#pragma unroll
-	for (int i = 0; i < SUMS; i += 16)
-#pragma unroll
-		for (int h = i; h < i + 4; h += 2) {	/* the upper row and the lower */
-			uint32_t w[4];
+	enum { AHEAD = SUMS % 64 ? 4 : 8 };
+	bool whole = r.whole();
 
-			r.load(h, w);
-			exchange(w);
+#pragma unroll
+	for (int i = 0; i < SUMS; i += AHEAD * 8) {
+		words<4> w[AHEAD];
+
+		if (whole)
+#pragma unroll
+			for (int k = 0; k < AHEAD; k++)
+				w[k] = r.get(i + k / 2 * 16 + k % 2 * 2);
+		else
+#pragma unroll
+			for (int k = 0; k < AHEAD; k++)
+				r.load(i + k / 2 * 16 + k % 2 * 2, w[k].w);
+#pragma unroll
+		for (int k = 0; k < AHEAD; k++) {
+			int h = i + k / 2 * 16 + k % 2 * 2;
+
+			exchange(w[k].w);
 #pragma unroll
 			for (int j = 0; j < 4; j++) {
-				d[h + 4 * j] += beta * first_of(w[j], C{});
-				d[h + 4 * j + 1] += beta * second_of(w[j], C{});
+				d[h + 4 * j] += beta * first_of(w[k].w[j], C{});
+				d[h + 4 * j + 1] += beta * second_of(w[k].w[j], C{});
 			}
 		}
+	}
 }
 
 static DEV inline void store_all(const float *d, const lines<float> &c)

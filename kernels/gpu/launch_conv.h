@@ -356,12 +356,12 @@ static inline void rlx_g_conv_tiled_cost(const void *args, const struct rlx_g_la
 
 	k = step * (double)(int64_t)(k / step + 0.999);
 	t->rate = half ? RLX_G_RATE_mma_f16 : rlx_g_conv_fma(a);
-	t->part = (half ? 0.35 : 0.6) * (m + n > 192 ? 1 : m + n > 128 ? 0.78 : 0.6);
+	t->part = (half ? 0.16 : 0.6) * (m + n > 192 ? 1 : m + n > 128 ? 0.78 : 0.6);
 	t->flops = 2 * m * n * k;
 	t->l2_bytes = (m + n) * k * rlx_g_conv_size(a);
 	t->steps = k / step;
-	t->step_ns = half ? 3.1 * (m + n) - 150 : m > 64 ? 1500 : 400;
-	t->end_ns = 200 + m * n / 17;
+	t->step_ns = half ? 6 * (m + n) - 300 : m > 64 ? 1500 : 400;
+	t->end_ns = 200 + m * n / (a->channels_last ? 3 : 17);
 	t->dram_bytes = rlx_g_conv_dram(a);
 	if (half)
 		t->alone_bytes = 2 * (double)rlx_g_conv_turned(a);

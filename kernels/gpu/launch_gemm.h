@@ -477,7 +477,9 @@ static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t
 	else
 		t->step_ns = odd % 16 == 0 ? 250 : odd % 8 == 0 ? 350 : odd % 4 == 0 ? 500 : 1000;
 	t->begin_ns = half ? 600 : 0;
-	t->end_ns = (edge > 32 ? 300 : 100) + m * n / (edge > 32 ? 17 : 25);
+	/* a large tile waits for each of the pieces that it adds to */
+	t->end_ns = (edge > 32 ? 300 : 100) +
+		    m * n / (edge <= 32 ? 25 : half && a->residual ? 1.5 : 17);
 	t->dram_bytes = rlx_g_gemm_dram(a);
 	t->resident = edge > 64 ? 2 : edge > 32 ? 4 : 8;
 }
