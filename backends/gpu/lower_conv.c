@@ -19,10 +19,10 @@ static bool takes(const struct rlx_lower *lo)
 	       (!res || res->dtype == dt);
 }
 
-/* Channels last, of one pixel without a stride: rows are pixels, a GEMM with weights by columns. */
+/* Of one pixel without a stride. */
 static bool is_gemm(const struct rlx_conv *g)
 {
-	bool one = g->groups == 1 && !g->x_plain;
+	bool one = g->groups == 1 && !g->x_plain && !g->transposed;
 	size_t i;
 
 	for (i = 0; i < 3; i++)
@@ -30,6 +30,7 @@ static bool is_gemm(const struct rlx_conv *g)
 	return one;
 }
 
+/* Channels last: rows are pixels, and weights lie by columns. */
 static enum rlx_status as_gemm(struct rlx_lower *lo, const struct rlx_conv *c)
 {
 	struct rlx_k_gemm *g = rlx_lower_args(lo, sizeof(*g));
@@ -49,8 +50,41 @@ static enum rlx_status as_gemm(struct rlx_lower *lo, const struct rlx_conv *c)
 	return lo->ops->gemm(lo, g);
 }
 
+/* Plain: for each image weights times its channels, whose rows are the result's. */
+static bool as_batched_gemm(struct rlx_lower *lo, const struct rlx_conv *c, struct rlx_g_launch *l)
+{
+	struct rlx_k_gemm *g = rlx_lower_args(lo, sizeof(*g));
+	enum rlx_dtype dt = rlx_lower_out(lo, 0)->dtype;
+	size_t pixels = c->out[0] * c->out[1] * c->out[2];
+
+	g->m = c->oc;
+	g->n = g->ldb = g->ldc = g->ldr = pixels;
+	g->k = g->lda = c->ic;
+	g->b_form = RLX_B_ROWS;
+	g->batch[1] = c->n;
+	g->b_step[1] = c->ic * pixels;
+	g->c_step[1] = g->r_step[1] = c->oc * pixels;
+	g->alpha = g->beta = 1;
+	g->act = c->act;
+	g->lo = (double)c->act_a;
+	g->hi = (double)c->act_b;
+	g->a_num = g->b_num = g->c_num = rlx_gemm_num(dt);
+	rlx_lower_ref_in(lo, &g->a, 1, 0);
+	rlx_lower_ref_in(lo, &g->b, 0, 0);
+	rlx_lower_ref_in(lo, &g->row_bias, 2, 0);
+	rlx_lower_ref_in(lo, &g->residual, 3, 0);
+	rlx_lower_ref_out(lo, &g->c, 0, 0);
+	if (gpu_apply_relocations(lo))
+		return false;
+	*l = gpu_launch_of(lo, 0);
+	(dt == RLX_F32 ? rlx_g_gemm_f32_launch : rlx_g_gemm_bf16_launch)(g, l);
+	return l->can;
+}
+
 enum rlx_status gpu_conv(struct rlx_lower *lo, const struct rlx_conv *g)
 {
+	enum rlx_dtype bias = rlx_lower_in(lo, 2) ? rlx_lower_in(lo, 2)->dtype : RLX_F32;
+	struct rlx_g_launch l;
 	struct rlx_k_conv_nd *a;
 
 	if (g->block && g->block != RLX_CHANNELS_LAST)
@@ -60,10 +94,13 @@ enum rlx_status gpu_conv(struct rlx_lower *lo, const struct rlx_conv *g)
 	if (g->block && rlx_lower_out(lo, 0)->dtype != RLX_F16 &&
 	    rlx_lower_out(lo, 0)->dtype != RLX_BF16)
 		return rlx_lower_unsupported(lo, "channels last are f16 or bf16");
-	if (g->block && rlx_lower_in(lo, 2) && rlx_lower_in(lo, 2)->dtype != RLX_F32)
+	if (g->block && bias != RLX_F32)
 		return rlx_lower_unsupported(lo, "channels last the bias is f32");
 	if (g->block && is_gemm(g))
 		return as_gemm(lo, g);
+	if (is_gemm(g) && bias == RLX_F32 && rlx_lower_out(lo, 0)->dtype != RLX_F64 &&
+	    as_batched_gemm(lo, g, &l))
+		return gpu_call_launch(lo, &l);
 	a = rlx_lower_args(lo, sizeof(*a));
 	rlx_conv_plain(a, g);
 	a->channels_last = g->block != 0;

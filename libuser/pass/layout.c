@@ -247,6 +247,21 @@ static bool reads_plain(const struct layout *l, const struct rlx_node *n)
 	       type_of(l, n->in[0])->dim[1] % 8;
 }
 
+/* Of one pixel without a stride or padding: plain it is a GEMM as it stands. */
+static bool is_gemm(const struct layout *l, const struct rlx_node *n)
+{
+	const struct rlx_op_fused_conv *a = n->args;
+	const struct rlx_type *w = type_of(l, n->in[1]);
+	bool one = a->groups == 1 && shape_span(w, 2, w->rank) == 1;
+	uint32_t i;
+
+	for (i = 0; i < a->stride.n; i++)
+		one = one && a->stride.v[i] == 1;
+	for (i = 0; i < a->pad.n; i++)
+		one = one && !a->pad.v[i];
+	return one;
+}
+
 /* Operations above which turning x, w and y is less than what is gained. */
 static const double LARGE_FLOPS = 1e9;
 
@@ -254,7 +269,7 @@ static bool is_large(const struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_type *w = type_of(l, n->in[1]);
 
-	return 2.0 * (double)rlx_type_count(type_of(l, n->out)) *
+	return !is_gemm(l, n) && 2.0 * (double)rlx_type_count(type_of(l, n->out)) *
 	       (double)shape_span(w, 1, w->rank) > LARGE_FLOPS;
 }
 
@@ -270,13 +285,31 @@ static rlx_value weights_last(struct layout *l, const struct rlx_node *n)
 	return to_last(l, w);
 }
 
+/* A GEMM adds biases of f32. */
+static bool take_plain(struct layout *l, const struct rlx_node *n)
+{
+	struct rlx_op_fused_conv a = *(const struct rlx_op_fused_conv *)n->args;
+
+	if (!n->in[2] || type_of(l, n->in[2])->dtype == RLX_F32)
+		return false;
+	a.x = plain(l, n->in[0]);
+	a.w = plain(l, n->in[1]);
+	a.bias = as(l, plain(l, n->in[2]), RLX_F32);
+	a.residual = n->in[3] ? plain(l, n->in[3]) : RLX_NONE;
+	rlx_rewrite_set(l->rw, n->out, rlx_emit_raw(l->rw->g, &rlx_op_fused_conv, &a, sizeof(a),
+						    n->file, n->line));
+	l->rw->changed = true;
+	return true;
+}
+
 static bool take_conv_last(struct layout *l, const struct rlx_node *n)
 {
 	struct rlx_op_fused_conv a = *(const struct rlx_op_fused_conv *)n->args;
 
-	if (!fits_last(l, n) ||
-	    (!l->blocked[n->in[0]] && !l->wanted[n->out] && !is_large(l, n)))
+	if (!fits_last(l, n))
 		return false;
+	if (!l->blocked[n->in[0]] && !l->wanted[n->out] && !is_large(l, n))
+		return is_gemm(l, n) && take_plain(l, n);
 	if (type_of(l, n->in[0])->rank == 3)
 		two_dims_of(l, &a);
 	a.block = l->block;

@@ -164,31 +164,69 @@ static struct rlx_session *session(struct rlx_graph *g, const char *device, uint
 	return s;
 }
 
+/* Both round each result alike, but now and then to the other neighbour. Takes @g. */
+static void against_ref(struct rlx_graph *g, uint64_t seed, double tol, int i)
+{
+	struct rlx_session *a = session(g, getenv("RLX_TEST_GPU"), seed);
+	struct rlx_session *b = session(g, "ref", seed);
+	int64_t n = rlx_type_count(&g->val[g->io[RLX_IO_OUTPUT].e[0].v.id].type), k;
+	double most = 0;
+
+	for (k = 0; k < n; k++)
+		most = fmax(most, fabs(value(b, k)));
+	for (k = 0; k < n; k++)
+		CHECKF(fabs(value(a, k) - value(b, k)) <= tol * (most + 1e-3),
+		       "net %d: [%lld] is %g, not %g (of %g)", i, (long long)k,
+		       value(a, k), value(b, k), most);
+	rlx_session_free(a);
+	rlx_session_free(b);
+	rlx_graph_put(g);
+}
+
 TEST(random_nets)
 {
 	uint64_t seed = rlx_test_seed();
 	int i;
 
-	for (i = 0; i < 20; i++) {
+	for (i = 0; i < 14; i++) {
 		enum rlx_dtype dtype = i % 2 ? RLX_BF16 : RLX_F16;
-		struct rlx_graph *g = draw(seed + (uint64_t)i, dtype, 1 + i % 6);
-		struct rlx_session *a = session(g, getenv("RLX_TEST_GPU"), seed);
-		struct rlx_session *b = session(g, "ref", seed);
-		int64_t n = rlx_type_count(&g->val[g->io[RLX_IO_OUTPUT].e[0].v.id].type), k;
-		double most = 0;
 
-		for (k = 0; k < n; k++)
-			most = fmax(most, fabs(value(b, k)));
-		/* they round each result alike, but now and then to the other neighbour */
-		for (k = 0; k < n; k++)
-			CHECKF(fabs(value(a, k) - value(b, k)) <=
-			       (dtype == RLX_F16 ? 6e-3 : 5e-2) * (most + 1e-3),
-			       "net %d: [%lld] is %g, not %g (of %g)", i, (long long)k,
-			       value(a, k), value(b, k), most);
-		rlx_session_free(a);
-		rlx_session_free(b);
-		rlx_graph_put(g);
+		against_ref(draw(seed + (uint64_t)i, dtype, 1 + i % 6), seed,
+			    dtype == RLX_F16 ? 6e-3 : 5e-2, i);
 	}
+}
+
+/* One convolution of a pixel, with a residual now and then: weights times an image's channels. */
+static struct rlx_graph *one_pixel(uint64_t seed, enum rlx_dtype dtype)
+{
+	struct net t = { rlx_graph_new("pixel"), seed, RLX_NONE, dtype };
+	rlx_value r;
+
+	t.x = rlx_input(t.g, "x", rlx_type(dtype, pick(&t, 1, 4), pick(&t, 1, 70),
+					   pick(&t, 1, 20), pick(&t, 1, 20)));
+	conv(&t, pick(&t, 1, 70), 1, 1, 1);
+	r = constant(&t, at(&t), 1);
+	if (pick(&t, 0, 1))
+		t.x = rlx_emit(t.g, add, .a = t.x, .b = r);
+	if (pick(&t, 0, 1))
+		t.x = rlx_emit(t.g, hard_swish, .x = t.x);
+	rlx_output(t.g, "y", t.x);
+	CHECKF(!rlx_graph_finish(t.g), "%s", rlx_graph_error(t.g)->text);
+	return t.g;
+}
+
+TEST(pixels)
+{
+	static const struct {
+		enum rlx_dtype	dtype;
+		double		tol;
+	} form[] = { { RLX_F32, 2e-5 }, { RLX_F16, 4e-3 }, { RLX_BF16, 3e-2 } };
+	uint64_t seed = rlx_test_seed();
+	int i;
+
+	for (i = 0; i < 24; i++)
+		against_ref(one_pixel(seed + (uint64_t)i, form[i % 3].dtype), seed,
+			    form[i % 3].tol, i);
 }
 
 /* Only the input and the result are turned, however long the chain. */
