@@ -48,22 +48,6 @@ static enum rlx_status block_channels_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
-static enum rlx_status block_channels_expand(struct rlx_expand *q)
-{
-	const struct rlx_op_block_channels *a = q->args;
-	const struct rlx_type *y = q->out_type, *x = rlx_type_of(q->g, q->in[0]);
-	int64_t blocks = y->dim[1], pads[8] = { 0 };
-	rlx_value v = q->in[0];
-
-	pads[5] = blocks * a->block - (x ? x->dim[1] : 0);
-	if (pads[5])
-		v = rlx_emit(q->g, pad, .x = v, .pads = { pads, 8 });
-	v = rlx_emit(q->g, reshape, .x = v, .shape = RLX_INTS(y->dim[0], blocks, a->block,
-							      y->dim[2], y->dim[3]));
-	q->out[0] = rlx_emit(q->g, transpose, .x = v, .perm = RLX_INTS(0, 1, 3, 4, 2));
-	return op_done(q->g);
-}
-
 static enum rlx_status block_channels_vjp(struct rlx_grad *q)
 {
 	q->d_in[0] = rlx_emit(q->g, unblock_channels, .x = q->d_out[0],
@@ -86,6 +70,5 @@ static bool block_channels_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_block_channels_impl = {
 	.infer = block_channels_infer, .eval = block_channels_eval,
-	.expand = block_channels_expand,
 	.vjp = block_channels_vjp, .sample = block_channels_sample,
 };

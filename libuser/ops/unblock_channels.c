@@ -47,23 +47,6 @@ static enum rlx_status unblock_channels_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
-static enum rlx_status unblock_channels_expand(struct rlx_expand *q)
-{
-	const struct rlx_op_unblock_channels *a = q->args;
-	const struct rlx_type *x = rlx_type_of(q->g, q->in[0]), *y = q->out_type;
-	int64_t lanes = x ? x->dim[1] * x->dim[4] : 0;
-	rlx_value v;
-
-	v = rlx_emit(q->g, transpose, .x = q->in[0], .perm = RLX_INTS(0, 1, 4, 2, 3));
-	v = rlx_emit(q->g, reshape, .x = v, .shape = RLX_INTS(y->dim[0], lanes, y->dim[2],
-							      y->dim[3]));
-	if (lanes != a->channels)
-		v = rlx_emit(q->g, slice, .x = v, .axes = RLX_INTS(1), .starts = RLX_INTS(0),
-			     .ends = RLX_INTS(a->channels));
-	q->out[0] = v;
-	return op_done(q->g);
-}
-
 static enum rlx_status unblock_channels_vjp(struct rlx_grad *q)
 {
 	q->d_in[0] = rlx_emit(q->g, block_channels, .x = q->d_out[0],
@@ -86,6 +69,5 @@ static bool unblock_channels_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_unblock_channels_impl = {
 	.infer = unblock_channels_infer, .eval = unblock_channels_eval,
-	.expand = unblock_channels_expand,
 	.vjp = unblock_channels_vjp, .sample = unblock_channels_sample,
 };

@@ -212,7 +212,7 @@ static unsigned int take_decode(struct rlx_g_judge *j, const struct rlx_g_family
 	for (i = 0; i < n; i++)
 		if (c[i].variant == RLX_G_attention_decode && !c[i].why_not)
 			ways[found++] = i;
-	decoded += found > 0;
+	decoded += found > 0 || !c->launch.arch;	/* which needs warps of 32 lanes */
 	return found ? ways[turn++ % found] : least;
 }
 
