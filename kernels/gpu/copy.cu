@@ -2,125 +2,222 @@
 /*
  * Moving elements: strided copies, transposes, copies by tables of indices, triangles.
  *
- * Algorithm: copy, if neighbours in src are neighbours in dst, or nothing better is known: a thread
- * an element, whose place it works out by a division for each dimension (of 32 bits where that
- * does). Transposes (COPY_TILES): tiles of 32 x 32 through shared memory, so that both reads and
- * writes of a warp lie side by side; a line more of padding keeps columns to different banks.
+ * Algorithm: copy has a form by the plan (kernels/copy.h). Words (COPY_FORM 0): a thread takes
+ * 4 or 8 words that are a grid's width apart, neighbours side by side in dst. A word is as wide as
+ * rows, strides and addresses let (COPY_SIZE bytes, up to 16) where rows are contiguous on both
+ * sides, else an element. Where it lies takes a multiplication and a shift for each dimension,
+ * in 32 bits unless the copy is of 2 GiB or more. Fill (1): the same, of words full of one element.
+ * Rows that are read or written through shared memory (2, 3): transposes, see copy_tiles.h.
  * index_copy has for each dimension a table of where to read, or none: the fill value. trilu keeps
  * a triangle and writes zeros beside it.
- * Tiles: 256 threads; a tile is four elements a thread. Traffic: each element read and written
- * once (index_copy: 8 bytes of tables for each dimension too, from caches). A warp's access is
- * 32 elements wide, however small they are.
- * Source: Ruetsch and Micikevicius, "Optimizing matrix transpose in CUDA" (2009).
- * Limits: elements of 1, 2, 4, 8 or 16 bytes (COPY_SIZE); src and dst do not overlap.
+ * Tiles: 256 threads. Traffic: each element read and written once (index_copy: 8 bytes of tables
+ * for each dimension too, from caches).
+ * Limits: elements of 1, 2, 4, 8 or 16 bytes; src and dst do not overlap. Rows that begin at odd
+ * addresses on one side are copied by narrow words: of 2 bytes, instructions are about as much of
+ * a bound as memory.
  */
+#if defined(RLX_KERNEL_copy) && COPY_FORM >= 2 && COPY_SIZE <= 8
+#define RLX_G_BLOCKS	6	/* what they have under way is what memory takes */
+#endif
 #include "kernels/gpu/move.h"
 
 typedef word<COPY_SIZE>::type elem;
 
-#define TILE	32
-
 #ifdef RLX_KERNEL_copy
-#if COPY_TILES
-/* The last two dimensions by tiles: src runs along the one before, dst along the last. */
+#if COPY_FORM >= 2
+#include "kernels/gpu/copy_tiles.h"
+
 RLX_G_KERNEL(copy, struct rlx_k_copy, 256)
 {
-	SHARED(elem, tile, [TILE][TILE + 1]);
-	const elem *src = RLX_G_PTR(const elem, a.src);
-	elem *dst = RLX_G_PTR(elem, a.dst);
-	int last = a.rank - 1, d = last - 1, x = threadIdx.x % TILE, y = threadIdx.x / TILE;
-	int64_t across = (a.dim[last] + TILE - 1) / TILE, down = (a.dim[d] + TILE - 1) / TILE;
-	int64_t tiles = a.rows * across * down;
+	SHARED_DYNAMIC(shared);
 
-	for (int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
-		int64_t col, row, at = divide(t, across, &col), from = 0, to = 0;
-
-		at = divide(at, down, &row);
-		row *= TILE;
-		col *= TILE;
-		for (int k = d - 1; k >= 0; k--) {
-			int64_t i;
-
-			at = divide(at, a.dim[k], &i);
-			from += i * a.src_stride[k];
-			to += i * a.dst_stride[k];
-		}
-		for (int i = y; i < TILE; i += 256 / TILE)
-			if (row + x < a.dim[d] && col + i < a.dim[last])
-				tile[i][x] = src[from + (row + x) * a.src_stride[d] +
-						 (col + i) * a.src_stride[last]];
-		__syncthreads();
-		for (int i = y; i < TILE; i += 256 / TILE)
-			if (row + i < a.dim[d] && col + x < a.dim[last])
-				dst[to + (row + i) * a.dst_stride[d] +
-				    (col + x) * a.dst_stride[last]] = tile[x][i];
-		__syncthreads();
-	}
+	copy_tiles(a, RLX_G_PTR(const elem, a.src), RLX_G_PTR(elem, a.dst), (elem *)shared);
 }
 #else
+
+/* Words of a thread that are under way; the code for large copies is long enough with one. */
+enum { AHEAD = COPY_SIZE < 8 ? 8 : 4 };
+
+#if COPY_FORM == 1
+/* A word full of the element at @p. */
+static DEV inline elem read(const char *p, int size)
+{
+	uint64_t u[2], v;
+	elem w;
+
+	v = size == 1 ? *(const uint8_t *)p * 0x0101010101010101 :
+	    size == 2 ? *(const uint16_t *)p * 0x0001000100010001 :
+	    size == 4 ? *(const uint32_t *)p * 0x0000000100000001 : *(const uint64_t *)p;
+	u[0] = u[1] = v;
+	memcpy(&w, u, sizeof(w));
+	return w;
+}
+#else
+static DEV inline elem read(const char *p, int)
+{
+	return *(const elem *)p;
+}
+#endif
+
+/* @x / @d and what is left of @x: by the divisor, or @x is too large for that */
+static DEV inline uint32_t quotient(uint32_t x, int64_t d, struct rlx_k_divisor by, uint32_t *rest)
+{
+	uint32_t q = ((uint32_t)((uint64_t)x * by.mul >> 32) + x) >> by.shift;
+
+	*rest = x - q * (uint32_t)d;
+	return q;
+}
+
+static DEV inline uint64_t quotient(uint64_t x, int64_t d, struct rlx_k_divisor, uint64_t *rest)
+{
+	int64_t r, q = divide((int64_t)x, d, &r);
+
+	*rest = (uint64_t)r;
+	return (uint64_t)q;
+}
+
+/* Where word @i is, in bytes from the first one; @U: of numbers that hold the copy's bytes. */
+template <class U, class I, int N> struct place {
+	I	from[N], to[N];
+
+	DEV void find(const struct rlx_k_copy &a, U i, U step, U last)
+	{
+		int d = a.rank - 1;
+		I src_step = (I)a.src_stride[d], dst_step = (I)a.dst_stride[d];
+		U at[N];
+
+#pragma unroll
+		for (int k = 0; k < N; k++) {
+			U word = i + (U)k * step;
+
+			at[k] = (word < last ? word : last) * COPY_SIZE;
+			from[k] = to[k] = 0;
+		}
+#pragma unroll
+		for (int k = 0; k < N; k++) {
+			U rest = at[k];
+
+			if (d)
+				at[k] = quotient(at[k], a.dim[d] * a.size, a.by_row, &rest);
+			/* words are elements, or whole rows of them are side by side */
+			from[k] = (I)rest * src_step;
+			to[k] = (I)rest * dst_step;
+		}
+		for (d--; d >= 0; d--) {
+			src_step = (I)a.src_stride[d] * a.size;
+			dst_step = (I)a.dst_stride[d] * a.size;
+#pragma unroll
+			for (int k = 0; k < N; k++) {
+				U rest = at[k];
+
+				if (d)
+					at[k] = quotient(at[k], a.dim[d], a.by[d], &rest);
+				from[k] += (I)rest * src_step;
+				to[k] += (I)rest * dst_step;
+			}
+		}
+	}
+};
+
+template <class U, class I, int N>
+static DEV inline void copy_words(const struct rlx_k_copy &a, const char *src, char *dst, U n)
+{
+	U step = (U)line_step();
+
+	for (U i = (U)line_first(); i < n; i += N * step) {
+		place<U, I, N> p;
+		elem v[N];
+
+		p.find(a, i, step, n - 1);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			v[k] = read(src + p.from[k], a.size);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			if (i + (U)k * step < n)
+				*(elem *)(dst + p.to[k]) = v[k];
+	}
+}
+
 RLX_G_KERNEL(copy, struct rlx_k_copy, 256)
 {
-	const elem *src = RLX_G_PTR(const elem, a.src);
-	elem *dst = RLX_G_PTR(elem, a.dst);
-	int64_t n = 1;
+	const char *src = RLX_G_PTR(const char, a.src);
+	char *dst = RLX_G_PTR(char, a.dst);
+	int64_t n = a.size;
 
 	for (int d = 0; d < a.rank; d++)
 		n *= a.dim[d];
-	for (int64_t i = line_first(); i < n; i += line_step()) {
-		int64_t at = i, from = 0, to = 0;
-
-		for (int d = a.rank - 1; d >= 0; d--) {
-			int64_t k;
-
-			at = divide(at, a.dim[d], &k);
-			from += k * a.src_stride[d];
-			to += k * a.dst_stride[d];
-		}
-		dst[to] = src[from];
-	}
+	if (a.narrow)
+		copy_words<uint32_t, int32_t, AHEAD>(a, src, dst, (uint32_t)(n / COPY_SIZE));
+	else
+		copy_words<uint64_t, int64_t, 1>(a, src, dst, (uint64_t)(n / COPY_SIZE));
+	/* a single row may have less than a word left */
+	for (int64_t i = n / COPY_SIZE * COPY_SIZE + line_first(); i < n; i += line_step())
+		dst[i] = src[COPY_FORM ? i % a.size : i];
 }
 #endif
 
 #elif defined(RLX_KERNEL_index_copy)
-RLX_G_KERNEL(index_copy, struct rlx_k_index_copy, 256)
+/* @U: numbers that hold twice @n */
+template <class U> static DEV inline void index_copy(const struct rlx_k_index_copy &a,
+						     const struct rlx_g_env &env, U n)
 {
 	const elem *src = RLX_G_PTR(const elem, a.src);
 	elem *dst = RLX_G_PTR(elem, a.dst);
-	int64_t n = 1;
 
-	for (int d = 0; d < a.rank; d++)
-		n *= a.dim[d];
-	for (int64_t i = line_first(); i < n; i += line_step()) {
-		int64_t at = i, from = 0;
+	for (U i = (U)line_first(); i < n; i += (U)line_step()) {
+		int64_t from = 0;
 		bool in = true;
+		U at = i;
 
 		for (int d = a.rank - 1; d >= 0; d--) {
-			int64_t k, t;
+			U dim = (U)a.dim[d], q = d ? at / dim : 0;
+			int64_t t = RLX_G_PTR(const int64_t, a.table[d])[at - q * dim];
 
-			at = divide(at, a.dim[d], &k);
-			t = RLX_G_PTR(const int64_t, a.table[d])[k];
 			in = in && t != RLX_K_NO_INDEX;
 			from += in ? t : 0;
+			at = q;
 		}
 		dst[i] = in ? src[from] : *RLX_G_PTR(const elem, a.fill);
 	}
 }
 
+RLX_G_KERNEL(index_copy, struct rlx_k_index_copy, 256)
+{
+	int64_t n = 1;
+
+	for (int d = 0; d < a.rank; d++)
+		n *= a.dim[d];
+	if (n >> 31 == 0)
+		index_copy<uint32_t>(a, env, (uint32_t)n);
+	else
+		index_copy<uint64_t>(a, env, (uint64_t)n);
+}
+
 #else
-RLX_G_KERNEL(trilu, struct rlx_k_trilu, 256)
+/* @U: numbers that hold twice @n */
+template <class U> static DEV inline void trilu(const struct rlx_k_trilu &a,
+						const struct rlx_g_env &env, U n)
 {
 	const elem *src = RLX_G_PTR(const elem, a.src);
 	elem *dst = RLX_G_PTR(elem, a.dst);
+	U cols = (U)a.cols, rows = (U)a.rows;
+
+	for (U i = (U)line_first(); i < n; i += (U)line_step()) {
+		U rest = i / cols;
+		int64_t off = (int64_t)(i - rest * cols) - (int64_t)(rest % rows);
+
+		dst[i] = (a.upper ? off >= a.k : off <= a.k) ? src[i] : elem{};
+	}
+}
+
+RLX_G_KERNEL(trilu, struct rlx_k_trilu, 256)
+{
 	int64_t n = a.batch * a.rows * a.cols;
 
-	for (int64_t i = line_first(); i < n; i += line_step()) {
-		int64_t col, row, rest = divide(i, a.cols, &col);
-
-		divide(rest, a.rows, &row);
-		if (a.upper ? col - row >= a.k : col - row <= a.k)
-			dst[i] = src[i];
-		else
-			dst[i] = elem{};
-	}
+	if (n >> 31 == 0)
+		trilu<uint32_t>(a, env, (uint32_t)n);
+	else
+		trilu<uint64_t>(a, env, (uint64_t)n);
 }
 #endif

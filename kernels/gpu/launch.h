@@ -228,17 +228,49 @@ static inline void rlx_g_iota_launch(const void *args, struct rlx_g_launch *l)
 	RLX_G_VARIANT(l, iota, .IOTA_TYPE = a->type);
 }
 
+/* The widest word, in bytes, that rows of both sides are made of, wherever they begin. */
+static inline int32_t rlx_g_copy_width(const struct rlx_k_copy *a)
+{
+	bool fill = a->form == RLX_K_COPY_FILL;
+	uint64_t bits = 16 | (uint64_t)(uintptr_t)a->dst;
+	int last = a->rank - 1;
+
+	if ((!fill && a->src_stride[last] != 1) || a->dst_stride[last] != 1)
+		return a->size;
+	bits |= fill ? 0 : (uint64_t)(uintptr_t)a->src;
+	if (last)	/* a single row may end at any byte */
+		bits |= (uint64_t)a->dim[last] * a->size;
+	for (int d = 0; d < last; d++)
+		bits |= ((uint64_t)a->dst_stride[d] | (fill ? 0 : (uint64_t)a->src_stride[d])) *
+			a->size;
+	bits &= -bits;
+	return fill && bits < a->size ? a->size : (int32_t)bits;
+}
+
 static inline void rlx_g_copy_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_copy *a = (const struct rlx_k_copy *)args;
-	int last = a->rank - 1;
+	int64_t n = rlx_g_product(a->dim, a->rank) * a->size, full = 8 * (int64_t)l->processors;
+	int last = a->rank - 1, row = a->form == RLX_K_COPY_READ_ROWS ? a->src_dim : last;
+	int32_t width = a->size, form = a->form;
+	int64_t blocks, each;
 
-	if (a->mode == RLX_COPY_TILES)
-		rlx_g_line(l, a->rows * rlx_g_ceil(a->dim[last], 32) *
-			   rlx_g_ceil(a->dim[last - 1], 32), 256);
-	else
-		rlx_g_each(l, rlx_g_product(a->dim, a->rank));
-	RLX_G_VARIANT(l, copy, .COPY_SIZE = a->size, .COPY_TILES = a->mode == RLX_COPY_TILES);
+	if (form >= RLX_K_COPY_READ_ROWS) {
+		blocks = rlx_k_copy_tiles(a, (int64_t)1 << a->tile_shift, a->tile, row,
+					  last + a->src_dim - row);
+		rlx_g_line(l, blocks, 256);
+		l->shared = (uint32_t)rlx_k_copy_tile_bytes(a, (int64_t)1 << a->tile_shift,
+							    a->tile);
+	} else {
+		width = rlx_g_copy_width(a);
+		form = width > a->size ? form : RLX_K_COPY_WORDS;
+		/* words of a thread where those are enough threads, one where they are few */
+		blocks = rlx_g_ceil(n, 256 * width);
+		each = rlx_g_ceil(blocks, width < 8 ? 8 : 4);
+		blocks = blocks < full ? blocks : full;
+		rlx_g_line(l, each > blocks ? each : blocks, 256);
+	}
+	RLX_G_VARIANT(l, copy, .COPY_SIZE = width, .COPY_FORM = form);
 }
 
 static inline void rlx_g_index_copy_launch(const void *args, struct rlx_g_launch *l)

@@ -15,10 +15,14 @@ struct gpu_field {
 	int	type;		/* of the elements */
 	bool	out;		/* written; also read, as far as the kernel does */
 	double	tol;		/* times 1 + |x|; integers and moved bits: 0 */
+	size_t	before;		/* bytes of the buffer ahead of where the member points */
+	size_t	unit;		/* its address is a multiple of that, where not the type's size */
 };
 
-#define GPU_IN(s, m, t, n)	{ offsetof(s, m), (size_t)(n) * rlx_k_type_size(t), t, false, 0 }
-#define GPU_OUT(s, m, t, n, e)	{ offsetof(s, m), (size_t)(n) * rlx_k_type_size(t), t, true, e }
+#define GPU_IN(s, m, t, n)	\
+	{ offsetof(s, m), (size_t)(n) * rlx_k_type_size(t), t, false, 0, 0, 0 }
+#define GPU_OUT(s, m, t, n, e)	\
+	{ offsetof(s, m), (size_t)(n) * rlx_k_type_size(t), t, true, e, 0, 0 }
 
 struct gpu_case {
 	const char		*name;
@@ -124,19 +128,22 @@ static inline void gpu_against_cpu(const struct gpu_case *c, uint64_t *seed)
 	for (int i = 0; i < c->n; i++) {
 		const struct gpu_field *f = &c->field[i];
 		size_t off = rlx_test_rand(seed) % 2 * (rlx_test_rand(seed) % 5) *
-			     rlx_k_type_size(f->type);
-		void *host, *p;
+			     (f->unit ? f->unit : rlx_k_type_size(f->type));
+		char *host;
+		void *p;
 
 		dev[i] = NULL;
 		memcpy(&host, args + f->at, sizeof(host));
 		if (!host)
 			continue;
+		host -= f->before;
 		edge[i] = malloc(off + f->bytes + 256);
 		memset(edge[i], 0x5a, off + f->bytes + 256);
 		memcpy(edge[i] + off, host, f->bytes);
 		dev[i] = dev_of(edge[i], off + f->bytes + 256);
 		free(edge[i]);
 		edge[i] = (unsigned char *)NULL + off;
+		off += f->before;
 		p = (char *)dev[i] + off;
 		table[i] = (uint64_t)(uintptr_t)dev[i];
 		if (rlx_test_rand(seed) % 2)
@@ -149,11 +156,12 @@ static inline void gpu_against_cpu(const struct gpu_case *c, uint64_t *seed)
 	for (int i = 0; i < c->n; i++) {
 		const struct gpu_field *f = &c->field[i];
 		size_t off = (size_t)(edge[i] - (unsigned char *)NULL);
-		void *host;
+		char *host;
 
 		if (!dev[i])
 			continue;
 		memcpy(&host, (const char *)c->args + f->at, sizeof(host));
+		host -= f->before;
 		got = malloc(off + f->bytes + 256);
 		dev_read(got, dev[i], off + f->bytes + 256);
 		for (size_t b = 0; b < off + 256; b++)

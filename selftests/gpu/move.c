@@ -44,6 +44,131 @@ static void one_copy(uint64_t *seed)
 	}
 }
 
+/* One side of a copy: elements of its buffer, and the one with index 0. */
+struct side {
+	int64_t	n, at;
+};
+
+enum { GAPS = 1, BACKWARDS };
+
+/*
+ * Strides of @rank dimensions that follow each other in the order of @perm, dense but for gaps
+ * and steps (GAPS); some are walked from their end (BACKWARDS).
+ */
+static struct side lay_out(int rank, const int64_t *dim, const int *perm, int how,
+			   int64_t *stride, uint64_t *seed)
+{
+	bool loose = how & GAPS, backwards = how & BACKWARDS;
+	struct side s = { loose ? kc_pick(seed, 0, 1) * kc_pick(seed, 0, 9) : 0, 0 };
+	int64_t next = 1;
+
+	s.at = s.n;
+	for (int i = rank - 1; i >= 0; i--) {
+		int d = perm[i];
+
+		stride[d] = next * (loose && !kc_pick(seed, 0, 7) ? 2 : 1);
+		next = stride[d] * dim[d];
+		if (loose && !kc_pick(seed, 0, 2))
+			next += kc_pick(seed, 0, 1) ? 8 : kc_pick(seed, 1, 5);
+		s.n += (dim[d] - 1) * stride[d];
+		if (backwards && !kc_pick(seed, 0, 5)) {
+			s.at += (dim[d] - 1) * stride[d];
+			stride[d] = -stride[d];
+		}
+	}
+	s.n++;
+	return s;
+}
+
+static void run_copy(struct rlx_k_copy *a, struct side src, struct side dst, uint64_t *seed)
+{
+	int t = a->size == 16 ? RLX_I64 : type_of_size(a->size), words = a->size == 16 ? 2 : 1;
+	struct gpu_field f[] = { GPU_IN(struct rlx_k_copy, src, t, src.n * words),
+				 GPU_OUT(struct rlx_k_copy, dst, t, dst.n * words, 0) };
+
+	a->src = gpu_alloc((size_t)(src.n * words), t, 0, a->size == 1 ? 255 : 6e4, seed);
+	a->dst = gpu_alloc((size_t)(dst.n * words), t, 0, 0, seed);
+	f[0].before = (size_t)src.at * a->size;
+	f[1].before = (size_t)dst.at * a->size;
+	f[0].unit = f[1].unit = a->size;
+	a->src = (const char *)a->src + f[0].before;
+	a->dst = (char *)a->dst + f[1].before;
+	rlx_k_copy_plan(a);
+	if (!kc_pick(seed, 0, 4))	/* as if it had gigabytes */
+		a->narrow = false;
+	GPU_AGAINST_CPU(copy, *a, rlx_k_copy_units(a), 0, f, seed);
+}
+
+/* Any box: short and long dimensions in any order, gaps, steps, odd offsets, backwards. */
+static void one_box(uint64_t *seed)
+{
+	static const int64_t pick[] = { 1, 2, 3, 4, 7, 9, 16, 25, 49, 64, 130, 196, 300, 512 };
+	int rank = (int)kc_pick(seed, 1, 4), perm[4] = { 0, 1, 2, 3 }, same[4] = { 0, 1, 2, 3 };
+	struct rlx_k_copy a = { .rank = rank, .size = (uint8_t)(1 << kc_pick(seed, 0, 4)) };
+	bool loose = kc_pick(seed, 0, 1);
+	struct side src, dst;
+	int64_t n = 1;
+
+	for (int d = 0; d < rank; d++) {
+		a.dim[d] = pick[kc_pick(seed, 0, 13)];
+		while (n * a.dim[d] > 100000)
+			a.dim[d] = (a.dim[d] + 1) / 2;
+		n *= a.dim[d];
+	}
+	for (int d = rank - 1; d > 0 && kc_pick(seed, 0, 4); d--) {
+		int e = (int)kc_pick(seed, 0, d), keep = perm[d];
+
+		perm[d] = perm[e];
+		perm[e] = keep;
+	}
+	src = lay_out(rank, a.dim, perm, loose ? GAPS | BACKWARDS : 0, a.src_stride, seed);
+	if (kc_pick(seed, 0, 1))
+		loose = false;
+	dst = lay_out(rank, a.dim, same, loose ? GAPS : 0, a.dst_stride, seed);
+	if (!kc_pick(seed, 0, 5)) {	/* all or some of them repeat */
+		src.at = 0;
+		for (int d = 0; d < rank; d++)
+			a.src_stride[d] = kc_pick(seed, 0, 3) ? 0 :
+					  rlx_k_abs64(a.src_stride[d]);
+	}
+	run_copy(&a, src, dst, seed);
+}
+
+/* [planes, rows, cols] to [planes, cols, rows], of which a tile holds many short rows. */
+static void one_transpose(const int64_t *dim, int size, uint64_t *seed)
+{
+	static const int perm[3] = { 0, 2, 1 }, same[3] = { 0, 1, 2 };
+	struct rlx_k_copy a = { .rank = 3, .size = (uint8_t)size,
+				.dim = { dim[0], dim[2], dim[1] } };
+	struct side src = lay_out(3, a.dim, perm, 0, a.src_stride, seed);
+	struct side dst = lay_out(3, a.dim, same, 0, a.dst_stride, seed);
+
+	run_copy(&a, src, dst, seed);
+}
+
+TEST(copy_boxes)
+{
+	uint64_t seed = rlx_test_seed();
+
+	for (int i = 0; i < 60; i++)
+		one_box(&seed);
+}
+
+TEST(copy_transposes)
+{
+	static const int64_t dim[][3] = {
+		{ 300, 130, 9 }, { 300, 9, 130 }, { 1, 9, 40000 }, { 2, 20011, 3 }, { 7, 2, 3000 },
+		{ 3, 200, 49 }, { 280, 196, 5 }, { 300, 70, 6 }, { 300, 10, 100 }, { 2, 169, 90 },
+		{ 2, 260, 258 }, { 5, 129, 255 },
+	};
+	uint64_t seed = rlx_test_seed();
+
+	for (size_t i = 0; i < sizeof(dim) / sizeof(dim[0]); i++) {
+		one_transpose(dim[i], 2, &seed);
+		one_transpose(dim[i], 1 << kc_pick(&seed, 0, 3), &seed);
+	}
+}
+
 TEST(copy)
 {
 	uint64_t seed = rlx_test_seed();
