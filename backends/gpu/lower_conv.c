@@ -98,9 +98,12 @@ enum rlx_status gpu_conv(struct rlx_lower *lo, const struct rlx_conv *g)
 		return rlx_lower_unsupported(lo, "channels last the bias is f32");
 	if (g->block && is_gemm(g))
 		return as_gemm(lo, g);
-	if (is_gemm(g) && bias == RLX_F32 && rlx_lower_out(lo, 0)->dtype != RLX_F64 &&
-	    as_batched_gemm(lo, g, &l))
-		return gpu_call_launch(lo, &l);
+	if (is_gemm(g) && rlx_lower_out(lo, 0)->dtype != RLX_F64) {
+		if (bias != RLX_F32)	/* legalization widens it */
+			return rlx_lower_unsupported(lo, "a GEMM adds biases of f32");
+		if (as_batched_gemm(lo, g, &l))
+			return gpu_call_launch(lo, &l);
+	}
 	a = rlx_lower_args(lo, sizeof(*a));
 	rlx_conv_plain(a, g);
 	a->channels_last = g->block != 0;

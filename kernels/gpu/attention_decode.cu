@@ -18,13 +18,15 @@
  * begin at 16 bytes and end there (filled up with zeros to 32, 64 or 128); warps of 32 lanes.
  */
 #include "kernels/gpu/attention.h"
+#include "kernels/gpu/attention_plan.h"
 #include "kernels/gpu/mma.h"
 
 typedef rlx_t<ATTENTION_TYPE>::mem half;
 
 enum {
-	HD = ATTENTION_WIDTH, ROWS = MMA_M, WARPS = 4, THREADS = 32 * WARPS,
-	KEYS = HD > 64 ? 16 : 32,	/* of a step of a warp */
+	HD = ATTENTION_WIDTH, ROWS = ATT_DECODE_ROWS, WARPS = ATT_DECODE_WARPS,
+	THREADS = 32 * WARPS,
+	KEYS = ATT_DECODE_KEYS(HD),	/* of a step of a warp */
 	TILES = KEYS / MMA_N,		/* of scores */
 	KQ = HD / 32,			/* runs of eight that a lane has of a key's or query's row */
 	VN = HD > 32 ? 8 : 4,		/* columns of a value's row, side by side */

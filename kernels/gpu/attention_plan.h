@@ -23,6 +23,10 @@
 #define ATT_KV_BYTES(hd)	(ATT_KEYS(hd) * (hd) * 2)
 /* Queries, two stages of keys and of values, barriers. */
 #define ATT_SHARED(hd, groups)	(ATT_Q_BYTES(hd, groups) + 4 * ATT_KV_BYTES(hd) + 80)
+/* Decoding (attention_decode.cu): rows of a tile, warps that share its keys, keys of a step. */
+#define ATT_DECODE_ROWS		16
+#define ATT_DECODE_WARPS	4
+#define ATT_DECODE_KEYS(hd)	((hd) > 64 ? 16 : 32)
 /* Of f32 (attention_f32.cu): keys of a tile, threads, bytes by queries and width of a head. */
 #define ATT_EXACT_KEYS		64
 #define ATT_EXACT_THREADS	128

@@ -15,6 +15,7 @@
 #define RLX_G_GEMV_H
 
 #include "kernels/gpu/gemm.h"
+#include "kernels/gpu/gemm_tile.h"
 
 /* Rows at most: RLX_G_GEMV_ROWS of the launch; columns of a block. */
 enum { GEMV_M = 8, GEMV_COLS = 32 };
@@ -40,11 +41,7 @@ static DEV inline gemv_pack<T, N> gemv_load(const T *p, int64_t at, int64_t n, b
 /* Lanes for a column of @k elements by 16 bytes of T: as many at least as there may be rows. */
 template <class T> static DEV inline int gemv_lanes(int64_t k)
 {
-	int lanes = GEMV_M;
-
-	while (lanes < WARP && lanes * (int)(16 / sizeof(T)) < k)
-		lanes *= 2;
-	return lanes;
+	return GEMV_LANES(k, (int)(16 / sizeof(T)), WARP);
 }
 
 /*

@@ -306,13 +306,11 @@ static inline void rlx_g_attention_mma_cost(const void *args, const struct rlx_g
 
 /* ---- few queries, many keys ---- */
 
-enum { RLX_G_DECODE_ROWS = 16, RLX_G_DECODE_WARPS = 4 };	/* attention_decode.cu */
-
 /* Blocks, if keys are not split: rows of a head of keys by 16. */
 static inline int64_t rlx_g_attention_decode_jobs(const struct rlx_k_attention *a)
 {
 	return a->batch * a->kv_heads *
-	       rlx_g_ceil(a->heads / a->kv_heads * a->q_len, RLX_G_DECODE_ROWS);
+	       rlx_g_ceil(a->heads / a->kv_heads * a->q_len, ATT_DECODE_ROWS);
 }
 
 static inline int32_t rlx_g_attention_decode_width(const struct rlx_k_attention *a)
@@ -352,11 +350,11 @@ static inline bool rlx_g_attention_decode_plan(const void *args, unsigned int i,
 	splits = splits < most ? splits : most;
 	if (i > 2 || (i && splits < 2))
 		return false;
-	rlx_g_line(l, jobs * splits, 32 * RLX_G_DECODE_WARPS);
+	rlx_g_line(l, jobs * splits, 32 * ATT_DECODE_WARPS);
 	RLX_G_VARIANT(l, attention_decode, .ATTENTION_TYPE = a->q_type, .ATTENTION_WIDTH = width);
 	if (splits > 1) {
 		l->n_launches = 2;
-		l->scratch = (uint64_t)(jobs * splits * RLX_G_DECODE_ROWS * (a->v_dim + 2)) *
+		l->scratch = (uint64_t)(jobs * splits * ATT_DECODE_ROWS * (a->v_dim + 2)) *
 			     sizeof(float);
 	}
 	return true;
@@ -367,7 +365,7 @@ static inline void rlx_g_attention_decode_cost(const void *args, const struct rl
 					       struct rlx_g_cost *t)
 {
 	const struct rlx_k_attention *a = (const struct rlx_k_attention *)args;
-	double width = l->param.attention_decode.ATTENTION_WIDTH, step = width > 64 ? 16 : 32;
+	int32_t width = l->param.attention_decode.ATTENTION_WIDTH, step = ATT_DECODE_KEYS(width);
 	double jobs = (double)rlx_g_attention_decode_jobs(a), keys;
 
 	if (jobs < 1)
@@ -375,14 +373,14 @@ static inline void rlx_g_attention_decode_cost(const void *args, const struct rl
 	keys = rlx_g_attention_keys(a, (double)a->q_len) / (l->grid[0] / jobs);
 	t->rate = RLX_G_RATE_mma_f16;
 	t->part = 0.2;
-	t->flops = 4 * RLX_G_DECODE_ROWS * keys * width;
+	t->flops = 4 * ATT_DECODE_ROWS * keys * width;
 	t->l2_bytes = keys * (double)(a->head_dim + a->v_dim) * 2;
-	t->steps = (double)rlx_g_ceil((int64_t)keys, (int64_t)step * RLX_G_DECODE_WARPS);
+	t->steps = (double)rlx_g_ceil((int64_t)keys, step * ATT_DECODE_WARPS);
 	t->step_ns = 700;
 	t->begin_ns = 800;
 	t->end_ns = 600;
 	t->dram_bytes = rlx_g_attention_dram(a);
-	t->in_flight = RLX_G_DECODE_WARPS * step * (double)(a->head_dim + a->v_dim) * 2;
+	t->in_flight = ATT_DECODE_WARPS * step * (double)(a->head_dim + a->v_dim) * 2;
 	t->resident = width > 64 ? 3 : 4;
 }
 

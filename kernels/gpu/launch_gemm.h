@@ -82,15 +82,19 @@ static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l
 	return l->grid[0] < 1 << 30;
 }
 
-/* All lines of a and b, of elements of @size bytes or less, begin at 16 bytes. */
+/* Places where lines of a begin, or (@b) of b, or'ed: of elements of @size bytes, in bytes. */
+static inline uint64_t rlx_g_gemm_lines(const struct rlx_k_gemm *a, bool b, uint32_t size)
+{
+	const size_t *step = b ? a->b_step : a->a_step;
+
+	return (uint64_t)(uintptr_t)(b ? a->b : a->a) |
+	       size * (uint64_t)((b ? a->ldb : a->lda) | step[0] | step[1]);
+}
+
+/* All lines of both, of elements of @size bytes or less, begin at 16 bytes. */
 static inline bool rlx_g_gemm_wide(const struct rlx_k_gemm *a, uint32_t size)
 {
-	uint64_t odd = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->b | size * a->lda |
-		       size * a->ldb;
-
-	for (int i = 0; i < 2; i++)
-		odd |= size * (a->a_step[i] | a->b_step[i]);
-	return odd % 16 == 0;
+	return (rlx_g_gemm_lines(a, false, size) | rlx_g_gemm_lines(a, true, size)) % 16 == 0;
 }
 
 /*
@@ -105,11 +109,9 @@ static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *
 	bool cols = a->b_form == RLX_B_COLS;
 	uint32_t size = rlx_g_gemm_size(a->b_num);
 	double slow = rlx_g_gemm_wide(a, size) ? 1 : 1.5;
-	int64_t lanes = 8;
+	int64_t lanes = GEMV_LANES((int64_t)a->k, 16 / size, 32);
 
 	(void)l;
-	while (lanes < 32 && lanes * 16 / size < (int64_t)a->k)
-		lanes *= 2;
 	t->rate = RLX_G_RATE_fma_f32;
 	t->part = 0.5;
 	t->flops = 2.0 * RLX_G_GEMV_ROWS * 32 * (double)a->k;
@@ -232,14 +234,8 @@ static inline void rlx_g_gemm_f64_launch(const void *args, struct rlx_g_launch *
 /* Which operands of 16-bit floats have lines that do not begin at 16 bytes. */
 static inline int rlx_g_gemm_unaligned(const struct rlx_k_gemm *a)
 {
-	uint64_t at[2] = { (uint64_t)(uintptr_t)a->a | 2 * a->lda,
-			   (uint64_t)(uintptr_t)a->b | 2 * a->ldb };
-
-	for (int i = 0; i < 2; i++) {
-		at[0] |= 2 * a->a_step[i];
-		at[1] |= 2 * a->b_step[i];
-	}
-	return (at[0] % 16 ? RLX_G_REPACK_A : 0) | (at[1] % 16 ? RLX_G_REPACK_B : 0);
+	return (rlx_g_gemm_lines(a, false, 2) % 16 ? RLX_G_REPACK_A : 0) |
+	       (rlx_g_gemm_lines(a, true, 2) % 16 ? RLX_G_REPACK_B : 0);
 }
 
 /* Both operands are of one type of 16-bit floats, of sizes that TMA can read; else why not. */
@@ -459,8 +455,7 @@ static inline void rlx_g_gemm_mma_tile_cost(const struct rlx_k_gemm *a, uint32_t
 					    enum rlx_g_rate rate, struct rlx_g_cost *t)
 {
 	int64_t depth = GEMM_MMA_TILE_DEPTH(size), steps = rlx_g_ceil((int64_t)a->k, depth);
-	uint64_t odd = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->b | size * a->lda |
-		       size * a->ldb;
+	uint64_t odd = rlx_g_gemm_lines(a, false, size) | rlx_g_gemm_lines(a, true, size);
 	double m = GEMM_MMA_TILE_M(edge), n = GEMM_MMA_TILE_N(edge), k = (double)(steps * depth);
 	bool tf32 = rate == RLX_G_RATE_mma_tf32, half = size == 2;
 
@@ -752,8 +747,8 @@ static inline void rlx_g_gemm_describe(const void *args, char *buf, size_t size)
 					   [RLX_NUM_F16] = "f16", [RLX_NUM_F8E4M3] = "f8e4m3",
 					   [RLX_NUM_F8E5M2] = "f8e5m2" };
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
-	uint64_t odd = (uint64_t)(uintptr_t)a->a | (uint64_t)(uintptr_t)a->b | a->lda | a->ldb |
-		       16;
+	uint64_t odd = rlx_g_gemm_lines(a, false, rlx_g_gemm_size(a->a_num)) |
+		       rlx_g_gemm_lines(a, true, rlx_g_gemm_size(a->b_num)) | 16;
 
 	snprintf(buf, size, "gemm %zux%zux%zu batch=%zu%s %s %s %s %c%c ld=%zu,%zu,%zu at=%d%s%s "
 		 "act=%d", a->m, a->n, a->k, rlx_k_gemm_batches(a),

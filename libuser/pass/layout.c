@@ -285,31 +285,13 @@ static rlx_value weights_last(struct layout *l, const struct rlx_node *n)
 	return to_last(l, w);
 }
 
-/* A GEMM adds biases of f32. */
-static bool take_plain(struct layout *l, const struct rlx_node *n)
-{
-	struct rlx_op_fused_conv a = *(const struct rlx_op_fused_conv *)n->args;
-
-	if (!n->in[2] || type_of(l, n->in[2])->dtype == RLX_F32)
-		return false;
-	a.x = plain(l, n->in[0]);
-	a.w = plain(l, n->in[1]);
-	a.bias = as(l, plain(l, n->in[2]), RLX_F32);
-	a.residual = n->in[3] ? plain(l, n->in[3]) : RLX_NONE;
-	rlx_rewrite_set(l->rw, n->out, rlx_emit_raw(l->rw->g, &rlx_op_fused_conv, &a, sizeof(a),
-						    n->file, n->line));
-	l->rw->changed = true;
-	return true;
-}
-
 static bool take_conv_last(struct layout *l, const struct rlx_node *n)
 {
 	struct rlx_op_fused_conv a = *(const struct rlx_op_fused_conv *)n->args;
 
-	if (!fits_last(l, n))
+	if (!fits_last(l, n) ||
+	    (!l->blocked[n->in[0]] && !l->wanted[n->out] && !is_large(l, n)))
 		return false;
-	if (!l->blocked[n->in[0]] && !l->wanted[n->out] && !is_large(l, n))
-		return is_gemm(l, n) && take_plain(l, n);
 	if (type_of(l, n->in[0])->rank == 3)
 		two_dims_of(l, &a);
 	a.block = l->block;

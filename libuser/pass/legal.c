@@ -185,10 +185,10 @@ static bool is_aside(const struct question *a, uint32_t k)
 	return false;
 }
 
-enum which { VECTORS, ASIDE, ALL };
+enum scope { VECTORS, ASIDE, ALL };
 
 /* Floats narrower than @wide become it: vectors alone, all that stands aside, or all. */
-static bool choose(const struct question *a, enum rlx_dtype wide, enum which which,
+static bool choose(const struct question *a, enum rlx_dtype wide, enum scope scope,
 		   enum rlx_dtype *to)
 {
 	bool any = false;
@@ -200,8 +200,8 @@ static bool choose(const struct question *a, enum rlx_dtype wide, enum which whi
 
 		to[k] = (enum rlx_dtype)0;
 		if (dt == wide || !rlx_dtype_is_float(dt) ||
-		    (which == ASIDE && !is_aside(a, k)) ||
-		    (which == VECTORS && a->g->val[v].type.rank > 1) ||
+		    (scope == ASIDE && !is_aside(a, k)) ||
+		    (scope == VECTORS && a->g->val[v].type.rank > 1) ||
 		    rlx_dtype_promote(dt, wide) != wide)
 			continue;
 		to[k] = wide;
