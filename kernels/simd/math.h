@@ -263,7 +263,8 @@ RLX_INLINE vf vf_softsign(vf x)
 
 /*
  * x = n pi/2 + r with pi/2 in four parts, the first three short enough for
- * their products to be exact up to |x| of 8192; beyond, libm, lane by lane.
+ * their products to be exact up to |x| of 8192; beyond, libm, lane by lane: what a lane
+ * becomes hangs on its own x alone, not on where in a vector or beside what it lies.
  */
 RLX_INLINE vf vf_trig_reduce(vf x, vi *quadrant)
 {
@@ -292,25 +293,26 @@ RLX_INLINE vf vf_trig_poly(vf r, vi q)
 }
 
 #define RLX_V_TRIG(name, libm, shift)					\
-static __attribute__((noinline, unused)) vf name##_big(vf x)		\
+static __attribute__((noinline, unused)) vf name##_big(vf x, vf y)	\
 {									\
-	float t[RLX_VL];						\
+	float t[RLX_VL], u[RLX_VL];					\
 	size_t i;							\
 									\
 	vf_storeu(t, x);						\
+	vf_storeu(u, y);						\
 	for (i = 0; i < RLX_VL; i++)					\
-		t[i] = libm(t[i]);					\
-	return vf_loadu(t);						\
+		u[i] = __builtin_fabsf(t[i]) <= 8192.0f ? u[i] : libm(t[i]);	\
+	return vf_loadu(u);						\
 }									\
 RLX_INLINE vf name(vf x)						\
 {									\
 	vi q;								\
-	vf r;								\
+	vf r = vf_trig_reduce(x, &q);					\
 									\
+	r = vf_trig_poly(r, q + (shift));				\
 	if (!vm_all(vf_le(vf_abs(x), vf_set1(8192.0f))))		\
-		return name##_big(x);					\
-	r = vf_trig_reduce(x, &q);					\
-	return vf_trig_poly(r, q + (shift));				\
+		return name##_big(x, r);				\
+	return r;							\
 }
 /* 2 ulp */
 RLX_V_TRIG(vf_sin, sinf, 0)

@@ -53,6 +53,7 @@ static bool plain_last(const struct rlx_op_fused_conv *a, const struct rlx_type 
 	int64_t c = x->rank == 5 ? x->dim[4] : x->dim[1];
 
 	if ((x->rank == 5 ? x->dim[1] != 1 : x->rank != 4) || w->rank != 5 || w->dim[1] != 1 ||
+	    c < 1 || w->dim[0] < 1 ||	/* a block of 0 channels is none */
 	    a->groups < 1 || c % a->groups || w->dim[4] < c / a->groups ||
 	    (x->rank == 5 && w->dim[4] != c / a->groups))
 		return false;
@@ -80,7 +81,8 @@ static enum rlx_status fused_conv_shape(struct rlx_infer *q, struct rlx_type *y)
 		return op_conv_infer(q, &wa, a->groups, &c, y);
 	if (a->block == RLX_CHANNELS_LAST) {
 		if (!plain_last(a, q->in[0], q->in[1], &x, &w))
-			return op_fail(q, RLX_ESHAPE, "x and w do not lie channels last");
+			return op_fail(q, RLX_ESHAPE, "x and w do not lie channels last, or have "
+				       "no channels");
 		types[1] = &w;
 	} else if (a->block < 1 || a->block > 64 || !plain_x(a, q->in[0], q->in[1], &x))
 		return op_fail(q, RLX_ESHAPE, "block is %d, and x is not blocked so", a->block);

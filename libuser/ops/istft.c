@@ -56,19 +56,27 @@ static enum rlx_status istft_expand(struct rlx_expand *q)
 	const struct rlx_op_istft *a = q->args;
 	struct rlx_type x = op_type(q->g, q->in[0]), one = rlx_type(x.dtype, a->n_fft), t;
 	int64_t pads[2 * RLX_MAX_RANK] = { 0 }, start = a->center ? a->n_fft / 2 : 0;
-	rlx_value y, w, sum;
-	uint32_t last;
+	rlx_value y = q->in[0], w, sum;
+	uint32_t last, frame = x.rank - 3;
+	int64_t n;
 
 	if (!rlx_type_count(&x) || !rlx_type_count(&q->out_type[0])) {
 		q->out[0] = op_fill(q->g, &q->out_type[0], 0);
 		return op_done(q->g);
 	}
+	/* a frame that begins behind the last element wanted would only cost its memory */
+	n = (start + q->out_type[0].dim[frame] - 1) / a->hop + 1;
+	if (n < x.dim[frame]) {
+		y = rlx_emit(q->g, slice, .x = y, .axes = RLX_INTS(frame),
+			     .starts = RLX_INTS(0), .ends = RLX_INTS(n));
+		x.dim[frame] = n;
+	}
 	w = q->in[1].id ? op_stft_window(q->g, q->in[1], a->n_fft) : op_fill(q->g, &one, 1);
-	y = rlx_emit(q->g, irfft, .x = q->in[0], .n = RLX_INTS(a->n_fft), .norm = a->norm);
+	y = rlx_emit(q->g, irfft, .x = y, .n = RLX_INTS(a->n_fft), .norm = a->norm);
 	y = rlx_emit(q->g, mul, .a = y, .b = w);
-	y = rlx_emit(q->g, overlap_add, .x = y, .axis = (int32_t)x.rank - 3, .hop = a->hop);
+	y = rlx_emit(q->g, overlap_add, .x = y, .axis = (int32_t)frame, .hop = a->hop);
 	sum = rlx_emit(q->g, expand, .x = rlx_emit(q->g, mul, .a = w, .b = w),
-		       .shape = RLX_INTS(x.dim[x.rank - 3], a->n_fft));
+		       .shape = RLX_INTS(x.dim[frame], a->n_fft));
 	sum = rlx_emit(q->g, overlap_add, .x = sum, .axis = 0, .hop = a->hop);
 	sum = rlx_emit(q->g, max, .a = sum, .b = op_const_like(q->g, sum,
 		       x.dtype == RLX_F16 ? 6e-8 : 1e-11));

@@ -133,7 +133,7 @@ static void check(struct rlx_graph *g, const char *device, uint32_t flags, void 
 		return;
 	}
 	rlx_graph_put(g);
-	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s: %s", what, err.text);
 	bind(&truth, s, ALIGNED, in, seed);
 	for (how = RANDOM; how <= TO_THE_END; how++) {
 		bind(&b, s, how, in, seed);
@@ -194,7 +194,7 @@ TEST(random_graphs)
 	uint64_t seed = rlx_test_seed();
 	struct fuzz_case *c = malloc(sizeof(*c));
 	void *data[FUZZ_LEAVES], *in[FUZZ_LEAVES];
-	unsigned int i, n;
+	unsigned int i, n, failed;
 	uint32_t k;
 
 	CHECK(c);
@@ -209,7 +209,10 @@ TEST(random_graphs)
 			if (!c->leaf[k].fixed)
 				in[n++] = data[k];
 		}
+		failed = op_case_failures;
 		check(fuzz_graph(c, data, RLX_NODTYPE, 0), "cpu", c->flags, in, &seed);
+		if (op_case_failures > failed)
+			fuzz_print(c, stderr);
 		for (k = 0; k < c->n_leaf; k++)
 			free(data[k]);
 	}

@@ -484,4 +484,65 @@ EVERYWHERE(infinity_through_blocked_convolutions)
 		rig_want(r, 0, i, i % 81 == 40 ? INFINITY : 0.5 * 1.5 * 8.5 * 9, 1e-6);
 }
 
+/* What an element's sine is does not hang on its neighbours, be they large, infinite or NaN. */
+EVERYWHERE(sine_beside_large_angles)
+{
+	enum { N = 67 };
+	static const float beside[3] = { 1e6f, INFINITY, NAN };
+	float x[N], mixed[N];
+	rlx_value v, w;
+	int64_t i;
+	int k;
+
+	for (k = 0; k < 3; k++) {
+		rig_reset(r);
+		for (i = 0; i < N; i++) {
+			x[i] = (float)(i - 30) * 1.37f;
+			mixed[i] = i % 5 == k ? beside[k] : x[i];
+		}
+		v = rig_input(r, rlx_type(RLX_F32, N), x);
+		w = rig_input(r, rlx_type(RLX_F32, N), mixed);
+		rig_output(r, rlx_emit(r->g, sin, .x = v));
+		rig_output(r, rlx_emit(r->g, sin, .x = w));
+		rig_output(r, rlx_emit(r->g, cos, .x = v));
+		rig_output(r, rlx_emit(r->g, cos, .x = w));
+		rig_run(r);
+		for (i = 0; i < N; i++) {
+			if (i % 5 == k)
+				continue;
+			rig_want(r, 1, i, rig_get(r, 0, i), 0);
+			rig_want(r, 3, i, rig_get(r, 2, i), 0);
+		}
+	}
+}
+
+/* Channels last has no block of 0 channels: refused, not divided by. */
+TEST(channels_last_of_no_filters)
+{
+	struct rlx_graph *g = rlx_graph_new("none");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F16, 1, 1, 4, 4, 8));
+	rlx_value w = rlx_input(g, "w", rlx_type(RLX_F16, 0, 1, 1, 1, 8));
+
+	CHECK(!rlx_emit(g, fused_conv, .x = x, .w = w, .groups = 1,
+			.block = RLX_CHANNELS_LAST).id);
+	CHECK_EQ(rlx_graph_finish(g), RLX_ESHAPE);
+	rlx_graph_put(g);
+}
+
+/* Frames behind the length that is wanted take no memory, however far off they are. */
+EVERYWHERE(istft_of_frames_far_apart)
+{
+	rlx_value x = rig_random(r, rlx_type(RLX_F32, 4, 4, 2), -1, 1), y;
+	int64_t i;
+
+	rig_output(r, rlx_emit(r->g, istft, .x = x, .n_fft = 6, .hop = (int64_t)1 << 40,
+			       .length = 9));
+	y = rlx_emit(r->g, slice, .x = x, .axes = RLX_INTS(0), .starts = RLX_INTS(0),
+		     .ends = RLX_INTS(1));
+	rig_output(r, rlx_emit(r->g, irfft, .x = y, .n = RLX_INTS(6)));
+	rig_run(r);
+	for (i = 0; i < 9; i++)
+		rig_want(r, 0, i, i < 6 ? rig_get(r, 1, i) : 0, 1e-6);
+}
+
 TEST_MAIN()
