@@ -117,6 +117,11 @@ typedef enum rlx_status rlx_lower_fn(struct rlx_lower *lo);
 enum rlx_status rlx_lower_reduction(struct rlx_lower *lo, struct rlx_ints axes, int32_t kind,
 				    bool squares);
 
+/* lower_empty.c: no input of the step has elements, so that all of its results are known. */
+bool rlx_lower_is_empty(const struct rlx_lower *lo);
+/* Evaluates such a step here, by the op's own rule, and lowers to copies of what came out. */
+rlx_lower_fn rlx_lower_empty;
+
 /* lower_move.c: a step without an op, which copies input 0's bytes */
 rlx_lower_fn rlx_lower_copy;
 

@@ -133,6 +133,8 @@ enum rlx_status rlx_lower_by(struct rlx_lower *lo, rlx_lower_fn *fn)
 {
 	const char *why = fn ? lacks(lo) : "no kernel";
 
+	if (rlx_lower_is_empty(lo))
+		return rlx_lower_empty(lo);
 	return why ? rlx_lower_unsupported(lo, why) : fn(lo);
 }
 

@@ -245,36 +245,6 @@ enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *conv)
 	return lower_blocked(lo, &g, g.x_plain);
 }
 
-static enum rlx_status lower_reorder(struct rlx_lower *lo, const struct rlx_type *plain,
-				     const struct rlx_type *blk, enum rlx_kernel_id id, bool to)
-{
-	struct rlx_k_reorder *a = rlx_lower_args(lo, sizeof(*a));
-
-	if (plain->dtype != RLX_F32 ||
-	    (size_t)blk->dim[4] != rlx_conv_block(cpu_isa(lo)) || !rlx_type_count(plain))
-		return rlx_lower_unsupported(lo, "no kernel for this dtype or block");
-	a->n = (size_t)plain->dim[0];
-	a->channels = (size_t)plain->dim[1];
-	a->pixels = (size_t)(plain->dim[2] * plain->dim[3]);
-	a->src_n = (size_t)shape_span(to ? plain : blk, 1, to ? 4 : 5);
-	a->dst_n = (size_t)shape_span(to ? blk : plain, 1, to ? 5 : 4);
-	rlx_lower_ref_in(lo, &a->src, 0, 0);
-	rlx_lower_ref_out(lo, &a->dst, 0, 0);
-	return rlx_lower_call(lo, id, a->n * (size_t)blk->dim[1], (double)rlx_type_count(blk), 0);
-}
-
-enum rlx_status cpu_lower_block_channels(struct rlx_lower *lo)
-{
-	return lower_reorder(lo, rlx_lower_in(lo, 0), rlx_lower_out(lo, 0),
-			     RLX_KERNEL_to_blocked_f32, true);
-}
-
-enum rlx_status cpu_lower_unblock_channels(struct rlx_lower *lo)
-{
-	return lower_reorder(lo, rlx_lower_out(lo, 0), rlx_lower_in(lo, 0),
-			     RLX_KERNEL_to_plain_f32, false);
-}
-
 /* The packed weights hold their zero points, and depend on all of the shape. */
 static enum rlx_status pack_bytes(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 {

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+/* Ops whose inputs have no elements: what comes out is known before anything runs. */
+#include <string.h>
+
+#include "backends/common/lower.h"
+#include "base/alloc.h"
+#include "kernels/copy.h"
+
+enum { MOST_IO = 16 };
+
+bool rlx_lower_is_empty(const struct rlx_lower *lo)
+{
+	const struct rlx_plan_step *st = lo->st;
+	bool any = false;
+	uint32_t k;
+
+	if (!st->def || st->def->traits & (RLX_T_IMPURE | RLX_T_SUBGRAPH) || st->n_in > MOST_IO ||
+	    st->n_out > MOST_IO)
+		return false;
+	for (k = 0; k < st->n_in; k++) {
+		if (!rlx_lower_in(lo, k))
+			continue;
+		if (rlx_type_count(rlx_lower_in(lo, k)))
+			return false;
+		any = true;
+	}
+	return any;
+}
+
+/* Are all @n elements of @size bytes at @p the same? */
+static bool is_uniform(const unsigned char *p, int64_t n, size_t size)
+{
+	return n < 2 || !memcmp(p, p + size, (size_t)(n - 1) * size);
+}
+
+/* Write @src, which is kept as one element where all are the same, to output @k. */
+static enum rlx_status write_out(struct rlx_lower *lo, uint32_t k, const void *src)
+{
+	struct rlx_k_copy *a = rlx_lower_args(lo, sizeof(*a));
+	const struct rlx_type *t = rlx_lower_out(lo, k);
+	size_t size = rlx_dtype_size(t->dtype);
+	int64_t n = rlx_type_count(t), d;
+	bool uniform = is_uniform(src, n, size);
+	size_t bytes = (uniform ? 1 : (size_t)n) * size;
+	void *kept = rlx_lower_keep(lo, bytes, 1);
+
+	if (!kept)
+		return lo->status;
+	memcpy(kept, src, bytes);
+	a->rank = t->rank ? (int)t->rank : 1;
+	a->dim[0] = 1;
+	shape_dense(t, a->dst_stride);
+	for (d = 0; d < t->rank; d++) {
+		a->dim[d] = t->dim[d];
+		a->src_stride[d] = uniform ? 0 : a->dst_stride[d];
+	}
+	a->size = (uint8_t)size;
+	rlx_k_copy_plan(a);
+	rlx_lower_ref_keep(lo, &a->src, kept, bytes);
+	rlx_lower_ref_out(lo, &a->dst, k, 0);
+	return rlx_lower_call(lo, RLX_KERNEL_copy, rlx_k_copy_units(a), (double)n, 0);
+}
+
+enum rlx_status rlx_lower_empty(struct rlx_lower *lo)
+{
+	struct rlx_tensor in[MOST_IO] = { 0 }, out[MOST_IO] = { 0 };
+	static const max_align_t nowhere;
+	const struct rlx_plan_step *st = lo->st;
+	struct rlx_error err = { 0 };
+	struct rlx_eval q = {
+		.err = &err, .def = st->def, .args = st->args, .n_in = st->n_in,
+		.n_out = st->n_out, .in = in, .out = out,
+	};
+	enum rlx_status ret = RLX_OK;
+	uint32_t k;
+
+	for (k = 0; k < st->n_in; k++)
+		if (rlx_lower_in(lo, k))
+			in[k] = (struct rlx_tensor){ *rlx_lower_in(lo, k), (void *)&nowhere };
+	for (k = 0; k < st->n_out && !ret; k++) {
+		out[k].type = *rlx_lower_out(lo, k);
+		out[k].data = rlx_malloc((size_t)rlx_type_bytes(&out[k].type) + 64);
+		if (!out[k].data)
+			ret = RLX_ENOMEM;
+	}
+	if (!ret)
+		ret = rlx_op_eval(&q);
+	for (k = 0; k < st->n_out && !ret; k++)
+		if (rlx_type_count(&out[k].type) && rlx_lower_out_is_read(lo, k))
+			ret = write_out(lo, k, out[k].data);
+	for (k = 0; k < st->n_out; k++)
+		rlx_free(out[k].data);
+	return ret == RLX_ENOMEM ? rlx_lower_out_of_memory(lo) :
+	       ret ? rlx_lower_unsupported(lo, err.text[0] ? err.text : "refused") : lo->status;
+}
