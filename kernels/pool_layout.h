@@ -6,35 +6,32 @@
 #include "kernels/pool.h"
 
 /*
- * What is folded: rows of @phases times @width / @phases
- * columns, padding included, @row elements apart. @band: so many rows of the output share
- * @rows of the input, all of whose taps are folded at once; 0: the window's rows are folded
- * into one first. @taps are then those along a row.
+ * A window's rows are folded into one row of @width columns, padding included; its columns then
+ * lie in @phases groups of @group, by what is left of dividing them by the stride, so that the
+ * same tap of neighbouring outputs is side by side. @rows of the output are worked on at a time;
+ * the next has its columns @down_step elements further on, and taken apart @apart_step.
  */
 struct rlx_k_pool_layout {
-	size_t	phases, width, row, rows, band, taps;
+	size_t	phases, group, width, rows, down_step, apart_step;
 };
+
+/* RLX_K_POOL_SLACK: vectors read and write up to so many elements beyond what they want. */
+enum { RLX_K_POOL_SLACK = 64, RLX_K_POOL_ROWS = 8 };
 
 static inline struct rlx_k_pool_layout rlx_k_pool_layout(const struct rlx_k_pool *a)
 {
-	enum { FEW_TAPS = 12, MOST = 6144 };
-	size_t high = (a->k[1] - 1) * a->d[1] + 1;
+	enum { MOST = 2048 };		/* elements of @rows: a quarter of a first-level cache */
 	struct rlx_k_pool_layout l = {
-		.phases = a->s[2] == 2 ? 2 : 1, .rows = 1, .taps = a->k[2],
+		.phases = a->out[2] > 1 ? a->s[2] : 1,
 		.width = (a->out[2] - 1) * a->s[2] + (a->k[2] - 1) * a->d[2] + 1,
 	};
 
-	l.width += l.width & 1;
-	l.row = (l.width + 15) / 16 * 16;
-	if (a->k[0] > 1 || a->in[0] > 1 || a->out[0] > 1 || a->p[0] || a->s[2] > 2 || a->index ||
-	    a->k[1] * a->k[2] > FEW_TAPS || (a->kind == RLX_K_POOL_LP && a->lp > 2) ||
-	    high * l.row > MOST)
-		return l;
-	l.band = 1 + (MOST / l.row - high) / a->s[1];
-	if (l.band > a->out[1])
-		l.band = a->out[1];
-	l.rows = (l.band - 1) * a->s[1] + high;
-	l.taps *= a->k[1];
+	l.group = l.width / l.phases + 1;
+	l.rows = 1 + MOST / l.width;
+	if (l.rows > RLX_K_POOL_ROWS)
+		l.rows = RLX_K_POOL_ROWS;
+	l.down_step = l.width + RLX_K_POOL_SLACK;
+	l.apart_step = l.phases > 1 ? l.phases * l.group + RLX_K_POOL_SLACK : l.down_step;
 	return l;
 }
 
@@ -43,8 +40,8 @@ static inline size_t rlx_k_pool_scratch(const struct rlx_k_pool *a, size_t elem)
 {
 	struct rlx_k_pool_layout l = rlx_k_pool_layout(a);
 
-	/* vectors read beyond what they want */
-	return l.taps * sizeof(size_t) + (l.row * (l.rows + 1) + a->out[2]) * elem + 256;
+	return a->k[2] * sizeof(size_t) + 256 +
+	       (l.rows * (l.down_step + l.apart_step) + 3 * (a->out[2] + RLX_K_POOL_SLACK)) * elem;
 }
 
 #endif

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Pooling of floats. */
 #define PT		float
-#define PT_ABS(x)	fabsf(x)
-#define PT_SQRT(x)	sqrtf(x)
+#define PT_ABS(x)	vf_abs(x)
+#define PT_SQRT(x)	vf_sqrt(x)
 #define PT_MAX(a, b)	vf_max_nan(a, b)
 #include "kernels/cpu/pool_plain.h"
 

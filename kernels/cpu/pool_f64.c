@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 /* Pooling of doubles. */
+#include <math.h>
+
 #define PT		double
-#define PT_ABS(x)	fabs(x)
-#define PT_SQRT(x)	sqrt(x)
+#define PT_ABS(x)	abs_of(x)
+#define PT_SQRT(x)	root_of(x)
 #define PT_MAX(a, b)	max_nan(a, b)
 #include "kernels/simd/vec.h"
 
@@ -14,6 +16,18 @@ RLX_INLINE vd max_nan(vd a, vd b)
 	vl first = (a > b) | (a != a);
 
 	return (vd)(((vl)a & first) | ((vl)b & ~first));
+}
+
+RLX_INLINE vd root_of(vd x)
+{
+	for (size_t i = 0; i < RLX_VB / sizeof(double); i++)
+		x[i] = sqrt(x[i]);
+	return x;
+}
+
+RLX_INLINE vd abs_of(vd x)
+{
+	return (vd)((vl)x & INT64_MAX);
 }
 
 #include "kernels/cpu/pool_plain.h"

@@ -2,15 +2,14 @@
 /*
  * Pooling in the plain layout: lanes are columns of the output.
  *
- * The window's taps are folded from rows with the padding filled in, so that no column is
- * an edge: small windows tap by tap out of rows that several rows of the output read;
- * others first down the window's rows, then along what that leaves. A stride of two has
- * even and odd columns apart, which are then read one after the other; above that, what
- * is folded down is walked column by column.
+ * A window's rows are folded down into one row, a vector of columns at a time, between columns
+ * of padding that stay; then its taps are folded along that. With a stride the row's columns
+ * are first taken apart by what is left of dividing them by it, which puts the same tap of
+ * neighbouring outputs side by side.
  *
- * The includer defines PT, the type of elements, and of it: PT_MAX(a, b) of two vectors, and
- * PT_ABS(x) and PT_SQRT(x); where it is an integer, which has maxima alone, only PT_LEAST,
- * its least value.
+ * The includer defines PT, the type of elements, and of it: PT_MAX(a, b), PT_ABS(x)
+ * and PT_SQRT(x) of vectors; where it is an integer, which has maxima alone, only PT_LEAST, its
+ * least value.
  */
 #include <math.h>
 #include <string.h>
@@ -53,17 +52,22 @@ struct row {
 	PT		*y;
 	ptrdiff_t	at[2];		/* window start in depth and height */
 	size_t		span[2][2];	/* taps inside, likewise */
-	size_t		counted;	/* their number as the average counts */
+	size_t		counted[2];	/* their number as the average counts */
+	PT		*down, *apart;	/* where it is folded: see struct fold */
 };
 
-/* A call: the memory it folds in, and the taps as places there. */
+/* A call: the memory it folds in, and the taps along a row as places there. */
 struct fold {
 	const struct rlx_k_pool *a;
 	struct rlx_k_pool_layout l;
 	size_t		*off;		/* of each tap from the first */
-	PT		*rows;		/* those of the input, or what is folded down */
-	PT		*flat;		/* one row before its columns are taken apart */
+	PT		*down;		/* of each row the window's in one, with its padding */
+	PT		*apart;		/* their columns taken apart; @down where the stride is 1 */
 	PT		*counts;	/* columns' taps as the average counts them */
+	PT		*of, *by;	/* the taps of windows whose rows are @counted, and 1 by them */
+	size_t		counted;
+	size_t		first, n;	/* the columns of @down that are the input's */
+	const PT	*x_end;		/* nothing is read from here on */
 	PT		*y_end;		/* nothing is written from here on */
 };
 
@@ -81,18 +85,38 @@ RLX_INLINE void store_upto(PT *y, pv v, const PT *end)
 		memcpy(y, &v, (size_t)(end - y) * sizeof(PT));
 }
 
-/* @n vectors of y of the taps at @x. */
-RLX_INLINE void fold_vectors(const struct fold *f, const PT *x, PT *y, const size_t n,
-			     const bool max)
+/* What the sum of a window comes to; of maxima nothing. */
+enum finish { AS_IT_IS, MEAN, ROOT };
+
+RLX_INLINE pv finish(pv v, const PT *c, const PT *by, const enum finish how)
+{
+#ifdef PT_FLOAT
+	if (how == MEAN) {
+		/* v / c, with the quotient's rounding put right unless it is infinite or NaN */
+		pv q = v * pv_loadu(by), rest = v - q * pv_loadu(c), y = q + rest * pv_loadu(by);
+		__typeof__(q == q) good = rest == rest;
+
+		return (pv)(((__typeof__(good))y & good) | ((__typeof__(good))q & ~good));
+	}
+	if (how == ROOT)
+		return PT_SQRT(v);
+#endif
+	(void)c, (void)by, (void)how;
+	return v;
+}
+
+/* @n vectors from column @i on. */
+RLX_INLINE void fold_vectors(const struct fold *f, const struct row *r, size_t i, const size_t n,
+			     const enum finish how, const bool max)
 {
 	pv acc[GROUP];
 	size_t t, j;
 
 	RLX_UNROLL
 	for (j = 0; j < n; j++)
-		acc[j] = pv_loadu(x + j * PT_LANES);
-	for (t = 1; t < f->l.taps; t++) {
-		const PT *from = x + f->off[t];
+		acc[j] = pv_loadu(r->apart + i + j * PT_LANES);
+	for (t = 1; t < f->a->k[2]; t++) {
+		const PT *from = r->apart + i + f->off[t];
 
 		RLX_UNROLL
 		for (j = 0; j < n; j++)
@@ -100,24 +124,27 @@ RLX_INLINE void fold_vectors(const struct fold *f, const PT *x, PT *y, const siz
 	}
 	RLX_UNROLL
 	for (j = 0; j < n; j++)
-		store_upto(y + j * PT_LANES, acc[j], f->y_end);
+		store_upto(r->y + i + j * PT_LANES,
+			   finish(acc[j], f->of + i + j * PT_LANES, f->by + i + j * PT_LANES,
+				  how), f->y_end);
 }
 
-/* y[0, n) of the taps at @x; what follows y[n) is overwritten, if it is before the end. */
-RLX_INLINE void fold_row(const struct fold *f, const PT *x, PT *y, size_t n, const bool max)
+/* A row of the output; what follows it is overwritten, if it is before the end. */
+RLX_INLINE void fold_row(const struct fold *f, const struct row *r, const enum finish how,
+			 const bool max)
 {
-	size_t i = 0;
+	size_t i = 0, n = f->a->out[2];
 
 	for (; i + GROUP * PT_LANES <= n; i += GROUP * PT_LANES)
-		fold_vectors(f, x + i, y + i, GROUP, max);
+		fold_vectors(f, r, i, GROUP, how, max);
 	for (; i + PT_LANES < n; i += 2 * PT_LANES)
-		fold_vectors(f, x + i, y + i, 2, max);
+		fold_vectors(f, r, i, 2, how, max);
 	if (i < n)
-		fold_vectors(f, x + i, y + i, 1, max);
+		fold_vectors(f, r, i, 1, how, max);
 }
 
-/* The element that a tap adds: a number, or of the 1- and the 2-norm. */
-RLX_INLINE PT tap_of(PT x, const unsigned int lp)
+/* What an element adds: itself, or for the 1- and the 2-norm. */
+RLX_INLINE pv term(pv x, const unsigned int lp)
 {
 #ifdef PT_FLOAT
 	return lp == 1 ? PT_ABS(x) : lp ? x * x : x;
@@ -127,22 +154,73 @@ RLX_INLINE PT tap_of(PT x, const unsigned int lp)
 #endif
 }
 
-RLX_INLINE void row_into(PT *restrict y, const PT *restrict x, size_t n, const unsigned int lp,
-			 const bool first, const bool max)
+/* The vector at @x; with @end what of it lies behind that is 0. */
+RLX_INLINE pv column(const PT *x, const PT *end)
 {
-	size_t i = 0;
+	pv v = { 0 };
 
-	if (first && !lp) {
-		memcpy(y, x, n * sizeof(*y));
+	if (!end || x + PT_LANES <= end)
+		return pv_loadu(x);
+	memcpy(&v, x, (size_t)(end - x) * sizeof(*x));
+	return v;
+}
+
+/* How columns are folded: terms, and max or sum. With @end a vector may lie over that. */
+struct fold_by {
+	const PT	*end;
+	unsigned int	lp;
+	bool		max;
+};
+
+/* A box of input rows: how many in depth and height, and how far apart. */
+struct rows {
+	const PT	*x;
+	size_t		n[2], step[2];
+};
+
+/*
+ * @n vectors of columns of @r from column @i on, folded into @y. None begins behind column
+ * @last: those that would lie over it.
+ */
+RLX_INLINE void fold_columns(const struct rows *r, PT *y, size_t i, size_t last, const size_t n,
+			     const struct fold_by by)
+{
+	size_t at[GROUP], z, v, j;
+	pv acc[GROUP];
+
+	RLX_UNROLL
+	for (j = 0; j < n; j++) {
+		at[j] = i + j * PT_LANES < last ? i + j * PT_LANES : last;
+		acc[j] = term(column(r->x + at[j], by.end), by.lp);
+	}
+	for (z = 0; z < r->n[0]; z++)
+		for (v = z ? 0 : 1; v < r->n[1]; v++) {
+			const PT *x = r->x + z * r->step[0] + v * r->step[1];
+
+			RLX_UNROLL
+			for (j = 0; j < n; j++)
+				acc[j] = fold_two(acc[j], term(column(x + at[j], by.end), by.lp),
+						  by.max);
+		}
+	RLX_UNROLL
+	for (j = 0; j < n; j++)
+		pv_storeu(y + at[j], acc[j]);
+}
+
+/* y[0, n) of all rows; fewer than a vector's columns are read and written beyond them. */
+RLX_INLINE void fold_rows(const struct fold *f, const struct rows *r, PT *y, size_t n,
+			  const struct fold_by by)
+{
+	size_t i, last = n - PT_LANES;
+
+	if (n <= PT_LANES) {
+		fold_columns(r, y, 0, 0, 1, (struct fold_by){ f->x_end, by.lp, by.max });
 		return;
 	}
-	for (; max && i + PT_LANES <= n; i += PT_LANES)
-		pv_storeu(y + i, PT_MAX(pv_loadu(y + i), pv_loadu(x + i)));
-	for (; i < n; i++) {
-		PT v = tap_of(x[i], lp);
-
-		y[i] = first ? v : !max ? y[i] + v : v > y[i] || PT_NAN(v) ? v : y[i];
-	}
+	for (i = 0; i + 2 * PT_LANES < n; i += GROUP * PT_LANES)
+		fold_columns(r, y, i, last, GROUP, by);
+	if (i < n)
+		fold_columns(r, y, i, last, 2, by);
 }
 
 static void fill(PT *y, size_t n, PT v)
@@ -151,36 +229,45 @@ static void fill(PT *y, size_t n, PT v)
 		y[i] = v;
 }
 
-/* The input's row @x, or one folded into what @y has, with its padding. */
-static void put_row(const struct fold *f, PT *y, const PT *x, bool first)
+/* What a tap in the padding is. */
+RLX_INLINE PT nothing(const struct fold *f)
+{
+	return PT_KIND(f->a) == RLX_K_POOL_MAX ? PT_LEAST : 0;
+}
+
+/* The window's rows folded into one. */
+static void fold_down(const struct fold *f, const struct row *r)
 {
 	const struct rlx_k_pool *a = f->a;
-	PT none = PT_KIND(a) == RLX_K_POOL_MAX ? PT_LEAST : 0;
-	size_t p = a->p[2], w = f->l.width, n;
+	struct rows rows = {
+		.n = { r->span[0][1] - r->span[0][0], r->span[1][1] - r->span[1][0] },
+		.step = { a->d[0] * a->in[1] * a->in[2], a->d[1] * a->in[2] },
+	};
+	PT *y = r->down + f->first;
 
-	if (!x || p >= w) {
-		if (first)
-			fill(y, w, none);
+	if (!f->n)
+		return;
+	if (!rows.n[0] || !rows.n[1]) {
+		fill(y, f->n, nothing(f));
 		return;
 	}
-	n = a->in[2] < w - p ? a->in[2] : w - p;
-	if (first) {
-		fill(y, p, none);
-		fill(y + p + n, w - p - n, none);
-	}
-	y += p;
+	rows.x = r->x + (((size_t)r->at[0] + r->span[0][0] * a->d[0]) * a->in[1] +
+			 (size_t)r->at[1] + r->span[1][0] * a->d[1]) * a->in[2] +
+		 f->first - a->p[2];
 	if (PT_KIND(a) == RLX_K_POOL_MAX)
-		row_into(y, x, n, 0, first, true);
+		fold_rows(f, &rows, y, f->n, (struct fold_by){ NULL, 0, true });
 	else if (PT_KIND(a) == RLX_K_POOL_AVG)
-		row_into(y, x, n, 0, first, false);
+		fold_rows(f, &rows, y, f->n, (struct fold_by){ NULL, 0, false });
 	else if (a->lp == 1)
-		row_into(y, x, n, 1, first, false);
+		fold_rows(f, &rows, y, f->n, (struct fold_by){ NULL, 1, false });
 	else
-		row_into(y, x, n, 2, first, false);
+		fold_rows(f, &rows, y, f->n, (struct fold_by){ NULL, 2, false });
+	if (f->n < PT_LANES)
+		fill(y + f->n, f->l.width - f->first - f->n, nothing(f));
 }
 
 /* @n pairs of columns. */
-static void take_apart(PT *restrict even, PT *restrict odd, const PT *restrict x, size_t n)
+RLX_INLINE void take_two(PT *restrict even, PT *restrict odd, const PT *restrict x, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		even[i] = x[2 * i];
@@ -188,76 +275,19 @@ static void take_apart(PT *restrict even, PT *restrict odd, const PT *restrict x
 	}
 }
 
-/* Row @v of the input with its padding, as the taps want it. */
-static void load_row(const struct fold *f, PT *y, const PT *plane, ptrdiff_t v)
+static void take_apart(const struct fold *f, const PT *restrict x, PT *restrict y)
 {
-	const struct rlx_k_pool *a = f->a;
-	const PT *x = v >= 0 && v < (ptrdiff_t)a->in[1] ? plane + (size_t)v * a->in[2] : NULL;
-	size_t half = f->l.width / 2, p = a->p[2], n = a->in[2], odd = p & 1;
+	size_t s = f->l.phases, n = f->l.width, group = f->l.group, i, k;
 
-	if (f->l.phases == 1) {
-		put_row(f, y, x, true);
-	} else if (!x || PT_KIND(a) == RLX_K_POOL_LP || p + n > f->l.width) {
-		put_row(f, f->flat, x, true);
-		take_apart(y, y + half, f->flat, half);
-	} else {
-		fill(y, f->l.width, PT_KIND(a) == RLX_K_POOL_MAX ? PT_LEAST : 0);
-		if (odd && n)
-			y[half + p / 2] = x[0];
-		p += odd;
-		n -= odd && n;
-		take_apart(y + p / 2, y + half + p / 2, x + odd, n / 2);
-		if (n & 1)
-			y[(p + n) / 2] = x[odd + n - 1];
-	}
-}
-
-/* The window's rows folded into one. */
-static void fold_down(const struct fold *f, const struct row *r, PT *to)
-{
-	const struct rlx_k_pool *a = f->a;
-	PT *y = f->l.phases == 1 ? to : f->flat;
-	bool first = true;
-	size_t kz, ky;
-
-	for (kz = r->span[0][0]; kz < r->span[0][1]; kz++)
-		for (ky = r->span[1][0]; ky < r->span[1][1]; ky++, first = false) {
-			size_t z = (size_t)r->at[0] + kz * a->d[0];
-			size_t v = (size_t)r->at[1] + ky * a->d[1];
-
-			put_row(f, y, r->x + (z * a->in[1] + v) * a->in[2], first);
-		}
-	if (first)
-		put_row(f, y, NULL, true);
-	if (y != to)
-		take_apart(to, to + f->l.width / 2, y, f->l.width / 2);
-}
-
-static void fold_along(const struct fold *f, const PT *x, PT *y)
-{
-	const struct rlx_k_pool *a = f->a;
-	size_t i, k, d = a->d[2], n = a->out[2];
-	const PT *from = x;
-
-	if (a->s[2] <= 2) {
-		if (PT_KIND(a) == RLX_K_POOL_MAX)
-			fold_row(f, x, y, n, true);
-		else
-			fold_row(f, x, y, n, false);
+	if (s == 2) {
+		take_two(y, y + group, x, (n + 1) / 2);
 		return;
 	}
-	for (i = 0; i < n; i++, from += a->s[2]) {
-		PT acc = from[0];
-
-		if (PT_KIND(a) == RLX_K_POOL_MAX)
-			for (k = 1; k < a->k[2]; k++)
-				acc = from[k * d] > acc || PT_NAN(from[k * d]) ?
-				      from[k * d] : acc;
-		else
-			for (k = 1; k < a->k[2]; k++)
-				acc += from[k * d];
-		y[i] = acc;
-	}
+	for (i = k = 0; k + s <= n; i++, k += s)
+		for (size_t c = 0; c < s; c++)
+			y[c * group + i] = x[k + c];
+	for (size_t c = 0; k + c < n; c++)
+		y[c * group + i] = x[k + c];
 }
 
 /* Columns' taps as the average counts them; a window of padding alone has 1, of zeros. */
@@ -272,22 +302,36 @@ static void count_columns(const struct fold *f)
 		n = a->include_pad ? span[1] : span[1] - span[0];
 		f->counts[i] = (PT)(n ? n : 1);
 	}
+	fill(f->counts + i, RLX_K_POOL_SLACK, 1);
 }
 
-static void finish_row(const struct fold *f, const struct row *r)
+/* What a row's windows are divided by; most rows have the count of the row before. */
+static void count_row(struct fold *f, size_t n)
 {
-	size_t i, n = f->a->out[2];
-	const PT *c = f->counts;
-	PT *y = r->y, by = (PT)(r->counted ? r->counted : 1);
+	size_t i;
 
+	n = n ? n : 1;
+	if (f->counted == n)
+		return;
+	f->counted = n;
+	for (i = 0; i < f->a->out[2] + RLX_K_POOL_SLACK; i++) {
+		f->of[i] = f->counts[i] * (PT)n;
+		f->by[i] = 1 / f->of[i];
+	}
+}
+
+static void fold_along(struct fold *f, const struct row *r)
+{
 	if (PT_KIND(f->a) == RLX_K_POOL_AVG)
-		for (i = 0; i < n; i++)
-			y[i] /= by * c[i];
-#ifdef PT_FLOAT
-	else if (PT_KIND(f->a) == RLX_K_POOL_LP && f->a->lp == 2)
-		for (i = 0; i < n; i++)
-			y[i] = PT_SQRT(y[i]);
-#endif
+		count_row(f, r->counted[0] * r->counted[1]);
+	if (PT_KIND(f->a) == RLX_K_POOL_MAX)
+		fold_row(f, r, AS_IT_IS, true);
+	else if (PT_KIND(f->a) == RLX_K_POOL_AVG)
+		fold_row(f, r, MEAN, false);
+	else if (f->a->lp == 1)
+		fold_row(f, r, AS_IT_IS, false);
+	else
+		fold_row(f, r, ROOT, false);
 }
 
 static int64_t index_of(const struct rlx_k_pool *a, const size_t v[3])
@@ -376,102 +420,108 @@ static void row_norm(const struct row *r)
 }
 #endif
 
-/* Which of the window's outer taps output row @o has. */
-static void row_taps(struct row *r, const size_t o[2])
+/* Along depth (@j 0) or height: which of the window's taps output @o has. */
+static void outer_taps(struct row *r, size_t j, size_t o)
 {
 	const struct rlx_k_pool *a = r->a;
-	size_t j, pad[2];
+	size_t pad[2];
 
-	r->counted = 1;
-	for (j = 0; j < 2; j++) {
-		r->at[j] = (ptrdiff_t)(o[j] * a->s[j]) - (ptrdiff_t)a->p[j];
-		taps_inside(r->at[j], a->k[j], a->d[j], a->in[j], r->span[j]);
-		taps_inside(r->at[j], a->k[j], a->d[j], a->in[j] + a->p_end[j], pad);
-		r->counted *= a->include_pad ? pad[1] : r->span[j][1] - r->span[j][0];
-	}
-}
-
-/* Output rows [@o[1], + @n) of plane @r->x, each tap out of rows that are loaded once. */
-static void band_run(const struct fold *f, struct row *r, size_t o[2], size_t n)
-{
-	const struct rlx_k_pool *a = f->a;
-	size_t s = a->s[1], span = (a->k[1] - 1) * a->d[1] + 1, i;
-	ptrdiff_t at = (ptrdiff_t)(o[1] * s) - (ptrdiff_t)a->p[1];
-
-	for (i = 0; i < (n - 1) * s + span; i++)
-		if (i % s < span)
-			load_row(f, f->rows + i * f->l.row, r->x, at + (ptrdiff_t)i);
-	for (i = 0; i < n; i++, o[1]++, r->y += a->out[2]) {
-		fold_along(f, f->rows + i * s * f->l.row, r->y);
-		if (PT_KIND(a) != RLX_K_POOL_AVG) {
-			finish_row(f, r);
-			continue;
-		}
-		row_taps(r, o);
-		finish_row(f, r);
-	}
-}
-
-/* One output row. */
-static void row_run(const struct fold *f, struct row *r, const size_t o[2], size_t at, size_t base)
-{
-	const struct rlx_k_pool *a = f->a;
-
-	row_taps(r, o);
-	if (a->index && PT_KIND(a) == RLX_K_POOL_MAX) {
-		row_index(r, a->index + at, (int64_t)base);
+	r->at[j] = (ptrdiff_t)(o * a->s[j]) - (ptrdiff_t)a->p[j];
+	taps_inside(r->at[j], a->k[j], a->d[j], a->in[j], r->span[j]);
+	r->counted[j] = r->span[j][1] - r->span[j][0];
+	if (PT_KIND(a) != RLX_K_POOL_AVG || !a->include_pad)
 		return;
+	taps_inside(r->at[j], a->k[j], a->d[j], a->in[j] + a->p_end[j], pad);
+	r->counted[j] = pad[1];
+}
+
+/* Rows that are walked output by output; false: they are folded. */
+static bool row_alone(const struct row *r)
+{
+	const struct rlx_k_pool *a = r->a;
+
+	if (a->index && PT_KIND(a) == RLX_K_POOL_MAX) {
+		row_index(r, a->index + (r->y - (PT *)a->y),
+			  r->x - (const PT *)a->x);
+		return true;
 	}
 #ifdef PT_FLOAT
 	if (PT_KIND(a) == RLX_K_POOL_LP && a->lp > 2) {
 		row_norm(r);
-		return;
+		return true;
 	}
 #endif
-	fold_down(f, r, f->rows);
-	fold_along(f, f->rows, r->y);
-	finish_row(f, r);
+	return false;
 }
 
-/* With a band the taps of all its window's rows. */
-static void find_taps(struct fold *f)
+/* Each step of all rows in turn: a load waits long for parts of two stores just made. */
+static void rows_run(struct fold *f, struct row *r, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++)
+		fold_down(f, r + i);
+	for (i = 0; f->l.phases > 1 && i < n; i++)
+		take_apart(f, r[i].down, r[i].apart);
+	for (i = 0; i < n; i++)
+		fold_along(f, r + i);
+}
+
+/* Where the call folds, in @scratch, and what of that stays as it is. */
+static void fold_init(struct fold *f, void *scratch)
 {
 	const struct rlx_k_pool *a = f->a;
-	size_t t, half = f->l.width / 2;
+	const struct rlx_k_pool_layout l = f->l = rlx_k_pool_layout(a);
+	size_t t, x;
 
-	for (t = 0; t < f->l.taps; t++) {
-		size_t x = t % a->k[2] * a->d[2];
-
-		f->off[t] = t / a->k[2] * a->d[1] * f->l.row +
-			    (f->l.phases == 1 ? x : x % 2 * half + x / 2);
+	f->off = scratch;
+	f->down = (PT *)(f->off + a->k[2]);
+	f->apart = l.phases > 1 ? f->down + l.rows * l.down_step : f->down;
+	f->counts = f->down + l.rows * (l.down_step + l.apart_step);
+	f->of = f->counts + a->out[2] + RLX_K_POOL_SLACK;
+	f->by = f->of + a->out[2] + RLX_K_POOL_SLACK;
+	for (t = 0; t < a->k[2]; t++) {
+		x = t * a->d[2];
+		f->off[t] = x % l.phases * l.group + x / l.phases;
 	}
+	f->first = a->p[2] < l.width ? a->p[2] : l.width;
+	f->n = l.width - f->first < a->in[2] ? l.width - f->first : a->in[2];
+	fill(f->down, l.rows * l.down_step, nothing(f));
+	if (PT_KIND(a) == RLX_K_POOL_AVG)
+		count_columns(f);
 }
 
 static void pool_plain(const struct rlx_k_pool *a, size_t begin, size_t end, void *scratch)
 {
 	size_t rows = a->out[0] * a->out[1], plane = a->in[0] * a->in[1] * a->in[2], u, n;
-	struct fold f = { .a = a, .l = rlx_k_pool_layout(a), .off = scratch };
-	struct row r = { .a = a };
+	size_t o[2] = { begin % rows / a->out[1], begin % a->out[1] };
+	const PT *x = (const PT *)a->x + begin / rows * plane;
+	struct fold f = {
+		.a = a, .x_end = (const PT *)a->x + a->planes * plane,
+		.y_end = (PT *)a->y + end * a->out[2],
+	};
+	struct row r[RLX_K_POOL_ROWS];
 
-	f.rows = (PT *)(f.off + f.l.taps);
-	f.flat = f.rows + f.l.rows * f.l.row;
-	f.counts = f.flat + f.l.row;
-	f.y_end = (PT *)a->y + end * a->out[2];
-	find_taps(&f);
-	if (PT_KIND(a) == RLX_K_POOL_AVG)
-		count_columns(&f);
-	for (u = begin; u < end; u += n) {
-		size_t p = u / rows, o[2] = { u % rows / a->out[1], u % rows % a->out[1] };
-
-		r.x = (const PT *)a->x + p * plane;
-		r.y = (PT *)a->y + u * a->out[2];
-		n = a->out[1] - o[1] < f.l.band ? a->out[1] - o[1] : f.l.band;
-		n = n < end - u ? n : end - u;
-		if (f.l.band) {
-			band_run(&f, &r, o, n);
-			continue;
+	fold_init(&f, scratch);
+	for (u = begin, n = 0; u < end; u++) {
+		r[n].a = a;
+		r[n].x = x;
+		r[n].y = (PT *)a->y + u * a->out[2];
+		r[n].down = f.down + n * f.l.down_step;
+		r[n].apart = f.apart + n * f.l.apart_step;
+		outer_taps(&r[n], 0, o[0]);
+		outer_taps(&r[n], 1, o[1]);
+		if (!row_alone(&r[n]) && ++n == f.l.rows) {
+			rows_run(&f, r, n);
+			n = 0;
 		}
-		n = 1;
-		row_run(&f, &r, o, u * a->out[2], p * plane);
+		if (++o[1] < a->out[1])
+			continue;
+		o[1] = 0;
+		if (++o[0] < a->out[0])
+			continue;
+		o[0] = 0;
+		x += plane;
 	}
+	rows_run(&f, r, n);
 }
