@@ -64,21 +64,24 @@ static enum rlx_status causal_conv_expand(struct rlx_expand *q)
 	struct rlx_graph *g = q->g;
 	const struct rlx_type x = op_type(g, q->in[0]), last = q->out_type[1];
 	const int64_t s = x.dim[1], taps = last.dim[1] + 1;
+	const enum rlx_dtype acc = op_acc_type(x.dtype);
 	rlx_value all = q->in[0], y = RLX_NONE, t, w;
 	int64_t i;
 
+	/* products and their sum in f32 where x has 16 bits, as kernels have them */
 	if (taps > 1) {
 		t = q->n_in > 3 && q->in[3].id ? q->in[3] : op_fill(g, &last, 0);
 		all = rlx_emit(g, concat, .axis = 1, .xs = RLX_VALUES(t, all));
 	}
 	for (i = 0; i < taps; i++) {
-		w = op_reshape(g, cut(g, q->in[1], 1, i, i + 1), &x.dim[2], 1);
-		t = rlx_emit(g, mul, .a = cut(g, all, 1, i, i + s), .b = w);
+		w = op_cast(g, op_reshape(g, cut(g, q->in[1], 1, i, i + 1), &x.dim[2], 1), acc);
+		t = rlx_emit(g, mul, .a = op_cast(g, cut(g, all, 1, i, i + s), acc), .b = w);
 		y = i ? rlx_emit(g, add, .a = y, .b = t) : t;
 	}
 	if (q->n_in > 2 && q->in[2].id)
-		y = rlx_emit(g, add, .a = y, .b = q->in[2]);
-	q->out[0] = a->silu ? rlx_emit(g, silu, .x = y) : y;
+		y = rlx_emit(g, add, .a = y, .b = op_cast(g, q->in[2], acc));
+	y = a->silu ? rlx_emit(g, silu, .x = y) : y;
+	q->out[0] = op_cast(g, y, x.dtype);
 	q->out[1] = taps > 1 ? cut(g, all, 1, s, s + taps - 1) : op_fill(g, &last, 0);
 	return op_done(g);
 }

@@ -162,6 +162,7 @@ static bool gated_delta_net_sample(unsigned int i, struct rlx_sample *s)
 		{ 1, 1, 1, 1, 1, 1 }, { 2, 0, 1, 2, 1, 3 },
 	};
 	const int64_t *d = c[i < 5 ? i : 0];
+	uint32_t k;
 
 	if (i >= sizeof(c) / sizeof(c[0]))
 		return false;
@@ -171,10 +172,15 @@ static bool gated_delta_net_sample(unsigned int i, struct rlx_sample *s)
 	s->in[G] = s->in[BETA] = rlx_type(RLX_F32, d[0], d[1], d[4]);
 	if (i % 2 == 0)
 		s->in[STATE] = rlx_type(RLX_F32, d[0], d[4], d[3], d[5]);
-	s->lo[K] = -0.6;
+	s->lo[K] = i == 3 ? 0.3 : -0.6;
 	s->hi[K] = 0.6;
 	s->lo[G] = -0.5;
 	s->hi[BETA] = 0.9;
+	for (k = 0; i == 3 && k < s->n_in; k++)	/* nothing is beside one element */
+		if (!s->lo[k] && !s->hi[k]) {
+			s->lo[k] = 0.3;
+			s->hi[k] = 1;
+		}
 	s->tol = 1e-5;
 	return true;
 }

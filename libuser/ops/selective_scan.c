@@ -70,13 +70,15 @@ static enum rlx_status selective_scan_expand(struct rlx_expand *q)
 	rlx_value in[8] = { 0 }, decay, h, y, d;
 	uint32_t k;
 
-	for (k = 0; k < 8 && k < q->n_in; k++)
-		in[k] = q->in[k];
 	if (!x.dim[1]) {
 		q->out[0] = op_fill(g, &q->out_type[0], 0);
-		q->out[1] = in[STATE].id ? in[STATE] : op_fill(g, &last, 0);
+		q->out[1] = STATE < q->n_in && q->in[STATE].id ? q->in[STATE] :
+			    op_fill(g, &last, 0);
 		return op_done(g);
 	}
+	for (k = 0; k < 8 && k < q->n_in; k++)
+		if (q->in[k].id)
+			in[k] = op_cast(g, q->in[k], op_acc_type(x.dtype));
 	d = in[DELTA];
 	if (o->softplus)
 		d = rlx_emit(g, softplus, .x = d);
@@ -91,10 +93,10 @@ static enum rlx_status selective_scan_expand(struct rlx_expand *q)
 	if (in[Z].id)
 		y = rlx_emit(g, mul, .a = y, .b = rlx_emit(g, mul, .a = in[Z],
 			     .b = rlx_emit(g, sigmoid, .x = in[Z])));
-	q->out[0] = y;
+	q->out[0] = op_cast(g, y, x.dtype);
 	h = rlx_emit(g, slice, .x = h, .axes = RLX_INTS(1), .starts = RLX_INTS(x.dim[1] - 1),
 		     .ends = RLX_INTS(x.dim[1]));
-	q->out[1] = op_reshape(g, h, last.dim, last.rank);
+	q->out[1] = op_cast(g, op_reshape(g, h, last.dim, last.rank), last.dtype);
 	return op_done(g);
 }
 
@@ -105,6 +107,7 @@ static bool selective_scan_sample(unsigned int i, struct rlx_sample *s)
 	};
 	struct rlx_op_selective_scan *o = s->args;
 	int64_t b, n, h, w;
+	uint32_t k;
 
 	if (i >= sizeof(c) / sizeof(c[0]))
 		return false;
@@ -125,6 +128,11 @@ static bool selective_scan_sample(unsigned int i, struct rlx_sample *s)
 	s->hi[DELTA] = 1;
 	s->lo[A] = -1;
 	s->hi[A] = -0.1;
+	for (k = 0; i == 3 && k < s->n_in; k++)	/* nothing is beside one element */
+		if (!s->lo[k] && !s->hi[k]) {
+			s->lo[k] = 0.3;
+			s->hi[k] = 1;
+		}
 	s->tol = 5e-6;
 	o->softplus = i == 1;
 	return true;

@@ -231,6 +231,19 @@ void op_result_fini(struct op_result *r)
 	r->n_out = 0;
 }
 
+double op_result_bound(const struct op_result *truth, unsigned int k, double tol)
+{
+	struct rlx_tensor t = { truth->type[k], truth->data[k] };
+	int64_t n = rlx_type_count(&t.type), i;
+	double scale = 0;
+
+	if (rlx_dtype_is_float(t.type.dtype) || t.type.dtype == RLX_C64)
+		return tol;
+	for (i = 0; i < n; i++)
+		scale = fmax(scale, fabs(el_get(&t, i)));
+	return scale > 0 ? round(tol * scale) / scale * (1 + 1e-9) : tol;
+}
+
 double op_result_error(const struct op_result *got, const struct op_result *truth,
 		       unsigned int k)
 {

@@ -43,6 +43,12 @@ enum rlx_status op_case_run(const struct op_case *c, const char *device,
 void op_result_fini(struct op_result *r);
 
 /*
+ * The bound @tol as output @k can keep it: integers differ by whole steps, of which a sample's
+ * tolerance may be a part ("one step" of 255 where the largest is 170).
+ */
+double op_result_bound(const struct op_result *truth, unsigned int k, double tol);
+
+/*
  * Largest difference over the largest |truth| of output @k; infinities and NaNs
  * must agree in place and kind (else INFINITY is returned).
  */

@@ -113,7 +113,7 @@ static void compare(const struct op_case *c, unsigned int i, const char *what,
 		if (!rlx_dtype_is_float(got->type[k].dtype) && tol > 1e-3 && tol > c->s.tol)
 			continue;
 		e = op_result_error(got, truth, k);
-		WANT(e <= bound(c, got->type[k].dtype, tol),
+		WANT(e <= op_result_bound(truth, k, bound(c, got->type[k].dtype, tol)),
 		     "%s sample %u %s: output %u off by %.3g, over %.3g",
 		     c->def->name, i, what, k, e, tol);
 		compared++;
