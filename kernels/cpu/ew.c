@@ -19,6 +19,7 @@ struct state {
 	rlx_convert_fn		*load[RLX_EW_MAX_IN];
 	struct rlx_ew_gather	gather[RLX_EW_MAX_IN];	/* of those that are */
 	int64_t			pos[RLX_K_DIMS];	/* where a row's block starts */
+	const char		*end[RLX_EW_MAX_IN];	/* nothing is read in place from here on */
 	const char		*one[RLX_EW_MAX_IN];	/* what a splat is of */
 	char			splat[SLOTS][RLX_VB]
 				__attribute__((aligned(RLX_VB)));
@@ -60,6 +61,18 @@ static void splat_imm(struct state *st, int s)
 		fill(to, &step->imm, st->lane);	/* of integers the low bytes */
 }
 
+/* Behind the last element of an input that is walked by strides, or in order. */
+static const char *end_of(const struct rlx_k_ew *a, const struct rlx_k_ew_in *in)
+{
+	int64_t last = a->total - 1;
+
+	for (int d = 0; in->kind != RLX_EW_LINEAR && d < a->rank; d++) {
+		last = d ? last : 0;
+		last += in->stride[d] > 0 ? (a->dim[d] - 1) * in->stride[d] : 0;
+	}
+	return (const char *)in->p + (last + 1) * (int64_t)rlx_k_type_size((enum rlx_dtype)in->type);
+}
+
 /* Everything that is the same for all units of this call. */
 static void setup(struct state *st, const struct rlx_k_ew *a, char *scratch)
 {
@@ -75,6 +88,7 @@ static void setup(struct state *st, const struct rlx_k_ew *a, char *scratch)
 		double one;
 
 		st->one[i] = NULL;
+		st->end[i] = end_of(a, &a->in[i]);
 		st->load[i] = RLX_K(loader)(a->cls, a->in[i].type);
 		if (a->in[i].kind == RLX_EW_GATHER)
 			rlx_ew_gather_setup(&st->gather[i], a, &a->in[i]);
@@ -94,12 +108,14 @@ static void setup(struct state *st, const struct rlx_k_ew *a, char *scratch)
 	}
 }
 
-/* n elements of an input into its block; whole blocks are read in place. */
+/* n elements of an input into its block; read in place where the last vector may be. */
 static void bind_run(struct state *st, int i, const char *p, size_t n)
 {
 	char *block = st->ins + (size_t)i * RLX_EW_BLOCK_ROOM;
+	size_t whole = (n * st->lane + RLX_VB - 1) / RLX_VB * RLX_VB;
 
-	if (in_class(st, st->a->in[i].type) && n * st->lane % RLX_VB == 0) {
+	if (in_class(st, st->a->in[i].type) &&
+	    (n * st->lane == whole || whole <= (size_t)(st->end[i] - p))) {
 		st->slot[i] = (struct rlx_ew_src){ p, RLX_VB };
 		return;
 	}
@@ -197,59 +213,116 @@ static void finish(struct state *st, const struct rlx_k_ew_out *out, char *p,
 	store(p, block, n);
 }
 
+/* The operands of step @s. */
+static void operands(const struct state *st, int s, struct rlx_ew_src src[3])
+{
+	const struct rlx_k_ew_step *step = &st->a->step[s];
+
+	for (int k = 0; k < 3; k++)
+		if (step->src[k] == RLX_EW_IMM)
+			src[k] = (struct rlx_ew_src){ st->splat[RLX_EW_MAX_IN + s], 0 };
+		else if (step->src[k] < SLOTS)
+			src[k] = st->slot[step->src[k]];
+		else
+			src[k] = (struct rlx_ew_src){ st->splat[0], 0 };
+}
+
+/* May step @s write its result where the output has it? Only one that no other reads. */
+static bool to_output(const struct state *st, int s)
+{
+	const struct rlx_k_ew *a = st->a;
+
+	return s == a->n_step - 1 && a->n_out == 1 && in_class(st, a->out[0].type) &&
+	       a->out[0].src == RLX_EW_STEP(s);
+}
+
+/* n elements of step @s, at @dst of the output, behind which nothing is written. */
+static void run_to_output(struct state *st, int s, char *dst, size_t n)
+{
+	const struct rlx_k_ew_step *step = &st->a->step[s];
+	int type = step->op == RLX_EW_cast ? step->type : st->a->cls;
+	size_t whole = n * st->lane / RLX_VB, rest = n * st->lane % RLX_VB;
+	char *last = st->regs + st->a->reg[s] * RLX_EW_BLOCK_ROOM;
+	struct rlx_ew_src src[3];
+
+	operands(st, s, src);
+	if (rest) {	/* first: the output may lie in an input's place */
+		struct rlx_ew_src end[3];
+
+		for (int k = 0; k < 3; k++)
+			end[k] = (struct rlx_ew_src){ src[k].p + whole * src[k].inc, src[k].inc };
+		st->ops[step->op](last + whole * RLX_VB, end, 1, type);
+	}
+	if (whole)
+		st->ops[step->op](dst, src, whole, type);
+	memcpy(dst + whole * RLX_VB, last + whole * RLX_VB, rest);
+	st->slot[RLX_EW_MAX_IN + s] = (struct rlx_ew_src){ dst, RLX_VB };
+}
+
 /* Elements [at, at + n) of the output. */
 static void block(struct state *st, int64_t at, size_t n)
 {
 	const struct rlx_k_ew *a = st->a;
 	const size_t nv = (n * st->lane + RLX_VB - 1) / RLX_VB;
+	struct rlx_ew_src src[3];
 
 	bind(st, at, n);
 	for (int s = 0; s < a->n_step; s++) {
 		const struct rlx_k_ew_step *step = &a->step[s];
-		struct rlx_ew_src src[3] = { { st->splat[0], 0 } };
 		char *dst = st->regs + a->reg[s] * RLX_EW_BLOCK_ROOM;
 
 		if (step->op == RLX_EW_const_)
 			continue;
-		for (int k = 0; k < 3; k++)
-			if (step->src[k] == RLX_EW_IMM)
-				src[k] = (struct rlx_ew_src){
-					st->splat[RLX_EW_MAX_IN + s], 0 };
-			else if (step->src[k] < SLOTS)
-				src[k] = st->slot[step->src[k]];
-		/* The last step may write its output in place. */
-		if (s == a->n_step - 1 && n * st->lane % RLX_VB == 0 &&
-		    a->n_out == 1 && in_class(st, a->out[0].type) &&
-		    a->out[0].src == RLX_EW_STEP(s))
-			dst = (char *)a->out[0].p + (size_t)at * st->lane;
-		st->ops[step->op](dst, src, nv,
-				  step->op == RLX_EW_cast ? step->type : a->cls);
-		st->slot[RLX_EW_MAX_IN + s] =
-			(struct rlx_ew_src){ dst, RLX_VB };
+		if (to_output(st, s)) {
+			run_to_output(st, s, (char *)a->out[0].p + (size_t)at * st->lane, n);
+			continue;
+		}
+		operands(st, s, src);
+		st->ops[step->op](dst, src, nv, step->op == RLX_EW_cast ? step->type : a->cls);
+		st->slot[RLX_EW_MAX_IN + s] = (struct rlx_ew_src){ dst, RLX_VB };
 	}
 	for (int k = 0; k < a->n_out; k++) {
-		size_t size = rlx_k_type_size(
-			(enum rlx_dtype)a->out[k].type);
+		size_t size = rlx_k_type_size((enum rlx_dtype)a->out[k].type);
 
-		finish(st, &a->out[k], (char *)a->out[k].p + (size_t)at * size,
-		       n);
+		finish(st, &a->out[k], (char *)a->out[k].p + (size_t)at * size, n);
+	}
+}
+
+/* From the row whose block is done to the next one's. */
+static void next_row(struct state *st)
+{
+	const struct rlx_k_ew *a = st->a;
+
+	st->pos[a->rank - 1] = 0;
+	for (int d = a->rank - 1; d-- > 0;) {
+		if (++st->pos[d] < a->dim[d])
+			return;
+		st->pos[d] = 0;
 	}
 }
 
 void RLX_K(ew)(const void *args, size_t begin, size_t end, void *scratch)
 {
 	const struct rlx_k_ew *a = args;
-	struct state st;
 	const int64_t inner = a->flat ? a->total : a->dim[a->rank - 1];
+	int64_t row = (int64_t)begin / a->pieces, piece = (int64_t)begin % a->pieces;
+	struct state st;
 
 	setup(&st, a, scratch);
+	if (!a->flat)
+		locate(&st, row * inner);
 	for (size_t u = begin; u < end; u++) {
-		int64_t row = (int64_t)u / a->pieces;
-		int64_t col = (int64_t)u % a->pieces * a->block;
+		int64_t col = piece * a->block;
 		int64_t n = inner - col < a->block ? inner - col : a->block;
 
 		if (!a->flat)
-			locate(&st, row * inner + col);
+			st.pos[a->rank - 1] = col;
 		block(&st, row * inner + col, (size_t)n);
+		if (++piece < a->pieces)
+			continue;
+		piece = 0;
+		row++;
+		if (!a->flat)
+			next_row(&st);
 	}
 }
