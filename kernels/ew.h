@@ -211,13 +211,13 @@ static inline void rlx_k_ew_kinds(struct rlx_k_ew *a)
 /*
  * Do blocks of several rows of @inner elements, which are put together from those inputs
  * that broadcast, take less than a block for each row? What a row costs by itself is some
- * vectors' worth, and a copy more where it ends within a vector.
+ * vectors' worth.
  */
 static inline bool rlx_k_ew_short(enum rlx_isa isa, size_t bytes)
 {
 	size_t vector = isa >= RLX_ISA_V4 ? 64 : isa == RLX_ISA_V3 ? 32 : 16;
 
-	return bytes < (bytes % vector ? 256 : 32) * vector;
+	return bytes < 32 * vector;
 }
 
 /*
