@@ -5,41 +5,21 @@
  */
 #include "backends/common/rnn_desc.h"
 
-/* Functions of no parameters may leave those out; the others have defaults of their own. */
-static bool needs_parameters(int64_t act)
+static void take_acts(const struct rlx_recurrence *r, struct rlx_k_rnn *a)
 {
-	return act != RLX_RNN_SIGMOID && act != RLX_RNN_TANH && act != RLX_RNN_RELU &&
-	       act != RLX_RNN_SOFTSIGN && act != RLX_RNN_SOFTPLUS;
-}
-
-static bool take_acts(const struct rlx_recurrence *r, struct rlx_k_rnn *a)
-{
-	int64_t d, i, at, act;
+	int64_t d, i, act;
+	uint32_t at;
 
 	for (d = 0; d < r->dirs; d++)
 		for (i = 0; i < r->n_act; i++) {
-			at = d * r->n_act + i;
-			act = op_rnn_act(r->acts, (uint32_t)r->n_act, (uint32_t)at);
-			if (needs_parameters(act) && (!r->alpha.n || !r->beta.n))
-				return false;
+			at = (uint32_t)(d * r->n_act + i);
+			act = op_rnn_act(r->acts, (uint32_t)r->n_act, at);
 			a->act[d][i] = (struct rlx_k_rnn_fn){
 				.fn = (uint8_t)act,
-				.alpha = r->alpha.n ? (float)r->alpha.v[at] : 0,
-				.beta = r->beta.n ? (float)r->beta.v[at] : 0,
+				.alpha = op_rnn_alpha(r->alpha, act, at),
+				.beta = op_rnn_beta(r->beta, act, at),
 			};
 		}
-	return true;
-}
-
-static bool takes(struct rlx_lower *lo, const struct rlx_recurrence *r)
-{
-	if (rlx_lower_in(lo, 4) && rlx_lower_in(lo, 4)->dtype != RLX_I32 &&
-	    rlx_lower_in(lo, 4)->dtype != RLX_I64)
-		return false;
-	/* with the batch outermost, states lie [batch, dirs, hidden] */
-	if (r->batch_first && r->dirs > 1 && r->batch > 1)
-		return false;
-	return r->steps && r->batch && r->in && r->hidden;
 }
 
 static void strides(const struct rlx_recurrence *r, struct rlx_k_rnn *a)
@@ -52,6 +32,8 @@ static void strides(const struct rlx_recurrence *r, struct rlx_k_rnn *a)
 	a->y_stride[0] = r->batch_first ? r->dirs * h : r->dirs * r->batch * h;
 	a->y_stride[1] = r->batch_first ? r->steps * r->dirs * h : h;
 	a->y_stride[2] = r->batch_first ? h : r->batch * h;
+	a->h_stride[0] = r->batch_first ? r->dirs * h : h;
+	a->h_stride[1] = r->batch_first ? h : r->batch * h;
 }
 
 struct rlx_k_rnn *rlx_recurrence_args(struct rlx_lower *lo, const struct rlx_recurrence *r)
@@ -96,7 +78,6 @@ double rlx_recurrence_work(const struct rlx_recurrence *r)
 static enum rlx_status lower(struct rlx_lower *lo, struct rlx_recurrence *r)
 {
 	const struct rlx_type *x = rlx_lower_in(lo, 0), *w = rlx_lower_in(lo, 1);
-	struct rlx_k_rnn probe = { 0 };
 
 	r->steps = x->dim[r->batch_first ? 1 : 0];
 	r->batch = x->dim[r->batch_first ? 0 : 1];
@@ -104,10 +85,9 @@ static enum rlx_status lower(struct rlx_lower *lo, struct rlx_recurrence *r)
 	r->dirs = w->dim[0];
 	r->gates = rlx_k_rnn_gates(r->cell);
 	r->hidden = w->dim[1] / r->gates;
-	if (!takes(lo, r) || !take_acts(r, &probe))
-		return rlx_lower_unsupported(lo, "no kernel for this layout or these activations");
+	r->size = x->dtype == RLX_F64 ? 8 : 4;
 	r->tmp = rlx_lower_tmp(lo, (uint64_t)(r->steps * r->batch * r->dirs * r->gates *
-					      r->hidden) * 4);
+					      r->hidden) * r->size);
 	return lo->ops->recur(lo, r);
 }
 

@@ -18,7 +18,8 @@ struct rlx_recurrence {
 	int64_t		n_act;
 	/* sizes */
 	int64_t		steps, batch, in, hidden, dirs, gates;
-	uint32_t	tmp;	/* projected inputs: f32 [steps, batch, dirs, gates, hidden] */
+	size_t		size;	/* of an element between kernels: 8 of f64, else 4 */
+	uint32_t	tmp;	/* projected inputs: [steps, batch, dirs, gates, hidden] of these */
 };
 
 /*

@@ -43,6 +43,8 @@ enum rlx_status gpu_recur(struct rlx_lower *lo, const struct rlx_recurrence *r)
 	if (!rlx_lower_real(rlx_lower_in(lo, 0)->dtype) ||
 	    !rlx_lower_real(rlx_lower_in(lo, 1)->dtype))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
+	if (!r->steps || !r->batch || !r->in || !r->hidden)
+		return rlx_lower_unsupported(lo, "no kernel for an empty recurrence");
 	if (project(lo, r))
 		return lo->status;
 	a = rlx_recurrence_args(lo, r);

@@ -48,13 +48,6 @@ RLX_INLINE vd gelu_tanh_of(vd x)
 				     (x + 0.044715 * x * x * x)) + 1.0);
 }
 
-RLX_INLINE vd softsign_of(vd x)
-{
-	vd a = vd_most(vd_abs(x), 1e300);
-
-	return vd_copysign(a / (a + 1.0), x);
-}
-
 /* Of lanes for which a level may have an instruction: by vectors then. */
 #define LANES(name, fn)							\
 RLX_INLINE vd name(vd x)						\
@@ -102,7 +95,7 @@ L1(asinh_, asinh(x))
 L1(acosh_, acosh(x))
 L1(atanh_, atanh(x))
 UN(sigmoid, vd_sigmoid(x))
-UN(softsign, softsign_of(x))
+UN(softsign, vd_softsign(x))
 UN(silu, vd_above(x) * vd_sigmoid(x))
 UN(gelu, 0.5 * vd_above(x) * vd_erfc(-x * 0.70710678118654752440))
 UN(gelu_tanh, gelu_tanh_of(x))

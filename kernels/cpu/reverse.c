@@ -2,6 +2,7 @@
 /* Sequences turned round, each by a length that is data. */
 #include <string.h>
 
+#include "kernels/cpu/index_at.h"
 #include "kernels/kernel.h"
 #include "kernels/move.h"
 
@@ -10,9 +11,7 @@ rlx_k_fn RLX_K(reverse);
 /* Of sequence @b; 0, with *bad set where it counts, for one out of range. */
 static int64_t length_at(const struct rlx_k_reverse *a, int64_t b)
 {
-	int64_t len = a->lens_type == RLX_I64 ? ((const int64_t *)a->lens)[b] :
-		      a->lens_type == RLX_I32 ? ((const int32_t *)a->lens)[b] :
-				(int64_t)((const uint32_t *)a->lens)[b];
+	int64_t len = rlx_k_index(a->lens, a->lens_type, (size_t)b);
 
 	if (len >= 0 && len <= a->dim[a->time])
 		return len;

@@ -46,7 +46,7 @@ static DEV inline struct state state_of(const struct rlx_k_rnn &a, const struct 
 
 static DEV inline float activate(const struct rlx_k_rnn_fn &f, float x, float clip)
 {
-	float a = f.alpha, b = f.beta;
+	float a = (float)f.alpha, b = (float)f.beta;
 
 	if (clip > 0)
 		x = x < -clip ? -clip : x > clip ? clip : x;
@@ -224,7 +224,8 @@ static DEV inline void advance(const struct rlx_k_rnn &a, const struct rlx_g_env
 					    pick(sum[0], m);
 		if (last) {
 			v = r.gate(1, v + r.input(2));
-			h = v + s.z[at] * (h - v);
+			/* not v + z (h - v): states without bounds may be infinite both */
+			h = (1 - s.z[at]) * v + s.z[at] * h;
 		}
 	}
 	if (!last)
@@ -269,19 +270,20 @@ static DEV inline void carry(const struct rlx_k_rnn &a, const struct rlx_g_env &
 	const void *h0 = RLX_G_PTR(const void, a.h0), *c0 = RLX_G_PTR(const void, a.c0);
 	void *yh = RLX_G_PTR(void, a.yh), *yc = RLX_G_PTR(void, a.yc);
 	int64_t at = t.at + lane_id() * a.hidden;
+	int64_t given = (t.row + lane_id()) * a.h_stride[0] + t.dir * a.h_stride[1] + t.unit;
 
 	if (lane_id() >= t.rows)
 		return;
 	if (begin) {
-		s.h[at] = h0 ? load_float(h0, at, a.type.h0) : 0;
-		s.c[at] = c0 ? load_float(c0, at, a.type.c0) : 0;
+		s.h[at] = h0 ? load_float(h0, given, a.type.h0) : 0;
+		s.c[at] = c0 ? load_float(c0, given, a.type.c0) : 0;
 		s.rh[at] = 0;
 		return;
 	}
 	if (yh)
-		store_float(yh, at, a.y_type, s.h[at]);
+		store_float(yh, given, a.y_type, s.h[at]);
 	if (yc)
-		store_float(yc, at, a.y_type, s.c[at]);
+		store_float(yc, given, a.y_type, s.c[at]);
 }
 
 static DEV inline void phase(const struct rlx_k_rnn &a, const struct rlx_g_env &env,

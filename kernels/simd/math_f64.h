@@ -182,6 +182,14 @@ RLX_INLINE vd vd_sigmoid(vd x)
 	return vd_sel(x < 0, e, vd_set1(1)) / (e + 1.0);
 }
 
+/* x / (1 + |x|), +-1 at infinity */
+RLX_INLINE vd vd_softsign(vd x)
+{
+	vd a = vd_most(vd_abs(x), 1e300);
+
+	return vd_copysign(a / (a + 1.0), x);
+}
+
 /*
  * erfc(a) for 0 <= a: e^(-a^2) / (1 + 2 a) times what varies little in (a - 4) / (a + 4).
  * a^2 goes in two parts, the first exact; 2 ulp

@@ -40,4 +40,19 @@ static inline int64_t op_rnn_act(struct rlx_ints acts, uint32_t n, uint32_t at)
 	return n > 1 && at % n == 0 ? RLX_RNN_SIGMOID : RLX_RNN_TANH;
 }
 
+/* Parameters of activation @f, number @at of them: attributes, or if those are empty ONNX's. */
+static inline double op_rnn_alpha(struct rlx_floats alpha, int64_t f, uint32_t at)
+{
+	if (alpha.n)
+		return alpha.v[at];
+	return f == RLX_RNN_LEAKY_RELU ? 0.01 : f == RLX_RNN_HARD_SIGMOID ? 0.2 : 1;
+}
+
+static inline double op_rnn_beta(struct rlx_floats beta, int64_t f, uint32_t at)
+{
+	if (beta.n)
+		return beta.v[at];
+	return f == RLX_RNN_HARD_SIGMOID ? 0.5 : f == RLX_RNN_SCALED_TANH ? 1 : 0;
+}
+
 #endif

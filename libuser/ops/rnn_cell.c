@@ -125,24 +125,13 @@ static double activate(int64_t f, double al, double be, double x)
 	case RLX_RNN_RELU: return x > 0 || isnan(x) ? x : 0;
 	case RLX_RNN_AFFINE: return al * x + be;
 	case RLX_RNN_LEAKY_RELU: return x >= 0 ? x : al * x;
-	case RLX_RNN_THRESHOLDED_RELU: return x >= al ? x : 0;
+	case RLX_RNN_THRESHOLDED_RELU: return x < al ? 0 : x;
 	case RLX_RNN_SCALED_TANH: return al * tanh(be * x);
 	case RLX_RNN_HARD_SIGMOID: return op_clamp(al * x + be, 0, 1);
 	case RLX_RNN_ELU: return x >= 0 ? x : al * expm1(x);
 	case RLX_RNN_SOFTSIGN: return isinf(x) ? copysign(1, x) : x / (1 + fabs(x));
 	default: return fmax(x, 0) + log1p(exp(-fabs(x)));
 	}
-}
-
-/* ONNX's defaults of the activations that take parameters. */
-static double alpha_default(int64_t f)
-{
-	return f == RLX_RNN_LEAKY_RELU ? 0.01 : f == RLX_RNN_HARD_SIGMOID ? 0.2 : 1;
-}
-
-static double beta_default(int64_t f)
-{
-	return f == RLX_RNN_HARD_SIGMOID ? 0.5 : f == RLX_RNN_SCALED_TANH ? 1 : 0;
 }
 
 double rnn_act(const struct rnn_step *s, uint32_t k, double x)
@@ -153,8 +142,7 @@ double rnn_act(const struct rnn_step *s, uint32_t k, double x)
 
 	if (a->clip != 0 && k < 2)	/* gates alone: not what an LSTM's cell gives */
 		x = op_clamp(x, -(double)a->clip, a->clip);
-	return activate(f, a->alpha.n ? a->alpha.v[at] : alpha_default(f),
-			a->beta.n ? a->beta.v[at] : beta_default(f), x);
+	return activate(f, op_rnn_alpha(a->alpha, f, at), op_rnn_beta(a->beta, f, at), x);
 }
 
 static void load(double *to, const struct rlx_tensor *t, int64_t from, int64_t n)

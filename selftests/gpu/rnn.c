@@ -91,7 +91,7 @@ static void compare(const struct rlx_k_rnn *a, struct pair *t, const int32_t *le
 	ref.y = t[Y].p;
 	ref.yh = t[YH].p;
 	ref.yc = t[YC].p;
-	rnn_check(&ref, t[R].p, t[H0].p, t[C0].p, tol);
+	rnn_check(&(struct rnn_ref){ &ref, false, t[R].p, t[H0].p, t[C0].p, tol });
 	free(rb);
 }
 
@@ -123,7 +123,7 @@ static void one(struct rlx_k_rnn a, int type, bool rare, uint64_t *seed)
 	a.type.peep = (uint8_t)t[PEEP].type;
 	a.type.h0 = (uint8_t)t[H0].type;
 	a.type.c0 = (uint8_t)t[C0].type;
-	rnn_strides(&a);
+	rnn_strides(&a, kc_pick(seed, 0, 1));
 	a.x = t[X].dev;
 	a.r = t[R].dev;
 	a.b = kc_pick(seed, 0, 2) ? t[B].dev : NULL;

@@ -348,16 +348,14 @@ static void take_line(void *ctx, enum rlx_log_level level, const char *line)
 	lines.n++;
 }
 
-/* Two steps without a kernel: recurrences of f64. */
+/* Two steps without a kernel: blocks of other sizes than a level's. */
 static struct rlx_graph *host_net(void)
 {
 	struct rlx_graph *g = rlx_graph_new("host");
-	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F64, 2, 1, 3)), y, z;
-	rlx_value w = rlx_input(g, "w", rlx_type(RLX_F64, 1, 4, 3));
-	rlx_value r = rlx_input(g, "r", rlx_type(RLX_F64, 1, 4, 4));
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F64, 2, 3, 1, 3)), y, z;
 
-	y = rlx_emit(g, rnn, .x = x, .w = w, .r = r);
-	z = rlx_emit(g, rnn, .x = x, .w = w, .r = r);
+	y = rlx_emit(g, block_channels, .x = x, .block = 3);
+	z = rlx_emit(g, block_channels, .x = x, .block = 3);
 	rlx_output(g, "y", rlx_emit(g, add, .a = y, .b = z));
 	CHECK(!rlx_graph_finish(g));
 	return g;
@@ -371,8 +369,8 @@ TEST(the_host_is_told_of_once)
 	rlx_log_set(take_line, NULL);
 	rlx_program_put(compile(g, "cpu", RLX_COMPILE_NO_SIMPLIFY));
 	CHECK_EQ(lines.n, 1);
-	CHECKF(strstr(lines.last, "2 of 3 steps") && strstr(lines.last, "rnn of f64;"), "%s",
-	       lines.last);
+	CHECKF(strstr(lines.last, "2 of 3 steps") &&
+	       strstr(lines.last, "block_channels of f64;"), "%s", lines.last);
 	rlx_program_put(compile(native, "cpu", 0));
 	rlx_program_put(compile(g, "ref", 0));
 	CHECK_EQ(lines.n, 1);
@@ -389,8 +387,8 @@ TEST(native_refuses_by_name)
 	struct rlx_error err = { 0 };
 
 	CHECK_EQ(rlx_compile(g, &o, &p, &err), RLX_ENOSUP);
-	CHECKF(strstr(err.text, "rnn of f64") && strstr(err.text, "RLX_COMPILE_NATIVE"), "%s",
-	       err.text);
+	CHECKF(strstr(err.text, "block_channels of f64") &&
+	       strstr(err.text, "RLX_COMPILE_NATIVE"), "%s", err.text);
 	CHECK(!p);
 	rlx_graph_put(g);
 }
