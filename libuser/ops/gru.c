@@ -17,7 +17,8 @@
  *		g, 0 (if not given) does not. bias and h0 are 0 if not given. From lens[b] on y is
  *		0, and h is that of the last step; REVERSE begins there.
  * Errors:	RLX_ERANGE for a length outside 0 to t.
- * Gradient:	none yet: RLX_ENOSUP
+ * Gradient:	that of a scan over the steps, which runs them again; none to lens, nor from
+ *		steps from lens[b] on; 0 where clip bounds a gate
  * Source:	Cho et al. 2014; ONNX GRU-14
  */
 RLX_OP(gru, "GRU; gates z r h; outputs y, h; activations f g for each direction",
@@ -95,6 +96,41 @@ static enum rlx_status gru_eval(struct rlx_eval *q)
 	return rnn_eval(q, &a, l->linear_before_reset ? cell_linear : cell);
 }
 
+static rlx_value product(const struct rnn_body *b, rlx_value h, int k)
+{
+	return rlx_emit(b->g, matmul, .a = h, .b = b->r[k]);
+}
+
+static void cell_graph(struct rnn_body *b)
+{
+	struct rlx_graph *g = b->g;
+	rlx_value z, s, n, gh;
+	bool late = !b->r[1].id;
+
+	gh = product(b, b->h, 0);
+	if (b->rb.id)
+		gh = rlx_emit(g, add, .a = gh, .b = b->rb);
+	z = rlx_emit(g, add, .a = rnn_part(b, b->gx, 0), .b = rnn_part(b, gh, 0));
+	s = rlx_emit(g, add, .a = rnn_part(b, b->gx, 1), .b = rnn_part(b, gh, 1));
+	z = rnn_emit_act(b, 0, z);
+	s = rnn_emit_act(b, 0, s);
+	n = late ? rlx_emit(g, mul, .a = s, .b = rnn_part(b, gh, 2)) :
+		   product(b, rlx_emit(g, mul, .a = s, .b = b->h), 1);
+	n = rnn_emit_act(b, 1, rlx_emit(g, add, .a = rnn_part(b, b->gx, 2), .b = n));
+	b->h = rlx_emit(g, add, .a = rlx_emit(g, mul, .b = n, .a =
+			rlx_emit(g, sub, .a = op_const_like(g, z, 1), .b = z)),
+			.b = rlx_emit(g, mul, .a = z, .b = b->h));
+}
+
+static enum rlx_status gru_expand(struct rlx_expand *q)
+{
+	const struct rlx_op_gru *l = q->args;
+	const struct rnn_args a = args_of(l);
+
+	return rnn_expand(q, &a, &(struct rnn_graph){
+			  cell_graph, l->linear_before_reset ? 0 : 2, l->linear_before_reset });
+}
+
 static void gru_cost(const struct rlx_infer *q, struct rlx_cost *c)
 {
 	const struct rlx_type *x = q->in[0];
@@ -121,5 +157,5 @@ static bool gru_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_gru_impl = {
 	.infer = gru_infer, .scratch = gru_scratch, .eval = gru_eval,
 	.cost = gru_cost, .sample = gru_sample,
-	.bad_data = rnn_bad_data,
+	.expand = gru_expand, .bad_data = rnn_bad_data,
 };

@@ -17,7 +17,8 @@
  *		not given. From lens[b] on y is 0, and h and c are those of the last step; REVERSE
  *		begins there.
  * Errors:	RLX_ERANGE for a length outside 0 to t.
- * Gradient:	none yet: RLX_ENOSUP
+ * Gradient:	that of a scan over the steps, which runs them again; none to lens, nor from
+ *		steps from lens[b] on; 0 where clip bounds a gate
  * Source:	Hochreiter and Schmidhuber 1997; ONNX LSTM-14
  */
 RLX_OP(lstm, "LSTM; gates i o f c; outputs y, h, c; activations f g h for each direction",
@@ -92,6 +93,51 @@ static enum rlx_status lstm_eval(struct rlx_eval *q)
 	return rnn_eval(q, &a, l->input_forget ? cell_coupled : cell);
 }
 
+static rlx_value peephole(const struct rnn_body *b, rlx_value x, int64_t k, rlx_value c)
+{
+	if (!b->peep.id)
+		return x;
+	return rlx_emit(b->g, add, .a = x,
+			.b = rlx_emit(b->g, mul, .a = c, .b = rnn_part(b, b->peep, k)));
+}
+
+static void step_graph(struct rnn_body *b, bool input_forget)
+{
+	struct rlx_graph *g = b->g;
+	rlx_value all, i, f, n, o;
+
+	all = rlx_emit(g, add, .a = b->gx, .b = rlx_emit(g, matmul, .a = b->h, .b = b->r[0]));
+	i = rnn_emit_act(b, 0, peephole(b, rnn_part(b, all, 0), 0, b->c));
+	if (input_forget)
+		f = rlx_emit(g, sub, .a = op_const_like(g, i, 1), .b = i);
+	else
+		f = rnn_emit_act(b, 0, peephole(b, rnn_part(b, all, 2), 2, b->c));
+	n = rnn_emit_act(b, 1, rnn_part(b, all, 3));
+	b->c = rlx_emit(g, add, .a = rlx_emit(g, mul, .a = f, .b = b->c),
+			.b = rlx_emit(g, mul, .a = i, .b = n));
+	o = rnn_emit_act(b, 0, peephole(b, rnn_part(b, all, 1), 1, b->c));
+	b->h = rlx_emit(g, mul, .a = o, .b = rnn_emit_act(b, 2, b->c));
+}
+
+static void cell_graph(struct rnn_body *b)
+{
+	step_graph(b, false);
+}
+
+static void cell_graph_coupled(struct rnn_body *b)
+{
+	step_graph(b, true);
+}
+
+static enum rlx_status lstm_expand(struct rlx_expand *q)
+{
+	const struct rlx_op_lstm *l = q->args;
+	const struct rnn_args a = args_of(l);
+
+	return rnn_expand(q, &a, &(struct rnn_graph){
+			  l->input_forget ? cell_graph_coupled : cell_graph });
+}
+
 static void lstm_cost(const struct rlx_infer *q, struct rlx_cost *c)
 {
 	const struct rlx_type *x = q->in[0];
@@ -118,5 +164,5 @@ static bool lstm_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_lstm_impl = {
 	.infer = lstm_infer, .scratch = lstm_scratch, .eval = lstm_eval,
 	.cost = lstm_cost, .sample = lstm_sample,
-	.bad_data = rnn_bad_data,
+	.expand = lstm_expand, .bad_data = rnn_bad_data,
 };

@@ -13,7 +13,8 @@
  *		does not. bias and h0 are 0 if not given. From lens[b] on y is 0, and h is that of
  *		the last step; REVERSE begins there.
  * Errors:	RLX_ERANGE for a length outside 0 to t.
- * Gradient:	none yet: RLX_ENOSUP
+ * Gradient:	that of a scan over the steps, which runs them again; none to lens, nor from
+ *		steps from lens[b] on; 0 where clip bounds a gate
  * Source:	Elman 1990; ONNX RNN-14
  */
 RLX_OP(rnn, "h = f(x w' + h r' + bias); outputs y, h; one activation for each direction",
@@ -64,6 +65,21 @@ static enum rlx_status rnn_op_eval(struct rlx_eval *q)
 	return rnn_eval(q, &a, cell);
 }
 
+static void cell_graph(struct rnn_body *b)
+{
+	struct rlx_graph *g = b->g;
+
+	b->h = rnn_emit_act(b, 0, rlx_emit(g, add, .a = b->gx,
+			    .b = rlx_emit(g, matmul, .a = b->h, .b = b->r[0])));
+}
+
+static enum rlx_status rnn_op_expand(struct rlx_expand *q)
+{
+	const struct rnn_args a = args_of(q->args);
+
+	return rnn_expand(q, &a, &(struct rnn_graph){ cell_graph });
+}
+
 static void rnn_op_cost(const struct rlx_infer *q, struct rlx_cost *c)
 {
 	const struct rlx_type *x = q->in[0];
@@ -89,5 +105,5 @@ static bool rnn_op_sample(unsigned int i, struct rlx_sample *s)
 const struct rlx_op_impl rlx_op_rnn_impl = {
 	.infer = rnn_op_infer, .scratch = rnn_op_scratch, .eval = rnn_op_eval,
 	.cost = rnn_op_cost, .sample = rnn_op_sample,
-	.bad_data = rnn_bad_data,
+	.expand = rnn_op_expand, .bad_data = rnn_bad_data,
 };

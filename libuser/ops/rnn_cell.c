@@ -2,8 +2,8 @@
 /* Shapes, activations and the walk over time of the recurrent ops. */
 #include "ops/rnn_cell.h"
 
-static struct rnn_dims dims_of(const struct rnn_args *a, const struct rlx_type *x,
-			       const struct rlx_type *r)
+struct rnn_dims rnn_dims_of(const struct rnn_args *a, const struct rlx_type *x,
+			     const struct rlx_type *r)
 {
 	return (struct rnn_dims){
 		.t = x->dim[a->batch_first], .b = x->dim[!a->batch_first],
@@ -67,7 +67,7 @@ static enum rlx_status check_inputs(struct rlx_infer *q, const struct rnn_args *
 		st = op_need_rank(q, k, 3, 3);
 	if (st)
 		return st;
-	*m = dims_of(a, q->in[0], q->in[2]);
+	*m = rnn_dims_of(a, q->in[0], q->in[2]);
 	if (__builtin_mul_overflow(a->gates * 2, m->h, &gh))
 		return op_fail(q, RLX_ESHAPE, "the hidden size %lld is too large",
 			       (long long)m->h);
@@ -107,7 +107,7 @@ enum rlx_status rnn_infer(struct rlx_infer *q, const struct rnn_args *a)
 /* w, r, wb, rb, peep of one direction; then gx, gh, h, c, tmp of one row. */
 size_t rnn_scratch(const struct rlx_infer *q, const struct rnn_args *a)
 {
-	struct rnn_dims m = dims_of(a, q->in[0], q->in[2]);
+	struct rnn_dims m = rnn_dims_of(a, q->in[0], q->in[2]);
 	int64_t gh = a->gates * m.h, n;
 
 	if (__builtin_mul_overflow(gh, m.i + m.h + 4, &n) ||
@@ -246,7 +246,7 @@ enum rlx_status rnn_eval(struct rlx_eval *q, const struct rnn_args *a, rnn_cell 
 	double *p = q->scratch;
 	int64_t gh;
 
-	k.s.m = dims_of(a, &q->in[0].type, &q->in[2].type);
+	k.s.m = rnn_dims_of(a, &q->in[0].type, &q->in[2].type);
 	gh = a->gates * k.s.m.h;
 	k.w = p;
 	k.r = k.w + gh * k.s.m.i;

@@ -22,6 +22,10 @@ struct rnn_dims {
 	int64_t t, b, i, h, d;	/* time, batch, input, hidden, directions */
 };
 
+/* Of inputs x and r. */
+struct rnn_dims rnn_dims_of(const struct rnn_args *a, const struct rlx_type *x,
+			    const struct rlx_type *r);
+
 /* Inputs 0..5 are x w r bias lens h0 in all three; 6 and 7 c0 and peep. */
 enum rlx_status rnn_infer(struct rlx_infer *q, const struct rnn_args *a);
 size_t rnn_scratch(const struct rlx_infer *q, const struct rnn_args *a);
@@ -46,6 +50,38 @@ enum rlx_status rnn_eval(struct rlx_eval *q, const struct rnn_args *a, rnn_cell 
 
 /* Clip, then activation @k of this direction. */
 double rnn_act(const struct rnn_step *s, uint32_t k, double x);
+
+/*
+ * One step of one direction as a graph: the cell brings h, and c where there is one, to their
+ * next values. Floats of one dtype, f32 or f64.
+ */
+struct rnn_body {
+	struct rlx_graph	*g;
+	const struct rnn_args	*a;
+	struct rnn_dims		 m;
+	int64_t			 dir;
+	rlx_value		 gx;	/* [b, gates h]: x w' + bias */
+	rlx_value		 r[2];	/* r', [h, gates h]; split, gates [0, split) and others */
+	rlx_value		 rb;	/* [gates h], or none: in gx */
+	rlx_value		 peep;	/* [3 h], or none */
+	rlx_value		 h, c;	/* [b, h] */
+};
+typedef void rnn_cell_graph(struct rnn_body *b);
+
+/* How an op's cell is written as a graph. */
+struct rnn_graph {
+	rnn_cell_graph	*cell;
+	int64_t		 split;		/* products of so many gates come first; 0: all at once */
+	bool		 late_bias;	/* the cell adds rb itself */
+};
+
+/* The op as a scan over time, from which its gradient comes. */
+enum rlx_status rnn_expand(struct rlx_expand *q, const struct rnn_args *a,
+			   const struct rnn_graph *how);
+/* Part @k, as wide as h, of a vector or of rows. */
+rlx_value rnn_part(const struct rnn_body *b, rlx_value x, int64_t k);
+/* Clip, then activation @k of the direction. */
+rlx_value rnn_emit_act(const struct rnn_body *b, uint32_t k, rlx_value x);
 
 /* What kernels find in lens. */
 void rnn_bad_data(const void *args, char *text, size_t size);
