@@ -175,7 +175,7 @@ inside {
 	sub(/^.* rlx_op_/, "", impl)
 	sub(/_impl = .*/, "", impl)
 }
-impl != "" && /\.(vjp|expand) = / { own_rule[impl] = 1 }
+impl != "" && /\.(vjp|expand|grad_expand) = / { own_rule[impl] = 1 }
 impl != "" && /\}?;$/ { impl = "" }
 
 function check(op,	i, key, n, all, none)

@@ -97,16 +97,6 @@ static void derive(struct body *b)
 		rlx_vjp(b->g, &a, b->d);
 }
 
-/* Close the body; its failure becomes @g's. */
-static bool finish(struct body *b, struct rlx_graph *g)
-{
-	enum rlx_status st = rlx_graph_finish(b->g);
-
-	if (st)
-		rlx_error_set(&g->err, st, b->g->err.file, b->g->err.line, "%s", b->g->err.text);
-	return !st;
-}
-
 /* ---- if ---- */
 
 /* Branch @part: inputs, then cotangents of the outputs that have some; gradients of @need. */
@@ -131,7 +121,7 @@ static bool branch(struct body *b, struct rlx_graph *g, const struct rlx_graph *
 	derive(b);
 	for (i = 0; i < b->n_wrt; i++)
 		output(b, "g", i, b->d[i]);
-	return finish(b, g);
+	return op_finish_body(b->g, g);
 }
 
 static void through_if(struct rlx_graph *g, const struct rlx_node *n, const rlx_value *d_out,
@@ -201,7 +191,7 @@ static bool keep_carries(struct scan *s, rlx_value *kept)
 		output(&b, "c", i, b.out[i]);
 	for (i = 0; ok && i < s->n_carry; i++)
 		output(&b, "k", i, b.in[i]);
-	ok = ok && finish(&b, s->g);
+	ok = ok && op_finish_body(b.g, s->g);
 	for (i = 0; i < s->n_in; i++)
 		s->xs[i].id = s->n->in[i];
 	if (ok) {
@@ -281,7 +271,7 @@ static bool step_back(struct scan *s, struct body *b)
 			k += is_float(s->part, RLX_IO_INPUT, i);
 		else if (s->need[i])
 			output(b, "gx", i, b->d[k++]);
-	return finish(b, s->g);
+	return op_finish_body(b->g, s->g);
 }
 
 /* Emit the scan back over @kept carries, and hand out its results. */

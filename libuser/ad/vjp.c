@@ -227,6 +227,11 @@ struct view {
 
 static void walk_back(struct walk *w);
 
+static enum rlx_status (*expansion(const struct rlx_op_impl *im))(struct rlx_expand *)
+{
+	return im->grad_expand ? im->grad_expand : im->expand;
+}
+
 /* Emit what the node stands for, and walk back through that. */
 static void through_expansion(struct walk *w, struct view *v)
 {
@@ -245,9 +250,13 @@ static void through_expansion(struct walk *w, struct view *v)
 		return;
 	}
 	memset(v->out, 0, v->node.n_out * sizeof(*v->out));
-	if (v->node.def->impl->expand(&q) && !g->err.status)
+	if (expansion(v->node.def->impl)(&q) && !g->err.status)
 		rlx_fail(&g->err, RLX_EBUG, "%s: expand failed without a reason",
 			 v->node.def->name);
+	if (g->err.status == RLX_ENOSUP) {	/* a form that has no gradient: whose it is */
+		g->err.file = v->node.file;
+		g->err.line = v->node.line;
+	}
 	sub.n_val = g->n_val - sub.base;
 	sub.end = g->n_node;
 	if (!g->err.status && walk_init(&sub)) {
@@ -292,7 +301,7 @@ static void node_back(struct walk *w, uint32_t n)
 		any = any || w->head[v.node.out + i - w->base];
 	if (!any || through_complex(w, &v.node) || stops(&v.node))
 		return;
-	if (!v.node.def->impl->vjp && !v.node.def->impl->expand &&
+	if (!v.node.def->impl->vjp && !expansion(v.node.def->impl) &&
 	    !rlx_ad_is_control(v.node.def)) {
 		refuse(w, &v.node);
 		return;

@@ -166,8 +166,13 @@ struct rlx_op_impl {
 	enum rlx_status	(*infer)(struct rlx_infer *q);		/* required */
 	enum rlx_status	(*eval)(struct rlx_eval *q);		/* NULL: evaluate .expand */
 	size_t		(*scratch)(const struct rlx_infer *q);	/* NULL: none; types are known */
-	enum rlx_status	(*vjp)(struct rlx_grad *q);	/* NULL: through .expand; NODIFF: none */
+	enum rlx_status	(*vjp)(struct rlx_grad *q);	/* NULL: by the next two; NODIFF: none */
 	enum rlx_status	(*expand)(struct rlx_expand *q);	/* NULL: already simple */
+	/*
+	 * What gradients go through where that is not for running: it may refuse forms, with
+	 * RLX_ENOSUP and a reason. NULL: .expand
+	 */
+	enum rlx_status	(*grad_expand)(struct rlx_expand *q);
 	/* NULL: never made by fusion; ends with text NULL */
 	const struct rlx_pattern *pattern;
 	/* NULL: bytes in and out, one flop for each output element */

@@ -90,7 +90,7 @@ enum rlx_status rlx_ops_info(uint32_t i, struct rlx_op_info *out)
 	o = (struct rlx_op_info){
 		.size = out->size, .name = def->name, .doc = def->doc, .n_field = def->n_field,
 		.gradient = !(def->traits & (RLX_T_NODIFF | RLX_T_LEAF)) &&
-			    (def->impl->vjp || def->impl->expand),
+			    (def->impl->vjp || def->impl->expand || def->impl->grad_expand),
 		.fused = def->traits & RLX_T_FUSED, .leaf = def->traits & RLX_T_LEAF,
 	};
 	memcpy(out, &o, o.size < sizeof(o) ? o.size : sizeof(o));

@@ -15,6 +15,18 @@ enum rlx_status op_done(const struct rlx_graph *g)
 	return rlx_graph_error(g)->status;
 }
 
+bool op_finish_body(struct rlx_graph *body, struct rlx_graph *g)
+{
+	const struct rlx_error *e = rlx_graph_error(body);
+	enum rlx_status st = body ? rlx_graph_finish(body) : RLX_ENOMEM;
+
+	if (st && body)
+		rlx_error_set(&g->err, st, e->file, e->line, "%s", e->text);
+	else if (st)
+		rlx_fail(&g->err, st, "a body: out of memory");
+	return !st;
+}
+
 rlx_value op_cast(struct rlx_graph *g, rlx_value x, enum rlx_dtype dt)
 {
 	return op_type(g, x).dtype == dt ? x : rlx_emit(g, cast, .x = x, .to = dt);

@@ -10,6 +10,9 @@ struct rlx_type op_type(const struct rlx_graph *g, rlx_value v);
 /* The sticky status of @g: how .expand and .vjp end. */
 enum rlx_status op_done(const struct rlx_graph *g);
 
+/* Close a body, which may be NULL for want of memory; its failure becomes @g's. */
+bool op_finish_body(struct rlx_graph *body, struct rlx_graph *g);
+
 /* @x itself if it has the dtype or the shape already. */
 rlx_value op_cast(struct rlx_graph *g, rlx_value x, enum rlx_dtype dt);
 rlx_value op_reshape(struct rlx_graph *g, rlx_value x, const int64_t *dim,

@@ -218,12 +218,10 @@ static rlx_value if_live(struct rlx_graph *g, rlx_value live, rlx_value a, rlx_v
 	return live.id && a.id ? rlx_emit(g, where, .cond = live, .a = a, .b = b) : a;
 }
 
-/* The body, whose failure becomes the graph's. */
 static bool write_body(const struct unroll *u, struct rnn_body *b)
 {
 	struct rlx_graph *g = b->g;
 	rlx_value live = u->live, h, c, y;
-	const struct rlx_error *e;
 
 	enter(u, g, &b->h, "h", false);
 	enter(u, g, &b->c, "c", false);
@@ -241,11 +239,7 @@ static bool write_body(const struct unroll *u, struct rnn_body *b)
 	if (c.id)
 		rlx_output(g, "c", if_live(g, live, b->c, c));
 	rlx_output(g, "y", y);
-	if (!rlx_graph_finish(g))
-		return true;
-	e = rlx_graph_error(g);
-	rlx_graph_fail(u->g, e->status, "%s", e->text);
-	return false;
+	return op_finish_body(g, u->g);
 }
 
 /* Direction @d: y[t, b, h], h, c. */

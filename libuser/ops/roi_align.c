@@ -14,7 +14,8 @@
  * Errors:	RLX_ERANGE for an image that is not there, and a region whose start is not within
  *		2^30 pixels or whose size is not below 2^20, as NaN is not. RLX_ESHAPE if the
  *		images are empty and there are regions.
- * Gradient:	none yet: RLX_ENOSUP
+ * Gradient:	of the same read as a gather and a sum of products, or the largest: to x and rois.
+ *		Without sampling, when regions tell how many places there are, RLX_ENOSUP
  * Source:	He et al. 2017 (Mask R-CNN); ONNX RoiAlign-16
  */
 RLX_OP(roi_align, "x[n, c, h, w] pooled over rois[r, 4] (x1 y1 x2 y2) of image batch_indices[r]",
@@ -160,6 +161,133 @@ static enum rlx_status roi_align_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+/* ---- the same as a graph, for gradients: how many places there are is known ---- */
+
+static rlx_value column(struct rlx_graph *g, rlx_value x, int64_t k)
+{
+	return rlx_emit(g, slice, .x = x, .axes = RLX_INTS(1), .starts = RLX_INTS(k),
+			.ends = RLX_INTS(k + 1));
+}
+
+/* Where @x is below @least that, which has no slope. */
+static rlx_value at_least(struct rlx_graph *g, rlx_value x, double least)
+{
+	rlx_value to = op_const_like(g, x, least);
+
+	return rlx_emit(g, where, .cond = rlx_emit(g, lt, .a = x, .b = to), .a = to, .b = x);
+}
+
+/* span_of() and sample_at(): [r, places] along an axis. */
+static rlx_value places(struct rlx_graph *g, const struct rlx_op_roi_align *a, rlx_value rois,
+			uint32_t axis)
+{
+	int64_t out = axis ? a->out_h : a->out_w;
+	double step = 1 / (double)a->sampling, off = a->half_pixel ? 0.5 : 0;
+	struct rlx_type t = rlx_type(op_type(g, rois).dtype, 1, out * a->sampling);
+	rlx_value from, size, at;
+
+	from = op_add_const(g, op_mul_const(g, column(g, rois, axis), a->spatial_scale), -off);
+	size = op_add_const(g, op_mul_const(g, column(g, rois, 2 + axis), a->spatial_scale), -off);
+	size = rlx_emit(g, sub, .a = size, .b = from);
+	if (!a->half_pixel)
+		size = at_least(g, size, 1);
+	at = rlx_emit(g, iota, .type = t, .axis = 1, .start = step / 2, .step = step);
+	at = rlx_emit(g, mul, .a = op_mul_const(g, size, 1 / (double)out), .b = at);
+	return rlx_emit(g, add, .a = from, .b = at);
+}
+
+/* neighbours() of places @p: positions and weights of two, [r, out, sampling * 2]. */
+static void emit_neighbours(struct rlx_graph *g, rlx_value p, int64_t n, int64_t out,
+			    rlx_value *out_at, rlx_value *out_w)
+{
+	struct rlx_type t = op_type(g, p), two = rlx_type(t.dtype, 2);
+	int64_t dim[3] = { t.dim[0], out, out ? t.dim[1] / out * 2 : 0 };
+	rlx_value last, low, there, none;
+
+	p = op_reshape(g, p, (int64_t[]){ t.dim[0], t.dim[1], 1 }, 3);
+	last = op_const_like(g, p, (double)(n - 1));
+	none = op_const_like(g, p, 0);
+	there = rlx_emit(g, bit_and,
+			 .a = rlx_emit(g, ge, .a = p, .b = op_const_like(g, p, -1)),
+			 .b = rlx_emit(g, le, .a = p, .b = op_const_like(g, p, (double)n)));
+	p = rlx_emit(g, where, .cond = there, .a = at_least(g, p, 0), .b = none);
+	/* from the last element on there is no second one */
+	low = rlx_emit(g, floor, .x = p);
+	p = rlx_emit(g, where, .cond = rlx_emit(g, lt, .a = low, .b = last),
+		     .a = rlx_emit(g, sub, .a = p, .b = low), .b = none);
+	p = rlx_emit(g, mul, .a = p, .b = rlx_emit(g, iota, .type = two, .start = -1, .step = 2));
+	p = rlx_emit(g, add, .a = p, .b = rlx_emit(g, iota, .type = two, .start = 1, .step = -1));
+	p = rlx_emit(g, where, .cond = there, .a = p, .b = none);
+	low = rlx_emit(g, add, .a = low, .b = rlx_emit(g, iota, .type = two));
+	low = rlx_emit(g, min, .a = low, .b = last);
+	*out_at = op_reshape(g, op_cast(g, low, RLX_I64), dim, 3);
+	*out_w = op_reshape(g, p, dim, 3);
+}
+
+/* y[r, h, k] and x[r, w, l] as [r h w, k l]: their sum, or product. */
+static rlx_value outer(struct rlx_graph *g, rlx_value y, rlx_value x, bool product)
+{
+	struct rlx_type a = op_type(g, y), b = op_type(g, x);
+
+	y = op_reshape(g, y, (int64_t[]){ a.dim[0], a.dim[1], 1, a.dim[2], 1 }, 5);
+	x = op_reshape(g, x, (int64_t[]){ a.dim[0], 1, b.dim[1], 1, b.dim[2] }, 5);
+	y = product ? rlx_emit(g, mul, .a = y, .b = x) : rlx_emit(g, add, .a = y, .b = x);
+	return op_reshape(g, y, (int64_t[]){ a.dim[0] * a.dim[1] * b.dim[1], a.dim[2] * b.dim[2] },
+			  2);
+}
+
+/* Positions of all that a bin reads, the images behind each other, and weights: [bins, taps]. */
+static void emit_taps(struct rlx_expand *q, rlx_value rois, rlx_value *out_at, rlx_value *out_w)
+{
+	const struct rlx_op_roi_align *a = q->args;
+	const struct rlx_type x = op_type(q->g, q->in[0]), r = op_type(q->g, rois);
+	struct rlx_graph *g = q->g;
+	rlx_value at[2], w[2], image = op_cast(g, q->in[2], RLX_I64);
+
+	emit_neighbours(g, places(g, a, rois, 0), x.dim[3], a->out_w, &at[0], &w[0]);
+	emit_neighbours(g, places(g, a, rois, 1), x.dim[2], a->out_h, &at[1], &w[1]);
+	image = rlx_emit(g, where, .a = op_add_const(g, image, (double)x.dim[0]), .b = image,
+			 .cond = rlx_emit(g, lt, .a = image, .b = op_const_like(g, image, 0)));
+	image = op_mul_const(g, image, (double)(x.dim[2] * x.dim[3]));
+	image = op_reshape(g, image, (int64_t[]){ r.dim[0], 1, 1 }, 3);
+	at[1] = rlx_emit(g, add, .a = op_mul_const(g, at[1], (double)x.dim[3]), .b = image);
+	*out_at = outer(g, at[1], at[0], false);
+	*out_w = outer(g, w[1], w[0], true);
+}
+
+static enum rlx_status roi_align_grad_expand(struct rlx_expand *q)
+{
+	const struct rlx_op_roi_align *a = q->args;
+	const struct rlx_type x = op_type(q->g, q->in[0]), rt = op_type(q->g, q->in[1]);
+	enum rlx_dtype dt = op_acc_type(rlx_dtype_promote(x.dtype, rt.dtype));
+	int64_t n = x.dim[0], c = x.dim[1], in = x.dim[2] * x.dim[3], bins, taps;
+	struct rlx_graph *g = q->g;
+	rlx_value at, w, v;
+
+	if (!a->sampling) {
+		rlx_graph_fail(g, RLX_ENOSUP, "roi_align has a gradient only with sampling above "
+			       "0: else the regions tell how often it reads");
+		return op_done(g);
+	}
+	emit_taps(q, op_cast(g, q->in[1], dt), &at, &w);
+	bins = op_type(g, w).dim[0];
+	taps = op_type(g, w).dim[1];
+	v = op_reshape(g, op_cast(g, q->in[0], dt), (int64_t[]){ n, c, in }, 3);
+	v = op_reshape(g, op_transpose(g, v, RLX_INTS(0, 2, 1)), (int64_t[]){ n * in, c }, 2);
+	v = rlx_emit(g, gather, .x = v, .indices = at);
+	if (a->max_mode) {
+		w = op_reshape(g, w, (int64_t[]){ bins, taps, 1 }, 3);
+		v = op_reduce_span(g, rlx_emit(g, mul, .a = v, .b = w), RLX_REDUCE_MAX, 1, 2);
+	} else {
+		w = op_reshape(g, w, (int64_t[]){ bins, 1, taps }, 3);
+		v = op_mul_const(g, rlx_emit(g, matmul, .a = w, .b = v),
+				 1 / (double)(a->sampling * a->sampling));
+	}
+	v = op_reshape(g, v, (int64_t[]){ rt.dim[0], a->out_h, a->out_w, c }, 4);
+	q->out[0] = op_cast(g, op_transpose(g, v, RLX_INTS(0, 3, 1, 2)), x.dtype);
+	return op_done(g);
+}
+
 /* Samples by their number; where the regions' sizes make it, as if they were one. */
 static void roi_align_cost(const struct rlx_infer *q, struct rlx_cost *c)
 {
@@ -177,7 +305,7 @@ static bool roi_align_sample(unsigned int i, struct rlx_sample *s)
 		return false;
 	s->n_in = 3;
 	s->f32_only = true;	/* coordinates need their bits */
-	s->grad_tol = -1;
+	s->grad_tol = i & 1 ? 0 : -1;
 	s->tol = 1e-5;
 	s->in[0] = rlx_type(RLX_F32, 2, 3, 9, 8);
 	s->in[1] = rlx_type(RLX_F32, i == 4 ? 0 : 5, 4);
@@ -199,6 +327,7 @@ static void roi_align_bad_data(const void *args, char *text, size_t size)
 }
 
 const struct rlx_op_impl rlx_op_roi_align_impl = {
-	.infer = roi_align_infer, .eval = roi_align_eval, .bad_data = roi_align_bad_data,
+	.infer = roi_align_infer, .eval = roi_align_eval,
+	.grad_expand = roi_align_grad_expand, .bad_data = roi_align_bad_data,
 	.cost = roi_align_cost, .sample = roi_align_sample,
 };

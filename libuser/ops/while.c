@@ -9,7 +9,8 @@
  *		carries; max_trip times at most, without a limit if it is 0. Both are finished
  *		graphs without params, and take all of xs. How often is known when it runs: its
  *		flops are those of one iteration.
- * Gradient:	none yet: RLX_ENOSUP
+ * Gradient:	with max_trip that of a scan over so many iterations, which keeps the carries of
+ *		each and does nothing once cond_g was false; without it RLX_ENOSUP
  * Source:	ONNX Loop-21, XLA While
  */
 RLX_OP(while, "while cond_g(carries, captures): carries = body_g(carries, captures)",
@@ -109,6 +110,101 @@ static int64_t while_captured(const void *args, uint32_t k)
 	return (int64_t)k < a->n_carry ? -1 : (int64_t)k;
 }
 
+/* What @part's inputs are called, and the graph @g's inputs @in in their places. */
+static void run_part(struct rlx_graph *g, const struct rlx_graph *part, const rlx_value *in,
+		     rlx_value *out)
+{
+	uint32_t n = sub_inputs(part), i;
+	const char **name = rlx_bump_new(&g->bump, n + 1ul, sizeof(*name));
+	struct rlx_inline how = { .size = sizeof(how), .name = name, .value = in, .n = n };
+
+	for (i = 0; name && i < n; i++)
+		name[i] = rlx_graph_io_name(part, RLX_IO_INPUT, i);
+	if (name)
+		rlx_graph_inline(g, part, &how, out);
+	else
+		rlx_graph_fail(g, RLX_ENOMEM, "while: out of memory");
+}
+
+/* Inputs like the op's; the carries as they are. */
+static struct rlx_graph *unchanged(const struct rlx_expand *q, uint32_t n)
+{
+	struct rlx_graph *g = rlx_graph_new("unchanged");
+	rlx_value v;
+	char name[32];
+	uint32_t i;
+
+	for (i = 0; i < q->n_in; i++) {
+		snprintf(name, sizeof(name), "x%u", i);
+		v = rlx_input(g, name, op_type(q->g, q->in[i]));
+		if (i < n)
+			rlx_output(g, name, v);
+	}
+	return g;
+}
+
+/* One iteration: whether it goes on, and the carries, which else stay; then the captures. */
+static struct rlx_graph *iteration(const struct rlx_expand *q, struct rlx_graph *stay)
+{
+	const struct rlx_op_while *a = q->args;
+	struct rlx_type flag = *sub_type(a->cond_g, RLX_IO_OUTPUT, 0);
+	struct rlx_graph *g = rlx_graph_new("iteration");
+	rlx_value *in = g ? rlx_bump_new(&g->bump, q->n_in + 1ul, sizeof(*in)) : NULL, go, more, v;
+	char name[32];
+	uint32_t i;
+
+	if (!in) {
+		rlx_graph_fail(g, RLX_ENOMEM, "while: out of memory");
+		return g;
+	}
+	go = rlx_input(g, "go", flag);
+	for (i = 0; i < q->n_in; i++) {
+		snprintf(name, sizeof(name), "x%u", i);
+		in[i] = rlx_input(g, name, op_type(q->g, q->in[i]));
+	}
+	run_part(g, a->cond_g, in, &more);
+	go = rlx_emit(g, bit_and, .a = go, .b = more);
+	v = rlx_emit(g, if, .pred = go, .then_g = a->body_g, .else_g = stay,
+		     .xs = { in, q->n_in });
+	rlx_output(g, "go", go);
+	for (i = 0; i < (uint32_t)a->n_carry; i++) {
+		snprintf(name, sizeof(name), "x%u", i);
+		rlx_output(g, name, rlx_out(g, v, i));
+	}
+	return g;
+}
+
+static enum rlx_status while_grad_expand(struct rlx_expand *q)
+{
+	const struct rlx_op_while *a = q->args;
+	struct rlx_type flag = *sub_type(a->cond_g, RLX_IO_OUTPUT, 0);
+	rlx_value *xs = rlx_bump_new(&q->g->bump, q->n_in + 1ul, sizeof(*xs)), v;
+	struct rlx_graph *stay, *step = NULL;
+	uint32_t i;
+
+	if (!a->max_trip) {
+		rlx_graph_fail(q->g, RLX_ENOSUP, "while has a gradient only if max_trip bounds how "
+			       "often it runs; it is 0");
+		return op_done(q->g);
+	}
+	stay = unchanged(q, (uint32_t)a->n_carry);
+	if (!xs)
+		rlx_graph_fail(q->g, RLX_ENOMEM, "while: out of memory");
+	if (op_finish_body(stay, q->g))
+		step = iteration(q, stay);
+	if (!op_done(q->g) && op_finish_body(step, q->g)) {
+		xs[0] = op_fill(q->g, &flag, 1);
+		memcpy(xs + 1, q->in, q->n_in * sizeof(*xs));
+		v = rlx_emit(q->g, scan, .body_g = step, .n_carry = a->n_carry + 1,
+			     .length = a->max_trip, .xs = { xs, q->n_in + 1 });
+		for (i = 0; i < q->n_out; i++)
+			q->out[i] = rlx_out(q->g, v, i + 1);
+	}
+	rlx_graph_put(step);
+	rlx_graph_put(stay);
+	return op_done(q->g);
+}
+
 /* i < stop, and x = x * y + 1 with i counted up */
 static bool while_sample(unsigned int i, struct rlx_sample *s)
 {
@@ -153,5 +249,6 @@ static bool while_sample(unsigned int i, struct rlx_sample *s)
 
 const struct rlx_op_impl rlx_op_while_impl = {
 	.infer = while_infer, .scratch = while_scratch, .eval = while_eval,
+	.grad_expand = while_grad_expand,
 	.cost = while_cost, .captured = while_captured, .sample = while_sample,
 };

@@ -212,6 +212,105 @@ TEST(ifs)
 	rlx_graph_put(e);
 }
 
+/* i < stop, or x = tanh(x y) + x and i + 1 */
+static struct rlx_graph *loop_part(bool cond)
+{
+	struct rlx_graph *g = rlx_graph_new("part");
+	rlx_value i = rlx_input(g, "i", rlx_scalar(RLX_I32)), y;
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F64, N));
+	rlx_value stop = rlx_input(g, "stop", rlx_scalar(RLX_I32));
+
+	y = rlx_input(g, "y", rlx_type(RLX_F64, N));
+	if (cond) {
+		rlx_output(g, "go", rlx_emit(g, lt, .a = i, .b = stop));
+	} else {
+		rlx_output(g, "i", rlx_emit(g, add, .a = i,
+					    .b = rlx_scalar_const(g, RLX_I32, 1)));
+		y = rlx_emit(g, tanh, .x = rlx_emit(g, mul, .a = x, .b = y));
+		rlx_output(g, "x", rlx_emit(g, add, .a = y, .b = x));
+	}
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	return g;
+}
+
+enum { TRIPS = 4 };
+
+/* Gradients by x and y, and by x of those by y: of a loop, or of as many steps as it does. */
+static struct rlx_graph *loop(int steps)
+{
+	struct rlx_graph *cond = loop_part(true), *part = loop_part(false);
+	struct rlx_graph *g = rlx_graph_new("loop");
+	rlx_value x[2] = { rlx_input(g, "x", rlx_type(RLX_F64, N)),
+			   rlx_input(g, "y", rlx_type(RLX_F64, N)) }, v = x[0], d[2], d2;
+	rlx_value stop = rlx_input(g, "stop", rlx_scalar(RLX_I32));
+
+	if (steps < 0)
+		v = rlx_out(g, rlx_emit(g, while, .cond_g = cond, .body_g = part, .n_carry = 2,
+			    .max_trip = TRIPS, .xs = RLX_VALUES(rlx_scalar_const(g, RLX_I32, 0),
+			    x[0], stop, x[1])), 1);
+	for (; steps > 0; steps--)
+		v = rlx_emit(g, add, .b = v, .a = rlx_emit(g, tanh, .x =
+			     rlx_emit(g, mul, .a = v, .b = x[1])));
+	v = weighed(g, v, 1);
+	rlx_vjp(g, &(struct rlx_ad){ .size = sizeof(struct rlx_ad), .of = { &v, 1 },
+				     .wrt = { x, 2 } }, d);
+	d2 = weighed(g, d[1], 2);
+	rlx_vjp(g, &(struct rlx_ad){ .size = sizeof(struct rlx_ad), .of = { &d2, 1 },
+				     .wrt = { x, 1 } }, &d2);
+	rlx_output(g, "dx", d[0]);
+	rlx_output(g, "dy", d[1]);
+	rlx_output(g, "d2", d2);
+	CHECKF(!rlx_graph_finish(g), "%s", rlx_graph_error(g)->text);
+	rlx_graph_put(cond);
+	rlx_graph_put(part);
+	return g;
+}
+
+static void run_loop(struct rlx_graph *g, const char *device, int32_t stop, double *to)
+{
+	struct rlx_compile_opts co = { .size = sizeof(co), .device = device };
+	static const char *const name[] = { "dx", "dy", "d2" };
+	const double x[N] = { 0.5, -0.3, 0.1 }, y[N] = { 0.7, 0.2, -0.9 };
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	int k;
+
+	CHECKF(!rlx_compile(g, &co, &p, &err), "%s", err.text);
+	CHECKF(!rlx_session_new(p, NULL, &s, &err), "%s", err.text);
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", rlx_type(RLX_F64, N), x));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "y", rlx_type(RLX_F64, N), y));
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "stop", rlx_scalar(RLX_I32), &stop));
+	CHECKF(!rlx_session_run(s), "%s", rlx_session_error(s)->text);
+	for (k = 0; k < 3; k++)
+		CHECK(!rlx_session_get(s, RLX_IO_OUTPUT, name[k], rlx_type(RLX_F64, N),
+				       to + k * N));
+	rlx_session_free(s);
+	rlx_program_put(p);
+}
+
+TEST(bounded_loops)
+{
+	struct rlx_graph *g = loop(-1), *steps;
+	double want[3 * N], got[3 * N];
+	int stop, k;
+
+	for (stop = 0; stop < TRIPS + 2; stop++) {
+		steps = loop(stop < TRIPS ? stop : TRIPS);
+		run_loop(steps, "ref", stop, want);
+		rlx_graph_put(steps);
+		run_loop(g, "ref", stop, got);
+		for (k = 0; k < 3 * N; k++)
+			CHECKF(fabs(got[k] - want[k]) < 1e-13, "%d: [%d] is %.15g, not %.15g",
+			       stop, k, got[k], want[k]);
+		run_loop(g, "cpu", stop, got);
+		for (k = 0; k < 3 * N; k++)
+			CHECKF(fabs(got[k] - want[k]) < 1e-13, "%d: [%d] is %.15g, not %.15g",
+			       stop, k, got[k], want[k]);
+	}
+	rlx_graph_put(g);
+}
+
 static enum rlx_status build(void *ctx)
 {
 	struct rlx_graph *g = rlx_graph_new("loop");

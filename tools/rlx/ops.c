@@ -204,7 +204,7 @@ static const char *gradient(const struct rlx_op_def *def)
 		return "own";
 	if (def->traits & (RLX_T_NODIFF | RLX_T_LEAF))
 		return "none";
-	return def->impl->expand ? "expanded" : "missing";
+	return def->impl->expand || def->impl->grad_expand ? "expanded" : "missing";
 }
 
 static const struct table_col columns[] = {
