@@ -13,7 +13,8 @@
  *		not given) 0, BORDER the nearest element, REFLECTION the image mirrored at those
  *		edges. A NaN coordinate reads 0.
  * Errors:	RLX_ESHAPE if a spatial dimension of x is empty and the grid is not.
- * Gradient:	none yet: RLX_ENOSUP
+ * Gradient:	to x by the weights of what was read, to grid by their slopes: none of the nearest,
+ *		nor where a coordinate is held at the border
  * Source:	ONNX GridSample-20; Jaderberg et al. 2015
  */
 RLX_OP(grid_sample, "x[n, c, ..] read at grid[n, .., nd], from -1 to 1, innermost axis first",
@@ -172,6 +173,153 @@ static enum rlx_status grid_sample_eval(struct rlx_eval *q)
 	return RLX_OK;
 }
 
+/* ---- the same as a graph: positions and weights of all taps, a gather, a product ---- */
+
+static rlx_value plus(struct rlx_graph *g, rlx_value a, rlx_value b)
+{
+	return rlx_emit(g, add, .a = a, .b = b);
+}
+
+static rlx_value scaled(struct rlx_graph *g, rlx_value x, double by, double shift)
+{
+	return op_add_const(g, op_mul_const(g, x, by), shift);
+}
+
+static rlx_value held(struct rlx_graph *g, rlx_value x, double lo, double hi)
+{
+	x = rlx_emit(g, max, .a = x, .b = op_const_like(g, x, lo));
+	return rlx_emit(g, min, .a = x, .b = op_const_like(g, x, hi));
+}
+
+/* reflect(): the distance from @lo, folded to and fro. */
+static rlx_value mirrored(struct rlx_graph *g, rlx_value x, double lo, double hi)
+{
+	double range = hi - lo;
+	rlx_value far;
+
+	if (range <= 0)
+		return scaled(g, x, 0, lo);
+	x = rlx_emit(g, abs, .x = op_add_const(g, x, -lo));
+	x = rlx_emit(g, fmod, .a = x, .b = op_const_like(g, x, 2 * range));
+	far = rlx_emit(g, gt, .a = x, .b = op_const_like(g, x, range));
+	x = rlx_emit(g, where, .cond = far, .a = scaled(g, x, -1, 2 * range), .b = x);
+	return op_add_const(g, x, lo);
+}
+
+/* 1 - f and f, f what is behind the point: where that is 0, too, the slopes are -1 and 1. */
+static rlx_value linear_weights(struct rlx_graph *g, rlx_value p)
+{
+	struct rlx_type t = rlx_type(op_type(g, p).dtype, 2);
+
+	p = rlx_emit(g, sub, .a = p, .b = rlx_emit(g, floor, .x = p));
+	p = rlx_emit(g, mul, .a = p, .b = rlx_emit(g, iota, .type = t, .start = -1, .step = 2));
+	return plus(g, p, rlx_emit(g, iota, .type = t, .start = 1, .step = -1));
+}
+
+/* cubic() of the distance @d. */
+static rlx_value cubic_weight(struct rlx_graph *g, rlx_value d)
+{
+	const double k = -0.75;
+	rlx_value in, out, two = op_const_like(g, d, 2), none = op_const_like(g, d, 0);
+
+	d = rlx_emit(g, abs, .x = d);
+	in = rlx_emit(g, mul, .a = scaled(g, d, k + 2, -(k + 3)), .b = d);
+	in = op_add_const(g, rlx_emit(g, mul, .a = in, .b = d), 1);
+	out = rlx_emit(g, mul, .a = scaled(g, d, k, -5 * k), .b = d);
+	out = op_add_const(g, rlx_emit(g, mul, .a = op_add_const(g, out, 8 * k), .b = d), -4 * k);
+	out = rlx_emit(g, where, .cond = rlx_emit(g, lt, .a = d, .b = two), .a = out, .b = none);
+	return rlx_emit(g, where, .cond = rlx_emit(g, le, .a = d, .b = op_const_like(g, d, 1)),
+			.a = in, .b = out);
+}
+
+/* Taps of one axis of @n elements for coordinates @v[p, 1]: positions in range, weights. */
+static void emit_taps(struct rlx_graph *g, const struct rlx_op_grid_sample *a, rlx_value v,
+		      int64_t n, rlx_value *out_at, rlx_value *out_w)
+{
+	const int64_t count = a->mode == RLX_RESIZE_NEAREST ? 1 :
+			      a->mode == RLX_RESIZE_LINEAR ? 2 : 4;
+	double last = (double)(n - 1), lo = a->align_corners ? 0 : -0.5;
+	enum rlx_dtype dt = op_type(g, v).dtype;
+	rlx_value p, at, w, there;
+
+	p = a->align_corners ? scaled(g, v, last / 2, last / 2) :
+			       scaled(g, v, (double)n / 2, last / 2);
+	if (count == 1)
+		p = rlx_emit(g, round, .x = p);
+	there = rlx_emit(g, lt, .a = p, .b = op_const_like(g, p, lo));
+	there = rlx_emit(g, bit_or, .a = there, .b = rlx_emit(g, gt, .a = p,
+			 .b = op_const_like(g, p, last - lo)));
+	if (a->padding == RLX_GRID_BORDER)
+		p = rlx_emit(g, where, .cond = there, .a = held(g, p, 0, last), .b = p);
+	else if (a->padding == RLX_GRID_REFLECTION)
+		p = rlx_emit(g, where, .cond = there, .a = mirrored(g, p, lo, last - lo), .b = p);
+	at = op_add_const(g, rlx_emit(g, floor, .x = p), count == 4 ? -1 : 0);
+	at = plus(g, at, rlx_emit(g, iota, .type = rlx_type(dt, count)));
+	w = rlx_emit(g, sub, .a = p, .b = at);
+	if (count == 1)
+		w = scaled(g, w, 0, 1);
+	else if (count == 2)
+		w = linear_weights(g, p);
+	else
+		w = cubic_weight(g, w);
+	/* what is outside, or no number, is read at 0 and weighs nothing */
+	there = rlx_emit(g, eq, .a = at, .b = at);
+	if (a->padding == RLX_GRID_ZEROS)
+		there = rlx_emit(g, eq, .a = at, .b = held(g, at, 0, last));
+	else if (a->padding == RLX_GRID_REFLECTION)
+		at = rlx_emit(g, where, .b = mirrored(g, at, lo, last - lo), .a = at, .cond =
+			      rlx_emit(g, eq, .a = at, .b = held(g, at, 0, last)));
+	at = rlx_emit(g, where, .cond = there, .a = held(g, at, 0, last),
+		      .b = op_const_like(g, at, 0));
+	*out_w = rlx_emit(g, where, .cond = there, .a = w, .b = op_const_like(g, w, 0));
+	*out_at = op_cast(g, rlx_emit(g, trunc, .x = at), RLX_I64);
+}
+
+/* [p, k] by [p, t] of one more axis: [p, k t], its positions behind the others'. */
+static rlx_value outer(struct rlx_graph *g, rlx_value all, rlx_value one, bool product)
+{
+	struct rlx_type a = op_type(g, all), b = op_type(g, one);
+
+	all = op_reshape(g, all, (int64_t[]){ a.dim[0], a.dim[1], 1 }, 3);
+	one = op_reshape(g, one, (int64_t[]){ a.dim[0], 1, b.dim[1] }, 3);
+	all = product ? rlx_emit(g, mul, .a = all, .b = one) : plus(g, all, one);
+	return op_reshape(g, all, (int64_t[]){ a.dim[0], a.dim[1] * b.dim[1] }, 2);
+}
+
+static enum rlx_status grid_sample_expand(struct rlx_expand *q)
+{
+	const struct rlx_type x = op_type(q->g, q->in[0]), gt = op_type(q->g, q->in[1]);
+	const struct rlx_type *y = &q->out_type[0];
+	enum rlx_dtype dt = op_acc_type(rlx_dtype_promote(x.dtype, gt.dtype));
+	int64_t n = x.dim[0], c = x.dim[1], out = shape_span(y, 2, y->rank), nd = x.rank - 2, d;
+	int64_t in = shape_span(&x, 2, x.rank), rows = n * out;
+	struct rlx_graph *g = q->g;
+	rlx_value grid, at, w, at1, w1, v;
+
+	grid = op_reshape(g, op_cast(g, q->in[1], dt), (int64_t[]){ rows, nd }, 2);
+	/* images lie behind each other */
+	at = rlx_emit(g, iota, .type = rlx_type(RLX_I64, n, out), .step = (double)in);
+	at = op_reshape(g, at, (int64_t[]){ rows, 1 }, 2);
+	w = RLX_NONE;
+	for (d = 0; d < nd; d++) {
+		v = rlx_emit(g, slice, .x = grid, .axes = RLX_INTS(1),
+			     .starts = RLX_INTS(nd - 1 - d), .ends = RLX_INTS(nd - d));
+		emit_taps(g, q->args, v, x.dim[2 + d], &at1, &w1);
+		at1 = rlx_emit(g, mul, .a = at1, .b = op_const_like(g, at1,
+			       (double)shape_span(&x, (uint32_t)(3 + d), x.rank)));
+		at = outer(g, at, at1, false);
+		w = w.id ? outer(g, w, w1, true) : w1;
+	}
+	v = op_reshape(g, op_cast(g, q->in[0], dt), (int64_t[]){ n, c, in }, 3);
+	v = op_reshape(g, op_transpose(g, v, RLX_INTS(0, 2, 1)), (int64_t[]){ n * in, c }, 2);
+	v = rlx_emit(g, gather, .x = v, .indices = at);
+	w = op_reshape(g, w, (int64_t[]){ rows, 1, op_type(g, w).dim[1] }, 3);
+	v = op_reshape(g, rlx_emit(g, matmul, .a = w, .b = v), (int64_t[]){ n, out, c }, 3);
+	v = op_reshape(g, op_transpose(g, v, RLX_INTS(0, 2, 1)), y->dim, y->rank);
+	q->out[0] = op_cast(g, v, y->dtype);
+	return op_done(g);
+}
+
 static bool grid_sample_sample(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_grid_sample *a = s->args;
@@ -193,7 +341,6 @@ static bool grid_sample_sample(unsigned int i, struct rlx_sample *s)
 	s->lo[1] = -1.7;
 	s->hi[1] = 1.7;
 	s->tol = 1e-5;
-	s->grad_tol = -1;
 	s->f32_only = true;	/* 16 bits of a coordinate do not name a place */
 	a->mode = (int32_t)(i % 3);
 	a->padding = (int32_t)(i / 3 % 3);
@@ -204,6 +351,6 @@ static bool grid_sample_sample(unsigned int i, struct rlx_sample *s)
 }
 
 const struct rlx_op_impl rlx_op_grid_sample_impl = {
-	.infer = grid_sample_infer, .eval = grid_sample_eval,
+	.infer = grid_sample_infer, .eval = grid_sample_eval, .expand = grid_sample_expand,
 	.sample = grid_sample_sample,
 };

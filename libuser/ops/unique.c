@@ -12,7 +12,7 @@
  *		NaN counts as the largest number and equals itself, -0 equals 0. count is how many
  *		there are, as shapes do not depend on data: unique_count finds it.
  * Errors:	RLX_ERANGE if there is another number of them.
- * Gradient:	none yet: RLX_ENOSUP
+ * Gradient:	dy where first says, 0 elsewhere
  * Source:	ONNX Unique-11, numpy.unique
  */
 RLX_OP(unique, "distinct slices, sorted or as met; first positions, inverse map, counts (i64)",
@@ -224,6 +224,23 @@ static enum rlx_status unique_count_eval(struct rlx_eval *q)
 }
 
 /* Random floats are all distinct; equal ones all the same: counts known before. */
+/* Values are those of the first of each. */
+static enum rlx_status unique_vjp(struct rlx_grad *q)
+{
+	const struct rlx_op_unique *a = q->args;
+	struct rlx_type x = op_type(q->g, q->in[0]), flat = rlx_type(x.dtype, rlx_type_count(&x));
+	uint32_t ax = 0;
+	rlx_value d;
+
+	if (!q->d_out[0].id)
+		return op_done(q->g);
+	if (!a->flat)
+		op_axis(a->axis, x.rank, &ax);
+	d = op_gather_grad(q->g, q->d_out[0], q->out[1], a->flat ? &flat : &x, ax);
+	q->d_in[0] = op_reshape(q->g, d, x.dim, x.rank);
+	return op_done(q->g);
+}
+
 static bool unique_sample(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_unique *a = s->args;
@@ -285,7 +302,7 @@ static void unique_bad_data(const void *args, char *text, size_t size)
 
 const struct rlx_op_impl rlx_op_unique_impl = {
 	.infer = unique_infer, .scratch = unique_scratch, .eval = unique_eval,
-	.bad_data = unique_bad_data, .sample = unique_sample,
+	.vjp = unique_vjp, .bad_data = unique_bad_data, .sample = unique_sample,
 };
 
 const struct rlx_op_impl rlx_op_unique_count_impl = {

@@ -51,6 +51,40 @@ TEST(gradient_of_solve)
 	rig_fini(&r);
 }
 
+/* The cofactors: of singular matrices too, where no inverse tells them. */
+EVERYWHERE(gradient_of_det)
+{
+	static const double m[] = { 1, 2, 2, 4, 1, 2, 3, 4 };
+	static const double want[] = { 4, -2, -2, 1, 4, -3, -2, 1 }, ones[] = { 1, 1 };
+	double rank_1[9];
+	rlx_value x[2], y[2], d[2];
+	int64_t i;
+
+	for (i = 0; i < 9; i++)
+		rank_1[i] = (double)(i / 3 + 1) * (double)(i % 3 + 1);
+	x[0] = rig_input(r, rlx_type(RLX_F64, 2, 2, 2), m);
+	x[1] = rig_input(r, rlx_type(RLX_F64, 3, 3), rank_1);
+	y[0] = rlx_emit(r->g, det, .x = x[0]);
+	y[1] = rlx_emit(r->g, det, .x = x[1]);
+	rlx_vjp(r->g, &(struct rlx_ad){ .size = sizeof(struct rlx_ad), .of = { y, 2 },
+		.wrt = { x, 2 }, .seed = RLX_VALUES(
+			rlx_constant(r->g, rlx_type(RLX_F64, 2), ones),
+			rlx_scalar_const(r->g, RLX_F64, 1)) }, d);
+	rig_output(r, d[0]);
+	rig_output(r, d[1]);
+	y[0] = rlx_emit(r->g, reduce, .x = rlx_emit(r->g, mul, .a = d[0], .b = d[0]));
+	rlx_vjp(r->g, &(struct rlx_ad){ .size = sizeof(struct rlx_ad), .of = { y, 1 },
+					.wrt = { x, 1 } }, d);
+	rig_output(r, d[0]);
+	rig_run(r);
+	for (i = 0; i < 8; i++) {
+		rig_want(r, 0, i, want[i], 1e-14);
+		rig_want(r, 2, i, 2 * m[i], 1e-14);	/* the sum of the squares of 2 x 2 */
+	}
+	for (i = 0; i < 9; i++)
+		rig_want(r, 1, i, 0, 1e-12);
+}
+
 EVERYWHERE(singular)
 {
 	static const double m[] = { 2, 1, 1, 3, 1, 2, 2, 4 }, b[4] = { 0 };
