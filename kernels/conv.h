@@ -237,8 +237,9 @@ struct rlx_k_dw_pack {
  * @w: packed by conv_nd_pack; on a GPU as that kernel's @src
  * @bias: [oc], or NULL
  * @x_n, @y_n, @res_n: elements from one image to the next
- * @type, @bias_type: enum rlx_dtype of x, w, res and y, and of the bias: on a GPU
- *	any float of at least 16 bits (f64: both); not read on the CPU: all f32
+ * @type, @out_type, @bias_type: enum rlx_dtype of x and w, of res and y, and of the bias:
+ *	on a GPU any float of at least 16 bits (f64: all), @out_type @type or, where that has
+ *	16 bits, f32; not read on the CPU: all f32
  * @in, @out, @k, @s, @d, @p: depth, height, width of input, output, kernel,
  *	stride, dilation and padding before; fewer dimensions: the leading ones
  *	are 1 (padding 0). Padding after follows from @out; transposed: so does
@@ -266,7 +267,7 @@ struct rlx_k_conv_nd {
 	enum rlx_act act;
 	float		act_a, act_b;
 	bool		transposed;
-	uint8_t		type, bias_type;
+	uint8_t		type, out_type, bias_type;
 	bool		channels_last, x_plain;
 	/* derived by rlx_conv_nd_init() */
 	bool		copy;			/* conv_nd_pad comes before */

@@ -235,6 +235,8 @@ enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *conv)
 	for (k = 0; k < lo->st->n_in; k++)
 		if (rlx_lower_in(lo, k) && rlx_lower_in(lo, k)->dtype != RLX_F32)
 			return rlx_lower_unsupported(lo, "no kernel for these dtypes");
+	if (rlx_lower_out(lo, 0)->dtype != RLX_F32)
+		return rlx_lower_unsupported(lo, "a cast of its own rounds the result");
 	if (!g.block)
 		return lower_plain(lo, &g);
 	if (!rlx_lower_const(lo, 1))

@@ -143,6 +143,8 @@ enum rlx_status cpu_conv_f64(struct rlx_lower *lo, const struct rlx_conv *g)
 	for (k = 0; k < lo->st->n_in; k++)
 		if (rlx_lower_in(lo, k) && rlx_lower_in(lo, k)->dtype != RLX_F64)
 			return rlx_lower_unsupported(lo, "no kernel for these dtypes");
+	if (rlx_lower_out(lo, 0)->dtype != RLX_F64)
+		return rlx_lower_unsupported(lo, "a cast of its own rounds the result");
 	if (g->block || g->act != RLX_ACT_NONE || rlx_lower_in(lo, 3))
 		return rlx_lower_unsupported(lo, "in f64 nothing is fused with the sums");
 	if (image > MOST_BYTES)

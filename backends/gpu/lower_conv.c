@@ -5,18 +5,26 @@
 #include "backends/gpu/gpu.h"
 #include "kernels/gemm.h"
 
-/* One dtype throughout; the bias may be wider than 16-bit floats are. */
+/*
+ * Operands of one dtype; the result is of it too, or f32, and so is the residual. The bias may be
+ * wider than 16-bit floats are.
+ */
 static bool takes(const struct rlx_lower *lo)
 {
-	enum rlx_dtype dt = rlx_lower_out(lo, 0)->dtype;
+	enum rlx_dtype dt = rlx_lower_in(lo, 0)->dtype, y = rlx_lower_out(lo, 0)->dtype;
 	const struct rlx_type *bias = rlx_lower_in(lo, 2), *res = rlx_lower_in(lo, 3);
 
 	if (!rlx_lower_real(dt) && dt != RLX_F64)
 		return false;
 	if (bias && (dt == RLX_F64 ? bias->dtype != dt : !rlx_lower_real(bias->dtype)))
 		return false;
-	return rlx_lower_in(lo, 0)->dtype == dt && rlx_lower_in(lo, 1)->dtype == dt &&
-	       (!res || res->dtype == dt);
+	return rlx_lower_in(lo, 1)->dtype == dt && (!res || res->dtype == y) &&
+	       (y == dt || (dt != RLX_F64 && y == RLX_F32));
+}
+
+static bool is_half(enum rlx_dtype dt)
+{
+	return dt == RLX_F16 || dt == RLX_BF16;
 }
 
 /* Of one pixel without a stride. */
@@ -43,7 +51,8 @@ static enum rlx_status as_gemm(struct rlx_lower *lo, const struct rlx_conv *c)
 	g->act = c->act;
 	g->lo = (double)c->act_a;
 	g->hi = (double)c->act_b;
-	g->a_num = g->b_num = g->c_num = rlx_gemm_num(rlx_lower_out(lo, 0)->dtype);
+	g->a_num = g->b_num = rlx_gemm_num(rlx_lower_in(lo, 0)->dtype);
+	g->c_num = rlx_gemm_num(rlx_lower_out(lo, 0)->dtype);
 	rlx_lower_ref_in(lo, &g->a, 0, 0);
 	rlx_lower_ref_in(lo, &g->residual, 3, 0);
 	rlx_lower_ref_out(lo, &g->c, 0, 0);
@@ -54,7 +63,7 @@ static enum rlx_status as_gemm(struct rlx_lower *lo, const struct rlx_conv *c)
 static bool as_batched_gemm(struct rlx_lower *lo, const struct rlx_conv *c, struct rlx_g_launch *l)
 {
 	struct rlx_k_gemm *g = rlx_lower_args(lo, sizeof(*g));
-	enum rlx_dtype dt = rlx_lower_out(lo, 0)->dtype;
+	enum rlx_dtype dt = rlx_lower_in(lo, 0)->dtype;
 	size_t pixels = c->out[0] * c->out[1] * c->out[2];
 
 	g->m = c->oc;
@@ -68,7 +77,8 @@ static bool as_batched_gemm(struct rlx_lower *lo, const struct rlx_conv *c, stru
 	g->act = c->act;
 	g->lo = (double)c->act_a;
 	g->hi = (double)c->act_b;
-	g->a_num = g->b_num = g->c_num = rlx_gemm_num(dt);
+	g->a_num = g->b_num = rlx_gemm_num(dt);
+	g->c_num = rlx_gemm_num(rlx_lower_out(lo, 0)->dtype);
 	rlx_lower_ref_in(lo, &g->a, 1, 0);
 	rlx_lower_ref_in(lo, &g->b, 0, 0);
 	rlx_lower_ref_in(lo, &g->row_bias, 2, 0);
@@ -91,8 +101,7 @@ enum rlx_status gpu_conv(struct rlx_lower *lo, const struct rlx_conv *g)
 		return rlx_lower_unsupported(lo, "no blocked layout here but channels last");
 	if (!takes(lo))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
-	if (g->block && rlx_lower_out(lo, 0)->dtype != RLX_F16 &&
-	    rlx_lower_out(lo, 0)->dtype != RLX_BF16)
+	if (g->block && !is_half(rlx_lower_in(lo, 0)->dtype))
 		return rlx_lower_unsupported(lo, "channels last are f16 or bf16");
 	if (g->block && bias != RLX_F32)
 		return rlx_lower_unsupported(lo, "channels last the bias is f32");
@@ -108,7 +117,8 @@ enum rlx_status gpu_conv(struct rlx_lower *lo, const struct rlx_conv *g)
 	rlx_conv_plain(a, g);
 	a->channels_last = g->block != 0;
 	a->x_plain = g->x_plain;
-	a->type = (uint8_t)rlx_lower_out(lo, 0)->dtype;
+	a->type = (uint8_t)rlx_lower_in(lo, 0)->dtype;
+	a->out_type = (uint8_t)rlx_lower_out(lo, 0)->dtype;
 	if (rlx_lower_in(lo, 2))
 		a->bias_type = (uint8_t)rlx_lower_in(lo, 2)->dtype;
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);

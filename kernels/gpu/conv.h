@@ -15,6 +15,13 @@
 
 typedef elem::acc real;
 
+/* Of y and the residual: as x and w, unless who includes this has said otherwise. */
+#ifndef CONV_OUT_TYPE
+#define CONV_OUT_TYPE	ELEM_TYPE
+#endif
+typedef rlx_t<CONV_OUT_TYPE> out_elem;
+typedef out_elem::mem out_mem;
+
 /*
  * One dimension of a phase: output pixel first + q * step, for q < n, meets input
  * pixel q * s + at + j * d through tap tap + j * dtap, for j < taps.
@@ -185,8 +192,8 @@ static DEV inline bool conv_inside(const struct rlx_k_conv_nd &a, const int *at,
  */
 struct conv_ends {
 	const void	*bias;
-	const mem	*res;
-	mem		*y;
+	const out_mem	*res;
+	out_mem		*y;
 	real		*part;
 	int64_t		plane;
 };
@@ -203,16 +210,17 @@ static DEV inline struct conv_ends conv_ends_of(const struct rlx_k_conv_nd &a,
 {
 	int64_t plane = conv_plane(a), all = (int64_t)(a.n * a.oc) * plane;
 
-	return conv_ends{ RLX_G_PTR(const void, a.bias), RLX_G_PTR(const mem, a.res),
-			  RLX_G_PTR(mem, a.y), !part ? (real *)0 :
+	return conv_ends{ RLX_G_PTR(const void, a.bias), RLX_G_PTR(const out_mem, a.res),
+			  RLX_G_PTR(out_mem, a.y), !part ? (real *)0 :
 			  (real *)((char *)env.scratch + skip) + blockIdx.y * all, plane };
 }
 
-template <int N> struct alignas(N * sizeof(mem)) conv_run { mem v[N]; };
+/* N elements of y side by side. */
+template <int N> struct alignas(N * sizeof(out_mem)) conv_run { out_mem v[N]; };
 
 static DEV inline bool conv_aligned(const void *p, int n)
 {
-	return (uint64_t)p % ((uint64_t)n * sizeof(mem)) == 0;
+	return (uint64_t)p % ((uint64_t)n * sizeof(out_mem)) == 0;
 }
 
 /*
@@ -224,7 +232,7 @@ static DEV inline void conv_end(const struct rlx_k_conv_nd &a, const struct conv
 				int64_t channel, const int64_t *at, const real *sum)
 {
 	int64_t base = channel * o.plane;
-	mem *y = o.y + base + at[0];
+	out_mem *y = o.y + base + at[0];
 	bool whole = at[0] >= 0 && at[N - 1] == at[0] + N - 1 && conv_aligned(y, N);
 	struct conv_run<N> v;
 	real bias = 0;
@@ -241,14 +249,14 @@ static DEV inline void conv_end(const struct rlx_k_conv_nd &a, const struct conv
 			(real)load_float(o.bias, channel, a.bias_type);
 #pragma unroll
 	for (int i = 0; i < N; i++)
-		v.v[i] = o.res ? load_if(o.res + base + at[i], at[i] >= 0) : mem();
+		v.v[i] = o.res ? load_if(o.res + base + at[i], at[i] >= 0) : out_mem();
 #pragma unroll
 	for (int i = 0; i < N; i++) {
 		real x = sum[i] + bias;
 
 		if (o.res)
-			x += elem::get(v.v[i]);
-		v.v[i] = elem::put(act_of((int)a.act, (real)a.act_a, (real)a.act_b, x));
+			x += out_elem::get(v.v[i]);
+		v.v[i] = out_elem::put(act_of((int)a.act, (real)a.act_a, (real)a.act_b, x));
 	}
 	if (whole)
 		*(struct conv_run<N> *)y = v;
@@ -276,8 +284,8 @@ static DEV inline void conv_end_last(const struct rlx_k_conv_nd &a, const struct
 		if (o.part || i >= n)
 			continue;
 		x += o.bias ? (real)((const float *)o.bias)[channel + i] : 0;
-		x += o.res ? (real)elem::get(o.res[at + i]) : 0;
-		v.v[i] = elem::put(act_of((int)a.act, (real)a.act_a, (real)a.act_b, x));
+		x += o.res ? (real)out_elem::get(o.res[at + i]) : 0;
+		v.v[i] = out_elem::put(act_of((int)a.act, (real)a.act_a, (real)a.act_b, x));
 		if (!whole)
 			o.y[at + i] = v.v[i];
 	}

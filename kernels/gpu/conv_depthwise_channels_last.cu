@@ -9,7 +9,8 @@
  * Tiles: a row of the grid has up to 32 such vectors of channels, whose weights, which lie by
  * channels, a block turns to taps by channels in shared memory once for all of its pixels.
  * Traffic: y once; x once, and what neighbours read again from caches; weights once a block.
- * Limits: f32, f16, bf16; sums are f32, in one order; the bias is f32.
+ * Limits: f32, f16, bf16, y and the residual of those or f32; sums are f32, in one order; the
+ * bias is f32.
  */
 #define CONV_TRANSPOSED	0
 #include "kernels/gpu/conv.h"
@@ -20,7 +21,8 @@ enum {
 };
 
 typedef real sums[PER][VEC];
-typedef struct conv_run<VEC> vec;
+struct alignas(VEC * sizeof(mem)) vec { mem v[VEC]; };
+typedef struct conv_run<VEC> out_vec;
 
 static DEV inline void add_tap(real (&sum)[VEC], const vec &x, const real (&w)[VEC])
 {
@@ -103,19 +105,19 @@ static DEV inline void sum_run(sums &sum, const struct rlx_k_conv_nd &a, const m
 static DEV inline void end_pixel(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
 				 const real (&bias)[VEC], const real (&sum)[VEC], int64_t i)
 {
-	vec v = {};
+	out_vec v = {};
 
 	if (o.res)
-		v = *(const vec *)(o.res + i);
+		v = *(const out_vec *)(o.res + i);
 #pragma unroll
 	for (int e = 0; e < VEC; e++) {
 		real x = sum[e] + bias[e];
 
 		if (o.res)
-			x += elem::get(v.v[e]);
-		v.v[e] = elem::put(act_of(CONV_ACT, (real)a.act_a, (real)a.act_b, x));
+			x += out_elem::get(v.v[e]);
+		v.v[e] = out_elem::put(act_of(CONV_ACT, (real)a.act_a, (real)a.act_b, x));
 	}
-	*(vec *)(o.y + i) = v;
+	*(out_vec *)(o.y + i) = v;
 }
 
 /* Run @i of the pixels of all images; @w: of the thread's first channel. */

@@ -11,7 +11,8 @@
  * times, mostly from the L2; y once. With few tiles blocks split the terms (split-K) and a third
  * pass adds f32 parts up in order.
  * Source: implicit GEMM, Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning" (2014).
- * Limits: f16, bf16, sums f32; scratch for x and the weights (conv_plan.h).
+ * Limits: f16, bf16, y and the residual of that or f32, sums f32; scratch for x and the weights
+ * (conv_plan.h).
  */
 /* so many blocks hide the time that memory takes */
 #define RLX_G_BLOCKS	(CONV_TILE_M == 128 ? 2 : 3)

@@ -15,7 +15,7 @@
  * them up in order.
  *
  * Traffic: x is read taps * ceil(oc / BN) times and w ceil(pixels / BM) times by way of the L2;
- * y once; parts, and an x that is turned, are written and read once.
+ * y once, of x's type or f32; parts, and an x that is turned, are written and read once.
  *
  * Source: implicit GEMM, Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning" (2014);
  * PTX ISA, tensor copies in im2col mode, whose corners and offsets are as in CUTLASS's
@@ -25,11 +25,10 @@
  * tensor map can say (launch_conv.h: strides up to 8, padding to 128, taps to 255 pixels apart).
  */
 #define GEMM_TYPE_B	GEMM_TYPE_A
-#define GEMM_TYPE_C	GEMM_TYPE_A
 #define GEMM_TRANS_A	0
 #define GEMM_B_COLS	1
 #define GEMM_TILE_LINE	(2 * CONV_CHANNELS)
-#define SUMS_STORED	CONV_SPLIT_K
+#define SUMS_STORED	(CONV_SPLIT_K || GEMM_TYPE_C == 0)
 #include "kernels/gpu/conv_plan.h"
 #include "kernels/gpu/gemm_wgmma_tile.h"
 

@@ -62,9 +62,15 @@ static inline double rlx_g_conv_outputs(const struct rlx_k_conv_nd *a)
 	return (double)(a->n * a->oc) * (double)(a->out[0] * a->out[1] * a->out[2]);
 }
 
+/* Bytes of an element of x and w, and of one of y and the residual. */
 static inline double rlx_g_conv_size(const struct rlx_k_conv_nd *a)
 {
 	return a->type == RLX_F64 ? 8 : rlx_g_conv_half(a) ? 2 : 4;
+}
+
+static inline double rlx_g_conv_out_size(const struct rlx_k_conv_nd *a)
+{
+	return a->out_type == a->type ? rlx_g_conv_size(a) : 4;
 }
 
 /* Bytes that a convolution moves, each once. */
@@ -73,7 +79,8 @@ static inline double rlx_g_conv_dram(const struct rlx_k_conv_nd *a)
 	double x = (double)(a->n * a->ic) * (double)(a->in[0] * a->in[1] * a->in[2]);
 	double w = (double)(a->oc * (a->ic / a->groups)) * (double)(a->k[0] * a->k[1] * a->k[2]);
 
-	return (x + w + rlx_g_conv_outputs(a) * (a->res ? 2 : 1)) * rlx_g_conv_size(a);
+	return (x + w) * rlx_g_conv_size(a) +
+	       rlx_g_conv_outputs(a) * rlx_g_conv_out_size(a) * (a->res ? 2 : 1);
 }
 
 static inline enum rlx_g_rate rlx_g_conv_fma(const struct rlx_k_conv_nd *a)
@@ -120,7 +127,8 @@ static inline bool rlx_g_conv_depthwise_plan(const void *args, unsigned int i,
 		      (rows > 1 ? (int64_t)a->out[1] : 1) *
 		      (rows > 1 ? rlx_g_ceil((int64_t)a->out[1], rows) : 1));
 	l->grid[1] = (uint32_t)(phases < 65535 ? phases : 65535);
-	RLX_G_VARIANT(l, conv_depthwise, .ELEM_TYPE = a->type, .CONV_TRANSPOSED = a->transposed,
+	RLX_G_VARIANT(l, conv_depthwise, .ELEM_TYPE = a->type, .CONV_OUT_TYPE = a->out_type,
+		      .CONV_TRANSPOSED = a->transposed,
 		      .CONV_TAPS = known ? (int32_t)a->k[2] : 0,
 		      .CONV_STRIDE = known ? (int32_t)a->s[2] : 0, .CONV_PIXELS = per,
 		      .CONV_ROWS = rows);
@@ -175,13 +183,14 @@ static inline bool rlx_g_conv_depthwise_last_plan(const void *args, unsigned int
 	bool known = a->d[2] == 1 && a->k[2] <= 7 && a->s[2] <= 4;
 	int64_t size = rlx_g_conv_half(a) ? 2 : 4, taps = (int64_t)(a->k[0] * a->k[1] * a->k[2]);
 	int64_t rows = (int64_t)(a->n * a->out[0] * a->out[1]), fill = l->processors;
-	uint64_t at = (uint64_t)a->x | (uint64_t)a->y | (uint64_t)a->res;
+	uint64_t at = (uint64_t)a->x, to = (uint64_t)a->y | (uint64_t)a->res;
+	uint64_t out = (uint64_t)rlx_g_conv_out_size(a);
 	int64_t vec = 16 / size, per = !known ? 1 : a->s[2] > 1 || a->k[2] > 5 ? 2 : 4;
 	int64_t most, vecs, parts, runs;
 
 	if (i)
 		return false;
-	while (a->ic % (size_t)vec || at % (uint64_t)(vec * size))
+	while (a->ic % (size_t)vec || at % (uint64_t)(vec * size) || to % ((uint64_t)vec * out))
 		vec /= 2;
 	most = RLX_G_DEPTHWISE_SHARED / (taps * vec * size);
 	vecs = (int64_t)a->ic / vec;
@@ -199,6 +208,7 @@ static inline bool rlx_g_conv_depthwise_last_plan(const void *args, unsigned int
 	l->can = parts <= 65535;
 	l->shared = (uint32_t)(taps * vecs * vec * size);
 	RLX_G_VARIANT(l, conv_depthwise_channels_last, .ELEM_TYPE = a->type,
+		      .CONV_OUT_TYPE = a->out_type,
 		      .CONV_TAPS = known ? (int32_t)a->k[2] : 0,
 		      .CONV_STRIDE = known ? (int32_t)a->s[2] : 0, .CONV_PIXELS = (int32_t)per,
 		      .CONV_CHANNELS = (int32_t)vec, .CONV_ACT = (int32_t)a->act);
@@ -241,7 +251,7 @@ static inline bool rlx_g_conv_direct_plan(const void *args, unsigned int i,
 	if (i)
 		return false;
 	rlx_g_line(l, (int64_t)rlx_g_conv_outputs(a), 256);
-	RLX_G_VARIANT(l, conv_direct, .ELEM_TYPE = a->type);
+	RLX_G_VARIANT(l, conv_direct, .ELEM_TYPE = a->type, .CONV_OUT_TYPE = a->out_type);
 	return true;
 }
 
@@ -281,7 +291,8 @@ static inline void rlx_g_conv_tiled(const struct rlx_k_conv_nd *a, struct rlx_g_
 
 	rlx_g_line(l, rlx_g_conv_blocks(a, t), half && t.m == 64 ? 128 : 256);
 	if (half)
-		RLX_G_VARIANT(l, conv_mma, .ELEM_TYPE = a->type, .CONV_TRANSPOSED = a->transposed,
+		RLX_G_VARIANT(l, conv_mma, .ELEM_TYPE = a->type, .CONV_OUT_TYPE = a->out_type,
+			      .CONV_TRANSPOSED = a->transposed,
 			      .CONV_TILE_M = t.m, .CONV_TILE_N = t.n);
 	else
 		RLX_G_VARIANT(l, conv_simt, .ELEM_TYPE = a->type, .CONV_TRANSPOSED = a->transposed,
@@ -375,9 +386,10 @@ static inline void rlx_g_conv_describe(const void *args, char *buf, size_t size)
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
 
 	snprintf(buf, size, "conv n%zu c%zu oc%zu g%zu in%zux%zux%zu out%zux%zux%zu k%zux%zux%zu "
-		 "s%zux%zux%zu d%zux%zux%zu t=%d%s%s%s", a->n, a->ic, a->oc, a->groups, a->in[0],
+		 "s%zux%zux%zu d%zux%zux%zu t=%d,%d%s%s%s", a->n, a->ic, a->oc, a->groups, a->in[0],
 		 a->in[1], a->in[2], a->out[0], a->out[1], a->out[2], a->k[0], a->k[1], a->k[2],
 		 a->s[0], a->s[1], a->s[2], a->d[0], a->d[1], a->d[2], (int)a->type,
+		 (int)a->out_type,
 		 a->transposed ? " transposed" : "", a->res ? " residual" : "",
 		 a->channels_last ? a->x_plain ? " x-plain" : " channels-last" : "");
 }

@@ -144,6 +144,11 @@ static inline void rlx_g_conv_maps(const struct rlx_k_conv_nd *a, int32_t channe
 	};
 }
 
+static inline int32_t rlx_g_conv_num(uint8_t type)
+{
+	return type == RLX_F16 ? RLX_NUM_F16 : type == RLX_BF16 ? RLX_NUM_BF16 : RLX_NUM_F32;
+}
+
 /* In tiles @t, each sum in @parts or, where k has less steps, as many as have some. */
 static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx_g_gemm_tile t,
 				       int64_t parts, struct rlx_g_launch *l)
@@ -166,7 +171,8 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 	l->shared = (uint32_t)(GEMM_TILE_STAGES(t.m, t.n) * GEMM_TILE_STAGE(t.m, t.n));
 	rlx_g_conv_maps(&mapped, channels, t, l);
 	RLX_G_VARIANT(l, conv_wgmma,
-		      .GEMM_TYPE_A = a->type == RLX_F16 ? RLX_NUM_F16 : RLX_NUM_BF16,
+		      .GEMM_TYPE_A = rlx_g_conv_num(a->type),
+		      .GEMM_TYPE_C = rlx_g_conv_num(a->out_type),
 		      .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n, .GEMM_ACT = (int32_t)a->act,
 		      .CONV_SPLIT_K = parts > 1, .CONV_CHANNELS = channels,
 		      .CONV_FOLDED = a->x_plain);
@@ -219,8 +225,8 @@ static inline void rlx_g_conv_wgmma_cost(const void *args, const struct rlx_g_la
 	t->step_ns = 0.6 * (double)((m + n) * (64 / p->CONV_CHANNELS));
 	t->end_ns = 300 + (double)(m * n) / (a->act > RLX_ACT_RELU || a->res ? 6 : 17);
 	t->dram_bytes = 2 * ((double)a->n * (double)(a->in[1] * a->in[2]) * ic +
-			     (double)(a->k[1] * a->k[2]) * ic * oc +
-			     pixels * oc * (a->res ? 2 : 1));
+			     (double)(a->k[1] * a->k[2]) * ic * oc) +
+			pixels * oc * (a->res ? 2 : 1) * (a->out_type == RLX_F32 ? 4 : 2);
 	if (a->x_plain)
 		t->alone_bytes = 4 * (double)a->n * (double)rlx_g_conv_folded(a);
 	if (parts > 1)

@@ -10,11 +10,12 @@
  *		may x be; channels last x is [n, 1, h, w, c] (or plain), w [co, 1, kh, kw, c /
  *		groups], y and residual [n, 1, oh, ow, co]; of a plain x w may have more channels,
  *		whose weights are not looked at
- * Dtypes:	x, w, bias, residual: f64 f32 f16 bf16; y as x and w promoted
+ * Dtypes:	x, w, bias, residual: f64 f32 f16 bf16; y as x and w promoted, or out_dtype
  * Does:	act(conv(x, w) + bias + residual) with stride, pad and dilation of conv. act is
  *		one of enum rlx_act, none if not given; act_lo and act_hi bound RLX_ACT_CLIP and
  *		are factor and addend of RLX_ACT_HARD_SIGMOID. block is 1 to 64, 0 (if not given)
- *		for plain layouts, -1 for channels last.
+ *		for plain layouts, -1 for channels last. out_dtype, if given f64, f32, f16 or
+ *		bf16, is what y is rounded to, once and behind act; sums are as wide at least.
  * Gradient:	by the ops that it stands for
  * Source:	conv, add and the activation's op
  */
@@ -27,7 +28,8 @@ RLX_OP(fused_conv, "act(conv(x, w) + bias + residual)",
 	ATTR(i32, act)
 	ATTR(f32, act_lo)
 	ATTR(f32, act_hi)
-	ATTR(i32, block),
+	ATTR(i32, block)
+	ATTR(dtype, out_dtype),
 	RLX_T_COMPUTE | RLX_T_FUSED)
 
 /* The plain shape that a blocked x stands for; false if it cannot be blocked. */
@@ -121,7 +123,7 @@ static enum rlx_status fused_conv_infer(struct rlx_infer *q)
 		    memcmp(res->dim, y->dim, y->rank * sizeof(y->dim[0]))))
 		return op_fail(q, RLX_ESHAPE, "the residual has not the result's shape");
 	y->dtype = rlx_dtype_promote(q->in[0]->dtype, q->in[1]->dtype);
-	return RLX_OK;
+	return op_infer_out_dtype(q, a->out_dtype);
 }
 
 static enum rlx_status fused_conv_expand(struct rlx_expand *q)
@@ -130,8 +132,12 @@ static enum rlx_status fused_conv_expand(struct rlx_expand *q)
 	const struct rlx_type *xt = rlx_type_of(q->g, q->in[0]);
 	const struct rlx_type *wt = rlx_type_of(q->g, q->in[1]);
 	rlx_value x = q->in[0], w = q->in[1], y;
+	enum rlx_dtype sum = q->out_type->dtype;
 	struct rlx_type plain, plain_w;
 	int32_t block = a->block;
+
+	if (xt && wt)
+		sum = rlx_dtype_promote(rlx_dtype_promote(xt->dtype, wt->dtype), sum);
 
 	if (block == RLX_CHANNELS_LAST && xt && wt && plain_last(a, xt, wt, &plain, &plain_w)) {
 		if (xt->rank == 5)
@@ -141,15 +147,19 @@ static enum rlx_status fused_conv_expand(struct rlx_expand *q)
 	} else if (block > 0 && xt && wt && xt->rank == 5 && plain_x(a, xt, wt, &plain)) {
 		x = rlx_emit(q->g, unblock_channels, .x = x, .channels = plain.dim[1]);
 	}
+	if (a->out_dtype) {
+		x = op_cast(q->g, x, sum);
+		w = op_cast(q->g, w, sum);
+	}
 	y = rlx_emit(q->g, conv, .x = x, .w = w, .bias = q->in[2],
 		     .stride = a->stride, .pad = a->pad, .dilation = a->dilation,
 		     .groups = a->groups);
 	if (block)
 		y = rlx_emit(q->g, block_channels, .x = y, .block = block);
 	if (q->in[3].id)
-		y = rlx_emit(q->g, add, .a = y,
-			     .b = op_cast(q->g, q->in[3], q->out_type->dtype));
-	q->out[0] = op_act_emit(q->g, y, a->act, a->act_lo, a->act_hi);
+		y = rlx_emit(q->g, add, .a = y, .b = op_cast(q->g, q->in[3], sum));
+	y = op_act_emit(q->g, y, a->act, a->act_lo, a->act_hi);
+	q->out[0] = op_cast(q->g, y, q->out_type->dtype);
 	return op_done(q->g);
 }
 
@@ -159,12 +169,57 @@ static void fused_conv_cost(const struct rlx_infer *q, struct rlx_cost *c)
 		   (double)shape_span(q->in[1], 1, q->in[1]->rank);
 }
 
+/* Operands of 16 bits, what is added and the result of f32; or a result of 16 bits. */
+static bool sample_out_dtype(unsigned int i, struct rlx_sample *s)
+{
+	struct rlx_op_fused_conv *a = s->args;
+	enum rlx_dtype dt = i & 1 ? RLX_BF16 : RLX_F16;
+
+	a->act = RLX_ACT_RELU;
+	a->out_dtype = RLX_F32;
+	s->grad_tol = -1;
+	s->in[2] = rlx_type(RLX_F32, 24);
+	switch (i) {
+	case 0:
+		s->in[0] = rlx_type(dt, 2, 5, 7, 9);
+		s->in[1] = rlx_type(dt, 24, 5, 3, 3);
+		s->in[3] = rlx_type(RLX_F32, 2, 24, 7, 9);
+		break;
+	case 1:		/* one pixel: a product */
+		s->in[0] = rlx_type(dt, 2, 16, 5, 8);
+		s->in[1] = rlx_type(dt, 24, 16, 1, 1);
+		s->in[3] = rlx_type(RLX_F32, 2, 24, 5, 8);
+		a->pad = (struct rlx_ints){ 0 };
+		break;
+	case 2:		/* channels last, a residual of 16 bits */
+		a->block = RLX_CHANNELS_LAST;
+		s->in[0] = rlx_type(dt, 2, 1, 7, 9, 16);
+		s->in[1] = rlx_type(dt, 24, 1, 3, 3, 16);
+		s->in[3] = rlx_type(dt, 2, 1, 7, 9, 24);
+		break;
+	case 3:		/* and depthwise */
+		a->block = RLX_CHANNELS_LAST;
+		a->groups = 24;
+		s->in[0] = s->in[3] = rlx_type(dt, 2, 1, 7, 9, 24);
+		s->in[3].dtype = RLX_F32;
+		s->in[1] = rlx_type(dt, 24, 1, 3, 3, 1);
+		break;
+	case 4:		/* rounded behind what is added */
+		s->in[1] = rlx_type(RLX_F32, 24, 3, 3, 3);
+		s->in[3] = rlx_type(RLX_F32, 2, 24, 7, 9);
+		a->out_dtype = RLX_F16;
+		s->tol = 1e-3;
+		break;
+	default:
+		return false;
+	}
+	return true;
+}
+
 static bool fused_conv_sample(unsigned int i, struct rlx_sample *s)
 {
 	struct rlx_op_fused_conv *a = s->args;
 
-	if (i > RLX_ACT_COUNT + 9)
-		return false;
 	s->n_in = 4;
 	s->tol = 1e-5;
 	s->in[0] = rlx_type(RLX_F32, 2, 3, 7, 9);
@@ -174,6 +229,8 @@ static bool fused_conv_sample(unsigned int i, struct rlx_sample *s)
 	a->act = i < RLX_ACT_COUNT ? (int32_t)i : RLX_ACT_SILU;
 	a->act_lo = i == RLX_ACT_HARD_SIGMOID ? 0.2f : 0;
 	a->act_hi = i == RLX_ACT_HARD_SIGMOID ? 0.5f : 6;
+	if (i > RLX_ACT_COUNT + 9)
+		return sample_out_dtype(i - RLX_ACT_COUNT - 10, s);
 	if (i & 1)
 		s->in[3] = rlx_type(RLX_F32, 2, 5, 7, 9);
 	if (i == RLX_ACT_COUNT) {	/* 1-D, no bias */

@@ -224,17 +224,19 @@ static void two_dims_of(struct layout *l, struct rlx_op_fused_conv *a)
 /* ---- channels last ---- */
 
 /*
- * Can it be done channels last: one dtype of 16 bits, and one group, groups of chunks of 8, or
- * chunks of 8 groups of one channel.
+ * Can it be done channels last: operands of one dtype of 16 bits, a result of that or f32, and a
+ * residual as the result; one group, groups of chunks of 8, or chunks of 8 groups of one channel.
  */
 static bool fits_last(const struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_op_fused_conv *a = n->args;
 	const struct rlx_type *x = type_of(l, n->in[0]), *w = type_of(l, n->in[1]);
 	const struct rlx_type *r = type_of(l, n->in[3]), *b = type_of(l, n->in[2]);
+	enum rlx_dtype y = type_of(l, n->out)->dtype;
 
 	return !a->block && is_image(x) && is_image(w) && x->dtype != RLX_F32 &&
-	       w->dtype == x->dtype && (!n->in[3] || r->dtype == x->dtype) &&
+	       w->dtype == x->dtype && (y == x->dtype || y == RLX_F32) &&
+	       (!n->in[3] || r->dtype == y) &&
 	       (!n->in[2] || is_real(b->dtype)) &&
 	       (a->groups == 1 || w->dim[1] % 8 == 0 ||
 		(w->dim[1] == 1 && w->dim[0] == a->groups && a->groups % 8 == 0));

@@ -59,6 +59,8 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	struct rlx_g_env env = { .units = 0 };
 	size_t nx = a.n * a.ic * conv_volume(a.in), ny = a.n * a.oc * conv_volume(a.out);
 	size_t nw = a.oc * (a.ic / a.groups) * conv_volume(a.k), size, i;
+	/* 16 bits may be summed up to f32 */
+	int out = rounding(type) > 0 && kc_pick(seed, 0, 1) ? RLX_F32 : type;
 	int bias_type = type == RLX_F64 || (!a.channels_last && kc_pick(seed, 0, 1)) ? type :
 			RLX_F32;
 	const struct order ox = order_of(a.ic, a.in, a.channels_last && !a.x_plain);
@@ -68,8 +70,9 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	struct conv_data d;
 	double tol = type == RLX_F64 ? 1e-12 : 4e-7;
 
-	size = rlx_k_type_size((enum rlx_dtype)type);
+	size = rlx_k_type_size((enum rlx_dtype)out);
 	a.type = (uint8_t)type;
+	a.out_type = (uint8_t)out;
 	a.bias_type = (uint8_t)bias_type;
 	a.act_a = a.act == RLX_ACT_CLIP ? -0.5f : 0.2f;
 	a.act_b = 0.5f;
@@ -77,7 +80,7 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	d.x = numbers(nx, ox, type, &x, seed);
 	d.w = numbers(nw, ow, type, &w, seed);
 	d.bias = numbers(a.oc, vector, bias_type, &bias, seed);
-	d.res = numbers(ny, oy, type, &res, seed);
+	d.res = numbers(ny, oy, out, &res, seed);
 	d.y = malloc(ny * sizeof(double));
 	d.mag = malloc(ny * sizeof(double));
 	CHECK(d.y && d.mag);
@@ -86,7 +89,7 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	a.bias = kc_pick(seed, 0, 1) ? bias : NULL;
 	a.res = kc_pick(seed, 0, 1) ? res : NULL;
 	conv_reference_all(&a, &d);
-	y = gpu_alloc(ny, type, 0, 0, seed);
+	y = gpu_alloc(ny, out, 0, 0, seed);
 	a.x = x;
 	a.w = w;
 	a.y = dev_of(y, ny * size);
@@ -96,13 +99,14 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	dev_read(y, a.y, ny * size);
 	ny = live_images ? ny / a.n * (size_t)live_images : ny;
 	for (i = 0; i < ny; i++) {
-		double got = gpu_value(y, place_of(&oy, i), type), want = d.y[i];
+		double got = gpu_value(y, place_of(&oy, i), out), want = d.y[i];
 
-		CHECKF(fabs(got - want) <= tol * d.mag[i] + rounding(type) * fabs(want) + tol,
-		       "type %d: [%zu] is %g, not %g: %zu>%zu/%zu in %zux%zux%zu out %zux%zux%zu "
-		       "k %zux%zux%zu s %zux%zux%zu%s%s", type, i, got, want, a.ic, a.oc, a.groups,
-		       a.in[0], a.in[1], a.in[2], a.out[0], a.out[1], a.out[2], a.k[0], a.k[1],
-		       a.k[2], a.s[0], a.s[1], a.s[2], a.transposed ? " transposed" : "",
+		CHECKF(fabs(got - want) <= tol * d.mag[i] + rounding(out) * fabs(want) + tol,
+		       "type %d to %d: [%zu] is %g, not %g: %zu>%zu/%zu in %zux%zux%zu "
+		       "out %zux%zux%zu k %zux%zux%zu s %zux%zux%zu%s%s", type, out, i, got, want,
+		       a.ic, a.oc, a.groups, a.in[0], a.in[1], a.in[2], a.out[0], a.out[1],
+		       a.out[2], a.k[0], a.k[1], a.k[2], a.s[0], a.s[1], a.s[2],
+		       a.transposed ? " transposed" : "",
 		       a.channels_last ? " channels last" : "");
 	}
 	if (live_images)
@@ -382,7 +386,8 @@ TEST(wgmma_refuses)
 	const struct rlx_k_conv_nd a = {
 		.n = 2, .ic = 16, .oc = 64, .groups = 1, .in = { 1, 40, 40 }, .out = { 1, 40, 40 },
 		.k = { 1, 3, 3 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 }, .p = { 0, 1, 1 },
-		.x_n = 16 * 1600, .y_n = 64 * 1600, .type = RLX_F16, .channels_last = true,
+		.x_n = 16 * 1600, .y_n = 64 * 1600, .type = RLX_F16, .out_type = RLX_F32,
+		.channels_last = true,
 	};
 	struct rlx_g_launch l = { .arch = 90 };
 	struct rlx_k_conv_nd b[9];
@@ -410,7 +415,7 @@ TEST(refuses)
 	struct rlx_k_conv_nd a = {
 		.n = 1, .ic = 4, .oc = 64, .groups = 1, .in = { 1, 4, 4 }, .out = { 1, 4, 4 },
 		.k = { 1, 1, 1 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 }, .y_n = 64 * 16,
-		.type = RLX_F32,
+		.type = RLX_F32, .out_type = RLX_F32,
 	};
 	struct rlx_g_launch l = { 0 };
 

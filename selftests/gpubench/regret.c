@@ -186,7 +186,7 @@ static bool conv(struct rlx_g_launch *l)
 		.n = (size_t)size(1, 32), .ic = (size_t)size(1, 512), .oc = (size_t)size(1, 512),
 		.groups = 1, .in = { 1, e, e }, .k = { 1, k, k }, .s = { 1, s, s },
 		.d = { 1, 1, 1 }, .p = { 0, k / 2, k / 2 }, .type = (uint8_t)type,
-		.bias_type = (uint8_t)type,
+		.out_type = (uint8_t)type, .bias_type = (uint8_t)type,
 	};
 	size_t out = (e + 2 * (k / 2) - k) / s + 1;
 
