@@ -54,7 +54,8 @@ static void *writing(const struct rlx_legal *l, struct rlx_rewrite *rw, uint32_t
 	const struct rlx_field *f = out_dtype_of(n->def);
 	void *args;
 
-	if (!f || v != n->out || !only_rounds(g->val[v].type.dtype, to))
+	if (!l->c->target.dev || !f || v != n->out ||
+	    !only_rounds(g->val[v].type.dtype, to))
 		return NULL;
 	args = rlx_malloc(n->def->args_size);
 	if (!args) {
@@ -63,7 +64,7 @@ static void *writing(const struct rlx_legal *l, struct rlx_rewrite *rw, uint32_t
 	}
 	memcpy(args, n->args, n->def->args_size);
 	*(int32_t *)rlx_field_ptr(f, args) = (int32_t)to;
-	if (rlx_legal_with(l, n, args))
+	if (rlx_legal_as(l, n, args, NULL))
 		return args;
 	rlx_free(args);
 	return NULL;

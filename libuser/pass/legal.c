@@ -223,7 +223,7 @@ static bool choose_integers(const struct question *a, enum rlx_dtype *to)
 	return holds(to[0], dt);
 }
 
-bool rlx_legal_as(const struct rlx_legal *l, const struct rlx_node *n,
+bool rlx_legal_as(const struct rlx_legal *l, const struct rlx_node *n, const void *args,
 		  const enum rlx_dtype to[RLX_LEGAL_INPUTS])
 {
 	struct rlx_error quiet = { 0 };
@@ -233,25 +233,9 @@ bool rlx_legal_as(const struct rlx_legal *l, const struct rlx_node *n,
 		return true;
 	if (n->n_in > RLX_LEGAL_INPUTS)
 		return false;
-	a.q = (struct rlx_infer){ .def = n->def, .args = n->args, .n_in = n->n_in, .in = a.in,
-				  .constant = a.constant, .err = &quiet, .n_out = 1 };
+	a.q = (struct rlx_infer){ .def = n->def, .args = args ? args : n->args, .n_in = n->n_in,
+				  .in = a.in, .constant = a.constant, .err = &quiet, .n_out = 1 };
 	take_inputs(&a, to);
-	if (!rlx_op_infer(&a.q))
-		return ask(&a);
-	put_constants(&a);
-	return false;
-}
-
-bool rlx_legal_with(const struct rlx_legal *l, const struct rlx_node *n, const void *args)
-{
-	struct rlx_error quiet = { 0 };
-	struct question a = { .l = l, .g = l->g, .n = n };
-
-	if (!l->c->target.dev || n->n_in > RLX_LEGAL_INPUTS)
-		return false;
-	a.q = (struct rlx_infer){ .def = n->def, .args = args, .n_in = n->n_in, .in = a.in,
-				  .constant = a.constant, .err = &quiet, .n_out = 1 };
-	take_inputs(&a, NULL);
 	if (!rlx_op_infer(&a.q))
 		return ask(&a);
 	put_constants(&a);

@@ -37,10 +37,11 @@ void rlx_legal_end(struct rlx_legal *l);
  */
 enum rlx_legal_form rlx_legal(const struct rlx_legal *l, const struct rlx_node *n,
 			      enum rlx_dtype to[RLX_LEGAL_INPUTS]);
-/* Does the target run @n as it is with dtype @to[k] for input @k, 0: its own? */
-bool rlx_legal_as(const struct rlx_legal *l, const struct rlx_node *n,
+/*
+ * Does the target run @n as it is with @args in the place of its own, and dtype @to[k] for
+ * input @k, 0: its own? Either may be NULL. Of no target that can be asked: yes.
+ */
+bool rlx_legal_as(const struct rlx_legal *l, const struct rlx_node *n, const void *args,
 		  const enum rlx_dtype to[RLX_LEGAL_INPUTS]);
-/* Does the target run @n with @args in the place of its own as it is? */
-bool rlx_legal_with(const struct rlx_legal *l, const struct rlx_node *n, const void *args);
 
 #endif

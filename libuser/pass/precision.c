@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * The precision policy (enum rlx_precision). BF16, F16 and TF32 let products round their
- * operands, those of attention and convolutions where the target gains by it, and leave
- * every tensor as written. The mixed forms also keep tensors between ops in 16 bits:
+ * operands, those of attention and convolutions (BF16 and F16) where the target gains by it,
+ * and leave every tensor as written. The mixed forms also keep tensors between ops in 16 bits:
  * compute, pointwise and moving ops work in them, and so do reductions, whose kernels
  * accumulate in f32. What the target computes in f32 nevertheless, as convolutions on CPUs,
  * stays as it is, with what only reads that: each conversion would be a pass over the tensor.
@@ -86,13 +86,16 @@ static bool would_overflow(const struct rlx_graph *g, uint32_t v)
 static uint32_t narrowed(struct policy *p, uint32_t v)
 {
 	struct rlx_graph *g = p->rw->g;
+	uint32_t to;
 
 	if (!v || g->val[v].type.dtype != RLX_F32 || would_overflow(g, v))
 		return v;
 	if (v < p->n_cast && p->cast[v])
 		return p->cast[v];
-	v = rlx_emit(g, cast, .x = { v }, .to = p->small).id;
-	return v;
+	to = rlx_emit(g, cast, .x = { v }, .to = p->small).id;
+	if (v < p->n_cast)
+		p->cast[v] = to;
+	return to;
 }
 
 /* As the graph had it: a bias or mask made by ops that now work in 16 bits. */
@@ -132,6 +135,50 @@ static bool attention_only(struct policy *p, const struct rlx_node *n)
 	return true;
 }
 
+static struct rlx_op_fused_conv conv_args(const struct rlx_node *n)
+{
+	const struct rlx_op_conv *c = n->args;
+
+	if (n->def->index == RLX_OP_fused_conv)
+		return *(const struct rlx_op_fused_conv *)n->args;
+	return (struct rlx_op_fused_conv){ .stride = c->stride, .pad = c->pad,
+					   .dilation = c->dilation, .groups = c->groups };
+}
+
+/* And the products of convolutions: what is summed and added stays in f32. */
+static bool conv_only(struct policy *p, const struct rlx_node *n)
+{
+	const struct rlx_graph *g = p->rw->old;
+	struct rlx_node as = *n;
+	struct rlx_op_fused_conv a;
+	uint32_t in[4] = { 0 }, k;
+
+	if ((n->def->index != RLX_OP_conv && n->def->index != RLX_OP_fused_conv) || !p->all ||
+	    !p->small)
+		return false;
+	for (k = 0; k < n->n_in; k++) {
+		in[k] = n->in[k];
+		if (in[k] && g->val[in[k]].type.dtype != RLX_F32)
+			return false;
+	}
+	a = conv_args(n);
+	a.out_dtype = RLX_F32;
+	as.def = rlx_op_defs[RLX_OP_fused_conv];
+	as.in = in;
+	as.n_in = 4;
+	if (would_overflow(g, in[0]) || would_overflow(g, in[1]) ||
+	    !rlx_legal_as(p->legal, &as, &a, (enum rlx_dtype[RLX_LEGAL_INPUTS]){ p->small,
+										 p->small }))
+		return false;
+	a.x = (rlx_value){ narrowed(p, p->rw->map[in[0]]) };
+	a.w = (rlx_value){ narrowed(p, p->rw->map[in[1]]) };
+	a.bias = rlx_rewrite_value(p->rw, in[2]);
+	a.residual = rlx_rewrite_value(p->rw, in[3]);
+	rlx_rewrite_set(p->rw, n->out, rlx_emit_raw(p->rw->g, &rlx_op_fused_conv, &a, sizeof(a),
+						    n->file, n->line));
+	return true;
+}
+
 /* Is node @idx computed in f32 in any case, or does it read f32 of such alone? */
 static bool stays_wide(const struct policy *p, uint32_t idx)
 {
@@ -145,7 +192,7 @@ static bool stays_wide(const struct policy *p, uint32_t idx)
 		if (n->in[k] && g->val[n->in[k]].type.dtype == RLX_F32 && !stays(p, n, k))
 			to[k] = p->small;
 	if (n->def->traits & RLX_T_COMPUTE)
-		return !rlx_legal_as(p->legal, n, to);
+		return !rlx_legal_as(p->legal, n, NULL, to);
 	for (k = 0; k < n->n_in; k++) {
 		v = n->in[k];
 		if (!v || g->val[v].type.dtype != RLX_F32)
@@ -182,14 +229,16 @@ static void mixed(struct policy *p, uint32_t idx)
 	for (k = 0; k < n->n_in; k++) {
 		from = rw->map[n->in[k]];
 		in[k] = stays(p, n, k) ? widened(p, from, n->in[k]) : narrowed(p, from);
-		/* written once more only where two ops want different forms */
-		if (in[k] != from && from < p->n_cast)
-			p->cast[from] = in[k];
 	}
 	v = rw->g->err.status ? RLX_NONE :
 	    rlx_node_new(rw->g, n->def, n->args, in, n->n_in, n);
 	for (i = 0; v.id && i < n->n_out; i++)
 		rlx_rewrite_set(rw, n->out + i, (rlx_value){ v.id + i });
+}
+
+static bool operands_only(struct policy *p, const struct rlx_node *n)
+{
+	return product_only(p, n) || attention_only(p, n) || conv_only(p, n);
 }
 
 static void restore_outputs(struct rlx_rewrite *rw)
@@ -245,8 +294,7 @@ enum rlx_status rlx_pass_precision(struct rlx_pass_ctx *c, struct rlx_graph *g,
 			continue;
 		if (mix)
 			mixed(&p, n);
-		else if (g->node[n].scope & RLX_SCOPE_AS_WRITTEN ||
-			 (!product_only(&p, &g->node[n]) && !attention_only(&p, &g->node[n])))
+		else if (g->node[n].scope & RLX_SCOPE_AS_WRITTEN || !operands_only(&p, &g->node[n]))
 			rlx_rewrite_copy(&rw, n);
 	}
 	if (!rw.g->err.status)

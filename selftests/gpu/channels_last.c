@@ -149,9 +149,14 @@ static double value(struct rlx_session *s, int64_t i)
 	return el_get(&x, i);
 }
 
-static struct rlx_session *session(struct rlx_graph *g, const char *device, uint64_t seed)
+static struct rlx_session *session(struct rlx_graph *g, const char *device,
+				   enum rlx_precision precision, uint64_t seed)
 {
-	struct rlx_session *s = session_of(g, device, device ? RLX_COMPILE_NATIVE : 0);
+	struct rlx_compile_opts o = {
+		.size = sizeof(o), .device = device, .precision = precision,
+		.flags = RLX_COMPILE_NATIVE,
+	};
+	struct rlx_session *s = rig_session(rlx_graph_get(g), &o);
 	const struct rlx_type *t = rlx_program_io_type(rlx_session_program(s), RLX_IO_INPUT, 0);
 	struct rlx_tensor x = { .type = *t,
 				.data = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "x")) };
@@ -164,11 +169,15 @@ static struct rlx_session *session(struct rlx_graph *g, const char *device, uint
 	return s;
 }
 
-/* Both round each result alike, but now and then to the other neighbour. Takes @g. */
-static void against_ref(struct rlx_graph *g, uint64_t seed, double tol, int i)
+/*
+ * Both round each result alike, but now and then to the other neighbour; with a @precision the
+ * device alone rounds. Takes @g.
+ */
+static void against_ref(struct rlx_graph *g, enum rlx_precision precision, uint64_t seed,
+			double tol, int i)
 {
-	struct rlx_session *a = session(g, getenv("RLX_TEST_GPU"), seed);
-	struct rlx_session *b = session(g, "ref", seed);
+	struct rlx_session *a = session(g, getenv("RLX_TEST_GPU"), precision, seed);
+	struct rlx_session *b = session(g, "ref", RLX_PRECISION_AS_WRITTEN, seed);
 	int64_t n = rlx_type_count(&g->val[g->io[RLX_IO_OUTPUT].e[0].v.id].type), k;
 	double most = 0;
 
@@ -191,9 +200,21 @@ TEST(random_nets)
 	for (i = 0; i < 14; i++) {
 		enum rlx_dtype dtype = i % 2 ? RLX_BF16 : RLX_F16;
 
-		against_ref(draw(seed + (uint64_t)i, dtype, 1 + i % 6), seed,
-			    dtype == RLX_F16 ? 6e-3 : 5e-2, i);
+		against_ref(draw(seed + (uint64_t)i, dtype, 1 + i % 6), RLX_PRECISION_AS_WRITTEN,
+			    seed, dtype == RLX_F16 ? 6e-3 : 5e-2, i);
 	}
+}
+
+/* Tensors of f32, of which convolutions alone round what they read. */
+TEST(random_nets_of_rounded_operands)
+{
+	uint64_t seed = rlx_test_seed();
+	int i;
+
+	for (i = 0; i < 12; i++)
+		against_ref(draw(seed + (uint64_t)i, RLX_F32, 1 + i % 6),
+			    i % 2 ? RLX_PRECISION_BF16 : RLX_PRECISION_F16, seed,
+			    i % 2 ? 5e-2 : 6e-3, i);
 }
 
 /* One convolution of a pixel, with a residual now and then: weights times an image's channels. */
@@ -218,28 +239,35 @@ static struct rlx_graph *one_pixel(uint64_t seed, enum rlx_dtype dtype)
 TEST(pixels)
 {
 	static const struct {
-		enum rlx_dtype	dtype;
-		double		tol;
-	} form[] = { { RLX_F32, 2e-5 }, { RLX_F16, 4e-3 }, { RLX_BF16, 3e-2 } };
+		enum rlx_dtype		dtype;
+		enum rlx_precision	precision;
+		double			tol;
+	} form[] = {
+		{ RLX_F32, RLX_PRECISION_AS_WRITTEN, 2e-5 },
+		{ RLX_F16, RLX_PRECISION_AS_WRITTEN, 4e-3 },
+		{ RLX_BF16, RLX_PRECISION_AS_WRITTEN, 3e-2 },
+		{ RLX_F32, RLX_PRECISION_F16, 4e-3 },
+		{ RLX_F32, RLX_PRECISION_BF16, 3e-2 },
+	};
 	uint64_t seed = rlx_test_seed();
 	int i;
 
-	for (i = 0; i < 24; i++)
-		against_ref(one_pixel(seed + (uint64_t)i, form[i % 3].dtype), seed,
-			    form[i % 3].tol, i);
+	for (i = 0; i < 30; i++)
+		against_ref(one_pixel(seed + (uint64_t)i, form[i % 5].dtype),
+			    form[i % 5].precision, seed, form[i % 5].tol, i);
 }
 
-/* Only the input and the result are turned, however long the chain. */
-TEST(chains_stay)
+/* Of @dtype with @precision: only the input and the result are turned, however long the chain. */
+static void chain_stays(enum rlx_dtype dtype, enum rlx_precision precision)
 {
-	struct net t = { rlx_graph_new("chain"), rlx_test_seed(), RLX_NONE, RLX_F16 };
+	struct net t = { rlx_graph_new("chain"), rlx_test_seed(), RLX_NONE, dtype };
 	struct rlx_compile_opts o = { .size = sizeof(o), .device = getenv("RLX_TEST_GPU"),
-				      .flags = RLX_COMPILE_NATIVE };
+				      .precision = precision, .flags = RLX_COMPILE_NATIVE };
 	const struct rlx_graph *done;
 	unsigned int turned = 0, i;
 	struct rlx_session *s;
 
-	t.x = rlx_input(t.g, "x", rlx_type(RLX_F16, 1, 16, 12, 12));
+	t.x = rlx_input(t.g, "x", rlx_type(dtype, 1, 16, 12, 12));
 	for (i = 0; i < 4; i++) {
 		conv(&t, 24, 3, 1, 1);
 		conv(&t, 24, 3, 1, 24);
@@ -254,6 +282,13 @@ TEST(chains_stay)
 		turned += done->node[i].def->index == RLX_OP_transpose;
 	CHECKF(turned <= 2, "%u transposes", turned);
 	rlx_session_free(s);
+}
+
+TEST(chains_stay)
+{
+	chain_stays(RLX_F16, RLX_PRECISION_AS_WRITTEN);
+	chain_stays(RLX_F32, RLX_PRECISION_F16);
+	chain_stays(RLX_F32, RLX_PRECISION_MIXED_BF16);
 }
 
 TEST_MAIN()

@@ -166,6 +166,38 @@ TEST(mixed_precision_leaves_convolutions_wide)
 	CHECK_EQ(p.wide, 0);	/* a residual becomes what the product does */
 }
 
+/* Likewise where products alone are rounded; what asks for it is widened, and rounded behind. */
+TEST(rounded_operands_leave_convolutions_wide)
+{
+	struct policy p = { 0 };
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu",
+				      .precision = RLX_PRECISION_F16,
+				      .flags = RLX_COMPILE_NATIVE, .dump = after_policy,
+				      .dump_ctx = &p };
+	uint64_t seed = rlx_test_seed();
+	struct rlx_graph *g = net(RLX_F32, &seed), *h = rlx_graph_new("written");
+	struct rlx_program *program;
+	struct rlx_error err = { 0 };
+	rlx_value x, w;
+
+	CHECKF(!rlx_compile(g, &o, &program, &err), "%s", err.text);
+	rlx_program_put(program);
+	rlx_graph_put(g);
+	CHECK_EQ(p.wide, 2);
+	CHECK_EQ(p.casts, 0);
+
+	x = rlx_input(h, "x", rlx_type(RLX_F16, 2, 3, 12, 12));
+	w = weights(h, rlx_type(RLX_F16, 16, 3, 3, 3), &seed);
+	x = rlx_emit(h, fused_conv, .x = x, .w = w, .out_dtype = RLX_F32);
+	rlx_output(h, "y", rlx_emit(h, cast, .x = x, .to = RLX_BF16));
+	CHECK(!rlx_graph_finish(h));
+	program = compile(h, "cpu", RLX_COMPILE_NATIVE);
+	no_op_is_narrow(rlx_program_graph(program), RLX_OP_fused_conv);
+	CHECK_EQ(rlx_program_io_type(program, RLX_IO_OUTPUT, 0)->dtype, RLX_BF16);
+	rlx_program_put(program);
+	rlx_graph_put(h);
+}
+
 TEST(convolutions_of_f16_are_widened) { widened(RLX_F16); }
 TEST(convolutions_of_bf16_are_widened) { widened(RLX_BF16); }
 
