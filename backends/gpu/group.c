@@ -44,7 +44,9 @@ static enum gpu_family family_of(const struct rlx_plan *p, const struct gpu_call
 		break;
 	}
 	def = p->step[call->base.step].def;
-	if (!def || call->base.n_step > 1 || call->launch.n_launches > 1)
+	/* what later runs leave out is a launch of its own */
+	if (!def || call->base.n_step > 1 || call->launch.n_launches > 1 ||
+	    p->step[call->base.step].once)
 		return GPU_FAMILY_NONE;
 	switch (def->index) {
 	case RLX_OP_layer_norm:

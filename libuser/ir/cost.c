@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* What an op takes, and a graph that an op calls: see rlx_op_cost() in ir/opdef.h. */
+/* What an op takes, and a graph that an op calls: see rlx_op_cost() in ir/opdef.h; what grows. */
 #include "base/alloc.h"
 #include "ir/graph.h"
 
@@ -17,6 +17,18 @@ struct rlx_cost rlx_op_cost(const struct rlx_infer *q)
 	if (q->in && q->def && q->def->impl->cost)
 		q->def->impl->cost(q, &c);
 	return c;
+}
+
+bool rlx_node_grows(const struct rlx_graph *g, const struct rlx_node *n)
+{
+	int64_t in = 0, out = 0;
+	uint32_t i;
+
+	for (i = 0; i < n->n_in; i++)
+		in += n->in[i] ? rlx_type_bytes(&g->val[n->in[i]].type) : 0;
+	for (i = 0; i < n->n_out; i++)
+		out += rlx_type_bytes(&g->val[n->out + i].type);
+	return out > 4 * in + 4096;
 }
 
 static double node_flops(const struct rlx_graph *g, const struct rlx_node *n,

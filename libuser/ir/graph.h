@@ -103,6 +103,12 @@ static inline const struct rlx_node *rlx_node_of(const struct rlx_graph *g,
 	return &g->node[g->val[value].node];
 }
 
+/*
+ * cost.c: does node @n make over four times what it reads, and 4 KiB more? Then its results are
+ * not worth the memory beyond the run that needs them (an expanded scalar).
+ */
+bool rlx_node_grows(const struct rlx_graph *g, const struct rlx_node *n);
+
 /* Pointer to an attribute or input field inside an argument struct. */
 static inline void *rlx_field_ptr(const struct rlx_field *f, const void *args)
 {

@@ -38,24 +38,19 @@ bool rlx_foldable(const struct rlx_graph *g, const struct rlx_node *n)
 	const struct rlx_type *types[FOLD_INPUTS];
 	struct rlx_infer q = { .def = n->def, .args = n->args, .n_in = n->n_in, .in = types };
 	struct rlx_cost cost = { 0 };
-	int64_t in = 0, out = 0;
 	uint32_t i;
 
 	if (!n->n_in || n->n_in > FOLD_INPUTS ||
 	    n->def->traits & (RLX_T_IMPURE | RLX_T_SUBGRAPH))
 		return false;
-	for (i = 0; i < n->n_in; i++) {
+	for (i = 0; i < n->n_in; i++)
 		types[i] = n->in[i] ? &g->val[n->in[i]].type : NULL;
-		in += types[i] ? rlx_type_bytes(types[i]) : 0;
-	}
-	for (i = 0; i < n->n_out; i++) {
+	for (i = 0; i < n->n_out; i++)
 		q.out[i] = g->val[n->out + i].type;
-		out += rlx_type_bytes(&q.out[i]);
-	}
 	q.n_out = n->n_out;
 	if (n->def->impl->cost)
 		n->def->impl->cost(&q, &cost);
-	return cost.flops <= MOST_FLOPS && out <= 4 * in + 4096;
+	return cost.flops <= MOST_FLOPS && !rlx_node_grows(g, n);
 }
 
 static bool may_fold(const struct rlx_rewrite *rw, const struct rlx_node *n)

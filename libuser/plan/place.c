@@ -3,7 +3,7 @@
  * Offsets in the workspace, by who uses which storage in which order: storage is taken when
  * it is first used and given back after its last use. Where one thing runs after the other,
  * best fit over the free blocks; where some run side by side, the tightest gap between those
- * with which bytes may not be shared.
+ * with which bytes may not be shared. What is kept from run to run shares with nothing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +16,7 @@
 struct life {
 	uint32_t	root, first, n;
 	uint64_t	bytes;
+	bool		kept;
 };
 
 struct lives {
@@ -61,7 +62,8 @@ static bool find_lives(const struct rlx_plan *p, const struct rlx_uses *u, struc
 		if (!v)
 			continue;
 		if (!l->index[v]) {
-			l->of[l->n] = (struct life){ .root = v, .bytes = padded(p, v) };
+			l->of[l->n] = (struct life){ .root = v, .bytes = padded(p, v),
+						     .kept = p->val[v].kept };
 			l->index[v] = ++l->n;
 		}
 		l->of[l->index[v] - 1].n++;
@@ -93,12 +95,14 @@ static uint32_t ends(const struct lives *l, const struct life *x)
 	return l->at[x->first + x->n - 1];
 }
 
-/* Is all that uses @x over when what uses @y first begins? */
+/* Is all that uses @x over when what uses @y first begins, in every run? */
 static bool is_over(const struct lives *l, const struct rlx_order *o, const struct life *x,
 		    const struct life *y)
 {
 	uint32_t i;
 
+	if (x->kept || y->kept)
+		return false;
 	if (!o)
 		return ends(l, x) < begins(l, y);
 	for (i = 0; i < x->n; i++)
@@ -108,6 +112,19 @@ static bool is_over(const struct lives *l, const struct rlx_order *o, const stru
 }
 
 /* ---- one after the other ---- */
+
+/* These come first, so that there is no hole among them. */
+static bool place_kept(struct rlx_plan *p, const struct lives *l, struct rlx_holes *h)
+{
+	bool ok = true;
+	uint32_t i;
+
+	for (i = 0; i < l->n && ok; i++)
+		if (l->of[i].kept)
+			ok = rlx_holes_take(h, l->of[i].bytes,
+					    &p->val[l->of[i].root].place.offset);
+	return ok;
+}
 
 /* What ends at each position: next[life], head[position], by 1 + the life. */
 static bool place_in_turn(struct rlx_plan *p, const struct lives *l)
@@ -121,10 +138,12 @@ static bool place_in_turn(struct rlx_plan *p, const struct lives *l)
 		n = ends(l, &l->of[i]) >= n ? ends(l, &l->of[i]) + 1 : n;
 	head = rlx_calloc((size_t)n + 1, sizeof(*head));
 	next = rlx_calloc((size_t)l->n + 1, sizeof(*next));
-	ok = head && next;
+	ok = head && next && place_kept(p, l, &h);
 	for (i = 0; i < l->n && ok; i++) {
 		const struct life *x = &l->of[i];
 
+		if (x->kept)
+			continue;
 		for (; at < begins(l, x); at++)		/* what has ended before */
 			for (k = head[at]; k && ok; k = next[k])
 				ok = rlx_holes_give(&h, p->val[l->of[k - 1].root].place.offset,
@@ -261,14 +280,20 @@ static bool share_bytes(const struct rlx_plan *p, uint32_t v, uint32_t u)
 	return a < b + rlx_plan_bytes(p, u) && b < a + rlx_plan_bytes(p, v);
 }
 
-/* Against @n lives that began before; those that are over for good are left out from now on. */
+/*
+ * Against @n lives that began before; those that are over for good are left out from now on, but
+ * for one that is kept they count.
+ */
 static uint32_t clash(const struct rlx_plan *p, const struct lives *l, const struct rlx_order *o,
 		      uint32_t k, uint32_t *active, uint32_t *n)
 {
 	const struct life *y = &l->of[k], *x;
-	uint32_t i = 0;
+	uint32_t i;
 
-	while (i < *n) {
+	for (i = 0; y->kept && i < k; i++)
+		if (share_bytes(p, l->of[i].root, y->root))
+			return l->of[i].root;
+	for (i = 0; i < *n;) {
 		x = &l->of[active[i]];
 		if (!is_over(l, o, x, y)) {
 			if (share_bytes(p, x->root, y->root))

@@ -43,7 +43,8 @@ static inline bool rlx_runs_before(const struct rlx_order *o, uint32_t a, uint32
 
 /*
  * Give storage in the workspace that is used its place: two values share bytes only if all
- * uses of one run before the first use of the other. @o NULL: they run in ascending order.
+ * uses of one run before the first use of the other, and neither is kept from run to run.
+ * @o NULL: they run in ascending order.
  * Sets work_bytes and naive_bytes. May be called again, for another order.
  * Context: allocates. O(n log n) in one stream, else O(n^2).
  * Errors: RLX_ENOMEM, also for over 2^64 bytes. With RLX_DEBUG=plan rlx_plan_check()'s.

@@ -6,11 +6,15 @@
 #include "ir/graph.h"
 #include "plan/plan.h"
 
+/* Does a node depend on what a run brings, on constants alone, or on params as well? */
+enum dependence { ON_RUN, ON_CONSTANTS, ON_PARAMS };
+
 /* What is worked out per node before places are given; @late: updates of states. */
 struct planner {
 	struct rlx_plan		*p;
 	const struct rlx_graph	*g;
 	bool			*node_live, *late;
+	uint8_t			*dependence;
 	struct rlx_error	*err;
 };
 
@@ -83,6 +87,47 @@ static void mark_late(struct planner *pl)
 	}
 }
 
+static enum dependence dependence_of(const struct planner *pl, const struct rlx_node *n)
+{
+	enum dependence most = ON_CONSTANTS, d;
+	uint32_t i;
+
+	if (n->def->traits & RLX_T_LEAF)
+		return n->def->index == RLX_OP_param ? ON_PARAMS :
+		       n->def->index == RLX_OP_constant ? ON_CONSTANTS : ON_RUN;
+	if (!n->n_in || n->def->traits & (RLX_T_IMPURE | RLX_T_SUBGRAPH))
+		return ON_RUN;
+	for (i = 0; i < n->n_in; i++) {
+		d = n->in[i] ? pl->dependence[pl->g->val[n->in[i]].node] : ON_CONSTANTS;
+		if (d == ON_RUN)
+			return ON_RUN;
+		most = d > most ? d : most;
+	}
+	return !(n->def->traits & RLX_T_VIEW) && rlx_node_grows(pl->g, n) ? ON_RUN : most;
+}
+
+/* Outputs are made by every run, as others may write there. */
+static void mark_once(struct planner *pl)
+{
+	const struct rlx_graph *g = pl->g;
+	const struct rlx_named_list *l = &g->io[RLX_IO_OUTPUT];
+	bool *is_output = rlx_calloc(g->n_node + 1, sizeof(*is_output));
+	uint32_t n, i;
+
+	if (!is_output) {
+		rlx_fail(pl->err, RLX_ENOMEM, "plan: out of memory");
+		return;
+	}
+	for (i = 0; i < l->n; i++)
+		is_output[maker(g, l->e[i].v.id)] = true;
+	for (n = 0; n < g->n_node; n++) {
+		pl->dependence[n] = (uint8_t)dependence_of(pl, &g->node[n]);
+		if (is_output[n] && !(g->node[n].def->traits & RLX_T_LEAF))
+			pl->dependence[n] = ON_RUN;
+	}
+	rlx_free(is_output);
+}
+
 static bool add_step(struct planner *pl, uint32_t n)
 {
 	const struct rlx_node *v = &pl->g->node[n];
@@ -98,6 +143,7 @@ static bool add_step(struct planner *pl, uint32_t n)
 	p->step[p->n_step++] = (struct rlx_plan_step){
 		.def = v->def, .args = v->args, .in = v->in, .out = out,
 		.n_in = v->n_in, .n_out = v->n_out, .node = n,
+		.once = pl->dependence[n] == ON_PARAMS,
 		.file = v->file, .line = v->line,
 	};
 	return true;
@@ -291,6 +337,12 @@ static bool is_work(const struct rlx_plan *p, uint32_t v)
 	return p->val[root_of(p, v)].place.kind == RLX_PLACE_NONE;
 }
 
+/* Is it made by a step that later runs may leave out? */
+static bool is_once(const struct rlx_plan *p, uint32_t root)
+{
+	return p->n_step && p->step[p->val[root].first].once;
+}
+
 /* May step @st write output 0 over its input @k, whose root dies here? */
 static bool may_overwrite(const struct rlx_plan *p, uint32_t s, uint32_t k)
 {
@@ -301,7 +353,7 @@ static bool may_overwrite(const struct rlx_plan *p, uint32_t s, uint32_t k)
 	    !rlx_type_equal(&p->val[st->in[k]].type, &p->val[st->out[0]].type))
 		return false;
 	root = root_of(p, st->in[k]);
-	if (p->val[root].last > s ||
+	if (p->val[root].last > s || is_once(p, root) ||
 	    rlx_type_bytes(&p->val[root].type) != rlx_type_bytes(&p->val[st->in[k]].type))
 		return false;
 	for (i = 0; i < st->n_in; i++)
@@ -557,6 +609,23 @@ static void spread_places(struct rlx_plan *p)
 	}
 }
 
+/* What steps of every run read of those that need to run once. */
+static void find_kept(struct rlx_plan *p)
+{
+	struct rlx_plan_val *v;
+	uint32_t s, i;
+
+	for (s = 0; s < p->n_step; s++)
+		for (i = 0; !p->step[s].once && i < p->step[s].n_in; i++) {
+			v = &p->val[p->val[p->step[s].in[i]].root];
+			if (v->place.kind != RLX_PLACE_WORK || v->kept || !is_once(p, v->root))
+				continue;
+			v->kept = true;
+			v->last = p->n_step;
+			p->n_kept++;
+		}
+}
+
 enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct rlx_error *err)
 {
 	struct planner pl = { .g = g, .err = err };
@@ -566,7 +635,8 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct 
 	pl.p = p;
 	pl.node_live = rlx_calloc(g->n_node + 1, sizeof(*pl.node_live));
 	pl.late = rlx_calloc(g->n_node + 1, sizeof(*pl.late));
-	if (!p || !pl.node_live || !pl.late) {
+	pl.dependence = rlx_calloc(g->n_node + 1, sizeof(*pl.dependence));
+	if (!p || !pl.node_live || !pl.late || !pl.dependence) {
 		rlx_fail(err, RLX_ENOMEM, "plan of '%s': out of memory", g->name);
 		goto out_free;
 	}
@@ -576,6 +646,7 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct 
 	name_io(&pl, RLX_IO_OUTPUT);
 	list_constants(&pl);
 	mark_late(&pl);
+	mark_once(&pl);
 	list_steps(&pl);
 	if (err->status) {
 		st = err->status;
@@ -591,11 +662,13 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct 
 	if (st)
 		goto out_free;
 	spread_places(p);
+	find_kept(p);
 	*out = p;
 	p = NULL;
 out_free:
 	rlx_free(pl.node_live);
 	rlx_free(pl.late);
+	rlx_free(pl.dependence);
 	rlx_plan_free(p);
 	return st;
 }

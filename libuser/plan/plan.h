@@ -36,12 +36,15 @@ struct rlx_plan_val {
 	struct rlx_place	place;
 	uint32_t		first, last;	/* steps that write and last read it */
 	uint32_t		root;		/* value whose storage this is; itself if its own */
+	bool			kept;		/* of a root: see rlx_plan_step.once */
 };
 
 /*
  * One op. def NULL: copy the bytes of in[0] to out[0].
  * Inputs never overlap an output, except where the op is RLX_T_INPLACE and the
  * input has the output's type and the same place.
+ * @once: it depends on params and constants alone. What other steps read of it is kept: no
+ * other value has that place, so that while params stay runs may leave the step out.
  */
 struct rlx_plan_step {
 	const struct rlx_op_def	*def;
@@ -49,6 +52,7 @@ struct rlx_plan_step {
 	const uint32_t		*in, *out;	/* value ids; 0: absent */
 	uint32_t		 n_in, n_out;
 	uint32_t		 node;
+	bool			 once;
 	const char		*file;		/* where the caller emitted it */
 	unsigned int		 line;
 };
@@ -78,6 +82,7 @@ struct rlx_plan {
 	uint64_t		 work_bytes;
 	uint64_t		 naive_bytes;	/* without reuse, for the report */
 	uint32_t		 n_state, n_copied;	/* states; next values that are copied to them */
+	uint32_t		 n_kept;		/* roots that are */
 };
 
 /*

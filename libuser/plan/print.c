@@ -25,12 +25,14 @@ enum rlx_status rlx_plan_print(const struct rlx_plan *p, FILE *f)
 {
 	uint32_t s, i;
 
-	fprintf(f, "# %u steps, workspace %llu bytes, %llu without reuse\n", p->n_step,
-		(unsigned long long)p->work_bytes, (unsigned long long)p->naive_bytes);
+	fprintf(f, "# %u steps, workspace %llu bytes, %llu without reuse%s\n", p->n_step,
+		(unsigned long long)p->work_bytes, (unsigned long long)p->naive_bytes,
+		p->n_kept ? "; *: once while params stay" : "");
 	for (s = 0; s < p->n_step; s++) {
 		const struct rlx_plan_step *st = &p->step[s];
 
-		fprintf(f, "%5u %-20s", s, st->def ? st->def->name : "copy");
+		fprintf(f, "%5u%c%-20s", s, st->once ? '*' : ' ',
+			st->def ? st->def->name : "copy");
 		for (i = 0; i < st->n_out; i++)
 			print_place(p, st->out[i], f);
 		fprintf(f, " <-");

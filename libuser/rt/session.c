@@ -141,6 +141,8 @@ enum rlx_status rlx_session_new(struct rlx_program *p,
 		st = o.work.arena ? take_work(s, o.work, err) : RLX_OK;
 	if (!st)
 		st = take_arena(s, o.arena, err);
+	if (!st)
+		st = rlx_skip_init(s, err);
 	if (!st) {
 		s->exec->code = p->code;
 		s->exec->work = rlx_buf_ptr(s->work);
@@ -184,7 +186,7 @@ void rlx_session_free(struct rlx_session *s)
 	else if (s->work.arena)
 		rlx_buf_free(s->work, NULL);
 	rlx_arena_put(s->arena);
-	rlx_free(s->skip);
+	rlx_skip_fini(s);
 	rlx_free(s->kept);
 	rlx_free(s->exec);
 	rlx_program_put(s->p);
@@ -238,29 +240,11 @@ struct rlx_transfers rlx_session_transfers(const struct rlx_session *s)
 	return s ? s->exec->moved : (struct rlx_transfers){ 0 };
 }
 
-/* Which steps the chosen outputs need; storage roots stand for their values. */
-static void mark_needed(const struct rlx_plan *p, uint8_t *root, uint8_t *skip)
-{
-	uint32_t s = p->n_step, i;
-
-	while (s-- > 0) {
-		const struct rlx_plan_step *st = &p->step[s];
-		bool need = false;
-
-		for (i = 0; i < st->n_out; i++)
-			need = need || root[p->val[st->out[i]].root];
-		skip[s] = !need;
-		for (i = 0; need && i < st->n_in; i++)
-			if (st->in[i])
-				root[p->val[st->in[i]].root] = 1;
-	}
-}
-
 enum rlx_status rlx_session_want(struct rlx_session *s, const char *const *outputs,
 				 unsigned int n)
 {
 	const struct rlx_plan *p;
-	uint8_t *root, *skip;
+	uint8_t *want = NULL;
 	unsigned int i, at;
 
 	if (!s)
@@ -269,32 +253,22 @@ enum rlx_status rlx_session_want(struct rlx_session *s, const char *const *outpu
 	if (rlx_runner_busy(s))
 		return rlx_fail(&s->err, RLX_EBUSY, "a submitted run is under way");
 	p = s->p->plan;
-	if (!outputs) {
-		rlx_free(s->skip);
-		s->skip = NULL;
-		s->exec->skip = NULL;
-		return RLX_OK;
+	if (outputs) {
+		want = rlx_calloc((size_t)p->n_val + 1, 1);
+		if (!want)
+			return rlx_fail(&s->err, RLX_ENOMEM, "session: out of memory");
 	}
-	root = rlx_calloc(p->n_val + 1, 1);
-	skip = rlx_calloc(p->n_step + 1, 1);
-	if (!root || !skip) {
-		rlx_fail(&s->err, RLX_ENOMEM, "session: out of memory");
-		goto out_free;
+	for (i = 0; outputs && i < n; i++) {
+		if (!rlx_slot_find(s, &(enum rlx_io){ RLX_IO_OUTPUT }, outputs[i], &at)) {
+			rlx_free(want);
+			return s->err.status;
+		}
+		want[p->val[p->io[RLX_IO_OUTPUT][at].val].root] = 1;
 	}
-	for (i = 0; i < n; i++) {
-		if (!rlx_slot_find(s, &(enum rlx_io){ RLX_IO_OUTPUT }, outputs[i], &at))
-			goto out_free;
-		root[p->val[p->io[RLX_IO_OUTPUT][at].val].root] = 1;
-	}
-	mark_needed(p, root, skip);
-	rlx_free(s->skip);
-	s->skip = skip;
-	s->exec->skip = skip;
-	skip = NULL;
-out_free:
-	rlx_free(root);
-	rlx_free(skip);
-	return s->err.status;
+	rlx_free(s->want);
+	s->want = want;
+	s->skip_stale = true;
+	return RLX_OK;
 }
 
 /* RLX_ESHAPE if @upper is the leading dimension of no input: all would be computed. */
@@ -394,6 +368,8 @@ enum rlx_status rlx_session_ended(struct rlx_session *s, enum rlx_status st)
 		rlx_stat_copied(s->exec->copied);
 	s->exec->copied = 0;
 	if (!st)
+		rlx_skip_ran(s);
+	if (!st)
 		feed(s);
 	return st;
 }
@@ -412,6 +388,7 @@ enum rlx_status rlx_session_run_now(struct rlx_session *s)
 	enum rlx_status st;
 
 	copy_staged(s);
+	rlx_skip_begin(s);
 	st = rlx_trace_on() ? rlx_trace_run(s) : rlx_exec_run(s->exec);
 	if (!st)
 		rlx_session_copy_views(s, RLX_IO_OUTPUT);

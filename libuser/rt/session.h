@@ -54,7 +54,12 @@ struct rlx_session {
 	struct rlx_exec		*exec;
 	void			**ptr[3];	/* exec->ptr */
 	struct rlx_arena	**arenas[3];	/* exec->arena; not referenced */
-	uint8_t			*skip;		/* per plan step, if outputs were chosen */
+	/*
+	 * Which steps runs leave out, as exec->skip: those that no output needs of @want, by root
+	 * of values (NULL: all), and those whose results are @fresh, kept since params changed.
+	 */
+	uint8_t			*skip, *want, *fresh, *need;
+	bool			 skip_stale;	/* want or fresh is another since then */
 	struct rlx_states	*states;	/* referenced; NULL: states are its own */
 	bool			 states_apart;	/* the device has them in memory of its own */
 	bool			*kept;		/* per output: it is fed, and the device keeps it */
@@ -108,5 +113,11 @@ enum rlx_status rlx_exec_run(struct rlx_exec *exec);
 enum rlx_status rlx_session_run_now(struct rlx_session *s);
 enum rlx_status rlx_session_ended(struct rlx_session *s, enum rlx_status st);
 bool rlx_session_stages(const struct rlx_session *s);
+/* skip.c: allocate; which steps the next run leaves out; it has ended well; a param changed. */
+enum rlx_status rlx_skip_init(struct rlx_session *s, struct rlx_error *err);
+void rlx_skip_begin(struct rlx_session *s);
+void rlx_skip_ran(struct rlx_session *s);
+void rlx_skip_param_changed(struct rlx_session *s);
+void rlx_skip_fini(struct rlx_session *s);
 
 #endif

@@ -139,6 +139,8 @@ void rlx_slot_apply(struct rlx_session *s, enum rlx_io io, unsigned int i)
 
 	s->ptr[io][i] = rlx_buf_ptr(*b);
 	s->arenas[io][i] = b->arena;
+	if (io == RLX_IO_PARAM)
+		rlx_skip_param_changed(s);
 	s->p->dev->be->bind(s->exec, io, i);
 }
 

@@ -74,6 +74,7 @@ static enum rlx_status give_away(struct rlx_session *s)
 	s->runner.point = 0;
 	if (!be->wait || rlx_trace_on() || rlx_session_stages(s))
 		return RLX_OK;
+	rlx_skip_begin(s);
 	st = be->submit(s->exec, true, &s->runner.point);
 	s->runner.away = !st && s->runner.point;
 	return st ? rlx_session_ended(s, st) : RLX_OK;

@@ -150,7 +150,7 @@ static void put_run(const struct rlx_session *s, const uint64_t *ns, uint64_t fr
 		begin_event(s->p->g->name, s->p->dev->name, from, to - from);
 		end_event();
 		for (i = 0; i < p->n_step; i++) {
-			if (s->skip && s->skip[i])
+			if (s->exec->skip && s->exec->skip[i])
 				continue;
 			put_step(p, i, from, ns[i]);
 			from += ns[i];

@@ -5,6 +5,7 @@
  */
 #include "ir/element.h"
 #include "ir/graph.h"
+#include "plan/plan.h"
 #include "rt/session.h"
 #include "selftests/gpu/sessions.h"
 #include "selftests/lib/rig.h"
@@ -289,6 +290,45 @@ TEST(chains_stay)
 	chain_stays(RLX_F16, RLX_PRECISION_AS_WRITTEN);
 	chain_stays(RLX_F32, RLX_PRECISION_F16);
 	chain_stays(RLX_F32, RLX_PRECISION_MIXED_BF16);
+}
+
+/* Weights that are params are rounded and turned by the first run alone. */
+TEST(weights_of_params_are_turned_once)
+{
+	struct net t = { rlx_graph_new("params"), rlx_test_seed(), RLX_NONE, RLX_F32 };
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = getenv("RLX_TEST_GPU"),
+				      .precision = RLX_PRECISION_F16,
+				      .flags = RLX_COMPILE_NATIVE };
+	struct rlx_type type = rlx_type(RLX_F32, 16, 16, 3, 3);
+	static const char *const name[] = { "w0", "w1" };
+	static float w[16 * 16 * 9];
+	struct rlx_session *s;
+	uint32_t i, k, turned = 0;
+
+	t.x = rlx_input(t.g, "x", rlx_type(RLX_F32, 1, 16, 12, 12));
+	conv(&t, 16, 3, 1, 1);		/* of constants */
+	for (k = 0; k < 2; k++)
+		t.x = rlx_emit(t.g, conv, .x = t.x, .w = rlx_param(t.g, name[k], type),
+			       .pad = RLX_INTS(1, 1, 1, 1));
+	rlx_output(t.g, "y", t.x);
+	s = rig_session(t.g, &o);
+	for (k = 0; k < 2; k++) {
+		for (i = 0; i < 16 * 16 * 9; i++)
+			w[i] = (float)rlx_test_uniform(&t.seed, -0.1, 0.1);
+		CHECK(!rlx_session_set(s, RLX_IO_PARAM, name[k], type, w));
+	}
+	(void)rlx_session_buf(s, RLX_IO_INPUT, "x");
+	for (i = 0; i < s->p->plan->n_step; i++)
+		turned += s->p->plan->step[i].once;
+	CHECK_EQ(s->p->plan->n_kept, 2);
+	CHECKF(turned >= 2, "%u steps of params", turned);
+	run(s);
+	CHECK(!s->exec->skip);
+	run(s);
+	CHECK(s->exec->skip);
+	for (i = 0; i < s->p->plan->n_step; i++)
+		CHECK_EQ(s->exec->skip[i], s->p->plan->step[i].once);
+	rlx_session_free(s);
 }
 
 TEST_MAIN()
