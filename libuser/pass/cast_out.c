@@ -2,7 +2,8 @@
 /*
  * A narrowing cast behind an op that can write any dtype (its attribute out_dtype) becomes
  * the op's own: what it sums is rounded once either way, and the wide result is neither
- * written nor read. Ops that only move elements may stand between the two.
+ * written nor read. Ops that only move elements may stand between the two, and maxima over
+ * windows, as what is rounded keeps its order.
  */
 #include <string.h>
 
@@ -28,9 +29,22 @@ static bool only_rounds(enum rlx_dtype from, enum rlx_dtype to)
 	       rlx_dtype_size(to) > 1 && rlx_dtype_size(to) < rlx_dtype_size(from);
 }
 
-/* What is rounded by @cast alone, past ops that move it; 0: something else reads it too. */
-static uint32_t rounded_value(const struct rlx_rewrite *rw, const struct rlx_node *cast)
+/* Does the target run it on rounded elements, and give the rounded ones of what it gave? */
+static bool rounds_before(const struct rlx_legal *l, const struct rlx_node *n, enum rlx_dtype to)
 {
+	const struct rlx_op_pool *a = n->args;
+
+	if (n->def->index == RLX_OP_pool)
+		return a->kind == RLX_POOL_MAX && !a->indices &&
+		       rlx_legal_as(l, n, NULL, (enum rlx_dtype[RLX_LEGAL_INPUTS]){ to });
+	return n->n_in == 1 && n->def->traits & (RLX_T_VIEW | RLX_T_MOVE);
+}
+
+/* What is rounded by @cast alone, past such ops; 0: something else reads it too. */
+static uint32_t rounded_value(const struct rlx_legal *l, const struct rlx_rewrite *rw,
+			      const struct rlx_node *cast)
+{
+	enum rlx_dtype to = ((const struct rlx_op_cast *)cast->args)->to;
 	const struct rlx_graph *g = rw->old;
 	uint32_t v = cast->in[0];
 
@@ -39,7 +53,7 @@ static uint32_t rounded_value(const struct rlx_rewrite *rw, const struct rlx_nod
 
 		if (rw->uses[v] != 1)
 			return 0;
-		if (n->n_in != 1 || !(n->def->traits & (RLX_T_VIEW | RLX_T_MOVE)))
+		if (!rounds_before(l, n, to))
 			return v;
 		v = n->in[0];
 	}
@@ -91,7 +105,7 @@ static void find(const struct rlx_legal *l, struct rlx_rewrite *rw, void **args,
 	for (n = 0; n < g->n_node && !rw->g->err.status; n++) {
 		if (!rw->live[n] || g->node[n].def->index != RLX_OP_cast)
 			continue;
-		v = rounded_value(rw, &g->node[n]);
+		v = rounded_value(l, rw, &g->node[n]);
 		p = g->val[v].node;
 		if (!v || args[p])
 			continue;
@@ -118,7 +132,7 @@ enum rlx_status rlx_pass_cast_out(struct rlx_pass_ctx *c, struct rlx_graph *g,
 		find(&legal, &rw, args, gone);
 	else
 		rlx_fail(&rw.g->err, RLX_ENOMEM, "cast_out: out of memory");
-	/* what moves elements follows the dtype that it is given */
+	/* what stands between follows the dtype that it is given */
 	for (n = 0; n < g->n_node && !rw.g->err.status; n++) {
 		if (!rlx_rewrite_live(&rw, n))
 			continue;

@@ -10,7 +10,7 @@
 #include "selftests/lib/rig.h"
 
 enum { BATCH = 2, ROWS = 40, WIDTH = 64, HEADS = 2, INNER = 160, LAYERS = 2 };
-enum { PIXELS = 37, CHANNELS = 16, CLASSES = 12, CONVS = 11, BLOCKS = 3 };
+enum { PIXELS = 37, CHANNELS = 16, CLASSES = 12, CONVS = 12, BLOCKS = 3 };
 
 static rlx_value weight(struct rlx_graph *g, int64_t k, int64_t n, uint64_t *seed)
 {
@@ -103,8 +103,8 @@ static struct rlx_graph *resnet(uint64_t seed)
 	x = rlx_emit(g, relu, .x = conv(&t, x, 2 * CHANNELS, 7, 2, 1));
 	x = rlx_emit(g, pool, .x = x, .kind = RLX_POOL_MAX, .kernel = RLX_INTS(3, 3),
 		     .stride = RLX_INTS(2, 2), .pad = RLX_INTS(1, 1, 1, 1));
-	x = bottleneck(&t, x, 2 * CHANNELS, 1, false);
-	x = bottleneck(&t, x, 2 * CHANNELS, 1, true);
+	x = bottleneck(&t, x, 4 * CHANNELS, 1, false);
+	x = bottleneck(&t, x, 4 * CHANNELS, 1, true);
 	x = bottleneck(&t, x, 4 * CHANNELS, 2, false);
 	x = rlx_emit(g, reduce, .x = x, .kind = RLX_REDUCE_MEAN, .axes = RLX_INTS(2, 3),
 		     .keep_dims = true);
@@ -224,7 +224,8 @@ TEST(policies_run_the_same_steps)
 
 /*
  * Convolutions run channels last with all that stands behind them; where tensors stay in f32, the
- * sum of each block is rounded by a step of its own, and added to as it is.
+ * sum of each block is rounded by a step of its own, and added to as it is. Maxima that
+ * convolutions alone read are those of what was rounded.
  */
 TEST(policies_run_the_same_convolutions)
 {
@@ -244,7 +245,7 @@ TEST(policies_run_the_same_convolutions)
 			       rlx_op_defs[k]->name, only[k], mixed[k]);
 		CHECK_EQ(only[RLX_OP_fused_conv], CONVS);
 		CHECK_EQ(only[RLX_OP_region] + only[RLX_OP_relu] + only[RLX_OP_add], 0);
-		CHECKF(only[RLX_OP_cast] <= mixed[RLX_OP_cast] + BLOCKS, "%u casts, %u if mixed",
+		CHECKF(only[RLX_OP_cast] < mixed[RLX_OP_cast] + BLOCKS, "%u casts, %u if mixed",
 		       only[RLX_OP_cast], mixed[RLX_OP_cast]);
 		CHECKF(off(y, want, BATCH * CLASSES) <= p[i].tol, "off by %.3g",
 		       off(y, want, BATCH * CLASSES));

@@ -330,6 +330,26 @@ static void rounds(enum rlx_dtype dt, float large)
 	rlx_graph_put(g);
 }
 
+/* Maxima may be those of what a product rounds, but only where they too have a kernel for it. */
+TEST(maxima_of_what_is_rounded)
+{
+	struct rlx_graph *g = rlx_graph_new("maxima");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_BF16, 16, 8)), y;
+	uint64_t seed = rlx_test_seed();
+	struct rlx_program *p;
+
+	y = rlx_emit(g, fused_matmul, .a = x, .b = weights(g, rlx_type(RLX_BF16, 8, 8), &seed),
+		     .out_dtype = RLX_F32);
+	y = rlx_emit(g, reshape, .x = y, .shape = RLX_INTS(1, 2, 8, 8));
+	y = rlx_emit(g, pool, .x = y, .kind = RLX_POOL_MAX, .kernel = RLX_INTS(2, 2));
+	rlx_output(g, "y", rlx_emit(g, cast, .x = y, .to = RLX_BF16));
+	CHECK(!rlx_graph_finish(g));
+	p = compile(g, "cpu", RLX_COMPILE_NATIVE);
+	CHECK_EQ(count(rlx_program_graph(p), RLX_OP_pool), 1);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+}
+
 TEST(results_round_to_f16) { rounds(RLX_F16, 2048); }
 TEST(results_round_to_bf16) { rounds(RLX_BF16, 256); }
 
