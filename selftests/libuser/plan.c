@@ -291,6 +291,65 @@ TEST(side_by_side)
 	rlx_graph_put(g);
 }
 
+/* No bytes of @v are another's, whenever that is used. */
+static void check_alone(const struct rlx_plan *p, uint32_t v)
+{
+	uint32_t u;
+
+	for (u = 1; u < p->n_val; u++)
+		CHECKF(u == v || !takes_work(p, u) || !overlap(p, u, v),
+		       "value %u, which is kept, shares bytes with %u", v, u);
+}
+
+/* Drawn at random, by either way of placing; and what lies on it is found. */
+TEST(what_is_kept_shares_with_nothing)
+{
+	uint64_t seed = rlx_test_seed();
+	struct rlx_graph *g = random_dag(&seed, 300);
+	struct rlx_plan *p = plan(g);
+	struct rlx_order o = { 0 };
+	struct rlx_uses u = { 0 };
+	uint32_t way, v, a, s;
+
+	o.stream = calloc(p->n_step, sizeof(*o.stream));
+	o.section = calloc(p->n_step, sizeof(*o.section));
+	o.ended = calloc(p->n_step, sizeof(*o.ended));
+	CHECK(o.stream && o.section && o.ended);
+	for (s = 0; s < p->n_step; s++)
+		o.ended[s][0] = s + 1;
+	use_steps(p, &u);
+	for (v = 1, a = 0; v < p->n_val; v++) {
+		p->val[v].kept = takes_work(p, v) && rlx_plan_bytes(p, v) &&
+				 rlx_test_rand(&seed) % 5 == 0;
+		a = p->val[v].kept ? v : a;
+	}
+	CHECK(a);
+	for (way = 0; way < 2; way++) {
+		const struct rlx_order *order = way ? &o : NULL;
+
+		CHECK(!rlx_plan_place(p, &u, order, &(struct rlx_error){ 0 }));
+		CHECK(!rlx_plan_check(p, &u, order, &(struct rlx_error){ 0 }));
+		for (v = 1; v < p->n_val; v++)
+			if (p->val[v].kept)
+				check_alone(p, v);
+		for (v = 1; v < p->n_val; v++) {
+			uint64_t was = p->val[v].place.offset;
+
+			if (v == a || !takes_work(p, v) || !rlx_plan_bytes(p, v))
+				continue;
+			p->val[v].place.offset = p->val[a].place.offset;
+			CHECK_EQ(rlx_plan_check(p, &u, order, &(struct rlx_error){ 0 }), RLX_EBUG);
+			p->val[v].place.offset = was;
+		}
+	}
+	free(o.stream);
+	free(o.section);
+	free(o.ended);
+	rlx_free(u.use);
+	rlx_plan_free(p);
+	rlx_graph_put(g);
+}
+
 /* A chain of in-place ops needs one block, or none if it ends in the output. */
 TEST(a_chain_works_in_place)
 {
