@@ -22,6 +22,7 @@ static void ignore(void *ctx, enum rlx_log_level level, const char *line)
 struct shared {
 	uint64_t	calls, published, failed;
 	uint64_t	steps;
+	uint64_t	done;		/* by the run that is on, since it has loaded */
 	uint64_t	curve[200000];
 };
 
@@ -497,8 +498,22 @@ static void train(struct shared *m, const char *dir, const char *records, unsign
 		m->curve[step] = loss;
 		if (step >= m->steps)
 			m->steps = step + 1;
+		m->done++;
 		usleep(300);
 	}
+}
+
+/*
+ * Until run @k has come to where it is killed: every third while it starts, the others within
+ * some steps, however long these take on a busy machine.
+ */
+static void wait_to_kill(const struct shared *m, int k, uint64_t *r)
+{
+	uint64_t steps = rlx_test_rand(r) % 30, i;
+
+	for (i = 0; i < 60000 && k % 3 && *(const volatile uint64_t *)&m->done <= steps; i++)
+		usleep(500);
+	usleep(rlx_test_rand(r) % (k % 3 ? 1000 : 60000));
 }
 
 TEST(a_run_killed_a_hundred_times_is_the_run_that_was_not)
@@ -516,16 +531,13 @@ TEST(a_run_killed_a_hundred_times_is_the_run_that_was_not)
 	for (k = 0; k < KILLS; k++) {
 		pid_t pid;
 
-		m->calls = 0;
+		m->calls = m->done = 0;
 		pid = fork();
 		if (!pid) {
 			train(m, dir, records, 1 + k % 3);
 			_exit(0);
 		}
-		/* every third is killed while it starts, the others once they train */
-		for (i = 0; i < 20000 && k % 3 && !*(volatile uint64_t *)&m->calls; i++)
-			usleep(500);
-		usleep(1000 + rlx_test_rand(&r) % 60000);
+		wait_to_kill(m, k, &r);
 		kill(pid, SIGKILL);
 		CHECK(waitpid(pid, &status, 0) == pid);
 		CHECKF(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL, "run %d ended by itself",
