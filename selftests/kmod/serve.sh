@@ -28,7 +28,7 @@ skip()
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=localhost \
 	-keyout "$tmp/tls.key" -out "$tmp/tls.pem" 2>/dev/null || exit 1
 
-# Those have an encoder that an emulated processor is up to.
+# An encoder that an emulated processor is up to; demo.sh has the whole one.
 "$BUILD/serve-venv/bin/python" selftests/serve/small.py "$BUILD/models/minilm" \
 	"$tmp/encoder" || exit 1
 {
@@ -40,7 +40,7 @@ openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=l
 # The command openssl is the guest's TLS client.
 selftests/kmod/run-qemu.sh -k "$kernel" -n "serve-$kernel" -t 800 -T 400 -N 2 \
 	-f "$BUILD/bin/rlx-static:/demo/rlx" -f "$BUILD/bin/rlxd-static:/demo/rlxd" \
-	-f "$BUILD/serve/relu.onnx:/demo/relu.onnx" -f "$BUILD/models/minilm:/demo/minilm" \
+	-f "$BUILD/serve/relu.onnx:/demo/relu.onnx" -f "$tmp/encoder:/demo/minilm" \
 	-f "$tmp/tls.pem:/demo/tls.pem" -f "$tmp/tls.key:/demo/tls.key" \
 	-f "$tmp/channel:/demo/channel" -r \
 	-l tls,ghash-generic,gcm -b "$(command -v openssl)" selftests/kmod/serve-guest \

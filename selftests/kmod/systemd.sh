@@ -16,6 +16,8 @@ need "$model/model.safetensors" systemd "no model minilm"
 need "$BUILD/serve/relu.onnx" systemd "no packages of Python"
 need /lib/systemd/systemd systemd "no systemd"
 
+# An encoder that an emulated processor is up to; demo.sh has the whole one.
+"$BUILD/serve-venv/bin/python" selftests/serve/small.py "$model" "$tmp/encoder" || exit 1
 mkdir "$tmp/units" "$tmp/rlxd"
 # unit FROM TO [SED ARGUMENT ...]
 unit()
@@ -48,6 +50,6 @@ EOF
 cp selftests/kmod/systemd-guest "$tmp/manager"
 selftests/kmod/run-qemu.sh -k "$kernel" -n "systemd-$kernel" -t 400 -T 200 \
 	-f "$BUILD/bin/rlxd-static:/demo/rlxd" -f "$BUILD/bin/rlx-static:/demo/rlx" \
-	-f "$model:/demo/minilm" -f "$BUILD/serve/relu.onnx:/demo/relu.onnx" \
+	-f "$tmp/encoder:/demo/minilm" -f "$BUILD/serve/relu.onnx:/demo/relu.onnx" \
 	-f "$tmp/units:/demo/units" -f "$tmp/rlxd:/demo/etc/rlxd" \
 	-b /lib/systemd/systemd -b /bin/systemctl "$tmp/manager"
