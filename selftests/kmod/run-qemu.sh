@@ -108,6 +108,15 @@ make_base()
 	rm -rf "$root"
 }
 
+# The rate of the time stamp counter, which is this machine's. A guest that measures it
+# while others have the processors is off by a factor, and so are its clock and limits.
+measure_tsc()
+{
+	${CC:-gcc} -O2 -o "$log/tsc_khz" "$here/tsc_khz.c" && khz=$("$log/tsc_khz") ||
+		die "cannot compile or run tsc_khz.c"
+	rm -f "$log/tsc_khz"
+}
+
 # A module of the kernel after those it needs, each once.
 add_module()
 {
@@ -235,6 +244,7 @@ boot()
 {
 	words="console=ttyS0 loglevel=5 panic=-1 oops=panic nokaslr mitigations=off"
 	words="$words kasan_multi_shot audit=0 $append"
+	words="$words tsc=reliable tsc_early_khz=$khz"
 	words="$words rig.slow=$("$here/../lib/limit.sh" --slowness)"
 	words="$words ${RLX_KMOD_FUZZ_OPS:+RLX_KMOD_FUZZ_OPS=$RLX_KMOD_FUZZ_OPS}"
 	words="$words ${RLX_TEST_SEED:+RLX_TEST_SEED=$RLX_TEST_SEED}"
@@ -275,6 +285,7 @@ if [ -n "${RLX_QEMU_LOCK-}" ]; then
 	flock 9
 fi
 pick_image
+measure_tsc
 start=$(date +%s.%N)
 boot
 ended=$?
