@@ -94,11 +94,13 @@ TEST(what_there_is)
 TEST(read_while_they_go)
 {
 	unsigned long long v[WIDE];
+	/* A round takes the debug kernel, which looks closer, as long as seventy do others. */
+	int rounds = access("/sys/kernel/debug/kmemleak", F_OK) ? 300 : 80;
 	int s = k_open(), status;
 	pid_t pid = fork();
 
 	if (!pid) {
-		for (int i = 0; i < 300; i++) {
+		for (int i = 0; i < rounds; i++) {
 			int service = k_service(s, 1, DEPTH, 0);
 			int ex = k_executor(service, i & RLX_EXEC_RING);
 			int ch = k_channel(s, service, 8, 0, NULL);
