@@ -42,14 +42,16 @@ ISA_FLAGS_v4x  := $(ISA_FLAGS_v4) -mavx512vnni -mavx512bf16
 ISA_FLAGS_v4_amx := $(ISA_FLAGS_v4x) -mamx-tile -mamx-bf16 -mamx-int8
 ISA_FLAGS_v4_amx_emu := -DRLX_TILE_EMU=1
 
-KERNEL_OBJ := $(KERNEL_SRC:kernels/cpu/%.c=$(BUILD)/obj/kernels/base/%.o)
+# The folder of their objects, which may be another build's that made them before.
+KERNEL_IN ?= $(BUILD)/obj/kernels
+KERNEL_OBJ := $(KERNEL_SRC:kernels/cpu/%.c=$(KERNEL_IN)/base/%.o)
 # Half of all code, for processors that have AVX-512 alone: a library of its own, which
 # librlx.so opens there, and in librlx.a with the rest.
 ifeq ($(ARCH),x86_64)
-KERNEL_OBJ += $(KERNEL_ISA:kernels/cpu/%.c=$(BUILD)/obj/kernels/v3/%.o)
-AVX512_OBJ := $(KERNEL_ISA:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4/%.o) \
-	      $(KERNEL_DOT:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4x/%.o) \
-	      $(KERNEL_AMX:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4_amx/%.o) \
+KERNEL_OBJ += $(KERNEL_ISA:kernels/cpu/%.c=$(KERNEL_IN)/v3/%.o)
+AVX512_OBJ := $(KERNEL_ISA:kernels/cpu/%.c=$(KERNEL_IN)/v4/%.o) \
+	      $(KERNEL_DOT:kernels/cpu/%.c=$(KERNEL_IN)/v4x/%.o) \
+	      $(KERNEL_AMX:kernels/cpu/%.c=$(KERNEL_IN)/v4_amx/%.o) \
 	      $(BUILD)/obj/kernels/cpu/avx512.o
 endif
 KERNEL_EMU := $(KERNEL_AMX:kernels/cpu/%.c=$(BUILD)/obj/kernels/v4_amx_emu/%.o)

@@ -25,12 +25,12 @@ $(filter $(BUILD)/test/cli/%,$(TEST_BIN)): $(BUILD)/bin/rlx
 tests: $(TEST_BIN)
 
 # Fuzzers, one per selftests/fuzz/*.c; they want clang and a folder of their own.
-# They aim at parsers, so kernels go without the instruments, which would take
-# minutes to compile there.
+# They aim at parsers, so kernels go without the instruments: they are those of $(BUILD),
+# which is built before.
 FUZZ_BIN := $(patsubst selftests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard selftests/fuzz/*.c))
 FUZZ_MAKE = $(call build_in,$(BUILD)/clang) BUILD=$(BUILD)/clang CC=$(FUZZ_CC) OPT='-O1 -g1' \
 	SAN='-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=undefined' \
-	KERNEL_OPT='-O1 -g1 -ffp-contract=fast -fno-sanitize=all'
+	KERNEL_IN=$(BUILD)/obj/kernels
 FUZZ_CC	?= clang
 
 $(BUILD)/fuzz/%: $(BUILD)/obj/selftests/fuzz/%.o $(TRAIN_A) $(LIB_A)
