@@ -8,17 +8,34 @@
 libs=$(echo /usr/lib/*/amdgcn/bitcode)
 cxx=$(ls /usr/bin/clang++-* 2>/dev/null | sort -V | tail -n 1)
 
+# clang CHIP ARGUMENT ...
+clang()
+{
+	chip=$1
+	shift
+	"$cxx" --offload-arch="$chip" -std=c++17 -O1 --rocm-path=/usr --hip-version=5.2.0 \
+		--hip-device-lib-path="$libs" -x hip --cuda-device-only -c "$@"
+}
+
+# Reading HIP's headers takes longer than compiling most kernels, so they are read once.
+read_headers()
+{
+	echo '#include <hip/hip_runtime.h>' >"$BUILD/hip/runtime.h"
+	for chip in gfx90a gfx1030 gfx940; do
+		clang $chip -emit-llvm -Xclang -emit-pch "$BUILD/hip/runtime.h" \
+			-o "$BUILD/hip/$chip.pch" || return
+	done
+}
+
 # by_clang OBJECT CHIP WARP FILE KERNEL [PARAMETER=VALUE ...]
 by_clang()
 {
 	object=$1 chip=$2 warp=$3 file=$4 kernel=$5
 	shift 5
 	# shellcheck disable=SC2046 # words
-	"$cxx" --offload-arch="$chip" -DRLX_WARP="$warp" -DRLX_ARCH=0 -DRLX_KERNEL_"$kernel" \
-		$(for p; do echo "-D$p"; done) -std=c++17 -O1 \
-		-I. -Ilibuser -Ilibuser/include \
-		--rocm-path=/usr --hip-version=5.2.0 --hip-device-lib-path="$libs" \
-		-x hip --cuda-device-only -c "kernels/gpu/$file.cu" -o "$object"
+	clang "$chip" -include-pch "$BUILD/hip/$chip.pch" -DRLX_WARP="$warp" -DRLX_ARCH=0 \
+		-DRLX_KERNEL_"$kernel" $(for p; do echo "-D$p"; done) \
+		-I. -Ilibuser -Ilibuser/include "kernels/gpu/$file.cu" -o "$object"
 }
 
 # one_case "by_clang|$BUILD/hip/rocm CHIP WARP KERNEL [PARAMETER=VALUE ...]" FOLDER
@@ -66,6 +83,7 @@ fi
 need "$libs/ockl.bc" kernels "no device libraries of ROCm"
 check "shapes of HIP's calls" make_program
 check "numbers and names of HIP" "$BUILD/hip/rocm"
+check "headers of HIP" read_headers
 for how in "by_clang gfx90a 64" "by_clang gfx1030 32" "$BUILD/hip/rocm gfx90a 64"; do
 	sed -n "s:^\([a-z].*\) hip$:$how \1:p" selftests/gpu/variants.txt
 done >"$tmp/cases"
