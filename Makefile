@@ -22,6 +22,8 @@ SUBMAKE	= $(MAKE) $(if $(filter 0,$(V)),-s)
 # For what builds in a folder where another make may be at it: they take turns.
 build_in = mkdir -p $(1) && flock -o $(1)/.building $(SUBMAKE)
 BUILDMAKE = $(call build_in,$(BUILD))
+# For what waits for the network: others need not wait to build.
+FETCHMAKE = mkdir -p $(BUILD) && flock -o $(BUILD)/.fetching $(SUBMAKE)
 
 ifeq ($(origin CC),default)
 CC := gcc

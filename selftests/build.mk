@@ -57,10 +57,11 @@ UNIT_BIN    := $(filter-out $(OPS_BIN) $(ONNX_BIN) $(MODELS_BIN) $(TRAIN_BIN) \
 
 include selftests/slot/build.mk
 
-# Those that take longest begin early, lest one be left to run alone (AT_ONCE).
-GROUPS := check-style check-unit check-kmod check-kmod-debug check-kmod-serve \
-	  check-serve check-emu check-hostile check-nvrtc check-hip-build check-ops check-vulkan \
-	  check-install check-onnx check-models check-train
+# Those that take longest begin early, lest one be left to run alone, and those with guests
+# beside others (AT_ONCE).
+GROUPS := check-kmod check-style check-unit check-serve check-kmod-debug check-emu \
+	  check-hostile check-kmod-serve check-hip-build check-vulkan check-nvrtc \
+	  check-install check-ops check-train check-models check-onnx
 
 # Goals that call make again must not do so side by side in one folder.
 ifneq ($(filter check check-% bench-% asan tsan demo install guest,$(MAKECMDGOALS)),)
@@ -129,8 +130,9 @@ bench-sweep-cpu:
 	$(Q)BUILD=$(BUILD) $(BUILD)/sweep-venv/bin/python $(SWEEP)/sweep.py \
 		$(if $(SEED),--seed $(SEED)) --cases $(CASES) $(WORDS)
 
-# All of it; the last line sums up the groups, of which AT_ONCE run at a time.
-AT_ONCE	?= 1
+# All of it; the last line sums up the groups, of which AT_ONCE run at a time: each waits for
+# clients, guests or the network now and then, or has one program left to run.
+AT_ONCE	?= 2
 check:
 	$(Q)tools/setup.sh check
 	$(Q)+selftests/check.sh -j $(AT_ONCE) '$(SUBMAKE)' $(GROUPS)

@@ -93,7 +93,8 @@ run_suites = selftests/run.sh -g $@ -j $(KMOD_AT_ONCE) -t 3600 $(1) \
 
 check-kmod:
 	$(Q)tools/setup.sh kmod
-	$(Q)+$(BUILDMAKE) kernels kmod-tests $(KMOD_BOOTED:%=kmod-%)
+	$(Q)+$(FETCHMAKE) kernels
+	$(Q)+$(BUILDMAKE) kmod-tests $(KMOD_BOOTED:%=kmod-%)
 	$(Q)$(call run_suites,'selftests/kmod/matrix.sh $(KMOD_BOOTED) $(KMOD_HEADERS)',\
 		$(KMOD_STOCK),$(KMOD_ALSO),'selftests/kmod/gate.sh 6.12' \
 		"selftests/kmod/kselftest.sh check $(KMOD_BIN) $(KMOD_BIN32)" \
@@ -103,7 +104,8 @@ check-kmod:
 check-kmod-serve:
 	$(Q)tools/setup.sh kmod
 	$(Q)tools/setup.sh serve
-	$(Q)+$(BUILDMAKE) kernels kmod-6.12 $(BUILD)/bin/rlx-static $(BUILD)/bin/rlxd-static \
+	$(Q)+$(FETCHMAKE) kernels
+	$(Q)+$(BUILDMAKE) kmod-6.12 $(BUILD)/bin/rlx-static $(BUILD)/bin/rlxd-static \
 		$(BUILD)/bin/rlx $(BUILD)/bin/rlxd $(BUILD)/lib/librlx.so.1
 	$(Q)tools/fetch-models.sh minilm; selftests/serve/venv.sh || :
 	$(Q)$(RUN) -g $@ -t 3600 'selftests/kmod/demo.sh 6.12' 'selftests/kmod/serve.sh 6.12' \
@@ -111,7 +113,8 @@ check-kmod-serve:
 
 check-kmod-debug:
 	$(Q)tools/setup.sh kmod
-	$(Q)+$(BUILDMAKE) kernels kmod-tests kmod-debug
+	$(Q)+$(FETCHMAKE) kernels
+	$(Q)+$(BUILDMAKE) kmod-tests kmod-debug
 	$(Q)$(call run_suites,,debug,,'selftests/kmod/gate.sh debug' \
 		'selftests/kmod/matrix.sh debug')
 
