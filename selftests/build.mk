@@ -87,7 +87,7 @@ check-install:
 		selftests/scripts/headers.sh selftests/scripts/channel.sh
 
 check-ops:
-	$(Q)tools/setup.sh build
+	$(Q)tools/setup.sh ops
 	$(Q)+$(BUILDMAKE) $(OPS_BIN)
 	$(Q)$(RUN) -g $@ -j $(JOBS) $(OPS_BIN)
 

@@ -3,6 +3,7 @@
 # Installs the Debian packages a group of targets needs and that are missing.
 #
 #   tools/setup.sh build|demo|check ...      each group includes those before it
+#   tools/setup.sh ops                       build, and what ops are tested with
 #   tools/setup.sh train                     demo, and data to train on
 #   tools/setup.sh rlxd                      build, and the daemon
 #   tools/setup.sh serve                     check, and the daemon with its tests
@@ -18,7 +19,8 @@ set -eu
 
 BUILD=${BUILD:-build}
 build_pkgs="gcc libc6-dev libssl-dev liburing-dev make"
-demo_pkgs="$build_pkgs ca-certificates python3 python3-pip"
+ops_pkgs="$build_pkgs libopenblas0-pthread"
+demo_pkgs="$ops_pkgs ca-certificates python3 python3-pip"
 vulkan_pkgs="$build_pkgs glslc libvulkan-dev mesa-vulkan-drivers spirv-tools"
 vulkan_pkgs="$vulkan_pkgs vulkan-validationlayers"
 check_pkgs="$demo_pkgs clang clang-format g++ glslc libclang-rt-dev libonnx-testdata"
@@ -74,7 +76,7 @@ check_other_system()
 		>/dev/null 2>&1 || lack="$lack liburing-headers"
 	printf '#include <openssl/ssl.h>\n' | ${CC:-gcc} -E -x c - \
 		>/dev/null 2>&1 || lack="$lack openssl-headers"
-	if [ "$group" != build ]; then
+	if [ "$group" != build ] && [ "$group" != ops ]; then
 		command -v python3 >/dev/null || lack="$lack python3"
 		python3 -m pip --version >/dev/null 2>&1 || lack="$lack pip"
 	fi
@@ -121,6 +123,7 @@ flock 9 2>/dev/null || :
 for group in "${@:-build}"; do
 	case $group in
 	build)	pkgs=$build_pkgs ;;
+	ops)	pkgs=$ops_pkgs ;;
 	demo)	pkgs=$demo_pkgs ;;
 	check)	pkgs=$check_pkgs ;;
 	train)	pkgs=$train_pkgs ;;
@@ -132,7 +135,7 @@ for group in "${@:-build}"; do
 	vulkan)	pkgs=$vulkan_pkgs ;;
 	deb)	pkgs=$deb_pkgs ;;
 	*)	die "unknown group '$group'" \
-		    "There are: build demo train check rlxd serve kmod kernel hip vulkan deb" ;;
+		    "There are: build ops demo train check rlxd serve kmod kernel hip vulkan deb" ;;
 	esac
 	stamp=$BUILD/.setup-$group
 	stamp_is_fresh && continue

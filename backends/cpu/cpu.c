@@ -53,6 +53,12 @@ static unsigned int cpu_probe(struct rlx_dev_info *info, unsigned int first, uns
 	return 1;
 }
 
+static void run_team(void *pool, void (*fn)(void *ctx, uint64_t begin, uint64_t end,
+					    unsigned int worker), void *ctx, uint64_t units)
+{
+	rlx_pool_run(pool, fn, ctx, units, 1);
+}
+
 static enum rlx_status cpu_open(struct rlx_device *dev, struct rlx_error *err)
 {
 	struct cpu_device *d = (struct cpu_device *)dev;
@@ -61,6 +67,7 @@ static enum rlx_status cpu_open(struct rlx_device *dev, struct rlx_error *err)
 	if (st)
 		return st;
 	dev->threads = rlx_pool_size(d->pool);
+	d->team = (struct rlx_k_team){ .run = run_team, .pool = d->pool };
 	d->isa = cpu_isa_detect();
 	d->k = rlx_kernels_get(d->isa);
 	return RLX_OK;

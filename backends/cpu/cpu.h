@@ -8,12 +8,14 @@
 
 #include "backends/common/extent.h"
 #include "base/pool.h"
+#include "kernels/linalg.h"
 
 struct cpu_device {
 	struct rlx_device		 base;
 	enum rlx_isa			 isa;
 	const struct rlx_kernels	*k;
 	struct rlx_pool			*pool;
+	struct rlx_k_team		 team;	/* the pool, to kernels */
 };
 
 struct cpu_call {
@@ -98,6 +100,8 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 #define LOWER(op) rlx_lower_fn cpu_lower_##op;
 #include "backends/cpu/lower.def"
 #undef LOWER
+/* lower_det.c: for lower_linalg.c */
+rlx_lower_fn cpu_lower_small_det;
 /* NULL: op @index has no native kernel. */
 rlx_lower_fn *cpu_lowering(unsigned int index);
 

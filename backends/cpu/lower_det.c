@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-/* Determinants. */
+/* Determinants of small matrices, as the evaluator has them to the last bit. */
 #include "backends/common/det_desc.h"
 #include "backends/cpu/cpu.h"
 
-enum rlx_status cpu_lower_det(struct rlx_lower *lo)
+enum rlx_status cpu_lower_small_det(struct rlx_lower *lo)
 {
 	struct rlx_k_det *a = rlx_det_args(lo);
 	double n = (double)a->n;

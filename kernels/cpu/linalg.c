@@ -1,70 +1,24 @@
 // SPDX-License-Identifier: MIT
 /*
- * Factorisations and solutions in double, by blocks: what is outside of a block is a product,
- * which is where the time goes; it has tiles of four rows by two vectors.
+ * Triangles and what is solved by them, in double, by blocks: what is outside of a block is a
+ * product, which is where the time goes, and is shared out in strips.
  */
-#include <math.h>
-
-#include "kernels/cpu/convert.h"
-#include "kernels/linalg.h"
-#include "kernels/simd/vec.h"
+#include "kernels/cpu/linalg_mat.h"
 
 #ifndef RLX_V512
 rlx_k_fn RLX_K(linalg);
 
-enum { BLOCK = RLX_K_LINALG_BLOCK, NARROW = BLOCK / 4, WIDE = 2 * RLX_VLD };
+enum { BLOCK = RLX_K_LINALG_BLOCK, NARROW = BLOCK / 4, STRIP = 64 };
 
-/* Some matrix in memory. */
-struct mat {
-	double	*p;
-	int64_t	ld;
+/* Rows [k, done) of @m, and columns [done, end) or rows, in strips */
+struct rest {
+	struct mat	m, t;
+	int64_t		k, done, end, rows;
 };
 
-static struct mat at(struct mat m, int64_t i, int64_t j)
+static inline uint64_t strips(int64_t n)
 {
-	return (struct mat){ m.p + i * m.ld + j, m.ld };
-}
-
-RLX_INLINE void minus_tile(struct mat c, struct mat a, struct mat b, int64_t k, int rows, size_t n)
-{
-	const size_t more = n > RLX_VLD ? n - RLX_VLD : 0;
-	vd s[4][2];
-
-	RLX_UNROLL
-	for (int i = 0; i < rows; i++) {
-		s[i][0] = vd_loadn(c.p + i * c.ld, n);
-		s[i][1] = more ? vd_loadn(c.p + i * c.ld + RLX_VLD, more) : vd_zero();
-	}
-	for (int64_t l = 0; l < k; l++) {
-		vd x = vd_loadn(b.p + l * b.ld, n), y = more ? vd_loadn(b.p + l * b.ld + RLX_VLD,
-									more) : vd_zero();
-
-		RLX_UNROLL
-		for (int i = 0; i < rows; i++) {
-			s[i][0] -= x * a.p[i * a.ld + l];
-			s[i][1] -= y * a.p[i * a.ld + l];
-		}
-	}
-	RLX_UNROLL
-	for (int i = 0; i < rows; i++) {
-		vd_storen(c.p + i * c.ld, s[i][0], n);
-		if (more)
-			vd_storen(c.p + i * c.ld + RLX_VLD, s[i][1], more);
-	}
-}
-
-/* c[m][n] -= a[m][k] b[k][n] */
-static void minus(struct mat c, struct mat a, struct mat b, int64_t m, int64_t n, int64_t k)
-{
-	for (int64_t j = 0; j < n; j += WIDE) {
-		size_t left = (size_t)(n - j);
-		int64_t i = 0;
-
-		for (; left >= WIDE && i + 4 <= m; i += 4)
-			minus_tile(at(c, i, j), at(a, i, 0), at(b, 0, j), k, 4, WIDE);
-		for (; i < m; i++)
-			minus_tile(at(c, i, j), at(a, i, 0), at(b, 0, j), k, 1, left);
-	}
+	return n > 0 ? (uint64_t)((n + STRIP - 1) / STRIP) : 0;
 }
 
 static void subtract(double *restrict y, const double *restrict x, double f, int64_t n)
@@ -87,27 +41,23 @@ static void swap(double *restrict a, double *restrict b, int64_t n)
 	}
 }
 
-/* Column @k of L, rows swapped for the largest pivot; columns up to @end follow at once. */
-static bool pivot(struct mat m, int64_t n, int64_t k, int64_t end, double *row, int *sign)
+/* Column @k of L in p[n][BLOCK], rows swapped for the largest pivot, which swapped[k] tells. */
+static bool pivot(struct mat p, int64_t n, int64_t k, int64_t end, int64_t *swapped)
 {
-	double *top = m.p + k * m.ld, t;
-	int64_t p = k;
+	double *top = p.p + k * p.ld, t;
+	int64_t best = k;
 
 	for (int64_t i = k + 1; i < n; i++)
-		if (fabs(m.p[i * m.ld + k]) > fabs(m.p[p * m.ld + k]))
-			p = i;
-	t = m.p[p * m.ld + k];
+		if (fabs(p.p[i * p.ld + k]) > fabs(p.p[best * p.ld + k]))
+			best = i;
+	t = p.p[best * p.ld + k];
 	if (t == 0 || !(fabs(t) < INFINITY))
 		return false;
-	if (p != k) {
-		swap(top, m.p + p * m.ld, n);
-		t = row[k];
-		row[k] = row[p];
-		row[p] = t;
-		*sign = -*sign;
-	}
+	swapped[k] = best;
+	if (best != k)
+		swap(top, p.p + best * p.ld, BLOCK);
 	for (int64_t i = k + 1; i < n; i++) {
-		double *r = m.p + i * m.ld;
+		double *r = p.p + i * p.ld;
 
 		r[k] /= top[k];
 		subtract(r + k + 1, top + k + 1, r[k], end - k - 1);
@@ -115,37 +65,87 @@ static bool pivot(struct mat m, int64_t n, int64_t k, int64_t end, double *row, 
 	return true;
 }
 
-/* Rows [k, done) of columns [done, end) become U's, and what is below is less their product. */
-static void eliminate(struct mat m, int64_t n, int64_t k, int64_t done, int64_t end)
+/* Rows [k, done) of a strip of columns become U's, and what is below is less their product. */
+static void eliminate_strips(void *ctx, uint64_t begin, uint64_t end, unsigned int worker)
 {
-	for (int64_t i = k + 1; i < done; i++)
-		for (int64_t j = k; j < i; j++)
-			subtract(m.p + i * m.ld + done, m.p + j * m.ld + done, m.p[i * m.ld + j],
-				 end - done);
-	minus(at(m, done, done), at(m, done, k), at(m, k, done), n - done, end - done, done - k);
+	const struct rest *e = ctx;
+	const struct mat m = e->m;
+
+	(void)worker;
+	for (; begin < end; begin++) {
+		int64_t at = e->done + (int64_t)begin * STRIP;
+		int64_t n = e->end - at < STRIP ? e->end - at : STRIP;
+
+		for (int64_t i = e->k + 1; i < e->done; i++)
+			for (int64_t j = e->k; j < i; j++)
+				subtract(m.p + i * m.ld + at, m.p + j * m.ld + at,
+					 m.p[i * m.ld + j], n);
+		RLX_K(mat_minus)(mat_at(m, e->done, at), mat_at(m, e->done, e->k),
+				 mat_at(m, e->k, at), e->rows - e->done, n, e->done - e->k);
+	}
 }
 
-/* m becomes L and U; row i of it was row[i]. In blocks of columns, and in narrow ones of these. */
-static bool lu(struct mat m, int64_t n, double *row, int *sign)
+static void eliminate(struct mat m, int64_t n, int64_t k, int64_t done, int64_t end,
+		      const struct rlx_k_team *team)
 {
+	struct rest e = { .m = m, .k = k, .done = done, .end = end, .rows = n };
+
+	mat_share(team, eliminate_strips, &e, strips(end - done));
+}
+
+/* Columns [k, end), which lie in p[n - k][BLOCK], in narrow blocks */
+static bool factorise(struct mat p, int64_t n, int64_t end, int64_t *swapped)
+{
+	for (int64_t l = 0; l < end; l += NARROW) {
+		int64_t done = l + NARROW < end ? l + NARROW : end;
+
+		for (int64_t j = l; j < done; j++)
+			if (!pivot(p, n, j, done, swapped))
+				return false;
+		eliminate(p, n, l, done, end, NULL);
+	}
+	return true;
+}
+
+/* m becomes L and U; row i of it was row[i]. @panel: n BLOCK */
+static bool lu(struct mat m, int64_t n, double *row, double *panel, int *sign,
+	       const struct rlx_k_team *team)
+{
+	const struct mat p = { panel, BLOCK };
+	int64_t swapped[BLOCK];
+
 	*sign = 1;
 	for (int64_t i = 0; i < n; i++)
 		row[i] = (double)i;
 	for (int64_t k = 0; k < n; k += BLOCK) {
 		int64_t end = k + BLOCK < n ? k + BLOCK : n;
+		const size_t width = (size_t)(end - k) * sizeof(double);
 
-		for (int64_t l = k; l < end; l += NARROW) {
-			int64_t done = l + NARROW < end ? l + NARROW : end;
+		for (int64_t i = k; i < n; i++)
+			memcpy(p.p + (i - k) * BLOCK, m.p + i * m.ld + k, width);
+		if (!factorise(p, n - k, end - k, swapped))
+			return false;
+		for (int64_t j = k; j < end; j++) {
+			int64_t other = k + swapped[j - k];
 
-			for (int64_t j = l; j < done; j++)
-				if (!pivot(m, n, j, done, row, sign))
-					return false;
-			eliminate(m, n, l, done, end);
+			if (other == j)
+				continue;
+			swap(m.p + j * m.ld, m.p + other * m.ld, n);
+			swap(row + j, row + other, 1);
+			*sign = -*sign;
 		}
-		eliminate(m, n, k, end, n);
+		for (int64_t i = k; i < n; i++)
+			memcpy(m.p + i * m.ld + k, p.p + (i - k) * BLOCK, width);
+		eliminate(m, n, k, end, n, team);
 	}
 	return true;
 }
+
+struct solve {
+	struct mat	m, b;
+	int64_t		n, k;
+	bool		upper, unit;
+};
 
 /* Row i of b[..][k] less what rows [from, to) of the solution give. */
 static void solve_row(struct mat m, struct mat b, int64_t i, int64_t from, int64_t to, int64_t k)
@@ -154,128 +154,210 @@ static void solve_row(struct mat m, struct mat b, int64_t i, int64_t from, int64
 		subtract(b.p + i * b.ld, b.p + j * b.ld, m.p[i * m.ld + j], k);
 }
 
-/* b[n][k] becomes the solution by the lower or the upper triangle of m */
-static void triangle(struct mat m, struct mat b, int64_t n, int64_t k, bool upper, bool unit)
+static void solve_columns(const struct solve *s, struct mat b, int64_t k)
 {
+	const struct mat m = s->m;
+	const int64_t n = s->n;
+
 	for (int64_t done = 0; done < n; done += BLOCK) {
 		int64_t len = n - done < BLOCK ? n - done : BLOCK;
-		int64_t from = upper ? n - done - len : done, to = from + len;
+		int64_t from = s->upper ? n - done - len : done, to = from + len;
 
 		for (int64_t l = 0; l < len; l++) {
-			int64_t i = upper ? to - 1 - l : from + l;
+			int64_t i = s->upper ? to - 1 - l : from + l;
 
-			if (upper)
+			if (s->upper)
 				solve_row(m, b, i, i + 1, to, k);
 			else
 				solve_row(m, b, i, from, i, k);
-			for (int64_t j = 0; !unit && j < k; j++)
+			for (int64_t j = 0; !s->unit && j < k; j++)
 				b.p[i * b.ld + j] /= m.p[i * m.ld + i];
 		}
-		if (upper)
-			minus(b, at(m, 0, from), at(b, from, 0), from, k, len);
+		if (s->upper)
+			RLX_K(mat_minus)(b, mat_at(m, 0, from), mat_at(b, from, 0), from, k, len);
 		else
-			minus(at(b, to, 0), at(m, to, from), at(b, from, 0), n - to, k, len);
+			RLX_K(mat_minus)(mat_at(b, to, 0), mat_at(m, to, from), mat_at(b, from, 0),
+					 n - to, k, len);
 	}
 }
 
-/* m's lower triangle becomes L; @t[BLOCK][n] is for columns as rows. */
-static bool cholesky(struct mat m, int64_t n, double *t)
+static void solve_strips(void *ctx, uint64_t begin, uint64_t end, unsigned int worker)
 {
-	const struct mat turned = { t, n };
+	const struct solve *s = ctx;
 
-	for (int64_t k = 0; k < n; k += BLOCK) {
-		int64_t end = k + BLOCK < n ? k + BLOCK : n;
+	(void)worker;
+	for (; begin < end; begin++) {
+		int64_t at = (int64_t)begin * STRIP;
 
-		for (int64_t i = k; i < n; i++) {
-			double *r = m.p + i * m.ld;
+		solve_columns(s, mat_at(s->b, 0, at), s->k - at < STRIP ? s->k - at : STRIP);
+	}
+}
 
-			for (int64_t j = k; j < end && j <= i; j++) {
-				const double *c = m.p + j * m.ld;
-				double s = r[j];
+/* s.b[n][k] becomes the solution by the lower or the upper triangle of s.m */
+static void triangle(struct solve s, bool upper, bool unit, const struct rlx_k_team *team)
+{
+	s.upper = upper;
+	s.unit = unit;
+	mat_share(team, solve_strips, &s, strips(s.k));
+}
 
-				for (int64_t l = k; l < j; l++)
-					s -= r[l] * c[l];
-				if (i == j && !(s > 0 && s < INFINITY))
-					return false;
-				r[j] = i == j ? sqrt(s) : s / c[j];
-				t[(j - k) * n + i] = r[j];
-			}
-		}
-		for (int64_t i = end; i < n; i += BLOCK) {
-			int64_t rows = n - i < BLOCK ? n - i : BLOCK;
+/* The block at row k; the numbers above its diagonal are not read. */
+static bool small_root(struct mat m, int64_t k, int64_t end)
+{
+	for (int64_t i = k; i < end; i++) {
+		double *r = m.p + i * m.ld;
 
-			minus(at(m, i, end), at(m, i, k), at(turned, 0, end), rows, i + rows - end,
-			      end - k);
+		for (int64_t j = k; j <= i; j++) {
+			const double *c = m.p + j * m.ld;
+			double s = r[j];
+
+			for (int64_t l = k; l < j; l++)
+				s -= r[l] * c[l];
+			if (i == j && !(s > 0 && s < INFINITY))
+				return false;
+			r[j] = i == j ? sqrt(s) : s / c[j];
 		}
 	}
 	return true;
 }
 
+/* Rows of columns [k, done), by the root of the block, through t[BLOCK][n] */
+static void root_rows(void *ctx, uint64_t begin, uint64_t end, unsigned int worker)
+{
+	const struct rest *e = ctx;
+	const int64_t width = e->done - e->k;
+
+	(void)worker;
+	for (; begin < end; begin++) {
+		int64_t at = e->done + (int64_t)begin * STRIP;
+		int64_t rows = e->end - at < STRIP ? e->end - at : STRIP;
+		const struct mat t = mat_at(e->t, 0, at), m = mat_at(e->m, at, e->k);
+
+		RLX_K(mat_turn)(t, m, rows, width);
+		for (int64_t j = 0; j < width; j++) {
+			const double *c = e->m.p + (e->k + j) * e->m.ld + e->k;
+
+			for (int64_t l = 0; l < j; l++)
+				subtract(t.p + j * t.ld, t.p + l * t.ld, c[l], rows);
+			for (int64_t i = 0; i < rows; i++)
+				t.p[j * t.ld + i] /= c[j];
+		}
+		RLX_K(mat_turn)(m, t, width, rows);
+	}
+}
+
+/* What is right of them, up to the diagonal */
+static void root_rest(void *ctx, uint64_t begin, uint64_t end, unsigned int worker)
+{
+	const struct rest *e = ctx;
+
+	(void)worker;
+	for (; begin < end; begin++) {
+		int64_t at = e->done + (int64_t)begin * STRIP;
+		int64_t rows = e->end - at < STRIP ? e->end - at : STRIP;
+
+		RLX_K(mat_minus)(mat_at(e->m, at, e->done), mat_at(e->m, at, e->k),
+				 mat_at(e->t, 0, e->done), rows, at + rows - e->done,
+				 e->done - e->k);
+	}
+}
+
+/* m's lower triangle becomes L; @t[BLOCK][n] is for columns as rows. */
+static bool cholesky(struct mat m, int64_t n, double *t, const struct rlx_k_team *team)
+{
+	for (int64_t k = 0; k < n; k += BLOCK) {
+		int64_t done = k + BLOCK < n ? k + BLOCK : n;
+		struct rest e = { .m = m, .t = { t, n }, .k = k, .done = done, .end = n };
+
+		if (!small_root(m, k, done))
+			return false;
+		mat_share(team, root_rows, &e, strips(n - done));
+		mat_share(team, root_rest, &e, strips(n - done));
+	}
+	return true;
+}
+
+/* Matrix @u, of which a triangle or the symmetric part counts, whole: below the diagonal, then. */
+static void load(const struct rlx_k_linalg *a, size_t u, double *m)
+{
+	const size_t n = (size_t)a->n;
+	const bool mean = a->kind == RLX_K_CHOLESKY;
+
+	RLX_K(linalg_load)(a, a->a, u * (size_t)a->a_step, m, n * n);
+	for (size_t i = 0; (mean || a->transposed) && i < n; i++)
+		for (size_t j = 0; j < i; j++) {
+			double lo = m[i * n + j], hi = m[j * n + i];
+
+			m[i * n + j] = mean ? (lo + hi) / 2 : hi;
+			m[j * n + i] = mean ? 0 : lo;
+		}
+	for (size_t i = 0; mean && i < n; i++)
+		m[i * n + i] += a->jitter;
+}
+
+/* The product of the diagonal of L U, or its sign and logarithm; @ok: there is one */
+static void store_det(const struct rlx_k_linalg *a, size_t u, const double *m, int sign, bool ok)
+{
+	const size_t n = (size_t)a->n;
+	double det = ok ? sign : 0, log_of = ok ? 0 : -INFINITY;
+
+	for (size_t i = 0; ok && i < n; i++) {
+		double x = m[i * n + i];
+
+		if (a->kind == RLX_K_DET) {
+			det *= x;
+		} else {
+			det = x < 0 ? -det : det;
+			log_of += log(fabs(x));
+		}
+	}
+	RLX_K(linalg_store)(a, a->y, u, &det, 1);
+	if (a->kind == RLX_K_SLOGDET)
+		RLX_K(linalg_store)(a, a->y2, u, &log_of, 1);
+}
+
 static bool one(const struct rlx_k_linalg *a, size_t u, double *work)
 {
-	const size_t size = rlx_k_type_size((enum rlx_dtype)a->type), n = (size_t)a->n;
-	const size_t k = (size_t)a->k;
-	rlx_convert_fn *load = RLX_K(loader)(RLX_EW_F64, a->type);
-	rlx_convert_fn *store = RLX_K(storer)(RLX_EW_F64, a->type);
-	const char *b = (const char *)a->b + u * (size_t)a->b_step * size;
+	const size_t n = (size_t)a->n, k = (size_t)a->k;
 	struct mat m = { work, a->n }, y = { work + n * n, a->k };
-	double *row = y.p + n * k, *spare = row + n, logs[2] = { 1, 0 };
+	double *row = y.p + n * k, *spare = row + n;
+	const struct solve s = { .m = m, .b = y, .n = a->n, .k = a->k };
+	bool ok = true;
 	int sign;
 
-	load(m.p, (const char *)a->a + u * (size_t)a->a_step * size, n * n);
-	for (size_t i = 0; i < n; i++)
-		for (size_t j = 0; j < i; j++) {
-			double lo = m.p[i * n + j], hi = m.p[j * n + i];
-			bool mean = a->kind == RLX_K_CHOLESKY;
-
-			m.p[i * n + j] = mean ? (lo + hi) / 2 : a->transposed ? hi : lo;
-			m.p[j * n + i] = mean ? 0 : a->transposed ? lo : hi;
-		}
+	load(a, u, m.p);
 	switch (a->kind) {
 	case RLX_K_CHOLESKY:
-		for (size_t i = 0; i < n; i++)
-			m.p[i * n + i] += a->jitter;
-		if (!cholesky(m, a->n, spare))
+		if (!cholesky(m, a->n, spare, a->team))
 			return false;
 		for (size_t i = 0; i < n; i++)	/* products reach beyond the triangle */
 			memset(m.p + i * n + i + 1, 0, (n - i - 1) * sizeof(double));
-		store((char *)a->y + u * n * n * size, m.p, n * n);
+		RLX_K(linalg_store)(a, a->y, u * n * n, m.p, n * n);
 		return true;
 	case RLX_K_TRIANGULAR:
-		load(y.p, b, n * k);
-		triangle(m, y, a->n, a->k, a->upper != a->transposed, a->unit);
+		RLX_K(linalg_load)(a, a->b, u * (size_t)a->b_step, y.p, n * k);
+		triangle(s, a->upper != a->transposed, a->unit, a->team);
 		break;
 	case RLX_K_SOLVE:
-		if (!lu(m, a->n, row, &sign))
+		if (!lu(m, a->n, row, spare, &sign, a->team))
 			return false;
 		for (size_t i = 0; i < n; i++)
-			load(y.p + i * k, b + (size_t)row[i] * k * size, k);
-		triangle(m, y, a->n, a->k, false, true);
-		triangle(m, y, a->n, a->k, true, false);
+			RLX_K(linalg_load)(a, a->b, u * (size_t)a->b_step + (size_t)row[i] * k,
+					   y.p + i * k, k);
+		triangle(s, false, true, a->team);
+		triangle(s, true, false, a->team);
 		break;
 	default:
-		if (lu(m, a->n, row, &sign))
-			for (size_t i = 0; i < n; i++) {
-				sign = m.p[i * n + i] < 0 ? -sign : sign;
-				logs[1] += log(fabs(m.p[i * n + i]));
-			}
-		else
-			logs[1] = -INFINITY;
-		logs[0] = logs[1] > -INFINITY ? sign : 0;
-		store((char *)a->y + u * size, &logs[0], 1);
-		store((char *)a->y2 + u * size, &logs[1], 1);
+		ok = lu(m, a->n, row, spare, &sign, a->team);
+		store_det(a, u, m.p, sign, ok);
 		return true;
 	}
-	store((char *)a->y + u * n * k * size, y.p, n * k);
+	RLX_K(linalg_store)(a, a->y, u * n * k, y.p, n * k);
 	return true;
 }
 
 void RLX_K(linalg)(const void *args, size_t begin, size_t end, void *scratch)
 {
-	const struct rlx_k_linalg *a = args;
-
-	for (; begin < end; begin++)
-		if (!one(a, begin, scratch))
-			__atomic_store_n(a->bad, 1, __ATOMIC_RELAXED);
+	linalg_each(args, begin, end, scratch, one);
 }
 #endif

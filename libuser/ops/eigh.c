@@ -7,7 +7,7 @@
  * Dtypes:	f64 f32 f16 bf16; both as x
  * Does:	of the symmetric part (x + x') / 2 the eigenvalues w, ascending, and orthonormal
  *		eigenvectors, v's columns, in each of which the number of the largest size is
- *		positive. By Jacobi's rotations. NaN and infinities give NaN.
+ *		positive, the first of those. NaN and infinities in a matrix give NaN.
  * Gradient:	dx = v (diag(dw) + F v' dv) v' with F_ij = 1 / (w_j - w_i), made symmetric; through
  *		v infinite or NaN where eigenvalues are equal
  * Source:	numpy.linalg.eigh; Golub and Van Loan, Matrix Computations
@@ -46,6 +46,11 @@ static enum rlx_status eigh_eval(struct rlx_eval *q)
 		for (i = 0; i < n * n; i++)
 			m[i] = (el_get(&q->in[0], c * n * n + i) +
 				el_get(&q->in[0], c * n * n + i % n * n + i / n)) / 2;
+		if (!op_finite(m, n * n)) {
+			op_set_nan(q, 0, c, 1, n);
+			op_set_nan(q, 1, c, n, n);
+			continue;
+		}
 		op_jacobi(m, n, w, v);
 		for (j = 0; j < n; j++) {
 			for (top = 0, i = 1; i < n; i++)

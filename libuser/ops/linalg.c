@@ -105,6 +105,21 @@ rlx_value op_gaps(struct rlx_graph *g, rlx_value v)
 	return gap;
 }
 
+bool op_finite(const double *m, int64_t n)
+{
+	while (n > 0 && isfinite(m[n - 1]))
+		n--;
+	return n <= 0;
+}
+
+void op_set_nan(struct rlx_eval *q, uint32_t k, int64_t c, int64_t rows, int64_t columns)
+{
+	int64_t i;
+
+	for (i = 0; i < rows * columns; i++)
+		el_set(&q->out[k], c * rows * columns + i, NAN);
+}
+
 bool op_lu(double *m, int64_t n, int64_t *row, int *out_sign)
 {
 	int64_t i, j, k, p, keep;

@@ -7,6 +7,7 @@
  * Dtypes:	f64 f32 f16 bf16; both as x
  * Does:	x = q r, columns of q orthonormal, r upper triangular with no negative number on its
  *		diagonal, which makes them unique where x has full rank. By Householder reflections.
+ *		NaN and infinities in a matrix give NaN, but 0 below r's diagonal.
  * Gradient:	where m is at least n: dx = (dq + q S(r dr' - dq' q)) r'^-1, where S makes the lower
  *		triangle symmetric; else so of the first m columns, and through q' x of the others
  * Source:	numpy.linalg.qr; Golub and Van Loan, Matrix Computations; Walter and Lehmann 2013
@@ -76,8 +77,12 @@ static enum rlx_status qr_eval(struct rlx_eval *q)
 			x[i] = el_get(&q->in[0], c * m * n + i);
 		for (i = 0; i < m * m; i++)
 			qt[i] = i / m == i % m;
-		for (i = 0; i < k; i++)
-			reflect(x, m, n, qt, v, i);
+		if (op_finite(x, m * n))
+			for (i = 0; i < k; i++)
+				reflect(x, m, n, qt, v, i);
+		else
+			for (i = 0; i < m * n + m * m; i++)
+				x[i] = NAN;	/* qt is behind it */
 		for (i = 0; i < k; i++) {
 			sign = x[i * n + i] < 0 ? -1 : 1;
 			for (j = 0; j < n; j++)

@@ -6,9 +6,9 @@
  * Shapes:	x[.., m, n] -> u[.., m, k], s[.., k], vh[.., k, n] with k the smaller of m and n
  * Dtypes:	f64 f32 f16 bf16; all as x
  * Does:	x = u diag(s) vh, columns of u and rows of vh orthonormal, s descending and not
- *		negative; in each column of u the number of the largest size is positive. A column
- *		of u (row of vh, where m is less than n) whose singular value is 0 is 0. By
- *		one-sided Jacobi rotations.
+ *		negative; in each column of u the number of the largest size is positive, the first
+ *		of those. A column of u (row of vh, where m is at most n) whose singular value is 0
+ *		is 0. NaN and infinities in a matrix give NaN.
  * Gradient:	by the usual rule; infinite or NaN where singular values are equal or 0, and
  *		gradients to u or vh are given
  * Source:	numpy.linalg.svd; Hestenes 1958; Townsend 2016
@@ -114,6 +114,12 @@ static enum rlx_status svd_eval(struct rlx_eval *q)
 	for (c = 0; c < op_matrices(t, 2); c++) {
 		for (i = 0; i < m * n; i++)
 			y[wide ? i : i % n * m + i / n] = el_get(&q->in[0], c * m * n + i);
+		if (!op_finite(y, m * n)) {
+			op_set_nan(q, 0, c, m, k);
+			op_set_nan(q, 1, c, 1, k);
+			op_set_nan(q, 2, c, k, n);
+			continue;
+		}
 		orthogonal_rows(y, k, len, v, s);
 		for (i = 0; i < k; i++) {
 			const double *vi = v + i * k, *yi = y + i * len, *of = wide ? vi : yi;

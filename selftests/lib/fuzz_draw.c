@@ -465,13 +465,15 @@ static uint32_t finite_from(const struct rlx_op_def *d)
 
 /*
  * Data that leaves no more than the roundings of what comes before: a row of one value
- * less its mean, quotients half way between two integers, determinants of equal rows.
+ * less its mean, quotients half way between two integers, determinants of equal rows, what
+ * factors have beyond a matrix's rank.
  */
 static bool is_moot(const struct rlx_op_def *d, enum fuzz_draw draw)
 {
 	switch (d->index) {
 	case RLX_OP_quantize: case RLX_OP_fake_quantize: case RLX_OP_dynamic_quantize:
-	case RLX_OP_qmatmul: case RLX_OP_qconv: case RLX_OP_slogdet:
+	case RLX_OP_qmatmul: case RLX_OP_qconv: case RLX_OP_slogdet: case RLX_OP_qr:
+	case RLX_OP_eigh: case RLX_OP_svd: case RLX_OP_pinv:
 		return draw == FUZZ_COARSE || draw == FUZZ_ALIKE;
 	}
 	return false;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/amx.h"
+#include "base/lapack.h"
 #include "base/proc.h"
 #include "rlx/device.h"
 #include "tools/rlx/tool.h"
@@ -110,6 +111,8 @@ static void cpu(struct out *o)
 	out_str(o, "vector", n ? have : "none known");
 	why = rlx_amx_why();
 	out_str(o, "amx_tiles", why ? why : "permitted");
+	rlx_lapack_name(text, sizeof(text));
+	out_str(o, "lapack", text);
 	out_section_end(o);
 }
 

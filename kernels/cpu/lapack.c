@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT
+/* Linear algebra by LAPACK: lapack_type.h for both types that it has. */
+#include <string.h>
+
+#include "kernels/cpu/convert.h"
+#include "kernels/lapack.h"
+
+rlx_k_fn RLX_K(lapack);
+
+static inline size_t size_of(const struct rlx_k_lapack *a)
+{
+	return rlx_k_type_size((enum rlx_dtype)a->l.type);
+}
+
+#define T		float
+#define F(name)		name##_f32
+#define LAPACK		f32
+#define CLASS		RLX_EW_F32
+#define DTYPE		RLX_F32
+#include "kernels/cpu/lapack_type.h"
+#undef T
+#undef F
+#undef LAPACK
+#undef CLASS
+#undef DTYPE
+
+#define T		double
+#define F(name)		name##_f64
+#define LAPACK		f64
+#define CLASS		RLX_EW_F64
+#define DTYPE		RLX_F64
+#include "kernels/cpu/lapack_type.h"
+
+static void own(const struct rlx_k_lapack *a, size_t u, void *scratch)
+{
+	struct rlx_k_linalg one = a->l;
+
+	one.team = NULL;
+	a->own(&one, u, u + 1, scratch);
+}
+
+void RLX_K(lapack)(const void *args, size_t begin, size_t end, void *scratch)
+{
+	const struct rlx_k_lapack *a = args;
+
+	if (a->l.team) {	/* one unit is all */
+		begin = 0;
+		end = (size_t)a->l.batch;
+		scratch = a->l.work;
+	}
+	a->lapack->enter(a->threads);
+	for (; begin < end; begin++) {
+		bool bad = false, done = a->l.type == RLX_F64 ?
+			one_f64(a, begin, scratch, &bad) : one_f32(a, begin, scratch, &bad);
+
+		if (!done)
+			own(a, begin, scratch);
+		if (bad)
+			__atomic_store_n(a->l.bad, 1, __ATOMIC_RELAXED);
+	}
+	a->lapack->leave();
+}
