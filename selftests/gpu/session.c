@@ -153,7 +153,7 @@ static struct rlx_program *with_host_step(int64_t n, bool before, bool after, un
 	CHECK_EQ(rlx_graph_finish(g), 0);
 	CHECKF(!rlx_compile(g, &o, &p, &err), "%s", err.text);
 	rlx_program_info(p, &info);
-	CHECK_EQ(info.host, 1);
+	CHECK_EQ(info.host, n > 0);	/* how many of nothing differ is known */
 	rlx_graph_put(g);
 	return p;
 }
@@ -226,7 +226,7 @@ TEST(a_strict_session_runs_what_does_not_cross)
 		uint64_t bytes = (uint64_t)n[i] * 4;
 		float *x;
 
-		/* of an empty tensor there is nothing to bring, though a kernel makes it */
+		/* of an empty tensor there is nothing to bring */
 		p = with_host_step(n[i], i, false, &line);
 		CHECKF(!rlx_session_new(p, &o, &s, &err), "%s", err.text);
 		CHECKF(!rlx_session_clone(s, &c, &err), "%s", err.text);

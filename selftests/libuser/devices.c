@@ -669,23 +669,23 @@ TEST(r221_r222_warm_and_bench)
 	rlx_devices_free(ds);
 }
 
-/* Channels in blocks are some level's own, of 4, 8 or 16. */
+/* More repeated axes than a copy walks. */
 TEST(r209_native_alone)
 {
-	struct rlx_graph *g = rlx_graph_new("blocks");
-	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 1, 9, 2, 2));
+	struct rlx_graph *g = rlx_graph_new("tiles");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F32, 2, 3, 2, 3, 2));
 	struct rlx_device_fit f[16];
 	struct rlx_error err = { 0 };
 	struct rlx_devices *ds;
 	char device[24];
 	unsigned int n;
 
-	rlx_output(g, "y", rlx_emit(g, block_channels, .x = x, .block = 3));
+	rlx_output(g, "y", rlx_emit(g, tile, .x = x, .repeats = RLX_INTS(2, 2, 2, 2, 2)));
 	CHECK_EQ(rlx_graph_finish(g), 0);
 	rlx_graph_get(g);
 	ds = devices_of(g, "allow=cpu native=yes");
 	CHECK_EQ(rlx_devices_pick(ds, NULL, NULL, 0, device, &err), RLX_ENOSUP);
-	CHECKF(strstr(err.text, "native=yes") && strstr(err.text, "block_channels"), "%s",
+	CHECKF(strstr(err.text, "native=yes") && strstr(err.text, "tile"), "%s",
 	       err.text);
 	n = rlx_devices_fit(ds, f, 16);
 	CHECK(!fit_of(f, n, "cpu")->runs && fit_of(f, n, "cpu")->allowed);
