@@ -3,7 +3,8 @@
  * Reverse mode through if and scan. If: an if on the same condition, each of whose branches runs
  * its forward pass again and back. Scan: one scan more that keeps the carries of each step, and
  * one from the last step to the first that runs the body again from them, and back; gradients of
- * captures are carried along and summed.
+ * captures are carried along and summed, but for large matrices that each step multiplies once
+ * with few rows: those get theirs by one product over the rows of all steps.
  */
 #include <string.h>
 
@@ -20,7 +21,7 @@ bool rlx_ad_is_control(const struct rlx_op_def *def)
 /* A body that is being built: room for as many values as its op's body could need. */
 struct body {
 	struct rlx_graph	*g;
-	rlx_value		*in, *out, *of, *seed, *wrt, *d;
+	rlx_value		*in, *out, *of, *seed, *wrt, *d, *left;
 	uint32_t		 n_of, n_wrt;
 };
 
@@ -29,7 +30,7 @@ static bool body_init(struct body *b, struct rlx_graph *g, const struct rlx_grap
 	uint32_t n = part->io[RLX_IO_INPUT].n + part->io[RLX_IO_OUTPUT].n + 1;
 
 	*b = (struct body){ .g = rlx_graph_new("gradient") };
-	b->in = rlx_calloc(6ul * n, sizeof(*b->in));
+	b->in = rlx_calloc(7ul * n, sizeof(*b->in));
 	if (!b->g || !b->in) {
 		rlx_fail(&g->err, RLX_ENOMEM, "gradient: out of memory");
 		return false;
@@ -39,6 +40,7 @@ static bool body_init(struct body *b, struct rlx_graph *g, const struct rlx_grap
 	b->seed = b->of + n;
 	b->wrt = b->seed + n;
 	b->d = b->wrt + n;
+	b->left = b->d + n;
 	return true;
 }
 
@@ -156,6 +158,9 @@ static void through_if(struct rlx_graph *g, const struct rlx_node *n, const rlx_
 
 /* ---- scan ---- */
 
+/* Each takes two outputs, of which there are RLX_MAX_OUT. */
+enum { MOST_APART = 8 };
+
 /* What the parts of a scan's backward pass share. */
 struct scan {
 	struct rlx_graph	*g;
@@ -167,6 +172,7 @@ struct scan {
 	const bool		*need;
 	rlx_value		*xs;		/* room for operands */
 	int64_t			*flag;		/* and for directions */
+	bool			*apart;		/* of captures: by one product behind the loop */
 };
 
 static int64_t flag_of(struct rlx_ints l, uint32_t i)
@@ -222,6 +228,58 @@ static rlx_value zeros(struct rlx_graph *g, struct rlx_type t)
 	return op_fill(g, &t, 0);
 }
 
+/* The only node that reads value @v of @g, as the right one of a product; NULL: none such. */
+static const struct rlx_node *only_product(const struct rlx_graph *g, uint32_t v)
+{
+	const struct rlx_node *found = NULL;
+	uint32_t n, k;
+
+	for (n = 0; n < g->n_node; n++)
+		for (k = 0; k < g->node[n].n_in; k++) {
+			if (g->node[n].in[k] != v)
+				continue;
+			if (found || k != 1 || g->node[n].def->index != RLX_OP_matmul)
+				return NULL;
+			found = &g->node[n];
+		}
+	return found;
+}
+
+/*
+ * A sum of a' b over steps is one product of all their rows; a step then writes its rows of a
+ * and b, where else it would read and write a matrix of sums. Where the rows are less.
+ */
+static bool goes_apart(const struct scan *s, uint32_t i)
+{
+	const uint32_t v = s->part->io[RLX_IO_INPUT].e[i].v.id;
+	const struct rlx_type *t = &s->part->val[v].type, *a;
+	const struct rlx_node *n = only_product(s->part, v);
+	uint32_t k;
+
+	if (!n || t->rank != 2)
+		return false;
+	for (k = 0; k < s->n_out; k++)
+		if (s->part->io[RLX_IO_OUTPUT].e[k].v.id == v)
+			return false;
+	a = &s->part->val[n->in[0]].type;
+	return a->rank == 2 && a->dtype == t->dtype &&
+	       (double)a->dim[0] * (double)(t->dim[0] + t->dim[1]) <=
+	       (double)t->dim[0] * (double)t->dim[1];
+}
+
+/* In the place of capture @i the gradient is by the product, and its left operand is kept. */
+static void by_product(struct scan *s, struct body *b, uint32_t i)
+{
+	const struct rlx_node *n = only_product(b->g, b->in[i].id);
+
+	if (!n) {
+		rlx_fail(&s->g->err, RLX_EBUG, "gradient: a body's product is gone");
+		return;
+	}
+	b->left[i].id = n->in[0];
+	b->wrt[b->n_wrt].id = n->out;
+}
+
 /*
  * One step back. Inputs: cotangents of carries, sums for captures; carries, slices of xs,
  * cotangents of ys; captures. Outputs: the former two, then gradients of xs.
@@ -236,7 +294,7 @@ static bool step_back(struct scan *s, struct body *b)
 			b->seed[b->n_of++] = input(b, "dc", i,
 						   part_type(s->part, RLX_IO_INPUT, i));
 	for (i = caps; i < s->n_in; i++)
-		if (s->need[i])
+		if (s->need[i] && !s->apart[i])
 			sum[k++] = input(b, "sum", i,
 					 sum_type(part_type(s->part, RLX_IO_INPUT, i)));
 	for (i = 0; i < caps; i++)
@@ -252,8 +310,12 @@ static bool step_back(struct scan *s, struct body *b)
 		if (i < s->n_carry ? is_float(s->part, RLX_IO_INPUT, i) : s->d_out[i].id != 0)
 			b->of[k++] = b->out[i];
 	for (i = 0; i < s->n_in; i++)
-		if (i < s->n_carry ? is_float(s->part, RLX_IO_INPUT, i) : s->need[i])
-			b->wrt[b->n_wrt++] = b->in[i];
+		if (i < s->n_carry ? is_float(s->part, RLX_IO_INPUT, i) : s->need[i]) {
+			b->wrt[b->n_wrt] = b->in[i];
+			if (s->apart[i])
+				by_product(s, b, i);
+			b->n_wrt++;
+		}
 	derive(b);
 	for (i = 0, k = 0; i < s->n_carry; i++)
 		if (is_float(s->part, RLX_IO_INPUT, i))
@@ -261,7 +323,9 @@ static bool step_back(struct scan *s, struct body *b)
 	for (i = s->n_carry; i < caps; i++)
 		k += s->need[i];
 	for (i = caps; i < s->n_in; i++)
-		if (s->need[i]) {
+		if (s->need[i] && s->apart[i]) {
+			k++;
+		} else if (s->need[i]) {
 			rlx_value d = op_cast(b->g, b->d[k++], op_type(b->g, *sum).dtype);
 
 			output(b, "gp", i, rlx_emit(b->g, add, .a = *sum++, .b = d));
@@ -271,7 +335,28 @@ static bool step_back(struct scan *s, struct body *b)
 			k += is_float(s->part, RLX_IO_INPUT, i);
 		else if (s->need[i])
 			output(b, "gx", i, b->d[k++]);
-	return op_finish_body(b->g, s->g);
+	for (; i < s->n_in; i++)
+		if (s->need[i] && s->apart[i]) {
+			output(b, "a", i, b->left[i]);
+			output(b, "b", i, b->d[k++]);
+		} else {
+			k += s->need[i];
+		}
+	return op_finish_body(b->g, s->g) && !s->g->err.status;
+}
+
+/* a' b over the rows of all steps, which outputs @k and @k + 1 of @v have. */
+static rlx_value over_all_steps(struct rlx_graph *g, rlx_value v, uint32_t k)
+{
+	rlx_value f[2] = { rlx_out(g, v, k), rlx_out(g, v, k + 1) };
+	struct rlx_type t;
+	uint32_t i;
+
+	for (i = 0; i < 2; i++) {
+		t = op_type(g, f[i]);
+		f[i] = op_reshape(g, f[i], (int64_t[]){ t.dim[0] * t.dim[1], t.dim[2] }, 2);
+	}
+	return rlx_emit(g, fused_matmul, .a = f[0], .b = f[1], .trans_a = true);
 }
 
 /* Emit the scan back over @kept carries, and hand out its results. */
@@ -287,7 +372,7 @@ static void scan_back(struct scan *s, struct body *b, const rlx_value *kept, rlx
 			s->xs[n++] = s->d_out[i].id ? s->d_out[i] :
 				     zeros(s->g, part_type(s->part, RLX_IO_INPUT, i));
 	for (i = caps; i < s->n_in; i++)
-		if (s->need[i])
+		if (s->need[i] && !s->apart[i])
 			s->xs[n++] = zeros(s->g, sum_type(part_type(s->part, RLX_IO_INPUT, i)));
 	carries = n;
 	for (i = 0; i < caps; i++) {
@@ -305,6 +390,9 @@ static void scan_back(struct scan *s, struct body *b, const rlx_value *kept, rlx
 	for (i = s->n_carry; i < caps; i++)
 		if (s->need[i])
 			fy[n_fy++] = !flag_of(s->a->reverse_xs, i - s->n_carry);
+	for (i = caps; i < s->n_in; i++)
+		if (s->need[i] && s->apart[i])
+			n_fy += 2;	/* in any order, which is 0 */
 	v = rlx_emit(s->g, scan, .body_g = b->g, .n_carry = (int32_t)carries,
 		     .n_xs = (int32_t)n_fx, .length = s->a->length, .reverse_xs = { fx, n_fx },
 		     .reverse_ys = { fy, n_fy }, .xs = { s->xs, n });
@@ -312,11 +400,16 @@ static void scan_back(struct scan *s, struct body *b, const rlx_value *kept, rlx
 		if (is_float(s->part, RLX_IO_INPUT, i))
 			d_in[i] = rlx_out(s->g, v, k++);
 	for (i = caps; i < s->n_in; i++)
-		if (s->need[i])
+		if (s->need[i] && !s->apart[i])
 			d_in[i] = rlx_out(s->g, v, k++);
 	for (i = s->n_carry; i < caps; i++)
 		if (s->need[i])
 			d_in[i] = rlx_out(s->g, v, k++);
+	for (i = caps; i < s->n_in; i++)
+		if (s->need[i] && s->apart[i]) {
+			d_in[i] = over_all_steps(s->g, v, k);
+			k += 2;
+		}
 }
 
 static void through_scan(struct rlx_graph *g, const struct rlx_node *n, const rlx_value *d_out,
@@ -328,20 +421,27 @@ static void through_scan(struct rlx_graph *g, const struct rlx_node *n, const rl
 		.n_carry = (uint32_t)a->n_carry, .n_xs = (uint32_t)a->n_xs, .n_in = n->n_in,
 		.n_out = n->n_out,
 	};
-	size_t room = 3ul * (n->n_in + n->n_out + 1);
+	size_t room = 4ul * (n->n_in + n->n_out + 1);
 	rlx_value *kept;
 	struct body b = { 0 };
+	uint32_t i, n_apart = 0;
 
 	s.xs = rlx_calloc(2 * room, sizeof(*s.xs));
 	s.flag = rlx_calloc(room, sizeof(*s.flag));
+	s.apart = rlx_calloc(n->n_in + 1ul, sizeof(*s.apart));
 	kept = s.xs + room;
-	if (!s.xs || !s.flag)
+	for (i = s.n_carry + s.n_xs; s.apart && i < n->n_in; i++) {
+		s.apart[i] = need[i] && n_apart < MOST_APART && goes_apart(&s, i);
+		n_apart += s.apart[i];
+	}
+	if (!s.xs || !s.flag || !s.apart)
 		rlx_fail(&g->err, RLX_ENOMEM, "gradient: out of memory");
 	else if (body_init(&b, g, s.part) && keep_carries(&s, kept) && step_back(&s, &b))
 		scan_back(&s, &b, kept, d_in);
 	body_fini(&b);
 	rlx_free(s.xs);
 	rlx_free(s.flag);
+	rlx_free(s.apart);
 }
 
 void rlx_ad_control(struct rlx_graph *g, const struct rlx_node *n, const rlx_value *d_out,
