@@ -296,7 +296,8 @@ static enum rlx_status grid_sample_expand(struct rlx_expand *q)
 	struct rlx_graph *g = q->g;
 	rlx_value grid, at, w, at1, w1, v;
 
-	grid = op_reshape(g, op_cast(g, q->in[1], dt), (int64_t[]){ rows, nd }, 2);
+	/* places are found in f64: in f32 those far from the first element lose their bits */
+	grid = op_reshape(g, op_cast(g, q->in[1], RLX_F64), (int64_t[]){ rows, nd }, 2);
 	/* images lie behind each other */
 	at = rlx_emit(g, iota, .type = rlx_type(RLX_I64, n, out), .step = (double)in);
 	at = op_reshape(g, at, (int64_t[]){ rows, 1 }, 2);
@@ -313,7 +314,7 @@ static enum rlx_status grid_sample_expand(struct rlx_expand *q)
 	v = op_reshape(g, op_cast(g, q->in[0], dt), (int64_t[]){ n, c, in }, 3);
 	v = op_reshape(g, op_transpose(g, v, RLX_INTS(0, 2, 1)), (int64_t[]){ n * in, c }, 2);
 	v = rlx_emit(g, gather, .x = v, .indices = at);
-	w = op_reshape(g, w, (int64_t[]){ rows, 1, op_type(g, w).dim[1] }, 3);
+	w = op_reshape(g, op_cast(g, w, dt), (int64_t[]){ rows, 1, op_type(g, w).dim[1] }, 3);
 	v = op_reshape(g, rlx_emit(g, matmul, .a = w, .b = v), (int64_t[]){ n, out, c }, 3);
 	v = op_reshape(g, op_transpose(g, v, RLX_INTS(0, 2, 1)), y->dim, y->rank);
 	q->out[0] = op_cast(g, v, y->dtype);
