@@ -95,43 +95,32 @@ const struct rlx_lapack *cpu_lapack(void)
 }
 
 /* Asked with -1 the functions write to work[0] how much they want, and read no matrix. */
-static int64_t ask_f32(const struct rlx_lapack_f32 *f, uint8_t kind, int m, int n)
-{
-	const int less = m < n ? m : n, ask = -1;
-	float want = 0, more = 0, none = 0;
-	int ints[8], info = 0;
+typedef float f32_number;
+typedef double f64_number;
 
-	if (kind == RLX_K_QR) {
-		f->geqrf(&m, &n, &none, &m, &none, &want, &ask, &info);
-		f->orgqr(&m, &less, &less, &none, &m, &none, &more, &ask, &info);
-	} else if (kind == RLX_K_EIGH) {
-		f->syevd("V", "L", &n, &none, &n, &none, &want, &ask, ints, &ask, &info, 1, 1);
-	} else if (kind == RLX_K_SVD) {
-		f->gesdd("S", &n, &m, &none, &n, &none, &none, &n, &none, &less, &want, &ask, ints,
-			 &info, 1);
-	}
-	want = want > more ? want : more;
-	return info ? -1 : (int64_t)want + (int64_t)want / 1000000;	/* it has been rounded */
+#define ASK(name, T)							\
+static int64_t name(const struct rlx_lapack_##T *f, uint8_t kind, int m, int n) \
+{									\
+	const int less = m < n ? m : n, ask = -1;			\
+	T##_number want = 0, more = 0, none = 0;			\
+	int ints[8], info = 0;						\
+									\
+	if (kind == RLX_K_QR) {						\
+		f->geqrf(&m, &n, &none, &m, &none, &want, &ask, &info);	\
+		f->orgqr(&m, &less, &less, &none, &m, &none, &more, &ask, &info); \
+	} else if (kind == RLX_K_EIGH) {				\
+		f->syevd("V", "L", &n, &none, &n, &none, &want, &ask, ints, &ask, &info, \
+			 1, 1);						\
+	} else if (kind == RLX_K_SVD) {					\
+		f->gesdd("S", &n, &m, &none, &n, &none, &none, &n, &none, &less, &want, \
+			 &ask, ints, &info, 1);				\
+	}								\
+	want = want > more ? want : more;				\
+	return info ? -1 : (int64_t)want;				\
 }
-
-static int64_t ask_f64(const struct rlx_lapack_f64 *f, uint8_t kind, int m, int n)
-{
-	const int less = m < n ? m : n, ask = -1;
-	double want = 0, more = 0, none = 0;
-	int ints[8], info = 0;
-
-	if (kind == RLX_K_QR) {
-		f->geqrf(&m, &n, &none, &m, &none, &want, &ask, &info);
-		f->orgqr(&m, &less, &less, &none, &m, &none, &more, &ask, &info);
-	} else if (kind == RLX_K_EIGH) {
-		f->syevd("V", "L", &n, &none, &n, &none, &want, &ask, ints, &ask, &info, 1, 1);
-	} else if (kind == RLX_K_SVD) {
-		f->gesdd("S", &n, &m, &none, &n, &none, &none, &n, &none, &less, &want, &ask, ints,
-			 &info, 1);
-	}
-	want = want > more ? want : more;
-	return info ? -1 : (int64_t)want;
-}
+ASK(ask_f32, f32)
+ASK(ask_f64, f64)
+#undef ASK
 
 int64_t cpu_lapack_workspace(const struct rlx_lapack *lapack, const struct rlx_k_linalg *a)
 {
@@ -143,5 +132,7 @@ int64_t cpu_lapack_workspace(const struct rlx_lapack *lapack, const struct rlx_k
 		return -1;
 	want = a->type == RLX_F64 ? ask_f64(&lapack->f64, a->kind, (int)a->m, (int)a->n) :
 				    ask_f32(&lapack->f32, a->kind, (int)a->m, (int)a->n);
+	if (a->type != RLX_F64)
+		want += want / 1000000;		/* it has been rounded to f32 */
 	return want < 0 || want > INT32_MAX / 2 ? -1 : want + less;
 }

@@ -70,7 +70,8 @@ static const char *end_of(const struct rlx_k_ew *a, const struct rlx_k_ew_in *in
 		last = d ? last : 0;
 		last += in->stride[d] > 0 ? (a->dim[d] - 1) * in->stride[d] : 0;
 	}
-	return (const char *)in->p + (last + 1) * (int64_t)rlx_k_type_size((enum rlx_dtype)in->type);
+	return (const char *)in->p +
+	       (last + 1) * (int64_t)rlx_k_type_size((enum rlx_dtype)in->type);
 }
 
 /* Everything that is the same for all units of this call. */

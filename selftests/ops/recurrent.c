@@ -40,7 +40,7 @@ static void fill(struct rlx_tensor *x, double range, bool odd, uint64_t *seed)
 
 static void data_init(struct data *d, const struct rnn_form *f, uint64_t *seed)
 {
-	/* states without bounds may become small enough to be 0 in f32: times infinity that is NaN */
+	/* states without bounds may become so small as to be 0 in f32: NaN, times infinity */
 	const bool may_be_odd = f->type[RNN_X].dtype == RLX_F64 || !f->n_act;
 	int64_t i;
 	int k;
