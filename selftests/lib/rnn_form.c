@@ -72,6 +72,9 @@ void rnn_form_draw(struct rnn_form *f, enum rlx_dtype dt, uint64_t *seed)
 	f->clip = pick(seed, 0, 2) ? 0 : 0.625f;
 	draw_sizes(f, seed);
 	draw_acts(f, seed);
+	/* gates without bounds make states grow beyond narrower floats, where double goes on */
+	if (f->n_act && dt != RLX_F64)
+		f->clip = 0.625f;
 	draw_inputs(f, dt, seed);
 }
 

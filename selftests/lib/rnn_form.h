@@ -25,7 +25,7 @@ struct rnn_form {
 	double		range[RNN_INPUTS];	/* of values: as much to both sides of 0 */
 };
 
-/* @dt: of all but lens, which has one of its own. */
+/* @dt: of all but lens, which has one of its own. Narrower ones than f64 bound states. */
 void rnn_form_draw(struct rnn_form *f, enum rlx_dtype dt, uint64_t *seed);
 /* Are there activations with a step in them, which rounding may push a value over? */
 bool rnn_form_steps(const struct rnn_form *f);
