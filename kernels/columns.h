@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Convolutions as matrix products, in double: the elements that a window's taps see as
+ * Convolutions as GEMMs (im2col), in double: the elements that a window's taps see as
  * rows of a matrix, and back.
  */
 #ifndef RLX_K_COLUMNS_H

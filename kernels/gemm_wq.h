@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Products with weights of 4 or 8 bits that are unpacked in registers. */
+/* GEMM with weights of 4 or 8 bits that are unpacked in registers. */
 #ifndef RLX_K_GEMM_WQ_H
 #define RLX_K_GEMM_WQ_H
 

@@ -16,7 +16,7 @@ enum rlx_k_reduce_op {
 
 /*
  * Kernel: reduce. y, dense over the kept dimensions in order, is x, dense over
- * dim, reduced over those d with bit d of @axes set. Halves and fp8 accumulate
+ * dim, reduced over those d with bit d of @axes set. f16, bf16 and fp8 accumulate
  * in f32, integers and bool wrap in 64 bits and then in their type, or in it.
  * f32 sums are folded in blocks, so the error grows with log n rather than n.
  * Over nothing: 0 for sums, 1 for prod, the lowest (max) or highest (min) value

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Products of 8-bit integers. */
+/* GEMM of 8-bit integers. */
 #include <string.h>
 
 #include "backends/common/gemm_batch.h"

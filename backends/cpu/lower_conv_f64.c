@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Convolutions of f64: products of matrices, over the columns of the images. */
+/* Convolutions of f64: GEMMs over the columns of the images (im2col). */
 #include "backends/common/conv_desc.h"
 #include "backends/cpu/cpu.h"
 #include "kernels/columns.h"

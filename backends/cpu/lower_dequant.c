@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Products with weights of 4 or 8 bits, which are packed anew once and stay so. */
+/* GEMM with weights of 4 or 8 bits, which are packed anew once and stay so. */
 #include <string.h>
 
 #include "backends/cpu/cpu.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Products of rows that each choose a matrix. */
+/* Grouped GEMM: rows that each choose a matrix. */
 #include "backends/cpu/cpu.h"
 #include "kernels/grouped.h"
 

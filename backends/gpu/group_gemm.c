@@ -70,7 +70,7 @@ static uint8_t type_of_a(const struct rlx_k_gemm *g)
 	       RLX_BF16;
 }
 
-/* ---- products beside each other ---- */
+/* ---- GEMMs beside each other ---- */
 
 /* References of member @k to the fields that a product of the launch has, for product @to. */
 static bool refer_product(struct gpu_group *g, uint32_t k, struct rlx_g_member *to)

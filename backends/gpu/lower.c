@@ -335,13 +335,13 @@ bool gpu_in_place(const struct rlx_lower *lo)
 	return lo->plan->val[lo->st->in[0]].root == lo->plan->val[lo->st->out[0]].root;
 }
 
-/* Products: one kernel for every mixture of f32, bf16, f16; another for f64. */
+/* GEMM: one kernel for every mixture of f32, bf16, f16; another for f64. */
 static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
 	const enum rlx_dtype a = rlx_lower_in(lo, 0)->dtype, b = rlx_lower_in(lo, 1)->dtype;
 	const enum rlx_dtype y = rlx_lower_out(lo, 0)->dtype;
 	const bool wide = y == RLX_F64;
-	const bool halves = !wide && (a != RLX_F32 || b != RLX_F32 || y != RLX_F32);
+	const bool is_16bit = !wide && (a != RLX_F32 || b != RLX_F32 || y != RLX_F32);
 	struct rlx_g_launch l = gpu_launch_of(lo, 0);
 
 	if (g->compute)		/* weights are rounded once, activations for all who read them */
@@ -349,7 +349,7 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 	if (gpu_gemm_is_fp8(lo))
 		return gpu_gemm_fp8(lo, g);
 	if (a == RLX_F32 && b == RLX_F32 && y != RLX_F32)	/* tensor cores would round them */
-		return rlx_lower_unsupported(lo, "products of f32 are written as f32");
+		return rlx_lower_unsupported(lo, "GEMMs of f32 are written as f32");
 	if (wide ? a != RLX_F64 || b != RLX_F64 :
 		   !rlx_lower_real(a) || !rlx_lower_real(b) || !rlx_lower_real(y))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
@@ -363,7 +363,7 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 		return rlx_lower_call(lo, RLX_KERNEL_gemm_f64, 0, 0, 0);
 	if (gpu_apply_relocations(lo))
 		return lo->status;
-	(halves ? rlx_g_gemm_16bit_launch : rlx_g_gemm_f32_launch)(g, &l);
+	(is_16bit ? rlx_g_gemm_16bit_launch : rlx_g_gemm_f32_launch)(g, &l);
 	if (l.variant == RLX_G_gemv_stream)
 		gpu_stage_gemv_stream(lo);
 	return gpu_call_launch(lo, &l);

@@ -53,7 +53,7 @@ enum rlx_status gpu_lower_grouped_matmul(struct rlx_lower *lo)
 {
 	const struct rlx_type *x = rlx_lower_in(lo, 0), *w = rlx_lower_in(lo, 1),
 			      *y = rlx_lower_out(lo, 0);
-	bool wide = y->dtype == RLX_F64, halves = x->dtype != RLX_F32 || w->dtype != RLX_F32;
+	bool wide = y->dtype == RLX_F64, is_16bit = x->dtype != RLX_F32 || w->dtype != RLX_F32;
 	struct rlx_g_grouped *a = rlx_lower_args(lo, sizeof(*a));
 	struct rlx_k_gemm *g = &a->g;
 
@@ -77,7 +77,7 @@ enum rlx_status gpu_lower_grouped_matmul(struct rlx_lower *lo)
 	rlx_lower_ref_out(lo, &g->c, 0, 0);
 	rlx_lower_ref_status(lo, &a->bad);
 	rlx_lower_checked(lo, &a->live, x->dim[0]);
-	return gpu_call_kernel(lo, wide ? rlx_g_grouped_f64_launch : halves ?
+	return gpu_call_kernel(lo, wide ? rlx_g_grouped_f64_launch : is_16bit ?
 			       rlx_g_grouped_halves_launch : rlx_g_grouped_f32_launch, 0);
 }
 

@@ -374,7 +374,7 @@ static void launch_scan(const void *args, struct vk_launch *l)
 	each_thread(l, (uint64_t)(a->outer * a->inner));
 }
 
-/* ---- products ---- */
+/* ---- GEMM ---- */
 
 static uint32_t num_type(enum rlx_k_num n)
 {
@@ -416,7 +416,7 @@ static void launch_gemm_plain(const void *args, struct vk_launch *l)
 	const struct rlx_k_gemm *g = args;
 
 	if (g->act != RLX_ACT_NONE) {
-		refuse(l, "no Vulkan kernel follows products of doubles by an activation");
+		refuse(l, "no Vulkan kernel follows a GEMM of doubles by an activation");
 		return;
 	}
 	begin(l, "gemm_plain", THREADS);

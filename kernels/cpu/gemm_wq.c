@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Products with weights of 4 or 8 bits. A vector of codes becomes one or two of floats, in
+ * GEMM with weights of 4 or 8 bits. A vector of codes becomes one or two of floats, in
  * registers for some rows, in the first-level cache for many; what a scale and a zero point do
  * is done once a block: the sum of (q - zero) x scale is the sum of q x, less zero times the
  * sum of x, times scale.

@@ -160,7 +160,7 @@ static DEV inline void load_values(const struct source &s, const struct job &w, 
 	}
 }
 
-/* ---- products ---- */
+/* ---- MMA ---- */
 
 static DEV inline void multiply_keys(float (&c)[TILES * MMA_C], const eight (&q)[2][KQ],
 				     const eight (&k)[TILES][KQ])

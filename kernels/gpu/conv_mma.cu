@@ -141,7 +141,7 @@ static DEV inline void turn(const struct rlx_k_conv_nd &a, const struct rlx_g_en
 		turn_w(a, RLX_G_PTR(const mem, a.w), t, i);
 }
 
-/* ---- products ---- */
+/* ---- MMA ---- */
 
 /* Which chunk of terms: digits of its number, the tap's before the channels'. */
 struct spot {

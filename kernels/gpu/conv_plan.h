@@ -45,7 +45,7 @@ static inline int64_t rlx_g_conv_tiles(const struct rlx_k_conv_nd *a, int64_t bm
 }
 
 /*
- * Halves go to tensor cores with their channels innermost: x, each group's filled up
+ * f16 and bf16 go to tensor cores with their channels innermost: x, each group's filled up
  * to this many, then the weights, at scratch.
  */
 #define RLX_G_CONV_STAGES	3	/* of that kernel's pipeline */

@@ -3,7 +3,7 @@
  * Small-M GEMMs of one left-hand side in one launch (horizontal fusion: Q, K and V): arguments.
  *
  * At small M the blocks of one product fill a fraction of the chip, and its launch counts. So up
- * to RLX_G_JOIN products, each with b, bias, c and n of its own, lie side by side in one grid:
+ * to RLX_G_JOIN GEMMs, each with b, bias, c and n of its own, lie side by side in one grid:
  * end[] says where each one's blocks end, and a block looks for itself there.
  * What makes A (a layer norm, rows gathered from a table, attention to few keys) may be done
  * again by each block for the rows that it multiplies (prologue fusion): more arithmetic, but no
@@ -22,7 +22,7 @@
 enum { RLX_G_JOIN = 4 };
 
 /**
- * struct rlx_g_horizontal - up to that many products
+ * struct rlx_g_horizontal - up to that many GEMMs
  * @g: the first one, and what all have in common
  * @of: in what they differ
  * @end: the first block behind each

@@ -34,7 +34,7 @@ typedef gemm_type<GEMM_TYPE_A>::type type_a;
 typedef gemm_type<GEMM_TYPE_B>::type type_b;
 typedef gemm_type<GEMM_TYPE_C>::type type_c;
 
-/* Products are of f16 where both are; everything else is rounded to bf16, or to TF32. */
+/* Operands are f16 where both are; everything else is rounded to bf16, or to TF32. */
 template <class A, class B> struct product_of { typedef bf16 type; };
 template <> struct product_of<f16, f16> { typedef f16 type; };
 typedef product_of<type_a, type_b>::type half;

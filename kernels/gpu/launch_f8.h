@@ -152,7 +152,7 @@ static inline void rlx_g_gemm_wgmma_f8_launch(const void *args, struct rlx_g_lau
 	rlx_g_choose(&family, args, l);
 }
 
-/* Halves of fp8, or fp8 of f32. */
+/* f16 or bf16 of fp8, or fp8 of f32. */
 static inline void rlx_g_widen_f8_launch(const void *args, struct rlx_g_launch *l)
 {
 	const struct rlx_k_cast *a = (const struct rlx_k_cast *)args;

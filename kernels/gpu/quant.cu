@@ -10,7 +10,7 @@
  * Traffic: x and y once, scales from caches; dynamic quantising reads x twice, once for the range,
  * quant_rows too, the second time mostly from caches. The bound is memory.
  * Limits: x and scales f32, f16, bf16; small types of 8 and 16 bits and fp8 (without zero point),
- * dequantize from i32 too; ranges of f32. Halves are rounded to even, beyond the type saturated;
+ * dequantize from i32 too; ranges of f32. f16 and bf16 are rounded to even, and saturated;
  * NaN gives 0 in integers, and ranges pass over it.
  */
 #include "kernels/gpu/dialect.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Products by AMX tiles: up to two tiles of A times two of B, four tiles of sums; where
+ * GEMM by AMX tiles: up to two tiles of A times two of B, four tiles of sums; where
  * all rows fit one tile, one of A times four of B. Packed panels are what
  * gemm_tile.h would read, K padded to whole steps: a step is sixteen groups, a tile of
  * A 64 bytes of its rows, a tile of B sixteen rows of half a panel.

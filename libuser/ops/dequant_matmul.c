@@ -274,7 +274,7 @@ static bool dequant_matmul_sample(unsigned int i, struct rlx_sample *s)
 	return true;
 }
 
-/* By halves the weight stays as it is; f32 wants all of it in f32, once and for all. */
+/* By f16 and bf16 the weight stays as it is; f32 wants all of it in f32, once and for all. */
 static bool dequant_matmul_accept(struct rlx_match *m, void *args)
 {
 	const struct rlx_op_dequantize *d = rlx_match_node(m, "d")->args;

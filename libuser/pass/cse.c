@@ -94,7 +94,7 @@ enum rlx_status rlx_pass_cse(struct rlx_pass_ctx *c, struct rlx_graph *g,
 	return rlx_rewrite_end(&rw, out);
 }
 
-/* What expansion made: three products of one input round it once. */
+/* What expansion made: three GEMMs of one input round it once. */
 enum rlx_status rlx_pass_cse_again(struct rlx_pass_ctx *c, struct rlx_graph *g,
 				   struct rlx_graph **out)
 {

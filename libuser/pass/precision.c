@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * The precision policy (enum rlx_precision). BF16, F16 and TF32 let products round their
+ * The precision policy (enum rlx_precision). BF16, F16 and TF32 let GEMMs round their
  * operands, those of attention and convolutions (BF16 and F16) where the target gains by it,
  * and leave every tensor as written. The mixed forms also keep tensors between ops in 16 bits:
  * compute, pointwise and moving ops work in them, and so do reductions, whose kernels
@@ -26,7 +26,7 @@ struct policy {
 	const struct rlx_legal	*legal;
 };
 
-/* Products of two f32 tensors get a compute dtype, or leave to be made of TF32. */
+/* GEMMs of two f32 tensors get a compute dtype, or leave to be made of TF32. */
 static bool product_only(struct policy *p, const struct rlx_node *n)
 {
 	const struct rlx_graph *g = p->rw->old;

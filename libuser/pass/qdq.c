@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Graphs that come quantized: products of what is dequantized, as ONNX's QDQ form writes
- * them, become products of 8-bit integers; and integer products that are scaled behind, as
+ * Graphs that come quantized: GEMMs of what is dequantized, as ONNX's QDQ form writes
+ * them, become GEMMs of 8-bit integers; and integer GEMMs that are scaled behind, as
  * dynamic quantization writes them, give floats themselves. Sums of integers are exact, so
  * that both round less than what is written; a quantize behind then moves into the product,
  * which rounds once where two did (quant_propagate.c).

@@ -23,14 +23,14 @@ struct rlx_quant_scheme {
 	bool	symmetric, per_tensor;
 };
 
-/* The passes that products profit from before their weights are rounded. */
+/* The passes that GEMMs profit from before their weights are rounded. */
 enum rlx_status rlx_quant_simplify(struct rlx_graph *g, struct rlx_graph **out,
 				   struct rlx_error *err);
 
 /* Is @n a product that can be quantised? It reads its input 0. */
 bool rlx_quant_supports(const struct rlx_graph *g, const struct rlx_node *n);
 
-/* Replace the products that have a range. *@out: one reference, also if none had. */
+/* Replace the GEMMs that have a range. *@out: one reference, also if none had. */
 enum rlx_status rlx_quant_insert(struct rlx_graph *g, const struct rlx_quant_scheme *s,
 				 struct rlx_graph **out, struct rlx_error *err);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * Products of f32 become products of 8-bit integers: what was observed gives the
+ * GEMMs of f32 become GEMMs of 8-bit integers: what was observed gives the
  * scale of the input, the weights are known and get a scale for each channel.
  */
 #include <math.h>

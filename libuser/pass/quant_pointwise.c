@@ -67,7 +67,7 @@ static rlx_value widened(struct rlx_rewrite *rw, const struct rlx_node *n)
 }
 
 /*
- * The cast saturates, and makes 0 of what is no number. As in products that give bytes, one
+ * The cast saturates, and makes 0 of what is no number. As in GEMMs that give bytes, one
  * factor stands for what is divided by.
  */
 static void narrowed(struct rlx_rewrite *rw, const struct rlx_node *n)

@@ -37,7 +37,7 @@ static enum rlx_status no_memory(struct rlx_error *err)
 	return rlx_fail(err, RLX_ENOMEM, "calibrate: out of memory");
 }
 
-/* The values that products read. */
+/* The values that GEMMs read. */
 static enum rlx_status find_values(struct watch *w)
 {
 	const struct rlx_graph *g = w->r->g;

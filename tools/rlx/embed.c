@@ -398,7 +398,7 @@ int cmd_embed(int argc, char **argv)
 		{ "device", ARG_STR, &a.device, "NAME", "cpu (default), ref" },
 		{ "threads", ARG_UINT, &a.threads, "N", "0: all allowed (default)" },
 		{ "precision", ARG_WORD, &a.precision, PRECISION_WORDS,
-		  "what products are computed in (f32)" },
+		  "what GEMMs are computed in (f32)" },
 		{ "json", ARG_FLAG, &a.json, NULL, "print JSON" },
 	};
 	const struct args args = {

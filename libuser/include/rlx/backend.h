@@ -19,7 +19,7 @@ struct rlx_infer;
  * @fuse:     fused ops and regions are worth making
  * @channels: channels per block of the blocked convolution layout; 0: none;
  *	      RLX_CHANNELS_LAST: all in one, for convolutions of f16 and bf16
- * @bf16, @f16: products in that format are native
+ * @bf16, @f16: GEMMs in that format are native
  * @mma16: those of attention and convolutions too, if their operands lie in it
  * @widen: what has no kernel in narrow floats is converted to wider ones that have
  * @widen_aside: at least what stands aside is, a bias or a mask, if that is all that is missing

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Quantising after training: products of f32 become products of 8-bit integers.
+ * Post-training quantization: GEMMs of f32 become GEMMs of 8-bit integers.
  *
  *	rlx_quant_calibrate(g, sets, n, &ranges, &err)	runs g on sample inputs
  *	rlx_graph_quantize(g, ranges, NULL, &q, &err)	q has g's inputs and outputs
@@ -19,7 +19,7 @@
 extern "C" {
 #endif
 
-/* What the values that products read were between; of one graph. Immutable. */
+/* What the values that GEMMs read were between; of one graph. Immutable. */
 struct rlx_quant_ranges;
 
 /**
@@ -55,7 +55,7 @@ struct rlx_quant_opts {
  * @sets: sample inputs like those to come; one run for each
  * @n:    their number, at least 1
  * Context: any thread; allocates, compiles for "cpu" and runs there. All values that
- * products read are kept during a run.
+ * GEMMs read are kept during a run.
  * Ownership: *@out is the caller's, for rlx_quant_ranges_free().
  * Return: RLX_OK; RLX_EINVAL: an unfinished graph, no set, an input or param that is
  * not given, or a value that is infinite or no number, named by the op and line that
@@ -71,7 +71,7 @@ rlx_quant_calibrate(struct rlx_graph *g, const struct rlx_quant_set *sets,
 RLX_EXPORT void rlx_quant_ranges_free(struct rlx_quant_ranges *r);
 
 /**
- * rlx_graph_quantize - a graph of 8-bit products that stands for an f32 one.
+ * rlx_graph_quantize - a graph of 8-bit GEMMs that stands for an f32 one.
  * @g:    the graph that @r was made from, or an equal one; not changed
  * @opts: NULL for the defaults
  * @out:  receives the new graph, finished, with one reference

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Einsum as products of two operands at a time. */
+/* Einsum as GEMMs of two operands at a time. */
 #include "io/onnx/handlers.h"
 
 /*
