@@ -8,6 +8,7 @@
 #include "ir/element.h"
 #include "rlx/grad.h"
 #include "rlx/run.h"
+#include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
 enum { MOST = 8 };
@@ -274,6 +275,48 @@ TEST(f64_constants)
 			       "scale %.17g: %.17g and %.17g, %.17g and %.17g", scale[k], y[0][i],
 			       y[1][i], n[0][i], n[1][i]);
 		rlx_graph_put(g);
+	}
+}
+
+static rlx_value derivative(struct rlx_graph *g, rlx_value y, rlx_value x)
+{
+	rlx_value d;
+
+	y = rlx_emit(g, reduce, .x = y, .kind = RLX_REDUCE_SUM);
+	rlx_vjp(g, &(struct rlx_ad){ .size = sizeof(struct rlx_ad), .of = { &y, 1 },
+				     .wrt = { &x, 1 } }, &d);
+	return d;
+}
+
+Y(softplus, softplus, .x = a)
+Y(silu, silu, .x = a)
+Y(mish, mish, .x = a)
+Y(sigmoid, sigmoid, .x = a)
+
+/* Where exp(-x) is infinite, and in between, derivatives of derivatives are numbers. */
+TEST(second_derivatives_far_out)
+{
+	static const double at[6] = { -2000, -800, -100, -3, 0, 900 };
+	rlx_value (*const ops[])(struct rlx_graph *g, rlx_value a, rlx_value b) = {
+		y_softplus, y_silu, y_mish, y_sigmoid,
+	};
+	unsigned int k, i;
+
+	for (k = 0; k < sizeof(ops) / sizeof(ops[0]); k++) {
+		struct rig r;
+		rlx_value x, d;
+
+		rig_init(&r, "cpu");
+		x = rig_input(&r, rlx_type(RLX_F64, 6), at);
+		d = derivative(r.g, ops[k](r.g, x, RLX_NONE), x);
+		rig_output(&r, derivative(r.g, d, x));
+		rig_run(&r);
+		for (i = 0; i < 6; i++)
+			CHECKF(isfinite(rig_get(&r, 0, i)), "op %u at %g: %g", k, at[i],
+			       rig_get(&r, 0, i));
+		rig_want(&r, 0, 1, 0, 1e-12);	/* the curves are straight out there */
+		rig_want(&r, 0, 5, 0, 1e-12);
+		rig_fini(&r);
 	}
 }
 
