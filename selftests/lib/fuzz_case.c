@@ -317,7 +317,7 @@ struct rlx_graph *fuzz_graph(const struct fuzz_case *c, void *const *data, enum 
 void fuzz_print(const struct fuzz_case *c, FILE *f)
 {
 	static const char *const draws[] = { "even", "coarse", "alike", "odd", "bits" };
-	void *data[FUZZ_LEAVES];
+	void *data[FUZZ_LEAVES] = { NULL };
 	struct rlx_graph *g;
 	uint32_t k;
 
