@@ -41,7 +41,7 @@ static rlx_value rows(struct rlx_graph *g, rlx_value x)
 static rlx_value row_losses(struct rlx_graph *g, rlx_value x, rlx_value label,
 			    const struct rlx_ce *how)
 {
-	rlx_value lp = rlx_emit(g, log_softmax, .x = x, .axis = 1), nll, all, lse, at;
+	rlx_value lp = rlx_emit(g, log_softmax, .x = x, .axis = 1), nll, all, lse = RLX_NONE, at;
 	int64_t n = type_of(g, x).dim[0];
 
 	at = rlx_emit(g, reshape, .x = label, .shape = RLX_INTS(n, 1));
