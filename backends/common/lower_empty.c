@@ -74,6 +74,8 @@ enum rlx_status rlx_lower_empty(struct rlx_lower *lo)
 	enum rlx_status ret = RLX_OK;
 	uint32_t k;
 
+	if (lo->trial)
+		return lo->status;
 	for (k = 0; k < st->n_in; k++)
 		if (rlx_lower_in(lo, k))
 			in[k] = (struct rlx_tensor){ *rlx_lower_in(lo, k), (void *)&nowhere };
