@@ -241,7 +241,8 @@ RLX_INLINE vd vd_erfc(vd x)
 
 /*
  * x = n pi/2 + r, pi/2 in three parts, of which two have products that are exact up to |x| of
- * 2^20, and what r loses to rounding is put back; beyond, libm, lane by lane.
+ * 2^20, and what r loses to rounding is put back; beyond, libm, lane by lane: what a lane
+ * becomes hangs on its own x alone, as in math.h.
  */
 static const double rlx_vd_sin[] = {
 	-0x1.5555555555555p-3, 0x1.1111111110ba5p-7, -0x1.a01a019e80693p-13,
@@ -276,18 +277,13 @@ RLX_INLINE vd vd_trig(vd x, int shift)
 #define RLX_VD_TRIG(name, libm, shift)					\
 RLX_VD_FN name(vd x)							\
 {									\
-	double t[RLX_VLD];						\
 	vl far = ~(vl)(vd_abs(x) <= 0x1p20);				\
-	int64_t any = 0;						\
+	vd y = vd_trig(x, shift);					\
 									\
 	for (size_t i = 0; i < RLX_VLD; i++)				\
-		any |= far[i];						\
-	if (!any)							\
-		return vd_trig(x, shift);				\
-	vd_storeu(t, x);						\
-	for (size_t i = 0; i < RLX_VLD; i++)				\
-		t[i] = libm(t[i]);					\
-	return vd_loadu(t);						\
+		if (far[i])						\
+			y[i] = libm(x[i]);				\
+	return y;							\
 }
 /* 1 ulp */
 RLX_VD_TRIG(vd_cos, cos, 1)

@@ -484,36 +484,49 @@ EVERYWHERE(infinity_through_blocked_convolutions)
 		rig_want(r, 0, i, i % 81 == 40 ? INFINITY : 0.5 * 1.5 * 8.5 * 9, 1e-6);
 }
 
+/* Of @x and @mixed, which differ in element @k and each fifth behind it. */
+static void sines_agree(struct rig *r, enum rlx_dtype dt, rlx_value x, rlx_value mixed, int k)
+{
+	const int64_t n = rlx_type_count(rlx_type_of(r->g, x));
+	rlx_value v = rlx_emit(r->g, cast, .x = x, .to = dt);
+	rlx_value w = rlx_emit(r->g, cast, .x = mixed, .to = dt);
+	int64_t i;
+
+	rig_output(r, rlx_emit(r->g, sin, .x = v));
+	rig_output(r, rlx_emit(r->g, sin, .x = w));
+	rig_output(r, rlx_emit(r->g, cos, .x = v));
+	rig_output(r, rlx_emit(r->g, cos, .x = w));
+	rig_run(r);
+	for (i = 0; i < n; i++) {
+		if (i % 5 == k)
+			continue;
+		rig_want(r, 1, i, rig_get(r, 0, i), 0);
+		rig_want(r, 3, i, rig_get(r, 2, i), 0);
+	}
+}
+
 /* What an element's sine is does not hang on its neighbours, be they large, infinite or NaN. */
 EVERYWHERE(sine_beside_large_angles)
 {
 	enum { N = 67 };
-	static const float beside[3] = { 1e6f, INFINITY, NAN };
+	static const float beside[3] = { 1e7f, INFINITY, NAN };
+	static const enum rlx_dtype dt[] = { RLX_F64, RLX_F32, RLX_F16, RLX_BF16 };
 	float x[N], mixed[N];
 	rlx_value v, w;
 	int64_t i;
-	int k;
+	int k, d;
 
-	for (k = 0; k < 3; k++) {
-		rig_reset(r);
-		for (i = 0; i < N; i++) {
-			x[i] = (float)(i - 30) * 1.37f;
-			mixed[i] = i % 5 == k ? beside[k] : x[i];
+	for (d = 0; d < 4; d++)
+		for (k = 0; k < 3; k++) {
+			rig_reset(r);
+			for (i = 0; i < N; i++) {
+				x[i] = (float)(i - 30) * 1.37f;
+				mixed[i] = i % 5 == k ? beside[k] : x[i];
+			}
+			v = rig_input(r, rlx_type(RLX_F32, N), x);
+			w = rig_input(r, rlx_type(RLX_F32, N), mixed);
+			sines_agree(r, dt[d], v, w, k);
 		}
-		v = rig_input(r, rlx_type(RLX_F32, N), x);
-		w = rig_input(r, rlx_type(RLX_F32, N), mixed);
-		rig_output(r, rlx_emit(r->g, sin, .x = v));
-		rig_output(r, rlx_emit(r->g, sin, .x = w));
-		rig_output(r, rlx_emit(r->g, cos, .x = v));
-		rig_output(r, rlx_emit(r->g, cos, .x = w));
-		rig_run(r);
-		for (i = 0; i < N; i++) {
-			if (i % 5 == k)
-				continue;
-			rig_want(r, 1, i, rig_get(r, 0, i), 0);
-			rig_want(r, 3, i, rig_get(r, 2, i), 0);
-		}
-	}
 }
 
 /* Channels last has no block of 0 channels: refused, not divided by. */
