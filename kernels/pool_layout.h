@@ -9,10 +9,10 @@
  * A window's rows are folded into one row of @width columns, padding included; its columns then
  * lie in @phases groups of @group, by what is left of dividing them by the stride, so that the
  * same tap of neighbouring outputs is side by side. @rows of the output are worked on at a time;
- * the next has its columns @down_step elements further on, and taken apart @apart_step.
+ * the next has its columns @down_step elements further on, and by phase @polyphase_step.
  */
 struct rlx_k_pool_layout {
-	size_t	phases, group, width, rows, down_step, apart_step;
+	size_t	phases, group, width, rows, down_step, polyphase_step;
 };
 
 /* RLX_K_POOL_SLACK: vectors read and write up to so many elements beyond what they want. */
@@ -31,7 +31,7 @@ static inline struct rlx_k_pool_layout rlx_k_pool_layout(const struct rlx_k_pool
 	if (l.rows > RLX_K_POOL_ROWS)
 		l.rows = RLX_K_POOL_ROWS;
 	l.down_step = l.width + RLX_K_POOL_SLACK;
-	l.apart_step = l.phases > 1 ? l.phases * l.group + RLX_K_POOL_SLACK : l.down_step;
+	l.polyphase_step = l.phases > 1 ? l.phases * l.group + RLX_K_POOL_SLACK : l.down_step;
 	return l;
 }
 
@@ -41,7 +41,8 @@ static inline size_t rlx_k_pool_scratch(const struct rlx_k_pool *a, size_t elem)
 	struct rlx_k_pool_layout l = rlx_k_pool_layout(a);
 
 	return a->k[2] * sizeof(size_t) + 256 +
-	       (l.rows * (l.down_step + l.apart_step) + 3 * (a->out[2] + RLX_K_POOL_SLACK)) * elem;
+	       (l.rows * (l.down_step + l.polyphase_step) +
+		3 * (a->out[2] + RLX_K_POOL_SLACK)) * elem;
 }
 
 #endif

@@ -4,7 +4,7 @@
  *
  * A window's rows are folded down into one row, a vector of columns at a time, between columns
  * of padding that stay; then its taps are folded along that. With a stride the row's columns
- * are first taken apart by what is left of dividing them by it, which puts the same tap of
+ * are first deinterleaved into its phases, which puts the same tap of
  * neighbouring outputs side by side.
  *
  * The includer defines PT, the type of elements, and of it: PT_MAX(a, b), PT_ABS(x)
@@ -53,7 +53,7 @@ struct row {
 	ptrdiff_t	at[2];		/* window start in depth and height */
 	size_t		span[2][2];	/* taps inside, likewise */
 	size_t		counted[2];	/* their number as the average counts */
-	PT		*down, *apart;	/* where it is folded: see struct fold */
+	PT		*down, *polyphase;	/* where it is folded: see struct fold */
 };
 
 /* A call: the memory it folds in, and the taps along a row as places there. */
@@ -62,7 +62,7 @@ struct fold {
 	struct rlx_k_pool_layout l;
 	size_t		*off;		/* of each tap from the first */
 	PT		*down;		/* of each row the window's in one, with its padding */
-	PT		*apart;		/* their columns taken apart; @down where the stride is 1 */
+	PT		*polyphase;	/* their columns by phase; @down where the stride is 1 */
 	PT		*counts;	/* columns' taps as the average counts them */
 	PT		*of, *by;	/* the taps of windows whose rows are @counted, and 1 by them */
 	size_t		counted;
@@ -114,9 +114,9 @@ RLX_INLINE void fold_vectors(const struct fold *f, const struct row *r, size_t i
 
 	RLX_UNROLL
 	for (j = 0; j < n; j++)
-		acc[j] = pv_loadu(r->apart + i + j * PT_LANES);
+		acc[j] = pv_loadu(r->polyphase + i + j * PT_LANES);
 	for (t = 1; t < f->a->k[2]; t++) {
-		const PT *from = r->apart + i + f->off[t];
+		const PT *from = r->polyphase + i + f->off[t];
 
 		RLX_UNROLL
 		for (j = 0; j < n; j++)
@@ -267,7 +267,8 @@ static void fold_down(const struct fold *f, const struct row *r)
 }
 
 /* @n pairs of columns. */
-RLX_INLINE void take_two(PT *restrict even, PT *restrict odd, const PT *restrict x, size_t n)
+RLX_INLINE void deinterleave_two(PT *restrict even, PT *restrict odd, const PT *restrict x,
+				 size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		even[i] = x[2 * i];
@@ -275,12 +276,12 @@ RLX_INLINE void take_two(PT *restrict even, PT *restrict odd, const PT *restrict
 	}
 }
 
-static void take_apart(const struct fold *f, const PT *restrict x, PT *restrict y)
+static void deinterleave(const struct fold *f, const PT *restrict x, PT *restrict y)
 {
 	size_t s = f->l.phases, n = f->l.width, group = f->l.group, i, k;
 
 	if (s == 2) {
-		take_two(y, y + group, x, (n + 1) / 2);
+		deinterleave_two(y, y + group, x, (n + 1) / 2);
 		return;
 	}
 	for (i = k = 0; k + s <= n; i++, k += s)
@@ -462,7 +463,7 @@ static void rows_run(struct fold *f, struct row *r, size_t n)
 	for (i = 0; i < n; i++)
 		fold_down(f, r + i);
 	for (i = 0; f->l.phases > 1 && i < n; i++)
-		take_apart(f, r[i].down, r[i].apart);
+		deinterleave(f, r[i].down, r[i].polyphase);
 	for (i = 0; i < n; i++)
 		fold_along(f, r + i);
 }
@@ -476,8 +477,8 @@ static void fold_init(struct fold *f, void *scratch)
 
 	f->off = scratch;
 	f->down = (PT *)(f->off + a->k[2]);
-	f->apart = l.phases > 1 ? f->down + l.rows * l.down_step : f->down;
-	f->counts = f->down + l.rows * (l.down_step + l.apart_step);
+	f->polyphase = l.phases > 1 ? f->down + l.rows * l.down_step : f->down;
+	f->counts = f->down + l.rows * (l.down_step + l.polyphase_step);
 	f->of = f->counts + a->out[2] + RLX_K_POOL_SLACK;
 	f->by = f->of + a->out[2] + RLX_K_POOL_SLACK;
 	for (t = 0; t < a->k[2]; t++) {
@@ -508,7 +509,7 @@ static void pool_plain(const struct rlx_k_pool *a, size_t begin, size_t end, voi
 		r[n].x = x;
 		r[n].y = (PT *)a->y + u * a->out[2];
 		r[n].down = f.down + n * f.l.down_step;
-		r[n].apart = f.apart + n * f.l.apart_step;
+		r[n].polyphase = f.polyphase + n * f.l.polyphase_step;
 		outer_taps(&r[n], 0, o[0]);
 		outer_taps(&r[n], 1, o[1]);
 		if (!row_alone(&r[n]) && ++n == f.l.rows) {

@@ -159,7 +159,7 @@ static void through_if(struct rlx_graph *g, const struct rlx_node *n, const rlx_
 /* ---- scan ---- */
 
 /* Each takes two outputs, of which there are RLX_MAX_OUT. */
-enum { MOST_APART = 8 };
+enum { MOST_BATCHED = 8 };
 
 /* What the parts of a scan's backward pass share. */
 struct scan {
@@ -172,7 +172,7 @@ struct scan {
 	const bool		*need;
 	rlx_value		*xs;		/* room for operands */
 	int64_t			*flag;		/* and for directions */
-	bool			*apart;		/* of captures: by one product behind the loop */
+	bool			*batched;		/* of captures: by one product behind the loop */
 };
 
 static int64_t flag_of(struct rlx_ints l, uint32_t i)
@@ -249,7 +249,7 @@ static const struct rlx_node *only_product(const struct rlx_graph *g, uint32_t v
  * A sum of a' b over steps is one product of all their rows; a step then writes its rows of a
  * and b, where else it would read and write a matrix of sums. Where the rows are less.
  */
-static bool goes_apart(const struct scan *s, uint32_t i)
+static bool can_batch(const struct scan *s, uint32_t i)
 {
 	const uint32_t v = s->part->io[RLX_IO_INPUT].e[i].v.id;
 	const struct rlx_type *t = &s->part->val[v].type, *a;
@@ -294,7 +294,7 @@ static bool step_back(struct scan *s, struct body *b)
 			b->seed[b->n_of++] = input(b, "dc", i,
 						   part_type(s->part, RLX_IO_INPUT, i));
 	for (i = caps; i < s->n_in; i++)
-		if (s->need[i] && !s->apart[i])
+		if (s->need[i] && !s->batched[i])
 			sum[k++] = input(b, "sum", i,
 					 sum_type(part_type(s->part, RLX_IO_INPUT, i)));
 	for (i = 0; i < caps; i++)
@@ -312,7 +312,7 @@ static bool step_back(struct scan *s, struct body *b)
 	for (i = 0; i < s->n_in; i++)
 		if (i < s->n_carry ? is_float(s->part, RLX_IO_INPUT, i) : s->need[i]) {
 			b->wrt[b->n_wrt] = b->in[i];
-			if (s->apart[i])
+			if (s->batched[i])
 				by_product(s, b, i);
 			b->n_wrt++;
 		}
@@ -323,7 +323,7 @@ static bool step_back(struct scan *s, struct body *b)
 	for (i = s->n_carry; i < caps; i++)
 		k += s->need[i];
 	for (i = caps; i < s->n_in; i++)
-		if (s->need[i] && s->apart[i]) {
+		if (s->need[i] && s->batched[i]) {
 			k++;
 		} else if (s->need[i]) {
 			rlx_value d = op_cast(b->g, b->d[k++], op_type(b->g, *sum).dtype);
@@ -336,7 +336,7 @@ static bool step_back(struct scan *s, struct body *b)
 		else if (s->need[i])
 			output(b, "gx", i, b->d[k++]);
 	for (; i < s->n_in; i++)
-		if (s->need[i] && s->apart[i]) {
+		if (s->need[i] && s->batched[i]) {
 			output(b, "a", i, b->left[i]);
 			output(b, "b", i, b->d[k++]);
 		} else {
@@ -372,7 +372,7 @@ static void scan_back(struct scan *s, struct body *b, const rlx_value *kept, rlx
 			s->xs[n++] = s->d_out[i].id ? s->d_out[i] :
 				     zeros(s->g, part_type(s->part, RLX_IO_INPUT, i));
 	for (i = caps; i < s->n_in; i++)
-		if (s->need[i] && !s->apart[i])
+		if (s->need[i] && !s->batched[i])
 			s->xs[n++] = zeros(s->g, sum_type(part_type(s->part, RLX_IO_INPUT, i)));
 	carries = n;
 	for (i = 0; i < caps; i++) {
@@ -391,7 +391,7 @@ static void scan_back(struct scan *s, struct body *b, const rlx_value *kept, rlx
 		if (s->need[i])
 			fy[n_fy++] = !flag_of(s->a->reverse_xs, i - s->n_carry);
 	for (i = caps; i < s->n_in; i++)
-		if (s->need[i] && s->apart[i])
+		if (s->need[i] && s->batched[i])
 			n_fy += 2;	/* in any order, which is 0 */
 	v = rlx_emit(s->g, scan, .body_g = b->g, .n_carry = (int32_t)carries,
 		     .n_xs = (int32_t)n_fx, .length = s->a->length, .reverse_xs = { fx, n_fx },
@@ -400,13 +400,13 @@ static void scan_back(struct scan *s, struct body *b, const rlx_value *kept, rlx
 		if (is_float(s->part, RLX_IO_INPUT, i))
 			d_in[i] = rlx_out(s->g, v, k++);
 	for (i = caps; i < s->n_in; i++)
-		if (s->need[i] && !s->apart[i])
+		if (s->need[i] && !s->batched[i])
 			d_in[i] = rlx_out(s->g, v, k++);
 	for (i = s->n_carry; i < caps; i++)
 		if (s->need[i])
 			d_in[i] = rlx_out(s->g, v, k++);
 	for (i = caps; i < s->n_in; i++)
-		if (s->need[i] && s->apart[i]) {
+		if (s->need[i] && s->batched[i]) {
 			d_in[i] = over_all_steps(s->g, v, k);
 			k += 2;
 		}
@@ -424,24 +424,24 @@ static void through_scan(struct rlx_graph *g, const struct rlx_node *n, const rl
 	size_t room = 4ul * (n->n_in + n->n_out + 1);
 	rlx_value *kept;
 	struct body b = { 0 };
-	uint32_t i, n_apart = 0;
+	uint32_t i, n_batched = 0;
 
 	s.xs = rlx_calloc(2 * room, sizeof(*s.xs));
 	s.flag = rlx_calloc(room, sizeof(*s.flag));
-	s.apart = rlx_calloc(n->n_in + 1ul, sizeof(*s.apart));
+	s.batched = rlx_calloc(n->n_in + 1ul, sizeof(*s.batched));
 	kept = s.xs + room;
-	for (i = s.n_carry + s.n_xs; s.apart && i < n->n_in; i++) {
-		s.apart[i] = need[i] && n_apart < MOST_APART && goes_apart(&s, i);
-		n_apart += s.apart[i];
+	for (i = s.n_carry + s.n_xs; s.batched && i < n->n_in; i++) {
+		s.batched[i] = need[i] && n_batched < MOST_BATCHED && can_batch(&s, i);
+		n_batched += s.batched[i];
 	}
-	if (!s.xs || !s.flag || !s.apart)
+	if (!s.xs || !s.flag || !s.batched)
 		rlx_fail(&g->err, RLX_ENOMEM, "gradient: out of memory");
 	else if (body_init(&b, g, s.part) && keep_carries(&s, kept) && step_back(&s, &b))
 		scan_back(&s, &b, kept, d_in);
 	body_fini(&b);
 	rlx_free(s.xs);
 	rlx_free(s.flag);
-	rlx_free(s.apart);
+	rlx_free(s.batched);
 }
 
 void rlx_ad_control(struct rlx_graph *g, const struct rlx_node *n, const rlx_value *d_out,

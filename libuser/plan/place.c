@@ -16,7 +16,7 @@
 struct life {
 	uint32_t	root, first, n;
 	uint64_t	bytes;
-	bool		kept;
+	bool		persistent;
 };
 
 struct lives {
@@ -63,7 +63,7 @@ static bool find_lives(const struct rlx_plan *p, const struct rlx_uses *u, struc
 			continue;
 		if (!l->index[v]) {
 			l->of[l->n] = (struct life){ .root = v, .bytes = padded(p, v),
-						     .kept = p->val[v].kept };
+						     .persistent = p->val[v].persistent };
 			l->index[v] = ++l->n;
 		}
 		l->of[l->index[v] - 1].n++;
@@ -101,7 +101,7 @@ static bool is_over(const struct lives *l, const struct rlx_order *o, const stru
 {
 	uint32_t i;
 
-	if (x->kept || y->kept)
+	if (x->persistent || y->persistent)
 		return false;
 	if (!o)
 		return ends(l, x) < begins(l, y);
@@ -114,13 +114,13 @@ static bool is_over(const struct lives *l, const struct rlx_order *o, const stru
 /* ---- one after the other ---- */
 
 /* These come first, so that there is no hole among them. */
-static bool place_kept(struct rlx_plan *p, const struct lives *l, struct rlx_holes *h)
+static bool place_persistent(struct rlx_plan *p, const struct lives *l, struct rlx_holes *h)
 {
 	bool ok = true;
 	uint32_t i;
 
 	for (i = 0; i < l->n && ok; i++)
-		if (l->of[i].kept)
+		if (l->of[i].persistent)
 			ok = rlx_holes_take(h, l->of[i].bytes,
 					    &p->val[l->of[i].root].place.offset);
 	return ok;
@@ -138,11 +138,11 @@ static bool place_in_turn(struct rlx_plan *p, const struct lives *l)
 		n = ends(l, &l->of[i]) >= n ? ends(l, &l->of[i]) + 1 : n;
 	head = rlx_calloc((size_t)n + 1, sizeof(*head));
 	next = rlx_calloc((size_t)l->n + 1, sizeof(*next));
-	ok = head && next && place_kept(p, l, &h);
+	ok = head && next && place_persistent(p, l, &h);
 	for (i = 0; i < l->n && ok; i++) {
 		const struct life *x = &l->of[i];
 
-		if (x->kept)
+		if (x->persistent)
 			continue;
 		for (; at < begins(l, x); at++)		/* what has ended before */
 			for (k = head[at]; k && ok; k = next[k])
@@ -290,7 +290,7 @@ static uint32_t clash(const struct rlx_plan *p, const struct lives *l, const str
 	const struct life *y = &l->of[k], *x;
 	uint32_t i;
 
-	for (i = 0; y->kept && i < k; i++)
+	for (i = 0; y->persistent && i < k; i++)
 		if (share_bytes(p, l->of[i].root, y->root))
 			return l->of[i].root;
 	for (i = 0; i < *n;) {

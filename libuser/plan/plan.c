@@ -610,7 +610,7 @@ static void spread_places(struct rlx_plan *p)
 }
 
 /* What steps of every run read of those that need to run once. */
-static void find_kept(struct rlx_plan *p)
+static void find_persistent(struct rlx_plan *p)
 {
 	struct rlx_plan_val *v;
 	uint32_t s, i;
@@ -618,11 +618,11 @@ static void find_kept(struct rlx_plan *p)
 	for (s = 0; s < p->n_step; s++)
 		for (i = 0; !p->step[s].once && i < p->step[s].n_in; i++) {
 			v = &p->val[p->val[p->step[s].in[i]].root];
-			if (v->place.kind != RLX_PLACE_WORK || v->kept || !is_once(p, v->root))
+			if (v->place.kind != RLX_PLACE_WORK || v->persistent || !is_once(p, v->root))
 				continue;
-			v->kept = true;
+			v->persistent = true;
 			v->last = p->n_step;
-			p->n_kept++;
+			p->n_persistent++;
 		}
 }
 
@@ -662,7 +662,7 @@ enum rlx_status rlx_plan_new(struct rlx_graph *g, struct rlx_plan **out, struct 
 	if (st)
 		goto out_free;
 	spread_places(p);
-	find_kept(p);
+	find_persistent(p);
 	*out = p;
 	p = NULL;
 out_free:

@@ -36,7 +36,7 @@ struct rlx_plan_val {
 	struct rlx_place	place;
 	uint32_t		first, last;	/* steps that write and last read it */
 	uint32_t		root;		/* value whose storage this is; itself if its own */
-	bool			kept;		/* of a root: see rlx_plan_step.once */
+	bool			persistent;		/* of a root: see rlx_plan_step.once */
 };
 
 /*
@@ -82,7 +82,7 @@ struct rlx_plan {
 	uint64_t		 work_bytes;
 	uint64_t		 naive_bytes;	/* without reuse, for the report */
 	uint32_t		 n_state, n_copied;	/* states; next values that are copied to them */
-	uint32_t		 n_kept;		/* roots that are */
+	uint32_t		 n_persistent;		/* roots that are */
 };
 
 /*

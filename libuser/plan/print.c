@@ -27,7 +27,7 @@ enum rlx_status rlx_plan_print(const struct rlx_plan *p, FILE *f)
 
 	fprintf(f, "# %u steps, workspace %llu bytes, %llu without reuse%s\n", p->n_step,
 		(unsigned long long)p->work_bytes, (unsigned long long)p->naive_bytes,
-		p->n_kept ? "; *: once while params stay" : "");
+		p->n_persistent ? "; *: once while params stay" : "");
 	for (s = 0; s < p->n_step; s++) {
 		const struct rlx_plan_step *st = &p->step[s];
 

@@ -19,9 +19,9 @@ enum rlx_status rlx_skip_init(struct rlx_session *s, struct rlx_error *err)
 
 	s->skip = rlx_calloc((size_t)p->n_step + 1, 1);
 	s->need = rlx_calloc((size_t)p->n_val + 1, 1);
-	if (p->n_kept && !s->work_given)
+	if (p->n_persistent && !s->work_given)
 		s->fresh = rlx_calloc((size_t)p->n_step + 1, 1);
-	if (!s->skip || !s->need || (p->n_kept && !s->work_given && !s->fresh))
+	if (!s->skip || !s->need || (p->n_persistent && !s->work_given && !s->fresh))
 		return rlx_fail(err, RLX_ENOMEM, "session: out of memory");
 	return RLX_OK;
 }
@@ -87,7 +87,7 @@ static bool stays(const struct rlx_plan *p, const struct rlx_plan_step *st)
 	uint32_t i;
 
 	for (i = 0; i < st->n_out; i++)
-		if (!p->val[p->val[st->out[i]].root].kept)
+		if (!p->val[p->val[st->out[i]].root].persistent)
 			return false;
 	return st->once;
 }

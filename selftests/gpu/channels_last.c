@@ -320,7 +320,7 @@ TEST(weights_of_params_are_turned_once)
 	(void)rlx_session_buf(s, RLX_IO_INPUT, "x");
 	for (i = 0; i < s->p->plan->n_step; i++)
 		turned += s->p->plan->step[i].once;
-	CHECK_EQ(s->p->plan->n_kept, 2);
+	CHECK_EQ(s->p->plan->n_persistent, 2);
 	CHECKF(turned >= 2, "%u steps of params", turned);
 	run(s);
 	CHECK(!s->exec->skip);

@@ -2,6 +2,7 @@
 /* Forms of recurrent ops drawn by chance; see rnn_form.h. */
 #include <math.h>
 
+#include "ir/element.h"
 #include "selftests/lib/rlx_test.h"
 #include "selftests/lib/rnn_form.h"
 
@@ -76,6 +77,14 @@ void rnn_form_draw(struct rnn_form *f, enum rlx_dtype dt, uint64_t *seed)
 	if (f->n_act && dt != RLX_F64)
 		f->clip = 0.625f;
 	draw_inputs(f, dt, seed);
+}
+
+void rnn_form_lens(const struct rnn_form *f, const struct rlx_tensor *lens, uint64_t *seed)
+{
+	int64_t i;
+
+	for (i = 0; i < f->batch; i++)
+		el_seti(lens, i, (int64_t)(rlx_test_rand(seed) % (uint64_t)(f->steps + 1)));
 }
 
 bool rnn_form_steps(const struct rnn_form *f)

@@ -27,6 +27,8 @@ struct rnn_form {
 
 /* @dt: of all but lens, which has one of its own. Narrower ones than f64 bound states. */
 void rnn_form_draw(struct rnn_form *f, enum rlx_dtype dt, uint64_t *seed);
+/* Draw @lens of each row, 0 to f->steps. */
+void rnn_form_lens(const struct rnn_form *f, const struct rlx_tensor *lens, uint64_t *seed);
 /* Are there activations with a step in them, which rounding may push a value over? */
 bool rnn_form_steps(const struct rnn_form *f);
 unsigned int rnn_form_outputs(const struct rnn_form *f);

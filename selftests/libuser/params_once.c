@@ -120,7 +120,7 @@ static void once(const char *device, uint64_t seed)
 	struct rlx_buf b;
 	unsigned int i;
 
-	CHECK_EQ(s->p->plan->n_kept, 2);
+	CHECK_EQ(s->p->plan->n_persistent, 2);
 	set_w(s, &d, &seed);
 	for (i = 0; i < 4; i++) {
 		set_x(s, &d, &seed);
@@ -164,7 +164,7 @@ static void each_run(const char *device, uint64_t seed)
 	struct data d;
 	int i;
 
-	CHECK_EQ(s->p->plan->n_kept, 0);
+	CHECK_EQ(s->p->plan->n_persistent, 0);
 	for (i = 0; i < 3; i++) {
 		set_x(s, &d, &seed);
 		draw(d.w, IN * WIDTH, &seed);
@@ -397,7 +397,7 @@ static void random_graphs(const char *device, uint64_t seed)
 		struct rlx_session *s = session(any(seed + i), device);
 		uint64_t draws = seed + i;
 
-		kept += s->p->plan->n_kept;
+		kept += s->p->plan->n_persistent;
 		for (k = 0; k < PARAMS + INPUTS; k++)
 			data[k][0] = NAN;
 		for (k = 0; k < 10; k++)

@@ -319,9 +319,9 @@ TEST(what_is_kept_shares_with_nothing)
 		o.ended[s][0] = s + 1;
 	use_steps(p, &u);
 	for (v = 1, a = 0; v < p->n_val; v++) {
-		p->val[v].kept = takes_work(p, v) && rlx_plan_bytes(p, v) &&
+		p->val[v].persistent = takes_work(p, v) && rlx_plan_bytes(p, v) &&
 				 rlx_test_rand(&seed) % 5 == 0;
-		a = p->val[v].kept ? v : a;
+		a = p->val[v].persistent ? v : a;
 	}
 	CHECK(a);
 	for (way = 0; way < 2; way++) {
@@ -330,7 +330,7 @@ TEST(what_is_kept_shares_with_nothing)
 		CHECK(!rlx_plan_place(p, &u, order, &(struct rlx_error){ 0 }));
 		CHECK(!rlx_plan_check(p, &u, order, &(struct rlx_error){ 0 }));
 		for (v = 1; v < p->n_val; v++)
-			if (p->val[v].kept)
+			if (p->val[v].persistent)
 				check_alone(p, v);
 		for (v = 1; v < p->n_val; v++) {
 			uint64_t was = p->val[v].place.offset;

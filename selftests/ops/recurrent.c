@@ -42,7 +42,6 @@ static void data_init(struct data *d, const struct rnn_form *f, uint64_t *seed)
 {
 	/* states without bounds may become so small as to be 0 in f32: NaN, times infinity */
 	const bool may_be_odd = f->type[RNN_X].dtype == RLX_F64 || !f->n_act;
-	int64_t i;
 	int k;
 
 	*d = (struct data){ .fixed = (unsigned int)rlx_test_rand(seed) & 0xff };
@@ -53,9 +52,8 @@ static void data_init(struct data *d, const struct rnn_form *f, uint64_t *seed)
 		if (!f->type[k].dtype)
 			continue;
 		d->in[k] = tensor_new(f->type[k]);
-		for (i = 0; k == RNN_LENS && i < f->batch; i++)
-			el_seti(&d->in[k], i,
-				(int64_t)(rlx_test_rand(seed) % (uint64_t)(f->steps + 1)));
+		if (k == RNN_LENS)
+			rnn_form_lens(f, &d->in[k], seed);
 		if (k != RNN_LENS)
 			fill(&d->in[k], f->range[k],
 			     may_be_odd && rlx_test_rand(seed) % 12 == 0, seed);

@@ -65,7 +65,7 @@ static void poison_ends(struct data *d)
 static void data_init(struct data *d, enum rlx_dtype dt, uint64_t *seed)
 {
 	struct rnn_form *f = &d->f;
-	int64_t i, h = 0;
+	int64_t h = 0;
 	int k;
 
 	memset(d, 0, sizeof(*d));
@@ -77,9 +77,8 @@ static void data_init(struct data *d, enum rlx_dtype dt, uint64_t *seed)
 		if (!f->type[k].dtype)
 			continue;
 		d->in[k] = tensor_new(f->type[k]);
-		for (i = 0; k == RNN_LENS && i < f->batch; i++)
-			el_seti(&d->in[k], i,
-				(int64_t)(rlx_test_rand(seed) % (uint64_t)(f->steps + 1)));
+		if (k == RNN_LENS)
+			rnn_form_lens(f, &d->in[k], seed);
 		if (k != RNN_LENS) {
 			fill(&d->in[k], f->range[k], seed);
 			d->d[k] = tensor_new(f->type[k]);
