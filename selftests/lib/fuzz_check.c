@@ -383,10 +383,13 @@ struct hope {
  */
 static bool overflows(const struct sides *s)
 {
+	bool carries = false;
 	unsigned int k;
 	int64_t i;
 
-	for (k = 0; !s->exact && k < s->way[TRUTH].n; k++) {
+	for (k = 0; k < s->c->n_node; k++)
+		carries = carries || fuzz_carries_state(s->c->node[k].def);
+	for (k = 0; carries && !s->exact && k < s->way[TRUTH].n; k++) {
 		struct rlx_tensor t = plain(s->way[TRUTH].t[k]);
 		double top = largest(s->way[WRITTEN].t[k].type.dtype), v;
 

@@ -57,6 +57,17 @@ static bool is_drawn(const struct rlx_op_def *d)
 }
 
 /* What is singular, or of which rank, is decided by roundings. */
+bool fuzz_carries_state(const struct rlx_op_def *d)
+{
+	switch (d->index) {
+	case RLX_OP_lstm: case RLX_OP_gru: case RLX_OP_rnn: case RLX_OP_cumsum:
+	case RLX_OP_cumprod: case RLX_OP_linear_scan: case RLX_OP_selective_scan:
+	case RLX_OP_gated_delta_net: case RLX_OP_scan: case RLX_OP_while:
+		return true;
+	}
+	return false;
+}
+
 bool fuzz_is_factored(const struct rlx_op_def *d)
 {
 	switch (d->index) {
