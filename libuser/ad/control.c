@@ -272,8 +272,9 @@ static void by_product(struct scan *s, struct body *b, uint32_t i)
 {
 	const struct rlx_node *n = only_product(b->g, b->in[i].id);
 
-	if (!n) {
-		rlx_fail(&s->g->err, RLX_EBUG, "gradient: a body's product is gone");
+	if (!n) {	/* what the body lacks it says when it is finished */
+		if (!b->g->err.status)
+			rlx_fail(&s->g->err, RLX_EBUG, "gradient: a body's product is gone");
 		return;
 	}
 	b->left[i].id = n->in[0];

@@ -171,6 +171,53 @@ TEST(nested_control_flow)
 	CHECK(rlx_oom_sweep(control, NULL) > 100);
 }
 
+/* Factors, a cell that is widened, sums of nothing, and a param's step that runs once. */
+static enum rlx_status factors(void *ctx)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = "cpu", .threads = 1,
+				      .flags = RLX_COMPILE_NATIVE };
+	struct rlx_graph *g = rlx_graph_new("factors");
+	rlx_value x = rlx_input(g, "x", rlx_type(RLX_F64, 2, 5, 4)), y;
+	rlx_value none = rlx_input(g, "none", rlx_type(RLX_F32, 0, 3));
+	rlx_value w = rlx_param(g, "w", rlx_type(RLX_F16, 1, 12, 4));
+	struct rlx_program *p = NULL;
+	struct rlx_session *s = NULL;
+	struct rlx_error err = { 0 };
+	enum rlx_status st;
+	int i;
+
+	(void)ctx;
+	y = rlx_emit(g, svd, .x = x);
+	rlx_output(g, "u", y);
+	rlx_output(g, "s", rlx_out(g, y, 1));
+	rlx_output(g, "y", rlx_emit(g, gru, .x = rlx_emit(g, cast, .x = x, .to = RLX_F16),
+				    .w = w, .r = rlx_emit(g, neg, .x = w)));
+	rlx_output(g, "n", rlx_emit(g, reduce, .x = none, .axes = RLX_INTS(0),
+				    .kind = RLX_REDUCE_MAX));
+	st = rlx_graph_finish(g);
+	if (!st)
+		st = rlx_compile(g, &o, &p, &err);
+	if (!st)
+		st = rlx_session_new(p, NULL, &s, &err);
+	for (i = 0; i < 2 && !st; i++)
+		st = rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "x")) &&
+		     rlx_session_buf(s, RLX_IO_INPUT, "none").arena &&
+		     rlx_buf_ptr(rlx_session_buf(s, RLX_IO_PARAM, "w")) ?
+		     rlx_session_run(s) : RLX_ENOMEM;
+	CHECKF(!st || st == RLX_ENOMEM, "%s: %s", rlx_status_name(st),
+	       s ? rlx_session_error(s)->text : err.text);
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_graph_put(g);
+	return st;
+}
+
+TEST(factors_and_cells)
+{
+	CHECK_EQ(factors(NULL), 0);
+	CHECK(rlx_oom_sweep(factors, NULL) > 50);
+}
+
 /* Make a store of what @g needs, or find it in @fd. */
 static enum rlx_status stored(struct rlx_graph *g, int fd, struct rlx_store **out,
 			      struct rlx_error *err)
