@@ -3,9 +3,28 @@
 #ifndef RLX_BACKENDS_BATCH_H
 #define RLX_BACKENDS_BATCH_H
 
+#include <string.h>
+
 #include "base/shape.h"
 #include "kernels/gemm.h"
 #include "kernels/type.h"
+
+/* How many there are of @pa x @pb = @py; @dim, and steps in matrices of each operand, st[3]. */
+static inline int batch_rank(const struct rlx_type *pa, const struct rlx_type *pb,
+			     const struct rlx_type *py, int64_t dim[RLX_K_DIMS],
+			     int64_t st[3][RLX_K_DIMS])
+{
+	struct rlx_type a = *pa, b = *pb, y = *py;
+
+	a.rank -= 2;
+	b.rank -= 2;
+	y.rank -= 2;
+	shape_broadcast(&a, &y, st[0]);
+	shape_broadcast(&b, &y, st[1]);
+	shape_broadcast(&y, &y, st[2]);
+	memcpy(dim, y.dim, y.rank * sizeof(*dim));
+	return rlx_k_collapse((int)y.rank, dim, 3, st);
+}
 
 /*
  * Batch dimensions of @pa x @pb = @py as at most two, with a step for each operand;
@@ -14,21 +33,11 @@
 static inline bool batch_plan(struct rlx_k_gemm *g, const struct rlx_type *pa,
 			      const struct rlx_type *pb, const struct rlx_type *py)
 {
-	int64_t dim[RLX_K_DIMS], st[3][RLX_K_DIMS];
-	struct rlx_type a = *pa, b = *pb, y = *py;
 	const int64_t size[3] = { (int64_t)(g->m * g->k), (int64_t)(g->k * g->n),
 				  (int64_t)(g->m * g->n) };
-	int rank, d, i;
+	int64_t dim[RLX_K_DIMS], st[3][RLX_K_DIMS];
+	int rank = batch_rank(pa, pb, py, dim, st), d, i;
 
-	a.rank -= 2;
-	b.rank -= 2;
-	y.rank -= 2;
-	shape_broadcast(&a, &y, st[0]);
-	shape_broadcast(&b, &y, st[1]);
-	shape_broadcast(&y, &y, st[2]);
-	for (d = 0; d < (int)y.rank; d++)
-		dim[d] = y.dim[d];
-	rank = rlx_k_collapse((int)y.rank, dim, 3, st);
 	if (rank > 2)
 		return false;
 	for (i = 0; i < rank; i++) {

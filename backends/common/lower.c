@@ -5,10 +5,19 @@
 
 #include "backends/common/lower.h"
 
+/* The value that stands for input @k; 0: absent. */
+static uint32_t input_of(const struct rlx_lower *lo, uint32_t k)
+{
+	if (k < RLX_LOWER_REPLACED && lo->replaced[k])
+		return lo->replaced[k];
+	return k < lo->st->n_in ? lo->st->in[k] : 0;
+}
+
 const struct rlx_type *rlx_lower_in(const struct rlx_lower *lo, uint32_t k)
 {
-	return k < lo->st->n_in && lo->st->in[k] ?
-	       &lo->plan->val[lo->st->in[k]].type : NULL;
+	uint32_t v = input_of(lo, k);
+
+	return v ? &lo->plan->val[v].type : NULL;
 }
 
 const struct rlx_type *rlx_lower_out(const struct rlx_lower *lo, uint32_t k)
@@ -29,7 +38,7 @@ const void *rlx_lower_const(const struct rlx_lower *lo, uint32_t k)
 
 	if (!rlx_lower_in(lo, k))
 		return NULL;
-	at = &lo->plan->val[lo->st->in[k]].place;
+	at = &lo->plan->val[input_of(lo, k)].place;
 	if (at->kind != RLX_PLACE_CONST)
 		return NULL;
 	return (const char *)rlx_blob_data(lo->plan->constant[at->index]) + at->offset;
@@ -88,8 +97,7 @@ static void ref_value(struct rlx_lower *lo, void *field, uint32_t v, uint64_t of
 
 void rlx_lower_ref_in(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off)
 {
-	if (k < lo->st->n_in)
-		ref_value(lo, field, lo->st->in[k], off, RLX_READ);
+	ref_value(lo, field, input_of(lo, k), off, RLX_READ);
 }
 
 void rlx_lower_ref_out(struct rlx_lower *lo, void *field, uint32_t k, uint64_t off)
@@ -125,6 +133,12 @@ uint32_t rlx_lower_tmp(struct rlx_lower *lo, uint64_t bytes)
 void rlx_lower_ref_tmp(struct rlx_lower *lo, void *field, uint32_t tmp, uint64_t off)
 {
 	ref_value(lo, field, tmp, off, RLX_UPDATE);
+}
+
+void rlx_lower_replace(struct rlx_lower *lo, uint32_t k, uint32_t tmp, const struct rlx_type *t)
+{
+	lo->plan->val[tmp].type = *t;
+	lo->replaced[k] = tmp;
 }
 
 void *rlx_lower_keep(struct rlx_lower *lo, size_t n, size_t size)
@@ -221,6 +235,7 @@ enum rlx_status rlx_lower_step(struct rlx_lower *lo, rlx_lower_fn *fn, uint32_t 
 	lo->args = lo->st->args;
 	lo->status = RLX_OK;
 	lo->n_tmp = 0;
+	memset(lo->replaced, 0, sizeof(lo->replaced));
 	lo->begin = rlx_calls_mark(lo->calls);
 	if (!rlx_plan_reserve(lo->plan, RLX_LOWER_TMPS))
 		return rlx_lower_out_of_memory(lo);

@@ -82,8 +82,8 @@ struct rlx_lower_ops {
 
 /* Argument structs are at most this large. */
 enum { RLX_LOWER_ARGS = 16384, RLX_LOWER_REFS = 64 };
-/* Most temporaries of a step. */
-enum { RLX_LOWER_TMPS = 16 };
+/* Most temporaries of a step, and the first inputs, which some of those may stand for. */
+enum { RLX_LOWER_TMPS = 16, RLX_LOWER_REPLACED = 2 };
 
 struct rlx_lower {
 	const struct rlx_lower_ops	*ops;
@@ -99,6 +99,7 @@ struct rlx_lower {
 	enum rlx_status			 status;
 	int64_t				 block;	/* of the blocked layout; 0: none */
 	uint32_t			 n_tmp;	/* of this step */
+	uint32_t			 replaced[RLX_LOWER_REPLACED];	/* rlx_lower_replace() */
 	uint32_t			 n_ref;
 	struct rlx_ref			 ref[RLX_LOWER_REFS];
 	_Alignas(64) unsigned char	 staged[RLX_LOWER_ARGS];
@@ -121,6 +122,12 @@ enum rlx_status rlx_lower_reduction(struct rlx_lower *lo, struct rlx_ints axes, 
 bool rlx_lower_is_empty(const struct rlx_lower *lo);
 /* Evaluates such a step here, by the op's own rule, and lowers to copies of what came out. */
 rlx_lower_fn rlx_lower_empty;
+
+/*
+ * lower_gemm.c: if batches of inputs 0 and 1 broadcast along more dimensions than kernels walk,
+ * repeat the elements of one, or of both, first. To be called before the step's own arguments.
+ */
+enum rlx_status rlx_lower_batches(struct rlx_lower *lo);
 
 /* lower_move.c: a step without an op, which copies input 0's bytes */
 rlx_lower_fn rlx_lower_copy;
@@ -158,6 +165,8 @@ void rlx_lower_ref_status(struct rlx_lower *lo, void *field);
 /* A value that calls of this step alone use, from the first to the last that does. */
 uint32_t rlx_lower_tmp(struct rlx_lower *lo, uint64_t bytes);
 void rlx_lower_ref_tmp(struct rlx_lower *lo, void *field, uint32_t tmp, uint64_t off);
+/* From here on temporary @tmp, of type @t and as many bytes, is the step's input @k, 0 or 1. */
+void rlx_lower_replace(struct rlx_lower *lo, uint32_t k, uint32_t tmp, const struct rlx_type *t);
 /* Zeroed memory that lives as long as the code (index tables); NULL: none left. */
 void *rlx_lower_keep(struct rlx_lower *lo, size_t n, size_t size);
 /* Such memory, filled by now. */

@@ -2,6 +2,7 @@
 /* GEMM: shapes, batches and operands; the backend picks the family. */
 #include "backends/common/gemm.h"
 #include "backends/common/gemm_batch.h"
+#include "kernels/copy.h"
 
 enum rlx_k_num rlx_gemm_num(enum rlx_dtype dt)
 {
@@ -19,6 +20,66 @@ enum rlx_status rlx_gemm_bias(struct rlx_lower *lo, struct rlx_k_gemm *g, enum r
 		return rlx_lower_unsupported(lo, "the bias is not f32 (f64), one for each column");
 	rlx_lower_ref_in(lo, &g->bias, 2, 0);
 	return lo->status;
+}
+
+/* Matrices of @x for each batch of @y. */
+static struct rlx_type repeated(const struct rlx_type *x, const struct rlx_type *y)
+{
+	struct rlx_type t = *y;
+
+	t.dtype = x->dtype;
+	t.dim[t.rank - 2] = x->dim[x->rank - 2];
+	t.dim[t.rank - 1] = x->dim[x->rank - 1];
+	return t;
+}
+
+/* Input @k becomes a temporary with the matrices of all batches. */
+static enum rlx_status repeat(struct rlx_lower *lo, uint32_t k)
+{
+	const struct rlx_type *x = rlx_lower_in(lo, k);
+	struct rlx_type t = repeated(x, rlx_lower_out(lo, 0));
+	size_t size = rlx_dtype_size(t.dtype);
+	double bytes = (double)size;
+	struct rlx_k_copy *a;
+	uint32_t tmp, d;
+
+	for (d = 0; d < t.rank; d++)
+		bytes *= (double)t.dim[d];
+	if (bytes > 0x1p60)
+		return rlx_lower_out_of_memory(lo);
+	tmp = rlx_lower_tmp(lo, (uint64_t)rlx_type_bytes(&t));
+	a = rlx_lower_args(lo, sizeof(*a));
+	a->rank = (int)t.rank;
+	memcpy(a->dim, t.dim, t.rank * sizeof(a->dim[0]));
+	shape_broadcast(x, &t, a->src_stride);
+	shape_dense(&t, a->dst_stride);
+	a->size = (uint8_t)size;
+	rlx_k_copy_plan(a);
+	rlx_lower_ref_in(lo, &a->src, k, 0);
+	rlx_lower_ref_tmp(lo, &a->dst, tmp, 0);
+	if (!rlx_lower_call(lo, RLX_KERNEL_copy, rlx_k_copy_units(a), bytes / (double)size, 0))
+		rlx_lower_replace(lo, k, tmp, &t);
+	return lo->status;
+}
+
+enum rlx_status rlx_lower_batches(struct rlx_lower *lo)
+{
+	const struct rlx_type *a = rlx_lower_in(lo, 0), *b = rlx_lower_in(lo, 1);
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
+	struct rlx_type full[2] = { repeated(a, y), repeated(b, y) };
+	int64_t dim[RLX_K_DIMS], st[3][RLX_K_DIMS];
+	bool less = rlx_type_count(&full[1]) < rlx_type_count(&full[0]), alone[2];
+	uint32_t k;
+
+	if (!rlx_type_count(y) || !rlx_type_count(a) || !rlx_type_count(b) ||
+	    batch_rank(a, b, y, dim, st) <= 2)
+		return lo->status;
+	alone[0] = batch_rank(&full[0], b, y, dim, st) <= 2;
+	alone[1] = batch_rank(a, &full[1], y, dim, st) <= 2;
+	k = alone[less] ? less : !less;
+	if (repeat(lo, k) || alone[k])
+		return lo->status;
+	return repeat(lo, !k);
 }
 
 /* Sizes, strides and batches out of the operands' types and what the op says of them. */
@@ -68,8 +129,11 @@ static enum rlx_status lower(struct rlx_lower *lo, struct rlx_k_gemm *g, bool tr
 
 enum rlx_status rlx_lower_matmul(struct rlx_lower *lo)
 {
-	struct rlx_k_gemm *g = rlx_lower_args(lo, sizeof(*g));
+	struct rlx_k_gemm *g;
 
+	if (rlx_lower_batches(lo))
+		return lo->status;
+	g = rlx_lower_args(lo, sizeof(*g));
 	g->alpha = 1;
 	return lower(lo, g, false);
 }
@@ -77,8 +141,11 @@ enum rlx_status rlx_lower_matmul(struct rlx_lower *lo)
 enum rlx_status rlx_lower_fused_matmul(struct rlx_lower *lo)
 {
 	const struct rlx_op_fused_matmul *f = lo->args;
-	struct rlx_k_gemm *g = rlx_lower_args(lo, sizeof(*g));
+	struct rlx_k_gemm *g;
 
+	if (rlx_lower_batches(lo))
+		return lo->status;
+	g = rlx_lower_args(lo, sizeof(*g));
 	g->trans_a = f->trans_a;
 	g->alpha = (double)f->alpha;
 	g->act = (enum rlx_act)f->act;

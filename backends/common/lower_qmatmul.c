@@ -214,7 +214,7 @@ enum rlx_status rlx_lower_qmatmul(struct rlx_lower *lo)
 		return rlx_lower_unsupported(
 			lo, "no kernel for these dtypes, this bias or an output scale "
 			    "known only at run time");
-	if (qmatmul_shape(lo, &set, &rows[0]))
+	if (rlx_lower_batches(lo) || qmatmul_shape(lo, &set, &rows[0]))
 		return lo->status;
 	rows[1] = y->dim[y->rank - 2];
 	cols[0] = 1;

@@ -136,7 +136,7 @@ static bool qmatmul_sample(unsigned int i, struct rlx_sample *s)
 {
 	uint32_t k;
 
-	if (i >= 11)
+	if (i >= 12)
 		return false;
 	s->n_in = 9;
 	s->f32_only = true;
@@ -163,7 +163,13 @@ static bool qmatmul_sample(unsigned int i, struct rlx_sample *s)
 		s->in[5] = rlx_scalar(RLX_I8);
 		s->in[8] = (struct rlx_type){ 0 };
 	}
-	if (i >= 9) {	/* one right-hand side, scales and zero points of rows */
+	if (i == 11) {	/* batches that broadcast in turns */
+		s->in[0] = rlx_type(RLX_I8, 2, 1, 3, 3, 5);
+		s->in[1] = rlx_type(RLX_U8, 1, 2, 1, 5, 4);
+		s->in[3] = rlx_scalar(RLX_I8);
+		s->in[5] = rlx_scalar(RLX_U8);
+		s->in[8] = (struct rlx_type){ 0 };
+	} else if (i >= 9) {	/* one right-hand side, scales and zero points of rows */
 		s->in[0] = rlx_type(RLX_I8, 2, 3, 5);
 		s->in[1] = rlx_type(RLX_U8, 5, 4);
 		s->in[2] = rlx_type(RLX_F32, i == 9 ? 3 : 1);
