@@ -106,44 +106,59 @@ void obuf_int(struct obuf *o, int64_t v)
 	obuf_u64(o, v < 0 ? 0 - (uint64_t)v : (uint64_t)v);
 }
 
+/* The last @n digits of @v, two at a time, for each pair depends on a division alone. */
+static void put_digits(char *to, uint32_t v, unsigned int n)
+{
+	static const char pair[] = "00010203040506070809101112131415161718192021222324"
+		"25262728293031323334353637383940414243444546474849"
+		"50515253545556575859606162636465666768697071727374"
+		"75767778798081828384858687888990919293949596979899";
+
+	for (; n > 1; n -= 2, v /= 100)
+		memcpy(to + n - 2, pair + 2 * (v % 100), 2);
+	if (n)
+		*to = (char)('0' + v % 10);
+}
+
 /*
  * Most values of tensors lie between 1e-4 and 1e6: nine significant digits of
  * those come from one multiplication in double, which is exact enough to read
- * back as the same float, and no printf.
+ * back as the same float, and no printf. No float so near below a power of ten is
+ * rounded up to it: neighbours differ by more than the ninth digit there.
  */
 static bool plain_float(struct obuf *o, double v)
 {
 	static const double power[] = {
 		1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13,
 	};
+	enum { DIGITS = 9, ZEROS = 4 };
+	char text[DIGITS + ZEROS + 4], digits[DIGITS], *p = text;
 	double a = fabs(v);
-	int before = 1, after, i;
-	uint64_t digits, whole, part;
-	char text[40];
-	int n;
+	int before = 0, n = DIGITS;
 
 	if (!(a >= 1e-4 && a < 1e6))
 		return false;
-	while (before < 6 && a >= power[before])
+	/* Digits before the point; below 0.1 there are as many zeros behind it. */
+	while (a >= power[before])
 		before++;
-	after = 9 - before;
-	for (i = 0; a < 1 && i < 4 && a * power[i + 1] < 1; i++)
-		after++;
-	after += a < 1;
-	digits = (uint64_t)(a * power[after] + 0.5);
-	whole = digits / (uint64_t)power[after];
-	part = digits % (uint64_t)power[after];
-	while (after > 1 && part % 10 == 0) {
-		part /= 10;
-		after--;
+	while (a < 1 && a * power[1 - before] < 1)
+		before--;
+	put_digits(digits, (uint32_t)(a * power[DIGITS - before] + 0.5), DIGITS);
+	while (n > 1 && n > before + 1 && digits[n - 1] == '0')
+		n--;
+	*p = '-';
+	p += v < 0;
+	if (before <= 0) {
+		memcpy(p, "0.0000", 2 + ZEROS);
+		p += 2 - before;
+		before = 0;
+	} else {
+		memcpy(p, digits, DIGITS);
+		p += before;
+		*p++ = '.';
 	}
-	if (v < 0)
-		obuf_put(o, "-", 1);
-	obuf_u64(o, whole);
-	text[0] = '.';
-	for (n = after; n; n--, part /= 10)
-		text[n] = (char)('0' + part % 10);
-	obuf_put(o, text, (size_t)after + 1);
+	memcpy(p, digits + before, (size_t)(n - before));
+	obuf_put(o, text, (size_t)(p + n - before - text));
 	return true;
 }
 
