@@ -99,6 +99,11 @@ static void finish(struct req *r)
 	obuf_str(o, "}}");
 }
 
+static size_t result_bytes(const struct req *r)
+{
+	return r->job.n_rows * (size_t)r->model->width * sizeof(float);
+}
+
 void openai_embeddings_clean(struct req *r)
 {
 	struct embed *e = r->work;
@@ -314,6 +319,7 @@ static bool begin(struct req *r)
 		return false;
 	}
 	r->finish = finish;
+	r->result_bytes = result_bytes;
 	return begin_inputs(r, node);
 }
 

@@ -444,6 +444,17 @@ static void put_begin(struct req *r)
 	obuf_str(b, ",\"outputs\":[");
 }
 
+size_t infer_result_bytes(const struct req *r)
+{
+	const struct infer *f = r->work;
+	size_t bytes = 0;
+	unsigned int i;
+
+	for (i = 0; i < f->n_out; i++)
+		bytes += f->result[f->out[i].index].bytes;
+	return bytes;
+}
+
 void infer_reply(struct req *r)
 {
 	struct infer *f = r->work;

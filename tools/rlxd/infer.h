@@ -30,7 +30,8 @@ struct infer {
 
 /* Read r->json into r->work. False: the reply says what is wrong. */
 bool infer_read(struct req *r);
-/* The reply of r->work's results. */
+/* The reply of r->work's results, and how many bytes those are. */
 void infer_reply(struct req *r);
+size_t infer_result_bytes(const struct req *r);
 
 #endif

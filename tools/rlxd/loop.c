@@ -103,10 +103,13 @@ static void take_posted(struct loop *l)
 	}
 	for (r = in_order; r; r = next) {
 		next = r->next;
-		if (r->conn)
-			conn_reply(r->conn);
-		else
+		if (!r->conn) {
 			req_free(r);
+			continue;
+		}
+		if (r->unfinished)
+			r->finish(r);
+		conn_reply(r->conn);
 	}
 }
 

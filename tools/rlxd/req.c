@@ -13,6 +13,9 @@
 #include "tools/rlxd/req.h"
 #include "tools/rlxd/server.h"
 
+/* Bytes of results that a loop makes a reply of: some 50 us, in which others wait. */
+enum { REPLY_ON_LOOP = 16 << 10 };
+
 static const struct route routes[] = {
 	{ "/healthz", METHOD_GET, API_PLAIN, OPEN_ALL, api_healthz, NULL, "/healthz" },
 	{ "/livez", METHOD_GET, API_PLAIN, OPEN_ALL, api_livez, NULL, "/livez" },
@@ -292,6 +295,11 @@ static bool is_cancelled(const struct job *j)
 	return atomic_load_explicit(&r->cancelled, memory_order_relaxed);
 }
 
+/*
+ * On the thread that ran the last row, for whose rows others may wait: a short reply is made by
+ * the request's own loop, so that replies of one batch are made by all of them; a long one, which
+ * would keep a loop from its other connections, here.
+ */
 static void job_done(struct job *j)
 {
 	struct req *r = (struct req *)((char *)j - offsetof(struct req, job));
@@ -302,8 +310,10 @@ static void job_done(struct job *j)
 		r->reply.status = 499;
 	else if (j->err.status)
 		req_fail_err(r, &j->err);
-	else
+	else if (r->result_bytes(r) > REPLY_ON_LOOP)
 		r->finish(r);
+	else
+		r->unfinished = true;
 	loop_post(r->loop, r);
 }
 

@@ -78,7 +78,10 @@ struct req {
 	atomic_bool	 cancelled;
 	bool		 with_workers;		/* set before they get it */
 	struct task	 task;			/* for what is too long for a loop */
-	void		 (*finish)(struct req *r);	/* all rows are done: make the reply */
+	/* All rows are done: make the reply, of so many bytes of results. */
+	void		 (*finish)(struct req *r);
+	size_t		 (*result_bytes)(const struct req *r);
+	bool		 unfinished;		/* the loop is to call finish() */
 
 	struct client	*client;
 	struct model_set *set;
@@ -117,8 +120,9 @@ bool req_begin(struct req *r, const struct http_head *h);
 /* The body is whole. True: the reply is ready. */
 bool req_run(struct req *r);
 /*
- * Queue r->job.rows of r->model; with the last of them r->finish() is called and the
- * request goes back to its loop. False: no room, the reply says so.
+ * Queue r->job.rows of r->model; with the last of them the request goes back to its loop,
+ * which calls r->finish(), or has it called where that takes long. False: no room, the reply
+ * says so.
  */
 bool req_submit(struct req *r);
 
