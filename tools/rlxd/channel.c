@@ -217,7 +217,7 @@ static enum rlx_status describe(struct channel *ch, struct rlx_work *w,
 		d.nr_length = m->n_length;
 		for (i = 0; i < d.nr_length; i++)
 			d.length[i] = (uint32_t)m->length[i];
-		d.rows_max = (uint32_t)m->conf.max_batch;
+		d.rows_max = (uint32_t)m->max_batch;
 	}
 	describe_tensors(d.in, m->in, m->n_in);
 	describe_tensors(d.out, m->out, m->n_out);
@@ -299,7 +299,7 @@ static int64_t rows_in_place(const struct model *m, const struct row *row)
 {
 	int64_t each = model_row_ns(m, row);
 
-	return each ? MODEL_RUN_NS / each : m->conf.max_batch;
+	return each ? MODEL_RUN_NS / each : m->max_batch;
 }
 
 /*
@@ -388,7 +388,7 @@ static enum rlx_status divide_long(struct ask *a, struct rlx_error *err)
 	unsigned int n;
 
 	/* An encoder takes no more; running it tells so. */
-	if (m->embeds && a->in[0].type.dim[0] > m->conf.max_batch)
+	if (m->embeds && a->in[0].type.dim[0] > m->max_batch)
 		return RLX_OK;
 	st = rows_count(m, a->in, a->row.n_in, &n, err);
 	return st || n < 2 || n <= rows_in_place(m, &a->row) ? st : divide(a, n, err);

@@ -93,7 +93,7 @@ static const struct option model_option[] = {
 	  PRECISION_WORDS },
 	{ "threads", FORM_INT, AT(threads), 0, 1024, 0 },
 	{ "replicas", FORM_INT, AT(replicas), 1, 64, 1 },
-	{ "max_batch", FORM_INT, AT(max_batch), 1, 1024, 8 },
+	{ "max_batch", FORM_INT, AT(max_batch), 1, 1024, 0 },
 	{ "batch_delay", FORM_TIME, AT(batch_delay_ns), 0, SEC, 0 },
 	{ "max_queue", FORM_INT, AT(max_queue), 1, 1 << 20, 4096 },
 	{ "max_tokens", FORM_INT, AT(max_tokens), 3, 1 << 20, 0 },

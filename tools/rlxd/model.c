@@ -240,6 +240,7 @@ static enum rlx_status load_model(const struct conf_model *c, struct worker_pool
 	if (!st)
 		st = rlx_device_get(rlx_device_choice(m->conf.device),
 				    (unsigned int)m->conf.threads, &m->device, &why);
+	m->max_batch = m->conf.max_batch ? m->conf.max_batch : MODEL_BATCH;
 	if (!st)
 		st = load_whole(m, &why);
 	if (st) {
@@ -412,7 +413,7 @@ int64_t model_row_ns(const struct model *m, const struct row *row)
 int64_t model_rows_of(const struct model *m, const struct row *row)
 {
 	/* What has more is refused. */
-	int64_t max = m->embeds ? m->conf.max_batch : m->conf.max_queue, n = 1;
+	int64_t max = m->embeds ? m->max_batch : m->conf.max_queue, n = 1;
 
 	if (row->place && row->n_in && rows_are_independent(m))
 		n = row->in[0].type.dim[0];
@@ -469,7 +470,7 @@ static void run_batch(struct replica *r)
 static unsigned int take_rows(struct replica *r, bool wait)
 {
 	struct model *m = r->model;
-	unsigned int max = (unsigned int)m->conf.max_batch, n;
+	unsigned int max = (unsigned int)m->max_batch, n;
 	struct row *dropped = NULL, *more;
 	struct timespec ts;
 	int64_t until;
@@ -509,7 +510,7 @@ static unsigned int take_rows(struct replica *r, bool wait)
 /* With the lock held: what the next batch will take, 0 without rows. */
 static int64_t next_ns(const struct model *m)
 {
-	int64_t n = m->n_rows < m->conf.max_batch ? m->n_rows : m->conf.max_batch, each;
+	int64_t n = m->n_rows < m->max_batch ? m->n_rows : m->max_batch, each;
 
 	if (!n)
 		return 0;

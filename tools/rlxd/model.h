@@ -19,7 +19,7 @@
 #include "tools/rlxd/worker_pool.h"
 
 enum {
-	BATCH_MAX = 1024, MODEL_IO_MAX = 16, MODEL_MARKS = 4,
+	BATCH_MAX = 1024, MODEL_BATCH = 8, MODEL_IO_MAX = 16, MODEL_MARKS = 4,
 	MODEL_CLASSES = 32,
 	MODEL_RUN_NS = 100000000,	/* no more rows run at once than take so long */
 };
@@ -144,6 +144,7 @@ struct model {
 	void			*state;		/* the kind's */
 	atomic_uint		 refs;
 	struct worker_pool	*workers;
+	int64_t			 max_batch;	/* as configured, or MODEL_BATCH; open() may raise that */
 	struct rlx_device	*device;	/* held, so that it is there before requests are */
 	struct file_mark	 mark[MODEL_MARKS];
 	struct tensor_desc	 in[MODEL_IO_MAX], out[MODEL_IO_MAX];

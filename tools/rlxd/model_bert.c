@@ -12,6 +12,7 @@
 #include "io/tokenizer/share.h"
 #include "mem/arena.h"
 #include "model/mapped.h"
+#include "rlx/backend.h"
 #include "rlx/bert.h"
 #include "rlx/run.h"
 #include "rlx/tokenizer.h"
@@ -25,6 +26,10 @@ enum {
 	/* A text is read in windows of up to READ_MAX bytes, of which each takes so many. */
 	READ_MAX	= 64 << 10,
 	READ_EACH	= 64,
+	/* Programs of so many sizes of a batch; each is for so many times the rows of the last. */
+	SIZES_MAX	= 5,
+	SIZE_STEP	= 4,
+	BATCH_OWN	= 64,		/* max_batch of a device with processors of its own */
 };
 
 struct scratch {
@@ -32,9 +37,9 @@ struct scratch {
 	struct rlx_tokenizer_scratch	*s;
 };
 
-/* For replicas of one node. Of one row, and of max_batch rows; none if that is 1. */
+/* For replicas of one node: of each size of a batch, in each length. */
 struct programs {
-	struct rlx_program	*one[CONF_BUCKETS_MAX], *many[CONF_BUCKETS_MAX];
+	struct rlx_program	*of[SIZES_MAX][CONF_BUCKETS_MAX];
 };
 
 struct bert {
@@ -42,7 +47,8 @@ struct bert {
 	struct rlx_tokenizer	*tok;
 	struct rlx_bert_info	 info;
 	int64_t			 seq[CONF_BUCKETS_MAX];
-	unsigned int		 n_seq;
+	int64_t			 rows[SIZES_MAX];	/* of a batch; the first is 1 */
+	unsigned int		 n_seq, n_size;
 	struct programs		*on;		/* n_node of them, by node */
 	int			 n_node;
 	/* Guards the list of scratches nobody uses. */
@@ -73,7 +79,7 @@ struct slot {
 struct bert_replica {
 	struct rlx_arena	*arena, *work;	/* work: of whichever program runs */
 	uint64_t		 work_taken;	/* pages of it are there */
-	struct slot		 one[CONF_BUCKETS_MAX], many[CONF_BUCKETS_MAX];
+	struct slot		 of[SIZES_MAX][CONF_BUCKETS_MAX];
 };
 
 static unsigned int bucket_of(const struct bert *b, uint32_t tokens)
@@ -81,6 +87,16 @@ static unsigned int bucket_of(const struct bert *b, uint32_t tokens)
 	unsigned int i;
 
 	for (i = 0; i + 1 < b->n_seq && b->seq[i] < tokens; i++)
+		;
+	return i;
+}
+
+/* The smallest program that takes so many rows. */
+static unsigned int size_of(const struct bert *b, int64_t rows)
+{
+	unsigned int i;
+
+	for (i = 0; i + 1 < b->n_size && b->rows[i] < rows; i++)
 		;
 	return i;
 }
@@ -156,27 +172,56 @@ static enum rlx_status compile(struct model *m, struct bert *b, int64_t batch, i
 	return st;
 }
 
+/* The longest first: shorter ones share its constants. */
+static enum rlx_status compile_size(struct model *m, struct bert *b, struct programs *to,
+				    unsigned int size, struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK;
+	unsigned int i = b->n_seq;
+
+	while (!st && i--)
+		st = compile(m, b, b->rows[size], b->seq[i], &to->of[size][i], err);
+	return st;
+}
+
 static void compile_many(struct aside *a)
 {
-	int64_t batch = a->m->conf.max_batch;
-	unsigned int i = a->b->n_seq;
+	unsigned int size = a->b->n_size;
 
-	while (batch > 1 && !a->st && i--)
-		a->st = compile(a->m, a->b, batch, a->b->seq[i], &a->to->many[i], &a->err);
+	while (!a->st && --size)
+		a->st = compile_size(a->m, a->b, a->to, size, &a->err);
 }
 
 static enum rlx_status compile_all(struct model *m, struct bert *b, struct programs *to,
 				   struct rlx_error *err)
 {
 	struct aside many = { .m = m, .b = b, .to = to, .fn = compile_many };
-	enum rlx_status st = RLX_OK;
-	unsigned int i = b->n_seq;
+	enum rlx_status st;
 
 	aside_begin(&many);
-	/* The longest first: shorter ones share its constants. */
-	while (!st && i--)
-		st = compile(m, b, 1, b->seq[i], &to->one[i], err);
+	st = compile_size(m, b, to, 0, err);
 	return aside_end(&many, st, err);
+}
+
+/*
+ * A host's time goes by the rows that are there, whatever a program is for. A device with
+ * processors of its own runs fewer rows than it is for hardly faster than all: tiles and grids
+ * are chosen for the whole, and few of its processors have work.
+ */
+static void fit_sizes(const struct model *m, struct bert *b)
+{
+	int64_t rows = m->max_batch, least = m->device->be->own_threads ? SIZE_STEP : rows;
+	unsigned int i;
+
+	b->n_size = 1 + (rows > 1);
+	while (b->n_size < SIZES_MAX && rows / SIZE_STEP >= least) {
+		rows /= SIZE_STEP;
+		b->n_size++;
+	}
+	b->rows[0] = 1;
+	rows = m->max_batch;
+	for (i = b->n_size; --i; rows /= SIZE_STEP)
+		b->rows[i] = rows;
 }
 
 static void fit_buckets(struct model *m, struct bert *b)
@@ -272,6 +317,9 @@ static enum rlx_status bert_open(struct model *m, struct rlx_error *err)
 	aside_begin(&tok);
 	rlx_bert_info(b->bert, &b->info);
 	fit_buckets(m, b);
+	if (!m->conf.max_batch && m->device->be->own_threads)
+		m->max_batch = BATCH_OWN;
+	fit_sizes(m, b);
 	st = fit_tokens(m, b, err);
 	describe(m, b);
 	b->n_node = m->conf.replicas < node_count() ? (int)m->conf.replicas : node_count();
@@ -290,7 +338,7 @@ static void bert_close(struct model *m)
 {
 	struct bert *b = m->state;
 	struct scratch *s;
-	unsigned int i;
+	unsigned int i, size;
 	int k;
 
 	while ((s = b->scratch)) {
@@ -299,10 +347,9 @@ static void bert_close(struct model *m)
 		rlx_free(s);
 	}
 	for (k = 0; b->on && k < b->n_node; k++)
-		for (i = 0; i < b->n_seq; i++) {
-			rlx_program_put(b->on[k].one[i]);
-			rlx_program_put(b->on[k].many[i]);
-		}
+		for (size = 0; size < b->n_size; size++)
+			for (i = 0; i < b->n_seq; i++)
+				rlx_program_put(b->on[k].of[size][i]);
 	rlx_free(b->on);
 	rlx_tokenizer_free(b->tok);
 	rlx_bert_put(b->bert);
@@ -333,8 +380,6 @@ static enum rlx_status open_slot(struct slot *s, struct rlx_program *p,
 				      .work = rlx_buf_whole(br->work) };
 	enum rlx_status st;
 
-	if (!p)
-		return RLX_OK;
 	st = rlx_session_new(p, &o, &s->s, err);
 	if (st)
 		return st;
@@ -357,12 +402,11 @@ static void bert_replica_close(struct replica *r)
 {
 	struct bert *b = r->model->state;
 	struct bert_replica *br = r->state;
-	unsigned int i;
+	unsigned int i, size;
 
-	for (i = 0; i < b->n_seq; i++) {
-		close_slot(&br->one[i]);
-		close_slot(&br->many[i]);
-	}
+	for (size = 0; size < b->n_size; size++)
+		for (i = 0; i < b->n_seq; i++)
+			close_slot(&br->of[size][i]);
 	rlx_arena_put(br->arena);
 	rlx_arena_put(br->work);
 	rlx_free(br);
@@ -383,21 +427,21 @@ static enum rlx_status run_slot(struct bert_replica *br, struct slot *s, struct 
  * programs use the same weights; running each would keep the first request waiting
  * for ten times as long.
  */
-static enum rlx_status warm_up(struct model *m, struct bert_replica *br, struct rlx_error *err)
+static enum rlx_status warm_up(const struct bert *b, struct bert_replica *br,
+			       struct rlx_error *err)
 {
-	struct slot *s[] = { &br->one[0], &br->many[0] };
 	enum rlx_status st;
 	unsigned int i;
 
-	for (i = 0; i < 2; i++) {
-		if (!s[i]->s)
-			continue;
-		s[i]->lengths[0] = 1;
-		st = i ? rlx_session_extent(s[i]->s, 1, m->conf.max_batch) : RLX_OK;
+	for (i = 0; i < b->n_size; i++) {
+		struct slot *s = &br->of[i][0];
+
+		s->lengths[0] = 1;
+		st = i ? rlx_session_extent(s->s, 1, b->rows[i]) : RLX_OK;
 		if (!st)
-			st = run_slot(br, s[i], err);
+			st = run_slot(br, s, err);
 		if (st)
-			return rlx_fail(err, st, "%s", rlx_session_error(s[i]->s)->text);
+			return rlx_fail(err, st, "%s", rlx_session_error(s->s)->text);
 	}
 	return RLX_OK;
 }
@@ -419,28 +463,26 @@ static enum rlx_status bert_replica_open(struct replica *r, struct rlx_error *er
 	/* For all of its programs: only one runs at a time. */
 	struct rlx_arena_opts work = { .name = "rlxd-work", .size = 64, .flags = RLX_ARENA_LAZY };
 	enum rlx_status st;
-	unsigned int i;
+	unsigned int i, size;
 
 	if (!br)
 		return rlx_fail(err, RLX_ENOMEM, "out of memory");
 	r->state = br;
-	for (i = 0; i < b->n_seq; i++) {
-		io.size += io_bytes(p->one[i]) + io_bytes(p->many[i]);
-		work.size = most(work.size, p->one[i]);
-		work.size = most(work.size, p->many[i]);
-	}
+	for (size = 0; size < b->n_size; size++)
+		for (i = 0; i < b->n_seq; i++) {
+			io.size += io_bytes(p->of[size][i]);
+			work.size = most(work.size, p->of[size][i]);
+		}
 	st = rlx_arena_new(&io, &br->arena, err);
 	if (!st)
 		st = rlx_arena_new(&work, &br->work, err);
-	for (i = 0; !st && i < b->n_seq; i++) {
-		st = open_slot(&br->one[i], p->one[i], br, err);
-		if (!st)
-			st = open_slot(&br->many[i], p->many[i], br, err);
-	}
+	for (size = 0; size < b->n_size; size++)
+		for (i = 0; !st && i < b->n_seq; i++)
+			st = open_slot(&br->of[size][i], p->of[size][i], br, err);
 	/* With kept weights who waits gets a reply sooner than from a run of its own. */
 	if (st || (r->model->awaited && is_sealed(r->model->store)))
 		return st;
-	return warm_up(r->model, br, err);
+	return warm_up(b, br, err);
 }
 
 static unsigned int bert_class(const struct model *m, const struct row *row)
@@ -488,14 +530,15 @@ static enum rlx_status run_placed(struct replica *r, const struct row *row,
 	struct bert_replica *br = r->state;
 	const int64_t *dim = row->in[0].type.dim;
 	unsigned int k = dim[1] > 0 ? bucket_of(b, (uint32_t)dim[1]) : 0;
-	struct slot *s = dim[0] > 1 ? &br->many[k] : &br->one[k];
+	unsigned int size = size_of(b, dim[0]);
+	struct slot *s = &br->of[size][k];
 	uint64_t tokens = 0;
 	enum rlx_status st;
 
-	if (dim[1] != b->seq[k] || dim[0] < 1 || dim[0] > m->conf.max_batch)
+	if (dim[1] != b->seq[k] || dim[0] < 1 || dim[0] > m->max_batch)
 		return rlx_fail(err, RLX_ESHAPE, "input_ids of %lld x %lld: in place 1 to %lld "
 				"rows of one of the lengths in buckets are taken",
-				(long long)dim[0], (long long)dim[1], (long long)m->conf.max_batch);
+				(long long)dim[0], (long long)dim[1], (long long)m->max_batch);
 	if (row->n_in > 1 && memcmp(dim, row->in[1].type.dim, 2 * sizeof(*dim)))
 		return rlx_fail(err, RLX_ESHAPE, "attention_mask and input_ids differ in shape");
 	st = placed_lengths(row, s->lengths, &tokens, err);
@@ -504,8 +547,8 @@ static enum rlx_status run_placed(struct replica *r, const struct row *row,
 	st = rlx_session_bind(s->s, RLX_IO_INPUT, "input_ids", row->place[0]);
 	if (!st)
 		st = rlx_session_bind(s->s, RLX_IO_OUTPUT, "embedding", row->place[row->n_in]);
-	if (!st && dim[0] > 1)
-		st = rlx_session_extent(s->s, dim[0], m->conf.max_batch);
+	if (!st && size)
+		st = rlx_session_extent(s->s, dim[0], b->rows[size]);
 	if (!st)
 		st = run_slot(br, s, err);
 	if (st)
@@ -521,8 +564,8 @@ static enum rlx_status bert_run(struct replica *r, struct rlx_error *err)
 	struct model *m = r->model;
 	struct bert *b = m->state;
 	struct bert_replica *br = r->state;
-	unsigned int k = bucket_of(b, r->batch[0]->tokens), i;
-	struct slot *s = r->n > 1 ? &br->many[k] : &br->one[k];
+	unsigned int k = bucket_of(b, r->batch[0]->tokens), size = size_of(b, r->n), i;
+	struct slot *s = &br->of[size][k];
 	size_t width = (size_t)b->info.hidden, seq = (size_t)b->seq[k];
 	uint64_t tokens = 0;
 	enum rlx_status st = RLX_OK;
@@ -538,8 +581,8 @@ static enum rlx_status bert_run(struct replica *r, struct rlx_error *err)
 		s->lengths[i] = row->tokens;
 		tokens += row->tokens;
 	}
-	if (r->n > 1)
-		st = rlx_session_extent(s->s, r->n, m->conf.max_batch);
+	if (size)
+		st = rlx_session_extent(s->s, r->n, b->rows[size]);
 	if (!st)
 		st = run_slot(br, s, err);
 	if (st)

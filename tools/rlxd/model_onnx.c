@@ -313,7 +313,7 @@ static bool outputs_batched(const struct model *m, const struct rlx_program *p)
 	for (i = 0; i < m->n_out; i++) {
 		k = rlx_program_io_find(p, RLX_IO_OUTPUT, m->out[i].name);
 		t = k < 0 ? NULL : rlx_program_io_type(p, RLX_IO_OUTPUT, (unsigned int)k);
-		if (!t || !t->rank || t->dim[0] != m->conf.max_batch)
+		if (!t || !t->rank || t->dim[0] != m->max_batch)
 			return false;
 	}
 	return true;
@@ -357,7 +357,7 @@ static enum rlx_status compile_one(struct replica *r, const struct row *row,
 	for (i = 0; i < row->n_in; i++) {
 		in[i] = (struct rlx_named_tensor){ row->in[i].name, row->in[i].type };
 		if (!row->place)
-			in[i].type.dim[0] = m->conf.max_batch;
+			in[i].type.dim[0] = m->max_batch;
 	}
 	st = rlx_model_graph(o->model, in, row->n_in, &g, err);
 	if (st)
@@ -474,8 +474,8 @@ static enum rlx_status run_batch(struct replica *r, struct rlx_session *s, struc
 
 	for (k = 0; k < first->n_in; k++)
 		put_rows(r, s, k);
-	if (first->n_in && r->model->conf.max_batch > 1)	/* else none is left out */
-		st = rlx_session_extent(s, r->n, r->model->conf.max_batch);
+	if (first->n_in && r->model->max_batch > 1)	/* else none is left out */
+		st = rlx_session_extent(s, r->n, r->model->max_batch);
 	if (!st)
 		st = rlx_session_run(s);
 	if (st)

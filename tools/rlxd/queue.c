@@ -266,7 +266,7 @@ static unsigned int batch_rows(const struct model *m, const struct row *first, u
 /* What the next batch would take if it were @l's alone. */
 static int64_t line_cost(const struct model *m, const struct line *l)
 {
-	unsigned int n = batch_rows(m, l->head, (unsigned int)m->conf.max_batch);
+	unsigned int n = batch_rows(m, l->head, (unsigned int)m->max_batch);
 
 	return (n < l->n ? n : l->n) * each_ns(m, l->head);
 }
