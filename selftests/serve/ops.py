@@ -661,4 +661,44 @@ def two_loops():
             load.stop()
 
 
+
+def loop_times(pid):
+    """ns of processor time that each loop's thread took."""
+    times = []
+    for t in os.listdir("/proc/%d/task" % pid):
+        with open("/proc/%d/task/%s/comm" % (pid, t)) as f:
+            if f.read().strip() != "rlxd-loop":
+                continue
+        with open("/proc/%d/task/%s/schedstat" % (pid, t)) as f:
+            times.append(int(f.read().split()[0]))
+    return times
+
+
+@test
+def connections_are_shared_out():
+    """However they come, at once or while loops are busy: each loop has as many."""
+    for engine in ENGINES:
+        with Server(vision(), engine=engine, server="threads = 4\n") as s:
+            conns = []
+            for _ in range(32):
+                c = socket.create_connection(("127.0.0.1", s.port))
+                conns.append(c)
+            before = loop_times(s.proc.pid)
+            assert len(before) == 4, before
+            # Each asks as often: what a loop does goes by the connections it has.
+            for _ in range(60):
+                for c in conns:
+                    c.sendall(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                for c in conns:
+                    got = b""
+                    while b"}" not in got:
+                        got += c.recv(4096)
+            took = sorted(b - a for a, b in zip(before, loop_times(s.proc.pid)))
+            assert took[0] > took[3] / 4, (engine, took)
+            # Those that go make room for others on the same loops.
+            for c in conns:
+                c.close()
+            wait_for(lambda: s.metric("rlxd_connections") <= 1)
+            assert s.get("/v2")[0] == 200
+
 main()

@@ -51,39 +51,16 @@ static void name_peer(struct conn *c)
 			  sizeof(c->peer));
 }
 
-/* Too many: the peer learns why, if its socket takes it at once. */
-static void turn_away(const struct listener *s, int fd)
-{
-	static const char text[] =
-		"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n"
-		"Retry-After: 1\r\nConnection: close\r\n\r\n";
-
-	if (!s->tls && send(fd, text, sizeof(text) - 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		errno = 0;
-	close(fd);
-	metric_add(&metrics.connections_refused, 1);
-}
-
-struct conn *conn_new(struct loop *l, int fd, const struct listener *s)
+void conn_new(struct loop *l, int fd, const struct listener *s)
 {
 	const struct conf_server *cf = &l->server->limits;
 	struct conn *c;
 
 	/* When draining too: the kernel may have taken it before it was told to stop. */
-	if (atomic_load(&l->stop)) {
-		turn_away(s, fd);
-		return NULL;
-	}
-	if (atomic_fetch_add(&l->server->n_conn, 1) >= (unsigned int)cf->max_connections) {
-		atomic_fetch_sub(&l->server->n_conn, 1);
-		turn_away(s, fd);
-		return NULL;
-	}
-	c = rlx_calloc(1, sizeof(*c));
+	c = atomic_load(&l->stop) ? NULL : rlx_calloc(1, sizeof(*c));
 	if (!c) {
-		atomic_fetch_sub(&l->server->n_conn, 1);
-		turn_away(s, fd);
-		return NULL;
+		accept_refused(l, fd, s);
+		return;
 	}
 	c->loop = l;
 	c->io = &l->engine->io;
@@ -99,7 +76,6 @@ struct conn *conn_new(struct loop *l, int fd, const struct listener *s)
 	if (c->next)
 		c->next->prev = c;
 	l->conns = c;
-	l->n_conn++;
 	metric_add(&metrics.connections, 1);
 	l->engine->adopt(c);
 	if (!s->tls)
@@ -108,7 +84,6 @@ struct conn *conn_new(struct loop *l, int fd, const struct listener *s)
 		conn_shut(c);
 	if (l->draining)
 		conn_drain(c);
-	return c;
 }
 
 void conn_ready(struct conn *c)
@@ -257,7 +232,7 @@ static void release(struct conn *c)
 		c->prev->next = c->next;
 	else
 		l->conns = c->next;
-	l->n_conn--;
+	atomic_fetch_sub(&l->n_conn, 1);
 	atomic_fetch_sub(&l->server->n_conn, 1);
 	metric_add(&metrics.connections, -1);
 	if (c->ready) {

@@ -182,7 +182,7 @@ static void do_accept(struct loop *l, const struct listener *ln)
 	for (i = 0; i < ACCEPTS; i++) {
 		fd = accept4(ln->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0) {
-			conn_new(l, fd, ln);
+			conn_accepted(l, fd, ln);
 			continue;
 		}
 		if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED)

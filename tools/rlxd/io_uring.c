@@ -266,7 +266,7 @@ static void on_look(struct loop *l, unsigned int i)
 	if (u->unlistened)
 		return;
 	while ((fd = accept4(u->listener[i]->fd, NULL, NULL, SOCK_CLOEXEC)) >= 0)
-		conn_new(l, fd, u->listener[i]);
+		conn_accepted(l, fd, u->listener[i]);
 	/* Without descriptors it would be told of the same one again and again. */
 	if (errno == EAGAIN && now_ns() < u->alone_at)
 		arm_look(u, i);
@@ -398,7 +398,7 @@ static void on_accept(struct loop *l, const struct io_uring_cqe *e)
 		return;
 	}
 	if (e->res >= 0)
-		conn_new(l, e->res, u->listener[i]);
+		conn_accepted(l, e->res, u->listener[i]);
 	else if (e->res != -ECANCELED && log_allow())
 		log_event(LOG_WARN, "accept failed", L_STR("address", u->listener[i]->name),
 			  L_STR("error", strerror(-e->res)));

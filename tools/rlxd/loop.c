@@ -220,7 +220,7 @@ static int64_t wake_at(const struct loop *l)
 static void turn(struct loop *l)
 {
 	atomic_store(&l->sleeping, true);
-	if (atomic_load(&l->posted) || l->ready || l->turn.n)
+	if (atomic_load(&l->posted) || atomic_load(&l->newcomers) || l->ready || l->turn.n)
 		l->engine->wait(l, 0);
 	else if (is_idle(l->server))
 		wait_for_peers(l);
@@ -228,6 +228,7 @@ static void turn(struct loop *l)
 		l->engine->wait(l, wake_at(l));
 	atomic_store(&l->sleeping, false);
 	tick(l);
+	accept_newcomers(l);
 	if (atomic_load(&l->drain) && !l->draining)
 		start_drain(l);
 	if (l->draining && !l->engine->listens(l))
@@ -285,7 +286,7 @@ enum rlx_status loop_start(struct loop *l, struct rlx_error *err)
 	return RLX_OK;
 }
 
-static void wake(struct loop *l)
+void loop_wake(struct loop *l)
 {
 	uint64_t one = 1;
 
@@ -301,19 +302,19 @@ void loop_post(struct loop *l, struct req *r)
 	do
 		r->next = head;
 	while (!atomic_compare_exchange_weak(&l->posted, &head, r));
-	wake(l);
+	loop_wake(l);
 }
 
 void loop_drain(struct loop *l)
 {
 	atomic_store(&l->drain, true);
-	wake(l);
+	loop_wake(l);
 }
 
 void loop_stop(struct loop *l)
 {
 	atomic_store(&l->stop, true);
-	wake(l);
+	loop_wake(l);
 }
 
 void loop_join(struct loop *l)
@@ -328,6 +329,7 @@ void loop_close(struct loop *l)
 
 	if (!l->server)
 		return;
+	accept_newcomers(l);
 	take_posted(l);
 	turn_drop(&l->turn);
 	while ((r = l->free_req)) {

@@ -148,7 +148,6 @@ struct loop {
 	uint16_t		 spare[SPARE_CHUNKS];
 	unsigned int		 n_spare;	/* free ones */
 	struct conn		*conns;
-	unsigned int		 n_conn;
 	struct conn		*ready, *gone;
 	struct conn		*starved;	/* wanted a chunk when there was none */
 	unsigned int		 n_held;	/* the engine's that are read or waited for */
@@ -164,6 +163,8 @@ struct loop {
 
 	/* Of other threads. */
 	_Atomic(struct req *)	 posted;
+	_Atomic(struct newcomer *) newcomers;	/* accepted for it by others */
+	atomic_uint		 n_conn;	/* those on their way to it included */
 	atomic_bool		 sleeping, stop, drain;
 	atomic_bool		 deaf;		/* draining, and nobody comes any more */
 	_Atomic(int64_t)	 beat;		/* when its last turn began */
@@ -182,10 +183,13 @@ void loop_close(struct loop *l);
 /* Any thread: a request's reply is ready. */
 void loop_post(struct loop *l, struct req *r);
 
+/* Any thread: @l looks at what others have for it. */
+void loop_wake(struct loop *l);
+
 int64_t now_ns(void);
 
 /* Engines call these. */
-struct conn *conn_new(struct loop *l, int fd, const struct listener *s);
+void conn_accepted(struct loop *l, int fd, const struct listener *s);
 void conn_chunk(struct conn *c, uint16_t id, uint32_t n);
 void conn_ready(struct conn *c);	/* look at it at the end of the turn */
 void conn_eof(struct conn *c, int error);
@@ -197,6 +201,11 @@ bool conn_advance(struct conn *c, size_t n);
 void conn_gone(struct conn *c);
 
 /* loop.c calls these. */
+/* Take what other loops accepted for @l. */
+void accept_newcomers(struct loop *l);
+/* Counted in n_conn, @l's and the server's; what cannot be taken goes to accept_refused(). */
+void conn_new(struct loop *l, int fd, const struct listener *s);
+void accept_refused(struct loop *l, int fd, const struct listener *s);
 void conn_process(struct conn *c);
 void conn_reply(struct conn *c);	/* c->req has its reply */
 void conn_timeout(struct conn *c);
