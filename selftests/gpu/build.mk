@@ -14,7 +14,7 @@ GPU_LARGE := $(BUILD)/test/gpu/large $(BUILD)/test/gpu/models
 GPU_KERNELS := attention kv_cache conv fold gemm gemm_f8 move quant rnn rows space
 # Tests that take the device of RLX_TEST_GPU in as one more.
 GPU_RIGS := $(addprefix $(BUILD)/test/,$(addprefix ops/,regressions defects data_size \
-		edges activations signal) libuser/qdq libuser/api_points)
+		edges activations signal geometry) libuser/qdq libuser/api_points)
 # What the backend for AMD's GPUs runs too, on what HIP is made of here.
 GPU_ROCM := "selftests/gpu/rocm.sh ops" "selftests/gpu/rocm.sh session" \
 	"selftests/gpu/rocm.sh submit" "selftests/gpu/rocm.sh devices"

@@ -144,7 +144,7 @@ struct model {
 	void			*state;		/* the kind's */
 	atomic_uint		 refs;
 	struct worker_pool	*workers;
-	int64_t			 max_batch;	/* as configured, or MODEL_BATCH; open() may raise that */
+	int64_t			 max_batch;	/* as configured, else MODEL_BATCH or open()'s */
 	struct rlx_device	*device;	/* held, so that it is there before requests are */
 	struct file_mark	 mark[MODEL_MARKS];
 	struct tensor_desc	 in[MODEL_IO_MAX], out[MODEL_IO_MAX];

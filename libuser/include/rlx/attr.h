@@ -106,6 +106,9 @@ enum rlx_nearest {
 	RLX_NEAREST_FLOOR, RLX_NEAREST_CEIL, RLX_NEAREST_SIMPLE,
 };
 
+/* How far two points are from each other. */
+enum rlx_knn_metric { RLX_KNN_L2, RLX_KNN_L2SQ, RLX_KNN_IP, RLX_KNN_COS };
+
 enum rlx_grid_padding { RLX_GRID_ZEROS, RLX_GRID_BORDER, RLX_GRID_REFLECTION };
 
 enum rlx_norm_kind { RLX_NORM_LAYER, RLX_NORM_RMS };
