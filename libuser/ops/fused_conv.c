@@ -129,22 +129,22 @@ static enum rlx_status fused_conv_infer(struct rlx_infer *q)
 static enum rlx_status fused_conv_expand(struct rlx_expand *q)
 {
 	const struct rlx_op_fused_conv *a = q->args;
-	const struct rlx_type *xt = rlx_type_of(q->g, q->in[0]);
-	const struct rlx_type *wt = rlx_type_of(q->g, q->in[1]);
+	/* what is emitted may move the graph's own types */
+	const struct rlx_type xt = op_type(q->g, q->in[0]), wt = op_type(q->g, q->in[1]);
 	rlx_value x = q->in[0], w = q->in[1], y;
 	enum rlx_dtype sum = q->out_type->dtype;
 	struct rlx_type plain, plain_w;
 	int32_t block = a->block;
 
-	if (xt && wt)
-		sum = rlx_dtype_promote(rlx_dtype_promote(xt->dtype, wt->dtype), sum);
+	if (q->in[0].id && q->in[1].id)
+		sum = rlx_dtype_promote(rlx_dtype_promote(xt.dtype, wt.dtype), sum);
 
-	if (block == RLX_CHANNELS_LAST && xt && wt && plain_last(a, xt, wt, &plain, &plain_w)) {
-		if (xt->rank == 5)
+	if (block == RLX_CHANNELS_LAST && plain_last(a, &xt, &wt, &plain, &plain_w)) {
+		if (xt.rank == 5)
 			x = rlx_emit(q->g, unblock_channels, .x = x, .channels = plain.dim[1]);
 		w = rlx_emit(q->g, unblock_channels, .x = w, .channels = plain_w.dim[1]);
-		block = (int32_t)wt->dim[0];
-	} else if (block > 0 && xt && wt && xt->rank == 5 && plain_x(a, xt, wt, &plain)) {
+		block = (int32_t)wt.dim[0];
+	} else if (block > 0 && xt.rank == 5 && plain_x(a, &xt, &wt, &plain)) {
 		x = rlx_emit(q->g, unblock_channels, .x = x, .channels = plain.dim[1]);
 	}
 	if (a->out_dtype) {

@@ -218,9 +218,14 @@ static struct fuzz_leaf *some_leaf(struct source *s, const struct fuzz_node *n)
 /* @v where it was @from, and where it was a multiple of that. */
 static int64_t renamed(struct source *s, int64_t v, int64_t from, int64_t to)
 {
+	int64_t multiple;
+
 	if (v == from)
 		return to;
-	return from > 1 && v > 0 && v % from == 0 && one_in(s, 2) ? v / from * to : v;
+	if (from < 2 || v <= 0 || v % from || !one_in(s, 2) ||
+	    __builtin_mul_overflow(v / from, to, &multiple))
+		return v;
+	return multiple;
 }
 
 static void rename_attributes(struct source *s, struct fuzz_node *n, int64_t from, int64_t to)

@@ -3,6 +3,7 @@
  * One named test for each wrong result that was found here, by fuzzing or by use: the
  * same bodies run in the reference evaluator and on every device.
  */
+#include "rlx/grad.h"
 #include "selftests/lib/rig.h"
 #include "selftests/lib/rlx_test.h"
 
@@ -540,6 +541,34 @@ TEST(channels_last_of_no_filters)
 			.block = RLX_CHANNELS_LAST).id);
 	CHECK_EQ(rlx_graph_finish(g), RLX_ESHAPE);
 	rlx_graph_put(g);
+}
+
+/*
+ * Its expansion, which gradients are made of, reads no type of a table that has moved meanwhile
+ * (the sanitizers see it): @before values make the table grow at each of its ops in turn.
+ */
+TEST(channels_last_while_tables_grow)
+{
+	struct rlx_graph *g, *d;
+	struct rlx_error err;
+	rlx_value x, w, y;
+	int before, i;
+
+	for (before = 0; before < 40; before++) {
+		g = rlx_graph_new("grow");
+		x = rlx_input(g, "x", rlx_type(RLX_F32, 2, 1, 4, 3, 8));
+		w = rlx_input(g, "w", rlx_type(RLX_F32, 5, 1, 1, 1, 8));
+		for (i = 0, y = x; i < before; i++)
+			y = rlx_emit(g, neg, .x = y);
+		y = rlx_emit(g, fused_conv, .x = y, .w = w, .groups = 1,
+			     .block = RLX_CHANNELS_LAST);
+		rlx_output(g, "y", rlx_emit(g, reduce, .x = y, .kind = RLX_REDUCE_SUM,
+					    .axes = RLX_INTS(0, 1, 2, 3, 4)));
+		CHECK(!rlx_graph_finish(g));
+		CHECKF(!rlx_graph_grad(g, &w, 1, &d, &err), "%s", err.text);
+		rlx_graph_put(d);
+		rlx_graph_put(g);
+	}
 }
 
 /* Frames behind the length that is wanted take no memory, however far off they are. */
