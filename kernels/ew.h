@@ -237,8 +237,7 @@ static inline int64_t rlx_k_ew_whole(int64_t row, int64_t vector, int64_t most)
 
 /*
  * Collapse the dimensions, choose the blocks, assign registers; at any level the result
- * runs, at @isa it is fastest. Unused src
- * bytes must be 0 or RLX_EW_IMM. A program of 0 steps converts and copies.
+ * runs, at @isa it is fastest. A program of 0 steps converts and copies.
  */
 static inline void rlx_k_ew_plan(enum rlx_isa isa, struct rlx_k_ew *a)
 {
@@ -246,6 +245,11 @@ static inline void rlx_k_ew_plan(enum rlx_isa isa, struct rlx_k_ew *a)
 	int64_t most = RLX_EW_BLOCK_BYTES / (int64_t)rlx_k_ew_lane(a);
 	int64_t whole = 64 / (int64_t)rlx_k_ew_lane(a), inner, want = 1;
 
+	/* a kernel steps through all three operands: those that are none have vectors, too */
+	for (int s = 0; s < a->n_step; s++)
+		for (int k = rlx_k_ew_arity(a->cls, a->step[s].op); k < 3; k++)
+			if (k >= 0)
+				a->step[s].src[k] = RLX_EW_IMM;
 	for (int d = a->rank; d-- > 0;) {
 		for (int i = 0; i < a->n_in; i++)
 			stride[i][d] = a->in[i].stride[d];

@@ -358,7 +358,10 @@ static size_t panels_run(const struct run *r, const struct unit *u, struct tile 
 	if ((p + n) * PANEL > u->pixels)
 		n = 1;
 	t->x = x + p * PANEL - moved(r, u, p);
-	(n > 1 ? few : tiles)[rows - 1](t);
+	if (n > 1)
+		few[rows - 1](t);
+	else
+		tiles[rows - 1](t);
 	return n;
 }
 

@@ -222,10 +222,8 @@ static void operands(const struct state *st, int s, struct rlx_ew_src src[3])
 	for (int k = 0; k < 3; k++)
 		if (step->src[k] == RLX_EW_IMM)
 			src[k] = (struct rlx_ew_src){ st->splat[RLX_EW_MAX_IN + s], 0 };
-		else if (step->src[k] < SLOTS)
-			src[k] = st->slot[step->src[k]];
 		else
-			src[k] = (struct rlx_ew_src){ st->splat[0], 0 };
+			src[k] = st->slot[step->src[k]];
 }
 
 /* May step @s write its result where the output has it? Only one that no other reads. */

@@ -7,7 +7,8 @@
 
 /*
  * A vector's lanes in a loop that the compiler makes a vector of: I and U are the signed and
- * the unsigned type of the class, x, y and z the operands.
+ * the unsigned type of the class, x, y and z the operands. Memory that a caller binds lies
+ * as its elements do, which may be narrower than the lanes of STEP_BITS.
  */
 #ifdef __clang__
 #define ALIKE	_Pragma("clang loop vectorize(assume_safety)")
@@ -17,7 +18,7 @@
 
 #define LANES(bits, each, expr)						\
 	for (size_t k = 0; k < nv; k++) {				\
-		typedef int##bits##_t I __attribute__((may_alias));	\
+		typedef int##bits##_t I __attribute__((may_alias, aligned(1))); \
 		typedef uint##bits##_t U __attribute__((unused));	\
 		I *to = (void *)(d + k * RLX_VB);			\
 									\

@@ -33,9 +33,9 @@ RLX_INLINE vd vd_least(vd x, double least)
 	return vd_max(vd_set1(least), x);
 }
 
-RLX_INLINE vd vd_from_low(vl n)
+RLX_INLINE vd vd_from_low(vul n)
 {
-	return (vd)(n + (vl)vd_set1(RLX_VD_MAGIC)) - RLX_VD_MAGIC;
+	return (vd)(n + (vul)vd_set1(RLX_VD_MAGIC)) - RLX_VD_MAGIC;
 }
 
 /* c[0] + c[1] x + ... of n coefficients */
@@ -121,10 +121,11 @@ static const double rlx_vd_log[] = {
 
 RLX_VD_FN vd_log(vd x)
 {
-	const vl den = x < 0x1p-1022, root = (vl)vd_set1(0x1.6a09e667f3bcdp-1);
+	const vl den = x < 0x1p-1022;
+	const vul root = (vul)vd_set1(0x1.6a09e667f3bcdp-1);
 	const vd inf = vd_set1(INFINITY);
-	vl b = (vl)vd_sel(den, x * 0x1p54, x) - root;
-	vd e = vd_from_low((vl)((vul)(b + ((vl){ 0 } + (1LL << 62))) >> 52) - 1024);
+	vul b = (vul)vd_sel(den, x * 0x1p54, x) - root;
+	vd e = vd_from_low(((b + (1ULL << 62)) >> 52) - 1024);
 	vd f = (vd)((b & 0xfffffffffffff) + root) - 1.0, s = f / (f + 2.0), z = s * s, h, y;
 
 	e += vd_sel(den, vd_set1(-54), vd_zero());
@@ -257,7 +258,7 @@ RLX_INLINE vd vd_trig(vd x, int shift)
 {
 	vd t = x * 0x1.45f306dc9c883p-1 + RLX_VD_MAGIC, n = t - RLX_VD_MAGIC;
 	vd near, hi, lo, r, z, s, c, h, w;
-	vl q = vd_low_bits(t) + shift;
+	vul q = vd_low_bits(t) + (uint64_t)shift;
 
 	near = vd_fma(n, vd_set1(-0x1.921fb54400000p+0), x);
 	hi = vd_fma(n, vd_set1(-0x1.0b4611a600000p-34), near);
@@ -271,7 +272,7 @@ RLX_INLINE vd vd_trig(vd x, int shift)
 	s = r + vd_fma(z * RLX_VD_POLY(z, rlx_vd_sin), r, lo * w);
 	c = w + vd_fma(z * z, RLX_VD_POLY(z, rlx_vd_cos), ((1.0 - w) - h) - r * lo);
 	s = vd_sel((q & 1) == 0, s, c);
-	return (vd)((vl)s ^ ((q & 2) << 62));
+	return (vd)((vul)s ^ ((q & 2) << 62));
 }
 
 #define RLX_VD_TRIG(name, libm, shift)					\

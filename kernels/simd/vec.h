@@ -90,15 +90,18 @@ RLX_INLINE vd vd_set1(double x) { return x - (vd){ 0 }; }
 RLX_INLINE vd vd_loadu(const void *p) { return *(const vd_u *)p; }
 RLX_INLINE void vd_storeu(void *p, vd x) { *(vd_u *)p = x; }
 
-/* Added, it leaves a number of less than 2^51 rounded in the low bits, to nearest even. */
+/*
+ * Added, it leaves a number of less than 2^51 rounded in the low bits, to nearest even. They
+ * are unsigned, as what is computed of them: where a number is larger, or NaN, they wrap.
+ */
 #define RLX_VD_MAGIC	0x1.8p52
-RLX_INLINE vl vd_low_bits(vd magic)
+RLX_INLINE vul vd_low_bits(vd magic)
 {
-	return (vl)magic - (vl)vd_set1(RLX_VD_MAGIC);
+	return (vul)magic - (vul)vd_set1(RLX_VD_MAGIC);
 }
 
 /* 2^n for -1022 <= n <= 1023 */
-RLX_INLINE vd vd_pow2(vl n)
+RLX_INLINE vd vd_pow2(vul n)
 {
 	return (vd)((n + 1023) << 52);
 }
@@ -106,7 +109,7 @@ RLX_INLINE vd vd_pow2(vl n)
 /* x * 2^n by two halves of n, where nothing scales */
 RLX_INLINE vd vd_scale2_halves(vd x, vd n)
 {
-	vl k = vd_low_bits(n + RLX_VD_MAGIC), half = (vl)((vul)(k + 2048) >> 1) - 1024;
+	vul k = vd_low_bits(n + RLX_VD_MAGIC), half = ((k + 2048) >> 1) - 1024;
 
 	return x * vd_pow2(half) * vd_pow2(k - half);
 }
