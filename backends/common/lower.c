@@ -44,6 +44,14 @@ const void *rlx_lower_const(const struct rlx_lower *lo, uint32_t k)
 	return (const char *)rlx_blob_data(lo->plan->constant[at->index]) + at->offset;
 }
 
+bool rlx_lower_of_params(const struct rlx_lower *lo, uint32_t k)
+{
+	const struct rlx_plan_val *v = &lo->plan->val[input_of(lo, k)];
+
+	return !lo->st->once && (v->place.kind == RLX_PLACE_PARAM ||
+				 (v->root && lo->plan->val[v->root].persistent));
+}
+
 /* Names the backend and the op, as every message of lowering begins. */
 static enum rlx_status fail(struct rlx_lower *lo, enum rlx_status st, const char *why)
 {

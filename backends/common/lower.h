@@ -154,6 +154,8 @@ const struct rlx_type *rlx_lower_out(const struct rlx_lower *lo, uint32_t k);
 bool rlx_lower_out_is_read(const struct rlx_lower *lo, uint32_t k);
 /* Address of input @k if it is a constant, else NULL. */
 const void *rlx_lower_const(const struct rlx_lower *lo, uint32_t k);
+/* Is input @k, unlike the step, of params alone, so that it stays as it is from run to run? */
+bool rlx_lower_of_params(const struct rlx_lower *lo, uint32_t k);
 
 /* A zeroed argument struct for the next call; valid until rlx_lower_call(). */
 void *rlx_lower_args(struct rlx_lower *lo, size_t size);

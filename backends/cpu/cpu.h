@@ -25,6 +25,7 @@ struct cpu_call {
 	uint32_t	 body;		/* CONTROL: the step's first one in code->body */
 	uint8_t		 kind;		/* enum rlx_call_kind */
 	bool		 parallel;
+	bool		 once;		/* of params alone, and what it makes is kept */
 	rlx_units_fn	*set_rows;	/* with an active extent; NULL: units in proportion */
 };
 
@@ -48,6 +49,7 @@ struct cpu_code {
 	uint64_t		 host_bytes;	/* scratch of host steps */
 	uint64_t		 scratch_at, host_at;	/* in exec->work */
 	uint64_t		 body_at;	/* of whichever body runs */
+	bool			 has_once;	/* a call is */
 };
 
 struct cpu_exec {
@@ -57,6 +59,7 @@ struct cpu_exec {
 	uint64_t		*units;		/* of each call, by the extent */
 	struct rlx_extent	 extent;
 	int			 status;	/* set by kernels that meet bad data */
+	uint8_t			*fresh;		/* by call: what it makes is there; NULL: none is */
 	struct cpu_exec		**body;		/* of the code's bodies */
 };
 
@@ -96,6 +99,22 @@ static inline const struct rlx_kernels *cpu_kernels(const struct rlx_lower *lo)
  */
 void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 		  const int64_t param[4], size_t bytes, bool *out_new);
+
+/* A call that packs input @input, which is no constant. */
+struct cpu_packing {
+	enum rlx_kernel_id	 kernel;
+	uint32_t		 input;
+	const void		*args;		/* of @n_args bytes, without: */
+	uint32_t		 n_args, src_at, dst_at;	/* where these pointers are in it */
+	uint64_t		 units, bytes;	/* of what it writes */
+};
+
+/*
+ * That call, ahead of the one whose arguments are staged. What is of params alone
+ * (rlx_lower_of_params()) is packed by the first run, and again once a param changed.
+ * Return: the temporary that it writes; 0: see lo->status.
+ */
+uint32_t cpu_pack(struct rlx_lower *lo, const struct cpu_packing *p);
 
 #define LOWER(op) rlx_lower_fn cpu_lower_##op;
 #include "backends/cpu/lower.def"

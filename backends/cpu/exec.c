@@ -20,7 +20,10 @@ enum rlx_status cpu_init(struct rlx_exec *exec)
 	x->image = rlx_calls_image(&c->calls);
 	x->units = rlx_calloc(c->calls.n_call + 1, sizeof(*x->units));
 	x->extent.leads = rlx_calloc(p->n_val, 1);
-	if (!x->tensors || !x->image || !x->units || !x->extent.leads || !cpu_bodies_init(x)) {
+	if (exec->work_kept && c->has_once)
+		x->fresh = rlx_calloc(c->calls.n_call, 1);
+	if (!x->tensors || !x->image || !x->units || !x->extent.leads || !cpu_bodies_init(x) ||
+	    (exec->work_kept && c->has_once && !x->fresh)) {
 		cpu_fini(exec);
 		return rlx_fail(exec->err, RLX_ENOMEM, "cpu: out of memory");
 	}
@@ -40,17 +43,23 @@ void cpu_fini(struct rlx_exec *exec)
 	rlx_free(x->image);
 	rlx_free(x->units);
 	rlx_free(x->extent.leads);
+	rlx_free(x->fresh);
 	x->tensors = NULL;
 	x->image = NULL;
 	x->units = NULL;
 	x->extent.leads = NULL;
+	x->fresh = NULL;
 }
 
 void cpu_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 {
-	rlx_calls_bind(&((const struct cpu_code *)exec->code)->calls,
-		       ((struct cpu_exec *)exec)->image, rlx_slot_of(exec->code->plan, io, i),
+	const struct rlx_calls *calls = &((const struct cpu_code *)exec->code)->calls;
+	struct cpu_exec *x = (struct cpu_exec *)exec;
+
+	rlx_calls_bind(calls, x->image, rlx_slot_of(exec->code->plan, io, i),
 		       (uintptr_t)exec->ptr[io][i]);
+	if (io == RLX_IO_PARAM && x->fresh)
+		memset(x->fresh, 0, calls->n_call);
 }
 
 struct shared {
@@ -107,7 +116,7 @@ enum rlx_status cpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point
 	for (i = 0; i < c->calls.n_call && !st; i++) {
 		const struct cpu_call *call = &cpu_calls(c)[i];
 
-		if (exec->skip && exec->skip[call->base.step])
+		if ((exec->skip && exec->skip[call->base.step]) || (x->fresh && x->fresh[i]))
 			continue;
 		if (call->kind == RLX_CALL_KERNEL)
 			run_kernel(x, call, x->units[i]);
@@ -118,6 +127,8 @@ enum rlx_status cpu_submit(struct rlx_exec *exec, bool away, uint64_t *out_point
 					   (char *)exec->work + c->host_at, x->tensors);
 		if (x->status)
 			st = bad_data(x, call);
+		if (x->fresh)
+			x->fresh[i] = call->once;
 		if (exec->step_ns)
 			at = rlx_host_step_time(exec, call->base.step, at);
 	}

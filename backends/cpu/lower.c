@@ -102,6 +102,35 @@ void *cpu_prepare(struct rlx_lower *lo, uint32_t k, const char *kind,
 	return note_packed(c, cpu_prepared_data(p), bytes);
 }
 
+uint32_t cpu_pack(struct rlx_lower *lo, const struct cpu_packing *p)
+{
+	uint32_t tmp = rlx_lower_tmp(lo, p->bytes);
+	const struct rlx_ref ref[2] = {
+		{ .at = p->src_at, .val = lo->st->in[p->input], .access = RLX_READ },
+		{ .at = p->dst_at, .val = tmp, .access = RLX_UPDATE },
+	};
+	struct cpu_code *c = code_of(lo);
+	struct cpu_call *call;
+
+	if (((struct cpu_lower *)lo)->dry || lo->status)
+		return tmp;
+	call = rlx_calls_add(&c->calls, p->args, p->n_args, ref, 2);
+	if (!call) {
+		rlx_lower_out_of_memory(lo);
+		return 0;
+	}
+	call->base.step = (uint32_t)(lo->st - lo->plan->step);
+	call->base.n_step = 1;
+	call->fn = ((rlx_k_fn *const *)cpu_kernels(lo))[p->kernel];
+	call->kind = RLX_CALL_KERNEL;
+	call->units = p->units;
+	call->parallel = p->units > 1 && (double)p->bytes / 4 >= PARALLEL_WORK;
+	call->once = rlx_lower_of_params(lo, p->input);
+	lo->plan->val[tmp].persistent = call->once;
+	c->has_once |= call->once;
+	return tmp;
+}
+
 static enum rlx_status cpu_host_fallback(struct rlx_lower *lo, enum rlx_call_kind kind)
 {
 	struct cpu_code *c = code_of(lo);

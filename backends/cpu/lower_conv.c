@@ -5,20 +5,45 @@
 #include "backends/cpu/cpu.h"
 #include "base/map.h"
 
+/* The weights in a kernel's order: how its packing kernel is asked for them. */
+struct order {
+	const char		*kind;		/* of prepared memory */
+	enum rlx_kernel_id	 kernel;
+	size_t			 units, bytes;
+	size_t			 tiles;		/* of output channels, or 0: see pack_weights() */
+};
+
 /*
- * The key is what the packing kernels look at: the filters' shape, and @tiles of output
- * channels where these depend on more (else 0). It is not the images': instances of a
- * model for other sizes and batches share what is packed.
+ * @field of the staged arguments @conv, of @size bytes, becomes the packed weights: constants
+ * are packed now, others by a call. All packing kernels take what rlx_k_conv_pack has, @conv
+ * being their own kernel's. The key is what they look at: the filters' shape, and @tiles where
+ * they depend on more. It is not the images': instances of a model for other sizes and batches
+ * share what is packed.
  */
-static void *packed(struct rlx_lower *lo, const char *kind, const struct rlx_conv *g,
-		    size_t tiles, size_t bytes, bool *is_new)
+static void pack_weights(struct rlx_lower *lo, const struct rlx_conv *g, const struct order *o,
+			 const void *conv, size_t size, const float **field)
 {
 	const int64_t key[4] = {
 		(int64_t)(g->ic << 32 | g->oc), (int64_t)(g->groups << 8 | cpu_isa(lo)),
-		(int64_t)rlx_hash_bytes(g->k, sizeof(g->k), 1), (int64_t)tiles,
+		(int64_t)rlx_hash_bytes(g->k, sizeof(g->k), 1), (int64_t)o->tiles,
 	};
+	struct rlx_k_conv_pack pack = { .conv = conv, .src = rlx_lower_const(lo, 1) };
+	void *kept;
+	bool is_new;
 
-	return cpu_prepare(lo, 1, kind, key, bytes + 64, is_new);
+	if (!pack.src) {
+		kept = rlx_lower_keep(lo, 1, size);
+		if (!kept)
+			return;
+		pack.conv = memcpy(kept, conv, size);
+		rlx_lower_ref_tmp(lo, field, cpu_pack(lo, &(struct cpu_packing){
+			o->kernel, 1, &pack, sizeof(pack), offsetof(struct rlx_k_conv_pack, src),
+			offsetof(struct rlx_k_conv_pack, dst), o->units, o->bytes + 64 }), 0);
+		return;
+	}
+	*field = pack.dst = cpu_prepare(lo, 1, o->kind, key, o->bytes + 64, &is_new);
+	if (pack.dst && is_new)
+		((rlx_k_fn *const *)cpu_kernels(lo))[o->kernel](&pack, 0, o->units, NULL);
 }
 
 #define COPY_SHAPE(a, g)						\
@@ -34,8 +59,6 @@ static enum rlx_status lower_depthwise(struct rlx_lower *lo, const struct rlx_co
 				       const size_t image[2])
 {
 	struct rlx_k_dw_c *a = rlx_lower_args(lo, sizeof(*a));
-	struct rlx_k_dw_pack pack = { .conv = a, .src = rlx_lower_const(lo, 1) };
-	bool is_new;
 
 	COPY_SHAPE(a, g);
 	COPY_WINDOW(a, g);
@@ -44,12 +67,9 @@ static enum rlx_status lower_depthwise(struct rlx_lower *lo, const struct rlx_co
 	a->y_n = a->res_n = image[1];
 	if (!rlx_dw_c_init(cpu_isa(lo), a))
 		return rlx_lower_unsupported(lo, "the depthwise kernel does not take this shape");
-	pack.dst = packed(lo, "dw_c", g, 0, rlx_dw_c_wsize(a), &is_new);
-	if (!pack.dst)
-		return lo->status;
-	if (is_new)
-		cpu_kernels(lo)->dw_c_pack(&pack, 0, (g->oc + a->c - 1) / a->c, NULL);
-	a->w = pack.dst;
+	pack_weights(lo, g, &(struct order){ "dw_c", RLX_KERNEL_dw_c_pack,
+					     (g->oc + a->c - 1) / a->c, rlx_dw_c_wsize(a), 0 },
+		     a, sizeof(*a), &a->w);
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
 	rlx_lower_extent(lo, (int64_t)g->n, NULL);
 	return rlx_lower_call(lo, RLX_KERNEL_dw_c, rlx_dw_c_units(a), rlx_conv_work(g), 0);
@@ -59,8 +79,6 @@ static enum rlx_status lower_winograd(struct rlx_lower *lo, const struct rlx_con
 				      const size_t image[2], size_t m)
 {
 	struct rlx_k_wino_c *a = rlx_lower_args(lo, sizeof(*a));
-	struct rlx_k_wino_pack pack = { .conv = a, .src = rlx_lower_const(lo, 1) };
-	bool is_new;
 
 	COPY_SHAPE(a, g);
 	a->ic = g->ic;
@@ -70,13 +88,9 @@ static enum rlx_status lower_winograd(struct rlx_lower *lo, const struct rlx_con
 	a->y_n = a->res_n = image[1];
 	if (!rlx_wino_c_init(cpu_isa(lo), a))
 		return rlx_lower_unsupported(lo, "the Winograd kernel does not take this shape");
-	pack.dst = packed(lo, m == 4 ? "wino4_c" : "wino2_c", g, 0, rlx_wino_c_wsize(a),
-			  &is_new);
-	if (!pack.dst)
-		return lo->status;
-	if (is_new)
-		cpu_kernels(lo)->wino_c_pack(&pack, 0, rlx_wino_c_pack_units(a), NULL);
-	a->w = pack.dst;
+	pack_weights(lo, g, &(struct order){ m == 4 ? "wino4_c" : "wino2_c",
+					     RLX_KERNEL_wino_c_pack, rlx_wino_c_pack_units(a),
+					     rlx_wino_c_wsize(a), 0 }, a, sizeof(*a), &a->w);
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
 	rlx_lower_extent(lo, (int64_t)g->n, NULL);
 	return rlx_lower_call(lo, RLX_KERNEL_wino_c, rlx_wino_c_units(a), rlx_conv_work(g),
@@ -108,9 +122,7 @@ static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct rlx_conv
 				     bool x_plain)
 {
 	struct rlx_k_conv_c *a = rlx_lower_args(lo, sizeof(*a));
-	struct rlx_k_conv_pack pack = { .conv = a, .src = rlx_lower_const(lo, 1) };
 	size_t b = rlx_conv_block(cpu_isa(lo)), m, image[2];
-	bool is_new;
 
 	image[0] = (g->ic + b - 1) / b * b * g->in[1] * g->in[2];
 	image[1] = (g->oc + b - 1) / b * b * g->out[1] * g->out[2];
@@ -129,52 +141,25 @@ static enum rlx_status lower_blocked(struct rlx_lower *lo, const struct rlx_conv
 	m = x_plain ? 0 : rlx_wino_c_pick(cpu_isa(lo), a);
 	if (m)
 		return lower_winograd(lo, g, image, m);
-	pack.dst = packed(lo, x_plain ? "conv_c plain" : "conv_c", g, 0, rlx_conv_c_wsize(a),
-			  &is_new);
-	if (!pack.dst)
-		return lo->status;
-	if (is_new)
-		cpu_kernels(lo)->conv_c_pack(&pack, 0, rlx_conv_pack_units(a), NULL);
-	a->w = pack.dst;
+	pack_weights(lo, g, &(struct order){ x_plain ? "conv_c plain" : "conv_c",
+					     RLX_KERNEL_conv_c_pack, rlx_conv_pack_units(a),
+					     rlx_conv_c_wsize(a), 0 }, a, sizeof(*a), &a->w);
 	rlx_conv_refs(lo, &a->x, &a->bias, &a->res, &a->y);
 	rlx_lower_extent(lo, (int64_t)g->n, NULL);
 	return rlx_lower_call(lo, RLX_KERNEL_conv_c, rlx_conv_c_units(a), rlx_conv_work(g),
 			      rlx_conv_c_scratch(a));
 }
 
-static const void *pack_once(struct rlx_lower *lo, const struct rlx_conv *g,
-			     const struct rlx_k_conv_nd *a)
+static void pack_plain(struct rlx_lower *lo, const struct rlx_conv *g, struct rlx_k_conv_nd *a)
 {
-	struct rlx_k_conv_nd_pack pack = { .conv = a, .src = rlx_lower_const(lo, 1) };
+	struct order o = { a->transposed ? "conv_t" : "conv_nd", RLX_KERNEL_conv_nd_pack,
+			   a->groups, rlx_conv_nd_wsize(a), a->tiles };
 	const size_t *phases[3] = { g->s, g->d, g->p };
-	size_t key = a->tiles, i;
-	bool is_new;
+	size_t i;
 
 	for (i = 0; a->transposed && i < 3; i++)
-		key = (size_t)rlx_hash_bytes(phases[i], sizeof(g->s), key);
-	pack.dst = packed(lo, a->transposed ? "conv_t" : "conv_nd", g, key,
-			  rlx_conv_nd_wsize(a), &is_new);
-	if (pack.dst && is_new)
-		cpu_kernels(lo)->conv_nd_pack(&pack, 0, a->groups, NULL);
-	return pack.dst;
-}
-
-/* Weights that are known only then: a call before that of the convolution. */
-static uint32_t pack_each_run(struct rlx_lower *lo, const struct rlx_k_conv_nd *plan)
-{
-	struct rlx_k_conv_nd *kept = rlx_lower_keep(lo, 1, sizeof(*kept));
-	uint32_t tmp = rlx_lower_tmp(lo, rlx_conv_nd_wsize(plan) + 64);
-	struct rlx_k_conv_nd_pack *p = rlx_lower_args(lo, sizeof(*p));
-
-	if (!kept)
-		return 0;
-	*kept = *plan;
-	p->conv = kept;
-	rlx_lower_ref_in(lo, &p->src, 1, 0);
-	rlx_lower_ref_tmp(lo, &p->dst, tmp, 0);
-	rlx_lower_call(lo, RLX_KERNEL_conv_nd_pack, plan->groups,
-		       (double)rlx_type_count(rlx_lower_in(lo, 1)), 0);
-	return tmp;
+		o.tiles = (size_t)rlx_hash_bytes(phases[i], sizeof(g->s), o.tiles);
+	pack_weights(lo, g, &o, a, sizeof(*a), &a->w);
 }
 
 /* The call that pads the input for one of conv_nd. */
@@ -194,21 +179,17 @@ static uint32_t pad(struct rlx_lower *lo, const struct rlx_k_conv_nd *plan)
 
 static enum rlx_status lower_plain(struct rlx_lower *lo, const struct rlx_conv *g)
 {
-	bool known = rlx_lower_const(lo, 1);
-	uint32_t weights = 0, input = 0;
+	uint32_t input = 0;
 	struct rlx_k_conv_nd plan = { 0 }, *a;
 
 	rlx_conv_plain(&plan, g);
 	if (!rlx_conv_nd_init(cpu_isa(lo), &plan))
 		return rlx_lower_unsupported(lo, "the plain kernel does not take this shape");
-	if (!known)
-		weights = pack_each_run(lo, &plan);
 	if (plan.copy)
 		input = pad(lo, &plan);
 	a = rlx_lower_args(lo, sizeof(*a));
 	*a = plan;
-	if (known)
-		a->w = pack_once(lo, g, a);
+	pack_plain(lo, g, a);
 	if (lo->status)
 		return lo->status;
 	if (plan.copy)
@@ -218,8 +199,6 @@ static enum rlx_status lower_plain(struct rlx_lower *lo, const struct rlx_conv *
 	rlx_lower_ref_in(lo, &a->bias, 2, 0);
 	rlx_lower_ref_in(lo, &a->res, 3, 0);
 	rlx_lower_ref_out(lo, &a->y, 0, 0);
-	if (!known)
-		rlx_lower_ref_tmp(lo, &a->w, weights, 0);
 	rlx_lower_extent(lo, (int64_t)g->n, NULL);
 	return rlx_lower_call(lo, RLX_KERNEL_conv_nd, rlx_conv_nd_units(a), rlx_conv_work(g),
 			      rlx_conv_nd_scratch(a));
@@ -239,8 +218,6 @@ enum rlx_status cpu_conv(struct rlx_lower *lo, const struct rlx_conv *conv)
 		return rlx_lower_unsupported(lo, "a cast of its own rounds the result");
 	if (!g.block)
 		return lower_plain(lo, &g);
-	if (!rlx_lower_const(lo, 1))
-		return rlx_lower_unsupported(lo, "blocked weights known only at run time");
 	if ((size_t)g.block != rlx_conv_block(cpu_isa(lo)))
 		return rlx_lower_unsupported(lo, "another block than this level's");
 	lay_flat(&g);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Which family multiplies; constant right-hand sides are packed once. */
+/* Which family multiplies; right-hand sides of constants and params are packed once. */
 #include "backends/common/gemm.h"
 #include "backends/cpu/cpu.h"
 
@@ -8,7 +8,7 @@ struct family {
 	const char		*name;
 	enum rlx_dtype		 bias;
 	enum rlx_kernel_id	 run;
-	rlx_k_fn		*pack;
+	enum rlx_kernel_id	 pack;
 	size_t			(*pack_size)(size_t n, size_t k, enum rlx_isa isa);
 	size_t			(*units)(const struct rlx_k_gemm *g, enum rlx_isa isa);
 	size_t			(*scratch)(const struct rlx_k_gemm *g, enum rlx_isa isa);
@@ -45,54 +45,61 @@ static double work_of(const struct rlx_k_gemm *g, bool low, enum rlx_isa isa)
 	       (double)rlx_k_gemm_batches(g) / per;
 }
 
+/* One matrix, of a constant or, where each run has the same, of params. */
+static bool is_packed_once(const struct rlx_lower *lo, const struct rlx_k_gemm *g)
+{
+	const struct rlx_type *b = rlx_lower_in(lo, 1);
+
+	return (rlx_lower_const(lo, 1) || rlx_lower_of_params(lo, 1)) && g->k &&
+	       shape_span(b, 0, b->rank - 2) == 1;
+}
+
 /* Dtypes that one of the families takes. */
 static bool pick_family(const struct rlx_lower *lo, const struct rlx_k_gemm *g,
 			struct family *f)
 {
 	const enum rlx_dtype a = rlx_lower_in(lo, 0)->dtype, y = rlx_lower_out(lo, 0)->dtype;
-	const struct rlx_kernels *k = cpu_kernels(lo);
 	const size_t few = 2 * rlx_k_gemm_mr(cpu_isa(lo));
 	/* better widened for a block of rows, where nothing multiplies bf16 as such */
 	const bool many = g->m > few && cpu_isa(lo) < RLX_ISA_V4X;
+	const bool once = is_packed_once(lo, g);
 	enum rlx_dtype b = rlx_lower_in(lo, 1)->dtype;
 
 	if (a == RLX_F64 || b == RLX_F64) {
 		*f = (struct family){ "gemm_f64", RLX_F64, RLX_KERNEL_gemm_f64,
-				      k->gemm_f64_pack, rlx_k_gemm_f64_pack_size,
+				      RLX_KERNEL_gemm_f64_pack, rlx_k_gemm_f64_pack_size,
 				      rlx_k_gemm_units, rlx_k_gemm_f64_scratch, set_rows };
 		return a == RLX_F64 && b == RLX_F64 && y == RLX_F64;
 	}
-	if (b == RLX_BF16 && !g->compute && many && !rlx_lower_const(lo, 1))
+	if (b == RLX_BF16 && !g->compute && many && !once)
 		b = RLX_F32;
 	if (g->compute == RLX_BF16 || b == RLX_BF16) {
 		*f = (struct family){ "gemm_bf16", RLX_F32, RLX_KERNEL_gemm_bf16,
-				      k->gemm_bf16_pack, rlx_k_gemm_bf16_pack_size,
+				      RLX_KERNEL_gemm_bf16_pack, rlx_k_gemm_bf16_pack_size,
 				      rlx_k_gemm_low_units, rlx_k_gemm_low_scratch,
 				      set_low_rows, RLX_NUM_BF16 };
-		if (many && rlx_lower_const(lo, 1))
+		if (many && once)
 			f->run = RLX_KERNEL_gemm_f32;
 		return (a == RLX_BF16 || a == RLX_F32) && (b == RLX_BF16 || b == RLX_F32) &&
 		       (y == RLX_BF16 || y == RLX_F32);
 	}
-	*f = (struct family){ "gemm_f32", RLX_F32, RLX_KERNEL_gemm_f32, k->gemm_f32_pack,
-			      rlx_k_gemm_f32_pack_size, rlx_k_gemm_units, rlx_k_gemm_scratch,
-			      set_rows };
+	*f = (struct family){ "gemm_f32", RLX_F32, RLX_KERNEL_gemm_f32,
+			      RLX_KERNEL_gemm_f32_pack, rlx_k_gemm_f32_pack_size,
+			      rlx_k_gemm_units, rlx_k_gemm_scratch, set_rows };
 	if (b == RLX_F16) {	/* stays that in memory */
 		f->name = "gemm_f16";
-		f->pack = k->gemm_f16_pack;
+		f->pack = RLX_KERNEL_gemm_f16_pack;
 		f->pack_size = rlx_k_gemm_f16_pack_size;
 		f->packed = RLX_NUM_F16;
 		/* columns that nobody packed are turned into rows of floats as well */
-		if (g->m <= few && (rlx_lower_const(lo, 1) || g->b_form != RLX_B_COLS ||
-				    g->m <= RLX_K_GEMM_DOT_M))
+		if (g->m <= few && (once || g->b_form != RLX_B_COLS || g->m <= RLX_K_GEMM_DOT_M))
 			f->run = RLX_KERNEL_gemm_f16;
 	}
 	return rlx_lower_real(a) && rlx_lower_real(b) && rlx_lower_real(y);
 }
 
-/* The right-hand side, packed by the family's kernel; NULL: failed. */
-static const void *packed(struct rlx_lower *lo, const struct rlx_k_gemm *g,
-			  const struct family *f)
+/* The right-hand side, packed by the family's kernel: at once, or by a call of it. */
+static enum rlx_status pack(struct rlx_lower *lo, struct rlx_k_gemm *g, const struct family *f)
 {
 	const bool trans = g->b_form == RLX_B_COLS;
 	enum rlx_isa isa = cpu_isa(lo);
@@ -102,13 +109,22 @@ static const void *packed(struct rlx_lower *lo, const struct rlx_k_gemm *g,
 		.k = g->k, .n = g->n, .b = rlx_lower_const(lo, 1),
 		.ldb = g->ldb, .trans = trans, .num = g->b_num,
 	};
+	const size_t bytes = f->pack_size(g->n, g->k, isa) + 64;
+	const size_t panels = rlx_k_gemm_panels(g->n, isa);
 	bool is_new;
 
-	pack.dst = cpu_prepare(lo, 1, f->name, key, f->pack_size(g->n, g->k, isa) + 64,
-			       &is_new);
+	g->b_form = RLX_B_PACKED;
+	g->b_num = f->packed;
+	if (!pack.b) {
+		rlx_lower_ref_tmp(lo, &g->b, cpu_pack(lo, &(struct cpu_packing){
+			f->pack, 1, &pack, sizeof(pack), offsetof(struct rlx_k_gemm_pack, b),
+			offsetof(struct rlx_k_gemm_pack, dst), panels, bytes }), 0);
+		return lo->status;
+	}
+	g->b = pack.dst = cpu_prepare(lo, 1, f->name, key, bytes, &is_new);
 	if (pack.dst && is_new)
-		f->pack(&pack, 0, rlx_k_gemm_panels(g->n, isa), NULL);
-	return pack.dst;
+		((rlx_k_fn *const *)cpu_kernels(lo))[f->pack](&pack, 0, panels, NULL);
+	return lo->status;
 }
 
 /* Fewer rows may be cut into taller blocks: room for the tallest. */
@@ -166,15 +182,10 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
 	if (rlx_gemm_bias(lo, g, f.bias))
 		return lo->status;
-	if (rlx_lower_const(lo, 1) && shape_span(b, 0, b->rank - 2) == 1 && g->k) {
-		g->b = packed(lo, g, &f);
-		g->b_form = RLX_B_PACKED;
-		g->b_num = f.packed;
-		if (!g->b)
-			return lo->status;
-	} else {
+	if (!is_packed_once(lo, g))
 		rlx_lower_ref_in(lo, &g->b, 1, 0);
-	}
+	else if (pack(lo, g, &f))
+		return lo->status;
 	if (rlx_gemm_rows_lead(g))
 		rlx_lower_extent(lo, (int64_t)g->m, f.set_rows);
 	return rlx_lower_call(lo, f.run, f.units(g, isa),
@@ -182,7 +193,7 @@ enum rlx_status cpu_gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 			      most_scratch(&f, g, isa));
 }
 
-/* Constant bytes, packed once. */
+/* Bytes of constants or params, packed once. */
 static void pack_bytes(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 {
 	const int64_t key[4] = { (int64_t)q->g.n, (int64_t)q->g.k, cpu_isa(lo), q->b_signed };
@@ -190,24 +201,28 @@ static void pack_bytes(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 		.k = q->g.k, .n = q->g.n, .b = rlx_lower_const(lo, 1), .ldb = q->g.n,
 		.b_signed = q->b_signed,
 	};
+	const size_t bytes = rlx_k_gemm_i8_pack_size(q->g.n, q->g.k, cpu_isa(lo)) + 64;
+	const size_t panels = rlx_k_gemm_panels(q->g.n, cpu_isa(lo));
 	bool is_new;
 
-	pack.dst = cpu_prepare(lo, 1, "gemm_i8", key,
-			       rlx_k_gemm_i8_pack_size(q->g.n, q->g.k, cpu_isa(lo)) + 64,
-			       &is_new);
-	if (pack.dst && is_new)
-		cpu_kernels(lo)->gemm_i8_pack(&pack, 0, rlx_k_gemm_panels(q->g.n, cpu_isa(lo)),
-					      NULL);
-	q->g.b = pack.dst;
 	q->g.b_form = RLX_B_PACKED;
+	if (!pack.b) {
+		rlx_lower_ref_tmp(lo, &q->g.b, cpu_pack(lo, &(struct cpu_packing){
+			RLX_KERNEL_gemm_i8_pack, 1, &pack, sizeof(pack),
+			offsetof(struct rlx_k_gemm_i8_pack, b),
+			offsetof(struct rlx_k_gemm_i8_pack, dst), panels, bytes }), 0);
+		return;
+	}
+	q->g.b = pack.dst = cpu_prepare(lo, 1, "gemm_i8", key, bytes, &is_new);
+	if (pack.dst && is_new)
+		cpu_kernels(lo)->gemm_i8_pack(&pack, 0, panels, NULL);
 }
 
 enum rlx_status cpu_gemm_i8(struct rlx_lower *lo, struct rlx_k_gemm_i8 *q)
 {
 	enum rlx_isa isa = cpu_isa(lo);
-	const struct rlx_type *b = rlx_lower_in(lo, 1);
 
-	if (rlx_lower_const(lo, 1) && shape_span(b, 0, b->rank - 2) == 1)
+	if (is_packed_once(lo, &q->g))
 		pack_bytes(lo, q);
 	else
 		rlx_lower_ref_in(lo, &q->g.b, 1, 0);

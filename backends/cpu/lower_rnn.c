@@ -97,7 +97,7 @@ static void pack_r(struct rlx_lower *lo, const struct rlx_recurrence *r, struct 
 	struct rlx_k_rnn_pack p = {
 		.r = rlx_lower_const(lo, 2), .dirs = r->dirs, .hidden = r->hidden,
 		.cell = r->cell,
-	}, *a;
+	};
 	rlx_k_fn *pack = w->f == &f64 ? cpu_kernels(lo)->rnn_f64_pack :
 					cpu_kernels(lo)->rnn_pack;
 	bool is_new;
@@ -108,12 +108,9 @@ static void pack_r(struct rlx_lower *lo, const struct rlx_recurrence *r, struct 
 			pack(&p, 0, (size_t)r->dirs, NULL);
 		return;
 	}
-	w->r.tmp = rlx_lower_tmp(lo, n * r->size + 64);
-	a = rlx_lower_args(lo, sizeof(*a));
-	*a = p;
-	rlx_lower_ref_in(lo, &a->r, 2, 0);
-	rlx_lower_ref_tmp(lo, &a->dst, w->r.tmp, 0);
-	rlx_lower_call(lo, w->f->pack, (uint64_t)r->dirs, (double)n, 0);
+	w->r.tmp = cpu_pack(lo, &(struct cpu_packing){
+		w->f->pack, 2, &p, sizeof(p), offsetof(struct rlx_k_rnn_pack, r),
+		offsetof(struct rlx_k_rnn_pack, dst), (uint64_t)r->dirs, n * r->size + 64 });
 }
 
 /* To element @at go @n of the bias from @from on, and if @also is not 0 those from there on. */

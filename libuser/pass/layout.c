@@ -332,6 +332,14 @@ static void mark_wanted(struct layout *l)
 
 /* ---- what keeps the layout ---- */
 
+/* Is it the same in all runs, so that a kernel's order for it costs once? */
+static bool stays(const struct layout *l, uint32_t v)
+{
+	uint16_t op = rlx_node_of(l->rw->old, v)->def->index;
+
+	return op == RLX_OP_constant || op == RLX_OP_param;
+}
+
 static bool take_conv(struct layout *l, const struct rlx_node *n)
 {
 	struct rlx_op_fused_conv a = *(const struct rlx_op_fused_conv *)n->args;
@@ -342,7 +350,7 @@ static bool take_conv(struct layout *l, const struct rlx_node *n)
 		return take_conv_last(l, n);
 	if (a.block || !is_image(x) || !is_image(w) || x->dtype != RLX_F32 ||
 	    w->dtype != RLX_F32 || !good_groups(l, a.groups, w) ||
-	    rlx_node_of(l->rw->old, n->in[1])->def->index != RLX_OP_constant ||
+	    !stays(l, n->in[1]) ||
 	    (n->in[2] && type_of(l, n->in[2])->dtype != RLX_F32) ||
 	    (n->in[3] && type_of(l, n->in[3])->dtype != RLX_F32))
 		return false;

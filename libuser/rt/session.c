@@ -146,6 +146,7 @@ enum rlx_status rlx_session_new(struct rlx_program *p,
 	if (!st) {
 		s->exec->code = p->code;
 		s->exec->work = rlx_buf_ptr(s->work);
+		s->exec->work_kept = !s->work_given;
 		s->exec->work_arena = s->work.arena;
 		s->exec->err = err;
 		st = p->dev->be->init(s->exec);

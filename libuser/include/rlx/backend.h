@@ -12,7 +12,7 @@ struct rlx_graph;
 struct rlx_plan;
 struct rlx_infer;
 
-#define RLX_BACKEND_ABI	2
+#define RLX_BACKEND_ABI	3
 
 /*
  * What the passes should aim at. Zero: plain ops.
@@ -122,6 +122,7 @@ struct rlx_exec {
 	struct rlx_error	*err;
 	uint64_t		 copied;	/* bytes that a CPU moved: runs add, the core takes */
 	struct rlx_transfers	 moved;		/* runs and fetch add, the core keeps them */
+	bool			 work_kept;	/* what a run left in @work the next one finds */
 };
 
 /*

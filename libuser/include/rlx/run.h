@@ -39,7 +39,8 @@ struct rlx_named_tensor {
  * @work:   the workspace, instead of one taken of @arena: work_bytes of the program's
  *          info, 64-byte aligned. Sessions may share one if no two of them ever run at
  *          once; so nothing stays there between runs, and each does what depends on params
- *          alone (rlx_session_bind()). Its arena is referenced. Empty: the session's own
+ *          alone, the packing of weights too (rlx_session_bind()). Its arena is referenced.
+ *          Empty: the session's own
  * @states: where the program's states are, by their names; referenced. NULL: the session's
  *          own
  */
@@ -89,10 +90,11 @@ RLX_EXPORT const struct rlx_error *rlx_session_error(const struct rlx_session *s
  *
  * What a param holds is taken to stay as it is: a device with memory of its own keeps
  * a copy from the first run on, and on every device steps that depend on params and
- * constants alone (a weight turned, rounded or widened) are run by the first run only,
- * whose results the session keeps. Bind it again, even where it is, set it, or ask for its
- * buffer anew to change it: the next run then does both once more. Inputs are read by
- * each run, whoever writes them.
+ * constants alone (a weight turned, rounded or widened) and, on the CPU, the packing of
+ * weights for their kernels are done by the first run only, whose results the session
+ * keeps. Bind it again, even where it is, set it, or ask for its buffer anew to change it:
+ * the next run then does all of that once more. Inputs are read by each run, whoever
+ * writes them.
  *
  * An output may overlap an input only if both are the same slice; the program
  * then works on a copy of that input, which is counted as copied. It may overlap

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Weights that are params are packed by the first run, as constants are by the compiler: the
+ * same kernels give the same bits, no later run packs them again, and one does once they changed.
+ */
+#include "backends/cpu/cpu.h"
+#include "base/half.h"
+#include "rt/session.h"
+#include "selftests/lib/rig.h"
+#include "selftests/lib/rlx_test.h"
+
+enum { MOST = 1 << 16 };
+
+struct form {
+	const char	*name;
+	struct rlx_type	x, w;
+	rlx_value	(*emit)(struct rlx_graph *g, rlx_value x, rlx_value w);
+};
+
+static rlx_value product(struct rlx_graph *g, rlx_value x, rlx_value w)
+{
+	return rlx_emit(g, matmul, .a = x, .b = w);
+}
+
+static rlx_value product_trans(struct rlx_graph *g, rlx_value x, rlx_value w)
+{
+	return rlx_emit(g, fused_matmul, .a = x, .b = w, .trans_b = true);
+}
+
+/* What the product reads is made of the param. */
+static rlx_value product_of_made(struct rlx_graph *g, rlx_value x, rlx_value w)
+{
+	return rlx_emit(g, matmul, .a = x, .b = rlx_emit(g, abs, .x = w));
+}
+
+static rlx_value product_bytes(struct rlx_graph *g, rlx_value x, rlx_value w)
+{
+	return rlx_emit(g, qmatmul, .a = x, .b = w);
+}
+
+static rlx_value conv(struct rlx_graph *g, rlx_value x, rlx_value w)
+{
+	return rlx_emit(g, conv, .x = x, .w = w);
+}
+
+static rlx_value conv_padded(struct rlx_graph *g, rlx_value x, rlx_value w)
+{
+	return rlx_emit(g, conv, .x = x, .w = w, .pad = RLX_INTS(1, 1, 1, 1));
+}
+
+static rlx_value conv_wide(struct rlx_graph *g, rlx_value x, rlx_value w)
+{
+	return rlx_emit(g, conv, .x = x, .w = w, .stride = RLX_INTS(2, 1),
+			.pad = RLX_INTS(2, 0, 1, 2));
+}
+
+static rlx_value depthwise(struct rlx_graph *g, rlx_value x, rlx_value w)
+{
+	return rlx_emit(g, conv, .x = x, .w = w, .groups = 32, .pad = RLX_INTS(1, 1, 1, 1));
+}
+
+static rlx_value transposed(struct rlx_graph *g, rlx_value x, rlx_value w)
+{
+	return rlx_emit(g, conv_transpose, .x = x, .w = w, .stride = RLX_INTS(2, 3));
+}
+
+/* Of a recurrence only those that the hidden state meets are packed by a call. */
+static rlx_value recurrence(struct rlx_graph *g, rlx_value x, rlx_value w)
+{
+	float in[33 * 5];
+	int i;
+
+	for (i = 0; i < 33 * 5; i++)
+		in[i] = (float)(i % 7 - 3) / 4;
+	return rlx_emit(g, gru, .x = x, .r = w,
+			.w = rlx_constant(g, rlx_type(RLX_F32, 1, 33, 5), in));
+}
+
+#define T(dt, ...)	rlx_type(RLX_##dt, __VA_ARGS__)
+static const struct form *forms(uint32_t *n)
+{
+	static struct form f[24];
+	uint32_t i = 0;
+	const int64_t rows[] = { 1, 3, 17, 70 };
+
+	for (uint32_t k = 0; k < 4; k++) {
+		f[i++] = (struct form){ "f32", T(F32, rows[k], 65), T(F32, 65, 47), product };
+		f[i++] = (struct form){ "bf16", T(BF16, rows[k], 65), T(BF16, 65, 47), product };
+		f[i++] = (struct form){ "f16", T(F16, rows[k], 65), T(F16, 47, 65), product_trans };
+	}
+	f[i++] = (struct form){ "f64", T(F64, 2, 5, 33), T(F64, 33, 19), product };
+	f[i++] = (struct form){ "of a step", T(F32, 9, 33), T(F32, 33, 19), product_of_made };
+	f[i++] = (struct form){ "bytes", T(U8, 9, 33), T(I8, 33, 50), product_bytes };
+	f[i++] = (struct form){ "1x1", T(F32, 2, 33, 7, 9), T(F32, 20, 33, 1, 1), conv };
+	f[i++] = (struct form){ "3x3", T(F32, 1, 32, 14, 15), T(F32, 32, 32, 3, 3), conv_padded };
+	f[i++] = (struct form){ "image", T(F32, 1, 3, 14, 15), T(F32, 33, 3, 3, 3), conv_padded };
+	f[i++] = (struct form){ "strided", T(F32, 3, 16, 14, 15), T(F32, 35, 16, 4, 5), conv_wide };
+	f[i++] = (struct form){ "depthwise", T(F32, 2, 32, 9, 8), T(F32, 32, 1, 3, 3), depthwise };
+	f[i++] = (struct form){ "line", T(F32, 2, 16, 31), T(F32, 17, 16, 5), conv };
+	f[i++] = (struct form){ "few", T(F32, 2, 2, 9, 9), T(F32, 3, 2, 3, 2), conv };
+	f[i++] = (struct form){ "transposed", T(F32, 2, 5, 6, 7), T(F32, 5, 4, 3, 4), transposed };
+	f[i++] = (struct form){ "gru", T(F32, 6, 3, 5), T(F32, 1, 33, 11), recurrence };
+	CHECK_EQ(i, 24);
+	*n = i;
+	return f;
+}
+
+static void draw(const struct rlx_type *t, void *to, uint64_t *seed)
+{
+	int64_t n = rlx_type_count(t), i;
+
+	CHECK(rlx_type_bytes(t) <= MOST);
+	for (i = 0; i < n; i++) {
+		double v = rlx_test_uniform(seed, -2, 2);
+
+		switch (t->dtype) {
+		case RLX_F64: ((double *)to)[i] = v; break;
+		case RLX_F32: ((float *)to)[i] = (float)v; break;
+		case RLX_F16: ((uint16_t *)to)[i] = rlx_f32_to_f16((float)v); break;
+		case RLX_BF16: ((uint16_t *)to)[i] = rlx_f32_to_bf16((float)v); break;
+		default: ((uint8_t *)to)[i] = (uint8_t)rlx_test_rand(seed);
+		}
+	}
+}
+
+/* @constant: the weights; NULL: they are a param. */
+static struct rlx_session *session(const struct form *f, const void *constant)
+{
+	struct rlx_graph *g = rlx_graph_new(f->name);
+	rlx_value x = rlx_input(g, "x", f->x);
+	rlx_value w = constant ? rlx_constant(g, f->w, constant) : rlx_param(g, "w", f->w);
+
+	rlx_output(g, "y", f->emit(g, x, w));
+	return rig_session(g, &(struct rlx_compile_opts){ .size = sizeof(struct rlx_compile_opts),
+							  .device = "cpu",
+							  .flags = RLX_COMPILE_NATIVE });
+}
+
+static void run(struct rlx_session *s, const struct form *f, const void *x)
+{
+	CHECK(!rlx_session_set(s, RLX_IO_INPUT, "x", f->x, x));
+	CHECKF(!rlx_session_run(s), "%s: %s", f->name, rlx_session_error(s)->text);
+}
+
+/* Output of @s to the bit that of a program with the weights @w as a constant. */
+static void check(struct rlx_session *s, const struct form *f, const void *x, const void *w)
+{
+	struct rlx_session *want = session(f, w);
+	struct rlx_buf a, b;
+
+	run(want, f, x);
+	a = rlx_session_bound(s, RLX_IO_OUTPUT, "y");
+	b = rlx_session_bound(want, RLX_IO_OUTPUT, "y");
+	CHECKF(a.bytes == b.bytes && !memcmp(rlx_buf_ptr(a), rlx_buf_ptr(b), b.bytes),
+	       "%s: a param's product is another than a constant's", f->name);
+	rlx_session_free(want);
+}
+
+/* Calls whose results are kept. */
+static uint32_t fresh(const struct rlx_session *s)
+{
+	const struct cpu_exec *x = (const struct cpu_exec *)s->exec;
+	uint32_t i, n = 0;
+
+	for (i = 0; x->fresh && i < ((const struct cpu_code *)s->p->code)->calls.n_call; i++)
+		n += x->fresh[i];
+	return n;
+}
+
+static unsigned char x[MOST], w[MOST];
+
+static void once(const struct form *f, uint64_t seed)
+{
+	struct rlx_session *s = session(f, NULL);
+	struct rlx_buf b;
+	int i;
+
+	draw(&f->w, w, &seed);
+	CHECK(!rlx_session_set(s, RLX_IO_PARAM, "w", f->w, w));
+	CHECK_EQ(fresh(s), 0);
+	for (i = 0; i < 3; i++) {
+		draw(&f->x, x, &seed);
+		run(s, f, x);
+		check(s, f, x, w);
+		CHECKF(fresh(s) == 1, "%s: %u packed", f->name, fresh(s));
+	}
+	/* not looked at again until somebody says so */
+	b = rlx_session_bound(s, RLX_IO_PARAM, "w");
+	memset(rlx_buf_ptr(b), 0, (size_t)rlx_type_bytes(&f->w));
+	run(s, f, x);
+	check(s, f, x, w);
+	draw(&f->w, w, &seed);
+	CHECK(!rlx_session_set(s, RLX_IO_PARAM, "w", f->w, w));
+	for (i = 0; i < 2; i++) {
+		CHECK_EQ(fresh(s), (uint32_t)i);
+		run(s, f, x);
+		check(s, f, x, w);
+	}
+	rlx_session_free(s);
+}
+
+TEST(weights_are_packed_once)
+{
+	const struct form *f;
+	uint32_t n, i;
+
+	for (f = forms(&n), i = 0; i < n; i++)
+		once(&f[i], rlx_test_seed() + i);
+}
+
+/* In a workspace that another session may have written to, each run packs. */
+static void shared(const struct form *f, uint64_t seed)
+{
+	struct rlx_session *first = session(f, NULL), *s;
+	struct rlx_session_opts o = { .size = sizeof(o) };
+	struct rlx_program_info info;
+	struct rlx_arena *a;
+	int i;
+
+	rlx_program_info(rlx_session_program(first), &info);
+	CHECK(!rlx_arena_new(&(struct rlx_arena_opts){ .size = info.work_bytes + 64 }, &a, NULL));
+	o.work = rlx_buf_whole(a);
+	CHECK(!rlx_session_new(rlx_session_program(first), &o, &s, NULL));
+	draw(&f->w, w, &seed);
+	CHECK(!rlx_session_set(s, RLX_IO_PARAM, "w", f->w, w));
+	for (i = 0; i < 2; i++) {
+		memset(rlx_buf_ptr(o.work), 0x7f, o.work.bytes);
+		draw(&f->x, x, &seed);
+		run(s, f, x);
+		check(s, f, x, w);
+		CHECK_EQ(fresh(s), 0);
+	}
+	rlx_session_free(s);
+	rlx_session_free(first);
+	rlx_arena_put(a);
+}
+
+TEST(each_run_packs_in_a_workspace_that_is_shared)
+{
+	const struct form *f;
+	uint32_t n, i;
+
+	for (f = forms(&n), i = 0; i < n; i++)
+		shared(&f[i], rlx_test_seed() + i);
+}
+
+/* What is an input may be another in each run. */
+static void input(const struct form *f, uint64_t seed)
+{
+	struct rlx_graph *g = rlx_graph_new(f->name);
+	struct rlx_session *s;
+	int i;
+
+	rlx_output(g, "y", f->emit(g, rlx_input(g, "x", f->x), rlx_input(g, "w", f->w)));
+	s = rig_session(g, &(struct rlx_compile_opts){ .size = sizeof(struct rlx_compile_opts),
+						       .device = "cpu" });
+	CHECK(!((const struct cpu_code *)s->p->code)->has_once);
+	for (i = 0; i < 2; i++) {
+		draw(&f->w, w, &seed);
+		memcpy(rlx_buf_ptr(rlx_session_buf(s, RLX_IO_INPUT, "w")), w,
+		       (size_t)rlx_type_bytes(&f->w));
+		draw(&f->x, x, &seed);
+		run(s, f, x);
+	}
+	rlx_session_free(s);
+}
+
+TEST(inputs_are_not_kept)
+{
+	const struct form *f;
+	uint32_t n, i;
+
+	for (f = forms(&n), i = 0; i < n; i++)
+		input(&f[i], rlx_test_seed() + i);
+}
+
+TEST_MAIN()
