@@ -39,11 +39,11 @@ struct rlx_k_resize_axis {
  * @outside: see index above
  * @esize: resize_nearest alone: bytes of an element, 1, 2, 4 or 8. Its axes
  *	have taps 1, no weight and no -1.
- * @type: resize_wide alone, which takes f64 and integers: sums are in double, along
- *	axis 0, then 1, then 2, each in the order of its taps, and truncated for
- *	integers at the end
+ * @x_type, @type: of x and y in resize_wide alone, which takes f64 and integers: sums are
+ *	in double, along axis 0, then 1, then 2, each in the order of its taps, and
+ *	truncated for integers at the end
  * @fill: resize_wide alone: `outside` as an element of @type
- * @nearest: resize_wide alone: elements are moved, and go through no double
+ * @nearest: resize_wide alone: elements, of one type, are moved and go through no double
  *
  * One unit is one row of the output: units = planes * axis[0].out *
  * axis[1].out. Scratch: rlx_resize_scratch() (resize_nearest: 0; resize_wide:
@@ -57,7 +57,7 @@ struct rlx_k_resize {
 	float		outside;
 	size_t		esize;
 	uint64_t	fill;
-	uint8_t		type;
+	uint8_t		x_type, type;
 	bool		nearest;
 };
 

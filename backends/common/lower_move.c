@@ -16,8 +16,9 @@ struct box {
 	int64_t	src_at, dst_at;		/* first element, counted from the tensor's */
 };
 
-/* Copy a box of input @k into output 0. Nothing to do if it is empty. */
-static enum rlx_status copy_box(struct rlx_lower *lo, uint32_t k, const struct box *b)
+/* Copy a box of input @k into temporary @tmp, or else output 0. Nothing to do if it is empty. */
+static enum rlx_status copy_box_to(struct rlx_lower *lo, uint32_t k, const struct box *b,
+				   uint32_t tmp)
 {
 	struct rlx_k_copy *a = rlx_lower_args(lo, sizeof(*a));
 	size_t size = rlx_dtype_size(rlx_lower_out(lo, 0)->dtype);
@@ -37,8 +38,16 @@ static enum rlx_status copy_box(struct rlx_lower *lo, uint32_t k, const struct b
 	a->size = (uint8_t)size;
 	rlx_k_copy_plan(a);
 	rlx_lower_ref_in(lo, &a->src, k, (uint64_t)b->src_at * size);
-	rlx_lower_ref_out(lo, &a->dst, 0, (uint64_t)b->dst_at * size);
+	if (tmp)
+		rlx_lower_ref_tmp(lo, &a->dst, tmp, (uint64_t)b->dst_at * size);
+	else
+		rlx_lower_ref_out(lo, &a->dst, 0, (uint64_t)b->dst_at * size);
 	return rlx_lower_call(lo, RLX_KERNEL_copy, rlx_k_copy_units(a), n, 0);
+}
+
+static enum rlx_status copy_box(struct rlx_lower *lo, uint32_t k, const struct box *b)
+{
+	return copy_box_to(lo, k, b, 0);
 }
 
 /* A box over all of the output, in its own order. */
@@ -136,31 +145,70 @@ enum rlx_status rlx_lower_concat(struct rlx_lower *lo)
 	return st;
 }
 
-enum rlx_status rlx_lower_tile(struct rlx_lower *lo)
+/* Go on with @n elements in each of those; as one dimension where both sides allow it. */
+static bool add_dim(struct box *b, int64_t n, int64_t src, int64_t dst)
 {
-	const struct rlx_type *x = rlx_lower_in(lo, 0), *y = rlx_lower_out(lo, 0);
-	struct box b = { 0 };
+	int d = b->rank - 1;
+
+	if (n == 1)
+		return true;
+	if (d >= 0 && b->src[d] == n * src && b->dst[d] == n * dst)
+		n *= b->dim[d];
+	else if (b->rank == RLX_MAX_RANK)
+		return false;
+	else
+		d = b->rank++;
+	b->dim[d] = n;
+	b->src[d] = src;
+	b->dst[d] = dst;
+	return true;
+}
+
+/*
+ * @b is the copy of an @x that makes its axes from @from to @to as long as @y's, which gives @t;
+ * false: it would have too many dimensions.
+ */
+static bool repeat_axes(const struct rlx_type *x, const struct rlx_type *y, uint32_t from,
+			uint32_t to, struct rlx_type *t, struct box *b)
+{
 	int64_t own[RLX_MAX_RANK], out[RLX_MAX_RANK];
 	uint32_t d;
 
+	*t = *x;
+	for (d = from; d < to; d++)
+		t->dim[d] = y->dim[d];
 	shape_dense(x, own);
-	shape_dense(y, out);
-	for (d = 0; d < x->rank; d++) {
-		if (y->dim[d] != x->dim[d] && x->dim[d]) {	/* [repeat, size] */
-			if (b.rank + 2 > RLX_MAX_RANK)
-				return rlx_lower_unsupported(lo, "too many repeated axes");
-			b.dim[b.rank] = y->dim[d] / x->dim[d];
-			b.dst[b.rank++] = out[d] * x->dim[d];
-		}
-		if (b.rank == RLX_MAX_RANK)
-			return rlx_lower_unsupported(lo, "too many repeated axes");
-		b.dim[b.rank] = x->dim[d];
-		b.src[b.rank] = own[d];
-		b.dst[b.rank++] = out[d];
-	}
+	shape_dense(t, out);
+	*b = (struct box){ 0 };
+	for (d = 0; d < x->rank; d++)
+		if (!add_dim(b, t->dim[d] / x->dim[d], 0, out[d] * x->dim[d]) ||
+		    !add_dim(b, x->dim[d], own[d], out[d]))
+			return false;
+	return true;
+}
+
+/* The last axes first, as many at a time as a copy has dimensions for. */
+enum rlx_status rlx_lower_tile(struct rlx_lower *lo)
+{
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
+	uint32_t from, to = y->rank, tmp;
+	struct rlx_type t;
+	struct box b;
+
 	if (!rlx_type_count(y))
 		return lo->status;
-	return copy_box(lo, 0, &b);
+	do {
+		from = 0;
+		while (!repeat_axes(rlx_lower_in(lo, 0), y, from, to, &t, &b))
+			from++;
+		tmp = from ? rlx_lower_tmp(lo, (uint64_t)rlx_type_bytes(&t)) : 0;
+		if (copy_box_to(lo, 0, &b, tmp))
+			return lo->status;
+		if (tmp)
+			rlx_lower_replace(lo, 0, tmp, &t);
+		to = from;
+	} while (to);
+	return lo->status;
 }
 
 /* The part of the output that comes from x; crops are negative pads. */

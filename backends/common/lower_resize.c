@@ -10,8 +10,8 @@ enum { MOST_TAPS = 1 << 12, MOST_TABLE = 1 << 26 };
 
 /* Neighbouring dimensions that keep their size count as one. */
 struct run {
-	struct op_resize_axis	ax;	/* its in and out of a merged run */
-	int64_t			size;	/* of a run that stays */
+	struct op_resize_axis	ax;	/* of the first */
+	int64_t			size;	/* before */
 	bool			same;
 };
 
@@ -45,8 +45,8 @@ static bool is_wide(enum rlx_dtype dt)
 	return dt == RLX_F64 || rlx_dtype_is_int(dt);
 }
 
-/* Dimensions as runs; returns how many, or -1 when they are over @most. */
-static int find_runs(const struct rlx_lower *lo, struct run *r, int most)
+/* Dimensions as runs; returns how many. */
+static int find_runs(const struct rlx_lower *lo, struct run *r)
 {
 	const struct rlx_type *x = rlx_lower_in(lo, 0);
 	int n = 0;
@@ -59,11 +59,14 @@ static int find_runs(const struct rlx_lower *lo, struct run *r, int most)
 			r[n - 1].size *= ax.in;
 			continue;
 		}
-		if (n == most)
-			return -1;
 		r[n++] = (struct run){ ax, ax.in, ax.same };
 	}
 	return n;
+}
+
+static int64_t out_of(const struct run *r)
+{
+	return r->same ? r->size : r->ax.out;
 }
 
 static bool is_outside(const struct rlx_lower *lo, const struct run *r, int n)
@@ -168,6 +171,17 @@ static enum rlx_status fill_axis(struct rlx_lower *lo, const struct run *r,
 	return RLX_OK;
 }
 
+/* What of the runs a kernel takes, and what it makes of them. */
+struct pass {
+	enum rlx_kernel_id	 id;
+	size_t			 lanes;		/* floats of an element; 0: bytes */
+	const struct run	*r;		/* n of them change, up to three */
+	int			 n;
+	size_t			 planes, rest;	/* what lies before them and behind, each as one */
+	enum rlx_dtype		 from, to;
+	uint32_t		 src, dst;	/* temporaries; 0: the input, the output */
+};
+
 /* Which kernel, and how many floats it takes for one element (0: bytes). */
 static enum rlx_kernel_id pick_kernel(struct rlx_lower *lo, const struct run *r, int n,
 				      size_t *lanes)
@@ -176,7 +190,8 @@ static enum rlx_kernel_id pick_kernel(struct rlx_lower *lo, const struct run *r,
 	enum rlx_dtype dt = rlx_lower_in(lo, 0)->dtype;
 
 	*lanes = 0;
-	if (dt == RLX_F32 && n > 1 && r[n - 1].same && lo->block && r[n - 1].size == lo->block) {
+	if (dt == RLX_F32 && n > 1 && r[n - 1].same && lo->block && r[n - 1].size == lo->block &&
+	    n - 1 - r[0].same <= 3) {
 		*lanes = lo->block;
 		return RLX_KERNEL_resize_c;
 	}
@@ -191,47 +206,101 @@ static enum rlx_kernel_id pick_kernel(struct rlx_lower *lo, const struct run *r,
 	return RLX_KERNEL_COUNT;
 }
 
-enum rlx_status rlx_lower_resize(struct rlx_lower *lo)
+static enum rlx_status lower_pass(struct rlx_lower *lo, const struct pass *p)
 {
 	const struct rlx_op_resize *op = lo->args;
-	const struct rlx_type *y = rlx_lower_out(lo, 0);
 	struct rlx_k_resize *a = rlx_lower_args(lo, sizeof(*a));
-	struct rlx_tensor fill = { rlx_scalar(y->dtype), &a->fill };
-	struct run r[5];
-	size_t lanes, planes = 1, scratch;
-	int n = find_runs(lo, r, 5), first, i;
-	enum rlx_kernel_id id;
-	double taps = 1;
+	struct rlx_tensor fill = { rlx_scalar(p->to), &a->fill };
+	int i, first = 3 - p->n - (p->rest > 1);
+	size_t scratch;
+	double work = (double)p->planes, taps = 1;
 
-	if (!rlx_type_count(y))
-		return lo->status;
-	if (n < 0)
-		return rlx_lower_unsupported(lo, "too many axes change their size");
-	id = pick_kernel(lo, r, n, &lanes);
-	n -= lanes > 1;
-	first = n > 1 && r[0].same;
-	if (first)
-		planes = (size_t)r[0].size;
-	if (lo->status || n - first > 3)
-		return rlx_lower_unsupported(lo, "over three axes change their size");
-	a->planes = planes;
+	a->planes = p->planes;
 	a->outside = op->extrapolation;
-	a->esize = rlx_dtype_size(y->dtype);
-	a->type = (uint8_t)y->dtype;
+	a->esize = rlx_dtype_size(p->to);
+	a->x_type = (uint8_t)p->from;
+	a->type = (uint8_t)p->to;
 	a->nearest = op->mode == RLX_RESIZE_NEAREST;
 	el_set(&fill, 0, (double)op->extrapolation);
 	for (i = 0; i < 3; i++) {
-		int k = i - 3 + n;
+		const size_t size = i >= first + p->n ? p->rest : 1;
 
-		a->axis[i] = (struct rlx_k_resize_axis){ .in = 1, .out = 1, .taps = 1 };
-		if (k >= first && fill_axis(lo, &r[k], &a->axis[i]))
+		a->axis[i] = (struct rlx_k_resize_axis){ .in = size, .out = size, .taps = 1 };
+		if (i >= first && i < first + p->n && fill_axis(lo, &p->r[i - first], &a->axis[i]))
 			return lo->status;
 		taps *= (double)a->axis[i].taps;
+		work *= (double)a->axis[i].out;
 	}
-	scratch = id == RLX_KERNEL_resize_wide ? rlx_resize_wide_scratch(a) :
-		  lanes ? rlx_resize_scratch(a, lanes) : 0;
-	rlx_lower_ref_in(lo, &a->x, 0, 0);
-	rlx_lower_ref_out(lo, &a->y, 0, 0);
-	return rlx_lower_call(lo, id, planes * a->axis[0].out * a->axis[1].out,
-			      (double)rlx_type_count(y) * (taps + 1), scratch);
+	scratch = p->id == RLX_KERNEL_resize_wide ? rlx_resize_wide_scratch(a) :
+		  p->lanes ? rlx_resize_scratch(a, p->lanes) : 0;
+	if (p->src)
+		rlx_lower_ref_tmp(lo, &a->x, p->src, 0);
+	else
+		rlx_lower_ref_in(lo, &a->x, 0, 0);
+	if (p->dst)
+		rlx_lower_ref_tmp(lo, &a->y, p->dst, 0);
+	else
+		rlx_lower_ref_out(lo, &a->y, 0, 0);
+	if (p->lanes > 1)
+		work *= (double)p->lanes;
+	return rlx_lower_call(lo, p->id, p->planes * a->axis[0].out * a->axis[1].out,
+			      work * (taps + 1), scratch);
+}
+
+/*
+ * A pass over two axes, which leaves others to later ones: sums are of one axis after the other
+ * anyway. Of integers those in between are doubles, as if they were in one kernel.
+ */
+static enum rlx_status lower_some(struct rlx_lower *lo, struct pass *p, const struct run *end)
+{
+	const struct rlx_op_resize *op = lo->args;
+	double bytes;
+
+	p->n = 2;
+	if (op->mode != RLX_RESIZE_NEAREST && is_outside(lo, p->r, 2))
+		return rlx_lower_unsupported(lo, "over three axes change their size, and what is "
+						 "outside would be interpolated");
+	if (op->mode != RLX_RESIZE_NEAREST && is_wide(p->from))
+		p->to = RLX_F64;
+	p->rest = 1;
+	for (const struct run *r = p->r + 2; r < end; r++)
+		p->rest *= (size_t)r->size;
+	bytes = (double)p->planes * (double)out_of(&p->r[0]) * (double)out_of(&p->r[1]) *
+		(double)p->rest * (double)rlx_dtype_size(p->to);
+	if (bytes > 0x1p60)
+		return rlx_lower_out_of_memory(lo);
+	p->dst = rlx_lower_tmp(lo, (uint64_t)bytes);
+	return lower_pass(lo, p);
+}
+
+enum rlx_status rlx_lower_resize(struct rlx_lower *lo)
+{
+	const struct rlx_type *y = rlx_lower_out(lo, 0);
+	struct pass p = { .planes = 1, .rest = 1, .from = y->dtype, .to = y->dtype };
+	struct run r[RLX_MAX_RANK];
+	int n = find_runs(lo, r), i;
+
+	if (!rlx_type_count(y))
+		return lo->status;
+	p.id = pick_kernel(lo, r, n, &p.lanes);
+	n -= p.lanes > 1;
+	for (p.r = r; !lo->status; p.r += 2) {
+		if (r + n - p.r > 1 && p.r->same)
+			p.planes *= (size_t)p.r++->size;
+		if (r + n - p.r <= 3)
+			break;
+		if (lower_some(lo, &p, r + n))
+			break;
+		for (i = 0; i < 2; i++)
+			p.planes *= (size_t)out_of(&p.r[i]);
+		p.src = p.dst;
+		p.from = p.to;
+	}
+	if (lo->status)
+		return lo->status;
+	p.n = (int)(r + n - p.r);
+	p.rest = 1;
+	p.dst = 0;
+	p.to = y->dtype;
+	return lower_pass(lo, &p);
 }

@@ -15,7 +15,7 @@ rlx_k_fn RLX_K(resize_wide);
 struct run {
 	const struct rlx_k_resize	*a;
 	rlx_convert_fn			*load, *store;
-	size_t				 size;
+	size_t				 x_size, size;
 	double				*sum, *part;	/* of input rows */
 	double				*rows;		/* as doubles, input row i at place i % RLX_RESIZE_ROWS */
 	const char			*held[RLX_RESIZE_ROWS];	/* of which each is */
@@ -43,8 +43,8 @@ static const double *input_row(struct run *r, const char *x, size_t at)
 	const size_t n = r->a->axis[2].in, place = at % RLX_RESIZE_ROWS;
 	double *row = r->rows + place * n;
 
-	x += at * n * r->size;
-	if (r->a->type == RLX_F64)
+	x += at * n * r->x_size;
+	if (r->a->x_type == RLX_F64)
 		return (const double *)x;
 	if (r->held[place] != x)
 		r->load(row, x, n);
@@ -169,8 +169,9 @@ void RLX_K(resize_wide)(const void *args, size_t begin, size_t end, void *scratc
 	const struct rlx_k_resize *a = args;
 	const struct rlx_k_resize_axis *p = &a->axis[0], *q = &a->axis[1], *l = &a->axis[2];
 	struct run r = {
-		.a = a, .load = RLX_K(loader)(RLX_EW_F64, a->type),
+		.a = a, .load = RLX_K(loader)(RLX_EW_F64, a->x_type),
 		.store = RLX_K(storer)(RLX_EW_F64, a->type),
+		.x_size = rlx_k_type_size((enum rlx_dtype)a->x_type),
 		.size = rlx_k_type_size((enum rlx_dtype)a->type), .sum = scratch,
 	};
 
@@ -182,7 +183,7 @@ void RLX_K(resize_wide)(const void *args, size_t begin, size_t end, void *scratc
 		size_t o[2] = { u / q->out % p->out, u % q->out };
 		ptrdiff_t z = tap_index(p, o[0], 0), v = tap_index(q, o[1], 0);
 		const char *x = (const char *)a->x +
-				u / q->out / p->out * p->in * q->in * l->in * r.size;
+				u / q->out / p->out * p->in * q->in * l->in * r.x_size;
 		char *y = (char *)a->y + u * l->out * r.size;
 
 		if (z < 0 || v < 0)

@@ -353,6 +353,11 @@ static bool resize_sample(unsigned int i, struct rlx_sample *s)
 		a->sizes = op_keep(s, RLX_INTS(2, 3, 7, s->in[0].dim[3]));
 		a->mode = i == 49 ? RLX_RESIZE_NEAREST : RLX_RESIZE_CUBIC;
 		return true;
+	case 51: case 52:	/* more axes than a kernel takes */
+		s->in[0] = rlx_type(RLX_F32, 2, 3, 1, 2, 3);
+		a->sizes = op_keep(s, RLX_INTS(3, 2, 3, 3, 2));
+		a->mode = i == 51 ? RLX_RESIZE_NEAREST : RLX_RESIZE_LINEAR;
+		return true;
 	}
 	return false;
 }

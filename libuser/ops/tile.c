@@ -101,6 +101,10 @@ static bool tile_sample(unsigned int i, struct rlx_sample *s)
 	case 4:
 		s->in[0] = rlx_scalar(RLX_F32);
 		return true;
+	case 5:		/* more dimensions than a copy walks */
+		s->in[0] = rlx_type(RLX_F32, 2, 1, 2, 2, 1, 2, 1, 2);
+		a->repeats = op_keep(s, RLX_INTS(2, 2, 2, 2, 2, 2, 1, 2));
+		return true;
 	}
 	return false;
 }

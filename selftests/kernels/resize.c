@@ -278,6 +278,7 @@ TEST(resize_wide)
 		unsigned char *x;
 		double *d;
 
+		a.x_type = a.type;
 		for (size_t j = 0; j < 3; j++) {
 			axis_random(&a.axis[j], j > 0 || i % 3 == 0, false, &seed);
 			a.axis[j].wide = wide_weights(&a.axis[j], &seed);

@@ -539,26 +539,32 @@ static const enum rlx_dtype wide[] = {
 	RLX_F64, RLX_I64, RLX_U64, RLX_I32, RLX_U32, RLX_I16, RLX_U16, RLX_I8, RLX_U8,
 };
 
-/* One to three axes in any place change their size; some by halves, where sums tie. */
+/*
+ * One to three axes in any place change their size, some by halves, where sums tie; or any number
+ * of short ones, which takes several kernels.
+ */
 static void resizing(struct rig *r, uint64_t *seed)
 {
-	struct rlx_type t = shape(seed, PICK(wide, seed), (uint32_t)pick(seed, 1, 4), 1, 8);
+	const bool many = !pick(seed, 0, 2);
+	struct rlx_type t = shape(seed, PICK(wide, seed), (uint32_t)pick(seed, 1, many ? 8 : 4), 1,
+				  many ? 3 : 8);
 	struct rlx_op_resize a = {
 		.mode = (int32_t)pick(seed, 0, 2), .coord = (int32_t)pick(seed, 0, 6),
 		.nearest = (int32_t)pick(seed, 0, 4), .cubic_a = pick(seed, 0, 1) ? -0.75f : -0.5f,
 		.antialias = pick(seed, 0, 1), .exclude_outside = pick(seed, 0, 1),
 		.extrapolation = (float)pick(seed, -3, 300) / 2,
 	};
-	int64_t sizes[4], changed = 0;
-	double scales[4], roi[8];
+	int64_t sizes[RLX_MAX_RANK], changed = 0;
+	double scales[RLX_MAX_RANK], roi[2 * RLX_MAX_RANK];
 	rlx_value x;
 	uint32_t d;
 
 	for (d = 0; d < t.rank; d++) {
-		bool change = changed < 3 && pick(seed, 0, 3);
+		bool change = (many || changed < 3) && pick(seed, 0, 3);
 
 		changed += change;
-		sizes[d] = !change ? t.dim[d] : pick(seed, 0, 1) ? 2 * t.dim[d] : pick(seed, 1, 11);
+		sizes[d] = !change ? t.dim[d] : pick(seed, 0, 1) ? 2 * t.dim[d] :
+			   pick(seed, 1, many ? 4 : 11);
 		scales[d] = (double)sizes[d] / (double)t.dim[d] + (change ? 0.05 : 0);
 		roi[d] = change ? (double)pick(seed, -1, 1) / 8 : 0;
 		roi[t.rank + d] = change ? (double)pick(seed, 6, 9) / 8 : 1;
@@ -578,6 +584,21 @@ static void resizing(struct rig *r, uint64_t *seed)
 			       .antialias = a.antialias, .extrapolation = a.extrapolation,
 			       .roi = a.roi));
 }
+
+/* Of any axes, as many as there are. */
+static void tiling(struct rig *r, uint64_t *seed)
+{
+	static const enum rlx_dtype any[] = { RLX_F32, RLX_F16, RLX_U8, RLX_I64, RLX_F64, RLX_C64 };
+	struct rlx_type t = shape(seed, PICK(any, seed), (uint32_t)pick(seed, 0, 8), 1, 3);
+	int64_t repeats[RLX_MAX_RANK];
+	uint32_t d;
+
+	for (d = 0; d < t.rank; d++)
+		repeats[d] = pick(seed, 0, 3) ? pick(seed, 1, 3) : 1;
+	rig_output(r, rlx_emit(r->g, tile, .x = bits(r, seed, t), .repeats = { repeats, t.rank }));
+}
+
+TEST(tile_of_many_axes) { CHECK_EQ(agree(tiling, 0) + agree(tiling, 0), 2 * ROUNDS); }
 
 TEST(resize_to_the_bit)
 {
