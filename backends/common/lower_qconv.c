@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * Convolution of 8-bit integers. The zero point of its input may be known when it runs alone,
- * as dynamic quantization has it; scales, and what is of the weights, at compile time.
+ * as dynamic quantization has it; scales, and the zero points of the weights, at compile time.
  */
 #include "backends/common/conv_desc.h"
 #include "ir/element.h"
@@ -39,7 +39,7 @@ static bool takes(const struct rlx_lower *lo)
 	for (k = X_SCALE; k <= Y_ZP; k++)
 		if (k != X_ZP && !known(lo, k))
 			return false;
-	return rlx_lower_const(lo, 1) && rlx_lower_in(lo, 0)->rank <= 5 &&
+	return rlx_lower_in(lo, 0)->rank <= 5 &&
 	       rlx_type_count(rlx_lower_in(lo, 0)) > 0 && rlx_type_count(rlx_lower_in(lo, 1)) > 0;
 }
 
@@ -139,7 +139,7 @@ enum rlx_status rlx_lower_qconv(struct rlx_lower *lo)
 		return lo->status;
 	if (!takes(lo))
 		return rlx_lower_unsupported(
-			lo, "weights, their zero points or scales known only at run time");
+			lo, "zero points of the weights, or scales, known only at run time");
 	take_shape(&plan.shape, lo);
 	plan.x_zero = known(lo, X_ZP) ? (int32_t)number(lo, X_ZP, 0, 0) : 0;
 	plan.x_signed = rlx_lower_in(lo, 0)->dtype == RLX_I8;

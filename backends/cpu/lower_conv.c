@@ -235,9 +235,22 @@ static enum rlx_status pack_bytes(struct rlx_lower *lo, struct rlx_k_conv_i8 *a)
 			(uint64_t)a->w_signed << 1 | !!a->w_zero),
 	};
 	struct rlx_k_conv_i8_pack p = { .conv = a, .src = rlx_lower_const(lo, 1) };
+	const size_t bytes = rlx_conv_i8_wsize(a) + 64;
+	void *kept;
 	bool is_new;
 
-	p.dst = cpu_prepare(lo, 1, "conv_i8", key, rlx_conv_i8_wsize(a) + 64, &is_new);
+	if (!p.src) {
+		kept = rlx_lower_keep(lo, 1, sizeof(*a));
+		if (!kept)
+			return lo->status;
+		p.conv = memcpy(kept, a, sizeof(*a));
+		rlx_lower_ref_tmp(lo, &a->w, cpu_pack(lo, &(struct cpu_packing){
+			RLX_KERNEL_conv_i8_pack, 1, &p, sizeof(p),
+			offsetof(struct rlx_k_conv_i8_pack, src),
+			offsetof(struct rlx_k_conv_i8_pack, dst), s->groups, bytes }), 0);
+		return lo->status;
+	}
+	p.dst = cpu_prepare(lo, 1, "conv_i8", key, bytes, &is_new);
 	if (p.dst && is_new)
 		cpu_kernels(lo)->conv_i8_pack(&p, 0, s->groups, NULL);
 	a->w = p.dst;

@@ -38,6 +38,15 @@ static rlx_value product_bytes(struct rlx_graph *g, rlx_value x, rlx_value w)
 	return rlx_emit(g, qmatmul, .a = x, .b = w);
 }
 
+/* Weights of which no kernel may know that they are symmetric. */
+static rlx_value conv_bytes(struct rlx_graph *g, rlx_value x, rlx_value w)
+{
+	const uint8_t zero = 113;
+
+	return rlx_emit(g, qconv, .x = x, .w = w, .groups = 2, .pad = RLX_INTS(1, 0, 1, 2),
+			.w_zp = rlx_constant(g, rlx_scalar(RLX_U8), &zero));
+}
+
 static rlx_value conv(struct rlx_graph *g, rlx_value x, rlx_value w)
 {
 	return rlx_emit(g, conv, .x = x, .w = w);
@@ -79,7 +88,7 @@ static rlx_value recurrence(struct rlx_graph *g, rlx_value x, rlx_value w)
 #define T(dt, ...)	rlx_type(RLX_##dt, __VA_ARGS__)
 static const struct form *forms(uint32_t *n)
 {
-	static struct form f[24];
+	static struct form f[25];
 	uint32_t i = 0;
 	const int64_t rows[] = { 1, 3, 17, 70 };
 
@@ -91,6 +100,7 @@ static const struct form *forms(uint32_t *n)
 	f[i++] = (struct form){ "f64", T(F64, 2, 5, 33), T(F64, 33, 19), product };
 	f[i++] = (struct form){ "of a step", T(F32, 9, 33), T(F32, 33, 19), product_of_made };
 	f[i++] = (struct form){ "bytes", T(U8, 9, 33), T(I8, 33, 50), product_bytes };
+	f[i++] = (struct form){ "conv of bytes", T(U8, 2, 8, 9, 7), T(U8, 6, 4, 3, 2), conv_bytes };
 	f[i++] = (struct form){ "1x1", T(F32, 2, 33, 7, 9), T(F32, 20, 33, 1, 1), conv };
 	f[i++] = (struct form){ "3x3", T(F32, 1, 32, 14, 15), T(F32, 32, 32, 3, 3), conv_padded };
 	f[i++] = (struct form){ "image", T(F32, 1, 3, 14, 15), T(F32, 33, 3, 3, 3), conv_padded };
@@ -100,7 +110,7 @@ static const struct form *forms(uint32_t *n)
 	f[i++] = (struct form){ "few", T(F32, 2, 2, 9, 9), T(F32, 3, 2, 3, 2), conv };
 	f[i++] = (struct form){ "transposed", T(F32, 2, 5, 6, 7), T(F32, 5, 4, 3, 4), transposed };
 	f[i++] = (struct form){ "gru", T(F32, 6, 3, 5), T(F32, 1, 33, 11), recurrence };
-	CHECK_EQ(i, 24);
+	CHECK_EQ(i, 25);
 	*n = i;
 	return f;
 }
