@@ -142,6 +142,7 @@ SAN_asan := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 SAN_tsan := -fsanitize=thread
 # Absurd sizes are asked for on purpose; the allocator shall say no, not stop.
 asan: export ASAN_OPTIONS := allocator_may_return_null=1
+asan: export LSAN_OPTIONS := suppressions=$(CURDIR)/selftests/lib/leaks.txt
 tsan: export TSAN_OPTIONS := allocator_may_return_null=1
 asan tsan:
 	$(Q)tools/setup.sh build

@@ -216,11 +216,12 @@ TEST(resize_nearest)
 static double wide_ref(const struct rlx_k_resize *a, const double *x, const size_t o[3], int j,
 		       size_t in[3])
 {
-	const struct rlx_k_resize_axis *ax = &a->axis[j];
+	const struct rlx_k_resize_axis *ax;
 	double sum = 0;
 
 	if (j < 0)
 		return x[(in[0] * a->axis[1].in + in[1]) * a->axis[2].in + in[2]];
+	ax = &a->axis[j];
 	for (size_t t = 0; t < ax->taps; t++) {
 		double w = ax->wide ? ax->wide[o[j] * ax->taps + t] : 1;
 
