@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kernels/cpu/conv_panel.h"
+#include "kernels/simd/evens.h"
 
 rlx_k_fn RLX_K(conv_i8);
 rlx_k_fn RLX_K(conv_i8_pack);
@@ -123,21 +124,6 @@ static void sum_add(const struct run *r, size_t panel, const int32_t *groups, in
 		vi_store(sum + i, i8_dot(vi_load(sum + i), vi_load(groups + i), vi_set1(ones)));
 }
 
-/* Every other one of two vectors. */
-RLX_INLINE vi evens(const int32_t *p)
-{
-	const vi a = vi_loadu(p), b = vi_loadu(p + C);
-
-#if RLX_VL == 16
-	return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26,
-				       28, 30);
-#elif RLX_VL == 8
-	return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
-#else
-	return __builtin_shufflevector(a, b, 0, 2, 4, 6);
-#endif
-}
-
 /* What one tap reads of one plane @x of groups; up to a vector beyond the row is written. */
 static void plane_fill(int32_t *dst, const int32_t *x, const struct seg *g, size_t n, size_t step)
 {
@@ -152,7 +138,7 @@ static void plane_fill(int32_t *dst, const int32_t *x, const struct seg *g, size
 				vi_storeu(d + i, vi_loadu(s + i));
 		else if (step == 2)
 			for (i = 0; i < g->len; i += C)
-				vi_storeu(d + i, evens(s + 2 * i));
+				vi_storeu(d + i, vi_evens(s + 2 * i));
 		else
 			for (i = 0; i < g->len; i++, s += step)
 				d[i] = *s;

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "kernels/cpu/conv_tile.h"
+#include "kernels/simd/evens.h"
 
 rlx_k_fn RLX_K(conv_nd);
 rlx_k_fn RLX_K(conv_nd_pad);
@@ -192,12 +193,21 @@ static void segs_get(struct run *r, const struct unit *u)
 	r->first[p] = n;
 }
 
+/*
+ * Each phase of each channel is a place in memory of its own. Of an input beyond a core's cache
+ * no more of them are read at once than is fetched ahead of, and has its pages looked up.
+ */
+enum { STREAMS = 16, CACHED = 1 << 20 };
+
 /* The taps of a unit's phase, for as many channels as are summed at once. */
 static void taps_get(struct run *r, const struct unit *u)
 {
 	const struct rlx_k_conv_nd *a = r->a;
-	size_t h[3], b[3], tap = 0, n = 0, i, j;
+	const size_t phases = a->phases[0] * a->phases[1] * a->phases[2];
+	size_t h[3], b[3], tap = 0, n = 0, most = SIZE_MAX, i, j;
 
+	if (r->icg * r->plane * sizeof(float) > CACHED)
+		most = phases < STREAMS ? STREAMS / phases : 1;
 	for (j = 0; j < 3; j++)
 		h[j] = hits_of(a, j, u->phase[j], &b[j]);
 	r->skip = b[0] * a->k[1] * a->k[2] + h[0] * (b[1] * a->k[2] + h[1] * b[2]);
@@ -205,6 +215,8 @@ static void taps_get(struct run *r, const struct unit *u)
 		n++;
 	r->hits = n;
 	r->at_once = n && n < KC ? KC / n : 1;
+	if (r->at_once > most)
+		r->at_once = most;
 	r->at_once = r->at_once < r->icg ? r->at_once : r->icg;
 	for (i = n; i < r->at_once * n; i++)
 		r->offs[i] = r->offs[i - n] + (ptrdiff_t)r->plane;
@@ -459,13 +471,16 @@ static void row_pad(float *dst, const float *x, ptrdiff_t at, ptrdiff_t step, pt
 	lo = lo < n ? lo : n;
 	hi = hi < n ? hi : n;
 	hi = hi > lo ? hi : lo;
-	memset(dst, 0, (size_t)lo * sizeof(*dst));
+	for (i = 0; i < lo; i++)
+		dst[i] = 0;
 	if (step == 1)
 		memcpy(dst + lo, x + at + lo, (size_t)(hi - lo) * sizeof(*dst));
-	else
-		for (i = lo; i < hi; i++)
-			dst[i] = x[at + i * step];
-	memset(dst + hi, 0, (size_t)(n - hi) * sizeof(*dst));
+	for (; step == 2 && at + 2 * (i + RLX_VL) <= w && i + RLX_VL <= hi; i += RLX_VL)
+		vi_storeu(dst + i, vi_evens(x + at + 2 * i));
+	for (; step > 1 && i < hi; i++)
+		dst[i] = x[at + i * step];
+	for (i = hi; i < n; i++)
+		dst[i] = 0;
 }
 
 /* One phase of a channel. */
