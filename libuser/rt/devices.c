@@ -121,6 +121,7 @@ static enum rlx_status add_rows(struct rlx_devices *ds, const struct rlx_dev_inf
 				unsigned int n, struct rlx_error *err)
 {
 	struct devices_row **more = rlx_realloc(ds->row, (ds->n_row + n + 1) * sizeof(*more));
+	const size_t behind = sizeof(more[0]->info.backend);
 	struct devices_row *r;
 	unsigned int i;
 
@@ -137,7 +138,11 @@ static enum rlx_status add_rows(struct rlx_devices *ds, const struct rlx_dev_inf
 				return rlx_fail(err, RLX_ENOMEM, "devices: out of memory");
 			ds->row[ds->n_row++] = r;
 		}
-		r->info = info[i];
+		/* a name that is there stays as it is: threads that hold no lock read it */
+		if (!*r->info.backend)
+			memcpy(r->info.backend, info[i].backend, sizeof(r->info.backend));
+		memcpy((char *)&r->info + behind, (const char *)&info[i] + behind,
+		       sizeof(r->info) - behind);
 		r->present = true;
 	}
 	return RLX_OK;
