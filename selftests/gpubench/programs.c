@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
  * Programs timed on the device for who asks by lines on standard input (sweep/sweep.py): their
- * operands are params, which stay there, and their launches one CUDA graph.
+ * operands lie in its memory, and what a run launches is one CUDA graph. That is what any run but
+ * the first does: steps that read params alone (weights turned, biases widened) are left out of
+ * it, as rlx_session_run() leaves them out. Inputs stand for what a step ahead left on the device.
  *
- *	prepare N		then N times: BYTES PARAMS, a graph as text, PARAMS lines of
+ *	prepare N		then N times: BYTES OPERANDS, a graph as text, OPERANDS lines of
  *				NAME SEED SCALE; N lines of reply: ok, or error TEXT
  *	open I REPEATS		ok LAUNCHES HOST, or error TEXT; in a graph so many runs each
  *	time			us US, of one run in one turn
@@ -12,7 +14,7 @@
  *
  * It ends with 3 where the device is lost to it.
  *
- * Element i of a param with SEED is mix(i, SEED) times SCALE; the peer makes the same.
+ * Element i of an operand with SEED is mix(i, SEED) times SCALE; the peer makes the same.
  */
 #include <pthread.h>
 #include <unistd.h>
@@ -114,6 +116,9 @@ static bool prepare(unsigned int n)
 	drop_cases();
 	if (n > MOST_CASES)
 		return false;
+	/* or small inputs and outputs would be read and written over the bus */
+	gpu_start();
+	gpu->attr[GPU_ATTR_MAPPED] = 0;
 	for (; n_case < n; n_case++)
 		if (!read_case(&cases[n_case]))
 			return false;
@@ -174,14 +179,14 @@ static void close_case(void)
 	memset(&now_open, 0, sizeof(now_open));
 }
 
-static enum rlx_status set_params(struct rlx_session *s, const struct program_case *c)
+static enum rlx_status set_all(struct rlx_session *s, const struct program_case *c, enum rlx_io io)
 {
 	enum rlx_status st = RLX_OK;
 	unsigned int i, k;
 
-	for (i = 0; i < rlx_program_io_count(c->program, RLX_IO_PARAM) && !st; i++) {
-		const struct rlx_type *t = rlx_program_io_type(c->program, RLX_IO_PARAM, i);
-		const char *name = rlx_program_io_name(c->program, RLX_IO_PARAM, i);
+	for (i = 0; i < rlx_program_io_count(c->program, io) && !st; i++) {
+		const struct rlx_type *t = rlx_program_io_type(c->program, io, i);
+		const char *name = rlx_program_io_name(c->program, io, i);
 		void *v;
 
 		for (k = 0; k < c->n_param && strcmp(c->param[k].name, name); k++)
@@ -190,10 +195,20 @@ static enum rlx_status set_params(struct rlx_session *s, const struct program_ca
 		if (t->dtype != RLX_F32 && t->dtype != RLX_F16 && t->dtype != RLX_BF16)
 			return RLX_ETYPE;
 		v = operand(t, &c->param[k]);
-		st = rlx_session_set(s, RLX_IO_PARAM, name, *t, v);
+		st = rlx_session_set(s, io, name, *t, v);
 		free(v);
 	}
 	return st;
+}
+
+/* Does a run launch it: is any of its steps not one of params alone? */
+static bool runs(const struct gpu_exec *x, const struct gpu_call *call)
+{
+	bool any = call->base.step == GPU_NO_STEP;
+
+	for (uint32_t i = 0; i < call->base.n_step && !any; i++)
+		any = !gpu_skips(x, call->base.step + i);
+	return any && call->kind == GPU_KERNEL_CALL;
 }
 
 /* All launches of @repeats runs as one graph, as the backend captures those of one. */
@@ -211,7 +226,7 @@ static enum rlx_status capture(struct gpu_exec *x, unsigned int repeats, struct 
 	x->capturing = true;
 	for (unsigned int r = 0; r < repeats; r++)
 		for (uint32_t i = 0; i < c->calls.n_call && !st; i++)
-			st = gpu_calls(c)[i].kind == GPU_KERNEL_CALL ? gpu_run_call(x, i) : RLX_OK;
+			st = runs(x, &gpu_calls(c)[i]) ? gpu_run_call(x, i) : RLX_OK;
 	x->capturing = false;
 	end = gpu_check(gpu, api->capture_end(x->stream, &graph), "capturing", err);
 	st = st ? st : end;
@@ -233,8 +248,10 @@ static enum rlx_status open_case(struct program_case *c, unsigned int repeats,
 	st = rlx_session_new(c->program, NULL, &now_open.s, err);
 	if (st)
 		return st;
-	st = set_params(now_open.s, c);
+	st = set_all(now_open.s, c, RLX_IO_PARAM);
 	if (!st)
+		st = set_all(now_open.s, c, RLX_IO_INPUT);
+	for (int i = 0; i < 2 && !st; i++)	/* the second knows what it need not do again */
 		st = rlx_session_run(now_open.s);
 	if (st) {
 		*err = *rlx_session_error(now_open.s);
@@ -262,7 +279,7 @@ static void reply_open(unsigned int i, unsigned int repeats)
 	}
 	c = (const struct gpu_code *)cases[i].program->code;
 	for (uint32_t k = 0; k < c->calls.n_call; k++)
-		launches += gpu_calls(c)[k].kind == GPU_KERNEL_CALL;
+		launches += runs((struct gpu_exec *)now_open.s->exec, &gpu_calls(c)[k]);
 	rlx_program_info(cases[i].program, &info);
 	printf("ok %u %u\n", launches, info.host);
 }

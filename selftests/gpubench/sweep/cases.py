@@ -23,12 +23,12 @@ def family(fn):
 
 
 class Draw:
-    """One problem being drawn: the graph's lines, its params, and the peer's function."""
+    """One problem being drawn: the graph's lines, its operands, and the peer's function."""
 
     def __init__(self, seed, name, index, most):
         self.most = most
         self.rng = random.Random("%s %s %d" % (seed, name, index))
-        self.name, self.lines, self.params, self.words = name, [], [], []
+        self.name, self.lines, self.operands, self.words = name, [], [], []
         self.peer = None		# tensors by name -> a tensor
         self.flops = 0
         self.compiled = False		# the peer's compiler may join steps of it
@@ -55,13 +55,21 @@ class Draw:
         self.lines.append("  %%%d = %s" % (len(self.lines) + 1, text))
         return "%%%d" % len(self.lines)
 
-    def param(self, name, shape, scale=2.0, dtype=None):
+    def leaf(self, op, name, shape, scale, dtype):
         """Uniform from -scale/2 to scale/2."""
         self.fits(*shape)
         dtype = dtype or self.dtype
-        self.params.append((name, tuple(shape), dtype, 1 + len(self.params), scale))
-        return self.value('param(name="%s", type=%s[%s])' % (
-            name, dtype, ",".join(map(str, shape))))
+        self.operands.append((name, tuple(shape), dtype, 1 + len(self.operands), scale))
+        return self.value('%s(name="%s", type=%s[%s])' % (
+            op, name, dtype, ",".join(map(str, shape))))
+
+    def input(self, name, shape, scale=2.0, dtype=None):
+        """What each run is given."""
+        return self.leaf("input", name, shape, scale, dtype)
+
+    def param(self, name, shape, scale=2.0, dtype=None):
+        """What stays: a side may turn it, or round it, once and for all runs."""
+        return self.leaf("param", name, shape, scale, dtype)
 
     def fits(self, *shape):
         if math.prod(shape) > self.most:
@@ -115,7 +123,7 @@ def gemm(d):
     limited(d, 2.0 * m * n * k)
     d.fits(m, n)
     d.say("%dx%dx%d" % (m, n, k), "nt" if trans else "nn", end)
-    a = d.param("a", (m, k))
+    a = d.input("a", (m, k))
     b = d.param("b", (n, k) if trans else (k, n), 4 / math.sqrt(k))
     y = d.op("fused_matmul", a=a, b=b, trans_b=trans)
     if end in ("bias", "gelu"):
@@ -123,7 +131,7 @@ def gemm(d):
     if end == "gelu":
         y = d.op("gelu", x=y)
     if end == "residual":
-        y = d.op("add", a=y, b=d.param("r", (m, n)))
+        y = d.op("add", a=y, b=d.input("r", (m, n)))
 
     def peer(t, F):
         w = t["b"] if trans else t["b"].t()
@@ -142,8 +150,8 @@ def batched(d):
     limited(d, 2.0 * b * m * n * k)
     d.fits(b, m, n)
     d.say("%d of %dx%dx%d" % (b, m, n, k), "nt" if trans else "nn")
-    d.op("fused_matmul", a=d.param("a", (b, m, k)), trans_b=trans,
-         b=d.param("b", (b, n, k) if trans else (b, k, n), 4 / math.sqrt(k)))
+    d.op("fused_matmul", a=d.input("a", (b, m, k)), trans_b=trans,
+         b=d.input("b", (b, n, k) if trans else (b, k, n), 4 / math.sqrt(k)))
     d.peer = lambda t, F: t["a"] @ (t["b"].transpose(1, 2) if trans else t["b"])
 
 
@@ -164,7 +172,7 @@ def conv(d):
     limited(d, 2.0 * n * p * p * oc * k * k * c / groups)
     d.fits(n, oc, p, p)
     d.say("n%d c%d oc%d g%d %dx%d k%d s%d" % (n, c, oc, groups, s, s, k, st))
-    x = d.param("x", (n, c, s, s))
+    x = d.input("x", (n, c, s, s))
     w = d.param("w", (oc, c // groups, k, k), 4 / math.sqrt(k * k * c / groups))
     y = d.op("conv", x=x, w=w, bias=d.param("bias", (oc,)), stride=[st, st],
              pad=[pad] * 4, groups=groups)
@@ -192,8 +200,8 @@ def attention(d):
     causal = q == kv and d.chance(0.5)
     limited(d, 4.0 * b * h * q * kv * hd / (2 if causal else 1))
     d.say("b%d h%d/%d q%d kv%d d%d" % (b, h, kvh, q, kv, hd), "causal" if causal else "")
-    d.op("attention", q=d.param("q", (b, h, q, hd)), k=d.param("k", (b, kvh, kv, hd)),
-         v=d.param("v", (b, kvh, kv, hd)), heads=h, kv_heads=kvh, layout=1,
+    d.op("attention", q=d.input("q", (b, h, q, hd)), k=d.input("k", (b, kvh, kv, hd)),
+         v=d.input("v", (b, kvh, kv, hd)), heads=h, kv_heads=kvh, layout=1,
          mask=int(causal), scale=1 / math.sqrt(hd))
     d.peer = lambda t, F: F.scaled_dot_product_attention(
         t["q"], t["k"], t["v"], is_causal=causal, enable_gqa=kvh != h)
@@ -213,7 +221,7 @@ def norm(d):
     rows, n = rows_of(d)
     kind = d.one_of("layer", "layer", "rms")
     d.say(kind, "%dx%d" % (rows, n))
-    x, g = d.param("x", (rows, n)), d.param("g", (n,))
+    x, g = d.input("x", (rows, n)), d.param("g", (n,))
     if kind == "layer":
         d.op("layer_norm", x=x, gamma=g, beta=d.param("b", (n,)), axis=-1, eps=1e-5)
         d.peer = lambda t, F: F.layer_norm(t["x"], (n,), t["g"], t["b"], 1e-5)
@@ -228,7 +236,7 @@ def softmax(d):
     rows, n = rows_of(d)
     inner = d.size(2, 256) if d.chance(0.3) else 1
     d.say("%dx%d%s" % (rows, n, "x%d over the second" % inner if inner > 1 else ""))
-    d.op("softmax", x=d.param("x", (rows, n, inner) if inner > 1 else (rows, n), 8.0), axis=1)
+    d.op("softmax", x=d.input("x", (rows, n, inner) if inner > 1 else (rows, n), 8.0), axis=1)
     d.peer = lambda t, F: F.softmax(t["x"], 1)
 
 
@@ -241,7 +249,7 @@ def reduce(d):
     kind = d.one_of("sum", "mean", "max")
     d.say(kind, "x".join(map(str, shape)), "over", *axes)
     n = math.prod(shape[a] for a in axes)
-    d.op("reduce", x=d.param("x", shape, 2.0 if kind == "max" else 8 / math.sqrt(n)), axes=axes,
+    d.op("reduce", x=d.input("x", shape, 2.0 if kind == "max" else 8 / math.sqrt(n)), axes=axes,
          kind=("sum", "mean", "max").index(kind))
     d.peer = lambda t, F: t["x"].amax(axes) if kind == "max" else \
         getattr(t["x"], kind)(axes)
@@ -256,7 +264,7 @@ def pool(d):
     st, kind = d.one_of(1, 2, 2), d.one_of("max", "avg")
     pad = k // 2 if d.chance(0.5) else 0
     d.say(kind, "n%d c%d %dx%d k%d s%d p%d" % (n, c, s, s, k, st, pad))
-    d.op("pool", x=d.param("x", (n, c, s, s)), kind=int(kind == "avg"), kernel=[k, k],
+    d.op("pool", x=d.input("x", (n, c, s, s)), kind=int(kind == "avg"), kernel=[k, k],
          stride=[st, st], pad=[pad] * 4)
     d.peer = (lambda t, F: F.max_pool2d(t["x"], k, st, pad)) if kind == "max" else \
         (lambda t, F: F.avg_pool2d(t["x"], k, st, pad, count_include_pad=False))
@@ -275,7 +283,7 @@ def pointwise(d):
     d.floats()
     rank = d.one_of(1, 2, 2, 3, 4)
     shape = [d.size(1, (1 << 22) ** (1 / rank) * 2) for _ in range(rank)]
-    steps, x = [], d.param("x0", shape)
+    steps, x = [], d.input("x0", shape)
     for i in range(1 + int(d.rng.random() * 12)):
         if d.chance(0.5):
             name = d.one_of(*UNARY)
@@ -286,9 +294,9 @@ def pointwise(d):
         s = {"full": shape, "scalar": [1] * rank, "row": [1] * (rank - 1) + shape[-1:],
              "column": shape[:1] + [1] * (rank - 1),
              "middle": [e if a == rank // 2 else 1 for a, e in enumerate(shape)]}[form]
-        name, other = d.one_of("add", "mul", "sub", "max"), "x%d" % (len(d.params))
+        name, other = d.one_of("add", "mul", "sub", "max"), "x%d" % (len(d.operands))
         steps.append((name, other))
-        x = d.op(name, a=x, b=d.param(other, s))
+        x = d.op(name, a=x, b=d.input(other, s))
     d.say("x".join(map(str, shape)), *("%s" % n for n, _ in steps))
 
     def peer(t, F):
@@ -323,7 +331,7 @@ def encoder(d):
     b, s = d.one_of(1, 1, 8, 32), d.one_of(16, 50, 128, 197, 256, 384, 512, 1500)
     limited(d, 2.0 * b * s * w * (12 * w + 2 * s))
     d.say("encoder %dx%d of %d, %d heads" % (b, s, w, h))
-    x = d.param("x", (b * s, w))
+    x = d.input("x", (b * s, w))
     n = d.op("layer_norm", x=x, gamma=d.param("g1", (w,)), beta=d.param("b1", (w,)), axis=-1,
              eps=1e-5)
     q, k, v = (d.op("reshape", x=linear(d, n, "w" + c, w, w), shape=[b, s, w]) for c in "qkv")
@@ -353,7 +361,7 @@ def gated(d):
     i = d.one_of(2, 3) * w
     limited(d, 6.0 * m * w * i)
     d.say("gated MLP %dx%d, %d inside" % (m, w, i))
-    x = d.param("x", (m, w))
+    x = d.input("x", (m, w))
     n = d.op("rms_norm", x=x, gamma=d.param("g", (w,)), axis=-1, eps=1e-5)
     up = d.op("fused_matmul", a=n, b=d.param("wu", (i, w), 4 / math.sqrt(w)), trans_b=True)
     gate = d.op("fused_matmul", a=n, b=d.param("wg", (i, w), 4 / math.sqrt(w)), trans_b=True)
@@ -373,7 +381,7 @@ def bottleneck(d):
     n, (s, c) = d.one_of(1, 8, 32), d.one_of((56, 64), (28, 128), (14, 256), (7, 512))
     limited(d, 2.0 * n * s * s * c * c * 17)
     d.say("bottleneck n%d %dx%d of %d" % (n, s, s, c))
-    x = y = d.param("x", (n, 4 * c, s, s))
+    x = y = d.input("x", (n, 4 * c, s, s))
     for i, (o, k, e) in enumerate(((c, 4 * c, 1), (c, c, 3), (4 * c, c, 1))):
         y = d.op("conv", x=y, w=d.param("w%d" % i, (o, k, e, e), 4 / math.sqrt(k * e * e)),
                  bias=d.param("b%d" % i, (o,)), stride=[1, 1], pad=[e // 2] * 4, groups=1)

@@ -72,7 +72,7 @@ class Peer:
         self.close(q)
         d = cases.draw(q["family"], q["seed"], q["index"], q["most"])
         t = {}
-        for name, shape, dtype, seed, scale in d.params:
+        for name, shape, dtype, seed, scale in d.operands:
             n = 1
             for e in shape:
                 n *= e

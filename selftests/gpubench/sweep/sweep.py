@@ -93,8 +93,8 @@ class Ours:
     def text(d):
         g = d.graph().encode()
         params = "".join("%s %d %.9g\n" % (n, seed, scale)
-                         for n, _, _, seed, scale in d.params)
-        return b"%d %d\n" % (len(g), len(d.params)) + g + params.encode()
+                         for n, _, _, seed, scale in d.operands)
+        return b"%d %d\n" % (len(g), len(d.operands)) + g + params.encode()
 
     def prepare(self, draws):
         """Compile all of a family at once; what each says."""
