@@ -34,8 +34,8 @@ struct conv {
 	struct conv_dim	dim[3];
 	int64_t		cols;		/* pixels of all images */
 	int		taps, depth;	/* terms of a sum: channels times taps */
-	int		rows;		/* output channels */
-	int64_t		group;
+	int		rows, channels;	/* of the group: output and input channels */
+	int64_t		group, row_step;	/* elements from a row's weights to the next's */
 	const mem	*x, *w;		/* of the group */
 };
 
@@ -80,7 +80,9 @@ static DEV inline struct conv conv_at(const struct rlx_k_conv_nd &a,
 	}
 	c.depth = (int)in * c.taps;
 	c.rows = (int)out;
+	c.channels = (int)in;
 	c.group = group;
+	c.row_step = (int64_t)(a.k[0] * a.k[1] * a.k[2]) * (CONV_TRANSPOSED ? 1 : (int64_t)in);
 	c.x = RLX_G_PTR(const mem, a.x) + (size_t)group * in * a.in[0] * a.in[1] * a.in[2];
 	c.w = RLX_G_PTR(const mem, a.w) +
 	      (size_t)group * in * out * a.k[0] * a.k[1] * a.k[2];
@@ -126,13 +128,6 @@ static DEV inline int conv_weight(const struct rlx_k_conv_nd &a, const struct co
 		at = at * (int)a.k[i] + c.dim[i].tap + t.j[i] * c.dim[i].dtap;
 	return t.channel * (CONV_TRANSPOSED ? c.rows : 1) *
 	       (int)(a.k[0] * a.k[1] * a.k[2]) + at;
-}
-
-static DEV inline int64_t conv_row_step(const struct rlx_k_conv_nd &a, const struct conv &c)
-{
-	int64_t taps = (int64_t)(a.k[0] * a.k[1] * a.k[2]);
-
-	return CONV_TRANSPOSED ? taps : taps * (int64_t)(a.ic / a.groups);
 }
 
 /* A column: where its tap 0 is in the image, and its pixel of the result. */
@@ -215,6 +210,13 @@ static DEV inline struct conv_ends conv_ends_of(const struct rlx_k_conv_nd &a,
 			  (real *)((char *)env.scratch + skip) + blockIdx.y * all, plane };
 }
 
+static DEV inline real conv_bias(const struct rlx_k_conv_nd &a, const struct conv_ends &o,
+				 int64_t channel)
+{
+	return a.bias_type == RLX_F64 ? (real)((const double *)o.bias)[channel] :
+					(real)load_float(o.bias, channel, a.bias_type);
+}
+
 /* N elements of y side by side. */
 template <int N> struct alignas(N * sizeof(out_mem)) conv_run { out_mem v[N]; };
 
@@ -245,8 +247,7 @@ static DEV inline void conv_end(const struct rlx_k_conv_nd &a, const struct conv
 		return;
 	}
 	if (o.bias)
-		bias = a.bias_type == RLX_F64 ? (real)((const double *)o.bias)[channel] :
-			(real)load_float(o.bias, channel, a.bias_type);
+		bias = conv_bias(a, o, channel);
 #pragma unroll
 	for (int i = 0; i < N; i++)
 		v.v[i] = o.res ? load_if(o.res + base + at[i], at[i] >= 0) : out_mem();
@@ -400,11 +401,13 @@ template <int DEPTH> struct conv_table {
 	DEV void fill(const struct rlx_k_conv_nd &a, const struct conv &c, struct conv_walk *w)
 	{
 		int i = (int)threadIdx.x;
-		struct conv_term t = w->term;
-		bool any = t.channel < (int)(a.ic / a.groups);
+		struct conv_term t;
+		bool any;
 
 		if (i >= DEPTH)
 			return;
+		t = w->term;
+		any = t.channel < c.channels;
 		off[i / 4].v[i % 4] = any ? conv_offset(a, c, t) : 0;
 		if (CONV_TRANSPOSED)
 			weight[i] = any ? conv_weight(a, c, t) : -1;
@@ -463,14 +466,5 @@ struct conv_source {
 		}
 	}
 };
-
-/* Element (row, k) of the group's weights; term @i of the table. */
-template <int DEPTH>
-static DEV inline mem conv_weight_at(const struct rlx_k_conv_nd &a, const struct conv &c,
-				     const conv_table<DEPTH> &t, int64_t row, int at, int i)
-{
-	return load_if(c.w + row * conv_row_step(a, c) + (CONV_TRANSPOSED ? t.weight[i] : at + i),
-		       row < c.rows && at + i < c.depth);
-}
 
 #endif

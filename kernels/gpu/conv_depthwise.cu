@@ -104,7 +104,7 @@ static DEV inline void one_run(const struct rlx_k_conv_nd &a, const struct conv_
 	sum_run(sum, a, c, c.x + image * (int64_t)a.x_n +
 			group * in * (int64_t)(a.in[0] * a.in[1] * a.in[2]),
 		c.w + group * in * c.rows * (int64_t)(a.k[0] * a.k[1] * a.k[2]) +
-			row * conv_row_step(a, c), q);
+			row * c.row_step, q);
 	for (int d = 0; d < 3; d++)
 		pixel = pixel * (int64_t)a.out[d] + c.dim[d].first + q[d] * c.dim[d].step;
 #pragma unroll

@@ -29,7 +29,7 @@ RLX_G_KERNEL(conv_direct, struct rlx_k_conv_nd, 256)
 		for (int k = (int)threadIdx.x; k < c.depth; k += 256) {
 			struct conv_term t = conv_term_at(c, k);
 			int64_t x = conv_begin(a, at) + conv_offset(a, c, t);
-			int64_t w = row * conv_row_step(a, c) + conv_weight(a, c, t);
+			int64_t w = row * c.row_step + conv_weight(a, c, t);
 
 			for (int d = 0; d < 3; d++)
 				t.j[d] *= c.dim[d].d;

@@ -4,9 +4,8 @@
  *
  * By the least time (cost.h): a thread for each output or up to 16 bytes of them
  * (conv_depthwise.cu), the way for groups of few output channels and for short sums; a block for
- * each output, whose sums are long while outputs are few; tiles of 64 or 128 channels, whose sums
- * of 512 terms or more may be split (split-K), 64 parts at most, to make two blocks for each
- * multiprocessor.
+ * each output, whose sums are long while outputs are few; tiles of 16 to 128 channels, whose sums
+ * may be split (split-K), 64 parts at most, to make up to two blocks for each multiprocessor.
  * f16 and bf16 have a launch more, before all others, that turns x and weights. Channels last
  * they lie as they are to, and sm_90 has a kernel for that alone (launch_conv_wgmma.h).
  * Limits: indices below 2^30, since kernels count positions in an image and in the weights by 32
@@ -152,7 +151,7 @@ static inline void rlx_g_conv_depthwise_cost(const void *args, const struct rlx_
 	t->flops = 2 * each * depth;
 	t->l2_bytes = each * depth * rlx_g_conv_size(a) / (per > 2 ? 4 : 2);
 	t->steps = depth * each / 256 / per;
-	t->step_ns = 30;
+	t->step_ns = a->ic > a->groups ? 100 : 30;	/* from plane to plane no line is shared */
 	t->dram_bytes = rlx_g_conv_dram(a);
 	t->resident = 3;
 }
@@ -272,7 +271,7 @@ static inline void rlx_g_conv_direct_cost(const void *args, const struct rlx_g_l
 	t->dram_bytes = rlx_g_conv_dram(a);
 }
 
-/* Channels by pixels: 128 x 128, 64 x 64, and of f16 and bf16 64 x 128. */
+/* Channels by pixels. */
 struct rlx_g_conv_tile {
 	int32_t	m, n;
 };
@@ -282,30 +281,25 @@ static inline int64_t rlx_g_conv_blocks(const struct rlx_k_conv_nd *a, struct rl
 	return rlx_g_conv_tiles(a, t.m, t.n);
 }
 
-/* By such tiles, each sum in @parts. */
+/* A block for each tile and each of @parts of its sums, which another launch adds up. */
 static inline void rlx_g_conv_tiled(const struct rlx_k_conv_nd *a, struct rlx_g_launch *l,
-				    struct rlx_g_conv_tile t, uint32_t parts)
+				    struct rlx_g_conv_tile t, uint32_t threads, uint32_t parts)
 {
-	bool half = rlx_g_conv_half(a);
-	uint64_t outputs = a->n * a->oc * a->out[0] * a->out[1] * a->out[2];
-
-	rlx_g_line(l, rlx_g_conv_blocks(a, t), half && t.m == 64 ? 128 : 256);
-	if (half)
-		RLX_G_VARIANT(l, conv_mma, .ELEM_TYPE = a->type, .CONV_OUT_TYPE = a->out_type,
-			      .CONV_TRANSPOSED = a->transposed,
-			      .CONV_TILE_M = t.m, .CONV_TILE_N = t.n);
-	else
-		RLX_G_VARIANT(l, conv_simt, .ELEM_TYPE = a->type, .CONV_TRANSPOSED = a->transposed,
-			      .CONV_TILE_M = t.m, .CONV_TILE_N = t.n,
-			      .CONV_MANY_TAPS = a->k[0] * a->k[1] * a->k[2] > 32);
+	rlx_g_line(l, rlx_g_conv_blocks(a, t), threads);
 	l->grid[1] = parts;
-	l->n_launches = 1 + (parts > 1) + (half && rlx_g_conv_turned(a));
-	l->scratch = half ? rlx_g_conv_turned(a) : 0;
+	l->n_launches = 1 + (parts > 1);
 	if (parts > 1)
-		l->scratch += parts * outputs * (a->type == RLX_F64 ? 8 : 4);
-	if (half)	/* rows of 40 elements */
-		l->shared = RLX_G_CONV_STAGES * 80 * (uint32_t)(t.m + t.n);
+		l->scratch = parts * a->n * a->oc * a->out[0] * a->out[1] * a->out[2] *
+			     (a->type == RLX_F64 ? 8 : 4);
 }
+
+/* Bytes that parts of sums are, written and read once. */
+static inline double rlx_g_conv_part_bytes(const struct rlx_k_conv_nd *a, double parts)
+{
+	return parts > 1 ? 2 * parts * rlx_g_conv_outputs(a) * (a->type == RLX_F64 ? 8 : 4) : 0;
+}
+
+/* ---- f16 and bf16 ---- */
 
 /* Parts of sums of @depth terms that make two blocks for each multiprocessor. */
 static inline uint32_t rlx_g_conv_parts(int64_t tiles, int64_t depth, int64_t processors)
@@ -316,69 +310,142 @@ static inline uint32_t rlx_g_conv_parts(int64_t tiles, int64_t depth, int64_t pr
 	return (uint32_t)(want < 1 ? 1 : want < 64 ? want : 64);
 }
 
+static inline void rlx_g_conv_mma_by(const struct rlx_k_conv_nd *a, struct rlx_g_launch *l,
+				     struct rlx_g_conv_tile t, uint32_t parts)
+{
+	rlx_g_conv_tiled(a, l, t, t.m == 64 ? 128 : 256, parts);
+	RLX_G_VARIANT(l, conv_mma, .ELEM_TYPE = a->type, .CONV_OUT_TYPE = a->out_type,
+		      .CONV_TRANSPOSED = a->transposed, .CONV_TILE_M = t.m, .CONV_TILE_N = t.n);
+	l->n_launches += rlx_g_conv_turned(a) != 0;
+	l->scratch += rlx_g_conv_turned(a);
+	l->shared = RLX_G_CONV_STAGES * 80 * (uint32_t)(t.m + t.n);	/* rows of 40 elements */
+}
+
 /* Tiles by size; none has twice the channels that there are. */
-static inline bool rlx_g_conv_tile(const struct rlx_k_conv_nd *a, int i,
-				   struct rlx_g_conv_tile *out)
+static inline bool rlx_g_conv_mma_tile(const struct rlx_k_conv_nd *a, int i,
+				       struct rlx_g_conv_tile *out)
 {
 	static const struct rlx_g_conv_tile tile[] = { { 128, 128 }, { 64, 128 }, { 64, 64 } };
 
 	*out = tile[i];
-	return i == 2 || (i == 1 ? rlx_g_conv_half(a) :
-			  a->type != RLX_F64 && a->oc / a->groups > 64);
+	return i || a->oc / a->groups > 64;
 }
 
 /*
  * First the largest tile that makes a block for each multiprocessor, else the smallest in parts;
  * then the others, which must gain, and the smallest whole.
  */
-static inline bool rlx_g_conv_tiled_plan(const void *args, unsigned int i,
-					 struct rlx_g_launch *l)
+static inline bool rlx_g_conv_mma_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
 {
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
 	struct rlx_g_conv_tile t;
 	uint32_t parts;
 	int first = 0;
 
-	while (first < 2 && (!rlx_g_conv_tile(a, first, &t) ||
+	while (first < 2 && (!rlx_g_conv_mma_tile(a, first, &t) ||
 			     rlx_g_conv_blocks(a, t) < l->processors))
 		first++;
 	if (i > 3)
 		return false;
-	l->can = rlx_g_conv_tile(a, i > 2 ? 2 : (first + (int)i) % 3, &t);
+	l->can = rlx_g_conv_mma_tile(a, i > 2 ? 2 : (first + (int)i) % 3, &t);
 	if (!l->can)
 		return true;
 	parts = t.m + t.n > 128 ? 1 :
 		rlx_g_conv_parts(rlx_g_conv_blocks(a, t), (int64_t)rlx_g_conv_depth(a),
 				 l->processors);
-	rlx_g_conv_tiled(a, l, t, i > 2 ? 1 : parts);
+	rlx_g_conv_mma_by(a, l, t, i > 2 ? 1 : parts);
 	l->can = i < 3 || parts > 1;
 	return true;
 }
 
 /* The launches before and behind move bytes: x and weights turned, parts added up. */
-static inline void rlx_g_conv_tiled_cost(const void *args, const struct rlx_g_launch *l,
-					 struct rlx_g_cost *t)
+static inline void rlx_g_conv_mma_cost(const void *args, const struct rlx_g_launch *l,
+				       struct rlx_g_cost *t)
 {
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
-	bool half = rlx_g_conv_half(a);
-	double m = half ? l->param.conv_mma.CONV_TILE_M : l->param.conv_simt.CONV_TILE_M;
-	double n = half ? l->param.conv_mma.CONV_TILE_N : l->param.conv_simt.CONV_TILE_N;
-	double parts = l->grid[1], k = rlx_g_conv_depth(a) / parts, step = half ? 32 : 8;
+	double m = l->param.conv_mma.CONV_TILE_M, n = l->param.conv_mma.CONV_TILE_N;
+	double parts = l->grid[1], k = rlx_g_conv_depth(a) / parts;
+
+	k = 32 * (double)(int64_t)(k / 32 + 0.999);
+	t->rate = RLX_G_RATE_mma_f16;
+	t->part = 0.16 * (m + n > 192 ? 1 : m + n > 128 ? 0.78 : 0.6);
+	t->flops = 2 * m * n * k;
+	t->l2_bytes = (m + n) * k * 2;
+	t->steps = k / 32;
+	t->step_ns = 6 * (m + n) - 300;
+	t->end_ns = 200 + m * n / (a->channels_last ? 3 : 17);
+	t->dram_bytes = rlx_g_conv_dram(a);
+	t->alone_bytes = 2 * (double)rlx_g_conv_turned(a) + rlx_g_conv_part_bytes(a, parts);
+	t->resident = m > 64 ? 2 : 3;
+}
+
+/* ---- f32 and f64 ---- */
+
+/* Of f64 one; of f32 large ones for many channels, flat ones for few. */
+static inline bool rlx_g_conv_simt_tile(const struct rlx_k_conv_nd *a, unsigned int i,
+					struct rlx_g_conv_tile *out)
+{
+	static const struct rlx_g_conv_tile tile[] = { { 64, 64 }, { 128, 128 }, { 32, 128 },
+						       { 16, 256 } };
+	int64_t rows = (int64_t)(a->oc / a->groups);
+
+	*out = tile[i];
+	return i == 0 || (a->type == RLX_F32 && (i == 1 ? rows > 64 : rows <= 2 * tile[i].m));
+}
+
+static inline void rlx_g_conv_simt_by(const struct rlx_k_conv_nd *a, struct rlx_g_launch *l,
+				      struct rlx_g_conv_tile t, uint32_t parts)
+{
+	rlx_g_conv_tiled(a, l, t, 256, parts);
+	RLX_G_VARIANT(l, conv_simt, .ELEM_TYPE = a->type, .CONV_TRANSPOSED = a->transposed,
+		      .CONV_TILE_M = t.m, .CONV_TILE_N = t.n,
+		      .CONV_MANY_TAPS = a->k[0] * a->k[1] * a->k[2] > 32);
+}
+
+/*
+ * Each tile, whole and then, if that leaves multiprocessors idle, in parts of 64 terms at least:
+ * as many as fill them once, and twice.
+ */
+static inline bool rlx_g_conv_simt_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+	int64_t most = (int64_t)rlx_g_conv_depth(a) / 64, blocks, parts;
+	struct rlx_g_conv_tile t;
+
+	if (i >= 12)
+		return false;
+	l->can = rlx_g_conv_simt_tile(a, i / 3, &t);
+	if (!l->can)
+		return true;
+	blocks = rlx_g_conv_blocks(a, t);
+	parts = i % 3 && blocks ? (int64_t)(i % 3) * l->processors / blocks : 1;
+	most = most < 64 ? most : 64;
+	parts = parts < most ? parts : most;
+	rlx_g_conv_simt_by(a, l, t, parts > 1 ? (uint32_t)parts : 1);
+	l->can = i % 3 == 0 || parts > 1;
+	return true;
+}
+
+static inline void rlx_g_conv_simt_cost(const void *args, const struct rlx_g_launch *l,
+					struct rlx_g_cost *t)
+{
+	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
+	double m = l->param.conv_simt.CONV_TILE_M, n = l->param.conv_simt.CONV_TILE_N;
+	double parts = l->grid[1], k = rlx_g_conv_depth(a) / parts, step = m > 64 ? 8 : 16;
 
 	k = step * (double)(int64_t)(k / step + 0.999);
-	t->rate = half ? RLX_G_RATE_mma_f16 : rlx_g_conv_fma(a);
-	t->part = (half ? 0.16 : 0.6) * (m + n > 192 ? 1 : m + n > 128 ? 0.78 : 0.6);
+	t->rate = rlx_g_conv_fma(a);
+	t->part = m > 16 ? 0.5 : 0.4;
 	t->flops = 2 * m * n * k;
 	t->l2_bytes = (m + n) * k * rlx_g_conv_size(a);
 	t->steps = k / step;
-	t->step_ns = half ? 6 * (m + n) - 300 : m > 64 ? 1500 : 400;
-	t->end_ns = 200 + m * n / (a->channels_last ? 3 : 17);
+	t->step_ns = m > 64 ? 1800 : m > 16 ? 740 : 880;
+	t->begin_ns = 4500;
+	t->once_ns = parts > 1 ? 2500 : 0;
+	t->end_ns = 500 + m * n / 17;
 	t->dram_bytes = rlx_g_conv_dram(a);
-	if (half)
-		t->alone_bytes = 2 * (double)rlx_g_conv_turned(a);
-	if (parts > 1)
-		t->alone_bytes += 2 * parts * rlx_g_conv_outputs(a) * (a->type == RLX_F64 ? 8 : 4);
-	t->resident = m > 64 ? 2 : half ? 3 : 4;
+	t->alone_bytes = rlx_g_conv_part_bytes(a, parts);
+	t->resident = 2;
 }
 
 static inline void rlx_g_conv_describe(const void *args, char *buf, size_t size)
@@ -386,8 +453,8 @@ static inline void rlx_g_conv_describe(const void *args, char *buf, size_t size)
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
 
 	snprintf(buf, size, "conv n%zu c%zu oc%zu g%zu in%zux%zux%zu out%zux%zux%zu k%zux%zux%zu "
-		 "s%zux%zux%zu d%zux%zux%zu t=%d,%d%s%s%s", a->n, a->ic, a->oc, a->groups, a->in[0],
-		 a->in[1], a->in[2], a->out[0], a->out[1], a->out[2], a->k[0], a->k[1], a->k[2],
+		 "s%zux%zux%zu d%zux%zux%zu t=%d,%d%s%s%s", a->n, a->ic, a->oc, a->groups,
+		 a->in[0], a->in[1], a->in[2], a->out[0], a->out[1], a->out[2], a->k[0], a->k[1], a->k[2],
 		 a->s[0], a->s[1], a->s[2], a->d[0], a->d[1], a->d[2], (int)a->type,
 		 (int)a->out_type,
 		 a->transposed ? " transposed" : "", a->res ? " residual" : "",
@@ -414,10 +481,10 @@ static inline void rlx_g_conv_nd_launch(const void *args, struct rlx_g_launch *l
 	static const struct rlx_g_option option[] = {
 		{ RLX_G_conv_wgmma, rlx_g_conv_wgmma_why_not, rlx_g_conv_wgmma_plan,
 		  rlx_g_conv_wgmma_cost },
-		{ RLX_G_conv_mma, rlx_g_conv_mma_why_not, rlx_g_conv_tiled_plan,
-		  rlx_g_conv_tiled_cost },
-		{ RLX_G_conv_simt, rlx_g_conv_simt_why_not, rlx_g_conv_tiled_plan,
-		  rlx_g_conv_tiled_cost },
+		{ RLX_G_conv_mma, rlx_g_conv_mma_why_not, rlx_g_conv_mma_plan,
+		  rlx_g_conv_mma_cost },
+		{ RLX_G_conv_simt, rlx_g_conv_simt_why_not, rlx_g_conv_simt_plan,
+		  rlx_g_conv_simt_cost },
 		{ RLX_G_conv_depthwise, rlx_g_conv_plain_why_not, rlx_g_conv_depthwise_plan,
 		  rlx_g_conv_depthwise_cost },
 		{ RLX_G_conv_depthwise_channels_last, rlx_g_conv_depthwise_last_why_not,

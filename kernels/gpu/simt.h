@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The inner product of a GEMM's tiles without tensor cores: 16 x 16 threads, PER x PER sums each
- * in registers, for gemm_simt.cu and conv_simt.cu.
+ * in registers, for gemm_simt.cu.
  *
  * Each of DEPTH terms is a rank-1 update: PER values of A and PER of B from shared memory for
  * PER^2 multiply-adds, so PER of 8 needs a value from shared memory for four of these (4: for

@@ -159,12 +159,17 @@ static int parts;
 
 static void forced(const void *args, struct rlx_g_launch *l)
 {
-	rlx_g_conv_tiled(args, l, tile, (uint32_t)parts);
+	if (rlx_g_conv_half(args))
+		rlx_g_conv_mma_by(args, l, tile, (uint32_t)parts);
+	else
+		rlx_g_conv_simt_by(args, l, tile, (uint32_t)parts);
 }
 
 TEST(tiles)
 {
 	static const struct rlx_g_conv_tile tiles[] = { { 128, 128 }, { 64, 128 }, { 64, 64 } };
+	static const struct rlx_g_conv_tile simt[] = { { 128, 128 }, { 64, 64 }, { 32, 128 },
+						       { 16, 256 } };
 	static const struct rlx_k_conv_nd shape[] = {
 		{ .n = 2, .ic = 40, .oc = 70, .groups = 1, .in = { 1, 9, 11 },
 		  .out = { 1, 9, 11 }, .k = { 1, 3, 3 }, .s = { 1, 1, 1 }, .d = { 1, 1, 1 },
@@ -188,8 +193,12 @@ TEST(tiles)
 			tile = tiles[t];
 			parts = i < 3 ? t + 1 : 1;
 			one_conv(&shape[i], t % 2 ? RLX_BF16 : RLX_F16, forced, &seed);
-			if (t != 1)
-				one_conv(&shape[i], RLX_F32, forced, &seed);
+		}
+	for (size_t i = 0; i < 4; i++)
+		for (int t = 0; t < 4; t++) {
+			tile = simt[t];
+			parts = i < 3 ? t + 1 : 1;
+			one_conv(&shape[i], RLX_F32, forced, &seed);
 		}
 	tile = tiles[2];
 	parts = 2;
