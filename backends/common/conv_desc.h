@@ -13,14 +13,14 @@
  * @act, @act_a, @act_b: what happens to the sum
  * @transposed: it is one
  * @block: of the blocked layout that the result has, 0: it is plain
- * @x_plain: the input is plain nevertheless
+ * @x_plain: the input is plain nevertheless; @y_plain: the result and the residual are
  */
 struct rlx_conv {
 	size_t	n, ic, oc, groups;
 	size_t	in[3], out[3], k[3], s[3], d[3], p[3];
 	enum rlx_act act;
 	float	act_a, act_b;
-	bool	transposed, x_plain;
+	bool	transposed, x_plain, y_plain;
 	int64_t	block;
 };
 

@@ -98,6 +98,7 @@ enum rlx_status rlx_lower_fused_conv(struct rlx_lower *lo)
 	struct rlx_conv g = {
 		.act = (enum rlx_act)f->act, .act_a = f->act_lo, .act_b = f->act_hi,
 		.block = f->block, .x_plain = f->block && x.rank == 4,
+		.y_plain = f->plain_y,
 	};
 
 	if (f->block == RLX_CHANNELS_LAST)

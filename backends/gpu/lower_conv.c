@@ -30,7 +30,7 @@ static bool is_half(enum rlx_dtype dt)
 /* Of one pixel without a stride. */
 static bool is_gemm(const struct rlx_conv *g)
 {
-	bool one = g->groups == 1 && !g->x_plain && !g->transposed;
+	bool one = g->groups == 1 && !g->transposed;
 	size_t i;
 
 	for (i = 0; i < 3; i++)
@@ -59,19 +59,27 @@ static enum rlx_status as_gemm(struct rlx_lower *lo, const struct rlx_conv *c)
 	return lo->ops->gemm(lo, g);
 }
 
-/* Plain: for each image weights times its channels, whose rows are the result's. */
+/*
+ * A plain result: for each image weights times its pixels, whose rows, or columns channels last,
+ * are channels. From a plain image channels last: pixels times weights.
+ */
 static bool as_batched_gemm(struct rlx_lower *lo, const struct rlx_conv *c, struct rlx_g_launch *l)
 {
 	struct rlx_k_gemm *g = rlx_lower_args(lo, sizeof(*g));
 	enum rlx_dtype dt = rlx_lower_in(lo, 0)->dtype;
 	size_t pixels = c->out[0] * c->out[1] * c->out[2];
+	bool x_last = c->block && !c->x_plain, turned = c->block && !c->y_plain;
+	size_t step = c->block ? (size_t)rlx_lower_in(lo, 1)->dim[4] : c->ic;
 
-	g->m = c->oc;
-	g->n = g->ldb = g->ldc = g->ldr = pixels;
-	g->k = g->lda = c->ic;
-	g->b_form = RLX_B_ROWS;
+	g->m = turned ? pixels : c->oc;
+	g->n = g->ldc = g->ldr = turned ? c->oc : pixels;
+	g->k = c->ic;
+	g->lda = turned ? pixels : step;
+	g->ldb = turned ? step : x_last ? c->ic : pixels;
+	g->trans_a = turned;
+	g->b_form = turned || x_last ? RLX_B_COLS : RLX_B_ROWS;
 	g->batch[1] = c->n;
-	g->b_step[1] = c->ic * pixels;
+	*(turned ? &g->a_step[1] : &g->b_step[1]) = c->ic * pixels;
 	g->c_step[1] = g->r_step[1] = c->oc * pixels;
 	g->alpha = g->beta = 1;
 	g->act = c->act;
@@ -79,9 +87,9 @@ static bool as_batched_gemm(struct rlx_lower *lo, const struct rlx_conv *c, stru
 	g->hi = (double)c->act_b;
 	g->a_num = g->b_num = rlx_gemm_num(dt);
 	g->c_num = rlx_gemm_num(rlx_lower_out(lo, 0)->dtype);
-	rlx_lower_ref_in(lo, &g->a, 1, 0);
-	rlx_lower_ref_in(lo, &g->b, 0, 0);
-	rlx_lower_ref_in(lo, &g->row_bias, 2, 0);
+	rlx_lower_ref_in(lo, &g->a, !turned, 0);
+	rlx_lower_ref_in(lo, &g->b, turned, 0);
+	rlx_lower_ref_in(lo, turned ? &g->bias : &g->row_bias, 2, 0);
 	rlx_lower_ref_in(lo, &g->residual, 3, 0);
 	rlx_lower_ref_out(lo, &g->c, 0, 0);
 	if (gpu_apply_relocations(lo))
@@ -105,7 +113,7 @@ enum rlx_status gpu_conv(struct rlx_lower *lo, const struct rlx_conv *g)
 		return rlx_lower_unsupported(lo, "channels last are f16 or bf16");
 	if (g->block && bias != RLX_F32)
 		return rlx_lower_unsupported(lo, "channels last the bias is f32");
-	if (g->block && is_gemm(g))
+	if (g->block && is_gemm(g) && !g->x_plain && !g->y_plain)
 		return as_gemm(lo, g);
 	if (is_gemm(g) && rlx_lower_out(lo, 0)->dtype != RLX_F64) {
 		if (bias != RLX_F32)	/* legalization widens it */
@@ -117,6 +125,7 @@ enum rlx_status gpu_conv(struct rlx_lower *lo, const struct rlx_conv *g)
 	rlx_conv_plain(a, g);
 	a->channels_last = g->block != 0;
 	a->x_plain = g->x_plain;
+	a->y_plain = g->y_plain;
 	a->type = (uint8_t)rlx_lower_in(lo, 0)->dtype;
 	a->out_type = (uint8_t)rlx_lower_out(lo, 0)->dtype;
 	if (rlx_lower_in(lo, 2))

@@ -154,10 +154,16 @@ static DEV inline struct conv_col conv_col_at(const struct rlx_k_conv_nd &a,
 	return r;
 }
 
+/* Are y and the residual channels last? */
+static DEV inline bool conv_last(const struct rlx_k_conv_nd &a)
+{
+	return a.channels_last && !a.y_plain;
+}
+
 /* Of its pixel in y, for channel 0; channels last its number. */
 static DEV inline int64_t conv_place(const struct rlx_k_conv_nd &a, const struct conv_col &p)
 {
-	if (a.channels_last)
+	if (conv_last(a))
 		return p.image * (int64_t)(a.out[0] * a.out[1] * a.out[2]) + p.pixel;
 	return p.image * (int64_t)a.y_n + p.pixel;
 }
@@ -307,7 +313,7 @@ static DEV inline void conv_add_up(const struct rlx_k_conv_nd &a, const struct r
 
 		for (unsigned int k = 0; k < gridDim.y; k++)
 			sum += part[k * n + i];
-		if (a.channels_last) {
+		if (conv_last(a)) {
 			pixel = divide(i, (int64_t)a.oc, &channel);
 			conv_end_last<1>(a, o, channel, 1, pixel, &sum);
 			continue;

@@ -17,6 +17,7 @@
 /* so many blocks hide the time that memory takes */
 #define RLX_G_BLOCKS	(CONV_TILE_M == 128 ? 2 : 3)
 #include "kernels/gpu/conv.h"
+#include "kernels/gpu/conv_turn.h"
 #include "kernels/gpu/mma.h"
 
 /* Channels by pixels: 128 x 128, 64 x 128 or 64 x 64. */
@@ -56,55 +57,6 @@ static DEV inline struct turned turned_of(const struct rlx_k_conv_nd &a,
 					 (mem *)(p + rlx_g_conv_x_bytes(&a)) };
 }
 
-enum { TURN = 64 };	/* pixels and channels of a tile */
-
-/* @job: of an image's group some pixels, some channels. */
-static DEV inline void turn_x(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
-			      const struct turned &t, mem (*smem)[TURN + 2], int64_t job)
-{
-	int64_t channels = (int64_t)(a.ic / a.groups), pixel, c0, group, image;
-	const mem *from;
-	mem *to;
-	int n;
-
-	job = divide(job, rlx_g_conv_split(t.pixels, TURN), &pixel);
-	job = divide(job, rlx_g_conv_split(t.wide, TURN), &c0);
-	image = divide(job, (int64_t)a.groups, &group);
-	pixel *= TURN;
-	c0 *= TURN;
-	n = t.wide - c0 < TURN ? (int)(t.wide - c0) : TURN;
-	from = RLX_G_PTR(const mem, a.x) + image * (int64_t)a.x_n +
-	       (group * channels + c0) * t.pixels + pixel;
-	to = t.x + ((image * t.pixels + pixel) * (int64_t)a.groups + group) * t.wide + c0;
-	/* many loads under way at a time */
-	for (int e = (int)threadIdx.x; e < n * TURN; e += 16 * THREADS) {
-		int p = e % TURN;
-		mem v[16];
-
-#pragma unroll
-		for (int i = 0; i < 16; i++) {
-			int c = e / TURN + i * (THREADS / TURN);
-
-			v[i] = load_if(from + c * t.pixels + p,
-				       c0 + c < channels && pixel + p < t.pixels);
-		}
-#pragma unroll
-		for (int i = 0; i < 16; i++)
-			smem[e / TURN + i * (THREADS / TURN)][p] = v[i];
-	}
-	__syncthreads();
-	for (int e = (int)threadIdx.x; e < n / 8 * TURN; e += THREADS) {
-		int p = e / (n / 8), c = e % (n / 8) * 8;
-		struct chunk v;
-
-		for (int i = 0; i < 8; i++)
-			v.v[i] = smem[c + i][p];
-		if (pixel + p < t.pixels)
-			*(struct chunk *)(to + p * (int64_t)a.groups * t.wide + c) = v;
-	}
-	__syncthreads();
-}
-
 /* Chunk @i of the turned weights. */
 static DEV inline void turn_w(const struct rlx_k_conv_nd &a, const mem *w,
 			      const struct turned &t, int64_t i)
@@ -125,17 +77,17 @@ static DEV inline void turn_w(const struct rlx_k_conv_nd &a, const mem *w,
 }
 
 static DEV inline void turn(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
-			    mem (*smem)[TURN + 2])
+			    conv_turn_line *smem)
 {
 	struct turned t = turned_of(a, env);
 	int64_t block = blockIdx.x + (int64_t)gridDim.x * blockIdx.y;
 	int64_t blocks = (int64_t)gridDim.x * gridDim.y;
-	int64_t jobs = (int64_t)(a.n * a.groups) * rlx_g_conv_split(t.pixels, TURN) *
-		       rlx_g_conv_split(t.wide, TURN);
+	int64_t jobs = conv_turn_jobs(a, (int64_t)a.n);
 	int64_t chunks = (int64_t)a.oc * t.taps * (t.wide / 8);
 
 	for (int64_t j = block; j < jobs; j += blocks)
-		turn_x(a, env, t, smem, j);
+		conv_turn<THREADS>(a, (const uint16_t *)RLX_G_PTR(const mem, a.x),
+				   (uint16_t *)t.x, smem, j);
 	for (int64_t i = block * THREADS + threadIdx.x; i < chunks && !a.channels_last;
 	     i += blocks * THREADS)
 		turn_w(a, RLX_G_PTR(const mem, a.w), t, i);
@@ -307,10 +259,10 @@ static DEV inline void finish(const struct rlx_k_conv_nd &a, const struct conv_e
 				smem[mma_c_row(e % MMA_C) * (WN + 4) + e / MMA_C * MMA_N +
 				     mma_c_col(e % MMA_C)] = c[k][e / MMA_C][e % MMA_C];
 		warp_sync();
-		if (a.channels_last)
+		if (conv_last(a))
 			finish_last(a, o, t, smem, place + warp_id() / WARPS_M * WN, row);
 #pragma unroll 1
-		for (int r = lane_id() * 4 / WN; r < MMA_M && !a.channels_last;
+		for (int r = lane_id() * 4 / WN; r < MMA_M && !conv_last(a);
 		     r += WARP * 4 / WN)
 			if (row + r < t.c.rows)
 				conv_end<4>(a, o, t.c.group * t.c.rows + row + r, at,
@@ -368,7 +320,7 @@ RLX_G_KERNEL(conv_mma, struct rlx_k_conv_nd, THREADS)
 	int pass = (int)env.pass + !rlx_g_conv_turned(&a);
 
 	if (pass == 0)
-		turn(a, env, (mem (*)[TURN + 2])shared);
+		turn(a, env, (conv_turn_line *)shared);
 	else if (pass == 2)
 		conv_add_up(a, env, rlx_g_conv_turned(&a));
 	for (int64_t t = blockIdx.x; pass == 1 && t < tiles; t += gridDim.x)

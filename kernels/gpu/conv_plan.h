@@ -78,6 +78,19 @@ static inline int64_t rlx_g_conv_folded(const struct rlx_k_conv_nd *a)
 	return (int64_t)a->in[1] * rlx_g_conv_folded_row(a) * RLX_G_CONV_FOLD;
 }
 
+/* Does wgmma take a plain x so? */
+static inline bool rlx_g_conv_folds(const struct rlx_k_conv_nd *a)
+{
+	return a->ic <= RLX_G_CONV_FOLD && a->d[2] == 1;
+}
+
+/* What wgmma makes of a plain x, in scratch. */
+static inline uint64_t rlx_g_conv_plain_bytes(const struct rlx_k_conv_nd *a)
+{
+	return !a->x_plain ? 0 : !rlx_g_conv_folds(a) ? rlx_g_conv_x_bytes(a) :
+	       2 * (uint64_t)a->n * (uint64_t)rlx_g_conv_folded(a);
+}
+
 /* What is in scratch of both; what follows them is aligned as they are. */
 static inline uint64_t rlx_g_conv_turned(const struct rlx_k_conv_nd *a)
 {

@@ -8,33 +8,39 @@
  * BM pixels that follow one another reads (im2col mode: zeros are the padding) and that tap's
  * weights of BN channels, 64 input channels deep; the rest is gemm_wgmma_tile.h. Of 32 channels or
  * 16 (CONV_CHANNELS), a step has two taps or four: few channels would leave most of 64 zeros.
- * A plain x of up to 8 channels (CONV_FOLDED) is turned first, by a pass of its own, with a row's
- * padding in it: then a row of taps is one run of elements, and taken as one tap of so many
- * channels, of places 8 channels apart.
+ * A plain x is turned first, by a pass of its own (CONV_TURNED). One of up to 8 channels with a
+ * row's padding in it (2): then a row of taps is one run of elements, and taken as one tap of so
+ * many channels, of places 8 channels apart. Others have channels filled up to eights (1).
+ * Where y is to be plain (CONV_PLAIN_Y), the product is the other way round, for each image: rows
+ * are output channels, columns pixels, so that neighbours in y are neighbours of a lane's.
  * Small images split k (split-K): blocks leave parts in f32 at scratch, and a second pass adds
  * them up in order.
  *
- * Traffic: x is read taps * ceil(oc / BN) times and w ceil(pixels / BM) times by way of the L2;
+ * Traffic: x is read taps * ceil(oc / BN) times and w ceil(pixels / BM) times by way of the L2
+ * (y plain: BM, BN the other way round);
  * y once, of x's type or f32; parts, and an x that is turned, are written and read once.
  *
  * Source: implicit GEMM, Chetlur et al., "cuDNN: Efficient Primitives for Deep Learning" (2014);
  * PTX ISA, tensor copies in im2col mode, whose corners and offsets are as in CUTLASS's
  * convolutions.
  *
- * Limits: sm_90a alone; one or two spatial dimensions, one group, input channels in eights; what a
- * tensor map can say (launch_conv.h: strides up to 8, padding to 128, taps to 255 pixels apart).
+ * Limits: sm_90a alone; one or two spatial dimensions, one group, input channels in eights where x
+ * is not plain; what a tensor map can say (launch_conv.h: strides up to 8, padding to 128, taps to
+ * 255 pixels apart).
  */
 #define GEMM_TYPE_B	GEMM_TYPE_A
 #define GEMM_TRANS_A	0
 #define GEMM_B_COLS	1
 #define GEMM_TILE_LINE	(2 * CONV_CHANNELS)
 #define SUMS_STORED	(CONV_SPLIT_K || GEMM_TYPE_C == 0)
-#include "kernels/gpu/conv_plan.h"
+#define CONV_FOLDED	(CONV_TURNED == 2)
+#include "kernels/gpu/conv_turn.h"
 #include "kernels/gpu/gemm_wgmma_tile.h"
 
 /* Folded, a row of taps is one of many channels. */
 #define TAPS_ACROSS(a)	(CONV_FOLDED ? 1 : (int)(a).k[2])
-#define DEPTH_OF(a)	(CONV_FOLDED ? (int)(a).k[2] * RLX_G_CONV_FOLD : (int)(a).ic)
+#define DEPTH_OF(a)	(CONV_FOLDED ? (int)(a).k[2] * RLX_G_CONV_FOLD : \
+			 CONV_TURNED ? (int)rlx_g_conv_wide(&(a)) : (int)(a).ic)
 
 enum {
 	CHANNELS = CONV_CHANNELS, PIECES = DEPTH / CHANNELS,	/* of a step */
@@ -51,10 +57,12 @@ static DEV inline struct rlx_k_gemm gemm_of(const struct rlx_k_conv_nd &a)
 {
 	struct rlx_k_gemm g = {};
 
-	g.m = a.n * pixels_of(a);
-	g.n = g.ldc = g.ldr = a.oc;
+	g.m = CONV_PLAIN_Y ? a.oc : a.n * pixels_of(a);
+	g.n = g.ldc = g.ldr = CONV_PLAIN_Y ? pixels_of(a) : a.oc;
+	g.batch[1] = CONV_PLAIN_Y ? a.n : 1;
+	g.c_step[1] = g.r_step[1] = a.y_n;
 	g.c = a.y;
-	g.bias = a.bias;
+	(CONV_PLAIN_Y ? g.row_bias : g.bias) = a.bias;
 	g.residual = a.res;
 	g.alpha = g.beta = 1;
 	g.act = (enum rlx_act)ACT;
@@ -63,26 +71,34 @@ static DEV inline struct rlx_k_gemm gemm_of(const struct rlx_k_conv_nd &a)
 	return g;
 }
 
-/* Rows of tiles: those of images that carry data. */
-static DEV inline uint32_t tiles_down(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env)
-{
-	return ((uint32_t)live_rows(env, (int64_t)a.n) * pixels_of(a) + BM - 1) / BM;
-}
+/* Tiles of a product, and products: of images that carry data. */
+struct tiling {
+	uint32_t	down, across, images;
 
-static DEV inline uint32_t tiles_of(const struct rlx_k_conv_nd &a, uint32_t down)
-{
-	return down * (((uint32_t)a.oc + BN - 1) / BN);
-}
+	DEV tiling(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env)
+	{
+		uint32_t live = (uint32_t)live_rows(env, (int64_t)a.n), rows;
+
+		images = CONV_PLAIN_Y ? live : 1;
+		rows = CONV_PLAIN_Y ? (uint32_t)a.oc : live * pixels_of(a);
+		down = (rows + BM - 1) / BM;
+		across = ((CONV_PLAIN_Y ? pixels_of(a) : (uint32_t)a.oc) + BN - 1) / BN;
+	}
+
+	DEV uint32_t all() const { return down * across * images; }
+};
 
 /* A tile of the output. */
 struct spot {
-	int	row, col;
+	uint32_t	image;
+	int		row, col;
 
-	DEV spot(const struct rlx_k_conv_nd &a, uint32_t down, uint32_t t)
+	DEV spot(const struct tiling &in, uint32_t t)
 	{
 		uint32_t r, c;
 
-		gemm_tile(t, down, ((uint32_t)a.oc + BN - 1) / BN, &r, &c);
+		image = CONV_PLAIN_Y ? t / (in.down * in.across) : 0;
+		gemm_tile(t - image * (in.down * in.across), in.down, in.across, &r, &c);
 		row = (int)r * BM;
 		col = (int)c * BN;
 	}
@@ -97,9 +113,7 @@ static DEV inline int chunks_of(const struct rlx_k_conv_nd &a)
 /* Behind an x that was turned. */
 static DEV inline float *parts_of(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env)
 {
-	int64_t x = CONV_FOLDED ? (int64_t)a.n * rlx_g_conv_folded(&a) : 0;
-
-	return (float *)((half *)env.scratch + x);
+	return (float *)((char *)env.scratch + rlx_g_conv_plain_bytes(&a));
 }
 
 /* Steps of k that this block's part of the sums takes. */
@@ -163,6 +177,20 @@ static DEV inline void fold(const struct rlx_k_conv_nd &a, const struct rlx_g_en
 }
 #endif
 
+#if CONV_TURNED == 1
+static DEV inline void turn_all(const struct rlx_k_conv_nd &a, const struct rlx_g_env &env,
+				unsigned char *shared)
+{
+	const int64_t jobs = conv_turn_jobs(a, live_rows(env, (int64_t)a.n));
+
+	pdl_wait();
+	for (int64_t j = blockIdx.x + (int64_t)gridDim.x * blockIdx.y; j < jobs;
+	     j += (int64_t)gridDim.x * gridDim.y)
+		conv_turn<THREADS>(a, RLX_G_PTR(const uint16_t, a.x), (uint16_t *)env.scratch,
+				   (conv_turn_line *)shared, j);
+}
+#endif
+
 /* ---- the warp that loads ---- */
 
 /* A piece of k: some channels of a tap. */
@@ -212,11 +240,14 @@ struct loader {
 	const unsigned char		*maps;
 	struct corner			c;
 	struct piece			p;
-	int				col;
+	int				channel;	/* the tile's first one of the output */
 
 	DEV loader(const struct rlx_k_conv_nd &conv, const unsigned char *m, const struct spot &s,
 		   int first)
-		: a(conv), maps(m), c(conv, (uint32_t)s.row), p(conv, first), col(s.col) {}
+		: a(conv), maps(m),
+		  c(conv, CONV_PLAIN_Y ? s.image * pixels_of(conv) + (uint32_t)s.col :
+					 (uint32_t)s.row),
+		  p(conv, first), channel(CONV_PLAIN_Y ? s.row : s.col) {}
 
 	/* Behind the last tap are channels and taps that do not exist, which read as zeros. */
 	DEV void step(unsigned char *to, uint64_t *full)
@@ -224,14 +255,16 @@ struct loader {
 #pragma unroll
 		for (int j = 0; j < PIECES; j++, p.next(a)) {
 			bool over = PIECES > 1 && p.down == (int)a.k[1];
-			int w[4] = { p.chunk * CHANNELS, col, p.tap, 0 };
+			int w[4] = { p.chunk * CHANNELS, channel, p.tap, 0 };
+			unsigned char *first = to + j * BM * LINE;
+			unsigned char *second = to + A_BYTES + j * BN * LINE;
 
 			c.at[0] = over ? chunks_of(a) * CHANNELS : p.chunk * CHANNELS;
-			tma_load_im2col(to + j * BM * LINE, maps, full, c.at,
+			tma_load_im2col(CONV_PLAIN_Y ? second : first, maps, full, c.at,
 					over ? 0 : p.right * (int)a.d[2],
 					over ? 0 : p.down * (int)a.d[1]);
-			tma_load(to + A_BYTES + j * BN * LINE, maps + RLX_G_TENSOR_MAP_BYTES, full,
-				 w);
+			tma_load(CONV_PLAIN_Y ? first : second, maps + RLX_G_TENSOR_MAP_BYTES,
+				 full, w);
 		}
 	}
 };
@@ -240,15 +273,15 @@ static DEV inline void load_all(const struct rlx_k_conv_nd &a, const struct rlx_
 				unsigned char *shared, struct stages *st)
 {
 	const unsigned char *maps = (const unsigned char *)env.maps;
-	uint32_t down = tiles_down(a, env);
+	tiling in(a, env);
 	turn<STAGES> t = {};
 	share k(a);
 
 	tensor_map_acquire(maps);
 	tensor_map_acquire(maps + RLX_G_TENSOR_MAP_BYTES);
 	pdl_wait();
-	for (uint32_t i = blockIdx.x; i < tiles_of(a, down); i += gridDim.x) {
-		loader tile(a, maps, spot(a, down, i), k.first * PIECES);
+	for (uint32_t i = blockIdx.x; i < in.all(); i += gridDim.x) {
+		loader tile(a, maps, spot(in, i), k.first * PIECES);
 
 		for (int j = 0; j < k.n; j++, t.next()) {
 			bar_wait(&st->empty[t.stage], t.phase ^ 1);
@@ -265,23 +298,23 @@ static DEV inline void multiply_all(const struct rlx_k_conv_nd &a, const struct 
 {
 	int group = (int)threadIdx.x / GROUP;
 	struct rlx_k_gemm g = gemm_of(a);
-	uint32_t down = tiles_down(a, env);
+	tiling in(a, env);
 	turn<STAGES> t = {};
-	operands o(g, env, 0);
 	share k(a);
 #if CONV_SPLIT_K
-	float *part = parts_of(a, env) + blockIdx.y * (uint64_t)(g.m * g.n);
+	float *part = parts_of(a, env) + blockIdx.y * (uint64_t)(a.n * a.y_n);
 #endif
 
-	for (uint32_t i = blockIdx.x; i < tiles_of(a, down); i += gridDim.x) {
-		spot s(a, down, i);
+	for (uint32_t i = blockIdx.x; i < in.all(); i += gridDim.x) {
+		spot s(in, i);
 		float d[SUMS];
 
 		multiply(d, k.n, shared, st, &t);
 #if CONV_SPLIT_K
-		store_all(d, lines<float>(part, g.n, g, s.row + group * 64, s.col));
+		store_all(d, lines<float>(part + s.image * a.y_n, g.n, g, s.row + group * 64,
+					  s.col));
 #else
-		end_sums(d, g, o, s.row + group * 64, s.col);
+		end_sums(d, g, operands(g, env, s.image), s.row + group * 64, s.col);
 #endif
 	}
 }
@@ -309,11 +342,11 @@ template <class T, int N> struct alignas(N * sizeof(T)) run { T v[N]; };
 /* N sums side by side from @i on, by parts in their order, as many of them under way at a time. */
 template <int N>
 static DEV inline void add_run(const struct rlx_k_gemm &g, const operands &o, const float *part,
-			       int64_t i)
+			       int64_t i, int64_t all)
 {
-	const int64_t all = (int64_t)(g.m * g.n);
 	size_t row = (size_t)((uint32_t)i / (uint32_t)g.n);
 	size_t col = (size_t)((uint32_t)i % (uint32_t)g.n);
+	size_t channel = CONV_PLAIN_Y ? row % g.m : row;
 	run<float, N> sum = {};
 	run<type_c, N> y;
 
@@ -327,7 +360,14 @@ static DEV inline void add_run(const struct rlx_k_gemm &g, const operands &o, co
 	}
 #pragma unroll
 	for (int j = 0; j < N; j++) {
-		auto more = o.adds(g, row, col + j, [](type_c v) { return to_f32(v); });
+		operands::added more = { 0, 0, 0 };
+
+		if (o.bias)
+			more.bias = o.bias[col + j];
+		if (o.row_bias)
+			more.row_bias = o.row_bias[channel];
+		if (o.r)
+			more.r = to_f32(o.r[i + j]);
 
 		y.v[j] = from_f32<type_c>(o.value(g, col + j, sum.v[j], more));
 	}
@@ -341,15 +381,16 @@ static DEV inline void add_up(const struct rlx_k_conv_nd &a, const struct rlx_g_
 	const int64_t step = (int64_t)THREADS * gridDim.x * gridDim.y;
 	struct rlx_k_gemm g = gemm_of(a);
 	operands o(g, env, 0);
-	bool runs = a.oc % RUN == 0 && (uint64_t)o.c % (RUN * sizeof(type_c)) == 0;
+	bool runs = g.n % RUN == 0 && (uint64_t)o.c % (RUN * sizeof(type_c)) == 0;
+	const int64_t all = (int64_t)(a.n * a.y_n);
 
 	pdl_wait();
 	if (runs)
 		for (i *= RUN; i < n; i += step * RUN)
-			add_run<RUN>(g, o, parts_of(a, env), i);
+			add_run<RUN>(g, o, parts_of(a, env), i, all);
 	else
 		for (; i < n; i += step)
-			add_run<1>(g, o, parts_of(a, env), i);
+			add_run<1>(g, o, parts_of(a, env), i, all);
 }
 #endif
 
@@ -358,14 +399,18 @@ RLX_G_KERNEL_ALONE(conv_wgmma, struct rlx_k_conv_nd, THREADS)
 	SHARED(struct stages, st, [1]);
 	SHARED_DYNAMIC(shared);
 
-#if CONV_FOLDED
+#if CONV_TURNED
 	if (env.pass == 0) {
+#if CONV_FOLDED
 		fold(a, env);
+#else
+		turn_all(a, env, shared);
+#endif
 		return;
 	}
 #endif
 #if CONV_SPLIT_K
-	if (env.pass > CONV_FOLDED) {
+	if (env.pass > (CONV_TURNED != 0)) {
 		add_up(a, env);
 		return;
 	}

@@ -418,8 +418,27 @@ static DEV inline void store_all(const float *d, const lines<float> &c)
 	}
 }
 
+/* Lines at odd places: four lanes have eight neighbours, which exchanged would be eight stores. */
+template <class C> static DEV inline void store_odd(const float *d, const lines<C> &c)
+{
+#pragma unroll
+	for (int i = 0; i < SUMS; i += 2) {
+		int r = c.row + wgmma_row(i), k = c.col + wgmma_col(i);
+		C *p = c.p + (int64_t)r * c.ld + k;
+
+		if (r < c.rows && k < c.cols)
+			p[0] = from_f32<C>(d[i]);
+		if (r < c.rows && k + 1 < c.cols)
+			p[1] = from_f32<C>(d[i + 1]);
+	}
+}
+
 template <class C> static DEV inline void store_all(const float *d, const lines<C> &c)
 {
+	if (!c.wide) {
+		store_odd(d, c);
+		return;
+	}
 #pragma unroll
 	for (int i = 0; i < SUMS; i += 16)
 #pragma unroll

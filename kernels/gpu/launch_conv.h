@@ -164,7 +164,7 @@ static inline const char *rlx_g_conv_depthwise_last_why_not(const void *args,
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
 	double taps = (double)a->k[0] * (double)a->k[1] * (double)a->k[2];
 
-	return !a->channels_last || a->x_plain ? "it is not channels last" :
+	return !a->channels_last || a->x_plain || a->y_plain ? "it is not channels last" :
 	       a->groups != a->ic || a->oc != a->ic ? "a group has more than a channel" :
 	       a->type == RLX_F64 ? "it is f64" :
 	       taps * 16 > RLX_G_DEPTHWISE_SHARED ? "there are over 3,072 taps" :
@@ -373,7 +373,7 @@ static inline void rlx_g_conv_mma_cost(const void *args, const struct rlx_g_laun
 	t->l2_bytes = (m + n) * k * 2;
 	t->steps = k / 32;
 	t->step_ns = 6 * (m + n) - 300;
-	t->end_ns = 200 + m * n / (a->channels_last ? 3 : 17);
+	t->end_ns = 200 + m * n / (a->channels_last && !a->y_plain ? 3 : 17);
 	t->dram_bytes = rlx_g_conv_dram(a);
 	t->alone_bytes = 2 * (double)rlx_g_conv_turned(a) + rlx_g_conv_part_bytes(a, parts);
 	t->resident = m > 64 ? 2 : 3;
@@ -453,12 +453,13 @@ static inline void rlx_g_conv_describe(const void *args, char *buf, size_t size)
 	const struct rlx_k_conv_nd *a = (const struct rlx_k_conv_nd *)args;
 
 	snprintf(buf, size, "conv n%zu c%zu oc%zu g%zu in%zux%zux%zu out%zux%zux%zu k%zux%zux%zu "
-		 "s%zux%zux%zu d%zux%zux%zu t=%d,%d%s%s%s", a->n, a->ic, a->oc, a->groups,
-		 a->in[0], a->in[1], a->in[2], a->out[0], a->out[1], a->out[2], a->k[0], a->k[1], a->k[2],
-		 a->s[0], a->s[1], a->s[2], a->d[0], a->d[1], a->d[2], (int)a->type,
-		 (int)a->out_type,
+		 "s%zux%zux%zu d%zux%zux%zu t=%d,%d%s%s%s%s",
+		 a->n, a->ic, a->oc, a->groups, a->in[0], a->in[1], a->in[2], a->out[0],
+		 a->out[1], a->out[2], a->k[0], a->k[1], a->k[2], a->s[0], a->s[1], a->s[2],
+		 a->d[0], a->d[1], a->d[2], (int)a->type, (int)a->out_type,
 		 a->transposed ? " transposed" : "", a->res ? " residual" : "",
-		 a->channels_last ? a->x_plain ? " x-plain" : " channels-last" : "");
+		 a->channels_last ? a->x_plain ? " x-plain" : " channels-last" : "",
+		 a->y_plain ? " y-plain" : "");
 }
 
 static inline const char *rlx_g_conv_mma_why_not(const void *args, const struct rlx_g_launch *l)

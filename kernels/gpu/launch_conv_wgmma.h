@@ -5,7 +5,8 @@
  * Tiles are those of GEMMs by wgmma. Where they are fewer than multiprocessors, k's steps are split
  * among up to 64 blocks, two steps each at least, and a launch more adds parts up.
  * Few input channels: 32 or 16 of a tap at a time where that saves a quarter of the steps or more.
- * A plain x of up to 8 channels is turned by a launch ahead, so that a row of taps is one tap.
+ * A plain x is turned by a launch ahead; one of up to 8 channels so that a row of taps is one tap.
+ * Where y is plain, tiles have output channels down and an image's pixels across.
  * Limits: what the tensor map of an image can say, in im2col mode with four dimensions: strides up
  * to 8, corners within 128 pixels of the image's, taps 255 pixels apart at most.
  */
@@ -21,8 +22,8 @@ static inline int64_t rlx_g_conv_pixels(const struct rlx_k_conv_nd *a)
 }
 
 /*
- * The convolution as its tensor map has it: of a plain x what the launch ahead makes of that, a
- * row of taps with their channels being one tap.
+ * The convolution as its tensor map has it: of a plain x what the launch ahead makes of that:
+ * channels in eights, or a row of taps with their channels being one tap.
  */
 static inline struct rlx_k_conv_nd rlx_g_conv_mapped(const struct rlx_k_conv_nd *a)
 {
@@ -30,12 +31,17 @@ static inline struct rlx_k_conv_nd rlx_g_conv_mapped(const struct rlx_k_conv_nd 
 
 	if (!a->x_plain)
 		return m;
+	m.x = NULL;
+	if (!rlx_g_conv_folds(a)) {
+		m.ic = (size_t)rlx_g_conv_wide(a);
+		m.x_n = m.ic * a->in[1] * a->in[2];
+		return m;
+	}
 	m.ic = a->k[2] * RLX_G_CONV_FOLD;
 	m.in[2] = (a->out[2] - 1) * a->s[2] + 1;
 	m.x_n = (size_t)rlx_g_conv_folded(a);
 	m.k[2] = m.d[2] = 1;
 	m.p[2] = 0;
-	m.x = NULL;
 	return m;
 }
 
@@ -91,8 +97,8 @@ static inline const char *rlx_g_conv_wgmma_why_not(const void *args, const struc
 		return "it is transposed, or has groups";
 	if (a->in[0] != 1 || a->out[0] != 1 || a->k[0] != 1 || a->p[0])
 		return "there are three spatial dimensions";
-	if (a->x_plain ? a->ic > RLX_G_CONV_FOLD || a->d[2] != 1 : a->ic % 8)
-		return "input channels are not in eights, or a plain x has over 8 or is dilated";
+	if (!a->x_plain && a->ic % 8)
+		return "input channels are not in eights";
 	m = rlx_g_conv_mapped(a);
 	if (!rlx_g_conv_wgmma_fits(&m))
 		return "a size is over 2^30, or y or the residual is not dense";
@@ -116,12 +122,14 @@ static inline int32_t rlx_g_conv_channels(const struct rlx_k_conv_nd *a)
 	return best;
 }
 
-/* x by pixels that meet a tap, and w by output channels of a tap; @a as mapped. */
-static inline void rlx_g_conv_maps(const struct rlx_k_conv_nd *a, int32_t channels,
+/*
+ * x by pixels that meet a tap, of which one's channels lie @pixel elements from the next one's, and
+ * w by output channels of a tap; @a as mapped.
+ */
+static inline void rlx_g_conv_maps(const struct rlx_k_conv_nd *a, int32_t channels, uint64_t pixel,
 				   struct rlx_g_gemm_tile t, struct rlx_g_launch *l)
 {
 	uint64_t ic = a->ic, taps = a->k[1] * a->k[2];
-	uint64_t pixel = a->x_plain ? RLX_G_CONV_FOLD : ic;
 
 	l->n_map = 2;
 	l->map[0] = (struct rlx_g_tensor_map){
@@ -129,7 +137,7 @@ static inline void rlx_g_conv_maps(const struct rlx_k_conv_nd *a, int32_t channe
 		.field = a->x_plain ? 0 : offsetof(struct rlx_k_conv_nd, x),
 		.dim = { ic, a->in[2], a->in[1], a->n },
 		.step = { 2 * pixel, 2 * a->x_n / a->in[1], 2 * a->x_n },
-		.box = { (uint32_t)channels, (uint32_t)t.m },
+		.box = { (uint32_t)channels, (uint32_t)(a->y_plain ? t.n : t.m) },
 	};
 	for (int i = 0; i < 2; i++) {
 		l->map[0].lower[i] = (int8_t)-(int64_t)a->p[2 - i];
@@ -140,8 +148,17 @@ static inline void rlx_g_conv_maps(const struct rlx_k_conv_nd *a, int32_t channe
 		.field = offsetof(struct rlx_k_conv_nd, w),
 		.dim = { ic, a->oc, taps, 1 },
 		.step = { 2 * ic * taps, 2 * ic, 2 * ic * taps * a->oc },
-		.box = { (uint32_t)channels, (uint32_t)t.n },
+		.box = { (uint32_t)channels, (uint32_t)(a->y_plain ? t.m : t.n) },
 	};
+}
+
+static inline int64_t rlx_g_conv_wgmma_tiles(const struct rlx_k_conv_nd *a,
+					     struct rlx_g_gemm_tile t)
+{
+	if (a->y_plain)
+		return (int64_t)a->n * rlx_g_ceil((int64_t)a->oc, t.m) *
+		       rlx_g_ceil((int64_t)(a->out[1] * a->out[2]), t.n);
+	return rlx_g_ceil(rlx_g_conv_pixels(a), t.m) * rlx_g_ceil((int64_t)a->oc, t.n);
 }
 
 static inline int32_t rlx_g_conv_num(uint8_t type)
@@ -155,8 +172,9 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 {
 	const struct rlx_k_conv_nd mapped = rlx_g_conv_mapped(a);
 	int32_t channels = rlx_g_conv_channels(&mapped);
-	int64_t steps = rlx_g_conv_steps(&mapped, channels), m = rlx_g_conv_pixels(a);
-	int64_t tiles = rlx_g_ceil(m, t.m) * rlx_g_ceil((int64_t)a->oc, t.n), side;
+	int64_t steps = rlx_g_conv_steps(&mapped, channels), side;
+	int64_t tiles = rlx_g_conv_wgmma_tiles(a, t);
+	bool folded = a->x_plain && rlx_g_conv_folds(a);
 
 	parts = rlx_g_ceil(steps, rlx_g_ceil(steps, parts));
 	side = l->processors / parts;
@@ -165,17 +183,17 @@ static inline void rlx_g_conv_wgmma_by(const struct rlx_k_conv_nd *a, struct rlx
 		   (uint32_t)GEMM_TILE_THREADS(t.m));
 	l->grid[1] = (uint32_t)parts;
 	l->n_launches = 1 + (parts > 1) + a->x_plain;
-	l->scratch = a->x_plain ? 2 * a->n * (uint64_t)rlx_g_conv_folded(a) : 0;
+	l->scratch = rlx_g_conv_plain_bytes(a);
 	if (parts > 1)
-		l->scratch += (uint64_t)parts * (uint64_t)m * a->oc * sizeof(float);
+		l->scratch += (uint64_t)parts * a->n * a->y_n * sizeof(float);
 	l->shared = (uint32_t)(GEMM_TILE_STAGES(t.m, t.n) * GEMM_TILE_STAGE(t.m, t.n));
-	rlx_g_conv_maps(&mapped, channels, t, l);
+	rlx_g_conv_maps(&mapped, channels, folded ? RLX_G_CONV_FOLD : mapped.ic, t, l);
 	RLX_G_VARIANT(l, conv_wgmma,
 		      .GEMM_TYPE_A = rlx_g_conv_num(a->type),
 		      .GEMM_TYPE_C = rlx_g_conv_num(a->out_type),
 		      .GEMM_TILE_M = t.m, .GEMM_TILE_N = t.n, .GEMM_ACT = (int32_t)a->act,
 		      .CONV_SPLIT_K = parts > 1, .CONV_CHANNELS = channels,
-		      .CONV_FOLDED = a->x_plain);
+		      .CONV_TURNED = folded ? 2 : a->x_plain, .CONV_PLAIN_Y = a->y_plain);
 }
 
 /*
@@ -191,7 +209,7 @@ static inline bool rlx_g_conv_wgmma_plan(const void *args, unsigned int i, struc
 
 	if (!rlx_g_gemm_tile(i / 3, &t))
 		return false;
-	tiles = rlx_g_ceil(rlx_g_conv_pixels(a), t.m) * rlx_g_ceil((int64_t)a->oc, t.n);
+	tiles = rlx_g_conv_wgmma_tiles(a, t);
 	most = rlx_g_conv_steps(&mapped, rlx_g_conv_channels(&mapped)) / 2;
 	most = most < 64 ? most : 64;
 	parts = tiles ? (int64_t)l->processors / tiles : 1;
@@ -216,8 +234,8 @@ static inline void rlx_g_conv_wgmma_cost(const void *args, const struct rlx_g_la
 	double steps = (double)rlx_g_ceil(rlx_g_conv_steps(&mapped, p->CONV_CHANNELS), parts), k;
 
 	k = steps * GEMM_TILE_DEPTH;
-	t->blocks = (double)(rlx_g_ceil((int64_t)pixels, m) * rlx_g_ceil((int64_t)a->oc, n) *
-			     parts);
+	t->blocks = (double)(rlx_g_conv_wgmma_tiles(a, (struct rlx_g_gemm_tile){
+				     p->GEMM_TILE_M, p->GEMM_TILE_N }) * parts);
 	t->rate = RLX_G_RATE_mma_f16;
 	t->flops = 2.0 * (double)(m * n) * k;
 	t->l2_bytes = (double)(m + n) * k * 2;
@@ -227,8 +245,7 @@ static inline void rlx_g_conv_wgmma_cost(const void *args, const struct rlx_g_la
 	t->dram_bytes = 2 * ((double)a->n * (double)(a->in[1] * a->in[2]) * ic +
 			     (double)(a->k[1] * a->k[2]) * ic * oc) +
 			pixels * oc * (a->res ? 2 : 1) * (a->out_type == RLX_F32 ? 4 : 2);
-	if (a->x_plain)
-		t->alone_bytes = 4 * (double)a->n * (double)rlx_g_conv_folded(a);
+	t->alone_bytes = 2 * (double)rlx_g_conv_plain_bytes(a);
 	if (parts > 1)
 		t->alone_bytes += 2 * (double)parts * pixels * oc * sizeof(float);
 	t->resident = 1;

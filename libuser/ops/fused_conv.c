@@ -8,13 +8,14 @@
  * Shapes:	x[n, c, in..], w[co, c / groups, k..], bias[co], residual like y -> y[n, co,
  *		out..] as conv; with block y and residual are as block_channels gives them, and so
  *		may x be; channels last x is [n, 1, h, w, c] (or plain), w [co, 1, kh, kw, c /
- *		groups], y and residual [n, 1, oh, ow, co]; of a plain x w may have more channels,
- *		whose weights are not looked at
+ *		groups], y and residual [n, 1, oh, ow, co] (with plain_y plain); of a plain x w may
+ *		have more channels, whose weights are not looked at
  * Dtypes:	x, w, bias, residual: f64 f32 f16 bf16; y as x and w promoted, or out_dtype
  * Does:	act(conv(x, w) + bias + residual) with stride, pad and dilation of conv. act is
  *		one of enum rlx_act, none if not given; act_lo and act_hi bound RLX_ACT_CLIP and
  *		are factor and addend of RLX_ACT_HARD_SIGMOID. block is 1 to 64, 0 (if not given)
- *		for plain layouts, -1 for channels last. out_dtype, if given f64, f32, f16 or
+ *		for plain layouts, -1 for channels last, where plain_y leaves y and the residual
+ *		plain (if not given: they are not). out_dtype, if given f64, f32, f16 or
  *		bf16, is what y is rounded to, once and behind act; sums are as wide at least.
  * Gradient:	by the ops that it stands for
  * Source:	conv, add and the activation's op
@@ -29,7 +30,8 @@ RLX_OP(fused_conv, "act(conv(x, w) + bias + residual)",
 	ATTR(f32, act_lo)
 	ATTR(f32, act_hi)
 	ATTR(i32, block)
-	ATTR(dtype, out_dtype),
+	ATTR(dtype, out_dtype)
+	ATTR(bool, plain_y),
 	RLX_T_COMPUTE | RLX_T_FUSED)
 
 /* The plain shape that a blocked x stands for; false if it cannot be blocked. */
@@ -113,7 +115,10 @@ static enum rlx_status fused_conv_infer(struct rlx_infer *q)
 	if (bias && (bias->rank != 1 || bias->dim[0] != y->dim[1]))
 		return op_fail(q, RLX_ESHAPE, "the bias must be [%lld]",
 			       (long long)y->dim[1]);
-	if (a->block) {
+	if (a->plain_y && a->block != RLX_CHANNELS_LAST)
+		return op_fail(q, RLX_EINVAL, "plain_y is for channels last, and block is %d",
+			       a->block);
+	if (a->block && !a->plain_y) {
 		int64_t by = a->block > 0 ? a->block : y->dim[1];
 
 		*y = (struct rlx_type){ y->dtype, 5, { y->dim[0],
@@ -143,7 +148,7 @@ static enum rlx_status fused_conv_expand(struct rlx_expand *q)
 		if (xt.rank == 5)
 			x = rlx_emit(q->g, unblock_channels, .x = x, .channels = plain.dim[1]);
 		w = rlx_emit(q->g, unblock_channels, .x = w, .channels = plain_w.dim[1]);
-		block = (int32_t)wt.dim[0];
+		block = a->plain_y ? 0 : (int32_t)wt.dim[0];
 	} else if (block > 0 && xt.rank == 5 && plain_x(a, &xt, &wt, &plain)) {
 		x = rlx_emit(q->g, unblock_channels, .x = x, .channels = plain.dim[1]);
 	}
@@ -209,6 +214,21 @@ static bool sample_out_dtype(unsigned int i, struct rlx_sample *s)
 		s->in[3] = rlx_type(RLX_F32, 2, 24, 7, 9);
 		a->out_dtype = RLX_F16;
 		s->tol = 1e-3;
+		break;
+	case 5:		/* channels last, a plain result */
+		a->block = RLX_CHANNELS_LAST;
+		a->plain_y = true;
+		s->in[0] = rlx_type(dt, 2, 1, 7, 9, 16);
+		s->in[1] = rlx_type(dt, 24, 1, 3, 3, 16);
+		s->in[3] = rlx_type(dt, 2, 24, 7, 9);
+		break;
+	case 6:		/* of one pixel, between plain tensors */
+		a->block = RLX_CHANNELS_LAST;
+		a->plain_y = true;
+		a->pad = (struct rlx_ints){ 0 };
+		s->in[0] = rlx_type(RLX_F32, 2, 16, 5, 8);
+		s->in[1] = rlx_type(RLX_F32, 24, 1, 1, 1, 16);
+		s->in[3] = rlx_type(RLX_F32, 2, 24, 5, 8);
 		break;
 	default:
 		return false;

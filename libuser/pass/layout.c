@@ -19,6 +19,8 @@ struct layout {
 	struct rlx_rewrite	*rw;
 	uint32_t		*blocked;	/* per old value: new blocked value or 0 */
 	bool			*wanted;	/* per old value: a convolution will read it blocked */
+	bool			*kept;		/* ... what keeps the layout reads it */
+	uint32_t		*readers;	/* ... convolutions that could read it blocked */
 	int32_t			 block;
 };
 
@@ -242,8 +244,13 @@ static bool fits_last(const struct layout *l, const struct rlx_node *n)
 		(w->dim[1] == 1 && w->dim[0] == a->groups && a->groups % 8 == 0));
 }
 
-/* A plain x is read as it is, if its channels would have to be filled up. */
-static bool reads_plain(const struct layout *l, const struct rlx_node *n)
+static int64_t pixels_of(const struct rlx_type *t)
+{
+	return shape_span(t, 2, t->rank);
+}
+
+/* Must its channels be filled up? */
+static bool must_fill(const struct layout *l, const struct rlx_node *n)
 {
 	return ((const struct rlx_op_fused_conv *)n->args)->groups == 1 &&
 	       type_of(l, n->in[0])->dim[1] % 8;
@@ -264,15 +271,62 @@ static bool is_gemm(const struct layout *l, const struct rlx_node *n)
 	return one;
 }
 
-/* Operations above which turning x, w and y is less than what is gained. */
-static const double LARGE_FLOPS = 1e9;
+/*
+ * Operations above which turning x, w and y is less than what is gained: where w stays as it is
+ * it is turned once, and else the kernels for plain tensors do it by themselves.
+ */
+static const double LARGE_FLOPS = 1e9, LARGE_FLOPS_W_STAYS = 2e7;
+
+/* A param or constant, maybe rounded: is it the same in all runs, so that its order costs once? */
+static bool stays(const struct layout *l, uint32_t v)
+{
+	const struct rlx_node *n = rlx_node_of(l->rw->old, v);
+
+	while (n->def->index == RLX_OP_cast)
+		n = rlx_node_of(l->rw->old, n->in[0]);
+	return n->def->index == RLX_OP_param || n->def->index == RLX_OP_constant;
+}
 
 static bool is_large(const struct layout *l, const struct rlx_node *n)
 {
 	const struct rlx_type *w = type_of(l, n->in[1]);
+	bool one = ((const struct rlx_op_fused_conv *)n->args)->groups == 1;
 
 	return !is_gemm(l, n) && 2.0 * (double)rlx_type_count(type_of(l, n->out)) *
-	       (double)shape_span(w, 1, w->rank) > LARGE_FLOPS;
+	       (double)shape_span(w, 1, w->rank) >
+	       (one && stays(l, n->in[1]) ? LARGE_FLOPS_W_STAYS : LARGE_FLOPS);
+}
+
+/* Bytes of a plain x above which a transpose of its own is faster than the kernel's. */
+static const int64_t LARGE_X = 4 << 20;
+
+/*
+ * Is a plain x read as it is: where its channels would have to be filled up, or nobody else reads
+ * it turned? A product needs rows at multiples of 16 bytes.
+ */
+static bool reads_plain(const struct layout *l, const struct rlx_node *n)
+{
+	const struct rlx_type *x = type_of(l, n->in[0]);
+
+	if (must_fill(l, n))
+		return true;
+	if (l->blocked[n->in[0]] || l->readers[n->in[0]] > 1 || x->rank != 4 ||
+	    ((const struct rlx_op_fused_conv *)n->args)->groups != 1)
+		return false;
+	return is_gemm(l, n) ? pixels_of(x) % 8 == 0 : rlx_type_bytes(x) <= LARGE_X;
+}
+
+/* Elements of a result whose rows are at odd places, which is stored one by one. */
+static const int64_t LARGE_ODD_Y = 1 << 22;
+
+/* Is the result plain at once? */
+static bool gives_plain(const struct layout *l, const struct rlx_node *n)
+{
+	const struct rlx_type *y = type_of(l, n->out);
+
+	return !l->wanted[n->out] && !l->kept[n->out] && y->rank == 4 &&
+	       ((const struct rlx_op_fused_conv *)n->args)->groups == 1 &&
+	       (pixels_of(y) % 8 == 0 || rlx_type_count(y) < LARGE_ODD_Y);
 }
 
 /* [co, c / groups, kh, kw] as [co, 1, kh, kw, c / groups], filled up to chunks of 8 if it must. */
@@ -282,7 +336,7 @@ static rlx_value weights_last(struct layout *l, const struct rlx_node *n)
 	int64_t pads[8] = { 0 };
 
 	pads[5] = -type_of(l, n->in[1])->dim[1] & 7;
-	if (reads_plain(l, n))
+	if (must_fill(l, n))
 		w = rlx_emit(l->rw->g, pad, .x = w, .pads = { pads, 8 });
 	return to_last(l, w);
 }
@@ -290,6 +344,8 @@ static rlx_value weights_last(struct layout *l, const struct rlx_node *n)
 static bool take_conv_last(struct layout *l, const struct rlx_node *n)
 {
 	struct rlx_op_fused_conv a = *(const struct rlx_op_fused_conv *)n->args;
+	bool plain_y = gives_plain(l, n);
+	rlx_value y;
 
 	if (!fits_last(l, n) ||
 	    (!l->blocked[n->in[0]] && !l->wanted[n->out] && !is_large(l, n)))
@@ -300,13 +356,22 @@ static bool take_conv_last(struct layout *l, const struct rlx_node *n)
 	a.x = reads_plain(l, n) ? image(l, n->in[0]) : blocked(l, n->in[0]);
 	a.w = weights_last(l, n);
 	a.bias = n->in[2] ? as(l, plain(l, n->in[2]), RLX_F32) : RLX_NONE;
-	a.residual = n->in[3] ? blocked(l, n->in[3]) : RLX_NONE;
-	give_blocked(l, n->out, rlx_emit_raw(l->rw->g, &rlx_op_fused_conv, &a, sizeof(a),
-					     n->file, n->line));
+	a.residual = !n->in[3] ? RLX_NONE : plain_y ? plain(l, n->in[3]) : blocked(l, n->in[3]);
+	a.plain_y = plain_y;
+	y = rlx_emit_raw(l->rw->g, &rlx_op_fused_conv, &a, sizeof(a), n->file, n->line);
+	if (!plain_y) {
+		give_blocked(l, n->out, y);
+		return true;
+	}
+	l->rw->map[n->out] = y.id;
+	l->rw->changed = true;
 	return true;
 }
 
-/* Which values reach a convolution that can be done channels last, by what keeps the layout. */
+/*
+ * Which values reach a convolution that can be done channels last, by what keeps the layout; which
+ * of those read what.
+ */
 static void mark_wanted(struct layout *l)
 {
 	const struct rlx_graph *g = l->rw->old;
@@ -320,25 +385,21 @@ static void mark_wanted(struct layout *l)
 
 		if (!rlx_rewrite_live(l->rw, n))
 			continue;
-		if (at->def->index == RLX_OP_fused_conv && fits_last(l, at) &&
-		    !reads_plain(l, at)) {
-			l->wanted[at->in[0]] = true;
-			l->wanted[at->in[3]] = true;
+		if (at->def->index == RLX_OP_fused_conv && fits_last(l, at)) {
+			l->readers[at->in[0]]++;
+			if (!must_fill(l, at)) {
+				l->wanted[at->in[0]] = true;
+				l->wanted[at->in[3]] = true;
+			}
 		}
-		for (k = 0; keeps && l->wanted[at->out] && k < at->n_in; k++)
-			l->wanted[at->in[k]] = true;
+		for (k = 0; keeps && k < at->n_in; k++) {
+			l->kept[at->in[k]] = true;
+			l->wanted[at->in[k]] = l->wanted[at->in[k]] || l->wanted[at->out];
+		}
 	}
 }
 
 /* ---- what keeps the layout ---- */
-
-/* Is it the same in all runs, so that a kernel's order for it costs once? */
-static bool stays(const struct layout *l, uint32_t v)
-{
-	uint16_t op = rlx_node_of(l->rw->old, v)->def->index;
-
-	return op == RLX_OP_constant || op == RLX_OP_param;
-}
 
 static bool take_conv(struct layout *l, const struct rlx_node *n)
 {
@@ -546,7 +607,9 @@ enum rlx_status rlx_pass_layout(struct rlx_pass_ctx *c, struct rlx_graph *g,
 		return st;
 	l.blocked = rlx_bump_new(&rw.g->bump, g->n_val, sizeof(*l.blocked));
 	l.wanted = rlx_bump_new(&rw.g->bump, g->n_val, sizeof(*l.wanted));
-	if (!l.blocked || !l.wanted)
+	l.kept = rlx_bump_new(&rw.g->bump, g->n_val, sizeof(*l.kept));
+	l.readers = rlx_bump_new(&rw.g->bump, g->n_val, sizeof(*l.readers));
+	if (!l.blocked || !l.wanted || !l.kept || !l.readers)
 		rlx_fail(&rw.g->err, RLX_ENOMEM, "layout: out of memory");
 	else if (channels_last(&l))
 		mark_wanted(&l);

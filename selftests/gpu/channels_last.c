@@ -258,6 +258,73 @@ TEST(pixels)
 			    form[i % 5].precision, seed, form[i % 5].tol, i);
 }
 
+/* A bottleneck between plain tensors: of one pixel, of several, of one with the input added. */
+static struct rlx_graph *bottleneck(uint64_t seed, enum rlx_dtype dtype, int64_t h, int64_t w)
+{
+	struct net t = { rlx_graph_new("bottleneck"), seed, RLX_NONE, dtype };
+	int64_t c = pick(&t, 0, 3) ? 8 * pick(&t, 1, 12) : pick(&t, 1, 20);
+	rlx_value x;
+
+	t.x = x = rlx_input(t.g, "x", rlx_type(dtype, pick(&t, 1, 3), c, h, w));
+	conv(&t, 8 * pick(&t, 1, 6), 1, 1, 1);
+	t.x = rlx_emit(t.g, relu, .x = t.x);
+	conv(&t, 8 * pick(&t, 1, 6), 3, 1, 1);
+	t.x = rlx_emit(t.g, relu, .x = t.x);
+	if (at(&t).dim[2] == h && at(&t).dim[3] == w) {
+		conv(&t, c, 1, 1, 1);
+		t.x = rlx_emit(t.g, relu, .x = rlx_emit(t.g, add, .a = t.x, .b = x));
+	} else {
+		conv(&t, c, 3, 2, 1);
+	}
+	rlx_output(t.g, "y", t.x);
+	CHECKF(!rlx_graph_finish(t.g), "%s", rlx_graph_error(t.g)->text);
+	return t.g;
+}
+
+TEST(bottlenecks)
+{
+	uint64_t seed = rlx_test_seed(), draws = seed;
+
+	for (int i = 0; i < 16; i++) {
+		int64_t h = 1 + (int64_t)(rlx_test_rand(&draws) % 14);
+		int64_t w = i % 2 ? 8 : 1 + (int64_t)(rlx_test_rand(&draws) % 14);
+
+		against_ref(bottleneck(seed + (uint64_t)i, i / 2 % 2 ? RLX_BF16 : RLX_F16, h, w),
+			    RLX_PRECISION_AS_WRITTEN, seed, i / 2 % 2 ? 5e-2 : 6e-3, i);
+	}
+}
+
+/* The first convolution reads a plain input, the last one writes a plain result: none is turned. */
+TEST(ends_are_plain)
+{
+	struct rlx_compile_opts o = { .size = sizeof(o), .device = getenv("RLX_TEST_GPU"),
+				      .flags = RLX_COMPILE_NATIVE };
+
+	for (int i = 0; i < 2; i++) {
+		struct net t = { rlx_graph_new("ends"), rlx_test_seed(), RLX_NONE, RLX_F16 };
+		const struct rlx_graph *done;
+		struct rlx_session *s;
+		rlx_value x;
+
+		t.x = x = rlx_input(t.g, "x", rlx_type(RLX_F16, 1, 64, 16, 16));
+		if (i) {
+			conv(&t, 16, 1, 1, 1);
+			t.x = rlx_emit(t.g, conv, .x = t.x, .pad = RLX_INTS(1, 1, 1, 1),
+				       .w = constant(&t, rlx_type(RLX_F16, 16, 16, 3, 3), 0.2));
+			conv(&t, 64, 1, 1, 1);
+			t.x = rlx_emit(t.g, add, .a = t.x, .b = x);
+		} else {	/* large enough by itself */
+			conv(&t, 128, 3, 1, 1);
+		}
+		rlx_output(t.g, "y", t.x);
+		s = rig_session(t.g, &o);
+		done = rlx_program_graph(s->p);
+		for (uint32_t k = 0; k < done->n_node; k++)
+			CHECK(done->node[k].def->index != RLX_OP_transpose);
+		rlx_session_free(s);
+	}
+}
+
 /* Of @dtype with @precision: only the input and the result are turned, however long the chain. */
 static void chain_stays(enum rlx_dtype dtype, enum rlx_precision precision)
 {

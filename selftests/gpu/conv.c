@@ -64,7 +64,8 @@ static void one_conv(const struct rlx_k_conv_nd *shape, int type, gpu_launch_fn 
 	int bias_type = type == RLX_F64 || (!a.channels_last && kc_pick(seed, 0, 1)) ? type :
 			RLX_F32;
 	const struct order ox = order_of(a.ic, a.in, a.channels_last && !a.x_plain);
-	const struct order oy = order_of(a.oc, a.out, a.channels_last), vector = { 1, 1, 1, false };
+	const struct order oy = order_of(a.oc, a.out, a.channels_last && !a.y_plain);
+	const struct order vector = { 1, 1, 1, false };
 	struct order ow = order_of(a.ic / a.groups, a.k, a.channels_last);
 	void *x, *w, *bias, *res, *y;
 	struct conv_data d;
@@ -237,6 +238,7 @@ static void shape_last(struct rlx_k_conv_nd *a, uint64_t *seed)
 	conv_shape_random(a, false, seed);
 	a->channels_last = true;
 	a->x_plain = a->groups == 1 && kc_pick(seed, 0, 2) == 0;
+	a->y_plain = a->groups == 1 && kc_pick(seed, 0, 2) == 0;
 	if (a->groups == 1 && !a->x_plain)
 		a->ic = 8 * kc_pick(seed, 1, 12);
 	else if (a->groups > 1)
@@ -360,9 +362,10 @@ static void shape_group(struct rlx_k_conv_nd *a, uint64_t *seed)
 		} while (full < span);
 		a->out[i] = (full - span) / a->s[i] + 1;
 	}
-	a->x_plain = a->d[2] == 1 && !kc_pick(seed, 0, 3);
-	if (a->x_plain)
-		a->ic = kc_pick(seed, 1, 8);
+	a->x_plain = kc_pick(seed, 0, 1);
+	a->y_plain = kc_pick(seed, 0, 1);
+	if (a->x_plain)	/* two ways of it */
+		a->ic = kc_pick(seed, 1, kc_pick(seed, 0, 1) ? 8 : 150);
 }
 
 TEST(wgmma)
@@ -370,7 +373,7 @@ TEST(wgmma)
 	uint64_t seed = rlx_test_seed();
 	struct rlx_k_conv_nd a;
 
-	for (int i = 0; i < 42; i++) {
+	for (int i = 0; i < 72; i++) {
 		processors = (uint32_t)kc_pick(&seed, 1, 24);
 		shape_group(&a, &seed);
 		live_images = i % 3 ? 0 : (int64_t)kc_pick(&seed, 1, a.n);
