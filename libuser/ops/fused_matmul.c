@@ -278,13 +278,14 @@ static bool fused_matmul_accept_transposed(struct rlx_match *m, void *args)
 	return fused_matmul_accept(m, args) && ((struct rlx_op_fused_matmul *)args)->trans_b;
 }
 
-/* What stands behind one that has nothing behind it goes into it. */
+/* What stands behind one that has nothing behind it goes into it: a bias, a residual or both. */
 static bool fused_matmul_extend(struct rlx_match *m, void *args)
 {
 	const struct rlx_op_fused_matmul *f = rlx_match_node(m, "m")->args;
 	struct rlx_op_fused_matmul *a = args;
+	const struct rlx_type *bias = rlx_match_type(m, "bias");
 
-	if (f->act || f->out_dtype || rlx_match_type(m, "bias")->rank != 1)
+	if (f->act || f->out_dtype || (bias && bias->rank != 1))
 		return false;
 	*a = *f;
 	a->a = rlx_match_value(m, "a");
@@ -297,17 +298,22 @@ static bool fused_matmul_extend(struct rlx_match *m, void *args)
 #define MM  "matmul(a, b)"
 #define MMB "add(matmul(a, b), bias)"
 #define MMR "add(add(matmul(a, b), bias), r)"
+#define MMA "add(matmul(a, b), r)"
+#define FMA "add(m:fused_matmul(a, b), r)"
 #define FMB "add(m:fused_matmul(a, b), bias)"
 #define FMR "add(add(m:fused_matmul(a, b), bias), r)"
 #define ACTS(x) OP_ACT_PATTERNS(x, fused_matmul_accept)
 static const struct rlx_pattern fused_matmul_patterns[] = {
-	ACTS(MMR), ACTS(MMB), ACTS(MM),
+	ACTS(MMR), ACTS(MMB), ACTS(MMA), ACTS(MM),
 	{ MMR, fused_matmul_accept },
 	{ MMB, fused_matmul_accept },
+	{ MMA, fused_matmul_accept },
 	{ MM, fused_matmul_accept_transposed },
 	OP_ACT_PATTERNS(FMR, fused_matmul_extend), OP_ACT_PATTERNS(FMB, fused_matmul_extend),
+	OP_ACT_PATTERNS(FMA, fused_matmul_extend),
 	{ FMR, fused_matmul_extend },
 	{ FMB, fused_matmul_extend },
+	{ FMA, fused_matmul_extend },
 	{ NULL, NULL },
 };
 
