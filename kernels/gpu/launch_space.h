@@ -123,10 +123,12 @@ static inline void rlx_g_pool_tile(const struct rlx_k_pool *a, struct rlx_g_laun
 
 /*
  * Threads that share a window; 1: none do. They do where windows have much, and there are few of
- * them, or neighbours' lie so far apart that a thread each would read them a line at a time.
+ * them, or neighbours' lie so far apart that a thread each would read them a line at a time. A
+ * thread has all of a window that is @known under way at a time, so that others would only find
+ * their ways through it as well: each takes longer for that than for its reads.
  */
 static inline int32_t rlx_g_pool_lanes(const struct rlx_k_pool *a, const struct rlx_g_launch *l,
-				       int32_t channels)
+				       int32_t channels, bool known)
 {
 	double taps = 1, windows = (double)a->planes, fill = l->processors ? l->processors : 1;
 	bool apart = !channels && (a->out[2] == 1 || a->s[2] > 4);
@@ -138,7 +140,7 @@ static inline int32_t rlx_g_pool_lanes(const struct rlx_k_pool *a, const struct 
 		windows *= (double)a->out[i];
 	}
 	windows /= channels ? channels : 1;
-	if (taps < 16 || (!apart && windows > fill * 512))
+	if (taps < 16 || (!apart && (windows > fill * 512 || (known && !channels))))
 		return 1;
 	if (channels)
 		return taps < 128 || windows > fill * 128 ? 8 : 32;
@@ -161,7 +163,9 @@ static inline void rlx_g_pool_f32_launch(const void *args, struct rlx_g_launch *
 		return;
 	channels = !last ? 0 : rlx_g_pool_vec(a->in[2] | (uint64_t)a->y / (uint64_t)size, a->x,
 					      size, 16 / size);
-	lanes = rlx_g_pool_lanes(a, l, channels);
+	known = a->k[w] <= 7 && a->k[h] <= 7 && a->s[w] <= 4 && a->s[h] <= 4 && a->d[w] == 1 &&
+		a->d[h] == 1;
+	lanes = rlx_g_pool_lanes(a, l, channels, known && a->k[0] == 1);
 	if (lanes > 1) {
 		RLX_G_VARIANT(l, pool_lanes, .ELEM_TYPE = a->type, .POOL_KIND = (int32_t)a->kind,
 			      .POOL_INDEX = index, .POOL_CHANNELS = channels, .POOL_DEPTH = depth,
@@ -170,8 +174,6 @@ static inline void rlx_g_pool_f32_launch(const void *args, struct rlx_g_launch *
 		l->grid[0] = l->grid[0] < 8192 ? l->grid[0] : 8192;
 		return;
 	}
-	known = a->k[w] <= 7 && a->k[h] <= 7 && a->s[w] <= 4 && a->s[h] <= 4 && a->d[w] == 1 &&
-		a->d[h] == 1;
 	RLX_G_VARIANT(l, pool_f32, .ELEM_TYPE = a->type, .POOL_KIND = (int32_t)a->kind,
 		      .POOL_INDEX = index, .POOL_CHANNELS = channels, .POOL_DEPTH = depth,
 		      .POOL_WIDE = rlx_g_pool_wide(a), .POOL_TAPS = known ? (int32_t)a->k[w] : 0,
