@@ -374,12 +374,15 @@ static void put_load(struct writer *w, uint32_t k)
 		    w->a->rank - 1);
 }
 
-/* End the function, and the kernel that calls it for vectors of @v elements. */
+/*
+ * End the function, and the kernel that calls it for vectors of @v elements. Where they lie is
+ * found before the launch ahead is waited for: of few elements that takes as long as the rest.
+ */
 static void put_kernel(struct writer *w, int v)
 {
 	uint32_t k;
 
-	put(w, "}\nRLX_G_KERNEL(ew, struct rlx_g_ew, %d)\n{\n", THREADS);
+	put(w, "}\nRLX_G_KERNEL_PDL(ew, struct rlx_g_ew, %d)\n{\n", THREADS);
 	for (k = 0; k < w->n_in; k++)
 		put(w, "const void *x%u = RLX_G_PTR(const void, a.in[%u]);\n"
 		    "ew_vec<%d, %d> i%u;\n", k, k, (int)w->type[k], v, k);
@@ -387,10 +390,15 @@ static void put_kernel(struct writer *w, int v)
 		put(w, "void *y%u = RLX_G_PTR(void, a.out[%u]);\new_vec<%d, %d> o%u;\n", k, k,
 		    (int)w->out_type[k], v, k);
 	put(w, "const int64_t n = live_rows(env, a.n), step = (int64_t)gridDim.x * %d;\n"
-	    "for (int64_t i = ((int64_t)blockIdx.x * %d + threadIdx.x) * %d; i < n; i += step) {\n"
+	    "bool ahead = true;\n"
+	    "for (int64_t i = ((int64_t)blockIdx.x * %d + threadIdx.x) * %d; ; i += step) {\n"
 	    "const int64_t left = n - i;\n", THREADS * v, THREADS, v);
 	if (rows_of_vectors(w, v))
 		put_indices(w, "i");
+	for (k = 0; k < w->n_in && rows_of_vectors(w, v); k++)
+		if (w->walk[k] == WALK_STRIDES)
+			put(w, "p%u = compute_anew(p%u);\n", k, k);
+	put(w, "if (ahead)\npdl_wait();\nahead = false;\nif (left <= 0)\nbreak;\n");
 	for (k = 0; k < w->n_in; k++)
 		if (w->walk[k] != WALK_STRIDES || rows_of_vectors(w, v))
 			put_load(w, k);

@@ -54,7 +54,7 @@ static DEV inline void copy_once(once_at to, const void *src, int from)
 	copy_async(to, src, 16, from);
 }
 
-static DEV inline int compute_anew(int x)
+template <class T> static DEV inline T compute_anew(T x)
 {
 	return x;
 }
@@ -63,6 +63,12 @@ static DEV inline int compute_anew(int x)
 template <class T> static DEV inline T load_if(const T *p, bool in)
 {
 	return in ? *p : T();
+}
+
+/* The same of 16 bits, as a word. */
+static DEV inline uint32_t load_short(const uint16_t *p, bool in)
+{
+	return in ? *p : 0;
 }
 
 /* *p if @in, else words of @other; T has 2, 4, 8 or 16 bytes and is aligned to them. */

@@ -27,6 +27,25 @@ static DEV inline void pdl_trigger(void)
 #endif
 }
 
+/*
+ * What a launch is given, into the cache of constants, which has none of it at first: each line
+ * that is missing is a trip to the L2, which the launch ahead hides. The words are of no use but
+ * that nobody can leave out reading them: a second trigger does nothing.
+ */
+template <class T> static DEV inline void bring_args(const T &a)
+{
+#if RLX_ARCH >= 90
+	const uint32_t *word = (const uint32_t *)&a;
+	uint32_t any = 0;
+
+#pragma unroll
+	for (unsigned int i = 0; i < sizeof(a) / 4; i += 32)
+		any |= word[i];
+	asm volatile("{ .reg .pred p; setp.eq.u32 p, %0, 1;\n"
+		     "@p griddepcontrol.launch_dependents; }" :: "r"(any) : "memory");
+#endif
+}
+
 /* How many blocks at least a multiprocessor is to hold; a kernel may define it first. */
 #ifdef RLX_G_BLOCKS
 #define RLX_G_BOUNDS(threads)	__launch_bounds__(threads, RLX_G_BLOCKS)
@@ -62,6 +81,8 @@ static DEV inline void bring_near(const void *p)
 	static DEV inline void rlx_g_##name##_late(const type &a, const struct rlx_g_env &env); \
 	RLX_G_KERNEL_PDL(name, type, threads)				\
 	{								\
+		bring_args(a);						\
+		bring_args(env);					\
 		pdl_wait();						\
 		rlx_g_##name##_late(a, env);				\
 	}								\
@@ -116,10 +137,19 @@ static DEV inline uint32_t shared_address(const void *p)
 	return (uint32_t)__cvta_generic_to_shared(p);
 }
 
-/* @x, of which the compiler does not know it: what is made of it is not kept in registers. */
+/*
+ * @x, of which the compiler does not know it: what is made of it is not kept in registers, and it
+ * is made here, not where it is used.
+ */
 static DEV inline int compute_anew(int x)
 {
 	asm volatile("" : "+r"(x));
+	return x;
+}
+
+static DEV inline int64_t compute_anew(int64_t x)
+{
+	asm volatile("" : "+l"(x));
 	return x;
 }
 
@@ -224,6 +254,16 @@ template <class T> static DEV inline T load_if(const T *p, bool in)
 		memcpy(&v, &u, 2);
 	}
 	return v;
+}
+
+/* *p as a word if @in, else 0: nothing is done with it that would wait for it. */
+static DEV inline uint32_t load_short(const uint16_t *p, bool in)
+{
+	uint32_t w = 0;
+
+	asm volatile("{.reg .pred p; setp.ne.b32 p, %2, 0; @p ld.global.u16 %0, [%1];}"
+		     : "+r"(w) : "l"(p), "r"((int)in));
+	return w;
 }
 
 /* *p if @in, else words of @other; T has 2, 4, 8 or 16 bytes and is aligned to them. */
