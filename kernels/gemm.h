@@ -66,7 +66,7 @@ enum rlx_k_num {
  * @a:		A[M,K], or A^T [K,M] where trans_a
  * @b:		see b_form
  * @c:		C[M,N]; may not overlap A or B
- * @bias:	n floats added to every row, or NULL
+ * @bias:	n floats added to every row, or NULL; of C's type where bias_as_c
  * @row_bias:	m floats, one for each row, or NULL (convolution: channels)
  * @residual:	R[M,N] like C, or NULL. May be C itself with ldr = ldc, which
  *		adds to what is there: beta C + alpha A B.
@@ -86,6 +86,7 @@ enum rlx_k_num {
  * @scales:	GPU's GEMMs of f16 or bf16: n, one for each column, or @one_scale, that the
  *		product is multiplied by, of @scale_type (enum rlx_dtype: f32, bf16
  *		or f16); or NULL
+ * @bias_as_c:	GPU's GEMMs of f16 or bf16, whose C has 16 bits: so have the biases
  * @compute:	for who picks the kernel: the dtype (enum rlx_dtype) that it rounds A and B
  *		to; 0: as they are. @tf32: f32 may be multiplied as TF32.
  * @batch:	counts of two batch dimensions, outer first; 0 counts as 1
@@ -93,7 +94,7 @@ enum rlx_k_num {
  *		broadcasts. bias and row_bias are the same for all.
  *
  * All vectors and matrices are of the kernel's type (but see a_num and others)
- * except bias and row_bias: double for gemm_f64, else float.
+ * except bias (but see bias_as_c) and row_bias: double for gemm_f64, else float.
  */
 struct rlx_k_gemm {
 	size_t			m, n, k;
@@ -111,7 +112,7 @@ struct rlx_k_gemm {
 	size_t			a_step[2], b_step[2], c_step[2], r_step[2];
 	const void		*scales;
 	uint8_t			scale_type, compute;
-	bool			tf32;
+	bool			tf32, bias_as_c;
 };
 
 /**

@@ -74,8 +74,10 @@ static bool takes_matmul(const struct rlx_lower *lo)
 	const struct rlx_type *bias = rlx_lower_in(lo, 2), *res = rlx_lower_in(lo, 3);
 	const struct rlx_type *y = rlx_lower_out(lo, 0);
 
+	/* whether one of y's own is added is the backend's to say (rlx_gemm_bias()) */
 	if (bias && (rlx_type_count(bias) != y->dim[y->rank - 1] ||
-		     bias->dtype != (y->dtype == RLX_F64 ? RLX_F64 : RLX_F32)))
+		     (bias->dtype != y->dtype &&
+		      bias->dtype != (y->dtype == RLX_F64 ? RLX_F64 : RLX_F32))))
 		return false;
 	/* nothing multiplies f64 with less */
 	if (a->compute == RLX_F16 || (a->compute && y->dtype == RLX_F64))

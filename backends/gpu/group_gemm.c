@@ -129,7 +129,7 @@ bool gpu_group_gemm_horizontal(struct gpu_group *g)
 	    g->p->val[st->in[0]].root != g->p->val[st[-1].in[0]].root ||
 	    m->m != h->m || m->k != h->k || m->lda != h->lda || !m->b_fixed || !h->b_fixed ||
 	    m->residual || h->residual || rlx_k_gemm_batches(m) != 1 ||
-	    rlx_k_gemm_batches(h) != 1 || m->act != h->act ||
+	    rlx_k_gemm_batches(h) != 1 || m->act != h->act || m->bias_as_c != h->bias_as_c ||
 	    memcmp(&m->alpha, &h->alpha, offsetof(struct rlx_k_gemm, act) -
 		   offsetof(struct rlx_k_gemm, alpha)) ||
 	    l.block[0] != by->block[0] || !fits(&l, by) || m->b_form != h->b_form ||

@@ -340,6 +340,7 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 {
 	const enum rlx_dtype a = rlx_lower_in(lo, 0)->dtype, b = rlx_lower_in(lo, 1)->dtype;
 	const enum rlx_dtype y = rlx_lower_out(lo, 0)->dtype;
+	const struct rlx_type *bias = rlx_lower_in(lo, 2);
 	const bool wide = y == RLX_F64;
 	const bool is_16bit = !wide && (a != RLX_F32 || b != RLX_F32 || y != RLX_F32);
 	struct rlx_g_launch l = gpu_launch_of(lo, 0);
@@ -353,7 +354,8 @@ static enum rlx_status gemm(struct rlx_lower *lo, struct rlx_k_gemm *g)
 	if (wide ? a != RLX_F64 || b != RLX_F64 :
 		   !rlx_lower_real(a) || !rlx_lower_real(b) || !rlx_lower_real(y))
 		return rlx_lower_unsupported(lo, "no kernel for these dtypes");
-	if (rlx_gemm_bias(lo, g, wide ? RLX_F64 : RLX_F32))
+	g->bias_as_c = is_16bit && y != RLX_F32 && bias && bias->dtype == y;
+	if (rlx_gemm_bias(lo, g, wide ? RLX_F64 : g->bias_as_c ? y : RLX_F32))
 		return lo->status;
 	rlx_lower_ref_in(lo, &g->b, 1, 0);
 	g->b_fixed = gpu_is_fixed(lo, 1);

@@ -15,6 +15,7 @@
 #define RLX_G_GEMM_H
 
 #include "kernels/gpu/act.h"
+#include "kernels/gpu/move.h"
 #include "kernels/gemm.h"
 
 /* Who includes this may have said so: sums are multiplied by scales, if there are any. */
@@ -49,9 +50,8 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 	DEV gemm_operands(const struct rlx_k_gemm &g, const struct rlx_g_env &env,
 			  int64_t batch)
 	{
-		int64_t inner = g.batch[1] ? (int64_t)g.batch[1] : 1;
-		size_t i = batch < inner ? 0 : (size_t)(batch / inner);
-		size_t j = (size_t)batch - i * (size_t)inner;
+		int64_t rest, inner = g.batch[1] ? (int64_t)g.batch[1] : 1;
+		size_t i = (size_t)divide(batch, inner, &rest), j = (size_t)rest;
 
 		a = RLX_G_PTR(const TA, g.a) + i * g.a_step[0] + j * g.a_step[1];
 		b = RLX_G_PTR(const TB, g.b) + i * g.b_step[0] + j * g.b_step[1];
@@ -65,10 +65,32 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 #endif
 	}
 
-	/* What is added to the product at (row, col). */
+	/* What is added to the product at (row, col); the bias as it lies in memory. */
 	struct added {
 		T	bias, row_bias, r;
 	};
+
+	/* The bias of column @col: to convert it is to wait for it. */
+	DEV T bias_bits(const struct rlx_k_gemm &g, size_t col) const
+	{
+		if constexpr (sizeof(TC) == 2)
+			if (g.bias_as_c)
+				return bits_f32(((const uint16_t *)bias)[col]);
+		return bias[col];
+	}
+
+	DEV T bias_value(const struct rlx_k_gemm &g, T bits) const
+	{
+		if constexpr (sizeof(TC) == 2)
+			if (g.bias_as_c) {
+				uint16_t u = (uint16_t)f32_bits(bits);
+				TC v;
+
+				memcpy(&v, &u, sizeof(v));
+				return to_f32(v);
+			}
+		return bits;
+	}
 
 	template <class GET>
 	DEV struct added adds(const struct rlx_k_gemm &g, size_t row, size_t col, GET get) const
@@ -76,7 +98,7 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 		struct added x = { 0, 0, 0 };
 
 		if (bias)
-			x.bias = bias[col];
+			x.bias = bias_bits(g, col);
 		if (row_bias)
 			x.row_bias = row_bias[row];
 		if (r)
@@ -90,7 +112,7 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 #if GEMM_SCALED
 		sum *= load_float(scales, g.one_scale ? 0 : (int64_t)col, g.scale_type);
 #endif
-		return (T)g.alpha * sum + x.bias + x.row_bias + x.r;
+		return (T)g.alpha * sum + bias_value(g, x.bias) + x.row_bias + x.r;
 	}
 
 	/* What becomes of it. */

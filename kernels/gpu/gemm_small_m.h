@@ -503,7 +503,9 @@ struct small_m_tile {
 		struct small_m_adds x = {};
 		bool on = has(e);
 
-		if (o.bias)
+		if (o.bias && sizeof(type_c) == 2 && g.bias_as_c)
+			x.bias = bits_f32(load_short((const uint16_t *)o.bias + c, on));
+		else if (o.bias)
 			x.bias = load_if(o.bias + c, on);
 		if (o.row_bias)
 			x.row_bias = load_if(o.row_bias + r, on);

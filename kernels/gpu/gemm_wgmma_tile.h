@@ -189,6 +189,22 @@ template <class T> static DEV inline bool by_pairs(const T *p, size_t ld)
 	return ((uint64_t)p | ld * sizeof(T)) % (2 * sizeof(T)) == 0;
 }
 
+/* What columns, from @col on, of which there are @n, add to the sums. */
+template <class T> static DEV inline void add_bias(float *d, const T *bias, int col, int n)
+{
+#pragma unroll
+	for (int i = 0; i < SUMS; i += 4) {
+		int left = n - (col + wgmma_col(i));
+		float b[2];
+
+		load_two(bias + col + wgmma_col(i), by_pairs(bias, 0) && left > 1, left, b);
+		d[i] += b[0];
+		d[i + 1] += b[1];
+		d[i + 2] += b[0];
+		d[i + 3] += b[1];
+	}
+}
+
 /* What rows and columns add to the sums, in the registers where they are. */
 static DEV inline void add_lines(float *d, const struct rlx_k_gemm &a, const operands &o, int row,
 			       int col)
@@ -212,19 +228,10 @@ static DEV inline void add_lines(float *d, const struct rlx_k_gemm &a, const ope
 			d[i + e + 2] *= by;
 		}
 #endif
-	if (o.bias)
-#pragma unroll
-		for (int i = 0; i < SUMS; i += 4) {
-			int left = (int)a.n - (col + wgmma_col(i));
-			float b[2];
-
-			load_two(o.bias + col + wgmma_col(i), by_pairs(o.bias, 0) && left > 1,
-				 left, b);
-			d[i] += b[0];
-			d[i + 1] += b[1];
-			d[i + 2] += b[0];
-			d[i + 3] += b[1];
-		}
+	if (o.bias && sizeof(type_c) == 2 && a.bias_as_c)
+		add_bias(d, (const type_c *)o.bias, col, (int)a.n);
+	else if (o.bias)
+		add_bias(d, o.bias, col, (int)a.n);
 	if (o.row_bias)
 #pragma unroll
 		for (int i = 0; i < 4; i += 2) {

@@ -54,6 +54,11 @@ static double operand(const struct gemm_case *t, const void *p, size_t i, int ty
 	return t->to_bf16 ? (double)kc_from_bf16(kc_to_bf16((float)v)) : v;
 }
 
+static int bias_type(const struct gemm_case *t, const struct rlx_k_gemm *a)
+{
+	return a->bias_as_c ? t->tc : t->tbias;
+}
+
 static void check_one(const struct gemm_case *t, const struct rlx_k_gemm *a,
 		      const struct gemm_data *d, size_t batch, const size_t at[2])
 {
@@ -71,7 +76,7 @@ static void check_one(const struct gemm_case *t, const struct rlx_k_gemm *a,
 	}
 	want = a->alpha * sum;
 	if (d->bias)
-		want += gpu_value(d->bias, col, t->tbias);
+		want += gpu_value(d->bias, col, bias_type(t, a));
 	if (d->row)
 		want += gpu_value(d->row, row, t->tbias);
 	if (d->r)
@@ -128,6 +133,7 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 		a.ldb += (t->align - a.ldb % t->align) % t->align;
 	}
 	a.ldc = a.ldr = n + pad;
+	a.bias_as_c = rlx_k_type_size((enum rlx_dtype)t->tc) == 2 && kc_pick(seed, 0, 1);
 	a.a_step[1] = (a.trans_a ? k : m) * a.lda;
 	a.b_step[1] = (a.b_form == RLX_B_COLS ? n : k) * a.ldb;
 	a.c_step[1] = a.r_step[1] = m * a.ldc;
@@ -146,7 +152,7 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 	if (kc_pick(seed, 0, 1))
 		d.r = gpu_alloc(nc, t->tc, -1, 1, seed);
 	if (kc_pick(seed, 0, 1))
-		d.bias = gpu_alloc(n, t->tbias, -1, 1, seed);
+		d.bias = gpu_alloc(n, bias_type(t, &a), -1, 1, seed);
 	if (kc_pick(seed, 0, 1))
 		d.row = gpu_alloc(m, t->tbias, -1, 1, seed);
 	*dev = a;
@@ -154,7 +160,8 @@ static void one_gemm(const struct gemm_case *t, size_t m, size_t n, size_t k, ui
 	dev->b = begins_at(&d.b, nb, off[1], t->tb);
 	dev->c = dev_of(d.c, nc * rlx_k_type_size((enum rlx_dtype)t->tc));
 	dev->residual = d.r ? dev_of(d.r, nc * rlx_k_type_size((enum rlx_dtype)t->tc)) : NULL;
-	dev->bias = d.bias ? dev_of(d.bias, n * rlx_k_type_size((enum rlx_dtype)t->tbias)) : NULL;
+	dev->bias = d.bias ? dev_of(d.bias, n * rlx_k_type_size((enum rlx_dtype)
+								bias_type(t, &a))) : NULL;
 	dev->row_bias = d.row ? dev_of(d.row, m * rlx_k_type_size((enum rlx_dtype)t->tbias)) :
 			NULL;
 	env.zeros = dev_of(zeros, sizeof(zeros));
