@@ -162,17 +162,42 @@ template <class T, class TA, class TB, class TC> struct gemm_operands {
 	}
 };
 
+/*
+ * N sums over LANES neighbours, of which each keeps LEFT at last: from one round to the next half
+ * as many, and of twice as many lanes. Returns the first one's number.
+ */
+template <int LANES, int N, int LEFT, int MASK = 1> static DEV inline int sum_over_lanes(float *c)
+{
+	if constexpr (N > LEFT) {
+		bool upper = lane_id() & MASK;
+
+#pragma unroll
+		for (int i = 0; i < N / 2; i++) {
+			float give = upper ? c[i] : c[i + N / 2];
+			float keep = upper ? c[i + N / 2] : c[i];
+
+			c[i] = keep + warp_xor(give, MASK);
+		}
+		return (upper ? N / 2 : 0) + sum_over_lanes<LANES, N / 2, LEFT, MASK * 2>(c);
+	} else {
+		for (int m = MASK; m < LANES; m *= 2)
+			for (int i = 0; i < LEFT; i++)
+				c[i] += warp_xor(c[i], m);
+		return 0;
+	}
+}
+
 /* Of @tiles in rows of @across: tiles near in time share rows and columns. */
 template <class I>
 static DEV inline void gemm_tile(I t, I down, I across, I *row, I *col)
 {
 	const I group = 8;
-	I band = t / (group * across), first = band * group;
+	int64_t rest, in_band;
+	I first = (I)divide((int64_t)t, (int64_t)(group * across), &in_band) * group;
 	I rows = down - first < group ? down - first : group;
 
-	t -= band * group * across;
-	*row = first + t % rows;
-	*col = t / rows;
+	*col = (I)divide(in_band, (int64_t)rows, &rest);
+	*row = first + (I)rest;
 }
 
 #endif

@@ -11,7 +11,9 @@
  * Two f16 operands are multiplied as f16, all others as bf16: f16 beside bf16 loses f16's last
  * three bits of mantissa.
  */
-#ifdef RLX_KERNEL_gemm_mma	/* so many blocks hide the time that memory takes */
+#ifdef RLX_KERNEL_gemv	/* loads of one block under way while another adds up */
+#define RLX_G_BLOCKS	(GEMM_TYPE_A == RLX_NUM_F32 ? 1 : 2)
+#elif defined(RLX_KERNEL_gemm_mma)	/* so many blocks hide the time that memory takes */
 #define RLX_G_BLOCKS	(GEMM_EDGE == 128 ? 2 : GEMM_EDGE == 64 ? 4 : 8)
 #endif
 #if defined(RLX_KERNEL_gemm_small_m) || defined(RLX_KERNEL_gemm_horizontal)

@@ -17,6 +17,9 @@
 #ifdef RLX_KERNEL_gemm_tiled	/* registers for 512 threads of a multiprocessor at least */
 #define RLX_G_BLOCKS	(512 / (GEMM_TILED_TEAM(GEMM_TILE_M, GEMM_TILE_N) * GEMM_TEAMS))
 #endif
+#ifdef RLX_KERNEL_gemv_f32	/* loads of one block under way while another adds up */
+#define RLX_G_BLOCKS	2
+#endif
 #include "kernels/gpu/gemm.h"
 #ifdef GEMM_B_COLS
 #include "kernels/gpu/gemv.h"

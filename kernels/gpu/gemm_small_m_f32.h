@@ -119,29 +119,10 @@ template <bool WIDE> struct small_f32_stage {
 	}
 };
 
-/*
- * Over the lanes of split-K, of which each keeps LEFT of N sums at last: from one
- * round to the next half as many, and of twice as many lanes. Returns the first one's number.
- */
-template <int N, int LEFT, int MASK> static DEV inline int small_f32_add_up(float *c)
+/* Over the lanes of split-K, of which each keeps LEFT of N sums at last. */
+template <int N, int LEFT> static DEV inline int small_f32_add_up(float *c)
 {
-	if constexpr (N > LEFT) {
-		bool upper = lane_id() & MASK;
-
-#pragma unroll
-		for (int i = 0; i < N / 2; i++) {
-			float give = upper ? c[i] : c[i + N / 2];
-			float keep = upper ? c[i + N / 2] : c[i];
-
-			c[i] = keep + warp_xor(give, MASK);
-		}
-		return (upper ? N / 2 : 0) + small_f32_add_up<N / 2, LEFT, MASK * 2>(c);
-	} else {
-		for (int m = MASK; m < SMALL_F32_SHARES; m *= 2)
-			for (int i = 0; i < LEFT; i++)
-				c[i] += warp_xor(c[i], m);
-		return 0;
-	}
+	return sum_over_lanes<SMALL_F32_SHARES, N, LEFT>(c);
 }
 
 struct small_f32_plain {
@@ -215,7 +196,7 @@ struct small_f32_norm {
 				a[i][e] += add[i][e];
 			mean[i] = a[i][0] + a[i][1] + a[i][2] + a[i][3];
 		}
-		i = small_f32_add_up<SMALL_F32_RM, 1, 1>(mean);
+		i = small_f32_add_up<SMALL_F32_RM, 1>(mean);
 		part.mean = mean[0] / (float)SMALL_F32_K;
 #pragma unroll
 		for (int j = 0; j < SMALL_F32_RM; j++) {
@@ -226,7 +207,7 @@ struct small_f32_norm {
 			for (int e = 0; e < 4; e++)
 				far[j] += (a[j][e] - m) * (a[j][e] - m);
 		}
-		small_f32_add_up<SMALL_F32_RM, 1, 1>(far);
+		small_f32_add_up<SMALL_F32_RM, 1>(far);
 		part.far = far[0];
 		if (small_f32_col(0) == 0 && lane_id() % SMALL_F32_SHARES < SMALL_F32_RM)
 			smem[mine + small_f32_row(i)] = part;
@@ -344,7 +325,7 @@ static DEV inline void small_f32(const struct rlx_k_gemm &g, const struct rlx_g_
 	else
 		small_f32_sum<false>(g, l, c, ready, small_f32_plain());
 #endif
-	at = small_f32_add_up<SMALL_F32_RM * SMALL_F32_RN, SMALL_F32_MINE, 1>(c[0]);
+	at = small_f32_add_up<SMALL_F32_RM * SMALL_F32_RN, SMALL_F32_MINE>(c[0]);
 #pragma unroll
 	for (int i = 0; i < SMALL_F32_MINE; i++)
 		mine[small_f32_row((at + i) / SMALL_F32_RN) * SMALL_F32_LD +

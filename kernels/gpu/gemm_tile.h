@@ -28,9 +28,8 @@
 #define GEMM_MMA_TILE_BYTES(size, edge, trans)				\
 	(GEMM_MMA_TILE_LINE(size, edge, trans) * ((trans) ? GEMM_MMA_TILE_DEPTH(size) : (edge)))
 
-/* GEMV by columns (gemv.h): lanes of a column, each with @per of its @k, of a warp's @most. */
-#define GEMV_LANES(k, per, most)					\
-	((k) > 32 * (per) && (most) > 32 ? 64 : (k) > 16 * (per) ? 32 : (k) > 8 * (per) ? 16 : 8)
+/* GEMV by columns (gemv.h): lanes of a column, each with @per of its @k at a time. */
+#define GEMV_LANES(k, per)	((k) > 16 * (per) ? 32 : (k) > 8 * (per) ? 16 : 8)
 
 /* Of enum rlx_k_num the first type of fp8, for #if. */
 #define GEMM_F8		3

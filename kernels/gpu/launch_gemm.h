@@ -82,6 +82,13 @@ static inline bool rlx_g_gemv(const struct rlx_k_gemm *a, struct rlx_g_launch *l
 	return l->grid[0] < 1 << 30;
 }
 
+/* Lanes of a column of b; 0: b lies by rows. */
+static inline int32_t rlx_g_gemv_lanes(const struct rlx_k_gemm *a)
+{
+	return a->b_form != RLX_B_COLS ? 0 :
+	       GEMV_LANES(a->k, 16 / (size_t)rlx_g_gemm_size(a->b_num));
+}
+
 /* Places where lines of a begin, or (@b) of b, or'ed: of elements of @size bytes, in bytes. */
 static inline uint64_t rlx_g_gemm_lines(const struct rlx_k_gemm *a, bool b, uint32_t size)
 {
@@ -98,9 +105,9 @@ static inline bool rlx_g_gemm_wide(const struct rlx_k_gemm *a, uint32_t size)
 }
 
 /*
- * A thread has its next load or two under way: by columns of b 16 bytes, by rows an element,
- * of which neighbours make 64 bytes or 128. Columns of a block are done in one pass where k is
- * short, else in two or four; each pass waits for memory.
+ * By columns of b a thread has 16 bytes of one to four of them under way, and up to four rows
+ * another as many; lines at odd places are read by elements, a column at a time. By rows it has
+ * its next load or two under way, of which neighbours make 64 bytes or 128.
  */
 static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *l,
 				   struct rlx_g_cost *t)
@@ -108,22 +115,26 @@ static inline void rlx_g_gemv_cost(const void *args, const struct rlx_g_launch *
 	const struct rlx_k_gemm *a = (const struct rlx_k_gemm *)args;
 	bool cols = a->b_form == RLX_B_COLS;
 	uint32_t size = rlx_g_gemm_size(a->b_num);
-	double slow = rlx_g_gemm_wide(a, size) ? 1 : 1.5;
-	int64_t lanes = GEMV_LANES((int64_t)a->k, 16 / size, 32);
+	bool wide = rlx_g_gemm_wide(a, size) && a->k * size % 16 == 0;
+	int64_t lanes = rlx_g_gemv_lanes(a), at_once = lanes * 16 / size;
 
 	(void)l;
 	t->rate = RLX_G_RATE_fma_f32;
 	t->part = 0.5;
 	t->flops = 2.0 * RLX_G_GEMV_ROWS * 32 * (double)a->k;
 	t->l2_bytes = ((double)a->m + 32) * (double)a->k * size;
-	/* a warp has four columns, or threads eight shares of k */
-	t->steps = cols ? (double)(lanes / 8 * rlx_g_ceil((int64_t)a->k, lanes * 16 / size)) :
-			  (double)rlx_g_ceil((int64_t)a->k, 8);
-	t->step_ns = (!cols ? 80 : size == 4 ? 100 : 250) * slow;
+	if (cols) {
+		t->steps = (double)(rlx_g_ceil((int64_t)a->k, at_once) * (wide ? 1 : lanes / 8));
+		t->step_ns = !wide ? 600 : a->m > 4 ? 450 : 300;
+	} else {	/* eight shares of k */
+		t->steps = (double)rlx_g_ceil((int64_t)a->k, 8);
+		t->step_ns = rlx_g_gemm_wide(a, size) ? 80 : 120;
+	}
 	t->begin_ns = size == 4 ? 0 : 600;
 	t->end_ns = 200;
 	t->dram_bytes = rlx_g_gemm_dram(a);
-	t->in_flight = cols ? 256 * 16 : 256 * 2 * size;
+	t->in_flight = cols ? 256 * 16 * (double)(wide ? lanes / 8 * (a->m > 4 ? 1 : 2) : 1) :
+			      256 * 2 * size;
 }
 
 static inline bool rlx_g_gemv_plan(const void *args, unsigned int i, struct rlx_g_launch *l)
@@ -133,7 +144,7 @@ static inline bool rlx_g_gemv_plan(const void *args, unsigned int i, struct rlx_
 	if (i || !rlx_g_gemv(a, l))
 		return false;
 	RLX_G_VARIANT(l, gemv, RLX_G_GEMM_SCALED_TYPES(a),
-		      .GEMM_B_COLS = a->b_form == RLX_B_COLS);
+		      .GEMM_B_COLS = a->b_form == RLX_B_COLS, .GEMM_LANES = rlx_g_gemv_lanes(a));
 	return true;
 }
 

@@ -19,7 +19,8 @@ static inline bool rlx_g_gemv_f32_plan(const void *args, unsigned int i, struct 
 
 	if (i || !rlx_g_gemv(a, l))
 		return false;
-	RLX_G_VARIANT(l, gemv_f32, .GEMM_B_COLS = a->b_form == RLX_B_COLS);
+	RLX_G_VARIANT(l, gemv_f32, .GEMM_B_COLS = a->b_form == RLX_B_COLS,
+		      .GEMM_LANES = rlx_g_gemv_lanes(a));
 	return true;
 }
 
