@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * Programs timed on the device for who asks by lines on standard input (sweep/sweep.py): their
- * operands lie in its memory, and what a run launches is one CUDA graph. That is what any run but
- * the first does: steps that read params alone (weights turned, biases widened) are left out of
- * it, as rlx_session_run() leaves them out. Inputs stand for what a step ahead left on the device.
+ * operands and results lie in its memory, and what a run launches is one CUDA graph. That is what
+ * any run but the first does: steps that read params alone (weights turned, biases widened) are
+ * left out of it, as rlx_session_run() leaves them out. Inputs stand for what a step ahead left on
+ * the device.
  *
  *	prepare N		then N times: BYTES OPERANDS, a graph as text, OPERANDS lines of
  *				NAME SEED SCALE; N lines of reply: ok, or error TEXT
@@ -211,6 +212,23 @@ static bool runs(const struct gpu_exec *x, const struct gpu_call *call)
 	return any && call->kind == GPU_KERNEL_CALL;
 }
 
+/*
+ * From now on small results stay on the device too, as the peer's do; kernels write them into the
+ * host's memory else, over the bus, and what is timed is that.
+ */
+static enum rlx_status keep_results(struct gpu_exec *x, struct rlx_error *err)
+{
+	const struct gpu_code *c = (const struct gpu_code *)x->base.code;
+
+	for (uint32_t i = c->first_io[RLX_IO_OUTPUT]; i < c->n_io; i++)
+		if (x->slot[i].mapped) {
+			x->slot[i].mapped = false;
+			x->places[i] = x->stage + c->io[i].at;
+		}
+	return gpu_check(gpu, gpu->api->copy_in(x->table, x->places, gpu_table_bytes(c),
+						x->stream), "copying addresses in", err);
+}
+
 /* All launches of @repeats runs as one graph, as the backend captures those of one. */
 static enum rlx_status capture(struct gpu_exec *x, unsigned int repeats, struct rlx_error *err)
 {
@@ -259,7 +277,8 @@ static enum rlx_status open_case(struct program_case *c, unsigned int repeats,
 	}
 	x = (struct gpu_exec *)now_open.s->exec;
 	now_open.repeats = repeats;
-	st = capture(x, repeats, err);
+	st = keep_results(x, err);
+	st = st ? st : capture(x, repeats, err);
 	for (int i = 0; i < 2 && !st; i++)
 		st = gpu_check(gpu, gpu->api->event_new(&now_open.event[i], 0), "events", err);
 	return st;
