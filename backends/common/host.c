@@ -107,7 +107,7 @@ enum rlx_status rlx_host_step(const struct rlx_exec *exec, const uint8_t *leads,
 	struct rlx_eval q = {
 		.err = exec->err, .def = st->def, .args = st->args,
 		.n_in = st->n_in, .n_out = st->n_out, .in = in, .out = out,
-		.scratch = scratch,
+		.scratch = scratch, .collective = exec->collective,
 	};
 
 	fill(exec, st->in, st->n_in, in);

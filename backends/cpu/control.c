@@ -99,6 +99,12 @@ enum rlx_status cpu_lower_scan(struct rlx_lower *lo)
 	return control(lo);
 }
 
+/* No graph, but an evaluation that is the op's own all the same. */
+enum rlx_status cpu_lower_all_reduce(struct rlx_lower *lo)
+{
+	return control(lo);
+}
+
 enum rlx_status cpu_add_bodies(struct rlx_code *code, struct rlx_error *err)
 {
 	char name[sizeof(code->on_host)];
@@ -232,7 +238,7 @@ enum rlx_status cpu_run_control(struct cpu_exec *x, const struct cpu_call *call)
 		.err = x->base.err, .def = st->def, .args = st->args,
 		.n_in = st->n_in, .n_out = st->n_out, .in = x->tensors,
 		.out = x->tensors + st->n_in, .scratch = (char *)x->base.work + c->host_at,
-		.call = call_body, .call_ctx = &caller,
+		.call = call_body, .call_ctx = &caller, .collective = x->base.collective,
 	};
 
 	put_tensors(x, st->in, st->n_in, x->tensors);

@@ -328,7 +328,7 @@ static enum rlx_status make_maps(struct gpu_exec *x, const uint64_t *table)
 			if (!m->in_scratch)
 				memcpy(&at, x->image + call->base.args + m->field, sizeof(at));
 			if (!m->in_scratch && at & RLX_G_INDIRECT)
-				at = table[at >> 48 & 0x7fff] + (at & 0xffffffffffff);
+				at = gpu_looked_up(table, at);
 			else if (x->mapped)
 				continue;
 			st = gpu_tensor_map_make(gpu_exec_device(x), m, at, map, x->base.err);

@@ -93,8 +93,18 @@ struct gpu_call {
 	struct rlx_g_launch	launch;
 };
 
-enum gpu_call_kind { GPU_KERNEL_CALL, GPU_HOST_CALL, GPU_IN_CALL, GPU_OUT_CALL };
+enum gpu_call_kind {
+	GPU_KERNEL_CALL, GPU_HOST_CALL, GPU_IN_CALL, GPU_OUT_CALL,
+	GPU_COLLECTIVE_CALL,		/* its arguments are a struct gpu_collective */
+};
 #define GPU_NO_STEP	UINT32_MAX
+
+/* A sum over ranks: device addresses, or where the table has them. */
+struct gpu_collective {
+	uint64_t	src, dst;
+	int64_t		count;
+	int32_t		dtype, ranks;
+};
 
 /* Inputs, params and outputs in one row. */
 struct gpu_io {
@@ -409,6 +419,12 @@ static inline struct gpu_device *gpu_of(const struct rlx_lower *lo)
 static inline struct gpu_lower *gpu_lower_of(struct rlx_lower *lo)
 {
 	return (struct gpu_lower *)lo;
+}
+
+/* Where a call's pointer points to: @at, or what the table of a run's buffers has. */
+static inline uint64_t gpu_looked_up(const uint64_t *table, uint64_t at)
+{
+	return at & RLX_G_INDIRECT ? table[at >> 48 & 0x7fff] + (at & 0xffffffffffff) : at;
 }
 
 /* What is known of a pointer before anything has an address, to @field. */

@@ -4,6 +4,7 @@
 #define RLX_IR_EVAL_H
 
 #include "ir/opdef.h"
+#include "rlx/collective.h"
 
 /*
  * @in in order of the graph's inputs; @out in order of its outputs, data
@@ -13,5 +14,19 @@
 enum rlx_status rlx_graph_eval(const struct rlx_graph *g,
 			       const struct rlx_tensor *in,
 			       struct rlx_tensor *out, struct rlx_error *err);
+
+/* The sum of an all_reduce step over @ranks, which @c must have. */
+static inline enum rlx_status rlx_collective_reduce(const struct rlx_collective *c, int32_t ranks,
+						    const struct rlx_reduction *r,
+						    struct rlx_error *err)
+{
+	if (!c)
+		return rlx_fail(err, RLX_EINVAL, "all_reduce: it is over %d ranks, and the session "
+				"has no communicator: rlx_session_collective()", ranks);
+	if (c->ranks != (unsigned int)ranks)
+		return rlx_fail(err, RLX_EINVAL, "all_reduce: it is over %d ranks, the session's "
+				"communicator has %u; build the graph for as many", ranks, c->ranks);
+	return c->all_reduce(c->ctx, r, err);
+}
 
 #endif

@@ -80,6 +80,7 @@ struct rlx_infer {
 };
 
 /* Evaluate sub-graph @sub: @in and @out in order of its inputs and outputs. */
+struct rlx_collective;
 struct rlx_eval;
 typedef enum rlx_status rlx_eval_call(struct rlx_eval *q, const struct rlx_graph *sub,
 				      const struct rlx_tensor *in, struct rlx_tensor *out);
@@ -99,6 +100,7 @@ struct rlx_eval {
 	void				*scratch;	/* .scratch() bytes, 64-byte aligned */
 	rlx_eval_call			*call;
 	void				*call_ctx;
+	const struct rlx_collective	*collective;	/* who sums over ranks; NULL: nobody */
 };
 
 /* Reverse mode: set d_in[k] for the inputs that get a gradient, leave the rest. */
@@ -215,7 +217,7 @@ enum rlx_op_index {
 
 /*
  * rlx_op_eval - evaluate one op on host tensors: .eval, or .expand's graph when
- * there is none. @q: err, def, args, n_in, in, n_out and out are set by the caller,
+ * there is none. @q: err, def, args, n_in, in, n_out, out and collective are set by the caller,
  * output data allocated and typed as inferred; scratch too, or NULL: it is then
  * allocated. The rest is ignored.
  */

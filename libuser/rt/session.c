@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "mem/arena.h"
+#include "rlx/collective.h"
 #include "rt/session.h"
 #include "rt/trace.h"
 
@@ -231,6 +232,20 @@ const struct rlx_error *rlx_session_error(const struct rlx_session *s)
 	return s ? &s->err : &none;
 }
 
+enum rlx_status rlx_session_collective(struct rlx_session *s, const struct rlx_collective *c)
+{
+	if (!s)
+		return RLX_EINVAL;
+	s->err = (struct rlx_error){ 0 };
+	if (rlx_runner_busy(s))
+		return rlx_fail(&s->err, RLX_EBUSY, "a submitted run is under way");
+	if (c && (!c->all_reduce || c->rank >= c->ranks))
+		return rlx_fail(&s->err, RLX_EINVAL, "collective: rank %u of %u; and all_reduce is "
+				"needed", c->rank, c->ranks);
+	s->exec->collective = c;
+	return RLX_OK;
+}
+
 struct rlx_program *rlx_session_program(const struct rlx_session *s)
 {
 	return s ? s->p : NULL;
@@ -363,8 +378,21 @@ bool rlx_session_stages(const struct rlx_session *s)
 	return false;
 }
 
+/* What another rank's end did to this run is the reason for all that came of it. */
+static enum rlx_status ask_collective(struct rlx_session *s, enum rlx_status st)
+{
+	const struct rlx_collective *c = s->exec->collective;
+	struct rlx_error err = { 0 };
+
+	if (!c || !c->ended || !c->ended(c->ctx, &err))
+		return st;
+	*s->exec->err = err;
+	return err.status;
+}
+
 enum rlx_status rlx_session_ended(struct rlx_session *s, enum rlx_status st)
 {
+	st = ask_collective(s, st);
 	if (s->exec->copied)
 		rlx_stat_copied(s->exec->copied);
 	s->exec->copied = 0;

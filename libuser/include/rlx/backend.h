@@ -11,6 +11,7 @@
 struct rlx_graph;
 struct rlx_plan;
 struct rlx_infer;
+struct rlx_collective;
 
 #define RLX_BACKEND_ABI	3
 
@@ -120,6 +121,7 @@ struct rlx_exec {
 	int64_t			 extent, upper;	/* active extent; extent 0: off */
 	uint64_t		*step_ns;	/* per plan step: add its time; NULL: nobody asks */
 	struct rlx_error	*err;
+	const struct rlx_collective *collective;	/* of all_reduce steps; NULL: none */
 	uint64_t		 copied;	/* bytes that a CPU moved: runs add, the core takes */
 	struct rlx_transfers	 moved;		/* runs and fetch add, the core keeps them */
 	bool			 work_kept;	/* what a run left in @work the next one finds */
