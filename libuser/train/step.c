@@ -179,7 +179,8 @@ static void control(struct step *s, rlx_value lr)
 	struct rlx_graph *g = s->g;
 	rlx_value due = accumulate(s), q = sum_of_squares(g, s->d, s->n), count, parts;
 
-	parts = scaled(g, f64(g, s->scale), s->o.accumulate ? s->o.accumulate : 1);
+	parts = scaled(g, f64(g, s->scale), (s->o.accumulate ? s->o.accumulate : 1.0) *
+		       (s->o.ranks ? s->o.ranks : 1.0));
 	s->norm = rlx_emit(g, div, .a = rlx_emit(g, sqrt, .x = q), .b = parts);
 	/* inf - inf and NaN - NaN are not 0 */
 	q = rlx_emit(g, sub, .a = q, .b = q);
@@ -245,6 +246,8 @@ static bool check(struct step *s, const struct rlx_train_opts *o, rlx_value lr)
 		bad = "clip_norm is not below 0, ema within 0 and 1";
 	else if (s->o.scaling < 0 || s->o.scaling > RLX_SCALE_LOSS_DYNAMIC || !(s->o.scale0 >= 0))
 		bad = "scaling is one of enum rlx_loss_scaling, scale0 not below 0";
+	else if (s->o.ranks > RLX_MOST_RANKS)
+		bad = "there are too many ranks; see RLX_MOST_RANKS";
 	else if (s->v->no_memory)
 		rlx_graph_fail(s->g, RLX_ENOMEM, "train step: out of memory for names");
 	if (bad)
@@ -284,6 +287,7 @@ void rlx_train_step(struct rlx_graph *g, struct rlx_vars *v, rlx_value loss, rlx
 		rlx_scope_end(g);	/* gradients are of the model's precision */
 		derive(&s);
 		rlx_scope_begin(g, RLX_SCOPE_AS_WRITTEN);
+		step_share(&s);
 		control(&s, lr);
 		for (i = 0; i < s.n && !rlx_graph_error(g)->status; i++)
 			update_one(&s, i, how);

@@ -3,7 +3,7 @@
 EMU_DIR := $(BUILD)/test/emu
 EMU_SRC := $(filter-out %/nvrtc.c,$(wildcard selftests/gpu/emu/*.c))
 # Under both names, lest a real compiler found later be given the emulator's work.
-EMU_LIB := $(addprefix $(EMU_DIR)/,libcuda.so.1 libnvrtc.so.12 libnvrtc.so.13)
+EMU_LIB := $(addprefix $(EMU_DIR)/,libcuda.so.1 libnvrtc.so.12 libnvrtc.so.13 libnccl.so.2)
 EMU_OBJ := $(EMU_SRC:%.c=$(BUILD)/obj/%.o)
 GPU_BIN := $(filter $(BUILD)/test/gpu/%,$(TEST_BIN))
 # Each dtype means other kernels, which take minutes to compile the first time.
@@ -41,6 +41,11 @@ $(EMU_DIR)/libnvrtc.so.12: $(BUILD)/obj/selftests/gpu/emu/nvrtc.o
 
 $(EMU_DIR)/libnvrtc.so.13: $(EMU_DIR)/libnvrtc.so.12
 	$(Q)ln -sf $(<F) $@
+
+$(EMU_DIR)/libnccl.so.2: $(BUILD)/obj/selftests/gpu/nccl/fake.o
+	@mkdir -p $(@D)
+	$(call say,LD,$@)
+	$(Q)$(CC) -shared -pthread -Wl,-soname,$(@F) $< -ldl -o $@
 
 # HIP by CUDA's libraries, or by the emulated ones: the loader's path decides.
 HIP_DIR := $(BUILD)/test/hip

@@ -4,80 +4,22 @@
  * tools/train/expected.py): a decoder of bytes and a convolutional net with batch norm. Equal
  * first values, equal batches, AdamW, clipping, a schedule.
  */
-#include "selftests/lib/train_rig.h"
+#include "selftests/lib/train_decoder.h"
 
-enum { STEPS = 100, LAYERS = 2, D = 64, T = 32, B = 4, ROWS = 32 };
+enum { STEPS = 100, ROWS = 32 };
 
-static rlx_value dense(struct train_rig *r, const char *name, rlx_value x, int64_t in,
-		       int64_t out, double std)
-{
-	rlx_vars_enter(r->v, name);
-	x = rlx_emit(r->g, matmul, .a = x, .b = rlx_var(r->g, r->v, "weight",
-		     rlx_type(RLX_F32, in, out), RLX_NORMAL(std), RLX_VAR_MATRIX));
-	x = rlx_emit(r->g, add, .a = x, .b = rlx_var(r->g, r->v, "bias",
-		     rlx_type(RLX_F32, out), RLX_ZEROS, RLX_VAR_NO_DECAY));
-	rlx_vars_leave(r->v);
-	return x;
-}
-
-static rlx_value norm(struct train_rig *r, const char *name, rlx_value x)
-{
-	rlx_vars_enter(r->v, name);
-	x = rlx_emit(r->g, layer_norm, .x = x, .axis = -1, .eps = 1e-5f,
-		     .gamma = rlx_var(r->g, r->v, "weight", rlx_type(RLX_F32, D), RLX_ONES,
-				      RLX_VAR_NO_DECAY),
-		     .beta = rlx_var(r->g, r->v, "bias", rlx_type(RLX_F32, D), RLX_ZEROS,
-				     RLX_VAR_NO_DECAY));
-	rlx_vars_leave(r->v);
-	return x;
-}
-
-static rlx_value block(struct train_rig *r, rlx_value x)
-{
-	double std = 0.02 / sqrt(2 * LAYERS);
-	rlx_value p[3], h;
-
-	rlx_split(r->g, dense(r, "qkv", norm(r, "ln1", x), D, 3 * D, 0.02), -1, 3, p);
-	h = rlx_emit(r->g, attention, .q = p[0], .k = p[1], .v = p[2], .heads = 4,
-		     .mask = RLX_MASK_CAUSAL);
-	x = rlx_emit(r->g, add, .a = x, .b = dense(r, "proj", h, D, D, std));
-	h = rlx_emit(r->g, gelu_tanh, .x = dense(r, "fc", norm(r, "ln2", x), D, 4 * D, 0.02));
-	return rlx_emit(r->g, add, .a = x, .b = dense(r, "out", h, 4 * D, D, std));
-}
+static const struct train_decoder small = {
+	.layers = 2, .dim = 64, .heads = 4, .context = 32, .batch = 4,
+};
 
 static rlx_value decoder(struct train_rig *r)
 {
-	rlx_value x = rlx_input(r->g, "x", rlx_type(RLX_I32, B, T));
-	int l;
-
-	x = rlx_emit(r->g, gather, .indices = x, .x = rlx_var(r->g, r->v, "tok",
-		     rlx_type(RLX_F32, 256, D), RLX_NORMAL(0.02), 0));
-	x = rlx_emit(r->g, add, .a = x, .b = rlx_var(r->g, r->v, "pos", rlx_type(RLX_F32, T, D),
-						     RLX_NORMAL(0.02), 0));
-	for (l = 0; l < LAYERS; l++) {
-		rlx_vars_enter(r->v, rlx_name("blocks.%d", l));
-		x = block(r, x);
-		rlx_vars_leave(r->v);
-	}
-	return rlx_loss_linear_ce(r->g, norm(r, "ln", x), rlx_var(r->g, r->v, "head",
-				  rlx_type(RLX_F32, D, 256), RLX_NORMAL(0.02), 0),
-				  rlx_input(r->g, "y", rlx_type(RLX_I32, B, T)), NULL);
+	return train_decoder_loss(r, &small);
 }
 
 static void decoder_batch(struct train_rig *r, int64_t step)
 {
-	int32_t *x = train_at(r, RLX_IO_INPUT, "x"), *y = train_at(r, RLX_IO_INPUT, "y");
-	int64_t b, t, at, c;
-
-	for (b = 0; b < B; b++)
-		for (t = 0; t <= T; t++) {
-			at = t + 97 * (b + B * step);
-			c = (at * at / 7 + 3 * at) % 61 + 32;
-			if (t < T)
-				x[b * T + t] = (int32_t)c;
-			if (t)
-				y[b * T + t - 1] = (int32_t)c;
-		}
+	train_decoder_batch(r, &small, step);
 }
 
 static rlx_value digits(struct train_rig *r)

@@ -243,13 +243,19 @@ struct rlx_optimizer {
  *              derived and gradients are divided by it; DYNAMIC: by a state that begins at
  *              @scale0 (0: 65,536), is halved (not below 1) when the norm is not finite, and
  *              doubled after 2,000 steps that were
+ * @ranks:      so many processes run this program, each on rows of its own, and take the same
+ *              step by the mean of their gradients: see rlx/comm.h. Also means over all are
+ *              "loss" and what float buffers become (statistics of a batch norm, which each
+ *              takes of its own rows); draws of rlx_dropout() are the same on all. 0: 1
  */
+enum { RLX_MOST_RANKS = 1024 };
 enum rlx_loss_scaling { RLX_SCALE_LOSS_NONE, RLX_SCALE_LOSS_STATIC, RLX_SCALE_LOSS_DYNAMIC };
 struct rlx_train_opts {
 	size_t	 size;
 	double	 clip_norm, ema, scale0;
 	unsigned int accumulate;
 	int	 scaling;
+	unsigned int ranks;
 };
 
 /**

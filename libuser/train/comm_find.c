@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Which rank a process is, by what launchers put into the environment, and how ranks find each
+ * other: rank 0 makes the arena and listens at an abstract Unix socket until all others have its
+ * descriptor. Nothing of it is left behind, however they end.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "train/comm.h"
+
+/* @hosts: how many there are; or @local: ranks of this one. @job: names what they are of. */
+static const struct launcher {
+	const char	*rank, *ranks, *local, *hosts, *job[2];
+} launchers[] = {
+	{ "RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", NULL, { "MASTER_ADDR", "MASTER_PORT" } },
+	{ "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", NULL,
+	  { "PMIX_NAMESPACE", NULL } },
+	{ "PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", NULL, { "PMI_JOBID", NULL } },
+	{ "SLURM_PROCID", "SLURM_NTASKS", NULL, "SLURM_NNODES",
+	  { "SLURM_JOB_ID", "SLURM_STEP_ID" } },
+};
+
+/* False: it is no number. *@out stays if the variable is not set. */
+static bool number(const char *name, unsigned long *out)
+{
+	const char *s = name ? getenv(name) : NULL;
+	char *end;
+
+	if (!s)
+		return true;
+	errno = 0;
+	*out = strtoul(s, &end, 10);
+	return *s >= '0' && *s <= '9' && !*end && !errno;
+}
+
+static enum rlx_status by_launcher(const struct launcher *l, unsigned int *rank,
+				   unsigned int *ranks, struct rlx_error *err)
+{
+	unsigned long r = 0, n = 0, local = 0, hosts = 1;
+
+	if (!getenv(l->ranks) || !number(l->rank, &r) || !number(l->ranks, &n) || r >= n ||
+	    !number(l->local, &local) || !number(l->hosts, &hosts))
+		return rlx_fail(err, RLX_EINVAL, "communicator: %s is '%s' and %s '%s'; they are a "
+				"rank and how many there are", l->rank, getenv(l->rank), l->ranks,
+				getenv(l->ranks) ? getenv(l->ranks) : "not set");
+	if ((local && local != n) || hosts > 1)
+		return rlx_fail(err, RLX_ENOSUP, "communicator: the %lu ranks are of several hosts "
+				"(%s); all must be of one", n, local ? l->local : l->hosts);
+	if (n > COMM_MOST)
+		return rlx_fail(err, RLX_EINVAL, "communicator: %lu ranks; a host has %d at most",
+				n, COMM_MOST);
+	*rank = (unsigned int)r;
+	*ranks = (unsigned int)n;
+	return RLX_OK;
+}
+
+/* ---- meeting by name ---- */
+
+/* An abstract address: gone with the process. It is the user's. */
+static socklen_t address(const char *name, struct sockaddr_un *a)
+{
+	*a = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	snprintf(a->sun_path + 1, sizeof(a->sun_path) - 1, "rlx-comm-%u-%s", getuid(), name);
+	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(a->sun_path + 1));
+}
+
+static bool is_own_user(int fd)
+{
+	struct ucred u;
+	socklen_t n = sizeof(u);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &u, &n) && u.uid == getuid();
+}
+
+static bool send_fd(int to, int fd)
+{
+	union {
+		struct cmsghdr	h;
+		char		room[CMSG_SPACE(sizeof(int))];
+	} u = { .h = { .cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
+		       .cmsg_type = SCM_RIGHTS } };
+	struct iovec v = { "", 1 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u,
+			    .msg_controllen = sizeof(u.room) };
+
+	memcpy(CMSG_DATA(&u.h), &fd, sizeof(fd));
+	return sendmsg(to, &m, MSG_NOSIGNAL) == 1;
+}
+
+/* -1: none came. */
+static int receive_fd(int from)
+{
+	union {
+		struct cmsghdr	h;
+		char		room[CMSG_SPACE(sizeof(int))];
+	} u = { .h.cmsg_len = 0 };
+	char byte;
+	struct iovec v = { &byte, 1 };
+	struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = &u,
+			    .msg_controllen = sizeof(u.room) };
+	int fd = -1;
+
+	if (recvmsg(from, &m, MSG_CMSG_CLOEXEC) == 1 && m.msg_controllen >= sizeof(u.h) &&
+	    u.h.cmsg_level == SOL_SOCKET && u.h.cmsg_type == SCM_RIGHTS)
+		memcpy(&fd, CMSG_DATA(&u.h), sizeof(fd));
+	return fd;
+}
+
+static enum rlx_status late(struct rlx_comm *c, const char *what, unsigned int n,
+			    struct rlx_error *err)
+{
+	return rlx_fail(err, RLX_ETIME, "communicator: within %.3g s %s (%u)",
+			(double)c->timeout * 1e-9, what, n);
+}
+
+/* Rank 0: hand the arena to all others. */
+static enum rlx_status serve(struct rlx_comm *c, int s, struct rlx_error *err)
+{
+	const struct comm_shared *sh = rlx_arena_base(c->arena);
+	uint64_t until = rlx_now() + c->timeout;
+	struct pollfd p = { .fd = s, .events = POLLIN };
+	unsigned int n = 1;
+	int to;
+
+	while (n < c->collective.ranks && !atomic_load(&sh->failed)) {
+		if (rlx_now() > until)
+			return late(c, "not all ranks came to rank 0; with itself it has", n, err);
+		if (poll(&p, 1, 50) <= 0)
+			continue;
+		to = accept4(s, NULL, NULL, SOCK_CLOEXEC);
+		if (to >= 0 && is_own_user(to) && send_fd(to, rlx_arena_fd(c->arena)))
+			n++;
+		if (to >= 0)
+			close(to);
+	}
+	return RLX_OK;
+}
+
+static enum rlx_status make(struct rlx_comm *c, const char *name, struct rlx_error *err)
+{
+	enum rlx_status st = rlx_comm_arena(c->collective.ranks, &c->arena, err);
+	struct sockaddr_un a;
+	socklen_t len = address(name, &a);
+	int s;
+
+	if (st || c->collective.ranks == 1)
+		return st;
+	s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s < 0)
+		return rlx_fail(err, RLX_EIO, "communicator: socket: %s", strerror(errno));
+	if (bind(s, (struct sockaddr *)&a, len) || listen(s, COMM_MOST))
+		st = rlx_fail(err, errno == EADDRINUSE ? RLX_EEXIST : RLX_EIO, "communicator: "
+			      "rank 0 cannot listen as '%s': %s", a.sun_path + 1, strerror(errno));
+	if (!st)
+		st = serve(c, s, err);
+	close(s);
+	return st;
+}
+
+/* Another rank: ask until rank 0 is there. */
+static enum rlx_status ask(struct rlx_comm *c, const char *name, struct rlx_error *err)
+{
+	const struct timespec nap = { .tv_nsec = 20000000 };
+	uint64_t until = rlx_now() + c->timeout;
+	struct timeval most = { .tv_sec = (time_t)(c->timeout / 1000000000) + 1 };
+	struct sockaddr_un a;
+	socklen_t len = address(name, &a);
+	enum rlx_status st;
+	int s, fd = -1;
+
+	while (fd < 0) {
+		if (rlx_now() > until)
+			return late(c, "no rank 0 was found by the rank", c->collective.rank, err);
+		s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (s < 0)
+			return rlx_fail(err, RLX_EIO, "communicator: socket: %s", strerror(errno));
+		setsockopt(s, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
+		if (!connect(s, (struct sockaddr *)&a, len) && is_own_user(s))
+			fd = receive_fd(s);
+		close(s);
+		if (fd < 0)
+			nanosleep(&nap, NULL);
+	}
+	st = rlx_arena_open_fd(fd, RLX_ARENA_LAZY | RLX_ARENA_NOLOCK, &c->arena, err);
+	close(fd);
+	return st;
+}
+
+/* ---- all of it ---- */
+
+static enum rlx_status inherited(struct rlx_comm *c, struct rlx_error *err)
+{
+	unsigned long fd = 0;
+
+	if (!number("RLX_COMM_FD", &fd) || fd > INT32_MAX)
+		return rlx_fail(err, RLX_EINVAL, "communicator: RLX_COMM_FD is '%s', no descriptor",
+				getenv("RLX_COMM_FD"));
+	return rlx_arena_open_fd((int)fd, RLX_ARENA_LAZY | RLX_ARENA_NOLOCK, &c->arena, err);
+}
+
+/* What the launcher calls the job, in @name; false: nothing. */
+static bool name_of(const struct launcher *l, char *name, size_t room)
+{
+	const char *a = l ? getenv(l->job[0]) : NULL;
+	const char *b = l && l->job[1] ? getenv(l->job[1]) : NULL;
+
+	if (!a || (l->job[1] && !b))
+		return false;
+	snprintf(name, room, "%s-%s", a, b ? b : "");
+	return true;
+}
+
+enum rlx_status comm_find(struct rlx_comm *c, const struct rlx_comm_opts *o,
+			  struct rlx_error *err)
+{
+	const struct launcher *l = NULL;
+	unsigned int rank = o->rank, ranks = o->ranks, i;
+	enum rlx_status st = RLX_OK;
+	char name[80];
+
+	for (i = 0; !ranks && !l && i < sizeof(launchers) / sizeof(launchers[0]); i++)
+		if (getenv(launchers[i].rank))
+			l = &launchers[i];
+	if (l)
+		st = by_launcher(l, &rank, &ranks, err);
+	if (st)
+		return st;
+	ranks = ranks ? ranks : 1;
+	if (rank >= ranks || ranks > COMM_MOST)
+		return rlx_fail(err, RLX_EINVAL, "communicator: rank %u of %u; there are %d at "
+				"most", rank, ranks, COMM_MOST);
+	c->collective.rank = rank;
+	c->collective.ranks = ranks;
+	if (o->arena)
+		c->arena = rlx_arena_get(o->arena);
+	if (o->arena)
+		return RLX_OK;
+	if (!o->ranks && getenv("RLX_COMM_FD"))
+		return inherited(c, err);
+	if (o->name)
+		snprintf(name, sizeof(name), "%s", o->name);
+	else if (!name_of(l, name, sizeof(name)) && ranks > 1)
+		return rlx_fail(err, RLX_EINVAL, "communicator: %u ranks have no name to find each "
+				"other by; set MASTER_ADDR and MASTER_PORT, or opts.name", ranks);
+	return rank ? ask(c, name, err) : make(c, name, err);
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Sums over ranks within a step. Large gradients are summed where they lie; small ones, the loss
+ * and buffers are laid one behind the other first, as each sum waits for all ranks.
+ */
+#include "train/step.h"
+
+enum { JOINED = 32 };			/* tensors of one sum */
+static const int64_t large = 1 << 20;	/* bytes */
+
+/* Values that become one sum, and where the sums go. */
+struct bucket {
+	struct step	*s;
+	enum rlx_dtype	 dtype;
+	rlx_value	 x[JOINED], *to[JOINED];
+	struct rlx_type	 t[JOINED];
+	unsigned int	 n;
+	int64_t		 bytes;
+};
+
+static rlx_value summed(struct bucket *b, rlx_value x)
+{
+	return rlx_emit(b->s->g, all_reduce, .x = x, .ranks = (int32_t)b->s->o.ranks);
+}
+
+/* The sums of all that is in it; then it is empty. */
+static void flush(struct bucket *b)
+{
+	struct rlx_graph *g = b->s->g;
+	rlx_value flat[JOINED], all;
+	int64_t at = 0, n;
+	unsigned int i;
+
+	if (b->n == 1)
+		*b->to[0] = summed(b, b->x[0]);
+	for (i = 0; b->n > 1 && i < b->n; i++)
+		flat[i] = rlx_emit(g, reshape, .x = b->x[i],
+				   .shape = RLX_INTS(rlx_type_count(&b->t[i])));
+	if (b->n > 1) {
+		all = rlx_emit(g, concat, .axis = 0, .xs = { flat, b->n });
+		all = summed(b, all);
+	}
+	for (i = 0; b->n > 1 && i < b->n; i++, at += n) {
+		n = rlx_type_count(&b->t[i]);
+		*b->to[i] = rlx_emit(g, slice, .x = all, .axes = RLX_INTS(0),
+				     .starts = RLX_INTS(at), .ends = RLX_INTS(at + n));
+		*b->to[i] = rlx_emit(g, reshape, .x = *b->to[i],
+				     .shape = { b->t[i].dim, b->t[i].rank });
+	}
+	b->n = 0;
+	b->bytes = 0;
+}
+
+/* *@v becomes its sum over ranks, in f32 or f64. */
+static void add(struct bucket *b, rlx_value *v)
+{
+	struct rlx_type t = type_of(b->s->g, *v);
+	int64_t bytes;
+
+	if ((t.dtype == RLX_F64) != (b->dtype == RLX_F64))
+		return;		/* another bucket's */
+	*v = cast_to(b->s->g, *v, b->dtype);
+	t.dtype = b->dtype;
+	bytes = rlx_type_bytes(&t);
+	if (bytes >= large) {
+		*v = summed(b, *v);
+		return;
+	}
+	if (b->n == JOINED || b->bytes + bytes > large)
+		flush(b);
+	b->t[b->n] = t;
+	b->x[b->n] = *v;
+	b->to[b->n++] = v;
+	b->bytes += bytes;
+}
+
+static void share(struct step *s, enum rlx_dtype dtype)
+{
+	struct bucket b = { .s = s, .dtype = dtype };
+	uint32_t i;
+
+	/* in the order in which a backward pass makes them */
+	for (i = s->n; i-- > 0;)
+		add(&b, &s->d[i]);
+	add(&b, &s->loss);
+	for (i = 0; i < s->v->n; i++)
+		if (s->v->e[i].next.id && rlx_dtype_is_float(s->v->e[i].type.dtype))
+			add(&b, &s->v->e[i].next);
+	flush(&b);
+}
+
+static rlx_value mean(struct step *s, rlx_value sum, enum rlx_dtype dt)
+{
+	return cast_to(s->g, scaled(s->g, sum, 1.0 / s->o.ranks), dt);
+}
+
+void step_share(struct step *s)
+{
+	enum rlx_dtype dt = type_of(s->g, s->loss).dtype;
+	uint32_t i;
+
+	if (s->o.ranks < 2)
+		return;
+	share(s, RLX_F32);
+	share(s, RLX_F64);
+	s->loss = mean(s, s->loss, dt);
+	for (i = 0; i < s->v->n; i++)
+		if (s->v->e[i].next.id && rlx_dtype_is_float(s->v->e[i].type.dtype))
+			s->v->e[i].next = mean(s, s->v->e[i].next, s->v->e[i].type.dtype);
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Ranks with a GPU each, summed by NCCL, on the emulator by one made for tests: the same states
+ * on all, those of one process within rounding; what a dead rank and NCCL's errors come to.
+ */
+#include <dlfcn.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "rlx/comm.h"
+#include "rlx/device.h"
+#include "selftests/lib/op_case.h"
+#include "selftests/lib/train_rig.h"
+
+enum { RANKS = 2, ROWS = 8, IN = 16, LARGE = 17000, SMALL = 64, STEPS = 5, STATE_FLOATS = 1 << 20 };
+
+/* What ranks leave for the test to look at. */
+static struct {
+	float	state[RANKS][STATE_FLOATS];
+	size_t	n[RANKS];
+	double	loss[RANKS][STEPS];
+} *seen;
+
+static pid_t pids[RANKS];
+
+/*
+ * No driver may be begun before the ranks are forked, so children ask: @emulated whether the
+ * driver is the emulator, else the number of devices, as an exit status.
+ */
+static int ask(bool emulated)
+{
+	struct rlx_dev_info info[16];
+	unsigned int n, i, cuda = 0;
+	void *lib;
+	int status;
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid) {
+		CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+		return WEXITSTATUS(status);
+	}
+	lib = dlopen("libcuda.so.1", RTLD_NOW);
+	if (emulated)
+		_exit(lib && dlsym(lib, "emu_shared"));
+	n = rlx_device_list(info, 16);
+	for (i = 0; i < n && i < 16; i++)
+		cuda += !strncmp(info[i].backend, "cuda", 4);
+	_exit((int)cuda);
+}
+
+static bool is_fake(void)
+{
+	return ask(true);
+}
+
+/* Two devices and NCCL, or the test is skipped. */
+static void need_two(void)
+{
+	const char *own = getenv("RLX_NCCL");
+
+	if (strcmp(op_case_gpu(), "cuda"))
+		rlx_test_skip("ranks have a GPU each: one device");
+	setenv("RLX_EMU_DEVICES", "2", 1);
+	if (ask(false) < RANKS)
+		rlx_test_skip("one device");
+	if (!dlopen(own ? own : "libnccl.so.2", RTLD_LAZY))
+		rlx_test_skip("no libnccl.so.2: RLX_NCCL names one");
+	seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(seen != MAP_FAILED);
+}
+
+/* With LARGE units one gradient is so large that it is summed where it lies. */
+static int64_t units = LARGE;
+
+static void build(struct train_rig *r, const char *device, unsigned int ranks, unsigned int parts)
+{
+	struct rlx_train_opts o = { .size = sizeof(o), .clip_norm = 1, .accumulate = parts,
+				    .ranks = ranks };
+	struct rlx_optimizer opt = { .size = sizeof(opt), .kind = RLX_SGD, .momentum = 0.9 };
+	rlx_value x, loss;
+
+	train_begin(r);
+	x = rlx_input(r->g, "x", rlx_type(RLX_F32, ROWS, IN));
+	x = rlx_emit(r->g, matmul, .a = x, .b = rlx_var(r->g, r->v, "w",
+		     rlx_type(RLX_F32, IN, units), RLX_KAIMING(IN), RLX_VAR_MATRIX));
+	x = rlx_emit(r->g, gelu, .x = x);
+	x = rlx_emit(r->g, matmul, .a = x, .b = rlx_var(r->g, r->v, "u",
+		     rlx_type(RLX_F32, units, 3), RLX_KAIMING((double)units), 0));
+	x = rlx_emit(r->g, add, .a = x, .b = rlx_var(r->g, r->v, "b", rlx_type(RLX_F32, 3),
+						     RLX_ZEROS, 0));
+	loss = rlx_loss_ce(r->g, x, rlx_input(r->g, "labels", rlx_type(RLX_I32, ROWS)), NULL);
+	rlx_train_step(r->g, r->v, loss, rlx_input(r->g, "lr", rlx_scalar(RLX_F32)), &o, &opt);
+	train_open(r, device, 0, NULL, 5);
+}
+
+static void feed(struct train_rig *r, int step, unsigned int part)
+{
+	uint64_t s = (uint64_t)step * 100 + part + 1;
+	float *x = train_at(r, RLX_IO_INPUT, "x");
+	int32_t *l = train_at(r, RLX_IO_INPUT, "labels");
+	int i;
+
+	for (i = 0; i < ROWS * IN; i++)
+		x[i] = (float)rlx_test_uniform(&s, -1, 1);
+	for (i = 0; i < ROWS; i++)
+		l[i] = (x[i * IN] > 0) + (x[i * IN + 1] > 0);
+	*(float *)train_at(r, RLX_IO_INPUT, "lr") = 0.05f;
+}
+
+static size_t states_of(struct train_rig *r, float *to)
+{
+	static const char *const names[] = { "w", "u", "b", "sgd.b.w", "sgd.b.u", "sgd.b.b" };
+	size_t n = 0, bytes;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		int k = rlx_program_io_find(r->p, RLX_IO_STATE, names[i]);
+
+		if (k < 0)
+			continue;
+		bytes = (size_t)rlx_type_bytes(rlx_program_io_type(r->p, RLX_IO_STATE,
+								   (unsigned int)k));
+		CHECK(n + bytes / 4 <= STATE_FLOATS);
+		memcpy(to + n, rlx_buf_ptr(rlx_session_bound(r->s, RLX_IO_STATE, names[i])), bytes);
+		n += bytes / 4;
+	}
+	return n;
+}
+
+static struct rlx_comm *join(struct rlx_arena *at, unsigned int rank)
+{
+	struct rlx_comm_opts o = { .size = sizeof(o), .arena = at, .rank = rank, .ranks = RANKS,
+				   .kind = RLX_COMM_NCCL, .timeout_ns = 60000000000 };
+	struct rlx_error err = { 0 };
+	struct rlx_comm *c;
+
+	CHECKF(!rlx_comm_new(&o, &c, &err), "rank %u: %s", rank, err.text);
+	return c;
+}
+
+typedef void rank_fn(struct train_rig *r, struct rlx_comm *c);
+
+static void start_ranks(rank_fn *fn)
+{
+	struct rlx_error err = { 0 };
+	struct rlx_arena *at;
+	struct train_rig r;
+	struct rlx_comm *c;
+	unsigned int i;
+	char device[16];
+
+	CHECKF(!rlx_comm_arena(RANKS, &at, &err), "%s", err.text);
+	fflush(NULL);
+	for (i = 0; i < RANKS; i++) {
+		pids[i] = fork();
+		CHECK(pids[i] >= 0);
+		if (pids[i])
+			continue;
+		snprintf(device, sizeof(device), "cuda:%u", i);
+		c = join(at, i);
+		build(&r, device, RANKS, 1);
+		CHECK(!rlx_session_collective(r.s, rlx_comm_collective(c)));
+		fn(&r, c);
+		train_end(&r);
+		rlx_comm_free(c);
+		fflush(NULL);
+		_exit(0);
+	}
+	rlx_arena_put(at);
+}
+
+static void end_ranks(int killed)
+{
+	int status, i;
+
+	for (i = 0; i < RANKS; i++) {
+		CHECK(waitpid(pids[i], &status, 0) == pids[i]);
+		CHECKF(i == killed || (WIFEXITED(status) && !WEXITSTATUS(status)),
+		       "rank %d: status %#x", i, status);
+	}
+}
+
+static void steps(struct train_rig *r, struct rlx_comm *c)
+{
+	unsigned int rank = rlx_comm_rank(c);
+	uint64_t was = 0, now;
+	int step;
+
+	for (step = 0; step < STEPS; step++) {
+		feed(r, step, rank);
+		train_run(r);
+		seen->loss[rank][step] = train_loss(r);
+		now = rlx_session_transfers(r->s).in_bytes + rlx_session_transfers(r->s).out_bytes;
+		CHECKF(step < 2 || now - was < 4096, "gradients crossed to the host");
+		was = now;
+	}
+	seen->n[rank] = states_of(r, seen->state[rank]);
+	CHECK(!rlx_comm_barrier(c));
+}
+
+TEST(states_are_equal_on_all_and_those_of_one_process)
+{
+	static float one[STATE_FLOATS];
+	double loss, most = 0;
+	struct train_rig r;
+	unsigned int part;
+	size_t n, i;
+	int step;
+
+	need_two();
+	start_ranks(steps);
+	end_ranks(-1);
+	CHECK(seen->n[0] == seen->n[1] && seen->n[0] > (size_t)IN * LARGE);
+	CHECK(!memcmp(seen->state[0], seen->state[1], seen->n[0] * 4));
+	build(&r, "cuda", 1, RANKS);
+	for (step = 0; step < STEPS; step++) {
+		for (loss = part = 0; part < RANKS; part++) {
+			feed(&r, step, part);
+			train_run(&r);
+			loss += train_loss(&r) / RANKS;
+		}
+		CHECKF(fabs(loss - seen->loss[0][step]) < 1e-5 &&
+		       seen->loss[0][step] == seen->loss[1][step],
+		       "step %d: loss %g and %g, not %g", step, seen->loss[0][step],
+		       seen->loss[1][step], loss);
+	}
+	n = states_of(&r, one);
+	CHECK_EQ(n, seen->n[0]);
+	for (i = 0; i < n; i++)
+		most = fmax(most, fabs((double)one[i] - (double)seen->state[0][i]));
+	printf("# %zu floats of states, at most %.3g apart\n", n, most);
+	CHECK(most < 1e-5);
+	train_end(&r);
+}
+
+static void steps_until_told(struct train_rig *r, struct rlx_comm *c)
+{
+	const char *want = "rank 1";
+	enum rlx_status st = RLX_OK;
+	int step;
+
+	for (step = 0; !st; step++) {
+		__atomic_store_n(&seen->n[rlx_comm_rank(c)], (size_t)step, __ATOMIC_RELAXED);
+		feed(r, step, rlx_comm_rank(c));
+		st = rlx_session_run(r->s);
+	}
+	CHECKF(st == RLX_EOWNERDEAD && strstr(rlx_session_error(r->s)->text, want), "%d: %s", st,
+	       rlx_session_error(r->s)->text);
+	CHECK_EQ(rlx_session_run(r->s), RLX_EOWNERDEAD);
+}
+
+TEST(a_rank_that_is_killed_is_named_within_5_s)
+{
+	uint64_t from;
+
+	need_two();
+	units = SMALL;
+	start_ranks(steps_until_told);
+	/* they are at it */
+	while (__atomic_load_n(&seen->n[0], __ATOMIC_RELAXED) < 3) {
+		CHECK(waitpid(-1, NULL, WNOHANG) == 0);
+		usleep(10000);
+	}
+	from = rlx_now();
+	CHECK(!kill(pids[1], SIGKILL));
+	end_ranks(1);
+	CHECKF(rlx_now() - from < 5000000000u, "%.3g s", (double)(rlx_now() - from) * 1e-9);
+}
+
+static void told_by_nccl(struct train_rig *r, struct rlx_comm *c)
+{
+	const char *text;
+
+	feed(r, 0, rlx_comm_rank(c));
+	CHECK(rlx_session_run(r->s));
+	text = rlx_session_error(r->s)->text;
+	CHECKF(strstr(text, "invalid argument") || strstr(text, "unhandled system error"), "%s",
+	       text);
+	CHECKF(strstr(text, "nccl: "), "%s", text);
+}
+
+TEST(what_nccl_says_is_told)
+{
+	static const char *const calls[] = { "begin", "sum", "state" };
+	struct rlx_comm_opts o = { .size = sizeof(o), .ranks = 1, .kind = RLX_COMM_NCCL };
+	struct rlx_error err = { 0 };
+	struct rlx_comm *c;
+	unsigned int i;
+
+	need_two();
+	units = SMALL;
+	if (!is_fake())
+		rlx_test_skip("a real NCCL is not told to fail");
+	for (i = 0; i < sizeof(calls) / sizeof(*calls); i++) {
+		setenv("FAKE_NCCL", calls[i], 1);
+		start_ranks(told_by_nccl);
+		end_ranks(-1);
+	}
+	setenv("FAKE_NCCL", "version", 1);
+	CHECK_EQ(rlx_comm_new(&o, &c, &err), RLX_ENODEV);
+	CHECKF(strstr(err.text, "version 21703"), "%s", err.text);
+	setenv("FAKE_NCCL", "id", 1);
+	err = (struct rlx_error){ 0 };
+	CHECK_EQ(rlx_comm_new(&o, &c, &err), RLX_EIO);
+	CHECKF(strstr(err.text, "unhandled system error"), "%s", err.text);
+}
+
+TEST_MAIN()

@@ -1,0 +1,654 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Ranks over shared memory: sums in a fixed order, steps that are the bits of one process, and
+ * what the others are told when a rank dies, leaves, fails, hangs or runs something else.
+ */
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "rlx/comm.h"
+#include "selftests/lib/train_rig.h"
+
+enum { MOST = 4, ROWS = 6, STEPS = 12, STATE_BYTES = 1 << 16 };
+
+/* What ranks leave for the test to look at; shared with them. */
+static struct {
+	size_t		n[MOST];
+	unsigned char	state[MOST][STATE_BYTES];
+	double		loss[MOST][STEPS];
+} *seen;
+
+typedef void rank_fn(struct rlx_comm *c, void *arg);
+
+static pid_t pids[MOST];
+
+static struct rlx_comm *join(struct rlx_arena *at, unsigned int rank, unsigned int n,
+			     int64_t timeout_ns)
+{
+	struct rlx_comm_opts o = { .size = sizeof(o), .arena = at, .rank = rank, .ranks = n,
+				   .timeout_ns = timeout_ns };
+	struct rlx_error err = { 0 };
+	struct rlx_comm *c;
+
+	CHECKF(!rlx_comm_new(&o, &c, &err), "rank %u: %s", rank, err.text);
+	return c;
+}
+
+static void start_ranks(unsigned int n, int64_t timeout_ns, rank_fn *fn, void *arg)
+{
+	struct rlx_error err = { 0 };
+	struct rlx_arena *at;
+	struct rlx_comm *c;
+	unsigned int r;
+
+	CHECKF(!rlx_comm_arena(n, &at, &err), "%s", err.text);
+	fflush(NULL);
+	for (r = 0; r < n; r++) {
+		pids[r] = fork();
+		CHECK(pids[r] >= 0);
+		if (pids[r])
+			continue;
+		c = join(at, r, n, timeout_ns);
+		fn(c, arg);
+		rlx_comm_free(c);
+		fflush(NULL);
+		_exit(0);
+	}
+	rlx_arena_put(at);
+}
+
+/* All end well, but for @killed. */
+static void end_ranks(unsigned int n, int killed)
+{
+	unsigned int r;
+	int status;
+
+	for (r = 0; r < n; r++) {
+		CHECK(waitpid(pids[r], &status, 0) == pids[r]);
+		CHECKF((int)r == killed || (WIFEXITED(status) && !WEXITSTATUS(status)),
+		       "rank %u: status %#x", r, status);
+	}
+}
+
+static void run_ranks(unsigned int n, rank_fn *fn, void *arg)
+{
+	start_ranks(n, 0, fn, arg);
+	end_ranks(n, -1);
+}
+
+static void share_results(void)
+{
+	seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	CHECK(seen != MAP_FAILED);
+}
+
+/* ---- sums ---- */
+
+/* Element @i of what rank @r has: of any size, so that the order of a sum shows. */
+static double drawn(uint64_t seed, unsigned int r, uint64_t i)
+{
+	uint64_t s = seed ^ (r + 1) * 0x9e3779b97f4a7c15u ^ i * 0xd1342543de82ef95u;
+
+	return rlx_test_uniform(&s, -1, 1) * exp2(rlx_test_uniform(&s, -20, 20));
+}
+
+#define CHECK_SUM(T, DT, count)						\
+	do {								\
+		T *x = calloc((count) + 1, sizeof(T)), want;		\
+		for (i = 0; i < (count); i++)				\
+			x[i] = (T)drawn(seed, rank, i);			\
+		CHECKF(!rlx_comm_all_reduce(c, x, (count), DT), "%s", rlx_comm_error(c)->text); \
+		for (i = 0; i < (count); i++) {				\
+			want = (T)drawn(seed, 0, i);			\
+			for (r = 1; r < rlx_comm_ranks(c); r++)		\
+				want += (T)drawn(seed, r, i);		\
+			CHECKF(!memcmp(&want, &x[i], sizeof(T)), #T " %llu of %llu: %g, not %g", \
+			       (unsigned long long)i, (unsigned long long)(count), (double)x[i], \
+			       (double)want);				\
+		}							\
+		free(x);						\
+	} while (0)
+
+static void sums(struct rlx_comm *c, void *arg)
+{
+	uint64_t seed = *(uint64_t *)arg, i;
+	unsigned int rank = rlx_comm_rank(c), r, k;
+	static const uint64_t counts[] = { 0, 1, 3, 17, 1000, (1 << 20) - 1,
+					   (1 << 20) + 1, 2500001 };
+
+	for (k = 0; k < sizeof(counts) / sizeof(*counts); k++) {
+		CHECK_SUM(float, RLX_F32, counts[k]);
+		if (counts[k] > 100000 && k & 1)
+			continue;
+		CHECK_SUM(double, RLX_F64, counts[k]);
+		CHECK_SUM(int32_t, RLX_I32, counts[k]);
+		CHECK_SUM(int64_t, RLX_I64, counts[k]);
+	}
+}
+
+TEST(sums_are_in_the_order_of_ranks)
+{
+	uint64_t seed = rlx_test_seed();
+	unsigned int n;
+
+	for (n = 1; n <= MOST; n++)
+		run_ranks(n, sums, &seed);
+}
+
+static void tells(struct rlx_comm *c, void *arg)
+{
+	char text[1000];
+	int i;
+
+	(void)arg;
+	memset(text, 'a' + (int)rlx_comm_rank(c), sizeof(text));
+	for (i = 0; i < 100; i++) {
+		text[999] = (char)('a' + (int)rlx_comm_rank(c) + i);
+		CHECK(!rlx_comm_broadcast(c, text, sizeof(text)));
+		CHECK(text[0] == 'a' && text[500] == 'a' && text[999] == (char)('a' + i));
+		CHECK(!rlx_comm_agree(c, "round", (uint64_t)i));
+		CHECK(!rlx_comm_barrier(c));
+		text[999] = 'a';
+	}
+}
+
+TEST(what_rank_0_has_comes_to_all)
+{
+	run_ranks(3, tells, NULL);
+}
+
+/* ---- steps ---- */
+
+struct recipe {
+	uint64_t	seed;
+	unsigned int	ranks;
+	int		optimizer;
+	bool		norm;		/* with a batch norm */
+	bool		wide;		/* in f64 */
+	int		bad_step, bad_rank;	/* whose loss is infinite there */
+};
+
+/* logits = relu(x w) u; @parts in one process, or one of @ranks. */
+static void build(struct train_rig *r, const struct recipe *how, unsigned int ranks,
+		  unsigned int parts)
+{
+	struct rlx_train_opts o = { .size = sizeof(o), .clip_norm = 0.5, .ema = 0.9,
+				    .accumulate = parts, .ranks = ranks,
+				    .scaling = RLX_SCALE_LOSS_DYNAMIC, .scale0 = 1024 };
+	struct rlx_optimizer opt = { .size = sizeof(opt), .kind = how->optimizer, .decay = 0.01,
+				     .momentum = 0.9 };
+	enum rlx_dtype dt = how->wide ? RLX_F64 : RLX_F32;
+	rlx_value x, loss;
+
+	train_begin(r);
+	x = rlx_input(r->g, "x", rlx_type(dt, ROWS, 12));
+	x = rlx_emit(r->g, matmul, .a = x, .b = rlx_var(r->g, r->v, "w", rlx_type(dt, 12, 16),
+							RLX_KAIMING(12), RLX_VAR_MATRIX));
+	if (how->norm)
+		x = rlx_batch_norm(r->g, r->v, x, true, NULL);
+	x = rlx_emit(r->g, relu, .x = x);
+	x = rlx_dropout(r->g, x, 0.25, rlx_train_count(r->g, r->v), 5);
+	x = rlx_emit(r->g, matmul, .a = x, .b = rlx_var(r->g, r->v, "u", rlx_type(dt, 16, 3),
+							RLX_KAIMING(16), 0));
+	x = rlx_emit(r->g, add, .a = x, .b = rlx_var(r->g, r->v, "b", rlx_type(dt, 3),
+						     RLX_ZEROS, RLX_VAR_NO_DECAY));
+	loss = rlx_loss_ce(r->g, x, rlx_input(r->g, "labels", rlx_type(RLX_I32, ROWS)), NULL);
+	loss = rlx_emit(r->g, mul, .a = loss, .b = rlx_input(r->g, "factor", rlx_scalar(dt)));
+	rlx_train_step(r->g, r->v, loss, rlx_input(r->g, "lr", rlx_scalar(RLX_F32)), &o, &opt);
+	train_open(r, "cpu", 1, NULL, how->seed);
+}
+
+static void put(struct train_rig *r, const char *name, const struct recipe *how, int64_t i,
+		double v)
+{
+	void *p = train_at(r, RLX_IO_INPUT, name);
+
+	if (how->wide)
+		((double *)p)[i] = v;
+	else
+		((float *)p)[i] = (float)v;
+}
+
+/* The rows of part @part of step @step. */
+static void feed(struct train_rig *r, const struct recipe *how, int step, unsigned int part)
+{
+	uint64_t s = how->seed + (uint64_t)step * 1000 + part;
+	int32_t *l = train_at(r, RLX_IO_INPUT, "labels");
+	void *p = train_at(r, RLX_IO_INPUT, "x");
+	int64_t i;
+	double x;
+
+	for (i = 0; i < (int64_t)ROWS * 12; i++)
+		put(r, "x", how, i, rlx_test_uniform(&s, -1, 1));
+	for (i = 0; i < ROWS; i++) {	/* of the half space that x is in */
+		x = how->wide ? ((double *)p)[12 * i] : (double)((float *)p)[12 * i];
+		l[i] = x > 0;
+	}
+	*(float *)train_at(r, RLX_IO_INPUT, "lr") = 0.05f;
+	put(r, "factor", how, 0, step == how->bad_step && (int)part == how->bad_rank ?
+	    (double)INFINITY : 1);
+}
+
+/* States in order of names' places, without those that only sums over runs have. */
+static size_t states_of(struct train_rig *r, unsigned char *to)
+{
+	unsigned int i;
+	size_t n = 0, bytes;
+
+	for (i = 0; i < rlx_program_io_count(r->p, RLX_IO_STATE); i++) {
+		const char *name = rlx_program_io_name(r->p, RLX_IO_STATE, i);
+		struct rlx_buf b = rlx_session_bound_at(r->s, RLX_IO_STATE, i);
+
+		if (!strncmp(name, "grad.", 5) || !strcmp(name, "train.micro"))
+			continue;
+		bytes = (size_t)rlx_type_bytes(rlx_program_io_type(r->p, RLX_IO_STATE, i));
+		CHECK(n + bytes <= STATE_BYTES && rlx_buf_ptr(b));
+		memcpy(to + n, rlx_buf_ptr(b), bytes);
+		n += bytes;
+	}
+	return n;
+}
+
+static void train_rank(struct rlx_comm *c, void *arg)
+{
+	const struct recipe *how = arg;
+	unsigned int rank = rlx_comm_rank(c);
+	struct train_rig r;
+	int step;
+
+	build(&r, how, how->ranks, 1);
+	CHECK(!rlx_comm_agree(c, "graph", rlx_graph_hash(r.g)));
+	CHECK(!rlx_session_collective(r.s, rlx_comm_collective(c)));
+	for (step = 0; step < STEPS; step++) {
+		feed(&r, how, step, rank);
+		train_run(&r);
+		seen->loss[rank][step] = train_loss(&r);
+		CHECK_EQ(*(int32_t *)train_at(&r, RLX_IO_OUTPUT, "ok"), step != how->bad_step);
+	}
+	seen->n[rank] = states_of(&r, seen->state[rank]);
+	CHECK(!rlx_comm_barrier(c));
+	train_end(&r);
+}
+
+/* One process that adds the parts in the order of ranks. */
+static void train_alone(const struct recipe *how, unsigned char *state, size_t *n,
+			double loss[STEPS])
+{
+	struct train_rig r;
+	unsigned int part;
+	int step;
+
+	build(&r, how, 1, how->ranks);
+	for (step = 0; step < STEPS; step++)
+		for (loss[step] = part = 0; part < how->ranks; part++) {
+			feed(&r, how, step, part);
+			train_run(&r);
+			loss[step] += train_loss(&r) / how->ranks;
+		}
+	*n = states_of(&r, state);
+	train_end(&r);
+}
+
+static void check_equal_to_one(struct recipe how)
+{
+	static unsigned char state[STATE_BYTES];
+	double loss[STEPS];
+	unsigned int r, i;
+	size_t n;
+
+	run_ranks(how.ranks, train_rank, &how);
+	train_alone(&how, state, &n, loss);
+	for (r = 0; r < how.ranks; r++) {
+		CHECK_EQ(seen->n[r], n);
+		CHECKF(!memcmp(seen->state[r], state, n), "rank %u of %u, optimizer %d: states are "
+		       "not those of one process", r, how.ranks, how.optimizer);
+		for (i = 0; i < STEPS; i++)
+			CHECKF(seen->loss[r][i] == seen->loss[0][i] &&
+			       (!isfinite(loss[i]) || fabs(loss[i] - seen->loss[r][i]) < 1e-6 *
+				fabs(loss[i])), "step %u: loss %g, not %g", i, seen->loss[r][i],
+			       loss[i]);
+	}
+	CHECKF(loss[STEPS - 1] < loss[0], "loss %g to %g", loss[0], loss[STEPS - 1]);
+}
+
+TEST(steps_are_those_of_one_process_bit_for_bit)
+{
+	uint64_t seed = rlx_test_seed();
+	unsigned int n, k;
+
+	share_results();
+	for (n = 2; n <= MOST; n++)
+		for (k = RLX_SGD; k <= RLX_MUON; k++)
+			check_equal_to_one((struct recipe){
+				.seed = seed + k, .ranks = n, .optimizer = (int)k,
+				.wide = k == RLX_LION, .bad_step = 4, .bad_rank = (int)(n - 1) });
+}
+
+TEST(statistics_of_a_batch_are_means_over_ranks)
+{
+	struct recipe how = { .seed = rlx_test_seed(), .ranks = 3, .norm = true, .bad_step = -1,
+			      .optimizer = RLX_ADAMW };
+	unsigned int r;
+
+	share_results();
+	run_ranks(how.ranks, train_rank, &how);
+	for (r = 1; r < how.ranks; r++)
+		CHECK(!memcmp(seen->state[r], seen->state[0], seen->n[0]) && seen->n[0]);
+}
+
+TEST(without_a_communicator_nothing_is_summed)
+{
+	struct recipe how = { .seed = 1, .ranks = 2, .bad_step = -1 };
+	struct rlx_error err = { 0 };
+	struct rlx_arena *at;
+	struct rlx_comm *c;
+	struct train_rig r;
+
+	build(&r, &how, 2, 1);
+	feed(&r, &how, 0, 0);
+	CHECK_EQ(rlx_session_run(r.s), RLX_EINVAL);
+	CHECKF(strstr(rlx_session_error(r.s)->text, "no communicator"), "%s",
+	       rlx_session_error(r.s)->text);
+	CHECK(!rlx_comm_arena(1, &at, &err));
+	c = join(at, 0, 1, 0);
+	CHECK(!rlx_session_collective(r.s, rlx_comm_collective(c)));
+	CHECK_EQ(rlx_session_run(r.s), RLX_EINVAL);
+	CHECKF(strstr(rlx_session_error(r.s)->text, "the session's communicator has 1"), "%s",
+	       rlx_session_error(r.s)->text);
+	train_end(&r);
+	rlx_comm_free(c);
+	rlx_arena_put(at);
+}
+
+/* ---- faults ---- */
+
+struct fault {
+	unsigned int	who;		/* dies, or is slow */
+	enum rlx_status	want;
+	const char	*text;
+};
+
+/* Sums until that fails, as it must. */
+static void sums_until_told(struct rlx_comm *c, const struct fault *f)
+{
+	static float x[200000];
+	enum rlx_status st = RLX_OK;
+	char name[16];
+
+	while (!st)
+		st = rlx_comm_all_reduce(c, x, 1 + (uint64_t)x[0] % 7 + sizeof(x) / 8, RLX_F32);
+	snprintf(name, sizeof(name), "rank %u", f->who);
+	CHECKF(st == f->want && strstr(rlx_comm_error(c)->text, name) &&
+	       strstr(rlx_comm_error(c)->text, f->text), "%d: %s", st, rlx_comm_error(c)->text);
+	CHECK_EQ(rlx_comm_barrier(c), st);	/* it stays so */
+}
+
+static void sums_for_ever(struct rlx_comm *c, void *arg)
+{
+	sums_until_told(c, arg);
+}
+
+/* Within 5 seconds all others know. */
+TEST(a_rank_that_is_killed_is_named_to_the_others)
+{
+	uint64_t s = rlx_test_seed(), from;
+	int round;
+
+	for (round = 0; round < 20; round++) {
+		struct fault f = { (unsigned int)(rlx_test_rand(&s) % 3), RLX_EOWNERDEAD, "died" };
+
+		start_ranks(3, 0, sums_for_ever, &f);
+		usleep(60000 + (unsigned int)(rlx_test_rand(&s) % 60000));
+		from = rlx_now();
+		CHECK(!kill(pids[f.who], SIGKILL));
+		end_ranks(3, (int)f.who);
+		CHECKF(rlx_now() - from < 5000000000u, "%.3g s", (double)(rlx_now() - from) * 1e-9);
+	}
+	CHECK(waitpid(-1, NULL, WNOHANG) < 0);	/* nobody is left */
+}
+
+static void trains_until_told(struct rlx_comm *c, void *arg)
+{
+	struct recipe how = { .seed = 3, .ranks = 3, .bad_step = -1, .optimizer = RLX_ADAMW };
+	const struct fault *f = arg;
+	enum rlx_status st = RLX_OK;
+	struct train_rig r;
+	char name[16];
+	int step;
+
+	build(&r, &how, 3, 1);
+	CHECK(!rlx_session_collective(r.s, rlx_comm_collective(c)));
+	for (step = 0; !st; step++) {
+		feed(&r, &how, step, rlx_comm_rank(c));
+		st = rlx_session_run(r.s);
+	}
+	snprintf(name, sizeof(name), "rank %u", f->who);
+	CHECKF(st == f->want && strstr(rlx_session_error(r.s)->text, name), "%d: %s", st,
+	       rlx_session_error(r.s)->text);
+	train_end(&r);
+}
+
+TEST(a_run_tells_of_a_rank_that_is_killed)
+{
+	uint64_t s = rlx_test_seed(), from;
+	int round;
+
+	for (round = 0; round < 5; round++) {
+		struct fault f = { (unsigned int)(rlx_test_rand(&s) % 3), RLX_EOWNERDEAD, "" };
+
+		start_ranks(3, 0, trains_until_told, &f);
+		usleep(200000 + (unsigned int)(rlx_test_rand(&s) % 100000));
+		from = rlx_now();
+		CHECK(!kill(pids[f.who], SIGKILL));
+		end_ranks(3, (int)f.who);
+		CHECK(rlx_now() - from < 5000000000u);
+	}
+}
+
+static void leaves(struct rlx_comm *c, void *arg)
+{
+	float x = 1;
+
+	CHECK(!rlx_comm_all_reduce(c, &x, 1, RLX_F32) && x == 3);
+	if (rlx_comm_rank(c) != 1)
+		sums_until_told(c, arg);
+}
+
+static void gives_up(struct rlx_comm *c, void *arg)
+{
+	if (rlx_comm_rank(c) == 1)
+		rlx_comm_fail(c, "its disk is full");
+	else
+		sums_until_told(c, arg);
+}
+
+static void hangs(struct rlx_comm *c, void *arg)
+{
+	struct rlx_error err = { 0 };
+	float x = 1;
+
+	if (rlx_comm_rank(c) != 1) {
+		sums_until_told(c, arg);
+		return;
+	}
+	usleep(1000000);
+	/* and is told that it came too late */
+	CHECK_EQ(rlx_comm_collective(c)->all_reduce(rlx_comm_collective(c)->ctx,
+		 &(struct rlx_reduction){ &x, &x, 1, RLX_F32, NULL, NULL }, &err), RLX_ETIME);
+	CHECK(strstr(err.text, "rank 1"));
+}
+
+static void sums_less(struct rlx_comm *c, void *arg)
+{
+	const struct fault *f = arg;
+	double x[40] = { 0 };
+	enum rlx_status st;
+
+	st = rlx_comm_rank(c) == f->who ? rlx_comm_all_reduce(c, x, 20, RLX_F64) :
+	     rlx_comm_all_reduce(c, x, 40, RLX_F32);
+	CHECKF(st == RLX_EPROTO && strstr(rlx_comm_error(c)->text, "rank 2"), "%s",
+	       rlx_comm_error(c)->text);
+}
+
+static void disagrees(struct rlx_comm *c, void *arg)
+{
+	const struct fault *f = arg;
+
+	CHECK_EQ(rlx_comm_agree(c, "graph", 0x1234 + (rlx_comm_rank(c) == f->who)), RLX_EPROTO);
+	CHECKF(strstr(rlx_comm_error(c)->text, "the graph of rank 2 is 0x1235, that of rank 0 "
+		      "0x1234"), "%s", rlx_comm_error(c)->text);
+}
+
+TEST(a_rank_that_goes_another_way_is_named)
+{
+	struct fault left = { 1, RLX_EPIPE, "has left" };
+	struct fault out = { 1, RLX_ECANCELED, "disk is full" };
+	struct fault late = { 1, RLX_ETIME, "did not come within" }, other = { 2, RLX_EPROTO, "" };
+
+	run_ranks(3, leaves, &left);
+	run_ranks(3, gives_up, &out);
+	start_ranks(3, 300000000, hangs, &late);
+	end_ranks(3, -1);
+	run_ranks(3, sums_less, &other);
+	run_ranks(3, disagrees, &other);
+}
+
+/* ---- finding each other ---- */
+
+static enum rlx_status by_name(const char *name, unsigned int rank, unsigned int n, int kind,
+			       struct rlx_comm **c, struct rlx_error *err)
+{
+	struct rlx_comm_opts o = { .size = sizeof(o), .name = name, .rank = rank, .ranks = n,
+				   .kind = kind, .timeout_ns = 5000000000 };
+
+	return rlx_comm_new(&o, c, err);
+}
+
+/* @ranks[r] is how many rank r believes that there are; all get @want. */
+static void meet_by_name(const char *name, const unsigned int *ranks, const unsigned int *rank,
+			 unsigned int n, enum rlx_status want, const char *text)
+{
+	unsigned int i;
+
+	fflush(NULL);
+	for (i = 0; i < n; i++) {
+		struct rlx_error err = { 0 };
+		struct rlx_comm *c;
+		float x = 1;
+
+		pids[i] = fork();
+		if (pids[i])
+			continue;
+		CHECKF(by_name(name, rank[i], ranks[i], RLX_COMM_SHM, &c, &err) == want &&
+		       strstr(err.text, text), "%d: %s", err.status, err.text);
+		if (!want)
+			CHECK(!rlx_comm_all_reduce(c, &x, 1, RLX_F32) && x == (float)n);
+		rlx_comm_free(c);
+		fflush(NULL);
+		_exit(0);
+	}
+	end_ranks(n, -1);
+}
+
+TEST(ranks_of_a_name_find_each_other)
+{
+	char name[40];
+
+	snprintf(name, sizeof(name), "test-%d", getpid());
+	meet_by_name(name, (unsigned int[]){ 3, 3, 3 }, (unsigned int[]){ 2, 0, 1 }, 3, RLX_OK, "");
+	meet_by_name(name, (unsigned int[]){ 2, 3 }, (unsigned int[]){ 0, 1 }, 2, RLX_EPROTO,
+		     "rank 1 is of 3 ranks, the others of 2");
+	meet_by_name(name, (unsigned int[]){ 3, 3, 3 }, (unsigned int[]){ 0, 1, 1 }, 3, RLX_EEXIST,
+		     "two processes are rank 1");
+}
+
+/* NULL @text: it is rank @rank of @n. */
+static void check_environment(const char *const *set, int rank, int n, enum rlx_status want,
+			      const char *text)
+{
+	static const char *const all[] = {
+		"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+		"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+		"PMIX_NAMESPACE", "PMI_RANK", "PMI_SIZE", "PMI_JOBID", "MPI_LOCALNRANKS",
+		"SLURM_PROCID", "SLURM_NTASKS", "SLURM_NNODES", "SLURM_JOB_ID", "SLURM_STEP_ID",
+		"RLX_COMM_FD",
+	};
+	struct rlx_comm_opts o = { .size = sizeof(o), .timeout_ns = 100000000 };
+	struct rlx_error err = { 0 };
+	struct rlx_comm *c;
+	unsigned int i;
+
+	for (i = 0; i < sizeof(all) / sizeof(*all); i++)
+		unsetenv(all[i]);
+	for (i = 0; set[i]; i += 2)
+		setenv(set[i], set[i + 1], 1);
+	CHECKF(rlx_comm_new(&o, &c, &err) == want && (!want || strstr(err.text, text)),
+	       "%s: %d: %s", set[0] ? set[0] : "", err.status, err.text);
+	if (want)
+		return;
+	CHECK_EQ(rlx_comm_rank(c), rank);
+	CHECK_EQ(rlx_comm_ranks(c), n);
+	rlx_comm_free(c);
+}
+
+#define ENV(...) ((const char *const[]){ __VA_ARGS__, NULL })
+TEST(launchers_say_which_rank_it_is)
+{
+	char me[20];
+
+	snprintf(me, sizeof(me), "%d", getpid());
+	check_environment((const char *const[]){ NULL }, 0, 1, RLX_OK, "");
+	check_environment(ENV("RANK", "0", "WORLD_SIZE", "1"), 0, 1, RLX_OK, "");
+	check_environment(ENV("OMPI_COMM_WORLD_RANK", "0", "OMPI_COMM_WORLD_SIZE", "1"), 0, 1,
+			  RLX_OK, "");
+	check_environment(ENV("PMI_RANK", "0", "PMI_SIZE", "1"), 0, 1, RLX_OK, "");
+	check_environment(ENV("SLURM_PROCID", "0", "SLURM_NTASKS", "1"), 0, 1, RLX_OK, "");
+	check_environment(ENV("RANK", "1", "WORLD_SIZE", "3", "MASTER_ADDR", "a", "MASTER_PORT",
+			      me), 1, 3, RLX_ETIME, "no rank 0 was found by the rank (1)");
+	check_environment(ENV("RANK", "0", "WORLD_SIZE", "3", "MASTER_ADDR", "a", "MASTER_PORT",
+			      me), 0, 3, RLX_ETIME,
+			  "not all ranks came to rank 0; with itself it has (1)");
+	check_environment(ENV("RANK", "2", "WORLD_SIZE", "2"), 0, 0, RLX_EINVAL,
+			  "RANK is '2' and WORLD_SIZE '2'");
+	check_environment(ENV("RANK", "x", "WORLD_SIZE", "2"), 0, 0, RLX_EINVAL, "RANK is 'x'");
+	check_environment(ENV("RANK", "0"), 0, 0, RLX_EINVAL, "WORLD_SIZE 'not set'");
+	check_environment(ENV("RANK", "0", "WORLD_SIZE", "2"), 0, 0, RLX_EINVAL,
+			  "set MASTER_ADDR and MASTER_PORT");
+	check_environment(ENV("RANK", "0", "WORLD_SIZE", "4", "LOCAL_WORLD_SIZE", "2"), 0, 0,
+			  RLX_ENOSUP, "several hosts");
+	check_environment(ENV("SLURM_PROCID", "0", "SLURM_NTASKS", "4", "SLURM_NNODES", "2"), 0, 0,
+			  RLX_ENOSUP, "several hosts");
+	check_environment(ENV("RLX_COMM_FD", "-3"), 0, 0, RLX_EINVAL, "no descriptor");
+	check_environment(ENV("RLX_COMM_FD", "0"), 0, 0, RLX_EBADFD, "");
+}
+
+TEST(wrong_options_are_refused)
+{
+	struct rlx_comm_opts o = { .size = sizeof(o), .ranks = 2, .rank = 2 };
+	struct rlx_error err = { 0 };
+	struct rlx_comm *c;
+	struct rlx_arena *a;
+
+	CHECK_EQ(rlx_comm_new(&o, &c, &err), RLX_EINVAL);
+	CHECK_EQ(rlx_comm_new(&o, NULL, &err), RLX_EINVAL);
+	o = (struct rlx_comm_opts){ .size = sizeof(o), .kind = 9 };
+	CHECK_EQ(rlx_comm_new(&o, &c, &err), RLX_EINVAL);
+	CHECK_EQ(rlx_comm_arena(0, &a, &err), RLX_EINVAL);
+	CHECK_EQ(rlx_comm_arena(100000, &a, &err), RLX_EINVAL);
+	CHECK_EQ(rlx_comm_rank(NULL), 0);
+	CHECK_EQ(rlx_comm_ranks(NULL), 1);
+	CHECK(!rlx_comm_collective(NULL));
+	CHECK_EQ(rlx_comm_barrier(NULL), RLX_EINVAL);
+	rlx_comm_fail(NULL, "");
+	rlx_comm_free(NULL);
+	setenv("RLX_NCCL", "/nowhere/libnccl.so.2", 1);
+	o = (struct rlx_comm_opts){ .size = sizeof(o), .kind = RLX_COMM_NCCL, .ranks = 1 };
+	err = (struct rlx_error){ 0 };
+	CHECK_EQ(rlx_comm_new(&o, &c, &err), RLX_ENODEV);
+	CHECKF(strstr(err.text, "RLX_NCCL"), "%s", err.text);
+}
+
+TEST_MAIN()
