@@ -97,6 +97,79 @@ EOF
 	awk -F, 'END { exit !($4 > 65 && $4 <= 100) }' "$tmp/clothes/curve.csv"
 }
 
+# ranks_config FOLDER RANKS STEPS: rows of a step are 16, whoever has them
+ranks_config()
+{
+	text_config "$1" "$3" |
+		sed "/^dropout/d; s/^batch = .*/batch = $((16 / $2))\nranks = $2\nthreads = 1/"
+}
+
+# Ranks take the losses of one process with all rows, to what sums in another order make of
+# them, and end with its step's checkpoint; another number of ranks goes on with the same rows.
+ranks()
+{
+	ranks_config "$tmp/one" 1 40 >"$tmp/one.conf" &&
+	ranks_config "$tmp/four" 4 40 >"$tmp/four.conf" &&
+	$rlx train "$tmp/one.conf" >"$tmp/got" && $rlx train "$tmp/four.conf" >"$tmp/got" &&
+	cat "$tmp/got" && [ "$(grep -c '^step' "$tmp/got")" = 2 ] &&
+	paste -d, "$tmp/one/curve.csv" "$tmp/four/curve.csv" | awk -F, '
+		NR > 1 { n++; d = $2 - $6; if (d > 1e-4 || d < -1e-4) bad = 1 }
+		END { exit !(n == 2 && !bad) }' &&
+	ranks_config "$tmp/four" 2 60 | sed '/^ranks/d' >"$tmp/two.conf" &&
+	$rlx train --ranks 2 "$tmp/two.conf" >"$tmp/got" && cat "$tmp/got" &&
+	grep -q 'goes on at step 40' "$tmp/got" &&
+	ranks_config "$tmp/four" 2 80 | sed 's/^batch = .*/batch = 7/' >"$tmp/other.conf" &&
+	! $rlx train "$tmp/other.conf" >"$tmp/got" 2>&1 && cat "$tmp/got" &&
+	grep -q 'batch of 7 x 2' "$tmp/got"
+}
+
+# torchrun's variables do as well.
+torchrun()
+{
+	ranks_config "$tmp/torch" 2 20 >"$tmp/torch.conf"
+	export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=here MASTER_PORT=$$
+	RANK=1 $rlx train "$tmp/torch.conf" >"$tmp/second" &
+	RANK=0 $rlx train "$tmp/torch.conf" >"$tmp/got"
+	got=$?
+	wait $! || got=1
+	unset WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+	[ $got = 0 ] && [ ! -s "$tmp/second" ] && grep -q '^step 20/20' "$tmp/got"
+}
+
+# Children of process $1
+children()
+{
+	cat /proc/"$1"/task/*/children
+}
+
+# One that is killed ends all, and they say which it was; so does the end of who started them.
+killed()
+{
+	ranks_config "$tmp/killed" 4 1000000 | sed 's/^every = .*/every = 0/' >"$tmp/killed.conf"
+	$rlx train "$tmp/killed.conf" >/dev/null 2>"$tmp/said" &
+	first=$!
+	sleep 1
+	all=$(children $first)
+	# shellcheck disable=SC2086 # they are numbers
+	set -- $all
+	[ $# = 4 ] && kill -KILL "$3"
+	wait $first
+	got=$?
+	cat "$tmp/said"
+	[ $got = 3 ] && grep -q 'rank 2 was ended by signal 9' "$tmp/said" &&
+	grep -q "rank 1: rank 2 (pid $3) died" "$tmp/said" || return 1
+	$rlx train "$tmp/killed.conf" >/dev/null 2>&1 &
+	first=$!
+	sleep 1
+	all="$all $(children $first)"
+	kill -KILL $first
+	wait $first
+	sleep 0.5
+	for p in $all; do
+		[ ! -e "/proc/$p" ] || grep -q '^State:.*Z' "/proc/$p/status" || return 1
+	done
+}
+
 # An evaluation that is no better ends it.
 early_stop()
 {
@@ -145,6 +218,9 @@ check goes-on goes_on
 check done-already done_already
 check classifier classifier
 check early-stop early_stop
+check ranks ranks
+check torchrun torchrun
+check killed killed
 check mistakes mistakes
 check example example
 finish

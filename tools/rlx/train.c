@@ -129,13 +129,13 @@ static void show_progress(struct loop *l, bool line)
 	printf("%sstep %llu/%llu  loss %.4f  %.1f steps/s  %.0f rows/s  %llu:%02llu left%s",
 	       l->tty ? "\r\033[K" : "", (unsigned long long)l->step,
 	       (unsigned long long)l->j->c.steps, l->sum / (double)(l->n_sum ? l->n_sum : 1), rate,
-	       rate * (double)(l->j->c.batch * l->j->c.accumulate),
+	       rate * (double)(l->j->c.batch * l->j->c.accumulate * l->j->ranks),
 	       (unsigned long long)(eta / 60), (unsigned long long)(eta % 60), line ? "" : " ");
 	fflush(stdout);
 }
 
 /* Evaluate, sample, write the curve; *@stop: it has not become better for long. */
-static bool report(struct loop *l, bool *stop)
+static bool report_alone(struct loop *l, bool *stop)
 {
 	struct train_job *j = l->j;
 	struct train_point p = { l->step, l->sum / (double)(l->n_sum ? l->n_sum : 1), NAN, NAN };
@@ -167,6 +167,22 @@ static bool report(struct loop *l, bool *stop)
 	return train_curve_write(&j->curve, j->c.folder, &j->err);
 }
 
+/* Rank 0 does, and tells the others whether to go on. */
+static bool report(struct loop *l, bool *stop)
+{
+	bool ok = l->j->rank || report_alone(l, stop);
+
+	l->n_sum = 0;
+	l->sum = 0;
+	return ok && train_ranks_tell(l->j, stop);
+}
+
+/* Likewise it writes: what all of them have. */
+static bool save(struct train_job *j, uint64_t step)
+{
+	return j->rank || train_job_save(j, step);
+}
+
 static bool train(struct train_job *j)
 {
 	struct loop l = {
@@ -191,7 +207,7 @@ static bool train(struct train_job *j)
 		if (j->c.eval_every && l.step % j->c.eval_every == 0 && !report(&l, &stop))
 			return false;
 		if (j->c.save_every && l.step % j->c.save_every == 0 && l.step < j->c.steps &&
-		    !train_job_save(j, l.step))
+		    !save(j, l.step))
 			return false;
 	}
 	if (stop)
@@ -199,14 +215,26 @@ static bool train(struct train_job *j)
 		       (unsigned long long)j->c.patience);
 	if (l.n_sum && !report(&l, &stop))
 		return false;
-	return l.step == j->first || train_job_save(j, l.step);
+	return (l.step == j->first || save(j, l.step)) && train_ranks_wait(j);
+}
+
+static int run(struct train_job *j)
+{
+	if (train_job_open(j) && train(j))
+		return TOOL_OK;
+	rlx_comm_fail(j->comm, j->err.text);
+	return j->rank ? tool_fail("train", TOOL_FAILED, "rank %u: %s", j->rank, j->err.text) :
+	       tool_fail("train", TOOL_FAILED, "%s", j->err.text);
 }
 
 int cmd_train(int argc, char **argv)
 {
 	struct arg_list rest = { 0 };
+	uint64_t ranks = 0;
 	bool keys = false;
 	const struct arg arg[] = {
+		{ "ranks", ARG_UINT, &ranks, "N", "so many processes of this host, as by [train] "
+		  "ranks,\neach with batches, and with a GPU of its own" },
 		{ "keys", ARG_FLAG, &keys, NULL, "print all keys with their defaults" },
 	};
 	const struct args args = {
@@ -234,9 +262,13 @@ int cmd_train(int argc, char **argv)
 		rc = tool_fail("train", TOOL_USAGE, "%s", j.err.text);
 		train_config_free(&j.c);
 	} else {
-		if (!train_job_open(&j) || !train(&j))
-			rc = tool_fail("train", TOOL_FAILED, "%s", j.err.text);
-		train_job_close(&j);
+		j.c.ranks = ranks ? ranks : j.c.ranks;
+		rc = j.c.ranks > 1 && !train_ranks_is_one() ?
+		     train_ranks_start((unsigned int)j.c.ranks, rest.v[0]) : run(&j);
+		if (train_ranks_is_one() || j.c.ranks < 2)
+			train_job_close(&j);
+		else
+			train_config_free(&j.c);
 	}
 out_free:
 	arg_list_free(&rest);

@@ -28,7 +28,7 @@ struct train_config {
 	uint64_t	 warmup, cooldown;
 	double		 floor;
 	/* [train] */
-	uint64_t	 steps, batch, accumulate, threads, seed;
+	uint64_t	 steps, batch, accumulate, threads, seed, ranks;
 	double		 clip, ema;
 	char		*device;
 	int		 precision, scaling;
@@ -42,6 +42,10 @@ struct train_config {
 /* False, with a message that names file, line and key. Freed in both cases. */
 bool train_config_read(struct train_config *c, const char *path, struct rlx_error *err);
 void train_config_free(struct train_config *c);
+/* A word that depends on all keys but those that may differ from rank to rank. */
+uint64_t train_config_hash(const struct train_config *c);
+/* As if the file had named this device. */
+bool train_config_device(struct train_config *c, const char *name, struct rlx_error *err);
 /* All keys with their defaults, as help has them. */
 void train_config_print(FILE *f);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/map.h"
 #include "tools/rlx/args.h"
 #include "tools/rlx/train.h"
 
@@ -54,6 +55,7 @@ static const struct key {
 	KEY("train", "ema", ema, K_NUM, 0, NULL, "average of weights; 0: none")
 	KEY("train", "seed", seed, K_UINT, 1, NULL, "of first values and order")
 	KEY("train", "threads", threads, K_UINT, 0, NULL, "of the CPU; 0: all")
+	KEY("train", "ranks", ranks, K_UINT, 1, NULL, "processes, each with batches of its own")
 	KEY("train", "device", device, K_STR, 0, NULL, "(cpu)")
 	KEY("train", "precision", precision, K_WORD, 0,
 	    "f32|bf16|mixed-bf16|f16|mixed-f16|tf32", "")
@@ -159,8 +161,8 @@ static bool check(const struct train_config *c, struct rlx_error *err)
 {
 	const char *bad = NULL;
 
-	if (!c->steps || !c->batch || !c->accumulate)
-		bad = "[train] steps, batch and accumulate must be 1 at least";
+	if (!c->steps || !c->batch || !c->accumulate || !c->ranks)
+		bad = "[train] steps, batch, accumulate and ranks must be 1 at least";
 	else if (!c->folder)
 		bad = "[output] folder is missing: where the curve and checkpoints go";
 	else if (c->kind == TRAIN_CLASSIFIER && !c->train)
@@ -238,6 +240,38 @@ void train_config_free(struct train_config *c)
 	for (k = keys; k < keys + N_KEYS; k++)
 		if (k->kind == K_STR)
 			rlx_free(*(char **)field(c, k));
+}
+
+uint64_t train_config_hash(const struct train_config *c)
+{
+	static const size_t bytes[] = { [K_UINT] = 8, [K_NUM] = 8, [K_WORD] = sizeof(int) };
+	uint64_t h = 1;
+	const struct key *k;
+	const void *p;
+	const char *s;
+
+	for (k = keys; k < keys + N_KEYS; k++) {
+		p = (const char *)c + k->at;
+		s = k->kind == K_STR ? *(char *const *)p : NULL;
+		if (k->kind != K_STR && k->at != offsetof(struct train_config, threads))
+			h = rlx_hash_bytes(p, bytes[k->kind], h);
+		else if (s && k->at != offsetof(struct train_config, device))
+			h = rlx_hash_bytes(s, strlen(s), h);
+	}
+	return h;
+}
+
+bool train_config_device(struct train_config *c, const char *name, struct rlx_error *err)
+{
+	char *s = rlx_strdup(name);
+
+	if (!s) {
+		rlx_fail(err, RLX_ENOMEM, "out of memory");
+		return false;
+	}
+	rlx_free(c->device);
+	c->device = s;
+	return true;
 }
 
 void train_config_print(FILE *f)

@@ -11,7 +11,7 @@
 
 enum { PATH = 4096 };
 
-static bool failed(struct train_job *j, const struct rlx_error *e)
+bool train_job_failed(struct train_job *j, const struct rlx_error *e)
 {
 	if (!j->err.status)
 		rlx_error_set(&j->err, e->status ? e->status : RLX_ENOMEM, NULL, 0, "%s",
@@ -49,6 +49,7 @@ static bool open_loader(struct train_job *j, const char *files, bool train,
 	struct rlx_loader_opts o = {
 		.size = sizeof(o), .path = path, .batch = (unsigned int)j->c.batch,
 		.shuffle = train, .seed = j->c.seed,
+		.rank = train ? j->rank : 0, .world = train ? j->ranks : 1,
 	};
 
 	if (j->c.kind == TRAIN_DECODER)
@@ -64,20 +65,25 @@ static bool open_data(struct train_job *j)
 {
 	char train[PATH], test[PATH];
 
-	if (mkdir(j->c.folder, 0777) && errno != EEXIST) {
+	/* others find what rank 0 makes */
+	if (j->rank && !train_ranks_wait(j))
+		return false;
+	if (!j->rank && mkdir(j->c.folder, 0777) && errno != EEXIST) {
 		rlx_fail(&j->err, RLX_EACCES, "folder %s cannot be made: %s", j->c.folder,
 			 strerror(errno));
 		return false;
 	}
 	if (j->c.kind == TRAIN_CLASSIFIER)
 		return open_loader(j, j->c.train, true, &j->ld) &&
-		       (!j->c.test || open_loader(j, j->c.test, false, &j->test));
+		       (!j->c.test || open_loader(j, j->c.test, false, &j->test)) &&
+		       (j->rank || train_ranks_wait(j));
 	snprintf(train, sizeof(train), "%s/text.rlxr", j->c.folder);
 	snprintf(test, sizeof(test), "%s/text-test.rlxr", j->c.folder);
 	/* a run that goes on wants the data that it had: the loader compares */
 	if (access(train, F_OK) && !train_text(j->c.text, j->c.folder, &j->err))
 		return false;
-	return open_loader(j, train, true, &j->ld) && open_loader(j, test, false, &j->test);
+	return open_loader(j, train, true, &j->ld) && open_loader(j, test, false, &j->test) &&
+	       (j->rank || train_ranks_wait(j));
 }
 
 /* ---- programs ---- */
@@ -90,7 +96,7 @@ static bool compile(struct train_job *j, struct rlx_graph *g, struct rlx_states 
 		.precision = (enum rlx_precision)j->c.precision,
 	};
 	struct rlx_session_opts so = { .size = sizeof(so), .states = states };
-	bool ok = !rlx_graph_finish(g) || failed(j, rlx_graph_error(g));
+	bool ok = !rlx_graph_finish(g) || train_job_failed(j, rlx_graph_error(g));
 
 	ok = ok && !rlx_compile(g, &o, &to->p, &j->err);
 	if (ok && to == &j->train) {
@@ -99,6 +105,9 @@ static bool compile(struct train_job *j, struct rlx_graph *g, struct rlx_states 
 		so.states = j->states;
 	}
 	ok = ok && !rlx_session_new(to->p, &so, &to->s, &j->err);
+	if (ok && to == &j->train && j->comm)
+		ok = !rlx_session_collective(to->s, rlx_comm_collective(j->comm)) &&
+		     train_ranks_agree(j, "program's hash", rlx_graph_hash(g));
 	rlx_graph_put(g);
 	return ok;
 }
@@ -123,6 +132,7 @@ static bool build_step(struct train_job *j)
 	struct rlx_train_opts o = {
 		.size = sizeof(o), .clip_norm = j->c.clip, .ema = j->c.ema,
 		.accumulate = (unsigned int)j->c.accumulate, .scaling = j->c.scaling,
+		.ranks = j->ranks,
 	};
 	struct rlx_graph *g = rlx_graph_new("train");
 	struct train_out out;
@@ -137,7 +147,7 @@ static bool build_eval(struct train_job *j)
 	struct rlx_graph *g;
 	struct train_out out;
 
-	if (!j->test || !j->c.eval_every)
+	if (!j->test || !j->c.eval_every || j->rank)
 		return true;
 	g = rlx_graph_new("eval");
 	model(j, g, false, &out);
@@ -152,7 +162,7 @@ static bool build_sample(struct train_job *j)
 	struct rlx_graph *g;
 	rlx_value x;
 
-	if (j->c.kind != TRAIN_DECODER || !j->c.sample)
+	if (j->c.kind != TRAIN_DECODER || !j->c.sample || j->rank)
 		return true;
 	g = rlx_graph_new("sample");
 	x = rlx_input(g, "tokens", rlx_type(RLX_I32, 1, (int64_t)j->c.context));
@@ -182,7 +192,7 @@ static bool list_states(struct train_job *j, struct rlx_ckpt_set *set,
 				RLX_CKPT_OPTIM : RLX_CKPT_MODEL,
 		};
 		if (!rlx_buf_ptr(j->tensor[i].buf))
-			return failed(j, rlx_session_error(j->train.s));
+			return train_job_failed(j, rlx_session_error(j->train.s));
 	}
 	rlx_loader_tell(j->ld, pos);
 	*blob = (struct rlx_ckpt_blob){ "loader", pos, sizeof(*pos) };
@@ -200,12 +210,13 @@ bool train_job_save(struct train_job *j, uint64_t step)
 	if (!list_states(j, &set, &blob, &pos))
 		return false;
 	return (!rlx_ckpt_save_set(j->ckpt, &set, step) && !rlx_ckpt_wait(j->ckpt, -1)) ||
-	       failed(j, rlx_ckpt_error(j->ckpt));
+	       train_job_failed(j, rlx_ckpt_error(j->ckpt));
 }
 
 static bool open_checkpoints(struct train_job *j)
 {
 	char path[PATH];
+	struct rlx_ckpt_opts o = { .size = sizeof(o), .readonly = j->rank };
 	struct rlx_ckpt_set set;
 	struct rlx_ckpt_blob blob;
 	struct rlx_loader_pos pos;
@@ -216,30 +227,49 @@ static bool open_checkpoints(struct train_job *j)
 	j->tensor = rlx_calloc(rlx_program_io_count(j->train.p, RLX_IO_STATE) + 1ul,
 			       sizeof(*j->tensor));
 	if (!j->tensor)
-		return failed(j, &j->err);
-	if (rlx_ckpt_open(path, NULL, &j->ckpt, &j->err) || !list_states(j, &set, &blob, &pos))
+		return train_job_failed(j, &j->err);
+	/* rank 0 writes them, and clears up first; then all read the same one */
+	if (j->rank && !train_ranks_wait(j))
+		return false;
+	if (rlx_ckpt_open(path, &o, &j->ckpt, &j->err) || !list_states(j, &set, &blob, &pos))
+		return false;
+	if (!j->rank && !train_ranks_wait(j))
 		return false;
 	st = rlx_ckpt_load_set(j->ckpt, &set, 0, &j->first);
 	if (st == RLX_ENOENT)
 		return true;
 	if (st)
-		return failed(j, rlx_ckpt_error(j->ckpt));
+		return train_job_failed(j, rlx_ckpt_error(j->ckpt));
 	/* a device is to take what was loaded */
 	for (i = 0; i < set.n; i++)
 		if (!rlx_buf_ptr(rlx_session_buf_at(j->train.s, RLX_IO_STATE, i)))
-			return failed(j, rlx_session_error(j->train.s));
-	return !rlx_loader_seek(j->ld, &pos) || failed(j, rlx_loader_error(j->ld));
+			return train_job_failed(j, rlx_session_error(j->train.s));
+	return !rlx_loader_seek(j->ld, &pos) || train_job_failed(j, rlx_loader_error(j->ld));
+}
+
+/* Before the first sum: ranks that have other data or begin elsewhere would train nonsense. */
+static bool agree(struct train_job *j)
+{
+	struct rlx_loader_pos pos;
+
+	rlx_loader_tell(j->ld, &pos);
+	return train_ranks_agree(j, "data set's fingerprint", pos.fingerprint) &&
+	       train_ranks_agree(j, "step to begin at", j->first);
 }
 
 bool train_job_open(struct train_job *j)
 {
 	j->v = rlx_vars_new();
-	if (!open_data(j))
+	j->ranks = 1;
+	if (train_ranks_is_one() && !train_ranks_join(j))
+		return false;
+	if (!train_ranks_agree(j, "configuration's hash", train_config_hash(&j->c)) ||
+	    !open_data(j))
 		return false;
 	if (j->test)
 		rlx_loader_tell(j->test, &j->test_begin);
 	return build_step(j) && build_eval(j) && build_sample(j) &&
-	       open_checkpoints(j);
+	       open_checkpoints(j) && agree(j);
 }
 
 static void side_close(struct train_side *side)
@@ -253,6 +283,7 @@ void train_job_close(struct train_job *j)
 	side_close(&j->sample);
 	side_close(&j->eval);
 	side_close(&j->train);
+	rlx_comm_free(j->comm);		/* the session has it no more */
 	rlx_ckpt_close(j->ckpt);
 	rlx_loader_close(j->test);
 	rlx_loader_close(j->ld);
@@ -273,7 +304,7 @@ bool train_job_copy(struct train_job *j, struct train_side *side)
 		struct rlx_buf to = rlx_session_buf_at(side->s, RLX_IO_STATE, i);
 
 		if (!rlx_buf_ptr(from) || !rlx_buf_ptr(to))
-			return failed(j, rlx_session_error(rlx_buf_ptr(from) ? side->s :
+			return train_job_failed(j, rlx_session_error(rlx_buf_ptr(from) ? side->s :
 								 j->train.s));
 		memcpy(rlx_buf_ptr(to), rlx_buf_ptr(from), (size_t)rlx_type_bytes(
 		       rlx_program_io_type(side->p, RLX_IO_STATE, i)));
@@ -310,12 +341,12 @@ bool train_job_sample(struct train_job *j, uint64_t step, uint64_t n)
 		return false;
 	t = rlx_buf_ptr(rlx_session_buf(j->sample.s, RLX_IO_INPUT, "tokens"));
 	if (!t)
-		return failed(j, rlx_session_error(j->sample.s));
+		return train_job_failed(j, rlx_session_error(j->sample.s));
 	for (i = 0; i < context; i++)
 		t[i] = '\n';
 	for (; n; n--) {
 		if (rlx_session_run(j->sample.s))
-			return failed(j, rlx_session_error(j->sample.s));
+			return train_job_failed(j, rlx_session_error(j->sample.s));
 		y = rlx_buf_ptr(rlx_session_bound(j->sample.s, RLX_IO_OUTPUT, "logits"));
 		state = state * 6364136223846793005u + 1442695040888963407u;
 		c = drawn(y + (have - 1) * 256, (double)(state >> 11) * 0x1p-53);

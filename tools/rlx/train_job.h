@@ -4,6 +4,7 @@
 #define RLX_TOOLS_TRAIN_JOB_H
 
 #include "rlx/ckpt.h"
+#include "rlx/comm.h"
 #include "tools/rlx/train.h"
 
 /* A program with its session. */
@@ -24,15 +25,32 @@ struct train_job {
 	struct rlx_ckpt_tensor	*tensor;
 	struct train_curve	 curve;
 	uint64_t		 first;		/* step that a checkpoint gave */
+	/* rank 0 alone evaluates, prints and writes */
+	struct rlx_comm		*comm;		/* NULL: there is one rank */
+	unsigned int		 rank, ranks;
 };
 
 /* Each gives false with its reason in j->err. */
 bool train_job_open(struct train_job *j);
+bool train_job_failed(struct train_job *j, const struct rlx_error *e);
 void train_job_close(struct train_job *j);
 bool train_job_save(struct train_job *j, uint64_t step);
 /* Bring the states that @side has from the training session's. */
 bool train_job_copy(struct train_job *j, struct train_side *side);
 /* Print @n bytes that the decoder goes on with; @step decides the draws. */
 bool train_job_sample(struct train_job *j, uint64_t step, uint64_t n);
+
+/* ---- train_ranks.c ---- */
+
+/* Start @ranks processes with this configuration, and wait for them; what to exit with. */
+int train_ranks_start(unsigned int ranks, const char *config);
+/* Has a launcher made this process a rank? */
+bool train_ranks_is_one(void);
+/* Become it: the rank's device and part of the threads, and no output but rank 0's. */
+bool train_ranks_join(struct train_job *j);
+/* With one rank these do nothing. The same on all; all are here; rank 0's word goes to all. */
+bool train_ranks_agree(struct train_job *j, const char *what, uint64_t value);
+bool train_ranks_wait(struct train_job *j);
+bool train_ranks_tell(struct train_job *j, bool *what);
 
 #endif
