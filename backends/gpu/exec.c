@@ -26,7 +26,7 @@ static enum rlx_status make_parts(struct gpu_exec *x)
 	for (i = 0; i < c->calls.n_call; i++) {
 		struct gpu_part *last = x->n_part ? &x->part[x->n_part - 1] : NULL;
 
-		if (last && gpu_calls(c)[i].kind == GPU_KERNEL_CALL &&
+		if (last && gpu_calls(c)[i].kind == GPU_KERNEL_CALL && !gpu_calls(c)[i].joins &&
 		    gpu_calls(c)[last->first].kind == GPU_KERNEL_CALL)
 			last->end = i + 1;
 		else
@@ -203,6 +203,7 @@ void gpu_fini(struct rlx_exec *exec)
 	gpu_mem_free(d, x->zeros);
 	if (!x->bad_mapped)
 		gpu_mem_free(d, x->bad);
+	gpu_side_free(x);
 	if (x->stream)
 		d->api->stream_free(x->stream);
 	rlx_free(x->part);

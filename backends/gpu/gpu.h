@@ -85,6 +85,8 @@ struct gpu_call {
 	uint64_t		scratch_at;	/* in the workspace */
 	uint8_t			on_stream;		/* side by side with those of other streams */
 	bool			awaited;	/* by one of another stream */
+	bool			aside;		/* a sum that others need not wait for ... */
+	bool			joins;		/* ... but this one waits for those before it */
 	uint32_t		first_wait, n_wait;	/* in gpu_code.wait: after these calls */
 	const char		*text;		/* its kernel, if that was written; when lowering */
 	struct gpu_module	*module;	/* when all is lowered */
@@ -188,6 +190,9 @@ struct gpu_exec {
 	bool			 changed;	/* some slot is, or the extent */
 	struct rlx_extent	 extent;
 	uint64_t		 point;		/* runs submitted */
+	/* collective.c: sums aside, and where they begin and end; made by the first one */
+	void			*side, *sum_from, *sum_done;
+	bool			 summing;	/* nobody has waited for them yet */
 	struct rlx_tensor	*tensors;
 	void			**event;	/* timed.c: before the first call, after each */
 };
@@ -491,6 +496,13 @@ static inline bool gpu_skips(const struct gpu_exec *x, uint32_t step)
 enum rlx_status gpu_run_parts(struct gpu_exec *x);
 /* One call, not waited for unless it is the host's. */
 enum rlx_status gpu_run_call(struct gpu_exec *x, uint32_t i);
+
+/* collective.c */
+enum rlx_status gpu_mark_sums(struct gpu_code *c, struct rlx_error *err);
+enum rlx_status gpu_run_collective(struct gpu_exec *x, const struct gpu_call *call);
+/* What comes next in the stream comes after all sums. */
+enum rlx_status gpu_join_sums(struct gpu_exec *x);
+void gpu_side_free(struct gpu_exec *x);
 
 /* timed.c: all calls, adding what each took to exec->step_ns */
 enum rlx_status gpu_run_timed(struct gpu_exec *x);

@@ -3,12 +3,9 @@
  * The calls of a run: launches captured as graphs at the first run and replayed, copies
  * and the host's steps between them.
  */
-#include <string.h>
-
 #include "backends/gpu/gpu.h"
 #include "base/alloc.h"
 #include "base/log.h"
-#include "ir/eval.h"
 
 /*
  * @s: on this stream; @may_pdl: it may begin before the one ahead there has ended. In a
@@ -327,26 +324,6 @@ static enum rlx_status host_step(struct gpu_exec *x, const struct gpu_call *call
 				       (char *)x->base.work + gpu_exec_code(x)->host_at, x->tensors);
 }
 
-/* Its place in the stream is that of a launch, and nobody waits for it here. */
-static enum rlx_status collective(struct gpu_exec *x, const struct gpu_call *call)
-{
-	const struct rlx_plan_step *s = &x->base.code->plan->step[call->base.step];
-	struct gpu_collective a;
-	struct rlx_reduction r;
-
-	if (gpu_skips(x, call->base.step))
-		return RLX_OK;
-	memcpy(&a, x->image + call->base.args, sizeof(a));
-	r = (struct rlx_reduction){
-		.src = (const void *)(uintptr_t)gpu_looked_up(x->places, a.src),
-		.dst = (void *)(uintptr_t)gpu_looked_up(x->places, a.dst),
-		.count = (uint64_t)a.count, .dtype = (enum rlx_dtype)a.dtype,
-		.device = gpu_exec_device(x)->v->name, .stream = x->stream,
-	};
-	return rlx_host_ended(&x->base, s, rlx_collective_reduce(x->base.collective, a.ranks, &r,
-								 x->base.err));
-}
-
 enum rlx_status gpu_run_call(struct gpu_exec *x, uint32_t i)
 {
 	const struct gpu_call *call = &gpu_calls(gpu_exec_code(x))[i];
@@ -358,20 +335,26 @@ enum rlx_status gpu_run_call(struct gpu_exec *x, uint32_t i)
 	case GPU_HOST_CALL:
 		return host_step(x, call);
 	case GPU_COLLECTIVE_CALL:
-		return collective(x, call);
+		return gpu_run_collective(x, call);
 	}
 	return cross(x, call);
 }
 
 enum rlx_status gpu_run_parts(struct gpu_exec *x)
 {
-	enum rlx_status st = RLX_OK;
+	enum rlx_status st = RLX_OK, joined;
 	uint32_t i;
 
 	if (x->base.step_ns)
 		return gpu_run_timed(x);
-	for (i = 0; i < x->n_part && !st; i++)
-		st = gpu_calls(gpu_exec_code(x))[x->part[i].first].kind == GPU_KERNEL_CALL ?
-			run_part(x, &x->part[i]) : gpu_run_call(x, x->part[i].first);
-	return st;
+	for (i = 0; i < x->n_part && !st; i++) {
+		const struct gpu_call *call = &gpu_calls(gpu_exec_code(x))[x->part[i].first];
+
+		st = call->joins ? gpu_join_sums(x) : RLX_OK;
+		if (!st)
+			st = call->kind == GPU_KERNEL_CALL ? run_part(x, &x->part[i]) :
+			     gpu_run_call(x, x->part[i].first);
+	}
+	joined = gpu_join_sums(x);	/* also after a failure: the stream's end is the run's */
+	return st ? st : joined;
 }

@@ -790,6 +790,8 @@ enum rlx_status gpu_compile(struct rlx_code *code, uint32_t flags, struct rlx_er
 		st = lower_plan(c, gl, flags);
 	gpu_tune_save(d);
 	if (!st)
+		st = gpu_mark_sums(c, err);
+	if (!st)
 		st = place(c, err);
 	if (!st)
 		st = gpu_explain(gl);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Ops with data-dependent output shapes, det, and sums over ranks. */
+/* Ops with data-dependent output shapes, and det. */
 #include "backends/common/data_dependent.h"
 #include "backends/common/det_desc.h"
 #include "backends/gpu/gpu.h"
@@ -46,28 +46,4 @@ enum rlx_status gpu_lower_nms(struct rlx_lower *lo)
 enum rlx_status gpu_lower_nms_count(struct rlx_lower *lo)
 {
 	return gpu_lower_nms(lo);
-}
-
-enum rlx_status gpu_lower_all_reduce(struct rlx_lower *lo)
-{
-	const struct rlx_op_all_reduce *p = lo->args;
-	const struct rlx_type *t = rlx_lower_in(lo, 0);
-	struct gpu_collective *a;
-	struct gpu_call *call;
-
-	if (!rlx_type_count(t))
-		return RLX_OK;
-	if (p->ranks == 1)
-		return rlx_lower_copy(lo);
-	a = rlx_lower_args(lo, sizeof(*a));
-	a->count = rlx_type_count(t);
-	a->dtype = (int32_t)t->dtype;
-	a->ranks = p->ranks;
-	rlx_lower_ref_in(lo, &a->src, 0, 0);
-	rlx_lower_ref_out(lo, &a->dst, 0, 0);
-	call = rlx_lower_append(lo, false);
-	if (!call)
-		return lo->status;
-	call->kind = GPU_COLLECTIVE_CALL;
-	return RLX_OK;
 }

@@ -278,7 +278,7 @@ bool gpu_streams_find(struct gpu_streams *n, struct gpu_code *c)
 	for (i = 0; i < n_call; i = end) {
 		end = i + 1;
 		while (gpu_calls(c)[i].kind == GPU_KERNEL_CALL && end < n_call &&
-		       gpu_calls(c)[end].kind == GPU_KERNEL_CALL)
+		       gpu_calls(c)[end].kind == GPU_KERNEL_CALL && !gpu_calls(c)[end].joins)
 			end++;
 		for (uint32_t k = i; k < end; k++)
 			n->order.section[k] = i;

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "ir/graph.h"
+#include "plan/early.h"
 #include "plan/plan.h"
 
 /* Does a node depend on what a run brings, on constants alone, or on params as well? */
@@ -277,18 +278,28 @@ static void copy_old_states(struct planner *pl)
 	}
 }
 
-/* Steps in node order, those that update states last; leaves become places. */
+/* Steps in node order, sums over ranks early, updates of states last; leaves become places. */
 static void list_steps(struct planner *pl)
 {
 	const struct rlx_graph *g = pl->g;
-	uint32_t n;
+	struct rlx_early early;
+	bool ok = rlx_early_find(&early, g, pl->node_live, pl->late);
+	uint32_t n, k;
 
-	for (n = 0; n < g->n_node; n++) {
+	if (!ok)
+		rlx_fail(pl->err, RLX_ENOMEM, "plan: out of memory");
+	for (n = 0; n < g->n_node && ok; n++) {
 		if (!pl->node_live[n])
 			pl->late[n] = false;
-		else if (!(g->node[n].def->traits & RLX_T_LEAF) && !pl->late[n] && !add_step(pl, n))
-			return;
+		else if (!(g->node[n].def->traits & RLX_T_LEAF) && !pl->late[n] &&
+			 !(early.is && early.is[n]))
+			ok = add_step(pl, n);
+		for (k = early.is ? early.after[n] : 0; k && ok; k = early.next[k - 1])
+			ok = add_step(pl, k - 1);
 	}
+	rlx_early_free(&early);
+	if (!ok)
+		return;
 	if (pl->p->n_state)
 		copy_old_states(pl);
 	if (pl->p->n_state && !pl->err->status)

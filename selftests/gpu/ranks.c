@@ -9,9 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "backends/gpu/gpu.h"
 #include "base/clock.h"
 #include "rlx/comm.h"
 #include "rlx/device.h"
+#include "rt/rt.h"
 #include "selftests/lib/op_case.h"
 #include "selftests/lib/train_rig.h"
 
@@ -185,12 +187,28 @@ static void end_ranks(int killed)
 	}
 }
 
+/* Launches stand between a sum aside and the first that waits for it. */
+static void check_aside(struct train_rig *r)
+{
+	const struct gpu_code *c = (const struct gpu_code *)r->p->code;
+	uint32_t i, sums = 0, between = 0, joins = 0;
+
+	for (i = 0; i < c->calls.n_call; i++) {
+		sums += gpu_calls(c)[i].aside;
+		joins += gpu_calls(c)[i].joins;
+		between += sums && !joins && gpu_calls(c)[i].kind == GPU_KERNEL_CALL;
+	}
+	CHECKF(sums == 2 && joins && between, "%u sums aside, %u launches meanwhile, %u wait",
+	       sums, between, joins);
+}
+
 static void steps(struct train_rig *r, struct rlx_comm *c)
 {
 	unsigned int rank = rlx_comm_rank(c);
 	uint64_t was = 0, now;
 	int step;
 
+	check_aside(r);
 	for (step = 0; step < STEPS; step++) {
 		feed(r, step, rank);
 		train_run(r);

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Sums over ranks: calls of the session's communicator, between the graphs of launches. A sum in
+ * place goes on in a stream of its own while launches behind it run; the first call that uses
+ * what it sums waits for it, on the device.
+ */
+#include <string.h>
+
+#include "backends/gpu/gpu.h"
+#include "base/alloc.h"
+#include "ir/eval.h"
+
+/* ---- compiling ---- */
+
+enum rlx_status gpu_lower_all_reduce(struct rlx_lower *lo)
+{
+	const struct rlx_op_all_reduce *p = lo->args;
+	const struct rlx_type *t = rlx_lower_in(lo, 0);
+	struct gpu_collective *a;
+	struct gpu_call *call;
+
+	if (!rlx_type_count(t))
+		return RLX_OK;
+	if (p->ranks == 1)
+		return rlx_lower_copy(lo);
+	a = rlx_lower_args(lo, sizeof(*a));
+	a->count = rlx_type_count(t);
+	a->dtype = (int32_t)t->dtype;
+	a->ranks = p->ranks;
+	rlx_lower_ref_in(lo, &a->src, 0, 0);
+	rlx_lower_ref_out(lo, &a->dst, 0, 0);
+	call = rlx_lower_append(lo, false);
+	if (!call)
+		return lo->status;
+	call->kind = GPU_COLLECTIVE_CALL;
+	return RLX_OK;
+}
+
+/* The workspace's value that a call sums in place; 0: it sums from one place to another. */
+static uint32_t summed(const struct gpu_code *c, const struct gpu_call *call)
+{
+	const struct rlx_plan_step *st = &c->base.plan->step[call->base.step];
+	const struct rlx_plan_val *val = c->base.plan->val;
+	uint32_t root = val[st->out[0]].root;
+
+	return val[st->in[0]].root == root && val[root].place.kind == RLX_PLACE_WORK ? root : 0;
+}
+
+static bool uses(const struct gpu_code *c, const struct gpu_call *call, const bool *busy)
+{
+	const struct rlx_ref *r = c->calls.ref + call->base.ref, *end = r + call->base.n_ref;
+
+	for (; r < end; r++)
+		if (busy[c->base.plan->val[r->val].root])
+			return true;
+	return false;
+}
+
+/* While there are references: which sums go aside, which calls wait for those before. */
+enum rlx_status gpu_mark_sums(struct gpu_code *c, struct rlx_error *err)
+{
+	struct gpu_call *call = gpu_calls(c), *end = call + c->calls.n_call;
+	bool *busy = rlx_calloc(c->base.plan->n_val, sizeof(*busy)), any = false;
+	uint32_t root;
+
+	if (!busy)
+		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", c->base.dev->be->name);
+	for (; call < end; call++) {
+		root = call->kind == GPU_COLLECTIVE_CALL ? summed(c, call) : 0;
+		call->aside = root;
+		/* the host's steps and copies have no references to all that they use */
+		if (any && !root && (call->kind != GPU_KERNEL_CALL || uses(c, call, busy))) {
+			call->joins = true;
+			memset(busy, 0, c->base.plan->n_val * sizeof(*busy));
+			any = false;
+		}
+		if (root)
+			any = busy[root] = true;
+	}
+	rlx_free(busy);
+	return RLX_OK;
+}
+
+/* ---- running ---- */
+
+static enum rlx_status make_side(struct gpu_exec *x)
+{
+	struct gpu_device *d = gpu_exec_device(x);
+	int rc = 0;
+
+	if (!x->side)		/* 1: beside the default one; 2: without a time */
+		rc = d->api->stream_new(&x->side, 1);
+	if (!rc && !x->sum_from)
+		rc = d->api->event_new(&x->sum_from, 2);
+	if (!rc && !x->sum_done)
+		rc = d->api->event_new(&x->sum_done, 2);
+	return gpu_check(d, rc, "making a stream", x->base.err);
+}
+
+void gpu_side_free(struct gpu_exec *x)
+{
+	const struct rlx_gpu_api *api = gpu_exec_device(x)->api;
+
+	if (x->sum_from)
+		api->event_free(x->sum_from);
+	if (x->sum_done)
+		api->event_free(x->sum_done);
+	if (x->side)
+		api->stream_free(x->side);
+}
+
+/* The sum comes after what the stream has by now. */
+static enum rlx_status step_aside(struct gpu_exec *x)
+{
+	struct gpu_device *d = gpu_exec_device(x);
+	enum rlx_status st = make_side(x);
+	int rc;
+
+	if (st)
+		return st;
+	rc = d->api->event_record(x->sum_from, x->stream);
+	if (!rc)
+		rc = d->api->stream_after(x->side, x->sum_from, 0);
+	return gpu_check(d, rc, "a sum over ranks", x->base.err);
+}
+
+/* Its place is that of a launch, and nobody waits for it here. */
+enum rlx_status gpu_run_collective(struct gpu_exec *x, const struct gpu_call *call)
+{
+	const struct rlx_plan_step *s = &x->base.code->plan->step[call->base.step];
+	bool aside = call->aside && !x->base.step_ns;	/* times are of one stream */
+	struct gpu_device *d = gpu_exec_device(x);
+	struct gpu_collective a;
+	struct rlx_reduction r;
+	enum rlx_status st;
+
+	if (gpu_skips(x, call->base.step))
+		return RLX_OK;
+	st = aside ? step_aside(x) : RLX_OK;
+	memcpy(&a, x->image + call->base.args, sizeof(a));
+	r = (struct rlx_reduction){
+		.src = (const void *)(uintptr_t)gpu_looked_up(x->places, a.src),
+		.dst = (void *)(uintptr_t)gpu_looked_up(x->places, a.dst),
+		.count = (uint64_t)a.count, .dtype = (enum rlx_dtype)a.dtype,
+		.device = d->v->name, .stream = aside ? x->side : x->stream,
+	};
+	if (!st)
+		st = rlx_collective_reduce(x->base.collective, a.ranks, &r, x->base.err);
+	if (!st && aside)
+		st = gpu_check(d, d->api->event_record(x->sum_done, x->side), "a sum over ranks",
+			       x->base.err);
+	x->summing = x->summing || aside;
+	return rlx_host_ended(&x->base, s, st);
+}
+
+enum rlx_status gpu_join_sums(struct gpu_exec *x)
+{
+	struct gpu_device *d = gpu_exec_device(x);
+
+	if (!x->summing)
+		return RLX_OK;
+	x->summing = false;
+	return gpu_check(d, d->api->stream_after(x->stream, x->sum_done, 0), "a sum over ranks",
+			 x->base.err);
+}
