@@ -133,14 +133,20 @@ enum rlx_status gpu_run_collective(struct gpu_exec *x, const struct gpu_call *ca
 	struct gpu_collective a;
 	struct rlx_reduction r;
 	enum rlx_status st;
+	uint64_t src, dst;
 
 	if (gpu_skips(x, call->base.step))
 		return RLX_OK;
 	st = aside ? step_aside(x) : RLX_OK;
 	memcpy(&a, x->image + call->base.args, sizeof(a));
+	src = gpu_looked_up(x->places, a.src);
+	dst = gpu_looked_up(x->places, a.dst);
+	if (!st && src != dst)
+		st = gpu_check(d, d->api->copy(dst, src, rlx_plan_bytes(x->base.code->plan,
+								       s->out[0]), x->stream),
+			       "a sum over ranks", x->base.err);
 	r = (struct rlx_reduction){
-		.src = (const void *)(uintptr_t)gpu_looked_up(x->places, a.src),
-		.dst = (void *)(uintptr_t)gpu_looked_up(x->places, a.dst),
+		.src = (const void *)(uintptr_t)dst, .dst = (void *)(uintptr_t)dst,
 		.count = (uint64_t)a.count, .dtype = (enum rlx_dtype)a.dtype,
 		.device = d->v->name, .stream = aside ? x->side : x->stream,
 	};

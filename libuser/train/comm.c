@@ -23,6 +23,16 @@ static enum rlx_status all_reduce(void *ctx, const struct rlx_reduction *r, stru
 	return st;
 }
 
+/* The rank's own. In a device's memory sums are in place. */
+static enum rlx_status no_reduce(void *ctx, const struct rlx_reduction *r, struct rlx_error *err)
+{
+	(void)ctx;
+	(void)err;
+	if (!r->device && r->dst != r->src)
+		memcpy(r->dst, r->src, r->count * rlx_dtype_size(r->dtype));
+	return RLX_OK;
+}
+
 static enum rlx_status ended(void *ctx, struct rlx_error *err)
 {
 	struct rlx_comm *c = ctx;
@@ -69,6 +79,8 @@ enum rlx_status rlx_comm_new(const struct rlx_comm_opts *opts, struct rlx_comm *
 	c->collective = (struct rlx_collective){ .ctx = c, .all_reduce = all_reduce,
 						 .ended = ended };
 	st = comm_find(c, &o, err);
+	c->idle = c->collective;
+	c->idle.all_reduce = no_reduce;
 	if (!st && c->kind != RLX_COMM_SHM)
 		st = comm_nccl_open(c, err);
 	if (!st)
@@ -127,6 +139,11 @@ unsigned int rlx_comm_ranks(const struct rlx_comm *c)
 const struct rlx_collective *rlx_comm_collective(const struct rlx_comm *c)
 {
 	return c ? &c->collective : NULL;
+}
+
+const struct rlx_collective *rlx_comm_idle(const struct rlx_comm *c)
+{
+	return c ? &c->idle : NULL;
 }
 
 const struct rlx_error *rlx_comm_error(const struct rlx_comm *c)

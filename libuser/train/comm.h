@@ -48,7 +48,7 @@ struct comm_shared {
 
 struct nccl;
 struct rlx_comm {
-	struct rlx_collective	 collective;
+	struct rlx_collective	 collective, idle;
 	int			 kind;
 	uint64_t		 timeout;
 	struct rlx_arena	*arena;

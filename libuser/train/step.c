@@ -177,8 +177,10 @@ static void update_scale(struct step *s, rlx_value due)
 static void control(struct step *s, rlx_value lr)
 {
 	struct rlx_graph *g = s->g;
-	rlx_value due = accumulate(s), q = sum_of_squares(g, s->d, s->n), count, parts;
+	rlx_value due = accumulate(s), q, count, parts;
 
+	step_share(s, due);
+	q = sum_of_squares(g, s->d, s->n);
 	parts = scaled(g, f64(g, s->scale), (s->o.accumulate ? s->o.accumulate : 1.0) *
 		       (s->o.ranks ? s->o.ranks : 1.0));
 	s->norm = rlx_emit(g, div, .a = rlx_emit(g, sqrt, .x = q), .b = parts);
@@ -287,7 +289,6 @@ void rlx_train_step(struct rlx_graph *g, struct rlx_vars *v, rlx_value loss, rlx
 		rlx_scope_end(g);	/* gradients are of the model's precision */
 		derive(&s);
 		rlx_scope_begin(g, RLX_SCOPE_AS_WRITTEN);
-		step_share(&s);
 		control(&s, lr);
 		for (i = 0; i < s.n && !rlx_graph_error(g)->status; i++)
 			update_one(&s, i, how);

@@ -36,8 +36,11 @@ rlx_value optimizer_update(struct update *u);
 /* Are the numbers within their ranges? A sticky error says which is not. */
 bool optimizer_check(struct rlx_graph *g, const struct rlx_optimizer *how);
 
-/* Gradients, which are sums over ranks from then on, the loss and buffers, which are means. */
-void step_share(struct step *s);
+/*
+ * Gradients, which are sums over ranks from then on, the loss and buffers, which are means. @due:
+ * whether the run is the last of those that add up; none: each is.
+ */
+void step_share(struct step *s, rlx_value due);
 /* @state's next value is @next if an update is due, else what it is; gives that. */
 rlx_value step_next(struct step *s, rlx_value state, rlx_value next);
 /* An f64 scalar in the dtype of @like. */

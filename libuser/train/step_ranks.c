@@ -3,6 +3,7 @@
  * Sums over ranks within a step. Large gradients are summed where they lie; small ones, the loss
  * and buffers are laid one behind the other first, as each sum waits for all ranks.
  */
+#include "base/alloc.h"
 #include "train/step.h"
 
 enum { JOINED = 32 };			/* tensors of one sum */
@@ -74,6 +75,11 @@ static void add(struct bucket *b, rlx_value *v)
 	b->bytes += bytes;
 }
 
+static bool is_shared(const struct var *e)
+{
+	return e->next.id && rlx_dtype_is_float(e->type.dtype);
+}
+
 static void share(struct step *s, enum rlx_dtype dtype)
 {
 	struct bucket b = { .s = s, .dtype = dtype };
@@ -84,27 +90,37 @@ static void share(struct step *s, enum rlx_dtype dtype)
 		add(&b, &s->d[i]);
 	add(&b, &s->loss);
 	for (i = 0; i < s->v->n; i++)
-		if (s->v->e[i].next.id && rlx_dtype_is_float(s->v->e[i].type.dtype))
+		if (is_shared(&s->v->e[i]))
 			add(&b, &s->v->e[i].next);
 	flush(&b);
 }
 
-static rlx_value mean(struct step *s, rlx_value sum, enum rlx_dtype dt)
+/* Of a sum; of runs that only add up, which may have none, the rank's own. */
+static rlx_value mean(struct step *s, rlx_value sum, rlx_value own, rlx_value due)
 {
-	return cast_to(s->g, scaled(s->g, sum, 1.0 / s->o.ranks), dt);
+	sum = cast_to(s->g, scaled(s->g, sum, 1.0 / s->o.ranks), type_of(s->g, own).dtype);
+	return due.id ? rlx_emit(s->g, where, .cond = due, .a = sum, .b = own) : sum;
 }
 
-void step_share(struct step *s)
+void step_share(struct step *s, rlx_value due)
 {
-	enum rlx_dtype dt = type_of(s->g, s->loss).dtype;
+	rlx_value loss = s->loss, *own;
 	uint32_t i;
 
 	if (s->o.ranks < 2)
 		return;
+	own = rlx_calloc(s->v->n + 1ul, sizeof(*own));
+	if (!own) {
+		rlx_graph_fail(s->g, RLX_ENOMEM, "train step: out of memory");
+		return;
+	}
+	for (i = 0; i < s->v->n; i++)
+		own[i] = s->v->e[i].next;
 	share(s, RLX_F32);
 	share(s, RLX_F64);
-	s->loss = mean(s, s->loss, dt);
+	s->loss = mean(s, s->loss, loss, due);
 	for (i = 0; i < s->v->n; i++)
-		if (s->v->e[i].next.id && rlx_dtype_is_float(s->v->e[i].type.dtype))
-			s->v->e[i].next = mean(s, s->v->e[i].next, s->v->e[i].type.dtype);
+		if (is_shared(&s->v->e[i]))
+			s->v->e[i].next = mean(s, s->v->e[i].next, own[i], due);
+	rlx_free(own);
 }

@@ -28,6 +28,7 @@ GPU_EMULATED := $(BUILD)/test/gpu/emulator $(BUILD)/test/gpu/faults
 # Its fibers are nothing a sanitizer knows; it checks kernels by itself.
 $(BUILD)/obj/selftests/gpu/emu/%.o: SAN :=
 $(BUILD)/obj/selftests/gpu/hip/%.o: SAN :=
+$(BUILD)/obj/selftests/gpu/nccl/%.o: SAN :=
 
 $(EMU_DIR)/libcuda.so.1: $(EMU_OBJ)
 	@mkdir -p $(@D)

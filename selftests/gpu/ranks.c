@@ -78,6 +78,8 @@ static void need_two(void)
 
 /* With LARGE units one gradient is so large that it is summed where it lies. */
 static int64_t units = LARGE;
+/* Runs of a step; sums are of the last alone. */
+static unsigned int runs = 1;
 
 static void build(struct train_rig *r, const char *device, unsigned int ranks, unsigned int parts)
 {
@@ -165,7 +167,7 @@ static void start_ranks(rank_fn *fn)
 			continue;
 		snprintf(device, sizeof(device), "cuda:%u", i);
 		c = join(at, i);
-		build(&r, device, RANKS, 1);
+		build(&r, device, RANKS, runs);
 		CHECK(!rlx_session_collective(r.s, rlx_comm_collective(c)));
 		fn(&r, c);
 		train_end(&r);
@@ -253,6 +255,49 @@ TEST(states_are_equal_on_all_and_those_of_one_process)
 		most = fmax(most, fabs((double)one[i] - (double)seen->state[0][i]));
 	printf("# %zu floats of states, at most %.3g apart\n", n, most);
 	CHECK(most < 1e-5);
+	train_end(&r);
+}
+
+static void steps_of_two_runs(struct train_rig *r, struct rlx_comm *c)
+{
+	unsigned int rank = rlx_comm_rank(c), k;
+	int step;
+
+	for (step = 0; step < STEPS; step++)
+		for (k = 0; k < runs; k++) {
+			CHECK(!rlx_session_collective(r->s, k + 1 < runs ? rlx_comm_idle(c) :
+						      rlx_comm_collective(c)));
+			feed(r, step, k * RANKS + rank);
+			train_run(r);
+		}
+	seen->n[rank] = states_of(r, seen->state[rank]);
+	CHECK(!rlx_comm_barrier(c));
+}
+
+TEST(runs_that_add_up_need_no_sums)
+{
+	static float one[STATE_FLOATS];
+	struct train_rig r;
+	unsigned int part;
+	size_t n, i;
+	int step;
+
+	need_two();
+	units = SMALL;
+	runs = 2;
+	start_ranks(steps_of_two_runs);
+	end_ranks(-1);
+	build(&r, "cuda", 1, 2 * RANKS);
+	for (step = 0; step < STEPS; step++)
+		for (part = 0; part < 2 * RANKS; part++) {
+			feed(&r, step, part);
+			train_run(&r);
+		}
+	n = states_of(&r, one);
+	CHECK(n == seen->n[0] && !memcmp(seen->state[0], seen->state[1], n * 4));
+	for (i = 0; i < n; i++)
+		CHECKF(fabsf(one[i] - seen->state[0][i]) < 1e-5f, "float %zu: %g, not %g", i,
+		       (double)seen->state[0][i], (double)one[i]);
 	train_end(&r);
 }
 

@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "plan/plan.h"
 #include "rlx/comm.h"
-#include "rt/rt.h"
+#include "selftests/lib/data_set.h"
+#include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/train_rig.h"
 
 enum { MOST = 4, ROWS = 6, STEPS = 12, STATE_BYTES = 1 << 16 };
@@ -170,12 +170,14 @@ struct recipe {
 	int		optimizer;
 	bool		norm;		/* with a batch norm */
 	bool		wide;		/* in f64 */
+	unsigned int	runs;		/* of a step; 0: 1 */
+	bool		idle;		/* all but the last of them without sums */
 	int		bad_step, bad_rank;	/* whose loss is infinite there */
 };
 
 /* logits = relu(x w) u; @parts in one process, or one of @ranks. */
-static void build(struct train_rig *r, const struct recipe *how, unsigned int ranks,
-		  unsigned int parts)
+static void build_graph(struct train_rig *r, const struct recipe *how, unsigned int ranks,
+			unsigned int parts)
 {
 	struct rlx_train_opts o = { .size = sizeof(o), .clip_norm = 0.5, .ema = 0.9,
 				    .accumulate = parts, .ranks = ranks,
@@ -200,6 +202,12 @@ static void build(struct train_rig *r, const struct recipe *how, unsigned int ra
 	loss = rlx_loss_ce(r->g, x, rlx_input(r->g, "labels", rlx_type(RLX_I32, ROWS)), NULL);
 	loss = rlx_emit(r->g, mul, .a = loss, .b = rlx_input(r->g, "factor", rlx_scalar(dt)));
 	rlx_train_step(r->g, r->v, loss, rlx_input(r->g, "lr", rlx_scalar(RLX_F32)), &o, &opt);
+}
+
+static void build(struct train_rig *r, const struct recipe *how, unsigned int ranks,
+		  unsigned int parts)
+{
+	build_graph(r, how, ranks, parts);
 	train_open(r, "cpu", 1, NULL, how->seed);
 }
 
@@ -257,16 +265,19 @@ static size_t states_of(struct train_rig *r, unsigned char *to)
 static void train_rank(struct rlx_comm *c, void *arg)
 {
 	const struct recipe *how = arg;
-	unsigned int rank = rlx_comm_rank(c);
+	unsigned int rank = rlx_comm_rank(c), runs = how->runs ? how->runs : 1, k;
 	struct train_rig r;
 	int step;
 
-	build(&r, how, how->ranks, 1);
+	build(&r, how, how->ranks, runs);
 	CHECK(!rlx_comm_agree(c, "graph", rlx_graph_hash(r.g)));
-	CHECK(!rlx_session_collective(r.s, rlx_comm_collective(c)));
 	for (step = 0; step < STEPS; step++) {
-		feed(&r, how, step, rank);
-		train_run(&r);
+		for (k = 0; k < runs; k++) {
+			CHECK(!rlx_session_collective(r.s, how->idle && k + 1 < runs ?
+				rlx_comm_idle(c) : rlx_comm_collective(c)));
+			feed(&r, how, step, k * how->ranks + rank);
+			train_run(&r);
+		}
 		seen->loss[rank][step] = train_loss(&r);
 		CHECK_EQ(*(int32_t *)train_at(&r, RLX_IO_OUTPUT, "ok"), step != how->bad_step);
 	}
@@ -279,11 +290,13 @@ static void train_rank(struct rlx_comm *c, void *arg)
 static void train_alone(const struct recipe *how, unsigned char *state, size_t *n,
 			double loss[STEPS])
 {
+	static unsigned char first[STATE_BYTES];
 	struct train_rig r;
 	unsigned int part;
 	int step;
 
 	build(&r, how, 1, how->ranks);
+	*n = states_of(&r, first);
 	for (step = 0; step < STEPS; step++)
 		for (loss[step] = part = 0; part < how->ranks; part++) {
 			feed(&r, how, step, part);
@@ -291,6 +304,7 @@ static void train_alone(const struct recipe *how, unsigned char *state, size_t *
 			loss[step] += train_loss(&r) / how->ranks;
 		}
 	*n = states_of(&r, state);
+	CHECK(memcmp(first, state, *n));	/* they were taken */
 	train_end(&r);
 }
 
@@ -313,7 +327,6 @@ static void check_equal_to_one(struct recipe how)
 				fabs(loss[i])), "step %u: loss %g, not %g", i, seen->loss[r][i],
 			       loss[i]);
 	}
-	CHECKF(loss[STEPS - 1] < loss[0], "loss %g to %g", loss[0], loss[STEPS - 1]);
 }
 
 TEST(steps_are_those_of_one_process_bit_for_bit)
@@ -341,35 +354,34 @@ TEST(statistics_of_a_batch_are_means_over_ranks)
 		CHECK(!memcmp(seen->state[r], seen->state[0], seen->n[0]) && seen->n[0]);
 }
 
-/* Products that no sum needs come behind it, so that a device does them meanwhile. */
-TEST(sums_come_before_what_they_do_not_need)
+/* Sums that nobody uses make no difference, and the result is that of one process. */
+TEST(runs_that_add_up_need_no_sums)
 {
-	struct rlx_train_opts o = { .size = sizeof(o), .ranks = 2 };
-	struct rlx_optimizer sgd = { .size = sizeof(sgd), .kind = RLX_SGD };
-	const struct rlx_plan *p;
-	unsigned int sums = 0, behind = 0, i;
-	struct train_rig r;
-	rlx_value x;
+	struct recipe how = { .seed = rlx_test_seed(), .ranks = 2, .runs = 3, .bad_step = -1,
+			      .norm = true, .optimizer = RLX_SGD };
+	static unsigned char busy[STATE_BYTES], one[STATE_BYTES];
+	double loss[STEPS];
+	unsigned int r, k;
+	size_t n, i;
 
-	train_begin(&r);
-	x = rlx_input(r.g, "x", rlx_type(RLX_F32, 4, 600));
-	for (i = 0; i < 3; i++)
-		x = rlx_emit(r.g, matmul, .a = x, .b = rlx_var(r.g, r.v, rlx_name("w%u", i),
-			     rlx_type(RLX_F32, 600, 600), RLX_KAIMING(600), 0));
-	x = rlx_loss_mse(r.g, x, rlx_input(r.g, "y", rlx_type(RLX_F32, 4, 600)));
-	rlx_train_step(r.g, r.v, x, rlx_input(r.g, "lr", rlx_scalar(RLX_F32)), &o, &sgd);
-	train_open(&r, "cpu", 1, NULL, 1);
-	p = r.p->plan;
-	for (i = 0; i < p->n_step; i++) {
-		if (p->step[i].def && p->step[i].def->index == RLX_OP_all_reduce)
-			sums++;
-		else if (p->step[i].def && p->step[i].def->index == RLX_OP_fused_matmul)
-			behind += sums > 0;
-	}
-	CHECK_EQ(sums, 4);
-	/* of three layers' gradients by weights and two by inputs, all but the last layer's */
-	CHECKF(behind >= 3, "%u products behind a sum", behind);
-	train_end(&r);
+	share_results();
+	run_ranks(how.ranks, train_rank, &how);
+	memcpy(busy, seen->state[0], seen->n[0]);
+	how.idle = true;
+	run_ranks(how.ranks, train_rank, &how);
+	how.norm = false;	/* whose statistics one process has of other rows */
+	for (r = 0; r < 2; r++)
+		CHECK(!memcmp(busy, seen->state[r], seen->n[r]) || how.norm);
+	run_ranks(how.ranks, train_rank, &how);
+	how.ranks = 6;
+	how.runs = 0;
+	train_alone(&how, one, &n, loss);
+	CHECK_EQ(n, seen->n[0]);
+	for (k = 0; k < 2; k++)
+		for (i = 0; i + 4 <= n; i += 4)
+			CHECKF(fabsf(*(float *)(one + i) - *(float *)(seen->state[k] + i)) < 1e-4f,
+			       "float %zu: %g, not %g", i / 4,
+			       (double)*(float *)(seen->state[k] + i), (double)*(float *)(one + i));
 }
 
 TEST(without_a_communicator_nothing_is_summed)
@@ -396,7 +408,92 @@ TEST(without_a_communicator_nothing_is_summed)
 	rlx_arena_put(at);
 }
 
+/* ---- data ---- */
+
+enum { RECORDS = 1009, BATCH = 8 };
+
+static void write_ids(const char *path)
+{
+	static const struct rlx_field f = { "id", { RLX_I64, 1, { 1 } } };
+	struct rlx_record_writer *w;
+	struct rlx_error err = { 0 };
+	int64_t id;
+
+	CHECKF(!rlx_record_create(path, &f, 1, NULL, &w, &err), "%s", err.text);
+	for (id = 0; id < RECORDS; id++)
+		CHECK(!rlx_record_add(w, (const void *[]){ &id }, 1, &err));
+	CHECKF(!rlx_record_commit(w, &err), "%s", err.text);
+}
+
+/* Count the records that rank @rank of @n is given in an epoch. */
+static void count_ids(const char *path, unsigned int rank, unsigned int n, int *times)
+{
+	struct rlx_loader_opts o = { .size = sizeof(o), .path = path, .batch = BATCH, .rank = rank,
+				     .world = n, .shuffle = true, .seed = 3, .keep_last = true,
+				     .layout = RLX_LAYOUT_ROWS };
+	struct rlx_loader_info info;
+	struct rlx_error err = { 0 };
+	struct rlx_loader *ld;
+	struct rlx_batch b;
+	unsigned int row;
+	uint64_t i;
+
+	CHECKF(!rlx_loader_open(&o, &ld, &err), "%s", err.text);
+	rlx_loader_info(ld, &info);
+	for (i = 0; i < info.epoch_batches; i++) {
+		CHECK(!rlx_loader_next(ld, &b, -1));
+		for (row = 0; row < b.rows; row++)
+			times[*(const int64_t *)rlx_batch_row(ld, &b, "id", row)]++;
+		rlx_loader_done(ld, &b);
+	}
+	rlx_loader_close(ld);
+}
+
+TEST(ranks_read_every_record_once)
+{
+	const char *path = data_path("ids.rlxr");
+	unsigned int n, rank;
+	int i;
+
+	write_ids(path);
+	for (n = 1; n <= MOST; n++) {
+		int times[RECORDS] = { 0 };
+
+		for (rank = 0; rank < n; rank++)
+			count_ids(path, rank, n, times);
+		for (i = 0; i < RECORDS; i++)
+			CHECKF(times[i] == 1, "%u ranks: record %d: %d times", n, i, times[i]);
+	}
+}
+
 /* ---- faults ---- */
+
+static enum rlx_status build_two(void *ctx)
+{
+	struct rlx_comm_opts o = { .size = sizeof(o), .ranks = 1 };
+	struct recipe how = { .norm = true, .optimizer = RLX_ADAMW };
+	struct rlx_error err = { 0 };
+	struct rlx_comm *c = NULL;
+	struct train_rig r;
+	enum rlx_status st;
+
+	(void)ctx;
+	build_graph(&r, &how, 2, 2);
+	st = rlx_graph_finish(r.g);
+	if (!st)
+		st = rlx_compile(r.g, NULL, &r.p, &err);
+	if (!st)
+		st = rlx_comm_new(&o, &c, &err);
+	rlx_comm_free(c);
+	train_end(&r);
+	return st;
+}
+
+TEST(every_allocation_may_fail)
+{
+	build_two(NULL);	/* what is made once */
+	CHECK(rlx_oom_sweep(build_two, NULL) > 300);
+}
 
 struct fault {
 	unsigned int	who;		/* dies, or is slow */

@@ -2,9 +2,12 @@
 /*
  * What a step does beside its optimizer: loss scales and infinite gradients, sums over runs,
  * buffers, frozen variables, names shared by programs; the same bits from one thread and two,
- * no allocation in a run, and every allocation failing while it is built.
+ * no allocation in a run, and every allocation failing while it is built; where sums over ranks
+ * come.
  */
 #include "base/alloc.h"
+#include "plan/plan.h"
+#include "rt/rt.h"
 #include "selftests/lib/rlx_oom.h"
 #include "selftests/lib/train_rig.h"
 
@@ -364,6 +367,37 @@ static enum rlx_status build(void *ctx)
 TEST(no_memory)
 {
 	CHECK(rlx_oom_sweep(build, NULL) > 500);
+}
+
+/* Products that no sum needs come behind it, so that a device does them meanwhile. */
+TEST(sums_come_before_what_they_do_not_need)
+{
+	struct rlx_train_opts o = { .size = sizeof(o), .ranks = 2 };
+	struct rlx_optimizer sgd = { .size = sizeof(sgd), .kind = RLX_SGD };
+	const struct rlx_plan *p;
+	unsigned int sums = 0, behind = 0, i;
+	struct train_rig r;
+	rlx_value x;
+
+	train_begin(&r);
+	x = rlx_input(r.g, "x", rlx_type(RLX_F32, 4, 600));
+	for (i = 0; i < 3; i++)
+		x = rlx_emit(r.g, matmul, .a = x, .b = rlx_var(r.g, r.v, rlx_name("w%u", i),
+			     rlx_type(RLX_F32, 600, 600), RLX_KAIMING(600), 0));
+	x = rlx_loss_mse(r.g, x, rlx_input(r.g, "y", rlx_type(RLX_F32, 4, 600)));
+	rlx_train_step(r.g, r.v, x, rlx_input(r.g, "lr", rlx_scalar(RLX_F32)), &o, &sgd);
+	train_open(&r, "cpu", 1, NULL, 1);
+	p = r.p->plan;
+	for (i = 0; i < p->n_step; i++) {
+		if (p->step[i].def && p->step[i].def->index == RLX_OP_all_reduce)
+			sums++;
+		else if (p->step[i].def && p->step[i].def->index == RLX_OP_fused_matmul)
+			behind += sums > 0;
+	}
+	CHECK_EQ(sums, 4);
+	/* of three layers' gradients by weights and two by inputs, all but the last layer's */
+	CHECKF(behind >= 3, "%u products behind a sum", behind);
+	train_end(&r);
 }
 
 TEST_MAIN()

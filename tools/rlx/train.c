@@ -77,6 +77,10 @@ static bool take_step(struct loop *l)
 	*lr = (float)rlx_schedule_at(&l->plan, l->step);
 	l->loss = 0;
 	for (k = 0; k < j->c.accumulate; k++) {
+		if (j->comm && j->c.accumulate > 1 &&
+		    rlx_session_collective(j->train.s, k + 1 < j->c.accumulate ?
+					   rlx_comm_idle(j->comm) : rlx_comm_collective(j->comm)))
+			return told(j, rlx_session_error(j->train.s));
 		if (!run_batch(j, j->ld, &j->train))
 			return false;
 		l->loss += scalar(&j->train, "loss") / (double)j->c.accumulate;
@@ -220,11 +224,15 @@ static bool train(struct train_job *j)
 
 static int run(struct train_job *j)
 {
+	char who[32];
+
 	if (train_job_open(j) && train(j))
 		return TOOL_OK;
 	rlx_comm_fail(j->comm, j->err.text);
-	return j->rank ? tool_fail("train", TOOL_FAILED, "rank %u: %s", j->rank, j->err.text) :
-	       tool_fail("train", TOOL_FAILED, "%s", j->err.text);
+	snprintf(who, sizeof(who), "rank %u: ", j->rank);
+	if (!j->rank || !strncmp(j->err.text, who, strlen(who)))
+		*who = 0;
+	return tool_fail("train", TOOL_FAILED, "%s%s", who, j->err.text);
 }
 
 int cmd_train(int argc, char **argv)

@@ -15,7 +15,8 @@ extern "C" {
 
 /**
  * struct rlx_reduction - one sum over all ranks, element by element.
- * @src, @dst: @count elements of @dtype each; they are either one place or apart
+ * @src, @dst: @count elements of @dtype each; they are either one place or apart, of a device
+ *             always one
  * @device:    NULL: host memory. Else the backend whose memory it is ("cuda", "rocm"), and its
  *             context is the calling thread's
  * @stream:    of a device: what the sum comes after, and what comes after it

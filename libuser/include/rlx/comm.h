@@ -88,6 +88,13 @@ RLX_EXPORT unsigned int rlx_comm_ranks(const struct rlx_comm *c);
 /* For rlx_session_collective(); lives as long as @c. NULL of NULL. */
 RLX_EXPORT const struct rlx_collective *rlx_comm_collective(const struct rlx_comm *c);
 
+/*
+ * The same for runs that only add up gradients (all but the last of rlx_train_opts.accumulate):
+ * what would be summed stays the rank's own, and nobody waits. Only the last run must have
+ * rlx_comm_collective(); all may, which takes longer and makes no difference.
+ */
+RLX_EXPORT const struct rlx_collective *rlx_comm_idle(const struct rlx_comm *c);
+
 /* The failure after which it is of no more use, or one with status RLX_OK. */
 RLX_EXPORT const struct rlx_error *rlx_comm_error(const struct rlx_comm *c);
 

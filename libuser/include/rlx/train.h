@@ -246,7 +246,8 @@ struct rlx_optimizer {
  * @ranks:      so many processes run this program, each on rows of its own, and take the same
  *              step by the mean of their gradients: see rlx/comm.h. Also means over all are
  *              "loss" and what float buffers become (statistics of a batch norm, which each
- *              takes of its own rows); draws of rlx_dropout() are the same on all. 0: 1
+ *              takes of its own rows), but of runs that only add up, where both are the
+ *              rank's own; draws of rlx_dropout() are the same on all. 0: 1
  */
 enum { RLX_MOST_RANKS = 1024 };
 enum rlx_loss_scaling { RLX_SCALE_LOSS_NONE, RLX_SCALE_LOSS_STATIC, RLX_SCALE_LOSS_DYNAMIC };
