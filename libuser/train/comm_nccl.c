@@ -245,13 +245,17 @@ enum rlx_status comm_nccl_sum(struct rlx_comm *c, const struct rlx_reduction *r)
 	struct comm_seat *seat = &c->sh->seat[c->collective.rank];
 	struct nccl *n = c->nccl;
 	enum rlx_status st = RLX_OK;
+	bool first;
 	int rc;
 
 	if (type_of(r->dtype) < 0)
 		return comm_failed(c, RLX_ETYPE, "sums are of f64, f32, i64 and i32, not %s",
 				   rlx_dtype_name(r->dtype));
 	atomic_fetch_add(&seat->sums, 1);
-	if (!n->comm)
+	pthread_mutex_lock(&n->lock);
+	first = !n->comm;
+	pthread_mutex_unlock(&n->lock);
+	if (first)
 		st = begin(c);
 	if (st)
 		return st;
@@ -286,12 +290,12 @@ void comm_nccl_close(struct rlx_comm *c)
 	struct nccl *n = c->nccl;
 	int rc = 0;
 
-	if (n->comm && !c->err.status) {	/* all that was begun ends first */
-		pthread_mutex_lock(&n->lock);
-		rc = n->comm ? n->api.finalize(n->comm) : 0;
-		pthread_mutex_unlock(&n->lock);
+	pthread_mutex_lock(&n->lock);
+	if (n->comm && !c->err.status)		/* all that was begun ends first */
+		rc = n->api.finalize(n->comm);
+	pthread_mutex_unlock(&n->lock);
+	if (rc)
 		settle(c, rc, "ending");
-	}
 	pthread_mutex_lock(&n->lock);
 	n->stop = true;
 	pthread_cond_signal(&n->woken);

@@ -44,7 +44,7 @@ bool train_job_sample(struct train_job *j, uint64_t step, uint64_t n);
 
 /* Start @ranks processes with this configuration, and wait for them; what to exit with. */
 int train_ranks_start(unsigned int ranks, const char *config);
-/* Has a launcher made this process a rank? */
+/* Has a launcher made this process one of several ranks? */
 bool train_ranks_is_one(void);
 /* Become it: the rank's device and part of the threads, and no output but rank 0's. */
 bool train_ranks_join(struct train_job *j);

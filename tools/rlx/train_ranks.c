@@ -171,8 +171,18 @@ int train_ranks_start(unsigned int ranks, const char *config)
 
 bool train_ranks_is_one(void)
 {
-	return getenv("RANK") || getenv("OMPI_COMM_WORLD_RANK") || getenv("PMI_RANK") ||
-	       getenv("SLURM_PROCID");
+	/* in the order in which rlx_comm_new() asks for them */
+	static const char *const of[][2] = {
+		{ "RANK", "WORLD_SIZE" }, { "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE" },
+		{ "PMI_RANK", "PMI_SIZE" }, { "SLURM_PROCID", "SLURM_NTASKS" },
+	};
+	const char *n;
+	unsigned int i;
+
+	for (i = 0; i < N_ELEM(of) && !getenv(of[i][0]); i++)
+		;
+	n = i < N_ELEM(of) ? getenv(of[i][1]) : "1";
+	return !n || strcmp(n, "1");	/* one that is alone may start others */
 }
 
 bool train_ranks_join(struct train_job *j)
