@@ -188,7 +188,7 @@ bool train_ranks_is_one(void)
 bool train_ranks_join(struct train_job *j)
 {
 	struct rlx_comm_opts o = { .size = sizeof(o) };
-	const char *dev = j->c.device;
+	const char *dev = j->c.device ? j->c.device : getenv("RLX_DEVICE");
 	char name[32];
 
 	if (dev && !strncmp(dev, "cuda", 4))
