@@ -3,7 +3,8 @@
 EMU_DIR := $(BUILD)/test/emu
 EMU_SRC := $(filter-out %/nvrtc.c,$(wildcard selftests/gpu/emu/*.c))
 # Under both names, lest a real compiler found later be given the emulator's work.
-EMU_LIB := $(addprefix $(EMU_DIR)/,libcuda.so.1 libnvrtc.so.12 libnvrtc.so.13 libnccl.so.2)
+EMU_LIB := $(addprefix $(EMU_DIR)/,libcuda.so.1 libnvrtc.so.12 libnvrtc.so.13 libnccl.so.2 \
+		librccl.so.1)
 EMU_OBJ := $(EMU_SRC:%.c=$(BUILD)/obj/%.o)
 GPU_BIN := $(filter $(BUILD)/test/gpu/%,$(TEST_BIN))
 # Each dtype means other kernels, which take minutes to compile the first time.
@@ -17,7 +18,8 @@ GPU_RIGS := $(addprefix $(BUILD)/test/,$(addprefix ops/,regressions defects data
 		edges activations signal geometry) libuser/qdq libuser/api_points)
 # What the backend for AMD's GPUs runs too, on what HIP is made of here.
 GPU_ROCM := "selftests/gpu/rocm.sh ops" "selftests/gpu/rocm.sh session" \
-	"selftests/gpu/rocm.sh submit" "selftests/gpu/rocm.sh devices"
+	"selftests/gpu/rocm.sh submit" "selftests/gpu/rocm.sh devices" \
+	"selftests/gpu/rocm.sh ranks"
 # Memory, streams and kernels of a device that is not the first.
 GPU_SECOND := "selftests/gpu/second.sh session" "selftests/gpu/second.sh submit" \
 	"selftests/gpu/second.sh resident" "selftests/gpu/second.sh extent"
@@ -47,6 +49,9 @@ $(EMU_DIR)/libnccl.so.2: $(BUILD)/obj/selftests/gpu/nccl/fake.o
 	@mkdir -p $(@D)
 	$(call say,LD,$@)
 	$(Q)$(CC) -shared -pthread -Wl,-soname,$(@F) $< -ldl -o $@
+
+$(EMU_DIR)/librccl.so.1: $(EMU_DIR)/libnccl.so.2
+	$(Q)ln -sf $(<F) $@
 
 # HIP by CUDA's libraries, or by the emulated ones: the loader's path decides.
 HIP_DIR := $(BUILD)/test/hip

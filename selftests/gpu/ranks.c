@@ -35,7 +35,7 @@ static pid_t pids[RANKS];
 static int ask(bool emulated)
 {
 	struct rlx_dev_info info[16];
-	unsigned int n, i, cuda = 0;
+	unsigned int n, i, met = 0;
 	void *lib;
 	int status;
 	pid_t pid;
@@ -51,8 +51,8 @@ static int ask(bool emulated)
 		_exit(lib && dlsym(lib, "emu_shared"));
 	n = rlx_device_list(info, 16);
 	for (i = 0; i < n && i < 16; i++)
-		cuda += !strncmp(info[i].backend, "cuda", 4);
-	_exit((int)cuda);
+		met += !strncmp(info[i].backend, op_case_gpu(), 4);
+	_exit((int)met);
 }
 
 static bool is_fake(void)
@@ -60,18 +60,23 @@ static bool is_fake(void)
 	return ask(true);
 }
 
-/* Two devices and NCCL, or the test is skipped. */
+static bool is_rocm(void)
+{
+	return !strcmp(op_case_gpu(), "rocm");
+}
+
+/* Two devices and NCCL, or RCCL, or the test is skipped. */
 static void need_two(void)
 {
-	const char *own = getenv("RLX_NCCL");
+	const char *own = getenv("RLX_NCCL"), *lib = is_rocm() ? "librccl.so.1" : "libnccl.so.2";
 
-	if (strcmp(op_case_gpu(), "cuda"))
+	if (strcmp(op_case_gpu(), "cuda") && !is_rocm())
 		rlx_test_skip("ranks have a GPU each: one device");
 	setenv("RLX_EMU_DEVICES", "2", 1);
 	if (ask(false) < RANKS)
 		rlx_test_skip("one device");
-	if (!dlopen(own ? own : "libnccl.so.2", RTLD_LAZY))
-		rlx_test_skip("no libnccl.so.2: RLX_NCCL names one");
+	if (!dlopen(own ? own : lib, RTLD_LAZY))
+		rlx_test_skip("no %s: RLX_NCCL names one", lib);
 	seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	CHECK(seen != MAP_FAILED);
 }
@@ -139,7 +144,8 @@ static size_t states_of(struct train_rig *r, float *to)
 static struct rlx_comm *join(struct rlx_arena *at, unsigned int rank)
 {
 	struct rlx_comm_opts o = { .size = sizeof(o), .arena = at, .rank = rank, .ranks = RANKS,
-				   .kind = RLX_COMM_NCCL, .timeout_ns = 60000000000 };
+				   .kind = is_rocm() ? RLX_COMM_RCCL : RLX_COMM_NCCL,
+				   .timeout_ns = 60000000000 };
 	struct rlx_error err = { 0 };
 	struct rlx_comm *c;
 
@@ -165,7 +171,7 @@ static void start_ranks(rank_fn *fn)
 		CHECK(pids[i] >= 0);
 		if (pids[i])
 			continue;
-		snprintf(device, sizeof(device), "cuda:%u", i);
+		snprintf(device, sizeof(device), "%s:%u", op_case_gpu(), i);
 		c = join(at, i);
 		build(&r, device, RANKS, runs);
 		CHECK(!rlx_session_collective(r.s, rlx_comm_collective(c)));
@@ -237,7 +243,7 @@ TEST(states_are_equal_on_all_and_those_of_one_process)
 	end_ranks(-1);
 	CHECK(seen->n[0] == seen->n[1] && seen->n[0] > (size_t)IN * LARGE);
 	CHECK(!memcmp(seen->state[0], seen->state[1], seen->n[0] * 4));
-	build(&r, "cuda", 1, RANKS);
+	build(&r, op_case_gpu(), 1, RANKS);
 	for (step = 0; step < STEPS; step++) {
 		for (loss = part = 0; part < RANKS; part++) {
 			feed(&r, step, part);
@@ -287,7 +293,7 @@ TEST(runs_that_add_up_need_no_sums)
 	runs = 2;
 	start_ranks(steps_of_two_runs);
 	end_ranks(-1);
-	build(&r, "cuda", 1, 2 * RANKS);
+	build(&r, op_case_gpu(), 1, 2 * RANKS);
 	for (step = 0; step < STEPS; step++)
 		for (part = 0; part < 2 * RANKS; part++) {
 			feed(&r, step, part);
@@ -344,17 +350,18 @@ static void told_by_nccl(struct train_rig *r, struct rlx_comm *c)
 	text = rlx_session_error(r->s)->text;
 	CHECKF(strstr(text, "invalid argument") || strstr(text, "unhandled system error"), "%s",
 	       text);
-	CHECKF(strstr(text, "nccl: "), "%s", text);
+	CHECKF(strstr(text, is_rocm() ? "rccl: " : "nccl: "), "%s", text);
 }
 
 TEST(what_nccl_says_is_told)
 {
 	static const char *const calls[] = { "begin", "sum", "state" };
-	struct rlx_comm_opts o = { .size = sizeof(o), .ranks = 1, .kind = RLX_COMM_NCCL };
+	struct rlx_comm_opts o = { .size = sizeof(o), .ranks = 1 };
 	struct rlx_error err = { 0 };
 	struct rlx_comm *c;
 	unsigned int i;
 
+	o.kind = is_rocm() ? RLX_COMM_RCCL : RLX_COMM_NCCL;
 	need_two();
 	units = SMALL;
 	if (!is_fake())
