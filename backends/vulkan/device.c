@@ -32,10 +32,9 @@ static unsigned int probe(struct rlx_dev_info *info, unsigned int first, unsigne
 			 VK_API_VERSION_MINOR(p->props.apiVersion),
 			 VK_API_VERSION_PATCH(p->props.apiVersion));
 		snprintf(out->pci, sizeof(out->pci), "%s", p->pci);
-		out->driver = (int)p->props.driverVersion;
+		out->driver = p->driver_number;
 		out->by_name = p->props.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
-		if (out->by_name)
-			out->threads = rlx_cpu_allowed();
+		out->threads = out->by_name ? rlx_cpu_allowed() : p->units;
 		for (h = 0; h < p->memory.memoryHeapCount && !is_unified(p); h++)
 			if (p->memory.memoryHeaps[h].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
 				out->memory += p->memory.memoryHeaps[h].size;

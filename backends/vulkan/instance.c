@@ -92,6 +92,7 @@ static void read_extensions(const struct vk_driver *d, struct vk_physical *p)
 
 		p->has.external_host |= !strcmp(s, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
 		p->has.pci |= !strcmp(s, VK_EXT_PCI_BUS_INFO_EXTENSION_NAME);
+		p->has.sm_count |= !strcmp(s, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME);
 		p->has.subgroup_size |=
 			!strcmp(s, VK_EXT_SUBGROUP_SIZE_CONTROL_EXTENSION_NAME);
 	}
@@ -116,6 +117,32 @@ static bool find_family(const struct vk_driver *d, struct vk_physical *p)
 	return any;
 }
 
+/* Into the list that begins with @head, if the device has what it asks about. */
+static void ask(void *head, void *about, bool has)
+{
+	VkBaseOutStructure *first = head, *one = about;
+
+	if (!has)
+		return;
+	one->pNext = first->pNext;
+	first->pNext = one;
+}
+
+/* Every vendor's driver numbers its releases its own way. */
+static int driver_number(const struct vk_physical *p)
+{
+	const uint32_t v = p->props.driverVersion;
+	uint32_t part[3] = { VK_API_VERSION_MAJOR(v), VK_API_VERSION_MINOR(v),
+			     VK_API_VERSION_PATCH(v) };
+
+	if (p->driver == VK_DRIVER_ID_NVIDIA_PROPRIETARY) {
+		part[0] = v >> 22;
+		part[1] = v >> 14 & 0xff;
+		part[2] = v >> 6 & 0xff;
+	}
+	return (int)(part[0] * 1000000 + part[1] % 1000 * 1000 + part[2] % 1000);
+}
+
 static void read_properties(const struct vk_driver *d, struct vk_physical *p,
 			    VkPhysicalDeviceSubgroupProperties *sub)
 {
@@ -128,32 +155,36 @@ static void read_properties(const struct vk_driver *d, struct vk_physical *p,
 	VkPhysicalDeviceMaintenance3Properties m3 = {
 		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_3_PROPERTIES };
 	VkPhysicalDeviceDriverProperties drv = {
-		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES, &m3 };
-	VkPhysicalDeviceProperties2 props = {
-		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &drv };
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES };
+	VkPhysicalDeviceFloatControlsProperties floats = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FLOAT_CONTROLS_PROPERTIES };
+	VkPhysicalDeviceShaderSMBuiltinsPropertiesNV sms = {
+		VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV };
+	VkPhysicalDeviceProperties2 props = { VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2 };
 
-	m3.pNext = sub;
-	sub->pNext = &p->id;
 	p->id.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES;
-	if (p->has.external_host)
-		p->id.pNext = &host;
-	if (p->has.pci) {
-		host.pNext = p->has.external_host ? &pci : NULL;
-		p->id.pNext = p->has.external_host ? (void *)&host : (void *)&pci;
-	}
-	if (p->props.apiVersion >= VK_API_VERSION_1_3) {
-		m4.pNext = p->id.pNext;
-		p->id.pNext = &m4;
-	}
+	ask(&props, sub, true);
+	ask(&props, &p->id, true);
+	ask(&props, &m3, true);
+	ask(&props, &drv, true);
+	ask(&props, &floats, true);
+	ask(&props, &host, p->has.external_host);
+	ask(&props, &pci, p->has.pci);
+	ask(&props, &sms, p->has.sm_count);
+	ask(&props, &m4, p->props.apiVersion >= VK_API_VERSION_1_3);
 	d->api.GetPhysicalDeviceProperties2(p->pd, &props);
 	p->props = props.properties;
 	p->id.pNext = NULL;
 	sub->pNext = NULL;
 	p->driver = drv.driverID;
+	p->driver_number = driver_number(p);
 	snprintf(p->driver_text, sizeof(p->driver_text), "%.30s %.30s", drv.driverName,
 		 drv.driverInfo);
+	p->units = sms.shaderSMCount;
 	p->subgroup = sub->subgroupSize;
-	p->host_align = p->has.external_host ? host.minImportedHostPointerAlignment : 0;
+	p->has.signed_zero[0] = floats.shaderSignedZeroInfNanPreserveFloat32;
+	p->has.signed_zero[1] = floats.shaderSignedZeroInfNanPreserveFloat64;
+	p->host_align = host.minImportedHostPointerAlignment;
 	p->most_buffer = m4.maxBufferSize ? m4.maxBufferSize : m3.maxMemoryAllocationSize;
 	if (p->has.pci)
 		snprintf(p->pci, sizeof(p->pci), "%04x:%02x:%02x.%x", pci.pciDomain, pci.pciBus,

@@ -42,6 +42,43 @@ static struct vk_pipeline *find(struct vk_device *d, const struct vk_pipeline *l
 	return p;
 }
 
+/*
+ * Drivers may else take -0 for 0, and that no value is an infinity or NaN. @k's module with
+ * the modes by which it asks them not to, where the device has these. NULL: out of memory
+ */
+static uint32_t *keep_values(const struct vk_device *d, const struct vk_kernel *k,
+			     size_t *out_words)
+{
+	enum { HEADER = 5, ENTRY_POINT = 15, EXECUTION_MODE = 16, CAPABILITY = 17,
+	       SIGNED_ZERO_INF_NAN = 4466, MODE_SIGNED_ZERO_INF_NAN = 4461, ADDED = 10 };
+	uint32_t *w = rlx_malloc((k->words + ADDED) * sizeof(*w));
+	size_t n = HEADER, at = HEADER, len;
+	unsigned int i;
+
+	if (!w)
+		return NULL;
+	memcpy(w, k->code, HEADER * sizeof(*w));
+	if (d->is->has.signed_zero[0] || d->is->has.signed_zero[1]) {
+		w[n++] = 2 << 16 | CAPABILITY;
+		w[n++] = SIGNED_ZERO_INF_NAN;
+	}
+	for (; at < k->words; at += len) {
+		len = k->code[at] >> 16;
+		memcpy(w + n, k->code + at, len * sizeof(*w));
+		n += len;
+		for (i = 0; (k->code[at] & 0xffff) == ENTRY_POINT && i < 2; i++) {
+			if (!d->is->has.signed_zero[i])
+				continue;
+			w[n++] = 4 << 16 | EXECUTION_MODE;
+			w[n++] = k->code[at + 2];
+			w[n++] = MODE_SIGNED_ZERO_INF_NAN;
+			w[n++] = i ? 64 : 32;
+		}
+	}
+	*out_words = n;
+	return w;
+}
+
 /* The group's first constant is its size: one that is a subgroup wants subgroups to be so. */
 static VkResult create(struct vk_device *d, const struct vk_kernel *k, VkPipeline *out)
 {
@@ -50,23 +87,28 @@ static VkResult create(struct vk_device *d, const struct vk_kernel *k, VkPipelin
 	const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
 		VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
 		.requiredSubgroupSize = d->is->subgroup };
-	const VkShaderModuleCreateInfo module = {
-		.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-		.codeSize = k->words * sizeof(uint32_t), .pCode = k->code };
+	VkShaderModuleCreateInfo module = {
+		.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO };
 	VkComputePipelineCreateInfo how = {
 		.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
 		.stage = { .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
 			   .stage = VK_SHADER_STAGE_COMPUTE_BIT, .pName = "main",
 			   .pSpecializationInfo = &spec },
 		.layout = d->layout, .basePipelineIndex = -1 };
+	size_t words = 0;
+	uint32_t *code = keep_values(d, k, &words), i;
 	VkResult r;
-	uint32_t i;
 
+	if (!code)
+		return VK_ERROR_OUT_OF_HOST_MEMORY;
+	module.pCode = code;
+	module.codeSize = words * sizeof(*code);
 	for (i = 0; i < k->n_spec; i++)
 		entry[i] = (VkSpecializationMapEntry){ i, i * 4, 4 };
 	if (d->is->has.subgroup_size)
 		how.stage.pNext = &size;
 	r = d->api.CreateShaderModule(d->dev, &module, NULL, &how.stage.module);
+	rlx_free(code);
 	if (r)
 		return r;
 	r = d->api.CreateComputePipelines(d->dev, d->cache, 1, &how, NULL, out);

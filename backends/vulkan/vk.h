@@ -46,7 +46,8 @@ enum { VK_MOST_DEVICES = 16, VK_WHY = 224 };
 
 /* What a device can that not all can. */
 struct vk_has {
-	bool	external_host, pci, subgroup_size;
+	bool	external_host, pci, subgroup_size, sm_count;
+	bool	signed_zero[2];		/* f32, f64: kernels may ask that zeros keep signs */
 };
 
 struct vk_physical {
@@ -56,6 +57,8 @@ struct vk_physical {
 	VkPhysicalDeviceIDProperties	 id;
 	VkDriverId			 driver;
 	char				 driver_text[64];
+	int				 driver_number;	/* 580.159.4 is 580159004 */
+	uint32_t			 units;		/* 0: not known */
 	uint64_t			 host_align, most_buffer;
 	uint32_t			 subgroup, family;
 	char				 pci[32];

@@ -407,7 +407,7 @@ float m_mod(const in float a, const in float b)
 {
 	const float r = m_fmod(a, b);
 
-	if (r == 0.0)
-		return b < 0.0 ? -0.0 : 0.0;
+	if (r == 0.0)	/* a choice between -0 and 0 may be taken for none */
+		return m_with_sign(0.0, b);
 	return (r < 0.0) != (b < 0.0) ? r + b : r;
 }

@@ -132,10 +132,12 @@ static int numa_of(const struct rlx_dev_info *d)
 
 static void device_text(const struct rlx_dev_info *d, char *text, size_t size)
 {
-	size_t n = (size_t)snprintf(text, size, "%s%s%s, %u %s%s", d->name,
-				    *d->isa ? ", kernels for " : "", d->isa, d->threads,
-				    *d->pci ? "unit" : "thread", d->threads == 1 ? "" : "s");
+	size_t n = (size_t)snprintf(text, size, "%s%s%s", d->name,
+				    *d->isa ? ", kernels for " : "", d->isa);
 
+	if (d->threads && n < size)	/* not every driver tells of a GPU's */
+		n += (size_t)snprintf(text + n, size - n, ", %u %s%s", d->threads,
+				      *d->pci ? "unit" : "thread", d->threads == 1 ? "" : "s");
 	if (d->memory && n < size)
 		n += (size_t)snprintf(text + n, size - n, ", %.1f GiB",
 				      (double)d->memory / (1 << 30));
@@ -143,7 +145,10 @@ static void device_text(const struct rlx_dev_info *d, char *text, size_t size)
 		n += (size_t)snprintf(text + n, size - n, ", at %s", d->pci);
 	if (numa_of(d) >= 0 && n < size)
 		n += (size_t)snprintf(text + n, size - n, ", NUMA node %d", numa_of(d));
-	if (*d->pci && n < size)
+	if (*d->pci && n < size && !strncmp(d->backend, "vulkan", 6))
+		snprintf(text + n, size - n, ", driver %d.%d.%d", d->driver / 1000000,
+			 d->driver / 1000 % 1000, d->driver % 1000);
+	else if (*d->pci && n < size)
 		snprintf(text + n, size - n, ", driver %d", d->driver);
 }
 

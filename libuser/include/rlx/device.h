@@ -18,10 +18,11 @@ extern "C" {
  *           the number behind the first ("cuda", "cuda:1")
  * @name:    of the hardware
  * @isa:     instruction set level in use, "" if it has none
- * @threads: that it can run at once
+ * @threads: that it can run at once; of a GPU its units, 0 where its driver tells of none
  * @memory:  bytes, 0 if it has none of its own
  * @pci:     its address on the bus ("0000:3b:00.0"), "" if it has none
- * @driver:  version of its driver, as that counts; 0 if it has none
+ * @driver:  version of its driver, as that counts; of "vulkan" 580159004 is 580.159.4;
+ *           0 if it has none
  * @by_name: for tests and comparisons (the reference, a driver that computes on the CPU):
  *           used where it is named, and never chosen otherwise
  */
