@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* A Vulkan device: what is told of it, opening, closing, and what went wrong. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "backends/vulkan/vk.h"
@@ -12,6 +13,14 @@ static bool is_unified(const struct vk_physical *p)
 {
 	return p->props.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU ||
 	       p->props.deviceType == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU;
+}
+
+/* For tests of what is copied where there is no such device. */
+static bool acts_discrete(void)
+{
+	const char *s = getenv("RLX_VK_DISCRETE");
+
+	return s && !strcmp(s, "1");
 }
 
 static unsigned int probe(struct rlx_dev_info *info, unsigned int first, unsigned int max)
@@ -162,7 +171,9 @@ enum rlx_status vk_open(struct rlx_device *dev, struct rlx_error *err)
 		return rlx_fail(err, RLX_ENODEV, "vulkan:%u: there are %u", dev->ordinal,
 				d->driver->devices);
 	d->is = &d->driver->device[dev->ordinal];
+	d->discrete = !is_unified(d->is) || acts_discrete();
 	pthread_mutex_init(&d->lock, NULL);
+	pthread_mutex_init(&d->upload.lock, NULL);
 	pthread_mutex_init(&d->queue_lock, NULL);
 	r = make_device(d);
 	if (!r)
@@ -175,10 +186,6 @@ enum rlx_status vk_open(struct rlx_device *dev, struct rlx_error *err)
 	vk_cache_load(d);
 	dev->threads = d->is->props.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU ?
 		       rlx_cpu_allowed() : 1;
-	if (!is_unified(d->is))
-		rlx_log(RLX_LOG_WARN, "%s (%s) has memory of its own, which this backend does not "
-			"use: kernels reach the host's over the bus, slowly", dev->name,
-			d->is->props.deviceName);
 	return RLX_OK;
 }
 
@@ -190,6 +197,7 @@ void vk_close(struct rlx_device *dev)
 		d->api.DeviceWaitIdle(d->dev);
 		vk_cache_store(d);
 		vk_pipelines_free(d);
+		vk_upload_free(d);
 		vk_memory_free(d);
 		d->api.DestroyPipelineCache(d->dev, d->cache, NULL);
 		d->api.DestroyPipelineLayout(d->dev, d->layout, NULL);
@@ -197,6 +205,7 @@ void vk_close(struct rlx_device *dev)
 	}
 	pthread_mutex_destroy(&d->queue_lock);
 	pthread_mutex_destroy(&d->lock);
+	pthread_mutex_destroy(&d->upload.lock);
 	d->dev = VK_NULL_HANDLE;
 }
 
@@ -223,5 +232,5 @@ const struct rlx_backend rlx_backend_vulkan = {
 	.target = target, .supports = vk_supports,
 	.compile = vk_compile, .release = vk_release,
 	.init = vk_init, .fini = vk_fini, .bind = vk_bind,
-	.submit = vk_submit, .wait = vk_wait,
+	.submit = vk_submit, .wait = vk_wait, .keep = vk_keep, .fetch = vk_fetch,
 };

@@ -12,9 +12,9 @@ static struct vk_device *device_of(const struct vk_exec *x)
 	return vk_device_of(x->base.code);
 }
 
-/* ---- addresses ---- */
+/* ---- buffers ---- */
 
-static void at_slot(struct vk_exec *x, uint32_t slot, uint64_t address)
+void vk_at_slot(struct vk_exec *x, uint32_t slot, uint64_t address)
 {
 	const struct vk_code *c = (const struct vk_code *)x->base.code;
 
@@ -25,12 +25,12 @@ static void drop(struct vk_exec *x, struct vk_slot *s)
 {
 	vk_window_put(device_of(x), s->window);
 	vk_span_free(device_of(x), &s->stage);
-	*s = (struct vk_slot){ .window = NULL };
+	s->window = NULL;
+	s->host.at = 0;
 }
 
-/* Reach @bytes at @p, in place or by a copy. */
-static enum rlx_status reach(struct vk_exec *x, struct vk_slot *s, struct rlx_arena *a, void *p,
-			     uint64_t bytes, struct rlx_error *err)
+enum rlx_status vk_reach(struct vk_exec *x, struct vk_slot *s, struct rlx_arena *a, void *p,
+			 uint64_t bytes, struct rlx_error *err)
 {
 	struct vk_device *d = device_of(x);
 	struct vk_window *w = a ? vk_window_get(d, a) : NULL;
@@ -39,15 +39,16 @@ static enum rlx_status reach(struct vk_exec *x, struct vk_slot *s, struct rlx_ar
 	drop(x, s);
 	s->window = w;
 	if (w && !vk_guard)
-		s->at = vk_window_at(d, w, p, bytes);
-	if (s->at)
+		s->host = vk_window_at(d, w, p, bytes);
+	if (s->host.at)
 		return RLX_OK;
 	if (!vk_guard)
 		rlx_log(RLX_LOG_WARN, "%s: %llu bytes are staged, which copies them in every "
 			"run: %s", d->base.name, (unsigned long long)bytes,
 			w ? vk_window_why(w) : a ? "out of memory" : "they are no arena's");
-	st = vk_span_new(d, bytes, &s->stage, err);
-	s->at = s->stage.at;
+	st = vk_span_new(d, VK_STAGING, bytes, &s->stage, err);
+	if (!st)
+		s->host = vk_span_region(&s->stage);
 	return st;
 }
 
@@ -57,42 +58,54 @@ void vk_bind(struct rlx_exec *exec, enum rlx_io io, unsigned int i)
 	const struct rlx_plan *p = exec->code->plan;
 	struct vk_slot *s = &x->slot[io][i];
 
+	if (device_of(x)->discrete) {	/* by the next run, which may fail */
+		s->changed = true;
+		s->fresh = true;
+		x->changed = true;
+		return;
+	}
 	if (!exec->ptr[io][i])
 		drop(x, s);
-	else if (reach(x, s, exec->arena[io][i], exec->ptr[io][i],
-		       rlx_plan_bytes(p, p->io[io][i].val), NULL))
+	else if (vk_reach(x, s, exec->arena[io][i], exec->ptr[io][i],
+			  rlx_plan_bytes(p, p->io[io][i].val), NULL))
 		drop(x, s);	/* the run says so */
-	at_slot(x, rlx_slot_of(p, io, i), s->at);
+	vk_at_slot(x, rlx_slot_of(p, io, i), s->host.at);
 	x->staged = x->staged || s->stage.block;
 }
 
 /* ---- sessions ---- */
 
-static enum rlx_status make_objects(struct vk_exec *x)
-{
-	struct vk_device *d = device_of(x);
-	const VkSemaphoreTypeCreateInfo type = {
-		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
-		.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE };
-	const VkSemaphoreCreateInfo how = {
-		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, .pNext = &type };
-
-	return vk_check(d, d->api.CreateSemaphore(d->dev, &how, NULL, &x->timeline),
-			"making a semaphore", x->base.err);
-}
-
-/* The workspace: the caller's, or the driver's where that cannot be imported. */
+/*
+ * The workspace: the caller's, or the driver's where that cannot be imported. A device with
+ * memory of its own has it there, and this is the mirror of it for steps of the host's.
+ */
 static enum rlx_status take_work(struct vk_exec *x)
 {
 	uint64_t bytes = x->base.code->work_bytes;
-	enum rlx_status st;
+	struct vk_device *d = device_of(x);
+	enum rlx_status st = RLX_OK;
 
-	if (!bytes)
-		return RLX_OK;
-	st = reach(x, &x->work, x->base.work_arena, x->base.work, bytes, x->base.err);
+	if (d->discrete)
+		st = vk_span_new(d, VK_LOCAL, x->base.code->plan->work_bytes, &x->work.local,
+				 x->base.err);
+	if (st || !bytes)
+		return st;
+	st = vk_reach(x, &x->work, x->base.work_arena, x->base.work, bytes, x->base.err);
 	if (!st && x->work.stage.block)	/* host steps work on it as well: nothing is copied */
 		x->base.work = x->work.stage.map;
 	return st;
+}
+
+static enum rlx_status make_memory(struct vk_exec *x)
+{
+	const struct vk_code *c = (const struct vk_code *)x->base.code;
+	struct vk_device *d = device_of(x);
+	enum rlx_status st;
+
+	st = vk_span_new(d, VK_SHARED, c->calls.n_args, &x->image, x->base.err);
+	if (!st)
+		st = vk_span_new(d, VK_STAGING, 4 * (uint64_t)c->n_bad, &x->status, x->base.err);
+	return st ? st : take_work(x);
 }
 
 enum rlx_status vk_init(struct rlx_exec *exec)
@@ -110,26 +123,33 @@ enum rlx_status vk_init(struct rlx_exec *exec)
 	x->extent.leads = rlx_calloc(p->n_val, 1);
 	x->skip = rlx_calloc(p->n_step + 1, 1);
 	x->tensors = rlx_calloc(c->most_tensors, sizeof(*x->tensors));
+	x->params = rlx_calloc(p->n_io[RLX_IO_PARAM] + 1, sizeof(*x->params));
 	for (io = 0; io < 3; io++)
 		x->slot[io] = rlx_calloc(p->n_io[io] + 1, sizeof(*x->slot[io]));
-	if (!x->segment || !x->extent.leads || !x->skip || !x->tensors || !x->slot[0] ||
-	    !x->slot[1] || !x->slot[2])
+	if (!x->segment || !x->extent.leads || !x->skip || !x->tensors || !x->params ||
+	    !x->slot[0] || !x->slot[1] || !x->slot[2])
 		st = rlx_fail(exec->err, RLX_ENOMEM, "%s: out of memory", d->base.name);
 	if (!st)
-		st = vk_span_new(d, vk_bad_at(c) + 4 * (uint64_t)c->n_bad, &x->image, exec->err);
+		st = vk_line_new(d, &x->line, exec->err);
 	if (!st)
-		st = make_objects(x);
-	if (!st)
-		st = take_work(x);
+		st = make_memory(x);
 	if (st) {
 		vk_fini(exec);
 		return st;
 	}
 	if (c->calls.n_args)
 		memcpy(x->image.map, c->calls.args, c->calls.n_args);
-	at_slot(x, rlx_slot_work(p), x->work.at);
-	at_slot(x, rlx_slot_status(p), x->image.at + vk_bad_at(c));
+	vk_at_slot(x, rlx_slot_work(p), d->discrete ? x->work.local.at : x->work.host.at);
+	vk_at_slot(x, rlx_slot_status(p), x->status.at);
 	return RLX_OK;
+}
+
+static void free_slot(struct vk_exec *x, struct vk_slot *s)
+{
+	drop(x, s);
+	vk_span_free(device_of(x), &s->local);
+	vk_weight_put(device_of(x), s->weight);
+	s->weight = NULL;
 }
 
 void vk_fini(struct rlx_exec *exec)
@@ -141,69 +161,57 @@ void vk_fini(struct rlx_exec *exec)
 
 	for (io = 0; io < 3; io++) {
 		for (i = 0; x->slot[io] && i < exec->code->plan->n_io[io]; i++)
-			drop(x, &x->slot[io][i]);
+			free_slot(x, &x->slot[io][i]);
 		rlx_free(x->slot[io]);
 		x->slot[io] = NULL;
 	}
-	drop(x, &x->work);
+	free_slot(x, &x->work);
 	d->api.DestroyCommandPool(d->dev, x->pool, NULL);
-	d->api.DestroySemaphore(d->dev, x->timeline, NULL);
+	d->api.DestroyCommandPool(d->dev, x->copies, NULL);
+	vk_line_free(d, &x->line);
 	vk_span_free(d, &x->image);
+	vk_span_free(d, &x->status);
 	rlx_free(x->segment);
 	rlx_free(x->skip);
 	rlx_free(x->tensors);
+	rlx_free(x->params);
 	rlx_free(x->extent.leads);
 	x->pool = VK_NULL_HANDLE;
-	x->timeline = VK_NULL_HANDLE;
+	x->copies = VK_NULL_HANDLE;
 	x->segment = NULL;
 	x->skip = NULL;
 	x->tensors = NULL;
+	x->params = NULL;
 	x->extent.leads = NULL;
 }
 
 /* ---- running ---- */
 
-static enum rlx_status begin(struct vk_exec *x, const struct vk_segment *s)
+static enum rlx_status flush(struct vk_exec *x)
 {
-	struct vk_device *d = device_of(x);
-	const uint64_t point = x->point + 1;
-	const VkTimelineSemaphoreSubmitInfo values = {
-		.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
-		.signalSemaphoreValueCount = 1, .pSignalSemaphoreValues = &point };
-	const VkSubmitInfo how = {
-		.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .pNext = &values,
-		.commandBufferCount = 1, .pCommandBuffers = &s->commands,
-		.signalSemaphoreCount = 1, .pSignalSemaphores = &x->timeline };
-	VkResult r;
+	uint32_t n = x->n_batch;
 
-	pthread_mutex_lock(&d->queue_lock);
-	r = d->api.QueueSubmit(d->queue, 1, &how, VK_NULL_HANDLE);
-	pthread_mutex_unlock(&d->queue_lock);
-	if (!r)
-		x->point = point;
-	return vk_check(d, r, "submitting", x->base.err);
+	x->n_batch = 0;
+	return n ? vk_line_submit(device_of(x), &x->line, x->batch, n, x->base.err) : RLX_OK;
 }
 
-/* Until what was begun last has ended; RLX_ETIME: it goes on. */
-static enum rlx_status end(struct vk_exec *x, uint64_t timeout_ns)
+enum rlx_status vk_enqueue(struct vk_exec *x, VkCommandBuffer c)
 {
-	struct vk_device *d = device_of(x);
-	const VkSemaphoreWaitInfo wait = {
-		.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO, .semaphoreCount = 1,
-		.pSemaphores = &x->timeline, .pValues = &x->point };
-	VkResult r = d->api.WaitSemaphores(d->dev, &wait, timeout_ns);
+	enum rlx_status st = x->n_batch == VK_MOST_BATCH ? flush(x) : RLX_OK;
 
-	return r == VK_TIMEOUT ? RLX_ETIME : vk_check(d, r, "running", x->base.err);
+	if (c && !st)
+		x->batch[x->n_batch++] = c;
+	return st;
 }
 
-/* Did a kernel meet bad data? */
-static enum rlx_status look_for_bad(struct vk_exec *x, const struct vk_segment *s)
+/* Status words that kernels set when they met bad data. */
+static enum rlx_status look_for_bad(struct vk_exec *x)
 {
 	const struct vk_code *c = (const struct vk_code *)x->base.code;
-	const uint32_t *bad = (const uint32_t *)(x->image.map + vk_bad_at(c));
+	const uint32_t *bad = (const uint32_t *)x->status.map;
 	uint32_t i;
 
-	for (i = s->first; i < s->end; i++) {
+	for (i = 0; c->n_bad && i < c->calls.n_call; i++) {
 		const struct vk_call *call = &vk_calls(c)[i];
 
 		if (call->bad && bad[call->bad - 1])
@@ -211,6 +219,15 @@ static enum rlx_status look_for_bad(struct vk_exec *x, const struct vk_segment *
 						  x->base.err);
 	}
 	return RLX_OK;
+}
+
+enum rlx_status vk_settle(struct vk_exec *x)
+{
+	enum rlx_status st = flush(x);
+
+	if (!st)
+		st = vk_line_wait(device_of(x), &x->line, UINT64_MAX, x->base.err);
+	return st ? st : look_for_bad(x);
 }
 
 /* Copy what is staged: to the device before, back behind what writes it. */
@@ -238,17 +255,25 @@ static void copy_staged(struct vk_exec *x, enum rlx_io io, bool in)
 	}
 }
 
-/* It works on what the caller bound: what is staged must be there, and then here. */
-static enum rlx_status host_step(struct vk_exec *x, const struct vk_call *call)
+/* It works on what the caller bound: what is elsewhere must be there, and then here. */
+static enum rlx_status host_step(struct vk_exec *x, const struct vk_segment *s)
 {
 	const struct vk_code *c = (const struct vk_code *)x->base.code;
+	const bool discrete = device_of(x)->discrete;
+	const struct vk_call *call = &vk_calls(c)[s->first];
 	enum rlx_status st;
 
-	copy_staged(x, RLX_IO_OUTPUT, false);
-	st = rlx_host_step(&x->base, x->extent.leads, &c->base.plan->step[call->base.step],
-			   (char *)x->base.work + c->host_at, x->tensors);
-	copy_staged(x, RLX_IO_OUTPUT, true);
-	return st;
+	if (x->skip[call->base.step])
+		return RLX_OK;
+	st = discrete ? vk_fetch_operands(x, s) : vk_settle(x);
+	if (!discrete && !st)
+		copy_staged(x, RLX_IO_OUTPUT, false);
+	if (!st)
+		st = rlx_host_step(&x->base, x->extent.leads, &c->base.plan->step[call->base.step],
+				   (char *)x->base.work + c->host_at, x->tensors);
+	if (!discrete && !st)
+		copy_staged(x, RLX_IO_OUTPUT, true);
+	return st || !discrete ? st : vk_bring_results(x, s);
 }
 
 static enum rlx_status run_segment(struct vk_exec *x, const struct vk_segment *s)
@@ -256,12 +281,8 @@ static enum rlx_status run_segment(struct vk_exec *x, const struct vk_segment *s
 	const struct vk_call *call = &vk_calls((const struct vk_code *)x->base.code)[s->first];
 	enum rlx_status st;
 
-	if (call->kind == RLX_CALL_HOST)
-		return x->skip[call->base.step] ? RLX_OK : host_step(x, call);
-	st = begin(x, s);
-	if (!st)
-		st = end(x, UINT64_MAX);
-	return st ? st : look_for_bad(x, s);
+	st = call->kind == RLX_CALL_HOST ? host_step(x, s) : vk_enqueue(x, s->commands);
+	return st || !x->base.step_ns ? st : vk_settle(x);
 }
 
 /* A buffer that could be reached by no way was dropped by bind. */
@@ -273,7 +294,7 @@ static enum rlx_status check_bound(struct vk_exec *x)
 
 	for (io = 0; io < 3; io++)
 		for (i = 0; i < p->n_io[io]; i++)
-			if (x->base.ptr[io][i] && !x->slot[io][i].at)
+			if (x->base.ptr[io][i] && !x->slot[io][i].host.at)
 				return rlx_fail(x->base.err, RLX_ENOMEM, "%s: '%s' can be neither "
 						"imported nor staged: out of memory",
 						device_of(x)->base.name, p->io[io][i].name);
@@ -314,16 +335,18 @@ static enum rlx_status prepare(struct vk_exec *x)
 	const struct vk_code *c = (const struct vk_code *)x->base.code;
 	enum rlx_status st = vk_alive(device_of(x), x->base.err);
 
-	if (!st)
+	if (!st && !device_of(x)->discrete)
 		st = check_bound(x);
 	if (!st && must_record(x))
 		st = vk_record(x);
 	if (st)
 		return st;
-	if (rlx_extent_changes(&x->base, &x->extent))
+	if (rlx_extent_changes(&x->base, &x->extent)) {
 		set_extent(x);
-	memset(x->image.map + vk_bad_at(c), 0, 4 * (size_t)c->n_bad);
-	return RLX_OK;
+		x->moves = false;
+	}
+	memset(x->status.map, 0, 4 * (size_t)c->n_bad);
+	return device_of(x)->discrete ? vk_take_changes(x) : RLX_OK;
 }
 
 /* One submission, and nothing for the host to do behind it. */
@@ -335,24 +358,75 @@ static bool is_alone(const struct vk_exec *x)
 	       vk_calls(c)[x->segment->first].kind == RLX_CALL_KERNEL;
 }
 
+static void count_copies(struct vk_exec *x)
+{
+	x->base.moved.in += x->each.in;
+	x->base.moved.in_bytes += x->each.in_bytes;
+	x->base.moved.out += x->each.out;
+	x->base.moved.out_bytes += x->each.out_bytes;
+}
+
+static enum rlx_status bring_inputs(struct vk_exec *x)
+{
+	enum rlx_status st;
+
+	x->n_batch = 0;
+	if (!device_of(x)->discrete) {
+		copy_staged(x, RLX_IO_INPUT, true);
+		copy_staged(x, RLX_IO_PARAM, true);
+		copy_staged(x, RLX_IO_OUTPUT, true);	/* steps may write parts of them */
+		return RLX_OK;
+	}
+	vk_stage_inputs(x);
+	count_copies(x);
+	st = vk_enqueue(x, x->in);
+	return st || !x->base.step_ns ? st : vk_settle(x);
+}
+
+/* Also after a failure @st: nothing may be under way in the caller's buffers. */
+static enum rlx_status end(struct vk_exec *x, enum rlx_status st)
+{
+	struct vk_device *d = device_of(x);
+
+	if (!st)
+		st = vk_settle(x);
+	if (st)
+		vk_line_wait(d, &x->line, UINT64_MAX, NULL);
+	else if (d->discrete)
+		vk_stage_outputs(x);
+	else
+		copy_staged(x, RLX_IO_OUTPUT, false);
+	return st;
+}
+
+/* All of it at once, with the copies around it. */
+static enum rlx_status submit_alone(struct vk_exec *x)
+{
+	enum rlx_status st = bring_inputs(x);
+
+	if (!st)
+		st = vk_enqueue(x, x->segment->commands);
+	if (!st)
+		st = vk_enqueue(x, x->out);
+	return st ? st : flush(x);
+}
+
 static enum rlx_status run_all(struct vk_exec *x)
 {
 	const struct vk_code *c = (const struct vk_code *)x->base.code;
+	enum rlx_status st = bring_inputs(x);
 	uint64_t at = x->base.step_ns ? rlx_now() : 0;
-	enum rlx_status st = RLX_OK;
 	uint32_t i;
 
-	copy_staged(x, RLX_IO_INPUT, true);
-	copy_staged(x, RLX_IO_PARAM, true);
-	copy_staged(x, RLX_IO_OUTPUT, true);	/* steps may write parts of them */
 	for (i = 0; i < x->n_segment && !st; i++) {
 		st = run_segment(x, &x->segment[i]);
 		if (x->base.step_ns)
 			at = rlx_host_step_time(&x->base,
 						vk_calls(c)[x->segment[i].first].base.step, at);
 	}
-	copy_staged(x, RLX_IO_OUTPUT, false);
-	return st;
+	if (!st)
+		st = vk_enqueue(x, x->out);
+	return end(x, st);
 }
 
 enum rlx_status vk_submit(struct rlx_exec *exec, bool away, uint64_t *out_point)
@@ -365,11 +439,12 @@ enum rlx_status vk_submit(struct rlx_exec *exec, bool away, uint64_t *out_point)
 		return st;
 	x->pending = is_alone(x);
 	if (x->pending)
-		st = begin(x, x->segment);
+		st = submit_alone(x);
 	else if (away)
 		return RLX_OK;
 	else
 		st = run_all(x);
+	vk_took_inputs(x, !st);
 	if (!st)
 		*out_point = ++x->runs;
 	return st;
@@ -383,6 +458,7 @@ enum rlx_status vk_wait(struct rlx_exec *exec, uint64_t point, int64_t timeout_n
 	(void)point;		/* an exec has one run at a time */
 	if (!x->pending)
 		return RLX_OK;
-	st = end(x, timeout_ns < 0 ? UINT64_MAX : (uint64_t)timeout_ns);
-	return st ? st : look_for_bad(x, x->segment);
+	st = vk_line_wait(device_of(x), &x->line,
+			  timeout_ns < 0 ? UINT64_MAX : (uint64_t)timeout_ns, exec->err);
+	return st ? st : look_for_bad(x);
 }

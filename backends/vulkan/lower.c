@@ -290,14 +290,13 @@ static enum rlx_status lower_step(struct vk_lower *vl, const struct rlx_plan_ste
 
 static enum rlx_status load_tables(struct vk_code *c, struct rlx_error *err)
 {
+	struct vk_device *d = vk_device_of(&c->base);
 	enum rlx_status st;
 
 	if (!c->n_kept)
 		return RLX_OK;
-	st = vk_span_new(vk_device_of(&c->base), c->n_kept, &c->kept_at, err);
-	if (!st)
-		memcpy(c->kept_at.map, c->kept, c->n_kept);
-	return st;
+	st = vk_span_new(d, VK_LOCAL, c->n_kept, &c->kept_at, err);
+	return st ? st : vk_upload(d, &c->kept_at, c->kept, c->n_kept, err);
 }
 
 /* What calls read of constants is wanted on the device, once for all programs. */
@@ -319,7 +318,7 @@ static enum rlx_status need_constants(struct vk_code *c, struct rlx_error *err)
 		st = vk_weight_get(vk_device_of(&c->base), rlx_host_home(&c->base, at->index),
 				   rlx_blob_bytes(b), b, &c->weight[at->index], err);
 	}
-	return st;
+	return st ? st : vk_weights_load(vk_device_of(&c->base), c->weight, p->n_constant, err);
 }
 
 /* Constants and tables stay where they are. */
@@ -340,18 +339,30 @@ static bool is_fixed(void *ctx, const struct rlx_ref *r, const struct rlx_place 
 static enum rlx_status finish_code(struct vk_code *c, struct rlx_error *err)
 {
 	struct rlx_plan *p = c->base.plan;
-	uint64_t host = c->base.work_bytes;
+	const bool discrete = vk_device_of(&c->base)->discrete;
+	uint64_t host = c->base.work_bytes, bytes = 0;
+	uint32_t i;
 	enum rlx_status st = rlx_calls_place(&c->calls, p, NULL, err);
 
 	if (!st)
 		st = need_constants(c, err);
 	if (!st)
 		st = load_tables(c, err);
+	if (!st)
+		st = vk_find_crossing(c, err);
 	if (st)
 		return st;
 	vk_find_dependences(c);
-	c->host_at = rlx_align64(p->work_bytes);
+	if (!discrete || c->base.host)	/* there it is a mirror for steps of the host's */
+		c->host_at = rlx_align64(p->work_bytes);
 	c->base.work_bytes = rlx_align64(c->host_at + host);
+	for (i = 0; i < p->n_io[RLX_IO_INPUT]; i++)
+		bytes += c->io[i].used ? rlx_plan_bytes(p, p->io[RLX_IO_INPUT][i].val) : 0;
+	for (i = 0; i < p->n_io[RLX_IO_OUTPUT]; i++)
+		if (c->io[rlx_slot_of(p, RLX_IO_OUTPUT, i)].used &&
+		    !p->io[RLX_IO_OUTPUT][i].donated)
+			bytes += rlx_plan_bytes(p, p->io[RLX_IO_OUTPUT][i].val);
+	c->base.device_bytes = discrete ? p->work_bytes + bytes : 0;
 	return rlx_calls_emit(&c->calls, p, is_fixed, c, err);
 }
 
@@ -397,6 +408,10 @@ void vk_release(struct rlx_code *code)
 	rlx_bump_fini(&c->bump);
 	rlx_free(c->weight);
 	rlx_free(c->kept);
+	rlx_free(c->io);
+	rlx_free(c->cross);
+	c->io = NULL;
+	c->cross = NULL;
 	c->weight = NULL;
 	c->kept = NULL;
 }

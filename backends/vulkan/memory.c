@@ -21,13 +21,18 @@ static int type_of(const struct vk_device *d, uint32_t bits, VkMemoryPropertyFla
 	return -1;
 }
 
-static int type_for(const struct vk_device *d, uint32_t bits, bool imported)
+static int type_for(const struct vk_device *d, uint32_t bits, enum vk_where where, bool imported)
 {
 	const VkMemoryPropertyFlags host = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT |
 					   VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-	int type = type_of(d, bits, host | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
+	const VkMemoryPropertyFlags best[] = {
+		[VK_SHARED] = host | VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+		[VK_STAGING] = host | VK_MEMORY_PROPERTY_HOST_CACHED_BIT,
+		[VK_LOCAL] = VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT,
+	};
+	int type = type_of(d, bits, best[where]);
 
-	if (type < 0)
+	if (type < 0 && where != VK_LOCAL)
 		type = type_of(d, bits, host);
 	return type < 0 && imported ? type_of(d, bits, 0) : type;
 }
@@ -42,7 +47,7 @@ static VkResult allocate(struct vk_device *d, struct vk_piece *p, const struct v
 	int type;
 
 	d->api.GetBufferMemoryRequirements(d->dev, p->buf, &need);
-	type = type_for(d, need.memoryTypeBits & (in ? in->types : UINT32_MAX), in);
+	type = type_for(d, need.memoryTypeBits & (in ? in->types : UINT32_MAX), p->where, in);
 	if (type < 0)
 		return in ? VK_ERROR_INVALID_EXTERNAL_HANDLE : VK_ERROR_OUT_OF_DEVICE_MEMORY;
 	how.memoryTypeIndex = (uint32_t)type;
@@ -58,7 +63,8 @@ VkResult vk_piece_new(struct vk_device *d, struct vk_piece *p, const struct vk_i
 	const VkBufferCreateInfo how = {
 		.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .pNext = in ? &external : NULL,
 		.size = p->bytes, .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
-			VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT };
+			VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT |
+			VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT };
 	VkBufferDeviceAddressInfo where = { VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO };
 	VkResult r;
 	void *map = NULL;
@@ -72,7 +78,7 @@ VkResult vk_piece_new(struct vk_device *d, struct vk_piece *p, const struct vk_i
 		r = allocate(d, p, in);
 	if (!r)
 		r = d->api.BindBufferMemory(d->dev, p->buf, p->mem, 0);
-	if (!r && !in)
+	if (!r && !in && p->where != VK_LOCAL)
 		r = d->api.MapMemory(d->dev, p->mem, 0, VK_WHOLE_SIZE, 0, &map);
 	if (r) {
 		vk_piece_free(d, p);
@@ -122,7 +128,8 @@ struct vk_block {
 enum vk_guard vk_guard;
 
 /* The lock is held. */
-static VkResult block_new(struct vk_device *d, uint64_t bytes, struct vk_block **out)
+static VkResult block_new(struct vk_device *d, enum vk_where where, uint64_t bytes,
+			  struct vk_block **out)
 {
 	struct vk_block *b = rlx_calloc(1, sizeof(*b));
 	VkResult r;
@@ -130,6 +137,7 @@ static VkResult block_new(struct vk_device *d, uint64_t bytes, struct vk_block *
 	if (!b)
 		return VK_ERROR_OUT_OF_HOST_MEMORY;
 	b->piece.bytes = bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES;
+	b->piece.where = where;
 	r = vk_piece_new(d, &b->piece, NULL);
 	if (r) {
 		rlx_free(b);
@@ -183,8 +191,14 @@ static VkResult guarded_new(struct vk_device *d, uint64_t bytes, struct vk_span 
 	return r;
 }
 
-enum rlx_status vk_span_new(struct vk_device *d, uint64_t bytes, struct vk_span *out,
-			    struct rlx_error *err)
+/* Only what the host may see. */
+static char *map_of(const struct vk_block *b, enum vk_where where, uint64_t at)
+{
+	return where == VK_LOCAL ? NULL : b->piece.map + at;
+}
+
+enum rlx_status vk_span_new(struct vk_device *d, enum vk_where where, uint64_t bytes,
+			    struct vk_span *out, struct rlx_error *err)
 {
 	uint64_t need = rlx_align64(bytes ? bytes : 1);
 	VkResult r = VK_SUCCESS;
@@ -195,18 +209,24 @@ enum rlx_status vk_span_new(struct vk_device *d, uint64_t bytes, struct vk_span 
 		return rlx_fail(err, RLX_ENOMEM, "%s: %llu bytes in one piece are more than this "
 				"device's largest buffer, %llu", d->base.name,
 				(unsigned long long)bytes, (unsigned long long)d->is->most_buffer);
+	if (!d->discrete)	/* there is one memory */
+		where = VK_SHARED;
 	pthread_mutex_lock(&d->lock);
 	if (vk_guard) {
 		r = guarded_new(d, bytes ? bytes : 1, out);
+		if (!r)
+			out->map = map_of(out->block, where, out->at - out->block->piece.at);
 		pthread_mutex_unlock(&d->lock);
 		return vk_check(d, r, "allocating memory", err);
 	}
-	for (b = d->blocks; b && b->piece.bytes - b->used < need; b = b->next)
-		;
+	for (b = d->blocks; b; b = b->next)
+		if (b->piece.where == where && b->piece.bytes - b->used >= need)
+			break;
 	if (!b)
-		r = block_new(d, need, &b);
+		r = block_new(d, where, need, &b);
 	if (!r) {
-		*out = (struct vk_span){ b, b->piece.at + b->used, need, b->piece.map + b->used };
+		*out = (struct vk_span){ b, b->piece.at + b->used, need,
+					 map_of(b, where, b->used) };
 		b->used += need;
 		b->live++;
 	}
@@ -221,7 +241,7 @@ void vk_span_free(struct vk_device *d, struct vk_span *s)
 	if (!b)
 		return;
 	pthread_mutex_lock(&d->lock);
-	if (!b->guarded && b->piece.map + b->used == s->map + s->bytes)	/* the last one */
+	if (!b->guarded && b->piece.at + b->used == s->at + s->bytes)	/* the last one */
 		b->used -= s->bytes;
 	if (!--b->live) {
 		for (at = &d->blocks; *at != b; at = &(*at)->next)
@@ -233,7 +253,14 @@ void vk_span_free(struct vk_device *d, struct vk_span *s)
 	s->block = NULL;
 }
 
-/* ---- constants ---- */
+struct vk_region vk_span_region(const struct vk_span *s)
+{
+	const struct vk_piece *p = &s->block->piece;
+
+	return (struct vk_region){ p->buf, s->at - p->at, s->at };
+}
+
+/* ---- weights ---- */
 
 struct vk_weight {
 	struct vk_weight *next;
@@ -242,6 +269,7 @@ struct vk_weight {
 	struct rlx_blob	 *blob;		/* keeps them alive */
 	struct vk_span	  span;
 	uint32_t	  refs;
+	bool		  here;		/* its bytes are at @span: guarded by the upload's lock */
 };
 
 static struct vk_weight *find(struct vk_device *d, const void *p, uint64_t bytes)
@@ -253,7 +281,14 @@ static struct vk_weight *find(struct vk_device *d, const void *p, uint64_t bytes
 	return w;
 }
 
-/* Another thread may bring the same over meanwhile: then its copy is taken. */
+static void is_stale(struct vk_device *d, struct vk_weight *w)
+{
+	pthread_mutex_lock(&d->upload.lock);
+	w->here = false;
+	pthread_mutex_unlock(&d->upload.lock);
+}
+
+/* Another thread may make the same meanwhile: then it is taken. */
 enum rlx_status vk_weight_get(struct vk_device *d, const void *p, uint64_t bytes,
 			      struct rlx_blob *blob, struct vk_weight **out,
 			      struct rlx_error *err)
@@ -267,20 +302,21 @@ enum rlx_status vk_weight_get(struct vk_device *d, const void *p, uint64_t bytes
 		w->refs++;
 	pthread_mutex_unlock(&d->lock);
 	*out = w;
-	if (w)
+	if (w) {
+		if (!blob || !w->blob)		/* what is there may be new */
+			is_stale(d, w);
 		return RLX_OK;
+	}
 	mine = rlx_calloc(1, sizeof(*mine));
 	if (!mine)
 		return rlx_fail(err, RLX_ENOMEM, "%s: out of memory", d->base.name);
 	*mine = (struct vk_weight){ .p = p, .bytes = bytes, .refs = 1 };
-	st = vk_span_new(d, bytes, &mine->span, err);
+	st = vk_span_new(d, VK_LOCAL, bytes, &mine->span, err);
 	if (st) {
 		rlx_free(mine);
 		return st;
 	}
-	if (bytes)
-		memcpy(mine->span.map, p, bytes);
-	mine->blob = rlx_blob_get(blob);
+	mine->blob = blob ? rlx_blob_get(blob) : NULL;
 	pthread_mutex_lock(&d->lock);
 	w = find(d, p, bytes);
 	if (w) {
@@ -297,6 +333,25 @@ enum rlx_status vk_weight_get(struct vk_device *d, const void *p, uint64_t bytes
 	}
 	*out = w;
 	return RLX_OK;
+}
+
+enum rlx_status vk_weights_load(struct vk_device *d, struct vk_weight **w, uint32_t n,
+				struct rlx_error *err)
+{
+	enum rlx_status st = RLX_OK, ended;
+	uint32_t i;
+
+	pthread_mutex_lock(&d->upload.lock);
+	for (i = 0; i < n && !st; i++)
+		if (w[i] && !w[i]->here)
+			st = vk_upload_add(d, &w[i]->span, w[i]->p, w[i]->bytes, err);
+	ended = vk_upload_end(d, st ? NULL : err);
+	st = st ? st : ended;
+	for (i = 0; i < n && !st; i++)
+		if (w[i])
+			w[i]->here = true;
+	pthread_mutex_unlock(&d->upload.lock);
+	return st;
 }
 
 uint64_t vk_weight_at(const struct vk_weight *w)

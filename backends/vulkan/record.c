@@ -9,15 +9,14 @@
 #include "backends/vulkan/vk.h"
 #include "base/alloc.h"
 
-/* May these values share bytes? An output may lie where the input that it replaces does. */
-static bool overlaps(const struct rlx_plan *p, uint32_t a, uint32_t b)
+bool vk_overlaps(const struct rlx_plan *p, uint32_t a, uint32_t b)
 {
 	const struct rlx_place *x = &p->val[a].place, *y = &p->val[b].place;
 
 	if (x->kind == RLX_PLACE_INPUT && y->kind == RLX_PLACE_OUTPUT)
 		return p->io[RLX_IO_OUTPUT][y->index].donated == x->index + 1;
 	if (x->kind == RLX_PLACE_OUTPUT && y->kind == RLX_PLACE_INPUT)
-		return overlaps(p, b, a);
+		return vk_overlaps(p, b, a);
 	if (x->kind != y->kind || x->index != y->index)
 		return false;
 	return x->offset < y->offset + rlx_plan_bytes(p, b) &&
@@ -34,7 +33,7 @@ static bool depends(const struct vk_code *c, const struct vk_call *a, const stru
 		for (j = 0; j < b->base.n_ref; j++)
 			if (x[i].kind == RLX_REF_VALUE && y[j].kind == RLX_REF_VALUE &&
 			    (x[i].access | y[j].access) & RLX_WRITE &&
-			    overlaps(c->base.plan, x[i].val, y[j].val))
+			    vk_overlaps(c->base.plan, x[i].val, y[j].val))
 				return true;
 	return false;
 }
@@ -61,20 +60,6 @@ static void barrier(struct vk_device *d, VkCommandBuffer cmd, VkPipelineStageFla
 				  NULL, 0, NULL);
 }
 
-static VkResult begin(struct vk_exec *x, VkCommandBuffer *out)
-{
-	struct vk_device *d = vk_device_of(x->base.code);
-	const VkCommandBufferAllocateInfo how = {
-		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
-		.commandPool = x->pool, .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-		.commandBufferCount = 1 };
-	const VkCommandBufferBeginInfo info = {
-		.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO };
-	VkResult r = d->api.AllocateCommandBuffers(d->dev, &how, out);
-
-	return r ? r : d->api.BeginCommandBuffer(*out, &info);
-}
-
 static bool is_skipped(const struct vk_exec *x, const struct vk_call *call)
 {
 	return x->base.skip && x->base.skip[call->base.step];
@@ -87,7 +72,7 @@ static VkResult record_segment(struct vk_exec *x, struct vk_segment *s)
 	struct vk_device *d = vk_device_of(&c->base);
 	VkPipeline bound = VK_NULL_HANDLE;
 	uint32_t since = s->first, i;
-	VkResult r = begin(x, &s->commands);
+	VkResult r = vk_commands_begin(d, x->pool, &s->commands);
 
 	for (i = s->first; i < s->end && !r; i++) {
 		const struct vk_call *call = &vk_calls(c)[i];
@@ -136,16 +121,13 @@ enum rlx_status vk_record(struct vk_exec *x)
 {
 	struct vk_code *c = (struct vk_code *)x->base.code;
 	struct vk_device *d = vk_device_of(&c->base);
-	const VkCommandPoolCreateInfo how = {
-		.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
-		.queueFamilyIndex = d->is->family };
 	VkResult r;
 	uint32_t i;
 
 	x->recorded = false;
+	x->moves = false;	/* what is skipped is not moved */
 	d->api.DestroyCommandPool(d->dev, x->pool, NULL);
-	x->pool = VK_NULL_HANDLE;
-	r = d->api.CreateCommandPool(d->dev, &how, NULL, &x->pool);
+	r = vk_pool_new(d, &x->pool);
 	cut(x, x->base.step_ns);
 	for (i = 0; i < x->n_segment && !r; i++)
 		if (vk_calls(c)[x->segment[i].first].kind == RLX_CALL_KERNEL)

@@ -7,7 +7,8 @@
  *
  * A program's memory is the caller's: arenas are imported by the driver (windows) and used in
  * place, the workspace as well, so that the reference evaluator works on the same bytes. What
- * cannot be imported is staged, copied by the host and counted.
+ * cannot be imported is staged, copied by the host and counted. Of a discrete device, whose
+ * memory is its own, kernels use that, and windows are where copies come from and go to.
  */
 #ifndef RLX_BACKENDS_VULKAN_H
 #define RLX_BACKENDS_VULKAN_H
@@ -85,6 +86,29 @@ struct vk_weight;
 struct vk_window;
 struct vk_pipeline;
 
+/* A timeline of one user's, and what its last submission raises it to. */
+struct vk_line {
+	VkSemaphore	timeline;
+	uint64_t	point;
+};
+
+/* Memory that host and device see, out of a block shared with others; 64-byte aligned. */
+struct vk_span {
+	struct vk_block	*block;
+	uint64_t	 at, bytes;
+	char		*map;		/* NULL: it is the device's alone */
+};
+
+/* How bytes come to memory that is the device's alone: transfer.c */
+struct vk_upload {
+	pthread_mutex_t	lock;
+	struct vk_line	line;
+	VkCommandPool	pool;
+	VkCommandBuffer	commands;	/* NULL: nothing was added */
+	struct vk_span	stage;
+	uint64_t	used;		/* of the stage */
+};
+
 struct vk_device {
 	struct rlx_device		 base;
 	const struct vk_driver		*driver;
@@ -96,12 +120,14 @@ struct vk_device {
 	VkPipelineCache			 cache;
 	uint64_t			 cached;	/* bytes of it that the disk has */
 	atomic_bool			 lost;
+	bool				 discrete;	/* its memory is not the host's */
 	pthread_mutex_t			 queue_lock;	/* around submissions */
 	pthread_mutex_t			 lock;		/* guards the lists */
 	struct vk_block			*blocks;
 	struct vk_weight		*weights;
 	struct vk_window		*windows;
 	struct vk_pipeline		*pipelines;
+	struct vk_upload		 upload;
 };
 
 /* What the driver said, as a status; VK_SUCCESS is RLX_OK. @what: "importing memory" */
@@ -117,7 +143,33 @@ static inline struct vk_device *vk_device_of(const struct rlx_code *code)
 	return (struct vk_device *)code->dev;
 }
 
+/* ---- queue.c: submissions ---- */
+
+enum rlx_status vk_line_new(struct vk_device *d, struct vk_line *l, struct rlx_error *err);
+void vk_line_free(struct vk_device *d, struct vk_line *l);
+enum rlx_status vk_line_submit(struct vk_device *d, struct vk_line *l, const VkCommandBuffer *c,
+			       uint32_t n, struct rlx_error *err);
+/* Until what was submitted last has ended; RLX_ETIME: it goes on. */
+enum rlx_status vk_line_wait(struct vk_device *d, const struct vk_line *l, uint64_t timeout_ns,
+			     struct rlx_error *err);
+/* A pool, and a command buffer of it that is being recorded. */
+VkResult vk_pool_new(struct vk_device *d, VkCommandPool *out);
+VkResult vk_commands_begin(struct vk_device *d, VkCommandPool pool, VkCommandBuffer *out);
+
 /* ---- memory.c: the driver's memory ---- */
+
+/* What memory is for; all the same where host and device share theirs. */
+enum vk_where {
+	VK_SHARED,	/* the host writes, kernels read */
+	VK_STAGING,	/* copied from and to; the host reads it fast */
+	VK_LOCAL,	/* kernels' alone */
+};
+
+/* Bytes of a buffer from @off on, and their address on the device; 0: there is none. */
+struct vk_region {
+	VkBuffer	 buf;
+	uint64_t	 off, at;
+};
 
 /* Bytes [from, from + bytes) of an arena, or memory of the driver's, mapped at @map. */
 struct vk_piece {
@@ -125,6 +177,7 @@ struct vk_piece {
 	VkBuffer	 buf;
 	uint64_t	 from, bytes, at;
 	char		*map;
+	enum vk_where	 where;		/* set before it is made */
 };
 
 /* What the import of memory is told. */
@@ -140,14 +193,9 @@ VkResult vk_piece_new(struct vk_device *d, struct vk_piece *p, const struct vk_i
 VkResult vk_piece_import(struct vk_device *d, struct vk_piece *p, void *at);
 void vk_piece_free(struct vk_device *d, struct vk_piece *p);
 
-/* Memory that host and device see, out of a block shared with others; 64-byte aligned. */
-struct vk_span {
-	struct vk_block	*block;
-	uint64_t	 at, bytes;
-	char		*map;
-};
-enum rlx_status vk_span_new(struct vk_device *d, uint64_t bytes, struct vk_span *out,
-			    struct rlx_error *err);
+enum rlx_status vk_span_new(struct vk_device *d, enum vk_where where, uint64_t bytes,
+			    struct vk_span *out, struct rlx_error *err);
+struct vk_region vk_span_region(const struct vk_span *s);
 /*
  * For tests on devices that are processors: each span has pages of its own, and what is beyond
  * its end (before its start) is no memory, so that a kernel that goes there ends the process.
@@ -157,10 +205,16 @@ enum vk_guard { VK_GUARD_NONE, VK_GUARD_END, VK_GUARD_START };
 extern enum vk_guard vk_guard;
 void vk_span_free(struct vk_device *d, struct vk_span *s);
 
-/* A constant on the device, once for all programs. */
+/*
+ * A constant, or a param, on the device once for all programs. It is there when it was loaded;
+ * what no blob keeps as it is is loaded anew for each who gets it.
+ */
 enum rlx_status vk_weight_get(struct vk_device *d, const void *p, uint64_t bytes,
 			      struct rlx_blob *blob, struct vk_weight **out,
 			      struct rlx_error *err);
+/* Those of @n that are not NULL. */
+enum rlx_status vk_weights_load(struct vk_device *d, struct vk_weight **w, uint32_t n,
+				struct rlx_error *err);
 uint64_t vk_weight_at(const struct vk_weight *w);
 void vk_weight_put(struct vk_device *d, struct vk_weight *w);
 void vk_memory_free(struct vk_device *d);
@@ -171,9 +225,10 @@ void vk_memory_free(struct vk_device *d);
 struct vk_window *vk_window_get(struct vk_device *d, struct rlx_arena *a);
 /*
  * Where the device has @bytes at @p of the arena, imported now if they are not yet, and until
- * the window is put. 0: it cannot have them in place; vk_window_why() says why.
+ * the window is put. Address 0: it cannot have them in place; vk_window_why() says why.
  */
-uint64_t vk_window_at(struct vk_device *d, struct vk_window *w, const void *p, uint64_t bytes);
+struct vk_region vk_window_at(struct vk_device *d, struct vk_window *w, const void *p,
+			      uint64_t bytes);
 const char *vk_window_why(const struct vk_window *w);
 void vk_window_put(struct vk_device *d, struct vk_window *w);
 
@@ -225,7 +280,15 @@ struct vk_call {
 	uint32_t		bad;		/* index of its status word + 1; 0: none */
 	uint32_t		groups;
 	uint32_t		after;		/* 1 + the last call that it needs; 0: none */
+	uint32_t		cross, n_fetch, n_bring;	/* of a host's step: vk_code.cross */
 	VkPipeline		pipeline;
+};
+
+/* Of an input, param or output. */
+struct vk_io {
+	uint32_t		writer;		/* 1 + a step whose kernel writes there; 0: none */
+	bool			used;		/* by a kernel */
+	bool			on_host;	/* input: a step of the host's reads it */
 };
 
 struct vk_code {
@@ -238,6 +301,9 @@ struct vk_code {
 	struct vk_weight	**weight;	/* per constant; NULL: not needed */
 	uint32_t		 n_bad;
 	uint64_t		 host_at;	/* scratch of host steps, in exec->work */
+	struct vk_io		*io;		/* by slot */
+	uint32_t		*cross;		/* values; discrete: what a host's step reads, writes */
+	uint32_t		 n_cross, cap_cross;
 	uint32_t		 most_tensors;
 };
 
@@ -266,24 +332,35 @@ void vk_release(struct rlx_code *code);
 /* How a run reaches one buffer. */
 struct vk_slot {
 	struct vk_window	*window;
-	uint64_t		 at;		/* 0: not bound */
+	struct vk_region	 host;		/* address 0: not bound */
 	struct vk_span		 stage;		/* where it cannot be in place */
+	/* discrete: what kernels use, a copy of what is bound */
+	struct vk_span		 local;
+	struct vk_weight	*weight;	/* of a param */
+	bool			 changed;
+	bool			 kept;		/* of a pair that stays there */
+	bool			 fresh;		/* kept input: what is bound is still to be brought */
 };
 
 /* Dispatches between two steps of the host. */
 struct vk_segment {
 	uint32_t	first, end;	/* calls; empty: a step of the host's alone */
-	VkCommandBuffer	commands;
+	VkCommandBuffer	commands;	/* of a step of the host's: before it, and after */
+	VkCommandBuffer	bring;
 };
+
+/* Command buffers that go to the queue together. */
+enum { VK_MOST_BATCH = 8 };
 
 struct vk_exec {
 	struct rlx_exec		 base;
+	VkCommandBuffer		 batch[VK_MOST_BATCH];
+	uint32_t		 n_batch;
 	VkCommandPool		 pool;
-	VkSemaphore		 timeline;
-	uint64_t		 point;		/* of the last submission */
+	struct vk_line		 line;
 	uint64_t		 runs;
 	bool			 pending;	/* the last run is for wait to end */
-	struct vk_span		 image;		/* behind it the status words */
+	struct vk_span		 image, status;
 	struct vk_slot		*slot[3], work;
 	struct vk_segment	*segment;
 	uint32_t		 n_segment;
@@ -291,12 +368,15 @@ struct vk_exec {
 	uint8_t			*skip;		/* as recorded */
 	struct rlx_extent	 extent;
 	struct rlx_tensor	*tensors;
+	/* discrete */
+	VkCommandPool		 copies;
+	VkCommandBuffer		 in, out;	/* before a run and after it; NULL: nothing */
+	struct rlx_transfers	 each;		/* what these move */
+	bool			 changed;	/* something was bound since */
+	bool			 moves;		/* @copies are as things are, */
+	bool			 once;		/* but for what one run brings and the next do not */
+	struct vk_weight	**params;
 };
-
-static inline uint64_t vk_bad_at(const struct vk_code *c)
-{
-	return rlx_align64(c->calls.n_args);
-}
 
 enum rlx_status vk_init(struct rlx_exec *exec);
 void vk_fini(struct rlx_exec *exec);
@@ -306,7 +386,49 @@ enum rlx_status vk_wait(struct rlx_exec *exec, uint64_t point, int64_t timeout_n
 
 /* Before the code is emitted: which call needs which. */
 void vk_find_dependences(struct vk_code *c);
+/* @c comes next, if it is one; with others, and at the latest when the run waits. */
+enum rlx_status vk_enqueue(struct vk_exec *x, VkCommandBuffer c);
+/* Until all of that has ended; did a kernel meet bad data? */
+enum rlx_status vk_settle(struct vk_exec *x);
 /* Commands for all segments, anew. */
 enum rlx_status vk_record(struct vk_exec *x);
+/* Reach @bytes at @p, in place or by a copy. */
+enum rlx_status vk_reach(struct vk_exec *x, struct vk_slot *s, struct rlx_arena *a, void *p,
+			 uint64_t bytes, struct rlx_error *err);
+/* Kernels find slot @slot at @address. */
+void vk_at_slot(struct vk_exec *x, uint32_t slot, uint64_t address);
+
+/* ---- transfer.c: to memory that is the device's alone, and back ---- */
+
+/* The upload's lock is held; what was added is there when it has ended. */
+enum rlx_status vk_upload_add(struct vk_device *d, const struct vk_span *to, const void *from,
+			      uint64_t bytes, struct rlx_error *err);
+enum rlx_status vk_upload_end(struct vk_device *d, struct rlx_error *err);
+/* The same for one. */
+enum rlx_status vk_upload(struct vk_device *d, const struct vk_span *to, const void *from,
+			  uint64_t bytes, struct rlx_error *err);
+void vk_upload_free(struct vk_device *d);
+
+/* Before a run: what was bound since the last is reached, params are brought, copies recorded. */
+enum rlx_status vk_take_changes(struct vk_exec *x);
+/* Has a run brought its inputs? Then what is kept is not brought again. */
+void vk_took_inputs(struct vk_exec *x, bool all);
+/* Around a run: by the host, what the driver cannot reach. */
+void vk_stage_inputs(struct vk_exec *x);
+void vk_stage_outputs(struct vk_exec *x);
+/* Before a step of the host's, for which the device has ended all; and behind it. */
+enum rlx_status vk_fetch_operands(struct vk_exec *x, const struct vk_segment *s);
+enum rlx_status vk_bring_results(struct vk_exec *x, const struct vk_segment *s);
+
+/* May these values share bytes? An output may lie where the input that it replaces does. */
+bool vk_overlaps(const struct rlx_plan *p, uint32_t a, uint32_t b);
+
+/* An output that stays as the input it replaces: struct rlx_backend */
+bool vk_keep(struct rlx_exec *exec, unsigned int i, bool on);
+enum rlx_status vk_fetch(struct rlx_exec *exec, enum rlx_io io, unsigned int i);
+
+/* ---- cross.c: when compiling, what a run will have to move ---- */
+
+enum rlx_status vk_find_crossing(struct vk_code *c, struct rlx_error *err);
 
 #endif

@@ -115,21 +115,26 @@ static bool import(struct vk_device *d, struct vk_window *w, struct vk_piece *p)
 	return true;
 }
 
-uint64_t vk_window_at(struct vk_device *d, struct vk_window *w, const void *p, uint64_t bytes)
+struct vk_region vk_window_at(struct vk_device *d, struct vk_window *w, const void *p,
+			      uint64_t bytes)
 {
-	uint64_t from = (uint64_t)((const char *)p - w->base), at = 0;
+	struct vk_region at = { .at = 0 };
+	uint64_t from = (uint64_t)((const char *)p - w->base);
 	struct vk_piece want = { .from = from, .bytes = bytes ? bytes : 1 };
 	uint32_t i;
 
 	if (from > w->size || want.bytes > w->size - from)
-		return 0;
+		return at;
 	pthread_mutex_lock(&d->lock);
 	for (i = 0; i < w->n; i++)
 		if (from >= w->piece[i].from &&
 		    from + want.bytes <= w->piece[i].from + w->piece[i].bytes)
 			break;
-	if (i < w->n || import(d, w, &want))
-		at = w->piece[i].at + (from - w->piece[i].from);
+	if (i < w->n || import(d, w, &want)) {
+		at.buf = w->piece[i].buf;
+		at.off = from - w->piece[i].from;
+		at.at = w->piece[i].at + at.off;
+	}
 	pthread_mutex_unlock(&d->lock);
 	return at;
 }

@@ -8,6 +8,20 @@ VULKAN_ENV  := RLX_TEST_GPU=vulkan RLX_TEST_TIMEOUT=600 RLX_FUZZ_CASES=100 \
 	MESA_SHADER_CACHE_DIR=$(abspath $(BUILD))/vulkan-cache \
 	XDG_CACHE_HOME=$(abspath $(BUILD))/vulkan-cache
 
+VULKAN_SESSION := results_are_the_cpus a_state_that_the_host_reads what_crosses_is_counted \
+	a_strict_session_refuses_what_crosses the_host_is_told_of \
+	what_is_kept_crosses_when_asked_for steps_are_timed large_buffers_are_staged \
+	two_sessions_in_one_workspace a_workspace_that_others_write_to params_are_renewed \
+	a_param_that_another_session_has chosen_outputs results_that_nobody_reads sessions_at_once
+
+# The same where what kernels use is apart from the host's, and what then crosses.
+VULKAN_DISCRETE := "$(BUILD)/test/vulkan/ops f32 f32_with_constants guarded_ends" \
+	$(addprefix $(BUILD)/test/vulkan/,device validation) \
+	$(addprefix $(BUILD)/test/ops/,regressions edges differential) \
+	$(addprefix $(BUILD)/test/gpu/,state extent) \
+	"$(BUILD)/test/gpu/session $(VULKAN_SESSION)" \
+	"$(BUILD)/test/gpu/models minilm_f32 magika_f32"
+
 # Real models against the CPU.
 VULKAN_MODELS := "$(BUILD)/test/gpu/models minilm_f32 minilm_bf16 ppocr_cls_f32 magika_f32 \
 	silero_vad_ifless_f32"
@@ -15,11 +29,12 @@ VULKAN_MODELS := "$(BUILD)/test/gpu/models minilm_f32 minilm_bf16 ppocr_cls_f32 
 check-vulkan:
 	$(Q)tools/setup.sh demo vulkan
 	$(Q)tools/fetch-models.sh minilm magika ppocr silero
-	$(Q)+$(BUILDMAKE) VULKAN=1 $(VULKAN_BIN) $(VULKAN_RIGS) $(BUILD)/test/gpu/models \
-		$(MODELS)/minilm.onnx
+	$(Q)+$(BUILDMAKE) VULKAN=1 $(VULKAN_BIN) $(VULKAN_RIGS) $(MODELS)/minilm.onnx \
+		$(addprefix $(BUILD)/test/gpu/,models session state extent)
 	$(Q)for f in $(VK_SPV); do spirv-val --target-env vulkan1.2 --scalar-block-layout \
 		$$f || exit 1; done
 	$(Q)$(VULKAN_ENV) $(RUN) -g $@ -j $(JOBS) $(VULKAN_BIN) $(VULKAN_RIGS) \
 		$(VULKAN_MODELS)
+	$(Q)RLX_VK_DISCRETE=1 $(VULKAN_ENV) $(RUN) -g $@-discrete -j $(JOBS) $(VULKAN_DISCRETE)
 
 .PHONY: check-vulkan
