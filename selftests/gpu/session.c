@@ -238,8 +238,9 @@ TEST(a_strict_session_runs_what_does_not_cross)
 		run(s);
 		CHECK_EQ(*(int64_t *)rlx_buf_ptr(rlx_session_buf(s, RLX_IO_OUTPUT, "y")),
 			 n[i] ? 100 : 0);
-		/* the output of the kernel alone */
-		moved_more(s, &last, !i, bytes, !i, bytes);
+		/* the output of the kernel alone; what is as small CUDA does not copy */
+		if (n[i] || s->p->dev->be->align)
+			moved_more(s, &last, !i, bytes, !i, bytes);
 		rlx_session_free(s);
 		rlx_program_put(p);
 	}
@@ -337,9 +338,11 @@ TEST(binding_anew)
 		memcpy(rlx_buf_ptr(in), rlx_buf_ptr(rlx_session_buf(c, RLX_IO_INPUT, "x")),
 		       in.bytes);
 		CHECK_EQ(rlx_session_bind(g, RLX_IO_INPUT, "x", in), 0);
-		in.offset += 4;		/* fits its elements, but not a GPU's wide loads */
-		CHECK_EQ(rlx_session_bind(g, RLX_IO_INPUT, "x", in), RLX_ERANGE);
-		CHECK(strstr(rlx_session_error(g)->text, "4 past a 64-byte boundary"));
+		in.offset += 4;		/* fits its elements, but not CUDA's wide loads */
+		if (g->p->dev->be->align) {
+			CHECK_EQ(rlx_session_bind(g, RLX_IO_INPUT, "x", in), RLX_ERANGE);
+			CHECK(strstr(rlx_session_error(g)->text, "4 past a 64-byte boundary"));
+		}
 		CHECK_EQ(rlx_session_bind(g, RLX_IO_OUTPUT, "norm", out), 0);
 		compare(g, c);
 	}
@@ -685,6 +688,8 @@ TEST(the_context_stays)
 	unsigned int flags;
 	int active = 0, (*state)(int, unsigned int *, int *);
 
+	if (!strncmp(op_case_gpu(), "vulkan", 6))
+		rlx_test_skip("a Vulkan device has no context");
 	CHECKF(cuda, "%s", dlerror());
 	*(void **)&state = dlsym(cuda, "cuDevicePrimaryCtxGetState");
 	CHECK(state);

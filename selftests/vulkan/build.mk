@@ -8,18 +8,11 @@ VULKAN_ENV  := RLX_TEST_GPU=vulkan RLX_TEST_TIMEOUT=600 RLX_FUZZ_CASES=100 \
 	MESA_SHADER_CACHE_DIR=$(abspath $(BUILD))/vulkan-cache \
 	XDG_CACHE_HOME=$(abspath $(BUILD))/vulkan-cache
 
-VULKAN_SESSION := results_are_the_cpus a_state_that_the_host_reads what_crosses_is_counted \
-	a_strict_session_refuses_what_crosses the_host_is_told_of \
-	what_is_kept_crosses_when_asked_for steps_are_timed large_buffers_are_staged \
-	two_sessions_in_one_workspace a_workspace_that_others_write_to params_are_renewed \
-	a_param_that_another_session_has chosen_outputs results_that_nobody_reads sessions_at_once
-
 # The same where what kernels use is apart from the host's, and what then crosses.
 VULKAN_DISCRETE := "$(BUILD)/test/vulkan/ops f32 f32_with_constants guarded_ends" \
 	$(addprefix $(BUILD)/test/vulkan/,device validation) \
 	$(addprefix $(BUILD)/test/ops/,regressions edges differential) \
-	$(addprefix $(BUILD)/test/gpu/,state extent) \
-	"$(BUILD)/test/gpu/session $(VULKAN_SESSION)" \
+	$(addprefix $(BUILD)/test/gpu/,session state extent) \
 	"$(BUILD)/test/gpu/models minilm_f32 magika_f32"
 
 # Real models against the CPU.

@@ -193,7 +193,7 @@ TEST(no_device_memory)
 	CHECK(strstr(err.text, "VK_ERROR_OUT_OF_DEVICE_MEMORY"));
 	d->api.AllocateMemory = allocate;
 	err = (struct rlx_error){ 0 };
-	CHECK_EQ(vk_span_new(d, VK_SHARED, 1ull << 40, &span, &err), RLX_ENOMEM);
+	CHECK_EQ(vk_span_new(d, VK_SHARED, UINT64_MAX / 2, &span, &err), RLX_ENOMEM);
 	CHECK(strstr(err.text, "largest buffer"));
 	err = (struct rlx_error){ 0 };
 	d->api.CreateComputePipelines = fail_pipelines;
