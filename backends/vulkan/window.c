@@ -97,11 +97,16 @@ static bool choose_range(struct vk_device *d, struct vk_window *w, struct vk_pie
 /* The lock is held. */
 static bool import(struct vk_device *d, struct vk_window *w, struct vk_piece *p)
 {
+	struct vk_piece want = *p;
 	VkResult r;
 
 	if (!choose_range(d, w, p) || !rlx_grow(&w->piece, &w->cap, w->n + 1, sizeof(*p)))
 		return false;
 	r = vk_piece_import(d, p, w->base + p->from);
+	if (r && align_range(d, w, &want) && want.bytes < p->bytes) {	/* what is asked for */
+		*p = want;
+		r = vk_piece_import(d, p, w->base + p->from);
+	}
 	if (r) {
 		snprintf(w->why, sizeof(w->why), "the driver refused %llu bytes of it: %s",
 			 (unsigned long long)p->bytes, vk_result_name(r));

@@ -141,6 +141,15 @@ static VKAPI_ATTR VkResult VKAPI_CALL fail_allocate(VkDevice d, const VkMemoryAl
 	return failing;
 }
 
+static PFN_vkAllocateMemory real_allocate;
+
+static VKAPI_ATTR VkResult VKAPI_CALL allocate_little(VkDevice d, const VkMemoryAllocateInfo *i,
+						      const VkAllocationCallbacks *c,
+						      VkDeviceMemory *out)
+{
+	return i->allocationSize > 32768 ? failing : real_allocate(d, i, c, out);
+}
+
 static VKAPI_ATTR VkResult VKAPI_CALL fail_pipelines(VkDevice d, VkPipelineCache cache, uint32_t n,
 						     const VkComputePipelineCreateInfo *i,
 						     const VkAllocationCallbacks *c,
@@ -209,6 +218,35 @@ TEST(no_device_memory)
 	rlx_session_free(t);
 	rlx_session_free(s);
 	rlx_program_put(p);
+}
+
+/* A driver that does not take all of an arena may take what is bound of it. */
+TEST(part_of_an_arena)
+{
+	struct rlx_program *p = must_compile(N);
+	struct rlx_session *s = session(p);
+	struct rlx_arena *a = arena(1 << 20, 0);
+	float *m = rlx_arena_base(a);
+	struct rlx_stats before, after;
+	int i;
+
+	for (i = 0; i < N; i++)
+		m[i] = (float)i;
+	failing = VK_ERROR_OUT_OF_DEVICE_MEMORY;
+	real_allocate = device_of(s)->api.AllocateMemory;
+	device_of(s)->api.AllocateMemory = allocate_little;
+	bind(s, RLX_IO_INPUT, "x", a, 0, N * 4);
+	bind(s, RLX_IO_OUTPUT, "y", a, 65536, N * 4);
+	rlx_stats_read(&before);
+	CHECK_EQ(rlx_session_run(s), RLX_OK);
+	rlx_stats_read(&after);
+	device_of(s)->api.AllocateMemory = real_allocate;
+	CHECK_EQ(after.bytes_copied, before.bytes_copied);
+	for (i = 0; i < N; i++)
+		CHECK_EQ(m[16384 + i], (float)(2 * i + 1));
+	rlx_session_free(s);
+	rlx_program_put(p);
+	rlx_arena_put(a);
 }
 
 /* Every allocation of the host's fails once, from compiling to the run. */
